@@ -1,0 +1,142 @@
+# zklock: cluster-wide locks for PostgreSQL, through ZooKeeper.
+#
+# For users, plain PGXS:
+#	make && make install		build and install
+#	make installcheck			pg_regress and isolation tests, on a running server
+#
+# For everybody else:
+#	make demo					the whole thing at work, on this machine, in two minutes
+#	make test					every test there is (test/run runs single levels)
+#	make unit					the unit tests only; they need no server
+#	make check-layers			who may include, call and write what
+#	make indent, check-indent	PostgreSQL's own code layout
+#
+# WERROR=1 turns warnings into errors.
+
+EXTENSION  = zklock
+DATA       = zklock--1.0.sql
+MODULE_big = zklock
+PGFILEDESC = "zklock - cluster-wide locks through ZooKeeper"
+SHLIB_LINK = -lzookeeper_st
+
+# Pure C: these know neither PostgreSQL nor ZooKeeper, so that "make unit" can
+# compile them alone.
+PURE = \
+	src/path.o \
+	src/recipe.o \
+	src/ticket.o
+
+OBJS = $(PURE) \
+	src/acquire.o \
+	src/claims.o \
+	src/entry.o \
+	src/functions.o \
+	src/hosts.o \
+	src/locallock.o \
+	src/locktable.o \
+	src/report.o \
+	src/session.o \
+	src/sessionfile.o \
+	src/tickets.o \
+	src/timers.o \
+	src/views.o \
+	src/worker.o \
+	src/xact.o \
+	src/zklock.o
+
+# "make installcheck" is for any server that has zklock preloaded.  The TAP
+# tests start servers and ZooKeepers of their own and need more packages, so
+# they are left to "make test".
+REGRESS        := $(sort $(patsubst sql/%.sql,%,$(wildcard sql/*.sql)))
+ISOLATION      := $(sort $(patsubst test/specs/%.spec,%,$(wildcard test/specs/*.spec)))
+ISOLATION_OPTS  = --inputdir=test
+
+UNIT_TESTS  := $(patsubst %.c,%,$(wildcard test/unit/test_*.c))
+EXTRA_CLEAN  = $(UNIT_TESTS) test/out typedefs.list tmp_check
+
+PG_CONFIG ?= pg_config
+
+# PostgreSQL's own headers do not compile cleanly under these two parts of -Wextra.
+PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare
+ifdef WERROR
+PG_CFLAGS += -Werror
+endif
+
+# PostgreSQL hands down the options and attributes of the compiler that built it.
+ifneq ($(findstring clang,$(CC)),)
+PG_CFLAGS += -Wno-unknown-warning-option -Wno-ignored-optimization-argument -Wno-ignored-attributes
+endif
+
+# A failed assert() ends the whole server: only servers that assert themselves get it.
+ifeq ($(findstring --enable-cassert,$(shell $(PG_CONFIG) --configure 2>/dev/null)),)
+PG_CFLAGS += -DNDEBUG
+endif
+
+# Bitcode for JIT would need the clang that built PostgreSQL, and inlining lock
+# functions into queries gains nothing.  (An assignment here would be overridden
+# by PGXS; "make with_llvm=yes" still works.)
+ifneq ($(origin with_llvm),command line)
+override with_llvm = no
+endif
+
+.DEFAULT_GOAL = all
+
+# Without PostgreSQL's development files, "test" and "demo" must still work: they
+# install what is missing.
+PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
+ifneq ($(PGXS),)
+include $(PGXS)
+else
+all install installcheck clean:
+	@echo "PostgreSQL's development files are missing; as root, test/packages build installs them" >&2
+	@false
+endif
+
+# A change in a header rebuilds everything: cheap at this size, and never wrong.
+$(OBJS): $(wildcard src/*.h)
+
+# --- unit tests ---------------------------------------------------------------
+
+UNIT_CFLAGS = -std=c99 -Wall -Wextra -Werror -g -fsanitize=address,undefined \
+	-fno-sanitize-recover=all -Isrc
+
+$(UNIT_TESTS): %: %.c $(wildcard test/unit/*.h) $(PURE:.o=.c) $(PURE:.o=.h)
+	$(CC) $(UNIT_CFLAGS) $< $(PURE:.o=.c) -o $@ -lcmocka
+
+unit: $(UNIT_TESTS)
+	@failed=0; for t in $^; do echo "# $$t"; ./$$t || failed=1; done; exit $$failed
+
+# --- layering and layout ------------------------------------------------------
+
+check-layers: zklock.so
+	@PURE="$(PURE:.o=)" test/check-layers
+
+# The options are those of PostgreSQL's pgindent, and the sed repeats the one
+# clean-up step of that script that matters here.  The names of types come from
+# the debug information of the library just built.
+INDENT = pg_bsd_indent -bad -bap -bbb -bc -bl -cli1 -cp33 -cdb -nce -d0 -di12 \
+	-nfc1 -i4 -l79 -lp -lpl -nip -npro -sac -tpg -ts4 -Utypedefs.list
+INDENTED = $(INDENT) < $$f | sed -E 's/^([A-Za-z_][^ \t]*)[ \t]+\*$$/\1 */'
+
+typedefs.list: zklock.so
+	{ objdump -Wi $< | awk '/Abbrev Number/ {t = ($$0 ~ /DW_TAG_typedef/)} \
+		t && /DW_AT_name/ {sub(/.*: /, ""); sub(/[ \t]+$$/, ""); print; t = 0}'; \
+	  echo bool; } | sort -u > $@
+
+indent: typedefs.list
+	@for f in src/*.[ch]; do $(INDENTED) > $$f.new && mv $$f.new $$f; done
+
+check-indent: typedefs.list
+	@changed=0; for f in src/*.[ch]; do \
+		$(INDENTED) | diff -u --label $$f --label "$$f, indented" $$f - || changed=1; \
+	done; exit $$changed
+
+# --- everything ---------------------------------------------------------------
+
+test:
+	@test/run
+
+demo:
+	@test/demo
+
+.PHONY: all unit check-layers indent check-indent test demo

@@ -1,0 +1,84 @@
+/*-------------------------------------------------------------------------
+ *
+ * compat.h
+ *	  What differs between the versions of PostgreSQL, 15 to 19.
+ *
+ * The only file that looks at PG_VERSION_NUM.
+ *
+ * src/compat.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_COMPAT_H
+#define ZKL_COMPAT_H
+
+#include "storage/latch.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/wait_event.h"
+#if PG_VERSION_NUM >= 180000
+#include "storage/waiteventset.h"
+#endif
+
+#if PG_VERSION_NUM < 150000
+#error "zklock needs PostgreSQL 15 or later"
+#endif
+
+/* A process's place in the array of processes. */
+static inline int
+zkl_my_proc_number(void)
+{
+#if PG_VERSION_NUM >= 170000
+	return MyProcNumber;
+#else
+	return MyProc->pgprocno;
+#endif
+}
+
+static inline PGPROC *
+zkl_proc(int proc_number)
+{
+	return &ProcGlobal->allProcs[proc_number];
+}
+
+/* Does this backend hold the lock, in its own books? */
+static inline bool
+zkl_lock_held_by_me(const LOCKTAG *tag, LOCKMODE mode)
+{
+#if PG_VERSION_NUM >= 170000
+	return LockHeldByMe(tag, mode, false);
+#else
+	return LockHeldByMe(tag, mode);
+#endif
+}
+
+/* A wait set that lives as long as the process. */
+static inline WaitEventSet *
+zkl_create_wait_event_set(int nevents)
+{
+#if PG_VERSION_NUM >= 170000
+	return CreateWaitEventSet(NULL, nevents);
+#else
+	return CreateWaitEventSet(TopMemoryContext, nevents);
+#endif
+}
+
+/*
+ * The wait event to show.  Before 17 all extensions share one; "event" keeps
+ * what was allocated for "name".
+ */
+static inline uint32
+zkl_wait_event(const char *name, uint32 *event)
+{
+#if PG_VERSION_NUM >= 170000
+	if (*event == 0)
+		*event = WaitEventExtensionNew(name);
+	return *event;
+#else
+	return PG_WAIT_EXTENSION;
+#endif
+}
+
+#endif							/* ZKL_COMPAT_H */

@@ -1,0 +1,289 @@
+/*-------------------------------------------------------------------------
+ *
+ * locktable.c
+ *	  The shared lock table: memory, look-up, wake-ups.
+ *
+ * Everything has a fixed size, given by zklock.max_locks.  What entries and
+ * claims mean, and who may change what, stands in locktable.h; the changes
+ * themselves are in entry.c.
+ *
+ * src/locktable.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "utils/hsearch.h"
+
+#include "compat.h"
+#include "locktable.h"
+#include "zklock.h"
+
+#define TRANCHE_NAME	"zklock"
+#define NLOCKS			(ZKL_PARTITIONS + 1)
+
+ZklShared  *zkl_shared = NULL;
+
+static HTAB *entries = NULL;
+
+static int	max_claims(void);
+static int	max_recent(void);
+static Size shared_size(void);
+static void init_shared(void);
+static void init_claims(void);
+
+void
+zkl_table_request(void)
+{
+	RequestAddinShmemSpace(add_size(shared_size(),
+									hash_estimate_size(zkl_max_locks,
+													   sizeof(ZklEntry))));
+	RequestAddinShmemSpace(mul_size(max_claims(), sizeof(ZklClaim)));
+	RequestNamedLWLockTranche(TRANCHE_NAME, NLOCKS);
+}
+
+void
+zkl_table_startup(void)
+{
+	HASHCTL		info = {0};
+	bool		found;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+
+	zkl_shared = ShmemInitStruct("zklock", shared_size(), &found);
+	if (!found)
+	{
+		init_shared();
+		init_claims();
+	}
+
+	info.keysize = ZKL_PATH_SIZE;
+	info.entrysize = sizeof(ZklEntry);
+	info.num_partitions = ZKL_PARTITIONS;
+	entries = ShmemInitHash("zklock entries", zkl_max_locks, zkl_max_locks,
+							&info,
+							HASH_ELEM | HASH_STRINGS | HASH_PARTITION);
+
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/* More backends than one may hold or want a lock, but rarely for all locks. */
+static int
+max_claims(void)
+{
+	return 2 * zkl_max_locks + MaxBackends;
+}
+
+/* A multiple of the partitions, so that each slot belongs to one of them. */
+static int
+max_recent(void)
+{
+	return ((zkl_max_locks + ZKL_PARTITIONS) / ZKL_PARTITIONS) * ZKL_PARTITIONS;
+}
+
+static Size
+shared_size(void)
+{
+	return add_size(offsetof(ZklShared, recent),
+					mul_size(max_recent(), sizeof(ZklRecent)));
+}
+
+static void
+init_shared(void)
+{
+	memset(zkl_shared, 0, shared_size());
+	zkl_shared->partitions = GetNamedLWLockTranche(TRANCHE_NAME);
+	SpinLockInit(&zkl_shared->work_mutex);
+	dlist_init(&zkl_shared->work);
+	pg_atomic_init_u32(&zkl_shared->nentries, 0);
+	pg_atomic_init_u32(&zkl_shared->worker_proc, 0);
+	pg_atomic_init_u32(&zkl_shared->worker_pid, 0);
+	pg_atomic_init_u32(&zkl_shared->shutting_down, 0);
+	pg_atomic_init_u64(&zkl_shared->ephemeral_bytes, 0);
+	zkl_shared->nrecent = max_recent();
+
+	for (int i = 0; i < ZKL_SESSIONS; i++)
+	{
+		pg_atomic_init_u64(&zkl_shared->session[i].epoch, 1);
+		pg_atomic_init_u64(&zkl_shared->session[i].safe_until, 0);
+		pg_atomic_init_u32(&zkl_shared->session[i].connected, 0);
+	}
+
+	pg_atomic_init_u64(&zkl_shared->counters.requests, 0);
+	pg_atomic_init_u64(&zkl_shared->counters.heartbeats, 0);
+	pg_atomic_init_u64(&zkl_shared->counters.tickets, 0);
+	pg_atomic_init_u64(&zkl_shared->counters.owned, 0);
+	pg_atomic_init_u64(&zkl_shared->counters.lost, 0);
+	pg_atomic_init_u64(&zkl_shared->counters.connects, 0);
+	pg_atomic_init_u64(&zkl_shared->counters.expirations, 0);
+}
+
+static void
+init_claims(void)
+{
+	bool		found;
+	ZklClaim   *claims = ShmemInitStruct("zklock claims",
+										 mul_size(max_claims(),
+												  sizeof(ZklClaim)),
+										 &found);
+
+	SpinLockInit(&zkl_shared->claims_mutex);
+	dlist_init(&zkl_shared->free_claims);
+	for (int i = 0; i < max_claims(); i++)
+		dlist_push_tail(&zkl_shared->free_claims, &claims[i].link);
+}
+
+uint32
+zkl_table_hash(const char *path)
+{
+	return get_hash_value(entries, path);
+}
+
+LWLock *
+zkl_table_partition(uint32 hash)
+{
+	return &zkl_shared->partitions[hash % ZKL_PARTITIONS].lock;
+}
+
+LWLock *
+zkl_table_session_lock(void)
+{
+	return &zkl_shared->partitions[ZKL_PARTITIONS].lock;
+}
+
+ZklEntry *
+zkl_table_find(const char *path, uint32 hash)
+{
+	Assert(LWLockHeldByMe(zkl_table_partition(hash)));
+	return hash_search_with_hash_value(entries, path, hash, HASH_FIND, NULL);
+}
+
+ZklEntry *
+zkl_table_make(const char *path, uint32 hash)
+{
+	ZklEntry   *entry;
+
+	Assert(LWLockHeldByMeInMode(zkl_table_partition(hash), LW_EXCLUSIVE));
+
+	/* dynahash's own limit is soft, so count. */
+	if (pg_atomic_fetch_add_u32(&zkl_shared->nentries, 1) >= zkl_max_locks ||
+		(entry = hash_search_with_hash_value(entries, path, hash,
+											 HASH_ENTER_NULL, NULL)) == NULL)
+	{
+		pg_atomic_fetch_sub_u32(&zkl_shared->nentries, 1);
+		return NULL;
+	}
+
+	/* The key is in place; the rest is whatever was there. */
+	memset((char *) entry + ZKL_PATH_SIZE, 0, sizeof(*entry) - ZKL_PATH_SIZE);
+	entry->hash = hash;
+	dlist_init(&entry->claims);
+	return entry;
+}
+
+void
+zkl_table_remove(ZklEntry *entry)
+{
+	Assert(LWLockHeldByMeInMode(zkl_table_partition(entry->hash),
+								LW_EXCLUSIVE));
+	Assert(entry->state == ZKL_ENTRY_NONE && dlist_is_empty(&entry->claims));
+
+	hash_search_with_hash_value(entries, entry->path, entry->hash,
+								HASH_REMOVE, NULL);
+	pg_atomic_fetch_sub_u32(&zkl_shared->nentries, 1);
+}
+
+ZklClaim *
+zkl_table_take_claim(void)
+{
+	ZklClaim   *claim = NULL;
+
+	SpinLockAcquire(&zkl_shared->claims_mutex);
+	if (!dlist_is_empty(&zkl_shared->free_claims))
+		claim = dlist_container(ZklClaim, link,
+								dlist_pop_head_node(&zkl_shared->free_claims));
+	SpinLockRelease(&zkl_shared->claims_mutex);
+
+	if (claim != NULL)
+		memset(claim, 0, sizeof(*claim));
+	return claim;
+}
+
+void
+zkl_table_free_claim(ZklClaim *claim)
+{
+	SpinLockAcquire(&zkl_shared->claims_mutex);
+	dlist_push_head(&zkl_shared->free_claims, &claim->link);
+	SpinLockRelease(&zkl_shared->claims_mutex);
+}
+
+void
+zkl_table_visit(ZklVisitor visitor, void *arg)
+{
+	HASH_SEQ_STATUS scan;
+	ZklEntry   *entry;
+
+	for (int i = 0; i < ZKL_PARTITIONS; i++)
+		LWLockAcquire(zkl_table_partition(i), LW_SHARED);
+
+	hash_seq_init(&scan, entries);
+	while ((entry = hash_seq_search(&scan)) != NULL)
+		visitor(entry, arg);
+
+	for (int i = ZKL_PARTITIONS; --i >= 0;)
+		LWLockRelease(zkl_table_partition(i));
+}
+
+typedef struct Collection
+{
+	ZklEntry  **entries;
+	int			nentries;
+} Collection;
+
+static void
+collect(ZklEntry *entry, void *arg)
+{
+	Collection *collection = arg;
+
+	collection->entries[collection->nentries++] = entry;
+}
+
+ZklEntry  **
+zkl_table_collect(int *nentries)
+{
+	Collection	collection = {palloc(sizeof(ZklEntry *) * zkl_max_locks), 0};
+
+	zkl_table_visit(collect, &collection);
+	*nentries = collection.nentries;
+	return collection.entries;
+}
+
+ZklRecent *
+zkl_table_recent(uint32 hash)
+{
+	return &zkl_shared->recent[hash % zkl_shared->nrecent];
+}
+
+void
+zkl_table_wake_worker(void)
+{
+	uint32		proc = pg_atomic_read_u32(&zkl_shared->worker_proc);
+
+	if (proc != 0)
+		SetLatch(&zkl_proc(proc - 1)->procLatch);
+}
+
+void
+zkl_table_wake(const ZklClaim *claim)
+{
+	SetLatch(&zkl_proc(claim->proc_number)->procLatch);
+}
+
+bool
+zkl_session_is_safe(int session, int64 now)
+{
+	return now < (int64) pg_atomic_read_u64(&zkl_shared->session[session].safe_until);
+}

@@ -1,0 +1,271 @@
+/*-------------------------------------------------------------------------
+ *
+ * locktable.h
+ *	  The shared lock table: where backends ask and the worker answers.
+ *
+ * One ENTRY a lock that this server has to do with.  It carries the state of
+ * the server's ticket and the claims of its backends.
+ *
+ *		entry state		meaning
+ *		NONE			no ticket
+ *		WANTED			a backend asked for one; none in the queue yet
+ *		QUEUED			in ZooKeeper's queue, behind somebody
+ *		OWNED			first in the queue: the lock is this server's.
+ *						Without any claim: the ticket is lingering
+ *		RELEASING		given up; its znode is not known to be gone
+ *
+ *		from -> to				who			when
+ *		NONE -> WANTED			backend		a claim needs the ticket
+ *		WANTED -> QUEUED		worker		the znode is not the first
+ *		WANTED, QUEUED -> OWNED	worker		the znode is the first
+ *		WANTED, QUEUED,			backend		the last claim ended, and the
+ *		OWNED -> RELEASING					ticket shall not be kept
+ *		OWNED -> RELEASING		worker		lingered long enough, or contended
+ *											while lingering
+ *		any -> RELEASING		worker		failed; a znode is left to delete
+ *		any -> NONE				worker		failed; no znode is left
+ *		RELEASING -> NONE		worker		the znode is gone
+ *		RELEASING -> WANTED		worker		the same, and somebody waits
+ *		OWNED -> NONE, WANTED	worker		lost: the claims that were held
+ *											are LOST, the generation grows
+ *		WANTED, QUEUED -> NONE,	worker		the session expired before the
+ *		WANTED								lock was this server's
+ *
+ * One CLAIM a backend and a lock that it holds or waits for.
+ *
+ *		from -> to			who			when
+ *		(new) -> WAITING	backend		it begins to acquire
+ *		WAITING -> HELD		backend		it has PostgreSQL's lock, the ticket is
+ *										owned in this epoch, the session is
+ *										safe, and no other claim is HELD
+ *		HELD -> LOST		worker		the ticket was lost
+ *		any -> (gone)		backend		released, withdrawn, or backend's end
+ *
+ * A grant is complete when the worker has written OWNED.  Nothing necessary
+ * happens after a backend's wait returns: if it is cancelled instead, it
+ * withdraws its claim, and whoever withdraws the last claim gives up the
+ * ticket.
+ *
+ * Locks.  The table has ZKL_PARTITIONS LWLocks; the one for an entry's hash
+ * protects the entry and its claims, except for what is marked otherwise.
+ * Order of locking: one partition (or all of them, in order), then either
+ * spinlock (work_mutex, claims_mutex).  Wake-ups carry no data and are sent
+ * while the partition is still locked, so that no claim can go meanwhile.
+ *
+ * src/locktable.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_LOCKTABLE_H
+#define ZKL_LOCKTABLE_H
+
+#include "lib/ilist.h"
+#include "lib/pairingheap.h"
+#include "port/atomics.h"
+#include "storage/lwlock.h"
+#include "storage/spin.h"
+
+#include "path.h"
+#include "ticket.h"
+
+#define ZKL_PARTITIONS		16
+#define ZKL_ABOUT_SIZE		256 /* what a znode says about its maker */
+#define ZKL_SERVER_SIZE		80	/* "address:port" */
+#define ZKL_PASSWORD_SIZE	16
+
+/* The token keeps 16 bits for the claims that one ticket serves. */
+#define ZKL_CLAIM_NUMBER_MAX	65535
+
+/* The session that carries an entry's ticket.  There is one, for now. */
+#define ZKL_SESSIONS		1
+
+typedef enum ZklEntryState
+{
+	ZKL_ENTRY_NONE,
+	ZKL_ENTRY_WANTED,
+	ZKL_ENTRY_QUEUED,
+	ZKL_ENTRY_OWNED,
+	ZKL_ENTRY_RELEASING
+} ZklEntryState;
+
+typedef enum ZklClaimState
+{
+	ZKL_CLAIM_WAITING,
+	ZKL_CLAIM_HELD,
+	ZKL_CLAIM_LOST
+} ZklClaimState;
+
+/* Why a claim was lost. */
+typedef enum ZklLoss
+{
+	ZKL_LOSS_NONE,
+	ZKL_LOSS_EXPIRED,			/* the session expired */
+	ZKL_LOSS_DELETED			/* somebody deleted the znode */
+} ZklLoss;
+
+typedef struct ZklEntry
+{
+	char		path[ZKL_PATH_SIZE];	/* hash key; fixed */
+	uint32		hash;			/* of the path; fixed */
+	int			session;		/* index of the ticket's session; fixed */
+
+	/* protected by the partition's lock */
+	ZklEntryState state;
+	uint32		generation;		/* in the local lock's tag; grows at a loss */
+	uint64		epoch;			/* of the session, since OWNED */
+	int64		czxid;			/* of the znode, since OWNED */
+	int			claim_number;	/* claims that this ticket has served */
+	bool		contended;		/* somebody queues behind the owned ticket */
+	bool		comes_back;		/* re-acquired within zklock.linger */
+	bool		only_tries;		/* who asked for the ticket only tries */
+	int64		owned_at;		/* since OWNED */
+	int64		idle_at;		/* when the last claim ended */
+	dlist_head	claims;
+	int			nheld;			/* claims in state HELD */
+	int			nwaiting;		/* ... and WAITING, in this generation */
+	int			nneeding;		/* ... of these, with needs_ticket */
+	char		about[ZKL_ABOUT_SIZE];	/* who asked for the ticket */
+	char		znode[ZKL_ZNODE_SIZE];	/* since QUEUED or OWNED */
+	bool		timer_armed;	/* the worker will look at it by itself */
+	bool		in_work;		/* the worker was asked to look at it */
+
+	/* protected by work_mutex */
+	dlist_node	work_link;
+
+	/* the worker's alone; "due" and "timer" are built anew when it restarts */
+	ZklTicket	ticket;
+	bool		counted;		/* in ephemeral_bytes */
+	ZklRequest	due;			/* to be sent */
+	dlist_node	due_link;
+	pairingheap_node timer;
+	int64		timer_at;
+} ZklEntry;
+
+typedef struct ZklClaim
+{
+	ZklEntry   *entry;			/* fixed while the claim exists */
+	int			proc_number;	/* fixed */
+	int			pid;			/* fixed */
+	Oid			role;			/* fixed */
+	Oid			database;		/* fixed */
+
+	/* protected by the entry's partition */
+	dlist_node	link;			/* in entry->claims, or the free list */
+	ZklClaimState state;
+	uint32		generation;		/* of the local lock it has or waits for */
+	bool		needs_ticket;	/* waits on its latch, not for the local lock */
+	bool		ended;			/* only waits until the znode is gone */
+	ZklFailure	failure;		/* why the lock cannot be had */
+	ZklLoss		loss;			/* why it was lost ... */
+	int64		lost_at;		/* ... and when */
+	int64		token;			/* since HELD */
+	int64		since;			/* of the present state */
+
+	/* written by the backend alone, read by others just to show them */
+	int			session_count;
+	int			xact_count;
+} ZklClaim;
+
+/* One session: written by the worker, read by all. */
+typedef struct ZklSessionInfo
+{
+	pg_atomic_uint64 epoch;		/* grows when a session has expired */
+	pg_atomic_uint64 safe_until;	/* on the clock of zkl_now() */
+	pg_atomic_uint32 connected;
+
+	/* protected by session_lock */
+	int64		id;				/* 0: none */
+	char		password[ZKL_PASSWORD_SIZE];
+	int			timeout_ms;		/* negotiated */
+	char		server[ZKL_SERVER_SIZE];
+	int64		connected_at;
+} ZklSessionInfo;
+
+/* What zk_status counts. */
+typedef struct ZklCounters
+{
+	pg_atomic_uint64 requests;	/* sent to ZooKeeper, heartbeats apart */
+	pg_atomic_uint64 heartbeats;	/* answered */
+	pg_atomic_uint64 tickets;	/* creates sent */
+	pg_atomic_uint64 owned;		/* times that a ticket became owned */
+	pg_atomic_uint64 lost;		/* tickets lost while owned */
+	pg_atomic_uint64 connects;
+	pg_atomic_uint64 expirations;
+} ZklCounters;
+
+/* When a path was last released: what makes a ticket linger. */
+typedef struct ZklRecent
+{
+	uint32		hash;
+	int64		released_at;
+} ZklRecent;
+
+typedef struct ZklShared
+{
+	LWLockPadded *partitions;	/* ZKL_PARTITIONS locks, then session_lock */
+	uint64		nclaims[ZKL_PARTITIONS];	/* served; under the partition */
+
+	slock_t		work_mutex;
+	dlist_head	work;			/* entries that the worker shall look at */
+
+	slock_t		claims_mutex;
+	dlist_head	free_claims;
+
+	pg_atomic_uint32 nentries;
+	pg_atomic_uint32 worker_proc;	/* proc number + 1; 0: not running */
+	pg_atomic_uint32 worker_pid;
+	pg_atomic_uint32 shutting_down;
+	pg_atomic_uint64 ephemeral_bytes;	/* in the session; see tickets.c */
+
+	ZklSessionInfo session[ZKL_SESSIONS];
+	ZklCounters counters;
+	int			nrecent;
+	ZklRecent	recent[FLEXIBLE_ARRAY_MEMBER];
+} ZklShared;
+
+extern ZklShared *zkl_shared;	/* NULL where zklock was not preloaded */
+
+/* For the shared-memory hooks: once in the postmaster, once in each process. */
+extern void zkl_table_request(void);
+extern void zkl_table_startup(void);
+
+/* A path's hash, and the lock of its partition. */
+extern uint32 zkl_table_hash(const char *path);
+extern LWLock *zkl_table_partition(uint32 hash);
+extern LWLock *zkl_table_session_lock(void);
+
+/*
+ * Find, make or remove an entry.  The caller holds the partition, exclusively
+ * for the last two.  make returns NULL when all entries are in use.
+ */
+extern ZklEntry *zkl_table_find(const char *path, uint32 hash);
+extern ZklEntry *zkl_table_make(const char *path, uint32 hash);
+extern void zkl_table_remove(ZklEntry *entry);
+
+/* Take a claim from the free list (NULL: none left), and put one back. */
+extern ZklClaim *zkl_table_take_claim(void);
+extern void zkl_table_free_claim(ZklClaim *claim);
+
+/*
+ * Visit all entries, with all partitions locked shared.  The visitor changes
+ * nothing and calls nothing of this table but wake-ups.
+ */
+typedef void (*ZklVisitor) (ZklEntry *entry, void *arg);
+extern void zkl_table_visit(ZklVisitor visitor, void *arg);
+
+/*
+ * All entries, as an array in the current memory context.  An entry in state NONE may be gone when the caller looks.
+ */
+extern ZklEntry **zkl_table_collect(int *nentries);
+
+/* The slot that remembers a path's last release; under the partition. */
+extern ZklRecent *zkl_table_recent(uint32 hash);
+
+/* Wake a process; safe for one that is gone. */
+extern void zkl_table_wake_worker(void);
+extern void zkl_table_wake(const ZklClaim *claim);
+
+/* Is the session known to be alive, at this moment of zkl_now()? */
+extern bool zkl_session_is_safe(int session, int64 now);
+
+#endif							/* ZKL_LOCKTABLE_H */

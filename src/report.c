@@ -1,0 +1,178 @@
+/*-------------------------------------------------------------------------
+ *
+ * report.c
+ *	  The errors: one function a condition.
+ *
+ * src/report.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
+#include "utils/timestamp.h"
+
+#include "report.h"
+#include "zklock.h"
+
+void
+zkl_check_loaded(void)
+{
+	if (zkl_shared == NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("zklock must be loaded via \"shared_preload_libraries\""));
+}
+
+void
+zkl_report_lost(int level, const char *path, ZklLoss loss, int64 lost_at)
+{
+	const char *when = timestamptz_to_str(zkl_timestamp_of(lost_at));
+
+	ereport(level,
+			errcode(ERRCODE_ZKL_LOCK_LOST),
+			errmsg("lock \"%s\" was lost", zkl_show_path(path)),
+			loss == ZKL_LOSS_DELETED ?
+			errdetail("Its znode was deleted by somebody else, as was noticed at %s.", when) :
+			errdetail("The ZooKeeper session that held it has expired, as was noticed at %s.", when),
+			level >= ERROR ? errhint("Retry the transaction.") : 0);
+}
+
+void
+zkl_report_doubt(const char *path)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_ZKL_LOCK_LOST),
+			errmsg("lock \"%s\" is in doubt", zkl_show_path(path)),
+			errdetail("ZooKeeper has not confirmed the session that holds it for too long."),
+			errhint("Retry the transaction."));
+}
+
+void
+zkl_report_unreachable(const char *path)
+{
+	if (pg_atomic_read_u32(&zkl_shared->worker_pid) == 0)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("zklock worker is not running"),
+				errhint("More details may be available in the server log."));
+	ereport(ERROR,
+			errcode(ERRCODE_CONNECTION_FAILURE),
+			errmsg("could not acquire lock \"%s\": ZooKeeper cannot be reached",
+				   zkl_show_path(path)),
+			errdetail("The servers are \"%s\".", zkl_hosts));
+}
+
+void
+zkl_report_failure(const char *path, ZklFailure failure)
+{
+	const char *shown = zkl_show_path(path);
+
+	switch (failure)
+	{
+		case ZKL_FAILURE_NONE:
+			break;
+		case ZKL_FAILURE_PERMISSION:
+			ereport(ERROR,
+					errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					errmsg("permission denied by ZooKeeper for lock \"%s\"", shown),
+					errhint("The access control lists of the lock's directory and its parents must allow zklock to create, read and delete."));
+			break;
+		case ZKL_FAILURE_EPHEMERAL_PARENT:
+			ereport(ERROR,
+					errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("could not acquire lock \"%s\"", shown),
+					errdetail("A parent of its directory is an ephemeral znode, which cannot have children."));
+			break;
+		case ZKL_FAILURE_DIRECTORY:
+			ereport(ERROR,
+					errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					errmsg("could not acquire lock \"%s\"", shown),
+					errdetail("Its directory was removed again and again while it was in use."));
+			break;
+		case ZKL_FAILURE_SEQUENCE:
+			ereport(ERROR,
+					errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					errmsg("could not acquire lock \"%s\"", shown),
+					errdetail("The sequence numbers of its directory in ZooKeeper are used up."),
+					errhint("Remove the directory while nobody uses the lock; it will be made again."));
+			break;
+		case ZKL_FAILURE_FOREIGN_NAME:
+			ereport(ERROR,
+					errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					errmsg("could not acquire lock \"%s\"", shown),
+					errdetail("Another client queues for it with a znode whose name is longer than %d characters.",
+							  ZKL_CHILD_SIZE - 1));
+			break;
+		case ZKL_FAILURE_SESSION_FULL:
+			ereport(ERROR,
+					errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					errmsg("could not acquire lock \"%s\"", shown),
+					errdetail("The ZooKeeper session of this server holds as many locks as it safely can."),
+					errhint("Hold fewer locks at a time, or give them shorter paths."));
+			break;
+		case ZKL_FAILURE_REFUSED:
+			ereport(ERROR,
+					errcode(ERRCODE_CONNECTION_FAILURE),
+					errmsg("could not acquire lock \"%s\"", shown),
+					errdetail("ZooKeeper refused a request."),
+					errhint("More details may be available in the server log."));
+			break;
+	}
+	elog(ERROR, "unrecognized failure: %d", (int) failure);
+}
+
+void
+zkl_report_full(void)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			errmsg("out of zklock entries"),
+			errdetail("All %d entries are in use.", zkl_max_locks),
+			errhint("You might need to increase \"zklock.max_locks\"."));
+}
+
+void
+zkl_report_shutdown(void)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_ADMIN_SHUTDOWN),
+			errmsg("could not acquire a lock, because zklock is shutting down"));
+}
+
+void
+zkl_report_lock_timeout(void)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			errmsg("canceling statement due to lock timeout"));
+}
+
+TimestampTz
+zkl_timestamp_of(int64 moment)
+{
+	return GetCurrentTimestamp() - (zkl_now() - moment);
+}
+
+/*
+ * Paths are kept in UTF-8, because databases of one server may differ.  In a
+ * database of another encoding, bytes that might not exist there are escaped.
+ */
+const char *
+zkl_show_path(const char *path)
+{
+	StringInfoData shown;
+
+	if (GetDatabaseEncoding() == PG_UTF8)
+		return path;
+	initStringInfo(&shown);
+	for (const char *at = path; *at; at++)
+	{
+		if (IS_HIGHBIT_SET(*at))
+			appendStringInfo(&shown, "\\x%02x", (unsigned char) *at);
+		else
+			appendStringInfoChar(&shown, *at);
+	}
+	return shown.data;
+}

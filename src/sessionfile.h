@@ -1,0 +1,28 @@
+/*-------------------------------------------------------------------------
+ *
+ * sessionfile.h
+ *	  The file that carries the session over a crash of the server.
+ *
+ * Called only by the worker's files.
+ *
+ * src/sessionfile.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_SESSIONFILE_H
+#define ZKL_SESSIONFILE_H
+
+#include "session.h"
+
+/*
+ * Read the session that this very server had before it crashed.  False if
+ * there is none, or if the file came here in a copy of the data directory.
+ */
+extern bool zkl_session_file_read(ZklSessionId *identity);
+
+/* Write it; problems are logged, and cost no more than the file is for. */
+extern void zkl_session_file_write(const ZklSessionId *identity);
+
+extern void zkl_session_file_remove(void);
+
+#endif							/* ZKL_SESSIONFILE_H */

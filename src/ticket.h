@@ -1,0 +1,166 @@
+/*-------------------------------------------------------------------------
+ *
+ * ticket.h
+ *	  The life of one ticket as a pure step function: event in, request out.
+ *
+ * A ticket is this server's znode in a lock's queue.  The worker feeds each
+ * ticket with events (somebody wants it, a reply came, the session expired)
+ * and does what the step says: send one request to ZooKeeper, tell the lock
+ * table one thing, or both.
+ *
+ * Every request that is sent gets exactly one reply event, in the order of
+ * sending, with outcome UNKNOWN where the connection was lost.  CREATE is
+ * two requests sent back to back, the create and a list, and gets the two
+ * replies CREATE and LIST.
+ *
+ * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
+ *
+ * src/ticket.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_TICKET_H
+#define ZKL_TICKET_H
+
+#include "recipe.h"
+
+#define ZKL_CHILD_SIZE	128		/* the longest name of a foreign contender */
+
+typedef enum ZklTicketState
+{
+	ZKL_TICKET_NONE,			/* no znode and nothing under way */
+	ZKL_TICKET_CREATING,		/* create and list sent */
+	ZKL_TICKET_CREATED,			/* ... create answered, the list is not */
+	ZKL_TICKET_HOMELESS,		/* ... it said that the directory is missing */
+	ZKL_TICKET_UNSURE,			/* ... its outcome is unknown */
+	ZKL_TICKET_REFUSED,			/* ... it was refused */
+	ZKL_TICKET_MAKING_DIRECTORY,	/* directory requested */
+	ZKL_TICKET_FINDING,			/* list sent, to find out if the znode exists */
+	ZKL_TICKET_INSPECTING,		/* found; its czxid and owner requested */
+	ZKL_TICKET_LISTING,			/* znode exists; list sent to see its place */
+	ZKL_TICKET_WATCHING,		/* not first; watch on the predecessor sent */
+	ZKL_TICKET_QUEUED,			/* waits for the predecessor's watch */
+	ZKL_TICKET_OWNED,			/* first in the queue */
+	ZKL_TICKET_CHECKING,		/* owned; list sent to see who queues behind */
+	ZKL_TICKET_DELETING			/* delete sent */
+} ZklTicketState;
+
+#define ZKL_TICKET_NSTATES	(ZKL_TICKET_DELETING + 1)
+
+/* What to ask ZooKeeper. */
+typedef enum ZklRequest
+{
+	ZKL_REQUEST_NOTHING,
+	ZKL_REQUEST_CREATE,			/* create under a new UUID, then LIST */
+	ZKL_REQUEST_MAKE_DIRECTORY, /* the lock's directory and its parents */
+	ZKL_REQUEST_LIST,			/* children of the directory, with a watch */
+	ZKL_REQUEST_INSPECT,		/* Stat of the own znode */
+	ZKL_REQUEST_WATCH,			/* data of the predecessor, with a watch */
+	ZKL_REQUEST_DELETE			/* the own znode */
+} ZklRequest;
+
+typedef enum ZklOutcome
+{
+	ZKL_OUTCOME_OK,
+	ZKL_OUTCOME_ABSENT,			/* no such znode */
+	ZKL_OUTCOME_UNKNOWN,		/* perhaps done, perhaps not */
+	ZKL_OUTCOME_REFUSED			/* not done, and asking again is no use */
+} ZklOutcome;
+
+/* Why a lock cannot be had. */
+typedef enum ZklFailure
+{
+	ZKL_FAILURE_NONE,
+	ZKL_FAILURE_PERMISSION,		/* ZooKeeper's access control says no */
+	ZKL_FAILURE_EPHEMERAL_PARENT,	/* an ancestor cannot have children */
+	ZKL_FAILURE_DIRECTORY,		/* the directory vanishes again and again */
+	ZKL_FAILURE_SEQUENCE,		/* the directory's counter is used up */
+	ZKL_FAILURE_FOREIGN_NAME,	/* a contender's name is too long */
+	ZKL_FAILURE_SESSION_FULL,	/* the session may not hold more znodes */
+	ZKL_FAILURE_REFUSED			/* anything else */
+} ZklFailure;
+
+/* What to tell the lock table. */
+typedef enum ZklReport
+{
+	ZKL_REPORT_NOTHING,
+	ZKL_REPORT_QUEUED,			/* the znode exists and is not first */
+	ZKL_REPORT_OWNED,			/* the server owns the lock now */
+	ZKL_REPORT_CONTENDED,		/* somebody queues behind the owned ticket */
+	ZKL_REPORT_LOST,			/* it was owned, and is no more */
+	ZKL_REPORT_FAILED,			/* it cannot be had; see failure */
+	ZKL_REPORT_GONE				/* no znode is left, as was wished */
+} ZklReport;
+
+typedef enum ZklTicketEventKind
+{
+	ZKL_EVENT_WANT,				/* get the lock; only in state NONE */
+	ZKL_EVENT_UNWANT,			/* give it up */
+	ZKL_EVENT_REPLY,			/* to "request", with "outcome" */
+	ZKL_EVENT_CHILDREN_CHANGED, /* the directory's watch fired */
+	ZKL_EVENT_PREDECESSOR_CHANGED,	/* the predecessor's watch fired */
+	ZKL_EVENT_RECONNECTED,		/* same session, but all watches are gone */
+	ZKL_EVENT_RESTARTED,		/* new worker, same session: replies are lost */
+	ZKL_EVENT_EXPIRED			/* the session and its znodes are gone */
+} ZklTicketEventKind;
+
+#define ZKL_TICKET_NEVENTS	(ZKL_EVENT_EXPIRED + 1)
+
+typedef struct ZklTicketEvent
+{
+	ZklTicketEventKind kind;
+
+	/* UNWANT: the request that the last step asked for was never sent */
+	bool		unsent;
+
+	/* REPLY */
+	ZklRequest	request;
+	ZklOutcome	outcome;
+	ZklFailure	failure;		/* where the outcome is REFUSED */
+	const char *name;			/* CREATE: the znode's name */
+	int64_t		czxid;			/* CREATE, INSPECT */
+	bool		ours;			/* CREATE, INSPECT: the live session owns it */
+	const char *const *children;	/* LIST */
+	int			nchildren;
+} ZklTicketEvent;
+
+typedef struct ZklTicketStep
+{
+	ZklRequest	request;
+	ZklReport	report;
+	ZklFailure	failure;
+} ZklTicketStep;
+
+typedef struct ZklTicket
+{
+	ZklTicketState state;
+	bool		unwanted;		/* delete it as soon as its name is known */
+	bool		contended;		/* what the last list said */
+	int			rounds;			/* how often the directory had to be made */
+	uint32_t	attempt;		/* counts creates; tags requests and replies */
+	int64_t		czxid;
+	ZklFailure	failure;		/* in state REFUSED */
+	char		uuid[ZKL_UUID_SIZE];	/* of the attempt */
+	char		name[ZKL_ZNODE_SIZE];	/* of the znode, once it is known */
+	char		predecessor[ZKL_CHILD_SIZE];	/* that it waits for, or empty */
+} ZklTicket;
+
+/*
+ * Feed one event.  An event that means nothing in the ticket's state (a
+ * watch that fired late, say) asks for nothing and reports nothing.
+ */
+extern ZklTicketStep zkl_ticket_step(ZklTicket *ticket,
+									 const ZklTicketEvent *event);
+
+/*
+ * Begin an attempt: the sender of a CREATE calls this first.  "random" makes
+ * the UUID by which the znode is found again if the reply gets lost.
+ */
+extern void zkl_ticket_begin_attempt(ZklTicket *ticket,
+									 const uint8_t random[16],
+									 bool only_tries);
+
+/* Does a znode of this ticket exist, or may it? */
+extern bool zkl_ticket_may_exist(const ZklTicket *ticket);
+
+#endif							/* ZKL_TICKET_H */

@@ -1,0 +1,262 @@
+/*-------------------------------------------------------------------------
+ *
+ * views.c
+ *	  The functions behind the views zk_locks and zk_status.
+ *
+ * src/views.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_authid.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "locktable.h"
+#include "report.h"
+#include "zklock.h"
+
+PG_FUNCTION_INFO_V1(zklock_locks);
+PG_FUNCTION_INFO_V1(zklock_status);
+
+#define LOCKS_COLUMNS	15
+#define STATUS_COLUMNS	19
+
+/* A copy of one row, made while the table is locked. */
+typedef struct LocksRow
+{
+	ZklEntry	entry;
+	ZklClaim	claim;
+	bool		has_claim;
+} LocksRow;
+
+typedef struct LocksCopy
+{
+	LocksRow   *rows;
+	int			nrows;
+	int			max_rows;
+} LocksCopy;
+
+static void copy_entry(ZklEntry *entry, void *arg);
+static void copy_row(LocksCopy *copy, const ZklEntry *entry,
+					 const ZklClaim *claim);
+static void put_row(ReturnSetInfo *rsinfo, const LocksRow *row);
+static const char *ticket_text(const ZklEntry *entry);
+static const char *claim_text(const ZklClaim *claim);
+static bool may_see(Oid role);
+
+Datum
+zklock_locks(PG_FUNCTION_ARGS)
+{
+	LocksCopy	copy = {0};
+
+	zkl_check_loaded();
+	InitMaterializedSRF(fcinfo, 0);
+
+	copy.max_rows = 64;
+	copy.rows = palloc(copy.max_rows * sizeof(LocksRow));
+	zkl_table_visit(copy_entry, &copy);
+	for (int i = 0; i < copy.nrows; i++)
+		put_row((ReturnSetInfo *) fcinfo->resultinfo, &copy.rows[i]);
+	return (Datum) 0;
+}
+
+/* One row a claim; a ticket without claims has one too. */
+static void
+copy_entry(ZklEntry *entry, void *arg)
+{
+	LocksCopy  *copy = arg;
+	dlist_iter	iter;
+	bool		any = false;
+
+	dlist_foreach(iter, &entry->claims)
+	{
+		const ZklClaim *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		if (!claim->ended)
+		{
+			copy_row(copy, entry, claim);
+			any = true;
+		}
+	}
+	if (!any && entry->state != ZKL_ENTRY_NONE)
+		copy_row(copy, entry, NULL);
+}
+
+static void
+copy_row(LocksCopy *copy, const ZklEntry *entry, const ZklClaim *claim)
+{
+	LocksRow   *row;
+
+	if (copy->nrows == copy->max_rows)
+	{
+		copy->max_rows *= 2;
+		copy->rows = repalloc_huge(copy->rows,
+								   copy->max_rows * sizeof(LocksRow));
+	}
+	row = &copy->rows[copy->nrows++];
+	row->entry = *entry;
+	row->has_claim = claim != NULL;
+	if (claim != NULL)
+		row->claim = *claim;
+}
+
+static void
+put_row(ReturnSetInfo *rsinfo, const LocksRow *row)
+{
+	const ZklEntry *entry = &row->entry;
+	const ZklClaim *claim = &row->claim;
+	bool		owned = entry->state == ZKL_ENTRY_OWNED;
+	Datum		values[LOCKS_COLUMNS] = {0};
+	bool		nulls[LOCKS_COLUMNS] = {0};
+
+	memset(nulls, true, sizeof(nulls));
+	values[0] = CStringGetTextDatum(zkl_show_path(entry->path));
+	values[1] = CStringGetTextDatum("mutex");
+	values[8] = CStringGetTextDatum(ticket_text(entry));
+	values[12] = BoolGetDatum(owned && entry->contended);
+	nulls[0] = nulls[1] = nulls[8] = nulls[12] = false;
+
+	if (row->has_claim)
+	{
+		values[2] = CStringGetTextDatum("exclusive");
+		values[3] = CStringGetTextDatum(claim_text(claim));
+		values[4] = Int32GetDatum(claim->pid);
+		values[5] = ObjectIdGetDatum(claim->database);
+		values[6] = ObjectIdGetDatum(claim->role);
+		nulls[2] = nulls[3] = nulls[4] = nulls[5] = nulls[6] = false;
+		if (may_see(claim->role))
+		{
+			values[7] = TimestampTzGetDatum(zkl_timestamp_of(claim->since));
+			values[9] = Int32GetDatum(claim->session_count);
+			values[10] = Int32GetDatum(claim->xact_count);
+			values[11] = Int64GetDatum(claim->token);
+			nulls[7] = nulls[9] = nulls[10] = false;
+			nulls[11] = claim->state == ZKL_CLAIM_WAITING;
+		}
+	}
+	if (entry->znode[0])
+	{
+		values[13] = CStringGetTextDatum(entry->znode);
+		nulls[13] = false;
+	}
+	if (owned)
+	{
+		values[14] = TimestampTzGetDatum(zkl_timestamp_of(entry->owned_at));
+		nulls[14] = false;
+	}
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+static const char *
+ticket_text(const ZklEntry *entry)
+{
+	switch (entry->state)
+	{
+		case ZKL_ENTRY_NONE:
+			return "none";
+		case ZKL_ENTRY_WANTED:
+			return "wanted";
+		case ZKL_ENTRY_QUEUED:
+			return "queued";
+		case ZKL_ENTRY_OWNED:
+			return entry->nheld + entry->nwaiting > 0 ? "owned" : "lingering";
+		case ZKL_ENTRY_RELEASING:
+			return "releasing";
+	}
+	return NULL;
+}
+
+static const char *
+claim_text(const ZklClaim *claim)
+{
+	switch (claim->state)
+	{
+		case ZKL_CLAIM_WAITING:
+			return "waiting";
+		case ZKL_CLAIM_HELD:
+			return "held";
+		case ZKL_CLAIM_LOST:
+			return "lost";
+	}
+	return NULL;
+}
+
+/* As pg_stat_activity decides it. */
+static bool
+may_see(Oid role)
+{
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
+		has_privs_of_role(GetUserId(), role);
+}
+
+static void
+put_count(Datum *value, pg_atomic_uint64 *counter)
+{
+	*value = Int64GetDatum((int64) pg_atomic_read_u64(counter));
+}
+
+/*
+ * The session's id is hidden from most: who knows it can compute its password
+ * and end the session.
+ */
+Datum
+zklock_status(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	Datum		values[STATUS_COLUMNS] = {0};
+	bool		nulls[STATUS_COLUMNS] = {0};
+	ZklSessionInfo info;
+	uint32		worker_pid;
+	bool		connected;
+	int64		safe_until;
+	uint64		claims = 0;
+
+	zkl_check_loaded();
+	InitMaterializedSRF(fcinfo, 0);
+
+	LWLockAcquire(zkl_table_session_lock(), LW_SHARED);
+	info = zkl_shared->session[0];
+	LWLockRelease(zkl_table_session_lock());
+	worker_pid = pg_atomic_read_u32(&zkl_shared->worker_pid);
+	connected = pg_atomic_read_u32(&zkl_shared->session[0].connected) != 0;
+	safe_until = pg_atomic_read_u64(&zkl_shared->session[0].safe_until);
+	for (int i = 0; i < ZKL_PARTITIONS; i++)
+		claims += zkl_shared->nclaims[i];
+
+	values[0] = CStringGetTextDatum(zkl_my_node_name());
+	values[1] = Int32GetDatum(worker_pid);
+	nulls[1] = worker_pid == 0;
+	values[2] = CStringGetTextDatum(connected ? "connected" :
+									info.id != 0 ? "disconnected" : "none");
+	values[3] = CStringGetTextDatum(psprintf("0x%" INT64_MODIFIER "x",
+											 (uint64) info.id));
+	nulls[3] = info.id == 0 || !may_see(BOOTSTRAP_SUPERUSERID);
+	values[4] = CStringGetTextDatum(info.server);
+	nulls[4] = !connected;
+	values[5] = Int32GetDatum(info.timeout_ms);
+	nulls[5] = info.id == 0;
+	values[6] = TimestampTzGetDatum(zkl_timestamp_of(info.connected_at));
+	nulls[6] = !connected;
+	values[7] = TimestampTzGetDatum(zkl_timestamp_of(safe_until));
+	nulls[7] = safe_until == 0;
+	values[8] = BoolGetDatum(zkl_now() < safe_until);
+	put_count(&values[9], &zkl_shared->session[0].epoch);
+	values[10] = Int32GetDatum(pg_atomic_read_u32(&zkl_shared->nentries));
+	values[11] = Int32GetDatum(zkl_max_locks);
+	put_count(&values[12], &zkl_shared->ephemeral_bytes);
+	values[13] = Int64GetDatum((int64) claims);
+	put_count(&values[14], &zkl_shared->counters.tickets);
+	put_count(&values[15], &zkl_shared->counters.lost);
+	put_count(&values[16], &zkl_shared->counters.requests);
+	put_count(&values[17], &zkl_shared->counters.connects);
+	put_count(&values[18], &zkl_shared->counters.expirations);
+
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	return (Datum) 0;
+}

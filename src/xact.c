@@ -1,0 +1,173 @@
+/*-------------------------------------------------------------------------
+ *
+ * xact.c
+ *	  What transactions and savepoints do to claims, and the commit guard.
+ *
+ * src/xact.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+
+#include "claims.h"
+#include "report.h"
+#include "xact.h"
+#include "zklock.h"
+
+/* A lost claim that this transaction has released. */
+static struct
+{
+	bool		any;
+	char		path[ZKL_PATH_SIZE];
+	ZklLoss		loss;
+	int64		lost_at;
+}			lost;
+
+/* When all claims of this backend were last seen to be good. */
+static struct
+{
+	uint64		epoch;
+	uint64		losses;
+}			good;
+
+typedef struct Guard
+{
+	bool		writes;
+	bool		all_good;
+} Guard;
+
+static void on_xact(XactEvent event, void *arg);
+static void on_subxact(SubXactEvent event, SubTransactionId my_id,
+					   SubTransactionId parent_id, void *arg);
+static void guard_commit(void);
+static void guard_claim(ZklLocalClaim *claim, void *arg);
+static void refuse_prepare(void);
+
+void
+zkl_xact_register(void)
+{
+	RegisterXactCallback(on_xact, NULL);
+	RegisterSubXactCallback(on_subxact, NULL);
+}
+
+void
+zkl_xact_note_lost(const ZklLocalClaim *claim)
+{
+	lost.any = true;
+	strlcpy(lost.path, claim->path, sizeof(lost.path));
+	lost.loss = claim->shared->loss;
+	lost.lost_at = claim->shared->lost_at;
+}
+
+static void
+on_xact(XactEvent event, void *arg)
+{
+	if (!zkl_claims_any() && !lost.any)
+		return;
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+			guard_commit();
+			break;
+		case XACT_EVENT_PRE_PREPARE:
+			refuse_prepare();
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PARALLEL_ABORT:
+		case XACT_EVENT_PREPARE:
+			lost.any = false;
+			zkl_claims_end_xact();
+			break;
+	}
+}
+
+static void
+on_subxact(SubXactEvent event, SubTransactionId my_id,
+		   SubTransactionId parent_id, void *arg)
+{
+	if (!zkl_claims_any())
+		return;
+	switch (event)
+	{
+		case SUBXACT_EVENT_START_SUB:
+		case SUBXACT_EVENT_PRE_COMMIT_SUB:
+			break;
+		case SUBXACT_EVENT_COMMIT_SUB:
+			zkl_claims_release_savepoint(GetCurrentTransactionNestLevel());
+			break;
+		case SUBXACT_EVENT_ABORT_SUB:
+			zkl_claims_abort_savepoint(GetCurrentTransactionNestLevel());
+			break;
+	}
+}
+
+/*
+ * Refuse the commit of a transaction whose lock was lost.  This is the last
+ * moment at which it can still be refused.
+ */
+static void
+guard_commit(void)
+{
+	Guard		guard = {TransactionIdIsValid(GetTopTransactionIdIfAny()), true};
+	uint64		epoch;
+	uint64		losses;
+
+	if (lost.any)
+		zkl_report_lost(guard.writes ? ERROR : WARNING, lost.path, lost.loss,
+						lost.lost_at);
+	epoch = pg_atomic_read_u64(&zkl_shared->session[0].epoch);
+	losses = pg_atomic_read_u64(&zkl_shared->counters.lost);
+
+	/*
+	 * The quick way: the session is safe, and no ticket at all was lost since
+	 * every claim was seen to be good.  Losses are counted before they are
+	 * marked.
+	 */
+	if (epoch == good.epoch && losses == good.losses &&
+		zkl_session_is_safe(0, zkl_now() + ZKL_MS(zkl_commit_margin)))
+		return;
+
+	zkl_claims_visit(guard_claim, &guard);
+	if (guard.all_good)
+	{
+		good.epoch = epoch;
+		good.losses = losses;
+	}
+}
+
+/* A claim with session scope only does not concern who only reads. */
+static void
+guard_claim(ZklLocalClaim *claim, void *arg)
+{
+	Guard	   *guard = arg;
+	bool		must_hold = guard->writes || claim->xact_count > 0;
+
+	switch (zkl_entry_standing(claim->shared, ZKL_MS(zkl_commit_margin)))
+	{
+		case ZKL_STANDING_GOOD:
+			return;
+		case ZKL_STANDING_DOUBT:
+			if (must_hold)
+				zkl_report_doubt(claim->path);
+			break;
+		case ZKL_STANDING_LOST:
+			zkl_report_lost(must_hold ? ERROR : WARNING, claim->path,
+							claim->shared->loss, claim->shared->lost_at);
+			break;
+	}
+	guard->all_good = false;
+}
+
+static void
+refuse_prepare(void)
+{
+	if (zkl_claims_any())
+		ereport(ERROR,
+				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				errmsg("cannot PREPARE a transaction that holds zklock locks"));
+}

@@ -1,0 +1,49 @@
+/*-------------------------------------------------------------------------
+ *
+ * zklock.h
+ *	  The settings, and the clock.
+ *
+ * src/zklock.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_ZKLOCK_H
+#define ZKL_ZKLOCK_H
+
+#include <time.h>
+
+/* Settings, defined in zklock.c.  All times are in milliseconds. */
+extern char *zkl_hosts;
+extern char *zkl_root;
+extern char *zkl_node_name;
+extern int	zkl_session_timeout;
+extern int	zkl_connection_timeout;
+extern int	zkl_max_locks;
+extern int	zkl_tenure;
+extern int	zkl_linger;
+extern int	zkl_commit_margin;
+extern bool zkl_synchronous_release;
+
+/* The name by which other servers know this one. */
+extern const char *zkl_my_node_name(void);
+
+/*
+ * Microseconds on a clock that counts suspended time and that nobody sets:
+ * a machine that slept must find its session too old.
+ */
+static inline int64
+zkl_now(void)
+{
+	struct timespec now;
+
+#ifdef CLOCK_BOOTTIME
+	clock_gettime(CLOCK_BOOTTIME, &now);
+#else
+	clock_gettime(CLOCK_MONOTONIC, &now);
+#endif
+	return (int64) now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+#define ZKL_MS(ms)	((int64) (ms) * 1000)	/* milliseconds, in our unit */
+
+#endif							/* ZKL_ZKLOCK_H */

@@ -1,0 +1,218 @@
+#
+# test/lab.bash: a place to try things in.  Sourced by test/run and the demo.
+#
+# A script that calls lab_enter goes on in a copy of the tree, in a scratch
+# directory, as an ordinary user (PostgreSQL refuses to run as root).  There it
+# builds zklock and starts servers as it likes.  When it ends, in whatever way,
+# everything that still runs in the scratch directory is ended and the directory
+# is removed.
+#
+#	$lab		the scratch directory
+#	$tree		the copy of the tree in it; also the working directory
+#	$lab/out	what is put here outlives the lab, as test/out of the tree
+#
+# KEEP=1 keeps the scratch directory.
+
+lab_top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+lab_user=postgres				# whom root becomes
+
+say() { printf '\n== %s\n' "$*"; }
+die() { echo "$*" >&2; exit 1; }
+
+# --- the lab itself -----------------------------------------------------------
+
+# lab_enter "$@": returns only inside of the lab.
+lab_enter() {
+	if [[ -n ${LAB:-} ]]; then
+		lab_settle
+		return
+	fi
+
+	local script=${0##*/} status=0 run_as=()
+	lab=$(mktemp -d "${TMPDIR:-/tmp}/zklock.XXXXXX")
+	trap lab_leave EXIT
+	trap 'exit 129' HUP
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+
+	mkdir "$lab/tree" "$lab/out"
+	tar -C "$lab_top" --exclude=./.git --exclude=./test/out --exclude='*.o' --exclude='*.so' \
+		--exclude='*.bc' -cf - . | tar -C "$lab/tree" -xf -
+	chmod 755 "$lab"
+	if ((EUID == 0)); then
+		chown -R "$lab_user:" "$lab"
+		run_as=(--reuid="$lab_user" --regid="$lab_user" --init-groups)
+	fi
+
+	# In the background, because only so does bash act on a signal at once, and as a
+	# job, because otherwise everything in the lab would ignore SIGINT.
+	set -m
+	LAB=$lab HOME=$lab setpriv "${run_as[@]}" --pdeathsig TERM \
+		"$lab/tree/test/$script" "$@" </dev/null &
+	set +m
+	wait $! || status=$?
+
+	rm -rf "$lab_top/test/out"
+	[[ -z $(ls -A "$lab/out") ]] || cp -r --no-preserve=ownership "$lab/out" "$lab_top/test/out"
+	exit "$status"
+}
+
+lab_settle() {
+	local name
+	lab=$LAB
+	tree=$lab/tree
+	cd "$tree" || exit 1
+	trap 'lab_leave; exit 143' TERM		# whoever entered was killed with -9
+
+	# The caller's PostgreSQL, locale and make must not reach in here.
+	for name in $(compgen -v PG | grep -v '^PG_'); do unset "$name"; done
+	unset MAKEFLAGS MFLAGS MAKELEVEL
+	export LC_ALL=C.UTF-8 LANG=C.UTF-8
+	PATH=$("${PG_CONFIG:-pg_config}" --bindir):$PATH:/usr/sbin
+}
+
+# The processes that live in the lab, found by their working directory: nothing
+# needs to be recorded, so nothing can be forgotten, and no stranger is hit.
+lab_processes() {
+	local p
+	for p in /proc/[0-9]*; do
+		p=${p#/proc/}
+		((p != $$ && p != BASHPID)) && [[ $(readlink "/proc/$p/cwd") == "$lab"/* ]] && echo "$p"
+	done 2>/dev/null
+}
+
+lab_postmasters() {
+	local p
+	for p in $(lab_processes); do
+		[[ $(head -n1 "/proc/$p/cwd/postmaster.pid") == "$p" ]] && echo "$p"
+	done 2>/dev/null
+}
+
+lab_leave() {
+	local pids file round
+	trap '' HUP INT TERM
+
+	# A postmaster removes its shared memory if it is asked to end.
+	pids=$(lab_postmasters)
+	if [[ -n $pids ]]; then
+		kill -QUIT $pids 2>/dev/null
+		kill -CONT $pids 2>/dev/null
+		for round in {1..60}; do
+			[[ -n $(lab_postmasters) ]] || break
+			sleep 0.05
+		done
+	fi
+	while pids=$(lab_processes); [[ -n $pids ]]; do
+		kill -KILL $pids 2>/dev/null
+		sleep 0.05
+	done
+
+	# What a postmaster that was killed could not remove is named in its lock file.
+	find "$lab" -name postmaster.pid 2>/dev/null | while read -r file; do
+		ipcrm -m "$(awk 'NR == 7 { print $2 }' "$file")" 2>/dev/null
+	done
+
+	if [[ -n ${KEEP:-} ]]; then
+		echo "kept: $lab"
+	else
+		rm -rf "$lab"
+	fi
+}
+
+# --- zklock -------------------------------------------------------------------
+
+# Build, install below $lab/stage, and write to $lab/stage.conf what makes a server
+# find it there.  Arguments go to make.
+lab_stage() {
+	local stage=$lab/stage pg_config=${PG_CONFIG:-pg_config} path
+	make -s -j"$(nproc)" "$@" || return
+	make -s install DESTDIR="$stage" "$@" || return
+
+	# PostgreSQL 18 has a setting of its own; before, Debian had one.
+	if (($("$pg_config" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/') >= 18)); then
+		path="extension_control_path = '$stage$("$pg_config" --sharedir):\$system'"
+	else
+		path="extension_destdir = '$stage'"
+	fi
+	cat >"$lab/stage.conf" <<-END
+		$path
+		dynamic_library_path = '$stage$("$pg_config" --pkglibdir):\$libdir'
+	END
+}
+
+# --- ZooKeeper ----------------------------------------------------------------
+
+# zk_start [N]: an ensemble of N servers, 1 or 3; its connect string is in $zk_hosts.
+zk_start() {
+	if [[ ! -d $lab/zookeeper ]]; then
+		zk create "${1:-1}" || return
+	fi
+	zk start || return
+	zk_hosts=$(zk hosts)
+}
+
+zk_stop() { zk stop; }
+
+# zk COMMAND [ARGUMENT...]: see test/zookeeper
+zk() { "$tree/test/zookeeper" "$1" "$lab/zookeeper" "${@:2}"; }
+
+# --- PostgreSQL ---------------------------------------------------------------
+
+# Servers have a name, a data directory $lab/NAME and a Unix socket in $lab, with a
+# port number that only serves to name the socket.  They do not listen on TCP.
+
+# pg_start NAME [CONFIGURATION LINE...]: makes the server if it is new.
+pg_start() {
+	if [[ ! -d $lab/$1 ]]; then
+		initdb -D "$lab/$1" -U postgres -A trust -N --no-instructions >"$lab/$1.log" || return
+		pg_configure "$@"
+	fi
+	pg_launch "$1"
+}
+
+# pg_standby NAME PRIMARY [CONFIGURATION LINE...]: a hot standby.
+pg_standby() {
+	pg_basebackup -D "$lab/$1" -h "$lab" -U postgres -p "$(pg_port "$2")" -R -c fast -N || return
+	pg_configure "$1" "${@:3}"
+	pg_launch "$1"
+}
+
+# Later lines win, so a standby overrides what it copied from its primary.
+pg_configure() {
+	local name=$1 port=$((${lab_last_port:=6000} + 1))
+	lab_last_port=$port
+	{
+		cat <<-END
+			listen_addresses = ''
+			unix_socket_directories = '$lab'
+			port = $port
+			cluster_name = '$name'
+			fsync = off
+			log_line_prefix = '%m [%p] %b '
+			dynamic_shared_memory_type = mmap	# leaves nothing behind, even if killed
+			shared_preload_libraries = 'zklock'
+			zklock.hosts = '${zk_hosts:-}'
+			zklock.node_name = '$name'
+		END
+		[[ ! -f $lab/stage.conf ]] || cat "$lab/stage.conf"
+		shift
+		printf '%s\n' "$@"
+	} >>"$lab/$name/postgresql.conf"
+}
+
+pg_launch() {
+	pg_ctl -D "$lab/$1" -l "$lab/$1.log" -w -t 60 start >/dev/null ||
+		{ tail -n 20 "$lab/$1.log" >&2; return 1; }
+}
+
+# pg_stop NAME [fast|immediate|smart]
+pg_stop() { pg_ctl -D "$lab/$1" -m "${2:-fast}" -w stop >/dev/null; }
+
+# pg_kill NAME: as if the machine had died
+pg_kill() { kill -KILL "$(head -n1 "$lab/$1/postmaster.pid")"; }
+
+pg_port() { sed -n 's/^port = //p' "$lab/$1/postgresql.conf" | tail -n1; }
+
+# pg NAME [PSQL ARGUMENT...]: psql on that server, bare output, ends at an error
+pg() { psql -h "$lab" -p "$(pg_port "$1")" -U postgres -d postgres -XqAt \
+	-v ON_ERROR_STOP=1 "${@:2}"; }

@@ -1,0 +1,201 @@
+
+=head1 NAME
+
+ZklockNode - a PostgreSQL server with zklock, for TAP tests
+
+=head1 SYNOPSIS
+
+	my $zk = ZooKeeper->new;
+	my $a = ZklockNode->started('a', $zk);
+	my $b = ZklockNode->started('b', $zk, 'zklock.session_timeout' => '2s');
+
+	my $holder = $a->background_psql('postgres');
+	$holder->query_safe("SELECT zk_lock_acquire('/job')");
+	$b->wait_for_waiter('/job', 1);
+
+It is a L<PostgreSQL::Test::Cluster>, with what zklock's tests need on top.
+
+=cut
+
+package ZklockNode;
+
+use strict;
+use warnings;
+
+use parent qw(PostgreSQL::Test::Cluster);
+
+use Carp;
+use PostgreSQL::Test::Utils;
+
+=head1 METHODS
+
+=over
+
+=item ZklockNode->initialized($name, $zk, %settings)
+
+A new server, configured and not yet started.  C<%settings> go to its configuration;
+a setting that is undef is left out altogether.  Without C<$zk>, C<zklock.hosts> has to
+be among them.  C<init> is special: a reference to what C<< Cluster->init >> takes.
+
+=item ZklockNode->started($name, $zk, %settings)
+
+The same, started, with the extension in database C<postgres> and connected to
+ZooKeeper.
+
+=item ZklockNode->standby($name, $primary, %settings)
+
+A hot standby of C<$primary> (made with C<< init => [allows_streaming => 1] >>), started
+and caught up.
+
+=cut
+
+sub initialized
+{
+	my ($class, $name, $zk, %settings) = @_;
+	my $init = delete $settings{init} // [];
+
+	my $node = $class->new($name);
+	$node->init(@$init);
+	$node->configure(
+		'shared_preload_libraries' => 'zklock',
+		'zklock.session_timeout' => '4s',
+		'zklock.node_name' => $name,
+		$zk ? ('zklock.hosts' => $zk->hosts) : (),
+		%settings);
+	return $node;
+}
+
+sub started
+{
+	my ($class, $name, $zk, %settings) = @_;
+
+	my $node = $class->initialized($name, $zk, %settings);
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION zklock');
+	$node->wait_until_connected;
+	return $node;
+}
+
+sub standby
+{
+	my ($class, $name, $primary, %settings) = @_;
+
+	$primary->backup("for_$name");
+	my $node = $class->new($name);
+	$node->init_from_backup($primary, "for_$name", has_streaming => 1);
+	$node->configure('zklock.node_name' => $name, %settings);
+	$node->start;
+	$primary->wait_for_catchup($node, 'replay');
+	return $node;
+}
+
+=item $node->configure(%settings)
+
+Append settings to postgresql.conf; C<reload> or C<restart> makes them work.
+
+=cut
+
+sub configure
+{
+	my ($self, %settings) = @_;
+	foreach my $name (sort keys %settings)
+	{
+		next unless defined $settings{$name};
+		(my $value = $settings{$name}) =~ s/'/''/g;
+		$self->append_conf('postgresql.conf', "$name = '$value'");
+	}
+	return;
+}
+
+=item $node->wait_until($sql)
+
+Until the query in database C<postgres> returns true; dies with what it returned last.
+
+=cut
+
+sub wait_until
+{
+	my ($self, $sql) = @_;
+	$self->poll_query_until('postgres', $sql)
+	  or croak "timed out waiting until: $sql";
+	return;
+}
+
+=item $node->wait_until_connected
+
+Until the server's ZooKeeper session is usable.
+
+=cut
+
+sub wait_until_connected
+{
+	my ($self) = @_;
+	return $self->wait_until(q{SELECT state = 'connected' FROM zk_status});
+}
+
+=item $node->wait_for_waiter($path, $n)
+
+Until C<$n> backends of this server wait for the lock.
+
+=cut
+
+sub wait_for_waiter
+{
+	my ($self, $path, $n) = @_;
+	return $self->wait_until(
+		"SELECT count(*) = $n FROM zk_locks WHERE path = '$path' AND NOT granted");
+}
+
+=item $node->worker_pid
+
+Process id of the worker, or the empty string.
+
+=cut
+
+sub worker_pid
+{
+	my ($self) = @_;
+	return $self->safe_psql('postgres',
+		q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock worker'});
+}
+
+=item $node->kill9
+
+As in Cluster: the postmaster goes as if the machine had died.  What it leaves in the
+kernel is removed at the end, should the test not start the server again.
+
+=cut
+
+my @shared_memory;
+
+sub kill9
+{
+	my ($self) = @_;
+	my @lines = split /\n/, slurp_file($self->data_dir . '/postmaster.pid');
+	push @shared_memory, $1 if ($lines[6] // '') =~ /(\d+)\s*$/;
+	return $self->SUPER::kill9;
+}
+
+END
+{
+	my $status = $?;
+	system("ipcrm -m $_ 2>/dev/null") foreach @shared_memory;
+	$? = $status;
+}
+
+=item $node->errcode($sql)
+
+SQLSTATE with which the statement fails, or the empty string.
+
+=back
+
+=cut
+
+sub errcode
+{
+	my ($self, $sql) = @_;
+	my ($rc, $out, $err) = $self->psql('postgres', "\\set VERBOSITY sqlstate\n$sql");
+	return $err =~ /(?:ERROR|FATAL):\s+(\w{5})/ ? $1 : '';
+}
+
+1;

@@ -1,0 +1,335 @@
+
+=head1 NAME
+
+ZooKeeper - ZooKeeper servers and clients for TAP tests
+
+=head1 SYNOPSIS
+
+	my $zk = ZooKeeper->new(servers => 3);		# created and started
+	$node->append_conf('postgresql.conf', "zklock.hosts = '" . $zk->hosts . "'");
+
+	$zk->pause($zk->leader);
+	$zk->kill9(1);
+	$zk->start;
+
+	$zk->create('/zklock/job/lock-', ephemeral => 1, sequence => 1, client => 'foreign');
+	$zk->wait_for_children('/zklock/job', 2);
+	$zk->close('foreign');
+
+Servers are run by F<test/zookeeper>, znodes are reached through
+F<test/zkclient.py>.  When the test ends, all of them end.
+
+=cut
+
+package ZooKeeper;
+
+use strict;
+use warnings;
+
+use Carp;
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
+use IPC::Open2;
+use JSON::PP;
+use Time::HiRes qw(time usleep);
+
+use PostgreSQL::Test::Utils;
+
+my $test_dir = abs_path(dirname(__FILE__) . '/..');
+my $json = JSON::PP->new->canonical->allow_nonref;
+my @ensembles;
+
+=head1 SERVERS
+
+=over
+
+=item ZooKeeper->new(servers => 1, tick_time => 500, java_opts => '', start => 1)
+
+An ensemble of 1 or 3 servers.  The shortest session timeout is two ticks.
+
+=cut
+
+sub new
+{
+	my ($class, %params) = @_;
+
+	my $self = bless {
+		directory => PostgreSQL::Test::Utils::tempdir('zookeeper'),
+		servers => $params{servers} // 1,
+		java_opts => $params{java_opts} // '',
+	}, $class;
+
+	push @ensembles, $self;
+	$self->_run('create', $self->{servers}, $params{tick_time} // 500);
+	chomp($self->{hosts} = $self->_run('hosts'));
+	$self->start if $params{start} // 1;
+	return $self;
+}
+
+=item $zk->start(@i), stop(@i), restart(@i), kill9(@i), pause(@i), resume(@i)
+
+For the servers with these numbers, counted from 1, or for all.  C<start> and
+C<restart> return when these servers serve, so start enough of them for a quorum.
+
+A leader that was paused and is resumed may still believe for a moment that it leads,
+and then tells clients that sessions have expired which live on elsewhere.
+C<wait_until_follower> waits until it knows better.
+
+=cut
+
+sub start { my ($self, @i) = @_; $self->_run('start', @i); return; }
+sub stop { my ($self, @i) = @_; $self->_run('stop', @i); return; }
+sub kill9 { my ($self, @i) = @_; $self->_run('kill', @i); return; }
+sub pause { my ($self, @i) = @_; $self->_run('pause', @i); return; }
+sub resume { my ($self, @i) = @_; $self->_run('resume', @i); return; }
+
+sub restart
+{
+	my ($self, @i) = @_;
+	$self->stop(@i);
+	$self->start(@i);
+	return;
+}
+
+=item $zk->hosts
+
+The connect string.
+
+=cut
+
+sub hosts { my ($self) = @_; return $self->{hosts}; }
+
+=item $zk->cmd('wchs', $i)
+
+The answer to a four-letter word, of server 1 if none is named.
+
+=item $zk->mode($i), $zk->leader, $zk->followers
+
+C<leader>, C<follower>, C<standalone> or the empty string; the number of the leader (of
+a standalone server too), or undef; the numbers of the followers.
+
+=cut
+
+sub cmd
+{
+	my ($self, $word, $i) = @_;
+	return $self->_run('cmd', $i // 1, $word);
+}
+
+sub mode
+{
+	my ($self, $i) = @_;
+	chomp(my $mode = $self->_run('mode', $i));
+	return $mode;
+}
+
+sub leader
+{
+	my ($self) = @_;
+	my ($leader) = grep { $self->mode($_) =~ /^(leader|standalone)$/ } 1 .. $self->{servers};
+	return $leader;
+}
+
+sub followers
+{
+	my ($self) = @_;
+	return grep { $self->mode($_) eq 'follower' } 1 .. $self->{servers};
+}
+
+=item $zk->wait_until_serving($seconds)
+
+Until some server leads: after an election that the test caused.
+
+=cut
+
+sub wait_until_serving
+{
+	my ($self, $seconds) = @_;
+	return _wait_for(sub { $self->leader }, $seconds, 'ZooKeeper to serve');
+}
+
+=item $zk->wait_until_follower($i, $seconds)
+
+Until server C<$i> follows.
+
+=cut
+
+sub wait_until_follower
+{
+	my ($self, $i, $seconds) = @_;
+	return _wait_for(sub { $self->mode($i) eq 'follower' }, $seconds,
+		"ZooKeeper server $i to follow");
+}
+
+=back
+
+=head1 ZNODES
+
+Each call may have C<< client => 'name' >>: every name has a ZooKeeper session of its
+own, so that a test can play several foreign services.  Errors die with ZooKeeper's
+name for them, such as C<NoNodeError>.
+
+=over
+
+=item $zk->children($path)
+
+A reference to the sorted names; empty if there is no such znode.
+
+=item $zk->tree($path)
+
+A reference to all paths below.
+
+=item $zk->exists($path)
+
+The stat as a hash reference (with C<ephemeralOwner>, C<czxid>, ...), or undef.
+
+=item $zk->get($path)
+
+The same, and C<data>.
+
+=item $zk->create($path, data => '', ephemeral => 0, sequence => 0)
+
+Returns the path; makes its parents.  With C<< session_timeout => seconds >> for a
+client that is used for the first time.
+
+=item $zk->set($path, $data), $zk->delete($path)
+
+=item $zk->session_id($client), $zk->close($client)
+
+C<close> ends the session and so deletes its ephemeral znodes.  The id is undef while
+the client has lost its session and has no new one yet.
+
+=cut
+
+sub children
+{
+	my ($self, $path, %opt) = @_;
+	my $children = eval { $self->_ask('children', path => $path, %opt) };
+	return $children if defined $children;
+	return [] if $@ =~ /NoNodeError/;
+	croak $@;
+}
+
+sub tree { my ($self, $path, %opt) = @_; return $self->_ask('tree', path => $path, %opt); }
+sub exists { my ($self, $path, %opt) = @_; return $self->_ask('exists', path => $path, %opt); }
+sub get { my ($self, $path, %opt) = @_; return $self->_ask('get', path => $path, %opt); }
+sub delete { my ($self, $path, %opt) = @_; return $self->_ask('delete', path => $path, %opt); }
+
+sub create
+{
+	my ($self, $path, %opt) = @_;
+	$_ = $_ ? JSON::PP::true : JSON::PP::false
+	  for grep { defined } @opt{ grep { exists $opt{$_} } qw(ephemeral sequence) };
+	return $self->_ask('create', path => $path, %opt);
+}
+
+sub set
+{
+	my ($self, $path, $data, %opt) = @_;
+	return $self->_ask('set', path => $path, data => $data, %opt);
+}
+
+sub session_id { my ($self, $client) = @_; return $self->_ask('session_id', client => $client // 'default'); }
+sub close { my ($self, $client) = @_; return $self->_ask('close', client => $client // 'default'); }
+
+=item $zk->kill_session($id)
+
+End somebody else's session as if it had expired.  True if it was alive.
+
+=cut
+
+sub kill_session
+{
+	my ($self, $id) = @_;
+	croak 'kill_session needs a session' unless $id;
+	return $self->_ask('kill_session', session_id => 0 + $id) ? 1 : 0;
+}
+
+=item $zk->wait_for_children($path, $wanted, $seconds)
+
+Wait until there are C<$wanted> children, or until C<$wanted->($children)> is true;
+returns the children.  Dies when the time (default: 60 seconds) is over.
+
+=item $zk->wait_for_gone($path, $seconds)
+
+=back
+
+=cut
+
+sub wait_for_children
+{
+	my ($self, $path, $wanted, $seconds) = @_;
+	my $children = [];
+	my $is_met = ref $wanted ? $wanted : sub { @{ $_[0] } == $wanted };
+
+	_wait_for(sub { $is_met->($children = $self->children($path)) },
+		$seconds, sub { "children of $path, which are now: @$children" });
+	return $children;
+}
+
+sub wait_for_gone
+{
+	my ($self, $path, $seconds) = @_;
+	return _wait_for(sub { !$self->exists($path) }, $seconds, "$path to go");
+}
+
+# --- how it is done ---
+
+sub _wait_for
+{
+	my ($condition, $seconds, $what) = @_;
+	my $deadline = time + ($seconds // 60);
+	until ($condition->())
+	{
+		croak 'timed out waiting for ' . (ref $what ? $what->() : $what) if time > $deadline;
+		usleep(20_000);
+	}
+	return 1;
+}
+
+# test/zookeeper COMMAND DIRECTORY ...
+sub _run
+{
+	my ($self, $command, @args) = @_;
+	local $ENV{ZOOKEEPER_JAVA_OPTS} = $self->{java_opts};
+	open my $output, '-|', "$test_dir/zookeeper", $command, $self->{directory}, @args
+	  or croak "could not run test/zookeeper: $!";
+	my $text = do { local $/; <$output> } // '';
+	CORE::close $output or croak "zookeeper $command @args failed";
+	return $text;
+}
+
+# One request to the client process, which is started when it is first needed.
+sub _ask
+{
+	my ($self, $op, %args) = @_;
+
+	$self->{client_pid} //= open2($self->{answers}, $self->{requests},
+		'/usr/bin/python3', "$test_dir/zkclient.py", $self->{hosts});
+	local $SIG{PIPE} = 'IGNORE';
+	print { $self->{requests} } $json->encode({ op => $op, %args }), "\n";
+
+	my $line = readline $self->{answers};
+	croak "the ZooKeeper client has died" unless defined $line;
+	my $answer = $json->decode($line);
+	croak "ZooKeeper $op: $answer->{error} $answer->{message}" if $answer->{error};
+	return $answer->{result};
+}
+
+# Waiting for children sets $?, which is the exit status of the test here.
+END
+{
+	my $status = $?;
+	foreach my $zk (@ensembles)
+	{
+		if ($zk->{client_pid})
+		{
+			kill 'KILL', $zk->{client_pid};
+			waitpid $zk->{client_pid}, 0;
+		}
+		eval { $zk->kill9 };
+	}
+	$? = $status;
+}
+
+1;

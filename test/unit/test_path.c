@@ -1,0 +1,373 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_path.c
+ *	  What may be the path of a lock.
+ *
+ * test/unit/test_path.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "unit.h"
+
+#include "path.h"
+
+#define TOO_LONG	"The path is too long."
+#define CHARACTER	"The path contains a character that ZooKeeper does not allow."
+#define COMPONENT	"A path must not contain \".\" or \"..\" as a component."
+#define CONTENDER	"A component of the path looks like the znode of a lock."
+
+static void
+assert_fault(const char *path, const char *fault)
+{
+	const char *found = zkl_path_fault(path);
+
+	if (found == NULL)
+		fail_msg("\"%s\" was accepted", path);
+	assert_string_equal(found, fault);
+}
+
+static void
+assert_accepted(const char *path)
+{
+	const char *found = zkl_path_fault(path);
+
+	if (found != NULL)
+		fail_msg("\"%s\" was refused: %s", path, found);
+}
+
+/* A path of "length" bytes, in components of at most 50. */
+static const char *
+path_of_length(int length)
+{
+	static char path[1024];
+
+	for (int i = 0; i < length; i++)
+		path[i] = (i % 50 == 0 && i < length - 1) ? '/' : 'x';
+	path[length] = '\0';
+	return path;
+}
+
+static void
+ordinary_paths_are_accepted(void **state)
+{
+	(void) state;
+	assert_accepted("/a");
+	assert_accepted("/jobs/nightly");
+	assert_accepted("/jobs/with blanks, and \"quotes\"");
+	assert_accepted("/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p");
+	assert_accepted("/UPPER/1234567890/-_.!~*'()&%$#@+=;:?<>[]{}|\\^`");
+}
+
+static void
+an_empty_path_is_refused(void **state)
+{
+	(void) state;
+	assert_fault("", "The path is empty.");
+}
+
+static void
+the_root_is_no_lock(void **state)
+{
+	(void) state;
+	assert_fault("/", "The path names no lock below the root.");
+}
+
+static void
+a_path_begins_with_a_slash(void **state)
+{
+	(void) state;
+	assert_fault("jobs", "A path must begin with a slash.");
+	assert_fault(" /jobs", "A path must begin with a slash.");
+	assert_fault("./jobs", "A path must begin with a slash.");
+}
+
+static void
+a_path_does_not_end_with_a_slash(void **state)
+{
+	(void) state;
+	assert_fault("/jobs/", "A path must not end with a slash.");
+	assert_fault("//", "A path must not end with a slash.");
+}
+
+static void
+empty_components_are_refused(void **state)
+{
+	(void) state;
+	assert_fault("//jobs", "A path must not contain an empty component.");
+	assert_fault("/jobs//x", "A path must not contain an empty component.");
+}
+
+static void
+dots_are_refused_as_components_only(void **state)
+{
+	(void) state;
+	assert_fault("/.", COMPONENT);
+	assert_fault("/..", COMPONENT);
+	assert_fault("/a/./b", COMPONENT);
+	assert_fault("/a/../b", COMPONENT);
+	assert_fault("/a/..", COMPONENT);
+	assert_accepted("/.a");
+	assert_accepted("/..a");
+	assert_accepted("/a.");
+	assert_accepted("/a..");
+	assert_accepted("/...");
+	assert_accepted("/a.b/c..d");
+}
+
+/* Also below a root of zklock's own: simpler to say, and no loss. */
+static void
+zookeepers_own_directory_is_reserved(void **state)
+{
+	static const char *const reserved = "The path \"/zookeeper\" is reserved.";
+
+	(void) state;
+	assert_fault("/zookeeper", reserved);
+	assert_fault("/zookeeper/quota", reserved);
+	assert_accepted("/zookeepers");
+	assert_accepted("/zookeepe");
+	assert_accepted("/Zookeeper");
+	assert_accepted("/a/zookeeper");
+}
+
+static void
+a_path_may_have_255_bytes_and_no_more(void **state)
+{
+	(void) state;
+	assert_int_equal(ZKL_PATH_SIZE, 256);
+	assert_accepted(path_of_length(2));
+	assert_accepted(path_of_length(254));
+	assert_accepted(path_of_length(255));
+	assert_fault(path_of_length(256), TOO_LONG);
+	assert_fault(path_of_length(257), TOO_LONG);
+	assert_fault(path_of_length(1000), TOO_LONG);
+}
+
+/* One component may fill it all. */
+static void
+a_component_may_be_as_long_as_the_path(void **state)
+{
+	char		path[ZKL_PATH_SIZE + 1];
+
+	(void) state;
+	memset(path, 'x', sizeof(path));
+	path[0] = '/';
+	path[255] = '\0';
+	assert_accepted(path);
+	path[255] = 'x';
+	path[256] = '\0';
+	assert_fault(path, TOO_LONG);
+}
+
+/* The limit is one of bytes: shared memory has no room for more. */
+static void
+length_is_counted_in_bytes(void **state)
+{
+	char		path[600] = "/";
+
+	(void) state;
+	for (int i = 0; i < 127; i++)
+		strcat(path, "\xc3\xa4");
+	assert_int_equal(strlen(path), 255);
+	assert_accepted(path);
+	strcat(path, "\xc3\xa4");
+	assert_fault(path, TOO_LONG);
+}
+
+static void
+a_component_like_a_lock_znode_is_refused(void **state)
+{
+	static const char *const paths[] = {
+		"/jobs/_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-lock-0000000001",
+		"/jobs/f81d4fae7dec41d0a76500a0c91e6bf6__lock__0000000001",
+		"/jobs/f81d4fae7dec41d0a76500a0c91e6bf6__rlock__0000000001",
+		"/jobs/lock-0000000001",
+		"/jobs/lock--000000001",
+		"/jobs/lock-",
+		"/clock-",
+		"/lock-/below",
+		"/jobs/__lock__0000000001/below",
+	};
+
+	(void) state;
+	for (int i = 0; i < lengthof(paths); i++)
+		assert_fault(paths[i], CONTENDER);
+}
+
+static void
+a_component_with_lock_in_it_is_accepted(void **state)
+{
+	static const char *const paths[] = {
+		"/lock",
+		"/locks",
+		"/leases",
+		"/block-1",
+		"/lock-000000001",
+		"/lock-00000000011",
+		"/lock-nightly",
+		"/__lock__",
+		"/__rlock__1",
+		"/lock_0000000001",
+		"/_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-__WRIT__0000000001",
+	};
+
+	(void) state;
+	for (int i = 0; i < lengthof(paths); i++)
+		assert_accepted(paths[i]);
+}
+
+static void
+control_characters_are_refused(void **state)
+{
+	char		path[] = "/a?b";
+
+	(void) state;
+	for (int c = 1; c < 0x80; c++)
+	{
+		path[2] = (char) c;
+		if (c == '/')
+			continue;
+		if (c < 0x20 || c == 0x7f)
+			assert_fault(path, CHARACTER);
+		else
+			assert_accepted(path);
+	}
+}
+
+/*
+ * Both sides of every border of what ZooKeeper refuses.  What it does refuse
+ * was asked of PathUtils.validatePath() of ZooKeeper 3.8.
+ */
+static void
+characters_are_those_of_zookeeper(void **state)
+{
+	static const struct
+	{
+		const char *character;
+		bool		allowed;
+	}			cases[] = {
+		{"\xc2\x80", false},	/* U+0080 */
+		{"\xc2\x9f", false},	/* U+009F */
+		{"\xc2\xa0", true},		/* U+00A0 */
+		{"\xc3\x80", true},		/* U+00C0 */
+		{"\xdf\xbf", true},		/* U+07FF */
+		{"\xe0\xa0\x80", true}, /* U+0800 */
+		{"\xe2\x82\xac", true}, /* U+20AC */
+		{"\xe4\xb8\xad", true}, /* U+4E2D */
+		{"\xed\x9f\xbf", true}, /* U+D7FF */
+		{"\xed\xa0\x80", false},	/* U+D800, not valid UTF-8 at all */
+		{"\xee\x80\x80", false},	/* U+E000 */
+		{"\xef\x80\x80", false},	/* U+F000 */
+		{"\xef\xa3\xbf", false},	/* U+F8FF */
+		{"\xef\xa4\x80", true}, /* U+F900 */
+		{"\xef\xbe\x80", true}, /* U+FF80 */
+		{"\xef\xbf\xaf", true}, /* U+FFEF */
+		{"\xef\xbf\xb0", false},	/* U+FFF0 */
+		{"\xef\xbf\xbd", false},	/* U+FFFD */
+		{"\xef\xbf\xbf", false},	/* U+FFFF */
+	};
+
+	(void) state;
+	for (int i = 0; i < lengthof(cases); i++)
+	{
+		char		path[32];
+
+		/* at the end, at the beginning and in the middle */
+		for (int form = 0; form < 3; form++)
+		{
+			snprintf(path, sizeof(path), form == 0 ? "/%s" :
+					 form == 1 ? "/%sx" : "/x/x%sx", cases[i].character);
+			if (cases[i].allowed)
+				assert_accepted(path);
+			else
+				assert_fault(path, CHARACTER);
+		}
+	}
+}
+
+/* In Java's strings these are pairs of surrogates. */
+static void
+characters_beyond_the_basic_plane_are_refused(void **state)
+{
+	(void) state;
+	assert_fault("/\xf0\x90\x80\x80", CHARACTER);	/* U+10000 */
+	assert_fault("/jobs/\xf0\x9f\x98\x80", CHARACTER);	/* U+1F600 */
+	assert_fault("/x\xf4\x8f\xbf\xbfx", CHARACTER); /* U+10FFFF */
+}
+
+/* The bytes of two neighbours are not taken for one character. */
+static void
+bytes_of_different_characters_are_not_mixed_up(void **state)
+{
+	(void) state;
+	assert_accepted("/\xe4\xb8\xad\xe6\x96\x87/\xc3\xa9\xc3\xa8");
+	assert_accepted("/\xc2\xbf\xc2\xa0\xef\xbc\xa1\xef\xa4\x80");
+	assert_accepted("/\xed\x9f\xbf\xc3\xad\xef\xbf\xaf");
+}
+
+static void
+a_root_may_be_missing(void **state)
+{
+	(void) state;
+	assert_null(zkl_path_root_fault(""));
+	assert_null(zkl_path_root_fault("/"));
+}
+
+static void
+a_root_keeps_the_other_rules(void **state)
+{
+	(void) state;
+	assert_null(zkl_path_root_fault("/zklock"));
+	assert_null(zkl_path_root_fault("/zklock/production"));
+	assert_string_equal(zkl_path_root_fault("zklock"),
+						"A path must begin with a slash.");
+	assert_string_equal(zkl_path_root_fault("/zklock/"),
+						"A path must not end with a slash.");
+	assert_string_equal(zkl_path_root_fault("/a//b"),
+						"A path must not contain an empty component.");
+	assert_string_equal(zkl_path_root_fault("/a/.."), COMPONENT);
+	assert_string_equal(zkl_path_root_fault("/zookeeper/zklock"),
+						"The path \"/zookeeper\" is reserved.");
+	assert_string_equal(zkl_path_root_fault("/a\tb"), CHARACTER);
+	assert_string_equal(zkl_path_root_fault("/lock-0000000001"), CONTENDER);
+}
+
+/* Chroot and root together fit into ZKL_ROOT_SIZE, so each has half of it. */
+static void
+a_root_may_have_63_bytes_and_no_more(void **state)
+{
+	(void) state;
+	assert_int_equal(ZKL_ROOT_SIZE, 128);
+	assert_null(zkl_path_root_fault(path_of_length(62)));
+	assert_null(zkl_path_root_fault(path_of_length(63)));
+	assert_string_equal(zkl_path_root_fault(path_of_length(64)), TOO_LONG);
+	assert_string_equal(zkl_path_root_fault(path_of_length(128)), TOO_LONG);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ordinary_paths_are_accepted),
+		cmocka_unit_test(an_empty_path_is_refused),
+		cmocka_unit_test(the_root_is_no_lock),
+		cmocka_unit_test(a_path_begins_with_a_slash),
+		cmocka_unit_test(a_path_does_not_end_with_a_slash),
+		cmocka_unit_test(empty_components_are_refused),
+		cmocka_unit_test(dots_are_refused_as_components_only),
+		cmocka_unit_test(zookeepers_own_directory_is_reserved),
+		cmocka_unit_test(a_path_may_have_255_bytes_and_no_more),
+		cmocka_unit_test(a_component_may_be_as_long_as_the_path),
+		cmocka_unit_test(length_is_counted_in_bytes),
+		cmocka_unit_test(a_component_like_a_lock_znode_is_refused),
+		cmocka_unit_test(a_component_with_lock_in_it_is_accepted),
+		cmocka_unit_test(control_characters_are_refused),
+		cmocka_unit_test(characters_are_those_of_zookeeper),
+		cmocka_unit_test(characters_beyond_the_basic_plane_are_refused),
+		cmocka_unit_test(bytes_of_different_characters_are_not_mixed_up),
+		cmocka_unit_test(a_root_may_be_missing),
+		cmocka_unit_test(a_root_keeps_the_other_rules),
+		cmocka_unit_test(a_root_may_have_63_bytes_and_no_more),
+	};
+
+	return cmocka_run_group_tests_name("path", tests, NULL, NULL);
+}

@@ -1,0 +1,1269 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_ticket.c
+ *	  The life of one ticket: what happens, told in sentences.
+ *
+ * test_ticket_table.c has every event in every state, and
+ * test_ticket_walk.c many tickets at once.
+ *
+ * test/unit/test_ticket.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "play.h"
+
+static void
+assert_step(ZklTicketStep step, ZklRequest request, ZklReport report)
+{
+	assert_int_equal(step.request, request);
+	assert_int_equal(step.report, report);
+	assert_int_equal(step.failure, ZKL_FAILURE_NONE);
+}
+
+static void
+assert_nothing(ZklTicketStep step)
+{
+	assert_step(step, ZKL_REQUEST_NOTHING, ZKL_REPORT_NOTHING);
+}
+
+static void
+assert_asks(ZklTicketStep step, ZklRequest request)
+{
+	assert_step(step, request, ZKL_REPORT_NOTHING);
+}
+
+static void
+assert_reports(ZklTicketStep step, ZklReport report)
+{
+	assert_step(step, ZKL_REQUEST_NOTHING, report);
+}
+
+static void
+assert_fails(ZklTicketStep step, ZklRequest request, ZklFailure failure)
+{
+	assert_int_equal(step.request, request);
+	assert_int_equal(step.report, ZKL_REPORT_FAILED);
+	assert_int_equal(step.failure, failure);
+}
+
+/*
+ * The usual course
+ */
+
+static void
+a_free_lock_is_owned_after_one_round_trip(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_NONE);
+
+	(void) state;
+	assert_asks(happens(&ticket, ZKL_EVENT_WANT), ZKL_REQUEST_CREATE);
+	assert_nothing(created(&ticket));
+	assert_reports(listed(&ticket, NAMES(ticket.name)), ZKL_REPORT_OWNED);
+	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
+	assert_int_equal(ticket.czxid, MY_CZXID);
+	assert_false(ticket.contended);
+}
+
+static void
+a_lock_taken_with_others_behind_is_contended_from_the_start(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATED);
+
+	(void) state;
+	assert_reports(listed(&ticket, NAMES(FOREIGN(6), ticket.name)),
+				   ZKL_REPORT_OWNED);
+	assert_true(ticket.contended);
+}
+
+static void
+behind_others_the_nearest_predecessor_is_watched(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATED);
+
+	(void) state;
+	assert_step(listed(&ticket, NAMES(FOREIGN(1), ticket.name, FOREIGN(3),
+									  FOREIGN(8))),
+				ZKL_REQUEST_WATCH, ZKL_REPORT_QUEUED);
+	assert_string_equal(ticket.predecessor, FOREIGN(3));
+	assert_nothing(reply(&ticket, ZKL_REQUEST_WATCH, ZKL_OUTCOME_OK));
+	assert_int_equal(ticket.state, ZKL_TICKET_QUEUED);
+}
+
+static void
+when_the_predecessor_leaves_the_lock_is_owned(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_QUEUED);
+
+	(void) state;
+	assert_asks(happens(&ticket, ZKL_EVENT_PREDECESSOR_CHANGED),
+				ZKL_REQUEST_LIST);
+	assert_reports(listed(&ticket, NAMES(ticket.name)), ZKL_REPORT_OWNED);
+}
+
+/* Its data may have changed, or somebody in the middle may have given up. */
+static void
+a_watch_that_fires_for_nothing_only_makes_us_look(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_QUEUED);
+
+	(void) state;
+	assert_asks(happens(&ticket, ZKL_EVENT_PREDECESSOR_CHANGED),
+				ZKL_REQUEST_LIST);
+	assert_step(listed(&ticket, NAMES(FOREIGN(1), ticket.name)),
+				ZKL_REQUEST_WATCH, ZKL_REPORT_QUEUED);
+	assert_nothing(reply(&ticket, ZKL_REQUEST_WATCH, ZKL_OUTCOME_OK));
+	assert_int_equal(ticket.state, ZKL_TICKET_QUEUED);
+}
+
+static void
+a_vanished_predecessor_is_looked_at_again(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_WATCHING);
+
+	(void) state;
+	assert_asks(reply(&ticket, ZKL_REQUEST_WATCH, ZKL_OUTCOME_ABSENT),
+				ZKL_REQUEST_LIST);
+	assert_reports(listed(&ticket, NAMES(ticket.name)), ZKL_REPORT_OWNED);
+}
+
+static void
+the_next_predecessor_is_watched_when_the_nearest_leaves(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATED);
+
+	(void) state;
+	listed(&ticket, NAMES(FOREIGN(1), FOREIGN(4), ticket.name));
+	assert_string_equal(ticket.predecessor, FOREIGN(4));
+	reply(&ticket, ZKL_REQUEST_WATCH, ZKL_OUTCOME_OK);
+	happens(&ticket, ZKL_EVENT_PREDECESSOR_CHANGED);
+	assert_step(listed(&ticket, NAMES(FOREIGN(1), ticket.name)),
+				ZKL_REQUEST_WATCH, ZKL_REPORT_QUEUED);
+	assert_string_equal(ticket.predecessor, FOREIGN(1));
+}
+
+static void
+a_given_up_ticket_is_deleted_and_then_gone(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_OWNED);
+
+	(void) state;
+	assert_asks(happens(&ticket, ZKL_EVENT_UNWANT), ZKL_REQUEST_DELETE);
+	assert_true(zkl_ticket_may_exist(&ticket));
+	assert_reports(reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_OK),
+				   ZKL_REPORT_GONE);
+	assert_false(zkl_ticket_may_exist(&ticket));
+}
+
+static void
+a_ticket_deleted_by_somebody_else_meanwhile_is_gone_as_well(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_DELETING);
+
+	(void) state;
+	assert_reports(reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_ABSENT),
+				   ZKL_REPORT_GONE);
+	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+}
+
+static void
+a_delete_is_repeated_until_its_outcome_is_known(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_DELETING);
+
+	(void) state;
+	for (int i = 0; i < 100; i++)
+		assert_asks(reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_UNKNOWN),
+					ZKL_REQUEST_DELETE);
+	assert_reports(reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_ABSENT),
+				   ZKL_REPORT_GONE);
+}
+
+/* The end of the session will do it. */
+static void
+a_refused_delete_is_given_up(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_DELETING);
+
+	(void) state;
+	assert_reports(reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_REFUSED),
+				   ZKL_REPORT_GONE);
+	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+}
+
+static void
+a_ticket_lives_many_lives_under_new_names(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_OWNED);
+	char		uuid[ZKL_UUID_SIZE];
+
+	(void) state;
+	strcpy(uuid, ticket.uuid);
+	ticket.contended = true;
+	happens(&ticket, ZKL_EVENT_UNWANT);
+	reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_OK);
+
+	assert_asks(happens(&ticket, ZKL_EVENT_WANT), ZKL_REQUEST_CREATE);
+	assert_int_equal(ticket.attempt, 2);
+	assert_string_not_equal(ticket.uuid, uuid);
+	assert_false(ticket.contended);
+	assert_false(ticket.unwanted);
+	created(&ticket);
+	assert_reports(listed(&ticket, NAMES(ticket.name)), ZKL_REPORT_OWNED);
+}
+
+static void
+an_attempt_begins_without_a_name(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_OWNED);
+	const uint8_t random[16] = {0};
+	bool		only_tries = false;
+	char		prefix[ZKL_ZNODE_SIZE];
+
+	(void) state;
+	zkl_ticket_begin_attempt(&ticket, random, true);
+	assert_string_equal(ticket.name, "");
+	assert_int_equal(ticket.attempt, 2);
+	zkl_recipe_make_prefix(ticket.uuid, prefix);
+	assert_true(zkl_recipe_is_zklock(prefix, &only_tries));
+	assert_true(only_tries);
+}
+
+/*
+ * A create whose reply is lost
+ */
+
+static void
+a_lost_create_reply_is_found_by_its_uuid(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATING);
+	char		name[ZKL_ZNODE_SIZE + 16];
+
+	(void) state;
+	strcpy(name, own_name(&ticket, "0000000005"));
+	assert_nothing(reply(&ticket, ZKL_REQUEST_CREATE, ZKL_OUTCOME_UNKNOWN));
+	assert_asks(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_UNKNOWN),
+				ZKL_REQUEST_LIST);
+	assert_asks(listed(&ticket, NAMES(FOREIGN(1), name, FOREIGN(6))),
+				ZKL_REQUEST_INSPECT);
+	assert_string_equal(ticket.name, name);
+	assert_asks(inspected(&ticket, true), ZKL_REQUEST_LIST);
+	assert_int_equal(ticket.czxid, MY_CZXID);
+	assert_reports(listed(&ticket, NAMES(name, FOREIGN(6))),
+				   ZKL_REPORT_OWNED);
+	assert_int_equal(ticket.attempt, 1);
+}
+
+static void
+a_lost_create_that_was_not_done_is_done_again(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_FINDING);
+
+	(void) state;
+	assert_asks(listed(&ticket, NAMES(FOREIGN(1))), ZKL_REQUEST_CREATE);
+	assert_int_equal(ticket.attempt, 2);
+
+	ticket = ticket_in_state(ZKL_TICKET_FINDING);
+	assert_asks(listed(&ticket, NO_NAMES), ZKL_REQUEST_CREATE);
+
+	/* without the directory there is no znode either */
+	ticket = ticket_in_state(ZKL_TICKET_FINDING);
+	assert_asks(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_ABSENT),
+				ZKL_REQUEST_CREATE);
+}
+
+static void
+a_search_goes_on_until_there_is_an_answer(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_FINDING);
+
+	(void) state;
+	for (int i = 0; i < 100; i++)
+		assert_asks(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_UNKNOWN),
+					ZKL_REQUEST_LIST);
+	assert_asks(listed(&ticket, NAMES(own_name(&ticket, "0000000005"))),
+				ZKL_REQUEST_INSPECT);
+	for (int i = 0; i < 100; i++)
+		assert_asks(reply(&ticket, ZKL_REQUEST_INSPECT, ZKL_OUTCOME_UNKNOWN),
+					ZKL_REQUEST_INSPECT);
+	assert_asks(inspected(&ticket, true), ZKL_REQUEST_LIST);
+}
+
+/* It cannot be told by its name then, so it cannot be deleted either. */
+static void
+a_search_that_is_refused_fails(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_FINDING);
+
+	(void) state;
+	assert_fails(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_REFUSED),
+				 ZKL_REQUEST_NOTHING, ZKL_FAILURE_PERMISSION);
+}
+
+static void
+a_found_znode_of_another_session_is_left_alone(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_INSPECTING);
+
+	(void) state;
+	assert_asks(inspected(&ticket, false), ZKL_REQUEST_CREATE);
+	assert_int_equal(ticket.attempt, 2);
+}
+
+static void
+a_created_znode_of_another_session_is_looked_at_again(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATING);
+
+	(void) state;
+	assert_nothing(created_as(&ticket, "0000000005", false));
+	assert_asks(listed(&ticket, NAMES(ticket.name)), ZKL_REQUEST_LIST);
+	assert_int_equal(ticket.state, ZKL_TICKET_FINDING);
+	assert_asks(listed(&ticket, NAMES(ticket.name)), ZKL_REQUEST_INSPECT);
+	assert_asks(inspected(&ticket, false), ZKL_REQUEST_CREATE);
+}
+
+static void
+a_found_znode_that_vanishes_is_made_again(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_INSPECTING);
+
+	(void) state;
+	assert_asks(reply(&ticket, ZKL_REQUEST_INSPECT, ZKL_OUTCOME_ABSENT),
+				ZKL_REQUEST_CREATE);
+}
+
+static void
+a_create_that_is_known_without_its_list_is_listed(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATED);
+
+	(void) state;
+	assert_asks(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_UNKNOWN),
+				ZKL_REQUEST_LIST);
+	assert_reports(listed(&ticket, NAMES(ticket.name)), ZKL_REPORT_OWNED);
+}
+
+/*
+ * Withdrawing
+ */
+
+static void
+a_withdrawn_create_is_deleted_as_soon_as_it_has_a_name(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATING);
+
+	(void) state;
+	assert_nothing(happens(&ticket, ZKL_EVENT_UNWANT));
+	assert_nothing(created(&ticket));
+	assert_asks(listed(&ticket, NAMES(ticket.name)), ZKL_REQUEST_DELETE);
+	assert_reports(reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_OK),
+				   ZKL_REPORT_GONE);
+}
+
+/* Whatever the list says: the create's reply has told the name. */
+static void
+a_withdrawn_create_is_deleted_without_its_list(void **state)
+{
+	static const ZklOutcome outcomes[] = {
+		ZKL_OUTCOME_UNKNOWN, ZKL_OUTCOME_REFUSED, ZKL_OUTCOME_ABSENT
+	};
+
+	(void) state;
+	for (int i = 0; i < lengthof(outcomes); i++)
+	{
+		ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATING);
+
+		happens(&ticket, ZKL_EVENT_UNWANT);
+		created(&ticket);
+		assert_asks(reply(&ticket, ZKL_REQUEST_LIST, outcomes[i]),
+					ZKL_REQUEST_DELETE);
+	}
+}
+
+static void
+a_withdrawn_create_with_a_lost_reply_is_found_and_deleted(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATING);
+
+	(void) state;
+	happens(&ticket, ZKL_EVENT_UNWANT);
+	assert_nothing(reply(&ticket, ZKL_REQUEST_CREATE, ZKL_OUTCOME_UNKNOWN));
+	assert_asks(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_UNKNOWN),
+				ZKL_REQUEST_LIST);
+	assert_asks(listed(&ticket, NAMES(FOREIGN(1),
+									  own_name(&ticket, "0000000005"))),
+				ZKL_REQUEST_DELETE);
+	assert_string_equal(ticket.name, own_name(&ticket, "0000000005"));
+	assert_reports(reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_OK),
+				   ZKL_REPORT_GONE);
+}
+
+static void
+a_withdrawn_search_that_finds_nothing_is_gone(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_FINDING);
+
+	(void) state;
+	assert_nothing(happens(&ticket, ZKL_EVENT_UNWANT));
+	assert_reports(listed(&ticket, NAMES(FOREIGN(1))), ZKL_REPORT_GONE);
+
+	ticket = ticket_in_state(ZKL_TICKET_UNSURE);
+	assert_nothing(happens(&ticket, ZKL_EVENT_UNWANT));
+	assert_asks(listed(&ticket, NO_NAMES), ZKL_REQUEST_LIST);
+	assert_reports(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_ABSENT),
+				   ZKL_REPORT_GONE);
+}
+
+static void
+an_unsent_create_leaves_nothing(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATING);
+
+	(void) state;
+	assert_reports(unwant_unsent(&ticket), ZKL_REPORT_GONE);
+	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+}
+
+static void
+an_unsent_directory_leaves_nothing(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_MAKING_DIRECTORY);
+
+	(void) state;
+	assert_reports(unwant_unsent(&ticket), ZKL_REPORT_GONE);
+	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+}
+
+/* What was not sent is then the list; the znode is from before. */
+static void
+an_unsent_list_does_not_make_the_znode_forgotten(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_FINDING);
+
+	(void) state;
+	assert_nothing(unwant_unsent(&ticket));
+	assert_int_equal(ticket.state, ZKL_TICKET_FINDING);
+	assert_asks(listed(&ticket, NAMES(own_name(&ticket, "0000000005"))),
+				ZKL_REQUEST_DELETE);
+
+	ticket = ticket_in_state(ZKL_TICKET_LISTING);
+	assert_asks(unwant_unsent(&ticket), ZKL_REQUEST_DELETE);
+}
+
+static void
+a_withdrawn_directory_is_not_used(void **state)
+{
+	static const ZklOutcome outcomes[] = {
+		ZKL_OUTCOME_OK, ZKL_OUTCOME_ABSENT, ZKL_OUTCOME_UNKNOWN,
+		ZKL_OUTCOME_REFUSED
+	};
+
+	(void) state;
+	for (int i = 0; i < lengthof(outcomes); i++)
+	{
+		ZklTicket	ticket = ticket_in_state(ZKL_TICKET_MAKING_DIRECTORY);
+
+		assert_nothing(happens(&ticket, ZKL_EVENT_UNWANT));
+		assert_reports(reply(&ticket, ZKL_REQUEST_MAKE_DIRECTORY,
+							 outcomes[i]),
+					   ZKL_REPORT_GONE);
+	}
+}
+
+static void
+a_withdrawn_create_without_a_directory_is_gone(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_HOMELESS);
+
+	(void) state;
+	assert_nothing(happens(&ticket, ZKL_EVENT_UNWANT));
+	assert_reports(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_ABSENT),
+				   ZKL_REPORT_GONE);
+}
+
+/* Nobody is there to be told why. */
+static void
+a_withdrawn_create_that_is_refused_is_gone(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_REFUSED);
+
+	(void) state;
+	assert_nothing(happens(&ticket, ZKL_EVENT_UNWANT));
+	assert_reports(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_OK),
+				   ZKL_REPORT_GONE);
+}
+
+static void
+a_znode_with_a_name_is_deleted_at_once_when_withdrawn(void **state)
+{
+	static const ZklTicketState states[] = {
+		ZKL_TICKET_CREATED, ZKL_TICKET_INSPECTING, ZKL_TICKET_LISTING,
+		ZKL_TICKET_WATCHING, ZKL_TICKET_QUEUED, ZKL_TICKET_OWNED,
+		ZKL_TICKET_CHECKING
+	};
+
+	(void) state;
+	for (int i = 0; i < lengthof(states); i++)
+	{
+		ZklTicket	ticket = ticket_in_state(states[i]);
+
+		assert_asks(happens(&ticket, ZKL_EVENT_UNWANT), ZKL_REQUEST_DELETE);
+		assert_string_equal(ticket.name, own_name(&ticket, "0000000005"));
+	}
+}
+
+/* They were sent before the delete, so they come before its reply. */
+static void
+replies_under_way_when_the_ticket_is_given_up_are_ignored(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_LISTING);
+
+	(void) state;
+	happens(&ticket, ZKL_EVENT_UNWANT);
+	assert_nothing(listed(&ticket, NAMES(ticket.name)));
+	assert_reports(reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_OK),
+				   ZKL_REPORT_GONE);
+
+	ticket = ticket_in_state(ZKL_TICKET_WATCHING);
+	happens(&ticket, ZKL_EVENT_UNWANT);
+	assert_nothing(reply(&ticket, ZKL_REQUEST_WATCH, ZKL_OUTCOME_OK));
+	assert_int_equal(ticket.state, ZKL_TICKET_DELETING);
+}
+
+static void
+a_wish_withdrawn_twice_is_withdrawn_once(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_DELETING);
+
+	(void) state;
+	assert_nothing(happens(&ticket, ZKL_EVENT_UNWANT));
+	assert_int_equal(ticket.state, ZKL_TICKET_DELETING);
+}
+
+static void
+without_a_ticket_a_withdrawal_is_answered_at_once(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_NONE);
+
+	(void) state;
+	assert_reports(happens(&ticket, ZKL_EVENT_UNWANT), ZKL_REPORT_GONE);
+}
+
+static void
+a_wish_while_the_ticket_lives_changes_nothing(void **state)
+{
+	(void) state;
+	for (int s = ZKL_TICKET_NONE + 1; s < ZKL_TICKET_NSTATES; s++)
+	{
+		ZklTicket	ticket = ticket_in_state((ZklTicketState) s);
+
+		assert_nothing(happens(&ticket, ZKL_EVENT_WANT));
+		assert_int_equal(ticket.state, s);
+	}
+}
+
+/*
+ * The directory
+ */
+
+static void
+a_missing_directory_is_made(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATING);
+
+	(void) state;
+	assert_nothing(reply(&ticket, ZKL_REQUEST_CREATE, ZKL_OUTCOME_ABSENT));
+	assert_asks(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_ABSENT),
+				ZKL_REQUEST_MAKE_DIRECTORY);
+	assert_asks(reply(&ticket, ZKL_REQUEST_MAKE_DIRECTORY, ZKL_OUTCOME_OK),
+				ZKL_REQUEST_CREATE);
+	created(&ticket);
+	assert_reports(listed(&ticket, NAMES(ticket.name)), ZKL_REPORT_OWNED);
+}
+
+/* Somebody else may make it between the create and the list. */
+static void
+a_directory_that_turns_up_late_does_not_confuse(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_HOMELESS);
+
+	(void) state;
+	assert_asks(listed(&ticket, NAMES(FOREIGN(1))),
+				ZKL_REQUEST_MAKE_DIRECTORY);
+}
+
+static void
+a_directory_of_unknown_outcome_is_tried_out(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_MAKING_DIRECTORY);
+
+	(void) state;
+	assert_asks(reply(&ticket, ZKL_REQUEST_MAKE_DIRECTORY,
+					  ZKL_OUTCOME_UNKNOWN),
+				ZKL_REQUEST_CREATE);
+}
+
+static void
+a_refused_directory_fails(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_MAKING_DIRECTORY);
+
+	(void) state;
+	assert_fails(reply(&ticket, ZKL_REQUEST_MAKE_DIRECTORY,
+					   ZKL_OUTCOME_REFUSED),
+				 ZKL_REQUEST_NOTHING, ZKL_FAILURE_PERMISSION);
+	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+}
+
+/* Returns how often it was made before the ticket failed. */
+static int
+rounds_until_failure(ZklTicket *ticket)
+{
+	for (int rounds = 0; rounds < 1000; rounds++)
+	{
+		ZklTicketStep step;
+
+		assert_nothing(reply(ticket, ZKL_REQUEST_CREATE, ZKL_OUTCOME_ABSENT));
+		step = reply(ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_ABSENT);
+		if (step.report == ZKL_REPORT_FAILED)
+		{
+			assert_fails(step, ZKL_REQUEST_NOTHING, ZKL_FAILURE_DIRECTORY);
+			assert_int_equal(ticket->state, ZKL_TICKET_NONE);
+			return rounds;
+		}
+		assert_asks(step, ZKL_REQUEST_MAKE_DIRECTORY);
+		assert_asks(reply(ticket, ZKL_REQUEST_MAKE_DIRECTORY, ZKL_OUTCOME_OK),
+					ZKL_REQUEST_CREATE);
+	}
+	fail_msg("the directory is made for ever");
+	return 0;
+}
+
+static void
+a_reaped_directory_is_made_again_but_not_for_ever(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATING);
+
+	(void) state;
+	assert_int_equal(rounds_until_failure(&ticket), 10);
+
+	/* a new wish begins to count anew */
+	assert_asks(happens(&ticket, ZKL_EVENT_WANT), ZKL_REQUEST_CREATE);
+	assert_int_equal(rounds_until_failure(&ticket), 10);
+}
+
+/*
+ * Failing
+ */
+
+static void
+a_refused_create_fails_when_its_list_is_answered(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATING);
+	ZklTicketEvent event = {
+		.kind = ZKL_EVENT_REPLY,
+		.request = ZKL_REQUEST_CREATE,
+		.outcome = ZKL_OUTCOME_REFUSED,
+		.failure = ZKL_FAILURE_EPHEMERAL_PARENT
+	};
+
+	(void) state;
+	assert_nothing(feed(&ticket, &event));
+	assert_fails(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_OK),
+				 ZKL_REQUEST_NOTHING, ZKL_FAILURE_EPHEMERAL_PARENT);
+	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+}
+
+/* FAILED for those who wait; GONE once the znode is out of the way. */
+static void
+a_refusal_after_the_create_fails_and_deletes(void **state)
+{
+	static const struct
+	{
+		ZklTicketState state;
+		ZklRequest	request;
+	}			cases[] = {
+		{ZKL_TICKET_CREATED, ZKL_REQUEST_LIST},
+		{ZKL_TICKET_LISTING, ZKL_REQUEST_LIST},
+		{ZKL_TICKET_INSPECTING, ZKL_REQUEST_INSPECT},
+		{ZKL_TICKET_WATCHING, ZKL_REQUEST_WATCH},
+	};
+
+	(void) state;
+	for (int i = 0; i < lengthof(cases); i++)
+	{
+		ZklTicket	ticket = ticket_in_state(cases[i].state);
+
+		assert_fails(reply(&ticket, cases[i].request, ZKL_OUTCOME_REFUSED),
+					 ZKL_REQUEST_DELETE, ZKL_FAILURE_PERMISSION);
+		assert_reports(reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_OK),
+					   ZKL_REPORT_GONE);
+	}
+}
+
+static void
+a_used_up_counter_is_refused_and_the_znode_deleted(void **state)
+{
+	static const char *const numbers[] = {
+		"2000000000", "2147483647", "-2147483648", "-2147483647",
+		"-000000001"
+	};
+
+	(void) state;
+	for (int i = 0; i < lengthof(numbers); i++)
+	{
+		ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATING);
+
+		assert_nothing(created_as(&ticket, numbers[i], true));
+		assert_fails(listed(&ticket, NAMES(ticket.name)),
+					 ZKL_REQUEST_DELETE, ZKL_FAILURE_SEQUENCE);
+		assert_string_equal(ticket.name, own_name(&ticket, numbers[i]));
+		assert_reports(reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_OK),
+					   ZKL_REPORT_GONE);
+	}
+}
+
+static void
+the_last_number_below_the_limit_is_good(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATING);
+
+	(void) state;
+	created_as(&ticket, "1999999999", true);
+	assert_reports(listed(&ticket, NAMES(ticket.name)), ZKL_REPORT_OWNED);
+}
+
+/* A found znode is no better than a created one. */
+static void
+a_found_znode_with_a_used_up_counter_is_refused_too(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_FINDING);
+
+	(void) state;
+	listed(&ticket, NAMES(own_name(&ticket, "2147483647")));
+	assert_asks(inspected(&ticket, true), ZKL_REQUEST_LIST);
+	assert_fails(listed(&ticket, NAMES(ticket.name)),
+				 ZKL_REQUEST_DELETE, ZKL_FAILURE_SEQUENCE);
+}
+
+/* A child's name of "length" bytes that goes before ours. */
+static const char *
+long_name(int length)
+{
+	static char name[2 * ZKL_CHILD_SIZE];
+
+	memset(name, 'x', sizeof(name));
+	strcpy(name + length - strlen("lock-0000000001"), "lock-0000000001");
+	return name;
+}
+
+static void
+a_predecessor_with_too_long_a_name_is_refused(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATED);
+
+	(void) state;
+	assert_step(listed(&ticket, NAMES(long_name(ZKL_CHILD_SIZE - 1),
+									  ticket.name)),
+				ZKL_REQUEST_WATCH, ZKL_REPORT_QUEUED);
+	assert_string_equal(ticket.predecessor, long_name(ZKL_CHILD_SIZE - 1));
+
+	ticket = ticket_in_state(ZKL_TICKET_CREATED);
+	assert_fails(listed(&ticket, NAMES(long_name(ZKL_CHILD_SIZE),
+									   ticket.name)),
+				 ZKL_REQUEST_DELETE, ZKL_FAILURE_FOREIGN_NAME);
+}
+
+static void
+a_long_name_that_is_not_next_does_not_matter(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATED);
+
+	(void) state;
+	assert_step(listed(&ticket, NAMES(long_name(200), FOREIGN(3),
+									  ticket.name)),
+				ZKL_REQUEST_WATCH, ZKL_REPORT_QUEUED);
+}
+
+static void
+a_withdrawn_refusal_is_deleted_in_silence(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATING);
+
+	(void) state;
+	happens(&ticket, ZKL_EVENT_UNWANT);
+	created_as(&ticket, "2147483647", true);
+	assert_asks(listed(&ticket, NAMES(ticket.name)), ZKL_REQUEST_DELETE);
+}
+
+/*
+ * Foreign hands
+ */
+
+static void
+an_own_znode_deleted_by_a_foreign_hand_is_made_again(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATED);
+
+	(void) state;
+	assert_asks(listed(&ticket, NAMES(FOREIGN(1))), ZKL_REQUEST_CREATE);
+	assert_int_equal(ticket.attempt, 2);
+
+	ticket = ticket_in_state(ZKL_TICKET_QUEUED);
+	happens(&ticket, ZKL_EVENT_PREDECESSOR_CHANGED);
+	assert_asks(listed(&ticket, NO_NAMES), ZKL_REQUEST_CREATE);
+}
+
+static void
+a_directory_deleted_with_the_znode_is_made_again(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_LISTING);
+
+	(void) state;
+	assert_asks(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_ABSENT),
+				ZKL_REQUEST_CREATE);
+}
+
+static void
+an_owned_znode_deleted_by_a_foreign_hand_is_lost(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_OWNED);
+
+	(void) state;
+	assert_asks(happens(&ticket, ZKL_EVENT_CHILDREN_CHANGED),
+				ZKL_REQUEST_LIST);
+	assert_reports(listed(&ticket, NAMES(FOREIGN(6))), ZKL_REPORT_LOST);
+	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+
+	ticket = ticket_in_state(ZKL_TICKET_CHECKING);
+	assert_reports(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_ABSENT),
+				   ZKL_REPORT_LOST);
+	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+}
+
+/*
+ * Contended
+ */
+
+static void
+an_owner_learns_by_push_that_somebody_queues_behind(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_OWNED);
+
+	(void) state;
+	assert_asks(happens(&ticket, ZKL_EVENT_CHILDREN_CHANGED),
+				ZKL_REQUEST_LIST);
+	assert_reports(listed(&ticket, NAMES(ticket.name, FOREIGN(6))),
+				   ZKL_REPORT_CONTENDED);
+	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
+	assert_true(ticket.contended);
+}
+
+/* Else each newcomer would cost the owner a list of the whole queue. */
+static void
+an_owner_is_told_once_that_the_lock_is_contended(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CHECKING);
+
+	(void) state;
+	listed(&ticket, NAMES(ticket.name, FOREIGN(6)));
+	assert_nothing(happens(&ticket, ZKL_EVENT_CHILDREN_CHANGED));
+	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
+}
+
+/* The one that came has gone again, or it was no contender. */
+static void
+an_owner_with_nobody_behind_goes_on_listening(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_OWNED);
+
+	(void) state;
+	for (int i = 0; i < 3; i++)
+	{
+		assert_asks(happens(&ticket, ZKL_EVENT_CHILDREN_CHANGED),
+					ZKL_REQUEST_LIST);
+		assert_nothing(listed(&ticket, NAMES(ticket.name, "leases")));
+		assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
+		assert_false(ticket.contended);
+	}
+}
+
+static void
+a_look_behind_is_repeated_until_it_is_answered(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CHECKING);
+
+	(void) state;
+	assert_asks(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_UNKNOWN),
+				ZKL_REQUEST_LIST);
+	assert_int_equal(ticket.state, ZKL_TICKET_CHECKING);
+	assert_reports(listed(&ticket, NAMES(ticket.name, FOREIGN(6))),
+				   ZKL_REPORT_CONTENDED);
+}
+
+static void
+an_owner_that_may_not_look_keeps_the_lock(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CHECKING);
+
+	(void) state;
+	assert_nothing(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_REFUSED));
+	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
+}
+
+static void
+only_an_owner_cares_about_the_directory(void **state)
+{
+	(void) state;
+	for (int s = 0; s < ZKL_TICKET_NSTATES; s++)
+	{
+		ZklTicket	ticket = ticket_in_state((ZklTicketState) s);
+
+		if (s == ZKL_TICKET_OWNED)
+			continue;
+		assert_nothing(happens(&ticket, ZKL_EVENT_CHILDREN_CHANGED));
+		assert_int_equal(ticket.state, s);
+	}
+}
+
+static void
+only_who_is_queued_cares_about_the_predecessor(void **state)
+{
+	(void) state;
+	for (int s = 0; s < ZKL_TICKET_NSTATES; s++)
+	{
+		ZklTicket	ticket = ticket_in_state((ZklTicketState) s);
+
+		if (s == ZKL_TICKET_QUEUED)
+			continue;
+		assert_nothing(happens(&ticket, ZKL_EVENT_PREDECESSOR_CHANGED));
+		assert_int_equal(ticket.state, s);
+	}
+}
+
+/*
+ * Expiry
+ */
+
+static void
+an_expired_session_loses_an_owned_ticket(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_OWNED);
+
+	(void) state;
+	assert_reports(happens(&ticket, ZKL_EVENT_EXPIRED), ZKL_REPORT_LOST);
+	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+
+	ticket = ticket_in_state(ZKL_TICKET_CHECKING);
+	assert_reports(happens(&ticket, ZKL_EVENT_EXPIRED), ZKL_REPORT_LOST);
+	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+}
+
+/* Whoever still wants it wants it anew. */
+static void
+an_expired_session_takes_any_other_ticket_with_it(void **state)
+{
+	(void) state;
+	for (int s = ZKL_TICKET_NONE + 1; s < ZKL_TICKET_NSTATES; s++)
+	{
+		ZklTicket	ticket = ticket_in_state((ZklTicketState) s);
+
+		if (s == ZKL_TICKET_OWNED || s == ZKL_TICKET_CHECKING)
+			continue;
+		assert_reports(happens(&ticket, ZKL_EVENT_EXPIRED), ZKL_REPORT_GONE);
+		assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+	}
+}
+
+/* It was given up already, so there is nothing to be lost. */
+static void
+an_expired_session_ends_a_delete(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_DELETING);
+
+	(void) state;
+	assert_reports(happens(&ticket, ZKL_EVENT_EXPIRED), ZKL_REPORT_GONE);
+}
+
+static void
+without_a_ticket_an_expired_session_is_no_matter(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_NONE);
+
+	(void) state;
+	assert_nothing(happens(&ticket, ZKL_EVENT_EXPIRED));
+}
+
+/* The tag tells replies apart only once the new create is sent. */
+static void
+late_replies_of_an_expired_session_do_no_harm(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATING);
+
+	(void) state;
+	happens(&ticket, ZKL_EVENT_EXPIRED);
+	assert_nothing(reply(&ticket, ZKL_REQUEST_CREATE, ZKL_OUTCOME_UNKNOWN));
+	assert_nothing(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_UNKNOWN));
+	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+
+	/* or they come when it is wanted again: then it is looked for first */
+	ticket = ticket_in_state(ZKL_TICKET_CREATING);
+	happens(&ticket, ZKL_EVENT_EXPIRED);
+	happens(&ticket, ZKL_EVENT_WANT);
+	assert_nothing(reply(&ticket, ZKL_REQUEST_CREATE, ZKL_OUTCOME_UNKNOWN));
+	assert_asks(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_UNKNOWN),
+				ZKL_REQUEST_LIST);
+	assert_asks(listed(&ticket, NAMES(FOREIGN(1))), ZKL_REQUEST_CREATE);
+}
+
+/*
+ * Reconnecting and restarting
+ */
+
+static void
+a_reconnect_lets_look_again_who_rests_on_a_watch(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_QUEUED);
+
+	(void) state;
+	assert_asks(happens(&ticket, ZKL_EVENT_RECONNECTED), ZKL_REQUEST_LIST);
+	assert_step(listed(&ticket, NAMES(FOREIGN(1), ticket.name)),
+				ZKL_REQUEST_WATCH, ZKL_REPORT_QUEUED);
+
+	ticket = ticket_in_state(ZKL_TICKET_OWNED);
+	assert_asks(happens(&ticket, ZKL_EVENT_RECONNECTED), ZKL_REQUEST_LIST);
+	assert_nothing(listed(&ticket, NAMES(ticket.name)));
+	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
+}
+
+/* Also one that is contended: its znode may have been deleted meanwhile. */
+static void
+a_reconnect_shows_an_owner_that_the_lock_was_lost(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CHECKING);
+
+	(void) state;
+	listed(&ticket, NAMES(ticket.name, FOREIGN(6)));
+	assert_asks(happens(&ticket, ZKL_EVENT_RECONNECTED), ZKL_REQUEST_LIST);
+	assert_reports(listed(&ticket, NAMES(FOREIGN(6))), ZKL_REPORT_LOST);
+}
+
+/* The outstanding reply comes as "unknown", and that is what counts. */
+static void
+a_reconnect_changes_nothing_where_a_reply_is_outstanding(void **state)
+{
+	(void) state;
+	for (int s = 0; s < ZKL_TICKET_NSTATES; s++)
+	{
+		ZklTicket	ticket = ticket_in_state((ZklTicketState) s);
+
+		if (s == ZKL_TICKET_QUEUED || s == ZKL_TICKET_OWNED)
+			continue;
+		assert_nothing(happens(&ticket, ZKL_EVENT_RECONNECTED));
+		assert_int_equal(ticket.state, s);
+	}
+}
+
+static void
+a_restart_goes_on_where_the_last_worker_ended(void **state)
+{
+	static const struct
+	{
+		ZklTicketState before;
+		ZklRequest	request;
+		ZklTicketState after;
+	}			cases[] = {
+		{ZKL_TICKET_NONE, ZKL_REQUEST_NOTHING, ZKL_TICKET_NONE},
+		{ZKL_TICKET_CREATING, ZKL_REQUEST_LIST, ZKL_TICKET_FINDING},
+		{ZKL_TICKET_CREATED, ZKL_REQUEST_LIST, ZKL_TICKET_LISTING},
+		{ZKL_TICKET_HOMELESS, ZKL_REQUEST_CREATE, ZKL_TICKET_CREATING},
+		{ZKL_TICKET_UNSURE, ZKL_REQUEST_LIST, ZKL_TICKET_FINDING},
+		{ZKL_TICKET_MAKING_DIRECTORY, ZKL_REQUEST_CREATE, ZKL_TICKET_CREATING},
+		{ZKL_TICKET_FINDING, ZKL_REQUEST_LIST, ZKL_TICKET_FINDING},
+		{ZKL_TICKET_INSPECTING, ZKL_REQUEST_INSPECT, ZKL_TICKET_INSPECTING},
+		{ZKL_TICKET_LISTING, ZKL_REQUEST_LIST, ZKL_TICKET_LISTING},
+		{ZKL_TICKET_WATCHING, ZKL_REQUEST_LIST, ZKL_TICKET_LISTING},
+		{ZKL_TICKET_QUEUED, ZKL_REQUEST_LIST, ZKL_TICKET_LISTING},
+		{ZKL_TICKET_OWNED, ZKL_REQUEST_LIST, ZKL_TICKET_CHECKING},
+		{ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST, ZKL_TICKET_CHECKING},
+		{ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE, ZKL_TICKET_DELETING},
+	};
+
+	(void) state;
+	for (int i = 0; i < lengthof(cases); i++)
+	{
+		ZklTicket	ticket = ticket_in_state(cases[i].before);
+
+		assert_asks(happens(&ticket, ZKL_EVENT_RESTARTED), cases[i].request);
+		assert_int_equal(ticket.state, cases[i].after);
+	}
+}
+
+static void
+a_restart_tells_of_a_refusal_that_was_known(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_REFUSED);
+
+	(void) state;
+	assert_fails(happens(&ticket, ZKL_EVENT_RESTARTED),
+				 ZKL_REQUEST_NOTHING, ZKL_FAILURE_PERMISSION);
+	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+}
+
+static void
+a_restart_keeps_an_owned_lock(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_OWNED);
+
+	(void) state;
+	happens(&ticket, ZKL_EVENT_RESTARTED);
+	assert_nothing(listed(&ticket, NAMES(ticket.name)));
+	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
+	assert_int_equal(ticket.attempt, 1);
+}
+
+/* The znode would be left behind otherwise. */
+static void
+a_restart_remembers_what_was_withdrawn(void **state)
+{
+	static const ZklTicketState states[] = {
+		ZKL_TICKET_CREATING, ZKL_TICKET_UNSURE, ZKL_TICKET_FINDING
+	};
+
+	(void) state;
+	for (int i = 0; i < lengthof(states); i++)
+	{
+		ZklTicket	ticket = ticket_in_state(states[i]);
+
+		assert_nothing(happens(&ticket, ZKL_EVENT_UNWANT));
+		assert_asks(happens(&ticket, ZKL_EVENT_RESTARTED), ZKL_REQUEST_LIST);
+		assert_asks(listed(&ticket, NAMES(own_name(&ticket, "0000000005"))),
+					ZKL_REQUEST_DELETE);
+	}
+}
+
+/* Withdrawn before the create was answered, restarted before the list was. */
+static void
+a_restart_deletes_a_withdrawn_znode_whose_name_is_known(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATING);
+
+	(void) state;
+	happens(&ticket, ZKL_EVENT_UNWANT);
+	created(&ticket);
+	assert_asks(happens(&ticket, ZKL_EVENT_RESTARTED), ZKL_REQUEST_LIST);
+	assert_asks(listed(&ticket, NAMES(ticket.name)), ZKL_REQUEST_DELETE);
+}
+
+static void
+a_restart_drops_a_withdrawn_wish_without_a_znode(void **state)
+{
+	static const ZklTicketState states[] = {
+		ZKL_TICKET_HOMELESS, ZKL_TICKET_MAKING_DIRECTORY, ZKL_TICKET_REFUSED
+	};
+
+	(void) state;
+	for (int i = 0; i < lengthof(states); i++)
+	{
+		ZklTicket	ticket = ticket_in_state(states[i]);
+
+		assert_nothing(happens(&ticket, ZKL_EVENT_UNWANT));
+		assert_reports(happens(&ticket, ZKL_EVENT_RESTARTED),
+					   ZKL_REPORT_GONE);
+	}
+}
+
+static void
+only_without_a_ticket_is_it_certain_that_no_znode_exists(void **state)
+{
+	(void) state;
+	for (int s = 0; s < ZKL_TICKET_NSTATES; s++)
+	{
+		ZklTicket	ticket = ticket_in_state((ZklTicketState) s);
+
+		assert_int_equal(zkl_ticket_may_exist(&ticket), s != ZKL_TICKET_NONE);
+	}
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_free_lock_is_owned_after_one_round_trip),
+		cmocka_unit_test(a_lock_taken_with_others_behind_is_contended_from_the_start),
+		cmocka_unit_test(behind_others_the_nearest_predecessor_is_watched),
+		cmocka_unit_test(when_the_predecessor_leaves_the_lock_is_owned),
+		cmocka_unit_test(a_watch_that_fires_for_nothing_only_makes_us_look),
+		cmocka_unit_test(a_vanished_predecessor_is_looked_at_again),
+		cmocka_unit_test(the_next_predecessor_is_watched_when_the_nearest_leaves),
+		cmocka_unit_test(a_given_up_ticket_is_deleted_and_then_gone),
+		cmocka_unit_test(a_ticket_deleted_by_somebody_else_meanwhile_is_gone_as_well),
+		cmocka_unit_test(a_delete_is_repeated_until_its_outcome_is_known),
+		cmocka_unit_test(a_refused_delete_is_given_up),
+		cmocka_unit_test(a_ticket_lives_many_lives_under_new_names),
+		cmocka_unit_test(an_attempt_begins_without_a_name),
+		cmocka_unit_test(a_lost_create_reply_is_found_by_its_uuid),
+		cmocka_unit_test(a_lost_create_that_was_not_done_is_done_again),
+		cmocka_unit_test(a_search_goes_on_until_there_is_an_answer),
+		cmocka_unit_test(a_search_that_is_refused_fails),
+		cmocka_unit_test(a_found_znode_of_another_session_is_left_alone),
+		cmocka_unit_test(a_created_znode_of_another_session_is_looked_at_again),
+		cmocka_unit_test(a_found_znode_that_vanishes_is_made_again),
+		cmocka_unit_test(a_create_that_is_known_without_its_list_is_listed),
+		cmocka_unit_test(a_withdrawn_create_is_deleted_as_soon_as_it_has_a_name),
+		cmocka_unit_test(a_withdrawn_create_is_deleted_without_its_list),
+		cmocka_unit_test(a_withdrawn_create_with_a_lost_reply_is_found_and_deleted),
+		cmocka_unit_test(a_withdrawn_search_that_finds_nothing_is_gone),
+		cmocka_unit_test(an_unsent_create_leaves_nothing),
+		cmocka_unit_test(an_unsent_directory_leaves_nothing),
+		cmocka_unit_test(an_unsent_list_does_not_make_the_znode_forgotten),
+		cmocka_unit_test(a_withdrawn_directory_is_not_used),
+		cmocka_unit_test(a_withdrawn_create_without_a_directory_is_gone),
+		cmocka_unit_test(a_withdrawn_create_that_is_refused_is_gone),
+		cmocka_unit_test(a_znode_with_a_name_is_deleted_at_once_when_withdrawn),
+		cmocka_unit_test(replies_under_way_when_the_ticket_is_given_up_are_ignored),
+		cmocka_unit_test(a_wish_withdrawn_twice_is_withdrawn_once),
+		cmocka_unit_test(without_a_ticket_a_withdrawal_is_answered_at_once),
+		cmocka_unit_test(a_wish_while_the_ticket_lives_changes_nothing),
+		cmocka_unit_test(a_missing_directory_is_made),
+		cmocka_unit_test(a_directory_that_turns_up_late_does_not_confuse),
+		cmocka_unit_test(a_directory_of_unknown_outcome_is_tried_out),
+		cmocka_unit_test(a_refused_directory_fails),
+		cmocka_unit_test(a_reaped_directory_is_made_again_but_not_for_ever),
+		cmocka_unit_test(a_refused_create_fails_when_its_list_is_answered),
+		cmocka_unit_test(a_refusal_after_the_create_fails_and_deletes),
+		cmocka_unit_test(a_used_up_counter_is_refused_and_the_znode_deleted),
+		cmocka_unit_test(the_last_number_below_the_limit_is_good),
+		cmocka_unit_test(a_found_znode_with_a_used_up_counter_is_refused_too),
+		cmocka_unit_test(a_predecessor_with_too_long_a_name_is_refused),
+		cmocka_unit_test(a_long_name_that_is_not_next_does_not_matter),
+		cmocka_unit_test(a_withdrawn_refusal_is_deleted_in_silence),
+		cmocka_unit_test(an_own_znode_deleted_by_a_foreign_hand_is_made_again),
+		cmocka_unit_test(a_directory_deleted_with_the_znode_is_made_again),
+		cmocka_unit_test(an_owned_znode_deleted_by_a_foreign_hand_is_lost),
+		cmocka_unit_test(an_owner_learns_by_push_that_somebody_queues_behind),
+		cmocka_unit_test(an_owner_is_told_once_that_the_lock_is_contended),
+		cmocka_unit_test(an_owner_with_nobody_behind_goes_on_listening),
+		cmocka_unit_test(a_look_behind_is_repeated_until_it_is_answered),
+		cmocka_unit_test(an_owner_that_may_not_look_keeps_the_lock),
+		cmocka_unit_test(only_an_owner_cares_about_the_directory),
+		cmocka_unit_test(only_who_is_queued_cares_about_the_predecessor),
+		cmocka_unit_test(an_expired_session_loses_an_owned_ticket),
+		cmocka_unit_test(an_expired_session_takes_any_other_ticket_with_it),
+		cmocka_unit_test(an_expired_session_ends_a_delete),
+		cmocka_unit_test(without_a_ticket_an_expired_session_is_no_matter),
+		cmocka_unit_test(late_replies_of_an_expired_session_do_no_harm),
+		cmocka_unit_test(a_reconnect_lets_look_again_who_rests_on_a_watch),
+		cmocka_unit_test(a_reconnect_shows_an_owner_that_the_lock_was_lost),
+		cmocka_unit_test(a_reconnect_changes_nothing_where_a_reply_is_outstanding),
+		cmocka_unit_test(a_restart_goes_on_where_the_last_worker_ended),
+		cmocka_unit_test(a_restart_tells_of_a_refusal_that_was_known),
+		cmocka_unit_test(a_restart_keeps_an_owned_lock),
+		cmocka_unit_test(a_restart_remembers_what_was_withdrawn),
+		cmocka_unit_test(a_restart_deletes_a_withdrawn_znode_whose_name_is_known),
+		cmocka_unit_test(a_restart_drops_a_withdrawn_wish_without_a_znode),
+		cmocka_unit_test(only_without_a_ticket_is_it_certain_that_no_znode_exists),
+	};
+
+	return cmocka_run_group_tests_name("ticket", tests, NULL, NULL);
+}

@@ -1,0 +1,1156 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_ticket_walk.c
+ *	  Tickets of several servers, walked at random through a ZooKeeper that
+ *	  loses connections, expires sessions and has other clients.
+ *
+ * The ZooKeeper is a model: one directory, and for each server a session
+ * with two queues, of requests that were sent and of what comes back.  All
+ * can stop between any two steps, and a lost connection cuts both queues
+ * anywhere.  A small driver stands for the worker.
+ *
+ * After each step the rules at "Rules" are checked.  From time to time
+ * disturbance ends, and all has to come to rest as the rules at "Rest" say.
+ * The model orders the queue by the numbers it gave out; it does not know
+ * recipe.c.
+ *
+ * test/unit/test_ticket_walk.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "unit.h"
+
+#include <inttypes.h>
+
+#include "ticket.h"
+
+#define SERVERS			4
+#define FOREIGN_OWNER	SERVERS
+#define MAX_CHILDREN	24
+#define MAX_FOREIGN		4
+#define MAX_MESSAGES	64
+#define NOT_QUEUED		(-1)	/* the number of a child that is junk */
+
+/* What may go wrong in a walk. */
+typedef struct Weather
+{
+	bool		disconnects;
+	bool		expiries;
+	bool		restarts;
+	bool		reaping;
+	bool		refusals;
+	bool		foreign_hands;	/* delete our znodes */
+	int64_t		first_number;
+} Weather;
+
+typedef struct Child
+{
+	char		name[ZKL_CHILD_SIZE];
+	int64_t		number;
+	int64_t		czxid;
+	int			owner;			/* a server, or FOREIGN_OWNER */
+	int			session;		/* of that server */
+	unsigned	watchers;		/* servers, as bits */
+} Child;
+
+typedef struct Message
+{
+	ZklTicketEvent event;
+	uint32_t	attempt;
+	char		name[ZKL_CHILD_SIZE];	/* prefix, or the znode meant */
+	int			nchildren;
+	char		children[MAX_CHILDREN][ZKL_CHILD_SIZE];
+} Message;
+
+typedef struct Queue
+{
+	int			n;
+	Message		messages[MAX_MESSAGES];
+} Queue;
+
+typedef struct Server
+{
+	ZklTicket	ticket;
+	ZklRequest	due;			/* to be sent */
+	bool		wanted;			/* do its backends want the lock? */
+	bool		withdrawn;		/* the ticket was told that they do not */
+	int			session;
+	bool		alive;			/* the session, at ZooKeeper */
+	bool		connected;
+	Queue		sent;			/* not done yet */
+	Queue		inbox;			/* not seen yet */
+} Server;
+
+static uint64_t seed;
+static uint64_t first_seed;
+static int	nsteps;
+static Weather weather;
+static Server servers[SERVERS];
+
+/* The model's directory. */
+static bool exists;
+static int64_t next_number;
+static int64_t zxid;
+static unsigned directory_watchers;
+static int	nchildren;
+static Child children[MAX_CHILDREN];
+
+/* What the walk has been through, over all seeds of a test. */
+static int	times_in_state[ZKL_TICKET_NSTATES];
+static int	times_reported[ZKL_REPORT_GONE + 1];
+static int64_t last_token;
+
+#define check(condition)	check_that(condition, #condition, __LINE__)
+
+static void
+check_that(bool holds, const char *condition, int line)
+{
+	if (!holds)
+		fail_msg("line %d: %s\n\tseed %" PRIu64 ", step %d", line, condition,
+				 first_seed, nsteps);
+}
+
+static bool
+one_in(uint32_t n)
+{
+	return random_below(&seed, n) == 0;
+}
+
+/*
+ * The model of ZooKeeper
+ */
+
+static Message *
+push(Queue *queue)
+{
+	check(queue->n < MAX_MESSAGES);
+	memset(&queue->messages[queue->n], 0, sizeof(Message));
+	return &queue->messages[queue->n++];
+}
+
+static Message
+pop(Queue *queue)
+{
+	Message		first = queue->messages[0];
+
+	queue->n--;
+	memmove(&queue->messages[0], &queue->messages[1],
+			sizeof(Message) * (size_t) queue->n);
+	return first;
+}
+
+static void
+push_event(int s, ZklTicketEventKind kind)
+{
+	push(&servers[s].inbox)->event.kind = kind;
+}
+
+static void
+fire(unsigned *watchers, ZklTicketEventKind kind)
+{
+	for (int s = 0; s < SERVERS; s++)
+	{
+		if (*watchers & 1u << s)
+			push_event(s, kind);
+	}
+	*watchers = 0;
+}
+
+static Child *
+find_child(const char *name)
+{
+	for (int i = 0; i < nchildren; i++)
+	{
+		if (strcmp(children[i].name, name) == 0)
+			return &children[i];
+	}
+	return NULL;
+}
+
+static Child *
+add_child(const char *name, int owner, int64_t number)
+{
+	Child	   *child = &children[nchildren];
+
+	check(exists && nchildren < MAX_CHILDREN);
+	nchildren++;
+	memset(child, 0, sizeof(*child));
+	strcpy(child->name, name);
+	child->number = number;
+	child->czxid = ++zxid;
+	child->owner = owner;
+	child->session = owner == FOREIGN_OWNER ? 0 : servers[owner].session;
+	fire(&directory_watchers, ZKL_EVENT_CHILDREN_CHANGED);
+	return child;
+}
+
+static void
+remove_child(Child *child)
+{
+	zxid++;
+	fire(&child->watchers, ZKL_EVENT_PREDECESSOR_CHANGED);
+	*child = children[--nchildren];
+	fire(&directory_watchers, ZKL_EVENT_CHILDREN_CHANGED);
+}
+
+static bool
+is_of_session(const Child *child, int s)
+{
+	return child->owner == s && child->session == servers[s].session;
+}
+
+/* In a random order, as ZooKeeper's is none. */
+static void
+answer_list(int s, Message *answer)
+{
+	if (!exists)
+	{
+		answer->event.outcome = ZKL_OUTCOME_ABSENT;
+		return;
+	}
+	for (int i = 0; i < nchildren; i++)
+	{
+		int			j = (int) random_below(&seed, (uint32_t) i + 1);
+
+		memmove(answer->children[i], answer->children[j], ZKL_CHILD_SIZE);
+		strcpy(answer->children[j], children[i].name);
+	}
+	answer->nchildren = nchildren;
+	directory_watchers |= 1u << s;
+}
+
+static void
+answer_create(int s, Message *answer)
+{
+	char		name[ZKL_CHILD_SIZE];
+	const Child *child;
+
+	if (!exists)
+	{
+		answer->event.outcome = ZKL_OUTCOME_ABSENT;
+		return;
+	}
+	snprintf(name, sizeof(name), "%.100s%010" PRId64, answer->name,
+			 next_number);
+	child = add_child(name, s, next_number++);
+	strcpy(answer->name, name);
+	answer->event.czxid = child->czxid;
+	answer->event.ours = true;
+}
+
+static void
+answer_about_child(int s, Message *answer)
+{
+	Child	   *child = find_child(answer->name);
+
+	if (child == NULL)
+		answer->event.outcome = ZKL_OUTCOME_ABSENT;
+	else if (answer->event.request == ZKL_REQUEST_INSPECT)
+	{
+		answer->event.czxid = child->czxid;
+		answer->event.ours = is_of_session(child, s);
+	}
+	else if (answer->event.request == ZKL_REQUEST_WATCH)
+		child->watchers |= 1u << s;
+	else
+		remove_child(child);
+}
+
+static void
+make_directory(void)
+{
+	if (exists)
+		return;
+	exists = true;
+	next_number = weather.first_number;
+}
+
+/* Do what was asked; the request becomes its answer. */
+static void
+execute(int s, Message *message)
+{
+	message->event.outcome = ZKL_OUTCOME_OK;
+	switch (message->event.request)
+	{
+		case ZKL_REQUEST_NOTHING:
+			break;
+		case ZKL_REQUEST_CREATE:
+			answer_create(s, message);
+			break;
+		case ZKL_REQUEST_MAKE_DIRECTORY:
+			make_directory();
+			break;
+		case ZKL_REQUEST_LIST:
+			answer_list(s, message);
+			break;
+		case ZKL_REQUEST_INSPECT:
+		case ZKL_REQUEST_WATCH:
+		case ZKL_REQUEST_DELETE:
+			answer_about_child(s, message);
+			break;
+	}
+}
+
+/*
+ * May this request be refused?  Not a delete, nor the search for a lost
+ * create: these two leave a znode to the end of its session.
+ */
+static bool
+is_refused(int s, const Message *message)
+{
+	return weather.refusals && one_in(20) &&
+		message->event.request != ZKL_REQUEST_DELETE &&
+		(message->event.request != ZKL_REQUEST_LIST ||
+		 servers[s].ticket.state == ZKL_TICKET_LISTING);
+}
+
+/* ZooKeeper comes to the next request of a server. */
+static void
+serve(int s)
+{
+	Message		message;
+
+	if (servers[s].sent.n == 0)
+		return;
+	message = pop(&servers[s].sent);
+	if (is_refused(s, &message))
+	{
+		message.event.outcome = ZKL_OUTCOME_REFUSED;
+		message.event.failure = ZKL_FAILURE_PERMISSION;
+	}
+	else
+		execute(s, &message);
+	*push(&servers[s].inbox) = message;
+}
+
+static void
+end_session(int s)
+{
+	servers[s].alive = false;
+	for (int i = nchildren - 1; i >= 0; i--)
+	{
+		if (is_of_session(&children[i], s))
+			remove_child(&children[i]);
+	}
+}
+
+/* Some of what was under way is done, the rest is not; who knows. */
+static void
+cut_requests(int s)
+{
+	Server	   *server = &servers[s];
+	int			ndone = (int) random_below(&seed, (uint32_t) server->sent.n + 1);
+
+	for (int i = 0; i < ndone; i++)
+	{
+		Message		forgotten = server->sent.messages[i];
+
+		execute(s, &forgotten);
+	}
+}
+
+static void
+drop_watches(int s)
+{
+	directory_watchers &= ~(1u << s);
+	for (int i = 0; i < nchildren; i++)
+		children[i].watchers &= ~(1u << s);
+}
+
+/* Answers that have not arrived become UNKNOWN; watches never arrive. */
+static void
+lose_connection(int s)
+{
+	Server	   *server = &servers[s];
+	int			arrived = (int) random_below(&seed,
+											 (uint32_t) server->inbox.n + 1);
+	Queue		rest;
+
+	if (!server->connected)
+		return;
+	cut_requests(s);
+	drop_watches(s);
+	server->connected = false;
+
+	rest.n = 0;
+	for (int i = arrived; i < server->inbox.n; i++)
+	{
+		if (server->inbox.messages[i].event.kind == ZKL_EVENT_REPLY)
+			*push(&rest) = server->inbox.messages[i];
+	}
+	for (int i = 0; i < server->sent.n; i++)
+		*push(&rest) = server->sent.messages[i];
+	server->inbox.n = arrived;
+	server->sent.n = 0;
+	while (rest.n > 0)
+	{
+		Message    *unknown = push(&server->inbox);
+
+		*unknown = pop(&rest);
+		unknown->event.outcome = ZKL_OUTCOME_UNKNOWN;
+		unknown->nchildren = 0;
+	}
+}
+
+/*
+ * The driver: what the worker does
+ */
+
+static void
+feed(int s, const ZklTicketEvent *event)
+{
+	Server	   *server = &servers[s];
+	ZklTicketState before = server->ticket.state;
+	ZklTicketStep step = zkl_ticket_step(&server->ticket, event);
+
+	times_in_state[server->ticket.state]++;
+	times_reported[step.report]++;
+	if (step.request != ZKL_REQUEST_NOTHING)
+		server->due = step.request;
+	if (server->ticket.state == ZKL_TICKET_NONE)
+	{
+		server->due = ZKL_REQUEST_NOTHING;
+		server->withdrawn = false;
+		check(before == ZKL_TICKET_NONE ||
+			  step.report != ZKL_REPORT_NOTHING);
+	}
+
+	/* Who waited gets an error, and does not ask again by itself. */
+	if (step.report == ZKL_REPORT_FAILED)
+		server->wanted = false;
+
+	if (step.report == ZKL_REPORT_OWNED)
+	{
+		check(!server->withdrawn);
+		check(server->ticket.czxid > last_token || !server->alive ||
+			  weather.foreign_hands);
+		if (server->alive)
+			last_token = server->ticket.czxid;
+	}
+}
+
+static void
+feed_kind(int s, ZklTicketEventKind kind)
+{
+	ZklTicketEvent event = {.kind = kind};
+
+	feed(s, &event);
+}
+
+/* The session is told to be over; a new one takes its place. */
+static void
+begin_session(int s)
+{
+	servers[s].session++;
+	servers[s].alive = true;
+	servers[s].connected = true;
+}
+
+/* Tell the ticket what its backends wish, if it does not know. */
+static void
+tell_wish(int s)
+{
+	Server	   *server = &servers[s];
+
+	if (server->wanted && server->ticket.state == ZKL_TICKET_NONE)
+		feed_kind(s, ZKL_EVENT_WANT);
+	else if (!server->wanted && !server->withdrawn &&
+			 server->ticket.state != ZKL_TICKET_NONE)
+	{
+		ZklTicketEvent event = {
+			.kind = ZKL_EVENT_UNWANT,
+			.unsent = server->due != ZKL_REQUEST_NOTHING
+		};
+
+		server->withdrawn = true;
+		feed(s, &event);
+	}
+}
+
+static Message *
+push_request(Server *server, ZklRequest request)
+{
+	Message    *message = push(&server->sent);
+
+	message->event.kind = ZKL_EVENT_REPLY;
+	message->event.request = request;
+	message->attempt = server->ticket.attempt;
+	strcpy(message->name, request == ZKL_REQUEST_WATCH ?
+		   server->ticket.predecessor : server->ticket.name);
+	return message;
+}
+
+static void
+send_due(int s)
+{
+	Server	   *server = &servers[s];
+	ZklRequest	request = server->due;
+
+	if (request == ZKL_REQUEST_NOTHING || !server->connected)
+		return;
+	server->due = ZKL_REQUEST_NOTHING;
+	if (request == ZKL_REQUEST_CREATE)
+	{
+		uint8_t		random[16];
+
+		random_bytes(&seed, random, sizeof(random));
+		zkl_ticket_begin_attempt(&server->ticket, random, one_in(2));
+		zkl_recipe_make_prefix(server->ticket.uuid,
+							   push_request(server, request)->name);
+		push_request(server, ZKL_REQUEST_LIST);
+	}
+	else
+		push_request(server, request);
+}
+
+/* The next event arrives. */
+static void
+deliver(int s)
+{
+	Server	   *server = &servers[s];
+	Message		message;
+	const char *names[MAX_CHILDREN];
+
+	if (server->inbox.n == 0)
+		return;
+	message = pop(&server->inbox);
+	if (message.event.kind == ZKL_EVENT_REPLY &&
+		message.attempt != server->ticket.attempt)
+		return;
+	if (message.event.kind == ZKL_EVENT_EXPIRED)
+		begin_session(s);
+
+	for (int i = 0; i < message.nchildren; i++)
+		names[i] = message.children[i];
+	message.event.name = message.name;
+	message.event.children = names;
+	message.event.nchildren = message.nchildren;
+	feed(s, &message.event);
+}
+
+static bool
+expects_news_of_session(int s)
+{
+	for (int i = 0; i < servers[s].inbox.n; i++)
+	{
+		ZklTicketEventKind kind = servers[s].inbox.messages[i].event.kind;
+
+		if (kind == ZKL_EVENT_EXPIRED || kind == ZKL_EVENT_RECONNECTED)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * What was answered before comes before.  Only the answers to requests of an
+ * expired session may come after that news, or not at all.
+ */
+static void
+reconnect(int s)
+{
+	Server	   *server = &servers[s];
+
+	if (server->connected || expects_news_of_session(s))
+		return;
+	if (server->alive)
+	{
+		server->connected = true;
+		push_event(s, ZKL_EVENT_RECONNECTED);
+		return;
+	}
+	if (one_in(3))
+		server->inbox.n = 0;
+	push_event(s, ZKL_EVENT_EXPIRED);
+	if (one_in(3) && server->inbox.n > 1)
+	{
+		Message		last = server->inbox.messages[server->inbox.n - 1];
+
+		memmove(&server->inbox.messages[1], &server->inbox.messages[0],
+				sizeof(Message) * (size_t) (server->inbox.n - 1));
+		server->inbox.messages[0] = last;
+	}
+}
+
+/* A new worker takes over the ticket and, if it lives, the session. */
+static void
+restart(int s)
+{
+	Server	   *server = &servers[s];
+
+	if (server->connected)
+		cut_requests(s);
+	drop_watches(s);
+	server->sent.n = 0;
+	server->inbox.n = 0;
+	server->due = ZKL_REQUEST_NOTHING;
+	server->withdrawn = false;
+	server->connected = server->alive;
+	feed_kind(s, ZKL_EVENT_RESTARTED);
+	if (!server->alive)
+	{
+		begin_session(s);
+		feed_kind(s, ZKL_EVENT_EXPIRED);
+	}
+}
+
+/*
+ * Other clients, and accidents
+ */
+
+static int
+count_foreign(void)
+{
+	int			n = 0;
+
+	for (int i = 0; i < nchildren; i++)
+		n += children[i].owner == FOREIGN_OWNER;
+	return n;
+}
+
+static void
+foreigner_comes(void)
+{
+	static const char *const forms[] = {
+		"_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-lock-%010" PRId64,
+		"_c_f81d4fae7dec41d0a76500a0c91e6bf6-lock-%010" PRId64,
+		"f81d4fae7dec41d0a76500a0c91e6bf6__lock__%010" PRId64,
+		"f81d4fae7dec41d0a76500a0c91e6bf6__rlock__%010" PRId64,
+		"0-junk-%010" PRId64,
+		"_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-__WRIT__%010" PRId64,
+	};
+	uint32_t	form = random_below(&seed, lengthof(forms));
+	char		name[ZKL_CHILD_SIZE];
+
+	if (count_foreign() >= MAX_FOREIGN)
+		return;
+	make_directory();
+	snprintf(name, sizeof(name), forms[form], next_number);
+	add_child(name, FOREIGN_OWNER, form < 4 ? next_number : NOT_QUEUED);
+	next_number++;
+}
+
+static void
+foreigner_goes(void)
+{
+	int			n = count_foreign();
+
+	if (n == 0)
+		return;
+	n = (int) random_below(&seed, (uint32_t) n);
+	for (int i = 0; i < nchildren; i++)
+	{
+		if (children[i].owner == FOREIGN_OWNER && n-- == 0)
+		{
+			remove_child(&children[i]);
+			return;
+		}
+	}
+}
+
+/* Its data is set: the watches fire, and it stays. */
+static void
+child_changes(void)
+{
+	if (nchildren > 0)
+		fire(&children[random_below(&seed, (uint32_t) nchildren)].watchers,
+			 ZKL_EVENT_PREDECESSOR_CHANGED);
+}
+
+static void
+any_child_is_deleted(void)
+{
+	if (nchildren > 0)
+		remove_child(&children[random_below(&seed, (uint32_t) nchildren)]);
+}
+
+static void
+reap_directory(void)
+{
+	if (nchildren > 0 || !exists)
+		return;
+	exists = false;
+	zxid++;
+	fire(&directory_watchers, ZKL_EVENT_CHILDREN_CHANGED);
+}
+
+/* A watch of long ago. */
+static void
+watch_fires_for_nothing(int s)
+{
+	if (servers[s].connected)
+		push_event(s, one_in(2) ? ZKL_EVENT_CHILDREN_CHANGED :
+				   ZKL_EVENT_PREDECESSOR_CHANGED);
+}
+
+static void
+accident(int s)
+{
+	switch (random_below(&seed, 6))
+	{
+		case 0:
+		case 1:
+			if (weather.disconnects)
+				lose_connection(s);
+			break;
+		case 2:
+			if (weather.expiries)
+			{
+				lose_connection(s);
+				end_session(s);
+			}
+			break;
+		case 3:
+			if (weather.restarts)
+				restart(s);
+			break;
+		case 4:
+			if (weather.foreign_hands)
+				any_child_is_deleted();
+			break;
+		case 5:
+			watch_fires_for_nothing(s);
+			break;
+	}
+}
+
+/*
+ * Rules
+ */
+
+static const Child *
+first_in_queue(void)
+{
+	const Child *first = NULL;
+
+	for (int i = 0; i < nchildren; i++)
+	{
+		if (children[i].number != NOT_QUEUED &&
+			(first == NULL || children[i].number < first->number))
+			first = &children[i];
+	}
+	return first;
+}
+
+static const Child *
+znode_of(int s)
+{
+	const Child *znode = NULL;
+
+	for (int i = 0; i < nchildren; i++)
+	{
+		if (!is_of_session(&children[i], s))
+			continue;
+		check(znode == NULL);	/* never two */
+		znode = &children[i];
+	}
+	return znode;
+}
+
+static bool
+is_owner(int s)
+{
+	return servers[s].ticket.state == ZKL_TICKET_OWNED ||
+		servers[s].ticket.state == ZKL_TICKET_CHECKING;
+}
+
+static bool
+a_create_is_under_way(int s)
+{
+	for (int i = 0; i < servers[s].sent.n; i++)
+	{
+		if (servers[s].sent.messages[i].event.request == ZKL_REQUEST_CREATE)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A ticket whose session has expired does not know it yet; its claims are in
+ * doubt by then.  The same goes for one that was deleted by a foreign hand.
+ */
+static void
+check_rules(void)
+{
+	int			nowners = 0;
+
+	for (int s = 0; s < SERVERS; s++)
+	{
+		const Server *server = &servers[s];
+		const Child *znode = znode_of(s);
+
+		if (server->ticket.state == ZKL_TICKET_NONE)
+		{
+			check(!zkl_ticket_may_exist(&server->ticket));
+			check(znode == NULL);
+			check(!a_create_is_under_way(s) || !server->alive);
+		}
+		if (!is_owner(s) || !server->alive)
+			continue;
+		if (znode == NULL)
+		{
+			check(weather.foreign_hands);
+			continue;
+		}
+		nowners++;
+		check(strcmp(server->ticket.name, znode->name) == 0);
+		check(server->ticket.czxid == znode->czxid);
+		check(znode == first_in_queue());
+	}
+	check(nowners <= 1);
+}
+
+/*
+ * The walk
+ */
+
+static void
+take_step(void)
+{
+	int			s = (int) random_below(&seed, SERVERS);
+	uint32_t	dice = random_below(&seed, 1000);
+
+	nsteps++;
+	if (dice < 40)
+		servers[s].wanted = !servers[s].wanted;
+	else if (dice < 200)
+		tell_wish(s);
+	else if (dice < 400)
+		send_due(s);
+	else if (dice < 600)
+		serve(s);
+	else if (dice < 850)
+		deliver(s);
+	else if (dice < 880)
+		foreigner_comes();
+	else if (dice < 920)
+		foreigner_goes();
+	else if (dice < 930)
+		child_changes();
+	else if (dice < 960)
+		reconnect(s);
+	else if (dice < 980 && weather.reaping)
+		reap_directory();
+	else
+		accident(s);
+	check_rules();
+}
+
+/*
+ * Rest
+ */
+
+static bool
+is_at_rest(int s)
+{
+	const Server *server = &servers[s];
+
+	return server->connected && server->alive && server->inbox.n == 0 &&
+		server->sent.n == 0 && server->due == ZKL_REQUEST_NOTHING &&
+		server->wanted == (server->ticket.state != ZKL_TICKET_NONE);
+}
+
+/* Let everything take its course, without accidents. */
+static void
+come_to_rest(void)
+{
+	bool		resting = false;
+
+	for (int round = 0; !resting; round++)
+	{
+		check(round < 1000);
+		resting = true;
+		for (int s = 0; s < SERVERS; s++)
+		{
+			reconnect(s);
+			tell_wish(s);
+			send_due(s);
+			serve(s);
+			deliver(s);
+			check_rules();
+		}
+		for (int s = 0; s < SERVERS; s++)
+			resting &= is_at_rest(s);
+	}
+}
+
+static const Child *
+predecessor_of(const Child *znode)
+{
+	const Child *nearest = NULL;
+
+	for (int i = 0; i < nchildren; i++)
+	{
+		if (children[i].number != NOT_QUEUED &&
+			children[i].number < znode->number &&
+			(nearest == NULL || children[i].number > nearest->number))
+			nearest = &children[i];
+	}
+	return nearest;
+}
+
+static bool
+somebody_is_behind(const Child *znode)
+{
+	for (int i = 0; i < nchildren; i++)
+	{
+		if (children[i].number > znode->number)
+			return true;
+	}
+	return false;
+}
+
+/* Who waits waits for something that will happen. */
+static void
+check_rest(int s)
+{
+	const Server *server = &servers[s];
+	const Child *znode = znode_of(s);
+	const Child *predecessor;
+
+	if (server->ticket.state == ZKL_TICKET_NONE)
+		return;					/* and without a znode, by the rules */
+
+	/* It learns that its znode was deleted when it has to look. */
+	if (znode == NULL)
+	{
+		check(weather.foreign_hands);
+		return;
+	}
+	predecessor = predecessor_of(znode);
+	if (server->ticket.state == ZKL_TICKET_OWNED)
+	{
+		check(predecessor == NULL);
+		check(server->ticket.contended || !somebody_is_behind(znode));
+		check(server->ticket.contended || directory_watchers & 1u << s);
+		return;
+	}
+	check(server->ticket.state == ZKL_TICKET_QUEUED);
+	check(predecessor != NULL);
+	check(strcmp(server->ticket.predecessor, predecessor->name) == 0);
+	check(predecessor->watchers & 1u << s);
+}
+
+static int
+count_wishes(void)
+{
+	int			n = 0;
+
+	for (int s = 0; s < SERVERS; s++)
+		n += servers[s].wanted;
+	return n;
+}
+
+/* One after the other gets the lock, and in the end nothing is left. */
+static void
+serve_all_wishes(void)
+{
+	bool		refusals = weather.refusals;
+
+	weather.refusals = false;
+	while (count_foreign() > 0)
+	{
+		foreigner_goes();
+		come_to_rest();
+	}
+	for (int left = count_wishes(); left > 0; left--)
+	{
+		int			owner = -1;
+
+		for (int s = 0; s < SERVERS; s++)
+		{
+			if (servers[s].ticket.state == ZKL_TICKET_OWNED)
+				owner = s;
+		}
+		check(owner >= 0);
+		servers[owner].wanted = false;
+		come_to_rest();
+		check(count_wishes() == left - 1);
+	}
+	check(nchildren == 0);
+	weather.refusals = refusals;
+}
+
+static void
+begin_walk(uint64_t with_seed)
+{
+	first_seed = seed = with_seed;
+	nsteps = 0;
+	memset(servers, 0, sizeof(servers));
+	for (int s = 0; s < SERVERS; s++)
+		begin_session(s);
+	exists = false;
+	directory_watchers = 0;
+	nchildren = 0;
+	zxid = 1;
+	last_token = 0;
+}
+
+/*
+ * Where foreign hands delete our znodes, an owner may not notice; that has
+ * rules of its own.
+ */
+static void
+walk(int nseeds)
+{
+	memset(times_in_state, 0, sizeof(times_in_state));
+	memset(times_reported, 0, sizeof(times_reported));
+	for (int i = 1; i <= nseeds; i++)
+	{
+		begin_walk((uint64_t) i * 1000003);
+		for (int leg = 0; leg < 20; leg++)
+		{
+			for (int step = 0; step < 1000; step++)
+				take_step();
+			come_to_rest();
+			for (int s = 0; s < SERVERS; s++)
+				check_rest(s);
+			if (leg % 4 == 3 && !weather.foreign_hands)
+				serve_all_wishes();
+		}
+	}
+}
+
+/* Else a walk might prove nothing. */
+static void
+assert_was_in(ZklTicketState first, ZklTicketState last)
+{
+	for (int s = first; s <= (int) last; s++)
+	{
+		if (times_in_state[s] == 0)
+			fail_msg("the walk was never in state %d", s);
+	}
+}
+
+static void
+assert_was_everywhere(void)
+{
+	assert_was_in(ZKL_TICKET_NONE, ZKL_TICKET_DELETING);
+	for (int r = ZKL_REPORT_NOTHING; r <= ZKL_REPORT_GONE; r++)
+	{
+		if (times_reported[r] == 0)
+			fail_msg("the walk never had report %d", r);
+	}
+}
+
+/*
+ * The tests
+ */
+
+static void
+in_fair_weather_all_get_their_turn(void **state)
+{
+	(void) state;
+	weather = (Weather) {0};
+	walk(10);
+	assert_true(times_reported[ZKL_REPORT_OWNED] > 1000);
+	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
+	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
+}
+
+static void
+lost_connections_lose_no_lock_and_no_znode(void **state)
+{
+	(void) state;
+	weather = (Weather) {.disconnects = true};
+	walk(20);
+	assert_was_in(ZKL_TICKET_FINDING, ZKL_TICKET_DELETING);
+	assert_true(times_reported[ZKL_REPORT_OWNED] > 1000);
+	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
+	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
+}
+
+static void
+expired_sessions_leave_one_owner(void **state)
+{
+	(void) state;
+	weather = (Weather) {.disconnects = true,.expiries = true};
+	walk(20);
+	assert_true(times_reported[ZKL_REPORT_LOST] > 100);
+	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
+}
+
+static void
+restarted_workers_lose_no_lock_and_no_znode(void **state)
+{
+	(void) state;
+	weather = (Weather) {.disconnects = true,.restarts = true};
+	walk(20);
+	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
+	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
+}
+
+static void
+reaped_directories_are_made_again(void **state)
+{
+	(void) state;
+	weather = (Weather) {.disconnects = true,.reaping = true};
+	walk(20);
+	assert_was_in(ZKL_TICKET_HOMELESS, ZKL_TICKET_HOMELESS);
+	assert_was_in(ZKL_TICKET_MAKING_DIRECTORY, ZKL_TICKET_MAKING_DIRECTORY);
+	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
+}
+
+static void
+refusals_leave_no_znode(void **state)
+{
+	(void) state;
+	weather = (Weather) {.disconnects = true,.reaping = true,.refusals = true};
+	walk(20);
+	assert_true(times_reported[ZKL_REPORT_FAILED] > 100);
+}
+
+static void
+a_counter_that_runs_out_grants_nothing_unsafe(void **state)
+{
+	(void) state;
+	weather = (Weather) {
+		.disconnects = true,.restarts = true,
+		.first_number = ZKL_SEQUENCE_LIMIT - 100
+	};
+	walk(20);
+	assert_true(times_reported[ZKL_REPORT_OWNED] > 100);
+	assert_true(times_reported[ZKL_REPORT_FAILED] > 100);
+}
+
+static void
+in_any_weather_the_rules_hold(void **state)
+{
+	(void) state;
+	weather = (Weather) {
+		.disconnects = true,.expiries = true,.restarts = true,
+		.reaping = true,.refusals = true
+	};
+	walk(40);
+	assert_was_everywhere();
+}
+
+static void
+foreign_hands_do_not_confuse_the_others(void **state)
+{
+	(void) state;
+	weather = (Weather) {
+		.disconnects = true,.expiries = true,.restarts = true,
+		.reaping = true,.foreign_hands = true
+	};
+	walk(20);
+	assert_true(times_reported[ZKL_REPORT_LOST] > 100);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(in_fair_weather_all_get_their_turn),
+		cmocka_unit_test(lost_connections_lose_no_lock_and_no_znode),
+		cmocka_unit_test(expired_sessions_leave_one_owner),
+		cmocka_unit_test(restarted_workers_lose_no_lock_and_no_znode),
+		cmocka_unit_test(reaped_directories_are_made_again),
+		cmocka_unit_test(refusals_leave_no_znode),
+		cmocka_unit_test(a_counter_that_runs_out_grants_nothing_unsafe),
+		cmocka_unit_test(in_any_weather_the_rules_hold),
+		cmocka_unit_test(foreign_hands_do_not_confuse_the_others),
+	};
+
+	return cmocka_run_group_tests_name("ticket, walked at random", tests,
+									   NULL, NULL);
+}

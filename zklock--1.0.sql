@@ -1,0 +1,163 @@
+/* zklock--1.0.sql */
+
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION zklock" to load this file. \quit
+
+/*
+ * The re-entrant exclusive lock
+ */
+
+CREATE FUNCTION zk_lock_acquire(path text,
+								timeout interval DEFAULT NULL,
+								lease_time interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_lock_acquire'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock_acquire(text, interval, interval) IS
+'acquire an exclusive lock in the whole cluster, with session scope';
+
+CREATE FUNCTION zk_xact_lock_acquire(path text,
+									 timeout interval DEFAULT NULL,
+									 lease_time interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_xact_lock_acquire'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_xact_lock_acquire(text, interval, interval) IS
+'acquire an exclusive lock in the whole cluster, to the end of the transaction';
+
+CREATE FUNCTION zk_lock_release(path text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_lock_release'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock_release(text) IS
+'release a lock that was acquired with session scope';
+
+CREATE FUNCTION zk_lock_release_all()
+RETURNS integer
+AS 'MODULE_PATHNAME', 'zklock_lock_release_all'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock_release_all() IS
+'release all locks that were acquired with session scope';
+
+CREATE FUNCTION zk_lock_is_held(path text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_lock_is_held'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock_is_held(text) IS
+'is the lock held by this session, and certainly still valid?';
+
+CREATE FUNCTION zk_lock_token(path text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_lock_token'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock_token(text) IS
+'fencing token of a lock that is held: greater than that of any claim before it';
+
+/*
+ * Views
+ */
+
+CREATE FUNCTION zk_locks(OUT path text,
+						 OUT kind text,
+						 OUT mode text,
+						 OUT claim text,
+						 OUT pid integer,
+						 OUT datid oid,
+						 OUT usesysid oid,
+						 OUT claim_since timestamptz,
+						 OUT ticket text,
+						 OUT session_count integer,
+						 OUT xact_count integer,
+						 OUT token bigint,
+						 OUT contended boolean,
+						 OUT znode text,
+						 OUT owned_since timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zklock_locks'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_locks() IS
+'claims and tickets of this server; see view zk_locks';
+
+CREATE VIEW zk_locks AS
+	SELECT l.path,
+		   l.kind,
+		   l.mode,
+		   l.claim,
+		   l.claim = 'held' AS granted,
+		   l.pid,
+		   d.datname,
+		   r.rolname AS usename,
+		   l.claim_since,
+		   l.session_count,
+		   l.xact_count,
+		   l.token,
+		   l.ticket,
+		   l.contended,
+		   l.znode,
+		   l.owned_since
+	FROM @extschema@.zk_locks() AS l
+		 LEFT JOIN pg_catalog.pg_database AS d ON d.oid = l.datid
+		 LEFT JOIN pg_catalog.pg_roles AS r ON r.oid = l.usesysid;
+
+COMMENT ON VIEW zk_locks IS
+'claims and tickets of this server, one row a claim';
+
+CREATE FUNCTION zk_status(OUT node_name text,
+						  OUT worker_pid integer,
+						  OUT state text,
+						  OUT session_id text,
+						  OUT server text,
+						  OUT session_timeout_ms integer,
+						  OUT connected_since timestamptz,
+						  OUT safe_until timestamptz,
+						  OUT safe boolean,
+						  OUT epoch bigint,
+						  OUT entries integer,
+						  OUT max_locks integer,
+						  OUT ephemeral_bytes bigint,
+						  OUT claims bigint,
+						  OUT tickets bigint,
+						  OUT tickets_lost bigint,
+						  OUT requests bigint,
+						  OUT connects bigint,
+						  OUT expirations bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zklock_status'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_status() IS
+'the ZooKeeper session of this server; see view zk_status';
+
+CREATE VIEW zk_status AS
+	SELECT s.node_name,
+		   s.worker_pid,
+		   s.state,
+		   s.session_id,
+		   s.server,
+		   s.session_timeout_ms * interval '1 millisecond' AS session_timeout,
+		   s.connected_since,
+		   s.safe_until,
+		   s.safe,
+		   s.epoch,
+		   s.entries,
+		   s.max_locks,
+		   s.ephemeral_bytes,
+		   s.claims,
+		   s.tickets,
+		   s.tickets_lost,
+		   s.requests,
+		   s.connects,
+		   s.expirations
+	FROM @extschema@.zk_status() AS s;
+
+COMMENT ON VIEW zk_status IS
+'the ZooKeeper session of this server, and what it was used for';
+
+GRANT SELECT ON zk_locks, zk_status TO PUBLIC;
