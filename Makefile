@@ -36,7 +36,9 @@ OBJS = $(PURE) \
 	src/locktable.o \
 	src/report.o \
 	src/session.o \
+	src/sessioncalls.o \
 	src/sessionfile.o \
+	src/sharedclaim.o \
 	src/tickets.o \
 	src/timers.o \
 	src/views.o \

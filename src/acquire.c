@@ -121,7 +121,7 @@ static bool
 lock_locally(ZklLocalClaim *claim, const ZklWish *wish)
 {
 	zkl_local_lock_tag(&claim->tag, wish->path,
-					   zkl_entry_generation(claim->shared));
+					   zkl_shared_generation(claim->shared));
 	claim->lock_scope = wish->scope;
 	claim->locked = zkl_local_lock_try(&claim->tag, wish->scope);
 	if (!claim->locked && !wish->only_tries)
@@ -141,7 +141,7 @@ acquire_again(ZklLocalClaim *claim, const ZklWish *wish)
 
 	for (;;)
 	{
-		switch (zkl_entry_standing(claim->shared, 0))
+		switch (zkl_shared_standing(claim->shared, 0))
 		{
 			case ZKL_STANDING_GOOD:
 				zkl_claims_count(claim, wish->scope);
@@ -170,8 +170,8 @@ wait_for_ticket(ZklLocalClaim *claim, Wait *wait)
 
 	for (;;)
 	{
-		ZklAnswer	answer = zkl_entry_hold(claim->shared,
-											wait->wish->only_tries, about);
+		ZklAnswer	answer = zkl_shared_hold(claim->shared,
+											 wait->wish->only_tries, about);
 
 		switch (answer)
 		{
@@ -310,7 +310,7 @@ zkl_release(const char *path)
 		return false;
 	}
 
-	held = zkl_entry_standing(claim->shared, 0) != ZKL_STANDING_LOST;
+	held = zkl_shared_standing(claim->shared, 0) != ZKL_STANDING_LOST;
 	note_release(claim);
 	zkl_claims_uncount_session(claim);
 	return held;
@@ -337,7 +337,7 @@ zkl_release_all(void)
 static void
 note_release(ZklLocalClaim *claim)
 {
-	if (zkl_entry_standing(claim->shared, 0) != ZKL_STANDING_LOST)
+	if (zkl_shared_standing(claim->shared, 0) != ZKL_STANDING_LOST)
 		return;
 	zkl_xact_note_lost(claim);
 	zkl_report_lost(WARNING, claim->path, claim->shared->loss,
@@ -353,7 +353,7 @@ zkl_is_held(const char *path)
 	zkl_claims_sweep();
 	claim = zkl_claims_find(path);
 	return claim != NULL &&
-		zkl_entry_standing(claim->shared, 0) == ZKL_STANDING_GOOD;
+		zkl_shared_standing(claim->shared, 0) == ZKL_STANDING_GOOD;
 }
 
 int64
@@ -368,7 +368,7 @@ zkl_token(const char *path)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("you do not own lock \"%s\"", zkl_show_path(path)));
-	switch (zkl_entry_standing(claim->shared, 0))
+	switch (zkl_shared_standing(claim->shared, 0))
 	{
 		case ZKL_STANDING_GOOD:
 			break;

@@ -69,7 +69,7 @@ zkl_claims_begin(const char *path)
 
 	/* What can fail for want of memory comes first. */
 	claim = hash_search(claims, path, HASH_ENTER, NULL);
-	shared = zkl_entry_begin(path);
+	shared = zkl_shared_begin(path);
 	if (shared == NULL)
 	{
 		hash_search(claims, path, HASH_REMOVE, NULL);
@@ -113,7 +113,7 @@ end_all(int code, Datum arg)
 		return;
 	hash_seq_init(&scan, claims);
 	while ((claim = hash_seq_search(&scan)) != NULL)
-		zkl_entry_end(claim->shared);
+		zkl_shared_end(claim->shared);
 	claims = NULL;
 }
 
@@ -244,14 +244,14 @@ end_shared(ZklLocalClaim *claim)
 
 	if (!zkl_synchronous_release)
 	{
-		zkl_entry_end(claim->shared);
+		zkl_shared_end(claim->shared);
 		return;
 	}
-	if (!zkl_entry_end_and_stay(claim->shared))
+	if (!zkl_shared_end_and_stay(claim->shared))
 		return;
 
 	until = zkl_now() + ZKL_MS(zkl_connection_timeout);
-	while (!zkl_entry_is_released(claim->shared) && zkl_now() < until)
+	while (!zkl_shared_is_released(claim->shared) && zkl_now() < until)
 	{
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -259,7 +259,7 @@ end_shared(ZklLocalClaim *claim)
 						 zkl_wait_event("ZklockRelease", &wait_event));
 		ResetLatch(MyLatch);
 	}
-	zkl_entry_leave(claim->shared);
+	zkl_shared_leave(claim->shared);
 
 	/* Whatever else set the latch shall be seen. */
 	SetLatch(MyLatch);

@@ -15,8 +15,8 @@
 #ifndef ZKL_CLAIMS_H
 #define ZKL_CLAIMS_H
 
-#include "entry.h"
 #include "locallock.h"
+#include "sharedclaim.h"
 
 typedef struct ZklLocalClaim
 {

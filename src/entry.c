@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * entry.c
- *	  Every change of an entry or a claim: one function an arrow.
+ *	  What becomes of an entry and its ticket: one function an arrow.
  *
  * The only writer of an entry's state.  The states and who may change them
  * are in locktable.h.
@@ -18,307 +18,27 @@
 #include "entry.h"
 #include "zklock.h"
 
-static ZklAnswer answer_owned(ZklClaim *claim, int64 now);
-static void hold(ZklClaim *claim, int64 now);
-static void note_asker(ZklEntry *entry, bool only_tries, const char *about);
-static void detach(ZklClaim *claim, int64 now);
-static void settle(ZklEntry *entry, int64 now);
 static bool is_idle(const ZklEntry *entry);
 static bool shall_linger(const ZklEntry *entry);
-static void give_up(ZklEntry *entry);
-static void want(ZklEntry *entry);
 static bool want_again(ZklEntry *entry);
-static void set_needs_ticket(ZklClaim *claim, bool needs_ticket);
 static void wake_needing(ZklEntry *entry);
 static void ask_worker(ZklEntry *entry);
-static bool remove_if_unused(ZklEntry *entry);
 
-static void
-lock_entry(const ZklEntry *entry)
+void
+zkl_entry_lock(const ZklEntry *entry)
 {
 	LWLockAcquire(zkl_table_partition(entry->hash), LW_EXCLUSIVE);
 }
 
-static void
-unlock_entry(uint32 hash)
+void
+zkl_entry_unlock(uint32 hash)
 {
 	LWLockRelease(zkl_table_partition(hash));
-}
-
-/*
- * Called by backends
- */
-
-ZklClaim *
-zkl_entry_begin(const char *path)
-{
-	uint32		hash = zkl_table_hash(path);
-	ZklClaim   *claim = zkl_table_take_claim();
-	ZklEntry   *entry;
-
-	if (claim == NULL)
-		return NULL;
-
-	LWLockAcquire(zkl_table_partition(hash), LW_EXCLUSIVE);
-	entry = zkl_table_find(path, hash);
-	if (entry == NULL)
-		entry = zkl_table_make(path, hash);
-	if (entry != NULL)
-	{
-		claim->entry = entry;
-		claim->proc_number = zkl_my_proc_number();
-		claim->pid = MyProcPid;
-		claim->role = GetUserId();
-		claim->database = MyDatabaseId;
-		claim->state = ZKL_CLAIM_WAITING;
-		claim->since = zkl_now();
-		claim->generation = entry->generation;
-		entry->nwaiting++;
-		dlist_push_tail(&entry->claims, &claim->link);
-	}
-	LWLockRelease(zkl_table_partition(hash));
-
-	if (entry == NULL)
-	{
-		zkl_table_free_claim(claim);
-		return NULL;
-	}
-	return claim;
-}
-
-uint32
-zkl_entry_generation(ZklClaim *claim)
-{
-	ZklEntry   *entry = claim->entry;
-
-	lock_entry(entry);
-	if (claim->generation != entry->generation)
-	{
-		claim->generation = entry->generation;
-		entry->nwaiting++;
-	}
-	unlock_entry(entry->hash);
-	return claim->generation;
-}
-
-ZklAnswer
-zkl_entry_hold(ZklClaim *claim, bool only_tries, const char *about)
-{
-	ZklEntry   *entry = claim->entry;
-	int64		now = zkl_now();
-	ZklAnswer	answer = ZKL_ANSWER_NONE;
-
-	lock_entry(entry);
-	Assert(claim->state == ZKL_CLAIM_WAITING);
-
-	if (claim->generation != entry->generation)
-		answer = ZKL_ANSWER_STALE;
-	else if (claim->failure != ZKL_FAILURE_NONE)
-		answer = ZKL_ANSWER_FAILED;
-	else if (pg_atomic_read_u32(&zkl_shared->shutting_down))
-		answer = ZKL_ANSWER_SHUTDOWN;
-	else
-	{
-		set_needs_ticket(claim, true);
-		switch (entry->state)
-		{
-			case ZKL_ENTRY_NONE:
-				if (about != NULL)
-				{
-					note_asker(entry, only_tries, about);
-					want(entry);
-				}
-				break;
-			case ZKL_ENTRY_RELEASING:
-				if (about != NULL)
-					note_asker(entry, only_tries, about);
-				break;
-			case ZKL_ENTRY_WANTED:
-				break;
-			case ZKL_ENTRY_QUEUED:
-				answer = ZKL_ANSWER_QUEUED;
-				break;
-			case ZKL_ENTRY_OWNED:
-				answer = answer_owned(claim, now);
-				break;
-		}
-	}
-	unlock_entry(entry->hash);
-	return answer;
-}
-
-/*
- * The server owns the lock.  Another claim can be HELD although we have the
- * local lock only when its backend dropped that lock behind our back, with
- * pg_advisory_unlock_all(), or is on its way out; it will wake us.
- */
-static ZklAnswer
-answer_owned(ZklClaim *claim, int64 now)
-{
-	ZklEntry   *entry = claim->entry;
-	ZklSessionInfo *session = &zkl_shared->session[entry->session];
-
-	if (entry->nheld > 0)
-		return ZKL_ANSWER_QUEUED;
-	if (!zkl_session_is_safe(entry->session, now) ||
-		pg_atomic_read_u64(&session->epoch) != entry->epoch)
-		return ZKL_ANSWER_DOUBT;
-	if (entry->claim_number >= ZKL_CLAIM_NUMBER_MAX)
-	{
-		give_up(entry);
-		return ZKL_ANSWER_NONE;
-	}
-	hold(claim, now);
-	return ZKL_ANSWER_HELD;
-}
-
-static void
-hold(ZklClaim *claim, int64 now)
-{
-	ZklEntry   *entry = claim->entry;
-	ZklRecent  *recent = zkl_table_recent(entry->hash);
-
-	set_needs_ticket(claim, false);
-	entry->nwaiting--;
-	entry->nheld++;
-	Assert(entry->nheld == 1 && entry->nwaiting >= 0);
-
-	entry->claim_number++;
-	entry->comes_back = recent->hash == entry->hash &&
-		recent->released_at != 0 &&
-		now - recent->released_at <= ZKL_MS(zkl_linger);
-
-	claim->state = ZKL_CLAIM_HELD;
-	claim->since = now;
-	claim->token = entry->czxid * (ZKL_CLAIM_NUMBER_MAX + 1) +
-		entry->claim_number;
-	zkl_shared->nclaims[entry->hash % ZKL_PARTITIONS]++;
-}
-
-ZklStanding
-zkl_entry_standing(ZklClaim *claim, int64 margin)
-{
-	ZklEntry   *entry = claim->entry;
-	ZklStanding standing = ZKL_STANDING_GOOD;
-
-	LWLockAcquire(zkl_table_partition(entry->hash), LW_SHARED);
-	if (claim->state != ZKL_CLAIM_HELD)
-		standing = ZKL_STANDING_LOST;
-
-	/* The worker raises the epoch first, then comes to mark each claim. */
-	else if (entry->epoch !=
-			 pg_atomic_read_u64(&zkl_shared->session[entry->session].epoch) ||
-			 !zkl_session_is_safe(entry->session, zkl_now() + margin))
-		standing = ZKL_STANDING_DOUBT;
-	LWLockRelease(zkl_table_partition(entry->hash));
-	return standing;
-}
-
-void
-zkl_entry_end(ZklClaim *claim)
-{
-	ZklEntry   *entry = claim->entry;
-	uint32		hash = entry->hash;
-
-	lock_entry(entry);
-	detach(claim, zkl_now());
-	unlock_entry(hash);
-
-	zkl_table_free_claim(claim);
-	if (pg_atomic_read_u32(&zkl_shared->shutting_down))
-		zkl_table_wake_worker();
-}
-
-bool
-zkl_entry_end_and_stay(ZklClaim *claim)
-{
-	ZklEntry   *entry = claim->entry;
-	uint32		hash = entry->hash;
-	bool		stay;
-
-	lock_entry(entry);
-
-	/* The ticket of a held claim keeps the entry. */
-	stay = claim->state == ZKL_CLAIM_HELD;
-	detach(claim, zkl_now());
-	if (stay)
-		stay = entry->state == ZKL_ENTRY_RELEASING;
-	if (stay)
-	{
-		/* Now this keeps it: a claim that counts nowhere. */
-		claim->ended = true;
-		dlist_push_tail(&entry->claims, &claim->link);
-	}
-	unlock_entry(hash);
-
-	if (!stay)
-		zkl_table_free_claim(claim);
-	return stay;
-}
-
-bool
-zkl_entry_is_released(ZklClaim *claim)
-{
-	ZklEntry   *entry = claim->entry;
-	bool		released;
-
-	lock_entry(entry);
-	released = entry->state != ZKL_ENTRY_RELEASING;
-	unlock_entry(entry->hash);
-	return released;
-}
-
-void
-zkl_entry_leave(ZklClaim *claim)
-{
-	ZklEntry   *entry = claim->entry;
-	uint32		hash = entry->hash;
-
-	lock_entry(entry);
-	Assert(claim->ended);
-	dlist_delete(&claim->link);
-	remove_if_unused(entry);
-	unlock_entry(hash);
-	zkl_table_free_claim(claim);
-}
-
-/*
- * Take a claim off its entry, and settle what becomes of the ticket.  The
- * entry may be gone afterwards.
- */
-static void
-detach(ZklClaim *claim, int64 now)
-{
-	ZklEntry   *entry = claim->entry;
-
-	dlist_delete(&claim->link);
-	switch (claim->state)
-	{
-		case ZKL_CLAIM_WAITING:
-			set_needs_ticket(claim, false);
-			if (claim->generation == entry->generation)
-				entry->nwaiting--;
-			settle(entry, now);
-			break;
-		case ZKL_CLAIM_HELD:
-			{
-				ZklRecent  *recent = zkl_table_recent(entry->hash);
-
-				recent->hash = entry->hash;
-				recent->released_at = now;
-				entry->nheld--;
-				settle(entry, now);
-			}
-			break;
-		case ZKL_CLAIM_LOST:
-			remove_if_unused(entry);
-			break;
-	}
 }
 
 /* A claim has ended: who is the next, or what becomes of the ticket? */
-static void
-settle(ZklEntry *entry, int64 now)
+void
+zkl_entry_settle(ZklEntry *entry, int64 now)
 {
 	if (entry->nheld > 0)
 		return;
@@ -331,7 +51,7 @@ settle(ZklEntry *entry, int64 now)
 		 */
 		if (entry->state == ZKL_ENTRY_OWNED && entry->contended &&
 			now - entry->owned_at >= ZKL_MS(zkl_tenure))
-			give_up(entry);
+			zkl_entry_give_up(entry);
 		wake_needing(entry);
 		return;
 	}
@@ -340,15 +60,15 @@ settle(ZklEntry *entry, int64 now)
 	switch (entry->state)
 	{
 		case ZKL_ENTRY_NONE:
-			remove_if_unused(entry);
+			zkl_entry_remove_if_unused(entry);
 			break;
 		case ZKL_ENTRY_WANTED:
 		case ZKL_ENTRY_QUEUED:
-			give_up(entry);
+			zkl_entry_give_up(entry);
 			break;
 		case ZKL_ENTRY_OWNED:
 			if (!shall_linger(entry))
-				give_up(entry);
+				zkl_entry_give_up(entry);
 			else if (!entry->timer_armed)
 				ask_worker(entry);
 			break;
@@ -392,10 +112,10 @@ zkl_entry_adopt_work(void)
 		if (!entry->in_work && !entry->timer_armed &&
 			entry->state == ZKL_ENTRY_NONE)
 			continue;
-		lock_entry(entry);
+		zkl_entry_lock(entry);
 		entry->timer_armed = false;
 		ask_worker(entry);
-		unlock_entry(entry->hash);
+		zkl_entry_unlock(entry->hash);
 	}
 	pfree(entries);
 }
@@ -422,12 +142,12 @@ zkl_entry_look(ZklEntry *entry, int64 *timer_at)
 	uint32		hash = entry->hash;
 	ZklWork		work = ZKL_WORK_NOTHING;
 
-	lock_entry(entry);
+	zkl_entry_lock(entry);
 	entry->in_work = false;
 	switch (entry->state)
 	{
 		case ZKL_ENTRY_NONE:
-			remove_if_unused(entry);
+			zkl_entry_remove_if_unused(entry);
 			break;
 		case ZKL_ENTRY_WANTED:
 			work = ZKL_WORK_WANT;
@@ -446,7 +166,7 @@ zkl_entry_look(ZklEntry *entry, int64 *timer_at)
 			work = ZKL_WORK_UNWANT;
 			break;
 	}
-	unlock_entry(hash);
+	zkl_entry_unlock(hash);
 	return work;
 }
 
@@ -460,7 +180,7 @@ zkl_entry_timer_fired(ZklEntry *entry, int64 *timer_at)
 	uint32		hash = entry->hash;
 	ZklWork		work = ZKL_WORK_NOTHING;
 
-	lock_entry(entry);
+	zkl_entry_lock(entry);
 	entry->timer_armed = false;
 	if (entry->state == ZKL_ENTRY_OWNED && is_idle(entry))
 	{
@@ -477,22 +197,22 @@ zkl_entry_timer_fired(ZklEntry *entry, int64 *timer_at)
 		}
 	}
 	else
-		remove_if_unused(entry);
-	unlock_entry(hash);
+		zkl_entry_remove_if_unused(entry);
+	zkl_entry_unlock(hash);
 	return work;
 }
 
 void
 zkl_entry_set_queued(ZklEntry *entry)
 {
-	lock_entry(entry);
+	zkl_entry_lock(entry);
 	if (entry->state == ZKL_ENTRY_WANTED)
 	{
 		entry->state = ZKL_ENTRY_QUEUED;
 		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
 		wake_needing(entry);
 	}
-	unlock_entry(entry->hash);
+	zkl_entry_unlock(entry->hash);
 }
 
 bool
@@ -500,7 +220,7 @@ zkl_entry_set_owned(ZklEntry *entry, bool contended)
 {
 	bool		wanted;
 
-	lock_entry(entry);
+	zkl_entry_lock(entry);
 	wanted = entry->state == ZKL_ENTRY_WANTED ||
 		entry->state == ZKL_ENTRY_QUEUED;
 	if (wanted)
@@ -516,7 +236,7 @@ zkl_entry_set_owned(ZklEntry *entry, bool contended)
 		entry->owned_at = zkl_now();
 		wake_needing(entry);
 	}
-	unlock_entry(entry->hash);
+	zkl_entry_unlock(entry->hash);
 	return wanted;
 }
 
@@ -525,7 +245,7 @@ zkl_entry_set_contended(ZklEntry *entry)
 {
 	bool		lingered = false;
 
-	lock_entry(entry);
+	zkl_entry_lock(entry);
 	if (entry->state == ZKL_ENTRY_OWNED)
 	{
 		entry->contended = true;
@@ -535,7 +255,7 @@ zkl_entry_set_contended(ZklEntry *entry)
 			lingered = true;
 		}
 	}
-	unlock_entry(entry->hash);
+	zkl_entry_unlock(entry->hash);
 	return lingered;
 }
 
@@ -546,7 +266,7 @@ zkl_entry_set_gone(ZklEntry *entry)
 	dlist_iter	iter;
 	bool		wanted;
 
-	lock_entry(entry);
+	zkl_entry_lock(entry);
 	dlist_foreach(iter, &entry->claims)
 	{
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
@@ -555,7 +275,7 @@ zkl_entry_set_gone(ZklEntry *entry)
 			zkl_table_wake(claim);
 	}
 	wanted = want_again(entry);
-	unlock_entry(hash);
+	zkl_entry_unlock(hash);
 	return wanted;
 }
 
@@ -566,12 +286,12 @@ zkl_entry_set_lost(ZklEntry *entry, ZklLoss loss)
 	dlist_iter	iter;
 	bool		wanted;
 
-	lock_entry(entry);
+	zkl_entry_lock(entry);
 	dlist_foreach(iter, &entry->claims)
 	{
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 
-		set_needs_ticket(claim, false);
+		zkl_entry_set_needs_ticket(claim, false);
 		if (claim->state == ZKL_CLAIM_HELD)
 		{
 			claim->state = ZKL_CLAIM_LOST;
@@ -589,7 +309,7 @@ zkl_entry_set_lost(ZklEntry *entry, ZklLoss loss)
 	entry->nheld = 0;
 	entry->nwaiting = 0;
 	wanted = want_again(entry);
-	unlock_entry(hash);
+	zkl_entry_unlock(hash);
 	return wanted;
 }
 
@@ -599,18 +319,21 @@ zkl_entry_set_failed(ZklEntry *entry, ZklFailure failure, bool znode_left)
 	uint32		hash = entry->hash;
 	dlist_iter	iter;
 
-	lock_entry(entry);
+	zkl_entry_lock(entry);
 	dlist_foreach(iter, &entry->claims)
 	{
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 
 		if (claim->needs_ticket)
+		{
 			claim->failure = failure;
+			zkl_entry_set_needs_ticket(claim, false);
+			zkl_table_wake(claim);
+		}
 	}
-	wake_needing(entry);
 	entry->state = znode_left ? ZKL_ENTRY_RELEASING : ZKL_ENTRY_NONE;
-	remove_if_unused(entry);
-	unlock_entry(hash);
+	zkl_entry_remove_if_unused(entry);
+	zkl_entry_unlock(hash);
 }
 
 static void
@@ -646,8 +369,8 @@ zkl_entry_any_held(void)
  */
 
 /* -> WANTED */
-static void
-want(ZklEntry *entry)
+void
+zkl_entry_want(ZklEntry *entry)
 {
 	Assert(entry->state == ZKL_ENTRY_NONE);
 	entry->state = ZKL_ENTRY_WANTED;
@@ -655,8 +378,8 @@ want(ZklEntry *entry)
 }
 
 /* -> RELEASING */
-static void
-give_up(ZklEntry *entry)
+void
+zkl_entry_give_up(ZklEntry *entry)
 {
 	Assert(entry->state != ZKL_ENTRY_NONE);
 	entry->state = ZKL_ENTRY_RELEASING;
@@ -678,20 +401,12 @@ want_again(ZklEntry *entry)
 		return true;
 	}
 	entry->state = ZKL_ENTRY_NONE;
-	remove_if_unused(entry);
+	zkl_entry_remove_if_unused(entry);
 	return false;
 }
 
-/* Remember who asked for the ticket; its znode will say so. */
-static void
-note_asker(ZklEntry *entry, bool only_tries, const char *about)
-{
-	entry->only_tries = only_tries;
-	strlcpy(entry->about, about, sizeof(entry->about));
-}
-
-static void
-set_needs_ticket(ZklClaim *claim, bool needs_ticket)
+void
+zkl_entry_set_needs_ticket(ZklClaim *claim, bool needs_ticket)
 {
 	if (claim->needs_ticket != needs_ticket)
 	{
@@ -732,8 +447,8 @@ ask_worker(ZklEntry *entry)
 }
 
 /* An entry stays while a claim, a ticket or the worker needs it. */
-static bool
-remove_if_unused(ZklEntry *entry)
+bool
+zkl_entry_remove_if_unused(ZklEntry *entry)
 {
 	if (entry->state != ZKL_ENTRY_NONE || !dlist_is_empty(&entry->claims) ||
 		entry->timer_armed || entry->in_work)

@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * entry.h
- *	  Every change of an entry or a claim: one function an arrow.
+ *	  What becomes of an entry and its ticket: one function an arrow.
  *
- * The states and the arrows are in locktable.h.  All functions lock the
- * entry's partition themselves; none raises an error.
+ * The states and the arrows are in locktable.h.  Functions lock the
+ * entry's partition themselves, where nothing else is said; none raises an
+ * error.
  *
  * src/entry.h
  *
@@ -15,26 +16,6 @@
 
 #include "locktable.h"
 
-/* What a claim that wants to hold its lock is told. */
-typedef enum ZklAnswer
-{
-	ZKL_ANSWER_HELD,			/* it does now */
-	ZKL_ANSWER_STALE,			/* its local lock is of an old generation */
-	ZKL_ANSWER_QUEUED,			/* somebody else holds the lock */
-	ZKL_ANSWER_NONE,			/* ZooKeeper was asked; no answer yet */
-	ZKL_ANSWER_DOUBT,			/* the server's ticket is in doubt */
-	ZKL_ANSWER_FAILED,			/* it cannot be had; see claim->failure */
-	ZKL_ANSWER_SHUTDOWN			/* nothing is granted any more */
-} ZklAnswer;
-
-/* What became of a claim that was held. */
-typedef enum ZklStanding
-{
-	ZKL_STANDING_GOOD,
-	ZKL_STANDING_DOUBT,			/* good again if the session comes back */
-	ZKL_STANDING_LOST
-} ZklStanding;
-
 /* What the worker shall do with an entry. */
 typedef enum ZklWork
 {
@@ -44,47 +25,31 @@ typedef enum ZklWork
 	ZKL_WORK_TIMER				/* look again at the time given */
 } ZklWork;
 
-/*
- * Called by backends
- */
-
-/* Begin to acquire.  NULL when entries or claims are used up. */
-extern ZklClaim *zkl_entry_begin(const char *path);
+/* Lock an entry's partition, exclusively, and unlock it: the entry may be gone. */
+extern void zkl_entry_lock(const ZklEntry *entry);
+extern void zkl_entry_unlock(uint32 hash);
 
 /*
- * The generation of the local lock to take now.  The claim waits in this
- * generation until it asks again.
+ * Called with the partition locked, by sharedclaim.c
  */
-extern uint32 zkl_entry_generation(ZklClaim *claim);
+
+/* NONE -> WANTED */
+extern void zkl_entry_want(ZklEntry *entry);
+
+/* -> RELEASING */
+extern void zkl_entry_give_up(ZklEntry *entry);
 
 /*
- * Hold the lock, if the server owns it; otherwise see to it that the worker
- * gets it.  The caller has the local lock of the claim's generation, and
- * calls again when its latch was set.
- *
- * "about" is what the ticket's znode shall say.  It takes a while to write,
- * so the caller may first try with NULL: then the worker is not asked.
+ * A claim has ended: wake who is next, or decide what becomes of the ticket.
+ * The entry may be gone afterwards.
  */
-extern ZklAnswer zkl_entry_hold(ZklClaim *claim, bool only_tries,
-								const char *about);
+extern void zkl_entry_settle(ZklEntry *entry, int64 now);
 
-/*
- * How does a claim stand that was held?  Good means: until the session has
- * "margin" microseconds more to live, at least.
- */
-extern ZklStanding zkl_entry_standing(ZklClaim *claim, int64 margin);
+/* Note that a claim waits for the ticket, or does not any more. */
+extern void zkl_entry_set_needs_ticket(ZklClaim *claim, bool needs_ticket);
 
-/* End a claim, in whatever state; frees it. */
-extern void zkl_entry_end(ZklClaim *claim);
-
-/*
- * The same for a backend that wants to see the znode gone: true if it has to
- * wait, on its latch, until zkl_entry_is_released says so, and then to call
- * zkl_entry_leave.  False: the claim is gone already.
- */
-extern bool zkl_entry_end_and_stay(ZklClaim *claim);
-extern bool zkl_entry_is_released(ZklClaim *claim);
-extern void zkl_entry_leave(ZklClaim *claim);
+/* An entry stays while a claim, a ticket or the worker needs it. */
+extern bool zkl_entry_remove_if_unused(ZklEntry *entry);
 
 /*
  * Called only by the worker

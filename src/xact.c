@@ -147,7 +147,7 @@ guard_claim(ZklLocalClaim *claim, void *arg)
 	Guard	   *guard = arg;
 	bool		must_hold = guard->writes || claim->xact_count > 0;
 
-	switch (zkl_entry_standing(claim->shared, ZKL_MS(zkl_commit_margin)))
+	switch (zkl_shared_standing(claim->shared, ZKL_MS(zkl_commit_margin)))
 	{
 		case ZKL_STANDING_GOOD:
 			return;

@@ -13,6 +13,7 @@ import sys
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+from kazoo.security import make_acl
 
 logging.basicConfig(level=logging.CRITICAL)
 
@@ -80,8 +81,13 @@ class Clients:
             intruder.close()
 
 
+def acl_for_everybody(perms):
+    return [make_acl("world", "anyone", read="r" in perms, create="c" in perms,
+                     delete="d" in perms, write="w" in perms, admin="a" in perms)]
+
+
 def perform(clients, op, client="default", session_timeout=10, path=None, data="",
-            ephemeral=False, sequence=False, session_id=None, version=-1):
+            ephemeral=False, sequence=False, session_id=None, version=-1, perms=None):
     if op == "close":
         return clients.close(client)
     if op == "kill_session":
@@ -92,7 +98,7 @@ def perform(clients, op, client="default", session_timeout=10, path=None, data="
         return zk.client_id and zk.client_id[0]  # none while there is no session
     if op == "create":
         return zk.create(path, data.encode(), ephemeral=ephemeral, sequence=sequence,
-                         makepath=True)
+                         acl=perms and acl_for_everybody(perms), makepath=not perms)
     if op == "set":
         return stat_as_dict(zk.set(path, data.encode(), version))
     if op == "delete":

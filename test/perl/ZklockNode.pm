@@ -27,6 +27,8 @@ use parent qw(PostgreSQL::Test::Cluster);
 use Carp;
 use PostgreSQL::Test::Utils;
 
+use ZklockBackend;
+
 =head1 METHODS
 
 =over
@@ -130,7 +132,31 @@ Until the server's ZooKeeper session is usable.
 sub wait_until_connected
 {
 	my ($self) = @_;
-	return $self->wait_until(q{SELECT state = 'connected' FROM zk_status});
+	return $self->wait_until(q{SELECT state = 'connected' AND safe FROM zk_status});
+}
+
+=item $node->wait_until_away
+
+Until the server has noticed that ZooKeeper is away.
+
+=cut
+
+sub wait_until_away
+{
+	my ($self) = @_;
+	return $self->wait_until(q{SELECT state <> 'connected' FROM zk_status});
+}
+
+=item $node->status($column)
+
+What C<zk_status> says in this column.
+
+=cut
+
+sub status
+{
+	my ($self, $column) = @_;
+	return $self->safe_psql('postgres', "SELECT $column FROM zk_status");
 }
 
 =item $node->wait_for_waiter($path, $n)
@@ -181,6 +207,20 @@ END
 	my $status = $?;
 	system("ipcrm -m $_ 2>/dev/null") foreach @shared_memory;
 	$? = $status;
+}
+
+=item $node->backend(dbname => 'postgres')
+
+A session of its own, as L<ZklockBackend>.  Other parameters are those of
+C<< Cluster->background_psql >>.
+
+=cut
+
+sub backend
+{
+	my ($self, %params) = @_;
+	my $dbname = delete $params{dbname} // 'postgres';
+	return ZklockBackend->adopt($self->background_psql($dbname, on_error_stop => 0, %params));
 }
 
 =item $node->errcode($sql)

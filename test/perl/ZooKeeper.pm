@@ -190,7 +190,8 @@ The same, and C<data>.
 =item $zk->create($path, data => '', ephemeral => 0, sequence => 0)
 
 Returns the path; makes its parents.  With C<< session_timeout => seconds >> for a
-client that is used for the first time.
+client that is used for the first time.  C<< perms => 'rcdwa' >> is what everybody may do
+with it (default: everything); then its parents have to be there.
 
 =item $zk->set($path, $data), $zk->delete($path)
 
@@ -234,14 +235,17 @@ sub close { my ($self, $client) = @_; return $self->_ask('close', client => $cli
 
 =item $zk->kill_session($id)
 
-End somebody else's session as if it had expired.  True if it was alive.
+End somebody else's session as if it had expired.  True if it was alive.  The id is a
+number or, as C<zk_status> shows it, a hexadecimal one.
 
 =cut
 
 sub kill_session
 {
 	my ($self, $id) = @_;
+	no warnings 'portable';
 	croak 'kill_session needs a session' unless $id;
+	$id = hex $id if $id =~ /^0x/;
 	return $self->_ask('kill_session', session_id => 0 + $id) ? 1 : 0;
 }
 

@@ -1,0 +1,317 @@
+/*-------------------------------------------------------------------------
+ *
+ * sessioncalls.c
+ *	  The requests that a ticket makes, and their replies.
+ *
+ * Each call is remembered until its last completion, which turns it into one
+ * reply event.  See session.c for what a callback may do.
+ *
+ * src/sessioncalls.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "sessionint.h"
+
+/* A request on its way; what its completion is given. */
+typedef struct Call
+{
+	void	   *tag;
+	uint32_t	attempt;
+	ZklRequest	request;
+	int			parts;			/* completions still to come */
+	ZklOutcome	outcome;		/* the worst so far */
+	ZklFailure	failure;
+} Call;
+
+static void on_created(int rc, const char *path, const struct Stat *stat,
+					   const void *data);
+static void on_directory_made(int rc, const char *path, const void *data);
+static void on_listed(int rc, const struct String_vector *strings,
+					  const void *data);
+static void on_inspected(int rc, const struct Stat *stat, const void *data);
+static void on_watched(int rc, const char *value, int value_length,
+					   const struct Stat *stat, const void *data);
+static void on_deleted(int rc, const void *data);
+static Call *begin_call(void *tag, uint32_t attempt, ZklRequest request);
+static void sent(Call *call, int rc);
+static ZklSessionEvent *finish_call(Call *call, int rc);
+static ZklOutcome outcome_of(int rc, ZklFailure *failure);
+static void join_path(char *path, size_t size, const char *directory,
+					  const char *child);
+
+/*
+ * Requests
+ */
+
+static Call *
+begin_call(void *tag, uint32_t attempt, ZklRequest request)
+{
+	Call	   *call = zkl_session_allocate(sizeof(Call));
+
+	call->tag = tag;
+	call->attempt = attempt;
+	call->request = request;
+	call->parts = 1;
+	call->outcome = ZKL_OUTCOME_OK;
+	return call;
+}
+
+/* A request that the client does not take gets no completion. */
+static void
+sent(Call *call, int rc)
+{
+	zkl_session_state.outstanding++;
+	zkl_session_state.requests++;
+	if (rc != ZOK)
+		finish_call(call, ZCONNECTIONLOSS);
+}
+
+/* One completion of a call has come; returns the event if it was the last. */
+static ZklSessionEvent *
+finish_call(Call *call, int rc)
+{
+	ZklSessionEvent *event = NULL;
+	ZklFailure	failure = ZKL_FAILURE_NONE;
+	ZklOutcome	outcome = outcome_of(rc, &failure);
+
+	zkl_session_state.outstanding--;
+	if (outcome > call->outcome)
+	{
+		call->outcome = outcome;
+		call->failure = failure;
+	}
+	if (--call->parts > 0)
+		return NULL;
+
+	if (!zkl_session_state.closing)
+	{
+		event = zkl_session_append_event(ZKL_SESSION_REPLY);
+		event->tag = call->tag;
+		event->attempt = call->attempt;
+		event->reply.kind = ZKL_EVENT_REPLY;
+		event->reply.request = call->request;
+		event->reply.outcome = call->outcome;
+		event->reply.failure = call->failure;
+	}
+	free(call);
+	return event;
+}
+
+static ZklOutcome
+outcome_of(int rc, ZklFailure *failure)
+{
+	switch (rc)
+	{
+		case ZOK:
+			return ZKL_OUTCOME_OK;
+		case ZNONODE:
+			return ZKL_OUTCOME_ABSENT;
+		case ZCONNECTIONLOSS:
+		case ZOPERATIONTIMEOUT:
+		case ZRUNTIMEINCONSISTENCY:
+		case ZSESSIONEXPIRED:
+		case ZSESSIONMOVED:
+		case ZCLOSING:
+		case ZINVALIDSTATE:
+		case ZTHROTTLEDOP:
+			return ZKL_OUTCOME_UNKNOWN;
+		case ZNOAUTH:
+			*failure = ZKL_FAILURE_PERMISSION;
+			return ZKL_OUTCOME_REFUSED;
+		case ZNOCHILDRENFOREPHEMERALS:
+			*failure = ZKL_FAILURE_EPHEMERAL_PARENT;
+			return ZKL_OUTCOME_REFUSED;
+		default:
+			elog(LOG, "ZooKeeper refused a request: %s", zerror(rc));
+			*failure = ZKL_FAILURE_REFUSED;
+			return ZKL_OUTCOME_REFUSED;
+	}
+}
+
+void
+zkl_session_create(void *tag, uint32_t attempt, const char *directory,
+				   const char *prefix, const char *data)
+{
+	Call	   *call = begin_call(tag, attempt, ZKL_REQUEST_CREATE);
+	char		path[ZKL_SESSION_PATH_SIZE];
+
+	join_path(path, sizeof(path), directory, prefix);
+	sent(call, zoo_acreate2(zkl_session_state.handle, path, data, strlen(data),
+							&ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL_SEQUENTIAL,
+							on_created, call));
+}
+
+static void
+on_created(int rc, const char *path, const struct Stat *stat, const void *data)
+{
+	ZklSessionEvent *event = finish_call(unconstify(void *, data), rc);
+
+	if (event == NULL || rc != ZOK)
+		return;
+	event->reply.name = zkl_session_copy(strrchr(path, '/') + 1);
+	event->reply.czxid = stat->czxid;
+	event->reply.ours = stat->ephemeralOwner ==
+		zoo_client_id(zkl_session_state.handle)->client_id;
+}
+
+/*
+ * All parents are asked for at once: the server keeps the order.  What exists
+ * already is fine.
+ */
+void
+zkl_session_make_directory(void *tag, uint32_t attempt, const char *directory)
+{
+	Call	   *call = begin_call(tag, attempt, ZKL_REQUEST_MAKE_DIRECTORY);
+	char		path[ZKL_SESSION_PATH_SIZE];
+	int			parts = 0;
+
+	for (const char *at = directory; *at; at++)
+		parts += *at == '/';
+	call->parts = parts;
+
+	for (const char *at = directory; parts > 0; parts--)
+	{
+		at += 1 + strcspn(at + 1, "/");
+		strlcpy(path, directory, Min(sizeof(path), at - directory + 1));
+		sent(call, zoo_acreate(zkl_session_state.handle, path, "", 0,
+							   &ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER,
+							   on_directory_made, call));
+	}
+}
+
+static void
+on_directory_made(int rc, const char *path, const void *data)
+{
+	finish_call(unconstify(void *, data), rc == ZNODEEXISTS ? ZOK : rc);
+}
+
+void
+zkl_session_list(void *tag, uint32_t attempt, const char *directory)
+{
+	Call	   *call = begin_call(tag, attempt, ZKL_REQUEST_LIST);
+
+	sent(call, zoo_awget_children(zkl_session_state.handle, directory, zkl_session_on_watch, NULL,
+								  on_listed, call));
+}
+
+static void
+on_listed(int rc, const struct String_vector *strings, const void *data)
+{
+	ZklSessionEvent *event = finish_call(unconstify(void *, data), rc);
+	const char **children;
+
+	if (event == NULL || rc != ZOK)
+		return;
+	children = zkl_session_allocate(sizeof(char *) * (strings->count + 1));
+	for (int i = 0; i < strings->count; i++)
+		children[i] = zkl_session_copy(strings->data[i]);
+	event->reply.children = children;
+	event->reply.nchildren = strings->count;
+}
+
+void
+zkl_session_inspect(void *tag, uint32_t attempt, const char *directory,
+					const char *child)
+{
+	Call	   *call = begin_call(tag, attempt, ZKL_REQUEST_INSPECT);
+	char		path[ZKL_SESSION_PATH_SIZE];
+
+	join_path(path, sizeof(path), directory, child);
+	sent(call, zoo_aexists(zkl_session_state.handle, path, 0, on_inspected, call));
+}
+
+static void
+on_inspected(int rc, const struct Stat *stat, const void *data)
+{
+	ZklSessionEvent *event = finish_call(unconstify(void *, data), rc);
+
+	if (event == NULL || rc != ZOK)
+		return;
+	event->reply.czxid = stat->czxid;
+	event->reply.ours = stat->ephemeralOwner ==
+		zoo_client_id(zkl_session_state.handle)->client_id;
+}
+
+/* By getData, which leaves no watch behind where the znode is gone. */
+void
+zkl_session_watch(void *tag, uint32_t attempt, const char *directory,
+				  const char *child)
+{
+	Call	   *call = begin_call(tag, attempt, ZKL_REQUEST_WATCH);
+	char		path[ZKL_SESSION_PATH_SIZE];
+
+	join_path(path, sizeof(path), directory, child);
+	sent(call, zoo_awget(zkl_session_state.handle, path, zkl_session_on_watch, NULL, on_watched,
+						 call));
+}
+
+static void
+on_watched(int rc, const char *value, int value_length,
+		   const struct Stat *stat, const void *data)
+{
+	finish_call(unconstify(void *, data), rc);
+}
+
+void
+zkl_session_delete(void *tag, uint32_t attempt, const char *directory,
+				   const char *child)
+{
+	Call	   *call = begin_call(tag, attempt, ZKL_REQUEST_DELETE);
+	char		path[ZKL_SESSION_PATH_SIZE];
+
+	join_path(path, sizeof(path), directory, child);
+	sent(call, zoo_adelete(zkl_session_state.handle, path, -1, on_deleted, call));
+}
+
+static void
+on_deleted(int rc, const void *data)
+{
+	finish_call(unconstify(void *, data), rc);
+}
+
+/*
+ * Watches
+ *
+ * The client's header says "pointer to function pointer" for the completion
+ * of a removal, but the client takes it for the function itself.
+ */
+
+static void
+on_unwatched(int rc, const void *data)
+{
+	zkl_session_state.outstanding--;
+}
+
+void
+zkl_session_unwatch(const char *directory, const char *child)
+{
+	char		path[ZKL_SESSION_PATH_SIZE];
+
+	join_path(path, sizeof(path), directory, child);
+	if (zkl_session_is_usable() &&
+		zoo_aremove_all_watches(zkl_session_state.handle, path, ZWATCHTYPE_DATA, 0,
+								(void_completion_t *) on_unwatched,
+								NULL) == ZOK)
+	{
+		zkl_session_state.outstanding++;
+		zkl_session_state.requests++;
+	}
+	else
+		zkl_session_drop_watch(path);
+}
+
+void
+zkl_session_drop_watch(const char *path)
+{
+	if (zkl_session_state.handle != NULL)
+		zoo_aremove_all_watches(zkl_session_state.handle, path, ZWATCHTYPE_ANY, 1,
+								NULL, NULL);
+}
+
+static void
+join_path(char *path, size_t size, const char *directory, const char *child)
+{
+	snprintf(path, size, "%s/%s", directory, child);
+}
