@@ -40,12 +40,13 @@ static void acquire_again(ZklLocalClaim *claim, const ZklWish *wish);
 static bool lock_locally(ZklLocalClaim *claim, const ZklWish *wish);
 static ZklAnswer wait_for_ticket(ZklLocalClaim *claim, Wait *wait);
 static bool time_is_over(Wait *wait, bool answered);
+static bool is_silent(const Wait *wait, int64 now);
 static void sleep_until_next(const Wait *wait);
 static bool session_is_in_touch(int64 now);
 static const char *describe_backend(void);
 static void append_field(StringInfo text, const char *name,
 						 const char *value);
-static void note_release(ZklLocalClaim *claim);
+static bool note_release(ZklLocalClaim *claim);
 
 bool
 zkl_acquire(const ZklWish *wish)
@@ -215,15 +216,31 @@ time_is_over(Wait *wait, bool answered)
 	else if (wait->silent_since == 0)
 		wait->silent_since = now;
 
-	if ((over && !in_touch) ||
+	if (over && in_touch && answered)
+		return true;
+	if (over && in_touch && !wish->only_tries && !is_silent(wait, now))
+		return true;
+	if ((over && !wish->only_tries) || (over && !in_touch) ||
 		(wait->silent_since != 0 &&
 		 now - wait->silent_since >= ZKL_MS(zkl_connection_timeout)))
 		zkl_report_unreachable(wish->path);
-	if (over && (answered || !wish->only_tries))
-		return true;
 	if (now >= wait->lock_timeout_at)
 		zkl_report_lock_timeout();
 	return false;
+}
+
+/*
+ * Our request has no answer yet.  Is that because ZooKeeper is silent, or did
+ * the time just not suffice?
+ */
+static bool
+is_silent(const Wait *wait, int64 now)
+{
+	ZklSessionInfo *session = &zkl_shared->session[0];
+
+	return (int64) pg_atomic_read_u64(&session->heard_at) < wait->silent_since &&
+		now - wait->silent_since >
+		ZKL_MS(pg_atomic_read_u32(&session->period_ms));
 }
 
 /* Until somebody wakes us, or something has to be said. */
@@ -310,8 +327,7 @@ zkl_release(const char *path)
 		return false;
 	}
 
-	held = zkl_shared_standing(claim->shared, 0) != ZKL_STANDING_LOST;
-	note_release(claim);
+	held = note_release(claim);
 	zkl_claims_uncount_session(claim);
 	return held;
 }
@@ -333,15 +349,21 @@ zkl_release_all(void)
 	return released;
 }
 
-/* Whoever lets go of a lost lock learns it, and so will the commit guard. */
-static void
+/*
+ * Whoever lets go of a lost lock learns it, and so will the commit guard.
+ * Returns whether it was held.
+ */
+static bool
 note_release(ZklLocalClaim *claim)
 {
-	if (zkl_shared_standing(claim->shared, 0) != ZKL_STANDING_LOST)
-		return;
-	zkl_xact_note_lost(claim);
+	ZklStanding standing = zkl_shared_standing(claim->shared, 0);
+
+	zkl_xact_note_release(claim, standing);
+	if (standing != ZKL_STANDING_LOST)
+		return true;
 	zkl_report_lost(WARNING, claim->path, claim->shared->loss,
 					claim->shared->lost_at);
+	return false;
 }
 
 bool

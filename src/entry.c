@@ -143,7 +143,12 @@ zkl_entry_look(ZklEntry *entry, int64 *timer_at)
 	ZklWork		work = ZKL_WORK_NOTHING;
 
 	zkl_entry_lock(entry);
-	entry->in_work = false;
+
+	/* Somebody may have asked again since it was taken off the list. */
+	SpinLockAcquire(&zkl_shared->work_mutex);
+	entry->in_work = entry->work_link.next != NULL;
+	SpinLockRelease(&zkl_shared->work_mutex);
+
 	switch (entry->state)
 	{
 		case ZKL_ENTRY_NONE:
@@ -286,6 +291,7 @@ zkl_entry_set_lost(ZklEntry *entry, ZklLoss loss)
 	dlist_iter	iter;
 	bool		wanted;
 
+	pg_atomic_fetch_add_u64(&zkl_shared->losses, 1);
 	zkl_entry_lock(entry);
 	dlist_foreach(iter, &entry->claims)
 	{
@@ -310,6 +316,7 @@ zkl_entry_set_lost(ZklEntry *entry, ZklLoss loss)
 	entry->nwaiting = 0;
 	wanted = want_again(entry);
 	zkl_entry_unlock(hash);
+	pg_atomic_fetch_add_u64(&zkl_shared->losses, 1);
 	return wanted;
 }
 

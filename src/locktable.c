@@ -102,6 +102,7 @@ init_shared(void)
 	pg_atomic_init_u32(&zkl_shared->worker_proc, 0);
 	pg_atomic_init_u32(&zkl_shared->worker_pid, 0);
 	pg_atomic_init_u32(&zkl_shared->shutting_down, 0);
+	pg_atomic_init_u64(&zkl_shared->losses, 0);
 	pg_atomic_init_u64(&zkl_shared->ephemeral_bytes, 0);
 	zkl_shared->nrecent = max_recent();
 
@@ -109,6 +110,8 @@ init_shared(void)
 	{
 		pg_atomic_init_u64(&zkl_shared->session[i].epoch, 1);
 		pg_atomic_init_u64(&zkl_shared->session[i].safe_until, 0);
+		pg_atomic_init_u64(&zkl_shared->session[i].heard_at, 0);
+		pg_atomic_init_u32(&zkl_shared->session[i].period_ms, 0);
 		pg_atomic_init_u32(&zkl_shared->session[i].connected, 0);
 	}
 

@@ -171,6 +171,8 @@ typedef struct ZklSessionInfo
 {
 	pg_atomic_uint64 epoch;		/* grows when a session has expired */
 	pg_atomic_uint64 safe_until;	/* on the clock of zkl_now() */
+	pg_atomic_uint64 heard_at;	/* when a heartbeat was answered last */
+	pg_atomic_uint32 period_ms; /* between heartbeats */
 	pg_atomic_uint32 connected;
 
 	/* protected by session_lock */
@@ -215,6 +217,8 @@ typedef struct ZklShared
 	pg_atomic_uint32 worker_proc;	/* proc number + 1; 0: not running */
 	pg_atomic_uint32 worker_pid;
 	pg_atomic_uint32 shutting_down;
+	pg_atomic_uint64 losses;	/* grows before and after claims are marked as
+								 * lost */
 	pg_atomic_uint64 ephemeral_bytes;	/* in the session; see tickets.c */
 
 	ZklSessionInfo session[ZKL_SESSIONS];

@@ -98,7 +98,8 @@ is_component(const char *component, size_t length, const char *name)
 
 /*
  * ZooKeeper refuses control characters, the surrogates and the private use
- * area up to U+F8FF, and U+FFF0 to U+FFFF.  The text is valid UTF-8.
+ * area up to U+F8FF, and U+FFF0 to U+FFFF; and because it is written in Java,
+ * whatever is made of surrogates there.  The text is valid UTF-8.
  */
 static bool
 has_forbidden_character(const char *text)
@@ -114,6 +115,8 @@ has_forbidden_character(const char *text)
 		if (two >= 0xeda0 && two <= 0xefa3) /* U+D800 to U+F8FF */
 			return true;
 		if (two == 0xefbf && s[2] >= 0xb0)	/* U+FFF0 to U+FFFF */
+			return true;
+		if (s[0] >= 0xf0)		/* from U+10000 on */
 			return true;
 	}
 	return false;

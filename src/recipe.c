@@ -50,6 +50,8 @@ zkl_recipe_is_zklock(const char *child, bool *only_tries)
 
 	/* "_c_xxxxxxxx-xxxx-mmmm-": the mark begins at character 17 */
 	if (strncmp(child, "_c_", 3) != 0 || strlen(child) < 3 + 36 ||
+		child[16] != '-' || child[21] != '-' ||
+		strspn(child + 17, "0123456789abcdef") != 4 ||
 		sscanf(child + 17, "%4x", &mark) != 1 ||
 		(mark & UUID_MARK_MASK) != UUID_MARK)
 		return false;
@@ -69,6 +71,8 @@ zkl_recipe_find(const char *uuid, const char *const *children, int nchildren)
 	char		prefix[ZKL_ZNODE_SIZE];
 	size_t		length;
 
+	if (uuid[0] == '\0')
+		return NULL;
 	zkl_recipe_make_prefix(uuid, prefix);
 	length = strlen(prefix);
 	for (int i = 0; i < nchildren; i++)
@@ -83,7 +87,7 @@ bool
 zkl_recipe_sequence_is_sound(const char *child)
 {
 	const char *key = key_of(child);
-	long		number = 0;
+	int64_t		number = 0;
 
 	if (key == NULL || strlen(key) != SEQUENCE_DIGITS || key[0] == '-')
 		return false;

@@ -115,7 +115,7 @@ extern void zkl_session_list(void *tag, uint32_t attempt,
 							 const char *directory);
 extern void zkl_session_inspect(void *tag, uint32_t attempt,
 								const char *directory, const char *child);
-extern void zkl_session_watch(void *tag, uint32_t attempt,
+extern void zkl_session_watch(void *tag, uint32_t attempt, ZklRequest request,
 							  const char *directory, const char *child);
 extern void zkl_session_delete(void *tag, uint32_t attempt,
 							   const char *directory, const char *child);

@@ -236,10 +236,10 @@ on_inspected(int rc, const struct Stat *stat, const void *data)
 
 /* By getData, which leaves no watch behind where the znode is gone. */
 void
-zkl_session_watch(void *tag, uint32_t attempt, const char *directory,
-				  const char *child)
+zkl_session_watch(void *tag, uint32_t attempt, ZklRequest request,
+				  const char *directory, const char *child)
 {
-	Call	   *call = begin_call(tag, attempt, ZKL_REQUEST_WATCH);
+	Call	   *call = begin_call(tag, attempt, request);
 	char		path[ZKL_SESSION_PATH_SIZE];
 
 	join_path(path, sizeof(path), directory, child);

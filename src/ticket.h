@@ -56,6 +56,7 @@ typedef enum ZklRequest
 	ZKL_REQUEST_LIST,			/* children of the directory, with a watch */
 	ZKL_REQUEST_INSPECT,		/* Stat of the own znode */
 	ZKL_REQUEST_WATCH,			/* data of the predecessor, with a watch */
+	ZKL_REQUEST_WATCH_SELF,		/* data of the own znode, with a watch */
 	ZKL_REQUEST_DELETE			/* the own znode */
 } ZklRequest;
 
@@ -99,6 +100,7 @@ typedef enum ZklTicketEventKind
 	ZKL_EVENT_REPLY,			/* to "request", with "outcome" */
 	ZKL_EVENT_CHILDREN_CHANGED, /* the directory's watch fired */
 	ZKL_EVENT_PREDECESSOR_CHANGED,	/* the predecessor's watch fired */
+	ZKL_EVENT_SELF_CHANGED,		/* the own znode's watch fired */
 	ZKL_EVENT_RECONNECTED,		/* same session, but all watches are gone */
 	ZKL_EVENT_RESTARTED,		/* new worker, same session: replies are lost */
 	ZKL_EVENT_EXPIRED			/* the session and its znodes are gone */

@@ -40,6 +40,7 @@ static void feed(ZklEntry *entry, ZklTicketEventKind kind);
 static void carry_out(ZklEntry *entry, ZklTicketStep step);
 static void report(ZklEntry *entry, ZklTicketStep step);
 static void do_work(ZklEntry *entry, ZklWork work, int64 timer_at);
+static void drop_child_watch(const char *directory, const char *child);
 static void make_due(ZklEntry *entry, ZklRequest request);
 static void clear_due(ZklEntry *entry);
 static void send_request(ZklEntry *entry, ZklRequest request);
@@ -105,16 +106,21 @@ zkl_tickets_disconnected(void)
 			continue;
 		directory_of(entries[i], directory);
 		zkl_session_drop_watch(directory);
-		if (ticket->predecessor[0])
-		{
-			char		path[ZKL_SESSION_PATH_SIZE];
-
-			snprintf(path, sizeof(path), "%s/%s", directory,
-					 ticket->predecessor);
-			zkl_session_drop_watch(path);
-		}
+		drop_child_watch(directory, ticket->predecessor);
+		drop_child_watch(directory, ticket->name);
 	}
 	pfree(entries);
+}
+
+static void
+drop_child_watch(const char *directory, const char *child)
+{
+	char		path[ZKL_SESSION_PATH_SIZE];
+
+	if (child[0] == '\0')
+		return;
+	snprintf(path, sizeof(path), "%s/%s", directory, child);
+	zkl_session_drop_watch(path);
 }
 
 void
@@ -139,9 +145,12 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 		case ZKL_SESSION_NODE_CHANGED:
 			slash = strrchr(event->path, '/');
 			entry = find_directory(event->path, slash - event->path);
-			if (entry != NULL &&
-				strcmp(entry->ticket.predecessor, slash + 1) == 0)
+			if (entry == NULL)
+				break;
+			if (strcmp(entry->ticket.predecessor, slash + 1) == 0)
 				feed(entry, ZKL_EVENT_PREDECESSOR_CHANGED);
+			else if (strcmp(entry->ticket.name, slash + 1) == 0)
+				feed(entry, ZKL_EVENT_SELF_CHANGED);
 			break;
 		case ZKL_SESSION_CONNECTED:
 		case ZKL_SESSION_DISCONNECTED:
@@ -338,8 +347,12 @@ send_request(ZklEntry *entry, ZklRequest request)
 								ticket->name);
 			break;
 		case ZKL_REQUEST_WATCH:
-			zkl_session_watch(entry, ticket->attempt, directory,
+			zkl_session_watch(entry, ticket->attempt, request, directory,
 							  ticket->predecessor);
+			break;
+		case ZKL_REQUEST_WATCH_SELF:
+			zkl_session_watch(entry, ticket->attempt, request, directory,
+							  ticket->name);
 			break;
 		case ZKL_REQUEST_DELETE:
 			if (ticket->predecessor[0])

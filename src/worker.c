@@ -409,11 +409,15 @@ on_heartbeat(int64 sent)
 	int			timeout_ms = zkl_session_timeout_ms();
 	int			period_ms = Max(100, timeout_ms / 20);
 	int			margin_ms = Max(timeout_ms / 3, timeout_ms / 4 + 2 * period_ms);
-	pg_atomic_uint64 *safe_until = &zkl_shared->session[0].safe_until;
-	bool		was_safe = zkl_session_is_safe(0, zkl_now());
+	ZklSessionInfo *info = &zkl_shared->session[0];
+	int64		now = zkl_now();
+	bool		was_safe = zkl_session_is_safe(0, now);
 
-	pg_atomic_write_u64(safe_until, sent + ZKL_MS(timeout_ms - margin_ms));
-	worker.heartbeat_at = zkl_now() + ZKL_MS(period_ms);
+	pg_atomic_write_u64(&info->safe_until,
+						sent + ZKL_MS(timeout_ms - margin_ms));
+	pg_atomic_write_u64(&info->heard_at, now);
+	pg_atomic_write_u32(&info->period_ms, period_ms);
+	worker.heartbeat_at = now + ZKL_MS(period_ms);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.heartbeats, 1);
 	if (!was_safe)
 		zkl_entry_wake_all();

@@ -16,14 +16,14 @@
 #include "xact.h"
 #include "zklock.h"
 
-/* A lost claim that this transaction has released. */
+/* A claim that this transaction has released, lost or in doubt. */
 static struct
 {
-	bool		any;
+	ZklStanding standing;
 	char		path[ZKL_PATH_SIZE];
 	ZklLoss		loss;
 	int64		lost_at;
-}			lost;
+}			released;
 
 /* When all claims of this backend were last seen to be good. */
 static struct
@@ -42,6 +42,7 @@ static void on_xact(XactEvent event, void *arg);
 static void on_subxact(SubXactEvent event, SubTransactionId my_id,
 					   SubTransactionId parent_id, void *arg);
 static void guard_commit(void);
+static void guard_released(bool writes);
 static void guard_claim(ZklLocalClaim *claim, void *arg);
 static void refuse_prepare(void);
 
@@ -53,18 +54,20 @@ zkl_xact_register(void)
 }
 
 void
-zkl_xact_note_lost(const ZklLocalClaim *claim)
+zkl_xact_note_release(const ZklLocalClaim *claim, ZklStanding standing)
 {
-	lost.any = true;
-	strlcpy(lost.path, claim->path, sizeof(lost.path));
-	lost.loss = claim->shared->loss;
-	lost.lost_at = claim->shared->lost_at;
+	if (standing <= released.standing)
+		return;
+	released.standing = standing;
+	strlcpy(released.path, claim->path, sizeof(released.path));
+	released.loss = claim->shared->loss;
+	released.lost_at = claim->shared->lost_at;
 }
 
 static void
 on_xact(XactEvent event, void *arg)
 {
-	if (!zkl_claims_any() && !lost.any)
+	if (!zkl_claims_any() && released.standing == ZKL_STANDING_GOOD)
 		return;
 	switch (event)
 	{
@@ -80,7 +83,7 @@ on_xact(XactEvent event, void *arg)
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PARALLEL_ABORT:
 		case XACT_EVENT_PREPARE:
-			lost.any = false;
+			released.standing = ZKL_STANDING_GOOD;
 			zkl_claims_end_xact();
 			break;
 	}
@@ -117,16 +120,13 @@ guard_commit(void)
 	uint64		epoch;
 	uint64		losses;
 
-	if (lost.any)
-		zkl_report_lost(guard.writes ? ERROR : WARNING, lost.path, lost.loss,
-						lost.lost_at);
+	guard_released(guard.writes);
 	epoch = pg_atomic_read_u64(&zkl_shared->session[0].epoch);
-	losses = pg_atomic_read_u64(&zkl_shared->counters.lost);
+	losses = pg_atomic_read_u64(&zkl_shared->losses);
 
 	/*
 	 * The quick way: the session is safe, and no ticket at all was lost since
-	 * every claim was seen to be good.  Losses are counted before they are
-	 * marked.
+	 * every claim was seen to be good.
 	 */
 	if (epoch == good.epoch && losses == good.losses &&
 		zkl_session_is_safe(0, zkl_now() + ZKL_MS(zkl_commit_margin)))
@@ -137,6 +137,25 @@ guard_commit(void)
 	{
 		good.epoch = epoch;
 		good.losses = losses;
+	}
+}
+
+/* What was written under a claim before its release needed it, too. */
+static void
+guard_released(bool writes)
+{
+	switch (released.standing)
+	{
+		case ZKL_STANDING_GOOD:
+			break;
+		case ZKL_STANDING_DOUBT:
+			if (writes)
+				zkl_report_doubt(released.path);
+			break;
+		case ZKL_STANDING_LOST:
+			zkl_report_lost(writes ? ERROR : WARNING, released.path,
+							released.loss, released.lost_at);
+			break;
 	}
 }
 
@@ -170,4 +189,5 @@ refuse_prepare(void)
 		ereport(ERROR,
 				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				errmsg("cannot PREPARE a transaction that holds zklock locks"));
+	guard_released(TransactionIdIsValid(GetTopTransactionIdIfAny()));
 }

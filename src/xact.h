@@ -18,9 +18,10 @@
 extern void zkl_xact_register(void);
 
 /*
- * A claim that was lost has been released.  What this transaction wrote was
- * not protected, so it shall not commit all the same.
+ * A claim is released that does not stand well.  What this transaction wrote
+ * was not protected, so it shall not commit all the same.
  */
-extern void zkl_xact_note_lost(const ZklLocalClaim *claim);
+extern void zkl_xact_note_release(const ZklLocalClaim *claim,
+								  ZklStanding standing);
 
 #endif							/* ZKL_XACT_H */

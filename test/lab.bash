@@ -71,14 +71,13 @@ lab_settle() {
 	PATH=$("${PG_CONFIG:-pg_config}" --bindir):$PATH:/usr/sbin
 }
 
-# The processes that live in the lab, found by their working directory: nothing
-# needs to be recorded, so nothing can be forgotten, and no stranger is hit.
+# lab_processes [NAME]: the processes that live in the lab, or in $lab/NAME, found by
+# their working directory: nothing needs to be recorded, so nothing can be forgotten,
+# and no stranger is hit.
 lab_processes() {
-	local p
-	for p in /proc/[0-9]*; do
-		p=${p#/proc/}
-		((p != $$ && p != BASHPID)) && [[ $(readlink "/proc/$p/cwd") == "$lab"/* ]] && echo "$p"
-	done 2>/dev/null
+	local all=(/proc/[0-9]*/cwd)	# listed before there is a "find", which lives here too
+	find "${all[@]}" -maxdepth 0 -lname "$lab/${1:-*}" 2>/dev/null | cut -d/ -f3 |
+		grep -vxF -e "$$" -e "$BASHPID"
 }
 
 lab_postmasters() {
@@ -86,6 +85,12 @@ lab_postmasters() {
 	for p in $(lab_processes); do
 		[[ $(head -n1 "/proc/$p/cwd/postmaster.pid") == "$p" ]] && echo "$p"
 	done 2>/dev/null
+}
+
+# lab_forget POSTMASTER.PID: what a postmaster that was killed could not remove
+lab_forget() {
+	ipcrm -m "$(awk 'NR == 7 { print $2 }' "$1")" 2>/dev/null
+	rm -f "$1"
 }
 
 lab_leave() {
@@ -107,9 +112,8 @@ lab_leave() {
 		sleep 0.05
 	done
 
-	# What a postmaster that was killed could not remove is named in its lock file.
 	find "$lab" -name postmaster.pid 2>/dev/null | while read -r file; do
-		ipcrm -m "$(awk 'NR == 7 { print $2 }' "$file")" 2>/dev/null
+		lab_forget "$file"
 	done
 
 	if [[ -n ${KEEP:-} ]]; then
@@ -208,8 +212,15 @@ pg_launch() {
 # pg_stop NAME [fast|immediate|smart]
 pg_stop() { pg_ctl -D "$lab/$1" -m "${2:-fast}" -w stop >/dev/null; }
 
-# pg_kill NAME: as if the machine had died
-pg_kill() { kill -KILL "$(head -n1 "$lab/$1/postmaster.pid")"; }
+# pg_kill NAME: as if the machine had died, and was up again without PostgreSQL
+pg_kill() {
+	local pids
+	while pids=$(lab_processes "$1"); [[ -n $pids ]]; do
+		kill -KILL $pids 2>/dev/null
+		sleep 0.01
+	done
+	lab_forget "$lab/$1/postmaster.pid"
+}
 
 pg_port() { sed -n 's/^port = //p' "$lab/$1/postgresql.conf" | tail -n1; }
 

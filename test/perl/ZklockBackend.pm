@@ -109,6 +109,10 @@ sub _has_ended
 	  && $self->{stderr} =~ /\Q$self->{banner}\E\r?\n/;
 }
 
+=item $s->answer
+
+The same, but returns only what was printed, and dies if there was an error.
+
 =item $s->run($sql)
 
 C<send> and C<result>.
@@ -122,6 +126,14 @@ The same, but returns the output, and dies with the message if there was an erro
 The same, but returns SQLSTATE or the empty string.
 
 =cut
+
+sub answer
+{
+	my ($self) = @_;
+	my $result = $self->result;
+	croak "the query failed\n$result->{err}" if $result->{errcode};
+	return $result->{out};
+}
 
 sub run
 {
@@ -147,9 +159,21 @@ Until the query returns true in this very session.
 
 =item $s->pid
 
+=item $s->kill_client
+
+kill -9 of psql, not of the backend.
+
 =back
 
 =cut
+
+sub kill_client
+{
+	my ($self) = @_;
+	kill 'KILL', map { $_->{PID} } @{ $self->{run}{KIDS} };
+	eval { $self->{run}->finish };
+	return;
+}
 
 sub wait_until
 {

@@ -109,6 +109,20 @@ sub configure
 	return;
 }
 
+=item $node->set($name, $value)
+
+Change a setting by reload, and wait until new backends have it.
+
+=cut
+
+sub set
+{
+	my ($self, $name, $value) = @_;
+	$self->configure($name => $value);
+	$self->reload;
+	return $self->wait_until("SELECT current_setting('$name') = '$value'");
+}
+
 =item $node->wait_until($sql)
 
 Until the query in database C<postgres> returns true; dies with what it returned last.
@@ -170,6 +184,44 @@ sub wait_for_waiter
 	my ($self, $path, $n) = @_;
 	return $self->wait_until(
 		"SELECT count(*) = $n FROM zk_locks WHERE path = '$path' AND NOT granted");
+}
+
+=item $node->wait_for_ticket($path, $state)
+
+Until this server's ticket for the lock is in this state.
+
+=item $node->wait_until_contended($path)
+
+Until this server knows that somebody queues behind its ticket.
+
+=item $node->wait_until_clean($path)
+
+Until nothing of the lock is left on this server: no ticket, no claim, and no local lock
+(of any path of zklock).
+
+=cut
+
+sub wait_for_ticket
+{
+	my ($self, $path, $state) = @_;
+	return $self->wait_until("SELECT coalesce(bool_and(ticket = '$state'), false)"
+		  . " FROM zk_locks WHERE path = '$path'");
+}
+
+sub wait_until_contended
+{
+	my ($self, $path) = @_;
+	return $self->wait_until("SELECT coalesce(bool_and(contended), false)"
+		  . " FROM zk_locks WHERE path = '$path'");
+}
+
+sub wait_until_clean
+{
+	my ($self, $path) = @_;
+	return $self->wait_until(
+		"SELECT NOT EXISTS (SELECT FROM zk_locks WHERE path = '$path')"
+		  . " AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND database = 0)"
+	);
 }
 
 =item $node->worker_pid

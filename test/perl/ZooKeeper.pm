@@ -256,9 +256,19 @@ returns the children.  Dies when the time (default: 60 seconds) is over.
 
 =item $zk->wait_for_gone($path, $seconds)
 
+=item $zk->wait_until(sub { ... }, $what, $seconds)
+
+For whatever else can be asked.
+
 =back
 
 =cut
+
+sub wait_until
+{
+	my ($self, $condition, $what, $seconds) = @_;
+	return _wait_for($condition, $seconds, $what);
+}
 
 sub wait_for_children
 {

@@ -841,6 +841,26 @@ an_owned_znode_deleted_by_a_foreign_hand_is_lost(void **state)
 	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
 }
 
+/* What a reply about a missing directory carries besides is no list. */
+static void
+a_list_of_a_missing_directory_is_empty(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CHECKING);
+	char		name[ZKL_ZNODE_SIZE];
+	const char *const children[] = {name};
+	ZklTicketEvent event = {
+		.kind = ZKL_EVENT_REPLY,
+		.request = ZKL_REQUEST_LIST,
+		.outcome = ZKL_OUTCOME_ABSENT,
+		.children = children,
+		.nchildren = lengthof(children)
+	};
+
+	(void) state;
+	strcpy(name, ticket.name);
+	assert_reports(feed(&ticket, &event), ZKL_REPORT_LOST);
+}
+
 /*
  * Contended
  */
@@ -1241,6 +1261,7 @@ main(void)
 		cmocka_unit_test(an_own_znode_deleted_by_a_foreign_hand_is_made_again),
 		cmocka_unit_test(a_directory_deleted_with_the_znode_is_made_again),
 		cmocka_unit_test(an_owned_znode_deleted_by_a_foreign_hand_is_lost),
+		cmocka_unit_test(a_list_of_a_missing_directory_is_empty),
 		cmocka_unit_test(an_owner_learns_by_push_that_somebody_queues_behind),
 		cmocka_unit_test(an_owner_is_told_once_that_the_lock_is_contended),
 		cmocka_unit_test(an_owner_with_nobody_behind_goes_on_listening),

@@ -1027,8 +1027,9 @@ begin_walk(uint64_t with_seed)
  * so waiting for owners to give up would not serve all.
  */
 static void
-walk(int nseeds)
+walk(const Weather *of_the_day, int nseeds)
 {
+	weather = *of_the_day;
 	memset(times_in_state, 0, sizeof(times_in_state));
 	memset(times_reported, 0, sizeof(times_reported));
 	for (int i = 1; i <= nseeds; i++)
@@ -1076,9 +1077,10 @@ assert_was_everywhere(void)
 static void
 in_fair_weather_all_get_their_turn(void **state)
 {
+	const Weather fair = {0};
+
 	(void) state;
-	weather = (Weather) {0};
-	walk(30);
+	walk(&fair, 30);
 	assert_true(times_reported[ZKL_REPORT_OWNED] > 1000);
 	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
 	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
@@ -1087,9 +1089,12 @@ in_fair_weather_all_get_their_turn(void **state)
 static void
 lost_connections_lose_no_lock_and_no_znode(void **state)
 {
+	const Weather bad = {
+		.disconnects = true
+	};
+
 	(void) state;
-	weather = (Weather) {.disconnects = true};
-	walk(60);
+	walk(&bad, 60);
 	assert_was_in(ZKL_TICKET_FINDING, ZKL_TICKET_DELETING);
 	assert_true(times_reported[ZKL_REPORT_OWNED] > 1000);
 	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
@@ -1099,9 +1104,13 @@ lost_connections_lose_no_lock_and_no_znode(void **state)
 static void
 expired_sessions_leave_one_owner(void **state)
 {
+	const Weather bad = {
+		.disconnects = true,
+		.expiries = true
+	};
+
 	(void) state;
-	weather = (Weather) {.disconnects = true,.expiries = true};
-	walk(60);
+	walk(&bad, 60);
 	assert_true(times_reported[ZKL_REPORT_LOST] > 100);
 	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
 }
@@ -1109,9 +1118,13 @@ expired_sessions_leave_one_owner(void **state)
 static void
 restarted_workers_lose_no_lock_and_no_znode(void **state)
 {
+	const Weather bad = {
+		.disconnects = true,
+		.restarts = true
+	};
+
 	(void) state;
-	weather = (Weather) {.disconnects = true,.restarts = true};
-	walk(60);
+	walk(&bad, 60);
 	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
 	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
 }
@@ -1119,9 +1132,13 @@ restarted_workers_lose_no_lock_and_no_znode(void **state)
 static void
 reaped_directories_are_made_again(void **state)
 {
+	const Weather bad = {
+		.disconnects = true,
+		.reaping = true
+	};
+
 	(void) state;
-	weather = (Weather) {.disconnects = true,.reaping = true};
-	walk(60);
+	walk(&bad, 60);
 	assert_was_in(ZKL_TICKET_HOMELESS, ZKL_TICKET_HOMELESS);
 	assert_was_in(ZKL_TICKET_MAKING_DIRECTORY, ZKL_TICKET_MAKING_DIRECTORY);
 	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
@@ -1130,21 +1147,28 @@ reaped_directories_are_made_again(void **state)
 static void
 refusals_leave_no_znode(void **state)
 {
+	const Weather bad = {
+		.disconnects = true,
+		.reaping = true,
+		.refusals = true
+	};
+
 	(void) state;
-	weather = (Weather) {.disconnects = true,.reaping = true,.refusals = true};
-	walk(60);
+	walk(&bad, 60);
 	assert_true(times_reported[ZKL_REPORT_FAILED] > 100);
 }
 
 static void
 a_counter_that_runs_out_grants_nothing_unsafe(void **state)
 {
-	(void) state;
-	weather = (Weather) {
-		.disconnects = true,.restarts = true,
+	const Weather bad = {
+		.disconnects = true,
+		.restarts = true,
 		.first_number = ZKL_SEQUENCE_LIMIT - 100
 	};
-	walk(60);
+
+	(void) state;
+	walk(&bad, 60);
 	assert_true(times_reported[ZKL_REPORT_OWNED] > 100);
 	assert_true(times_reported[ZKL_REPORT_FAILED] > 100);
 }
@@ -1152,24 +1176,32 @@ a_counter_that_runs_out_grants_nothing_unsafe(void **state)
 static void
 in_any_weather_the_rules_hold(void **state)
 {
-	(void) state;
-	weather = (Weather) {
-		.disconnects = true,.expiries = true,.restarts = true,
-		.reaping = true,.refusals = true
+	const Weather bad = {
+		.disconnects = true,
+		.expiries = true,
+		.restarts = true,
+		.reaping = true,
+		.refusals = true
 	};
-	walk(120);
+
+	(void) state;
+	walk(&bad, 120);
 	assert_was_everywhere();
 }
 
 static void
 foreign_hands_do_not_confuse_the_others(void **state)
 {
-	(void) state;
-	weather = (Weather) {
-		.disconnects = true,.expiries = true,.restarts = true,
-		.reaping = true,.foreign_hands = true
+	const Weather bad = {
+		.disconnects = true,
+		.expiries = true,
+		.restarts = true,
+		.reaping = true,
+		.foreign_hands = true
 	};
-	walk(60);
+
+	(void) state;
+	walk(&bad, 60);
 	assert_true(times_reported[ZKL_REPORT_LOST] > 100);
 }
 

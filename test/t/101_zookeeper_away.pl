@@ -1,0 +1,305 @@
+
+# ZooKeeper is away: when the server starts, later, for good, or only silent.
+
+use strict;
+use warnings;
+
+use IO::Socket::INET;
+use POSIX ();
+use Test::More;
+
+use PostgreSQL::Test::Utils;
+
+use ZklockNode;
+use ZooKeeper;
+
+# The session outlives every outage in here, and stays safe for two thirds of its timeout.
+my $zk = ZooKeeper->new(start => 0);
+my %settings =
+  ('zklock.session_timeout' => '30s', 'zklock.connection_timeout' => '4s', 'zklock.linger' => 0);
+my $servers = $zk->hosts;
+
+# Nobody waits longer than this for what ought to come at once, on however slow a machine.
+my $soon = 3;
+
+sub is_unreachable
+{
+	my ($result, $hosts, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is($result->{errcode}, '08006', "$what: error");
+	like($result->{err}, qr/DETAIL:.*\Q$hosts\E/, "$what: names the servers");
+	return;
+}
+
+# --- away when the server starts ---
+
+my $node_a = ZklockNode->initialized('a', $zk, %settings);
+$node_a->start;
+$node_a->safe_psql('postgres', 'CREATE EXTENSION zklock; CREATE TABLE t (v text)');
+is($node_a->status('state'), 'none', 'the server serves SQL without ZooKeeper');
+
+my $a1 = $node_a->backend;
+my $a2 = $node_a->backend;
+my $result;
+
+$a1->send(q{SELECT zk_lock_acquire('/start')});
+$result = $a2->run(q{SELECT zk_lock_acquire('/start2', '1s')});
+is_unreachable($result, $servers, 'timeout');
+cmp_ok($result->{seconds}, '>=', 1, 'timeout: not before it is over');
+cmp_ok($result->{seconds}, '<', 1 + $soon, 'timeout: no later');
+
+$result = $a1->result;
+is_unreachable($result, $servers, 'no timeout');
+cmp_ok($result->{seconds}, '>=', 4, 'no timeout: not before zklock.connection_timeout');
+cmp_ok($result->{seconds}, '<', 4 + $soon, 'no timeout: no later');
+
+$result = $a1->run(q{SELECT zk_lock_acquire('/start', '0')});
+is_unreachable($result, $servers, 'a try');
+cmp_ok($result->{seconds}, '<', $soon, 'a try: at once');
+
+$a1->query(q{SET zklock.connection_timeout = '1min'});
+$a1->query(q{SET lock_timeout = '500ms'});
+is($a1->errcode(q{SELECT zk_lock_acquire('/start')}), '55P03', 'lock_timeout comes first');
+$a1->query(q{RESET lock_timeout; SET statement_timeout = '500ms'});
+is($a1->errcode(q{SELECT zk_lock_acquire('/start')}), '57014', 'statement_timeout comes first');
+$a1->query(q{RESET statement_timeout});
+
+is($a1->query('SELECT count(*) FROM zk_locks'), '0', 'nothing is left of all that');
+
+# It comes while somebody waits.
+$a1->send(q{SELECT zk_lock_acquire('/start')});
+$node_a->wait_for_waiter('/start', 1);
+$zk->start;
+is($a1->result->{out}, 't', 'who waited long enough gets the lock when ZooKeeper comes');
+is_deeply([ grep { /lock-/ } @{ $zk->tree('/zklock') } ],
+	[ '/zklock/start/' . $zk->children('/zklock/start')->[0] ],
+	'no other znode was made');
+$a1->query(q{SELECT zk_lock_release('/start')});
+
+# --- away while locks are held and waited for ---
+
+my $node_b = ZklockNode->started('b', $zk, %settings);
+my $b1 = $node_b->backend;
+my $b2 = $node_b->backend;
+foreach my $waiter ($a1, $a2, $b1, $b2)
+{
+	$waiter->query(q{SET zklock.connection_timeout = '2min'});
+}
+
+$node_a->wait_until_connected;
+is($a1->query(q{SELECT zk_lock_acquire('/held')}), 't', 'held');
+my $token = $a1->query(q{SELECT zk_lock_token('/held')});
+my $znode = $zk->children('/zklock/held')->[0];
+$a2->send(q{SELECT zk_lock_acquire('/held')});
+$node_a->wait_for_waiter('/held', 1);
+$b1->send(q{SELECT zk_lock_acquire('/held')});
+my $queue = $zk->wait_for_children('/zklock/held', 2);
+my @sessions = map { $_->status('session_id') } $node_a, $node_b;
+
+$zk->stop;
+$_->wait_until_away foreach $node_a, $node_b;
+is($a1->query(q{SELECT zk_lock_is_held('/held')}), 't', 'held while ZooKeeper is away');
+is($a1->query(q{SELECT zk_lock_acquire('/held', '0')}), 't', 'and can be acquired again');
+is($a1->query(q{SELECT zk_lock_token('/held')}), $token, 'with the same token');
+is($a1->query(q{INSERT INTO t VALUES ('away'); SELECT v FROM t}), 'away', 'and guards a commit');
+$b2->send(q{SELECT zk_lock_acquire('/new')});
+$node_b->wait_for_waiter('/new', 1);
+$zk->start;
+$_->wait_until_connected foreach $node_a, $node_b;
+
+is_deeply([ map { $_->status('session_id') } $node_a, $node_b ], \@sessions, 'back: the same sessions');
+is($b2->result->{out}, 't', 'back: who came meanwhile gets the lock');
+is_deeply($zk->children('/zklock/held'), $queue, 'back: the same queue');
+is($a1->query(q{SELECT zk_lock_is_held('/held')}), 't', 'back: still held');
+is($a1->query(q{SELECT zk_lock_token('/held')}), $token, 'back: the same token');
+ok(!$a2->is_done && !$b1->is_done, 'back: others still wait');
+
+$a1->query(q{SELECT zk_lock_release_all()});
+is($b1->result->{out}, 't', 'back: the waiter of the other server gets the lock');
+$b1->query(q{SELECT zk_lock_release('/held')});
+is($a2->result->{out}, 't', 'back: the waiter of the same server gets the lock');
+cmp_ok($a2->query(q{SELECT zk_lock_token('/held')}), '>', $token, 'back: tokens grow');
+$a2->query(q{SELECT zk_lock_release_all()});
+$b2->query(q{SELECT zk_lock_release_all()});
+is(scalar(@{ $zk->wait_for_children('/zklock/held', 0) }), 0, 'back: nothing is left');
+$zk->wait_for_children('/zklock/new', 0);
+
+# --- waits that end while it is away ---
+
+$a1->query(q{SELECT zk_lock_acquire('/held')});
+$a2->send(q{SELECT zk_lock_acquire('/held', '4s')});
+$b1->send(q{SELECT zk_lock_acquire('/held', '4s')});
+$zk->wait_for_children('/zklock/held', 2);
+$zk->stop;
+$_->wait_until_away foreach $node_a, $node_b;
+$b2->send(q{SELECT zk_lock_acquire('/held', '1s')});
+$result = $b1->result;
+is_unreachable($result, $servers, 'a wait that ends meanwhile');
+cmp_ok($result->{seconds}, '>=', 4, 'a wait that ends meanwhile: not before its timeout');
+cmp_ok($result->{seconds}, '<', 4 + $soon, 'a wait that ends meanwhile: no later');
+$result = $b2->result;
+cmp_ok($result->{seconds}, '<', 4 + $soon, 'a wait behind another of the same server ends');
+isnt($result->{out}, 't', 'and without the lock');
+$result = $a2->result;
+isnt($result->{out}, 't', 'a wait behind the holder of the same server ends without the lock');
+cmp_ok($result->{seconds}, '<', 4 + $soon, 'and in time');
+is($b1->query('SELECT count(*) FROM zk_locks WHERE claim IS NOT NULL'), '0', 'no claim is left');
+is($a1->query(q{SELECT zk_lock_is_held('/held')}), 't', 'the holder holds on');
+
+# A transaction that commits, a release and the end of a backend do not wait either.
+my $leaver = $node_a->backend;
+$zk->start;
+$_->wait_until_connected foreach $node_a, $node_b;
+is(scalar(@{ $zk->wait_for_children('/zklock/held', 1) }), 1, 'back: no znode of theirs is left');
+
+$a2->query(q{BEGIN; SELECT zk_xact_lock_acquire('/commit'); INSERT INTO t VALUES ('commit')});
+$b1->query(q{BEGIN; SELECT zk_xact_lock_acquire('/abort')});
+$b2->query(q{SELECT zk_lock_acquire('/release')});
+$leaver->query(q{SELECT zk_lock_acquire('/leave')});
+$zk->stop;
+$_->wait_until_away foreach $node_a, $node_b;
+$result = $a2->run('COMMIT');
+is($result->{err}, '', 'COMMIT while away');
+cmp_ok($result->{seconds}, '<', $soon, 'COMMIT while away: at once');
+cmp_ok($b1->run('ROLLBACK')->{seconds}, '<', $soon, 'ROLLBACK while away: at once');
+$result = $b2->run(q{SELECT zk_lock_release('/release')});
+is($result->{out}, 't', 'release while away');
+cmp_ok($result->{seconds}, '<', $soon, 'release while away: at once');
+$leaver->quit;
+
+$a1->query(q{SET zklock.synchronous_release = on; SET zklock.connection_timeout = '1s'});
+$result = $a1->run(q{SELECT zk_lock_release('/held')});
+is($result->{out}, 't', 'synchronous release while away');
+cmp_ok($result->{seconds}, '>=', 1, 'synchronous release while away: waits');
+cmp_ok($result->{seconds}, '<', 1 + $soon, 'synchronous release while away: but not for long');
+is($a2->query(q{SELECT v FROM t WHERE v = 'commit'}), 'commit', 'what was committed is there');
+
+$zk->start;
+foreach my $name (qw(commit abort release leave held))
+{
+	is(scalar(@{ $zk->wait_for_children("/zklock/$name", 0) }), 0, "back: /$name is free");
+}
+$_->wait_until_connected foreach $node_a, $node_b;
+is($node_a->status('session_id'), $sessions[0], 'back: still the same session');
+
+# --- synchronous release ---
+
+my $left = 0;
+foreach my $i (1 .. 10)
+{
+	$a1->query(qq{SELECT zk_lock_acquire('/sync$i')});
+	$a1->query(qq{SELECT zk_lock_release('/sync$i')});
+	$left += @{ $zk->children("/zklock/sync$i") };
+	$a1->query(qq{BEGIN; SELECT zk_xact_lock_acquire('/sync$i')});
+	$a1->query('COMMIT');
+	$left += @{ $zk->children("/zklock/sync$i") };
+}
+is($left, 0, 'synchronous release: the znode is gone afterwards');
+$a1->query(q{RESET zklock.synchronous_release; SET zklock.connection_timeout = '2min'});
+
+# --- silent ---
+
+$a1->query(q{SELECT zk_lock_acquire('/silent')});
+$b1->send(q{SELECT zk_lock_acquire('/silent')});
+$zk->wait_for_children('/zklock/silent', 2);
+$zk->pause;
+$b2->send(q{SELECT zk_lock_acquire('/silent', '2s')});
+$result = $a2->run(q{SELECT zk_lock_acquire('/unanswered', '2s')});
+is_unreachable($result, $servers, 'silent');
+cmp_ok($result->{seconds}, '<', 2 + $soon, 'silent: in time');
+$result = $b2->result;
+isnt($result->{out}, 't', 'silent: a wait in the queue ends');
+cmp_ok($result->{seconds}, '<', 2 + $soon, 'silent: in time');
+$zk->resume;
+is(scalar(@{ $zk->wait_for_children('/zklock/unanswered', 0) }), 0, 'resumed: no znode is left');
+$a1->query(q{SELECT zk_lock_release('/silent')});
+is($b1->result->{out}, 't', 'resumed: the waiter gets the lock');
+$b1->query(q{SELECT zk_lock_release('/silent')});
+is($node_a->status('session_id'), $sessions[0], 'resumed: still the same session');
+
+# --- no such host, and strangers on the port ---
+
+$b1->quit;
+$b2->quit;
+$node_b->configure('zklock.hosts' => 'no-such-host.invalid:2181');
+$node_b->restart;
+$b1 = $node_b->backend;
+$result = $b1->run(q{SELECT zk_lock_acquire('/host', '1s')});
+is_unreachable($result, 'no-such-host.invalid:2181', 'no such host');
+cmp_ok($result->{seconds}, '<', 1 + $soon, 'no such host: in time');
+is(kill(0, $node_b->worker_pid), 1, 'no such host: the worker lives');
+
+my @strangers;
+
+sub stranger
+{
+	my ($answer) = @_;
+	my $listener = IO::Socket::INET->new(Listen => 10, LocalAddr => '127.0.0.1')
+	  or die "could not listen: $!";
+	my $pid = fork;
+	die "could not fork: $!" unless defined $pid;
+	if ($pid == 0)
+	{
+		my @kept;
+		while (my $client = $listener->accept)
+		{
+			next unless defined $answer;	# closes
+			push @kept, $client;
+			syswrite $client, $answer;
+		}
+		POSIX::_exit(0);
+	}
+	push @strangers, $pid;
+	return '127.0.0.1:' . $listener->sockport;
+}
+
+END
+{
+	my $status = $?;
+	kill 'KILL', @strangers if @strangers;
+	waitpid $_, 0 foreach @strangers;
+	$? = $status;
+}
+
+sub cpu_ticks
+{
+	my ($pid) = @_;
+	my @stat = split / /, slurp_file("/proc/$pid/stat") =~ s/.*\) //sr;
+	return $stat[11] + $stat[12];
+}
+
+my %stranger = (
+	'one who hangs up' => stranger(undef),
+	'one who is silent' => stranger(''),
+	'a web server' => stranger("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"),
+	'negative length' => stranger("\xff\xff\xff\xff" . 'x' x 100),
+	'zeros' => stranger("\0" x 400));
+
+foreach my $who (sort keys %stranger)
+{
+	$node_b->configure('zklock.hosts' => $stranger{$who});
+	$node_b->reload;
+	$b1->wait_until("SELECT current_setting('zklock.hosts') = '$stranger{$who}'");
+	$node_b->wait_until(q{SELECT worker_pid IS NOT NULL FROM zk_status});
+
+	my $worker = $node_b->worker_pid;
+	my $ticks = cpu_ticks($worker);
+	$result = $b1->run(q{SELECT zk_lock_acquire('/stranger', '2s')});
+	is_unreachable($result, $stranger{$who}, $who);
+	cmp_ok($result->{seconds}, '<', 2 + $soon, "$who: in time");
+	is($node_b->worker_pid, $worker, "$who: the worker lives");
+	cmp_ok(cpu_ticks($worker) - $ticks, '<', 50, "$who: the worker is idle");
+}
+
+$node_b->configure('zklock.hosts' => join(',', (map { $stranger{$_} } sort keys %stranger), $servers));
+$node_b->reload;
+$node_b->wait_until_connected;
+is($b1->query(q{SELECT zk_lock_acquire('/stranger')}), 't', 'the right one among them is found');
+is($node_b->status('server'), $servers, 'and no other');
+
+$_->quit foreach $a1, $a2, $b1;
+$node_b->stop;
+$node_a->stop;
+is_deeply([ grep { /lock-/ } @{ $zk->tree('/zklock') } ], [], 'nothing is left in the end');
+
+done_testing();

@@ -1,0 +1,303 @@
+
+# The ZooKeeper session expires while locks are held and waited for.
+
+use strict;
+use warnings;
+
+use Test::More;
+
+use PostgreSQL::Test::Utils;
+
+use ZklockNode;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new;
+my @settings = (
+	'zklock.session_timeout' => '30s',
+	'zklock.connection_timeout' => '60s',
+	'zklock.linger' => 0);
+my $node_a = ZklockNode->started('a', $zk, @settings);
+my $node_b = ZklockNode->started('b', $zk, @settings);
+$node_a->safe_psql('postgres', 'CREATE TABLE t (v text)');
+
+my ($a1, $a2, $a3, $b1, $b2) =
+  map { $_->backend } $node_a, $node_a, $node_a, $node_b, $node_b;
+
+sub acquire { my ($path, $timeout) = @_; return "SELECT zk_lock_acquire('$path'" . (defined $timeout ? ", '$timeout')" : ')'); }
+sub release { my ($path) = @_; return "SELECT zk_lock_release('$path')"; }
+sub held { my ($path) = @_; return "SELECT zk_lock_is_held('$path')"; }
+sub token { my ($path) = @_; return "SELECT zk_lock_token('$path')"; }
+sub insert { my ($value) = @_; return "INSERT INTO t VALUES ('$value')"; }
+sub rows { return $node_a->safe_psql('postgres', 'SELECT v FROM t ORDER BY v'); }
+
+sub path_of { my ($path) = @_; return "/zklock$path"; }
+
+# End the session of a server, and wait until it has a new one.
+sub expire
+{
+	my ($node) = @_;
+	my $epoch = $node->status('epoch');
+	ok($zk->kill_session($node->status('session_id')), 'session of ' . $node->name . ' ended');
+	$node->wait_until("SELECT epoch = $epoch + 1 FROM zk_status");
+	$node->wait_until_connected;
+	return;
+}
+
+# A commit, or whatever, that complains of a lost lock.
+sub is_lost
+{
+	my ($result, $path, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is($result->{errcode}, 'ZK001', $what);
+	like($result->{err}, qr/lock "\Q$path\E" was lost/, "$what: names the lock");
+	like($result->{err}, qr/session that held it has expired/, "$what: and the reason");
+	return;
+}
+
+sub only_warns
+{
+	my ($result, $path, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is($result->{errcode}, '', "$what: no error");
+	like($result->{err}, qr/WARNING:  ZK001: lock "\Q$path\E" was lost/, "$what: a warning");
+	return;
+}
+
+# --- session scope, two locks ---
+
+$a1->query(acquire('/one'));
+$a1->query(acquire('/one'));
+$a1->query(acquire('/two'));
+my $token = $a1->query(token('/one'));
+my $owner = $zk->exists('/zklock/one/' . $zk->children('/zklock/one')->[0])->{ephemeralOwner};
+is(sprintf('0x%x', $owner), $node_a->status('session_id'), 'the znode is of the session');
+
+expire($node_a);
+is_deeply($zk->children('/zklock/one'), [], 'the znode is gone');
+is($a1->query(held('/one')), 'f', 'a lost lock is not held');
+is($a1->query(held('/two')), 'f', 'nor is the other');
+is_lost($a1->run(acquire('/one')), '/one', 'acquire again');
+is_lost($a1->run(acquire('/one', '0')), '/one', 'try again');
+is_lost($a1->run(token('/one')), '/one', 'token');
+is($node_a->safe_psql('postgres',
+		q{SELECT string_agg(path || ' ' || claim || ' ' || granted, ', ' ORDER BY path) FROM zk_locks}),
+	'/one lost false, /two lost false', 'zk_locks shows them as lost');
+is($node_a->status('expirations'), '1', 'zk_status counts the expiration');
+is($node_a->status('tickets_lost'), '2', 'and the tickets');
+
+only_warns($a1->run('SELECT 1'), '/one', 'a transaction that only reads');
+is($a1->errcode(insert('lost')), 'ZK001', 'a transaction that writes');
+is($a2->query(acquire('/one', '0')), 't', 'another backend of the server can have the lock');
+cmp_ok($a2->query(token('/one')), '>', $token, 'with a greater token');
+is($a2->query(insert('of a2')), '', 'and write');
+my $znode = $zk->children('/zklock/one');
+
+my $result = $a1->run(release('/one'));
+is($result->{out}, 'f', 'release of a lost lock: false');
+only_warns($result, '/one', 'release of a lost lock');
+is($a1->run(release('/one'))->{out}, 'f', 'as often as it was acquired');
+is_deeply($zk->children('/zklock/one'), $znode, 'that does not touch the znode of the new holder');
+is($a1->errcode(insert('lost')), 'ZK001', 'the other lost lock still keeps it from writing');
+is($a1->run('SELECT zk_lock_release_all()')->{out}, '1', 'release all');
+is($a1->run(insert('of a1'))->{err}, '', 'then it can write again');
+is($a1->run('SELECT 1')->{err}, '', 'and there are no more warnings');
+is(rows(), "of a1\nof a2", 'what was refused is not there');
+
+$a1->send(acquire('/one'));
+$node_a->wait_for_waiter('/one', 1);
+$a2->query(release('/one'));
+is($a1->result->{out}, 't', 'who lost the lock can have it again');
+is($a1->query(held('/one')), 't', 'and holds it');
+$a1->query(release('/one'));
+$node_a->wait_until(q{SELECT count(*) = 0 FROM zk_locks});
+
+# --- transaction scope ---
+
+$node_a->safe_psql('postgres', 'TRUNCATE t');
+$a1->query(q{BEGIN; SELECT zk_xact_lock_acquire('/x')});
+$a1->query(insert('xact'));
+$a2->query(q{BEGIN; SELECT zk_xact_lock_acquire('/y'); SELECT count(*) FROM t});
+$a3->query('BEGIN');
+$a3->query(acquire('/z'));
+$a3->query(insert('released'));
+expire($node_a);
+
+is($a1->query(held('/x')), 'f', 'transaction scope: not held');
+is_lost($a1->run('COMMIT'), '/x', 'transaction scope: COMMIT');
+is_lost($a2->run('COMMIT'), '/y', 'transaction scope: COMMIT of who only read under the lock');
+is($a1->run('SELECT 1')->{err}, '', 'transaction scope: then it is over');
+
+$result = $a3->run(release('/z'));
+is($result->{out}, 'f', 'released inside of the transaction: false');
+is($a3->query(acquire('/z')), 't', 'released inside of the transaction: can be acquired again');
+is($a3->query(held('/z')), 't', 'released inside of the transaction: and is held');
+is_lost($a3->run('COMMIT'), '/z', 'released inside of the transaction: COMMIT');
+is($a3->query(held('/z')), 't', 'released inside of the transaction: the new claim stays');
+is($a3->run(insert('after'))->{err}, '', 'released inside of the transaction: the next one writes');
+$a3->query(release('/z'));
+is(rows(), 'after', 'transaction scope: nothing of what was refused is there');
+
+# --- savepoints ---
+
+$node_a->safe_psql('postgres', 'TRUNCATE t');
+$a1->query('BEGIN');
+$a1->query(insert('before'));
+$a1->query(q{SAVEPOINT s; SELECT zk_xact_lock_acquire('/x')});
+$a1->query(insert('inside'));
+$a2->query('BEGIN');
+$a2->query(q{SAVEPOINT s; SELECT zk_xact_lock_acquire('/y')});
+$a2->query(insert('released savepoint'));
+$a2->query('RELEASE SAVEPOINT s');
+$a3->query(q{BEGIN; SELECT zk_xact_lock_acquire('/z'); SAVEPOINT s; SELECT zk_xact_lock_acquire('/z')});
+$a3->query(insert('outer lock'));
+expire($node_a);
+
+$a1->query('ROLLBACK TO s');
+is($a1->run('COMMIT')->{errcode}, '', 'the savepoint of the lost lock was rolled back');
+is_lost($a2->run('COMMIT'), '/y', 'the savepoint of the lost lock was released');
+$a3->query('ROLLBACK TO s');
+$a3->query(insert('outer lock'));
+is_lost($a3->run('COMMIT'), '/z', 'the lost lock is of the outer transaction, too');
+is(rows(), 'before', 'only what was written without a lost lock is there');
+is($node_a->safe_psql('postgres', 'SELECT count(*) FROM zk_locks'), '0', 'no claim is left');
+
+# A session-scope claim that is lost, and a savepoint rolled back.
+$node_a->safe_psql('postgres', 'TRUNCATE t');
+$a1->query('BEGIN; SAVEPOINT s');
+$a1->query(acquire('/x'));
+expire($node_a);
+$a1->query('ROLLBACK TO s');
+$a1->query(insert('session scope'));
+is_lost($a1->run('COMMIT'), '/x', 'session scope is not undone by a savepoint');
+is(rows(), '', 'session scope is not undone by a savepoint: nothing is there');
+is($a1->run('SELECT zk_lock_release_all()')->{out}, '1', 'session scope survived the rollback');
+
+# --- the other server gets the lock ---
+
+$a1->query(acquire('/turn'));
+$token = $a1->query(token('/turn'));
+$b1->send(acquire('/turn'));
+$zk->wait_for_children('/zklock/turn', 2);
+expire($node_a);
+is($b1->result->{out}, 't', 'the other server has the lock');
+cmp_ok($b1->query(token('/turn')), '>', $token, 'with a greater token');
+is($a1->query(held('/turn')), 'f', 'who lost it knows');
+is($a1->run(release('/turn'))->{out}, 'f', 'and releases nothing');
+is($b1->query(held('/turn')), 't', 'of the other server');
+is(scalar(@{ $zk->children('/zklock/turn') }), 1, 'one znode');
+is($a1->run(acquire('/turn', '0'))->{out}, 'f', 'who lost it finds it held');
+
+# --- the server of those who wait ---
+
+$a1->send(acquire('/turn'));
+$node_a->wait_for_waiter('/turn', 1);
+$a2->send(acquire('/turn'));
+$node_a->wait_for_waiter('/turn', 2);
+$zk->wait_for_children('/zklock/turn', 2);
+$znode = $zk->children('/zklock/turn');
+expire($node_a);
+my $now = $zk->wait_for_children('/zklock/turn', 2);
+isnt("@$now", "@$znode", 'who waited is queued anew');
+ok(!$a1->is_done && !$a2->is_done, 'and goes on waiting');
+$b1->query(release('/turn'));
+is($a1->result->{out}, 't', 'and gets the lock');
+$a1->query(release('/turn'));
+is($a2->result->{out}, 't', 'and the next one, too');
+$a2->query(release('/turn'));
+
+# Both servers at once.
+$a1->query(acquire('/turn'));
+$b1->send(acquire('/turn'));
+$zk->wait_for_children('/zklock/turn', 2);
+expire($node_b);
+expire($node_a);
+is($b1->result->{out}, 't', 'both expired: the waiter gets the lock');
+is($a1->query(held('/turn')), 'f', 'both expired: the holder lost it');
+$b1->query(release('/turn'));
+$a1->run(release('/turn'));
+
+# --- newcomers, and those who wait behind the lost claim of their own server ---
+
+$a1->query(acquire('/generation'));
+$a2->send(acquire('/generation'));
+$node_a->wait_for_waiter('/generation', 1);
+expire($node_a);
+is($a3->query(acquire('/generation', '0')), 't', 'a newcomer does not wait behind a lost claim');
+ok(!$a2->is_done, 'who waited for the old lock does');
+$a1->run(release('/generation'));
+$zk->wait_for_children('/zklock/generation', 1);
+ok(!$a2->is_done, 'and then waits for the newcomer');
+$a3->query(release('/generation'));
+is($a2->result->{out}, 't', 'and then has the lock');
+is($a2->query(held('/generation')), 't', 'and holds it');
+is($a1->run(acquire('/generation', '0'))->{out}, 'f', 'against who lost it');
+$a2->query(release('/generation'));
+
+# --- the znode is deleted by a foreign hand ---
+
+sub delete_znodes
+{
+	my ($path, $number) = @_;
+	$zk->delete("/zklock$path/" . $zk->children("/zklock$path")->[$number]);
+	return;
+}
+
+sub in_order
+{
+	my ($path) = @_;
+	return sort { substr($a, -10) cmp substr($b, -10) } @{ $zk->children("/zklock$path") };
+}
+
+$node_a->safe_psql('postgres', 'TRUNCATE t');
+$a1->query(acquire('/foreign'));
+$a2->query(q{BEGIN; SELECT zk_xact_lock_acquire('/foreign2')});
+$a2->query(insert('foreign'));
+$zk->delete("/zklock/foreign/$_") foreach in_order('/foreign');
+$zk->delete("/zklock/foreign2/$_") foreach in_order('/foreign2');
+$a1->wait_until(q{SELECT NOT zk_lock_is_held('/foreign')});
+$a2->wait_until(q{SELECT NOT zk_lock_is_held('/foreign2')});
+$result = $a1->run(token('/foreign'));
+is($result->{errcode}, 'ZK001', 'deleted: token');
+like($result->{err}, qr/deleted by somebody else/, 'deleted: the reason');
+is($a2->errcode('COMMIT'), 'ZK001', 'deleted: COMMIT');
+is(rows(), '', 'deleted: nothing is there');
+is($b1->query(acquire('/foreign')), 't', 'deleted: the other server can have the lock');
+is($a1->run(release('/foreign'))->{out}, 'f', 'deleted: release');
+$b1->query(release('/foreign'));
+
+# The znode of one who waits: it is noticed when its turn would have come.
+$a1->query(acquire('/foreign'));
+$b1->send(acquire('/foreign'));
+$zk->wait_for_children('/zklock/foreign', 2);
+$zk->delete('/zklock/foreign/' . (in_order('/foreign'))[1]);
+$a1->query(release('/foreign'));
+is($b1->result->{out}, 't', 'deleted while waiting: gets the lock nevertheless');
+$b1->query(release('/foreign'));
+
+# Somebody queues behind it.
+$a1->query(acquire('/foreign'));
+$b1->send(acquire('/foreign'));
+$node_a->wait_until_contended('/foreign');
+$zk->delete('/zklock/foreign/' . (in_order('/foreign'))[0]);
+is($b1->result->{out}, 't', 'deleted while contended: the next one has the lock');
+TODO:
+{
+	local $TODO = 'an owner does not watch its znode once somebody queues behind it';
+	my $noticed = eval { $zk->wait_until(
+			sub { $a1->query(held('/foreign')) eq 'f' }, 'the owner to notice', 3); };
+	ok($noticed, 'deleted while contended: the owner notices');
+}
+$a1->run(release('/foreign'));
+is($b1->query(held('/foreign')), 't', 'deleted while contended: its release touches nobody');
+$b1->query(release('/foreign'));
+
+$_->quit foreach $a1, $a2, $a3, $b1, $b2;
+foreach my $node ($node_a, $node_b)
+{
+	$node->wait_until(q{SELECT count(*) = 0 FROM zk_locks});
+	$node->stop;
+	is(() = slurp_file($node->logfile) =~ /(?:PANIC|TRAP|terminated by signal)/g, 0, $node->name . ': a quiet log');
+}
+is_deeply([ grep { /lock-/ } @{ $zk->tree('/zklock') } ], [], 'nothing is left in the end');
+
+done_testing();
