@@ -45,6 +45,8 @@ static ZklTicketStep on_watch_reply(ZklTicket *ticket,
 									const ZklTicketEvent *event);
 static ZklTicketStep on_check_reply(ZklTicket *ticket,
 									const ZklTicketEvent *event);
+static ZklTicketStep on_watch_self_reply(ZklTicket *ticket,
+										 const ZklTicketEvent *event);
 static ZklTicketStep on_delete_reply(ZklTicket *ticket,
 									 const ZklTicketEvent *event);
 
@@ -186,9 +188,8 @@ on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 				return on_watch_reply(ticket, event);
 			break;
 		case ZKL_REQUEST_WATCH_SELF:
-			if (ticket->state == ZKL_TICKET_OWNED &&
-				event->outcome == ZKL_OUTCOME_ABSENT)
-				return lose(ticket);
+			if (ticket->state == ZKL_TICKET_OWNED)
+				return on_watch_self_reply(ticket, event);
 			break;
 		case ZKL_REQUEST_DELETE:
 			if (ticket->state == ZKL_TICKET_DELETING)
@@ -385,13 +386,29 @@ on_check_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 							   event->nchildren : 0);
 	if (!verdict.found)
 		return lose(ticket);
+	ticket->contended = verdict.contended;
 	if (verdict.contended)
 	{
-		ticket->contended = true;
 		step.request = ZKL_REQUEST_WATCH_SELF;
 		step.report = ZKL_REPORT_CONTENDED;
 	}
 	return step;
+}
+
+static ZklTicketStep
+on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	switch (event->outcome)
+	{
+		case ZKL_OUTCOME_OK:
+		case ZKL_OUTCOME_REFUSED:
+			return nothing;
+		case ZKL_OUTCOME_ABSENT:
+			return lose(ticket);
+		case ZKL_OUTCOME_UNKNOWN:
+			return become(ticket, ZKL_TICKET_OWNED, ZKL_REQUEST_WATCH_SELF);
+	}
+	return nothing;
 }
 
 static ZklTicketStep

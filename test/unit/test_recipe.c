@@ -154,6 +154,9 @@ znodes_of_others_are_not_taken_for_zklocks(void **state)
 		"_c_01234567-89ab-4b4c-8123-456789abcdef-lock-0000000001",
 		"_c_01234567-89ab-8b4e-8123-456789abcdef-lock-0000000001",
 		"_c_01234567-89ab-8b5c-8123-456789abcdef-lock-0000000001",
+		"_c_01234567-89ab-8B4C-8123-456789abcdef-lock-0000000001",
+		"_c_01234567-89ab08b4c-8123-456789abcdef-lock-0000000001",
+		"_c_01234567-89ab-8b4c08123-456789abcdef-lock-0000000001",
 		"_x_01234567-89ab-8b4c-8123-456789abcdef-lock-0000000001",
 		"01234567-89ab-8b4c-8123-456789abcdef-lock-0000000001",
 		"_c_01234567-89ab-8b4c-8123",
@@ -225,6 +228,23 @@ a_znode_that_is_not_there_is_not_found(void **state)
 								children, lengthof(children)));
 	assert_null(zkl_recipe_find("01234567-89ab-8b4c-8123-456789abcdef",
 								NULL, 0));
+}
+
+/* A ticket has no UUID before its first create is sent. */
+static void
+without_a_uuid_nothing_is_found(void **state)
+{
+	const char *const children[] = {
+		"_c_-lock-0000000001",
+		"_c_-lock-",
+		"_c_",
+		"",
+		CURATOR "0000000003",
+	};
+
+	(void) state;
+	assert_null(zkl_recipe_find("", children, lengthof(children)));
+	assert_null(zkl_recipe_find("", NULL, 0));
 }
 
 /*
@@ -861,6 +881,7 @@ main(void)
 		cmocka_unit_test(a_go_zookeeper_name_with_our_mark_in_it_is_not_zklocks),
 		cmocka_unit_test(a_znode_is_found_by_its_uuid),
 		cmocka_unit_test(a_znode_that_is_not_there_is_not_found),
+		cmocka_unit_test(without_a_uuid_nothing_is_found),
 		cmocka_unit_test(znodes_of_all_lock_recipes_are_contenders),
 		cmocka_unit_test(a_lock_znode_without_a_number_is_a_contender),
 		cmocka_unit_test(a_kazoo_znode_without_a_number_is_no_contender),

@@ -46,6 +46,17 @@ assert_fails(ZklTicketStep step, ZklRequest request, ZklFailure failure)
 	assert_int_equal(step.failure, failure);
 }
 
+/* One that has asked for the watch on its own znode. */
+static ZklTicket
+contended_owner(void)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CHECKING);
+
+	assert_step(listed(&ticket, NAMES(ticket.name, FOREIGN(6))),
+				ZKL_REQUEST_WATCH_SELF, ZKL_REPORT_CONTENDED);
+	return ticket;
+}
+
 /*
  * The usual course
  */
@@ -70,8 +81,9 @@ a_lock_taken_with_others_behind_is_contended_from_the_start(void **state)
 	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATED);
 
 	(void) state;
-	assert_reports(listed(&ticket, NAMES(FOREIGN(6), ticket.name)),
-				   ZKL_REPORT_OWNED);
+	assert_step(listed(&ticket, NAMES(FOREIGN(6), ticket.name)),
+				ZKL_REQUEST_WATCH_SELF, ZKL_REPORT_OWNED);
+	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
 	assert_true(ticket.contended);
 }
 
@@ -248,8 +260,8 @@ a_lost_create_reply_is_found_by_its_uuid(void **state)
 	assert_string_equal(ticket.name, name);
 	assert_asks(inspected(&ticket, true), ZKL_REQUEST_LIST);
 	assert_int_equal(ticket.czxid, MY_CZXID);
-	assert_reports(listed(&ticket, NAMES(name, FOREIGN(6))),
-				   ZKL_REPORT_OWNED);
+	assert_step(listed(&ticket, NAMES(name, FOREIGN(6))),
+				ZKL_REQUEST_WATCH_SELF, ZKL_REPORT_OWNED);
 	assert_int_equal(ticket.attempt, 1);
 }
 
@@ -873,22 +885,181 @@ an_owner_learns_by_push_that_somebody_queues_behind(void **state)
 	(void) state;
 	assert_asks(happens(&ticket, ZKL_EVENT_CHILDREN_CHANGED),
 				ZKL_REQUEST_LIST);
-	assert_reports(listed(&ticket, NAMES(ticket.name, FOREIGN(6))),
-				   ZKL_REPORT_CONTENDED);
+	assert_step(listed(&ticket, NAMES(ticket.name, FOREIGN(6))),
+				ZKL_REQUEST_WATCH_SELF, ZKL_REPORT_CONTENDED);
 	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
 	assert_true(ticket.contended);
 }
 
 /* Else each newcomer would cost the owner a list of the whole queue. */
 static void
-an_owner_is_told_once_that_the_lock_is_contended(void **state)
+a_contended_owner_does_not_listen_to_the_directory(void **state)
+{
+	ZklTicket	ticket = contended_owner();
+
+	(void) state;
+	for (int i = 0; i < 3; i++)
+	{
+		assert_nothing(happens(&ticket, ZKL_EVENT_CHILDREN_CHANGED));
+		assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
+	}
+}
+
+/* The report goes with the request, and who hears it may give up at once. */
+static void
+an_owner_that_gives_way_deletes_instead_of_watching(void **state)
 {
 	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CHECKING);
 
 	(void) state;
-	listed(&ticket, NAMES(ticket.name, FOREIGN(6)));
-	assert_nothing(happens(&ticket, ZKL_EVENT_CHILDREN_CHANGED));
+	assert_step(listed(&ticket, NAMES(ticket.name, FOREIGN(6))),
+				ZKL_REQUEST_WATCH_SELF, ZKL_REPORT_CONTENDED);
+	assert_asks(unwant_unsent(&ticket), ZKL_REQUEST_DELETE);
+	assert_reports(reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_OK),
+				   ZKL_REPORT_GONE);
+
+	ticket = ticket_in_state(ZKL_TICKET_LISTING);
+	assert_step(listed(&ticket, NAMES(ticket.name, FOREIGN(6))),
+				ZKL_REQUEST_WATCH_SELF, ZKL_REPORT_OWNED);
+	assert_asks(unwant_unsent(&ticket), ZKL_REQUEST_DELETE);
+}
+
+static void
+a_contended_owner_watches_its_own_znode(void **state)
+{
+	ZklTicket	ticket = contended_owner();
+
+	(void) state;
+	assert_nothing(reply(&ticket, ZKL_REQUEST_WATCH_SELF, ZKL_OUTCOME_OK));
 	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
+	assert_true(ticket.contended);
+}
+
+static void
+a_contended_owner_learns_that_its_znode_was_deleted(void **state)
+{
+	ZklTicket	ticket = contended_owner();
+
+	(void) state;
+	reply(&ticket, ZKL_REQUEST_WATCH_SELF, ZKL_OUTCOME_OK);
+	assert_asks(happens(&ticket, ZKL_EVENT_SELF_CHANGED), ZKL_REQUEST_LIST);
+	assert_int_equal(ticket.state, ZKL_TICKET_CHECKING);
+	assert_reports(listed(&ticket, NAMES(FOREIGN(6))), ZKL_REPORT_LOST);
+	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+}
+
+/* ... also if that was between the list and the watch. */
+static void
+a_znode_that_is_gone_before_it_is_watched_is_lost(void **state)
+{
+	ZklTicket	ticket = contended_owner();
+
+	(void) state;
+	assert_reports(reply(&ticket, ZKL_REQUEST_WATCH_SELF, ZKL_OUTCOME_ABSENT),
+				   ZKL_REPORT_LOST);
+	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+}
+
+/* Somebody has set its data. */
+static void
+a_contended_owner_whose_znode_still_exists_watches_it_again(void **state)
+{
+	ZklTicket	ticket = contended_owner();
+
+	(void) state;
+	for (int i = 0; i < 3; i++)
+	{
+		assert_nothing(reply(&ticket, ZKL_REQUEST_WATCH_SELF,
+							 ZKL_OUTCOME_OK));
+		assert_asks(happens(&ticket, ZKL_EVENT_SELF_CHANGED),
+					ZKL_REQUEST_LIST);
+		assert_step(listed(&ticket, NAMES(ticket.name, FOREIGN(7))),
+					ZKL_REQUEST_WATCH_SELF, ZKL_REPORT_CONTENDED);
+		assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
+	}
+}
+
+/* The reconnect that follows will make it look; who may not look keeps it. */
+static void
+a_watch_on_itself_without_an_answer_leaves_the_lock_owned(void **state)
+{
+	static const ZklOutcome outcomes[] = {
+		ZKL_OUTCOME_UNKNOWN, ZKL_OUTCOME_REFUSED
+	};
+
+	(void) state;
+	for (int i = 0; i < lengthof(outcomes); i++)
+	{
+		ZklTicket	ticket = contended_owner();
+
+		assert_asks(reply(&ticket, ZKL_REQUEST_WATCH_SELF, outcomes[i]),
+					outcomes[i] == ZKL_OUTCOME_UNKNOWN ?
+					ZKL_REQUEST_WATCH_SELF : ZKL_REQUEST_NOTHING);
+		assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
+		assert_asks(happens(&ticket, ZKL_EVENT_RECONNECTED),
+					ZKL_REQUEST_LIST);
+		assert_step(listed(&ticket, NAMES(ticket.name, FOREIGN(6))),
+					ZKL_REQUEST_WATCH_SELF, ZKL_REPORT_CONTENDED);
+	}
+}
+
+/* The list was sent after it, and knows better. */
+static void
+while_the_owner_looks_the_watch_on_itself_decides_nothing(void **state)
+{
+	ZklTicket	ticket = contended_owner();
+
+	(void) state;
+	happens(&ticket, ZKL_EVENT_SELF_CHANGED);
+	assert_nothing(reply(&ticket, ZKL_REQUEST_WATCH_SELF,
+						 ZKL_OUTCOME_ABSENT));
+	assert_nothing(happens(&ticket, ZKL_EVENT_SELF_CHANGED));
+	assert_int_equal(ticket.state, ZKL_TICKET_CHECKING);
+	assert_reports(listed(&ticket, NAMES(FOREIGN(6))), ZKL_REPORT_LOST);
+}
+
+/* The delete itself makes it fire. */
+static void
+a_late_watch_on_itself_means_nothing_once_deleting(void **state)
+{
+	ZklTicket	ticket = contended_owner();
+
+	(void) state;
+	assert_asks(happens(&ticket, ZKL_EVENT_UNWANT), ZKL_REQUEST_DELETE);
+	assert_nothing(reply(&ticket, ZKL_REQUEST_WATCH_SELF,
+						 ZKL_OUTCOME_ABSENT));
+	assert_nothing(happens(&ticket, ZKL_EVENT_SELF_CHANGED));
+	assert_int_equal(ticket.state, ZKL_TICKET_DELETING);
+	assert_reports(reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_OK),
+				   ZKL_REPORT_GONE);
+	assert_nothing(happens(&ticket, ZKL_EVENT_SELF_CHANGED));
+	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+}
+
+/*
+ * Whoever queued has given up.  Then there is no watch on the znode itself,
+ * and the directory's must do.
+ */
+static void
+an_owner_that_is_alone_again_listens_to_the_directory(void **state)
+{
+	static const ZklTicketEventKind reasons[] = {
+		ZKL_EVENT_SELF_CHANGED, ZKL_EVENT_RECONNECTED, ZKL_EVENT_RESTARTED
+	};
+
+	(void) state;
+	for (int i = 0; i < lengthof(reasons); i++)
+	{
+		ZklTicket	ticket = contended_owner();
+
+		assert_asks(happens(&ticket, reasons[i]), ZKL_REQUEST_LIST);
+		assert_nothing(listed(&ticket, NAMES(ticket.name)));
+		assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
+		assert_false(ticket.contended);
+		assert_asks(happens(&ticket, ZKL_EVENT_CHILDREN_CHANGED),
+					ZKL_REQUEST_LIST);
+		assert_reports(listed(&ticket, NO_NAMES), ZKL_REPORT_LOST);
+	}
 }
 
 /* The one that came has gone again, or it was no contender. */
@@ -917,8 +1088,8 @@ a_look_behind_is_repeated_until_it_is_answered(void **state)
 	assert_asks(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_UNKNOWN),
 				ZKL_REQUEST_LIST);
 	assert_int_equal(ticket.state, ZKL_TICKET_CHECKING);
-	assert_reports(listed(&ticket, NAMES(ticket.name, FOREIGN(6))),
-				   ZKL_REPORT_CONTENDED);
+	assert_step(listed(&ticket, NAMES(ticket.name, FOREIGN(6))),
+				ZKL_REQUEST_WATCH_SELF, ZKL_REPORT_CONTENDED);
 }
 
 static void
@@ -957,6 +1128,24 @@ only_who_is_queued_cares_about_the_predecessor(void **state)
 		if (s == ZKL_TICKET_QUEUED)
 			continue;
 		assert_nothing(happens(&ticket, ZKL_EVENT_PREDECESSOR_CHANGED));
+		assert_int_equal(ticket.state, s);
+	}
+}
+
+/* Who is queued looks for it when its turn comes. */
+static void
+only_an_owner_cares_about_its_own_znode(void **state)
+{
+	(void) state;
+	for (int s = 0; s < ZKL_TICKET_NSTATES; s++)
+	{
+		ZklTicket	ticket = ticket_in_state((ZklTicketState) s);
+
+		if (s == ZKL_TICKET_OWNED)
+			continue;
+		assert_nothing(happens(&ticket, ZKL_EVENT_SELF_CHANGED));
+		assert_nothing(reply(&ticket, ZKL_REQUEST_WATCH_SELF,
+							 ZKL_OUTCOME_ABSENT));
 		assert_int_equal(ticket.state, s);
 	}
 }
@@ -1060,10 +1249,9 @@ a_reconnect_lets_look_again_who_rests_on_a_watch(void **state)
 static void
 a_reconnect_shows_an_owner_that_the_lock_was_lost(void **state)
 {
-	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CHECKING);
+	ZklTicket	ticket = contended_owner();
 
 	(void) state;
-	listed(&ticket, NAMES(ticket.name, FOREIGN(6)));
 	assert_asks(happens(&ticket, ZKL_EVENT_RECONNECTED), ZKL_REQUEST_LIST);
 	assert_reports(listed(&ticket, NAMES(FOREIGN(6))), ZKL_REPORT_LOST);
 }
@@ -1140,6 +1328,34 @@ a_restart_keeps_an_owned_lock(void **state)
 	assert_nothing(listed(&ticket, NAMES(ticket.name)));
 	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
 	assert_int_equal(ticket.attempt, 1);
+}
+
+static void
+after_a_restart_a_contended_owner_watches_its_own_znode_again(void **state)
+{
+	ZklTicket	ticket = contended_owner();
+
+	(void) state;
+	assert_asks(happens(&ticket, ZKL_EVENT_RESTARTED), ZKL_REQUEST_LIST);
+	assert_step(listed(&ticket, NAMES(ticket.name, FOREIGN(6))),
+				ZKL_REQUEST_WATCH_SELF, ZKL_REPORT_CONTENDED);
+	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
+}
+
+/* It has no UUID yet, and nothing in the directory can be its znode. */
+static void
+a_restart_before_the_first_create_finds_nothing(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_NONE);
+	const ZklTicketEvent want = {.kind = ZKL_EVENT_WANT};
+
+	(void) state;
+	assert_asks(zkl_ticket_step(&ticket, &want), ZKL_REQUEST_CREATE);
+	assert_asks(happens(&ticket, ZKL_EVENT_RESTARTED), ZKL_REQUEST_LIST);
+	assert_string_equal(ticket.uuid, "");
+	assert_asks(listed(&ticket, NAMES("_c_-lock-0000000001", FOREIGN(2))),
+				ZKL_REQUEST_CREATE);
+	assert_string_equal(ticket.name, "");
 }
 
 /* The znode would be left behind otherwise. */
@@ -1263,12 +1479,22 @@ main(void)
 		cmocka_unit_test(an_owned_znode_deleted_by_a_foreign_hand_is_lost),
 		cmocka_unit_test(a_list_of_a_missing_directory_is_empty),
 		cmocka_unit_test(an_owner_learns_by_push_that_somebody_queues_behind),
-		cmocka_unit_test(an_owner_is_told_once_that_the_lock_is_contended),
+		cmocka_unit_test(a_contended_owner_does_not_listen_to_the_directory),
+		cmocka_unit_test(an_owner_that_gives_way_deletes_instead_of_watching),
+		cmocka_unit_test(a_contended_owner_watches_its_own_znode),
+		cmocka_unit_test(a_contended_owner_learns_that_its_znode_was_deleted),
+		cmocka_unit_test(a_znode_that_is_gone_before_it_is_watched_is_lost),
+		cmocka_unit_test(a_contended_owner_whose_znode_still_exists_watches_it_again),
+		cmocka_unit_test(a_watch_on_itself_without_an_answer_leaves_the_lock_owned),
+		cmocka_unit_test(while_the_owner_looks_the_watch_on_itself_decides_nothing),
+		cmocka_unit_test(a_late_watch_on_itself_means_nothing_once_deleting),
+		cmocka_unit_test(an_owner_that_is_alone_again_listens_to_the_directory),
 		cmocka_unit_test(an_owner_with_nobody_behind_goes_on_listening),
 		cmocka_unit_test(a_look_behind_is_repeated_until_it_is_answered),
 		cmocka_unit_test(an_owner_that_may_not_look_keeps_the_lock),
 		cmocka_unit_test(only_an_owner_cares_about_the_directory),
 		cmocka_unit_test(only_who_is_queued_cares_about_the_predecessor),
+		cmocka_unit_test(only_an_owner_cares_about_its_own_znode),
 		cmocka_unit_test(an_expired_session_loses_an_owned_ticket),
 		cmocka_unit_test(an_expired_session_takes_any_other_ticket_with_it),
 		cmocka_unit_test(an_expired_session_ends_a_delete),
@@ -1280,6 +1506,8 @@ main(void)
 		cmocka_unit_test(a_restart_goes_on_where_the_last_worker_ended),
 		cmocka_unit_test(a_restart_tells_of_a_refusal_that_was_known),
 		cmocka_unit_test(a_restart_keeps_an_owned_lock),
+		cmocka_unit_test(after_a_restart_a_contended_owner_watches_its_own_znode_again),
+		cmocka_unit_test(a_restart_before_the_first_create_finds_nothing),
 		cmocka_unit_test(a_restart_remembers_what_was_withdrawn),
 		cmocka_unit_test(a_restart_deletes_a_withdrawn_znode_whose_name_is_known),
 		cmocka_unit_test(a_restart_drops_a_withdrawn_wish_without_a_znode),

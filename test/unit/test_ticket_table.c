@@ -16,7 +16,10 @@
 #define S(state)	(1u << ZKL_TICKET_##state)
 #define IN(state, set)	((1u << (state)) & (set))
 
-/* What each state waits for, and where it can lead. */
+/*
+ * What each state waits for, and where it can lead.  OWNED waits for nothing,
+ * though it may have asked for a watch on its own znode.
+ */
 static const struct
 {
 	const char *name;
@@ -75,7 +78,7 @@ static const struct
 	},
 	[ZKL_TICKET_OWNED] = {
 		"OWNED", ZKL_REQUEST_NOTHING,
-		S(CHECKING) | S(DELETING)
+		S(CHECKING) | S(DELETING) | S(NONE)
 	},
 	[ZKL_TICKET_CHECKING] = {
 		"CHECKING", ZKL_REQUEST_LIST,
@@ -101,6 +104,7 @@ static const char *const event_names[ZKL_TICKET_NEVENTS] = {
 	[ZKL_EVENT_REPLY] = "REPLY",
 	[ZKL_EVENT_CHILDREN_CHANGED] = "CHILDREN_CHANGED",
 	[ZKL_EVENT_PREDECESSOR_CHANGED] = "PREDECESSOR_CHANGED",
+	[ZKL_EVENT_SELF_CHANGED] = "SELF_CHANGED",
 	[ZKL_EVENT_RECONNECTED] = "RECONNECTED",
 	[ZKL_EVENT_RESTARTED] = "RESTARTED",
 	[ZKL_EVENT_EXPIRED] = "EXPIRED",
@@ -269,12 +273,27 @@ is_reply(const Case *c)
 	return c->event.kind == ZKL_EVENT_REPLY;
 }
 
-/* A reply that the state before waited for. */
+/* What a ticket in this state may have asked for. */
+static ZklRequest
+request_of(ZklTicketState state)
+{
+	return state == ZKL_TICKET_OWNED ? ZKL_REQUEST_WATCH_SELF :
+		states[state].awaits;
+}
+
+/* A reply to what was asked for in the state before. */
 static bool
 is_awaited(const Case *c)
 {
 	return is_reply(c) && c->event.request != ZKL_REQUEST_NOTHING &&
-		c->event.request == states[c->before.state].awaits;
+		c->event.request == request_of(c->before.state);
+}
+
+static bool
+is_nothing(ZklTicketStep step)
+{
+	return step.request == ZKL_REQUEST_NOTHING &&
+		step.report == ZKL_REPORT_NOTHING;
 }
 
 /*
@@ -325,7 +344,7 @@ static void
 asks_for_what_its_state_awaits(const Case *c)
 {
 	hold(c->step.request == ZKL_REQUEST_NOTHING ||
-		 c->step.request == states[c->after.state].awaits);
+		 c->step.request == request_of(c->after.state));
 }
 
 /* So there is never more than one request, but for the create and its list. */
@@ -365,8 +384,7 @@ ignores_what_is_not_awaited(const Case *c)
 	if (!is_reply(c) || is_awaited(c))
 		return;
 	hold(memcmp(&c->before, &c->after, sizeof(ZklTicket)) == 0);
-	hold(c->step.request == ZKL_REQUEST_NOTHING);
-	hold(c->step.report == ZKL_REPORT_NOTHING);
+	hold(is_nothing(c->step));
 }
 
 static void
@@ -392,6 +410,9 @@ means_nothing_in_other_states(const Case *c)
 		case ZKL_EVENT_PREDECESSOR_CHANGED:
 			meaningful = S(QUEUED);
 			break;
+		case ZKL_EVENT_SELF_CHANGED:
+			meaningful = S(OWNED);
+			break;
 		case ZKL_EVENT_RECONNECTED:
 			meaningful = S(QUEUED) | S(OWNED);
 			break;
@@ -404,8 +425,7 @@ means_nothing_in_other_states(const Case *c)
 		return;
 	}
 	hold(memcmp(&c->before, &c->after, sizeof(ZklTicket)) == 0);
-	hold(c->step.request == ZKL_REQUEST_NOTHING);
-	hold(c->step.report == ZKL_REPORT_NOTHING);
+	hold(is_nothing(c->step));
 }
 
 static void
@@ -413,6 +433,55 @@ late_watches_change_nothing(void **state)
 {
 	(void) state;
 	in_all_cases(means_nothing_in_other_states);
+}
+
+static void
+rests_on_one_watch(const Case *c)
+{
+	bool		listed = is_awaited(c) &&
+		c->event.request == ZKL_REQUEST_LIST &&
+		c->event.outcome == ZKL_OUTCOME_OK;
+
+	/* Every list leaves the directory's watch; only who is alone heeds it. */
+	if (listed && c->after.state == ZKL_TICKET_OWNED)
+		hold((c->step.request == ZKL_REQUEST_WATCH_SELF) ==
+			 c->after.contended);
+	else if (is_awaited(c) && c->event.request == ZKL_REQUEST_WATCH_SELF)
+		hold((c->step.request == ZKL_REQUEST_WATCH_SELF) ==
+			 (c->event.outcome == ZKL_OUTCOME_UNKNOWN));
+	else
+		hold(c->step.request != ZKL_REQUEST_WATCH_SELF);
+}
+
+/* Else it would not learn that its znode was deleted. */
+static void
+an_owner_rests_on_the_directorys_watch_or_on_its_own(void **state)
+{
+	(void) state;
+	in_all_cases(rests_on_one_watch);
+}
+
+static void
+is_lost_if_absent(const Case *c)
+{
+	if (!is_awaited(c) || c->event.request != ZKL_REQUEST_WATCH_SELF)
+		return;
+	if (c->event.outcome == ZKL_OUTCOME_ABSENT)
+	{
+		hold(c->after.state == ZKL_TICKET_NONE);
+		hold(c->step.request == ZKL_REQUEST_NOTHING);
+		hold(c->step.report == ZKL_REPORT_LOST);
+		return;
+	}
+	hold(memcmp(&c->before, &c->after, sizeof(ZklTicket)) == 0);
+	hold(c->step.report == ZKL_REPORT_NOTHING);
+}
+
+static void
+a_watch_on_itself_says_nothing_but_that_the_znode_is_gone(void **state)
+{
+	(void) state;
+	in_all_cases(is_lost_if_absent);
 }
 
 static void
@@ -526,6 +595,8 @@ no_znode_is_left(const Case *c)
 		case ZKL_TICKET_INSPECTING:
 			return outcome == ZKL_OUTCOME_ABSENT ||
 				(outcome == ZKL_OUTCOME_OK && !c->event.ours);
+		case ZKL_TICKET_OWNED:
+			return outcome == ZKL_OUTCOME_ABSENT;
 		case ZKL_TICKET_DELETING:
 			/* Refused: left to the end of the session. */
 			return outcome != ZKL_OUTCOME_UNKNOWN;
@@ -560,6 +631,7 @@ static void
 names_what_it_asks_for(const Case *c)
 {
 	bool		names_own = c->step.request == ZKL_REQUEST_INSPECT ||
+		c->step.request == ZKL_REQUEST_WATCH_SELF ||
 		c->step.request == ZKL_REQUEST_DELETE;
 
 	hold(memchr(c->after.name, '\0', sizeof(c->after.name)) != NULL);
@@ -621,6 +693,8 @@ main(void)
 		cmocka_unit_test(a_ticket_that_waits_for_a_reply_has_asked_for_it),
 		cmocka_unit_test(stale_replies_change_nothing),
 		cmocka_unit_test(late_watches_change_nothing),
+		cmocka_unit_test(an_owner_rests_on_the_directorys_watch_or_on_its_own),
+		cmocka_unit_test(a_watch_on_itself_says_nothing_but_that_the_znode_is_gone),
 		cmocka_unit_test(a_report_agrees_with_the_state),
 		cmocka_unit_test(an_unwanted_ticket_does_not_go_on_acquiring),
 		cmocka_unit_test(a_znode_that_may_exist_is_never_forgotten),

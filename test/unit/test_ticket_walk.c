@@ -97,7 +97,9 @@ static Child children[MAX_CHILDREN];
 
 /* What the walk has been through, over all seeds of a test. */
 static int	times_in_state[ZKL_TICKET_NSTATES];
+static int	times_asked[ZKL_REQUEST_DELETE + 1];
 static int	times_reported[ZKL_REPORT_GONE + 1];
+static int	times_gave_way_unsent;
 static int64_t last_token;
 
 #define check(condition)	check_that(condition, #condition, __LINE__)
@@ -156,6 +158,18 @@ fire(unsigned *watchers, ZklTicketEventKind kind)
 	*watchers = 0;
 }
 
+/* Who made the znode watches itself, all others their predecessor. */
+static void
+fire_child(Child *child)
+{
+	unsigned	self = child->watchers & 1u << child->owner;
+	unsigned	others = child->watchers & ~self;
+
+	child->watchers = 0;
+	fire(&self, ZKL_EVENT_SELF_CHANGED);
+	fire(&others, ZKL_EVENT_PREDECESSOR_CHANGED);
+}
+
 static Child *
 find_child(const char *name)
 {
@@ -188,7 +202,7 @@ static void
 remove_child(Child *child)
 {
 	zxid++;
-	fire(&child->watchers, ZKL_EVENT_PREDECESSOR_CHANGED);
+	fire_child(child);
 	*child = children[--nchildren];
 	fire(&directory_watchers, ZKL_EVENT_CHILDREN_CHANGED);
 }
@@ -250,7 +264,8 @@ answer_about_child(int s, Message *answer)
 		answer->event.czxid = child->czxid;
 		answer->event.ours = is_of_session(child, s);
 	}
-	else if (answer->event.request == ZKL_REQUEST_WATCH)
+	else if (answer->event.request == ZKL_REQUEST_WATCH ||
+			 answer->event.request == ZKL_REQUEST_WATCH_SELF)
 		child->watchers |= 1u << s;
 	else
 		remove_child(child);
@@ -285,6 +300,7 @@ execute(int s, Message *message)
 			break;
 		case ZKL_REQUEST_INSPECT:
 		case ZKL_REQUEST_WATCH:
+		case ZKL_REQUEST_WATCH_SELF:
 		case ZKL_REQUEST_DELETE:
 			answer_about_child(s, message);
 			break;
@@ -404,7 +420,11 @@ feed(int s, const ZklTicketEvent *event)
 	ZklTicketStep step = zkl_ticket_step(&server->ticket, event);
 
 	times_in_state[server->ticket.state]++;
+	times_asked[step.request]++;
 	times_reported[step.report]++;
+	if (server->due == ZKL_REQUEST_WATCH_SELF &&
+		step.request == ZKL_REQUEST_DELETE)
+		times_gave_way_unsent++;
 	if (step.request != ZKL_REQUEST_NOTHING)
 		server->due = step.request;
 	if (server->ticket.state == ZKL_TICKET_NONE)
@@ -668,8 +688,7 @@ static void
 child_changes(void)
 {
 	if (nchildren > 0)
-		fire(&children[random_below(&seed, (uint32_t) nchildren)].watchers,
-			 ZKL_EVENT_PREDECESSOR_CHANGED);
+		fire_child(&children[random_below(&seed, (uint32_t) nchildren)]);
 }
 
 static void
@@ -693,9 +712,13 @@ reap_directory(void)
 static void
 watch_fires_for_nothing(int s)
 {
+	static const ZklTicketEventKind kinds[] = {
+		ZKL_EVENT_CHILDREN_CHANGED, ZKL_EVENT_PREDECESSOR_CHANGED,
+		ZKL_EVENT_SELF_CHANGED
+	};
+
 	if (servers[s].connected)
-		push_event(s, one_in(2) ? ZKL_EVENT_CHILDREN_CHANGED :
-				   ZKL_EVENT_PREDECESSOR_CHANGED);
+		push_event(s, kinds[random_below(&seed, lengthof(kinds))]);
 }
 
 static void
@@ -917,8 +940,7 @@ somebody_is_behind(const Child *znode)
 
 /*
  * A foreign hand deleted the znode.  Who is queued learns it when the turn of
- * the predecessor is over.  An owner learns it by the directory's watch, but
- * a contended one does not look any more until it reconnects.
+ * the predecessor is over, but an owner has learnt it.
  */
 static void
 check_rest_without_znode(const Server *server, int s)
@@ -926,11 +948,6 @@ check_rest_without_znode(const Server *server, int s)
 	const Child *predecessor;
 
 	check(weather.foreign_hands);
-	if (server->ticket.state == ZKL_TICKET_OWNED)
-	{
-		check(server->ticket.contended);
-		return;
-	}
 	check(server->ticket.state == ZKL_TICKET_QUEUED);
 	predecessor = find_child(server->ticket.predecessor);
 	check(predecessor != NULL);
@@ -958,7 +975,10 @@ check_rest(int s)
 	{
 		check(predecessor == NULL);
 		check(server->ticket.contended || !somebody_is_behind(znode));
-		check(server->ticket.contended || directory_watchers & 1u << s);
+		if (server->ticket.contended)
+			check(weather.refusals || znode->watchers & 1u << s);
+		else
+			check(directory_watchers & 1u << s);
 		return;
 	}
 	check(server->ticket.state == ZKL_TICKET_QUEUED);
@@ -1022,16 +1042,14 @@ begin_walk(uint64_t with_seed)
 	last_token = 0;
 }
 
-/*
- * Where foreign hands delete our znodes, a contended owner does not notice, and
- * so waiting for owners to give up would not serve all.
- */
 static void
 walk(const Weather *of_the_day, int nseeds)
 {
 	weather = *of_the_day;
 	memset(times_in_state, 0, sizeof(times_in_state));
+	memset(times_asked, 0, sizeof(times_asked));
 	memset(times_reported, 0, sizeof(times_reported));
+	times_gave_way_unsent = 0;
 	for (int i = 1; i <= nseeds; i++)
 	{
 		begin_walk((uint64_t) i * 1000003);
@@ -1042,7 +1060,7 @@ walk(const Weather *of_the_day, int nseeds)
 			come_to_rest();
 			for (int s = 0; s < SERVERS; s++)
 				check_rest(s);
-			if (leg % 4 == 3 && !weather.foreign_hands)
+			if (leg % 4 == 3)
 				serve_all_wishes();
 		}
 	}
@@ -1068,6 +1086,12 @@ assert_was_everywhere(void)
 		if (times_reported[r] == 0)
 			fail_msg("the walk never had report %d", r);
 	}
+	for (int r = ZKL_REQUEST_NOTHING; r <= ZKL_REQUEST_DELETE; r++)
+	{
+		if (times_asked[r] == 0)
+			fail_msg("the walk never had request %d", r);
+	}
+	assert_true(times_gave_way_unsent > 100);
 }
 
 /*
@@ -1205,6 +1229,20 @@ foreign_hands_do_not_confuse_the_others(void **state)
 	assert_true(times_reported[ZKL_REPORT_LOST] > 100);
 }
 
+/* Nothing but watches tells an owner here. */
+static void
+owners_learn_that_a_foreign_hand_deleted_their_znode(void **state)
+{
+	const Weather bad = {
+		.foreign_hands = true
+	};
+
+	(void) state;
+	walk(&bad, 60);
+	assert_true(times_reported[ZKL_REPORT_LOST] > 100);
+	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
+}
+
 int
 main(void)
 {
@@ -1218,6 +1256,7 @@ main(void)
 		cmocka_unit_test(a_counter_that_runs_out_grants_nothing_unsafe),
 		cmocka_unit_test(in_any_weather_the_rules_hold),
 		cmocka_unit_test(foreign_hands_do_not_confuse_the_others),
+		cmocka_unit_test(owners_learn_that_a_foreign_hand_deleted_their_znode),
 	};
 
 	return cmocka_run_group_tests_name("ticket, walked at random", tests,
