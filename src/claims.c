@@ -26,6 +26,8 @@
 #include "xact.h"
 #include "zklock.h"
 
+#define MAX_RELEASE_WAIT_MS	5000
+
 typedef struct XactRecord
 {
 	ZklLocalClaim *claim;
@@ -33,6 +35,8 @@ typedef struct XactRecord
 	int			count;
 	int			previous;		/* the same claim's record below, or -1 */
 } XactRecord;
+
+static uint32 release_wait_event = 0;
 
 static HTAB *claims = NULL;
 static dlist_head session_claims = DLIST_STATIC_INIT(session_claims);
@@ -45,10 +49,12 @@ static void set_up(void);
 static void end_all(int code, Datum arg);
 static void count_xact(ZklLocalClaim *claim);
 static XactRecord *new_record(void);
-static void book_local_lock(ZklLocalClaim *claim, ZklScope scope);
+static bool book_local_lock(ZklLocalClaim *claim, ZklScope scope);
 static void uncount_xact(ZklLocalClaim *claim, int count);
 static void end_shared(ZklLocalClaim *claim);
 static void drop_session_scope(ZklLocalClaim *claim);
+static void unlock_if_lost(ZklLocalClaim *claim, void *arg);
+static void unlock_lost_claims(void);
 
 ZklLocalClaim *
 zkl_claims_find(const char *path)
@@ -93,6 +99,9 @@ set_up(void)
 	info.entrysize = sizeof(ZklLocalClaim);
 	table = hash_create("zklock claims", 16, &info, HASH_ELEM | HASH_STRINGS);
 
+	/* Later would be while a transaction ends, where nothing may fail. */
+	(void) zkl_wait_event("ZklockRelease", &release_wait_event);
+
 	/* First the hooks, then what they clean up. */
 	on_shmem_exit(end_all, (Datum) 0);
 	zkl_xact_register();
@@ -132,7 +141,12 @@ zkl_claims_count(ZklLocalClaim *claim, ZklScope scope)
 	}
 	if (claim->session_count == 0)
 	{
-		book_local_lock(claim, ZKL_SCOPE_SESSION);
+		if (!book_local_lock(claim, ZKL_SCOPE_SESSION))
+			ereport(ERROR,
+					errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					errmsg("could not acquire lock \"%s\" with session scope",
+						   zkl_show_path(claim->path)),
+					errdetail("Its lock in this server was dropped by pg_advisory_unlock_all(), and another session waits for the end of this transaction."));
 		dlist_push_tail(&session_claims, &claim->session_link);
 	}
 	claim->session_count++;
@@ -181,14 +195,16 @@ new_record(void)
  * Hold the local lock at this level.  After pg_advisory_unlock_all() it may
  * be somebody else's by now, who then waits for our claim to end.
  */
-static void
+static bool
 book_local_lock(ZklLocalClaim *claim, ZklScope scope)
 {
 	if (claim->locked)
 		zkl_local_lock_move(&claim->tag, claim->lock_scope, scope);
 	else
 		claim->locked = zkl_local_lock_try(&claim->tag, scope);
-	claim->lock_scope = scope;
+	if (claim->locked)
+		claim->lock_scope = scope;
+	return claim->locked;
 }
 
 void
@@ -196,7 +212,7 @@ zkl_claims_uncount_session(ZklLocalClaim *claim)
 {
 	Assert(claim->session_count > 0);
 	if (claim->session_count == 1 && claim->xact_count > 0)
-		book_local_lock(claim, ZKL_SCOPE_XACT);
+		(void) book_local_lock(claim, ZKL_SCOPE_XACT);
 
 	claim->session_count--;
 	claim->shared->session_count = claim->session_count;
@@ -232,15 +248,16 @@ zkl_claims_end(ZklLocalClaim *claim)
 }
 
 /*
- * With zklock.synchronous_release, wait until the znode is gone, but no longer
- * than for anything else.  This may run while a transaction commits, where
- * nothing must be raised.
+ * With zklock.synchronous_release, wait until the znode is gone.  This may run
+ * while a transaction commits, where nothing can be raised and no interrupt
+ * be served, so it does not take long: only while ZooKeeper can be reached,
+ * and nobody wants us to stop.
  */
 static void
 end_shared(ZklLocalClaim *claim)
 {
-	static uint32 wait_event = 0;
-	int64		until;
+	int64		until = zkl_now() + ZKL_MS(Min(zkl_connection_timeout,
+											   MAX_RELEASE_WAIT_MS));
 
 	if (!zkl_synchronous_release)
 	{
@@ -250,13 +267,15 @@ end_shared(ZklLocalClaim *claim)
 	if (!zkl_shared_end_and_stay(claim->shared))
 		return;
 
-	until = zkl_now() + ZKL_MS(zkl_connection_timeout);
-	while (!zkl_shared_is_released(claim->shared) && zkl_now() < until)
+	while (!zkl_shared_is_released(claim->shared) && zkl_now() < until &&
+		   pg_atomic_read_u32(&zkl_shared->session[0].connected) != 0 &&
+		   !pg_atomic_read_u32(&zkl_shared->shutting_down) &&
+		   !ProcDiePending && !QueryCancelPending)
 	{
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 (until - zkl_now()) / 1000 + 1,
-						 zkl_wait_event("ZklockRelease", &wait_event));
+						 Max(0, (until - zkl_now()) / 1000 + 1),
+						 zkl_wait_event("ZklockRelease", &release_wait_event));
 		ResetLatch(MyLatch);
 	}
 	zkl_shared_leave(claim->shared);
@@ -298,14 +317,25 @@ zkl_claims_visit(ZklClaimVisitor visitor, void *arg)
 
 /*
  * The local locks of session scope are dropped all together, so it is enough
- * to look at one.
+ * to look at one that we think we have.
  */
 void
 zkl_claims_sweep(void)
 {
-	ZklLocalClaim *claim = zkl_claims_first_session();
+	ZklLocalClaim *claim;
+	dlist_iter	iter;
 
-	if (claim == NULL || zkl_lock_held_by_me(&claim->tag, ExclusiveLock))
+	unlock_lost_claims();
+	dlist_foreach(iter, &session_claims)
+	{
+		claim = dlist_container(ZklLocalClaim, session_link, iter.cur);
+		if (!claim->locked)
+			continue;
+		if (zkl_lock_held_by_me(&claim->tag, ExclusiveLock))
+			return;
+		break;
+	}
+	if (iter.cur == &session_claims.head)
 		return;
 	while ((claim = zkl_claims_first_session()) != NULL)
 		drop_session_scope(claim);
@@ -316,7 +346,32 @@ drop_session_scope(ZklLocalClaim *claim)
 {
 	claim->locked = false;
 	claim->session_count = 1;
+	zkl_xact_note_release(claim, zkl_shared_standing(claim->shared, 0));
 	zkl_claims_uncount_session(claim);
+}
+
+/* Nobody shall wait behind a claim that was lost. */
+static void
+unlock_if_lost(ZklLocalClaim *claim, void *arg)
+{
+	if (claim->locked &&
+		zkl_shared_standing(claim->shared, 0) == ZKL_STANDING_LOST)
+	{
+		zkl_local_lock_release(&claim->tag, claim->lock_scope);
+		claim->locked = false;
+	}
+}
+
+static void
+unlock_lost_claims(void)
+{
+	static uint64 seen_losses = 0;
+	uint64		losses = pg_atomic_read_u64(&zkl_shared->losses);
+
+	if (losses == seen_losses)
+		return;
+	zkl_claims_visit(unlock_if_lost, NULL);
+	seen_losses = losses;
 }
 
 /*

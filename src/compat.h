@@ -15,6 +15,8 @@
 #include "storage/latch.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
+#include "storage/shmem.h"
+#include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 #include "utils/wait_event.h"
@@ -24,6 +26,13 @@
 
 #if PG_VERSION_NUM < 150000
 #error "zklock needs PostgreSQL 15 or later"
+#endif
+
+/* Goes before the declaration of a function that does not return. */
+#if PG_VERSION_NUM >= 180000
+#define ZKL_NORETURN pg_noreturn
+#else
+#define ZKL_NORETURN pg_attribute_noreturn()
 #endif
 
 /* A process's place in the array of processes. */
@@ -51,6 +60,17 @@ zkl_lock_held_by_me(const LOCKTAG *tag, LOCKMODE mode)
 	return LockHeldByMe(tag, mode, false);
 #else
 	return LockHeldByMe(tag, mode);
+#endif
+}
+
+/* A hash table of fixed size in shared memory. */
+static inline HTAB *
+zkl_shmem_init_hash(const char *name, long nelems, HASHCTL *info, int flags)
+{
+#if PG_VERSION_NUM >= 190000
+	return ShmemInitHash(name, nelems, info, flags);
+#else
+	return ShmemInitHash(name, nelems, nelems, info, flags);
 #endif
 }
 

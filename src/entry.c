@@ -284,12 +284,11 @@ zkl_entry_set_gone(ZklEntry *entry)
 	return wanted;
 }
 
-bool
+void
 zkl_entry_set_lost(ZklEntry *entry, ZklLoss loss)
 {
 	uint32		hash = entry->hash;
 	dlist_iter	iter;
-	bool		wanted;
 
 	pg_atomic_fetch_add_u64(&zkl_shared->losses, 1);
 	zkl_entry_lock(entry);
@@ -309,15 +308,15 @@ zkl_entry_set_lost(ZklEntry *entry, ZklLoss loss)
 
 	/*
 	 * Newcomers shall not wait behind who holds nothing any more.  Who waits
-	 * for the old local lock counts again when it has asked for the new one.
+	 * with the old local lock, or for it, counts again when it has asked for
+	 * the new one.
 	 */
 	entry->generation++;
 	entry->nheld = 0;
 	entry->nwaiting = 0;
-	wanted = want_again(entry);
+	(void) want_again(entry);
 	zkl_entry_unlock(hash);
 	pg_atomic_fetch_add_u64(&zkl_shared->losses, 1);
-	return wanted;
 }
 
 void
@@ -346,7 +345,10 @@ zkl_entry_set_failed(ZklEntry *entry, ZklFailure failure, bool znode_left)
 static void
 wake_visited(ZklEntry *entry, void *arg)
 {
-	wake_needing(entry);
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &entry->claims)
+		zkl_table_wake(dlist_container(ZklClaim, link, iter.cur));
 }
 
 void

@@ -79,14 +79,17 @@ extern bool zkl_entry_set_contended(ZklEntry *entry);
 /* No znode any more: -> NONE or WANTED; true if it is wanted again. */
 extern bool zkl_entry_set_gone(ZklEntry *entry);
 
-/* OWNED -> NONE or WANTED; true if it is wanted again. */
-extern bool zkl_entry_set_lost(ZklEntry *entry, ZklLoss loss);
+/* OWNED -> NONE.  The entry may be gone afterwards. */
+extern void zkl_entry_set_lost(ZklEntry *entry, ZklLoss loss);
 
 /* The lock cannot be had: tell who waits.  -> RELEASING or NONE. */
 extern void zkl_entry_set_failed(ZklEntry *entry, ZklFailure failure,
 								 bool znode_left);
 
-/* Let all who wait for a ticket look again (connection gone or back). */
+/*
+ * Let all look again who wait for a ticket, or for one that is in doubt: the
+ * connection is gone or back.
+ */
 extern void zkl_entry_wake_all(void);
 
 /* Is any claim of this server held? */

@@ -77,6 +77,12 @@ zkl_hosts_prefix(const char *hosts, const char *root, char *prefix)
 			 strcmp(root, "/") == 0 ? "" : root);
 }
 
+static int
+compare_addresses(const void *a, const void *b)
+{
+	return strcmp(*(char *const *) a, *(char *const *) b);
+}
+
 char *
 zkl_hosts_resolve(const char *hosts, int *nservers)
 {
@@ -97,14 +103,7 @@ zkl_hosts_resolve(const char *hosts, int *nservers)
 	if (list.n == 0)
 		return NULL;
 
-	for (int i = list.n - 1; i > 0; i--)
-	{
-		int			j = random() % (i + 1);
-		char	   *swap = list.address[i];
-
-		list.address[i] = list.address[j];
-		list.address[j] = swap;
-	}
+	qsort(list.address, list.n, sizeof(char *), compare_addresses);
 	if (list.n % 2 == 0)
 	{
 		list.address[list.n] = list.address[0];
@@ -189,9 +188,9 @@ resolve_server(const char *name, const char *port, ServerList *list)
 						service, sizeof(service),
 						NI_NUMERICHOST | NI_NUMERICSERV) != 0)
 			continue;
-		list->address[list->n++] =
-			psprintf(a->ai_family == AF_INET6 ? "[%s]:%s" : "%s:%s",
-					 host, service);
+
+		/* The client splits at the last colon, also for IPv6. */
+		list->address[list->n++] = psprintf("%s:%s", host, service);
 	}
 	if (addresses)
 		pg_freeaddrinfo_all(AF_UNSPEC, addresses);

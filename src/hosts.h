@@ -24,8 +24,8 @@ extern void zkl_hosts_prefix(const char *hosts, const char *root,
 							 char *prefix);
 
 /*
- * The servers' numeric addresses, in random order and odd in number, as the
- * client wants them; allocated.  NULL where no name can be resolved.  Looks
+ * The servers' numeric addresses, sorted (the client shuffles them) and odd in
+ * number, as the client wants them; allocated.  NULL where no name can be resolved.  Looks
  * names up, and waits for that.
  */
 extern char *zkl_hosts_resolve(const char *hosts, int *nservers);

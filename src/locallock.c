@@ -129,6 +129,7 @@ wait_in_subtransaction(const LOCKTAG *tag, ZklScope scope, int limit_ms)
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
 	int			users_limit = LockTimeout;
+	volatile bool booked = false;
 	volatile bool acquired = false;
 
 	BeginInternalSubTransaction(NULL);
@@ -138,6 +139,7 @@ wait_in_subtransaction(const LOCKTAG *tag, ZklScope scope, int limit_ms)
 		LockTimeout = limit_ms;
 		wait_here(tag, scope);
 		LockTimeout = users_limit;
+		booked = true;
 
 		ReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
@@ -149,6 +151,8 @@ wait_in_subtransaction(const LOCKTAG *tag, ZklScope scope, int limit_ms)
 		ErrorData  *error;
 
 		LockTimeout = users_limit;
+		if (booked)
+			zkl_local_lock_release(tag, scope);
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();

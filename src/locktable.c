@@ -63,9 +63,8 @@ zkl_table_startup(void)
 	info.keysize = ZKL_PATH_SIZE;
 	info.entrysize = sizeof(ZklEntry);
 	info.num_partitions = ZKL_PARTITIONS;
-	entries = ShmemInitHash("zklock entries", zkl_max_locks, zkl_max_locks,
-							&info,
-							HASH_ELEM | HASH_STRINGS | HASH_PARTITION);
+	entries = zkl_shmem_init_hash("zklock entries", zkl_max_locks, &info,
+								  HASH_ELEM | HASH_STRINGS | HASH_PARTITION);
 
 	LWLockRelease(AddinShmemInitLock);
 }

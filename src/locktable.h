@@ -26,7 +26,7 @@
  *		any -> NONE				worker		failed; no znode is left
  *		RELEASING -> NONE		worker		the znode is gone
  *		RELEASING -> WANTED		worker		the same, and somebody waits
- *		OWNED -> NONE, WANTED	worker		lost: the claims that were held
+ *		OWNED -> NONE			worker		lost: the claims that were held
  *											are LOST, the generation grows
  *		WANTED, QUEUED -> NONE,	worker		the session expired before the
  *		WANTED								lock was this server's

@@ -12,6 +12,7 @@
 #ifndef ZKL_REPORT_H
 #define ZKL_REPORT_H
 
+#include "compat.h"
 #include "locktable.h"
 
 #define ERRCODE_ZKL_LOCK_LOST	MAKE_SQLSTATE('Z', 'K', '0', '0', '1')
@@ -24,23 +25,23 @@ extern void zkl_report_lost(int level, const char *path, ZklLoss loss,
 							int64 lost_at);
 
 /* ZK001: the path's claim cannot be relied on right now. */
-extern void zkl_report_doubt(const char *path) pg_attribute_noreturn();
+ZKL_NORETURN extern void zkl_report_doubt(const char *path);
 
 /* 08006, or 55000 where there is no worker. */
-extern void zkl_report_unreachable(const char *path) pg_attribute_noreturn();
+ZKL_NORETURN extern void zkl_report_unreachable(const char *path);
 
 /* What ZooKeeper has against it. */
-extern void zkl_report_failure(const char *path,
-							   ZklFailure failure) pg_attribute_noreturn();
+ZKL_NORETURN extern void zkl_report_failure(const char *path,
+											ZklFailure failure);
 
 /* 53400: entries or claims are used up. */
-extern void zkl_report_full(void) pg_attribute_noreturn();
+ZKL_NORETURN extern void zkl_report_full(void);
 
 /* 57P01 */
-extern void zkl_report_shutdown(void) pg_attribute_noreturn();
+ZKL_NORETURN extern void zkl_report_shutdown(void);
 
 /* 55P03, as the lock manager says it */
-extern void zkl_report_lock_timeout(void) pg_attribute_noreturn();
+ZKL_NORETURN extern void zkl_report_lock_timeout(void);
 
 /* A moment of zkl_now(), as a timestamp. */
 extern TimestampTz zkl_timestamp_of(int64 moment);

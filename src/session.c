@@ -3,8 +3,8 @@
  * session.c
  *	  One ZooKeeper session, on the single-threaded client.
  *
- * Callbacks run inside the client and must not raise errors, call the client
- * or allocate with palloc: they copy what they are given into an event and
+ * Callbacks run inside the client and must not raise errors (to log is fine),
+ * call the client or allocate with palloc: they copy what they are given into an event and
  * append it to a queue, which the worker empties.
  *
  * What the client does not do well, and what is done about it here:
@@ -42,7 +42,7 @@ ZklSessionState zkl_session_state = {
 static void on_log(const char *message);
 static void on_heartbeat(int rc, const void *data);
 static void check_connecting(void);
-static void check_negotiated(void);
+static bool check_negotiated(void);
 static void break_connection(void);
 static void free_events(void);
 
@@ -67,6 +67,7 @@ zkl_session_open(const char *servers, int nservers, int timeout_ms,
 	zkl_session_state.closing = false;
 	zkl_session_state.barrier_sent = false;
 	zkl_session_state.heartbeat_is_out = false;
+	zkl_session_state.refusal_logged = false;
 	zkl_session_state.outstanding = 0;
 	zkl_session_state.nservers = nservers;
 	zkl_session_state.timeout_ms = timeout_ms;
@@ -123,7 +124,10 @@ zkl_session_interest(int *fd, bool *writable, long *timeout_ms)
 	}
 
 	if (*fd >= 0 && *fd != zkl_session_state.fd)
+	{
 		fcntl(*fd, F_SETFD, FD_CLOEXEC);
+		zkl_session_state.connecting_since = 0;
+	}
 	zkl_session_state.fd = *fd;
 	*writable = (interest & ZOOKEEPER_WRITE) != 0;
 	*timeout_ms = wait.tv_sec * 1000L + wait.tv_usec / 1000;
@@ -172,14 +176,18 @@ check_connecting(void)
 }
 
 /* Something that is no ZooKeeper may answer on that port. */
-static void
+static bool
 check_negotiated(void)
 {
 	int			timeout_ms = zoo_recv_timeout(zkl_session_state.handle);
 
 	if (zoo_client_id(zkl_session_state.handle)->client_id == 0 ||
 		timeout_ms < MIN_TIMEOUT_MS || timeout_ms > MAX_TIMEOUT_MS)
+	{
 		break_connection();
+		return false;
+	}
+	return true;
 }
 
 /* The client notices at its next turn, and tries the next server. */
@@ -306,9 +314,8 @@ zkl_session_heartbeat(void)
 	static zoo_op_t op;
 	static zoo_op_result_t result;
 
-	if (zkl_session_state.handle == NULL || zkl_session_state.heartbeat_is_out)
+	if (!zkl_session_may_heartbeat() || !check_negotiated())
 		return;
-	check_negotiated();
 
 	/* A multi goes through the quorum although it changes nothing. */
 	zoo_check_op_init(&op, "/", -1);
@@ -323,18 +330,31 @@ zkl_session_heartbeat(void)
 }
 
 bool
-zkl_session_heartbeat_is_out(void)
+zkl_session_may_heartbeat(void)
 {
-	return zkl_session_state.heartbeat_is_out;
+	return zkl_session_state.handle != NULL &&
+		!zkl_session_state.heartbeat_is_out &&
+		zoo_state(zkl_session_state.handle) == ZOO_CONNECTED_STATE;
 }
 
 static void
 on_heartbeat(int rc, const void *data)
 {
+	ZklFailure	failure;
+
 	zkl_session_state.heartbeat_is_out = false;
 	zkl_session_state.outstanding--;
-	if (rc == ZOK && !zkl_session_state.closing)
-		zkl_session_append_event(ZKL_SESSION_HEARTBEAT)->sent = zkl_session_state.heartbeat_sent;
+	if (zkl_session_state.closing)
+		return;
+	if (rc == ZOK)
+		zkl_session_append_event(ZKL_SESSION_HEARTBEAT)->sent =
+			zkl_session_state.heartbeat_sent;
+	else if (zkl_session_outcome_of(rc, &failure) == ZKL_OUTCOME_REFUSED &&
+			 !zkl_session_state.refusal_logged)
+	{
+		zkl_session_state.refusal_logged = true;
+		elog(LOG, "ZooKeeper refuses the heartbeat: %s", zerror(rc));
+	}
 }
 
 /*

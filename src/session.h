@@ -85,10 +85,11 @@ extern void zkl_session_free_event(ZklSessionEvent *event);
 /*
  * Send a write whose answer proves that the session lives.  Also the barrier
  * that must be the first request on each new connection: nothing else is
- * sent before it.
+ * sent before it.  Does nothing unless it may be sent: connected, and none on
+ * its way.
  */
 extern void zkl_session_heartbeat(void);
-extern bool zkl_session_heartbeat_is_out(void);
+extern bool zkl_session_may_heartbeat(void);
 
 /* May requests be sent now? */
 extern bool zkl_session_is_usable(void);

@@ -37,7 +37,6 @@ static void on_deleted(int rc, const void *data);
 static Call *begin_call(void *tag, uint32_t attempt, ZklRequest request);
 static void sent(Call *call, int rc);
 static ZklSessionEvent *finish_call(Call *call, int rc);
-static ZklOutcome outcome_of(int rc, ZklFailure *failure);
 static void join_path(char *path, size_t size, const char *directory,
 					  const char *child);
 
@@ -65,7 +64,7 @@ sent(Call *call, int rc)
 	zkl_session_state.outstanding++;
 	zkl_session_state.requests++;
 	if (rc != ZOK)
-		finish_call(call, ZCONNECTIONLOSS);
+		finish_call(call, rc);
 }
 
 /* One completion of a call has come; returns the event if it was the last. */
@@ -74,9 +73,11 @@ finish_call(Call *call, int rc)
 {
 	ZklSessionEvent *event = NULL;
 	ZklFailure	failure = ZKL_FAILURE_NONE;
-	ZklOutcome	outcome = outcome_of(rc, &failure);
+	ZklOutcome	outcome = zkl_session_outcome_of(rc, &failure);
 
 	zkl_session_state.outstanding--;
+	if (failure == ZKL_FAILURE_REFUSED)
+		elog(LOG, "ZooKeeper refused a request: %s", zerror(rc));
 	if (outcome > call->outcome)
 	{
 		call->outcome = outcome;
@@ -99,8 +100,8 @@ finish_call(Call *call, int rc)
 	return event;
 }
 
-static ZklOutcome
-outcome_of(int rc, ZklFailure *failure)
+ZklOutcome
+zkl_session_outcome_of(int rc, ZklFailure *failure)
 {
 	switch (rc)
 	{
@@ -124,7 +125,6 @@ outcome_of(int rc, ZklFailure *failure)
 			*failure = ZKL_FAILURE_EPHEMERAL_PARENT;
 			return ZKL_OUTCOME_REFUSED;
 		default:
-			elog(LOG, "ZooKeeper refused a request: %s", zerror(rc));
 			*failure = ZKL_FAILURE_REFUSED;
 			return ZKL_OUTCOME_REFUSED;
 	}

@@ -19,6 +19,7 @@
 #include "postgres.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -58,7 +59,7 @@ zkl_session_file_read(ZklSessionId *identity)
 					   SESSION_FILE));
 		return false;
 	}
-	if (sscanf(text +length, "%" INT64_MODIFIER "x %32[0-9a-f]",
+	if (sscanf(text +length, "%" PRIx64 " %32[0-9a-f]",
 			   &id, password) != 2 || strlen(password) != 32)
 		return false;
 
@@ -100,7 +101,7 @@ zkl_session_file_write(const ZklSessionId *identity)
 	}
 
 	length = strlen(text);
-	length += sprintf(text +length, "%" INT64_MODIFIER "x ",
+	length += sprintf(text +length, "%" PRIx64 " ",
 					  (uint64) identity->id);
 	for (int i = 0; i < (int) sizeof(identity->password); i++)
 		length += sprintf(text +length, "%02x",
@@ -120,13 +121,15 @@ zkl_session_file_write(const ZklSessionId *identity)
 					   SESSION_FILE_NEW, SESSION_FILE));
 }
 
-void
+bool
 zkl_session_file_remove(void)
 {
-	if (unlink(SESSION_FILE) != 0 && errno != ENOENT)
-		ereport(LOG,
-				errcode_for_file_access(),
-				errmsg("could not remove file \"%s\": %m", SESSION_FILE));
+	if (unlink(SESSION_FILE) == 0 || errno == ENOENT)
+		return true;
+	ereport(LOG,
+			errcode_for_file_access(),
+			errmsg("could not remove file \"%s\": %m", SESSION_FILE));
+	return false;
 }
 
 /*

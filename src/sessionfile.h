@@ -23,6 +23,7 @@ extern bool zkl_session_file_read(ZklSessionId *identity);
 /* Write it; problems are logged, and cost no more than the file is for. */
 extern void zkl_session_file_write(const ZklSessionId *identity);
 
-extern void zkl_session_file_remove(void);
+/* True if there is none any more. */
+extern bool zkl_session_file_remove(void);
 
 #endif							/* ZKL_SESSIONFILE_H */

@@ -20,6 +20,7 @@ typedef struct ZklSessionState
 	bool		closing;		/* drop what the callbacks say */
 	bool		barrier_sent;	/* on the present connection */
 	bool		heartbeat_is_out;
+	bool		refusal_logged; /* that heartbeats are refused */
 	int64		heartbeat_sent;
 	int			outstanding;
 	int64		requests;
@@ -37,6 +38,9 @@ extern ZklSessionState zkl_session_state;
 /* The one watcher, for the session and for all watches. */
 extern void zkl_session_on_watch(zhandle_t *handle, int type, int state,
 								 const char *path, void *context);
+
+/* What a return code means; sets failure where it means REFUSED. */
+extern ZklOutcome zkl_session_outcome_of(int rc, ZklFailure *failure);
 
 /* Append an event; the caller fills it. */
 extern ZklSessionEvent *zkl_session_append_event(ZklSessionEventKind kind);

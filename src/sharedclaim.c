@@ -79,7 +79,6 @@ ZklAnswer
 zkl_shared_hold(ZklClaim *claim, bool only_tries, const char *about)
 {
 	ZklEntry   *entry = claim->entry;
-	int64		now = zkl_now();
 	ZklAnswer	answer = ZKL_ANSWER_NONE;
 
 	zkl_entry_lock(entry);
@@ -93,7 +92,8 @@ zkl_shared_hold(ZklClaim *claim, bool only_tries, const char *about)
 		answer = ZKL_ANSWER_SHUTDOWN;
 	else
 	{
-		zkl_entry_set_needs_ticket(claim, true);
+		if (about != NULL)
+			zkl_entry_set_needs_ticket(claim, true);
 		switch (entry->state)
 		{
 			case ZKL_ENTRY_NONE:
@@ -113,7 +113,7 @@ zkl_shared_hold(ZklClaim *claim, bool only_tries, const char *about)
 				answer = ZKL_ANSWER_QUEUED;
 				break;
 			case ZKL_ENTRY_OWNED:
-				answer = answer_owned(claim, now);
+				answer = answer_owned(claim, zkl_now());
 				break;
 		}
 	}

@@ -133,6 +133,11 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 	{
 		case ZKL_SESSION_REPLY:
 			entry = event->tag;
+			if (event->reply.request == ZKL_REQUEST_DELETE &&
+				event->reply.outcome == ZKL_OUTCOME_REFUSED)
+				ereport(LOG,
+						errmsg("could not delete the znode of lock \"%s\": it stays until the ZooKeeper session ends",
+							   entry->path));
 			if (event->attempt == entry->ticket.attempt)
 				carry_out(entry, zkl_ticket_step(&entry->ticket,
 												 &event->reply));
@@ -286,9 +291,8 @@ report(ZklEntry *entry, ZklTicketStep step)
 			break;
 		case ZKL_REPORT_LOST:
 			pg_atomic_fetch_add_u64(&zkl_shared->counters.lost, 1);
-			if (zkl_entry_set_lost(entry, zkl_session_is_usable() ?
-								   ZKL_LOSS_DELETED : ZKL_LOSS_EXPIRED))
-				feed(entry, ZKL_EVENT_WANT);
+			zkl_entry_set_lost(entry, zkl_session_is_usable() ?
+							   ZKL_LOSS_DELETED : ZKL_LOSS_EXPIRED);
 			break;
 		case ZKL_REPORT_FAILED:
 			zkl_entry_set_failed(entry, step.failure,

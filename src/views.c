@@ -9,6 +9,8 @@
  */
 #include "postgres.h"
 
+#include <inttypes.h>
+
 #include "catalog/pg_authid.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -30,9 +32,14 @@ PG_FUNCTION_INFO_V1(zklock_status);
 /* A copy of one row, made while the table is locked. */
 typedef struct LocksRow
 {
-	ZklEntry	entry;
-	ZklClaim	claim;
+	char		path[ZKL_PATH_SIZE];
+	char		znode[ZKL_ZNODE_SIZE];
+	const char *ticket;
+	bool		owned;
+	bool		contended;
+	int64		owned_at;
 	bool		has_claim;
+	ZklClaim	claim;
 } LocksRow;
 
 typedef struct LocksCopy
@@ -58,7 +65,8 @@ zklock_locks(PG_FUNCTION_ARGS)
 	zkl_check_loaded();
 	InitMaterializedSRF(fcinfo, 0);
 
-	copy.max_rows = 64;
+	/* Rarely more will be needed while the table is locked. */
+	copy.max_rows = 64 + 2 * pg_atomic_read_u32(&zkl_shared->nentries);
 	copy.rows = palloc(copy.max_rows * sizeof(LocksRow));
 	zkl_table_visit(copy_entry, &copy);
 	for (int i = 0; i < copy.nrows; i++)
@@ -100,7 +108,12 @@ copy_row(LocksCopy *copy, const ZklEntry *entry, const ZklClaim *claim)
 								   copy->max_rows * sizeof(LocksRow));
 	}
 	row = &copy->rows[copy->nrows++];
-	row->entry = *entry;
+	strlcpy(row->path, entry->path, sizeof(row->path));
+	strlcpy(row->znode, entry->znode, sizeof(row->znode));
+	row->ticket = ticket_text(entry);
+	row->owned = entry->state == ZKL_ENTRY_OWNED;
+	row->contended = row->owned && entry->contended;
+	row->owned_at = entry->owned_at;
 	row->has_claim = claim != NULL;
 	if (claim != NULL)
 		row->claim = *claim;
@@ -109,17 +122,15 @@ copy_row(LocksCopy *copy, const ZklEntry *entry, const ZklClaim *claim)
 static void
 put_row(ReturnSetInfo *rsinfo, const LocksRow *row)
 {
-	const ZklEntry *entry = &row->entry;
 	const ZklClaim *claim = &row->claim;
-	bool		owned = entry->state == ZKL_ENTRY_OWNED;
 	Datum		values[LOCKS_COLUMNS] = {0};
 	bool		nulls[LOCKS_COLUMNS] = {0};
 
 	memset(nulls, true, sizeof(nulls));
-	values[0] = CStringGetTextDatum(zkl_show_path(entry->path));
+	values[0] = CStringGetTextDatum(zkl_show_path(row->path));
 	values[1] = CStringGetTextDatum("mutex");
-	values[8] = CStringGetTextDatum(ticket_text(entry));
-	values[12] = BoolGetDatum(owned && entry->contended);
+	values[8] = CStringGetTextDatum(row->ticket);
+	values[12] = BoolGetDatum(row->contended);
 	nulls[0] = nulls[1] = nulls[8] = nulls[12] = false;
 
 	if (row->has_claim)
@@ -140,14 +151,14 @@ put_row(ReturnSetInfo *rsinfo, const LocksRow *row)
 			nulls[11] = claim->state == ZKL_CLAIM_WAITING;
 		}
 	}
-	if (entry->znode[0])
+	if (row->znode[0])
 	{
-		values[13] = CStringGetTextDatum(entry->znode);
+		values[13] = CStringGetTextDatum(row->znode);
 		nulls[13] = false;
 	}
-	if (owned)
+	if (row->owned)
 	{
-		values[14] = TimestampTzGetDatum(zkl_timestamp_of(entry->owned_at));
+		values[14] = TimestampTzGetDatum(zkl_timestamp_of(row->owned_at));
 		nulls[14] = false;
 	}
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
@@ -234,7 +245,7 @@ zklock_status(PG_FUNCTION_ARGS)
 	nulls[1] = worker_pid == 0;
 	values[2] = CStringGetTextDatum(connected ? "connected" :
 									info.id != 0 ? "disconnected" : "none");
-	values[3] = CStringGetTextDatum(psprintf("0x%" INT64_MODIFIER "x",
+	values[3] = CStringGetTextDatum(psprintf("0x%" PRIx64,
 											 (uint64) info.id));
 	nulls[3] = info.id == 0 || !may_see(BOOTSTRAP_SUPERUSERID);
 	values[4] = CStringGetTextDatum(info.server);

@@ -50,7 +50,9 @@ static struct
 	int64		heartbeat_at;	/* when the next is due */
 	bool		stopping;
 	int64		stop_at;		/* then even if claims are held */
-	char	   *hosts;			/* those of the open handle */
+	char	   *hosts;			/* those of the open handle ... */
+	char	   *servers;		/* ... and their addresses */
+	int64		resolve_at;		/* while disconnected: when to look again */
 }			worker;
 
 /* What the process waits on; made anew when the socket is another. */
@@ -71,6 +73,7 @@ static void check_signals(void);
 static bool server_is_shutting_down(void);
 static void reload(void);
 static void open_session(void);
+static void look_for_servers(void);
 static void wait_for_something(void);
 static uint32 wait_on_socket(int fd, uint32 events, long timeout_ms);
 static void handle_events(void);
@@ -78,6 +81,8 @@ static void on_connected(void);
 static void on_disconnected(void);
 static void on_expired(void);
 static void on_heartbeat(int64 sent);
+static int64 next_heartbeat(void);
+static int	heartbeat_period_ms(void);
 static void send_heartbeat(void);
 static void publish_session(void);
 static void stop(void);
@@ -157,6 +162,9 @@ turn(void)
 	check_signals();
 	if (!zkl_session_is_open() && zkl_now() >= worker.open_at)
 		open_session();
+	else if (zkl_session_is_open() && !worker.connected &&
+			 zkl_now() >= worker.resolve_at)
+		look_for_servers();
 
 	wait_for_something();
 	handle_events();
@@ -260,7 +268,9 @@ open_session(void)
 	if (identity.id == 0)
 		worker.ending_old = zkl_session_file_read(&identity);
 
-	if (!zkl_session_open(servers, nservers, zkl_session_timeout,
+	/* A session keeps the timeout that it was made with. */
+	if (!zkl_session_open(servers, nservers,
+						  info->id != 0 ? info->timeout_ms : zkl_session_timeout,
 						  identity.id != 0 ? &identity : NULL))
 	{
 		ereport(LOG,
@@ -268,8 +278,32 @@ open_session(void)
 		return;
 	}
 	if (worker.hosts)
+	{
 		pfree(worker.hosts);
+		pfree(worker.servers);
+	}
 	worker.hosts = MemoryContextStrdup(TopMemoryContext, zkl_hosts);
+	worker.servers = MemoryContextStrdup(TopMemoryContext, servers);
+	worker.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
+}
+
+/*
+ * The servers may have moved: then the next worker carries the session on at
+ * their new addresses.
+ */
+static void
+look_for_servers(void)
+{
+	int			nservers;
+	char	   *servers;
+
+	worker.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
+	servers = zkl_hosts_resolve(zkl_hosts, &nservers);
+	if (servers == NULL || strcmp(servers, worker.servers) == 0)
+		return;
+	ereport(LOG,
+			errmsg("restarting the zklock worker, because the ZooKeeper servers have other addresses"));
+	proc_exit(1);
 }
 
 static void
@@ -309,15 +343,15 @@ on_connected(void)
 	if (worker.ending_old)
 	{
 		zkl_session_close();
-		zkl_session_file_remove();
-		worker.open_at = 0;
+		worker.open_at = zkl_session_file_remove() ? 0 : zkl_now() + RETRY_OPEN;
 		ereport(LOG,
 				errmsg("closed the ZooKeeper session that the server had before it crashed"));
 		return;
 	}
 
 	/* First of all the barrier; then every ticket is looked at again. */
-	zkl_session_heartbeat();
+	worker.heartbeat_at = 0;
+	send_heartbeat();
 	publish_session();
 	if (!worker.connected)
 		ereport(LOG,
@@ -340,6 +374,7 @@ on_disconnected(void)
 	ereport(LOG,
 			errmsg("lost the connection to ZooKeeper"));
 	worker.connected = false;
+	worker.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
 	pg_atomic_write_u32(&zkl_shared->session[0].connected, 0);
 	zkl_tickets_disconnected();
 	zkl_entry_wake_all();
@@ -355,8 +390,7 @@ on_expired(void)
 	ZklSessionInfo *info = &zkl_shared->session[0];
 
 	zkl_session_close();
-	zkl_session_file_remove();
-	worker.open_at = 0;
+	worker.open_at = zkl_session_file_remove() ? 0 : zkl_now() + RETRY_OPEN;
 	if (worker.ending_old)
 		return;
 
@@ -407,11 +441,11 @@ static void
 on_heartbeat(int64 sent)
 {
 	int			timeout_ms = zkl_session_timeout_ms();
-	int			period_ms = Max(100, timeout_ms / 20);
+	int			period_ms = heartbeat_period_ms();
 	int			margin_ms = Max(timeout_ms / 3, timeout_ms / 4 + 2 * period_ms);
 	ZklSessionInfo *info = &zkl_shared->session[0];
 	int64		now = zkl_now();
-	bool		was_safe = zkl_session_is_safe(0, now);
+	int64		was_safe_until = pg_atomic_read_u64(&info->safe_until);
 
 	pg_atomic_write_u64(&info->safe_until,
 						sent + ZKL_MS(timeout_ms - margin_ms));
@@ -419,16 +453,30 @@ on_heartbeat(int64 sent)
 	pg_atomic_write_u32(&info->period_ms, period_ms);
 	worker.heartbeat_at = now + ZKL_MS(period_ms);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.heartbeats, 1);
-	if (!was_safe)
+	if (was_safe_until <= zkl_now())
 		zkl_entry_wake_all();
+}
+
+/* At once, where the connection still waits for its barrier. */
+static int64
+next_heartbeat(void)
+{
+	return zkl_session_is_usable() ? worker.heartbeat_at : 0;
+}
+
+static int
+heartbeat_period_ms(void)
+{
+	return Max(100, zkl_session_timeout_ms() / 20);
 }
 
 static void
 send_heartbeat(void)
 {
-	if (zkl_session_is_usable() && !zkl_session_heartbeat_is_out() &&
-		zkl_now() >= worker.heartbeat_at)
-		zkl_session_heartbeat();
+	if (!zkl_session_may_heartbeat() || zkl_now() < next_heartbeat())
+		return;
+	worker.heartbeat_at = zkl_now() + ZKL_MS(heartbeat_period_ms());
+	zkl_session_heartbeat();
 }
 
 /*
@@ -448,8 +496,8 @@ wait_for_something(void)
 	zkl_session_interest(&fd, &writable, &timeout_ms);
 	if (!zkl_session_is_open())
 		wake_at = Min(wake_at, worker.open_at);
-	else if (zkl_session_is_usable() && !zkl_session_heartbeat_is_out())
-		wake_at = Min(wake_at, worker.heartbeat_at);
+	else if (zkl_session_may_heartbeat())
+		wake_at = Min(wake_at, next_heartbeat());
 	if (wake_at != PG_INT64_MAX)
 		timeout_ms = Min(timeout_ms, Max(0, (wake_at - now + 999) / 1000));
 

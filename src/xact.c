@@ -83,8 +83,8 @@ on_xact(XactEvent event, void *arg)
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PARALLEL_ABORT:
 		case XACT_EVENT_PREPARE:
-			released.standing = ZKL_STANDING_GOOD;
 			zkl_claims_end_xact();
+			released.standing = ZKL_STANDING_GOOD;
 			break;
 	}
 }
@@ -117,10 +117,13 @@ static void
 guard_commit(void)
 {
 	Guard		guard = {TransactionIdIsValid(GetTopTransactionIdIfAny()), true};
+	bool		safe;
 	uint64		epoch;
 	uint64		losses;
 
 	guard_released(guard.writes);
+
+	safe = zkl_session_is_safe(0, zkl_now() + ZKL_MS(zkl_commit_margin));
 	epoch = pg_atomic_read_u64(&zkl_shared->session[0].epoch);
 	losses = pg_atomic_read_u64(&zkl_shared->losses);
 
@@ -128,8 +131,7 @@ guard_commit(void)
 	 * The quick way: the session is safe, and no ticket at all was lost since
 	 * every claim was seen to be good.
 	 */
-	if (epoch == good.epoch && losses == good.losses &&
-		zkl_session_is_safe(0, zkl_now() + ZKL_MS(zkl_commit_margin)))
+	if (safe && epoch == good.epoch && losses == good.losses)
 		return;
 
 	zkl_claims_visit(guard_claim, &guard);

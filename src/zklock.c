@@ -52,13 +52,14 @@ static bool check_root(char **newval, void **extra, GucSource source);
 void
 _PG_init(void)
 {
+	/* Loaded later, it is of no use; the functions say so. */
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+
 	define_place_settings();
 	define_time_settings();
 	define_other_settings();
 	MarkGUCPrefixReserved("zklock");
-
-	if (!process_shared_preload_libraries_in_progress)
-		return;
 
 	previous_request_hook = shmem_request_hook;
 	shmem_request_hook = request_shared_memory;

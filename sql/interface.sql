@@ -1,0 +1,60 @@
+-- every function and view, as documented
+SELECT p.oid::regprocedure AS function, pg_get_function_result(p.oid) AS result,
+	   provolatile, proparallel, proisstrict, prosecdef,
+	   has_function_privilege('public', p.oid, 'EXECUTE') AS public
+FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid
+	 JOIN pg_extension e ON e.oid = d.refobjid
+WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND e.extname = 'zklock'
+	  AND proname NOT IN ('zk_locks', 'zk_status')
+ORDER BY proname COLLATE "C";
+
+SELECT oid::regprocedure AS function, provolatile, proparallel, proretset,
+	   has_function_privilege('public', oid, 'EXECUTE') AS public
+FROM pg_proc WHERE proname IN ('zk_locks', 'zk_status') ORDER BY proname;
+
+SELECT proname, pg_get_function_arguments(oid)
+FROM pg_proc WHERE proname IN ('zk_lock_acquire', 'zk_xact_lock_acquire') ORDER BY proname;
+
+SELECT attrelid::regclass AS view, attname, atttypid::regtype
+FROM pg_attribute
+WHERE attrelid IN ('zk_locks'::regclass, 'zk_status'::regclass) AND attnum > 0
+ORDER BY attrelid::regclass::text, attnum;
+
+SELECT has_table_privilege('public', 'zk_locks', 'SELECT') AS zk_locks,
+	   has_table_privilege('public', 'zk_status', 'SELECT') AS zk_status,
+	   has_table_privilege('public', 'zk_locks', 'INSERT, UPDATE, DELETE') AS written;
+
+-- a comment on each of them
+SELECT pg_describe_object(classid, objid, 0) AS "has no comment"
+FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
+WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e' AND extname = 'zklock'
+	  AND classid IN ('pg_proc'::regclass, 'pg_class'::regclass)
+	  AND obj_description(objid, classid::regclass::name) IS NULL;
+SELECT obj_description(oid, 'pg_extension') IS NOT NULL AS "the extension has one"
+FROM pg_extension WHERE extname = 'zklock';
+
+-- status
+SELECT state, safe, worker_pid > 0 AS worker, session_id IS NOT NULL AS session,
+	   session_timeout > '0' AS timeout, safe_until > now() AS safe_until,
+	   connected_since < clock_timestamp() AS since, epoch >= 0 AS epoch,
+	   node_name <> '' AS node, server ~ ':\d+$' AS server
+FROM zk_status;
+
+-- what a lock looks like
+SELECT zk_lock_acquire('/regress/interface');
+SELECT path, kind, mode, claim, granted, pid = pg_backend_pid() AS mine,
+	   datname = current_database() AS here, usename = current_user AS me,
+	   session_count, xact_count, ticket, contended
+FROM zk_locks WHERE path LIKE '/regress/%';
+SELECT l.token = zk_lock_token(l.path) AS token, l.znode ~ '-lock-\d{10}$' AS znode,
+	   l.claim_since <= clock_timestamp() AS claim_since, l.owned_since <= clock_timestamp() AS owned_since,
+	   a.backend_type
+FROM zk_locks l JOIN pg_stat_activity a USING (pid) WHERE path LIKE '/regress/%';
+SELECT locktype, database, objsubid >= 3 AS objsubid, virtualxid IS NULL AS no_xid, mode, granted, fastpath
+FROM pg_locks WHERE locktype = 'advisory';
+
+-- it is not to be mistaken for a lock of PostgreSQL's own functions
+SELECT pg_advisory_unlock((classid::bigint << 32) + objid::bigint) FROM pg_locks WHERE locktype = 'advisory';
+SELECT claims();
+SELECT zk_lock_release('/regress/interface');
+CALL all_is_gone();
