@@ -18,21 +18,22 @@ CREATE FUNCTION close_minute() RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
 	minute		text := date_trunc('minute', now() + interval '30 seconds');
+	server		text := current_setting('cluster_name');
+	call		bigint;
 	cron_work	bigint;
 BEGIN
+	call := ledger('SELECT begin_call(%L, %L)', minute, server);	-- only for the proof
+
 	PERFORM zk_xact_lock_acquire('/cron/close-minute');
 
 	IF NOT ledger('SELECT EXISTS (SELECT FROM closed_minute WHERE minute = %L)', minute)::boolean
 	THEN
 		cron_work := begin_work('/cron/close-minute');
 		PERFORM pg_sleep(0.5);			-- whatever there is to do
-		PERFORM ledger('SELECT finish_minute(%L, %L, %L)',
-					   minute, current_setting('cluster_name'), cron_work::text);
+		PERFORM ledger('SELECT finish_minute(%L, %L, %L)', minute, server, cron_work::text);
 	END IF;
 
-	-- For the proof: this server was called too.
-	PERFORM ledger('INSERT INTO cron_call VALUES (%L, %L) RETURNING 1',
-				   minute, current_setting('cluster_name'));
+	PERFORM ledger('SELECT end_call(%L)', call::text);
 END;
 $$;
 

@@ -21,6 +21,7 @@
 static bool is_idle(const ZklEntry *entry);
 static bool shall_linger(const ZklEntry *entry);
 static bool want_again(ZklEntry *entry);
+static void take_back(ZklEntry *entry);
 static void wake_needing(ZklEntry *entry);
 static void ask_worker(ZklEntry *entry);
 
@@ -63,6 +64,11 @@ zkl_entry_settle(ZklEntry *entry, int64 now)
 			zkl_entry_remove_if_unused(entry);
 			break;
 		case ZKL_ENTRY_WANTED:
+			if (entry->seen)
+				zkl_entry_give_up(entry);
+			else
+				take_back(entry);
+			break;
 		case ZKL_ENTRY_QUEUED:
 			zkl_entry_give_up(entry);
 			break;
@@ -155,6 +161,7 @@ zkl_entry_look(ZklEntry *entry, int64 *timer_at)
 			zkl_entry_remove_if_unused(entry);
 			break;
 		case ZKL_ENTRY_WANTED:
+			entry->seen = true;
 			work = ZKL_WORK_WANT;
 			break;
 		case ZKL_ENTRY_QUEUED:
@@ -383,7 +390,29 @@ zkl_entry_want(ZklEntry *entry)
 {
 	Assert(entry->state == ZKL_ENTRY_NONE);
 	entry->state = ZKL_ENTRY_WANTED;
+	entry->seen = false;
 	ask_worker(entry);
+}
+
+/*
+ * WANTED -> NONE: the worker knows nothing of the wish yet, and perhaps there
+ * is no worker.  If it has just taken the entry off its list, it will come to
+ * look, and finds nothing to do.
+ */
+static void
+take_back(ZklEntry *entry)
+{
+	Assert(entry->state == ZKL_ENTRY_WANTED && !entry->seen);
+	entry->state = ZKL_ENTRY_NONE;
+	SpinLockAcquire(&zkl_shared->work_mutex);
+	if (entry->work_link.next != NULL)
+	{
+		dlist_delete(&entry->work_link);
+		entry->work_link.next = NULL;
+		entry->in_work = false;
+	}
+	SpinLockRelease(&zkl_shared->work_mutex);
+	zkl_entry_remove_if_unused(entry);
 }
 
 /* -> RELEASING */
@@ -407,6 +436,7 @@ want_again(ZklEntry *entry)
 	if (entry->nneeding > 0)
 	{
 		entry->state = ZKL_ENTRY_WANTED;
+		entry->seen = true;
 		return true;
 	}
 	entry->state = ZKL_ENTRY_NONE;

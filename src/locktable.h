@@ -16,6 +16,7 @@
  *
  *		from -> to				who			when
  *		NONE -> WANTED			backend		a claim needs the ticket
+ *		WANTED -> NONE			backend		not any more, before the worker looked
  *		WANTED -> QUEUED		worker		the znode is not the first
  *		WANTED, QUEUED -> OWNED	worker		the znode is the first
  *		WANTED, QUEUED,			backend		the last claim ended, and the
@@ -128,6 +129,7 @@ typedef struct ZklEntry
 	char		znode[ZKL_ZNODE_SIZE];	/* since QUEUED or OWNED */
 	bool		timer_armed;	/* the worker will look at it by itself */
 	bool		in_work;		/* the worker was asked to look at it */
+	bool		seen;			/* it has looked since the state is WANTED */
 
 	/* protected by work_mutex */
 	dlist_node	work_link;

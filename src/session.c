@@ -42,8 +42,6 @@ ZklSessionState zkl_session_state = {
 static void on_log(const char *message);
 static void on_heartbeat(int rc, const void *data);
 static void check_connecting(void);
-static bool check_negotiated(void);
-static void break_connection(void);
 static void free_events(void);
 
 /*
@@ -103,6 +101,21 @@ zkl_session_close(void)
 	free_events();
 }
 
+/* Without a connection the client cannot say good-bye to the server. */
+void
+zkl_session_abandon(void)
+{
+	if (zkl_session_state.handle == NULL)
+		return;
+	zkl_session_state.closing = true;
+	if (zkl_session_state.fd >= 0)
+	{
+		zkl_session_break_connection();
+		zookeeper_process(zkl_session_state.handle, ZOOKEEPER_READ);
+	}
+	zkl_session_close();
+}
+
 void
 zkl_session_interest(int *fd, bool *writable, long *timeout_ms)
 {
@@ -149,7 +162,7 @@ zkl_session_process(bool readable, bool writable)
 	else if (++zkl_session_state.idle_turns > MAX_IDLE_TURNS)
 	{
 		zkl_session_state.idle_turns = 0;
-		break_connection();
+		zkl_session_break_connection();
 	}
 	for (int i = 0; rc == ZOK && i < MAX_FRAMES_A_TURN; i++)
 		rc = zookeeper_process(zkl_session_state.handle, ZOOKEEPER_READ);
@@ -171,28 +184,26 @@ check_connecting(void)
 	else if (now - zkl_session_state.connecting_since > ZKL_MS(limit))
 	{
 		zkl_session_state.connecting_since = 0;
-		break_connection();
+		zkl_session_break_connection();
 	}
 }
 
-/* Something that is no ZooKeeper may answer on that port. */
-static bool
-check_negotiated(void)
+/*
+ * Something that is no ZooKeeper may answer on that port.  The client takes
+ * what it says for good, and the handle is spoilt.
+ */
+bool
+zkl_session_is_plausible(void)
 {
 	int			timeout_ms = zoo_recv_timeout(zkl_session_state.handle);
 
-	if (zoo_client_id(zkl_session_state.handle)->client_id == 0 ||
-		timeout_ms < MIN_TIMEOUT_MS || timeout_ms > MAX_TIMEOUT_MS)
-	{
-		break_connection();
-		return false;
-	}
-	return true;
+	return zoo_client_id(zkl_session_state.handle)->client_id != 0 &&
+		timeout_ms >= MIN_TIMEOUT_MS && timeout_ms <= MAX_TIMEOUT_MS;
 }
 
 /* The client notices at its next turn, and tries the next server. */
-static void
-break_connection(void)
+void
+zkl_session_break_connection(void)
 {
 	if (zkl_session_state.fd >= 0)
 		shutdown(zkl_session_state.fd, SHUT_RDWR);
@@ -283,12 +294,10 @@ zkl_session_on_watch(zhandle_t *handle, int type, int state, const char *path,
 			zkl_session_append_event(ZKL_SESSION_CONNECTED);
 		else if (state == ZOO_EXPIRED_SESSION_STATE)
 			zkl_session_append_event(ZKL_SESSION_EXPIRED);
+		else if (state == ZOO_READONLY_STATE)
+			zkl_session_append_event(ZKL_SESSION_STRANGER);
 		else
-		{
 			zkl_session_append_event(ZKL_SESSION_DISCONNECTED);
-			if (state == ZOO_READONLY_STATE)
-				break_connection();
-		}
 	}
 	else if (type == ZOO_CHILD_EVENT)
 		zkl_session_append_event(ZKL_SESSION_CHILDREN_CHANGED)->path = zkl_session_copy(path);
@@ -314,7 +323,7 @@ zkl_session_heartbeat(void)
 	static zoo_op_t op;
 	static zoo_op_result_t result;
 
-	if (!zkl_session_may_heartbeat() || !check_negotiated())
+	if (!zkl_session_may_heartbeat())
 		return;
 
 	/* A multi goes through the quorum although it changes nothing. */
@@ -335,6 +344,14 @@ zkl_session_may_heartbeat(void)
 	return zkl_session_state.handle != NULL &&
 		!zkl_session_state.heartbeat_is_out &&
 		zoo_state(zkl_session_state.handle) == ZOO_CONNECTED_STATE;
+}
+
+int64_t
+zkl_session_heartbeat_age(void)
+{
+	if (!zkl_session_state.heartbeat_is_out)
+		return 0;
+	return zkl_now() - zkl_session_state.heartbeat_sent;
 }
 
 static void

@@ -31,6 +31,7 @@ typedef enum ZklSessionEventKind
 	ZKL_SESSION_CONNECTED,		/* all watches are gone; send a heartbeat */
 	ZKL_SESSION_DISCONNECTED,
 	ZKL_SESSION_EXPIRED,		/* the handle is of no more use: close it */
+	ZKL_SESSION_STRANGER,		/* no ZooKeeper answered: abandon the handle */
 	ZKL_SESSION_HEARTBEAT,		/* a quorum answered what was sent at "sent" */
 	ZKL_SESSION_REPLY,
 	ZKL_SESSION_CHILDREN_CHANGED,	/* of the directory "path" */
@@ -70,6 +71,15 @@ extern bool zkl_session_is_open(void);
 extern void zkl_session_close(void);
 
 /*
+ * Free the handle, but leave the session alive, to be carried on.  All replies
+ * are dropped.
+ */
+extern void zkl_session_abandon(void);
+
+/* Give up the connection, and try another server. */
+extern void zkl_session_break_connection(void);
+
+/*
  * What to wait for: the socket (-1: none now), whether it shall be writable
  * as well as readable, and for how many milliseconds at most.
  */
@@ -91,12 +101,18 @@ extern void zkl_session_free_event(ZklSessionEvent *event);
 extern void zkl_session_heartbeat(void);
 extern bool zkl_session_may_heartbeat(void);
 
+/* For how long one is on its way, in microseconds; 0: none is. */
+extern int64_t zkl_session_heartbeat_age(void);
+
 /* May requests be sent now? */
 extern bool zkl_session_is_usable(void);
 
 /* Requests without an answer, and all that were ever sent by this process. */
 extern int	zkl_session_outstanding(void);
 extern int64_t zkl_session_requests(void);
+
+/* Is it a ZooKeeper that we are connected to?  If not, abandon the handle. */
+extern bool zkl_session_is_plausible(void);
 
 /* Facts about the connected session. */
 extern int	zkl_session_timeout_ms(void);

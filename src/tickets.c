@@ -16,6 +16,8 @@
  */
 #include "postgres.h"
 
+#include "nodes/pg_list.h"
+
 #include "compat.h"
 #include "entry.h"
 #include "tickets.h"
@@ -71,8 +73,14 @@ zkl_tickets_start(const char *directory_prefix)
 	}
 	pfree(entries);
 
-	feed_all(ZKL_EVENT_RESTARTED);
+	zkl_tickets_restarted();
 	zkl_entry_adopt_work();
+}
+
+void
+zkl_tickets_restarted(void)
+{
+	feed_all(ZKL_EVENT_RESTARTED);
 }
 
 void
@@ -160,6 +168,7 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 		case ZKL_SESSION_CONNECTED:
 		case ZKL_SESSION_DISCONNECTED:
 		case ZKL_SESSION_EXPIRED:
+		case ZKL_SESSION_STRANGER:
 		case ZKL_SESSION_HEARTBEAT:
 			Assert(false);
 			break;
@@ -193,6 +202,25 @@ zkl_tickets_run_timers(void)
 
 		do_work(entry, work, timer_at);
 	}
+}
+
+void
+zkl_tickets_reset_timers(void)
+{
+	List	   *armed = NIL;
+	ListCell   *cell;
+	ZklEntry   *entry;
+
+	while ((entry = zkl_timers_take_any()) != NULL)
+		armed = lappend(armed, entry);
+	foreach(cell, armed)
+	{
+		int64		timer_at = 0;
+		ZklWork		work = zkl_entry_timer_fired(lfirst(cell), &timer_at);
+
+		do_work(lfirst(cell), work, timer_at);
+	}
+	list_free(armed);
 }
 
 static void

@@ -46,10 +46,16 @@ zkl_timers_next(void)
 }
 
 ZklEntry *
-zkl_timers_take_due(int64 now)
+zkl_timers_take_any(void)
 {
-	if (zkl_timers_next() > now)
+	if (pairingheap_is_empty(timers))
 		return NULL;
 	return pairingheap_container(ZklEntry, timer,
 								 pairingheap_remove_first(timers));
+}
+
+ZklEntry *
+zkl_timers_take_due(int64 now)
+{
+	return zkl_timers_next() <= now ? zkl_timers_take_any() : NULL;
 }

@@ -23,6 +23,9 @@ extern void zkl_timers_arm(ZklEntry *entry, int64 at);
 /* The first moment at which one fires; PG_INT64_MAX: none is armed. */
 extern int64 zkl_timers_next(void);
 
+/* Take one that is armed, due or not; NULL: none is. */
+extern ZklEntry *zkl_timers_take_any(void);
+
 /* Take one that is due at this moment; NULL: none is. */
 extern ZklEntry *zkl_timers_take_due(int64 now);
 

@@ -80,6 +80,7 @@ static void handle_events(void);
 static void on_connected(void);
 static void on_disconnected(void);
 static void on_expired(void);
+static void on_stranger(void);
 static void on_heartbeat(int64 sent);
 static int64 next_heartbeat(void);
 static int	heartbeat_period_ms(void);
@@ -228,7 +229,11 @@ server_is_shutting_down(void)
 static void
 reload(void)
 {
+	int			old_linger = zkl_linger;
+
 	ProcessConfigFile(PGC_SIGHUP);
+	if (zkl_linger != old_linger)
+		zkl_tickets_reset_timers();
 	if (worker.hosts == NULL || strcmp(worker.hosts, zkl_hosts) == 0)
 		return;
 	ereport(LOG,
@@ -324,6 +329,9 @@ handle_events(void)
 			case ZKL_SESSION_EXPIRED:
 				on_expired();
 				break;
+			case ZKL_SESSION_STRANGER:
+				on_stranger();
+				break;
 			case ZKL_SESSION_HEARTBEAT:
 				on_heartbeat(event->sent);
 				break;
@@ -340,6 +348,11 @@ handle_events(void)
 static void
 on_connected(void)
 {
+	if (!zkl_session_is_plausible())
+	{
+		on_stranger();
+		return;
+	}
 	if (worker.ending_old)
 	{
 		zkl_session_close();
@@ -408,6 +421,23 @@ on_expired(void)
 	zkl_tickets_expired();
 }
 
+/* Another handle carries the session on; it knows nothing of what was asked. */
+static void
+on_stranger(void)
+{
+	static bool logged = false;
+
+	if (!logged)
+		ereport(LOG,
+				errmsg("one of the servers \"%s\" does not answer like a ZooKeeper server",
+					   zkl_hosts));
+	logged = true;
+	on_disconnected();
+	zkl_session_abandon();
+	worker.open_at = zkl_now() + RETRY_OPEN;
+	zkl_tickets_restarted();
+}
+
 /* Id and password, for the next worker and for whoever runs after a crash. */
 static void
 publish_session(void)
@@ -473,6 +503,11 @@ heartbeat_period_ms(void)
 static void
 send_heartbeat(void)
 {
+	/* A connection over which nothing is answered is of no use. */
+	if (zkl_session_is_usable() && zkl_session_heartbeat_age() >
+		ZKL_MS(zkl_session_timeout_ms() / 3))
+		zkl_session_break_connection();
+
 	if (!zkl_session_may_heartbeat() || zkl_now() < next_heartbeat())
 		return;
 	worker.heartbeat_at = zkl_now() + ZKL_MS(heartbeat_period_ms());

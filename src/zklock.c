@@ -41,6 +41,7 @@ static shmem_startup_hook_type previous_startup_hook = NULL;
 
 void		_PG_init(void);
 
+static void define_settings(void);
 static void define_place_settings(void);
 static void define_time_settings(void);
 static void define_other_settings(void);
@@ -56,16 +57,51 @@ _PG_init(void)
 	if (!process_shared_preload_libraries_in_progress)
 		return;
 
-	define_place_settings();
-	define_time_settings();
-	define_other_settings();
-	MarkGUCPrefixReserved("zklock");
+	define_settings();
 
 	previous_request_hook = shmem_request_hook;
 	shmem_request_hook = request_shared_memory;
 	previous_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = start_shared_memory;
 	zkl_worker_register();
+}
+
+/*
+ * PostgreSQL puts the default in the place of an invalid setting of an
+ * extension, with a WARNING.  A server that locks in another place than the
+ * others excludes nobody, so here that is an error.
+ */
+static void
+define_settings(void)
+{
+	static const char *const names[] = {
+		"zklock.hosts", "zklock.root", "zklock.node_name",
+		"zklock.session_timeout", "zklock.connection_timeout",
+		"zklock.tenure", "zklock.linger", "zklock.commit_margin",
+		"zklock.max_locks", "zklock.synchronous_release"
+	};
+	char	   *given[lengthof(names)] = {NULL};
+
+	for (int i = 0; i < lengthof(names); i++)
+	{
+		const char *value = GetConfigOption(names[i], true, false);
+
+		if (value != NULL)
+			given[i] = pstrdup(value);
+	}
+
+	define_place_settings();
+	define_time_settings();
+	define_other_settings();
+	MarkGUCPrefixReserved("zklock");
+
+	for (int i = 0; i < lengthof(names); i++)
+	{
+		if (given[i] != NULL)
+			(void) set_config_option(names[i], given[i], PGC_POSTMASTER,
+									 PGC_S_FILE, GUC_ACTION_SET, true, FATAL,
+									 false);
+	}
 }
 
 static void

@@ -49,8 +49,10 @@ lab_enter() {
 	set -m
 	LAB=$lab HOME=$lab setpriv "${run_as[@]}" --pdeathsig TERM \
 		"$lab/tree/test/$script" "$@" </dev/null &
+	lab_inside=$!
 	set +m
-	wait $! || status=$?
+	wait "$lab_inside" || status=$?
+	lab_inside=
 
 	rm -rf "$lab_top/test/out"
 	[[ -z $(ls -A "$lab/out") ]] || cp -r --no-preserve=ownership "$lab/out" "$lab_top/test/out"
@@ -96,6 +98,12 @@ lab_forget() {
 lab_leave() {
 	local pids file round
 	trap '' HUP INT TERM
+
+	# First whoever would comment on the rest.
+	if [[ -n ${lab_inside:-} ]]; then
+		kill -KILL -- "-$lab_inside"
+		wait "$lab_inside"
+	fi 2>/dev/null
 
 	# A postmaster removes its shared memory if it is asked to end.
 	pids=$(lab_postmasters)
@@ -219,7 +227,9 @@ pg_kill() {
 		kill -KILL $pids 2>/dev/null
 		sleep 0.01
 	done
+	# Where nobody reaps orphans, they count as processes that own the lock files.
 	lab_forget "$lab/$1/postmaster.pid"
+	rm -f "$lab/.s.PGSQL.$(pg_port "$1").lock"
 }
 
 pg_port() { sed -n 's/^port = //p' "$lab/$1/postgresql.conf" | tail -n1; }
