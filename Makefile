@@ -32,6 +32,7 @@ OBJS = $(PURE) \
 	src/entry.o \
 	src/functions.o \
 	src/hosts.o \
+	src/keeper.o \
 	src/locallock.o \
 	src/locktable.o \
 	src/report.o \

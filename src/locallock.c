@@ -16,6 +16,7 @@
 
 #include "access/xact.h"
 #include "common/hashfn.h"
+#include "miscadmin.h"
 #include "storage/proc.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
@@ -115,6 +116,9 @@ static void
 wait_here(const LOCKTAG *tag, ZklScope scope)
 {
 	(void) LockAcquire(tag, ExclusiveLock, false, false);
+
+	/* The time may have ended, or a cancel come, at the moment of the grant. */
+	CHECK_FOR_INTERRUPTS();
 	(void) acquire(tag, scope, true);
 	LockRelease(tag, ExclusiveLock, false);
 }

@@ -34,6 +34,7 @@ sub adopt
 	my $self = bless $psql, $class;
 	$self->set_query_timer_restart;
 	$self->query('\set VERBOSITY verbose');
+	$self->{pid} = $self->query('SELECT pg_backend_pid()');
 	return $self;
 }
 
@@ -167,6 +168,14 @@ kill -9 of psql, not of the backend.
 
 =cut
 
+# A session that was idle for long is not late.
+sub quit
+{
+	my ($self) = @_;
+	$self->{timeout}->start;
+	return $self->SUPER::quit;
+}
+
 sub kill_client
 {
 	my ($self) = @_;
@@ -187,6 +196,6 @@ sub wait_until
 	return 1;
 }
 
-sub pid { my ($self) = @_; return $self->{pid} //= $self->query('SELECT pg_backend_pid()'); }
+sub pid { my ($self) = @_; return $self->{pid}; }
 
 1;

@@ -26,6 +26,7 @@ use parent qw(PostgreSQL::Test::Cluster);
 
 use Carp;
 use PostgreSQL::Test::Utils;
+use Time::HiRes qw(usleep);
 
 use ZklockBackend;
 
@@ -237,6 +238,35 @@ sub worker_pid
 		q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock worker'});
 }
 
+=item $node->expire_session($zk, by_hand => 1)
+
+End this server's ZooKeeper session, and wait until it has a new one.  Its worker stands
+still meanwhile, until ZooKeeper has given it up.
+
+C<by_hand> ends it at once.  But no client can foresee that, so claims pass for held for
+a moment when somebody else may have the lock already.
+
+=cut
+
+sub expire_session
+{
+	my ($self, $zk, %opt) = @_;
+	my ($worker, $session, $epoch) =
+	  split /\|/, $self->status('worker_pid, session_id, epoch');
+
+	# Standing still keeps it from fighting over the session with whoever ends it, too.
+	kill 'STOP', $worker;
+	my $is_gone =
+	  $opt{by_hand}
+	  ? $zk->kill_session($session)
+	  : eval { $zk->wait_until(sub { !$zk->has_session($session) }, 'the session to expire') };
+	my $problem = $@;
+	kill 'CONT', $worker;
+	croak "could not end session $session: $problem" unless $is_gone;
+	$self->wait_until("SELECT epoch > $epoch FROM zk_status");
+	return $self->wait_until_connected;
+}
+
 =item $node->kill9
 
 As in Cluster: the postmaster goes as if the machine had died.  What it leaves in the
@@ -252,6 +282,53 @@ sub kill9
 	my @lines = split /\n/, slurp_file($self->data_dir . '/postmaster.pid');
 	push @shared_memory, $1 if ($lines[6] // '') =~ /(\d+)\s*$/;
 	return $self->SUPER::kill9;
+}
+
+=item $node->kill9_all
+
+The postmaster and all its children, as if the machine had died.  Returns when they are
+gone.
+
+=item $node->children
+
+Process ids of the postmaster's children, each with what it calls itself.
+
+=cut
+
+sub kill9_all
+{
+	my ($self) = @_;
+	my %children = $self->children;
+	my $postmaster = $self->{_pid};
+	$self->kill9;
+	kill 'KILL', keys %children;
+
+	# The next postmaster takes the zombie of this one for alive.
+	usleep(10_000) while -e "/proc/$postmaster" || grep { !_is_dead($_) } keys %children;
+	return;
+}
+
+sub children
+{
+	my ($self) = @_;
+	my $postmaster = (split /\n/, slurp_file($self->data_dir . '/postmaster.pid'))[0];
+	my %children;
+	foreach my $directory (glob '/proc/[0-9]*')
+	{
+		my ($pid) = $directory =~ /(\d+)$/;
+		my $status = eval { slurp_file("$directory/status") } // next;
+		next unless $status =~ /^PPid:\s+$postmaster$/m;
+		($children{$pid} = eval { slurp_file("$directory/cmdline") } // '') =~ s/\0.*//s;
+	}
+	return %children;
+}
+
+# A zombie is dead; whether it is reaped is up to the machine's init.
+sub _is_dead
+{
+	my ($pid) = @_;
+	my $status = eval { slurp_file("/proc/$pid/status") } // return 1;
+	return $status =~ /^State:\s+Z/m;
 }
 
 END

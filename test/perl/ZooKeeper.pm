@@ -249,6 +249,21 @@ sub kill_session
 	return $self->_ask('kill_session', session_id => 0 + $id) ? 1 : 0;
 }
 
+=item $zk->has_session($id)
+
+Does the leader know this session?  The id is hexadecimal.
+
+=cut
+
+sub has_session
+{
+	my ($self, $id) = @_;
+	my $leader = $self->leader // return 1;
+	my $dump = $self->cmd('dump', $leader);
+	croak 'no dump of sessions' unless $dump =~ /Session Sets/i;
+	return $dump =~ /^\s*\Q$id\E\b/m;
+}
+
 =item $zk->wait_for_children($path, $wanted, $seconds)
 
 Wait until there are C<$wanted> children, or until C<$wanted->($children)> is true;

@@ -32,14 +32,10 @@ sub rows { return $node_a->safe_psql('postgres', 'SELECT v FROM t ORDER BY v'); 
 
 sub path_of { my ($path) = @_; return "/zklock$path"; }
 
-# End the session of a server, and wait until it has a new one.
 sub expire
 {
 	my ($node) = @_;
-	my $epoch = $node->status('epoch');
-	ok($zk->kill_session($node->status('session_id')), 'session of ' . $node->name . ' ended');
-	$node->wait_until("SELECT epoch = $epoch + 1 FROM zk_status");
-	$node->wait_until_connected;
+	$node->expire_session($zk, by_hand => 1);
 	return;
 }
 
@@ -280,16 +276,54 @@ $b1->send(acquire('/foreign'));
 $node_a->wait_until_contended('/foreign');
 $zk->delete('/zklock/foreign/' . (in_order('/foreign'))[0]);
 is($b1->result->{out}, 't', 'deleted while contended: the next one has the lock');
-TODO:
-{
-	local $TODO = 'an owner does not watch its znode once somebody queues behind it';
-	my $noticed = eval { $zk->wait_until(
-			sub { $a1->query(held('/foreign')) eq 'f' }, 'the owner to notice', 3); };
-	ok($noticed, 'deleted while contended: the owner notices');
-}
+$a1->wait_until(q{SELECT NOT zk_lock_is_held('/foreign')});
+is($a1->errcode(insert('contended')), 'ZK001', 'deleted while contended: the owner has lost it');
 $a1->run(release('/foreign'));
 is($b1->query(held('/foreign')), 't', 'deleted while contended: its release touches nobody');
 $b1->query(release('/foreign'));
+
+# --- the worker stands still, and ZooKeeper gives the session up ---
+
+$node_b->set('zklock.session_timeout', '6s');
+$node_b->expire_session($zk, by_hand => 1);
+is($node_b->status('session_timeout'), '00:00:06', 'a shorter session');
+$node_b->safe_psql('postgres', 'CREATE TABLE t (v text)');
+$b1->query(acquire('/still'));
+$b2->query(q{BEGIN; SELECT zk_xact_lock_acquire('/still2')});
+$b2->query(insert('still'));
+$znode = path_of('/still') . '/' . $zk->children('/zklock/still')->[0];
+
+my $worker = $node_b->worker_pid;
+kill 'STOP', $worker;
+my ($gone, $wrong, $doubts) = (0, 0, 0);
+$zk->wait_until(
+	sub {
+		$gone = !$zk->exists($znode);
+		my $held = $b1->query(held('/still'));
+		$wrong++ if $gone && $held eq 't';
+		$doubts++ if !$gone && $held eq 'f';
+		return $gone;
+	},
+	'the session to expire');
+is($wrong, 0, 'nobody believes in a lock that is gone');
+cmp_ok($doubts, '>', 0, 'it is in doubt before');
+$result = $b1->run(token('/still'));
+is($result->{errcode}, 'ZK001', 'in doubt: no token');
+like($result->{err}, qr/is in doubt/, 'in doubt: says so');
+is($b2->errcode('COMMIT'), 'ZK001', 'in doubt: no commit');
+is($a1->query(acquire('/still')), 't', 'the other server has the lock');
+$token = $a1->query(token('/still'));
+kill 'CONT', $worker;
+$node_b->wait_until(q{SELECT claim = 'lost' FROM zk_locks WHERE path = '/still'});
+is($b1->errcode(token('/still')), 'ZK001', 'then it is lost');
+is($b1->run(release('/still'))->{out}, 'f', 'then it is lost: release');
+is($node_b->safe_psql('postgres', 'SELECT count(*) FROM t'), '0', 'then it is lost: nothing is there');
+$b1->send(acquire('/still'));
+$zk->wait_for_children('/zklock/still', 2);
+$a1->query(release('/still'));
+is($b1->result->{out}, 't', 'and can be acquired again');
+cmp_ok($b1->query(token('/still')), '>', $token, 'with a greater token');
+$b1->query(release('/still'));
 
 $_->quit foreach $a1, $a2, $a3, $b1, $b2;
 foreach my $node ($node_a, $node_b)

@@ -1,0 +1,224 @@
+# A clean stop frees a server's locks at once, but not before their holders are done.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+
+use IPC::Run;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+use ZklockNode;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new;
+
+# What comes much earlier than this did not have to wait for the session to expire.
+my $long = 20;
+my $soon = 12;
+
+my @settings = ('zklock.session_timeout' => "${long}s", 'zklock.linger' => 0);
+my $node_a = ZklockNode->started('a', $zk, @settings,
+	'log_min_messages' => 'debug1',
+	'max_connections' => 20,
+	'synchronous_commit' => 'off',
+	'init' => [ allows_streaming => 1 ]);
+my $node_b = ZklockNode->started('b', $zk, @settings);
+$node_a->safe_psql('postgres', 'CREATE TABLE work (done text)');
+
+my $waiter = $node_b->backend;
+my $judge = $node_b->backend;
+
+my ($log_at, $session, $worker, $shutdown);
+
+sub prepare
+{
+	my ($path) = @_;
+	$node_a->start unless defined $node_a->{_pid};
+	$node_a->wait_until_connected;
+	$log_at = -s $node_a->logfile;
+	$session = $node_a->status('session_id');
+	$worker = $node_a->worker_pid;
+	my $holder = $node_a->backend;
+	$holder->query("SELECT zk_lock_acquire('$path')");
+	$waiter->send("SELECT zk_lock_acquire('$path')");
+	$judge->wait_until("SELECT count(*) > 0 FROM zk_locks WHERE path = '$path' AND ticket = 'queued'");
+	return $holder;
+}
+
+# Begin to stop, and go on when the postmaster has heard of it; it may even be done.
+sub begin_stop
+{
+	my ($mode) = @_;
+	$shutdown = IPC::Run::start([ 'pg_ctl', '-D', $node_a->data_dir, '-m', $mode, '-t', 180, 'stop' ],
+		'>', \my $output);
+	$zk->wait_until(
+		sub {
+			my $state = eval { slurp_file($node_a->data_dir . '/postmaster.pid') };
+			return !defined $state || $state =~ /^stopping\s*$/m;
+		},
+		'the shutdown to begin');
+	return;
+}
+
+sub end_stop
+{
+	my ($what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	ok($shutdown->finish, "$what: the shutdown is done");
+	$node_a->_update_pid(0);
+	return;
+}
+
+# The server has ended, and all is in order.
+sub is_clean
+{
+	my ($path, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is($waiter->answer, 't', "$what: the lock is free");
+	$waiter->query('SELECT zk_lock_release_all()');
+	ok($node_a->log_contains('closed the ZooKeeper session', $log_at), "$what: the session was closed");
+	ok($node_a->log_contains("background worker \"zklock worker\" \\(PID $worker\\) exited with exit code 0", $log_at),
+		"$what: the worker's exit code is 0");
+	ok(!$node_a->log_contains('PANIC|terminated by signal|TRAP|still held', $log_at), "$what: nothing bad is in the log");
+	unlike($zk->cmd('dump'), qr/$session/, "$what: the session is gone");
+	$zk->wait_for_children("/zklock$path", 0);
+	return;
+}
+
+# How many packets the server has had in this session, or undef where there is none.
+sub packets
+{
+	my ($n) = $zk->cmd('cons') =~ /recved=(\d+)[^\n]*sid=$session\b/;
+	return $n;
+}
+
+# The worker has had its signal, and done with it what it does at once: it was seen to
+# go on after that.
+sub wait_until_worker_knows
+{
+	$zk->wait_until(
+		sub {
+			my ($pending) = slurp_file("/proc/$worker/status") =~ /^ShdPnd:\s+(\S+)$/m;
+			return !(hex($pending) & 1 << 14);
+		},
+		'the worker to have its signal');
+	my $before = packets();
+	$zk->wait_until(sub { my $now = packets(); return !defined $now || $now > $before + 1 },
+		'the worker to go on');
+	return;
+}
+
+# --- fast, with a holder in each state ---------------------------------------------------
+
+my $holder = prepare('/fast');
+my $in_transaction = $node_a->backend;
+$in_transaction->query("BEGIN; SELECT zk_xact_lock_acquire('/fast2')");
+my $local_waiter = $node_a->backend;
+$local_waiter->send("SELECT zk_lock_acquire('/fast')");
+$node_a->wait_for_waiter('/fast', 1);
+$judge->query("SELECT zk_lock_acquire('/fast3')");
+my $far_waiter = $node_a->backend;
+$far_waiter->send("SELECT zk_lock_acquire('/fast3', '1h')");
+$node_a->wait_for_ticket('/fast3', 'queued');
+
+my $stopped_at = time;
+$node_a->stop('fast');
+is_clean('/fast', 'fast');
+cmp_ok(time - $stopped_at, '<', $soon, 'fast: long before the session would expire');
+is($_->result->{errcode}, '57P01', 'fast: a waiter is told') foreach $local_waiter, $far_waiter;
+$zk->wait_for_children('/zklock/fast2', 0);
+$zk->wait_for_children('/zklock/fast3', 1);
+$judge->query("SELECT zk_lock_release('/fast3')");
+
+# --- fast, with a holder that takes its time ----------------------------------------------
+
+$holder = prepare('/slow');
+my $bystander = $node_a->backend;
+$holder->query("BEGIN; INSERT INTO work VALUES ('slow')");
+kill 'STOP', $holder->pid;
+begin_stop('fast');
+$zk->wait_until(sub { my %children = $node_a->children; !exists $children{ $bystander->pid } },
+	'other backends to end');
+wait_until_worker_knows();
+ok(defined packets(), 'slow holder: the session lives while there is a holder');
+is($judge->query("SELECT ticket FROM zk_locks WHERE path = '/slow'"), 'queued', 'slow holder: it holds the lock');
+ok(!$waiter->is_done, 'slow holder: nobody else has it');
+kill 'CONT', $holder->pid;
+end_stop('slow holder');
+is_clean('/slow', 'slow holder');
+
+# --- fast, with a holder in its commit -----------------------------------------------------
+
+$holder = prepare('/commit');
+$node_a->set('synchronous_standby_names', 'nobody');
+my $committer = $node_a->backend;
+$committer->query('SET synchronous_commit = on');
+$committer->query("BEGIN; INSERT INTO work VALUES ('committed'); SELECT zk_xact_lock_acquire('/commit2')");
+$committer->send('COMMIT');
+$node_a->wait_until("SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = " . $committer->pid);
+is($judge->query("SELECT zk_lock_acquire('/commit2', '0')"), 'f', 'in COMMIT: the lock is held to its end');
+$judge->send("SELECT zk_lock_acquire('/commit2')");
+$node_b->wait_for_ticket('/commit2', 'queued');
+begin_stop('fast');
+is($judge->answer, 't', 'in COMMIT: then it is free');
+$judge->query("SELECT zk_lock_release('/commit2')");
+end_stop('in COMMIT');
+is_clean('/commit', 'in COMMIT');
+$node_a->configure('synchronous_standby_names' => '');
+$node_a->start;
+is($node_a->safe_psql('postgres', 'SELECT done FROM work'), 'committed', 'in COMMIT: what it wrote is there');
+
+# --- smart ------------------------------------------------------------------------------------
+
+$holder = prepare('/smart');
+begin_stop('smart');
+is($holder->query("SELECT zk_lock_is_held('/smart')"), 't', 'smart: a session goes on');
+is($holder->query("SELECT zk_lock_acquire('/smart'), zk_lock_release('/smart')"), 't|t', 'smart: with its locks');
+is($holder->query("SELECT zk_lock_acquire('/smart2')"), 't', 'smart: and can take others');
+ok(!$waiter->is_done, 'smart: others wait');
+is($judge->query("SELECT zk_lock_acquire('/smart2', '0')"), 'f', 'smart: for all its locks');
+$holder->quit;
+end_stop('smart');
+is_clean('/smart', 'smart');
+
+# --- restart -----------------------------------------------------------------------------------
+
+$holder = prepare('/restart');
+$node_a->restart;
+is_clean('/restart', 'restart');
+$node_a->wait_until_connected;
+isnt($node_a->status('session_id'), $session, 'restart: there is a new session');
+is($node_a->safe_psql('postgres', "SELECT zk_lock_acquire('/restart')"), 't', 'restart: it works');
+ok(!$node_a->log_contains('that the server had before it crashed', $log_at), 'restart: there was no old session');
+
+# --- while ZooKeeper is silent, or away -----------------------------------------------------------
+
+$holder = prepare('/silent');
+$zk->pause;
+$node_a->stop('fast');
+pass('silent ZooKeeper: the server stops all the same');
+$stopped_at = time;
+$zk->resume;
+is($waiter->answer, 't', 'silent ZooKeeper: when it speaks again, the lock is free');
+cmp_ok(time - $stopped_at, '<', $soon, 'silent ZooKeeper: long before the session would expire');
+$waiter->query('SELECT zk_lock_release_all()');
+
+$holder = prepare('/away');
+$zk->stop;
+$node_a->stop('fast');
+pass('no ZooKeeper: the server stops all the same');
+$zk->start;
+$stopped_at = time;
+$node_a->start;
+is($waiter->answer, 't', 'no ZooKeeper: the next start frees the lock');
+cmp_ok(time - $stopped_at, '<', $soon, 'no ZooKeeper: long before the session would expire');
+$waiter->query('SELECT zk_lock_release_all()');
+
+$node_a->wait_until_connected;
+is_deeply([ grep { /-lock-/ } @{ $zk->tree('/zklock') } ], [], 'no znode is left');
+
+$_->stop foreach $node_a, $node_b;
+done_testing();

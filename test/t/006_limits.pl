@@ -1,0 +1,183 @@
+# What happens where there is no zklock, no worker, or no room.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZklockNode;
+use ZooKeeper;
+
+# Three servers: too large a transaction would end all of them.
+my $zk = ZooKeeper->new(servers => 3);
+
+# --- not preloaded ---------------------------------------------------------------------------
+
+my $node = ZklockNode->initialized('n', $zk, 'shared_preload_libraries' => undef,
+	'zklock.session_timeout' => '20s', 'zklock.linger' => 0);
+$node->start;
+is($node->errcode('CREATE EXTENSION zklock'), '', 'not preloaded: the extension can be made');
+my $s = $node->backend;
+foreach my $sql (
+	"SELECT zk_lock_acquire('/a')", "SELECT zk_xact_lock_acquire('/a', '0')", "SELECT zk_lock_release('/a')",
+	'SELECT zk_lock_release_all()', "SELECT zk_lock_is_held('/a')", "SELECT zk_lock_token('/a')",
+	'SELECT * FROM zk_locks', 'SELECT * FROM zk_status')
+{
+	my $result = $s->run($sql);
+	is($result->{errcode}, '55000', "not preloaded: $sql");
+	like($result->{err}, qr/shared_preload_libraries/, 'and what to do');
+}
+is($s->query('SHOW zklock.hosts'), $zk->hosts, 'not preloaded: settings are there');
+is($s->query('SELECT 1'), 1, 'not preloaded: the session goes on');
+$s->quit;
+is($node->errcode('DROP EXTENSION zklock'), '', 'not preloaded: the extension can be dropped');
+
+# --- no worker --------------------------------------------------------------------------------
+
+$node->configure(
+	'shared_preload_libraries' => 'zklock',
+	'max_worker_processes' => 0,
+	'zklock.connection_timeout' => '2s');
+$node->restart;
+$node->safe_psql('postgres', 'CREATE EXTENSION zklock');
+ok($node->log_contains('too many background workers'), 'no worker: the log says so');
+$s = $node->backend;
+foreach my $call ("'/a'", "'/a', '1h'", "'/a', '500ms'", "'/a', '0'")
+{
+	foreach my $function ('zk_lock_acquire', 'zk_xact_lock_acquire')
+	{
+		my $result = $s->run("SELECT $function($call)");
+		is($result->{errcode}, '55000', "no worker: $function($call)");
+		like($result->{err}, qr/worker is not running/, 'and why');
+		cmp_ok($result->{seconds}, '<', 2 + 5, 'and not later than after zklock.connection_timeout');
+	}
+}
+is($s->query('SELECT state, worker_pid, safe, entries FROM zk_status'), 'none||f|0', 'no worker: zk_status');
+is($s->query('SELECT count(*) FROM zk_locks'), 0, 'no worker: zk_locks');
+is($s->query("SELECT zk_lock_is_held('/a')"), 'f', 'no worker: nothing is held');
+is($s->query("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"), 0, 'no worker: no local lock is left');
+$s->quit;
+
+# --- no entries ------------------------------------------------------------------------------------
+
+$node->configure('max_worker_processes' => 8, 'zklock.max_locks' => 16, 'zklock.connection_timeout' => '30s');
+$node->restart;
+$node->wait_until_connected;
+$s = $node->backend;
+my $other = $node->backend;
+my $third = $node->backend;
+is($s->query("SELECT count(*) FROM generate_series(1, 16) AS i WHERE zk_lock_acquire('/n/' || i)"), 16, '16 locks');
+is($s->query('SELECT entries, max_locks FROM zk_status'), '16|16', 'zk_status says so');
+foreach my $sql ("SELECT zk_lock_acquire('/n/17')", "SELECT zk_xact_lock_acquire('/n/17', '0')")
+{
+	foreach my $backend ($s, $other)
+	{
+		my $result = $backend->run($sql);
+		is($result->{errcode}, '53400', "not a 17th: $sql");
+		like($result->{err}, qr/HINT:.*zklock\.max_locks/, 'and what to do');
+	}
+}
+is($s->query("SELECT zk_lock_acquire('/n/3')"), 't', 'one of them can be acquired again');
+is($other->query("SELECT zk_lock_acquire('/n/3', '0')"), 'f', 'and tried by others');
+$other->send("SELECT zk_lock_acquire('/n/3')");
+$node->wait_for_waiter('/n/3', 1);
+$third->send("SELECT zk_lock_acquire('/n/3')");
+$node->wait_for_waiter('/n/3', 2);
+$s->query("SELECT zk_lock_release('/n/3') FROM generate_series(1, 2)");
+is($other->answer, 't', 'and waited for');
+$other->query("SELECT zk_lock_release('/n/3')");
+is($third->answer, 't', 'by several');
+$third->query("SELECT zk_lock_release('/n/3')");
+
+# What is released can be used for another path.
+$node->wait_until('SELECT entries = 15 FROM zk_status');
+is($s->query("SELECT zk_lock_acquire('/n/17')"), 't', 'there is room again');
+$s->query("BEGIN; SAVEPOINT s");
+is($s->errcode("SELECT zk_xact_lock_acquire('/n/18')"), '53400', 'no room in a savepoint');
+is($s->query("ROLLBACK TO s; SELECT zk_lock_is_held('/n/17')"), 't', 'does no harm');
+$s->query('COMMIT');
+is($s->query('SELECT zk_lock_release_all()'), 16, 'all are released');
+$node->wait_until('SELECT entries = 0 FROM zk_status');
+foreach my $round (1 .. 3)
+{
+	is($s->query("BEGIN; SELECT count(*) FROM generate_series(1, 16) AS i WHERE zk_xact_lock_acquire('/n/' || $round || i)"),
+		16, "and 16 others, $round");
+	is($s->errcode("SELECT zk_xact_lock_acquire('/n/0')"), '53400', 'not more');
+	$s->query('ROLLBACK');
+	$node->wait_until('SELECT entries = 0 FROM zk_status');
+}
+$_->quit foreach $s, $other, $third;
+
+# --- no room in PostgreSQL's own lock table ----------------------------------------------------------
+
+$node->configure('zklock.max_locks' => 8192, 'max_locks_per_transaction' => 10, 'max_connections' => 10);
+$node->restart;
+$node->wait_until_connected;
+$s = $node->backend;
+my $take = "SELECT zk_xact_lock_acquire('/many/' || i) FROM generate_series(1, 3000) AS i";
+is($s->errcode($take), '53200', 'PostgreSQL is out of lock memory');
+$node->wait_until('SELECT entries = 0 FROM zk_status');
+is($s->query("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"), 0, 'nothing is left');
+is($s->query("SELECT zk_lock_acquire('/many/1')"), 't', 'and the server locks on');
+$s->quit;
+
+# --- no room in the session -------------------------------------------------------------------------------
+
+# What one session holds is deleted by one transaction when it ends, so it is limited.
+sub ephemerals { my ($n) = $zk->cmd('mntr', $_[0]) =~ /zk_ephemerals_count\s+(\d+)/; return $n // -1; }
+sub wait_for_no_ephemerals
+{
+	foreach my $i (1 .. 3)
+	{
+		$zk->wait_until(sub { ephemerals($i) == 0 }, "ZooKeeper server $i to have no ephemerals");
+	}
+	return;
+}
+
+$node->configure('max_locks_per_transaction' => 128);
+$node->restart;
+$node->wait_until_connected;
+wait_for_no_ephemerals();
+$s = $node->backend;
+my $leader = $zk->leader;
+my $long_path = "rpad('/long/' || i || '/', 250, 'x')";
+my $session = $node->status('session_id');
+
+my $result = $s->run("SELECT zk_xact_lock_acquire($long_path) FROM generate_series(1, 3000) AS i");
+is($result->{errcode}, '53400', 'too many long paths in one transaction');
+like($result->{err}, qr/session of this server holds as many locks as it safely can/, 'and why');
+like($result->{err}, qr/HINT/, 'and what to do');
+$node->wait_until('SELECT entries = 0 AND ephemeral_bytes = 0 FROM zk_status');
+wait_for_no_ephemerals();
+pass('all are released');
+is($node->status('session_id, state'), "$session|connected", 'in the same session');
+
+# The session ends while it holds as much as it may.
+is($s->errcode(
+		qq{
+	DO \$\$
+	BEGIN
+		FOR i IN 1..3000 LOOP
+			PERFORM zk_lock_acquire($long_path);
+		END LOOP;
+	EXCEPTION
+		WHEN configuration_limit_exceeded THEN RAISE NOTICE 'enough';
+	END \$\$}), '', 'as many as it may hold');
+my $held = $node->safe_psql('postgres', 'SELECT count(*) FROM zk_locks WHERE granted');
+cmp_ok($held, '>', 2000, 'thousands');
+cmp_ok($node->status('ephemeral_bytes'), '<=', 900000, 'but not too many bytes');
+is(ephemerals(1), $held, 'as ZooKeeper sees it, too');
+$node->restart;
+wait_for_no_ephemerals();
+is($zk->leader, $leader, 'the ensemble survives the end of such a session');
+is($zk->mode($_) =~ /^(leader|follower)$/, 1, "server $_ serves") foreach 1 .. 3;
+$node->wait_until_connected;
+is($node->safe_psql('postgres', "SELECT zk_lock_acquire('/a')"), 't', 'and locks go on');
+
+wait_for_no_ephemerals();
+pass('nothing is left');
+$node->stop;
+done_testing();

@@ -1,0 +1,194 @@
+
+# Other clients on the same path, and other things in a lock's directory.
+
+use strict;
+use warnings;
+
+use Test::More;
+
+use PostgreSQL::Test::Utils;
+
+use ZklockNode;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new;
+my %settings = (
+	'zklock.session_timeout' => '30s',
+	'zklock.connection_timeout' => '2min',
+	'zklock.tenure' => 0,
+	'zklock.linger' => 0);
+my $node_a = ZklockNode->started('a', $zk, %settings);
+my $node_b = ZklockNode->started('b', $zk, %settings);
+my ($a1, $a2, $b1) = map { $_->backend } $node_a, $node_a, $node_b;
+
+sub acquire { my ($path, $timeout) = @_; return "SELECT zk_lock_acquire('$path'" . (defined $timeout ? ", '$timeout')" : ')'); }
+sub release { my ($path) = @_; return "SELECT zk_lock_release('$path')"; }
+
+# A contender as other clients make it: ephemeral, sequential.
+my %prefix = (
+	'Curator' => '_c_1b4e28ba-2fa1-41d2-883f-0016d3cca427-lock-',
+	'kazoo' => '8f3d5c1e9a7b4d2f8c6e0a1b3d5f7e9c__lock__',
+	'kazoo, reading' => '8f3d5c1e9a7b4d2f8c6e0a1b3d5f7e9c__rlock__',
+	'an old Curator' => 'lock-');
+
+sub queue
+{
+	my ($path, $client, %opt) = @_;
+	my $prefix = $prefix{ $opt{as} // 'Curator' };
+	return $zk->create("/zklock$path/$prefix",
+		ephemeral => 1, sequence => 1, client => $client,
+		$opt{perms} ? (perms => $opt{perms}) : ());
+}
+
+# --- in the queue with others ---
+
+foreach my $kind (sort keys %prefix)
+{
+	my $path = '/' . $kind =~ s/\W+/_/gr;
+
+	queue($path, 'first', as => $kind);
+	is($a1->query(acquire($path, '0')), 'f', "$kind: a try finds it held");
+	is($a1->query(acquire($path, '200ms')), 'f', "$kind: and so does a wait");
+	$zk->wait_for_children("/zklock$path", 1);
+	$a1->send(acquire($path));
+	$zk->wait_for_children("/zklock$path", 2);
+	queue($path, 'second', as => $kind);
+	$b1->send(acquire($path));
+	$zk->wait_for_children("/zklock$path", 4);
+	$a2->send(acquire($path));
+	$node_a->wait_for_waiter($path, 2);
+	ok(!$a1->is_done, "$kind: waits");
+
+	$zk->close('first');
+	is($a1->result->{out}, 't', "$kind: has it when the other client has gone");
+	$node_a->wait_until_contended($path);
+	$a1->query(release($path));
+	$zk->wait_for_children("/zklock$path", 3);
+	ok(!$b1->is_done && !$a2->is_done, "$kind: now the other client has it");
+
+	$zk->close('second');
+	is($b1->result->{out}, 't', "$kind: then the other server");
+	ok(!$a2->is_done, "$kind: and not the first one");
+	$b1->query(release($path));
+	is($a2->result->{out}, 't', "$kind: until it is its turn again");
+	$a2->query(release($path));
+	$zk->wait_for_children("/zklock$path", 0);
+}
+
+# In the middle of the queue, others come and go.
+$a1->query(acquire('/middle'));
+my $one = queue('/middle', 'one');
+my $two = queue('/middle', 'two');
+$b1->send(acquire('/middle'));
+$zk->wait_for_children('/zklock/middle', 4);
+$node_b->wait_for_ticket('/middle', 'queued');
+$zk->delete($one);
+$zk->delete($two);
+$zk->wait_for_children('/zklock/middle', 2);
+ok(!$b1->is_done, 'whom it waited for has gone, but there is another before it');
+is($node_b->status('tickets_lost'), '0', 'and nothing was lost');
+$a1->query(release('/middle'));
+is($b1->result->{out}, 't', 'gets the lock after all of them');
+$b1->query(release('/middle'));
+
+# What a watched znode says may change without a consequence.
+$one = queue('/middle', 'one');
+$a1->send(acquire('/middle'));
+$node_a->wait_for_ticket('/middle', 'queued');
+$zk->set($one, 'changed');
+$zk->set($one, '__REVOKE__');
+$node_a->wait_for_ticket('/middle', 'queued');
+ok(!$a1->is_done, 'a change of the data is no release');
+$zk->close('one');
+is($a1->result->{out}, 't', 'a deletion is');
+$zk->set('/zklock/middle/' . $zk->children('/zklock/middle')->[0], 'changed');
+is($a1->query(q{SELECT zk_lock_is_held('/middle')}), 't', 'others may write to its znode');
+$a1->query(release('/middle'));
+
+# --- what is no contender ---
+
+my @junk = qw(abc 0 -x leases locks lock-x 0000000001 lock-12 -lock _c_ lock__0000000001 __lock__);
+$zk->create("/zklock/junk/$_", data => 'x') foreach @junk;
+$zk->create('/zklock/junk/sequence', sequence => 1);
+is($a1->query(acquire('/junk', '1min')), 't', 'other children do not count');
+is($node_a->safe_psql('postgres', q{SELECT contended FROM zk_locks WHERE path = '/junk'}),
+	'f', 'neither before nor behind');
+is($b1->query(acquire('/junk', '0')), 'f', 'the lock is held');
+$a1->query(release('/junk'));
+is($b1->query(acquire('/junk', '1min')), 't', 'and handed on');
+$b1->query(release('/junk'));
+is(scalar(@{ $zk->wait_for_children('/zklock/junk', @junk + 1) }), @junk + 1, 'others are left alone');
+
+# A lock inside of a lock's directory.
+is($a1->query(acquire('/junk/leases')), 't', 'a lock inside of the directory of another');
+is($b1->query(acquire('/junk', '1min')), 't', 'has nothing to do with it');
+$_->query('SELECT zk_lock_release_all()') foreach $a1, $b1;
+
+# A name without a number goes before all others, as Curator sees it.
+$zk->create('/zklock/empty/lock-');
+is($a1->query(acquire('/empty', '0')), 'f', 'a znode without a number holds the lock');
+$a1->send(acquire('/empty'));
+$node_a->wait_for_ticket('/empty', 'queued');
+$zk->delete('/zklock/empty/lock-');
+is($a1->result->{out}, 't', 'until it is deleted');
+$a1->query(release('/empty'));
+
+# A long name that cannot be remembered is refused and not waited for in vain.
+$zk->create('/zklock/long/' . 'x' x 200 . '-lock-', ephemeral => 1, sequence => 1);
+is($a1->errcode(acquire('/long')), '55P03', 'a name that is too long');
+$zk->wait_for_children('/zklock/long', 1);
+
+# --- access control ---
+
+sub is_denied
+{
+	my ($result, $path, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is($result->{errcode}, '42501', $what);
+	like($result->{err}, qr/permission denied by ZooKeeper for lock "\Q$path\E"/, "$what: message");
+	return;
+}
+
+$zk->create('/zklock/unreadable');
+my $secret = queue('/unreadable', 'secretive', perms => 'cdwa');
+is_denied($a1->run(acquire('/unreadable')), '/unreadable', 'who is before it hides its znode');
+$zk->wait_for_children('/zklock/unreadable', 1);
+$zk->close('secretive');
+is($a1->query(acquire('/unreadable', '1min')), 't', 'afterwards the lock can be had');
+queue('/unreadable', 'secretive', perms => 'cdwa');
+$node_a->wait_until_contended('/unreadable');
+is($a1->query(q{SELECT zk_lock_is_held('/unreadable')}), 't', 'who is behind it does no harm');
+$a1->query(release('/unreadable'));
+$zk->wait_for_children('/zklock/unreadable', 1);
+$zk->close('secretive');
+
+$zk->create('/zklock/no_create', perms => 'rdwa');
+is_denied($a1->run(acquire('/no_create')), '/no_create', 'no permission to create');
+is_denied($a1->run(acquire('/no_create/deeper')), '/no_create/deeper', 'no permission to create the directory');
+is_denied($a1->run(acquire('/no_create', '0')), '/no_create', 'a try');
+is_denied($a1->run(acquire('/no_create', '1min')), '/no_create', 'with a timeout');
+is_deeply($zk->children('/zklock/no_create'), [], 'nothing was made');
+
+$zk->create('/zklock/no_read', perms => 'cdwa');
+is_denied($a1->run(acquire('/no_read')), '/no_read', 'no permission to list');
+is_denied($b1->run(acquire('/no_read', '1min')), '/no_read', 'with a timeout');
+is($zk->exists('/zklock/no_read')->{numChildren}, 0, 'nothing is left');
+
+# The waiters of one server all learn it.
+$zk->create('/zklock/unreadable2');
+queue('/unreadable2', 'first');
+queue('/unreadable2', 'secretive', perms => 'cdwa');
+is_denied($a1->run(acquire('/unreadable2')), '/unreadable2', 'hidden');
+is($a1->query('SELECT 1'), '1', 'the session goes on');
+
+# An ephemeral znode has no children.
+$zk->create('/zklock/ephemeral', ephemeral => 1);
+is($a1->errcode(acquire('/ephemeral/job')), '22023', 'a parent is ephemeral');
+is($a1->errcode(acquire('/ephemeral')), '22023', 'the directory is ephemeral');
+
+is($node_a->safe_psql('postgres', 'SELECT count(*) FROM zk_locks'), '0', 'no entry is left');
+is($node_a->status('connects'), '1', 'the connection was never broken');
+
+$_->quit foreach $a1, $a2, $b1;
+$_->stop foreach $node_a, $node_b;
+done_testing();
