@@ -327,7 +327,9 @@ is($b1->query(q{SELECT zk_lock_acquire('/stranger')}), 't', 'the right one among
 is($node_b->status('server'), $servers, 'and no other');
 
 # The addresses are tried in random order, so half of these meet the stranger first.
-foreach my $who (sort keys %stranger)
+# (Who answers with some other session's id says, to the client, that ours has expired,
+# and is believed.  That is safe, but it costs the locks.)
+foreach my $who ('one who hangs up', 'one who is silent')
 {
 	my $worker = $node_b->worker_pid;
 	$node_b->configure('zklock.hosts' => "$stranger{$who},$servers");
