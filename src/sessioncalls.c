@@ -143,6 +143,15 @@ zkl_session_create(void *tag, uint32_t attempt, const char *directory,
 							on_created, call));
 }
 
+/* Which znode it is, and whether the live session owns it. */
+static void
+note_stat(ZklSessionEvent *event, const struct Stat *stat)
+{
+	event->reply.czxid = stat->czxid;
+	event->reply.ours = stat->ephemeralOwner ==
+		zoo_client_id(zkl_session_state.handle)->client_id;
+}
+
 static void
 on_created(int rc, const char *path, const struct Stat *stat, const void *data)
 {
@@ -151,9 +160,7 @@ on_created(int rc, const char *path, const struct Stat *stat, const void *data)
 	if (event == NULL || rc != ZOK)
 		return;
 	event->reply.name = zkl_session_copy(strrchr(path, '/') + 1);
-	event->reply.czxid = stat->czxid;
-	event->reply.ours = stat->ephemeralOwner ==
-		zoo_client_id(zkl_session_state.handle)->client_id;
+	note_stat(event, stat);
 }
 
 /*
@@ -229,9 +236,7 @@ on_inspected(int rc, const struct Stat *stat, const void *data)
 
 	if (event == NULL || rc != ZOK)
 		return;
-	event->reply.czxid = stat->czxid;
-	event->reply.ours = stat->ephemeralOwner ==
-		zoo_client_id(zkl_session_state.handle)->client_id;
+	note_stat(event, stat);
 }
 
 /* By getData, which leaves no watch behind where the znode is gone. */

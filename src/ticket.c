@@ -51,6 +51,7 @@ static ZklTicketStep on_delete_reply(ZklTicket *ticket,
 									 const ZklTicketEvent *event);
 
 static ZklTicketStep take_place(ZklTicket *ticket, const ZklVerdict *verdict);
+static void set_name(ZklTicket *ticket, const char *name);
 static ZklTicketStep create_anew(ZklTicket *ticket);
 static ZklTicketStep fail(ZklTicket *ticket, ZklFailure failure);
 static ZklTicketStep delete_and_fail(ZklTicket *ticket, ZklFailure failure);
@@ -103,12 +104,6 @@ zkl_ticket_begin_attempt(ZklTicket *ticket, const uint8_t random[16],
 	ticket->attempt++;
 	ticket->name[0] = '\0';
 	zkl_recipe_make_uuid(random, only_tries, ticket->uuid);
-}
-
-bool
-zkl_ticket_may_exist(const ZklTicket *ticket)
-{
-	return ticket->state != ZKL_TICKET_NONE;
 }
 
 static ZklTicketStep
@@ -209,8 +204,7 @@ on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			/* A znode of another session is no ticket of ours. */
 			ticket->state = event->ours ? ZKL_TICKET_CREATED : ZKL_TICKET_UNSURE;
 			ticket->czxid = event->czxid;
-			strncpy(ticket->name, event->name, sizeof(ticket->name) - 1);
-			ticket->name[sizeof(ticket->name) - 1] = '\0';
+			set_name(ticket, event->name);
 			break;
 		case ZKL_OUTCOME_ABSENT:
 			ticket->state = ZKL_TICKET_HOMELESS;
@@ -283,8 +277,7 @@ on_find_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 									event->nchildren);
 			if (found == NULL)
 				return create_anew(ticket);
-			strncpy(ticket->name, found, sizeof(ticket->name) - 1);
-			ticket->name[sizeof(ticket->name) - 1] = '\0';
+			set_name(ticket, found);
 			if (ticket->unwanted)
 				return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
 			return become(ticket, ZKL_TICKET_INSPECTING, ZKL_REQUEST_INSPECT);
@@ -505,6 +498,13 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 	step = become(ticket, ZKL_TICKET_WATCHING, ZKL_REQUEST_WATCH);
 	step.report = ZKL_REPORT_QUEUED;
 	return step;
+}
+
+static void
+set_name(ZklTicket *ticket, const char *name)
+{
+	strncpy(ticket->name, name, sizeof(ticket->name) - 1);
+	ticket->name[sizeof(ticket->name) - 1] = '\0';
 }
 
 /* There is no znode; make one, if anybody still wants it. */

@@ -162,7 +162,4 @@ extern void zkl_ticket_begin_attempt(ZklTicket *ticket,
 									 const uint8_t random[16],
 									 bool only_tries);
 
-/* Does a znode of this ticket exist, or may it? */
-extern bool zkl_ticket_may_exist(const ZklTicket *ticket);
-
 #endif							/* ZKL_TICKET_H */

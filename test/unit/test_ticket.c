@@ -160,10 +160,10 @@ a_given_up_ticket_is_deleted_and_then_gone(void **state)
 
 	(void) state;
 	assert_asks(happens(&ticket, ZKL_EVENT_UNWANT), ZKL_REQUEST_DELETE);
-	assert_true(zkl_ticket_may_exist(&ticket));
+	assert_int_equal(ticket.state, ZKL_TICKET_DELETING);
 	assert_reports(reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_OK),
 				   ZKL_REPORT_GONE);
-	assert_false(zkl_ticket_may_exist(&ticket));
+	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
 }
 
 static void
@@ -1409,18 +1409,6 @@ a_restart_drops_a_withdrawn_wish_without_a_znode(void **state)
 	}
 }
 
-static void
-only_without_a_ticket_is_it_certain_that_no_znode_exists(void **state)
-{
-	(void) state;
-	for (int s = 0; s < ZKL_TICKET_NSTATES; s++)
-	{
-		ZklTicket	ticket = ticket_in_state((ZklTicketState) s);
-
-		assert_int_equal(zkl_ticket_may_exist(&ticket), s != ZKL_TICKET_NONE);
-	}
-}
-
 int
 main(void)
 {
@@ -1511,7 +1499,6 @@ main(void)
 		cmocka_unit_test(a_restart_remembers_what_was_withdrawn),
 		cmocka_unit_test(a_restart_deletes_a_withdrawn_znode_whose_name_is_known),
 		cmocka_unit_test(a_restart_drops_a_withdrawn_wish_without_a_znode),
-		cmocka_unit_test(only_without_a_ticket_is_it_certain_that_no_znode_exists),
 	};
 
 	return cmocka_run_group_tests_name("ticket", tests, NULL, NULL);

@@ -613,7 +613,7 @@ does_not_forget_a_znode(const Case *c)
 
 	if (forgets)
 		hold(no_znode_is_left(c));
-	hold(zkl_ticket_may_exist(&c->after) ||
+	hold(c->after.state != ZKL_TICKET_NONE ||
 		 c->before.state == ZKL_TICKET_NONE ||
 		 c->step.report == ZKL_REPORT_GONE ||
 		 c->step.report == ZKL_REPORT_LOST ||

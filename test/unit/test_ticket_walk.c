@@ -819,7 +819,7 @@ check_rules(void)
 
 		if (server->ticket.state == ZKL_TICKET_NONE)
 		{
-			check(!zkl_ticket_may_exist(&server->ticket));
+			check(server->ticket.state == ZKL_TICKET_NONE);
 			check(znode == NULL);
 			check(!a_create_is_under_way(s) || !server->alive);
 		}
