@@ -35,6 +35,134 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_lock_release(text) IS
 'release a lock that was acquired with session scope';
 
+/*
+ * The read-write lock
+ */
+
+CREATE FUNCTION zk_read_lock_acquire(path text,
+									 timeout interval DEFAULT NULL,
+									 lease_time interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_read_lock_acquire'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_read_lock_acquire(text, interval, interval) IS
+'acquire a read-write lock for reading, with session scope';
+
+CREATE FUNCTION zk_xact_read_lock_acquire(path text,
+										  timeout interval DEFAULT NULL,
+										  lease_time interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_xact_read_lock_acquire'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_xact_read_lock_acquire(text, interval, interval) IS
+'acquire a read-write lock for reading, to the end of the transaction';
+
+CREATE FUNCTION zk_read_lock_release(path text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_read_lock_release'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_read_lock_release(text) IS
+'release a read-write lock that was acquired for reading with session scope';
+
+CREATE FUNCTION zk_write_lock_acquire(path text,
+									  timeout interval DEFAULT NULL,
+									  lease_time interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_write_lock_acquire'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_write_lock_acquire(text, interval, interval) IS
+'acquire a read-write lock for writing, with session scope';
+
+CREATE FUNCTION zk_xact_write_lock_acquire(path text,
+										   timeout interval DEFAULT NULL,
+										   lease_time interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_xact_write_lock_acquire'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_xact_write_lock_acquire(text, interval, interval) IS
+'acquire a read-write lock for writing, to the end of the transaction';
+
+CREATE FUNCTION zk_write_lock_release(path text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_write_lock_release'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_write_lock_release(text) IS
+'release a read-write lock that was acquired for writing with session scope';
+
+/*
+ * The semaphore; with n = 1, the mutex that is not re-entrant
+ */
+
+CREATE FUNCTION zk_semaphore_acquire(path text,
+									 n integer,
+									 timeout interval DEFAULT NULL,
+									 quantity integer DEFAULT 1)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_semaphore_acquire'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_semaphore_acquire(text, integer, interval, integer) IS
+'acquire leases of a semaphore that has n in the whole cluster, with session scope';
+
+CREATE FUNCTION zk_xact_semaphore_acquire(path text,
+										  n integer,
+										  timeout interval DEFAULT NULL,
+										  quantity integer DEFAULT 1)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_xact_semaphore_acquire'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_xact_semaphore_acquire(text, integer, interval, integer) IS
+'acquire leases of a semaphore that has n in the whole cluster, to the end of the transaction';
+
+CREATE FUNCTION zk_semaphore_release(path text, quantity integer DEFAULT 1)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_semaphore_release'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_semaphore_release(text, integer) IS
+'release leases that were acquired with session scope';
+
+/*
+ * Several mutexes at once
+ */
+
+CREATE FUNCTION zk_multilock_acquire(paths text[],
+									 timeout interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_multilock_acquire'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_multilock_acquire(text[], interval) IS
+'acquire several exclusive locks, all or none, with session scope';
+
+CREATE FUNCTION zk_xact_multilock_acquire(paths text[],
+										  timeout interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_xact_multilock_acquire'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_xact_multilock_acquire(text[], interval) IS
+'acquire several exclusive locks, all or none, to the end of the transaction';
+
+CREATE FUNCTION zk_multilock_release(paths text[])
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_multilock_release'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_multilock_release(text[]) IS
+'release several locks that were acquired with session scope';
+
+/*
+ * All kinds
+ */
+
 CREATE FUNCTION zk_lock_release_all()
 RETURNS integer
 AS 'MODULE_PATHNAME', 'zklock_lock_release_all'
@@ -59,6 +187,63 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_lock_token(text) IS
 'fencing token of a lock that is held: greater than that of any claim before it';
 
+CREATE FUNCTION zk_lock_remaining(path text)
+RETURNS interval
+AS 'MODULE_PATHNAME', 'zklock_lock_remaining'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock_remaining(text) IS
+'what is left of the lease time of a lock that is held; null: it has none';
+
+CREATE FUNCTION zk_lock_is_revoked(path text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_lock_is_revoked'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock_is_revoked(text) IS
+'has somebody asked for a lock that is held?';
+
+/*
+ * Everybody who queues for a lock, wherever
+ */
+
+CREATE FUNCTION zk_lock_queue(path text,
+							  OUT "position" integer,
+							  OUT znode text,
+							  OUT kind text,
+							  OUT mode text,
+							  OUT holds boolean,
+							  OUT client text,
+							  OUT server text,
+							  OUT pid integer,
+							  OUT database text,
+							  OUT role text,
+							  OUT application text,
+							  OUT since timestamptz,
+							  OUT data text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zklock_lock_queue'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock_queue(text) IS
+'everybody in the whole cluster who holds a lock or waits for it, in order';
+
+CREATE FUNCTION zk_lock_revoke(path text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'zklock_lock_revoke'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock_revoke(text) IS
+'ask those who hold a lock, wherever, to release it';
+
+CREATE FUNCTION zk_lock_force_release(path text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'zklock_lock_force_release'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock_force_release(text) IS
+'take a lock away from those who hold it, wherever';
+
 /*
  * Views
  */
@@ -77,7 +262,9 @@ CREATE FUNCTION zk_locks(OUT path text,
 						 OUT token bigint,
 						 OUT contended boolean,
 						 OUT znode text,
-						 OUT owned_since timestamptz)
+						 OUT owned_since timestamptz,
+						 OUT revoked boolean,
+						 OUT lease_ends timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zklock_locks'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -101,7 +288,9 @@ CREATE VIEW zk_locks AS
 		   l.ticket,
 		   l.contended,
 		   l.znode,
-		   l.owned_since
+		   l.owned_since,
+		   l.revoked,
+		   l.lease_ends
 	FROM @extschema@.zk_locks() AS l
 		 LEFT JOIN pg_catalog.pg_database AS d ON d.oid = l.datid
 		 LEFT JOIN pg_catalog.pg_roles AS r ON r.oid = l.usesysid;

@@ -14,62 +14,74 @@
 
 #include "access/parallel.h"
 #include "access/xact.h"
-#include "commands/dbcommands.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
-#include "storage/proc.h"
-#include "utils/guc.h"
 
 #include "acquire.h"
 #include "compat.h"
+#include "counts.h"
 #include "report.h"
+#include "semaphore.h"
+#include "wait.h"
 #include "xact.h"
 #include "zklock.h"
 
-/* How long a wait has lasted, and how long without a sign of ZooKeeper. */
-typedef struct Wait
-{
-	const ZklWish *wish;
-	int64		lock_timeout_at;	/* when lock_timeout ends it */
-	int64		silent_since;	/* 0: ZooKeeper has answered */
-} Wait;
-
-static void check_environment(void);
-static bool acquire_first(ZklLocalClaim *claim, const ZklWish *wish);
+static bool acquire_first(const ZklWish *wish);
 static void acquire_again(ZklLocalClaim *claim, const ZklWish *wish);
-static bool lock_locally(ZklLocalClaim *claim, const ZklWish *wish);
-static ZklAnswer wait_for_ticket(ZklLocalClaim *claim, Wait *wait);
-static bool time_is_over(Wait *wait, bool answered);
-static bool is_silent(const Wait *wait, int64 now);
-static void sleep_until_next(const Wait *wait);
-static bool session_is_in_touch(int64 now);
-static const char *describe_backend(void);
-static void append_field(StringInfo text, const char *name,
-						 const char *value);
+static void set_lease_time(ZklLocalClaim *claim, const ZklWish *wish);
+static void warn_not_held(const ZklLocalClaim *claim, const char *path,
+						  ZklMode mode, int quantity);
 static bool note_release(ZklLocalClaim *claim);
+static ZklLocalClaim *find_held(const char *path);
+
+void
+zkl_enter(void)
+{
+	zkl_check_loaded();
+	zkl_claims_sweep();
+	zkl_claims_tell_revoked();
+}
+
+void
+zkl_enter_acquire(void)
+{
+	zkl_enter();
+	if (IsInParallelMode())
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_TRANSACTION_STATE),
+				errmsg("cannot acquire zklock locks during a parallel operation"));
+}
 
 bool
 zkl_acquire(const ZklWish *wish)
 {
 	ZklLocalClaim *claim;
+
+	zkl_enter_acquire();
+	claim = zkl_claims_find(wish->path);
+	if (claim != NULL && claim->kind != zkl_recipe_kind(wish->mode))
+		zkl_report_other_kind(wish->path);
+	if (wish->mode == ZKL_MODE_LEASE)
+		return zkl_semaphore_acquire(claim, wish);
+	if (claim == NULL)
+		return acquire_first(wish);
+	acquire_again(claim, wish);
+	return true;
+}
+
+static bool
+acquire_first(const ZklWish *wish)
+{
+	ZklLocalClaim *claim = zkl_claims_begin(wish);
 	volatile bool acquired = false;
 
-	check_environment();
-	zkl_claims_sweep();
-
-	claim = zkl_claims_find(wish->path);
-	if (claim != NULL)
-	{
-		acquire_again(claim, wish);
-		return true;
-	}
-
-	claim = zkl_claims_begin(wish->path);
 	PG_TRY();
 	{
-		acquired = acquire_first(claim, wish);
+		acquired = zkl_acquire_claim(claim, wish);
 		if (acquired)
-			zkl_claims_count(claim, wish->scope);
+		{
+			zkl_counts_add(claim, zkl_claims_part(wish->mode), wish->scope, 1);
+			set_lease_time(claim, wish);
+		}
 	}
 	PG_CATCH();
 	{
@@ -83,253 +95,126 @@ zkl_acquire(const ZklWish *wish)
 	return acquired;
 }
 
-static void
-check_environment(void)
-{
-	zkl_check_loaded();
-	if (IsInParallelMode())
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_TRANSACTION_STATE),
-				errmsg("cannot acquire zklock locks during a parallel operation"));
-}
-
 /*
  * Who gets the local lock of an old generation has waited behind a claim that
  * was lost, and starts again.
  */
-static bool
-acquire_first(ZklLocalClaim *claim, const ZklWish *wish)
+bool
+zkl_acquire_claim(ZklLocalClaim *claim, const ZklWish *wish)
 {
-	Wait		wait = {wish, ZKL_FOREVER, 0};
+	ZklWait		wait;
 	ZklAnswer	answer;
 
-	if (LockTimeout > 0)
-		wait.lock_timeout_at = zkl_now() + ZKL_MS(LockTimeout);
-
+	zkl_wait_begin(&wait, wish);
 	for (;;)
 	{
-		if (!lock_locally(claim, wish))
+		if (!zkl_acquire_locally(claim, wish))
 			return false;
-		answer = wait_for_ticket(claim, &wait);
+		answer = zkl_wait_for_ticket(&wait, claim->shared, NULL);
 		if (answer != ZKL_ANSWER_STALE)
 			return answer == ZKL_ANSWER_HELD;
-		zkl_local_lock_release(&claim->tag, claim->lock_scope);
-		claim->locked = false;
-	}
-}
-
-static bool
-lock_locally(ZklLocalClaim *claim, const ZklWish *wish)
-{
-	zkl_local_lock_tag(&claim->tag, wish->path,
-					   zkl_shared_generation(claim->shared));
-	claim->lock_scope = wish->scope;
-	claim->locked = zkl_local_lock_try(&claim->tag, wish->scope);
-	if (!claim->locked && !wish->only_tries)
-		claim->locked = zkl_local_lock_wait(&claim->tag, wish->scope,
-											wish->until);
-	return claim->locked;
-}
-
-/* A lock that we hold.  In doubt, wait until the session is known to live. */
-static void
-acquire_again(ZklLocalClaim *claim, const ZklWish *wish)
-{
-	Wait		wait = {wish, ZKL_FOREVER, 0};
-
-	if (LockTimeout > 0)
-		wait.lock_timeout_at = zkl_now() + ZKL_MS(LockTimeout);
-
-	for (;;)
-	{
-		switch (zkl_shared_standing(claim->shared, 0))
-		{
-			case ZKL_STANDING_GOOD:
-				zkl_claims_count(claim, wish->scope);
-				return;
-			case ZKL_STANDING_LOST:
-				zkl_report_lost(ERROR, claim->path, claim->shared->loss,
-								claim->shared->lost_at);
-				break;
-			case ZKL_STANDING_DOUBT:
-				(void) time_is_over(&wait, false);
-				sleep_until_next(&wait);
-				break;
-		}
-	}
-}
-
-/*
- * Wait until the server's ticket is owned and the lock is held: HELD.  STALE
- * if the local lock is not the right one any more, and anything else if the
- * time is over.
- */
-static ZklAnswer
-wait_for_ticket(ZklLocalClaim *claim, Wait *wait)
-{
-	const char *about = NULL;
-
-	for (;;)
-	{
-		ZklAnswer	answer = zkl_shared_hold(claim->shared,
-											 wait->wish->only_tries, about);
-
-		switch (answer)
-		{
-			case ZKL_ANSWER_HELD:
-			case ZKL_ANSWER_STALE:
-				return answer;
-			case ZKL_ANSWER_FAILED:
-				zkl_report_failure(claim->path, claim->shared->failure);
-			case ZKL_ANSWER_SHUTDOWN:
-				zkl_report_shutdown();
-			case ZKL_ANSWER_QUEUED:
-			case ZKL_ANSWER_NONE:
-			case ZKL_ANSWER_DOUBT:
-				break;
-		}
-		if (about == NULL)
-		{
-			about = describe_backend();
-			continue;
-		}
-		if (time_is_over(wait, answer == ZKL_ANSWER_QUEUED))
-			return answer;
-		sleep_until_next(wait);
-	}
-}
-
-/*
- * Is it time to say that the lock could not be had?  That may be said only on
- * ZooKeeper's word; without it, the end of the time is an error.
- */
-static bool
-time_is_over(Wait *wait, bool answered)
-{
-	const ZklWish *wish = wait->wish;
-	int64		now = zkl_now();
-	bool		over = now >= wish->until;
-	bool		in_touch = session_is_in_touch(now);
-
-	if (answered && in_touch)
-		wait->silent_since = 0;
-	else if (wait->silent_since == 0)
-		wait->silent_since = now;
-
-	if (over && in_touch && answered)
-		return true;
-	if (over && in_touch && !wish->only_tries && !is_silent(wait, now))
-		return true;
-	if ((over && !wish->only_tries) || (over && !in_touch) ||
-		(wait->silent_since != 0 &&
-		 now - wait->silent_since >= ZKL_MS(zkl_connection_timeout)))
-		zkl_report_unreachable(wish->path);
-	if (now >= wait->lock_timeout_at)
-		zkl_report_lock_timeout();
-	return false;
-}
-
-/*
- * Our request has no answer yet.  Is that because ZooKeeper is silent, or did
- * the time just not suffice?
- */
-static bool
-is_silent(const Wait *wait, int64 now)
-{
-	ZklSessionInfo *session = &zkl_shared->session[0];
-
-	return (int64) pg_atomic_read_u64(&session->heard_at) < wait->silent_since &&
-		now - wait->silent_since >
-		ZKL_MS(pg_atomic_read_u32(&session->period_ms));
-}
-
-/* Until somebody wakes us, or something has to be said. */
-static void
-sleep_until_next(const Wait *wait)
-{
-	static uint32 wait_event = 0;
-	int64		now = zkl_now();
-	int64		until = wait->lock_timeout_at;
-
-	if (!wait->wish->only_tries)
-		until = Min(until, wait->wish->until);
-	if (wait->silent_since != 0)
-		until = Min(until, wait->silent_since +
-					ZKL_MS(zkl_connection_timeout));
-	else
-		until = Min(until, (int64) pg_atomic_read_u64(&zkl_shared->session[0].safe_until));
-
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 Min(Max(0, (until - now + 999) / 1000), 60 * 1000),
-					 zkl_wait_event("ZklockTicket", &wait_event));
-	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
-}
-
-static bool
-session_is_in_touch(int64 now)
-{
-	return pg_atomic_read_u32(&zkl_shared->session[0].connected) != 0 &&
-		zkl_session_is_safe(0, now);
-}
-
-/* What the ticket's znode says about who asked for it. */
-static const char *
-describe_backend(void)
-{
-	StringInfoData text;
-	const char *database = OidIsValid(MyDatabaseId) ?
-	get_database_name(MyDatabaseId) : NULL;
-
-	initStringInfo(&text);
-	append_field(&text, "server", zkl_my_node_name());
-	appendStringInfo(&text, " pid=%d", MyProcPid);
-	append_field(&text, "database", database ? database : "");
-	append_field(&text, "role", GetUserNameFromId(GetUserId(), true));
-	append_field(&text, "application", application_name ? application_name : "");
-	return text.data;
-}
-
-/* " name=value", with spaces, percent and control characters as %XX */
-static void
-append_field(StringInfo text, const char *name, const char *value)
-{
-	if (text->len > 0)
-		appendStringInfoChar(text, ' ');
-	appendStringInfo(text, "%s=", name);
-	for (const char *at = value ? value : ""; *at; at++)
-	{
-		unsigned char c = (unsigned char) *at;
-
-		if (c <= ' ' || c == '%' || c == 0x7f)
-			appendStringInfo(text, "%%%02X", c);
-		else
-			appendStringInfoChar(text, c);
+		zkl_claims_unlock(claim, zkl_claims_part(wish->mode));
 	}
 }
 
 bool
-zkl_release(const char *path)
+zkl_acquire_locally(ZklLocalClaim *claim, const ZklWish *wish)
 {
+	ZklPartName name = zkl_claims_part(wish->mode);
+	ZklPart    *part = &claim->parts[name];
+	LOCKMODE	mode = zkl_claims_lock_mode(name);
+	ZklLocalWait result;
+
+	part->lock_scope = wish->scope;
+	do
+	{
+		zkl_local_lock_tag(&claim->tag, wish->path,
+						   zkl_shared_generation(claim->shared));
+		if (zkl_local_lock_try(&claim->tag, mode, wish->scope))
+			result = ZKL_LOCAL_LOCKED;
+		else if (wish->only_tries)
+			result = ZKL_LOCAL_TIME_OVER;
+		else
+			result = zkl_local_lock_wait(claim->shared, &claim->tag, mode,
+										 wish->scope, wish->until);
+	} while (result == ZKL_LOCAL_NEW_GENERATION);
+
+	part->locked = result == ZKL_LOCAL_LOCKED;
+	return part->locked;
+}
+
+/*
+ * A lock that we hold.  In doubt, wait until the session is known to live.
+ * Who writes may read, too, but who reads could wait for ever for the others
+ * that do, and they for us.
+ */
+static void
+acquire_again(ZklLocalClaim *claim, const ZklWish *wish)
+{
+	ZklPartName part = zkl_claims_part(wish->mode);
+	ZklWait		wait;
+
+	if (part == ZKL_EXCLUSIVE && zkl_counts_total(claim, part) == 0)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("cannot acquire the write lock \"%s\" while holding its read lock",
+					   zkl_show_path(wish->path)),
+				errhint("Release the read lock first, or acquire the write lock in its place."));
+
+	zkl_wait_begin(&wait, wish);
+	if (zkl_wait_for_certainty(&wait, claim->shared) == ZKL_STANDING_LOST)
+		zkl_report_lost(ERROR, claim->path, claim->shared);
+	zkl_counts_add(claim, part, wish->scope, 1);
+	set_lease_time(claim, wish);
+}
+
+/* Each acquire with a lease time sets it anew, from its grant on. */
+static void
+set_lease_time(ZklLocalClaim *claim, const ZklWish *wish)
+{
+	if (wish->lease_time == 0)
+		return;
+	zkl_xact_note_lease_time();
+	zkl_shared_set_lease_time(claim->shared, zkl_now() + wish->lease_time);
+}
+
+bool
+zkl_release(const char *path, ZklMode mode, int quantity)
+{
+	ZklPartName part = zkl_claims_part(mode);
 	ZklLocalClaim *claim;
 	bool		held;
 
-	zkl_check_loaded();
-	zkl_claims_sweep();
-
+	zkl_enter();
 	claim = zkl_claims_find(path);
-	if (claim == NULL || claim->session_count == 0)
+	if (claim != NULL && claim->kind != zkl_recipe_kind(mode))
+		claim = NULL;
+	if (claim == NULL || claim->parts[part].session_count < quantity)
 	{
-		ereport(WARNING,
-				errmsg("you do not own lock \"%s\"", zkl_show_path(path)),
-				claim == NULL ? 0 :
-				errdetail("It is held to the end of the transaction."));
+		warn_not_held(claim, path, mode, quantity);
 		return false;
 	}
 
 	held = note_release(claim);
-	zkl_claims_uncount_session(claim);
+	zkl_counts_take_session(claim, part, quantity);
 	return held;
+}
+
+static void
+warn_not_held(const ZklLocalClaim *claim, const char *path, ZklMode mode,
+			  int quantity)
+{
+	const ZklPart *part = claim ? &claim->parts[zkl_claims_part(mode)] : NULL;
+
+	if (part != NULL && part->session_count > 0)
+		ereport(WARNING,
+				errmsg("you do not own %d leases of semaphore \"%s\" with session scope",
+					   quantity, zkl_show_path(path)));
+	else
+		ereport(WARNING,
+				errmsg("you do not own lock \"%s\"", zkl_show_path(path)),
+				part == NULL || part->xact_count == 0 ? 0 :
+				errdetail("It is held to the end of the transaction."));
 }
 
 int
@@ -338,13 +223,20 @@ zkl_release_all(void)
 	ZklLocalClaim *claim;
 	int			released = 0;
 
-	zkl_check_loaded();
-	zkl_claims_sweep();
-	while ((claim = zkl_claims_first_session()) != NULL)
+	zkl_enter();
+	while ((claim = zkl_counts_first_session()) != NULL)
 	{
-		released++;
+		int			shared = claim->parts[ZKL_SHARED].session_count;
+		int			exclusive = claim->parts[ZKL_EXCLUSIVE].session_count;
+
+		released += shared + exclusive;
 		note_release(claim);
-		zkl_claims_uncount_session(claim);
+
+		/* The claim ends with what is taken last. */
+		if (shared > 0)
+			zkl_counts_take_session(claim, ZKL_SHARED, shared);
+		if (exclusive > 0)
+			zkl_counts_take_session(claim, ZKL_EXCLUSIVE, exclusive);
 	}
 	return released;
 }
@@ -358,11 +250,10 @@ note_release(ZklLocalClaim *claim)
 {
 	ZklStanding standing = zkl_shared_standing(claim->shared, 0);
 
-	zkl_xact_note_release(claim, standing);
+	zkl_xact_note_release(claim, standing, true);
 	if (standing != ZKL_STANDING_LOST)
 		return true;
-	zkl_report_lost(WARNING, claim->path, claim->shared->loss,
-					claim->shared->lost_at);
+	zkl_report_lost(WARNING, claim->path, claim->shared);
 	return false;
 }
 
@@ -371,8 +262,7 @@ zkl_is_held(const char *path)
 {
 	ZklLocalClaim *claim;
 
-	zkl_check_loaded();
-	zkl_claims_sweep();
+	zkl_enter();
 	claim = zkl_claims_find(path);
 	return claim != NULL &&
 		zkl_shared_standing(claim->shared, 0) == ZKL_STANDING_GOOD;
@@ -381,10 +271,31 @@ zkl_is_held(const char *path)
 int64
 zkl_token(const char *path)
 {
+	return find_held(path)->shared->token;
+}
+
+bool
+zkl_remaining(const char *path, int64 *remaining)
+{
+	ZklLocalClaim *claim = find_held(path);
+
+	*remaining = claim->shared->lease_until - zkl_now();
+	return claim->shared->lease_until != 0;
+}
+
+bool
+zkl_is_revoked(const char *path)
+{
+	return zkl_shared_is_revoked(find_held(path)->shared);
+}
+
+/* The claim of a lock that is held for certain; else an error. */
+static ZklLocalClaim *
+find_held(const char *path)
+{
 	ZklLocalClaim *claim;
 
-	zkl_check_loaded();
-	zkl_claims_sweep();
+	zkl_enter();
 	claim = zkl_claims_find(path);
 	if (claim == NULL)
 		ereport(ERROR,
@@ -398,9 +309,8 @@ zkl_token(const char *path)
 			zkl_report_doubt(path);
 			break;
 		case ZKL_STANDING_LOST:
-			zkl_report_lost(ERROR, path, claim->shared->loss,
-							claim->shared->lost_at);
+			zkl_report_lost(ERROR, path, claim->shared);
 			break;
 	}
-	return claim->shared->token;
+	return claim;
 }

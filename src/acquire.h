@@ -14,14 +14,14 @@
 
 #include "claims.h"
 
-/* What one call wants. */
-typedef struct ZklWish
-{
-	const char *path;			/* checked, in UTF-8 */
-	ZklScope	scope;
-	int64		until;			/* of zkl_now(), or ZKL_FOREVER */
-	bool		only_tries;		/* "until" is now: ask, but do not wait */
-} ZklWish;
+/*
+ * Before anything else that a function does: see what has become of this
+ * backend's claims.  Raises 55000 unless zklock was preloaded.
+ */
+extern void zkl_enter(void);
+
+/* The same before something is acquired.  Also raises 25000. */
+extern void zkl_enter_acquire(void);
 
 /*
  * Acquire.  True: acquired.  False: somebody else held the lock until the
@@ -29,8 +29,20 @@ typedef struct ZklWish
  */
 extern bool zkl_acquire(const ZklWish *wish);
 
-/* Release one acquire of session scope; false with a WARNING if not held. */
-extern bool zkl_release(const char *path);
+/*
+ * The same for a claim that has just begun: its caller counts it or ends it,
+ * in any case.
+ */
+extern bool zkl_acquire_claim(ZklLocalClaim *claim, const ZklWish *wish);
+
+/* The first half of that: PostgreSQL's own lock. */
+extern bool zkl_acquire_locally(ZklLocalClaim *claim, const ZklWish *wish);
+
+/*
+ * Release so many acquires of session scope; false with a WARNING if they are
+ * not held.
+ */
+extern bool zkl_release(const char *path, ZklMode mode, int quantity);
 
 /* Release all of session scope; returns how many acquires that were. */
 extern int	zkl_release_all(void);
@@ -38,7 +50,13 @@ extern int	zkl_release_all(void);
 /* Does this backend hold the lock, and is that certain? */
 extern bool zkl_is_held(const char *path);
 
-/* The claim's token.  Raises an error unless the lock is held. */
+/*
+ * Of a lock that is held, or else an error: the claim's token; what is left of
+ * its lease time, in microseconds (false: it has none); has somebody asked for
+ * it?
+ */
 extern int64 zkl_token(const char *path);
+extern bool zkl_remaining(const char *path, int64 *remaining);
+extern bool zkl_is_revoked(const char *path);
 
 #endif							/* ZKL_ACQUIRE_H */

@@ -1,12 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * claims.c
- *	  One backend's claims: what it holds or wants, how often, for how long.
- *
- * Acquires with transaction scope are kept as records on a stack, one a claim
- * and nesting level, the deepest level on top.  A savepoint that is rolled
- * back takes its records away; one that is released leaves them to its
- * parent.
+ *	  One backend's claims: what it holds or wants.
  *
  * src/claims.c
  *
@@ -22,39 +17,37 @@
 
 #include "claims.h"
 #include "compat.h"
+#include "counts.h"
 #include "report.h"
 #include "xact.h"
 #include "zklock.h"
 
 #define MAX_RELEASE_WAIT_MS	5000
 
-typedef struct XactRecord
-{
-	ZklLocalClaim *claim;
-	int			nest_level;
-	int			count;
-	int			previous;		/* the same claim's record below, or -1 */
-} XactRecord;
-
 static uint32 release_wait_event = 0;
 
 static HTAB *claims = NULL;
-static dlist_head session_claims = DLIST_STATIC_INIT(session_claims);
+static ZklClaim *second_claim = NULL;
 
-static XactRecord *records = NULL;
-static int	nrecords = 0;
-static int	max_records = 0;
-
+static ZklClaim *begin_shared(const ZklWish *wish);
 static void set_up(void);
 static void end_all(int code, Datum arg);
-static void count_xact(ZklLocalClaim *claim);
-static XactRecord *new_record(void);
-static bool book_local_lock(ZklLocalClaim *claim, ZklScope scope);
-static void uncount_xact(ZklLocalClaim *claim, int count);
 static void end_shared(ZklLocalClaim *claim);
-static void drop_session_scope(ZklLocalClaim *claim);
 static void unlock_if_lost(ZklLocalClaim *claim, void *arg);
 static void unlock_lost_claims(void);
+
+ZklPartName
+zkl_claims_part(ZklMode mode)
+{
+	return mode == ZKL_MODE_READ || mode == ZKL_MODE_LEASE ?
+		ZKL_SHARED : ZKL_EXCLUSIVE;
+}
+
+LOCKMODE
+zkl_claims_lock_mode(ZklPartName part)
+{
+	return part == ZKL_SHARED ? ShareLock : ExclusiveLock;
+}
 
 ZklLocalClaim *
 zkl_claims_find(const char *path)
@@ -65,28 +58,76 @@ zkl_claims_find(const char *path)
 }
 
 ZklLocalClaim *
-zkl_claims_begin(const char *path)
+zkl_claims_begin(const ZklWish *wish)
 {
 	ZklLocalClaim *claim;
-	ZklClaim   *shared;
 
 	if (claims == NULL)
 		set_up();
 
 	/* What can fail for want of memory comes first. */
-	claim = hash_search(claims, path, HASH_ENTER, NULL);
-	shared = zkl_shared_begin(path);
-	if (shared == NULL)
+	claim = hash_search(claims, wish->path, HASH_ENTER, NULL);
+	PG_TRY();
 	{
-		hash_search(claims, path, HASH_REMOVE, NULL);
-		zkl_report_full();
+		claim->shared = begin_shared(wish);
 	}
-	claim->shared = shared;
-	claim->locked = false;
-	claim->session_count = 0;
-	claim->xact_count = 0;
-	claim->xact_record = -1;
+	PG_CATCH();
+	{
+		hash_search(claims, wish->path, HASH_REMOVE, NULL);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	claim->kind = zkl_recipe_kind(wish->mode);
+	claim->limit = wish->limit;
+	claim->told_revoked = false;
+	claim->told_lost = false;
+	memset(claim->parts, 0, sizeof(claim->parts));
+	for (int part = 0; part < ZKL_PARTS; part++)
+		claim->parts[part].xact_record = -1;
 	return claim;
+}
+
+ZklClaim *
+zkl_claims_begin_second(const ZklWish *wish)
+{
+	Assert(second_claim == NULL);
+	second_claim = begin_shared(wish);
+	return second_claim;
+}
+
+void
+zkl_claims_end_second(void)
+{
+	zkl_shared_end(second_claim);
+	second_claim = NULL;
+}
+
+void
+zkl_claims_forget_second(void)
+{
+	second_claim = NULL;
+}
+
+static ZklClaim *
+begin_shared(const ZklWish *wish)
+{
+	ZklClaim   *shared;
+	int			limit = wish->limit;
+
+	switch (zkl_shared_begin(wish->path, wish->mode, &limit, wish->quantity,
+							 &shared))
+	{
+		case ZKL_BEGUN:
+			break;
+		case ZKL_BEGIN_FULL:
+			zkl_report_full();
+		case ZKL_BEGIN_OTHER_KIND:
+			zkl_report_other_kind(wish->path);
+		case ZKL_BEGIN_OTHER_LIMIT:
+			zkl_report_other_limit(wish->path, limit, wish->limit);
+	}
+	return shared;
 }
 
 static void
@@ -120,117 +161,23 @@ end_all(int code, Datum arg)
 
 	if (claims == NULL)
 		return;
+	if (second_claim != NULL)
+		zkl_claims_end_second();
 	hash_seq_init(&scan, claims);
 	while ((claim = hash_seq_search(&scan)) != NULL)
 		zkl_shared_end(claim->shared);
 	claims = NULL;
 }
 
-/*
- * Counting
- */
-
-/* Nothing has changed if this raises an error. */
 void
-zkl_claims_count(ZklLocalClaim *claim, ZklScope scope)
+zkl_claims_unlock(ZklLocalClaim *claim, ZklPartName name)
 {
-	if (scope == ZKL_SCOPE_XACT)
-	{
-		count_xact(claim);
-		return;
-	}
-	if (claim->session_count == 0)
-	{
-		if (!book_local_lock(claim, ZKL_SCOPE_SESSION))
-			ereport(ERROR,
-					errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					errmsg("could not acquire lock \"%s\" with session scope",
-						   zkl_show_path(claim->path)),
-					errdetail("Its lock in this server was dropped by pg_advisory_unlock_all(), and another session waits for the end of this transaction."));
-		dlist_push_tail(&session_claims, &claim->session_link);
-	}
-	claim->session_count++;
-	claim->shared->session_count = claim->session_count;
-}
+	ZklPart    *part = &claim->parts[name];
 
-static void
-count_xact(ZklLocalClaim *claim)
-{
-	int			nest_level = GetCurrentTransactionNestLevel();
-
-	if (claim->xact_record < 0 ||
-		records[claim->xact_record].nest_level != nest_level)
-	{
-		XactRecord *record = new_record();
-
-		record->claim = claim;
-		record->nest_level = nest_level;
-		record->count = 0;
-		record->previous = claim->xact_record;
-		claim->xact_record = nrecords++;
-	}
-	records[claim->xact_record].count++;
-	claim->xact_count++;
-	claim->shared->xact_count = claim->xact_count;
-}
-
-static XactRecord *
-new_record(void)
-{
-	if (records == NULL)
-	{
-		max_records = 64;
-		records = MemoryContextAlloc(TopMemoryContext,
-									 max_records * sizeof(XactRecord));
-	}
-	else if (nrecords == max_records)
-	{
-		records = repalloc_huge(records, 2 * max_records * sizeof(XactRecord));
-		max_records *= 2;
-	}
-	return &records[nrecords];
-}
-
-/*
- * Hold the local lock at this level.  After pg_advisory_unlock_all() it may
- * be somebody else's by now, who then waits for our claim to end.
- */
-static bool
-book_local_lock(ZklLocalClaim *claim, ZklScope scope)
-{
-	if (claim->locked)
-		zkl_local_lock_move(&claim->tag, claim->lock_scope, scope);
-	else
-		claim->locked = zkl_local_lock_try(&claim->tag, scope);
-	if (claim->locked)
-		claim->lock_scope = scope;
-	return claim->locked;
-}
-
-void
-zkl_claims_uncount_session(ZklLocalClaim *claim)
-{
-	Assert(claim->session_count > 0);
-	if (claim->session_count == 1 && claim->xact_count > 0)
-		(void) book_local_lock(claim, ZKL_SCOPE_XACT);
-
-	claim->session_count--;
-	claim->shared->session_count = claim->session_count;
-	if (claim->session_count > 0)
-		return;
-
-	dlist_delete(&claim->session_link);
-	if (claim->xact_count == 0)
-		zkl_claims_end(claim);
-}
-
-static void
-uncount_xact(ZklLocalClaim *claim, int count)
-{
-	claim->xact_count -= count;
-	claim->shared->xact_count = claim->xact_count;
-	if (claim->xact_count == 0 && claim->session_count == 0)
-		zkl_claims_end(claim);
+	if (part->locked)
+		zkl_local_lock_release(&claim->tag, zkl_claims_lock_mode(name),
+							   part->lock_scope);
+	part->locked = false;
 }
 
 /*
@@ -242,8 +189,8 @@ void
 zkl_claims_end(ZklLocalClaim *claim)
 {
 	end_shared(claim);
-	if (claim->locked)
-		zkl_local_lock_release(&claim->tag, claim->lock_scope);
+	for (int part = 0; part < ZKL_PARTS; part++)
+		zkl_claims_unlock(claim, part);
 	hash_search(claims, claim->path, HASH_REMOVE, NULL);
 }
 
@@ -294,14 +241,6 @@ zkl_claims_any(void)
 	return claims != NULL && hash_get_num_entries(claims) > 0;
 }
 
-ZklLocalClaim *
-zkl_claims_first_session(void)
-{
-	if (dlist_is_empty(&session_claims))
-		return NULL;
-	return dlist_head_element(ZklLocalClaim, session_link, &session_claims);
-}
-
 void
 zkl_claims_visit(ZklClaimVisitor visitor, void *arg)
 {
@@ -315,51 +254,21 @@ zkl_claims_visit(ZklClaimVisitor visitor, void *arg)
 		visitor(claim, arg);
 }
 
-/*
- * The local locks of session scope are dropped all together, so it is enough
- * to look at one that we think we have.
- */
 void
 zkl_claims_sweep(void)
 {
-	ZklLocalClaim *claim;
-	dlist_iter	iter;
-
 	unlock_lost_claims();
-	dlist_foreach(iter, &session_claims)
-	{
-		claim = dlist_container(ZklLocalClaim, session_link, iter.cur);
-		if (!claim->locked)
-			continue;
-		if (zkl_lock_held_by_me(&claim->tag, ExclusiveLock))
-			return;
-		break;
-	}
-	if (iter.cur == &session_claims.head)
-		return;
-	while ((claim = zkl_claims_first_session()) != NULL)
-		drop_session_scope(claim);
-}
-
-static void
-drop_session_scope(ZklLocalClaim *claim)
-{
-	claim->locked = false;
-	claim->session_count = 1;
-	zkl_xact_note_release(claim, zkl_shared_standing(claim->shared, 0));
-	zkl_claims_uncount_session(claim);
+	zkl_counts_sweep();
 }
 
 /* Nobody shall wait behind a claim that was lost. */
 static void
 unlock_if_lost(ZklLocalClaim *claim, void *arg)
 {
-	if (claim->locked &&
-		zkl_shared_standing(claim->shared, 0) == ZKL_STANDING_LOST)
-	{
-		zkl_local_lock_release(&claim->tag, claim->lock_scope);
-		claim->locked = false;
-	}
+	if (zkl_shared_standing(claim->shared, 0) != ZKL_STANDING_LOST)
+		return;
+	for (int part = 0; part < ZKL_PARTS; part++)
+		zkl_claims_unlock(claim, part);
 }
 
 static void
@@ -374,65 +283,48 @@ unlock_lost_claims(void)
 	seen_losses = losses;
 }
 
-/*
- * Ends of transactions and savepoints
- */
-
-/* PostgreSQL drops the local locks of transaction level right after this. */
-void
-zkl_claims_end_xact(void)
+static void
+note_if_lost(ZklLocalClaim *claim, void *arg)
 {
-	while (nrecords > 0)
-	{
-		XactRecord *record = &records[--nrecords];
-		ZklLocalClaim *claim = record->claim;
+	int64		lost_at;
 
-		claim->xact_record = record->previous;
-		if (claim->lock_scope == ZKL_SCOPE_XACT &&
-			claim->xact_count == record->count)
-			claim->locked = false;
-		uncount_xact(claim, record->count);
-	}
-	zkl_claims_sweep();
+	if (claim->told_lost || claim->shared->session_count +
+		claim->shared->xact_count == 0 ||
+		zkl_shared_standing(claim->shared, 0) != ZKL_STANDING_LOST)
+		return;
+	(void) zkl_shared_loss(claim->shared, &lost_at);
+	if (zkl_timestamp_of(lost_at) >= GetCurrentStatementStartTimestamp())
+		*(ZklLocalClaim **) arg = claim;
+}
+
+ZklLocalClaim *
+zkl_claims_find_lost(void)
+{
+	ZklLocalClaim *lost = NULL;
+
+	zkl_claims_visit(note_if_lost, &lost);
+	return lost;
+}
+
+static void
+tell_if_revoked(ZklLocalClaim *claim, void *arg)
+{
+	if (claim->told_revoked || !zkl_shared_is_revoked(claim->shared))
+		return;
+	claim->told_revoked = true;
+	ereport(NOTICE,
+			errmsg("somebody asks for lock \"%s\"", zkl_show_path(claim->path)),
+			errhint("Release it as soon as possible."));
 }
 
 void
-zkl_claims_abort_savepoint(int nest_level)
+zkl_claims_tell_revoked(void)
 {
-	while (nrecords > 0 && records[nrecords - 1].nest_level >= nest_level)
-	{
-		XactRecord *record = &records[--nrecords];
+	static uint64 seen_revocations = 0;
+	uint64		revocations = pg_atomic_read_u64(&zkl_shared->revocations);
 
-		record->claim->xact_record = record->previous;
-		uncount_xact(record->claim, record->count);
-	}
-}
-
-/* Records join those of the parent, where it has one for the same claim. */
-void
-zkl_claims_release_savepoint(int nest_level)
-{
-	int			first = nrecords;
-	int			kept;
-
-	while (first > 0 && records[first - 1].nest_level >= nest_level)
-		first--;
-
-	kept = first;
-	for (int i = first; i < nrecords; i++)
-	{
-		XactRecord	record = records[i];
-
-		if (record.previous >= 0 &&
-			records[record.previous].nest_level == nest_level - 1)
-		{
-			records[record.previous].count += record.count;
-			record.claim->xact_record = record.previous;
-			continue;
-		}
-		record.nest_level = nest_level - 1;
-		record.claim->xact_record = kept;
-		records[kept++] = record;
-	}
-	nrecords = kept;
+	if (revocations == seen_revocations)
+		return;
+	seen_revocations = revocations;
+	zkl_claims_visit(tell_if_revoked, NULL);
 }

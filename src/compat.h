@@ -35,6 +35,29 @@
 #define ZKL_NORETURN pg_attribute_noreturn()
 #endif
 
+/* The hooks of the executor. */
+#if PG_VERSION_NUM >= 180000
+#define ZKL_EXECUTOR_RUN_PARAMETERS \
+	QueryDesc *query_desc, ScanDirection direction, uint64 count
+#define ZKL_EXECUTOR_RUN_ARGUMENTS \
+	query_desc, direction, count
+#else
+#define ZKL_EXECUTOR_RUN_PARAMETERS \
+	QueryDesc *query_desc, ScanDirection direction, uint64 count, \
+	bool execute_once
+#define ZKL_EXECUTOR_RUN_ARGUMENTS \
+	query_desc, direction, count, execute_once
+#endif
+
+#define ZKL_PROCESS_UTILITY_PARAMETERS \
+	PlannedStmt *statement, const char *query, bool read_only_tree, \
+	ProcessUtilityContext context, ParamListInfo params, \
+	QueryEnvironment *environment, DestReceiver *receiver, \
+	QueryCompletion *completion
+#define ZKL_PROCESS_UTILITY_ARGUMENTS \
+	statement, query, read_only_tree, context, params, environment, receiver, \
+	completion
+
 /* A process's place in the array of processes. */
 static inline int
 zkl_my_proc_number(void)

@@ -3,9 +3,8 @@
  * entry.h
  *	  What becomes of an entry and its ticket: one function an arrow.
  *
- * The states and the arrows are in locktable.h.  Functions lock the
- * entry's partition themselves, where nothing else is said; none raises an
- * error.
+ * The states and the arrows are in locktable.h.  Callers hold the entry's
+ * partition, exclusively; no function raises an error.
  *
  * src/entry.h
  *
@@ -16,28 +15,27 @@
 
 #include "locktable.h"
 
-/* What the worker shall do with an entry. */
-typedef enum ZklWork
-{
-	ZKL_WORK_NOTHING,			/* the entry may be gone */
-	ZKL_WORK_WANT,				/* get the ticket */
-	ZKL_WORK_UNWANT,			/* give it up */
-	ZKL_WORK_TIMER				/* look again at the time given */
-} ZklWork;
-
 /* Lock an entry's partition, exclusively, and unlock it: the entry may be gone. */
 extern void zkl_entry_lock(const ZklEntry *entry);
 extern void zkl_entry_unlock(uint32 hash);
 
-/*
- * Called with the partition locked, by sharedclaim.c
- */
-
 /* NONE -> WANTED */
-extern void zkl_entry_want(ZklEntry *entry);
+extern void zkl_entry_want(ZklEntry *entry, ZklMode mode);
 
 /* -> RELEASING */
 extern void zkl_entry_give_up(ZklEntry *entry);
+
+/* WANTED, QUEUED -> RELEASING or NONE.  The entry may be gone afterwards. */
+extern void zkl_entry_withdraw(ZklEntry *entry);
+
+/*
+ * The ticket has, or shall have, another mode than a claim needs: see to it that
+ * it gets one, as soon as no other claim is in the way.
+ */
+extern void zkl_entry_change_mode(ZklEntry *entry, ZklMode mode);
+
+/* Nobody writes any more: let others read, too. */
+extern void zkl_entry_downgrade(ZklEntry *entry);
 
 /*
  * A claim has ended: wake who is next, or decide what becomes of the ticket.
@@ -45,54 +43,49 @@ extern void zkl_entry_give_up(ZklEntry *entry);
  */
 extern void zkl_entry_settle(ZklEntry *entry, int64 now);
 
+/* The same for one that is owned, and that nobody holds or waits for. */
+extern void zkl_entry_settle_idle(ZklEntry *entry);
+
+/*
+ * May one more share the lock with those who hold it, or do others wait?  Then
+ * the worker looks whether they still do.
+ */
+extern bool zkl_entry_may_join(ZklEntry *entry, int64 now);
+
+/* Its ticket serves one more claim on the lock with this hash. */
+extern void zkl_entry_count_claim(ZklEntry *entry, uint32 hash, int64 now);
+extern int64 zkl_entry_token(const ZklEntry *entry);
+
 /* Note that a claim waits for the ticket, or does not any more. */
 extern void zkl_entry_set_needs_ticket(ZklClaim *claim, bool needs_ticket);
+extern void zkl_entry_wake_needing(ZklEntry *entry);
+
+/* Let the worker look at it. */
+extern void zkl_entry_ask_worker(ZklEntry *entry);
+
+/* Is a znode on its way to be deleted? */
+extern bool zkl_entry_is_releasing(const ZklEntry *entry);
 
 /* An entry stays while a claim, a ticket or the worker needs it. */
 extern bool zkl_entry_remove_if_unused(ZklEntry *entry);
 
 /*
- * Called only by the worker
+ * For entrywork.c, too
  */
 
-/* A worker starts: take over what the last one was asked. */
-extern void zkl_entry_adopt_work(void);
-
-/* The next entry that the worker was asked to look at; NULL: none. */
-extern ZklEntry *zkl_entry_next_work(void);
-
-/* What is to be done with it? */
-extern ZklWork zkl_entry_look(ZklEntry *entry, int64 *timer_at);
-
-/* The same when its timer has fired. */
-extern ZklWork zkl_entry_timer_fired(ZklEntry *entry, int64 *timer_at);
-
-/* WANTED -> QUEUED, unless it is unwanted by now. */
-extern void zkl_entry_set_queued(ZklEntry *entry);
-
-/* WANTED, QUEUED -> OWNED.  False if it is unwanted by now. */
-extern bool zkl_entry_set_owned(ZklEntry *entry, bool contended);
-
-/* Somebody queues behind; OWNED -> RELEASING and true if it lingered. */
-extern bool zkl_entry_set_contended(ZklEntry *entry);
-
-/* No znode any more: -> NONE or WANTED; true if it is wanted again. */
-extern bool zkl_entry_set_gone(ZklEntry *entry);
-
-/* OWNED -> NONE.  The entry may be gone afterwards. */
-extern void zkl_entry_set_lost(ZklEntry *entry, ZklLoss loss);
-
-/* The lock cannot be had: tell who waits.  -> RELEASING or NONE. */
-extern void zkl_entry_set_failed(ZklEntry *entry, ZklFailure failure,
-								 bool znode_left);
+/* Nobody holds it or waits for it; if it is owned, it lingers. */
+extern bool zkl_entry_is_idle(const ZklEntry *entry);
 
 /*
- * Let all look again who wait for a ticket, or for one that is in doubt: the
- * connection is gone or back.
+ * Is it the turn of others?  Who was asked for the lock passes it to nobody but
+ * who asks.
  */
-extern void zkl_entry_wake_all(void);
+extern bool zkl_entry_tenure_is_over(const ZklEntry *entry, int64 now);
 
-/* Is any claim of this server held? */
-extern bool zkl_entry_any_held(void);
+/* -> NONE; the caller sees to it that an unused entry is removed. */
+extern void zkl_entry_become_none(ZklEntry *entry);
+
+/* Wake those who wait for no more than to see the znode gone. */
+extern void zkl_entry_wake_ended(ZklEntry *entry);
 
 #endif							/* ZKL_ENTRY_H */

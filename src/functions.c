@@ -9,45 +9,134 @@
  */
 #include "postgres.h"
 
-#include <math.h>
-
 #include "fmgr.h"
-#include "mb/pg_wchar.h"
-#include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 #include "acquire.h"
+#include "arguments.h"
+#include "multilock.h"
 #include "report.h"
 #include "zklock.h"
 
 PG_FUNCTION_INFO_V1(zklock_lock_acquire);
 PG_FUNCTION_INFO_V1(zklock_xact_lock_acquire);
+PG_FUNCTION_INFO_V1(zklock_read_lock_acquire);
+PG_FUNCTION_INFO_V1(zklock_xact_read_lock_acquire);
+PG_FUNCTION_INFO_V1(zklock_write_lock_acquire);
+PG_FUNCTION_INFO_V1(zklock_xact_write_lock_acquire);
 PG_FUNCTION_INFO_V1(zklock_lock_release);
+PG_FUNCTION_INFO_V1(zklock_read_lock_release);
+PG_FUNCTION_INFO_V1(zklock_write_lock_release);
+PG_FUNCTION_INFO_V1(zklock_semaphore_acquire);
+PG_FUNCTION_INFO_V1(zklock_xact_semaphore_acquire);
+PG_FUNCTION_INFO_V1(zklock_semaphore_release);
+PG_FUNCTION_INFO_V1(zklock_multilock_acquire);
+PG_FUNCTION_INFO_V1(zklock_xact_multilock_acquire);
+PG_FUNCTION_INFO_V1(zklock_multilock_release);
 PG_FUNCTION_INFO_V1(zklock_lock_release_all);
 PG_FUNCTION_INFO_V1(zklock_lock_is_held);
+PG_FUNCTION_INFO_V1(zklock_lock_is_revoked);
 PG_FUNCTION_INFO_V1(zklock_lock_token);
+PG_FUNCTION_INFO_V1(zklock_lock_remaining);
 
-static bool acquire(FunctionCallInfo fcinfo, ZklScope scope);
-static const char *path_argument(FunctionCallInfo fcinfo);
-static void timeout_argument(FunctionCallInfo fcinfo, ZklWish *wish);
-static void refuse_lease_time(FunctionCallInfo fcinfo);
+static bool acquire(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope);
+static bool acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope);
+static bool acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope);
 
 Datum
 zklock_lock_acquire(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(acquire(fcinfo, ZKL_SCOPE_SESSION));
+	PG_RETURN_BOOL(acquire(fcinfo, ZKL_MODE_LOCK, ZKL_SCOPE_SESSION));
 }
 
 Datum
 zklock_xact_lock_acquire(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(acquire(fcinfo, ZKL_SCOPE_XACT));
+	PG_RETURN_BOOL(acquire(fcinfo, ZKL_MODE_LOCK, ZKL_SCOPE_XACT));
+}
+
+Datum
+zklock_read_lock_acquire(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(acquire(fcinfo, ZKL_MODE_READ, ZKL_SCOPE_SESSION));
+}
+
+Datum
+zklock_xact_read_lock_acquire(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(acquire(fcinfo, ZKL_MODE_READ, ZKL_SCOPE_XACT));
+}
+
+Datum
+zklock_write_lock_acquire(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(acquire(fcinfo, ZKL_MODE_WRITE, ZKL_SCOPE_SESSION));
+}
+
+Datum
+zklock_xact_write_lock_acquire(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(acquire(fcinfo, ZKL_MODE_WRITE, ZKL_SCOPE_XACT));
 }
 
 Datum
 zklock_lock_release(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zkl_release(path_argument(fcinfo)));
+	PG_RETURN_BOOL(zkl_release(zkl_argument_path(fcinfo), ZKL_MODE_LOCK, 1));
+}
+
+Datum
+zklock_read_lock_release(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(zkl_release(zkl_argument_path(fcinfo), ZKL_MODE_READ, 1));
+}
+
+Datum
+zklock_write_lock_release(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(zkl_release(zkl_argument_path(fcinfo), ZKL_MODE_WRITE, 1));
+}
+
+Datum
+zklock_semaphore_acquire(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(acquire_semaphore(fcinfo, ZKL_SCOPE_SESSION));
+}
+
+Datum
+zklock_xact_semaphore_acquire(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(acquire_semaphore(fcinfo, ZKL_SCOPE_XACT));
+}
+
+Datum
+zklock_semaphore_release(PG_FUNCTION_ARGS)
+{
+	const char *path = zkl_argument_path(fcinfo);
+
+	PG_RETURN_BOOL(zkl_release(path, ZKL_MODE_LEASE,
+							   zkl_argument_count(fcinfo, 1, "quantity")));
+}
+
+Datum
+zklock_multilock_acquire(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(acquire_multilock(fcinfo, ZKL_SCOPE_SESSION));
+}
+
+Datum
+zklock_xact_multilock_acquire(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(acquire_multilock(fcinfo, ZKL_SCOPE_XACT));
+}
+
+Datum
+zklock_multilock_release(PG_FUNCTION_ARGS)
+{
+	int			npaths;
+	const char **paths = zkl_argument_paths(fcinfo, &npaths);
+
+	PG_RETURN_BOOL(zkl_multilock_release(paths, npaths));
 }
 
 Datum
@@ -59,87 +148,68 @@ zklock_lock_release_all(PG_FUNCTION_ARGS)
 Datum
 zklock_lock_is_held(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zkl_is_held(path_argument(fcinfo)));
+	PG_RETURN_BOOL(zkl_is_held(zkl_argument_path(fcinfo)));
+}
+
+Datum
+zklock_lock_is_revoked(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(zkl_is_revoked(zkl_argument_path(fcinfo)));
 }
 
 Datum
 zklock_lock_token(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(zkl_token(path_argument(fcinfo)));
+	PG_RETURN_INT64(zkl_token(zkl_argument_path(fcinfo)));
+}
+
+Datum
+zklock_lock_remaining(PG_FUNCTION_ARGS)
+{
+	int64		remaining;
+	Interval   *result;
+
+	if (!zkl_remaining(zkl_argument_path(fcinfo), &remaining))
+		PG_RETURN_NULL();
+	result = palloc0(sizeof(Interval));
+	result->time = Max(remaining, 0);
+	PG_RETURN_INTERVAL_P(result);
 }
 
 static bool
-acquire(FunctionCallInfo fcinfo, ZklScope scope)
+acquire(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope)
 {
-	ZklWish		wish = {.scope = scope};
+	ZklWish		wish = {.mode = mode,.scope = scope};
 
 	zkl_check_loaded();
-	wish.path = path_argument(fcinfo);
-	timeout_argument(fcinfo, &wish);
-	refuse_lease_time(fcinfo);
+	wish.path = zkl_argument_path(fcinfo);
+	zkl_argument_timeout(fcinfo, 1, &wish);
+	zkl_argument_lease_time(fcinfo, 2, &wish);
 	return zkl_acquire(&wish);
 }
 
-/* The first argument, checked and in UTF-8. */
-static const char *
-path_argument(FunctionCallInfo fcinfo)
+static bool
+acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope)
 {
-	char	   *given;
-	char	   *path;
-	const char *fault;
+	ZklWish		wish = {.mode = ZKL_MODE_LEASE,.scope = scope};
 
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("invalid lock path"),
-				errdetail("The path is null."));
-
-	given = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	path = pg_server_to_any(given, strlen(given), PG_UTF8);
-	fault = zkl_path_fault(path);
-	if (fault != NULL)
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("invalid lock path: \"%s\"", given),
-				errdetail("%s", fault));
-	return path;
+	zkl_check_loaded();
+	wish.path = zkl_argument_path(fcinfo);
+	wish.limit = zkl_argument_count(fcinfo, 1, "number of leases");
+	zkl_argument_timeout(fcinfo, 2, &wish);
+	wish.quantity = zkl_argument_count(fcinfo, 3, "quantity");
+	return zkl_acquire(&wish);
 }
 
-/* The second argument becomes a moment.  Null: no limit.  Zero: only try. */
-static void
-timeout_argument(FunctionCallInfo fcinfo, ZklWish *wish)
+static bool
+acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope)
 {
-	Interval   *timeout;
-	double		microseconds;
+	ZklWish		wish = {.mode = ZKL_MODE_LOCK,.scope = scope};
+	int			npaths;
+	const char **paths;
 
-	wish->until = ZKL_FOREVER;
-	wish->only_tries = false;
-	if (PG_ARGISNULL(1))
-		return;
-
-	timeout = PG_GETARG_INTERVAL_P(1);
-	microseconds = (double) timeout->time +
-		((double) timeout->day + (double) timeout->month * DAYS_PER_MONTH) *
-		USECS_PER_DAY;
-	if (microseconds < 0)
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("timeout must not be negative"));
-	if (microseconds > (double) INT_MAX * 1000.0)
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("timeout is too large"),
-				errdetail("It must not exceed %d ms.", INT_MAX),
-				errhint("Use NULL to wait without a limit."));
-	wish->until = zkl_now() + (int64) microseconds;
-	wish->only_tries = microseconds == 0;
-}
-
-static void
-refuse_lease_time(FunctionCallInfo fcinfo)
-{
-	if (!PG_ARGISNULL(2))
-		ereport(ERROR,
-				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				errmsg("lease time is not supported yet"));
+	zkl_check_loaded();
+	paths = zkl_argument_paths(fcinfo, &npaths);
+	zkl_argument_timeout(fcinfo, 1, &wish);
+	return zkl_multilock_acquire(paths, npaths, &wish);
 }

@@ -13,9 +13,10 @@
 #include "utils/memutils.h"
 
 #include "compat.h"
-#include "entry.h"
+#include "entrywork.h"
 #include "hosts.h"
 #include "keeper.h"
+#include "service.h"
 #include "session.h"
 #include "sessionfile.h"
 #include "tickets.h"
@@ -177,6 +178,9 @@ zkl_keeper_handle_events(void)
 			case ZKL_SESSION_NODE_CHANGED:
 				zkl_tickets_handle(event);
 				break;
+			case ZKL_SESSION_ANSWER:
+				zkl_service_handle(event);
+				break;
 		}
 		zkl_session_free_event(event);
 	}
@@ -240,6 +244,7 @@ on_expired(void)
 	ZklSessionInfo *info = &zkl_shared->session[0];
 
 	zkl_session_close();
+	zkl_service_restarted();
 	keeper.open_at = zkl_session_file_remove() ? 0 : zkl_now() + RETRY_OPEN;
 	if (keeper.ending_old)
 		return;
@@ -271,6 +276,7 @@ on_stranger(void)
 	logged = true;
 	on_disconnected();
 	zkl_session_abandon();
+	zkl_service_restarted();
 	keeper.open_at = zkl_now() + RETRY_OPEN;
 	zkl_tickets_restarted();
 }

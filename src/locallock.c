@@ -21,6 +21,7 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
+#include "claims.h"
 #include "compat.h"
 #include "locallock.h"
 #include "zklock.h"
@@ -29,10 +30,18 @@
 #define FIRST_GENERATION_FIELD	3
 #define GENERATION_FIELDS		(PG_UINT16_MAX - FIRST_GENERATION_FIELD + 1)
 
-static bool acquire(const LOCKTAG *tag, ZklScope scope, bool dont_wait);
-static void wait_here(const LOCKTAG *tag, ZklScope scope);
-static bool wait_in_subtransaction(const LOCKTAG *tag, ZklScope scope,
-								   int limit_ms);
+/* Only who ignores the signal makes us wait so long for it. */
+#define MAX_ABSORB_WAIT			ZKL_MS(1000)
+
+static bool acquire(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope,
+					bool dont_wait);
+static void wait_here(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope);
+static ZklLocalWait wait_in_subtransaction(ZklClaim *claim, const LOCKTAG *tag,
+										   LOCKMODE mode, ZklScope scope,
+										   int limit_ms);
+static ZklLocalWait judge_error(ZklClaim *claim, ErrorData *error,
+								bool limited);
+static void absorb_cancel(void);
 static int	milliseconds_until(int64 until);
 
 void
@@ -52,46 +61,57 @@ zkl_local_lock_tag(LOCKTAG *tag, const char *path, uint32 generation)
 }
 
 bool
-zkl_local_lock_try(const LOCKTAG *tag, ZklScope scope)
+zkl_local_lock_try(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope)
 {
-	return acquire(tag, scope, true);
+	return acquire(tag, mode, scope, true);
 }
 
-bool
-zkl_local_lock_wait(const LOCKTAG *tag, ZklScope scope, int64 until)
+/* Whoever holds what the waiters wait for goes before them. */
+void
+zkl_local_lock_add_share(const LOCKTAG *tag, ZklScope scope)
+{
+	(void) acquire(tag, ShareLock, scope, false);
+}
+
+ZklLocalWait
+zkl_local_lock_wait(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
+					ZklScope scope, int64 until)
 {
 	int			limit_ms = milliseconds_until(until);
 
+	if (until != ZKL_FOREVER && limit_ms == 0)
+		return ZKL_LOCAL_TIME_OVER;
+
 	/* A shorter lock_timeout raises its error; then there is no "false". */
-	if (until == ZKL_FOREVER || (LockTimeout > 0 && LockTimeout <= limit_ms))
-	{
-		wait_here(tag, scope);
-		return true;
-	}
-	return limit_ms > 0 && wait_in_subtransaction(tag, scope, limit_ms);
+	if (LockTimeout > 0 && LockTimeout <= limit_ms)
+		limit_ms = 0;
+	if (!zkl_shared_begin_local_wait(claim))
+		return ZKL_LOCAL_NEW_GENERATION;
+	return wait_in_subtransaction(claim, tag, mode, scope, limit_ms);
 }
 
 void
-zkl_local_lock_move(const LOCKTAG *tag, ZklScope from, ZklScope to)
+zkl_local_lock_move(const LOCKTAG *tag, LOCKMODE mode, ZklScope from,
+					ZklScope to)
 {
 	/* It is held already, so this is booked without any wait. */
-	if (from != to && acquire(tag, to, true))
-		zkl_local_lock_release(tag, from);
+	if (from != to && acquire(tag, mode, to, true))
+		zkl_local_lock_release(tag, mode, from);
 }
 
 void
-zkl_local_lock_release(const LOCKTAG *tag, ZklScope scope)
+zkl_local_lock_release(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope)
 {
 	ResourceOwner owner = CurrentResourceOwner;
 
 	if (scope == ZKL_SCOPE_XACT)
 		CurrentResourceOwner = TopTransactionResourceOwner;
-	LockRelease(tag, ExclusiveLock, scope == ZKL_SCOPE_SESSION);
+	LockRelease(tag, mode, scope == ZKL_SCOPE_SESSION);
 	CurrentResourceOwner = owner;
 }
 
 static bool
-acquire(const LOCKTAG *tag, ZklScope scope, bool dont_wait)
+acquire(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope, bool dont_wait)
 {
 	ResourceOwner owner = CurrentResourceOwner;
 	LockAcquireResult result;
@@ -100,8 +120,7 @@ acquire(const LOCKTAG *tag, ZklScope scope, bool dont_wait)
 		CurrentResourceOwner = TopTransactionResourceOwner;
 	PG_TRY();
 	{
-		result = LockAcquire(tag, ExclusiveLock, scope == ZKL_SCOPE_SESSION,
-							 dont_wait);
+		result = LockAcquire(tag, mode, scope == ZKL_SCOPE_SESSION, dont_wait);
 	}
 	PG_FINALLY();
 	{
@@ -113,42 +132,46 @@ acquire(const LOCKTAG *tag, ZklScope scope, bool dont_wait)
 
 /* Wait under the current owner, then book the lock where it belongs. */
 static void
-wait_here(const LOCKTAG *tag, ZklScope scope)
+wait_here(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope)
 {
-	(void) LockAcquire(tag, ExclusiveLock, false, false);
+	(void) LockAcquire(tag, mode, false, false);
 
 	/* The time may have ended, or a cancel come, at the moment of the grant. */
 	CHECK_FOR_INTERRUPTS();
-	(void) acquire(tag, scope, true);
-	LockRelease(tag, ExclusiveLock, false);
+	(void) acquire(tag, mode, scope, true);
+	LockRelease(tag, mode, false);
 }
 
 /*
- * lock_timeout is the lock manager's only limit to a wait, and it ends it
- * with an error; a subtransaction makes that harmless.
+ * lock_timeout is the lock manager's only limit to a wait, and a cancel the only
+ * way to interrupt it.  Both end it with an error; a subtransaction makes that
+ * harmless.
  */
-static bool
-wait_in_subtransaction(const LOCKTAG *tag, ZklScope scope, int limit_ms)
+static ZklLocalWait
+wait_in_subtransaction(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
+					   ZklScope scope, int limit_ms)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
 	int			users_limit = LockTimeout;
 	volatile bool booked = false;
-	volatile bool acquired = false;
+	volatile ZklLocalWait result = ZKL_LOCAL_LOCKED;
 
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
-		LockTimeout = limit_ms;
-		wait_here(tag, scope);
+		if (limit_ms > 0)
+			LockTimeout = limit_ms;
+		wait_here(tag, mode, scope);
 		LockTimeout = users_limit;
 		booked = true;
+		if (zkl_shared_end_local_wait(claim))
+			absorb_cancel();
 
 		ReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
-		acquired = true;
 	}
 	PG_CATCH();
 	{
@@ -156,19 +179,54 @@ wait_in_subtransaction(const LOCKTAG *tag, ZklScope scope, int limit_ms)
 
 		LockTimeout = users_limit;
 		if (booked)
-			zkl_local_lock_release(tag, scope);
+			zkl_local_lock_release(tag, mode, scope);
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();
 		RollbackAndReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
-		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
-			ReThrowError(error);
-		FreeErrorData(error);
+		result = judge_error(claim, error, limit_ms > 0);
 	}
 	PG_END_TRY();
-	return acquired;
+	return result;
+}
+
+/* What was it that ended the wait?  Raises the error again if it was not us. */
+static ZklLocalWait
+judge_error(ZklClaim *claim, ErrorData *error, bool limited)
+{
+	bool		nudged = zkl_shared_end_local_wait(claim);
+
+	if (nudged && error->sqlerrcode != ERRCODE_QUERY_CANCELED)
+		absorb_cancel();
+
+	/* A claim that was lost is a reason of its own for a cancel. */
+	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED && nudged &&
+		zkl_claims_find_lost() == NULL)
+	{
+		FreeErrorData(error);
+		return ZKL_LOCAL_NEW_GENERATION;
+	}
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && limited)
+	{
+		FreeErrorData(error);
+		return ZKL_LOCAL_TIME_OVER;
+	}
+	ReThrowError(error);
+	return ZKL_LOCAL_TIME_OVER; /* keep compiler quiet */
+}
+
+/* A cancel that is meant for this wait was sent, and shall not hit what follows. */
+static void
+absorb_cancel(void)
+{
+	int64		until = zkl_now() + MAX_ABSORB_WAIT;
+
+	while (!QueryCancelPending && zkl_now() < until)
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 1, PG_WAIT_EXTENSION);
+	QueryCancelPending = false;
 }
 
 static int

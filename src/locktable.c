@@ -13,6 +13,9 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
+
+#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
@@ -34,6 +37,9 @@ static int	max_recent(void);
 static Size shared_size(void);
 static void init_shared(void);
 static void init_claims(void);
+static uint32 hash_path(const void *key, Size size);
+static int	compare_paths(const void *one, const void *other, Size size);
+static void *copy_path(void *to, const void *from, Size size);
 
 void
 zkl_table_request(void)
@@ -63,8 +69,12 @@ zkl_table_startup(void)
 	info.keysize = ZKL_PATH_SIZE;
 	info.entrysize = sizeof(ZklEntry);
 	info.num_partitions = ZKL_PARTITIONS;
+	info.hash = hash_path;
+	info.match = compare_paths;
+	info.keycopy = copy_path;
 	entries = zkl_shmem_init_hash("zklock entries", zkl_max_locks, &info,
-								  HASH_ELEM | HASH_STRINGS | HASH_PARTITION);
+								  HASH_ELEM | HASH_FUNCTION | HASH_COMPARE |
+								  HASH_KEYCOPY | HASH_PARTITION);
 
 	LWLockRelease(AddinShmemInitLock);
 }
@@ -102,6 +112,7 @@ init_shared(void)
 	pg_atomic_init_u32(&zkl_shared->worker_pid, 0);
 	pg_atomic_init_u32(&zkl_shared->shutting_down, 0);
 	pg_atomic_init_u64(&zkl_shared->losses, 0);
+	pg_atomic_init_u64(&zkl_shared->revocations, 0);
 	pg_atomic_init_u64(&zkl_shared->ephemeral_bytes, 0);
 	zkl_shared->nrecent = max_recent();
 
@@ -136,6 +147,35 @@ init_claims(void)
 	dlist_init(&zkl_shared->free_claims);
 	for (int i = 0; i < max_claims(); i++)
 		dlist_push_tail(&zkl_shared->free_claims, &claims[i].link);
+}
+
+/* The number of a lease does not change its partition. */
+static uint32
+hash_path(const void *key, Size size)
+{
+	const char *path = key;
+/**INDENT** Error@157: Unbalanced parens */
+/**INDENT** Warning@157: Extra ) */
+	Size		length = strcspn(path, (char[]) {ZKL_LEASE_MARK, '\0'});
+	uint32		hash = string_hash(path, length + 1);
+
+	if (path[length] == '\0')
+		return hash;
+	return hash ^ (string_hash(path + length, size - length) &
+				   ~(uint32) (ZKL_PARTITIONS - 1));
+}
+
+static int
+compare_paths(const void *one, const void *other, Size size)
+{
+	return strncmp(one, other, size);
+}
+
+static void *
+copy_path(void *to, const void *from, Size size)
+{
+	strlcpy(to, from, size);
+	return to;
 }
 
 uint32
@@ -183,6 +223,8 @@ zkl_table_make(const char *path, uint32 hash)
 	memset((char *) entry + ZKL_PATH_SIZE, 0, sizeof(*entry) - ZKL_PATH_SIZE);
 	entry->hash = hash;
 	dlist_init(&entry->claims);
+	dlist_init(&entry->idle);
+	dlist_init(&entry->pending);
 	return entry;
 }
 
@@ -210,7 +252,10 @@ zkl_table_take_claim(void)
 	SpinLockRelease(&zkl_shared->claims_mutex);
 
 	if (claim != NULL)
+	{
 		memset(claim, 0, sizeof(*claim));
+		dlist_init(&claim->leases);
+	}
 	return claim;
 }
 
@@ -284,8 +329,22 @@ zkl_table_wake(const ZklClaim *claim)
 	SetLatch(&zkl_proc(claim->proc_number)->procLatch);
 }
 
+void
+zkl_table_cancel(const ZklClaim *claim)
+{
+	if (kill(claim->pid, SIGINT) < 0)
+		elog(LOG, "could not send signal to process %d: %m", claim->pid);
+}
+
 bool
 zkl_session_is_safe(int session, int64 now)
 {
 	return now < (int64) pg_atomic_read_u64(&zkl_shared->session[session].safe_until);
+}
+
+bool
+zkl_session_is_in_doubt(uint64 epoch, int session, int64 now)
+{
+	return !zkl_session_is_safe(session, now) ||
+		epoch != pg_atomic_read_u64(&zkl_shared->session[session].epoch);
 }

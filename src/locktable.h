@@ -20,7 +20,8 @@
  *		WANTED -> QUEUED		worker		the znode is not the first
  *		WANTED, QUEUED -> OWNED	worker		the znode is the first
  *		WANTED, QUEUED,			backend		the last claim ended, and the
- *		OWNED -> RELEASING					ticket shall not be kept
+ *		OWNED -> RELEASING					ticket shall not be kept; or a
+ *											claim needs one of another mode
  *		OWNED -> RELEASING		worker		lingered long enough, or contended
  *											while lingering
  *		any -> RELEASING		worker		failed; a znode is left to delete
@@ -32,14 +33,28 @@
  *		WANTED, QUEUED -> NONE,	worker		the session expired before the
  *		WANTED								lock was this server's
  *
+ * A ticket has a mode.  One that writes serves readers, too; when others wait
+ * and nobody in this server writes, it is downgraded: entry->mode becomes READ
+ * at once, so that no writer is granted any more, and the worker then changes
+ * the znode.
+ *
+ * A SEMAPHORE's entry has no ticket of its own.  Each of the server's leases is
+ * an entry with a ticket, made by the claim that asks for it and held by one
+ * claim or none; it is in one list: "pending" of the semaphore (WANTED, QUEUED),
+ * "idle" of it (OWNED, held by none), "leases" of the claim that holds it
+ * (OWNED), or in none (RELEASING, NONE).  Only who holds the semaphore's inner
+ * mutex, a lock like others, asks for leases; see leases.c.
+ *
  * One CLAIM a backend and a lock that it holds or waits for.
  *
  *		from -> to			who			when
  *		(new) -> WAITING	backend		it begins to acquire
  *		WAITING -> HELD		backend		it has PostgreSQL's lock, the ticket is
  *										owned in this epoch, the session is
- *										safe, and no other claim is HELD
- *		HELD -> LOST		worker		the ticket was lost
+ *										safe, and no other claim that is HELD
+ *										conflicts
+ *		HELD -> LOST		worker		the ticket was lost, or the claim's
+ *										lease time is over
  *		any -> (gone)		backend		released, withdrawn, or backend's end
  *
  * A grant is complete when the worker has written OWNED.  Nothing necessary
@@ -48,7 +63,8 @@
  * ticket.
  *
  * Locks.  The table has ZKL_PARTITIONS LWLocks; the one for an entry's hash
- * protects the entry and its claims, except for what is marked otherwise.
+ * protects the entry and its claims, except for what is marked otherwise.  A
+ * semaphore and its leases are in the same partition.
  * Order of locking: one partition (or all of them, in order), then either
  * spinlock (work_mutex, claims_mutex).  Wake-ups carry no data and are sent
  * while the partition is still locked, so that no claim can go meanwhile.
@@ -101,28 +117,39 @@ typedef enum ZklLoss
 {
 	ZKL_LOSS_NONE,
 	ZKL_LOSS_EXPIRED,			/* the session expired */
-	ZKL_LOSS_DELETED			/* somebody deleted the znode */
+	ZKL_LOSS_DELETED,			/* somebody deleted the znode */
+	ZKL_LOSS_LEASE_TIME			/* its lease time is over */
 } ZklLoss;
 
-typedef struct ZklEntry
+typedef struct ZklClaim ZklClaim;
+typedef struct ZklEntry ZklEntry;
+
+struct ZklEntry
 {
 	char		path[ZKL_PATH_SIZE];	/* hash key; fixed */
 	uint32		hash;			/* of the path; fixed */
 	int			session;		/* index of the ticket's session; fixed */
+	ZklEntry   *semaphore;		/* of a lease: what it is of; fixed */
 
 	/* protected by the partition's lock */
 	ZklEntryState state;
+	ZklMode		mode;			/* of the ticket, or of the one to get */
+	int			limit;			/* of a semaphore and its leases */
 	uint32		generation;		/* in the local lock's tag; grows at a loss */
 	uint64		epoch;			/* of the session, since OWNED */
 	int64		czxid;			/* of the znode, since OWNED */
 	int			claim_number;	/* claims that this ticket has served */
 	bool		contended;		/* somebody queues behind the owned ticket */
+	bool		rechecking;		/* the worker shall look whether that is so */
+	bool		revoked;		/* somebody has asked for it */
+	bool		watching;		/* the worker watches the znode */
 	bool		comes_back;		/* re-acquired within zklock.linger */
 	bool		only_tries;		/* who asked for the ticket only tries */
 	int64		owned_at;		/* since OWNED */
 	int64		idle_at;		/* when the last claim ended */
 	dlist_head	claims;
 	int			nheld;			/* claims in state HELD */
+	bool		exclusive;		/* ... and one of them is not just reading */
 	int			nwaiting;		/* ... and WAITING, in this generation */
 	int			nneeding;		/* ... of these, with needs_ticket */
 	char		about[ZKL_ABOUT_SIZE];	/* who asked for the ticket */
@@ -131,19 +158,32 @@ typedef struct ZklEntry
 	bool		in_work;		/* the worker was asked to look at it */
 	bool		seen;			/* it has looked since the state is WANTED */
 
+	/* of a semaphore */
+	dlist_head	idle;
+	dlist_head	pending;
+	int			nleases;		/* WANTED, QUEUED or OWNED ... */
+	int			nlinked;		/* ... and all that exist */
+	uint64		last_lease;		/* makes their names */
+	bool		surveyed;		/* its directory was found in order */
+
+	/* of a lease */
+	ZklClaim   *holder;
+	dlist_node	lease_link;
+
 	/* protected by work_mutex */
 	dlist_node	work_link;
 
-	/* the worker's alone; "due" and "timer" are built anew when it restarts */
+	/* the worker's alone; "due" and the timer are built anew when it restarts */
 	ZklTicket	ticket;
 	bool		counted;		/* in ephemeral_bytes */
 	ZklRequest	due;			/* to be sent */
 	dlist_node	due_link;
 	pairingheap_node timer;
+	bool		timer_set;		/* it is in the heap */
 	int64		timer_at;
-} ZklEntry;
+};
 
-typedef struct ZklClaim
+struct ZklClaim
 {
 	ZklEntry   *entry;			/* fixed while the claim exists */
 	int			proc_number;	/* fixed */
@@ -154,19 +194,27 @@ typedef struct ZklClaim
 	/* protected by the entry's partition */
 	dlist_node	link;			/* in entry->claims, or the free list */
 	ZklClaimState state;
+	ZklMode		mode;
+	int			quantity;		/* of a semaphore: leases that it waits for */
+	int			nleases;		/* ... and that it holds: */
+	dlist_head	leases;
+	uint64		epoch;			/* since HELD */
 	uint32		generation;		/* of the local lock it has or waits for */
+	bool		waits_locally;	/* for the local lock ... */
+	bool		nudged;			/* ... but was told to take a new one */
 	bool		needs_ticket;	/* waits on its latch, not for the local lock */
 	bool		ended;			/* only waits until the znode is gone */
 	ZklFailure	failure;		/* why the lock cannot be had */
 	ZklLoss		loss;			/* why it was lost ... */
 	int64		lost_at;		/* ... and when */
 	int64		token;			/* since HELD */
+	int64		lease_until;	/* when the lease time is over; 0: never */
 	int64		since;			/* of the present state */
 
 	/* written by the backend alone, read by others just to show them */
 	int			session_count;
 	int			xact_count;
-} ZklClaim;
+};
 
 /* One session: written by the worker, read by all. */
 typedef struct ZklSessionInfo
@@ -221,6 +269,7 @@ typedef struct ZklShared
 	pg_atomic_uint32 shutting_down;
 	pg_atomic_uint64 losses;	/* grows before and after claims are marked as
 								 * lost */
+	pg_atomic_uint64 revocations;	/* grows when a ticket is revoked */
 	pg_atomic_uint64 ephemeral_bytes;	/* in the session; see tickets.c */
 
 	ZklSessionInfo session[ZKL_SESSIONS];
@@ -235,7 +284,11 @@ extern ZklShared *zkl_shared;	/* NULL where zklock was not preloaded */
 extern void zkl_table_request(void);
 extern void zkl_table_startup(void);
 
-/* A path's hash, and the lock of its partition. */
+/*
+ * A path's hash, and the lock of its partition.  The path of a lease is that
+ * of its semaphore, ZKL_LEASE_MARK and a number; it has the same partition.
+ */
+#define ZKL_LEASE_MARK	'\1'
 extern uint32 zkl_table_hash(const char *path);
 extern LWLock *zkl_table_partition(uint32 hash);
 extern LWLock *zkl_table_session_lock(void);
@@ -271,7 +324,16 @@ extern ZklRecent *zkl_table_recent(uint32 hash);
 extern void zkl_table_wake_worker(void);
 extern void zkl_table_wake(const ZklClaim *claim);
 
+/*
+ * Cancel the statement that a claim's backend runs.  The caller holds the
+ * partition, so that the backend is still there.
+ */
+extern void zkl_table_cancel(const ZklClaim *claim);
+
 /* Is the session known to be alive, at this moment of zkl_now()? */
 extern bool zkl_session_is_safe(int session, int64 now);
+
+/* Is it not, or has the epoch changed since this one? */
+extern bool zkl_session_is_in_doubt(uint64 epoch, int session, int64 now);
 
 #endif							/* ZKL_LOCKTABLE_H */

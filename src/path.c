@@ -76,6 +76,7 @@ static const char *
 component_fault(const char *component, size_t length)
 {
 	char		name[ZKL_PATH_SIZE];
+	ZklContender contender;
 
 	if (length == 0)
 		return "A path must not contain an empty component.";
@@ -85,7 +86,7 @@ component_fault(const char *component, size_t length)
 
 	memcpy(name, component, length);
 	name[length] = '\0';
-	if (zkl_recipe_is_contender(name))
+	if (zkl_recipe_parse(name, &contender))
 		return "A component of the path looks like the znode of a lock.";
 	return NULL;
 }

@@ -16,7 +16,7 @@
 
 #define ZKL_PATH_SIZE	256		/* a lock's path, with its null */
 #define ZKL_ROOT_SIZE	128		/* chroot and zklock.root, with the null */
-#define ZKL_DIR_SIZE	(ZKL_ROOT_SIZE + ZKL_PATH_SIZE)
+#define ZKL_DIR_SIZE	(ZKL_ROOT_SIZE + ZKL_PATH_SIZE + 8) /* "/leases" too */
 
 /*
  * Check the path of a lock, given in UTF-8.

@@ -24,9 +24,58 @@
 #define UUID_MARK_MASK		0xfffe
 #define UUID_ONLY_TRIES		0x0001
 
+/* What a mode's znodes have before their number. */
+static const char *const marks[] = {
+	[ZKL_MODE_LOCK] = "lock-",
+	[ZKL_MODE_WRITE] = "__WRIT__",
+	[ZKL_MODE_READ] = "__READ__",
+	[ZKL_MODE_LEASE] = "lease-",
+	[ZKL_MODE_KAZOO_LOCK] = "__lock__",
+	[ZKL_MODE_KAZOO_READ] = "__rlock__",
+};
+
+#define NMODES	((int) (sizeof(marks) / sizeof(marks[0])))
+
+/* How somebody with another znode in the directory concerns us. */
+typedef enum Relation
+{
+	RELATION_NONE,				/* not at all */
+	RELATION_RIVAL,				/* one of us has to wait for the other */
+	RELATION_OTHER_KIND
+} Relation;
+
+static ZklVerdict judge_lease(int limit, const char *me,
+							  const char *const *children, int nchildren);
+static Relation relation_of(ZklMode mine, ZklMode other);
+static ZklClient client_of(const char *child, ZklMode mode);
 static const char *find_last(const char *text, const char *mark);
 static bool is_key(const char *text);
 static const char *key_of(const char *child);
+
+ZklKind
+zkl_recipe_kind(ZklMode mode)
+{
+	switch (mode)
+	{
+		case ZKL_MODE_WRITE:
+		case ZKL_MODE_READ:
+		case ZKL_MODE_KAZOO_READ:
+			return ZKL_KIND_READ_WRITE;
+		case ZKL_MODE_LEASE:
+			return ZKL_KIND_SEMAPHORE;
+		case ZKL_MODE_LOCK:
+		case ZKL_MODE_KAZOO_LOCK:
+			break;
+	}
+	return ZKL_KIND_MUTEX;
+}
+
+bool
+zkl_recipe_serves(ZklMode ticket, ZklMode claim)
+{
+	return ticket == claim ||
+		(ticket == ZKL_MODE_WRITE && claim == ZKL_MODE_READ);
+}
 
 void
 zkl_recipe_make_uuid(const uint8_t random[16], bool only_tries,
@@ -60,20 +109,31 @@ zkl_recipe_is_zklock(const char *child, bool *only_tries)
 }
 
 void
-zkl_recipe_make_prefix(const char *uuid, char prefix[ZKL_ZNODE_SIZE])
+zkl_recipe_make_prefix(ZklMode mode, const char *uuid,
+					   char prefix[ZKL_ZNODE_SIZE])
 {
-	snprintf(prefix, ZKL_ZNODE_SIZE, "_c_%.36s-lock-", uuid);
+	snprintf(prefix, ZKL_ZNODE_SIZE, "_c_%.36s-%s", uuid, marks[mode]);
+}
+
+void
+zkl_recipe_make_downgrade(const char *writer, char reader[ZKL_ZNODE_SIZE])
+{
+	const char *mark = find_last(writer, marks[ZKL_MODE_WRITE]);
+
+	snprintf(reader, ZKL_ZNODE_SIZE, "%.*s%s%s", (int) (mark - writer), writer,
+			 marks[ZKL_MODE_READ], mark + strlen(marks[ZKL_MODE_WRITE]));
 }
 
 const char *
-zkl_recipe_find(const char *uuid, const char *const *children, int nchildren)
+zkl_recipe_find(ZklMode mode, const char *uuid, const char *const *children,
+				int nchildren)
 {
 	char		prefix[ZKL_ZNODE_SIZE];
 	size_t		length;
 
 	if (uuid[0] == '\0')
 		return NULL;
-	zkl_recipe_make_prefix(uuid, prefix);
+	zkl_recipe_make_prefix(mode, uuid, prefix);
 	length = strlen(prefix);
 	for (int i = 0; i < nchildren; i++)
 	{
@@ -81,6 +141,44 @@ zkl_recipe_find(const char *uuid, const char *const *children, int nchildren)
 			return children[i];
 	}
 	return NULL;
+}
+
+bool
+zkl_recipe_parse(const char *child, ZklContender *contender)
+{
+	for (int mode = 0; mode < NMODES; mode++)
+	{
+		const char *at = find_last(child, marks[mode]);
+
+		if (at == NULL)
+			continue;
+		contender->key = at + strlen(marks[mode]);
+
+		/*
+		 * An empty key is Curator's for a lock znode without a number, which
+		 * goes before all others.
+		 */
+		if (!is_key(contender->key) &&
+			!(mode == ZKL_MODE_LOCK && contender->key[0] == '\0'))
+			continue;
+		contender->mode = mode;
+		contender->client = client_of(child, mode);
+		return true;
+	}
+	return false;
+}
+
+static ZklClient
+client_of(const char *child, ZklMode mode)
+{
+	bool		only_tries;
+
+	if (mode == ZKL_MODE_KAZOO_LOCK || mode == ZKL_MODE_KAZOO_READ)
+		return ZKL_CLIENT_KAZOO;
+	if (zkl_recipe_is_zklock(child, &only_tries))
+		return ZKL_CLIENT_ZKLOCK;
+	return strncmp(child, "_c_", 3) == 0 ? ZKL_CLIENT_CURATOR :
+		ZKL_CLIENT_UNKNOWN;
 }
 
 bool
@@ -96,35 +194,43 @@ zkl_recipe_sequence_is_sound(const char *child)
 	return number < ZKL_SEQUENCE_LIMIT;
 }
 
-bool
-zkl_recipe_is_contender(const char *child)
-{
-	return key_of(child) != NULL;
-}
-
 ZklVerdict
-zkl_recipe_judge(const char *me, const char *const *children, int nchildren)
+zkl_recipe_judge(ZklMode mode, int limit, const char *me,
+				 const char *const *children, int nchildren)
 {
-	ZklVerdict	verdict = {false, false, false, NULL};
+	ZklVerdict	verdict = {0};
 	const char *my_key = key_of(me);
 	const char *nearest = NULL;
+	ZklContender other;
 
+	if (mode == ZKL_MODE_LEASE)
+		return judge_lease(limit, me, children, nchildren);
 	if (my_key == NULL)
 		return verdict;
 
 	for (int i = 0; i < nchildren; i++)
 	{
-		const char *key = key_of(children[i]);
+		Relation	relation;
 
 		if (strcmp(children[i], me) == 0)
-			verdict.found = true;
-		else if (key == NULL)
-			continue;
-		else if (strcmp(key, my_key) > 0)
-			verdict.contended = true;
-		else if (nearest == NULL || strcmp(key, nearest) > 0)
 		{
-			nearest = key;
+			verdict.found = true;
+			continue;
+		}
+		if (strcmp(children[i], "leases") == 0)
+			verdict.maybe_semaphore = true;
+		if (!zkl_recipe_parse(children[i], &other))
+			continue;
+
+		relation = relation_of(mode, other.mode);
+		if (strcmp(other.key, my_key) > 0)
+			verdict.contended |= relation == RELATION_RIVAL;
+		else if (relation == RELATION_OTHER_KIND)
+			verdict.other_kind = true;
+		else if (relation == RELATION_RIVAL &&
+				 (nearest == NULL || strcmp(other.key, nearest) > 0))
+		{
+			nearest = other.key;
 			verdict.predecessor = children[i];
 		}
 	}
@@ -133,28 +239,76 @@ zkl_recipe_judge(const char *me, const char *const *children, int nchildren)
 }
 
 /*
- * The part of a child's name that orders it, or NULL for a child that is no
- * contender.  An empty key is Curator's for a lock znode without a number,
- * which goes before all others.
+ * Everything in the directory counts as a lease, as it does for Curator.  A
+ * number that orders nothing safely does not put its lease behind ours.
  */
+static ZklVerdict
+judge_lease(int limit, const char *me, const char *const *children,
+			int nchildren)
+{
+	ZklVerdict	verdict = {0};
+	const char *my_key = zkl_recipe_sequence_is_sound(me) ? key_of(me) : NULL;
+	int			before = 0;
+
+	for (int i = 0; i < nchildren; i++)
+	{
+		ZklContender other;
+
+		if (strcmp(children[i], me) == 0)
+			verdict.found = true;
+		else if (my_key == NULL || !zkl_recipe_parse(children[i], &other) ||
+				 other.mode != ZKL_MODE_LEASE ||
+				 !zkl_recipe_sequence_is_sound(children[i]) ||
+				 strcmp(other.key, my_key) <= 0)
+			before++;
+	}
+	verdict.contended = nchildren > limit;
+	verdict.owned = verdict.found && (before < limit || !verdict.contended);
+	return verdict;
+}
+
+static Relation
+relation_of(ZklMode mine, ZklMode other)
+{
+	switch (other)
+	{
+		case ZKL_MODE_LOCK:
+			return mine == ZKL_MODE_LOCK ? RELATION_RIVAL : RELATION_OTHER_KIND;
+		case ZKL_MODE_WRITE:
+			return mine == ZKL_MODE_LOCK ? RELATION_OTHER_KIND : RELATION_RIVAL;
+		case ZKL_MODE_READ:
+			return mine == ZKL_MODE_LOCK ? RELATION_OTHER_KIND :
+				mine == ZKL_MODE_WRITE ? RELATION_RIVAL : RELATION_NONE;
+		case ZKL_MODE_KAZOO_LOCK:
+			return RELATION_RIVAL;
+		case ZKL_MODE_KAZOO_READ:
+			return mine == ZKL_MODE_READ ? RELATION_NONE : RELATION_RIVAL;
+		case ZKL_MODE_LEASE:
+			break;
+	}
+	return RELATION_NONE;
+}
+
+bool
+zkl_recipe_any_lease(const char *const *children, int nchildren)
+{
+	ZklContender contender;
+
+	for (int i = 0; i < nchildren; i++)
+	{
+		if (zkl_recipe_parse(children[i], &contender) &&
+			contender.mode == ZKL_MODE_LEASE)
+			return true;
+	}
+	return false;
+}
+
 static const char *
 key_of(const char *child)
 {
-	static const char *const marks[] = {"lock-", "__lock__", "__rlock__"};
+	ZklContender contender;
 
-	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
-	{
-		const char *at = find_last(child, marks[i]);
-
-		if (at != NULL)
-		{
-			const char *key = at + strlen(marks[i]);
-
-			if (is_key(key) || (i == 0 && key[0] == '\0'))
-				return key;
-		}
-	}
-	return NULL;
+	return zkl_recipe_parse(child, &contender) ? contender.key : NULL;
 }
 
 /* A number as the server prints it: "%010d" of a signed 32-bit counter. */

@@ -4,14 +4,27 @@
  *	  Znode names and who goes first, in Apache Curator's layout.
  *
  * A lock is a directory in ZooKeeper; everybody who wants the lock keeps
- * one ephemeral sequential znode in it:
+ * an ephemeral sequential znode in it:
  *
- *		_c_<uuid>-lock-<sequence>		Curator's InterProcessMutex, zklock
+ *		_c_<uuid>-lock-<sequence>		a mutex: Curator, zklock
+ *		_c_<uuid>-__WRIT__<sequence>	a read-write lock, writing
+ *		_c_<uuid>-__READ__<sequence>	the same, reading
  *		<32 hex>__lock__<sequence>		kazoo's Lock and WriteLock
  *		<32 hex>__rlock__<sequence>		kazoo's ReadLock
  *
  * The parent's counter gives all of them their sequence numbers, so their
- * order is total.  The znode with the lowest number owns the lock.
+ * order is total.  The znode with the lowest number owns the lock; a reader
+ * owns it with all readers before whom nobody writes.
+ *
+ * A semaphore is a directory with two others in it:
+ *
+ *		locks/_c_<uuid>-lock-<sequence>		a mutex, held while acquiring
+ *		leases/_c_<uuid>-lease-<sequence>	one a lease
+ *
+ * A lease is had when the directory "leases" has no more children than the
+ * semaphore has leases, which is Curator's rule; or when fewer than that go
+ * before it, so that two who come together do not both have to go.  The one
+ * with the highest number, of those who have a lease, has seen all the others.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *
@@ -32,14 +45,58 @@
 /* From here on a sequence number orders nothing safely (see DESIGN). */
 #define ZKL_SEQUENCE_LIMIT	2000000000
 
+/* What a lock is. */
+typedef enum ZklKind
+{
+	ZKL_KIND_MUTEX,
+	ZKL_KIND_READ_WRITE,
+	ZKL_KIND_SEMAPHORE
+} ZklKind;
+
+/* What a claim wants of its lock, and what a znode in its directory says. */
+typedef enum ZklMode
+{
+	ZKL_MODE_LOCK,				/* of a mutex */
+	ZKL_MODE_WRITE,				/* of a read-write lock */
+	ZKL_MODE_READ,
+	ZKL_MODE_LEASE,				/* of a semaphore */
+	ZKL_MODE_KAZOO_LOCK,		/* kazoo's; of a mutex or a read-write lock */
+	ZKL_MODE_KAZOO_READ
+} ZklMode;
+
+typedef enum ZklClient
+{
+	ZKL_CLIENT_ZKLOCK,
+	ZKL_CLIENT_CURATOR,
+	ZKL_CLIENT_KAZOO,
+	ZKL_CLIENT_UNKNOWN
+} ZklClient;
+
+/* What the name of a contender says. */
+typedef struct ZklContender
+{
+	ZklMode		mode;
+	ZklClient	client;
+	const char *key;			/* that orders it; part of the name */
+} ZklContender;
+
 /* What a lock's directory says about one of its znodes. */
 typedef struct ZklVerdict
 {
 	bool		found;			/* the znode is in the directory */
-	bool		owned;			/* nobody goes before it */
-	bool		contended;		/* somebody queues behind it */
-	const char *predecessor;	/* the child right before it, or NULL */
+	bool		owned;			/* nobody has to go before it */
+	bool		contended;		/* somebody waits for it to go */
+	bool		other_kind;		/* somebody before it takes this for a lock of
+								 * another kind */
+	bool		maybe_semaphore;	/* there is a directory "leases" */
+	const char *predecessor;	/* the last one that goes before it, or NULL */
 } ZklVerdict;
+
+/* What kind of lock has this mode? */
+extern ZklKind zkl_recipe_kind(ZklMode mode);
+
+/* Does a ticket of this mode give what a claim of that mode wants? */
+extern bool zkl_recipe_serves(ZklMode ticket, ZklMode claim);
 
 /*
  * Write a version 8 UUID (RFC 9562) made of 16 random bytes.  Twelve of its
@@ -52,12 +109,22 @@ extern void zkl_recipe_make_uuid(const uint8_t random[16], bool only_tries,
 extern bool zkl_recipe_is_zklock(const char *child, bool *only_tries);
 
 /* Write the name to create with: "_c_<uuid>-lock-", without the number. */
-extern void zkl_recipe_make_prefix(const char *uuid,
+extern void zkl_recipe_make_prefix(ZklMode mode, const char *uuid,
 								   char prefix[ZKL_ZNODE_SIZE]);
 
+/*
+ * Write the name of the reader's znode that takes over the place of this
+ * writer's: the same with the other mark.
+ */
+extern void zkl_recipe_make_downgrade(const char *writer,
+									  char reader[ZKL_ZNODE_SIZE]);
+
 /* Find the child that was created with this UUID; NULL where there is none. */
-extern const char *zkl_recipe_find(const char *uuid,
+extern const char *zkl_recipe_find(ZklMode mode, const char *uuid,
 								   const char *const *children, int nchildren);
+
+/* Read a name; false if it is not that of a contender. */
+extern bool zkl_recipe_parse(const char *child, ZklContender *contender);
 
 /*
  * Is this child's sequence number one that orders a queue?  That is: ten
@@ -65,18 +132,22 @@ extern const char *zkl_recipe_find(const char *uuid,
  */
 extern bool zkl_recipe_sequence_is_sound(const char *child);
 
-/* Would this name be taken for a contender in a lock's directory? */
-extern bool zkl_recipe_is_contender(const char *child);
-
 /*
- * Decide from the directory's children where the znode "me" stands.
+ * Decide from the directory's children where the znode "me" stands, which
+ * has this mode.
  *
- * Every contender with a lower key goes before it, whatever client made it;
- * one with an equal key does too, so that a name forged by hand can only
- * make us wait.  Other children are ignored.  The result points into
- * "children".
+ * Every contender with a lower key goes before it, whatever client made it,
+ * but for readers before a reader; one with an equal key does too, so that a
+ * name forged by hand can only make us wait.  Other children are ignored.  The
+ * result points into "children".
+ *
+ * Of a lease, all children count but leases with a higher key; "limit" is what
+ * the semaphore has.
  */
-extern ZklVerdict zkl_recipe_judge(const char *me,
+extern ZklVerdict zkl_recipe_judge(ZklMode mode, int limit, const char *me,
 								   const char *const *children, int nchildren);
+
+/* Is there a lease among these children? */
+extern bool zkl_recipe_any_lease(const char *const *children, int nchildren);
 
 #endif							/* ZKL_RECIPE_H */

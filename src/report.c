@@ -26,17 +26,47 @@ zkl_check_loaded(void)
 }
 
 void
-zkl_report_lost(int level, const char *path, ZklLoss loss, int64 lost_at)
+zkl_report_lost(int level, const char *path, ZklClaim *claim)
+{
+	int64		lost_at;
+	ZklLoss		loss = zkl_shared_loss(claim, &lost_at);
+
+	zkl_report_loss(level, path, loss, lost_at);
+}
+
+void
+zkl_report_loss(int level, const char *path, ZklLoss loss, int64 lost_at)
 {
 	const char *when = timestamptz_to_str(zkl_timestamp_of(lost_at));
 
-	ereport(level,
-			errcode(ERRCODE_ZKL_LOCK_LOST),
-			errmsg("lock \"%s\" was lost", zkl_show_path(path)),
-			loss == ZKL_LOSS_DELETED ?
-			errdetail("Its znode was deleted by somebody else, as was noticed at %s.", when) :
-			errdetail("The ZooKeeper session that held it has expired, as was noticed at %s.", when),
-			level >= ERROR ? errhint("Retry the transaction.") : 0);
+	if (loss == ZKL_LOSS_LEASE_TIME)
+		ereport(level,
+				errcode(ERRCODE_ZKL_LEASE_OVER),
+				errmsg("lease time of lock \"%s\" is over",
+					   zkl_show_path(path)),
+				lost_at <= zkl_now() ? errdetail("It ended at %s.", when) :
+				errdetail("It ends at %s, which is less than \"zklock.commit_margin\" from now.", when));
+	else
+		ereport(level,
+				errcode(ERRCODE_ZKL_LOCK_LOST),
+				errmsg("lock \"%s\" was lost", zkl_show_path(path)),
+				loss == ZKL_LOSS_DELETED ?
+				errdetail("Its znode was deleted by somebody else, as was noticed at %s.", when) :
+				errdetail("The ZooKeeper session that held it has expired, as was noticed at %s.", when),
+				level >= ERROR ? errhint("Retry the transaction.") : 0);
+}
+
+void
+zkl_report_lost_instead(ErrorData *error, const char *path, ZklClaim *claim)
+{
+	int64		lost_at;
+	bool		is_over = zkl_shared_loss(claim, &lost_at) == ZKL_LOSS_LEASE_TIME;
+
+	error->sqlerrcode = is_over ? ERRCODE_ZKL_LEASE_OVER : ERRCODE_ZKL_LOCK_LOST;
+	error->message = psprintf(is_over ? _("lease time of lock \"%s\" is over") :
+							  _("lock \"%s\" was lost"), zkl_show_path(path));
+	error->detail = psprintf(_("The statement was cancelled at %s."),
+							 timestamptz_to_str(GetCurrentTimestamp()));
 }
 
 void
@@ -112,6 +142,8 @@ zkl_report_failure(const char *path, ZklFailure failure)
 					errdetail("The ZooKeeper session of this server holds as many locks as it safely can."),
 					errhint("Hold fewer locks at a time, or give them shorter paths."));
 			break;
+		case ZKL_FAILURE_OTHER_KIND:
+			zkl_report_other_kind(path);
 		case ZKL_FAILURE_REFUSED:
 			ereport(ERROR,
 					errcode(ERRCODE_CONNECTION_FAILURE),
@@ -121,6 +153,26 @@ zkl_report_failure(const char *path, ZklFailure failure)
 			break;
 	}
 	elog(ERROR, "unrecognized failure: %d", (int) failure);
+}
+
+void
+zkl_report_other_kind(const char *path)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_ZKL_OTHER_KIND),
+			errmsg("lock \"%s\" is in use as another kind of lock",
+				   zkl_show_path(path)),
+			errhint("A path is a mutex, a read-write lock or a semaphore as long as anybody uses it."));
+}
+
+void
+zkl_report_other_limit(const char *path, int in_use, int given)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			errmsg("semaphore \"%s\" is in use with %d leases, not %d",
+				   zkl_show_path(path), in_use, given),
+			errhint("All who use a semaphore at a time must give it the same number of leases."));
 }
 
 void
@@ -175,4 +227,51 @@ zkl_show_path(const char *path)
 			appendStringInfoChar(&shown, *at);
 	}
 	return shown.data;
+}
+
+void
+zkl_report_silence(const char *path)
+{
+	if (pg_atomic_read_u32(&zkl_shared->worker_pid) == 0)
+		zkl_report_unreachable(path);
+	ereport(ERROR,
+			errcode(ERRCODE_CONNECTION_FAILURE),
+			errmsg("could not get an answer about lock \"%s\": ZooKeeper cannot be reached",
+				   zkl_show_path(path)),
+			errdetail("The servers are \"%s\".", zkl_hosts));
+}
+
+void
+zkl_report_command(const char *path, ZklCommandOutcome outcome)
+{
+	const char *shown = zkl_show_path(path);
+
+	switch (outcome)
+	{
+		case ZKL_COMMAND_OK:
+		case ZKL_COMMAND_ABSENT:
+			break;
+		case ZKL_COMMAND_DENIED:
+			zkl_report_failure(path, ZKL_FAILURE_PERMISSION);
+		case ZKL_COMMAND_REFUSED:
+			ereport(ERROR,
+					errcode(ERRCODE_CONNECTION_FAILURE),
+					errmsg("could not get an answer about lock \"%s\"", shown),
+					errdetail("ZooKeeper refused a request."),
+					errhint("More details may be available in the server log."));
+			break;
+		case ZKL_COMMAND_TOO_LARGE:
+			ereport(ERROR,
+					errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					errmsg("directory of lock \"%s\" is too large", shown));
+			break;
+		case ZKL_COMMAND_NO_MEMORY:
+			ereport(ERROR,
+					errcode(ERRCODE_OUT_OF_MEMORY),
+					errmsg("out of shared memory"),
+					errdetail("The directory of lock \"%s\" needs a dynamic shared memory segment.", shown),
+					errhint("More details may be available in the server log."));
+			break;
+	}
+	elog(ERROR, "unrecognized outcome: %d", (int) outcome);
 }

@@ -12,17 +12,28 @@
 #ifndef ZKL_REPORT_H
 #define ZKL_REPORT_H
 
+#include "command.h"
 #include "compat.h"
-#include "locktable.h"
+#include "sharedclaim.h"
 
 #define ERRCODE_ZKL_LOCK_LOST	MAKE_SQLSTATE('Z', 'K', '0', '0', '1')
+#define ERRCODE_ZKL_LEASE_OVER	MAKE_SQLSTATE('Z', 'K', '0', '0', '2')
+#define ERRCODE_ZKL_OTHER_KIND	MAKE_SQLSTATE('Z', 'K', '0', '0', '3')
 
 /* Raise 55000 unless zklock was preloaded. */
 extern void zkl_check_loaded(void);
 
-/* ZK001: a claim on the path was lost, for this reason, at this time. */
-extern void zkl_report_lost(int level, const char *path, ZklLoss loss,
+/*
+ * ZK001: this claim on the path was lost; ZK002 if its lease time is over.  Or
+ * the same of one that is gone, with what zkl_shared_loss said.
+ */
+extern void zkl_report_lost(int level, const char *path, ZklClaim *claim);
+extern void zkl_report_loss(int level, const char *path, ZklLoss loss,
 							int64 lost_at);
+
+/* Let an error that is being reported say this in its place. */
+extern void zkl_report_lost_instead(ErrorData *error, const char *path,
+									ZklClaim *claim);
 
 /* ZK001: the path's claim cannot be relied on right now. */
 ZKL_NORETURN extern void zkl_report_doubt(const char *path);
@@ -33,6 +44,13 @@ ZKL_NORETURN extern void zkl_report_unreachable(const char *path);
 /* What ZooKeeper has against it. */
 ZKL_NORETURN extern void zkl_report_failure(const char *path,
 											ZklFailure failure);
+
+/* 22023: a semaphore is in use with another limit than the one given */
+ZKL_NORETURN extern void zkl_report_other_limit(const char *path, int in_use,
+												int given);
+
+/* ZK003 */
+ZKL_NORETURN extern void zkl_report_other_kind(const char *path);
 
 /* 53400: entries or claims are used up. */
 ZKL_NORETURN extern void zkl_report_full(void);
@@ -48,5 +66,12 @@ extern TimestampTz zkl_timestamp_of(int64 moment);
 
 /* A path, in the encoding of the database. */
 extern const char *zkl_show_path(const char *path);
+
+/* 08006, or 55000 where there is no worker: a command was not answered. */
+ZKL_NORETURN extern void zkl_report_silence(const char *path);
+
+/* What became of a command; not for OK and ABSENT. */
+ZKL_NORETURN extern void zkl_report_command(const char *path,
+											ZklCommandOutcome outcome);
 
 #endif							/* ZKL_REPORT_H */

@@ -234,6 +234,7 @@ zkl_session_free_event(ZklSessionEvent *event)
 		free(unconstify(char *, event->reply.children[i]));
 	free((void *) event->reply.children);
 	free(unconstify(char *, event->reply.name));
+	free(event->data);
 	free(event->path);
 	free(event);
 }

@@ -34,6 +34,7 @@ typedef enum ZklSessionEventKind
 	ZKL_SESSION_STRANGER,		/* no ZooKeeper answered: abandon the handle */
 	ZKL_SESSION_HEARTBEAT,		/* a quorum answered what was sent at "sent" */
 	ZKL_SESSION_REPLY,
+	ZKL_SESSION_ANSWER,			/* to a request of sessionadmin.c */
 	ZKL_SESSION_CHILDREN_CHANGED,	/* of the directory "path" */
 	ZKL_SESSION_NODE_CHANGED	/* the znode "path" changed or is gone */
 } ZklSessionEventKind;
@@ -45,10 +46,17 @@ typedef struct ZklSessionEvent
 	int64_t		sent;			/* HEARTBEAT: on the clock of zkl_now() */
 	char	   *path;			/* ..._CHANGED */
 
-	/* REPLY */
+	/* REPLY, ANSWER */
 	void	   *tag;			/* as given with the request */
 	uint32_t	attempt;
 	ZklTicketEvent reply;		/* its strings live as long as the event */
+
+	/* ANSWER */
+	int			item;			/* as given with the request */
+	char	   *data;			/* its beginning; NULL: none */
+	int			data_length;
+	int64_t		ctime_ms;
+	int64_t		owner;			/* session; 0: the znode is not ephemeral */
 } ZklSessionEvent;
 
 /* What identifies a session, so that another process can carry it on. */
@@ -130,6 +138,11 @@ extern void zkl_session_make_directory(void *tag, uint32_t attempt,
 									   const char *directory);
 extern void zkl_session_list(void *tag, uint32_t attempt,
 							 const char *directory);
+extern void zkl_session_survey(void *tag, uint32_t attempt,
+							   const char *directory);
+extern void zkl_session_downgrade(void *tag, uint32_t attempt,
+								  const char *directory, const char *writer,
+								  const char *reader, const char *data);
 extern void zkl_session_inspect(void *tag, uint32_t attempt,
 								const char *directory, const char *child);
 extern void zkl_session_watch(void *tag, uint32_t attempt, ZklRequest request,
@@ -142,5 +155,30 @@ extern void zkl_session_unwatch(const char *directory, const char *child);
 
 /* Forget all watches on this side, after the connection was lost. */
 extern void zkl_session_drop_watch(const char *path);
+
+/*
+ * Requests that are no ticket's, in sessionadmin.c.  "tag", "attempt" and
+ * "item" come back with the answer, which is an event ZKL_SESSION_ANSWER: its
+ * reply has outcome and failure, the children, and the czxid.  Of the data, at
+ * most "data_size" bytes are kept.
+ *
+ * sync answers when the server that we are connected to knows what any had
+ * known before.
+ */
+typedef struct ZklSessionAsk
+{
+	void	   *tag;
+	uint32_t	attempt;
+	int			item;
+} ZklSessionAsk;
+
+extern void zkl_session_ask_sync(ZklSessionAsk ask, const char *path);
+extern void zkl_session_ask_children(ZklSessionAsk ask, const char *path);
+extern void zkl_session_ask_data(ZklSessionAsk ask, const char *path,
+								 int data_size);
+extern void zkl_session_ask_stat(ZklSessionAsk ask, const char *path);
+extern void zkl_session_ask_write(ZklSessionAsk ask, const char *path,
+								  const char *data);
+extern void zkl_session_ask_delete(ZklSessionAsk ask, const char *path);
 
 #endif							/* ZKL_SESSION_H */

@@ -14,6 +14,9 @@
 
 #include "sessionint.h"
 
+/* What Curator writes into a znode to ask for its lock. */
+#define REVOKE	"__REVOKE__"
+
 /* A request on its way; what its completion is given. */
 typedef struct Call
 {
@@ -23,6 +26,7 @@ typedef struct Call
 	int			parts;			/* completions still to come */
 	ZklOutcome	outcome;		/* the worst so far */
 	ZklFailure	failure;
+	zoo_op_result_t results[2]; /* of a multi; the client's until it completes */
 } Call;
 
 static void on_created(int rc, const char *path, const struct Stat *stat,
@@ -30,6 +34,7 @@ static void on_created(int rc, const char *path, const struct Stat *stat,
 static void on_directory_made(int rc, const char *path, const void *data);
 static void on_listed(int rc, const struct String_vector *strings,
 					  const void *data);
+static void on_downgraded(int rc, const void *data);
 static void on_inspected(int rc, const struct Stat *stat, const void *data);
 static void on_watched(int rc, const char *value, int value_length,
 					   const struct Stat *stat, const void *data);
@@ -218,6 +223,50 @@ on_listed(int rc, const struct String_vector *strings, const void *data)
 	event->reply.nchildren = strings->count;
 }
 
+/* The children of another directory, without a watch. */
+void
+zkl_session_survey(void *tag, uint32_t attempt, const char *directory)
+{
+	Call	   *call = begin_call(tag, attempt, ZKL_REQUEST_SURVEY);
+
+	sent(call, zoo_aget_children(zkl_session_state.handle, directory, 0,
+								 on_listed, call));
+}
+
+/*
+ * Both or none, and nothing in between.  The client copies the operations when
+ * it takes them, but writes to the results when the answer comes.
+ */
+void
+zkl_session_downgrade(void *tag, uint32_t attempt, const char *directory,
+					  const char *writer, const char *reader, const char *data)
+{
+	Call	   *call = begin_call(tag, attempt, ZKL_REQUEST_DOWNGRADE);
+	char		old_path[ZKL_SESSION_PATH_SIZE];
+	char		new_path[ZKL_SESSION_PATH_SIZE];
+	zoo_op_t	ops[2];
+
+	join_path(old_path, sizeof(old_path), directory, writer);
+	join_path(new_path, sizeof(new_path), directory, reader);
+	zoo_delete_op_init(&ops[0], old_path, -1);
+	zoo_create_op_init(&ops[1], new_path, data, strlen(data),
+					   &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL, NULL, 0);
+	sent(call, zoo_amulti(zkl_session_state.handle, lengthof(ops), ops,
+						  call->results, on_downgraded, call));
+}
+
+/*
+ * The code is that of the first operation that failed.  Where there is no
+ * znode, that is the delete: once it is allowed, the directory is there, too.
+ * And where the delete is allowed, we have made no reader's znode yet; one that
+ * exists nevertheless is a forged one, which is a refusal.
+ */
+static void
+on_downgraded(int rc, const void *data)
+{
+	finish_call(unconstify(void *, data), rc);
+}
+
 void
 zkl_session_inspect(void *tag, uint32_t attempt, const char *directory,
 					const char *child)
@@ -256,7 +305,11 @@ static void
 on_watched(int rc, const char *value, int value_length,
 		   const struct Stat *stat, const void *data)
 {
-	finish_call(unconstify(void *, data), rc);
+	ZklSessionEvent *event = finish_call(unconstify(void *, data), rc);
+
+	if (event != NULL && rc == ZOK)
+		event->reply.revoked = value_length == strlen(REVOKE) &&
+			memcmp(value, REVOKE, value_length) == 0;
 }
 
 void

@@ -15,49 +15,104 @@
 
 #include "compat.h"
 #include "entry.h"
+#include "leases.h"
 #include "sharedclaim.h"
 #include "zklock.h"
 
+static ZklBeginning check_use(ZklEntry *entry, ZklMode mode, int *limit);
+static void make_way(ZklEntry *entry, ZklMode mode);
+static ZklAnswer ask_for_ticket(ZklClaim *claim, bool only_tries,
+								const char *about);
+static ZklAnswer ask_for_leases(ZklClaim *claim, bool only_tries,
+								const char *about);
 static ZklAnswer answer_owned(ZklClaim *claim, int64 now);
-static void hold(ZklClaim *claim, int64 now);
+static void hold(ZklClaim *claim, uint64 epoch, int64 now);
 static void note_asker(ZklEntry *entry, bool only_tries, const char *about);
+static void note_release(ZklEntry *entry, int64 now);
 static void detach(ZklClaim *claim, int64 now);
 
-ZklClaim *
-zkl_shared_begin(const char *path)
+ZklBeginning
+zkl_shared_begin(const char *path, ZklMode mode, int *limit, int quantity,
+				 ZklClaim **new_claim)
 {
 	uint32		hash = zkl_table_hash(path);
 	ZklClaim   *claim = zkl_table_take_claim();
 	ZklEntry   *entry;
+	ZklBeginning beginning = ZKL_BEGIN_FULL;
 
 	if (claim == NULL)
-		return NULL;
+		return ZKL_BEGIN_FULL;
 
 	LWLockAcquire(zkl_table_partition(hash), LW_EXCLUSIVE);
 	entry = zkl_table_find(path, hash);
 	if (entry == NULL)
 		entry = zkl_table_make(path, hash);
 	if (entry != NULL)
+		beginning = check_use(entry, mode, limit);
+	if (beginning == ZKL_BEGUN)
 	{
+		make_way(entry, mode);
 		claim->entry = entry;
 		claim->proc_number = zkl_my_proc_number();
 		claim->pid = MyProcPid;
 		claim->role = GetUserId();
 		claim->database = MyDatabaseId;
 		claim->state = ZKL_CLAIM_WAITING;
+		claim->mode = mode;
+		claim->quantity = quantity;
 		claim->since = zkl_now();
 		claim->generation = entry->generation;
+		if (mode == ZKL_MODE_LEASE)
+			entry->limit = *limit;
 		entry->nwaiting++;
 		dlist_push_tail(&entry->claims, &claim->link);
 	}
 	LWLockRelease(zkl_table_partition(hash));
 
-	if (entry == NULL)
-	{
+	if (beginning != ZKL_BEGUN)
 		zkl_table_free_claim(claim);
-		return NULL;
+	*new_claim = beginning == ZKL_BEGUN ? claim : NULL;
+	return beginning;
+}
+
+/* All who use a lock at a time use it as the same. */
+static ZklBeginning
+check_use(ZklEntry *entry, ZklMode mode, int *limit)
+{
+	dlist_iter	iter;
+	bool		in_use = false;
+
+	dlist_foreach(iter, &entry->claims)
+	{
+		const ZklClaim *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		if (claim->ended)
+			continue;
+		if (zkl_recipe_kind(claim->mode) != zkl_recipe_kind(mode))
+			return ZKL_BEGIN_OTHER_KIND;
+		in_use = true;
 	}
-	return claim;
+	if (mode != ZKL_MODE_LEASE || entry->limit == *limit)
+		return ZKL_BEGUN;
+	if (in_use)
+	{
+		*limit = entry->limit;
+		return ZKL_BEGIN_OTHER_LIMIT;
+	}
+
+	/* Leases that only linger were of another semaphore, so to speak. */
+	zkl_leases_give_up(entry);
+	return ZKL_BEGUN;
+}
+
+/* What only lingers from another kind of lock goes first. */
+static void
+make_way(ZklEntry *entry, ZklMode mode)
+{
+	if (mode != ZKL_MODE_LEASE)
+		zkl_leases_give_up(entry);
+	else if (entry->state == ZKL_ENTRY_OWNED)
+		zkl_entry_give_up(entry);
 }
 
 uint32
@@ -75,6 +130,28 @@ zkl_shared_generation(ZklClaim *claim)
 	return claim->generation;
 }
 
+bool
+zkl_shared_begin_local_wait(ZklClaim *claim)
+{
+	zkl_entry_lock(claim->entry);
+	claim->waits_locally = claim->generation == claim->entry->generation;
+	zkl_entry_unlock(claim->entry->hash);
+	return claim->waits_locally;
+}
+
+bool
+zkl_shared_end_local_wait(ZklClaim *claim)
+{
+	bool		nudged;
+
+	zkl_entry_lock(claim->entry);
+	nudged = claim->nudged;
+	claim->waits_locally = false;
+	claim->nudged = false;
+	zkl_entry_unlock(claim->entry->hash);
+	return nudged;
+}
+
 ZklAnswer
 zkl_shared_hold(ZklClaim *claim, bool only_tries, const char *about)
 {
@@ -84,108 +161,234 @@ zkl_shared_hold(ZklClaim *claim, bool only_tries, const char *about)
 	zkl_entry_lock(entry);
 	Assert(claim->state == ZKL_CLAIM_WAITING);
 
-	if (claim->generation != entry->generation)
+	if (claim->generation != entry->generation &&
+		claim->mode != ZKL_MODE_LEASE)
 		answer = ZKL_ANSWER_STALE;
 	else if (claim->failure != ZKL_FAILURE_NONE)
 		answer = ZKL_ANSWER_FAILED;
 	else if (pg_atomic_read_u32(&zkl_shared->shutting_down))
 		answer = ZKL_ANSWER_SHUTDOWN;
+	else if (claim->mode == ZKL_MODE_LEASE)
+		answer = ask_for_leases(claim, only_tries, about);
 	else
-	{
-		if (about != NULL)
-			zkl_entry_set_needs_ticket(claim, true);
-		switch (entry->state)
-		{
-			case ZKL_ENTRY_NONE:
-				if (about != NULL)
-				{
-					note_asker(entry, only_tries, about);
-					zkl_entry_want(entry);
-				}
-				break;
-			case ZKL_ENTRY_RELEASING:
-				if (about != NULL)
-					note_asker(entry, only_tries, about);
-				break;
-			case ZKL_ENTRY_WANTED:
-				break;
-			case ZKL_ENTRY_QUEUED:
-				answer = ZKL_ANSWER_QUEUED;
-				break;
-			case ZKL_ENTRY_OWNED:
-				answer = answer_owned(claim, zkl_now());
-				break;
-		}
-	}
+		answer = ask_for_ticket(claim, only_tries, about);
 	zkl_entry_unlock(entry->hash);
 	return answer;
 }
 
+static ZklAnswer
+ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
+{
+	ZklEntry   *entry = claim->entry;
+
+	if (about != NULL)
+		zkl_entry_set_needs_ticket(claim, true);
+	switch (entry->state)
+	{
+		case ZKL_ENTRY_NONE:
+			if (about == NULL)
+				break;
+			if (entry->nlinked > 0)
+				break;			/* leases are on their way out */
+			note_asker(entry, only_tries, about);
+			zkl_entry_want(entry, claim->mode);
+			break;
+		case ZKL_ENTRY_RELEASING:
+			if (about != NULL)
+				note_asker(entry, only_tries, about);
+			break;
+		case ZKL_ENTRY_WANTED:
+		case ZKL_ENTRY_QUEUED:
+			if (about != NULL && entry->mode != claim->mode)
+			{
+				note_asker(entry, only_tries, about);
+				zkl_entry_change_mode(entry, claim->mode);
+			}
+			else if (entry->state == ZKL_ENTRY_QUEUED)
+				return ZKL_ANSWER_QUEUED;
+			break;
+		case ZKL_ENTRY_OWNED:
+			if (zkl_recipe_serves(entry->mode, claim->mode))
+				return answer_owned(claim, zkl_now());
+			if (entry->nheld > 0)
+				return ZKL_ANSWER_QUEUED;
+			if (about != NULL)
+			{
+				note_asker(entry, only_tries, about);
+				zkl_entry_change_mode(entry, claim->mode);
+			}
+			break;
+	}
+	return ZKL_ANSWER_NONE;
+}
+
 /*
- * The server owns the lock.  Another claim can be HELD although we have the
- * local lock only when its backend dropped that lock behind our back, with
- * pg_advisory_unlock_all(), or is on its way out; it will wake us.
+ * The server owns the lock.  Another claim can be in the way although we have
+ * the local lock only when its backend dropped that lock behind our back, with
+ * pg_advisory_unlock_all(), or is on its way out, or has been replaced by a new
+ * generation; it will wake us.
  */
 static ZklAnswer
 answer_owned(ZklClaim *claim, int64 now)
 {
 	ZklEntry   *entry = claim->entry;
-	ZklSessionInfo *session = &zkl_shared->session[entry->session];
 
-	if (entry->nheld > 0)
+	if (entry->nheld > 0 &&
+		(entry->exclusive || claim->mode != ZKL_MODE_READ ||
+		 !zkl_entry_may_join(entry, now)))
 		return ZKL_ANSWER_QUEUED;
-	if (!zkl_session_is_safe(entry->session, now) ||
-		pg_atomic_read_u64(&session->epoch) != entry->epoch)
+	if (zkl_session_is_in_doubt(entry->epoch, entry->session, now))
 		return ZKL_ANSWER_DOUBT;
 	if (entry->claim_number >= ZKL_CLAIM_NUMBER_MAX)
 	{
 		zkl_entry_give_up(entry);
 		return ZKL_ANSWER_NONE;
 	}
-	hold(claim, now);
+	hold(claim, entry->epoch, now);
 	return ZKL_ANSWER_HELD;
 }
 
+/* The claim holds the inner mutex, or finds enough leases without it. */
+static ZklAnswer
+ask_for_leases(ZklClaim *claim, bool only_tries, const char *about)
+{
+	ZklEntry   *semaphore = claim->entry;
+	ZklSessionInfo *session = &zkl_shared->session[semaphore->session];
+	uint64		epoch = pg_atomic_read_u64(&session->epoch);
+	int64		now = zkl_now();
+
+	/* Who only tries leaves alone what one has got so far who waits. */
+	if (only_tries && semaphore->nneeding > (claim->needs_ticket ? 1 : 0))
+		return ZKL_ANSWER_QUEUED;
+	if (zkl_leases_usable(semaphore, epoch) >= claim->quantity)
+	{
+		if (zkl_session_is_in_doubt(epoch, semaphore->session, now))
+			return ZKL_ANSWER_DOUBT;
+		hold(claim, epoch, now);
+		return ZKL_ANSWER_HELD;
+	}
+	if (about == NULL)
+		return ZKL_ANSWER_NONE;
+
+	zkl_entry_set_needs_ticket(claim, true);
+	if (semaphore->state != ZKL_ENTRY_NONE)
+		return ZKL_ANSWER_NONE; /* the path was another lock until now */
+	if (!zkl_leases_ask(semaphore, epoch, claim->quantity, only_tries, about))
+		return ZKL_ANSWER_FULL;
+	return zkl_leases_answered(semaphore) ? ZKL_ANSWER_QUEUED :
+		ZKL_ANSWER_NONE;
+}
+
+/* "epoch" is that of the ticket, or of the leases. */
 static void
-hold(ZklClaim *claim, int64 now)
+hold(ZklClaim *claim, uint64 epoch, int64 now)
 {
 	ZklEntry   *entry = claim->entry;
-	ZklRecent  *recent = zkl_table_recent(entry->hash);
 
 	zkl_entry_set_needs_ticket(claim, false);
 	entry->nwaiting--;
 	entry->nheld++;
-	Assert(entry->nheld == 1 && entry->nwaiting >= 0);
-
-	entry->claim_number++;
-	entry->comes_back = recent->hash == entry->hash &&
-		recent->released_at != 0 &&
-		now - recent->released_at <= ZKL_MS(zkl_linger);
+	Assert(entry->nwaiting >= 0);
 
 	claim->state = ZKL_CLAIM_HELD;
 	claim->since = now;
-	claim->token = entry->czxid * (ZKL_CLAIM_NUMBER_MAX + 1) +
-		entry->claim_number;
+	claim->epoch = epoch;
 	zkl_shared->nclaims[entry->hash % ZKL_PARTITIONS]++;
+
+	if (claim->mode == ZKL_MODE_LEASE)
+	{
+		zkl_leases_take(claim, now);
+		zkl_leases_settle(entry);
+		return;
+	}
+	zkl_entry_count_claim(entry, entry->hash, now);
+	claim->token = zkl_entry_token(entry);
+	if (claim->mode != ZKL_MODE_READ)
+		entry->exclusive = true;
+	else if (entry->contended)
+		zkl_entry_downgrade(entry);
 }
 
-ZklStanding
-zkl_shared_standing(ZklClaim *claim, int64 margin)
+bool
+zkl_shared_hold_at_once(ZklClaim *claim)
+{
+	ZklEntry   *semaphore = claim->entry;
+	bool		held = false;
+
+	zkl_entry_lock(semaphore);
+	if (semaphore->nwaiting == 1 &&
+		!pg_atomic_read_u32(&zkl_shared->shutting_down))
+		held = ask_for_leases(claim, false, NULL) == ZKL_ANSWER_HELD;
+	zkl_entry_unlock(semaphore->hash);
+	return held;
+}
+
+void
+zkl_shared_stop_asking(ZklClaim *claim)
+{
+	zkl_entry_lock(claim->entry);
+	zkl_entry_set_needs_ticket(claim, false);
+	zkl_leases_settle(claim->entry);
+	zkl_entry_unlock(claim->entry->hash);
+}
+
+bool
+zkl_shared_merge(ZklClaim *claim, ZklClaim *second)
+{
+	ZklEntry   *semaphore = claim->entry;
+	bool		both_held;
+
+	zkl_entry_lock(semaphore);
+	both_held = claim->state == ZKL_CLAIM_HELD &&
+		second->state == ZKL_CLAIM_HELD;
+	if (both_held)
+	{
+		zkl_leases_move(claim, second);
+		semaphore->nheld--;
+		dlist_delete(&second->link);
+	}
+	zkl_entry_unlock(semaphore->hash);
+	if (both_held)
+		zkl_table_free_claim(second);
+	return both_held;
+}
+
+void
+zkl_shared_release_leases(ZklClaim *claim, int quantity)
+{
+	ZklEntry   *semaphore = claim->entry;
+	int64		now = zkl_now();
+
+	zkl_entry_lock(semaphore);
+	zkl_leases_put_back(claim, quantity, now);
+	note_release(semaphore, now);
+	zkl_leases_settle(semaphore);
+	zkl_entry_unlock(semaphore->hash);
+}
+
+void
+zkl_shared_downgrade(ZklClaim *claim)
 {
 	ZklEntry   *entry = claim->entry;
-	ZklStanding standing = ZKL_STANDING_GOOD;
 
-	LWLockAcquire(zkl_table_partition(entry->hash), LW_SHARED);
-	if (claim->state != ZKL_CLAIM_HELD)
-		standing = ZKL_STANDING_LOST;
+	zkl_entry_lock(entry);
+	claim->mode = ZKL_MODE_READ;
+	if (claim->state == ZKL_CLAIM_HELD)
+	{
+		entry->exclusive = false;
+		zkl_entry_downgrade(entry);
+		zkl_entry_wake_needing(entry);
+	}
+	zkl_entry_unlock(entry->hash);
+}
 
-	/* The worker raises the epoch first, then comes to mark each claim. */
-	else if (entry->epoch !=
-			 pg_atomic_read_u64(&zkl_shared->session[entry->session].epoch) ||
-			 !zkl_session_is_safe(entry->session, zkl_now() + margin))
-		standing = ZKL_STANDING_DOUBT;
-	LWLockRelease(zkl_table_partition(entry->hash));
-	return standing;
+void
+zkl_shared_set_lease_time(ZklClaim *claim, int64 lease_until)
+{
+	zkl_entry_lock(claim->entry);
+	claim->lease_until = lease_until;
+	zkl_entry_ask_worker(claim->entry);
+	zkl_entry_unlock(claim->entry->hash);
 }
 
 void
@@ -212,11 +415,11 @@ zkl_shared_end_and_stay(ZklClaim *claim)
 
 	zkl_entry_lock(entry);
 
-	/* The ticket of a held claim keeps the entry. */
+	/* The ticket of a held claim keeps the entry, or its lease. */
 	stay = claim->state == ZKL_CLAIM_HELD;
 	detach(claim, zkl_now());
 	if (stay)
-		stay = entry->state == ZKL_ENTRY_RELEASING;
+		stay = zkl_entry_is_releasing(entry);
 	if (stay)
 	{
 		/* Now this keeps it: a claim that counts nowhere. */
@@ -228,18 +431,6 @@ zkl_shared_end_and_stay(ZklClaim *claim)
 	if (!stay)
 		zkl_table_free_claim(claim);
 	return stay;
-}
-
-bool
-zkl_shared_is_released(ZklClaim *claim)
-{
-	ZklEntry   *entry = claim->entry;
-	bool		released;
-
-	zkl_entry_lock(entry);
-	released = entry->state != ZKL_ENTRY_RELEASING;
-	zkl_entry_unlock(entry->hash);
-	return released;
 }
 
 void
@@ -266,28 +457,39 @@ detach(ZklClaim *claim, int64 now)
 	ZklEntry   *entry = claim->entry;
 
 	dlist_delete(&claim->link);
+	zkl_leases_put_back(claim, claim->nleases, now);
 	switch (claim->state)
 	{
 		case ZKL_CLAIM_WAITING:
 			zkl_entry_set_needs_ticket(claim, false);
 			if (claim->generation == entry->generation)
 				entry->nwaiting--;
-			zkl_entry_settle(entry, now);
 			break;
 		case ZKL_CLAIM_HELD:
-			{
-				ZklRecent  *recent = zkl_table_recent(entry->hash);
-
-				recent->hash = entry->hash;
-				recent->released_at = now;
-				entry->nheld--;
-				zkl_entry_settle(entry, now);
-			}
+			note_release(entry, now);
+			entry->nheld--;
+			if (claim->mode != ZKL_MODE_READ)
+				entry->exclusive = false;
 			break;
 		case ZKL_CLAIM_LOST:
-			zkl_entry_remove_if_unused(entry);
 			break;
 	}
+	if (claim->mode == ZKL_MODE_LEASE)
+		zkl_leases_settle(entry);
+	else if (claim->state == ZKL_CLAIM_LOST)
+		zkl_entry_remove_if_unused(entry);
+	else
+		zkl_entry_settle(entry, now);
+}
+
+/* What makes a ticket linger the next time. */
+static void
+note_release(ZklEntry *entry, int64 now)
+{
+	ZklRecent  *recent = zkl_table_recent(entry->hash);
+
+	recent->hash = entry->hash;
+	recent->released_at = now;
 }
 
 /* Remember who asked for the ticket; its znode will say so. */

@@ -16,6 +16,16 @@
 #define ZKL_SHAREDCLAIM_H
 
 #include "locktable.h"
+#include "standing.h"
+
+/* What a claim that begins is told. */
+typedef enum ZklBeginning
+{
+	ZKL_BEGUN,
+	ZKL_BEGIN_FULL,				/* entries or claims are used up */
+	ZKL_BEGIN_OTHER_KIND,		/* the path is in use as another kind of lock */
+	ZKL_BEGIN_OTHER_LIMIT		/* the semaphore is in use with another limit */
+} ZklBeginning;
 
 /* What a claim that wants to hold its lock is told. */
 typedef enum ZklAnswer
@@ -26,25 +36,31 @@ typedef enum ZklAnswer
 	ZKL_ANSWER_NONE,			/* ZooKeeper was asked; no answer yet */
 	ZKL_ANSWER_DOUBT,			/* the server's ticket is in doubt */
 	ZKL_ANSWER_FAILED,			/* it cannot be had; see claim->failure */
+	ZKL_ANSWER_FULL,			/* entries are used up */
 	ZKL_ANSWER_SHUTDOWN			/* nothing is granted any more */
 } ZklAnswer;
 
-/* What became of a claim that was held. */
-typedef enum ZklStanding
-{
-	ZKL_STANDING_GOOD,
-	ZKL_STANDING_DOUBT,			/* good again if the session comes back */
-	ZKL_STANDING_LOST
-} ZklStanding;
-
-/* Begin to acquire.  NULL when entries or claims are used up. */
-extern ZklClaim *zkl_shared_begin(const char *path);
+/*
+ * Begin to acquire.  "limit" and "quantity" are for semaphores; where the limit
+ * in use is another one, that is written to "limit".
+ */
+extern ZklBeginning zkl_shared_begin(const char *path, ZklMode mode,
+									 int *limit, int quantity,
+									 ZklClaim **claim);
 
 /*
  * The generation of the local lock to take now.  The claim waits in this
  * generation until it asks again.
  */
 extern uint32 zkl_shared_generation(ZklClaim *claim);
+
+/*
+ * Around a wait for the local lock: the worker interrupts it, as by a cancel,
+ * when there is a new generation.  False: there is one already.  The second
+ * returns true if a cancel was sent, which may not have arrived yet.
+ */
+extern bool zkl_shared_begin_local_wait(ZklClaim *claim);
+extern bool zkl_shared_end_local_wait(ZklClaim *claim);
 
 /*
  * Hold the lock, if the server owns it; otherwise see to it that the worker
@@ -58,10 +74,30 @@ extern ZklAnswer zkl_shared_hold(ZklClaim *claim, bool only_tries,
 								 const char *about);
 
 /*
- * How does a claim stand that was held?  Good means: until the session has
- * "margin" microseconds more to live, at least.
+ * Leases of a semaphore: hold them if that takes nothing but what this server
+ * has and nobody in it waits for.
  */
-extern ZklStanding zkl_shared_standing(ZklClaim *claim, int64 margin);
+extern bool zkl_shared_hold_at_once(ZklClaim *claim);
+
+/*
+ * Leases: ask for no more, but go on waiting.  For who has lost the inner mutex.
+ */
+extern void zkl_shared_stop_asking(ZklClaim *claim);
+
+/*
+ * Leases: add those of a second claim to the first, which ends the second.
+ * False, and nothing is done, if either was lost.
+ */
+extern bool zkl_shared_merge(ZklClaim *claim, ZklClaim *second);
+
+/* Leases: release some of them. */
+extern void zkl_shared_release_leases(ZklClaim *claim, int quantity);
+
+/* From writing to reading.  Nobody can write in between. */
+extern void zkl_shared_downgrade(ZklClaim *claim);
+
+/* Set the end of the claim's lease time, a moment of zkl_now(). */
+extern void zkl_shared_set_lease_time(ZklClaim *claim, int64 lease_until);
 
 /* End a claim, in whatever state; frees it. */
 extern void zkl_shared_end(ZklClaim *claim);
@@ -72,7 +108,6 @@ extern void zkl_shared_end(ZklClaim *claim);
  * zkl_shared_leave.  False: the claim is gone already.
  */
 extern bool zkl_shared_end_and_stay(ZklClaim *claim);
-extern bool zkl_shared_is_released(ZklClaim *claim);
 extern void zkl_shared_leave(ZklClaim *claim);
 
 #endif							/* ZKL_SHAREDCLAIM_H */

@@ -11,7 +11,8 @@
  * Every request that is sent gets exactly one reply event, in the order of
  * sending, with outcome UNKNOWN where the connection was lost.  CREATE is
  * two requests sent back to back, the create and a list, and gets the two
- * replies CREATE and LIST.
+ * replies CREATE and LIST.  DOWNGRADE deletes one znode and creates another,
+ * both or none; it is ABSENT where the one to delete is not there.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *
@@ -38,10 +39,15 @@ typedef enum ZklTicketState
 	ZKL_TICKET_FINDING,			/* list sent, to find out if the znode exists */
 	ZKL_TICKET_INSPECTING,		/* found; its czxid and owner requested */
 	ZKL_TICKET_LISTING,			/* znode exists; list sent to see its place */
+	ZKL_TICKET_SURVEYING,		/* ... which showed what may be a semaphore */
 	ZKL_TICKET_WATCHING,		/* not first; watch on the predecessor sent */
 	ZKL_TICKET_QUEUED,			/* waits for the predecessor's watch */
 	ZKL_TICKET_OWNED,			/* first in the queue */
 	ZKL_TICKET_CHECKING,		/* owned; list sent to see who queues behind */
+	ZKL_TICKET_DOWNGRADING,		/* owned; reader's znode requested in the
+								 * writer's place */
+	ZKL_TICKET_CONFIRMING,		/* ... the writer's is gone; owner of the
+								 * reader's requested */
 	ZKL_TICKET_DELETING			/* delete sent */
 } ZklTicketState;
 
@@ -55,8 +61,11 @@ typedef enum ZklRequest
 	ZKL_REQUEST_MAKE_DIRECTORY, /* the lock's directory and its parents */
 	ZKL_REQUEST_LIST,			/* children of the directory, with a watch */
 	ZKL_REQUEST_INSPECT,		/* Stat of the own znode */
+	ZKL_REQUEST_SURVEY,			/* children of the directory's "leases" */
 	ZKL_REQUEST_WATCH,			/* data of the predecessor, with a watch */
 	ZKL_REQUEST_WATCH_SELF,		/* data of the own znode, with a watch */
+	ZKL_REQUEST_DOWNGRADE,		/* the reader's znode instead of the writer's,
+								 * with the same sequence number */
 	ZKL_REQUEST_DELETE			/* the own znode */
 } ZklRequest;
 
@@ -78,6 +87,7 @@ typedef enum ZklFailure
 	ZKL_FAILURE_SEQUENCE,		/* the directory's counter is used up */
 	ZKL_FAILURE_FOREIGN_NAME,	/* a contender's name is too long */
 	ZKL_FAILURE_SESSION_FULL,	/* the session may not hold more znodes */
+	ZKL_FAILURE_OTHER_KIND,		/* the path is in use as another kind of lock */
 	ZKL_FAILURE_REFUSED			/* anything else */
 } ZklFailure;
 
@@ -88,6 +98,9 @@ typedef enum ZklReport
 	ZKL_REPORT_QUEUED,			/* the znode exists and is not first */
 	ZKL_REPORT_OWNED,			/* the server owns the lock now */
 	ZKL_REPORT_CONTENDED,		/* somebody queues behind the owned ticket */
+	ZKL_REPORT_UNCONTENDED,		/* nobody does any more */
+	ZKL_REPORT_DOWNGRADED,		/* it is a reader's now; not contended yet */
+	ZKL_REPORT_REVOKED,			/* somebody asks for the lock */
 	ZKL_REPORT_LOST,			/* it was owned, and is no more */
 	ZKL_REPORT_FAILED,			/* it cannot be had; see failure */
 	ZKL_REPORT_GONE				/* no znode is left, as was wished */
@@ -97,6 +110,9 @@ typedef enum ZklTicketEventKind
 {
 	ZKL_EVENT_WANT,				/* get the lock; only in state NONE */
 	ZKL_EVENT_UNWANT,			/* give it up */
+	ZKL_EVENT_DOWNGRADE,		/* nobody writes any more */
+	ZKL_EVENT_WATCH,			/* it is held for longer: watch the znode */
+	ZKL_EVENT_RECHECK,			/* perhaps it is not contended any more */
 	ZKL_EVENT_REPLY,			/* to "request", with "outcome" */
 	ZKL_EVENT_CHILDREN_CHANGED, /* the directory's watch fired */
 	ZKL_EVENT_PREDECESSOR_CHANGED,	/* the predecessor's watch fired */
@@ -112,6 +128,10 @@ typedef struct ZklTicketEvent
 {
 	ZklTicketEventKind kind;
 
+	/* WANT */
+	ZklMode		mode;
+	int			limit;			/* where that is LEASE: of the semaphore */
+
 	/* UNWANT: the request that the last step asked for was never sent */
 	bool		unsent;
 
@@ -122,7 +142,8 @@ typedef struct ZklTicketEvent
 	const char *name;			/* CREATE: the znode's name */
 	int64_t		czxid;			/* CREATE, INSPECT */
 	bool		ours;			/* CREATE, INSPECT: the live session owns it */
-	const char *const *children;	/* LIST */
+	bool		revoked;		/* WATCH_SELF: the znode says so */
+	const char *const *children;	/* LIST, SURVEY */
 	int			nchildren;
 } ZklTicketEvent;
 
@@ -136,8 +157,14 @@ typedef struct ZklTicketStep
 typedef struct ZklTicket
 {
 	ZklTicketState state;
+	ZklMode		mode;
+	int			limit;			/* of a lease */
 	bool		unwanted;		/* delete it as soon as its name is known */
 	bool		contended;		/* what the last list said */
+	bool		rechecks;		/* it wants to know when that changes */
+	bool		surveyed;		/* it is no semaphore */
+	bool		watched;		/* it watches its own znode */
+	bool		revoked;		/* REVOKED was reported */
 	int			rounds;			/* how often the directory had to be made */
 	uint32_t	attempt;		/* counts creates; tags requests and replies */
 	int64_t		czxid;

@@ -4,8 +4,7 @@
  *	  The worker's side of the tickets: feed events, do what the steps say.
  *
  * What happens in the life of one ticket is decided in ticket.c; here a step
- * is carried out: its request becomes due and is sent as soon as the session
- * and the window allow, its report goes to the lock table.
+ * is carried out: its request becomes due, its report goes to the lock table.
  *
  * A ticket in state NONE has no request due and none on its way, and only
  * then may its entry be removed.
@@ -19,60 +18,30 @@
 #include "nodes/pg_list.h"
 
 #include "compat.h"
-#include "entry.h"
+#include "directories.h"
+#include "entrywork.h"
+#include "requests.h"
 #include "tickets.h"
 #include "timers.h"
 #include "zklock.h"
-
-/* More on the way would only make the heartbeat wait. */
-#define WINDOW				128
-
-/*
- * The end of a session is one transaction that names all its ephemeral
- * znodes.  One of some 2 MB brings the whole ensemble down, so stay far below
- * the least that a server is configured for.
- */
-#define EPHEMERAL_BYTES_MAX	900000
-
-static dlist_head due = DLIST_STATIC_INIT(due);
-static char prefix[ZKL_ROOT_SIZE];
 
 static void feed_all(ZklTicketEventKind kind);
 static void feed(ZklEntry *entry, ZklTicketEventKind kind);
 static void carry_out(ZklEntry *entry, ZklTicketStep step);
 static void report(ZklEntry *entry, ZklTicketStep step);
-static void do_work(ZklEntry *entry, ZklWork work, int64 timer_at);
+static void do_work(ZklEntry *entry, ZklWork work);
+static void feed_if_concerned(ZklEntry *entry, const char *child);
+static void feed_leases(List *leases);
+static void look_after_leases(ZklEntry *lease, const ZklTicketEvent *reply);
 static void drop_child_watch(const char *directory, const char *child);
-static void make_due(ZklEntry *entry, ZklRequest request);
-static void clear_due(ZklEntry *entry);
-static void send_request(ZklEntry *entry, ZklRequest request);
-static void send_create(ZklEntry *entry, const char *directory);
 static void refuse_create(ZklEntry *entry);
-static void count_bytes(ZklEntry *entry, bool counted);
-static void directory_of(const ZklEntry *entry, char *directory);
-static ZklEntry *find_directory(const char *directory, size_t length);
 
 void
-zkl_tickets_start(const char *directory_prefix)
+zkl_tickets_start(const char *prefix)
 {
-	int			nentries;
-	ZklEntry  **entries;
-
-	strlcpy(prefix, directory_prefix, sizeof(prefix));
+	zkl_directories_start(prefix);
 	zkl_timers_start();
-	pg_atomic_write_u64(&zkl_shared->ephemeral_bytes, 0);
-
-	entries = zkl_table_collect(&nentries);
-	for (int i = 0; i < nentries; i++)
-	{
-		if (entries[i]->ticket.state == ZKL_TICKET_NONE)
-			continue;
-		entries[i]->due = ZKL_REQUEST_NOTHING;
-		entries[i]->counted = false;
-		count_bytes(entries[i], true);
-	}
-	pfree(entries);
-
+	zkl_requests_start();
 	zkl_tickets_restarted();
 	zkl_entry_adopt_work();
 }
@@ -112,7 +81,7 @@ zkl_tickets_disconnected(void)
 
 		if (ticket->state == ZKL_TICKET_NONE)
 			continue;
-		directory_of(entries[i], directory);
+		zkl_directories_of(entries[i], directory);
 		zkl_session_drop_watch(directory);
 		drop_child_watch(directory, ticket->predecessor);
 		drop_child_watch(directory, ticket->name);
@@ -136,6 +105,8 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 {
 	ZklEntry   *entry;
 	const char *slash;
+	List	   *leases;
+	ListCell   *cell;
 
 	switch (event->kind)
 	{
@@ -147,31 +118,98 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 						errmsg("could not delete the znode of lock \"%s\": it stays until the ZooKeeper session ends",
 							   entry->path));
 			if (event->attempt == entry->ticket.attempt)
+			{
+				if (entry->semaphore != NULL)
+					look_after_leases(entry, &event->reply);
 				carry_out(entry, zkl_ticket_step(&entry->ticket,
 												 &event->reply));
+			}
 			break;
 		case ZKL_SESSION_CHILDREN_CHANGED:
-			entry = find_directory(event->path, strlen(event->path));
+			entry = zkl_directories_find(event->path, strlen(event->path));
 			if (entry != NULL)
 				feed(entry, ZKL_EVENT_CHILDREN_CHANGED);
+			leases = zkl_directories_find_leases(event->path, strlen(event->path));
+			feed_leases(leases);
 			break;
 		case ZKL_SESSION_NODE_CHANGED:
 			slash = strrchr(event->path, '/');
-			entry = find_directory(event->path, slash - event->path);
-			if (entry == NULL)
-				break;
-			if (strcmp(entry->ticket.predecessor, slash + 1) == 0)
-				feed(entry, ZKL_EVENT_PREDECESSOR_CHANGED);
-			else if (strcmp(entry->ticket.name, slash + 1) == 0)
-				feed(entry, ZKL_EVENT_SELF_CHANGED);
+			entry = zkl_directories_find(event->path, slash - event->path);
+			if (entry != NULL)
+				feed_if_concerned(entry, slash + 1);
+			leases = zkl_directories_find_leases(event->path, slash - event->path);
+			foreach(cell, leases)
+				feed_if_concerned(lfirst(cell), slash + 1);
 			break;
 		case ZKL_SESSION_CONNECTED:
 		case ZKL_SESSION_DISCONNECTED:
 		case ZKL_SESSION_EXPIRED:
 		case ZKL_SESSION_STRANGER:
 		case ZKL_SESSION_HEARTBEAT:
+		case ZKL_SESSION_ANSWER:
 			Assert(false);
 			break;
+	}
+}
+
+/* A znode has changed: is it this ticket's own, or the one it waits for? */
+static void
+feed_if_concerned(ZklEntry *entry, const char *child)
+{
+	if (strcmp(entry->ticket.predecessor, child) == 0)
+		feed(entry, ZKL_EVENT_PREDECESSOR_CHANGED);
+	else if (strcmp(entry->ticket.name, child) == 0)
+		feed(entry, ZKL_EVENT_SELF_CHANGED);
+}
+
+/*
+ * The leases of a semaphore have changed.  Those that wait all look again; of
+ * those that are owned, one looks for all whether somebody waits.
+ */
+static void
+feed_leases(List *leases)
+{
+	ListCell   *cell;
+	bool		looked = false;
+
+	foreach(cell, leases)
+	{
+		ZklEntry   *lease = lfirst(cell);
+
+		if (lease->ticket.state == ZKL_TICKET_QUEUED)
+			feed(lease, ZKL_EVENT_CHILDREN_CHANGED);
+		else if (lease->ticket.state == ZKL_TICKET_CHECKING)
+			looked = true;
+		else if (lease->ticket.state == ZKL_TICKET_OWNED &&
+				 !lease->ticket.contended && !looked)
+		{
+			feed(lease, ZKL_EVENT_CHILDREN_CHANGED);
+			looked = true;
+		}
+	}
+}
+
+/*
+ * A lease has been given the list of all.  Others of this server that are owned
+ * but not in it have been deleted by somebody else; they shall find out.
+ */
+static void
+look_after_leases(ZklEntry *lease, const ZklTicketEvent *reply)
+{
+	List	   *leases;
+	ListCell   *cell;
+
+	if (reply->request != ZKL_REQUEST_LIST || reply->outcome != ZKL_OUTCOME_OK)
+		return;
+	leases = zkl_directories_leases_of(lease->semaphore);
+	foreach(cell, leases)
+	{
+		ZklEntry   *other = lfirst(cell);
+
+		if (other != lease && other->ticket.state == ZKL_TICKET_OWNED &&
+			zkl_recipe_find(ZKL_MODE_LEASE, other->ticket.uuid,
+							reply->children, reply->nchildren) == NULL)
+			feed(other, ZKL_EVENT_SELF_CHANGED);
 	}
 }
 
@@ -181,12 +219,7 @@ zkl_tickets_take_work(void)
 	ZklEntry   *entry;
 
 	while ((entry = zkl_entry_next_work()) != NULL)
-	{
-		int64		timer_at = 0;
-		ZklWork		work = zkl_entry_look(entry, &timer_at);
-
-		do_work(entry, work, timer_at);
-	}
+		do_work(entry, zkl_entry_look(entry));
 }
 
 void
@@ -196,12 +229,7 @@ zkl_tickets_run_timers(void)
 	ZklEntry   *entry;
 
 	while ((entry = zkl_timers_take_due(now)) != NULL)
-	{
-		int64		timer_at = 0;
-		ZklWork		work = zkl_entry_timer_fired(entry, &timer_at);
-
-		do_work(entry, work, timer_at);
-	}
+		do_work(entry, zkl_entry_timer_fired(entry));
 }
 
 void
@@ -214,46 +242,49 @@ zkl_tickets_reset_timers(void)
 	while ((entry = zkl_timers_take_any()) != NULL)
 		armed = lappend(armed, entry);
 	foreach(cell, armed)
-	{
-		int64		timer_at = 0;
-		ZklWork		work = zkl_entry_timer_fired(lfirst(cell), &timer_at);
-
-		do_work(lfirst(cell), work, timer_at);
-	}
+		do_work(lfirst(cell), zkl_entry_timer_fired(lfirst(cell)));
 	list_free(armed);
 }
 
 static void
-do_work(ZklEntry *entry, ZklWork work, int64 timer_at)
+do_work(ZklEntry *entry, ZklWork work)
 {
-	switch (work)
-	{
-		case ZKL_WORK_NOTHING:
-			break;
-		case ZKL_WORK_WANT:
-			feed(entry, ZKL_EVENT_WANT);
-			break;
-		case ZKL_WORK_UNWANT:
-			feed(entry, ZKL_EVENT_UNWANT);
-			break;
-		case ZKL_WORK_TIMER:
-			zkl_timers_arm(entry, timer_at);
-			break;
-	}
+	if (work.timer_at != 0)
+		zkl_timers_arm(entry, work.timer_at);
+	if (work.want)
+		feed(entry, ZKL_EVENT_WANT);
+	if (work.downgrade)
+		feed(entry, ZKL_EVENT_DOWNGRADE);
+	if (work.watch)
+		feed(entry, ZKL_EVENT_WATCH);
+	if (work.recheck)
+		feed(entry, ZKL_EVENT_RECHECK);
+	if (work.unwant)
+		feed(entry, ZKL_EVENT_UNWANT);
 }
 
 void
 zkl_tickets_send(void)
 {
-	while (!dlist_is_empty(&due) && zkl_session_is_usable() &&
-		   zkl_session_outstanding() < WINDOW)
-	{
-		ZklEntry   *entry = dlist_head_element(ZklEntry, due_link, &due);
-		ZklRequest	request = entry->due;
+	ZklEntry   *refused;
 
-		clear_due(entry);
-		send_request(entry, request);
-	}
+	while ((refused = zkl_requests_send()) != NULL)
+		refuse_create(refused);
+}
+
+/* Answer in ZooKeeper's place. */
+static void
+refuse_create(ZklEntry *entry)
+{
+	ZklTicketEvent reply = {.kind = ZKL_EVENT_REPLY};
+
+	reply.request = ZKL_REQUEST_CREATE;
+	reply.outcome = ZKL_OUTCOME_REFUSED;
+	reply.failure = ZKL_FAILURE_SESSION_FULL;
+	carry_out(entry, zkl_ticket_step(&entry->ticket, &reply));
+
+	reply.request = ZKL_REQUEST_LIST;
+	carry_out(entry, zkl_ticket_step(&entry->ticket, &reply));
 }
 
 /*
@@ -280,6 +311,8 @@ feed(ZklEntry *entry, ZklTicketEventKind kind)
 {
 	ZklTicketEvent event = {.kind = kind};
 
+	event.mode = entry->mode;
+	event.limit = entry->limit;
 	event.unsent = entry->due != ZKL_REQUEST_NOTHING;
 	carry_out(entry, zkl_ticket_step(&entry->ticket, &event));
 }
@@ -289,11 +322,12 @@ carry_out(ZklEntry *entry, ZklTicketStep step)
 {
 	if (entry->ticket.state == ZKL_TICKET_NONE)
 	{
-		clear_due(entry);
-		count_bytes(entry, false);
+		zkl_requests_forget(entry);
+		zkl_requests_uncount(entry);
+		zkl_timers_disarm(entry);
 	}
 	else if (step.request != ZKL_REQUEST_NOTHING)
-		make_due(entry, step.request);
+		zkl_requests_make_due(entry, step.request);
 	report(entry, step);
 }
 
@@ -317,6 +351,16 @@ report(ZklEntry *entry, ZklTicketStep step)
 			if (zkl_entry_set_contended(entry))
 				feed(entry, ZKL_EVENT_UNWANT);
 			break;
+		case ZKL_REPORT_UNCONTENDED:
+			zkl_entry_set_uncontended(entry);
+			break;
+		case ZKL_REPORT_DOWNGRADED:
+			zkl_entry_set_downgraded(entry);
+			break;
+		case ZKL_REPORT_REVOKED:
+			if (zkl_entry_set_revoked(entry))
+				feed(entry, ZKL_EVENT_UNWANT);
+			break;
 		case ZKL_REPORT_LOST:
 			pg_atomic_fetch_add_u64(&zkl_shared->counters.lost, 1);
 			zkl_entry_set_lost(entry, zkl_session_is_usable() ?
@@ -331,160 +375,4 @@ report(ZklEntry *entry, ZklTicketStep step)
 				feed(entry, ZKL_EVENT_WANT);
 			break;
 	}
-}
-
-/*
- * Requests
- */
-
-static void
-make_due(ZklEntry *entry, ZklRequest request)
-{
-	if (entry->due == ZKL_REQUEST_NOTHING)
-		dlist_push_tail(&due, &entry->due_link);
-	entry->due = request;
-}
-
-static void
-clear_due(ZklEntry *entry)
-{
-	if (entry->due != ZKL_REQUEST_NOTHING)
-		dlist_delete(&entry->due_link);
-	entry->due = ZKL_REQUEST_NOTHING;
-}
-
-static void
-send_request(ZklEntry *entry, ZklRequest request)
-{
-	ZklTicket  *ticket = &entry->ticket;
-	char		directory[ZKL_DIR_SIZE];
-
-	directory_of(entry, directory);
-	pg_atomic_fetch_add_u64(&zkl_shared->counters.requests, 1);
-	switch (request)
-	{
-		case ZKL_REQUEST_NOTHING:
-			break;
-		case ZKL_REQUEST_CREATE:
-			send_create(entry, directory);
-			break;
-		case ZKL_REQUEST_MAKE_DIRECTORY:
-			zkl_session_make_directory(entry, ticket->attempt, directory);
-			break;
-		case ZKL_REQUEST_LIST:
-			zkl_session_list(entry, ticket->attempt, directory);
-			break;
-		case ZKL_REQUEST_INSPECT:
-			zkl_session_inspect(entry, ticket->attempt, directory,
-								ticket->name);
-			break;
-		case ZKL_REQUEST_WATCH:
-			zkl_session_watch(entry, ticket->attempt, request, directory,
-							  ticket->predecessor);
-			break;
-		case ZKL_REQUEST_WATCH_SELF:
-			zkl_session_watch(entry, ticket->attempt, request, directory,
-							  ticket->name);
-			break;
-		case ZKL_REQUEST_DELETE:
-			if (ticket->predecessor[0])
-			{
-				zkl_session_unwatch(directory, ticket->predecessor);
-				ticket->predecessor[0] = '\0';
-			}
-			zkl_session_delete(entry, ticket->attempt, directory,
-							   ticket->name);
-			break;
-	}
-}
-
-/*
- * The list goes out with the create, without waiting for it: the session
- * keeps their order.
- */
-static void
-send_create(ZklEntry *entry, const char *directory)
-{
-	ZklTicket  *ticket = &entry->ticket;
-	uint8		random_bytes[16];
-	char		name[ZKL_ZNODE_SIZE];
-
-	count_bytes(entry, true);
-	if (pg_atomic_read_u64(&zkl_shared->ephemeral_bytes) > EPHEMERAL_BYTES_MAX ||
-		!pg_strong_random(random_bytes, sizeof(random_bytes)))
-	{
-		refuse_create(entry);
-		return;
-	}
-
-	zkl_ticket_begin_attempt(ticket, random_bytes, entry->only_tries);
-	zkl_recipe_make_prefix(ticket->uuid, name);
-	zkl_session_create(entry, ticket->attempt, directory, name, entry->about);
-	zkl_session_list(entry, ticket->attempt, directory);
-	pg_atomic_fetch_add_u64(&zkl_shared->counters.requests, 1);
-	pg_atomic_fetch_add_u64(&zkl_shared->counters.tickets, 1);
-}
-
-/* Answer in ZooKeeper's place. */
-static void
-refuse_create(ZklEntry *entry)
-{
-	ZklTicketEvent reply = {.kind = ZKL_EVENT_REPLY};
-
-	reply.request = ZKL_REQUEST_CREATE;
-	reply.outcome = ZKL_OUTCOME_REFUSED;
-	reply.failure = ZKL_FAILURE_SESSION_FULL;
-	carry_out(entry, zkl_ticket_step(&entry->ticket, &reply));
-
-	reply.request = ZKL_REQUEST_LIST;
-	carry_out(entry, zkl_ticket_step(&entry->ticket, &reply));
-}
-
-/* What this ticket adds to the transaction that will end the session. */
-static void
-count_bytes(ZklEntry *entry, bool counted)
-{
-	int			bytes = strlen(prefix) + strlen(entry->path) +
-	ZKL_ZNODE_SIZE + sizeof(int32);
-
-	if (counted && !entry->counted)
-		pg_atomic_fetch_add_u64(&zkl_shared->ephemeral_bytes, bytes);
-	else if (!counted && entry->counted)
-		pg_atomic_fetch_sub_u64(&zkl_shared->ephemeral_bytes, bytes);
-	entry->counted = counted;
-}
-
-/*
- * Directories
- */
-
-static void
-directory_of(const ZklEntry *entry, char *directory)
-{
-	snprintf(directory, ZKL_DIR_SIZE, "%s%s", prefix, entry->path);
-}
-
-/* The entry with a ticket whose directory this is; NULL: none. */
-static ZklEntry *
-find_directory(const char *directory, size_t length)
-{
-	char		path[ZKL_PATH_SIZE];
-	size_t		prefix_length = strlen(prefix);
-	ZklEntry   *entry;
-	uint32		hash;
-
-	if (strncmp(directory, prefix, prefix_length) != 0 ||
-		length <= prefix_length || length - prefix_length >= sizeof(path))
-		return NULL;
-	memset(path, 0, sizeof(path));
-	memcpy(path, directory + prefix_length, length - prefix_length);
-
-	hash = zkl_table_hash(path);
-	LWLockAcquire(zkl_table_partition(hash), LW_SHARED);
-	entry = zkl_table_find(path, hash);
-	LWLockRelease(zkl_table_partition(hash));
-
-	if (entry == NULL || entry->ticket.state == ZKL_TICKET_NONE)
-		return NULL;
-	return entry;
 }

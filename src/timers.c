@@ -32,8 +32,19 @@ zkl_timers_start(void)
 void
 zkl_timers_arm(ZklEntry *entry, int64 at)
 {
+	if (entry->timer_set)
+		pairingheap_remove(timers, &entry->timer);
 	entry->timer_at = at;
+	entry->timer_set = true;
 	pairingheap_add(timers, &entry->timer);
+}
+
+void
+zkl_timers_disarm(ZklEntry *entry)
+{
+	if (entry->timer_set)
+		pairingheap_remove(timers, &entry->timer);
+	entry->timer_set = false;
 }
 
 int64
@@ -48,10 +59,14 @@ zkl_timers_next(void)
 ZklEntry *
 zkl_timers_take_any(void)
 {
+	ZklEntry   *entry;
+
 	if (pairingheap_is_empty(timers))
 		return NULL;
-	return pairingheap_container(ZklEntry, timer,
-								 pairingheap_remove_first(timers));
+	entry = pairingheap_container(ZklEntry, timer,
+								  pairingheap_remove_first(timers));
+	entry->timer_set = false;
+	return entry;
 }
 
 ZklEntry *

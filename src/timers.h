@@ -17,8 +17,11 @@
 
 extern void zkl_timers_start(void);
 
-/* Arm the timer of an entry; it has none armed. */
+/* Arm the timer of an entry, or move it. */
 extern void zkl_timers_arm(ZklEntry *entry, int64 at);
+
+/* Not any more. */
+extern void zkl_timers_disarm(ZklEntry *entry);
 
 /* The first moment at which one fires; PG_INT64_MAX: none is armed. */
 extern int64 zkl_timers_next(void);

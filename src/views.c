@@ -26,7 +26,7 @@
 PG_FUNCTION_INFO_V1(zklock_locks);
 PG_FUNCTION_INFO_V1(zklock_status);
 
-#define LOCKS_COLUMNS	15
+#define LOCKS_COLUMNS	17
 #define STATUS_COLUMNS	19
 
 /* A copy of one row, made while the table is locked. */
@@ -36,7 +36,9 @@ typedef struct LocksRow
 	char		znode[ZKL_ZNODE_SIZE];
 	const char *ticket;
 	bool		owned;
+	ZklKind		kind;
 	bool		contended;
+	bool		revoked;
 	int64		owned_at;
 	bool		has_claim;
 	ZklClaim	claim;
@@ -54,6 +56,8 @@ static void copy_row(LocksCopy *copy, const ZklEntry *entry,
 					 const ZklClaim *claim);
 static void put_row(ReturnSetInfo *rsinfo, const LocksRow *row);
 static const char *ticket_text(const ZklEntry *entry);
+static const char *kind_text(ZklKind kind);
+static const char *mode_text(ZklMode mode);
 static const char *claim_text(const ZklClaim *claim);
 static bool may_see(Oid role);
 
@@ -74,7 +78,10 @@ zklock_locks(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* One row a claim; a ticket without claims has one too. */
+/*
+ * One row a claim; a ticket without claims has one too.  Who holds leases of a
+ * semaphore has a row for each.
+ */
 static void
 copy_entry(ZklEntry *entry, void *arg)
 {
@@ -82,11 +89,17 @@ copy_entry(ZklEntry *entry, void *arg)
 	dlist_iter	iter;
 	bool		any = false;
 
+	if (entry->semaphore != NULL)
+	{
+		if (entry->state != ZKL_ENTRY_NONE)
+			copy_row(copy, entry, entry->holder);
+		return;
+	}
 	dlist_foreach(iter, &entry->claims)
 	{
 		const ZklClaim *claim = dlist_container(ZklClaim, link, iter.cur);
 
-		if (!claim->ended)
+		if (!claim->ended && claim->nleases == 0)
 		{
 			copy_row(copy, entry, claim);
 			any = true;
@@ -108,12 +121,15 @@ copy_row(LocksCopy *copy, const ZklEntry *entry, const ZklClaim *claim)
 								   copy->max_rows * sizeof(LocksRow));
 	}
 	row = &copy->rows[copy->nrows++];
-	strlcpy(row->path, entry->path, sizeof(row->path));
+	strlcpy(row->path, entry->semaphore ? entry->semaphore->path : entry->path,
+			sizeof(row->path));
 	strlcpy(row->znode, entry->znode, sizeof(row->znode));
 	row->ticket = ticket_text(entry);
 	row->owned = entry->state == ZKL_ENTRY_OWNED;
 	row->contended = row->owned && entry->contended;
+	row->revoked = row->owned && entry->revoked;
 	row->owned_at = entry->owned_at;
+	row->kind = zkl_recipe_kind(claim ? claim->mode : entry->mode);
 	row->has_claim = claim != NULL;
 	if (claim != NULL)
 		row->claim = *claim;
@@ -128,14 +144,15 @@ put_row(ReturnSetInfo *rsinfo, const LocksRow *row)
 
 	memset(nulls, true, sizeof(nulls));
 	values[0] = CStringGetTextDatum(zkl_show_path(row->path));
-	values[1] = CStringGetTextDatum("mutex");
+	values[1] = CStringGetTextDatum(kind_text(row->kind));
 	values[8] = CStringGetTextDatum(row->ticket);
 	values[12] = BoolGetDatum(row->contended);
-	nulls[0] = nulls[1] = nulls[8] = nulls[12] = false;
+	values[15] = BoolGetDatum(row->revoked);
+	nulls[0] = nulls[1] = nulls[8] = nulls[12] = nulls[15] = false;
 
 	if (row->has_claim)
 	{
-		values[2] = CStringGetTextDatum("exclusive");
+		values[2] = CStringGetTextDatum(mode_text(claim->mode));
 		values[3] = CStringGetTextDatum(claim_text(claim));
 		values[4] = Int32GetDatum(claim->pid);
 		values[5] = ObjectIdGetDatum(claim->database);
@@ -148,6 +165,8 @@ put_row(ReturnSetInfo *rsinfo, const LocksRow *row)
 			values[10] = Int32GetDatum(claim->xact_count);
 			values[11] = Int64GetDatum(claim->token);
 			nulls[7] = nulls[9] = nulls[10] = false;
+			values[16] = TimestampTzGetDatum(zkl_timestamp_of(claim->lease_until));
+			nulls[16] = claim->lease_until == 0;
 			nulls[11] = claim->state == ZKL_CLAIM_WAITING;
 		}
 	}
@@ -181,6 +200,40 @@ ticket_text(const ZklEntry *entry)
 			return "releasing";
 	}
 	return NULL;
+}
+
+static const char *
+kind_text(ZklKind kind)
+{
+	switch (kind)
+	{
+		case ZKL_KIND_MUTEX:
+			return "mutex";
+		case ZKL_KIND_READ_WRITE:
+			return "read-write";
+		case ZKL_KIND_SEMAPHORE:
+			return "semaphore";
+	}
+	return NULL;
+}
+
+static const char *
+mode_text(ZklMode mode)
+{
+	switch (mode)
+	{
+		case ZKL_MODE_WRITE:
+			return "write";
+		case ZKL_MODE_READ:
+			return "read";
+		case ZKL_MODE_LEASE:
+			return "lease";
+		case ZKL_MODE_LOCK:
+		case ZKL_MODE_KAZOO_LOCK:
+		case ZKL_MODE_KAZOO_READ:
+			break;
+	}
+	return "exclusive";
 }
 
 static const char *

@@ -25,9 +25,10 @@
 #include "utils/memutils.h"
 
 #include "compat.h"
-#include "entry.h"
+#include "entrywork.h"
 #include "hosts.h"
 #include "keeper.h"
+#include "service.h"
 #include "session.h"
 #include "tickets.h"
 #include "timers.h"
@@ -120,6 +121,7 @@ start_up(void)
 
 	zkl_hosts_prefix(zkl_hosts, zkl_root, prefix);
 	zkl_tickets_start(prefix);
+	zkl_service_start(prefix);
 }
 
 static void
@@ -148,6 +150,7 @@ turn(void)
 	zkl_tickets_run_timers();
 	zkl_keeper_send_heartbeat();
 	zkl_tickets_send();
+	zkl_service_send();
 
 	if (zkl_session_requests() > MAX_REQUESTS)
 		proc_exit(1);

@@ -12,6 +12,7 @@
 #include "access/xact.h"
 
 #include "claims.h"
+#include "counts.h"
 #include "report.h"
 #include "xact.h"
 #include "zklock.h"
@@ -20,12 +21,16 @@
 static struct
 {
 	ZklStanding standing;
+	bool		told;
 	char		path[ZKL_PATH_SIZE];
 	ZklLoss		loss;
 	int64		lost_at;
 }			released;
 
-/* When all claims of this backend were last seen to be good. */
+/*
+ * When all claims of this backend were last seen to be good, and none had a
+ * lease time.  Epochs begin with 1.
+ */
 static struct
 {
 	uint64		epoch;
@@ -54,14 +59,35 @@ zkl_xact_register(void)
 }
 
 void
-zkl_xact_note_release(const ZklLocalClaim *claim, ZklStanding standing)
+zkl_xact_note_release(const ZklLocalClaim *claim, ZklStanding standing,
+					  bool told)
 {
 	if (standing <= released.standing)
 		return;
 	released.standing = standing;
+	released.told = told;
 	strlcpy(released.path, claim->path, sizeof(released.path));
-	released.loss = claim->shared->loss;
-	released.lost_at = claim->shared->lost_at;
+	released.loss = zkl_shared_loss(claim->shared, &released.lost_at);
+}
+
+bool
+zkl_xact_released_lost_in_statement(void)
+{
+	return released.standing == ZKL_STANDING_LOST &&
+		zkl_timestamp_of(released.lost_at) >= GetCurrentStatementStartTimestamp();
+}
+
+void
+zkl_xact_report_released(void)
+{
+	zkl_report_loss(ERROR, released.path, released.loss, released.lost_at);
+	pg_unreachable();
+}
+
+void
+zkl_xact_note_lease_time(void)
+{
+	good.epoch = 0;
 }
 
 static void
@@ -83,7 +109,7 @@ on_xact(XactEvent event, void *arg)
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PARALLEL_ABORT:
 		case XACT_EVENT_PREPARE:
-			zkl_claims_end_xact();
+			zkl_counts_end_xact();
 			released.standing = ZKL_STANDING_GOOD;
 			break;
 	}
@@ -101,10 +127,10 @@ on_subxact(SubXactEvent event, SubTransactionId my_id,
 		case SUBXACT_EVENT_PRE_COMMIT_SUB:
 			break;
 		case SUBXACT_EVENT_COMMIT_SUB:
-			zkl_claims_release_savepoint(GetCurrentTransactionNestLevel());
+			zkl_counts_release_savepoint(GetCurrentTransactionNestLevel());
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
-			zkl_claims_abort_savepoint(GetCurrentTransactionNestLevel());
+			zkl_counts_abort_savepoint(GetCurrentTransactionNestLevel());
 			break;
 	}
 }
@@ -128,8 +154,8 @@ guard_commit(void)
 	losses = pg_atomic_read_u64(&zkl_shared->losses);
 
 	/*
-	 * The quick way: the session is safe, and no ticket at all was lost since
-	 * every claim was seen to be good.
+	 * The quick way: the session is safe, and since every claim was seen to
+	 * be good no ticket at all was lost, and no claim got a lease time.
 	 */
 	if (safe && epoch == good.epoch && losses == good.losses)
 		return;
@@ -155,8 +181,9 @@ guard_released(bool writes)
 				zkl_report_doubt(released.path);
 			break;
 		case ZKL_STANDING_LOST:
-			zkl_report_lost(writes ? ERROR : WARNING, released.path,
-							released.loss, released.lost_at);
+			if (writes || !released.told)
+				zkl_report_loss(writes ? ERROR : WARNING, released.path,
+								released.loss, released.lost_at);
 			break;
 	}
 }
@@ -166,11 +193,19 @@ static void
 guard_claim(ZklLocalClaim *claim, void *arg)
 {
 	Guard	   *guard = arg;
-	bool		must_hold = guard->writes || claim->xact_count > 0;
+	bool		must_hold = guard->writes ||
+	claim->parts[ZKL_EXCLUSIVE].xact_count > 0 ||
+	claim->parts[ZKL_SHARED].xact_count > 0;
 
-	switch (zkl_shared_standing(claim->shared, ZKL_MS(zkl_commit_margin)))
+	/* Who only reads is warned of what has happened, not of what may. */
+	int64		margin = must_hold ? ZKL_MS(zkl_commit_margin) : 0;
+
+	switch (zkl_shared_standing(claim->shared, margin))
 	{
 		case ZKL_STANDING_GOOD:
+			/* One that may end at any time has to be looked at each time. */
+			if (claim->shared->lease_until != 0)
+				break;
 			return;
 		case ZKL_STANDING_DOUBT:
 			if (must_hold)
@@ -178,7 +213,7 @@ guard_claim(ZklLocalClaim *claim, void *arg)
 			break;
 		case ZKL_STANDING_LOST:
 			zkl_report_lost(must_hold ? ERROR : WARNING, claim->path,
-							claim->shared->loss, claim->shared->lost_at);
+							claim->shared);
 			break;
 	}
 	guard->all_good = false;

@@ -13,15 +13,27 @@
 #define ZKL_XACT_H
 
 #include "claims.h"
+#include "compat.h"
 
 /* Register the callbacks; once a backend. */
 extern void zkl_xact_register(void);
 
 /*
  * A claim is released that does not stand well.  What this transaction wrote
- * was not protected, so it shall not commit all the same.
+ * was not protected, so it shall not commit all the same.  If the user
+ * has been told, who only reads need not be told again.
  */
 extern void zkl_xact_note_release(const ZklLocalClaim *claim,
-								  ZklStanding standing);
+								  ZklStanding standing, bool told);
+
+/*
+ * Was one of them lost since the present statement began?  Then this is the
+ * error that tells it.
+ */
+extern bool zkl_xact_released_lost_in_statement(void);
+ZKL_NORETURN extern void zkl_xact_report_released(void);
+
+/* A claim gets a lease time: from now on the guard looks at each commit. */
+extern void zkl_xact_note_lease_time(void);
 
 #endif							/* ZKL_XACT_H */

@@ -18,6 +18,8 @@
 #include "storage/ipc.h"
 #include "utils/guc.h"
 
+#include "command.h"
+#include "hooks.h"
 #include "hosts.h"
 #include "locktable.h"
 #include "worker.h"
@@ -63,6 +65,7 @@ _PG_init(void)
 	shmem_request_hook = request_shared_memory;
 	previous_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = start_shared_memory;
+	zkl_hooks_init();
 	zkl_worker_register();
 }
 
@@ -110,6 +113,7 @@ request_shared_memory(void)
 	if (previous_request_hook)
 		previous_request_hook();
 	zkl_table_request();
+	zkl_command_request();
 }
 
 static void
@@ -118,6 +122,7 @@ start_shared_memory(void)
 	if (previous_startup_hook)
 		previous_startup_hook();
 	zkl_table_startup();
+	zkl_command_startup();
 }
 
 /* Where the locks are, and who we are. */

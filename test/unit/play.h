@@ -16,10 +16,14 @@
 
 #include "ticket.h"
 
-#define FOREIGN(number) \
-	"_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-lock-000000000" #number
+#define CURATORS	"_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-"
+#define FOREIGN(number)	CURATORS "lock-000000000" #number
+#define WRITER(number)	CURATORS "__WRIT__000000000" #number
+#define READER(number)	CURATORS "__READ__000000000" #number
+#define LEASE(number)	CURATORS "lease-000000000" #number
 
 #define MY_CZXID	4711
+#define MY_LIMIT	2		/* of a semaphore */
 
 /* An array of names and its length, for two parameters. */
 #define NAMES(...) \
@@ -56,6 +60,18 @@ happens(ZklTicket *ticket, ZklTicketEventKind kind)
 }
 
 static inline ZklTicketStep
+wants(ZklTicket *ticket, ZklMode mode)
+{
+	ZklTicketEvent event = {
+		.kind = ZKL_EVENT_WANT,
+		.mode = mode,
+		.limit = mode == ZKL_MODE_LEASE ? MY_LIMIT : 0
+	};
+
+	return feed(ticket, &event);
+}
+
+static inline ZklTicketStep
 unwant_unsent(ZklTicket *ticket)
 {
 	ZklTicketEvent event = {.kind = ZKL_EVENT_UNWANT,.unsent = true};
@@ -84,7 +100,7 @@ own_name(const ZklTicket *ticket, const char *number)
 {
 	static char name[ZKL_ZNODE_SIZE + 16];
 
-	zkl_recipe_make_prefix(ticket->uuid, name);
+	zkl_recipe_make_prefix(ticket->mode, ticket->uuid, name);
 	strcat(name, number);
 	return name;
 }
@@ -112,13 +128,14 @@ created(ZklTicket *ticket)
 
 /* The names are copied: a reply does not point into the ticket. */
 static inline ZklTicketStep
-listed(ZklTicket *ticket, const char *const *children, int nchildren)
+replied_with_names(ZklTicket *ticket, ZklRequest request,
+				   const char *const *children, int nchildren)
 {
 	char		names[8][2 * ZKL_CHILD_SIZE];
 	const char *copies[8];
 	ZklTicketEvent event = {
 		.kind = ZKL_EVENT_REPLY,
-		.request = ZKL_REQUEST_LIST,
+		.request = request,
 		.outcome = ZKL_OUTCOME_OK,
 		.children = copies,
 		.nchildren = nchildren
@@ -131,6 +148,32 @@ listed(ZklTicket *ticket, const char *const *children, int nchildren)
 		strcpy(names[i], children[i]);
 		copies[i] = names[i];
 	}
+	return feed(ticket, &event);
+}
+
+static inline ZklTicketStep
+listed(ZklTicket *ticket, const char *const *children, int nchildren)
+{
+	return replied_with_names(ticket, ZKL_REQUEST_LIST, children, nchildren);
+}
+
+static inline ZklTicketStep
+surveyed(ZklTicket *ticket, const char *const *children, int nchildren)
+{
+	return replied_with_names(ticket, ZKL_REQUEST_SURVEY, children,
+							  nchildren);
+}
+
+static inline ZklTicketStep
+watched_itself(ZklTicket *ticket, bool revoked)
+{
+	ZklTicketEvent event = {
+		.kind = ZKL_EVENT_REPLY,
+		.request = ZKL_REQUEST_WATCH_SELF,
+		.outcome = ZKL_OUTCOME_OK,
+		.revoked = revoked
+	};
+
 	return feed(ticket, &event);
 }
 
@@ -148,72 +191,192 @@ inspected(ZklTicket *ticket, bool ours)
 	return feed(ticket, &event);
 }
 
+/* Somebody with number 1 who goes before a ticket of this mode. */
+static inline const char *
+rival_of(ZklMode mode)
+{
+	return mode == ZKL_MODE_LOCK ? FOREIGN(1) :
+		mode == ZKL_MODE_LEASE ? LEASE(1) : WRITER(1);
+}
+
+/* Does a ticket that was wanted in this mode ever get to this state? */
+static inline bool
+has_state(ZklMode mode, ZklTicketState state)
+{
+	switch (state)
+	{
+		case ZKL_TICKET_DOWNGRADING:
+		case ZKL_TICKET_CONFIRMING:
+			return mode == ZKL_MODE_WRITE;
+		case ZKL_TICKET_SURVEYING:
+		case ZKL_TICKET_WATCHING:
+			return mode != ZKL_MODE_LEASE;
+		default:
+			return true;
+	}
+}
+
+static inline ZklTicket ticket_as(ZklMode mode, ZklTicketState state);
+
+/* From CREATING to a state in which the znode may not be known. */
+static inline void
+lead_to_known_znode(ZklTicket *ticket, ZklTicketState state)
+{
+	switch (state)
+	{
+		case ZKL_TICKET_HOMELESS:
+			reply(ticket, ZKL_REQUEST_CREATE, ZKL_OUTCOME_ABSENT);
+			break;
+		case ZKL_TICKET_UNSURE:
+			reply(ticket, ZKL_REQUEST_CREATE, ZKL_OUTCOME_UNKNOWN);
+			break;
+		case ZKL_TICKET_REFUSED:
+			reply(ticket, ZKL_REQUEST_CREATE, ZKL_OUTCOME_REFUSED);
+			break;
+		case ZKL_TICKET_MAKING_DIRECTORY:
+			*ticket = ticket_as(ticket->mode, ZKL_TICKET_HOMELESS);
+			reply(ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_ABSENT);
+			break;
+		case ZKL_TICKET_FINDING:
+			*ticket = ticket_as(ticket->mode, ZKL_TICKET_UNSURE);
+			reply(ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_UNKNOWN);
+			break;
+		case ZKL_TICKET_INSPECTING:
+			*ticket = ticket_as(ticket->mode, ZKL_TICKET_FINDING);
+			listed(ticket, NAMES(own_name(ticket, "0000000005")));
+			break;
+		default:
+			break;
+	}
+}
+
+/* From CREATED to a state in which its place is known or asked for. */
+static inline void
+lead_to_place(ZklTicket *ticket, ZklTicketState state)
+{
+	const char *rival = rival_of(ticket->mode);
+
+	switch (state)
+	{
+		case ZKL_TICKET_LISTING:
+			reply(ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_UNKNOWN);
+			break;
+		case ZKL_TICKET_SURVEYING:
+			listed(ticket, NAMES("leases", ticket->name));
+			break;
+		case ZKL_TICKET_WATCHING:
+			listed(ticket, NAMES(rival, ticket->name));
+			break;
+		case ZKL_TICKET_QUEUED:
+			listed(ticket, NAMES(rival, ticket->name, LEASE(2)));
+			reply(ticket, ZKL_REQUEST_WATCH, ZKL_OUTCOME_OK);
+			break;
+		default:
+			break;
+	}
+}
+
+/* From CREATED to OWNED, or a state that comes after it. */
+static inline void
+lead_to_end(ZklTicket *ticket, ZklTicketState state)
+{
+	listed(ticket, NAMES(ticket->name));
+	switch (state)
+	{
+		case ZKL_TICKET_CHECKING:
+			happens(ticket, ZKL_EVENT_CHILDREN_CHANGED);
+			break;
+		case ZKL_TICKET_DOWNGRADING:
+			happens(ticket, ZKL_EVENT_DOWNGRADE);
+			break;
+		case ZKL_TICKET_CONFIRMING:
+			happens(ticket, ZKL_EVENT_DOWNGRADE);
+			reply(ticket, ZKL_REQUEST_DOWNGRADE, ZKL_OUTCOME_ABSENT);
+			break;
+		case ZKL_TICKET_DELETING:
+			happens(ticket, ZKL_EVENT_UNWANT);
+			break;
+		default:
+			break;
+	}
+}
+
 /* The shortest life that ends in this state. */
 static inline ZklTicket
-ticket_in_state(ZklTicketState state)
+ticket_as(ZklMode mode, ZklTicketState state)
 {
 	ZklTicket	ticket;
 
+	assert_true(has_state(mode, state));
 	memset(&ticket, 0, sizeof(ticket));
 	if (state == ZKL_TICKET_NONE)
 		return ticket;
 
-	happens(&ticket, ZKL_EVENT_WANT);
-	switch (state)
-	{
-		case ZKL_TICKET_NONE:
-		case ZKL_TICKET_CREATING:
-			break;
-		case ZKL_TICKET_CREATED:
-			created(&ticket);
-			break;
-		case ZKL_TICKET_HOMELESS:
-			reply(&ticket, ZKL_REQUEST_CREATE, ZKL_OUTCOME_ABSENT);
-			break;
-		case ZKL_TICKET_UNSURE:
-			reply(&ticket, ZKL_REQUEST_CREATE, ZKL_OUTCOME_UNKNOWN);
-			break;
-		case ZKL_TICKET_REFUSED:
-			reply(&ticket, ZKL_REQUEST_CREATE, ZKL_OUTCOME_REFUSED);
-			break;
-		case ZKL_TICKET_MAKING_DIRECTORY:
-			ticket = ticket_in_state(ZKL_TICKET_HOMELESS);
-			reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_ABSENT);
-			break;
-		case ZKL_TICKET_FINDING:
-			ticket = ticket_in_state(ZKL_TICKET_UNSURE);
-			reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_UNKNOWN);
-			break;
-		case ZKL_TICKET_INSPECTING:
-			ticket = ticket_in_state(ZKL_TICKET_FINDING);
-			listed(&ticket, NAMES(own_name(&ticket, "0000000005")));
-			break;
-		case ZKL_TICKET_LISTING:
-			ticket = ticket_in_state(ZKL_TICKET_CREATED);
-			reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_UNKNOWN);
-			break;
-		case ZKL_TICKET_WATCHING:
-			created(&ticket);
-			listed(&ticket, NAMES(FOREIGN(1), ticket.name));
-			break;
-		case ZKL_TICKET_QUEUED:
-			ticket = ticket_in_state(ZKL_TICKET_WATCHING);
-			reply(&ticket, ZKL_REQUEST_WATCH, ZKL_OUTCOME_OK);
-			break;
-		case ZKL_TICKET_OWNED:
-			created(&ticket);
-			listed(&ticket, NAMES(ticket.name));
-			break;
-		case ZKL_TICKET_CHECKING:
-			ticket = ticket_in_state(ZKL_TICKET_OWNED);
-			happens(&ticket, ZKL_EVENT_CHILDREN_CHANGED);
-			break;
-		case ZKL_TICKET_DELETING:
-			ticket = ticket_in_state(ZKL_TICKET_OWNED);
-			happens(&ticket, ZKL_EVENT_UNWANT);
-			break;
-	}
+	wants(&ticket, mode);
+	lead_to_known_znode(&ticket, state);
+	if (state == ZKL_TICKET_CREATED || state >= ZKL_TICKET_LISTING)
+		created(&ticket);
+	lead_to_place(&ticket, state);
+	if (state >= ZKL_TICKET_OWNED)
+		lead_to_end(&ticket, state);
 	assert_int_equal(ticket.state, state);
+	return ticket;
+}
+
+/* A mutex's, where a mutex has this state. */
+static inline ZklTicket
+ticket_in_state(ZklTicketState state)
+{
+	return ticket_as(has_state(ZKL_MODE_LOCK, state) ? ZKL_MODE_LOCK :
+					 ZKL_MODE_WRITE, state);
+}
+
+/*
+ * What a step asks for and reports
+ */
+
+static inline void
+assert_step(ZklTicketStep step, ZklRequest request, ZklReport report)
+{
+	assert_int_equal(step.request, request);
+	assert_int_equal(step.report, report);
+	assert_int_equal(step.failure, ZKL_FAILURE_NONE);
+}
+
+static inline void
+assert_nothing(ZklTicketStep step)
+{
+	assert_step(step, ZKL_REQUEST_NOTHING, ZKL_REPORT_NOTHING);
+}
+
+static inline void
+assert_asks(ZklTicketStep step, ZklRequest request)
+{
+	assert_step(step, request, ZKL_REPORT_NOTHING);
+}
+
+static inline void
+assert_reports(ZklTicketStep step, ZklReport report)
+{
+	assert_step(step, ZKL_REQUEST_NOTHING, report);
+}
+
+static inline void
+assert_fails(ZklTicketStep step, ZklRequest request, ZklFailure failure)
+{
+	assert_int_equal(step.request, request);
+	assert_int_equal(step.report, ZKL_REPORT_FAILED);
+	assert_int_equal(step.failure, failure);
+}
+
+/* One that has asked for the watch on its own znode. */
+static inline ZklTicket
+contended_owner(void)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CHECKING);
+
+	assert_step(listed(&ticket, NAMES(ticket.name, FOREIGN(6))),
+				ZKL_REQUEST_WATCH_SELF, ZKL_REPORT_CONTENDED);
 	return ticket;
 }
 

@@ -186,6 +186,10 @@ a_component_like_a_lock_znode_is_refused(void **state)
 		"/clock-",
 		"/lock-/below",
 		"/jobs/__lock__0000000001/below",
+		"/_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-__WRIT__0000000001",
+		"/_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-__READ__0000000001/below",
+		"/jobs/__READ__-2147483648",
+		"/jobs/leases/x-lease-0000000001",
 	};
 
 	(void) state;
@@ -207,7 +211,11 @@ a_component_with_lock_in_it_is_accepted(void **state)
 		"/__lock__",
 		"/__rlock__1",
 		"/lock_0000000001",
-		"/_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-__WRIT__0000000001",
+		"/__WRIT__",
+		"/__READ__1",
+		"/lease-",
+		"/lease-2026",
+		"/release-000000001",
 	};
 
 	(void) state;

@@ -3,6 +3,8 @@
  * test_recipe.c
  *	  Znode names and who goes first, in Apache Curator's layout.
  *
+ * Of mutexes; test_recipe_modes.c has the other kinds of lock.
+ *
  * The generated tests at the end state the rule in another way than
  * recipe.c: they sort all contenders and look at the neighbours.
  *
@@ -10,41 +12,10 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "unit.h"
+#include "names.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-
-#include "recipe.h"
-
-#define CURATOR		"_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-lock-"
-#define GO			"_c_f81d4fae7dec41d0a76500a0c91e6bf6-lock-"
-#define KAZOO		"f81d4fae7dec41d0a76500a0c91e6bf6__lock__"
-#define KAZOO_READ	"f81d4fae7dec41d0a76500a0c91e6bf6__rlock__"
-#define OURS		"_c_01234567-89ab-8b4c-8123-456789abcdef-lock-"
-#define OUR_TRY		"_c_01234567-89ab-8b4d-8123-456789abcdef-lock-"
-
-/* judge("me", "child", "other child", ...) */
-#define judge(me, ...) \
-	zkl_recipe_judge(me, (const char *const []) {__VA_ARGS__}, \
-					 lengthof(((const char *const []) {__VA_ARGS__})))
-
-static void
-assert_owns(ZklVerdict verdict)
-{
-	assert_true(verdict.found);
-	assert_true(verdict.owned);
-	assert_null(verdict.predecessor);
-}
-
-static void
-assert_waits_for(ZklVerdict verdict, const char *predecessor)
-{
-	assert_true(verdict.found);
-	assert_false(verdict.owned);
-	assert_non_null(verdict.predecessor);
-	assert_string_equal(verdict.predecessor, predecessor);
-}
 
 /*
  * Names
@@ -102,11 +73,26 @@ every_free_bit_of_a_uuid_is_random(void **state)
 static void
 a_prefix_is_what_curator_would_write(void **state)
 {
+	static const struct
+	{
+		ZklMode		mode;
+		const char *prefix;
+	}			cases[] = {
+		{ZKL_MODE_LOCK, CURATOR},
+		{ZKL_MODE_WRITE, WRITER},
+		{ZKL_MODE_READ, READER},
+		{ZKL_MODE_LEASE, LEASE},
+	};
 	char		prefix[ZKL_ZNODE_SIZE];
 
 	(void) state;
-	zkl_recipe_make_prefix("f81d4fae-7dec-41d0-a765-00a0c91e6bf6", prefix);
-	assert_string_equal(prefix, CURATOR);
+	for (int i = 0; i < lengthof(cases); i++)
+	{
+		zkl_recipe_make_prefix(cases[i].mode,
+							   "f81d4fae-7dec-41d0-a765-00a0c91e6bf6",
+							   prefix);
+		assert_string_equal(prefix, cases[i].prefix);
+	}
 }
 
 static void
@@ -114,6 +100,7 @@ the_longest_name_has_room(void **state)
 {
 	(void) state;
 	assert_true(strlen(CURATOR "-2147483648") < ZKL_ZNODE_SIZE);
+	assert_true(strlen(WRITER "-2147483648") < ZKL_ZNODE_SIZE);
 }
 
 static void
@@ -133,13 +120,13 @@ a_name_says_whether_its_maker_only_tries(void **state)
 
 		random_bytes(&seed, random, sizeof(random));
 		zkl_recipe_make_uuid(random, only_tries, uuid);
-		zkl_recipe_make_prefix(uuid, prefix);
+		zkl_recipe_make_prefix(ZKL_MODE_LOCK, uuid, prefix);
 		snprintf(child, sizeof(child), "%s%010d", prefix, i);
 
 		assert_true(zkl_recipe_is_zklock(child, &said));
 		assert_int_equal(said, only_tries);
 		assert_true(zkl_recipe_sequence_is_sound(child));
-		assert_true(zkl_recipe_is_contender(child));
+		assert_true(is_contender(child));
 	}
 }
 
@@ -203,10 +190,11 @@ a_znode_is_found_by_its_uuid(void **state)
 	};
 
 	(void) state;
-	assert_ptr_equal(zkl_recipe_find("01234567-89ab-8b4c-8123-456789abcdef",
+	assert_ptr_equal(zkl_recipe_find(ZKL_MODE_LOCK, OUR_UUID,
 									 children, lengthof(children)),
 					 children[2]);
-	assert_ptr_equal(zkl_recipe_find("01234567-89ab-8b4d-8123-456789abcdef",
+	assert_ptr_equal(zkl_recipe_find(ZKL_MODE_LOCK,
+									 "01234567-89ab-8b4d-8123-456789abcdef",
 									 children, lengthof(children)),
 					 children[3]);
 }
@@ -224,9 +212,9 @@ a_znode_that_is_not_there_is_not_found(void **state)
 	};
 
 	(void) state;
-	assert_null(zkl_recipe_find("01234567-89ab-8b4c-8123-456789abcdef",
+	assert_null(zkl_recipe_find(ZKL_MODE_LOCK, OUR_UUID,
 								children, lengthof(children)));
-	assert_null(zkl_recipe_find("01234567-89ab-8b4c-8123-456789abcdef",
+	assert_null(zkl_recipe_find(ZKL_MODE_LOCK, OUR_UUID,
 								NULL, 0));
 }
 
@@ -243,8 +231,9 @@ without_a_uuid_nothing_is_found(void **state)
 	};
 
 	(void) state;
-	assert_null(zkl_recipe_find("", children, lengthof(children)));
-	assert_null(zkl_recipe_find("", NULL, 0));
+	assert_null(zkl_recipe_find(ZKL_MODE_LOCK, "", children,
+								lengthof(children)));
+	assert_null(zkl_recipe_find(ZKL_MODE_LOCK, "", NULL, 0));
 }
 
 /*
@@ -264,6 +253,13 @@ znodes_of_all_lock_recipes_are_contenders(void **state)
 		KAZOO_READ "0000000001",
 		OURS "0000000001",
 		OUR_TRY "0000000001",
+		WRITER "0000000001",
+		READER "0000000001",
+		READER "-2147483648",
+		LEASE "0000000001",
+		"__WRIT__0000000001",
+		"__READ__0000000001",
+		"lease-0000000001",
 		"lock-0000000001",
 		"x-lock-0000000001",
 		"__lock__0000000001",
@@ -274,7 +270,7 @@ znodes_of_all_lock_recipes_are_contenders(void **state)
 	(void) state;
 	for (int i = 0; i < lengthof(children); i++)
 	{
-		if (!zkl_recipe_is_contender(children[i]))
+		if (!is_contender(children[i]))
 			fail_msg("\"%s\" is no contender", children[i]);
 	}
 }
@@ -284,9 +280,9 @@ static void
 a_lock_znode_without_a_number_is_a_contender(void **state)
 {
 	(void) state;
-	assert_true(zkl_recipe_is_contender("lock-"));
-	assert_true(zkl_recipe_is_contender("_c_x-lock-"));
-	assert_true(zkl_recipe_is_contender(CURATOR));
+	assert_true(is_contender("lock-"));
+	assert_true(is_contender("_c_x-lock-"));
+	assert_true(is_contender(CURATOR));
 }
 
 /* kazoo ignores its own without a number. */
@@ -294,8 +290,8 @@ static void
 a_kazoo_znode_without_a_number_is_no_contender(void **state)
 {
 	(void) state;
-	assert_false(zkl_recipe_is_contender("__lock__"));
-	assert_false(zkl_recipe_is_contender(KAZOO_READ));
+	assert_false(is_contender("__lock__"));
+	assert_false(is_contender(KAZOO_READ));
 }
 
 static void
@@ -312,9 +308,10 @@ junk_is_no_contender(void **state)
 		CURATOR "--000000001", CURATOR "000000-001",
 		KAZOO "1", KAZOO "00000000001", KAZOO "x", KAZOO_READ "-1",
 		"f81d4fae7dec41d0a76500a0c91e6bf6",
-		"_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-__WRIT__0000000001",
-		"_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-__READ__0000000001",
-		"_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-lease-0000000001",
+		WRITER, READER, LEASE, "__WRIT__", "__READ__", "lease-",
+		WRITER "1", READER "00000000001", LEASE "x", WRITER "-1",
+		"__WRIT_0000000001", "_WRIT__0000000001", "__writ__0000000001",
+		"__READ__0000000001x", "lease0000000001", "leases-0000000001",
 		"_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-latch-0000000001",
 		"lock-0000000001-lock-x", "lock-0000000001lock-1",
 	};
@@ -322,7 +319,7 @@ junk_is_no_contender(void **state)
 	(void) state;
 	for (int i = 0; i < lengthof(children); i++)
 	{
-		if (zkl_recipe_is_contender(children[i]))
+		if (is_contender(children[i]))
 			fail_msg("\"%s\" is a contender", children[i]);
 	}
 }
@@ -502,8 +499,8 @@ junk_neither_goes_before_nor_queues_behind(void **state)
 								"0", "0000000001", "-x", "!", "abc", "leases",
 								"locks", "zz", "1.5",
 								OURS "0000000005",
-								"_c_x-__WRIT__0000000001",
-								"_c_x-__READ__0000000009",
+								"_c_x-__WRIT__1", "__READ__x",
+								LEASE "0000000001", LEASE "0000000009",
 								CURATOR "1", CURATOR "00000000009", "");
 
 	(void) state;
@@ -569,7 +566,8 @@ who_is_not_in_the_list_owns_nothing(void **state)
 static void
 in_an_empty_list_nobody_owns_anything(void **state)
 {
-	ZklVerdict	verdict = zkl_recipe_judge(OURS "0000000005", NULL, 0);
+	ZklVerdict	verdict = zkl_recipe_judge(ZKL_MODE_LOCK, 0, OURS "0000000005",
+										   NULL, 0);
 
 	(void) state;
 	assert_false(verdict.found);
@@ -654,8 +652,8 @@ make_junk(uint64_t *seed, Child *child)
 {
 	static const char *const forms[] = {
 		"%u", "%010u", "-%u", "!%u", "junk%u", "leases%u", "lock-%u-junk",
-		"_c_x-lock-x%u", "_c_x-__WRIT__%010u", "_c_x-__READ__%010u",
-		"_c_x-lease-%010u", "__lock__%012u", "lock-%012u", "__rlock__x%u",
+		"_c_x-lock-x%u", "_c_x-__WRIT__%u", "_c_x-__READ__x%u",
+		"_c_x-lease-%011u", "__lock__%012u", "lock-%012u", "__rlock__x%u",
 	};
 
 	child->contends = false;
@@ -714,16 +712,16 @@ check_verdict(const List *list, int of)
 	const Child *me = &list->children[of];
 	const Child *before = neighbour(list, of, -1);
 	const Child *behind = neighbour(list, of, 1);
-	ZklVerdict	verdict = zkl_recipe_judge(me->name, list->names,
-										   list->nchildren);
+	ZklVerdict	verdict = zkl_recipe_judge(ZKL_MODE_LOCK, 0, me->name,
+										   list->names, list->nchildren);
 
 	if (!me->contends)
 	{
-		assert_false(zkl_recipe_is_contender(me->name));
+		assert_false(is_contender(me->name));
 		assert_false(verdict.owned);
 		return;
 	}
-	assert_true(zkl_recipe_is_contender(me->name));
+	assert_true(is_contender(me->name));
 	assert_int_equal(zkl_recipe_sequence_is_sound(me->name),
 					 me->number < 2000000000);
 	assert_int_equal(verdict.contended, behind != NULL);
@@ -771,7 +769,8 @@ generated_queues_have_one_owner_and_no_gap(void **state)
 			if (!list.children[i].contends)
 				continue;
 			ncontenders++;
-			verdict = zkl_recipe_judge(list.children[i].name, list.names,
+			verdict = zkl_recipe_judge(ZKL_MODE_LOCK, 0,
+									   list.children[i].name, list.names,
 									   list.nchildren);
 			nowners += verdict.owned;
 			for (int j = 0; j < list.nchildren && !verdict.owned; j++)
@@ -843,7 +842,8 @@ generated_odd_numbers_are_ordered_as_curator_orders_them(void **state)
 
 		for (int i = 0; i < n; i++)
 		{
-			ZklVerdict	verdict = zkl_recipe_judge(keys[i].name, children, n);
+			ZklVerdict	verdict = zkl_recipe_judge(ZKL_MODE_LOCK, 0,
+												   keys[i].name, children, n);
 			int			last = i;
 			bool		alone_first;
 

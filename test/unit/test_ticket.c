@@ -3,6 +3,7 @@
  * test_ticket.c
  *	  The life of one ticket: what happens, told in sentences.
  *
+ * A mutex's, that is; test_ticket_modes.c has the other modes.
  * test_ticket_table.c has every event in every state, and
  * test_ticket_walk.c many tickets at once.
  *
@@ -11,51 +12,6 @@
  *-------------------------------------------------------------------------
  */
 #include "play.h"
-
-static void
-assert_step(ZklTicketStep step, ZklRequest request, ZklReport report)
-{
-	assert_int_equal(step.request, request);
-	assert_int_equal(step.report, report);
-	assert_int_equal(step.failure, ZKL_FAILURE_NONE);
-}
-
-static void
-assert_nothing(ZklTicketStep step)
-{
-	assert_step(step, ZKL_REQUEST_NOTHING, ZKL_REPORT_NOTHING);
-}
-
-static void
-assert_asks(ZklTicketStep step, ZklRequest request)
-{
-	assert_step(step, request, ZKL_REPORT_NOTHING);
-}
-
-static void
-assert_reports(ZklTicketStep step, ZklReport report)
-{
-	assert_step(step, ZKL_REQUEST_NOTHING, report);
-}
-
-static void
-assert_fails(ZklTicketStep step, ZklRequest request, ZklFailure failure)
-{
-	assert_int_equal(step.request, request);
-	assert_int_equal(step.report, ZKL_REPORT_FAILED);
-	assert_int_equal(step.failure, failure);
-}
-
-/* One that has asked for the watch on its own znode. */
-static ZklTicket
-contended_owner(void)
-{
-	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CHECKING);
-
-	assert_step(listed(&ticket, NAMES(ticket.name, FOREIGN(6))),
-				ZKL_REQUEST_WATCH_SELF, ZKL_REPORT_CONTENDED);
-	return ticket;
-}
 
 /*
  * The usual course
@@ -110,6 +66,7 @@ when_the_predecessor_leaves_the_lock_is_owned(void **state)
 	assert_asks(happens(&ticket, ZKL_EVENT_PREDECESSOR_CHANGED),
 				ZKL_REQUEST_LIST);
 	assert_reports(listed(&ticket, NAMES(ticket.name)), ZKL_REPORT_OWNED);
+	assert_string_equal(ticket.predecessor, "");
 }
 
 /* Its data may have changed, or somebody in the middle may have given up. */
@@ -235,7 +192,7 @@ an_attempt_begins_without_a_name(void **state)
 	zkl_ticket_begin_attempt(&ticket, random, true);
 	assert_string_equal(ticket.name, "");
 	assert_int_equal(ticket.attempt, 2);
-	zkl_recipe_make_prefix(ticket.uuid, prefix);
+	zkl_recipe_make_prefix(ticket.mode, ticket.uuid, prefix);
 	assert_true(zkl_recipe_is_zklock(prefix, &only_tries));
 	assert_true(only_tries);
 }
@@ -510,7 +467,7 @@ a_znode_with_a_name_is_deleted_at_once_when_withdrawn(void **state)
 {
 	static const ZklTicketState states[] = {
 		ZKL_TICKET_CREATED, ZKL_TICKET_INSPECTING, ZKL_TICKET_LISTING,
-		ZKL_TICKET_WATCHING, ZKL_TICKET_QUEUED, ZKL_TICKET_OWNED,
+		ZKL_TICKET_SURVEYING, ZKL_TICKET_WATCHING, ZKL_TICKET_QUEUED, ZKL_TICKET_OWNED,
 		ZKL_TICKET_CHECKING
 	};
 
@@ -1037,8 +994,8 @@ a_late_watch_on_itself_means_nothing_once_deleting(void **state)
 }
 
 /*
- * Whoever queued has given up.  Then there is no watch on the znode itself,
- * and the directory's must do.
+ * Whoever queued has given up.  Only the directory's watch can tell that
+ * somebody comes again; the one on the znode itself is renewed with it.
  */
 static void
 an_owner_that_is_alone_again_listens_to_the_directory(void **state)
@@ -1053,7 +1010,8 @@ an_owner_that_is_alone_again_listens_to_the_directory(void **state)
 		ZklTicket	ticket = contended_owner();
 
 		assert_asks(happens(&ticket, reasons[i]), ZKL_REQUEST_LIST);
-		assert_nothing(listed(&ticket, NAMES(ticket.name)));
+		assert_step(listed(&ticket, NAMES(ticket.name)),
+					ZKL_REQUEST_WATCH_SELF, ZKL_REPORT_UNCONTENDED);
 		assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
 		assert_false(ticket.contended);
 		assert_asks(happens(&ticket, ZKL_EVENT_CHILDREN_CHANGED),
@@ -1098,8 +1056,14 @@ an_owner_that_may_not_look_keeps_the_lock(void **state)
 	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CHECKING);
 
 	(void) state;
-	assert_nothing(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_REFUSED));
+	assert_asks(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_REFUSED),
+				ZKL_REQUEST_WATCH_SELF);
 	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
+	assert_nothing(watched_itself(&ticket, false));
+	assert_asks(happens(&ticket, ZKL_EVENT_SELF_CHANGED), ZKL_REQUEST_LIST);
+	reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_REFUSED);
+	assert_reports(reply(&ticket, ZKL_REQUEST_WATCH_SELF, ZKL_OUTCOME_ABSENT),
+				   ZKL_REPORT_LOST);
 }
 
 static void
@@ -1157,15 +1121,19 @@ only_an_owner_cares_about_its_own_znode(void **state)
 static void
 an_expired_session_loses_an_owned_ticket(void **state)
 {
-	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_OWNED);
+	static const ZklTicketState states[] = {
+		ZKL_TICKET_OWNED, ZKL_TICKET_CHECKING, ZKL_TICKET_DOWNGRADING,
+		ZKL_TICKET_CONFIRMING
+	};
 
 	(void) state;
-	assert_reports(happens(&ticket, ZKL_EVENT_EXPIRED), ZKL_REPORT_LOST);
-	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+	for (int i = 0; i < lengthof(states); i++)
+	{
+		ZklTicket	ticket = ticket_in_state(states[i]);
 
-	ticket = ticket_in_state(ZKL_TICKET_CHECKING);
-	assert_reports(happens(&ticket, ZKL_EVENT_EXPIRED), ZKL_REPORT_LOST);
-	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+		assert_reports(happens(&ticket, ZKL_EVENT_EXPIRED), ZKL_REPORT_LOST);
+		assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+	}
 }
 
 /* Whoever still wants it wants it anew. */
@@ -1177,7 +1145,8 @@ an_expired_session_takes_any_other_ticket_with_it(void **state)
 	{
 		ZklTicket	ticket = ticket_in_state((ZklTicketState) s);
 
-		if (s == ZKL_TICKET_OWNED || s == ZKL_TICKET_CHECKING)
+		if (s == ZKL_TICKET_OWNED || s == ZKL_TICKET_CHECKING ||
+			s == ZKL_TICKET_DOWNGRADING || s == ZKL_TICKET_CONFIRMING)
 			continue;
 		assert_reports(happens(&ticket, ZKL_EVENT_EXPIRED), ZKL_REPORT_GONE);
 		assert_int_equal(ticket.state, ZKL_TICKET_NONE);
@@ -1290,10 +1259,13 @@ a_restart_goes_on_where_the_last_worker_ended(void **state)
 		{ZKL_TICKET_FINDING, ZKL_REQUEST_LIST, ZKL_TICKET_FINDING},
 		{ZKL_TICKET_INSPECTING, ZKL_REQUEST_INSPECT, ZKL_TICKET_INSPECTING},
 		{ZKL_TICKET_LISTING, ZKL_REQUEST_LIST, ZKL_TICKET_LISTING},
+		{ZKL_TICKET_SURVEYING, ZKL_REQUEST_LIST, ZKL_TICKET_LISTING},
 		{ZKL_TICKET_WATCHING, ZKL_REQUEST_LIST, ZKL_TICKET_LISTING},
 		{ZKL_TICKET_QUEUED, ZKL_REQUEST_LIST, ZKL_TICKET_LISTING},
 		{ZKL_TICKET_OWNED, ZKL_REQUEST_LIST, ZKL_TICKET_CHECKING},
 		{ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST, ZKL_TICKET_CHECKING},
+		{ZKL_TICKET_DOWNGRADING, ZKL_REQUEST_DOWNGRADE, ZKL_TICKET_DOWNGRADING},
+		{ZKL_TICKET_CONFIRMING, ZKL_REQUEST_INSPECT, ZKL_TICKET_CONFIRMING},
 		{ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE, ZKL_TICKET_DELETING},
 	};
 

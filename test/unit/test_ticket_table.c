@@ -3,9 +3,9 @@
  * test_ticket_table.c
  *	  Every event in every state of a ticket.
  *
- * Each test is a rule that holds in all cases: all states, wanted or not,
- * contended or not, with a good number or not, against all events, requests,
- * outcomes and lists.
+ * Each test is a rule that holds in all cases: all modes and states, wanted or
+ * not, contended or not, watched or not, with a good number or not, against all
+ * events, requests, outcomes and lists.
  *
  * test/unit/test_ticket_table.c
  *
@@ -37,8 +37,8 @@ static const struct
 	},
 	[ZKL_TICKET_CREATED] = {
 		"CREATED", ZKL_REQUEST_LIST,
-		S(WATCHING) | S(OWNED) | S(LISTING) | S(CREATING) |
-		S(DELETING)
+		S(SURVEYING) | S(WATCHING) | S(QUEUED) | S(OWNED) |
+		S(LISTING) | S(CREATING) | S(DELETING)
 	},
 	[ZKL_TICKET_HOMELESS] = {
 		"HOMELESS", ZKL_REQUEST_LIST,
@@ -66,7 +66,12 @@ static const struct
 	},
 	[ZKL_TICKET_LISTING] = {
 		"LISTING", ZKL_REQUEST_LIST,
-		S(WATCHING) | S(OWNED) | S(CREATING) | S(DELETING)
+		S(SURVEYING) | S(WATCHING) | S(QUEUED) | S(OWNED) |
+		S(CREATING) | S(DELETING)
+	},
+	[ZKL_TICKET_SURVEYING] = {
+		"SURVEYING", ZKL_REQUEST_SURVEY,
+		S(LISTING) | S(DELETING)
 	},
 	[ZKL_TICKET_WATCHING] = {
 		"WATCHING", ZKL_REQUEST_WATCH,
@@ -78,11 +83,19 @@ static const struct
 	},
 	[ZKL_TICKET_OWNED] = {
 		"OWNED", ZKL_REQUEST_NOTHING,
-		S(CHECKING) | S(DELETING) | S(NONE)
+		S(CHECKING) | S(DOWNGRADING) | S(DELETING) | S(NONE)
 	},
 	[ZKL_TICKET_CHECKING] = {
 		"CHECKING", ZKL_REQUEST_LIST,
-		S(OWNED) | S(DELETING) | S(NONE)
+		S(OWNED) | S(DOWNGRADING) | S(DELETING) | S(NONE)
+	},
+	[ZKL_TICKET_DOWNGRADING] = {
+		"DOWNGRADING", ZKL_REQUEST_DOWNGRADE,
+		S(CONFIRMING) | S(CHECKING) | S(DELETING)
+	},
+	[ZKL_TICKET_CONFIRMING] = {
+		"CONFIRMING", ZKL_REQUEST_INSPECT,
+		S(CHECKING) | S(DELETING) | S(NONE)
 	},
 	[ZKL_TICKET_DELETING] = {
 		"DELETING", ZKL_REQUEST_DELETE,
@@ -96,11 +109,19 @@ static const struct
  */
 #define UNWANTED_STATES \
 	(S(NONE) | S(CREATING) | S(CREATED) | S(HOMELESS) | S(UNSURE) | \
-	 S(REFUSED) | S(MAKING_DIRECTORY) | S(FINDING) | S(LISTING) | S(DELETING))
+	 S(REFUSED) | S(MAKING_DIRECTORY) | S(FINDING) | S(LISTING) | \
+	 S(DOWNGRADING) | S(DELETING))
+
+/* In these the lock is owned, unless the ticket is unwanted. */
+#define OWNING_STATES \
+	(S(OWNED) | S(CHECKING) | S(DOWNGRADING) | S(CONFIRMING))
 
 static const char *const event_names[ZKL_TICKET_NEVENTS] = {
 	[ZKL_EVENT_WANT] = "WANT",
 	[ZKL_EVENT_UNWANT] = "UNWANT",
+	[ZKL_EVENT_DOWNGRADE] = "DOWNGRADE",
+	[ZKL_EVENT_WATCH] = "WATCH",
+	[ZKL_EVENT_RECHECK] = "RECHECK",
 	[ZKL_EVENT_REPLY] = "REPLY",
 	[ZKL_EVENT_CHILDREN_CHANGED] = "CHILDREN_CHANGED",
 	[ZKL_EVENT_PREDECESSOR_CHANGED] = "PREDECESSOR_CHANGED",
@@ -110,11 +131,24 @@ static const char *const event_names[ZKL_TICKET_NEVENTS] = {
 	[ZKL_EVENT_EXPIRED] = "EXPIRED",
 };
 
+/* Who else is in a list. */
+typedef enum Other
+{
+	NOBODY,
+	RIVAL,
+	LONG_RIVAL,					/* with a name that is too long */
+	STRANGER					/* of another kind, or no rival */
+} Other;
+
 typedef struct Case
 {
 	ZklTicket	before;
 	ZklTicketEvent event;
 	bool		listed;			/* LIST: the own znode is in the list */
+	Other		other_before;	/* ... and somebody with a lower number */
+	Other		other_behind;
+	bool		leases;			/* ... and a directory "leases" */
+	bool		leased;			/* SURVEY: there is a lease */
 	bool		sound;			/* the znode's number is below the limit */
 	ZklTicket	after;
 	ZklTicketStep step;
@@ -133,10 +167,11 @@ check(const Case *c, bool holds, const char *condition)
 {
 	if (holds)
 		return;
-	fail_msg("%s\n\tin state %s%s%s, event %s%s, request %d, outcome %d, "
+	fail_msg("%s\n\tmode %d in state %s%s%s%s, event %s%s, request %d, outcome %d, "
 			 "ours %d, %d children%s: -> %s, request %d, report %d",
-			 condition, states[c->before.state].name,
+			 condition, c->before.mode, states[c->before.state].name,
 			 c->before.unwanted ? ", unwanted" : "",
+			 c->before.watched ? ", watched" : "",
 			 c->before.contended ? ", contended" : "",
 			 event_names[c->event.kind], c->event.unsent ? ", unsent" : "",
 			 c->event.request, c->event.outcome, c->event.ours,
@@ -158,41 +193,140 @@ static const char *
 name_of(const Case *c)
 {
 	static char name[ZKL_ZNODE_SIZE + 16];
+	char		writer[ZKL_ZNODE_SIZE + 16];
 
 	strcpy(name, own_name(&c->before,
 						  c->sound ? "0000000005" : "2147483647"));
+	if (c->before.state == ZKL_TICKET_CONFIRMING)
+	{
+		strcpy(writer, name);
+		zkl_recipe_make_downgrade(writer, name);
+	}
 	return name;
+}
+
+/* ... and has after the event.  A downgrade was done, or done before. */
+static const char *
+name_after(const Case *c)
+{
+	static char name[ZKL_ZNODE_SIZE + 16];
+
+	if (c->before.state != ZKL_TICKET_DOWNGRADING ||
+		c->event.kind != ZKL_EVENT_REPLY ||
+		c->event.request != ZKL_REQUEST_DOWNGRADE ||
+		(c->event.outcome != ZKL_OUTCOME_OK &&
+		 c->event.outcome != ZKL_OUTCOME_ABSENT))
+		return name_of(c);
+	zkl_recipe_make_downgrade(name_of(c), name);
+	return name;
+}
+
+/* Somebody in a list, whose number is before ours (3, 4) or behind (6). */
+static const char *
+other_name(ZklMode mode, Other other, bool before)
+{
+	static char too_long[2 * ZKL_CHILD_SIZE];
+
+	switch (other)
+	{
+		case NOBODY:
+			break;
+		case RIVAL:
+			if (mode == ZKL_MODE_LOCK)
+				return before ? FOREIGN(3) : FOREIGN(6);
+			return before ? WRITER(3) : WRITER(6);
+		case LONG_RIVAL:
+			memset(too_long, 'x', sizeof(too_long));
+			strcpy(too_long + ZKL_CHILD_SIZE, mode == ZKL_MODE_LOCK ?
+				   "lock-0000000004" : "__WRIT__0000000004");
+			return too_long;
+		case STRANGER:
+			if (mode == ZKL_MODE_LOCK)
+				return before ? WRITER(3) : WRITER(6);
+			return before ? FOREIGN(3) : FOREIGN(6);
+	}
+	return NULL;
+}
+
+static void
+try_list(Case *c)
+{
+	const char *children[4];
+	const char *before = other_name(c->before.mode, c->other_before, true);
+	const char *behind = other_name(c->before.mode, c->other_behind, false);
+	int			n = 0;
+
+	if (before)
+		children[n++] = before;
+	if (c->listed)
+		children[n++] = name_of(c);
+	if (behind)
+		children[n++] = behind;
+	if (c->leases)
+		children[n++] = "leases";
+	c->event.children = children;
+	c->event.nchildren = n;
+	try_event(c);
+	c->event.children = NULL;
+	c->event.nchildren = 0;
 }
 
 static void
 try_lists(Case *c)
 {
-	char		too_long[2 * ZKL_CHILD_SIZE];
-	const char *children[3];
-	const char *const before[] = {NULL, FOREIGN(3), too_long};
-	const char *const behind[] = {NULL, FOREIGN(6)};
-
-	memset(too_long, 'x', sizeof(too_long));
-	strcpy(too_long + ZKL_CHILD_SIZE, "lock-0000000004");
-	c->event.children = children;
-
-	for (int i = 0; i < 2 * lengthof(before) * lengthof(behind); i++)
+	for (int bits = 0; bits < 4; bits++)
 	{
-		int			n = 0;
+		c->listed = bits & 1;
+		c->leases = bits & 2;
+		for (int before = NOBODY; before <= STRANGER; before++)
+		{
+			for (int behind = NOBODY; behind <= STRANGER; behind++)
+			{
+				c->other_before = (Other) before;
+				c->other_behind = (Other) behind;
+				if (behind != LONG_RIVAL)
+					try_list(c);
+			}
+		}
+	}
+	c->listed = c->leases = false;
+	c->other_before = c->other_behind = NOBODY;
+}
 
-		c->listed = i % 2 == 1;
-		if (before[i / 2 % lengthof(before)])
-			children[n++] = before[i / 2 % lengthof(before)];
-		if (c->listed)
-			children[n++] = name_of(c);
-		if (behind[i / 2 / lengthof(before)])
-			children[n++] = behind[i / 2 / lengthof(before)];
+static void
+try_surveys(Case *c)
+{
+	const char *const children[] = {"junk", LEASE(1)};
+
+	c->event.children = children;
+	for (int n = 0; n <= lengthof(children); n++)
+	{
 		c->event.nchildren = n;
+		c->leased = n == 2;
 		try_event(c);
 	}
 	c->event.children = NULL;
 	c->event.nchildren = 0;
-	c->listed = false;
+	c->leased = false;
+}
+
+static void
+try_reply(Case *c, ZklRequest request, ZklOutcome outcome, bool yes)
+{
+	c->event.request = request;
+	c->event.outcome = outcome;
+	c->event.failure = outcome == ZKL_OUTCOME_REFUSED ?
+		ZKL_FAILURE_PERMISSION : ZKL_FAILURE_NONE;
+	c->event.czxid = MY_CZXID + 1;
+	c->event.name = name_of(c);
+	c->event.ours = yes;
+	c->event.revoked = yes;
+	if (request == ZKL_REQUEST_LIST && outcome == ZKL_OUTCOME_OK)
+		try_lists(c);
+	else if (request == ZKL_REQUEST_SURVEY && outcome == ZKL_OUTCOME_OK)
+		try_surveys(c);
+	else
+		try_event(c);
 }
 
 static void
@@ -203,20 +337,8 @@ try_replies(Case *c)
 	{
 		for (int outcome = 0; outcome <= ZKL_OUTCOME_REFUSED; outcome++)
 		{
-			c->event.request = (ZklRequest) request;
-			c->event.outcome = (ZklOutcome) outcome;
-			c->event.failure = outcome == ZKL_OUTCOME_REFUSED ?
-				ZKL_FAILURE_PERMISSION : ZKL_FAILURE_NONE;
-			c->event.czxid = MY_CZXID + 1;
-			c->event.name = name_of(c);
-			for (int ours = 0; ours < 2; ours++)
-			{
-				c->event.ours = ours == 1;
-				if (request == ZKL_REQUEST_LIST && outcome == ZKL_OUTCOME_OK)
-					try_lists(c);
-				else
-					try_event(c);
-			}
+			try_reply(c, (ZklRequest) request, (ZklOutcome) outcome, false);
+			try_reply(c, (ZklRequest) request, (ZklOutcome) outcome, true);
 		}
 	}
 }
@@ -240,31 +362,51 @@ try_all_events(Case *c)
 	}
 }
 
+/* One ticket, in all its variants that can be. */
+static void
+in_state(ZklMode mode, ZklTicketState state)
+{
+	for (int bits = 0; bits < 64; bits++)
+	{
+		Case		c;
+
+		memset(&c, 0, sizeof(c));
+		c.before = ticket_as(mode, state);
+		c.before.unwanted = bits & 1;
+		c.before.contended = (bits & 2) != 0;
+		c.sound = bits & 4;
+		c.before.watched = (bits & 8) != 0;
+		c.before.surveyed = (bits & 16) != 0;
+		c.before.revoked = (bits & 32) != 0;
+		if (c.before.unwanted ? !IN(state, UNWANTED_STATES) :
+			state == ZKL_TICKET_DELETING)
+			continue;
+		if (!c.sound && IN(state, S(DOWNGRADING) | S(CONFIRMING)))
+			continue;
+		if (c.before.surveyed && !IN(state, S(CREATED) | S(LISTING)))
+			continue;
+		if (c.before.revoked && !IN(state, OWNING_STATES))
+			continue;
+		if (c.before.name[0] != '\0')
+			strcpy(c.before.name, name_of(&c));
+		try_all_events(&c);
+	}
+}
+
 static void
 in_all_cases(Rule rule_to_hold)
 {
 	rule = rule_to_hold;
 	ncases = 0;
-	for (int s = 0; s < ZKL_TICKET_NSTATES; s++)
+	for (int mode = ZKL_MODE_LOCK; mode <= ZKL_MODE_LEASE; mode++)
 	{
-		for (int bits = 0; bits < 8; bits++)
+		for (int s = 0; s < ZKL_TICKET_NSTATES; s++)
 		{
-			Case		c;
-
-			memset(&c, 0, sizeof(c));
-			c.before = ticket_in_state((ZklTicketState) s);
-			c.before.unwanted = bits & 1;
-			c.before.contended = (bits & 2) != 0;
-			c.sound = bits & 4;
-			if (c.before.unwanted ? !IN(s, UNWANTED_STATES) :
-				s == ZKL_TICKET_DELETING)
-				continue;
-			if (c.before.name[0] != '\0')
-				strcpy(c.before.name, name_of(&c));
-			try_all_events(&c);
+			if (has_state((ZklMode) mode, (ZklTicketState) s))
+				in_state((ZklMode) mode, (ZklTicketState) s);
 		}
 	}
-	assert_true(ncases > 5000);
+	assert_true(ncases > 100000);
 }
 
 static bool
@@ -397,6 +539,7 @@ stale_replies_change_nothing(void **state)
 static void
 means_nothing_in_other_states(const Case *c)
 {
+	ZklTicket	before = c->before;
 	unsigned	meaningful;
 
 	switch (c->event.kind)
@@ -404,8 +547,23 @@ means_nothing_in_other_states(const Case *c)
 		case ZKL_EVENT_WANT:
 			meaningful = S(NONE);
 			break;
+		case ZKL_EVENT_DOWNGRADE:
+			meaningful = c->before.mode == ZKL_MODE_WRITE ?
+				S(OWNED) | S(CHECKING) : 0;
+			break;
+		case ZKL_EVENT_WATCH:
+			before.watched = true;
+			meaningful = c->before.watched ? 0 : S(OWNED);
+			break;
+		case ZKL_EVENT_RECHECK:
+			before.rechecks = true;
+			meaningful = S(OWNED);
+			break;
 		case ZKL_EVENT_CHILDREN_CHANGED:
-			meaningful = c->before.contended ? 0 : S(OWNED);
+			meaningful = c->before.contended && !c->before.rechecks ?
+				0 : S(OWNED);
+			if (c->before.mode == ZKL_MODE_LEASE)
+				meaningful |= S(QUEUED);
 			break;
 		case ZKL_EVENT_PREDECESSOR_CHANGED:
 			meaningful = S(QUEUED);
@@ -424,7 +582,7 @@ means_nothing_in_other_states(const Case *c)
 		hold(c->step.request != ZKL_REQUEST_NOTHING);
 		return;
 	}
-	hold(memcmp(&c->before, &c->after, sizeof(ZklTicket)) == 0);
+	hold(memcmp(&before, &c->after, sizeof(ZklTicket)) == 0);
 	hold(is_nothing(c->step));
 }
 
@@ -442,15 +600,30 @@ rests_on_one_watch(const Case *c)
 		c->event.request == ZKL_REQUEST_LIST &&
 		c->event.outcome == ZKL_OUTCOME_OK;
 
-	/* Every list leaves the directory's watch; only who is alone heeds it. */
+	bool		watches = c->step.request == ZKL_REQUEST_WATCH_SELF;
+
+	bool		may_not_look = is_awaited(c) &&
+		c->before.state == ZKL_TICKET_CHECKING &&
+		c->event.outcome == ZKL_OUTCOME_REFUSED;
+
+	/*
+	 * Every list leaves the directory's watch, but a contended owner does not
+	 * heed it.  Who has watched its own znode goes on doing so.
+	 */
 	if (listed && c->after.state == ZKL_TICKET_OWNED)
-		hold((c->step.request == ZKL_REQUEST_WATCH_SELF) ==
-			 c->after.contended);
+	{
+		hold(watches == c->after.watched);
+		hold(c->after.watched == (c->before.watched || c->after.contended));
+	}
+	else if (may_not_look)
+		hold(watches && c->after.watched);
 	else if (is_awaited(c) && c->event.request == ZKL_REQUEST_WATCH_SELF)
-		hold((c->step.request == ZKL_REQUEST_WATCH_SELF) ==
-			 (c->event.outcome == ZKL_OUTCOME_UNKNOWN));
+		hold(watches == (c->event.outcome == ZKL_OUTCOME_UNKNOWN));
+	else if (c->event.kind == ZKL_EVENT_WATCH)
+		hold(watches == (c->before.state == ZKL_TICKET_OWNED &&
+						 !c->before.watched));
 	else
-		hold(c->step.request != ZKL_REQUEST_WATCH_SELF);
+		hold(!watches);
 }
 
 /* Else it would not learn that its znode was deleted. */
@@ -464,6 +637,9 @@ an_owner_rests_on_the_directorys_watch_or_on_its_own(void **state)
 static void
 is_lost_if_absent(const Case *c)
 {
+	ZklTicket	before = c->before;
+	bool		revoked;
+
 	if (!is_awaited(c) || c->event.request != ZKL_REQUEST_WATCH_SELF)
 		return;
 	if (c->event.outcome == ZKL_OUTCOME_ABSENT)
@@ -473,12 +649,15 @@ is_lost_if_absent(const Case *c)
 		hold(c->step.report == ZKL_REPORT_LOST);
 		return;
 	}
-	hold(memcmp(&c->before, &c->after, sizeof(ZklTicket)) == 0);
-	hold(c->step.report == ZKL_REPORT_NOTHING);
+	revoked = c->event.outcome == ZKL_OUTCOME_OK && c->event.revoked;
+	before.revoked |= revoked;
+	hold(memcmp(&before, &c->after, sizeof(ZklTicket)) == 0);
+	hold(c->step.report == (revoked && !c->before.revoked ?
+							ZKL_REPORT_REVOKED : ZKL_REPORT_NOTHING));
 }
 
 static void
-a_watch_on_itself_says_nothing_but_that_the_znode_is_gone(void **state)
+a_watch_on_itself_says_that_the_znode_is_gone_or_revoked(void **state)
 {
 	(void) state;
 	in_all_cases(is_lost_if_absent);
@@ -489,27 +668,44 @@ reports_what_its_state_says(const Case *c)
 {
 	ZklTicketState before = c->before.state;
 	ZklTicketState after = c->after.state;
+	bool		is_lease = c->before.mode == ZKL_MODE_LEASE;
+	bool		owning = IN(before, OWNING_STATES) && !c->before.unwanted;
 
 	switch (c->step.report)
 	{
 		case ZKL_REPORT_NOTHING:
 			break;
 		case ZKL_REPORT_QUEUED:
-			hold(after == ZKL_TICKET_WATCHING);
-			hold(c->after.predecessor[0] != '\0');
+			hold(after == (is_lease ? ZKL_TICKET_QUEUED : ZKL_TICKET_WATCHING));
+			hold((c->after.predecessor[0] == '\0') == is_lease);
 			break;
 		case ZKL_REPORT_OWNED:
 			hold(after == ZKL_TICKET_OWNED);
 			hold(IN(before, S(CREATED) | S(LISTING)));
-			hold(c->sound && c->listed);
+			hold(c->listed);
+			hold(c->sound || is_lease);
 			break;
 		case ZKL_REPORT_CONTENDED:
 			hold(after == ZKL_TICKET_OWNED && before == ZKL_TICKET_CHECKING);
 			hold(c->after.contended);
 			break;
+		case ZKL_REPORT_UNCONTENDED:
+			hold(after == ZKL_TICKET_OWNED && before == ZKL_TICKET_CHECKING);
+			hold(c->before.contended && !c->after.contended);
+			hold(!c->after.rechecks);
+			break;
+		case ZKL_REPORT_DOWNGRADED:
+			hold(after == ZKL_TICKET_CHECKING);
+			hold(IN(before, S(DOWNGRADING) | S(CONFIRMING)));
+			hold(c->after.mode == ZKL_MODE_READ && !c->after.contended);
+			break;
+		case ZKL_REPORT_REVOKED:
+			hold(after == ZKL_TICKET_OWNED && before == ZKL_TICKET_OWNED);
+			hold(c->after.revoked);
+			break;
 		case ZKL_REPORT_LOST:
 			hold(after == ZKL_TICKET_NONE);
-			hold(IN(before, S(OWNED) | S(CHECKING)));
+			hold(owning);
 			break;
 		case ZKL_REPORT_FAILED:
 			hold(IN(after, S(NONE) | S(DELETING)));
@@ -517,7 +713,7 @@ reports_what_its_state_says(const Case *c)
 			break;
 		case ZKL_REPORT_GONE:
 			hold(after == ZKL_TICKET_NONE);
-			hold(!IN(before, S(OWNED) | S(CHECKING)));
+			hold(!owning);
 			break;
 	}
 	hold((c->step.report == ZKL_REPORT_FAILED) ==
@@ -544,9 +740,12 @@ does_not_acquire_unwanted(const Case *c)
 		return;
 	hold(IN(c->after.state, UNWANTED_STATES));
 	hold(IN(c->step.request, 1u << ZKL_REQUEST_NOTHING |
-			1u << ZKL_REQUEST_LIST | 1u << ZKL_REQUEST_DELETE));
+			1u << ZKL_REQUEST_LIST | 1u << ZKL_REQUEST_DOWNGRADE |
+			1u << ZKL_REQUEST_DELETE));
 	hold(c->step.report != ZKL_REPORT_OWNED);
 	hold(c->step.report != ZKL_REPORT_QUEUED);
+	hold(c->step.report != ZKL_REPORT_DOWNGRADED);
+	hold(c->step.report != ZKL_REPORT_REVOKED);
 }
 
 static void
@@ -595,6 +794,11 @@ no_znode_is_left(const Case *c)
 		case ZKL_TICKET_INSPECTING:
 			return outcome == ZKL_OUTCOME_ABSENT ||
 				(outcome == ZKL_OUTCOME_OK && !c->event.ours);
+		case ZKL_TICKET_CONFIRMING:
+			/* The writer's is gone.  Refused: left to the session's end. */
+			return outcome == ZKL_OUTCOME_ABSENT ||
+				outcome == ZKL_OUTCOME_REFUSED ||
+				(outcome == ZKL_OUTCOME_OK && !c->event.ours);
 		case ZKL_TICKET_OWNED:
 			return outcome == ZKL_OUTCOME_ABSENT;
 		case ZKL_TICKET_DELETING:
@@ -627,6 +831,118 @@ a_znode_that_may_exist_is_never_forgotten(void **state)
 	in_all_cases(does_not_forget_a_znode);
 }
 
+/* Who stands where, by the list alone. */
+static bool
+has_the_lock(const Case *c)
+{
+	bool		alone = c->other_before == NOBODY;
+
+	if (c->before.mode == ZKL_MODE_LEASE)
+		return c->listed && !alone + (c->other_behind != NOBODY) + c->leases <
+			MY_LIMIT;
+	return c->listed && alone && c->sound &&
+		(c->before.surveyed || !c->leases);
+}
+
+static void
+gets_what_the_list_says(const Case *c)
+{
+	if (!is_awaited(c) || c->event.request != ZKL_REQUEST_LIST ||
+		c->event.outcome != ZKL_OUTCOME_OK || c->before.unwanted ||
+		!IN(c->before.state, S(CREATED) | S(LISTING)))
+		return;
+	hold((c->after.state == ZKL_TICKET_OWNED) == has_the_lock(c));
+	if (!c->listed || c->before.mode == ZKL_MODE_LEASE)
+		return;
+	hold((c->step.failure == ZKL_FAILURE_SEQUENCE) == !c->sound);
+	hold((c->step.failure == ZKL_FAILURE_OTHER_KIND) ==
+		 (c->sound && c->other_before == STRANGER));
+	hold((c->after.state == ZKL_TICKET_SURVEYING) ==
+		 (c->sound && c->other_before != STRANGER && c->leases &&
+		  !c->before.surveyed));
+	if (IN(c->after.state, S(OWNED) | S(WATCHING)))
+		hold(c->after.contended == (c->other_behind == RIVAL));
+}
+
+static void
+a_list_decides_who_has_the_lock(void **state)
+{
+	(void) state;
+	in_all_cases(gets_what_the_list_says);
+}
+
+static void
+heeds_the_survey(const Case *c)
+{
+	bool		answered = c->event.outcome != ZKL_OUTCOME_UNKNOWN;
+
+	if (!is_awaited(c) || c->event.request != ZKL_REQUEST_SURVEY)
+		return;
+	hold((c->step.failure == ZKL_FAILURE_OTHER_KIND) == c->leased);
+	hold(c->after.state == (c->leased ? ZKL_TICKET_DELETING :
+							ZKL_TICKET_LISTING));
+	hold(c->leased || c->after.surveyed == answered);
+}
+
+static void
+a_survey_refuses_what_is_a_semaphore(void **state)
+{
+	(void) state;
+	in_all_cases(heeds_the_survey);
+}
+
+/*
+ * What a reply says about a downgrade; the reader's znode may have the writer's
+ * place as soon as it was asked for.
+ */
+static void
+heeds_the_reply(const Case *c)
+{
+	ZklOutcome	outcome = c->event.outcome;
+	bool		confirming = c->before.state == ZKL_TICKET_CONFIRMING;
+	bool		done = outcome == ZKL_OUTCOME_OK &&
+		(!confirming || c->event.ours);
+
+	hold((c->after.mode == ZKL_MODE_READ) == done);
+	hold((c->step.report == ZKL_REPORT_DOWNGRADED) ==
+		 (done && !c->before.unwanted));
+	if (done)
+		hold(!c->after.contended && !c->after.revoked &&
+			 c->after.watched == c->before.watched);
+	if (confirming)
+		hold((c->step.report == ZKL_REPORT_LOST) == !done);
+	else
+		hold((c->after.state == ZKL_TICKET_CONFIRMING) ==
+			 (outcome == ZKL_OUTCOME_ABSENT && !c->before.unwanted));
+}
+
+static void
+ends_a_downgrade(const Case *c)
+{
+	if (!IN(c->before.state, S(DOWNGRADING) | S(CONFIRMING)))
+	{
+		hold(c->after.state != ZKL_TICKET_CONFIRMING);
+		hold(c->after.mode == c->before.mode ||
+			 c->event.kind == ZKL_EVENT_WANT);
+	}
+	else if (c->event.kind == ZKL_EVENT_EXPIRED)
+		return;
+	else if (is_awaited(c) && c->event.outcome != ZKL_OUTCOME_UNKNOWN)
+		heeds_the_reply(c);
+	else if (c->event.kind == ZKL_EVENT_UNWANT &&
+			 c->before.state == ZKL_TICKET_CONFIRMING)
+		hold(c->after.state == ZKL_TICKET_DELETING);
+	else
+		hold(c->after.state == c->before.state);
+}
+
+static void
+a_downgrade_is_not_left_half_done(void **state)
+{
+	(void) state;
+	in_all_cases(ends_a_downgrade);
+}
+
 static void
 names_what_it_asks_for(const Case *c)
 {
@@ -637,10 +953,13 @@ names_what_it_asks_for(const Case *c)
 	hold(memchr(c->after.name, '\0', sizeof(c->after.name)) != NULL);
 	hold(memchr(c->after.predecessor, '\0',
 				sizeof(c->after.predecessor)) != NULL);
-	if (names_own)
-		hold(strcmp(c->after.name, name_of(c)) == 0);
+	if (names_own || c->step.request == ZKL_REQUEST_DOWNGRADE)
+		hold(strcmp(c->after.name, name_after(c)) == 0);
+	if (c->step.request == ZKL_REQUEST_DOWNGRADE)
+		hold(strstr(c->after.name, "__WRIT__") != NULL);
 	if (c->step.request == ZKL_REQUEST_WATCH)
-		hold(strcmp(c->after.predecessor, FOREIGN(3)) == 0);
+		hold(strcmp(c->after.predecessor,
+					other_name(c->before.mode, RIVAL, true)) == 0);
 }
 
 static void
@@ -672,6 +991,7 @@ owns_a_known_znode(const Case *c)
 		hold(c->after.czxid == MY_CZXID);
 	if (c->after.czxid != c->before.czxid)
 		hold(is_awaited(c) && c->event.outcome == ZKL_OUTCOME_OK &&
+			 IN(c->before.state, S(CREATING) | S(INSPECTING)) &&
 			 c->after.czxid == c->event.czxid);
 }
 
@@ -694,10 +1014,13 @@ main(void)
 		cmocka_unit_test(stale_replies_change_nothing),
 		cmocka_unit_test(late_watches_change_nothing),
 		cmocka_unit_test(an_owner_rests_on_the_directorys_watch_or_on_its_own),
-		cmocka_unit_test(a_watch_on_itself_says_nothing_but_that_the_znode_is_gone),
+		cmocka_unit_test(a_watch_on_itself_says_that_the_znode_is_gone_or_revoked),
 		cmocka_unit_test(a_report_agrees_with_the_state),
 		cmocka_unit_test(an_unwanted_ticket_does_not_go_on_acquiring),
 		cmocka_unit_test(a_znode_that_may_exist_is_never_forgotten),
+		cmocka_unit_test(a_list_decides_who_has_the_lock),
+		cmocka_unit_test(a_survey_refuses_what_is_a_semaphore),
+		cmocka_unit_test(a_downgrade_is_not_left_half_done),
 		cmocka_unit_test(a_request_for_a_znode_has_its_name),
 		cmocka_unit_test(a_step_begins_no_attempt),
 		cmocka_unit_test(a_czxid_comes_from_a_reply_about_the_own_znode),

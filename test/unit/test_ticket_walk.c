@@ -11,8 +11,11 @@
  *
  * After each step the rules at "Rules" are checked.  From time to time
  * disturbance ends, and all has to come to rest as the rules at "Rest" say.
- * The model orders the queue by the numbers it gave out; it does not know
- * recipe.c.
+ * The model orders the queue by the numbers it gave out and by who excludes
+ * whom; it does not know recipe.c.
+ *
+ * The directory is a mutex's, a read-write lock's or that of a semaphore's
+ * leases.
  *
  * test/unit/test_ticket_walk.c
  *
@@ -21,6 +24,7 @@
 #include "unit.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "ticket.h"
 
@@ -29,11 +33,36 @@
 #define MAX_CHILDREN	24
 #define MAX_FOREIGN		4
 #define MAX_MESSAGES	64
-#define NOT_QUEUED		(-1)	/* the number of a child that is junk */
+#define LIMIT			2		/* of the semaphore */
 
-/* What may go wrong in a walk. */
+/* What a child is in the queue. */
+typedef enum Role
+{
+	ROLE_JUNK,
+	ROLE_MUTEX,
+	ROLE_WRITER,
+	ROLE_READER,
+	ROLE_KAZOO,
+	ROLE_KAZOO_READER,
+	ROLE_LEASE
+} Role;
+
+#define R(role)	(1u << ROLE_##role)
+
+/* Who must not own together with whom. */
+static const unsigned excluded[] = {
+	[ROLE_MUTEX] = R(MUTEX) | R(KAZOO) | R(KAZOO_READER),
+	[ROLE_WRITER] = R(WRITER) | R(READER) | R(KAZOO) | R(KAZOO_READER),
+	[ROLE_READER] = R(WRITER) | R(KAZOO),
+	[ROLE_LEASE] = 0
+};
+
+/* What is locked, and what may go wrong in a walk. */
 typedef struct Weather
 {
+	ZklKind		kind;
+	bool		one_at_a_time;	/* acquires a lease, as who has the mutex */
+	bool		other_kinds;	/* are about */
 	bool		disconnects;
 	bool		expiries;
 	bool		restarts;
@@ -46,6 +75,8 @@ typedef struct Weather
 typedef struct Child
 {
 	char		name[ZKL_CHILD_SIZE];
+	Role		role;
+	bool		revoked;		/* somebody has written so into it */
 	int64_t		number;
 	int64_t		czxid;
 	int			owner;			/* a server, or FOREIGN_OWNER */
@@ -73,6 +104,7 @@ typedef struct Server
 	ZklTicket	ticket;
 	ZklRequest	due;			/* to be sent */
 	bool		wanted;			/* do its backends want the lock? */
+	ZklMode		mode;			/* ... that they wanted last */
 	bool		withdrawn;		/* the ticket was told that they do not */
 	int			session;
 	bool		alive;			/* the session, at ZooKeeper */
@@ -100,7 +132,9 @@ static int	times_in_state[ZKL_TICKET_NSTATES];
 static int	times_asked[ZKL_REQUEST_DELETE + 1];
 static int	times_reported[ZKL_REPORT_GONE + 1];
 static int	times_gave_way_unsent;
+static int	most_readers;
 static int64_t last_token;
+static int64_t last_writers_token;
 
 #define check(condition)	check_that(condition, #condition, __LINE__)
 
@@ -182,7 +216,7 @@ find_child(const char *name)
 }
 
 static Child *
-add_child(const char *name, int owner, int64_t number)
+add_child(const char *name, int owner, Role role, int64_t number)
 {
 	Child	   *child = &children[nchildren];
 
@@ -190,6 +224,7 @@ add_child(const char *name, int owner, int64_t number)
 	nchildren++;
 	memset(child, 0, sizeof(*child));
 	strcpy(child->name, name);
+	child->role = role;
 	child->number = number;
 	child->czxid = ++zxid;
 	child->owner = owner;
@@ -233,6 +268,13 @@ answer_list(int s, Message *answer)
 	directory_watchers |= 1u << s;
 }
 
+static const Role roles[] = {
+	[ZKL_MODE_LOCK] = ROLE_MUTEX,
+	[ZKL_MODE_WRITE] = ROLE_WRITER,
+	[ZKL_MODE_READ] = ROLE_READER,
+	[ZKL_MODE_LEASE] = ROLE_LEASE
+};
+
 static void
 answer_create(int s, Message *answer)
 {
@@ -246,10 +288,49 @@ answer_create(int s, Message *answer)
 	}
 	snprintf(name, sizeof(name), "%.100s%010" PRId64, answer->name,
 			 next_number);
-	child = add_child(name, s, next_number++);
+	child = add_child(name, s, roles[servers[s].mode], next_number++);
 	strcpy(answer->name, name);
 	answer->event.czxid = child->czxid;
 	answer->event.ours = true;
+}
+
+/*
+ * One znode instead of the other, or nothing.  The name is given, with its
+ * number; still the directory counts it.
+ */
+static void
+answer_downgrade(int s, Message *answer)
+{
+	Child	   *writer = find_child(answer->name);
+	char		name[ZKL_ZNODE_SIZE];
+	int64_t		number;
+
+	check(strstr(answer->name, "__WRIT__") != NULL);
+	if (writer == NULL)
+	{
+		answer->event.outcome = ZKL_OUTCOME_ABSENT;
+		return;
+	}
+	zkl_recipe_make_downgrade(answer->name, name);
+	number = writer->number;
+	check(find_child(name) == NULL);
+	remove_child(writer);
+	add_child(name, s, ROLE_READER, number);
+	next_number++;
+}
+
+/* What is in the directory "leases", if there is one. */
+static void
+answer_survey(Message *answer)
+{
+	if (find_child("leases") == NULL)
+	{
+		answer->event.outcome = ZKL_OUTCOME_ABSENT;
+		return;
+	}
+	strcpy(answer->children[answer->nchildren++], "junk");
+	if (weather.other_kinds && one_in(2))
+		strcpy(answer->children[answer->nchildren++], "x-lease-0000000001");
 }
 
 static void
@@ -266,7 +347,10 @@ answer_about_child(int s, Message *answer)
 	}
 	else if (answer->event.request == ZKL_REQUEST_WATCH ||
 			 answer->event.request == ZKL_REQUEST_WATCH_SELF)
+	{
 		child->watchers |= 1u << s;
+		answer->event.revoked = child->revoked;
+	}
 	else
 		remove_child(child);
 }
@@ -278,6 +362,38 @@ make_directory(void)
 		return;
 	exists = true;
 	next_number = weather.first_number;
+}
+
+/* By the name that its ticket knows, or by that which a downgrade has given. */
+static const Child *
+own_child(int s)
+{
+	const ZklTicket *ticket = &servers[s].ticket;
+	const Child *child = find_child(ticket->name);
+	char		reader[ZKL_ZNODE_SIZE];
+
+	if (child != NULL || ticket->state != ZKL_TICKET_DOWNGRADING)
+		return child;
+	zkl_recipe_make_downgrade(ticket->name, reader);
+	return find_child(reader);
+}
+
+static bool
+downgrades(int s)
+{
+	return servers[s].ticket.state == ZKL_TICKET_DOWNGRADING ||
+		servers[s].ticket.state == ZKL_TICKET_CONFIRMING;
+}
+
+/* At all times, one of a downgrade's two znodes has the place. */
+static void
+check_places(void)
+{
+	for (int s = 0; s < SERVERS; s++)
+	{
+		if (servers[s].alive && !weather.foreign_hands && downgrades(s))
+			check(own_child(s) != NULL);
+	}
 }
 
 /* Do what was asked; the request becomes its answer. */
@@ -298,6 +414,12 @@ execute(int s, Message *message)
 		case ZKL_REQUEST_LIST:
 			answer_list(s, message);
 			break;
+		case ZKL_REQUEST_SURVEY:
+			answer_survey(message);
+			break;
+		case ZKL_REQUEST_DOWNGRADE:
+			answer_downgrade(s, message);
+			break;
 		case ZKL_REQUEST_INSPECT:
 		case ZKL_REQUEST_WATCH:
 		case ZKL_REQUEST_WATCH_SELF:
@@ -305,17 +427,23 @@ execute(int s, Message *message)
 			answer_about_child(s, message);
 			break;
 	}
+	check_places();
 }
 
 /*
  * May this request be refused?  Not a delete, nor the search for a lost
- * create: these two leave a znode to the end of its session.
+ * create, nor a downgrade that was done or the search for it: these leave a
+ * znode to the end of its session.
  */
 static bool
 is_refused(int s, const Message *message)
 {
 	return weather.refusals && one_in(20) &&
 		message->event.request != ZKL_REQUEST_DELETE &&
+		(message->event.request != ZKL_REQUEST_DOWNGRADE ||
+		 find_child(message->name) != NULL) &&
+		(message->event.request != ZKL_REQUEST_INSPECT ||
+		 servers[s].ticket.state == ZKL_TICKET_INSPECTING) &&
 		(message->event.request != ZKL_REQUEST_LIST ||
 		 servers[s].ticket.state == ZKL_TICKET_LISTING);
 }
@@ -412,6 +540,24 @@ lose_connection(int s)
  * The driver: what the worker does
  */
 
+/* Tokens grow, but readers of the same turn come in any order. */
+static void
+check_token(const Server *server)
+{
+	int64_t		token = server->ticket.czxid;
+	bool		reads = server->ticket.mode == ZKL_MODE_READ;
+
+	check(!server->withdrawn);
+	if (weather.kind == ZKL_KIND_SEMAPHORE || !server->alive)
+		return;
+	check(token > (reads ? last_writers_token : last_token) ||
+		  weather.foreign_hands);
+	if (!reads)
+		last_writers_token = token;
+	if (token > last_token)
+		last_token = token;
+}
+
 static void
 feed(int s, const ZklTicketEvent *event)
 {
@@ -440,13 +586,7 @@ feed(int s, const ZklTicketEvent *event)
 		server->wanted = false;
 
 	if (step.report == ZKL_REPORT_OWNED)
-	{
-		check(!server->withdrawn);
-		check(server->ticket.czxid > last_token || !server->alive ||
-			  weather.foreign_hands);
-		if (server->alive)
-			last_token = server->ticket.czxid;
-	}
+		check_token(server);
 }
 
 static void
@@ -466,6 +606,51 @@ begin_session(int s)
 	servers[s].connected = true;
 }
 
+static bool
+acquires(int s)
+{
+	ZklTicketState state = servers[s].ticket.state;
+
+	return !servers[s].withdrawn && state != ZKL_TICKET_NONE &&
+		state != ZKL_TICKET_OWNED && state != ZKL_TICKET_CHECKING &&
+		state != ZKL_TICKET_DELETING;
+}
+
+/* A semaphore's mutex is held by somebody else. */
+static bool
+must_wait(int s)
+{
+	for (int other = 0; other < SERVERS && weather.one_at_a_time; other++)
+	{
+		if (other != s && acquires(other))
+			return true;
+	}
+	return false;
+}
+
+static void
+want(int s)
+{
+	Server	   *server = &servers[s];
+	ZklTicketEvent event = {.kind = ZKL_EVENT_WANT};
+
+	switch (weather.kind)
+	{
+		case ZKL_KIND_MUTEX:
+			event.mode = ZKL_MODE_LOCK;
+			break;
+		case ZKL_KIND_READ_WRITE:
+			event.mode = one_in(3) ? ZKL_MODE_READ : ZKL_MODE_WRITE;
+			break;
+		case ZKL_KIND_SEMAPHORE:
+			event.mode = ZKL_MODE_LEASE;
+			event.limit = LIMIT;
+			break;
+	}
+	server->mode = event.mode;
+	feed(s, &event);
+}
+
 /* Tell the ticket what its backends wish, if it does not know. */
 static void
 tell_wish(int s)
@@ -473,7 +658,10 @@ tell_wish(int s)
 	Server	   *server = &servers[s];
 
 	if (server->wanted && server->ticket.state == ZKL_TICKET_NONE)
-		feed_kind(s, ZKL_EVENT_WANT);
+	{
+		if (!must_wait(s))
+			want(s);
+	}
 	else if (!server->wanted && !server->withdrawn &&
 			 server->ticket.state != ZKL_TICKET_NONE)
 	{
@@ -484,6 +672,17 @@ tell_wish(int s)
 
 		server->withdrawn = true;
 		feed(s, &event);
+	}
+}
+
+/* The holders do not write any more, or they hold the lock for long. */
+static void
+tell_more(ZklTicketEventKind kind)
+{
+	for (int s = 0; s < SERVERS; s++)
+	{
+		if (servers[s].wanted && servers[s].ticket.state != ZKL_TICKET_NONE)
+			feed_kind(s, kind);
 	}
 }
 
@@ -515,7 +714,7 @@ send_due(int s)
 
 		random_bytes(&seed, random, sizeof(random));
 		zkl_ticket_begin_attempt(&server->ticket, random, one_in(2));
-		zkl_recipe_make_prefix(server->ticket.uuid,
+		zkl_recipe_make_prefix(server->ticket.mode, server->ticket.uuid,
 							   push_request(server, request)->name);
 		push_request(server, ZKL_REQUEST_LIST);
 	}
@@ -643,26 +842,77 @@ count_foreign(void)
 	return n;
 }
 
+typedef struct Form
+{
+	unsigned	kinds;			/* of locks among which it is met */
+	Role		role;
+	const char *prefix;			/* of a number, but for "leases" */
+} Form;
+
+#define K(kind)		(1u << ZKL_KIND_##kind)
+#define CURATORS	"_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-"
+#define GO			"_c_f81d4fae7dec41d0a76500a0c91e6bf6-"
+#define KAZOOS		"f81d4fae7dec41d0a76500a0c91e6bf6"
+
+static const Form forms[] = {
+	{K(MUTEX), ROLE_MUTEX, CURATORS "lock-"},
+	{K(MUTEX), ROLE_MUTEX, GO "lock-"},
+	{K(READ_WRITE), ROLE_WRITER, CURATORS "__WRIT__"},
+	{K(READ_WRITE), ROLE_READER, CURATORS "__READ__"},
+	{K(MUTEX) | K(READ_WRITE), ROLE_KAZOO, KAZOOS "__lock__"},
+	{K(MUTEX) | K(READ_WRITE), ROLE_KAZOO_READER, KAZOOS "__rlock__"},
+	{K(MUTEX) | K(READ_WRITE), ROLE_JUNK, "leases"},
+	{K(SEMAPHORE), ROLE_LEASE, CURATORS "lease-"},
+	{K(MUTEX) | K(READ_WRITE) | K(SEMAPHORE), ROLE_JUNK, "0-junk-"},
+};
+
+/* Those who take the path for another kind of lock. */
+static const Form strange_forms[] = {
+	{K(MUTEX), ROLE_JUNK, CURATORS "__WRIT__"},
+	{K(MUTEX), ROLE_JUNK, CURATORS "__READ__"},
+	{K(READ_WRITE), ROLE_JUNK, CURATORS "lock-"},
+};
+
 static void
 foreigner_comes(void)
 {
-	static const char *const forms[] = {
-		"_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-lock-%010" PRId64,
-		"_c_f81d4fae7dec41d0a76500a0c91e6bf6-lock-%010" PRId64,
-		"f81d4fae7dec41d0a76500a0c91e6bf6__lock__%010" PRId64,
-		"f81d4fae7dec41d0a76500a0c91e6bf6__rlock__%010" PRId64,
-		"0-junk-%010" PRId64,
-		"_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-__WRIT__%010" PRId64,
-	};
-	uint32_t	form = random_below(&seed, lengthof(forms));
+	const Form *form = &forms[random_below(&seed, lengthof(forms))];
 	char		name[ZKL_CHILD_SIZE];
 
-	if (count_foreign() >= MAX_FOREIGN)
+	if (weather.other_kinds && one_in(3))
+		form = &strange_forms[random_below(&seed, lengthof(strange_forms))];
+	if (count_foreign() >= MAX_FOREIGN || !(form->kinds & 1u << weather.kind))
 		return;
 	make_directory();
-	snprintf(name, sizeof(name), forms[form], next_number);
-	add_child(name, FOREIGN_OWNER, form < 4 ? next_number : NOT_QUEUED);
+	if (strcmp(form->prefix, "leases") == 0)
+		strcpy(name, form->prefix);
+	else
+		snprintf(name, sizeof(name), "%s%010" PRId64, form->prefix,
+				 next_number);
+	if (find_child(name) != NULL)
+		return;
+	add_child(name, FOREIGN_OWNER, form->role, next_number);
 	next_number++;
+}
+
+/* Curator's way: the reader's znode is made, and the writer's goes later. */
+static void
+foreigner_downgrades(void)
+{
+	char		name[ZKL_CHILD_SIZE];
+
+	for (int i = 0; i < nchildren && nchildren < MAX_CHILDREN; i++)
+	{
+		if (children[i].owner != FOREIGN_OWNER ||
+			children[i].role != ROLE_WRITER)
+			continue;
+		zkl_recipe_make_downgrade(children[i].name, name);
+		if (find_child(name) != NULL)
+			continue;
+		add_child(name, FOREIGN_OWNER, ROLE_READER, children[i].number);
+		next_number++;
+		return;
+	}
 }
 
 static void
@@ -687,8 +937,13 @@ foreigner_goes(void)
 static void
 child_changes(void)
 {
-	if (nchildren > 0)
-		fire_child(&children[random_below(&seed, (uint32_t) nchildren)]);
+	Child	   *child;
+
+	if (nchildren == 0)
+		return;
+	child = &children[random_below(&seed, (uint32_t) nchildren)];
+	child->revoked |= one_in(3);
+	fire_child(child);
 }
 
 static void
@@ -756,20 +1011,42 @@ accident(int s)
  * Rules
  */
 
-static const Child *
-first_in_queue(void)
+static bool
+is_rival(const Child *mine, const Child *other)
 {
-	const Child *first = NULL;
+	return (excluded[mine->role] & 1u << other->role) != 0;
+}
+
+/* Does this child go before ours?  Others of the same number do. */
+static bool
+goes_before(const Child *other, const Child *mine)
+{
+	return other != mine && is_rival(mine, other) &&
+		other->number <= mine->number;
+}
+
+/* The last that goes before it. */
+static const Child *
+predecessor_of(const Child *znode)
+{
+	const Child *nearest = NULL;
 
 	for (int i = 0; i < nchildren; i++)
 	{
-		if (children[i].number != NOT_QUEUED &&
-			(first == NULL || children[i].number < first->number))
-			first = &children[i];
+		if (goes_before(&children[i], znode) &&
+			(nearest == NULL || children[i].number > nearest->number))
+			nearest = &children[i];
 	}
-	return first;
+	return nearest;
 }
 
+static bool
+is_downgraded(int s)
+{
+	return servers[s].ticket.mode != servers[s].mode;
+}
+
+/* Never two. */
 static const Child *
 znode_of(int s)
 {
@@ -779,7 +1056,7 @@ znode_of(int s)
 	{
 		if (!is_of_session(&children[i], s))
 			continue;
-		check(znode == NULL);	/* never two */
+		check(znode == NULL);
 		znode = &children[i];
 	}
 	return znode;
@@ -789,7 +1066,53 @@ static bool
 is_owner(int s)
 {
 	return servers[s].ticket.state == ZKL_TICKET_OWNED ||
-		servers[s].ticket.state == ZKL_TICKET_CHECKING;
+		servers[s].ticket.state == ZKL_TICKET_CHECKING ||
+		(downgrades(s) && !servers[s].withdrawn &&
+		 !servers[s].ticket.unwanted);
+}
+
+/* What a ticket in this state waits to be told. */
+static const ZklRequest awaited[ZKL_TICKET_NSTATES] = {
+	[ZKL_TICKET_CREATING] = ZKL_REQUEST_CREATE,
+	[ZKL_TICKET_CREATED] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_HOMELESS] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_UNSURE] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_REFUSED] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_MAKING_DIRECTORY] = ZKL_REQUEST_MAKE_DIRECTORY,
+	[ZKL_TICKET_FINDING] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_INSPECTING] = ZKL_REQUEST_INSPECT,
+	[ZKL_TICKET_LISTING] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_SURVEYING] = ZKL_REQUEST_SURVEY,
+	[ZKL_TICKET_WATCHING] = ZKL_REQUEST_WATCH,
+	[ZKL_TICKET_CHECKING] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_DOWNGRADING] = ZKL_REQUEST_DOWNGRADE,
+	[ZKL_TICKET_CONFIRMING] = ZKL_REQUEST_INSPECT,
+	[ZKL_TICKET_DELETING] = ZKL_REQUEST_DELETE
+};
+
+static bool
+is_in(const Queue *queue, ZklRequest request, uint32_t attempt)
+{
+	for (int i = 0; i < queue->n; i++)
+	{
+		if (queue->messages[i].event.kind == ZKL_EVENT_REPLY &&
+			queue->messages[i].event.request == request &&
+			queue->messages[i].attempt == attempt)
+			return true;
+	}
+	return false;
+}
+
+/* It is to be sent, was sent, or is answered: so there will be a reply. */
+static void
+check_awaited(const Server *server)
+{
+	ZklRequest	request = awaited[server->ticket.state];
+
+	if (request != ZKL_REQUEST_NOTHING && server->alive)
+		check(server->due == request ||
+			  is_in(&server->sent, request, server->ticket.attempt) ||
+			  is_in(&server->inbox, request, server->ticket.attempt));
 }
 
 static bool
@@ -803,39 +1126,59 @@ a_create_is_under_way(int s)
 	return false;
 }
 
+/* Returns whether the server owns the lock, and rightly. */
+static bool
+check_owner(int s)
+{
+	const Server *server = &servers[s];
+	const Child *znode = own_child(s);
+
+	if (znode == NULL)
+	{
+		check(weather.foreign_hands);
+		return false;
+	}
+	check(is_of_session(znode, s));
+	check(is_downgraded(s) || downgrades(s) || server->ticket.czxid == znode->czxid);
+	check(predecessor_of(znode) == NULL);
+	return true;
+}
+
 /*
  * A ticket whose session has expired does not know it yet; its claims are in
  * doubt by then.  The same goes for one that was deleted by a foreign hand.
+ * Who downgrades does not write any more.
  */
 static void
 check_rules(void)
 {
-	int			nowners = 0;
+	int			nreaders = 0;
+	int			nothers = 0;
 
 	for (int s = 0; s < SERVERS; s++)
 	{
 		const Server *server = &servers[s];
 		const Child *znode = znode_of(s);
 
+		check_awaited(server);
 		if (server->ticket.state == ZKL_TICKET_NONE)
 		{
-			check(server->ticket.state == ZKL_TICKET_NONE);
 			check(znode == NULL);
 			check(!a_create_is_under_way(s) || !server->alive);
 		}
-		if (!is_owner(s) || !server->alive)
+		if (!is_owner(s) || !server->alive || !check_owner(s))
 			continue;
-		if (znode == NULL)
-		{
-			check(weather.foreign_hands);
-			continue;
-		}
-		nowners++;
-		check(strcmp(server->ticket.name, znode->name) == 0);
-		check(server->ticket.czxid == znode->czxid);
-		check(znode == first_in_queue());
+		if (server->ticket.mode == ZKL_MODE_READ || downgrades(s))
+			nreaders++;
+		else
+			nothers++;
 	}
-	check(nowners <= 1);
+	if (weather.kind == ZKL_KIND_SEMAPHORE)
+		check(nothers <= LIMIT);
+	else
+		check(nothers == 0 || nothers + nreaders == 1);
+	if (nreaders > most_readers)
+		most_readers = nreaders;
 }
 
 /*
@@ -851,8 +1194,14 @@ take_step(void)
 	nsteps++;
 	if (dice < 40)
 		servers[s].wanted = !servers[s].wanted;
-	else if (dice < 200)
+	else if (dice < 180)
 		tell_wish(s);
+	else if (dice < 195)
+		tell_more(ZKL_EVENT_DOWNGRADE);
+	else if (dice < 198)
+		tell_more(ZKL_EVENT_WATCH);
+	else if (dice < 200)
+		tell_more(ZKL_EVENT_RECHECK);
 	else if (dice < 400)
 		send_due(s);
 	else if (dice < 600)
@@ -861,8 +1210,10 @@ take_step(void)
 		deliver(s);
 	else if (dice < 870)
 		foreigner_comes();
-	else if (dice < 910)
+	else if (dice < 905)
 		foreigner_goes();
+	else if (dice < 910)
+		foreigner_downgrades();
 	else if (dice < 920)
 		child_changes();
 	else if (dice < 950)
@@ -885,7 +1236,8 @@ is_at_rest(int s)
 
 	return server->connected && server->alive && server->inbox.n == 0 &&
 		server->sent.n == 0 && server->due == ZKL_REQUEST_NOTHING &&
-		server->wanted == (server->ticket.state != ZKL_TICKET_NONE);
+		(server->wanted == (server->ticket.state != ZKL_TICKET_NONE) ||
+		 (server->wanted && must_wait(s)));
 }
 
 /* Let everything take its course, without accidents. */
@@ -912,30 +1264,16 @@ come_to_rest(void)
 	}
 }
 
-static const Child *
-predecessor_of(const Child *znode)
-{
-	const Child *nearest = NULL;
-
-	for (int i = 0; i < nchildren; i++)
-	{
-		if (children[i].number != NOT_QUEUED &&
-			children[i].number < znode->number &&
-			(nearest == NULL || children[i].number > nearest->number))
-			nearest = &children[i];
-	}
-	return nearest;
-}
-
 static bool
-somebody_is_behind(const Child *znode)
+somebody_waits_for(const Child *znode)
 {
 	for (int i = 0; i < nchildren; i++)
 	{
-		if (children[i].number > znode->number)
+		if (is_rival(znode, &children[i]) &&
+			children[i].number > znode->number)
 			return true;
 	}
-	return false;
+	return znode->role == ROLE_LEASE && nchildren > LIMIT;
 }
 
 /*
@@ -949,9 +1287,26 @@ check_rest_without_znode(const Server *server, int s)
 
 	check(weather.foreign_hands);
 	check(server->ticket.state == ZKL_TICKET_QUEUED);
+	check(weather.kind != ZKL_KIND_SEMAPHORE);
 	predecessor = find_child(server->ticket.predecessor);
 	check(predecessor != NULL);
 	check(predecessor->watchers & 1u << s);
+}
+
+static void
+check_rest_of_owner(const Server *server, const Child *znode, int s)
+{
+	check(predecessor_of(znode) == NULL);
+	check(strcmp(server->ticket.name, znode->name) == 0);
+	check(server->ticket.contended || !somebody_waits_for(znode));
+	check(server->ticket.watched || !server->ticket.contended);
+	if (!server->ticket.contended)
+		check(directory_watchers & 1u << s);
+	if (server->ticket.watched && !weather.refusals)
+	{
+		check(znode->watchers & 1u << s);
+		check(server->ticket.revoked == znode->revoked);
+	}
 }
 
 /* Who waits waits for something that will happen. */
@@ -970,20 +1325,21 @@ check_rest(int s)
 		check_rest_without_znode(server, s);
 		return;
 	}
-	predecessor = predecessor_of(znode);
 	if (server->ticket.state == ZKL_TICKET_OWNED)
 	{
-		check(predecessor == NULL);
-		check(server->ticket.contended || !somebody_is_behind(znode));
-		if (server->ticket.contended)
-			check(weather.refusals || znode->watchers & 1u << s);
-		else
-			check(directory_watchers & 1u << s);
+		check_rest_of_owner(server, znode, s);
 		return;
 	}
 	check(server->ticket.state == ZKL_TICKET_QUEUED);
-	check(predecessor != NULL);
-	check(strcmp(server->ticket.predecessor, predecessor->name) == 0);
+	if (weather.kind == ZKL_KIND_SEMAPHORE)
+	{
+		check(nchildren > LIMIT);
+		check(directory_watchers & 1u << s);
+		return;
+	}
+	predecessor = find_child(server->ticket.predecessor);
+	check(predecessor != NULL && goes_before(predecessor, znode));
+	check(predecessor->number == predecessor_of(znode)->number);
 	check(predecessor->watchers & 1u << s);
 }
 
@@ -995,6 +1351,30 @@ count_wishes(void)
 	for (int s = 0; s < SERVERS; s++)
 		n += servers[s].wanted;
 	return n;
+}
+
+/*
+ * Without the mutex, all may have too many leases and nobody enough: then one
+ * has to give up.
+ */
+static int
+find_owner(void)
+{
+	int			owner = -1;
+
+	for (int s = 0; s < SERVERS; s++)
+	{
+		if (servers[s].ticket.state == ZKL_TICKET_OWNED)
+			owner = s;
+	}
+	for (int s = 0; s < SERVERS && owner < 0; s++)
+	{
+		if (servers[s].wanted && weather.kind == ZKL_KIND_SEMAPHORE &&
+			!weather.one_at_a_time)
+			owner = s;
+	}
+	check(owner >= 0);
+	return owner;
 }
 
 /* One after the other gets the lock, and in the end nothing is left. */
@@ -1011,15 +1391,7 @@ serve_all_wishes(void)
 	}
 	for (int left = count_wishes(); left > 0; left--)
 	{
-		int			owner = -1;
-
-		for (int s = 0; s < SERVERS; s++)
-		{
-			if (servers[s].ticket.state == ZKL_TICKET_OWNED)
-				owner = s;
-		}
-		check(owner >= 0);
-		servers[owner].wanted = false;
+		servers[find_owner()].wanted = false;
 		come_to_rest();
 		check(count_wishes() == left - 1);
 	}
@@ -1039,7 +1411,7 @@ begin_walk(uint64_t with_seed)
 	directory_watchers = 0;
 	nchildren = 0;
 	zxid = 1;
-	last_token = 0;
+	last_token = last_writers_token = 0;
 }
 
 static void
@@ -1050,6 +1422,7 @@ walk(const Weather *of_the_day, int nseeds)
 	memset(times_asked, 0, sizeof(times_asked));
 	memset(times_reported, 0, sizeof(times_reported));
 	times_gave_way_unsent = 0;
+	most_readers = 0;
 	for (int i = 1; i <= nseeds; i++)
 	{
 		begin_walk((uint64_t) i * 1000003);
@@ -1078,19 +1451,39 @@ assert_was_in(ZklTicketState first, ZklTicketState last)
 }
 
 static void
+assert_had(const int *times, int n, unsigned but_for, const char *what)
+{
+	for (int i = 0; i < n; i++)
+	{
+		if (times[i] == 0 && !(but_for & 1u << i))
+			fail_msg("the walk never had %s %d", what, i);
+		if (times[i] != 0 && but_for & 1u << i)
+			fail_msg("the walk should not have had %s %d", what, i);
+	}
+}
+
+/* Everything but what another kind of lock has. */
+static void
 assert_was_everywhere(void)
 {
-	assert_was_in(ZKL_TICKET_NONE, ZKL_TICKET_DELETING);
-	for (int r = ZKL_REPORT_NOTHING; r <= ZKL_REPORT_GONE; r++)
+	unsigned	states = 0;
+	unsigned	requests = 0;
+	unsigned	reports = 0;
+
+	if (weather.kind != ZKL_KIND_READ_WRITE)
 	{
-		if (times_reported[r] == 0)
-			fail_msg("the walk never had report %d", r);
+		states = 1u << ZKL_TICKET_DOWNGRADING | 1u << ZKL_TICKET_CONFIRMING;
+		requests = 1u << ZKL_REQUEST_DOWNGRADE;
+		reports = 1u << ZKL_REPORT_DOWNGRADED;
 	}
-	for (int r = ZKL_REQUEST_NOTHING; r <= ZKL_REQUEST_DELETE; r++)
+	if (weather.kind == ZKL_KIND_SEMAPHORE)
 	{
-		if (times_asked[r] == 0)
-			fail_msg("the walk never had request %d", r);
+		states |= 1u << ZKL_TICKET_SURVEYING | 1u << ZKL_TICKET_WATCHING;
+		requests |= 1u << ZKL_REQUEST_SURVEY | 1u << ZKL_REQUEST_WATCH;
 	}
+	assert_had(times_in_state, lengthof(times_in_state), states, "state");
+	assert_had(times_asked, lengthof(times_asked), requests, "request");
+	assert_had(times_reported, lengthof(times_reported), reports, "report");
 	assert_true(times_gave_way_unsent > 100);
 }
 
@@ -1119,7 +1512,7 @@ lost_connections_lose_no_lock_and_no_znode(void **state)
 
 	(void) state;
 	walk(&bad, 60);
-	assert_was_in(ZKL_TICKET_FINDING, ZKL_TICKET_DELETING);
+	assert_was_in(ZKL_TICKET_FINDING, ZKL_TICKET_CHECKING);
 	assert_true(times_reported[ZKL_REPORT_OWNED] > 1000);
 	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
 	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
@@ -1243,6 +1636,162 @@ owners_learn_that_a_foreign_hand_deleted_their_znode(void **state)
 	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
 }
 
+/*
+ * Read-write locks
+ */
+
+static void
+in_fair_weather_readers_and_writers_get_their_turn(void **state)
+{
+	const Weather fair = {.kind = ZKL_KIND_READ_WRITE};
+
+	(void) state;
+	walk(&fair, 30);
+	assert_true(times_reported[ZKL_REPORT_OWNED] > 1000);
+	assert_true(times_reported[ZKL_REPORT_DOWNGRADED] > 200);
+	assert_true(most_readers >= 3);
+	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
+	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
+}
+
+static void
+lost_connections_and_restarts_keep_readers_and_writers_apart(void **state)
+{
+	const Weather bad = {
+		.kind = ZKL_KIND_READ_WRITE,
+		.disconnects = true,
+		.restarts = true,
+		.reaping = true
+	};
+
+	(void) state;
+	walk(&bad, 100);
+	assert_was_in(ZKL_TICKET_NONE, ZKL_TICKET_UNSURE);
+	assert_true(times_reported[ZKL_REPORT_DOWNGRADED] > 500);
+	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
+	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
+}
+
+static void
+in_any_weather_the_rules_hold_for_readers_and_writers(void **state)
+{
+	const Weather bad = {
+		.kind = ZKL_KIND_READ_WRITE,
+		.other_kinds = true,
+		.disconnects = true,
+		.expiries = true,
+		.restarts = true,
+		.reaping = true,
+		.refusals = true
+	};
+
+	(void) state;
+	walk(&bad, 120);
+	assert_was_everywhere();
+}
+
+static void
+foreign_hands_do_not_confuse_readers_and_writers(void **state)
+{
+	const Weather bad = {
+		.kind = ZKL_KIND_READ_WRITE,
+		.disconnects = true,
+		.expiries = true,
+		.restarts = true,
+		.reaping = true,
+		.foreign_hands = true
+	};
+
+	(void) state;
+	walk(&bad, 60);
+	assert_true(times_reported[ZKL_REPORT_LOST] > 100);
+}
+
+static void
+other_kinds_about_do_not_confuse_a_mutex(void **state)
+{
+	const Weather bad = {
+		.other_kinds = true,
+		.disconnects = true
+	};
+
+	(void) state;
+	walk(&bad, 60);
+	assert_true(times_reported[ZKL_REPORT_OWNED] > 100);
+	assert_true(times_reported[ZKL_REPORT_FAILED] > 100);
+}
+
+/*
+ * Semaphores
+ */
+
+static void
+in_fair_weather_all_get_a_lease(void **state)
+{
+	const Weather fair = {
+		.kind = ZKL_KIND_SEMAPHORE,
+		.one_at_a_time = true
+	};
+
+	(void) state;
+	walk(&fair, 30);
+	assert_true(times_reported[ZKL_REPORT_OWNED] > 1000);
+	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
+	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
+}
+
+/* Who creates and then counts needs no mutex to be safe, only to get on. */
+static void
+without_the_mutex_there_are_never_too_many_leases(void **state)
+{
+	const Weather bad = {
+		.kind = ZKL_KIND_SEMAPHORE,
+		.disconnects = true,
+		.restarts = true,
+		.reaping = true
+	};
+
+	(void) state;
+	walk(&bad, 60);
+	assert_true(times_reported[ZKL_REPORT_OWNED] > 1000);
+	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
+	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
+}
+
+static void
+in_any_weather_the_rules_hold_for_leases(void **state)
+{
+	const Weather bad = {
+		.kind = ZKL_KIND_SEMAPHORE,
+		.one_at_a_time = true,
+		.disconnects = true,
+		.expiries = true,
+		.restarts = true,
+		.reaping = true,
+		.refusals = true,
+		.first_number = ZKL_SEQUENCE_LIMIT - 100
+	};
+
+	(void) state;
+	walk(&bad, 120);
+	assert_was_everywhere();
+}
+
+static void
+leases_deleted_by_foreign_hands_are_lost(void **state)
+{
+	const Weather bad = {
+		.kind = ZKL_KIND_SEMAPHORE,
+		.one_at_a_time = true,
+		.disconnects = true,
+		.foreign_hands = true
+	};
+
+	(void) state;
+	walk(&bad, 60);
+	assert_true(times_reported[ZKL_REPORT_LOST] > 100);
+}
+
 int
 main(void)
 {
@@ -1257,6 +1806,15 @@ main(void)
 		cmocka_unit_test(in_any_weather_the_rules_hold),
 		cmocka_unit_test(foreign_hands_do_not_confuse_the_others),
 		cmocka_unit_test(owners_learn_that_a_foreign_hand_deleted_their_znode),
+		cmocka_unit_test(in_fair_weather_readers_and_writers_get_their_turn),
+		cmocka_unit_test(lost_connections_and_restarts_keep_readers_and_writers_apart),
+		cmocka_unit_test(in_any_weather_the_rules_hold_for_readers_and_writers),
+		cmocka_unit_test(foreign_hands_do_not_confuse_readers_and_writers),
+		cmocka_unit_test(other_kinds_about_do_not_confuse_a_mutex),
+		cmocka_unit_test(in_fair_weather_all_get_a_lease),
+		cmocka_unit_test(without_the_mutex_there_are_never_too_many_leases),
+		cmocka_unit_test(in_any_weather_the_rules_hold_for_leases),
+		cmocka_unit_test(leases_deleted_by_foreign_hands_are_lost),
 	};
 
 	return cmocka_run_group_tests_name("ticket, walked at random", tests,

@@ -1,0 +1,339 @@
+/*-------------------------------------------------------------------------
+ *
+ * counts.c
+ *	  How often a claim is held, in which scope, and when that ends.
+ *
+ * Acquires with transaction scope are kept as records on a stack, one a part of a
+ * claim and nesting level, the deepest level on top.  A savepoint that is rolled
+ * back takes its records away; one that is released leaves them to its
+ * parent.
+ *
+ * src/counts.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "utils/memutils.h"
+
+#include "compat.h"
+#include "counts.h"
+#include "report.h"
+#include "xact.h"
+
+typedef struct XactRecord
+{
+	ZklLocalClaim *claim;
+	ZklPartName part;
+	int			nest_level;
+	int			count;
+	int			previous;		/* the same part's record below, or -1 */
+} XactRecord;
+
+static dlist_head session_claims = DLIST_STATIC_INIT(session_claims);
+
+static XactRecord *records = NULL;
+static int	nrecords = 0;
+static int	max_records = 0;
+
+static void count_xact(ZklLocalClaim *claim, ZklPartName part, int count);
+static XactRecord *new_record(void);
+static bool book_local_lock(ZklLocalClaim *claim, ZklPartName part,
+							ZklScope scope);
+static void uncount_xact(ZklLocalClaim *claim, ZklPartName part, int count);
+static void settle_part(ZklLocalClaim *claim, ZklPartName part, int count);
+static void show_counts(ZklLocalClaim *claim);
+static bool session_locks_are_gone(void);
+static void drop_session_scope(ZklLocalClaim *claim);
+
+/* Nothing has changed if this raises an error. */
+void
+zkl_counts_add(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
+			   int count)
+{
+	ZklPart    *part = &claim->parts[name];
+
+	if (scope == ZKL_SCOPE_XACT)
+	{
+		if (!part->locked)
+			(void) book_local_lock(claim, name, ZKL_SCOPE_XACT);
+		count_xact(claim, name, count);
+		show_counts(claim);
+		return;
+	}
+	if (part->session_count == 0)
+	{
+		if (!book_local_lock(claim, name, ZKL_SCOPE_SESSION))
+			ereport(ERROR,
+					errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					errmsg("could not acquire lock \"%s\" with session scope",
+						   zkl_show_path(claim->path)),
+					errdetail("Its lock in this server was dropped by pg_advisory_unlock_all(), and another session waits for the end of this transaction."));
+		if (zkl_counts_session(claim) == 0)
+			dlist_push_tail(&session_claims, &claim->session_link);
+	}
+	part->session_count += count;
+	show_counts(claim);
+}
+
+int
+zkl_counts_session(const ZklLocalClaim *claim)
+{
+	return claim->parts[ZKL_EXCLUSIVE].session_count +
+		claim->parts[ZKL_SHARED].session_count;
+}
+
+int
+zkl_counts_total(const ZklLocalClaim *claim, ZklPartName part)
+{
+	return claim->parts[part].session_count + claim->parts[part].xact_count;
+}
+
+static void
+count_xact(ZklLocalClaim *claim, ZklPartName name, int count)
+{
+	ZklPart    *part = &claim->parts[name];
+	int			nest_level = GetCurrentTransactionNestLevel();
+
+	if (part->xact_record < 0 ||
+		records[part->xact_record].nest_level != nest_level)
+	{
+		XactRecord *record = new_record();
+
+		record->claim = claim;
+		record->part = name;
+		record->nest_level = nest_level;
+		record->count = 0;
+		record->previous = part->xact_record;
+		part->xact_record = nrecords++;
+	}
+	records[part->xact_record].count += count;
+	part->xact_count += count;
+}
+
+static XactRecord *
+new_record(void)
+{
+	if (records == NULL)
+	{
+		max_records = 64;
+		records = MemoryContextAlloc(TopMemoryContext,
+									 max_records * sizeof(XactRecord));
+	}
+	else if (nrecords == max_records)
+	{
+		records = repalloc_huge(records, 2 * max_records * sizeof(XactRecord));
+		max_records *= 2;
+	}
+	return &records[nrecords];
+}
+
+/*
+ * Hold the local lock at this level.  After pg_advisory_unlock_all() it may
+ * be somebody else's by now, who then waits for our claim to end.
+ */
+static bool
+book_local_lock(ZklLocalClaim *claim, ZklPartName name, ZklScope scope)
+{
+	ZklPart    *part = &claim->parts[name];
+	LOCKMODE	mode = zkl_claims_lock_mode(name);
+
+	if (part->locked)
+		zkl_local_lock_move(&claim->tag, mode, part->lock_scope, scope);
+	else if (name == ZKL_SHARED && claim->parts[ZKL_EXCLUSIVE].locked)
+	{
+		zkl_local_lock_add_share(&claim->tag, scope);
+		part->locked = true;
+	}
+	else
+		part->locked = zkl_local_lock_try(&claim->tag, mode, scope);
+	if (part->locked)
+		part->lock_scope = scope;
+	return part->locked;
+}
+
+void
+zkl_counts_take_session(ZklLocalClaim *claim, ZklPartName name, int count)
+{
+	ZklPart    *part = &claim->parts[name];
+
+	Assert(part->session_count >= count);
+	if (part->session_count == count && part->xact_count > 0)
+		(void) book_local_lock(claim, name, ZKL_SCOPE_XACT);
+
+	part->session_count -= count;
+	if (zkl_counts_session(claim) == 0)
+		dlist_delete(&claim->session_link);
+	settle_part(claim, name, count);
+}
+
+static void
+uncount_xact(ZklLocalClaim *claim, ZklPartName name, int count)
+{
+	claim->parts[name].xact_count -= count;
+	settle_part(claim, name, count);
+}
+
+/* Acquires of a part were taken off: what is left of the claim? */
+static void
+settle_part(ZklLocalClaim *claim, ZklPartName name, int count)
+{
+	ZklPartName other = name == ZKL_SHARED ? ZKL_EXCLUSIVE : ZKL_SHARED;
+
+	if (zkl_counts_total(claim, name) > 0)
+	{
+		if (claim->kind == ZKL_KIND_SEMAPHORE)
+			zkl_shared_release_leases(claim->shared, count);
+	}
+	else if (zkl_counts_total(claim, other) == 0)
+	{
+		zkl_claims_end(claim);
+		return;
+	}
+	else
+	{
+		/* Who does not write any more, but reads, lets others read, too. */
+		if (name == ZKL_EXCLUSIVE)
+			zkl_shared_downgrade(claim->shared);
+		zkl_claims_unlock(claim, name);
+	}
+	show_counts(claim);
+}
+
+/* For the view. */
+static void
+show_counts(ZklLocalClaim *claim)
+{
+	claim->shared->session_count = zkl_counts_session(claim);
+	claim->shared->xact_count = claim->parts[ZKL_EXCLUSIVE].xact_count +
+		claim->parts[ZKL_SHARED].xact_count;
+}
+
+ZklLocalClaim *
+zkl_counts_first_session(void)
+{
+	if (dlist_is_empty(&session_claims))
+		return NULL;
+	return dlist_head_element(ZklLocalClaim, session_link, &session_claims);
+}
+
+void
+zkl_counts_sweep(void)
+{
+	if (session_locks_are_gone())
+		zkl_counts_discard_session();
+}
+
+/*
+ * The local locks of session scope are dropped all together, so it is enough
+ * to look at one that we think we have.
+ */
+static bool
+session_locks_are_gone(void)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &session_claims)
+	{
+		ZklLocalClaim *claim = dlist_container(ZklLocalClaim, session_link,
+											   iter.cur);
+
+		for (int part = 0; part < ZKL_PARTS; part++)
+		{
+			if (claim->parts[part].locked &&
+				claim->parts[part].lock_scope == ZKL_SCOPE_SESSION)
+				return !zkl_lock_held_by_me(&claim->tag,
+											zkl_claims_lock_mode(part));
+		}
+	}
+	return false;
+}
+
+void
+zkl_counts_discard_session(void)
+{
+	ZklLocalClaim *claim;
+
+	while ((claim = zkl_counts_first_session()) != NULL)
+		drop_session_scope(claim);
+}
+
+/* The claim may end with the first part. */
+static void
+drop_session_scope(ZklLocalClaim *claim)
+{
+	int			counts[ZKL_PARTS];
+
+	zkl_xact_note_release(claim, zkl_shared_standing(claim->shared, 0), false);
+	for (int part = 0; part < ZKL_PARTS; part++)
+	{
+		counts[part] = claim->parts[part].session_count;
+		if (claim->parts[part].lock_scope == ZKL_SCOPE_SESSION)
+			claim->parts[part].locked = false;
+	}
+	if (counts[ZKL_EXCLUSIVE] > 0)
+		zkl_counts_take_session(claim, ZKL_EXCLUSIVE, counts[ZKL_EXCLUSIVE]);
+	if (counts[ZKL_SHARED] > 0)
+		zkl_counts_take_session(claim, ZKL_SHARED, counts[ZKL_SHARED]);
+}
+
+/* PostgreSQL drops the local locks of transaction level right after this. */
+void
+zkl_counts_end_xact(void)
+{
+	while (nrecords > 0)
+	{
+		XactRecord *record = &records[--nrecords];
+		ZklLocalClaim *claim = record->claim;
+		ZklPart    *part = &claim->parts[record->part];
+
+		part->xact_record = record->previous;
+		if (part->lock_scope == ZKL_SCOPE_XACT &&
+			part->xact_count == record->count)
+			part->locked = false;
+		uncount_xact(claim, record->part, record->count);
+	}
+	zkl_claims_sweep();
+}
+
+void
+zkl_counts_abort_savepoint(int nest_level)
+{
+	while (nrecords > 0 && records[nrecords - 1].nest_level >= nest_level)
+	{
+		XactRecord *record = &records[--nrecords];
+
+		record->claim->parts[record->part].xact_record = record->previous;
+		uncount_xact(record->claim, record->part, record->count);
+	}
+}
+
+/* Records join those of the parent, where it has one for the same claim. */
+void
+zkl_counts_release_savepoint(int nest_level)
+{
+	int			first = nrecords;
+	int			kept;
+
+	while (first > 0 && records[first - 1].nest_level >= nest_level)
+		first--;
+
+	kept = first;
+	for (int i = first; i < nrecords; i++)
+	{
+		XactRecord	record = records[i];
+
+		if (record.previous >= 0 &&
+			records[record.previous].nest_level == nest_level - 1)
+		{
+			records[record.previous].count += record.count;
+			record.claim->parts[record.part].xact_record = record.previous;
+			continue;
+		}
+		record.nest_level = nest_level - 1;
+		record.claim->parts[record.part].xact_record = kept;
+		records[kept++] = record;
+	}
+	nrecords = kept;
+}

@@ -1,0 +1,46 @@
+/*-------------------------------------------------------------------------
+ *
+ * counts.h
+ *	  How often a claim is held, in which scope, and when that ends.
+ *
+ * Called only by backends.
+ *
+ * src/counts.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_COUNTS_H
+#define ZKL_COUNTS_H
+
+#include "claims.h"
+
+/* Count acquires of a claim that is held.  Raises what the lock manager does. */
+extern void zkl_counts_add(ZklLocalClaim *claim, ZklPartName part,
+						   ZklScope scope, int count);
+
+/* How many acquires are there, with session scope and in all? */
+extern int	zkl_counts_session(const ZklLocalClaim *claim);
+extern int	zkl_counts_total(const ZklLocalClaim *claim, ZklPartName part);
+
+/* Take session counts off; ends the claim when nothing is left. */
+extern void zkl_counts_take_session(ZklLocalClaim *claim, ZklPartName part,
+									int count);
+
+/* The first claim with session scope, or NULL. */
+extern ZklLocalClaim *zkl_counts_first_session(void);
+
+/* End session scope of all claims, as DISCARD ALL does. */
+extern void zkl_counts_discard_session(void);
+
+/*
+ * Has DISCARD ALL or pg_advisory_unlock_all() dropped the local locks of
+ * session scope?  Then that scope of all claims ends.
+ */
+extern void zkl_counts_sweep(void);
+
+/* Ends of transactions and savepoints. */
+extern void zkl_counts_end_xact(void);
+extern void zkl_counts_abort_savepoint(int nest_level);
+extern void zkl_counts_release_savepoint(int nest_level);
+
+#endif							/* ZKL_COUNTS_H */

@@ -1,0 +1,519 @@
+/*-------------------------------------------------------------------------
+ *
+ * entrywork.c
+ *	  What the worker does to entries.
+ *
+ * The states and who may change them are in locktable.h.
+ *
+ * src/entrywork.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+
+#include "compat.h"
+#include "entry.h"
+#include "entrywork.h"
+#include "leases.h"
+#include "zklock.h"
+
+/* A claim that lasts so long can be worth asking for. */
+#define WATCH_AFTER		ZKL_MS(100)
+
+/* When a lease time is over, those who wait have so long to come back. */
+#define HAND_ON_WITHIN	ZKL_MS(1000)
+
+static int64 next_timer(const ZklEntry *entry);
+static void arm_timer(ZklEntry *entry, ZklWork *work);
+static bool end_lease_times(ZklEntry *entry, int64 now);
+static bool give_up_if_idle(ZklEntry *entry);
+static void lose_claim(ZklClaim *claim, ZklLoss loss);
+static void new_generation(ZklEntry *entry);
+static bool want_again(ZklEntry *entry);
+
+void
+zkl_entry_adopt_work(void)
+{
+	int			nentries;
+	ZklEntry  **entries = zkl_table_collect(&nentries);
+
+	/*
+	 * The last worker may have died with entries in its hands.  Only a worker
+	 * takes these marks away, so such entries stay until we come to them.
+	 */
+	for (int i = 0; i < nentries; i++)
+	{
+		ZklEntry   *entry = entries[i];
+
+		if (!entry->in_work && !entry->timer_armed &&
+			entry->state == ZKL_ENTRY_NONE)
+			continue;
+		zkl_entry_lock(entry);
+		entry->timer_armed = false;
+		entry->timer_set = false;
+		zkl_entry_ask_worker(entry);
+		zkl_entry_unlock(entry->hash);
+	}
+	pfree(entries);
+}
+
+ZklEntry *
+zkl_entry_next_work(void)
+{
+	ZklEntry   *entry = NULL;
+
+	SpinLockAcquire(&zkl_shared->work_mutex);
+	if (!dlist_is_empty(&zkl_shared->work))
+	{
+		entry = dlist_container(ZklEntry, work_link,
+								dlist_pop_head_node(&zkl_shared->work));
+		entry->work_link.next = NULL;
+	}
+	SpinLockRelease(&zkl_shared->work_mutex);
+	return entry;
+}
+
+ZklWork
+zkl_entry_look(ZklEntry *entry)
+{
+	uint32		hash = entry->hash;
+	ZklWork		work = {0};
+
+	zkl_entry_lock(entry);
+
+	/* Somebody may have asked again since it was taken off the list. */
+	SpinLockAcquire(&zkl_shared->work_mutex);
+	entry->in_work = entry->work_link.next != NULL;
+	SpinLockRelease(&zkl_shared->work_mutex);
+
+	switch (entry->state)
+	{
+		case ZKL_ENTRY_NONE:
+			zkl_entry_remove_if_unused(entry);
+			break;
+		case ZKL_ENTRY_WANTED:
+			entry->seen = true;
+			work.want = true;
+			break;
+		case ZKL_ENTRY_QUEUED:
+			break;
+		case ZKL_ENTRY_OWNED:
+			work.downgrade = entry->mode != entry->ticket.mode;
+			work.recheck = entry->rechecking;
+			entry->rechecking = false;
+			arm_timer(entry, &work);
+			break;
+		case ZKL_ENTRY_RELEASING:
+			work.unwant = true;
+			break;
+	}
+	zkl_entry_unlock(hash);
+	return work;
+}
+
+/*
+ * The timer is lazy: releases do not move it, so it may fire while the lock
+ * is held again, or too early.
+ */
+ZklWork
+zkl_entry_timer_fired(ZklEntry *entry)
+{
+	uint32		hash = entry->hash;
+	ZklWork		work = {0};
+	int64		now = zkl_now();
+	bool		any_over;
+
+	zkl_entry_lock(entry);
+	entry->timer_armed = false;
+	any_over = end_lease_times(entry, now);
+	if (entry->state == ZKL_ENTRY_OWNED)
+	{
+		if (zkl_entry_is_idle(entry) && now >= entry->idle_at + ZKL_MS(zkl_linger))
+			work.unwant = give_up_if_idle(entry);
+		if (!work.unwant && !entry->watching &&
+			now >= entry->owned_at + WATCH_AFTER)
+			work.watch = entry->watching = true;
+	}
+	if (entry->state == ZKL_ENTRY_OWNED)
+		arm_timer(entry, &work);
+	else
+		zkl_entry_remove_if_unused(entry);
+	zkl_entry_unlock(hash);
+
+	if (any_over)
+		pg_atomic_fetch_add_u64(&zkl_shared->losses, 1);
+	return work;
+}
+
+/* The first moment at which something has to be done about an owned ticket. */
+static int64
+next_timer(const ZklEntry *entry)
+{
+	int64		at = PG_INT64_MAX;
+	dlist_iter	iter;
+
+	if (zkl_entry_is_idle(entry))
+		at = entry->idle_at + ZKL_MS(zkl_linger);
+	if (!entry->watching)
+		at = Min(at, entry->owned_at + WATCH_AFTER);
+	dlist_foreach(iter, &unconstify(ZklEntry *, entry)->claims)
+	{
+		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		if (claim->state == ZKL_CLAIM_HELD && claim->lease_until != 0)
+			at = Min(at, claim->lease_until);
+	}
+	return at;
+}
+
+/* A timer that fires too early does no harm, so it is only moved forward. */
+static void
+arm_timer(ZklEntry *entry, ZklWork *work)
+{
+	int64		at = next_timer(entry);
+
+	if (at == PG_INT64_MAX || (entry->timer_armed && entry->timer_at <= at))
+		return;
+	entry->timer_armed = true;
+	work->timer_at = at;
+}
+
+/* Claims whose lease time is over end by themselves. */
+static bool
+end_lease_times(ZklEntry *entry, int64 now)
+{
+	bool		any = false;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &entry->claims)
+	{
+		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		if (claim->state != ZKL_CLAIM_HELD || claim->lease_until == 0 ||
+			claim->lease_until > now)
+			continue;
+		if (!any)
+			pg_atomic_fetch_add_u64(&zkl_shared->losses, 1);
+		any = true;
+		lose_claim(claim, ZKL_LOSS_LEASE_TIME);
+		entry->nheld--;
+		if (claim->mode != ZKL_MODE_READ)
+			entry->exclusive = false;
+	}
+	if (any)
+	{
+		bool		handed_on = entry->nwaiting > 0 &&
+		!zkl_entry_tenure_is_over(entry, now);
+
+		new_generation(entry);
+		if (!handed_on)
+			zkl_entry_settle(entry, now);
+		else if (entry->nheld == 0)
+		{
+			/* Those who wait come back, for the new generation. */
+			entry->idle_at = now + HAND_ON_WITHIN;
+		}
+	}
+	return any;
+}
+
+void
+zkl_entry_set_queued(ZklEntry *entry)
+{
+	zkl_entry_lock(entry);
+	if (entry->state == ZKL_ENTRY_WANTED)
+	{
+		entry->state = ZKL_ENTRY_QUEUED;
+		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
+		zkl_entry_wake_needing(entry);
+	}
+	zkl_entry_unlock(entry->hash);
+}
+
+bool
+zkl_entry_set_owned(ZklEntry *entry, bool contended)
+{
+	bool		wanted;
+
+	zkl_entry_lock(entry);
+	wanted = entry->state == ZKL_ENTRY_WANTED ||
+		entry->state == ZKL_ENTRY_QUEUED;
+	if (wanted)
+	{
+		entry->state = ZKL_ENTRY_OWNED;
+		entry->epoch =
+			pg_atomic_read_u64(&zkl_shared->session[entry->session].epoch);
+		entry->czxid = entry->ticket.czxid;
+		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
+		entry->claim_number = 0;
+		entry->comes_back = false;
+		entry->contended = contended;
+		entry->rechecking = false;
+		entry->revoked = false;
+		entry->watching = false;
+		entry->owned_at = zkl_now();
+		if (entry->semaphore != NULL)
+			zkl_leases_set_owned(entry);
+		zkl_entry_ask_worker(entry);	/* for its timer */
+		zkl_entry_wake_needing(entry);
+	}
+	zkl_entry_unlock(entry->hash);
+	return wanted;
+}
+
+bool
+zkl_entry_set_contended(ZklEntry *entry)
+{
+	uint32		hash = entry->hash;
+	bool		lingered = false;
+
+	zkl_entry_lock(entry);
+	if (entry->state == ZKL_ENTRY_OWNED)
+	{
+		entry->contended = true;
+		lingered = give_up_if_idle(entry);
+		if (!lingered && entry->nheld > 0 && !entry->exclusive)
+			zkl_entry_downgrade(entry);
+		if (entry->semaphore != NULL)
+			zkl_leases_set_contended(entry->semaphore);
+	}
+	zkl_entry_unlock(hash);
+	return lingered;
+}
+
+void
+zkl_entry_set_uncontended(ZklEntry *entry)
+{
+	zkl_entry_lock(entry);
+	if (entry->state == ZKL_ENTRY_OWNED)
+	{
+		entry->contended = false;
+		zkl_entry_wake_needing(entry);
+	}
+	zkl_entry_unlock(entry->hash);
+}
+
+void
+zkl_entry_set_downgraded(ZklEntry *entry)
+{
+	zkl_entry_lock(entry);
+	if (entry->state == ZKL_ENTRY_OWNED)
+	{
+		entry->contended = false;
+		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
+	}
+	zkl_entry_unlock(entry->hash);
+}
+
+bool
+zkl_entry_set_revoked(ZklEntry *entry)
+{
+	bool		lingered = false;
+
+	zkl_entry_lock(entry);
+	if (entry->state == ZKL_ENTRY_OWNED)
+	{
+		entry->revoked = true;
+		lingered = give_up_if_idle(entry);
+		pg_atomic_fetch_add_u64(&zkl_shared->revocations, 1);
+	}
+	zkl_entry_unlock(entry->hash);
+	return lingered;
+}
+
+/* The worker itself sees to the rest. */
+static bool
+give_up_if_idle(ZklEntry *entry)
+{
+	if (!zkl_entry_is_idle(entry))
+		return false;
+	entry->state = ZKL_ENTRY_RELEASING;
+	if (entry->semaphore != NULL)
+		zkl_leases_unlink(entry);
+	return true;
+}
+
+bool
+zkl_entry_set_gone(ZklEntry *entry)
+{
+	uint32		hash = entry->hash;
+	bool		wanted;
+
+	zkl_entry_lock(entry);
+	entry->timer_armed = false;
+	zkl_entry_wake_ended(entry);
+	wanted = want_again(entry);
+	zkl_entry_unlock(hash);
+	return wanted;
+}
+
+void
+zkl_entry_set_lost(ZklEntry *entry, ZklLoss loss)
+{
+	uint32		hash = entry->hash;
+	dlist_iter	iter;
+
+	pg_atomic_fetch_add_u64(&zkl_shared->losses, 1);
+	zkl_entry_lock(entry);
+	entry->timer_armed = false;
+	if (entry->holder != NULL && entry->holder->state == ZKL_CLAIM_HELD)
+	{
+		lose_claim(entry->holder, loss);
+		entry->semaphore->nheld--;
+	}
+	dlist_foreach(iter, &entry->claims)
+	{
+		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		if (claim->state == ZKL_CLAIM_HELD)
+			lose_claim(claim, loss);
+	}
+	entry->nheld = 0;
+	entry->exclusive = false;
+	new_generation(entry);
+	(void) want_again(entry);
+	zkl_entry_unlock(hash);
+	pg_atomic_fetch_add_u64(&zkl_shared->losses, 1);
+}
+
+static void
+lose_claim(ZklClaim *claim, ZklLoss loss)
+{
+	claim->state = ZKL_CLAIM_LOST;
+	claim->loss = loss;
+	claim->lost_at = claim->since = zkl_now();
+
+	/* Who is still acquiring relies on nothing yet. */
+	if (claim->session_count + claim->xact_count > 0)
+		zkl_table_cancel(claim);
+}
+
+/*
+ * Newcomers shall not wait behind who holds nothing any more.  Who waits with
+ * the old local lock, or for it, counts again when it has asked for the new
+ * one.
+ */
+static void
+new_generation(ZklEntry *entry)
+{
+	dlist_iter	iter;
+
+	entry->generation++;
+	entry->nwaiting = 0;
+	dlist_foreach(iter, &entry->claims)
+	{
+		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		zkl_entry_set_needs_ticket(claim, false);
+		zkl_table_wake(claim);
+
+		/*
+		 * Who holds the old local lock may be idle for hours.  A cancel is
+		 * all that ends a wait for it.
+		 */
+		if (claim->waits_locally && !claim->nudged)
+		{
+			claim->nudged = true;
+			zkl_table_cancel(claim);
+		}
+
+		/* Who wants leases waits for no local lock. */
+		if (claim->mode == ZKL_MODE_LEASE && !claim->ended)
+		{
+			claim->generation = entry->generation;
+			entry->nwaiting += claim->state == ZKL_CLAIM_WAITING;
+		}
+	}
+}
+
+void
+zkl_entry_set_failed(ZklEntry *entry, ZklFailure failure, bool znode_left)
+{
+	ZklEntry   *asked = entry->semaphore ? entry->semaphore : entry;
+	uint32		hash = entry->hash;
+	dlist_iter	iter;
+
+	zkl_entry_lock(entry);
+	dlist_foreach(iter, &asked->claims)
+	{
+		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		if (claim->needs_ticket)
+		{
+			claim->failure = failure;
+			zkl_entry_set_needs_ticket(claim, false);
+			zkl_table_wake(claim);
+		}
+	}
+	zkl_entry_become_none(entry);
+	if (znode_left)
+		entry->state = ZKL_ENTRY_RELEASING;
+	else
+		entry->timer_armed = false;
+	zkl_entry_remove_if_unused(entry);
+	zkl_entry_unlock(hash);
+}
+
+static void
+wake_visited(ZklEntry *entry, void *arg)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &entry->claims)
+		zkl_table_wake(dlist_container(ZklClaim, link, iter.cur));
+}
+
+void
+zkl_entry_wake_all(void)
+{
+	zkl_table_visit(wake_visited, NULL);
+}
+
+static void
+note_held(ZklEntry *entry, void *arg)
+{
+	if (entry->nheld > 0)
+		*(bool *) arg = true;
+}
+
+bool
+zkl_entry_any_held(void)
+{
+	bool		any = false;
+
+	zkl_table_visit(note_held, &any);
+	return any;
+}
+
+/*
+ * There is no znode: -> WANTED and true if somebody waits for the ticket
+ * right now; -> NONE otherwise, and the entry may be gone.  Who waits for a
+ * lease asks again by itself, if it still has the inner mutex.
+ */
+static bool
+want_again(ZklEntry *entry)
+{
+	dlist_iter	iter;
+
+	zkl_entry_become_none(entry);
+	dlist_foreach(iter, &entry->claims)
+	{
+		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		if (!claim->needs_ticket)
+			continue;
+		if (claim->mode == ZKL_MODE_LEASE || entry->nlinked > 0)
+		{
+			zkl_table_wake(claim);
+			continue;
+		}
+		entry->state = ZKL_ENTRY_WANTED;
+		entry->mode = claim->mode;
+		entry->seen = true;
+		return true;
+	}
+	zkl_entry_remove_if_unused(entry);
+	return false;
+}

@@ -1,0 +1,86 @@
+/*-------------------------------------------------------------------------
+ *
+ * entrywork.h
+ *	  What the worker does to entries: one function an arrow.
+ *
+ * The states and the arrows are in locktable.h.  Functions lock the entry's
+ * partition themselves; none raises an error.
+ *
+ * Called only by the worker.
+ *
+ * src/entrywork.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_ENTRYWORK_H
+#define ZKL_ENTRYWORK_H
+
+#include "locktable.h"
+
+/*
+ * What the worker shall do with an entry.  Where it shall do nothing, the entry
+ * may be gone.
+ */
+typedef struct ZklWork
+{
+	bool		want;			/* get the ticket */
+	bool		unwant;			/* give it up */
+	bool		downgrade;		/* let others read, too */
+	bool		watch;			/* watch the znode */
+	bool		recheck;		/* look whether it is contended still */
+	int64		timer_at;		/* look again then; 0: no need */
+} ZklWork;
+
+/* A worker starts: take over what the last one was asked. */
+extern void zkl_entry_adopt_work(void);
+
+/* The next entry that the worker was asked to look at; NULL: none. */
+extern ZklEntry *zkl_entry_next_work(void);
+
+/* What is to be done with it? */
+extern ZklWork zkl_entry_look(ZklEntry *entry);
+
+/* The same when its timer has fired. */
+extern ZklWork zkl_entry_timer_fired(ZklEntry *entry);
+
+/* WANTED -> QUEUED, unless it is unwanted by now. */
+extern void zkl_entry_set_queued(ZklEntry *entry);
+
+/* WANTED, QUEUED -> OWNED.  False if it is unwanted by now. */
+extern bool zkl_entry_set_owned(ZklEntry *entry, bool contended);
+
+/* Somebody queues behind; OWNED -> RELEASING and true if it lingered. */
+extern bool zkl_entry_set_contended(ZklEntry *entry);
+
+/* Nobody queues behind any more. */
+extern void zkl_entry_set_uncontended(ZklEntry *entry);
+
+/* The ticket is a reader's now. */
+extern void zkl_entry_set_downgraded(ZklEntry *entry);
+
+/* Somebody asks for the lock; OWNED -> RELEASING and true if it lingered. */
+extern bool zkl_entry_set_revoked(ZklEntry *entry);
+
+/*
+ * No znode any more: -> NONE or WANTED; true if it is wanted again.  Here and
+ * for the next two, the entry's timer is disarmed already, if no ticket is left.
+ */
+extern bool zkl_entry_set_gone(ZklEntry *entry);
+
+/* OWNED -> NONE.  The entry may be gone afterwards. */
+extern void zkl_entry_set_lost(ZklEntry *entry, ZklLoss loss);
+
+/* The lock cannot be had: tell who waits.  -> RELEASING or NONE. */
+extern void zkl_entry_set_failed(ZklEntry *entry, ZklFailure failure,
+								 bool znode_left);
+
+/*
+ * Let all look again who wait for a ticket, or for one that is in doubt: the
+ * connection is gone or back.
+ */
+extern void zkl_entry_wake_all(void);
+
+/* Is any claim of this server held? */
+extern bool zkl_entry_any_held(void);
+
+#endif							/* ZKL_ENTRYWORK_H */

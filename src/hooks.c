@@ -1,0 +1,156 @@
+/*-------------------------------------------------------------------------
+ *
+ * hooks.c
+ *	  What zklock does around statements.
+ *
+ * It says why one was cancelled.  When a claim is lost, the worker cancels the
+ * statement as pg_cancel_backend() does, because that reaches it wherever it
+ * waits.  What PostgreSQL then raises says only that somebody wished so; here,
+ * where statements begin, it is replaced by the error that names the lock.  The
+ * few moments before a statement begins are left to the hook for messages.
+ *
+ * And it ends session scope after DISCARD ALL.  That is seen from the local
+ * locks, too, which are dropped then; but a lost claim has none.
+ *
+ * Nothing else is done: all that is needed for safety is in the commit guard.
+ *
+ * src/hooks.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+#include "tcop/utility.h"
+
+#include "claims.h"
+#include "compat.h"
+#include "counts.h"
+#include "hooks.h"
+#include "report.h"
+#include "xact.h"
+
+static ExecutorRun_hook_type next_executor_run = NULL;
+static ExecutorFinish_hook_type next_executor_finish = NULL;
+static ProcessUtility_hook_type next_process_utility = NULL;
+static emit_log_hook_type next_emit_log = NULL;
+
+static void executor_run(ZKL_EXECUTOR_RUN_PARAMETERS);
+static void executor_finish(QueryDesc *query_desc);
+static void process_utility(ZKL_PROCESS_UTILITY_PARAMETERS);
+static void emit_log(ErrorData *error);
+static void explain_cancel(MemoryContext context);
+
+void
+zkl_hooks_init(void)
+{
+	next_executor_run = ExecutorRun_hook;
+	ExecutorRun_hook = executor_run;
+	next_executor_finish = ExecutorFinish_hook;
+	ExecutorFinish_hook = executor_finish;
+	next_process_utility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+	next_emit_log = emit_log_hook;
+	emit_log_hook = emit_log;
+}
+
+static void
+executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		if (next_executor_run)
+			next_executor_run(ZKL_EXECUTOR_RUN_ARGUMENTS);
+		else
+			standard_ExecutorRun(ZKL_EXECUTOR_RUN_ARGUMENTS);
+	}
+	PG_CATCH();
+	{
+		explain_cancel(context);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+static void
+executor_finish(QueryDesc *query_desc)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		if (next_executor_finish)
+			next_executor_finish(query_desc);
+		else
+			standard_ExecutorFinish(query_desc);
+	}
+	PG_CATCH();
+	{
+		explain_cancel(context);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+static void
+process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
+{
+	MemoryContext caller_context = CurrentMemoryContext;
+	bool		is_discard_all = IsA(statement->utilityStmt, DiscardStmt) &&
+	((DiscardStmt *) statement->utilityStmt)->target == DISCARD_ALL;
+
+	PG_TRY();
+	{
+		if (next_process_utility)
+			next_process_utility(ZKL_PROCESS_UTILITY_ARGUMENTS);
+		else
+			standard_ProcessUtility(ZKL_PROCESS_UTILITY_ARGUMENTS);
+	}
+	PG_CATCH();
+	{
+		explain_cancel(caller_context);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	if (is_discard_all)
+		zkl_counts_discard_session();
+}
+
+/* Called with an error that is caught; replaces it if it was our doing. */
+static void
+explain_cancel(MemoryContext context)
+{
+	ZklLocalClaim *lost;
+
+	if (geterrcode() != ERRCODE_QUERY_CANCELED)
+		return;
+	lost = zkl_claims_find_lost();
+	if (lost == NULL && !zkl_xact_released_lost_in_statement())
+		return;
+	MemoryContextSwitchTo(context);
+	FlushErrorState();
+	if (lost == NULL)
+		zkl_xact_report_released();
+	lost->told_lost = true;
+	zkl_report_lost(ERROR, lost->path, lost->shared);
+}
+
+/* Too late for another error, but the message can still be another one. */
+static void
+emit_log(ErrorData *error)
+{
+	ZklLocalClaim *lost;
+
+	if (error->elevel == ERROR &&
+		error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
+		(lost = zkl_claims_find_lost()) != NULL)
+	{
+		lost->told_lost = true;
+		zkl_report_lost_instead(error, lost->path, lost->shared);
+	}
+	if (next_emit_log)
+		next_emit_log(error);
+}

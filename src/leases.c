@@ -1,0 +1,280 @@
+/*-------------------------------------------------------------------------
+ *
+ * leases.c
+ *	  The leases of a semaphore that this server has.
+ *
+ * Safe without the inner mutex: a lease is owned only after its znode was
+ * seen among no more than the semaphore's limit, and whoever owned one before
+ * was among them.  The mutex gives the order, and sees to it that only one
+ * client has more znodes than there is room for; two such would wait for one
+ * another.
+ *
+ * src/leases.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "entry.h"
+#include "leases.h"
+#include "zklock.h"
+
+static bool is_used_up(const ZklEntry *lease);
+static bool is_usable(const ZklEntry *lease, uint64 epoch);
+static void give_up_used_up(ZklEntry *semaphore);
+static ZklEntry *make_lease(ZklEntry *semaphore);
+static int	count_pending(ZklEntry *semaphore);
+
+int
+zkl_leases_usable(ZklEntry *semaphore, uint64 epoch)
+{
+	dlist_iter	iter;
+	int			usable = 0;
+
+	dlist_foreach(iter, &semaphore->idle)
+	{
+		if (is_usable(dlist_container(ZklEntry, lease_link, iter.cur), epoch))
+			usable++;
+	}
+	return usable;
+}
+
+static bool
+is_usable(const ZklEntry *lease, uint64 epoch)
+{
+	return !is_used_up(lease) && lease->epoch == epoch;
+}
+
+static bool
+is_used_up(const ZklEntry *lease)
+{
+	return lease->revoked || lease->claim_number >= ZKL_CLAIM_NUMBER_MAX;
+}
+
+void
+zkl_leases_take(ZklClaim *claim, int64 now)
+{
+	ZklEntry   *semaphore = claim->entry;
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &semaphore->idle)
+	{
+		ZklEntry   *lease = dlist_container(ZklEntry, lease_link, iter.cur);
+
+		if (claim->nleases == claim->quantity)
+			break;
+		if (!is_usable(lease, claim->epoch))
+			continue;
+		dlist_delete(&lease->lease_link);
+		dlist_push_tail(&claim->leases, &lease->lease_link);
+		claim->nleases++;
+		lease->holder = claim;
+		lease->nheld = 1;
+		zkl_entry_count_claim(lease, semaphore->hash, now);
+		claim->token = Max(claim->token, zkl_entry_token(lease));
+	}
+	Assert(claim->nleases == claim->quantity);
+}
+
+void
+zkl_leases_put_back(ZklClaim *claim, int quantity, int64 now)
+{
+	while (quantity-- > 0 && !dlist_is_empty(&claim->leases))
+	{
+		ZklEntry   *lease = dlist_tail_element(ZklEntry, lease_link,
+											   &claim->leases);
+
+		dlist_delete(&lease->lease_link);
+		dlist_push_head(&claim->entry->idle, &lease->lease_link);
+		claim->nleases--;
+		lease->holder = NULL;
+		lease->nheld = 0;
+		lease->idle_at = now;
+	}
+}
+
+void
+zkl_leases_move(ZklClaim *to, ZklClaim *from)
+{
+	while (!dlist_is_empty(&from->leases))
+	{
+		ZklEntry   *lease = dlist_head_element(ZklEntry, lease_link,
+											   &from->leases);
+
+		dlist_delete(&lease->lease_link);
+		dlist_push_tail(&to->leases, &lease->lease_link);
+		lease->holder = to;
+		from->nleases--;
+		to->nleases++;
+	}
+	to->token = Max(to->token, from->token);
+}
+
+bool
+zkl_leases_ask(ZklEntry *semaphore, uint64 epoch, int quantity,
+			   bool only_tries, const char *about)
+{
+	int			missing = quantity - count_pending(semaphore) -
+	zkl_leases_usable(semaphore, epoch);
+
+	give_up_used_up(semaphore);
+	while (missing-- > 0 && semaphore->nleases < semaphore->limit)
+	{
+		ZklEntry   *lease = make_lease(semaphore);
+
+		if (lease == NULL)
+			return false;
+		lease->only_tries = only_tries;
+		strlcpy(lease->about, about, sizeof(lease->about));
+		zkl_entry_want(lease, ZKL_MODE_LEASE);
+	}
+	return true;
+}
+
+/* They make room for others. */
+static void
+give_up_used_up(ZklEntry *semaphore)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &semaphore->idle)
+	{
+		ZklEntry   *lease = dlist_container(ZklEntry, lease_link, iter.cur);
+
+		if (is_used_up(lease))
+			zkl_entry_give_up(lease);
+	}
+}
+
+static ZklEntry *
+make_lease(ZklEntry *semaphore)
+{
+	char		path[ZKL_PATH_SIZE];
+	ZklEntry   *lease;
+
+	snprintf(path, sizeof(path), "%s%c" UINT64_FORMAT, semaphore->path,
+			 ZKL_LEASE_MARK, ++semaphore->last_lease);
+	lease = zkl_table_make(path, zkl_table_hash(path));
+	if (lease == NULL)
+		return NULL;
+	lease->semaphore = semaphore;
+	lease->limit = semaphore->limit;
+	dlist_push_tail(&semaphore->pending, &lease->lease_link);
+	semaphore->nleases++;
+	semaphore->nlinked++;
+	return lease;
+}
+
+static int
+count_pending(ZklEntry *semaphore)
+{
+	dlist_iter	iter;
+	int			pending = 0;
+
+	dlist_foreach(iter, &semaphore->pending)
+		pending++;
+	return pending;
+}
+
+bool
+zkl_leases_answered(ZklEntry *semaphore)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &semaphore->pending)
+	{
+		if (dlist_container(ZklEntry, lease_link, iter.cur)->state !=
+			ZKL_ENTRY_QUEUED)
+			return false;
+	}
+	return true;
+}
+
+void
+zkl_leases_settle(ZklEntry *semaphore)
+{
+	dlist_mutable_iter iter;
+
+	/* Who needs one is the first in the cluster, and has the inner mutex. */
+	if (semaphore->nneeding > 0)
+	{
+		zkl_entry_wake_needing(semaphore);
+		return;
+	}
+
+	/* The last of them may take the semaphore's entry along. */
+	semaphore->nlinked++;
+	dlist_foreach_modify(iter, &semaphore->pending)
+		zkl_entry_withdraw(dlist_container(ZklEntry, lease_link, iter.cur));
+	dlist_foreach_modify(iter, &semaphore->idle)
+		zkl_entry_settle_idle(dlist_container(ZklEntry, lease_link, iter.cur));
+	semaphore->nlinked--;
+	zkl_entry_remove_if_unused(semaphore);
+}
+
+void
+zkl_leases_give_up(ZklEntry *semaphore)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &semaphore->idle)
+		zkl_entry_give_up(dlist_container(ZklEntry, lease_link, iter.cur));
+}
+
+void
+zkl_leases_set_owned(ZklEntry *lease)
+{
+	lease->idle_at = lease->owned_at;
+	dlist_delete(&lease->lease_link);
+	dlist_push_tail(&lease->semaphore->idle, &lease->lease_link);
+}
+
+void
+zkl_leases_unlink(ZklEntry *lease)
+{
+	if (lease->lease_link.next == NULL)
+		return;
+	dlist_delete(&lease->lease_link);
+	lease->lease_link.next = NULL;
+	if (lease->holder != NULL)
+		lease->holder->nleases--;
+	lease->holder = NULL;
+	lease->nheld = 0;
+
+	/* Without any lease, others may make of the path what they like. */
+	if (--lease->semaphore->nleases == 0)
+		lease->semaphore->surveyed = false;
+}
+
+static void
+mark_contended(ZklEntry *lease, void *arg)
+{
+	if (lease->state == ZKL_ENTRY_OWNED)
+		lease->contended = true;
+}
+
+void
+zkl_leases_set_contended(ZklEntry *semaphore)
+{
+	zkl_leases_visit(semaphore, mark_contended, NULL);
+	zkl_leases_settle(semaphore);
+}
+
+void
+zkl_leases_visit(ZklEntry *semaphore, ZklVisitor visitor, void *arg)
+{
+	dlist_iter	iter;
+	dlist_iter	held;
+
+	dlist_foreach(iter, &semaphore->pending)
+		visitor(dlist_container(ZklEntry, lease_link, iter.cur), arg);
+	dlist_foreach(iter, &semaphore->idle)
+		visitor(dlist_container(ZklEntry, lease_link, iter.cur), arg);
+	dlist_foreach(iter, &semaphore->claims)
+	{
+		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		dlist_foreach(held, &claim->leases)
+			visitor(dlist_container(ZklEntry, lease_link, held.cur), arg);
+	}
+}

@@ -1,0 +1,316 @@
+/*-------------------------------------------------------------------------
+ *
+ * queue.c
+ *	  The functions about everybody who queues for a lock, wherever.
+ *
+ * src/queue.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_authid.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "arguments.h"
+#include "ask.h"
+#include "report.h"
+
+PG_FUNCTION_INFO_V1(zklock_lock_queue);
+PG_FUNCTION_INFO_V1(zklock_lock_revoke);
+PG_FUNCTION_INFO_V1(zklock_lock_force_release);
+
+/* What Curator writes into a znode to ask for its lock. */
+#define REVOKE			"__REVOKE__"
+
+#define QUEUE_COLUMNS	13
+
+/* A lock's queue, in order. */
+typedef struct Queue
+{
+	const ZklSurvey *survey;
+	ZklPlace   *places;
+	int			nplaces;
+} Queue;
+
+static Queue look(const char *path);
+static const char *child_of(const ZklPlace *place);
+static void put_row(ReturnSetInfo *rsinfo, int position,
+					const ZklPlace *place, const ZklSurveyNode *node);
+static bool put_fields(Datum *values, bool *nulls, const char *data);
+static char *field_of(const char *data, const char *name);
+static int	hex_value(char digit);
+static char *data_of(const ZklSurveyNode *node);
+static const char *show(const char *text);
+static TimestampTz timestamp_of(int64 unix_ms);
+static void check_may_force(void);
+
+Datum
+zklock_lock_queue(PG_FUNCTION_ARGS)
+{
+	Queue		queue;
+
+	zkl_check_loaded();
+	queue = look(zkl_argument_path(fcinfo));
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; i < queue.nplaces; i++)
+		put_row((ReturnSetInfo *) fcinfo->resultinfo, i + 1, &queue.places[i],
+				&queue.survey->nodes[queue.places[i].index]);
+	return (Datum) 0;
+}
+
+/* A holder that has let go meanwhile need not be asked. */
+Datum
+zklock_lock_revoke(PG_FUNCTION_ARGS)
+{
+	const char *path;
+	Queue		queue;
+	int			asked = 0;
+
+	zkl_check_loaded();
+	path = zkl_argument_path(fcinfo);
+	queue = look(path);
+	for (int i = 0; i < queue.nplaces; i++)
+	{
+		if (queue.places[i].holds)
+			asked += zkl_ask_write(path, child_of(&queue.places[i]), REVOKE);
+	}
+	PG_RETURN_INT32(asked);
+}
+
+Datum
+zklock_lock_force_release(PG_FUNCTION_ARGS)
+{
+	const char *path;
+	Queue		queue;
+	int			removed = 0;
+
+	zkl_check_loaded();
+	path = zkl_argument_path(fcinfo);
+	check_may_force();
+	queue = look(path);
+	for (int i = 0; i < queue.nplaces; i++)
+	{
+		const char *child = child_of(&queue.places[i]);
+
+		if (!queue.places[i].holds)
+			continue;
+
+		/* First, because it may happen even if we do not see the answer. */
+		ereport(LOG,
+				errmsg("role \"%s\" releases lock \"%s\" by force",
+					   GetUserNameFromId(GetUserId(), false),
+					   zkl_show_path(path)),
+				errdetail("It deletes the znode \"%s\".", show(child)));
+		removed += zkl_ask_delete(path, child);
+	}
+	PG_RETURN_INT32(removed);
+}
+
+static void
+check_may_force(void)
+{
+	if (!has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("permission denied to release a lock by force"),
+				errdetail("Only roles with privileges of the \"%s\" role may release locks of others.",
+						  "pg_signal_backend"),
+				errhint("\"%s\" asks the holder to release the lock.",
+						"zk_lock_revoke"));
+}
+
+static Queue
+look(const char *path)
+{
+	ZklSurvey  *survey = zkl_ask_survey(path, ZKL_ASK_DETAILS, PG_INT64_MAX);
+	Queue		queue = {.survey = survey};
+
+	queue.places = palloc0(Max(1, survey->nnodes) * sizeof(ZklPlace));
+	for (int i = 0; i < survey->nnodes; i++)
+	{
+		ZklPlace   *place = &queue.places[i];
+
+		place->index = i;
+		place->where = survey->nodes[i].where;
+		place->name = survey->nodes[i].name;
+		place->czxid = survey->nodes[i].czxid;
+		place->owner = survey->nodes[i].owner;
+	}
+	queue.nplaces = zkl_lineup(queue.places, survey->nnodes,
+							   zkl_survey_limit(survey));
+	return queue;
+}
+
+/* As seen from the lock's directory. */
+static const char *
+child_of(const ZklPlace *place)
+{
+	switch (place->where)
+	{
+		case ZKL_WHERE_LOCK:
+			break;
+		case ZKL_WHERE_LEASES:
+			return psprintf("leases/%s", place->name);
+		case ZKL_WHERE_LOCKS:
+			return psprintf("locks/%s", place->name);
+	}
+	return place->name;
+}
+
+/*
+ * Rows
+ */
+
+static void
+put_row(ReturnSetInfo *rsinfo, int position, const ZklPlace *place,
+		const ZklSurveyNode *node)
+{
+	Datum		values[QUEUE_COLUMNS] = {0};
+	bool		nulls[QUEUE_COLUMNS] = {0};
+	char	   *data = NULL;
+
+	values[0] = Int32GetDatum(position);
+	values[1] = CStringGetTextDatum(show(child_of(place)));
+	values[2] = CStringGetTextDatum(zkl_lineup_kind_name(place->kind));
+	values[3] = CStringGetTextDatum(zkl_lineup_mode_name(place));
+	values[4] = BoolGetDatum(place->holds);
+	values[5] = CStringGetTextDatum(zkl_lineup_client_name(place->client));
+
+	memset(nulls + 6, true, QUEUE_COLUMNS - 6);
+	if (node->detailed)
+	{
+		values[11] = TimestampTzGetDatum(timestamp_of(node->ctime_ms));
+		nulls[11] = false;
+	}
+	if (node->data != NULL && !(place->client == ZKL_CLIENT_ZKLOCK &&
+								put_fields(values + 6, nulls + 6, node->data)))
+		data = data_of(node);
+	if (data != NULL)
+	{
+		values[12] = CStringGetTextDatum(data);
+		nulls[12] = false;
+	}
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* Who asked for the ticket, as describe_backend wrote it; false: it did not. */
+static bool
+put_fields(Datum *values, bool *nulls, const char *data)
+{
+	static const char *const names[] = {
+		"server", "pid", "database", "role", "application"
+	};
+	char	   *fields[lengthof(names)];
+	bool		any = false;
+
+	for (int i = 0; i < lengthof(names); i++)
+	{
+		fields[i] = field_of(data, names[i]);
+		any |= fields[i] != NULL;
+		if (fields[i] == NULL || (i == 1 && atoi(fields[i]) <= 0))
+			continue;
+		if (i == 1)
+			values[i] = Int32GetDatum(atoi(fields[i]));
+		else
+			values[i] = CStringGetTextDatum(show(fields[i]));
+		nulls[i] = false;
+	}
+	return any;
+}
+
+/* The value of "name=value", with its %XX undone; NULL: there is none. */
+static char *
+field_of(const char *data, const char *name)
+{
+	size_t		length = strlen(name);
+	const char *at = data;
+	char	   *value;
+	char	   *to;
+
+	while (strncmp(at, name, length) != 0 || at[length] != '=')
+	{
+		at = strchr(at, ' ');
+		if (at == NULL)
+			return NULL;
+		at++;
+	}
+	at += length + 1;
+	value = to = palloc(strlen(at) + 1);
+	for (; *at != '\0' && *at != ' '; at++)
+	{
+		int			high = *at == '%' ? hex_value(at[1]) : -1;
+		int			low = high >= 0 ? hex_value(at[2]) : -1;
+
+		if (high + low > 0 && low >= 0)
+		{
+			*to++ = (char) (high * 16 + low);
+			at += 2;
+		}
+		else
+			*to++ = *at;
+	}
+	*to = '\0';
+	return value;
+}
+
+static int
+hex_value(char digit)
+{
+	static const char digits[] = "0123456789ABCDEF";
+	const char *at = digit == '\0' ? NULL : strchr(digits, digit);
+
+	return at != NULL ? at - digits : -1;
+}
+
+/* A foreign znode's data, if one can show them.  They may have been cut. */
+static char *
+data_of(const ZklSurveyNode *node)
+{
+	int			length = pg_encoding_verifymbstr(PG_UTF8, node->data,
+												 node->data_length);
+
+	if (length < node->data_length &&
+		(node->data_length < ZKL_SURVEY_DATA_SIZE ||
+		 node->data_length - length >= pg_encoding_max_length(PG_UTF8)))
+		return NULL;
+	for (int i = 0; i < length; i++)
+	{
+		if ((unsigned char) node->data[i] < ' ' || node->data[i] == 0x7f)
+			return NULL;
+	}
+	return unconstify(char *, zkl_show_path(pnstrdup(node->data, length)));
+}
+
+/* In the encoding of the database, whatever another server has written. */
+static const char *
+show(const char *text)
+{
+	StringInfoData shown;
+	int			length = strlen(text);
+
+	if (pg_encoding_verifymbstr(PG_UTF8, text, length) == length)
+		return zkl_show_path(text);
+	initStringInfo(&shown);
+	for (const char *at = text; *at; at++)
+	{
+		if (IS_HIGHBIT_SET(*at))
+			appendStringInfo(&shown, "\\x%02x", (unsigned char) *at);
+		else
+			appendStringInfoChar(&shown, *at);
+	}
+	return shown.data;
+}
+
+static TimestampTz
+timestamp_of(int64 unix_ms)
+{
+	return unix_ms * 1000 -
+		(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+}

@@ -1,0 +1,284 @@
+/*-------------------------------------------------------------------------
+ *
+ * semaphore.c
+ *	  How a backend gets leases of a semaphore.
+ *
+ * Who finds enough of them in this server, with nobody waiting, takes them.
+ * Everybody else queues for the semaphore's inner mutex, a lock like others
+ * below the semaphore's path, and holds it until all leases are there.  So they
+ * are granted in order, and nobody waits with some of them in hand for others
+ * who do the same.
+ *
+ * Who only tries needs no place in that queue.  It asks for its leases at once,
+ * and takes the wish back if there is no room; see leases.c why that is safe.
+ *
+ * src/semaphore.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "acquire.h"
+#include "ask.h"
+#include "compat.h"
+#include "counts.h"
+#include "report.h"
+#include "semaphore.h"
+#include "wait.h"
+#include "zklock.h"
+
+#define INNER_MUTEX		"/locks"
+
+/* What is added to a semaphore's path has to find room. */
+#define PATH_MAX_LENGTH	(ZKL_PATH_SIZE - 24)
+
+static void check_wish(const ZklLocalClaim *claim, const ZklWish *wish);
+static bool acquire_first(const ZklWish *wish);
+static bool acquire_more(ZklLocalClaim *claim, const ZklWish *wish);
+static void add_leases(ZklLocalClaim *claim, ZklClaim *second,
+					   const ZklWish *wish);
+static bool acquire_leases(ZklClaim *claim, const ZklWish *wish);
+static ZklAnswer acquire_in_turn(ZklClaim *claim, const ZklWish *wish);
+static void survey_once(ZklClaim *claim, const ZklWish *wish);
+static void check_survey(const ZklSurvey *survey, const ZklWish *wish);
+static bool is_foreign_text(const ZklSurvey *survey);
+
+bool
+zkl_semaphore_acquire(ZklLocalClaim *claim, const ZklWish *wish)
+{
+	check_wish(claim, wish);
+	return claim == NULL ? acquire_first(wish) : acquire_more(claim, wish);
+}
+
+static void
+check_wish(const ZklLocalClaim *claim, const ZklWish *wish)
+{
+	if (wish->quantity > wish->limit)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("cannot acquire %d leases of a semaphore with %d",
+					   wish->quantity, wish->limit));
+	if (strlen(wish->path) > PATH_MAX_LENGTH)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("invalid lock path: \"%s\"", zkl_show_path(wish->path)),
+				errdetail("The path of a semaphore must not be longer than %d bytes.",
+						  PATH_MAX_LENGTH));
+	if (claim == NULL)
+		return;
+
+	if (claim->limit != wish->limit)
+		zkl_report_other_limit(wish->path, claim->limit, wish->limit);
+	if (wish->until == ZKL_FOREVER &&
+		zkl_counts_total(claim, ZKL_SHARED) + wish->quantity > wish->limit)
+		ereport(ERROR,
+				errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
+				errmsg("deadlock detected"),
+				errdetail("This session holds %d of the %d leases of semaphore \"%s\", and would wait for itself.",
+						  zkl_counts_total(claim, ZKL_SHARED), wish->limit,
+						  zkl_show_path(wish->path)));
+}
+
+static bool
+acquire_first(const ZklWish *wish)
+{
+	ZklLocalClaim *claim = zkl_claims_begin(wish);
+	volatile bool acquired = false;
+
+	PG_TRY();
+	{
+		acquired = acquire_leases(claim->shared, wish);
+		if (acquired)
+		{
+			zkl_local_lock_tag(&claim->tag, wish->path,
+							   claim->shared->generation);
+			zkl_counts_add(claim, ZKL_SHARED, wish->scope, wish->quantity);
+		}
+	}
+	PG_CATCH();
+	{
+		zkl_claims_end(claim);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	if (!acquired)
+		zkl_claims_end(claim);
+	return acquired;
+}
+
+/* A second claim waits, and is added to the first when it has all it wants. */
+static bool
+acquire_more(ZklLocalClaim *claim, const ZklWish *wish)
+{
+	ZklClaim   *second;
+	volatile bool acquired = false;
+
+	if (zkl_shared_standing(claim->shared, 0) == ZKL_STANDING_LOST)
+		zkl_report_lost(ERROR, claim->path, claim->shared);
+
+	second = zkl_claims_begin_second(wish);
+	PG_TRY();
+	{
+		acquired = acquire_leases(second, wish);
+	}
+	PG_CATCH();
+	{
+		zkl_claims_end_second();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	if (acquired)
+		add_leases(claim, second, wish);
+	else
+		zkl_claims_end_second();
+	return acquired;
+}
+
+static void
+add_leases(ZklLocalClaim *claim, ZklClaim *second, const ZklWish *wish)
+{
+	if (!zkl_shared_merge(claim->shared, second))
+	{
+		zkl_claims_end_second();
+		zkl_report_lost(ERROR, claim->path, claim->shared);
+	}
+	zkl_claims_forget_second();
+	PG_TRY();
+	{
+		zkl_counts_add(claim, ZKL_SHARED, wish->scope, wish->quantity);
+	}
+	PG_CATCH();
+	{
+		zkl_shared_release_leases(claim->shared, wish->quantity);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+static bool
+acquire_leases(ZklClaim *claim, const ZklWish *wish)
+{
+	ZklAnswer	answer;
+	ZklWait		wait;
+
+	if (zkl_shared_hold_at_once(claim))
+		return true;
+	if (wish->only_tries)
+	{
+		survey_once(claim, wish);
+		zkl_wait_begin(&wait, wish);
+		if (zkl_wait_for_ticket(&wait, claim, NULL) != ZKL_ANSWER_HELD)
+			return false;
+
+		/* The directory may not have been there. */
+		survey_once(claim, wish);
+		return true;
+	}
+
+	/* Who loses the inner mutex while it waits starts again. */
+	do
+		answer = acquire_in_turn(claim, wish);
+	while (answer == ZKL_ANSWER_STALE);
+	return answer == ZKL_ANSWER_HELD;
+}
+
+/* Wait for the inner mutex, and with it for the leases. */
+static ZklAnswer
+acquire_in_turn(ZklClaim *claim, const ZklWish *wish)
+{
+	ZklWish		inner = *wish;
+	ZklWait		wait;
+	ZklLocalClaim *mutex;
+	volatile ZklAnswer answer = ZKL_ANSWER_QUEUED;
+
+	inner.path = psprintf("%s%s", wish->path, INNER_MUTEX);
+	inner.mode = ZKL_MODE_LOCK;
+	inner.scope = ZKL_SCOPE_XACT;
+	zkl_wait_begin(&wait, wish);
+
+	if (zkl_claims_find(inner.path) != NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_IN_USE),
+				errmsg("cannot acquire semaphore \"%s\" while holding lock \"%s\"",
+					   zkl_show_path(wish->path), zkl_show_path(inner.path)));
+	mutex = zkl_claims_begin(&inner);
+	PG_TRY();
+	{
+		if (zkl_acquire_claim(mutex, &inner))
+		{
+			survey_once(claim, wish);
+			answer = zkl_wait_for_ticket(&wait, claim, mutex->shared);
+			if (answer == ZKL_ANSWER_STALE)
+				zkl_shared_stop_asking(claim);
+		}
+	}
+	PG_FINALLY();
+	{
+		zkl_claims_end(mutex);
+	}
+	PG_END_TRY();
+	pfree(unconstify(char *, inner.path));
+	return answer;
+}
+
+/*
+ * Who is the first of its server to want leases sees to it that nobody uses
+ * the path as another kind of lock, or with another number of leases; and
+ * leaves that number where others will look for it, in the data of the
+ * semaphore's directory, as kazoo does.
+ *
+ * If that takes until the time is over, the wait that follows says what is to
+ * be said.
+ */
+static void
+survey_once(ZklClaim *claim, const ZklWish *wish)
+{
+	ZklSurvey  *survey;
+	ZklWait		wait;
+	char	   *number;
+
+	if (zkl_shared_is_surveyed(claim))
+		return;
+	zkl_wait_begin(&wait, wish);
+	if (!zkl_wait_until_settled(&wait, claim))
+		return;
+	survey = zkl_ask_survey(wish->path, ZKL_ASK_NAMES,
+							wish->only_tries ? ZKL_FOREVER : wish->until);
+	if (survey == NULL)
+		return;
+	check_survey(survey, wish);
+	if (zkl_survey_limit(survey) != wish->limit && !is_foreign_text(survey))
+	{
+		number = psprintf("%d", wish->limit);
+		if (!zkl_ask_write(wish->path, "", number))
+			return;
+	}
+	zkl_shared_set_surveyed(claim);
+}
+
+static void
+check_survey(const ZklSurvey *survey, const ZklWish *wish)
+{
+	int			limit = zkl_survey_limit(survey);
+
+	for (int i = 0; i < survey->nnodes; i++)
+	{
+		ZklContender contender;
+
+		if (survey->nodes[i].where == ZKL_WHERE_LOCK &&
+			zkl_recipe_parse(survey->nodes[i].name, &contender))
+			zkl_report_other_kind(wish->path);
+	}
+	if (limit != 0 && limit != wish->limit &&
+		zkl_survey_count(survey, ZKL_WHERE_LEASES) > 0)
+		zkl_report_other_limit(wish->path, limit, wish->limit);
+}
+
+/* Whatever others keep in the directory's data is not ours to overwrite. */
+static bool
+is_foreign_text(const ZklSurvey *survey)
+{
+	return survey->data_length > 0 && zkl_survey_limit(survey) == 0;
+}

@@ -1,0 +1,113 @@
+/*-------------------------------------------------------------------------
+ *
+ * standing.c
+ *	  How a claim stands, and what is known about its lock.
+ *
+ * src/standing.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "entry.h"
+#include "standing.h"
+#include "zklock.h"
+
+ZklStanding
+zkl_shared_standing(ZklClaim *claim, int64 margin)
+{
+	ZklEntry   *entry = claim->entry;
+	ZklStanding standing = ZKL_STANDING_GOOD;
+	int64		until = zkl_now() + margin;
+
+	LWLockAcquire(zkl_table_partition(entry->hash), LW_SHARED);
+	if (claim->state != ZKL_CLAIM_HELD ||
+		(claim->lease_until != 0 && claim->lease_until <= until))
+		standing = ZKL_STANDING_LOST;
+
+	/* The worker raises the epoch first, then comes to mark each claim. */
+	else if (zkl_session_is_in_doubt(claim->epoch, entry->session, until))
+		standing = ZKL_STANDING_DOUBT;
+	LWLockRelease(zkl_table_partition(entry->hash));
+	return standing;
+}
+
+/* Where the worker has not marked it yet, it is the lease time that ended. */
+ZklLoss
+zkl_shared_loss(ZklClaim *claim, int64 *lost_at)
+{
+	ZklLoss		loss = ZKL_LOSS_LEASE_TIME;
+
+	LWLockAcquire(zkl_table_partition(claim->entry->hash), LW_SHARED);
+	*lost_at = claim->lease_until;
+	if (claim->state == ZKL_CLAIM_LOST)
+	{
+		loss = claim->loss;
+		*lost_at = claim->lost_at;
+	}
+	LWLockRelease(zkl_table_partition(claim->entry->hash));
+	return loss;
+}
+
+bool
+zkl_shared_is_revoked(ZklClaim *claim)
+{
+	ZklEntry   *entry = claim->entry;
+	bool		revoked = false;
+	dlist_iter	iter;
+
+	LWLockAcquire(zkl_table_partition(entry->hash), LW_SHARED);
+	if (claim->state == ZKL_CLAIM_HELD)
+	{
+		revoked = entry->revoked;
+		dlist_foreach(iter, &claim->leases)
+			revoked |= dlist_container(ZklEntry, lease_link, iter.cur)->revoked;
+	}
+	LWLockRelease(zkl_table_partition(entry->hash));
+	return revoked;
+}
+
+bool
+zkl_shared_is_surveyed(ZklClaim *claim)
+{
+	ZklEntry   *semaphore = claim->entry;
+	bool		surveyed;
+
+	zkl_entry_lock(semaphore);
+	surveyed = semaphore->surveyed;
+	zkl_entry_unlock(semaphore->hash);
+	return surveyed;
+}
+
+void
+zkl_shared_set_surveyed(ZklClaim *claim)
+{
+	zkl_entry_lock(claim->entry);
+	claim->entry->surveyed = true;
+	zkl_entry_unlock(claim->entry->hash);
+}
+
+bool
+zkl_shared_is_settled(ZklClaim *claim)
+{
+	ZklEntry   *entry = claim->entry;
+	bool		settled;
+
+	zkl_entry_lock(entry);
+	settled = !zkl_entry_is_releasing(entry);
+	zkl_entry_set_needs_ticket(claim, !settled);
+	zkl_entry_unlock(entry->hash);
+	return settled;
+}
+
+bool
+zkl_shared_is_released(ZklClaim *claim)
+{
+	ZklEntry   *entry = claim->entry;
+	bool		released;
+
+	zkl_entry_lock(entry);
+	released = !zkl_entry_is_releasing(entry);
+	zkl_entry_unlock(entry->hash);
+	return released;
+}

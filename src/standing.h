@@ -1,0 +1,55 @@
+/*-------------------------------------------------------------------------
+ *
+ * standing.h
+ *	  How a claim stands, and what is known about its lock.
+ *
+ * All functions lock the entry's partition themselves; none raises an error.
+ *
+ * Called only by backends.
+ *
+ * src/standing.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_STANDING_H
+#define ZKL_STANDING_H
+
+#include "locktable.h"
+
+/* What became of a claim that was held. */
+typedef enum ZklStanding
+{
+	ZKL_STANDING_GOOD,
+	ZKL_STANDING_DOUBT,			/* good again if the session comes back */
+	ZKL_STANDING_LOST			/* or its lease time is over */
+} ZklStanding;
+
+/*
+ * How does a claim stand that was held?  Good means: until the session has
+ * "margin" microseconds more to live, at least.
+ */
+extern ZklStanding zkl_shared_standing(ZklClaim *claim, int64 margin);
+
+/* Why and when was it lost? */
+extern ZklLoss zkl_shared_loss(ZklClaim *claim, int64 *lost_at);
+
+/* Has somebody asked for the lock that this claim holds? */
+extern bool zkl_shared_is_revoked(ZklClaim *claim);
+
+/*
+ * Is no znode of the lock on its way to be deleted?  If not, the claim's latch
+ * will be set.
+ */
+extern bool zkl_shared_is_settled(ZklClaim *claim);
+
+/* The same for one that has ended and stays only to see that. */
+extern bool zkl_shared_is_released(ZklClaim *claim);
+
+/*
+ * Has the directory of a semaphore been found in order?  That has to be seen
+ * to, once, while the inner mutex is held.
+ */
+extern bool zkl_shared_is_surveyed(ZklClaim *claim);
+extern void zkl_shared_set_surveyed(ZklClaim *claim);
+
+#endif							/* ZKL_STANDING_H */

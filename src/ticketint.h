@@ -1,0 +1,83 @@
+/*-------------------------------------------------------------------------
+ *
+ * ticketint.h
+ *	  What ticket.c and ticketreply.c share; nobody else includes it.
+ *
+ * The few ways in which a step ends.
+ *
+ * src/ticketint.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_TICKETINT_H
+#define ZKL_TICKETINT_H
+
+#include "ticket.h"
+
+/* What a reply to one of the ticket's requests means. */
+extern ZklTicketStep zkl_ticket_on_reply(ZklTicket *ticket,
+										 const ZklTicketEvent *event);
+
+static const ZklTicketStep nothing = {
+	ZKL_REQUEST_NOTHING, ZKL_REPORT_NOTHING, ZKL_FAILURE_NONE
+};
+
+static inline ZklTicketStep
+become(ZklTicket *ticket, ZklTicketState state, ZklRequest request)
+{
+	ZklTicketStep step = nothing;
+
+	ticket->state = state;
+	step.request = request;
+	return step;
+}
+
+static inline ZklTicketStep
+gone(ZklTicket *ticket)
+{
+	ZklTicketStep step = nothing;
+
+	ticket->state = ZKL_TICKET_NONE;
+	step.report = ZKL_REPORT_GONE;
+	return step;
+}
+
+/* It was owned, and somebody else may own the lock by now. */
+static inline ZklTicketStep
+lose(ZklTicket *ticket)
+{
+	ZklTicketStep step = nothing;
+
+	ticket->state = ZKL_TICKET_NONE;
+	step.report = ZKL_REPORT_LOST;
+	return step;
+}
+
+/*
+ * There is no znode and there will be none.  (Only where even the list is
+ * refused that shall find a lost create is that not certain; then the znode
+ * stays until the session ends.)
+ */
+static inline ZklTicketStep
+fail(ZklTicket *ticket, ZklFailure failure)
+{
+	ZklTicketStep step = gone(ticket);
+
+	if (!ticket->unwanted)
+	{
+		step.report = ZKL_REPORT_FAILED;
+		step.failure = failure;
+	}
+	return step;
+}
+
+/* There is no znode; make one, if anybody still wants it. */
+static inline ZklTicketStep
+create_anew(ZklTicket *ticket)
+{
+	if (ticket->unwanted)
+		return gone(ticket);
+	return become(ticket, ZKL_TICKET_CREATING, ZKL_REQUEST_CREATE);
+}
+
+#endif							/* ZKL_TICKETINT_H */

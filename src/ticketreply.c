@@ -1,0 +1,508 @@
+/*-------------------------------------------------------------------------
+ *
+ * ticketreply.c
+ *	  What ZooKeeper's replies mean to a ticket.
+ *
+ * A reply is for the state that asked; any other state has asked for something
+ * else since, and lets it pass.
+ *
+ * src/ticketreply.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "ticketint.h"
+
+#include <string.h>
+
+/* A directory that is reaped this often under our hands has another cause. */
+#define MAX_ROUNDS	10
+
+static void on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event);
+static ZklTicketStep on_list_reply(ZklTicket *ticket,
+								   const ZklTicketEvent *event);
+static ZklTicketStep on_directory_reply(ZklTicket *ticket,
+										const ZklTicketEvent *event);
+static ZklTicketStep on_find_reply(ZklTicket *ticket,
+								   const ZklTicketEvent *event);
+static ZklTicketStep on_inspect_reply(ZklTicket *ticket,
+									  const ZklTicketEvent *event);
+static ZklTicketStep on_place_reply(ZklTicket *ticket,
+									const ZklTicketEvent *event);
+static ZklTicketStep on_survey_reply(ZklTicket *ticket,
+									 const ZklTicketEvent *event);
+static ZklTicketStep on_watch_reply(ZklTicket *ticket,
+									const ZklTicketEvent *event);
+static ZklTicketStep on_check_reply(ZklTicket *ticket,
+									const ZklTicketEvent *event);
+static ZklTicketStep on_watch_self_reply(ZklTicket *ticket,
+										 const ZklTicketEvent *event);
+static ZklTicketStep on_downgrade_reply(ZklTicket *ticket,
+										const ZklTicketEvent *event);
+static ZklTicketStep on_confirm_reply(ZklTicket *ticket,
+									  const ZklTicketEvent *event);
+static ZklTicketStep on_delete_reply(ZklTicket *ticket,
+									 const ZklTicketEvent *event);
+
+static ZklTicketStep take_place(ZklTicket *ticket, const ZklVerdict *verdict);
+static void set_name(ZklTicket *ticket, const char *name);
+static void take_readers_name(ZklTicket *ticket);
+static ZklTicketStep become_reader(ZklTicket *ticket);
+static ZklTicketStep delete_and_fail(ZklTicket *ticket, ZklFailure failure);
+
+/* A reply that the ticket's state does not wait for is not for it. */
+ZklTicketStep
+zkl_ticket_on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	switch (event->request)
+	{
+		case ZKL_REQUEST_NOTHING:
+			break;
+		case ZKL_REQUEST_CREATE:
+			if (ticket->state == ZKL_TICKET_CREATING)
+				on_create_reply(ticket, event);
+			break;
+		case ZKL_REQUEST_LIST:
+			return on_list_reply(ticket, event);
+		case ZKL_REQUEST_MAKE_DIRECTORY:
+			if (ticket->state == ZKL_TICKET_MAKING_DIRECTORY)
+				return on_directory_reply(ticket, event);
+			break;
+		case ZKL_REQUEST_INSPECT:
+			if (ticket->state == ZKL_TICKET_INSPECTING)
+				return on_inspect_reply(ticket, event);
+			if (ticket->state == ZKL_TICKET_CONFIRMING)
+				return on_confirm_reply(ticket, event);
+			break;
+		case ZKL_REQUEST_SURVEY:
+			if (ticket->state == ZKL_TICKET_SURVEYING)
+				return on_survey_reply(ticket, event);
+			break;
+		case ZKL_REQUEST_WATCH:
+			if (ticket->state == ZKL_TICKET_WATCHING)
+				return on_watch_reply(ticket, event);
+			break;
+		case ZKL_REQUEST_WATCH_SELF:
+			if (ticket->state == ZKL_TICKET_OWNED)
+				return on_watch_self_reply(ticket, event);
+			break;
+		case ZKL_REQUEST_DOWNGRADE:
+			if (ticket->state == ZKL_TICKET_DOWNGRADING)
+				return on_downgrade_reply(ticket, event);
+			break;
+		case ZKL_REQUEST_DELETE:
+			if (ticket->state == ZKL_TICKET_DELETING)
+				return on_delete_reply(ticket, event);
+			break;
+	}
+	return nothing;
+}
+
+/* Only take note: the reply to the list follows, and decides. */
+static void
+on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	switch (event->outcome)
+	{
+		case ZKL_OUTCOME_OK:
+			/* A znode of another session is no ticket of ours. */
+			ticket->state = event->ours ? ZKL_TICKET_CREATED : ZKL_TICKET_UNSURE;
+			ticket->czxid = event->czxid;
+			set_name(ticket, event->name);
+			break;
+		case ZKL_OUTCOME_ABSENT:
+			ticket->state = ZKL_TICKET_HOMELESS;
+			break;
+		case ZKL_OUTCOME_UNKNOWN:
+			ticket->state = ZKL_TICKET_UNSURE;
+			break;
+		case ZKL_OUTCOME_REFUSED:
+			ticket->state = ZKL_TICKET_REFUSED;
+			ticket->failure = event->failure;
+			break;
+	}
+}
+
+static ZklTicketStep
+on_list_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	switch (ticket->state)
+	{
+		case ZKL_TICKET_HOMELESS:
+			if (ticket->unwanted)
+				return gone(ticket);
+			if (++ticket->rounds > MAX_ROUNDS)
+				return fail(ticket, ZKL_FAILURE_DIRECTORY);
+			return become(ticket, ZKL_TICKET_MAKING_DIRECTORY,
+						  ZKL_REQUEST_MAKE_DIRECTORY);
+		case ZKL_TICKET_UNSURE:
+			return become(ticket, ZKL_TICKET_FINDING, ZKL_REQUEST_LIST);
+		case ZKL_TICKET_REFUSED:
+			return fail(ticket, ticket->failure);
+		case ZKL_TICKET_FINDING:
+			return on_find_reply(ticket, event);
+		case ZKL_TICKET_CREATED:
+		case ZKL_TICKET_LISTING:
+			return on_place_reply(ticket, event);
+		case ZKL_TICKET_CHECKING:
+			return on_check_reply(ticket, event);
+
+		case ZKL_TICKET_NONE:
+		case ZKL_TICKET_CREATING:
+		case ZKL_TICKET_MAKING_DIRECTORY:
+		case ZKL_TICKET_INSPECTING:
+		case ZKL_TICKET_SURVEYING:
+		case ZKL_TICKET_WATCHING:
+		case ZKL_TICKET_QUEUED:
+		case ZKL_TICKET_OWNED:
+		case ZKL_TICKET_DOWNGRADING:
+		case ZKL_TICKET_CONFIRMING:
+		case ZKL_TICKET_DELETING:
+			break;
+	}
+	return nothing;
+}
+
+/* An unknown outcome needs no look: the create will say what is there. */
+static ZklTicketStep
+on_directory_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	if (event->outcome == ZKL_OUTCOME_REFUSED)
+		return fail(ticket, event->failure);
+	return create_anew(ticket);
+}
+
+static ZklTicketStep
+on_find_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	const char *found;
+
+	switch (event->outcome)
+	{
+		case ZKL_OUTCOME_OK:
+			found = zkl_recipe_find(ticket->mode, ticket->uuid,
+									event->children, event->nchildren);
+			if (found == NULL)
+				return create_anew(ticket);
+			set_name(ticket, found);
+			if (ticket->unwanted)
+				return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
+			return become(ticket, ZKL_TICKET_INSPECTING, ZKL_REQUEST_INSPECT);
+		case ZKL_OUTCOME_ABSENT:
+			return create_anew(ticket);
+		case ZKL_OUTCOME_UNKNOWN:
+			return become(ticket, ZKL_TICKET_FINDING, ZKL_REQUEST_LIST);
+		case ZKL_OUTCOME_REFUSED:
+			return fail(ticket, event->failure);
+	}
+	return nothing;
+}
+
+static ZklTicketStep
+on_inspect_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	switch (event->outcome)
+	{
+		case ZKL_OUTCOME_OK:
+			if (!event->ours)
+				return create_anew(ticket);
+			ticket->czxid = event->czxid;
+			return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
+		case ZKL_OUTCOME_ABSENT:
+			return create_anew(ticket);
+		case ZKL_OUTCOME_UNKNOWN:
+			return become(ticket, ZKL_TICKET_INSPECTING, ZKL_REQUEST_INSPECT);
+		case ZKL_OUTCOME_REFUSED:
+			return delete_and_fail(ticket, event->failure);
+	}
+	return nothing;
+}
+
+/* The list by which a znode that exists learns its place in the queue. */
+static ZklTicketStep
+on_place_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	ZklVerdict	verdict;
+
+	/* Withdrawn while the create was under way: now it has a name. */
+	if (ticket->unwanted)
+		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
+
+	switch (event->outcome)
+	{
+		case ZKL_OUTCOME_OK:
+			verdict = zkl_recipe_judge(ticket->mode, ticket->limit,
+									   ticket->name, event->children,
+									   event->nchildren);
+			return take_place(ticket, &verdict);
+		case ZKL_OUTCOME_ABSENT:
+			return create_anew(ticket);
+		case ZKL_OUTCOME_UNKNOWN:
+			return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
+		case ZKL_OUTCOME_REFUSED:
+			return delete_and_fail(ticket, event->failure);
+	}
+	return nothing;
+}
+
+/*
+ * Leases below the directory make it a semaphore.  Who may not look there
+ * cannot know, and goes on.
+ */
+static ZklTicketStep
+on_survey_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	if (event->outcome == ZKL_OUTCOME_OK &&
+		zkl_recipe_any_lease(event->children, event->nchildren))
+		return delete_and_fail(ticket, ZKL_FAILURE_OTHER_KIND);
+	ticket->surveyed = event->outcome != ZKL_OUTCOME_UNKNOWN;
+	return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
+}
+
+static ZklTicketStep
+on_watch_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	switch (event->outcome)
+	{
+		case ZKL_OUTCOME_OK:
+			ticket->state = ZKL_TICKET_QUEUED;
+			return nothing;
+		case ZKL_OUTCOME_ABSENT:
+		case ZKL_OUTCOME_UNKNOWN:
+			return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
+		case ZKL_OUTCOME_REFUSED:
+			return delete_and_fail(ticket, event->failure);
+	}
+	return nothing;
+}
+
+/*
+ * The list by which an owner learns whether it still is, and who queues
+ * behind it.  Until somebody does, the directory's watch tells it when its own
+ * znode goes; after that it is told too often, and a watch on the znode itself
+ * takes over.
+ */
+static ZklTicketStep
+on_check_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	ZklTicketStep step = nothing;
+	ZklVerdict	verdict;
+
+	if (event->outcome == ZKL_OUTCOME_UNKNOWN)
+		return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
+
+	/*
+	 * Who may not look keeps the lock; nobody has taken it away.  Without the
+	 * directory's watch, only that on its own znode tells when somebody does.
+	 */
+	ticket->state = ZKL_TICKET_OWNED;
+	if (event->outcome == ZKL_OUTCOME_REFUSED)
+	{
+		ticket->watched = true;
+		step.request = ZKL_REQUEST_WATCH_SELF;
+		return step;
+	}
+
+	verdict = zkl_recipe_judge(ticket->mode, ticket->limit, ticket->name,
+							   event->children,
+							   event->outcome == ZKL_OUTCOME_OK ?
+							   event->nchildren : 0);
+	if (!verdict.found)
+		return lose(ticket);
+	if (verdict.contended)
+		step.report = ZKL_REPORT_CONTENDED;
+	else
+	{
+		if (ticket->contended)
+			step.report = ZKL_REPORT_UNCONTENDED;
+		ticket->rechecks = false;
+	}
+	ticket->contended = verdict.contended;
+	ticket->watched |= verdict.contended;
+	if (ticket->watched)
+		step.request = ZKL_REQUEST_WATCH_SELF;
+	return step;
+}
+
+static ZklTicketStep
+on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	ZklTicketStep step = nothing;
+
+	switch (event->outcome)
+	{
+		case ZKL_OUTCOME_OK:
+			if (event->revoked && !ticket->revoked)
+			{
+				ticket->revoked = true;
+				step.report = ZKL_REPORT_REVOKED;
+			}
+			return step;
+		case ZKL_OUTCOME_REFUSED:
+			return nothing;
+		case ZKL_OUTCOME_ABSENT:
+			return lose(ticket);
+		case ZKL_OUTCOME_UNKNOWN:
+			return become(ticket, ZKL_TICKET_OWNED, ZKL_REQUEST_WATCH_SELF);
+	}
+	return nothing;
+}
+
+/*
+ * The reader's znode takes the writer's place in the queue in one moment:
+ * nobody can come between, and where the writer's is gone, nobody takes a
+ * place that is somebody else's by now.
+ */
+static ZklTicketStep
+on_downgrade_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	switch (event->outcome)
+	{
+		case ZKL_OUTCOME_OK:
+			take_readers_name(ticket);
+			return become_reader(ticket);
+
+			/* Deleted by a foreign hand, or by us, if a reply was lost. */
+		case ZKL_OUTCOME_ABSENT:
+			take_readers_name(ticket);
+			if (ticket->unwanted)
+				return become(ticket, ZKL_TICKET_DELETING,
+							  ZKL_REQUEST_DELETE);
+			return become(ticket, ZKL_TICKET_CONFIRMING, ZKL_REQUEST_INSPECT);
+		case ZKL_OUTCOME_UNKNOWN:
+			return become(ticket, ZKL_TICKET_DOWNGRADING,
+						  ZKL_REQUEST_DOWNGRADE);
+		case ZKL_OUTCOME_REFUSED:
+			break;
+	}
+
+	/*
+	 * The writer's znode is still there, or it is forbidden to delete any at
+	 * all.  It gives readers all they need, and others less.
+	 */
+	if (ticket->unwanted)
+		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
+	return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
+}
+
+/*
+ * If the reader's znode is this session's, it came there by a downgrade.  Who
+ * may not look loses the lock, for somebody else may have it; then the znode,
+ * if there is one, stays until the session ends.
+ */
+static ZklTicketStep
+on_confirm_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	if (event->outcome == ZKL_OUTCOME_UNKNOWN)
+		return become(ticket, ZKL_TICKET_CONFIRMING, ZKL_REQUEST_INSPECT);
+	if (event->outcome == ZKL_OUTCOME_OK && event->ours)
+		return become_reader(ticket);
+	return lose(ticket);
+}
+
+static ZklTicketStep
+on_delete_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	if (event->outcome == ZKL_OUTCOME_UNKNOWN)
+		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
+
+	/*
+	 * A refusal leaves the znode to the end of the session: there is nothing
+	 * else that could be done about it.
+	 */
+	return gone(ticket);
+}
+
+static ZklTicketStep
+take_place(ZklTicket *ticket, const ZklVerdict *verdict)
+{
+	ZklTicketStep step;
+
+	ticket->predecessor[0] = '\0';
+
+	/* The order of leases does not matter. */
+	if (ticket->mode != ZKL_MODE_LEASE &&
+		!zkl_recipe_sequence_is_sound(ticket->name))
+		return delete_and_fail(ticket, ZKL_FAILURE_SEQUENCE);
+	if (!verdict->found)
+		return create_anew(ticket); /* deleted by a foreign hand */
+	if (verdict->other_kind)
+		return delete_and_fail(ticket, ZKL_FAILURE_OTHER_KIND);
+	if (verdict->maybe_semaphore && !ticket->surveyed)
+		return become(ticket, ZKL_TICKET_SURVEYING, ZKL_REQUEST_SURVEY);
+
+	ticket->contended = verdict->contended;
+	if (verdict->owned)
+	{
+		ticket->watched |= verdict->contended;
+		step = become(ticket, ZKL_TICKET_OWNED, ticket->watched ?
+					  ZKL_REQUEST_WATCH_SELF : ZKL_REQUEST_NOTHING);
+		step.report = ZKL_REPORT_OWNED;
+		return step;
+	}
+	if (ticket->mode == ZKL_MODE_LEASE)
+	{
+		step = become(ticket, ZKL_TICKET_QUEUED, ZKL_REQUEST_NOTHING);
+		step.report = ZKL_REPORT_QUEUED;
+		return step;
+	}
+
+	if (strlen(verdict->predecessor) >= sizeof(ticket->predecessor))
+		return delete_and_fail(ticket, ZKL_FAILURE_FOREIGN_NAME);
+	strcpy(ticket->predecessor, verdict->predecessor);
+	step = become(ticket, ZKL_TICKET_WATCHING, ZKL_REQUEST_WATCH);
+	step.report = ZKL_REPORT_QUEUED;
+	return step;
+}
+
+static void
+set_name(ZklTicket *ticket, const char *name)
+{
+	strncpy(ticket->name, name, sizeof(ticket->name) - 1);
+	ticket->name[sizeof(ticket->name) - 1] = '\0';
+}
+
+static void
+take_readers_name(ZklTicket *ticket)
+{
+	char		name[ZKL_ZNODE_SIZE];
+
+	zkl_recipe_make_downgrade(ticket->name, name);
+	set_name(ticket, name);
+}
+
+/*
+ * The downgrade is done.  What was known of the writer's znode has to be found
+ * out anew about the reader's: who waits for it, and who asks for it; and the
+ * list sets its watches.  The czxid stays the writer's, since the token of
+ * those who hold the lock does.
+ */
+static ZklTicketStep
+become_reader(ZklTicket *ticket)
+{
+	ZklTicketStep step;
+
+	ticket->mode = ZKL_MODE_READ;
+	ticket->contended = false;
+	ticket->revoked = false;
+	if (ticket->unwanted)
+		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
+	step = become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
+	step.report = ZKL_REPORT_DOWNGRADED;
+	return step;
+}
+
+/* There is a znode of no use.  FAILED now, GONE when the delete is done. */
+static ZklTicketStep
+delete_and_fail(ZklTicket *ticket, ZklFailure failure)
+{
+	ZklTicketStep step = become(ticket, ZKL_TICKET_DELETING,
+								ZKL_REQUEST_DELETE);
+
+	if (!ticket->unwanted)
+	{
+		step.report = ZKL_REPORT_FAILED;
+		step.failure = failure;
+	}
+	ticket->unwanted = true;
+	return step;
+}

@@ -1,0 +1,221 @@
+/*-------------------------------------------------------------------------
+ *
+ * wait.c
+ *	  How a backend waits for its server's ticket.
+ *
+ * src/wait.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "commands/dbcommands.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "storage/proc.h"
+#include "utils/guc.h"
+
+#include "compat.h"
+#include "report.h"
+#include "wait.h"
+#include "zklock.h"
+
+static bool time_is_over(ZklWait *wait, bool answered);
+static bool is_silent(const ZklWait *wait, int64 now);
+static void sleep_until_next(const ZklWait *wait);
+static bool session_is_in_touch(int64 now);
+static const char *describe_backend(void);
+static void append_field(StringInfo text, const char *name,
+						 const char *value);
+
+void
+zkl_wait_begin(ZklWait *wait, const ZklWish *wish)
+{
+	wait->wish = wish;
+	wait->lock_timeout_at = LockTimeout > 0 ?
+		zkl_now() + ZKL_MS(LockTimeout) : ZKL_FOREVER;
+	wait->silent_since = 0;
+	wait->impatient = false;
+}
+
+ZklAnswer
+zkl_wait_ask(const ZklWait *wait, ZklClaim *claim)
+{
+	return zkl_shared_hold(claim, wait->wish->only_tries, describe_backend());
+}
+
+ZklAnswer
+zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
+{
+	const char *about = NULL;
+
+	for (;;)
+	{
+		ZklAnswer	answer;
+
+		if (mutex != NULL &&
+			zkl_shared_standing(mutex, 0) == ZKL_STANDING_LOST)
+			return ZKL_ANSWER_STALE;
+		answer = zkl_shared_hold(claim, wait->wish->only_tries, about);
+		switch (answer)
+		{
+			case ZKL_ANSWER_HELD:
+			case ZKL_ANSWER_STALE:
+				return answer;
+			case ZKL_ANSWER_FAILED:
+				zkl_report_failure(wait->wish->path, claim->failure);
+			case ZKL_ANSWER_FULL:
+				zkl_report_full();
+			case ZKL_ANSWER_SHUTDOWN:
+				zkl_report_shutdown();
+			case ZKL_ANSWER_QUEUED:
+			case ZKL_ANSWER_NONE:
+			case ZKL_ANSWER_DOUBT:
+				break;
+		}
+		if (about == NULL)
+		{
+			about = describe_backend();
+			continue;
+		}
+		if (time_is_over(wait, answer == ZKL_ANSWER_QUEUED) ||
+			(wait->impatient && answer == ZKL_ANSWER_QUEUED))
+			return answer;
+		sleep_until_next(wait);
+	}
+}
+
+bool
+zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim)
+{
+	while (!zkl_shared_is_settled(claim))
+	{
+		if (time_is_over(wait, false))
+			return false;
+		sleep_until_next(wait);
+	}
+	return true;
+}
+
+ZklStanding
+zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim)
+{
+	for (;;)
+	{
+		ZklStanding standing = zkl_shared_standing(claim, 0);
+
+		if (standing != ZKL_STANDING_DOUBT)
+			return standing;
+		(void) time_is_over(wait, false);
+		sleep_until_next(wait);
+	}
+}
+
+/*
+ * Is it time to say that the lock could not be had?  That may be said only on
+ * ZooKeeper's word; without it, the end of the time is an error.
+ */
+static bool
+time_is_over(ZklWait *wait, bool answered)
+{
+	const ZklWish *wish = wait->wish;
+	int64		now = zkl_now();
+	bool		over = now >= wish->until;
+	bool		in_touch = session_is_in_touch(now);
+
+	if (answered && in_touch)
+		wait->silent_since = 0;
+	else if (wait->silent_since == 0)
+		wait->silent_since = now;
+
+	if (over && in_touch && answered)
+		return true;
+	if (over && in_touch && !wish->only_tries && !is_silent(wait, now))
+		return true;
+	if ((over && !wish->only_tries) || (over && !in_touch) ||
+		(wait->silent_since != 0 &&
+		 now - wait->silent_since >= ZKL_MS(zkl_connection_timeout)))
+		zkl_report_unreachable(wish->path);
+	if (now >= wait->lock_timeout_at)
+		zkl_report_lock_timeout();
+	return false;
+}
+
+/*
+ * Our request has no answer yet.  Is that because ZooKeeper is silent, or did
+ * the time just not suffice?
+ */
+static bool
+is_silent(const ZklWait *wait, int64 now)
+{
+	ZklSessionInfo *session = &zkl_shared->session[0];
+
+	return (int64) pg_atomic_read_u64(&session->heard_at) < wait->silent_since &&
+		now - wait->silent_since >
+		ZKL_MS(pg_atomic_read_u32(&session->period_ms));
+}
+
+/* Until somebody wakes us, or something has to be said. */
+static void
+sleep_until_next(const ZklWait *wait)
+{
+	static uint32 wait_event = 0;
+	int64		now = zkl_now();
+	int64		until = wait->lock_timeout_at;
+
+	if (!wait->wish->only_tries)
+		until = Min(until, wait->wish->until);
+	if (wait->silent_since != 0)
+		until = Min(until, wait->silent_since +
+					ZKL_MS(zkl_connection_timeout));
+	else
+		until = Min(until, (int64) pg_atomic_read_u64(&zkl_shared->session[0].safe_until));
+
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 Min(Max(0, (until - now + 999) / 1000), 60 * 1000),
+					 zkl_wait_event("ZklockTicket", &wait_event));
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+static bool
+session_is_in_touch(int64 now)
+{
+	return pg_atomic_read_u32(&zkl_shared->session[0].connected) != 0 &&
+		zkl_session_is_safe(0, now);
+}
+
+/* What the ticket's znode says about who asked for it. */
+static const char *
+describe_backend(void)
+{
+	StringInfoData text;
+	const char *database = OidIsValid(MyDatabaseId) ?
+	get_database_name(MyDatabaseId) : NULL;
+
+	initStringInfo(&text);
+	append_field(&text, "server", zkl_my_node_name());
+	appendStringInfo(&text, " pid=%d", MyProcPid);
+	append_field(&text, "database", database ? database : "");
+	append_field(&text, "role", GetUserNameFromId(GetUserId(), true));
+	append_field(&text, "application", application_name ? application_name : "");
+	return text.data;
+}
+
+/* " name=value", with spaces, percent and control characters as %XX */
+static void
+append_field(StringInfo text, const char *name, const char *value)
+{
+	if (text->len > 0)
+		appendStringInfoChar(text, ' ');
+	appendStringInfo(text, "%s=", name);
+	for (const char *at = value ? value : ""; *at; at++)
+	{
+		unsigned char c = (unsigned char) *at;
+
+		if (c <= ' ' || c == '%' || c == 0x7f)
+			appendStringInfo(text, "%%%02X", c);
+		else
+			appendStringInfoChar(text, c);
+	}
+}
