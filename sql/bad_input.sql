@@ -66,8 +66,9 @@ SELECT zk_lock_acquire('/regress/a', '2147483647 ms'), zk_lock_acquire('/regress
 SELECT zk_lock_release_all();
 
 -- lease times
-SELECT failure($$SELECT zk_lock_acquire('/regress/a', NULL, '1 minute')$$);
+SELECT failure($$SELECT zk_lock_acquire('/regress/a', NULL, '-1 minute')$$);
 SELECT failure($$SELECT zk_xact_lock_acquire('/regress/a', lease_time => '0')$$);
+SELECT failure($$SELECT zk_xact_lock_acquire('/regress/a', lease_time => '2147483648 ms')$$);
 SELECT zk_xact_lock_acquire('/regress/a', NULL, NULL);
 
 -- the path is judged first, and nothing stays of a refusal
