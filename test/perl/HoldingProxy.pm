@@ -1,0 +1,162 @@
+
+=head1 NAME
+
+HoldingProxy - a connection that a TAP test can hold up and cut
+
+=head1 SYNOPSIS
+
+	my $proxy = HoldingProxy->new($zk->hosts);		# before there are servers
+	my $node = ZklockNode->started('a', undef, 'zklock.hosts' => $proxy->address);
+
+	$proxy->hold('replies');
+	...							# what the node asks for now is done and not answered
+	$proxy->cut;
+
+What is held up is lost when the connection is cut, so that it is certain which of the
+requests were done.
+
+=cut
+
+package HoldingProxy;
+
+use strict;
+use warnings;
+
+use Carp;
+use IO::Handle;
+use IO::Select;
+use IO::Socket::INET;
+use POSIX ();
+use Socket;
+
+=head1 METHODS
+
+=over
+
+=item HoldingProxy->new($target)
+
+Listen, and connect whoever comes to C<$target>, an address with a port.  It is a process
+of its own, and ends with the test.
+
+=item $proxy->address
+
+Where it listens.
+
+=item $proxy->hold('requests'), $proxy->hold('replies')
+
+Let no more of these pass, on all connections.
+
+=item $proxy->cut
+
+Close all connections.  New ones are let pass again.
+
+=back
+
+=cut
+
+sub new
+{
+	my ($class, $target) = @_;
+	my $listener = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1')
+	  or croak "could not listen: $!";
+	socketpair(my $ours, my $its, AF_UNIX, SOCK_STREAM, PF_UNSPEC)
+	  or croak "could not make a socket pair: $!";
+
+	my $pid = fork // croak "could not fork: $!";
+	if (!$pid)
+	{
+		close $ours;
+		eval { _serve($listener, $its, $target) };
+		POSIX::_exit(0);
+	}
+	close $its;
+	$ours->autoflush;
+	return bless { control => $ours, address => '127.0.0.1:' . $listener->sockport }, $class;
+}
+
+sub address { my ($self) = @_; return $self->{address}; }
+sub hold { my ($self, $what) = @_; return $self->_tell("hold $what"); }
+sub cut { my ($self) = @_; return $self->_tell('cut'); }
+
+sub _tell
+{
+	my ($self, $command) = @_;
+	print { $self->{control} } "$command\n";
+	readline($self->{control}) // croak 'the proxy has died';
+	return;
+}
+
+# --- the other process ---
+
+my (%peer, %is_client, $held);
+
+sub _serve
+{
+	my ($listener, $control, $target) = @_;
+	$control->autoflush;
+	$SIG{PIPE} = 'IGNORE';
+
+	while (1)
+	{
+		my @passing = grep { !defined $held || $held ne ($is_client{$_} ? 'requests' : 'replies') }
+		  map { $_->[0] } values %peer;
+		foreach my $ready (IO::Select->new($listener, $control, @passing)->can_read)
+		{
+			if ($ready == $listener) { _connect(scalar $listener->accept, $target); }
+			elsif ($ready == $control) { _obey($control); }
+			elsif ($peer{$ready}) { _pass($ready); }
+		}
+	}
+}
+
+sub _obey
+{
+	my ($control) = @_;
+	my $command = readline($control) // POSIX::_exit(0);
+	if ($command =~ /^hold (\w+)/) { $held = $1; }
+	else
+	{
+		my @all = map { $_->[0] } values %peer;
+		_hang_up($_) foreach @all;
+		undef $held;
+	}
+	print $control "done\n";
+	return;
+}
+
+sub _connect
+{
+	my ($client, $target) = @_;
+	my $server = IO::Socket::INET->new(PeerAddr => $target) or return;
+	$peer{$client} = [ $client, $server ];
+	$peer{$server} = [ $server, $client ];
+	$is_client{$client} = 1;
+	return;
+}
+
+sub _pass
+{
+	my ($from) = @_;
+	my $to = $peer{$from}[1];
+	return _hang_up($from) unless sysread $from, my $data, 65536;
+	while (length $data)
+	{
+		my $n = syswrite($to, $data) // return _hang_up($from);
+		substr($data, 0, $n) = '';
+	}
+	return;
+}
+
+sub _hang_up
+{
+	my ($socket) = @_;
+	foreach my $end (@{ $peer{$socket} // [] })
+	{
+		delete $peer{$end};
+		delete $is_client{$end};
+		close $end;
+	}
+	return;
+}
+
+1;

@@ -1,0 +1,240 @@
+
+# Who queues for a lock in the whole cluster, and how to make them go.
+
+use strict;
+use warnings;
+
+use Test::More;
+
+use PostgreSQL::Test::Utils;
+
+use ZklockNode;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new;
+my %settings = (
+	'zklock.session_timeout' => '30s',
+	'zklock.connection_timeout' => '2min',
+	'zklock.tenure' => 0,
+	'zklock.linger' => 0);
+my $node_a = ZklockNode->started('a', $zk, %settings);
+my $node_b = ZklockNode->started('b', $zk, %settings, 'dynamic_shared_memory_type' => 'mmap');
+my ($a1, $a2, $b1, $b2) = map { $_->backend } $node_a, $node_a, $node_b, $node_b;
+
+sub acquire { my ($path) = @_; return "SELECT zk_lock_acquire('$path')"; }
+sub release { my ($path) = @_; return "SELECT zk_lock_release('$path')"; }
+
+# A foreign znode in a lock's directory.
+sub queue
+{
+	my ($path, $name, %opt) = @_;
+	return $zk->create("/zklock$path/$name", ephemeral => 1, sequence => 1, %opt) =~ s{^/zklock\Q$path\E/}{}r;
+}
+
+my $uuid = '1b4e28ba-2fa1-41d2-883f-0016d3cca427';
+my $hex = '8f3d5c1e9a7b4d2f8c6e0a1b3d5f7e9c';
+
+sub rows
+{
+	my ($path, $columns) = @_;
+	return $b2->query("SELECT string_agg(concat_ws(' ', $columns), E'\n' ORDER BY position)"
+		  . " FROM zk_lock_queue('$path')");
+}
+
+# Segments, of which each is a file here.
+sub segments { return scalar(() = glob $node_b->data_dir . '/pg_dynshmem/*'); }
+my $segments = segments();
+sub no_answer_is_left { return $zk->wait_until(sub { segments() == $segments }, 'segments to go'); }
+
+# --- a mutex of two servers and others ---
+
+is($b2->query(q{SELECT count(*) FROM zk_lock_queue('/nobody')}), '0', 'nobody queues');
+is($zk->exists('/zklock/nobody'), undef, 'and nothing is made by looking');
+$zk->create('/zklock/empty');
+is($b2->query(q{SELECT count(*) FROM zk_lock_queue('/empty')}), '0', 'an empty directory');
+
+$a1->query("SET application_name = 'a = 100 % app'");
+$a1->query(acquire('/m'));
+$b1->send(acquire('/m'));
+$node_b->wait_for_ticket('/m', 'queued');
+queue('/m', "_c_$uuid-lock-", data => '192.0.2.1');
+queue('/m', "${hex}__lock__", data => "worker 7");
+queue('/m', 'lock-', data => "\x01\x02");
+$zk->create('/zklock/m/no contender');
+is(rows('/m', 'position, kind, mode, holds, client, server, pid = ' . $a1->pid . ", database, role, '[' || application || ']', data"),
+	join("\n",
+		'1 mutex lock t zklock a t postgres ' . $a1->query('SELECT current_user') . ' [a = 100 % app]',
+		'2 mutex lock f zklock b f postgres ' . $a1->query('SELECT current_user') . ' [007_queue.pl]',
+		'3 mutex lock f curator 192.0.2.1',
+		'4 mutex lock f kazoo worker 7',
+		'5 mutex lock f unknown'),
+	'a mutex: who holds it, who waits, in order');
+is($b2->query(q{SELECT string_agg(znode, ' ' ORDER BY znode COLLATE "C") FROM zk_lock_queue('/m')}),
+	join(' ', grep { $_ ne 'no contender' } @{ $zk->children('/zklock/m') }), 'the znodes are those');
+is($b2->query(q{SELECT znode FROM zk_lock_queue('/m') WHERE holds}),
+	$node_a->safe_psql('postgres', q{SELECT znode FROM zk_locks WHERE path = '/m'}), 'as zk_locks says it');
+is($b2->query(q{SELECT bool_and(since BETWEEN now() - interval '10 min' AND now() + interval '1 min') FROM zk_lock_queue('/m')}),
+	't', 'since when');
+$zk->close;
+$a1->query(release('/m'));
+is($b1->answer, 't', 'handed on');
+is(rows('/m', 'position, holds, server'), '1 t b', 'and seen at once');
+$b1->query(release('/m'));
+
+# One that hides its data.
+queue('/hidden', "_c_$uuid-lock-", client => 'other');
+$zk->create("/zklock/hidden/_c_$uuid-lock-", ephemeral => 1, sequence => 1, perms => 'cdwa', data => 'secret');
+is(rows('/hidden', 'holds, client, since IS NOT NULL, data'), "t curator t \nf curator t", 'data that may not be read');
+$zk->create('/zklock/no_read', perms => 'cdwa');
+is($b2->errcode(q{SELECT * FROM zk_lock_queue('/no_read')}), '42501', 'a directory that may not be read');
+
+# --- readers and writers ---
+
+queue('/rw', "_c_$uuid-__READ__");
+queue('/rw', "${hex}__rlock__");
+queue('/rw', "_c_$uuid-__WRIT__");
+queue('/rw', "_c_$uuid-__READ__");
+queue('/rw', "${hex}__lock__");
+is(rows('/rw', 'position, kind, mode, holds, client'),
+	join("\n", '1 read-write read t curator', '2 read-write read t kazoo', '3 read-write write f curator',
+		'4 read-write read f curator', '5 read-write write f kazoo'), 'a read-write lock');
+
+# --- semaphores ---
+
+$zk->create('/zklock/sem', data => '2');
+queue('/sem/leases', "_c_$uuid-lease-", client => 'one');
+queue('/sem/leases', "_c_$uuid-lease-", client => 'two');
+is(rows('/sem', 'position, kind, mode, holds'), "1 semaphore lease t\n2 semaphore lease t", 'leases');
+queue('/sem/locks', "_c_$uuid-lock-", client => 'three');
+queue('/sem/leases', "_c_$uuid-lease-", client => 'three', data => '192.0.2.3');
+queue('/sem/locks', "_c_$uuid-lock-", client => 'four');
+is(rows('/sem', "position, kind, mode, holds, client, split_part(znode, '/', 1)"),
+	join("\n", (map { "$_ semaphore lease t curator leases" } 1, 2), '3 semaphore lease f curator leases',
+		map { "$_ semaphore acquiring f curator locks" } 4, 5), 'who waits for a lease');
+$zk->close('one');
+is(rows('/sem', 'position, mode, holds'), "1 lease t\n2 lease t\n3 acquiring f\n4 acquiring f", 'and gets it');
+
+queue('/unsaid/leases', "_c_$uuid-lease-", client => 'two');
+queue('/unsaid/locks', "_c_$uuid-lock-", client => 'three');
+queue('/unsaid/leases', "_c_$uuid-lease-", client => 'three');
+is(rows('/unsaid', 'position, mode, holds'), "1 lease t\n2 lease f\n3 acquiring f",
+	'without a limit, the one who acquires waits');
+
+# Another lock inside of a lock's directory is none of its business.
+queue('/outer', "_c_$uuid-lock-");
+queue('/outer/leases', "_c_$uuid-lock-", data => 'inner');
+is(rows('/outer', 'position, kind, mode, holds'), '1 mutex lock t', 'a lock of the name "leases" is no lease');
+is($b2->query(q{SELECT zk_lock_force_release('/outer')}), '1', 'and not taken away with the other');
+is(rows('/outer/leases', 'holds, data'), 't inner', 'it is still held');
+
+# --- many ---
+
+queue('/many', "_c_$uuid-lock-", data => 'x' x 100) foreach 1 .. 2000;
+is($b2->query(q{SELECT count(*), count(*) FILTER (WHERE holds), max(position), bool_and(length(data) = 100) FROM zk_lock_queue('/many')}),
+	'2000|1|2000|t', '2,000 in the queue');
+is($b2->query(q{SELECT count(*) FROM generate_series(1, 20), zk_lock_queue('/many')}), '40000', 'again and again');
+my @surveyors = map { $node_b->backend } 1 .. 24;
+$_->send(q{SELECT count(*) FROM zk_lock_queue('/many')}) foreach @surveyors;
+is(join(' ', map { $_->answer } @surveyors), join(' ', (2000) x 24), 'by more backends at a time than can ask');
+ok(no_answer_is_left(), 'and no answer is left in shared memory');
+
+# --- revocation ---
+
+is($b2->query(q{SELECT zk_lock_revoke('/nobody')}), '0', 'nobody to be asked');
+my $holder = queue('/ask', "_c_$uuid-lock-");
+my $waiter = queue('/ask', "_c_$uuid-lock-");
+is($b2->query(q{SELECT zk_lock_revoke('/ask')}), '1', 'the holder is asked');
+is($zk->get("/zklock/ask/$holder")->{data}, '__REVOKE__', 'its znode says so');
+is($zk->get("/zklock/ask/$waiter")->{data}, '', 'that of a waiter does not');
+is($b2->query(q{SELECT zk_lock_revoke('/sem'), zk_lock_revoke('/rw')}), '2|2', 'all holders are asked');
+is(join(' ', map { $zk->get("/zklock/sem/leases/$_")->{data} } @{ $zk->children('/zklock/sem/leases') }),
+	'__REVOKE__ __REVOKE__', 'the leases too');
+$a1->query(acquire('/ask/ours'));
+is($b2->query(q{SELECT zk_lock_revoke('/ask/ours')}), '1', 'a claim of another server');
+is($a1->query(q{SELECT zk_lock_is_held('/ask/ours')}), 't', 'which is not lost by that');
+$a1->query(release('/ask/ours'));
+
+# --- by force ---
+
+$a1->query('CREATE TABLE written (t text)');
+$a1->query("BEGIN; SELECT zk_xact_lock_acquire('/force'); INSERT INTO written VALUES ('x')");
+$b1->send(acquire('/force'));
+$node_b->wait_for_ticket('/force', 'queued');
+is($b2->query(q{SELECT zk_lock_force_release('/force')}), '1', 'one holder');
+is($b1->answer, 't', 'who waits gets the lock');
+is($a1->errcode('COMMIT'), 'ZK001', 'whose lock was taken away cannot commit');
+is($a1->query('SELECT count(*) FROM written'), '0', 'nothing was written');
+like(slurp_file($node_b->logfile),
+	qr/LOG:  role "\w+" releases lock "\/force" by force\n.*DETAIL:  It deletes the znode "_c_[^"]+-lock-\d+"\./,
+	'it is in the server log');
+$b1->query(release('/force'));
+is($b2->query(q{SELECT zk_lock_force_release('/force')}), '0', 'nobody holds it');
+is($b2->query(q{SELECT zk_lock_force_release('/rw')}), '2', 'both readers');
+is(rows('/rw', 'mode, holds'), "write t\nread f\nwrite f", 'then the writer has it');
+is($b2->query(q{SELECT zk_lock_force_release('/sem')}), '2', 'all leases');
+is(rows('/sem', 'mode, holds'), "acquiring f\nacquiring f", 'but not who acquires one');
+
+$b2->query('CREATE ROLE plain; CREATE ROLE signaller; GRANT pg_signal_backend TO signaller; SET ROLE plain');
+is($b2->errcode(q{SELECT zk_lock_force_release('/many')}), '42501', 'not everybody may');
+is($b2->query(q{SELECT count(*) FROM zk_lock_queue('/ask')}), '2', 'but look');
+is($b2->query(q{SELECT zk_lock_revoke('/ask')}), '1', 'and ask');
+$b2->query('SET ROLE signaller');
+is($b2->query(q{SELECT zk_lock_force_release('/many')}), '1', 'who may end sessions may');
+$b2->query('RESET ROLE');
+
+# --- ZooKeeper is silent ---
+
+# Nothing of the cancelled ones may stay behind, be it before or after ZooKeeper is back.
+$zk->pause;
+$b2->query("SET zklock.connection_timeout = '300ms'");
+my $result = $b2->run(q{SELECT * FROM zk_lock_queue('/ask')});
+is($result->{errcode}, '08006', 'ZooKeeper is silent');
+like($result->{err}, qr/could not get an answer about lock "\/ask": ZooKeeper cannot be reached/, 'message');
+cmp_ok($result->{seconds}, '<', 5, 'within the bound');
+is($b2->errcode(q{SELECT zk_lock_revoke('/ask')}), '08006', 'revoke');
+is($b2->errcode(q{SELECT zk_lock_force_release('/ask')}), '08006', 'release by force');
+$b2->query("SET zklock.connection_timeout = '2min'; SET statement_timeout = '20ms'");
+is(join(' ', map { $b2->errcode(q{SELECT * FROM zk_lock_queue('/ask')}) } 1 .. 40), join(' ', ('57014') x 40),
+	'cancelled again and again');
+$_->send(q{SELECT count(*) FROM zk_lock_queue('/ask')}) foreach @surveyors;
+$node_b->wait_until(q{SELECT count(*) >= 24 FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND backend_type = 'client backend'});
+$node_b->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $_->pid . ')') foreach @surveyors[0 .. 11];
+$zk->resume;
+is(join(' ', map { $_->answer } @surveyors[12 .. 23]), join(' ', (2) x 12),
+	'those who waited on, more than there are slots left, have their answer');
+$b2->query("SET statement_timeout = 0");
+is(join(' ', map { $b2->query(q{SELECT count(*) FROM zk_lock_queue('/ask')}) } 1 .. 40), join(' ', (2) x 40),
+	'all slots are free again');
+
+# --- the worker ends meanwhile ---
+
+my $worker = $node_b->worker_pid;
+$zk->pause;
+$b1->send(q{SELECT count(*) FROM zk_lock_queue('/many')});
+$node_b->wait_until('SELECT wait_event_type = \'Extension\' FROM pg_stat_activity WHERE pid = ' . $b1->pid);
+$b2->query("SELECT pg_terminate_backend($worker)");
+$node_b->wait_until("SELECT worker_pid <> $worker FROM zk_status");
+$zk->resume;
+is($b1->answer, '1999', 'the next worker answers');
+for my $round (1 .. 5)
+{
+	$worker = $node_b->worker_pid;
+	$b1->send(q{SELECT count(*) FROM zk_lock_queue('/many')});
+	$b2->query("SELECT pg_terminate_backend($worker)");
+	$node_b->wait_until("SELECT worker_pid <> $worker FROM zk_status");
+	is($b1->answer, '1999', "ended while it works, $round");
+}
+
+# Cancelled at any moment, also when the answer is on its way.
+my $busy = 0;
+foreach my $ms (1 .. 60)
+{
+	$b2->query("SET statement_timeout = '${ms}ms'");
+	$busy++ if $b2->errcode(q{SELECT count(*) FROM zk_lock_queue('/many')}) eq '57014';
+}
+$b2->query('SET statement_timeout = 0');
+cmp_ok($busy, '>', 0, "cancelled at any moment, $busy times");
+is($b2->query(q{SELECT count(*) FROM zk_lock_queue('/many')}), '1999', 'then asked once more');
+ok(no_answer_is_left(), 'no answer is left in shared memory');
+
+done_testing();

@@ -1,0 +1,116 @@
+
+# A backend that loses its lock while it is idle does not keep those waiting who queue for
+# the lock in the same server, though PostgreSQL's own lock is still its.
+
+use strict;
+use warnings;
+
+use Test::More;
+
+use PostgreSQL::Test::Utils;
+
+use ZklockNode;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new;
+my $node = ZklockNode->started('a', $zk,
+	'zklock.session_timeout' => '4s', 'zklock.tenure' => '1h', 'zklock.linger' => 0);
+my ($holder, $other, $w1, $w2, $w3) = map { $node->backend } 1 .. 5;
+
+# Local lock modes that the backend holds on zklock's tags.
+sub local_locks
+{
+	my ($backend) = @_;
+	return $node->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = 0 AND granted AND pid = }
+		. $backend->pid);
+}
+
+# One row after another, each with the whole life of a lock that its holder loses.
+my %lose = (
+	'the lease time is over' => [ q{, lease_time => '500 ms'}, sub { } ],
+	'the znode is deleted' => [ '', sub { my ($path) = @_; $zk->delete("/zklock$path/" . $zk->children("/zklock$path")->[0]); } ],
+	'the session expires' => [ '', sub { $node->expire_session($zk, by_hand => 1) } ]);
+
+foreach my $loss (sort keys %lose)
+{
+	my ($argument, $lose) = @{ $lose{$loss} };
+	foreach my $scope ('session', 'transaction')
+	{
+		my $what = "$loss, $scope";
+		my $path = '/' . $what =~ s/\W+/_/gr;
+		my $function = $scope eq 'session' ? 'zk_lock_acquire' : 'zk_xact_lock_acquire';
+
+		$holder->query('BEGIN') if $scope eq 'transaction';
+		$holder->query("SELECT $function('$path'$argument)");
+		$w1->send("SELECT zk_lock_acquire('$path')");
+		$w2->send("SELECT zk_lock_acquire('$path', '1min')");
+		$w3->send("SET lock_timeout = '1min'; SELECT zk_lock_acquire('$path')");
+		$node->wait_for_waiter($path, 3) unless $argument;
+		$lose->($path);
+
+		my %waits = (w1 => $w1, w2 => $w2, w3 => $w3);
+		foreach my $turn (1 .. 3)
+		{
+			my $who;
+			$zk->wait_until(sub { ($who) = grep { $waits{$_}->is_done } sort keys %waits; defined $who }, "$what: somebody");
+			my $backend = delete $waits{$who};
+			is($backend->answer, 't', "$what: waiter $turn has it");
+			ok(!(grep { $waits{$_}->is_done } keys %waits), "$what: and no other");
+			is(local_locks($holder), '1', "$what: the holder has done nothing") if $turn == 1;
+			$backend->query("SELECT zk_lock_release('$path')");
+			$backend->query('RESET lock_timeout');
+		}
+		if ($scope eq 'transaction')
+		{
+			like($holder->errcode("SELECT zk_lock_token('$path')"), qr/^ZK00[12]$/, "$what: the holder is told");
+			$holder->query('ROLLBACK');
+		}
+		else
+		{
+			is($holder->query("SELECT zk_lock_release('$path')"), 'f', "$what: the holder is told");
+		}
+		is(local_locks($holder), '0', "$what: then it has nothing left");
+		$node->wait_until_clean($path);
+	}
+}
+
+# A writer behind two readers of which one goes on reading.
+$holder->query("SELECT zk_read_lock_acquire('/rw', lease_time => '300 ms')");
+$other->query("SELECT zk_read_lock_acquire('/rw')");
+$w1->send("SELECT zk_write_lock_acquire('/rw')");
+$node->wait_until("SELECT bool_or(claim = 'lost') FROM zk_locks WHERE path = '/rw'");
+$node->wait_until("SELECT bool_or(mode = 'write' AND claim = 'waiting') FROM zk_locks WHERE path = '/rw'");
+ok(!$w1->is_done, 'a reader is left: the writer waits');
+$other->query("SELECT zk_read_lock_release('/rw')");
+is($w1->answer, 't', 'nobody reads: it writes');
+$w1->query("SELECT zk_write_lock_release('/rw')");
+$holder->query("SELECT zk_lock_release_all()");
+
+# The wait is ended by a cancel, which must hit nothing else: neither what the waiter does
+# next, nor a user's own cancel be lost for long.
+my ($granted, $stray) = (0, 0);
+foreach my $round (1 .. 100)
+{
+	$holder->query("SELECT zk_lock_acquire('/race', lease_time => '" . (1 + $round % 20) . " ms')");
+	$_->send("SELECT zk_lock_acquire('/race')") foreach $w1, $w2;
+	foreach my $turn (1, 2)
+	{
+		my $who;
+		$zk->wait_until(sub { ($who) = grep { defined $_->{banner} && $_->is_done } $w1, $w2; defined $who }, 'a waiter');
+		$granted++ if $who->answer eq 't';
+		$stray++ if $who->errcode('SELECT count(*) FROM generate_series(1, 20000)') ne '';
+		$who->query("SELECT zk_lock_release('/race')");
+	}
+	$holder->run("SELECT zk_lock_release('/race')");
+}
+is($granted, 200, 'a lease time that ends at any moment of a wait: all waiters had it');
+is($stray, 0, 'and no statement was cancelled after that');
+
+$holder->query("SELECT zk_lock_acquire('/cancel')");
+$w1->send("SELECT zk_lock_acquire('/cancel')");
+$node->wait_for_waiter('/cancel', 1);
+$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $w1->pid . ')');
+is($w1->result->{errcode}, '57014', "a user's cancel ends a wait as ever");
+$holder->query("SELECT zk_lock_release('/cancel')");
+
+done_testing();

@@ -1,0 +1,216 @@
+# The documentation is true: its examples run as they are printed, and it has an entry for
+# everything that there is.
+#
+# Every block of a page that is marked as sql is executed, in a database made for the page,
+# on server a; on server b if the first line of the block is
+#
+#	-- on another server
+#
+# Each section of a page begins with new sessions, so it holds no locks of those before.
+# Comments that begin like these are checked, and belong to the statement on their line:
+#
+#	-- t, -- f, -- 3			what it returns
+#	-- f, with a WARNING		and what it says
+#	-- fails with ZK003			how it fails; nothing else may fail
+#	-- waits; t when the first commits
+#								waits in the other session until the first one commits
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZklockNode;
+use ZooKeeper;
+
+my $top = "$FindBin::Bin/../..";
+my $zk = ZooKeeper->new;
+my $node_a = ZklockNode->started('a', $zk, 'zklock.session_timeout' => '20s');
+my $node_b = ZklockNode->started('b', $zk, 'zklock.session_timeout' => '20s');
+
+# --- reading pages ---
+
+# The sections of a page: name, and blocks of sql; a block is its number of line, where it
+# runs, and its statements; a statement is its text, and its comment.
+sub sections_of
+{
+	my ($page) = @_;
+	my @sections = ({ name => 'beginning', blocks => [] });
+	my ($fence, $block, $text);
+	my $number = 0;
+
+	foreach my $line (split /\n/, slurp_file("$top/$page"))
+	{
+		$number++;
+		if (defined $fence)
+		{
+			if ($line =~ /^```\s*$/)
+			{
+				die "$page:$number: a statement without an end: $text" if length $text;
+				($fence, $block) = (undef, undef);
+			}
+			elsif ($block)
+			{
+				my ($code, $comment) = $line =~ /^(.*?)\s*(?:--\s*(.*?)\s*)?$/;
+				$block->{elsewhere} = 1 if !@{ $block->{statements} } && $line eq '-- on another server';
+				$text .= "$code\n" if length $code;
+				next unless $code =~ /;$/;
+				push @{ $block->{statements} }, { text => $text, comment => $comment // '', line => $number };
+				$text = '';
+			}
+		}
+		elsif ($line =~ /^```(\w*)/)
+		{
+			($fence, $text) = ($1, '');
+			next unless $fence eq 'sql';
+			$block = { statements => [], elsewhere => 0 };
+			push @{ $sections[-1]{blocks} }, $block;
+		}
+		elsif ($line =~ /^##+ (.*)/)
+		{
+			push @sections, { name => $1, blocks => [] };
+		}
+	}
+	return @sections;
+}
+
+# --- running them ---
+
+sub run_statement
+{
+	my ($statement, $session, $first, $where) = @_;
+	my ($text, $comment) = @$statement{ 'text', 'comment' };
+	my $result;
+
+	if ($comment =~ /^waits; (t|f) when the first commits$/)
+	{
+		$comment = $1;
+		$session->send($text);
+		$node_b->wait_until(q{SELECT count(*) = 1 FROM zk_locks WHERE claim = 'waiting' AND ticket = 'queued'});
+		ok(!$session->is_done, "$where: waits");
+		$first->query('COMMIT');
+		$result = $session->result;
+	}
+	else
+	{
+		$result = $session->run($text);
+	}
+
+	my ($errcode) = $comment =~ /^fails with (\w{5})$/;
+	is($result->{errcode}, $errcode // '', $where) or diag("$text\n$result->{err}");
+	is($result->{out}, $1, "$where: result") if $comment =~ /^(t|f|\d{1,3})(?:[,:;] |$)/;
+	return if defined $errcode;
+	is($result->{err} =~ /WARNING/ ? 1 : 0, $comment =~ /with a WARNING/ ? 1 : 0, "$where: WARNING")
+	  or diag($result->{err});
+	return;
+}
+
+sub run_page
+{
+	my ($page) = @_;
+	my $database = lc($page =~ s{\W+}{_}gr);
+	my $n = 0;
+
+	$_->safe_psql('postgres', "CREATE DATABASE $database") foreach $node_a, $node_b;
+	$node_b->safe_psql($database, 'CREATE EXTENSION zklock');
+	foreach my $section (sections_of($page))
+	{
+		next unless @{ $section->{blocks} };
+		my ($first, $other) = map { $_->backend(dbname => $database) } $node_a, $node_b;
+		foreach my $block (@{ $section->{blocks} })
+		{
+			foreach my $statement (@{ $block->{statements} })
+			{
+				run_statement($statement, $block->{elsewhere} ? $other : $first,
+					$first, "$page:$statement->{line}, $section->{name}");
+				$n++;
+			}
+		}
+		$_->quit foreach $first, $other;
+		$_->wait_until('SELECT count(*) = 0 FROM zk_locks WHERE claim IS NOT NULL') foreach $node_a, $node_b;
+	}
+	ok($n, "$page has examples");
+	return;
+}
+
+run_page($_) foreach 'README.md', 'doc/zklock.md', 'doc/coming-from.md';
+
+# --- nothing is missing ---
+
+# What is in the extension: name, signature, comment.
+my @objects = map { [ split /\|/, $_, 3 ] } split /\n/, $node_a->safe_psql('postgres', q{
+	SELECT p.proname,
+		   CASE WHEN p.proretset THEN '' ELSE
+		   p.proname || '(' || replace(replace(pg_get_function_arguments(p.oid), ' DEFAULT ', ' = '), '::interval', '')
+		   || ') → ' || pg_get_function_result(p.oid) END,
+		   coalesce(obj_description(p.oid, 'pg_proc'), '')
+	FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+	WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
+	UNION ALL
+	SELECT c.relname, '', coalesce(obj_description(c.oid, 'pg_class'), '')
+	FROM pg_depend d JOIN pg_class c ON d.classid = 'pg_class'::regclass AND d.objid = c.oid
+	WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
+	ORDER BY 1, 2});
+my $reference = slurp_file("$top/doc/zklock.md");
+cmp_ok(scalar(@objects), '>', 20, 'the extension has functions');
+
+foreach (@objects)
+{
+	my ($name, $signature, $comment) = @$_;
+	isnt($comment, '', "$name: has a comment");
+	my ($entry) = $reference =~ /^## \Q$name\E\n(.*?)(?=^## |\z)/ms;
+	ok(defined $entry, "$name: has an entry in the reference") or next;
+	like($entry, qr/^`\Q$signature\E`$/m, "$name: its signature") if length $signature;
+	like($entry, qr/^```sql$/m, "$name: an example");
+}
+
+# Headings that name functions name some that exist.
+my %exists = map { $_->[0] => 1 } @objects;
+is(join(' ', grep { !$exists{$_} } $reference =~ /^## (zk_\w+)$/mg), '', 'and for nothing else');
+
+# Columns of views, and settings.
+foreach my $view ('zk_locks', 'zk_status')
+{
+	my ($entry) = $reference =~ /^## $view\n(.*?)(?=^## |\z)/ms;
+	my @columns = split /\n/, $node_a->safe_psql('postgres',
+		"SELECT attname FROM pg_attribute WHERE attrelid = '$view'::regclass AND attnum > 0 ORDER BY attnum");
+	is(join(' ', grep { $entry !~ /^\|.*`$_`.*\|.*\|$/m } @columns), '', "$view: all columns");
+}
+my $readme = slurp_file("$top/README.md");
+is(join(' ', grep { $readme !~ /^\| `\Q$_\E` \|/m }
+		split /\n/, $node_a->safe_psql('postgres', q{SELECT name FROM pg_settings WHERE name LIKE 'zklock.%'})),
+	'', 'README.md: all settings');
+
+# Every feature is told of each.
+my ($features) = slurp_file("$top/doc/coming-from.md") =~ /^## Features\n(.*)\z/ms;
+my (undef, undef, @features) = grep { /^\|/ } split /\n/, $features;
+cmp_ok(scalar(@features), '>', 20, 'there are features');
+is(join("\n", grep { (() = /\| [^|\s][^|]*(?= \|)/g) != 5 } @features), '', 'in five full cells each');
+
+# Links within the repository lead somewhere, to a heading if they name one.
+sub anchors_of
+{
+	my ($file) = @_;
+	return map { lc(s/[^\w\s-]//gr) =~ s/ /-/gr => 1 } slurp_file($file) =~ /^#+ (.*)$/mg;
+}
+
+foreach my $page ('README.md', map { s{^\Q$top\E/}{}r } glob("$top/doc/*.md"))
+{
+	my ($directory) = "$top/$page" =~ m{^(.*)/};
+	my @dead;
+	foreach my $link (slurp_file("$top/$page") =~ /\]\(([^)]+)\)/g)
+	{
+		next if $link =~ /^\w+:/;
+		my ($file, $anchor) = split /#/, $link =~ s/\s+//gr;
+		my $target = length $file ? "$directory/$file" : "$top/$page";
+		next if -e $target && (!defined $anchor || { anchors_of($target) }->{$anchor});
+		push @dead, $link;
+	}
+	is("@dead", '', "$page: links");
+}
+
+$_->stop foreach $node_a, $node_b;
+done_testing();
