@@ -258,6 +258,7 @@ judge_lease(int limit, const char *me, const char *const *children,
 			verdict.found = true;
 		else if (my_key == NULL || !zkl_recipe_parse(children[i], &other) ||
 				 other.mode != ZKL_MODE_LEASE ||
+				 other.client != ZKL_CLIENT_ZKLOCK ||
 				 !zkl_recipe_sequence_is_sound(children[i]) ||
 				 strcmp(other.key, my_key) <= 0)
 			before++;

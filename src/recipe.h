@@ -22,9 +22,10 @@
  *		leases/_c_<uuid>-lease-<sequence>	one a lease
  *
  * A lease is had when the directory "leases" has no more children than the
- * semaphore has leases, which is Curator's rule; or when fewer than that go
- * before it, so that two who come together do not both have to go.  The one
- * with the highest number, of those who have a lease, has seen all the others.
+ * semaphore has leases, which is Curator's rule.  Leases of zklock with higher
+ * numbers do not count, so that of two servers that come together not both have
+ * to go: whoever has the highest number, of all that have a lease, has seen all
+ * the others.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *
@@ -141,8 +142,8 @@ extern bool zkl_recipe_sequence_is_sound(const char *child);
  * name forged by hand can only make us wait.  Other children are ignored.  The
  * result points into "children".
  *
- * Of a lease, all children count but leases with a higher key; "limit" is what
- * the semaphore has.
+ * Of a lease, all children count but zklock's own with higher keys; "limit" is
+ * what the semaphore has.
  */
 extern ZklVerdict zkl_recipe_judge(ZklMode mode, int limit, const char *me,
 								   const char *const *children, int nchildren);

@@ -27,6 +27,7 @@
 #define OUR_WRITER	"_c_" OUR_UUID "-__WRIT__"
 #define OUR_READER	"_c_" OUR_UUID "-__READ__"
 #define OUR_LEASE	"_c_" OUR_UUID "-lease-"
+#define PEER_LEASE	"_c_fedcba98-7654-8b4c-8123-456789abcdef-lease-"	/* zklock's, too */
 #define OUR_TRY		"_c_01234567-89ab-8b4d-8123-456789abcdef-lock-"
 
 /* judge("me", "child", "other child", ...); the others likewise */

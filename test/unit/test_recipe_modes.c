@@ -408,7 +408,7 @@ a_lease_is_owned_while_fewer_than_the_limit_go_before_it(void **state)
 
 			for (int i = 0; i < n; i++)
 			{
-				snprintf(names[i], sizeof(names[i]), LEASE "%010d", i);
+				snprintf(names[i], sizeof(names[i]), PEER_LEASE "%010d", i);
 				children[i] = names[i];
 			}
 			for (int i = 0; i < n; i++)
@@ -428,23 +428,26 @@ a_lease_is_owned_while_fewer_than_the_limit_go_before_it(void **state)
 }
 
 /*
- * Two clients that come together see one another, and one of them has it; a
- * number that is no good is taken for a lower one.
+ * Two servers that come together see one another, and one of them has it.  A
+ * number that is no good is taken for a lower one, and so is that of another
+ * client, which counts all.
  */
 static void
-a_lease_with_a_higher_number_does_not_count(void **state)
+a_peers_lease_with_a_higher_number_does_not_count(void **state)
 {
 	(void) state;
 	assert_owns(judge_lease(1, OUR_LEASE "0000000004", OUR_LEASE "0000000004",
-							LEASE "0000000005"));
+							PEER_LEASE "0000000005"));
 	assert_false(judge_lease(1, OUR_LEASE "0000000005", OUR_LEASE "0000000005",
-							 LEASE "0000000004").owned);
+							 PEER_LEASE "0000000004").owned);
 	assert_false(judge_lease(1, OUR_LEASE "0000000004", OUR_LEASE "0000000004",
-							 LEASE "-000000005").owned);
+							 LEASE "0000000005").owned);
 	assert_false(judge_lease(1, OUR_LEASE "0000000004", OUR_LEASE "0000000004",
-							 LEASE "2000000000").owned);
+							 PEER_LEASE "-000000005").owned);
+	assert_false(judge_lease(1, OUR_LEASE "0000000004", OUR_LEASE "0000000004",
+							 PEER_LEASE "2000000000").owned);
 	assert_false(judge_lease(1, OUR_LEASE "2000000001", OUR_LEASE "2000000001",
-							 LEASE "2000000002").owned);
+							 PEER_LEASE "2000000002").owned);
 }
 
 /* As Curator counts. */
@@ -748,7 +751,7 @@ main(void)
 		cmocka_unit_test(another_kind_counts_only_from_before),
 		cmocka_unit_test(a_directory_of_leases_may_be_a_semaphores),
 		cmocka_unit_test(a_lease_is_owned_while_fewer_than_the_limit_go_before_it),
-		cmocka_unit_test(a_lease_with_a_higher_number_does_not_count),
+		cmocka_unit_test(a_peers_lease_with_a_higher_number_does_not_count),
 		cmocka_unit_test(junk_among_the_leases_counts),
 		cmocka_unit_test(the_order_of_leases_does_not_matter),
 		cmocka_unit_test(a_lease_that_is_not_there_is_not_owned),
