@@ -268,7 +268,13 @@ unlock_if_lost(ZklLocalClaim *claim, void *arg)
 	if (zkl_shared_standing(claim->shared, 0) != ZKL_STANDING_LOST)
 		return;
 	for (int part = 0; part < ZKL_PARTS; part++)
-		zkl_claims_unlock(claim, part);
+	{
+		/* pg_advisory_unlock_all() may have done it. */
+		if (claim->parts[part].locked &&
+			zkl_lock_held_by_me(&claim->tag, zkl_claims_lock_mode(part)))
+			zkl_claims_unlock(claim, part);
+		claim->parts[part].locked = false;
+	}
 }
 
 static void

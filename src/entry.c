@@ -77,7 +77,8 @@ zkl_entry_settle_idle(ZklEntry *entry)
 	Assert(zkl_entry_is_idle(entry));
 	if (!shall_linger(entry))
 		zkl_entry_give_up(entry);
-	else if (!entry->timer_armed)
+	else if (!entry->timer_armed ||
+			 entry->armed_for > entry->idle_at + ZKL_MS(zkl_linger))
 		zkl_entry_ask_worker(entry);
 }
 

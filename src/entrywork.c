@@ -33,30 +33,25 @@ static void lose_claim(ZklClaim *claim, ZklLoss loss);
 static void new_generation(ZklEntry *entry);
 static bool want_again(ZklEntry *entry);
 
+static void
+adopt(ZklEntry *entry, void *arg)
+{
+	entry->timer_set = false;
+	if (!entry->in_work && !entry->timer_armed &&
+		entry->state == ZKL_ENTRY_NONE)
+		return;
+	entry->timer_armed = false;
+	zkl_entry_ask_worker(entry);
+}
+
+/*
+ * The last worker may have died with entries in its hands.  All at once, so
+ * that no backend takes one away between the look and the mark.
+ */
 void
 zkl_entry_adopt_work(void)
 {
-	int			nentries;
-	ZklEntry  **entries = zkl_table_collect(&nentries);
-
-	/*
-	 * The last worker may have died with entries in its hands.  Only a worker
-	 * takes these marks away, so such entries stay until we come to them.
-	 */
-	for (int i = 0; i < nentries; i++)
-	{
-		ZklEntry   *entry = entries[i];
-
-		if (!entry->in_work && !entry->timer_armed &&
-			entry->state == ZKL_ENTRY_NONE)
-			continue;
-		zkl_entry_lock(entry);
-		entry->timer_armed = false;
-		entry->timer_set = false;
-		zkl_entry_ask_worker(entry);
-		zkl_entry_unlock(entry->hash);
-	}
-	pfree(entries);
+	zkl_table_visit(LW_EXCLUSIVE, adopt, NULL);
 }
 
 ZklEntry *
@@ -174,9 +169,10 @@ arm_timer(ZklEntry *entry, ZklWork *work)
 {
 	int64		at = next_timer(entry);
 
-	if (at == PG_INT64_MAX || (entry->timer_armed && entry->timer_at <= at))
+	if (at == PG_INT64_MAX || (entry->timer_armed && entry->armed_for <= at))
 		return;
 	entry->timer_armed = true;
+	entry->armed_for = at;
 	work->timer_at = at;
 }
 
@@ -468,7 +464,7 @@ wake_visited(ZklEntry *entry, void *arg)
 void
 zkl_entry_wake_all(void)
 {
-	zkl_table_visit(wake_visited, NULL);
+	zkl_table_visit(LW_SHARED, wake_visited, NULL);
 }
 
 static void
@@ -483,7 +479,7 @@ zkl_entry_any_held(void)
 {
 	bool		any = false;
 
-	zkl_table_visit(note_held, &any);
+	zkl_table_visit(LW_SHARED, note_held, &any);
 	return any;
 }
 

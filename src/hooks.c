@@ -12,7 +12,8 @@
  * And it ends session scope after DISCARD ALL.  That is seen from the local
  * locks, too, which are dropped then; but a lost claim has none.
  *
- * Nothing else is done: all that is needed for safety is in the commit guard.
+ * And it sees to it that the commit guard is asked before other extensions commit
+ * on other servers.
  *
  * src/hooks.c
  *
@@ -92,6 +93,10 @@ executor_finish(QueryDesc *query_desc)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+
+	/* Connections to other servers that it opened commit after our guard. */
+	if (zkl_claims_any())
+		zkl_xact_register();
 }
 
 static void

@@ -30,8 +30,11 @@
 #define FIRST_GENERATION_FIELD	3
 #define GENERATION_FIELDS		(PG_UINT16_MAX - FIRST_GENERATION_FIELD + 1)
 
-/* Only who ignores the signal makes us wait so long for it. */
-#define MAX_ABSORB_WAIT			ZKL_MS(1000)
+/*
+ * Only a signal that is ignored, or has come together with another reason to end
+ * the wait, makes us wait so long for it.
+ */
+#define MAX_ABSORB_WAIT			ZKL_MS(100)
 
 static bool acquire(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope,
 					bool dont_wait);
@@ -41,6 +44,7 @@ static ZklLocalWait wait_in_subtransaction(ZklClaim *claim, const LOCKTAG *tag,
 										   int limit_ms);
 static ZklLocalWait judge_error(ZklClaim *claim, ErrorData *error,
 								bool limited);
+static bool statement_time_is_over(void);
 static void absorb_cancel(void);
 static int	milliseconds_until(int64 until);
 
@@ -203,7 +207,7 @@ judge_error(ZklClaim *claim, ErrorData *error, bool limited)
 
 	/* A claim that was lost is a reason of its own for a cancel. */
 	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED && nudged &&
-		zkl_claims_find_lost() == NULL)
+		zkl_claims_find_lost() == NULL && !statement_time_is_over())
 	{
 		FreeErrorData(error);
 		return ZKL_LOCAL_NEW_GENERATION;
@@ -217,6 +221,15 @@ judge_error(ZklClaim *claim, ErrorData *error, bool limited)
 	return ZKL_LOCAL_TIME_OVER; /* keep compiler quiet */
 }
 
+/* statement_timeout cancels, too, and both may have come at once. */
+static bool
+statement_time_is_over(void)
+{
+	return StatementTimeout > 0 &&
+		TimestampDifferenceExceeds(GetCurrentStatementStartTimestamp(),
+								   GetCurrentTimestamp(), StatementTimeout);
+}
+
 /* A cancel that is meant for this wait was sent, and shall not hit what follows. */
 static void
 absorb_cancel(void)
@@ -224,9 +237,16 @@ absorb_cancel(void)
 	int64		until = zkl_now() + MAX_ABSORB_WAIT;
 
 	while (!QueryCancelPending && zkl_now() < until)
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+	{
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 1, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+	}
 	QueryCancelPending = false;
+
+	/* Whatever else set the latch shall be seen. */
+	SetLatch(MyLatch);
 }
 
 static int

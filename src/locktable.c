@@ -268,13 +268,13 @@ zkl_table_free_claim(ZklClaim *claim)
 }
 
 void
-zkl_table_visit(ZklVisitor visitor, void *arg)
+zkl_table_visit(LWLockMode mode, ZklVisitor visitor, void *arg)
 {
 	HASH_SEQ_STATUS scan;
 	ZklEntry   *entry;
 
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
-		LWLockAcquire(zkl_table_partition(i), LW_SHARED);
+		LWLockAcquire(zkl_table_partition(i), mode);
 
 	hash_seq_init(&scan, entries);
 	while ((entry = hash_seq_search(&scan)) != NULL)
@@ -303,7 +303,7 @@ zkl_table_collect(int *nentries)
 {
 	Collection	collection = {palloc(sizeof(ZklEntry *) * zkl_max_locks), 0};
 
-	zkl_table_visit(collect, &collection);
+	zkl_table_visit(LW_SHARED, collect, &collection);
 	*nentries = collection.nentries;
 	return collection.entries;
 }

@@ -154,7 +154,8 @@ struct ZklEntry
 	int			nneeding;		/* ... of these, with needs_ticket */
 	char		about[ZKL_ABOUT_SIZE];	/* who asked for the ticket */
 	char		znode[ZKL_ZNODE_SIZE];	/* since QUEUED or OWNED */
-	bool		timer_armed;	/* the worker will look at it by itself */
+	bool		timer_armed;	/* the worker will look at it by itself ... */
+	int64		armed_for;		/* ... at this moment */
 	bool		in_work;		/* the worker was asked to look at it */
 	bool		seen;			/* it has looked since the state is WANTED */
 
@@ -306,11 +307,12 @@ extern ZklClaim *zkl_table_take_claim(void);
 extern void zkl_table_free_claim(ZklClaim *claim);
 
 /*
- * Visit all entries, with all partitions locked shared.  The visitor changes
- * nothing and calls nothing of this table but wake-ups.
+ * Visit all entries, with all partitions locked.  The visitor removes nothing,
+ * changes nothing if the locks are shared, and calls nothing of this table but
+ * wake-ups.
  */
 typedef void (*ZklVisitor) (ZklEntry *entry, void *arg);
-extern void zkl_table_visit(ZklVisitor visitor, void *arg);
+extern void zkl_table_visit(LWLockMode mode, ZklVisitor visitor, void *arg);
 
 /*
  * All entries, as an array in the current memory context.  An entry in state NONE may be gone when the caller looks.

@@ -40,6 +40,7 @@ static void add_leases(ZklLocalClaim *claim, ZklClaim *second,
 static bool acquire_leases(ZklClaim *claim, const ZklWish *wish);
 static ZklAnswer acquire_in_turn(ZklClaim *claim, const ZklWish *wish);
 static void survey_once(ZklClaim *claim, const ZklWish *wish);
+static void survey(ZklClaim *claim, const ZklWish *wish);
 static void check_survey(const ZklSurvey *survey, const ZklWish *wish);
 static bool is_foreign_text(const ZklSurvey *survey);
 
@@ -141,8 +142,13 @@ add_leases(ZklLocalClaim *claim, ZklClaim *second, const ZklWish *wish)
 {
 	if (!zkl_shared_merge(claim->shared, second))
 	{
+		ZklClaim   *lost = zkl_shared_standing(claim->shared, 0) ==
+		ZKL_STANDING_LOST ? claim->shared : second;
+		int64		lost_at;
+		ZklLoss		loss = zkl_shared_loss(lost, &lost_at);
+
 		zkl_claims_end_second();
-		zkl_report_lost(ERROR, claim->path, claim->shared);
+		zkl_report_loss(ERROR, claim->path, loss, lost_at);
 	}
 	zkl_claims_forget_second();
 	PG_TRY();
@@ -173,7 +179,7 @@ acquire_leases(ZklClaim *claim, const ZklWish *wish)
 			return false;
 
 		/* The directory may not have been there. */
-		survey_once(claim, wish);
+		survey(claim, wish);
 		return true;
 	}
 
@@ -235,21 +241,31 @@ acquire_in_turn(ZklClaim *claim, const ZklWish *wish)
 static void
 survey_once(ZklClaim *claim, const ZklWish *wish)
 {
-	ZklSurvey  *survey;
 	ZklWait		wait;
+
+	if (zkl_shared_is_surveyed(claim))
+		return;
+
+	/* What this server itself has just released shall not be in the way. */
+	zkl_wait_begin(&wait, wish);
+	if (zkl_wait_until_settled(&wait, claim))
+		survey(claim, wish);
+}
+
+static void
+survey(ZklClaim *claim, const ZklWish *wish)
+{
+	ZklSurvey  *seen;
 	char	   *number;
 
 	if (zkl_shared_is_surveyed(claim))
 		return;
-	zkl_wait_begin(&wait, wish);
-	if (!zkl_wait_until_settled(&wait, claim))
+	seen = zkl_ask_survey(wish->path, ZKL_ASK_NAMES,
+						  wish->only_tries ? ZKL_FOREVER : wish->until);
+	if (seen == NULL)
 		return;
-	survey = zkl_ask_survey(wish->path, ZKL_ASK_NAMES,
-							wish->only_tries ? ZKL_FOREVER : wish->until);
-	if (survey == NULL)
-		return;
-	check_survey(survey, wish);
-	if (zkl_survey_limit(survey) != wish->limit && !is_foreign_text(survey))
+	check_survey(seen, wish);
+	if (zkl_survey_limit(seen) != wish->limit && !is_foreign_text(seen))
 	{
 		number = psprintf("%d", wish->limit);
 		if (!zkl_ask_write(wish->path, "", number))

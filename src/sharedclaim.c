@@ -424,6 +424,9 @@ zkl_shared_end_and_stay(ZklClaim *claim)
 	{
 		/* Now this keeps it: a claim that counts nowhere. */
 		claim->ended = true;
+		claim->state = ZKL_CLAIM_LOST;
+		claim->lease_until = 0;
+		claim->session_count = claim->xact_count = 0;
 		dlist_push_tail(&entry->claims, &claim->link);
 	}
 	zkl_entry_unlock(hash);
@@ -457,11 +460,11 @@ detach(ZklClaim *claim, int64 now)
 	ZklEntry   *entry = claim->entry;
 
 	dlist_delete(&claim->link);
+	zkl_entry_set_needs_ticket(claim, false);
 	zkl_leases_put_back(claim, claim->nleases, now);
 	switch (claim->state)
 	{
 		case ZKL_CLAIM_WAITING:
-			zkl_entry_set_needs_ticket(claim, false);
 			if (claim->generation == entry->generation)
 				entry->nwaiting--;
 			break;

@@ -42,8 +42,8 @@ zkl_tickets_start(const char *prefix)
 	zkl_directories_start(prefix);
 	zkl_timers_start();
 	zkl_requests_start();
-	zkl_tickets_restarted();
 	zkl_entry_adopt_work();
+	zkl_tickets_restarted();
 }
 
 void

@@ -72,7 +72,7 @@ zklock_locks(PG_FUNCTION_ARGS)
 	/* Rarely more will be needed while the table is locked. */
 	copy.max_rows = 64 + 2 * pg_atomic_read_u32(&zkl_shared->nentries);
 	copy.rows = palloc(copy.max_rows * sizeof(LocksRow));
-	zkl_table_visit(copy_entry, &copy);
+	zkl_table_visit(LW_SHARED, copy_entry, &copy);
 	for (int i = 0; i < copy.nrows; i++)
 		put_row((ReturnSetInfo *) fcinfo->resultinfo, &copy.rows[i]);
 	return (Datum) 0;

@@ -54,8 +54,14 @@ static void refuse_prepare(void);
 void
 zkl_xact_register(void)
 {
+	static bool done = false;
+
+	if (done)
+		UnregisterXactCallback(on_xact, NULL);
+	else
+		RegisterSubXactCallback(on_subxact, NULL);
 	RegisterXactCallback(on_xact, NULL);
-	RegisterSubXactCallback(on_subxact, NULL);
+	done = true;
 }
 
 void

@@ -15,7 +15,11 @@
 #include "claims.h"
 #include "compat.h"
 
-/* Register the callbacks; once a backend. */
+/*
+ * Register the callbacks, or register them again.  What was registered last is
+ * called first, and nobody shall commit anywhere else before the guard was
+ * asked.
+ */
 extern void zkl_xact_register(void);
 
 /*

@@ -106,6 +106,27 @@ foreach my $round (1 .. 100)
 is($granted, 200, 'a lease time that ends at any moment of a wait: all waiters had it');
 is($stray, 0, 'and no statement was cancelled after that');
 
+# The same while the releasing backend waits for the end of the znode: the end of the lease
+# time must not be counted for it once more.
+$node->set('zklock.synchronous_release', 'on');
+$node->set('zklock.linger', '10ms');
+my $kept = 0;
+foreach my $round (1 .. 60)
+{
+	$holder->query("SELECT zk_lock_acquire('/sync', lease_time => '" . (1 + $round % 12) . " ms')");
+	$w1->send("SELECT zk_lock_acquire('/sync')");
+	$holder->run("SELECT zk_lock_release('/sync')");
+	$w1->answer;
+
+	# What it does under the lock takes longer than an idle ticket would last.
+	$kept++ if $w1->query(q{SELECT pg_sleep(0.03), zk_lock_is_held('/sync'), ticket FROM zk_locks WHERE path = '/sync' AND granted})
+		eq '|t|owned';
+	$w1->query("SELECT zk_lock_release('/sync')");
+}
+is($kept, 60, 'who has the lock next keeps it');
+$node->set('zklock.synchronous_release', 'off');
+$node->set('zklock.linger', '0');
+
 $holder->query("SELECT zk_lock_acquire('/cancel')");
 $w1->send("SELECT zk_lock_acquire('/cancel')");
 $node->wait_for_waiter('/cancel', 1);
