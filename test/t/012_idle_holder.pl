@@ -110,20 +110,22 @@ is($stray, 0, 'and no statement was cancelled after that');
 # time must not be counted for it once more.
 $node->set('zklock.synchronous_release', 'on');
 $node->set('zklock.linger', '10ms');
-my $kept = 0;
-foreach my $round (1 .. 60)
-{
-	$holder->query("SELECT zk_lock_acquire('/sync', lease_time => '" . (1 + $round % 12) . " ms')");
-	$w1->send("SELECT zk_lock_acquire('/sync')");
-	$holder->run("SELECT zk_lock_release('/sync')");
-	$w1->answer;
+$holder->query("SELECT zk_lock_acquire('/sync', lease_time => '500 ms')");
+my $lease_ends = $holder->query("SELECT lease_ends FROM zk_locks WHERE path = '/sync'");
+$zk->pause(1);
+$holder->send("SELECT zk_lock_release('/sync')");
+$node->wait_for_ticket('/sync', 'releasing');
+$w1->send("SELECT zk_lock_acquire('/sync')");
+$node->wait_for_waiter('/sync', 1);
+$node->wait_until("SELECT clock_timestamp() > '$lease_ends'::timestamptz + interval '100 ms'");
+$zk->resume(1);
+is($holder->answer, 't', 'released before its end');
+is($w1->answer, 't', 'the next one has it');
 
-	# What it does under the lock takes longer than an idle ticket would last.
-	$kept++ if $w1->query(q{SELECT pg_sleep(0.03), zk_lock_is_held('/sync'), ticket FROM zk_locks WHERE path = '/sync' AND granted})
-		eq '|t|owned';
-	$w1->query("SELECT zk_lock_release('/sync')");
-}
-is($kept, 60, 'who has the lock next keeps it');
+# What it does under the lock takes longer than an idle ticket would last.
+is($w1->query(q{SELECT pg_sleep(0.2), zk_lock_is_held('/sync'), (SELECT ticket FROM zk_locks WHERE path = '/sync')}), '|t|owned', 'and its ticket does not pass for idle');
+is(scalar @{ $zk->children('/zklock/sync') }, 1, 'nor is its znode gone');
+$w1->query("SELECT zk_lock_release('/sync')");
 $node->set('zklock.synchronous_release', 'off');
 $node->set('zklock.linger', '0');
 
