@@ -136,7 +136,7 @@ sub run_page
 	return;
 }
 
-run_page($_) foreach 'README.md', 'doc/zklock.md', 'doc/coming-from.md';
+run_page($_) foreach 'README.md', 'doc/zklock.md', 'doc/coming-from.md', 'doc/guarantees.md';
 
 # --- nothing is missing ---
 
@@ -211,6 +211,11 @@ foreach my $page ('README.md', map { s{^\Q$top\E/}{}r } glob("$top/doc/*.md"))
 	}
 	is("@dead", '', "$page: links");
 }
+
+# So do the tests that the page on guarantees names: where there is no directory, in test/t.
+my @tests = slurp_file("$top/doc/guarantees.md") =~ m{`([\w/]+\.(?:pl|c|sql|spec))`}g;
+cmp_ok(scalar(@tests), '>', 20, 'doc/guarantees.md: names tests');
+is(join(' ', grep { !-e "$top/" . (m{/} ? $_ : "test/t/$_") } @tests), '', 'doc/guarantees.md: they exist');
 
 $_->stop foreach $node_a, $node_b;
 done_testing();
