@@ -45,6 +45,7 @@ OBJS = $(PURE) \
 	src/directories.o \
 	src/entry.o \
 	src/entrywork.o \
+	src/fence.o \
 	src/functions.o \
 	src/hooks.o \
 	src/hosts.o \

@@ -245,6 +245,27 @@ COMMENT ON FUNCTION zk_lock_force_release(text) IS
 'take a lock away from those who hold it, wherever';
 
 /*
+ * Fencing: what tokens are good for
+ */
+
+CREATE TABLE zk_fences (resource text PRIMARY KEY,
+						token bigint NOT NULL);
+
+COMMENT ON TABLE zk_fences IS
+'the greatest token that was presented for each resource; see zk_fence';
+
+SELECT pg_catalog.pg_extension_config_dump('zk_fences', '');
+
+CREATE FUNCTION zk_fence(resource text, token bigint)
+RETURNS void
+AS 'MODULE_PATHNAME', 'zklock_fence'
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+
+COMMENT ON FUNCTION zk_fence(text, bigint) IS
+'raise an error unless the token is at least the greatest presented for the resource; remember it';
+
+/*
  * Views
  */
 
