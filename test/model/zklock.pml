@@ -21,8 +21,8 @@
  *	served		(LTL) who waits is granted the lock or stops waiting, in the end
  *
  * Defects, each of which spin must find: NO_EPOCH_CHECK, NO_DOUBT, SAFE_FROM_ANSWER,
- * NO_SEARCH, NO_BARRIER, DELETE_UNCONFIRMED, WATCH_BELIEVED, NO_RELOOK, NO_WAKE_UP,
- * EPOCH_OF_NOW.  They are where the #ifdefs are.
+ * NO_SEARCH, NO_BARRIER, DELETE_UNCONFIRMED, WATCH_BELIEVED, NO_RELOOK, NO_WAKE_UP.
+ * They are where the #ifdefs are.
  */
 
 #ifndef SERVERS
@@ -42,6 +42,9 @@
 #endif
 
 #define ALL			(SERVERS * BACKENDS)
+#ifndef STARTED
+#define STARTED ALL				/* so many of the backends do something */
+#endif
 #define SERVER(b)	((b) / BACKENDS)
 
 /* ZklEntryState, locktable.h */
@@ -459,7 +462,9 @@ inline remove(k) {
 
 /* A create, ephemeral and sequential. */
 inline put(k, attempt) {
+#ifndef ONLY_PROMISES
 	assert(znode[k] == 0);			/* SLOTS */
+#endif
 	sequence++;
 	znode[k] = sequence;
 	uuid[k] = attempt;
@@ -719,11 +724,7 @@ end:
 inline hold(me, k) {
 	b[me].needs = 0;
 	b[me].claim = C_HELD;
-#ifdef EPOCH_OF_NOW
-	b[me].epoch = s[k].epoch;
-#else
 	b[me].epoch = s[k].entry_epoch;
-#endif
 	s[k].number++;
 	b[me].inside = 1;
 	b[me].spoilt = 0;
@@ -802,6 +803,8 @@ inline guard(me, k) {
 	:: b[me].claim == C_HELD && IS_GOOD(k, b[me].epoch) ->
 #ifndef FOREIGN
 		assert(!b[me].spoilt);				/* EXCLUSION */
+#endif
+#ifndef ONLY_PROMISES
 		assert(s[k].alive && s[k].fresh);	/* SAFE */
 #endif
 		i = 0;
@@ -958,7 +961,9 @@ init {
 		od;
 		n = 0;
 		do
-		:: n < ALL -> run backend(n); n++
+		:: n < ALL ->
+			if :: n < STARTED -> run backend(n) :: else -> b[n].done = 1 fi;
+			n++
 		:: else -> break
 		od;
 		run quiet();
@@ -966,6 +971,6 @@ init {
 	}
 }
 
-#ifdef LIVENESS
+#ifdef SERVED
 ltl served { [] (b[0].claim == C_WAITING -> <> (b[0].claim != C_WAITING)) }
 #endif
