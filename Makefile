@@ -8,6 +8,7 @@
 #	make demo					the whole thing at work, on this machine, in two minutes
 #	make test					every test there is (test/run runs single levels)
 #	make unit					the unit tests only; they need no server
+#	make model					checks a model of the protocol, with spin
 #	make check-layers			who may include, call and write what
 #	make indent, check-indent	PostgreSQL's own code layout
 #
@@ -136,6 +137,11 @@ $(UNIT_TESTS): %: %.c $(wildcard test/unit/*.h) $(PURE:.o=.c) $(PURE_HEADERS)
 unit: $(UNIT_TESTS)
 	@failed=0; for t in $^; do echo "# $$t"; ./$$t || failed=1; done; exit $$failed
 
+# --- model ----------------------------------------------------------------------
+
+model:
+	@test/model/run
+
 # --- layering and layout ------------------------------------------------------
 
 check-layers: zklock.so
@@ -169,4 +175,4 @@ test:
 demo:
 	@test/demo
 
-.PHONY: all unit check-layers indent check-indent test demo
+.PHONY: all unit model check-layers indent check-indent test demo
