@@ -39,7 +39,7 @@ $a2->send('COMMIT');
 kill 'CONT', @all;
 is($a2->result->{errcode}, 'ZK001', 'awake: the first that it does is refused');
 is($a1->query(q{SELECT zk_lock_is_held('/sleep')}), 'f', 'awake: the lock is not held');
-is($a1->query('SELECT count(*) FROM t'), '0', 'awake: nothing is there');
+is($node_a->safe_psql('postgres', 'SELECT count(*) FROM t'), '0', 'awake: nothing is there');
 $_->run('SELECT zk_lock_release_all()') foreach $a1, $b1;
 $node_a->wait_until_connected;
 
@@ -64,7 +64,7 @@ $zk->stop;
 system_or_bail('rm', '-rf', "$zk->{directory}/1/data/version-2");
 $zk->start;
 $node_a->wait_until('SELECT NOT safe FROM zk_status');
-sleep 3;
+$zk->wait_until(sub { slurp_file("$zk->{directory}/1/log") =~ /Refusing session/ }, 'ZooKeeper to refuse the session');
 isnt($node_a->status('state'), 'connected', 'forgotten: ZooKeeper refuses who has seen more than it');
 is($a1->errcode(q{INSERT INTO t VALUES ('forgotten')}), 'ZK001', 'forgotten: in doubt');
 $node_a->safe_psql('postgres', 'SELECT pg_terminate_backend(worker_pid) FROM zk_status');
