@@ -110,7 +110,10 @@ is($stray, 0, 'and no statement was cancelled after that');
 # time must not be counted for it once more.
 $node->set('zklock.synchronous_release', 'on');
 $node->set('zklock.linger', '10ms');
-$holder->query("SELECT zk_lock_acquire('/sync', lease_time => '500 ms')");
+$holder->query("SELECT zk_lock_acquire('/sync', lease_time => '1500 ms')");
+
+# By then the worker has set its timer for the end of the lease time.
+$node->wait_until("SELECT clock_timestamp() > owned_since + interval '200 ms' FROM zk_locks WHERE path = '/sync'");
 my $lease_ends = $holder->query("SELECT lease_ends FROM zk_locks WHERE path = '/sync'");
 $zk->pause(1);
 $holder->send("SELECT zk_lock_release('/sync')");
