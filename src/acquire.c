@@ -226,17 +226,8 @@ zkl_release_all(void)
 	zkl_enter();
 	while ((claim = zkl_counts_first_session()) != NULL)
 	{
-		int			shared = claim->parts[ZKL_SHARED].session_count;
-		int			exclusive = claim->parts[ZKL_EXCLUSIVE].session_count;
-
-		released += shared + exclusive;
 		note_release(claim);
-
-		/* The claim ends with what is taken last. */
-		if (shared > 0)
-			zkl_counts_take_session(claim, ZKL_SHARED, shared);
-		if (exclusive > 0)
-			zkl_counts_take_session(claim, ZKL_EXCLUSIVE, exclusive);
+		released += zkl_counts_take_all_session(claim);
 	}
 	return released;
 }

@@ -168,6 +168,23 @@ zkl_counts_take_session(ZklLocalClaim *claim, ZklPartName name, int count)
 	settle_part(claim, name, count);
 }
 
+/*
+ * What is held exclusively goes last: otherwise a writer would be downgraded
+ * first.  The claim may end with that.
+ */
+int
+zkl_counts_take_all_session(ZklLocalClaim *claim)
+{
+	int			shared = claim->parts[ZKL_SHARED].session_count;
+	int			exclusive = claim->parts[ZKL_EXCLUSIVE].session_count;
+
+	if (shared > 0)
+		zkl_counts_take_session(claim, ZKL_SHARED, shared);
+	if (exclusive > 0)
+		zkl_counts_take_session(claim, ZKL_EXCLUSIVE, exclusive);
+	return shared + exclusive;
+}
+
 static void
 uncount_xact(ZklLocalClaim *claim, ZklPartName name, int count)
 {
@@ -259,23 +276,16 @@ zkl_counts_discard_session(void)
 		drop_session_scope(claim);
 }
 
-/* The claim may end with the first part. */
 static void
 drop_session_scope(ZklLocalClaim *claim)
 {
-	int			counts[ZKL_PARTS];
-
 	zkl_xact_note_release(claim, zkl_shared_standing(claim->shared, 0), false);
 	for (int part = 0; part < ZKL_PARTS; part++)
 	{
-		counts[part] = claim->parts[part].session_count;
 		if (claim->parts[part].lock_scope == ZKL_SCOPE_SESSION)
 			claim->parts[part].locked = false;
 	}
-	if (counts[ZKL_EXCLUSIVE] > 0)
-		zkl_counts_take_session(claim, ZKL_EXCLUSIVE, counts[ZKL_EXCLUSIVE]);
-	if (counts[ZKL_SHARED] > 0)
-		zkl_counts_take_session(claim, ZKL_SHARED, counts[ZKL_SHARED]);
+	(void) zkl_counts_take_all_session(claim);
 }
 
 /* PostgreSQL drops the local locks of transaction level right after this. */

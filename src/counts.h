@@ -26,6 +26,9 @@ extern int	zkl_counts_total(const ZklLocalClaim *claim, ZklPartName part);
 extern void zkl_counts_take_session(ZklLocalClaim *claim, ZklPartName part,
 									int count);
 
+/* The same for all of them; returns how many there were. */
+extern int	zkl_counts_take_all_session(ZklLocalClaim *claim);
+
 /* The first claim with session scope, or NULL. */
 extern ZklLocalClaim *zkl_counts_first_session(void);
 

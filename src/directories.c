@@ -34,7 +34,7 @@ void
 zkl_directories_of(const ZklEntry *entry, char *directory)
 {
 	if (entry->semaphore != NULL)
-		snprintf(directory, ZKL_DIR_SIZE, "%s%s" ZKL_LEASES, prefix,
+		snprintf(directory, ZKL_DIR_SIZE, "%s%s/" ZKL_LEASES, prefix,
 				 entry->semaphore->path);
 	else
 		snprintf(directory, ZKL_DIR_SIZE, "%s%s", prefix, entry->path);
@@ -72,13 +72,13 @@ List *
 zkl_directories_find_leases(const char *directory, size_t length)
 {
 	char		path[ZKL_PATH_SIZE];
-	size_t		suffix = strlen(ZKL_LEASES);
+	size_t		suffix = strlen("/" ZKL_LEASES);
 	List	   *leases = NIL;
 	ZklEntry   *semaphore;
 	uint32		hash;
 
 	if (length <= suffix ||
-		strncmp(directory + length - suffix, ZKL_LEASES, suffix) != 0 ||
+		strncmp(directory + length - suffix, "/" ZKL_LEASES, suffix) != 0 ||
 		!path_of(directory, length - suffix, path))
 		return NIL;
 	hash = zkl_table_hash(path);

@@ -19,9 +19,6 @@
 
 #include "locktable.h"
 
-/* Where a semaphore has its leases. */
-#define ZKL_LEASES	"/leases"
-
 /* A worker starts; all directories have this prefix. */
 extern void zkl_directories_start(const char *prefix);
 extern int	zkl_directories_prefix_length(void);

@@ -151,6 +151,13 @@ zkl_entry_change_mode(ZklEntry *entry, ZklMode mode)
 		zkl_entry_give_up(entry);
 }
 
+void
+zkl_entry_note_asker(ZklEntry *entry, bool only_tries, const char *about)
+{
+	entry->only_tries = only_tries;
+	strlcpy(entry->about, about, sizeof(entry->about));
+}
+
 /* -> WANTED */
 void
 zkl_entry_want(ZklEntry *entry, ZklMode mode)

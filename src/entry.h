@@ -22,6 +22,10 @@ extern void zkl_entry_unlock(uint32 hash);
 /* NONE -> WANTED */
 extern void zkl_entry_want(ZklEntry *entry, ZklMode mode);
 
+/* Remember who asked for the ticket; its znode will say so. */
+extern void zkl_entry_note_asker(ZklEntry *entry, bool only_tries,
+								 const char *about);
+
 /* -> RELEASING */
 extern void zkl_entry_give_up(ZklEntry *entry);
 

@@ -3,11 +3,11 @@
  * leases.c
  *	  The leases of a semaphore that this server has.
  *
- * Safe without the inner mutex: a lease is owned only after its znode was
- * seen among no more than the semaphore's limit, and whoever owned one before
- * was among them.  The mutex gives the order, and sees to it that only one
- * client has more znodes than there is room for; two such would wait for one
- * another.
+ * Safe without the inner mutex: a lease is owned only after fewer than the
+ * semaphore's limit were seen to go before its znode, or no more than that were
+ * there at all, and whoever owned one before was among them (see recipe.h).  The
+ * mutex gives the order, and sees to it that only one client has more znodes than
+ * there is room for; two such would wait for one another.
  *
  * src/leases.c
  *
@@ -124,8 +124,7 @@ zkl_leases_ask(ZklEntry *semaphore, uint64 epoch, int quantity,
 
 		if (lease == NULL)
 			return false;
-		lease->only_tries = only_tries;
-		strlcpy(lease->about, about, sizeof(lease->about));
+		zkl_entry_note_asker(lease, only_tries, about);
 		zkl_entry_want(lease, ZKL_MODE_LEASE);
 	}
 	return true;

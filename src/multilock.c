@@ -138,6 +138,7 @@ ask_for_all(Multilock *lock)
 	ZklWait		wait;
 
 	ask.only_tries = true;
+	zkl_wait_begin(&wait, &ask);
 	for (int i = 0; i < lock->nmembers; i++)
 	{
 		Member	   *member = &lock->members[i];
@@ -148,7 +149,6 @@ ask_for_all(Multilock *lock)
 			continue;
 		if (!zkl_acquire_locally(member->claim, &ask))
 			break;
-		zkl_wait_begin(&wait, &ask);
 		member->held = zkl_wait_ask(&wait, member->claim->shared) ==
 			ZKL_ANSWER_HELD;
 	}

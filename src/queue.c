@@ -27,7 +27,6 @@ PG_FUNCTION_INFO_V1(zklock_lock_revoke);
 PG_FUNCTION_INFO_V1(zklock_lock_force_release);
 
 /* What Curator writes into a znode to ask for its lock. */
-#define REVOKE			"__REVOKE__"
 
 #define QUEUE_COLUMNS	13
 
@@ -79,7 +78,7 @@ zklock_lock_revoke(PG_FUNCTION_ARGS)
 	for (int i = 0; i < queue.nplaces; i++)
 	{
 		if (queue.places[i].holds)
-			asked += zkl_ask_write(path, child_of(&queue.places[i]), REVOKE);
+			asked += zkl_ask_write(path, child_of(&queue.places[i]), ZKL_REVOKE);
 	}
 	PG_RETURN_INT32(asked);
 }
@@ -157,9 +156,9 @@ child_of(const ZklPlace *place)
 		case ZKL_WHERE_LOCK:
 			break;
 		case ZKL_WHERE_LEASES:
-			return psprintf("leases/%s", place->name);
+			return psprintf(ZKL_LEASES "/%s", place->name);
 		case ZKL_WHERE_LOCKS:
-			return psprintf("locks/%s", place->name);
+			return psprintf(ZKL_LOCKS "/%s", place->name);
 	}
 	return place->name;
 }

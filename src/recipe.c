@@ -217,7 +217,7 @@ zkl_recipe_judge(ZklMode mode, int limit, const char *me,
 			verdict.found = true;
 			continue;
 		}
-		if (strcmp(children[i], "leases") == 0)
+		if (strcmp(children[i], ZKL_LEASES) == 0)
 			verdict.maybe_semaphore = true;
 		if (!zkl_recipe_parse(children[i], &other))
 			continue;

@@ -43,6 +43,13 @@
 #define ZKL_UUID_SIZE	37		/* 36 characters and a null */
 #define ZKL_ZNODE_SIZE	64		/* "_c_" uuid "-lock-" ten digits and a null */
 
+/* The directories in that of a semaphore. */
+#define ZKL_LEASES		"leases"
+#define ZKL_LOCKS		"locks"
+
+/* What is written into a znode to ask for its lock. */
+#define ZKL_REVOKE		"__REVOKE__"
+
 /* From here on a sequence number orders nothing safely (see DESIGN). */
 #define ZKL_SEQUENCE_LIMIT	2000000000
 

@@ -119,7 +119,7 @@ send_request(ZklEntry *entry, ZklRequest request)
 							  ticket->name);
 			break;
 		case ZKL_REQUEST_SURVEY:
-			strlcat(directory, ZKL_LEASES, sizeof(directory));
+			strlcat(directory, "/" ZKL_LEASES, sizeof(directory));
 			zkl_session_survey(entry, ticket->attempt, directory);
 			break;
 		case ZKL_REQUEST_DOWNGRADE:

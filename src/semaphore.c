@@ -27,8 +27,6 @@
 #include "wait.h"
 #include "zklock.h"
 
-#define INNER_MUTEX		"/locks"
-
 /* What is added to a semaphore's path has to find room. */
 #define PATH_MAX_LENGTH	(ZKL_PATH_SIZE - 24)
 
@@ -199,7 +197,7 @@ acquire_in_turn(ZklClaim *claim, const ZklWish *wish)
 	ZklLocalClaim *mutex;
 	volatile ZklAnswer answer = ZKL_ANSWER_QUEUED;
 
-	inner.path = psprintf("%s%s", wish->path, INNER_MUTEX);
+	inner.path = psprintf("%s/" ZKL_LOCKS, wish->path);
 	inner.mode = ZKL_MODE_LOCK;
 	inner.scope = ZKL_SCOPE_XACT;
 	zkl_wait_begin(&wait, wish);

@@ -289,8 +289,8 @@ directory_of(const Run *run, ZklWhere where)
 {
 	static const char *const below[] = {
 		[ZKL_WHERE_LOCK] = "",
-		[ZKL_WHERE_LEASES] = "/leases",
-		[ZKL_WHERE_LOCKS] = "/locks",
+		[ZKL_WHERE_LEASES] = "/" ZKL_LEASES,
+		[ZKL_WHERE_LOCKS] = "/" ZKL_LOCKS,
 	};
 
 	return psprintf("%s%s%s", prefix, run->command.path, below[where]);

@@ -45,9 +45,7 @@ begin_call(ZklSessionAsk ask)
 static void
 sent(Call *call, int rc)
 {
-	zkl_session_state.outstanding++;
-	zkl_session_state.requests++;
-	if (rc != ZOK)
+	if (!zkl_session_note_sent(rc))
 		finish_call(call, rc);
 }
 
@@ -57,11 +55,8 @@ finish_call(Call *call, int rc)
 {
 	ZklSessionEvent *event = NULL;
 	ZklFailure	failure = ZKL_FAILURE_NONE;
-	ZklOutcome	outcome = zkl_session_outcome_of(rc, &failure);
+	ZklOutcome	outcome = zkl_session_note_done(rc, &failure);
 
-	zkl_session_state.outstanding--;
-	if (failure == ZKL_FAILURE_REFUSED)
-		elog(LOG, "ZooKeeper refused a request: %s", zerror(rc));
 	if (!zkl_session_state.closing)
 	{
 		event = zkl_session_append_event(ZKL_SESSION_ANSWER);
@@ -102,15 +97,9 @@ static void
 on_children(int rc, const struct String_vector *strings, const void *data)
 {
 	ZklSessionEvent *event = finish_call(unconstify(void *, data), rc);
-	const char **children;
 
-	if (event == NULL || rc != ZOK)
-		return;
-	children = zkl_session_allocate(sizeof(char *) * (strings->count + 1));
-	for (int i = 0; i < strings->count; i++)
-		children[i] = zkl_session_copy(strings->data[i]);
-	event->reply.children = children;
-	event->reply.nchildren = strings->count;
+	if (event != NULL && rc == ZOK)
+		zkl_session_set_children(event, strings);
 }
 
 void

@@ -14,9 +14,6 @@
 
 #include "sessionint.h"
 
-/* What Curator writes into a znode to ask for its lock. */
-#define REVOKE	"__REVOKE__"
-
 /* A request on its way; what its completion is given. */
 typedef struct Call
 {
@@ -66,9 +63,7 @@ begin_call(void *tag, uint32_t attempt, ZklRequest request)
 static void
 sent(Call *call, int rc)
 {
-	zkl_session_state.outstanding++;
-	zkl_session_state.requests++;
-	if (rc != ZOK)
+	if (!zkl_session_note_sent(rc))
 		finish_call(call, rc);
 }
 
@@ -78,11 +73,8 @@ finish_call(Call *call, int rc)
 {
 	ZklSessionEvent *event = NULL;
 	ZklFailure	failure = ZKL_FAILURE_NONE;
-	ZklOutcome	outcome = zkl_session_outcome_of(rc, &failure);
+	ZklOutcome	outcome = zkl_session_note_done(rc, &failure);
 
-	zkl_session_state.outstanding--;
-	if (failure == ZKL_FAILURE_REFUSED)
-		elog(LOG, "ZooKeeper refused a request: %s", zerror(rc));
 	if (outcome > call->outcome)
 	{
 		call->outcome = outcome;
@@ -103,6 +95,25 @@ finish_call(Call *call, int rc)
 	}
 	free(call);
 	return event;
+}
+
+bool
+zkl_session_note_sent(int rc)
+{
+	zkl_session_state.outstanding++;
+	zkl_session_state.requests++;
+	return rc == ZOK;
+}
+
+ZklOutcome
+zkl_session_note_done(int rc, ZklFailure *failure)
+{
+	ZklOutcome	outcome = zkl_session_outcome_of(rc, failure);
+
+	zkl_session_state.outstanding--;
+	if (*failure == ZKL_FAILURE_REFUSED)
+		elog(LOG, "ZooKeeper refused a request: %s", zerror(rc));
+	return outcome;
 }
 
 ZklOutcome
@@ -212,10 +223,17 @@ static void
 on_listed(int rc, const struct String_vector *strings, const void *data)
 {
 	ZklSessionEvent *event = finish_call(unconstify(void *, data), rc);
+
+	if (event != NULL && rc == ZOK)
+		zkl_session_set_children(event, strings);
+}
+
+void
+zkl_session_set_children(ZklSessionEvent *event,
+						 const struct String_vector *strings)
+{
 	const char **children;
 
-	if (event == NULL || rc != ZOK)
-		return;
 	children = zkl_session_allocate(sizeof(char *) * (strings->count + 1));
 	for (int i = 0; i < strings->count; i++)
 		children[i] = zkl_session_copy(strings->data[i]);
@@ -308,8 +326,8 @@ on_watched(int rc, const char *value, int value_length,
 	ZklSessionEvent *event = finish_call(unconstify(void *, data), rc);
 
 	if (event != NULL && rc == ZOK)
-		event->reply.revoked = value_length == strlen(REVOKE) &&
-			memcmp(value, REVOKE, value_length) == 0;
+		event->reply.revoked = value_length == strlen(ZKL_REVOKE) &&
+			memcmp(value, ZKL_REVOKE, value_length) == 0;
 }
 
 void

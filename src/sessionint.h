@@ -42,6 +42,19 @@ extern void zkl_session_on_watch(zhandle_t *handle, int type, int state,
 /* What a return code means; sets failure where it means REFUSED. */
 extern ZklOutcome zkl_session_outcome_of(int rc, ZklFailure *failure);
 
+/*
+ * A request was given to the client; true if the client has taken it, and will
+ * call its completion.
+ */
+extern bool zkl_session_note_sent(int rc);
+
+/* It was completed: what does that mean? */
+extern ZklOutcome zkl_session_note_done(int rc, ZklFailure *failure);
+
+/* Copy the children that were listed into an event. */
+extern void zkl_session_set_children(ZklSessionEvent *event,
+									 const struct String_vector *strings);
+
 /* Append an event; the caller fills it. */
 extern ZklSessionEvent *zkl_session_append_event(ZklSessionEventKind kind);
 

@@ -27,7 +27,6 @@ static ZklAnswer ask_for_leases(ZklClaim *claim, bool only_tries,
 								const char *about);
 static ZklAnswer answer_owned(ZklClaim *claim, int64 now);
 static void hold(ZklClaim *claim, uint64 epoch, int64 now);
-static void note_asker(ZklEntry *entry, bool only_tries, const char *about);
 static void note_release(ZklEntry *entry, int64 now);
 static void detach(ZklClaim *claim, int64 now);
 
@@ -190,18 +189,18 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 				break;
 			if (entry->nlinked > 0)
 				break;			/* leases are on their way out */
-			note_asker(entry, only_tries, about);
+			zkl_entry_note_asker(entry, only_tries, about);
 			zkl_entry_want(entry, claim->mode);
 			break;
 		case ZKL_ENTRY_RELEASING:
 			if (about != NULL)
-				note_asker(entry, only_tries, about);
+				zkl_entry_note_asker(entry, only_tries, about);
 			break;
 		case ZKL_ENTRY_WANTED:
 		case ZKL_ENTRY_QUEUED:
 			if (about != NULL && entry->mode != claim->mode)
 			{
-				note_asker(entry, only_tries, about);
+				zkl_entry_note_asker(entry, only_tries, about);
 				zkl_entry_change_mode(entry, claim->mode);
 			}
 			else if (entry->state == ZKL_ENTRY_QUEUED)
@@ -214,7 +213,7 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 				return ZKL_ANSWER_QUEUED;
 			if (about != NULL)
 			{
-				note_asker(entry, only_tries, about);
+				zkl_entry_note_asker(entry, only_tries, about);
 				zkl_entry_change_mode(entry, claim->mode);
 			}
 			break;
@@ -493,12 +492,4 @@ note_release(ZklEntry *entry, int64 now)
 
 	recent->hash = entry->hash;
 	recent->released_at = now;
-}
-
-/* Remember who asked for the ticket; its znode will say so. */
-static void
-note_asker(ZklEntry *entry, bool only_tries, const char *about)
-{
-	entry->only_tries = only_tries;
-	strlcpy(entry->about, about, sizeof(entry->about));
 }

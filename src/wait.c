@@ -36,19 +36,20 @@ zkl_wait_begin(ZklWait *wait, const ZklWish *wish)
 		zkl_now() + ZKL_MS(LockTimeout) : ZKL_FOREVER;
 	wait->silent_since = 0;
 	wait->impatient = false;
+	wait->about = NULL;
 }
 
 ZklAnswer
-zkl_wait_ask(const ZklWait *wait, ZklClaim *claim)
+zkl_wait_ask(ZklWait *wait, ZklClaim *claim)
 {
-	return zkl_shared_hold(claim, wait->wish->only_tries, describe_backend());
+	if (wait->about == NULL)
+		wait->about = describe_backend();
+	return zkl_shared_hold(claim, wait->wish->only_tries, wait->about);
 }
 
 ZklAnswer
 zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 {
-	const char *about = NULL;
-
 	for (;;)
 	{
 		ZklAnswer	answer;
@@ -56,7 +57,7 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 		if (mutex != NULL &&
 			zkl_shared_standing(mutex, 0) == ZKL_STANDING_LOST)
 			return ZKL_ANSWER_STALE;
-		answer = zkl_shared_hold(claim, wait->wish->only_tries, about);
+		answer = zkl_shared_hold(claim, wait->wish->only_tries, wait->about);
 		switch (answer)
 		{
 			case ZKL_ANSWER_HELD:
@@ -73,9 +74,9 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 			case ZKL_ANSWER_DOUBT:
 				break;
 		}
-		if (about == NULL)
+		if (wait->about == NULL)
 		{
-			about = describe_backend();
+			wait->about = describe_backend();
 			continue;
 		}
 		if (time_is_over(wait, answer == ZKL_ANSWER_QUEUED) ||

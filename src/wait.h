@@ -21,6 +21,7 @@ typedef struct ZklWait
 	int64		lock_timeout_at;	/* when lock_timeout ends it */
 	int64		silent_since;	/* 0: ZooKeeper has answered */
 	bool		impatient;		/* end it when somebody else has the lock */
+	const char *about;			/* what znodes shall say, once it is needed */
 } ZklWait;
 
 extern void zkl_wait_begin(ZklWait *wait, const ZklWish *wish);
@@ -35,7 +36,7 @@ extern ZklAnswer zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim,
 									 ZklClaim *mutex);
 
 /* Just ask for it, and do not wait at all. */
-extern ZklAnswer zkl_wait_ask(const ZklWait *wait, ZklClaim *claim);
+extern ZklAnswer zkl_wait_ask(ZklWait *wait, ZklClaim *claim);
 
 /* Wait until what was released before is gone; false if the time is over. */
 extern bool zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim);
