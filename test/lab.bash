@@ -69,7 +69,7 @@ lab_settle() {
 	# The caller's PostgreSQL, locale and make must not reach in here.
 	for name in $(compgen -v PG | grep -v '^PG_'); do unset "$name"; done
 	unset MAKEFLAGS MFLAGS MAKELEVEL
-	export LC_ALL=C.UTF-8 LANG=C.UTF-8
+	export LC_ALL=C.UTF-8 LANG=C.UTF-8 TMPDIR=$lab
 	PATH=$("${PG_CONFIG:-pg_config}" --bindir):$PATH:/usr/sbin
 }
 
