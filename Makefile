@@ -55,6 +55,7 @@ OBJS = $(PURE) \
 	src/locallock.o \
 	src/locktable.o \
 	src/multilock.o \
+	src/onlost.o \
 	src/queue.o \
 	src/report.o \
 	src/requests.o \

@@ -18,6 +18,7 @@
 #include "claims.h"
 #include "compat.h"
 #include "counts.h"
+#include "onlost.h"
 #include "report.h"
 #include "xact.h"
 #include "zklock.h"
@@ -147,6 +148,7 @@ set_up(void)
 	on_shmem_exit(end_all, (Datum) 0);
 	zkl_xact_register();
 	claims = table;
+	zkl_on_lost_listen();
 }
 
 /*

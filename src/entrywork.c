@@ -383,7 +383,7 @@ lose_claim(ZklClaim *claim, ZklLoss loss)
 
 	/* Who is still acquiring relies on nothing yet. */
 	if (claim->session_count + claim->xact_count > 0)
-		zkl_table_cancel(claim);
+		zkl_table_tell_lost(claim);
 }
 
 /*

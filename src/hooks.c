@@ -3,11 +3,8 @@
  * hooks.c
  *	  What zklock does around statements.
  *
- * It says why one was cancelled.  When a claim is lost, the worker cancels the
- * statement as pg_cancel_backend() does, because that reaches it wherever it
- * waits.  What PostgreSQL then raises says only that somebody wished so; here,
- * where statements begin, it is replaced by the error that names the lock.  The
- * few moments before a statement begins are left to the hook for messages.
+ * It says why one was cancelled (onlost.c).  The few moments before a statement
+ * begins are left to the hook for messages.
  *
  * And it ends session scope after DISCARD ALL.  That is seen from the local
  * locks, too, which are dropped then; but a lost claim has none.
@@ -28,7 +25,7 @@
 #include "compat.h"
 #include "counts.h"
 #include "hooks.h"
-#include "report.h"
+#include "onlost.h"
 #include "xact.h"
 
 static ExecutorRun_hook_type next_executor_run = NULL;
@@ -40,7 +37,6 @@ static void executor_run(ZKL_EXECUTOR_RUN_PARAMETERS);
 static void executor_finish(QueryDesc *query_desc);
 static void process_utility(ZKL_PROCESS_UTILITY_PARAMETERS);
 static void emit_log(ErrorData *error);
-static void explain_cancel(MemoryContext context);
 
 void
 zkl_hooks_init(void)
@@ -69,10 +65,12 @@ executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 	}
 	PG_CATCH();
 	{
-		explain_cancel(context);
+		zkl_on_lost_explain(context);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	if (zkl_claims_any())
+		zkl_on_lost_tell();
 }
 
 static void
@@ -89,14 +87,17 @@ executor_finish(QueryDesc *query_desc)
 	}
 	PG_CATCH();
 	{
-		explain_cancel(context);
+		zkl_on_lost_explain(context);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-
-	/* Connections to other servers that it opened commit after our guard. */
 	if (zkl_claims_any())
+	{
+		zkl_on_lost_tell();
+
+		/* Connections that it opened to other servers commit after our guard. */
 		zkl_xact_register();
+	}
 }
 
 static void
@@ -115,47 +116,21 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 	}
 	PG_CATCH();
 	{
-		explain_cancel(caller_context);
+		zkl_on_lost_explain(caller_context);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	if (zkl_claims_any())
+		zkl_on_lost_tell();
 
 	if (is_discard_all)
 		zkl_counts_discard_session();
 }
 
-/* Called with an error that is caught; replaces it if it was our doing. */
-static void
-explain_cancel(MemoryContext context)
-{
-	ZklLocalClaim *lost;
-
-	if (geterrcode() != ERRCODE_QUERY_CANCELED)
-		return;
-	lost = zkl_claims_find_lost();
-	if (lost == NULL && !zkl_xact_released_lost_in_statement())
-		return;
-	MemoryContextSwitchTo(context);
-	FlushErrorState();
-	if (lost == NULL)
-		zkl_xact_report_released();
-	lost->told_lost = true;
-	zkl_report_lost(ERROR, lost->path, lost->shared);
-}
-
-/* Too late for another error, but the message can still be another one. */
 static void
 emit_log(ErrorData *error)
 {
-	ZklLocalClaim *lost;
-
-	if (error->elevel == ERROR &&
-		error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
-		(lost = zkl_claims_find_lost()) != NULL)
-	{
-		lost->told_lost = true;
-		zkl_report_lost_instead(error, lost->path, lost->shared);
-	}
+	zkl_on_lost_explain_instead(error);
 	if (next_emit_log)
 		next_emit_log(error);
 }

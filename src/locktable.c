@@ -40,6 +40,7 @@ static void init_claims(void);
 static uint32 hash_path(const void *key, Size size);
 static int	compare_paths(const void *one, const void *other, Size size);
 static void *copy_path(void *to, const void *from, Size size);
+static void send_signal(int pid, int signal);
 
 void
 zkl_table_request(void)
@@ -154,8 +155,8 @@ static uint32
 hash_path(const void *key, Size size)
 {
 	const char *path = key;
-/**INDENT** Error@157: Unbalanced parens */
-/**INDENT** Warning@157: Extra ) */
+/**INDENT** Error@158: Unbalanced parens */
+/**INDENT** Warning@158: Extra ) */
 	Size		length = strcspn(path, (char[]) {ZKL_LEASE_MARK, '\0'});
 	uint32		hash = string_hash(path, length + 1);
 
@@ -332,8 +333,20 @@ zkl_table_wake(const ZklClaim *claim)
 void
 zkl_table_cancel(const ZklClaim *claim)
 {
-	if (kill(claim->pid, SIGINT) < 0)
-		elog(LOG, "could not send signal to process %d: %m", claim->pid);
+	send_signal(claim->pid, SIGINT);
+}
+
+void
+zkl_table_tell_lost(const ZklClaim *claim)
+{
+	send_signal(claim->pid, claim->loss_signal);
+}
+
+static void
+send_signal(int pid, int signal)
+{
+	if (kill(pid, signal) < 0)
+		elog(LOG, "could not send signal to process %d: %m", pid);
 }
 
 bool

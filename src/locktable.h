@@ -189,6 +189,7 @@ struct ZklClaim
 	ZklEntry   *entry;			/* fixed while the claim exists */
 	int			proc_number;	/* fixed */
 	int			pid;			/* fixed */
+	int			loss_signal;	/* fixed */
 	Oid			role;			/* fixed */
 	Oid			database;		/* fixed */
 
@@ -327,10 +328,11 @@ extern void zkl_table_wake_worker(void);
 extern void zkl_table_wake(const ZklClaim *claim);
 
 /*
- * Cancel the statement that a claim's backend runs.  The caller holds the
- * partition, so that the backend is still there.
+ * Cancel the statement that a claim's backend runs; or tell it that the claim is
+ * lost.  The caller holds the partition, so that the backend is still there.
  */
 extern void zkl_table_cancel(const ZklClaim *claim);
+extern void zkl_table_tell_lost(const ZklClaim *claim);
 
 /* Is the session known to be alive, at this moment of zkl_now()? */
 extern bool zkl_session_is_safe(int session, int64 now);

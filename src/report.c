@@ -16,6 +16,15 @@
 #include "report.h"
 #include "zklock.h"
 
+typedef struct LossReport
+{
+	int			sqlstate;
+	char	   *message;
+	char	   *detail;
+} LossReport;
+
+static LossReport describe_loss(const char *path, ZklLoss loss, int64 lost_at);
+
 void
 zkl_check_loaded(void)
 {
@@ -37,36 +46,66 @@ zkl_report_lost(int level, const char *path, ZklClaim *claim)
 void
 zkl_report_loss(int level, const char *path, ZklLoss loss, int64 lost_at)
 {
-	const char *when = timestamptz_to_str(zkl_timestamp_of(lost_at));
+	LossReport	report = describe_loss(path, loss, lost_at);
 
-	if (loss == ZKL_LOSS_LEASE_TIME)
-		ereport(level,
-				errcode(ERRCODE_ZKL_LEASE_OVER),
-				errmsg("lease time of lock \"%s\" is over",
-					   zkl_show_path(path)),
-				lost_at <= zkl_now() ? errdetail("It ended at %s.", when) :
-				errdetail("It ends at %s, which is less than \"zklock.commit_margin\" from now.", when));
-	else
-		ereport(level,
-				errcode(ERRCODE_ZKL_LOCK_LOST),
-				errmsg("lock \"%s\" was lost", zkl_show_path(path)),
-				loss == ZKL_LOSS_DELETED ?
-				errdetail("Its znode was deleted by somebody else, as was noticed at %s.", when) :
-				errdetail("The ZooKeeper session that held it has expired, as was noticed at %s.", when),
-				level >= ERROR ? errhint("Retry the transaction.") : 0);
+	ereport(level,
+			errcode(report.sqlstate),
+			errmsg_internal("%s", report.message),
+			errdetail_internal("%s", report.detail),
+			level >= ERROR && loss != ZKL_LOSS_LEASE_TIME ?
+			errhint("Retry the transaction.") : 0);
 }
 
 void
 zkl_report_lost_instead(ErrorData *error, const char *path, ZklClaim *claim)
 {
 	int64		lost_at;
-	bool		is_over = zkl_shared_loss(claim, &lost_at) == ZKL_LOSS_LEASE_TIME;
+	ZklLoss		loss = zkl_shared_loss(claim, &lost_at);
 
-	error->sqlerrcode = is_over ? ERRCODE_ZKL_LEASE_OVER : ERRCODE_ZKL_LOCK_LOST;
-	error->message = psprintf(is_over ? _("lease time of lock \"%s\" is over") :
-							  _("lock \"%s\" was lost"), zkl_show_path(path));
-	error->detail = psprintf(_("The statement was cancelled at %s."),
-							 timestamptz_to_str(GetCurrentTimestamp()));
+	zkl_report_loss_instead(error, path, loss, lost_at);
+}
+
+void
+zkl_report_loss_instead(ErrorData *error, const char *path, ZklLoss loss,
+						int64 lost_at)
+{
+	LossReport	report = describe_loss(path, loss, lost_at);
+
+	error->sqlerrcode = report.sqlstate;
+	error->message = report.message;
+	error->detail = report.detail;
+	if (error->elevel == FATAL)
+		error->hint = pstrdup(_("The connection was terminated by \"zklock.on_lost\".  Reconnect and retry the transaction."));
+	else if (loss != ZKL_LOSS_LEASE_TIME)
+		error->hint = pstrdup(_("Retry the transaction."));
+}
+
+static LossReport
+describe_loss(const char *path, ZklLoss loss, int64 lost_at)
+{
+	const char *shown = zkl_show_path(path);
+	const char *when = timestamptz_to_str(zkl_timestamp_of(lost_at));
+	LossReport	report = {ERRCODE_ZKL_LOCK_LOST, NULL, NULL};
+
+	switch (loss)
+	{
+		case ZKL_LOSS_LEASE_TIME:
+			report.sqlstate = ERRCODE_ZKL_LEASE_OVER;
+			report.message = psprintf(_("lease time of lock \"%s\" is over"), shown);
+			report.detail = psprintf(lost_at <= zkl_now() ? _("It ended at %s.") :
+									 _("It ends at %s, which is less than \"zklock.commit_margin\" from now."), when);
+			break;
+		case ZKL_LOSS_DELETED:
+			report.message = psprintf(_("lock \"%s\" was lost"), shown);
+			report.detail = psprintf(_("Its znode was deleted by somebody else, as was noticed at %s."), when);
+			break;
+		case ZKL_LOSS_NONE:
+		case ZKL_LOSS_EXPIRED:
+			report.message = psprintf(_("lock \"%s\" was lost"), shown);
+			report.detail = psprintf(_("The ZooKeeper session that held it has expired, as was noticed at %s."), when);
+			break;
+	}
+	return report;
 }
 
 void

@@ -31,9 +31,11 @@ extern void zkl_report_lost(int level, const char *path, ZklClaim *claim);
 extern void zkl_report_loss(int level, const char *path, ZklLoss loss,
 							int64 lost_at);
 
-/* Let an error that is being reported say this in its place. */
+/* Let another error say this in its place. */
 extern void zkl_report_lost_instead(ErrorData *error, const char *path,
 									ZklClaim *claim);
+extern void zkl_report_loss_instead(ErrorData *error, const char *path,
+									ZklLoss loss, int64 lost_at);
 
 /* ZK001: the path's claim cannot be relied on right now. */
 ZKL_NORETURN extern void zkl_report_doubt(const char *path);

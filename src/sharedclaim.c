@@ -16,6 +16,7 @@
 #include "compat.h"
 #include "entry.h"
 #include "leases.h"
+#include "onlost.h"
 #include "sharedclaim.h"
 #include "zklock.h"
 
@@ -54,6 +55,7 @@ zkl_shared_begin(const char *path, ZklMode mode, int *limit, int quantity,
 		claim->entry = entry;
 		claim->proc_number = zkl_my_proc_number();
 		claim->pid = MyProcPid;
+		claim->loss_signal = zkl_on_lost_signal();
 		claim->role = GetUserId();
 		claim->database = MyDatabaseId;
 		claim->state = ZKL_CLAIM_WAITING;

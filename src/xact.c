@@ -84,10 +84,10 @@ zkl_xact_released_lost_in_statement(void)
 }
 
 void
-zkl_xact_report_released(void)
+zkl_xact_report_released_instead(ErrorData *error)
 {
-	zkl_report_loss(ERROR, released.path, released.loss, released.lost_at);
-	pg_unreachable();
+	zkl_report_loss_instead(error, released.path, released.loss,
+							released.lost_at);
 }
 
 void

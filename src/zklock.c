@@ -22,6 +22,7 @@
 #include "hooks.h"
 #include "hosts.h"
 #include "locktable.h"
+#include "onlost.h"
 #include "worker.h"
 #include "zklock.h"
 
@@ -37,6 +38,13 @@ int			zkl_tenure = 100;
 int			zkl_linger = 1000;
 int			zkl_commit_margin = 100;
 bool		zkl_synchronous_release = false;
+
+static const struct config_enum_entry on_lost_options[] = {
+	{"cancel", ZKL_ON_LOST_CANCEL, false},
+	{"terminate", ZKL_ON_LOST_TERMINATE, false},
+	{"notice", ZKL_ON_LOST_NOTICE, false},
+	{NULL, 0, false}
+};
 
 static shmem_request_hook_type previous_request_hook = NULL;
 static shmem_startup_hook_type previous_startup_hook = NULL;
@@ -81,7 +89,7 @@ define_settings(void)
 		"zklock.hosts", "zklock.root", "zklock.node_name",
 		"zklock.session_timeout", "zklock.connection_timeout",
 		"zklock.tenure", "zklock.linger", "zklock.commit_margin",
-		"zklock.max_locks", "zklock.synchronous_release"
+		"zklock.max_locks", "zklock.on_lost", "zklock.synchronous_release"
 	};
 	char	   *given[lengthof(names)] = {NULL};
 
@@ -202,6 +210,14 @@ define_other_settings(void)
 							8192, 16, 1000000,
 							PGC_POSTMASTER, 0,
 							NULL, NULL, NULL);
+	DefineCustomEnumVariable("zklock.on_lost",
+							 "What happens to a session whose lock is lost.",
+							 "Its statement is cancelled, or it is terminated, or it is only told.",
+							 &zkl_on_lost,
+							 ZKL_ON_LOST_CANCEL,
+							 on_lost_options,
+							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
 	DefineCustomBoolVariable("zklock.synchronous_release",
 							 "Waits, when a lock is released, until ZooKeeper has confirmed it.",
 							 NULL,

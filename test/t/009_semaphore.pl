@@ -260,7 +260,7 @@ foreach my $way ('exit', 'kill -9 of the backend', 'kill -9 of the server')
 # --- the session expires ---
 
 $a1->query(acquire('/expire', 3, undef, 2));
-$a2->query('BEGIN; SELECT zk_xact_semaphore_acquire($$/expire$$, 3)');
+$a2->query('BEGIN; SET LOCAL zklock.on_lost = notice; SELECT zk_xact_semaphore_acquire($$/expire$$, 3)');
 wait_with_leases($node_b, $b1, '/expire', 3, 3, 3);
 $node_a->expire_session($zk, by_hand => 1);
 is($b1->answer, 't', 'leases of an expired session are free');

@@ -198,7 +198,7 @@ is_clean('another kind');
 # One of them is lost while all are held.
 $node_a->safe_psql('postgres', 'CREATE TABLE t (v text)');
 $a1->query(acquire(undef, 'a', 'b', 'c'));
-$a1->query(q{BEGIN; INSERT INTO t VALUES ('x')});
+$a1->query(q{BEGIN; SET LOCAL zklock.on_lost = notice; INSERT INTO t VALUES ('x')});
 $zk->delete('/zklock/m/b/' . $zk->children('/zklock/m/b')->[0]);
 $node_a->wait_until(q{SELECT claim = 'lost' FROM zk_locks WHERE path = '/m/b'});
 is($a1->query(held('a')), 't', 'one was lost: the others are held');

@@ -14,7 +14,8 @@ use ZooKeeper;
 
 my $zk = ZooKeeper->new;
 my $node = ZklockNode->started('a', $zk,
-	'zklock.session_timeout' => '4s', 'zklock.tenure' => '1h', 'zklock.linger' => 0);
+	'zklock.session_timeout' => '4s', 'zklock.tenure' => '1h', 'zklock.linger' => 0,
+	'zklock.on_lost' => 'notice');
 my ($holder, $other, $w1, $w2, $w3) = map { $node->backend } 1 .. 5;
 
 # Local lock modes that the backend holds on zklock's tags.

@@ -13,7 +13,7 @@ use ZklockNode;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new;
-my $node = ZklockNode->started('a', $zk, 'zklock.session_timeout' => '30s');
+my $node = ZklockNode->started('a', $zk, 'zklock.session_timeout' => '30s', 'zklock.on_lost' => 'notice');
 $node->safe_psql('postgres', sprintf(<<'END', $node->host, $node->port));
 	CREATE TABLE work (what text);
 	CREATE EXTENSION postgres_fdw;

@@ -15,6 +15,7 @@ my $zk = ZooKeeper->new;
 my @settings = (
 	'zklock.session_timeout' => '30s',
 	'zklock.connection_timeout' => '60s',
+	'zklock.on_lost' => 'notice',		# idle backends shall stay, and meet the guard
 	'zklock.linger' => 0);
 my $node_a = ZklockNode->started('a', $zk, @settings);
 my $node_b = ZklockNode->started('b', $zk, @settings);

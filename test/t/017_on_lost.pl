@@ -1,0 +1,227 @@
+
+# zklock.on_lost: what happens to a session whose lock is lost, whatever it does just then.
+
+use strict;
+use warnings;
+
+use Test::More;
+
+use PostgreSQL::Test::Utils;
+
+use ZklockNode;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new;
+my $node = ZklockNode->started('a', $zk, 'zklock.session_timeout' => '20s', 'zklock.linger' => 0);
+$node->safe_psql('postgres', q{
+	CREATE TABLE t (v text); CREATE TABLE steps (v text);
+	CREATE ROLE patient LOGIN SUPERUSER; ALTER ROLE patient SET zklock.on_lost = notice;
+	CREATE DATABASE strict; ALTER DATABASE strict SET zklock.on_lost = terminate;
+	CREATE PROCEDURE go_on(inner_sleep int) LANGUAGE plpgsql AS $$ BEGIN
+		BEGIN PERFORM pg_sleep(inner_sleep); EXCEPTION WHEN SQLSTATE 'ZK001' THEN RAISE NOTICE 'caught'; END;
+		INSERT INTO t VALUES ('after the loss');
+	END $$;
+	CREATE FUNCTION deep(n int) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+		IF n = 0 THEN PERFORM pg_sleep(170); ELSE PERFORM deep(n - 1); END IF; END $$; });
+$node->safe_psql('strict', 'CREATE EXTENSION zklock');
+
+my $watcher = $node->backend;
+$watcher->query('BEGIN; LOCK TABLE steps; SAVEPOINT s');		# for whoever shall wait for a row or table
+
+my $number = 0;
+
+# A session that has a lock in a transaction or not; returns it and the path.
+sub holder
+{
+	my ($on_lost, %how) = @_;
+	my $path = '/on_lost_' . ++$number;
+	my $backend = $node->backend(dbname => $how{dbname} // 'postgres', extra_params => [ '-U', $how{role} // 'postgres' ]);
+	$backend->query("SET zklock.on_lost = $on_lost") if $on_lost;
+	$backend->query($_) foreach @{ $how{before} // [] };
+	my $function = $how{xact} ? 'zk_xact_lock_acquire' : 'zk_lock_acquire';
+	$backend->query("SELECT $function('$path')");
+	return ($backend, $path);
+}
+
+# Delete its znode, and wait until it is known in the server.
+sub lose
+{
+	my ($path) = @_;
+	$zk->delete("/zklock$path/" . $zk->children("/zklock$path")->[0]);
+	$node->wait_until("SELECT count(*) = 0 FROM zk_locks WHERE path = '$path' AND claim = 'held'");
+	return;
+}
+
+sub is_alive
+{
+	my ($backend) = @_;
+	return $node->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $backend->pid);
+}
+
+sub wait_until_gone
+{
+	my ($backend, $path) = @_;
+	$node->wait_until('SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = ' . $backend->pid);
+	$node->wait_until("SELECT count(*) = 0 FROM zk_locks WHERE path = '$path'");
+	return 1;
+}
+
+sub wait_until_active
+{
+	my ($backend, $event) = @_;
+	return $node->wait_until("SELECT wait_event = '$event' FROM pg_stat_activity WHERE state = 'active' AND pid = " . $backend->pid);
+}
+
+# It says which lock, when and why, and what to do.
+sub tells_loss
+{
+	my ($result, $level, $path, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	like($result->{err}, qr/$level:  ZK001: lock "\Q$path\E" was lost/, "$what: names the lock");
+	like($result->{err}, qr/DETAIL:  Its znode was deleted by somebody else, as was noticed at 2\d{3}-/, "$what: says why and when");
+	return;
+}
+
+my %running = (
+	'asleep' => [ 'SELECT pg_sleep(170)', 'PgSleep' ],
+	'waiting for a table' => [ 'SELECT * FROM steps', 'relation' ],
+	'in a function' => [ 'SELECT deep(3)', 'PgSleep' ],
+	'in a DO block' => [ 'DO $$ BEGIN PERFORM deep(1); END $$', 'PgSleep' ],
+	'in a procedure that goes on' => [ 'CALL go_on(170)', 'PgSleep' ],
+	'waiting for another lock' => [ q{SELECT zk_lock_acquire('/taken')}, undef ]);
+
+$watcher->query(q{SELECT zk_lock_acquire('/taken')});
+
+# --- cancel ---
+
+foreach my $state (sort keys %running)
+{
+	my ($statement, $event) = @{ $running{$state} };
+	foreach my $xact ($statement =~ /go_on/ ? 0 : (0, 1))
+	{
+		my $what = "cancel, $state, " . ($xact ? 'in a transaction' : 'autocommit');
+		my ($backend, $path) = holder('cancel', xact => $xact, before => $xact ? ['BEGIN'] : []);
+		$backend->send($statement);
+		if ($event) { wait_until_active($backend, $event) }
+		else { $node->wait_until(q{SELECT count(*) = 1 FROM zk_locks WHERE path = '/taken' AND claim = 'waiting'}) }
+		lose($path);
+		my $result = $backend->result;
+		is($result->{errcode}, 'ZK001', $what);
+		tells_loss($result, 'ERROR', $path, $what);
+		like($result->{err}, qr/HINT:  Retry the transaction/, "$what: says what to do");
+		like($result->{err}, qr/CONTEXT:.*deep\(integer\)/s, "$what: says where") if $statement =~ /deep/;
+		like($result->{err}, qr/caught/, "$what: who catches it cannot commit") if $statement =~ /go_on/;
+		unlike($result->{err}, qr/user request/, "$what: and nothing else");
+		is($backend->errcode('SELECT 1'), $xact ? '25P02' : '', "$what: the session goes on");
+		$backend->quit;
+	}
+}
+
+# Idle in a transaction: as for a recovery conflict, there is nothing to cancel.
+foreach my $read_only (0, 1)
+{
+	my $what = 'cancel, idle in transaction' . ($read_only ? ', session scope' : '');
+	my ($backend, $path) = holder('cancel', xact => !$read_only, before => ['BEGIN']);
+	lose($path);
+	ok(wait_until_gone($backend, $path), "$what: the connection ends");
+	my $result = $backend->run('SELECT 1');
+	is($result->{errcode}, 'ZK001', "$what: the client is told");
+	tells_loss($result, 'FATAL', $path, $what);
+	like($result->{err}, qr/HINT:  .*"zklock\.on_lost".*Reconnect/, "$what: says what to do");
+	ok(slurp_file($node->logfile) =~ /FATAL:  lock "\Q$path\E" was lost/, "$what: so is the log");
+}
+
+# In a transaction that has failed, or in none, nothing is at stake.
+{
+	my ($backend, $path) = holder('cancel', before => ['BEGIN']);
+	$backend->errcode('SELECT 1/0');
+	lose($path);
+	is($backend->errcode('SELECT 1'), '25P02', 'cancel, failed transaction: goes on');
+	is($backend->errcode('ROLLBACK'), '', 'cancel, failed transaction: rolls back');
+	is($backend->errcode(q{INSERT INTO t VALUES ('x')}), 'ZK001', 'cancel, failed transaction: the lock is still lost');
+	$backend->quit;
+
+	($backend, $path) = holder('cancel');
+	lose($path);
+	my $result = $backend->run('SELECT 1');
+	is($result->{out}, '1', 'cancel, idle: goes on');
+	tells_loss($result, 'WARNING', $path, 'cancel, idle, who reads');
+	tells_loss($backend->run(q{INSERT INTO t VALUES ('x')}), 'ERROR', $path, 'cancel, idle, who writes');
+	is($backend->query("SELECT zk_lock_release('$path')"), 'f', 'cancel, idle: released');
+	is($backend->errcode(q{INSERT INTO t VALUES ('fine')}), '', 'cancel, idle: and can write');
+	$backend->quit;
+}
+
+# --- terminate ---
+
+foreach my $state ('idle', 'idle in transaction', sort keys %running)
+{
+	my $what = "terminate, $state";
+	my ($statement, $event) = @{ $running{$state} // [] };
+	my ($backend, $path) = holder('', dbname => 'strict', before => $state eq 'idle' ? [] : ['BEGIN']);
+	next if $statement && $statement =~ /deep|go_on|steps/;	# they are in the other database
+	if ($statement)
+	{
+		$backend->send($statement);
+		if ($event) { wait_until_active($backend, $event) }
+		else { $node->wait_until(q{SELECT count(*) = 1 FROM zk_locks WHERE path = '/taken' AND claim = 'waiting'}) }
+	}
+	lose($path);
+	ok(wait_until_gone($backend, $path), "$what: the connection ends");
+	my $result = $statement ? $backend->result : $backend->run('SELECT 1');
+	is($result->{errcode}, 'ZK001', "$what: the client is told");
+	tells_loss($result, 'FATAL', $path, $what);
+}
+
+# --- notice ---
+
+{
+	my $what = 'notice, running';
+	my ($backend, $path) = holder('', role => 'patient', xact => 1, before => ['BEGIN']);
+	$backend->query(q{INSERT INTO t VALUES ('lost')});
+	$backend->send('LOCK TABLE steps');
+	wait_until_active($backend, 'relation');
+	lose($path);
+	$watcher->query('ROLLBACK TO s');
+	ok(!$backend->is_done, "$what: still waits");
+	$watcher->query('ROLLBACK; BEGIN');
+	my $result = $backend->result;
+	is($result->{errcode}, '', "$what: the statement succeeds");
+	tells_loss($result, 'WARNING', $path, $what);
+	is($backend->run('SELECT 1')->{err}, '', "$what: told once");
+	tells_loss($backend->run('COMMIT'), 'ERROR', $path, "$what, COMMIT");
+	$backend->quit;
+
+	$what = 'notice, idle in transaction';
+	($backend, $path) = holder('', role => 'patient', xact => 1, before => ['BEGIN']);
+	lose($path);
+	$result = $backend->run('SELECT 1');
+	is($result->{out}, '1', "$what: goes on");
+	tells_loss($result, 'WARNING', $path, $what);
+	tells_loss($backend->run('COMMIT'), 'ERROR', $path, "$what, COMMIT");
+	$backend->quit;
+
+	# a cancel that somebody asks for is one still
+	$what = 'notice, cancelled by hand';
+	($backend, $path) = holder('notice');
+	$backend->send('SELECT pg_sleep(170)');
+	wait_until_active($backend, 'PgSleep');
+	lose($path);
+	$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $backend->pid . ')');
+	is($backend->result->{errcode}, '57014', "$what: says so");
+	is(is_alive($backend), '1', "$what: alive");
+	$backend->quit;
+}
+
+is($node->safe_psql('postgres', q{SELECT count(*) FROM t WHERE v <> 'fine'}), '0', 'nothing was written without its lock');
+
+# --- the setting ---
+
+my ($status, $out, $err) = $node->psql('postgres', 'SET zklock.on_lost = whatever');
+like($err, qr/invalid value for parameter "zklock.on_lost".*HINT:  Available values: cancel, terminate, notice/s, 'bad value');
+is($node->safe_psql('postgres', 'SHOW zklock.on_lost'), 'cancel', 'default');
+
+$watcher->query('ROLLBACK');
+$watcher->quit;
+$node->stop;
+done_testing();
