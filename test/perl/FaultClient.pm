@@ -144,7 +144,7 @@ sub _sql
 	return $result;
 }
 
-sub _nap { usleep(_chance(0.06) ? rand 2_500_000 : rand 50_000); return; }
+sub _nap { usleep(_chance(0.04) ? rand 2_500_000 : rand 40_000); return; }
 
 # --- claims ---
 
@@ -340,7 +340,7 @@ sub _guarded
 sub _wait
 {
 	my $how = _pick(qw(try timeout timeout timeout cancel lock_timeout statement_timeout));
-	return [ $how, $how eq 'try' ? 0 : 1 + int _pick(rand 50, rand 1000, rand 3000) ];
+	return [ $how, $how eq 'try' ? 0 : 1 + int _pick(rand 50, rand 500, rand 500, rand 3000) ];
 }
 
 # Which lock, and how: what acquire() takes.

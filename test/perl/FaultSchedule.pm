@@ -100,7 +100,7 @@ sub _faults
 {
 	my ($self, $timeout) = @_;
 	my %weight = map { $_ => $kinds{$_}[0] } grep { rand() < 0.6 } sort keys %kinds;
-	my $gap = _pick(0.3, 0.7, 1.5);
+	my $gap = _pick(0.2, 0.4, 1);
 	my (%free, @faults);
 	my $at = 3;
 
