@@ -176,6 +176,10 @@ sub _acquire
 
 	my $outcome = $result->{error} =~ /^(lost|hang|57P0\d)$/ ? 'info'
 	  : $result->{error} ? 'fail' : $result->{rows}[0][0] eq 't' ? 'ok' : 'no';
+
+	# lock_timeout is for one wait: in the server, or between servers, for each lock.
+	my $bound = $wait eq 'try' ? $self->{connection}
+	  : $wait eq 'lock_timeout' ? $ms * 2 * ($lock->{n} ? 2 : @$paths) : $ms;
 	my @claims;
 	foreach my $path (@$paths)
 	{
@@ -184,7 +188,7 @@ sub _acquire
 			scope => $how{scope}, n => $lock->{n}, quantity => $how{quantity} };
 		$self->_record('acquire', t => $result->{t}, end => $result->{end}, result => $outcome,
 			code => $result->{error} || undef, claim => $claim->{id}, path => $path, kind => $kind,
-			scope => $how{scope}, wait => $wait, deadline => 1000 * ($wait eq 'try' ? $self->{connection} : $ms),
+			scope => $how{scope}, wait => $wait, deadline => 1000 * $bound,
 			n => $lock->{n}, quantity => $kind eq 'semaphore' ? $how{quantity} // 1 : undef,
 			lease => $how{lease} ? $how{lease} * 1000 : undef, must => $how{must});
 		push @claims, $claim;

@@ -30,6 +30,7 @@ is not known if it was done.
 	op=fault what=								anything that disturbs
 	op=foul node= | path=						somebody ended the node's session, or took the lock
 	op=left what= , op=crash what= , op=hang what=		should not be
+	op=void what=								ZooKeeper lost something; not judged here
 
 =head1 WHAT IS A HOLDER
 

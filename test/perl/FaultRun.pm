@@ -51,6 +51,11 @@ directory.
 
 Lets clients and faults do their worst, puts all right, and returns the problems.
 
+=item $run->void
+
+Where ZooKeeper itself has lost what it had committed, so that the run proves nothing: a
+list of messages.
+
 =item $run->figures
 
 What was counted, as a hash.
@@ -170,18 +175,22 @@ sub run
 	waitpid $_, 0 foreach @faults;
 	$_->wait foreach @clients;
 	$self->_heal;
+	$_->set('zklock.linger', 0) foreach values %{ $self->{node} };
+	$self->_look_for_leftovers;
 	$self->_final_acquires;
 	$self->_look_for_leftovers;
+	$self->_look_for_crashes;
 	$self->_audit;
 
 	my @records = map { FaultHistory::parse($_) } map { split /\n/, slurp_file($_) } glob "$self->{directory}/*";
 	my $history = FaultHistory->new(@records);
-	$self->{figures} = { $history->figures, faults => scalar @faults };
 	my @problems = $history->problems;
 	$self->{figures} = { $history->figures, faults => scalar @faults };
+	$self->{void} = [ map { $_->{what} } grep { $_->{op} eq 'void' } @records ];
 	return @problems;
 }
 
+sub void { my ($self) = @_; return @{ $self->{void} }; }
 sub figures { my ($self) = @_; return %{ $self->{figures} }; }
 
 # --- faults ---
@@ -485,35 +494,69 @@ sub _final_acquires
 	return;
 }
 
+# All claims are over, and no ticket lingers.
 sub _look_for_leftovers
 {
 	my ($self) = @_;
 	foreach my $name (@FaultSchedule::nodes)
 	{
-		my $node = $self->{node}{$name};
-		$node->set('zklock.linger', 0);
-		my $left;
-		my $tries = 0;
-		do
-		{
-			usleep(50_000);
-			$left = $node->safe_psql('postgres', "SELECT 'entry ' || path || ' ' || coalesce(ticket, '?') FROM zk_locks"
-				  . " UNION ALL SELECT 'lock ' || pid FROM pg_locks WHERE locktype = 'advisory' AND database = 0");
-		} while ($left ne '' && ++$tries < 200);
+		my $left = $self->_until_nothing(sub {
+			$self->{node}{$name}->safe_psql('postgres',
+				"SELECT 'entry ' || path || ' ' || coalesce(ticket, '?') FROM zk_locks UNION ALL"
+				  . " SELECT 'lock ' || pid FROM pg_locks WHERE locktype = 'advisory' AND database = 0")
+		});
 		$self->{log}->_record('left', node => $name, what => $left) if $left ne '';
+	}
+	my $znodes = $self->_until_nothing(sub { join ' ', grep { /-\d{10}$/ } @{ $self->{zk}->tree('/zklock') } });
+	foreach my $znode (split / /, $znodes)
+	{
+		my $deleted = $self->_was_deleted($znode);
+		$self->{log}->_record($deleted ? 'void' : 'left', what => "$znode $deleted");
+		$self->{zk}->delete($znode);
+	}
+	return;
+}
 
+sub _until_nothing
+{
+	my ($self, $look) = @_;
+	my $found;
+	foreach (1 .. 100)
+	{
+		$found = $look->();
+		last if $found eq '';
+		usleep(100_000);
+	}
+	return $found;
+}
+
+# ZooKeeper 3.8.0 can forget what it has committed, when a follower loses its leader
+# (ZOOKEEPER-4541, -4712, -4785).  Its log tells: there, the znode was deleted.
+sub _was_deleted
+{
+	my ($self, $znode) = @_;
+	my ($name) = $znode =~ m{([^/]+)$};
+	foreach my $log (glob "$self->{zk}{directory}/?/data/version-2/log.*")
+	{
+		open my $dump, '-|', "java -Xmx64m -cp '/usr/share/java/*'"
+		  . " org.apache.zookeeper.server.persistence.TxnLogToolkit -d $log 2>/dev/null" or next;
+		my @lines = grep { /delete.*\Q$name\E/ } <$dump>;
+		CORE::close $dump;
+		return "was_deleted_by_$1" if @lines && $lines[0] =~ /(zxid \w+)/;
+	}
+	return '';
+}
+
+# A process that ended by a signal other than our own.
+sub _look_for_crashes
+{
+	my ($self) = @_;
+	foreach my $node (values %{ $self->{node} })
+	{
 		my $log = slurp_file($node->logfile);
-		$self->{log}->_record('crash', node => $name, what => $1)
+		$self->{log}->_record('crash', node => $node->name, what => $1)
 		  while $log =~ /^(.*(?:terminated by signal (?!9\b)|PANIC:|TRAP:).*)$/mg;
 	}
-	my @znodes;
-	my $tries = 0;
-	do
-	{
-		usleep(50_000);
-		@znodes = grep { /-\d{10}$/ } @{ $self->{zk}->tree('/zklock') };
-	} while (@znodes && ++$tries < 200);
-	$self->{log}->_record('left', what => "@znodes") if @znodes;
 	return;
 }
 
