@@ -144,7 +144,7 @@ sub _sql
 	return $result;
 }
 
-sub _nap { usleep(_chance(0.04) ? rand 2_500_000 : rand 40_000); return; }
+sub _nap { my ($long) = @_; usleep(_chance($long // 0.04) ? rand 2_500_000 : rand 40_000); return; }
 
 # --- claims ---
 
@@ -260,7 +260,7 @@ sub _is_exclusive { my ($c) = @_; return $c->{kind} =~ /^(mutex|write)$/ || ($c-
 sub _hold
 {
 	my ($self, @claims) = @_;
-	foreach (1 .. 1 + rand 4)
+	foreach (1 .. _chance(0.05) ? 20 + rand 60 : 1 + rand 4)
 	{
 		_nap();
 		my $claim = _pick(@claims);
@@ -335,7 +335,7 @@ sub _guarded
 	}
 	my $result = $self->_sql("SELECT n FROM guard WHERE path = '$claim->{path}'");
 	return $self->_end('ROLLBACK', @claims) if $result->{error};
-	_nap();
+	_nap(0.15);
 	return $self->_write($self->{pg}, 'guard', '', $claim, $result->{rows}[0][0], $claim->{token}, @claims);
 }
 

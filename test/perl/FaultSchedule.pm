@@ -69,8 +69,8 @@ my %kinds = (
 	'net.oneway' => [ 8, 'net' ],
 	'net.delay' => [ 4, 'net' ],
 	'net.reset' => [ 4, 'net' ],
-	'session.end' => [ 3, 'none' ],
-	'lock.force' => [ 2, 'none' ]);
+	'session.end' => [ 1, 'none' ],
+	'lock.force' => [ 1, 'none' ]);
 
 our @nodes = qw(a b c);
 our @members = qw(1 2 3);
