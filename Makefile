@@ -9,6 +9,7 @@
 #	make test					every test there is (test/run runs single levels)
 #	make unit					the unit tests only; they need no server
 #	make model					checks a model of the protocol, with spin
+#	make faults					random faults on three servers, from a seed: SEED= RUNS= SECONDS=
 #	make check-layers			who may include, call and write what
 #	make indent, check-indent	PostgreSQL's own code layout
 #
@@ -176,4 +177,7 @@ test:
 demo:
 	@test/demo
 
-.PHONY: all unit model check-layers indent check-indent test demo
+faults:
+	@test/faults/run $(or $(SEED),$(shell date +%s)) $(or $(RUNS),1) $(or $(SECONDS),60)
+
+.PHONY: all unit model check-layers indent check-indent test demo faults

@@ -33,7 +33,8 @@ static ZklClaim *second_claim = NULL;
 static ZklClaim *begin_shared(const ZklWish *wish);
 static void set_up(void);
 static void end_all(int code, Datum arg);
-static void end_shared(ZklLocalClaim *claim);
+static void forget(ZklLocalClaim *claim);
+static void end_shared_and_wait(ZklLocalClaim *claim);
 static void unlock_if_lost(ZklLocalClaim *claim, void *arg);
 static void unlock_lost_claims(void);
 
@@ -190,7 +191,23 @@ zkl_claims_unlock(ZklLocalClaim *claim, ZklPartName name)
 void
 zkl_claims_end(ZklLocalClaim *claim)
 {
-	end_shared(claim);
+	zkl_shared_end(claim->shared);
+	forget(claim);
+}
+
+void
+zkl_claims_release(ZklLocalClaim *claim)
+{
+	if (zkl_synchronous_release)
+		end_shared_and_wait(claim);
+	else
+		zkl_shared_end(claim->shared);
+	forget(claim);
+}
+
+static void
+forget(ZklLocalClaim *claim)
+{
 	for (int part = 0; part < ZKL_PARTS; part++)
 		zkl_claims_unlock(claim, part);
 	hash_search(claims, claim->path, HASH_REMOVE, NULL);
@@ -203,16 +220,11 @@ zkl_claims_end(ZklLocalClaim *claim)
  * and nobody wants us to stop.
  */
 static void
-end_shared(ZklLocalClaim *claim)
+end_shared_and_wait(ZklLocalClaim *claim)
 {
 	int64		until = zkl_now() + ZKL_MS(Min(zkl_connection_timeout,
 											   MAX_RELEASE_WAIT_MS));
 
-	if (!zkl_synchronous_release)
-	{
-		zkl_shared_end(claim->shared);
-		return;
-	}
 	if (!zkl_shared_end_and_stay(claim->shared))
 		return;
 

@@ -93,6 +93,9 @@ extern void zkl_claims_forget_second(void);
 /* End a claim in whatever state, with its local lock. */
 extern void zkl_claims_end(ZklLocalClaim *claim);
 
+/* The same for one that was had; waits where zklock.synchronous_release says so. */
+extern void zkl_claims_release(ZklLocalClaim *claim);
+
 /* Give back its local lock, but not the claim. */
 extern void zkl_claims_unlock(ZklLocalClaim *claim, ZklPartName part);
 

@@ -205,7 +205,7 @@ settle_part(ZklLocalClaim *claim, ZklPartName name, int count)
 	}
 	else if (zkl_counts_total(claim, other) == 0)
 	{
-		zkl_claims_end(claim);
+		zkl_claims_release(claim);
 		return;
 	}
 	else

@@ -1,0 +1,26 @@
+
+# One run with a seed, as test/faults/run wants it: SEED, FAULT_SECONDS, and DIRECTORY, where the
+# history is kept if there is something wrong with it.
+
+use strict;
+use warnings;
+
+use Test::More;
+
+use FaultRun;
+
+my ($seed, $seconds, $directory) = @ENV{qw(SEED FAULT_SECONDS DIRECTORY)};
+my $run = FaultRun->new($seed, $seconds, $directory);
+my $settings = $run->{schedule}{settings};
+note "seed $seed: " . join ' ', map { "$_=" . (ref $settings->{$_} ? join ',', %{ $settings->{$_} } : $settings->{$_}) }
+  sort keys %$settings;
+my @problems = $run->run;
+my %figures = $run->figures;
+note "seed $seed: " . join ' ', map { "$_=$figures{$_}" } sort keys %figures;
+my @void = $run->void;
+diag "void, ZooKeeper forgot: $_" foreach @void;
+diag $_ foreach @problems;
+if (@void) { pass("seed $seed proves nothing"); }
+else { ok(!@problems, "seed $seed") or note 'to play it again: make faults SEED=', $seed; }
+
+done_testing();

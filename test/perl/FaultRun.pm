@@ -1,0 +1,587 @@
+
+=head1 NAME
+
+FaultRun - three ZooKeeper and three PostgreSQL servers, clients, faults, and a verdict
+
+=head1 SYNOPSIS
+
+	my $cluster = FaultRun->new;
+	my @problems = $cluster->run(17, 30);
+
+Who runs is L<FaultClient>, what goes wrong is in L<FaultSchedule>, what they are connected
+with is L<FaultNet>, and what must be true of it all is in L<FaultHistory>.
+
+=cut
+
+package FaultRun;
+
+use strict;
+use warnings;
+
+use Carp;
+use File::Path qw(make_path);
+use IO::Socket::INET;
+use POSIX ();
+use Test::More ();
+use Time::HiRes qw(usleep);
+
+use PostgreSQL::Test::Utils;
+
+use FaultClient;
+use FaultHistory;
+use FaultNet;
+use FaultSchedule;
+use PgWire;
+use ZklockNode;
+use ZooKeeper;
+
+my $tick = 300;
+my $clients_per_node = 5;
+
+=head1 METHODS
+
+=over
+
+=item FaultRun->new($seed, $seconds, $directory)
+
+Starts the servers, with the settings that follow from the seed.  Histories are kept in the
+directory.
+
+=item $run->run
+
+Lets clients and faults do their worst, puts all right, and returns the problems.
+
+=item $run->void
+
+Where ZooKeeper itself has lost what it had committed, so that the run proves nothing: a
+list of messages.
+
+=item $run->figures
+
+What was counted, as a hash.
+
+=back
+
+=cut
+
+sub new
+{
+	my ($class, $seed, $seconds, $directory) = @_;
+	my $self = bless {
+		seed => $seed, seconds => $seconds, directory => $directory,
+		schedule => FaultSchedule->new($seed, $seconds),
+		net => FaultNet->new,
+	}, $class;
+	make_path($directory);
+	my $zk = $self->{zk} = ZooKeeper->new(servers => 3, tick_time => $tick, start => 0);
+	$self->_wire_ensemble;
+
+	my %hosts;
+	foreach my $name (@FaultSchedule::nodes)
+	{
+		$hosts{$name} = join ',', map { $self->{net}->link($name, $_, _setting($zk, $_, 'address')) }
+		  @FaultSchedule::members;
+	}
+	$self->{net}->run;
+	$zk->start;
+	$self->{node}{$_} = $self->_start_node($_, $hosts{$_}) foreach @FaultSchedule::nodes;
+	$_->wait_until_connected foreach values %{ $self->{node} };
+	return $self;
+}
+
+sub _setting
+{
+	my ($zk, $i, $name) = @_;
+	my $text = slurp_file("$zk->{directory}/$i/zoo.cfg");
+	return '127.0.0.1:' . _setting($zk, $i, 'clientPort') if $name eq 'address';
+	return $text =~ /^\Q$name\E=(.*)$/m ? $1 : croak "no $name in the configuration of server $i";
+}
+
+# Each member reaches the others through the net.  When one connects for an election, it
+# tells where it wants to be connected to, which has to be in the net as well.
+sub _wire_ensemble
+{
+	my ($self) = @_;
+	my $zk = $self->{zk};
+	my (%election, %line);
+	foreach my $i (@FaultSchedule::members)
+	{
+		foreach my $j (grep { $_ ne $i } @FaultSchedule::members)
+		{
+			my ($host, $quorum, $election) = split /:/, _setting($zk, $i, "server.$j");
+			my $own = (split /:/, _setting($zk, $i, "server.$i"))[2];
+			my $edit = sub { $_[0] =~ s/127\.0\.0\.1:$own\b/$election{"$j$i"}/r };
+			$quorum = $self->{net}->link($i, $j, "127.0.0.1:$quorum");
+			$election = $election{"$i$j"} = $self->{net}->link($i, $j, "127.0.0.1:$election", $edit);
+			$line{$i}{$j} = "server.$j=$quorum:" . (split /:/, $election)[1];
+		}
+	}
+	foreach my $i (@FaultSchedule::members)
+	{
+		my $file = "$zk->{directory}/$i/zoo.cfg";
+		my $text = slurp_file($file);
+		$text =~ s/^server\.$_=.*$/$line{$i}{$_}/m foreach keys %{ $line{$i} };
+		unlink $file;
+		append_to_file($file, $text);
+	}
+	return;
+}
+
+sub _start_node
+{
+	my ($self, $name, $hosts) = @_;
+	my $settings = $self->{schedule}{settings};
+	my $node = ZklockNode->initialized($name, undef,
+		'zklock.hosts' => $hosts,
+		'zklock.session_timeout' => "$settings->{timeout}ms",
+		'zklock.connection_timeout' => "$settings->{connection}ms",
+		'zklock.tenure' => "$settings->{tenure}ms",
+		'zklock.linger' => "$settings->{linger}{$name}ms",
+		'zklock.commit_margin' => "$settings->{margin}ms",
+		'zklock.synchronous_release' => $settings->{synchronous},
+		'restart_after_crash' => 'on',
+		'max_connections' => 60,
+		'deadlock_timeout' => '100ms',
+		'log_statement' => 'none',
+		'log_min_error_statement' => 'panic',
+		'autovacuum' => 'off');
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION zklock');
+	FaultClient::prepare($node);
+	return $node;
+}
+
+sub run
+{
+	my ($self) = @_;
+	my $settings = $self->{schedule}{settings};
+	my $start = $self->{start} = PgWire::now();
+	my $until = $start + 1e6 * $self->{seconds};
+	$self->{log} = FaultClient->in_person('driver', $self->{node}{a}, "$self->{directory}/driver");
+	$self->{log}->_record('config', %$settings, linger => undef);
+
+	my @clients;
+	my $n = 0;
+	foreach my $name (@FaultSchedule::nodes)
+	{
+		push @clients, map {
+			FaultClient->start("$name$_", $self->{node}{$name}, $self->{node}{a},
+				"$self->{directory}/$name$_", seed => $self->{seed} * 100 + $n++, until => $until,
+				connection => $settings->{connection})
+		} 1 .. $clients_per_node;
+	}
+
+	my @faults = map { $self->_when($_) } @{ $self->{schedule}{faults} };
+	waitpid $_, 0 foreach @faults;
+	$_->wait foreach @clients;
+	$self->_heal;
+	$_->set('zklock.linger', 0) foreach values %{ $self->{node} };
+	$self->_look_for_leftovers;
+	$self->_final_acquires;
+	$self->_look_for_leftovers;
+	$self->_look_for_crashes;
+	$self->_audit;
+
+	my @records = map { FaultHistory::parse($_) } map { split /\n/, slurp_file($_) } glob "$self->{directory}/*";
+	my $history = FaultHistory->new(@records);
+	my @problems = $history->problems;
+	$self->{figures} = { $history->figures, faults => scalar @faults };
+	$self->{void} = [ map { $_->{what} } grep { $_->{op} eq 'void' } @records ];
+	return @problems;
+}
+
+sub void { my ($self) = @_; return @{ $self->{void} }; }
+sub figures { my ($self) = @_; return %{ $self->{figures} }; }
+
+# --- faults ---
+
+# At its time, in a process of its own; returns its id.
+sub _when
+{
+	my ($self, $fault) = @_;
+	my $at = $self->{start} + 1e6 * $fault->{at};
+	my $wait = $at - PgWire::now();
+	usleep($wait) if $wait > 0;
+	my $pid = fork // croak "could not fork: $!";
+	return $pid if $pid;
+
+	eval { $self->_inflict($fault); 1 }
+	  or $self->{log}->_record('crash', what => "$fault->{kind} $fault->{what}: $@");
+	POSIX::_exit(0);
+}
+
+sub _say
+{
+	my ($self, $fault, @details) = @_;
+	my $text = sprintf '%6.2f %-17s %-18s %.2f s %s', (PgWire::now() - $self->{start}) / 1e6,
+	  $fault->{kind}, $fault->{what}, $fault->{for}, "@details";
+	Test::More::note($text);
+	return;
+}
+
+sub _inflict
+{
+	my ($self, $fault) = @_;
+	my $t = PgWire::now();
+	my ($group, $name) = split /\./, $fault->{kind};
+	my $method = "_fault_$group";
+	my $what = $self->$method($name, $fault);
+	$self->{log}->_record('fault', t => $t, end => PgWire::now(), what => "$fault->{kind} $fault->{what} $what");
+	return;
+}
+
+sub _sleep { my ($fault) = @_; usleep(1e6 * $fault->{for}); return; }
+
+# What a member is at the moment, without waiting long for one that stands still.
+sub _mode
+{
+	my ($self, $i) = @_;
+	my $socket = IO::Socket::INET->new(PeerAddr => _setting($self->{zk}, $i, 'address'), Timeout => 0.2)
+	  or return '';
+	syswrite $socket, 'srvr';
+	my $text = '';
+	vec(my $ready = '', fileno $socket, 1) = 1;
+	while (select(my $is = $ready, undef, undef, 0.2) > 0)
+	{
+		sysread $socket, $text, 4096, length $text or last;
+	}
+	return $text =~ /^Mode: (\w+)/m ? $1 : '';
+}
+
+# The names of members that are meant; there may be none.
+sub _members
+{
+	my ($self, $what, $detail) = @_;
+	return $what unless $what =~ /^(leader|follower|two)$/;
+	my @all = @FaultSchedule::members;
+	push @all, shift @all foreach 1 .. $detail % 3;
+	return @all[ 0, 1 ] if $what eq 'two';
+	my ($found) = grep { $self->_mode($_) eq $what } @all;
+	return $found // $all[0];
+}
+
+sub _fault_zk
+{
+	my ($self, $name, $fault) = @_;
+	my @who = $self->_members($fault->{what}, $fault->{detail});
+	my $zk = $self->{zk};
+	$self->_say($fault, "zookeeper @who");
+	if ($name eq 'pause')
+	{
+		$zk->pause(@who);
+		_sleep($fault);
+		$zk->resume(@who);
+	}
+	else
+	{
+		$zk->kill9(@who);
+		_sleep($fault);
+		$zk->start(@who);
+	}
+	return "@who";
+}
+
+# A short question to a server that may be out of order.
+sub _ask
+{
+	my ($self, $name, $sql) = @_;
+	my $node = $self->{node}{$name};
+	my $pg = eval { PgWire->new($node->host, $node->port, 'driver', patience => 2) } or return;
+	my $result = $pg->query($sql);
+	$pg->close;
+	return $result->{rows}[0] ? $result->{rows}[0][0] : undef;
+}
+
+sub _stop_for_a_while
+{
+	my ($self, $fault, $node, $pid, @pids) = @_;
+	my $t = PgWire::now();
+	kill 'STOP', @pids;
+	_sleep($fault);
+	kill 'CONT', @pids;
+	$self->{log}->_record('stop', t => $t, end => PgWire::now(), node => $node, pid => $pid);
+	return;
+}
+
+sub _fault_worker
+{
+	my ($self, $name, $fault) = @_;
+	my $node = $fault->{what};
+	my $pid = $self->_ask($node, 'SELECT worker_pid FROM zk_status') // return 'nobody';
+	$self->_say($fault, "pid $pid");
+	return $self->_hit($name, $fault, $node, $pid, 'worker');
+}
+
+sub _fault_backend
+{
+	my ($self, $name, $fault) = @_;
+	my $node = $fault->{what};
+	my $who = $node . (1 + $fault->{detail} % $clients_per_node);
+	my $pid = $self->_ask($node, "SELECT pid FROM pg_stat_activity WHERE application_name = '$who'") // return 'nobody';
+	$self->_say($fault, "pid $pid of $who");
+	return $self->_hit($name, $fault, $node, $pid, $pid);
+}
+
+sub _hit
+{
+	my ($self, $name, $fault, $node, $pid, $as) = @_;
+	if ($name eq 'pause') { $self->_stop_for_a_while($fault, $node, $as, $pid); }
+	else { kill $name eq 'kill' ? 'KILL' : 'TERM', $pid; }
+	return $pid;
+}
+
+sub _postmaster
+{
+	my ($node) = @_;
+	my ($pid) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
+	return $pid;
+}
+
+# First the postmaster, so that there are no new ones.
+sub _fault_server
+{
+	my ($self, $name, $fault) = @_;
+	my $node = $self->{node}{ $fault->{what} };
+	$self->_say($fault);
+	if ($name eq 'pause')
+	{
+		my $postmaster = _postmaster($node);
+		kill 'STOP', $postmaster;
+		my %children = $node->children;
+		$self->_stop_for_a_while($fault, $fault->{what}, undef, $postmaster, keys %children);
+		return '';
+	}
+	$node->{_pid} = _postmaster($node);
+	$node->kill9_all;
+	_sleep($fault);
+	$self->_start_again($node);
+	return '';
+}
+
+sub _fault_postmaster
+{
+	my ($self, $name, $fault) = @_;
+	my $node = $self->{node}{ $fault->{what} };
+	$self->_say($fault);
+	my %children = $node->children;
+	$node->{_pid} = my $postmaster = _postmaster($node);
+	$node->kill9;
+	_sleep($fault);
+	kill 'KILL', keys %children;
+	usleep(10_000) while grep { ZklockNode::_is_dead($_) ? 0 : 1 } keys %children;
+	usleep(10_000) while -e "/proc/$postmaster";
+	$self->_start_again($node);
+	return '';
+}
+
+sub _start_again
+{
+	my ($self, $node) = @_;
+	delete $node->{_pid};
+	$node->start(fail_ok => 1) or die "could not start again\n";
+	return;
+}
+
+# Every pair of the two, as [ from, to ].
+sub _pairs
+{
+	my ($self, $fault) = @_;
+	my ($from, $to) = split / /, $fault->{what};
+	my %is_node = map { $_ => 1 } @FaultSchedule::nodes;
+	my @others = @FaultSchedule::members;
+	push @others, @FaultSchedule::nodes if $fault->{detail} % 2;
+	my @from = $from eq '*' ? () : $is_node{$from} ? $from : $self->_members($from, $fault->{detail});
+	my @to = $to eq '*' ? () : $is_node{$to} ? $to : $self->_members($to, $fault->{detail});
+	@to = $is_node{$from} ? @FaultSchedule::members : @others if $to eq '*';
+	@from = $is_node{$to} ? @FaultSchedule::members : @others if $from eq '*';
+	return grep { $_->[0] ne $_->[1] } map { my $f = $_; map { [ $f, $_ ] } @to } @from;
+}
+
+sub _fault_net
+{
+	my ($self, $name, $fault) = @_;
+	my $net = $self->{net};
+	my @pairs = $self->_pairs($fault);
+	my $text = join ' ', map { "$_->[0]-$_->[1]" } @pairs;
+	$self->_say($fault, $text);
+	if ($name eq 'reset')
+	{
+		$net->reset(@$_) foreach @pairs;
+		return $text;
+	}
+	my @ways = $name eq 'oneway' ? @pairs : map { ($_, [ reverse @$_ ]) } @pairs;
+	my @mode = $name eq 'cut' ? 'cut' : $name eq 'delay' ? ('delay', 5 + $fault->{detail} / 4) : 'hold';
+	$net->set(@$_, @mode) foreach @ways;
+	_sleep($fault);
+
+	# What was held up may arrive late or never.
+	$net->reset(@$_) foreach $fault->{detail} % 3 ? () : @pairs;
+	$net->set(@$_, 'open') foreach @ways;
+	return $text;
+}
+
+sub _fault_session
+{
+	my ($self, $name, $fault) = @_;
+	my $session = $self->_ask($fault->{what}, 'SELECT session_id FROM zk_status') // return 'nobody';
+	$self->_say($fault, $session);
+	my $t = PgWire::now();
+	my $ended = $self->_own_zk->kill_session($session);
+	$self->{log}->_record('foul', t => $t, end => PgWire::now(), node => $fault->{what}, ended => $ended ? 1 : 0);
+	return $session;
+}
+
+# A client of its own for this process.
+sub _own_zk
+{
+	my ($self) = @_;
+	my $zk = bless { %{ $self->{zk} } }, 'ZooKeeper';
+	delete @{$zk}{qw(client_pid answers requests)};
+	return $zk;
+}
+
+sub _fault_lock
+{
+	my ($self, $name, $fault) = @_;
+	my @paths = sort grep { $_ ne '/fifo' } keys %FaultClient::paths;
+	my $path = $paths[ $fault->{detail} % @paths ];
+	$self->_say($fault, $path);
+	my $t = PgWire::now();
+	my $count = $self->_ask($fault->{what}, "SELECT zk_lock_force_release('$path')") // 'unknown';
+	$self->{log}->_record('foul', t => $t, end => PgWire::now(), node => undef, path => $path);
+	return "$path $count";
+}
+
+# --- the end ---
+
+sub _heal
+{
+	my ($self) = @_;
+	my $net = $self->{net};
+	foreach my $one (@FaultSchedule::members)
+	{
+		foreach my $other (@FaultSchedule::nodes, grep { $_ ne $one } @FaultSchedule::members)
+		{
+			$net->set($one, $other, 'open');
+			$net->set($other, $one, 'open');
+		}
+	}
+	foreach my $node (values %{ $self->{node} })
+	{
+		$node->{_pid} = _postmaster($node);
+		$node->wait_until_connected;
+	}
+	return;
+}
+
+# Nothing stands in the way of anybody.
+sub _final_acquires
+{
+	my ($self) = @_;
+	foreach my $name (@FaultSchedule::nodes)
+	{
+		my $client = FaultClient->in_person("final-$name", $self->{node}{$name}, "$self->{directory}/final");
+		$client->_connect or die "could not connect to $name";
+		foreach my $path (sort keys %FaultClient::paths)
+		{
+			my $claim = $client->acquire($path, scope => 'session', mode => 'write', must => 1,
+				wait => [ 'timeout', 10_000 ], quantity => $FaultClient::paths{$path}{n}) or next;
+			$client->_ask('held', $claim);
+			$client->_release($claim);
+		}
+		$client->{pg}->close;
+	}
+	return;
+}
+
+# All claims are over, and no ticket lingers.
+sub _look_for_leftovers
+{
+	my ($self) = @_;
+	foreach my $name (@FaultSchedule::nodes)
+	{
+		my $left = $self->_until_nothing(sub {
+			$self->{node}{$name}->safe_psql('postgres',
+				"SELECT 'entry ' || path || ' ' || coalesce(ticket, '?') FROM zk_locks UNION ALL"
+				  . " SELECT 'lock ' || pid FROM pg_locks WHERE locktype = 'advisory' AND database = 0")
+		});
+		$self->{log}->_record('left', node => $name, what => $left) if $left ne '';
+	}
+	my $znodes = $self->_until_nothing(sub { join ' ', grep { /-\d{10}$/ } @{ $self->{zk}->tree('/zklock') } });
+	foreach my $znode (split / /, $znodes)
+	{
+		my $deleted = $self->_was_deleted($znode);
+		$self->{log}->_record($deleted ? 'void' : 'left', what => "$znode $deleted");
+		$self->{zk}->delete($znode);
+	}
+	return;
+}
+
+sub _until_nothing
+{
+	my ($self, $look) = @_;
+	my $found;
+	foreach (1 .. 100)
+	{
+		$found = $look->();
+		last if $found eq '';
+		usleep(100_000);
+	}
+	return $found;
+}
+
+# ZooKeeper 3.8.0 can forget what it has committed, when a follower loses its leader
+# (ZOOKEEPER-4541, -4712, -4785).  Its log tells: there, the znode was deleted.
+sub _was_deleted
+{
+	my ($self, $znode) = @_;
+	my ($name) = $znode =~ m{([^/]+)$};
+	foreach my $log (glob "$self->{zk}{directory}/?/data/version-2/log.*")
+	{
+		open my $dump, '-|', "java -Xmx64m -cp '/usr/share/java/*'"
+		  . " org.apache.zookeeper.server.persistence.TxnLogToolkit -d $log 2>/dev/null" or next;
+		my @lines = grep { /delete.*\Q$name\E/ } <$dump>;
+		CORE::close $dump;
+		return "was_deleted_by_$1" if @lines && $lines[0] =~ /(zxid \w+)/;
+	}
+	return '';
+}
+
+# A process that ended by a signal other than our own.
+sub _look_for_crashes
+{
+	my ($self) = @_;
+	foreach my $node (values %{ $self->{node} })
+	{
+		my $log = slurp_file($node->logfile);
+		$self->{log}->_record('crash', node => $node->name, what => $1)
+		  while $log =~ /^(.*(?:terminated by signal (?!9\b)|PANIC:|TRAP:).*)$/mg;
+	}
+	return;
+}
+
+sub _audit
+{
+	my ($self) = @_;
+	foreach my $name (@FaultSchedule::nodes)
+	{
+		my $node = $self->{node}{$name};
+		foreach my $store (qw(fence guard))
+		{
+			foreach (split /\n/, $node->safe_psql('postgres', "SELECT path, n FROM $store"))
+			{
+				my ($path, $n) = split /\|/;
+				$self->{log}->_record('counter', store => $store, node => $name, path => $path, value => $n);
+			}
+			foreach (split /\n/, $node->safe_psql('postgres', "SELECT path, value, token, wid FROM ${store}_audit"))
+			{
+				my ($path, $value, $token, $wid) = split /\|/;
+				$self->{log}->_record('audit', store => $store, node => $name, path => $path,
+					value => $value, token => $token, wid => $wid);
+			}
+		}
+	}
+	return;
+}
+
+1;

@@ -1,0 +1,154 @@
+
+=head1 NAME
+
+FaultSchedule - from a seed, which faults happen when, and with which settings
+
+=head1 SYNOPSIS
+
+	my $schedule = FaultSchedule->new(17, 30);
+	print "$_->{at} $_->{kind} $_->{what} $_->{for}\n" foreach @{ $schedule->{faults} };
+
+Pure: the same seed and seconds give the same schedule.  C<settings> are those of the
+servers (C<tenure>, C<linger> of each, C<margin>, C<timeout>, C<connection>, in ms).
+C<faults> are in order of their time: C<at> and C<for> are seconds, C<what> is who is
+concerned.
+
+=over
+
+=item zk.pause, zk.kill
+
+C<leader>, C<follower>, or C<two> of them: stands still; is killed and started again.
+
+=item worker.pause, worker.terminate, worker.kill
+
+Of one PostgreSQL server.
+
+=item backend.pause, backend.terminate, backend.kill
+
+Of a client of this server.
+
+=item server.pause, server.kill, postmaster.kill
+
+All processes of a server stand still, as if the machine slept; are killed, and the server
+is started again; only the postmaster is killed, and the rest when the server is to be
+started again.
+
+=item net.cut, net.hole, net.oneway, net.delay, net.reset
+
+Between the two who are named, or between one and all others (C<*>).  ZooKeeper's leader
+and followers are C<leader> and C<follower>.  One way is from the first to the second.
+
+=item session.end, lock.force
+
+Somebody ends the server's ZooKeeper session; takes a lock away from its holders.
+
+=back
+
+=cut
+
+package FaultSchedule;
+
+use strict;
+use warnings;
+
+# How often, in relation to the others; and whose processes are concerned.
+my %kinds = (
+	'zk.pause' => [ 6, 'zk' ],
+	'zk.kill' => [ 3, 'zk' ],
+	'worker.pause' => [ 6, 'node' ],
+	'worker.terminate' => [ 3, 'node' ],
+	'worker.kill' => [ 1, 'node' ],
+	'backend.pause' => [ 8, 'node' ],
+	'backend.terminate' => [ 6, 'node' ],
+	'backend.kill' => [ 1, 'node' ],
+	'server.pause' => [ 3, 'node' ],
+	'server.kill' => [ 2, 'node' ],
+	'postmaster.kill' => [ 1, 'node' ],
+	'net.cut' => [ 8, 'net' ],
+	'net.hole' => [ 8, 'net' ],
+	'net.oneway' => [ 8, 'net' ],
+	'net.delay' => [ 4, 'net' ],
+	'net.reset' => [ 4, 'net' ],
+	'session.end' => [ 1, 'none' ],
+	'lock.force' => [ 1, 'none' ]);
+
+our @nodes = qw(a b c);
+our @members = qw(1 2 3);
+
+sub _pick { return $_[ rand @_ ]; }
+
+sub new
+{
+	my ($class, $seed, $seconds) = @_;
+	srand $seed;
+	my $self = bless { seed => $seed, seconds => $seconds }, $class;
+
+	my $timeout = _pick(1500, 2000, 3000, 4000);
+	$self->{settings} = {
+		timeout => $timeout,
+		tenure => _pick(0, 0, 100, 3_600_000),
+		linger => { map { $_ => _pick(0, 1000, 3_600_000) } @nodes },
+		margin => _pick(100, 100, 500),
+		connection => _pick(1000, 3000, 10_000),
+		synchronous => _pick('off', 'off', 'on') };
+	$self->{faults} = [ $self->_faults($timeout / 1000) ];
+	return $self;
+}
+
+# Each run has its own mixture: what never happens leaves room for what does.
+sub _faults
+{
+	my ($self, $timeout) = @_;
+	my %weight = map { $_ => $kinds{$_}[0] } grep { rand() < 0.6 } sort keys %kinds;
+	my $gap = _pick(0.2, 0.4, 1);
+	my (%free, @faults);
+	my $at = 3;
+
+	while (%weight && $at < $self->{seconds} - 2)
+	{
+		my $kind = _weighted(\%weight);
+		my $length = _pick(rand 0.3, rand 0.3, rand $timeout, rand $timeout, $timeout + rand 2);
+		my @what = _what($kind);
+		my $needs = $kinds{$kind}[1] eq 'node' ? $what[0] : $kinds{$kind}[1];
+
+		# What stands still cannot be killed in good order, and three cuts at a time are
+		# nothing but a cluster that is away.
+		$needs = 'net' . int rand 2 if $needs eq 'net';
+		if ($needs eq 'none' || ($free{$needs} // 0) <= $at)
+		{
+			$free{$needs} = $at + $length + 0.3;
+			push @faults, { at => $at, kind => $kind, what => "@what", for => $length, detail => int rand 1000 };
+		}
+		$at += rand(2 * $gap);
+		$at += 3 if rand() < 0.03;
+	}
+	return @faults;
+}
+
+sub _weighted
+{
+	my ($weight) = @_;
+	my $sum = 0;
+	$sum += $_ foreach values %$weight;
+	my $at = rand $sum;
+	foreach (sort keys %$weight)
+	{
+		return $_ if ($at -= $weight->{$_}) < 0;
+	}
+	return (sort keys %$weight)[0];
+}
+
+sub _what
+{
+	my ($kind) = @_;
+	return _pick(qw(leader leader follower follower two)) if $kind =~ /^zk/;
+	return _pick(@nodes) unless $kind =~ /^net/;
+
+	my $member = _pick(@members, 'leader', 'follower');
+	my @pair = _pick([ _pick(@nodes), $member ], [ _pick(@nodes), '*' ],
+		[ _pick('leader', 'follower', @members), '*' ], [ 'leader', 'follower' ]);
+	@pair = @{ $pair[0] };
+	return rand() < 0.5 ? @pair : reverse @pair;
+}
+
+1;

@@ -1,0 +1,183 @@
+
+# The checker of what clients saw under faults: for each of its rules, histories that are
+# wrong on purpose, and those next to them that are right.
+
+use strict;
+use warnings;
+
+use Test::More;
+
+use FaultHistory;
+
+# A claim "ID KIND ASKED-GRANTED[-PROVED] [TOKEN]" of /m; its ID begins with the node, and is
+# that of the client, too.  Times are ms.  Everything else is a record.
+sub records
+{
+	my @records = FaultHistory::parse('op=config t=0 end=0 tenure=100 margin=100 timeout=2000');
+	foreach (@_)
+	{
+		if (/^op=/)
+		{
+			my $record = FaultHistory::parse($_);
+			$_ *= 1000 foreach grep { defined } @{$record}{qw(t end deadline lease)};
+			push @records, $record;
+			next;
+		}
+		my ($id, $node, $kind, $t, $end, $until, $token, $more) =
+		  /^((.)\S*) (\w+) (\d+)-(\d+)(?:-(\d+))?(?: (\d+))?(.*)$/ or die $_;
+		my %claim = (claim => $id, who => $id, node => $node, path => '/m', kind => $kind, pid => 7);
+		my ($n, $quantity) = $kind =~ s/(\d)of(\d)// ? ($2, $1) : ();
+		$claim{kind} = 'semaphore' if $n;
+		push @records, { %claim, op => 'acquire', t => $t * 1000, end => $end * 1000, result => 'ok',
+			n => $n, quantity => $quantity, map { split /=/ } split ' ', $more };
+		push @records, { op => 'token', claim => $id, t => $end * 1000, end => $end * 1000,
+			token => $token, result => 'ok' } if $token;
+		push @records, { op => 'held', claim => $id, t => $until * 1000, end => $until * 1000 + 500,
+			result => 'ok' } if $until;
+	}
+	return @records;
+}
+
+sub is_right
+{
+	my ($what, @history) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is_deeply([ FaultHistory->new(records(@history))->problems ], [], "right: $what");
+}
+
+sub is_wrong
+{
+	my ($what, $rule, @history) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @problems = FaultHistory->new(records(@history))->problems;
+	is(scalar @problems, 1, "wrong: $what") or diag explain \@problems;
+	return like($problems[0] // '', $rule, "wrong: $what: is said");
+}
+
+is_wrong('nothing', qr/^empty/);
+
+# --- exclusion ---
+
+is_right('one after the other', 'a mutex 1-2-5', 'b mutex 3-6-9');
+is_right('granted while the other was asked', 'a mutex 1-2-5', 'b mutex 3-6-9', 'op=held claim=a t=5 end=8 result=ok');
+is_right('what is denied proves nothing', 'a mutex 1-2-5', 'b mutex 3-6-9', 'op=held claim=a t=8 end=8 result=no');
+is_right('what failed proves nothing', 'a mutex 1-2-5', 'b mutex 3-6-9', 'op=commit claims=a t=8 end=8 result=fail');
+is_right('readers', 'a read 1-2-9', 'b read 1-3-8', 'c write 4-10-11');
+is_right('a grant that may have been before', 'a mutex 1-9-12', 'b mutex 1-8');
+is_wrong('both are held', qr/^exclusion: a .* and b /, 'a mutex 1-2-7', 'b mutex 3-6-9');
+is_wrong('a grant within a hold', qr/^exclusion/, 'a mutex 1-2-7', 'b mutex 3-6');
+is_wrong('a hold within a hold', qr/^exclusion/, 'a mutex 1-2-9', 'b mutex 3-4-5');
+is_wrong('held again later', qr/^exclusion/, 'a mutex 1-2-3', 'b mutex 4-5-6', 'op=held claim=a t=7 end=8 result=ok');
+is_wrong('a token proves it', qr/^exclusion/, 'a mutex 1-2', 'b mutex 4-5-6', 'op=token claim=a t=7 end=8 token=9 result=ok');
+is_wrong('a commit proves it', qr/^exclusion/, 'a mutex 1-2', 'b mutex 4-5-6', 'op=commit claims=x,a t=7 end=8 result=ok');
+is_wrong('not with its neighbour', qr/^exclusion: a .* and c /, 'a read 1-2-20', 'b read 3-4-5', 'c write 6-7-8');
+is_wrong('a reader with a writer', qr/^exclusion/, 'a write 1-2-7', 'b read 3-6-9');
+
+# --- leases ---
+
+is_right('all leases', 'a 2of3 1-2-9', 'b 1of3 1-3-9', 'c 2of3 5-10-11');
+is_wrong('too many leases', qr/^leases: 4 of 3/, 'a 2of3 1-2-9', 'b 2of3 1-3-9');
+is_wrong('one by one', qr/^leases: 3 of 2/, 'a 1of2 1-2-9', 'b 1of2 1-3-9', 'c 1of2 4-5-6');
+is_wrong('one lease is exclusive', qr/^leases: 2 of 1/, 'a 1of1 1-2-9', 'b 1of1 1-3-9');
+
+# --- what somebody does with his own hand ---
+
+my $by_hand = 'op=foul node=a t=4 end=5';
+is_right('nobody can foresee it', $by_hand, 'a mutex 1-2-7', 'b mutex 3-6-9');
+is_wrong('others could', qr/^exclusion/, 'op=foul node=c t=4 end=5', 'a mutex 1-2-7', 'b mutex 3-6-9');
+is_wrong('after a while it is known', qr/^survivor/, $by_hand, 'a mutex 1-2-7', 'op=held claim=a t=5006 end=5007 result=ok');
+is_wrong('and then, nobody else has it', qr/^exclusion/, $by_hand, 'a mutex 4000-4001-6000', 'b mutex 4000-4002-6000');
+is_right('a lock that is taken away', 'op=foul path=/m t=4 end=5', 'a mutex 1-2-7', 'b mutex 3-6-9');
+is_wrong('another lock', qr/^exclusion/, 'op=foul path=/x t=4 end=5', 'a mutex 1-2-7', 'b mutex 3-6-9');
+
+# --- tokens ---
+
+is_right('tokens grow', 'a mutex 1-2 5', 'b mutex 3-4 6', 'c mutex 5-6 9');
+is_right('at the same time, any may be first', 'a mutex 1-4 6', 'b mutex 1-3 7');
+is_right('of readers nothing is promised', 'a read 1-2 5', 'b read 3-4 5');
+is_right('nor of many leases', 'a 1of2 1-2 5', 'b 1of2 3-4 4');
+is_right('a claim keeps it', 'a mutex 1-2 5', 'op=token claim=a t=3 end=4 token=5 result=ok');
+is_right('a downgrade keeps it', 'a write 1-2 5', 'a2 read 3-4', 'op=token claim=a2 t=3 end=4 token=5 same=5 result=ok');
+is_wrong('a token shrinks', qr/^token: does not grow: a /, 'a mutex 1-2 5', 'b mutex 3-4 4');
+is_wrong('not at once', qr/^token: does not grow: a /, 'a mutex 1-2 8', 'b mutex 3-4', 'c mutex 5-6 7');
+is_wrong('a writer after a reader', qr/^token: does not grow/, 'a read 1-2 5', 'b write 3-4 5');
+is_wrong('two have the same', qr/^token: the same/, 'a mutex 1-4 5', 'b mutex 1-3 5');
+is_wrong('of one lease as well', qr/^token: does not grow/, 'a 1of1 1-2 5', 'b 1of1 3-4 4');
+is_wrong('a claim changes it', qr/^token: changed from 5 to 6/, 'a mutex 1-2 5', 'op=token claim=a t=3 end=4 token=6 result=ok');
+is_wrong('a downgrade changes it', qr/^token: changed from 5 to 6/, 'a write 1-2 5', 'a2 read 3-4',
+	'op=token claim=a2 t=3 end=4 token=6 same=5 result=ok');
+
+# --- lease times ---
+
+is_right('within the lease time', 'a mutex 1-2-6 lease=5000');
+is_wrong('beyond it', qr/^lease time/, 'a mutex 1-2-8 lease=5000');
+
+# --- deadlines ---
+
+my $late = 'op=acquire claim=b who=b node=b pid=7 path=/m kind=mutex t=0 end=1600 deadline=500 result=no';
+my $granted = 'a mutex 1-2';
+is_right('in time', $granted, 'op=acquire claim=b node=b pid=7 path=/m kind=mutex t=0 end=1490 deadline=500 result=no');
+is_wrong('late', qr/^deadline: 1100 ms late/, $granted, $late);
+is_wrong('an error that is late', qr/^deadline/, $granted, $late =~ s/=no/=fail/r);
+is_right('it stood still', $granted, $late, 'op=stop node=b pid=7 t=300 end=500');
+is_right('the server did', $granted, $late, 'op=stop node=b t=300 end=500');
+is_wrong('another one did', qr/^deadline/, $granted, $late, 'op=stop node=b pid=8 t=300 end=500');
+is_wrong('another server did', qr/^deadline/, $granted, $late, 'op=stop node=a t=300 end=500');
+is_wrong('its worker did', qr/^deadline/, $granted, $late, 'op=stop node=b pid=worker t=300 end=500');
+is_wrong('it stood still before', qr/^deadline/, $granted, $late, 'op=stop node=b pid=7 t=0 end=50');
+
+# --- order ---
+
+my $fair = 'op=config t=0 end=0 tenure=0 margin=100 timeout=2000';
+my @overtaken = ('a mutex 1000-9000', 'b mutex 5000-8000', 'op=over claim=b t=8500 end=8500');
+{
+	no warnings 'redefine';
+	my $general = \&records;
+	*records = sub { my ($config, @rest) = $general->(@_); return (FaultHistory::parse($fair), @rest); };
+	is_wrong('overtaken', qr/^fifo: b .* overtook a /, @overtaken);
+	is_right('in order', 'a mutex 1000-4000', 'b mutex 2000-8000');
+	is_right('nearly at once', 'a mutex 1000-9000', 'b mutex 1200-8000');
+	is_right('something disturbed', @overtaken, 'op=fault what=x t=4000 end=4001');
+	is_right('something had disturbed', @overtaken, 'op=fault what=x t=100 end=200');
+	is_right('the turn of another of its server', @overtaken, 'b2 mutex 500-600', 'op=over claim=b2 t=950 end=950');
+	is_right('another of the server waited too', @overtaken, 'a2 mutex 500-7000');
+	*records = $general;
+}
+is_right('without fairness', @overtaken);
+
+# --- stores ---
+
+my @fenced = ('a mutex 1-2', map {
+	my ($value, $token) = split / /;
+	"op=audit store=fence node=a path=/m value=$value token=$token wid=$value t=99 end=99",
+	"op=write store=fence node=a path=/m value=$value token=$token wid=$value result=ok t=$value end=$value"
+} '0 5', '1 5', '2 9');
+sub counter { my ($store, $n) = @_; return "op=counter store=$store node=a path=/m value=$n t=99 end=99"; }
+sub guarded { return map { s/store=fence/store=guard/r } @_; }
+sub put { my ($value, $wid, $more) = @_; return "op=audit store=fence node=a path=/m value=$value token=9 wid=$wid t=99 end=99",
+	"op=write store=fence node=a path=/m value=$value token=9 wid=$wid t=20 $more"; }
+
+is_right('a chain of writes', @fenced, counter('fence', 3));
+is_right('one of which nobody knows', @fenced, put(3, 3, 'end=21 result=info'), counter('fence', 4));
+is_right('one that did not happen', @fenced, 'op=write store=fence node=a path=/m wid=x t=1 end=1 result=info', counter('fence', 3));
+is_wrong('a lost update', qr/^fence: lost update on a \/m/, @fenced, put(2, 'x', 'end=21 result=ok'), counter('fence', 3));
+is_wrong('even if it takes long', qr/^fence: lost update/, @fenced, put(2, 'x', 'end=999 result=ok'), counter('fence', 3));
+is_wrong('a hole', qr/^fence: lost update/, @fenced, put(4, 'x', 'end=21 result=ok'), counter('fence', 5));
+is_wrong('another number at the end', qr/^fence: a \/m is 4, but was written 3/, @fenced, counter('fence', 4));
+is_wrong('a token that shrinks', qr/^fence: token shrinks/, (map { s/token=9/token=4/r } @fenced), counter('fence', 3));
+is_wrong('committed and not there', qr/^fence: is not there/, @fenced, counter('fence', 3),
+	'op=write store=fence node=a path=/m wid=x t=1 end=1 result=ok');
+is_wrong('refused and there', qr/^fence: is there/, @fenced, put(3, 'x', 'end=21 result=fail'), counter('fence', 4));
+is_right('guarded', guarded(@fenced, counter('fence', 3)));
+is_wrong('a lost update in spite of the guard', qr/^guard: lost update/,
+	guarded(@fenced, put(2, 'x', 'end=21 result=ok'), counter('fence', 3)));
+is_right('a commit that took longer than the margin', guarded(@fenced, put(2, 'x', 'end=121 result=ok'), counter('fence', 3)));
+
+# --- what should not be ---
+
+is_wrong('something is left', qr/^left/, $granted, 'op=left what=znode t=1 end=1');
+is_wrong('something crashed', qr/^crash/, $granted, 'op=crash what=worker t=1 end=1');
+is_wrong('no answer', qr/^hang/, $granted, 'op=hang what=COMMIT t=1 end=1');
+is_wrong('stuck', qr/^stuck/, $granted, 'op=acquire claim=b who=b node=b pid=7 path=/m kind=mutex t=9 end=10 result=no must=1');
+
+done_testing();
