@@ -44,6 +44,11 @@ Listen for what C<$from> wants to send to C<$to>, which is at C<$target>, and re
 address.  Before C<run>.  The function may change the first that C<$from> says on a
 connection.
 
+=item $net->link_members($zk)
+
+Let the servers of an ensemble reach one another through it.  Before C<run>, and before
+they are started.
+
 =item $net->run
 
 Start the process that connects them.  It ends with the test.
@@ -76,6 +81,32 @@ sub link
 	push @{ $self->{links} },
 	  { from => $from, to => $to, target => $target, edit => $edit, listener => $listener };
 	return '127.0.0.1:' . $listener->sockport;
+}
+
+# When one member connects to another for an election, it tells where it wants to be
+# connected to, which has to be in the net as well.
+sub link_members
+{
+	my ($self, $zk) = @_;
+	my @members = 1 .. $zk->{servers};
+	my (%election, %line);
+	foreach my $i (@members)
+	{
+		foreach my $j (grep { $_ ne $i } @members)
+		{
+			my ($host, $quorum, $election) = split /:/, $zk->setting($i, "server.$j");
+			my $own = (split /:/, $zk->setting($i, "server.$i"))[2];
+			my $edit = sub { $_[0] =~ s/127\.0\.0\.1:$own\b/$election{"$j$i"}/r };
+			$quorum = $self->link($i, $j, "127.0.0.1:$quorum");
+			$election = $election{"$i$j"} = $self->link($i, $j, "127.0.0.1:$election", $edit);
+			$line{$i}{$j} = "$quorum:" . (split /:/, $election)[1];
+		}
+	}
+	foreach my $i (@members)
+	{
+		$zk->set_setting($i, "server.$_", $line{$i}{$_}) foreach keys %{ $line{$i} };
+	}
+	return;
 }
 
 sub run

@@ -74,12 +74,12 @@ sub new
 	}, $class;
 	make_path($directory);
 	my $zk = $self->{zk} = ZooKeeper->new(servers => 3, tick_time => $tick, start => 0);
-	$self->_wire_ensemble;
+	$self->{net}->link_members($zk);
 
 	my %hosts;
 	foreach my $name (@FaultSchedule::nodes)
 	{
-		$hosts{$name} = join ',', map { $self->{net}->link($name, $_, _setting($zk, $_, 'address')) }
+		$hosts{$name} = join ',', map { $self->{net}->link($name, $_, $zk->address($_)) }
 		  @FaultSchedule::members;
 	}
 	$self->{net}->run;
@@ -87,44 +87,6 @@ sub new
 	$self->{node}{$_} = $self->_start_node($_, $hosts{$_}) foreach @FaultSchedule::nodes;
 	$_->wait_until_connected foreach values %{ $self->{node} };
 	return $self;
-}
-
-sub _setting
-{
-	my ($zk, $i, $name) = @_;
-	my $text = slurp_file("$zk->{directory}/$i/zoo.cfg");
-	return '127.0.0.1:' . _setting($zk, $i, 'clientPort') if $name eq 'address';
-	return $text =~ /^\Q$name\E=(.*)$/m ? $1 : croak "no $name in the configuration of server $i";
-}
-
-# Each member reaches the others through the net.  When one connects for an election, it
-# tells where it wants to be connected to, which has to be in the net as well.
-sub _wire_ensemble
-{
-	my ($self) = @_;
-	my $zk = $self->{zk};
-	my (%election, %line);
-	foreach my $i (@FaultSchedule::members)
-	{
-		foreach my $j (grep { $_ ne $i } @FaultSchedule::members)
-		{
-			my ($host, $quorum, $election) = split /:/, _setting($zk, $i, "server.$j");
-			my $own = (split /:/, _setting($zk, $i, "server.$i"))[2];
-			my $edit = sub { $_[0] =~ s/127\.0\.0\.1:$own\b/$election{"$j$i"}/r };
-			$quorum = $self->{net}->link($i, $j, "127.0.0.1:$quorum");
-			$election = $election{"$i$j"} = $self->{net}->link($i, $j, "127.0.0.1:$election", $edit);
-			$line{$i}{$j} = "server.$j=$quorum:" . (split /:/, $election)[1];
-		}
-	}
-	foreach my $i (@FaultSchedule::members)
-	{
-		my $file = "$zk->{directory}/$i/zoo.cfg";
-		my $text = slurp_file($file);
-		$text =~ s/^server\.$_=.*$/$line{$i}{$_}/m foreach keys %{ $line{$i} };
-		unlink $file;
-		append_to_file($file, $text);
-	}
-	return;
 }
 
 sub _start_node
@@ -236,7 +198,7 @@ sub _sleep { my ($fault) = @_; usleep(1e6 * $fault->{for}); return; }
 sub _mode
 {
 	my ($self, $i) = @_;
-	my $socket = IO::Socket::INET->new(PeerAddr => _setting($self->{zk}, $i, 'address'), Timeout => 0.2)
+	my $socket = IO::Socket::INET->new(PeerAddr => $self->{zk}->address($i), Timeout => 0.2)
 	  or return '';
 	syswrite $socket, 'srvr';
 	my $text = '';

@@ -98,6 +98,33 @@ The connect string.
 =cut
 
 sub hosts { my ($self) = @_; return $self->{hosts}; }
+sub address { my ($self, $i) = @_; return '127.0.0.1:' . $self->setting($i, 'clientPort'); }
+
+sub setting
+{
+	my ($self, $i, $name) = @_;
+	my $text = slurp_file("$self->{directory}/$i/zoo.cfg");
+	return $text =~ /^\Q$name\E=(.*)$/m ? $1 : croak "no $name in the configuration of server $i";
+}
+
+sub set_setting
+{
+	my ($self, $i, $name, $value) = @_;
+	my $file = "$self->{directory}/$i/zoo.cfg";
+	my $text = slurp_file($file);
+	$text =~ s/^\Q$name\E=.*$/$name=$value/m or croak "no $name in the configuration of server $i";
+	unlink $file;
+	append_to_file($file, $text);
+	return;
+}
+
+=item $zk->address($i)
+
+Of one server.
+
+=item $zk->setting($i, $name), $zk->set_setting($i, $name, $value)
+
+Of its zoo.cfg.
 
 =item $zk->cmd('wchs', $i)
 

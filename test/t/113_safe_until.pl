@@ -1,0 +1,123 @@
+
+# The gap between safe until, after which a server relies on nothing any more, and the
+# moment at which the ensemble gives the lock to another server.  It must never be negative,
+# and nothing may be committed in it.
+#
+# ROUNDS=n makes more rounds of each kind of fault than a short test needs.
+
+use strict;
+use warnings;
+
+use List::Util qw(max min);
+use Test::More;
+use Time::HiRes qw(usleep);
+
+use PostgreSQL::Test::Utils;
+
+use FaultNet;
+use ZklockNode;
+use ZooKeeper;
+
+my $rounds = $ENV{ROUNDS} // 2;
+my $seed = $ENV{SEED} // 1;
+srand $seed;
+
+# The short tick makes many rounds possible; what matters is the ratio to the timeout.
+my $zk = ZooKeeper->new(servers => 3, tick_time => 500, start => 0);
+my $net = FaultNet->new;
+$net->link_members($zk);
+my %way = map { my $name = $_; $name => [ map { $net->link($name, $_, $zk->address($_)) } 1 .. 3 ] } 'a', 'b';
+$net->run;
+$zk->start;
+my $follower = ($zk->followers)[0];
+
+# a is connected to the follower alone, b to all.
+my %settings = ('zklock.session_timeout' => '2s', 'zklock.linger' => 0, 'zklock.commit_margin' => 0,
+	'zklock.connection_timeout' => '1min', 'zklock.on_lost' => 'notice');
+my $node_a = ZklockNode->started('a', undef, 'zklock.hosts' => $way{a}[ $follower - 1 ], %settings, 'track_commit_timestamp' => 'on');
+my $node_b = ZklockNode->started('b', undef, 'zklock.hosts' => join(',', @{ $way{b} }), %settings);
+$_->wait_until_connected foreach $node_a, $node_b;
+
+# (Where only what ZooKeeper says does not arrive, the session lives on, in doubt, because each
+# new connection touches it.)
+
+# Commits under the lock as fast as it can, until it may not.
+$node_a->safe_psql('postgres', q{
+	CREATE TABLE work (id serial);
+	CREATE PROCEDURE work_on() LANGUAGE plpgsql AS $$ BEGIN
+		LOOP INSERT INTO work DEFAULT VALUES; COMMIT; END LOOP; END $$ });
+my ($holder, $other) = ($node_a->backend, $node_b->backend);
+
+sub worker_stopped { kill 'STOP', $node_a->worker_pid; return; }
+sub worker_goes_on { kill 'CONT', $node_a->worker_pid; return; }
+
+my %fault = (
+	'the worker stands still' => [ \&worker_stopped, \&worker_goes_on ],
+	'nothing from the server arrives' =>
+	  [ sub { $net->set('a', $follower, 'hold') }, sub { $net->set('a', $follower, 'open') } ],
+	'the follower stands still' => [ sub { $zk->pause($follower) }, sub { $zk->resume($follower) } ],
+	# the follower goes on for a while to answer pings, but no writes
+	'the follower is cut from the leader' => [
+		sub { $net->set($_->[0], $_->[1], 'hold') foreach members_of($follower) },
+		sub { $net->set($_->[0], $_->[1], 'open'), $net->reset(@$_) foreach members_of($follower) } ],
+	'the leader does not hear the follower' => [
+		sub { $net->set($follower, $_, 'hold') foreach grep { $_ != $follower } 1 .. 3 },
+		sub { $net->set($_->[0], $_->[1], 'open'), $net->reset(@$_) foreach members_of($follower) } ]);
+
+# All ways between a member and the others.
+sub members_of
+{
+	my ($i) = @_;
+	return map { [ $i, $_ ], [ $_, $i ] } grep { $_ != $i } 1 .. 3;
+}
+
+my %gaps;
+foreach my $what (sort keys %fault)
+{
+	foreach my $round (1 .. $rounds)
+	{
+		my $label = "$what, round $round";
+		my $path = '/gap';
+		$node_a->wait_until('SELECT safe FROM zk_status');
+		$holder->query("SELECT zk_lock_acquire('$path')");
+		my $mine = $node_a->safe_psql('postgres', 'SELECT coalesce(max(id), 0) FROM work');
+		$other->send("SELECT zk_lock_acquire('$path')");
+		$node_b->wait_for_ticket($path, 'queued');
+		$holder->send('CALL work_on()');
+
+		# at any phase of heartbeats and ticks
+		$node_a->wait_until("SELECT count(*) > 0 FROM work WHERE id > $mine");
+		usleep(rand 500_000);
+		$fault{$what}[0]->();
+		my $result = $holder->result;
+		is($result->{errcode}, 'ZK001', "$label: no more commits");
+		like($result->{err}, qr/is in doubt/, "$label: because it is in doubt");
+
+		is($other->answer, 't', "$label: the other server gets the lock");
+		my $granted = $node_b->safe_psql('postgres', "SELECT claim_since FROM zk_locks WHERE path = '$path'");
+		my ($safe, $committed) = map {
+			$node_a->safe_psql('postgres', "SELECT extract(epoch FROM timestamptz '$granted' - ($_))") }
+		  'SELECT safe_until FROM zk_status',
+		  "SELECT max(pg_xact_commit_timestamp(xmin)) FROM work WHERE id > $mine";
+		cmp_ok($safe, '>', 0, "$label: safe until was before that");
+		cmp_ok($committed, '>', 0, "$label: and all commits");
+		push @{ $gaps{$what} }, $safe;
+		note sprintf '%-40s safe until %.3f s, last commit %.3f s before the grant', $what, $safe, $committed;
+
+		$fault{$what}[1]->();
+		$zk->wait_until_follower($follower);
+		$node_a->wait_until_connected;
+		$other->query("SELECT zk_lock_release('$path')");
+		is($holder->query('SELECT zk_lock_release_all()'), '1', "$label: what was lost is released");
+	}
+}
+
+foreach my $what (sort keys %gaps)
+{
+	diag sprintf '%-40s gap %.0f to %.0f %% of the session timeout', $what,
+	  map { 100 * $_ / 2 } min(@{ $gaps{$what} }), max(@{ $gaps{$what} });
+}
+
+$_->quit foreach $holder, $other;
+$_->stop foreach $node_a, $node_b;
+done_testing();
