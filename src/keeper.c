@@ -281,16 +281,21 @@ on_stranger(void)
 	zkl_tickets_restarted();
 }
 
-/* Id and password, for the next worker and for whoever runs after a crash. */
+/*
+ * Id and password, for the next worker and for whoever runs after a crash.  The
+ * file comes first: if this worker fails in between, the next one ends a session
+ * that nobody uses yet.  The other way round it would carry on one that no file
+ * names.
+ */
 static void
 publish_session(void)
 {
 	ZklSessionInfo *info = &zkl_shared->session[0];
 	ZklSessionId identity;
-	bool		is_new;
 
 	zkl_session_identity(&identity);
-	is_new = identity.id != info->id;
+	if (identity.id != info->id)
+		zkl_session_file_write(&identity);
 
 	LWLockAcquire(zkl_table_session_lock(), LW_EXCLUSIVE);
 	info->id = identity.id;
@@ -299,9 +304,6 @@ publish_session(void)
 	strlcpy(info->server, zkl_session_server(), sizeof(info->server));
 	info->connected_at = zkl_now();
 	LWLockRelease(zkl_table_session_lock());
-
-	if (is_new)
-		zkl_session_file_write(&identity);
 }
 
 /*
