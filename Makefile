@@ -12,7 +12,8 @@
 #	make check-layers			who may include, call and write what
 #	make indent, check-indent	PostgreSQL's own code layout
 #
-# WERROR=1 turns warnings into errors.
+# WERROR=1 turns warnings into errors.  FAULTS=1 compiles the fault points in, for
+# tests only (src/faultpoint.h).
 
 EXTENSION  = zklock
 DATA       = zklock--1.0.sql
@@ -75,6 +76,10 @@ OBJS = $(PURE) \
 	src/xact.o \
 	src/zklock.o
 
+ifdef FAULTS
+OBJS += src/faultpoint.o
+endif
+
 # "make installcheck" is for any server that has zklock preloaded.  The TAP
 # tests start servers and ZooKeepers of their own and need more packages, so
 # they are left to "make test".
@@ -91,6 +96,9 @@ PG_CONFIG ?= pg_config
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare
 ifdef WERROR
 PG_CFLAGS += -Werror
+endif
+ifdef FAULTS
+PG_CFLAGS += -DZKLOCK_FAULTS
 endif
 
 # PostgreSQL hands down the options and attributes of the compiler that built it.

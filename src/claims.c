@@ -18,6 +18,7 @@
 #include "claims.h"
 #include "compat.h"
 #include "counts.h"
+#include "faultpoint.h"
 #include "report.h"
 #include "xact.h"
 #include "zklock.h"
@@ -161,11 +162,15 @@ end_all(int code, Datum arg)
 
 	if (claims == NULL)
 		return;
+	ZKL_FAULT_POINT("exit-begun");
 	if (second_claim != NULL)
 		zkl_claims_end_second();
 	hash_seq_init(&scan, claims);
 	while ((claim = hash_seq_search(&scan)) != NULL)
+	{
 		zkl_shared_end(claim->shared);
+		ZKL_FAULT_POINT("exit-between");
+	}
 	claims = NULL;
 }
 
@@ -188,7 +193,9 @@ zkl_claims_unlock(ZklLocalClaim *claim, ZklPartName name)
 void
 zkl_claims_end(ZklLocalClaim *claim)
 {
+	ZKL_FAULT_POINT("release-begun");
 	end_shared(claim);
+	ZKL_FAULT_POINT("release-marked");
 	for (int part = 0; part < ZKL_PARTS; part++)
 		zkl_claims_unlock(claim, part);
 	hash_search(claims, claim->path, HASH_REMOVE, NULL);
@@ -219,6 +226,7 @@ end_shared(ZklLocalClaim *claim)
 		   !pg_atomic_read_u32(&zkl_shared->shutting_down) &&
 		   !ProcDiePending && !QueryCancelPending)
 	{
+		ZKL_FAULT_POINT("release-waiting");
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 Max(0, (until - zkl_now()) / 1000 + 1),

@@ -14,6 +14,7 @@
 
 #include "compat.h"
 #include "entrywork.h"
+#include "faultpoint.h"
 #include "hosts.h"
 #include "keeper.h"
 #include "service.h"
@@ -78,6 +79,7 @@ zkl_keeper_close(void)
 	if (!keeper.connected)
 		return;
 	zkl_session_close();
+	ZKL_FAULT_POINT("session-closed");
 	(void) zkl_session_file_remove();
 	ereport(LOG,
 			errmsg("closed the ZooKeeper session"));
@@ -194,9 +196,11 @@ on_connected(void)
 		on_stranger();
 		return;
 	}
+	ZKL_FAULT_POINT("connected");
 	if (keeper.ending_old)
 	{
 		zkl_session_close();
+		ZKL_FAULT_POINT("old-session-closed");
 		keeper.open_at = zkl_session_file_remove() ? 0 : zkl_now() + RETRY_OPEN;
 		ereport(LOG,
 				errmsg("closed the ZooKeeper session that the server had before it crashed"));
@@ -243,6 +247,7 @@ on_expired(void)
 {
 	ZklSessionInfo *info = &zkl_shared->session[0];
 
+	ZKL_FAULT_POINT("expired");
 	zkl_session_close();
 	zkl_service_restarted();
 	keeper.open_at = zkl_session_file_remove() ? 0 : zkl_now() + RETRY_OPEN;
@@ -251,6 +256,7 @@ on_expired(void)
 
 	pg_atomic_write_u64(&info->safe_until, 0);
 	pg_atomic_fetch_add_u64(&info->epoch, 1);
+	ZKL_FAULT_POINT("epoch-raised");
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.expirations, 1);
 	on_disconnected();
 
@@ -295,7 +301,10 @@ publish_session(void)
 
 	zkl_session_identity(&identity);
 	if (identity.id != info->id)
+	{
 		zkl_session_file_write(&identity);
+		ZKL_FAULT_POINT("session-file-written");
+	}
 
 	LWLockAcquire(zkl_table_session_lock(), LW_EXCLUSIVE);
 	info->id = identity.id;
@@ -304,6 +313,7 @@ publish_session(void)
 	strlcpy(info->server, zkl_session_server(), sizeof(info->server));
 	info->connected_at = zkl_now();
 	LWLockRelease(zkl_table_session_lock());
+	ZKL_FAULT_POINT("session-published");
 }
 
 /*
@@ -324,6 +334,7 @@ on_heartbeat(int64 sent)
 
 	pg_atomic_write_u64(&info->safe_until,
 						sent + ZKL_MS(timeout_ms - margin_ms));
+	ZKL_FAULT_POINT("safe-until-moved");
 	pg_atomic_write_u64(&info->heard_at, now);
 	pg_atomic_write_u32(&info->period_ms, period_ms);
 	keeper.heartbeat_at = now + ZKL_MS(period_ms);
