@@ -203,7 +203,8 @@ my @backend_points = (
 	[ 'semaphore-surveyed',	'acquire',		'semaphore', 't',	'held',	'none' ],
 	[ 'semaphore-granted',	'acquire',		'semaphore', 'f',	'lost',	'none' ],
 	[ 'semaphore-acquired',	'acquire',		'semaphore', 'f',	'lost',	'none' ],
-	[ 'semaphore-acquired',	'more',			'leases',	'f',	'refused', 'held' ],
+	[ 'request-queued',		'more',			'leases',	'f',	'refused', 'held' ],
+	[ 'semaphore-acquired',	'more',			'leases',	'f',	'lost',	'held' ],
 	[ 'semaphore-merged',	'more',			'leases',	'f',	'lost',	'held' ],
 	[ 'multilock-asked',	'multi',		'mutex',	'f',	'held',	'none' ],
 	[ 'multilock-between',	'multi_turn',	'mutex',	'f',	'held',	'none' ],
@@ -608,7 +609,7 @@ sub backends_stand_still
 		$c->{drive_name} eq 'fenced' ? judge_counts_up_fenced($c) : judge_counts_up($c);
 	}
 	kill 'CONT', map { $_->{process} } @batch;
-	my %is_late = map { $_ => $_->{expiry} eq 'held' || $_->{drive_name} eq 'command' } @batch;
+	my %is_late = map { $_ => $_->{expiry} eq 'held' || $_->{point} =~ /^(command|request)-/ } @batch;
 	check_backend($_) foreach grep { !$is_late{$_} } @batch;
 	$_->{writer}->answer, $_->{writer}->quit foreach grep { $_->{writer} } @batch;
 	kill 'CONT', $worker;
