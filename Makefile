@@ -13,7 +13,7 @@
 #	make indent, check-indent	PostgreSQL's own code layout
 #
 # WERROR=1 turns warnings into errors.  FAULTS=1 compiles the fault points in, for
-# tests only (src/faultpoint.h).
+# tests only (src/faultpoint.h); "make clean" comes before and after that.
 
 EXTENSION  = zklock
 DATA       = zklock--1.0.sql
@@ -88,7 +88,7 @@ ISOLATION      := $(sort $(patsubst test/specs/%.spec,%,$(wildcard test/specs/*.
 ISOLATION_OPTS  = --inputdir=test
 
 UNIT_TESTS  := $(patsubst %.c,%,$(wildcard test/unit/test_*.c))
-EXTRA_CLEAN  = $(UNIT_TESTS) test/out typedefs.list tmp_check
+EXTRA_CLEAN  = $(UNIT_TESTS) src/faultpoint.o test/out typedefs.list tmp_check
 
 PG_CONFIG ?= pg_config
 

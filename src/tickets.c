@@ -324,6 +324,11 @@ feed(ZklEntry *entry, ZklTicketEventKind kind)
 	carry_out(entry, zkl_ticket_step(&entry->ticket, &event));
 }
 
+/*
+ * Nothing may fail between a step and the end of its report.  The next worker
+ * would find the ticket where the step left it, and an entry that has not heard
+ * of it.
+ */
 static void
 carry_out(ZklEntry *entry, ZklTicketStep step)
 {
