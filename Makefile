@@ -13,7 +13,8 @@
 #	make check-layers			who may include, call and write what
 #	make indent, check-indent	PostgreSQL's own code layout
 #
-# WERROR=1 turns warnings into errors.
+# WERROR=1 turns warnings into errors.  FAULTS=1 compiles the fault points in, for
+# tests only (src/faultpoint.h); "make clean" comes before and after that.
 
 EXTENSION  = zklock
 DATA       = zklock--1.0.sql
@@ -77,6 +78,10 @@ OBJS = $(PURE) \
 	src/xact.o \
 	src/zklock.o
 
+ifdef FAULTS
+OBJS += src/faultpoint.o
+endif
+
 # "make installcheck" is for any server that has zklock preloaded.  The TAP
 # tests start servers and ZooKeepers of their own and need more packages, so
 # they are left to "make test".
@@ -85,7 +90,7 @@ ISOLATION      := $(sort $(patsubst test/specs/%.spec,%,$(wildcard test/specs/*.
 ISOLATION_OPTS  = --inputdir=test
 
 UNIT_TESTS  := $(patsubst %.c,%,$(wildcard test/unit/test_*.c))
-EXTRA_CLEAN  = $(UNIT_TESTS) test/out typedefs.list tmp_check
+EXTRA_CLEAN  = $(UNIT_TESTS) src/faultpoint.o test/out typedefs.list tmp_check
 
 PG_CONFIG ?= pg_config
 
@@ -93,6 +98,9 @@ PG_CONFIG ?= pg_config
 PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare
 ifdef WERROR
 PG_CFLAGS += -Werror
+endif
+ifdef FAULTS
+PG_CFLAGS += -DZKLOCK_FAULTS
 endif
 
 # PostgreSQL hands down the options and attributes of the compiler that built it.

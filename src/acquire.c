@@ -19,6 +19,7 @@
 #include "acquire.h"
 #include "compat.h"
 #include "counts.h"
+#include "faultpoint.h"
 #include "report.h"
 #include "semaphore.h"
 #include "wait.h"
@@ -80,6 +81,7 @@ acquire_first(const ZklWish *wish)
 		if (acquired)
 		{
 			zkl_counts_add(claim, zkl_claims_part(wish->mode), wish->scope, 1);
+			ZKL_FAULT_POINT("counted");
 			set_lease_time(claim, wish);
 		}
 	}
@@ -92,6 +94,7 @@ acquire_first(const ZklWish *wish)
 
 	if (!acquired)
 		zkl_claims_end(claim);
+	ZKL_FAULT_POINT("acquired");
 	return acquired;
 }
 
@@ -106,10 +109,12 @@ zkl_acquire_claim(ZklLocalClaim *claim, const ZklWish *wish)
 	ZklAnswer	answer;
 
 	zkl_wait_begin(&wait, wish);
+	ZKL_FAULT_POINT("claim-begun");
 	for (;;)
 	{
 		if (!zkl_acquire_locally(claim, wish))
 			return false;
+		ZKL_FAULT_POINT("local-locked");
 		answer = zkl_wait_for_ticket(&wait, claim->shared, NULL);
 		if (answer != ZKL_ANSWER_STALE)
 			return answer == ZKL_ANSWER_HELD;

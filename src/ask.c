@@ -16,6 +16,7 @@
 #include "ask.h"
 #include "command.h"
 #include "compat.h"
+#include "faultpoint.h"
 #include "report.h"
 #include "zklock.h"
 
@@ -97,9 +98,13 @@ ask(const ZklCommand *command, int64 until, bool *exists)
 	PG_TRY();
 	{
 		take_slot(command, asked_at);
+		ZKL_FAULT_POINT("command-asked");
 		if (wait_until_done(command->path, Max(asked_at, session_heard_at()),
 							until))
+		{
+			ZKL_FAULT_POINT("command-done");
 			outcome = zkl_command_result(my_slot, &answer);
+		}
 	}
 	PG_FINALLY();
 	{

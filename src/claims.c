@@ -18,6 +18,7 @@
 #include "claims.h"
 #include "compat.h"
 #include "counts.h"
+#include "faultpoint.h"
 #include "onlost.h"
 #include "report.h"
 #include "xact.h"
@@ -164,11 +165,15 @@ end_all(int code, Datum arg)
 
 	if (claims == NULL)
 		return;
+	ZKL_FAULT_POINT("exit-begun");
 	if (second_claim != NULL)
 		zkl_claims_end_second();
 	hash_seq_init(&scan, claims);
 	while ((claim = hash_seq_search(&scan)) != NULL)
+	{
 		zkl_shared_end(claim->shared);
+		ZKL_FAULT_POINT("exit-between");
+	}
 	claims = NULL;
 }
 
@@ -198,6 +203,7 @@ zkl_claims_end(ZklLocalClaim *claim)
 void
 zkl_claims_release(ZklLocalClaim *claim)
 {
+	ZKL_FAULT_POINT("release-begun");
 	if (zkl_synchronous_release)
 		end_shared_and_wait(claim);
 	else
@@ -208,6 +214,7 @@ zkl_claims_release(ZklLocalClaim *claim)
 static void
 forget(ZklLocalClaim *claim)
 {
+	ZKL_FAULT_POINT("release-marked");
 	for (int part = 0; part < ZKL_PARTS; part++)
 		zkl_claims_unlock(claim, part);
 	hash_search(claims, claim->path, HASH_REMOVE, NULL);
@@ -233,6 +240,7 @@ end_shared_and_wait(ZklLocalClaim *claim)
 		   !pg_atomic_read_u32(&zkl_shared->shutting_down) &&
 		   !ProcDiePending && !QueryCancelPending)
 	{
+		ZKL_FAULT_POINT("release-waiting");
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 Max(0, (until - zkl_now()) / 1000 + 1),

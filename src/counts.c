@@ -19,6 +19,7 @@
 
 #include "compat.h"
 #include "counts.h"
+#include "faultpoint.h"
 #include "report.h"
 #include "xact.h"
 
@@ -303,6 +304,7 @@ zkl_counts_end_xact(void)
 			part->xact_count == record->count)
 			part->locked = false;
 		uncount_xact(claim, record->part, record->count);
+		ZKL_FAULT_POINT("xact-claim-ended");
 	}
 	zkl_claims_sweep();
 }

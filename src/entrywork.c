@@ -16,6 +16,7 @@
 #include "compat.h"
 #include "entry.h"
 #include "entrywork.h"
+#include "faultpoint.h"
 #include "leases.h"
 #include "zklock.h"
 
@@ -120,6 +121,7 @@ zkl_entry_timer_fired(ZklEntry *entry)
 	int64		now = zkl_now();
 	bool		any_over;
 
+	ZKL_FAULT_POINT("timer-fired");
 	zkl_entry_lock(entry);
 	entry->timer_armed = false;
 	any_over = end_lease_times(entry, now);
@@ -138,7 +140,10 @@ zkl_entry_timer_fired(ZklEntry *entry)
 	zkl_entry_unlock(hash);
 
 	if (any_over)
+	{
+		ZKL_FAULT_POINT("lease-time-marked");
 		pg_atomic_fetch_add_u64(&zkl_shared->losses, 1);
+	}
 	return work;
 }
 
@@ -380,6 +385,7 @@ lose_claim(ZklClaim *claim, ZklLoss loss)
 	claim->state = ZKL_CLAIM_LOST;
 	claim->loss = loss;
 	claim->lost_at = claim->since = zkl_now();
+	ZKL_FAULT_POINT("claim-marked");	/* under the partition's lock */
 
 	/* Who is still acquiring relies on nothing yet. */
 	if (claim->session_count + claim->xact_count > 0)

@@ -14,6 +14,7 @@
 
 #include "compat.h"
 #include "entrywork.h"
+#include "faultpoint.h"
 #include "hosts.h"
 #include "keeper.h"
 #include "service.h"
@@ -78,6 +79,7 @@ zkl_keeper_close(void)
 	if (!keeper.connected)
 		return;
 	zkl_session_close();
+	ZKL_FAULT_POINT("session-closed");
 	(void) zkl_session_file_remove();
 	ereport(LOG,
 			errmsg("closed the ZooKeeper session"));
@@ -194,9 +196,11 @@ on_connected(void)
 		on_stranger();
 		return;
 	}
+	ZKL_FAULT_POINT("connected");
 	if (keeper.ending_old)
 	{
 		zkl_session_close();
+		ZKL_FAULT_POINT("old-session-closed");
 		keeper.open_at = zkl_session_file_remove() ? 0 : zkl_now() + RETRY_OPEN;
 		ereport(LOG,
 				errmsg("closed the ZooKeeper session that the server had before it crashed"));
@@ -243,6 +247,7 @@ on_expired(void)
 {
 	ZklSessionInfo *info = &zkl_shared->session[0];
 
+	ZKL_FAULT_POINT("expired");
 	zkl_session_close();
 	zkl_service_restarted();
 	keeper.open_at = zkl_session_file_remove() ? 0 : zkl_now() + RETRY_OPEN;
@@ -251,6 +256,7 @@ on_expired(void)
 
 	pg_atomic_write_u64(&info->safe_until, 0);
 	pg_atomic_fetch_add_u64(&info->epoch, 1);
+	ZKL_FAULT_POINT("epoch-raised");
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.expirations, 1);
 	on_disconnected();
 
@@ -281,16 +287,24 @@ on_stranger(void)
 	zkl_tickets_restarted();
 }
 
-/* Id and password, for the next worker and for whoever runs after a crash. */
+/*
+ * Id and password, for the next worker and for whoever runs after a crash.  The
+ * file comes first: if this worker fails in between, the next one ends a session
+ * that nobody uses yet.  The other way round it would carry on one that no file
+ * names.
+ */
 static void
 publish_session(void)
 {
 	ZklSessionInfo *info = &zkl_shared->session[0];
 	ZklSessionId identity;
-	bool		is_new;
 
 	zkl_session_identity(&identity);
-	is_new = identity.id != info->id;
+	if (identity.id != info->id)
+	{
+		zkl_session_file_write(&identity);
+		ZKL_FAULT_POINT("session-file-written");
+	}
 
 	LWLockAcquire(zkl_table_session_lock(), LW_EXCLUSIVE);
 	info->id = identity.id;
@@ -299,9 +313,7 @@ publish_session(void)
 	strlcpy(info->server, zkl_session_server(), sizeof(info->server));
 	info->connected_at = zkl_now();
 	LWLockRelease(zkl_table_session_lock());
-
-	if (is_new)
-		zkl_session_file_write(&identity);
+	ZKL_FAULT_POINT("session-published");
 }
 
 /*
@@ -322,6 +334,7 @@ on_heartbeat(int64 sent)
 
 	pg_atomic_write_u64(&info->safe_until,
 						sent + ZKL_MS(timeout_ms - margin_ms));
+	ZKL_FAULT_POINT("safe-until-moved");
 	pg_atomic_write_u64(&info->heard_at, now);
 	pg_atomic_write_u32(&info->period_ms, period_ms);
 	keeper.heartbeat_at = now + ZKL_MS(period_ms);

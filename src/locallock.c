@@ -23,6 +23,7 @@
 
 #include "claims.h"
 #include "compat.h"
+#include "faultpoint.h"
 #include "locallock.h"
 #include "zklock.h"
 
@@ -139,6 +140,7 @@ static void
 wait_here(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope)
 {
 	(void) LockAcquire(tag, mode, false, false);
+	ZKL_FAULT_POINT("local-lock-granted");
 
 	/* The time may have ended, or a cancel come, at the moment of the grant. */
 	CHECK_FOR_INTERRUPTS();

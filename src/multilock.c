@@ -27,6 +27,7 @@
 #include "acquire.h"
 #include "compat.h"
 #include "counts.h"
+#include "faultpoint.h"
 #include "multilock.h"
 #include "report.h"
 #include "wait.h"
@@ -76,6 +77,7 @@ zkl_multilock_acquire(const char **paths, int npaths, const ZklWish *wish)
 		do
 			acquired = acquire_all(&lock);
 		while (acquired && !are_all_held(&lock));
+		ZKL_FAULT_POINT("multilock-held");
 		if (acquired)
 			count_all(&lock);
 	}
@@ -115,6 +117,7 @@ acquire_all(Multilock *lock)
 	int			granted;
 
 	ask_for_all(lock);
+	ZKL_FAULT_POINT("multilock-asked");
 	granted = count_granted(lock);
 	if (granted == lock->nmembers)
 		return true;
@@ -126,6 +129,7 @@ acquire_all(Multilock *lock)
 	{
 		if (!acquire_member(lock, &lock->members[i]))
 			return false;
+		ZKL_FAULT_POINT("multilock-between");
 	}
 	return true;
 }
@@ -265,8 +269,12 @@ count_all(Multilock *lock)
 	PG_TRY();
 	{
 		for (; counted < lock->nmembers; counted++)
+		{
+			if (counted > 0)
+				ZKL_FAULT_POINT("multilock-counting");
 			zkl_counts_add(lock->members[counted].claim, ZKL_EXCLUSIVE, scope,
 						   1);
+		}
 	}
 	PG_CATCH();
 	{

@@ -22,6 +22,7 @@
 #include "ask.h"
 #include "compat.h"
 #include "counts.h"
+#include "faultpoint.h"
 #include "report.h"
 #include "semaphore.h"
 #include "wait.h"
@@ -151,6 +152,7 @@ add_leases(ZklLocalClaim *claim, ZklClaim *second, const ZklWish *wish)
 	zkl_claims_forget_second();
 	PG_TRY();
 	{
+		ZKL_FAULT_POINT("semaphore-merged");
 		zkl_counts_add(claim, ZKL_SHARED, wish->scope, wish->quantity);
 	}
 	PG_CATCH();
@@ -185,6 +187,7 @@ acquire_leases(ZklClaim *claim, const ZklWish *wish)
 	do
 		answer = acquire_in_turn(claim, wish);
 	while (answer == ZKL_ANSWER_STALE);
+	ZKL_FAULT_POINT("semaphore-acquired");
 	return answer == ZKL_ANSWER_HELD;
 }
 
@@ -212,8 +215,11 @@ acquire_in_turn(ZklClaim *claim, const ZklWish *wish)
 	{
 		if (zkl_acquire_claim(mutex, &inner))
 		{
+			ZKL_FAULT_POINT("semaphore-mutex-held");
 			survey_once(claim, wish);
+			ZKL_FAULT_POINT("semaphore-surveyed");
 			answer = zkl_wait_for_ticket(&wait, claim, mutex->shared);
+			ZKL_FAULT_POINT("semaphore-granted");
 			if (answer == ZKL_ANSWER_STALE)
 				zkl_shared_stop_asking(claim);
 		}

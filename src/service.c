@@ -20,6 +20,7 @@
 #include "utils/memutils.h"
 
 #include "command.h"
+#include "faultpoint.h"
 #include "locktable.h"
 #include "service.h"
 #include "survey.h"
@@ -153,6 +154,7 @@ take_commands(void)
 	{
 		Run		   *run = &runs[slot];
 
+		ZKL_FAULT_POINT("command-taken");
 		stop(run);
 		run->active = true;
 		run->generation = generation;
@@ -487,6 +489,7 @@ finish(Run *run)
 		initStringInfo(&packed);
 		zkl_survey_pack(survey, &packed);
 	}
+	ZKL_FAULT_POINT("command-answered");
 	zkl_command_finish(run - runs, run->generation, run->outcome, packed.data,
 					   packed.len);
 	stop(run);

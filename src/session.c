@@ -26,6 +26,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "faultpoint.h"
 #include "sessionint.h"
 #include "zklock.h"
 
@@ -303,7 +304,10 @@ zkl_session_on_watch(zhandle_t *handle, int type, int state, const char *path,
 	else if (type == ZOO_CHILD_EVENT)
 		zkl_session_append_event(ZKL_SESSION_CHILDREN_CHANGED)->path = zkl_session_copy(path);
 	else if (type == ZOO_CHANGED_EVENT || type == ZOO_DELETED_EVENT)
+	{
+		ZKL_FAULT_POINT("watch-fired");
 		zkl_session_append_event(ZKL_SESSION_NODE_CHANGED)->path = zkl_session_copy(path);
+	}
 }
 
 /* The worker itself logs changes of state; this is for finding faults. */
@@ -336,6 +340,7 @@ zkl_session_heartbeat(void)
 		zkl_session_state.barrier_sent = true;
 		zkl_session_state.outstanding++;
 		zkl_session_state.requests++;
+		ZKL_FAULT_POINT("heartbeat-sent");
 	}
 }
 
@@ -360,6 +365,7 @@ on_heartbeat(int rc, const void *data)
 {
 	ZklFailure	failure;
 
+	ZKL_FAULT_POINT("heartbeat-answered");
 	zkl_session_state.heartbeat_is_out = false;
 	zkl_session_state.outstanding--;
 	if (zkl_session_state.closing)

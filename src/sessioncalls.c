@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "faultpoint.h"
 #include "sessionint.h"
 
 /* A request on its way; what its completion is given. */
@@ -157,6 +158,7 @@ zkl_session_create(void *tag, uint32_t attempt, const char *directory,
 	sent(call, zoo_acreate2(zkl_session_state.handle, path, data, strlen(data),
 							&ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL_SEQUENTIAL,
 							on_created, call));
+	ZKL_FAULT_POINT("create-sent");
 }
 
 /* Which znode it is, and whether the live session owns it. */
@@ -171,8 +173,10 @@ note_stat(ZklSessionEvent *event, const struct Stat *stat)
 static void
 on_created(int rc, const char *path, const struct Stat *stat, const void *data)
 {
-	ZklSessionEvent *event = finish_call(unconstify(void *, data), rc);
+	ZklSessionEvent *event;
 
+	ZKL_FAULT_POINT("create-answered");
+	event = finish_call(unconstify(void *, data), rc);
 	if (event == NULL || rc != ZOK)
 		return;
 	event->reply.name = zkl_session_copy(strrchr(path, '/') + 1);
@@ -202,11 +206,13 @@ zkl_session_make_directory(void *tag, uint32_t attempt, const char *directory)
 							   &ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER,
 							   on_directory_made, call));
 	}
+	ZKL_FAULT_POINT("directory-sent");
 }
 
 static void
 on_directory_made(int rc, const char *path, const void *data)
 {
+	ZKL_FAULT_POINT("directory-answered");
 	finish_call(unconstify(void *, data), rc == ZNODEEXISTS ? ZOK : rc);
 }
 
@@ -217,13 +223,16 @@ zkl_session_list(void *tag, uint32_t attempt, const char *directory)
 
 	sent(call, zoo_awget_children(zkl_session_state.handle, directory, zkl_session_on_watch, NULL,
 								  on_listed, call));
+	ZKL_FAULT_POINT("list-sent");
 }
 
 static void
 on_listed(int rc, const struct String_vector *strings, const void *data)
 {
-	ZklSessionEvent *event = finish_call(unconstify(void *, data), rc);
+	ZklSessionEvent *event;
 
+	ZKL_FAULT_POINT("list-answered");
+	event = finish_call(unconstify(void *, data), rc);
 	if (event != NULL && rc == ZOK)
 		zkl_session_set_children(event, strings);
 }
@@ -271,6 +280,7 @@ zkl_session_downgrade(void *tag, uint32_t attempt, const char *directory,
 					   &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL, NULL, 0);
 	sent(call, zoo_amulti(zkl_session_state.handle, lengthof(ops), ops,
 						  call->results, on_downgraded, call));
+	ZKL_FAULT_POINT("downgrade-sent");
 }
 
 /*
@@ -282,6 +292,7 @@ zkl_session_downgrade(void *tag, uint32_t attempt, const char *directory,
 static void
 on_downgraded(int rc, const void *data)
 {
+	ZKL_FAULT_POINT("downgrade-answered");
 	finish_call(unconstify(void *, data), rc);
 }
 
@@ -317,14 +328,17 @@ zkl_session_watch(void *tag, uint32_t attempt, ZklRequest request,
 	join_path(path, sizeof(path), directory, child);
 	sent(call, zoo_awget(zkl_session_state.handle, path, zkl_session_on_watch, NULL, on_watched,
 						 call));
+	ZKL_FAULT_POINT("watch-sent");
 }
 
 static void
 on_watched(int rc, const char *value, int value_length,
 		   const struct Stat *stat, const void *data)
 {
-	ZklSessionEvent *event = finish_call(unconstify(void *, data), rc);
+	ZklSessionEvent *event;
 
+	ZKL_FAULT_POINT("watch-answered");
+	event = finish_call(unconstify(void *, data), rc);
 	if (event != NULL && rc == ZOK)
 		event->reply.revoked = value_length == strlen(ZKL_REVOKE) &&
 			memcmp(value, ZKL_REVOKE, value_length) == 0;
@@ -339,11 +353,13 @@ zkl_session_delete(void *tag, uint32_t attempt, const char *directory,
 
 	join_path(path, sizeof(path), directory, child);
 	sent(call, zoo_adelete(zkl_session_state.handle, path, -1, on_deleted, call));
+	ZKL_FAULT_POINT("delete-sent");
 }
 
 static void
 on_deleted(int rc, const void *data)
 {
+	ZKL_FAULT_POINT("delete-answered");
 	finish_call(unconstify(void *, data), rc);
 }
 

@@ -25,6 +25,7 @@
 
 #include "storage/fd.h"
 
+#include "faultpoint.h"
 #include "sessionfile.h"
 
 #define SESSION_FILE		"pg_stat_tmp/zklock.session"
@@ -114,6 +115,7 @@ zkl_session_file_write(const ZklSessionId *identity)
 				errcode_for_file_access(),
 				errmsg("could not write file \"%s\": %m", SESSION_FILE_NEW));
 	CloseTransientFile(fd);
+	ZKL_FAULT_POINT("session-file-new");
 	if (rename(SESSION_FILE_NEW, SESSION_FILE) != 0)
 		ereport(LOG,
 				errcode_for_file_access(),

@@ -15,6 +15,7 @@
 
 #include "compat.h"
 #include "entry.h"
+#include "faultpoint.h"
 #include "leases.h"
 #include "onlost.h"
 #include "sharedclaim.h"
@@ -286,6 +287,7 @@ hold(ZklClaim *claim, uint64 epoch, int64 now)
 {
 	ZklEntry   *entry = claim->entry;
 
+	ZKL_FAULT_POINT("hold-begun");	/* under the partition's lock */
 	zkl_entry_set_needs_ticket(claim, false);
 	entry->nwaiting--;
 	entry->nheld++;

@@ -20,6 +20,7 @@
 #include "compat.h"
 #include "directories.h"
 #include "entrywork.h"
+#include "faultpoint.h"
 #include "requests.h"
 #include "tickets.h"
 #include "timers.h"
@@ -252,7 +253,10 @@ do_work(ZklEntry *entry, ZklWork work)
 	if (work.timer_at != 0)
 		zkl_timers_arm(entry, work.timer_at);
 	if (work.want)
+	{
+		ZKL_FAULT_POINT("want-seen");
 		feed(entry, ZKL_EVENT_WANT);
+	}
 	if (work.downgrade)
 		feed(entry, ZKL_EVENT_DOWNGRADE);
 	if (work.watch)
@@ -260,7 +264,10 @@ do_work(ZklEntry *entry, ZklWork work)
 	if (work.recheck)
 		feed(entry, ZKL_EVENT_RECHECK);
 	if (work.unwant)
+	{
+		ZKL_FAULT_POINT("release-seen");
 		feed(entry, ZKL_EVENT_UNWANT);
+	}
 }
 
 void
@@ -317,6 +324,11 @@ feed(ZklEntry *entry, ZklTicketEventKind kind)
 	carry_out(entry, zkl_ticket_step(&entry->ticket, &event));
 }
 
+/*
+ * Nothing may fail between a step and the end of its report.  The next worker
+ * would find the ticket where the step left it, and an entry that has not heard
+ * of it.
+ */
 static void
 carry_out(ZklEntry *entry, ZklTicketStep step)
 {
@@ -344,8 +356,10 @@ report(ZklEntry *entry, ZklTicketStep step)
 			break;
 		case ZKL_REPORT_OWNED:
 			pg_atomic_fetch_add_u64(&zkl_shared->counters.owned, 1);
+			ZKL_FAULT_POINT("owned");
 			if (!zkl_entry_set_owned(entry, entry->ticket.contended))
 				feed(entry, ZKL_EVENT_UNWANT);
+			ZKL_FAULT_POINT("grant-written");
 			break;
 		case ZKL_REPORT_CONTENDED:
 			if (zkl_entry_set_contended(entry))
@@ -363,8 +377,10 @@ report(ZklEntry *entry, ZklTicketStep step)
 			break;
 		case ZKL_REPORT_LOST:
 			pg_atomic_fetch_add_u64(&zkl_shared->counters.lost, 1);
+			ZKL_FAULT_POINT("loss-noticed");
 			zkl_entry_set_lost(entry, zkl_session_is_usable() ?
 							   ZKL_LOSS_DELETED : ZKL_LOSS_EXPIRED);
+			ZKL_FAULT_POINT("claims-marked");
 			break;
 		case ZKL_REPORT_FAILED:
 			zkl_entry_set_failed(entry, step.failure,

@@ -16,6 +16,7 @@
 #include "utils/guc.h"
 
 #include "compat.h"
+#include "faultpoint.h"
 #include "report.h"
 #include "wait.h"
 #include "zklock.h"
@@ -61,6 +62,8 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 		switch (answer)
 		{
 			case ZKL_ANSWER_HELD:
+				ZKL_FAULT_POINT("granted");
+				return answer;
 			case ZKL_ANSWER_STALE:
 				return answer;
 			case ZKL_ANSWER_FAILED:
@@ -82,6 +85,7 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 		if (time_is_over(wait, answer == ZKL_ANSWER_QUEUED) ||
 			(wait->impatient && answer == ZKL_ANSWER_QUEUED))
 			return answer;
+		ZKL_FAULT_POINT("request-queued");
 		sleep_until_next(wait);
 	}
 }

@@ -13,6 +13,7 @@
 
 #include "claims.h"
 #include "counts.h"
+#include "faultpoint.h"
 #include "report.h"
 #include "xact.h"
 #include "zklock.h"
@@ -105,7 +106,9 @@ on_xact(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+			ZKL_FAULT_POINT("commit-begun");
 			guard_commit();
+			ZKL_FAULT_POINT("guard-passed");
 			break;
 		case XACT_EVENT_PRE_PREPARE:
 			refuse_prepare();
@@ -115,6 +118,7 @@ on_xact(XactEvent event, void *arg)
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PARALLEL_ABORT:
 		case XACT_EVENT_PREPARE:
+			ZKL_FAULT_POINT("xact-ended");
 			zkl_counts_end_xact();
 			released.standing = ZKL_STANDING_GOOD;
 			break;
@@ -136,6 +140,7 @@ on_subxact(SubXactEvent event, SubTransactionId my_id,
 			zkl_counts_release_savepoint(GetCurrentTransactionNestLevel());
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
+			ZKL_FAULT_POINT("savepoint-aborted");
 			zkl_counts_abort_savepoint(GetCurrentTransactionNestLevel());
 			break;
 	}

@@ -153,6 +153,13 @@ lab_stage() {
 	END
 }
 
+# The same with fault points, in $lab/faults: from a copy of the sources, because that is
+# another build.
+lab_stage_faults() (
+	mkdir "$lab/faults" && cp -r Makefile zklock.control zklock--*.sql src "$lab/faults" || exit
+	cd "$lab/faults" && rm -f src/*.o && lab=$lab/faults lab_stage FAULTS=1
+)
+
 # --- ZooKeeper ----------------------------------------------------------------
 
 # zk_start [N]: an ensemble of N servers, 1 or 3; its connect string is in $zk_hosts.

@@ -1,0 +1,24 @@
+/*-------------------------------------------------------------------------
+ *
+ * faultpoint.h
+ *	  Named moments at which a test makes a process stop, fail or die.
+ *
+ * Only "make FAULTS=1" compiles them in.  A point stands where something may
+ * go wrong between two steps, and is named after the step before it.  A name is
+ * used once.  Those under a lock say so.
+ *
+ * src/faultpoint.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_FAULTPOINT_H
+#define ZKL_FAULTPOINT_H
+
+#ifdef ZKLOCK_FAULTS
+extern void zkl_fault_point(const char *name);
+#define ZKL_FAULT_POINT(name)	zkl_fault_point(name)
+#else
+#define ZKL_FAULT_POINT(name)	((void) 0)
+#endif
+
+#endif							/* ZKL_FAULTPOINT_H */
