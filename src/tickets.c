@@ -30,6 +30,7 @@ static void feed(ZklEntry *entry, ZklTicketEventKind kind);
 static void carry_out(ZklEntry *entry, ZklTicketStep step);
 static void report(ZklEntry *entry, ZklTicketStep step);
 static void do_work(ZklEntry *entry, ZklWork work);
+static void answer(ZklEntry *entry);
 static void feed_if_concerned(ZklEntry *entry, const char *child);
 static void feed_leases(List *leases);
 static void look_after_leases(ZklEntry *lease, const ZklTicketEvent *reply);
@@ -256,7 +257,10 @@ do_work(ZklEntry *entry, ZklWork work)
 	if (work.downgrade)
 		feed(entry, ZKL_EVENT_DOWNGRADE);
 	if (work.watch)
+	{
 		feed(entry, ZKL_EVENT_WATCH);
+		answer(entry);
+	}
 	if (work.recheck)
 		feed(entry, ZKL_EVENT_RECHECK);
 	if (work.unwant)
@@ -331,6 +335,14 @@ carry_out(ZklEntry *entry, ZklTicketStep step)
 	report(entry, step);
 }
 
+/* If others queue and the lock is in use, the znode shall say so. */
+static void
+answer(ZklEntry *entry)
+{
+	if (!entry->ticket.answered && zkl_entry_shall_answer(entry))
+		feed(entry, ZKL_EVENT_ANSWER);
+}
+
 /* The entry may be gone afterwards, where no ticket is left. */
 static void
 report(ZklEntry *entry, ZklTicketStep step)
@@ -346,10 +358,14 @@ report(ZklEntry *entry, ZklTicketStep step)
 			pg_atomic_fetch_add_u64(&zkl_shared->counters.owned, 1);
 			if (!zkl_entry_set_owned(entry, entry->ticket.contended))
 				feed(entry, ZKL_EVENT_UNWANT);
+			else
+				answer(entry);
 			break;
 		case ZKL_REPORT_CONTENDED:
 			if (zkl_entry_set_contended(entry))
 				feed(entry, ZKL_EVENT_UNWANT);
+			else
+				answer(entry);
 			break;
 		case ZKL_REPORT_UNCONTENDED:
 			zkl_entry_set_uncontended(entry);

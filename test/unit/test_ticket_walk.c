@@ -17,6 +17,9 @@
  * The directory is a mutex's, a read-write lock's or that of a semaphore's
  * leases.
  *
+ * Servers let tickets linger, and some only try.  In vain they do so only where
+ * somebody really used the lock meanwhile, or wanted it; "Tries" has the rule.
+ *
  * test/unit/test_ticket_walk.c
  *
  *-------------------------------------------------------------------------
@@ -69,6 +72,7 @@ typedef struct Weather
 	bool		reaping;
 	bool		refusals;
 	bool		foreign_hands;	/* delete our znodes */
+	bool		tries;			/* some servers only try, and tickets linger */
 	int64_t		first_number;
 } Weather;
 
@@ -77,6 +81,8 @@ typedef struct Child
 	char		name[ZKL_CHILD_SIZE];
 	Role		role;
 	bool		revoked;		/* somebody has written so into it */
+	bool		answered;		/* it says that it is in use */
+	int32_t		version;		/* of what is written in it */
 	int64_t		number;
 	int64_t		czxid;
 	int			owner;			/* a server, or FOREIGN_OWNER */
@@ -88,6 +94,7 @@ typedef struct Message
 {
 	ZklTicketEvent event;
 	uint32_t	attempt;
+	int32_t		version;		/* ANSWER: of the data that it replaces */
 	char		name[ZKL_CHILD_SIZE];	/* prefix, or the znode meant */
 	int			nchildren;
 	char		children[MAX_CHILDREN][ZKL_CHILD_SIZE];
@@ -106,6 +113,10 @@ typedef struct Server
 	bool		wanted;			/* do its backends want the lock? */
 	ZklMode		mode;			/* ... that they wanted last */
 	bool		withdrawn;		/* the ticket was told that they do not */
+	bool		tries;			/* ... or do they just try? */
+	bool		saw_use;		/* meanwhile somebody used the lock */
+	bool		lingers;		/* owned, and nobody wants it */
+	bool		unused;			/* it was, or a try failed: nobody uses it */
 	int			session;
 	bool		alive;			/* the session, at ZooKeeper */
 	bool		connected;
@@ -132,6 +143,9 @@ static int	times_in_state[ZKL_TICKET_NSTATES];
 static int	times_asked[ZKL_REQUEST_DELETE + 1];
 static int	times_reported[ZKL_REPORT_GONE + 1];
 static int	times_gave_way_unsent;
+static int	times_tried;
+static int	times_tried_in_vain;
+static int	times_gave_up_lingering;
 static int	most_readers;
 static int64_t last_token;
 static int64_t last_writers_token;
@@ -333,6 +347,25 @@ answer_survey(Message *answer)
 		strcpy(answer->children[answer->nchildren++], "x-lease-0000000001");
 }
 
+/* Only where nobody else has written there meanwhile. */
+static void
+answer_answer(Message *answer)
+{
+	Child	   *child = find_child(answer->name);
+
+	if (child == NULL)
+		answer->event.outcome = ZKL_OUTCOME_ABSENT;
+	else if (child->version != answer->version)
+		answer->event.outcome = ZKL_OUTCOME_UNKNOWN;
+	else
+	{
+		child->answered = true;
+		child->revoked = false;
+		child->version++;
+		fire_child(child);
+	}
+}
+
 static void
 answer_about_child(int s, Message *answer)
 {
@@ -350,6 +383,8 @@ answer_about_child(int s, Message *answer)
 	{
 		child->watchers |= 1u << s;
 		answer->event.revoked = child->revoked;
+		answer->event.answered = child->answered;
+		answer->event.version = child->version;
 	}
 	else
 		remove_child(child);
@@ -416,6 +451,9 @@ execute(int s, Message *message)
 			break;
 		case ZKL_REQUEST_SURVEY:
 			answer_survey(message);
+			break;
+		case ZKL_REQUEST_ANSWER:
+			answer_answer(message);
 			break;
 		case ZKL_REQUEST_DOWNGRADE:
 			answer_downgrade(s, message);
@@ -547,7 +585,7 @@ check_token(const Server *server)
 	int64_t		token = server->ticket.czxid;
 	bool		reads = server->ticket.mode == ZKL_MODE_READ;
 
-	check(!server->withdrawn);
+	check(!server->withdrawn && server->wanted);
 	if (weather.kind == ZKL_KIND_SEMAPHORE || !server->alive)
 		return;
 	check(token > (reads ? last_writers_token : last_token) ||
@@ -556,6 +594,57 @@ check_token(const Server *server)
 		last_writers_token = token;
 	if (token > last_token)
 		last_token = token;
+}
+
+static void feed_kind(int s, ZklTicketEventKind kind);
+static void end_try(int s);
+
+static bool
+only_tries(const Server *server)
+{
+	bool		tries;
+
+	return zkl_recipe_is_zklock(server->ticket.name, &tries) && tries;
+}
+
+/* What the lock table says to a report, and what becomes of a try. */
+static void
+on_report(int s, ZklReport what)
+{
+	Server	   *server = &servers[s];
+
+	switch (what)
+	{
+		case ZKL_REPORT_QUEUED:
+			if (server->tries && !server->ticket.asking)
+				end_try(s);
+			break;
+		case ZKL_REPORT_OWNED:
+			check_token(server);
+			server->tries = false;
+			if (server->ticket.contended && (server->ticket.asked || one_in(3)))
+				feed_kind(s, ZKL_EVENT_ANSWER);
+			break;
+		case ZKL_REPORT_CONTENDED:
+			if (server->lingers)
+				times_gave_up_lingering++;
+			else if (server->wanted && (server->ticket.asked || one_in(3)))
+				feed_kind(s, ZKL_EVENT_ANSWER);
+			server->unused |= server->lingers;
+			server->lingers = false;
+			break;
+		case ZKL_REPORT_LOST:
+			server->lingers = false;
+			break;
+
+			/* Who waited gets an error, and does not ask again by itself. */
+		case ZKL_REPORT_FAILED:
+			server->wanted = false;
+			server->tries = false;
+			break;
+		default:
+			break;
+	}
 }
 
 static void
@@ -577,16 +666,11 @@ feed(int s, const ZklTicketEvent *event)
 	{
 		server->due = ZKL_REQUEST_NOTHING;
 		server->withdrawn = false;
+		server->lingers = false;
 		check(before == ZKL_TICKET_NONE ||
 			  step.report != ZKL_REPORT_NOTHING);
 	}
-
-	/* Who waited gets an error, and does not ask again by itself. */
-	if (step.report == ZKL_REPORT_FAILED)
-		server->wanted = false;
-
-	if (step.report == ZKL_REPORT_OWNED)
-		check_token(server);
+	on_report(s, step.report);
 }
 
 static void
@@ -648,6 +732,7 @@ want(int s)
 			break;
 	}
 	server->mode = event.mode;
+	server->unused = false;
 	feed(s, &event);
 }
 
@@ -662,7 +747,7 @@ tell_wish(int s)
 		if (!must_wait(s))
 			want(s);
 	}
-	else if (!server->wanted && !server->withdrawn &&
+	else if (!server->wanted && !server->withdrawn && !server->lingers &&
 			 server->ticket.state != ZKL_TICKET_NONE)
 	{
 		ZklTicketEvent event = {
@@ -694,6 +779,7 @@ push_request(Server *server, ZklRequest request)
 	message->event.kind = ZKL_EVENT_REPLY;
 	message->event.request = request;
 	message->attempt = server->ticket.attempt;
+	message->version = server->ticket.version;
 	strcpy(message->name, request == ZKL_REQUEST_WATCH ?
 		   server->ticket.predecessor : server->ticket.name);
 	return message;
@@ -713,7 +799,8 @@ send_due(int s)
 		uint8_t		random[16];
 
 		random_bytes(&seed, random, sizeof(random));
-		zkl_ticket_begin_attempt(&server->ticket, random, one_in(2));
+		zkl_ticket_begin_attempt(&server->ticket, random, server->tries ||
+								 (!weather.tries && one_in(2)));
 		zkl_recipe_make_prefix(server->ticket.mode, server->ticket.uuid,
 							   push_request(server, request)->name);
 		push_request(server, ZKL_REQUEST_LIST);
@@ -942,7 +1029,9 @@ child_changes(void)
 	if (nchildren == 0)
 		return;
 	child = &children[random_below(&seed, (uint32_t) nchildren)];
-	child->revoked |= one_in(3);
+	child->version++;
+	child->revoked = one_in(3);
+	child->answered &= !child->revoked;
 	fire_child(child);
 }
 
@@ -1067,6 +1156,7 @@ is_owner(int s)
 {
 	return servers[s].ticket.state == ZKL_TICKET_OWNED ||
 		servers[s].ticket.state == ZKL_TICKET_CHECKING ||
+		servers[s].ticket.state == ZKL_TICKET_ANSWERING ||
 		(downgrades(s) && !servers[s].withdrawn &&
 		 !servers[s].ticket.unwanted);
 }
@@ -1085,6 +1175,7 @@ static const ZklRequest awaited[ZKL_TICKET_NSTATES] = {
 	[ZKL_TICKET_SURVEYING] = ZKL_REQUEST_SURVEY,
 	[ZKL_TICKET_WATCHING] = ZKL_REQUEST_WATCH,
 	[ZKL_TICKET_CHECKING] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_ANSWERING] = ZKL_REQUEST_ANSWER,
 	[ZKL_TICKET_DOWNGRADING] = ZKL_REQUEST_DOWNGRADE,
 	[ZKL_TICKET_CONFIRMING] = ZKL_REQUEST_INSPECT,
 	[ZKL_TICKET_DELETING] = ZKL_REQUEST_DELETE
