@@ -186,8 +186,10 @@ on_watch(ZklTicket *ticket)
 static ZklTicketStep
 on_answer(ZklTicket *ticket)
 {
+	bool		answers = ticket->answers;
+
 	ticket->answers = true;
-	if (ticket->state == ZKL_TICKET_OWNED && !ticket->answered)
+	if (ticket->state == ZKL_TICKET_OWNED && !answers && !ticket->answered)
 		return become(ticket, ZKL_TICKET_ANSWERING, ZKL_REQUEST_ANSWER);
 	return nothing;
 }

@@ -179,7 +179,7 @@ typedef struct ZklTicket
 	bool		asked;			/* the same: somebody wants to know if it is in
 								 * use */
 	bool		answers;		/* it is, and the znode shall say so */
-	bool		answered;		/* ... and does, or cannot */
+	bool		answered;		/* ... and did so when it was seen last */
 	bool		asking;			/* who is before it may linger */
 	bool		other_kind;		/* ... and takes this for another kind */
 	bool		rechecks;		/* it wants to know when that changes */

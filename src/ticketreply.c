@@ -343,7 +343,7 @@ on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	{
 		case ZKL_OUTCOME_OK:
 			ticket->version = event->version;
-			ticket->answered |= event->answered;
+			ticket->answered = event->answered;
 			if (ticket->answers && !ticket->answered)
 				step = become(ticket, ZKL_TICKET_ANSWERING,
 							  ZKL_REQUEST_ANSWER);
@@ -354,6 +354,7 @@ on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			}
 			return step;
 		case ZKL_OUTCOME_REFUSED:
+			ticket->answers &= ticket->answered;
 			return nothing;
 		case ZKL_OUTCOME_ABSENT:
 			return lose(ticket);
@@ -375,8 +376,9 @@ on_answer_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
 	if (event->outcome == ZKL_OUTCOME_ABSENT)
 		return lose(ticket);
-	if (event->outcome != ZKL_OUTCOME_UNKNOWN)
-		ticket->answered = true;
+	ticket->answered = event->outcome == ZKL_OUTCOME_OK;
+	if (event->outcome == ZKL_OUTCOME_REFUSED)
+		ticket->answers = false;
 	return become(ticket, ZKL_TICKET_OWNED, ZKL_REQUEST_WATCH_SELF);
 }
 

@@ -114,6 +114,7 @@ typedef struct Server
 	ZklMode		mode;			/* ... that they wanted last */
 	bool		withdrawn;		/* the ticket was told that they do not */
 	bool		tries;			/* ... or do they just try? */
+	bool		is_try;			/* the ticket was made for who does */
 	bool		saw_use;		/* meanwhile somebody used the lock */
 	bool		lingers;		/* owned, and nobody wants it */
 	bool		unused;			/* it was, or a try failed: nobody uses it */
@@ -349,7 +350,7 @@ answer_survey(Message *answer)
 
 /* Only where nobody else has written there meanwhile. */
 static void
-answer_answer(Message *answer)
+answer_answer(int s, Message *answer)
 {
 	Child	   *child = find_child(answer->name);
 
@@ -359,6 +360,8 @@ answer_answer(Message *answer)
 		answer->event.outcome = ZKL_OUTCOME_UNKNOWN;
 	else
 	{
+		/* Nobody who asked for the lock is overwritten unheard. */
+		check(!child->revoked || servers[s].ticket.revoked);
 		child->answered = true;
 		child->revoked = false;
 		child->version++;
@@ -453,7 +456,7 @@ execute(int s, Message *message)
 			answer_survey(message);
 			break;
 		case ZKL_REQUEST_ANSWER:
-			answer_answer(message);
+			answer_answer(s, message);
 			break;
 		case ZKL_REQUEST_DOWNGRADE:
 			answer_downgrade(s, message);
@@ -585,7 +588,7 @@ check_token(const Server *server)
 	int64_t		token = server->ticket.czxid;
 	bool		reads = server->ticket.mode == ZKL_MODE_READ;
 
-	check(!server->withdrawn && server->wanted);
+	check(!server->withdrawn);
 	if (weather.kind == ZKL_KIND_SEMAPHORE || !server->alive)
 		return;
 	check(token > (reads ? last_writers_token : last_token) ||
@@ -599,12 +602,19 @@ check_token(const Server *server)
 static void feed_kind(int s, ZklTicketEventKind kind);
 static void end_try(int s);
 
-static bool
-only_tries(const Server *server)
+/* Somebody else wants the lock; the holders hold on to it, or only read. */
+static void
+say_that_it_is_in_use(int s)
 {
-	bool		tries;
+	const ZklTicket *ticket = &servers[s].ticket;
 
-	return zkl_recipe_is_zklock(server->ticket.name, &tries) && tries;
+	if (!ticket->contended || !servers[s].wanted ||
+		weather.kind == ZKL_KIND_SEMAPHORE)
+		return;
+	if (ticket->mode == ZKL_MODE_WRITE && one_in(3))
+		feed_kind(s, ZKL_EVENT_DOWNGRADE);
+	else if (ticket->asked || one_in(3))
+		feed_kind(s, ZKL_EVENT_ANSWER);
 }
 
 /* What the lock table says to a report, and what becomes of a try. */
@@ -622,21 +632,14 @@ on_report(int s, ZklReport what)
 		case ZKL_REPORT_OWNED:
 			check_token(server);
 			server->tries = false;
-			if (server->ticket.contended && (server->ticket.asked || one_in(3)))
-				feed_kind(s, ZKL_EVENT_ANSWER);
+			say_that_it_is_in_use(s);
 			break;
 		case ZKL_REPORT_CONTENDED:
-			if (server->lingers)
-				times_gave_up_lingering++;
-			else if (server->wanted && (server->ticket.asked || one_in(3)))
-				feed_kind(s, ZKL_EVENT_ANSWER);
+			times_gave_up_lingering += server->lingers;
 			server->unused |= server->lingers;
 			server->lingers = false;
+			say_that_it_is_in_use(s);
 			break;
-		case ZKL_REPORT_LOST:
-			server->lingers = false;
-			break;
-
 			/* Who waited gets an error, and does not ask again by itself. */
 		case ZKL_REPORT_FAILED:
 			server->wanted = false;
@@ -697,7 +700,7 @@ acquires(int s)
 
 	return !servers[s].withdrawn && state != ZKL_TICKET_NONE &&
 		state != ZKL_TICKET_OWNED && state != ZKL_TICKET_CHECKING &&
-		state != ZKL_TICKET_DELETING;
+		state != ZKL_TICKET_ANSWERING && state != ZKL_TICKET_DELETING;
 }
 
 /* A semaphore's mutex is held by somebody else. */
@@ -732,7 +735,9 @@ want(int s)
 			break;
 	}
 	server->mode = event.mode;
-	server->unused = false;
+	server->is_try = weather.tries ? server->tries : one_in(2);
+	server->unused = server->saw_use = false;
+	times_tried += server->tries;
 	feed(s, &event);
 }
 
@@ -799,8 +804,7 @@ send_due(int s)
 		uint8_t		random[16];
 
 		random_bytes(&seed, random, sizeof(random));
-		zkl_ticket_begin_attempt(&server->ticket, random, server->tries ||
-								 (!weather.tries && one_in(2)));
+		zkl_ticket_begin_attempt(&server->ticket, random, server->is_try);
 		zkl_recipe_make_prefix(server->ticket.mode, server->ticket.uuid,
 							   push_request(server, request)->name);
 		push_request(server, ZKL_REQUEST_LIST);
@@ -1031,7 +1035,7 @@ child_changes(void)
 	child = &children[random_below(&seed, (uint32_t) nchildren)];
 	child->version++;
 	child->revoked = one_in(3);
-	child->answered &= !child->revoked;
+	child->answered = false;
 	fire_child(child);
 }
 
@@ -1206,6 +1210,8 @@ check_awaited(const Server *server)
 			  is_in(&server->inbox, request, server->ticket.attempt));
 }
 
+static void look_for_use(int s);
+
 static bool
 a_create_is_under_way(int s)
 {
@@ -1247,6 +1253,8 @@ check_rules(void)
 	int			nothers = 0;
 
 	for (int s = 0; s < SERVERS; s++)
+		look_for_use(s);
+	for (int s = 0; s < SERVERS; s++)
 	{
 		const Server *server = &servers[s];
 		const Child *znode = znode_of(s);
@@ -1273,6 +1281,72 @@ check_rules(void)
 }
 
 /*
+ * Tries
+ *
+ * One that ends in vain has seen a znode before its own that was there for
+ * somebody who held the lock or waited for it, or had just ceased to; not just for
+ * a server that let its ticket linger, or for another try.
+ */
+
+static bool
+is_in_use(const Child *child)
+{
+	const Server *server = &servers[child->owner];
+
+	if (child->owner == FOREIGN_OWNER)
+		return true;
+	return !server->lingers && !server->unused &&
+		(!server->tries || server->withdrawn || is_owner(child->owner));
+}
+
+static void
+look_for_use(int s)
+{
+	const Child *mine = znode_of(s);
+
+	for (int i = 0; i < nchildren && mine != NULL; i++)
+	{
+		if (goes_before(&children[i], mine) && is_in_use(&children[i]))
+			servers[s].saw_use = true;
+	}
+}
+
+static void
+end_try(int s)
+{
+	times_tried_in_vain++;
+	check(servers[s].saw_use);
+	servers[s].wanted = servers[s].tries = false;
+	servers[s].unused = true;
+}
+
+/* It is released, or given up. */
+static void
+end_wish(int s)
+{
+	Server	   *server = &servers[s];
+
+	server->unused |= server->tries && !is_owner(s);
+	server->wanted = server->tries = false;
+	if (weather.tries && is_owner(s) && !server->ticket.contended &&
+		!server->ticket.answers)
+		server->lingers = one_in(2);
+}
+
+/* A ticket that waits already, or lingers, serves this wish as well. */
+static void
+begin_wish(int s)
+{
+	Server	   *server = &servers[s];
+
+	server->wanted = true;
+	if (server->ticket.state == ZKL_TICKET_NONE || server->withdrawn)
+		server->tries = weather.tries && one_in(2);
+	else
+		server->lingers = server->unused = false;
+}
+
+/*
  * The walk
  */
 
@@ -1283,8 +1357,10 @@ take_step(void)
 	uint32_t	dice = random_below(&seed, 1000);
 
 	nsteps++;
-	if (dice < 40)
-		servers[s].wanted = !servers[s].wanted;
+	if (dice < 40 && servers[s].wanted)
+		end_wish(s);
+	else if (dice < 40)
+		begin_wish(s);
 	else if (dice < 180)
 		tell_wish(s);
 	else if (dice < 195)
@@ -1327,8 +1403,20 @@ is_at_rest(int s)
 
 	return server->connected && server->alive && server->inbox.n == 0 &&
 		server->sent.n == 0 && server->due == ZKL_REQUEST_NOTHING &&
-		(server->wanted == (server->ticket.state != ZKL_TICKET_NONE) ||
+		((server->wanted || server->lingers) ==
+		 (server->ticket.state != ZKL_TICKET_NONE) ||
 		 (server->wanted && must_wait(s)));
+}
+
+/* Who holds a contended lock for longer says so, asked or not. */
+static void
+answer_in_time(int s)
+{
+	const ZklTicket *ticket = &servers[s].ticket;
+
+	if (weather.tries && servers[s].wanted && ticket->contended &&
+		ticket->state == ZKL_TICKET_OWNED && !ticket->answered)
+		feed_kind(s, ZKL_EVENT_ANSWER);
 }
 
 /* Let everything take its course, without accidents. */
@@ -1345,6 +1433,7 @@ come_to_rest(void)
 		{
 			reconnect(s);
 			tell_wish(s);
+			answer_in_time(s);
 			send_due(s);
 			serve(s);
 			deliver(s);
@@ -1396,8 +1485,17 @@ check_rest_of_owner(const Server *server, const Child *znode, int s)
 	if (server->ticket.watched && !weather.refusals)
 	{
 		check(znode->watchers & 1u << s);
-		check(server->ticket.revoked == znode->revoked);
+		check(server->ticket.revoked || !znode->revoked);
 	}
+}
+
+/* It was made for a try, and may watch the first one in the queue. */
+static bool
+only_tries(const Server *server)
+{
+	bool		tries;
+
+	return zkl_recipe_is_zklock(server->ticket.name, &tries) && tries;
 }
 
 /* Who waits waits for something that will happen. */
@@ -1408,6 +1506,7 @@ check_rest(int s)
 	const Child *znode = znode_of(s);
 	const Child *predecessor;
 
+	check(!server->tries);
 	if (server->ticket.state == ZKL_TICKET_NONE)
 		return;					/* and without a znode, by the rules */
 
@@ -1430,7 +1529,8 @@ check_rest(int s)
 	}
 	predecessor = find_child(server->ticket.predecessor);
 	check(predecessor != NULL && goes_before(predecessor, znode));
-	check(predecessor->number == predecessor_of(znode)->number);
+	check(predecessor->number == predecessor_of(znode)->number ||
+		  only_tries(server));
 	check(predecessor->watchers & 1u << s);
 }
 
@@ -1455,7 +1555,7 @@ find_owner(void)
 
 	for (int s = 0; s < SERVERS; s++)
 	{
-		if (servers[s].ticket.state == ZKL_TICKET_OWNED)
+		if (servers[s].ticket.state == ZKL_TICKET_OWNED && servers[s].wanted)
 			owner = s;
 	}
 	for (int s = 0; s < SERVERS && owner < 0; s++)
@@ -1486,6 +1586,9 @@ serve_all_wishes(void)
 		come_to_rest();
 		check(count_wishes() == left - 1);
 	}
+	for (int s = 0; s < SERVERS; s++)
+		servers[s].lingers = false;
+	come_to_rest();
 	check(nchildren == 0);
 	weather.refusals = refusals;
 }
@@ -1513,6 +1616,7 @@ walk(const Weather *of_the_day, int nseeds)
 	memset(times_asked, 0, sizeof(times_asked));
 	memset(times_reported, 0, sizeof(times_reported));
 	times_gave_way_unsent = 0;
+	times_tried = times_tried_in_vain = times_gave_up_lingering = 0;
 	most_readers = 0;
 	for (int i = 1; i <= nseeds; i++)
 	{
@@ -1569,8 +1673,10 @@ assert_was_everywhere(void)
 	}
 	if (weather.kind == ZKL_KIND_SEMAPHORE)
 	{
-		states |= 1u << ZKL_TICKET_SURVEYING | 1u << ZKL_TICKET_WATCHING;
-		requests |= 1u << ZKL_REQUEST_SURVEY | 1u << ZKL_REQUEST_WATCH;
+		states |= 1u << ZKL_TICKET_SURVEYING | 1u << ZKL_TICKET_WATCHING |
+			1u << ZKL_TICKET_ANSWERING;
+		requests |= 1u << ZKL_REQUEST_SURVEY | 1u << ZKL_REQUEST_WATCH |
+			1u << ZKL_REQUEST_ANSWER;
 	}
 	assert_had(times_in_state, lengthof(times_in_state), states, "state");
 	assert_had(times_asked, lengthof(times_asked), requests, "request");
@@ -1883,6 +1989,68 @@ leases_deleted_by_foreign_hands_are_lost(void **state)
 	assert_true(times_reported[ZKL_REPORT_LOST] > 100);
 }
 
+/*
+ * Tries
+ */
+
+static void
+assert_tried(void)
+{
+	assert_true(times_tried > 1000);
+	assert_true(times_tried_in_vain > 300);
+	assert_true(times_gave_up_lingering > 300);
+}
+
+static void
+in_fair_weather_no_try_fails_for_nothing(void **state)
+{
+	const Weather fair = {.tries = true};
+
+	(void) state;
+	walk(&fair, 60);
+	assert_tried();
+	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
+	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
+}
+
+static void
+no_try_of_readers_and_writers_fails_for_nothing(void **state)
+{
+	const Weather fair = {
+		.kind = ZKL_KIND_READ_WRITE,
+		.tries = true
+	};
+
+	(void) state;
+	walk(&fair, 60);
+	assert_tried();
+	assert_true(times_reported[ZKL_REPORT_DOWNGRADED] > 200);
+	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
+	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
+}
+
+static void
+in_any_weather_no_try_fails_for_nothing(void **state)
+{
+	Weather		bad = {
+		.tries = true,
+		.disconnects = true,
+		.expiries = true,
+		.restarts = true,
+		.reaping = true,
+		.refusals = true
+	};
+
+	(void) state;
+	walk(&bad, 120);
+	assert_was_everywhere();
+	assert_tried();
+
+	bad.kind = ZKL_KIND_READ_WRITE;
+	walk(&bad, 120);
+	assert_tried();
+}
+
 int
 main(void)
 {
@@ -1906,6 +2074,9 @@ main(void)
 		cmocka_unit_test(without_the_mutex_there_are_never_too_many_leases),
 		cmocka_unit_test(in_any_weather_the_rules_hold_for_leases),
 		cmocka_unit_test(leases_deleted_by_foreign_hands_are_lost),
+		cmocka_unit_test(in_fair_weather_no_try_fails_for_nothing),
+		cmocka_unit_test(no_try_of_readers_and_writers_fails_for_nothing),
+		cmocka_unit_test(in_any_weather_no_try_fails_for_nothing),
 	};
 
 	return cmocka_run_group_tests_name("ticket, walked at random", tests,
