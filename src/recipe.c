@@ -239,10 +239,9 @@ zkl_recipe_judge(ZklMode mode, int limit, const char *me,
 			verdict.predecessor = children[i];
 		}
 	}
-	verdict.owned = verdict.found && verdict.predecessor == NULL &&
-		!verdict.other_kind;
-	if (verdict.found && !verdict.owned &&
-		(verdict.other_kind || only_tries(me)))
+	verdict.owned = verdict.found && verdict.predecessor == NULL;
+	if (verdict.found &&
+		(verdict.other_kind || (!verdict.owned && only_tries(me))))
 		verdict.ask = whom_to_ask(mode, me, children, nchildren);
 	return verdict;
 }
@@ -341,10 +340,10 @@ judge_lease(int limit, const char *me, const char *const *children,
 		if (client_of(children[i], ZKL_MODE_LEASE) == ZKL_CLIENT_ZKLOCK)
 			lingerer = children[i];
 		if (my_key == NULL || !zkl_recipe_parse(children[i], &other) ||
-				 other.mode != ZKL_MODE_LEASE ||
-				 other.client != ZKL_CLIENT_ZKLOCK ||
-				 !zkl_recipe_sequence_is_sound(children[i]) ||
-				 strcmp(other.key, my_key) <= 0)
+			other.mode != ZKL_MODE_LEASE ||
+			other.client != ZKL_CLIENT_ZKLOCK ||
+			!zkl_recipe_sequence_is_sound(children[i]) ||
+			strcmp(other.key, my_key) <= 0)
 			before++;
 	}
 	verdict.contended = nchildren > limit;

@@ -96,8 +96,7 @@ typedef struct ZklContender
 typedef struct ZklVerdict
 {
 	bool		found;			/* the znode is in the directory */
-	bool		owned;			/* nobody has to go before it, and all agree on
-								 * what it is */
+	bool		owned;			/* nobody has to go before it */
 	bool		contended;		/* somebody waits for it to go */
 	bool		asked;			/* ... or to be told that it is in use */
 	bool		other_kind;		/* somebody before it takes this for a lock of

@@ -156,7 +156,8 @@ typedef struct ZklTicketEvent
 	int64_t		czxid;			/* CREATE, INSPECT */
 	bool		ours;			/* CREATE, INSPECT: the live session owns it */
 	bool		revoked;		/* WATCH_SELF: the znode says so */
-	bool		answered;		/* WATCH, WATCH_SELF: it says that it is in use */
+	bool		answered;		/* WATCH, WATCH_SELF: it says that it is in
+								 * use */
 	int32_t		version;		/* WATCH_SELF: of the znode's data */
 	const char *const *children;	/* LIST, SURVEY */
 	int			nchildren;
@@ -176,8 +177,8 @@ typedef struct ZklTicket
 	int			limit;			/* of a lease */
 	bool		unwanted;		/* delete it as soon as its name is known */
 	bool		contended;		/* what the last list said */
-	bool		asked;			/* the same: somebody wants to know if it is in
-								 * use */
+	bool		asked;			/* the same: somebody wants to know if it is
+								 * in use */
 	bool		answers;		/* it is, and the znode shall say so */
 	bool		answered;		/* ... and did so when it was seen last */
 	bool		asking;			/* who is before it may linger */

@@ -470,7 +470,7 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 	ticket->asked = verdict->asked;
 	ticket->asking = verdict->ask != NULL;
 	ticket->other_kind = verdict->other_kind;
-	if (verdict->owned)
+	if (verdict->owned && !verdict->other_kind)
 	{
 		ticket->watched |= verdict->contended;
 		step = become(ticket, ZKL_TICKET_OWNED, ticket->watched ?
