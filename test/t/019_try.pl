@@ -9,6 +9,7 @@ use Test::More;
 
 use PostgreSQL::Test::Utils;
 
+use InteropPeer;
 use ZklockNode;
 use ZooKeeper;
 
@@ -233,6 +234,18 @@ $a1->query($_) foreach ("SELECT $lease", q{SELECT zk_semaphore_release('/leases'
 is(scalar @{ $zk->children('/zklock/leases/leases') }, 2, 'leases linger');
 $b1->wait_until("SELECT $lease");
 is($c1->query("SELECT $lease"), 'f', 'leases that linger are given up, those that are held are not');
+
+# --- Curator neither asks nor answers ---
+
+my $curator = InteropPeer->curator($zk)->actor('curator');
+is($curator->query('acquire mutex /zklock/curator'), 't', 'Curator holds a lock');
+is($b1->query(try('mutex', '/curator')), 'f', 'it is not asked: a try fails');
+is($b1->errcode(try('read', '/curator')), 'ZK003', 'nor as another kind of lock');
+$curator->query('release mutex /zklock/curator');
+let_linger($node_a, $a1, 'mutex', '/curator');
+$zk->wait_until(sub { $curator->query('acquire mutex /zklock/curator 0') eq 't' }, 'a try of Curator');
+pass('a try of Curator, or the next one, has a lock that lingers');
+$curator->query('release mutex /zklock/curator');
 
 is($_->status('connects'), '1', 'no connection was broken') foreach $node_b, $node_c;
 is($_->status('tickets_lost'), '0', 'no ticket was lost') foreach $node_a, $node_b, $node_c;
