@@ -219,7 +219,9 @@ void
 zkl_entry_set_queued(ZklEntry *entry)
 {
 	zkl_entry_lock(entry);
-	if (entry->state == ZKL_ENTRY_WANTED || entry->state == ZKL_ENTRY_QUEUED)
+	if (entry->state == ZKL_ENTRY_WANTED ||
+		(entry->state == ZKL_ENTRY_QUEUED &&
+		 entry->asking != entry->ticket.asking))
 	{
 		entry->state = ZKL_ENTRY_QUEUED;
 		entry->asking = entry->ticket.asking;

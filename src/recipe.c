@@ -45,7 +45,7 @@ typedef enum Relation
 } Relation;
 
 static void judge_behind(ZklVerdict *verdict, Relation relation,
-						 const char *child);
+						 ZklClient client, const char *child);
 static const char *whom_to_ask(ZklMode mode, const char *me,
 							   const char *const *children, int nchildren);
 static bool only_tries(const char *child);
@@ -229,7 +229,7 @@ zkl_recipe_judge(ZklMode mode, int limit, const char *me,
 
 		relation = relation_of(mode, other.mode);
 		if (strcmp(other.key, my_key) > 0)
-			judge_behind(&verdict, relation, children[i]);
+			judge_behind(&verdict, relation, other.client, children[i]);
 		else if (relation == RELATION_OTHER_KIND)
 			verdict.other_kind = true;
 		else if (relation == RELATION_RIVAL &&
@@ -248,12 +248,12 @@ zkl_recipe_judge(ZklMode mode, int limit, const char *me,
 
 /* Who takes this for another kind of lock does not wait, but for an answer. */
 static void
-judge_behind(ZklVerdict *verdict, Relation relation, const char *child)
+judge_behind(ZklVerdict *verdict, Relation relation, ZklClient client,
+			 const char *child)
 {
-	bool		tries;
 	bool		asks = relation != RELATION_NONE &&
-	zkl_recipe_is_zklock(child, &tries) &&
-	(tries || relation == RELATION_OTHER_KIND);
+	client == ZKL_CLIENT_ZKLOCK &&
+	(relation == RELATION_OTHER_KIND || only_tries(child));
 
 	verdict->contended |= asks || relation == RELATION_RIVAL;
 	verdict->asked |= asks;

@@ -76,7 +76,9 @@ $b1->query(release('write', '/kinds'));
 # Curator's layout, and what zk_lock_queue shows, stay what they are.
 $a1->query(acquire('mutex', '/held'));
 my ($before) = data_of('/held');
+my $requests = $node_a->status('requests');
 is($b1->query(try('mutex', '/held')), 'f', 'held: a try fails');
+cmp_ok($node_a->status('requests') - $requests, '<=', 4, 'held: the holder lists, writes, and watches its znode (perhaps it did)');
 $zk->wait_for_children('/zklock/held', 1);
 is_deeply([ data_of('/held') ], ["$before in_use=t"], 'held: the znode says so');
 is($c1->query("SELECT znode IS NOT NULL, holds, client, server, pid, application FROM zk_lock_queue('/held')"),
@@ -85,7 +87,7 @@ my $result = $a1->run(q{SELECT zk_lock_is_revoked('/held')});
 is("$result->{out}$result->{err}", 'f', 'held: nobody was asked to release it');
 
 # Once it has said so, its server has no more to do with tries.
-my $requests = $node_a->status('requests');
+$requests = $node_a->status('requests');
 foreach my $i (1 .. 20)
 {
 	is($_->query(try('mutex', '/held')), 'f', "held: try $i again") foreach $b1, $c1;
