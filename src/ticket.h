@@ -195,6 +195,7 @@ typedef struct ZklTicket
 	char		uuid[ZKL_UUID_SIZE];	/* of the attempt */
 	char		name[ZKL_ZNODE_SIZE];	/* of the znode, once it is known */
 	char		predecessor[ZKL_CHILD_SIZE];	/* that it waits for, or empty */
+	char		in_use[ZKL_CHILD_SIZE]; /* znode that has answered last */
 } ZklTicket;
 
 /*

@@ -468,7 +468,8 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 
 	ticket->contended = verdict->contended;
 	ticket->asked = verdict->asked;
-	ticket->asking = verdict->ask != NULL;
+	ticket->asking = verdict->ask != NULL &&
+		(verdict->other_kind || strcmp(verdict->ask, ticket->in_use) != 0);
 	ticket->other_kind = verdict->other_kind;
 	if (verdict->owned && !verdict->other_kind)
 	{
@@ -485,7 +486,7 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 		return step;
 	}
 
-	before = ticket->asking ? verdict->ask : verdict->predecessor;
+	before = verdict->ask ? verdict->ask : verdict->predecessor;
 	if (strlen(before) >= sizeof(ticket->predecessor))
 		return delete_and_fail(ticket, ZKL_FAILURE_FOREIGN_NAME);
 	strcpy(ticket->predecessor, before);
@@ -495,8 +496,10 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 }
 
 /*
- * The lock is in use.  Should somebody now wait with this ticket, it goes on
- * with the watch that it has: the first one's end comes before its turn, too.
+ * The lock is in use, and will be as long as that znode is there; so the next
+ * attempt need not ask it again.  Should somebody now wait with this ticket, it
+ * goes on with the watch that it has: the first one's end comes before its turn,
+ * too.
  */
 static ZklTicketStep
 take_answer(ZklTicket *ticket)
@@ -504,6 +507,7 @@ take_answer(ZklTicket *ticket)
 	ZklTicketStep step = nothing;
 
 	ticket->asking = false;
+	strcpy(ticket->in_use, ticket->predecessor);
 	if (ticket->other_kind)
 		return delete_and_fail(ticket, ZKL_FAILURE_OTHER_KIND);
 	step.report = ZKL_REPORT_QUEUED;

@@ -109,6 +109,37 @@ a_later_try_reads_the_answer_at_once(void **state)
 	assert_false(ticket.asking);
 }
 
+/* The same server need not even read it again. */
+static void
+an_answer_is_remembered_for_the_next_try(void **state)
+{
+	ZklTicket	ticket = asking_try();
+	uint8_t		random[16] = {2};
+
+	(void) state;
+	happens(&ticket, ZKL_EVENT_PREDECESSOR_CHANGED);
+	listed(&ticket, NAMES(OTHER_TICKET(1), ticket.name));
+	watched(&ticket, true);
+	happens(&ticket, ZKL_EVENT_UNWANT);
+	reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_OK);
+
+	wants(&ticket, ZKL_MODE_LOCK);
+	zkl_ticket_begin_attempt(&ticket, random, true);
+	created_as(&ticket, "0000000006", true);
+	assert_step(listed(&ticket, NAMES(OTHER_TICKET(1), ticket.name)),
+				ZKL_REQUEST_WATCH, ZKL_REPORT_QUEUED);
+	assert_false(ticket.asking);
+	assert_asks(happens(&ticket, ZKL_EVENT_UNWANT), ZKL_REQUEST_DELETE);
+	reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_OK);
+
+	/* Somebody else does have to be asked. */
+	wants(&ticket, ZKL_MODE_LOCK);
+	zkl_ticket_begin_attempt(&ticket, random, true);
+	created_as(&ticket, "0000000007", true);
+	listed(&ticket, NAMES(OTHER_TICKET(2), ticket.name));
+	assert_true(ticket.asking);
+}
+
 static void
 does_not_ask(ZklTicket ticket, const char *const *children, int nchildren)
 {
@@ -351,6 +382,7 @@ main(void)
 		cmocka_unit_test(a_try_gets_what_lingered),
 		cmocka_unit_test(a_try_is_told_that_it_is_in_use),
 		cmocka_unit_test(a_later_try_reads_the_answer_at_once),
+		cmocka_unit_test(an_answer_is_remembered_for_the_next_try),
 		cmocka_unit_test(a_try_does_not_ask_where_the_answer_is_known),
 		cmocka_unit_test(a_try_asks_the_first),
 		cmocka_unit_test(another_kind_is_refused_only_where_it_is_in_use),
