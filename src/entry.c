@@ -94,7 +94,7 @@ static bool
 shall_linger(const ZklEntry *entry)
 {
 	return entry->comes_back && zkl_linger > 0 && !entry->contended &&
-		!entry->revoked && entry->claim_number < ZKL_CLAIM_NUMBER_MAX;
+		!entry->answered && !entry->revoked && entry->claim_number < ZKL_CLAIM_NUMBER_MAX;
 }
 
 bool
@@ -218,6 +218,8 @@ zkl_entry_become_none(ZklEntry *entry)
 	entry->state = ZKL_ENTRY_NONE;
 	entry->znode[0] = '\0';
 	entry->contended = false;
+	entry->answered = false;
+	entry->asking = false;
 	entry->revoked = false;
 	if (entry->semaphore != NULL)
 	{

@@ -224,9 +224,12 @@ void
 zkl_entry_set_queued(ZklEntry *entry)
 {
 	zkl_entry_lock(entry);
-	if (entry->state == ZKL_ENTRY_WANTED)
+	if (entry->state == ZKL_ENTRY_WANTED ||
+		(entry->state == ZKL_ENTRY_QUEUED &&
+		 entry->asking != entry->ticket.asking))
 	{
 		entry->state = ZKL_ENTRY_QUEUED;
+		entry->asking = entry->ticket.asking;
 		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
 		zkl_entry_wake_needing(entry);
 	}
@@ -252,6 +255,8 @@ zkl_entry_set_owned(ZklEntry *entry, bool contended)
 		entry->comes_back = false;
 		entry->contended = contended;
 		entry->rechecking = false;
+		entry->answered = false;
+		entry->asking = false;
 		entry->revoked = false;
 		entry->watching = false;
 		entry->owned_at = zkl_now();
@@ -284,6 +289,31 @@ zkl_entry_set_contended(ZklEntry *entry)
 	return lingered;
 }
 
+/*
+ * Who tries is told so at once.  Where others wait, it is written down as well
+ * before long: a later try may find nobody but the owner before it, who does not
+ * look any more who comes.  Not at once, because most tickets that others wait for
+ * are soon given up.
+ *
+ * A ticket that will be downgraded soon has nothing to say to those who read;
+ * the reader's will be asked anew by those who write.
+ */
+bool
+zkl_entry_shall_answer(ZklEntry *entry)
+{
+	bool		shall_answer;
+
+	zkl_entry_lock(entry);
+	shall_answer = entry->state == ZKL_ENTRY_OWNED && entry->contended &&
+		entry->semaphore == NULL && entry->mode == entry->ticket.mode &&
+		!zkl_entry_is_idle(entry) &&
+		(entry->ticket.asked ||
+		 zkl_now() >= entry->owned_at + WATCH_AFTER);
+	entry->answered |= shall_answer;
+	zkl_entry_unlock(entry->hash);
+	return shall_answer;
+}
+
 void
 zkl_entry_set_uncontended(ZklEntry *entry)
 {
@@ -303,6 +333,7 @@ zkl_entry_set_downgraded(ZklEntry *entry)
 	if (entry->state == ZKL_ENTRY_OWNED)
 	{
 		entry->contended = false;
+		entry->answered = false;
 		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
 	}
 	zkl_entry_unlock(entry->hash);

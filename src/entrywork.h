@@ -43,7 +43,10 @@ extern ZklWork zkl_entry_look(ZklEntry *entry);
 /* The same when its timer has fired. */
 extern ZklWork zkl_entry_timer_fired(ZklEntry *entry);
 
-/* WANTED -> QUEUED, unless it is unwanted by now. */
+/*
+ * WANTED -> QUEUED, unless it is unwanted by now; or, QUEUED, it does not ask
+ * any more.
+ */
 extern void zkl_entry_set_queued(ZklEntry *entry);
 
 /* WANTED, QUEUED -> OWNED.  False if it is unwanted by now. */
@@ -51,6 +54,12 @@ extern bool zkl_entry_set_owned(ZklEntry *entry, bool contended);
 
 /* Somebody queues behind; OWNED -> RELEASING and true if it lingered. */
 extern bool zkl_entry_set_contended(ZklEntry *entry);
+
+/*
+ * Shall its znode say that it is in use?  From then on it is, to its end: it does
+ * not linger any more.
+ */
+extern bool zkl_entry_shall_answer(ZklEntry *entry);
 
 /* Nobody queues behind any more. */
 extern void zkl_entry_set_uncontended(ZklEntry *entry);

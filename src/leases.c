@@ -189,6 +189,19 @@ zkl_leases_answered(ZklEntry *semaphore)
 	return true;
 }
 
+bool
+zkl_leases_asking(ZklEntry *semaphore)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &semaphore->pending)
+	{
+		if (dlist_container(ZklEntry, lease_link, iter.cur)->asking)
+			return true;
+	}
+	return false;
+}
+
 void
 zkl_leases_settle(ZklEntry *semaphore)
 {

@@ -42,6 +42,9 @@ extern bool zkl_leases_ask(ZklEntry *semaphore, uint64 epoch, int quantity,
 /* Has ZooKeeper answered for all that were asked for? */
 extern bool zkl_leases_answered(ZklEntry *semaphore);
 
+/* ... and may there be others that only linger? */
+extern bool zkl_leases_asking(ZklEntry *semaphore);
+
 /*
  * A claim has ended, or what others do has changed: decide what becomes of the
  * leases that nobody holds.  The semaphore's entry may be gone afterwards.

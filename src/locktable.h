@@ -86,7 +86,6 @@
 #include "ticket.h"
 
 #define ZKL_PARTITIONS		16
-#define ZKL_ABOUT_SIZE		256 /* what a znode says about its maker */
 #define ZKL_SERVER_SIZE		80	/* "address:port" */
 #define ZKL_PASSWORD_SIZE	16
 
@@ -141,6 +140,8 @@ struct ZklEntry
 	int			claim_number;	/* claims that this ticket has served */
 	bool		contended;		/* somebody queues behind the owned ticket */
 	bool		rechecking;		/* the worker shall look whether that is so */
+	bool		answered;		/* who tries was told that it is in use */
+	bool		asking;			/* QUEUED, behind a ticket that may linger */
 	bool		revoked;		/* somebody has asked for it */
 	bool		watching;		/* the worker watches the znode */
 	bool		comes_back;		/* re-acquired within zklock.linger */

@@ -44,6 +44,11 @@ typedef enum Relation
 	RELATION_OTHER_KIND
 } Relation;
 
+static void judge_behind(ZklVerdict *verdict, Relation relation,
+						 ZklClient client, const char *child);
+static const char *whom_to_ask(ZklMode mode, const char *me,
+							   const char *const *children, int nchildren);
+static bool only_tries(const char *child);
 static ZklVerdict judge_lease(int limit, const char *me,
 							  const char *const *children, int nchildren);
 static Relation relation_of(ZklMode mine, ZklMode other);
@@ -224,7 +229,7 @@ zkl_recipe_judge(ZklMode mode, int limit, const char *me,
 
 		relation = relation_of(mode, other.mode);
 		if (strcmp(other.key, my_key) > 0)
-			verdict.contended |= relation == RELATION_RIVAL;
+			judge_behind(&verdict, relation, other.client, children[i]);
 		else if (relation == RELATION_OTHER_KIND)
 			verdict.other_kind = true;
 		else if (relation == RELATION_RIVAL &&
@@ -235,7 +240,79 @@ zkl_recipe_judge(ZklMode mode, int limit, const char *me,
 		}
 	}
 	verdict.owned = verdict.found && verdict.predecessor == NULL;
+	if (verdict.found &&
+		(verdict.other_kind || (!verdict.owned && only_tries(me))))
+		verdict.ask = whom_to_ask(mode, me, children, nchildren);
 	return verdict;
+}
+
+/* Who takes this for another kind of lock does not wait, but for an answer. */
+static void
+judge_behind(ZklVerdict *verdict, Relation relation, ZklClient client,
+			 const char *child)
+{
+	bool		asks = relation != RELATION_NONE &&
+	client == ZKL_CLIENT_ZKLOCK &&
+	(relation == RELATION_OTHER_KIND || only_tries(child));
+
+	verdict->contended |= asks || relation == RELATION_RIVAL;
+	verdict->asked |= asks;
+}
+
+/*
+ * Those who own the lock are the first, and if that one reads, all readers
+ * before whom there are only readers.
+ */
+static const char *
+whom_to_ask(ZklMode mode, const char *me, const char *const *children,
+			int nchildren)
+{
+	const char *my_key = key_of(me);
+	const char *first_key = my_key;
+	const char *first_other_key = my_key;	/* that does not just read */
+	const char *ask_key = NULL;
+	const char *ask = NULL;
+	ZklContender other;
+
+	for (int i = 0; i < nchildren; i++)
+	{
+		if (!zkl_recipe_parse(children[i], &other) ||
+			other.mode == ZKL_MODE_LEASE)
+			continue;
+		if (strcmp(other.key, first_key) < 0)
+			first_key = other.key;
+		if (other.mode != ZKL_MODE_READ &&
+			other.mode != ZKL_MODE_KAZOO_READ &&
+			strcmp(other.key, first_other_key) < 0)
+			first_other_key = other.key;
+	}
+	for (int i = 0; i < nchildren; i++)
+	{
+		if (strcmp(children[i], me) == 0 ||
+			!zkl_recipe_parse(children[i], &other) ||
+			strcmp(other.key, my_key) > 0 ||
+			relation_of(mode, other.mode) == RELATION_NONE)
+			continue;
+		if (other.client != ZKL_CLIENT_ZKLOCK ||
+			(strcmp(other.key, first_key) > 0 &&
+			 strcmp(other.key, first_other_key) >= 0 &&
+			 !only_tries(children[i])))
+			return NULL;
+		if (ask == NULL || strcmp(other.key, ask_key) < 0)
+		{
+			ask_key = other.key;
+			ask = children[i];
+		}
+	}
+	return ask;
+}
+
+static bool
+only_tries(const char *child)
+{
+	bool		tries;
+
+	return zkl_recipe_is_zklock(child, &tries) && tries;
 }
 
 /*
@@ -248,6 +325,7 @@ judge_lease(int limit, const char *me, const char *const *children,
 {
 	ZklVerdict	verdict = {0};
 	const char *my_key = zkl_recipe_sequence_is_sound(me) ? key_of(me) : NULL;
+	const char *lingerer = NULL;
 	int			before = 0;
 
 	for (int i = 0; i < nchildren; i++)
@@ -255,16 +333,23 @@ judge_lease(int limit, const char *me, const char *const *children,
 		ZklContender other;
 
 		if (strcmp(children[i], me) == 0)
+		{
 			verdict.found = true;
-		else if (my_key == NULL || !zkl_recipe_parse(children[i], &other) ||
-				 other.mode != ZKL_MODE_LEASE ||
-				 other.client != ZKL_CLIENT_ZKLOCK ||
-				 !zkl_recipe_sequence_is_sound(children[i]) ||
-				 strcmp(other.key, my_key) <= 0)
+			continue;
+		}
+		if (client_of(children[i], ZKL_MODE_LEASE) == ZKL_CLIENT_ZKLOCK)
+			lingerer = children[i];
+		if (my_key == NULL || !zkl_recipe_parse(children[i], &other) ||
+			other.mode != ZKL_MODE_LEASE ||
+			other.client != ZKL_CLIENT_ZKLOCK ||
+			!zkl_recipe_sequence_is_sound(children[i]) ||
+			strcmp(other.key, my_key) <= 0)
 			before++;
 	}
 	verdict.contended = nchildren > limit;
 	verdict.owned = verdict.found && (before < limit || !verdict.contended);
+	if (!verdict.owned && only_tries(me))
+		verdict.ask = lingerer;
 	return verdict;
 }
 

@@ -50,6 +50,10 @@
 /* What is written into a znode to ask for its lock. */
 #define ZKL_REVOKE		"__REVOKE__"
 
+/* What a znode says about its maker; and then, that the lock is in use. */
+#define ZKL_ABOUT_SIZE	256
+#define ZKL_IN_USE		" in_use=t"
+
 /* From here on a sequence number orders nothing safely (see DESIGN). */
 #define ZKL_SEQUENCE_LIMIT	2000000000
 
@@ -94,10 +98,13 @@ typedef struct ZklVerdict
 	bool		found;			/* the znode is in the directory */
 	bool		owned;			/* nobody has to go before it */
 	bool		contended;		/* somebody waits for it to go */
+	bool		asked;			/* ... or to be told that it is in use */
 	bool		other_kind;		/* somebody before it takes this for a lock of
 								 * another kind */
 	bool		maybe_semaphore;	/* there is a directory "leases" */
 	const char *predecessor;	/* the last one that goes before it, or NULL */
+	const char *ask;			/* the first one before it, if it is to be
+								 * asked; else NULL */
 } ZklVerdict;
 
 /* What kind of lock has this mode? */
@@ -151,6 +158,13 @@ extern bool zkl_recipe_sequence_is_sound(const char *child);
  *
  * Of a lease, all children count but zklock's own with higher keys; "limit" is
  * what the semaphore has.
+ *
+ * That a znode goes before "me" need not mean that its lock is in use: it may be
+ * the ticket of a server that lingers, or that only tries.  Who only tries
+ * itself, or finds the path in use as another kind of lock, may have to ask.  It
+ * is "asked" for an answer then, and "ask" names whom: where all that go before
+ * "me" are zklock's and each owns the lock or only tries.  Anybody else waits
+ * for it, or is no zklock and does not answer.
  */
 extern ZklVerdict zkl_recipe_judge(ZklMode mode, int limit, const char *me,
 								   const char *const *children, int nchildren);

@@ -118,6 +118,10 @@ send_request(ZklEntry *entry, ZklRequest request)
 			zkl_session_watch(entry, ticket->attempt, request, directory,
 							  ticket->name);
 			break;
+		case ZKL_REQUEST_ANSWER:
+			zkl_session_answer(entry, ticket->attempt, directory,
+							   ticket->name, entry->about, ticket->version);
+			break;
 		case ZKL_REQUEST_SURVEY:
 			strlcat(directory, "/" ZKL_LEASES, sizeof(directory));
 			zkl_session_survey(entry, ticket->attempt, directory);

@@ -26,6 +26,9 @@
 /* A directory, a slash and a child, with the null. */
 #define ZKL_SESSION_PATH_SIZE	(ZKL_DIR_SIZE + 1 + ZKL_CHILD_SIZE)
 
+/* What a znode says about its maker, and that it is in use. */
+#define ZKL_SESSION_DATA_SIZE	(ZKL_ABOUT_SIZE + 16)
+
 typedef enum ZklSessionEventKind
 {
 	ZKL_SESSION_CONNECTED,		/* all watches are gone; send a heartbeat */
@@ -147,6 +150,9 @@ extern void zkl_session_inspect(void *tag, uint32_t attempt,
 								const char *directory, const char *child);
 extern void zkl_session_watch(void *tag, uint32_t attempt, ZklRequest request,
 							  const char *directory, const char *child);
+extern void zkl_session_answer(void *tag, uint32_t attempt,
+							   const char *directory, const char *child,
+							   const char *about, int version);
 extern void zkl_session_delete(void *tag, uint32_t attempt,
 							   const char *directory, const char *child);
 

@@ -36,6 +36,9 @@ static void on_downgraded(int rc, const void *data);
 static void on_inspected(int rc, const struct Stat *stat, const void *data);
 static void on_watched(int rc, const char *value, int value_length,
 					   const struct Stat *stat, const void *data);
+static void on_answered(int rc, const struct Stat *stat, const void *data);
+static bool is_text(const char *value, int value_length, const char *text);
+static bool ends_with(const char *value, int value_length, const char *text);
 static void on_deleted(int rc, const void *data);
 static Call *begin_call(void *tag, uint32_t attempt, ZklRequest request);
 static void sent(Call *call, int rc);
@@ -339,9 +342,52 @@ on_watched(int rc, const char *value, int value_length,
 
 	ZKL_FAULT_POINT("watch-answered");
 	event = finish_call(unconstify(void *, data), rc);
-	if (event != NULL && rc == ZOK)
-		event->reply.revoked = value_length == strlen(ZKL_REVOKE) &&
-			memcmp(value, ZKL_REVOKE, value_length) == 0;
+	if (event == NULL || rc != ZOK)
+		return;
+	event->reply.revoked = is_text(value, value_length, ZKL_REVOKE);
+	event->reply.answered = ends_with(value, value_length, ZKL_IN_USE);
+	event->reply.version = stat->version;
+}
+
+static bool
+is_text(const char *value, int value_length, const char *text)
+{
+	return value_length == strlen(text) &&
+		memcmp(value, text, value_length) == 0;
+}
+
+static bool
+ends_with(const char *value, int value_length, const char *text)
+{
+	int			length = strlen(text);
+
+	return value_length > length &&
+		is_text(value + value_length - length, length, text);
+}
+
+void
+zkl_session_answer(void *tag, uint32_t attempt, const char *directory,
+				   const char *child, const char *about, int version)
+{
+	Call	   *call = begin_call(tag, attempt, ZKL_REQUEST_ANSWER);
+	char		path[ZKL_SESSION_PATH_SIZE];
+	char		data[ZKL_SESSION_DATA_SIZE];
+
+	join_path(path, sizeof(path), directory, child);
+	snprintf(data, sizeof(data), "%s" ZKL_IN_USE, about);
+	sent(call, zoo_aset(zkl_session_state.handle, path, data, strlen(data),
+						version, on_answered, call));
+}
+
+/*
+ * Other data than expected are those that somebody else has written, or we
+ * ourselves, if the answer to that was lost.
+ */
+static void
+on_answered(int rc, const struct Stat *stat, const void *data)
+{
+	finish_call(unconstify(void *, data),
+				rc == ZBADVERSION ? ZCONNECTIONLOSS : rc);
 }
 
 void

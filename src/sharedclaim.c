@@ -207,7 +207,8 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 				zkl_entry_change_mode(entry, claim->mode);
 			}
 			else if (entry->state == ZKL_ENTRY_QUEUED)
-				return ZKL_ANSWER_QUEUED;
+				return only_tries && entry->asking ? ZKL_ANSWER_ASKING :
+					ZKL_ANSWER_QUEUED;
 			break;
 		case ZKL_ENTRY_OWNED:
 			if (zkl_recipe_serves(entry->mode, claim->mode))
@@ -277,8 +278,10 @@ ask_for_leases(ZklClaim *claim, bool only_tries, const char *about)
 		return ZKL_ANSWER_NONE; /* the path was another lock until now */
 	if (!zkl_leases_ask(semaphore, epoch, claim->quantity, only_tries, about))
 		return ZKL_ANSWER_FULL;
-	return zkl_leases_answered(semaphore) ? ZKL_ANSWER_QUEUED :
-		ZKL_ANSWER_NONE;
+	if (!zkl_leases_answered(semaphore))
+		return ZKL_ANSWER_NONE;
+	return only_tries && zkl_leases_asking(semaphore) ? ZKL_ANSWER_ASKING :
+		ZKL_ANSWER_QUEUED;
 }
 
 /* "epoch" is that of the ticket, or of the leases. */

@@ -33,6 +33,7 @@ typedef enum ZklAnswer
 	ZKL_ANSWER_HELD,			/* it does now */
 	ZKL_ANSWER_STALE,			/* its local lock is of an old generation */
 	ZKL_ANSWER_QUEUED,			/* somebody else holds the lock */
+	ZKL_ANSWER_ASKING,			/* that is not sure: its ticket may linger */
 	ZKL_ANSWER_NONE,			/* ZooKeeper was asked; no answer yet */
 	ZKL_ANSWER_DOUBT,			/* the server's ticket is in doubt */
 	ZKL_ANSWER_FAILED,			/* it cannot be had; see claim->failure */

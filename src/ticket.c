@@ -24,6 +24,7 @@ static ZklTicketStep on_want(ZklTicket *ticket, ZklMode mode, int limit);
 static ZklTicketStep on_unwant(ZklTicket *ticket, bool unsent);
 static ZklTicketStep on_downgrade(ZklTicket *ticket);
 static ZklTicketStep on_watch(ZklTicket *ticket);
+static ZklTicketStep on_answer(ZklTicket *ticket);
 static ZklTicketStep on_recheck(ZklTicket *ticket);
 static ZklTicketStep on_children_changed(ZklTicket *ticket);
 static ZklTicketStep on_reconnected(ZklTicket *ticket);
@@ -43,6 +44,8 @@ zkl_ticket_step(ZklTicket *ticket, const ZklTicketEvent *event)
 			return on_downgrade(ticket);
 		case ZKL_EVENT_WATCH:
 			return on_watch(ticket);
+		case ZKL_EVENT_ANSWER:
+			return on_answer(ticket);
 		case ZKL_EVENT_RECHECK:
 			return on_recheck(ticket);
 		case ZKL_EVENT_REPLY:
@@ -73,6 +76,7 @@ zkl_ticket_begin_attempt(ZklTicket *ticket, const uint8_t random[16],
 {
 	ticket->attempt++;
 	ticket->name[0] = '\0';
+	ticket->version = 0;
 	zkl_recipe_make_uuid(random, only_tries, ticket->uuid);
 }
 
@@ -85,6 +89,10 @@ on_want(ZklTicket *ticket, ZklMode mode, int limit)
 	ticket->limit = limit;
 	ticket->unwanted = false;
 	ticket->contended = false;
+	ticket->asked = false;
+	ticket->answers = false;
+	ticket->answered = false;
+	ticket->asking = false;
 	ticket->rechecks = false;
 	ticket->surveyed = false;
 	ticket->watched = false;
@@ -133,6 +141,7 @@ on_unwant(ZklTicket *ticket, bool unsent)
 		case ZKL_TICKET_QUEUED:
 		case ZKL_TICKET_OWNED:
 		case ZKL_TICKET_CHECKING:
+		case ZKL_TICKET_ANSWERING:
 		case ZKL_TICKET_CONFIRMING:
 			ticket->unwanted = true;
 			return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
@@ -152,7 +161,8 @@ on_downgrade(ZklTicket *ticket)
 {
 	if (ticket->mode == ZKL_MODE_WRITE &&
 		(ticket->state == ZKL_TICKET_OWNED ||
-		 ticket->state == ZKL_TICKET_CHECKING))
+		 ticket->state == ZKL_TICKET_CHECKING ||
+		 ticket->state == ZKL_TICKET_ANSWERING))
 		return become(ticket, ZKL_TICKET_DOWNGRADING, ZKL_REQUEST_DOWNGRADE);
 	return nothing;
 }
@@ -169,12 +179,28 @@ on_watch(ZklTicket *ticket)
 	return nothing;
 }
 
+/*
+ * What is under way in other states ends with a look at the znode's data, which
+ * shows whether this is still to be done.
+ */
+static ZklTicketStep
+on_answer(ZklTicket *ticket)
+{
+	bool		answers = ticket->answers;
+
+	ticket->answers = true;
+	if (ticket->state == ZKL_TICKET_OWNED && !answers && !ticket->answered)
+		return become(ticket, ZKL_TICKET_ANSWERING, ZKL_REQUEST_ANSWER);
+	return nothing;
+}
+
 /* Who has once been contended does not look any more, unless it is asked to. */
 static ZklTicketStep
 on_recheck(ZklTicket *ticket)
 {
 	ticket->rechecks = true;
-	if (ticket->state == ZKL_TICKET_OWNED)
+	if (ticket->state == ZKL_TICKET_OWNED ||
+		ticket->state == ZKL_TICKET_ANSWERING)
 		return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
 	return nothing;
 }
@@ -183,7 +209,8 @@ on_recheck(ZklTicket *ticket)
 static ZklTicketStep
 on_children_changed(ZklTicket *ticket)
 {
-	if (ticket->state == ZKL_TICKET_OWNED &&
+	if ((ticket->state == ZKL_TICKET_OWNED ||
+		 ticket->state == ZKL_TICKET_ANSWERING) &&
 		(!ticket->contended || ticket->rechecks))
 		return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
 	if (ticket->state == ZKL_TICKET_QUEUED && ticket->mode == ZKL_MODE_LEASE)
@@ -197,7 +224,8 @@ on_reconnected(ZklTicket *ticket)
 {
 	if (ticket->state == ZKL_TICKET_QUEUED)
 		return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
-	if (ticket->state == ZKL_TICKET_OWNED)
+	if (ticket->state == ZKL_TICKET_OWNED ||
+		ticket->state == ZKL_TICKET_ANSWERING)
 		return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
 	return nothing;
 }
@@ -229,6 +257,7 @@ on_restarted(ZklTicket *ticket)
 			return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
 		case ZKL_TICKET_OWNED:
 		case ZKL_TICKET_CHECKING:
+		case ZKL_TICKET_ANSWERING:
 			return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
 		case ZKL_TICKET_DOWNGRADING:
 			return become(ticket, ZKL_TICKET_DOWNGRADING,
@@ -249,6 +278,7 @@ on_expired(ZklTicket *ticket)
 	if (!ticket->unwanted &&
 		(ticket->state == ZKL_TICKET_OWNED ||
 		 ticket->state == ZKL_TICKET_CHECKING ||
+		 ticket->state == ZKL_TICKET_ANSWERING ||
 		 ticket->state == ZKL_TICKET_DOWNGRADING ||
 		 ticket->state == ZKL_TICKET_CONFIRMING))
 		return lose(ticket);

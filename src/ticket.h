@@ -12,7 +12,15 @@
  * sending, with outcome UNKNOWN where the connection was lost.  CREATE is
  * two requests sent back to back, the create and a list, and gets the two
  * replies CREATE and LIST.  DOWNGRADE deletes one znode and creates another,
- * both or none; it is ABSENT where the one to delete is not there.
+ * both or none; it is ABSENT where the one to delete is not there.  ANSWER is
+ * UNKNOWN where the data are others than those that were seen last.
+ *
+ * A try must not say "held" for a ticket that lingers.  So who only tries asks,
+ * by its mere being there: its UUID says what it is.  The owner before it is
+ * contended then, and gives up if it lingers; if it is in use, it writes so into
+ * its own znode.  The one who tries reads and watches that znode, which tells
+ * either.  What is written there stays true: a ticket that has answered never
+ * lingers.  A downgrade makes a new znode, which has not answered yet.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *
@@ -44,6 +52,7 @@ typedef enum ZklTicketState
 	ZKL_TICKET_QUEUED,			/* waits for the predecessor's watch */
 	ZKL_TICKET_OWNED,			/* first in the queue */
 	ZKL_TICKET_CHECKING,		/* owned; list sent to see who queues behind */
+	ZKL_TICKET_ANSWERING,		/* owned; its data requested to say so */
 	ZKL_TICKET_DOWNGRADING,		/* owned; reader's znode requested in the
 								 * writer's place */
 	ZKL_TICKET_CONFIRMING,		/* ... the writer's is gone; owner of the
@@ -64,6 +73,8 @@ typedef enum ZklRequest
 	ZKL_REQUEST_SURVEY,			/* children of the directory's "leases" */
 	ZKL_REQUEST_WATCH,			/* data of the predecessor, with a watch */
 	ZKL_REQUEST_WATCH_SELF,		/* data of the own znode, with a watch */
+	ZKL_REQUEST_ANSWER,			/* set the own znode's data, if they are those
+								 * that were seen last */
 	ZKL_REQUEST_DOWNGRADE,		/* the reader's znode instead of the writer's,
 								 * with the same sequence number */
 	ZKL_REQUEST_DELETE			/* the own znode */
@@ -95,7 +106,8 @@ typedef enum ZklFailure
 typedef enum ZklReport
 {
 	ZKL_REPORT_NOTHING,
-	ZKL_REPORT_QUEUED,			/* the znode exists and is not first */
+	ZKL_REPORT_QUEUED,			/* the znode exists and is not first; again
+								 * when it does not ask any more */
 	ZKL_REPORT_OWNED,			/* the server owns the lock now */
 	ZKL_REPORT_CONTENDED,		/* somebody queues behind the owned ticket */
 	ZKL_REPORT_UNCONTENDED,		/* nobody does any more */
@@ -112,6 +124,7 @@ typedef enum ZklTicketEventKind
 	ZKL_EVENT_UNWANT,			/* give it up */
 	ZKL_EVENT_DOWNGRADE,		/* nobody writes any more */
 	ZKL_EVENT_WATCH,			/* it is held for longer: watch the znode */
+	ZKL_EVENT_ANSWER,			/* it is held: say so to who only tries */
 	ZKL_EVENT_RECHECK,			/* perhaps it is not contended any more */
 	ZKL_EVENT_REPLY,			/* to "request", with "outcome" */
 	ZKL_EVENT_CHILDREN_CHANGED, /* the directory's watch fired */
@@ -143,6 +156,9 @@ typedef struct ZklTicketEvent
 	int64_t		czxid;			/* CREATE, INSPECT */
 	bool		ours;			/* CREATE, INSPECT: the live session owns it */
 	bool		revoked;		/* WATCH_SELF: the znode says so */
+	bool		answered;		/* WATCH, WATCH_SELF: it says that it is in
+								 * use */
+	int32_t		version;		/* WATCH_SELF: of the znode's data */
 	const char *const *children;	/* LIST, SURVEY */
 	int			nchildren;
 } ZklTicketEvent;
@@ -161,17 +177,25 @@ typedef struct ZklTicket
 	int			limit;			/* of a lease */
 	bool		unwanted;		/* delete it as soon as its name is known */
 	bool		contended;		/* what the last list said */
+	bool		asked;			/* the same: somebody wants to know if it is
+								 * in use */
+	bool		answers;		/* it is, and the znode shall say so */
+	bool		answered;		/* ... and did so when it was seen last */
+	bool		asking;			/* who is before it may linger */
+	bool		other_kind;		/* ... and takes this for another kind */
 	bool		rechecks;		/* it wants to know when that changes */
 	bool		surveyed;		/* it is no semaphore */
 	bool		watched;		/* it watches its own znode */
 	bool		revoked;		/* REVOKED was reported */
 	int			rounds;			/* how often the directory had to be made */
 	uint32_t	attempt;		/* counts creates; tags requests and replies */
+	int32_t		version;		/* of the own znode's data */
 	int64_t		czxid;
 	ZklFailure	failure;		/* in state REFUSED */
 	char		uuid[ZKL_UUID_SIZE];	/* of the attempt */
 	char		name[ZKL_ZNODE_SIZE];	/* of the znode, once it is known */
 	char		predecessor[ZKL_CHILD_SIZE];	/* that it waits for, or empty */
+	char		in_use[ZKL_CHILD_SIZE]; /* znode that has answered last */
 } ZklTicket;
 
 /*

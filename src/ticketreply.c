@@ -36,6 +36,8 @@ static ZklTicketStep on_check_reply(ZklTicket *ticket,
 									const ZklTicketEvent *event);
 static ZklTicketStep on_watch_self_reply(ZklTicket *ticket,
 										 const ZklTicketEvent *event);
+static ZklTicketStep on_answer_reply(ZklTicket *ticket,
+									 const ZklTicketEvent *event);
 static ZklTicketStep on_downgrade_reply(ZklTicket *ticket,
 										const ZklTicketEvent *event);
 static ZklTicketStep on_confirm_reply(ZklTicket *ticket,
@@ -44,6 +46,7 @@ static ZklTicketStep on_delete_reply(ZklTicket *ticket,
 									 const ZklTicketEvent *event);
 
 static ZklTicketStep take_place(ZklTicket *ticket, const ZklVerdict *verdict);
+static ZklTicketStep take_answer(ZklTicket *ticket);
 static void set_name(ZklTicket *ticket, const char *name);
 static void take_readers_name(ZklTicket *ticket);
 static ZklTicketStep become_reader(ZklTicket *ticket);
@@ -84,6 +87,10 @@ zkl_ticket_on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		case ZKL_REQUEST_WATCH_SELF:
 			if (ticket->state == ZKL_TICKET_OWNED)
 				return on_watch_self_reply(ticket, event);
+			break;
+		case ZKL_REQUEST_ANSWER:
+			if (ticket->state == ZKL_TICKET_ANSWERING)
+				return on_answer_reply(ticket, event);
 			break;
 		case ZKL_REQUEST_DOWNGRADE:
 			if (ticket->state == ZKL_TICKET_DOWNGRADING)
@@ -154,6 +161,7 @@ on_list_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		case ZKL_TICKET_WATCHING:
 		case ZKL_TICKET_QUEUED:
 		case ZKL_TICKET_OWNED:
+		case ZKL_TICKET_ANSWERING:
 		case ZKL_TICKET_DOWNGRADING:
 		case ZKL_TICKET_CONFIRMING:
 		case ZKL_TICKET_DELETING:
@@ -265,6 +273,8 @@ on_watch_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	{
 		case ZKL_OUTCOME_OK:
 			ticket->state = ZKL_TICKET_QUEUED;
+			if (ticket->asking && event->answered)
+				return take_answer(ticket);
 			return nothing;
 		case ZKL_OUTCOME_ABSENT:
 		case ZKL_OUTCOME_UNKNOWN:
@@ -317,6 +327,7 @@ on_check_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		ticket->rechecks = false;
 	}
 	ticket->contended = verdict.contended;
+	ticket->asked = verdict.asked;
 	ticket->watched |= verdict.contended;
 	if (ticket->watched)
 		step.request = ZKL_REQUEST_WATCH_SELF;
@@ -331,6 +342,11 @@ on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	switch (event->outcome)
 	{
 		case ZKL_OUTCOME_OK:
+			ticket->version = event->version;
+			ticket->answered = event->answered;
+			if (ticket->answers && !ticket->answered)
+				step = become(ticket, ZKL_TICKET_ANSWERING,
+							  ZKL_REQUEST_ANSWER);
 			if (event->revoked && !ticket->revoked)
 			{
 				ticket->revoked = true;
@@ -338,6 +354,7 @@ on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			}
 			return step;
 		case ZKL_OUTCOME_REFUSED:
+			ticket->answers &= ticket->answered;
 			return nothing;
 		case ZKL_OUTCOME_ABSENT:
 			return lose(ticket);
@@ -345,6 +362,24 @@ on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			return become(ticket, ZKL_TICKET_OWNED, ZKL_REQUEST_WATCH_SELF);
 	}
 	return nothing;
+}
+
+/*
+ * The data are looked at again in any case.  That sets the watch, which our own
+ * write may have used up; it shows what became of an answer that was lost, or
+ * that found other data than expected: then somebody has asked for the lock by
+ * writing __REVOKE__ there, which is noted before it is overwritten.  Who may not
+ * write leaves those who try without an answer.
+ */
+static ZklTicketStep
+on_answer_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	if (event->outcome == ZKL_OUTCOME_ABSENT)
+		return lose(ticket);
+	ticket->answered = event->outcome == ZKL_OUTCOME_OK;
+	if (event->outcome == ZKL_OUTCOME_REFUSED)
+		ticket->answers = false;
+	return become(ticket, ZKL_TICKET_OWNED, ZKL_REQUEST_WATCH_SELF);
 }
 
 /*
@@ -416,6 +451,7 @@ static ZklTicketStep
 take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 {
 	ZklTicketStep step;
+	const char *before;
 
 	ticket->predecessor[0] = '\0';
 
@@ -425,13 +461,17 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 		return delete_and_fail(ticket, ZKL_FAILURE_SEQUENCE);
 	if (!verdict->found)
 		return create_anew(ticket); /* deleted by a foreign hand */
-	if (verdict->other_kind)
+	if (verdict->other_kind && verdict->ask == NULL)
 		return delete_and_fail(ticket, ZKL_FAILURE_OTHER_KIND);
 	if (verdict->maybe_semaphore && !ticket->surveyed)
 		return become(ticket, ZKL_TICKET_SURVEYING, ZKL_REQUEST_SURVEY);
 
 	ticket->contended = verdict->contended;
-	if (verdict->owned)
+	ticket->asked = verdict->asked;
+	ticket->asking = verdict->ask != NULL &&
+		(verdict->other_kind || strcmp(verdict->ask, ticket->in_use) != 0);
+	ticket->other_kind = verdict->other_kind;
+	if (verdict->owned && !verdict->other_kind)
 	{
 		ticket->watched |= verdict->contended;
 		step = become(ticket, ZKL_TICKET_OWNED, ticket->watched ?
@@ -446,10 +486,30 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 		return step;
 	}
 
-	if (strlen(verdict->predecessor) >= sizeof(ticket->predecessor))
+	before = verdict->ask ? verdict->ask : verdict->predecessor;
+	if (strlen(before) >= sizeof(ticket->predecessor))
 		return delete_and_fail(ticket, ZKL_FAILURE_FOREIGN_NAME);
-	strcpy(ticket->predecessor, verdict->predecessor);
+	strcpy(ticket->predecessor, before);
 	step = become(ticket, ZKL_TICKET_WATCHING, ZKL_REQUEST_WATCH);
+	step.report = ZKL_REPORT_QUEUED;
+	return step;
+}
+
+/*
+ * The lock is in use, and will be as long as that znode is there; so the next
+ * attempt need not ask it again.  Should somebody now wait with this ticket, it
+ * goes on with the watch that it has: the first one's end comes before its turn,
+ * too.
+ */
+static ZklTicketStep
+take_answer(ZklTicket *ticket)
+{
+	ZklTicketStep step = nothing;
+
+	ticket->asking = false;
+	strcpy(ticket->in_use, ticket->predecessor);
+	if (ticket->other_kind)
+		return delete_and_fail(ticket, ZKL_FAILURE_OTHER_KIND);
 	step.report = ZKL_REPORT_QUEUED;
 	return step;
 }
@@ -483,6 +543,10 @@ become_reader(ZklTicket *ticket)
 
 	ticket->mode = ZKL_MODE_READ;
 	ticket->contended = false;
+	ticket->asked = false;
+	ticket->answers = false;
+	ticket->answered = false;
+	ticket->version = 0;
 	ticket->revoked = false;
 	if (ticket->unwanted)
 		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);

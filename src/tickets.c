@@ -31,6 +31,7 @@ static void feed(ZklEntry *entry, ZklTicketEventKind kind);
 static void carry_out(ZklEntry *entry, ZklTicketStep step);
 static void report(ZklEntry *entry, ZklTicketStep step);
 static void do_work(ZklEntry *entry, ZklWork work);
+static void answer(ZklEntry *entry);
 static void feed_if_concerned(ZklEntry *entry, const char *child);
 static void feed_leases(List *leases);
 static void look_after_leases(ZklEntry *lease, const ZklTicketEvent *reply);
@@ -260,7 +261,10 @@ do_work(ZklEntry *entry, ZklWork work)
 	if (work.downgrade)
 		feed(entry, ZKL_EVENT_DOWNGRADE);
 	if (work.watch)
+	{
 		feed(entry, ZKL_EVENT_WATCH);
+		answer(entry);
+	}
 	if (work.recheck)
 		feed(entry, ZKL_EVENT_RECHECK);
 	if (work.unwant)
@@ -343,6 +347,14 @@ carry_out(ZklEntry *entry, ZklTicketStep step)
 	report(entry, step);
 }
 
+/* If others queue and the lock is in use, the znode shall say so. */
+static void
+answer(ZklEntry *entry)
+{
+	if (!entry->ticket.answered && zkl_entry_shall_answer(entry))
+		feed(entry, ZKL_EVENT_ANSWER);
+}
+
 /* The entry may be gone afterwards, where no ticket is left. */
 static void
 report(ZklEntry *entry, ZklTicketStep step)
@@ -357,13 +369,19 @@ report(ZklEntry *entry, ZklTicketStep step)
 		case ZKL_REPORT_OWNED:
 			pg_atomic_fetch_add_u64(&zkl_shared->counters.owned, 1);
 			ZKL_FAULT_POINT("owned");
-			if (!zkl_entry_set_owned(entry, entry->ticket.contended))
+			if (zkl_entry_set_owned(entry, entry->ticket.contended))
+			{
+				ZKL_FAULT_POINT("grant-written");
+				answer(entry);
+			}
+			else
 				feed(entry, ZKL_EVENT_UNWANT);
-			ZKL_FAULT_POINT("grant-written");
 			break;
 		case ZKL_REPORT_CONTENDED:
 			if (zkl_entry_set_contended(entry))
 				feed(entry, ZKL_EVENT_UNWANT);
+			else
+				answer(entry);
 			break;
 		case ZKL_REPORT_UNCONTENDED:
 			zkl_entry_set_uncontended(entry);

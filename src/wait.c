@@ -21,7 +21,18 @@
 #include "wait.h"
 #include "zklock.h"
 
-static bool time_is_over(ZklWait *wait, bool answered);
+/*
+ * How long a try waits until the server before it has answered or given up: so
+ * many times as long as our own request took, but not less than this.  It is
+ * seldom needed, for that server has stopped then, or cannot reach ZooKeeper.
+ * Whether leases linger nobody says, so for them it is the price of each failure.
+ */
+#define ASK_TIMES		4
+#define ASK_LOCK		ZKL_MS(1000)
+#define ASK_LEASES		ZKL_MS(10)
+
+static bool time_is_over(ZklWait *wait, ZklAnswer answer);
+static bool has_asked_enough(ZklWait *wait);
 static bool is_silent(const ZklWait *wait, int64 now);
 static void sleep_until_next(const ZklWait *wait);
 static bool session_is_in_touch(int64 now);
@@ -35,6 +46,8 @@ zkl_wait_begin(ZklWait *wait, const ZklWish *wish)
 	wait->wish = wish;
 	wait->lock_timeout_at = LockTimeout > 0 ?
 		zkl_now() + ZKL_MS(LockTimeout) : ZKL_FOREVER;
+	wait->begun_at = zkl_now();
+	wait->asks_until = 0;
 	wait->silent_since = 0;
 	wait->impatient = false;
 	wait->about = NULL;
@@ -58,7 +71,11 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 		if (mutex != NULL &&
 			zkl_shared_standing(mutex, 0) == ZKL_STANDING_LOST)
 			return ZKL_ANSWER_STALE;
-		answer = zkl_shared_hold(claim, wait->wish->only_tries, wait->about);
+		answer = zkl_shared_hold(claim,
+								 wait->wish->only_tries || wait->impatient,
+								 wait->about);
+		if (answer == ZKL_ANSWER_ASKING && has_asked_enough(wait))
+			answer = ZKL_ANSWER_QUEUED;
 		switch (answer)
 		{
 			case ZKL_ANSWER_HELD:
@@ -73,6 +90,7 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 			case ZKL_ANSWER_SHUTDOWN:
 				zkl_report_shutdown();
 			case ZKL_ANSWER_QUEUED:
+			case ZKL_ANSWER_ASKING:
 			case ZKL_ANSWER_NONE:
 			case ZKL_ANSWER_DOUBT:
 				break;
@@ -82,7 +100,7 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 			wait->about = describe_backend();
 			continue;
 		}
-		if (time_is_over(wait, answer == ZKL_ANSWER_QUEUED) ||
+		if (time_is_over(wait, answer) ||
 			(wait->impatient && answer == ZKL_ANSWER_QUEUED))
 			return answer;
 		ZKL_FAULT_POINT("request-queued");
@@ -95,7 +113,7 @@ zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim)
 {
 	while (!zkl_shared_is_settled(claim))
 	{
-		if (time_is_over(wait, false))
+		if (time_is_over(wait, ZKL_ANSWER_NONE))
 			return false;
 		sleep_until_next(wait);
 	}
@@ -111,7 +129,7 @@ zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim)
 
 		if (standing != ZKL_STANDING_DOUBT)
 			return standing;
-		(void) time_is_over(wait, false);
+		(void) time_is_over(wait, ZKL_ANSWER_NONE);
 		sleep_until_next(wait);
 	}
 }
@@ -121,9 +139,12 @@ zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim)
  * ZooKeeper's word; without it, the end of the time is an error.
  */
 static bool
-time_is_over(ZklWait *wait, bool answered)
+time_is_over(ZklWait *wait, ZklAnswer answer)
 {
 	const ZklWish *wish = wait->wish;
+	bool		asking = wish->only_tries && answer == ZKL_ANSWER_ASKING;
+	bool		answered = answer == ZKL_ANSWER_QUEUED ||
+	answer == ZKL_ANSWER_ASKING;
 	int64		now = zkl_now();
 	bool		over = now >= wish->until;
 	bool		in_touch = session_is_in_touch(now);
@@ -133,7 +154,7 @@ time_is_over(ZklWait *wait, bool answered)
 	else if (wait->silent_since == 0)
 		wait->silent_since = now;
 
-	if (over && in_touch && answered)
+	if (over && in_touch && answered && !asking)
 		return true;
 	if (over && in_touch && !wish->only_tries && !is_silent(wait, now))
 		return true;
@@ -144,6 +165,19 @@ time_is_over(ZklWait *wait, bool answered)
 	if (now >= wait->lock_timeout_at)
 		zkl_report_lock_timeout();
 	return false;
+}
+
+/* Whoever it is that we wait for, it does not say. */
+static bool
+has_asked_enough(ZklWait *wait)
+{
+	int64		now = zkl_now();
+	int64		least = wait->wish->mode == ZKL_MODE_LEASE ? ASK_LEASES : ASK_LOCK;
+
+	if (wait->asks_until == 0)
+		wait->asks_until = now +
+			Max(least, ASK_TIMES * (now - wait->begun_at));
+	return now >= wait->asks_until;
 }
 
 /*
@@ -170,6 +204,8 @@ sleep_until_next(const ZklWait *wait)
 
 	if (!wait->wish->only_tries)
 		until = Min(until, wait->wish->until);
+	if (wait->asks_until > now)
+		until = Min(until, wait->asks_until);
 	if (wait->silent_since != 0)
 		until = Min(until, wait->silent_since +
 					ZKL_MS(zkl_connection_timeout));

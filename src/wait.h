@@ -19,6 +19,8 @@ typedef struct ZklWait
 {
 	const ZklWish *wish;
 	int64		lock_timeout_at;	/* when lock_timeout ends it */
+	int64		begun_at;
+	int64		asks_until;		/* then others need not answer; 0: not asked */
 	int64		silent_since;	/* 0: ZooKeeper has answered */
 	bool		impatient;		/* end it when somebody else has the lock */
 	const char *about;			/* what znodes shall say, once it is needed */

@@ -228,10 +228,18 @@ $on_b->query(acquire('/cost'));
 $on_b->query(release('/cost'));
 $zk->wait_for_children('/zklock/cost', 0);
 
+# Who has it for longer watches its own znode: that is the last request, so wait for it.
+sub counts_when_watched
+{
+	my ($node, $path, $requests) = @_;
+	$node->wait_until("SELECT requests >= $requests FROM zk_status");
+	return counts($node, $path);
+}
+
 my @before = counts($node_a, '/cost');
 $on_a->query(acquire('/cost'));
-my @after = counts($node_a, '/cost');
-is(difference(\@before, \@after), '1 2 1', 'the first acquire: one create, sent with one list');
+my @after = counts_when_watched($node_a, '/cost', $before[1] + 3);
+is(difference(\@before, \@after), '1 3 1', 'the first acquire: one create, sent with one list; then a watch');
 
 @before = @after;
 $on_a->query(acquire('/cost'));
@@ -256,11 +264,12 @@ $l->query(acquire('/linger'));
 $l->query(release('/linger'));
 $zk->wait_for_children('/zklock/linger', 0);
 pass('a lock that was used once does not linger');
+my @linger = counts($node_a, '/linger');
 $l->query(acquire('/linger'));
 $l->query(release('/linger'));
 $node_a->wait_for_ticket('/linger', 'lingering');
 is(scalar @{ $zk->children('/zklock/linger') }, 1, 'a lock that came back lingers');
-@before = counts($node_a, '/linger');
+@before = counts_when_watched($node_a, '/linger', $linger[1] + 3);
 is($l->query("SELECT count(*) FROM generate_series(1, 50) WHERE zk_lock_acquire('/linger') AND zk_lock_release('/linger')"),
 	50, 'acquired again, 50 times');
 @after = counts($node_a, '/linger');

@@ -17,6 +17,9 @@
 #include "ticket.h"
 
 #define CURATORS	"_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-"
+#define ZKLOCKS(tries)	"_c_f81d4fae-7dec-8b4" tries "-a765-00a0c91e6bf6-"
+#define OTHER_TICKET(number)	ZKLOCKS("c") "lock-000000000" #number
+#define OTHER_TRY(number)	ZKLOCKS("d") "lock-000000000" #number
 #define FOREIGN(number)	CURATORS "lock-000000000" #number
 #define WRITER(number)	CURATORS "__WRIT__000000000" #number
 #define READER(number)	CURATORS "__READ__000000000" #number
@@ -285,6 +288,9 @@ lead_to_end(ZklTicket *ticket, ZklTicketState state)
 	{
 		case ZKL_TICKET_CHECKING:
 			happens(ticket, ZKL_EVENT_CHILDREN_CHANGED);
+			break;
+		case ZKL_TICKET_ANSWERING:
+			happens(ticket, ZKL_EVENT_ANSWER);
 			break;
 		case ZKL_TICKET_DOWNGRADING:
 			happens(ticket, ZKL_EVENT_DOWNGRADE);

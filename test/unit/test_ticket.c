@@ -1074,7 +1074,7 @@ only_an_owner_cares_about_the_directory(void **state)
 	{
 		ZklTicket	ticket = ticket_in_state((ZklTicketState) s);
 
-		if (s == ZKL_TICKET_OWNED)
+		if (s == ZKL_TICKET_OWNED || s == ZKL_TICKET_ANSWERING)
 			continue;
 		assert_nothing(happens(&ticket, ZKL_EVENT_CHILDREN_CHANGED));
 		assert_int_equal(ticket.state, s);
@@ -1122,8 +1122,8 @@ static void
 an_expired_session_loses_an_owned_ticket(void **state)
 {
 	static const ZklTicketState states[] = {
-		ZKL_TICKET_OWNED, ZKL_TICKET_CHECKING, ZKL_TICKET_DOWNGRADING,
-		ZKL_TICKET_CONFIRMING
+		ZKL_TICKET_OWNED, ZKL_TICKET_CHECKING, ZKL_TICKET_ANSWERING,
+		ZKL_TICKET_DOWNGRADING, ZKL_TICKET_CONFIRMING
 	};
 
 	(void) state;
@@ -1146,7 +1146,7 @@ an_expired_session_takes_any_other_ticket_with_it(void **state)
 		ZklTicket	ticket = ticket_in_state((ZklTicketState) s);
 
 		if (s == ZKL_TICKET_OWNED || s == ZKL_TICKET_CHECKING ||
-			s == ZKL_TICKET_DOWNGRADING || s == ZKL_TICKET_CONFIRMING)
+			s == ZKL_TICKET_ANSWERING || s == ZKL_TICKET_DOWNGRADING || s == ZKL_TICKET_CONFIRMING)
 			continue;
 		assert_reports(happens(&ticket, ZKL_EVENT_EXPIRED), ZKL_REPORT_GONE);
 		assert_int_equal(ticket.state, ZKL_TICKET_NONE);
@@ -1234,7 +1234,8 @@ a_reconnect_changes_nothing_where_a_reply_is_outstanding(void **state)
 	{
 		ZklTicket	ticket = ticket_in_state((ZklTicketState) s);
 
-		if (s == ZKL_TICKET_QUEUED || s == ZKL_TICKET_OWNED)
+		if (s == ZKL_TICKET_QUEUED || s == ZKL_TICKET_OWNED ||
+			s == ZKL_TICKET_ANSWERING)
 			continue;
 		assert_nothing(happens(&ticket, ZKL_EVENT_RECONNECTED));
 		assert_int_equal(ticket.state, s);
@@ -1264,6 +1265,7 @@ a_restart_goes_on_where_the_last_worker_ended(void **state)
 		{ZKL_TICKET_QUEUED, ZKL_REQUEST_LIST, ZKL_TICKET_LISTING},
 		{ZKL_TICKET_OWNED, ZKL_REQUEST_LIST, ZKL_TICKET_CHECKING},
 		{ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST, ZKL_TICKET_CHECKING},
+		{ZKL_TICKET_ANSWERING, ZKL_REQUEST_LIST, ZKL_TICKET_CHECKING},
 		{ZKL_TICKET_DOWNGRADING, ZKL_REQUEST_DOWNGRADE, ZKL_TICKET_DOWNGRADING},
 		{ZKL_TICKET_CONFIRMING, ZKL_REQUEST_INSPECT, ZKL_TICKET_CONFIRMING},
 		{ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE, ZKL_TICKET_DELETING},

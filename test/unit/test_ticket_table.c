@@ -83,7 +83,11 @@ static const struct
 	},
 	[ZKL_TICKET_OWNED] = {
 		"OWNED", ZKL_REQUEST_NOTHING,
-		S(CHECKING) | S(DOWNGRADING) | S(DELETING) | S(NONE)
+		S(CHECKING) | S(ANSWERING) | S(DOWNGRADING) | S(DELETING) | S(NONE)
+	},
+	[ZKL_TICKET_ANSWERING] = {
+		"ANSWERING", ZKL_REQUEST_ANSWER,
+		S(OWNED) | S(CHECKING) | S(DOWNGRADING) | S(DELETING) | S(NONE)
 	},
 	[ZKL_TICKET_CHECKING] = {
 		"CHECKING", ZKL_REQUEST_LIST,
@@ -114,13 +118,14 @@ static const struct
 
 /* In these the lock is owned, unless the ticket is unwanted. */
 #define OWNING_STATES \
-	(S(OWNED) | S(CHECKING) | S(DOWNGRADING) | S(CONFIRMING))
+	(S(OWNED) | S(CHECKING) | S(ANSWERING) | S(DOWNGRADING) | S(CONFIRMING))
 
 static const char *const event_names[ZKL_TICKET_NEVENTS] = {
 	[ZKL_EVENT_WANT] = "WANT",
 	[ZKL_EVENT_UNWANT] = "UNWANT",
 	[ZKL_EVENT_DOWNGRADE] = "DOWNGRADE",
 	[ZKL_EVENT_WATCH] = "WATCH",
+	[ZKL_EVENT_ANSWER] = "ANSWER",
 	[ZKL_EVENT_RECHECK] = "RECHECK",
 	[ZKL_EVENT_REPLY] = "REPLY",
 	[ZKL_EVENT_CHILDREN_CHANGED] = "CHILDREN_CHANGED",
@@ -137,7 +142,10 @@ typedef enum Other
 	NOBODY,
 	RIVAL,
 	LONG_RIVAL,					/* with a name that is too long */
-	STRANGER					/* of another kind, or no rival */
+	STRANGER,					/* of another kind, or no rival */
+	TICKET,						/* a rival of zklock */
+	TRY,						/* ... that only tries */
+	STRANGE_TICKET
 } Other;
 
 typedef struct Case
@@ -150,6 +158,7 @@ typedef struct Case
 	bool		leases;			/* ... and a directory "leases" */
 	bool		leased;			/* SURVEY: there is a lease */
 	bool		sound;			/* the znode's number is below the limit */
+	bool		tries;			/* it was made for who only tries */
 	ZklTicket	after;
 	ZklTicketStep step;
 } Case;
@@ -221,6 +230,19 @@ name_after(const Case *c)
 	return name;
 }
 
+static const char *
+other_ticket(ZklMode mode, Other other, bool before)
+{
+	static char names[2][2 * ZKL_CHILD_SIZE];
+	bool		lock = (mode == ZKL_MODE_LOCK) == (other != STRANGE_TICKET);
+
+	sprintf(names[before], "%s%s000000000%c",
+			other == TRY ? ZKLOCKS("d") : ZKLOCKS("c"),
+			mode == ZKL_MODE_LEASE ? "lease-" : lock ? "lock-" : "__WRIT__",
+			before ? '3' : '6');
+	return names[before];
+}
+
 /* Somebody in a list, whose number is before ours (3, 4) or behind (6). */
 static const char *
 other_name(ZklMode mode, Other other, bool before)
@@ -244,6 +266,10 @@ other_name(ZklMode mode, Other other, bool before)
 			if (mode == ZKL_MODE_LOCK)
 				return before ? WRITER(3) : WRITER(6);
 			return before ? FOREIGN(3) : FOREIGN(6);
+		case TICKET:
+		case TRY:
+		case STRANGE_TICKET:
+			return other_ticket(mode, other, before);
 	}
 	return NULL;
 }
@@ -278,13 +304,14 @@ try_lists(Case *c)
 	{
 		c->listed = bits & 1;
 		c->leases = bits & 2;
-		for (int before = NOBODY; before <= STRANGER; before++)
+		for (int before = NOBODY; before <= STRANGE_TICKET; before++)
 		{
-			for (int behind = NOBODY; behind <= STRANGER; behind++)
+			for (int behind = NOBODY; behind <= STRANGE_TICKET; behind++)
 			{
 				c->other_before = (Other) before;
 				c->other_behind = (Other) behind;
-				if (behind != LONG_RIVAL)
+				if (behind != LONG_RIVAL &&
+					(c->listed || (before < TICKET && behind < TICKET)))
 					try_list(c);
 			}
 		}
@@ -321,6 +348,8 @@ try_reply(Case *c, ZklRequest request, ZklOutcome outcome, bool yes)
 	c->event.name = name_of(c);
 	c->event.ours = yes;
 	c->event.revoked = yes;
+	c->event.answered = yes;
+	c->event.version = yes ? 7 : 0;
 	if (request == ZKL_REQUEST_LIST && outcome == ZKL_OUTCOME_OK)
 		try_lists(c);
 	else if (request == ZKL_REQUEST_SURVEY && outcome == ZKL_OUTCOME_OK)
@@ -366,7 +395,7 @@ try_all_events(Case *c)
 static void
 in_state(ZklMode mode, ZklTicketState state)
 {
-	for (int bits = 0; bits < 64; bits++)
+	for (int bits = 0; bits < 512; bits++)
 	{
 		Case		c;
 
@@ -378,6 +407,9 @@ in_state(ZklMode mode, ZklTicketState state)
 		c.before.watched = (bits & 8) != 0;
 		c.before.surveyed = (bits & 16) != 0;
 		c.before.revoked = (bits & 32) != 0;
+		c.before.answers = bits & 64 || state == ZKL_TICKET_ANSWERING;
+		c.before.answered = (bits & 128) != 0;
+		c.tries = (bits & 256) != 0;
 		if (c.before.unwanted ? !IN(state, UNWANTED_STATES) :
 			state == ZKL_TICKET_DELETING)
 			continue;
@@ -387,6 +419,15 @@ in_state(ZklMode mode, ZklTicketState state)
 			continue;
 		if (c.before.revoked && !IN(state, OWNING_STATES))
 			continue;
+		if (bits & (64 | 128) && (!c.sound || !IN(state, OWNING_STATES)))
+			continue;
+		if (c.tries)
+		{
+			if (!IN(state, S(CREATED) | S(LISTING) | S(WATCHING) | S(QUEUED)))
+				continue;
+			c.before.uuid[17] = 'd';
+			c.before.asking = true;
+		}
 		if (c.before.name[0] != '\0')
 			strcpy(c.before.name, name_of(&c));
 		try_all_events(&c);
@@ -549,7 +590,12 @@ means_nothing_in_other_states(const Case *c)
 			break;
 		case ZKL_EVENT_DOWNGRADE:
 			meaningful = c->before.mode == ZKL_MODE_WRITE ?
-				S(OWNED) | S(CHECKING) : 0;
+				S(OWNED) | S(CHECKING) | S(ANSWERING) : 0;
+			break;
+		case ZKL_EVENT_ANSWER:
+			before.answers = true;
+			meaningful = c->before.answers || c->before.answered ?
+				0 : S(OWNED);
 			break;
 		case ZKL_EVENT_WATCH:
 			before.watched = true;
@@ -557,11 +603,11 @@ means_nothing_in_other_states(const Case *c)
 			break;
 		case ZKL_EVENT_RECHECK:
 			before.rechecks = true;
-			meaningful = S(OWNED);
+			meaningful = S(OWNED) | S(ANSWERING);
 			break;
 		case ZKL_EVENT_CHILDREN_CHANGED:
 			meaningful = c->before.contended && !c->before.rechecks ?
-				0 : S(OWNED);
+				0 : S(OWNED) | S(ANSWERING);
 			if (c->before.mode == ZKL_MODE_LEASE)
 				meaningful |= S(QUEUED);
 			break;
@@ -572,7 +618,7 @@ means_nothing_in_other_states(const Case *c)
 			meaningful = S(OWNED);
 			break;
 		case ZKL_EVENT_RECONNECTED:
-			meaningful = S(QUEUED) | S(OWNED);
+			meaningful = S(QUEUED) | S(OWNED) | S(ANSWERING);
 			break;
 		default:
 			return;
@@ -619,6 +665,8 @@ rests_on_one_watch(const Case *c)
 		hold(watches && c->after.watched);
 	else if (is_awaited(c) && c->event.request == ZKL_REQUEST_WATCH_SELF)
 		hold(watches == (c->event.outcome == ZKL_OUTCOME_UNKNOWN));
+	else if (is_awaited(c) && c->event.request == ZKL_REQUEST_ANSWER)
+		hold(watches == (c->event.outcome != ZKL_OUTCOME_ABSENT));
 	else if (c->event.kind == ZKL_EVENT_WATCH)
 		hold(watches == (c->before.state == ZKL_TICKET_OWNED &&
 						 !c->before.watched));
@@ -651,6 +699,15 @@ is_lost_if_absent(const Case *c)
 	}
 	revoked = c->event.outcome == ZKL_OUTCOME_OK && c->event.revoked;
 	before.revoked |= revoked;
+	if (c->event.outcome == ZKL_OUTCOME_OK)
+	{
+		before.version = c->event.version;
+		before.answered = c->event.answered;
+		if (before.answers && !before.answered)
+			before.state = ZKL_TICKET_ANSWERING;
+	}
+	else if (c->event.outcome == ZKL_OUTCOME_REFUSED && !before.answered)
+		before.answers = false;
 	hold(memcmp(&before, &c->after, sizeof(ZklTicket)) == 0);
 	hold(c->step.report == (revoked && !c->before.revoked ?
 							ZKL_REPORT_REVOKED : ZKL_REPORT_NOTHING));
@@ -676,7 +733,11 @@ reports_what_its_state_says(const Case *c)
 		case ZKL_REPORT_NOTHING:
 			break;
 		case ZKL_REPORT_QUEUED:
-			hold(after == (is_lease ? ZKL_TICKET_QUEUED : ZKL_TICKET_WATCHING));
+			if (before == ZKL_TICKET_WATCHING)
+				hold(after == ZKL_TICKET_QUEUED && c->event.answered &&
+					 c->before.asking && !c->after.asking);
+			else
+				hold(after == (is_lease ? ZKL_TICKET_QUEUED : ZKL_TICKET_WATCHING));
 			hold((c->after.predecessor[0] == '\0') == is_lease);
 			break;
 		case ZKL_REPORT_OWNED:
@@ -700,7 +761,7 @@ reports_what_its_state_says(const Case *c)
 			hold(c->after.mode == ZKL_MODE_READ && !c->after.contended);
 			break;
 		case ZKL_REPORT_REVOKED:
-			hold(after == ZKL_TICKET_OWNED && before == ZKL_TICKET_OWNED);
+			hold(IN(after, S(OWNED) | S(ANSWERING)) && before == ZKL_TICKET_OWNED);
 			hold(c->after.revoked);
 			break;
 		case ZKL_REPORT_LOST:
@@ -800,6 +861,7 @@ no_znode_is_left(const Case *c)
 				outcome == ZKL_OUTCOME_REFUSED ||
 				(outcome == ZKL_OUTCOME_OK && !c->event.ours);
 		case ZKL_TICKET_OWNED:
+		case ZKL_TICKET_ANSWERING:
 			return outcome == ZKL_OUTCOME_ABSENT;
 		case ZKL_TICKET_DELETING:
 			/* Refused: left to the end of the session. */
@@ -836,10 +898,11 @@ static bool
 has_the_lock(const Case *c)
 {
 	bool		alone = c->other_before == NOBODY;
+	bool		behind_counts = c->other_behind != NOBODY &&
+	(c->other_behind <= STRANGER || !c->sound);
 
 	if (c->before.mode == ZKL_MODE_LEASE)
-		return c->listed && !alone + (c->other_behind != NOBODY) + c->leases <
-			MY_LIMIT;
+		return c->listed && !alone + behind_counts + c->leases < MY_LIMIT;
 	return c->listed && alone && c->sound &&
 		(c->before.surveyed || !c->leases);
 }
@@ -860,8 +923,13 @@ gets_what_the_list_says(const Case *c)
 	hold((c->after.state == ZKL_TICKET_SURVEYING) ==
 		 (c->sound && c->other_before != STRANGER && c->leases &&
 		  !c->before.surveyed));
-	if (IN(c->after.state, S(OWNED) | S(WATCHING)))
-		hold(c->after.contended == (c->other_behind == RIVAL));
+	if (!IN(c->after.state, S(OWNED) | S(WATCHING)))
+		return;
+	hold(c->after.contended == (c->other_behind == RIVAL ||
+								c->other_behind >= TICKET));
+	hold(c->after.asked == (c->other_behind >= TRY));
+	hold(c->after.asking == (c->other_before == STRANGE_TICKET ||
+							 (c->tries && c->other_before >= TICKET)));
 }
 
 static void
@@ -908,7 +976,8 @@ heeds_the_reply(const Case *c)
 		 (done && !c->before.unwanted));
 	if (done)
 		hold(!c->after.contended && !c->after.revoked &&
-			 c->after.watched == c->before.watched);
+			 !c->after.answers && !c->after.answered &&
+			 c->after.version == 0 && c->after.watched == c->before.watched);
 	if (confirming)
 		hold((c->step.report == ZKL_REPORT_LOST) == !done);
 	else
@@ -948,6 +1017,7 @@ names_what_it_asks_for(const Case *c)
 {
 	bool		names_own = c->step.request == ZKL_REQUEST_INSPECT ||
 		c->step.request == ZKL_REQUEST_WATCH_SELF ||
+		c->step.request == ZKL_REQUEST_ANSWER ||
 		c->step.request == ZKL_REQUEST_DELETE;
 
 	hold(memchr(c->after.name, '\0', sizeof(c->after.name)) != NULL);
@@ -959,7 +1029,7 @@ names_what_it_asks_for(const Case *c)
 		hold(strstr(c->after.name, "__WRIT__") != NULL);
 	if (c->step.request == ZKL_REQUEST_WATCH)
 		hold(strcmp(c->after.predecessor,
-					other_name(c->before.mode, RIVAL, true)) == 0);
+					other_name(c->before.mode, c->other_before, true)) == 0);
 }
 
 static void

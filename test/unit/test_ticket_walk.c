@@ -17,6 +17,9 @@
  * The directory is a mutex's, a read-write lock's or that of a semaphore's
  * leases.
  *
+ * Servers let tickets linger, and some only try.  In vain they do so only where
+ * somebody really used the lock meanwhile, or wanted it; "Tries" has the rule.
+ *
  * test/unit/test_ticket_walk.c
  *
  *-------------------------------------------------------------------------
@@ -69,6 +72,7 @@ typedef struct Weather
 	bool		reaping;
 	bool		refusals;
 	bool		foreign_hands;	/* delete our znodes */
+	bool		tries;			/* some servers only try, and tickets linger */
 	int64_t		first_number;
 } Weather;
 
@@ -77,6 +81,8 @@ typedef struct Child
 	char		name[ZKL_CHILD_SIZE];
 	Role		role;
 	bool		revoked;		/* somebody has written so into it */
+	bool		answered;		/* it says that it is in use */
+	int32_t		version;		/* of what is written in it */
 	int64_t		number;
 	int64_t		czxid;
 	int			owner;			/* a server, or FOREIGN_OWNER */
@@ -88,6 +94,7 @@ typedef struct Message
 {
 	ZklTicketEvent event;
 	uint32_t	attempt;
+	int32_t		version;		/* ANSWER: of the data that it replaces */
 	char		name[ZKL_CHILD_SIZE];	/* prefix, or the znode meant */
 	int			nchildren;
 	char		children[MAX_CHILDREN][ZKL_CHILD_SIZE];
@@ -106,6 +113,11 @@ typedef struct Server
 	bool		wanted;			/* do its backends want the lock? */
 	ZklMode		mode;			/* ... that they wanted last */
 	bool		withdrawn;		/* the ticket was told that they do not */
+	bool		tries;			/* ... or do they just try? */
+	bool		is_try;			/* the ticket was made for who does */
+	bool		saw_use;		/* meanwhile somebody used the lock */
+	bool		lingers;		/* owned, and nobody wants it */
+	bool		unused;			/* it was, or a try failed: nobody uses it */
 	int			session;
 	bool		alive;			/* the session, at ZooKeeper */
 	bool		connected;
@@ -132,6 +144,10 @@ static int	times_in_state[ZKL_TICKET_NSTATES];
 static int	times_asked[ZKL_REQUEST_DELETE + 1];
 static int	times_reported[ZKL_REPORT_GONE + 1];
 static int	times_gave_way_unsent;
+static int	times_tried;
+static int	times_tried_in_vain;
+static int	times_gave_up_lingering;
+static int	times_silent;
 static int	most_readers;
 static int64_t last_token;
 static int64_t last_writers_token;
@@ -333,6 +349,27 @@ answer_survey(Message *answer)
 		strcpy(answer->children[answer->nchildren++], "x-lease-0000000001");
 }
 
+/* Only where nobody else has written there meanwhile. */
+static void
+answer_answer(int s, Message *answer)
+{
+	Child	   *child = find_child(answer->name);
+
+	if (child == NULL)
+		answer->event.outcome = ZKL_OUTCOME_ABSENT;
+	else if (child->version != answer->version)
+		answer->event.outcome = ZKL_OUTCOME_UNKNOWN;
+	else
+	{
+		/* Nobody who asked for the lock is overwritten unheard. */
+		check(!child->revoked || servers[s].ticket.revoked);
+		child->answered = true;
+		child->revoked = false;
+		child->version++;
+		fire_child(child);
+	}
+}
+
 static void
 answer_about_child(int s, Message *answer)
 {
@@ -350,6 +387,8 @@ answer_about_child(int s, Message *answer)
 	{
 		child->watchers |= 1u << s;
 		answer->event.revoked = child->revoked;
+		answer->event.answered = child->answered;
+		answer->event.version = child->version;
 	}
 	else
 		remove_child(child);
@@ -416,6 +455,9 @@ execute(int s, Message *message)
 			break;
 		case ZKL_REQUEST_SURVEY:
 			answer_survey(message);
+			break;
+		case ZKL_REQUEST_ANSWER:
+			answer_answer(s, message);
 			break;
 		case ZKL_REQUEST_DOWNGRADE:
 			answer_downgrade(s, message);
@@ -558,6 +600,57 @@ check_token(const Server *server)
 		last_token = token;
 }
 
+static void feed_kind(int s, ZklTicketEventKind kind);
+static void end_try(int s);
+
+/* Somebody else wants the lock; the holders hold on to it, or only read. */
+static void
+say_that_it_is_in_use(int s)
+{
+	const ZklTicket *ticket = &servers[s].ticket;
+
+	if (!ticket->contended || !servers[s].wanted ||
+		weather.kind == ZKL_KIND_SEMAPHORE)
+		return;
+	if (ticket->mode == ZKL_MODE_WRITE && one_in(3))
+		feed_kind(s, ZKL_EVENT_DOWNGRADE);
+	else if (ticket->asked || one_in(3))
+		feed_kind(s, ZKL_EVENT_ANSWER);
+}
+
+/* What the lock table says to a report, and what becomes of a try. */
+static void
+on_report(int s, ZklReport what)
+{
+	Server	   *server = &servers[s];
+
+	switch (what)
+	{
+		case ZKL_REPORT_QUEUED:
+			if (server->tries && !server->ticket.asking)
+				end_try(s);
+			break;
+		case ZKL_REPORT_OWNED:
+			check_token(server);
+			server->tries = false;
+			say_that_it_is_in_use(s);
+			break;
+		case ZKL_REPORT_CONTENDED:
+			times_gave_up_lingering += server->lingers;
+			server->unused |= server->lingers;
+			server->lingers = false;
+			say_that_it_is_in_use(s);
+			break;
+			/* Who waited gets an error, and does not ask again by itself. */
+		case ZKL_REPORT_FAILED:
+			server->wanted = false;
+			server->tries = false;
+			break;
+		default:
+			break;
+	}
+}
+
 static void
 feed(int s, const ZklTicketEvent *event)
 {
@@ -577,16 +670,11 @@ feed(int s, const ZklTicketEvent *event)
 	{
 		server->due = ZKL_REQUEST_NOTHING;
 		server->withdrawn = false;
+		server->lingers = false;
 		check(before == ZKL_TICKET_NONE ||
 			  step.report != ZKL_REPORT_NOTHING);
 	}
-
-	/* Who waited gets an error, and does not ask again by itself. */
-	if (step.report == ZKL_REPORT_FAILED)
-		server->wanted = false;
-
-	if (step.report == ZKL_REPORT_OWNED)
-		check_token(server);
+	on_report(s, step.report);
 }
 
 static void
@@ -613,7 +701,7 @@ acquires(int s)
 
 	return !servers[s].withdrawn && state != ZKL_TICKET_NONE &&
 		state != ZKL_TICKET_OWNED && state != ZKL_TICKET_CHECKING &&
-		state != ZKL_TICKET_DELETING;
+		state != ZKL_TICKET_ANSWERING && state != ZKL_TICKET_DELETING;
 }
 
 /* A semaphore's mutex is held by somebody else. */
@@ -648,6 +736,9 @@ want(int s)
 			break;
 	}
 	server->mode = event.mode;
+	server->is_try = weather.tries ? server->tries : one_in(2);
+	server->unused = server->saw_use = false;
+	times_tried += server->tries;
 	feed(s, &event);
 }
 
@@ -662,7 +753,7 @@ tell_wish(int s)
 		if (!must_wait(s))
 			want(s);
 	}
-	else if (!server->wanted && !server->withdrawn &&
+	else if (!server->wanted && !server->withdrawn && !server->lingers &&
 			 server->ticket.state != ZKL_TICKET_NONE)
 	{
 		ZklTicketEvent event = {
@@ -694,6 +785,7 @@ push_request(Server *server, ZklRequest request)
 	message->event.kind = ZKL_EVENT_REPLY;
 	message->event.request = request;
 	message->attempt = server->ticket.attempt;
+	message->version = server->ticket.version;
 	strcpy(message->name, request == ZKL_REQUEST_WATCH ?
 		   server->ticket.predecessor : server->ticket.name);
 	return message;
@@ -713,7 +805,7 @@ send_due(int s)
 		uint8_t		random[16];
 
 		random_bytes(&seed, random, sizeof(random));
-		zkl_ticket_begin_attempt(&server->ticket, random, one_in(2));
+		zkl_ticket_begin_attempt(&server->ticket, random, server->is_try);
 		zkl_recipe_make_prefix(server->ticket.mode, server->ticket.uuid,
 							   push_request(server, request)->name);
 		push_request(server, ZKL_REQUEST_LIST);
@@ -942,7 +1034,9 @@ child_changes(void)
 	if (nchildren == 0)
 		return;
 	child = &children[random_below(&seed, (uint32_t) nchildren)];
-	child->revoked |= one_in(3);
+	child->version++;
+	child->revoked = one_in(3);
+	child->answered = false;
 	fire_child(child);
 }
 
@@ -1067,6 +1161,7 @@ is_owner(int s)
 {
 	return servers[s].ticket.state == ZKL_TICKET_OWNED ||
 		servers[s].ticket.state == ZKL_TICKET_CHECKING ||
+		servers[s].ticket.state == ZKL_TICKET_ANSWERING ||
 		(downgrades(s) && !servers[s].withdrawn &&
 		 !servers[s].ticket.unwanted);
 }
@@ -1085,6 +1180,7 @@ static const ZklRequest awaited[ZKL_TICKET_NSTATES] = {
 	[ZKL_TICKET_SURVEYING] = ZKL_REQUEST_SURVEY,
 	[ZKL_TICKET_WATCHING] = ZKL_REQUEST_WATCH,
 	[ZKL_TICKET_CHECKING] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_ANSWERING] = ZKL_REQUEST_ANSWER,
 	[ZKL_TICKET_DOWNGRADING] = ZKL_REQUEST_DOWNGRADE,
 	[ZKL_TICKET_CONFIRMING] = ZKL_REQUEST_INSPECT,
 	[ZKL_TICKET_DELETING] = ZKL_REQUEST_DELETE
@@ -1114,6 +1210,8 @@ check_awaited(const Server *server)
 			  is_in(&server->sent, request, server->ticket.attempt) ||
 			  is_in(&server->inbox, request, server->ticket.attempt));
 }
+
+static void look_for_use(int s);
 
 static bool
 a_create_is_under_way(int s)
@@ -1156,6 +1254,8 @@ check_rules(void)
 	int			nothers = 0;
 
 	for (int s = 0; s < SERVERS; s++)
+		look_for_use(s);
+	for (int s = 0; s < SERVERS; s++)
 	{
 		const Server *server = &servers[s];
 		const Child *znode = znode_of(s);
@@ -1182,6 +1282,72 @@ check_rules(void)
 }
 
 /*
+ * Tries
+ *
+ * One that ends in vain has seen a znode before its own that was there for
+ * somebody who held the lock or waited for it, or had just ceased to; not just for
+ * a server that let its ticket linger, or for another try.
+ */
+
+static bool
+is_in_use(const Child *child)
+{
+	const Server *server = &servers[child->owner];
+
+	if (child->owner == FOREIGN_OWNER)
+		return true;
+	return !server->lingers && !server->unused &&
+		(!server->tries || server->withdrawn || is_owner(child->owner));
+}
+
+static void
+look_for_use(int s)
+{
+	const Child *mine = znode_of(s);
+
+	for (int i = 0; i < nchildren && mine != NULL; i++)
+	{
+		if (goes_before(&children[i], mine) && is_in_use(&children[i]))
+			servers[s].saw_use = true;
+	}
+}
+
+static void
+end_try(int s)
+{
+	times_tried_in_vain++;
+	check(servers[s].saw_use);
+	servers[s].wanted = servers[s].tries = false;
+	servers[s].unused = true;
+}
+
+/* It is released, or given up. */
+static void
+end_wish(int s)
+{
+	Server	   *server = &servers[s];
+
+	server->unused |= server->tries && !server->withdrawn && !is_owner(s);
+	server->wanted = server->tries = false;
+	if (weather.tries && is_owner(s) && !server->ticket.contended &&
+		!server->ticket.answers)
+		server->lingers = one_in(2);
+}
+
+/* A ticket that waits already, or lingers, serves this wish as well. */
+static void
+begin_wish(int s)
+{
+	Server	   *server = &servers[s];
+
+	server->wanted = true;
+	if (server->ticket.state == ZKL_TICKET_NONE || server->withdrawn)
+		server->tries = weather.tries && one_in(2);
+	else
+		server->lingers = server->unused = false;
+}
+
+/*
  * The walk
  */
 
@@ -1192,8 +1358,10 @@ take_step(void)
 	uint32_t	dice = random_below(&seed, 1000);
 
 	nsteps++;
-	if (dice < 40)
-		servers[s].wanted = !servers[s].wanted;
+	if (dice < 40 && servers[s].wanted)
+		end_wish(s);
+	else if (dice < 40)
+		begin_wish(s);
 	else if (dice < 180)
 		tell_wish(s);
 	else if (dice < 195)
@@ -1229,16 +1397,28 @@ take_step(void)
  * Rest
  */
 
+/* Who holds a contended lock for longer says so, asked or not. */
+static bool
+owes_an_answer(int s)
+{
+	const ZklTicket *ticket = &servers[s].ticket;
+
+	return weather.tries && servers[s].wanted && ticket->contended &&
+		ticket->state == ZKL_TICKET_OWNED && !ticket->answered;
+}
+
 static bool
 is_at_rest(int s)
 {
 	const Server *server = &servers[s];
 
-	return server->connected && server->alive && server->inbox.n == 0 &&
+	return !owes_an_answer(s) && server->connected && server->alive && server->inbox.n == 0 &&
 		server->sent.n == 0 && server->due == ZKL_REQUEST_NOTHING &&
-		(server->wanted == (server->ticket.state != ZKL_TICKET_NONE) ||
+		((server->wanted || server->lingers) ==
+		 (server->ticket.state != ZKL_TICKET_NONE) ||
 		 (server->wanted && must_wait(s)));
 }
+
 
 /* Let everything take its course, without accidents. */
 static void
@@ -1254,6 +1434,8 @@ come_to_rest(void)
 		{
 			reconnect(s);
 			tell_wish(s);
+			if (owes_an_answer(s))
+				feed_kind(s, ZKL_EVENT_ANSWER);
 			send_due(s);
 			serve(s);
 			deliver(s);
@@ -1305,8 +1487,35 @@ check_rest_of_owner(const Server *server, const Child *znode, int s)
 	if (server->ticket.watched && !weather.refusals)
 	{
 		check(znode->watchers & 1u << s);
-		check(server->ticket.revoked == znode->revoked);
+		check(server->ticket.revoked || !znode->revoked);
 	}
+}
+
+/* It was made for a try, and may watch the first one in the queue. */
+static bool
+only_tries(const Server *server)
+{
+	bool		tries;
+
+	return zkl_recipe_is_zklock(server->ticket.name, &tries) && tries;
+}
+
+/*
+ * Nobody else is silent but another try that has become a wait meanwhile.  It
+ * wants the lock, and is not its owner; so time ends this try.
+ */
+static void
+end_silent_try(int s)
+{
+	const Child *before = find_child(servers[s].ticket.predecessor);
+	const Server *other;
+
+	check(before != NULL && before->owner != FOREIGN_OWNER);
+	other = &servers[before->owner];
+	check(other->is_try && other->wanted && !other->tries);
+	check(other->ticket.state == ZKL_TICKET_QUEUED);
+	times_silent++;
+	end_try(s);
 }
 
 /* Who waits waits for something that will happen. */
@@ -1317,6 +1526,8 @@ check_rest(int s)
 	const Child *znode = znode_of(s);
 	const Child *predecessor;
 
+	if (server->tries)
+		end_silent_try(s);
 	if (server->ticket.state == ZKL_TICKET_NONE)
 		return;					/* and without a znode, by the rules */
 
@@ -1339,7 +1550,8 @@ check_rest(int s)
 	}
 	predecessor = find_child(server->ticket.predecessor);
 	check(predecessor != NULL && goes_before(predecessor, znode));
-	check(predecessor->number == predecessor_of(znode)->number);
+	check(predecessor->number == predecessor_of(znode)->number ||
+		  only_tries(server));
 	check(predecessor->watchers & 1u << s);
 }
 
@@ -1364,7 +1576,7 @@ find_owner(void)
 
 	for (int s = 0; s < SERVERS; s++)
 	{
-		if (servers[s].ticket.state == ZKL_TICKET_OWNED)
+		if (servers[s].ticket.state == ZKL_TICKET_OWNED && servers[s].wanted)
 			owner = s;
 	}
 	for (int s = 0; s < SERVERS && owner < 0; s++)
@@ -1395,6 +1607,9 @@ serve_all_wishes(void)
 		come_to_rest();
 		check(count_wishes() == left - 1);
 	}
+	for (int s = 0; s < SERVERS; s++)
+		servers[s].lingers = false;
+	come_to_rest();
 	check(nchildren == 0);
 	weather.refusals = refusals;
 }
@@ -1422,6 +1637,8 @@ walk(const Weather *of_the_day, int nseeds)
 	memset(times_asked, 0, sizeof(times_asked));
 	memset(times_reported, 0, sizeof(times_reported));
 	times_gave_way_unsent = 0;
+	times_tried = times_tried_in_vain = times_gave_up_lingering = 0;
+	times_silent = 0;
 	most_readers = 0;
 	for (int i = 1; i <= nseeds; i++)
 	{
@@ -1478,8 +1695,10 @@ assert_was_everywhere(void)
 	}
 	if (weather.kind == ZKL_KIND_SEMAPHORE)
 	{
-		states |= 1u << ZKL_TICKET_SURVEYING | 1u << ZKL_TICKET_WATCHING;
-		requests |= 1u << ZKL_REQUEST_SURVEY | 1u << ZKL_REQUEST_WATCH;
+		states |= 1u << ZKL_TICKET_SURVEYING | 1u << ZKL_TICKET_WATCHING |
+			1u << ZKL_TICKET_ANSWERING;
+		requests |= 1u << ZKL_REQUEST_SURVEY | 1u << ZKL_REQUEST_WATCH |
+			1u << ZKL_REQUEST_ANSWER;
 	}
 	assert_had(times_in_state, lengthof(times_in_state), states, "state");
 	assert_had(times_asked, lengthof(times_asked), requests, "request");
@@ -1792,6 +2011,69 @@ leases_deleted_by_foreign_hands_are_lost(void **state)
 	assert_true(times_reported[ZKL_REPORT_LOST] > 100);
 }
 
+/*
+ * Tries
+ */
+
+static void
+assert_tried(void)
+{
+	assert_true(times_tried > 1000);
+	assert_true(times_tried_in_vain > 300);
+	assert_true(times_gave_up_lingering > 100);
+	assert_true(times_silent < times_tried_in_vain / 100);
+}
+
+static void
+in_fair_weather_no_try_fails_for_nothing(void **state)
+{
+	const Weather fair = {.tries = true};
+
+	(void) state;
+	walk(&fair, 60);
+	assert_tried();
+	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
+	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
+}
+
+static void
+no_try_of_readers_and_writers_fails_for_nothing(void **state)
+{
+	const Weather fair = {
+		.kind = ZKL_KIND_READ_WRITE,
+		.tries = true
+	};
+
+	(void) state;
+	walk(&fair, 60);
+	assert_tried();
+	assert_true(times_reported[ZKL_REPORT_DOWNGRADED] > 200);
+	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
+	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
+}
+
+static void
+in_any_weather_no_try_fails_for_nothing(void **state)
+{
+	Weather		bad = {
+		.tries = true,
+		.disconnects = true,
+		.expiries = true,
+		.restarts = true,
+		.reaping = true,
+		.refusals = true
+	};
+
+	(void) state;
+	walk(&bad, 60);
+	assert_was_everywhere();
+	assert_tried();
+
+	bad.kind = ZKL_KIND_READ_WRITE;
+	walk(&bad, 60);
+	assert_tried();
+}
+
 int
 main(void)
 {
@@ -1815,6 +2097,9 @@ main(void)
 		cmocka_unit_test(without_the_mutex_there_are_never_too_many_leases),
 		cmocka_unit_test(in_any_weather_the_rules_hold_for_leases),
 		cmocka_unit_test(leases_deleted_by_foreign_hands_are_lost),
+		cmocka_unit_test(in_fair_weather_no_try_fails_for_nothing),
+		cmocka_unit_test(no_try_of_readers_and_writers_fails_for_nothing),
+		cmocka_unit_test(in_any_weather_no_try_fails_for_nothing),
 	};
 
 	return cmocka_run_group_tests_name("ticket, walked at random", tests,
