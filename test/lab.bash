@@ -28,7 +28,8 @@ lab_enter() {
 		return
 	fi
 
-	local script=${0##*/} status=0 run_as=()
+	local script status=0 run_as=()
+	script=$(realpath --relative-to="$lab_top/test" "$0")
 	lab=$(mktemp -d "${TMPDIR:-/tmp}/zklock.XXXXXX")
 	trap lab_leave EXIT
 	trap 'exit 129' HUP
