@@ -610,7 +610,7 @@ foreach my $w (@todo)
 {
 	my @systems = systems_for($w) or next;
 	printf "%-9s %s\n", $w->{id}, $w->{title};
-	foreach my $round (1 .. $w->{family} =~ /^W(9|10)$/ ? 1 : $arg{rounds})
+	foreach my $round (1 .. ($w->{family} =~ /^W(9|10)$/ ? 1 : $arg{rounds}))
 	{
 		foreach my $system (@systems)
 		{
