@@ -25,7 +25,8 @@ our %name = (
 
 # A workload is done by CLIENTS on each of SERVERS.  Floors are how many times as fast as
 # another system zklock has to be, with one ZooKeeper and with three; 0: no floor.  "of"
-# says what is compared: the rate of rounds, or a time.
+# says what is compared: the rate of rounds, or a time.  What is only_long is left out of
+# the short form.
 our @all = (
 	{ id => 'W1', title => 'one path, one client', clients => 1, systems => \@systems,
 		floors => { advisory => [ 0.9, 0 ], Curator => [ 7, 10.5 ] } },
@@ -72,6 +73,7 @@ foreach my $w (@all)
 	$w->{family} //= $w->{id};
 	$w->{of} //= 'rate';
 	$w->{servers} //= 1;
+	$w->{only_long} = $w->{id} =~ /^(W3-(8|64)|W7-100+|W7own-100+)$/;
 }
 
 our %by_id = map { $_->{id} => $_ } @all;

@@ -23,6 +23,7 @@ my $counter_file = "$bench/counter";
 my $problems = 0;
 
 $| = 1;
+$SIG{PIPE} = 'IGNORE';
 open my $csv, '>>', $arg{csv} or die "$arg{csv}: $!";
 $csv->autoflush(1);
 
@@ -45,8 +46,8 @@ my %command = (
 	kazoo => [ '/usr/bin/python3', 'test/bench/kazoo_bench.py', $arg{hosts} ],
 	Curator => [
 		'java', '-Xmx512m', '-cp',
-		join(':', map { "/usr/share/java/$_.jar" } 'curator-recipes', 'slf4j-nop'),
-		'test/bench/CuratorBench.java', $arg{hosts} ]);
+		join(':', $bench, map { "/usr/share/java/$_.jar" } 'curator-recipes', 'slf4j-nop'),
+		'CuratorBench', $arg{hosts} ]);
 my %process;
 
 # Kept while it may be needed again, so that a JVM is warm.
@@ -305,16 +306,16 @@ sub check_sql
 	{
 		put_counter("0\n");
 		$section = "SELECT bench_section('$counter_file');\n";
-		$section = "SELECT nextval('entered');\n$section" if $w->{family} eq 'W5';
+		$section = "SELECT nextval('written');\n$section" if $w->{family} eq 'W5';
 	}
-	my $entered = psql(0, 'SELECT last_value FROM entered');
+	my $written = psql(0, 'SELECT last_value FROM written');
 	my $result = pgbench(script_of($w, $system, $section),
 		servers => $w->{servers}, clients => $w->{clients}, transactions => $transactions);
 	return if defined $expected;
 
 	my $count = get_counter();
 	$expected =
-	  $w->{family} eq 'W5' ? psql(0, 'SELECT last_value FROM entered') - $entered : $result->{done};
+	  $w->{family} eq 'W5' ? psql(0, 'SELECT last_value FROM written') - $written : $result->{done};
 	complain("$w->{id} $system: counted $count in $expected rounds") if $count != $expected;
 	return;
 }
@@ -513,8 +514,9 @@ sub measure_tpcb
 			  . " && pg_ctl -D $data -m fast -w stop >/dev/null") == 0 or die 'TPC-B';
 	}
 	my $preload = $system eq 'zklock' ? 'zklock' : "''";
-	my ($few, $many) = $is_short ? (10, 30) : (100, 300);
-	my $n = (instructions_of($data, $preload, $many) - instructions_of($data, $preload, $few)) / ($many - $few);
+	my ($few, $many) = $is_short ? (0, 20) : (100, 300);
+	my $begin = $is_short ? 0 : instructions_of($data, $preload, $few);
+	my $n = (instructions_of($data, $preload, $many) - $begin) / ($many - $few);
 	record($w->{id}, $system, $round, instructions => $n);
 	return $n;
 }
@@ -589,7 +591,7 @@ sub systems_for
 {
 	my ($w) = @_;
 	return () if $w->{only_one} && $ensemble > 1;
-	return () if $is_short && ($w->{crowd} // 0) > 10;
+	return () if $is_short && $w->{only_long};
 	my @systems = @{ $w->{systems} };
 	@systems = grep { !/^(advisory|table|redis)$/ } @systems if $ensemble > 1;
 	return @systems;
@@ -597,7 +599,9 @@ sub systems_for
 
 if (grep { my $w = $_; grep { $_ eq 'Curator' } @{ $w->{systems} } } @todo)
 {
-	ask(process_of('Curator', $_), 'mutex 2 ' . ($is_short ? 0.1 : 3) . ' /bench-curator/warm 1 -') foreach 0 .. 2;
+	my @curators = map { process_of('Curator', $_) } 0 .. 2;
+	send_to($_, 'mutex 2 ' . ($is_short ? 0.1 : 5) . ' /bench-curator/warm 1 -') foreach @curators;
+	answer_of($_) foreach @curators;
 }
 process_of('zookeeper', 0);
 foreach my $i (0 .. $#ports)

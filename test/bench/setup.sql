@@ -15,6 +15,9 @@ BEGIN
 	EXECUTE format('COPY (SELECT %s) TO %L', pg_read_file(file)::bigint + 1, file);
 END $$;
 
+CREATE SEQUENCE written MINVALUE 0 START 0;
+SELECT nextval('written');
+
 -- Who may be inside: at most so many at a time.
 CREATE SEQUENCE entered MINVALUE 0 START 0;
 CREATE SEQUENCE has_left MINVALUE 0 START 0;

@@ -46,8 +46,12 @@ static void list(struct client *c);
 static void
 check(int rc, const char *what)
 {
-	if (rc != ZOK)
-		die(what);
+	char		message[128];
+
+	if (rc == ZOK)
+		return;
+	snprintf(message, sizeof(message), "%s: %s", what, zerror(rc));
+	die(message);
 }
 
 static void
@@ -72,9 +76,13 @@ turn(int timeout_ms)
 				wait_ms,
 				rc;
 
+	/* It connects again by itself; requests that were under way have failed then. */
 	rc = zookeeper_interest(zk, &p.fd, &interest, &tv);
-	if (rc != ZOK && rc != ZNOTHING && rc != ZCONNECTIONLOSS)
-		die("zookeeper_interest");
+	if (rc != ZOK)
+	{
+		usleep(10000);
+		return;
+	}
 	p.events = (interest & ZOOKEEPER_READ ? POLLIN : 0) | (interest & ZOOKEEPER_WRITE ? POLLOUT : 0);
 	p.revents = 0;
 	wait_ms = tv.tv_sec * 1000 + tv.tv_usec / 1000;
@@ -96,8 +104,8 @@ on_done(int rc, const void *data)
 {
 	(void) data;
 	pending--;
-	if (rc != ZOK && rc != ZNODEEXISTS && rc != ZNONODE)
-		die("a request failed");
+	if (rc != ZNODEEXISTS && rc != ZNONODE)
+		check(rc, "create or delete");
 }
 
 static void
