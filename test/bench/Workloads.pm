@@ -73,7 +73,7 @@ foreach my $w (@all)
 	$w->{family} //= $w->{id};
 	$w->{of} //= 'rate';
 	$w->{servers} //= 1;
-	$w->{only_long} = $w->{id} =~ /^(W3-(8|64)|W7-100+|W7own-100+)$/;
+	$w->{only_long} = $w->{id} =~ /^(W3-(8|64)|W7-\d000|W7own-100+)$/;
 }
 
 our %by_id = map { $_->{id} => $_ } @all;

@@ -385,7 +385,7 @@ sub measure_rate
 	my $once = sub { return $is_sql ? measure_sql($w, $system, @_) : measure_lines($w, $system, @_); };
 
 	check_sql($w, $system) if $round == 1 && $is_sql && $w->{is_contended};
-	$once->($seconds / ($is_sql ? 2 : $round == 1 ? 1 : 3)) unless $is_short;
+	$once->($seconds * ($w->{family} eq "W2" ? 2 : $is_sql ? 0.5 : $round == 1 ? 1 : 0.3)) unless $is_short;
 
 	my ($packets, $begin) = (packets(), time);
 	my $r = $once->($seconds);
@@ -498,13 +498,12 @@ sub instructions_of
 	return $n;
 }
 
-sub measure_tpcb
+# A cluster that nobody runs, with the tables of TPC-B.
+sub tpcb_data
 {
-	my ($w, $system, $round) = @_;
 	my $data = "$bench/tpcb";
 	unless (-d $data)
 	{
-		# -N, and a restart, so that nothing is left to do in the background
 		my $port = 7000;
 		system("initdb -D $data -U postgres -A trust -N --no-instructions >/dev/null"
 			  . " && cat $arg{stage} >>$data/postgresql.conf"
@@ -513,6 +512,13 @@ sub measure_tpcb
 			  . " && psql -h $bench -p $port -U postgres -qc 'VACUUM (FREEZE)' postgres"
 			  . " && pg_ctl -D $data -m fast -w stop >/dev/null") == 0 or die 'TPC-B';
 	}
+	return $data;
+}
+
+sub measure_tpcb
+{
+	my ($w, $system, $round) = @_;
+	my $data = tpcb_data();
 	my $preload = $system eq 'zklock' ? 'zklock' : "''";
 	my ($few, $many) = $is_short ? (0, 20) : (100, 300);
 	my $begin = $is_short ? 0 : instructions_of($data, $preload, $few);
@@ -527,7 +533,11 @@ sub measure_many
 	my ($w, $system, $round) = @_;
 	my $n = $is_short ? 500 : 8000;
 	my $memory = 'SELECT sum(total_bytes) FROM pg_backend_memory_contexts';
-	my %value = (without => measure_sql($Workloads::by_id{W1}, 'zklock', $seconds)->{rate});
+	my $w1 = sub {
+		measure_sql($Workloads::by_id{W1}, 'zklock', $seconds / 2);
+		return measure_sql($Workloads::by_id{W1}, 'zklock', $seconds)->{rate};
+	};
+	my %value = (without => $w1->());
 
 	my $holder = open_session(0);
 	session_query($holder, "SELECT zk_lock_acquire('/bench/w10/first')");
@@ -536,8 +546,7 @@ sub measure_many
 	session_query($holder, "SELECT count(*) FROM (SELECT zk_lock_acquire('/bench/w10/' || i) FROM generate_series(1, $n) AS i) AS a");
 	$value{rate} = $n / (time - $begin);
 	$value{backend_bytes} = (session_query($holder, $memory) - $before) / $n;
-	$value{shared_bytes} = psql(0, q{SELECT sum(allocated_size) / current_setting('zklock.max_locks')::int
-		FROM pg_shmem_allocations WHERE name LIKE 'zklock%'});
+	$value{shared_bytes} = (shared_megabytes(110_000) - shared_megabytes(10_000)) * 1024 * 1024 / 100_000;
 	$value{ephemeral_bytes} = psql(0, 'SELECT ephemeral_bytes FROM zk_status');
 
 	my $worker = psql(0, 'SELECT worker_pid FROM zk_status');
@@ -545,7 +554,7 @@ sub measure_many
 	usleep(1e6 * $rest);
 	$value{worker_cpu_percent} = 100 * (cpu_of($worker) - $cpu) / $rest;
 
-	$value{with} = measure_sql($Workloads::by_id{W1}, 'zklock', $seconds)->{rate};
+	$value{with} = $w1->();
 	complain('W10: not all are held') if psql(0, q{SELECT count(*) FROM zk_locks WHERE granted}) < $n;
 
 	unless ($is_short)
@@ -563,6 +572,13 @@ sub measure_many
 	$value{release_all_seconds} = time - $begin;
 	record($w->{id}, $system, $round, %value);
 	return $value{rate};
+}
+
+sub shared_megabytes
+{
+	my ($max_locks) = @_;
+	my $data = tpcb_data();
+	return qx(postgres -D $data -c shared_preload_libraries=zklock -c zklock.max_locks=$max_locks -C shared_memory_size);
 }
 
 sub cpu_of

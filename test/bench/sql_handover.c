@@ -68,7 +68,7 @@ wait_until(PGconn *c, const char *sql)
 {
 	for (int i = 0; !ask(c, sql); i++)
 	{
-		if (i > 20000)
+		if (i > 60000)
 			die("gave up waiting for a state");
 		usleep(1000);
 	}
@@ -123,11 +123,12 @@ queue_mode(int64_t end, PGconn **work, PGconn **watch)
 
 /* Whoever had the lock last queues again at the end. */
 static void
-crowd_mode(int64_t end, PGconn **work, PGconn **watch, const char *path, int waiters, const char *conninfo)
+crowd_mode(double seconds, PGconn **work, PGconn **watch, const char *path, int waiters, const char *conninfo)
 {
 	PGconn	  **crowd = calloc(waiters, sizeof(PGconn *));
 	struct pollfd *in = calloc(waiters, sizeof(struct pollfd));
 	char		sql[512];
+	int64_t		end;
 	int			holder = 0;
 
 	for (int i = 0; i < waiters; i++)
@@ -142,6 +143,8 @@ crowd_mode(int64_t end, PGconn **work, PGconn **watch, const char *path, int wai
 	}
 	snprintf(sql, sizeof(sql), "SELECT count(*) = %d FROM zk_locks WHERE path = '%s' AND NOT granted",
 			 waiters - 1, path);
+	wait_until(watch[0], sql);
+	end = now_ns() + seconds * 1e9;
 
 	while (now_ns() < end)
 	{
@@ -219,7 +222,7 @@ main(int argc, char **argv)
 	if (strcmp(argv[1], "linger") == 0)
 		linger_mode(end, work, watch);
 	else if (waiters > 0)
-		crowd_mode(end, work, watch, argv[3], waiters, argv[5]);
+		crowd_mode(atof(argv[2]), work, watch, argv[3], waiters, argv[5]);
 	else
 		queue_mode(end, work, watch);
 	printf("\n");
