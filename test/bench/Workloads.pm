@@ -28,6 +28,8 @@ our %name = (
 # says what is compared: the rate of rounds, or a time.  What is only_long is left out of
 # the short form.
 our @all = (
+	{ id => 'W0', title => 'what ZooKeeper can write: 64 raw clients on 1,000 paths', clients => 64,
+		systems => ['zookeeper'], floors => {} },
 	{ id => 'W1', title => 'one path, one client', clients => 1, systems => \@systems,
 		floors => { advisory => [ 0.9, 0 ], Curator => [ 7, 10.5 ] } },
 	{ id => 'W1x', title => 'the same to the end of the transaction, one statement', clients => 1,

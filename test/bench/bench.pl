@@ -169,9 +169,9 @@ sub counts_in
 	foreach my $name (glob "$prefix.*")
 	{
 		open my $log, '<', $name or die $!;
-		while (<$log>)
+		while (my $line = <$log>)
 		{
-			$counts[$1]++ if /^(\d+) /;
+			$counts[$1]++ if $line =~ /^(\d+) /;
 		}
 	}
 	return @counts;
@@ -338,7 +338,7 @@ sub measure_lines
 {
 	my ($w, $system, $time) = @_;
 	my %kind = (W5 => 'rw', W6 => 'semaphore', W7 => 'try', W11 => 'try');
-	my %number = (W2 => 1000, W2c => 0, W5 => 95, W6 => 8);
+	my %number = (W0 => 1000, W2 => 1000, W2c => 0, W5 => 95, W6 => 8);
 	my $kind = $kind{ $w->{family} } // 'mutex';
 	my $path = ($system eq 'redis' ? '' : '/bench-') . lc "$system/$w->{family}";
 	my $line = "$kind $w->{clients} $time $path";
@@ -533,10 +533,13 @@ sub measure_many
 	my ($w, $system, $round) = @_;
 	my $n = $is_short ? 500 : 8000;
 	my $memory = 'SELECT sum(total_bytes) FROM pg_backend_memory_contexts';
+
+	# In proportion to a lock that has nothing to do with it, next to it in time.
 	my $w1 = sub {
-		measure_sql($Workloads::by_id{W1}, 'zklock', $seconds / 2);
-		return measure_sql($Workloads::by_id{W1}, 'zklock', $seconds)->{rate};
+		my %rate = map { $_ => measure_sql($Workloads::by_id{W1}, $_, $seconds)->{rate} } qw(zklock advisory);
+		return $rate{zklock} / $rate{advisory};
 	};
+	$w1->() unless $is_short;
 	my %value = (without => $w1->());
 
 	my $holder = open_session(0);
