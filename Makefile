@@ -8,6 +8,8 @@
 #	make demo					the whole thing at work, on this machine, in two minutes
 #	make test					every test there is (test/run runs single levels)
 #	make unit					the unit tests only; they need no server
+#	make bench					zklock beside others; options in test/bench/run, in capitals here
+#	make bench-doc				puts what it measured into doc/
 #	make model					checks a model of the protocol, with spin
 #	make faults					random faults on three servers, from a seed: SEED= RUNS= SECONDS=
 #	make check-layers			who may include, call and write what
@@ -188,4 +190,12 @@ demo:
 faults:
 	@test/faults/run $(or $(SEED),$(shell date +%s)) $(or $(RUNS),1) $(or $(SECONDS),60)
 
-.PHONY: all unit model check-layers indent check-indent test demo faults
+bench:
+	@test/bench/run workloads="$(WORKLOADS)" rounds=$(ROUNDS) seconds=$(SECONDS) ensembles="$(ENSEMBLES)"
+
+bench-doc:
+	cp test/out/bench.csv doc/bench.csv
+	perl -Itest/bench test/bench/report csv=doc/bench.csv svg=doc/bench.svg
+	perl -Itest/bench test/bench/report csv=doc/bench.csv doc=doc/performance.md
+
+.PHONY: all unit model check-layers indent check-indent test demo faults bench bench-doc

@@ -37,14 +37,24 @@ zkl_argument_path(FunctionCallInfo fcinfo)
 	return path_of(PG_GETARG_DATUM(0));
 }
 
+/*
+ * Whoever acquires a lock soon releases it, and the check costs more than
+ * PostgreSQL's own lock: so remember what passed it last.
+ */
 static const char *
 path_of(Datum value)
 {
+	static char passed[ZKL_PATH_SIZE] = "";
 	char	   *given = TextDatumGetCString(value);
 	char	   *path = pg_server_to_any(given, strlen(given), PG_UTF8);
-	const char *fault = zkl_path_fault(path);
+	const char *fault;
 
-	if (fault != NULL)
+	if (path[0] != '\0' && strcmp(path, passed) == 0)
+		return path;
+	fault = zkl_path_fault(path);
+	if (fault == NULL)
+		strlcpy(passed, path, sizeof(passed));
+	else
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("invalid lock path: \"%s\"", given),

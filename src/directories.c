@@ -11,8 +11,20 @@
 
 #include "directories.h"
 #include "leases.h"
+#include "zklock.h"
+
+/* ZooKeeper looks for empty containers once a minute, and removes them. */
+#define LIKELY_FOR		ZKL_MS(60000)
+#define MAX_NOTED		8192
 
 static char prefix[ZKL_ROOT_SIZE];
+
+/* Who has the same slot as another only makes it forgotten. */
+static struct
+{
+	uint32		hash;
+	int64		at;
+}			noted[MAX_NOTED];
 
 static void collect_lease(ZklEntry *lease, void *arg);
 static bool path_of(const char *directory, size_t length,
@@ -38,6 +50,24 @@ zkl_directories_of(const ZklEntry *entry, char *directory)
 				 entry->semaphore->path);
 	else
 		snprintf(directory, ZKL_DIR_SIZE, "%s%s", prefix, entry->path);
+}
+
+bool
+zkl_directories_is_likely(const ZklEntry *entry)
+{
+	int			slot = entry->hash % MAX_NOTED;
+
+	return noted[slot].at != 0 && noted[slot].hash == entry->hash &&
+		zkl_now() - noted[slot].at < LIKELY_FOR;
+}
+
+void
+zkl_directories_note(const ZklEntry *entry)
+{
+	int			slot = entry->hash % MAX_NOTED;
+
+	noted[slot].hash = entry->hash;
+	noted[slot].at = zkl_now();
 }
 
 ZklEntry *

@@ -26,6 +26,13 @@ extern int	zkl_directories_prefix_length(void);
 /* Write the directory of an entry's ticket; there is room for ZKL_DIR_SIZE. */
 extern void zkl_directories_of(const ZklEntry *entry, char *directory);
 
+/*
+ * Is the directory of an entry's ticket likely to be there?  It was a short time
+ * ago, if it was noted.
+ */
+extern bool zkl_directories_is_likely(const ZklEntry *entry);
+extern void zkl_directories_note(const ZklEntry *entry);
+
 /* The entry with a ticket whose directory this is; NULL: none. */
 extern ZklEntry *zkl_directories_find(const char *directory, size_t length);
 

@@ -20,6 +20,7 @@
 #include "zklock.h"
 
 static bool shall_linger(const ZklEntry *entry);
+static bool is_within_linger(int64 released_at, int64 now);
 static void take_back(ZklEntry *entry);
 
 void
@@ -123,8 +124,14 @@ zkl_entry_count_claim(ZklEntry *entry, uint32 hash, int64 now)
 	ZklRecent  *recent = zkl_table_recent(hash);
 
 	entry->claim_number++;
-	entry->comes_back = recent->hash == hash && recent->released_at != 0 &&
-		now - recent->released_at <= ZKL_MS(zkl_linger);
+	entry->comes_back = is_within_linger(entry->released_at, now) ||
+		(recent->hash == hash && is_within_linger(recent->released_at, now));
+}
+
+static bool
+is_within_linger(int64 released_at, int64 now)
+{
+	return released_at != 0 && now - released_at <= ZKL_MS(zkl_linger);
 }
 
 int64

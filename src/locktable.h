@@ -148,6 +148,7 @@ struct ZklEntry
 	bool		only_tries;		/* who asked for the ticket only tries */
 	int64		owned_at;		/* since OWNED */
 	int64		idle_at;		/* when the last claim ended */
+	int64		released_at;	/* when a claim was last released, or 0 */
 	dlist_head	claims;
 	int			nheld;			/* claims in state HELD */
 	bool		exclusive;		/* ... and one of them is not just reading */
@@ -248,7 +249,10 @@ typedef struct ZklCounters
 	pg_atomic_uint64 expirations;
 } ZklCounters;
 
-/* When a path was last released: what makes a ticket linger. */
+/*
+ * When a path was last released: what makes a ticket linger.  This outlives the
+ * entry, unless another path with the same slot comes along.
+ */
 typedef struct ZklRecent
 {
 	uint32		hash;

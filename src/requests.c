@@ -139,14 +139,16 @@ send_request(ZklEntry *entry, ZklRequest request)
 			}
 			zkl_session_delete(entry, ticket->attempt, directory,
 							   ticket->name);
+			zkl_directories_note(entry);
 			break;
 	}
 	return true;
 }
 
 /*
- * The list goes out with the create, without waiting for it: the session
- * keeps their order.
+ * The list goes out with the create, without waiting for it, and so does the
+ * directory ahead of them if we have not seen it lately: the session keeps their
+ * order.
  */
 static bool
 send_create(ZklEntry *entry, const char *directory)
@@ -162,6 +164,11 @@ send_create(ZklEntry *entry, const char *directory)
 
 	zkl_ticket_begin_attempt(ticket, random_bytes, entry->only_tries);
 	zkl_recipe_make_prefix(ticket->mode, ticket->uuid, name);
+	if (entry->semaphore == NULL && !zkl_directories_is_likely(entry))
+	{
+		zkl_session_offer_directory(directory);
+		pg_atomic_fetch_add_u64(&zkl_shared->counters.requests, 1);
+	}
 	zkl_session_create(entry, ticket->attempt, directory, name, entry->about);
 	zkl_session_list(entry, ticket->attempt, directory);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.requests, 1);

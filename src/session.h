@@ -141,6 +141,12 @@ extern void zkl_session_make_directory(void *tag, uint32_t attempt,
 									   const char *directory);
 extern void zkl_session_list(void *tag, uint32_t attempt,
 							 const char *directory);
+
+/*
+ * Make a directory whose parent may be there, in case that it is missing.  The
+ * create that follows will tell, so there is no reply.
+ */
+extern void zkl_session_offer_directory(const char *directory);
 extern void zkl_session_survey(void *tag, uint32_t attempt,
 							   const char *directory);
 extern void zkl_session_downgrade(void *tag, uint32_t attempt,

@@ -219,6 +219,22 @@ on_directory_made(int rc, const char *path, const void *data)
 	finish_call(unconstify(void *, data), rc == ZNODEEXISTS ? ZOK : rc);
 }
 
+static void
+on_offered(int rc, const char *path, const void *data)
+{
+	zkl_session_state.outstanding--;
+}
+
+void
+zkl_session_offer_directory(const char *directory)
+{
+	if (zoo_acreate(zkl_session_state.handle, directory, "", 0,
+					&ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER, on_offered, NULL) != ZOK)
+		return;
+	zkl_session_state.outstanding++;
+	zkl_session_state.requests++;
+}
+
 void
 zkl_session_list(void *tag, uint32_t attempt, const char *directory)
 {

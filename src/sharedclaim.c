@@ -497,6 +497,7 @@ note_release(ZklEntry *entry, int64 now)
 {
 	ZklRecent  *recent = zkl_table_recent(entry->hash);
 
+	entry->released_at = now;
 	recent->hash = entry->hash;
 	recent->released_at = now;
 }

@@ -223,7 +223,8 @@ sub counts
 
 sub difference { my ($x, $y) = @_; return join ' ', map { $y->[$_] - $x->[$_] } 0 .. $#$x; }
 
-# The directory is there already, made by another server.
+# The directory is there already, made by another server, but who has not seen it cannot
+# know.  It is sent ahead, and nobody waits for it.
 $on_b->query(acquire('/cost'));
 $on_b->query(release('/cost'));
 $zk->wait_for_children('/zklock/cost', 0);
@@ -238,8 +239,21 @@ sub counts_when_watched
 
 my @before = counts($node_a, '/cost');
 $on_a->query(acquire('/cost'));
-my @after = counts_when_watched($node_a, '/cost', $before[1] + 3);
-is(difference(\@before, \@after), '1 3 1', 'the first acquire: one create, sent with one list; then a watch');
+my @after = counts_when_watched($node_a, '/cost', $before[1] + 4);
+is(difference(\@before, \@after), '1 4 1', 'the first acquire: one create, sent with the directory and one list; then a watch');
+$on_a->query(release('/cost'));
+$zk->wait_for_children('/zklock/cost', 0);
+$node_a->wait_until_clean('/cost');
+
+@before = counts($node_a, '/cost');
+$on_a->query(acquire('/cost'));
+@after = counts_when_watched($node_a, '/cost', $before[1] + 3);
+is(difference(\@before, \@after), '1 3 1', 'another one: one create, sent with one list; then a watch');
+is($on_a->query(acquire('/cost_new')), 't', 'a path that nobody has used');
+is(difference(\@after, [ counts_when_watched($node_a, '/cost', $after[1] + 4) ]), '1 4 0', 'costs no more than one that others have used');
+$on_a->query(release('/cost_new'));
+$node_a->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path = '/cost_new'});
+@after = counts($node_a, '/cost');
 
 @before = @after;
 $on_a->query(acquire('/cost'));

@@ -162,6 +162,7 @@ $b1->send(acquire('/force'));
 $node_b->wait_for_ticket('/force', 'queued');
 is($b2->query(q{SELECT zk_lock_force_release('/force')}), '1', 'one holder');
 is($b1->answer, 't', 'who waits gets the lock');
+$node_a->wait_until(q{SELECT bool_or(claim = 'lost') FROM zk_locks WHERE path = '/force'});
 is($a1->errcode('COMMIT'), 'ZK001', 'whose lock was taken away cannot commit');
 is($a1->query('SELECT count(*) FROM written'), '0', 'nothing was written');
 like(slurp_file($node_b->logfile),

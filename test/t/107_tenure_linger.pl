@@ -185,6 +185,14 @@ cmp_ok($node_a->status('requests') - $requests, '<=', 1, 'lingering: ZooKeeper i
 is($node_a->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'}), '0',
 	'lingering: no local lock');
 
+# Many locks that come back do not make the server forget one another's releases.
+my $use_many = q{DO $$ BEGIN FOR i IN 1 .. 300 LOOP FOR n IN 1 .. %d LOOP
+	PERFORM zk_lock_acquire('/many/' || i); PERFORM zk_lock_release('/many/' || i); END LOOP; END LOOP; END $$};
+$a1->query(sprintf $use_many, $_) foreach 2, 1;
+$node_a->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path ~ '^/many/' AND ticket <> 'lingering'});
+is($node_a->safe_psql('postgres', q{SELECT count(*) FROM zk_locks WHERE path ~ '^/many/'}), '300',
+	'many locks that come back: all linger');
+
 # Others do not have to wait until it has lingered.
 is($b1->query(acquire('/linger', '1min')), 't', 'the other server has it at once');
 $node_a->wait_until_clean('/linger');

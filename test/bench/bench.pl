@@ -1,0 +1,648 @@
+#!/usr/bin/perl
+#
+# Measures the workloads of Workloads.pm, with servers that test/bench/run has started.
+#
+# The systems take turns, round by round; each measurement follows a shorter one of the
+# same that does not count.  What was measured goes to a CSV file.
+
+use strict;
+use warnings;
+
+use File::Temp;
+use IO::Socket::INET;
+use IPC::Open2;
+use Time::HiRes qw(time usleep);
+
+use Workloads;
+
+my %arg = map { split /=/, $_, 2 } @ARGV;
+my ($bench, $ensemble, $seconds, $is_short) = @arg{qw(bench ensemble seconds short)};
+my @ports = split /,/, $arg{ports};
+my @zookeepers = split /,/, $arg{hosts};
+my $counter_file = "$bench/counter";
+my $problems = 0;
+
+$| = 1;
+$SIG{PIPE} = 'IGNORE';
+open my $csv, '>>', $arg{csv} or die "$arg{csv}: $!";
+$csv->autoflush(1);
+
+sub record
+{
+	my ($workload, $system, $round, %value) = @_;
+	foreach my $metric (sort keys %value)
+	{
+		next unless defined $value{$metric};
+		print $csv join(',', $ensemble, $workload, $system, $round, $metric, $value{$metric}), "\n";
+	}
+	return;
+}
+
+# --- clients that are driven by lines -------------------------------------------
+
+my %command = (
+	zookeeper => [ "$bench/zk_client", $arg{hosts} ],
+	redis => [ "$bench/redis_client", "$bench/redis.sock" ],
+	kazoo => [ '/usr/bin/python3', 'test/bench/kazoo_bench.py', $arg{hosts} ],
+	Curator => [
+		'java', '-Xmx512m', '-cp',
+		join(':', $bench, map { "/usr/share/java/$_.jar" } 'curator-recipes', 'slf4j-nop'),
+		'CuratorBench', $arg{hosts} ]);
+my %process;
+
+# Kept while it may be needed again, so that a JVM is warm.
+sub process_of
+{
+	my ($system, $i) = @_;
+	return $process{"$system$i"} //= do {
+		my $p = { name => $system };
+		$p->{pid} = open2($p->{out}, $p->{in}, @{ $command{$system} });
+		$p;
+	};
+}
+
+sub send_to { my ($p, $line) = @_; print { $p->{in} } "$line\n"; $p->{in}->flush; return; }
+
+sub answer_of
+{
+	my ($p) = @_;
+	my $line = readline $p->{out};
+	die "$p->{name} has died\n" unless defined $line;
+	my ($is_ok, @values) = split ' ', $line;
+	die "$p->{name}: $line" unless $is_ok eq 'ok';
+	return @values;
+}
+
+sub ask { my ($p, $line) = @_; send_to($p, $line); return answer_of($p); }
+
+END
+{
+	my $status = $?;
+	foreach my $p (values %process)
+	{
+		kill 'KILL', $p->{pid};
+		waitpid $p->{pid}, 0;
+	}
+	$? = $status;
+}
+
+# --- PostgreSQL -----------------------------------------------------------------
+
+sub conninfo { my ($i) = @_; return "host=$arg{lab} port=$ports[$i] user=postgres dbname=postgres"; }
+
+sub psql
+{
+	my ($i, $sql) = @_;
+	open my $p, '-|', 'psql', conninfo($i), qw(-XqAt -v ON_ERROR_STOP=1 -c), $sql or die "psql: $!";
+	my $out = do { local $/; <$p> } // '';
+	close $p or die "psql failed: $sql\n";
+	chomp $out;
+	return $out;
+}
+
+# A session that stays, to hold what it acquired.
+sub open_session
+{
+	my ($i) = @_;
+	my $s = {};
+	$s->{pid} = open2($s->{out}, $s->{in}, 'psql', conninfo($i), qw(-XqAt -v ON_ERROR_STOP=1));
+	return $s;
+}
+
+sub session_query
+{
+	my ($s, $sql) = @_;
+	print { $s->{in} } "$sql;\n\\echo end\n";
+	$s->{in}->flush;
+	my $out = '';
+	while (defined(my $line = readline $s->{out}))
+	{
+		return $out if $line eq "end\n";
+		$out .= $line;
+	}
+	die "psql has ended: $sql\n";
+}
+
+sub close_session { my ($s) = @_; close $s->{in}; waitpid $s->{pid}, 0; return; }
+
+# So many clients of pgbench on each of these servers at a time.
+sub pgbench
+{
+	my ($script, %opt) = @_;
+	my $directory = File::Temp->newdir(DIR => $bench);
+	my @limit = $opt{transactions} ? ('-t', $opt{transactions}) : ('-T', $opt{seconds});
+	my @runs;
+
+	open my $file, '>', "$directory/script" or die $!;
+	print $file $script;
+	close $file;
+	foreach my $i (0 .. $opt{servers} - 1)
+	{
+		my @command = ('pgbench', '-n', '-M', 'prepared', '-h', $arg{lab}, '-p', $ports[$i], '-U', 'postgres',
+			'-c', $opt{clients}, '-j', $opt{clients} > 1 ? 2 : 1, '-f', "$directory/script", @limit,
+			'-l', "--log-prefix=$directory/log$i", 'postgres');
+		open my $run, '-|', join(' ', @command) . ' 2>&1' or die "pgbench: $!";
+		push @runs, $run;
+	}
+
+	my %result = (rate => 0, counts => [], done => 0);
+	foreach my $i (0 .. $#runs)
+	{
+		my $run = $runs[$i];
+		my $text = do { local $/; <$run> };
+		close $run or die "pgbench failed: $text";
+		my ($tps) = $text =~ /^tps = ([\d.]+) \(without/m or die "pgbench: $text";
+		my ($done) = $text =~ /actually processed: (\d+)/;
+		$result{rate} += $tps;
+		$result{done} += $done;
+		$result{server}[$i] = $done;
+		push @{ $result{counts} }, counts_in("$directory/log$i", $opt{clients});
+	}
+	return \%result;
+}
+
+# How many transactions each client did.
+sub counts_in
+{
+	my ($prefix, $clients) = @_;
+	my @counts = (0) x $clients;
+	foreach my $name (glob "$prefix.*")
+	{
+		open my $log, '<', $name or die $!;
+		while (my $line = <$log>)
+		{
+			$counts[$1]++ if $line =~ /^(\d+) /;
+		}
+	}
+	return @counts;
+}
+
+# --- ZooKeeper ------------------------------------------------------------------
+
+# Requests of clients, as the servers count them.
+sub packets
+{
+	my $sum = 0;
+	foreach my $zookeeper (@zookeepers)
+	{
+		my $s = IO::Socket::INET->new(PeerAddr => $zookeeper) or die "no ZooKeeper at $zookeeper";
+		print $s 'mntr';
+		my $text = do { local $/; <$s> };
+		$text =~ /^zk_packets_received\t(\d+)/m or die "mntr: $text";
+		$sum += $1;
+	}
+	return $sum;
+}
+
+# Heartbeats and pings of all that are connected go on at rest, too.
+my $packets_at_rest = 0;
+
+sub measure_rest
+{
+	my $time = $is_short ? 1 : 5;
+	my ($before, $begin) = (packets(), time);
+	usleep(1e6 * $time);
+	$packets_at_rest = (packets() - $before) / (time - $begin);
+	record('rest', 'all', 0, packets_per_second => $packets_at_rest);
+	return;
+}
+
+# --- what a client of SQL does --------------------------------------------------
+
+sub acquire_release { my ($acquire, $release) = @_; return { before => "$acquire;\n", after => "$release;\n" }; }
+
+sub zklock_sql
+{
+	my ($path, $set) = @_;
+	my $sql = acquire_release("SELECT zk_lock_acquire($path)", "SELECT zk_lock_release($path)");
+	$sql->{set} = $set;
+	return $sql;
+}
+
+sub advisory_sql
+{
+	my ($key, $set) = @_;
+	my $sql = acquire_release("SELECT pg_advisory_lock($key)", "SELECT pg_advisory_unlock($key)");
+	$sql->{set} = $set;
+	return $sql;
+}
+
+sub table_sql
+{
+	my ($path, $set) = @_;
+	my $sql = acquire_release("BEGIN;\nSELECT path FROM lock WHERE path = $path FOR UPDATE", 'COMMIT');
+	$sql->{set} = $set;
+	return $sql;
+}
+
+my $any = "\\set k random(1, 1000)\n";
+my $new = "\\set k random(1, 1000000000000000)\n";
+
+sub read_or_write
+{
+	my ($suffix, %f) = @_;
+	return {
+		set => "\\set r random(1, 100)\n\\if :r <= 95\n",
+		before => "SELECT $f{read};\nSELECT $f{read_end};\n\\else\nSELECT $f{write};\n",
+		after => "SELECT $f{write_end};\n\\endif\n"
+	};
+}
+
+my %sql = (
+	W1 => {
+		zklock => zklock_sql(q{'/bench/w1'}),
+		advisory => advisory_sql(1),
+		table => table_sql(q{'w1'}) },
+	W1x => {
+		zklock => { before => "SELECT zk_xact_lock_acquire('/bench/w1x');\n" },
+		advisory => { before => "SELECT pg_advisory_xact_lock(1);\n" } },
+	W2 => {
+		zklock => zklock_sql(q{'/bench/w2/' || :k}, $any),
+		advisory => advisory_sql(':k', $any),
+		table => table_sql(q{'w2/' || :k}, $any) },
+	W2c => {
+		zklock => zklock_sql(q{'/bench/w2c/' || :k}, $new),
+		advisory => advisory_sql(':k', $new),
+		table => {
+			set => $new,
+			before => "BEGIN;\nINSERT INTO lock VALUES ('w2c/' || :k) ON CONFLICT DO NOTHING;\n"
+			  . "SELECT path FROM lock WHERE path = 'w2c/' || :k FOR UPDATE;\n",
+			after => "COMMIT;\n" } },
+	W3 => {
+		zklock => zklock_sql(q{'/bench/w3'}),
+		advisory => advisory_sql(3),
+		table => table_sql(q{'w3'}) },
+	W4 => { zklock => zklock_sql(q{'/bench/w4'}) },
+	W5 => {
+		zklock => read_or_write('',
+			read => q{zk_read_lock_acquire('/bench/w5')}, read_end => q{zk_read_lock_release('/bench/w5')},
+			write => q{zk_write_lock_acquire('/bench/w5')}, write_end => q{zk_write_lock_release('/bench/w5')}),
+		advisory => read_or_write('',
+			read => 'pg_advisory_lock_shared(5)', read_end => 'pg_advisory_unlock_shared(5)',
+			write => 'pg_advisory_lock(5)', write_end => 'pg_advisory_unlock(5)') },
+	W6 => { zklock => acquire_release(q{SELECT zk_semaphore_acquire('/bench/w6', 8)}, q{SELECT zk_semaphore_release('/bench/w6')}) });
+
+sub script_of
+{
+	my ($w, $system, $section) = @_;
+	my $sql = $sql{ $w->{family} }{$system} or return;
+	return ($sql->{set} // '') . $sql->{before} . ($section // '') . ($sql->{after} // '');
+}
+
+# Does the lock exclude?  Before it is measured, every client does some rounds that count,
+# with nothing that protects the counting but the lock.
+sub check_sql
+{
+	my ($w, $system) = @_;
+	my $transactions = $is_short ? 10 : 100;
+	my ($section, $expected);
+
+	if ($w->{family} eq 'W6')
+	{
+		$section = "SELECT bench_enter(8);\n";
+		$expected = '';
+	}
+	else
+	{
+		put_counter("0\n");
+		$section = "SELECT bench_section('$counter_file');\n";
+		$section = "SELECT nextval('written');\n$section" if $w->{family} eq 'W5';
+	}
+	my $written = psql(0, 'SELECT last_value FROM written');
+	my $result = pgbench(script_of($w, $system, $section),
+		servers => $w->{servers}, clients => $w->{clients}, transactions => $transactions);
+	return if defined $expected;
+
+	my $count = get_counter();
+	$expected =
+	  $w->{family} eq 'W5' ? psql(0, 'SELECT last_value FROM written') - $written : $result->{done};
+	complain("$w->{id} $system: counted $count in $expected rounds") if $count != $expected;
+	return;
+}
+
+sub put_counter { my ($text) = @_; open my $f, '>', $counter_file or die $!; print $f $text; close $f; return; }
+sub get_counter { open my $f, '<', $counter_file or die $!; my $n = <$f>; chomp $n; return $n; }
+
+sub complain { my ($what) = @_; print "PROBLEM: $what\n"; $problems++; return; }
+
+# --- one measurement ------------------------------------------------------------
+
+sub measure_sql
+{
+	my ($w, $system, $time) = @_;
+	my @limit = $time < 1 ? (transactions => 20) : (seconds => int($time + 0.5));
+	return pgbench(script_of($w, $system), servers => $w->{servers}, clients => $w->{clients}, @limit);
+}
+
+sub measure_lines
+{
+	my ($w, $system, $time) = @_;
+	my %kind = (W5 => 'rw', W6 => 'semaphore', W7 => 'try', W11 => 'try');
+	my %number = (W0 => 1000, W2 => 1000, W2c => 0, W5 => 95, W6 => 8);
+	my $kind = $kind{ $w->{family} } // 'mutex';
+	my $path = ($system eq 'redis' ? '' : '/bench-') . lc "$system/$w->{family}";
+	my $line = "$kind $w->{clients} $time $path";
+
+	$path = $line = "$kind $w->{clients} $time /zklock/bench/" . lc $w->{id} if $kind eq 'try';
+	if ($kind ne 'try')
+	{
+		put_counter(pack 'q', 0);
+		$line .= ' ' . ($number{ $w->{family} } // 1) . ' ' . ($w->{is_contended} ? $counter_file : '-');
+	}
+
+	my @processes = map { process_of($system, $_) } 0 .. $w->{servers} - 1;
+	send_to($_, $line) foreach @processes;
+	my %result = (rate => 0, done => 0, counts => []);
+	foreach my $i (0 .. $#processes)
+	{
+		my ($elapsed, @counts) = answer_of($processes[$i]);
+		foreach my $n (@counts)
+		{
+			$result{done} += $n;
+			$result{server}[$i] += $n;
+		}
+		$result{rate} += $result{server}[$i] / $elapsed;
+		push @{ $result{counts} }, @counts;
+	}
+	check_counter($w, $system, $result{done}) if $w->{is_contended} && $kind eq 'mutex';
+	return \%result;
+}
+
+sub check_counter
+{
+	my ($w, $system, $done) = @_;
+	open my $f, '<', $counter_file or die $!;
+	read $f, my $bytes, 8;
+	my $count = unpack 'q', $bytes;
+	complain("$w->{id} $system: counted $count in $done rounds") if $count != $done;
+	return;
+}
+
+sub measure_rate
+{
+	my ($w, $system, $round) = @_;
+	my $is_sql = defined $sql{ $w->{family} }{$system};
+	my $once = sub { return $is_sql ? measure_sql($w, $system, @_) : measure_lines($w, $system, @_); };
+
+	check_sql($w, $system) if $round == 1 && $is_sql && $w->{is_contended};
+	$once->($seconds * ($w->{family} eq "W2" ? 2 : $is_sql ? 0.5 : $round == 1 ? 1 : 0.3)) unless $is_short;
+
+	my ($packets, $begin) = (packets(), time);
+	my $r = $once->($seconds);
+	$packets = packets() - $packets - $packets_at_rest * (time - $begin);
+	my $asks_zookeeper = $system !~ /^(advisory|table|redis)$/;
+	my @order = sort { $a <=> $b } @{ $r->{counts} };
+	my @servers = sort { $a <=> $b } @{ $r->{server} };
+
+	record($w->{id}, $system, $round,
+		rate => $r->{rate},
+		requests => $asks_zookeeper && $r->{done} ? ($packets > 0 ? $packets : 0) / $r->{done} : undef,
+		fairness => $w->{is_contended} ? $order[-1] / ($order[0] || 1) : undef,
+		least_share => @servers > 1 ? $servers[0] * @servers / ($r->{done} || 1) : undef);
+	return $r->{rate};
+}
+
+sub record_times
+{
+	my ($w, $system, $round, @us) = @_;
+	@us = sort { $a <=> $b } @us;
+	die "$w->{id} $system: no handover\n" unless @us;
+	my %time = map { ("p${_}_us" => $us[ int($_ / 100 * $#us + 0.5) ]) } 50, 99;
+	record($w->{id}, $system, $round, %time, handovers => scalar @us);
+	return $time{p50_us};
+}
+
+sub sql_handover
+{
+	my ($mode, $waiters, $path, $time) = @_;
+	my $line = qx($bench/sql_handover $mode $time $path $waiters "@{[conninfo(0)]}" "@{[conninfo(1)]}");
+	my ($is_ok, undef, @us) = split ' ', $line;
+	die "sql_handover: $line\n" unless $is_ok eq 'ok' && $? == 0;
+	return @us;
+}
+
+# --- the workloads that are not a loop ------------------------------------------
+
+# Tries against a lock that another server, or a foreign client, holds.
+sub measure_try
+{
+	my ($w, $system, $round) = @_;
+	my $path = '/bench/' . lc $w->{id};
+	my $holder;
+
+	if ($w->{queue})
+	{
+		ask(process_of('zookeeper', 0), "queue $w->{queue} /zklock$path");
+	}
+	elsif ($system eq 'zklock')
+	{
+		$holder = open_session(1);
+		session_query($holder, "SELECT zk_lock_acquire('$path')");
+	}
+	else
+	{
+		ask(process_of($system, 1), "hold /zklock$path");
+	}
+	$sql{ $w->{family} }{zklock} = { before => "SELECT zk_lock_acquire('$path', '0') AS got \\gset\n"
+		  . "\\if :got\nSELECT 1/0;\n\\endif\n" };
+	my $rate = measure_rate($w, $system, $round);
+
+	if ($w->{queue}) { ask(process_of('zookeeper', 0), "unqueue /zklock$path"); }
+	elsif ($holder) { close_session($holder); }
+	else { ask(process_of($system, 1), "drop /zklock$path"); }
+	return $rate;
+}
+
+sub measure_handover
+{
+	my ($w, $system, $round) = @_;
+	my $time = $w->{crowd} && !$is_short ? 2 * $seconds : $seconds;
+	if ($system eq 'Curator')
+	{
+		my (undef, @us) = ask(process_of($system, 0), "handover $time /bench-curator/w8");
+		return record_times($w, $system, $round, @us);
+	}
+	my $mode = $w->{id} eq 'W8linger' ? 'linger' : 'queue';
+	return record_times($w, $system, $round,
+		sql_handover($mode, $w->{crowd} // 0, '/bench/' . lc $w->{id}, $time));
+}
+
+# Instructions of a transaction, as valgrind counts them: with noise that a clock cannot
+# tell from nothing, it is the only figure that says something here.
+my @tpcb = (
+	'UPDATE pgbench_accounts SET abalance = abalance + %3$d WHERE aid = %1$d;',
+	'SELECT abalance FROM pgbench_accounts WHERE aid = %1$d;',
+	'UPDATE pgbench_tellers SET tbalance = tbalance + %3$d WHERE tid = %2$d;',
+	'UPDATE pgbench_branches SET bbalance = bbalance + %3$d WHERE bid = 1;',
+	'INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) VALUES (%2$d, 1, %1$d, %3$d, CURRENT_TIMESTAMP);');
+
+sub instructions_of
+{
+	my ($data, $preload, $transactions) = @_;
+	my $file = "$bench/tpcb.sql";
+	open my $f, '>', $file or die $!;
+	foreach my $i (1 .. $transactions)
+	{
+		print $f "BEGIN;\n";
+		printf $f "$_\n", 1 + $i * 7919 % 100000, 1 + $i % 10, $i foreach @tpcb;
+		print $f "END;\n";
+	}
+	close $f;
+
+	# Every run begins with the same files.
+	system("rm -rf $data.run && cp -a $data $data.run") == 0 or die 'cp';
+	my $log = qx(valgrind --tool=callgrind --callgrind-out-file=/dev/null postgres --single -D $data.run \\
+		-c shared_preload_libraries=$preload -c fsync=off -c zklock.hosts=127.0.0.1:1 postgres <$file 2>&1 >/dev/null);
+	system("rm -rf $data.run");
+	my ($n) = $log =~ /Collected : (\d+)/ or die "valgrind: $log";
+	return $n;
+}
+
+# A cluster that nobody runs, with the tables of TPC-B.
+sub tpcb_data
+{
+	my $data = "$bench/tpcb";
+	unless (-d $data)
+	{
+		my $port = 7000;
+		system("initdb -D $data -U postgres -A trust -N --no-instructions >/dev/null"
+			  . " && cat $arg{stage} >>$data/postgresql.conf"
+			  . " && pg_ctl -D $data -w -l $bench/tpcb.log -o \"-k $bench -p $port -c listen_addresses='' -c fsync=off\" start >/dev/null"
+			  . " && pgbench -i -q -h $bench -p $port -U postgres postgres >/dev/null 2>&1"
+			  . " && psql -h $bench -p $port -U postgres -qc 'VACUUM (FREEZE)' postgres"
+			  . " && pg_ctl -D $data -m fast -w stop >/dev/null") == 0 or die 'TPC-B';
+	}
+	return $data;
+}
+
+sub measure_tpcb
+{
+	my ($w, $system, $round) = @_;
+	my $data = tpcb_data();
+	my $preload = $system eq 'zklock' ? 'zklock' : "''";
+	my ($few, $many) = $is_short ? (0, 20) : (100, 300);
+	my $begin = $is_short ? 0 : instructions_of($data, $preload, $few);
+	my $n = (instructions_of($data, $preload, $many) - $begin) / ($many - $few);
+	record($w->{id}, $system, $round, instructions => $n);
+	return $n;
+}
+
+# 8,000 locks in one session: does one more cost the same, and what do they cost at rest?
+sub measure_many
+{
+	my ($w, $system, $round) = @_;
+	my $n = $is_short ? 500 : 8000;
+	my $memory = 'SELECT sum(total_bytes) FROM pg_backend_memory_contexts';
+
+	# In proportion to a lock that has nothing to do with it, next to it in time.
+	my $w1 = sub {
+		my %rate = map { $_ => measure_sql($Workloads::by_id{W1}, $_, $seconds)->{rate} } qw(zklock advisory);
+		return $rate{zklock} / $rate{advisory};
+	};
+	$w1->() unless $is_short;
+	my %value = (without => $w1->());
+
+	my $holder = open_session(0);
+	session_query($holder, "SELECT zk_lock_acquire('/bench/w10/first')");
+	my $before = session_query($holder, $memory);
+	my $begin = time;
+	session_query($holder, "SELECT count(*) FROM (SELECT zk_lock_acquire('/bench/w10/' || i) FROM generate_series(1, $n) AS i) AS a");
+	$value{rate} = $n / (time - $begin);
+	$value{backend_bytes} = (session_query($holder, $memory) - $before) / $n;
+	$value{shared_bytes} = (shared_megabytes(110_000) - shared_megabytes(10_000)) * 1024 * 1024 / 100_000;
+	$value{ephemeral_bytes} = psql(0, 'SELECT ephemeral_bytes FROM zk_status');
+
+	my $worker = psql(0, 'SELECT worker_pid FROM zk_status');
+	my ($cpu, $rest) = (cpu_of($worker), $is_short ? 1 : 5);
+	usleep(1e6 * $rest);
+	$value{worker_cpu_percent} = 100 * (cpu_of($worker) - $cpu) / $rest;
+
+	$value{with} = $w1->();
+	complain('W10: not all are held') if psql(0, q{SELECT count(*) FROM zk_locks WHERE granted}) < $n;
+
+	unless ($is_short)
+	{
+		# until it is refused
+		my $held = session_query($holder, q{DO $$ BEGIN FOR i IN 1 .. 3000 LOOP PERFORM zk_lock_acquire('/bench/w10/more-' || i);
+			END LOOP; EXCEPTION WHEN configuration_limit_exceeded THEN NULL; END $$}
+			  . "; SELECT ephemeral_bytes <= 900000 AND ephemeral_bytes > 800000 FROM zk_status");
+		$value{cap_respected} = $held =~ /^t/ ? 1 : 0;
+		complain('W10: the cap is not respected') unless $value{cap_respected};
+	}
+	$begin = time;
+	close_session($holder);
+	usleep(20_000) until psql(0, q{SELECT count(*) = 0 FROM zk_locks WHERE path LIKE '/bench/w10/%'}) eq 't' || time > $begin + 60;
+	$value{release_all_seconds} = time - $begin;
+	record($w->{id}, $system, $round, %value);
+	return $value{rate};
+}
+
+sub shared_megabytes
+{
+	my ($max_locks) = @_;
+	my $data = tpcb_data();
+	return qx(postgres -D $data -c shared_preload_libraries=zklock -c zklock.max_locks=$max_locks -C shared_memory_size);
+}
+
+sub cpu_of
+{
+	my ($pid) = @_;
+	open my $f, '<', "/proc/$pid/stat" or die $!;
+	my ($rest) = <$f> =~ /\) (.*)/;
+	my @field = split ' ', $rest;
+	return ($field[11] + $field[12]) / 100;
+}
+
+my %how = (
+	W7 => sub { my ($w) = @_; return $w->{crowd} ? measure_handover(@_) : measure_try(@_); },
+	W8 => \&measure_handover,
+	W9 => \&measure_tpcb,
+	W10 => \&measure_many,
+	W11 => \&measure_try);
+
+# --- all of it ------------------------------------------------------------------
+
+my @wanted = split ' ', $arg{workloads};
+my @todo = grep { my $w = $_; !@wanted || grep { $_ eq $w->{id} || $_ eq $w->{family} } @wanted } @Workloads::all;
+
+# Systems that do not ask ZooKeeper are measured once.
+sub systems_for
+{
+	my ($w) = @_;
+	return () if $w->{only_one} && $ensemble > 1;
+	return () if $is_short && $w->{only_long};
+	my @systems = @{ $w->{systems} };
+	@systems = grep { !/^(advisory|table|redis)$/ } @systems if $ensemble > 1;
+	return @systems;
+}
+
+if (grep { my $w = $_; grep { $_ eq 'Curator' } @{ $w->{systems} } } @todo)
+{
+	my @curators = map { process_of('Curator', $_) } 0 .. 2;
+	send_to($_, 'mutex 2 ' . ($is_short ? 0.1 : 5) . ' /bench-curator/warm 1 -') foreach @curators;
+	answer_of($_) foreach @curators;
+}
+process_of('zookeeper', 0);
+foreach my $i (0 .. $#ports)
+{
+	usleep(50_000) until psql($i, q{SELECT state = 'connected' AND safe FROM zk_status}) eq 't';
+}
+measure_rest();
+
+foreach my $w (@todo)
+{
+	my @systems = systems_for($w) or next;
+	printf "%-9s %s\n", $w->{id}, $w->{title};
+	foreach my $round (1 .. ($w->{family} =~ /^W(9|10)$/ ? 1 : $arg{rounds}))
+	{
+		foreach my $system (@systems)
+		{
+			my $measure = $how{ $w->{family} } // \&measure_rate;
+			my $value = eval { $measure->($w, $system, $round) };
+			complain("$w->{id} $system: $@") unless defined $value;
+			printf "          %d %-22s %12.1f %s\n", $round, $Workloads::name{$system}, $value, $w->{of} if defined $value;
+		}
+		push @systems, shift @systems;
+	}
+}
+exit($problems ? 1 : 0);
