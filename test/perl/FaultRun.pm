@@ -268,9 +268,10 @@ sub _fault_zk
 	$self->_say($fault, "zookeeper @who");
 	if ($name eq 'pause')
 	{
-		$zk->pause(@who);
+		# One that was killed may be about to start only now.
+		foreach my $i (@who) { eval { $zk->pause($i) }; }
 		_sleep($fault);
-		$zk->resume(@who);
+		foreach my $i (@who) { eval { $zk->resume($i) }; }
 	}
 	else
 	{

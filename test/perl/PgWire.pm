@@ -122,7 +122,8 @@ sub _answer
 		my $now = now();
 		if (defined $cancel_at && $now >= $cancel_at)
 		{
-			undef $cancel_at;
+			# One that comes before the query has begun is in vain.
+			$cancel_at = $now + 300_000;
 			$self->_cancel;
 		}
 		$self->_lost(\%result, 'hang') if $now > $deadline;
