@@ -536,16 +536,11 @@ sub _until_nothing
 sub _was_deleted
 {
 	my ($self, $znode) = @_;
+	$self->{deletes} //= join '', map {
+		`java -Xmx64m -cp '/usr/share/java/*' org.apache.zookeeper.server.persistence.TxnLogToolkit -d $_ 2>/dev/null | grep -a delete`
+	} glob "$self->{zk}{directory}/?/data/version-2/log.*";
 	my ($name) = $znode =~ m{([^/]+)$};
-	foreach my $log (glob "$self->{zk}{directory}/?/data/version-2/log.*")
-	{
-		open my $dump, '-|', "java -Xmx64m -cp '/usr/share/java/*'"
-		  . " org.apache.zookeeper.server.persistence.TxnLogToolkit -d $log 2>/dev/null" or next;
-		my @lines = grep { /delete.*\Q$name\E/ } <$dump>;
-		CORE::close $dump;
-		return "was_deleted_by_$1" if @lines && $lines[0] =~ /(zxid \w+)/;
-	}
-	return '';
+	return $self->{deletes} =~ /(zxid \w+) .*\Q$name\E/ ? "was_deleted_by_$1" : '';
 }
 
 # A process that ended by a signal other than our own.
