@@ -52,7 +52,7 @@ use strict;
 use warnings;
 
 # How often, in relation to the others; and whose processes are concerned.
-my %kinds = (
+our %kinds = (
 	'zk.pause' => [ 6, 'zk' ],
 	'zk.kill' => [ 3, 'zk' ],
 	'worker.pause' => [ 6, 'node' ],
