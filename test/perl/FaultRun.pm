@@ -467,12 +467,28 @@ sub _heal
 			$net->set($other, $one, 'open');
 		}
 	}
-	foreach my $node (values %{ $self->{node} })
+	foreach my $name (@FaultSchedule::nodes)
 	{
+		my $node = $self->{node}{$name};
 		$node->{_pid} = _postmaster($node);
-		$node->wait_until_connected;
+		$self->_wait_until_connected($name);
 	}
 	return;
+}
+
+# An ensemble that has forgotten refuses who remembers more.
+sub _wait_until_connected
+{
+	my ($self, $name) = @_;
+	my $is_away = $self->_until_nothing(sub {
+		my $is_there = $self->_ask($name, "SELECT state = 'connected' AND safe FROM zk_status") // 'f';
+		$is_there eq 't' ? '' : 'away' });
+	return unless $is_away;
+
+	my $refused = grep { slurp_file($_) =~ /Refusing session/ } glob "$self->{zk}{directory}/?/log";
+	$self->{log}->_record($refused ? 'void' : 'left', node => $name, what => 'is not connected');
+	kill 'TERM', $self->_ask($name, 'SELECT worker_pid FROM zk_status') // ();
+	return $self->{node}{$name}->wait_until_connected;
 }
 
 # Nothing stands in the way of anybody.
