@@ -19,6 +19,7 @@ use strict;
 use warnings;
 
 use Carp;
+use Fcntl qw(:flock);
 use File::Path qw(make_path);
 use IO::Socket::INET;
 use POSIX ();
@@ -222,8 +223,17 @@ sub _say
 sub _inflict
 {
 	my ($self, $fault) = @_;
-	my $t = PgWire::now();
 	my ($group, $name) = split /\./, $fault->{kind};
+
+	# What the one before it stopped or killed has to be there again.
+	my $alone;
+	if ($group =~ /^(zk|worker|backend|server|postmaster)$/)
+	{
+		my $name = $group eq 'zk' ? 'zk' : $fault->{what};
+		open $alone, '>>', "$self->{zk}{directory}/$name.lock" or die "could not open: $!\n";
+		flock $alone, LOCK_EX or die "could not lock: $!\n";
+	}
+	my $t = PgWire::now();
 	my $method = "_fault_$group";
 	my $what = $self->$method($name, $fault);
 	$self->{log}->_record('fault', t => $t, end => PgWire::now(), what => "$fault->{kind} $fault->{what} $what");
