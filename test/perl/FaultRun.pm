@@ -305,8 +305,7 @@ sub _ask
 
 sub _stop_for_a_while
 {
-	my ($self, $fault, $node, $pid, @pids) = @_;
-	my $t = PgWire::now();
+	my ($self, $fault, $t, $node, $pid, @pids) = @_;
 	kill 'STOP', @pids;
 	_sleep($fault);
 	kill 'CONT', @pids;
@@ -336,7 +335,7 @@ sub _fault_backend
 sub _hit
 {
 	my ($self, $name, $fault, $node, $pid, $as) = @_;
-	if ($name eq 'pause') { $self->_stop_for_a_while($fault, $node, $as, $pid); }
+	if ($name eq 'pause') { $self->_stop_for_a_while($fault, PgWire::now(), $node, $as, $pid); }
 	else { kill $name eq 'kill' ? 'KILL' : 'TERM', $pid; }
 	return $pid;
 }
@@ -357,9 +356,10 @@ sub _fault_server
 	if ($name eq 'pause')
 	{
 		my $postmaster = _postmaster($node);
+		my $t = PgWire::now();
 		kill 'STOP', $postmaster;
 		my %children = $node->children;
-		$self->_stop_for_a_while($fault, $fault->{what}, undef, $postmaster, keys %children);
+		$self->_stop_for_a_while($fault, $t, $fault->{what}, undef, $postmaster, keys %children);
 		return '';
 	}
 	$node->{_pid} = _postmaster($node);
