@@ -132,8 +132,9 @@ sub _start_node
 {
 	my ($self, $name, $hosts) = @_;
 	my $settings = $self->{schedule}{settings};
-	my $node = ZklockNode->initialized($name, undef,
+	my %settings = (
 		'zklock.hosts' => $hosts,
+		'zklock.node_name' => $name,
 		'zklock.session_timeout' => "$settings->{timeout}ms",
 		'zklock.connection_timeout' => "$settings->{connection}ms",
 		'zklock.tenure' => "$settings->{tenure}ms",
@@ -146,6 +147,16 @@ sub _start_node
 		'log_statement' => 'none',
 		'log_min_error_statement' => 'panic',
 		'autovacuum' => 'off');
+
+	# Copies of the first one, because initdb takes its time.
+	my $first = $self->{node}{ $FaultSchedule::nodes[0] };
+	my $node = $first ? ZklockNode->new($name) : ZklockNode->initialized($name, undef, %settings);
+	if ($first)
+	{
+		$node->init_from_backup($first, 'fresh');
+		$node->configure(%settings);
+	}
+	else { $node->backup_fs_cold('fresh'); }
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE EXTENSION zklock');
 	FaultClient::prepare($node);
