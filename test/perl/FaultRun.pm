@@ -546,7 +546,7 @@ sub _look_for_leftovers
 		$self->{log}->_record('left', node => $name, what => $left) if $left ne '';
 	}
 	delete $self->{deletes};
-	my $znodes = $self->_until_nothing(sub { join ' ', grep { /-\d{10}$/ } @{ $self->{zk}->tree('/zklock') } });
+	my $znodes = $self->_until_nothing(sub { join ' ', grep { /\d{10}$/ } @{ $self->{zk}->tree('/zklock') } });
 	foreach my $znode (split / /, $znodes)
 	{
 		my $deleted = $self->_was_deleted($znode);
