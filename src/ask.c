@@ -26,7 +26,7 @@ static char *ask(const ZklCommand *command, int64 until, bool *exists);
 static void set_up(void);
 static void end_at_exit(int code, Datum arg);
 static void end(void);
-static void take_slot(const ZklCommand *command, int64 asked_at);
+static bool take_slot(const ZklCommand *command, int64 asked_at, int64 until);
 static void report_no_slot(void);
 static bool wait_until_done(const char *path, int64 silent_since, int64 until);
 static int64 session_heard_at(void);
@@ -48,7 +48,8 @@ zkl_ask_survey(const char *path, ZklAskDepth depth, int64 until)
 }
 
 bool
-zkl_ask_write(const char *path, const char *child, const char *data)
+zkl_ask_write(const char *path, const char *child, const char *data,
+			  int64 until)
 {
 	ZklCommand	command = {.kind = ZKL_COMMAND_WRITE};
 	bool		exists;
@@ -56,7 +57,7 @@ zkl_ask_write(const char *path, const char *child, const char *data)
 	copy_argument(command.path, sizeof(command.path), path);
 	copy_argument(command.child, sizeof(command.child), child);
 	copy_argument(command.data, sizeof(command.data), data);
-	(void) ask(&command, PG_INT64_MAX, &exists);
+	(void) ask(&command, until, &exists);
 	return exists;
 }
 
@@ -97,9 +98,11 @@ ask(const ZklCommand *command, int64 until, bool *exists)
 	Assert(my_slot < 0);
 	PG_TRY();
 	{
-		take_slot(command, asked_at);
+		bool		taken = take_slot(command, asked_at, until);
+
 		ZKL_FAULT_POINT("command-asked");
-		if (wait_until_done(command->path, Max(asked_at, session_heard_at()),
+		if (taken &&
+			wait_until_done(command->path, Max(asked_at, session_heard_at()),
 							until))
 		{
 			ZKL_FAULT_POINT("command-done");
@@ -149,22 +152,26 @@ end(void)
  * Waiting
  */
 
-static void
-take_slot(const ZklCommand *command, int64 asked_at)
+/* False if the time is over. */
+static bool
+take_slot(const ZklCommand *command, int64 asked_at, int64 until)
 {
-	int64		until = asked_at + ZKL_MS(zkl_connection_timeout);
+	int64		patient_until = asked_at + ZKL_MS(zkl_connection_timeout);
 
 	while ((my_slot = zkl_command_ask(command)) < 0)
 	{
-		if (zkl_now() >= until)
+		if (zkl_now() >= patient_until)
 		{
 			if (session_heard_at() < asked_at)
 				zkl_report_silence(command->path);
 			report_no_slot();
 		}
-		zkl_command_wait_for_slot(milliseconds_until(until));
+		if (zkl_now() >= until)
+			break;
+		zkl_command_wait_for_slot(milliseconds_until(Min(until, patient_until)));
 	}
 	ConditionVariableCancelSleep();
+	return my_slot >= 0;
 }
 
 static void

@@ -47,10 +47,10 @@ extern ZklSurvey *zkl_ask_survey(const char *path, ZklAskDepth depth,
 /*
  * Write the data of a child of the lock's directory, such as
  * "leases/_c_...", or of the directory where child is empty; or delete one.
- * False if there is no such znode.
+ * False if there is no such znode, or, for the write, if the time is over.
  */
 extern bool zkl_ask_write(const char *path, const char *child,
-						  const char *data);
+						  const char *data, int64 until);
 extern bool zkl_ask_delete(const char *path, const char *child);
 
 #endif							/* ZKL_ASK_H */

@@ -78,7 +78,8 @@ zklock_lock_revoke(PG_FUNCTION_ARGS)
 	for (int i = 0; i < queue.nplaces; i++)
 	{
 		if (queue.places[i].holds)
-			asked += zkl_ask_write(path, child_of(&queue.places[i]), ZKL_REVOKE);
+			asked += zkl_ask_write(path, child_of(&queue.places[i]), ZKL_REVOKE,
+								   PG_INT64_MAX);
 	}
 	PG_RETURN_INT32(asked);
 }

@@ -38,8 +38,8 @@ static void add_leases(ZklLocalClaim *claim, ZklClaim *second,
 					   const ZklWish *wish);
 static bool acquire_leases(ZklClaim *claim, const ZklWish *wish);
 static ZklAnswer acquire_in_turn(ZklClaim *claim, const ZklWish *wish);
-static void survey_once(ZklClaim *claim, const ZklWish *wish);
-static void survey(ZklClaim *claim, const ZklWish *wish);
+static void survey_once(ZklClaim *claim, const ZklWait *wait);
+static void survey(ZklClaim *claim, const ZklWait *wait);
 static void check_survey(const ZklSurvey *survey, const ZklWish *wish);
 static bool is_foreign_text(const ZklSurvey *survey);
 
@@ -173,13 +173,13 @@ acquire_leases(ZklClaim *claim, const ZklWish *wish)
 		return true;
 	if (wish->only_tries)
 	{
-		survey_once(claim, wish);
 		zkl_wait_begin(&wait, wish);
+		survey_once(claim, &wait);
 		if (zkl_wait_for_ticket(&wait, claim, NULL) != ZKL_ANSWER_HELD)
 			return false;
 
 		/* The directory may not have been there. */
-		survey(claim, wish);
+		survey(claim, &wait);
 		return true;
 	}
 
@@ -216,7 +216,7 @@ acquire_in_turn(ZklClaim *claim, const ZklWish *wish)
 		if (zkl_acquire_claim(mutex, &inner))
 		{
 			ZKL_FAULT_POINT("semaphore-mutex-held");
-			survey_once(claim, wish);
+			survey_once(claim, &wait);
 			ZKL_FAULT_POINT("semaphore-surveyed");
 			answer = zkl_wait_for_ticket(&wait, claim, mutex->shared);
 			ZKL_FAULT_POINT("semaphore-granted");
@@ -243,36 +243,37 @@ acquire_in_turn(ZklClaim *claim, const ZklWish *wish)
  * be said.
  */
 static void
-survey_once(ZklClaim *claim, const ZklWish *wish)
+survey_once(ZklClaim *claim, const ZklWait *wait)
 {
-	ZklWait		wait;
+	ZklWait		own = *wait;
 
 	if (zkl_shared_is_surveyed(claim))
 		return;
 
 	/* What this server itself has just released shall not be in the way. */
-	zkl_wait_begin(&wait, wish);
-	if (zkl_wait_until_settled(&wait, claim))
-		survey(claim, wish);
+	if (zkl_wait_until_settled(&own, claim))
+		survey(claim, wait);
 }
 
 static void
-survey(ZklClaim *claim, const ZklWish *wish)
+survey(ZklClaim *claim, const ZklWait *wait)
 {
+	const ZklWish *wish = wait->wish;
+	int64		until = wish->only_tries ? wait->lock_timeout_at :
+	Min(wish->until, wait->lock_timeout_at);
 	ZklSurvey  *seen;
 	char	   *number;
 
 	if (zkl_shared_is_surveyed(claim))
 		return;
-	seen = zkl_ask_survey(wish->path, ZKL_ASK_NAMES,
-						  wish->only_tries ? ZKL_FOREVER : wish->until);
+	seen = zkl_ask_survey(wish->path, ZKL_ASK_NAMES, until);
 	if (seen == NULL)
 		return;
 	check_survey(seen, wish);
 	if (zkl_survey_limit(seen) != wish->limit && !is_foreign_text(seen))
 	{
 		number = psprintf("%d", wish->limit);
-		if (!zkl_ask_write(wish->path, "", number))
+		if (!zkl_ask_write(wish->path, "", number, until))
 			return;
 	}
 	zkl_shared_set_surveyed(claim);

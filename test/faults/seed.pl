@@ -11,9 +11,10 @@ use FaultRun;
 
 my ($seed, $seconds, $directory) = @ENV{qw(SEED FAULT_SECONDS DIRECTORY)};
 my $run = FaultRun->new($seed, $seconds, $directory);
-my $settings = $run->{schedule}{settings};
-note "seed $seed: " . join ' ', map { "$_=" . (ref $settings->{$_} ? join ',', %{ $settings->{$_} } : $settings->{$_}) }
-  sort keys %$settings;
+my %settings = %{ $run->{schedule}{settings} };
+my $linger = delete $settings{linger};
+$settings{"linger_$_"} = $linger->{$_} foreach keys %$linger;
+note "seed $seed: " . join ' ', map { "$_=$settings{$_}" } sort keys %settings;
 my @problems = $run->run;
 my %figures = $run->figures;
 note "seed $seed: " . join ' ', map { "$_=$figures{$_}" } sort keys %figures;

@@ -260,7 +260,7 @@ sub _is_exclusive { my ($c) = @_; return $c->{kind} =~ /^(mutex|write)$/ || ($c-
 sub _hold
 {
 	my ($self, @claims) = @_;
-	foreach (1 .. _chance(0.05) ? 20 + rand 60 : 1 + rand 4)
+	foreach (1 .. (_chance(0.05) ? 20 + rand 60 : 1 + rand 4))
 	{
 		_nap();
 		my $claim = _pick(@claims);

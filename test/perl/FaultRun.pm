@@ -19,6 +19,7 @@ use strict;
 use warnings;
 
 use Carp;
+use Fcntl qw(:flock);
 use File::Path qw(make_path);
 use IO::Socket::INET;
 use POSIX ();
@@ -93,8 +94,9 @@ sub _start_node
 {
 	my ($self, $name, $hosts) = @_;
 	my $settings = $self->{schedule}{settings};
-	my $node = ZklockNode->initialized($name, undef,
+	my %settings = (
 		'zklock.hosts' => $hosts,
+		'zklock.node_name' => $name,
 		'zklock.session_timeout' => "$settings->{timeout}ms",
 		'zklock.connection_timeout' => "$settings->{connection}ms",
 		'zklock.tenure' => "$settings->{tenure}ms",
@@ -107,6 +109,16 @@ sub _start_node
 		'log_statement' => 'none',
 		'log_min_error_statement' => 'panic',
 		'autovacuum' => 'off');
+
+	# Copies of the first one, because initdb takes its time.
+	my $first = $self->{node}{ $FaultSchedule::nodes[0] };
+	my $node = $first ? ZklockNode->new($name) : ZklockNode->initialized($name, undef, %settings);
+	if ($first)
+	{
+		$node->init_from_backup($first, 'fresh');
+		$node->configure(%settings);
+	}
+	else { $node->backup_fs_cold('fresh'); }
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE EXTENSION zklock');
 	FaultClient::prepare($node);
@@ -184,8 +196,17 @@ sub _say
 sub _inflict
 {
 	my ($self, $fault) = @_;
-	my $t = PgWire::now();
 	my ($group, $name) = split /\./, $fault->{kind};
+
+	# What the one before it stopped or killed has to be there again.
+	my $alone;
+	if ($group =~ /^(zk|worker|backend|server|postmaster)$/)
+	{
+		my $name = $group eq 'zk' ? 'zk' : $fault->{what};
+		open $alone, '>>', "$self->{zk}{directory}/$name.lock" or die "could not open: $!\n";
+		flock $alone, LOCK_EX or die "could not lock: $!\n";
+	}
+	my $t = PgWire::now();
 	my $method = "_fault_$group";
 	my $what = $self->$method($name, $fault);
 	$self->{log}->_record('fault', t => $t, end => PgWire::now(), what => "$fault->{kind} $fault->{what} $what");
@@ -230,9 +251,10 @@ sub _fault_zk
 	$self->_say($fault, "zookeeper @who");
 	if ($name eq 'pause')
 	{
-		$zk->pause(@who);
+		# One that was killed may be about to start only now.
+		foreach my $i (@who) { eval { $zk->pause($i) }; }
 		_sleep($fault);
-		$zk->resume(@who);
+		foreach my $i (@who) { eval { $zk->resume($i) }; }
 	}
 	else
 	{
@@ -256,8 +278,7 @@ sub _ask
 
 sub _stop_for_a_while
 {
-	my ($self, $fault, $node, $pid, @pids) = @_;
-	my $t = PgWire::now();
+	my ($self, $fault, $t, $node, $pid, @pids) = @_;
 	kill 'STOP', @pids;
 	_sleep($fault);
 	kill 'CONT', @pids;
@@ -287,7 +308,7 @@ sub _fault_backend
 sub _hit
 {
 	my ($self, $name, $fault, $node, $pid, $as) = @_;
-	if ($name eq 'pause') { $self->_stop_for_a_while($fault, $node, $as, $pid); }
+	if ($name eq 'pause') { $self->_stop_for_a_while($fault, PgWire::now(), $node, $as, $pid); }
 	else { kill $name eq 'kill' ? 'KILL' : 'TERM', $pid; }
 	return $pid;
 }
@@ -308,9 +329,10 @@ sub _fault_server
 	if ($name eq 'pause')
 	{
 		my $postmaster = _postmaster($node);
+		my $t = PgWire::now();
 		kill 'STOP', $postmaster;
 		my %children = $node->children;
-		$self->_stop_for_a_while($fault, $fault->{what}, undef, $postmaster, keys %children);
+		$self->_stop_for_a_while($fault, $t, $fault->{what}, undef, $postmaster, keys %children);
 		return '';
 	}
 	$node->{_pid} = _postmaster($node);
@@ -428,12 +450,28 @@ sub _heal
 			$net->set($other, $one, 'open');
 		}
 	}
-	foreach my $node (values %{ $self->{node} })
+	foreach my $name (@FaultSchedule::nodes)
 	{
+		my $node = $self->{node}{$name};
 		$node->{_pid} = _postmaster($node);
-		$node->wait_until_connected;
+		$self->_wait_until_connected($name);
 	}
 	return;
+}
+
+# An ensemble that has forgotten refuses who remembers more.
+sub _wait_until_connected
+{
+	my ($self, $name) = @_;
+	my $is_away = $self->_until_nothing(sub {
+		my $is_there = $self->_ask($name, "SELECT state = 'connected' AND safe FROM zk_status") // 'f';
+		$is_there eq 't' ? '' : 'away' });
+	return unless $is_away;
+
+	my $refused = grep { slurp_file($_) =~ /Refusing session/ } glob "$self->{zk}{directory}/?/log";
+	$self->{log}->_record($refused ? 'void' : 'left', node => $name, what => 'is not connected');
+	kill 'TERM', $self->_ask($name, 'SELECT worker_pid FROM zk_status') // ();
+	return $self->{node}{$name}->wait_until_connected;
 }
 
 # Nothing stands in the way of anybody.
@@ -469,7 +507,8 @@ sub _look_for_leftovers
 		});
 		$self->{log}->_record('left', node => $name, what => $left) if $left ne '';
 	}
-	my $znodes = $self->_until_nothing(sub { join ' ', grep { /-\d{10}$/ } @{ $self->{zk}->tree('/zklock') } });
+	delete $self->{deletes};
+	my $znodes = $self->_until_nothing(sub { join ' ', grep { /\d{10}$/ } @{ $self->{zk}->tree('/zklock') } });
 	foreach my $znode (split / /, $znodes)
 	{
 		my $deleted = $self->_was_deleted($znode);
@@ -497,16 +536,11 @@ sub _until_nothing
 sub _was_deleted
 {
 	my ($self, $znode) = @_;
+	$self->{deletes} //= join '', map {
+		`java -Xmx64m -cp '/usr/share/java/*' org.apache.zookeeper.server.persistence.TxnLogToolkit -d $_ 2>/dev/null | grep -a delete`
+	} glob "$self->{zk}{directory}/?/data/version-2/log.*";
 	my ($name) = $znode =~ m{([^/]+)$};
-	foreach my $log (glob "$self->{zk}{directory}/?/data/version-2/log.*")
-	{
-		open my $dump, '-|', "java -Xmx64m -cp '/usr/share/java/*'"
-		  . " org.apache.zookeeper.server.persistence.TxnLogToolkit -d $log 2>/dev/null" or next;
-		my @lines = grep { /delete.*\Q$name\E/ } <$dump>;
-		CORE::close $dump;
-		return "was_deleted_by_$1" if @lines && $lines[0] =~ /(zxid \w+)/;
-	}
-	return '';
+	return $self->{deletes} =~ /(zxid \w+) .*\Q$name\E/ ? "was_deleted_by_$1" : '';
 }
 
 # A process that ended by a signal other than our own.

@@ -38,7 +38,8 @@ Of the database C<postgres>.  Dies with a message that begins with the SQLSTATE,
 
 Returns a reference to a hash: C<rows> of the last statement; C<error>, the SQLSTATE of
 the error, or the empty string; C<message>; C<t> and C<end>, when it was sent and when the
-answer was there, as L</PgWire::now>; C<status>, I if there is no transaction, T, or E.
+answer was there, as L</PgWire::now>; C<status>, I if there is no transaction, T, or E.  A
+COMMIT that turned out to be a ROLLBACK is an error.
 
 When the connection is lost, C<error> is the last error that was told, or C<lost>.  If no
 answer comes within the patience, it is C<hang>.  In both cases C<is_alive> is false.
@@ -94,14 +95,19 @@ sub query
 	return { t => $t, end => $t, error => 'lost', message => 'no connection', rows => [], status => 'I' }
 	  unless $self->{socket};
 	syswrite $self->{socket}, pack('aNZ*', 'Q', length($sql) + 5, $sql);
-	return $self->_answer($t, $opt{cancel_after});
+	my $result = $self->_answer($t, $opt{cancel_after});
+
+	# The server does not call it an error that there was one before.
+	@$result{qw(error message)} = ('25P02', 'rolled back')
+	  if !$result->{error} && $sql eq 'COMMIT' && $result->{tag} eq 'ROLLBACK';
+	return $result;
 }
 
 sub _answer
 {
 	my ($self, $t, $cancel_after) = @_;
 	$t //= now();
-	my %result = (t => $t, rows => [], error => '', message => '', status => 'I');
+	my %result = (t => $t, rows => [], error => '', message => '', tag => '', status => 'I');
 	my $cancel_at = defined $cancel_after ? $t + 1e6 * $cancel_after : undef;
 	my $deadline = $t + 1e6 * $self->{patience};
 
@@ -122,7 +128,8 @@ sub _answer
 		my $now = now();
 		if (defined $cancel_at && $now >= $cancel_at)
 		{
-			undef $cancel_at;
+			# One that comes before the query has begun is in vain.
+			$cancel_at = $now + 300_000;
 			$self->_cancel;
 		}
 		$self->_lost(\%result, 'hang') if $now > $deadline;
@@ -166,6 +173,7 @@ sub _message
 		push @{ $result->{rows} }, \@row;
 	}
 	elsif ($type eq 'T') { $result->{rows} = []; }
+	elsif ($type eq 'C') { $result->{tag} = $body =~ s/\0//r; }
 	elsif ($type eq 'K') { ($self->{pid}, $self->{key}) = unpack 'NN', $body; }
 	elsif ($type eq 'E')
 	{

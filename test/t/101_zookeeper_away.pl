@@ -221,6 +221,13 @@ $b1->send(q{SELECT zk_lock_acquire('/silent')});
 $zk->wait_for_children('/zklock/silent', 2);
 $a1->query(q{SELECT zk_lock_acquire('/sync')});
 $b2->query(q{SELECT zk_lock_acquire('/taken')});
+
+# A semaphore that has to be looked at again, where the inner mutex lingers.
+$node_a->set('zklock.linger', '1h');
+$a2->query(q{SELECT zk_semaphore_acquire('/sem', 2), zk_semaphore_release('/sem')}) foreach 1 .. 3;
+$zk->delete("/zklock/sem/leases/$_") foreach @{ $zk->children('/zklock/sem/leases') };
+$node_a->wait_until(q{SELECT array_agg(path) = '{/sem/locks}' FROM zk_locks WHERE path LIKE '/sem%'});
+
 $a2->query(q{SET zklock.synchronous_release = on});
 $a2->send(q{SELECT zk_multilock_acquire('{/free, /taken}', '2s')});
 $node_a->wait_for_ticket('/taken', 'queued');
@@ -232,7 +239,11 @@ cmp_ok($result->{seconds}, '<', 1 + $soon, 'silent: but not for long');
 $result = $a2->result;
 is($result->{out}, 'f', 'silent: a multilock that has one of two');
 cmp_ok($result->{seconds}, '<', 2 + $soon, 'silent: does not wait to be rid of it');
-$a2->query(q{RESET zklock.synchronous_release});
+$result = $a2->run(q{RESET zklock.synchronous_release; SET lock_timeout = '500ms'; SELECT zk_semaphore_acquire('/sem', 2)});
+is($result->{errcode}, '55P03', 'silent: lock_timeout while it looks at a semaphore');
+cmp_ok($result->{seconds}, '<', 0.5 + $soon, 'silent: in time');
+$a2->query(q{RESET lock_timeout});
+$node_a->set('zklock.linger', 0);
 $b2->query(q{SELECT zk_lock_release('/taken')});
 $a1->query(q{RESET zklock.synchronous_release; SET zklock.connection_timeout = '2min'});
 $b2->send(q{SELECT zk_lock_acquire('/silent', '2s')});

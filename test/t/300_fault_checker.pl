@@ -1,6 +1,6 @@
 
 # The checker of what clients saw under faults: for each of its rules, histories that are
-# wrong on purpose, and those next to them that are right.
+# wrong on purpose, and those next to them that are right.  And the schedule of faults.
 
 use strict;
 use warnings;
@@ -8,6 +8,7 @@ use warnings;
 use Test::More;
 
 use FaultHistory;
+use FaultSchedule;
 
 # A claim "ID KIND ASKED-GRANTED[-PROVED] [TOKEN]" of /m; its ID begins with the node, and is
 # that of the client, too.  Times are ms.  Everything else is a record.
@@ -179,5 +180,11 @@ is_wrong('something is left', qr/^left/, $granted, 'op=left what=znode t=1 end=1
 is_wrong('something crashed', qr/^crash/, $granted, 'op=crash what=worker t=1 end=1');
 is_wrong('no answer', qr/^hang/, $granted, 'op=hang what=COMMIT t=1 end=1');
 is_wrong('stuck', qr/^stuck/, $granted, 'op=acquire claim=b who=b node=b pid=7 path=/m kind=mutex t=9 end=10 result=no must=1');
+
+# --- schedules ---
+
+is_deeply(FaultSchedule->new(17, 60), FaultSchedule->new(17, 60), 'a seed plays again');
+my %kinds = map { $_->{kind} => 1 } map { @{ FaultSchedule->new($_, 60)->{faults} } } 1 .. 100;
+is_deeply([ sort keys %kinds ], [ sort keys %FaultSchedule::kinds ], 'every kind of fault has its turn');
 
 done_testing();

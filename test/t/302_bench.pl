@@ -7,11 +7,12 @@ use warnings;
 
 use Test::More;
 
-use lib "$ENV{TESTDIR}/test/bench";
+use FindBin;
+use lib "$FindBin::RealBin/../bench";
 use PostgreSQL::Test::Utils;
 use Workloads;
 
-my $output = qx('$ENV{TESTDIR}/test/bench/run' short 2>&1);
+my $output = qx('$FindBin::RealBin/../bench/run' short 2>&1);
 is($?, 0, 'nothing is wrong') or diag $output;
 unlike($output, qr/PROBLEM/, 'locks exclude');
 
