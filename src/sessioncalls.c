@@ -325,9 +325,11 @@ on_watched(int rc, const char *value, int value_length,
 {
 	ZklSessionEvent *event = finish_call(unconstify(void *, data), rc);
 
-	if (event != NULL && rc == ZOK)
-		event->reply.revoked = value_length == strlen(ZKL_REVOKE) &&
-			memcmp(value, ZKL_REVOKE, value_length) == 0;
+	if (event == NULL || rc != ZOK)
+		return;
+	note_stat(event, stat);
+	event->reply.revoked = value_length == strlen(ZKL_REVOKE) &&
+		memcmp(value, ZKL_REVOKE, value_length) == 0;
 }
 
 void
