@@ -9,6 +9,7 @@
 #	make test					every test there is (test/run runs single levels)
 #	make unit					the unit tests only; they need no server
 #	make model					checks a model of the protocol, with spin
+#	make soak [HOURS=n]			locks for hours, and what that does to memory and ZooKeeper
 #	make check-layers			who may include, call and write what
 #	make indent, check-indent	PostgreSQL's own code layout
 #
@@ -172,7 +173,10 @@ check-indent: typedefs.list
 test:
 	@test/run
 
+soak:
+	@test/soak $(HOURS)
+
 demo:
 	@test/demo
 
-.PHONY: all unit model check-layers indent check-indent test demo
+.PHONY: all unit model check-layers indent check-indent test soak demo
