@@ -60,7 +60,7 @@ $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION zklock');
 
 # What a hundred servers do to three of ZooKeeper that do not want them.
-my $seconds = 2.5;
+my $seconds = 2;
 sub is_bounded
 {
 	my ($n, $cpu, $what) = @_;
@@ -85,7 +85,7 @@ foreach my $case (
 	next if $what eq 'not answered';
 
 	my @pauses = sort { $a <=> $b } grep { $_ > 0.1 } map { $times[$_] - $times[ $_ - 1 ] } 1 .. $#times;
-	cmp_ok(scalar(@pauses), '>', 2, "$what: there are pauses");
+	cmp_ok(scalar(@pauses), '>', 1, "$what: there are pauses");
 	cmp_ok($pauses[-1] - $pauses[0], '>', 0.03, "$what: of different length");
 }
 

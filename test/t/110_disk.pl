@@ -133,7 +133,7 @@ is(fault('slow disks', 2, sub { 1 }, sub { disk('slow 500') }, sub { disk('') })
 	'held', 'slow disks: held in the end');
 
 # So slow that heartbeats are not answered in time.
-fault('very slow disks', 0, \&until_doubt, sub { disk('slow 6000') }, sub { disk('') });
+fault('very slow disks', 0, \&until_doubt, sub { disk('slow 5000') }, sub { disk('') });
 
 # One disk that is full ends its server, and the others go on.
 my ($follower) = $zk->followers;

@@ -16,7 +16,7 @@ use Soak;
 use ZklockNode;
 use ZooKeeper;
 
-my $seconds = ($ENV{SOAK_HOURS} // 0) * 3600 || 16;
+my $seconds = ($ENV{SOAK_HOURS} // 0) * 3600 || 14;
 my $paths = 5000;
 my $batch = 10;
 

@@ -83,11 +83,13 @@ is($node_a->status('tickets_lost'), '0', 'nothing was lost');
 
 # --- directories are deleted -------------------------------------------------------------
 
-# With all that is in it, up to the root, and as far as nobody makes it anew meanwhile.
+# With all that is in it, up to the root, and as far as nobody makes it anew meanwhile.  Who
+# waits goes first, or else it would be its turn for a moment.
 sub delete_all
 {
 	my ($path) = @_;
-	my @all = ($path, @{ $zk->tree($path) });
+	my $number = sub { my ($n) = $_[0] =~ /-(\d{10})$/; return $n // -1; };
+	my @all = sort { $number->($a) <=> $number->($b) } $path, @{ $zk->tree($path) };
 	eval { $zk->delete($_) } foreach reverse @all;
 	return;
 }
@@ -112,7 +114,7 @@ foreach my $path ('/zklock/gone/deep', '/zklock/gone', '/zklock')
 $_->send(q{
 	DO $$
 	BEGIN
-		FOR i IN 1 .. 40 LOOP
+		FOR i IN 1 .. 25 LOOP
 			BEGIN
 				PERFORM zk_lock_acquire('/reaped/deep'), zk_lock_release('/reaped/deep');
 			EXCEPTION
