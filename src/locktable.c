@@ -235,7 +235,7 @@ zkl_table_remove(ZklEntry *entry)
 								LW_EXCLUSIVE));
 	Assert(entry->state == ZKL_ENTRY_NONE && dlist_is_empty(&entry->claims));
 
-	/* Counted too often, it would look as if none were left, for ever. */
+	/* Never twice; but then it would look as if none were left, for ever. */
 	if (hash_search_with_hash_value(entries, entry->path, entry->hash,
 									HASH_REMOVE, NULL) == NULL)
 		elog(LOG, "entry of lock \"%s\" was removed twice", entry->path);
