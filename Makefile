@@ -12,6 +12,7 @@
 #	make bench-doc				puts what it measured into doc/
 #	make model					checks a model of the protocol, with spin
 #	make faults					random faults on three servers, from a seed: SEED= RUNS= SECONDS=
+#	make soak [HOURS=n]			locks for hours, and what that does to memory and ZooKeeper
 #	make check-layers			who may include, call and write what
 #	make indent, check-indent	PostgreSQL's own code layout
 #
@@ -184,6 +185,9 @@ check-indent: typedefs.list
 test:
 	@test/run
 
+soak:
+	@test/soak $(HOURS)
+
 demo:
 	@test/demo
 
@@ -198,4 +202,4 @@ bench-doc:
 	perl -Itest/bench test/bench/report csv=doc/bench.csv svg=doc/bench.svg
 	perl -Itest/bench test/bench/report csv=doc/bench.csv doc=doc/performance.md
 
-.PHONY: all unit model check-layers indent check-indent test demo faults bench bench-doc
+.PHONY: all unit model check-layers indent check-indent test demo faults soak bench bench-doc

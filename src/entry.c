@@ -190,7 +190,8 @@ zkl_entry_withdraw(ZklEntry *entry)
 /*
  * WANTED -> NONE: the worker knows nothing of the wish yet, and perhaps there
  * is no worker.  If it has just taken the entry off its list, it will come to
- * look, and finds nothing to do.
+ * look, and finds nothing to do.  That holds as well if the entry has come back
+ * to the list since: then it must not be removed before the worker has looked.
  */
 static void
 take_back(ZklEntry *entry)
@@ -202,7 +203,7 @@ take_back(ZklEntry *entry)
 	{
 		dlist_delete(&entry->work_link);
 		entry->work_link.next = NULL;
-		entry->in_work = false;
+		entry->in_work = entry->taken;
 	}
 	SpinLockRelease(&zkl_shared->work_mutex);
 	zkl_entry_remove_if_unused(entry);

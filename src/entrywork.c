@@ -38,6 +38,7 @@ static void
 adopt(ZklEntry *entry, void *arg)
 {
 	entry->timer_set = false;
+	entry->taken = false;
 	if (!entry->in_work && !entry->timer_armed &&
 		entry->state == ZKL_ENTRY_NONE)
 		return;
@@ -66,6 +67,7 @@ zkl_entry_next_work(void)
 		entry = dlist_container(ZklEntry, work_link,
 								dlist_pop_head_node(&zkl_shared->work));
 		entry->work_link.next = NULL;
+		entry->taken = true;
 	}
 	SpinLockRelease(&zkl_shared->work_mutex);
 	return entry;
@@ -82,6 +84,7 @@ zkl_entry_look(ZklEntry *entry)
 	/* Somebody may have asked again since it was taken off the list. */
 	SpinLockAcquire(&zkl_shared->work_mutex);
 	entry->in_work = entry->work_link.next != NULL;
+	entry->taken = false;
 	SpinLockRelease(&zkl_shared->work_mutex);
 
 	switch (entry->state)

@@ -29,6 +29,7 @@ static struct
 {
 	bool		ending_old;		/* attached to a session only to close it */
 	bool		connected;
+	bool		was_connected;	/* the open handle, at any time */
 	int64		open_at;		/* when to try to open a handle */
 	int64		heartbeat_at;	/* when the next is due */
 	char	   *hosts;			/* those of the open handle ... */
@@ -38,6 +39,8 @@ static struct
 
 static void open_session(void);
 static void look_for_servers(void);
+static void renew_handle(void);
+static void abandon_handle(void);
 static void on_connected(void);
 static void on_disconnected(void);
 static void on_expired(void);
@@ -54,7 +57,10 @@ zkl_keeper_tend(void)
 		open_session();
 	else if (zkl_session_is_open() && !keeper.connected &&
 			 zkl_now() >= keeper.resolve_at)
+	{
 		look_for_servers();
+		renew_handle();
+	}
 }
 
 int64
@@ -108,6 +114,7 @@ open_session(void)
 	}
 
 	keeper.ending_old = false;
+	keeper.was_connected = false;
 	identity.id = info->id;
 	memcpy(identity.password, info->password, sizeof(identity.password));
 	if (identity.id == 0)
@@ -149,6 +156,33 @@ look_for_servers(void)
 	ereport(LOG,
 			errmsg("restarting the zklock worker, because the ZooKeeper servers have other addresses"));
 	proc_exit(1);
+}
+
+/*
+ * ZooKeeper refuses whoever has seen a later write than its own last one.  When
+ * it was emptied, or restored from a backup, it would do so for ever, since a
+ * handle does not forget what it has seen.  So another one carries the session
+ * on, or is told that it has expired.  If ZooKeeper is only away, that is done
+ * for nothing, once, and does no harm.
+ */
+static void
+renew_handle(void)
+{
+	if (!keeper.was_connected)
+		return;
+	ereport(LOG,
+			errmsg("carrying the ZooKeeper session on with another client, because no server has accepted this one"));
+	abandon_handle();
+	keeper.open_at = 0;
+}
+
+/* Another handle knows nothing of what this one was asked. */
+static void
+abandon_handle(void)
+{
+	zkl_session_abandon();
+	zkl_service_restarted();
+	zkl_tickets_restarted();
 }
 
 void
@@ -218,6 +252,7 @@ on_connected(void)
 				errdetail("The session timeout is %d ms.",
 						  zkl_session_timeout_ms()));
 	keeper.connected = true;
+	keeper.was_connected = true;
 	pg_atomic_write_u32(&zkl_shared->session[0].connected, 1);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.connects, 1);
 	zkl_tickets_reconnected();
@@ -269,7 +304,7 @@ on_expired(void)
 	zkl_tickets_expired();
 }
 
-/* Another handle carries the session on; it knows nothing of what was asked. */
+/* Another handle carries the session on. */
 static void
 on_stranger(void)
 {
@@ -281,10 +316,8 @@ on_stranger(void)
 					   zkl_hosts));
 	logged = true;
 	on_disconnected();
-	zkl_session_abandon();
-	zkl_service_restarted();
+	abandon_handle();
 	keeper.open_at = zkl_now() + RETRY_OPEN;
-	zkl_tickets_restarted();
 }
 
 /*

@@ -236,9 +236,12 @@ zkl_table_remove(ZklEntry *entry)
 								LW_EXCLUSIVE));
 	Assert(entry->state == ZKL_ENTRY_NONE && dlist_is_empty(&entry->claims));
 
-	hash_search_with_hash_value(entries, entry->path, entry->hash,
-								HASH_REMOVE, NULL);
-	pg_atomic_fetch_sub_u32(&zkl_shared->nentries, 1);
+	/* Never twice; but then it would look as if none were left, for ever. */
+	if (hash_search_with_hash_value(entries, entry->path, entry->hash,
+									HASH_REMOVE, NULL) == NULL)
+		elog(LOG, "entry of lock \"%s\" was removed twice", entry->path);
+	else
+		pg_atomic_fetch_sub_u32(&zkl_shared->nentries, 1);
 }
 
 ZklClaim *

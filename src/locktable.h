@@ -159,6 +159,7 @@ struct ZklEntry
 	bool		timer_armed;	/* the worker will look at it by itself ... */
 	int64		armed_for;		/* ... at this moment */
 	bool		in_work;		/* the worker was asked to look at it */
+	bool		taken;			/* off that list; the worker will look at once */
 	bool		seen;			/* it has looked since the state is WANTED */
 
 	/* of a semaphore */

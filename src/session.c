@@ -13,6 +13,7 @@
  *   out on the new connection (is_usable);
  * - it waits two thirds of the session timeout for a server that does not
  *   answer a connect: we give up much earlier;
+ * - it tries servers that are away many times a second: we make pauses;
  * - it turns in circles on a connection that sends nonsense: we count.
  *
  * src/session.c
@@ -35,6 +36,7 @@
 #define MIN_TIMEOUT_MS		1000
 #define MAX_TIMEOUT_MS		(60 * 60 * 1000)
 #define NO_SOCKET_WAIT_MS	50
+#define MIN_PAUSE_MS		50
 
 ZklSessionState zkl_session_state = {
 	.last = &zkl_session_state.first,.fd = -1
@@ -42,6 +44,8 @@ ZklSessionState zkl_session_state = {
 
 static void on_log(const char *message);
 static void on_heartbeat(int rc, const void *data);
+static bool has_no_connection(void);
+static void note_attempt(void);
 static void check_connecting(void);
 static void free_events(void);
 
@@ -72,6 +76,8 @@ zkl_session_open(const char *servers, int nservers, int timeout_ms,
 	zkl_session_state.timeout_ms = timeout_ms;
 	zkl_session_state.fd = -1;
 	zkl_session_state.connecting_since = 0;
+	zkl_session_state.attempts = 0;
+	zkl_session_state.attempt_at = 0;
 	zkl_session_state.idle_turns = 0;
 	zkl_session_state.handle = zookeeper_init2(servers, zkl_session_on_watch, timeout_ms,
 											   carry_on ? &client_id : NULL, NULL,
@@ -123,6 +129,8 @@ zkl_session_interest(int *fd, bool *writable, long *timeout_ms)
 	struct timeval wait = {0, 0};
 	int			interest = 0;
 	int			rc;
+	int64		now = zkl_now();
+	bool		connects;
 
 	*fd = -1;
 	*writable = false;
@@ -130,7 +138,16 @@ zkl_session_interest(int *fd, bool *writable, long *timeout_ms)
 	if (zkl_session_state.handle == NULL)
 		return;
 
+	connects = has_no_connection();
+	if (connects && now < zkl_session_state.attempt_at)
+	{
+		zkl_session_state.fd = -1;
+		*timeout_ms = (zkl_session_state.attempt_at - now + 999) / 1000;
+		return;
+	}
 	rc = zookeeper_interest(zkl_session_state.handle, fd, &interest, &wait);
+	if (connects && (rc != ZOK || *fd >= 0))
+		note_attempt();
 	if (rc != ZOK)
 	{
 		*fd = zkl_session_state.fd = -1;
@@ -167,6 +184,38 @@ zkl_session_process(bool readable, bool writable)
 	}
 	for (int i = 0; rc == ZOK && i < MAX_FRAMES_A_TURN; i++)
 		rc = zookeeper_process(zkl_session_state.handle, ZOOKEEPER_READ);
+}
+
+/* The client has one name for it at first, and none after a failure. */
+static bool
+has_no_connection(void)
+{
+	int			state = zoo_state(zkl_session_state.handle);
+
+	return state == 0 || state == ZOO_NOTCONNECTED_STATE;
+}
+
+/*
+ * When ZooKeeper is away, it is away for many servers, and they shall not
+ * overrun it when it comes back.  The list is gone through once at full speed,
+ * then with pauses that grow to the period of the heartbeats, and differ from
+ * server to server.  Only an answered heartbeat tells that a connection was
+ * worth it.
+ */
+static void
+note_attempt(void)
+{
+	int			rounds = ++zkl_session_state.attempts / zkl_session_state.nservers;
+	int			pause;
+	uint32		random = 0;
+
+	if (zkl_session_state.attempts % zkl_session_state.nservers != 0)
+		return;
+	pause = Max(2 * MIN_PAUSE_MS, zkl_session_state.timeout_ms / 20);
+	pause = Min(pause, MIN_PAUSE_MS << Min(rounds, 10));
+	(void) pg_strong_random(&random, sizeof(random));
+	zkl_session_state.attempt_at = zkl_now() +
+		ZKL_MS(pause / 2 + random % (pause / 2 + 1));
 }
 
 /* Do not wait for one silent server as long as the client would. */
@@ -371,8 +420,11 @@ on_heartbeat(int rc, const void *data)
 	if (zkl_session_state.closing)
 		return;
 	if (rc == ZOK)
+	{
+		zkl_session_state.attempts = 0;
 		zkl_session_append_event(ZKL_SESSION_HEARTBEAT)->sent =
 			zkl_session_state.heartbeat_sent;
+	}
 	else if (zkl_session_outcome_of(rc, &failure) == ZKL_OUTCOME_REFUSED &&
 			 !zkl_session_state.refusal_logged)
 	{

@@ -360,6 +360,7 @@ on_watched(int rc, const char *value, int value_length,
 	event = finish_call(unconstify(void *, data), rc);
 	if (event == NULL || rc != ZOK)
 		return;
+	note_stat(event, stat);
 	event->reply.revoked = is_text(value, value_length, ZKL_REVOKE);
 	event->reply.answered = ends_with(value, value_length, ZKL_IN_USE);
 	event->reply.version = stat->version;

@@ -28,6 +28,8 @@ typedef struct ZklSessionState
 	int			timeout_ms;		/* as asked for */
 	int			fd;				/* socket of the last turn */
 	int64		connecting_since;	/* 0: not connecting */
+	int			attempts;		/* to connect, since a heartbeat was answered */
+	int64		attempt_at;		/* when the next may be made */
 	int			idle_turns;
 	ZklSessionEvent *first;
 	ZklSessionEvent **last;

@@ -109,8 +109,16 @@ on_unwant(ZklTicket *ticket, bool unsent)
 		case ZKL_TICKET_NONE:
 			return gone(ticket);
 
-			/* No znode exists before the create is sent. */
+			/*
+			 * No znode exists before the create is sent.  But a directory
+			 * that was made for it wants to be used.
+			 */
 		case ZKL_TICKET_CREATING:
+			if (unsent && ticket->rounds == 0)
+				return gone(ticket);
+			ticket->unwanted = true;
+			return nothing;
+
 		case ZKL_TICKET_MAKING_DIRECTORY:
 			if (unsent)
 				return gone(ticket);

@@ -154,7 +154,8 @@ typedef struct ZklTicketEvent
 	ZklFailure	failure;		/* where the outcome is REFUSED */
 	const char *name;			/* CREATE: the znode's name */
 	int64_t		czxid;			/* CREATE, INSPECT */
-	bool		ours;			/* CREATE, INSPECT: the live session owns it */
+	bool		ours;			/* CREATE, INSPECT, WATCH: the live session
+								 * owns it */
 	bool		revoked;		/* WATCH_SELF: the znode says so */
 	bool		answered;		/* WATCH, WATCH_SELF: it says that it is in
 								 * use */

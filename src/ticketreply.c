@@ -170,12 +170,19 @@ on_list_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	return nothing;
 }
 
-/* An unknown outcome needs no look: the create will say what is there. */
+/*
+ * An unknown outcome needs no look: the create will say what is there.
+ *
+ * ZooKeeper removes no directory that never had a child.  So even if nobody
+ * wants the lock any more, one that was made is used once.
+ */
 static ZklTicketStep
 on_directory_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
 	if (event->outcome == ZKL_OUTCOME_REFUSED)
 		return fail(ticket, event->failure);
+	if (event->outcome == ZKL_OUTCOME_OK)
+		return become(ticket, ZKL_TICKET_CREATING, ZKL_REQUEST_CREATE);
 	return create_anew(ticket);
 }
 

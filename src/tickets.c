@@ -36,6 +36,7 @@ static void feed_if_concerned(ZklEntry *entry, const char *child);
 static void feed_leases(List *leases);
 static void look_after_leases(ZklEntry *lease, const ZklTicketEvent *reply);
 static void drop_child_watch(const char *directory, const char *child);
+static void delete_leftover(ZklEntry *entry, const ZklTicketEvent *reply);
 static void refuse_create(ZklEntry *entry);
 
 void
@@ -123,6 +124,7 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 			{
 				if (entry->semaphore != NULL)
 					look_after_leases(entry, &event->reply);
+				delete_leftover(entry, &event->reply);
 				carry_out(entry, zkl_ticket_step(&entry->ticket,
 												 &event->reply));
 			}
@@ -213,6 +215,24 @@ look_after_leases(ZklEntry *lease, const ZklTicketEvent *reply)
 							reply->children, reply->nchildren) == NULL)
 			feed(other, ZKL_EVENT_SELF_CHANGED);
 	}
+}
+
+/*
+ * A server queues once for a lock, and never behind itself.  A znode of this
+ * session before ours is one that we have deleted, and that has come back with
+ * a backup of ZooKeeper.  Without a ticket, nobody would ever delete it again.
+ */
+static void
+delete_leftover(ZklEntry *entry, const ZklTicketEvent *reply)
+{
+	char		directory[ZKL_DIR_SIZE];
+
+	if (reply->request != ZKL_REQUEST_WATCH || !reply->ours ||
+		entry->ticket.state != ZKL_TICKET_WATCHING)
+		return;
+	zkl_directories_of(entry, directory);
+	zkl_session_delete(entry, entry->ticket.attempt - 1, directory,
+					   entry->ticket.predecessor);
 }
 
 void

@@ -25,6 +25,7 @@ use warnings;
 use parent qw(PostgreSQL::Test::Cluster);
 
 use Carp;
+use POSIX ();
 use PostgreSQL::Test::Utils;
 use Time::HiRes qw(usleep);
 
@@ -236,6 +237,20 @@ sub worker_pid
 	my ($self) = @_;
 	return $self->safe_psql('postgres',
 		q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock worker'});
+}
+
+=item $node->worker_cpu
+
+Seconds of CPU time that the worker has used so far.
+
+=cut
+
+sub worker_cpu
+{
+	my ($self) = @_;
+	my $stat = slurp_file('/proc/' . $self->worker_pid . '/stat');
+	my ($user, $system) = (split ' ', $stat =~ s/.*\)//sr)[ 11, 12 ];
+	return ($user + $system) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
 }
 
 =item $node->expire_session($zk, by_hand => 1)

@@ -174,6 +174,8 @@ $node->restart;
 wait_for_no_ephemerals();
 is($zk->leader, $leader, 'the ensemble survives the end of such a session');
 is($zk->mode($_) =~ /^(leader|follower)$/, 1, "server $_ serves") foreach 1 .. 3;
+$zk->wait_until(sub { $zk->cmd('mntr', $leader) =~ /^zk_synced_followers\s+2\b/m }, 'the followers to be in sync');
+unlike(slurp_file("$zk->{directory}/$_/log"), qr/Unreasonable length/, "server $_ has lost no other") foreach 1 .. 3;
 $node->wait_until_connected;
 is($node->safe_psql('postgres', "SELECT zk_lock_acquire('/a')"), 't', 'and locks go on');
 

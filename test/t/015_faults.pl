@@ -1,6 +1,6 @@
 
-# Faults of doc/guarantees.md that no other test plays: a machine that sleeps, an
-# ensemble that forgets, znodes that may not be deleted.  And a fence where there is neither
+# Faults of doc/guarantees.md that no other test plays: a machine that sleeps, znodes
+# that may not be deleted.  And a fence where there is neither
 # worker nor ZooKeeper.
 
 use strict;
@@ -56,22 +56,6 @@ $node_a->expire_session($zk, by_hand => 1);
 is($b1->answer, 't', 'deleting is forbidden: until the session ends');
 $b1->query(q{SELECT zk_lock_release_all()});
 
-# --- the ensemble forgets ---
-
-$node_a->wait_until_connected;
-$a1->query(q{SELECT zk_lock_acquire('/forgotten')});
-$zk->stop;
-system_or_bail('rm', '-rf', "$zk->{directory}/1/data/version-2");
-$zk->start;
-$node_a->wait_until('SELECT NOT safe FROM zk_status');
-$zk->wait_until(sub { slurp_file("$zk->{directory}/1/log") =~ /Refusing session/ }, 'ZooKeeper to refuse the session');
-isnt($node_a->status('state'), 'connected', 'forgotten: ZooKeeper refuses who has seen more than it');
-is($a1->errcode(q{INSERT INTO t VALUES ('forgotten')}), 'ZK001', 'forgotten: in doubt');
-$node_a->safe_psql('postgres', 'SELECT pg_terminate_backend(worker_pid) FROM zk_status');
-$node_a->wait_until_connected;
-is($a1->errcode(q{INSERT INTO t VALUES ('forgotten')}), 'ZK001', 'forgotten: lost');
-is($a1->run(q{SELECT zk_lock_release('/forgotten')})->{out}, 'f', 'forgotten: released');
-is($a1->query(q{SELECT zk_lock_acquire('/forgotten')}), 't', 'forgotten: and acquired');
 $_->quit foreach $a1, $a2, $b1;
 
 # --- a fence without a worker ---

@@ -419,12 +419,44 @@ an_unsent_list_does_not_make_the_znode_forgotten(void **state)
 	assert_asks(unwant_unsent(&ticket), ZKL_REQUEST_DELETE);
 }
 
+/* ZooKeeper never removes a directory that never had a child. */
 static void
-a_withdrawn_directory_is_not_used(void **state)
+a_withdrawn_directory_is_used_once(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_MAKING_DIRECTORY);
+
+	(void) state;
+	assert_nothing(happens(&ticket, ZKL_EVENT_UNWANT));
+	assert_asks(reply(&ticket, ZKL_REQUEST_MAKE_DIRECTORY, ZKL_OUTCOME_OK),
+				ZKL_REQUEST_CREATE);
+	assert_nothing(created_as(&ticket, "0000000000", true));
+	assert_asks(listed(&ticket, NAMES(own_name(&ticket, "0000000000"))),
+				ZKL_REQUEST_DELETE);
+	assert_reports(reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_OK),
+				   ZKL_REPORT_GONE);
+}
+
+static void
+a_directory_that_was_made_is_used_though_the_create_was_not_sent(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_HOMELESS);
+
+	(void) state;
+	assert_asks(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_ABSENT),
+				ZKL_REQUEST_MAKE_DIRECTORY);
+	assert_asks(reply(&ticket, ZKL_REQUEST_MAKE_DIRECTORY, ZKL_OUTCOME_OK),
+				ZKL_REQUEST_CREATE);
+	assert_nothing(unwant_unsent(&ticket));
+	assert_nothing(created_as(&ticket, "0000000000", true));
+	assert_asks(listed(&ticket, NAMES(own_name(&ticket, "0000000000"))),
+				ZKL_REQUEST_DELETE);
+}
+
+static void
+a_withdrawn_directory_that_was_not_made_is_not_used(void **state)
 {
 	static const ZklOutcome outcomes[] = {
-		ZKL_OUTCOME_OK, ZKL_OUTCOME_ABSENT, ZKL_OUTCOME_UNKNOWN,
-		ZKL_OUTCOME_REFUSED
+		ZKL_OUTCOME_ABSENT, ZKL_OUTCOME_UNKNOWN, ZKL_OUTCOME_REFUSED
 	};
 
 	(void) state;
@@ -1415,7 +1447,9 @@ main(void)
 		cmocka_unit_test(an_unsent_create_leaves_nothing),
 		cmocka_unit_test(an_unsent_directory_leaves_nothing),
 		cmocka_unit_test(an_unsent_list_does_not_make_the_znode_forgotten),
-		cmocka_unit_test(a_withdrawn_directory_is_not_used),
+		cmocka_unit_test(a_withdrawn_directory_is_used_once),
+		cmocka_unit_test(a_directory_that_was_made_is_used_though_the_create_was_not_sent),
+		cmocka_unit_test(a_withdrawn_directory_that_was_not_made_is_not_used),
 		cmocka_unit_test(a_withdrawn_create_without_a_directory_is_gone),
 		cmocka_unit_test(a_withdrawn_create_that_is_refused_is_gone),
 		cmocka_unit_test(a_znode_with_a_name_is_deleted_at_once_when_withdrawn),

@@ -800,9 +800,12 @@ does_not_acquire_unwanted(const Case *c)
 	if (!c->after.unwanted)
 		return;
 	hold(IN(c->after.state, UNWANTED_STATES));
+	/* A directory that was just made is used once. */
 	hold(IN(c->step.request, 1u << ZKL_REQUEST_NOTHING |
 			1u << ZKL_REQUEST_LIST | 1u << ZKL_REQUEST_DOWNGRADE |
-			1u << ZKL_REQUEST_DELETE));
+			1u << ZKL_REQUEST_DELETE) ||
+		 (c->step.request == ZKL_REQUEST_CREATE &&
+		  c->before.state == ZKL_TICKET_MAKING_DIRECTORY));
 	hold(c->step.report != ZKL_REPORT_OWNED);
 	hold(c->step.report != ZKL_REPORT_QUEUED);
 	hold(c->step.report != ZKL_REPORT_DOWNGRADED);

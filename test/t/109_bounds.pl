@@ -1,0 +1,178 @@
+
+# Nothing that zklock does can hurt ZooKeeper: it does not overrun it with connections, it
+# takes up thousands of watches again without a giant packet, and it stops before sequence
+# numbers do.  (006_limits.pl has the end of a session that holds as much as it may.)
+
+use strict;
+use warnings;
+
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
+use IO::Select;
+use IO::Socket::INET;
+use Test::More;
+use Time::HiRes qw(time);
+
+use PostgreSQL::Test::Utils;
+
+use ZklockNode;
+use ZooKeeper;
+
+my $here = abs_path(dirname(__FILE__) . '/..');
+
+# --- connections -------------------------------------------------------------------------
+
+# Accept what comes within so many seconds, and do with it as told.  Returns the times.
+sub visits
+{
+	my ($listeners, $seconds, $do) = @_;
+	my $end = time + $seconds;
+	my (@times, @kept);
+	while ((my $left = $end - time) > 0)
+	{
+		foreach my $listener (IO::Select->new(@$listeners)->can_read($left))
+		{
+			my $visitor = $listener->accept or next;
+			push @times, time;
+			push @kept, $do->($visitor);
+		}
+	}
+	return @times;
+}
+
+# As ZooKeeper does it, but for what follows.
+sub welcome
+{
+	my ($visitor) = @_;
+	sysread $visitor, my $request, 100;
+	syswrite $visitor, pack 'N N N Q> N a16 C', 37, 0, 10000, 4711, 16, 'x' x 16, 0;
+	return ();
+}
+
+my @listeners = map { IO::Socket::INET->new(Listen => 50, LocalAddr => '127.0.0.1') or die $! } 1 .. 3;
+my $node = ZklockNode->initialized('n', undef,
+	'zklock.hosts' => join(',', map { '127.0.0.1:' . $_->sockport } @listeners),
+	'zklock.session_timeout' => '10s',
+	'zklock.connection_timeout' => '1s',
+	'max_locks_per_transaction' => 256,
+	'log_min_messages' => 'debug1');
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION zklock');
+
+# What a hundred servers do to three of ZooKeeper that do not want them.
+my $seconds = 2;
+sub is_bounded
+{
+	my ($n, $cpu, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	note sprintf '%s: %.1f connections a second, %.0f %% of a CPU', $what, $n / $seconds, 100 * $cpu / $seconds;
+	cmp_ok($n, '>', 0, "$what: it goes on trying");
+	cmp_ok($n / $seconds, '<', 9, "$what: but not all the time");
+	cmp_ok($cpu / $seconds, '<', 0.1, "$what: nor does it turn in circles");
+	return;
+}
+
+foreach my $case (
+	[ 'hung up on' => sub { () } ],
+	[ 'welcomed and hung up on' => \&welcome ],
+	[ 'not answered' => sub { $_[0] } ])
+{
+	my ($what, $do) = @$case;
+	visits(\@listeners, 1, $do);		# until the pauses have grown
+	my $cpu = $node->worker_cpu;
+	my @times = visits(\@listeners, $seconds, $do);
+	is_bounded(scalar(@times), $node->worker_cpu - $cpu, $what);
+	next if $what eq 'not answered';
+
+	my @pauses = sort { $a <=> $b } grep { $_ > 0.1 } map { $times[$_] - $times[ $_ - 1 ] } 1 .. $#times;
+	cmp_ok(scalar(@pauses), '>', 1, "$what: there are pauses");
+	cmp_ok($pauses[-1] - $pauses[0], '>', 0.03, "$what: of different length");
+}
+
+close $_ foreach @listeners;
+my $at = -s $node->logfile;
+my $cpu = $node->worker_cpu;
+$node->safe_psql('postgres', "SELECT pg_sleep($seconds)");
+is_bounded(scalar(() = slurp_file($node->logfile, $at) =~ /ZooKeeper client: .*server refused to accept/g),
+	$node->worker_cpu - $cpu, 'refused');
+
+# --- watches -----------------------------------------------------------------------------
+
+# Watches on more than a megabyte of paths, which is more than ZooKeeper takes at once.
+my $zk = ZooKeeper->new;
+$node->configure('zklock.hosts' => $zk->hosts, 'zklock.session_timeout' => '30s',
+	'zklock.connection_timeout' => '2min', 'zklock.linger' => 0, 'log_min_messages' => 'warning');
+$node->restart;
+$node->wait_until_connected;
+my $many = 2000;
+my $path = q{rpad('/many/' || i || '/', 250, 'x')};
+my $holder = $node->backend;
+is($holder->query("SELECT count(*) FROM generate_series(1, $many) AS i WHERE zk_lock_acquire($path)"), $many, "$many locks are held");
+my @paths = split /\n/, $node->safe_psql('postgres', "SELECT $path FROM generate_series(1, $many) AS i");
+$zk->create("/zklock$_/_c_1b4e28ba-2fa1-41d2-883f-0016d3cca427-lock-", ephemeral => 1, sequence => 1, client => 'crowd') foreach @paths;
+$node->wait_until("SELECT count(*) = $many FROM zk_locks WHERE contended");
+
+# One of each directory, and one of each znode.
+sub watches { my ($n) = $zk->cmd('mntr') =~ /zk_watch_count\s+(\d+)/; return $n // 0; }
+$zk->wait_until(sub { watches() == 2 * $many }, 'watches on all znodes and directories');
+my $before = $node->status('session_id, connects');
+$zk->restart;
+$node->wait_until_connected;
+$zk->wait_until(sub { watches() == 2 * $many }, 'watches on all znodes and directories');
+is($node->status('session_id, connects - 1'), $before, 'one new connection, in the same session');
+is($node->safe_psql('postgres', "SELECT count(*) FROM zk_locks WHERE claim = 'held'"), $many, 'all are held');
+is($holder->query('SELECT zk_lock_release_all()'), $many, 'all are released');
+$zk->close('crowd');
+$node->wait_until('SELECT count(*) = 0 FROM zk_locks');
+$zk->wait_until(sub { watches() == 0 }, 'no watch');
+pass('no watch is left');
+
+# --- sequence numbers ----------------------------------------------------------------------
+
+sub set_counter
+{
+	my ($path, $counter) = @_;
+	$zk->stop;
+	system_or_bail('java', '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn', '-cp', '/usr/share/java/slf4j-simple.jar:/usr/share/java/zookeeper.jar',
+		"$here/SetCversion.java", "$zk->{directory}/1/data", $path, $counter);
+	$zk->start;
+	$node->wait_until_connected;
+	return;
+}
+
+sub names { return join ' ', sort map { /lock-(.*)/ } @{ $zk->children('/zklock/end') }; }
+
+my $other = ZklockNode->started('o', $zk);
+my $waiter = $other->backend;
+$zk->create('/zklock/end');
+set_counter('/zklock/end', 1999999998);
+is($holder->query(q{SELECT zk_lock_acquire('/end')}), 't', 'the last but one sequence number');
+$waiter->send(q{SELECT zk_lock_acquire('/end')});
+$zk->wait_for_children('/zklock/end', 2);
+is(names(), '1999999998 1999999999', 'and the last one');
+$holder->query(q{SELECT zk_lock_release('/end')});
+is($waiter->answer, 't', 'are handed on');
+
+# From here on everybody is refused, up to the end, where ZooKeeper repeats a number.
+foreach my $counter (2000000000, 2147483647)
+{
+	set_counter('/zklock/end', $counter) if $counter > 2000000000;
+	foreach my $n (1, 2)
+	{
+		my $result = $holder->run(q{SELECT zk_lock_acquire('/end')});
+		is($result->{errcode}, '53400', "counter at $counter: refused");
+		like($result->{err}, qr/DETAIL:.*sequence numbers.*used up/s, "counter at $counter: and why");
+	}
+	$zk->wait_for_children('/zklock/end', 1);
+	is(names(), '1999999999', "counter at $counter: who holds it, holds it");
+	is($waiter->query(q{SELECT zk_lock_is_held('/end')}), 't', "counter at $counter: for certain");
+}
+is($holder->query(q{SELECT zk_lock_acquire('/other')}), 't', 'other locks can be had');
+$waiter->query(q{SELECT zk_lock_release('/end')});
+$zk->wait_for_children('/zklock/end', 0);
+$zk->delete('/zklock/end');
+is($holder->query(q{SELECT zk_lock_acquire('/end')}), 't', 'and this one when its directory is new');
+
+$_->quit foreach $holder, $waiter;
+$_->stop foreach $node, $other;
+done_testing();
