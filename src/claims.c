@@ -204,7 +204,7 @@ void
 zkl_claims_release(ZklLocalClaim *claim)
 {
 	ZKL_FAULT_POINT("release-begun");
-	if (zkl_synchronous_release)
+	if (zkl_synchronous_release && !proc_exit_inprogress)
 		end_shared_and_wait(claim);
 	else
 		zkl_shared_end(claim->shared);
@@ -314,14 +314,9 @@ unlock_lost_claims(void)
 static void
 note_if_lost(ZklLocalClaim *claim, void *arg)
 {
-	int64		lost_at;
-
-	if (claim->told_lost || claim->shared->session_count +
-		claim->shared->xact_count == 0 ||
-		zkl_shared_standing(claim->shared, 0) != ZKL_STANDING_LOST)
-		return;
-	(void) zkl_shared_loss(claim->shared, &lost_at);
-	if (zkl_timestamp_of(lost_at) >= GetCurrentStatementStartTimestamp())
+	if (!claim->told_lost &&
+		claim->shared->session_count + claim->shared->xact_count > 0 &&
+		zkl_shared_standing(claim->shared, 0) == ZKL_STANDING_LOST)
 		*(ZklLocalClaim **) arg = claim;
 }
 

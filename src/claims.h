@@ -106,10 +106,7 @@ extern bool zkl_claims_any(void);
 typedef void (*ZklClaimVisitor) (ZklLocalClaim *claim, void *arg);
 extern void zkl_claims_visit(ZklClaimVisitor visitor, void *arg);
 
-/*
- * A claim that was lost since the present statement began, if the user has not
- * been told yet; NULL: none.
- */
+/* A claim that was lost, and the user has not been told yet; NULL: none. */
 extern ZklLocalClaim *zkl_claims_find_lost(void);
 
 /*

@@ -119,13 +119,13 @@ zkl_entry_may_join(ZklEntry *entry, int64 now)
 }
 
 void
-zkl_entry_count_claim(ZklEntry *entry, uint32 hash, int64 now)
+zkl_entry_count_claim(ZklEntry *entry, const ZklEntry *lock, int64 now)
 {
-	ZklRecent  *recent = zkl_table_recent(hash);
+	ZklRecent  *recent = zkl_table_recent(lock->hash);
 
 	entry->claim_number++;
-	entry->comes_back = is_within_linger(entry->released_at, now) ||
-		(recent->hash == hash && is_within_linger(recent->released_at, now));
+	entry->comes_back = is_within_linger(lock->released_at, now) ||
+		(recent->hash == lock->hash && is_within_linger(recent->released_at, now));
 }
 
 static bool

@@ -56,8 +56,9 @@ extern void zkl_entry_settle_idle(ZklEntry *entry);
  */
 extern bool zkl_entry_may_join(ZklEntry *entry, int64 now);
 
-/* Its ticket serves one more claim on the lock with this hash. */
-extern void zkl_entry_count_claim(ZklEntry *entry, uint32 hash, int64 now);
+/* Its ticket serves one more claim on the lock, which for a lease is another entry. */
+extern void zkl_entry_count_claim(ZklEntry *entry, const ZklEntry *lock,
+								  int64 now);
 extern int64 zkl_entry_token(const ZklEntry *entry);
 
 /* Note that a claim waits for the ticket, or does not any more. */

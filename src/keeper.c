@@ -38,7 +38,7 @@ static struct
 }			keeper;
 
 static void open_session(void);
-static void look_for_servers(void);
+static bool look_for_servers(void);
 static void renew_handle(void);
 static void abandon_handle(void);
 static void on_connected(void);
@@ -53,13 +53,17 @@ static void publish_session(void);
 void
 zkl_keeper_tend(void)
 {
+	/* A send that fails ends the connection, too, but without an event. */
+	if (keeper.connected && !zkl_session_is_connected())
+		on_disconnected();
+
 	if (!zkl_session_is_open() && zkl_now() >= keeper.open_at)
 		open_session();
 	else if (zkl_session_is_open() && !keeper.connected &&
 			 zkl_now() >= keeper.resolve_at)
 	{
-		look_for_servers();
-		renew_handle();
+		if (look_for_servers())
+			renew_handle();
 	}
 }
 
@@ -143,7 +147,7 @@ open_session(void)
  * The servers may have moved: then the next worker carries the session on at
  * their new addresses.
  */
-static void
+static bool
 look_for_servers(void)
 {
 	int			nservers;
@@ -151,8 +155,10 @@ look_for_servers(void)
 
 	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
 	servers = zkl_hosts_resolve(zkl_hosts, &nservers);
-	if (servers == NULL || strcmp(servers, keeper.servers) == 0)
-		return;
+	if (servers == NULL)
+		return false;
+	if (strcmp(servers, keeper.servers) == 0)
+		return true;
 	ereport(LOG,
 			errmsg("restarting the zklock worker, because the ZooKeeper servers have other addresses"));
 	proc_exit(1);

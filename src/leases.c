@@ -70,7 +70,7 @@ zkl_leases_take(ZklClaim *claim, int64 now)
 		claim->nleases++;
 		lease->holder = claim;
 		lease->nheld = 1;
-		zkl_entry_count_claim(lease, semaphore->hash, now);
+		zkl_entry_count_claim(lease, semaphore, now);
 		claim->token = Max(claim->token, zkl_entry_token(lease));
 	}
 	Assert(claim->nleases == claim->quantity);

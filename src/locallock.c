@@ -25,6 +25,7 @@
 #include "compat.h"
 #include "faultpoint.h"
 #include "locallock.h"
+#include "onlost.h"
 #include "zklock.h"
 
 /* PostgreSQL itself uses 1 and 2 in an advisory lock's last field. */
@@ -209,7 +210,7 @@ judge_error(ZklClaim *claim, ErrorData *error, bool limited)
 
 	/* A claim that was lost is a reason of its own for a cancel. */
 	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED && nudged &&
-		zkl_claims_find_lost() == NULL && !statement_time_is_over())
+		!zkl_on_lost_has_cancelled() && !statement_time_is_over())
 	{
 		FreeErrorData(error);
 		return ZKL_LOCAL_NEW_GENERATION;
@@ -245,7 +246,7 @@ absorb_cancel(void)
 						 1, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 	}
-	QueryCancelPending = false;
+	QueryCancelPending = zkl_on_lost_has_cancelled();
 
 	/* Whatever else set the latch shall be seen. */
 	SetLatch(MyLatch);

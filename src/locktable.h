@@ -159,7 +159,6 @@ struct ZklEntry
 	bool		timer_armed;	/* the worker will look at it by itself ... */
 	int64		armed_for;		/* ... at this moment */
 	bool		in_work;		/* the worker was asked to look at it */
-	bool		taken;			/* off that list; the worker will look at once */
 	bool		seen;			/* it has looked since the state is WANTED */
 
 	/* of a semaphore */
@@ -176,6 +175,7 @@ struct ZklEntry
 
 	/* protected by work_mutex */
 	dlist_node	work_link;
+	bool		taken;			/* off that list; the worker will look at once */
 
 	/* the worker's alone; "due" and the timer are built anew when it restarts */
 	ZklTicket	ticket;

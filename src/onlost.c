@@ -22,28 +22,46 @@
 
 int			zkl_on_lost = ZKL_ON_LOST_CANCEL;
 
-/* We have asked this backend to end. */
+/* Set by the signal handler. */
+static volatile sig_atomic_t deaf = false;
+static volatile sig_atomic_t came_while_deaf = false;
 static volatile sig_atomic_t terminating = false;
+static volatile TimestampTz cancelled_statement = 0;	/* when it began */
+
+static int	loss_signal = SIGINT;
 
 static void on_loss(SIGNAL_ARGS);
-static bool is_idle_in_transaction(void);
+static ZklOnLost reaction(void);
+static bool is_idle(void);
+static void explain(ErrorData *error);
 static void tell_if_lost(ZklLocalClaim *claim, void *arg);
 
 /*
- * Backends of clients ignore SIGUSR2, so it is free to be used.  Others may use
- * it for something else; they run statements only, so a cancel will do for them.
+ * Who ignores SIGUSR2 lets it be used.  Others use it for something else, such
+ * as to send the write-ahead log; a cancel will do for what they run.
  */
-int
-zkl_on_lost_signal(void)
-{
-	return MyBackendType == B_BACKEND ? SIGUSR2 : SIGINT;
-}
-
 void
 zkl_on_lost_listen(void)
 {
-	if (zkl_on_lost_signal() == SIGUSR2)
-		pqsignal(SIGUSR2, on_loss);
+	struct sigaction present;
+
+	if (sigaction(SIGUSR2, NULL, &present) != 0 ||
+		present.sa_handler != SIG_IGN)
+		return;
+	pqsignal(SIGUSR2, on_loss);
+	loss_signal = SIGUSR2;
+}
+
+int
+zkl_on_lost_signal(void)
+{
+	return loss_signal;
+}
+
+static ZklOnLost
+reaction(void)
+{
+	return loss_signal == SIGINT ? ZKL_ON_LOST_CANCEL : zkl_on_lost;
 }
 
 /* A signal handler. */
@@ -52,55 +70,79 @@ on_loss(SIGNAL_ARGS)
 {
 	int			save_errno = errno;
 
-	/* It may have come too late. */
-	if (zkl_claims_any())
+	if (deaf)
+		came_while_deaf = true;
+	else if (!zkl_claims_any() || reaction() == ZKL_ON_LOST_NOTICE)
+		;						/* it has come too late, or may be late */
+	else if (reaction() == ZKL_ON_LOST_TERMINATE ||
+			 (is_idle() && IsTransactionBlock() &&
+			  !IsAbortedTransactionBlockState()))
 	{
-		if (zkl_on_lost == ZKL_ON_LOST_TERMINATE ||
-			(zkl_on_lost == ZKL_ON_LOST_CANCEL && is_idle_in_transaction()))
-		{
-			terminating = true;
-			die(postgres_signal_arg);
-		}
-		else if (zkl_on_lost == ZKL_ON_LOST_CANCEL)
-			StatementCancelHandler(postgres_signal_arg);
+		/*
+		 * In a transaction that is idle there is nothing to cancel, and it
+		 * cannot succeed any more.  So it ends as by a recovery conflict.
+		 */
+		terminating = true;
+		die(postgres_signal_arg);
+	}
+	else if (!is_idle())
+	{
+		cancelled_statement = GetCurrentStatementStartTimestamp();
+		StatementCancelHandler(postgres_signal_arg);
 	}
 	errno = save_errno;
 }
 
-/*
- * There is nothing to cancel then, and the transaction cannot succeed any more.
- * So it is ended as by a recovery conflict, with the connection.
- */
+/* Background processes do not wait for a client. */
 static bool
-is_idle_in_transaction(void)
+is_idle(void)
 {
-	return debug_query_string == NULL &&
-		IsTransactionBlock() && !IsAbortedTransactionBlockState();
+	return MyBackendType == B_BACKEND && debug_query_string == NULL;
+}
+
+void
+zkl_on_lost_commit_begins(void)
+{
+	deaf = true;
+}
+
+void
+zkl_on_lost_xact_ended(void)
+{
+	deaf = false;
+	if (came_while_deaf)
+	{
+		came_while_deaf = false;
+		raise(loss_signal);
+	}
+}
+
+/*
+ * A statement is known by when it began, whatever the clock has done since.  Where
+ * the signal is SIGINT, a loss that was not told is all that is known.
+ */
+bool
+zkl_on_lost_has_cancelled(void)
+{
+	if (loss_signal == SIGINT)
+		return zkl_claims_find_lost() != NULL;
+	return cancelled_statement != 0 &&
+		cancelled_statement == GetCurrentStatementStartTimestamp();
 }
 
 void
 zkl_on_lost_explain(MemoryContext context)
 {
-	ZklLocalClaim *lost;
 	ErrorData  *error;
 
-	if (geterrcode() != ERRCODE_QUERY_CANCELED ||
-		zkl_on_lost == ZKL_ON_LOST_NOTICE)
-		return;
-	lost = zkl_claims_find_lost();
-	if (lost == NULL && !zkl_xact_released_lost_in_statement())
+	if (geterrcode() != ERRCODE_QUERY_CANCELED || !zkl_on_lost_has_cancelled() ||
+		(zkl_claims_find_lost() == NULL && !zkl_xact_released_lost()))
 		return;
 
 	MemoryContextSwitchTo(context);
 	error = CopyErrorData();
 	FlushErrorState();
-	if (lost == NULL)
-		zkl_xact_report_released_instead(error);
-	else
-	{
-		lost->told_lost = true;
-		zkl_report_lost_instead(error, lost->path, lost->shared);
-	}
+	explain(error);
 	ReThrowError(error);
 }
 
@@ -108,19 +150,26 @@ zkl_on_lost_explain(MemoryContext context)
 void
 zkl_on_lost_explain_instead(ErrorData *error)
 {
-	ZklLocalClaim *lost;
-
-	if ((error->elevel == ERROR && zkl_on_lost != ZKL_ON_LOST_NOTICE &&
+	if ((error->elevel == ERROR && zkl_on_lost_has_cancelled() &&
 		 error->sqlerrcode == ERRCODE_QUERY_CANCELED) ||
 		(error->elevel == FATAL && terminating &&
 		 error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN))
+		explain(error);
+}
+
+static void
+explain(ErrorData *error)
+{
+	ZklLocalClaim *lost = zkl_claims_find_lost();
+
+	cancelled_statement = 0;
+	if (lost != NULL)
 	{
-		lost = zkl_claims_find_lost();
-		if (lost == NULL)
-			return;
 		lost->told_lost = true;
 		zkl_report_lost_instead(error, lost->path, lost->shared);
 	}
+	else if (zkl_xact_released_lost())
+		zkl_xact_report_released_instead(error);
 }
 
 /* Outside of a transaction block the commit tells it at once. */
@@ -130,7 +179,7 @@ zkl_on_lost_tell(void)
 	static uint64 seen_losses = 0;
 	uint64		losses = pg_atomic_read_u64(&zkl_shared->losses);
 
-	if (zkl_on_lost != ZKL_ON_LOST_NOTICE || losses == seen_losses ||
+	if (reaction() != ZKL_ON_LOST_NOTICE || losses == seen_losses ||
 		!IsTransactionBlock())
 		return;
 	zkl_claims_visit(tell_if_lost, NULL);

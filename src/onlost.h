@@ -23,7 +23,7 @@ typedef enum ZklOnLost
 	ZKL_ON_LOST_CANCEL,
 	ZKL_ON_LOST_TERMINATE,
 	ZKL_ON_LOST_NOTICE
-}			ZklOnLost;
+} ZklOnLost;
 
 /* The setting. */
 extern int	zkl_on_lost;
@@ -33,6 +33,17 @@ extern void zkl_on_lost_listen(void);
 
 /* The signal by which the worker reaches this process. */
 extern int	zkl_on_lost_signal(void);
+
+/*
+ * From now on the transaction commits, and nothing shall be cancelled: neither
+ * its wait for a synchronous standby nor what comes after it.  A signal that
+ * comes meanwhile counts when it has ended.
+ */
+extern void zkl_on_lost_commit_begins(void);
+extern void zkl_on_lost_xact_ended(void);
+
+/* Was it a loss that has cancelled the present statement? */
+extern bool zkl_on_lost_has_cancelled(void);
 
 /*
  * Call in PG_CATCH() where a statement ends, with the memory context of its

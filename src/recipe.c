@@ -243,6 +243,9 @@ zkl_recipe_judge(ZklMode mode, int limit, const char *me,
 	if (verdict.found &&
 		(verdict.other_kind || (!verdict.owned && only_tries(me))))
 		verdict.ask = whom_to_ask(mode, me, children, nchildren);
+	verdict.ask_other_kind = verdict.ask != NULL &&
+		zkl_recipe_parse(verdict.ask, &other) &&
+		relation_of(mode, other.mode) == RELATION_OTHER_KIND;
 	return verdict;
 }
 

@@ -105,6 +105,7 @@ typedef struct ZklVerdict
 	const char *predecessor;	/* the last one that goes before it, or NULL */
 	const char *ask;			/* the first one before it, if it is to be
 								 * asked; else NULL */
+	bool		ask_other_kind; /* ... which takes this for another kind */
 } ZklVerdict;
 
 /* What kind of lock has this mode? */

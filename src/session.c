@@ -438,6 +438,13 @@ on_heartbeat(int rc, const void *data)
  */
 
 bool
+zkl_session_is_connected(void)
+{
+	return zkl_session_state.handle != NULL &&
+		zoo_state(zkl_session_state.handle) == ZOO_CONNECTED_STATE;
+}
+
+bool
 zkl_session_is_usable(void)
 {
 	return zkl_session_state.handle != NULL && zkl_session_state.barrier_sent &&

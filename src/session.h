@@ -118,6 +118,9 @@ extern int64_t zkl_session_heartbeat_age(void);
 /* May requests be sent now? */
 extern bool zkl_session_is_usable(void);
 
+/* Is there a connection?  It may have ended without an event. */
+extern bool zkl_session_is_connected(void);
+
 /* Requests without an answer, and all that were ever sent by this process. */
 extern int	zkl_session_outstanding(void);
 extern int64_t zkl_session_requests(void);

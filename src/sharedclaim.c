@@ -307,7 +307,7 @@ hold(ZklClaim *claim, uint64 epoch, int64 now)
 		zkl_leases_settle(entry);
 		return;
 	}
-	zkl_entry_count_claim(entry, entry->hash, now);
+	zkl_entry_count_claim(entry, entry, now);
 	claim->token = zkl_entry_token(entry);
 	if (claim->mode != ZKL_MODE_READ)
 		entry->exclusive = true;

@@ -477,7 +477,7 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 	ticket->asked = verdict->asked;
 	ticket->asking = verdict->ask != NULL &&
 		(verdict->other_kind || strcmp(verdict->ask, ticket->in_use) != 0);
-	ticket->other_kind = verdict->other_kind;
+	ticket->other_kind = verdict->ask_other_kind;
 	if (verdict->owned && !verdict->other_kind)
 	{
 		ticket->watched |= verdict->contended;

@@ -228,6 +228,7 @@ delete_leftover(ZklEntry *entry, const ZklTicketEvent *reply)
 	char		directory[ZKL_DIR_SIZE];
 
 	if (reply->request != ZKL_REQUEST_WATCH || !reply->ours ||
+		!zkl_session_is_usable() ||
 		entry->ticket.state != ZKL_TICKET_WATCHING)
 		return;
 	zkl_directories_of(entry, directory);

@@ -14,6 +14,7 @@
 #include "claims.h"
 #include "counts.h"
 #include "faultpoint.h"
+#include "onlost.h"
 #include "report.h"
 #include "xact.h"
 #include "zklock.h"
@@ -78,10 +79,9 @@ zkl_xact_note_release(const ZklLocalClaim *claim, ZklStanding standing,
 }
 
 bool
-zkl_xact_released_lost_in_statement(void)
+zkl_xact_released_lost(void)
 {
-	return released.standing == ZKL_STANDING_LOST &&
-		zkl_timestamp_of(released.lost_at) >= GetCurrentStatementStartTimestamp();
+	return released.standing == ZKL_STANDING_LOST;
 }
 
 void
@@ -107,6 +107,7 @@ on_xact(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 			ZKL_FAULT_POINT("commit-begun");
+			zkl_on_lost_commit_begins();
 			guard_commit();
 			ZKL_FAULT_POINT("guard-passed");
 			break;
@@ -121,6 +122,7 @@ on_xact(XactEvent event, void *arg)
 			ZKL_FAULT_POINT("xact-ended");
 			zkl_counts_end_xact();
 			released.standing = ZKL_STANDING_GOOD;
+			zkl_on_lost_xact_ended();
 			break;
 	}
 }

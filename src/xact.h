@@ -30,11 +30,8 @@ extern void zkl_xact_register(void);
 extern void zkl_xact_note_release(const ZklLocalClaim *claim,
 								  ZklStanding standing, bool told);
 
-/*
- * Was one of them lost since the present statement began?  Then let an error
- * tell it.
- */
-extern bool zkl_xact_released_lost_in_statement(void);
+/* Was one of them lost?  Then let an error tell it. */
+extern bool zkl_xact_released_lost(void);
 extern void zkl_xact_report_released_instead(ErrorData *error);
 
 /* A claim gets a lease time: from now on the guard looks at each commit. */

@@ -12,7 +12,8 @@ use ZklockNode;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new;
-my $node = ZklockNode->started('a', $zk, 'zklock.session_timeout' => '20s', 'zklock.linger' => 0);
+my $node = ZklockNode->started('a', $zk, 'zklock.session_timeout' => '20s', 'zklock.linger' => 0,
+	'wal_level' => 'replica', 'max_wal_senders' => 1);
 $node->safe_psql('postgres', q{
 	CREATE TABLE t (v text); CREATE TABLE steps (v text);
 	CREATE ROLE patient LOGIN SUPERUSER; ALTER ROLE patient SET zklock.on_lost = notice;
@@ -78,7 +79,7 @@ sub tells_loss
 	my ($result, $level, $path, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	like($result->{err}, qr/$level:  ZK001: lock "\Q$path\E" was lost/, "$what: names the lock");
-	like($result->{err}, qr/DETAIL:  Its znode was deleted by somebody else, as was noticed at 2\d{3}-/, "$what: says why and when");
+	like($result->{err}, qr/DETAIL:  (Its znode was deleted by somebody else|The ZooKeeper session that held it has expired), as was noticed at 2\d{3}-/, "$what: says why and when");
 	return;
 }
 
@@ -213,6 +214,48 @@ foreach my $state ('idle', 'idle in transaction', sort keys %running)
 	$backend->quit;
 }
 
+$watcher->query('ROLLBACK');
+$watcher->quit;
+
+# All is lost while it waits behind another backend, which also ends that wait.
+foreach my $round (1 .. 3)
+{
+	my $what = "notice, waits within the server, $round";
+	my ($backend, $path) = holder('notice');
+	my $other = $node->backend;
+	$other->query("SET zklock.on_lost = notice; SELECT zk_lock_acquire('/behind')");
+	$backend->send(q{SELECT zk_lock_acquire('/behind', '2min')});
+	$node->wait_for_waiter('/behind', 1);
+	$node->expire_session($zk, by_hand => 1);
+	my $result = $backend->result;
+	is($result->{errcode}, '', "$what: goes on");
+	is($result->{out}, 't', "$what: and gets the lock");
+	tells_loss($result, 'WARNING', $path, $what);
+	$backend->run('SELECT zk_lock_release_all()');
+	$_->quit foreach $backend, $other;
+}
+
+# --- in the midst of a commit, when the guard has been passed ---
+
+my $fine = $node->safe_psql('postgres', q{SELECT count(*) FROM t WHERE v = 'fine'});
+foreach my $on_lost ('cancel', 'terminate')
+{
+	my $what = "$on_lost, commit waits for a standby";
+	my ($backend, $path) = holder($on_lost, before => ['SET synchronous_commit = on']);
+	$backend->query("BEGIN; SELECT zk_xact_lock_acquire('$path'); INSERT INTO t VALUES ('fine')");
+	$node->set('synchronous_standby_names', 'nobody');
+	$backend->send('COMMIT');
+	wait_until_active($backend, 'SyncRep');
+	lose($path);
+	ok(!$backend->is_done, "$what: goes on waiting");
+	$node->set('synchronous_standby_names', '');
+	unlike($backend->result->{err}, qr/standby|cancel|ERROR/, "$what: and commits");
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM t WHERE v = 'fine'}), ++$fine, "$what: what it wrote is there");
+	$on_lost eq 'cancel' ? like($backend->run('SELECT 1')->{err}, qr/WARNING:  ZK001/, "$what: then reading warns")
+	  : ok(wait_until_gone($backend, $path), "$what: then the connection ends");
+	$backend->quit if $on_lost eq 'cancel';
+}
+
 is($node->safe_psql('postgres', q{SELECT count(*) FROM t WHERE v <> 'fine'}), '0', 'nothing was written without its lock');
 
 # --- the setting ---
@@ -221,7 +264,5 @@ my ($status, $out, $err) = $node->psql('postgres', 'SET zklock.on_lost = whateve
 like($err, qr/invalid value for parameter "zklock.on_lost".*HINT:  Available values: cancel, terminate, notice/s, 'bad value');
 is($node->safe_psql('postgres', 'SHOW zklock.on_lost'), 'cancel', 'default');
 
-$watcher->query('ROLLBACK');
-$watcher->quit;
 $node->stop;
 done_testing();

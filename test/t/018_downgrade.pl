@@ -180,7 +180,7 @@ wait_for_znode($node_a, '/watched', downgraded($name));
 wait_until_watched($node_a, '/zklock/watched/' . downgraded($name));
 $zk->set('/zklock/watched/' . downgraded($name), '__REVOKE__');
 $a1->wait_until(q{SELECT zk_lock_is_revoked('/watched')});
-$a1->query('BEGIN');
+$a1->query('BEGIN; SET LOCAL zklock.on_lost = notice');
 $a1->query(q{INSERT INTO t VALUES ('lost')});
 $zk->delete('/zklock/watched/' . downgraded($name));
 $node_a->wait_until(q{SELECT bool_or(claim = 'lost') FROM zk_locks WHERE path = '/watched'});
