@@ -22,6 +22,7 @@
 static bool is_used_up(const ZklEntry *lease);
 static bool is_usable(const ZklEntry *lease, uint64 epoch);
 static void give_up_used_up(ZklEntry *semaphore);
+static void withdraw_surplus(ZklEntry *semaphore);
 static ZklEntry *make_lease(ZklEntry *semaphore);
 static int	count_pending(ZklEntry *semaphore);
 
@@ -202,20 +203,48 @@ zkl_leases_asking(ZklEntry *semaphore)
 	return false;
 }
 
+/*
+ * Who was first before may have asked for more.  It has ended, but the next one was
+ * already there.
+ */
+static void
+withdraw_surplus(ZklEntry *semaphore)
+{
+	int			surplus = count_pending(semaphore);
+	dlist_iter	iter;
+	dlist_mutable_iter pending;
+
+	dlist_foreach(iter, &semaphore->claims)
+	{
+		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		if (claim->needs_ticket)
+			surplus -= claim->quantity;
+	}
+	dlist_foreach_modify(pending, &semaphore->pending)
+	{
+		if (surplus-- <= 0)
+			break;
+		zkl_entry_withdraw(dlist_container(ZklEntry, lease_link, pending.cur));
+	}
+}
+
 void
 zkl_leases_settle(ZklEntry *semaphore)
 {
 	dlist_mutable_iter iter;
 
+	/* The last of them may take the semaphore's entry along. */
+	semaphore->nlinked++;
+
 	/* Who needs one is the first in the cluster, and has the inner mutex. */
 	if (semaphore->nneeding > 0)
 	{
+		withdraw_surplus(semaphore);
+		semaphore->nlinked--;
 		zkl_entry_wake_needing(semaphore);
 		return;
 	}
-
-	/* The last of them may take the semaphore's entry along. */
-	semaphore->nlinked++;
 	dlist_foreach_modify(iter, &semaphore->pending)
 		zkl_entry_withdraw(dlist_container(ZklEntry, lease_link, iter.cur));
 	dlist_foreach_modify(iter, &semaphore->idle)
