@@ -222,7 +222,7 @@ sub begin_to_downgrade
 
 	queue_up($b1, $node_b, 'write', $path);
 	$node_a->wait_until_contended($path);
-	$a1->query('BEGIN');
+	$a1->query('BEGIN; SET LOCAL zklock.on_lost = notice');		# idle, it would be ended
 	$a1->query("INSERT INTO t VALUES ('$path')");
 	$proxy->hold($what);
 	$a1->query(release('write', $path));
