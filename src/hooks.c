@@ -69,8 +69,7 @@ executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	if (zkl_claims_any())
-		zkl_on_lost_tell();
+	zkl_on_lost_tell();
 }
 
 static void
@@ -91,13 +90,11 @@ executor_finish(QueryDesc *query_desc)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	if (zkl_claims_any())
-	{
-		zkl_on_lost_tell();
+	zkl_on_lost_tell();
 
-		/* Connections that it opened to other servers commit after our guard. */
+	/* Connections that it opened to other servers commit after our guard. */
+	if (zkl_claims_any())
 		zkl_xact_register();
-	}
 }
 
 static void
@@ -120,8 +117,7 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	if (zkl_claims_any())
-		zkl_on_lost_tell();
+	zkl_on_lost_tell();
 
 	if (is_discard_all)
 		zkl_counts_discard_session();

@@ -154,10 +154,9 @@ init_claims(void)
 static uint32
 hash_path(const void *key, Size size)
 {
+	static const char mark[] = {ZKL_LEASE_MARK, '\0'};
 	const char *path = key;
-/**INDENT** Error@158: Unbalanced parens */
-/**INDENT** Warning@158: Extra ) */
-	Size		length = strcspn(path, (char[]) {ZKL_LEASE_MARK, '\0'});
+	Size		length = strcspn(path, mark);
 	uint32		hash = string_hash(path, length + 1);
 
 	if (path[length] == '\0')

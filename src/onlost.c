@@ -177,10 +177,13 @@ void
 zkl_on_lost_tell(void)
 {
 	static uint64 seen_losses = 0;
-	uint64		losses = pg_atomic_read_u64(&zkl_shared->losses);
+	uint64		losses;
 
-	if (reaction() != ZKL_ON_LOST_NOTICE || losses == seen_losses ||
+	if (reaction() != ZKL_ON_LOST_NOTICE || !zkl_claims_any() ||
 		!IsTransactionBlock())
+		return;
+	losses = pg_atomic_read_u64(&zkl_shared->losses);
+	if (losses == seen_losses)
 		return;
 	zkl_claims_visit(tell_if_lost, NULL);
 	seen_losses = losses;

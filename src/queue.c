@@ -26,8 +26,6 @@ PG_FUNCTION_INFO_V1(zklock_lock_queue);
 PG_FUNCTION_INFO_V1(zklock_lock_revoke);
 PG_FUNCTION_INFO_V1(zklock_lock_force_release);
 
-/* What Curator writes into a znode to ask for its lock. */
-
 #define QUEUE_COLUMNS	13
 
 /* A lock's queue, in order. */

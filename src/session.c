@@ -396,9 +396,7 @@ zkl_session_heartbeat(void)
 bool
 zkl_session_may_heartbeat(void)
 {
-	return zkl_session_state.handle != NULL &&
-		!zkl_session_state.heartbeat_is_out &&
-		zoo_state(zkl_session_state.handle) == ZOO_CONNECTED_STATE;
+	return !zkl_session_state.heartbeat_is_out && zkl_session_is_connected();
 }
 
 int64_t
@@ -447,8 +445,7 @@ zkl_session_is_connected(void)
 bool
 zkl_session_is_usable(void)
 {
-	return zkl_session_state.handle != NULL && zkl_session_state.barrier_sent &&
-		zoo_state(zkl_session_state.handle) == ZOO_CONNECTED_STATE;
+	return zkl_session_state.barrier_sent && zkl_session_is_connected();
 }
 
 int

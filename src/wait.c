@@ -44,9 +44,9 @@ void
 zkl_wait_begin(ZklWait *wait, const ZklWish *wish)
 {
 	wait->wish = wish;
-	wait->lock_timeout_at = LockTimeout > 0 ?
-		zkl_now() + ZKL_MS(LockTimeout) : ZKL_FOREVER;
 	wait->begun_at = zkl_now();
+	wait->lock_timeout_at = LockTimeout > 0 ?
+		wait->begun_at + ZKL_MS(LockTimeout) : ZKL_FOREVER;
 	wait->asks_until = 0;
 	wait->silent_since = 0;
 	wait->impatient = false;

@@ -160,6 +160,15 @@ lab_stage_faults() (
 	cd "$lab/faults" && rm -f src/*.o && lab=$lab/faults lab_stage FAULTS=1
 )
 
+# lab_perl DIR COMMAND...: run it with what PostgreSQL's and our own modules for tests
+# need; they keep their files in DIR.
+lab_perl() {
+	local pgxs
+	pgxs=$(dirname "$("${PG_CONFIG:-pg_config}" --pgxs)")/../..
+	TESTDIR=$1 PG_REGRESS=$pgxs/src/test/regress/pg_regress TEMP_CONFIG=$lab/stage.conf \
+		PERL5LIB=$pgxs/src/test/perl:$tree/test/perl "${@:2}"
+}
+
 # --- ZooKeeper ----------------------------------------------------------------
 
 # zk_start [N]: an ensemble of N servers, 1 or 3; its connect string is in $zk_hosts.

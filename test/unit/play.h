@@ -168,16 +168,25 @@ surveyed(ZklTicket *ticket, const char *const *children, int nchildren)
 }
 
 static inline ZklTicketStep
-watched_itself(ZklTicket *ticket, bool revoked)
+watched_own(ZklTicket *ticket, int32_t version, bool answered, bool revoked)
 {
 	ZklTicketEvent event = {
 		.kind = ZKL_EVENT_REPLY,
 		.request = ZKL_REQUEST_WATCH_SELF,
 		.outcome = ZKL_OUTCOME_OK,
+		.version = version,
+		.answered = answered,
 		.revoked = revoked
 	};
 
 	return feed(ticket, &event);
+}
+
+/* The same of one that has not answered anybody. */
+static inline ZklTicketStep
+watched_itself(ZklTicket *ticket, bool revoked)
+{
+	return watched_own(ticket, 0, false, revoked);
 }
 
 static inline ZklTicketStep

@@ -40,21 +40,6 @@ watched(ZklTicket *ticket, bool answered)
 	return feed(ticket, &event);
 }
 
-static ZklTicketStep
-watched_own(ZklTicket *ticket, int32_t version, bool answered, bool revoked)
-{
-	ZklTicketEvent event = {
-		.kind = ZKL_EVENT_REPLY,
-		.request = ZKL_REQUEST_WATCH_SELF,
-		.outcome = ZKL_OUTCOME_OK,
-		.version = version,
-		.answered = answered,
-		.revoked = revoked
-	};
-
-	return feed(ticket, &event);
-}
-
 /* One that asks who is before it. */
 static ZklTicket
 asking_try(void)
