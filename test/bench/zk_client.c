@@ -41,6 +41,7 @@ static int64_t counts[MAX_CLIENTS];
 static volatile int64_t *counter;
 
 static void acquire(struct client *c);
+static void enqueue_again(struct client *c);
 static void list(struct client *c);
 
 static void
@@ -180,6 +181,11 @@ on_listed(int rc, const struct String_vector *names, const void *data)
 	char		predecessor[2 * NAME_SIZE];
 
 	pending--;
+	if (c->znode[0] == '\0')
+	{
+		enqueue_again(c);
+		return;
+	}
 	check(rc, "list");
 	for (int i = 0; i < names->count; i++)
 	{
@@ -212,23 +218,40 @@ on_enqueued(int rc, const char *value, const void *data)
 	struct client *c = (struct client *) data;
 
 	pending--;
+	if (rc == ZNONODE)
+		return;
 	check(rc, "enqueue");
 	snprintf(c->znode, sizeof(c->znode), "%s", value);
 }
 
 static void
-acquire(struct client *c)
+enqueue(struct client *c)
 {
 	char		name[NAME_SIZE + 8];
 
-	choose_path(c->directory, sizeof(c->directory), c->base, c->paths, c->number, c->round++, &c->random);
-	if (c->paths == 0)
-		make_directory(c->directory);
+	c->znode[0] = '\0';
 	snprintf(name, sizeof(name), "%s/lock-", c->directory);
 	pending++;
 	check(zoo_acreate(zk, name, "", 0, &ZOO_OPEN_ACL_UNSAFE,
 					  ZOO_EPHEMERAL | ZOO_SEQUENCE, on_enqueued, c), "create");
 	list(c);
+}
+
+/* ZooKeeper has removed the directory, which had been empty for long. */
+static void
+enqueue_again(struct client *c)
+{
+	make_directory(c->directory);
+	enqueue(c);
+}
+
+static void
+acquire(struct client *c)
+{
+	choose_path(c->directory, sizeof(c->directory), c->base, c->paths, c->number, c->round++, &c->random);
+	if (c->paths == 0)
+		make_directory(c->directory);
+	enqueue(c);
 }
 
 static void
