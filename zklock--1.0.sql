@@ -343,7 +343,7 @@ AS 'MODULE_PATHNAME', 'zklock_status'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_status() IS
-'the ZooKeeper session of this server; see view zk_status';
+'the ZooKeeper sessions of this server; see view zk_status';
 
 CREATE VIEW zk_status AS
 	SELECT s.node_name,
@@ -368,6 +368,41 @@ CREATE VIEW zk_status AS
 	FROM @extschema@.zk_status() AS s;
 
 COMMENT ON VIEW zk_status IS
-'the ZooKeeper session of this server, and what it was used for';
+'the ZooKeeper sessions of this server all together, and what they were used for';
 
-GRANT SELECT ON zk_locks, zk_status TO PUBLIC;
+CREATE FUNCTION zk_sessions(OUT session integer,
+							OUT worker_pid integer,
+							OUT state text,
+							OUT session_id text,
+							OUT server text,
+							OUT session_timeout_ms integer,
+							OUT connected_since timestamptz,
+							OUT safe_until timestamptz,
+							OUT safe boolean,
+							OUT epoch bigint,
+							OUT ephemeral_bytes bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zklock_sessions'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_sessions() IS
+'each ZooKeeper session of this server; see view zk_sessions';
+
+CREATE VIEW zk_sessions AS
+	SELECT s.session,
+		   s.worker_pid,
+		   s.state,
+		   s.session_id,
+		   s.server,
+		   s.session_timeout_ms * interval '1 millisecond' AS session_timeout,
+		   s.connected_since,
+		   s.safe_until,
+		   s.safe,
+		   s.epoch,
+		   s.ephemeral_bytes
+	FROM @extschema@.zk_sessions() AS s;
+
+COMMENT ON VIEW zk_sessions IS
+'each ZooKeeper session of this server, one row a session';
+
+GRANT SELECT ON zk_locks, zk_status, zk_sessions TO PUBLIC;

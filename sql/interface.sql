@@ -5,23 +5,24 @@ SELECT p.oid::regprocedure AS function, pg_get_function_result(p.oid) AS result,
 FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid
 	 JOIN pg_extension e ON e.oid = d.refobjid
 WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND e.extname = 'zklock'
-	  AND proname NOT IN ('zk_locks', 'zk_status')
+	  AND proname NOT IN ('zk_locks', 'zk_sessions', 'zk_status')
 ORDER BY proname COLLATE "C";
 
 SELECT oid::regprocedure AS function, provolatile, proparallel, proretset,
 	   has_function_privilege('public', oid, 'EXECUTE') AS public
-FROM pg_proc WHERE proname IN ('zk_locks', 'zk_status') ORDER BY proname;
+FROM pg_proc WHERE proname IN ('zk_locks', 'zk_sessions', 'zk_status') ORDER BY proname;
 
 SELECT proname, pg_get_function_arguments(oid)
 FROM pg_proc WHERE proname IN ('zk_lock_acquire', 'zk_xact_lock_acquire') ORDER BY proname;
 
 SELECT attrelid::regclass AS view, attname, atttypid::regtype
 FROM pg_attribute
-WHERE attrelid IN ('zk_locks'::regclass, 'zk_status'::regclass) AND attnum > 0
+WHERE attrelid IN ('zk_locks'::regclass, 'zk_sessions'::regclass, 'zk_status'::regclass) AND attnum > 0
 ORDER BY attrelid::regclass::text, attnum;
 
 SELECT has_table_privilege('public', 'zk_locks', 'SELECT') AS zk_locks,
 	   has_table_privilege('public', 'zk_status', 'SELECT') AS zk_status,
+	   has_table_privilege('public', 'zk_sessions', 'SELECT') AS zk_sessions,
 	   has_table_privilege('public', 'zk_locks', 'INSERT, UPDATE, DELETE') AS written;
 
 -- a comment on each of them
@@ -39,6 +40,10 @@ SELECT state, safe, worker_pid > 0 AS worker, session_id IS NOT NULL AS session,
 	   connected_since < clock_timestamp() AS since, epoch >= 0 AS epoch,
 	   node_name <> '' AS node, server ~ ':\d+$' AS server
 FROM zk_status;
+SELECT s.session, (SELECT count(*) FROM zk_sessions) = current_setting('zklock.sessions')::integer AS rows,
+	   s.worker_pid = t.worker_pid AS worker, s.session_id = t.session_id AS session_id,
+	   s.server = t.server AS server, s.state, s.safe, s.ephemeral_bytes <= t.ephemeral_bytes AS bytes
+FROM zk_sessions AS s, zk_status AS t WHERE s.session = 1;
 
 -- what a lock looks like
 SELECT zk_lock_acquire('/regress/interface');

@@ -188,7 +188,7 @@ report_no_slot(void)
 static int64
 session_heard_at(void)
 {
-	return (int64) pg_atomic_read_u64(&zkl_shared->session[0].heard_at);
+	return (int64) pg_atomic_read_u64(&zkl_shared->session[ZKL_COMMAND_SESSION].heard_at);
 }
 
 /*

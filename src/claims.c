@@ -236,7 +236,7 @@ end_shared_and_wait(ZklLocalClaim *claim)
 		return;
 
 	while (!zkl_shared_is_released(claim->shared) && zkl_now() < until &&
-		   pg_atomic_read_u32(&zkl_shared->session[0].connected) != 0 &&
+		   pg_atomic_read_u32(&zkl_shared->session[claim->shared->entry->session].connected) != 0 &&
 		   !pg_atomic_read_u32(&zkl_shared->shutting_down) &&
 		   !ProcDiePending && !QueryCancelPending)
 	{

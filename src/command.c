@@ -113,7 +113,7 @@ zkl_command_ask(const ZklCommand *command)
 		taken = i;
 	}
 	if (taken >= 0)
-		zkl_table_wake_worker();
+		zkl_table_wake_worker(ZKL_COMMAND_SESSION);
 	LWLockRelease(commands->lock);
 	return taken;
 }

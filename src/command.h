@@ -38,6 +38,9 @@
 
 #include "path.h"
 
+/* All commands are the first worker's, whichever session a ticket is in. */
+#define ZKL_COMMAND_SESSION		0
+
 #define ZKL_COMMANDS			16
 #define ZKL_COMMAND_CHILD_SIZE	512 /* "leases/" and a name, with the null */
 #define ZKL_COMMAND_DATA_SIZE	256

@@ -196,16 +196,18 @@ zkl_entry_withdraw(ZklEntry *entry)
 static void
 take_back(ZklEntry *entry)
 {
+	ZklSessionInfo *session = &zkl_shared->session[entry->session];
+
 	Assert(entry->state == ZKL_ENTRY_WANTED && !entry->seen);
 	zkl_entry_become_none(entry);
-	SpinLockAcquire(&zkl_shared->work_mutex);
+	SpinLockAcquire(&session->work_mutex);
 	if (entry->work_link.next != NULL)
 	{
 		dlist_delete(&entry->work_link);
 		entry->work_link.next = NULL;
 		entry->in_work = entry->taken;
 	}
-	SpinLockRelease(&zkl_shared->work_mutex);
+	SpinLockRelease(&session->work_mutex);
 	zkl_entry_remove_if_unused(entry);
 }
 
@@ -272,12 +274,14 @@ zkl_entry_wake_needing(ZklEntry *entry)
 void
 zkl_entry_ask_worker(ZklEntry *entry)
 {
+	ZklSessionInfo *session = &zkl_shared->session[entry->session];
+
 	entry->in_work = true;
-	SpinLockAcquire(&zkl_shared->work_mutex);
+	SpinLockAcquire(&session->work_mutex);
 	if (entry->work_link.next == NULL)
-		dlist_push_tail(&zkl_shared->work, &entry->work_link);
-	SpinLockRelease(&zkl_shared->work_mutex);
-	zkl_table_wake_worker();
+		dlist_push_tail(&session->work, &entry->work_link);
+	SpinLockRelease(&session->work_mutex);
+	zkl_table_wake_worker(entry->session);
 }
 
 /* An entry stays while a claim, a ticket or the worker needs it. */

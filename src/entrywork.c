@@ -61,15 +61,15 @@ zkl_entry_next_work(void)
 {
 	ZklEntry   *entry = NULL;
 
-	SpinLockAcquire(&zkl_shared->work_mutex);
-	if (!dlist_is_empty(&zkl_shared->work))
+	SpinLockAcquire(&zkl_my_session->work_mutex);
+	if (!dlist_is_empty(&zkl_my_session->work))
 	{
 		entry = dlist_container(ZklEntry, work_link,
-								dlist_pop_head_node(&zkl_shared->work));
+								dlist_pop_head_node(&zkl_my_session->work));
 		entry->work_link.next = NULL;
 		entry->taken = true;
 	}
-	SpinLockRelease(&zkl_shared->work_mutex);
+	SpinLockRelease(&zkl_my_session->work_mutex);
 	return entry;
 }
 
@@ -82,10 +82,10 @@ zkl_entry_look(ZklEntry *entry)
 	zkl_entry_lock(entry);
 
 	/* Somebody may have asked again since it was taken off the list. */
-	SpinLockAcquire(&zkl_shared->work_mutex);
+	SpinLockAcquire(&zkl_my_session->work_mutex);
 	entry->in_work = entry->work_link.next != NULL;
 	entry->taken = false;
-	SpinLockRelease(&zkl_shared->work_mutex);
+	SpinLockRelease(&zkl_my_session->work_mutex);
 
 	switch (entry->state)
 	{
@@ -250,8 +250,7 @@ zkl_entry_set_owned(ZklEntry *entry, bool contended)
 	if (wanted)
 	{
 		entry->state = ZKL_ENTRY_OWNED;
-		entry->epoch =
-			pg_atomic_read_u64(&zkl_shared->session[entry->session].epoch);
+		entry->epoch = pg_atomic_read_u64(&zkl_my_session->epoch);
 		entry->czxid = entry->ticket.czxid;
 		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
 		entry->claim_number = 0;

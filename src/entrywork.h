@@ -89,7 +89,7 @@ extern void zkl_entry_set_failed(ZklEntry *entry, ZklFailure failure,
  */
 extern void zkl_entry_wake_all(void);
 
-/* Is any claim of this server held? */
+/* Is any claim held whose ticket is in this session? */
 extern bool zkl_entry_any_held(void);
 
 #endif							/* ZKL_ENTRYWORK_H */

@@ -98,7 +98,7 @@ zkl_keeper_close(void)
 static void
 open_session(void)
 {
-	ZklSessionInfo *info = &zkl_shared->session[0];
+	ZklSessionInfo *info = zkl_my_session;
 	ZklSessionId identity = {0};
 	int			nservers;
 	char	   *servers;
@@ -259,7 +259,7 @@ on_connected(void)
 						  zkl_session_timeout_ms()));
 	keeper.connected = true;
 	keeper.was_connected = true;
-	pg_atomic_write_u32(&zkl_shared->session[0].connected, 1);
+	pg_atomic_write_u32(&zkl_my_session->connected, 1);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.connects, 1);
 	zkl_tickets_reconnected();
 	zkl_entry_wake_all();
@@ -274,7 +274,7 @@ on_disconnected(void)
 			errmsg("lost the connection to ZooKeeper"));
 	keeper.connected = false;
 	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
-	pg_atomic_write_u32(&zkl_shared->session[0].connected, 0);
+	pg_atomic_write_u32(&zkl_my_session->connected, 0);
 	zkl_tickets_disconnected();
 	zkl_entry_wake_all();
 }
@@ -286,7 +286,7 @@ on_disconnected(void)
 static void
 on_expired(void)
 {
-	ZklSessionInfo *info = &zkl_shared->session[0];
+	ZklSessionInfo *info = zkl_my_session;
 
 	ZKL_FAULT_POINT("expired");
 	zkl_session_close();
@@ -335,7 +335,7 @@ on_stranger(void)
 static void
 publish_session(void)
 {
-	ZklSessionInfo *info = &zkl_shared->session[0];
+	ZklSessionInfo *info = zkl_my_session;
 	ZklSessionId identity;
 
 	zkl_session_identity(&identity);
@@ -367,7 +367,7 @@ on_heartbeat(int64 sent)
 	int			timeout_ms = zkl_session_timeout_ms();
 	int			period_ms = heartbeat_period_ms();
 	int			margin_ms = Max(timeout_ms / 3, timeout_ms / 4 + 2 * period_ms);
-	ZklSessionInfo *info = &zkl_shared->session[0];
+	ZklSessionInfo *info = zkl_my_session;
 	int64		now = zkl_now();
 	int64		was_safe_until = pg_atomic_read_u64(&info->safe_until);
 

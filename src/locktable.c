@@ -29,6 +29,7 @@
 #define NLOCKS			(ZKL_PARTITIONS + 1)
 
 ZklShared  *zkl_shared = NULL;
+ZklSessionInfo *zkl_my_session = NULL;
 
 static HTAB *entries = NULL;
 
@@ -36,6 +37,7 @@ static int	max_claims(void);
 static int	max_recent(void);
 static Size shared_size(void);
 static void init_shared(void);
+static void init_session(ZklSessionInfo *session);
 static void init_claims(void);
 static uint32 hash_path(const void *key, Size size);
 static int	compare_paths(const void *one, const void *other, Size size);
@@ -106,25 +108,13 @@ init_shared(void)
 {
 	memset(zkl_shared, 0, shared_size());
 	zkl_shared->partitions = GetNamedLWLockTranche(TRANCHE_NAME);
-	SpinLockInit(&zkl_shared->work_mutex);
-	dlist_init(&zkl_shared->work);
 	pg_atomic_init_u32(&zkl_shared->nentries, 0);
-	pg_atomic_init_u32(&zkl_shared->worker_proc, 0);
-	pg_atomic_init_u32(&zkl_shared->worker_pid, 0);
 	pg_atomic_init_u32(&zkl_shared->shutting_down, 0);
 	pg_atomic_init_u64(&zkl_shared->losses, 0);
 	pg_atomic_init_u64(&zkl_shared->revocations, 0);
-	pg_atomic_init_u64(&zkl_shared->ephemeral_bytes, 0);
 	zkl_shared->nrecent = max_recent();
-
-	for (int i = 0; i < ZKL_SESSIONS; i++)
-	{
-		pg_atomic_init_u64(&zkl_shared->session[i].epoch, 1);
-		pg_atomic_init_u64(&zkl_shared->session[i].safe_until, 0);
-		pg_atomic_init_u64(&zkl_shared->session[i].heard_at, 0);
-		pg_atomic_init_u32(&zkl_shared->session[i].period_ms, 0);
-		pg_atomic_init_u32(&zkl_shared->session[i].connected, 0);
-	}
+	for (int i = 0; i < zkl_sessions; i++)
+		init_session(&zkl_shared->session[i]);
 
 	pg_atomic_init_u64(&zkl_shared->counters.requests, 0);
 	pg_atomic_init_u64(&zkl_shared->counters.heartbeats, 0);
@@ -133,6 +123,21 @@ init_shared(void)
 	pg_atomic_init_u64(&zkl_shared->counters.lost, 0);
 	pg_atomic_init_u64(&zkl_shared->counters.connects, 0);
 	pg_atomic_init_u64(&zkl_shared->counters.expirations, 0);
+}
+
+static void
+init_session(ZklSessionInfo *session)
+{
+	pg_atomic_init_u64(&session->epoch, 1);
+	pg_atomic_init_u64(&session->safe_until, 0);
+	pg_atomic_init_u64(&session->heard_at, 0);
+	pg_atomic_init_u32(&session->period_ms, 0);
+	pg_atomic_init_u32(&session->connected, 0);
+	pg_atomic_init_u32(&session->worker_proc, 0);
+	pg_atomic_init_u32(&session->worker_pid, 0);
+	pg_atomic_init_u64(&session->ephemeral_bytes, 0);
+	SpinLockInit(&session->work_mutex);
+	dlist_init(&session->work);
 }
 
 static void
@@ -196,6 +201,27 @@ zkl_table_session_lock(void)
 	return &zkl_shared->partitions[ZKL_PARTITIONS].lock;
 }
 
+int
+zkl_table_session(const char *path)
+{
+	static const char mark[] = {ZKL_LEASE_MARK, '\0'};
+	static const char inner[] = "/" ZKL_LOCKS;
+	Size		length = strcspn(path, mark);
+	Size		outer = length - strlen(inner);
+
+	if (zkl_sessions == 1)
+		return 0;
+	if (length > strlen(inner) && strcmp(path + outer, inner) == 0)
+		length = outer;
+	return string_hash(path, length + 1) % zkl_sessions;
+}
+
+int
+zkl_my_session_number(void)
+{
+	return zkl_my_session - zkl_shared->session;
+}
+
 ZklEntry *
 zkl_table_find(const char *path, uint32 hash)
 {
@@ -222,6 +248,7 @@ zkl_table_make(const char *path, uint32 hash)
 	/* The key is in place; the rest is whatever was there. */
 	memset((char *) entry + ZKL_PATH_SIZE, 0, sizeof(*entry) - ZKL_PATH_SIZE);
 	entry->hash = hash;
+	entry->session = zkl_table_session(path);
 	dlist_init(&entry->claims);
 	dlist_init(&entry->idle);
 	dlist_init(&entry->pending);
@@ -281,7 +308,10 @@ zkl_table_visit(LWLockMode mode, ZklVisitor visitor, void *arg)
 
 	hash_seq_init(&scan, entries);
 	while ((entry = hash_seq_search(&scan)) != NULL)
-		visitor(entry, arg);
+	{
+		if (zkl_my_session == NULL || entry->session == zkl_my_session_number())
+			visitor(entry, arg);
+	}
 
 	for (int i = ZKL_PARTITIONS; --i >= 0;)
 		LWLockRelease(zkl_table_partition(i));
@@ -318,9 +348,9 @@ zkl_table_recent(uint32 hash)
 }
 
 void
-zkl_table_wake_worker(void)
+zkl_table_wake_worker(int session)
 {
-	uint32		proc = pg_atomic_read_u32(&zkl_shared->worker_proc);
+	uint32		proc = pg_atomic_read_u32(&zkl_shared->session[session].worker_proc);
 
 	if (proc != 0)
 		SetLatch(&zkl_proc(proc - 1)->procLatch);
@@ -355,6 +385,21 @@ bool
 zkl_session_is_safe(int session, int64 now)
 {
 	return now < (int64) pg_atomic_read_u64(&zkl_shared->session[session].safe_until);
+}
+
+/* Of each one the epoch comes last: that of a session that expires grows later. */
+bool
+zkl_sessions_are_safe(int64 now, uint64 *epochs)
+{
+	bool		are_safe = true;
+
+	*epochs = 0;
+	for (int i = 0; i < zkl_sessions; i++)
+	{
+		are_safe &= zkl_session_is_safe(i, now);
+		*epochs += pg_atomic_read_u64(&zkl_shared->session[i].epoch);
+	}
+	return are_safe;
 }
 
 bool

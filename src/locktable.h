@@ -65,8 +65,8 @@
  * Locks.  The table has ZKL_PARTITIONS LWLocks; the one for an entry's hash
  * protects the entry and its claims, except for what is marked otherwise.  A
  * semaphore and its leases are in the same partition.
- * Order of locking: one partition (or all of them, in order), then either
- * spinlock (work_mutex, claims_mutex).  Wake-ups carry no data and are sent
+ * Order of locking: one partition (or all of them, in order), then one
+ * spinlock (a work_mutex, claims_mutex).  Wake-ups carry no data and are sent
  * while the partition is still locked, so that no claim can go meanwhile.
  *
  * src/locktable.h
@@ -92,8 +92,8 @@
 /* The token keeps 16 bits for the claims that one ticket serves. */
 #define ZKL_CLAIM_NUMBER_MAX	65535
 
-/* The session that carries an entry's ticket.  There is one, for now. */
-#define ZKL_SESSIONS		1
+/* So many may zklock.sessions be; each has a worker of its own. */
+#define ZKL_SESSIONS_MAX	64
 
 typedef enum ZklEntryState
 {
@@ -221,7 +221,7 @@ struct ZklClaim
 	int			xact_count;
 };
 
-/* One session: written by the worker, read by all. */
+/* One session: written by its worker, read by all. */
 typedef struct ZklSessionInfo
 {
 	pg_atomic_uint64 epoch;		/* grows when a session has expired */
@@ -236,6 +236,13 @@ typedef struct ZklSessionInfo
 	int			timeout_ms;		/* negotiated */
 	char		server[ZKL_SERVER_SIZE];
 	int64		connected_at;
+
+	pg_atomic_uint32 worker_proc;	/* proc number + 1; 0: not running */
+	pg_atomic_uint32 worker_pid;
+	pg_atomic_uint64 ephemeral_bytes;	/* see requests.c */
+
+	slock_t		work_mutex;
+	dlist_head	work;			/* entries that the worker shall look at */
 } ZklSessionInfo;
 
 /* What zk_status counts. */
@@ -265,28 +272,26 @@ typedef struct ZklShared
 	LWLockPadded *partitions;	/* ZKL_PARTITIONS locks, then session_lock */
 	uint64		nclaims[ZKL_PARTITIONS];	/* served; under the partition */
 
-	slock_t		work_mutex;
-	dlist_head	work;			/* entries that the worker shall look at */
-
 	slock_t		claims_mutex;
 	dlist_head	free_claims;
 
 	pg_atomic_uint32 nentries;
-	pg_atomic_uint32 worker_proc;	/* proc number + 1; 0: not running */
-	pg_atomic_uint32 worker_pid;
 	pg_atomic_uint32 shutting_down;
 	pg_atomic_uint64 losses;	/* grows before and after claims are marked as
 								 * lost */
 	pg_atomic_uint64 revocations;	/* grows when a ticket is revoked */
-	pg_atomic_uint64 ephemeral_bytes;	/* in the session; see tickets.c */
 
-	ZklSessionInfo session[ZKL_SESSIONS];
+	ZklSessionInfo session[ZKL_SESSIONS_MAX];	/* zklock.sessions of them */
 	ZklCounters counters;
 	int			nrecent;
 	ZklRecent	recent[FLEXIBLE_ARRAY_MEMBER];
 } ZklShared;
 
 extern ZklShared *zkl_shared;	/* NULL where zklock was not preloaded */
+
+/* In a worker: the session that it holds, which is fixed, and its number. */
+extern ZklSessionInfo *zkl_my_session;
+extern int	zkl_my_session_number(void);
 
 /* For the shared-memory hooks: once in the postmaster, once in each process. */
 extern void zkl_table_request(void);
@@ -302,6 +307,12 @@ extern LWLock *zkl_table_partition(uint32 hash);
 extern LWLock *zkl_table_session_lock(void);
 
 /*
+ * The session that carries the ticket of this path.  A semaphore's leases and its
+ * inner mutex are in the same one: that is how others know whose they are.
+ */
+extern int	zkl_table_session(const char *path);
+
+/*
  * Find, make or remove an entry.  The caller holds the partition, exclusively
  * for the last two.  make returns NULL when all entries are in use.
  */
@@ -314,7 +325,8 @@ extern ZklClaim *zkl_table_take_claim(void);
 extern void zkl_table_free_claim(ZklClaim *claim);
 
 /*
- * Visit all entries, with all partitions locked.  The visitor removes nothing,
+ * Visit all entries, with all partitions locked; in a worker, those of its own
+ * session.  The visitor removes nothing,
  * changes nothing if the locks are shared, and calls nothing of this table but
  * wake-ups.
  */
@@ -322,7 +334,8 @@ typedef void (*ZklVisitor) (ZklEntry *entry, void *arg);
 extern void zkl_table_visit(LWLockMode mode, ZklVisitor visitor, void *arg);
 
 /*
- * All entries, as an array in the current memory context.  An entry in state NONE may be gone when the caller looks.
+ * The same as an array in the current memory context.  An entry in state NONE may
+ * be gone when the caller looks.
  */
 extern ZklEntry **zkl_table_collect(int *nentries);
 
@@ -330,7 +343,7 @@ extern ZklEntry **zkl_table_collect(int *nentries);
 extern ZklRecent *zkl_table_recent(uint32 hash);
 
 /* Wake a process; safe for one that is gone. */
-extern void zkl_table_wake_worker(void);
+extern void zkl_table_wake_worker(int session);
 extern void zkl_table_wake(const ZklClaim *claim);
 
 /*
@@ -342,6 +355,12 @@ extern void zkl_table_tell_lost(const ZklClaim *claim);
 
 /* Is the session known to be alive, at this moment of zkl_now()? */
 extern bool zkl_session_is_safe(int session, int64 now);
+
+/*
+ * Are all sessions?  "epochs" is the sum of theirs: the same as before, if none has
+ * expired since.
+ */
+extern bool zkl_sessions_are_safe(int64 now, uint64 *epochs);
 
 /* Is it not, or has the epoch changed since this one? */
 extern bool zkl_session_is_in_doubt(uint64 epoch, int session, int64 now);

@@ -119,9 +119,9 @@ zkl_report_doubt(const char *path)
 }
 
 void
-zkl_report_unreachable(const char *path)
+zkl_report_unreachable(const char *path, int session)
 {
-	if (pg_atomic_read_u32(&zkl_shared->worker_pid) == 0)
+	if (pg_atomic_read_u32(&zkl_shared->session[session].worker_pid) == 0)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("zklock worker is not running"),
@@ -179,7 +179,7 @@ zkl_report_failure(const char *path, ZklFailure failure)
 					errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 					errmsg("could not acquire lock \"%s\"", shown),
 					errdetail("The ZooKeeper session of this server holds as many locks as it safely can."),
-					errhint("Hold fewer locks at a time, or give them shorter paths."));
+					errhint("Raise \"zklock.sessions\", hold fewer locks at a time, or give them shorter paths."));
 			break;
 		case ZKL_FAILURE_OTHER_KIND:
 			zkl_report_other_kind(path);
@@ -271,8 +271,8 @@ zkl_show_path(const char *path)
 void
 zkl_report_silence(const char *path)
 {
-	if (pg_atomic_read_u32(&zkl_shared->worker_pid) == 0)
-		zkl_report_unreachable(path);
+	if (pg_atomic_read_u32(&zkl_shared->session[ZKL_COMMAND_SESSION].worker_pid) == 0)
+		zkl_report_unreachable(path, ZKL_COMMAND_SESSION);
 	ereport(ERROR,
 			errcode(ERRCODE_CONNECTION_FAILURE),
 			errmsg("could not get an answer about lock \"%s\": ZooKeeper cannot be reached",

@@ -41,7 +41,8 @@ extern void zkl_report_loss_instead(ErrorData *error, const char *path,
 ZKL_NORETURN extern void zkl_report_doubt(const char *path);
 
 /* 08006, or 55000 where there is no worker. */
-ZKL_NORETURN extern void zkl_report_unreachable(const char *path);
+ZKL_NORETURN extern void zkl_report_unreachable(const char *path,
+												int session);
 
 /* What ZooKeeper has against it. */
 ZKL_NORETURN extern void zkl_report_failure(const char *path,

@@ -35,7 +35,7 @@ zkl_requests_start(void)
 	int			nentries;
 	ZklEntry  **entries = zkl_table_collect(&nentries);
 
-	pg_atomic_write_u64(&zkl_shared->ephemeral_bytes, 0);
+	pg_atomic_write_u64(&zkl_my_session->ephemeral_bytes, 0);
 	for (int i = 0; i < nentries; i++)
 	{
 		if (entries[i]->ticket.state == ZKL_TICKET_NONE)
@@ -158,7 +158,7 @@ send_create(ZklEntry *entry, const char *directory)
 	char		name[ZKL_ZNODE_SIZE];
 
 	count_bytes(entry, true);
-	if (pg_atomic_read_u64(&zkl_shared->ephemeral_bytes) > EPHEMERAL_BYTES_MAX ||
+	if (pg_atomic_read_u64(&zkl_my_session->ephemeral_bytes) > EPHEMERAL_BYTES_MAX ||
 		!pg_strong_random(random_bytes, sizeof(random_bytes)))
 		return false;
 
@@ -184,8 +184,8 @@ count_bytes(ZklEntry *entry, bool counted)
 	ZKL_ZNODE_SIZE + sizeof(int32);
 
 	if (counted && !entry->counted)
-		pg_atomic_fetch_add_u64(&zkl_shared->ephemeral_bytes, bytes);
+		pg_atomic_fetch_add_u64(&zkl_my_session->ephemeral_bytes, bytes);
 	else if (!counted && entry->counted)
-		pg_atomic_fetch_sub_u64(&zkl_shared->ephemeral_bytes, bytes);
+		pg_atomic_fetch_sub_u64(&zkl_my_session->ephemeral_bytes, bytes);
 	entry->counted = counted;
 }

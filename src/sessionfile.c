@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sessionfile.c
- *	  The file that carries the session over a crash of the server.
+ *	  The file that carries a session over a crash of the server.
  *
  * After a crash restart, shared memory is new and nobody remembers the
  * session whose znodes still lock everybody out.  With its id and password
@@ -29,14 +29,26 @@
 #include "sessionfile.h"
 
 #define SESSION_FILE		"pg_stat_tmp/zklock.session"
-#define SESSION_FILE_NEW	SESSION_FILE ".new"
 #define BOOT_ID_FILE		"/proc/sys/kernel/random/boot_id"
 #define BOOT_ID_LENGTH		36
 #define MAX_SIZE			512
 
+static char file_name[MAXPGPATH];
+static char new_file_name[MAXPGPATH];
+
 static bool read_file(const char *path, char *text, struct stat *status);
 static bool describe_home(int fd, const struct stat *status, char *home,
 						  size_t size);
+
+void
+zkl_session_file_start(int session)
+{
+	if (session == 0)
+		strlcpy(file_name, SESSION_FILE, sizeof(file_name));
+	else
+		snprintf(file_name, sizeof(file_name), SESSION_FILE ".%d", session + 1);
+	snprintf(new_file_name, sizeof(new_file_name), "%s.new", file_name);
+}
 
 bool
 zkl_session_file_read(ZklSessionId *identity)
@@ -48,7 +60,7 @@ zkl_session_file_read(ZklSessionId *identity)
 	uint64		id;
 	size_t		length;
 
-	if (!read_file(SESSION_FILE, text, &status) ||
+	if (!read_file(file_name, text, &status) ||
 		!describe_home(-1, &status, home, sizeof(home)))
 		return false;
 
@@ -57,7 +69,7 @@ zkl_session_file_read(ZklSessionId *identity)
 	{
 		ereport(LOG,
 				errmsg("ignoring file \"%s\": it belongs to another server",
-					   SESSION_FILE));
+					   file_name));
 		return false;
 	}
 	if (sscanf(text +length, "%" PRIx64 " %32[0-9a-f]",
@@ -83,21 +95,21 @@ zkl_session_file_write(const ZklSessionId *identity)
 	int			length;
 	int			fd;
 
-	unlink(SESSION_FILE_NEW);
-	fd = OpenTransientFilePerm(SESSION_FILE_NEW,
+	unlink(new_file_name);
+	fd = OpenTransientFilePerm(new_file_name,
 							   O_WRONLY | O_CREAT | O_EXCL | PG_BINARY, 0600);
 	if (fd < 0)
 	{
 		ereport(LOG,
 				errcode_for_file_access(),
-				errmsg("could not create file \"%s\": %m", SESSION_FILE_NEW));
+				errmsg("could not create file \"%s\": %m", new_file_name));
 		return;
 	}
 	if (!describe_home(fd, &status, text, MAX_SIZE))
 	{
 		/* Where the machine's boot cannot be named, do without. */
 		CloseTransientFile(fd);
-		unlink(SESSION_FILE_NEW);
+		unlink(new_file_name);
 		return;
 	}
 
@@ -113,24 +125,24 @@ zkl_session_file_write(const ZklSessionId *identity)
 	if (write(fd, text, length) != length)
 		ereport(LOG,
 				errcode_for_file_access(),
-				errmsg("could not write file \"%s\": %m", SESSION_FILE_NEW));
+				errmsg("could not write file \"%s\": %m", new_file_name));
 	CloseTransientFile(fd);
 	ZKL_FAULT_POINT("session-file-new");
-	if (rename(SESSION_FILE_NEW, SESSION_FILE) != 0)
+	if (rename(new_file_name, file_name) != 0)
 		ereport(LOG,
 				errcode_for_file_access(),
 				errmsg("could not rename file \"%s\" to \"%s\": %m",
-					   SESSION_FILE_NEW, SESSION_FILE));
+					   new_file_name, file_name));
 }
 
 bool
 zkl_session_file_remove(void)
 {
-	if (unlink(SESSION_FILE) == 0 || errno == ENOENT)
+	if (unlink(file_name) == 0 || errno == ENOENT)
 		return true;
 	ereport(LOG,
 			errcode_for_file_access(),
-			errmsg("could not remove file \"%s\": %m", SESSION_FILE));
+			errmsg("could not remove file \"%s\": %m", file_name));
 	return false;
 }
 

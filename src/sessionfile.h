@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sessionfile.h
- *	  The file that carries the session over a crash of the server.
+ *	  The file that carries a session over a crash of the server.
  *
  * Called only by the worker's files.
  *
@@ -13,6 +13,9 @@
 #define ZKL_SESSIONFILE_H
 
 #include "session.h"
+
+/* A worker starts, which holds the session of this number. */
+extern void zkl_session_file_start(int session);
 
 /*
  * Read the session that this very server had before it crashed.  False if

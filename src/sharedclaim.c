@@ -402,6 +402,7 @@ zkl_shared_end(ZklClaim *claim)
 {
 	ZklEntry   *entry = claim->entry;
 	uint32		hash = entry->hash;
+	int			session = entry->session;
 
 	zkl_entry_lock(entry);
 	detach(claim, zkl_now());
@@ -409,7 +410,7 @@ zkl_shared_end(ZklClaim *claim)
 
 	zkl_table_free_claim(claim);
 	if (pg_atomic_read_u32(&zkl_shared->shutting_down))
-		zkl_table_wake_worker();
+		zkl_table_wake_worker(session);
 }
 
 bool

@@ -25,9 +25,11 @@
 
 PG_FUNCTION_INFO_V1(zklock_locks);
 PG_FUNCTION_INFO_V1(zklock_status);
+PG_FUNCTION_INFO_V1(zklock_sessions);
 
 #define LOCKS_COLUMNS	17
 #define STATUS_COLUMNS	19
+#define SESSION_COLUMNS	11
 
 /* A copy of one row, made while the table is locked. */
 typedef struct LocksRow
@@ -265,55 +267,94 @@ put_count(Datum *value, pg_atomic_uint64 *counter)
 	*value = Int64GetDatum((int64) pg_atomic_read_u64(counter));
 }
 
+/* What is to be shown of one session, or of all of them. */
+typedef struct Status
+{
+	ZklSessionInfo info;		/* the first one's */
+	uint32		worker_pid;
+	bool		connected;
+	int64		safe_until;
+	uint64		epoch;
+	uint64		ephemeral_bytes;
+} Status;
+
+static void
+read_status(Status *status, ZklSessionInfo *session)
+{
+	LWLockAcquire(zkl_table_session_lock(), LW_SHARED);
+	status->info = *session;
+	LWLockRelease(zkl_table_session_lock());
+	status->worker_pid = pg_atomic_read_u32(&session->worker_pid);
+	status->connected = pg_atomic_read_u32(&session->connected) != 0;
+	status->safe_until = pg_atomic_read_u64(&session->safe_until);
+	status->epoch = pg_atomic_read_u64(&session->epoch);
+	status->ephemeral_bytes = pg_atomic_read_u64(&session->ephemeral_bytes);
+}
+
+/* A pool is as good as the worst of its sessions. */
+static void
+add_status(Status *status, ZklSessionInfo *session)
+{
+	Status		other;
+
+	read_status(&other, session);
+	status->connected &= other.connected;
+	status->safe_until = Min(status->safe_until, other.safe_until);
+	status->epoch += other.epoch - 1;
+	status->ephemeral_bytes += other.ephemeral_bytes;
+}
+
 /*
- * The session's id is hidden from most: who knows it can compute its password
- * and end the session.
+ * Nine columns that both views have.  The session's id is hidden from most: who
+ * knows it can compute its password and end the session.
  */
+static void
+put_session(Datum *values, bool *nulls, const Status *status)
+{
+	const ZklSessionInfo *info = &status->info;
+
+	values[0] = Int32GetDatum(status->worker_pid);
+	nulls[0] = status->worker_pid == 0;
+	values[1] = CStringGetTextDatum(status->connected ? "connected" :
+									info->id != 0 ? "disconnected" : "none");
+	values[2] = CStringGetTextDatum(psprintf("0x%" PRIx64,
+											 (uint64) info->id));
+	nulls[2] = info->id == 0 || !may_see(BOOTSTRAP_SUPERUSERID);
+	values[3] = CStringGetTextDatum(info->server);
+	nulls[3] = !status->connected;
+	values[4] = Int32GetDatum(info->timeout_ms);
+	nulls[4] = info->id == 0;
+	values[5] = TimestampTzGetDatum(zkl_timestamp_of(info->connected_at));
+	nulls[5] = !status->connected;
+	values[6] = TimestampTzGetDatum(zkl_timestamp_of(status->safe_until));
+	nulls[6] = status->safe_until == 0;
+	values[7] = BoolGetDatum(zkl_now() < status->safe_until);
+	values[8] = Int64GetDatum((int64) status->epoch);
+}
+
 Datum
 zklock_status(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	Datum		values[STATUS_COLUMNS] = {0};
 	bool		nulls[STATUS_COLUMNS] = {0};
-	ZklSessionInfo info;
-	uint32		worker_pid;
-	bool		connected;
-	int64		safe_until;
+	Status		status;
 	uint64		claims = 0;
 
 	zkl_check_loaded();
 	InitMaterializedSRF(fcinfo, 0);
 
-	LWLockAcquire(zkl_table_session_lock(), LW_SHARED);
-	info = zkl_shared->session[0];
-	LWLockRelease(zkl_table_session_lock());
-	worker_pid = pg_atomic_read_u32(&zkl_shared->worker_pid);
-	connected = pg_atomic_read_u32(&zkl_shared->session[0].connected) != 0;
-	safe_until = pg_atomic_read_u64(&zkl_shared->session[0].safe_until);
+	read_status(&status, &zkl_shared->session[0]);
+	for (int i = 1; i < zkl_sessions; i++)
+		add_status(&status, &zkl_shared->session[i]);
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
 		claims += zkl_shared->nclaims[i];
 
 	values[0] = CStringGetTextDatum(zkl_my_node_name());
-	values[1] = Int32GetDatum(worker_pid);
-	nulls[1] = worker_pid == 0;
-	values[2] = CStringGetTextDatum(connected ? "connected" :
-									info.id != 0 ? "disconnected" : "none");
-	values[3] = CStringGetTextDatum(psprintf("0x%" PRIx64,
-											 (uint64) info.id));
-	nulls[3] = info.id == 0 || !may_see(BOOTSTRAP_SUPERUSERID);
-	values[4] = CStringGetTextDatum(info.server);
-	nulls[4] = !connected;
-	values[5] = Int32GetDatum(info.timeout_ms);
-	nulls[5] = info.id == 0;
-	values[6] = TimestampTzGetDatum(zkl_timestamp_of(info.connected_at));
-	nulls[6] = !connected;
-	values[7] = TimestampTzGetDatum(zkl_timestamp_of(safe_until));
-	nulls[7] = safe_until == 0;
-	values[8] = BoolGetDatum(zkl_now() < safe_until);
-	put_count(&values[9], &zkl_shared->session[0].epoch);
+	put_session(&values[1], &nulls[1], &status);
 	values[10] = Int32GetDatum(pg_atomic_read_u32(&zkl_shared->nentries));
 	values[11] = Int32GetDatum(zkl_max_locks);
-	put_count(&values[12], &zkl_shared->ephemeral_bytes);
+	values[12] = Int64GetDatum((int64) status.ephemeral_bytes);
 	values[13] = Int64GetDatum((int64) claims);
 	put_count(&values[14], &zkl_shared->counters.tickets);
 	put_count(&values[15], &zkl_shared->counters.lost);
@@ -322,5 +363,27 @@ zklock_status(PG_FUNCTION_ARGS)
 	put_count(&values[18], &zkl_shared->counters.expirations);
 
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	return (Datum) 0;
+}
+
+Datum
+zklock_sessions(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	zkl_check_loaded();
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; i < zkl_sessions; i++)
+	{
+		Datum		values[SESSION_COLUMNS] = {0};
+		bool		nulls[SESSION_COLUMNS] = {0};
+		Status		status;
+
+		read_status(&status, &zkl_shared->session[i]);
+		values[0] = Int32GetDatum(i + 1);
+		put_session(&values[1], &nulls[1], &status);
+		values[10] = Int64GetDatum((int64) status.ephemeral_bytes);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
 	return (Datum) 0;
 }

@@ -35,7 +35,7 @@ static bool time_is_over(ZklWait *wait, ZklAnswer answer);
 static bool has_asked_enough(ZklWait *wait);
 static bool is_silent(const ZklWait *wait, int64 now);
 static void sleep_until_next(const ZklWait *wait);
-static bool session_is_in_touch(int64 now);
+static bool session_is_in_touch(int session, int64 now);
 static const char *describe_backend(void);
 static void append_field(StringInfo text, const char *name,
 						 const char *value);
@@ -64,6 +64,7 @@ zkl_wait_ask(ZklWait *wait, ZklClaim *claim)
 ZklAnswer
 zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 {
+	wait->session = claim->entry->session;
 	for (;;)
 	{
 		ZklAnswer	answer;
@@ -111,6 +112,7 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 bool
 zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim)
 {
+	wait->session = claim->entry->session;
 	while (!zkl_shared_is_settled(claim))
 	{
 		if (time_is_over(wait, ZKL_ANSWER_NONE))
@@ -123,6 +125,7 @@ zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim)
 ZklStanding
 zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim)
 {
+	wait->session = claim->entry->session;
 	for (;;)
 	{
 		ZklStanding standing = zkl_shared_standing(claim, 0);
@@ -147,7 +150,7 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 	answer == ZKL_ANSWER_ASKING;
 	int64		now = zkl_now();
 	bool		over = now >= wish->until;
-	bool		in_touch = session_is_in_touch(now);
+	bool		in_touch = session_is_in_touch(wait->session, now);
 
 	if (answered && in_touch)
 		wait->silent_since = 0;
@@ -161,7 +164,7 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 	if ((over && !wish->only_tries) || (over && !in_touch) ||
 		(wait->silent_since != 0 &&
 		 now - wait->silent_since >= ZKL_MS(zkl_connection_timeout)))
-		zkl_report_unreachable(wish->path);
+		zkl_report_unreachable(wish->path, wait->session);
 	if (now >= wait->lock_timeout_at)
 		zkl_report_lock_timeout();
 	return false;
@@ -187,7 +190,7 @@ has_asked_enough(ZklWait *wait)
 static bool
 is_silent(const ZklWait *wait, int64 now)
 {
-	ZklSessionInfo *session = &zkl_shared->session[0];
+	ZklSessionInfo *session = &zkl_shared->session[wait->session];
 
 	return (int64) pg_atomic_read_u64(&session->heard_at) < wait->silent_since &&
 		now - wait->silent_since >
@@ -210,7 +213,7 @@ sleep_until_next(const ZklWait *wait)
 		until = Min(until, wait->silent_since +
 					ZKL_MS(zkl_connection_timeout));
 	else
-		until = Min(until, (int64) pg_atomic_read_u64(&zkl_shared->session[0].safe_until));
+		until = Min(until, (int64) pg_atomic_read_u64(&zkl_shared->session[wait->session].safe_until));
 
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 Min(Max(0, (until - now + 999) / 1000), 60 * 1000),
@@ -220,10 +223,10 @@ sleep_until_next(const ZklWait *wait)
 }
 
 static bool
-session_is_in_touch(int64 now)
+session_is_in_touch(int session, int64 now)
 {
-	return pg_atomic_read_u32(&zkl_shared->session[0].connected) != 0 &&
-		zkl_session_is_safe(0, now);
+	return pg_atomic_read_u32(&zkl_shared->session[session].connected) != 0 &&
+		zkl_session_is_safe(session, now);
 }
 
 /* What the ticket's znode says about who asked for it. */

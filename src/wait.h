@@ -18,6 +18,7 @@
 typedef struct ZklWait
 {
 	const ZklWish *wish;
+	int			session;		/* of the ticket that it waits for */
 	int64		lock_timeout_at;	/* when lock_timeout ends it */
 	int64		begun_at;
 	int64		asks_until;		/* then others need not answer; 0: not asked */

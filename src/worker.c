@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * worker.c
- *	  The background worker that holds the session.
+ *	  The background worker that holds a session: one for each session.
  *
  * It never runs SQL.  It exits with 1 whenever it is to be started again: the
  * session stays alive meanwhile, and the next worker carries it on from what
@@ -24,12 +24,14 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
+#include "command.h"
 #include "compat.h"
 #include "entrywork.h"
 #include "hosts.h"
 #include "keeper.h"
 #include "service.h"
 #include "session.h"
+#include "sessionfile.h"
 #include "tickets.h"
 #include "timers.h"
 #include "worker.h"
@@ -58,7 +60,8 @@ static struct
 	int			position;
 }			waiting = {.fd = -1};
 
-static void start_up(void);
+static void register_one(int session);
+static void start_up(int session);
 static void advertise(void);
 static void withdraw(int code, Datum arg);
 static void turn(void);
@@ -73,6 +76,13 @@ static void drain(void);
 void
 zkl_worker_register(void)
 {
+	for (int i = 0; i < zkl_sessions; i++)
+		register_one(i);
+}
+
+static void
+register_one(int session)
+{
 	BackgroundWorker bgworker = {0};
 
 	/*
@@ -85,8 +95,12 @@ zkl_worker_register(void)
 	bgworker.bgw_restart_time = RESTART_SECONDS;
 	strlcpy(bgworker.bgw_library_name, "zklock", BGW_MAXLEN);
 	strlcpy(bgworker.bgw_function_name, "zkl_worker_main", BGW_MAXLEN);
-	strlcpy(bgworker.bgw_name, "zklock worker", BGW_MAXLEN);
+	if (zkl_sessions == 1)
+		strlcpy(bgworker.bgw_name, "zklock worker", BGW_MAXLEN);
+	else
+		snprintf(bgworker.bgw_name, BGW_MAXLEN, "zklock worker %d", session + 1);
 	strlcpy(bgworker.bgw_type, "zklock worker", BGW_MAXLEN);
+	bgworker.bgw_main_arg = Int32GetDatum(session);
 	RegisterBackgroundWorker(&bgworker);
 }
 
@@ -95,7 +109,7 @@ zkl_worker_main(Datum main_arg)
 {
 	MemoryContext turn_context;
 
-	start_up();
+	start_up(DatumGetInt32(main_arg));
 	turn_context = AllocSetContextCreate(TopMemoryContext, "zklock turn",
 										 ALLOCSET_DEFAULT_SIZES);
 	for (;;)
@@ -107,10 +121,11 @@ zkl_worker_main(Datum main_arg)
 }
 
 static void
-start_up(void)
+start_up(int session)
 {
 	char		prefix[ZKL_ROOT_SIZE];
 
+	zkl_my_session = &zkl_shared->session[session];
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
@@ -119,24 +134,26 @@ start_up(void)
 	before_shmem_exit(withdraw, (Datum) 0);
 	advertise();
 
+	zkl_session_file_start(session);
 	zkl_hosts_prefix(zkl_hosts, zkl_root, prefix);
 	zkl_tickets_start(prefix);
-	zkl_service_start(prefix);
+	if (session == ZKL_COMMAND_SESSION)
+		zkl_service_start(prefix);
 }
 
 static void
 advertise(void)
 {
-	pg_atomic_write_u32(&zkl_shared->worker_pid, MyProcPid);
-	pg_atomic_write_u32(&zkl_shared->worker_proc, zkl_my_proc_number() + 1);
+	pg_atomic_write_u32(&zkl_my_session->worker_pid, MyProcPid);
+	pg_atomic_write_u32(&zkl_my_session->worker_proc, zkl_my_proc_number() + 1);
 }
 
 static void
 withdraw(int code, Datum arg)
 {
-	pg_atomic_write_u32(&zkl_shared->worker_proc, 0);
-	pg_atomic_write_u32(&zkl_shared->worker_pid, 0);
-	pg_atomic_write_u32(&zkl_shared->session[0].connected, 0);
+	pg_atomic_write_u32(&zkl_my_session->worker_proc, 0);
+	pg_atomic_write_u32(&zkl_my_session->worker_pid, 0);
+	pg_atomic_write_u32(&zkl_my_session->connected, 0);
 }
 
 static void
@@ -150,7 +167,8 @@ turn(void)
 	zkl_tickets_run_timers();
 	zkl_keeper_send_heartbeat();
 	zkl_tickets_send();
-	zkl_service_send();
+	if (zkl_my_session_number() == ZKL_COMMAND_SESSION)
+		zkl_service_send();
 
 	if (zkl_session_requests() > MAX_REQUESTS)
 		proc_exit(1);

@@ -35,7 +35,7 @@ static struct
  */
 static struct
 {
-	uint64		epoch;
+	uint64		epochs;			/* of all sessions */
 	uint64		losses;
 }			good;
 
@@ -94,7 +94,7 @@ zkl_xact_report_released_instead(ErrorData *error)
 void
 zkl_xact_note_lease_time(void)
 {
-	good.epoch = 0;
+	good.epochs = 0;
 }
 
 static void
@@ -157,26 +157,25 @@ guard_commit(void)
 {
 	Guard		guard = {TransactionIdIsValid(GetTopTransactionIdIfAny()), true};
 	bool		safe;
-	uint64		epoch;
+	uint64		epochs;
 	uint64		losses;
 
 	guard_released(guard.writes);
 
-	safe = zkl_session_is_safe(0, zkl_now() + ZKL_MS(zkl_commit_margin));
-	epoch = pg_atomic_read_u64(&zkl_shared->session[0].epoch);
+	safe = zkl_sessions_are_safe(zkl_now() + ZKL_MS(zkl_commit_margin), &epochs);
 	losses = pg_atomic_read_u64(&zkl_shared->losses);
 
 	/*
-	 * The quick way: the session is safe, and since every claim was seen to
+	 * The quick way: the sessions are safe, and since every claim was seen to
 	 * be good no ticket at all was lost, and no claim got a lease time.
 	 */
-	if (safe && epoch == good.epoch && losses == good.losses)
+	if (safe && epochs == good.epochs && losses == good.losses)
 		return;
 
 	zkl_claims_visit(guard_claim, &guard);
 	if (guard.all_good)
 	{
-		good.epoch = epoch;
+		good.epochs = epochs;
 		good.losses = losses;
 	}
 }

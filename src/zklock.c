@@ -34,6 +34,7 @@ char	   *zkl_node_name = NULL;
 int			zkl_session_timeout = 10000;
 int			zkl_connection_timeout = 10000;
 int			zkl_max_locks = 8192;
+int			zkl_sessions = 1;
 int			zkl_tenure = 100;
 int			zkl_linger = 1000;
 int			zkl_commit_margin = 100;
@@ -89,7 +90,7 @@ define_settings(void)
 		"zklock.hosts", "zklock.root", "zklock.node_name",
 		"zklock.session_timeout", "zklock.connection_timeout",
 		"zklock.tenure", "zklock.linger", "zklock.commit_margin",
-		"zklock.max_locks", "zklock.on_lost", "zklock.synchronous_release"
+		"zklock.max_locks", "zklock.sessions", "zklock.on_lost", "zklock.synchronous_release"
 	};
 	char	   *given[lengthof(names)] = {NULL};
 
@@ -208,6 +209,13 @@ define_other_settings(void)
 							NULL,
 							&zkl_max_locks,
 							8192, 16, 1000000,
+							PGC_POSTMASTER, 0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.sessions",
+							"How many ZooKeeper sessions carry the locks of the server.",
+							"Each has a background worker of its own.",
+							&zkl_sessions,
+							1, 1, ZKL_SESSIONS_MAX,
 							PGC_POSTMASTER, 0,
 							NULL, NULL, NULL);
 	DefineCustomEnumVariable("zklock.on_lost",

@@ -67,6 +67,8 @@ our @all = (
 		systems => [qw(zklock plain)], of => 'instructions', only_one => 1,
 		floors => { plain => [ 0.99, 0 ] } },
 	{ id => 'W10', title => '8,000 locks held in one session', clients => 1, systems => ['zklock'], floors => {} },
+	{ id => 'W10pool', family => 'W10', title => '100,000 locks held in a pool of sessions', clients => 1, locks => 100_000,
+		systems => ['zklock'], floors => {} },
 	{ id => 'W11', title => 'a failing try against a lock held elsewhere', clients => 1,
 		systems => [qw(zklock Curator)], floors => { Curator => [ 1, 1 ] } });
 

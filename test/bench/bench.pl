@@ -138,7 +138,8 @@ sub pgbench
 	close $file;
 	foreach my $i (0 .. $opt{servers} - 1)
 	{
-		my @command = ('pgbench', '-n', '-M', 'prepared', '-h', $arg{lab}, '-p', $ports[$i], '-U', 'postgres',
+		my @command = ('pgbench', '-n', '-M', 'prepared', '-h', $arg{lab},
+			'-p', $ports[ $i + ($opt{first} // 0) ], '-U', 'postgres',
 			'-c', $opt{clients}, '-j', $opt{clients} > 1 ? 2 : 1, '-f', "$directory/script", @limit,
 			'-l', "--log-prefix=$directory/log$i", 'postgres');
 		open my $run, '-|', join(' ', @command) . ' 2>&1' or die "pgbench: $!";
@@ -179,18 +180,21 @@ sub counts_in
 
 # --- ZooKeeper ------------------------------------------------------------------
 
+sub figure_of
+{
+	my ($zookeeper, $name) = @_;
+	my $s = IO::Socket::INET->new(PeerAddr => $zookeeper) or die "no ZooKeeper at $zookeeper";
+	print $s 'mntr';
+	my $text = do { local $/; <$s> };
+	$text =~ /^zk_$name\t(\d+)/m or die "mntr: $text";
+	return $1;
+}
+
 # Requests of clients, as the servers count them.
 sub packets
 {
 	my $sum = 0;
-	foreach my $zookeeper (@zookeepers)
-	{
-		my $s = IO::Socket::INET->new(PeerAddr => $zookeeper) or die "no ZooKeeper at $zookeeper";
-		print $s 'mntr';
-		my $text = do { local $/; <$s> };
-		$text =~ /^zk_packets_received\t(\d+)/m or die "mntr: $text";
-		$sum += $1;
-	}
+	$sum += figure_of($_, 'packets_received') foreach @zookeepers;
 	return $sum;
 }
 
@@ -331,7 +335,8 @@ sub measure_sql
 {
 	my ($w, $system, $time) = @_;
 	my @limit = $time < 1 ? (transactions => 20) : (seconds => int($time + 0.5));
-	return pgbench(script_of($w, $system), servers => $w->{servers}, clients => $w->{clients}, @limit);
+	return pgbench(script_of($w, $system), servers => $w->{servers}, clients => $w->{clients},
+		first => $w->{first}, @limit);
 }
 
 sub measure_lines
@@ -527,20 +532,26 @@ sub measure_tpcb
 	return $n;
 }
 
+# How fast a lock is that has nothing to do with those that are held, in proportion to one
+# of PostgreSQL's own, next to it in time.
+sub w1_of
+{
+	my ($server) = @_;
+	my $w1 = { %{ $Workloads::by_id{W1} }, first => $server };
+	my %rate = map { $_ => measure_sql($w1, $_, $seconds)->{rate} } qw(zklock advisory);
+	return $rate{zklock} / $rate{advisory};
+}
+
 # 8,000 locks in one session: does one more cost the same, and what do they cost at rest?
 sub measure_many
 {
 	my ($w, $system, $round) = @_;
+	return measure_pool(@_) if $w->{locks};
 	my $n = $is_short ? 500 : 8000;
 	my $memory = 'SELECT sum(total_bytes) FROM pg_backend_memory_contexts';
 
-	# In proportion to a lock that has nothing to do with it, next to it in time.
-	my $w1 = sub {
-		my %rate = map { $_ => measure_sql($Workloads::by_id{W1}, $_, $seconds)->{rate} } qw(zklock advisory);
-		return $rate{zklock} / $rate{advisory};
-	};
-	$w1->() unless $is_short;
-	my %value = (without => $w1->());
+	w1_of(0) unless $is_short;
+	my %value = (without => w1_of(0));
 
 	my $holder = open_session(0);
 	session_query($holder, "SELECT zk_lock_acquire('/bench/w10/first')");
@@ -552,12 +563,8 @@ sub measure_many
 	$value{shared_bytes} = (shared_megabytes(110_000) - shared_megabytes(10_000)) * 1024 * 1024 / 100_000;
 	$value{ephemeral_bytes} = psql(0, 'SELECT ephemeral_bytes FROM zk_status');
 
-	my $worker = psql(0, 'SELECT worker_pid FROM zk_status');
-	my ($cpu, $rest) = (cpu_of($worker), $is_short ? 1 : 5);
-	usleep(1e6 * $rest);
-	$value{worker_cpu_percent} = 100 * (cpu_of($worker) - $cpu) / $rest;
-
-	$value{with} = $w1->();
+	$value{worker_cpu_percent} = worker_cpu_percent(0);
+	$value{with} = w1_of(0);
 	complain('W10: not all are held') if psql(0, q{SELECT count(*) FROM zk_locks WHERE granted}) < $n;
 
 	unless ($is_short)
@@ -575,6 +582,76 @@ sub measure_many
 	$value{release_all_seconds} = time - $begin;
 	record($w->{id}, $system, $round, %value);
 	return $value{rate};
+}
+
+# So many in a pool of sessions.  Eight backends acquire them at a time.  In the end the
+# server is stopped, and the ensemble has to survive that all its sessions end at once.
+sub measure_pool
+{
+	my ($w, $system, $round) = @_;
+	my ($n, $backends) = ($is_short ? 2000 : $w->{locks}, 8);
+
+	run_pg_ctl('start');
+	push @ports, $arg{poolport};
+	my $server = $#ports;
+	usleep(50_000) until psql($server, q{SELECT state = 'connected' AND safe FROM zk_status}) eq 't';
+	w1_of($server) unless $is_short;
+	my %value = (without => w1_of($server));
+
+	my @holders = map { open_session($server) } 1 .. $backends;
+	my $begin = time;
+	foreach my $i (0 .. $#holders)
+	{
+		print { $holders[$i]{in} } "SELECT count(zk_lock_acquire('/bench/w10pool/' || i))"
+		  . " FROM generate_series($i, $n - 1, $backends) AS i;\n";
+		$holders[$i]{in}->flush;
+	}
+	session_query($_, '') foreach @holders;
+	$value{rate} = $n / (time - $begin);
+	my $held = psql($server, q{SELECT count(*) FROM zk_locks WHERE granted AND path LIKE '/bench/w10pool/%'});
+	complain("$w->{id}: $held of $n are held") if $held != $n;
+	@value{qw(sessions ephemeral_bytes)} = split /\|/,
+	  psql($server, 'SELECT count(*), max(ephemeral_bytes) FROM zk_sessions');
+	$value{cap_respected} = $value{ephemeral_bytes} <= 900_000 ? 1 : 0;
+	complain("$w->{id}: the cap is not respected") unless $value{cap_respected};
+	$value{worker_cpu_percent} = worker_cpu_percent($server);
+	$value{with} = w1_of($server);
+
+	my $ephemerals = sub { my $sum = 0; $sum += figure_of($_, 'ephemerals_count') foreach @zookeepers; return $sum / @zookeepers; };
+	my $before = $ephemerals->();
+	$begin = time;
+	run_pg_ctl('stop');
+	usleep(20_000) until $ephemerals->() <= $before - $n || time > $begin + 60;
+	$value{release_all_seconds} = time - $begin;
+	complain("$w->{id}: znodes are left") unless $ephemerals->() <= $before - $n;
+	pop @ports;
+	close_session($_) foreach @holders;
+
+	# Whom else it serves has noticed nothing.
+	my $epochs = join ' ', map { psql($_, 'SELECT epoch FROM zk_status') } 0 .. $#ports;
+	$value{ensemble_survives} = $epochs eq join(' ', (1) x @ports) ? 1 : 0;
+	complain("$w->{id}: other sessions have expired: $epochs") unless $value{ensemble_survives};
+	record($w->{id}, $system, $round, %value);
+	return $value{rate};
+}
+
+sub run_pg_ctl
+{
+	my ($what) = @_;
+	system("pg_ctl -D $arg{pool} -l $arg{pool}.log -m fast -w -t 60 $what >/dev/null") == 0
+	  or die "pg_ctl $what\n";
+	return;
+}
+
+sub worker_cpu_percent
+{
+	my ($server) = @_;
+	my @workers = split /\n/, psql($server, 'SELECT worker_pid FROM zk_sessions');
+	my $rest = $is_short ? 1 : 5;
+	my $cpu = sub { my $sum = 0; $sum += cpu_of($_) foreach @workers; return $sum; };
+	my $before = $cpu->();
+	usleep(1e6 * $rest);
+	return 100 * ($cpu->() - $before) / $rest;
 }
 
 sub shared_megabytes

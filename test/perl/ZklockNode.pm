@@ -253,10 +253,10 @@ sub worker_cpu
 	return ($user + $system) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
 }
 
-=item $node->expire_session($zk, by_hand => 1)
+=item $node->expire_session($zk, by_hand => 1, session => 1)
 
-End this server's ZooKeeper session, and wait until it has a new one.  Its worker stands
-still meanwhile, until ZooKeeper has given it up.
+End a ZooKeeper session of this server, and wait until it has a new one.  Its worker
+stands still meanwhile, until ZooKeeper has given it up.
 
 C<by_hand> ends it at once.  But no client can foresee that, so claims pass for held for
 a moment when somebody else may have the lock already.
@@ -266,8 +266,9 @@ a moment when somebody else may have the lock already.
 sub expire_session
 {
 	my ($self, $zk, %opt) = @_;
+	my $where = 'FROM zk_sessions WHERE session = ' . ($opt{session} // 1);
 	my ($worker, $session, $epoch) =
-	  split /\|/, $self->status('worker_pid, session_id, epoch');
+	  split /\|/, $self->safe_psql('postgres', "SELECT worker_pid, session_id, epoch $where");
 
 	# Standing still keeps it from fighting over the session with whoever ends it, too.
 	kill 'STOP', $worker;
@@ -278,7 +279,7 @@ sub expire_session
 	my $problem = $@;
 	kill 'CONT', $worker;
 	croak "could not end session $session: $problem" unless $is_gone;
-	$self->wait_until("SELECT epoch > $epoch FROM zk_status");
+	$self->wait_until("SELECT epoch > $epoch $where");
 	return $self->wait_until_connected;
 }
 
