@@ -26,8 +26,8 @@
  * What is in the lock's directory, in "leases" and in "locks", in the current
  * memory context.
  *
- * With ZKL_ASK_NAMES the nodes have names only, and what is seen is what the
- * server that we are connected to knows.  With ZKL_ASK_DETAILS, contenders and
+ * With ZKL_ASK_NAMES the nodes have names only, and what is seen is at least what
+ * this server's sessions have seen.  With ZKL_ASK_DETAILS, contenders and
  * all of "leases" have their details, and nothing is missed that had happened
  * before, anywhere.  It is never a picture of one moment.
  */

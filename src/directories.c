@@ -82,10 +82,10 @@ zkl_directories_find(const char *directory, size_t length)
 	hash = zkl_table_hash(path);
 	LWLockAcquire(zkl_table_partition(hash), LW_SHARED);
 	entry = zkl_table_find(path, hash);
+	if (entry != NULL && (entry->session != zkl_my_session_number() ||
+						  entry->ticket.state == ZKL_TICKET_NONE))
+		entry = NULL;
 	LWLockRelease(zkl_table_partition(hash));
-
-	if (entry == NULL || entry->ticket.state == ZKL_TICKET_NONE)
-		return NULL;
 	return entry;
 }
 
@@ -114,7 +114,7 @@ zkl_directories_find_leases(const char *directory, size_t length)
 	hash = zkl_table_hash(path);
 	LWLockAcquire(zkl_table_partition(hash), LW_SHARED);
 	semaphore = zkl_table_find(path, hash);
-	if (semaphore != NULL)
+	if (semaphore != NULL && semaphore->session == zkl_my_session_number())
 		zkl_leases_visit(semaphore, collect_lease, &leases);
 	LWLockRelease(zkl_table_partition(hash));
 	return leases;

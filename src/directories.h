@@ -33,7 +33,7 @@ extern void zkl_directories_of(const ZklEntry *entry, char *directory);
 extern bool zkl_directories_is_likely(const ZklEntry *entry);
 extern void zkl_directories_note(const ZklEntry *entry);
 
-/* The entry with a ticket whose directory this is; NULL: none. */
+/* The entry with a ticket of this session whose directory this is; NULL: none. */
 extern ZklEntry *zkl_directories_find(const char *directory, size_t length);
 
 /* The leases with tickets whose directory this is, or of this semaphore. */

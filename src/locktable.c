@@ -206,14 +206,19 @@ zkl_table_session(const char *path)
 {
 	static const char mark[] = {ZKL_LEASE_MARK, '\0'};
 	static const char inner[] = "/" ZKL_LOCKS;
+	Size		inner_length = strlen(inner);
 	Size		length = strcspn(path, mark);
-	Size		outer = length - strlen(inner);
 
 	if (zkl_sessions == 1)
 		return 0;
-	if (length > strlen(inner) && strcmp(path + outer, inner) == 0)
-		length = outer;
-	return string_hash(path, length + 1) % zkl_sessions;
+
+	/* A semaphore's own path may end like that, too. */
+	while (length > inner_length &&
+		   strncmp(path + length - inner_length, inner, inner_length) == 0)
+		length -= inner_length;
+
+	/* The lower bits choose the partition, and more. */
+	return (string_hash(path, length + 1) >> 16) % zkl_sessions;
 }
 
 int
@@ -328,6 +333,8 @@ collect(ZklEntry *entry, void *arg)
 {
 	Collection *collection = arg;
 
+	if (entry->ticket.state == ZKL_TICKET_NONE)
+		return;
 	collection->entries[collection->nentries++] = entry;
 }
 

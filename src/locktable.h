@@ -334,8 +334,8 @@ typedef void (*ZklVisitor) (ZklEntry *entry, void *arg);
 extern void zkl_table_visit(LWLockMode mode, ZklVisitor visitor, void *arg);
 
 /*
- * The same as an array in the current memory context.  An entry in state NONE may
- * be gone when the caller looks.
+ * Those with a ticket, as an array in the current memory context.  In a worker they
+ * stay while it looks at them: only it takes tickets away.
  */
 extern ZklEntry **zkl_table_collect(int *nentries);
 

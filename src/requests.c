@@ -38,8 +38,6 @@ zkl_requests_start(void)
 	pg_atomic_write_u64(&zkl_my_session->ephemeral_bytes, 0);
 	for (int i = 0; i < nentries; i++)
 	{
-		if (entries[i]->ticket.state == ZKL_TICKET_NONE)
-			continue;
 		entries[i]->due = ZKL_REQUEST_NOTHING;
 		entries[i]->counted = false;
 		count_bytes(entries[i], true);

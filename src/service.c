@@ -24,6 +24,7 @@
 #include "locktable.h"
 #include "service.h"
 #include "survey.h"
+#include "zklock.h"
 
 /*
  * Less than tickets.c has, so that tickets never wait for a long survey; but a
@@ -186,9 +187,10 @@ begin_items(Run *run)
 	switch (run->command.kind)
 	{
 		case ZKL_COMMAND_SURVEY:
-			add_item(run, ITEM_SYNC, ZKL_WHERE_LOCK, -1);
-			/* FALLTHROUGH */
 		case ZKL_COMMAND_LIST:
+			/* What other sessions have seen, this one's server need not know. */
+			if (run->command.kind == ZKL_COMMAND_SURVEY || zkl_sessions > 1)
+				add_item(run, ITEM_SYNC, ZKL_WHERE_LOCK, -1);
 			add_item(run, ITEM_DIRECTORY_DATA, ZKL_WHERE_LOCK, -1);
 			for (int where = 0; where < ZKL_NWHERE; where++)
 				add_item(run, ITEM_CHILDREN, where, -1);

@@ -82,8 +82,6 @@ zkl_tickets_disconnected(void)
 		const ZklTicket *ticket = &entries[i]->ticket;
 		char		directory[ZKL_DIR_SIZE];
 
-		if (ticket->state == ZKL_TICKET_NONE)
-			continue;
 		zkl_directories_of(entries[i], directory);
 		zkl_session_drop_watch(directory);
 		drop_child_watch(directory, ticket->predecessor);
@@ -331,10 +329,7 @@ feed_all(ZklTicketEventKind kind)
 	ZklEntry  **entries = zkl_table_collect(&nentries);
 
 	for (int i = 0; i < nentries; i++)
-	{
-		if (entries[i]->ticket.state != ZKL_TICKET_NONE)
-			feed(entries[i], kind);
-	}
+		feed(entries[i], kind);
 	pfree(entries);
 }
 

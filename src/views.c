@@ -267,12 +267,14 @@ put_count(Datum *value, pg_atomic_uint64 *counter)
 	*value = Int64GetDatum((int64) pg_atomic_read_u64(counter));
 }
 
-/* What is to be shown of one session, or of all of them. */
+/* What is to be shown of one session, or of all. */
 typedef struct Status
 {
-	ZklSessionInfo info;		/* the first one's */
+	ZklSessionInfo info;		/* the first one's ... */
 	uint32		worker_pid;
-	bool		connected;
+	bool		first_connected;
+	bool		connected;		/* ... and that of all */
+	bool		exists;			/* any of them */
 	int64		safe_until;
 	uint64		epoch;
 	uint64		ephemeral_bytes;
@@ -285,7 +287,9 @@ read_status(Status *status, ZklSessionInfo *session)
 	status->info = *session;
 	LWLockRelease(zkl_table_session_lock());
 	status->worker_pid = pg_atomic_read_u32(&session->worker_pid);
-	status->connected = pg_atomic_read_u32(&session->connected) != 0;
+	status->first_connected = pg_atomic_read_u32(&session->connected) != 0;
+	status->connected = status->first_connected;
+	status->exists = status->info.id != 0;
 	status->safe_until = pg_atomic_read_u64(&session->safe_until);
 	status->epoch = pg_atomic_read_u64(&session->epoch);
 	status->ephemeral_bytes = pg_atomic_read_u64(&session->ephemeral_bytes);
@@ -299,6 +303,7 @@ add_status(Status *status, ZklSessionInfo *session)
 
 	read_status(&other, session);
 	status->connected &= other.connected;
+	status->exists |= other.exists;
 	status->safe_until = Min(status->safe_until, other.safe_until);
 	status->epoch += other.epoch - 1;
 	status->ephemeral_bytes += other.ephemeral_bytes;
@@ -316,16 +321,16 @@ put_session(Datum *values, bool *nulls, const Status *status)
 	values[0] = Int32GetDatum(status->worker_pid);
 	nulls[0] = status->worker_pid == 0;
 	values[1] = CStringGetTextDatum(status->connected ? "connected" :
-									info->id != 0 ? "disconnected" : "none");
+									status->exists ? "disconnected" : "none");
 	values[2] = CStringGetTextDatum(psprintf("0x%" PRIx64,
 											 (uint64) info->id));
 	nulls[2] = info->id == 0 || !may_see(BOOTSTRAP_SUPERUSERID);
 	values[3] = CStringGetTextDatum(info->server);
-	nulls[3] = !status->connected;
+	nulls[3] = !status->first_connected;
 	values[4] = Int32GetDatum(info->timeout_ms);
 	nulls[4] = info->id == 0;
 	values[5] = TimestampTzGetDatum(zkl_timestamp_of(info->connected_at));
-	nulls[5] = !status->connected;
+	nulls[5] = !status->first_connected;
 	values[6] = TimestampTzGetDatum(zkl_timestamp_of(status->safe_until));
 	nulls[6] = status->safe_until == 0;
 	values[7] = BoolGetDatum(zkl_now() < status->safe_until);

@@ -76,6 +76,12 @@ static void drain(void);
 void
 zkl_worker_register(void)
 {
+	/* Without any worker nothing works; without some, nobody might notice. */
+	if (zkl_sessions > 1 && zkl_sessions > max_worker_processes)
+		ereport(FATAL,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("\"zklock.sessions\" (%d) must not be greater than \"max_worker_processes\" (%d)",
+					   zkl_sessions, max_worker_processes));
 	for (int i = 0; i < zkl_sessions; i++)
 		register_one(i);
 }

@@ -173,12 +173,40 @@ is($both->query("BEGIN; SELECT zk_xact_lock_acquire('$other_x'); INSERT INTO t V
 
 # --- the guard is not blind for a session that is not the first -------------------------------------------------
 
-my $third = $in_session{3}[0];
-$both->query("SET zklock.commit_margin = '1h'; BEGIN; SELECT zk_xact_lock_acquire('$third'); INSERT INTO t VALUES ('unsafe')");
+my ($first, $third) = ($in_session{1}[3], $in_session{3}[0]);
+$both->query("SET zklock.commit_margin = '16s'; BEGIN; SELECT zk_xact_lock_acquire('$third'); INSERT INTO t VALUES ('unsafe')");
+$bystander->query("SET zklock.commit_margin = '16s'; BEGIN; SELECT zk_xact_lock_acquire('$first'); INSERT INTO t VALUES ('safe')");
+my $stopped = $judge->query('SELECT worker_pid FROM zk_sessions WHERE session = 3');
+kill 'STOP', $stopped;
+$judge->wait_until("SELECT safe_until < now() + '15s' FROM zk_sessions WHERE session = 3");
 $result = $both->run('COMMIT');
-is($result->{errcode}, 'ZK001', 'a session that is not safe for so long');
+my $other_result = $bystander->run('COMMIT');
+kill 'CONT', $stopped;
+is($result->{errcode}, 'ZK001', 'a session that is not safe for long enough');
 like($result->{err}, qr/lock "\Q$third\E" is in doubt/, 'leaves its lock in doubt');
-$both->query('RESET zklock.commit_margin');
+is($other_result->{errcode}, '', 'but not that of another session');
+
+# --- paths that look like parts of a semaphore ------------------------------------------------------------------
+
+foreach my $path (map { ("/odd/$_/locks", "/odd/$_/locks/locks") } 1 .. 4)
+{
+	is($holder->query("SELECT zk_semaphore_acquire('$path', 2)"), 't', "semaphore $path");
+	is($holder->query('SELECT zk_semaphore_acquire($$' . $path . '$$, 2)'), 't', 'and once more');
+	is($bystander->query("SELECT zk_semaphore_acquire('$path', 2, '0')"), 'f', 'but not a third time');
+	is($bystander->query("BEGIN; SELECT 1; COMMIT"), 1, 'who tried goes on');
+	is($holder->query("BEGIN; INSERT INTO t VALUES ('odd'); COMMIT; SELECT zk_semaphore_release('$path', 2)"), 't', 'who holds it commits');
+}
+
+# A lock whose directory is that in which a semaphore keeps its leases.
+foreach my $i (1 .. 8)
+{
+	is($holder->query("SELECT zk_semaphore_acquire('/both/$i', 3), zk_lock_acquire('/both/$i/leases')"), 't|t', "a lock in the leases of semaphore $i");
+	is($bystander->query("SELECT zk_semaphore_acquire('/both/$i', 3, '0')"), 't', 'another lease');
+	$bystander->query("SELECT zk_semaphore_release('/both/$i')");
+	is($holder->query("SELECT zk_lock_release('/both/$i/leases'), zk_semaphore_release('/both/$i')"), 't|t', 'both are released');
+}
+$judge->wait_until("SELECT count(*) = 0 FROM zk_locks WHERE path LIKE '/both/%' OR path LIKE '/odd/%'");
+is($judge->query('SELECT count(*) FROM zk_sessions WHERE safe'), $n, 'and all sessions go on');
 
 # --- crash ---------------------------------------------------------------------------------------------------
 
@@ -188,7 +216,7 @@ my @old = split /\n/, $judge->query('SELECT session_id FROM zk_sessions ORDER BY
 kill 'KILL', $queued->pid;
 $pool->wait_until('SELECT NOT pg_is_in_recovery()');
 $pool->wait_until_connected;
-$zk->wait_until(sub { !$zk->has_session($_) }, "session $_ to be gone") foreach @old;
+$zk->wait_until(sub { !$zk->has_session($_) }, "session $_ to be gone", 10) foreach @old;
 is($single->safe_psql('postgres', "SELECT zk_lock_acquire('$in_session{$_}[0]', '0')"), 't', "after a crash, the locks of session $_ are free at once")
   foreach 1 .. $n;
 $_->kill_client foreach $holder, $judge, $queued;
