@@ -206,6 +206,8 @@ zkl_recipe_judge(ZklMode mode, int limit, const char *me,
 	ZklVerdict	verdict = {0};
 	const char *my_key = key_of(me);
 	const char *nearest = NULL;
+	int			nrivals = 0;
+	bool		may_downgrade = false;
 	ZklContender other;
 
 	if (mode == ZKL_MODE_LEASE)
@@ -232,14 +234,25 @@ zkl_recipe_judge(ZklMode mode, int limit, const char *me,
 			judge_behind(&verdict, relation, other.client, children[i]);
 		else if (relation == RELATION_OTHER_KIND)
 			verdict.other_kind = true;
-		else if (relation == RELATION_RIVAL &&
-				 (nearest == NULL || strcmp(other.key, nearest) > 0))
+		else if (relation == RELATION_RIVAL)
 		{
-			nearest = other.key;
-			verdict.predecessor = children[i];
+			nrivals++;
+			may_downgrade |= other.mode == ZKL_MODE_WRITE;
+			if (nearest == NULL || strcmp(other.key, nearest) > 0)
+			{
+				nearest = other.key;
+				verdict.predecessor = children[i];
+			}
 		}
 	}
-	verdict.owned = verdict.found && verdict.predecessor == NULL;
+	verdict.owned = verdict.found && nrivals == 0;
+
+	/*
+	 * In a writer's place a reader's znode may appear, for which readers do
+	 * not wait.
+	 */
+	verdict.next = verdict.found && nrivals == 1 && !verdict.other_kind &&
+		(mode == ZKL_MODE_READ || !may_downgrade);
 	if (verdict.found &&
 		(verdict.other_kind || (!verdict.owned && only_tries(me))))
 		verdict.ask = whom_to_ask(mode, me, children, nchildren);

@@ -97,6 +97,8 @@ typedef struct ZklVerdict
 {
 	bool		found;			/* the znode is in the directory */
 	bool		owned;			/* nobody has to go before it */
+	bool		next;			/* nobody but the predecessor has to, and when
+								 * that is gone nobody takes its place */
 	bool		contended;		/* somebody waits for it to go */
 	bool		asked;			/* ... or to be told that it is in use */
 	bool		other_kind;		/* somebody before it takes this for a lock of

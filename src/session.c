@@ -354,8 +354,12 @@ zkl_session_on_watch(zhandle_t *handle, int type, int state, const char *path,
 		zkl_session_append_event(ZKL_SESSION_CHILDREN_CHANGED)->path = zkl_session_copy(path);
 	else if (type == ZOO_CHANGED_EVENT || type == ZOO_DELETED_EVENT)
 	{
+		ZklSessionEvent *event;
+
 		ZKL_FAULT_POINT("watch-fired");
-		zkl_session_append_event(ZKL_SESSION_NODE_CHANGED)->path = zkl_session_copy(path);
+		event = zkl_session_append_event(ZKL_SESSION_NODE_CHANGED);
+		event->path = zkl_session_copy(path);
+		event->gone = type == ZOO_DELETED_EVENT;
 	}
 }
 

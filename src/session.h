@@ -48,6 +48,7 @@ typedef struct ZklSessionEvent
 	ZklSessionEventKind kind;
 	int64_t		sent;			/* HEARTBEAT: on the clock of zkl_now() */
 	char	   *path;			/* ..._CHANGED */
+	bool		gone;			/* NODE_CHANGED: it does not exist any more */
 
 	/* REPLY, ANSWER */
 	void	   *tag;			/* as given with the request */

@@ -11,8 +11,10 @@
  *   else is tried.  The znode is the worker's until its delete is confirmed
  *   or its session is gone.
  *
- * - What a watch says is never believed, only taken as a reason to list
- *   again.  So a watch may fire late, twice or for nothing.
+ * - What a watch says is not believed, only taken as a reason to list again.
+ *   So a watch may fire late, twice or for nothing.  One thing is: that a znode
+ *   is gone.  Its name never comes back, and nobody ever comes before who is in
+ *   the queue; so whom nobody else goes before owns the lock then.
  *
  * src/ticket.c
  *
@@ -56,6 +58,11 @@ zkl_ticket_step(ZklTicket *ticket, const ZklTicketEvent *event)
 			if (ticket->state == ZKL_TICKET_QUEUED)
 				return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
 			return nothing;
+		case ZKL_EVENT_PREDECESSOR_GONE:
+			if (ticket->state == ZKL_TICKET_QUEUED)
+				return ticket->next ? take_over(ticket) :
+					become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
+			return nothing;
 		case ZKL_EVENT_SELF_CHANGED:
 			if (ticket->state == ZKL_TICKET_OWNED)
 				return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
@@ -88,6 +95,7 @@ on_want(ZklTicket *ticket, ZklMode mode, int limit)
 	ticket->mode = mode;
 	ticket->limit = limit;
 	ticket->unwanted = false;
+	ticket->next = false;
 	ticket->contended = false;
 	ticket->asked = false;
 	ticket->answers = false;

@@ -128,7 +128,8 @@ typedef enum ZklTicketEventKind
 	ZKL_EVENT_RECHECK,			/* perhaps it is not contended any more */
 	ZKL_EVENT_REPLY,			/* to "request", with "outcome" */
 	ZKL_EVENT_CHILDREN_CHANGED, /* the directory's watch fired */
-	ZKL_EVENT_PREDECESSOR_CHANGED,	/* the predecessor's watch fired */
+	ZKL_EVENT_PREDECESSOR_CHANGED,	/* the predecessor's watch fired ... */
+	ZKL_EVENT_PREDECESSOR_GONE, /* ... because it is deleted */
 	ZKL_EVENT_SELF_CHANGED,		/* the own znode's watch fired */
 	ZKL_EVENT_RECONNECTED,		/* same session, but all watches are gone */
 	ZKL_EVENT_RESTARTED,		/* new worker, same session: replies are lost */
@@ -177,6 +178,7 @@ typedef struct ZklTicket
 	ZklMode		mode;
 	int			limit;			/* of a lease */
 	bool		unwanted;		/* delete it as soon as its name is known */
+	bool		next;			/* nobody but the predecessor goes before it */
 	bool		contended;		/* what the last list said */
 	bool		asked;			/* the same: somebody wants to know if it is
 								 * in use */

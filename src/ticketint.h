@@ -54,6 +54,20 @@ lose(ZklTicket *ticket)
 }
 
 /*
+ * Who was the only one before it is gone.  It still has to see who queues behind
+ * it, and what has become of its own znode meanwhile.
+ */
+static inline ZklTicketStep
+take_over(ZklTicket *ticket)
+{
+	ZklTicketStep step = become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
+
+	ticket->predecessor[0] = '\0';
+	step.report = ZKL_REPORT_OWNED;
+	return step;
+}
+
+/*
  * There is no znode and there will be none.  (Only where even the list is
  * refused that shall find a lost create is that not certain; then the znode
  * stays until the session ends.)

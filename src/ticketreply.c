@@ -284,6 +284,9 @@ on_watch_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 				return take_answer(ticket);
 			return nothing;
 		case ZKL_OUTCOME_ABSENT:
+			if (ticket->next)
+				return take_over(ticket);
+			/* FALLTHROUGH */
 		case ZKL_OUTCOME_UNKNOWN:
 			return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
 		case ZKL_OUTCOME_REFUSED:
@@ -473,6 +476,7 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 	if (verdict->maybe_semaphore && !ticket->surveyed)
 		return become(ticket, ZKL_TICKET_SURVEYING, ZKL_REQUEST_SURVEY);
 
+	ticket->next = verdict->next;
 	ticket->contended = verdict->contended;
 	ticket->asked = verdict->asked;
 	ticket->asking = verdict->ask != NULL &&

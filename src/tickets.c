@@ -32,7 +32,7 @@ static void carry_out(ZklEntry *entry, ZklTicketStep step);
 static void report(ZklEntry *entry, ZklTicketStep step);
 static void do_work(ZklEntry *entry, ZklWork work);
 static void answer(ZklEntry *entry);
-static void feed_if_concerned(ZklEntry *entry, const char *child);
+static void feed_if_concerned(ZklEntry *entry, const char *child, bool gone);
 static void feed_leases(List *leases);
 static void look_after_leases(ZklEntry *lease, const ZklTicketEvent *reply);
 static void drop_child_watch(const char *directory, const char *child);
@@ -138,10 +138,10 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 			slash = strrchr(event->path, '/');
 			entry = zkl_directories_find(event->path, slash - event->path);
 			if (entry != NULL)
-				feed_if_concerned(entry, slash + 1);
+				feed_if_concerned(entry, slash + 1, event->gone);
 			leases = zkl_directories_find_leases(event->path, slash - event->path);
 			foreach(cell, leases)
-				feed_if_concerned(lfirst(cell), slash + 1);
+				feed_if_concerned(lfirst(cell), slash + 1, event->gone);
 			break;
 		case ZKL_SESSION_CONNECTED:
 		case ZKL_SESSION_DISCONNECTED:
@@ -156,10 +156,11 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 
 /* A znode has changed: is it this ticket's own, or the one it waits for? */
 static void
-feed_if_concerned(ZklEntry *entry, const char *child)
+feed_if_concerned(ZklEntry *entry, const char *child, bool gone)
 {
 	if (strcmp(entry->ticket.predecessor, child) == 0)
-		feed(entry, ZKL_EVENT_PREDECESSOR_CHANGED);
+		feed(entry, gone ? ZKL_EVENT_PREDECESSOR_GONE :
+			 ZKL_EVENT_PREDECESSOR_CHANGED);
 	else if (strcmp(entry->ticket.name, child) == 0)
 		feed(entry, ZKL_EVENT_SELF_CHANGED);
 }

@@ -76,6 +76,10 @@
 #define CHILDREN	6			/* ZKL_EVENT_CHILDREN_CHANGED */
 #define CHANGED		7			/* a znode that was watched is gone */
 
+/* What a list says, besides: somebody is behind, exactly one is before */
+#define BEHIND		1
+#define NEXT		2
+
 /* ZklClaimState, locktable.h */
 #define C_GONE		0
 #define C_WAITING	1
@@ -104,6 +108,7 @@ typedef Server {
 	byte attempt = 1;			/* which is the uuid, too */
 	byte name;					/* sequence number, which is the czxid, too */
 	byte predecessor;
+	bit next;					/* nobody else goes before it */
 
 	/* the worker's memory */
 	bit connected = 1;
@@ -138,7 +143,7 @@ Backend b[ALL];
 
 /* To ZooKeeper: request, attempt or name.  Back: what, and three results. */
 chan req[SERVERS] = [3] of { byte, byte };
-chan rep[SERVERS] = [6] of { byte, byte, byte, bit };
+chan rep[SERVERS] = [6] of { byte, byte, byte, byte };
 
 /* The lock's directory: a place for each server's znode. */
 byte znode[SERVERS];			/* sequence number; 0: none */
@@ -152,7 +157,7 @@ byte impatient = IMPATIENT;
 byte foreign = FOREIGN;
 #endif
 
-hidden byte i, x, y, own, before, behind;
+hidden byte i, x, y, own, before, ahead, behind;
 
 /* --- the lock table ---------------------------------------------------------- */
 
@@ -213,6 +218,7 @@ inline gone(k) {
 	become(k, T_NONE, NOTHING);
 	s[k].name = 0;
 	s[k].predecessor = 0;
+	s[k].next = 0;
 	s[k].unwanted = 0;
 	forget(k);
 	if
@@ -273,6 +279,7 @@ inline become_owned(k, is_contended) {
 	s[k].ticket = T_OWNED;
 	s[k].due = NOTHING;
 	s[k].predecessor = 0;
+	s[k].next = 0;
 #ifdef FOREIGN
 	if :: is_contended -> s[k].due = WATCH_SELF :: else fi;
 #endif
@@ -290,9 +297,20 @@ inline become_owned(k, is_contended) {
 	fi
 }
 
+/* ticketint.h: take_over */
+inline take_over(k) {
+	become_owned(k, s[k].contended);
+	if
+	:: s[k].ticket == T_OWNED -> become(k, T_CHECKING, LIST)
+	:: else
+	fi
+}
+
 /* entrywork.c: zkl_entry_set_queued */
 inline become_queued(k) {
 	s[k].predecessor = y;
+	s[k].next = (behind & NEXT) != 0;
+	s[k].contended = behind & BEHIND;
 	become(k, T_WATCHING, WATCH);
 	if
 	:: s[k].entry == E_WANTED -> s[k].entry = E_QUEUED; wake_needing(k)
@@ -305,7 +323,7 @@ inline on_place(k) {
 	if
 	:: s[k].unwanted -> delete_it(k)
 	:: !s[k].unwanted && x == 0 -> create_anew(k)
-	:: !s[k].unwanted && x != 0 && y == 0 -> become_owned(k, behind)
+	:: !s[k].unwanted && x != 0 && y == 0 -> become_owned(k, behind & BEHIND)
 	:: else -> become_queued(k)
 	fi
 }
@@ -315,7 +333,7 @@ inline on_check(k) {
 	s[k].ticket = T_OWNED;
 	if
 	:: x == 0 -> lose(k)
-	:: x != 0 && behind ->
+	:: x != 0 && (behind & BEHIND) ->
 #ifdef FOREIGN
 		s[k].due = WATCH_SELF;
 #endif
@@ -357,15 +375,19 @@ inline on_reply(k, what) {
 	:: what == WATCH && s[k].ticket == T_WATCHING ->
 		if
 		:: x != 0 -> s[k].ticket = T_QUEUED
+		:: x == 0 && s[k].next -> take_over(k)
 		:: else -> become(k, T_LISTING, LIST)
 		fi
 	:: what == WATCH_SELF && s[k].ticket == T_OWNED && x == 0 -> lose(k)
 	:: what == DELETE && s[k].ticket == T_DELETING -> gone(k)
 	:: what == CHANGED && s[k].ticket == T_QUEUED && x == s[k].predecessor ->
 #ifdef WATCH_BELIEVED
-		become_owned(k, 0)
+		take_over(k)
 #else
-		become(k, T_LISTING, LIST)
+		if
+		:: s[k].next -> take_over(k)
+		:: else -> become(k, T_LISTING, LIST)
+		fi
 #endif
 	:: what == CHANGED && s[k].ticket == T_OWNED && x == s[k].name ->
 		become(k, T_CHECKING, LIST)
@@ -475,13 +497,15 @@ inline put(k, attempt) {
 inline judge(k, attempt) {
 	own = (uuid[k] == attempt -> znode[k] : 0);
 	before = 0;
+	ahead = 0;
 	behind = 0;
 	i = 0;
 	do
 	:: i < SERVERS ->
 		if
-		:: znode[i] != 0 && own != 0 && znode[i] < own && znode[i] > before ->
-			before = znode[i]
+		:: znode[i] != 0 && own != 0 && znode[i] < own ->
+			ahead++;
+			if :: znode[i] > before -> before = znode[i] :: else fi
 		:: own != 0 && znode[i] > own -> behind = 1
 		:: else
 		fi;
@@ -522,7 +546,7 @@ inline execute(k) {
 			:: own != 0 && before == 0 && !behind -> s[k].children = 1
 			:: else
 			fi;
-			rep[k]!LIST, own, before, behind
+			rep[k]!LIST, own, before, behind + (ahead == 1 -> NEXT : 0)
 		:: else
 		fi
 	:: x == WATCH || x == WATCH_SELF ->
@@ -547,7 +571,7 @@ inline execute(k) {
 		if :: znode[k] != 0 && znode[k] == y -> remove(k) :: else fi;
 		if :: s[k].connected -> rep[k]!DELETE, 0, 0, 0 :: else fi
 	fi;
-	x = 0; y = 0; own = 0; before = 0; behind = 0
+	x = 0; y = 0; own = 0; before = 0; ahead = 0; behind = 0
 }
 
 /* One for each session, in whose order requests are executed. */

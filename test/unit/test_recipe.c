@@ -729,6 +729,8 @@ check_verdict(const List *list, int of)
 		assert_owns(verdict);
 	else
 		assert_waits_for(verdict, before->name);
+	assert_int_equal(verdict.next, before != NULL &&
+					 neighbour(list, (int) (before - list->children), -1) == NULL);
 }
 
 static void

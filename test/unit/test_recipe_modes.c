@@ -260,9 +260,33 @@ every_mode_meets_every_mode_before_and_behind(void **state)
 					assert_waits_for(verdict, them);
 				else
 					assert_owns(verdict);
+
+				/* A writer's znode may give way to a reader's. */
+				assert_int_equal(verdict.next, before && concern == RIVAL &&
+								 (mine != ZKL_MODE_WRITE || other != ZKL_MODE_WRITE));
 			}
 		}
 	}
+}
+
+static void
+of_another_kind_nobody_is_next(void **state)
+{
+	(void) state;
+	assert_false(judge(OURS "0000000009", OURS "0000000003",
+					   OUR_WRITER "0000000002", OURS "0000000009").next);
+}
+
+static void
+where_two_are_before_nobody_is_next(void **state)
+{
+	(void) state;
+	assert_false(judge_read(OUR_READER "0000000009", OUR_WRITER "0000000003",
+							OUR_WRITER "0000000004",
+							OUR_READER "0000000009").next);
+	assert_true(judge_read(OUR_READER "0000000009", OUR_READER "0000000003",
+						   OUR_WRITER "0000000004",
+						   OUR_READER "0000000009").next);
 }
 
 /* While a downgrade is under way, there are two of the same number. */
@@ -631,7 +655,10 @@ check_waiter(const WaitQueue *queue, int i, const char *const *names, int n)
 	assert_int_equal(verdict.contended, contended);
 	assert_int_equal(verdict.owned, may_hold(queue, i));
 	if (verdict.owned)
+	{
+		assert_false(verdict.next);
 		return -1;
+	}
 
 	/* before it, in its way, and nobody between them is */
 	watched = index_of(queue, verdict.predecessor);
@@ -743,6 +770,8 @@ main(void)
 		cmocka_unit_test(a_downgrade_only_changes_the_mark),
 		cmocka_unit_test(a_downgraded_name_has_the_writers_key),
 		cmocka_unit_test(every_mode_meets_every_mode_before_and_behind),
+		cmocka_unit_test(of_another_kind_nobody_is_next),
+		cmocka_unit_test(where_two_are_before_nobody_is_next),
 		cmocka_unit_test(a_reader_waits_for_the_writer_whose_place_it_takes),
 		cmocka_unit_test(others_wait_for_either_znode_of_a_downgrade),
 		cmocka_unit_test(a_reader_watches_the_last_writer_before_it),

@@ -57,16 +57,46 @@ behind_others_the_nearest_predecessor_is_watched(void **state)
 	assert_int_equal(ticket.state, ZKL_TICKET_QUEUED);
 }
 
+/* A list still shows who waits behind it. */
 static void
-when_the_predecessor_leaves_the_lock_is_owned(void **state)
+when_the_only_predecessor_leaves_the_lock_is_owned_at_once(void **state)
 {
 	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_QUEUED);
 
 	(void) state;
-	assert_asks(happens(&ticket, ZKL_EVENT_PREDECESSOR_CHANGED),
-				ZKL_REQUEST_LIST);
-	assert_reports(listed(&ticket, NAMES(ticket.name)), ZKL_REPORT_OWNED);
+	assert_step(happens(&ticket, ZKL_EVENT_PREDECESSOR_GONE),
+				ZKL_REQUEST_LIST, ZKL_REPORT_OWNED);
 	assert_string_equal(ticket.predecessor, "");
+	assert_step(listed(&ticket, NAMES(ticket.name, FOREIGN(6))),
+				ZKL_REQUEST_WATCH_SELF, ZKL_REPORT_CONTENDED);
+	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
+}
+
+/* ... and whether it is in the queue at all. */
+static void
+who_takes_over_without_a_znode_loses_the_lock(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_QUEUED);
+
+	(void) state;
+	happens(&ticket, ZKL_EVENT_PREDECESSOR_GONE);
+	assert_reports(listed(&ticket, NO_NAMES), ZKL_REPORT_LOST);
+}
+
+static void
+when_one_of_two_predecessors_leaves_there_is_another(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATED);
+
+	(void) state;
+	listed(&ticket, NAMES(FOREIGN(1), FOREIGN(4), ticket.name));
+	reply(&ticket, ZKL_REQUEST_WATCH, ZKL_OUTCOME_OK);
+	assert_asks(happens(&ticket, ZKL_EVENT_PREDECESSOR_GONE), ZKL_REQUEST_LIST);
+	assert_step(listed(&ticket, NAMES(FOREIGN(1), ticket.name)),
+				ZKL_REQUEST_WATCH, ZKL_REPORT_QUEUED);
+	reply(&ticket, ZKL_REQUEST_WATCH, ZKL_OUTCOME_OK);
+	assert_step(happens(&ticket, ZKL_EVENT_PREDECESSOR_GONE),
+				ZKL_REQUEST_LIST, ZKL_REPORT_OWNED);
 }
 
 /* Its data may have changed, or somebody in the middle may have given up. */
@@ -85,11 +115,16 @@ a_watch_that_fires_for_nothing_only_makes_us_look(void **state)
 }
 
 static void
-a_vanished_predecessor_is_looked_at_again(void **state)
+a_predecessor_that_vanishes_before_it_is_watched_is_gone(void **state)
 {
 	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_WATCHING);
 
 	(void) state;
+	assert_step(reply(&ticket, ZKL_REQUEST_WATCH, ZKL_OUTCOME_ABSENT),
+				ZKL_REQUEST_LIST, ZKL_REPORT_OWNED);
+
+	ticket = ticket_in_state(ZKL_TICKET_CREATED);
+	listed(&ticket, NAMES(FOREIGN(1), FOREIGN(4), ticket.name));
 	assert_asks(reply(&ticket, ZKL_REQUEST_WATCH, ZKL_OUTCOME_ABSENT),
 				ZKL_REQUEST_LIST);
 	assert_reports(listed(&ticket, NAMES(ticket.name)), ZKL_REPORT_OWNED);
@@ -1422,9 +1457,11 @@ main(void)
 		cmocka_unit_test(a_free_lock_is_owned_after_one_round_trip),
 		cmocka_unit_test(a_lock_taken_with_others_behind_is_contended_from_the_start),
 		cmocka_unit_test(behind_others_the_nearest_predecessor_is_watched),
-		cmocka_unit_test(when_the_predecessor_leaves_the_lock_is_owned),
+		cmocka_unit_test(when_the_only_predecessor_leaves_the_lock_is_owned_at_once),
+		cmocka_unit_test(who_takes_over_without_a_znode_loses_the_lock),
+		cmocka_unit_test(when_one_of_two_predecessors_leaves_there_is_another),
 		cmocka_unit_test(a_watch_that_fires_for_nothing_only_makes_us_look),
-		cmocka_unit_test(a_vanished_predecessor_is_looked_at_again),
+		cmocka_unit_test(a_predecessor_that_vanishes_before_it_is_watched_is_gone),
 		cmocka_unit_test(the_next_predecessor_is_watched_when_the_nearest_leaves),
 		cmocka_unit_test(a_given_up_ticket_is_deleted_and_then_gone),
 		cmocka_unit_test(a_ticket_deleted_by_somebody_else_meanwhile_is_gone_as_well),

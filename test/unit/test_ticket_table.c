@@ -75,11 +75,11 @@ static const struct
 	},
 	[ZKL_TICKET_WATCHING] = {
 		"WATCHING", ZKL_REQUEST_WATCH,
-		S(QUEUED) | S(LISTING) | S(DELETING)
+		S(QUEUED) | S(LISTING) | S(CHECKING) | S(DELETING)
 	},
 	[ZKL_TICKET_QUEUED] = {
 		"QUEUED", ZKL_REQUEST_NOTHING,
-		S(LISTING) | S(DELETING)
+		S(LISTING) | S(CHECKING) | S(DELETING)
 	},
 	[ZKL_TICKET_OWNED] = {
 		"OWNED", ZKL_REQUEST_NOTHING,
@@ -130,6 +130,7 @@ static const char *const event_names[ZKL_TICKET_NEVENTS] = {
 	[ZKL_EVENT_REPLY] = "REPLY",
 	[ZKL_EVENT_CHILDREN_CHANGED] = "CHILDREN_CHANGED",
 	[ZKL_EVENT_PREDECESSOR_CHANGED] = "PREDECESSOR_CHANGED",
+	[ZKL_EVENT_PREDECESSOR_GONE] = "PREDECESSOR_GONE",
 	[ZKL_EVENT_SELF_CHANGED] = "SELF_CHANGED",
 	[ZKL_EVENT_RECONNECTED] = "RECONNECTED",
 	[ZKL_EVENT_RESTARTED] = "RESTARTED",
@@ -395,7 +396,7 @@ try_all_events(Case *c)
 static void
 in_state(ZklMode mode, ZklTicketState state)
 {
-	for (int bits = 0; bits < 512; bits++)
+	for (int bits = 0; bits < 1024; bits++)
 	{
 		Case		c;
 
@@ -410,12 +411,16 @@ in_state(ZklMode mode, ZklTicketState state)
 		c.before.answers = bits & 64 || state == ZKL_TICKET_ANSWERING;
 		c.before.answered = (bits & 128) != 0;
 		c.tries = (bits & 256) != 0;
+		c.before.next = (bits & 512) != 0;
 		if (c.before.unwanted ? !IN(state, UNWANTED_STATES) :
 			state == ZKL_TICKET_DELETING)
 			continue;
 		if (!c.sound && IN(state, S(DOWNGRADING) | S(CONFIRMING)))
 			continue;
 		if (c.before.surveyed && !IN(state, S(CREATED) | S(LISTING)))
+			continue;
+		if (c.before.next && (mode == ZKL_MODE_LEASE ||
+							  !IN(state, S(WATCHING) | S(QUEUED))))
 			continue;
 		if (c.before.revoked && !IN(state, OWNING_STATES))
 			continue;
@@ -612,6 +617,7 @@ means_nothing_in_other_states(const Case *c)
 				meaningful |= S(QUEUED);
 			break;
 		case ZKL_EVENT_PREDECESSOR_CHANGED:
+		case ZKL_EVENT_PREDECESSOR_GONE:
 			meaningful = S(QUEUED);
 			break;
 		case ZKL_EVENT_SELF_CHANGED:
@@ -720,6 +726,16 @@ a_watch_on_itself_says_that_the_znode_is_gone_or_revoked(void **state)
 	in_all_cases(is_lost_if_absent);
 }
 
+/* The predecessor, by its watch or by the answer to the request to watch it. */
+static bool
+is_gone_for_certain(const Case *c)
+{
+	if (c->event.kind == ZKL_EVENT_PREDECESSOR_GONE)
+		return c->before.state == ZKL_TICKET_QUEUED;
+	return is_awaited(c) && c->event.request == ZKL_REQUEST_WATCH &&
+		c->event.outcome == ZKL_OUTCOME_ABSENT;
+}
+
 static void
 reports_what_its_state_says(const Case *c)
 {
@@ -741,6 +757,12 @@ reports_what_its_state_says(const Case *c)
 			hold((c->after.predecessor[0] == '\0') == is_lease);
 			break;
 		case ZKL_REPORT_OWNED:
+			if (after == ZKL_TICKET_CHECKING)
+			{
+				hold(c->before.next && c->after.predecessor[0] == '\0');
+				hold(is_gone_for_certain(c));
+				break;
+			}
 			hold(after == ZKL_TICKET_OWNED);
 			hold(IN(before, S(CREATED) | S(LISTING)));
 			hold(c->listed);
@@ -931,6 +953,9 @@ gets_what_the_list_says(const Case *c)
 	hold(c->after.contended == (c->other_behind == RIVAL ||
 								c->other_behind >= TICKET));
 	hold(c->after.asked == (c->other_behind >= TRY));
+	hold(c->after.next == (c->after.state == ZKL_TICKET_WATCHING &&
+						   IN(c->other_before, 1u << RIVAL | 1u << LONG_RIVAL | 1u << TICKET | 1u << TRY) &&
+						   c->before.mode != ZKL_MODE_WRITE));
 	hold(c->after.asking == (c->other_before == STRANGE_TICKET ||
 							 (c->tries && c->other_before >= TICKET)));
 }

@@ -198,26 +198,36 @@ push_event(int s, ZklTicketEventKind kind)
 }
 
 static void
-fire(unsigned *watchers, ZklTicketEventKind kind)
+fire_about(unsigned *watchers, ZklTicketEventKind kind, const char *name)
 {
 	for (int s = 0; s < SERVERS; s++)
 	{
 		if (*watchers & 1u << s)
+		{
 			push_event(s, kind);
+			strcpy(servers[s].inbox.messages[servers[s].inbox.n - 1].name, name);
+		}
 	}
 	*watchers = 0;
 }
 
+static void
+fire(unsigned *watchers, ZklTicketEventKind kind)
+{
+	fire_about(watchers, kind, "");
+}
+
 /* Who made the znode watches itself, all others their predecessor. */
 static void
-fire_child(Child *child)
+fire_child(Child *child, bool gone)
 {
 	unsigned	self = child->watchers & 1u << child->owner;
 	unsigned	others = child->watchers & ~self;
 
 	child->watchers = 0;
-	fire(&self, ZKL_EVENT_SELF_CHANGED);
-	fire(&others, ZKL_EVENT_PREDECESSOR_CHANGED);
+	fire_about(&self, ZKL_EVENT_SELF_CHANGED, child->name);
+	fire_about(&others, gone ? ZKL_EVENT_PREDECESSOR_GONE :
+			   ZKL_EVENT_PREDECESSOR_CHANGED, child->name);
 }
 
 static Child *
@@ -253,7 +263,7 @@ static void
 remove_child(Child *child)
 {
 	zxid++;
-	fire_child(child);
+	fire_child(child, true);
 	*child = children[--nchildren];
 	fire(&directory_watchers, ZKL_EVENT_CHILDREN_CHANGED);
 }
@@ -366,7 +376,7 @@ answer_answer(int s, Message *answer)
 		child->answered = true;
 		child->revoked = false;
 		child->version++;
-		fire_child(child);
+		fire_child(child, false);
 	}
 }
 
@@ -828,6 +838,9 @@ deliver(int s)
 	if (message.event.kind == ZKL_EVENT_REPLY &&
 		message.attempt != server->ticket.attempt)
 		return;
+	if (message.event.kind == ZKL_EVENT_PREDECESSOR_GONE &&
+		strcmp(message.name, server->ticket.predecessor) != 0)
+		return;
 	if (message.event.kind == ZKL_EVENT_EXPIRED)
 		begin_session(s);
 
@@ -1037,7 +1050,7 @@ child_changes(void)
 	child->version++;
 	child->revoked = one_in(3);
 	child->answered = false;
-	fire_child(child);
+	fire_child(child, false);
 }
 
 static void
