@@ -20,6 +20,12 @@
 #include "leases.h"
 #include "zklock.h"
 
+/*
+ * Who founded the lock's directory knows that nobody was there; so long it need
+ * not care whether anybody has come.  Most locks that are new are released before.
+ */
+#define LOOK_AFTER		ZKL_MS(10)
+
 /* A claim that lasts so long can be worth asking for. */
 #define WATCH_AFTER		ZKL_MS(100)
 
@@ -132,6 +138,9 @@ zkl_entry_timer_fired(ZklEntry *entry)
 	{
 		if (zkl_entry_is_idle(entry) && now >= entry->idle_at + ZKL_MS(zkl_linger))
 			work.unwant = give_up_if_idle(entry);
+		if (!work.unwant && !entry->looked &&
+			now >= entry->owned_at + LOOK_AFTER)
+			work.look = entry->looked = true;
 		if (!work.unwant && !entry->watching &&
 			now >= entry->owned_at + WATCH_AFTER)
 			work.watch = entry->watching = true;
@@ -159,6 +168,8 @@ next_timer(const ZklEntry *entry)
 
 	if (zkl_entry_is_idle(entry))
 		at = entry->idle_at + ZKL_MS(zkl_linger);
+	if (!entry->looked)
+		at = Min(at, entry->owned_at + LOOK_AFTER);
 	if (!entry->watching)
 		at = Min(at, entry->owned_at + WATCH_AFTER);
 	dlist_foreach(iter, &unconstify(ZklEntry *, entry)->claims)
@@ -260,6 +271,7 @@ zkl_entry_set_owned(ZklEntry *entry, bool contended)
 		entry->answered = false;
 		entry->asking = false;
 		entry->revoked = false;
+		entry->looked = entry->ticket.listed;
 		entry->watching = false;
 		entry->owned_at = zkl_now();
 		if (entry->semaphore != NULL)

@@ -143,6 +143,7 @@ struct ZklEntry
 	bool		answered;		/* who tries was told that it is in use */
 	bool		asking;			/* QUEUED, behind a ticket that may linger */
 	bool		revoked;		/* somebody has asked for it */
+	bool		looked;			/* the worker has looked who queues behind */
 	bool		watching;		/* the worker watches the znode */
 	bool		comes_back;		/* re-acquired within zklock.linger */
 	bool		only_tries;		/* who asked for the ticket only tries */

@@ -199,6 +199,15 @@ zkl_recipe_sequence_is_sound(const char *child)
 	return number < ZKL_SEQUENCE_LIMIT;
 }
 
+/* ZooKeeper counts all children, whatever they are called. */
+bool
+zkl_recipe_is_first_ever(const char *child)
+{
+	const char *key = key_of(child);
+
+	return key != NULL && strcmp(key, "0000000000") == 0;
+}
+
 ZklVerdict
 zkl_recipe_judge(ZklMode mode, int limit, const char *me,
 				 const char *const *children, int nchildren)

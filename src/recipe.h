@@ -150,6 +150,9 @@ extern bool zkl_recipe_parse(const char *child, ZklContender *contender);
  */
 extern bool zkl_recipe_sequence_is_sound(const char *child);
 
+/* Is it the number of the first znode that was ever in a directory? */
+extern bool zkl_recipe_is_first_ever(const char *child);
+
 /*
  * Decide from the directory's children where the znode "me" stands, which
  * has this mode.

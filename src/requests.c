@@ -25,8 +25,10 @@
 
 static dlist_head due = DLIST_STATIC_INIT(due);
 
+static ZklEntry *send_due(void);
 static bool send_request(ZklEntry *entry, ZklRequest request);
-static bool send_create(ZklEntry *entry, const char *directory);
+static bool send_create(ZklEntry *entry, ZklRequest request,
+						const char *directory);
 static void count_bytes(ZklEntry *entry, bool counted);
 
 void
@@ -70,6 +72,19 @@ zkl_requests_uncount(ZklEntry *entry)
 ZklEntry *
 zkl_requests_send(void)
 {
+	ZklEntry   *refused;
+
+	if (dlist_is_empty(&due) || !zkl_session_is_usable())
+		return NULL;
+	zkl_session_begin_sending();
+	refused = send_due();
+	zkl_session_end_sending();
+	return refused;
+}
+
+static ZklEntry *
+send_due(void)
+{
 	while (!dlist_is_empty(&due) && zkl_session_is_usable() &&
 		   zkl_session_outstanding() < WINDOW)
 	{
@@ -96,8 +111,9 @@ send_request(ZklEntry *entry, ZklRequest request)
 	{
 		case ZKL_REQUEST_NOTHING:
 			break;
+		case ZKL_REQUEST_FOUND:
 		case ZKL_REQUEST_CREATE:
-			return send_create(entry, directory);
+			return send_create(entry, request, directory);
 		case ZKL_REQUEST_MAKE_DIRECTORY:
 			zkl_session_make_directory(entry, ticket->attempt, directory);
 			break;
@@ -144,12 +160,11 @@ send_request(ZklEntry *entry, ZklRequest request)
 }
 
 /*
- * The list goes out with the create, without waiting for it, and so does the
- * directory ahead of them if we have not seen it lately: the session keeps their
- * order.
+ * The list goes out with the create, without waiting for it: the session keeps
+ * their order.
  */
 static bool
-send_create(ZklEntry *entry, const char *directory)
+send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 {
 	ZklTicket  *ticket = &entry->ticket;
 	uint8		random_bytes[16];
@@ -162,15 +177,16 @@ send_create(ZklEntry *entry, const char *directory)
 
 	zkl_ticket_begin_attempt(ticket, random_bytes, entry->only_tries);
 	zkl_recipe_make_prefix(ticket->mode, ticket->uuid, name);
-	if (entry->semaphore == NULL && !zkl_directories_is_likely(entry))
+	pg_atomic_fetch_add_u64(&zkl_shared->counters.tickets, 1);
+	if (request == ZKL_REQUEST_FOUND)
 	{
-		zkl_session_offer_directory(directory);
+		zkl_session_found(entry, ticket->attempt, directory, name, entry->about);
 		pg_atomic_fetch_add_u64(&zkl_shared->counters.requests, 1);
+		return true;
 	}
 	zkl_session_create(entry, ticket->attempt, directory, name, entry->about);
 	zkl_session_list(entry, ticket->attempt, directory);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.requests, 1);
-	pg_atomic_fetch_add_u64(&zkl_shared->counters.tickets, 1);
 	return true;
 }
 

@@ -23,6 +23,8 @@
 #include "postgres.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -48,6 +50,7 @@ static bool has_no_connection(void);
 static void note_attempt(void);
 static void check_connecting(void);
 static void free_events(void);
+static void set_cork(int on);
 
 /*
  * The handle
@@ -450,6 +453,29 @@ bool
 zkl_session_is_usable(void)
 {
 	return zkl_session_state.barrier_sent && zkl_session_is_connected();
+}
+
+void
+zkl_session_begin_sending(void)
+{
+	set_cork(1);
+}
+
+void
+zkl_session_end_sending(void)
+{
+	set_cork(0);
+}
+
+/* Where it cannot be done, nothing but speed is lost. */
+static void
+set_cork(int on)
+{
+#ifdef TCP_CORK
+	if (zkl_session_state.fd >= 0)
+		(void) setsockopt(zkl_session_state.fd, IPPROTO_TCP, TCP_CORK, &on,
+						  sizeof(on));
+#endif
 }
 
 int

@@ -122,6 +122,13 @@ extern bool zkl_session_is_usable(void);
 /* Is there a connection?  It may have ended without an event. */
 extern bool zkl_session_is_connected(void);
 
+/*
+ * Requests that are sent between the two go out together: the client would make
+ * two packets of each.
+ */
+extern void zkl_session_begin_sending(void);
+extern void zkl_session_end_sending(void);
+
 /* Requests without an answer, and all that were ever sent by this process. */
 extern int	zkl_session_outstanding(void);
 extern int64_t zkl_session_requests(void);
@@ -141,16 +148,14 @@ extern const char *zkl_session_server(void);
 extern void zkl_session_create(void *tag, uint32_t attempt,
 							   const char *directory, const char *prefix,
 							   const char *data);
+extern void zkl_session_found(void *tag, uint32_t attempt,
+							  const char *directory, const char *prefix,
+							  const char *data);
 extern void zkl_session_make_directory(void *tag, uint32_t attempt,
 									   const char *directory);
 extern void zkl_session_list(void *tag, uint32_t attempt,
 							 const char *directory);
 
-/*
- * Make a directory whose parent may be there, in case that it is missing.  The
- * create that follows will tell, so there is no reply.
- */
-extern void zkl_session_offer_directory(const char *directory);
 extern void zkl_session_survey(void *tag, uint32_t attempt,
 							   const char *directory);
 extern void zkl_session_downgrade(void *tag, uint32_t attempt,

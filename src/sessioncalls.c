@@ -24,11 +24,23 @@ typedef struct Call
 	int			parts;			/* completions still to come */
 	ZklOutcome	outcome;		/* the worst so far */
 	ZklFailure	failure;
-	zoo_op_result_t results[2]; /* of a multi; the client's until it completes */
+	struct Founding *founding;	/* of FOUND */
+	zoo_op_result_t results[3]; /* of a multi; the client's until it completes */
 } Call;
 
+/* What is made in one: the directory, the znode in it, and the proof. */
+typedef struct Founding
+{
+	char		path[ZKL_SESSION_PATH_SIZE];	/* of the znode, when it is
+												 * made */
+	struct Stat directory;
+}			Founding;
+
+static void create(Call *call, const char *directory, const char *prefix,
+				   const char *data);
 static void on_created(int rc, const char *path, const struct Stat *stat,
 					   const void *data);
+static void on_offered(int rc, const char *path, const void *data);
 static void on_directory_made(int rc, const char *path, const void *data);
 static void on_listed(int rc, const struct String_vector *strings,
 					  const void *data);
@@ -154,7 +166,12 @@ void
 zkl_session_create(void *tag, uint32_t attempt, const char *directory,
 				   const char *prefix, const char *data)
 {
-	Call	   *call = begin_call(tag, attempt, ZKL_REQUEST_CREATE);
+	create(begin_call(tag, attempt, ZKL_REQUEST_CREATE), directory, prefix, data);
+}
+
+static void
+create(Call *call, const char *directory, const char *prefix, const char *data)
+{
 	char		path[ZKL_SESSION_PATH_SIZE];
 
 	join_path(path, sizeof(path), directory, prefix);
@@ -184,6 +201,29 @@ on_created(int rc, const char *path, const struct Stat *stat, const void *data)
 		return;
 	event->reply.name = zkl_session_copy(strrchr(path, '/') + 1);
 	note_stat(event, stat);
+}
+
+/*
+ * The directory in case that it is missing, and the znode.  The session keeps
+ * their order, so the znode's reply tells what became of both.
+ */
+void
+zkl_session_found(void *tag, uint32_t attempt, const char *directory,
+				  const char *prefix, const char *data)
+{
+	if (zoo_acreate(zkl_session_state.handle, directory, "", 0,
+					&ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER, on_offered, NULL) == ZOK)
+	{
+		zkl_session_state.outstanding++;
+		zkl_session_state.requests++;
+	}
+	create(begin_call(tag, attempt, ZKL_REQUEST_FOUND), directory, prefix, data);
+}
+
+static void
+on_offered(int rc, const char *path, const void *data)
+{
+	zkl_session_state.outstanding--;
 }
 
 /*
@@ -217,22 +257,6 @@ on_directory_made(int rc, const char *path, const void *data)
 {
 	ZKL_FAULT_POINT("directory-answered");
 	finish_call(unconstify(void *, data), rc == ZNODEEXISTS ? ZOK : rc);
-}
-
-static void
-on_offered(int rc, const char *path, const void *data)
-{
-	zkl_session_state.outstanding--;
-}
-
-void
-zkl_session_offer_directory(const char *directory)
-{
-	if (zoo_acreate(zkl_session_state.handle, directory, "", 0,
-					&ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER, on_offered, NULL) != ZOK)
-		return;
-	zkl_session_state.outstanding++;
-	zkl_session_state.requests++;
 }
 
 void

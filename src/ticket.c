@@ -22,11 +22,12 @@
  */
 #include "ticketint.h"
 
-static ZklTicketStep on_want(ZklTicket *ticket, ZklMode mode, int limit);
+static ZklTicketStep on_want(ZklTicket *ticket, const ZklTicketEvent *event);
 static ZklTicketStep on_unwant(ZklTicket *ticket, bool unsent);
 static ZklTicketStep on_downgrade(ZklTicket *ticket);
 static ZklTicketStep on_watch(ZklTicket *ticket);
 static ZklTicketStep on_answer(ZklTicket *ticket);
+static ZklTicketStep on_look(ZklTicket *ticket);
 static ZklTicketStep on_recheck(ZklTicket *ticket);
 static ZklTicketStep on_children_changed(ZklTicket *ticket);
 static ZklTicketStep on_reconnected(ZklTicket *ticket);
@@ -39,7 +40,7 @@ zkl_ticket_step(ZklTicket *ticket, const ZklTicketEvent *event)
 	switch (event->kind)
 	{
 		case ZKL_EVENT_WANT:
-			return on_want(ticket, event->mode, event->limit);
+			return on_want(ticket, event);
 		case ZKL_EVENT_UNWANT:
 			return on_unwant(ticket, event->unsent);
 		case ZKL_EVENT_DOWNGRADE:
@@ -48,6 +49,8 @@ zkl_ticket_step(ZklTicket *ticket, const ZklTicketEvent *event)
 			return on_watch(ticket);
 		case ZKL_EVENT_ANSWER:
 			return on_answer(ticket);
+		case ZKL_EVENT_LOOK:
+			return on_look(ticket);
 		case ZKL_EVENT_RECHECK:
 			return on_recheck(ticket);
 		case ZKL_EVENT_REPLY:
@@ -88,14 +91,15 @@ zkl_ticket_begin_attempt(ZklTicket *ticket, const uint8_t random[16],
 }
 
 static ZklTicketStep
-on_want(ZklTicket *ticket, ZklMode mode, int limit)
+on_want(ZklTicket *ticket, const ZklTicketEvent *event)
 {
 	if (ticket->state != ZKL_TICKET_NONE)
 		return nothing;
-	ticket->mode = mode;
-	ticket->limit = limit;
+	ticket->mode = event->mode;
+	ticket->limit = event->limit;
 	ticket->unwanted = false;
 	ticket->next = false;
+	ticket->listed = false;
 	ticket->contended = false;
 	ticket->asked = false;
 	ticket->answers = false;
@@ -106,6 +110,8 @@ on_want(ZklTicket *ticket, ZklMode mode, int limit)
 	ticket->watched = false;
 	ticket->revoked = false;
 	ticket->rounds = 0;
+	if (event->is_new)
+		return become(ticket, ZKL_TICKET_FOUNDING, ZKL_REQUEST_FOUND);
 	return become(ticket, ZKL_TICKET_CREATING, ZKL_REQUEST_CREATE);
 }
 
@@ -121,6 +127,7 @@ on_unwant(ZklTicket *ticket, bool unsent)
 			 * No znode exists before the create is sent.  But a directory
 			 * that was made for it wants to be used.
 			 */
+		case ZKL_TICKET_FOUNDING:
 		case ZKL_TICKET_CREATING:
 			if (unsent && ticket->rounds == 0)
 				return gone(ticket);
@@ -210,6 +217,15 @@ on_answer(ZklTicket *ticket)
 	return nothing;
 }
 
+/* Who came into the world with the directory need not have been in a hurry. */
+static ZklTicketStep
+on_look(ZklTicket *ticket)
+{
+	if (ticket->state == ZKL_TICKET_OWNED && !ticket->listed)
+		return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
+	return nothing;
+}
+
 /* Who has once been contended does not look any more, unless it is asked to. */
 static ZklTicketStep
 on_recheck(ZklTicket *ticket)
@@ -254,6 +270,7 @@ on_restarted(ZklTicket *ticket)
 	{
 		case ZKL_TICKET_NONE:
 			return nothing;
+		case ZKL_TICKET_FOUNDING:
 		case ZKL_TICKET_CREATING:
 		case ZKL_TICKET_UNSURE:
 		case ZKL_TICKET_FINDING:

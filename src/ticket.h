@@ -11,7 +11,9 @@
  * Every request that is sent gets exactly one reply event, in the order of
  * sending, with outcome UNKNOWN where the connection was lost.  CREATE is
  * two requests sent back to back, the create and a list, and gets the two
- * replies CREATE and LIST.  DOWNGRADE deletes one znode and creates another,
+ * replies CREATE and LIST.  FOUND creates the directory, unless it is there, and
+ * the znode in it: if that has number 0, it is the first that was ever in the
+ * directory, and needs no list.  DOWNGRADE deletes one znode and creates another,
  * both or none; it is ABSENT where the one to delete is not there.  ANSWER is
  * UNKNOWN where the data are others than those that were seen last.
  *
@@ -38,6 +40,7 @@
 typedef enum ZklTicketState
 {
 	ZKL_TICKET_NONE,			/* no znode and nothing under way */
+	ZKL_TICKET_FOUNDING,		/* directory and znode requested */
 	ZKL_TICKET_CREATING,		/* create and list sent */
 	ZKL_TICKET_CREATED,			/* ... create answered, the list is not */
 	ZKL_TICKET_HOMELESS,		/* ... it said that the directory is missing */
@@ -66,6 +69,7 @@ typedef enum ZklTicketState
 typedef enum ZklRequest
 {
 	ZKL_REQUEST_NOTHING,
+	ZKL_REQUEST_FOUND,			/* the directory, then create under a new UUID */
 	ZKL_REQUEST_CREATE,			/* create under a new UUID, then LIST */
 	ZKL_REQUEST_MAKE_DIRECTORY, /* the lock's directory and its parents */
 	ZKL_REQUEST_LIST,			/* children of the directory, with a watch */
@@ -125,6 +129,7 @@ typedef enum ZklTicketEventKind
 	ZKL_EVENT_DOWNGRADE,		/* nobody writes any more */
 	ZKL_EVENT_WATCH,			/* it is held for longer: watch the znode */
 	ZKL_EVENT_ANSWER,			/* it is held: say so to who only tries */
+	ZKL_EVENT_LOOK,				/* it has never been listed */
 	ZKL_EVENT_RECHECK,			/* perhaps it is not contended any more */
 	ZKL_EVENT_REPLY,			/* to "request", with "outcome" */
 	ZKL_EVENT_CHILDREN_CHANGED, /* the directory's watch fired */
@@ -143,6 +148,7 @@ typedef struct ZklTicketEvent
 	ZklTicketEventKind kind;
 
 	/* WANT */
+	bool		is_new;			/* the directory is probably not there */
 	ZklMode		mode;
 	int			limit;			/* where that is LEASE: of the semaphore */
 
@@ -153,10 +159,10 @@ typedef struct ZklTicketEvent
 	ZklRequest	request;
 	ZklOutcome	outcome;
 	ZklFailure	failure;		/* where the outcome is REFUSED */
-	const char *name;			/* CREATE: the znode's name */
-	int64_t		czxid;			/* CREATE, INSPECT */
-	bool		ours;			/* CREATE, INSPECT, WATCH: the live session
-								 * owns it */
+	const char *name;			/* FOUND, CREATE: the znode's name */
+	int64_t		czxid;			/* FOUND, CREATE, INSPECT */
+	bool		ours;			/* FOUND, CREATE, INSPECT, WATCH: the live
+								 * session owns it */
 	bool		revoked;		/* WATCH_SELF: the znode says so */
 	bool		answered;		/* WATCH, WATCH_SELF: it says that it is in
 								 * use */
@@ -179,6 +185,7 @@ typedef struct ZklTicket
 	int			limit;			/* of a lease */
 	bool		unwanted;		/* delete it as soon as its name is known */
 	bool		next;			/* nobody but the predecessor goes before it */
+	bool		listed;			/* the directory is watched, or was */
 	bool		contended;		/* what the last list said */
 	bool		asked;			/* the same: somebody wants to know if it is
 								 * in use */

@@ -17,6 +17,8 @@
 /* A directory that is reaped this often under our hands has another cause. */
 #define MAX_ROUNDS	10
 
+static ZklTicketStep on_found_reply(ZklTicket *ticket,
+									const ZklTicketEvent *event);
 static void on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event);
 static ZklTicketStep on_list_reply(ZklTicket *ticket,
 								   const ZklTicketEvent *event);
@@ -45,6 +47,7 @@ static ZklTicketStep on_confirm_reply(ZklTicket *ticket,
 static ZklTicketStep on_delete_reply(ZklTicket *ticket,
 									 const ZklTicketEvent *event);
 
+static ZklTicketStep ask_for_directory(ZklTicket *ticket);
 static ZklTicketStep take_place(ZklTicket *ticket, const ZklVerdict *verdict);
 static ZklTicketStep take_answer(ZklTicket *ticket);
 static void set_name(ZklTicket *ticket, const char *name);
@@ -59,6 +62,10 @@ zkl_ticket_on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	switch (event->request)
 	{
 		case ZKL_REQUEST_NOTHING:
+			break;
+		case ZKL_REQUEST_FOUND:
+			if (ticket->state == ZKL_TICKET_FOUNDING)
+				return on_found_reply(ticket, event);
 			break;
 		case ZKL_REQUEST_CREATE:
 			if (ticket->state == ZKL_TICKET_CREATING)
@@ -104,6 +111,45 @@ zkl_ticket_on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	return nothing;
 }
 
+/* Numbers begin with 0, and each that is given out is greater. */
+static ZklTicketStep
+on_found_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	ZklTicketStep step;
+
+	on_create_reply(ticket, event);
+	switch (ticket->state)
+	{
+		case ZKL_TICKET_HOMELESS:
+			return ask_for_directory(ticket);
+		case ZKL_TICKET_UNSURE:
+			return become(ticket, ZKL_TICKET_FINDING, ZKL_REQUEST_LIST);
+		case ZKL_TICKET_REFUSED:
+			return fail(ticket, ticket->failure);
+		default:
+			break;
+	}
+	if (ticket->unwanted)
+		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
+	if (!zkl_recipe_is_first_ever(ticket->name))
+		return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
+	step = become(ticket, ZKL_TICKET_OWNED, ZKL_REQUEST_NOTHING);
+	step.report = ZKL_REPORT_OWNED;
+	return step;
+}
+
+/* There is no directory, or not even its parent. */
+static ZklTicketStep
+ask_for_directory(ZklTicket *ticket)
+{
+	if (ticket->unwanted)
+		return gone(ticket);
+	if (++ticket->rounds > MAX_ROUNDS)
+		return fail(ticket, ZKL_FAILURE_DIRECTORY);
+	return become(ticket, ZKL_TICKET_MAKING_DIRECTORY,
+				  ZKL_REQUEST_MAKE_DIRECTORY);
+}
+
 /* Only take note: the reply to the list follows, and decides. */
 static void
 on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event)
@@ -135,12 +181,7 @@ on_list_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	switch (ticket->state)
 	{
 		case ZKL_TICKET_HOMELESS:
-			if (ticket->unwanted)
-				return gone(ticket);
-			if (++ticket->rounds > MAX_ROUNDS)
-				return fail(ticket, ZKL_FAILURE_DIRECTORY);
-			return become(ticket, ZKL_TICKET_MAKING_DIRECTORY,
-						  ZKL_REQUEST_MAKE_DIRECTORY);
+			return ask_for_directory(ticket);
 		case ZKL_TICKET_UNSURE:
 			return become(ticket, ZKL_TICKET_FINDING, ZKL_REQUEST_LIST);
 		case ZKL_TICKET_REFUSED:
@@ -154,6 +195,7 @@ on_list_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			return on_check_reply(ticket, event);
 
 		case ZKL_TICKET_NONE:
+		case ZKL_TICKET_FOUNDING:
 		case ZKL_TICKET_CREATING:
 		case ZKL_TICKET_MAKING_DIRECTORY:
 		case ZKL_TICKET_INSPECTING:
@@ -315,6 +357,7 @@ on_check_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	 * directory's watch, only that on its own znode tells when somebody does.
 	 */
 	ticket->state = ZKL_TICKET_OWNED;
+	ticket->listed = true;
 	if (event->outcome == ZKL_OUTCOME_REFUSED)
 	{
 		ticket->watched = true;
@@ -476,6 +519,7 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 	if (verdict->maybe_semaphore && !ticket->surveyed)
 		return become(ticket, ZKL_TICKET_SURVEYING, ZKL_REQUEST_SURVEY);
 
+	ticket->listed = true;
 	ticket->next = verdict->next;
 	ticket->contended = verdict->contended;
 	ticket->asked = verdict->asked;

@@ -285,6 +285,8 @@ do_work(ZklEntry *entry, ZklWork work)
 		feed(entry, ZKL_EVENT_WATCH);
 		answer(entry);
 	}
+	if (work.look)
+		feed(entry, ZKL_EVENT_LOOK);
 	if (work.recheck)
 		feed(entry, ZKL_EVENT_RECHECK);
 	if (work.unwant)
@@ -309,10 +311,13 @@ refuse_create(ZklEntry *entry)
 {
 	ZklTicketEvent reply = {.kind = ZKL_EVENT_REPLY};
 
-	reply.request = ZKL_REQUEST_CREATE;
+	reply.request = entry->ticket.state == ZKL_TICKET_FOUNDING ?
+		ZKL_REQUEST_FOUND : ZKL_REQUEST_CREATE;
 	reply.outcome = ZKL_OUTCOME_REFUSED;
 	reply.failure = ZKL_FAILURE_SESSION_FULL;
 	carry_out(entry, zkl_ticket_step(&entry->ticket, &reply));
+	if (reply.request == ZKL_REQUEST_FOUND)
+		return;
 
 	reply.request = ZKL_REQUEST_LIST;
 	carry_out(entry, zkl_ticket_step(&entry->ticket, &reply));
@@ -341,6 +346,9 @@ feed(ZklEntry *entry, ZklTicketEventKind kind)
 
 	event.mode = entry->mode;
 	event.limit = entry->limit;
+	if (kind == ZKL_EVENT_WANT)
+		event.is_new = entry->semaphore == NULL &&
+			!zkl_directories_is_likely(entry);
 	event.unsent = entry->due != ZKL_REQUEST_NOTHING;
 	carry_out(entry, zkl_ticket_step(&entry->ticket, &event));
 }

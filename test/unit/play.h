@@ -49,7 +49,7 @@ feed(ZklTicket *ticket, const ZklTicketEvent *event)
 {
 	ZklTicketStep step = zkl_ticket_step(ticket, event);
 
-	if (step.request == ZKL_REQUEST_CREATE)
+	if (step.request == ZKL_REQUEST_CREATE || step.request == ZKL_REQUEST_FOUND)
 		begin_attempt(ticket);
 	return step;
 }
@@ -63,15 +63,22 @@ happens(ZklTicket *ticket, ZklTicketEventKind kind)
 }
 
 static inline ZklTicketStep
-wants(ZklTicket *ticket, ZklMode mode)
+wants_anew(ZklTicket *ticket, ZklMode mode, bool is_new)
 {
 	ZklTicketEvent event = {
 		.kind = ZKL_EVENT_WANT,
+		.is_new = is_new,
 		.mode = mode,
 		.limit = mode == ZKL_MODE_LEASE ? MY_LIMIT : 0
 	};
 
 	return feed(ticket, &event);
+}
+
+static inline ZklTicketStep
+wants(ZklTicket *ticket, ZklMode mode)
+{
+	return wants_anew(ticket, mode, false);
 }
 
 static inline ZklTicketStep
@@ -127,6 +134,21 @@ static inline ZklTicketStep
 created(ZklTicket *ticket)
 {
 	return created_as(ticket, "0000000005", true);
+}
+
+static inline ZklTicketStep
+founded(ZklTicket *ticket, const char *number)
+{
+	ZklTicketEvent event = {
+		.kind = ZKL_EVENT_REPLY,
+		.request = ZKL_REQUEST_FOUND,
+		.outcome = ZKL_OUTCOME_OK,
+		.name = own_name(ticket, number),
+		.czxid = MY_CZXID,
+		.ours = true
+	};
+
+	return feed(ticket, &event);
 }
 
 /* The names are copied: a reply does not point into the ticket. */
@@ -220,6 +242,7 @@ has_state(ZklMode mode, ZklTicketState state)
 		case ZKL_TICKET_DOWNGRADING:
 		case ZKL_TICKET_CONFIRMING:
 			return mode == ZKL_MODE_WRITE;
+		case ZKL_TICKET_FOUNDING:
 		case ZKL_TICKET_SURVEYING:
 		case ZKL_TICKET_WATCHING:
 			return mode != ZKL_MODE_LEASE;
@@ -327,7 +350,7 @@ ticket_as(ZklMode mode, ZklTicketState state)
 	if (state == ZKL_TICKET_NONE)
 		return ticket;
 
-	wants(&ticket, mode);
+	wants_anew(&ticket, mode, state == ZKL_TICKET_FOUNDING);
 	lead_to_known_znode(&ticket, state);
 	if (state == ZKL_TICKET_CREATED || state >= ZKL_TICKET_LISTING)
 		created(&ticket);

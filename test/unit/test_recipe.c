@@ -393,6 +393,17 @@ sequence_numbers_are_sound_up_to_the_limit(void **state)
  */
 
 static void
+the_first_znode_ever_has_number_zero(void **state)
+{
+	(void) state;
+	assert_true(zkl_recipe_is_first_ever(OURS "0000000000"));
+	assert_false(zkl_recipe_is_first_ever(OURS "0000000001"));
+	assert_false(zkl_recipe_is_first_ever(OURS "-2147483648"));
+	assert_false(zkl_recipe_is_first_ever(OURS));
+	assert_false(zkl_recipe_is_first_ever("0000000000"));
+}
+
+static void
 alone_in_the_directory_one_owns_the_lock(void **state)
 {
 	ZklVerdict	verdict = judge(OURS "0000000000", OURS "0000000000");
@@ -890,6 +901,7 @@ main(void)
 		cmocka_unit_test(junk_is_no_contender),
 		cmocka_unit_test(the_last_mark_counts),
 		cmocka_unit_test(sequence_numbers_are_sound_up_to_the_limit),
+		cmocka_unit_test(the_first_znode_ever_has_number_zero),
 		cmocka_unit_test(alone_in_the_directory_one_owns_the_lock),
 		cmocka_unit_test(the_lowest_number_owns_the_lock),
 		cmocka_unit_test(the_nearest_predecessor_is_watched_and_not_the_owner),

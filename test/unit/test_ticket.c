@@ -99,6 +99,120 @@ when_one_of_two_predecessors_leaves_there_is_another(void **state)
 				ZKL_REQUEST_LIST, ZKL_REPORT_OWNED);
 }
 
+/*
+ * A directory that is probably not there
+ */
+
+#define FIRST	"0000000000"
+#define SECOND	"0000000001"
+
+static void
+the_first_znode_ever_in_a_directory_owns_the_lock(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_NONE);
+
+	(void) state;
+	assert_asks(wants_anew(&ticket, ZKL_MODE_LOCK, true), ZKL_REQUEST_FOUND);
+	assert_reports(founded(&ticket, FIRST), ZKL_REPORT_OWNED);
+	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
+	assert_int_equal(ticket.czxid, MY_CZXID);
+
+	/* Released soon, it is deleted; it has never looked. */
+	assert_asks(happens(&ticket, ZKL_EVENT_UNWANT), ZKL_REQUEST_DELETE);
+}
+
+static void
+a_founder_looks_once_when_it_is_told_to(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
+
+	(void) state;
+	founded(&ticket, FIRST);
+	assert_asks(happens(&ticket, ZKL_EVENT_LOOK), ZKL_REQUEST_LIST);
+	assert_step(listed(&ticket, NAMES(ticket.name, FOREIGN(1))),
+				ZKL_REQUEST_WATCH_SELF, ZKL_REPORT_CONTENDED);
+	assert_nothing(happens(&ticket, ZKL_EVENT_LOOK));
+}
+
+static void
+who_is_not_the_first_looks_for_its_place(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
+
+	(void) state;
+	assert_asks(founded(&ticket, SECOND), ZKL_REQUEST_LIST);
+	assert_step(listed(&ticket, NAMES(FOREIGN(0), ticket.name)),
+				ZKL_REQUEST_WATCH, ZKL_REPORT_QUEUED);
+
+	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
+	founded(&ticket, SECOND);
+	assert_reports(listed(&ticket, NAMES(ticket.name)), ZKL_REPORT_OWNED);
+}
+
+static void
+without_a_parent_all_directories_are_made(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
+
+	(void) state;
+	assert_asks(reply(&ticket, ZKL_REQUEST_FOUND, ZKL_OUTCOME_ABSENT),
+				ZKL_REQUEST_MAKE_DIRECTORY);
+	assert_asks(reply(&ticket, ZKL_REQUEST_MAKE_DIRECTORY, ZKL_OUTCOME_OK),
+				ZKL_REQUEST_CREATE);
+}
+
+static void
+a_founder_that_is_refused_fails(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
+
+	(void) state;
+	assert_fails(reply(&ticket, ZKL_REQUEST_FOUND, ZKL_OUTCOME_REFUSED),
+				 ZKL_REQUEST_NOTHING, ZKL_FAILURE_PERMISSION);
+	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+}
+
+static void
+a_founder_whose_reply_is_lost_looks_for_its_znode(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
+	const char *name = own_name(&ticket, FIRST);
+
+	(void) state;
+	assert_asks(reply(&ticket, ZKL_REQUEST_FOUND, ZKL_OUTCOME_UNKNOWN),
+				ZKL_REQUEST_LIST);
+	assert_asks(listed(&ticket, NAMES(name)), ZKL_REQUEST_INSPECT);
+	assert_asks(inspected(&ticket, true), ZKL_REQUEST_LIST);
+	assert_reports(listed(&ticket, NAMES(ticket.name)), ZKL_REPORT_OWNED);
+
+	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
+	reply(&ticket, ZKL_REQUEST_FOUND, ZKL_OUTCOME_UNKNOWN);
+	assert_asks(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_ABSENT),
+				ZKL_REQUEST_CREATE);
+}
+
+static void
+a_founder_that_is_unwanted_meanwhile_is_deleted(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
+
+	(void) state;
+	assert_nothing(happens(&ticket, ZKL_EVENT_UNWANT));
+	assert_asks(founded(&ticket, FIRST), ZKL_REQUEST_DELETE);
+
+	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
+	happens(&ticket, ZKL_EVENT_UNWANT);
+	assert_asks(founded(&ticket, SECOND), ZKL_REQUEST_DELETE);
+
+	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
+	happens(&ticket, ZKL_EVENT_UNWANT);
+	assert_reports(reply(&ticket, ZKL_REQUEST_FOUND, ZKL_OUTCOME_ABSENT),
+				   ZKL_REPORT_GONE);
+
+	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
+	assert_reports(unwant_unsent(&ticket), ZKL_REPORT_GONE);
+}
+
 /* Its data may have changed, or somebody in the middle may have given up. */
 static void
 a_watch_that_fires_for_nothing_only_makes_us_look(void **state)
@@ -1319,6 +1433,7 @@ a_restart_goes_on_where_the_last_worker_ended(void **state)
 		ZklTicketState after;
 	}			cases[] = {
 		{ZKL_TICKET_NONE, ZKL_REQUEST_NOTHING, ZKL_TICKET_NONE},
+		{ZKL_TICKET_FOUNDING, ZKL_REQUEST_LIST, ZKL_TICKET_FINDING},
 		{ZKL_TICKET_CREATING, ZKL_REQUEST_LIST, ZKL_TICKET_FINDING},
 		{ZKL_TICKET_CREATED, ZKL_REQUEST_LIST, ZKL_TICKET_LISTING},
 		{ZKL_TICKET_HOMELESS, ZKL_REQUEST_CREATE, ZKL_TICKET_CREATING},
@@ -1460,6 +1575,13 @@ main(void)
 		cmocka_unit_test(when_the_only_predecessor_leaves_the_lock_is_owned_at_once),
 		cmocka_unit_test(who_takes_over_without_a_znode_loses_the_lock),
 		cmocka_unit_test(when_one_of_two_predecessors_leaves_there_is_another),
+		cmocka_unit_test(the_first_znode_ever_in_a_directory_owns_the_lock),
+		cmocka_unit_test(a_founder_looks_once_when_it_is_told_to),
+		cmocka_unit_test(who_is_not_the_first_looks_for_its_place),
+		cmocka_unit_test(without_a_parent_all_directories_are_made),
+		cmocka_unit_test(a_founder_that_is_refused_fails),
+		cmocka_unit_test(a_founder_whose_reply_is_lost_looks_for_its_znode),
+		cmocka_unit_test(a_founder_that_is_unwanted_meanwhile_is_deleted),
 		cmocka_unit_test(a_watch_that_fires_for_nothing_only_makes_us_look),
 		cmocka_unit_test(a_predecessor_that_vanishes_before_it_is_watched_is_gone),
 		cmocka_unit_test(the_next_predecessor_is_watched_when_the_nearest_leaves),

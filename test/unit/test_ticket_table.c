@@ -28,7 +28,12 @@ static const struct
 }			states[ZKL_TICKET_NSTATES] = {
 	[ZKL_TICKET_NONE] = {
 		"NONE", ZKL_REQUEST_NOTHING,
-		S(CREATING)
+		S(FOUNDING) | S(CREATING)
+	},
+	[ZKL_TICKET_FOUNDING] = {
+		"FOUNDING", ZKL_REQUEST_FOUND,
+		S(OWNED) | S(LISTING) | S(MAKING_DIRECTORY) | S(FINDING) |
+		S(DELETING) | S(NONE)
 	},
 	[ZKL_TICKET_CREATING] = {
 		"CREATING", ZKL_REQUEST_CREATE,
@@ -112,7 +117,7 @@ static const struct
  * LISTING only by a restart.)  A ticket in DELETING is always unwanted.
  */
 #define UNWANTED_STATES \
-	(S(NONE) | S(CREATING) | S(CREATED) | S(HOMELESS) | S(UNSURE) | \
+	(S(NONE) | S(FOUNDING) | S(CREATING) | S(CREATED) | S(HOMELESS) | S(UNSURE) | \
 	 S(REFUSED) | S(MAKING_DIRECTORY) | S(FINDING) | S(LISTING) | \
 	 S(DOWNGRADING) | S(DELETING))
 
@@ -126,6 +131,7 @@ static const char *const event_names[ZKL_TICKET_NEVENTS] = {
 	[ZKL_EVENT_DOWNGRADE] = "DOWNGRADE",
 	[ZKL_EVENT_WATCH] = "WATCH",
 	[ZKL_EVENT_ANSWER] = "ANSWER",
+	[ZKL_EVENT_LOOK] = "LOOK",
 	[ZKL_EVENT_RECHECK] = "RECHECK",
 	[ZKL_EVENT_REPLY] = "REPLY",
 	[ZKL_EVENT_CHILDREN_CHANGED] = "CHILDREN_CHANGED",
@@ -159,6 +165,7 @@ typedef struct Case
 	bool		leases;			/* ... and a directory "leases" */
 	bool		leased;			/* SURVEY: there is a lease */
 	bool		sound;			/* the znode's number is below the limit */
+	bool		first;			/* ... and 0 */
 	bool		tries;			/* it was made for who only tries */
 	ZklTicket	after;
 	ZklTicketStep step;
@@ -206,6 +213,7 @@ name_of(const Case *c)
 	char		writer[ZKL_ZNODE_SIZE + 16];
 
 	strcpy(name, own_name(&c->before,
+						  c->first ? "0000000000" :
 						  c->sound ? "0000000005" : "2147483647"));
 	if (c->before.state == ZKL_TICKET_CONFIRMING)
 	{
@@ -384,6 +392,11 @@ try_all_events(Case *c)
 			try_replies(c);
 		else
 			try_event(c);
+		if (kind == ZKL_EVENT_WANT && c->before.mode != ZKL_MODE_LEASE)
+		{
+			c->event.is_new = true;
+			try_event(c);
+		}
 		if (kind == ZKL_EVENT_UNWANT)
 		{
 			c->event.unsent = true;
@@ -396,7 +409,7 @@ try_all_events(Case *c)
 static void
 in_state(ZklMode mode, ZklTicketState state)
 {
-	for (int bits = 0; bits < 1024; bits++)
+	for (int bits = 0; bits < 2048; bits++)
 	{
 		Case		c;
 
@@ -412,6 +425,14 @@ in_state(ZklMode mode, ZklTicketState state)
 		c.before.answered = (bits & 128) != 0;
 		c.tries = (bits & 256) != 0;
 		c.before.next = (bits & 512) != 0;
+		c.first = bits & 1024 && state == ZKL_TICKET_FOUNDING;
+		if (bits & 1024 && !c.first)
+			c.before.listed = !c.before.listed;
+		if (c.before.contended && state == ZKL_TICKET_FOUNDING)
+			continue;
+		if (bits & 1024 && !c.first && (c.before.contended ||
+							!IN(state, S(OWNED) | S(CHECKING))))
+			continue;
 		if (c.before.unwanted ? !IN(state, UNWANTED_STATES) :
 			state == ZKL_TICKET_DELETING)
 			continue;
@@ -606,6 +627,9 @@ means_nothing_in_other_states(const Case *c)
 			before.watched = true;
 			meaningful = c->before.watched ? 0 : S(OWNED);
 			break;
+		case ZKL_EVENT_LOOK:
+			meaningful = c->before.listed ? 0 : S(OWNED);
+			break;
 		case ZKL_EVENT_RECHECK:
 			before.rechecks = true;
 			meaningful = S(OWNED) | S(ANSWERING);
@@ -764,6 +788,13 @@ reports_what_its_state_says(const Case *c)
 				break;
 			}
 			hold(after == ZKL_TICKET_OWNED);
+			if (before == ZKL_TICKET_FOUNDING)
+			{
+				hold(c->event.outcome == ZKL_OUTCOME_OK && c->event.ours);
+				hold(zkl_recipe_is_first_ever(c->event.name));
+				hold(!c->after.listed && !c->after.contended);
+				break;
+			}
 			hold(IN(before, S(CREATED) | S(LISTING)));
 			hold(c->listed);
 			hold(c->sound || is_lease);
@@ -859,7 +890,7 @@ no_znode_is_left(const Case *c)
 	/* A create that was not sent, or answered with an error, made nothing. */
 	if (c->event.kind == ZKL_EVENT_UNWANT)
 		return c->event.unsent &&
-			IN(c->before.state, S(CREATING) | S(MAKING_DIRECTORY));
+			IN(c->before.state, S(FOUNDING) | S(CREATING) | S(MAKING_DIRECTORY));
 	if (c->event.kind == ZKL_EVENT_RESTARTED || is_reply(c))
 	{
 		if (IN(c->before.state, S(HOMELESS) | S(MAKING_DIRECTORY) | S(REFUSED)))
@@ -870,6 +901,8 @@ no_znode_is_left(const Case *c)
 
 	switch (c->before.state)
 	{
+		case ZKL_TICKET_FOUNDING:
+			return outcome == ZKL_OUTCOME_ABSENT || outcome == ZKL_OUTCOME_REFUSED;
 		case ZKL_TICKET_CREATED:
 		case ZKL_TICKET_LISTING:
 		case ZKL_TICKET_CHECKING:
@@ -1086,10 +1119,11 @@ static void
 owns_a_known_znode(const Case *c)
 {
 	if (c->step.report == ZKL_REPORT_OWNED)
-		hold(c->after.czxid == MY_CZXID);
+		hold(c->after.czxid == (c->before.state == ZKL_TICKET_FOUNDING ?
+								c->event.czxid : MY_CZXID));
 	if (c->after.czxid != c->before.czxid)
 		hold(is_awaited(c) && c->event.outcome == ZKL_OUTCOME_OK &&
-			 IN(c->before.state, S(CREATING) | S(INSPECTING)) &&
+			 IN(c->before.state, S(FOUNDING) | S(CREATING) | S(INSPECTING)) &&
 			 c->after.czxid == c->event.czxid);
 }
 

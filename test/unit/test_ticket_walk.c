@@ -294,6 +294,8 @@ answer_list(int s, Message *answer)
 	directory_watchers |= 1u << s;
 }
 
+static void make_directory(void);
+
 static const Role roles[] = {
 	[ZKL_MODE_LOCK] = ROLE_MUTEX,
 	[ZKL_MODE_WRITE] = ROLE_WRITER,
@@ -318,6 +320,15 @@ answer_create(int s, Message *answer)
 	strcpy(answer->name, name);
 	answer->event.czxid = child->czxid;
 	answer->event.ours = true;
+}
+
+/* The directory and the znode in it, unless its parent is missing. */
+static void
+answer_found(int s, Message *answer)
+{
+	if (!one_in(4))
+		make_directory();
+	answer_create(s, answer);
 }
 
 /*
@@ -453,6 +464,9 @@ execute(int s, Message *message)
 	switch (message->event.request)
 	{
 		case ZKL_REQUEST_NOTHING:
+			break;
+		case ZKL_REQUEST_FOUND:
+			answer_found(s, message);
 			break;
 		case ZKL_REQUEST_CREATE:
 			answer_create(s, message);
@@ -745,6 +759,7 @@ want(int s)
 			event.limit = LIMIT;
 			break;
 	}
+	event.is_new = weather.kind != ZKL_KIND_SEMAPHORE && one_in(2);
 	server->mode = event.mode;
 	server->is_try = weather.tries ? server->tries : one_in(2);
 	server->unused = server->saw_use = false;
@@ -810,7 +825,7 @@ send_due(int s)
 	if (request == ZKL_REQUEST_NOTHING || !server->connected)
 		return;
 	server->due = ZKL_REQUEST_NOTHING;
-	if (request == ZKL_REQUEST_CREATE)
+	if (request == ZKL_REQUEST_CREATE || request == ZKL_REQUEST_FOUND)
 	{
 		uint8_t		random[16];
 
@@ -818,7 +833,8 @@ send_due(int s)
 		zkl_ticket_begin_attempt(&server->ticket, random, server->is_try);
 		zkl_recipe_make_prefix(server->ticket.mode, server->ticket.uuid,
 							   push_request(server, request)->name);
-		push_request(server, ZKL_REQUEST_LIST);
+		if (request == ZKL_REQUEST_CREATE)
+			push_request(server, ZKL_REQUEST_LIST);
 	}
 	else
 		push_request(server, request);
@@ -1181,6 +1197,7 @@ is_owner(int s)
 
 /* What a ticket in this state waits to be told. */
 static const ZklRequest awaited[ZKL_TICKET_NSTATES] = {
+	[ZKL_TICKET_FOUNDING] = ZKL_REQUEST_FOUND,
 	[ZKL_TICKET_CREATING] = ZKL_REQUEST_CREATE,
 	[ZKL_TICKET_CREATED] = ZKL_REQUEST_LIST,
 	[ZKL_TICKET_HOMELESS] = ZKL_REQUEST_LIST,
@@ -1231,7 +1248,9 @@ a_create_is_under_way(int s)
 {
 	for (int i = 0; i < servers[s].sent.n; i++)
 	{
-		if (servers[s].sent.messages[i].event.request == ZKL_REQUEST_CREATE)
+		ZklRequest	request = servers[s].sent.messages[i].event.request;
+
+		if (request == ZKL_REQUEST_CREATE || request == ZKL_REQUEST_FOUND)
 			return true;
 	}
 	return false;
@@ -1383,6 +1402,8 @@ take_step(void)
 		tell_more(ZKL_EVENT_WATCH);
 	else if (dice < 200)
 		tell_more(ZKL_EVENT_RECHECK);
+	else if (dice < 205)
+		tell_more(ZKL_EVENT_LOOK);
 	else if (dice < 400)
 		send_due(s);
 	else if (dice < 600)
@@ -1420,12 +1441,21 @@ owes_an_answer(int s)
 		ticket->state == ZKL_TICKET_OWNED && !ticket->answered;
 }
 
+/* Time tells it to. */
+static bool
+has_never_looked(int s)
+{
+	return servers[s].ticket.state == ZKL_TICKET_OWNED &&
+		!servers[s].ticket.listed;
+}
+
 static bool
 is_at_rest(int s)
 {
 	const Server *server = &servers[s];
 
-	return !owes_an_answer(s) && server->connected && server->alive && server->inbox.n == 0 &&
+	return !has_never_looked(s) &&
+		!owes_an_answer(s) && server->connected && server->alive && server->inbox.n == 0 &&
 		server->sent.n == 0 && server->due == ZKL_REQUEST_NOTHING &&
 		((server->wanted || server->lingers) ==
 		 (server->ticket.state != ZKL_TICKET_NONE) ||
@@ -1449,6 +1479,8 @@ come_to_rest(void)
 			tell_wish(s);
 			if (owes_an_answer(s))
 				feed_kind(s, ZKL_EVENT_ANSWER);
+			if (has_never_looked(s))
+				feed_kind(s, ZKL_EVENT_LOOK);
 			send_due(s);
 			serve(s);
 			deliver(s);
@@ -1708,6 +1740,8 @@ assert_was_everywhere(void)
 	}
 	if (weather.kind == ZKL_KIND_SEMAPHORE)
 	{
+		states |= 1u << ZKL_TICKET_FOUNDING;
+		requests |= 1u << ZKL_REQUEST_FOUND;
 		states |= 1u << ZKL_TICKET_SURVEYING | 1u << ZKL_TICKET_WATCHING |
 			1u << ZKL_TICKET_ANSWERING;
 		requests |= 1u << ZKL_REQUEST_SURVEY | 1u << ZKL_REQUEST_WATCH |
