@@ -14,7 +14,9 @@
  * - What a watch says is not believed, only taken as a reason to list again.
  *   So a watch may fire late, twice or for nothing.  One thing is: that a znode
  *   is gone.  Its name never comes back, and nobody ever comes before who is in
- *   the queue; so whom nobody else goes before owns the lock then.
+ *   the queue.  So whom nobody else goes before owns the lock then, unless
+ *   anything else has changed in the directory before that, which the
+ *   directory's watch has told first.
  *
  * src/ticket.c
  *
@@ -237,10 +239,16 @@ on_recheck(ZklTicket *ticket)
 	return nothing;
 }
 
-/* A lease waits for fewer of them, not for a certain one to go. */
+/*
+ * A lease waits for fewer of them, not for a certain one to go.  Of another ticket
+ * in the queue, the own znode may be among those that have gone.
+ */
 static ZklTicketStep
 on_children_changed(ZklTicket *ticket)
 {
+	if (ticket->state == ZKL_TICKET_WATCHING ||
+		ticket->state == ZKL_TICKET_QUEUED)
+		ticket->next = false;
 	if ((ticket->state == ZKL_TICKET_OWNED ||
 		 ticket->state == ZKL_TICKET_ANSWERING) &&
 		(!ticket->contended || ticket->rechecks))

@@ -184,7 +184,8 @@ typedef struct ZklTicket
 	ZklMode		mode;
 	int			limit;			/* of a lease */
 	bool		unwanted;		/* delete it as soon as its name is known */
-	bool		next;			/* nobody but the predecessor goes before it */
+	bool		next;			/* nobody but the predecessor goes before it,
+								 * and nothing has changed since */
 	bool		listed;			/* the directory is watched, or was */
 	bool		contended;		/* what the last list said */
 	bool		asked;			/* the same: somebody wants to know if it is

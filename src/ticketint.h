@@ -54,8 +54,8 @@ lose(ZklTicket *ticket)
 }
 
 /*
- * Who was the only one before it is gone.  It still has to see who queues behind
- * it, and what has become of its own znode meanwhile.
+ * Who was the only one before it is gone, and that was the first change.  It still
+ * has to see who queues behind it.
  */
 static inline ZklTicketStep
 take_over(ZklTicket *ticket)

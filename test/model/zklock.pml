@@ -65,6 +65,7 @@
 #define T_OWNED		7
 #define T_CHECKING	8
 #define T_DELETING	9
+#define T_FOUNDING	10			/* only with FOUNDING */
 
 /* ZklRequest, ticket.h, and what comes back: their replies, and watches that fired */
 #define NOTHING		0
@@ -75,6 +76,8 @@
 #define WATCH_SELF	5			/* only with FOREIGN: see there */
 #define CHILDREN	6			/* ZKL_EVENT_CHILDREN_CHANGED */
 #define CHANGED		7			/* a znode that was watched is gone */
+
+#define FOUND		8			/* only with FOUNDING: the directory may be new */
 
 /* What a list says, besides: somebody is behind, exactly one is before */
 #define BEHIND		1
@@ -109,6 +112,7 @@ typedef Server {
 	byte name;					/* sequence number, which is the czxid, too */
 	byte predecessor;
 	bit next;					/* nobody else goes before it */
+	bit unlisted;				/* only with FOUNDING: not listed since it is owned */
 
 	/* the worker's memory */
 	bit connected = 1;
@@ -213,6 +217,20 @@ inline forget(k) {
 	s[k].number = 0
 }
 
+/*
+ * ticket.c: on_want.  Whether the directory is there the worker can only guess;
+ * somebody may come before the request is executed.
+ */
+#ifdef FOUNDING
+#define WANT_TICKET(k) \
+	if \
+	:: znode[0] == 0 && znode[SERVERS - 1] == 0 -> become(k, T_FOUNDING, FOUND) \
+	:: else -> become(k, T_CREATING, CREATE) \
+	fi
+#else
+#define WANT_TICKET(k)	become(k, T_CREATING, CREATE)
+#endif
+
 /* ticketint.h: gone; entrywork.c: zkl_entry_set_gone, want_again; ticket.c: on_want */
 inline gone(k) {
 	become(k, T_NONE, NOTHING);
@@ -225,7 +243,7 @@ inline gone(k) {
 	:: ANY_NEEDS(k) ->
 		s[k].entry = E_WANTED;
 		s[k].seen = 1;
-		become(k, T_CREATING, CREATE)
+		WANT_TICKET(k)
 	:: else
 	fi
 }
@@ -266,8 +284,10 @@ inline delete_it(k) {
 inline on_unwant(k) {			/* ticket.c: on_unwant */
 	if
 	:: s[k].ticket == T_NONE -> gone(k)
-	:: s[k].ticket == T_CREATING && s[k].due != NOTHING -> gone(k)
-	:: (s[k].ticket == T_CREATING && s[k].due == NOTHING) ||
+	:: (s[k].ticket == T_CREATING || s[k].ticket == T_FOUNDING) &&
+		s[k].due != NOTHING -> gone(k)
+	:: ((s[k].ticket == T_CREATING || s[k].ticket == T_FOUNDING) &&
+		s[k].due == NOTHING) ||
 		s[k].ticket == T_FINDING -> s[k].unwanted = 1
 	:: s[k].ticket == T_DELETING
 	:: else -> delete_it(k)
@@ -363,12 +383,29 @@ inline on_find(k) {
 	fi
 }
 
+/* ticketreply.c: on_found_reply */
+inline on_found(k) {
+	s[k].name = x;
+	if
+	:: s[k].unwanted -> delete_it(k)
+#ifndef FOUND_BELIEVED
+	:: !s[k].unwanted && y != 0 -> become(k, T_LISTING, LIST)
+#endif
+	:: else ->
+		become_owned(k, 0);
+		s[k].unlisted = (s[k].ticket == T_OWNED)
+	fi
+}
+
 /* tickets.c: zkl_tickets_handle; ticket.c, ticketreply.c: zkl_ticket_on_reply */
 inline on_reply(k, what) {
 	if
 	:: what == CREATE && s[k].ticket == T_CREATING ->
 		s[k].ticket = T_CREATED;
 		s[k].name = x
+#ifdef FOUNDING
+	:: what == FOUND && s[k].ticket == T_FOUNDING -> on_found(k)
+#endif
 	:: what == LIST && (s[k].ticket == T_CREATED || s[k].ticket == T_LISTING) -> on_place(k)
 	:: what == LIST && s[k].ticket == T_FINDING -> on_find(k)
 	:: what == LIST && s[k].ticket == T_CHECKING -> on_check(k)
@@ -391,6 +428,8 @@ inline on_reply(k, what) {
 #endif
 	:: what == CHANGED && s[k].ticket == T_OWNED && x == s[k].name ->
 		become(k, T_CHECKING, LIST)
+	:: what == CHILDREN && (s[k].ticket == T_WATCHING || s[k].ticket == T_QUEUED) ->
+		s[k].next = 0
 	:: what == CHILDREN && s[k].ticket == T_OWNED && !s[k].contended ->
 		become(k, T_CHECKING, LIST)
 	:: else
@@ -400,7 +439,8 @@ inline on_reply(k, what) {
 /* The replies to what is under way are UNKNOWN: ticketreply.c */
 inline on_unknown(k) {
 	if
-	:: s[k].ticket == T_CREATING && s[k].due == NOTHING -> look_for_create(k)
+	:: (s[k].ticket == T_CREATING || s[k].ticket == T_FOUNDING) &&
+		s[k].due == NOTHING -> look_for_create(k)
 	:: s[k].ticket == T_FINDING -> s[k].due = LIST
 	:: s[k].ticket == T_CREATED || s[k].ticket == T_LISTING || s[k].ticket == T_WATCHING ->
 		become(k, T_LISTING, LIST)
@@ -424,7 +464,8 @@ inline on_reconnected(k) {		/* ticket.c: on_reconnected */
 
 inline on_restarted(k) {		/* ticket.c: on_restarted */
 	if
-	:: s[k].ticket == T_CREATING || s[k].ticket == T_FINDING -> look_for_create(k)
+	:: s[k].ticket == T_CREATING || s[k].ticket == T_FOUNDING ||
+		s[k].ticket == T_FINDING -> look_for_create(k)
 	:: s[k].ticket == T_CREATED || s[k].ticket == T_LISTING ||
 		s[k].ticket == T_WATCHING || s[k].ticket == T_QUEUED -> become(k, T_LISTING, LIST)
 	:: s[k].ticket == T_OWNED || s[k].ticket == T_CHECKING -> become(k, T_CHECKING, LIST)
@@ -537,13 +578,19 @@ inline execute(k) {
 	:: x == CREATE ->
 		put(k, y);
 		if :: s[k].connected -> rep[k]!CREATE, znode[k], 0, 0 :: else fi
+#ifdef FOUNDING
+	:: x == FOUND ->
+		before = znode[0] + znode[SERVERS - 1];	/* that of the other */
+		put(k, y);
+		if :: s[k].connected -> rep[k]!FOUND, znode[k], before, 0 :: else fi
+#endif
 	:: x == LIST ->
 		judge(k, y);
 		if
 		:: s[k].connected ->
-			/* Others take no notice: who waits, and who knows of others */
+			/* Who knows of others takes no notice, but for who is next */
 			if
-			:: own != 0 && before == 0 && !behind -> s[k].children = 1
+			:: own != 0 && ((before == 0 && !behind) || ahead == 1) -> s[k].children = 1
 			:: else
 			fi;
 			rep[k]!LIST, own, before, behind + (ahead == 1 -> NEXT : 0)
@@ -598,6 +645,11 @@ inline send(k) {
 			s[k].attempt = 3 - s[k].attempt;	/* differs from the last one */
 			req[k]!CREATE, s[k].attempt;
 			req[k]!LIST, s[k].attempt
+#ifdef FOUNDING
+		:: s[k].due == FOUND ->
+			s[k].attempt = 3 - s[k].attempt;
+			req[k]!FOUND, s[k].attempt
+#endif
 		:: s[k].due == LIST -> req[k]!LIST, s[k].attempt
 		:: s[k].due == WATCH -> req[k]!WATCH, s[k].predecessor
 		:: s[k].due == WATCH_SELF -> req[k]!WATCH_SELF, s[k].name
@@ -689,7 +741,7 @@ end:
 			:: s[k].entry == E_WANTED ->
 				s[k].seen = 1;
 				if
-				:: s[k].ticket == T_NONE -> become(k, T_CREATING, CREATE)
+				:: s[k].ticket == T_NONE -> WANT_TICKET(k)
 				:: else
 				fi
 			:: s[k].entry == E_RELEASING -> on_unwant(k)
@@ -705,6 +757,18 @@ end:
 			on_unwant(k);
 			send(k)
 		}
+
+#ifdef FOUNDING
+	/* ticket.c: on_look, when a moment has passed */
+	:: d_step {
+			RUNS(k) && s[k].unlisted ->
+			s[k].unlisted = 0;
+			if
+			:: s[k].ticket == T_OWNED -> become(k, T_CHECKING, LIST); send(k)
+			:: else
+			fi
+		}
+#endif
 
 #ifdef DELETE_UNCONFIRMED
 	:: d_step { RUNS(k) && s[k].connected && s[k].due != NOTHING -> send(k) }

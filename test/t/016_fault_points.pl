@@ -79,6 +79,8 @@ sub transaction { my ($c, @paths) = @_; query($c, 'BEGIN', (map { acquire('xact'
 
 my %drives = (
 	acquire => [ sub { }, acquires() ],
+	# Where the directory was used lately, there is a list.
+	again => [ sub { my ($c) = @_; holds($c); query($c, release($c->{kind}, $c->{path})); }, acquires() ],
 	release => [ \&holds, sub { my ($c) = @_; $c->{victim}->send(release($c->{kind}, $c->{path})); } ],
 	# The worker stands still until the backend is there; else it may be too quick.
 	synchronous => [
@@ -222,10 +224,12 @@ my @worker_points = (
 	[ 'want-seen',			'acquire',		'mutex',	't',	'held',	'held' ],
 	[ 'directory-sent',		'acquire',		'mutex',	't',	'held',	'held' ],
 	[ 'directory-answered',	'acquire',		'mutex',	't',	'held',	'held' ],
-	[ 'create-sent',		'acquire',		'mutex',	'f',	'held',	'held' ],
-	[ 'list-sent',			'acquire',		'mutex',	'f',	'held',	'held' ],
+	[ 'create-sent',		'acquire',		'mutex',	undef,	'held',	'held' ],
 	[ 'create-answered',	'acquire',		'mutex',	'f',	'held',	'held' ],
-	[ 'list-answered',		'acquire',		'mutex',	'f',	'held',	'held' ],
+	[ 'create-sent',		'again',		'mutex',	undef,	'held',	'held' ],
+	[ 'list-sent',			'again',		'mutex',	undef,	'held',	'held' ],
+	[ 'create-answered',	'again',		'mutex',	'f',	'held',	'held' ],
+	[ 'list-answered',		'again',		'mutex',	'f',	'held',	'held' ],
 	[ 'owned',				'acquire',		'mutex',	'f',	'held',	'-' ],
 	[ 'grant-written',		'acquire',		'mutex',	'f',	'lost',	'held' ],
 	[ 'watch-sent',			'queue',		'mutex',	'f',	'held',	'held' ],
@@ -506,7 +510,7 @@ sub worker_stands_still_briefly
 	foreach my $c (@batch)
 	{
 		my $victim = $c->{victim};
-		my $is_waiting = $c->{drive_name} =~ /^(acquire|queue|turn|command)$/ && $c->{point} ne 'grant-written';
+		my $is_waiting = $c->{drive_name} =~ /^(acquire|again|queue|turn|command)$/ && $c->{point} ne 'grant-written';
 		wait_until_there($c);
 		ask($c->{node}, 'SELECT pg_' . ($is_waiting ? 'cancel' : 'terminate') . '_backend(' . $victim->pid . ')');
 		is($victim->result->{errcode}, '57014', "$c->{name}: a wait ends when it is cancelled") if $is_waiting;

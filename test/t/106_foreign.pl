@@ -170,6 +170,12 @@ is_denied($a1->run(acquire('/no_create', '1min')), '/no_create', 'with a timeout
 is_deeply($zk->children('/zklock/no_create'), [], 'nothing was made');
 
 $zk->create('/zklock/no_read', perms => 'cdwa');
+is($a1->query(acquire('/no_read')), 't', 'no permission to list: the first ever has the lock');
+$node_a->wait_until(q{SELECT owned_since < now() - interval '50 ms' FROM zk_locks WHERE path = '/no_read'});
+is($a1->query("SELECT zk_lock_is_held('/no_read')"), 't', 'and keeps it, though it cannot see who comes');
+is_denied($b1->run(acquire('/no_read', '1min')), '/no_read', 'no permission to list: the second');
+$a1->query(release('/no_read'));
+$node_a->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path = '/no_read'});
 is_denied($a1->run(acquire('/no_read')), '/no_read', 'no permission to list');
 is_denied($b1->run(acquire('/no_read', '1min')), '/no_read', 'with a timeout');
 is($zk->exists('/zklock/no_read')->{numChildren}, 0, 'nothing is left');

@@ -72,7 +72,7 @@ when_the_only_predecessor_leaves_the_lock_is_owned_at_once(void **state)
 	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
 }
 
-/* ... and whether it is in the queue at all. */
+/* ... and whether the own znode was deleted after the predecessor's. */
 static void
 who_takes_over_without_a_znode_loses_the_lock(void **state)
 {
@@ -81,6 +81,18 @@ who_takes_over_without_a_znode_loses_the_lock(void **state)
 	(void) state;
 	happens(&ticket, ZKL_EVENT_PREDECESSOR_GONE);
 	assert_reports(listed(&ticket, NO_NAMES), ZKL_REPORT_LOST);
+}
+
+/* It may have been the own znode that was deleted before the predecessor's. */
+static void
+after_another_change_nobody_takes_over(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_QUEUED);
+
+	(void) state;
+	assert_nothing(happens(&ticket, ZKL_EVENT_CHILDREN_CHANGED));
+	assert_asks(happens(&ticket, ZKL_EVENT_PREDECESSOR_GONE), ZKL_REQUEST_LIST);
+	assert_asks(listed(&ticket, NO_NAMES), ZKL_REQUEST_CREATE);
 }
 
 static void
@@ -1574,6 +1586,7 @@ main(void)
 		cmocka_unit_test(behind_others_the_nearest_predecessor_is_watched),
 		cmocka_unit_test(when_the_only_predecessor_leaves_the_lock_is_owned_at_once),
 		cmocka_unit_test(who_takes_over_without_a_znode_loses_the_lock),
+		cmocka_unit_test(after_another_change_nobody_takes_over),
 		cmocka_unit_test(when_one_of_two_predecessors_leaves_there_is_another),
 		cmocka_unit_test(the_first_znode_ever_in_a_directory_owns_the_lock),
 		cmocka_unit_test(a_founder_looks_once_when_it_is_told_to),

@@ -637,6 +637,8 @@ means_nothing_in_other_states(const Case *c)
 		case ZKL_EVENT_CHILDREN_CHANGED:
 			meaningful = c->before.contended && !c->before.rechecks ?
 				0 : S(OWNED) | S(ANSWERING);
+			if (IN(c->before.state, S(WATCHING) | S(QUEUED)))
+				before.next = false;
 			if (c->before.mode == ZKL_MODE_LEASE)
 				meaningful |= S(QUEUED);
 			break;
