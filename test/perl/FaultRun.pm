@@ -101,6 +101,8 @@ sub _start_node
 		'zklock.connection_timeout' => "$settings->{connection}ms",
 		'zklock.tenure' => "$settings->{tenure}ms",
 		'zklock.linger' => "$settings->{linger}{$name}ms",
+		'zklock.sessions' => $settings->{sessions}{$name},
+		'max_worker_processes' => 16,
 		'zklock.commit_margin' => "$settings->{margin}ms",
 		'zklock.synchronous_release' => $settings->{synchronous},
 		'restart_after_crash' => 'on',
@@ -132,7 +134,7 @@ sub run
 	my $start = $self->{start} = PgWire::now();
 	my $until = $start + 1e6 * $self->{seconds};
 	$self->{log} = FaultClient->in_person('driver', $self->{node}{a}, "$self->{directory}/driver");
-	$self->{log}->_record('config', %$settings, linger => undef);
+	$self->{log}->_record('config', %$settings, linger => undef, sessions => undef);
 
 	my @clients;
 	my $n = 0;
@@ -290,7 +292,7 @@ sub _fault_worker
 {
 	my ($self, $name, $fault) = @_;
 	my $node = $fault->{what};
-	my $pid = $self->_ask($node, 'SELECT worker_pid FROM zk_status') // return 'nobody';
+	my $pid = $self->_ask($node, 'SELECT worker_pid FROM zk_sessions ORDER BY random() LIMIT 1') // return 'nobody';
 	$self->_say($fault, "pid $pid");
 	return $self->_hit($name, $fault, $node, $pid, 'worker');
 }
@@ -407,7 +409,7 @@ sub _fault_net
 sub _fault_session
 {
 	my ($self, $name, $fault) = @_;
-	my $session = $self->_ask($fault->{what}, 'SELECT session_id FROM zk_status') // return 'nobody';
+	my $session = $self->_ask($fault->{what}, 'SELECT session_id FROM zk_sessions ORDER BY random() LIMIT 1') // return 'nobody';
 	$self->_say($fault, $session);
 	my $t = PgWire::now();
 	my $ended = $self->_own_zk->kill_session($session);
@@ -470,7 +472,7 @@ sub _wait_until_connected
 
 	my $refused = grep { slurp_file($_) =~ /Refusing session/ } glob "$self->{zk}{directory}/?/log";
 	$self->{log}->_record($refused ? 'void' : 'left', node => $name, what => 'is not connected');
-	kill 'TERM', $self->_ask($name, 'SELECT worker_pid FROM zk_status') // ();
+	kill 'TERM', split ' ', $self->_ask($name, q{SELECT string_agg(worker_pid::text, ' ') FROM zk_sessions}) // '';
 	return $self->{node}{$name}->wait_until_connected;
 }
 

@@ -9,7 +9,8 @@ FaultSchedule - from a seed, which faults happen when, and with which settings
 	print "$_->{at} $_->{kind} $_->{what} $_->{for}\n" foreach @{ $schedule->{faults} };
 
 Pure: the same seed and seconds give the same schedule.  C<settings> are those of the
-servers (C<tenure>, C<linger> of each, C<margin>, C<timeout>, C<connection>, in ms).
+servers (C<tenure>, C<linger> of each, C<margin>, C<timeout>, C<connection>, in ms;
+C<sessions> of each).
 C<faults> are in order of their time: C<at> and C<for> are seconds, C<what> is who is
 concerned.
 
@@ -88,6 +89,7 @@ sub new
 		timeout => $timeout,
 		tenure => _pick(0, 0, 100, 3_600_000),
 		linger => { map { $_ => _pick(0, 1000, 3_600_000) } @nodes },
+		sessions => { map { $_ => _pick(1, 1, 3) } @nodes },
 		margin => _pick(100, 100, 500),
 		connection => _pick(1000, 3000, 10_000),
 		synchronous => _pick('off', 'off', 'on') };
