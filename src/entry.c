@@ -50,6 +50,11 @@ zkl_entry_settle(ZklEntry *entry, int64 now)
 		 */
 		if (entry->state == ZKL_ENTRY_OWNED && zkl_entry_tenure_is_over(entry, now))
 			zkl_entry_give_up(entry);
+		else if (entry->state == ZKL_ENTRY_OWNED && !entry->looked)
+		{
+			entry->handed_on = true;
+			zkl_entry_ask_worker(entry);
+		}
 		zkl_entry_wake_needing(entry);
 		return;
 	}

@@ -108,6 +108,8 @@ zkl_entry_look(ZklEntry *entry)
 			work.downgrade = entry->mode != entry->ticket.mode;
 			work.recheck = entry->rechecking;
 			entry->rechecking = false;
+			if (entry->handed_on && !entry->looked)
+				work.look = entry->looked = true;
 			arm_timer(entry, &work);
 			break;
 		case ZKL_ENTRY_RELEASING:
@@ -272,6 +274,7 @@ zkl_entry_set_owned(ZklEntry *entry, bool contended)
 		entry->asking = false;
 		entry->revoked = false;
 		entry->looked = entry->ticket.listed;
+		entry->handed_on = false;
 		entry->watching = false;
 		entry->owned_at = zkl_now();
 		if (entry->semaphore != NULL)

@@ -144,6 +144,7 @@ struct ZklEntry
 	bool		asking;			/* QUEUED, behind a ticket that may linger */
 	bool		revoked;		/* somebody has asked for it */
 	bool		looked;			/* the worker has looked who queues behind */
+	bool		handed_on;		/* ... or shall do it now */
 	bool		watching;		/* the worker watches the znode */
 	bool		comes_back;		/* re-acquired within zklock.linger */
 	bool		only_tries;		/* who asked for the ticket only tries */

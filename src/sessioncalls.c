@@ -24,17 +24,8 @@ typedef struct Call
 	int			parts;			/* completions still to come */
 	ZklOutcome	outcome;		/* the worst so far */
 	ZklFailure	failure;
-	struct Founding *founding;	/* of FOUND */
-	zoo_op_result_t results[3]; /* of a multi; the client's until it completes */
+	zoo_op_result_t results[2]; /* of a multi; the client's until it completes */
 } Call;
-
-/* What is made in one: the directory, the znode in it, and the proof. */
-typedef struct Founding
-{
-	char		path[ZKL_SESSION_PATH_SIZE];	/* of the znode, when it is
-												 * made */
-	struct Stat directory;
-}			Founding;
 
 static void create(Call *call, const char *directory, const char *prefix,
 				   const char *data);

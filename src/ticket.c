@@ -100,6 +100,7 @@ on_want(ZklTicket *ticket, const ZklTicketEvent *event)
 	ticket->mode = event->mode;
 	ticket->limit = event->limit;
 	ticket->unwanted = false;
+	ticket->predecessor[0] = '\0';
 	ticket->next = false;
 	ticket->listed = false;
 	ticket->contended = false;

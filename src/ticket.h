@@ -217,7 +217,7 @@ extern ZklTicketStep zkl_ticket_step(ZklTicket *ticket,
 									 const ZklTicketEvent *event);
 
 /*
- * Begin an attempt: the sender of a CREATE calls this first.  "random" makes
+ * Begin an attempt: the sender of a CREATE or FOUND calls this first.  "random" makes
  * the UUID by which the znode is found again if the reply gets lost.
  */
 extern void zkl_ticket_begin_attempt(ZklTicket *ticket,

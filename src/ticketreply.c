@@ -326,9 +326,6 @@ on_watch_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 				return take_answer(ticket);
 			return nothing;
 		case ZKL_OUTCOME_ABSENT:
-			if (ticket->next)
-				return take_over(ticket);
-			/* FALLTHROUGH */
 		case ZKL_OUTCOME_UNKNOWN:
 			return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
 		case ZKL_OUTCOME_REFUSED:
@@ -354,13 +351,16 @@ on_check_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 
 	/*
 	 * Who may not look keeps the lock; nobody has taken it away.  Without the
-	 * directory's watch, only that on its own znode tells when somebody does.
+	 * directory's watch, only that on its own znode tells when somebody does,
+	 * and nothing tells when others come; so they may be there.
 	 */
 	ticket->state = ZKL_TICKET_OWNED;
 	ticket->listed = true;
 	if (event->outcome == ZKL_OUTCOME_REFUSED)
 	{
-		ticket->watched = true;
+		if (!ticket->contended)
+			step.report = ZKL_REPORT_CONTENDED;
+		ticket->watched = ticket->contended = true;
 		step.request = ZKL_REQUEST_WATCH_SELF;
 		return step;
 	}

@@ -21,8 +21,8 @@
  *	served		(LTL) who waits is granted the lock or stops waiting, in the end
  *
  * Defects, each of which spin must find: NO_EPOCH_CHECK, NO_DOUBT, SAFE_FROM_ANSWER,
- * NO_SEARCH, NO_BARRIER, DELETE_UNCONFIRMED, WATCH_BELIEVED, NO_RELOOK, NO_WAKE_UP.
- * They are where the #ifdefs are.
+ * NO_SEARCH, NO_BARRIER, DELETE_UNCONFIRMED, WATCH_BELIEVED, FOUND_BELIEVED,
+ * NO_RELOOK, NO_WAKE_UP.  They are where the #ifdefs are.
  */
 
 #ifndef SERVERS
@@ -412,7 +412,6 @@ inline on_reply(k, what) {
 	:: what == WATCH && s[k].ticket == T_WATCHING ->
 		if
 		:: x != 0 -> s[k].ticket = T_QUEUED
-		:: x == 0 && s[k].next -> take_over(k)
 		:: else -> become(k, T_LISTING, LIST)
 		fi
 	:: what == WATCH_SELF && s[k].ticket == T_OWNED && x == 0 -> lose(k)

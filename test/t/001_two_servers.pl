@@ -224,7 +224,7 @@ sub counts
 sub difference { my ($x, $y) = @_; return join ' ', map { $y->[$_] - $x->[$_] } 0 .. $#$x; }
 
 # The directory is there already, made by another server, but who has not seen it cannot
-# know.  It is sent ahead, and nobody waits for it.
+# know.  It is sent ahead; the znode's number then says that a list is needed.
 $on_b->query(acquire('/cost'));
 $on_b->query(release('/cost'));
 $zk->wait_for_children('/zklock/cost', 0);
@@ -240,7 +240,7 @@ sub counts_when_watched
 my @before = counts($node_a, '/cost');
 $on_a->query(acquire('/cost'));
 my @after = counts_when_watched($node_a, '/cost', $before[1] + 4);
-is(difference(\@before, \@after), '1 4 1', 'the first acquire: one create, sent with the directory and one list; then a watch');
+is(difference(\@before, \@after), '1 4 1', 'the first acquire: one create, sent with the directory, and one list; then a watch');
 $on_a->query(release('/cost'));
 $zk->wait_for_children('/zklock/cost', 0);
 $node_a->wait_until_clean('/cost');

@@ -265,9 +265,13 @@ $b1->query(release('/foreign'));
 $a1->query(acquire('/foreign'));
 $b1->send(acquire('/foreign'));
 $zk->wait_for_children('/zklock/foreign', 2);
+my $lost = $node_b->status('tickets_lost');
 $zk->delete('/zklock/foreign/' . (in_order('/foreign'))[1]);
 $a1->query(release('/foreign'));
 is($b1->result->{out}, 't', 'deleted while waiting: gets the lock nevertheless');
+is(scalar @{ $zk->children('/zklock/foreign') }, 1, 'deleted while waiting: by a new znode');
+is($b1->query(held('/foreign')), 't', 'deleted while waiting: and holds it');
+is($node_b->status('tickets_lost'), $lost, 'deleted while waiting: nothing was lost');
 $b1->query(release('/foreign'));
 
 # Somebody queues behind it.

@@ -337,10 +337,26 @@ who_may_not_look_still_watches_its_own_znode(void **state)
 
 	(void) state;
 	assert_nothing(happens(&ticket, ZKL_EVENT_WATCH));
-	assert_asks(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_REFUSED),
-				ZKL_REQUEST_WATCH_SELF);
+	assert_step(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_REFUSED),
+				ZKL_REQUEST_WATCH_SELF, ZKL_REPORT_CONTENDED);
 	happens(&ticket, ZKL_EVENT_DOWNGRADE);
 	reply(&ticket, ZKL_REQUEST_DOWNGRADE, ZKL_OUTCOME_OK);
+	assert_step(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_REFUSED),
+				ZKL_REQUEST_WATCH_SELF, ZKL_REPORT_CONTENDED);
+}
+
+/* Else it would be told again and again to try what is forbidden, too. */
+static void
+who_may_not_look_assumes_only_once_that_others_wait(void **state)
+{
+	ZklTicket	ticket = ticket_as(ZKL_MODE_WRITE, ZKL_TICKET_CHECKING);
+
+	(void) state;
+	assert_step(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_REFUSED),
+				ZKL_REQUEST_WATCH_SELF, ZKL_REPORT_CONTENDED);
+	happens(&ticket, ZKL_EVENT_DOWNGRADE);
+	assert_asks(reply(&ticket, ZKL_REQUEST_DOWNGRADE, ZKL_OUTCOME_REFUSED),
+				ZKL_REQUEST_LIST);
 	assert_asks(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_REFUSED),
 				ZKL_REQUEST_WATCH_SELF);
 }
@@ -656,6 +672,7 @@ main(void)
 		cmocka_unit_test(an_expired_session_ends_a_withdrawn_downgrade),
 		cmocka_unit_test(a_downgraded_owner_watches_its_new_znode),
 		cmocka_unit_test(who_may_not_look_still_watches_its_own_znode),
+		cmocka_unit_test(who_may_not_look_assumes_only_once_that_others_wait),
 		cmocka_unit_test(a_lease_is_had_while_there_are_enough),
 		cmocka_unit_test(who_waits_for_a_lease_listens_to_the_directory),
 		cmocka_unit_test(the_number_of_a_lease_does_not_matter),

@@ -80,7 +80,7 @@ static const struct
 	},
 	[ZKL_TICKET_WATCHING] = {
 		"WATCHING", ZKL_REQUEST_WATCH,
-		S(QUEUED) | S(LISTING) | S(CHECKING) | S(DELETING)
+		S(QUEUED) | S(LISTING) | S(DELETING)
 	},
 	[ZKL_TICKET_QUEUED] = {
 		"QUEUED", ZKL_REQUEST_NOTHING,
@@ -752,16 +752,6 @@ a_watch_on_itself_says_that_the_znode_is_gone_or_revoked(void **state)
 	in_all_cases(is_lost_if_absent);
 }
 
-/* The predecessor, by its watch or by the answer to the request to watch it. */
-static bool
-is_gone_for_certain(const Case *c)
-{
-	if (c->event.kind == ZKL_EVENT_PREDECESSOR_GONE)
-		return c->before.state == ZKL_TICKET_QUEUED;
-	return is_awaited(c) && c->event.request == ZKL_REQUEST_WATCH &&
-		c->event.outcome == ZKL_OUTCOME_ABSENT;
-}
-
 static void
 reports_what_its_state_says(const Case *c)
 {
@@ -786,7 +776,8 @@ reports_what_its_state_says(const Case *c)
 			if (after == ZKL_TICKET_CHECKING)
 			{
 				hold(c->before.next && c->after.predecessor[0] == '\0');
-				hold(is_gone_for_certain(c));
+				hold(before == ZKL_TICKET_QUEUED &&
+					 c->event.kind == ZKL_EVENT_PREDECESSOR_GONE);
 				break;
 			}
 			hold(after == ZKL_TICKET_OWNED);

@@ -96,6 +96,8 @@ typedef struct Message
 	uint32_t	attempt;
 	int32_t		version;		/* ANSWER: of the data that it replaces */
 	char		name[ZKL_CHILD_SIZE];	/* prefix, or the znode meant */
+	bool		own_exists;		/* PREDECESSOR_GONE: the one who waited for it
+								 * had a znode then */
 	int			nchildren;
 	char		children[MAX_CHILDREN][ZKL_CHILD_SIZE];
 } Message;
@@ -197,6 +199,8 @@ push_event(int s, ZklTicketEventKind kind)
 	push(&servers[s].inbox)->event.kind = kind;
 }
 
+static Child *find_child(const char *name);
+
 static void
 fire_about(unsigned *watchers, ZklTicketEventKind kind, const char *name)
 {
@@ -204,8 +208,11 @@ fire_about(unsigned *watchers, ZklTicketEventKind kind, const char *name)
 	{
 		if (*watchers & 1u << s)
 		{
-			push_event(s, kind);
-			strcpy(servers[s].inbox.messages[servers[s].inbox.n - 1].name, name);
+			Message    *message = push(&servers[s].inbox);
+
+			message->event.kind = kind;
+			message->own_exists = find_child(servers[s].ticket.name) != NULL;
+			strcpy(message->name, name);
 		}
 	}
 	*watchers = 0;
@@ -866,6 +873,11 @@ deliver(int s)
 	message.event.children = names;
 	message.event.nchildren = message.nchildren;
 	feed(s, &message.event);
+
+	/* Whoever was queued at that moment, and no one else. */
+	if (message.event.kind == ZKL_EVENT_PREDECESSOR_GONE &&
+		server->ticket.state == ZKL_TICKET_CHECKING)
+		check(message.own_exists);
 }
 
 static bool
