@@ -77,7 +77,7 @@ zkl_shared_begin(const char *path, ZklMode mode, int *limit, int quantity,
 	return beginning;
 }
 
-/* All who use a lock at a time use it as the same. */
+/* All who use a lock at a time use it as the same, so one speaks for all. */
 static ZklBeginning
 check_use(ZklEntry *entry, ZklMode mode, int *limit)
 {
@@ -88,11 +88,11 @@ check_use(ZklEntry *entry, ZklMode mode, int *limit)
 	{
 		const ZklClaim *claim = dlist_container(ZklClaim, link, iter.cur);
 
-		if (claim->ended)
-			continue;
-		if (zkl_recipe_kind(claim->mode) != zkl_recipe_kind(mode))
+		in_use = !claim->ended;
+		if (in_use && zkl_recipe_kind(claim->mode) != zkl_recipe_kind(mode))
 			return ZKL_BEGIN_OTHER_KIND;
-		in_use = true;
+		if (in_use)
+			break;
 	}
 	if (mode != ZKL_MODE_LEASE || entry->limit == *limit)
 		return ZKL_BEGUN;

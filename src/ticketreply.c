@@ -118,17 +118,8 @@ on_found_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	ZklTicketStep step;
 
 	on_create_reply(ticket, event);
-	switch (ticket->state)
-	{
-		case ZKL_TICKET_HOMELESS:
-			return ask_for_directory(ticket);
-		case ZKL_TICKET_UNSURE:
-			return become(ticket, ZKL_TICKET_FINDING, ZKL_REQUEST_LIST);
-		case ZKL_TICKET_REFUSED:
-			return fail(ticket, ticket->failure);
-		default:
-			break;
-	}
+	if (ticket->state != ZKL_TICKET_CREATED)
+		return on_list_reply(ticket, event);	/* as if one had come */
 	if (ticket->unwanted)
 		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
 	if (!zkl_recipe_is_first_ever(ticket->name))
