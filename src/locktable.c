@@ -39,6 +39,7 @@ static Size shared_size(void);
 static void init_shared(void);
 static void init_session(ZklSessionInfo *session);
 static void init_claims(void);
+static Size lock_length(const char *path);
 static uint32 hash_path(const void *key, Size size);
 static int	compare_paths(const void *one, const void *other, Size size);
 static void *copy_path(void *to, const void *from, Size size);
@@ -155,13 +156,21 @@ init_claims(void)
 		dlist_push_tail(&zkl_shared->free_claims, &claims[i].link);
 }
 
+/* Without what the path of a lease has behind that of its semaphore. */
+static Size
+lock_length(const char *path)
+{
+	static const char mark[] = {ZKL_LEASE_MARK, '\0'};
+
+	return strcspn(path, mark);
+}
+
 /* The number of a lease does not change its partition. */
 static uint32
 hash_path(const void *key, Size size)
 {
-	static const char mark[] = {ZKL_LEASE_MARK, '\0'};
 	const char *path = key;
-	Size		length = strcspn(path, mark);
+	Size		length = lock_length(path);
 	uint32		hash = string_hash(path, length + 1);
 
 	if (path[length] == '\0')
@@ -204,13 +213,13 @@ zkl_table_session_lock(void)
 int
 zkl_table_session(const char *path)
 {
-	static const char mark[] = {ZKL_LEASE_MARK, '\0'};
 	static const char inner[] = "/" ZKL_LOCKS;
 	Size		inner_length = strlen(inner);
-	Size		length = strcspn(path, mark);
+	Size		length;
 
 	if (zkl_sessions == 1)
 		return 0;
+	length = lock_length(path);
 
 	/* A semaphore's own path may end like that, too. */
 	while (length > inner_length &&

@@ -328,9 +328,8 @@ extern void zkl_table_free_claim(ZklClaim *claim);
 
 /*
  * Visit all entries, with all partitions locked; in a worker, those of its own
- * session.  The visitor removes nothing,
- * changes nothing if the locks are shared, and calls nothing of this table but
- * wake-ups.
+ * session.  The visitor removes nothing, changes nothing if the locks are shared,
+ * and calls nothing of this table but wake-ups.
  */
 typedef void (*ZklVisitor) (ZklEntry *entry, void *arg);
 extern void zkl_table_visit(LWLockMode mode, ZklVisitor visitor, void *arg);

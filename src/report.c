@@ -24,6 +24,7 @@ typedef struct LossReport
 } LossReport;
 
 static LossReport describe_loss(const char *path, ZklLoss loss, int64 lost_at);
+static void check_worker(int session);
 
 void
 zkl_check_loaded(void)
@@ -118,14 +119,21 @@ zkl_report_doubt(const char *path)
 			errhint("Retry the transaction."));
 }
 
-void
-zkl_report_unreachable(const char *path, int session)
+/* Without its worker, a session is no matter of ZooKeeper's. */
+static void
+check_worker(int session)
 {
 	if (pg_atomic_read_u32(&zkl_shared->session[session].worker_pid) == 0)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("zklock worker is not running"),
 				errhint("More details may be available in the server log."));
+}
+
+void
+zkl_report_unreachable(const char *path, int session)
+{
+	check_worker(session);
 	ereport(ERROR,
 			errcode(ERRCODE_CONNECTION_FAILURE),
 			errmsg("could not acquire lock \"%s\": ZooKeeper cannot be reached",
@@ -271,8 +279,7 @@ zkl_show_path(const char *path)
 void
 zkl_report_silence(const char *path)
 {
-	if (pg_atomic_read_u32(&zkl_shared->session[ZKL_COMMAND_SESSION].worker_pid) == 0)
-		zkl_report_unreachable(path, ZKL_COMMAND_SESSION);
+	check_worker(ZKL_COMMAND_SESSION);
 	ereport(ERROR,
 			errcode(ERRCODE_CONNECTION_FAILURE),
 			errmsg("could not get an answer about lock \"%s\": ZooKeeper cannot be reached",

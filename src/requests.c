@@ -25,6 +25,7 @@
 
 static dlist_head due = DLIST_STATIC_INIT(due);
 
+static bool may_send(void);
 static ZklEntry *send_due(void);
 static bool send_request(ZklEntry *entry, ZklRequest request);
 static bool send_create(ZklEntry *entry, ZklRequest request,
@@ -74,7 +75,7 @@ zkl_requests_send(void)
 {
 	ZklEntry   *refused;
 
-	if (dlist_is_empty(&due) || !zkl_session_is_usable())
+	if (!may_send())
 		return NULL;
 	zkl_session_begin_sending();
 	refused = send_due();
@@ -82,11 +83,17 @@ zkl_requests_send(void)
 	return refused;
 }
 
+static bool
+may_send(void)
+{
+	return !dlist_is_empty(&due) && zkl_session_is_usable() &&
+		zkl_session_outstanding() < WINDOW;
+}
+
 static ZklEntry *
 send_due(void)
 {
-	while (!dlist_is_empty(&due) && zkl_session_is_usable() &&
-		   zkl_session_outstanding() < WINDOW)
+	while (may_send())
 	{
 		ZklEntry   *entry = dlist_head_element(ZklEntry, due_link, &due);
 		ZklRequest	request = entry->due;
@@ -160,8 +167,8 @@ send_request(ZklEntry *entry, ZklRequest request)
 }
 
 /*
- * The list goes out with the create, without waiting for it: the session keeps
- * their order.
+ * Two requests, of which one was counted already.  The second one goes out with the
+ * first, without waiting for it: the session keeps their order.
  */
 static bool
 send_create(ZklEntry *entry, ZklRequest request, const char *directory)
@@ -178,15 +185,14 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	zkl_ticket_begin_attempt(ticket, random_bytes, entry->only_tries);
 	zkl_recipe_make_prefix(ticket->mode, ticket->uuid, name);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.tickets, 1);
-	if (request == ZKL_REQUEST_FOUND)
-	{
-		zkl_session_found(entry, ticket->attempt, directory, name, entry->about);
-		pg_atomic_fetch_add_u64(&zkl_shared->counters.requests, 1);
-		return true;
-	}
-	zkl_session_create(entry, ticket->attempt, directory, name, entry->about);
-	zkl_session_list(entry, ticket->attempt, directory);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.requests, 1);
+	if (request == ZKL_REQUEST_FOUND)
+		zkl_session_found(entry, ticket->attempt, directory, name, entry->about);
+	else
+	{
+		zkl_session_create(entry, ticket->attempt, directory, name, entry->about);
+		zkl_session_list(entry, ticket->attempt, directory);
+	}
 	return true;
 }
 

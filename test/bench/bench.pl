@@ -190,13 +190,10 @@ sub figure_of
 	return $1;
 }
 
+sub sum_of { my ($name) = @_; my $sum = 0; $sum += figure_of($_, $name) foreach @zookeepers; return $sum; }
+
 # Requests of clients, as the servers count them.
-sub packets
-{
-	my $sum = 0;
-	$sum += figure_of($_, 'packets_received') foreach @zookeepers;
-	return $sum;
-}
+sub packets { return sum_of('packets_received'); }
 
 # Heartbeats and pings of all that are connected go on at rest, too.
 my $packets_at_rest = 0;
@@ -546,7 +543,6 @@ sub w1_of
 sub measure_many
 {
 	my ($w, $system, $round) = @_;
-	return measure_pool(@_) if $w->{locks};
 	my $n = $is_short ? 500 : 8000;
 	my $memory = 'SELECT sum(total_bytes) FROM pg_backend_memory_contexts';
 
@@ -617,7 +613,7 @@ sub measure_pool
 	$value{worker_cpu_percent} = worker_cpu_percent($server);
 	$value{with} = w1_of($server);
 
-	my $ephemerals = sub { my $sum = 0; $sum += figure_of($_, 'ephemerals_count') foreach @zookeepers; return $sum / @zookeepers; };
+	my $ephemerals = sub { return sum_of('ephemerals_count') / @zookeepers; };
 	my $before = $ephemerals->();
 	$begin = time;
 	run_pg_ctl('stop');
@@ -674,7 +670,7 @@ my %how = (
 	W7 => sub { my ($w) = @_; return $w->{crowd} ? measure_handover(@_) : measure_try(@_); },
 	W8 => \&measure_handover,
 	W9 => \&measure_tpcb,
-	W10 => \&measure_many,
+	W10 => sub { my ($w) = @_; return $w->{locks} ? measure_pool(@_) : measure_many(@_); },
 	W11 => \&measure_try);
 
 # --- all of it ------------------------------------------------------------------

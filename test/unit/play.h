@@ -116,11 +116,12 @@ own_name(const ZklTicket *ticket, const char *number)
 }
 
 static inline ZklTicketStep
-created_as(ZklTicket *ticket, const char *number, bool ours)
+replied_with_znode(ZklTicket *ticket, ZklRequest request, const char *number,
+				   bool ours)
 {
 	ZklTicketEvent event = {
 		.kind = ZKL_EVENT_REPLY,
-		.request = ZKL_REQUEST_CREATE,
+		.request = request,
 		.outcome = ZKL_OUTCOME_OK,
 		.name = own_name(ticket, number),
 		.czxid = MY_CZXID,
@@ -128,6 +129,12 @@ created_as(ZklTicket *ticket, const char *number, bool ours)
 	};
 
 	return feed(ticket, &event);
+}
+
+static inline ZklTicketStep
+created_as(ZklTicket *ticket, const char *number, bool ours)
+{
+	return replied_with_znode(ticket, ZKL_REQUEST_CREATE, number, ours);
 }
 
 static inline ZklTicketStep
@@ -139,16 +146,7 @@ created(ZklTicket *ticket)
 static inline ZklTicketStep
 founded(ZklTicket *ticket, const char *number)
 {
-	ZklTicketEvent event = {
-		.kind = ZKL_EVENT_REPLY,
-		.request = ZKL_REQUEST_FOUND,
-		.outcome = ZKL_OUTCOME_OK,
-		.name = own_name(ticket, number),
-		.czxid = MY_CZXID,
-		.ours = true
-	};
-
-	return feed(ticket, &event);
+	return replied_with_znode(ticket, ZKL_REQUEST_FOUND, number, true);
 }
 
 /* The names are copied: a reply does not point into the ticket. */

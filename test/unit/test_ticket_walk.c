@@ -1474,7 +1474,6 @@ is_at_rest(int s)
 		 (server->wanted && must_wait(s)));
 }
 
-
 /* Let everything take its course, without accidents. */
 static void
 come_to_rest(void)
