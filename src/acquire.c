@@ -34,22 +34,20 @@ static void warn_not_held(const ZklLocalClaim *claim, const char *path,
 static bool note_release(ZklLocalClaim *claim);
 static ZklLocalClaim *find_held(const char *path);
 
+/*
+ * A parallel worker has no claims, whatever its leader holds.  The leader is
+ * refused as well, so that no result depends on which process computes a row.
+ */
 void
 zkl_enter(void)
 {
 	zkl_check_loaded();
-	zkl_claims_sweep();
-	zkl_claims_tell_revoked();
-}
-
-void
-zkl_enter_acquire(void)
-{
-	zkl_enter();
 	if (IsInParallelMode())
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_TRANSACTION_STATE),
-				errmsg("cannot acquire zklock locks during a parallel operation"));
+				errmsg("cannot access zklock locks during a parallel operation"));
+	zkl_claims_sweep();
+	zkl_claims_tell_revoked();
 }
 
 bool
@@ -57,7 +55,7 @@ zkl_acquire(const ZklWish *wish)
 {
 	ZklLocalClaim *claim;
 
-	zkl_enter_acquire();
+	zkl_enter();
 	claim = zkl_claims_find(wish->path);
 	if (claim != NULL && claim->kind != zkl_recipe_kind(wish->mode))
 		zkl_report_other_kind(wish->path);

@@ -66,7 +66,7 @@ zkl_multilock_acquire(const char **paths, int npaths, const ZklWish *wish)
 	Multilock	lock = {.wish = wish};
 	volatile bool acquired = false;
 
-	zkl_enter_acquire();
+	zkl_enter();
 	lock.nmembers = sort_unique(paths, npaths);
 	lock.members = palloc0(sizeof(Member) * (lock.nmembers + 1));
 	for (int i = 0; i < lock.nmembers; i++)
