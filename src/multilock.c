@@ -217,7 +217,7 @@ begin_member(Multilock *lock, Member *member)
 	zkl_wait_begin(&wait, &wish);
 	if (zkl_wait_for_certainty(&wait, member->claim->shared) ==
 		ZKL_STANDING_LOST)
-		zkl_report_lost(ERROR, member->path, member->claim->shared);
+		zkl_report_lost(ERROR, member->claim);
 	member->held = true;
 }
 

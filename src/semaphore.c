@@ -115,7 +115,7 @@ acquire_more(ZklLocalClaim *claim, const ZklWish *wish)
 	volatile bool acquired = false;
 
 	if (zkl_shared_standing(claim->shared, 0) == ZKL_STANDING_LOST)
-		zkl_report_lost(ERROR, claim->path, claim->shared);
+		zkl_report_lost(ERROR, claim);
 
 	second = zkl_claims_begin_second(wish);
 	PG_TRY();
@@ -141,12 +141,12 @@ add_leases(ZklLocalClaim *claim, ZklClaim *second, const ZklWish *wish)
 {
 	if (!zkl_shared_merge(claim->shared, second))
 	{
-		ZklClaim   *lost = zkl_shared_standing(claim->shared, 0) ==
-		ZKL_STANDING_LOST ? claim->shared : second;
 		int64		lost_at;
-		ZklLoss		loss = zkl_shared_loss(lost, &lost_at);
+		ZklLoss		loss = zkl_shared_loss(second, &lost_at);
 
 		zkl_claims_end_second();
+		if (zkl_shared_standing(claim->shared, 0) == ZKL_STANDING_LOST)
+			zkl_report_lost(ERROR, claim);
 		zkl_report_loss(ERROR, claim->path, loss, lost_at);
 	}
 	zkl_claims_forget_second();

@@ -224,8 +224,7 @@ guard_claim(ZklLocalClaim *claim, void *arg)
 				zkl_report_doubt(claim->path);
 			break;
 		case ZKL_STANDING_LOST:
-			zkl_report_lost(must_hold ? ERROR : WARNING, claim->path,
-							claim->shared);
+			zkl_report_lost(must_hold ? ERROR : WARNING, claim);
 			break;
 	}
 	guard->all_good = false;
