@@ -46,7 +46,6 @@ static int	hex_value(char digit);
 static char *data_of(const ZklSurveyNode *node);
 static const char *show(const char *text);
 static TimestampTz timestamp_of(int64 unix_ms);
-static void check_may_force(void);
 
 Datum
 zklock_lock_queue(PG_FUNCTION_ARGS)
@@ -91,7 +90,6 @@ zklock_lock_force_release(PG_FUNCTION_ARGS)
 
 	zkl_check_loaded();
 	path = zkl_argument_path(fcinfo);
-	check_may_force();
 	queue = look(path);
 	for (int i = 0; i < queue.nplaces; i++)
 	{
@@ -109,19 +107,6 @@ zklock_lock_force_release(PG_FUNCTION_ARGS)
 		removed += zkl_ask_delete(path, child);
 	}
 	PG_RETURN_INT32(removed);
-}
-
-static void
-check_may_force(void)
-{
-	if (!has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
-		ereport(ERROR,
-				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				errmsg("permission denied to release a lock by force"),
-				errdetail("Only roles with privileges of the \"%s\" role may release locks of others.",
-						  "pg_signal_backend"),
-				errhint("\"%s\" asks the holder to release the lock.",
-						"zk_lock_revoke"));
 }
 
 static Queue
@@ -182,7 +167,8 @@ put_row(ReturnSetInfo *rsinfo, int position, const ZklPlace *place,
 	values[5] = CStringGetTextDatum(zkl_lineup_client_name(place->client));
 
 	memset(nulls + 6, true, QUEUE_COLUMNS - 6);
-	if (node->detailed)
+	if (node->detailed &&
+		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
 	{
 		values[11] = TimestampTzGetDatum(timestamp_of(node->ctime_ms));
 		nulls[11] = false;
