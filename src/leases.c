@@ -125,7 +125,7 @@ zkl_leases_ask(ZklEntry *semaphore, uint64 epoch, int quantity,
 
 		if (lease == NULL)
 			return false;
-		zkl_entry_note_asker(lease, only_tries, about);
+		zkl_entry_note_asker(lease, only_tries, false, about);
 		zkl_entry_want(lease, ZKL_MODE_LEASE);
 	}
 	return true;

@@ -148,6 +148,8 @@ struct ZklEntry
 	bool		watching;		/* the worker watches the znode */
 	bool		comes_back;		/* re-acquired within zklock.linger */
 	bool		only_tries;		/* who asked for the ticket only tries */
+	bool		plain;			/* the ticket must not serve superusers,
+								 * because its znode says that it does not */
 	int64		owned_at;		/* since OWNED */
 	int64		idle_at;		/* when the last claim ended */
 	int64		released_at;	/* when a claim was last released, or 0 */
@@ -197,6 +199,7 @@ struct ZklClaim
 	int			loss_signal;	/* fixed */
 	Oid			role;			/* fixed */
 	Oid			database;		/* fixed */
+	bool		superuser;		/* of a superuser's session; fixed */
 
 	/* protected by the entry's partition */
 	dlist_node	link;			/* in entry->claims, or the free list */

@@ -36,6 +36,7 @@ typedef struct Queue
 	int			nplaces;
 } Queue;
 
+static void check_no_superuser(const char *path, const Queue *queue);
 static Queue look(const char *path);
 static const char *child_of(const ZklPlace *place);
 static void put_row(ReturnSetInfo *rsinfo, int position,
@@ -91,6 +92,8 @@ zklock_lock_force_release(PG_FUNCTION_ARGS)
 	zkl_check_loaded();
 	path = zkl_argument_path(fcinfo);
 	queue = look(path);
+	if (!superuser())
+		check_no_superuser(path, &queue);
 	for (int i = 0; i < queue.nplaces; i++)
 	{
 		const char *child = child_of(&queue.places[i]);
@@ -107,6 +110,31 @@ zklock_lock_force_release(PG_FUNCTION_ARGS)
 		removed += zkl_ask_delete(path, child);
 	}
 	PG_RETURN_INT32(removed);
+}
+
+/*
+ * As pg_terminate_backend(): a lock that a superuser may hold, only superusers may
+ * take.  A znode of zklock that says "superuser=f" serves no superuser as long as it
+ * exists, so it does not matter that some time passes before it is deleted.
+ */
+static void
+check_no_superuser(const char *path, const Queue *queue)
+{
+	for (int i = 0; i < queue->nplaces; i++)
+	{
+		const ZklPlace *place = &queue->places[i];
+		const char *data = queue->survey->nodes[place->index].data;
+		const char *word = data ? field_of(data, "superuser") : NULL;
+
+		if (place->holds && (place->client != ZKL_CLIENT_ZKLOCK ||
+							 word == NULL || strcmp(word, "f") != 0))
+			ereport(ERROR,
+					errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					errmsg("permission denied to release lock \"%s\" by force",
+						   zkl_show_path(path)),
+					errdetail("Only superusers may release a lock that a superuser may hold, and znode \"%s\" does not rule that out.",
+							  show(child_of(place))));
+	}
 }
 
 static Queue

@@ -50,8 +50,12 @@
 /* What is written into a znode to ask for its lock. */
 #define ZKL_REVOKE		"__REVOKE__"
 
-/* What a znode says about its maker; and then, that the lock is in use. */
+/*
+ * What a znode says about its maker; then, that it serves no superuser; then, that
+ * the lock is in use.
+ */
 #define ZKL_ABOUT_SIZE	256
+#define ZKL_PLAIN		" superuser=f"
 #define ZKL_IN_USE		" in_use=t"
 
 /* From here on a sequence number orders nothing safely (see DESIGN). */

@@ -10,6 +10,7 @@
 #include "postgres.h"
 
 #include "directories.h"
+#include "entrywork.h"
 #include "requests.h"
 #include "session.h"
 
@@ -23,6 +24,8 @@
  */
 #define EPHEMERAL_BYTES_MAX	900000
 
+#define DATA_SIZE			(ZKL_ABOUT_SIZE + sizeof(ZKL_PLAIN))
+
 static dlist_head due = DLIST_STATIC_INIT(due);
 
 static bool may_send(void);
@@ -30,6 +33,7 @@ static ZklEntry *send_due(void);
 static bool send_request(ZklEntry *entry, ZklRequest request);
 static bool send_create(ZklEntry *entry, ZklRequest request,
 						const char *directory);
+static const char *data_of(const ZklEntry *entry, char data[DATA_SIZE]);
 static void count_bytes(ZklEntry *entry, bool counted);
 
 void
@@ -111,6 +115,7 @@ send_request(ZklEntry *entry, ZklRequest request)
 	ZklTicket  *ticket = &entry->ticket;
 	char		directory[ZKL_DIR_SIZE];
 	char		name[ZKL_ZNODE_SIZE];
+	char		data[DATA_SIZE];
 
 	zkl_directories_of(entry, directory);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.requests, 1);
@@ -141,7 +146,8 @@ send_request(ZklEntry *entry, ZklRequest request)
 			break;
 		case ZKL_REQUEST_ANSWER:
 			zkl_session_answer(entry, ticket->attempt, directory,
-							   ticket->name, entry->about, ticket->version);
+							   ticket->name, data_of(entry, data),
+							   ticket->version);
 			break;
 		case ZKL_REQUEST_SURVEY:
 			strlcat(directory, "/" ZKL_LEASES, sizeof(directory));
@@ -176,6 +182,7 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	ZklTicket  *ticket = &entry->ticket;
 	uint8		random_bytes[16];
 	char		name[ZKL_ZNODE_SIZE];
+	char		data[DATA_SIZE];
 
 	count_bytes(entry, true);
 	if (pg_atomic_read_u64(&zkl_my_session->ephemeral_bytes) > EPHEMERAL_BYTES_MAX ||
@@ -186,14 +193,24 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	zkl_recipe_make_prefix(ticket->mode, ticket->uuid, name);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.tickets, 1);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.requests, 1);
+	(void) data_of(entry, data);
 	if (request == ZKL_REQUEST_FOUND)
-		zkl_session_found(entry, ticket->attempt, directory, name, entry->about);
+		zkl_session_found(entry, ticket->attempt, directory, name, data);
 	else
 	{
-		zkl_session_create(entry, ticket->attempt, directory, name, entry->about);
+		zkl_session_create(entry, ticket->attempt, directory, name, data);
 		zkl_session_list(entry, ticket->attempt, directory);
 	}
 	return true;
+}
+
+/* What the ticket's znode says, but for what it answers to those who try. */
+static const char *
+data_of(const ZklEntry *entry, char data[DATA_SIZE])
+{
+	snprintf(data, DATA_SIZE, "%s%s", entry->about,
+			 zkl_entry_says_plain(entry) ? ZKL_PLAIN : "");
+	return data;
 }
 
 /* What this ticket adds to the transaction that will end the session. */

@@ -26,8 +26,8 @@
 /* A directory, a slash and a child, with the null. */
 #define ZKL_SESSION_PATH_SIZE	(ZKL_DIR_SIZE + 1 + ZKL_CHILD_SIZE)
 
-/* What a znode says about its maker, and that it is in use. */
-#define ZKL_SESSION_DATA_SIZE	(ZKL_ABOUT_SIZE + 16)
+/* All that a znode says. */
+#define ZKL_SESSION_DATA_SIZE	(ZKL_ABOUT_SIZE + sizeof(ZKL_PLAIN ZKL_IN_USE))
 
 typedef enum ZklSessionEventKind
 {

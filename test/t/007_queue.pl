@@ -181,8 +181,87 @@ is($b2->query(q{SELECT count(*) FROM zk_lock_queue('/ask')}), '2', 'but look');
 is($b2->errcode(q{SELECT zk_lock_revoke('/ask')}), '42501', 'not even ask');
 $b2->query('SET ROLE signaller');
 is($b2->query(q{SELECT zk_lock_revoke('/ask')}), '1', 'who may end sessions may ask');
-is($b2->query(q{SELECT zk_lock_force_release('/many')}), '1', 'who may end sessions may');
+is($b2->errcode(q{SELECT zk_lock_force_release('/many')}), '42501', 'but not take a lock from who does not say who it is');
 $b2->query('RESET ROLE');
+is($b2->query(q{SELECT zk_lock_force_release('/many')}), '1', 'a superuser may');
+
+# As pg_terminate_backend(), members of pg_signal_backend take no lock from a superuser.
+$node_a->safe_psql('postgres', 'CREATE ROLE plain LOGIN; CREATE ROLE boss LOGIN SUPERUSER; GRANT plain TO boss');
+my ($plain, $plain2, $boss, $boss2) =
+  map { my $role = $_; $node_a->backend(extra_params => [ '-U', $role ]) } 'plain', 'plain', 'boss', 'boss';
+sub word_of { my ($path) = @_; return join ' ', map { $zk->get("/zklock$path/$_")->{data} =~ / (superuser=\S+)/ ? $1 : '-' } @{ $zk->children("/zklock$path") }; }
+sub force
+{
+	my ($path) = @_;
+	$b2->query('SET ROLE signaller');
+	my $forced = $b2->run("SELECT zk_lock_force_release('$path')");
+	$b2->query('RESET ROLE');
+	return $forced->{errcode} || $forced->{out};
+}
+
+foreach my $call ([ 'mutex', 'zk_lock', 1 ], [ 'writer', 'zk_write_lock', 1 ], [ 'reader', 'zk_read_lock', '42501' ])
+{
+	my ($kind, $function, $may) = @$call;
+	my $path = "/taken/$kind";
+	$_->query('SET zklock.on_lost = notice') foreach $plain, $boss;
+	$plain->query("SELECT ${function}_acquire('$path')");
+	is(word_of($path), $may eq '1' ? 'superuser=f' : '-', "$kind: what the znode of a plain role says");
+	is(force($path), $may, "$kind: taken from a plain role");
+	$plain->run("SELECT ${function}_release('$path')");
+	$node_a->wait_until_clean($path);
+
+	$boss->query("SELECT ${function}_acquire('$path')");
+	is(word_of($path), '-', "$kind: what the znode of a superuser says");
+	is(force($path), '42501', "$kind: not taken from a superuser");
+	is($boss->query("SELECT zk_lock_is_held('$path')"), 't', "$kind: who holds it still");
+	$boss->query("SELECT ${function}_release('$path')");
+	$node_a->wait_until_clean($path);
+
+	$boss->query("SET ROLE plain; SELECT ${function}_acquire('$path'); RESET ROLE");
+	is(force($path), '42501', "$kind: nor if it has set another role");
+	$boss->query("SELECT ${function}_release('$path')");
+	$node_a->wait_until_clean($path);
+}
+
+# Handed on within the server: the plain role's ticket does not serve the superuser.
+my $znodes = sub { return join ' ', sort @{ $zk->children('/zklock/on') } };
+$plain->query(q{SELECT zk_lock_acquire('/on')});
+$boss->send(q{SELECT zk_lock_acquire('/on')});
+$node_a->wait_for_waiter('/on', 1);
+my $before = $znodes->();
+$plain->query(release('/on'));
+is($boss->answer, 't', 'handed on to a superuser');
+isnt($znodes->(), $before, 'with a new ticket');
+is(force('/on'), '42501', 'which is not taken');
+$plain->send(q{SELECT zk_lock_acquire('/on')});
+$node_a->wait_for_waiter('/on', 1);
+$before = $znodes->();
+$boss->query(release('/on'));
+is($plain->answer, 't', 'handed on to a plain role');
+is($znodes->(), $before, 'with the same ticket');
+is(force('/on'), '42501', 'which is not taken either');
+$plain->query(release('/on'));
+
+# Readers share a lock, whoever they are.  A writer of a plain role becomes a reader beside one.
+$plain->query(q{SELECT zk_write_lock_acquire('/down'), zk_read_lock_acquire('/down')});
+is(word_of('/down'), 'superuser=f', 'a writer');
+$boss->send(q{SELECT zk_read_lock_acquire('/down')});
+$node_a->wait_for_waiter('/down', 1);
+$plain->query(q{SELECT zk_write_lock_release('/down')});
+is($boss->answer, 't', 'a superuser reads beside the former writer');
+is(word_of('/down'), '-', 'whose znode does not speak of roles any more');
+is(force('/down'), '42501', 'and is not taken');
+is($plain2->query(q{SELECT zk_read_lock_acquire('/down', '0')}), 't', 'another reader');
+is($boss2->query(q{SELECT zk_read_lock_acquire('/down', '0')}), 't', 'and another');
+$_->query('SELECT zk_lock_release_all()') foreach $plain, $plain2, $boss, $boss2;
+
+# Who answers a try goes on saying so.
+$plain->query(q{SELECT zk_lock_acquire('/tried')});
+is($b2->query(q{SELECT zk_lock_acquire('/tried', '0')}), 'f', 'a try');
+$zk->wait_until(sub { $zk->get('/zklock/tried/' . $zk->children('/zklock/tried')->[0])->{data} =~ / superuser=f in_use=t$/ },
+	'the answer');
+is(force('/tried'), '1', 'taken from a plain role that has answered a try');
+$_->quit foreach $plain, $plain2, $boss, $boss2;
 
 # --- ZooKeeper is silent ---
 
