@@ -255,7 +255,7 @@ my %sql = (
 		advisory => advisory_sql(1),
 		table => table_sql(q{'w1'}) },
 	W1x => {
-		zklock => { before => "SELECT zk_xact_lock_acquire('/bench/w1x');\n" },
+		zklock => { before => "SELECT 1 WHERE zk_xact_lock_acquire('/bench/w1x');\n" },
 		advisory => { before => "SELECT pg_advisory_xact_lock(1);\n" } },
 	W2 => {
 		zklock => zklock_sql(q{'/bench/w2/' || :k}, $any),

@@ -154,6 +154,25 @@ is($b2->query(q{SELECT zk_lock_revoke('/ask/ours')}), '1', 'a claim of another s
 is($a1->query(q{SELECT zk_lock_is_held('/ask/ours')}), 't', 'which is not lost by that');
 $a1->query(release('/ask/ours'));
 
+# Which functions tell the holder so: those that depend on the session's own locks.
+foreach ([ 0, 'SELECT count(*) FROM zk_locks, zk_status, zk_sessions' ],
+	[ 0, q{SELECT count(*) FROM zk_lock_queue('/told')} ],
+	[ 0, q{SELECT zk_lock_revoke('/told'), zk_lock_force_release('/nobody')} ],
+	[ 0, q{SELECT zk_fence('told', 1)} ],
+	map { [ 1, "SELECT $_" ] } q{zk_lock_is_held('/x')}, q{zk_lock_is_revoked('/told')}, q{zk_lock_token('/told')},
+	q{zk_lock_remaining('/told')}, q{zk_lock_acquire('/x')}, q{zk_xact_read_lock_acquire('/y')},
+	q{zk_semaphore_acquire('/z', 1)}, q{zk_multilock_acquire('{/x}')}, q{zk_lock_release('/told')},
+	q{zk_semaphore_release('/z')}, 'zk_lock_release_all()')
+{
+	my ($tells, $sql) = @$_;
+	$a1->query(acquire('/told'));
+	$b2->query(q{SELECT zk_lock_revoke('/told')});
+	$node_a->wait_until(q{SELECT bool_or(revoked) FROM zk_locks WHERE path = '/told'});
+	is($a1->run($sql)->{err} =~ /NOTICE:  00000: somebody asks for lock "\/told"/ ? 1 : 0, $tells, "a notice at $sql");
+	$a1->query('SELECT zk_lock_release_all()');
+	$node_a->wait_until_clean('/told');
+}
+
 # --- by force ---
 
 $a1->query('CREATE TABLE written (t text)');

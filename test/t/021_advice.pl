@@ -147,6 +147,26 @@ $result = $other->run(q{SELECT zk_lock_acquire('/sem')});
 is(hint_of($result), 'Use another path.', 'another kind: a hint');
 is($other->query(q{SELECT zk_lock_acquire('/sem2')}), 't', 'another kind: it works');
 
+# --- a lock that is released at the end of its statement ---
+
+# In the extended protocol; sql/outside_block.sql has the rest.  A pipeline is one transaction.
+my $lock = q{SELECT zk_xact_lock_acquire('/alone');};
+my $insert = q{INSERT INTO t VALUES ('in a pipeline');};
+foreach ([ 'alone', qr/WARNING:  "zk_xact_lock_acquire" should be called in a transaction block/, $lock ],
+	[ 'first in a pipeline', qr/^(?!.*WARNING)/s, '\startpipeline', $lock, $insert, '\endpipeline' ],
+	[ 'last in a pipeline', qr/^(?!.*WARNING)/s, '\startpipeline', $insert, $lock, '\endpipeline' ],
+	[ 'in a block', qr/^(?!.*WARNING)/s, 'BEGIN;', $lock, 'COMMIT;' ])
+{
+	my ($what, $expected, @lines) = @$_;
+	my $file = "${PostgreSQL::Test::Utils::tmp_check}/script.sql";
+	unlink $file;
+	append_to_file($file, join("\n", @lines) . "\n");
+	my ($out, $err) = run_command([ 'pgbench', '-n', '-t', 1, '-M', 'extended', '-f', $file,
+			'-h', $node->host, '-p', $node->port, 'postgres' ]);
+	like($out, qr/transactions actually processed: 1\/1/, "$what: done");
+	like($err, $expected, "$what: the warning, or none");
+}
+
 $_->quit foreach $s, $other;
 $node->stop;
 done_testing();
