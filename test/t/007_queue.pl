@@ -84,7 +84,12 @@ $b1->query(release('/m'));
 # One that hides its data.
 queue('/hidden', "_c_$uuid-lock-", client => 'other');
 $zk->create("/zklock/hidden/_c_$uuid-lock-", ephemeral => 1, sequence => 1, perms => 'cdwa', data => 'secret');
-is(rows('/hidden', 'holds, client, since IS NOT NULL, data'), "t curator t \nf curator t", 'data that may not be read');
+is(rows('/hidden', 'holds, client, data'), "t curator \nf curator", 'data that may not be read');
+
+# ZooKeeper 3.9.2 and later hide the times of such a znode as well (ZOOKEEPER-2590).
+my ($hidden) = grep { /1$/ } @{ $zk->children('/zklock/hidden') };
+my $times = eval { $zk->exists("/zklock/hidden/$hidden") } ? 't' : 'f';
+is(rows('/hidden', 'since IS NOT NULL'), "t\n$times", 'since when, as far as it may be seen');
 $zk->create('/zklock/no_read', perms => 'cdwa');
 is($b2->errcode(q{SELECT * FROM zk_lock_queue('/no_read')}), '42501', 'a directory that may not be read');
 
