@@ -9,7 +9,7 @@
 #	make test					every test there is (test/run runs single levels)
 #	make unit					the unit tests only; they need no server
 #	make bench					zklock beside others; options in test/bench/run, in capitals here
-#	make bench-doc				puts what it measured into doc/
+#	make bench-doc				puts what it measured into doc/ and README.md
 #	make model					checks a model of the protocol, with spin
 #	make faults					random faults on three servers, from a seed: SEED= RUNS= SECONDS=
 #	make soak [HOURS=n]			locks for hours, and what that does to memory and ZooKeeper
@@ -210,8 +210,7 @@ bench:
 	@test/bench/run workloads="$(WORKLOADS)" rounds=$(ROUNDS) seconds=$(SECONDS) ensembles="$(ENSEMBLES)"
 
 bench-doc:
-	cp test/out/bench.csv doc/bench.csv
-	perl -Itest/bench test/bench/report csv=doc/bench.csv svg=doc/bench.svg
-	perl -Itest/bench test/bench/report csv=doc/bench.csv doc=doc/performance.md
+	@perl -Itest/bench test/bench/report csv=test/out/bench.csv svg=doc/bench.svg \
+		docs="doc/performance.md README.md"
 
 .PHONY: all unit model check-layers have-indent indent check-indent test demo faults soak bench bench-doc
