@@ -104,9 +104,10 @@ sub report
 			my $of = $figure{$e}{ $w->{id} };
 			foreach my $system (sort keys %$of)
 			{
-				print $f join(',', $e, $w->{id}, $system, $_, $w->{of}, $of->{$system}[ $_ - 1 ]), "\n" foreach 1 .. 3;
+				print $f join(',', $e, $w->{id}, $system, $_, $w->{of}, $of->{$system}[ $_ - 1 ]), "\n" foreach 1 .. @{ $of->{$system} };
 			}
 		}
+		print $f "$e,machine,run,0,$_,2\n" foreach qw(processors sync_us rounds seconds);
 	}
 	close $f;
 	return run_log([ $^X, "-I$top/test/bench", "$top/test/bench/report", "csv=$csv", "svg=$dir/bench.svg",
