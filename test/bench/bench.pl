@@ -423,26 +423,26 @@ sub measure_rate
 	return $r->{rate};
 }
 
-# Every claim is a turn of its server, as every acquisition is with the other systems.
+# The lock moves to the next server after each acquisition.
 sub measure_turns
 {
 	my @measurement = @_;
-	set_tenure(0);
+	alter_tenure('SET zklock.tenure = 0', 'setting = \'0\'');
 	my $rate = eval { measure_rate(@measurement) };
 	my $error = $@;
-	set_tenure(100);
+	alter_tenure('RESET zklock.tenure', 'setting = boot_val');
 	die $error unless defined $rate;
 	return $rate;
 }
 
-sub set_tenure
+sub alter_tenure
 {
-	my ($ms) = @_;
+	my ($change, $is_done) = @_;
 	foreach my $i (0 .. $#ports)
 	{
-		psql($i, "ALTER SYSTEM SET zklock.tenure = $ms");
+		psql($i, "ALTER SYSTEM $change");
 		psql($i, 'SELECT pg_reload_conf()');
-		usleep(10_000) until psql($i, q{SELECT setting FROM pg_settings WHERE name = 'zklock.tenure'}) == $ms;
+		usleep(10_000) until psql($i, "SELECT $is_done FROM pg_settings WHERE name = 'zklock.tenure'") eq 't';
 	}
 	return;
 }

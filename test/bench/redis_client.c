@@ -20,7 +20,7 @@
 
 #define RELEASE "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end"
 
-/* An element that no client takes does not stay alone: the next release replaces it. */
+/* An element that no client takes is replaced by the next release. */
 #define RELEASE_AND_WAKE "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end" \
 	" redis.call('del', KEYS[2])" \
 	" redis.call('lpush', KEYS[2], 1)" \

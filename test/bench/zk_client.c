@@ -79,7 +79,7 @@ on_session(zhandle_t *h, int type, int state, const char *path, void *context)
 	}
 }
 
-/* What the session waits for; at most until *timeout_ms, which is lowered if need be. */
+/* What the session waits for.  Lowers *timeout_ms if it has to be served earlier. */
 static struct pollfd
 interest_of(zhandle_t *h, int *timeout_ms)
 {
