@@ -44,12 +44,13 @@ sub record
 # Server I of every system asks the same ZooKeeper, so that none is nearer to the leader
 # than another by chance.
 sub host_of { my ($i) = @_; return $zookeepers[ $i % @zookeepers ]; }
+sub hosts_from { my ($i) = @_; return join ',', map { host_of($i + $_) } 0 .. $#zookeepers; }
 
 sub base_of { my ($system) = @_; return (split /-/, $system)[0]; }
 sub form_of { my ($system) = @_; return (split /-/, $system)[1] // '-'; }
 
 my %command = (
-	zookeeper => sub { my ($i) = @_; return ("$bench/zk_client", host_of($i), $i == 0 ? 16 : 1); },
+	zookeeper => sub { my ($i) = @_; return ("$bench/zk_client", hosts_from($i), $i == 0 ? 16 : 1); },
 	redis => sub { return ("$bench/redis_client", "$bench/redis.sock"); },
 	kazoo => sub { my ($i) = @_; return ('/usr/bin/python3', 'test/bench/kazoo_bench.py', host_of($i)); },
 	Curator => sub {

@@ -391,12 +391,30 @@ serve(char *line)
 		die("no such request");
 }
 
+/* Session I is at the I-th server; after the last, the first follows. */
 static void
-open_session(struct session *session, const char *hosts)
+open_sessions(const char *hosts, int n)
 {
-	session->zk = zookeeper_init(hosts, on_session, 30000, NULL, session, 0);
-	if (session->zk == NULL)
-		die("zookeeper_init");
+	const char *host = hosts;
+	char		one[128];
+
+	if (n < 1 || n > MAX_SESSIONS)
+		die("no such number of sessions");
+	for (n_sessions = 0; n_sessions < n; n_sessions++)
+	{
+		struct session *session = &sessions[n_sessions];
+		int			length = strcspn(host, ",");
+
+		snprintf(one, sizeof(one), "%.*s", length, host);
+		session->zk = zookeeper_init(one, on_session, 30000, NULL, session, 0);
+		if (session->zk == NULL)
+			die("zookeeper_init");
+		host = host[length] == ',' ? host + length + 1 : hosts;
+	}
+	zk = sessions[0].zk;
+	for (int i = 0; i < n_sessions; i++)
+		while (!sessions[i].connected)
+			turn(1000);
 }
 
 int
@@ -404,18 +422,9 @@ main(int argc, char **argv)
 {
 	char		line[4 * NAME_SIZE];
 	struct pollfd in = {STDIN_FILENO, POLLIN, 0};
-	int			n_wanted;
 
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
-	n_wanted = argc > 2 ? atoi(argv[2]) : 1;
-	if (n_wanted < 1 || n_wanted > MAX_SESSIONS)
-		die("too many sessions");
-	for (; n_sessions < n_wanted; n_sessions++)
-		open_session(&sessions[n_sessions], argc > 1 ? argv[1] : "");
-	zk = sessions[0].zk;
-	for (int i = 0; i < n_sessions; i++)
-		while (!sessions[i].connected)
-			turn(1000);
+	open_sessions(argc > 1 ? argv[1] : "", argc > 2 ? atoi(argv[2]) : 1);
 	setvbuf(stdin, NULL, _IONBF, 0);
 
 	/* In between, the sessions want their pings. */
