@@ -424,7 +424,7 @@ sub measure_rate
 	return $r->{rate};
 }
 
-# The lock moves to the next server after each acquisition.
+# A server gives the lock up as soon as it knows that others queue.
 sub measure_turns
 {
 	my @measurement = @_;
