@@ -169,6 +169,7 @@ typedef struct ZklTicketEvent
 	int32_t		version;		/* WATCH_SELF: of the znode's data */
 	const char *const *children;	/* LIST, SURVEY */
 	int			nchildren;
+	const ZklLease *leases;		/* LIST, of a lease: the children in order */
 } ZklTicketEvent;
 
 typedef struct ZklTicketStep
