@@ -296,11 +296,13 @@ zkl_entry_set_contended(ZklEntry *entry)
 	zkl_entry_lock(entry);
 	if (entry->state == ZKL_ENTRY_OWNED)
 	{
+		bool		is_news = !entry->contended;
+
 		entry->contended = true;
 		lingered = give_up_if_idle(entry);
 		if (!lingered && entry->nheld > 0 && !entry->exclusive)
 			zkl_entry_downgrade(entry);
-		if (entry->semaphore != NULL)
+		if (entry->semaphore != NULL && is_news)
 			zkl_leases_set_contended(entry->semaphore);
 	}
 	zkl_entry_unlock(hash);

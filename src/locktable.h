@@ -123,6 +123,13 @@ typedef enum ZklLoss
 typedef struct ZklClaim ZklClaim;
 typedef struct ZklEntry ZklEntry;
 
+/* The requests that are due to a lock or a semaphore; see requests.c. */
+typedef struct ZklLine
+{
+	dlist_head	entries;
+	dlist_node	turn_link;		/* where there are any */
+} ZklLine;
+
 struct ZklEntry
 {
 	char		path[ZKL_PATH_SIZE];	/* hash key; fixed */
@@ -181,11 +188,16 @@ struct ZklEntry
 	dlist_node	work_link;
 	bool		taken;			/* off that list; the worker will look at once */
 
-	/* the worker's alone; "due" and the timer are built anew when it restarts */
+	/* the worker's alone; but for the ticket, built anew when it restarts */
 	ZklTicket	ticket;
 	bool		counted;		/* in ephemeral_bytes */
 	ZklRequest	due;			/* to be sent */
 	dlist_node	due_link;
+	ZklLine		line;			/* of a lock, or of a semaphore's leases */
+	dlist_head	listening;		/* of a semaphore: leases that wait for a list
+								 * on its way */
+	dlist_node	listening_link;
+	uint32		list;			/* of a lease: the number of that list */
 	pairingheap_node timer;
 	bool		timer_set;		/* it is in the heap */
 	int64		timer_at;

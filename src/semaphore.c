@@ -28,6 +28,9 @@
 #include "wait.h"
 #include "zklock.h"
 
+/* More would only keep others waiting. */
+#define MAX_QUANTITY	1000
+
 /* What is added to a semaphore's path has to find room. */
 #define PATH_MAX_LENGTH	(ZKL_PATH_SIZE - 24)
 
@@ -58,6 +61,11 @@ check_wish(const ZklLocalClaim *claim, const ZklWish *wish)
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("cannot acquire %d leases of a semaphore with %d",
 					   wish->quantity, wish->limit));
+	if (wish->quantity > MAX_QUANTITY)
+		ereport(ERROR,
+				errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				errmsg("too many leases: %d", wish->quantity),
+				errdetail("At most %d can be acquired together.", MAX_QUANTITY));
 	if (strlen(wish->path) > PATH_MAX_LENGTH)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -10,8 +10,8 @@
  *
  * Every request that is sent gets exactly one reply event, in the order of
  * sending, with outcome UNKNOWN where the connection was lost.  CREATE is
- * two requests sent back to back, the create and a list, and gets the two
- * replies CREATE and LIST.  FOUND creates the directory, unless it is there, and
+ * two requests, the create and a list that is sent after it, and gets the two
+ * replies CREATE and LIST.  The list may be for other leases as well.  FOUND creates the directory, unless it is there, and
  * the znode in it: if that has number 0, it is the first that was ever in the
  * directory, and needs no list.  DOWNGRADE deletes one znode and creates another,
  * both or none; it is ABSENT where the one to delete is not there.  ANSWER is
