@@ -403,6 +403,19 @@ zkl_session_is_safe(int session, int64 now)
 	return now < (int64) pg_atomic_read_u64(&zkl_shared->session[session].safe_until);
 }
 
+int64
+zkl_session_silent_from(int session, int64 since)
+{
+	ZklSessionInfo *info = &zkl_shared->session[session];
+	int64		heard_at = (int64) pg_atomic_read_u64(&info->heard_at);
+	int			patience_ms = zkl_connection_timeout;
+
+	/* The next heartbeat may not be due before. */
+	if (pg_atomic_read_u32(&info->connected) != 0)
+		patience_ms = Max(patience_ms, 2 * (int) pg_atomic_read_u32(&info->period_ms));
+	return Max(since, heard_at) + ZKL_MS(patience_ms);
+}
+
 /* Of each one the epoch comes last: that of a session that expires grows later. */
 bool
 zkl_sessions_are_safe(int64 now, uint64 *epochs)

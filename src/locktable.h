@@ -373,6 +373,13 @@ extern void zkl_table_tell_lost(const ZklClaim *claim);
 extern bool zkl_session_is_safe(int session, int64 now);
 
 /*
+ * From when on may a backend that has waited for an answer since that moment say
+ * that ZooKeeper cannot be reached?  Not while heartbeats are answered: then it
+ * only takes long.
+ */
+extern int64 zkl_session_silent_from(int session, int64 since);
+
+/*
  * Are all sessions?  "epochs" is the sum of theirs: the same as before, if none has
  * expired since.
  */
