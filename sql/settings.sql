@@ -36,6 +36,8 @@ ALTER SYSTEM SET zklock.hosts = 'a:2181/x/../y';
 ALTER SYSTEM SET zklock.root = '';
 ALTER SYSTEM SET zklock.root = 'relative';
 ALTER SYSTEM SET zklock.root = '/zookeeper';
+ALTER SYSTEM SET zklock.max_locks = 15;
+ALTER SYSTEM SET zklock.max_locks = 0;
 SELECT count(*) FROM pg_file_settings WHERE name LIKE 'zklock.%' AND sourcefile LIKE '%auto.conf';
 
 -- a synchronous release returns when the ticket is gone

@@ -63,7 +63,10 @@ zkl_acquire(const ZklWish *wish)
 	if (wish->mode == ZKL_MODE_LEASE)
 		return zkl_semaphore_acquire(claim, wish);
 	if (claim == NULL)
+	{
+		zkl_counts_check_room(1);
 		return acquire_first(wish);
+	}
 	acquire_again(claim, wish);
 	return true;
 }

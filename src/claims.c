@@ -280,7 +280,13 @@ end_shared_and_wait(ZklLocalClaim *claim)
 bool
 zkl_claims_any(void)
 {
-	return claims != NULL && hash_get_num_entries(claims) > 0;
+	return zkl_claims_number() > 0;
+}
+
+int
+zkl_claims_number(void)
+{
+	return claims != NULL ? (int) hash_get_num_entries(claims) : 0;
 }
 
 void

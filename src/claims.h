@@ -105,8 +105,9 @@ extern void zkl_claims_release(ZklLocalClaim *claim);
 /* Give back its local lock, but not the claim. */
 extern void zkl_claims_unlock(ZklLocalClaim *claim, ZklPartName part);
 
-/* Any claims at all? */
+/* Any claims at all?  How many? */
 extern bool zkl_claims_any(void);
+extern int	zkl_claims_number(void);
 
 /* Call for each claim; "visitor" may not begin or end any. */
 typedef void (*ZklClaimVisitor) (ZklLocalClaim *claim, void *arg);

@@ -292,6 +292,7 @@ typedef struct ZklShared
 	slock_t		claims_mutex;
 	dlist_head	free_claims;
 
+	int			max_entries;	/* fixed */
 	pg_atomic_uint32 nentries;
 	pg_atomic_uint32 shutting_down;
 	pg_atomic_uint64 losses;	/* grows before and after claims are marked as
@@ -328,6 +329,9 @@ extern LWLock *zkl_table_session_lock(void);
  * inner mutex are in the same one: that is how others know whose they are.
  */
 extern int	zkl_table_session(const char *path);
+
+/* Which setting is it that allows no more entries? */
+extern const char *zkl_table_limiting_setting(void);
 
 /*
  * Find, make or remove an entry.  The caller holds the partition, exclusively

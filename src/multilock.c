@@ -208,6 +208,7 @@ begin_member(Multilock *lock, Member *member)
 	member->claim = zkl_claims_find(member->path);
 	if (member->claim == NULL)
 	{
+		zkl_counts_check_room(1);
 		member->claim = zkl_claims_begin(&wish);
 		member->is_new = true;
 		return;

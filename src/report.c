@@ -263,8 +263,9 @@ zkl_report_full(void)
 	ereport(ERROR,
 			errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			errmsg("out of zklock entries"),
-			errdetail("All %d entries are in use.", zkl_max_locks),
-			errhint("You might need to increase \"zklock.max_locks\"."));
+			errdetail("All %d entries are in use.", zkl_shared->max_entries),
+			errhint("You might need to increase \"%s\".",
+					zkl_table_limiting_setting()));
 }
 
 void

@@ -50,6 +50,7 @@ bool
 zkl_semaphore_acquire(ZklLocalClaim *claim, const ZklWish *wish)
 {
 	check_wish(claim, wish);
+	zkl_counts_check_room(wish->quantity);
 	return claim == NULL ? acquire_first(wish) : acquire_more(claim, wish);
 }
 

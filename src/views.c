@@ -365,7 +365,7 @@ zklock_status(PG_FUNCTION_ARGS)
 	values[0] = CStringGetTextDatum(zkl_my_node_name());
 	put_session(&values[1], &nulls[1], &status);
 	values[10] = Int32GetDatum(pg_atomic_read_u32(&zkl_shared->nentries));
-	values[11] = Int32GetDatum(zkl_max_locks);
+	values[11] = Int32GetDatum(zkl_shared->max_entries);
 	values[12] = Int64GetDatum((int64) status.ephemeral_bytes);
 	values[13] = Int64GetDatum((int64) claims);
 	put_count(&values[14], &zkl_shared->counters.tickets);

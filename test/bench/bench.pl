@@ -717,7 +717,7 @@ sub shared_megabytes
 {
 	my ($max_locks) = @_;
 	my $data = tpcb_data();
-	return qx(postgres -D $data -c shared_preload_libraries=zklock -c zklock.max_locks=$max_locks -C shared_memory_size);
+	return qx(postgres -D $data -c shared_preload_libraries=zklock -c max_locks_per_transaction=2000 -c zklock.max_locks=$max_locks -C shared_memory_size);
 }
 
 sub cpu_of

@@ -51,6 +51,7 @@ my $node = ZklockNode->initialized('n', undef,
 	'zklock.session_timeout' => '10s',
 	'zklock.connection_timeout' => '1s',
 	'max_locks_per_transaction' => 256,
+	'zklock.max_locks_per_backend' => 3000,
 	'log_min_messages' => 'debug1');
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION zklock');
