@@ -138,6 +138,7 @@ extern bool zkl_session_is_plausible(void);
 
 /* Facts about the connected session. */
 extern int	zkl_session_timeout_ms(void);
+extern int64_t zkl_session_connect_sent(void);	/* then, or later */
 extern void zkl_session_identity(ZklSessionId *identity);
 extern const char *zkl_session_server(void);
 
