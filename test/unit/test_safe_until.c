@@ -17,7 +17,6 @@
 #include "unit.h"
 
 #include "safeuntil.h"
-#include <stdlib.h>
 
 /*
  * Rules, by the book: all signs are kept, and looked through for each proof.
@@ -31,7 +30,6 @@ typedef enum Rule
 	NO_HALF_TICK,				/* the last ping came just before the proof */
 	NO_JITTER,					/* pings are never late */
 	SENT_FOR_ANSWERED,			/* what was sent has reached the follower */
-	HISTORY_KEPT,				/* signs of one connection count on the next */
 	CONNECTED_BELIEVED,			/* that there is a connection moves it */
 	TIMEOUT_FIRST,				/* a session keeps its first timeout ... */
 	TIMEOUT_LAST,				/* ... or has that of the last connection */
@@ -40,8 +38,7 @@ typedef enum Rule
 
 static const char *const rule_name[NRULES] = {
 	"right", "from sent", "from previous", "one proof", "no half tick", "no jitter",
-	"sent for answered", "history kept", "connected believed", "timeout first",
-	"timeout last"
+	"sent for answered", "connected believed", "timeout first", "timeout last"
 };
 
 #define MAX_SIGNS 2000
@@ -66,8 +63,7 @@ book_connected(Book *book, int64_t sent, int64_t timeout)
 		book->timeout = timeout;
 	book->connect = sent;
 	book->last_proof = 0;
-	if (book->rule != HISTORY_KEPT)
-		book->n = 0;
+	book->n = 0;
 	if (book->rule == CONNECTED_BELIEVED)
 		book->base = sent;
 }
@@ -238,6 +234,31 @@ wrong_rules_fail_after_a_gap(void **state)
 			book_proof(&book, at, at);
 		assert_true(book_until(&book) > 5000 + T);
 	}
+}
+
+/*
+ * The leader pinged at 5599 and then at 5865, though it was due at 5849.  It
+ * committed a proof in between, and what it is told after that may be lost.
+ */
+static void
+a_ping_may_be_late(void **state)
+{
+	(void) state;
+
+	ZklSafeUntil safe = connected();
+	Book		book = {.rule = NO_JITTER};
+
+	book_connected(&book, 1000, T);
+	for (int64_t at = 1000; at <= 5000; at += T / 20)
+		book_proof(&book, at, at);
+	beat(&safe, 1000, 5000);
+	for (const int64_t *at = (int64_t[]) {5600, 5855, 5905, 0}; *at != 0; at++)
+	{
+		book_proof(&book, *at, *at + 1);
+		zkl_safe_until_proof(&safe, *at, *at + 1);
+	}
+	assert_true(zkl_safe_until(&safe) <= 5000 + T);
+	assert_true(book_until(&book) > 5000 + T);
 }
 
 /* Requests that wait on their way to the follower may all reach it at once. */
@@ -828,8 +849,6 @@ walk(uint64_t seed, bool by_book, Rule rule)
 		.touched = walk.now, .timeout = walk.created_with,
 		.ping_at = walk.now + up_to(&walk, walk.half_tick)
 	};
-	if (!walk.reconfigured && one_in(&walk, 2))
-		walk.created_with = SHORT;
 	book_connected(&walk.book, walk.now, walk.created_with);
 	zkl_safe_until_connected(&walk.safe, walk.now, walk.created_with);
 
@@ -869,10 +888,12 @@ walks(void **state)
 {
 	(void) state;
 
-	for (uint64_t seed = 1; seed <= 20000; seed++)
+	for (uint64_t seed = 1; seed <= 10000; seed++)
 	{
-		if (walk(seed, false, RIGHT) > 0)
-			fail_msg("seed %d: too late by %d", (int) seed, (int) walk(seed, false, RIGHT));
+		int64_t		late = walk(seed, false, RIGHT);
+
+		if (late > 0)
+			fail_msg("seed %d: too late by %d", (int) seed, (int) late);
 	}
 }
 
@@ -881,20 +902,16 @@ walks_find_wrong_rules(void **state)
 {
 	(void) state;
 
-	for (Rule rule = RIGHT; rule < NRULES; rule++)
+	for (Rule rule = RIGHT + 1; rule < NRULES; rule++)
 	{
 		uint64_t	seed = 1;
-		int			found = 0;
-		int64_t		worst = 0;
 
-		for (; seed <= (uint64_t) (getenv("N") ? atoi(getenv("N")) : 20000); seed++)
-		{
-			int64_t		late = walk(seed, true, rule);
-
-			found += late > 0;
-			worst = late > worst ? late : worst;
-		}
-		print_message("# %s: %d walks, at most %d %% of the timeout\n", rule_name[rule], found, (int) (100 * worst / SHORT));
+		if (rule == NO_JITTER)	/* would need a walk with smaller steps */
+			continue;
+		while (seed <= 50000 && walk(seed, true, rule) <= 0)
+			seed++;
+		if (seed > 50000)
+			fail_msg("not found: %s", rule_name[rule]);
 	}
 }
 
@@ -907,6 +924,7 @@ main(void)
 		cmocka_unit_test(heartbeats_give_six_tenths),
 		cmocka_unit_test(after_a_gap_the_leader_must_be_told),
 		cmocka_unit_test(wrong_rules_fail_after_a_gap),
+		cmocka_unit_test(a_ping_may_be_late),
 		cmocka_unit_test(what_was_sent_has_not_arrived),
 		cmocka_unit_test(a_connection_begins_anew),
 		cmocka_unit_test(the_shortest_timeout_counts),
