@@ -25,6 +25,7 @@
 #include "zklock.h"
 
 #define MAX_RELEASE_WAIT_MS	5000
+#define RELEASE_POLL_MS		1
 
 static uint32 release_wait_event = 0;
 
@@ -35,7 +36,7 @@ static ZklClaim *begin_shared(const ZklWish *wish);
 static void set_up(void);
 static void end_all(int code, Datum arg);
 static void forget(ZklLocalClaim *claim);
-static void end_shared_and_wait(ZklLocalClaim *claim);
+static void wait_until_released(const char *path);
 static void unlock_if_lost(ZklLocalClaim *claim, void *arg);
 static void unlock_lost_claims(void);
 
@@ -223,12 +224,13 @@ zkl_claims_end(ZklLocalClaim *claim)
 void
 zkl_claims_release(ZklLocalClaim *claim)
 {
+	char		path[ZKL_PATH_SIZE];
+
 	ZKL_FAULT_POINT("release-begun");
+	strlcpy(path, claim->path, sizeof(path));
+	zkl_claims_end(claim);
 	if (zkl_synchronous_release && !proc_exit_inprogress)
-		end_shared_and_wait(claim);
-	else
-		zkl_shared_end(claim->shared);
-	forget(claim);
+		wait_until_released(path);
 }
 
 static void
@@ -244,33 +246,25 @@ forget(ZklLocalClaim *claim)
  * With zklock.synchronous_release, wait until the znode is gone.  This may run
  * while a transaction commits, where nothing can be raised and no interrupt
  * be served, so it does not take long: only while ZooKeeper can be reached,
- * and nobody wants us to stop.
+ * and nobody wants us to stop.  The claim has ended, so no latch is set for it;
+ * the worker needs a millisecond or more.
  */
 static void
-end_shared_and_wait(ZklLocalClaim *claim)
+wait_until_released(const char *path)
 {
+	ZklSessionInfo *session = &zkl_shared->session[zkl_table_session(path)];
 	int64		until = zkl_now() + ZKL_MS(Min(zkl_connection_timeout,
 											   MAX_RELEASE_WAIT_MS));
 
-	if (!zkl_shared_end_and_stay(claim->shared))
-		return;
-
-	while (!zkl_shared_is_released(claim->shared) && zkl_now() < until &&
-		   pg_atomic_read_u32(&zkl_shared->session[claim->shared->entry->session].connected) != 0 &&
+	while (zkl_shared_is_releasing(path) && zkl_now() < until &&
+		   pg_atomic_read_u32(&session->connected) != 0 &&
 		   !pg_atomic_read_u32(&zkl_shared->shutting_down) &&
 		   !ProcDiePending && !QueryCancelPending)
 	{
 		ZKL_FAULT_POINT("release-waiting");
-		(void) WaitLatch(MyLatch,
-						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 Max(0, (until - zkl_now()) / 1000 + 1),
+		(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, RELEASE_POLL_MS,
 						 zkl_wait_event("ZklockRelease", &release_wait_event));
-		ResetLatch(MyLatch);
 	}
-	zkl_shared_leave(claim->shared);
-
-	/* Whatever else set the latch shall be seen. */
-	SetLatch(MyLatch);
 }
 
 /*

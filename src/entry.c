@@ -312,24 +312,9 @@ zkl_entry_remove_if_unused(ZklEntry *entry)
 	{
 		semaphore->nlinked--;
 		zkl_entry_wake_needing(semaphore);
-		zkl_entry_wake_ended(semaphore);
 		zkl_entry_remove_if_unused(semaphore);
 	}
 	return true;
-}
-
-void
-zkl_entry_wake_ended(ZklEntry *entry)
-{
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &entry->claims)
-	{
-		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
-
-		if (claim->ended)
-			zkl_table_wake(claim);
-	}
 }
 
 bool

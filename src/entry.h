@@ -99,7 +99,4 @@ extern bool zkl_entry_tenure_is_over(const ZklEntry *entry, int64 now);
 /* -> NONE; the caller sees to it that an unused entry is removed. */
 extern void zkl_entry_become_none(ZklEntry *entry);
 
-/* Wake those who wait for no more than to see the znode gone. */
-extern void zkl_entry_wake_ended(ZklEntry *entry);
-
 #endif							/* ZKL_ENTRY_H */

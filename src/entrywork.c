@@ -404,7 +404,6 @@ zkl_entry_set_gone(ZklEntry *entry)
 
 	zkl_entry_lock(entry);
 	entry->timer_armed = false;
-	zkl_entry_wake_ended(entry);
 	wanted = want_again(entry);
 	zkl_entry_unlock(hash);
 	return wanted;
@@ -482,7 +481,7 @@ new_generation(ZklEntry *entry)
 		}
 
 		/* Who wants leases waits for no local lock. */
-		if (claim->mode == ZKL_MODE_LEASE && !claim->ended)
+		if (claim->mode == ZKL_MODE_LEASE)
 		{
 			claim->generation = entry->generation;
 			entry->nwaiting += claim->state == ZKL_CLAIM_WAITING;

@@ -225,7 +225,6 @@ struct ZklClaim
 	bool		waits_locally;	/* for the local lock ... */
 	bool		nudged;			/* ... but was told to take a new one */
 	bool		needs_ticket;	/* waits on its latch, not for the local lock */
-	bool		ended;			/* only waits until the znode is gone */
 	ZklFailure	failure;		/* why the lock cannot be had */
 	ZklLoss		loss;			/* why it was lost ... */
 	int64		lost_at;		/* ... and when */

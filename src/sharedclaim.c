@@ -96,19 +96,12 @@ is_superusers_session(void)
 static ZklBeginning
 check_use(ZklEntry *entry, ZklMode mode, int *limit)
 {
-	dlist_iter	iter;
-	bool		in_use = false;
+	bool		in_use = !dlist_is_empty(&entry->claims);
 
-	dlist_foreach(iter, &entry->claims)
-	{
-		const ZklClaim *claim = dlist_container(ZklClaim, link, iter.cur);
-
-		in_use = !claim->ended;
-		if (in_use && zkl_recipe_kind(claim->mode) != zkl_recipe_kind(mode))
-			return ZKL_BEGIN_OTHER_KIND;
-		if (in_use)
-			break;
-	}
+	if (in_use &&
+		zkl_recipe_kind(dlist_head_element(ZklClaim, link, &entry->claims)->mode) !=
+		zkl_recipe_kind(mode))
+		return ZKL_BEGIN_OTHER_KIND;
 	if (mode != ZKL_MODE_LEASE || entry->limit == *limit)
 		return ZKL_BEGUN;
 	if (in_use)
@@ -438,50 +431,6 @@ zkl_shared_end(ZklClaim *claim)
 	zkl_table_free_claim(claim);
 	if (pg_atomic_read_u32(&zkl_shared->shutting_down))
 		zkl_table_wake_worker(session);
-}
-
-bool
-zkl_shared_end_and_stay(ZklClaim *claim)
-{
-	ZklEntry   *entry = claim->entry;
-	uint32		hash = entry->hash;
-	bool		stay;
-
-	zkl_entry_lock(entry);
-
-	/* The ticket of a held claim keeps the entry, or its lease. */
-	stay = claim->state == ZKL_CLAIM_HELD;
-	detach(claim, zkl_now());
-	if (stay)
-		stay = zkl_entry_is_releasing(entry);
-	if (stay)
-	{
-		/* Now this keeps it: a claim that counts nowhere. */
-		claim->ended = true;
-		claim->state = ZKL_CLAIM_LOST;
-		claim->lease_until = 0;
-		claim->session_count = claim->xact_count = 0;
-		dlist_push_tail(&entry->claims, &claim->link);
-	}
-	zkl_entry_unlock(hash);
-
-	if (!stay)
-		zkl_table_free_claim(claim);
-	return stay;
-}
-
-void
-zkl_shared_leave(ZklClaim *claim)
-{
-	ZklEntry   *entry = claim->entry;
-	uint32		hash = entry->hash;
-
-	zkl_entry_lock(entry);
-	Assert(claim->ended);
-	dlist_delete(&claim->link);
-	zkl_entry_remove_if_unused(entry);
-	zkl_entry_unlock(hash);
-	zkl_table_free_claim(claim);
 }
 
 /*

@@ -104,12 +104,4 @@ extern void zkl_shared_set_lease_time(ZklClaim *claim, int64 lease_until);
 /* End a claim, in whatever state; frees it. */
 extern void zkl_shared_end(ZklClaim *claim);
 
-/*
- * The same for a backend that wants to see the znode gone: true if it has to
- * wait, on its latch, until zkl_shared_is_released says so, and then to call
- * zkl_shared_leave.  False: the claim is gone already.
- */
-extern bool zkl_shared_end_and_stay(ZklClaim *claim);
-extern void zkl_shared_leave(ZklClaim *claim);
-
 #endif							/* ZKL_SHAREDCLAIM_H */

@@ -101,13 +101,15 @@ zkl_shared_is_settled(ZklClaim *claim)
 }
 
 bool
-zkl_shared_is_released(ZklClaim *claim)
+zkl_shared_is_releasing(const char *path)
 {
-	ZklEntry   *entry = claim->entry;
-	bool		released;
+	uint32		hash = zkl_table_hash(path);
+	const ZklEntry *entry;
+	bool		releasing;
 
-	zkl_entry_lock(entry);
-	released = !zkl_entry_is_releasing(entry);
-	zkl_entry_unlock(entry->hash);
-	return released;
+	LWLockAcquire(zkl_table_partition(hash), LW_SHARED);
+	entry = zkl_table_find(path, hash);
+	releasing = entry != NULL && zkl_entry_is_releasing(entry);
+	LWLockRelease(zkl_table_partition(hash));
+	return releasing;
 }

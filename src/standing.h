@@ -42,8 +42,8 @@ extern bool zkl_shared_is_revoked(ZklClaim *claim);
  */
 extern bool zkl_shared_is_settled(ZklClaim *claim);
 
-/* The same for one that has ended and stays only to see that. */
-extern bool zkl_shared_is_released(ZklClaim *claim);
+/* Is a znode of the lock on its way to be deleted?  No claim is needed to ask. */
+extern bool zkl_shared_is_releasing(const char *path);
 
 /*
  * Has the directory of a semaphore been found in order?  That has to be seen

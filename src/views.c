@@ -102,7 +102,7 @@ copy_entry(ZklEntry *entry, void *arg)
 	{
 		const ZklClaim *claim = dlist_container(ZklClaim, link, iter.cur);
 
-		if (!claim->ended && claim->nleases == 0)
+		if (claim->nleases == 0)
 		{
 			copy_row(copy, entry, claim);
 			any = true;
