@@ -154,10 +154,7 @@ zkl_entry_timer_fired(ZklEntry *entry)
 	zkl_entry_unlock(hash);
 
 	if (any_over)
-	{
 		ZKL_FAULT_POINT("lease-time-marked");
-		pg_atomic_fetch_add_u64(&zkl_shared->losses, 1);
-	}
 	return work;
 }
 
@@ -211,8 +208,6 @@ end_lease_times(ZklEntry *entry, int64 now)
 		if (claim->state != ZKL_CLAIM_HELD || claim->lease_until == 0 ||
 			claim->lease_until > now)
 			continue;
-		if (!any)
-			pg_atomic_fetch_add_u64(&zkl_shared->losses, 1);
 		any = true;
 		lose_claim(claim, ZKL_LOSS_LEASE_TIME);
 		entry->nheld--;
@@ -415,7 +410,6 @@ zkl_entry_set_lost(ZklEntry *entry, ZklLoss loss)
 	uint32		hash = entry->hash;
 	dlist_iter	iter;
 
-	pg_atomic_fetch_add_u64(&zkl_shared->losses, 1);
 	zkl_entry_lock(entry);
 	entry->timer_armed = false;
 	if (entry->holder != NULL && entry->holder->state == ZKL_CLAIM_HELD)
@@ -435,12 +429,17 @@ zkl_entry_set_lost(ZklEntry *entry, ZklLoss loss)
 	new_generation(entry);
 	(void) want_again(entry);
 	zkl_entry_unlock(hash);
-	pg_atomic_fetch_add_u64(&zkl_shared->losses, 1);
 }
 
+/*
+ * A backend reads the count of losses, and then looks at the claim, with the
+ * partition locked.  If it finds the claim held, it does so before we have the
+ * lock, so the loss is not in its count yet, and it will look again.
+ */
 static void
 lose_claim(ZklClaim *claim, ZklLoss loss)
 {
+	pg_atomic_fetch_add_u64(&zkl_shared->losses, 1);
 	claim->state = ZKL_CLAIM_LOST;
 	claim->loss = loss;
 	claim->lost_at = claim->since = zkl_now();

@@ -293,8 +293,11 @@ on_disconnected(void)
 }
 
 /*
- * The epoch comes first: from that moment on no claim of the old session
- * passes for held, even before we have marked it.
+ * First the session stops being safe, and its loss is counted.  So no commit
+ * guard takes the quick way any more, even if this worker fails and the next
+ * one has a new session before it has marked the claims.  Then the epoch: from
+ * that moment on no claim of the old session passes for held, even before it is
+ * marked.
  */
 static void
 on_expired(void)
@@ -309,6 +312,7 @@ on_expired(void)
 		return;
 
 	pg_atomic_write_u64(&info->safe_until, 0);
+	pg_atomic_fetch_add_u64(&zkl_shared->losses, 1);
 	pg_atomic_fetch_add_u64(&info->epoch, 1);
 	ZKL_FAULT_POINT("epoch-raised");
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.expirations, 1);
@@ -317,6 +321,7 @@ on_expired(void)
 	LWLockAcquire(zkl_table_session_lock(), LW_EXCLUSIVE);
 	info->id = 0;
 	LWLockRelease(zkl_table_session_lock());
+	ZKL_FAULT_POINT("session-forgotten");
 
 	ereport(LOG,
 			errmsg("the ZooKeeper session has expired"));

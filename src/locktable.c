@@ -155,7 +155,7 @@ init_shared(void)
 	zkl_shared->partitions = GetNamedLWLockTranche(TRANCHE_NAME);
 	pg_atomic_init_u32(&zkl_shared->nentries, 0);
 	pg_atomic_init_u32(&zkl_shared->shutting_down, 0);
-	pg_atomic_init_u64(&zkl_shared->losses, 0);
+	pg_atomic_init_u64(&zkl_shared->losses, 1);
 	pg_atomic_init_u64(&zkl_shared->revocations, 0);
 	zkl_shared->max_entries = max_entries;
 	zkl_shared->nrecent = max_recent();
@@ -445,7 +445,10 @@ send_signal(int pid, int signal)
 bool
 zkl_session_is_safe(int session, int64 now)
 {
-	return now < (int64) pg_atomic_read_u64(&zkl_shared->session[session].safe_until);
+	int64		safe_until = pg_atomic_read_u64(&zkl_shared->session[session].safe_until);
+
+	pg_read_barrier();
+	return now < safe_until;
 }
 
 int64
@@ -461,19 +464,15 @@ zkl_session_silent_from(int session, int64 since)
 	return Max(since, heard_at) + ZKL_MS(patience_ms);
 }
 
-/* Of each one the epoch comes last: that of a session that expires grows later. */
 bool
-zkl_sessions_are_safe(int64 now, uint64 *epochs)
+zkl_sessions_are_safe(int64 now)
 {
-	bool		are_safe = true;
-
-	*epochs = 0;
 	for (int i = 0; i < zkl_sessions; i++)
 	{
-		are_safe &= zkl_session_is_safe(i, now);
-		*epochs += pg_atomic_read_u64(&zkl_shared->session[i].epoch);
+		if (!zkl_session_is_safe(i, now))
+			return false;
 	}
-	return are_safe;
+	return true;
 }
 
 bool

@@ -294,8 +294,8 @@ typedef struct ZklShared
 	int			max_entries;	/* fixed */
 	pg_atomic_uint32 nentries;
 	pg_atomic_uint32 shutting_down;
-	pg_atomic_uint64 losses;	/* grows before and after claims are marked as
-								 * lost */
+	pg_atomic_uint64 losses;	/* grows when a session expires, and when a
+								 * claim is lost, with its partition locked */
 	pg_atomic_uint64 revocations;	/* grows when a ticket is revoked */
 
 	ZklSessionInfo session[ZKL_SESSIONS_MAX];	/* zklock.sessions of them */
@@ -372,8 +372,13 @@ extern void zkl_table_wake(const ZklClaim *claim);
 extern void zkl_table_cancel(const ZklClaim *claim);
 extern void zkl_table_tell_lost(const ZklClaim *claim);
 
-/* Is the session known to be alive, at this moment of zkl_now()? */
+/*
+ * Is the session known to be alive, at this moment of zkl_now()?  And all of
+ * them?  What is read afterwards is at least as new: when a session expires,
+ * "losses" and the epoch grow before the next one can be safe.
+ */
 extern bool zkl_session_is_safe(int session, int64 now);
+extern bool zkl_sessions_are_safe(int64 now);
 
 /*
  * From when on may a backend that has waited for an answer since that moment say
@@ -381,12 +386,6 @@ extern bool zkl_session_is_safe(int session, int64 now);
  * only takes long.
  */
 extern int64 zkl_session_silent_from(int session, int64 since);
-
-/*
- * Are all sessions?  "epochs" is the sum of theirs: the same as before, if none has
- * expired since.
- */
-extern bool zkl_sessions_are_safe(int64 now, uint64 *epochs);
 
 /* Is it not, or has the epoch changed since this one? */
 extern bool zkl_session_is_in_doubt(uint64 epoch, int session, int64 now);

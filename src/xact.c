@@ -31,14 +31,10 @@ static struct
 }			released;
 
 /*
- * When all claims of this backend were last seen to be good, and none had a
- * lease time.  Epochs begin with 1.
+ * The count of losses when all claims of this backend were last seen to be good,
+ * and none had a lease time.  Losses begin with 1.
  */
-static struct
-{
-	uint64		epochs;			/* of all sessions */
-	uint64		losses;
-}			good;
+static uint64 good_losses = 0;
 
 /* Of a statement that did nothing but acquire a lock: see zkl_xact_note_alone. */
 static struct
@@ -103,7 +99,7 @@ zkl_xact_report_released_instead(ErrorData *error)
 void
 zkl_xact_note_lease_time(void)
 {
-	good.epochs = 0;
+	good_losses = 0;
 }
 
 void
@@ -194,27 +190,24 @@ guard_commit(void)
 {
 	Guard		guard = {TransactionIdIsValid(GetTopTransactionIdIfAny()), true};
 	bool		safe;
-	uint64		epochs;
 	uint64		losses;
 
 	guard_released(guard.writes);
 
-	safe = zkl_sessions_are_safe(zkl_now() + ZKL_MS(zkl_commit_margin), &epochs);
+	/* In this order: a session that is safe again has counted its losses. */
+	safe = zkl_sessions_are_safe(zkl_now() + ZKL_MS(zkl_commit_margin));
 	losses = pg_atomic_read_u64(&zkl_shared->losses);
 
 	/*
 	 * The quick way: the sessions are safe, and since every claim was seen to
 	 * be good no ticket at all was lost, and no claim got a lease time.
 	 */
-	if (safe && epochs == good.epochs && losses == good.losses)
+	if (safe && losses == good_losses)
 		return;
 
 	zkl_claims_visit(guard_claim, &guard);
 	if (guard.all_good)
-	{
-		good.epochs = epochs;
-		good.losses = losses;
-	}
+		good_losses = losses;
 }
 
 /* What was written under a claim before its release needed it, too. */

@@ -251,6 +251,7 @@ my @worker_points = (
 	[ 'safe-until-moved',	'hold',			'mutex',	'f',	'lost',	'held' ],
 	[ 'expired',			'expire',		'mutex',	't',	'lost',	'lost' ],
 	[ 'epoch-raised',		'expire',		'mutex',	't',	'lost',	'lost' ],
+	[ 'session-forgotten',	'expire',		'mutex',	't',	'lost',	'lost' ],
 	[ 'session-file-new',	'expire',		'mutex',	't',	'lost',	'lost' ],
 	[ 'session-file-written', 'expire',		'mutex',	't',	'lost',	'lost' ],
 	[ 'session-published',	'expire',		'mutex',	't',	'lost',	'lost' ],
@@ -566,7 +567,7 @@ sub process_dies
 		judge_acquires($c, 'when the server is up again');
 		like(slurp_file($c->{node}->logfile, $c->{log_at}), qr/closed the ZooKeeper session that the server had before/,
 			"$c->{name}: because the old session was closed")
-		  unless $c->{point} =~ /^(expired|epoch-raised|session-file-new|old-session-closed)$/;
+		  unless $c->{point} =~ /^(expired|epoch-raised|session-forgotten|session-file-new|old-session-closed)$/;
 		settle($c);
 	}
 	return;
