@@ -93,6 +93,7 @@ zkl_claims_begin(const ZklWish *wish)
 	claim = hash_search(claims, wish->path, HASH_ENTER, NULL);
 	PG_TRY();
 	{
+		zkl_xact_keep_guard_first();
 		claim->shared = begin_shared(wish);
 	}
 	PG_CATCH();
@@ -169,7 +170,6 @@ set_up(void)
 
 	/* First the hooks, then what they clean up. */
 	on_shmem_exit(end_all, (Datum) 0);
-	zkl_xact_register();
 	claims = table;
 	zkl_on_lost_listen();
 }

@@ -69,6 +69,17 @@ zkl_my_proc_number(void)
 #endif
 }
 
+/* This process's number for its transaction, which also one without a XID has. */
+static inline LocalTransactionId
+zkl_my_local_xid(void)
+{
+#if PG_VERSION_NUM >= 170000
+	return MyProc->vxid.lxid;
+#else
+	return MyProc->lxid;
+#endif
+}
+
 static inline PGPROC *
 zkl_proc(int proc_number)
 {

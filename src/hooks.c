@@ -9,8 +9,8 @@
  * And it ends session scope after DISCARD ALL.  That is seen from the local
  * locks, too, which are dropped then; but a lost claim has none.
  *
- * And it sees to it that the commit guard is asked before other extensions commit
- * on other servers.
+ * And it keeps the commit guard in front of extensions that commit on other
+ * servers, and notes which transactions write there.  The rules are in xact.c.
  *
  * src/hooks.c
  *
@@ -21,7 +21,6 @@
 #include "executor/executor.h"
 #include "tcop/utility.h"
 
-#include "claims.h"
 #include "compat.h"
 #include "counts.h"
 #include "hooks.h"
@@ -33,6 +32,8 @@ static ExecutorFinish_hook_type next_executor_finish = NULL;
 static ProcessUtility_hook_type next_process_utility = NULL;
 static emit_log_hook_type next_emit_log = NULL;
 
+static void leave_statement(void);
+static void leave_statement_by_error(MemoryContext context);
 static void executor_run(ZKL_EXECUTOR_RUN_PARAMETERS);
 static void executor_finish(QueryDesc *query_desc);
 static void process_utility(ZKL_PROCESS_UTILITY_PARAMETERS);
@@ -56,6 +57,8 @@ executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 {
 	MemoryContext context = CurrentMemoryContext;
 
+	if (!CommandIsReadOnly(query_desc->plannedstmt))
+		zkl_xact_note_write();
 	PG_TRY();
 	{
 		if (next_executor_run)
@@ -65,11 +68,11 @@ executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 	}
 	PG_CATCH();
 	{
-		zkl_on_lost_explain(context);
+		leave_statement_by_error(context);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	zkl_on_lost_tell();
+	leave_statement();
 }
 
 static void
@@ -86,24 +89,25 @@ executor_finish(QueryDesc *query_desc)
 	}
 	PG_CATCH();
 	{
-		zkl_on_lost_explain(context);
+		leave_statement_by_error(context);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	zkl_on_lost_tell();
-
-	/* Connections that it opened to other servers commit after our guard. */
-	if (zkl_claims_any())
-		zkl_xact_register();
+	leave_statement();
 }
 
 static void
 process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 {
 	MemoryContext caller_context = CurrentMemoryContext;
-	bool		is_discard_all = IsA(statement->utilityStmt, DiscardStmt) &&
-	((DiscardStmt *) statement->utilityStmt)->target == DISCARD_ALL;
+	Node	   *command = statement->utilityStmt;
+	bool		is_discard_all = IsA(command, DiscardStmt) &&
+	((DiscardStmt *) command)->target == DISCARD_ALL;
 
+	/* What these write in foreign tables gives us no transaction ID. */
+	if (IsA(command, TruncateStmt) ||
+		(IsA(command, CopyStmt) && ((CopyStmt *) command)->is_from))
+		zkl_xact_note_write();
 	PG_TRY();
 	{
 		if (next_process_utility)
@@ -113,14 +117,29 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 	}
 	PG_CATCH();
 	{
-		zkl_on_lost_explain(caller_context);
+		leave_statement_by_error(caller_context);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	zkl_on_lost_tell();
+	leave_statement();
 
 	if (is_discard_all)
 		zkl_counts_discard_session();
+}
+
+/* The statement may have opened connections to other servers. */
+static void
+leave_statement(void)
+{
+	zkl_xact_keep_guard_first();
+	zkl_on_lost_tell();
+}
+
+static void
+leave_statement_by_error(MemoryContext context)
+{
+	zkl_xact_keep_guard_first();
+	zkl_on_lost_explain(context);
 }
 
 static void

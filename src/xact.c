@@ -3,6 +3,32 @@
  * xact.c
  *	  What transactions and savepoints do to claims, and the commit guard.
  *
+ * The commit guard is a transaction callback.  An extension such as postgres_fdw
+ * commits on other servers in a callback of its own, at the same stage.  If that
+ * were called first, the other server would commit although the guard refuses.
+ *
+ * PostgreSQL calls the callback first that was registered last.  postgres_fdw
+ * registers its callback at its first use in the backend.  So the guard is
+ * registered anew when a claim begins, and on every way out of a statement:
+ * ExecutorRun, ExecutorFinish and ProcessUtility, nested ones included, whether
+ * they succeed or fail.  Then it is first, because
+ *
+ *	- foreign tables are written in these three functions only.  Planning and
+ *	  ExecutorStart may connect, but what writes over that connection goes
+ *	  through them afterwards.
+ *	- so does everything that CommitTransaction() runs before the callbacks:
+ *	  a deferred trigger or a held cursor runs statements of its own, and
+ *	  PortalDrop() finishes the execution of an open cursor.
+ *	- COMMIT in a procedure, a function call by the fast path and a background
+ *	  worker run their statements through the same functions, by way of SPI, of
+ *	  the executor of SQL functions, or of portals.
+ *	- a claim may begin without any statement: PL/pgSQL evaluates an expression
+ *	  by itself.
+ *
+ * What is left is code in C that writes elsewhere without a statement, and
+ * registers its callback there for the first time in the backend, such as the
+ * target of a fast-path call or a deferred trigger.
+ *
  * src/xact.c
  *
  *-------------------------------------------------------------------------
@@ -43,26 +69,40 @@ static struct
 	NameData	function;
 }			alone;
 
+/* The last transaction that ran a statement which may write. */
+static LocalTransactionId writing_xact = InvalidLocalTransactionId;
+
 typedef struct Guard
 {
 	bool		writes;
 	bool		all_good;
 } Guard;
 
+static bool has_stake(void);
 static void on_xact(XactEvent event, void *arg);
 static void on_subxact(SubXactEvent event, SubTransactionId my_id,
 					   SubTransactionId parent_id, void *arg);
 static void warn_if_alone(void);
 static void guard_commit(void);
-static void guard_released(bool writes);
+static void guard_released(void);
+static bool has_written(void);
 static void guard_claim(ZklLocalClaim *claim, void *arg);
 static void refuse_prepare(void);
 
+/* Otherwise neither the guard nor the end of a transaction has anything to do. */
+static bool
+has_stake(void)
+{
+	return zkl_claims_any() || released.standing != ZKL_STANDING_GOOD;
+}
+
 void
-zkl_xact_register(void)
+zkl_xact_keep_guard_first(void)
 {
 	static bool done = false;
 
+	if (!has_stake())
+		return;
 	if (done)
 		UnregisterXactCallback(on_xact, NULL);
 	else
@@ -129,10 +169,16 @@ warn_if_alone(void)
 			errhint("Begin a transaction block first, or acquire the lock with session scope."));
 }
 
+void
+zkl_xact_note_write(void)
+{
+	writing_xact = zkl_my_local_xid();
+}
+
 static void
 on_xact(XactEvent event, void *arg)
 {
-	if (!zkl_claims_any() && released.standing == ZKL_STANDING_GOOD)
+	if (!has_stake())
 		return;
 	switch (event)
 	{
@@ -188,11 +234,11 @@ on_subxact(SubXactEvent event, SubTransactionId my_id,
 static void
 guard_commit(void)
 {
-	Guard		guard = {TransactionIdIsValid(GetTopTransactionIdIfAny()), true};
+	Guard		guard = {.all_good = true};
 	bool		safe;
 	uint64		losses;
 
-	guard_released(guard.writes);
+	guard_released();
 
 	/* In this order: a session that is safe again has counted its losses. */
 	safe = zkl_sessions_are_safe(zkl_now() + ZKL_MS(zkl_commit_margin));
@@ -205,6 +251,7 @@ guard_commit(void)
 	if (safe && losses == good_losses)
 		return;
 
+	guard.writes = has_written();
 	zkl_claims_visit(guard_claim, &guard);
 	if (guard.all_good)
 		good_losses = losses;
@@ -212,22 +259,30 @@ guard_commit(void)
 
 /* What was written under a claim before its release needed it, too. */
 static void
-guard_released(bool writes)
+guard_released(void)
 {
-	switch (released.standing)
-	{
-		case ZKL_STANDING_GOOD:
-			break;
-		case ZKL_STANDING_DOUBT:
-			if (writes)
-				zkl_report_doubt(released.path);
-			break;
-		case ZKL_STANDING_LOST:
-			if (writes || !released.told)
-				zkl_report_loss(writes ? ERROR : WARNING, released.path,
-								released.loss, released.lost_at);
-			break;
-	}
+	bool		writes;
+
+	if (released.standing == ZKL_STANDING_GOOD)
+		return;
+	writes = has_written();
+	if (released.standing == ZKL_STANDING_LOST && (writes || !released.told))
+		zkl_report_loss(writes ? ERROR : WARNING, released.path,
+						released.loss, released.lost_at);
+	else if (writes)
+		zkl_report_doubt(released.path);
+}
+
+/*
+ * Would the commit show to others?  A transaction that has changed this database
+ * has a transaction ID.  One that has run a statement which may write, perhaps
+ * on another server, is taken to have written, whatever the statement did.
+ */
+static bool
+has_written(void)
+{
+	return TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
+		writing_xact == zkl_my_local_xid();
 }
 
 /* A claim with session scope only does not concern who only reads. */
@@ -267,5 +322,5 @@ refuse_prepare(void)
 		ereport(ERROR,
 				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				errmsg("cannot PREPARE a transaction that holds zklock locks"));
-	guard_released(TransactionIdIsValid(GetTopTransactionIdIfAny()));
+	guard_released();
 }

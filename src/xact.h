@@ -16,11 +16,15 @@
 #include "compat.h"
 
 /*
- * Register the callbacks, or register them again.  What was registered last is
- * called first, and nobody shall commit anywhere else before the guard was
- * asked.
+ * If this backend has claims, make the commit guard the first of all
+ * transaction callbacks.  Call when a claim begins, and on every way out of a
+ * statement, nested ones and errors included: it may have registered callbacks
+ * that commit on other servers.
  */
-extern void zkl_xact_register(void);
+extern void zkl_xact_keep_guard_first(void);
+
+/* The transaction runs a statement that may write, perhaps on another server. */
+extern void zkl_xact_note_write(void);
 
 /*
  * A claim is released that does not stand well.  What this transaction wrote

@@ -10,7 +10,7 @@ PgWire - a PostgreSQL session in a few lines, for many clients at little cost
 	die $result->{message} if $result->{error};
 	print $result->{rows}[0][0];
 
-It speaks the simple query protocol over a Unix socket, without passwords.  Compared with
+It speaks the simple query protocol, and the two calls below, over a Unix socket, without passwords.  Compared with
 psql, it needs no process, knows SQLSTATEs and when exactly each query began and ended,
 and can cancel.
 
@@ -39,10 +39,19 @@ Of the database C<postgres>.  Dies with a message that begins with the SQLSTATE,
 Returns a reference to a hash: C<rows> of the last statement; C<error>, the SQLSTATE of
 the error, or the empty string; C<message>; C<t> and C<end>, when it was sent and when the
 answer was there, as L</PgWire::now>; C<status>, I if there is no transaction, T, or E.  A
-COMMIT that turned out to be a ROLLBACK is an error.
+COMMIT that turned out to be a ROLLBACK is an error.  What a COPY FROM STDIN wants is
+C<< copy => $data >>.
 
 When the connection is lost, C<error> is the last error that was told, or C<lost>.  If no
 answer comes within the patience, it is C<hang>.  In both cases C<is_alive> is false.
+
+=item $pg->call($oid)
+
+The same for a function without arguments, called by the fast path.
+
+=item $pg->bind($portal, $sql)
+
+The same for a portal that is made for a query, in a transaction block, and not run.
 
 =item $pg->is_alive, $pg->pid, $pg->close
 
@@ -94,6 +103,7 @@ sub query
 	my $t = now();
 	return { t => $t, end => $t, error => 'lost', message => 'no connection', rows => [], status => 'I' }
 	  unless $self->{socket};
+	$self->{copy} = $opt{copy};
 	syswrite $self->{socket}, pack('aNZ*', 'Q', length($sql) + 5, $sql);
 	my $result = $self->_answer($t, $opt{cancel_after});
 
@@ -101,6 +111,23 @@ sub query
 	@$result{qw(error message)} = ('25P02', 'rolled back')
 	  if !$result->{error} && $sql eq 'COMMIT' && $result->{tag} eq 'ROLLBACK';
 	return $result;
+}
+
+sub call
+{
+	my ($self, $oid) = @_;
+	syswrite $self->{socket}, pack('aNNnnn', 'F', 14, $oid, 0, 0, 0);
+	return $self->_answer;
+}
+
+sub bind
+{
+	my ($self, $portal, $sql) = @_;
+	my $parse = pack 'Z*Z*n', '', $sql, 0;
+	my $bind = pack 'Z*Z*nnn', $portal, '', 0, 0, 0;
+	syswrite $self->{socket}, join '', map { my ($type, $body) = @$_; pack('aN', $type, length($body) + 4) . $body }
+	  [ P => $parse ], [ B => $bind ], [ S => '' ];
+	return $self->_answer;
 }
 
 sub _answer
@@ -172,6 +199,7 @@ sub _message
 		}
 		push @{ $result->{rows} }, \@row;
 	}
+	elsif ($type eq 'G') { syswrite $self->{socket}, pack('aNa*aN', 'd', length($self->{copy}) + 4, $self->{copy}, 'c', 4); }
 	elsif ($type eq 'T') { $result->{rows} = []; }
 	elsif ($type eq 'C') { $result->{tag} = $body =~ s/\0//r; }
 	elsif ($type eq 'K') { ($self->{pid}, $self->{key}) = unpack 'NN', $body; }
