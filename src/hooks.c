@@ -124,7 +124,10 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 	leave_statement();
 
 	if (is_discard_all)
+	{
+		zkl_xact_note_discard();
 		zkl_counts_discard_session();
+	}
 }
 
 /* The statement may have opened connections to other servers. */

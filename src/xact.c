@@ -36,6 +36,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "commands/async.h"
 #include "utils/builtins.h"
 
 #include "claims.h"
@@ -69,8 +70,9 @@ static struct
 	NameData	function;
 }			alone;
 
-/* The last transaction that ran a statement which may write. */
+/* The last transaction that ran a statement which may write, or DISCARD ALL. */
 static LocalTransactionId writing_xact = InvalidLocalTransactionId;
+static LocalTransactionId discarding_xact = InvalidLocalTransactionId;
 
 typedef struct Guard
 {
@@ -86,6 +88,7 @@ static void warn_if_alone(void);
 static void guard_commit(void);
 static void guard_released(void);
 static bool has_written(void);
+static bool has_notified(void);
 static void guard_claim(ZklLocalClaim *claim, void *arg);
 static void refuse_prepare(void);
 
@@ -173,6 +176,12 @@ void
 zkl_xact_note_write(void)
 {
 	writing_xact = zkl_my_local_xid();
+}
+
+void
+zkl_xact_note_discard(void)
+{
+	discarding_xact = zkl_my_local_xid();
 }
 
 static void
@@ -281,8 +290,35 @@ guard_released(void)
 static bool
 has_written(void)
 {
+	if (discarding_xact == zkl_my_local_xid())
+		return false;
 	return TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
-		writing_xact == zkl_my_local_xid();
+		writing_xact == zkl_my_local_xid() || has_notified();
+}
+
+/*
+ * A transaction that notifies gets its transaction ID only after the guard.
+ * PREPARE TRANSACTION is refused for it, and so are LISTEN and UNLISTEN, by a
+ * function which does nothing but look, and raise an error.
+ */
+static bool
+has_notified(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool notified = false;
+
+	PG_TRY();
+	{
+		AtPrepare_Notify();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		notified = true;
+	}
+	PG_END_TRY();
+	return notified;
 }
 
 /* A claim with session scope only does not concern who only reads. */

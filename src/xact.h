@@ -27,6 +27,12 @@ extern void zkl_xact_keep_guard_first(void);
 extern void zkl_xact_note_write(void);
 
 /*
+ * The transaction runs DISCARD ALL, so it runs nothing else.  It may drop
+ * temporary tables and stop listening, but relies on no lock for that.
+ */
+extern void zkl_xact_note_discard(void);
+
+/*
  * A claim is released that does not stand well.  What this transaction wrote
  * was not protected, so it shall not commit all the same.  If the user
  * has been told, who only reads need not be told again.
