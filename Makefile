@@ -51,6 +51,7 @@ OBJS = $(PURE) \
 	src/claims.o \
 	src/command.o \
 	src/counts.o \
+	src/describe.o \
 	src/directories.o \
 	src/entry.o \
 	src/entrywork.o \
@@ -73,6 +74,7 @@ OBJS = $(PURE) \
 	src/sessionadmin.o \
 	src/sessioncalls.o \
 	src/sessionfile.o \
+	src/sessionreply.o \
 	src/sharedclaim.o \
 	src/standing.o \
 	src/survey.o \

@@ -23,6 +23,12 @@ extern void zkl_entry_unlock(uint32 hash);
 extern void zkl_entry_want(ZklEntry *entry, ZklMode mode);
 
 /*
+ * The claim that the znode shall name: that of the backend it names already, if
+ * that one holds the lock; else the first that holds it; NULL: none does.
+ */
+extern const ZklClaim *zkl_entry_holder(const ZklEntry *entry);
+
+/*
  * Remember who asked for the ticket; its znode will say so.  "plain" is a ticket
  * for one who is no superuser.
  */

@@ -312,8 +312,10 @@ zkl_leases_unlink(ZklEntry *lease)
 static void
 mark_contended(ZklEntry *lease, void *arg)
 {
-	if (lease->state == ZKL_ENTRY_OWNED)
-		lease->contended = true;
+	if (lease->state != ZKL_ENTRY_OWNED || lease->contended)
+		return;
+	lease->contended = true;
+	zkl_entry_ask_worker(lease);	/* for its timer */
 }
 
 void

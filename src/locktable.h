@@ -165,7 +165,10 @@ struct ZklEntry
 	bool		exclusive;		/* ... and one of them is not just reading */
 	int			nwaiting;		/* ... and WAITING, in this generation */
 	int			nneeding;		/* ... of these, with needs_ticket */
-	char		about[ZKL_ABOUT_SIZE];	/* who asked for the ticket */
+	char		about[ZKL_ABOUT_SIZE];	/* the backend that the znode names:
+										 * the one that asked for the ticket,
+										 * or has held it for long ... */
+	int64		described_at;	/* ... when the worker last changed that */
 	char		znode[ZKL_ZNODE_SIZE];	/* since QUEUED or OWNED */
 	bool		timer_armed;	/* the worker will look at it by itself ... */
 	int64		armed_for;		/* ... at this moment */
@@ -236,6 +239,8 @@ struct ZklClaim
 	/* written by the backend alone, read by others just to show them */
 	int			session_count;
 	int			xact_count;
+
+	char		about[ZKL_ABOUT_SIZE];	/* the backend; fixed */
 };
 
 /* One session: written by its worker, read by all. */

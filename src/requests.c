@@ -65,6 +65,7 @@ static ZklEntry *send_due(void);
 static bool send_request(ZklEntry *entry, ZklRequest request);
 static void send_list(ZklEntry *entry, const char *directory);
 static void listen_to(ZklEntry *lease, uint32 list);
+static void send_answer(ZklEntry *entry, const char *directory);
 static bool send_create(ZklEntry *entry, ZklRequest request,
 						const char *directory);
 static const char *data_of(const ZklEntry *entry, char data[DATA_SIZE]);
@@ -234,7 +235,6 @@ send_request(ZklEntry *entry, ZklRequest request)
 	ZklTicket  *ticket = &entry->ticket;
 	char		directory[ZKL_DIR_SIZE];
 	char		name[ZKL_ZNODE_SIZE];
-	char		data[DATA_SIZE];
 
 	zkl_directories_of(entry, directory);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.requests, 1);
@@ -264,9 +264,7 @@ send_request(ZklEntry *entry, ZklRequest request)
 							  ticket->name);
 			break;
 		case ZKL_REQUEST_ANSWER:
-			zkl_session_answer(entry, ticket->attempt, directory,
-							   ticket->name, data_of(entry, data),
-							   ticket->version);
+			send_answer(entry, directory);
 			break;
 		case ZKL_REQUEST_SURVEY:
 			strlcat(directory, "/" ZKL_LEASES, sizeof(directory));
@@ -393,6 +391,19 @@ data_of(const ZklEntry *entry, char data[DATA_SIZE])
 	snprintf(data, DATA_SIZE, "%s%s", entry->about,
 			 zkl_entry_says_plain(entry) ? ZKL_PLAIN : "");
 	return data;
+}
+
+static void
+send_answer(ZklEntry *entry, const char *directory)
+{
+	const ZklTicket *ticket = &entry->ticket;
+	char		data[DATA_SIZE];
+	char		words[ZKL_TEXT_SIZE];
+
+	snprintf(words, sizeof(words), "%s%s", data_of(entry, data),
+			 ticket->writes_answer ? ZKL_IN_USE : "");
+	zkl_session_answer(entry, ticket->attempt, directory, ticket->name, words,
+					   ticket->version);
 }
 
 /* What this ticket adds to the transaction that will end the session. */

@@ -37,7 +37,7 @@ static void detach(ZklClaim *claim, int64 now);
 
 ZklBeginning
 zkl_shared_begin(const char *path, ZklMode mode, int *limit, int quantity,
-				 ZklClaim **new_claim)
+				 const char *about, ZklClaim **new_claim)
 {
 	uint32		hash = zkl_table_hash(path);
 	bool		superuser = is_superusers_session();
@@ -47,6 +47,8 @@ zkl_shared_begin(const char *path, ZklMode mode, int *limit, int quantity,
 
 	if (claim == NULL)
 		return ZKL_BEGIN_FULL;
+
+	strlcpy(claim->about, about, sizeof(claim->about));
 
 	LWLockAcquire(zkl_table_partition(hash), LW_EXCLUSIVE);
 	entry = zkl_table_find(path, hash);

@@ -52,4 +52,12 @@ extern bool zkl_shared_is_released(ZklClaim *claim);
 extern bool zkl_shared_is_surveyed(ZklClaim *claim);
 extern void zkl_shared_set_surveyed(ZklClaim *claim);
 
+/*
+ * Is this znode of the path (or of its leases) a ticket of this server?  Then say
+ * who holds the lock by it now, or waits for it: as a znode's text, which is empty
+ * where no backend does.
+ */
+extern bool zkl_shared_describe(const char *path, const char *znode,
+								char about[ZKL_ABOUT_SIZE]);
+
 #endif							/* ZKL_STANDING_H */

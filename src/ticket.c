@@ -29,6 +29,7 @@ static ZklTicketStep on_unwant(ZklTicket *ticket, bool unsent);
 static ZklTicketStep on_downgrade(ZklTicket *ticket);
 static ZklTicketStep on_watch(ZklTicket *ticket);
 static ZklTicketStep on_answer(ZklTicket *ticket);
+static ZklTicketStep on_describe(ZklTicket *ticket);
 static ZklTicketStep on_look(ZklTicket *ticket);
 static ZklTicketStep on_recheck(ZklTicket *ticket);
 static ZklTicketStep on_children_changed(ZklTicket *ticket);
@@ -51,6 +52,8 @@ zkl_ticket_step(ZklTicket *ticket, const ZklTicketEvent *event)
 			return on_watch(ticket);
 		case ZKL_EVENT_ANSWER:
 			return on_answer(ticket);
+		case ZKL_EVENT_DESCRIBE:
+			return on_describe(ticket);
 		case ZKL_EVENT_LOOK:
 			return on_look(ticket);
 		case ZKL_EVENT_RECHECK:
@@ -106,7 +109,9 @@ on_want(ZklTicket *ticket, const ZklTicketEvent *event)
 	ticket->contended = false;
 	ticket->asked = false;
 	ticket->answers = false;
+	ticket->writes_answer = false;
 	ticket->answered = false;
+	ticket->mute = false;
 	ticket->asking = false;
 	ticket->rechecks = false;
 	ticket->surveyed = false;
@@ -216,7 +221,20 @@ on_answer(ZklTicket *ticket)
 
 	ticket->answers = true;
 	if (ticket->state == ZKL_TICKET_OWNED && !answers && !ticket->answered)
-		return become(ticket, ZKL_TICKET_ANSWERING, ZKL_REQUEST_ANSWER);
+		return write_text(ticket);
+	return nothing;
+}
+
+/*
+ * Whatever is under way in other states ends with a look at the znode's data,
+ * which shows that the text is out of date.
+ */
+static ZklTicketStep
+on_describe(ZklTicket *ticket)
+{
+	ticket->watched = true;
+	if (ticket->state == ZKL_TICKET_OWNED)
+		return write_text(ticket);
 	return nothing;
 }
 

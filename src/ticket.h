@@ -17,6 +17,12 @@
  * both or none; it is ABSENT where the one to delete is not there.  ANSWER is
  * UNKNOWN where the data are others than those that were seen last.
  *
+ * A znode's text names the backend for which it was made.  While other clients
+ * wait, the text shall name the backend that holds the lock now.  ANSWER writes
+ * the whole text: who holds the lock and, once a try has asked, that it is in
+ * use.  The text is read again after each write, so that whatever was lost or
+ * overwritten is noticed and written again.
+ *
  * A try must not say "held" for a ticket that lingers.  So who only tries asks,
  * by its mere being there: its UUID says what it is.  The owner before it is
  * contended then, and gives up if it lingers; if it is in use, it writes so into
@@ -55,7 +61,8 @@ typedef enum ZklTicketState
 	ZKL_TICKET_QUEUED,			/* waits for the predecessor's watch */
 	ZKL_TICKET_OWNED,			/* first in the queue */
 	ZKL_TICKET_CHECKING,		/* owned; list sent to see who queues behind */
-	ZKL_TICKET_ANSWERING,		/* owned; its data requested to say so */
+	ZKL_TICKET_ANSWERING,		/* owned; its data requested to say that, and
+								 * who holds it */
 	ZKL_TICKET_DOWNGRADING,		/* owned; reader's znode requested in the
 								 * writer's place */
 	ZKL_TICKET_CONFIRMING,		/* ... the writer's is gone; owner of the
@@ -129,6 +136,8 @@ typedef enum ZklTicketEventKind
 	ZKL_EVENT_DOWNGRADE,		/* nobody writes any more */
 	ZKL_EVENT_WATCH,			/* it is held for longer: watch the znode */
 	ZKL_EVENT_ANSWER,			/* it is held: say so to who only tries */
+	ZKL_EVENT_DESCRIBE,			/* another backend holds it: the znode shall
+								 * say which */
 	ZKL_EVENT_LOOK,				/* it has never been listed */
 	ZKL_EVENT_RECHECK,			/* perhaps it is not contended any more */
 	ZKL_EVENT_REPLY,			/* to "request", with "outcome" */
@@ -166,6 +175,8 @@ typedef struct ZklTicketEvent
 	bool		revoked;		/* WATCH_SELF: the znode says so */
 	bool		answered;		/* WATCH, WATCH_SELF: it says that it is in
 								 * use */
+	bool		stale;			/* WATCH_SELF: it does not name the backend
+								 * that it shall name */
 	int32_t		version;		/* WATCH_SELF: of the znode's data */
 	const char *const *children;	/* LIST, SURVEY */
 	int			nchildren;
@@ -192,7 +203,9 @@ typedef struct ZklTicket
 	bool		asked;			/* the same: somebody wants to know if it is
 								 * in use */
 	bool		answers;		/* it is, and the znode shall say so */
+	bool		writes_answer;	/* ... and the write under way says so */
 	bool		answered;		/* ... and did so when it was seen last */
+	bool		mute;			/* it may not write its znode's data */
 	bool		asking;			/* who is before it may linger */
 	bool		other_kind;		/* ... and takes this for another kind */
 	bool		rechecks;		/* it wants to know when that changes */

@@ -42,6 +42,14 @@ gone(ZklTicket *ticket)
 	return step;
 }
 
+/* Write the znode's text; what the ticket learns meanwhile is for the next write. */
+static inline ZklTicketStep
+write_text(ZklTicket *ticket)
+{
+	ticket->writes_answer = ticket->answers;
+	return become(ticket, ZKL_TICKET_ANSWERING, ZKL_REQUEST_ANSWER);
+}
+
 /* It was owned, and somebody else may own the lock by now. */
 static inline ZklTicketStep
 lose(ZklTicket *ticket)

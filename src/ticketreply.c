@@ -384,9 +384,10 @@ on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		case ZKL_OUTCOME_OK:
 			ticket->version = event->version;
 			ticket->answered = event->answered;
-			if (ticket->answers && !ticket->answered)
-				step = become(ticket, ZKL_TICKET_ANSWERING,
-							  ZKL_REQUEST_ANSWER);
+			ticket->answers |= event->answered;
+			if ((ticket->answers && !ticket->answered) ||
+				(event->stale && !ticket->mute))
+				step = write_text(ticket);
 			if (event->revoked && !ticket->revoked)
 			{
 				ticket->revoked = true;
@@ -416,9 +417,14 @@ on_answer_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
 	if (event->outcome == ZKL_OUTCOME_ABSENT)
 		return lose(ticket);
-	ticket->answered = event->outcome == ZKL_OUTCOME_OK;
 	if (event->outcome == ZKL_OUTCOME_REFUSED)
-		ticket->answers = false;
+	{
+		ticket->answers &= ticket->answered;
+		ticket->mute = true;
+	}
+	else
+		ticket->answered = event->outcome == ZKL_OUTCOME_OK &&
+			ticket->writes_answer;
 	return become(ticket, ZKL_TICKET_OWNED, ZKL_REQUEST_WATCH_SELF);
 }
 
@@ -602,6 +608,7 @@ become_reader(ZklTicket *ticket)
 	ticket->asked = false;
 	ticket->answers = false;
 	ticket->answered = false;
+	ticket->mute = false;
 	ticket->version = 0;
 	ticket->revoked = false;
 	if (ticket->unwanted)

@@ -32,6 +32,7 @@ static void carry_out(ZklEntry *entry, ZklTicketStep step);
 static void report(ZklEntry *entry, ZklTicketStep step);
 static void do_work(ZklEntry *entry, ZklWork work);
 static void answer(ZklEntry *entry);
+static void take_reply(ZklEntry *entry, const ZklSessionEvent *event);
 static void feed_if_concerned(ZklEntry *entry, const char *child, bool gone);
 static void feed_leases(List *leases);
 static void hand_out_list(ZklEntry *semaphore, const ZklSessionEvent *event);
@@ -125,8 +126,7 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 			else if (event->attempt == entry->ticket.attempt)
 			{
 				delete_leftover(entry, &event->reply);
-				carry_out(entry, zkl_ticket_step(&entry->ticket,
-												 &event->reply));
+				take_reply(entry, event);
 			}
 			break;
 		case ZKL_SESSION_CHILDREN_CHANGED:
@@ -154,6 +154,18 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 			Assert(false);
 			break;
 	}
+}
+
+static void
+take_reply(ZklEntry *entry, const ZklSessionEvent *event)
+{
+	ZklTicketEvent reply = event->reply;
+
+	if (reply.request == ZKL_REQUEST_WATCH_SELF &&
+		reply.outcome == ZKL_OUTCOME_OK)
+		reply.stale = !zkl_entry_is_described(entry, event->data,
+											  event->data_length);
+	carry_out(entry, zkl_ticket_step(&entry->ticket, &reply));
 }
 
 /* A znode has changed: is it this ticket's own, or the one it waits for? */
@@ -309,6 +321,8 @@ do_work(ZklEntry *entry, ZklWork work)
 		feed(entry, ZKL_EVENT_WATCH);
 		answer(entry);
 	}
+	if (work.describe)
+		feed(entry, ZKL_EVENT_DESCRIBE);
 	if (work.look)
 		feed(entry, ZKL_EVENT_LOOK);
 	if (work.recheck)

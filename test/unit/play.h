@@ -190,8 +190,10 @@ surveyed(ZklTicket *ticket, const char *const *children, int nchildren)
 							  nchildren);
 }
 
+/* "stale": the data does not name the backend that it shall name. */
 static inline ZklTicketStep
-watched_own(ZklTicket *ticket, int32_t version, bool answered, bool revoked)
+watched_text(ZklTicket *ticket, int32_t version, bool answered, bool revoked,
+			 bool stale)
 {
 	ZklTicketEvent event = {
 		.kind = ZKL_EVENT_REPLY,
@@ -199,10 +201,23 @@ watched_own(ZklTicket *ticket, int32_t version, bool answered, bool revoked)
 		.outcome = ZKL_OUTCOME_OK,
 		.version = version,
 		.answered = answered,
-		.revoked = revoked
+		.revoked = revoked,
+		.stale = stale
 	};
 
 	return feed(ticket, &event);
+}
+
+static inline ZklTicketStep
+watched_own(ZklTicket *ticket, int32_t version, bool answered, bool revoked)
+{
+	return watched_text(ticket, version, answered, revoked, false);
+}
+
+static inline ZklTicketStep
+watched_stale(ZklTicket *ticket, int32_t version, bool answered, bool revoked)
+{
+	return watched_text(ticket, version, answered, revoked, true);
 }
 
 /* The same of one that has not answered anybody. */

@@ -131,6 +131,7 @@ static const char *const event_names[ZKL_TICKET_NEVENTS] = {
 	[ZKL_EVENT_DOWNGRADE] = "DOWNGRADE",
 	[ZKL_EVENT_WATCH] = "WATCH",
 	[ZKL_EVENT_ANSWER] = "ANSWER",
+	[ZKL_EVENT_DESCRIBE] = "DESCRIBE",
 	[ZKL_EVENT_LOOK] = "LOOK",
 	[ZKL_EVENT_RECHECK] = "RECHECK",
 	[ZKL_EVENT_REPLY] = "REPLY",
@@ -363,6 +364,13 @@ try_reply(Case *c, ZklRequest request, ZklOutcome outcome, bool yes)
 	c->event.revoked = yes;
 	c->event.answered = yes;
 	c->event.version = yes ? 7 : 0;
+	c->event.stale = false;
+	if (request == ZKL_REQUEST_WATCH_SELF)
+	{
+		c->event.stale = true;
+		try_event(c);
+		c->event.stale = false;
+	}
 	if (request == ZKL_REQUEST_LIST && outcome == ZKL_OUTCOME_OK)
 		try_lists(c);
 	else if (request == ZKL_REQUEST_SURVEY && outcome == ZKL_OUTCOME_OK)
@@ -413,7 +421,7 @@ try_all_events(Case *c)
 static void
 in_state(ZklMode mode, ZklTicketState state)
 {
-	for (int bits = 0; bits < 2048; bits++)
+	for (int bits = 0; bits < 4096; bits++)
 	{
 		Case		c;
 
@@ -430,6 +438,9 @@ in_state(ZklMode mode, ZklTicketState state)
 		c.tries = (bits & 256) != 0;
 		c.before.next = (bits & 512) != 0;
 		c.first = bits & 1024 && state == ZKL_TICKET_FOUNDING;
+		c.before.mute = (bits & 2048) != 0;
+		if (c.before.mute && !IN(state, OWNING_STATES))
+			continue;
 		if (bits & 1024 && !c.first)
 			c.before.listed = !c.before.listed;
 		if (c.before.contended && state == ZKL_TICKET_FOUNDING)
@@ -627,6 +638,10 @@ means_nothing_in_other_states(const Case *c)
 			meaningful = c->before.answers || c->before.answered ?
 				0 : S(OWNED);
 			break;
+		case ZKL_EVENT_DESCRIBE:
+			before.watched = true;
+			meaningful = S(OWNED);
+			break;
 		case ZKL_EVENT_WATCH:
 			before.watched = true;
 			meaningful = c->before.watched ? 0 : S(OWNED);
@@ -739,14 +754,50 @@ is_lost_if_absent(const Case *c)
 	{
 		before.version = c->event.version;
 		before.answered = c->event.answered;
-		if (before.answers && !before.answered)
+		before.answers |= c->event.answered;
+		if ((before.answers && !before.answered) ||
+			(c->event.stale && !before.mute))
+		{
 			before.state = ZKL_TICKET_ANSWERING;
+			before.writes_answer = before.answers;
+		}
 	}
 	else if (c->event.outcome == ZKL_OUTCOME_REFUSED && !before.answered)
 		before.answers = false;
 	hold(memcmp(&before, &c->after, sizeof(ZklTicket)) == 0);
 	hold(c->step.report == (revoked && !c->before.revoked ?
 							ZKL_REPORT_REVOKED : ZKL_REPORT_NOTHING));
+}
+
+/*
+ * After a write the data is read in any case, which may lead to the next write; only
+ * a refusal ends that.
+ */
+static void
+reads_what_it_wrote(const Case *c)
+{
+	ZklOutcome	outcome = c->event.outcome;
+
+	if (!is_awaited(c) || c->event.request != ZKL_REQUEST_ANSWER ||
+		outcome == ZKL_OUTCOME_ABSENT)
+	{
+		hold(c->after.mute == c->before.mute || !c->after.mute);
+		return;
+	}
+	hold(c->after.state == ZKL_TICKET_OWNED);
+	hold(c->step.request == ZKL_REQUEST_WATCH_SELF);
+	hold(c->after.mute == (c->before.mute || outcome == ZKL_OUTCOME_REFUSED));
+	if (outcome == ZKL_OUTCOME_REFUSED)
+		hold(c->after.answered == c->before.answered);
+	else
+		hold(c->after.answered == (c->before.writes_answer && outcome == ZKL_OUTCOME_OK));
+}
+
+static void
+a_write_is_read_again_until_it_is_refused(void **state)
+{
+	(void) state;
+	in_all_cases(reads_what_it_wrote);
 }
 
 static void
@@ -1034,7 +1085,7 @@ heeds_the_reply(const Case *c)
 		 (done && !c->before.unwanted));
 	if (done)
 		hold(!c->after.contended && !c->after.revoked &&
-			 !c->after.answers && !c->after.answered &&
+			 !c->after.answers && !c->after.answered && !c->after.mute &&
 			 c->after.version == 0 && c->after.watched == c->before.watched);
 	if (confirming)
 		hold((c->step.report == ZKL_REPORT_LOST) == !done);
@@ -1144,6 +1195,7 @@ main(void)
 		cmocka_unit_test(late_watches_change_nothing),
 		cmocka_unit_test(an_owner_rests_on_the_directorys_watch_or_on_its_own),
 		cmocka_unit_test(a_watch_on_itself_says_that_the_znode_is_gone_or_revoked),
+		cmocka_unit_test(a_write_is_read_again_until_it_is_refused),
 		cmocka_unit_test(a_report_agrees_with_the_state),
 		cmocka_unit_test(an_unwanted_ticket_does_not_go_on_acquiring),
 		cmocka_unit_test(a_znode_that_may_exist_is_never_forgotten),

@@ -82,6 +82,7 @@ typedef struct Child
 	Role		role;
 	bool		revoked;		/* somebody has written so into it */
 	bool		answered;		/* it says that it is in use */
+	int			holder;			/* ... and by which backend; -1: not a word */
 	int32_t		version;		/* of what is written in it */
 	int64_t		number;
 	int64_t		czxid;
@@ -95,6 +96,8 @@ typedef struct Message
 	ZklTicketEvent event;
 	uint32_t	attempt;
 	int32_t		version;		/* ANSWER: of the data that it replaces */
+	bool		answers;		/* ... what the new ones say ... */
+	int			holder;			/* ... or WATCH_SELF: these say */
 	char		name[ZKL_CHILD_SIZE];	/* prefix, or the znode meant */
 	bool		own_exists;		/* PREDECESSOR_GONE: the one who waited for it
 								 * had a znode then */
@@ -120,6 +123,7 @@ typedef struct Server
 	bool		saw_use;		/* meanwhile somebody used the lock */
 	bool		lingers;		/* owned, and nobody wants it */
 	bool		unused;			/* it was, or a try failed: nobody uses it */
+	int			holder;			/* the backend that the znode shall name */
 	int			session;
 	bool		alive;			/* the session, at ZooKeeper */
 	bool		connected;
@@ -314,7 +318,7 @@ static void
 answer_create(int s, Message *answer)
 {
 	char		name[ZKL_CHILD_SIZE];
-	const Child *child;
+	Child	   *child;
 
 	if (!exists)
 	{
@@ -324,6 +328,7 @@ answer_create(int s, Message *answer)
 	snprintf(name, sizeof(name), "%.100s%010" PRId64, answer->name,
 			 next_number);
 	child = add_child(name, s, roles[servers[s].mode], next_number++);
+	child->holder = answer->holder;
 	strcpy(answer->name, name);
 	answer->event.czxid = child->czxid;
 	answer->event.ours = true;
@@ -359,7 +364,7 @@ answer_downgrade(int s, Message *answer)
 	number = writer->number;
 	check(find_child(name) == NULL);
 	remove_child(writer);
-	add_child(name, s, ROLE_READER, number);
+	add_child(name, s, ROLE_READER, number)->holder = answer->holder;
 	next_number++;
 }
 
@@ -391,7 +396,11 @@ answer_answer(int s, Message *answer)
 	{
 		/* Nobody who asked for the lock is overwritten unheard. */
 		check(!child->revoked || servers[s].ticket.revoked);
-		child->answered = true;
+
+		/* What others rely on is not taken back. */
+		check(!child->answered || answer->answers || weather.refusals);
+		child->answered = answer->answers;
+		child->holder = answer->holder;
 		child->revoked = false;
 		child->version++;
 		fire_child(child, false);
@@ -417,6 +426,7 @@ answer_about_child(int s, Message *answer)
 		answer->event.revoked = child->revoked;
 		answer->event.answered = child->answered;
 		answer->event.version = child->version;
+		answer->holder = child->holder;
 	}
 	else
 		remove_child(child);
@@ -632,6 +642,7 @@ check_token(const Server *server)
 }
 
 static void feed_kind(int s, ZklTicketEventKind kind);
+static bool is_owner(int s);
 static void end_try(int s);
 
 /* Somebody else wants the lock; the holders hold on to it, or only read. */
@@ -809,6 +820,16 @@ tell_more(ZklTicketEventKind kind)
 	}
 }
 
+/* The lock was handed on within a server, and is held for long. */
+static void
+holder_changes(int s)
+{
+	if (!servers[s].wanted || !is_owner(s))
+		return;
+	servers[s].holder++;
+	feed_kind(s, ZKL_EVENT_DESCRIBE);
+}
+
 static Message *
 push_request(Server *server, ZklRequest request)
 {
@@ -818,6 +839,8 @@ push_request(Server *server, ZklRequest request)
 	message->event.request = request;
 	message->attempt = server->ticket.attempt;
 	message->version = server->ticket.version;
+	message->answers = server->ticket.writes_answer;
+	message->holder = server->holder;
 	strcpy(message->name, request == ZKL_REQUEST_WATCH ?
 		   server->ticket.predecessor : server->ticket.name);
 	return message;
@@ -875,6 +898,9 @@ deliver(int s)
 	message.event.nchildren = message.nchildren;
 	zkl_recipe_order_leases(names, message.nchildren, leases);
 	message.event.leases = leases;
+	message.event.stale = message.event.request == ZKL_REQUEST_WATCH_SELF &&
+		message.event.outcome == ZKL_OUTCOME_OK &&
+		message.holder != server->holder;
 	feed(s, &message.event);
 
 	/* Whoever was queued at that moment, and no one else. */
@@ -1069,7 +1095,10 @@ foreigner_goes(void)
 	}
 }
 
-/* Its data is set: the watches fire, and it stays. */
+/*
+ * Its data is set: the watches fire, and it stays.  Where an owner may be refused
+ * to read its own znode, an answer that a foreign hand takes away is gone.
+ */
 static void
 child_changes(void)
 {
@@ -1080,7 +1109,11 @@ child_changes(void)
 	child = &children[random_below(&seed, (uint32_t) nchildren)];
 	child->version++;
 	child->revoked = one_in(3);
-	child->answered = false;
+	if (one_in(2) && !weather.refusals)
+	{
+		child->answered = false;
+		child->holder = -1;
+	}
 	fire_child(child, false);
 }
 
@@ -1419,6 +1452,8 @@ take_step(void)
 		tell_more(ZKL_EVENT_RECHECK);
 	else if (dice < 205)
 		tell_more(ZKL_EVENT_LOOK);
+	else if (dice < 215)
+		holder_changes(s);
 	else if (dice < 400)
 		send_due(s);
 	else if (dice < 600)
@@ -1547,6 +1582,7 @@ check_rest_of_owner(const Server *server, const Child *znode, int s)
 	{
 		check(znode->watchers & 1u << s);
 		check(server->ticket.revoked || !znode->revoked);
+		check(znode->holder == server->holder);
 	}
 }
 
@@ -1756,10 +1792,8 @@ assert_was_everywhere(void)
 	{
 		states |= 1u << ZKL_TICKET_FOUNDING;
 		requests |= 1u << ZKL_REQUEST_FOUND;
-		states |= 1u << ZKL_TICKET_SURVEYING | 1u << ZKL_TICKET_WATCHING |
-			1u << ZKL_TICKET_ANSWERING;
-		requests |= 1u << ZKL_REQUEST_SURVEY | 1u << ZKL_REQUEST_WATCH |
-			1u << ZKL_REQUEST_ANSWER;
+		states |= 1u << ZKL_TICKET_SURVEYING | 1u << ZKL_TICKET_WATCHING;
+		requests |= 1u << ZKL_REQUEST_SURVEY | 1u << ZKL_REQUEST_WATCH;
 	}
 	assert_had(times_in_state, lengthof(times_in_state), states, "state");
 	assert_had(times_asked, lengthof(times_asked), requests, "request");
