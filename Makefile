@@ -63,6 +63,7 @@ OBJS = $(PURE) \
 	src/leases.o \
 	src/locallock.o \
 	src/locktable.o \
+	src/lookup.o \
 	src/multilock.o \
 	src/onlost.o \
 	src/queue.o \

@@ -88,6 +88,8 @@
 #define ZKL_PARTITIONS		16
 #define ZKL_SERVER_SIZE		80	/* "address:port" */
 #define ZKL_PASSWORD_SIZE	16
+#define ZKL_SERVERS_SIZE	16384	/* addresses of all servers */
+#define ZKL_ERROR_SIZE		256
 
 /* The token keeps 16 bits for the claims that one ticket serves. */
 #define ZKL_CLAIM_NUMBER_MAX	65535
@@ -258,6 +260,8 @@ typedef struct ZklSessionInfo
 	int			timeout_ms;		/* negotiated */
 	char		server[ZKL_SERVER_SIZE];
 	int64		connected_at;
+	char		last_error[ZKL_ERROR_SIZE];
+	int64		last_error_at;	/* 0: never */
 
 	pg_atomic_uint32 worker_proc;	/* proc number + 1; 0: not running */
 	pg_atomic_uint32 worker_pid;
@@ -303,6 +307,14 @@ typedef struct ZklShared
 	pg_atomic_uint64 losses;	/* grows before and after claims are marked as
 								 * lost */
 	pg_atomic_uint64 revocations;	/* grows when a ticket is revoked */
+
+	/*
+	 * Addresses that were found for zklock.hosts, for when names cannot be
+	 * resolved.  Protected by session_lock.
+	 */
+	uint64		servers_of;		/* hash of zklock.hosts */
+	bool		servers_complete;	/* no name was left out */
+	char		servers[ZKL_SERVERS_SIZE];
 
 	ZklSessionInfo session[ZKL_SESSIONS_MAX];	/* zklock.sessions of them */
 	ZklCounters counters;

@@ -128,6 +128,13 @@ extern bool zkl_session_is_connected(void);
 extern void zkl_session_begin_sending(void);
 extern void zkl_session_end_sending(void);
 
+/*
+ * What the client said since this was asked last about a connection that failed
+ * or was lost; NULL: nothing.  Has it gone through all servers in vain?
+ */
+extern const char *zkl_session_take_error(void);
+extern bool zkl_session_tried_all(void);
+
 /* Requests without an answer, and all that were ever sent by this process. */
 extern int	zkl_session_outstanding(void);
 extern int64_t zkl_session_requests(void);

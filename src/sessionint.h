@@ -31,6 +31,9 @@ typedef struct ZklSessionState
 	int			attempts;		/* to connect, since a heartbeat was answered */
 	int64		attempt_at;		/* when the next may be made */
 	int			idle_turns;
+	bool		gave_up;		/* we ended the connection, and said why */
+	bool		has_error;		/* nobody has taken it yet: */
+	char		error[256];		/* why there is no connection, or no more */
 	ZklSessionEvent *first;
 	ZklSessionEvent **last;
 } ZklSessionState;
