@@ -33,7 +33,6 @@ static ZklTicketStep on_look(ZklTicket *ticket);
 static ZklTicketStep on_recheck(ZklTicket *ticket);
 static ZklTicketStep on_children_changed(ZklTicket *ticket);
 static ZklTicketStep on_reconnected(ZklTicket *ticket);
-static ZklTicketStep on_restarted(ZklTicket *ticket);
 static ZklTicketStep on_expired(ZklTicket *ticket);
 
 ZklTicketStep
@@ -75,7 +74,7 @@ zkl_ticket_step(ZklTicket *ticket, const ZklTicketEvent *event)
 		case ZKL_EVENT_RECONNECTED:
 			return on_reconnected(ticket);
 		case ZKL_EVENT_RESTARTED:
-			return on_restarted(ticket);
+			return zkl_ticket_look_again(ticket);
 		case ZKL_EVENT_EXPIRED:
 			return on_expired(ticket);
 	}
@@ -89,6 +88,7 @@ zkl_ticket_begin_attempt(ZklTicket *ticket, const uint8_t random[16],
 	ticket->attempt++;
 	ticket->name[0] = '\0';
 	ticket->version = 0;
+	ticket->surveyed = false;
 	zkl_recipe_make_uuid(random, only_tries, ticket->uuid);
 }
 
@@ -259,22 +259,25 @@ on_children_changed(ZklTicket *ticket)
 	return nothing;
 }
 
-/* Watches are gone; who rests on one has to look again. */
+/*
+ * All watches are gone.  In the other states a request is due: its reply, or the
+ * loss of the one before it, has come from the old connection already.
+ */
 static ZklTicketStep
 on_reconnected(ZklTicket *ticket)
 {
-	if (ticket->state == ZKL_TICKET_QUEUED)
-		return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
-	if (ticket->state == ZKL_TICKET_OWNED ||
+	if (ticket->state == ZKL_TICKET_WATCHING ||
+		ticket->state == ZKL_TICKET_QUEUED ||
+		ticket->state == ZKL_TICKET_OWNED ||
 		ticket->state == ZKL_TICKET_ANSWERING)
-		return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
+		return zkl_ticket_look_again(ticket);
 	return nothing;
 }
 
-/* Whatever was under way was answered to a worker that is no more. */
-static ZklTicketStep
-on_restarted(ZklTicket *ticket)
+ZklTicketStep
+zkl_ticket_look_again(ZklTicket *ticket)
 {
+	ticket->next = false;
 	switch (ticket->state)
 	{
 		case ZKL_TICKET_NONE:
@@ -296,6 +299,8 @@ on_restarted(ZklTicket *ticket)
 		case ZKL_TICKET_SURVEYING:
 		case ZKL_TICKET_WATCHING:
 		case ZKL_TICKET_QUEUED:
+			if (ticket->unwanted)
+				return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
 			return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
 		case ZKL_TICKET_OWNED:
 		case ZKL_TICKET_CHECKING:

@@ -178,35 +178,51 @@ typedef struct ZklTicketStep
 	ZklFailure	failure;
 } ZklTicketStep;
 
+/*
+ * What a ticket knows, and how long that holds.  After a reconnect or a restart,
+ * a ticket that rests on a watch lists the directory again, and sets it anew.
+ */
 typedef struct ZklTicket
 {
 	ZklTicketState state;
+	uint32_t	attempt;		/* counts creates; tags requests and replies */
+
+	/* of a wish, from WANT on; "mode" changes with a downgrade */
 	ZklMode		mode;
 	int			limit;			/* of a lease */
 	bool		unwanted;		/* delete it as soon as its name is known */
-	bool		next;			/* nobody but the predecessor goes before it,
-								 * and nothing has changed since */
-	bool		listed;			/* the directory is watched, or was */
-	bool		contended;		/* what the last list said */
-	bool		asked;			/* the same: somebody wants to know if it is
-								 * in use */
-	bool		answers;		/* it is, and the znode shall say so */
-	bool		answered;		/* ... and did so when it was seen last */
-	bool		asking;			/* who is before it may linger */
-	bool		other_kind;		/* ... and takes this for another kind */
-	bool		rechecks;		/* it wants to know when that changes */
-	bool		surveyed;		/* it is no semaphore */
-	bool		watched;		/* it watches its own znode */
-	bool		revoked;		/* REVOKED was reported */
+	bool		rechecks;		/* it wants to know when it is not contended any
+								 * more */
 	int			rounds;			/* how often the directory had to be made */
-	uint32_t	attempt;		/* counts creates; tags requests and replies */
-	int32_t		version;		/* of the own znode's data */
-	int64_t		czxid;
 	ZklFailure	failure;		/* in state REFUSED */
+
+	/* of a znode, until the next attempt to make one */
 	char		uuid[ZKL_UUID_SIZE];	/* of the attempt */
 	char		name[ZKL_ZNODE_SIZE];	/* of the znode, once it is known */
+	int64_t		czxid;
+	int32_t		version;		/* of its data */
+	bool		surveyed;		/* it is no semaphore: no lease was there since
+								 * the znode is */
+
+	/* ... that is owned, until it is downgraded */
+	bool		watched;		/* it watches its own znode */
+	bool		revoked;		/* REVOKED was reported */
+	bool		answers;		/* it is in use, and the znode shall say so */
+	bool		answered;		/* ... and did so when it was seen last */
+
+	/* what the last list said, of which the next one says the same or more */
+	bool		listed;			/* there was one */
+	bool		contended;		/* somebody waits for the znode to go */
+	bool		asked;			/* ... or wants to know if it is in use */
+	bool		asking;			/* the ticket before it may linger */
+	bool		other_kind;		/* ... and takes this for another kind */
 	char		predecessor[ZKL_CHILD_SIZE];	/* that it waits for, or empty */
-	char		in_use[ZKL_CHILD_SIZE]; /* znode that has answered last */
+
+	/* ... and what holds only until the directory changes or its watch is lost */
+	bool		next;			/* nobody but the predecessor goes before it */
+
+	/* of another's znode, for good */
+	char		in_use[ZKL_CHILD_SIZE]; /* the one that has answered last */
 } ZklTicket;
 
 /*

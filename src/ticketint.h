@@ -18,6 +18,12 @@
 extern ZklTicketStep zkl_ticket_on_reply(ZklTicket *ticket,
 										 const ZklTicketEvent *event);
 
+/*
+ * The reply to what was under way is lost, or the watches are that the ticket
+ * rests on.  The next request finds out how things stand.
+ */
+extern ZklTicketStep zkl_ticket_look_again(ZklTicket *ticket);
+
 static const ZklTicketStep nothing = {
 	ZKL_REQUEST_NOTHING, ZKL_REPORT_NOTHING, ZKL_FAILURE_NONE
 };

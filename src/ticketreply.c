@@ -20,8 +20,6 @@
 static ZklTicketStep on_found_reply(ZklTicket *ticket,
 									const ZklTicketEvent *event);
 static void on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event);
-static ZklTicketStep on_list_reply(ZklTicket *ticket,
-								   const ZklTicketEvent *event);
 static ZklTicketStep on_directory_reply(ZklTicket *ticket,
 										const ZklTicketEvent *event);
 static ZklTicketStep on_find_reply(ZklTicket *ticket,
@@ -44,8 +42,6 @@ static ZklTicketStep on_downgrade_reply(ZklTicket *ticket,
 										const ZklTicketEvent *event);
 static ZklTicketStep on_confirm_reply(ZklTicket *ticket,
 									  const ZklTicketEvent *event);
-static ZklTicketStep on_delete_reply(ZklTicket *ticket,
-									 const ZklTicketEvent *event);
 
 static ZklTicketStep ask_for_directory(ZklTicket *ticket);
 static ZklTicketStep take_place(ZklTicket *ticket, const ZklVerdict *verdict);
@@ -55,57 +51,84 @@ static void take_readers_name(ZklTicket *ticket);
 static ZklTicketStep become_reader(ZklTicket *ticket);
 static ZklTicketStep delete_and_fail(ZklTicket *ticket, ZklFailure failure);
 
-/* A reply that the ticket's state does not wait for is not for it. */
+/* OWNED asks for the watch on its own znode, but does not wait for it. */
+static const ZklRequest awaited[ZKL_TICKET_NSTATES] = {
+	[ZKL_TICKET_FOUNDING] = ZKL_REQUEST_FOUND,
+	[ZKL_TICKET_CREATING] = ZKL_REQUEST_CREATE,
+	[ZKL_TICKET_CREATED] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_HOMELESS] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_UNSURE] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_REFUSED] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_MAKING_DIRECTORY] = ZKL_REQUEST_MAKE_DIRECTORY,
+	[ZKL_TICKET_FINDING] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_INSPECTING] = ZKL_REQUEST_INSPECT,
+	[ZKL_TICKET_LISTING] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_SURVEYING] = ZKL_REQUEST_SURVEY,
+	[ZKL_TICKET_WATCHING] = ZKL_REQUEST_WATCH,
+	[ZKL_TICKET_OWNED] = ZKL_REQUEST_WATCH_SELF,
+	[ZKL_TICKET_CHECKING] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_ANSWERING] = ZKL_REQUEST_ANSWER,
+	[ZKL_TICKET_DOWNGRADING] = ZKL_REQUEST_DOWNGRADE,
+	[ZKL_TICKET_CONFIRMING] = ZKL_REQUEST_INSPECT,
+	[ZKL_TICKET_DELETING] = ZKL_REQUEST_DELETE
+};
+
+/*
+ * A reply that the ticket's state does not wait for is not for it.  A reply that
+ * says nothing is taken as a restart of the worker is, but for a create, after
+ * which the reply to the list is still to come, and for an answer.
+ */
 ZklTicketStep
 zkl_ticket_on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
-	switch (event->request)
+	if (event->request == ZKL_REQUEST_NOTHING ||
+		event->request != awaited[ticket->state])
+		return nothing;
+	if (event->outcome == ZKL_OUTCOME_UNKNOWN &&
+		ticket->state != ZKL_TICKET_CREATING &&
+		ticket->state != ZKL_TICKET_ANSWERING)
+		return zkl_ticket_look_again(ticket);
+
+	switch (ticket->state)
 	{
-		case ZKL_REQUEST_NOTHING:
+		case ZKL_TICKET_FOUNDING:
+			return on_found_reply(ticket, event);
+		case ZKL_TICKET_CREATING:
+			on_create_reply(ticket, event);
 			break;
-		case ZKL_REQUEST_FOUND:
-			if (ticket->state == ZKL_TICKET_FOUNDING)
-				return on_found_reply(ticket, event);
-			break;
-		case ZKL_REQUEST_CREATE:
-			if (ticket->state == ZKL_TICKET_CREATING)
-				on_create_reply(ticket, event);
-			break;
-		case ZKL_REQUEST_LIST:
-			return on_list_reply(ticket, event);
-		case ZKL_REQUEST_MAKE_DIRECTORY:
-			if (ticket->state == ZKL_TICKET_MAKING_DIRECTORY)
-				return on_directory_reply(ticket, event);
-			break;
-		case ZKL_REQUEST_INSPECT:
-			if (ticket->state == ZKL_TICKET_INSPECTING)
-				return on_inspect_reply(ticket, event);
-			if (ticket->state == ZKL_TICKET_CONFIRMING)
-				return on_confirm_reply(ticket, event);
-			break;
-		case ZKL_REQUEST_SURVEY:
-			if (ticket->state == ZKL_TICKET_SURVEYING)
-				return on_survey_reply(ticket, event);
-			break;
-		case ZKL_REQUEST_WATCH:
-			if (ticket->state == ZKL_TICKET_WATCHING)
-				return on_watch_reply(ticket, event);
-			break;
-		case ZKL_REQUEST_WATCH_SELF:
-			if (ticket->state == ZKL_TICKET_OWNED)
-				return on_watch_self_reply(ticket, event);
-			break;
-		case ZKL_REQUEST_ANSWER:
-			if (ticket->state == ZKL_TICKET_ANSWERING)
-				return on_answer_reply(ticket, event);
-			break;
-		case ZKL_REQUEST_DOWNGRADE:
-			if (ticket->state == ZKL_TICKET_DOWNGRADING)
-				return on_downgrade_reply(ticket, event);
-			break;
-		case ZKL_REQUEST_DELETE:
-			if (ticket->state == ZKL_TICKET_DELETING)
-				return on_delete_reply(ticket, event);
+		case ZKL_TICKET_HOMELESS:
+			return ask_for_directory(ticket);
+		case ZKL_TICKET_UNSURE:
+		case ZKL_TICKET_REFUSED:
+			return zkl_ticket_look_again(ticket);
+		case ZKL_TICKET_MAKING_DIRECTORY:
+			return on_directory_reply(ticket, event);
+		case ZKL_TICKET_FINDING:
+			return on_find_reply(ticket, event);
+		case ZKL_TICKET_INSPECTING:
+			return on_inspect_reply(ticket, event);
+		case ZKL_TICKET_CREATED:
+		case ZKL_TICKET_LISTING:
+			return on_place_reply(ticket, event);
+		case ZKL_TICKET_SURVEYING:
+			return on_survey_reply(ticket, event);
+		case ZKL_TICKET_WATCHING:
+			return on_watch_reply(ticket, event);
+		case ZKL_TICKET_OWNED:
+			return on_watch_self_reply(ticket, event);
+		case ZKL_TICKET_CHECKING:
+			return on_check_reply(ticket, event);
+		case ZKL_TICKET_ANSWERING:
+			return on_answer_reply(ticket, event);
+		case ZKL_TICKET_DOWNGRADING:
+			return on_downgrade_reply(ticket, event);
+		case ZKL_TICKET_CONFIRMING:
+			return on_confirm_reply(ticket, event);
+		case ZKL_TICKET_DELETING:
+			return gone(ticket);	/* refused: at the end of the session */
+
+		case ZKL_TICKET_NONE:
+		case ZKL_TICKET_QUEUED:
 			break;
 	}
 	return nothing;
@@ -118,8 +141,10 @@ on_found_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	ZklTicketStep step;
 
 	on_create_reply(ticket, event);
+	if (ticket->state == ZKL_TICKET_HOMELESS)
+		return ask_for_directory(ticket);
 	if (ticket->state != ZKL_TICKET_CREATED)
-		return on_list_reply(ticket, event);	/* as if one had come */
+		return zkl_ticket_look_again(ticket);
 	if (ticket->unwanted)
 		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
 	if (!zkl_recipe_is_first_ever(ticket->name))
@@ -166,43 +191,6 @@ on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	}
 }
 
-static ZklTicketStep
-on_list_reply(ZklTicket *ticket, const ZklTicketEvent *event)
-{
-	switch (ticket->state)
-	{
-		case ZKL_TICKET_HOMELESS:
-			return ask_for_directory(ticket);
-		case ZKL_TICKET_UNSURE:
-			return become(ticket, ZKL_TICKET_FINDING, ZKL_REQUEST_LIST);
-		case ZKL_TICKET_REFUSED:
-			return fail(ticket, ticket->failure);
-		case ZKL_TICKET_FINDING:
-			return on_find_reply(ticket, event);
-		case ZKL_TICKET_CREATED:
-		case ZKL_TICKET_LISTING:
-			return on_place_reply(ticket, event);
-		case ZKL_TICKET_CHECKING:
-			return on_check_reply(ticket, event);
-
-		case ZKL_TICKET_NONE:
-		case ZKL_TICKET_FOUNDING:
-		case ZKL_TICKET_CREATING:
-		case ZKL_TICKET_MAKING_DIRECTORY:
-		case ZKL_TICKET_INSPECTING:
-		case ZKL_TICKET_SURVEYING:
-		case ZKL_TICKET_WATCHING:
-		case ZKL_TICKET_QUEUED:
-		case ZKL_TICKET_OWNED:
-		case ZKL_TICKET_ANSWERING:
-		case ZKL_TICKET_DOWNGRADING:
-		case ZKL_TICKET_CONFIRMING:
-		case ZKL_TICKET_DELETING:
-			break;
-	}
-	return nothing;
-}
-
 /*
  * An unknown outcome needs no look: the create will say what is there.
  *
@@ -237,10 +225,10 @@ on_find_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			return become(ticket, ZKL_TICKET_INSPECTING, ZKL_REQUEST_INSPECT);
 		case ZKL_OUTCOME_ABSENT:
 			return create_anew(ticket);
-		case ZKL_OUTCOME_UNKNOWN:
-			return become(ticket, ZKL_TICKET_FINDING, ZKL_REQUEST_LIST);
 		case ZKL_OUTCOME_REFUSED:
 			return fail(ticket, event->failure);
+		case ZKL_OUTCOME_UNKNOWN:
+			break;
 	}
 	return nothing;
 }
@@ -257,10 +245,10 @@ on_inspect_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
 		case ZKL_OUTCOME_ABSENT:
 			return create_anew(ticket);
-		case ZKL_OUTCOME_UNKNOWN:
-			return become(ticket, ZKL_TICKET_INSPECTING, ZKL_REQUEST_INSPECT);
 		case ZKL_OUTCOME_REFUSED:
 			return delete_and_fail(ticket, event->failure);
+		case ZKL_OUTCOME_UNKNOWN:
+			break;
 	}
 	return nothing;
 }
@@ -284,10 +272,10 @@ on_place_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			return take_place(ticket, &verdict);
 		case ZKL_OUTCOME_ABSENT:
 			return create_anew(ticket);
-		case ZKL_OUTCOME_UNKNOWN:
-			return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
 		case ZKL_OUTCOME_REFUSED:
 			return delete_and_fail(ticket, event->failure);
+		case ZKL_OUTCOME_UNKNOWN:
+			break;
 	}
 	return nothing;
 }
@@ -302,7 +290,7 @@ on_survey_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	if (event->outcome == ZKL_OUTCOME_OK &&
 		zkl_recipe_any_lease(event->children, event->nchildren))
 		return delete_and_fail(ticket, ZKL_FAILURE_OTHER_KIND);
-	ticket->surveyed = event->outcome != ZKL_OUTCOME_UNKNOWN;
+	ticket->surveyed = true;
 	return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
 }
 
@@ -317,10 +305,11 @@ on_watch_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 				return take_answer(ticket);
 			return nothing;
 		case ZKL_OUTCOME_ABSENT:
-		case ZKL_OUTCOME_UNKNOWN:
 			return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
 		case ZKL_OUTCOME_REFUSED:
 			return delete_and_fail(ticket, event->failure);
+		case ZKL_OUTCOME_UNKNOWN:
+			break;
 	}
 	return nothing;
 }
@@ -336,9 +325,6 @@ on_check_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
 	ZklTicketStep step = nothing;
 	ZklVerdict	verdict;
-
-	if (event->outcome == ZKL_OUTCOME_UNKNOWN)
-		return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
 
 	/*
 	 * Who may not look keeps the lock; nobody has taken it away.  Without the
@@ -403,7 +389,7 @@ on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		case ZKL_OUTCOME_ABSENT:
 			return lose(ticket);
 		case ZKL_OUTCOME_UNKNOWN:
-			return become(ticket, ZKL_TICKET_OWNED, ZKL_REQUEST_WATCH_SELF);
+			break;
 	}
 	return nothing;
 }
@@ -448,8 +434,6 @@ on_downgrade_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 							  ZKL_REQUEST_DELETE);
 			return become(ticket, ZKL_TICKET_CONFIRMING, ZKL_REQUEST_INSPECT);
 		case ZKL_OUTCOME_UNKNOWN:
-			return become(ticket, ZKL_TICKET_DOWNGRADING,
-						  ZKL_REQUEST_DOWNGRADE);
 		case ZKL_OUTCOME_REFUSED:
 			break;
 	}
@@ -471,24 +455,9 @@ on_downgrade_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 static ZklTicketStep
 on_confirm_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
-	if (event->outcome == ZKL_OUTCOME_UNKNOWN)
-		return become(ticket, ZKL_TICKET_CONFIRMING, ZKL_REQUEST_INSPECT);
 	if (event->outcome == ZKL_OUTCOME_OK && event->ours)
 		return become_reader(ticket);
 	return lose(ticket);
-}
-
-static ZklTicketStep
-on_delete_reply(ZklTicket *ticket, const ZklTicketEvent *event)
-{
-	if (event->outcome == ZKL_OUTCOME_UNKNOWN)
-		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
-
-	/*
-	 * A refusal leaves the znode to the end of the session: there is nothing
-	 * else that could be done about it.
-	 */
-	return gone(ticket);
 }
 
 static ZklTicketStep

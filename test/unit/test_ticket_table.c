@@ -113,13 +113,13 @@ static const struct
 };
 
 /*
- * An unwanted ticket gets no further than to where its name is known.  (To
- * LISTING only by a restart.)  A ticket in DELETING is always unwanted.
+ * An unwanted ticket gets no further than to where its name is known.  A ticket
+ * in DELETING is always unwanted.
  */
 #define UNWANTED_STATES \
 	(S(NONE) | S(FOUNDING) | S(CREATING) | S(CREATED) | S(HOMELESS) | S(UNSURE) | \
-	 S(REFUSED) | S(MAKING_DIRECTORY) | S(FINDING) | S(LISTING) | \
-	 S(DOWNGRADING) | S(DELETING))
+	 S(REFUSED) | S(MAKING_DIRECTORY) | S(FINDING) | S(DOWNGRADING) | \
+	 S(DELETING))
 
 /* In these the lock is owned, unless the ticket is unwanted. */
 #define OWNING_STATES \
@@ -603,6 +603,33 @@ stale_replies_change_nothing(void **state)
 	in_all_cases(ignores_what_is_not_awaited);
 }
 
+/* What a restart leads to, the loss of an awaited reply does, too. */
+static void
+is_as_after_a_restart(const Case *c)
+{
+	const ZklTicketEvent restart = {.kind = ZKL_EVENT_RESTARTED};
+	ZklTicket	restarted = c->before;
+	ZklTicketStep step = zkl_ticket_step(&restarted, &restart);
+	bool		lost = is_awaited(c) &&
+		c->event.outcome == ZKL_OUTCOME_UNKNOWN &&
+		!IN(c->before.state, S(CREATING) | S(ANSWERING));
+	bool		reconnected = c->event.kind == ZKL_EVENT_RECONNECTED &&
+		IN(c->before.state, S(WATCHING) | S(QUEUED) | S(OWNED) | S(ANSWERING));
+
+	if (!lost && !reconnected)
+		return;
+	hold(!c->after.next);
+	hold(memcmp(&restarted, &c->after, sizeof(ZklTicket)) == 0);
+	hold(memcmp(&step, &c->step, sizeof(step)) == 0);
+}
+
+static void
+lost_replies_watches_and_workers_lead_to_the_same(void **state)
+{
+	(void) state;
+	in_all_cases(is_as_after_a_restart);
+}
+
 static void
 means_nothing_in_other_states(const Case *c)
 {
@@ -650,7 +677,7 @@ means_nothing_in_other_states(const Case *c)
 			meaningful = S(OWNED);
 			break;
 		case ZKL_EVENT_RECONNECTED:
-			meaningful = S(QUEUED) | S(OWNED) | S(ANSWERING);
+			meaningful = S(WATCHING) | S(QUEUED) | S(OWNED) | S(ANSWERING);
 			break;
 		default:
 			return;
@@ -695,8 +722,6 @@ rests_on_one_watch(const Case *c)
 	}
 	else if (may_not_look)
 		hold(watches && c->after.watched);
-	else if (is_awaited(c) && c->event.request == ZKL_REQUEST_WATCH_SELF)
-		hold(watches == (c->event.outcome == ZKL_OUTCOME_UNKNOWN));
 	else if (is_awaited(c) && c->event.request == ZKL_REQUEST_ANSWER)
 		hold(watches == (c->event.outcome != ZKL_OUTCOME_ABSENT));
 	else if (c->event.kind == ZKL_EVENT_WATCH)
@@ -720,7 +745,8 @@ is_lost_if_absent(const Case *c)
 	ZklTicket	before = c->before;
 	bool		revoked;
 
-	if (!is_awaited(c) || c->event.request != ZKL_REQUEST_WATCH_SELF)
+	if (!is_awaited(c) || c->event.request != ZKL_REQUEST_WATCH_SELF ||
+		c->event.outcome == ZKL_OUTCOME_UNKNOWN)
 		return;
 	if (c->event.outcome == ZKL_OUTCOME_ABSENT)
 	{
@@ -1137,6 +1163,7 @@ main(void)
 		cmocka_unit_test(a_request_is_the_one_that_the_new_state_awaits),
 		cmocka_unit_test(a_ticket_that_waits_for_a_reply_has_asked_for_it),
 		cmocka_unit_test(stale_replies_change_nothing),
+		cmocka_unit_test(lost_replies_watches_and_workers_lead_to_the_same),
 		cmocka_unit_test(late_watches_change_nothing),
 		cmocka_unit_test(an_owner_rests_on_the_directorys_watch_or_on_its_own),
 		cmocka_unit_test(a_watch_on_itself_says_that_the_znode_is_gone_or_revoked),

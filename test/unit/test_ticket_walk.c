@@ -138,6 +138,7 @@ static bool exists;
 static int64_t next_number;
 static int64_t zxid;
 static unsigned directory_watchers;
+static bool any_refusal;		/* in this walk */
 static int	nchildren;
 static Child children[MAX_CHILDREN];
 
@@ -532,6 +533,7 @@ serve(int s)
 	message = pop(&servers[s].sent);
 	if (is_refused(s, &message))
 	{
+		any_refusal = true;
 		message.event.outcome = ZKL_OUTCOME_REFUSED;
 		message.event.failure = ZKL_FAILURE_PERMISSION;
 	}
@@ -881,16 +883,21 @@ deliver(int s)
 }
 
 static bool
-expects_news_of_session(int s)
+is_told(const Server *server, ZklTicketEventKind kind)
 {
-	for (int i = 0; i < servers[s].inbox.n; i++)
+	for (int i = 0; i < server->inbox.n; i++)
 	{
-		ZklTicketEventKind kind = servers[s].inbox.messages[i].event.kind;
-
-		if (kind == ZKL_EVENT_EXPIRED || kind == ZKL_EVENT_RECONNECTED)
+		if (server->inbox.messages[i].event.kind == kind)
 			return true;
 	}
 	return false;
+}
+
+static bool
+expects_news_of_session(int s)
+{
+	return is_told(&servers[s], ZKL_EVENT_EXPIRED) ||
+		is_told(&servers[s], ZKL_EVENT_RECONNECTED);
 }
 
 /* Of a session that has expired, only what is UNKNOWN may come late. */
@@ -1253,6 +1260,48 @@ check_awaited(const Server *server)
 			  is_in(&server->inbox, request, server->ticket.attempt));
 }
 
+/*
+ * A ticket that will own the lock when its predecessor goes watches the
+ * directory, or is about to learn that something has changed there.
+ */
+static void
+check_next(int s)
+{
+	const Server *server = &servers[s];
+
+	if (server->ticket.state != ZKL_TICKET_QUEUED || !server->ticket.next ||
+		!server->connected)
+		return;
+	check(directory_watchers & 1u << s ||
+		  is_told(server, ZKL_EVENT_CHILDREN_CHANGED) ||
+		  is_told(server, ZKL_EVENT_RECONNECTED));
+}
+
+/*
+ * An owner hears of all that concerns it: of the first that waits, by the
+ * directory's watch, and then of its own znode by the watch on that.
+ */
+static void
+check_owner_is_told(int s)
+{
+	const Server *server = &servers[s];
+	const Child *znode = find_child(server->ticket.name);
+
+	if (server->ticket.state != ZKL_TICKET_OWNED || !server->ticket.listed ||
+		!server->connected || !server->alive ||
+		is_told(server, ZKL_EVENT_RECONNECTED))
+		return;
+	if (!server->ticket.contended || server->ticket.rechecks)
+		check(directory_watchers & 1u << s ||
+			  is_told(server, ZKL_EVENT_CHILDREN_CHANGED));
+	if (server->ticket.watched && !any_refusal && znode != NULL &&
+		server->due == ZKL_REQUEST_NOTHING &&
+		!is_in(&server->sent, ZKL_REQUEST_WATCH_SELF, server->ticket.attempt) &&
+		!is_in(&server->inbox, ZKL_REQUEST_WATCH_SELF, server->ticket.attempt))
+		check(znode->watchers & 1u << s ||
+			  is_told(server, ZKL_EVENT_SELF_CHANGED));
+}
+
 static void look_for_use(int s);
 
 static bool
@@ -1305,6 +1354,8 @@ check_rules(void)
 		const Child *znode = znode_of(s);
 
 		check_awaited(server);
+		check_next(s);
+		check_owner_is_told(s);
 		if (server->ticket.state == ZKL_TICKET_NONE)
 		{
 			check(znode == NULL);
@@ -1679,6 +1730,7 @@ begin_walk(uint64_t with_seed)
 	for (int s = 0; s < SERVERS; s++)
 		begin_session(s);
 	exists = false;
+	any_refusal = false;
 	directory_watchers = 0;
 	nchildren = 0;
 	zxid = 1;
