@@ -121,9 +121,6 @@ send_request(ZklEntry *entry, ZklRequest request)
 		case ZKL_REQUEST_FOUND:
 		case ZKL_REQUEST_CREATE:
 			return send_create(entry, request, directory);
-		case ZKL_REQUEST_MAKE_DIRECTORY:
-			zkl_session_make_directory(entry, ticket->attempt, directory);
-			break;
 		case ZKL_REQUEST_LIST:
 			zkl_session_list(entry, ticket->attempt, directory);
 			break;
@@ -187,7 +184,8 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.tickets, 1);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.requests, 1);
 	if (request == ZKL_REQUEST_FOUND)
-		zkl_session_found(entry, ticket->attempt, directory, name, entry->about);
+		zkl_session_found(entry, ticket->attempt, directory,
+						  ticket->rounds > 0, name, entry->about);
 	else
 	{
 		zkl_session_create(entry, ticket->attempt, directory, name, entry->about);

@@ -149,10 +149,8 @@ extern void zkl_session_create(void *tag, uint32_t attempt,
 							   const char *directory, const char *prefix,
 							   const char *data);
 extern void zkl_session_found(void *tag, uint32_t attempt,
-							  const char *directory, const char *prefix,
-							  const char *data);
-extern void zkl_session_make_directory(void *tag, uint32_t attempt,
-									   const char *directory);
+							  const char *directory, bool with_parents,
+							  const char *prefix, const char *data);
 extern void zkl_session_list(void *tag, uint32_t attempt,
 							 const char *directory);
 

@@ -3,8 +3,9 @@
  * sessioncalls.c
  *	  The requests that a ticket makes, and their replies.
  *
- * Each call is remembered until its last completion, which turns it into one
- * reply event.  See session.c for what a callback may do.
+ * Each call is remembered until its last completion.  The completion of what
+ * decides turns it into one reply event.  See session.c for what a callback may
+ * do.
  *
  * src/sessioncalls.c
  *
@@ -22,8 +23,7 @@ typedef struct Call
 	uint32_t	attempt;
 	ZklRequest	request;
 	int			parts;			/* completions still to come */
-	ZklOutcome	outcome;		/* the worst so far */
-	ZklFailure	failure;
+	int			rc;				/* FOUND: why there is no directory */
 	zoo_op_result_t results[2]; /* of a multi; the client's until it completes */
 } Call;
 
@@ -31,8 +31,8 @@ static void create(Call *call, const char *directory, const char *prefix,
 				   const char *data);
 static void on_created(int rc, const char *path, const struct Stat *stat,
 					   const void *data);
+static void offer(Call *call, const char *directory);
 static void on_offered(int rc, const char *path, const void *data);
-static void on_directory_made(int rc, const char *path, const void *data);
 static void on_listed(int rc, const struct String_vector *strings,
 					  const void *data);
 static void on_downgraded(int rc, const void *data);
@@ -62,7 +62,6 @@ begin_call(void *tag, uint32_t attempt, ZklRequest request)
 	call->attempt = attempt;
 	call->request = request;
 	call->parts = 1;
-	call->outcome = ZKL_OUTCOME_OK;
 	return call;
 }
 
@@ -74,21 +73,20 @@ sent(Call *call, int rc)
 		finish_call(call, rc);
 }
 
-/* One completion of a call has come; returns the event if it was the last. */
+static void
+end_part(Call *call)
+{
+	if (--call->parts == 0)
+		free(call);
+}
+
+/* What decides about a call is completed; returns the event. */
 static ZklSessionEvent *
 finish_call(Call *call, int rc)
 {
 	ZklSessionEvent *event = NULL;
 	ZklFailure	failure = ZKL_FAILURE_NONE;
 	ZklOutcome	outcome = zkl_session_note_done(rc, &failure);
-
-	if (outcome > call->outcome)
-	{
-		call->outcome = outcome;
-		call->failure = failure;
-	}
-	if (--call->parts > 0)
-		return NULL;
 
 	if (!zkl_session_state.closing)
 	{
@@ -97,10 +95,10 @@ finish_call(Call *call, int rc)
 		event->attempt = call->attempt;
 		event->reply.kind = ZKL_EVENT_REPLY;
 		event->reply.request = call->request;
-		event->reply.outcome = call->outcome;
-		event->reply.failure = call->failure;
+		event->reply.outcome = outcome;
+		event->reply.failure = failure;
 	}
-	free(call);
+	end_part(call);
 	return event;
 }
 
@@ -184,10 +182,11 @@ note_stat(ZklSessionEvent *event, const struct Stat *stat)
 static void
 on_created(int rc, const char *path, const struct Stat *stat, const void *data)
 {
+	Call	   *call = unconstify(void *, data);
 	ZklSessionEvent *event;
 
 	ZKL_FAULT_POINT("create-answered");
-	event = finish_call(unconstify(void *, data), rc);
+	event = finish_call(call, rc == ZNONODE && call->rc != ZOK ? call->rc : rc);
 	if (event == NULL || rc != ZOK)
 		return;
 	event->reply.name = zkl_session_copy(strrchr(path, '/') + 1);
@@ -195,59 +194,58 @@ on_created(int rc, const char *path, const struct Stat *stat, const void *data)
 }
 
 /*
- * The directory in case that it is missing, and the znode.  The session keeps
- * their order, so the znode's reply tells what became of both.
+ * The directory in case that it is missing, perhaps its parents before it, and
+ * the znode.  The session keeps their order, so the znode's reply tells what
+ * became of all.
  */
 void
 zkl_session_found(void *tag, uint32_t attempt, const char *directory,
-				  const char *prefix, const char *data)
+				  bool with_parents, const char *prefix, const char *data)
 {
-	if (zoo_acreate(zkl_session_state.handle, directory, "", 0,
-					&ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER, on_offered, NULL) == ZOK)
+	Call	   *call = begin_call(tag, attempt, ZKL_REQUEST_FOUND);
+	char		path[ZKL_SESSION_PATH_SIZE];
+
+	for (const char *at = strchr(directory + 1, '/'); at && with_parents;
+		 at = strchr(at + 1, '/'))
 	{
-		zkl_session_state.outstanding++;
-		zkl_session_state.requests++;
+		strlcpy(path, directory, Min(sizeof(path), at - directory + 1));
+		offer(call, path);
 	}
-	create(begin_call(tag, attempt, ZKL_REQUEST_FOUND), directory, prefix, data);
+	offer(call, directory);
+	ZKL_FAULT_POINT("directory-sent");
+	create(call, directory, prefix, data);
 }
 
 static void
-on_offered(int rc, const char *path, const void *data)
+offer(Call *call, const char *directory)
 {
-	zkl_session_state.outstanding--;
+	int			rc = zoo_acreate(zkl_session_state.handle, directory, "", 0,
+								 &ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER,
+								 on_offered, call);
+
+	call->parts++;
+	if (!zkl_session_note_sent(rc))
+		on_offered(rc, NULL, call);
 }
 
 /*
- * All parents are asked for at once: the server keeps the order.  What exists
- * already is fine.
+ * ZooKeeper asks for permission before it says that a directory is there.  So a
+ * refusal means nothing if the next one is there or can be made; else it is why
+ * the znode's directory is missing.
  */
-void
-zkl_session_make_directory(void *tag, uint32_t attempt, const char *directory)
-{
-	Call	   *call = begin_call(tag, attempt, ZKL_REQUEST_MAKE_DIRECTORY);
-	char		path[ZKL_SESSION_PATH_SIZE];
-	int			parts = 0;
-
-	for (const char *at = directory; *at; at++)
-		parts += *at == '/';
-	call->parts = parts;
-
-	for (const char *at = directory; parts > 0; parts--)
-	{
-		at += 1 + strcspn(at + 1, "/");
-		strlcpy(path, directory, Min(sizeof(path), at - directory + 1));
-		sent(call, zoo_acreate(zkl_session_state.handle, path, "", 0,
-							   &ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER,
-							   on_directory_made, call));
-	}
-	ZKL_FAULT_POINT("directory-sent");
-}
-
 static void
-on_directory_made(int rc, const char *path, const void *data)
+on_offered(int rc, const char *path, const void *data)
 {
+	Call	   *call = unconstify(void *, data);
+	ZklFailure	failure;
+
 	ZKL_FAULT_POINT("directory-answered");
-	finish_call(unconstify(void *, data), rc == ZNODEEXISTS ? ZOK : rc);
+	zkl_session_state.outstanding--;
+	if (rc == ZOK || rc == ZNODEEXISTS)
+		call->rc = ZOK;
+	else if (zkl_session_outcome_of(rc, &failure) == ZKL_OUTCOME_REFUSED)
+		call->rc = rc;
+	end_part(call);
 }
 
 void

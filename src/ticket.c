@@ -86,10 +86,20 @@ zkl_ticket_begin_attempt(ZklTicket *ticket, const uint8_t random[16],
 						 bool only_tries)
 {
 	ticket->attempt++;
+	zkl_recipe_make_uuid(random, only_tries, ticket->uuid);
 	ticket->name[0] = '\0';
 	ticket->version = 0;
 	ticket->surveyed = false;
-	zkl_recipe_make_uuid(random, only_tries, ticket->uuid);
+	ticket->watched = false;
+	ticket->revoked = false;
+	ticket->answers = false;
+	ticket->answered = false;
+	ticket->listed = false;
+	ticket->contended = false;
+	ticket->asked = false;
+	ticket->asking = false;
+	ticket->predecessor[0] = '\0';
+	ticket->next = false;
 }
 
 static ZklTicketStep
@@ -100,18 +110,7 @@ on_want(ZklTicket *ticket, const ZklTicketEvent *event)
 	ticket->mode = event->mode;
 	ticket->limit = event->limit;
 	ticket->unwanted = false;
-	ticket->predecessor[0] = '\0';
-	ticket->next = false;
-	ticket->listed = false;
-	ticket->contended = false;
-	ticket->asked = false;
-	ticket->answers = false;
-	ticket->answered = false;
-	ticket->asking = false;
 	ticket->rechecks = false;
-	ticket->surveyed = false;
-	ticket->watched = false;
-	ticket->revoked = false;
 	ticket->rounds = 0;
 	if (event->is_new)
 		return become(ticket, ZKL_TICKET_FOUNDING, ZKL_REQUEST_FOUND);
@@ -126,18 +125,9 @@ on_unwant(ZklTicket *ticket, bool unsent)
 		case ZKL_TICKET_NONE:
 			return gone(ticket);
 
-			/*
-			 * No znode exists before the create is sent.  But a directory
-			 * that was made for it wants to be used.
-			 */
+			/* No znode exists before the create is sent. */
 		case ZKL_TICKET_FOUNDING:
 		case ZKL_TICKET_CREATING:
-			if (unsent && ticket->rounds == 0)
-				return gone(ticket);
-			ticket->unwanted = true;
-			return nothing;
-
-		case ZKL_TICKET_MAKING_DIRECTORY:
 			if (unsent)
 				return gone(ticket);
 			/* FALLTHROUGH */
@@ -288,8 +278,7 @@ zkl_ticket_look_again(ZklTicket *ticket)
 		case ZKL_TICKET_FINDING:
 			return become(ticket, ZKL_TICKET_FINDING, ZKL_REQUEST_LIST);
 		case ZKL_TICKET_HOMELESS:
-		case ZKL_TICKET_MAKING_DIRECTORY:
-			return create_anew(ticket);
+			return found_directory(ticket);
 		case ZKL_TICKET_REFUSED:
 			return fail(ticket, ticket->failure);
 		case ZKL_TICKET_INSPECTING:

@@ -11,9 +11,10 @@
  * Every request that is sent gets exactly one reply event, in the order of
  * sending, with outcome UNKNOWN where the connection was lost.  CREATE is
  * two requests sent back to back, the create and a list, and gets the two
- * replies CREATE and LIST.  FOUND creates the directory, unless it is there, and
- * the znode in it: if that has number 0, it is the first that was ever in the
- * directory, and needs no list.  DOWNGRADE deletes one znode and creates another,
+ * replies CREATE and LIST.  FOUND creates the directory, and from the second
+ * round on all above it, and then the znode, which alone decides: it is ABSENT
+ * if the directory still is.  If the znode has number 0, it is the first that was
+ * ever in the directory, and needs no list.  DOWNGRADE deletes one znode and creates another,
  * both or none; it is ABSENT where the one to delete is not there.  ANSWER is
  * UNKNOWN where the data are others than those that were seen last.
  *
@@ -46,7 +47,6 @@ typedef enum ZklTicketState
 	ZKL_TICKET_HOMELESS,		/* ... it said that the directory is missing */
 	ZKL_TICKET_UNSURE,			/* ... its outcome is unknown */
 	ZKL_TICKET_REFUSED,			/* ... it was refused */
-	ZKL_TICKET_MAKING_DIRECTORY,	/* directory requested */
 	ZKL_TICKET_FINDING,			/* list sent, to find out if the znode exists */
 	ZKL_TICKET_INSPECTING,		/* found; its czxid and owner requested */
 	ZKL_TICKET_LISTING,			/* znode exists; list sent to see its place */
@@ -69,9 +69,8 @@ typedef enum ZklTicketState
 typedef enum ZklRequest
 {
 	ZKL_REQUEST_NOTHING,
-	ZKL_REQUEST_FOUND,			/* the directory, then create under a new UUID */
+	ZKL_REQUEST_FOUND,			/* directories, then create under a new UUID */
 	ZKL_REQUEST_CREATE,			/* create under a new UUID, then LIST */
-	ZKL_REQUEST_MAKE_DIRECTORY, /* the lock's directory and its parents */
 	ZKL_REQUEST_LIST,			/* children of the directory, with a watch */
 	ZKL_REQUEST_INSPECT,		/* Stat of the own znode */
 	ZKL_REQUEST_SURVEY,			/* children of the directory's "leases" */
@@ -193,7 +192,7 @@ typedef struct ZklTicket
 	bool		unwanted;		/* delete it as soon as its name is known */
 	bool		rechecks;		/* it wants to know when it is not contended any
 								 * more */
-	int			rounds;			/* how often the directory had to be made */
+	int			rounds;			/* how often the directory was missing */
 	ZklFailure	failure;		/* in state REFUSED */
 
 	/* of a znode, until the next attempt to make one */

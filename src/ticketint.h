@@ -100,4 +100,21 @@ create_anew(ZklTicket *ticket)
 	return become(ticket, ZKL_TICKET_CREATING, ZKL_REQUEST_CREATE);
 }
 
+/* A directory that is missing this often under our hands has another cause. */
+#define MAX_ROUNDS	10
+
+/*
+ * There is no directory, and perhaps not even its parent.  ZooKeeper removes no
+ * directory that never had a child, so none is made but with a znode in it.
+ */
+static inline ZklTicketStep
+found_directory(ZklTicket *ticket)
+{
+	if (ticket->unwanted)
+		return gone(ticket);
+	if (++ticket->rounds > MAX_ROUNDS)
+		return fail(ticket, ZKL_FAILURE_DIRECTORY);
+	return become(ticket, ZKL_TICKET_FOUNDING, ZKL_REQUEST_FOUND);
+}
+
 #endif							/* ZKL_TICKETINT_H */

@@ -14,14 +14,9 @@
 
 #include <string.h>
 
-/* A directory that is reaped this often under our hands has another cause. */
-#define MAX_ROUNDS	10
-
 static ZklTicketStep on_found_reply(ZklTicket *ticket,
 									const ZklTicketEvent *event);
 static void on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event);
-static ZklTicketStep on_directory_reply(ZklTicket *ticket,
-										const ZklTicketEvent *event);
 static ZklTicketStep on_find_reply(ZklTicket *ticket,
 								   const ZklTicketEvent *event);
 static ZklTicketStep on_inspect_reply(ZklTicket *ticket,
@@ -43,7 +38,6 @@ static ZklTicketStep on_downgrade_reply(ZklTicket *ticket,
 static ZklTicketStep on_confirm_reply(ZklTicket *ticket,
 									  const ZklTicketEvent *event);
 
-static ZklTicketStep ask_for_directory(ZklTicket *ticket);
 static ZklTicketStep take_place(ZklTicket *ticket, const ZklVerdict *verdict);
 static ZklTicketStep take_answer(ZklTicket *ticket);
 static void set_name(ZklTicket *ticket, const char *name);
@@ -59,7 +53,6 @@ static const ZklRequest awaited[ZKL_TICKET_NSTATES] = {
 	[ZKL_TICKET_HOMELESS] = ZKL_REQUEST_LIST,
 	[ZKL_TICKET_UNSURE] = ZKL_REQUEST_LIST,
 	[ZKL_TICKET_REFUSED] = ZKL_REQUEST_LIST,
-	[ZKL_TICKET_MAKING_DIRECTORY] = ZKL_REQUEST_MAKE_DIRECTORY,
 	[ZKL_TICKET_FINDING] = ZKL_REQUEST_LIST,
 	[ZKL_TICKET_INSPECTING] = ZKL_REQUEST_INSPECT,
 	[ZKL_TICKET_LISTING] = ZKL_REQUEST_LIST,
@@ -97,12 +90,9 @@ zkl_ticket_on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			on_create_reply(ticket, event);
 			break;
 		case ZKL_TICKET_HOMELESS:
-			return ask_for_directory(ticket);
 		case ZKL_TICKET_UNSURE:
 		case ZKL_TICKET_REFUSED:
 			return zkl_ticket_look_again(ticket);
-		case ZKL_TICKET_MAKING_DIRECTORY:
-			return on_directory_reply(ticket, event);
 		case ZKL_TICKET_FINDING:
 			return on_find_reply(ticket, event);
 		case ZKL_TICKET_INSPECTING:
@@ -134,36 +124,26 @@ zkl_ticket_on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	return nothing;
 }
 
-/* Numbers begin with 0, and each that is given out is greater. */
+/*
+ * Numbers begin with 0, and each that is given out is greater.  The leases of a
+ * semaphore are listed in any case: they rest on one watch.
+ */
 static ZklTicketStep
 on_found_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
 	ZklTicketStep step;
 
 	on_create_reply(ticket, event);
-	if (ticket->state == ZKL_TICKET_HOMELESS)
-		return ask_for_directory(ticket);
 	if (ticket->state != ZKL_TICKET_CREATED)
 		return zkl_ticket_look_again(ticket);
 	if (ticket->unwanted)
 		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
-	if (!zkl_recipe_is_first_ever(ticket->name))
+	if (ticket->mode == ZKL_MODE_LEASE ||
+		!zkl_recipe_is_first_ever(ticket->name))
 		return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
 	step = become(ticket, ZKL_TICKET_OWNED, ZKL_REQUEST_NOTHING);
 	step.report = ZKL_REPORT_OWNED;
 	return step;
-}
-
-/* There is no directory, or not even its parent. */
-static ZklTicketStep
-ask_for_directory(ZklTicket *ticket)
-{
-	if (ticket->unwanted)
-		return gone(ticket);
-	if (++ticket->rounds > MAX_ROUNDS)
-		return fail(ticket, ZKL_FAILURE_DIRECTORY);
-	return become(ticket, ZKL_TICKET_MAKING_DIRECTORY,
-				  ZKL_REQUEST_MAKE_DIRECTORY);
 }
 
 /* Only take note: the reply to the list follows, and decides. */
@@ -189,22 +169,6 @@ on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			ticket->failure = event->failure;
 			break;
 	}
-}
-
-/*
- * An unknown outcome needs no look: the create will say what is there.
- *
- * ZooKeeper removes no directory that never had a child.  So even if nobody
- * wants the lock any more, one that was made is used once.
- */
-static ZklTicketStep
-on_directory_reply(ZklTicket *ticket, const ZklTicketEvent *event)
-{
-	if (event->outcome == ZKL_OUTCOME_REFUSED)
-		return fail(ticket, event->failure);
-	if (event->outcome == ZKL_OUTCOME_OK)
-		return become(ticket, ZKL_TICKET_CREATING, ZKL_REQUEST_CREATE);
-	return create_anew(ticket);
 }
 
 static ZklTicketStep

@@ -32,8 +32,7 @@ static const struct
 	},
 	[ZKL_TICKET_FOUNDING] = {
 		"FOUNDING", ZKL_REQUEST_FOUND,
-		S(OWNED) | S(LISTING) | S(MAKING_DIRECTORY) | S(FINDING) |
-		S(DELETING) | S(NONE)
+		S(OWNED) | S(LISTING) | S(FINDING) | S(DELETING) | S(NONE)
 	},
 	[ZKL_TICKET_CREATING] = {
 		"CREATING", ZKL_REQUEST_CREATE,
@@ -47,7 +46,7 @@ static const struct
 	},
 	[ZKL_TICKET_HOMELESS] = {
 		"HOMELESS", ZKL_REQUEST_LIST,
-		S(MAKING_DIRECTORY) | S(CREATING) | S(NONE)
+		S(FOUNDING) | S(NONE)
 	},
 	[ZKL_TICKET_UNSURE] = {
 		"UNSURE", ZKL_REQUEST_LIST,
@@ -56,10 +55,6 @@ static const struct
 	[ZKL_TICKET_REFUSED] = {
 		"REFUSED", ZKL_REQUEST_LIST,
 		S(NONE)
-	},
-	[ZKL_TICKET_MAKING_DIRECTORY] = {
-		"MAKING_DIRECTORY", ZKL_REQUEST_MAKE_DIRECTORY,
-		S(CREATING) | S(NONE)
 	},
 	[ZKL_TICKET_FINDING] = {
 		"FINDING", ZKL_REQUEST_LIST,
@@ -118,8 +113,7 @@ static const struct
  */
 #define UNWANTED_STATES \
 	(S(NONE) | S(FOUNDING) | S(CREATING) | S(CREATED) | S(HOMELESS) | S(UNSURE) | \
-	 S(REFUSED) | S(MAKING_DIRECTORY) | S(FINDING) | S(DOWNGRADING) | \
-	 S(DELETING))
+	 S(REFUSED) | S(FINDING) | S(DOWNGRADING) | S(DELETING))
 
 /* In these the lock is owned, unless the ticket is unwanted. */
 #define OWNING_STATES \
@@ -872,12 +866,9 @@ does_not_acquire_unwanted(const Case *c)
 	if (!c->after.unwanted)
 		return;
 	hold(IN(c->after.state, UNWANTED_STATES));
-	/* A directory that was just made is used once. */
 	hold(IN(c->step.request, 1u << ZKL_REQUEST_NOTHING |
 			1u << ZKL_REQUEST_LIST | 1u << ZKL_REQUEST_DOWNGRADE |
-			1u << ZKL_REQUEST_DELETE) ||
-		 (c->step.request == ZKL_REQUEST_CREATE &&
-		  c->before.state == ZKL_TICKET_MAKING_DIRECTORY));
+			1u << ZKL_REQUEST_DELETE));
 	hold(c->step.report != ZKL_REPORT_OWNED);
 	hold(c->step.report != ZKL_REPORT_QUEUED);
 	hold(c->step.report != ZKL_REPORT_DOWNGRADED);
@@ -909,10 +900,10 @@ no_znode_is_left(const Case *c)
 	/* A create that was not sent, or answered with an error, made nothing. */
 	if (c->event.kind == ZKL_EVENT_UNWANT)
 		return c->event.unsent &&
-			IN(c->before.state, S(FOUNDING) | S(CREATING) | S(MAKING_DIRECTORY));
+			IN(c->before.state, S(FOUNDING) | S(CREATING));
 	if (c->event.kind == ZKL_EVENT_RESTARTED || is_reply(c))
 	{
-		if (IN(c->before.state, S(HOMELESS) | S(MAKING_DIRECTORY) | S(REFUSED)))
+		if (IN(c->before.state, S(HOMELESS) | S(REFUSED)))
 			return true;
 	}
 	if (!is_awaited(c))
@@ -952,7 +943,8 @@ static void
 does_not_forget_a_znode(const Case *c)
 {
 	bool		forgets = c->after.state == ZKL_TICKET_NONE ||
-		c->step.request == ZKL_REQUEST_CREATE;
+		c->step.request == ZKL_REQUEST_CREATE ||
+		c->step.request == ZKL_REQUEST_FOUND;
 
 	if (forgets)
 		hold(no_znode_is_left(c));

@@ -95,6 +95,7 @@ typedef struct Message
 	ZklTicketEvent event;
 	uint32_t	attempt;
 	int32_t		version;		/* ANSWER: of the data that it replaces */
+	bool		with_parents;	/* FOUND: it makes these, too */
 	char		name[ZKL_CHILD_SIZE];	/* prefix, or the znode meant */
 	bool		own_exists;		/* PREDECESSOR_GONE: the one who waited for it
 								 * had a znode then */
@@ -330,11 +331,11 @@ answer_create(int s, Message *answer)
 	answer->event.ours = true;
 }
 
-/* The directory and the znode in it, unless its parent is missing. */
+/* The directory and the znode in it, unless a parent is missing. */
 static void
 answer_found(int s, Message *answer)
 {
-	if (!one_in(4))
+	if (answer->with_parents || !one_in(4))
 		make_directory();
 	answer_create(s, answer);
 }
@@ -478,9 +479,6 @@ execute(int s, Message *message)
 			break;
 		case ZKL_REQUEST_CREATE:
 			answer_create(s, message);
-			break;
-		case ZKL_REQUEST_MAKE_DIRECTORY:
-			make_directory();
 			break;
 		case ZKL_REQUEST_LIST:
 			answer_list(s, message);
@@ -820,6 +818,7 @@ push_request(Server *server, ZklRequest request)
 	message->event.request = request;
 	message->attempt = server->ticket.attempt;
 	message->version = server->ticket.version;
+	message->with_parents = server->ticket.rounds > 0;
 	strcpy(message->name, request == ZKL_REQUEST_WATCH ?
 		   server->ticket.predecessor : server->ticket.name);
 	return message;
@@ -1222,7 +1221,6 @@ static const ZklRequest awaited[ZKL_TICKET_NSTATES] = {
 	[ZKL_TICKET_HOMELESS] = ZKL_REQUEST_LIST,
 	[ZKL_TICKET_UNSURE] = ZKL_REQUEST_LIST,
 	[ZKL_TICKET_REFUSED] = ZKL_REQUEST_LIST,
-	[ZKL_TICKET_MAKING_DIRECTORY] = ZKL_REQUEST_MAKE_DIRECTORY,
 	[ZKL_TICKET_FINDING] = ZKL_REQUEST_LIST,
 	[ZKL_TICKET_INSPECTING] = ZKL_REQUEST_INSPECT,
 	[ZKL_TICKET_LISTING] = ZKL_REQUEST_LIST,
@@ -1803,8 +1801,6 @@ assert_was_everywhere(void)
 	}
 	if (weather.kind == ZKL_KIND_SEMAPHORE)
 	{
-		states |= 1u << ZKL_TICKET_FOUNDING;
-		requests |= 1u << ZKL_REQUEST_FOUND;
 		states |= 1u << ZKL_TICKET_SURVEYING | 1u << ZKL_TICKET_WATCHING |
 			1u << ZKL_TICKET_ANSWERING;
 		requests |= 1u << ZKL_REQUEST_SURVEY | 1u << ZKL_REQUEST_WATCH |
@@ -1886,7 +1882,6 @@ reaped_directories_are_made_again(void **state)
 	(void) state;
 	walk(&bad, 60);
 	assert_was_in(ZKL_TICKET_HOMELESS, ZKL_TICKET_HOMELESS);
-	assert_was_in(ZKL_TICKET_MAKING_DIRECTORY, ZKL_TICKET_MAKING_DIRECTORY);
 	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
 }
 
