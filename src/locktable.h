@@ -12,7 +12,9 @@
  *		QUEUED			in ZooKeeper's queue, behind somebody
  *		OWNED			first in the queue: the lock is this server's.
  *						Without any claim: the ticket is lingering
- *		RELEASING		given up; its znode is not known to be gone
+ *		RELEASING		given up; its znode is not known to be gone.  If the
+ *						delete was refused, it is stuck: a claim that needs the
+ *						ticket lets the worker try again, and fails if it cannot
  *
  *		from -> to				who			when
  *		NONE -> WANTED			backend		a claim needs the ticket
@@ -160,6 +162,7 @@ struct ZklEntry
 	char		znode[ZKL_ZNODE_SIZE];	/* since QUEUED or OWNED */
 	bool		timer_armed;	/* the worker will look at it by itself ... */
 	int64		armed_for;		/* ... at this moment */
+	bool		stuck;			/* RELEASING, and the delete was refused */
 	bool		in_work;		/* the worker was asked to look at it */
 	bool		seen;			/* it has looked since the state is WANTED */
 
@@ -170,6 +173,9 @@ struct ZklEntry
 	int			nlinked;		/* ... and all that exist */
 	uint64		last_lease;		/* makes their names */
 	bool		surveyed;		/* its directory was found in order */
+
+	/* of all but leases: tickets, its own or of leases, that are stuck */
+	int			nstuck;
 
 	/* of a lease */
 	ZklClaim   *holder;

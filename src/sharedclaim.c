@@ -23,6 +23,7 @@
 
 static ZklBeginning check_use(ZklEntry *entry, ZklMode mode, int *limit);
 static void make_way(ZklEntry *entry, ZklMode mode);
+static void need_ticket(ZklClaim *claim);
 static ZklAnswer ask_for_ticket(ZklClaim *claim, bool only_tries,
 								const char *about);
 static ZklAnswer ask_for_leases(ZklClaim *claim, bool only_tries,
@@ -178,13 +179,22 @@ zkl_shared_hold(ZklClaim *claim, bool only_tries, const char *about)
 	return answer;
 }
 
+/* A znode that was stuck may be deleted by now; the worker finds out. */
+static void
+need_ticket(ZklClaim *claim)
+{
+	zkl_entry_set_needs_ticket(claim, true);
+	if (claim->entry->nstuck > 0)
+		zkl_entry_ask_worker(claim->entry);
+}
+
 static ZklAnswer
 ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 {
 	ZklEntry   *entry = claim->entry;
 
 	if (about != NULL)
-		zkl_entry_set_needs_ticket(claim, true);
+		need_ticket(claim);
 	switch (entry->state)
 	{
 		case ZKL_ENTRY_NONE:
@@ -273,9 +283,11 @@ ask_for_leases(ZklClaim *claim, bool only_tries, const char *about)
 	if (about == NULL)
 		return ZKL_ANSWER_NONE;
 
-	zkl_entry_set_needs_ticket(claim, true);
+	need_ticket(claim);
 	if (semaphore->state != ZKL_ENTRY_NONE)
 		return ZKL_ANSWER_NONE; /* the path was another lock until now */
+	if (semaphore->nstuck > 0)
+		return ZKL_ANSWER_NONE; /* until the worker has tried again */
 	if (!zkl_leases_ask(semaphore, epoch, claim->quantity, only_tries, about))
 		return ZKL_ANSWER_FULL;
 	if (!zkl_leases_answered(semaphore))

@@ -164,6 +164,8 @@ on_unwant(ZklTicket *ticket, bool unsent)
 
 		case ZKL_TICKET_DELETING:
 			return nothing;
+		case ZKL_TICKET_STUCK:
+			return zkl_ticket_look_again(ticket);
 	}
 	return nothing;
 }
@@ -250,7 +252,8 @@ on_children_changed(ZklTicket *ticket)
 }
 
 /*
- * All watches are gone.  In the other states a request is due: its reply, or the
+ * All watches are gone, and a znode that could not be deleted is tried again.  In
+ * the other states a request is due: its reply, or the
  * loss of the one before it, has come from the old connection already.
  */
 static ZklTicketStep
@@ -259,7 +262,8 @@ on_reconnected(ZklTicket *ticket)
 	if (ticket->state == ZKL_TICKET_WATCHING ||
 		ticket->state == ZKL_TICKET_QUEUED ||
 		ticket->state == ZKL_TICKET_OWNED ||
-		ticket->state == ZKL_TICKET_ANSWERING)
+		ticket->state == ZKL_TICKET_ANSWERING ||
+		ticket->state == ZKL_TICKET_STUCK)
 		return zkl_ticket_look_again(ticket);
 	return nothing;
 }
@@ -300,6 +304,10 @@ zkl_ticket_look_again(ZklTicket *ticket)
 						  ZKL_REQUEST_DOWNGRADE);
 		case ZKL_TICKET_CONFIRMING:
 			return become(ticket, ZKL_TICKET_CONFIRMING, ZKL_REQUEST_INSPECT);
+		case ZKL_TICKET_STUCK:
+			if (ticket->name[0] == '\0')
+				return become(ticket, ZKL_TICKET_FINDING, ZKL_REQUEST_LIST);
+			/* FALLTHROUGH */
 		case ZKL_TICKET_DELETING:
 			return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
 	}

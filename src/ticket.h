@@ -60,10 +60,12 @@ typedef enum ZklTicketState
 								 * writer's place */
 	ZKL_TICKET_CONFIRMING,		/* ... the writer's is gone; owner of the
 								 * reader's requested */
-	ZKL_TICKET_DELETING			/* delete sent */
+	ZKL_TICKET_DELETING,		/* delete sent */
+	ZKL_TICKET_STUCK			/* ... and refused: the znode may stay until
+								 * the session ends */
 } ZklTicketState;
 
-#define ZKL_TICKET_NSTATES	(ZKL_TICKET_DELETING + 1)
+#define ZKL_TICKET_NSTATES	(ZKL_TICKET_STUCK + 1)
 
 /* What to ask ZooKeeper. */
 typedef enum ZklRequest
@@ -101,6 +103,7 @@ typedef enum ZklFailure
 	ZKL_FAILURE_SEQUENCE,		/* the directory's counter is used up */
 	ZKL_FAILURE_FOREIGN_NAME,	/* a contender's name is too long */
 	ZKL_FAILURE_SESSION_FULL,	/* the session may not hold more znodes */
+	ZKL_FAILURE_STUCK,			/* an earlier znode cannot be deleted */
 	ZKL_FAILURE_OTHER_KIND,		/* the path is in use as another kind of lock */
 	ZKL_FAILURE_REFUSED			/* anything else */
 } ZklFailure;
@@ -124,7 +127,7 @@ typedef enum ZklReport
 typedef enum ZklTicketEventKind
 {
 	ZKL_EVENT_WANT,				/* get the lock; only in state NONE */
-	ZKL_EVENT_UNWANT,			/* give it up */
+	ZKL_EVENT_UNWANT,			/* give it up; STUCK: try again */
 	ZKL_EVENT_DOWNGRADE,		/* nobody writes any more */
 	ZKL_EVENT_WATCH,			/* it is held for longer: watch the znode */
 	ZKL_EVENT_ANSWER,			/* it is held: say so to who only tries */

@@ -73,11 +73,7 @@ take_over(ZklTicket *ticket)
 	return step;
 }
 
-/*
- * There is no znode and there will be none.  (Only where even the list is
- * refused that shall find a lost create is that not certain; then the znode
- * stays until the session ends.)
- */
+/* There is no znode and there will be none. */
 static inline ZklTicketStep
 fail(ZklTicket *ticket, ZklFailure failure)
 {
@@ -88,6 +84,23 @@ fail(ZklTicket *ticket, ZklFailure failure)
 		step.report = ZKL_REPORT_FAILED;
 		step.failure = failure;
 	}
+	return step;
+}
+
+/*
+ * There is a znode, or perhaps there is, that cannot be deleted now.  It goes
+ * before all that the server could make, so the lock cannot be had before it is
+ * gone.
+ */
+static inline ZklTicketStep
+get_stuck(ZklTicket *ticket, ZklFailure failure)
+{
+	ZklTicketStep step = become(ticket, ZKL_TICKET_STUCK,
+								ZKL_REQUEST_NOTHING);
+
+	ticket->unwanted = true;
+	step.report = ZKL_REPORT_FAILED;
+	step.failure = failure;
 	return step;
 }
 

@@ -115,10 +115,12 @@ zkl_ticket_on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		case ZKL_TICKET_CONFIRMING:
 			return on_confirm_reply(ticket, event);
 		case ZKL_TICKET_DELETING:
-			return gone(ticket);	/* refused: at the end of the session */
+			return event->outcome == ZKL_OUTCOME_REFUSED ?
+				get_stuck(ticket, ZKL_FAILURE_STUCK) : gone(ticket);
 
 		case ZKL_TICKET_NONE:
 		case ZKL_TICKET_QUEUED:
+		case ZKL_TICKET_STUCK:
 			break;
 	}
 	return nothing;
@@ -154,7 +156,10 @@ on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	{
 		case ZKL_OUTCOME_OK:
 			/* A znode of another session is no ticket of ours. */
-			ticket->state = event->ours ? ZKL_TICKET_CREATED : ZKL_TICKET_UNSURE;
+			ticket->state = ZKL_TICKET_UNSURE;
+			if (!event->ours)
+				break;
+			ticket->state = ZKL_TICKET_CREATED;
 			ticket->czxid = event->czxid;
 			set_name(ticket, event->name);
 			break;
@@ -190,7 +195,7 @@ on_find_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		case ZKL_OUTCOME_ABSENT:
 			return create_anew(ticket);
 		case ZKL_OUTCOME_REFUSED:
-			return fail(ticket, event->failure);
+			return get_stuck(ticket, event->failure);
 		case ZKL_OUTCOME_UNKNOWN:
 			break;
 	}

@@ -327,6 +327,10 @@ lead_to_end(ZklTicket *ticket, ZklTicketState state)
 		case ZKL_TICKET_DELETING:
 			happens(ticket, ZKL_EVENT_UNWANT);
 			break;
+		case ZKL_TICKET_STUCK:
+			happens(ticket, ZKL_EVENT_UNWANT);
+			reply(ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_REFUSED);
+			break;
 		default:
 			break;
 	}

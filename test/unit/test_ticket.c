@@ -304,16 +304,34 @@ a_delete_is_repeated_until_its_outcome_is_known(void **state)
 				   ZKL_REPORT_GONE);
 }
 
-/* The end of the session will do it. */
 static void
-a_refused_delete_is_given_up(void **state)
+a_refused_delete_is_tried_again_by_who_wants_the_lock(void **state)
 {
 	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_DELETING);
 
 	(void) state;
-	assert_reports(reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_REFUSED),
+	assert_fails(reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_REFUSED),
+				 ZKL_REQUEST_NOTHING, ZKL_FAILURE_STUCK);
+	assert_int_equal(ticket.state, ZKL_TICKET_STUCK);
+	assert_nothing(happens(&ticket, ZKL_EVENT_WANT));
+	assert_asks(happens(&ticket, ZKL_EVENT_UNWANT), ZKL_REQUEST_DELETE);
+	assert_fails(reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_REFUSED),
+				 ZKL_REQUEST_NOTHING, ZKL_FAILURE_STUCK);
+	assert_asks(happens(&ticket, ZKL_EVENT_UNWANT), ZKL_REQUEST_DELETE);
+	assert_reports(reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_OK),
 				   ZKL_REPORT_GONE);
-	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+}
+
+static void
+a_refused_delete_is_tried_again_on_a_new_connection(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_STUCK);
+
+	(void) state;
+	assert_asks(happens(&ticket, ZKL_EVENT_RECONNECTED), ZKL_REQUEST_DELETE);
+	assert_asks(happens(&ticket, ZKL_EVENT_RESTARTED), ZKL_REQUEST_DELETE);
+	reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_REFUSED);
+	assert_reports(happens(&ticket, ZKL_EVENT_EXPIRED), ZKL_REPORT_GONE);
 }
 
 static void
@@ -423,6 +441,12 @@ a_search_that_is_refused_fails(void **state)
 	(void) state;
 	assert_fails(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_REFUSED),
 				 ZKL_REQUEST_NOTHING, ZKL_FAILURE_PERMISSION);
+
+	/* There may be a znode; so it goes on when it may look. */
+	assert_int_equal(ticket.state, ZKL_TICKET_STUCK);
+	assert_asks(happens(&ticket, ZKL_EVENT_UNWANT), ZKL_REQUEST_LIST);
+	assert_asks(listed(&ticket, NAMES(own_name(&ticket, "0000000005"))),
+				ZKL_REQUEST_DELETE);
 }
 
 static void
@@ -442,9 +466,11 @@ a_created_znode_of_another_session_is_looked_at_again(void **state)
 
 	(void) state;
 	assert_nothing(created_as(&ticket, "0000000005", false));
-	assert_asks(listed(&ticket, NAMES(ticket.name)), ZKL_REQUEST_LIST);
+	assert_asks(listed(&ticket, NAMES(own_name(&ticket, "0000000005"))),
+				ZKL_REQUEST_LIST);
 	assert_int_equal(ticket.state, ZKL_TICKET_FINDING);
-	assert_asks(listed(&ticket, NAMES(ticket.name)), ZKL_REQUEST_INSPECT);
+	assert_asks(listed(&ticket, NAMES(own_name(&ticket, "0000000005"))),
+				ZKL_REQUEST_INSPECT);
 	assert_asks(inspected(&ticket, false), ZKL_REQUEST_CREATE);
 }
 
@@ -1369,7 +1395,8 @@ a_reconnect_changes_nothing_where_a_reply_is_outstanding(void **state)
 		ZklTicket	ticket = ticket_in_state((ZklTicketState) s);
 
 		if (s == ZKL_TICKET_WATCHING || s == ZKL_TICKET_QUEUED ||
-			s == ZKL_TICKET_OWNED || s == ZKL_TICKET_ANSWERING)
+			s == ZKL_TICKET_OWNED || s == ZKL_TICKET_ANSWERING ||
+			s == ZKL_TICKET_STUCK)
 			continue;
 		assert_nothing(happens(&ticket, ZKL_EVENT_RECONNECTED));
 		assert_int_equal(ticket.state, s);
@@ -1431,6 +1458,7 @@ a_restart_goes_on_where_the_last_worker_ended(void **state)
 		{ZKL_TICKET_DOWNGRADING, ZKL_REQUEST_DOWNGRADE, ZKL_TICKET_DOWNGRADING},
 		{ZKL_TICKET_CONFIRMING, ZKL_REQUEST_INSPECT, ZKL_TICKET_CONFIRMING},
 		{ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE, ZKL_TICKET_DELETING},
+		{ZKL_TICKET_STUCK, ZKL_REQUEST_DELETE, ZKL_TICKET_DELETING},
 	};
 
 	(void) state;
@@ -1568,7 +1596,8 @@ main(void)
 		cmocka_unit_test(a_given_up_ticket_is_deleted_and_then_gone),
 		cmocka_unit_test(a_ticket_deleted_by_somebody_else_meanwhile_is_gone_as_well),
 		cmocka_unit_test(a_delete_is_repeated_until_its_outcome_is_known),
-		cmocka_unit_test(a_refused_delete_is_given_up),
+		cmocka_unit_test(a_refused_delete_is_tried_again_by_who_wants_the_lock),
+		cmocka_unit_test(a_refused_delete_is_tried_again_on_a_new_connection),
 		cmocka_unit_test(a_ticket_lives_many_lives_under_new_names),
 		cmocka_unit_test(an_attempt_begins_without_a_name),
 		cmocka_unit_test(a_lost_create_reply_is_found_by_its_uuid),

@@ -58,7 +58,7 @@ static const struct
 	},
 	[ZKL_TICKET_FINDING] = {
 		"FINDING", ZKL_REQUEST_LIST,
-		S(INSPECTING) | S(CREATING) | S(DELETING) | S(NONE)
+		S(INSPECTING) | S(CREATING) | S(DELETING) | S(STUCK) | S(NONE)
 	},
 	[ZKL_TICKET_INSPECTING] = {
 		"INSPECTING", ZKL_REQUEST_INSPECT,
@@ -103,17 +103,22 @@ static const struct
 	},
 	[ZKL_TICKET_DELETING] = {
 		"DELETING", ZKL_REQUEST_DELETE,
-		S(NONE)
+		S(STUCK) | S(NONE)
+	},
+	[ZKL_TICKET_STUCK] = {
+		"STUCK", ZKL_REQUEST_NOTHING,
+		S(FINDING) | S(DELETING)
 	},
 };
 
 /*
  * An unwanted ticket gets no further than to where its name is known.  A ticket
- * in DELETING is always unwanted.
+ * in DELETING or STUCK is always unwanted.
  */
 #define UNWANTED_STATES \
 	(S(NONE) | S(FOUNDING) | S(CREATING) | S(CREATED) | S(HOMELESS) | S(UNSURE) | \
-	 S(REFUSED) | S(FINDING) | S(DOWNGRADING) | S(DELETING))
+	 S(REFUSED) | S(FINDING) | S(DOWNGRADING) | S(DELETING) | \
+	 S(STUCK))
 
 /* In these the lock is owned, unless the ticket is unwanted. */
 #define OWNING_STATES \
@@ -420,15 +425,17 @@ in_state(ZklMode mode, ZklTicketState state)
 		c.tries = (bits & 256) != 0;
 		c.before.next = (bits & 512) != 0;
 		c.first = bits & 1024 && state == ZKL_TICKET_FOUNDING;
-		if (bits & 1024 && !c.first)
+		if (state == ZKL_TICKET_STUCK && bits & 1024)
+			c.before.name[0] = '\0';
+		else if (bits & 1024 && !c.first)
 			c.before.listed = !c.before.listed;
 		if (c.before.contended && state == ZKL_TICKET_FOUNDING)
 			continue;
 		if (bits & 1024 && !c.first && (c.before.contended ||
-							!IN(state, S(OWNED) | S(CHECKING))))
+							!IN(state, S(OWNED) | S(CHECKING) | S(STUCK))))
 			continue;
 		if (c.before.unwanted ? !IN(state, UNWANTED_STATES) :
-			state == ZKL_TICKET_DELETING)
+			IN(state, S(DELETING) | S(STUCK)))
 			continue;
 		if (!c.sound && IN(state, S(DOWNGRADING) | S(CONFIRMING)))
 			continue;
@@ -608,7 +615,8 @@ is_as_after_a_restart(const Case *c)
 		c->event.outcome == ZKL_OUTCOME_UNKNOWN &&
 		!IN(c->before.state, S(CREATING) | S(ANSWERING));
 	bool		reconnected = c->event.kind == ZKL_EVENT_RECONNECTED &&
-		IN(c->before.state, S(WATCHING) | S(QUEUED) | S(OWNED) | S(ANSWERING));
+		IN(c->before.state, S(WATCHING) | S(QUEUED) | S(OWNED) | S(ANSWERING) |
+		   S(STUCK));
 
 	if (!lost && !reconnected)
 		return;
@@ -671,7 +679,8 @@ means_nothing_in_other_states(const Case *c)
 			meaningful = S(OWNED);
 			break;
 		case ZKL_EVENT_RECONNECTED:
-			meaningful = S(WATCHING) | S(QUEUED) | S(OWNED) | S(ANSWERING);
+			meaningful = S(WATCHING) | S(QUEUED) | S(OWNED) | S(ANSWERING) |
+				S(STUCK);
 			break;
 		default:
 			return;
@@ -835,8 +844,8 @@ reports_what_its_state_says(const Case *c)
 			hold(owning);
 			break;
 		case ZKL_REPORT_FAILED:
-			hold(IN(after, S(NONE) | S(DELETING)));
-			hold(!c->before.unwanted);
+			hold(IN(after, S(NONE) | S(DELETING) | S(STUCK)));
+			hold(!c->before.unwanted || after == ZKL_TICKET_STUCK);
 			break;
 		case ZKL_REPORT_GONE:
 			hold(after == ZKL_TICKET_NONE);
@@ -861,7 +870,7 @@ does_not_acquire_unwanted(const Case *c)
 		hold(c->after.unwanted || c->after.state == ZKL_TICKET_NONE);
 	if (c->event.kind != ZKL_EVENT_WANT && c->before.unwanted)
 		hold(c->after.unwanted);
-	if (c->after.state == ZKL_TICKET_DELETING)
+	if (IN(c->after.state, S(DELETING) | S(STUCK)))
 		hold(c->after.unwanted);
 	if (!c->after.unwanted)
 		return;
@@ -918,8 +927,7 @@ no_znode_is_left(const Case *c)
 		case ZKL_TICKET_CHECKING:
 			return absent;
 		case ZKL_TICKET_FINDING:
-			/* Refused: it may be there, but its name cannot be learnt. */
-			return absent || outcome == ZKL_OUTCOME_REFUSED;
+			return absent;
 		case ZKL_TICKET_INSPECTING:
 			return outcome == ZKL_OUTCOME_ABSENT ||
 				(outcome == ZKL_OUTCOME_OK && !c->event.ours);
@@ -932,8 +940,7 @@ no_znode_is_left(const Case *c)
 		case ZKL_TICKET_ANSWERING:
 			return outcome == ZKL_OUTCOME_ABSENT;
 		case ZKL_TICKET_DELETING:
-			/* Refused: left to the end of the session. */
-			return outcome != ZKL_OUTCOME_UNKNOWN;
+			return outcome == ZKL_OUTCOME_OK || outcome == ZKL_OUTCOME_ABSENT;
 		default:
 			return false;
 	}

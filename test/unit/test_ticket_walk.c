@@ -503,20 +503,19 @@ execute(int s, Message *message)
 }
 
 /*
- * May this request be refused?  Not a delete, nor the search for a lost
- * create, nor a downgrade that was done or the search for it: these leave a
- * znode to the end of its session.
+ * May this request be refused?  Not a downgrade that was done, nor the search for
+ * it: these leave a znode to the end of its session.
  */
 static bool
 is_refused(int s, const Message *message)
 {
 	return weather.refusals && one_in(20) &&
-		message->event.request != ZKL_REQUEST_DELETE &&
 		(message->event.request != ZKL_REQUEST_DOWNGRADE ||
 		 find_child(message->name) != NULL) &&
 		(message->event.request != ZKL_REQUEST_INSPECT ||
 		 servers[s].ticket.state == ZKL_TICKET_INSPECTING) &&
 		(message->event.request != ZKL_REQUEST_LIST ||
+		 servers[s].ticket.state == ZKL_TICKET_FINDING ||
 		 servers[s].ticket.state == ZKL_TICKET_LISTING);
 }
 
@@ -780,7 +779,9 @@ tell_wish(int s)
 {
 	Server	   *server = &servers[s];
 
-	if (server->wanted && server->ticket.state == ZKL_TICKET_NONE)
+	if (server->ticket.state == ZKL_TICKET_STUCK)
+		feed_kind(s, ZKL_EVENT_UNWANT);
+	else if (server->wanted && server->ticket.state == ZKL_TICKET_NONE)
 	{
 		if (!must_wait(s))
 			want(s);
