@@ -193,8 +193,8 @@ typedef struct ZklTicket
 	ZklMode		mode;
 	int			limit;			/* of a lease */
 	bool		unwanted;		/* delete it as soon as its name is known */
-	bool		rechecks;		/* it wants to know when it is not contended any
-								 * more */
+	bool		rechecks;		/* it wants to know when it is not contended
+								 * any more */
 	int			rounds;			/* how often the directory was missing */
 	ZklFailure	failure;		/* in state REFUSED */
 
@@ -203,8 +203,8 @@ typedef struct ZklTicket
 	char		name[ZKL_ZNODE_SIZE];	/* of the znode, once it is known */
 	int64_t		czxid;
 	int32_t		version;		/* of its data */
-	bool		surveyed;		/* it is no semaphore: no lease was there since
-								 * the znode is */
+	bool		surveyed;		/* it is no semaphore: no lease was there
+								 * since the znode is */
 
 	/* ... that is owned, until it is downgraded */
 	bool		watched;		/* it watches its own znode */
@@ -220,7 +220,7 @@ typedef struct ZklTicket
 	bool		other_kind;		/* ... and takes this for another kind */
 	char		predecessor[ZKL_CHILD_SIZE];	/* that it waits for, or empty */
 
-	/* ... and what holds only until the directory changes or its watch is lost */
+	/* ... until the directory changes or its watch is lost */
 	bool		next;			/* nobody but the predecessor goes before it */
 
 	/* of another's znode, for good */
