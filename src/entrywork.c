@@ -423,6 +423,8 @@ zkl_entry_set_lost(ZklEntry *entry, ZklLoss loss)
 	}
 	entry->nheld = 0;
 	entry->exclusive = false;
+	if (entry->semaphore != NULL)
+		entry->semaphore->surveyed = false; /* others may have come */
 	new_generation(entry);
 	(void) want_again(entry);
 	zkl_entry_unlock(hash);

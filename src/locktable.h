@@ -170,9 +170,11 @@ struct ZklEntry
 	dlist_head	idle;
 	dlist_head	pending;
 	int			nleases;		/* WANTED, QUEUED or OWNED ... */
+	int			nowned;			/* ... OWNED ... */
 	int			nlinked;		/* ... and all that exist */
 	uint64		last_lease;		/* makes their names */
-	bool		surveyed;		/* its directory was found in order */
+	bool		surveyed;		/* the path is no other kind of lock: none was
+								 * seen while one of these was OWNED */
 
 	/* of all but leases: tickets, its own or of leases, that are stuck */
 	int			nstuck;

@@ -334,7 +334,7 @@ zkl_shared_hold_at_once(ZklClaim *claim)
 	bool		held = false;
 
 	zkl_entry_lock(semaphore);
-	if (semaphore->nwaiting == 1 &&
+	if (semaphore->nwaiting == 1 && semaphore->surveyed &&
 		!pg_atomic_read_u32(&zkl_shared->shutting_down))
 		held = ask_for_leases(claim, false, NULL) == ZKL_ANSWER_HELD;
 	zkl_entry_unlock(semaphore->hash);

@@ -252,9 +252,9 @@ on_children_changed(ZklTicket *ticket)
 }
 
 /*
- * All watches are gone, and a znode that could not be deleted is tried again.  In
- * the other states a request is due: its reply, or the
- * loss of the one before it, has come from the old connection already.
+ * All watches are gone; and a znode that could not be deleted perhaps can be now.
+ * In the other states a request is due on the new connection already: what became
+ * of the one before it was told first.
  */
 static ZklTicketStep
 on_reconnected(ZklTicket *ticket)

@@ -14,9 +14,10 @@
  * replies CREATE and LIST.  FOUND creates the directory, and from the second
  * round on all above it, and then the znode, which alone decides: it is ABSENT
  * if the directory still is.  If the znode has number 0, it is the first that was
- * ever in the directory, and needs no list.  DOWNGRADE deletes one znode and creates another,
- * both or none; it is ABSENT where the one to delete is not there.  ANSWER is
- * UNKNOWN where the data are others than those that were seen last.
+ * ever in the directory, and needs no list.  DOWNGRADE deletes one znode and
+ * creates another, both or none; it is ABSENT where the one to delete is not
+ * there.  ANSWER is UNKNOWN where the data are others than those that were seen
+ * last.
  *
  * A try must not say "held" for a ticket that lingers.  So who only tries asks,
  * by its mere being there: its UUID says what it is.  The owner before it is
