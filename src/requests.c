@@ -164,13 +164,14 @@ send_request(ZklEntry *entry, ZklRequest request)
 }
 
 /*
- * Two requests, of which one was counted already.  The second one goes out with the
- * first, without waiting for it: the session keeps their order.
+ * Several requests, of which one was counted already.  They go out together,
+ * without waiting for one another: the session keeps their order.
  */
 static bool
 send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 {
 	ZklTicket  *ticket = &entry->ticket;
+	int64		counted = zkl_session_requests() + 1;
 	uint8		random_bytes[16];
 	char		name[ZKL_ZNODE_SIZE];
 
@@ -182,7 +183,6 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	zkl_ticket_begin_attempt(ticket, random_bytes, entry->only_tries);
 	zkl_recipe_make_prefix(ticket->mode, ticket->uuid, name);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.tickets, 1);
-	pg_atomic_fetch_add_u64(&zkl_shared->counters.requests, 1);
 	if (request == ZKL_REQUEST_FOUND)
 		zkl_session_found(entry, ticket->attempt, directory,
 						  ticket->rounds > 0, name, entry->about);
@@ -191,6 +191,8 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 		zkl_session_create(entry, ticket->attempt, directory, name, entry->about);
 		zkl_session_list(entry, ticket->attempt, directory);
 	}
+	pg_atomic_fetch_add_u64(&zkl_shared->counters.requests,
+							zkl_session_requests() - counted);
 	return true;
 }
 
