@@ -9,12 +9,15 @@
 #	make test					every test there is (test/run runs single levels)
 #	make unit					the unit tests only; they need no server
 #	make bench					zklock beside others; options in test/bench/run, in capitals here
-#	make bench-doc				puts what it measured into doc/
+#	make bench-doc				puts what it measured into doc/ and README.md
 #	make model					checks a model of the protocol, with spin
 #	make faults					random faults on three servers, from a seed: SEED= RUNS= SECONDS=
 #	make soak [HOURS=n]			locks for hours, and what that does to memory and ZooKeeper
 #	make check-layers			who may include, call and write what
 #	make indent, check-indent	PostgreSQL's own code layout
+#
+# PG_VERSION=n chooses one of Debian's versions of PostgreSQL; the default is the latest
+# that is installed, or else the release's own.
 #
 # WERROR=1 turns warnings into errors.  FAULTS=1 compiles the fault points in, for
 # tests only (src/faultpoint.h); "make clean" comes before and after that.
@@ -31,6 +34,7 @@ PURE = \
 	src/lineup.o \
 	src/path.o \
 	src/recipe.o \
+	src/safeuntil.o \
 	src/ticket.o \
 	src/ticketreply.o
 
@@ -38,6 +42,7 @@ PURE_HEADERS = \
 	src/lineup.h \
 	src/path.h \
 	src/recipe.h \
+	src/safeuntil.h \
 	src/ticket.h \
 	src/ticketint.h
 
@@ -95,6 +100,10 @@ ISOLATION_OPTS  = --inputdir=test
 UNIT_TESTS  := $(patsubst %.c,%,$(wildcard test/unit/test_*.c))
 EXTRA_CLEAN  = $(UNIT_TESTS) src/faultpoint.o test/out typedefs.list tmp_check
 
+ifdef PG_VERSION
+PG_CONFIG ?= /usr/lib/postgresql/$(PG_VERSION)/bin/pg_config
+export PG_VERSION
+endif
 PG_CONFIG ?= pg_config
 
 # PostgreSQL's own headers do not compile cleanly under these two parts of -Wextra.
@@ -132,7 +141,7 @@ ifneq ($(PGXS),)
 include $(PGXS)
 else
 all install installcheck clean:
-	@echo "PostgreSQL's development files are missing; as root, test/packages build installs them" >&2
+	@echo "PostgreSQL's development files are missing: test/packages build installs them" >&2
 	@false
 endif
 
@@ -162,7 +171,8 @@ check-layers: zklock.so
 
 # The options are those of PostgreSQL's pgindent, and the sed repeats the one
 # clean-up step of that script that matters here.  The names of types come from
-# the debug information of the library just built.
+# the debug information of the library just built.  Versions of pg_bsd_indent differ in
+# what they do with a declaration of several lines; PostgreSQL 16 and later bring 2.1.2.
 INDENT = pg_bsd_indent -bad -bap -bbb -bc -bl -cli1 -cp33 -cdb -nce -d0 -di12 \
 	-nfc1 -i4 -l79 -lp -lpl -nip -npro -sac -tpg -ts4 -Utypedefs.list
 INDENTED = $(INDENT) < $$f | sed -E 's/^([A-Za-z_][^ \t]*)[ \t]+\*$$/\1 */'
@@ -172,10 +182,14 @@ typedefs.list: zklock.so
 		t && /DW_AT_name/ {sub(/.*: /, ""); sub(/[ \t]+$$/, ""); print; t = 0}'; \
 	  echo bool; } | sort -u > $@
 
-indent: typedefs.list
+have-indent:
+	@pg_bsd_indent --version 2>/dev/null | grep -qF ' 2.1.1 ' || \
+		{ echo "this needs pg_bsd_indent 2.1.1" >&2; false; }
+
+indent: have-indent typedefs.list
 	@for f in src/*.[ch]; do $(INDENTED) > $$f.new && mv $$f.new $$f; done
 
-check-indent: typedefs.list
+check-indent: have-indent typedefs.list
 	@changed=0; for f in src/*.[ch]; do \
 		$(INDENTED) | diff -u --label $$f --label "$$f, indented" $$f - || changed=1; \
 	done; exit $$changed
@@ -198,8 +212,7 @@ bench:
 	@test/bench/run workloads="$(WORKLOADS)" rounds=$(ROUNDS) seconds=$(SECONDS) ensembles="$(ENSEMBLES)"
 
 bench-doc:
-	cp test/out/bench.csv doc/bench.csv
-	perl -Itest/bench test/bench/report csv=doc/bench.csv svg=doc/bench.svg
-	perl -Itest/bench test/bench/report csv=doc/bench.csv doc=doc/performance.md
+	@perl -Itest/bench test/bench/report csv=test/out/bench.csv svg=doc/bench.svg \
+		docs="doc/performance.md README.md"
 
-.PHONY: all unit model check-layers indent check-indent test demo faults soak bench bench-doc
+.PHONY: all unit model check-layers have-indent indent check-indent test demo faults soak bench bench-doc

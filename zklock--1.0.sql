@@ -405,4 +405,17 @@ CREATE VIEW zk_sessions AS
 COMMENT ON VIEW zk_sessions IS
 'each ZooKeeper session of this server, one row a session';
 
+/*
+ * Privileges: everybody may lock and look.  What takes locks or resources from
+ * others is for those who may end sessions, and for the database's owner, who
+ * dumps and restores zk_fences as well, and may reset it.
+ */
+
 GRANT SELECT ON zk_locks, zk_status, zk_sessions TO PUBLIC;
+
+REVOKE ALL ON FUNCTION zk_lock_revoke(text), zk_lock_force_release(text),
+					   zk_fence(text, bigint) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_lock_revoke(text), zk_lock_force_release(text)
+	TO pg_signal_backend;
+GRANT EXECUTE ON FUNCTION zk_fence(text, bigint) TO pg_database_owner;
+GRANT SELECT, INSERT, DELETE ON zk_fences TO pg_database_owner;

@@ -45,8 +45,9 @@ COMMIT;
 SELECT zk_fence('', 9223372036854775807);
 SELECT zk_fence(repeat('x', 2000), 1);
 
--- everybody may, but not change the table, nor what its query means
+-- a role that may call it cannot change the table otherwise, nor what its query means
 CREATE ROLE regress_zklock_a;
+GRANT EXECUTE ON FUNCTION zk_fence TO regress_zklock_a;
 CREATE SCHEMA regress_zklock_evil;
 GRANT ALL ON SCHEMA regress_zklock_evil TO regress_zklock_a;
 SET ROLE regress_zklock_a;
@@ -63,6 +64,7 @@ RESET search_path;
 RESET ROLE;
 SET client_min_messages = warning;
 DROP SCHEMA regress_zklock_evil CASCADE;
+REVOKE EXECUTE ON FUNCTION zk_fence FROM regress_zklock_a;
 DROP ROLE regress_zklock_a;
 
 TRUNCATE zk_fences;

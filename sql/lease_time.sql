@@ -7,7 +7,7 @@
 
 -- the error that a command raises, without the time at which the lease ended
 CREATE FUNCTION refusal(command text) RETURNS text LANGUAGE sql AS
-$$ SELECT regexp_replace(failure(command), '(ended at) \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+\S*?\.$', '\1 T.') $$;
+$$ SELECT regexp_replace(failure(command), '(ended at) \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+\S*?\.( /|$)', '\1 T.\2') $$;
 
 -- wait until the worker has ended the lease; it may cancel this
 CREATE FUNCTION over(path text) RETURNS text LANGUAGE plpgsql AS $$

@@ -10,7 +10,9 @@ SELECT zk_lock_acquire('/regress/b');
 CREATE TEMP VIEW seen AS
 SELECT path, CASE WHEN usename LIKE 'regress_zklock%' THEN usename ELSE '(superuser)' END AS usename,
 	   claim, ticket, pid = pg_backend_pid() AS pid, datname = current_database() AS datname,
-	   claim_since IS NOT NULL AS since, session_count, xact_count, token IS NOT NULL AS token
+	   claim_since IS NOT NULL AS since, owned_since IS NOT NULL AS owned_since,
+	   (SELECT since IS NOT NULL FROM zk_lock_queue(path)) AS queue_since,
+	   session_count, xact_count, token IS NOT NULL AS token
 FROM zk_locks WHERE path LIKE '/regress/%' ORDER BY path COLLATE "C";
 GRANT SELECT ON seen TO PUBLIC;
 RESET ROLE;
@@ -25,19 +27,19 @@ RESET ROLE;
 -- as a member of the other role
 GRANT regress_zklock_a TO regress_zklock_b;
 SET ROLE regress_zklock_b;
-SELECT path, session_count FROM pg_temp.seen;
+SELECT path, since, owned_since, queue_since, session_count FROM pg_temp.seen;
 RESET ROLE;
 REVOKE regress_zklock_a FROM regress_zklock_b;
 
 -- as one who may see all
 GRANT pg_read_all_stats TO regress_zklock_b;
 SET ROLE regress_zklock_b;
-SELECT path, since, session_count, token FROM pg_temp.seen;
+SELECT path, since, owned_since, queue_since, session_count, token FROM pg_temp.seen;
 SELECT session_id IS NULL AS hidden FROM zk_status;
 RESET ROLE;
 
 -- as superuser
-SELECT path, since, session_count, token FROM pg_temp.seen;
+SELECT path, since, owned_since, queue_since, session_count, token FROM pg_temp.seen;
 SELECT session_id IS NULL AS hidden FROM zk_status;
 
 -- claims are the backend's, not the role's
@@ -52,6 +54,36 @@ RESET ROLE;
 DROP ROLE regress_zklock_a;
 SELECT path, usename, claim FROM zk_locks WHERE pid = pg_backend_pid();
 SELECT zk_lock_release('/regress/a');
+
+-- what takes from others is not for everybody
+SET ROLE regress_zklock_b;
+SELECT failure($$SELECT zk_lock_revoke('/regress/a')$$);
+SELECT failure($$SELECT zk_lock_force_release('/regress/a')$$);
+SELECT failure($$SELECT zk_fence('r', 9223372036854775807)$$);
+SELECT failure($$TABLE zk_fences$$);
+RESET ROLE;
+GRANT pg_signal_backend TO regress_zklock_b;
+GRANT EXECUTE ON FUNCTION zk_fence TO regress_zklock_b;
+SET ROLE regress_zklock_b;
+SELECT zk_lock_revoke('/regress/nobody'), zk_lock_force_release('/regress/nobody');
+SELECT zk_fence('r', 1);
+RESET ROLE;
+DELETE FROM zk_fences;
+REVOKE EXECUTE ON FUNCTION zk_fence FROM regress_zklock_b;
+
+-- the database's owner may fence, and reset it
+SELECT current_database() AS database, current_user AS superuser \gset
+ALTER DATABASE :"database" OWNER TO regress_zklock_b;
+SET ROLE regress_zklock_b;
+SELECT zk_fence('r', 9223372036854775807);
+SELECT failure($$SELECT zk_fence('r', 1)$$);
+SELECT failure($$UPDATE zk_fences SET token = 1$$);
+TABLE zk_fences;
+DELETE FROM zk_fences WHERE resource = 'r';
+SELECT zk_fence('r', 1);
+DELETE FROM zk_fences;
+RESET ROLE;
+ALTER DATABASE :"database" OWNER TO :"superuser";
 
 -- settings: only what concerns the session itself
 SET ROLE regress_zklock_b;

@@ -65,7 +65,7 @@ SELECT zk_lock_acquire('/regress/queue');
 CREATE ROLE regress_zklock_a;
 SET ROLE regress_zklock_a;
 SELECT count(*) FROM zk_lock_queue('/regress/queue');
-SELECT zk_lock_revoke('/regress/queue');
+SELECT failure($$SELECT zk_lock_revoke('/regress/queue')$$);
 SELECT failure($$SELECT zk_lock_force_release('/regress/queue')$$);
 RESET ROLE;
 GRANT pg_signal_backend TO regress_zklock_a;

@@ -44,11 +44,31 @@ SELECT zk_lock_is_held('/regress/a'), zk_lock_is_held('/regress/b');
 COMMIT;
 SELECT claims();
 
+-- every function of the extension, called by one that lies: what depends on the
+-- session's own locks is refused, for a parallel worker has none
+CREATE FUNCTION lies_about(command text) RETURNS text LANGUAGE plpgsql PARALLEL SAFE
+AS $$ DECLARE result text; BEGIN EXECUTE command INTO result; RETURN result; END $$;
+CREATE VIEW calls AS
+SELECT p.proname, format('SELECT lies_about(%L)', format('SELECT %s(%s)::text', p.oid::regproc,
+	   (SELECT string_agg(format('%L::%s', CASE format_type(type, NULL)
+											   WHEN 'text' THEN '/regress/lies' WHEN 'text[]' THEN '{/regress/lies}'
+											   WHEN 'interval' THEN '1 s' ELSE '1' END,
+								 format_type(type, NULL)), ', ' ORDER BY n)
+		FROM unnest(p.proargtypes) WITH ORDINALITY AS a (type, n)))) AS call
+FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass
+	 JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass
+WHERE d.deptype = 'e' AND e.extname = 'zklock';
+SET :parallel = on;
+SELECT proname, split_part(failure(call), ' / ', 1) FROM calls ORDER BY proname COLLATE "C";
+RESET :parallel;
+SELECT claims();
+
 -- the lock functions themselves are never run in parallel
 SET :parallel = on;
 SELECT zk_lock_acquire('/regress/a'), zk_lock_release('/regress/a'), count(*) > 0 FROM zk_locks;
 RESET :parallel;
 SELECT zk_lock_release_all();
 
-DROP FUNCTION lies, xact_lies;
+DROP VIEW calls;
+DROP FUNCTION lies, xact_lies, lies_about;
 CALL all_is_gone();

@@ -9,12 +9,9 @@ WHERE name LIKE 'zklock.%' AND coalesce(short_desc, '') = '';
 -- what everybody may change
 SET zklock.connection_timeout = '1min';
 SHOW zklock.connection_timeout;
-SET zklock.connection_timeout = 0;
-SET zklock.connection_timeout = '-1';
 SET zklock.connection_timeout = 'soon';
 SET zklock.connection_timeout = '100 GB';
 RESET zklock.connection_timeout;
-SET zklock.commit_margin = -1;
 SET zklock.synchronous_release = 'perhaps';
 
 -- what not
@@ -39,10 +36,8 @@ ALTER SYSTEM SET zklock.hosts = 'a:2181/x/../y';
 ALTER SYSTEM SET zklock.root = '';
 ALTER SYSTEM SET zklock.root = 'relative';
 ALTER SYSTEM SET zklock.root = '/zookeeper';
-ALTER SYSTEM SET zklock.session_timeout = '10ms';
-ALTER SYSTEM SET zklock.tenure = '-1';
-ALTER SYSTEM SET zklock.linger = '2h';
-ALTER SYSTEM SET zklock.max_locks = 1;
+ALTER SYSTEM SET zklock.max_locks = 15;
+ALTER SYSTEM SET zklock.max_locks = 0;
 SELECT count(*) FROM pg_file_settings WHERE name LIKE 'zklock.%' AND sourcefile LIKE '%auto.conf';
 
 -- a synchronous release returns when the ticket is gone

@@ -31,25 +31,24 @@ static void acquire_again(ZklLocalClaim *claim, const ZklWish *wish);
 static void set_lease_time(ZklLocalClaim *claim, const ZklWish *wish);
 static void warn_not_held(const ZklLocalClaim *claim, const char *path,
 						  ZklMode mode, int quantity);
+static const char *held_as(const ZklLocalClaim *claim);
 static bool note_release(ZklLocalClaim *claim);
 static ZklLocalClaim *find_held(const char *path);
 
+/*
+ * A parallel worker has no claims, whatever its leader holds.  The leader is
+ * refused as well, so that no result depends on which process computes a row.
+ */
 void
 zkl_enter(void)
 {
 	zkl_check_loaded();
-	zkl_claims_sweep();
-	zkl_claims_tell_revoked();
-}
-
-void
-zkl_enter_acquire(void)
-{
-	zkl_enter();
 	if (IsInParallelMode())
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_TRANSACTION_STATE),
-				errmsg("cannot acquire zklock locks during a parallel operation"));
+				errmsg("cannot access zklock locks during a parallel operation"));
+	zkl_claims_sweep();
+	zkl_claims_tell_revoked();
 }
 
 bool
@@ -57,14 +56,17 @@ zkl_acquire(const ZklWish *wish)
 {
 	ZklLocalClaim *claim;
 
-	zkl_enter_acquire();
+	zkl_enter();
 	claim = zkl_claims_find(wish->path);
 	if (claim != NULL && claim->kind != zkl_recipe_kind(wish->mode))
 		zkl_report_other_kind(wish->path);
 	if (wish->mode == ZKL_MODE_LEASE)
 		return zkl_semaphore_acquire(claim, wish);
 	if (claim == NULL)
+	{
+		zkl_counts_check_room(1);
 		return acquire_first(wish);
+	}
 	acquire_again(claim, wish);
 	return true;
 }
@@ -164,11 +166,13 @@ acquire_again(ZklLocalClaim *claim, const ZklWish *wish)
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("cannot acquire the write lock \"%s\" while holding its read lock",
 					   zkl_show_path(wish->path)),
-				errhint("Release the read lock first, or acquire the write lock in its place."));
+				claim->parts[ZKL_SHARED].session_count > 0 ?
+				errhint("Release the read lock first, or acquire the write lock in its place.") :
+				errhint("Acquire the write lock in its place."));
 
 	zkl_wait_begin(&wait, wish);
 	if (zkl_wait_for_certainty(&wait, claim->shared) == ZKL_STANDING_LOST)
-		zkl_report_lost(ERROR, claim->path, claim->shared);
+		zkl_report_lost(ERROR, claim);
 	zkl_counts_add(claim, part, wish->scope, 1);
 	set_lease_time(claim, wish);
 }
@@ -192,9 +196,8 @@ zkl_release(const char *path, ZklMode mode, int quantity)
 
 	zkl_enter();
 	claim = zkl_claims_find(path);
-	if (claim != NULL && claim->kind != zkl_recipe_kind(mode))
-		claim = NULL;
-	if (claim == NULL || claim->parts[part].session_count < quantity)
+	if (claim == NULL || claim->kind != zkl_recipe_kind(mode) ||
+		claim->parts[part].session_count < quantity)
 	{
 		warn_not_held(claim, path, mode, quantity);
 		return false;
@@ -205,21 +208,48 @@ zkl_release(const char *path, ZklMode mode, int quantity)
 	return held;
 }
 
+/* "claim" is what this session has on the path, of whatever kind; or NULL. */
 static void
 warn_not_held(const ZklLocalClaim *claim, const char *path, ZklMode mode,
 			  int quantity)
 {
-	const ZklPart *part = claim ? &claim->parts[zkl_claims_part(mode)] : NULL;
+	const char *shown = zkl_show_path(path);
+	const char *release = claim ? zkl_claims_release_function(claim) : NULL;
+	bool		same_kind = claim && claim->kind == zkl_recipe_kind(mode);
 
-	if (part != NULL && part->session_count > 0)
+	if (same_kind && mode == ZKL_MODE_LEASE && release != NULL)
 		ereport(WARNING,
 				errmsg("you do not own %d leases of semaphore \"%s\" with session scope",
-					   quantity, zkl_show_path(path)));
+					   quantity, shown));
+	else if (claim != NULL &&
+			 (release == NULL ||
+			  (same_kind && claim->parts[zkl_claims_part(mode)].xact_count > 0)))
+		ereport(WARNING,
+				errmsg("you do not own lock \"%s\"", shown),
+				errdetail("It is held to the end of the transaction."));
 	else
 		ereport(WARNING,
-				errmsg("you do not own lock \"%s\"", zkl_show_path(path)),
-				part == NULL || part->xact_count == 0 ? 0 :
-				errdetail("It is held to the end of the transaction."));
+				errmsg("you do not own lock \"%s\"", shown),
+				claim == NULL ? 0 :
+				errdetail("This session holds it %s.", held_as(claim)),
+				claim == NULL ? 0 :
+				errhint("Use \"%s\" to release it.", release));
+}
+
+static const char *
+held_as(const ZklLocalClaim *claim)
+{
+	switch (claim->kind)
+	{
+		case ZKL_KIND_MUTEX:
+			break;
+		case ZKL_KIND_READ_WRITE:
+			return claim->parts[ZKL_EXCLUSIVE].session_count > 0 ?
+				_("for writing") : _("for reading");
+		case ZKL_KIND_SEMAPHORE:
+			return _("as a semaphore");
+	}
+	return _("as a mutex");
 }
 
 int
@@ -249,7 +279,7 @@ note_release(ZklLocalClaim *claim)
 	zkl_xact_note_release(claim, standing, true);
 	if (standing != ZKL_STANDING_LOST)
 		return true;
-	zkl_report_lost(WARNING, claim->path, claim->shared);
+	zkl_report_lost(WARNING, claim);
 	return false;
 }
 
@@ -305,7 +335,7 @@ find_held(const char *path)
 			zkl_report_doubt(path);
 			break;
 		case ZKL_STANDING_LOST:
-			zkl_report_lost(ERROR, path, claim->shared);
+			zkl_report_lost(ERROR, claim);
 			break;
 	}
 	return claim;

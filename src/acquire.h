@@ -15,13 +15,11 @@
 #include "claims.h"
 
 /*
- * Before anything else that a function does: see what has become of this
- * backend's claims.  Raises 55000 unless zklock was preloaded.
+ * Every function that depends on this backend's claims calls this first.  It
+ * brings them up to date, and tells the user which of them were asked for.
+ * Raises 55000 unless zklock was preloaded, 25000 during a parallel operation.
  */
 extern void zkl_enter(void);
-
-/* The same before something is acquired.  Also raises 25000. */
-extern void zkl_enter_acquire(void);
 
 /*
  * Acquire.  True: acquired.  False: somebody else held the lock until the

@@ -28,8 +28,7 @@ static void end_at_exit(int code, Datum arg);
 static void end(void);
 static bool take_slot(const ZklCommand *command, int64 asked_at, int64 until);
 static void report_no_slot(void);
-static bool wait_until_done(const char *path, int64 silent_since, int64 until);
-static int64 session_heard_at(void);
+static bool wait_until_done(const char *path, int64 asked_at, int64 until);
 static long milliseconds_until(int64 moment);
 static void copy_argument(char *to, Size size, const char *from);
 
@@ -101,9 +100,7 @@ ask(const ZklCommand *command, int64 until, bool *exists)
 		bool		taken = take_slot(command, asked_at, until);
 
 		ZKL_FAULT_POINT("command-asked");
-		if (taken &&
-			wait_until_done(command->path, Max(asked_at, session_heard_at()),
-							until))
+		if (taken && wait_until_done(command->path, asked_at, until))
 		{
 			ZKL_FAULT_POINT("command-done");
 			outcome = zkl_command_result(my_slot, &answer);
@@ -162,7 +159,7 @@ take_slot(const ZklCommand *command, int64 asked_at, int64 until)
 	{
 		if (zkl_now() >= patient_until)
 		{
-			if (session_heard_at() < asked_at)
+			if (zkl_now() >= zkl_session_silent_from(ZKL_COMMAND_SESSION, asked_at))
 				zkl_report_silence(command->path);
 			report_no_slot();
 		}
@@ -184,26 +181,20 @@ report_no_slot(void)
 					  ZKL_COMMANDS));
 }
 
-/* Whatever it answers, and be it a heartbeat, ZooKeeper is not silent. */
-static int64
-session_heard_at(void)
-{
-	return (int64) pg_atomic_read_u64(&zkl_shared->session[ZKL_COMMAND_SESSION].heard_at);
-}
-
 /*
- * A long survey may take its time, as long as answers keep coming.  False if
- * the time is over.
+ * A long survey may take its time, as long as ZooKeeper answers anything, and be it
+ * a heartbeat.  False if the time is over.
  */
 static bool
-wait_until_done(const char *path, int64 silent_since, int64 until)
+wait_until_done(const char *path, int64 asked_at, int64 until)
 {
 	static uint32 wait_event = 0;
 
 	while (!zkl_command_is_done(my_slot))
 	{
-		int64		since = Max(silent_since, zkl_command_heard_at(my_slot));
-		int64		patient_until = since + ZKL_MS(zkl_connection_timeout);
+		int64		since = Max(asked_at, zkl_command_heard_at(my_slot));
+		int64		patient_until =
+		zkl_session_silent_from(ZKL_COMMAND_SESSION, since);
 
 		if (zkl_now() >= patient_until)
 			zkl_report_silence(path);

@@ -52,6 +52,26 @@ zkl_claims_lock_mode(ZklPartName part)
 	return part == ZKL_SHARED ? ShareLock : ExclusiveLock;
 }
 
+const char *
+zkl_claims_release_function(const ZklLocalClaim *claim)
+{
+	bool		exclusive = claim->parts[ZKL_EXCLUSIVE].session_count > 0;
+
+	if (zkl_counts_session(claim) == 0)
+		return NULL;
+	switch (claim->kind)
+	{
+		case ZKL_KIND_MUTEX:
+			break;
+		case ZKL_KIND_READ_WRITE:
+			return exclusive ? "zk_write_lock_release" :
+				"zk_read_lock_release";
+		case ZKL_KIND_SEMAPHORE:
+			return "zk_semaphore_release";
+	}
+	return "zk_lock_release";
+}
+
 ZklLocalClaim *
 zkl_claims_find(const char *path)
 {
@@ -260,7 +280,13 @@ end_shared_and_wait(ZklLocalClaim *claim)
 bool
 zkl_claims_any(void)
 {
-	return claims != NULL && hash_get_num_entries(claims) > 0;
+	return zkl_claims_number() > 0;
+}
+
+int
+zkl_claims_number(void)
+{
+	return claims != NULL ? (int) hash_get_num_entries(claims) : 0;
 }
 
 void

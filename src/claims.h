@@ -72,6 +72,12 @@ typedef struct ZklLocalClaim
 extern ZklPartName zkl_claims_part(ZklMode mode);
 extern LOCKMODE zkl_claims_lock_mode(ZklPartName part);
 
+/*
+ * The SQL function that releases what is held with session scope, of a writer
+ * that reads as well the one for writing; NULL: nothing is held so.
+ */
+extern const char *zkl_claims_release_function(const ZklLocalClaim *claim);
+
 /* This backend's claim on a path, or NULL. */
 extern ZklLocalClaim *zkl_claims_find(const char *path);
 
@@ -99,8 +105,9 @@ extern void zkl_claims_release(ZklLocalClaim *claim);
 /* Give back its local lock, but not the claim. */
 extern void zkl_claims_unlock(ZklLocalClaim *claim, ZklPartName part);
 
-/* Any claims at all? */
+/* Any claims at all?  How many? */
 extern bool zkl_claims_any(void);
+extern int	zkl_claims_number(void);
 
 /* Call for each claim; "visitor" may not begin or end any. */
 typedef void (*ZklClaimVisitor) (ZklLocalClaim *claim, void *arg);

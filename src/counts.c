@@ -22,6 +22,7 @@
 #include "faultpoint.h"
 #include "report.h"
 #include "xact.h"
+#include "zklock.h"
 
 typedef struct XactRecord
 {
@@ -38,6 +39,10 @@ static XactRecord *records = NULL;
 static int	nrecords = 0;
 static int	max_records = 0;
 
+/* Of each semaphore, the leases but one, which its claim stands for. */
+static int	further_leases = 0;
+
+static void note_leases(const ZklLocalClaim *claim, int before, int after);
 static void count_xact(ZklLocalClaim *claim, ZklPartName part, int count);
 static XactRecord *new_record(void);
 static bool book_local_lock(ZklLocalClaim *claim, ZklPartName part,
@@ -54,12 +59,14 @@ zkl_counts_add(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
 			   int count)
 {
 	ZklPart    *part = &claim->parts[name];
+	int			before = zkl_counts_total(claim, name);
 
 	if (scope == ZKL_SCOPE_XACT)
 	{
 		if (!part->locked)
 			(void) book_local_lock(claim, name, ZKL_SCOPE_XACT);
 		count_xact(claim, name, count);
+		note_leases(claim, before, before + count);
 		show_counts(claim);
 		return;
 	}
@@ -75,7 +82,29 @@ zkl_counts_add(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
 			dlist_push_tail(&session_claims, &claim->session_link);
 	}
 	part->session_count += count;
+	note_leases(claim, before, before + count);
 	show_counts(claim);
+}
+
+static void
+note_leases(const ZklLocalClaim *claim, int before, int after)
+{
+	if (claim->kind == ZKL_KIND_SEMAPHORE)
+		further_leases += Max(after - 1, 0) - Max(before - 1, 0);
+}
+
+void
+zkl_counts_check_room(int wanted)
+{
+	int			held = zkl_claims_number() + further_leases;
+
+	if (wanted > zkl_max_locks_per_backend - held)
+		ereport(ERROR,
+				errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				errmsg("too many locks for one session"),
+				errdetail("It has %d locks and leases and asks for %d more, of %d allowed.",
+						  held, wanted, zkl_max_locks_per_backend),
+				errhint("Release some of them, or let a superuser raise \"zklock.max_locks_per_backend\"."));
 }
 
 int
@@ -198,8 +227,10 @@ static void
 settle_part(ZklLocalClaim *claim, ZklPartName name, int count)
 {
 	ZklPartName other = name == ZKL_SHARED ? ZKL_EXCLUSIVE : ZKL_SHARED;
+	int			left = zkl_counts_total(claim, name);
 
-	if (zkl_counts_total(claim, name) > 0)
+	note_leases(claim, left + count, left);
+	if (left > 0)
 	{
 		if (claim->kind == ZKL_KIND_SEMAPHORE)
 			zkl_shared_release_leases(claim->shared, count);

@@ -18,6 +18,12 @@
 extern void zkl_counts_add(ZklLocalClaim *claim, ZklPartName part,
 						   ZklScope scope, int count);
 
+/*
+ * May this backend have so many more locks or leases?  Raises 53400 if
+ * zklock.max_locks_per_backend does not allow it.
+ */
+extern void zkl_counts_check_room(int wanted);
+
 /* How many acquires are there, with session scope and in all? */
 extern int	zkl_counts_session(const ZklLocalClaim *claim);
 extern int	zkl_counts_total(const ZklLocalClaim *claim, ZklPartName part);

@@ -163,10 +163,19 @@ zkl_entry_change_mode(ZklEntry *entry, ZklMode mode)
 		zkl_entry_give_up(entry);
 }
 
+bool
+zkl_entry_serves(const ZklEntry *entry, const ZklClaim *claim)
+{
+	return zkl_recipe_serves(entry->mode, claim->mode) &&
+		!(entry->plain && claim->superuser);
+}
+
 void
-zkl_entry_note_asker(ZklEntry *entry, bool only_tries, const char *about)
+zkl_entry_note_asker(ZklEntry *entry, bool only_tries, bool plain,
+					 const char *about)
 {
 	entry->only_tries = only_tries;
+	entry->plain = plain;
 	strlcpy(entry->about, about, sizeof(entry->about));
 }
 

@@ -22,9 +22,18 @@ extern void zkl_entry_unlock(uint32 hash);
 /* NONE -> WANTED */
 extern void zkl_entry_want(ZklEntry *entry, ZklMode mode);
 
-/* Remember who asked for the ticket; its znode will say so. */
-extern void zkl_entry_note_asker(ZklEntry *entry, bool only_tries,
+/*
+ * Remember who asked for the ticket; its znode will say so.  "plain" is a ticket
+ * for one who is no superuser.
+ */
+extern void zkl_entry_note_asker(ZklEntry *entry, bool only_tries, bool plain,
 								 const char *about);
+
+/*
+ * May the ticket serve this claim?  Once its znode says that it serves no
+ * superuser, whoever may take locks from others only relies on that.
+ */
+extern bool zkl_entry_serves(const ZklEntry *entry, const ZklClaim *claim);
 
 /* -> RELEASING */
 extern void zkl_entry_give_up(ZklEntry *entry);

@@ -274,6 +274,7 @@ zkl_entry_set_owned(ZklEntry *entry, bool contended)
 		entry->answered = false;
 		entry->asking = false;
 		entry->revoked = false;
+		entry->plain &= zkl_entry_says_plain(entry);
 		entry->looked = entry->ticket.listed;
 		entry->handed_on = false;
 		entry->watching = false;
@@ -296,11 +297,13 @@ zkl_entry_set_contended(ZklEntry *entry)
 	zkl_entry_lock(entry);
 	if (entry->state == ZKL_ENTRY_OWNED)
 	{
+		bool		is_news = !entry->contended;
+
 		entry->contended = true;
 		lingered = give_up_if_idle(entry);
 		if (!lingered && entry->nheld > 0 && !entry->exclusive)
 			zkl_entry_downgrade(entry);
-		if (entry->semaphore != NULL)
+		if (entry->semaphore != NULL && is_news)
 			zkl_leases_set_contended(entry->semaphore);
 	}
 	zkl_entry_unlock(hash);
@@ -332,6 +335,13 @@ zkl_entry_shall_answer(ZklEntry *entry)
 	return shall_answer;
 }
 
+/* Of a ticket whose mode has changed since somebody asked for it, nothing is said. */
+bool
+zkl_entry_says_plain(const ZklEntry *entry)
+{
+	return entry->plain && entry->ticket.mode != ZKL_MODE_READ;
+}
+
 void
 zkl_entry_set_uncontended(ZklEntry *entry)
 {
@@ -352,6 +362,8 @@ zkl_entry_set_downgraded(ZklEntry *entry)
 	{
 		entry->contended = false;
 		entry->answered = false;
+		entry->plain = false;	/* the reader's znode does not say so */
+		zkl_entry_wake_needing(entry);
 		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
 	}
 	zkl_entry_unlock(entry->hash);

@@ -63,6 +63,9 @@ extern bool zkl_entry_set_contended(ZklEntry *entry);
  */
 extern bool zkl_entry_shall_answer(ZklEntry *entry);
 
+/* Does its znode say that the ticket serves no superuser? */
+extern bool zkl_entry_says_plain(const ZklEntry *entry);
+
 /* Nobody queues behind any more. */
 extern void zkl_entry_set_uncontended(ZklEntry *entry);
 

@@ -30,7 +30,8 @@ static bool present(const char *table, Datum resource, Datum token);
 static int64 greatest(const char *table, Datum resource);
 static uint64 execute(const char *query, int nargs, Datum resource,
 					  Datum token);
-static void report_stale(const char *resource, int64 token, int64 greatest);
+static void report_stale(const char *table, const char *resource, int64 token,
+						 int64 greatest);
 
 Datum
 zklock_fence(PG_FUNCTION_ARGS)
@@ -53,7 +54,7 @@ zklock_fence(PG_FUNCTION_ARGS)
 
 	SPI_connect();
 	if (!present(table, PG_GETARG_DATUM(0), PG_GETARG_DATUM(1)))
-		report_stale(TextDatumGetCString(PG_GETARG_DATUM(0)),
+		report_stale(table, TextDatumGetCString(PG_GETARG_DATUM(0)),
 					 PG_GETARG_INT64(1), greatest(table, PG_GETARG_DATUM(0)));
 	SPI_finish();
 	PG_RETURN_VOID();
@@ -102,7 +103,8 @@ execute(const char *query, int nargs, Datum resource, Datum token)
 }
 
 static void
-report_stale(const char *resource, int64 token, int64 greatest)
+report_stale(const char *table, const char *resource, int64 token,
+			 int64 greatest)
 {
 	ereport(ERROR,
 			errcode(ERRCODE_ZKL_LOCK_LOST),
@@ -110,5 +112,6 @@ report_stale(const char *resource, int64 token, int64 greatest)
 				   token, resource),
 			errdetail("Token " INT64_FORMAT " has been presented for it.",
 					  greatest),
-			errhint("The lock was lost, and others have had it since.  Acquire it again."));
+			errhint("Acquire the lock again.  If its tokens have begun anew in another ZooKeeper ensemble, delete the resource's row from table %s.",
+					table));
 }

@@ -9,13 +9,19 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
+#include "executor/execdesc.h"
 #include "fmgr.h"
+#include "miscadmin.h"
+#include "tcop/pquery.h"
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 #include "acquire.h"
 #include "arguments.h"
 #include "multilock.h"
 #include "report.h"
+#include "xact.h"
 #include "zklock.h"
 
 PG_FUNCTION_INFO_V1(zklock_lock_acquire);
@@ -42,6 +48,8 @@ PG_FUNCTION_INFO_V1(zklock_lock_remaining);
 static bool acquire(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope);
 static bool acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope);
 static bool acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope);
+static void note_if_alone(FunctionCallInfo fcinfo, ZklScope scope);
+static bool is_whole_statement(const FmgrInfo *function);
 
 Datum
 zklock_lock_acquire(PG_FUNCTION_ARGS)
@@ -180,25 +188,33 @@ static bool
 acquire(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope)
 {
 	ZklWish		wish = {.mode = mode,.scope = scope};
+	bool		acquired;
 
 	zkl_check_loaded();
 	wish.path = zkl_argument_path(fcinfo);
 	zkl_argument_timeout(fcinfo, 1, &wish);
 	zkl_argument_lease_time(fcinfo, 2, &wish);
-	return zkl_acquire(&wish);
+	acquired = zkl_acquire(&wish);
+	if (acquired)
+		note_if_alone(fcinfo, scope);
+	return acquired;
 }
 
 static bool
 acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope)
 {
 	ZklWish		wish = {.mode = ZKL_MODE_LEASE,.scope = scope};
+	bool		acquired;
 
 	zkl_check_loaded();
 	wish.path = zkl_argument_path(fcinfo);
 	wish.limit = zkl_argument_count(fcinfo, 1, "number of leases");
 	zkl_argument_timeout(fcinfo, 2, &wish);
 	wish.quantity = zkl_argument_count(fcinfo, 3, "quantity");
-	return zkl_acquire(&wish);
+	acquired = zkl_acquire(&wish);
+	if (acquired)
+		note_if_alone(fcinfo, scope);
+	return acquired;
 }
 
 static bool
@@ -207,9 +223,62 @@ acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope)
 	ZklWish		wish = {.mode = ZKL_MODE_LOCK,.scope = scope};
 	int			npaths;
 	const char **paths;
+	bool		acquired;
 
 	zkl_check_loaded();
 	paths = zkl_argument_paths(fcinfo, &npaths);
 	zkl_argument_timeout(fcinfo, 1, &wish);
-	return zkl_multilock_acquire(paths, npaths, &wish);
+	acquired = zkl_multilock_acquire(paths, npaths, &wish);
+	if (acquired && npaths > 0)
+		note_if_alone(fcinfo, scope);
+	return acquired;
+}
+
+/*
+ * A lock with transaction scope that is acquired outside of a transaction block, by
+ * a statement that does nothing else, guards nothing: the commit will say so.
+ */
+static void
+note_if_alone(FunctionCallInfo fcinfo, ZklScope scope)
+{
+	if (scope == ZKL_SCOPE_XACT && !IsTransactionBlock() &&
+		is_whole_statement(fcinfo->flinfo))
+		zkl_xact_note_alone(get_func_name(fcinfo->flinfo->fn_oid));
+}
+
+/*
+ * Is it the client's own statement that calls this function, and nothing but
+ * this function?  Where that is not certain, it is not.  A statement of a function,
+ * a procedure or a trigger runs in the portal of the client's statement, or in one
+ * with a name.
+ */
+static bool
+is_whole_statement(const FmgrInfo *function)
+{
+	Portal		portal = ActivePortal;
+	const PlannedStmt *statement;
+	bool		found = false;
+	ListCell   *cell;
+
+	if (MyBackendType != B_BACKEND || portal == NULL ||
+		portal->name[0] != '\0' || portal->strategy != PORTAL_ONE_SELECT ||
+		portal->queryDesc == NULL)
+		return false;
+	statement = portal->queryDesc->plannedstmt;
+	if (statement->subplans != NIL || !IsA(statement->planTree, Result) ||
+		outerPlan(statement->planTree) != NULL ||
+		statement->planTree->qual != NIL ||
+		((Result *) statement->planTree)->resconstantqual != NULL)
+		return false;
+
+	foreach(cell, statement->planTree->targetlist)
+	{
+		Expr	   *column = lfirst_node(TargetEntry, cell)->expr;
+
+		if (!IsA(column, FuncExpr) ||
+			((FuncExpr *) column)->funcid != function->fn_oid)
+			return false;
+		found |= (Node *) column == function->fn_expr;
+	}
+	return found;
 }

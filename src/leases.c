@@ -5,9 +5,12 @@
  *
  * Safe without the inner mutex: a lease is owned only after fewer than the
  * semaphore's limit were seen to go before its znode, or no more than that were
- * there at all, and whoever owned one before was among them (see recipe.h).  The
- * mutex gives the order, and sees to it that only one client has more znodes than
- * there is room for; two such would wait for one another.
+ * there at all, and whoever owned one before was among them (see recipe.h).  One
+ * list may show that for many leases, since it was sent after the creates of all
+ * of them (see requests.c).
+ *
+ * The mutex gives the order, and sees to it that only one client has more znodes
+ * than there is room for; two such would wait for one another.
  *
  * src/leases.c
  *
@@ -25,6 +28,7 @@ static void give_up_used_up(ZklEntry *semaphore);
 static void withdraw_surplus(ZklEntry *semaphore);
 static ZklEntry *make_lease(ZklEntry *semaphore);
 static int	count_pending(ZklEntry *semaphore);
+static bool any_has_znode(ZklEntry *semaphore);
 
 int
 zkl_leases_usable(ZklEntry *semaphore, uint64 epoch)
@@ -111,6 +115,10 @@ zkl_leases_move(ZklClaim *to, ZklClaim *from)
 	to->token = Max(to->token, from->token);
 }
 
+/*
+ * While none of them has a znode, only one is asked for: it makes the directory,
+ * which then stays.
+ */
 bool
 zkl_leases_ask(ZklEntry *semaphore, uint64 epoch, int quantity,
 			   bool only_tries, const char *about)
@@ -119,13 +127,15 @@ zkl_leases_ask(ZklEntry *semaphore, uint64 epoch, int quantity,
 	zkl_leases_usable(semaphore, epoch);
 
 	give_up_used_up(semaphore);
+	if (!any_has_znode(semaphore))
+		missing = Min(missing, 1 - semaphore->nleases);
 	while (missing-- > 0 && semaphore->nleases < semaphore->limit)
 	{
 		ZklEntry   *lease = make_lease(semaphore);
 
 		if (lease == NULL)
 			return false;
-		zkl_entry_note_asker(lease, only_tries, about);
+		zkl_entry_note_asker(lease, only_tries, false, about);
 		zkl_entry_want(lease, ZKL_MODE_LEASE);
 	}
 	return true;
@@ -174,6 +184,18 @@ count_pending(ZklEntry *semaphore)
 	dlist_foreach(iter, &semaphore->pending)
 		pending++;
 	return pending;
+}
+
+static bool
+any_has_znode(ZklEntry *semaphore)
+{
+	dlist_iter	iter;
+	int			nwanted = 0;
+
+	dlist_foreach(iter, &semaphore->pending)
+		nwanted += dlist_container(ZklEntry, lease_link, iter.cur)->state ==
+		ZKL_ENTRY_WANTED;
+	return semaphore->nleases > nwanted;
 }
 
 bool

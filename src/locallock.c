@@ -5,8 +5,14 @@
  *
  * Waiting always happens at transaction level, under the current resource
  * owner, even for session scope: if the wait is cancelled at the moment of
- * the grant, PostgreSQL books the lock where it was waited for, and only
- * what is booked to a (sub)transaction goes away with the error.
+ * the grant, PostgreSQL books the lock where it was waited for, and what is
+ * booked there goes away with the transaction, whatever else goes wrong.
+ *
+ * Some errors that end a wait are no errors to us, so they are caught.  That takes
+ * no subtransaction, because nothing has happened but the wait itself: what
+ * PostgreSQL does about that, when it aborts a transaction, is LockErrorCleanup().
+ * A subtransaction would do harm: on a hot standby, a conflict with recovery ends
+ * a statement in a transaction, but the connection in a subtransaction.
  *
  * src/locallock.c
  *
@@ -41,9 +47,11 @@
 static bool acquire(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope,
 					bool dont_wait);
 static void wait_here(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope);
-static ZklLocalWait wait_in_subtransaction(ZklClaim *claim, const LOCKTAG *tag,
-										   LOCKMODE mode, ZklScope scope,
-										   int limit_ms);
+static ZklLocalWait wait_and_judge(ZklClaim *claim, const LOCKTAG *tag,
+								   LOCKMODE mode, ZklScope scope,
+								   int limit_ms);
+static void forget_wait(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope,
+						bool booked);
 static ZklLocalWait judge_error(ZklClaim *claim, ErrorData *error,
 								bool limited);
 static bool statement_time_is_over(void);
@@ -93,7 +101,7 @@ zkl_local_lock_wait(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
 		limit_ms = 0;
 	if (!zkl_shared_begin_local_wait(claim))
 		return ZKL_LOCAL_NEW_GENERATION;
-	return wait_in_subtransaction(claim, tag, mode, scope, limit_ms);
+	return wait_and_judge(claim, tag, mode, scope, limit_ms);
 }
 
 void
@@ -151,21 +159,17 @@ wait_here(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope)
 
 /*
  * lock_timeout is the lock manager's only limit to a wait, and a cancel the only
- * way to interrupt it.  Both end it with an error; a subtransaction makes that
- * harmless.
+ * way to interrupt it.  Both end it with an error.
  */
 static ZklLocalWait
-wait_in_subtransaction(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
-					   ZklScope scope, int limit_ms)
+wait_and_judge(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
+			   ZklScope scope, int limit_ms)
 {
 	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
 	int			users_limit = LockTimeout;
 	volatile bool booked = false;
 	volatile ZklLocalWait result = ZKL_LOCAL_LOCKED;
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
 		if (limit_ms > 0)
@@ -175,28 +179,35 @@ wait_in_subtransaction(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
 		booked = true;
 		if (zkl_shared_end_local_wait(claim))
 			absorb_cancel();
-
-		ReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
 	}
 	PG_CATCH();
 	{
 		ErrorData  *error;
 
 		LockTimeout = users_limit;
-		if (booked)
-			zkl_local_lock_release(tag, mode, scope);
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
+		forget_wait(tag, mode, scope, booked);
 		result = judge_error(claim, error, limit_ms > 0);
 	}
 	PG_END_TRY();
 	return result;
+}
+
+/*
+ * What the abort of a transaction would do about the wait.  The lock may have been
+ * granted just when the error came; "booked" says that it had moved already from
+ * where it was waited for.
+ */
+static void
+forget_wait(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope, bool booked)
+{
+	LockErrorCleanup();
+	if (booked)
+		zkl_local_lock_release(tag, mode, scope);
+	else if (zkl_lock_held_by_me(tag, mode))
+		LockRelease(tag, mode, false);
 }
 
 /* What was it that ended the wait?  Raises the error again if it was not us. */

@@ -3,9 +3,9 @@
  * locktable.c
  *	  The shared lock table: memory, look-up, wake-ups.
  *
- * Everything has a fixed size, given by zklock.max_locks.  What entries and
- * claims mean, and who may change what, stands in locktable.h; the changes
- * themselves are in entry.c.
+ * Everything has a fixed size: for zklock.max_locks, or for what PostgreSQL's own
+ * lock table carries, if that is less.  What entries and claims mean, and who may
+ * change what, stands in locktable.h; the changes themselves are in entry.c.
  *
  * src/locktable.c
  *
@@ -15,9 +15,11 @@
 
 #include <signal.h>
 
+#include "access/twophase.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
+#include "storage/lock.h"
 #include "storage/shmem.h"
 #include "utils/hsearch.h"
 
@@ -28,11 +30,17 @@
 #define TRANCHE_NAME	"zklock"
 #define NLOCKS			(ZKL_PARTITIONS + 1)
 
+/* With zklock.max_locks = -1, if PostgreSQL's lock table carries as many. */
+#define MAX_LOCKS_DEFAULT	8192
+
 ZklShared  *zkl_shared = NULL;
 ZklSessionInfo *zkl_my_session = NULL;
 
 static HTAB *entries = NULL;
+static int	max_entries = 0;	/* in the postmaster and its children */
 
+static void choose_max_entries(void);
+static int	wished_entries(void);
 static int	max_claims(void);
 static int	max_recent(void);
 static Size shared_size(void);
@@ -48,8 +56,9 @@ static void send_signal(int pid, int signal);
 void
 zkl_table_request(void)
 {
+	choose_max_entries();
 	RequestAddinShmemSpace(add_size(shared_size(),
-									hash_estimate_size(zkl_max_locks,
+									hash_estimate_size(max_entries,
 													   sizeof(ZklEntry))));
 	RequestAddinShmemSpace(mul_size(max_claims(), sizeof(ZklClaim)));
 	RequestNamedLWLockTranche(TRANCHE_NAME, NLOCKS);
@@ -76,25 +85,60 @@ zkl_table_startup(void)
 	info.hash = hash_path;
 	info.match = compare_paths;
 	info.keycopy = copy_path;
-	entries = zkl_shmem_init_hash("zklock entries", zkl_max_locks, &info,
+	entries = zkl_shmem_init_hash("zklock entries", max_entries, &info,
 								  HASH_ELEM | HASH_FUNCTION | HASH_COMPARE |
 								  HASH_KEYCOPY | HASH_PARTITION);
 
 	LWLockRelease(AddinShmemInitLock);
 }
 
+/*
+ * Each lock that this server has to do with may take a place in PostgreSQL's own
+ * lock table, too.  When that is full, nobody can even connect.  So zklock takes
+ * half of it at most, and its own limit is the first one that is reached.
+ */
+static void
+choose_max_entries(void)
+{
+	int64		processes = (int64) MaxBackends + max_prepared_xacts;
+	int64		carried = max_locks_per_xact * processes / 2;
+
+	if (zkl_max_locks > carried)
+		ereport(WARNING,
+				errmsg("\"zklock.max_locks\" (%d) is more than PostgreSQL's lock table carries",
+					   zkl_max_locks),
+				errdetail("The limit is %lld locks, which is half of that table.",
+						  (long long) carried),
+				errhint("Set \"max_locks_per_transaction\" to at least %lld.",
+						(long long) ((2 * (int64) zkl_max_locks + processes - 1) / processes)));
+	max_entries = (int) Min(carried, wished_entries());
+}
+
+static int
+wished_entries(void)
+{
+	return zkl_max_locks < 0 ? MAX_LOCKS_DEFAULT : zkl_max_locks;
+}
+
+const char *
+zkl_table_limiting_setting(void)
+{
+	return zkl_shared->max_entries < wished_entries() ?
+		"max_locks_per_transaction" : "zklock.max_locks";
+}
+
 /* More backends than one may hold or want a lock, but rarely for all locks. */
 static int
 max_claims(void)
 {
-	return 2 * zkl_max_locks + MaxBackends;
+	return 2 * max_entries + MaxBackends;
 }
 
 /* A multiple of the partitions, so that each slot belongs to one of them. */
 static int
 max_recent(void)
 {
-	return ((zkl_max_locks + ZKL_PARTITIONS) / ZKL_PARTITIONS) * ZKL_PARTITIONS;
+	return ((max_entries + ZKL_PARTITIONS) / ZKL_PARTITIONS) * ZKL_PARTITIONS;
 }
 
 static Size
@@ -113,6 +157,7 @@ init_shared(void)
 	pg_atomic_init_u32(&zkl_shared->shutting_down, 0);
 	pg_atomic_init_u64(&zkl_shared->losses, 0);
 	pg_atomic_init_u64(&zkl_shared->revocations, 0);
+	zkl_shared->max_entries = max_entries;
 	zkl_shared->nrecent = max_recent();
 	for (int i = 0; i < zkl_sessions; i++)
 		init_session(&zkl_shared->session[i]);
@@ -251,7 +296,7 @@ zkl_table_make(const char *path, uint32 hash)
 	Assert(LWLockHeldByMeInMode(zkl_table_partition(hash), LW_EXCLUSIVE));
 
 	/* dynahash's own limit is soft, so count. */
-	if (pg_atomic_fetch_add_u32(&zkl_shared->nentries, 1) >= zkl_max_locks ||
+	if (pg_atomic_fetch_add_u32(&zkl_shared->nentries, 1) >= zkl_shared->max_entries ||
 		(entry = hash_search_with_hash_value(entries, path, hash,
 											 HASH_ENTER_NULL, NULL)) == NULL)
 	{
@@ -350,7 +395,7 @@ collect(ZklEntry *entry, void *arg)
 ZklEntry  **
 zkl_table_collect(int *nentries)
 {
-	Collection	collection = {palloc(sizeof(ZklEntry *) * zkl_max_locks), 0};
+	Collection	collection = {palloc(sizeof(ZklEntry *) * zkl_shared->max_entries), 0};
 
 	zkl_table_visit(LW_SHARED, collect, &collection);
 	*nentries = collection.nentries;
@@ -401,6 +446,19 @@ bool
 zkl_session_is_safe(int session, int64 now)
 {
 	return now < (int64) pg_atomic_read_u64(&zkl_shared->session[session].safe_until);
+}
+
+int64
+zkl_session_silent_from(int session, int64 since)
+{
+	ZklSessionInfo *info = &zkl_shared->session[session];
+	int64		heard_at = (int64) pg_atomic_read_u64(&info->heard_at);
+	int			patience_ms = zkl_connection_timeout;
+
+	/* The next heartbeat may not be due before. */
+	if (pg_atomic_read_u32(&info->connected) != 0)
+		patience_ms = Max(patience_ms, 2 * (int) pg_atomic_read_u32(&info->period_ms));
+	return Max(since, heard_at) + ZKL_MS(patience_ms);
 }
 
 /* Of each one the epoch comes last: that of a session that expires grows later. */

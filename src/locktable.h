@@ -125,6 +125,13 @@ typedef enum ZklLoss
 typedef struct ZklClaim ZklClaim;
 typedef struct ZklEntry ZklEntry;
 
+/* The requests that are due to a lock or a semaphore; see requests.c. */
+typedef struct ZklLine
+{
+	dlist_head	entries;
+	dlist_node	turn_link;		/* where there are any */
+} ZklLine;
+
 struct ZklEntry
 {
 	char		path[ZKL_PATH_SIZE];	/* hash key; fixed */
@@ -150,6 +157,8 @@ struct ZklEntry
 	bool		watching;		/* the worker watches the znode */
 	bool		comes_back;		/* re-acquired within zklock.linger */
 	bool		only_tries;		/* who asked for the ticket only tries */
+	bool		plain;			/* the ticket must not serve superusers,
+								 * because its znode says that it does not */
 	int64		owned_at;		/* since OWNED */
 	int64		idle_at;		/* when the last claim ended */
 	int64		released_at;	/* when a claim was last released, or 0 */
@@ -187,11 +196,16 @@ struct ZklEntry
 	dlist_node	work_link;
 	bool		taken;			/* off that list; the worker will look at once */
 
-	/* the worker's alone; "due" and the timer are built anew when it restarts */
+	/* the worker's alone; but for the ticket, built anew when it restarts */
 	ZklTicket	ticket;
 	bool		counted;		/* in ephemeral_bytes */
 	ZklRequest	due;			/* to be sent */
 	dlist_node	due_link;
+	ZklLine		line;			/* of a lock, or of a semaphore's leases */
+	dlist_head	listening;		/* of a semaphore: leases that wait for a list
+								 * on its way */
+	dlist_node	listening_link;
+	uint32		list;			/* of a lease: the number of that list */
 	pairingheap_node timer;
 	bool		timer_set;		/* it is in the heap */
 	int64		timer_at;
@@ -205,6 +219,7 @@ struct ZklClaim
 	int			loss_signal;	/* fixed */
 	Oid			role;			/* fixed */
 	Oid			database;		/* fixed */
+	bool		superuser;		/* of a superuser's session; fixed */
 
 	/* protected by the entry's partition */
 	dlist_node	link;			/* in entry->claims, or the free list */
@@ -285,6 +300,7 @@ typedef struct ZklShared
 	slock_t		claims_mutex;
 	dlist_head	free_claims;
 
+	int			max_entries;	/* fixed */
 	pg_atomic_uint32 nentries;
 	pg_atomic_uint32 shutting_down;
 	pg_atomic_uint64 losses;	/* grows before and after claims are marked as
@@ -321,6 +337,9 @@ extern LWLock *zkl_table_session_lock(void);
  * inner mutex are in the same one: that is how others know whose they are.
  */
 extern int	zkl_table_session(const char *path);
+
+/* Which setting is it that allows no more entries? */
+extern const char *zkl_table_limiting_setting(void);
 
 /*
  * Find, make or remove an entry.  The caller holds the partition, exclusively
@@ -364,6 +383,13 @@ extern void zkl_table_tell_lost(const ZklClaim *claim);
 
 /* Is the session known to be alive, at this moment of zkl_now()? */
 extern bool zkl_session_is_safe(int session, int64 now);
+
+/*
+ * From when on may a backend that has waited for an answer since that moment say
+ * that ZooKeeper cannot be reached?  Not while heartbeats are answered: then it
+ * only takes long.
+ */
+extern int64 zkl_session_silent_from(int session, int64 since);
 
 /*
  * Are all sessions?  "epochs" is the sum of theirs: the same as before, if none has

@@ -66,7 +66,7 @@ zkl_multilock_acquire(const char **paths, int npaths, const ZklWish *wish)
 	Multilock	lock = {.wish = wish};
 	volatile bool acquired = false;
 
-	zkl_enter_acquire();
+	zkl_enter();
 	lock.nmembers = sort_unique(paths, npaths);
 	lock.members = palloc0(sizeof(Member) * (lock.nmembers + 1));
 	for (int i = 0; i < lock.nmembers; i++)
@@ -208,6 +208,7 @@ begin_member(Multilock *lock, Member *member)
 	member->claim = zkl_claims_find(member->path);
 	if (member->claim == NULL)
 	{
+		zkl_counts_check_room(1);
 		member->claim = zkl_claims_begin(&wish);
 		member->is_new = true;
 		return;
@@ -217,7 +218,7 @@ begin_member(Multilock *lock, Member *member)
 	zkl_wait_begin(&wait, &wish);
 	if (zkl_wait_for_certainty(&wait, member->claim->shared) ==
 		ZKL_STANDING_LOST)
-		zkl_report_lost(ERROR, member->path, member->claim->shared);
+		zkl_report_lost(ERROR, member->claim);
 	member->held = true;
 }
 

@@ -166,7 +166,7 @@ explain(ErrorData *error)
 	if (lost != NULL)
 	{
 		lost->told_lost = true;
-		zkl_report_lost_instead(error, lost->path, lost->shared);
+		zkl_report_lost_instead(error, lost);
 	}
 	else if (zkl_xact_released_lost())
 		zkl_xact_report_released_instead(error);
@@ -196,5 +196,5 @@ tell_if_lost(ZklLocalClaim *claim, void *arg)
 		zkl_shared_standing(claim->shared, 0) != ZKL_STANDING_LOST)
 		return;
 	claim->told_lost = true;
-	zkl_report_lost(WARNING, claim->path, claim->shared);
+	zkl_report_lost(WARNING, claim);
 }

@@ -3,9 +3,11 @@
  * path.c
  *	  What may be the path of a lock.
  *
- * ZooKeeper's own rules, and two more: nothing below its reserved
- * "/zookeeper", and no component that a lock recipe would take for a
- * contender, because a lock's directory may lie inside another lock's.
+ * ZooKeeper's own rules, and three more: nothing below its reserved
+ * "/zookeeper"; no component that a lock recipe would take for a contender,
+ * because a lock's directory may lie inside another lock's; and a limit to the
+ * number of components, because any role may acquire any path, and acquiring it
+ * makes a znode for each component.
  *
  * src/path.c
  *
@@ -46,6 +48,7 @@ static const char *
 shape_fault(const char *path, size_t size)
 {
 	const char *component;
+	int			ncomponents = 0;
 
 	if (path[0] != '/')
 		return "A path must begin with a slash.";
@@ -66,6 +69,8 @@ shape_fault(const char *path, size_t size)
 		if (component == path + 1 &&
 			is_component(component, length, "zookeeper"))
 			return "The path \"/zookeeper\" is reserved.";
+		if (++ncomponents > ZKL_PATH_COMPONENTS)
+			return "A path must not have more than 16 components.";
 		if (component[length] == '\0')
 			return NULL;
 		component += length + 1;

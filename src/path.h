@@ -15,6 +15,7 @@
 #include <stdbool.h>
 
 #define ZKL_PATH_SIZE	256		/* a lock's path, with its null */
+#define ZKL_PATH_COMPONENTS	16	/* each is a znode that acquiring makes */
 #define ZKL_ROOT_SIZE	128		/* chroot and zklock.root, with the null */
 #define ZKL_DIR_SIZE	(ZKL_ROOT_SIZE + ZKL_PATH_SIZE + 8) /* "/leases" too */
 

@@ -36,6 +36,7 @@ typedef struct Queue
 	int			nplaces;
 } Queue;
 
+static void check_no_superuser(const char *path, const Queue *queue);
 static Queue look(const char *path);
 static const char *child_of(const ZklPlace *place);
 static void put_row(ReturnSetInfo *rsinfo, int position,
@@ -46,7 +47,6 @@ static int	hex_value(char digit);
 static char *data_of(const ZklSurveyNode *node);
 static const char *show(const char *text);
 static TimestampTz timestamp_of(int64 unix_ms);
-static void check_may_force(void);
 
 Datum
 zklock_lock_queue(PG_FUNCTION_ARGS)
@@ -91,8 +91,9 @@ zklock_lock_force_release(PG_FUNCTION_ARGS)
 
 	zkl_check_loaded();
 	path = zkl_argument_path(fcinfo);
-	check_may_force();
 	queue = look(path);
+	if (!superuser())
+		check_no_superuser(path, &queue);
 	for (int i = 0; i < queue.nplaces; i++)
 	{
 		const char *child = child_of(&queue.places[i]);
@@ -111,17 +112,29 @@ zklock_lock_force_release(PG_FUNCTION_ARGS)
 	PG_RETURN_INT32(removed);
 }
 
+/*
+ * As pg_terminate_backend(): a lock that a superuser may hold, only superusers may
+ * take.  A znode of zklock that says "superuser=f" serves no superuser as long as it
+ * exists, so it does not matter that some time passes before it is deleted.
+ */
 static void
-check_may_force(void)
+check_no_superuser(const char *path, const Queue *queue)
 {
-	if (!has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
-		ereport(ERROR,
-				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				errmsg("permission denied to release a lock by force"),
-				errdetail("Only roles with privileges of the \"%s\" role may release locks of others.",
-						  "pg_signal_backend"),
-				errhint("\"%s\" asks the holder to release the lock.",
-						"zk_lock_revoke"));
+	for (int i = 0; i < queue->nplaces; i++)
+	{
+		const ZklPlace *place = &queue->places[i];
+		const char *data = queue->survey->nodes[place->index].data;
+		const char *word = data ? field_of(data, "superuser") : NULL;
+
+		if (place->holds && (place->client != ZKL_CLIENT_ZKLOCK ||
+							 word == NULL || strcmp(word, "f") != 0))
+			ereport(ERROR,
+					errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					errmsg("permission denied to release lock \"%s\" by force",
+						   zkl_show_path(path)),
+					errdetail("Only superusers may release a lock that a superuser may hold, and znode \"%s\" does not rule that out.",
+							  show(child_of(place))));
+	}
 }
 
 static Queue
@@ -182,7 +195,8 @@ put_row(ReturnSetInfo *rsinfo, int position, const ZklPlace *place,
 	values[5] = CStringGetTextDatum(zkl_lineup_client_name(place->client));
 
 	memset(nulls + 6, true, QUEUE_COLUMNS - 6);
-	if (node->detailed)
+	if (node->detailed &&
+		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
 	{
 		values[11] = TimestampTzGetDatum(timestamp_of(node->ctime_ms));
 		nulls[11] = false;

@@ -15,6 +15,7 @@
 #include "recipe.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SEQUENCE_DIGITS		10
@@ -49,8 +50,10 @@ static void judge_behind(ZklVerdict *verdict, Relation relation,
 static const char *whom_to_ask(ZklMode mode, const char *me,
 							   const char *const *children, int nchildren);
 static bool only_tries(const char *child);
-static ZklVerdict judge_lease(int limit, const char *me,
-							  const char *const *children, int nchildren);
+static int	sound_number(const char *key);
+static int	lease_rank(const char *child);
+static int	compare_leases(const void *one, const void *other);
+static int	count_ranks_up_to(int rank, const ZklLease *leases, int nleases);
 static Relation relation_of(ZklMode mine, ZklMode other);
 static ZklClient client_of(const char *child, ZklMode mode);
 static const char *find_last(const char *text, const char *mark);
@@ -100,14 +103,15 @@ zkl_recipe_make_uuid(const uint8_t random[16], bool only_tries,
 bool
 zkl_recipe_is_zklock(const char *child, bool *only_tries)
 {
-	unsigned	mark;
+	unsigned long mark;
 
 	/* "_c_xxxxxxxx-xxxx-mmmm-": the mark begins at character 17 */
 	if (strncmp(child, "_c_", 3) != 0 || strlen(child) < 3 + 36 ||
 		child[16] != '-' || child[21] != '-' ||
-		strspn(child + 17, "0123456789abcdef") != 4 ||
-		sscanf(child + 17, "%4x", &mark) != 1 ||
-		(mark & UUID_MARK_MASK) != UUID_MARK)
+		strspn(child + 17, "0123456789abcdef") != 4)
+		return false;
+	mark = strtoul(child + 17, NULL, 16);
+	if ((mark & UUID_MARK_MASK) != UUID_MARK)
 		return false;
 	*only_tries = (mark & UUID_ONLY_TRIES) != 0;
 	return true;
@@ -190,13 +194,21 @@ bool
 zkl_recipe_sequence_is_sound(const char *child)
 {
 	const char *key = key_of(child);
+
+	return key != NULL && sound_number(key) >= 0;
+}
+
+/* -1: it orders nothing safely. */
+static int
+sound_number(const char *key)
+{
 	int64_t		number = 0;
 
-	if (key == NULL || strlen(key) != SEQUENCE_DIGITS || key[0] == '-')
-		return false;
+	if (strlen(key) != SEQUENCE_DIGITS || key[0] == '-')
+		return -1;
 	for (int i = 0; i < SEQUENCE_DIGITS; i++)
 		number = number * 10 + (key[i] - '0');
-	return number < ZKL_SEQUENCE_LIMIT;
+	return number < ZKL_SEQUENCE_LIMIT ? (int) number : -1;
 }
 
 /* ZooKeeper counts all children, whatever they are called. */
@@ -209,8 +221,8 @@ zkl_recipe_is_first_ever(const char *child)
 }
 
 ZklVerdict
-zkl_recipe_judge(ZklMode mode, int limit, const char *me,
-				 const char *const *children, int nchildren)
+zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
+				 int nchildren)
 {
 	ZklVerdict	verdict = {0};
 	const char *my_key = key_of(me);
@@ -219,8 +231,6 @@ zkl_recipe_judge(ZklMode mode, int limit, const char *me,
 	bool		may_downgrade = false;
 	ZklContender other;
 
-	if (mode == ZKL_MODE_LEASE)
-		return judge_lease(limit, me, children, nchildren);
 	if (my_key == NULL)
 		return verdict;
 
@@ -341,41 +351,110 @@ only_tries(const char *child)
 }
 
 /*
+ * The order of leases: first those that all others count, namely what is not
+ * zklock's, then zklock's own whose number orders nothing safely, then the rest of
+ * zklock's by number.
+ */
+#define RANK_FOREIGN	(-2)
+#define RANK_NO_NUMBER	(-1)	/* as sound_number() says it */
+
+void
+zkl_recipe_order_leases(const char *const *children, int nchildren,
+						ZklLease *leases)
+{
+	for (int i = 0; i < nchildren; i++)
+	{
+		leases[i].name = children[i];
+		leases[i].rank = lease_rank(children[i]);
+	}
+	if (nchildren > 0)
+		qsort(leases, (size_t) nchildren, sizeof(ZklLease), compare_leases);
+}
+
+static int
+lease_rank(const char *child)
+{
+	ZklContender contender;
+
+	if (client_of(child, ZKL_MODE_LEASE) != ZKL_CLIENT_ZKLOCK)
+		return RANK_FOREIGN;
+	if (!zkl_recipe_parse(child, &contender) ||
+		contender.mode != ZKL_MODE_LEASE)
+		return RANK_NO_NUMBER;
+	return sound_number(contender.key);
+}
+
+static int
+compare_leases(const void *one, const void *other)
+{
+	const ZklLease *a = one;
+	const ZklLease *b = other;
+
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	return strcmp(a->name, b->name);
+}
+
+bool
+zkl_recipe_has_lease(const char *me, const ZklLease *leases, int nleases)
+{
+	ZklLease	wanted = {me, lease_rank(me)};
+
+	return nleases > 0 &&
+		bsearch(&wanted, leases, (size_t) nleases, sizeof(ZklLease),
+				compare_leases) != NULL;
+}
+
+/*
  * Everything in the directory counts as a lease, as it does for Curator.  A
  * number that orders nothing safely does not put its lease behind ours.
  */
-static ZklVerdict
-judge_lease(int limit, const char *me, const char *const *children,
-			int nchildren)
+ZklVerdict
+zkl_recipe_judge_lease(int limit, const char *me, const ZklLease *leases,
+					   int nleases)
 {
 	ZklVerdict	verdict = {0};
-	const char *my_key = zkl_recipe_sequence_is_sound(me) ? key_of(me) : NULL;
-	const char *lingerer = NULL;
-	int			before = 0;
+	int			rank = lease_rank(me);
+	int			before = nleases - 1;	/* without "me" */
 
-	for (int i = 0; i < nchildren; i++)
-	{
-		ZklContender other;
+	verdict.found = zkl_recipe_has_lease(me, leases, nleases);
+	verdict.contended = nleases > limit;
+	if (!verdict.found)
+		return verdict;
 
-		if (strcmp(children[i], me) == 0)
-		{
-			verdict.found = true;
-			continue;
-		}
-		if (client_of(children[i], ZKL_MODE_LEASE) == ZKL_CLIENT_ZKLOCK)
-			lingerer = children[i];
-		if (my_key == NULL || !zkl_recipe_parse(children[i], &other) ||
-			other.mode != ZKL_MODE_LEASE ||
-			other.client != ZKL_CLIENT_ZKLOCK ||
-			!zkl_recipe_sequence_is_sound(children[i]) ||
-			strcmp(other.key, my_key) <= 0)
-			before++;
-	}
-	verdict.contended = nchildren > limit;
-	verdict.owned = verdict.found && (before < limit || !verdict.contended);
+	if (rank >= 0)
+		before = count_ranks_up_to(rank, leases, nleases) - 1;
+	verdict.owned = before < limit || !verdict.contended;
+
+	/* Any other lease of zklock may linger; they all are at the end. */
 	if (!verdict.owned && only_tries(me))
-		verdict.ask = lingerer;
+	{
+		for (int i = nleases - 1; i >= 0 && i >= nleases - 2; i--)
+		{
+			if (leases[i].rank != RANK_FOREIGN &&
+				strcmp(leases[i].name, me) != 0)
+				verdict.ask = leases[i].name;
+		}
+	}
 	return verdict;
+}
+
+static int
+count_ranks_up_to(int rank, const ZklLease *leases, int nleases)
+{
+	int			low = 0;
+	int			high = nleases;
+
+	while (low < high)
+	{
+		int			middle = low + (high - low) / 2;
+
+		if (leases[middle].rank <= rank)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
 }
 
 static Relation

@@ -50,8 +50,12 @@
 /* What is written into a znode to ask for its lock. */
 #define ZKL_REVOKE		"__REVOKE__"
 
-/* What a znode says about its maker; and then, that the lock is in use. */
+/*
+ * What a znode says about its maker; then, that it serves no superuser; then, that
+ * the lock is in use.
+ */
 #define ZKL_ABOUT_SIZE	256
+#define ZKL_PLAIN		" superuser=f"
 #define ZKL_IN_USE		" in_use=t"
 
 /* From here on a sequence number orders nothing safely (see DESIGN). */
@@ -91,6 +95,13 @@ typedef struct ZklContender
 	ZklClient	client;
 	const char *key;			/* that orders it; part of the name */
 } ZklContender;
+
+/* A child of a semaphore's directory "leases". */
+typedef struct ZklLease
+{
+	const char *name;
+	int			rank;			/* where it stands in the order, see recipe.c */
+} ZklLease;
 
 /* What a lock's directory says about one of its znodes. */
 typedef struct ZklVerdict
@@ -162,9 +173,6 @@ extern bool zkl_recipe_is_first_ever(const char *child);
  * name forged by hand can only make us wait.  Other children are ignored.  The
  * result points into "children".
  *
- * Of a lease, all children count but zklock's own with higher keys; "limit" is
- * what the semaphore has.
- *
  * That a znode goes before "me" need not mean that its lock is in use: it may be
  * the ticket of a server that lingers, or that only tries.  Who only tries
  * itself, or finds the path in use as another kind of lock, may have to ask.  It
@@ -172,8 +180,25 @@ extern bool zkl_recipe_is_first_ever(const char *child);
  * "me" are zklock's and each owns the lock or only tries.  Anybody else waits
  * for it, or is no zklock and does not answer.
  */
-extern ZklVerdict zkl_recipe_judge(ZklMode mode, int limit, const char *me,
+extern ZklVerdict zkl_recipe_judge(ZklMode mode, const char *me,
 								   const char *const *children, int nchildren);
+
+/*
+ * The same for a lease, of which a server may have a thousand: they all are
+ * judged by one list, so it is put in order once ("leases" has room for
+ * nchildren), and each lease then takes a binary search.
+ *
+ * Every child goes before the lease "me", but for zklock's own leases with higher
+ * numbers.  "limit" is the number of leases that the semaphore has.
+ */
+extern void zkl_recipe_order_leases(const char *const *children, int nchildren,
+									ZklLease *leases);
+extern ZklVerdict zkl_recipe_judge_lease(int limit, const char *me,
+										 const ZklLease *leases, int nleases);
+
+/* Is this znode among them? */
+extern bool zkl_recipe_has_lease(const char *me, const ZklLease *leases,
+								 int nleases);
 
 /* Is there a lease among these children? */
 extern bool zkl_recipe_any_lease(const char *const *children, int nchildren);

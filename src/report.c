@@ -21,9 +21,16 @@ typedef struct LossReport
 	int			sqlstate;
 	char	   *message;
 	char	   *detail;
+	char	   *hint;			/* NULL: none */
 } LossReport;
 
-static LossReport describe_loss(const char *path, ZklLoss loss, int64 lost_at);
+static void report_loss(int level, const char *path, ZklLoss loss,
+						int64 lost_at, const char *release);
+static void report_loss_instead(ErrorData *error, const char *path,
+								ZklLoss loss, int64 lost_at,
+								const char *release);
+static LossReport describe_loss(const char *path, ZklLoss loss, int64 lost_at,
+								const char *release);
 static void check_worker(int session);
 
 void
@@ -36,57 +43,84 @@ zkl_check_loaded(void)
 }
 
 void
-zkl_report_lost(int level, const char *path, ZklClaim *claim)
+zkl_report_lost(int level, const ZklLocalClaim *claim)
 {
 	int64		lost_at;
-	ZklLoss		loss = zkl_shared_loss(claim, &lost_at);
+	ZklLoss		loss = zkl_shared_loss(claim->shared, &lost_at);
 
-	zkl_report_loss(level, path, loss, lost_at);
+	report_loss(level, claim->path, loss, lost_at,
+				zkl_claims_release_function(claim));
 }
 
 void
 zkl_report_loss(int level, const char *path, ZklLoss loss, int64 lost_at)
 {
-	LossReport	report = describe_loss(path, loss, lost_at);
+	report_loss(level, path, loss, lost_at, NULL);
+}
+
+static void
+report_loss(int level, const char *path, ZklLoss loss, int64 lost_at,
+			const char *release)
+{
+	LossReport	report = describe_loss(path, loss, lost_at, release);
 
 	ereport(level,
 			errcode(report.sqlstate),
 			errmsg_internal("%s", report.message),
 			errdetail_internal("%s", report.detail),
-			level >= ERROR && loss != ZKL_LOSS_LEASE_TIME ?
-			errhint("Retry the transaction.") : 0);
+			level < ERROR || report.hint == NULL ? 0 :
+			errhint("%s", report.hint));
 }
 
 void
-zkl_report_lost_instead(ErrorData *error, const char *path, ZklClaim *claim)
+zkl_report_lost_instead(ErrorData *error, const ZklLocalClaim *claim)
 {
 	int64		lost_at;
-	ZklLoss		loss = zkl_shared_loss(claim, &lost_at);
+	ZklLoss		loss = zkl_shared_loss(claim->shared, &lost_at);
 
-	zkl_report_loss_instead(error, path, loss, lost_at);
+	report_loss_instead(error, claim->path, loss, lost_at,
+						zkl_claims_release_function(claim));
 }
 
 void
 zkl_report_loss_instead(ErrorData *error, const char *path, ZklLoss loss,
 						int64 lost_at)
 {
-	LossReport	report = describe_loss(path, loss, lost_at);
+	report_loss_instead(error, path, loss, lost_at, NULL);
+}
+
+static void
+report_loss_instead(ErrorData *error, const char *path, ZklLoss loss,
+					int64 lost_at, const char *release)
+{
+	LossReport	report = describe_loss(path, loss, lost_at, release);
 
 	error->sqlerrcode = report.sqlstate;
 	error->message = report.message;
 	error->detail = report.detail;
+	error->hint = report.hint;
 	if (error->elevel == FATAL)
 		error->hint = pstrdup(_("The connection was terminated by \"zklock.on_lost\".  Reconnect and retry the transaction."));
-	else if (loss != ZKL_LOSS_LEASE_TIME)
-		error->hint = pstrdup(_("Retry the transaction."));
 }
 
+/*
+ * A claim with session scope stays lost until it is released, so a transaction
+ * that writes cannot succeed before that.  "release" is the function to call;
+ * NULL if the claim ends with the transaction.  Where the lease time is over, the
+ * same transaction would probably take too long again.
+ */
 static LossReport
-describe_loss(const char *path, ZklLoss loss, int64 lost_at)
+describe_loss(const char *path, ZklLoss loss, int64 lost_at,
+			  const char *release)
 {
 	const char *shown = zkl_show_path(path);
 	const char *when = timestamptz_to_str(zkl_timestamp_of(lost_at));
-	LossReport	report = {ERRCODE_ZKL_LOCK_LOST, NULL, NULL};
+	LossReport	report = {ERRCODE_ZKL_LOCK_LOST, NULL, NULL, NULL};
+
+	if (release != NULL)
+		report.hint = psprintf(_("Release the lock with \"%s\" and acquire it again, then retry the transaction."), release);
+	else if (loss != ZKL_LOSS_LEASE_TIME)
+		report.hint = pstrdup(_("Retry the transaction."));
 
 	switch (loss)
 	{
@@ -154,7 +188,7 @@ zkl_report_failure(const char *path, ZklFailure failure)
 			ereport(ERROR,
 					errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 					errmsg("permission denied by ZooKeeper for lock \"%s\"", shown),
-					errhint("The access control lists of the lock's directory and its parents must allow zklock to create, read and delete."));
+					errhint("The access control lists of the lock's directory and its parents must allow zklock to create, read, write and delete."));
 			break;
 		case ZKL_FAILURE_EPHEMERAL_PARENT:
 			ereport(ERROR,
@@ -216,7 +250,8 @@ zkl_report_other_kind(const char *path)
 			errcode(ERRCODE_ZKL_OTHER_KIND),
 			errmsg("lock \"%s\" is in use as another kind of lock",
 				   zkl_show_path(path)),
-			errhint("A path is a mutex, a read-write lock or a semaphore as long as anybody uses it."));
+			errdetail("A path is a mutex, a read-write lock or a semaphore as long as anybody uses it."),
+			errhint("Use another path."));
 }
 
 void
@@ -235,8 +270,9 @@ zkl_report_full(void)
 	ereport(ERROR,
 			errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			errmsg("out of zklock entries"),
-			errdetail("All %d entries are in use.", zkl_max_locks),
-			errhint("You might need to increase \"zklock.max_locks\"."));
+			errdetail("All %d entries are in use.", zkl_shared->max_entries),
+			errhint("You might need to increase \"%s\".",
+					zkl_table_limiting_setting()));
 }
 
 void

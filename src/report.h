@@ -12,9 +12,9 @@
 #ifndef ZKL_REPORT_H
 #define ZKL_REPORT_H
 
+#include "claims.h"
 #include "command.h"
 #include "compat.h"
-#include "sharedclaim.h"
 
 #define ERRCODE_ZKL_LOCK_LOST	MAKE_SQLSTATE('Z', 'K', '0', '0', '1')
 #define ERRCODE_ZKL_LEASE_OVER	MAKE_SQLSTATE('Z', 'K', '0', '0', '2')
@@ -24,16 +24,16 @@
 extern void zkl_check_loaded(void);
 
 /*
- * ZK001: this claim on the path was lost; ZK002 if its lease time is over.  Or
- * the same of one that is gone, with what zkl_shared_loss said.
+ * ZK001: this claim was lost; ZK002 if its lease time is over.  Or the same of
+ * one that is gone, with what zkl_shared_loss said.
  */
-extern void zkl_report_lost(int level, const char *path, ZklClaim *claim);
+extern void zkl_report_lost(int level, const ZklLocalClaim *claim);
 extern void zkl_report_loss(int level, const char *path, ZklLoss loss,
 							int64 lost_at);
 
 /* Let another error say this in its place. */
-extern void zkl_report_lost_instead(ErrorData *error, const char *path,
-									ZklClaim *claim);
+extern void zkl_report_lost_instead(ErrorData *error,
+									const ZklLocalClaim *claim);
 extern void zkl_report_loss_instead(ErrorData *error, const char *path,
 									ZklLoss loss, int64 lost_at);
 

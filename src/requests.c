@@ -3,6 +3,14 @@
  * requests.c
  *	  The requests of tickets: due, and sent as soon as that is possible.
  *
+ * What is due to one lock stands in a line of its own, and so does what is due to
+ * all leases of one semaphore.  The lines take turns, one request each: a backend
+ * that asks for much does not hold up the others.
+ *
+ * All leases of a semaphore that want a list get the same one.  It stands in the
+ * line behind the creates that were due before, so that it is sent after them:
+ * only a list that was sent after a lease's create may grant that lease.
+ *
  * src/requests.c
  *
  *-------------------------------------------------------------------------
@@ -10,11 +18,18 @@
 #include "postgres.h"
 
 #include "directories.h"
+#include "entrywork.h"
 #include "requests.h"
+#include "service.h"
 #include "session.h"
 
-/* More on the way would only make the heartbeat wait. */
+/*
+ * More on the way would only make the heartbeat wait.  ZooKeeper answers in the
+ * order of sending, so a lock's first request waits for all that was sent before
+ * it; therefore less is on its way of what may come in bulk.
+ */
 #define WINDOW				128
+#define BULK_WINDOW			16
 
 /*
  * The end of a session is one transaction that names all its ephemeral
@@ -23,45 +38,123 @@
  */
 #define EPHEMERAL_BYTES_MAX	900000
 
-static dlist_head due = DLIST_STATIC_INIT(due);
+#define DATA_SIZE			(ZKL_ABOUT_SIZE + sizeof(ZKL_PLAIN))
 
-static bool may_send(void);
+/* Which lines are the next?  One line of each kind, then one of the next kind. */
+typedef enum Turn
+{
+	TURN_WAITING,				/* of locks that backends wait for */
+	TURN_LEASES,				/* of semaphores */
+	TURN_REST					/* of locks that are owned, or given up */
+} Turn;
+
+#define NTURNS	(TURN_REST + 1)
+
+static dlist_head turns[NTURNS];
+static Turn next_turn = TURN_WAITING;
+static bool bulk_is_next = false;	/* a lock that is waited for had its turn */
+
+static void start_entry(ZklEntry *entry, void *arg);
+static ZklEntry *owner_of_line(ZklEntry *entry);
+static Turn turn_of(const ZklEntry *entry);
+static void leave_line(ZklEntry *entry);
+static void stop_listening(ZklEntry *lease);
+static ZklLine *choose_line(void);
+static bool bulk_may_be_sent(void);
 static ZklEntry *send_due(void);
 static bool send_request(ZklEntry *entry, ZklRequest request);
+static void send_list(ZklEntry *entry, const char *directory);
+static void listen_to(ZklEntry *lease, uint32 list);
 static bool send_create(ZklEntry *entry, ZklRequest request,
 						const char *directory);
+static const char *data_of(const ZklEntry *entry, char data[DATA_SIZE]);
 static void count_bytes(ZklEntry *entry, bool counted);
 
 void
 zkl_requests_start(void)
 {
-	int			nentries;
-	ZklEntry  **entries = zkl_table_collect(&nentries);
-
+	for (int i = 0; i < NTURNS; i++)
+		dlist_init(&turns[i]);
 	pg_atomic_write_u64(&zkl_my_session->ephemeral_bytes, 0);
-	for (int i = 0; i < nentries; i++)
-	{
-		entries[i]->due = ZKL_REQUEST_NOTHING;
-		entries[i]->counted = false;
-		count_bytes(entries[i], true);
-	}
-	pfree(entries);
+	zkl_table_visit(LW_EXCLUSIVE, start_entry, NULL);
+}
+
+static void
+start_entry(ZklEntry *entry, void *arg)
+{
+	entry->due = ZKL_REQUEST_NOTHING;
+	dlist_init(&entry->line.entries);
+	entry->line.turn_link.next = NULL;
+	dlist_init(&entry->listening);
+	entry->listening_link.next = NULL;
+	entry->counted = false;
+	if (entry->ticket.state != ZKL_TICKET_NONE)
+		count_bytes(entry, true);
 }
 
 void
 zkl_requests_make_due(ZklEntry *entry, ZklRequest request)
 {
-	if (entry->due == ZKL_REQUEST_NOTHING)
-		dlist_push_tail(&due, &entry->due_link);
+	ZklLine    *line = &owner_of_line(entry)->line;
+
+	leave_line(entry);
 	entry->due = request;
+	dlist_push_tail(&line->entries, &entry->due_link);
+	if (line->turn_link.next == NULL)
+		dlist_push_tail(&turns[turn_of(entry)], &line->turn_link);
+}
+
+static ZklEntry *
+owner_of_line(ZklEntry *entry)
+{
+	return entry->semaphore != NULL ? entry->semaphore : entry;
+}
+
+static Turn
+turn_of(const ZklEntry *entry)
+{
+	if (entry->semaphore != NULL)
+		return TURN_LEASES;
+	return entry->ticket.state < ZKL_TICKET_OWNED ? TURN_WAITING : TURN_REST;
+}
+
+static void
+leave_line(ZklEntry *entry)
+{
+	ZklLine    *line = &owner_of_line(entry)->line;
+
+	if (entry->due == ZKL_REQUEST_NOTHING)
+		return;
+	entry->due = ZKL_REQUEST_NOTHING;
+	dlist_delete(&entry->due_link);
+	if (dlist_is_empty(&line->entries))
+	{
+		dlist_delete(&line->turn_link);
+		line->turn_link.next = NULL;
+	}
 }
 
 void
 zkl_requests_forget(ZklEntry *entry)
 {
-	if (entry->due != ZKL_REQUEST_NOTHING)
-		dlist_delete(&entry->due_link);
-	entry->due = ZKL_REQUEST_NOTHING;
+	leave_line(entry);
+	stop_listening(entry);
+}
+
+static void
+stop_listening(ZklEntry *lease)
+{
+	if (lease->listening_link.next == NULL)
+		return;
+	dlist_delete(&lease->listening_link);
+	lease->listening_link.next = NULL;
+}
+
+/* The list of a lease comes due only when its create was sent. */
+bool
+zkl_requests_is_unsent(const ZklEntry *entry)
+{
+	return entry->due != ZKL_REQUEST_NOTHING && entry->due != ZKL_REQUEST_LIST;
 }
 
 void
@@ -75,7 +168,7 @@ zkl_requests_send(void)
 {
 	ZklEntry   *refused;
 
-	if (!may_send())
+	if (choose_line() == NULL)
 		return NULL;
 	zkl_session_begin_sending();
 	refused = send_due();
@@ -83,22 +176,52 @@ zkl_requests_send(void)
 	return refused;
 }
 
-static bool
-may_send(void)
+/* NULL: none can be sent now. */
+static ZklLine *
+choose_line(void)
 {
-	return !dlist_is_empty(&due) && zkl_session_is_usable() &&
-		zkl_session_outstanding() < WINDOW;
+	if (!zkl_session_is_usable() || zkl_session_outstanding() >= WINDOW)
+		return NULL;
+	for (int i = 0; i < NTURNS; i++)
+	{
+		Turn		turn = (next_turn + i) % NTURNS;
+
+		if (!dlist_is_empty(&turns[turn]) &&
+			(turn == TURN_WAITING || bulk_may_be_sent()))
+		{
+			next_turn = turn;
+			return dlist_head_element(ZklLine, turn_link, &turns[turn]);
+		}
+	}
+	return NULL;
+}
+
+/* Only a little at a time; but some, however many locks are waited for. */
+static bool
+bulk_may_be_sent(void)
+{
+	return bulk_is_next ||
+		zkl_session_outstanding() - zkl_service_outstanding() < BULK_WINDOW;
 }
 
 static ZklEntry *
 send_due(void)
 {
-	while (may_send())
+	ZklLine    *line;
+
+	while ((line = choose_line()) != NULL)
 	{
-		ZklEntry   *entry = dlist_head_element(ZklEntry, due_link, &due);
+		ZklEntry   *entry = dlist_head_element(ZklEntry, due_link,
+											   &line->entries);
 		ZklRequest	request = entry->due;
 
-		zkl_requests_forget(entry);
+		/* The line goes behind all others. */
+		bulk_is_next = next_turn == TURN_WAITING;
+		dlist_delete(&line->turn_link);
+		dlist_push_tail(&turns[next_turn], &line->turn_link);
+		next_turn = (next_turn + 1) % NTURNS;
+
+		leave_line(entry);
 		if (!send_request(entry, request))
 			return entry;
 	}
@@ -111,6 +234,7 @@ send_request(ZklEntry *entry, ZklRequest request)
 	ZklTicket  *ticket = &entry->ticket;
 	char		directory[ZKL_DIR_SIZE];
 	char		name[ZKL_ZNODE_SIZE];
+	char		data[DATA_SIZE];
 
 	zkl_directories_of(entry, directory);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.requests, 1);
@@ -122,7 +246,7 @@ send_request(ZklEntry *entry, ZklRequest request)
 		case ZKL_REQUEST_CREATE:
 			return send_create(entry, request, directory);
 		case ZKL_REQUEST_LIST:
-			zkl_session_list(entry, ticket->attempt, directory);
+			send_list(entry, directory);
 			break;
 		case ZKL_REQUEST_INSPECT:
 			zkl_session_inspect(entry, ticket->attempt, directory,
@@ -138,7 +262,8 @@ send_request(ZklEntry *entry, ZklRequest request)
 			break;
 		case ZKL_REQUEST_ANSWER:
 			zkl_session_answer(entry, ticket->attempt, directory,
-							   ticket->name, entry->about, ticket->version);
+							   ticket->name, data_of(entry, data),
+							   ticket->version);
 			break;
 		case ZKL_REQUEST_SURVEY:
 			strlcat(directory, "/" ZKL_LEASES, sizeof(directory));
@@ -164,8 +289,66 @@ send_request(ZklEntry *entry, ZklRequest request)
 }
 
 /*
+ * A semaphore's list comes back with the number of the list, and with the lease
+ * that it was sent for first: that stays until all it has asked for is answered.
+ */
+static void
+send_list(ZklEntry *entry, const char *directory)
+{
+	static uint32 nlists = 0;
+	dlist_mutable_iter iter;
+
+	if (entry->semaphore == NULL)
+	{
+		zkl_session_list(entry, entry->ticket.attempt, directory);
+		return;
+	}
+
+	nlists++;
+	listen_to(entry, nlists);
+	dlist_foreach_modify(iter, &entry->semaphore->line.entries)
+	{
+		ZklEntry   *other = dlist_container(ZklEntry, due_link, iter.cur);
+
+		if (other->semaphore != NULL && other->due == ZKL_REQUEST_LIST)
+		{
+			leave_line(other);
+			listen_to(other, nlists);
+		}
+	}
+	zkl_session_list(entry, nlists, directory);
+}
+
+static void
+listen_to(ZklEntry *lease, uint32 list)
+{
+	stop_listening(lease);
+	lease->list = list;
+	dlist_push_tail(&lease->semaphore->listening, &lease->listening_link);
+}
+
+List *
+zkl_requests_take_listeners(ZklEntry *semaphore, uint32 attempt)
+{
+	List	   *leases = NIL;
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &semaphore->listening)
+	{
+		ZklEntry   *lease = dlist_container(ZklEntry, listening_link, iter.cur);
+
+		if (lease->list != attempt)
+			continue;
+		stop_listening(lease);
+		leases = lappend(leases, lease);
+	}
+	return leases;
+}
+
+/*
  * Several requests, of which one was counted already.  They go out together,
- * without waiting for one another: the session keeps their order.
+ * without waiting for one another: the session keeps their order.  The list of a
+ * lease is due only now, since it serves other leases as well.
  */
 static bool
 send_create(ZklEntry *entry, ZklRequest request, const char *directory)
@@ -174,26 +357,41 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	int64		counted = zkl_session_requests() + 1;
 	uint8		random_bytes[16];
 	char		name[ZKL_ZNODE_SIZE];
+	char		data[DATA_SIZE];
 
 	count_bytes(entry, true);
 	if (pg_atomic_read_u64(&zkl_my_session->ephemeral_bytes) > EPHEMERAL_BYTES_MAX ||
 		!pg_strong_random(random_bytes, sizeof(random_bytes)))
 		return false;
 
+	stop_listening(entry);		/* to a list that was sent before */
 	zkl_ticket_begin_attempt(ticket, random_bytes, entry->only_tries);
 	zkl_recipe_make_prefix(ticket->mode, ticket->uuid, name);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.tickets, 1);
+	(void) data_of(entry, data);
 	if (request == ZKL_REQUEST_FOUND)
 		zkl_session_found(entry, ticket->attempt, directory,
-						  ticket->rounds > 0, name, entry->about);
+						  ticket->rounds > 0, name, data);
 	else
 	{
-		zkl_session_create(entry, ticket->attempt, directory, name, entry->about);
-		zkl_session_list(entry, ticket->attempt, directory);
+		zkl_session_create(entry, ticket->attempt, directory, name, data);
+		if (entry->semaphore != NULL)
+			zkl_requests_make_due(entry, ZKL_REQUEST_LIST);
+		else
+			zkl_session_list(entry, ticket->attempt, directory);
 	}
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.requests,
 							zkl_session_requests() - counted);
 	return true;
+}
+
+/* What the ticket's znode says, but for what it answers to those who try. */
+static const char *
+data_of(const ZklEntry *entry, char data[DATA_SIZE])
+{
+	snprintf(data, DATA_SIZE, "%s%s", entry->about,
+			 zkl_entry_says_plain(entry) ? ZKL_PLAIN : "");
+	return data;
 }
 
 /* What this ticket adds to the transaction that will end the session. */

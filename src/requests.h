@@ -12,6 +12,8 @@
 #ifndef ZKL_REQUESTS_H
 #define ZKL_REQUESTS_H
 
+#include "nodes/pg_list.h"
+
 #include "locktable.h"
 
 /* A worker starts: nothing is due. */
@@ -20,8 +22,11 @@ extern void zkl_requests_start(void);
 /* A ticket wants this to be sent, in the place of what it wanted before. */
 extern void zkl_requests_make_due(ZklEntry *entry, ZklRequest request);
 
-/* It wants nothing to be sent any more. */
+/* It wants nothing to be sent any more, and waits for no list. */
 extern void zkl_requests_forget(ZklEntry *entry);
+
+/* Was the request that would make its znode not sent yet? */
+extern bool zkl_requests_is_unsent(const ZklEntry *entry);
 
 /* It has no znode any more, which took up room in the session. */
 extern void zkl_requests_uncount(ZklEntry *entry);
@@ -32,5 +37,11 @@ extern void zkl_requests_uncount(ZklEntry *entry);
  * again.
  */
 extern ZklEntry *zkl_requests_send(void);
+
+/*
+ * A semaphore's list has been answered; "attempt" is what came back with it.  The
+ * leases that it is for: those whose creates were sent before it.
+ */
+extern List *zkl_requests_take_listeners(ZklEntry *semaphore, uint32 attempt);
 
 #endif							/* ZKL_REQUESTS_H */

@@ -28,6 +28,9 @@
 #include "wait.h"
 #include "zklock.h"
 
+/* More would only keep others waiting. */
+#define MAX_QUANTITY	1000
+
 /* What is added to a semaphore's path has to find room. */
 #define PATH_MAX_LENGTH	(ZKL_PATH_SIZE - 24)
 
@@ -49,6 +52,7 @@ bool
 zkl_semaphore_acquire(ZklLocalClaim *claim, const ZklWish *wish)
 {
 	check_wish(claim, wish);
+	zkl_counts_check_room(wish->quantity);
 	return claim == NULL ? acquire_first(wish) : acquire_more(claim, wish);
 }
 
@@ -60,6 +64,11 @@ check_wish(const ZklLocalClaim *claim, const ZklWish *wish)
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("cannot acquire %d leases of a semaphore with %d",
 					   wish->quantity, wish->limit));
+	if (wish->quantity > MAX_QUANTITY)
+		ereport(ERROR,
+				errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				errmsg("too many leases: %d", wish->quantity),
+				errdetail("At most %d can be acquired together.", MAX_QUANTITY));
 	if (strlen(wish->path) > PATH_MAX_LENGTH)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -117,7 +126,7 @@ acquire_more(ZklLocalClaim *claim, const ZklWish *wish)
 	volatile bool acquired = false;
 
 	if (zkl_shared_standing(claim->shared, 0) == ZKL_STANDING_LOST)
-		zkl_report_lost(ERROR, claim->path, claim->shared);
+		zkl_report_lost(ERROR, claim);
 
 	second = zkl_claims_begin_second(wish);
 	PG_TRY();
@@ -143,12 +152,12 @@ add_leases(ZklLocalClaim *claim, ZklClaim *second, const ZklWish *wish)
 {
 	if (!zkl_shared_merge(claim->shared, second))
 	{
-		ZklClaim   *lost = zkl_shared_standing(claim->shared, 0) ==
-		ZKL_STANDING_LOST ? claim->shared : second;
 		int64		lost_at;
-		ZklLoss		loss = zkl_shared_loss(lost, &lost_at);
+		ZklLoss		loss = zkl_shared_loss(second, &lost_at);
 
 		zkl_claims_end_second();
+		if (zkl_shared_standing(claim->shared, 0) == ZKL_STANDING_LOST)
+			zkl_report_lost(ERROR, claim);
 		zkl_report_loss(ERROR, claim->path, loss, lost_at);
 	}
 	zkl_claims_forget_second();

@@ -142,6 +142,12 @@ zkl_service_send(void)
 	}
 }
 
+int
+zkl_service_outstanding(void)
+{
+	return in_flight;
+}
+
 /* A run for an earlier owner of the slot makes room. */
 static void
 take_commands(void)

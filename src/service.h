@@ -3,7 +3,7 @@
  * service.h
  *	  The worker's side of the commands: what backends ask to be done once.
  *
- * Called only by worker.c and keeper.c.
+ * Called only by the worker's files.
  *
  * src/service.h
  *
@@ -25,5 +25,8 @@ extern void zkl_service_handle(const ZklSessionEvent *event);
 
 /* Begin with what is asked, and send what the window allows. */
 extern void zkl_service_send(void);
+
+/* How many of the session's requests without an answer are of commands? */
+extern int	zkl_service_outstanding(void);
 
 #endif							/* ZKL_SERVICE_H */

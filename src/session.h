@@ -26,8 +26,8 @@
 /* A directory, a slash and a child, with the null. */
 #define ZKL_SESSION_PATH_SIZE	(ZKL_DIR_SIZE + 1 + ZKL_CHILD_SIZE)
 
-/* What a znode says about its maker, and that it is in use. */
-#define ZKL_SESSION_DATA_SIZE	(ZKL_ABOUT_SIZE + 16)
+/* All that a znode says. */
+#define ZKL_SESSION_DATA_SIZE	(ZKL_ABOUT_SIZE + sizeof(ZKL_PLAIN ZKL_IN_USE))
 
 typedef enum ZklSessionEventKind
 {
@@ -138,6 +138,7 @@ extern bool zkl_session_is_plausible(void);
 
 /* Facts about the connected session. */
 extern int	zkl_session_timeout_ms(void);
+extern int64_t zkl_session_connect_sent(void);	/* then, or later */
 extern void zkl_session_identity(ZklSessionId *identity);
 extern const char *zkl_session_server(void);
 

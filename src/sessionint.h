@@ -30,6 +30,7 @@ typedef struct ZklSessionState
 	int64		connecting_since;	/* 0: not connecting */
 	int			attempts;		/* to connect, since a heartbeat was answered */
 	int64		attempt_at;		/* when the next may be made */
+	int64		attempted_at;	/* before the last one began */
 	int			idle_turns;
 	ZklSessionEvent *first;
 	ZklSessionEvent **last;

@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "storage/proc.h"
 
 #include "compat.h"
 #include "entry.h"
@@ -21,6 +22,7 @@
 #include "sharedclaim.h"
 #include "zklock.h"
 
+static bool is_superusers_session(void);
 static ZklBeginning check_use(ZklEntry *entry, ZklMode mode, int *limit);
 static void make_way(ZklEntry *entry, ZklMode mode);
 static void need_ticket(ZklClaim *claim);
@@ -28,6 +30,7 @@ static ZklAnswer ask_for_ticket(ZklClaim *claim, bool only_tries,
 								const char *about);
 static ZklAnswer ask_for_leases(ZklClaim *claim, bool only_tries,
 								const char *about);
+static void note_asker(ZklClaim *claim, bool only_tries, const char *about);
 static ZklAnswer answer_owned(ZklClaim *claim, int64 now);
 static void hold(ZklClaim *claim, uint64 epoch, int64 now);
 static void note_release(ZklEntry *entry, int64 now);
@@ -38,6 +41,7 @@ zkl_shared_begin(const char *path, ZklMode mode, int *limit, int quantity,
 				 ZklClaim **new_claim)
 {
 	uint32		hash = zkl_table_hash(path);
+	bool		superuser = is_superusers_session();
 	ZklClaim   *claim = zkl_table_take_claim();
 	ZklEntry   *entry;
 	ZklBeginning beginning = ZKL_BEGIN_FULL;
@@ -60,6 +64,7 @@ zkl_shared_begin(const char *path, ZklMode mode, int *limit, int quantity,
 		claim->loss_signal = zkl_on_lost_signal();
 		claim->role = GetUserId();
 		claim->database = MyDatabaseId;
+		claim->superuser = superuser;
 		claim->state = ZKL_CLAIM_WAITING;
 		claim->mode = mode;
 		claim->quantity = quantity;
@@ -76,6 +81,16 @@ zkl_shared_begin(const char *path, ZklMode mode, int *limit, int quantity,
 		zkl_table_free_claim(claim);
 	*new_claim = beginning == ZKL_BEGUN ? claim : NULL;
 	return beginning;
+}
+
+/*
+ * As pg_terminate_backend() sees it, whatever role the session has set.  A process
+ * without a role is none that others may end.
+ */
+static bool
+is_superusers_session(void)
+{
+	return !OidIsValid(MyProc->roleId) || superuser_arg(MyProc->roleId);
 }
 
 /* All who use a lock at a time use it as the same, so one speaks for all. */
@@ -202,18 +217,18 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 				break;
 			if (entry->nlinked > 0)
 				break;			/* leases are on their way out */
-			zkl_entry_note_asker(entry, only_tries, about);
+			note_asker(claim, only_tries, about);
 			zkl_entry_want(entry, claim->mode);
 			break;
 		case ZKL_ENTRY_RELEASING:
 			if (about != NULL)
-				zkl_entry_note_asker(entry, only_tries, about);
+				note_asker(claim, only_tries, about);
 			break;
 		case ZKL_ENTRY_WANTED:
 		case ZKL_ENTRY_QUEUED:
 			if (about != NULL && entry->mode != claim->mode)
 			{
-				zkl_entry_note_asker(entry, only_tries, about);
+				note_asker(claim, only_tries, about);
 				zkl_entry_change_mode(entry, claim->mode);
 			}
 			else if (entry->state == ZKL_ENTRY_QUEUED)
@@ -221,18 +236,30 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 					ZKL_ANSWER_QUEUED;
 			break;
 		case ZKL_ENTRY_OWNED:
-			if (zkl_recipe_serves(entry->mode, claim->mode))
+			if (zkl_entry_serves(entry, claim))
 				return answer_owned(claim, zkl_now());
 			if (entry->nheld > 0)
 				return ZKL_ANSWER_QUEUED;
 			if (about != NULL)
 			{
-				zkl_entry_note_asker(entry, only_tries, about);
+				note_asker(claim, only_tries, about);
 				zkl_entry_change_mode(entry, claim->mode);
 			}
 			break;
 	}
 	return ZKL_ANSWER_NONE;
+}
+
+/*
+ * A ticket that reads may be joined by others at any time, superusers as well,
+ * so it is never plain.
+ */
+static void
+note_asker(ZklClaim *claim, bool only_tries, const char *about)
+{
+	zkl_entry_note_asker(claim->entry, only_tries,
+						 !claim->superuser && claim->mode != ZKL_MODE_READ,
+						 about);
 }
 
 /*

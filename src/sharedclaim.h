@@ -4,7 +4,8 @@
  *	  A claim in the lock table: it begins, holds its lock, and ends.
  *
  * The states and the arrows are in locktable.h.  All functions lock the
- * entry's partition themselves; none raises an error.
+ * entry's partition themselves; none raises an error, but for zkl_shared_begin,
+ * which reads a catalog before it begins anything.
  *
  * Called only by backends.
  *

@@ -10,8 +10,8 @@
  *
  * Every request that is sent gets exactly one reply event, in the order of
  * sending, with outcome UNKNOWN where the connection was lost.  CREATE is
- * two requests sent back to back, the create and a list, and gets the two
- * replies CREATE and LIST.  FOUND creates the directory, and from the second
+ * two requests, the create and a list that is sent after it, and gets the two
+ * replies CREATE and LIST; the list may be for other leases as well.  FOUND creates the directory, and from the second
  * round on all above it, and then the znode, which alone decides: it is ABSENT
  * if the directory still is.  If the znode has number 0, it is the first that was
  * ever in the directory, and needs no list.  DOWNGRADE deletes one znode and
@@ -172,6 +172,7 @@ typedef struct ZklTicketEvent
 	int32_t		version;		/* WATCH_SELF: of the znode's data */
 	const char *const *children;	/* LIST, SURVEY */
 	int			nchildren;
+	const ZklLease *leases;		/* LIST, of a lease: the children in order */
 } ZklTicketEvent;
 
 typedef struct ZklTicketStep

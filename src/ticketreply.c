@@ -38,6 +38,7 @@ static ZklTicketStep on_downgrade_reply(ZklTicket *ticket,
 static ZklTicketStep on_confirm_reply(ZklTicket *ticket,
 									  const ZklTicketEvent *event);
 
+static ZklVerdict judge(const ZklTicket *ticket, const ZklTicketEvent *event);
 static ZklTicketStep take_place(ZklTicket *ticket, const ZklVerdict *verdict);
 static ZklTicketStep take_answer(ZklTicket *ticket);
 static void set_name(ZklTicket *ticket, const char *name);
@@ -235,9 +236,7 @@ on_place_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	switch (event->outcome)
 	{
 		case ZKL_OUTCOME_OK:
-			verdict = zkl_recipe_judge(ticket->mode, ticket->limit,
-									   ticket->name, event->children,
-									   event->nchildren);
+			verdict = judge(ticket, event);
 			return take_place(ticket, &verdict);
 		case ZKL_OUTCOME_ABSENT:
 			return create_anew(ticket);
@@ -311,10 +310,7 @@ on_check_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		return step;
 	}
 
-	verdict = zkl_recipe_judge(ticket->mode, ticket->limit, ticket->name,
-							   event->children,
-							   event->outcome == ZKL_OUTCOME_OK ?
-							   event->nchildren : 0);
+	verdict = judge(ticket, event);
 	if (!verdict.found)
 		return lose(ticket);
 	if (verdict.contended)
@@ -427,6 +423,20 @@ on_confirm_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	if (event->outcome == ZKL_OUTCOME_OK && event->ours)
 		return become_reader(ticket);
 	return lose(ticket);
+}
+
+/* Where does the znode stand in the list?  Without a directory there is none. */
+static ZklVerdict
+judge(const ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	int			nchildren = event->outcome == ZKL_OUTCOME_OK ?
+	event->nchildren : 0;
+
+	if (ticket->mode == ZKL_MODE_LEASE)
+		return zkl_recipe_judge_lease(ticket->limit, ticket->name,
+									  event->leases, nchildren);
+	return zkl_recipe_judge(ticket->mode, ticket->name, event->children,
+							nchildren);
 }
 
 static ZklTicketStep

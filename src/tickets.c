@@ -35,7 +35,8 @@ static void retry_deletes(ZklEntry *semaphore);
 static void answer(ZklEntry *entry);
 static void feed_if_concerned(ZklEntry *entry, const char *child, bool gone);
 static void feed_leases(List *leases);
-static void look_after_leases(ZklEntry *lease, const ZklTicketEvent *reply);
+static void hand_out_list(ZklEntry *semaphore, const ZklSessionEvent *event);
+static void look_after_leases(ZklEntry *semaphore, const ZklTicketEvent *list);
 static void drop_child_watch(const char *directory, const char *child);
 static void delete_leftover(ZklEntry *entry, const ZklTicketEvent *reply);
 static void refuse_create(ZklEntry *entry);
@@ -119,10 +120,11 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 				ereport(LOG,
 						errmsg("could not delete the znode of lock \"%s\": it stays until the ZooKeeper session ends",
 							   entry->semaphore ? entry->semaphore->path : entry->path));
-			if (event->attempt == entry->ticket.attempt)
+			if (entry->semaphore != NULL &&
+				event->reply.request == ZKL_REQUEST_LIST)
+				hand_out_list(entry->semaphore, event);
+			else if (event->attempt == entry->ticket.attempt)
 			{
-				if (entry->semaphore != NULL)
-					look_after_leases(entry, &event->reply);
 				delete_leftover(entry, &event->reply);
 				carry_out(entry, zkl_ticket_step(&entry->ticket,
 												 &event->reply));
@@ -194,26 +196,48 @@ feed_leases(List *leases)
 }
 
 /*
- * A lease has been given the list of all.  Others of this server that are owned
- * but not in it have been deleted by somebody else; they shall find out.
+ * A semaphore's list is put in order once, and goes to all leases that wait for
+ * it.
  */
 static void
-look_after_leases(ZklEntry *lease, const ZklTicketEvent *reply)
+hand_out_list(ZklEntry *semaphore, const ZklSessionEvent *event)
 {
-	List	   *leases;
+	ZklTicketEvent reply = event->reply;
+	ZklLease   *leases = palloc((reply.nchildren + 1) * sizeof(ZklLease));
+	List	   *listeners = zkl_requests_take_listeners(semaphore,
+														event->attempt);
 	ListCell   *cell;
 
-	if (reply->request != ZKL_REQUEST_LIST || reply->outcome != ZKL_OUTCOME_OK)
-		return;
-	leases = zkl_directories_leases_of(lease->semaphore);
+	zkl_recipe_order_leases(reply.children, reply.nchildren, leases);
+	reply.leases = leases;
+	if (reply.outcome == ZKL_OUTCOME_OK)
+		look_after_leases(semaphore, &reply);
+	foreach(cell, listeners)
+	{
+		ZklEntry   *lease = lfirst(cell);
+
+		carry_out(lease, zkl_ticket_step(&lease->ticket, &reply));
+	}
+}
+
+/*
+ * Leases that are owned but not in the list have been deleted by somebody else;
+ * they shall find out.
+ */
+static void
+look_after_leases(ZklEntry *semaphore, const ZklTicketEvent *list)
+{
+	List	   *leases = zkl_directories_leases_of(semaphore);
+	ListCell   *cell;
+
 	foreach(cell, leases)
 	{
-		ZklEntry   *other = lfirst(cell);
+		ZklEntry   *lease = lfirst(cell);
 
-		if (other != lease && other->ticket.state == ZKL_TICKET_OWNED &&
-			zkl_recipe_find(ZKL_MODE_LEASE, other->ticket.uuid,
-							reply->children, reply->nchildren) == NULL)
-			feed(other, ZKL_EVENT_SELF_CHANGED);
+		if (lease->ticket.state == ZKL_TICKET_OWNED &&
+			!zkl_recipe_has_lease(lease->ticket.name, list->leases,
+								  list->nchildren))
+			feed(lease, ZKL_EVENT_SELF_CHANGED);
 	}
 }
 
@@ -367,7 +391,7 @@ feed(ZklEntry *entry, ZklTicketEventKind kind)
 	if (kind == ZKL_EVENT_WANT)
 		event.is_new = entry->semaphore == NULL &&
 			!zkl_directories_is_likely(entry);
-	event.unsent = entry->due != ZKL_REQUEST_NOTHING;
+	event.unsent = zkl_requests_is_unsent(entry);
 	carry_out(entry, zkl_ticket_step(&entry->ticket, &event));
 }
 

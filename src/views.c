@@ -62,6 +62,7 @@ static const char *kind_text(ZklKind kind);
 static const char *mode_text(ZklMode mode);
 static const char *claim_text(const ZklClaim *claim);
 static bool may_see(Oid role);
+static bool may_see_all(void);
 
 Datum
 zklock_locks(PG_FUNCTION_ARGS)
@@ -177,7 +178,7 @@ put_row(ReturnSetInfo *rsinfo, const LocksRow *row)
 		values[13] = CStringGetTextDatum(row->znode);
 		nulls[13] = false;
 	}
-	if (row->owned)
+	if (row->owned && may_see_all())
 	{
 		values[14] = TimestampTzGetDatum(zkl_timestamp_of(row->owned_at));
 		nulls[14] = false;
@@ -257,8 +258,14 @@ claim_text(const ZklClaim *claim)
 static bool
 may_see(Oid role)
 {
-	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
-		has_privs_of_role(GetUserId(), role);
+	return may_see_all() || has_privs_of_role(GetUserId(), role);
+}
+
+/* What a ticket tells may be about any role whose claims it has served. */
+static bool
+may_see_all(void)
+{
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 }
 
 static void
@@ -358,7 +365,7 @@ zklock_status(PG_FUNCTION_ARGS)
 	values[0] = CStringGetTextDatum(zkl_my_node_name());
 	put_session(&values[1], &nulls[1], &status);
 	values[10] = Int32GetDatum(pg_atomic_read_u32(&zkl_shared->nentries));
-	values[11] = Int32GetDatum(zkl_max_locks);
+	values[11] = Int32GetDatum(zkl_shared->max_entries);
 	values[12] = Int64GetDatum((int64) status.ephemeral_bytes);
 	values[13] = Int64GetDatum((int64) claims);
 	put_count(&values[14], &zkl_shared->counters.tickets);

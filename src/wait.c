@@ -163,7 +163,7 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 		return true;
 	if ((over && !wish->only_tries) || (over && !in_touch) ||
 		(wait->silent_since != 0 &&
-		 now - wait->silent_since >= ZKL_MS(zkl_connection_timeout)))
+		 now >= zkl_session_silent_from(wait->session, wait->silent_since)))
 		zkl_report_unreachable(wish->path, wait->session);
 	if (now >= wait->lock_timeout_at)
 		zkl_report_lock_timeout();
@@ -210,8 +210,8 @@ sleep_until_next(const ZklWait *wait)
 	if (wait->asks_until > now)
 		until = Min(until, wait->asks_until);
 	if (wait->silent_since != 0)
-		until = Min(until, wait->silent_since +
-					ZKL_MS(zkl_connection_timeout));
+		until = Min(until, zkl_session_silent_from(wait->session,
+												   wait->silent_since));
 	else
 		until = Min(until, (int64) pg_atomic_read_u64(&zkl_shared->session[wait->session].safe_until));
 

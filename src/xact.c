@@ -10,6 +10,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "utils/builtins.h"
 
 #include "claims.h"
 #include "counts.h"
@@ -39,6 +40,13 @@ static struct
 	uint64		losses;
 }			good;
 
+/* Of a statement that did nothing but acquire a lock: see zkl_xact_note_alone. */
+static struct
+{
+	TimestampTz statement;		/* when it began */
+	NameData	function;
+}			alone;
+
 typedef struct Guard
 {
 	bool		writes;
@@ -48,6 +56,7 @@ typedef struct Guard
 static void on_xact(XactEvent event, void *arg);
 static void on_subxact(SubXactEvent event, SubTransactionId my_id,
 					   SubTransactionId parent_id, void *arg);
+static void warn_if_alone(void);
 static void guard_commit(void);
 static void guard_released(bool writes);
 static void guard_claim(ZklLocalClaim *claim, void *arg);
@@ -97,6 +106,33 @@ zkl_xact_note_lease_time(void)
 	good.epochs = 0;
 }
 
+void
+zkl_xact_note_alone(const char *function)
+{
+	/* In a pipeline, another statement has come before. */
+	if (MyXactFlags & XACT_FLAGS_PIPELINING)
+		return;
+	alone.statement = GetCurrentStatementStartTimestamp();
+	namestrcpy(&alone.function, function);
+}
+
+/* In a pipeline, another statement may have begun since. */
+static void
+warn_if_alone(void)
+{
+	if (alone.statement == 0 ||
+		alone.statement != GetCurrentStatementStartTimestamp() ||
+		IsTransactionBlock())
+		return;
+	alone.statement = 0;
+	ereport(WARNING,
+			errcode(ERRCODE_NO_ACTIVE_SQL_TRANSACTION),
+			errmsg("\"%s\" should be called in a transaction block",
+				   NameStr(alone.function)),
+			errdetail("Outside of one, the lock is released at the end of the statement."),
+			errhint("Begin a transaction block first, or acquire the lock with session scope."));
+}
+
 static void
 on_xact(XactEvent event, void *arg)
 {
@@ -109,6 +145,7 @@ on_xact(XactEvent event, void *arg)
 			ZKL_FAULT_POINT("commit-begun");
 			zkl_on_lost_commit_begins();
 			guard_commit();
+			warn_if_alone();
 			ZKL_FAULT_POINT("guard-passed");
 			break;
 		case XACT_EVENT_PRE_PREPARE:
@@ -224,8 +261,7 @@ guard_claim(ZklLocalClaim *claim, void *arg)
 				zkl_report_doubt(claim->path);
 			break;
 		case ZKL_STANDING_LOST:
-			zkl_report_lost(must_hold ? ERROR : WARNING, claim->path,
-							claim->shared);
+			zkl_report_lost(must_hold ? ERROR : WARNING, claim);
 			break;
 	}
 	guard->all_good = false;

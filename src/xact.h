@@ -34,6 +34,13 @@ extern void zkl_xact_note_release(const ZklLocalClaim *claim,
 extern bool zkl_xact_released_lost(void);
 extern void zkl_xact_report_released_instead(ErrorData *error);
 
+/*
+ * This function acquired a lock with transaction scope, and is all that the
+ * client's statement does.  The user is warned when it commits, unless something
+ * else has been done in the transaction until then.
+ */
+extern void zkl_xact_note_alone(const char *function);
+
 /* A claim gets a lease time: from now on the guard looks at each commit. */
 extern void zkl_xact_note_lease_time(void);
 

@@ -26,6 +26,8 @@
 #include "worker.h"
 #include "zklock.h"
 
+#define LEAST_MAX_LOCKS		16
+
 PG_MODULE_MAGIC;
 
 char	   *zkl_hosts = NULL;
@@ -33,7 +35,8 @@ char	   *zkl_root = NULL;
 char	   *zkl_node_name = NULL;
 int			zkl_session_timeout = 10000;
 int			zkl_connection_timeout = 10000;
-int			zkl_max_locks = 8192;
+int			zkl_max_locks = -1;
+int			zkl_max_locks_per_backend = 1000;
 int			zkl_sessions = 1;
 int			zkl_tenure = 100;
 int			zkl_linger = 1000;
@@ -60,6 +63,7 @@ static void request_shared_memory(void);
 static void start_shared_memory(void);
 static bool check_hosts(char **newval, void **extra, GucSource source);
 static bool check_root(char **newval, void **extra, GucSource source);
+static bool check_max_locks(int *newval, void **extra, GucSource source);
 
 void
 _PG_init(void)
@@ -90,7 +94,8 @@ define_settings(void)
 		"zklock.hosts", "zklock.root", "zklock.node_name",
 		"zklock.session_timeout", "zklock.connection_timeout",
 		"zklock.tenure", "zklock.linger", "zklock.commit_margin",
-		"zklock.max_locks", "zklock.sessions", "zklock.on_lost", "zklock.synchronous_release"
+		"zklock.max_locks", "zklock.max_locks_per_backend", "zklock.sessions",
+		"zklock.on_lost", "zklock.synchronous_release"
 	};
 	char	   *given[lengthof(names)] = {NULL};
 
@@ -206,10 +211,17 @@ define_other_settings(void)
 {
 	DefineCustomIntVariable("zklock.max_locks",
 							"How many locks the server can have to do with at a time.",
-							NULL,
+							"-1 means 8192, or half of what PostgreSQL's own lock table holds if that is less.",
 							&zkl_max_locks,
-							8192, 16, 1000000,
+							-1, -1, 1000000,
 							PGC_POSTMASTER, 0,
+							check_max_locks, NULL, NULL);
+	DefineCustomIntVariable("zklock.max_locks_per_backend",
+							"How many locks and leases a backend can hold at a time.",
+							NULL,
+							&zkl_max_locks_per_backend,
+							1000, 0, 1000000,
+							PGC_SUSET, 0,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.sessions",
 							"How many ZooKeeper sessions carry the locks of the server.",
@@ -267,6 +279,15 @@ check_root(char **newval, void **extra, GucSource source)
 	if (fault != NULL)
 		GUC_check_errdetail("%s", fault);
 	return fault == NULL;
+}
+
+static bool
+check_max_locks(int *newval, void **extra, GucSource source)
+{
+	if (*newval == -1 || *newval >= LEAST_MAX_LOCKS)
+		return true;
+	GUC_check_errdetail("It must be at least %d, or -1.", LEAST_MAX_LOCKS);
+	return false;
 }
 
 const char *

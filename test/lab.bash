@@ -70,6 +70,7 @@ lab_settle() {
 	# The caller's PostgreSQL, locale and make must not reach in here.
 	for name in $(compgen -v PG | grep -v '^PG_'); do unset "$name"; done
 	unset MAKEFLAGS MFLAGS MAKELEVEL
+	[[ -z ${PG_VERSION:-} ]] || export PG_CONFIG="${PG_CONFIG:-/usr/lib/postgresql/$PG_VERSION/bin/pg_config}"
 	export LC_ALL=C.UTF-8 LANG=C.UTF-8 TMPDIR=$lab
 	PATH=$("${PG_CONFIG:-pg_config}" --bindir):$PATH:/usr/sbin
 }
@@ -161,11 +162,12 @@ lab_stage_faults() (
 )
 
 # lab_perl DIR COMMAND...: run it with what PostgreSQL's and our own modules for tests
-# need; they keep their files in DIR.
+# need; they keep their files in DIR (TESTDIR until PostgreSQL 15, the others since).
 lab_perl() {
 	local pgxs
 	pgxs=$(dirname "$("${PG_CONFIG:-pg_config}" --pgxs)")/../..
-	TESTDIR=$1 PG_REGRESS=$pgxs/src/test/regress/pg_regress TEMP_CONFIG=$lab/stage.conf \
+	TESTDIR=$1 TESTDATADIR=$1/tmp_check TESTLOGDIR=$1/tmp_check/log \
+		PG_REGRESS=$pgxs/src/test/regress/pg_regress TEMP_CONFIG=$lab/stage.conf \
 		PERL5LIB=$pgxs/src/test/perl:$tree/test/perl "${@:2}"
 }
 

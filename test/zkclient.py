@@ -5,7 +5,8 @@
 
 Every request may name a "client"; each name has a session of its own, made when it is
 first used and held until "close".  So a test can be several foreign services at once.
-Times are in seconds.
+A request with a "server" (an address) is for this one of the ensemble.  Times are in
+seconds.
 """
 import json
 import logging
@@ -41,10 +42,10 @@ class Clients:
         self.hosts = hosts
         self.clients = {}
 
-    def get(self, name, timeout):
+    def get(self, name, timeout, hosts=None):
         if name not in self.clients:
             client = KazooClient(
-                self.hosts,
+                hosts or self.hosts,
                 timeout=timeout,
                 connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.5},
                 command_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.5,
@@ -87,13 +88,14 @@ def acl_for_everybody(perms):
 
 
 def perform(clients, op, client="default", session_timeout=10, path=None, data="",
-            ephemeral=False, sequence=False, session_id=None, version=-1, perms=None):
+            ephemeral=False, sequence=False, session_id=None, version=-1, perms=None,
+            server=None):
     if op == "close":
         return clients.close(client)
     if op == "kill_session":
         return clients.kill_session(session_id)
 
-    zk = clients.get(client, session_timeout)
+    zk = clients.get(server or client, session_timeout, server)
     if op == "session_id":
         return zk.client_id and zk.client_id[0]  # none while there is no session
     if op == "create":
@@ -118,6 +120,8 @@ def perform(clients, op, client="default", session_timeout=10, path=None, data="
         return stat and stat_as_dict(stat)
     if op == "tree":
         return tree(zk, path)
+    if op == "snapshot":
+        return snapshot(zk, path)
     raise ValueError("no such operation: " + op)
 
 
@@ -130,6 +134,18 @@ def tree(zk, path):
             found += [child] + tree(zk, child)
     except NoNodeError:
         pass
+    return found
+
+
+def snapshot(zk, path):
+    """The znode and all below it: stat and data of each."""
+    found = {}
+    for znode in [path] + tree(zk, path):
+        try:
+            data, stat = zk.retry(zk.get, znode)
+            found[znode] = {"data": data.decode("utf-8", "replace"), **stat_as_dict(stat)}
+        except NoNodeError:
+            pass
     return found
 
 

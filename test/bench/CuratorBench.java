@@ -1,16 +1,17 @@
 /*
- * A service on Apache Curator, for the benchmark: one session, and a thread a client.
+ * A service on Apache Curator, for the benchmark: one session, and a thread for each client.
  *
- *	java -cp .../curator-recipes.jar CuratorBench.java HOSTS
+ *	java -cp .../curator-recipes.jar CuratorBench.java HOSTS OTHER_HOSTS
  *
- * Reads requests, a line each:
+ * Reads requests, a line each.  FORM is "-" if each thread has lock objects of its own,
+ * "shared" if all threads use the same ones:
  *
- *	mutex CLIENTS SECONDS PATH PATHS COUNTER	InterProcessMutex, in a loop
- *	rw CLIENTS SECONDS PATH PERCENT COUNTER		InterProcessReadWriteLock; PERCENT read
- *	semaphore CLIENTS SECONDS PATH N COUNTER	InterProcessSemaphoreV2 of N leases
- *	try CLIENTS SECONDS PATH					acquire(0), which has to fail
- *	hold PATH, drop PATH						keep a mutex for a while
- *	handover SECONDS PATH						two sessions in turn: see README.md
+ *	mutex CLIENTS SECONDS PATH PATHS COUNTER FORM	InterProcessMutex, in a loop
+ *	rw CLIENTS SECONDS PATH PERCENT COUNTER FORM	InterProcessReadWriteLock; PERCENT read
+ *	semaphore CLIENTS SECONDS PATH N COUNTER FORM	InterProcessSemaphoreV2 of N leases
+ *	try CLIENTS SECONDS PATH						acquire(0), which has to fail
+ *	hold PATH, drop PATH							keep a mutex for a while
+ *	handover SECONDS PATH							between this session and one to OTHER_HOSTS
  */
 import java.io.BufferedReader;
 import java.io.IOException;
@@ -23,6 +24,7 @@ import java.nio.ByteOrder;
 import java.nio.channels.FileChannel;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
@@ -48,16 +50,15 @@ public class CuratorBench
 	static final VarHandle LONG =
 			MethodHandles.byteBufferViewVarHandle(long[].class, ByteOrder.nativeOrder());
 
-	static String hosts;
+	static String otherHosts;
 	static CuratorFramework client;
-	static final Map<String, InterProcessMutex> mutexes = new ConcurrentHashMap<>();
 	static final ExecutorService pool = Executors.newCachedThreadPool();
 	static final AtomicLong unique = new AtomicLong(ProcessHandle.current().pid() << 32);
 
 	public static void main(String[] args) throws Exception
 	{
-		hosts = args[0];
-		client = connect();
+		client = connect(args[0]);
+		otherHosts = args[1];
 		var requests = new BufferedReader(new InputStreamReader(System.in));
 		for (String line; (line = requests.readLine()) != null; )
 		{
@@ -74,7 +75,7 @@ public class CuratorBench
 		Runtime.getRuntime().halt(0);
 	}
 
-	static CuratorFramework connect() throws Exception
+	static CuratorFramework connect(String hosts) throws Exception
 	{
 		var client = CuratorFrameworkFactory.newClient(hosts, 10_000, 10_000,
 				new BoundedExponentialBackoffRetry(50, 500, 20));
@@ -88,9 +89,9 @@ public class CuratorBench
 	{
 		return switch (r[0])
 		{
-			case "mutex" -> mutex(clients(r), seconds(r), r[3], Integer.parseInt(r[4]), map(r[5]));
-			case "rw" -> readWrite(clients(r), seconds(r), r[3], Integer.parseInt(r[4]), map(r[5]));
-			case "semaphore" -> semaphore(clients(r), seconds(r), r[3], Integer.parseInt(r[4]), map(r[5]));
+			case "mutex" -> mutex(clients(r), seconds(r), r[3], Integer.parseInt(r[4]), map(r[5]), isShared(r));
+			case "rw" -> readWrite(clients(r), seconds(r), r[3], Integer.parseInt(r[4]), map(r[5]), isShared(r));
+			case "semaphore" -> semaphore(clients(r), seconds(r), r[3], Integer.parseInt(r[4]), map(r[5]), isShared(r));
 			case "try" -> tries(clients(r), seconds(r), r[3]);
 			case "hold" -> { holder(r[1]).acquire(); yield "0"; }
 			case "drop" -> { holder(r[1]).release(); yield "0"; }
@@ -101,6 +102,7 @@ public class CuratorBench
 
 	static int clients(String[] r) { return Integer.parseInt(r[1]); }
 	static double seconds(String[] r) { return Double.parseDouble(r[2]); }
+	static boolean isShared(String[] r) { return r[6].equals("shared"); }
 
 	// The holder of the lock reads it and writes it back plus one.
 	static ByteBuffer map(String file) throws IOException
@@ -121,12 +123,17 @@ public class CuratorBench
 
 	interface Round
 	{
-		// returns what to count it as
-		int once() throws Exception;
+		void once() throws Exception;
 	}
 
-	// So many threads do rounds until the time is over.
-	static String inParallel(int clients, double seconds, Round round) throws Exception
+	// A client begins with what is its own, and then does rounds.
+	interface Client
+	{
+		Round begin() throws Exception;
+	}
+
+	// So many clients, a thread each, do rounds until the time is over.
+	static String inParallel(int clients, double seconds, Client client) throws Exception
 	{
 		long[] counts = new long[clients];
 		long begin = System.nanoTime(), end = begin + (long) (seconds * 1e9);
@@ -135,11 +142,12 @@ public class CuratorBench
 		for (int i = 0; i < clients; i++)
 		{
 			int me = i;
+			Round round = client.begin();
 			all.add(pool.submit((Callable<Void>) () ->
 			{
 				long n = 0;
-				while (System.nanoTime() < end)
-					n += round.once();
+				for (; System.nanoTime() < end; n++)
+					round.once();
 				counts[me] = n;
 				return null;
 			}));
@@ -155,87 +163,102 @@ public class CuratorBench
 
 	// --- what is done in parallel ---
 
-	static InterProcessMutex mutexOf(String path)
-	{
-		return mutexes.computeIfAbsent(path, p -> new InterProcessMutex(client, p));
-	}
+	// A release wakes all threads that wait in the same object, and each of them lists the
+	// queue.  So a thread has objects of its own, unless the form is "shared".
 
-	static InterProcessMutex choose(String path, int paths)
+	static InterProcessMutex choose(Map<String, InterProcessMutex> mutexes, String path, int paths)
 	{
 		return switch (paths)
 		{
 			case 0 -> new InterProcessMutex(client, path + "/" + unique.incrementAndGet());
-			case 1 -> mutexOf(path);
-			default -> mutexOf(path + "/" + ThreadLocalRandom.current().nextInt(paths));
+			case 1 -> kept(mutexes, path);
+			default -> kept(mutexes, path + "/" + ThreadLocalRandom.current().nextInt(paths));
 		};
 	}
 
-	static String mutex(int clients, double seconds, String path, int paths, ByteBuffer counter)
-			throws Exception
+	static InterProcessMutex kept(Map<String, InterProcessMutex> mutexes, String path)
 	{
+		return mutexes.computeIfAbsent(path, p -> new InterProcessMutex(client, p));
+	}
+
+	static String mutex(int clients, double seconds, String path, int paths, ByteBuffer counter,
+			boolean isShared) throws Exception
+	{
+		var common = new ConcurrentHashMap<String, InterProcessMutex>();
 		return inParallel(clients, seconds, () ->
 		{
-			InterProcessMutex mutex = choose(path, paths);
-			mutex.acquire();
-			count(counter);
-			mutex.release();
-			return 1;
+			Map<String, InterProcessMutex> mutexes = isShared ? common : new HashMap<>();
+			return () ->
+			{
+				InterProcessMutex mutex = choose(mutexes, path, paths);
+				mutex.acquire();
+				count(counter);
+				mutex.release();
+			};
 		});
 	}
 
-	static String readWrite(int clients, double seconds, String path, int percent, ByteBuffer counter)
-			throws Exception
+	static String readWrite(int clients, double seconds, String path, int percent, ByteBuffer counter,
+			boolean isShared) throws Exception
 	{
-		var lock = new InterProcessReadWriteLock(client, path);
+		var common = new InterProcessReadWriteLock(client, path);
 		var writes = new AtomicLong();
 		long before = counter == null ? 0 : (long) LONG.getVolatile(counter, 0);
 		String answer = inParallel(clients, seconds, () ->
 		{
-			if (ThreadLocalRandom.current().nextInt(100) < percent)
+			var lock = isShared ? common : new InterProcessReadWriteLock(client, path);
+			return () ->
 			{
-				lock.readLock().acquire();
-				lock.readLock().release();
-			}
-			else
-			{
-				lock.writeLock().acquire();
-				count(counter);
-				lock.writeLock().release();
-				writes.incrementAndGet();
-			}
-			return 1;
+				if (ThreadLocalRandom.current().nextInt(100) < percent)
+				{
+					lock.readLock().acquire();
+					lock.readLock().release();
+				}
+				else
+				{
+					lock.writeLock().acquire();
+					count(counter);
+					lock.writeLock().release();
+					writes.incrementAndGet();
+				}
+			};
 		});
 		if (counter != null && (long) LONG.getVolatile(counter, 0) - before != writes.get())
 			throw new IllegalStateException("two wrote at a time");
 		return answer;
 	}
 
-	static String semaphore(int clients, double seconds, String path, int n, ByteBuffer inside)
-			throws Exception
+	static String semaphore(int clients, double seconds, String path, int n, ByteBuffer inside,
+			boolean isShared) throws Exception
 	{
-		var semaphore = new InterProcessSemaphoreV2(client, path, n);
+		var common = new InterProcessSemaphoreV2(client, path, n);
 		return inParallel(clients, seconds, () ->
 		{
-			Lease lease = semaphore.acquire();
-			if (inside != null)
+			var semaphore = isShared ? common : new InterProcessSemaphoreV2(client, path, n);
+			return () ->
 			{
-				if ((long) LONG.getAndAdd(inside, 0, 1L) >= n)
-					throw new IllegalStateException("too many have a lease");
-				LONG.getAndAdd(inside, 0, -1L);
-			}
-			semaphore.returnLease(lease);
-			return 1;
+				Lease lease = semaphore.acquire();
+				if (inside != null)
+				{
+					if ((long) LONG.getAndAdd(inside, 0, 1L) >= n)
+						throw new IllegalStateException("too many have a lease");
+					LONG.getAndAdd(inside, 0, -1L);
+				}
+				semaphore.returnLease(lease);
+			};
 		});
 	}
 
 	static String tries(int clients, double seconds, String path) throws Exception
 	{
-		var mutex = new InterProcessMutex(client, path);
 		return inParallel(clients, seconds, () ->
 		{
-			if (mutex.acquire(0, TimeUnit.SECONDS))
-				throw new IllegalStateException("the lock was free");
-			return 1;
+			var mutex = new InterProcessMutex(client, path);
+			return () ->
+			{
+				if (mutex.acquire(0, TimeUnit.SECONDS))
+					throw new IllegalStateException("the lock was free");
+			};
 		});
 	}
 
@@ -256,7 +279,7 @@ public class CuratorBench
 	static String handover(double seconds, String path) throws Exception
 	{
 		var answer = new StringBuilder("0");
-		try (CuratorFramework other = connect())
+		try (CuratorFramework other = connect(otherHosts))
 		{
 			InterProcessMutex[] mutex = { new InterProcessMutex(client, path), new InterProcessMutex(other, path) };
 			ExecutorService[] thread = { Executors.newSingleThreadExecutor(), Executors.newSingleThreadExecutor() };

@@ -1,7 +1,7 @@
 
 =head1 NAME
 
-Workloads - what is measured, by whom, and how fast zklock has to be
+Workloads - what is measured, with which systems, and how fast zklock has to be
 
 =cut
 
@@ -13,55 +13,69 @@ use warnings;
 # In the order in which they are shown.
 our @systems = qw(zklock advisory table redis zookeeper Curator kazoo);
 
+# "SYSTEM-FORM" is another way to use a system.  The system's own name stands for its
+# fastest form in a workload, except for zklock, which is always the one with default
+# settings.
 our %name = (
 	zklock => 'zklock',
+	'zklock-turns' => 'zklock, zklock.tenure = 0',
 	advisory => 'pg_advisory_lock',
 	table => 'lock table',
-	redis => 'Redis lock',
+	redis => 'Redis',
+	'redis-wait' => 'Redis, waiting with BLPOP',
 	zookeeper => 'raw ZooKeeper client',
-	Curator => 'Curator 5.4',
+	'zookeeper-sessions' => 'raw ZooKeeper client, 16 sessions',
+	Curator => 'Curator',
+	'Curator-shared' => 'Curator, one object for all threads',
 	kazoo => 'kazoo',
 	plain => 'without zklock');
 
+sub thousands { my ($n) = @_; return $n =~ s/(\d)(\d{3})$/$1,$2/r; }
+
 # A workload is done by CLIENTS on each of SERVERS.  Floors are how many times as fast as
 # another system zklock has to be, with one ZooKeeper and with three; 0: no floor.  "of"
-# says what is compared: the rate of rounds, or a time.  What is only_long is left out of
-# the short form.
+# says what is compared: the rate of rounds, or a time.  "forms" are measured beside the
+# systems.  What is only_long is left out of the short form.
 our @all = (
 	{ id => 'W0', title => 'what ZooKeeper can write: 64 raw clients on 1,000 paths', clients => 64,
-		systems => ['zookeeper'], floors => {} },
+		systems => ['zookeeper'], forms => ['zookeeper-sessions'], floors => {} },
 	{ id => 'W1', title => 'one path, one client', clients => 1, systems => \@systems,
 		floors => { advisory => [ 0.9, 0 ], Curator => [ 7, 10.5 ] } },
-	{ id => 'W1x', title => 'the same to the end of the transaction, one statement', clients => 1,
-		systems => [qw(zklock advisory redis)],
+	{ id => 'W1x', title => 'one path, one client, a statement each', clients => 1,
+		systems => [qw(zklock advisory table redis)],
 		floors => { advisory => [ 0.9, 0 ], redis => [ 1.3, 0 ] } },
-	{ id => 'W2', title => '1,000 paths at random, 16 clients', clients => 16, systems => \@systems,
+	{ id => 'W2', title => '1,000 paths, 16 clients', clients => 16, systems => \@systems,
+		forms => ['zookeeper-sessions'],
 		floors => { advisory => [ 0.7, 0 ], Curator => [ 6, 9 ], redis => [ 0.8, 0 ] } },
-	{ id => 'W2c', title => 'paths never seen before, 16 clients', clients => 16, systems => \@systems,
+	{ id => 'W2s', title => '1,000 paths, 3 servers x 8 clients', clients => 8, servers => 3,
+		systems => [qw(zklock zookeeper Curator kazoo)], floors => {} },
+	{ id => 'W2c', title => 'new paths, 16 clients', clients => 16, systems => \@systems,
+		forms => ['zookeeper-sessions'],
 		floors => { Curator => [ 1, 1 ], zookeeper => [ 0.9, 0.9 ] }, fewer_requests_than => 'Curator' },
 	(map { {
 		id => "W3-$_", family => 'W3', title => "one hot path, $_ clients", clients => $_, is_contended => 1,
 		systems => \@systems,
+		forms => [ 'redis-wait', $_ == 8 || $_ == 64 ? 'Curator-shared' : (), $_ == 64 ? 'zookeeper-sessions' : () ],
 		floors => { advisory => [ 0.9, 0 ], Curator => $_ == 64 ? [ 5, 7.5 ] : [ 8, 12 ] } } } 2, 8, 32, 64),
 	{ id => 'W4', title => 'one hot path, 3 servers x 8 clients', clients => 8, servers => 3, is_contended => 1,
-		systems => [qw(zklock zookeeper Curator kazoo)],
+		systems => [qw(zklock zookeeper Curator kazoo)], forms => ['zklock-turns'],
 		floors => { Curator => [ 8, 12 ] }, least_share => 0.5 },
 	{ id => 'W5', title => 'read-write lock, 95 % reads, 32 clients', clients => 32, is_contended => 1,
-		systems => [qw(zklock advisory Curator)],
+		systems => [qw(zklock advisory Curator)], forms => ['Curator-shared'],
 		floors => { advisory => [ 0.7, 0 ], Curator => [ 7, 10.5 ] } },
-	{ id => 'W6-1', family => 'W6', title => 'semaphore of 8, 32 clients on one server', clients => 32, is_contended => 1,
-		systems => [qw(zklock Curator)], floors => { Curator => [ 10, 15 ] } },
+	{ id => 'W6-1', family => 'W6', title => 'semaphore of 8, 32 clients', clients => 32, is_contended => 1,
+		systems => [qw(zklock Curator)], forms => ['Curator-shared'], floors => { Curator => [ 10, 15 ] } },
 	{ id => 'W6-3', family => 'W6', title => 'semaphore of 8, 3 servers x 11 clients', clients => 11, servers => 3,
 		is_contended => 1, systems => [qw(zklock Curator)], floors => { Curator => [ 3, 4.5 ] } },
 	(map { {
-		id => "W7-$_", family => 'W7', title => "a try behind $_ foreign nodes", clients => 1, queue => $_,
+		id => "W7-$_", family => 'W7', title => "a try behind @{[thousands($_)]} foreign znodes", clients => 1, queue => $_,
 		systems => [qw(zklock Curator)], floors => { Curator => $_ == 5000 ? [ 2, 2 ] : [ 0, 0 ] } } } 10, 100, 1000, 5000),
 	(map { {
-		id => "W7own-$_", family => 'W7', title => "handover from a server where $_ queue", crowd => $_, of => 'p50_us',
-		systems => ['zklock'], floors => {} } } 10, 100, 1000),
+		id => "W7own-$_", family => 'W7', title => "handover from a server where @{[thousands($_)]} backends queue", crowd => $_,
+		of => 'p50_us', systems => ['zklock'], floors => {} } } 10, 100, 1000),
 	{ id => 'W8', title => 'handover between servers', systems => [qw(zklock Curator)], of => 'p50_us',
 		floors => { Curator => [ 1, 1 ] } },
-	{ id => 'W8linger', family => 'W8', title => 'taking a lock that lingers elsewhere', systems => ['zklock'],
+	{ id => 'W8linger', family => 'W8', title => 'acquiring a lock that lingers elsewhere', systems => ['zklock'],
 		of => 'p50_us', floors => {} },
 	{ id => 'W9', title => 'a transaction without locks: TPC-B', clients => 4,
 		systems => [qw(zklock plain)], of => 'instructions', only_one => 1,
@@ -69,7 +83,7 @@ our @all = (
 	{ id => 'W10', title => '8,000 locks held in one session', clients => 1, systems => ['zklock'], floors => {} },
 	{ id => 'W10pool', family => 'W10', title => '100,000 locks held in a pool of sessions', clients => 1, locks => 100_000,
 		systems => ['zklock'], floors => {} },
-	{ id => 'W11', title => 'a failing try against a lock held elsewhere', clients => 1,
+	{ id => 'W11', title => 'a try for a lock that is held elsewhere', clients => 1,
 		systems => [qw(zklock Curator)], floors => { Curator => [ 1, 1 ] } });
 
 foreach my $w (@all)
@@ -77,9 +91,29 @@ foreach my $w (@all)
 	$w->{family} //= $w->{id};
 	$w->{of} //= 'rate';
 	$w->{servers} //= 1;
+	$w->{forms} //= [];
 	$w->{only_long} = $w->{id} =~ /^(W3-(8|64)|W7-\d000|W7own-100+)$/;
 }
 
 our %by_id = map { $_->{id} => $_ } @all;
+
+# The systems whose rates do not depend on ZooKeeper are measured once.
+sub asks_zookeeper { my ($system) = @_; return $system !~ /^(advisory|table|redis|plain)\b/; }
+
+# What is measured of a workload with so many ZooKeepers: systems, and their other forms.
+sub measured
+{
+	my ($w, $ensemble) = @_;
+	return () if $w->{only_one} && $ensemble > 1;
+	return grep { $ensemble == 1 || asks_zookeeper($_) } @{ $w->{systems} }, @{ $w->{forms} };
+}
+
+# The forms that may stand for a system in a workload.
+sub forms_of
+{
+	my ($w, $system) = @_;
+	return $system if $system eq 'zklock';
+	return ($system, grep { /^\Q$system\E-/ } @{ $w->{forms} });
+}
 
 1;

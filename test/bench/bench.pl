@@ -2,13 +2,14 @@
 #
 # Measures the workloads of Workloads.pm, with servers that test/bench/run has started.
 #
-# The systems take turns, round by round; each measurement follows a shorter one of the
-# same that does not count.  What was measured goes to a CSV file.
+# The systems and their forms take turns, round by round; each measurement follows a shorter
+# one of the same that does not count.  What was measured goes to a CSV file.
 
 use strict;
 use warnings;
 
 use File::Temp;
+use IO::Handle;
 use IO::Socket::INET;
 use IPC::Open2;
 use Time::HiRes qw(time usleep);
@@ -40,23 +41,33 @@ sub record
 
 # --- clients that are driven by lines -------------------------------------------
 
+# Server I of every system asks the same ZooKeeper, so that none is nearer to the leader
+# than another by chance.
+sub host_of { my ($i) = @_; return $zookeepers[ $i % @zookeepers ]; }
+sub hosts_from { my ($i) = @_; return join ',', map { host_of($i + $_) } 0 .. $#zookeepers; }
+
+sub base_of { my ($system) = @_; return (split /-/, $system)[0]; }
+sub form_of { my ($system) = @_; return (split /-/, $system)[1] // '-'; }
+
 my %command = (
-	zookeeper => [ "$bench/zk_client", $arg{hosts} ],
-	redis => [ "$bench/redis_client", "$bench/redis.sock" ],
-	kazoo => [ '/usr/bin/python3', 'test/bench/kazoo_bench.py', $arg{hosts} ],
-	Curator => [
-		'java', '-Xmx512m', '-cp',
-		join(':', $bench, map { "/usr/share/java/$_.jar" } 'curator-recipes', 'slf4j-nop'),
-		'CuratorBench', $arg{hosts} ]);
+	zookeeper => sub { my ($i) = @_; return ("$bench/zk_client", hosts_from($i), $i == 0 ? 16 : 1); },
+	redis => sub { return ("$bench/redis_client", "$bench/redis.sock"); },
+	kazoo => sub { my ($i) = @_; return ('/usr/bin/python3', 'test/bench/kazoo_bench.py', host_of($i)); },
+	Curator => sub {
+		my ($i) = @_;
+		my $classes = join ':', $bench, map { "/usr/share/java/$_.jar" } 'curator-recipes', 'slf4j-nop';
+		return ('java', '-Xmx512m', '-cp', $classes, 'CuratorBench', host_of($i), host_of($i + 1));
+	});
 my %process;
 
 # Kept while it may be needed again, so that a JVM is warm.
 sub process_of
 {
 	my ($system, $i) = @_;
-	return $process{"$system$i"} //= do {
-		my $p = { name => $system };
-		$p->{pid} = open2($p->{out}, $p->{in}, @{ $command{$system} });
+	my $name = base_of($system);
+	return $process{"$name$i"} //= do {
+		my $p = { name => $name };
+		$p->{pid} = open2($p->{out}, $p->{in}, $command{$name}->($i));
 		$p;
 	};
 }
@@ -180,12 +191,20 @@ sub counts_in
 
 # --- ZooKeeper ------------------------------------------------------------------
 
+# Its answer to a four-letter word.
+sub answer_to
+{
+	my ($zookeeper, $word) = @_;
+	my $s = IO::Socket::INET->new(PeerAddr => $zookeeper) or die "no ZooKeeper at $zookeeper";
+	print $s $word;
+	local $/;
+	return <$s>;
+}
+
 sub figure_of
 {
 	my ($zookeeper, $name) = @_;
-	my $s = IO::Socket::INET->new(PeerAddr => $zookeeper) or die "no ZooKeeper at $zookeeper";
-	print $s 'mntr';
-	my $text = do { local $/; <$s> };
+	my $text = answer_to($zookeeper, 'mntr');
 	$text =~ /^zk_$name\t(\d+)/m or die "mntr: $text";
 	return $1;
 }
@@ -228,12 +247,16 @@ sub advisory_sql
 	return $sql;
 }
 
+# BEGIN goes out with the statement that locks, as JDBC sends it: so all systems in SQL take
+# two round trips.
 sub table_sql
 {
-	my ($path, $set) = @_;
-	my $sql = acquire_release("BEGIN;\nSELECT path FROM lock WHERE path = $path FOR UPDATE", 'COMMIT');
-	$sql->{set} = $set;
-	return $sql;
+	my ($path, $set, $insert) = @_;
+	my $select = "SELECT path FROM lock WHERE path = $path FOR UPDATE";
+	return {
+		set => $set,
+		before => join('', map { "$_\n" } '\startpipeline', 'BEGIN;', $insert ? "$insert;" : (), "$select;", '\endpipeline'),
+		after => "COMMIT;\n" };
 }
 
 my $any = "\\set k random(1, 1000)\n";
@@ -255,20 +278,18 @@ my %sql = (
 		advisory => advisory_sql(1),
 		table => table_sql(q{'w1'}) },
 	W1x => {
-		zklock => { before => "SELECT zk_xact_lock_acquire('/bench/w1x');\n" },
-		advisory => { before => "SELECT pg_advisory_xact_lock(1);\n" } },
+		zklock => { before => "SELECT 1 WHERE zk_xact_lock_acquire('/bench/w1x');\n" },
+		advisory => { before => "SELECT pg_advisory_xact_lock(1);\n" },
+		table => { before => "SELECT path FROM lock WHERE path = 'w1x' FOR UPDATE;\n" } },
 	W2 => {
 		zklock => zklock_sql(q{'/bench/w2/' || :k}, $any),
 		advisory => advisory_sql(':k', $any),
 		table => table_sql(q{'w2/' || :k}, $any) },
+	W2s => { zklock => zklock_sql(q{'/bench/w2s/' || :k}, $any) },
 	W2c => {
 		zklock => zklock_sql(q{'/bench/w2c/' || :k}, $new),
 		advisory => advisory_sql(':k', $new),
-		table => {
-			set => $new,
-			before => "BEGIN;\nINSERT INTO lock VALUES ('w2c/' || :k) ON CONFLICT DO NOTHING;\n"
-			  . "SELECT path FROM lock WHERE path = 'w2c/' || :k FOR UPDATE;\n",
-			after => "COMMIT;\n" } },
+		table => table_sql(q{'w2c/' || :k}, $new, q{INSERT INTO lock VALUES ('w2c/' || :k) ON CONFLICT DO NOTHING}) },
 	W3 => {
 		zklock => zklock_sql(q{'/bench/w3'}),
 		advisory => advisory_sql(3),
@@ -286,7 +307,7 @@ my %sql = (
 sub script_of
 {
 	my ($w, $system, $section) = @_;
-	my $sql = $sql{ $w->{family} }{$system} or return;
+	my $sql = $sql{ $w->{family} }{ base_of($system) } or return;
 	return ($sql->{set} // '') . $sql->{before} . ($section // '') . ($sql->{after} // '');
 }
 
@@ -340,16 +361,16 @@ sub measure_lines
 {
 	my ($w, $system, $time) = @_;
 	my %kind = (W5 => 'rw', W6 => 'semaphore', W7 => 'try', W11 => 'try');
-	my %number = (W0 => 1000, W2 => 1000, W2c => 0, W5 => 95, W6 => 8);
+	my %number = (W0 => 1000, W2 => 1000, W2s => 1000, W2c => 0, W5 => 95, W6 => 8);
 	my $kind = $kind{ $w->{family} } // 'mutex';
-	my $path = ($system eq 'redis' ? '' : '/bench-') . lc "$system/$w->{family}";
+	my $path = lc "/bench-@{[base_of($system)]}/$w->{family}";
 	my $line = "$kind $w->{clients} $time $path";
 
 	$path = $line = "$kind $w->{clients} $time /zklock/bench/" . lc $w->{id} if $kind eq 'try';
 	if ($kind ne 'try')
 	{
 		put_counter(pack 'q', 0);
-		$line .= ' ' . ($number{ $w->{family} } // 1) . ' ' . ($w->{is_contended} ? $counter_file : '-');
+		$line .= ' ' . ($number{ $w->{family} } // 1) . ' ' . ($w->{is_contended} ? $counter_file : '-') . ' ' . form_of($system);
 	}
 
 	my @processes = map { process_of($system, $_) } 0 .. $w->{servers} - 1;
@@ -383,25 +404,48 @@ sub check_counter
 sub measure_rate
 {
 	my ($w, $system, $round) = @_;
-	my $is_sql = defined $sql{ $w->{family} }{$system};
+	my $is_sql = defined $sql{ $w->{family} }{ base_of($system) };
 	my $once = sub { return $is_sql ? measure_sql($w, $system, @_) : measure_lines($w, $system, @_); };
 
 	check_sql($w, $system) if $round == 1 && $is_sql && $w->{is_contended};
-	$once->($seconds * ($w->{family} eq "W2" ? 2 : $is_sql ? 0.5 : $round == 1 ? 1 : 0.3)) unless $is_short;
+	$once->($seconds * ($w->{family} =~ /^W2s?$/ ? 2 : $is_sql ? 0.5 : $round == 1 ? 1 : 0.3)) unless $is_short;
 
 	my ($packets, $begin) = (packets(), time);
 	my $r = $once->($seconds);
 	$packets = packets() - $packets - $packets_at_rest * (time - $begin);
-	my $asks_zookeeper = $system !~ /^(advisory|table|redis)$/;
 	my @order = sort { $a <=> $b } @{ $r->{counts} };
 	my @servers = sort { $a <=> $b } @{ $r->{server} };
 
 	record($w->{id}, $system, $round,
 		rate => $r->{rate},
-		requests => $asks_zookeeper && $r->{done} ? ($packets > 0 ? $packets : 0) / $r->{done} : undef,
+		requests => Workloads::asks_zookeeper($system) && $r->{done} ? ($packets > 0 ? $packets : 0) / $r->{done} : undef,
 		fairness => $w->{is_contended} ? $order[-1] / ($order[0] || 1) : undef,
 		least_share => @servers > 1 ? $servers[0] * @servers / ($r->{done} || 1) : undef);
 	return $r->{rate};
+}
+
+# A server gives the lock up as soon as it knows that others queue.
+sub measure_turns
+{
+	my @measurement = @_;
+	alter_tenure('SET zklock.tenure = 0', 'setting = \'0\'');
+	my $rate = eval { measure_rate(@measurement) };
+	my $error = $@;
+	alter_tenure('RESET zklock.tenure', 'setting = boot_val');
+	die $error unless defined $rate;
+	return $rate;
+}
+
+sub alter_tenure
+{
+	my ($change, $is_done) = @_;
+	foreach my $i (0 .. $#ports)
+	{
+		psql($i, "ALTER SYSTEM $change");
+		psql($i, 'SELECT pg_reload_conf()');
+		usleep(10_000) until psql($i, "SELECT $is_done FROM pg_settings WHERE name = 'zklock.tenure'") eq 't';
+	}
+	return;
 }
 
 sub record_times
@@ -458,15 +502,29 @@ sub measure_try
 sub measure_handover
 {
 	my ($w, $system, $round) = @_;
-	my $time = $w->{crowd} && !$is_short ? 2 * $seconds : $seconds;
-	if ($system eq 'Curator')
-	{
+	my $once = sub {
+		my ($time) = @_;
+		return sql_handover($w->{id} eq 'W8linger' ? 'linger' : 'queue', $w->{crowd} // 0, '/bench/' . lc $w->{id}, $time)
+		  if $system eq 'zklock';
 		my (undef, @us) = ask(process_of($system, 0), "handover $time /bench-curator/w8");
-		return record_times($w, $system, $round, @us);
+		return @us;
+	};
+
+	$once->($seconds / 2) unless $is_short || $round > 1;
+	my @us = $once->($w->{crowd} && !$is_short ? 2 * $seconds : $seconds);
+	wait_for_backends_to_end();
+	return record_times($w, $system, $round, @us);
+}
+
+# A thousand of them need a while, and the next measurement shall not share the processors
+# with them.
+sub wait_for_backends_to_end
+{
+	foreach my $i (0 .. $#ports)
+	{
+		usleep(20_000) until psql($i, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'client backend'}) eq 't';
 	}
-	my $mode = $w->{id} eq 'W8linger' ? 'linger' : 'queue';
-	return record_times($w, $system, $round,
-		sql_handover($mode, $w->{crowd} // 0, '/bench/' . lc $w->{id}, $time));
+	return;
 }
 
 # Instructions of a transaction, as valgrind counts them: with noise that a clock cannot
@@ -530,13 +588,18 @@ sub measure_tpcb
 }
 
 # How fast a lock is that has nothing to do with those that are held, in proportion to one
-# of PostgreSQL's own, next to it in time.
+# of PostgreSQL's own, next to it in time: the median of three.
 sub w1_of
 {
 	my ($server) = @_;
 	my $w1 = { %{ $Workloads::by_id{W1} }, first => $server };
-	my %rate = map { $_ => measure_sql($w1, $_, $seconds)->{rate} } qw(zklock advisory);
-	return $rate{zklock} / $rate{advisory};
+	my @ratios;
+	foreach (1 .. 3)
+	{
+		my %rate = map { $_ => measure_sql($w1, $_, $seconds)->{rate} } qw(zklock advisory);
+		push @ratios, $rate{zklock} / $rate{advisory};
+	}
+	return (sort { $a <=> $b } @ratios)[1];
 }
 
 # 8,000 locks in one session: does one more cost the same, and what do they cost at rest?
@@ -654,7 +717,7 @@ sub shared_megabytes
 {
 	my ($max_locks) = @_;
 	my $data = tpcb_data();
-	return qx(postgres -D $data -c shared_preload_libraries=zklock -c zklock.max_locks=$max_locks -C shared_memory_size);
+	return qx(postgres -D $data -c shared_preload_libraries=zklock -c max_locks_per_transaction=2000 -c zklock.max_locks=$max_locks -C shared_memory_size);
 }
 
 sub cpu_of
@@ -678,42 +741,77 @@ my %how = (
 my @wanted = split ' ', $arg{workloads};
 my @todo = grep { my $w = $_; !@wanted || grep { $_ eq $w->{id} || $_ eq $w->{family} } @wanted } @Workloads::all;
 
-# Systems that do not ask ZooKeeper are measured once.
-sub systems_for
+# A JVM compiles while it runs, so ZooKeeper and Curator begin slowly: before anything is
+# measured, they do all that they will have to do.
+sub warm_up
 {
-	my ($w) = @_;
-	return () if $w->{only_one} && $ensemble > 1;
-	return () if $is_short && $w->{only_long};
-	my @systems = @{ $w->{systems} };
-	@systems = grep { !/^(advisory|table|redis)$/ } @systems if $ensemble > 1;
-	return @systems;
+	my $time = $is_short ? 0.1 : 6;
+	ask(process_of('zookeeper', 0), "mutex 64 @{[2 * $time]} /bench-zookeeper/w0 1000 - sessions");
+	return unless grep { my $w = $_; grep { $_ eq 'Curator' } @{ $w->{systems} } } @todo;
+
+	my @curators = map { process_of('Curator', $_) } 0 .. 2;
+	foreach my $what ('mutex 16 T /bench-curator/w2 1000', 'mutex 16 T /bench-curator/warm/mutex 1',
+		'rw 16 T /bench-curator/warm/rw 95', 'semaphore 16 T /bench-curator/warm/semaphore 8')
+	{
+		send_to($_, $what =~ s/T/$time/r . ' - -') foreach @curators;
+		answer_of($_) foreach @curators;
+	}
+	return;
 }
 
-if (grep { my $w = $_; grep { $_ eq 'Curator' } @{ $w->{systems} } } @todo)
+# What the figures depend on.
+sub record_machine
 {
-	my @curators = map { process_of('Curator', $_) } 0 .. 2;
-	send_to($_, 'mutex 2 ' . ($is_short ? 0.1 : 5) . ' /bench-curator/warm 1 -') foreach @curators;
-	answer_of($_) foreach @curators;
+	my %version = (
+		PostgreSQL => psql(0, 'SHOW server_version'),
+		ZooKeeper => answer_to($zookeepers[0], 'srvr'),
+		Curator => join(' ', glob '/usr/share/java/curator-recipes-*.jar'),
+		kazoo => scalar qx(/usr/bin/python3 -c 'import kazoo.version; print(kazoo.version.__version__)'),
+		Redis => scalar qx(redis-server --version));
+	foreach my $system (sort keys %version)
+	{
+		record('machine', $system, 0, version => $version{$system} =~ /(\d+(?:\.\d+)+)/ ? $1 : '?');
+	}
+	record('machine', 'run', 0, processors => qx(nproc) + 0, sync_us => sync_us(), rounds => $arg{rounds}, seconds => $seconds);
+	return;
 }
-process_of('zookeeper', 0);
+
+# How long ZooKeeper's disk needs to sync a small write: the median of 100.
+sub sync_us
+{
+	my @us;
+	open my $f, '>', "$bench/sync" or die $!;
+	foreach (1 .. 100)
+	{
+		my $begin = time;
+		syswrite $f, 'x' x 500;
+		$f->sync;
+		push @us, 1e6 * (time - $begin);
+	}
+	return (sort { $a <=> $b } @us)[50];
+}
+
+warm_up();
 foreach my $i (0 .. $#ports)
 {
 	usleep(50_000) until psql($i, q{SELECT state = 'connected' AND safe FROM zk_status}) eq 't';
 }
+record_machine();
 measure_rest();
 
 foreach my $w (@todo)
 {
-	my @systems = systems_for($w) or next;
+	next if $is_short && $w->{only_long};
+	my @systems = Workloads::measured($w, $ensemble) or next;
 	printf "%-9s %s\n", $w->{id}, $w->{title};
 	foreach my $round (1 .. ($w->{family} =~ /^W(9|10)$/ ? 1 : $arg{rounds}))
 	{
 		foreach my $system (@systems)
 		{
-			my $measure = $how{ $w->{family} } // \&measure_rate;
+			my $measure = $system eq 'zklock-turns' ? \&measure_turns : $how{ $w->{family} } // \&measure_rate;
 			my $value = eval { $measure->($w, $system, $round) };
 			complain("$w->{id} $system: $@") unless defined $value;
-			printf "          %d %-22s %12.1f %s\n", $round, $Workloads::name{$system}, $value, $w->{of} if defined $value;
+			printf "          %d %-36s %12.1f %s\n", $round, $Workloads::name{$system}, $value, $w->{of} if defined $value;
 		}
 		push @systems, shift @systems;
 	}

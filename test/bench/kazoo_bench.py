@@ -1,11 +1,12 @@
 #!/usr/bin/python3
-"""A service on kazoo, for the benchmark: one session, and a thread a client.
+"""A service on kazoo, for the benchmark: one session, and a thread for each client.
+Each thread has Lock objects of its own.
 
     kazoo_bench.py HOSTS
 
 Reads requests, a line each:
 
-    mutex CLIENTS SECONDS PATH PATHS COUNTER   kazoo's Lock, in a loop
+    mutex CLIENTS SECONDS PATH PATHS COUNTER -   kazoo's Lock, in a loop
 """
 import logging
 import mmap
@@ -65,7 +66,7 @@ class Worker(threading.Thread):
             self.error = error
 
 
-def mutex(client, clients, seconds, path, paths, counter):
+def mutex(client, clients, seconds, path, paths, counter, _form):
     begin = time.monotonic()
     workers = [Worker(client, i, begin + float(seconds), path, int(paths), map_counter(counter))
                for i in range(int(clients))]

@@ -5,7 +5,7 @@ CREATE EXTENSION zklock;
 -- A table of locks, as people make one.
 CREATE TABLE lock (path text PRIMARY KEY);
 INSERT INTO lock SELECT 'w2/' || i FROM generate_series(1, 1000) AS i;
-INSERT INTO lock VALUES ('w1'), ('w3');
+INSERT INTO lock VALUES ('w1'), ('w1x'), ('w3');
 VACUUM ANALYZE lock;
 
 -- The critical section of a round that checks: read a number, and write it back plus one,

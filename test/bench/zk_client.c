@@ -1,16 +1,17 @@
 /*
- * The limit of anything that asks ZooKeeper each time: the lock recipe on ZooKeeper's own
- * client in C, with nothing around it.
+ * How fast the usual lock recipe can be: ZooKeeper's own client in C, with nothing around
+ * it.
  *
- * All clients of a run are state machines in one session.  Each sends create and
+ * All clients of a run are state machines in one event loop.  Each sends create and
  * getChildren back to back, so that an acquire is one round trip; the delete is not
  * waited for.  In a queue it watches its predecessor, and lists again when that is gone.
  *
- *	zk_client HOSTS
+ *	zk_client HOSTS [SESSIONS]
  *
- * Reads requests, a line each:
+ * Reads requests, a line each.  FORM is "-" if all clients use the first session,
+ * "sessions" if they are spread over all:
  *
- *	mutex CLIENTS SECONDS PATH PATHS COUNTER	acquire and release in a loop
+ *	mutex CLIENTS SECONDS PATH PATHS COUNTER FORM	acquire and release in a loop
  *	queue N PATH			put N znodes into the queue of PATH, which stay until
  *	unqueue PATH			they are deleted
  */
@@ -20,9 +21,17 @@
 #include "bench_client.h"
 
 #define NAME_SIZE 320
+#define MAX_SESSIONS 64
+
+struct session
+{
+	zhandle_t  *zk;
+	bool		connected;
+};
 
 struct client
 {
+	zhandle_t  *zk;
 	int			number;
 	int			paths;
 	const char *base;
@@ -32,8 +41,9 @@ struct client
 	int64_t		round;
 };
 
-static zhandle_t *zk;
-static bool connected;
+static struct session sessions[MAX_SESSIONS];
+static int	n_sessions;
+static zhandle_t *zk;			/* the first session */
 static int	pending;			/* requests under way */
 static int	working;			/* clients that go on */
 static int64_t stop_at;
@@ -58,39 +68,54 @@ check(int rc, const char *what)
 static void
 on_session(zhandle_t *h, int type, int state, const char *path, void *context)
 {
-	(void) h, (void) path, (void) context;
+	struct session *session = context;
+
+	(void) h, (void) path;
 	if (type == ZOO_SESSION_EVENT)
 	{
-		connected = state == ZOO_CONNECTED_STATE;
+		session->connected = state == ZOO_CONNECTED_STATE;
 		if (state == ZOO_EXPIRED_SESSION_STATE)
 			die("the session has expired");
 	}
 }
 
+/* What the session waits for.  Lowers *timeout_ms if it has to be served earlier. */
+static struct pollfd
+interest_of(zhandle_t *h, int *timeout_ms)
+{
+	struct pollfd p = {-1, 0, 0};
+	struct timeval tv = {0};
+	int			interest = 0,
+				wait_ms;
+
+	/* It connects again by itself; requests that were under way have failed then. */
+	if (zookeeper_interest(h, &p.fd, &interest, &tv) == ZOK)
+	{
+		p.events = (interest & ZOOKEEPER_READ ? POLLIN : 0) | (interest & ZOOKEEPER_WRITE ? POLLOUT : 0);
+		wait_ms = tv.tv_sec * 1000 + tv.tv_usec / 1000;
+	}
+	else
+	{
+		p.fd = -1;
+		wait_ms = 10;
+	}
+	if (wait_ms < *timeout_ms)
+		*timeout_ms = wait_ms;
+	return p;
+}
+
 static void
 turn(int timeout_ms)
 {
-	struct pollfd p;
-	struct timeval tv = {0};
-	int			interest = 0,
-				events = 0,
-				wait_ms,
-				rc;
+	struct pollfd p[MAX_SESSIONS];
 
-	/* It connects again by itself; requests that were under way have failed then. */
-	rc = zookeeper_interest(zk, &p.fd, &interest, &tv);
-	if (rc != ZOK)
-	{
-		usleep(10000);
-		return;
-	}
-	p.events = (interest & ZOOKEEPER_READ ? POLLIN : 0) | (interest & ZOOKEEPER_WRITE ? POLLOUT : 0);
-	p.revents = 0;
-	wait_ms = tv.tv_sec * 1000 + tv.tv_usec / 1000;
-	if (poll(&p, 1, wait_ms < timeout_ms ? wait_ms : timeout_ms) > 0)
-		events = (p.revents & POLLOUT ? ZOOKEEPER_WRITE : 0) |
-			(p.revents & (POLLIN | POLLHUP | POLLERR) ? ZOOKEEPER_READ : 0);
-	zookeeper_process(zk, events);
+	for (int i = 0; i < n_sessions; i++)
+		p[i] = interest_of(sessions[i].zk, &timeout_ms);
+	poll(p, n_sessions, timeout_ms);
+	for (int i = 0; i < n_sessions; i++)
+		if (p[i].fd >= 0)
+			zookeeper_process(sessions[i].zk, (p[i].revents & POLLOUT ? ZOOKEEPER_WRITE : 0) |
+							  (p[i].revents & (POLLIN | POLLHUP | POLLERR) ? ZOOKEEPER_READ : 0));
 }
 
 static void
@@ -118,10 +143,10 @@ on_created(int rc, const char *value, const void *data)
 
 /* As of Curator: a container, which ZooKeeper removes when it has been empty for long. */
 static void
-make_directory(const char *path)
+make_directory(zhandle_t *h, const char *path)
 {
 	pending++;
-	check(zoo_acreate(zk, path, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER, on_created, NULL), "create");
+	check(zoo_acreate(h, path, "", 0, &ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER, on_created, NULL), "create");
 }
 
 static void
@@ -132,9 +157,9 @@ make_directories(const char *path)
 	for (const char *end = strchr(path + 1, '/'); end != NULL; end = strchr(end + 1, '/'))
 	{
 		snprintf(part, sizeof(part), "%.*s", (int) (end - path), path);
-		make_directory(part);
+		make_directory(zk, part);
 	}
-	make_directory(path);
+	make_directory(zk, path);
 }
 
 /* --- the recipe --- */
@@ -146,7 +171,7 @@ release(struct client *c)
 		*counter = *counter + 1;
 	counts[c->number]++;
 	pending++;
-	check(zoo_adelete(zk, c->znode, -1, on_done, NULL), "delete");
+	check(zoo_adelete(c->zk, c->znode, -1, on_done, NULL), "delete");
 	if (now_ns() < stop_at)
 		acquire(c);
 	else
@@ -202,14 +227,14 @@ on_listed(int rc, const struct String_vector *names, const void *data)
 	}
 	snprintf(predecessor, sizeof(predecessor), "%s/%s", c->directory, before);
 	pending++;
-	check(zoo_awget(zk, predecessor, on_event, c, on_watched, c), "get");
+	check(zoo_awget(c->zk, predecessor, on_event, c, on_watched, c), "get");
 }
 
 static void
 list(struct client *c)
 {
 	pending++;
-	check(zoo_aget_children(zk, c->directory, 0, on_listed, c), "list");
+	check(zoo_aget_children(c->zk, c->directory, 0, on_listed, c), "list");
 }
 
 static void
@@ -232,7 +257,7 @@ enqueue(struct client *c)
 	c->znode[0] = '\0';
 	snprintf(name, sizeof(name), "%s/lock-", c->directory);
 	pending++;
-	check(zoo_acreate(zk, name, "", 0, &ZOO_OPEN_ACL_UNSAFE,
+	check(zoo_acreate(c->zk, name, "", 0, &ZOO_OPEN_ACL_UNSAFE,
 					  ZOO_EPHEMERAL | ZOO_SEQUENCE, on_enqueued, c), "create");
 	list(c);
 }
@@ -241,7 +266,7 @@ enqueue(struct client *c)
 static void
 enqueue_again(struct client *c)
 {
-	make_directory(c->directory);
+	make_directory(c->zk, c->directory);
 	enqueue(c);
 }
 
@@ -250,12 +275,13 @@ acquire(struct client *c)
 {
 	choose_path(c->directory, sizeof(c->directory), c->base, c->paths, c->number, c->round++, &c->random);
 	if (c->paths == 0)
-		make_directory(c->directory);
+		make_directory(c->zk, c->directory);
 	enqueue(c);
 }
 
 static void
-run_mutex(int clients, double seconds, const char *base, int paths, const char *counter_file)
+run_mutex(int clients, double seconds, const char *base, int paths, const char *counter_file,
+		  bool in_all_sessions)
 {
 	static struct client all[MAX_CLIENTS];
 	char		path[NAME_SIZE];
@@ -265,7 +291,7 @@ run_mutex(int clients, double seconds, const char *base, int paths, const char *
 	for (int i = 0; paths > 1 && i < paths; i++)
 	{
 		snprintf(path, sizeof(path), "%.255s/%d", base, i);
-		make_directory(path);
+		make_directory(zk, path);
 	}
 	run_until_answered();
 
@@ -277,6 +303,7 @@ run_mutex(int clients, double seconds, const char *base, int paths, const char *
 	working = clients;
 	for (int i = 0; i < clients; i++)
 	{
+		all[i].zk = sessions[in_all_sessions ? i % n_sessions : 0].zk;
 		all[i].number = i;
 		all[i].paths = paths;
 		all[i].base = base;
@@ -347,20 +374,47 @@ static void
 serve(char *line)
 {
 	char		path[NAME_SIZE],
-				file[NAME_SIZE];
+				file[NAME_SIZE],
+				form[16];
 	int			n,
 				paths;
 	double		seconds;
 
-	if (sscanf(line, "mutex %d %lf %255s %d %255s", &n, &seconds, path, &paths, file) == 5 &&
+	if (sscanf(line, "mutex %d %lf %255s %d %255s %15s", &n, &seconds, path, &paths, file, form) == 6 &&
 		n <= MAX_CLIENTS)
-		run_mutex(n, seconds, path, paths, file);
+		run_mutex(n, seconds, path, paths, file, strcmp(form, "sessions") == 0);
 	else if (sscanf(line, "queue %d %255s", &n, path) == 2)
 		run_queue(n, path);
 	else if (sscanf(line, "unqueue %255s", path) == 1)
 		run_unqueue();
 	else
 		die("no such request");
+}
+
+/* Session I is at the I-th server; after the last, the first follows. */
+static void
+open_sessions(const char *hosts, int n)
+{
+	const char *host = hosts;
+	char		one[128];
+
+	if (n < 1 || n > MAX_SESSIONS)
+		die("no such number of sessions");
+	for (n_sessions = 0; n_sessions < n; n_sessions++)
+	{
+		struct session *session = &sessions[n_sessions];
+		int			length = strcspn(host, ",");
+
+		snprintf(one, sizeof(one), "%.*s", length, host);
+		session->zk = zookeeper_init(one, on_session, 30000, NULL, session, 0);
+		if (session->zk == NULL)
+			die("zookeeper_init");
+		host = host[length] == ',' ? host + length + 1 : hosts;
+	}
+	zk = sessions[0].zk;
+	for (int i = 0; i < n_sessions; i++)
+		while (!sessions[i].connected)
+			turn(1000);
 }
 
 int
@@ -370,14 +424,10 @@ main(int argc, char **argv)
 	struct pollfd in = {STDIN_FILENO, POLLIN, 0};
 
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
-	zk = zookeeper_init(argc > 1 ? argv[1] : "", on_session, 30000, NULL, NULL, 0);
-	if (zk == NULL)
-		die("zookeeper_init");
-	while (!connected)
-		turn(1000);
+	open_sessions(argc > 1 ? argv[1] : "", argc > 2 ? atoi(argv[2]) : 1);
 	setvbuf(stdin, NULL, _IONBF, 0);
 
-	/* In between, the session wants its pings. */
+	/* In between, the sessions want their pings. */
 	for (;;)
 	{
 		turn(0);
@@ -387,6 +437,7 @@ main(int argc, char **argv)
 			break;
 		serve(line);
 	}
-	zookeeper_close(zk);
+	for (int i = 0; i < n_sessions; i++)
+		zookeeper_close(sessions[i].zk);
 	return 0;
 }

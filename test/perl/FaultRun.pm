@@ -33,11 +33,12 @@ use FaultHistory;
 use FaultNet;
 use FaultSchedule;
 use PgWire;
+use Replicas;
 use ZklockNode;
 use ZooKeeper;
 
-my $tick = 300;
 my $clients_per_node = 5;
+my $jars = $ENV{ZOOKEEPER_JARS} // '/usr/share/java';
 
 =head1 METHODS
 
@@ -54,8 +55,8 @@ Lets clients and faults do their worst, puts all right, and returns the problems
 
 =item $run->void
 
-Where ZooKeeper itself has lost what it had committed, so that the run proves nothing: a
-list of messages.
+Where ZooKeeper itself has lost what it had committed, or its servers differ, so that the run
+proves nothing: a list of messages.
 
 =item $run->figures
 
@@ -74,14 +75,16 @@ sub new
 		net => FaultNet->new,
 	}, $class;
 	make_path($directory);
-	my $zk = $self->{zk} = ZooKeeper->new(servers => 3, tick_time => $tick, start => 0);
+	my $zk = $self->{zk} = ZooKeeper->new(servers => 3, start => 0,
+		tick_time => $self->{schedule}{settings}{tick});
 	$self->{net}->link_members($zk);
 
 	my %hosts;
 	foreach my $name (@FaultSchedule::nodes)
 	{
-		$hosts{$name} = join ',', map { $self->{net}->link($name, $_, $zk->address($_)) }
-		  @FaultSchedule::members;
+		my @ways = map { $self->{net}->link($name, $_, $zk->address($_)) } @FaultSchedule::members;
+		@{ $self->{member_at} }{@ways} = @FaultSchedule::members;
+		$hosts{$name} = join ',', @ways;
 	}
 	$self->{net}->run;
 	$zk->start;
@@ -152,9 +155,11 @@ sub run
 	$_->wait foreach @clients;
 	$self->_heal;
 	$_->set('zklock.linger', 0) foreach values %{ $self->{node} };
+	$self->_compare_replicas;
 	$self->_look_for_leftovers;
 	$self->_final_acquires;
 	$self->_look_for_leftovers;
+	$self->_compare_replicas;
 	$self->_look_for_crashes;
 	$self->_audit;
 
@@ -237,12 +242,21 @@ sub _mode
 sub _members
 {
 	my ($self, $what, $detail) = @_;
+	return $self->_home($1) if $what =~ /^home:(.+)/;
 	return $what unless $what =~ /^(leader|follower|two)$/;
 	my @all = @FaultSchedule::members;
 	push @all, shift @all foreach 1 .. $detail % 3;
 	return @all[ 0, 1 ] if $what eq 'two';
 	my ($found) = grep { $self->_mode($_) eq $what } @all;
 	return $found // $all[0];
+}
+
+# The member that a server is connected to, with one of its sessions.
+sub _home
+{
+	my ($self, $name) = @_;
+	my $address = $self->_ask($name, 'SELECT server FROM zk_sessions ORDER BY random() LIMIT 1') // '';
+	return $self->{member_at}{$address} // $FaultSchedule::members[0];
 }
 
 sub _fault_zk
@@ -471,9 +485,22 @@ sub _wait_until_connected
 	return unless $is_away;
 
 	my $refused = grep { slurp_file($_) =~ /Refusing session/ } glob "$self->{zk}{directory}/?/log";
-	$self->{log}->_record($refused ? 'void' : 'left', node => $name, what => 'is not connected');
+	$self->{log}->_record($refused ? 'void' : 'left', node => $name, what => "$name is not connected");
 	kill 'TERM', split ' ', $self->_ask($name, q{SELECT string_agg(worker_pid::text, ' ') FROM zk_sessions}) // '';
 	return $self->{node}{$name}->wait_until_connected;
+}
+
+# Servers that have applied the same writes have the same tree.  One that still catches up,
+# or a znode that is just being deleted, is a matter of time.
+sub _compare_replicas
+{
+	my ($self) = @_;
+	my $zk = $self->{zk};
+	$zk->start;
+	my $differences = $self->_until_nothing(sub {
+		join "\n", Replicas::differences(map { $_ => $zk->snapshot('/', $_) } @FaultSchedule::members) });
+	$self->{log}->_record('void', what => "ZooKeeper's servers differ: $_") foreach split /\n/, $differences;
+	return;
 }
 
 # Nothing stands in the way of anybody.
@@ -514,8 +541,10 @@ sub _look_for_leftovers
 	foreach my $znode (split / /, $znodes)
 	{
 		my $deleted = $self->_was_deleted($znode);
-		$self->{log}->_record($deleted ? 'void' : 'left', what => "$znode $deleted");
-		$self->{zk}->delete($znode);
+		$self->{log}->_record($deleted ? 'void' : 'left', what => "$znode is left $deleted");
+
+		# Where the servers differ, the leader may not have it.
+		eval { $self->{zk}->delete($znode); 1 } or $@ =~ /NoNodeError/ or die $@;
 	}
 	return;
 }
@@ -539,10 +568,10 @@ sub _was_deleted
 {
 	my ($self, $znode) = @_;
 	$self->{deletes} //= join '', map {
-		`java -Xmx64m -cp '/usr/share/java/*' org.apache.zookeeper.server.persistence.TxnLogToolkit -d $_ 2>/dev/null | grep -a delete`
+		`java -Xmx64m -cp '$jars/*' org.apache.zookeeper.server.persistence.TxnLogToolkit -d $_ 2>/dev/null | grep -a delete`
 	} glob "$self->{zk}{directory}/?/data/version-2/log.*";
 	my ($name) = $znode =~ m{([^/]+)$};
-	return $self->{deletes} =~ /(zxid \w+) .*\Q$name\E/ ? "was_deleted_by_$1" : '';
+	return $self->{deletes} =~ /(zxid \w+) .*\Q$name\E/ ? "but was deleted by $1" : '';
 }
 
 # A process that ended by a signal other than our own.

@@ -129,6 +129,10 @@ sub _start
 
 =item $peer->pid
 
+=item $peer->version
+
+Of the library, to be compared with C<v5.5>, say.
+
 =item $peer->kill9, $peer->pause, $peer->resume
 
 kill -9, SIGSTOP and SIGCONT.  After C<kill9>, what was asked and not answered has failed.
@@ -142,6 +146,15 @@ sub actor
 }
 
 sub pid { my ($self) = @_; return $self->{pid}; }
+
+sub version
+{
+	my ($self) = @_;
+	my $package = { Curator => 'libcurator-recipes-java', kazoo => 'python3-kazoo' }->{ $self->{name} };
+	my ($version) = `dpkg-query -W -f '\${Version}' $package` =~ /^([\d.]+)/;
+	return version->parse("v$version");
+}
+
 sub pause { my ($self) = @_; kill 'STOP', $self->{pid}; return; }
 sub resume { my ($self) = @_; kill 'CONT', $self->{pid}; return; }
 

@@ -126,6 +126,10 @@ Of one server.
 
 Of its zoo.cfg.
 
+=item $zk->set_counter($i, $path, $counter)
+
+The number from which server C<$i>, which is not running, counts the children of a znode.
+
 =item $zk->cmd('wchs', $i)
 
 The answer to a four-letter word, of server 1 if none is named.
@@ -136,6 +140,16 @@ C<leader>, C<follower>, C<standalone> or the empty string; the number of the lea
 a standalone server too), or undef; the numbers of the followers.
 
 =cut
+
+sub set_counter
+{
+	my ($self, $i, $path, $counter) = @_;
+	my $jars = $ENV{ZOOKEEPER_JARS} // '/usr/share/java';
+	system_or_bail('java', '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn', '-cp',
+		join(':', map { "$jars/$_.jar" } qw(slf4j-simple slf4j-api zookeeper-jute zookeeper)),
+		"$test_dir/SetCversion.java", "$self->{directory}/$i/data", $path, $counter);
+	return;
+}
 
 sub cmd
 {
@@ -193,8 +207,9 @@ sub wait_until_follower
 =head1 ZNODES
 
 Each call may have C<< client => 'name' >>: every name has a ZooKeeper session of its
-own, so that a test can play several foreign services.  Errors die with ZooKeeper's
-name for them, such as C<NoNodeError>.
+own, so that a test can play several foreign services.  With C<< server => $address >> it
+is for this one of the ensemble.  Errors die with ZooKeeper's name for them, such as
+C<NoNodeError>.
 
 =over
 
@@ -205,6 +220,11 @@ A reference to the sorted names; empty if there is no such znode.
 =item $zk->tree($path)
 
 A reference to all paths below.
+
+=item $zk->snapshot($path, $i)
+
+As server C<$i> alone has it: a reference to a hash of all paths from C<$path> on, each
+with its stat and C<data>.
 
 =item $zk->exists($path)
 
@@ -243,6 +263,13 @@ sub children
 }
 
 sub tree { my ($self, $path, %opt) = @_; return $self->_ask('tree', path => $path, %opt); }
+
+sub snapshot
+{
+	my ($self, $path, $i) = @_;
+	return $self->_ask('snapshot', path => $path, server => $self->address($i));
+}
+
 sub exists { my ($self, $path, %opt) = @_; return $self->_ask('exists', path => $path, %opt); }
 sub get { my ($self, $path, %opt) = @_; return $self->_ask('get', path => $path, %opt); }
 sub delete { my ($self, $path, %opt) = @_; return $self->_ask('delete', path => $path, %opt); }

@@ -226,7 +226,7 @@ foreach my $case (
 	[ 'zklock.root', '/a/', 'must not end with a slash' ],
 	[ 'zklock.root', '/zookeeper/locks', 'reserved' ],
 	[ 'zklock.session_timeout', '10ms', 'outside the valid range' ],
-	[ 'zklock.max_locks', '1', 'outside the valid range' ],
+	[ 'zklock.max_locks', '15', 'must be at least 16, or -1' ],
 	[ 'zklock.linger', '-1', 'outside the valid range' ])
 {
 	my ($name, $value, $message) = @$case;

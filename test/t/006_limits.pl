@@ -113,16 +113,50 @@ $_->quit foreach $s, $other, $third;
 
 # --- no room in PostgreSQL's own lock table ----------------------------------------------------------
 
+# zklock takes half of it at most, so that others, and new connections, go on.
+my $at = -s $node->logfile;
 $node->configure('zklock.max_locks' => 8192, 'max_locks_per_transaction' => 10, 'max_connections' => 10);
 $node->restart;
 $node->wait_until_connected;
+my $slots = 10 * $node->safe_psql('postgres', q{SELECT sum(setting::int) + 1 FROM pg_settings
+	WHERE name IN ('max_connections', 'autovacuum_max_workers', 'max_worker_processes', 'max_wal_senders', 'max_prepared_transactions')});
+my $limit = $node->status('max_locks');
+cmp_ok($limit, '>=', $slots / 2, "half of PostgreSQL's lock table: $limit");
+cmp_ok($limit, '<', $slots, 'and not all of it');
+my $log = slurp_file($node->logfile, $at);
+like($log, qr/WARNING:  "zklock.max_locks" \(8192\) is more than PostgreSQL's lock table carries/, 'the log says so');
+like($log, qr/DETAIL:  The limit is $limit locks/, 'and how many it carries');
+my ($needed) = $log =~ /HINT:  Set "max_locks_per_transaction" to at least (\d+)\./;
 $s = $node->backend;
+$other = $node->backend;
 my $take = "SELECT zk_xact_lock_acquire('/many/' || i) FROM generate_series(1, 3000) AS i";
-is($s->errcode($take), '53200', 'PostgreSQL is out of lock memory');
+my $full = $s->run($take);
+is($full->{errcode}, '53400', "zklock's own limit is the first");
+like($full->{err}, qr/HINT:.*max_locks_per_transaction/, 'and what to do');
+$node->wait_until('SELECT entries = 0 FROM zk_status');
+
+is($s->query("SELECT count(*) FROM generate_series(1, $limit) AS i WHERE zk_lock_acquire('/many/' || i)"), $limit, 'as many as that');
+is($other->errcode(q{SELECT zk_lock_acquire('/many/0')}), '53400', 'not one more');
+is($node->safe_psql('postgres', 'CREATE TABLE goes_on (i int); DROP TABLE goes_on; SELECT 1'), 1, 'new connections go on');
+$s->query('SELECT zk_lock_release_all()');
+$node->wait_until('SELECT entries = 0 FROM zk_status');
+
+# If others have filled it, that does no harm either.
+is($other->errcode('SELECT pg_advisory_lock(i) FROM generate_series(1, 100000) AS i'), '53200', 'the table is full');
+is($s->errcode($take), '53200', 'no lock of zklock');
+$other->query('SELECT pg_advisory_unlock_all()');
 $node->wait_until('SELECT entries = 0 FROM zk_status');
 is($s->query("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"), 0, 'nothing is left');
 is($s->query("SELECT zk_lock_acquire('/many/1')"), 't', 'and the server locks on');
-$s->quit;
+$_->quit foreach $s, $other;
+
+# What the hint says is enough.
+$at = -s $node->logfile;
+$node->configure('max_locks_per_transaction' => $needed);
+$node->restart;
+$node->wait_until_connected;
+is($node->status('max_locks'), 8192, 'the hint works');
+unlike(slurp_file($node->logfile, $at), qr/lock table carries/, 'and nothing is said any more');
 
 # --- no room in the session -------------------------------------------------------------------------------
 
@@ -137,7 +171,7 @@ sub wait_for_no_ephemerals
 	return;
 }
 
-$node->configure('max_locks_per_transaction' => 128);
+$node->configure('max_locks_per_transaction' => 512, 'zklock.max_locks' => -1, 'zklock.max_locks_per_backend' => 10000);
 $node->restart;
 $node->wait_until_connected;
 wait_for_no_ephemerals();

@@ -84,7 +84,12 @@ $b1->query(release('/m'));
 # One that hides its data.
 queue('/hidden', "_c_$uuid-lock-", client => 'other');
 $zk->create("/zklock/hidden/_c_$uuid-lock-", ephemeral => 1, sequence => 1, perms => 'cdwa', data => 'secret');
-is(rows('/hidden', 'holds, client, since IS NOT NULL, data'), "t curator t \nf curator t", 'data that may not be read');
+is(rows('/hidden', 'holds, client, data'), "t curator \nf curator", 'data that may not be read');
+
+# ZooKeeper 3.9.2 and later hide the times of such a znode as well (ZOOKEEPER-2590).
+my ($hidden) = grep { /1$/ } @{ $zk->children('/zklock/hidden') };
+my $times = eval { $zk->exists("/zklock/hidden/$hidden") } ? 't' : 'f';
+is(rows('/hidden', 'since IS NOT NULL'), "t\n$times", 'since when, as far as it may be seen');
 $zk->create('/zklock/no_read', perms => 'cdwa');
 is($b2->errcode(q{SELECT * FROM zk_lock_queue('/no_read')}), '42501', 'a directory that may not be read');
 
@@ -154,6 +159,25 @@ is($b2->query(q{SELECT zk_lock_revoke('/ask/ours')}), '1', 'a claim of another s
 is($a1->query(q{SELECT zk_lock_is_held('/ask/ours')}), 't', 'which is not lost by that');
 $a1->query(release('/ask/ours'));
 
+# Which functions tell the holder so: those that depend on the session's own locks.
+foreach ([ 0, 'SELECT count(*) FROM zk_locks, zk_status, zk_sessions' ],
+	[ 0, q{SELECT count(*) FROM zk_lock_queue('/told')} ],
+	[ 0, q{SELECT zk_lock_revoke('/told'), zk_lock_force_release('/nobody')} ],
+	[ 0, q{SELECT zk_fence('told', 1)} ],
+	map { [ 1, "SELECT $_" ] } q{zk_lock_is_held('/x')}, q{zk_lock_is_revoked('/told')}, q{zk_lock_token('/told')},
+	q{zk_lock_remaining('/told')}, q{zk_lock_acquire('/x')}, q{zk_xact_read_lock_acquire('/y')},
+	q{zk_semaphore_acquire('/z', 1)}, q{zk_multilock_acquire('{/x}')}, q{zk_lock_release('/told')},
+	q{zk_semaphore_release('/z')}, 'zk_lock_release_all()')
+{
+	my ($tells, $sql) = @$_;
+	$a1->query(acquire('/told'));
+	$b2->query(q{SELECT zk_lock_revoke('/told')});
+	$node_a->wait_until(q{SELECT bool_or(revoked) FROM zk_locks WHERE path = '/told'});
+	is($a1->run($sql)->{err} =~ /NOTICE:  00000: somebody asks for lock "\/told"/ ? 1 : 0, $tells, "a notice at $sql");
+	$a1->query('SELECT zk_lock_release_all()');
+	$node_a->wait_until_clean('/told');
+}
+
 # --- by force ---
 
 $a1->query('CREATE TABLE written (t text)');
@@ -178,10 +202,90 @@ is(rows('/sem', 'mode, holds'), "acquiring f\nacquiring f", 'but not who acquire
 $b2->query('CREATE ROLE plain; CREATE ROLE signaller; GRANT pg_signal_backend TO signaller; SET ROLE plain');
 is($b2->errcode(q{SELECT zk_lock_force_release('/many')}), '42501', 'not everybody may');
 is($b2->query(q{SELECT count(*) FROM zk_lock_queue('/ask')}), '2', 'but look');
-is($b2->query(q{SELECT zk_lock_revoke('/ask')}), '1', 'and ask');
+is($b2->errcode(q{SELECT zk_lock_revoke('/ask')}), '42501', 'not even ask');
 $b2->query('SET ROLE signaller');
-is($b2->query(q{SELECT zk_lock_force_release('/many')}), '1', 'who may end sessions may');
+is($b2->query(q{SELECT zk_lock_revoke('/ask')}), '1', 'who may end sessions may ask');
+is($b2->errcode(q{SELECT zk_lock_force_release('/many')}), '42501', 'but not take a lock from who does not say who it is');
 $b2->query('RESET ROLE');
+is($b2->query(q{SELECT zk_lock_force_release('/many')}), '1', 'a superuser may');
+
+# As pg_terminate_backend(), members of pg_signal_backend take no lock from a superuser.
+$node_a->safe_psql('postgres', 'CREATE ROLE plain LOGIN; CREATE ROLE boss LOGIN SUPERUSER; GRANT plain TO boss');
+my ($plain, $plain2, $boss, $boss2) =
+  map { my $role = $_; $node_a->backend(extra_params => [ '-U', $role ]) } 'plain', 'plain', 'boss', 'boss';
+sub word_of { my ($path) = @_; return join ' ', map { $zk->get("/zklock$path/$_")->{data} =~ / (superuser=\S+)/ ? $1 : '-' } @{ $zk->children("/zklock$path") }; }
+sub force
+{
+	my ($path) = @_;
+	$b2->query('SET ROLE signaller');
+	my $forced = $b2->run("SELECT zk_lock_force_release('$path')");
+	$b2->query('RESET ROLE');
+	return $forced->{errcode} || $forced->{out};
+}
+
+foreach my $call ([ 'mutex', 'zk_lock', 1 ], [ 'writer', 'zk_write_lock', 1 ], [ 'reader', 'zk_read_lock', '42501' ])
+{
+	my ($kind, $function, $may) = @$call;
+	my $path = "/taken/$kind";
+	$_->query('SET zklock.on_lost = notice') foreach $plain, $boss;
+	$plain->query("SELECT ${function}_acquire('$path')");
+	is(word_of($path), $may eq '1' ? 'superuser=f' : '-', "$kind: what the znode of a plain role says");
+	is(force($path), $may, "$kind: taken from a plain role");
+	$plain->run("SELECT ${function}_release('$path')");
+	$node_a->wait_until_clean($path);
+
+	$boss->query("SELECT ${function}_acquire('$path')");
+	is(word_of($path), '-', "$kind: what the znode of a superuser says");
+	is(force($path), '42501', "$kind: not taken from a superuser");
+	is($boss->query("SELECT zk_lock_is_held('$path')"), 't', "$kind: who holds it still");
+	$boss->query("SELECT ${function}_release('$path')");
+	$node_a->wait_until_clean($path);
+
+	$boss->query("SET ROLE plain; SELECT ${function}_acquire('$path'); RESET ROLE");
+	is(force($path), '42501', "$kind: nor if it has set another role");
+	$boss->query("SELECT ${function}_release('$path')");
+	$node_a->wait_until_clean($path);
+}
+
+# Handed on within the server: the plain role's ticket does not serve the superuser.
+my $znodes = sub { return join ' ', sort @{ $zk->children('/zklock/on') } };
+$plain->query(q{SELECT zk_lock_acquire('/on')});
+$boss->send(q{SELECT zk_lock_acquire('/on')});
+$node_a->wait_for_waiter('/on', 1);
+my $before = $znodes->();
+$plain->query(release('/on'));
+is($boss->answer, 't', 'handed on to a superuser');
+isnt($znodes->(), $before, 'with a new ticket');
+is(force('/on'), '42501', 'which is not taken');
+$plain->send(q{SELECT zk_lock_acquire('/on')});
+$node_a->wait_for_waiter('/on', 1);
+$before = $znodes->();
+$boss->query(release('/on'));
+is($plain->answer, 't', 'handed on to a plain role');
+is($znodes->(), $before, 'with the same ticket');
+is(force('/on'), '42501', 'which is not taken either');
+$plain->query(release('/on'));
+
+# Readers share a lock, whoever they are.  A writer of a plain role becomes a reader beside one.
+$plain->query(q{SELECT zk_write_lock_acquire('/down'), zk_read_lock_acquire('/down')});
+is(word_of('/down'), 'superuser=f', 'a writer');
+$boss->send(q{SELECT zk_read_lock_acquire('/down')});
+$node_a->wait_for_waiter('/down', 1);
+$plain->query(q{SELECT zk_write_lock_release('/down')});
+is($boss->answer, 't', 'a superuser reads beside the former writer');
+is(word_of('/down'), '-', 'whose znode does not speak of roles any more');
+is(force('/down'), '42501', 'and is not taken');
+is($plain2->query(q{SELECT zk_read_lock_acquire('/down', '0')}), 't', 'another reader');
+is($boss2->query(q{SELECT zk_read_lock_acquire('/down', '0')}), 't', 'and another');
+$_->query('SELECT zk_lock_release_all()') foreach $plain, $plain2, $boss, $boss2;
+
+# Who answers a try goes on saying so.
+$plain->query(q{SELECT zk_lock_acquire('/tried')});
+is($b2->query(q{SELECT zk_lock_acquire('/tried', '0')}), 'f', 'a try');
+$zk->wait_until(sub { $zk->get('/zklock/tried/' . $zk->children('/zklock/tried')->[0])->{data} =~ / superuser=f in_use=t$/ },
+	'the answer');
+is(force('/tried'), '1', 'taken from a plain role that has answered a try');
+$_->quit foreach $plain, $plain2, $boss, $boss2;
 
 # --- ZooKeeper is silent ---
 

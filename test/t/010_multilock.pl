@@ -18,7 +18,8 @@ my @settings = (
 	'zklock.session_timeout' => '30s',
 	'zklock.connection_timeout' => '2min',
 	'zklock.tenure' => '5ms',
-	'zklock.linger' => 0);
+	'zklock.linger' => 0,
+	'max_locks_per_transaction' => 256);
 my %node = map { $_ => ZklockNode->started($_, $zk, @settings) } 'a', 'b', 'c';
 my ($node_a, $node_b) = @node{ 'a', 'b' };
 my ($a1, $a2, $b1, $b2) = map { $_->backend } $node_a, $node_a, $node_b, $node_b;

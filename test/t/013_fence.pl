@@ -77,4 +77,34 @@ $standby->stop;
 my ($dump) = run_command([ 'pg_dump', '--data-only', '-h', $data->host, '-p', $data->port, '-U', 'postgres', 'postgres' ]);
 like($dump, qr/^account\t$new$/m, 'and so does a dump');
 
+# The owner of a database dumps and restores it without being a superuser, who only has to
+# create the extension.
+$data->safe_psql('postgres', 'CREATE ROLE owner LOGIN');
+sub made_for_owner
+{
+	my ($database) = @_;
+	$data->safe_psql('postgres', "CREATE DATABASE $database OWNER owner");
+	$data->safe_psql($database, 'CREATE EXTENSION zklock');
+	return;
+}
+sub as_owner { my ($database, $sql) = @_; return $data->safe_psql($database, $sql, extra_params => [ '-U', 'owner' ]); }
+
+my @connection = ('-h', $data->host, '-p', $data->port, '-U', 'owner');
+my $file = "${PostgreSQL::Test::Utils::tmp_check}/owned.dump";
+made_for_owner($_) foreach 'owned', 'restored';
+as_owner('owned', "CREATE TABLE account (balance int); INSERT INTO account VALUES (7); SELECT zk_fence('account', 1000)");
+command_ok([ 'pg_dump', @connection, '-Fc', '-f', $file, 'owned' ], 'the owner of a database dumps it');
+command_ok([ 'pg_restore', @connection, '--exit-on-error', '--no-comments', '-d', 'restored', $file ],
+	'and restores it into another');
+is(as_owner('restored', 'SELECT balance, token FROM account, zk_fences'), '7|1000', 'with its fences');
+
+# Where the ensemble is a younger one, the hint says how to go on.
+my $owner = $data->backend(dbname => 'restored', extra_params => [ '-U', 'owner' ]);
+$result = $owner->run(q{SELECT zk_fence('account', 1)});
+is($result->{errcode}, 'ZK001', 'a token of a younger ensemble is refused');
+like($result->{err}, qr/HINT: .* delete the resource's row from table public\.zk_fences\./, 'and the hint says what to do');
+is($owner->errcode(q{DELETE FROM public.zk_fences WHERE resource = 'account'}), '', 'which the owner may');
+is($owner->errcode(q{SELECT zk_fence('account', 1)}), '', 'and then it works');
+$owner->quit;
+
 done_testing();

@@ -184,6 +184,30 @@ is(join(' ', grep { $readme !~ /^\| `\Q$_\E` \|/m }
 		split /\n/, $node_a->safe_psql('postgres', q{SELECT name FROM pg_settings WHERE name LIKE 'zklock.%'})),
 	'', 'README.md: all settings');
 
+# Privileges, but for the owner's: "function or relation: privilege to role".
+my %granted = map { $_ => 1 } split /\n/, $node_a->safe_psql('postgres', q{
+	SELECT o.name || ': ' || a.privilege_type || ' to ' ||
+		   CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END
+	FROM pg_depend d
+		 JOIN (SELECT 'pg_proc'::regclass, oid, proname, coalesce(proacl, acldefault('f', proowner)), proowner FROM pg_proc
+			   UNION ALL
+			   SELECT 'pg_class'::regclass, oid, relname, coalesce(relacl, acldefault('r', relowner)), relowner FROM pg_class)
+			  AS o (classid, objid, name, acl, owner) USING (classid, objid), aclexplode(o.acl) AS a
+	WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
+		  AND a.grantee <> o.owner});
+my ($privileges) = $reference =~ /^## Privileges\n(.*?)(?=^## |\z)/ms;
+my %told;
+foreach (map { [ /^\| (`.*`) \| (`.*`) \| `(.*)` \|$/ ] } split /\n/, $privileges)
+{
+	my ($names, $what, $role) = @$_ or next;
+	foreach my $name ($names =~ /`(.*?)`/g)
+	{
+		$told{"$name: $_ to $role"} = 1 foreach $what =~ /`(.*?)`/g;
+	}
+}
+cmp_ok(scalar(keys %granted), '>', 20, 'there are privileges');
+is(join("\n", sort keys %told), join("\n", sort keys %granted), 'privileges: as the catalogue has them');
+
 # Every feature is told of each.
 my ($features) = slurp_file("$top/doc/coming-from.md") =~ /^## Features\n(.*)\z/ms;
 my (undef, undef, @features) = grep { /^\|/ } split /\n/, $features;

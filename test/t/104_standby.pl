@@ -75,6 +75,31 @@ my @errcodes = sort map { $_->result->{errcode} } $s1, $s2;
 is("@errcodes", ' 40P01', 'a deadlock is found');
 $_->query('ROLLBACK') foreach $s1, $s2;
 
+# A wait that recovery ends: an error, wherever it waits, as for a lock of PostgreSQL's own.
+$a1->query('CREATE TABLE wanted ()');
+$node_a->wait_for_catchup($node_s, 'replay');
+$node_s->set('max_standby_streaming_delay', '0');
+$s1->query(q{SELECT zk_lock_acquire('/conflict'), pg_advisory_lock(1)});
+$a1->query(acquire('/conflict on a'));
+foreach ([ 'of PostgreSQL', 'SELECT pg_advisory_lock(1)', 'advisory' ],
+	[ 'held in this server', acquire('/conflict'), 'advisory' ],
+	[ 'held in this server, with a timeout', acquire('/conflict', '10min'), 'advisory' ],
+	[ 'held in another server', acquire('/conflict on a'), 'Extension' ])
+{
+	my ($what, $wait, $event) = @$_;
+	$s2->query('BEGIN; SELECT count(*) FROM wanted');
+	$s2->send($wait);
+	$node_s->wait_until("SELECT '$event' IN (wait_event, wait_event_type) FROM pg_stat_activity WHERE pid = " . $s2->pid);
+	$a2->query('BEGIN; LOCK TABLE wanted; COMMIT');
+	is($s2->result->{errcode}, '40001', "a conflict with recovery ends the wait for a lock $what");
+	is($s2->errcode('ROLLBACK'), '', 'but not the session');
+	is($s2->query(q{SELECT count(*) FROM zk_locks WHERE pid = pg_backend_pid()}), '0', 'nothing is left of it');
+	is($s2->query(q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()}), '0', 'here neither');
+}
+$s1->query(q{SELECT zk_lock_release('/conflict'), pg_advisory_unlock(1)});
+$a1->query(release('/conflict on a'));
+$node_s->set('max_standby_streaming_delay', '30s');
+
 # --- promoted while it holds and waits ---
 
 $s1->query(acquire('/held'));

@@ -178,7 +178,7 @@ $a1->query(release('/no_read'));
 $node_a->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path = '/no_read'});
 is_denied($a1->run(acquire('/no_read')), '/no_read', 'no permission to list');
 is_denied($b1->run(acquire('/no_read', '1min')), '/no_read', 'with a timeout');
-is($zk->exists('/zklock/no_read')->{numChildren}, 0, 'nothing is left');
+ok(eval { $zk->delete('/zklock/no_read'); 1 }, 'nothing is left') or diag $@;
 
 # Of the directories above a lock, some may be closed, if they are there.
 $zk->create('/zklock/closed/open');
@@ -206,7 +206,23 @@ is($a1->errcode(acquire('/ephemeral')), '22023', 'the directory is ephemeral');
 
 is($node_a->safe_psql('postgres', 'SELECT count(*) FROM zk_locks'), '0', 'no entry is left');
 is($node_a->status('connects'), '1', 'the connection was never broken');
-
 $_->quit foreach $a1, $a2, $b1;
+
+# The root cannot be read.  A heartbeat that is refused went through the quorum, too, and
+# proves that the session lives.
+$zk->allow('/', 'cdwa');
+$node_a->configure('zklock.session_timeout' => '4s');
+$node_a->restart;
+$node_a->wait_until_connected;
+$a1 = $node_a->backend;
+is($a1->query(acquire('/hidden_root', '1min')), 't', 'the root cannot be read: a lock can be had');
+my $connected = $node_a->status('connected_since');
+$node_a->wait_until("SELECT safe_until > '$connected'::timestamptz + 2 * session_timeout FROM zk_status");
+is($a1->query("SELECT zk_lock_is_held('/hidden_root')"), 't', '... and is held for longer than a session lives by itself');
+is($a1->query('SELECT safe, epoch, connects FROM zk_status'), 't|1|1', '... in the same session, over the same connection');
+unlike(slurp_file($node_a->logfile), qr/refuses the heartbeat/, '... and nothing is wrong');
+$a1->quit;
+$zk->allow('/', 'rcdwa');
+
 $_->stop foreach $node_a, $node_b;
 done_testing();

@@ -6,8 +6,6 @@
 use strict;
 use warnings;
 
-use Cwd qw(abs_path);
-use File::Basename qw(dirname);
 use IO::Select;
 use IO::Socket::INET;
 use Test::More;
@@ -17,8 +15,6 @@ use PostgreSQL::Test::Utils;
 
 use ZklockNode;
 use ZooKeeper;
-
-my $here = abs_path(dirname(__FILE__) . '/..');
 
 # --- connections -------------------------------------------------------------------------
 
@@ -55,6 +51,7 @@ my $node = ZklockNode->initialized('n', undef,
 	'zklock.session_timeout' => '10s',
 	'zklock.connection_timeout' => '1s',
 	'max_locks_per_transaction' => 256,
+	'zklock.max_locks_per_backend' => 3000,
 	'log_min_messages' => 'debug1');
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION zklock');
@@ -133,8 +130,7 @@ sub set_counter
 {
 	my ($path, $counter) = @_;
 	$zk->stop;
-	system_or_bail('java', '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn', '-cp', '/usr/share/java/slf4j-simple.jar:/usr/share/java/zookeeper.jar',
-		"$here/SetCversion.java", "$zk->{directory}/1/data", $path, $counter);
+	$zk->set_counter(1, $path, $counter);
 	$zk->start;
 	$node->wait_until_connected;
 	return;

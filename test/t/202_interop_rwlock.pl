@@ -309,39 +309,54 @@ have_it('until it has ended', $c1->{write});
 $c1->{write}->release('/down_auto2');
 $node_a->set('zklock.tenure', '0');
 
-# --- Curator 5.4 goes on reading ---
+# --- Curator goes on reading ---
 
-# The znode of its reader queues behind whoever waits (CURATOR-621, fixed in 5.5), so that a
-# writer gets the lock beside it.  zklock cannot know better than the znodes do.
+# Before Curator 5.5 (CURATOR-621), the znode of its reader queues behind whoever waits, so that
+# a writer gets the lock beside it.  zklock cannot know better than the znodes do.
+my $version = $curator->version;
 $c1->{write}->acquire('/theirs');
 queue('/theirs', $b1, 'write');
-is($c1->{read}->try('/theirs'), 't', 'Curator 5.4: who writes may read');
-wait_for_shape('/theirs', 'WWR');
-wait_on('Curator 5.4: zklock waits', $b1->{write});
-$c1->{write}->release('/theirs');
-have_it('Curator 5.4: zklock is the first now', $b1->{write});
-is($c1->{read}->party->query('held read /zklock/theirs'), 't', 'Curator 5.4: although that reads');
-queue('/theirs', $a1, 'read');
-$c1->{read}->release('/theirs');
-wait_for_shape('/theirs', 'WR');
-wait_on('Curator 5.4: zklock does not let others in', $a1->{read});
-$b1->{write}->release('/theirs');
-have_it('Curator 5.4: before it has ended', $a1->{read});
-$a1->{read}->release('/theirs');
+is($c1->{read}->try('/theirs'), 't', "Curator $version: who writes may read");
+if ($version < v5.5)
+{
+	wait_for_shape('/theirs', 'WWR');
+	wait_on("Curator $version: zklock waits", $b1->{write});
+	$c1->{write}->release('/theirs');
+	have_it("Curator $version: zklock is the first now", $b1->{write});
+	is($c1->{read}->party->query('held read /zklock/theirs'), 't', "Curator $version: although that reads");
+	queue('/theirs', $a1, 'read');
+	$c1->{read}->release('/theirs');
+	wait_for_shape('/theirs', 'WR');
+	wait_on("Curator $version: zklock does not let others in", $a1->{read});
+	$b1->{write}->release('/theirs');
+	have_it("Curator $version: before it has ended", $a1->{read});
+	$a1->{read}->release('/theirs');
+}
+else
+{
+	wait_for_znodes('/theirs', 3);
+	wait_on("Curator $version: zklock waits", $b1->{write});
+	$c1->{write}->release('/theirs');
+	wait_for_shape('/theirs', 'RW');
+	wait_on("Curator $version: zklock still waits", $b1->{write});
+	$c1->{read}->release('/theirs');
+	have_it("Curator $version: until it ends to read", $b1->{write});
+	$b1->{write}->release('/theirs');
+}
 wait_for_znodes('/theirs', 0);
 
 # Where nobody waited before its reader came, there is nothing wrong with it.
 $c1->{write}->acquire('/theirs2');
-is($c1->{read}->try('/theirs2'), 't', 'Curator 5.4: reads, too');
+is($c1->{read}->try('/theirs2'), 't', 'Curator: reads, too');
 queue('/theirs2', $a1, 'read');
 queue('/theirs2', $b1, 'write');
 $c1->{write}->release('/theirs2');
-have_it('Curator 5.4: ends to write, and zklock may read', $a1->{read});
+have_it('Curator: ends to write, and zklock may read', $a1->{read});
 $a1->{read}->release('/theirs2');
 wait_for_shape('/theirs2', 'RW');
-wait_on('Curator 5.4: and not write', $b1->{write});
+wait_on('Curator: and not write', $b1->{write});
 $c1->{read}->release('/theirs2');
-have_it('Curator 5.4: until it ends to read', $b1->{write});
+have_it('Curator: until it ends to read', $b1->{write});
 $b1->{write}->release('/theirs2');
 
 # --- a writer that waits does not starve ---

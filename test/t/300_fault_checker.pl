@@ -1,6 +1,7 @@
 
 # The checker of what clients saw under faults: for each of its rules, histories that are
-# wrong on purpose, and those next to them that are right.  And the schedule of faults.
+# wrong on purpose, and those next to them that are right.  The comparer of replicas, with
+# planted differences.  And the schedule of faults.
 
 use strict;
 use warnings;
@@ -9,6 +10,7 @@ use Test::More;
 
 use FaultHistory;
 use FaultSchedule;
+use Replicas;
 
 # A claim "ID KIND ASKED-GRANTED[-PROVED] [TOKEN]" of /m; its ID begins with the node, and is
 # that of the client, too.  Times are ms.  Everything else is a record.
@@ -181,10 +183,54 @@ is_wrong('something crashed', qr/^crash/, $granted, 'op=crash what=worker t=1 en
 is_wrong('no answer', qr/^hang/, $granted, 'op=hang what=COMMIT t=1 end=1');
 is_wrong('stuck', qr/^stuck/, $granted, 'op=acquire claim=b who=b node=b pid=7 path=/m kind=mutex t=9 end=10 result=no must=1');
 
+# --- replicas ---
+
+sub tree
+{
+	my (%changed) = @_;
+	my %stat = (czxid => 17, mzxid => 18, pzxid => 19, cversion => 2, ephemeralOwner => 0, data => 'x');
+	my %tree = map { $_ => {%stat} } '/', '/zklock', '/zklock/m', '/zookeeper', '/zookeeper/config';
+	foreach (keys %changed)
+	{
+		if ($changed{$_}) { $tree{$_} = { %stat, %{ $changed{$_} } }; }
+		else { delete $tree{$_}; }
+	}
+	return \%tree;
+}
+
+sub differ
+{
+	my ($what, $trees, @differences) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is_deeply([ Replicas::differences(%$trees) ], \@differences, "replicas: $what");
+}
+
+my $same = 'czxid=0x11 mzxid=0x12 pzxid=0x13 cversion=2 ephemeralOwner=0x0 data=x';
+differ('no difference', { 1 => tree(), 2 => tree(), 3 => tree() });
+differ('a znode is missing', { 1 => tree(), 2 => tree('/zklock/m' => undef), 3 => tree() },
+	"/zklock/m: $same on 1, 3; no such znode on 2");
+differ('only one has a znode', { 1 => tree(), 2 => tree(), 3 => tree('/zklock/n' => {}) },
+	"/zklock/n: $same on 3; no such znode on 1, 2");
+foreach ([ czxid => 16, 'czxid=0x10' ], [ mzxid => 4294967296, 'mzxid=0x100000000' ], [ pzxid => 1, 'pzxid=0x1' ],
+	[ cversion => 1, 'cversion=1' ], [ ephemeralOwner => 255, 'ephemeralOwner=0xff' ], [ data => '', 'data=' ])
+{
+	my ($field, $value, $text) = @$_;
+	my %other = reverse 1 => $same, 2 => $same =~ s/\b$field=\S+/$text/r;
+	differ("another $field", { 1 => tree(), 2 => tree('/zklock/m' => { $field => $value }) },
+		'/zklock/m: ' . join '; ', map { "$_ on $other{$_}" } sort keys %other);
+}
+differ('three trees', { 1 => tree('/' => { cversion => 3 }), 2 => tree('/' => { cversion => 4 }), 3 => tree() },
+	'/: ' . join '; ', map { my $n = $_; ($same =~ s/cversion=2/cversion=$n/r) . ' on ' . { 2 => 3, 3 => 1, 4 => 2 }->{$n} } 2 .. 4);
+differ('two paths', { 1 => tree(), 2 => tree('/zklock' => undef, '/zklock/m' => undef) },
+	map { "$_: $same on 1; no such znode on 2" } '/zklock', '/zklock/m');
+differ('of its own, each server has what it likes', { 1 => tree(), 2 => tree('/zookeeper/config' => { data => 'y' }) });
+
 # --- schedules ---
 
 is_deeply(FaultSchedule->new(17, 60), FaultSchedule->new(17, 60), 'a seed plays again');
 my %kinds = map { $_->{kind} => 1 } map { @{ FaultSchedule->new($_, 60)->{faults} } } 1 .. 100;
 is_deeply([ sort keys %kinds ], [ sort keys %FaultSchedule::kinds ], 'every kind of fault has its turn');
+my @chained = grep { $_->{what} =~ /^home:/ } map { @{ FaultSchedule->new($_, 60)->{faults} } } 1 .. 100;
+cmp_ok(scalar @chained, '>', 100, 'faults follow one another');
 
 done_testing();

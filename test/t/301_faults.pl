@@ -16,9 +16,12 @@ my @problems = $run->run;
 my %figures = $run->figures;
 note join ' ', map { "$_=$figures{$_}" } sort keys %figures;
 
-diag "void, ZooKeeper forgot: $_" foreach $run->void;
-@problems = () if $run->void;
-is(join("\n", @problems), '', 'under faults, everything was as promised');
+diag "void: $_" foreach $run->void;
+SKIP:
+{
+	skip 'void: ZooKeeper forgot something, or its servers differ', 1 if $run->void;
+	is(join("\n", @problems), '', 'under faults, everything was as promised');
+}
 cmp_ok($figures{acquire_ok}, '>', 50, 'locks were granted');
 cmp_ok($figures{faults}, '>', 10, 'there were faults');
 

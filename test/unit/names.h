@@ -31,14 +31,26 @@
 #define OUR_TRY		"_c_01234567-89ab-8b4d-8123-456789abcdef-lock-"
 
 /* judge("me", "child", "other child", ...); the others likewise */
-#define judge_as(mode, limit, me, ...) \
-	zkl_recipe_judge(mode, limit, me, (const char *const []) {__VA_ARGS__}, \
+#define judge_as(mode, me, ...) \
+	zkl_recipe_judge(mode, me, (const char *const []) {__VA_ARGS__}, \
 					 lengthof(((const char *const []) {__VA_ARGS__})))
-#define judge(me, ...)			judge_as(ZKL_MODE_LOCK, 0, me, __VA_ARGS__)
-#define judge_write(me, ...)	judge_as(ZKL_MODE_WRITE, 0, me, __VA_ARGS__)
-#define judge_read(me, ...)		judge_as(ZKL_MODE_READ, 0, me, __VA_ARGS__)
+#define judge(me, ...)			judge_as(ZKL_MODE_LOCK, me, __VA_ARGS__)
+#define judge_write(me, ...)	judge_as(ZKL_MODE_WRITE, me, __VA_ARGS__)
+#define judge_read(me, ...)		judge_as(ZKL_MODE_READ, me, __VA_ARGS__)
 #define judge_lease(limit, me, ...) \
-	judge_as(ZKL_MODE_LEASE, limit, me, __VA_ARGS__)
+	judge_in_order(limit, me, (const char *const []) {__VA_ARGS__}, \
+				   lengthof(((const char *const []) {__VA_ARGS__})))
+
+static inline ZklVerdict
+judge_in_order(int limit, const char *me, const char *const *children,
+			   int nchildren)
+{
+	ZklLease	leases[64];
+
+	assert_true(nchildren <= lengthof(leases));
+	zkl_recipe_order_leases(children, nchildren, leases);
+	return zkl_recipe_judge_lease(limit, me, leases, nchildren);
+}
 
 static inline bool
 is_contender(const char *child)

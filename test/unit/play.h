@@ -156,12 +156,14 @@ replied_with_names(ZklTicket *ticket, ZklRequest request,
 {
 	char		names[8][2 * ZKL_CHILD_SIZE];
 	const char *copies[8];
+	ZklLease	leases[8];
 	ZklTicketEvent event = {
 		.kind = ZKL_EVENT_REPLY,
 		.request = request,
 		.outcome = ZKL_OUTCOME_OK,
 		.children = copies,
-		.nchildren = nchildren
+		.nchildren = nchildren,
+		.leases = leases
 	};
 
 	assert_true(nchildren <= lengthof(names));
@@ -171,6 +173,7 @@ replied_with_names(ZklTicket *ticket, ZklRequest request,
 		strcpy(names[i], children[i]);
 		copies[i] = names[i];
 	}
+	zkl_recipe_order_leases(copies, nchildren, leases);
 	return feed(ticket, &event);
 }
 

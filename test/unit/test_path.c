@@ -14,6 +14,7 @@
 #define TOO_LONG	"The path is too long."
 #define CHARACTER	"The path contains a character that ZooKeeper does not allow."
 #define COMPONENT	"A path must not contain \".\" or \"..\" as a component."
+#define TOO_DEEP	"A path must not have more than 16 components."
 #define CONTENDER	"A component of the path looks like the znode of a lock."
 
 static void
@@ -140,6 +141,28 @@ a_path_may_have_255_bytes_and_no_more(void **state)
 	assert_fault(path_of_length(256), TOO_LONG);
 	assert_fault(path_of_length(257), TOO_LONG);
 	assert_fault(path_of_length(1000), TOO_LONG);
+}
+
+/* zklock.root has as many of its own. */
+static void
+a_path_may_have_16_components_and_no_more(void **state)
+{
+	char		path[ZKL_PATH_SIZE] = "";
+
+	(void) state;
+	assert_int_equal(ZKL_PATH_COMPONENTS, 16);
+	for (int n = 1; n <= 120; n++)
+	{
+		strcat(path, "/x");
+		if (n <= 16)
+			assert_accepted(path);
+		else
+			assert_fault(path, TOO_DEEP);
+		if (n <= 16)
+			assert_null(zkl_path_root_fault(path));
+		else if (strlen(path) < ZKL_ROOT_SIZE / 2)
+			assert_string_equal(zkl_path_root_fault(path), TOO_DEEP);
+	}
 }
 
 /* One component may fill it all. */
@@ -364,6 +387,7 @@ main(void)
 		cmocka_unit_test(dots_are_refused_as_components_only),
 		cmocka_unit_test(zookeepers_own_directory_is_reserved),
 		cmocka_unit_test(a_path_may_have_255_bytes_and_no_more),
+		cmocka_unit_test(a_path_may_have_16_components_and_no_more),
 		cmocka_unit_test(a_component_may_be_as_long_as_the_path),
 		cmocka_unit_test(length_is_counted_in_bytes),
 		cmocka_unit_test(a_component_like_a_lock_znode_is_refused),

@@ -577,7 +577,7 @@ who_is_not_in_the_list_owns_nothing(void **state)
 static void
 in_an_empty_list_nobody_owns_anything(void **state)
 {
-	ZklVerdict	verdict = zkl_recipe_judge(ZKL_MODE_LOCK, 0, OURS "0000000005",
+	ZklVerdict	verdict = zkl_recipe_judge(ZKL_MODE_LOCK, OURS "0000000005",
 										   NULL, 0);
 
 	(void) state;
@@ -723,7 +723,7 @@ check_verdict(const List *list, int of)
 	const Child *me = &list->children[of];
 	const Child *before = neighbour(list, of, -1);
 	const Child *behind = neighbour(list, of, 1);
-	ZklVerdict	verdict = zkl_recipe_judge(ZKL_MODE_LOCK, 0, me->name,
+	ZklVerdict	verdict = zkl_recipe_judge(ZKL_MODE_LOCK, me->name,
 										   list->names, list->nchildren);
 
 	if (!me->contends)
@@ -782,7 +782,7 @@ generated_queues_have_one_owner_and_no_gap(void **state)
 			if (!list.children[i].contends)
 				continue;
 			ncontenders++;
-			verdict = zkl_recipe_judge(ZKL_MODE_LOCK, 0,
+			verdict = zkl_recipe_judge(ZKL_MODE_LOCK,
 									   list.children[i].name, list.names,
 									   list.nchildren);
 			nowners += verdict.owned;
@@ -855,7 +855,7 @@ generated_odd_numbers_are_ordered_as_curator_orders_them(void **state)
 
 		for (int i = 0; i < n; i++)
 		{
-			ZklVerdict	verdict = zkl_recipe_judge(ZKL_MODE_LOCK, 0,
+			ZklVerdict	verdict = zkl_recipe_judge(ZKL_MODE_LOCK,
 												   keys[i].name, children, n);
 			int			last = i;
 			bool		alone_first;

@@ -249,7 +249,7 @@ every_mode_meets_every_mode_before_and_behind(void **state)
 				snprintf(me, sizeof(me), "_c_me-%s0000000005", marks[mine]);
 				snprintf(them, sizeof(them), "_c_them-%s%010d", marks[other],
 						 number);
-				verdict = judge_as((ZklMode) mine, 0, me, them, me);
+				verdict = judge_as((ZklMode) mine, me, them, me);
 				assert_true(verdict.found);
 				assert_false(verdict.maybe_semaphore);
 				assert_int_equal(verdict.other_kind,
@@ -437,8 +437,8 @@ a_lease_is_owned_while_fewer_than_the_limit_go_before_it(void **state)
 			}
 			for (int i = 0; i < n; i++)
 			{
-				ZklVerdict	verdict = zkl_recipe_judge(ZKL_MODE_LEASE, limit,
-													   names[i], children, n);
+				ZklVerdict	verdict = judge_in_order(limit, names[i], children,
+													 n);
 
 				assert_true(verdict.found);
 				assert_int_equal(verdict.owned, n <= limit || i < limit);
@@ -507,10 +507,105 @@ a_lease_that_is_not_there_is_not_owned(void **state)
 	(void) state;
 	assert_false(verdict.found);
 	assert_false(verdict.owned);
-	verdict = zkl_recipe_judge(ZKL_MODE_LEASE, 2, OUR_LEASE "0000000009",
-							   NULL, 0);
+	verdict = judge_in_order(2, OUR_LEASE "0000000009", NULL, 0);
 	assert_false(verdict.found);
 	assert_false(verdict.owned);
+}
+
+/*
+ * By one list in order, each lease is judged as by going through the list as it
+ * came.
+ */
+static ZklVerdict
+judge_one_by_one(int limit, const char *me, const char *const *children,
+				 int nchildren)
+{
+	ZklVerdict	verdict = {0};
+	ZklContender mine;
+	ZklContender other;
+	int			before = 0;
+	bool		tries;
+
+	assert_true(zkl_recipe_parse(me, &mine));
+	for (int i = 0; i < nchildren; i++)
+	{
+		bool		behind = zkl_recipe_sequence_is_sound(me) &&
+			zkl_recipe_parse(children[i], &other) &&
+			other.mode == ZKL_MODE_LEASE &&
+			other.client == ZKL_CLIENT_ZKLOCK &&
+			zkl_recipe_sequence_is_sound(children[i]) &&
+			strcmp(other.key, mine.key) > 0;
+
+		if (strcmp(children[i], me) == 0)
+			verdict.found = true;
+		else
+		{
+			before += !behind;
+			if (zkl_recipe_is_zklock(children[i], &tries))
+				verdict.ask = children[i];
+		}
+	}
+	verdict.contended = nchildren > limit;
+	verdict.owned = verdict.found && (before < limit || !verdict.contended);
+	if (!verdict.found || verdict.owned ||
+		!zkl_recipe_is_zklock(me, &tries) || !tries)
+		verdict.ask = NULL;
+	return verdict;
+}
+
+static void
+many_leases_are_judged_by_one_ordered_list(void **state)
+{
+	static const char *const forms[] = {
+		"_c_%08x-89ab-8b4c-8123-456789abcdef-lease-%010d",
+		"_c_%08x-89ab-8b4d-8123-456789abcdef-lease-%010d",
+		"_c_%08x-7dec-41d0-a765-00a0c91e6bf6-lease-%010d",
+		"_c_%08x-89ab-8b4c-8123-456789abcdef-lock-%010d",
+		"_c_%08x-89ab-8b4c-8123-456789abcdef-lease-%09d",
+		"%08x-lease-%010d",
+		"junk%08x-%d",
+	};
+	uint64_t	seed = 7;
+
+	(void) state;
+	for (int round = 0; round < 20000; round++)
+	{
+		char		names[12][ZKL_ZNODE_SIZE];
+		const char *children[12];
+		int			n = (int) random_below(&seed, lengthof(names)) + 1;
+		int			limit = (int) random_below(&seed, lengthof(names) + 1);
+		ZklVerdict	expected;
+		ZklVerdict	verdict;
+
+		for (int i = 0; i < n; i++)
+		{
+			int			form = (int) random_below(&seed, 2) == 0 ? 0 :
+				(int) random_below(&seed, lengthof(forms));
+			int			number = (int) random_below(&seed, 8);
+
+			if (random_below(&seed, 8) == 0)
+				number += ZKL_SEQUENCE_LIMIT - 4;
+			snprintf(names[i], sizeof(names[i]), forms[form],
+					 (unsigned) random_below(&seed, UINT32_MAX),
+					 number);
+			children[i] = names[i];
+		}
+		snprintf(names[0], sizeof(names[0]), forms[random_below(&seed, 2)],
+				 4711, (int) random_below(&seed, 8) +
+				 (random_below(&seed, 8) == 0 ? ZKL_SEQUENCE_LIMIT - 4 : 0));
+
+		/* Now and then it is not there. */
+		expected = judge_one_by_one(limit, names[0], children + (round % 8 == 0),
+									n - (round % 8 == 0));
+		verdict = judge_in_order(limit, names[0], children + (round % 8 == 0),
+								 n - (round % 8 == 0));
+		assert_int_equal(verdict.found, expected.found);
+		assert_int_equal(verdict.owned, expected.owned);
+		assert_int_equal(verdict.contended, expected.contended);
+		assert_int_equal(verdict.ask != NULL, expected.ask != NULL);
+		if (verdict.ask != NULL)
+			assert_string_not_equal(verdict.ask, names[0]);
+	}
 }
 
 #define any_lease(...) \
@@ -644,7 +739,7 @@ static int
 check_waiter(const WaitQueue *queue, int i, const char *const *names, int n)
 {
 	const Waiter *me = &queue->waiters[i];
-	ZklVerdict	verdict = zkl_recipe_judge(me->mode, 0, me->name, names, n);
+	ZklVerdict	verdict = zkl_recipe_judge(me->mode, me->name, names, n);
 	bool		contended = false;
 	int			watched;
 
@@ -784,6 +879,7 @@ main(void)
 		cmocka_unit_test(junk_among_the_leases_counts),
 		cmocka_unit_test(the_order_of_leases_does_not_matter),
 		cmocka_unit_test(a_lease_that_is_not_there_is_not_owned),
+		cmocka_unit_test(many_leases_are_judged_by_one_ordered_list),
 		cmocka_unit_test(a_lease_is_told_from_junk),
 		cmocka_unit_test(generated_queues_drain_in_any_order),
 	};

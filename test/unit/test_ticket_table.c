@@ -288,6 +288,7 @@ try_list(Case *c)
 	const char *children[4];
 	const char *before = other_name(c->before.mode, c->other_before, true);
 	const char *behind = other_name(c->before.mode, c->other_behind, false);
+	ZklLease	leases[lengthof(children)];
 	int			n = 0;
 
 	if (before)
@@ -300,9 +301,12 @@ try_list(Case *c)
 		children[n++] = "leases";
 	c->event.children = children;
 	c->event.nchildren = n;
+	zkl_recipe_order_leases(children, n, leases);
+	c->event.leases = leases;
 	try_event(c);
 	c->event.children = NULL;
 	c->event.nchildren = 0;
+	c->event.leases = NULL;
 }
 
 static void

@@ -856,6 +856,7 @@ deliver(int s)
 	Server	   *server = &servers[s];
 	Message		message;
 	const char *names[MAX_CHILDREN];
+	ZklLease	leases[MAX_CHILDREN];
 
 	if (server->inbox.n == 0)
 		return;
@@ -874,6 +875,8 @@ deliver(int s)
 	message.event.name = message.name;
 	message.event.children = names;
 	message.event.nchildren = message.nchildren;
+	zkl_recipe_order_leases(names, message.nchildren, leases);
+	message.event.leases = leases;
 	feed(s, &message.event);
 
 	/* Whoever was queued at that moment, and no one else. */

@@ -1,0 +1,147 @@
+
+# The figures of the benchmark in README, on the page about performance and in the picture
+# are those of one measurement, and there are no others.
+
+use strict;
+use warnings;
+
+use Test::More;
+
+use FindBin;
+use lib "$FindBin::RealBin/../bench";
+use PostgreSQL::Test::Utils;
+use Workloads;
+
+my $top = "$FindBin::RealBin/../..";
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my %text;
+my %copy = map { ($_ => "$dir/" . s/.*\///r) } qw(README.md doc/performance.md);
+foreach my $name (keys %copy)
+{
+	$text{$name} = slurp_file("$top/$name");
+	append_to_file($copy{$name}, $text{$name});
+}
+
+# --- reading ---
+
+# The table with that mark: {row}{column}.
+sub table_of
+{
+	my ($doc, $mark) = @_;
+	my ($text) = $doc =~ /<!-- bench \Q$mark\E -->\n(.*?)<!-- end -->/s or return {};
+	my ($head, undef, @rows) = map { [ split / *\| */, s/^\| //r, -1 ] } split /\n/, $text;
+	my %table;
+	foreach my $row (@rows)
+	{
+		$table{ $row->[0] }{ $head->[$_] } = $row->[$_] foreach 1 .. $#$head - 1;
+	}
+	return \%table;
+}
+
+sub rate_in { my ($cell) = @_; return $cell =~ /^([\d,.]+)/ ? $1 : ''; }
+
+# Whether README and the picture say what the page says.
+sub agree
+{
+	my ($readme, $page, $svg, $which) = @_;
+	my $rates = table_of($page, 'rates 1');
+	my $summary = table_of($readme, 'summary');
+	my (@readme, @picture);
+
+	foreach my $row (keys %$summary)
+	{
+		push @readme, "$row, $_" foreach
+		  grep { $summary->{$row}{$_} ne rate_in($rates->{$row}{$_} // '') } keys %{ $summary->{$row} };
+	}
+	is(scalar keys %$summary, 5, "$which README has a table");
+	is_deeply(\@readme, [], "$which README agrees with the page");
+
+	my @titles = $svg =~ /<title>(.*?)<\/title>/g;
+	foreach my $title (@titles)
+	{
+		my ($id, $system, $rate) = $title =~ /^(\S+), (.*): (\S+) a second$/;
+		push @picture, $title if $rate ne rate_in($rates->{ $Workloads::by_id{$id}{title} }{$system} // '');
+	}
+	cmp_ok(scalar @titles, '>', 30, "$which picture has bars");
+	is_deeply(\@picture, [], "$which picture agrees with the page");
+	return;
+}
+
+# --- the documents as they are ---
+
+agree($text{'README.md'}, $text{'doc/performance.md'}, slurp_file("$top/doc/bench.svg"), 'committed');
+foreach my $name (sort keys %text)
+{
+	my $prose = $text{$name} =~ s/<!-- bench .*?<!-- end -->//sgr;
+	my @figures = $prose =~ /([\d.,]+(?: to [\d.,]+)? (?:times as|locks a second|acquisitions a second))/g;
+	is_deeply(\@figures, [], "$name has no figure that is not between marks");
+}
+
+# --- what the report makes of a measurement ---
+
+my $number = 100;
+my %figure;						# {ensemble}{workload}{system}: rounds
+
+sub measurement
+{
+	my ($ensemble) = @_;
+	foreach my $w (@Workloads::all)
+	{
+		$figure{$ensemble}{ $w->{id} }{$_} = [ map { $number += 7 } 1 .. 3 ] foreach Workloads::measured($w, $ensemble);
+	}
+	return;
+}
+
+sub report
+{
+	my $csv = "$dir/bench.csv";
+	open my $f, '>', $csv or die $!;
+	print $f "ensemble,workload,system,round,metric,value\n";
+	foreach my $e (sort keys %figure)
+	{
+		foreach my $w (@Workloads::all)
+		{
+			my $of = $figure{$e}{ $w->{id} };
+			foreach my $system (sort keys %$of)
+			{
+				print $f join(',', $e, $w->{id}, $system, $_, $w->{of}, $of->{$system}[ $_ - 1 ]), "\n" foreach 1 .. @{ $of->{$system} };
+			}
+		}
+		print $f "$e,machine,run,0,$_,2\n" foreach qw(processors sync_us rounds seconds);
+	}
+	close $f;
+	return run_log([ $^X, "-I$top/test/bench", "$top/test/bench/report", "csv=$csv", "svg=$dir/bench.svg",
+			'docs=' . join ' ', @copy{qw(doc/performance.md README.md)} ]);
+}
+
+measurement(1);
+ok(!report(), 'a part of a measurement is refused');
+is(slurp_file($copy{'README.md'}), $text{'README.md'}, 'and nothing is written');
+
+measurement(3);
+my $id = 'W3-64';
+my $of = $figure{1}{$id};
+$of->{zklock} = [ 1000, 3000, 2000 ];
+$of->{Curator} = [ 100, 100, 100 ];
+$of->{'Curator-shared'} = [ 10, 10, 90 ];
+$of->{redis} = [ 20, 20, 20 ];
+$of->{'redis-wait'} = [ 4000, 1000, 1000 ];
+$figure{1}{W4}{zklock} = [ 500, 500, 500 ];
+$figure{1}{W4}{'zklock-turns'} = [ 9000, 9000, 9000 ];
+ok(report(), 'a whole one is not');
+
+my ($readme, $page) = map { slurp_file($copy{$_}) } qw(README.md doc/performance.md);
+my $rates = table_of($page, 'rates 1');
+my ($w3, $w4) = map { $rates->{ $Workloads::by_id{$_}{title} } } $id, 'W4';
+agree($readme, $page, slurp_file("$dir/bench.svg"), 'new');
+is($w3->{zklock}, '2,000', 'the median of the rounds');
+is($w3->{Curator}, '100 (20.0)', 'Curator in its faster form, and the median of the ratios');
+is($w3->{Redis}, '1,000 (2.00)', 'Redis, too; its ratios are those of the rounds');
+is($w4->{zklock}, '500', 'zklock always with default settings');
+like($page, qr/\| $Workloads::by_id{$id}{title} \| Curator, one object for all threads \| 10\.0 \|/, 'the slower form is shown, too');
+
+$figure{1}{$id}{kazoo} = [];
+ok(!report(), 'one that lacks a system is refused');
+is(slurp_file($copy{'README.md'}), $readme, 'and nothing is written');
+
+done_testing();
