@@ -34,6 +34,7 @@ PURE = \
 	src/lineup.o \
 	src/path.o \
 	src/recipe.o \
+	src/safeuntil.o \
 	src/ticket.o \
 	src/ticketreply.o
 
@@ -41,6 +42,7 @@ PURE_HEADERS = \
 	src/lineup.h \
 	src/path.h \
 	src/recipe.h \
+	src/safeuntil.h \
 	src/ticket.h \
 	src/ticketint.h
 

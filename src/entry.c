@@ -357,6 +357,18 @@ zkl_entry_wake_ended(ZklEntry *entry)
 bool
 zkl_entry_is_releasing(const ZklEntry *entry)
 {
-	return entry->state == ZKL_ENTRY_RELEASING ||
-		entry->nlinked > entry->nleases;
+	return (entry->state == ZKL_ENTRY_RELEASING && !entry->stuck) ||
+		entry->nlinked - entry->nleases > entry->nstuck - entry->stuck;
+}
+
+void
+zkl_entry_set_stuck(ZklEntry *entry, bool stuck)
+{
+	ZklEntry   *lock = entry->semaphore ? entry->semaphore : entry;
+
+	if (entry->stuck != stuck)
+	{
+		entry->stuck = stuck;
+		lock->nstuck += stuck ? 1 : -1;
+	}
 }

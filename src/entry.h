@@ -83,7 +83,10 @@ extern void zkl_entry_wake_needing(ZklEntry *entry);
 /* Let the worker look at it. */
 extern void zkl_entry_ask_worker(ZklEntry *entry);
 
-/* Is a znode on its way to be deleted? */
+/* A znode that is to be deleted cannot be; or is gone after all. */
+extern void zkl_entry_set_stuck(ZklEntry *entry, bool stuck);
+
+/* Is a znode on its way to be deleted, and not stuck? */
 extern bool zkl_entry_is_releasing(const ZklEntry *entry);
 
 /* An entry stays while a claim, a ticket or the worker needs it. */

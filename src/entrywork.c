@@ -99,6 +99,7 @@ zkl_entry_look(ZklEntry *entry)
 	switch (entry->state)
 	{
 		case ZKL_ENTRY_NONE:
+			work.retry = entry->nstuck > 0;
 			zkl_entry_remove_if_unused(entry);
 			break;
 		case ZKL_ENTRY_WANTED:
@@ -454,6 +455,7 @@ zkl_entry_set_gone(ZklEntry *entry)
 
 	zkl_entry_lock(entry);
 	entry->timer_armed = false;
+	zkl_entry_set_stuck(entry, false);
 	zkl_entry_wake_ended(entry);
 	wanted = want_again(entry);
 	zkl_entry_unlock(hash);
@@ -483,6 +485,8 @@ zkl_entry_set_lost(ZklEntry *entry, ZklLoss loss)
 	}
 	entry->nheld = 0;
 	entry->exclusive = false;
+	if (entry->semaphore != NULL)
+		entry->semaphore->surveyed = false; /* others may have come */
 	new_generation(entry);
 	(void) want_again(entry);
 	zkl_entry_unlock(hash);
@@ -561,7 +565,11 @@ zkl_entry_set_failed(ZklEntry *entry, ZklFailure failure, bool znode_left)
 	}
 	zkl_entry_become_none(entry);
 	if (znode_left)
+	{
 		entry->state = ZKL_ENTRY_RELEASING;
+		zkl_entry_set_stuck(entry, entry->ticket.state == ZKL_TICKET_STUCK);
+		zkl_entry_wake_ended(asked);
+	}
 	else
 		entry->timer_armed = false;
 	zkl_entry_remove_if_unused(entry);

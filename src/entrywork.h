@@ -28,6 +28,7 @@ typedef struct ZklWork
 	bool		downgrade;		/* let others read, too */
 	bool		watch;			/* watch the znode */
 	bool		look;			/* see who queues, for the first time */
+	bool		retry;			/* delete what is stuck of its leases */
 	bool		recheck;		/* look whether it is contended still */
 	bool		describe;		/* write down who holds the lock now */
 	int64		timer_at;		/* look again then; 0: no need */

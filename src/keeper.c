@@ -18,6 +18,7 @@
 #include "hosts.h"
 #include "keeper.h"
 #include "lookup.h"
+#include "safeuntil.h"
 #include "service.h"
 #include "session.h"
 #include "sessionfile.h"
@@ -39,6 +40,7 @@ static struct
 	int64		resolve_at;		/* while disconnected: when to look again */
 	bool		missing;		/* it was logged that ZooKeeper is not there */
 	bool		in_doubt;		/* ... or that claims are in doubt */
+	ZklSafeUntil safe;
 }			keeper;
 
 static void open_session(void);
@@ -55,8 +57,10 @@ static void on_disconnected(void);
 static void on_expired(void);
 static void on_stranger(void);
 static void on_heartbeat(int64 sent);
+static void publish_safe_until(void);
 static int64 next_heartbeat(void);
 static int	heartbeat_period_ms(void);
+static int	timeout_ms(void);
 static void publish_session(void);
 
 void
@@ -131,6 +135,9 @@ open_session(void)
 	memcpy(identity.password, info->password, sizeof(identity.password));
 	if (identity.id == 0)
 		keeper.ending_old = zkl_session_file_read(&identity);
+	zkl_safe_until_begin(&keeper.safe,
+						 info->id != 0 ? ZKL_MS(info->timeout_ms) : 0,
+						 pg_atomic_read_u64(&info->safe_until));
 
 	/* A session keeps the timeout that it was made with. */
 	if (!zkl_session_open(servers, zkl_hosts_count(servers),
@@ -346,7 +353,13 @@ on_connected(void)
 		return;
 	}
 
-	/* First of all the barrier; then every ticket is looked at again. */
+	/*
+	 * First of all, a shorter session timeout moves safe until back.  Then
+	 * comes the barrier; then every ticket is looked at again.
+	 */
+	zkl_safe_until_connected(&keeper.safe, zkl_session_connect_sent(),
+							 ZKL_MS(zkl_session_timeout_ms()));
+	publish_safe_until();
 	keeper.heartbeat_at = 0;
 	zkl_keeper_send_heartbeat();
 	publish_session();
@@ -456,38 +469,43 @@ publish_session(void)
 	LWLockAcquire(zkl_table_session_lock(), LW_EXCLUSIVE);
 	info->id = identity.id;
 	memcpy(info->password, identity.password, sizeof(info->password));
-	info->timeout_ms = zkl_session_timeout_ms();
+	info->timeout_ms = timeout_ms();
 	strlcpy(info->server, zkl_session_server(), sizeof(info->server));
 	info->connected_at = zkl_now();
 	LWLockRelease(zkl_table_session_lock());
 	ZKL_FAULT_POINT("session-published");
 }
 
-/*
- * Safe until: what the ensemble answered proves that it knew the session when
- * the heartbeat was sent.  The leader may have counted from a little earlier:
- * a follower passes its clients' signs of life on every half tick, and a tick
- * is at most half the timeout.
- */
 static void
 on_heartbeat(int64 sent)
 {
-	int			timeout_ms = zkl_session_timeout_ms();
 	int			period_ms = heartbeat_period_ms();
-	int			margin_ms = Max(timeout_ms / 3, timeout_ms / 4 + 2 * period_ms);
 	ZklSessionInfo *info = zkl_my_session;
 	int64		now = zkl_now();
-	int64		was_safe_until = pg_atomic_read_u64(&info->safe_until);
+	int			session = zkl_my_session_number();
+	bool		was_safe = zkl_session_is_safe(session, now);
 
-	pg_atomic_write_u64(&info->safe_until,
-						sent + ZKL_MS(timeout_ms - margin_ms));
+	zkl_safe_until_proof(&keeper.safe, sent, now);
+	publish_safe_until();
 	ZKL_FAULT_POINT("safe-until-moved");
 	pg_atomic_write_u64(&info->heard_at, now);
 	pg_atomic_write_u32(&info->period_ms, period_ms);
 	keeper.heartbeat_at = now + ZKL_MS(period_ms);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.heartbeats, 1);
-	if (was_safe_until <= zkl_now())
+	if (!was_safe && zkl_session_is_safe(session, now))
 		zkl_entry_wake_all();
+}
+
+/*
+ * Where a shorter timeout moves it back, this comes before the timeout is
+ * published: a worker that starts in between then takes it for an earlier
+ * moment than it was.
+ */
+static void
+publish_safe_until(void)
+{
+	pg_atomic_write_u64(&zkl_my_session->safe_until,
+						zkl_safe_until(&keeper.safe));
 }
 
 /* At once, where the connection still waits for its barrier. */
@@ -500,7 +518,14 @@ next_heartbeat(void)
 static int
 heartbeat_period_ms(void)
 {
-	return Max(100, zkl_session_timeout_ms() / 20);
+	return Max(100, timeout_ms() / 20);
+}
+
+/* Not what was negotiated last: ZooKeeper may still count with a shorter one. */
+static int
+timeout_ms(void)
+{
+	return keeper.safe.timeout / ZKL_MS(1);
 }
 
 void
@@ -508,7 +533,7 @@ zkl_keeper_send_heartbeat(void)
 {
 	/* A connection over which nothing is answered is of no use. */
 	if (zkl_session_is_usable() && zkl_session_heartbeat_age() >
-		ZKL_MS(zkl_session_timeout_ms() / 3))
+		ZKL_MS(timeout_ms() / 3))
 		zkl_session_break_connection();
 
 	if (!zkl_session_may_heartbeat() || zkl_now() < next_heartbeat())

@@ -12,7 +12,9 @@
  *		QUEUED			in ZooKeeper's queue, behind somebody
  *		OWNED			first in the queue: the lock is this server's.
  *						Without any claim: the ticket is lingering
- *		RELEASING		given up; its znode is not known to be gone
+ *		RELEASING		given up; its znode is not known to be gone.  If the
+ *						delete was refused, it is stuck: a claim that needs the
+ *						ticket lets the worker try again, and fails if it cannot
  *
  *		from -> to				who			when
  *		NONE -> WANTED			backend		a claim needs the ticket
@@ -174,6 +176,7 @@ struct ZklEntry
 	char		znode[ZKL_ZNODE_SIZE];	/* since QUEUED or OWNED */
 	bool		timer_armed;	/* the worker will look at it by itself ... */
 	int64		armed_for;		/* ... at this moment */
+	bool		stuck;			/* RELEASING, and the delete was refused */
 	bool		in_work;		/* the worker was asked to look at it */
 	bool		seen;			/* it has looked since the state is WANTED */
 
@@ -181,9 +184,14 @@ struct ZklEntry
 	dlist_head	idle;
 	dlist_head	pending;
 	int			nleases;		/* WANTED, QUEUED or OWNED ... */
+	int			nowned;			/* ... OWNED ... */
 	int			nlinked;		/* ... and all that exist */
 	uint64		last_lease;		/* makes their names */
-	bool		surveyed;		/* its directory was found in order */
+	bool		surveyed;		/* the path is no other kind of lock: none was
+								 * seen while one of these was OWNED */
+
+	/* of all but leases: tickets, its own or of leases, that are stuck */
+	int			nstuck;
 
 	/* of a lease */
 	ZklClaim   *holder;

@@ -46,6 +46,7 @@ ZklSessionState zkl_session_state = {
 
 static void on_log(const char *message);
 static void on_heartbeat(int rc, const void *data);
+static bool is_from_quorum(int rc);
 static bool has_no_connection(void);
 static void note_attempt(void);
 static void check_connecting(void);
@@ -81,6 +82,7 @@ zkl_session_open(const char *servers, int nservers, int timeout_ms,
 	zkl_session_state.connecting_since = 0;
 	zkl_session_state.attempts = 0;
 	zkl_session_state.attempt_at = 0;
+	zkl_session_state.attempted_at = zkl_now();
 	zkl_session_state.idle_turns = 0;
 	zkl_session_state.gave_up = false;
 	zkl_session_state.handle = zookeeper_init2(servers, zkl_session_on_watch, timeout_ms,
@@ -149,6 +151,8 @@ zkl_session_interest(int *fd, bool *writable, long *timeout_ms)
 		*timeout_ms = (zkl_session_state.attempt_at - now + 999) / 1000;
 		return;
 	}
+	if (connects)
+		zkl_session_state.attempted_at = now;
 	rc = zookeeper_interest(zkl_session_state.handle, fd, &interest, &wait);
 	if (connects && (rc != ZOK || *fd >= 0))
 		note_attempt();
@@ -412,7 +416,11 @@ zkl_session_heartbeat(void)
 	if (!zkl_session_may_heartbeat())
 		return;
 
-	/* A multi goes through the quorum although it changes nothing. */
+	/*
+	 * A multi goes through the quorum although it changes nothing, and also
+	 * if "/" must not be read.  A follower does not refuse one by itself, as
+	 * it may do with other writes (enableEagerACLCheck).
+	 */
 	zoo_check_op_init(&op, "/", -1);
 	zkl_session_state.heartbeat_sent = zkl_now();
 	if (zoo_amulti(zkl_session_state.handle, 1, &op, &result, on_heartbeat, NULL) == ZOK)
@@ -449,7 +457,7 @@ on_heartbeat(int rc, const void *data)
 	zkl_session_state.outstanding--;
 	if (zkl_session_state.closing)
 		return;
-	if (rc == ZOK)
+	if (is_from_quorum(rc))
 	{
 		zkl_session_state.attempts = 0;
 		zkl_session_append_event(ZKL_SESSION_HEARTBEAT)->sent =
@@ -460,6 +468,24 @@ on_heartbeat(int rc, const void *data)
 	{
 		zkl_session_state.refusal_logged = true;
 		elog(LOG, "ZooKeeper refuses the heartbeat: %s", zerror(rc));
+	}
+}
+
+/* What a multi meets in the tree, it meets when its turn has come. */
+static bool
+is_from_quorum(int rc)
+{
+	switch (rc)
+	{
+		case ZOK:
+		case ZNONODE:
+		case ZNOAUTH:
+		case ZBADVERSION:
+		case ZNODEEXISTS:
+		case ZNOTEMPTY:
+			return true;
+		default:
+			return false;
 	}
 }
 
@@ -536,6 +562,12 @@ int
 zkl_session_timeout_ms(void)
 {
 	return zoo_recv_timeout(zkl_session_state.handle);
+}
+
+int64_t
+zkl_session_connect_sent(void)
+{
+	return zkl_session_state.attempted_at;
 }
 
 void

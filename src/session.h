@@ -144,6 +144,7 @@ extern bool zkl_session_is_plausible(void);
 
 /* Facts about the connected session. */
 extern int	zkl_session_timeout_ms(void);
+extern int64_t zkl_session_connect_sent(void);	/* then, or later */
 extern void zkl_session_identity(ZklSessionId *identity);
 extern const char *zkl_session_server(void);
 
@@ -155,10 +156,8 @@ extern void zkl_session_create(void *tag, uint32_t attempt,
 							   const char *directory, const char *prefix,
 							   const char *data);
 extern void zkl_session_found(void *tag, uint32_t attempt,
-							  const char *directory, const char *prefix,
-							  const char *data);
-extern void zkl_session_make_directory(void *tag, uint32_t attempt,
-									   const char *directory);
+							  const char *directory, bool with_parents,
+							  const char *prefix, const char *data);
 extern void zkl_session_list(void *tag, uint32_t attempt,
 							 const char *directory);
 

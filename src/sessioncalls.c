@@ -21,8 +21,8 @@ static void create(ZklSessionCall *call, const char *directory,
 				   const char *prefix, const char *data);
 static void on_created(int rc, const char *path, const struct Stat *stat,
 					   const void *data);
+static void offer(ZklSessionCall *call, const char *directory);
 static void on_offered(int rc, const char *path, const void *data);
-static void on_directory_made(int rc, const char *path, const void *data);
 static void on_listed(int rc, const struct String_vector *strings,
 					  const void *data);
 static void on_downgraded(int rc, const void *data);
@@ -71,10 +71,12 @@ create(ZklSessionCall *call, const char *directory, const char *prefix,
 static void
 on_created(int rc, const char *path, const struct Stat *stat, const void *data)
 {
+	ZklSessionCall *call = unconstify(void *, data);
 	ZklSessionEvent *event;
 
 	ZKL_FAULT_POINT("create-answered");
-	event = zkl_session_finish_call(unconstify(void *, data), rc);
+	event = zkl_session_finish_call(call, rc == ZNONODE && call->refusal != ZOK ?
+									call->refusal : rc);
 	if (event == NULL || rc != ZOK)
 		return;
 	event->reply.name = zkl_session_copy(strrchr(path, '/') + 1);
@@ -82,59 +84,57 @@ on_created(int rc, const char *path, const struct Stat *stat, const void *data)
 }
 
 /*
- * The directory in case that it is missing, and the znode.  The session keeps
- * their order, so the znode's reply tells what became of both.
+ * The directory in case that it is missing, perhaps its parents before it, and
+ * the znode.  The session keeps their order, so the znode's reply tells what
+ * became of all.
  */
 void
 zkl_session_found(void *tag, uint32_t attempt, const char *directory,
-				  const char *prefix, const char *data)
+				  bool with_parents, const char *prefix, const char *data)
 {
-	if (zoo_acreate(zkl_session_state.handle, directory, "", 0,
-					&ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER, on_offered, NULL) == ZOK)
+	ZklSessionCall *call = begin_call(tag, attempt, ZKL_REQUEST_FOUND);
+	char		path[ZKL_SESSION_PATH_SIZE];
+
+	for (const char *at = strchr(directory + 1, '/'); at && with_parents;
+		 at = strchr(at + 1, '/'))
 	{
-		zkl_session_state.outstanding++;
-		zkl_session_state.requests++;
+		strlcpy(path, directory, Min(sizeof(path), at - directory + 1));
+		offer(call, path);
 	}
-	create(begin_call(tag, attempt, ZKL_REQUEST_FOUND), directory, prefix, data);
+	offer(call, directory);
+	ZKL_FAULT_POINT("directory-sent");
+	create(call, directory, prefix, data);
 }
 
 static void
-on_offered(int rc, const char *path, const void *data)
+offer(ZklSessionCall *call, const char *directory)
 {
-	zkl_session_state.outstanding--;
+	int			rc = zoo_acreate(zkl_session_state.handle, directory, "", 0,
+								 &ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER,
+								 on_offered, call);
+
+	zkl_session_add_part(call);
+	if (rc != ZOK)
+		on_offered(rc, NULL, call);
 }
 
 /*
- * All parents are asked for at once: the server keeps the order.  What exists
- * already is fine.
+ * ZooKeeper asks for permission before it says that a directory is there.  So a
+ * refusal means nothing if the next one is there or can be made; else it is why
+ * the znode's directory is missing.
  */
-void
-zkl_session_make_directory(void *tag, uint32_t attempt, const char *directory)
-{
-	ZklSessionCall *call = begin_call(tag, attempt, ZKL_REQUEST_MAKE_DIRECTORY);
-	char		path[ZKL_SESSION_PATH_SIZE];
-	int			parts = 0;
-
-	for (const char *at = directory; *at; at++)
-		parts += *at == '/';
-	call->parts = parts;
-
-	for (const char *at = directory; parts > 0; parts--)
-	{
-		at += 1 + strcspn(at + 1, "/");
-		strlcpy(path, directory, Min(sizeof(path), at - directory + 1));
-		zkl_session_sent(call, zoo_acreate(zkl_session_state.handle, path, "", 0,
-										   &ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER,
-										   on_directory_made, call));
-	}
-	ZKL_FAULT_POINT("directory-sent");
-}
-
 static void
-on_directory_made(int rc, const char *path, const void *data)
+on_offered(int rc, const char *path, const void *data)
 {
+	ZklSessionCall *call = unconstify(void *, data);
+	ZklFailure	failure;
+
 	ZKL_FAULT_POINT("directory-answered");
-	zkl_session_finish_call(unconstify(void *, data), rc == ZNODEEXISTS ? ZOK : rc);
+	if (rc == ZOK || rc == ZNODEEXISTS)
+		call->refusal = ZOK;
+	else if (zkl_session_outcome_of(rc, &failure) == ZKL_OUTCOME_REFUSED)
+		call->refusal = rc;
+	zkl_session_end_part(call);
 }
 
 void

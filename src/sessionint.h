@@ -30,6 +30,7 @@ typedef struct ZklSessionState
 	int64		connecting_since;	/* 0: not connecting */
 	int			attempts;		/* to connect, since a heartbeat was answered */
 	int64		attempt_at;		/* when the next may be made */
+	int64		attempted_at;	/* before the last one began */
 	int			idle_turns;
 	bool		gave_up;		/* we ended the connection, and said why */
 	bool		has_error;		/* nobody has taken it yet: */
@@ -61,18 +62,23 @@ typedef struct ZklSessionCall
 	int			item;			/* ANSWER */
 	int			data_size;		/* so much of the data is kept */
 	int			parts;			/* completions still to come */
-	ZklOutcome	outcome;		/* the worst so far */
-	ZklFailure	failure;
+	int			refusal;		/* FOUND: why there is no directory */
 	zoo_op_result_t results[2]; /* of a multi; the client's until it completes */
 } ZklSessionCall;
 
 extern ZklSessionCall *zkl_session_begin_call(ZklSessionEventKind kind,
 											  void *tag, uint32_t attempt);
+
+/* The deciding request of a call went out; if the client refused it, finish. */
 extern void zkl_session_sent(ZklSessionCall *call, int rc);
 
+/* A request that does not decide about the call went out; it was completed. */
+extern void zkl_session_add_part(ZklSessionCall *call);
+extern void zkl_session_end_part(ZklSessionCall *call);
+
 /*
- * One completion has come.  Returns the event if it was the last, unless the
- * event would reach nobody.
+ * The deciding request is completed.  Returns the event, unless the event would
+ * reach no reader.  The call is freed with its last part.
  */
 extern ZklSessionEvent *zkl_session_finish_call(ZklSessionCall *call, int rc);
 extern ZklSessionEvent *zkl_session_finish_data(ZklSessionCall *call, int rc,

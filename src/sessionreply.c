@@ -3,8 +3,9 @@
  * sessionreply.c
  *	  From a request's completion to the event that tells of it.
  *
- * Each call is remembered until its last completion, which turns it into one
- * event: a REPLY to a ticket, or an ANSWER to a command.  See session.c for what
+ * Each call is remembered until its last completion.  The completion of the
+ * request that decides turns it into one event: a REPLY to a ticket, or an
+ * ANSWER to a command.  See session.c for what
  * a callback may do.
  *
  * src/sessionreply.c
@@ -16,7 +17,6 @@
 #include "sessionint.h"
 
 static void on_set(int rc, const struct Stat *stat, const void *data);
-static ZklOutcome note_done(int rc, ZklFailure *failure);
 
 ZklSessionCall *
 zkl_session_begin_call(ZklSessionEventKind kind, void *tag, uint32_t attempt)
@@ -27,7 +27,6 @@ zkl_session_begin_call(ZklSessionEventKind kind, void *tag, uint32_t attempt)
 	call->tag = tag;
 	call->attempt = attempt;
 	call->parts = 1;
-	call->outcome = ZKL_OUTCOME_OK;
 	return call;
 }
 
@@ -40,21 +39,31 @@ zkl_session_sent(ZklSessionCall *call, int rc)
 		zkl_session_finish_call(call, rc);
 }
 
+void
+zkl_session_add_part(ZklSessionCall *call)
+{
+	call->parts++;
+	zkl_session_state.outstanding++;
+	zkl_session_state.requests++;
+}
+
+void
+zkl_session_end_part(ZklSessionCall *call)
+{
+	zkl_session_state.outstanding--;
+	if (--call->parts == 0)
+		free(call);
+}
+
 ZklSessionEvent *
 zkl_session_finish_call(ZklSessionCall *call, int rc)
 {
 	ZklSessionEvent *event = NULL;
 	ZklFailure	failure = ZKL_FAILURE_NONE;
-	ZklOutcome	outcome = note_done(rc, &failure);
+	ZklOutcome	outcome = zkl_session_outcome_of(rc, &failure);
 
-	if (outcome > call->outcome)
-	{
-		call->outcome = outcome;
-		call->failure = failure;
-	}
-	if (--call->parts > 0)
-		return NULL;
-
+	if (failure == ZKL_FAILURE_REFUSED)
+		elog(LOG, "ZooKeeper refused a request: %s", zerror(rc));
 	if (!zkl_session_state.closing)
 	{
 		event = zkl_session_append_event(call->kind);
@@ -63,22 +72,11 @@ zkl_session_finish_call(ZklSessionCall *call, int rc)
 		event->item = call->item;
 		event->reply.kind = ZKL_EVENT_REPLY;
 		event->reply.request = call->request;
-		event->reply.outcome = call->outcome;
-		event->reply.failure = call->failure;
+		event->reply.outcome = outcome;
+		event->reply.failure = failure;
 	}
-	free(call);
+	zkl_session_end_part(call);
 	return event;
-}
-
-static ZklOutcome
-note_done(int rc, ZklFailure *failure)
-{
-	ZklOutcome	outcome = zkl_session_outcome_of(rc, failure);
-
-	zkl_session_state.outstanding--;
-	if (*failure == ZKL_FAILURE_REFUSED)
-		elog(LOG, "ZooKeeper refused a request: %s", zerror(rc));
-	return outcome;
 }
 
 ZklOutcome

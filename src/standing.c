@@ -95,7 +95,8 @@ void
 zkl_shared_set_surveyed(ZklClaim *claim)
 {
 	zkl_entry_lock(claim->entry);
-	claim->entry->surveyed = true;
+	if (claim->state == ZKL_CLAIM_HELD)
+		claim->entry->surveyed = true;
 	zkl_entry_unlock(claim->entry->hash);
 }
 

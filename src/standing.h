@@ -46,8 +46,9 @@ extern bool zkl_shared_is_settled(ZklClaim *claim);
 extern bool zkl_shared_is_released(ZklClaim *claim);
 
 /*
- * Has the directory of a semaphore been found in order?  That has to be seen
- * to, once, while the inner mutex is held.
+ * Is it known that the path is no other kind of lock?  A claim that gets leases
+ * has to find that out, unless another claim of the server has done so since the
+ * server has had any.
  */
 extern bool zkl_shared_is_surveyed(ZklClaim *claim);
 extern void zkl_shared_set_surveyed(ZklClaim *claim);

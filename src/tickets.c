@@ -31,6 +31,7 @@ static void feed(ZklEntry *entry, ZklTicketEventKind kind);
 static void carry_out(ZklEntry *entry, ZklTicketStep step);
 static void report(ZklEntry *entry, ZklTicketStep step);
 static void do_work(ZklEntry *entry, ZklWork work);
+static void retry_deletes(ZklEntry *semaphore);
 static void answer(ZklEntry *entry);
 static void take_reply(ZklEntry *entry, const ZklSessionEvent *event);
 static void feed_if_concerned(ZklEntry *entry, const char *child, bool gone);
@@ -119,7 +120,7 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 				event->reply.outcome == ZKL_OUTCOME_REFUSED)
 				ereport(LOG,
 						errmsg("could not delete the znode of lock \"%s\": it stays until the ZooKeeper session ends",
-							   entry->path));
+							   entry->semaphore ? entry->semaphore->path : entry->path));
 			if (entry->semaphore != NULL &&
 				event->reply.request == ZKL_REQUEST_LIST)
 				hand_out_list(entry->semaphore, event);
@@ -325,6 +326,8 @@ do_work(ZklEntry *entry, ZklWork work)
 		feed(entry, ZKL_EVENT_DESCRIBE);
 	if (work.look)
 		feed(entry, ZKL_EVENT_LOOK);
+	if (work.retry)
+		retry_deletes(entry);
 	if (work.recheck)
 		feed(entry, ZKL_EVENT_RECHECK);
 	if (work.unwant)
@@ -332,6 +335,21 @@ do_work(ZklEntry *entry, ZklWork work)
 		ZKL_FAULT_POINT("release-seen");
 		feed(entry, ZKL_EVENT_UNWANT);
 	}
+}
+
+static void
+retry_deletes(ZklEntry *semaphore)
+{
+	int			nentries;
+	ZklEntry  **entries = zkl_table_collect(&nentries);
+
+	for (int i = 0; i < nentries; i++)
+	{
+		if (entries[i]->semaphore == semaphore &&
+			entries[i]->ticket.state == ZKL_TICKET_STUCK)
+			feed(entries[i], ZKL_EVENT_UNWANT);
+	}
+	pfree(entries);
 }
 
 void

@@ -105,6 +105,8 @@ def perform(clients, op, client="default", session_timeout=10, path=None, data="
         return stat_as_dict(zk.set(path, data.encode(), version))
     if op == "delete":
         return zk.delete(path, version)
+    if op == "allow":
+        return stat_as_dict(zk.set_acls(path, acl_for_everybody(perms)))
 
     # A follower may lag; a test wants to read what has been answered to anybody.
     zk.retry(zk.sync, "/")

@@ -37,7 +37,6 @@ use Replicas;
 use ZklockNode;
 use ZooKeeper;
 
-my $tick = 300;
 my $clients_per_node = 5;
 my $jars = $ENV{ZOOKEEPER_JARS} // '/usr/share/java';
 
@@ -76,14 +75,16 @@ sub new
 		net => FaultNet->new,
 	}, $class;
 	make_path($directory);
-	my $zk = $self->{zk} = ZooKeeper->new(servers => 3, tick_time => $tick, start => 0);
+	my $zk = $self->{zk} = ZooKeeper->new(servers => 3, start => 0,
+		tick_time => $self->{schedule}{settings}{tick});
 	$self->{net}->link_members($zk);
 
 	my %hosts;
 	foreach my $name (@FaultSchedule::nodes)
 	{
-		$hosts{$name} = join ',', map { $self->{net}->link($name, $_, $zk->address($_)) }
-		  @FaultSchedule::members;
+		my @ways = map { $self->{net}->link($name, $_, $zk->address($_)) } @FaultSchedule::members;
+		@{ $self->{member_at} }{@ways} = @FaultSchedule::members;
+		$hosts{$name} = join ',', @ways;
 	}
 	$self->{net}->run;
 	$zk->start;
@@ -241,12 +242,21 @@ sub _mode
 sub _members
 {
 	my ($self, $what, $detail) = @_;
+	return $self->_home($1) if $what =~ /^home:(.+)/;
 	return $what unless $what =~ /^(leader|follower|two)$/;
 	my @all = @FaultSchedule::members;
 	push @all, shift @all foreach 1 .. $detail % 3;
 	return @all[ 0, 1 ] if $what eq 'two';
 	my ($found) = grep { $self->_mode($_) eq $what } @all;
 	return $found // $all[0];
+}
+
+# The member that a server is connected to, with one of its sessions.
+sub _home
+{
+	my ($self, $name) = @_;
+	my $address = $self->_ask($name, 'SELECT server FROM zk_sessions ORDER BY random() LIMIT 1') // '';
+	return $self->{member_at}{$address} // $FaultSchedule::members[0];
 }
 
 sub _fault_zk

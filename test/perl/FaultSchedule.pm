@@ -10,7 +10,7 @@ FaultSchedule - from a seed, which faults happen when, and with which settings
 
 Pure: the same seed and seconds give the same schedule.  C<settings> are those of the
 servers (C<tenure>, C<linger> of each, C<margin>, C<timeout>, C<connection>, in ms;
-C<sessions> of each).
+C<sessions> of each; ZooKeeper's C<tick>).
 C<faults> are in order of their time: C<at> and C<for> are seconds, C<what> is who is
 concerned.
 
@@ -37,13 +37,18 @@ started again.
 =item net.cut, net.hole, net.oneway, net.delay, net.reset
 
 Between the two who are named, or between one and all others (C<*>).  ZooKeeper's leader
-and followers are C<leader> and C<follower>.  One way is from the first to the second.
+and followers are C<leader> and C<follower>; C<home:a> is the one that server a is
+connected to.  One way is from the first to the second.
 
 =item session.end, lock.force
 
 Somebody ends the server's ZooKeeper session; takes a lock away from its holders.
 
 =back
+
+Some faults are a chain: they follow one another within a session timeout, on the same way
+from a server to ZooKeeper's leader.  At the end of each, the member that the server is
+connected to is cut off, before it can tell the leader what has happened since.
 
 =cut
 
@@ -93,8 +98,38 @@ sub new
 		margin => _pick(100, 100, 500),
 		connection => _pick(1000, 3000, 10_000),
 		synchronous => _pick('off', 'off', 'on') };
-	$self->{faults} = [ $self->_faults($timeout / 1000) ];
+	my @faults = $self->_faults($timeout / 1000);
+
+	# The longest tick that the timeout allows makes the leader hear of a session late.
+	my $tick = $self->{settings}{tick} = _pick(300, 300, $timeout < 2000 ? $timeout / 2 : 1000);
+	my $nchains = @faults ? 1 + int rand $seconds / 10 : 0;
+	push @faults, map { _chain($seconds, $timeout / 1000, $tick / 1000) } 1 .. $nchains;
+	$self->{faults} = [ sort { $a->{at} <=> $b->{at} } @faults ];
 	return $self;
+}
+
+sub _chain
+{
+	my ($seconds, $timeout, $tick) = @_;
+	my $node = _pick(@nodes);
+	my $stall = sub { $timeout * (0.35 + rand 0.31) };
+	my $short = sub { $timeout * (0.1 + rand 0.2) };
+	my $links = _pick(
+		[ [ 'worker.pause', $node, $stall->() ] ],
+		[ [ 'worker.pause', $node, $short->() ], [ 'worker.pause', $node, $short->() ] ],
+		[ [ 'net.hole', "$node home:$node", $stall->() ] ],
+		[ [ 'net.reset', "$node *", 0 ] ],
+		[ [ 'zk.pause', 'leader', $stall->() ] ]);
+
+	my $at = 3 + rand($seconds - 6);
+	my @chain;
+	foreach (@$links, [ 'net.hole', "home:$node *", $timeout + 1 + rand 1 ])
+	{
+		my ($kind, $what, $for) = @$_;
+		push @chain, { at => $at, kind => $kind, what => $what, for => $for, detail => 2 * int rand 500 };
+		$at += $for + rand($tick / 2);
+	}
+	return @chain;
 }
 
 # Each run has its own mixture: what never happens leaves room for what does.  A few have

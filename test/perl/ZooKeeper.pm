@@ -242,6 +242,10 @@ with it (default: everything); then its parents have to be there.
 
 =item $zk->set($path, $data), $zk->delete($path)
 
+=item $zk->allow($path, $perms)
+
+Change what everybody may do with it; without C<a>, for good.
+
 =item $zk->session_id($client), $zk->close($client)
 
 C<close> ends the session and so deletes its ephemeral znodes.  The id is undef while
@@ -284,6 +288,7 @@ sub set
 	return $self->_ask('set', path => $path, data => $data, %opt);
 }
 
+sub allow { my ($self, $path, $perms) = @_; return $self->_ask('allow', path => $path, perms => $perms); }
 sub session_id { my ($self, $client) = @_; return $self->_ask('session_id', client => $client // 'default'); }
 sub close { my ($self, $client) = @_; return $self->_ask('close', client => $client // 'default'); }
 

@@ -175,11 +175,11 @@ is($both->query("BEGIN; SELECT zk_xact_lock_acquire('$other_x'); INSERT INTO t V
 # --- the guard is not blind for a session that is not the first -------------------------------------------------
 
 my ($first, $third) = ($in_session{1}[3], $in_session{3}[0]);
-$both->query("SET zklock.commit_margin = '16s'; BEGIN; SELECT zk_xact_lock_acquire('$third'); INSERT INTO t VALUES ('unsafe')");
-$bystander->query("SET zklock.commit_margin = '16s'; BEGIN; SELECT zk_xact_lock_acquire('$first'); INSERT INTO t VALUES ('safe')");
+$both->query("SET zklock.commit_margin = '13s'; BEGIN; SELECT zk_xact_lock_acquire('$third'); INSERT INTO t VALUES ('unsafe')");
+$bystander->query("SET zklock.commit_margin = '13s'; BEGIN; SELECT zk_xact_lock_acquire('$first'); INSERT INTO t VALUES ('safe')");
 my $stopped = $judge->query('SELECT worker_pid FROM zk_sessions WHERE session = 3');
 kill 'STOP', $stopped;
-$judge->wait_until("SELECT safe_until < now() + '15s' FROM zk_sessions WHERE session = 3");
+$judge->wait_until("SELECT safe_until < now() + '12s' FROM zk_sessions WHERE session = 3");
 $result = $both->run('COMMIT');
 my $other_result = $bystander->run('COMMIT');
 kill 'CONT', $stopped;

@@ -13,7 +13,7 @@ use PostgreSQL::Test::Utils;
 use ZklockNode;
 use ZooKeeper;
 
-# The session outlives every outage in here, and stays safe for two thirds of its timeout.
+# The session outlives every outage in here, and stays safe for more than half of its timeout.
 my $zk = ZooKeeper->new(start => 0);
 my %settings =
   ('zklock.session_timeout' => '30s', 'zklock.connection_timeout' => '4s', 'zklock.linger' => 0);

@@ -180,6 +180,18 @@ is_denied($a1->run(acquire('/no_read')), '/no_read', 'no permission to list');
 is_denied($b1->run(acquire('/no_read', '1min')), '/no_read', 'with a timeout');
 ok(eval { $zk->delete('/zklock/no_read'); 1 }, 'nothing is left') or diag $@;
 
+# Of the directories above a lock, some may be closed, if they are there.
+$zk->create('/zklock/closed/open');
+$zk->allow($_, 'ra') foreach '/', '/zklock/closed';
+is($a1->run(acquire('/closed/open/some/job'))->{err} // '', '', 'closed above: a lock');
+is($b1->run(q{SELECT zk_semaphore_acquire('/closed/open/deep/in/it', 2)})->{err} // '', '', 'closed above: a semaphore');
+is($b1->run(acquire('/closed/open/another/job', '0'))->{err} // '', '', 'closed above: a try');
+is_denied($a1->run(acquire('/closed/job')), '/closed/job', 'closed above, and not there');
+is_denied($a1->run(acquire('/closed/some/job', '0')), '/closed/some/job', 'a try of the same');
+$zk->allow('/', 'rcdwa');
+$_->query('SELECT zk_lock_release_all()') foreach $a1, $b1;
+$node_b->wait_until('SELECT entries = 0 AND ephemeral_bytes = 0 FROM zk_status');
+
 # The waiters of one server all learn it.
 $zk->create('/zklock/unreadable2');
 queue('/unreadable2', 'first');
@@ -194,7 +206,23 @@ is($a1->errcode(acquire('/ephemeral')), '22023', 'the directory is ephemeral');
 
 is($node_a->safe_psql('postgres', 'SELECT count(*) FROM zk_locks'), '0', 'no entry is left');
 is($node_a->status('connects'), '1', 'the connection was never broken');
-
 $_->quit foreach $a1, $a2, $b1;
+
+# The root cannot be read.  A heartbeat that is refused went through the quorum, too, and
+# proves that the session lives.
+$zk->allow('/', 'cdwa');
+$node_a->configure('zklock.session_timeout' => '4s');
+$node_a->restart;
+$node_a->wait_until_connected;
+$a1 = $node_a->backend;
+is($a1->query(acquire('/hidden_root', '1min')), 't', 'the root cannot be read: a lock can be had');
+my $connected = $node_a->status('connected_since');
+$node_a->wait_until("SELECT safe_until > '$connected'::timestamptz + 2 * session_timeout FROM zk_status");
+is($a1->query("SELECT zk_lock_is_held('/hidden_root')"), 't', '... and is held for longer than a session lives by itself');
+is($a1->query('SELECT safe, epoch, connects FROM zk_status'), 't|1|1', '... in the same session, over the same connection');
+unlike(slurp_file($node_a->logfile), qr/refuses the heartbeat/, '... and nothing is wrong');
+$a1->quit;
+$zk->allow('/', 'rcdwa');
+
 $_->stop foreach $node_a, $node_b;
 done_testing();

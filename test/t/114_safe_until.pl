@@ -22,8 +22,10 @@ my $rounds = $ENV{ROUNDS} // 2;
 my $seed = $ENV{SEED} // 1;
 srand $seed;
 
-# The short tick makes many rounds possible; what matters is the ratio to the timeout.
-my $zk = ZooKeeper->new(servers => 3, tick_time => 500, start => 0);
+# The short timeout makes many rounds possible.  The tick is the longest that it allows: the
+# longer it is, the later the leader hears that a session lives.
+my ($timeout, $tick) = (2, 1);
+my $zk = ZooKeeper->new(servers => 3, tick_time => 1000 * $tick, start => 0);
 my $net = FaultNet->new;
 $net->link_members($zk);
 my %way = map { my $name = $_; $name => [ map { $net->link($name, $_, $zk->address($_)) } 1 .. 3 ] } 'a', 'b';
@@ -32,7 +34,7 @@ $zk->start;
 my $follower = ($zk->followers)[0];
 
 # a is connected to the follower alone, b to all.
-my %settings = ('zklock.session_timeout' => '2s', 'zklock.linger' => 0, 'zklock.commit_margin' => 0,
+my %settings = ('zklock.session_timeout' => "${timeout}s", 'zklock.linger' => 0, 'zklock.commit_margin' => 0,
 	'zklock.connection_timeout' => '1min', 'zklock.on_lost' => 'notice');
 my $node_a = ZklockNode->started('a', undef, 'zklock.hosts' => $way{a}[ $follower - 1 ], %settings, 'track_commit_timestamp' => 'on');
 my $node_b = ZklockNode->started('b', undef, 'zklock.hosts' => join(',', @{ $way{b} }), %settings);
@@ -51,18 +53,57 @@ my ($holder, $other) = ($node_a->backend, $node_b->backend);
 sub worker_stopped { kill 'STOP', $node_a->worker_pid; return; }
 sub worker_goes_on { kill 'CONT', $node_a->worker_pid; return; }
 
+sub cut_off
+{
+	$net->set($_->[0], $_->[1], 'hold') foreach members_of($follower);
+	return;
+}
+
+sub let_in
+{
+	$net->set($_->[0], $_->[1], 'open'), $net->reset(@$_) foreach members_of($follower);
+	return;
+}
+
+# The follower tells the leader each half tick which sessions live.  So what happens within
+# the half tick before it is cut off, the leader never hears of.
+sub cut_off_soon
+{
+	usleep(1e6 * rand $tick / 2);
+	return cut_off();
+}
+
+# One after which the server is not in doubt, or hardly so.
+sub pause_for_a_while
+{
+	usleep(1e6 * $timeout * (0.35 + rand 0.31));
+	return;
+}
+
 my %fault = (
 	'the worker stands still' => [ \&worker_stopped, \&worker_goes_on ],
 	'nothing from the server arrives' =>
 	  [ sub { $net->set('a', $follower, 'hold') }, sub { $net->set('a', $follower, 'open') } ],
 	'the follower stands still' => [ sub { $zk->pause($follower) }, sub { $zk->resume($follower) } ],
 	# the follower goes on for a while to answer pings, but no writes
-	'the follower is cut from the leader' => [
-		sub { $net->set($_->[0], $_->[1], 'hold') foreach members_of($follower) },
-		sub { $net->set($_->[0], $_->[1], 'open'), $net->reset(@$_) foreach members_of($follower) } ],
-	'the leader does not hear the follower' => [
-		sub { $net->set($follower, $_, 'hold') foreach grep { $_ != $follower } 1 .. 3 },
-		sub { $net->set($_->[0], $_->[1], 'open'), $net->reset(@$_) foreach members_of($follower) } ]);
+	'the follower is cut from the leader' => [ \&cut_off, \&let_in ],
+	'the leader does not hear the follower' =>
+	  [ sub { $net->set($follower, $_, 'hold') foreach grep { $_ != $follower } 1 .. 3 }, \&let_in ],
+
+	# one after the other
+	'the worker stands still, then the follower is cut off' => [
+		sub { worker_stopped(), pause_for_a_while(), worker_goes_on(), cut_off_soon() }, \&let_in ],
+	'nothing arrives for a while, then the follower is cut off' => [
+		sub {
+			$net->set(@$_, 'hold') foreach [ 'a', $follower ], [ $follower, 'a' ];
+			pause_for_a_while();
+			$net->set(@$_, 'open') foreach [ 'a', $follower ], [ $follower, 'a' ];
+			cut_off_soon();
+		}, \&let_in ],
+	'the server reconnects, then the follower is cut off' =>
+	  [ sub { $net->reset('a', $follower), cut_off_soon() }, \&let_in ],
+	'the leader stands still, then the follower is cut off' => [
+		sub { $zk->pause($zk->leader), pause_for_a_while(), $zk->resume, cut_off_soon() }, \&let_in ]);
 
 # All ways between a member and the others.
 sub members_of
@@ -102,7 +143,7 @@ foreach my $what (sort keys %fault)
 		cmp_ok($safe, '>', 0, "$label: safe until was before that");
 		cmp_ok($committed, '>', 0, "$label: and all commits");
 		push @{ $gaps{$what} }, $safe;
-		note sprintf '%-40s safe until %.3f s, last commit %.3f s before the grant', $what, $safe, $committed;
+		note sprintf '%-60s safe until %.3f s, last commit %.3f s before the grant', $what, $safe, $committed;
 
 		$fault{$what}[1]->();
 		$zk->wait_until_follower($follower);
@@ -114,8 +155,8 @@ foreach my $what (sort keys %fault)
 
 foreach my $what (sort keys %gaps)
 {
-	diag sprintf '%-40s gap %.0f to %.0f %% of the session timeout', $what,
-	  map { 100 * $_ / 2 } min(@{ $gaps{$what} }), max(@{ $gaps{$what} });
+	diag sprintf '%-60s gap %.0f to %.0f %% of the session timeout', $what,
+	  map { 100 * $_ / $timeout } min(@{ $gaps{$what} }), max(@{ $gaps{$what} });
 }
 
 $_->quit foreach $holder, $other;

@@ -230,5 +230,7 @@ differ('of its own, each server has what it likes', { 1 => tree(), 2 => tree('/z
 is_deeply(FaultSchedule->new(17, 60), FaultSchedule->new(17, 60), 'a seed plays again');
 my %kinds = map { $_->{kind} => 1 } map { @{ FaultSchedule->new($_, 60)->{faults} } } 1 .. 100;
 is_deeply([ sort keys %kinds ], [ sort keys %FaultSchedule::kinds ], 'every kind of fault has its turn');
+my @chained = grep { $_->{what} =~ /^home:/ } map { @{ FaultSchedule->new($_, 60)->{faults} } } 1 .. 100;
+cmp_ok(scalar @chained, '>', 100, 'faults follow one another');
 
 done_testing();

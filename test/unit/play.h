@@ -258,7 +258,6 @@ has_state(ZklMode mode, ZklTicketState state)
 		case ZKL_TICKET_DOWNGRADING:
 		case ZKL_TICKET_CONFIRMING:
 			return mode == ZKL_MODE_WRITE;
-		case ZKL_TICKET_FOUNDING:
 		case ZKL_TICKET_SURVEYING:
 		case ZKL_TICKET_WATCHING:
 			return mode != ZKL_MODE_LEASE;
@@ -283,10 +282,6 @@ lead_to_known_znode(ZklTicket *ticket, ZklTicketState state)
 			break;
 		case ZKL_TICKET_REFUSED:
 			reply(ticket, ZKL_REQUEST_CREATE, ZKL_OUTCOME_REFUSED);
-			break;
-		case ZKL_TICKET_MAKING_DIRECTORY:
-			*ticket = ticket_as(ticket->mode, ZKL_TICKET_HOMELESS);
-			reply(ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_ABSENT);
 			break;
 		case ZKL_TICKET_FINDING:
 			*ticket = ticket_as(ticket->mode, ZKL_TICKET_UNSURE);
@@ -349,6 +344,10 @@ lead_to_end(ZklTicket *ticket, ZklTicketState state)
 			break;
 		case ZKL_TICKET_DELETING:
 			happens(ticket, ZKL_EVENT_UNWANT);
+			break;
+		case ZKL_TICKET_STUCK:
+			happens(ticket, ZKL_EVENT_UNWANT);
+			reply(ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_REFUSED);
 			break;
 		default:
 			break;

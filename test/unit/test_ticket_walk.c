@@ -98,6 +98,7 @@ typedef struct Message
 	int32_t		version;		/* ANSWER: of the data that it replaces */
 	bool		answers;		/* ... what the new ones say ... */
 	int			holder;			/* ... or WATCH_SELF: these say */
+	bool		with_parents;	/* FOUND: it makes these, too */
 	char		name[ZKL_CHILD_SIZE];	/* prefix, or the znode meant */
 	bool		own_exists;		/* PREDECESSOR_GONE: the one who waited for it
 								 * had a znode then */
@@ -142,6 +143,7 @@ static bool exists;
 static int64_t next_number;
 static int64_t zxid;
 static unsigned directory_watchers;
+static bool any_refusal;		/* in this walk */
 static int	nchildren;
 static Child children[MAX_CHILDREN];
 
@@ -334,11 +336,11 @@ answer_create(int s, Message *answer)
 	answer->event.ours = true;
 }
 
-/* The directory and the znode in it, unless its parent is missing. */
+/* The directory and the znode in it, unless a parent is missing. */
 static void
 answer_found(int s, Message *answer)
 {
-	if (!one_in(4))
+	if (answer->with_parents || !one_in(4))
 		make_directory();
 	answer_create(s, answer);
 }
@@ -488,9 +490,6 @@ execute(int s, Message *message)
 		case ZKL_REQUEST_CREATE:
 			answer_create(s, message);
 			break;
-		case ZKL_REQUEST_MAKE_DIRECTORY:
-			make_directory();
-			break;
 		case ZKL_REQUEST_LIST:
 			answer_list(s, message);
 			break;
@@ -514,20 +513,19 @@ execute(int s, Message *message)
 }
 
 /*
- * May this request be refused?  Not a delete, nor the search for a lost
- * create, nor a downgrade that was done or the search for it: these leave a
- * znode to the end of its session.
+ * May this request be refused?  Not a downgrade that was done, nor the search for
+ * it: these leave a znode to the end of its session.
  */
 static bool
 is_refused(int s, const Message *message)
 {
 	return weather.refusals && one_in(20) &&
-		message->event.request != ZKL_REQUEST_DELETE &&
 		(message->event.request != ZKL_REQUEST_DOWNGRADE ||
 		 find_child(message->name) != NULL) &&
 		(message->event.request != ZKL_REQUEST_INSPECT ||
 		 servers[s].ticket.state == ZKL_TICKET_INSPECTING) &&
 		(message->event.request != ZKL_REQUEST_LIST ||
+		 servers[s].ticket.state == ZKL_TICKET_FINDING ||
 		 servers[s].ticket.state == ZKL_TICKET_LISTING);
 }
 
@@ -542,6 +540,7 @@ serve(int s)
 	message = pop(&servers[s].sent);
 	if (is_refused(s, &message))
 	{
+		any_refusal = true;
 		message.event.outcome = ZKL_OUTCOME_REFUSED;
 		message.event.failure = ZKL_FAILURE_PERMISSION;
 	}
@@ -791,7 +790,9 @@ tell_wish(int s)
 {
 	Server	   *server = &servers[s];
 
-	if (server->wanted && server->ticket.state == ZKL_TICKET_NONE)
+	if (server->ticket.state == ZKL_TICKET_STUCK)
+		feed_kind(s, ZKL_EVENT_UNWANT);
+	else if (server->wanted && server->ticket.state == ZKL_TICKET_NONE)
 	{
 		if (!must_wait(s))
 			want(s);
@@ -841,6 +842,7 @@ push_request(Server *server, ZklRequest request)
 	message->version = server->ticket.version;
 	message->answers = server->ticket.writes_answer;
 	message->holder = server->holder;
+	message->with_parents = server->ticket.rounds > 0;
 	strcpy(message->name, request == ZKL_REQUEST_WATCH ?
 		   server->ticket.predecessor : server->ticket.name);
 	return message;
@@ -910,16 +912,21 @@ deliver(int s)
 }
 
 static bool
-expects_news_of_session(int s)
+is_told(const Server *server, ZklTicketEventKind kind)
 {
-	for (int i = 0; i < servers[s].inbox.n; i++)
+	for (int i = 0; i < server->inbox.n; i++)
 	{
-		ZklTicketEventKind kind = servers[s].inbox.messages[i].event.kind;
-
-		if (kind == ZKL_EVENT_EXPIRED || kind == ZKL_EVENT_RECONNECTED)
+		if (server->inbox.messages[i].event.kind == kind)
 			return true;
 	}
 	return false;
+}
+
+static bool
+expects_news_of_session(int s)
+{
+	return is_told(&servers[s], ZKL_EVENT_EXPIRED) ||
+		is_told(&servers[s], ZKL_EVENT_RECONNECTED);
 }
 
 /* Of a session that has expired, only what is UNKNOWN may come late. */
@@ -1251,7 +1258,6 @@ static const ZklRequest awaited[ZKL_TICKET_NSTATES] = {
 	[ZKL_TICKET_HOMELESS] = ZKL_REQUEST_LIST,
 	[ZKL_TICKET_UNSURE] = ZKL_REQUEST_LIST,
 	[ZKL_TICKET_REFUSED] = ZKL_REQUEST_LIST,
-	[ZKL_TICKET_MAKING_DIRECTORY] = ZKL_REQUEST_MAKE_DIRECTORY,
 	[ZKL_TICKET_FINDING] = ZKL_REQUEST_LIST,
 	[ZKL_TICKET_INSPECTING] = ZKL_REQUEST_INSPECT,
 	[ZKL_TICKET_LISTING] = ZKL_REQUEST_LIST,
@@ -1287,6 +1293,48 @@ check_awaited(const Server *server)
 		check(server->due == request ||
 			  is_in(&server->sent, request, server->ticket.attempt) ||
 			  is_in(&server->inbox, request, server->ticket.attempt));
+}
+
+/*
+ * A ticket that will own the lock when its predecessor goes watches the
+ * directory, or is about to learn that something has changed there.
+ */
+static void
+check_next(int s)
+{
+	const Server *server = &servers[s];
+
+	if (server->ticket.state != ZKL_TICKET_QUEUED || !server->ticket.next ||
+		!server->connected)
+		return;
+	check(directory_watchers & 1u << s ||
+		  is_told(server, ZKL_EVENT_CHILDREN_CHANGED) ||
+		  is_told(server, ZKL_EVENT_RECONNECTED));
+}
+
+/*
+ * An owner hears of all that concerns it: of the first that waits, by the
+ * directory's watch, and then of its own znode by the watch on that.
+ */
+static void
+check_owner_is_told(int s)
+{
+	const Server *server = &servers[s];
+	const Child *znode = find_child(server->ticket.name);
+
+	if (server->ticket.state != ZKL_TICKET_OWNED || !server->ticket.listed ||
+		!server->connected || !server->alive ||
+		is_told(server, ZKL_EVENT_RECONNECTED))
+		return;
+	if (!server->ticket.contended || server->ticket.rechecks)
+		check(directory_watchers & 1u << s ||
+			  is_told(server, ZKL_EVENT_CHILDREN_CHANGED));
+	if (server->ticket.watched && !any_refusal && znode != NULL &&
+		server->due == ZKL_REQUEST_NOTHING &&
+		!is_in(&server->sent, ZKL_REQUEST_WATCH_SELF, server->ticket.attempt) &&
+		!is_in(&server->inbox, ZKL_REQUEST_WATCH_SELF, server->ticket.attempt))
+		check(znode->watchers & 1u << s ||
+			  is_told(server, ZKL_EVENT_SELF_CHANGED));
 }
 
 static void look_for_use(int s);
@@ -1341,6 +1389,8 @@ check_rules(void)
 		const Child *znode = znode_of(s);
 
 		check_awaited(server);
+		check_next(s);
+		check_owner_is_told(s);
 		if (server->ticket.state == ZKL_TICKET_NONE)
 		{
 			check(znode == NULL);
@@ -1718,6 +1768,7 @@ begin_walk(uint64_t with_seed)
 	for (int s = 0; s < SERVERS; s++)
 		begin_session(s);
 	exists = false;
+	any_refusal = false;
 	directory_watchers = 0;
 	nchildren = 0;
 	zxid = 1;
@@ -1790,8 +1841,6 @@ assert_was_everywhere(void)
 	}
 	if (weather.kind == ZKL_KIND_SEMAPHORE)
 	{
-		states |= 1u << ZKL_TICKET_FOUNDING;
-		requests |= 1u << ZKL_REQUEST_FOUND;
 		states |= 1u << ZKL_TICKET_SURVEYING | 1u << ZKL_TICKET_WATCHING;
 		requests |= 1u << ZKL_REQUEST_SURVEY | 1u << ZKL_REQUEST_WATCH;
 	}
@@ -1871,7 +1920,6 @@ reaped_directories_are_made_again(void **state)
 	(void) state;
 	walk(&bad, 60);
 	assert_was_in(ZKL_TICKET_HOMELESS, ZKL_TICKET_HOMELESS);
-	assert_was_in(ZKL_TICKET_MAKING_DIRECTORY, ZKL_TICKET_MAKING_DIRECTORY);
 	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
 }
 

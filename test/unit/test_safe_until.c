@@ -1,0 +1,938 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_safe_until.c
+ *	  Until when a session may be believed, against a model of ZooKeeper.
+ *
+ * The walks let a worker, two followers and their leaders exchange messages,
+ * while anything may stand still, the worker changes its follower, and leaders
+ * change.  At each step, the moment that the worker has published must not lie
+ * behind the one at which the leader would end the session if it heard nothing
+ * more.  Rules that are wrong must be found to be so: today's code was one of
+ * them.
+ *
+ * test/unit/test_safe_until.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "unit.h"
+
+#include "safeuntil.h"
+
+/*
+ * Rules, by the book: all signs are kept, and looked through for each proof.
+ */
+typedef enum Rule
+{
+	RIGHT,
+	FROM_SENT,					/* as it was: the margin counts from the last proof */
+	FROM_PREVIOUS,				/* ... and that from the one before, if it is long ago */
+	ONE_PROOF,					/* a proof proves the signs before itself */
+	NO_HALF_TICK,				/* the last ping came just before the proof */
+	NO_JITTER,					/* pings are never late */
+	SENT_FOR_ANSWERED,			/* what was sent has reached the follower */
+	CONNECTED_BELIEVED,			/* that there is a connection moves it */
+	TIMEOUT_FIRST,				/* a session keeps its first timeout ... */
+	TIMEOUT_LAST,				/* ... or has that of the last connection */
+	NRULES
+} Rule;
+
+static const char *const rule_name[NRULES] = {
+	"right", "from sent", "from previous", "one proof", "no half tick", "no jitter",
+	"sent for answered", "connected believed", "timeout first", "timeout last"
+};
+
+#define MAX_SIGNS 2000
+
+typedef struct Book
+{
+	Rule		rule;
+	int64_t		timeout;
+	int64_t		connect;
+	int64_t		base;
+	int64_t		until;			/* FROM_... only */
+	int64_t		last_proof;		/* sent; 0: none on this connection */
+	int			n;
+	ZklSafeUntilSign sign[MAX_SIGNS];
+} Book;
+
+static void
+book_connected(Book *book, int64_t sent, int64_t timeout)
+{
+	if (book->timeout == 0 || book->rule == TIMEOUT_LAST ||
+		(timeout < book->timeout && book->rule != TIMEOUT_FIRST))
+		book->timeout = timeout;
+	book->connect = sent;
+	book->last_proof = 0;
+	book->n = 0;
+	if (book->rule == CONNECTED_BELIEVED)
+		book->base = sent;
+}
+
+static void
+book_sign(Book *book, int64_t sent, int64_t answered)
+{
+	assert_true(book->n < MAX_SIGNS);
+	book->sign[book->n].sent = sent;
+	book->sign[book->n++].answered = answered;
+}
+
+static void
+book_proof(Book *book, int64_t sent, int64_t answered)
+{
+	int64_t		t = book->timeout;
+	int64_t		by = book->rule == ONE_PROOF ? sent : book->last_proof;
+	int64_t		period = t / 20;
+	int64_t		base = book->connect;
+
+	if (book->rule == FROM_SENT || book->rule == FROM_PREVIOUS)
+	{
+		int64_t		from = sent;
+
+		if (book->rule == FROM_PREVIOUS && book->last_proof != 0 &&
+			book->last_proof + 2 * period < sent)
+			from = book->last_proof + 2 * period;
+		book->until = from + t - (t / 3 > t / 4 + 2 * period ? t / 3 : t / 4 + 2 * period);
+	}
+	if (book->rule != NO_HALF_TICK)
+		by -= t / 4;
+	if (book->rule != NO_JITTER)
+		by -= t / 40;
+	for (int i = 0; i < book->n; i++)
+	{
+		ZklSafeUntilSign *sign = &book->sign[i];
+
+		if ((book->rule == SENT_FOR_ANSWERED ? sign->sent : sign->answered) <= by &&
+			sign->sent > base)
+			base = sign->sent;
+	}
+	if (base > book->base)
+		book->base = base;
+	book->last_proof = sent;
+	book_sign(book, sent, answered);
+}
+
+static int64_t
+book_until(const Book *book)
+{
+	if (book->rule == FROM_SENT || book->rule == FROM_PREVIOUS)
+		return book->until;
+	return book->base == 0 ? 0 : book->base + book->timeout - book->timeout / 40;
+}
+
+/*
+ * Single cases.  The unit is a thousandth of the session timeout.
+ */
+#define T 1000
+#define J (T / 40)
+
+/* A new session, whose connect request was sent at 1000. */
+static ZklSafeUntil
+connected(void)
+{
+	ZklSafeUntil safe;
+
+	zkl_safe_until_begin(&safe, 0, 0);
+	zkl_safe_until_connected(&safe, 1000, T);
+	return safe;
+}
+
+/* Heartbeats that are answered at once, one each period, as the worker sends them. */
+static void
+beat(ZklSafeUntil *safe, int64_t from, int64_t to)
+{
+	for (int64_t at = from; at <= to; at += T / 20)
+		zkl_safe_until_proof(safe, at, at);
+}
+
+static void
+nothing_is_known_before_a_proof(void **state)
+{
+	(void) state;
+
+	ZklSafeUntil safe = connected();
+
+	assert_int_equal(zkl_safe_until(&safe), 0);
+	zkl_safe_until_sign(&safe, 1005, 1006);
+	assert_int_equal(zkl_safe_until(&safe), 0);
+	zkl_safe_until_proof(&safe, 1010, 1020);
+	assert_int_equal(zkl_safe_until(&safe), 1000 + T - J);
+}
+
+/* 1000 + 275 is the first proof that may show what the one at 1000 was, but it needs another. */
+static void
+a_proof_shows_what_was_before_the_one_before(void **state)
+{
+	(void) state;
+
+	ZklSafeUntil safe = connected();
+
+	zkl_safe_until_proof(&safe, 1001, 1003);
+	zkl_safe_until_proof(&safe, 1100, 1101);
+	zkl_safe_until_proof(&safe, 1277, 1278);
+	zkl_safe_until_proof(&safe, 1279, 1280);
+	assert_int_equal(zkl_safe_until(&safe), 1000 + T - J);
+	zkl_safe_until_proof(&safe, 1290, 1291);
+	assert_int_equal(zkl_safe_until(&safe), 1001 + T - J);
+	zkl_safe_until_proof(&safe, 1376, 1377);
+	zkl_safe_until_proof(&safe, 1390, 1391);
+	assert_int_equal(zkl_safe_until(&safe), 1100 + T - J);
+}
+
+/* In the usual course of things, never less than 0.6 T from the last proof. */
+static void
+heartbeats_give_six_tenths(void **state)
+{
+	(void) state;
+
+	for (int period = 1; period <= T / 20; period++)
+	{
+		ZklSafeUntil safe = connected();
+
+		for (int64_t at = 1001; at < 1000 + 5 * T; at += period)
+		{
+			zkl_safe_until_proof(&safe, at, at);
+			assert_true(zkl_safe_until(&safe) >= at + 6 * T / 10);
+			assert_true(zkl_safe_until(&safe) <= at + T);
+		}
+	}
+}
+
+/*
+ * The worker stands still, goes on, and its follower is cut off from the leader
+ * before it has told of that: the leader knows of nothing after 5000.
+ */
+static void
+after_a_gap_the_leader_must_be_told(void **state)
+{
+	(void) state;
+
+	for (int gap = T / 3; gap < 2 * T; gap++)
+	{
+		ZklSafeUntil safe = connected();
+
+		beat(&safe, 1000, 5000);
+		beat(&safe, 5000 + gap, 5000 + gap + T / 4);
+		assert_true(zkl_safe_until(&safe) <= 5000 + T);
+		beat(&safe, 5000 + gap + T / 4 + T / 20, 5000 + gap + 2 * T / 5);
+		assert_true(zkl_safe_until(&safe) >= 5000 + gap + T - J);
+	}
+}
+
+static void
+wrong_rules_fail_after_a_gap(void **state)
+{
+	(void) state;
+
+	for (Rule rule = FROM_SENT; rule <= FROM_PREVIOUS; rule++)
+	{
+		Book		book = {.rule = rule};
+
+		book_connected(&book, 1000, T);
+		for (int64_t at = 1000; at <= 5000; at += T / 20)
+			book_proof(&book, at, at);
+		for (int64_t at = 5600; at < 5600 + T / 4; at += T / 20)
+			book_proof(&book, at, at);
+		assert_true(book_until(&book) > 5000 + T);
+	}
+}
+
+/*
+ * The leader pinged at 5599 and then at 5865, though it was due at 5849.  It
+ * committed a proof in between, and what it is told after that may be lost.
+ */
+static void
+a_ping_may_be_late(void **state)
+{
+	(void) state;
+
+	ZklSafeUntil safe = connected();
+	Book		book = {.rule = NO_JITTER};
+
+	book_connected(&book, 1000, T);
+	for (int64_t at = 1000; at <= 5000; at += T / 20)
+		book_proof(&book, at, at);
+	beat(&safe, 1000, 5000);
+	for (const int64_t *at = (int64_t[]) {5600, 5855, 5905, 0}; *at != 0; at++)
+	{
+		book_proof(&book, *at, *at + 1);
+		zkl_safe_until_proof(&safe, *at, *at + 1);
+	}
+	assert_true(zkl_safe_until(&safe) <= 5000 + T);
+	assert_true(book_until(&book) > 5000 + T);
+}
+
+/* Requests that wait on their way to the follower may all reach it at once. */
+static void
+what_was_sent_has_not_arrived(void **state)
+{
+	(void) state;
+
+	ZklSafeUntil safe = connected();
+
+	beat(&safe, 1000, 5000);
+	for (int at = 5050; at < 5500; at += 50)
+		zkl_safe_until_sign(&safe, at, 5600);
+	zkl_safe_until_proof(&safe, 5500, 5600);
+	beat(&safe, 5610, 5800);
+	assert_int_equal(zkl_safe_until(&safe), 5000 + T - J);
+	beat(&safe, 5860, 6000);
+	assert_true(zkl_safe_until(&safe) >= 5450 + T - J);
+}
+
+static void
+a_connection_begins_anew(void **state)
+{
+	(void) state;
+
+	ZklSafeUntil safe = connected();
+	int64_t		until;
+
+	beat(&safe, 1000, 5000);
+	until = zkl_safe_until(&safe);
+	zkl_safe_until_connected(&safe, 5100, T);
+	assert_int_equal(zkl_safe_until(&safe), until);
+	zkl_safe_until_sign(&safe, 5110, 5111);
+	assert_int_equal(zkl_safe_until(&safe), until);
+	zkl_safe_until_proof(&safe, 5120, 5121);
+	assert_int_equal(zkl_safe_until(&safe), 5100 + T - J);
+	beat(&safe, 5130, 5370);
+	assert_int_equal(zkl_safe_until(&safe), 5100 + T - J);
+	beat(&safe, 5400, 5500);
+	assert_true(zkl_safe_until(&safe) > 5100 + T - J);
+}
+
+static void
+the_shortest_timeout_counts(void **state)
+{
+	(void) state;
+
+	ZklSafeUntil safe = connected();
+	int64_t		base;
+
+	beat(&safe, 1000, 5000);
+	base = zkl_safe_until(&safe) - T + J;
+
+	zkl_safe_until_connected(&safe, 5100, T / 2);
+	assert_int_equal(zkl_safe_until(&safe), base + T / 2 - T / 2 / 40);
+	zkl_safe_until_proof(&safe, 5110, 5111);
+	assert_int_equal(zkl_safe_until(&safe), 5100 + T / 2 - T / 2 / 40);
+
+	/* A new leader would still count with the shorter one. */
+	zkl_safe_until_connected(&safe, 5200, 2 * T);
+	assert_int_equal(zkl_safe_until(&safe), 5100 + T / 2 - T / 2 / 40);
+	zkl_safe_until_proof(&safe, 5210, 5211);
+	assert_int_equal(zkl_safe_until(&safe), 5200 + T / 2 - T / 2 / 40);
+}
+
+/* Another worker knows what this one has published, and has no history. */
+static void
+a_worker_carries_on(void **state)
+{
+	(void) state;
+
+	ZklSafeUntil safe = connected();
+	int64_t		until;
+
+	beat(&safe, 1000, 5000);
+	until = zkl_safe_until(&safe);
+	zkl_safe_until_begin(&safe, T, until);
+	assert_int_equal(zkl_safe_until(&safe), until);
+	zkl_safe_until_connected(&safe, 5100, T);
+	assert_int_equal(zkl_safe_until(&safe), until);
+	zkl_safe_until_proof(&safe, 5110, 5111);
+	assert_int_equal(zkl_safe_until(&safe), 5100 + T - J);
+
+	zkl_safe_until_begin(&safe, T, until);
+	zkl_safe_until_connected(&safe, 5100, T / 2);
+	assert_int_equal(zkl_safe_until(&safe), until - T + J + T / 2 - T / 2 / 40);
+
+	/* It was moved back, and then the worker ended before it published the timeout. */
+	zkl_safe_until_begin(&safe, T, until - T / 2);
+	zkl_safe_until_connected(&safe, 5100, T / 2);
+	assert_true(zkl_safe_until(&safe) <= until - T / 2);
+}
+
+/* Proofs may be much rarer than signs, and signs so dense that not all are kept. */
+static void
+signs_may_be_dense(void **state)
+{
+	(void) state;
+
+	const int64_t period = T / 5;
+	ZklSafeUntil safe = connected();
+
+	for (int64_t at = 1001; at < 1000 + 5 * T; at++)
+	{
+		zkl_safe_until_sign(&safe, at, at);
+		if (at % period != 0)
+			continue;
+		zkl_safe_until_proof(&safe, at, at);
+		if (at > 1000 + T)
+			assert_true(zkl_safe_until(&safe) >= at - period - T / 4 - J -
+						T / ZKL_SAFE_UNTIL_SIGNS + T - J);
+	}
+
+	/* No proof for long: the last one has shown what was known then. */
+	for (int64_t at = 6000; at < 9000; at++)
+		zkl_safe_until_sign(&safe, at, at);
+	zkl_safe_until_proof(&safe, 9000, 9000);
+	assert_true(zkl_safe_until(&safe) <= 5800 + T);
+}
+
+/*
+ * The model.  One step is a hundredth of the usual session timeout.
+ */
+#define SHORT	200
+#define LONG	300
+#define STEPS	800
+#define NFOLLOWERS 2
+#define NLEADERS 8
+#define QUEUE	64
+
+typedef enum What
+{
+	CONNECT, WRITE, READ,		/* worker to follower */
+	CONNECTED, WRITTEN, HAS_READ,	/* back */
+	PONG, REQUEST, REVALIDATE,	/* follower to leader */
+	PING, COMMIT, VALID			/* back */
+} What;
+
+typedef struct Message
+{
+	What		what;
+	int64_t		due;
+	int64_t		sent;			/* by the worker */
+	int64_t		timeout;		/* CONNECT..., REVALIDATE, VALID; of a PONG: 0: not touched */
+	int			connection;
+} Message;
+
+typedef struct Way
+{
+	int64_t		open_at;		/* it is stalled until then */
+	int			n;
+	Message		message[QUEUE];
+} Way;
+
+typedef struct Leader
+{
+	bool		deposed;
+	int64_t		awake_at;
+	int64_t		ping_at;
+	int64_t		touched;
+	int64_t		timeout;		/* with which it was touched */
+	bool		ended;
+} Leader;
+
+typedef struct Follower
+{
+	int64_t		awake_at;
+	int			leader;
+	int			connection;		/* 0: none, with this timeout: */
+	int64_t		timeout;
+	int64_t		touch_table;	/* the session's timeout; 0: not touched */
+	int			nwaiting;
+	Message		waiting[QUEUE]; /* behind a write that is under way */
+	Way			to_leader;
+	Way			from_leader;
+	Way			from_worker;
+	Way			to_worker;
+} Follower;
+
+typedef struct Walk
+{
+	uint64_t	seed;
+	int64_t		now;
+	int64_t		half_tick;
+	int64_t		latency;
+	int64_t		created_with;
+	bool		reads;
+	bool		reconfigured;	/* other session timeouts may be negotiated */
+	int			calm;			/* how rare faults are */
+	int			leader;			/* the one that is not deposed */
+	Leader		leaders[NLEADERS];
+	Follower	follower[NFOLLOWERS];
+
+	/* the worker */
+	int64_t		awake_at;
+	int			at;				/* which follower */
+	int			connection;
+	bool		connecting;
+	bool		connected;
+	bool		write_is_out;
+	int64_t		write_at;
+	int64_t		told;			/* the shortest session timeout that it was told */
+	bool		by_book;
+	Book		book;
+	ZklSafeUntil safe;
+	int64_t		until;			/* published */
+} Walk;
+
+static int64_t
+up_to(Walk *walk, int64_t limit)
+{
+	return random_below(&walk->seed, (uint32_t) limit + 1);
+}
+
+static bool
+one_in(Walk *walk, int n)
+{
+	return random_below(&walk->seed, (uint32_t) n) == 0;
+}
+
+/* What does not fit in is lost with all that follows, as if the worker had sent less. */
+static void
+put(Walk *walk, Way *way, Message message)
+{
+	if (way->n == QUEUE)
+		return;
+	message.due = walk->now + up_to(walk, walk->latency);
+	if (way->n > 0 && way->message[way->n - 1].due > message.due)
+		message.due = way->message[way->n - 1].due;
+	way->message[way->n++] = message;
+}
+
+static bool
+take(Walk *walk, Way *way, Message *message)
+{
+	if (way->n == 0 || walk->now < way->open_at || walk->now < way->message[0].due)
+		return false;
+	*message = way->message[0];
+	memmove(way->message, way->message + 1, --way->n * sizeof(Message));
+	return true;
+}
+
+/* Published as keeper.c does it. */
+static void
+publish(Walk *walk)
+{
+	int64_t		until = walk->by_book ? book_until(&walk->book) : zkl_safe_until(&walk->safe);
+
+	if (!walk->by_book)
+		assert_true(until <= book_until(&walk->book));
+	walk->until = until;
+}
+
+static void
+worker_connect(Walk *walk)
+{
+	Follower   *follower;
+
+	walk->at = (int) up_to(walk, NFOLLOWERS - 1);
+	follower = &walk->follower[walk->at];
+	walk->connection++;
+	walk->connecting = true;
+	walk->connected = false;
+	walk->write_is_out = false;
+	follower->from_worker.n = 0;
+	follower->to_worker.n = 0;
+	follower->connection = 0;
+	follower->nwaiting = 0;
+	put(walk, &follower->from_worker, (Message)
+		{
+			.what = CONNECT, .connection = walk->connection, .sent = walk->now,
+			.timeout = walk->reconfigured && one_in(walk, 2) ? LONG + SHORT - walk->created_with : walk->created_with
+		});
+}
+
+static void
+worker_heard(Walk *walk, Message message)
+{
+	switch (message.what)
+	{
+		case CONNECTED:
+			walk->connecting = false;
+			walk->connected = true;
+			walk->write_at = walk->now;
+			if (message.timeout < walk->told)
+				walk->told = message.timeout;
+			book_connected(&walk->book, message.sent, message.timeout);
+			zkl_safe_until_connected(&walk->safe, message.sent, message.timeout);
+			break;
+		case WRITTEN:
+			walk->write_is_out = false;
+			walk->write_at = walk->now + walk->told / 20;
+			book_proof(&walk->book, message.sent, walk->now);
+			zkl_safe_until_proof(&walk->safe, message.sent, walk->now);
+			break;
+		default:
+			book_sign(&walk->book, message.sent, walk->now);
+			zkl_safe_until_sign(&walk->safe, message.sent, walk->now);
+			break;
+	}
+	publish(walk);
+}
+
+static void
+worker_step(Walk *walk)
+{
+	Follower   *follower = &walk->follower[walk->at];
+	Message		message;
+
+	if (walk->now < walk->awake_at)
+		return;
+	while (take(walk, &follower->to_worker, &message))
+	{
+		if (message.connection == walk->connection)
+			worker_heard(walk, message);
+	}
+	if (!walk->connected)
+	{
+		if (!walk->connecting || one_in(walk, 50))
+			worker_connect(walk);
+		return;
+	}
+	if (follower->connection != walk->connection)	/* it was closed there */
+	{
+		worker_connect(walk);
+		return;
+	}
+	if (walk->reads && one_in(walk, 3))
+		put(walk, &follower->from_worker, (Message)
+			{
+				.what = READ, .connection = walk->connection, .sent = walk->now
+			});
+	if (!walk->write_is_out && walk->now >= walk->write_at &&
+		follower->from_worker.n < QUEUE)
+	{
+		walk->write_is_out = true;
+		put(walk, &follower->from_worker, (Message)
+			{
+				.what = WRITE, .connection = walk->connection, .sent = walk->now
+			});
+	}
+}
+
+/* Answer what does not wait for a write any more. */
+static void
+follower_answer(Walk *walk, Follower *follower)
+{
+	int			n = 0;
+
+	while (n < follower->nwaiting && follower->waiting[n].what == READ)
+	{
+		Message		message = follower->waiting[n++];
+
+		message.what = HAS_READ;
+		put(walk, &follower->to_worker, message);
+	}
+	follower->nwaiting -= n;
+	memmove(follower->waiting, follower->waiting + n, follower->nwaiting * sizeof(Message));
+}
+
+static void
+follower_heard_worker(Walk *walk, Follower *follower, Message message)
+{
+	if (message.what == CONNECT)
+	{
+		follower->connection = message.connection;
+		follower->timeout = message.timeout;
+		follower->nwaiting = 0;
+		message.what = REVALIDATE;
+		put(walk, &follower->to_leader, message);
+		return;
+	}
+	if (message.connection != follower->connection || follower->nwaiting == QUEUE)
+		return;
+	follower->touch_table = follower->timeout;
+	follower->waiting[follower->nwaiting++] = message;
+	if (message.what == WRITE)
+	{
+		message.what = REQUEST;
+		put(walk, &follower->to_leader, message);
+	}
+	follower_answer(walk, follower);
+}
+
+static void
+follower_heard_leader(Walk *walk, Follower *follower, Message message)
+{
+	if (message.what == PING)
+	{
+		message.what = PONG;
+		message.timeout = follower->touch_table;
+		follower->touch_table = 0;
+		put(walk, &follower->to_leader, message);
+	}
+	else if (message.connection != follower->connection)
+		return;
+	else if (message.what == VALID)
+	{
+		message.what = CONNECTED;
+		put(walk, &follower->to_worker, message);
+	}
+	else if (follower->nwaiting > 0 && follower->waiting[0].what == WRITE)
+	{
+		message.what = WRITTEN;
+		put(walk, &follower->to_worker, message);
+		memmove(follower->waiting, follower->waiting + 1, --follower->nwaiting * sizeof(Message));
+		follower_answer(walk, follower);
+	}
+}
+
+static void
+follower_step(Walk *walk, Follower *follower)
+{
+	Message		message;
+
+	if (walk->now < follower->awake_at)
+		return;
+
+	/* By two threads, so in any order. */
+	for (int i = 0, first = (int) up_to(walk, 1); i < 2; i++)
+	{
+		if (i == first)
+			while (take(walk, &follower->from_worker, &message))
+				follower_heard_worker(walk, follower, message);
+		else
+			while (take(walk, &follower->from_leader, &message))
+				follower_heard_leader(walk, follower, message);
+	}
+}
+
+/* It may commit a little later than it was asked, but in order. */
+static void
+leader_heard(Walk *walk, Leader *leader, Follower *follower, Message message)
+{
+	if (leader->ended)
+		return;
+	if ((message.what == PONG && message.timeout != 0) || message.what == REVALIDATE)
+	{
+		leader->touched = walk->now;
+		leader->timeout = message.timeout;
+	}
+	if (message.what == REVALIDATE)
+		message.what = VALID;
+	else if (message.what == REQUEST && !leader->deposed)
+		message.what = COMMIT;
+	else
+		return;
+	put(walk, &follower->from_leader, message);
+}
+
+/* A leader that wakes sends the ping that is due before it does anything else. */
+static void
+leader_step(Walk *walk, int index)
+{
+	Leader	   *leader = &walk->leaders[index];
+	Message		message;
+
+	if (walk->now < leader->awake_at)
+		return;
+	if (!leader->ended && walk->now > leader->touched + leader->timeout &&
+		walk->now % (2 * walk->half_tick) == 0)
+		leader->ended = true;
+	if (walk->now >= leader->ping_at)
+	{
+		leader->ping_at = walk->now + walk->half_tick + up_to(walk, SHORT / 40);
+		for (int i = 0; i < NFOLLOWERS; i++)
+		{
+			if (walk->follower[i].leader == index)
+				put(walk, &walk->follower[i].from_leader, (Message)
+					{
+						.what = PING
+					});
+		}
+	}
+	for (int i = 0; i < NFOLLOWERS; i++)
+	{
+		Follower   *follower = &walk->follower[i];
+
+		while (follower->leader == index && take(walk, &follower->to_leader, &message))
+			leader_heard(walk, leader, follower, message);
+	}
+}
+
+static void
+follow(Walk *walk, Follower *follower)
+{
+	follower->leader = walk->leader;
+	follower->connection = 0;
+	follower->touch_table = 0;
+	follower->nwaiting = 0;
+	follower->to_leader.n = 0;
+	follower->from_leader.n = 0;
+	follower->from_worker.n = 0;
+}
+
+/* One follower may go on for a while to follow the old one. */
+static void
+elect(Walk *walk)
+{
+	if (walk->leader == NLEADERS - 1)
+		return;
+	walk->leaders[walk->leader].deposed = true;
+	walk->leader++;
+	walk->leaders[walk->leader] = (Leader)
+	{
+		.touched = walk->now, .timeout = walk->created_with,
+		.ping_at = walk->now + walk->half_tick,
+		.ended = walk->leaders[walk->leader - 1].ended
+	};
+	follow(walk, &walk->follower[up_to(walk, NFOLLOWERS - 1)]);
+}
+
+/* The session is carried on by a worker that knows only what was published. */
+static void
+restart_worker(Walk *walk)
+{
+	zkl_safe_until_begin(&walk->safe, walk->told, walk->until);
+	walk->connected = walk->connecting = false;
+	walk->connection++;
+}
+
+static void
+fault(Walk *walk)
+{
+	Follower   *follower = &walk->follower[up_to(walk, NFOLLOWERS - 1)];
+	int64_t		until = walk->now + (one_in(walk, 2) ? up_to(walk, SHORT) : up_to(walk, SHORT / 4));
+
+	switch (random_below(&walk->seed, 11))
+	{
+		case 0:
+		case 1:
+			walk->awake_at = until;
+			break;
+		case 2:
+			follower->awake_at = until;
+			break;
+		case 3:
+			walk->leaders[walk->leader].awake_at = until;
+			break;
+		case 4:
+			follower->to_leader.open_at = until;
+			break;
+		case 5:
+			follower->from_leader.open_at = until;
+			break;
+		case 6:
+			follower->from_worker.open_at = until;
+			break;
+		case 7:
+			follower->to_worker.open_at = until;
+			break;
+		case 8:
+			walk->connected = false;
+			walk->connecting = false;
+			walk->connection++;
+			break;
+		case 9:
+			elect(walk);
+			break;
+		case 10:
+			if (!walk->by_book)
+				restart_worker(walk);
+			break;
+	}
+}
+
+/* Returns by how much what the worker has published is too late, at most. */
+static int64_t
+walk(uint64_t seed, bool by_book, Rule rule)
+{
+	static Walk walk;
+	int64_t		worst = 0;
+
+	memset(&walk, 0, sizeof(walk));
+	walk.seed = seed;
+	walk.now = 1000;
+	walk.half_tick = one_in(&walk, 2) ? SHORT / 4 : 10 + up_to(&walk, SHORT / 4 - 10);
+	walk.latency = up_to(&walk, 2);
+	walk.reads = one_in(&walk, 2);
+	walk.reconfigured = one_in(&walk, 4);
+	walk.created_with = walk.reconfigured && one_in(&walk, 2) ? LONG : SHORT;
+	walk.told = walk.created_with;
+	walk.calm = 10 + (int) up_to(&walk, 100);
+	walk.by_book = by_book;
+	walk.book.rule = rule;
+	walk.leaders[0] = (Leader)
+	{
+		.touched = walk.now, .timeout = walk.created_with,
+		.ping_at = walk.now + up_to(&walk, walk.half_tick)
+	};
+	book_connected(&walk.book, walk.now, walk.created_with);
+	zkl_safe_until_connected(&walk.safe, walk.now, walk.created_with);
+
+	for (; walk.now < 1000 + STEPS; walk.now++)
+	{
+		const Leader *leader = &walk.leaders[walk.leader];
+		int64_t		ends;
+
+		if (one_in(&walk, walk.calm))
+			fault(&walk);
+		if (one_in(&walk, 50))
+		{
+			Follower   *late = &walk.follower[up_to(&walk, NFOLLOWERS - 1)];
+
+			if (late->leader != walk.leader)
+				follow(&walk, late);
+		}
+		for (int i = 0; i <= walk.leader; i++)
+			leader_step(&walk, i);
+		for (int i = 0; i < NFOLLOWERS; i++)
+			follower_step(&walk, &walk.follower[i]);
+		worker_step(&walk);
+
+		/*
+		 * A shorter timeout is with the leader before the worker can know.
+		 */
+		leader = &walk.leaders[walk.leader];
+		ends = leader->touched + (leader->timeout < walk.told ? walk.told : leader->timeout);
+		if (walk.until - ends > worst)
+			worst = walk.until - ends;
+	}
+	return worst;
+}
+
+static void
+walks(void **state)
+{
+	(void) state;
+
+	for (uint64_t seed = 1; seed <= 10000; seed++)
+	{
+		int64_t		late = walk(seed, false, RIGHT);
+
+		if (late > 0)
+			fail_msg("seed %d: too late by %d", (int) seed, (int) late);
+	}
+}
+
+static void
+walks_find_wrong_rules(void **state)
+{
+	(void) state;
+
+	for (Rule rule = RIGHT + 1; rule < NRULES; rule++)
+	{
+		uint64_t	seed = 1;
+
+		if (rule == NO_JITTER)	/* would need a walk with smaller steps */
+			continue;
+		while (seed <= 50000 && walk(seed, true, rule) <= 0)
+			seed++;
+		if (seed > 50000)
+			fail_msg("not found: %s", rule_name[rule]);
+	}
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_is_known_before_a_proof),
+		cmocka_unit_test(a_proof_shows_what_was_before_the_one_before),
+		cmocka_unit_test(heartbeats_give_six_tenths),
+		cmocka_unit_test(after_a_gap_the_leader_must_be_told),
+		cmocka_unit_test(wrong_rules_fail_after_a_gap),
+		cmocka_unit_test(a_ping_may_be_late),
+		cmocka_unit_test(what_was_sent_has_not_arrived),
+		cmocka_unit_test(a_connection_begins_anew),
+		cmocka_unit_test(the_shortest_timeout_counts),
+		cmocka_unit_test(a_worker_carries_on),
+		cmocka_unit_test(signs_may_be_dense),
+		cmocka_unit_test(walks),
+		cmocka_unit_test(walks_find_wrong_rules),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
