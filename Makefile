@@ -53,6 +53,7 @@ OBJS = $(PURE) \
 	src/claims.o \
 	src/command.o \
 	src/counts.o \
+	src/describe.o \
 	src/directories.o \
 	src/entry.o \
 	src/entrywork.o \
@@ -64,6 +65,7 @@ OBJS = $(PURE) \
 	src/leases.o \
 	src/locallock.o \
 	src/locktable.o \
+	src/lookup.o \
 	src/multilock.o \
 	src/onlost.o \
 	src/queue.o \
@@ -75,6 +77,7 @@ OBJS = $(PURE) \
 	src/sessionadmin.o \
 	src/sessioncalls.o \
 	src/sessionfile.o \
+	src/sessionreply.o \
 	src/sharedclaim.o \
 	src/standing.o \
 	src/survey.o \

@@ -319,57 +319,6 @@ CREATE VIEW zk_locks AS
 COMMENT ON VIEW zk_locks IS
 'claims and tickets of this server, one row a claim';
 
-CREATE FUNCTION zk_status(OUT node_name text,
-						  OUT worker_pid integer,
-						  OUT state text,
-						  OUT session_id text,
-						  OUT server text,
-						  OUT session_timeout_ms integer,
-						  OUT connected_since timestamptz,
-						  OUT safe_until timestamptz,
-						  OUT safe boolean,
-						  OUT epoch bigint,
-						  OUT entries integer,
-						  OUT max_locks integer,
-						  OUT ephemeral_bytes bigint,
-						  OUT claims bigint,
-						  OUT tickets bigint,
-						  OUT tickets_lost bigint,
-						  OUT requests bigint,
-						  OUT connects bigint,
-						  OUT expirations bigint)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'zklock_status'
-LANGUAGE C VOLATILE PARALLEL UNSAFE;
-
-COMMENT ON FUNCTION zk_status() IS
-'the ZooKeeper sessions of this server; see view zk_status';
-
-CREATE VIEW zk_status AS
-	SELECT s.node_name,
-		   s.worker_pid,
-		   s.state,
-		   s.session_id,
-		   s.server,
-		   s.session_timeout_ms * interval '1 millisecond' AS session_timeout,
-		   s.connected_since,
-		   s.safe_until,
-		   s.safe,
-		   s.epoch,
-		   s.entries,
-		   s.max_locks,
-		   s.ephemeral_bytes,
-		   s.claims,
-		   s.tickets,
-		   s.tickets_lost,
-		   s.requests,
-		   s.connects,
-		   s.expirations
-	FROM @extschema@.zk_status() AS s;
-
-COMMENT ON VIEW zk_status IS
-'the ZooKeeper sessions of this server all together, and what they were used for';
-
 CREATE FUNCTION zk_sessions(OUT session integer,
 							OUT worker_pid integer,
 							OUT state text,
@@ -380,7 +329,9 @@ CREATE FUNCTION zk_sessions(OUT session integer,
 							OUT safe_until timestamptz,
 							OUT safe boolean,
 							OUT epoch bigint,
-							OUT ephemeral_bytes bigint)
+							OUT ephemeral_bytes bigint,
+							OUT last_error text,
+							OUT last_error_at timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zklock_sessions'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -399,11 +350,75 @@ CREATE VIEW zk_sessions AS
 		   s.safe_until,
 		   s.safe,
 		   s.epoch,
-		   s.ephemeral_bytes
+		   s.ephemeral_bytes,
+		   s.last_error,
+		   s.last_error_at
 	FROM @extschema@.zk_sessions() AS s;
 
 COMMENT ON VIEW zk_sessions IS
 'each ZooKeeper session of this server, one row a session';
+
+CREATE FUNCTION zk_status(OUT node_name text,
+						  OUT entries integer,
+						  OUT max_locks integer,
+						  OUT claims bigint,
+						  OUT tickets bigint,
+						  OUT tickets_lost bigint,
+						  OUT requests bigint,
+						  OUT connects bigint,
+						  OUT expirations bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zklock_status'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_status() IS
+'what the ZooKeeper sessions of this server were used for; see view zk_status';
+
+-- All sessions are as good as the worst of them; what identifies one is the first's.
+CREATE VIEW zk_status AS
+	SELECT n.node_name,
+		   s.worker_pid,
+		   s.state,
+		   s.session_id,
+		   s.server,
+		   s.session_timeout,
+		   s.connected_since,
+		   s.safe_until,
+		   s.safe,
+		   s.epoch,
+		   n.entries,
+		   n.max_locks,
+		   s.ephemeral_bytes,
+		   n.claims,
+		   n.tickets,
+		   n.tickets_lost,
+		   n.requests,
+		   n.connects,
+		   n.expirations,
+		   s.last_error,
+		   s.last_error_at
+	FROM @extschema@.zk_status() AS n,
+		 (SELECT max(worker_pid) FILTER (WHERE session = 1) AS worker_pid,
+				 CASE WHEN bool_or(state = 'in doubt') THEN 'in doubt'
+					  WHEN bool_and(state = 'connected') THEN 'connected'
+					  WHEN bool_and(state = 'none') THEN 'none'
+					  WHEN bool_and(state IN ('connected', 'connecting')) THEN 'connecting'
+					  ELSE 'disconnected'
+				 END AS state,
+				 max(session_id) FILTER (WHERE session = 1) AS session_id,
+				 max(server) FILTER (WHERE session = 1) AS server,
+				 max(session_timeout) FILTER (WHERE session = 1) AS session_timeout,
+				 max(connected_since) FILTER (WHERE session = 1) AS connected_since,
+				 CASE WHEN bool_and(safe_until IS NOT NULL) THEN min(safe_until) END AS safe_until,
+				 bool_and(safe) AS safe,
+				 sum(epoch)::bigint - count(*) + 1 AS epoch,
+				 sum(ephemeral_bytes)::bigint AS ephemeral_bytes,
+				 (array_agg(last_error ORDER BY last_error_at DESC NULLS LAST))[1] AS last_error,
+				 max(last_error_at) AS last_error_at
+		  FROM @extschema@.zk_sessions) AS s;
+
+COMMENT ON VIEW zk_status IS
+'the ZooKeeper sessions of this server all together, and what they were used for';
 
 /*
  * Privileges: everybody may lock and look.  What takes locks or resources from

@@ -23,7 +23,7 @@ SELECT q.znode = l.znode FROM zk_lock_queue('/regress/queue') q, zk_locks l WHER
 
 -- asked to release it
 SELECT zk_lock_revoke('/regress/queue');
-SELECT holds, client, server, pid, data FROM zk_lock_queue('/regress/queue');
+SELECT holds, client, server, pid, data FROM queue;
 SELECT zk_lock_is_held('/regress/queue'), zk_lock_release('/regress/queue');
 CALL all_is_gone();
 SELECT zk_lock_revoke('/regress/queue');

@@ -29,6 +29,9 @@ SET zklock.nonsense = 1;
 -- bad values do not get into the configuration
 ALTER SYSTEM SET zklock.hosts = '';
 ALTER SYSTEM SET zklock.hosts = 'a:0';
+ALTER SYSTEM SET zklock.hosts = 'a';
+ALTER SYSTEM SET zklock.hosts = 'a:2181,b';
+ALTER SYSTEM SET zklock.hosts = '[::1]';
 ALTER SYSTEM SET zklock.hosts = 'a:2181,,b:2181';
 ALTER SYSTEM SET zklock.hosts = 'a b:2181';
 ALTER SYSTEM SET zklock.hosts = 'a:2181/x/';

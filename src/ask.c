@@ -22,6 +22,8 @@
 
 static int	my_slot = -1;		/* a backend asks for one thing at a time */
 
+static bool ask_about_child(ZklCommandKind kind, const char *path,
+							const char *child);
 static char *ask(const ZklCommand *command, int64 until, bool *exists);
 static void set_up(void);
 static void end_at_exit(int code, Datum arg);
@@ -63,7 +65,19 @@ zkl_ask_write(const char *path, const char *child, const char *data,
 bool
 zkl_ask_delete(const char *path, const char *child)
 {
-	ZklCommand	command = {.kind = ZKL_COMMAND_DELETE};
+	return ask_about_child(ZKL_COMMAND_DELETE, path, child);
+}
+
+bool
+zkl_ask_revoke(const char *path, const char *child)
+{
+	return ask_about_child(ZKL_COMMAND_REVOKE, path, child);
+}
+
+static bool
+ask_about_child(ZklCommandKind kind, const char *path, const char *child)
+{
+	ZklCommand	command = {.kind = kind};
 	bool		exists;
 
 	Assert(child[0] != '\0');

@@ -53,4 +53,10 @@ extern bool zkl_ask_write(const char *path, const char *child,
 						  const char *data, int64 until);
 extern bool zkl_ask_delete(const char *path, const char *child);
 
+/*
+ * Request the release of the lock that a child holds.  zklock's own znodes go on
+ * saying who holds it.  False if there is no such znode.
+ */
+extern bool zkl_ask_revoke(const char *path, const char *child);
+
 #endif							/* ZKL_ASK_H */

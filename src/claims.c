@@ -17,6 +17,7 @@
 
 #include "claims.h"
 #include "compat.h"
+#include "describe.h"
 #include "counts.h"
 #include "faultpoint.h"
 #include "onlost.h"
@@ -141,7 +142,7 @@ begin_shared(const ZklWish *wish)
 	int			limit = wish->limit;
 
 	switch (zkl_shared_begin(wish->path, wish->mode, &limit, wish->quantity,
-							 &shared))
+							 zkl_describe_backend(), &shared))
 	{
 		case ZKL_BEGUN:
 			break;

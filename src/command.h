@@ -18,7 +18,7 @@
  *										any more; the generation grows
  *
  * All commands may be done twice: what reads changes nothing, a write writes
- * the same again, and a name that was deleted is never given out again.  So
+ * the same again, a request for release is the same as two, and a name that was deleted is never given out again.  So
  * where the connection or the worker was lost, a command begins anew.
  *
  * Locks.  One LWLock protects all slots, except for what is marked otherwise.
@@ -50,6 +50,7 @@ typedef enum ZklCommandKind
 	ZKL_COMMAND_LIST,			/* the names in a lock's directories */
 	ZKL_COMMAND_SURVEY,			/* the same, and what is in the znodes */
 	ZKL_COMMAND_WRITE,			/* the data of a child or the directory */
+	ZKL_COMMAND_REVOKE,			/* request the release of a child's lock */
 	ZKL_COMMAND_DELETE			/* a child */
 } ZklCommandKind;
 

@@ -170,6 +170,28 @@ zkl_entry_serves(const ZklEntry *entry, const ZklClaim *claim)
 		!(entry->plain && claim->superuser);
 }
 
+const ZklClaim *
+zkl_entry_holder(const ZklEntry *entry)
+{
+	const ZklClaim *holder = entry->holder;
+	dlist_iter	iter;
+
+	if (entry->semaphore != NULL)
+		return holder != NULL && holder->state == ZKL_CLAIM_HELD ? holder : NULL;
+	dlist_foreach(iter, &unconstify(ZklEntry *, entry)->claims)
+	{
+		const ZklClaim *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		if (claim->state != ZKL_CLAIM_HELD)
+			continue;
+		if (strcmp(claim->about, entry->about) == 0)
+			return claim;
+		if (holder == NULL)
+			holder = claim;
+	}
+	return holder;
+}
+
 void
 zkl_entry_note_asker(ZklEntry *entry, bool only_tries, bool plain,
 					 const char *about)
@@ -320,6 +342,18 @@ zkl_entry_remove_if_unused(ZklEntry *entry)
 bool
 zkl_entry_is_releasing(const ZklEntry *entry)
 {
-	return entry->state == ZKL_ENTRY_RELEASING ||
-		entry->nlinked > entry->nleases;
+	return (entry->state == ZKL_ENTRY_RELEASING && !entry->stuck) ||
+		entry->nlinked - entry->nleases > entry->nstuck - entry->stuck;
+}
+
+void
+zkl_entry_set_stuck(ZklEntry *entry, bool stuck)
+{
+	ZklEntry   *lock = entry->semaphore ? entry->semaphore : entry;
+
+	if (entry->stuck != stuck)
+	{
+		entry->stuck = stuck;
+		lock->nstuck += stuck ? 1 : -1;
+	}
 }

@@ -23,6 +23,12 @@ extern void zkl_entry_unlock(uint32 hash);
 extern void zkl_entry_want(ZklEntry *entry, ZklMode mode);
 
 /*
+ * The claim that the znode shall name: that of the backend it names already, if
+ * that one holds the lock; else the first that holds it; NULL: none does.
+ */
+extern const ZklClaim *zkl_entry_holder(const ZklEntry *entry);
+
+/*
  * Remember who asked for the ticket; its znode will say so.  "plain" is a ticket
  * for one who is no superuser.
  */
@@ -77,7 +83,10 @@ extern void zkl_entry_wake_needing(ZklEntry *entry);
 /* Let the worker look at it. */
 extern void zkl_entry_ask_worker(ZklEntry *entry);
 
-/* Is a znode on its way to be deleted? */
+/* A znode that is to be deleted cannot be; or is gone after all. */
+extern void zkl_entry_set_stuck(ZklEntry *entry, bool stuck);
+
+/* Is a znode on its way to be deleted, and not stuck? */
 extern bool zkl_entry_is_releasing(const ZklEntry *entry);
 
 /* An entry stays while a claim, a ticket or the worker needs it. */

@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "storage/proc.h"
 
 #include "compat.h"
 #include "entry.h"
@@ -34,6 +35,8 @@
 
 static int64 next_timer(const ZklEntry *entry);
 static void arm_timer(ZklEntry *entry, ZklWork *work);
+static int64 describe_at(const ZklEntry *entry);
+static bool describe_if_due(ZklEntry *entry, int64 now);
 static bool end_lease_times(ZklEntry *entry, int64 now);
 static bool give_up_if_idle(ZklEntry *entry);
 static void lose_claim(ZklClaim *claim, ZklLoss loss);
@@ -96,6 +99,7 @@ zkl_entry_look(ZklEntry *entry)
 	switch (entry->state)
 	{
 		case ZKL_ENTRY_NONE:
+			work.retry = entry->nstuck > 0;
 			zkl_entry_remove_if_unused(entry);
 			break;
 		case ZKL_ENTRY_WANTED:
@@ -146,6 +150,7 @@ zkl_entry_timer_fired(ZklEntry *entry)
 		if (!work.unwant && !entry->watching &&
 			now >= entry->owned_at + WATCH_AFTER)
 			work.watch = entry->watching = true;
+		work.describe = !work.unwant && describe_if_due(entry, now);
 	}
 	if (entry->state == ZKL_ENTRY_OWNED)
 		arm_timer(entry, &work);
@@ -171,6 +176,8 @@ next_timer(const ZklEntry *entry)
 		at = Min(at, entry->owned_at + LOOK_AFTER);
 	if (!entry->watching)
 		at = Min(at, entry->owned_at + WATCH_AFTER);
+	if (entry->contended)
+		at = Min(at, describe_at(entry));
 	dlist_foreach(iter, &unconstify(ZklEntry *, entry)->claims)
 	{
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
@@ -179,6 +186,34 @@ next_timer(const ZklEntry *entry)
 			at = Min(at, claim->lease_until);
 	}
 	return at;
+}
+
+/*
+ * Others wait for a lock that another backend may hold than its znode says, and
+ * whoever reads the znode might cancel the wrong one.  That is written down as soon
+ * as that backend has held the lock for deadlock_timeout, and not more often than
+ * that: a lock that is handed on fast within the server causes no writes.  No
+ * hand-over moves the timer, so it looks again and again.
+ */
+static int64
+describe_at(const ZklEntry *entry)
+{
+	const ZklClaim *holder = zkl_entry_holder(entry);
+	int64		since = zkl_now();
+
+	if (holder != NULL && strcmp(holder->about, entry->about) != 0)
+		since = Max(holder->since, entry->described_at);
+	return since + ZKL_MS(DeadlockTimeout);
+}
+
+static bool
+describe_if_due(ZklEntry *entry, int64 now)
+{
+	if (!entry->contended || now < describe_at(entry))
+		return false;
+	strlcpy(entry->about, zkl_entry_holder(entry)->about, sizeof(entry->about));
+	entry->described_at = now;
+	return true;
 }
 
 /* A timer that fires too early does no harm, so it is only moved forward. */
@@ -272,6 +307,7 @@ zkl_entry_set_owned(ZklEntry *entry, bool contended)
 		entry->looked = entry->ticket.listed;
 		entry->handed_on = false;
 		entry->watching = false;
+		entry->described_at = 0;
 		entry->owned_at = zkl_now();
 		if (entry->semaphore != NULL)
 			zkl_leases_set_owned(entry);
@@ -293,8 +329,10 @@ zkl_entry_set_contended(ZklEntry *entry)
 	{
 		bool		is_news = !entry->contended;
 
-		entry->contended = true;
 		lingered = give_up_if_idle(entry);
+		if (!lingered && is_news)
+			zkl_entry_ask_worker(entry);	/* for its timer */
+		entry->contended = true;
 		if (!lingered && entry->nheld > 0 && !entry->exclusive)
 			zkl_entry_downgrade(entry);
 		if (entry->semaphore != NULL && is_news)
@@ -334,6 +372,19 @@ bool
 zkl_entry_says_plain(const ZklEntry *entry)
 {
 	return entry->plain && entry->ticket.mode != ZKL_MODE_READ;
+}
+
+/* Once the ticket is given up, its entry may speak of the next one. */
+bool
+zkl_entry_is_described(ZklEntry *entry, const char *data, int length)
+{
+	bool		described;
+
+	zkl_entry_lock(entry);
+	described = entry->state != ZKL_ENTRY_OWNED ||
+		zkl_recipe_is_about(data, length, entry->about);
+	zkl_entry_unlock(entry->hash);
+	return described;
 }
 
 void
@@ -399,6 +450,7 @@ zkl_entry_set_gone(ZklEntry *entry)
 
 	zkl_entry_lock(entry);
 	entry->timer_armed = false;
+	zkl_entry_set_stuck(entry, false);
 	wanted = want_again(entry);
 	zkl_entry_unlock(hash);
 	return wanted;
@@ -426,6 +478,8 @@ zkl_entry_set_lost(ZklEntry *entry, ZklLoss loss)
 	}
 	entry->nheld = 0;
 	entry->exclusive = false;
+	if (entry->semaphore != NULL)
+		entry->semaphore->surveyed = false; /* others may have come */
 	new_generation(entry);
 	(void) want_again(entry);
 	zkl_entry_unlock(hash);
@@ -509,7 +563,10 @@ zkl_entry_set_failed(ZklEntry *entry, ZklFailure failure, bool znode_left)
 	}
 	zkl_entry_become_none(entry);
 	if (znode_left)
+	{
 		entry->state = ZKL_ENTRY_RELEASING;
+		zkl_entry_set_stuck(entry, entry->ticket.state == ZKL_TICKET_STUCK);
+	}
 	else
 		entry->timer_armed = false;
 	zkl_entry_remove_if_unused(entry);
@@ -571,6 +628,8 @@ want_again(ZklEntry *entry)
 		}
 		entry->state = ZKL_ENTRY_WANTED;
 		entry->mode = claim->mode;
+		strlcpy(entry->about, claim->about, sizeof(entry->about));
+		entry->plain &= !claim->superuser;
 		entry->seen = true;
 		return true;
 	}

@@ -28,7 +28,9 @@ typedef struct ZklWork
 	bool		downgrade;		/* let others read, too */
 	bool		watch;			/* watch the znode */
 	bool		look;			/* see who queues, for the first time */
+	bool		retry;			/* delete what is stuck of its leases */
 	bool		recheck;		/* look whether it is contended still */
+	bool		describe;		/* write down who holds the lock now */
 	int64		timer_at;		/* look again then; 0: no need */
 } ZklWork;
 
@@ -64,6 +66,10 @@ extern bool zkl_entry_shall_answer(ZklEntry *entry);
 
 /* Does its znode say that the ticket serves no superuser? */
 extern bool zkl_entry_says_plain(const ZklEntry *entry);
+
+/* Do the znode's data name the backend that the entry says they name? */
+extern bool zkl_entry_is_described(ZklEntry *entry, const char *data,
+								   int length);
 
 /* Nobody queues behind any more. */
 extern void zkl_entry_set_uncontended(ZklEntry *entry);

@@ -22,18 +22,18 @@
 #include "hosts.h"
 #include "path.h"
 
-#define DEFAULT_PORT	"2181"
 #define MAX_SERVERS		255
 
 typedef struct ServerList
 {
 	int			n;
 	char	   *address[MAX_SERVERS + 1];
+	char	   *error;			/* the last one; NULL: none */
 } ServerList;
 
 static bool split_server(const char *server, size_t length, char *name,
 						 char *port);
-static void resolve_server(const char *name, const char *port,
+static void resolve_server(const char *name, const char *port, bool numeric,
 						   ServerList *list);
 
 #define NAME_SIZE	256
@@ -84,7 +84,7 @@ compare_addresses(const void *a, const void *b)
 }
 
 char *
-zkl_hosts_resolve(const char *hosts, int *nservers)
+zkl_hosts_resolve(const char *hosts, bool numeric)
 {
 	const char *end = zkl_hosts_chroot(hosts);
 	ServerList	list = {0};
@@ -97,33 +97,48 @@ zkl_hosts_resolve(const char *hosts, int *nservers)
 		char		port[PORT_SIZE];
 
 		if (split_server(at, length, name, port))
-			resolve_server(name, port, &list);
+			resolve_server(name, port, numeric, &list);
 		at += length + 1;
 	}
-	if (list.n == 0)
-		return NULL;
 
+	initStringInfo(&result);
+	if (list.n == 0)
+	{
+		appendStringInfo(&result, "%c%s", ZKL_HOSTS_NONE,
+						 list.error ? list.error : "");
+		return result.data;
+	}
 	qsort(list.address, list.n, sizeof(char *), compare_addresses);
 	if (list.n % 2 == 0)
 	{
 		list.address[list.n] = list.address[0];
 		list.n++;
 	}
-
-	initStringInfo(&result);
 	for (int i = 0; i < list.n; i++)
-		appendStringInfo(&result, "%s%s", i > 0 ? "," : "", list.address[i]);
-	*nservers = list.n;
+		appendStringInfo(&result, "%c%s",
+						 i > 0 ? ',' : list.error ? ZKL_HOSTS_SOME : ZKL_HOSTS_ALL,
+						 list.address[i]);
 	return result.data;
 }
 
-/* "name", "name:port", "[address]" or "[address]:port", spaces around it. */
+int
+zkl_hosts_count(const char *servers)
+{
+	int			count = 1;
+
+	for (const char *at = servers; *at; at++)
+		count += *at == ',';
+	return count;
+}
+
+/* "name:port" or "[address]:port", spaces around it. */
 static bool
 split_server(const char *server, size_t length, char *name, char *port)
 {
 	const char *end = server + length;
 	const char *colon = NULL;
 	size_t		name_length;
+	size_t		digits;
 
 	while (server < end && *server == ' ')
 		server++;
@@ -153,30 +168,33 @@ split_server(const char *server, size_t length, char *name, char *port)
 	name[name_length] = '\0';
 
 	if (colon == NULL)
-		strcpy(port, DEFAULT_PORT);
-	else
-	{
-		size_t		digits = strspn(colon + 1, "0123456789");
-
-		if (digits == 0 || digits >= PORT_SIZE || colon + 1 + digits != end ||
-			atoi(colon + 1) > 65535 || atoi(colon + 1) == 0)
-			return false;
-		memcpy(port, colon + 1, digits);
-		port[digits] = '\0';
-	}
+		return false;
+	digits = strspn(colon + 1, "0123456789");
+	if (digits == 0 || digits >= PORT_SIZE || colon + 1 + digits != end ||
+		atoi(colon + 1) > 65535 || atoi(colon + 1) == 0)
+		return false;
+	memcpy(port, colon + 1, digits);
+	port[digits] = '\0';
 	return true;
 }
 
 static void
-resolve_server(const char *name, const char *port, ServerList *list)
+resolve_server(const char *name, const char *port, bool numeric,
+			   ServerList *list)
 {
 	struct addrinfo hint = {0};
 	struct addrinfo *addresses = NULL;
+	int			error;
 
 	hint.ai_family = AF_UNSPEC;
 	hint.ai_socktype = SOCK_STREAM;
-	if (pg_getaddrinfo_all(name, port, &hint, &addresses) != 0)
-		addresses = NULL;
+	hint.ai_flags = numeric ? AI_NUMERICHOST : 0;
+	error = pg_getaddrinfo_all(name, port, &hint, &addresses);
+	if (error != 0)
+	{
+		list->error = psprintf("\"%s\": %s", name, gai_strerror(error));
+		return;
+	}
 
 	for (struct addrinfo *a = addresses; a; a = a->ai_next)
 	{
@@ -192,6 +210,5 @@ resolve_server(const char *name, const char *port, ServerList *list)
 		/* The client splits at the last colon, also for IPv6. */
 		list->address[list->n++] = psprintf("%s:%s", host, service);
 	}
-	if (addresses)
-		pg_freeaddrinfo_all(AF_UNSPEC, addresses);
+	pg_freeaddrinfo_all(AF_UNSPEC, addresses);
 }

@@ -24,10 +24,18 @@ extern void zkl_hosts_prefix(const char *hosts, const char *root,
 							 char *prefix);
 
 /*
- * The servers' numeric addresses, sorted (the client shuffles them) and odd in
- * number, as the client wants them; allocated.  NULL where no name can be resolved.  Looks
+ * What is known of the servers, as a letter and a text: their numeric addresses,
+ * sorted (the client shuffles them) and odd in number, as the client wants them; or
+ * why there are none.  Allocated.  "numeric": names count as unknown; else this looks
  * names up, and waits for that.
  */
-extern char *zkl_hosts_resolve(const char *hosts, int *nservers);
+#define ZKL_HOSTS_ALL	'+'		/* of all servers */
+#define ZKL_HOSTS_SOME	'-'
+#define ZKL_HOSTS_NONE	'!'
+
+extern char *zkl_hosts_resolve(const char *hosts, bool numeric);
+
+/* How many addresses are in such a list? */
+extern int	zkl_hosts_count(const char *servers);
 
 #endif							/* ZKL_HOSTS_H */

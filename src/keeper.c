@@ -17,6 +17,7 @@
 #include "faultpoint.h"
 #include "hosts.h"
 #include "keeper.h"
+#include "lookup.h"
 #include "safeuntil.h"
 #include "service.h"
 #include "session.h"
@@ -25,6 +26,7 @@
 #include "zklock.h"
 
 #define RETRY_OPEN			ZKL_MS(1000)
+#define LOOK_AGAIN			ZKL_MS(50)
 
 static struct
 {
@@ -36,11 +38,18 @@ static struct
 	char	   *hosts;			/* those of the open handle ... */
 	char	   *servers;		/* ... and their addresses */
 	int64		resolve_at;		/* while disconnected: when to look again */
+	bool		missing;		/* it was logged that ZooKeeper is not there */
+	bool		in_doubt;		/* ... or that claims are in doubt */
 	ZklSafeUntil safe;
 }			keeper;
 
 static void open_session(void);
-static bool look_for_servers(void);
+static void take_lookup(void);
+static void move_to_servers(const char *servers);
+static void look_for_servers(void);
+static void note_unreachable(void);
+static void note_doubt(void);
+static void note_error(const char *error);
 static void renew_handle(void);
 static void abandon_handle(void);
 static void on_connected(void);
@@ -61,24 +70,33 @@ zkl_keeper_tend(void)
 	if (keeper.connected && !zkl_session_is_connected())
 		on_disconnected();
 
+	take_lookup();
 	if (!zkl_session_is_open() && zkl_now() >= keeper.open_at)
 		open_session();
-	else if (zkl_session_is_open() && !keeper.connected &&
-			 zkl_now() >= keeper.resolve_at)
+	else if (zkl_session_is_open() && !keeper.connected)
 	{
-		if (look_for_servers())
-			renew_handle();
+		note_unreachable();
+		if (zkl_now() >= keeper.resolve_at)
+			look_for_servers();
 	}
+	note_doubt();
 }
 
 int64
 zkl_keeper_wake_at(void)
 {
+	int64		wake_at = PG_INT64_MAX;
+	int64		safe_until = pg_atomic_read_u64(&zkl_my_session->safe_until);
+
 	if (!zkl_session_is_open())
-		return keeper.open_at;
-	if (zkl_session_may_heartbeat())
-		return next_heartbeat();
-	return PG_INT64_MAX;
+		wake_at = keeper.open_at;
+	else if (zkl_session_may_heartbeat())
+		wake_at = next_heartbeat();
+	if (safe_until > zkl_now())
+		wake_at = Min(wake_at, safe_until);
+	if (zkl_lookup_is_running())
+		wake_at = Min(wake_at, zkl_now() + LOOK_AGAIN);
+	return wake_at;
 }
 
 bool
@@ -104,22 +122,12 @@ open_session(void)
 {
 	ZklSessionInfo *info = zkl_my_session;
 	ZklSessionId identity = {0};
-	int			nservers;
 	char	   *servers;
 
 	keeper.open_at = zkl_now() + RETRY_OPEN;
-	servers = zkl_hosts_resolve(zkl_hosts, &nservers);
-	if (servers == NULL)
-	{
-		static bool logged = false;
-
-		if (!logged)
-			ereport(LOG,
-					errmsg("could not resolve any of the ZooKeeper servers \"%s\"",
-						   zkl_hosts));
-		logged = true;
+	zkl_lookup_start();
+	if (!zkl_lookup_servers(&servers))
 		return;
-	}
 
 	keeper.ending_old = false;
 	keeper.was_connected = false;
@@ -132,7 +140,7 @@ open_session(void)
 						 pg_atomic_read_u64(&info->safe_until));
 
 	/* A session keeps the timeout that it was made with. */
-	if (!zkl_session_open(servers, nservers,
+	if (!zkl_session_open(servers, zkl_hosts_count(servers),
 						  info->id != 0 ? info->timeout_ms : zkl_session_timeout,
 						  identity.id != 0 ? &identity : NULL))
 	{
@@ -150,25 +158,116 @@ open_session(void)
 	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
 }
 
-/*
- * The servers may have moved: then the next worker carries the session on at
- * their new addresses.
- */
-static bool
-look_for_servers(void)
+static void
+take_lookup(void)
 {
-	int			nservers;
+	static bool logged = false;
+	char	   *text;
 	char	   *servers;
 
-	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
-	servers = zkl_hosts_resolve(zkl_hosts, &nservers);
-	if (servers == NULL)
-		return false;
+	switch (zkl_lookup_take(&text))
+	{
+		case ZKL_LOOKUP_NONE:
+			return;
+		case ZKL_LOOKUP_DONE:
+			logged = false;
+			if (!zkl_session_is_open())
+				keeper.open_at = 0;
+			else if (!keeper.connected && zkl_lookup_servers(&servers))
+				move_to_servers(servers);
+			return;
+		case ZKL_LOOKUP_FAILED:
+			break;
+	}
+	note_error(psprintf("could not resolve any of the servers: %s", text));
+	if (!logged)
+		ereport(LOG,
+				errmsg("could not resolve any of the ZooKeeper servers \"%s\"",
+					   zkl_hosts),
+				errdetail("The last error was: %s.", text));
+	logged = true;
+}
+
+/* The next worker carries the session on at the new addresses. */
+static void
+move_to_servers(const char *servers)
+{
 	if (strcmp(servers, keeper.servers) == 0)
-		return true;
+		return;
 	ereport(LOG,
 			errmsg("restarting the zklock worker, because the ZooKeeper servers have other addresses"));
 	proc_exit(1);
+}
+
+/* The servers may have moved, or refuse this handle for what it has seen. */
+static void
+look_for_servers(void)
+{
+	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
+	zkl_lookup_start();
+	renew_handle();
+}
+
+/*
+ * What the log and zk_status say
+ */
+
+/* Logged once, until there is a connection again. */
+static void
+note_unreachable(void)
+{
+	const char *error = zkl_session_take_error();
+
+	if (error != NULL)
+		note_error(error);
+	if (keeper.missing || !zkl_session_tried_all())
+		return;
+	keeper.missing = true;
+	ereport(LOG,
+			errmsg("could not connect to ZooKeeper, will keep trying"),
+			zkl_my_session->last_error_at == 0 ? 0 :
+			errdetail("The last error was: %s.", zkl_my_session->last_error));
+}
+
+/*
+ * The session's znodes may be gone, for all that is known.  That concerns nobody but
+ * those who hold locks; without them there is nothing to be in doubt about.
+ */
+static void
+note_doubt(void)
+{
+	bool		safe = zkl_now() < (int64) pg_atomic_read_u64(&zkl_my_session->safe_until);
+
+	if (keeper.in_doubt && safe)
+	{
+		keeper.in_doubt = false;
+		ereport(LOG,
+				errmsg("locks are not in doubt any more"),
+				errdetail("ZooKeeper has confirmed the session that holds them."));
+	}
+	else if (!keeper.in_doubt && !safe && zkl_my_session->id != 0 &&
+			 pg_atomic_read_u64(&zkl_my_session->ephemeral_bytes) > 0 &&
+			 zkl_entry_any_held())
+	{
+		keeper.in_doubt = true;
+		note_error("ZooKeeper has not confirmed the session for too long");
+		ereport(LOG,
+				errmsg("locks are in doubt"),
+				errdetail("ZooKeeper has not confirmed the session that holds them for too long."),
+				errhint("Transactions that hold them cannot commit until it does."));
+	}
+}
+
+/* For zk_status. */
+static void
+note_error(const char *error)
+{
+	ZklSessionInfo *info = zkl_my_session;
+
+	LWLockAcquire(zkl_table_session_lock(), LW_EXCLUSIVE);
+	strlcpy(info->last_error, error, sizeof(info->last_error));
+	info->last_error_at = zkl_now();
+	LWLockRelease(zkl_table_session_lock());
 }
 
 /*
@@ -272,6 +371,7 @@ on_connected(void)
 						  zkl_session_timeout_ms()));
 	keeper.connected = true;
 	keeper.was_connected = true;
+	keeper.missing = false;
 	pg_atomic_write_u32(&zkl_my_session->connected, 1);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.connects, 1);
 	zkl_tickets_reconnected();
@@ -281,10 +381,15 @@ on_connected(void)
 static void
 on_disconnected(void)
 {
+	const char *error;
+
 	if (!keeper.connected)
 		return;
+	error = zkl_session_take_error();
+	note_error(error ? error : "lost the connection to ZooKeeper");
 	ereport(LOG,
-			errmsg("lost the connection to ZooKeeper"));
+			errmsg("lost the connection to ZooKeeper"),
+			error ? errdetail("The last error was: %s.", error) : 0);
 	keeper.connected = false;
 	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
 	pg_atomic_write_u32(&zkl_my_session->connected, 0);
@@ -323,6 +428,8 @@ on_expired(void)
 	LWLockRelease(zkl_table_session_lock());
 	ZKL_FAULT_POINT("session-forgotten");
 
+	keeper.in_doubt = false;
+	note_error("the ZooKeeper session has expired");
 	ereport(LOG,
 			errmsg("the ZooKeeper session has expired"));
 	zkl_tickets_expired();
@@ -334,12 +441,13 @@ on_stranger(void)
 {
 	static bool logged = false;
 
+	on_disconnected();
+	note_error("one of the servers does not answer like a ZooKeeper server");
 	if (!logged)
 		ereport(LOG,
 				errmsg("one of the servers \"%s\" does not answer like a ZooKeeper server",
 					   zkl_hosts));
 	logged = true;
-	on_disconnected();
 	abandon_handle();
 	keeper.open_at = zkl_now() + RETRY_OPEN;
 }

@@ -269,6 +269,8 @@ zkl_leases_settle(ZklEntry *semaphore)
 	}
 	dlist_foreach_modify(iter, &semaphore->pending)
 		zkl_entry_withdraw(dlist_container(ZklEntry, lease_link, iter.cur));
+	if (!semaphore->surveyed)
+		zkl_leases_give_up(semaphore);
 	dlist_foreach_modify(iter, &semaphore->idle)
 		zkl_entry_settle_idle(dlist_container(ZklEntry, lease_link, iter.cur));
 	semaphore->nlinked--;
@@ -288,6 +290,7 @@ void
 zkl_leases_set_owned(ZklEntry *lease)
 {
 	lease->idle_at = lease->owned_at;
+	lease->semaphore->nowned++;
 	dlist_delete(&lease->lease_link);
 	dlist_push_tail(&lease->semaphore->idle, &lease->lease_link);
 }
@@ -304,16 +307,20 @@ zkl_leases_unlink(ZklEntry *lease)
 	lease->holder = NULL;
 	lease->nheld = 0;
 
+	lease->semaphore->nleases--;
+
 	/* Without any lease, others may make of the path what they like. */
-	if (--lease->semaphore->nleases == 0)
+	if (lease->owned_at != 0 && --lease->semaphore->nowned == 0)
 		lease->semaphore->surveyed = false;
 }
 
 static void
 mark_contended(ZklEntry *lease, void *arg)
 {
-	if (lease->state == ZKL_ENTRY_OWNED)
-		lease->contended = true;
+	if (lease->state != ZKL_ENTRY_OWNED || lease->contended)
+		return;
+	lease->contended = true;
+	zkl_entry_ask_worker(lease);	/* for its timer */
 }
 
 void

@@ -342,7 +342,7 @@ zkl_table_take_claim(void)
 
 	if (claim != NULL)
 	{
-		memset(claim, 0, sizeof(*claim));
+		memset(claim, 0, offsetof(ZklClaim, about));
 		dlist_init(&claim->leases);
 	}
 	return claim;

@@ -12,7 +12,9 @@
  *		QUEUED			in ZooKeeper's queue, behind somebody
  *		OWNED			first in the queue: the lock is this server's.
  *						Without any claim: the ticket is lingering
- *		RELEASING		given up; its znode is not known to be gone
+ *		RELEASING		given up; its znode is not known to be gone.  If the
+ *						delete was refused, it is stuck: a claim that needs the
+ *						ticket lets the worker try again, and fails if it cannot
  *
  *		from -> to				who			when
  *		NONE -> WANTED			backend		a claim needs the ticket
@@ -88,6 +90,8 @@
 #define ZKL_PARTITIONS		16
 #define ZKL_SERVER_SIZE		80	/* "address:port" */
 #define ZKL_PASSWORD_SIZE	16
+#define ZKL_SERVERS_SIZE	16384	/* addresses of all servers */
+#define ZKL_ERROR_SIZE		256
 
 /* The token keeps 16 bits for the claims that one ticket serves. */
 #define ZKL_CLAIM_NUMBER_MAX	65535
@@ -165,10 +169,14 @@ struct ZklEntry
 	bool		exclusive;		/* ... and one of them is not just reading */
 	int			nwaiting;		/* ... and WAITING, in this generation */
 	int			nneeding;		/* ... of these, with needs_ticket */
-	char		about[ZKL_ABOUT_SIZE];	/* who asked for the ticket */
+	char		about[ZKL_ABOUT_SIZE];	/* the backend that the znode names:
+										 * the one that asked for the ticket,
+										 * or has held it for long ... */
+	int64		described_at;	/* ... when the worker last changed that */
 	char		znode[ZKL_ZNODE_SIZE];	/* since QUEUED or OWNED */
 	bool		timer_armed;	/* the worker will look at it by itself ... */
 	int64		armed_for;		/* ... at this moment */
+	bool		stuck;			/* RELEASING, and the delete was refused */
 	bool		in_work;		/* the worker was asked to look at it */
 	bool		seen;			/* it has looked since the state is WANTED */
 
@@ -176,9 +184,14 @@ struct ZklEntry
 	dlist_head	idle;
 	dlist_head	pending;
 	int			nleases;		/* WANTED, QUEUED or OWNED ... */
+	int			nowned;			/* ... OWNED ... */
 	int			nlinked;		/* ... and all that exist */
 	uint64		last_lease;		/* makes their names */
-	bool		surveyed;		/* its directory was found in order */
+	bool		surveyed;		/* the path is no other kind of lock: none was
+								 * seen while one of these was OWNED */
+
+	/* of all but leases: tickets, its own or of leases, that are stuck */
+	int			nstuck;
 
 	/* of a lease */
 	ZklClaim   *holder;
@@ -235,6 +248,8 @@ struct ZklClaim
 	/* written by the backend alone, read by others just to show them */
 	int			session_count;
 	int			xact_count;
+
+	char		about[ZKL_ABOUT_SIZE];	/* the backend; fixed */
 };
 
 /* One session: written by its worker, read by all. */
@@ -252,6 +267,8 @@ typedef struct ZklSessionInfo
 	int			timeout_ms;		/* negotiated */
 	char		server[ZKL_SERVER_SIZE];
 	int64		connected_at;
+	char		last_error[ZKL_ERROR_SIZE];
+	int64		last_error_at;	/* 0: never */
 
 	pg_atomic_uint32 worker_proc;	/* proc number + 1; 0: not running */
 	pg_atomic_uint32 worker_pid;
@@ -297,6 +314,14 @@ typedef struct ZklShared
 	pg_atomic_uint64 losses;	/* grows when a session expires, and when a
 								 * claim is lost, with its partition locked */
 	pg_atomic_uint64 revocations;	/* grows when a ticket is revoked */
+
+	/*
+	 * Addresses that were found for zklock.hosts, for when names cannot be
+	 * resolved.  Protected by session_lock.
+	 */
+	uint64		servers_of;		/* hash of zklock.hosts */
+	bool		servers_complete;	/* no name was left out */
+	char		servers[ZKL_SERVERS_SIZE];
 
 	ZklSessionInfo session[ZKL_SESSIONS_MAX];	/* zklock.sessions of them */
 	ZklCounters counters;

@@ -21,6 +21,7 @@
 #include "arguments.h"
 #include "ask.h"
 #include "report.h"
+#include "standing.h"
 
 PG_FUNCTION_INFO_V1(zklock_lock_queue);
 PG_FUNCTION_INFO_V1(zklock_lock_revoke);
@@ -39,7 +40,9 @@ typedef struct Queue
 static void check_no_superuser(const char *path, const Queue *queue);
 static Queue look(const char *path);
 static const char *child_of(const ZklPlace *place);
-static void put_row(ReturnSetInfo *rsinfo, int position,
+static const char *text_of(const char *path, const ZklPlace *place,
+						   const ZklSurveyNode *node);
+static void put_row(ReturnSetInfo *rsinfo, const char *path, int position,
 					const ZklPlace *place, const ZklSurveyNode *node);
 static bool put_fields(Datum *values, bool *nulls, const char *data);
 static char *field_of(const char *data, const char *name);
@@ -51,14 +54,16 @@ static TimestampTz timestamp_of(int64 unix_ms);
 Datum
 zklock_lock_queue(PG_FUNCTION_ARGS)
 {
+	const char *path;
 	Queue		queue;
 
 	zkl_check_loaded();
-	queue = look(zkl_argument_path(fcinfo));
+	path = zkl_argument_path(fcinfo);
+	queue = look(path);
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; i < queue.nplaces; i++)
-		put_row((ReturnSetInfo *) fcinfo->resultinfo, i + 1, &queue.places[i],
-				&queue.survey->nodes[queue.places[i].index]);
+		put_row((ReturnSetInfo *) fcinfo->resultinfo, path, i + 1,
+				&queue.places[i], &queue.survey->nodes[queue.places[i].index]);
 	return (Datum) 0;
 }
 
@@ -76,8 +81,7 @@ zklock_lock_revoke(PG_FUNCTION_ARGS)
 	for (int i = 0; i < queue.nplaces; i++)
 	{
 		if (queue.places[i].holds)
-			asked += zkl_ask_write(path, child_of(&queue.places[i]), ZKL_REVOKE,
-								   PG_INT64_MAX);
+			asked += zkl_ask_revoke(path, child_of(&queue.places[i]));
 	}
 	PG_RETURN_INT32(asked);
 }
@@ -180,8 +184,8 @@ child_of(const ZklPlace *place)
  */
 
 static void
-put_row(ReturnSetInfo *rsinfo, int position, const ZklPlace *place,
-		const ZklSurveyNode *node)
+put_row(ReturnSetInfo *rsinfo, const char *path, int position,
+		const ZklPlace *place, const ZklSurveyNode *node)
 {
 	Datum		values[QUEUE_COLUMNS] = {0};
 	bool		nulls[QUEUE_COLUMNS] = {0};
@@ -202,7 +206,8 @@ put_row(ReturnSetInfo *rsinfo, int position, const ZklPlace *place,
 		nulls[11] = false;
 	}
 	if (node->data != NULL && !(place->client == ZKL_CLIENT_ZKLOCK &&
-								put_fields(values + 6, nulls + 6, node->data)))
+								put_fields(values + 6, nulls + 6,
+										   text_of(path, place, node))))
 		data = data_of(node);
 	if (data != NULL)
 	{
@@ -212,7 +217,24 @@ put_row(ReturnSetInfo *rsinfo, int position, const ZklPlace *place,
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* Who asked for the ticket, as describe_backend wrote it; false: it did not. */
+/*
+ * What one of zklock's znodes says.  Of this server's own tickets the lock table
+ * knows more: who has the lock at this moment, or that no backend has it.
+ */
+static const char *
+text_of(const char *path, const ZklPlace *place, const ZklSurveyNode *node)
+{
+	char	   *about = palloc(ZKL_ABOUT_SIZE);
+
+	if (place->where == ZKL_WHERE_LOCKS)
+		path = psprintf("%s/" ZKL_LOCKS, path);
+	if (!zkl_shared_describe(path, place->name, about))
+		return node->data;
+	return about[0] != '\0' ? about :
+		pnstrdup(node->data, strcspn(node->data, " ")); /* just the server */
+}
+
+/* The fields that zkl_describe_backend wrote; false: there are none. */
 static bool
 put_fields(Datum *values, bool *nulls, const char *data)
 {

@@ -480,6 +480,38 @@ relation_of(ZklMode mine, ZklMode other)
 }
 
 bool
+zkl_recipe_has_mark(const char *text, int length, const char *mark)
+{
+	int			mark_length = (int) strlen(mark);
+
+	for (int i = 0; i + mark_length <= length; i++)
+	{
+		if (memcmp(text +i, mark, mark_length) == 0 &&
+			(i + mark_length == length || text[i + mark_length] == ' '))
+			return true;
+	}
+	return false;
+}
+
+/* Marks may follow. */
+bool
+zkl_recipe_is_about(const char *text, int length, const char *about)
+{
+	int			about_length = (int) strlen(about);
+
+	return length >= about_length && memcmp(text, about, about_length) == 0 &&
+		(length == about_length || text[about_length] == ' ');
+}
+
+bool
+zkl_recipe_is_revoked(const char *text, int length)
+{
+	return (length == sizeof(ZKL_REVOKE) - 1 &&
+			memcmp(text, ZKL_REVOKE, length) == 0) ||
+		zkl_recipe_has_mark(text, length, ZKL_REQUESTED);
+}
+
+bool
 zkl_recipe_any_lease(const char *const *children, int nchildren)
 {
 	ZklContender contender;

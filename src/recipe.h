@@ -47,16 +47,19 @@
 #define ZKL_LEASES		"leases"
 #define ZKL_LOCKS		"locks"
 
-/* What is written into a znode to ask for its lock. */
+/* What Curator writes into a znode to ask for its lock: this, and nothing else. */
 #define ZKL_REVOKE		"__REVOKE__"
 
 /*
- * What a znode says about its maker; then, that it serves no superuser; then, that
- * the lock is in use.
+ * The text of zklock's own znodes: fields that describe a backend, and then these
+ * marks: that the ticket serves no superuser, that the lock is in use, and that its
+ * release has been requested.
  */
 #define ZKL_ABOUT_SIZE	256
 #define ZKL_PLAIN		" superuser=f"
 #define ZKL_IN_USE		" in_use=t"
+#define ZKL_REQUESTED	" revoke=t"
+#define ZKL_TEXT_SIZE	(ZKL_ABOUT_SIZE + sizeof(ZKL_PLAIN ZKL_IN_USE ZKL_REQUESTED))
 
 /* From here on a sequence number orders nothing safely (see DESIGN). */
 #define ZKL_SEQUENCE_LIMIT	2000000000
@@ -199,6 +202,13 @@ extern ZklVerdict zkl_recipe_judge_lease(int limit, const char *me,
 /* Is this znode among them? */
 extern bool zkl_recipe_has_lease(const char *me, const ZklLease *leases,
 								 int nleases);
+
+/* Has a znode's text this mark, or does it describe the backend like this? */
+extern bool zkl_recipe_has_mark(const char *text, int length, const char *mark);
+extern bool zkl_recipe_is_about(const char *text, int length, const char *about);
+
+/* Do a znode's data request the release of its lock? */
+extern bool zkl_recipe_is_revoked(const char *text, int length);
 
 /* Is there a lease among these children? */
 extern bool zkl_recipe_any_lease(const char *const *children, int nchildren);

@@ -223,6 +223,13 @@ zkl_report_failure(const char *path, ZklFailure failure)
 					errdetail("The ZooKeeper session of this server holds as many locks as it safely can."),
 					errhint("Raise \"zklock.sessions\", hold fewer locks at a time, or give them shorter paths."));
 			break;
+		case ZKL_FAILURE_STUCK:
+			ereport(ERROR,
+					errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					errmsg("permission denied by ZooKeeper for lock \"%s\"", shown),
+					errdetail("A znode that this server made for it before could not be deleted, and stays until the ZooKeeper session ends."),
+					errhint("The access control list of the lock's directory must allow zklock to delete."));
+			break;
 		case ZKL_FAILURE_OTHER_KIND:
 			zkl_report_other_kind(path);
 		case ZKL_FAILURE_REFUSED:

@@ -65,6 +65,7 @@ static ZklEntry *send_due(void);
 static bool send_request(ZklEntry *entry, ZklRequest request);
 static void send_list(ZklEntry *entry, const char *directory);
 static void listen_to(ZklEntry *lease, uint32 list);
+static void send_answer(ZklEntry *entry, const char *directory);
 static bool send_create(ZklEntry *entry, ZklRequest request,
 						const char *directory);
 static const char *data_of(const ZklEntry *entry, char data[DATA_SIZE]);
@@ -234,7 +235,6 @@ send_request(ZklEntry *entry, ZklRequest request)
 	ZklTicket  *ticket = &entry->ticket;
 	char		directory[ZKL_DIR_SIZE];
 	char		name[ZKL_ZNODE_SIZE];
-	char		data[DATA_SIZE];
 
 	zkl_directories_of(entry, directory);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.requests, 1);
@@ -245,9 +245,6 @@ send_request(ZklEntry *entry, ZklRequest request)
 		case ZKL_REQUEST_FOUND:
 		case ZKL_REQUEST_CREATE:
 			return send_create(entry, request, directory);
-		case ZKL_REQUEST_MAKE_DIRECTORY:
-			zkl_session_make_directory(entry, ticket->attempt, directory);
-			break;
 		case ZKL_REQUEST_LIST:
 			send_list(entry, directory);
 			break;
@@ -264,9 +261,7 @@ send_request(ZklEntry *entry, ZklRequest request)
 							  ticket->name);
 			break;
 		case ZKL_REQUEST_ANSWER:
-			zkl_session_answer(entry, ticket->attempt, directory,
-							   ticket->name, data_of(entry, data),
-							   ticket->version);
+			send_answer(entry, directory);
 			break;
 		case ZKL_REQUEST_SURVEY:
 			strlcat(directory, "/" ZKL_LEASES, sizeof(directory));
@@ -349,14 +344,15 @@ zkl_requests_take_listeners(ZklEntry *semaphore, uint32 attempt)
 }
 
 /*
- * The create, and a list: a lock's goes out with it, without waiting for its
- * answer, since the session keeps their order.  (One of the two was counted
- * already.)
+ * Several requests, of which one was counted already.  They go out together,
+ * without waiting for one another: the session keeps their order.  The list of a
+ * lease is due only now, since it serves other leases as well.
  */
 static bool
 send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 {
 	ZklTicket  *ticket = &entry->ticket;
+	int64		counted = zkl_session_requests() + 1;
 	uint8		random_bytes[16];
 	char		name[ZKL_ZNODE_SIZE];
 	char		data[DATA_SIZE];
@@ -371,10 +367,9 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	zkl_recipe_make_prefix(ticket->mode, ticket->uuid, name);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.tickets, 1);
 	(void) data_of(entry, data);
-	if (entry->semaphore == NULL)
-		pg_atomic_fetch_add_u64(&zkl_shared->counters.requests, 1);
 	if (request == ZKL_REQUEST_FOUND)
-		zkl_session_found(entry, ticket->attempt, directory, name, data);
+		zkl_session_found(entry, ticket->attempt, directory,
+						  ticket->rounds > 0, name, data);
 	else
 	{
 		zkl_session_create(entry, ticket->attempt, directory, name, data);
@@ -383,6 +378,8 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 		else
 			zkl_session_list(entry, ticket->attempt, directory);
 	}
+	pg_atomic_fetch_add_u64(&zkl_shared->counters.requests,
+							zkl_session_requests() - counted);
 	return true;
 }
 
@@ -393,6 +390,19 @@ data_of(const ZklEntry *entry, char data[DATA_SIZE])
 	snprintf(data, DATA_SIZE, "%s%s", entry->about,
 			 zkl_entry_says_plain(entry) ? ZKL_PLAIN : "");
 	return data;
+}
+
+static void
+send_answer(ZklEntry *entry, const char *directory)
+{
+	const ZklTicket *ticket = &entry->ticket;
+	char		data[DATA_SIZE];
+	char		words[ZKL_TEXT_SIZE];
+
+	snprintf(words, sizeof(words), "%s%s", data_of(entry, data),
+			 ticket->writes_answer ? ZKL_IN_USE : "");
+	zkl_session_answer(entry, ticket->attempt, directory, ticket->name, words,
+					   ticket->version);
 }
 
 /* What this ticket adds to the transaction that will end the session. */

@@ -40,9 +40,11 @@ static bool acquire_more(ZklLocalClaim *claim, const ZklWish *wish);
 static void add_leases(ZklLocalClaim *claim, ZklClaim *second,
 					   const ZklWish *wish);
 static bool acquire_leases(ZklClaim *claim, const ZklWish *wish);
+static ZklAnswer acquire_by_trying(ZklClaim *claim, const ZklWish *wish);
 static ZklAnswer acquire_in_turn(ZklClaim *claim, const ZklWish *wish);
-static void survey_once(ZklClaim *claim, const ZklWait *wait);
-static void survey(ZklClaim *claim, const ZklWait *wait);
+static void survey_before(ZklClaim *claim, const ZklWait *wait);
+static void survey_after(ZklClaim *claim, const ZklWish *wish);
+static bool survey(const ZklWish *wish, int64 until);
 static void check_survey(const ZklSurvey *survey, const ZklWish *wish);
 static bool is_foreign_text(const ZklSurvey *survey);
 
@@ -176,28 +178,30 @@ static bool
 acquire_leases(ZklClaim *claim, const ZklWish *wish)
 {
 	ZklAnswer	answer;
-	ZklWait		wait;
 
 	if (zkl_shared_hold_at_once(claim))
 		return true;
-	if (wish->only_tries)
-	{
-		zkl_wait_begin(&wait, wish);
-		survey_once(claim, &wait);
-		if (zkl_wait_for_ticket(&wait, claim, NULL) != ZKL_ANSWER_HELD)
-			return false;
 
-		/* The directory may not have been there. */
-		survey(claim, &wait);
-		return true;
-	}
-
-	/* Who loses the inner mutex while it waits starts again. */
+	/* A claim that loses the inner mutex while it waits starts again. */
 	do
-		answer = acquire_in_turn(claim, wish);
+		answer = wish->only_tries ? acquire_by_trying(claim, wish) :
+			acquire_in_turn(claim, wish);
 	while (answer == ZKL_ANSWER_STALE);
+	if (answer != ZKL_ANSWER_HELD)
+		return false;
+	survey_after(claim, wish);
 	ZKL_FAULT_POINT("semaphore-acquired");
-	return answer == ZKL_ANSWER_HELD;
+	return true;
+}
+
+static ZklAnswer
+acquire_by_trying(ZklClaim *claim, const ZklWish *wish)
+{
+	ZklWait		wait;
+
+	zkl_wait_begin(&wait, wish);
+	survey_before(claim, &wait);
+	return zkl_wait_for_ticket(&wait, claim, NULL);
 }
 
 /* Wait for the inner mutex, and with it for the leases. */
@@ -225,7 +229,7 @@ acquire_in_turn(ZklClaim *claim, const ZklWish *wish)
 		if (zkl_acquire_claim(mutex, &inner))
 		{
 			ZKL_FAULT_POINT("semaphore-mutex-held");
-			survey_once(claim, &wait);
+			survey_before(claim, &wait);
 			ZKL_FAULT_POINT("semaphore-surveyed");
 			answer = zkl_wait_for_ticket(&wait, claim, mutex->shared);
 			ZKL_FAULT_POINT("semaphore-granted");
@@ -243,17 +247,17 @@ acquire_in_turn(ZklClaim *claim, const ZklWish *wish)
 }
 
 /*
- * Who is the first of its server to want leases sees to it that nobody uses
- * the path as another kind of lock, or with another number of leases; and
- * leaves that number where others will look for it, in the data of the
- * semaphore's directory, as kazoo does.
+ * The first claim of a server on a semaphore looks whether the path is in use as
+ * another kind of lock, or with another number of leases; so it makes no leases
+ * that are in the way there.
  *
  * If that takes until the time is over, the wait that follows says what is to
  * be said.
  */
 static void
-survey_once(ZklClaim *claim, const ZklWait *wait)
+survey_before(ZklClaim *claim, const ZklWait *wait)
 {
+	const ZklWish *wish = wait->wish;
 	ZklWait		own = *wait;
 
 	if (zkl_shared_is_surveyed(claim))
@@ -261,31 +265,46 @@ survey_once(ZklClaim *claim, const ZklWait *wait)
 
 	/* What this server itself has just released shall not be in the way. */
 	if (zkl_wait_until_settled(&own, claim))
-		survey(claim, wait);
+		(void) survey(wish, wish->only_tries ? wait->lock_timeout_at :
+					  Min(wish->until, wait->lock_timeout_at));
 }
 
+/*
+ * It looks again when it has its leases, because another server may have made
+ * the path another kind of lock in between.  Both servers create first and look
+ * afterwards, so at least one of them finds the other's znode and gives up.
+ * From then on, whoever comes finds a lease of this server, as long as it has one.
+ */
 static void
-survey(ZklClaim *claim, const ZklWait *wait)
+survey_after(ZklClaim *claim, const ZklWish *wish)
 {
-	const ZklWish *wish = wait->wish;
-	int64		until = wish->only_tries ? wait->lock_timeout_at :
-	Min(wish->until, wait->lock_timeout_at);
-	ZklSurvey  *seen;
-	char	   *number;
+	ZklWait		wait;
 
 	if (zkl_shared_is_surveyed(claim))
 		return;
-	seen = zkl_ask_survey(wish->path, ZKL_ASK_NAMES, until);
-	if (seen == NULL)
-		return;
-	check_survey(seen, wish);
-	if (zkl_survey_limit(seen) != wish->limit && !is_foreign_text(seen))
-	{
-		number = psprintf("%d", wish->limit);
-		if (!zkl_ask_write(wish->path, "", number, until))
-			return;
-	}
+	zkl_wait_begin(&wait, wish);
+	if (!survey(wish, wait.lock_timeout_at))
+		zkl_report_lock_timeout();
 	zkl_shared_set_surveyed(claim);
+}
+
+/*
+ * Raise an error if the path is in use otherwise; else leave the number of leases
+ * where others will look for it, in the data of the semaphore's directory, as
+ * kazoo does.  False if the time is over.
+ */
+static bool
+survey(const ZklWish *wish, int64 until)
+{
+	ZklSurvey  *seen = zkl_ask_survey(wish->path, ZKL_ASK_NAMES, until);
+
+	if (seen == NULL)
+		return false;
+	check_survey(seen, wish);
+	if (seen->exists && zkl_survey_limit(seen) != wish->limit &&
+		!is_foreign_text(seen))
+		(void) zkl_ask_write(wish->path, "", psprintf("%d", wish->limit), until);
+	return true;
 }
 
 static void

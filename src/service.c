@@ -44,6 +44,7 @@ typedef enum ItemKind
 	ITEM_CHILDREN,
 	ITEM_NODE_DATA,
 	ITEM_NODE_STAT,				/* where its data may not be read */
+	ITEM_OLD_DATA,				/* REVOKE: of the child */
 	ITEM_WRITE,
 	ITEM_DELETE
 } ItemKind;
@@ -72,6 +73,8 @@ typedef struct Run
 	ZklSurvey	survey;
 	int			max_nodes;
 	Size		size;			/* of the survey, about */
+	const char *text;			/* to be written ... */
+	int			version;		/* ... instead of data with this; -1: any */
 	ZklCommandOutcome outcome;	/* the worst so far */
 } Run;
 
@@ -95,6 +98,7 @@ static ZklCommandOutcome outcome_of(const ZklSessionEvent *event);
 static void note_children(Run *run, ZklWhere where,
 						  const ZklSessionEvent *event);
 static void add_node(Run *run, ZklWhere where, const char *name);
+static void note_old_data(Run *run, const ZklSessionEvent *event);
 static void note_node(Run *run, int number, const ZklSessionEvent *event);
 static void finish(Run *run);
 static void stop(Run *run);
@@ -183,6 +187,8 @@ begin_attempt(Run *run)
 	run->survey.data = "";
 	run->max_nodes = 0;
 	run->size = 0;
+	run->text = run->command.data;
+	run->version = -1;
 	run->outcome = ZKL_COMMAND_OK;
 	begin_items(run);
 }
@@ -203,6 +209,9 @@ begin_items(Run *run)
 			break;
 		case ZKL_COMMAND_WRITE:
 			add_item(run, ITEM_WRITE, ZKL_WHERE_LOCK, -1);
+			break;
+		case ZKL_COMMAND_REVOKE:
+			add_item(run, ITEM_OLD_DATA, ZKL_WHERE_LOCK, -1);
 			break;
 		case ZKL_COMMAND_DELETE:
 			add_item(run, ITEM_DELETE, ZKL_WHERE_LOCK, -1);
@@ -283,10 +292,14 @@ send_item(Run *run, int number)
 			zkl_session_ask_stat(ask, psprintf("%s/%s", directory,
 											   run->survey.nodes[item->node].name));
 			break;
+		case ITEM_OLD_DATA:
+			zkl_session_ask_data(ask, psprintf("%s/%s", directory, child),
+								 ZKL_SURVEY_DATA_SIZE);
+			break;
 		case ITEM_WRITE:
 			zkl_session_ask_write(ask, child[0] == '\0' ? directory :
 								  psprintf("%s/%s", directory, child),
-								  run->command.data);
+								  run->text, run->version);
 			break;
 		case ITEM_DELETE:
 			zkl_session_ask_delete(ask, psprintf("%s/%s", directory, child));
@@ -360,6 +373,9 @@ note_answer(Run *run, const Item *item, const ZklSessionEvent *event)
 			if (outcome == ZKL_COMMAND_ABSENT && run->again)
 				outcome = ZKL_COMMAND_OK;
 			run->outcome = outcome;
+			return;
+		case ITEM_OLD_DATA:
+			note_old_data(run, event);
 			return;
 		case ITEM_WRITE:
 			run->outcome = outcome;
@@ -475,6 +491,35 @@ note_node(Run *run, int number, const ZklSessionEvent *event)
 	run->size += node->data_length;
 	if (run->size > ANSWER_MAX)
 		run->outcome = ZKL_COMMAND_TOO_LARGE;
+}
+
+/*
+ * Curator looks for a text that is equal to its word.  A znode of zklock keeps its
+ * own text, which says who holds the lock, and has a mark added; the write finds
+ * other data than these, and the run begins anew, if the holder writes meanwhile.
+ */
+static void
+note_old_data(Run *run, const ZklSessionEvent *event)
+{
+	ZklCommandOutcome outcome = outcome_of(event);
+	const char *name = strrchr(run->command.child, '/');
+	bool		only_tries;
+
+	run->outcome = outcome == ZKL_COMMAND_DENIED ? ZKL_COMMAND_OK : outcome;
+	if (run->outcome != ZKL_COMMAND_OK)
+		return;
+	run->text = ZKL_REVOKE;
+	if (outcome == ZKL_COMMAND_OK)
+	{
+		if (zkl_recipe_is_revoked(event->data, event->data_length))
+			return;
+		run->version = event->reply.version;
+		if (zkl_recipe_is_zklock(name ? name + 1 : run->command.child, &only_tries) &&
+			event->data_length > 0 && event->data_length <= ZKL_TEXT_SIZE)
+			run->text = MemoryContextStrdup(run->context,
+											psprintf("%s" ZKL_REQUESTED, event->data));
+	}
+	add_item(run, ITEM_WRITE, ZKL_WHERE_LOCK, -1);
 }
 
 static void

@@ -84,6 +84,7 @@ zkl_session_open(const char *servers, int nservers, int timeout_ms,
 	zkl_session_state.attempt_at = 0;
 	zkl_session_state.attempted_at = zkl_now();
 	zkl_session_state.idle_turns = 0;
+	zkl_session_state.gave_up = false;
 	zkl_session_state.handle = zookeeper_init2(servers, zkl_session_on_watch, timeout_ms,
 											   carry_on ? &client_id : NULL, NULL,
 											   ZOO_NO_LOG_CLIENTENV, on_log);
@@ -216,6 +217,8 @@ note_attempt(void)
 	int			pause;
 	uint32		random = 0;
 
+	zkl_session_state.gave_up = false;
+
 	if (zkl_session_state.attempts % zkl_session_state.nservers != 0)
 		return;
 	pause = Max(2 * MIN_PAUSE_MS, zkl_session_state.timeout_ms / 20);
@@ -262,8 +265,15 @@ zkl_session_is_plausible(void)
 void
 zkl_session_break_connection(void)
 {
-	if (zkl_session_state.fd >= 0)
-		shutdown(zkl_session_state.fd, SHUT_RDWR);
+	if (zkl_session_state.fd < 0)
+		return;
+	if (!zkl_session_state.closing)
+	{
+		snprintf(zkl_session_state.error, sizeof(zkl_session_state.error),
+				 "server %s did not answer in time", zkl_session_server());
+		zkl_session_state.has_error = zkl_session_state.gave_up = true;
+	}
+	shutdown(zkl_session_state.fd, SHUT_RDWR);
 }
 
 /*
@@ -349,7 +359,10 @@ zkl_session_on_watch(zhandle_t *handle, int type, int state, const char *path,
 		/* Whatever it is, nothing is sent before the next heartbeat. */
 		zkl_session_state.barrier_sent = false;
 		if (state == ZOO_CONNECTED_STATE)
+		{
+			zkl_session_state.has_error = false;
 			zkl_session_append_event(ZKL_SESSION_CONNECTED);
+		}
 		else if (state == ZOO_EXPIRED_SESSION_STATE)
 			zkl_session_append_event(ZKL_SESSION_EXPIRED);
 		else if (state == ZOO_READONLY_STATE)
@@ -370,10 +383,22 @@ zkl_session_on_watch(zhandle_t *handle, int type, int state, const char *path,
 	}
 }
 
-/* The worker itself logs changes of state; this is for finding faults. */
+/*
+ * The worker itself logs changes of state; this is for finding faults.  Errors are
+ * all about connections, and kept as the reason why there is none.
+ */
 static void
 on_log(const char *message)
 {
+	const char *text = strstr(message, ": ");
+
+	if (text !=NULL && strstr(message, "ZOO_ERROR") != NULL &&
+		!zkl_session_state.gave_up && !zkl_session_state.closing)
+	{
+		zkl_session_state.has_error = true;
+		snprintf(zkl_session_state.error, sizeof(zkl_session_state.error),
+				 "%.*s", (int) strcspn(text +2, "\n"), text +2);
+	}
 	elog(DEBUG1, "ZooKeeper client: %.*s",
 		 (int) strcspn(message, "\n"), message);
 }
@@ -473,6 +498,23 @@ zkl_session_is_connected(void)
 {
 	return zkl_session_state.handle != NULL &&
 		zoo_state(zkl_session_state.handle) == ZOO_CONNECTED_STATE;
+}
+
+const char *
+zkl_session_take_error(void)
+{
+	bool		is_new = zkl_session_state.has_error;
+
+	zkl_session_state.has_error = false;
+	return is_new ? zkl_session_state.error : NULL;
+}
+
+bool
+zkl_session_tried_all(void)
+{
+	return zkl_session_state.attempts > zkl_session_state.nservers ||
+		(zkl_session_state.attempts == zkl_session_state.nservers &&
+		 has_no_connection());
 }
 
 bool

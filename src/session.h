@@ -26,9 +26,6 @@
 /* A directory, a slash and a child, with the null. */
 #define ZKL_SESSION_PATH_SIZE	(ZKL_DIR_SIZE + 1 + ZKL_CHILD_SIZE)
 
-/* All that a znode says. */
-#define ZKL_SESSION_DATA_SIZE	(ZKL_ABOUT_SIZE + sizeof(ZKL_PLAIN ZKL_IN_USE))
-
 typedef enum ZklSessionEventKind
 {
 	ZKL_SESSION_CONNECTED,		/* all watches are gone; send a heartbeat */
@@ -55,10 +52,12 @@ typedef struct ZklSessionEvent
 	uint32_t	attempt;
 	ZklTicketEvent reply;		/* its strings live as long as the event */
 
+	char	   *data;			/* WATCH_SELF; ANSWER: its beginning; NULL:
+								 * none */
+	int			data_length;
+
 	/* ANSWER */
 	int			item;			/* as given with the request */
-	char	   *data;			/* its beginning; NULL: none */
-	int			data_length;
 	int64_t		ctime_ms;
 	int64_t		owner;			/* session; 0: the znode is not ephemeral */
 } ZklSessionEvent;
@@ -129,6 +128,13 @@ extern bool zkl_session_is_connected(void);
 extern void zkl_session_begin_sending(void);
 extern void zkl_session_end_sending(void);
 
+/*
+ * What the client said since this was asked last about a connection that failed
+ * or was lost; NULL: nothing.  Has it gone through all servers in vain?
+ */
+extern const char *zkl_session_take_error(void);
+extern bool zkl_session_tried_all(void);
+
 /* Requests without an answer, and all that were ever sent by this process. */
 extern int	zkl_session_outstanding(void);
 extern int64_t zkl_session_requests(void);
@@ -150,10 +156,8 @@ extern void zkl_session_create(void *tag, uint32_t attempt,
 							   const char *directory, const char *prefix,
 							   const char *data);
 extern void zkl_session_found(void *tag, uint32_t attempt,
-							  const char *directory, const char *prefix,
-							  const char *data);
-extern void zkl_session_make_directory(void *tag, uint32_t attempt,
-									   const char *directory);
+							  const char *directory, bool with_parents,
+							  const char *prefix, const char *data);
 extern void zkl_session_list(void *tag, uint32_t attempt,
 							 const char *directory);
 
@@ -168,7 +172,7 @@ extern void zkl_session_watch(void *tag, uint32_t attempt, ZklRequest request,
 							  const char *directory, const char *child);
 extern void zkl_session_answer(void *tag, uint32_t attempt,
 							   const char *directory, const char *child,
-							   const char *about, int version);
+							   const char *text, int version);
 extern void zkl_session_delete(void *tag, uint32_t attempt,
 							   const char *directory, const char *child);
 
@@ -185,7 +189,8 @@ extern void zkl_session_drop_watch(const char *path);
  * most "data_size" bytes are kept.
  *
  * sync answers when the server that we are connected to knows what any had
- * known before.
+ * known before.  write is UNKNOWN where the data has another version than
+ * given; -1 is any.
  */
 typedef struct ZklSessionAsk
 {
@@ -200,7 +205,7 @@ extern void zkl_session_ask_data(ZklSessionAsk ask, const char *path,
 								 int data_size);
 extern void zkl_session_ask_stat(ZklSessionAsk ask, const char *path);
 extern void zkl_session_ask_write(ZklSessionAsk ask, const char *path,
-								  const char *data);
+								  const char *data, int version);
 extern void zkl_session_ask_delete(ZklSessionAsk ask, const char *path);
 
 #endif							/* ZKL_SESSION_H */

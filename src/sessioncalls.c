@@ -3,8 +3,7 @@
  * sessioncalls.c
  *	  The requests that a ticket makes, and their replies.
  *
- * Each call is remembered until its last completion, which turns it into one
- * reply event.  See session.c for what a callback may do.
+ * What becomes of a request is in sessionreply.c.
  *
  * src/sessioncalls.c
  *
@@ -15,37 +14,23 @@
 #include "faultpoint.h"
 #include "sessionint.h"
 
-/* A request on its way; what its completion is given. */
-typedef struct Call
-{
-	void	   *tag;
-	uint32_t	attempt;
-	ZklRequest	request;
-	int			parts;			/* completions still to come */
-	ZklOutcome	outcome;		/* the worst so far */
-	ZklFailure	failure;
-	zoo_op_result_t results[2]; /* of a multi; the client's until it completes */
-} Call;
+/* Longer than any text of ours, so that other data are recognized as such. */
+#define WATCHED_DATA_SIZE	(2 * ZKL_TEXT_SIZE)
 
-static void create(Call *call, const char *directory, const char *prefix,
-				   const char *data);
+static void create(ZklSessionCall *call, const char *directory,
+				   const char *prefix, const char *data);
 static void on_created(int rc, const char *path, const struct Stat *stat,
 					   const void *data);
+static void offer(ZklSessionCall *call, const char *directory);
 static void on_offered(int rc, const char *path, const void *data);
-static void on_directory_made(int rc, const char *path, const void *data);
 static void on_listed(int rc, const struct String_vector *strings,
 					  const void *data);
 static void on_downgraded(int rc, const void *data);
-static void on_inspected(int rc, const struct Stat *stat, const void *data);
 static void on_watched(int rc, const char *value, int value_length,
 					   const struct Stat *stat, const void *data);
-static void on_answered(int rc, const struct Stat *stat, const void *data);
-static bool is_text(const char *value, int value_length, const char *text);
-static bool ends_with(const char *value, int value_length, const char *text);
 static void on_deleted(int rc, const void *data);
-static Call *begin_call(void *tag, uint32_t attempt, ZklRequest request);
-static void sent(Call *call, int rc);
-static ZklSessionEvent *finish_call(Call *call, int rc);
+static ZklSessionCall *begin_call(void *tag, uint32_t attempt,
+								  ZklRequest request);
 static void join_path(char *path, size_t size, const char *directory,
 					  const char *child);
 
@@ -53,104 +38,14 @@ static void join_path(char *path, size_t size, const char *directory,
  * Requests
  */
 
-static Call *
+static ZklSessionCall *
 begin_call(void *tag, uint32_t attempt, ZklRequest request)
 {
-	Call	   *call = zkl_session_allocate(sizeof(Call));
+	ZklSessionCall *call = zkl_session_begin_call(ZKL_SESSION_REPLY, tag,
+												  attempt);
 
-	call->tag = tag;
-	call->attempt = attempt;
 	call->request = request;
-	call->parts = 1;
-	call->outcome = ZKL_OUTCOME_OK;
 	return call;
-}
-
-/* A request that the client does not take gets no completion. */
-static void
-sent(Call *call, int rc)
-{
-	if (!zkl_session_note_sent(rc))
-		finish_call(call, rc);
-}
-
-/* One completion of a call has come; returns the event if it was the last. */
-static ZklSessionEvent *
-finish_call(Call *call, int rc)
-{
-	ZklSessionEvent *event = NULL;
-	ZklFailure	failure = ZKL_FAILURE_NONE;
-	ZklOutcome	outcome = zkl_session_note_done(rc, &failure);
-
-	if (outcome > call->outcome)
-	{
-		call->outcome = outcome;
-		call->failure = failure;
-	}
-	if (--call->parts > 0)
-		return NULL;
-
-	if (!zkl_session_state.closing)
-	{
-		event = zkl_session_append_event(ZKL_SESSION_REPLY);
-		event->tag = call->tag;
-		event->attempt = call->attempt;
-		event->reply.kind = ZKL_EVENT_REPLY;
-		event->reply.request = call->request;
-		event->reply.outcome = call->outcome;
-		event->reply.failure = call->failure;
-	}
-	free(call);
-	return event;
-}
-
-bool
-zkl_session_note_sent(int rc)
-{
-	zkl_session_state.outstanding++;
-	zkl_session_state.requests++;
-	return rc == ZOK;
-}
-
-ZklOutcome
-zkl_session_note_done(int rc, ZklFailure *failure)
-{
-	ZklOutcome	outcome = zkl_session_outcome_of(rc, failure);
-
-	zkl_session_state.outstanding--;
-	if (*failure == ZKL_FAILURE_REFUSED)
-		elog(LOG, "ZooKeeper refused a request: %s", zerror(rc));
-	return outcome;
-}
-
-ZklOutcome
-zkl_session_outcome_of(int rc, ZklFailure *failure)
-{
-	switch (rc)
-	{
-		case ZOK:
-			return ZKL_OUTCOME_OK;
-		case ZNONODE:
-			return ZKL_OUTCOME_ABSENT;
-		case ZCONNECTIONLOSS:
-		case ZOPERATIONTIMEOUT:
-		case ZRUNTIMEINCONSISTENCY:
-		case ZSESSIONEXPIRED:
-		case ZSESSIONMOVED:
-		case ZCLOSING:
-		case ZINVALIDSTATE:
-		case ZTHROTTLEDOP:
-			return ZKL_OUTCOME_UNKNOWN;
-		case ZNOAUTH:
-			*failure = ZKL_FAILURE_PERMISSION;
-			return ZKL_OUTCOME_REFUSED;
-		case ZNOCHILDRENFOREPHEMERALS:
-			*failure = ZKL_FAILURE_EPHEMERAL_PARENT;
-			return ZKL_OUTCOME_REFUSED;
-		default:
-			*failure = ZKL_FAILURE_REFUSED;
-			return ZKL_OUTCOME_REFUSED;
-	}
 }
 
 void
@@ -161,137 +56,112 @@ zkl_session_create(void *tag, uint32_t attempt, const char *directory,
 }
 
 static void
-create(Call *call, const char *directory, const char *prefix, const char *data)
+create(ZklSessionCall *call, const char *directory, const char *prefix,
+	   const char *data)
 {
 	char		path[ZKL_SESSION_PATH_SIZE];
 
 	join_path(path, sizeof(path), directory, prefix);
-	sent(call, zoo_acreate2(zkl_session_state.handle, path, data, strlen(data),
-							&ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL_SEQUENTIAL,
-							on_created, call));
+	zkl_session_sent(call, zoo_acreate2(zkl_session_state.handle, path, data, strlen(data),
+										&ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL_SEQUENTIAL,
+										on_created, call));
 	ZKL_FAULT_POINT("create-sent");
-}
-
-/* Which znode it is, and whether the live session owns it. */
-static void
-note_stat(ZklSessionEvent *event, const struct Stat *stat)
-{
-	event->reply.czxid = stat->czxid;
-	event->reply.ours = stat->ephemeralOwner ==
-		zoo_client_id(zkl_session_state.handle)->client_id;
 }
 
 static void
 on_created(int rc, const char *path, const struct Stat *stat, const void *data)
 {
+	ZklSessionCall *call = unconstify(void *, data);
 	ZklSessionEvent *event;
 
 	ZKL_FAULT_POINT("create-answered");
-	event = finish_call(unconstify(void *, data), rc);
+	event = zkl_session_finish_call(call, rc == ZNONODE && call->refusal != ZOK ?
+									call->refusal : rc);
 	if (event == NULL || rc != ZOK)
 		return;
 	event->reply.name = zkl_session_copy(strrchr(path, '/') + 1);
-	note_stat(event, stat);
+	zkl_session_set_stat(event, stat);
 }
 
 /*
- * The directory in case that it is missing, and the znode.  The session keeps
- * their order, so the znode's reply tells what became of both.
+ * The directory in case that it is missing, perhaps its parents before it, and
+ * the znode.  The session keeps their order, so the znode's reply tells what
+ * became of all.
  */
 void
 zkl_session_found(void *tag, uint32_t attempt, const char *directory,
-				  const char *prefix, const char *data)
+				  bool with_parents, const char *prefix, const char *data)
 {
-	if (zoo_acreate(zkl_session_state.handle, directory, "", 0,
-					&ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER, on_offered, NULL) == ZOK)
+	ZklSessionCall *call = begin_call(tag, attempt, ZKL_REQUEST_FOUND);
+	char		path[ZKL_SESSION_PATH_SIZE];
+
+	for (const char *at = strchr(directory + 1, '/'); at && with_parents;
+		 at = strchr(at + 1, '/'))
 	{
-		zkl_session_state.outstanding++;
-		zkl_session_state.requests++;
+		strlcpy(path, directory, Min(sizeof(path), at - directory + 1));
+		offer(call, path);
 	}
-	create(begin_call(tag, attempt, ZKL_REQUEST_FOUND), directory, prefix, data);
+	offer(call, directory);
+	ZKL_FAULT_POINT("directory-sent");
+	create(call, directory, prefix, data);
 }
 
 static void
-on_offered(int rc, const char *path, const void *data)
+offer(ZklSessionCall *call, const char *directory)
 {
-	zkl_session_state.outstanding--;
+	int			rc = zoo_acreate(zkl_session_state.handle, directory, "", 0,
+								 &ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER,
+								 on_offered, call);
+
+	zkl_session_add_part(call);
+	if (rc != ZOK)
+		on_offered(rc, NULL, call);
 }
 
 /*
- * All parents are asked for at once: the server keeps the order.  What exists
- * already is fine.
+ * ZooKeeper asks for permission before it says that a directory is there.  So a
+ * refusal means nothing if the next one is there or can be made; else it is why
+ * the znode's directory is missing.
  */
-void
-zkl_session_make_directory(void *tag, uint32_t attempt, const char *directory)
-{
-	Call	   *call = begin_call(tag, attempt, ZKL_REQUEST_MAKE_DIRECTORY);
-	char		path[ZKL_SESSION_PATH_SIZE];
-	int			parts = 0;
-
-	for (const char *at = directory; *at; at++)
-		parts += *at == '/';
-	call->parts = parts;
-
-	for (const char *at = directory; parts > 0; parts--)
-	{
-		at += 1 + strcspn(at + 1, "/");
-		strlcpy(path, directory, Min(sizeof(path), at - directory + 1));
-		sent(call, zoo_acreate(zkl_session_state.handle, path, "", 0,
-							   &ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER,
-							   on_directory_made, call));
-	}
-	ZKL_FAULT_POINT("directory-sent");
-}
-
 static void
-on_directory_made(int rc, const char *path, const void *data)
+on_offered(int rc, const char *path, const void *data)
 {
+	ZklSessionCall *call = unconstify(void *, data);
+	ZklFailure	failure;
+
 	ZKL_FAULT_POINT("directory-answered");
-	finish_call(unconstify(void *, data), rc == ZNODEEXISTS ? ZOK : rc);
+	if (rc == ZOK || rc == ZNODEEXISTS)
+		call->refusal = ZOK;
+	else if (zkl_session_outcome_of(rc, &failure) == ZKL_OUTCOME_REFUSED)
+		call->refusal = rc;
+	zkl_session_end_part(call);
 }
 
 void
 zkl_session_list(void *tag, uint32_t attempt, const char *directory)
 {
-	Call	   *call = begin_call(tag, attempt, ZKL_REQUEST_LIST);
+	ZklSessionCall *call = begin_call(tag, attempt, ZKL_REQUEST_LIST);
 
-	sent(call, zoo_awget_children(zkl_session_state.handle, directory, zkl_session_on_watch, NULL,
-								  on_listed, call));
+	zkl_session_sent(call, zoo_awget_children(zkl_session_state.handle, directory, zkl_session_on_watch, NULL,
+											  on_listed, call));
 	ZKL_FAULT_POINT("list-sent");
 }
 
 static void
 on_listed(int rc, const struct String_vector *strings, const void *data)
 {
-	ZklSessionEvent *event;
-
 	ZKL_FAULT_POINT("list-answered");
-	event = finish_call(unconstify(void *, data), rc);
-	if (event != NULL && rc == ZOK)
-		zkl_session_set_children(event, strings);
-}
-
-void
-zkl_session_set_children(ZklSessionEvent *event,
-						 const struct String_vector *strings)
-{
-	const char **children;
-
-	children = zkl_session_allocate(sizeof(char *) * (strings->count + 1));
-	for (int i = 0; i < strings->count; i++)
-		children[i] = zkl_session_copy(strings->data[i]);
-	event->reply.children = children;
-	event->reply.nchildren = strings->count;
+	zkl_session_on_children(rc, strings, data);
 }
 
 /* The children of another directory, without a watch. */
 void
 zkl_session_survey(void *tag, uint32_t attempt, const char *directory)
 {
-	Call	   *call = begin_call(tag, attempt, ZKL_REQUEST_SURVEY);
+	ZklSessionCall *call = begin_call(tag, attempt, ZKL_REQUEST_SURVEY);
 
-	sent(call, zoo_aget_children(zkl_session_state.handle, directory, 0,
-								 on_listed, call));
+	zkl_session_sent(call, zoo_aget_children(zkl_session_state.handle, directory, 0,
+											 on_listed, call));
 }
 
 /*
@@ -302,7 +172,7 @@ void
 zkl_session_downgrade(void *tag, uint32_t attempt, const char *directory,
 					  const char *writer, const char *reader, const char *data)
 {
-	Call	   *call = begin_call(tag, attempt, ZKL_REQUEST_DOWNGRADE);
+	ZklSessionCall *call = begin_call(tag, attempt, ZKL_REQUEST_DOWNGRADE);
 	char		old_path[ZKL_SESSION_PATH_SIZE];
 	char		new_path[ZKL_SESSION_PATH_SIZE];
 	zoo_op_t	ops[2];
@@ -312,8 +182,8 @@ zkl_session_downgrade(void *tag, uint32_t attempt, const char *directory,
 	zoo_delete_op_init(&ops[0], old_path, -1);
 	zoo_create_op_init(&ops[1], new_path, data, strlen(data),
 					   &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL, NULL, 0);
-	sent(call, zoo_amulti(zkl_session_state.handle, lengthof(ops), ops,
-						  call->results, on_downgraded, call));
+	zkl_session_sent(call, zoo_amulti(zkl_session_state.handle, lengthof(ops), ops,
+									  call->results, on_downgraded, call));
 	ZKL_FAULT_POINT("downgrade-sent");
 }
 
@@ -327,28 +197,19 @@ static void
 on_downgraded(int rc, const void *data)
 {
 	ZKL_FAULT_POINT("downgrade-answered");
-	finish_call(unconstify(void *, data), rc);
+	zkl_session_finish_call(unconstify(void *, data), rc);
 }
 
 void
 zkl_session_inspect(void *tag, uint32_t attempt, const char *directory,
 					const char *child)
 {
-	Call	   *call = begin_call(tag, attempt, ZKL_REQUEST_INSPECT);
+	ZklSessionCall *call = begin_call(tag, attempt, ZKL_REQUEST_INSPECT);
 	char		path[ZKL_SESSION_PATH_SIZE];
 
 	join_path(path, sizeof(path), directory, child);
-	sent(call, zoo_aexists(zkl_session_state.handle, path, 0, on_inspected, call));
-}
-
-static void
-on_inspected(int rc, const struct Stat *stat, const void *data)
-{
-	ZklSessionEvent *event = finish_call(unconstify(void *, data), rc);
-
-	if (event == NULL || rc != ZOK)
-		return;
-	note_stat(event, stat);
+	zkl_session_sent(call, zoo_aexists(zkl_session_state.handle, path, 0,
+									   zkl_session_on_stat, call));
 }
 
 /* By getData, which leaves no watch behind where the znode is gone. */
@@ -356,12 +217,13 @@ void
 zkl_session_watch(void *tag, uint32_t attempt, ZklRequest request,
 				  const char *directory, const char *child)
 {
-	Call	   *call = begin_call(tag, attempt, request);
+	ZklSessionCall *call = begin_call(tag, attempt, request);
 	char		path[ZKL_SESSION_PATH_SIZE];
 
+	call->data_size = WATCHED_DATA_SIZE;
 	join_path(path, sizeof(path), directory, child);
-	sent(call, zoo_awget(zkl_session_state.handle, path, zkl_session_on_watch, NULL, on_watched,
-						 call));
+	zkl_session_sent(call, zoo_awget(zkl_session_state.handle, path, zkl_session_on_watch, NULL, on_watched,
+									 call));
 	ZKL_FAULT_POINT("watch-sent");
 }
 
@@ -372,65 +234,37 @@ on_watched(int rc, const char *value, int value_length,
 	ZklSessionEvent *event;
 
 	ZKL_FAULT_POINT("watch-answered");
-	event = finish_call(unconstify(void *, data), rc);
+	event = zkl_session_finish_data(unconstify(void *, data), rc, value,
+									value_length, stat);
 	if (event == NULL || rc != ZOK)
 		return;
-	note_stat(event, stat);
-	event->reply.revoked = is_text(value, value_length, ZKL_REVOKE);
-	event->reply.answered = ends_with(value, value_length, ZKL_IN_USE);
-	event->reply.version = stat->version;
-}
-
-static bool
-is_text(const char *value, int value_length, const char *text)
-{
-	return value_length == strlen(text) &&
-		memcmp(value, text, value_length) == 0;
-}
-
-static bool
-ends_with(const char *value, int value_length, const char *text)
-{
-	int			length = strlen(text);
-
-	return value_length > length &&
-		is_text(value + value_length - length, length, text);
+	event->reply.revoked = zkl_recipe_is_revoked(event->data,
+												 event->data_length);
+	event->reply.answered = zkl_recipe_has_mark(event->data,
+												event->data_length,
+												ZKL_IN_USE);
 }
 
 void
 zkl_session_answer(void *tag, uint32_t attempt, const char *directory,
-				   const char *child, const char *about, int version)
+				   const char *child, const char *text, int version)
 {
-	Call	   *call = begin_call(tag, attempt, ZKL_REQUEST_ANSWER);
 	char		path[ZKL_SESSION_PATH_SIZE];
-	char		data[ZKL_SESSION_DATA_SIZE];
 
 	join_path(path, sizeof(path), directory, child);
-	snprintf(data, sizeof(data), "%s" ZKL_IN_USE, about);
-	sent(call, zoo_aset(zkl_session_state.handle, path, data, strlen(data),
-						version, on_answered, call));
-}
-
-/*
- * Other data than expected are those that somebody else has written, or we
- * ourselves, if the answer to that was lost.
- */
-static void
-on_answered(int rc, const struct Stat *stat, const void *data)
-{
-	finish_call(unconstify(void *, data),
-				rc == ZBADVERSION ? ZCONNECTIONLOSS : rc);
+	zkl_session_set(begin_call(tag, attempt, ZKL_REQUEST_ANSWER), path, text,
+					version);
 }
 
 void
 zkl_session_delete(void *tag, uint32_t attempt, const char *directory,
 				   const char *child)
 {
-	Call	   *call = begin_call(tag, attempt, ZKL_REQUEST_DELETE);
+	ZklSessionCall *call = begin_call(tag, attempt, ZKL_REQUEST_DELETE);
 	char		path[ZKL_SESSION_PATH_SIZE];
 
 	join_path(path, sizeof(path), directory, child);
-	sent(call, zoo_adelete(zkl_session_state.handle, path, -1, on_deleted, call));
+	zkl_session_sent(call, zoo_adelete(zkl_session_state.handle, path, -1, on_deleted, call));
 	ZKL_FAULT_POINT("delete-sent");
 }
 
@@ -438,7 +272,7 @@ static void
 on_deleted(int rc, const void *data)
 {
 	ZKL_FAULT_POINT("delete-answered");
-	finish_call(unconstify(void *, data), rc);
+	zkl_session_finish_call(unconstify(void *, data), rc);
 }
 
 /*

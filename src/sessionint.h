@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sessionint.h
- *	  What session.c and sessioncalls.c share; nobody else includes it.
+ *	  What the files of the session share; no other includes it.
  *
  * src/sessionint.h
  *
@@ -32,6 +32,9 @@ typedef struct ZklSessionState
 	int64		attempt_at;		/* when the next may be made */
 	int64		attempted_at;	/* before the last one began */
 	int			idle_turns;
+	bool		gave_up;		/* we ended the connection, and said why */
+	bool		has_error;		/* nobody has taken it yet: */
+	char		error[256];		/* why there is no connection, or no more */
 	ZklSessionEvent *first;
 	ZklSessionEvent **last;
 } ZklSessionState;
@@ -46,17 +49,60 @@ extern void zkl_session_on_watch(zhandle_t *handle, int type, int state,
 extern ZklOutcome zkl_session_outcome_of(int rc, ZklFailure *failure);
 
 /*
- * A request was given to the client; true if the client has taken it, and will
- * call its completion.
+ * A call: a request on its way; what its completions are given.  The caller of
+ * begin_call fills in what the event shall say, and passes the client's return code to
+ * "sent": a request that the client does not take gets no completion.
  */
-extern bool zkl_session_note_sent(int rc);
+typedef struct ZklSessionCall
+{
+	ZklSessionEventKind kind;	/* what it becomes: a REPLY or an ANSWER */
+	void	   *tag;
+	uint32_t	attempt;
+	ZklRequest	request;		/* REPLY */
+	int			item;			/* ANSWER */
+	int			data_size;		/* so much of the data is kept */
+	int			parts;			/* completions still to come */
+	int			refusal;		/* FOUND: why there is no directory */
+	zoo_op_result_t results[2]; /* of a multi; the client's until it completes */
+} ZklSessionCall;
 
-/* It was completed: what does that mean? */
-extern ZklOutcome zkl_session_note_done(int rc, ZklFailure *failure);
+extern ZklSessionCall *zkl_session_begin_call(ZklSessionEventKind kind,
+											  void *tag, uint32_t attempt);
 
-/* Copy the children that were listed into an event. */
-extern void zkl_session_set_children(ZklSessionEvent *event,
-									 const struct String_vector *strings);
+/* The deciding request of a call went out; if the client refused it, finish. */
+extern void zkl_session_sent(ZklSessionCall *call, int rc);
+
+/* A request that does not decide about the call went out; it was completed. */
+extern void zkl_session_add_part(ZklSessionCall *call);
+extern void zkl_session_end_part(ZklSessionCall *call);
+
+/*
+ * The deciding request is completed.  Returns the event, unless the event would
+ * reach no reader.  The call is freed with its last part.
+ */
+extern ZklSessionEvent *zkl_session_finish_call(ZklSessionCall *call, int rc);
+extern ZklSessionEvent *zkl_session_finish_data(ZklSessionCall *call, int rc,
+												const char *value,
+												int value_length,
+												const struct Stat *stat);
+
+/* What is known of a znode: which it is, and whether the live session owns it. */
+extern void zkl_session_set_stat(ZklSessionEvent *event,
+								 const struct Stat *stat);
+
+/* Write data of this version (-1: any); UNKNOWN where they have another. */
+extern void zkl_session_set(ZklSessionCall *call, const char *path,
+							const char *text, int version);
+
+/* Completions, given a call. */
+extern void zkl_session_on_done(int rc, const void *data);
+extern void zkl_session_on_children(int rc,
+									const struct String_vector *strings,
+									const void *data);
+extern void zkl_session_on_stat(int rc, const struct Stat *stat,
+								const void *data);
+extern void zkl_session_on_data(int rc, const char *value, int value_length,
+								const struct Stat *stat, const void *data);
 
 /* Append an event; the caller fills it. */
 extern ZklSessionEvent *zkl_session_append_event(ZklSessionEventKind kind);

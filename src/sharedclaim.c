@@ -25,6 +25,7 @@
 static bool is_superusers_session(void);
 static ZklBeginning check_use(ZklEntry *entry, ZklMode mode, int *limit);
 static void make_way(ZklEntry *entry, ZklMode mode);
+static void need_ticket(ZklClaim *claim);
 static ZklAnswer ask_for_ticket(ZklClaim *claim, bool only_tries,
 								const char *about);
 static ZklAnswer ask_for_leases(ZklClaim *claim, bool only_tries,
@@ -37,7 +38,7 @@ static void detach(ZklClaim *claim, int64 now);
 
 ZklBeginning
 zkl_shared_begin(const char *path, ZklMode mode, int *limit, int quantity,
-				 ZklClaim **new_claim)
+				 const char *about, ZklClaim **new_claim)
 {
 	uint32		hash = zkl_table_hash(path);
 	bool		superuser = is_superusers_session();
@@ -47,6 +48,8 @@ zkl_shared_begin(const char *path, ZklMode mode, int *limit, int quantity,
 
 	if (claim == NULL)
 		return ZKL_BEGIN_FULL;
+
+	strlcpy(claim->about, about, sizeof(claim->about));
 
 	LWLockAcquire(zkl_table_partition(hash), LW_EXCLUSIVE);
 	entry = zkl_table_find(path, hash);
@@ -186,13 +189,22 @@ zkl_shared_hold(ZklClaim *claim, bool only_tries, const char *about)
 	return answer;
 }
 
+/* A znode that was stuck may be deleted by now; the worker finds out. */
+static void
+need_ticket(ZklClaim *claim)
+{
+	zkl_entry_set_needs_ticket(claim, true);
+	if (claim->entry->nstuck > 0)
+		zkl_entry_ask_worker(claim->entry);
+}
+
 static ZklAnswer
 ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 {
 	ZklEntry   *entry = claim->entry;
 
 	if (about != NULL)
-		zkl_entry_set_needs_ticket(claim, true);
+		need_ticket(claim);
 	switch (entry->state)
 	{
 		case ZKL_ENTRY_NONE:
@@ -293,9 +305,11 @@ ask_for_leases(ZklClaim *claim, bool only_tries, const char *about)
 	if (about == NULL)
 		return ZKL_ANSWER_NONE;
 
-	zkl_entry_set_needs_ticket(claim, true);
+	need_ticket(claim);
 	if (semaphore->state != ZKL_ENTRY_NONE)
 		return ZKL_ANSWER_NONE; /* the path was another lock until now */
+	if (semaphore->nstuck > 0)
+		return ZKL_ANSWER_NONE; /* until the worker has tried again */
 	if (!zkl_leases_ask(semaphore, epoch, claim->quantity, only_tries, about))
 		return ZKL_ANSWER_FULL;
 	if (!zkl_leases_answered(semaphore))
@@ -342,7 +356,7 @@ zkl_shared_hold_at_once(ZklClaim *claim)
 	bool		held = false;
 
 	zkl_entry_lock(semaphore);
-	if (semaphore->nwaiting == 1 &&
+	if (semaphore->nwaiting == 1 && semaphore->surveyed &&
 		!pg_atomic_read_u32(&zkl_shared->shutting_down))
 		held = ask_for_leases(claim, false, NULL) == ZKL_ANSWER_HELD;
 	zkl_entry_unlock(semaphore->hash);

@@ -48,7 +48,7 @@ typedef enum ZklAnswer
  */
 extern ZklBeginning zkl_shared_begin(const char *path, ZklMode mode,
 									 int *limit, int quantity,
-									 ZklClaim **claim);
+									 const char *about, ZklClaim **claim);
 
 /*
  * The generation of the local lock to take now.  The claim waits in this

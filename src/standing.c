@@ -10,8 +10,20 @@
 #include "postgres.h"
 
 #include "entry.h"
+#include "leases.h"
 #include "standing.h"
 #include "zklock.h"
+
+/* What is looked for, and what is found. */
+typedef struct Description
+{
+	const char *znode;
+	bool		found;
+	char	   *about;
+} Description;
+
+static void describe_if_found(ZklEntry *entry, void *arg);
+static const ZklClaim *first_waiting(const ZklEntry *entry);
 
 ZklStanding
 zkl_shared_standing(ZklClaim *claim, int64 margin)
@@ -83,7 +95,8 @@ void
 zkl_shared_set_surveyed(ZklClaim *claim)
 {
 	zkl_entry_lock(claim->entry);
-	claim->entry->surveyed = true;
+	if (claim->state == ZKL_CLAIM_HELD)
+		claim->entry->surveyed = true;
 	zkl_entry_unlock(claim->entry->hash);
 }
 
@@ -112,4 +125,53 @@ zkl_shared_is_releasing(const char *path)
 	releasing = entry != NULL && zkl_entry_is_releasing(entry);
 	LWLockRelease(zkl_table_partition(hash));
 	return releasing;
+}
+
+bool
+zkl_shared_describe(const char *path, const char *znode,
+					char about[ZKL_ABOUT_SIZE])
+{
+	uint32		hash = zkl_table_hash(path);
+	Description description = {znode, false, about};
+	ZklEntry   *entry;
+
+	LWLockAcquire(zkl_table_partition(hash), LW_SHARED);
+	entry = zkl_table_find(path, hash);
+	if (entry != NULL)
+	{
+		describe_if_found(entry, &description);
+		zkl_leases_visit(entry, describe_if_found, &description);
+	}
+	LWLockRelease(zkl_table_partition(hash));
+	return description.found;
+}
+
+static void
+describe_if_found(ZklEntry *entry, void *arg)
+{
+	Description *description = arg;
+	const ZklClaim *claim;
+
+	if (strcmp(entry->znode, description->znode) != 0)
+		return;
+	description->found = true;
+	claim = entry->state == ZKL_ENTRY_QUEUED ?
+		first_waiting(entry->semaphore ? entry->semaphore : entry) :
+		entry->state == ZKL_ENTRY_OWNED ? zkl_entry_holder(entry) : NULL;
+	strlcpy(description->about, claim ? claim->about : "", ZKL_ABOUT_SIZE);
+}
+
+static const ZklClaim *
+first_waiting(const ZklEntry *entry)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &unconstify(ZklEntry *, entry)->claims)
+	{
+		const ZklClaim *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		if (claim->needs_ticket)
+			return claim;
+	}
+	return NULL;
 }

@@ -46,10 +46,19 @@ extern bool zkl_shared_is_settled(ZklClaim *claim);
 extern bool zkl_shared_is_releasing(const char *path);
 
 /*
- * Has the directory of a semaphore been found in order?  That has to be seen
- * to, once, while the inner mutex is held.
+ * Is it known that the path is no other kind of lock?  A claim that gets leases
+ * has to find that out, unless another claim of the server has done so since the
+ * server has had any.
  */
 extern bool zkl_shared_is_surveyed(ZklClaim *claim);
 extern void zkl_shared_set_surveyed(ZklClaim *claim);
+
+/*
+ * Is this znode of the path (or of its leases) a ticket of this server?  Then say
+ * who holds the lock by it now, or waits for it: as a znode's text, which is empty
+ * where no backend does.
+ */
+extern bool zkl_shared_describe(const char *path, const char *znode,
+								char about[ZKL_ABOUT_SIZE]);
 
 #endif							/* ZKL_STANDING_H */

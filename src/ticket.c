@@ -29,11 +29,11 @@ static ZklTicketStep on_unwant(ZklTicket *ticket, bool unsent);
 static ZklTicketStep on_downgrade(ZklTicket *ticket);
 static ZklTicketStep on_watch(ZklTicket *ticket);
 static ZklTicketStep on_answer(ZklTicket *ticket);
+static ZklTicketStep on_describe(ZklTicket *ticket);
 static ZklTicketStep on_look(ZklTicket *ticket);
 static ZklTicketStep on_recheck(ZklTicket *ticket);
 static ZklTicketStep on_children_changed(ZklTicket *ticket);
 static ZklTicketStep on_reconnected(ZklTicket *ticket);
-static ZklTicketStep on_restarted(ZklTicket *ticket);
 static ZklTicketStep on_expired(ZklTicket *ticket);
 
 ZklTicketStep
@@ -51,6 +51,8 @@ zkl_ticket_step(ZklTicket *ticket, const ZklTicketEvent *event)
 			return on_watch(ticket);
 		case ZKL_EVENT_ANSWER:
 			return on_answer(ticket);
+		case ZKL_EVENT_DESCRIBE:
+			return on_describe(ticket);
 		case ZKL_EVENT_LOOK:
 			return on_look(ticket);
 		case ZKL_EVENT_RECHECK:
@@ -75,7 +77,7 @@ zkl_ticket_step(ZklTicket *ticket, const ZklTicketEvent *event)
 		case ZKL_EVENT_RECONNECTED:
 			return on_reconnected(ticket);
 		case ZKL_EVENT_RESTARTED:
-			return on_restarted(ticket);
+			return zkl_ticket_look_again(ticket);
 		case ZKL_EVENT_EXPIRED:
 			return on_expired(ticket);
 	}
@@ -87,9 +89,22 @@ zkl_ticket_begin_attempt(ZklTicket *ticket, const uint8_t random[16],
 						 bool only_tries)
 {
 	ticket->attempt++;
+	zkl_recipe_make_uuid(random, only_tries, ticket->uuid);
 	ticket->name[0] = '\0';
 	ticket->version = 0;
-	zkl_recipe_make_uuid(random, only_tries, ticket->uuid);
+	ticket->surveyed = false;
+	ticket->watched = false;
+	ticket->revoked = false;
+	ticket->answers = false;
+	ticket->answered = false;
+	ticket->writes_answer = false;
+	ticket->mute = false;
+	ticket->listed = false;
+	ticket->contended = false;
+	ticket->asked = false;
+	ticket->asking = false;
+	ticket->predecessor[0] = '\0';
+	ticket->next = false;
 }
 
 static ZklTicketStep
@@ -100,18 +115,7 @@ on_want(ZklTicket *ticket, const ZklTicketEvent *event)
 	ticket->mode = event->mode;
 	ticket->limit = event->limit;
 	ticket->unwanted = false;
-	ticket->predecessor[0] = '\0';
-	ticket->next = false;
-	ticket->listed = false;
-	ticket->contended = false;
-	ticket->asked = false;
-	ticket->answers = false;
-	ticket->answered = false;
-	ticket->asking = false;
 	ticket->rechecks = false;
-	ticket->surveyed = false;
-	ticket->watched = false;
-	ticket->revoked = false;
 	ticket->rounds = 0;
 	if (event->is_new)
 		return become(ticket, ZKL_TICKET_FOUNDING, ZKL_REQUEST_FOUND);
@@ -126,18 +130,9 @@ on_unwant(ZklTicket *ticket, bool unsent)
 		case ZKL_TICKET_NONE:
 			return gone(ticket);
 
-			/*
-			 * No znode exists before the create is sent.  But a directory
-			 * that was made for it wants to be used.
-			 */
+			/* No znode exists before the create is sent. */
 		case ZKL_TICKET_FOUNDING:
 		case ZKL_TICKET_CREATING:
-			if (unsent && ticket->rounds == 0)
-				return gone(ticket);
-			ticket->unwanted = true;
-			return nothing;
-
-		case ZKL_TICKET_MAKING_DIRECTORY:
 			if (unsent)
 				return gone(ticket);
 			/* FALLTHROUGH */
@@ -174,6 +169,8 @@ on_unwant(ZklTicket *ticket, bool unsent)
 
 		case ZKL_TICKET_DELETING:
 			return nothing;
+		case ZKL_TICKET_STUCK:
+			return zkl_ticket_look_again(ticket);
 	}
 	return nothing;
 }
@@ -216,7 +213,20 @@ on_answer(ZklTicket *ticket)
 
 	ticket->answers = true;
 	if (ticket->state == ZKL_TICKET_OWNED && !answers && !ticket->answered)
-		return become(ticket, ZKL_TICKET_ANSWERING, ZKL_REQUEST_ANSWER);
+		return write_text(ticket);
+	return nothing;
+}
+
+/*
+ * Whatever is under way in other states ends with a look at the znode's data,
+ * which shows that the text is out of date.
+ */
+static ZklTicketStep
+on_describe(ZklTicket *ticket)
+{
+	ticket->watched = true;
+	if (ticket->state == ZKL_TICKET_OWNED)
+		return write_text(ticket);
 	return nothing;
 }
 
@@ -259,22 +269,27 @@ on_children_changed(ZklTicket *ticket)
 	return nothing;
 }
 
-/* Watches are gone; who rests on one has to look again. */
+/*
+ * All watches are gone; and a znode that could not be deleted perhaps can be now.
+ * In the other states a request is due on the new connection already: what became
+ * of the one before it was told first.
+ */
 static ZklTicketStep
 on_reconnected(ZklTicket *ticket)
 {
-	if (ticket->state == ZKL_TICKET_QUEUED)
-		return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
-	if (ticket->state == ZKL_TICKET_OWNED ||
-		ticket->state == ZKL_TICKET_ANSWERING)
-		return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
+	if (ticket->state == ZKL_TICKET_WATCHING ||
+		ticket->state == ZKL_TICKET_QUEUED ||
+		ticket->state == ZKL_TICKET_OWNED ||
+		ticket->state == ZKL_TICKET_ANSWERING ||
+		ticket->state == ZKL_TICKET_STUCK)
+		return zkl_ticket_look_again(ticket);
 	return nothing;
 }
 
-/* Whatever was under way was answered to a worker that is no more. */
-static ZklTicketStep
-on_restarted(ZklTicket *ticket)
+ZklTicketStep
+zkl_ticket_look_again(ZklTicket *ticket)
 {
+	ticket->next = false;
 	switch (ticket->state)
 	{
 		case ZKL_TICKET_NONE:
@@ -285,8 +300,7 @@ on_restarted(ZklTicket *ticket)
 		case ZKL_TICKET_FINDING:
 			return become(ticket, ZKL_TICKET_FINDING, ZKL_REQUEST_LIST);
 		case ZKL_TICKET_HOMELESS:
-		case ZKL_TICKET_MAKING_DIRECTORY:
-			return create_anew(ticket);
+			return found_directory(ticket);
 		case ZKL_TICKET_REFUSED:
 			return fail(ticket, ticket->failure);
 		case ZKL_TICKET_INSPECTING:
@@ -296,6 +310,8 @@ on_restarted(ZklTicket *ticket)
 		case ZKL_TICKET_SURVEYING:
 		case ZKL_TICKET_WATCHING:
 		case ZKL_TICKET_QUEUED:
+			if (ticket->unwanted)
+				return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
 			return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
 		case ZKL_TICKET_OWNED:
 		case ZKL_TICKET_CHECKING:
@@ -306,6 +322,10 @@ on_restarted(ZklTicket *ticket)
 						  ZKL_REQUEST_DOWNGRADE);
 		case ZKL_TICKET_CONFIRMING:
 			return become(ticket, ZKL_TICKET_CONFIRMING, ZKL_REQUEST_INSPECT);
+		case ZKL_TICKET_STUCK:
+			if (ticket->name[0] == '\0')
+				return become(ticket, ZKL_TICKET_FINDING, ZKL_REQUEST_LIST);
+			/* FALLTHROUGH */
 		case ZKL_TICKET_DELETING:
 			return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
 	}

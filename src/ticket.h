@@ -11,11 +11,19 @@
  * Every request that is sent gets exactly one reply event, in the order of
  * sending, with outcome UNKNOWN where the connection was lost.  CREATE is
  * two requests, the create and a list that is sent after it, and gets the two
- * replies CREATE and LIST.  The list may be for other leases as well.  FOUND creates the directory, unless it is there, and
- * the znode in it: if that has number 0, it is the first that was ever in the
- * directory, and needs no list.  DOWNGRADE deletes one znode and creates another,
- * both or none; it is ABSENT where the one to delete is not there.  ANSWER is
- * UNKNOWN where the data are others than those that were seen last.
+ * replies CREATE and LIST; the list may be for other leases as well.  FOUND creates the directory, and from the second
+ * round on all above it, and then the znode, which alone decides: it is ABSENT
+ * if the directory still is.  If the znode has number 0, it is the first that was
+ * ever in the directory, and needs no list.  DOWNGRADE deletes one znode and
+ * creates another, both or none; it is ABSENT where the one to delete is not
+ * there.  ANSWER is UNKNOWN where the data are others than those that were seen
+ * last.
+ *
+ * A znode's text names the backend for which it was made.  While other clients
+ * wait, the text shall name the backend that holds the lock now.  ANSWER writes
+ * the whole text: who holds the lock and, once a try has asked, that it is in
+ * use.  The text is read again after each write, so that whatever was lost or
+ * overwritten is noticed and written again.
  *
  * A try must not say "held" for a ticket that lingers.  So who only tries asks,
  * by its mere being there: its UUID says what it is.  The owner before it is
@@ -46,7 +54,6 @@ typedef enum ZklTicketState
 	ZKL_TICKET_HOMELESS,		/* ... it said that the directory is missing */
 	ZKL_TICKET_UNSURE,			/* ... its outcome is unknown */
 	ZKL_TICKET_REFUSED,			/* ... it was refused */
-	ZKL_TICKET_MAKING_DIRECTORY,	/* directory requested */
 	ZKL_TICKET_FINDING,			/* list sent, to find out if the znode exists */
 	ZKL_TICKET_INSPECTING,		/* found; its czxid and owner requested */
 	ZKL_TICKET_LISTING,			/* znode exists; list sent to see its place */
@@ -55,23 +62,25 @@ typedef enum ZklTicketState
 	ZKL_TICKET_QUEUED,			/* waits for the predecessor's watch */
 	ZKL_TICKET_OWNED,			/* first in the queue */
 	ZKL_TICKET_CHECKING,		/* owned; list sent to see who queues behind */
-	ZKL_TICKET_ANSWERING,		/* owned; its data requested to say so */
+	ZKL_TICKET_ANSWERING,		/* owned; its data requested to say that, and
+								 * who holds it */
 	ZKL_TICKET_DOWNGRADING,		/* owned; reader's znode requested in the
 								 * writer's place */
 	ZKL_TICKET_CONFIRMING,		/* ... the writer's is gone; owner of the
 								 * reader's requested */
-	ZKL_TICKET_DELETING			/* delete sent */
+	ZKL_TICKET_DELETING,		/* delete sent */
+	ZKL_TICKET_STUCK			/* ... and refused: the znode may stay until
+								 * the session ends */
 } ZklTicketState;
 
-#define ZKL_TICKET_NSTATES	(ZKL_TICKET_DELETING + 1)
+#define ZKL_TICKET_NSTATES	(ZKL_TICKET_STUCK + 1)
 
 /* What to ask ZooKeeper. */
 typedef enum ZklRequest
 {
 	ZKL_REQUEST_NOTHING,
-	ZKL_REQUEST_FOUND,			/* the directory, then create under a new UUID */
+	ZKL_REQUEST_FOUND,			/* directories, then create under a new UUID */
 	ZKL_REQUEST_CREATE,			/* create under a new UUID, then LIST */
-	ZKL_REQUEST_MAKE_DIRECTORY, /* the lock's directory and its parents */
 	ZKL_REQUEST_LIST,			/* children of the directory, with a watch */
 	ZKL_REQUEST_INSPECT,		/* Stat of the own znode */
 	ZKL_REQUEST_SURVEY,			/* children of the directory's "leases" */
@@ -102,6 +111,7 @@ typedef enum ZklFailure
 	ZKL_FAILURE_SEQUENCE,		/* the directory's counter is used up */
 	ZKL_FAILURE_FOREIGN_NAME,	/* a contender's name is too long */
 	ZKL_FAILURE_SESSION_FULL,	/* the session may not hold more znodes */
+	ZKL_FAILURE_STUCK,			/* an earlier znode cannot be deleted */
 	ZKL_FAILURE_OTHER_KIND,		/* the path is in use as another kind of lock */
 	ZKL_FAILURE_REFUSED			/* anything else */
 } ZklFailure;
@@ -125,10 +135,12 @@ typedef enum ZklReport
 typedef enum ZklTicketEventKind
 {
 	ZKL_EVENT_WANT,				/* get the lock; only in state NONE */
-	ZKL_EVENT_UNWANT,			/* give it up */
+	ZKL_EVENT_UNWANT,			/* give it up; STUCK: try again */
 	ZKL_EVENT_DOWNGRADE,		/* nobody writes any more */
 	ZKL_EVENT_WATCH,			/* it is held for longer: watch the znode */
 	ZKL_EVENT_ANSWER,			/* it is held: say so to who only tries */
+	ZKL_EVENT_DESCRIBE,			/* another backend holds it: the znode shall
+								 * say which */
 	ZKL_EVENT_LOOK,				/* it has never been listed */
 	ZKL_EVENT_RECHECK,			/* perhaps it is not contended any more */
 	ZKL_EVENT_REPLY,			/* to "request", with "outcome" */
@@ -166,6 +178,8 @@ typedef struct ZklTicketEvent
 	bool		revoked;		/* WATCH_SELF: the znode says so */
 	bool		answered;		/* WATCH, WATCH_SELF: it says that it is in
 								 * use */
+	bool		stale;			/* WATCH_SELF: it does not name the backend
+								 * that it shall name */
 	int32_t		version;		/* WATCH_SELF: of the znode's data */
 	const char *const *children;	/* LIST, SURVEY */
 	int			nchildren;
@@ -179,35 +193,53 @@ typedef struct ZklTicketStep
 	ZklFailure	failure;
 } ZklTicketStep;
 
+/*
+ * What a ticket knows, and how long that holds.  After a reconnect or a restart,
+ * a ticket that rests on a watch lists the directory again, and sets it anew.
+ */
 typedef struct ZklTicket
 {
 	ZklTicketState state;
+	uint32_t	attempt;		/* counts creates; tags requests and replies */
+
+	/* of a wish, from WANT on; "mode" changes with a downgrade */
 	ZklMode		mode;
 	int			limit;			/* of a lease */
 	bool		unwanted;		/* delete it as soon as its name is known */
-	bool		next;			/* nobody but the predecessor goes before it,
-								 * and nothing has changed since */
-	bool		listed;			/* the directory is watched, or was */
-	bool		contended;		/* what the last list said */
-	bool		asked;			/* the same: somebody wants to know if it is
-								 * in use */
-	bool		answers;		/* it is, and the znode shall say so */
-	bool		answered;		/* ... and did so when it was seen last */
-	bool		asking;			/* who is before it may linger */
-	bool		other_kind;		/* ... and takes this for another kind */
-	bool		rechecks;		/* it wants to know when that changes */
-	bool		surveyed;		/* it is no semaphore */
-	bool		watched;		/* it watches its own znode */
-	bool		revoked;		/* REVOKED was reported */
-	int			rounds;			/* how often the directory had to be made */
-	uint32_t	attempt;		/* counts creates; tags requests and replies */
-	int32_t		version;		/* of the own znode's data */
-	int64_t		czxid;
+	bool		rechecks;		/* it wants to know when it is not contended
+								 * any more */
+	int			rounds;			/* how often the directory was missing */
 	ZklFailure	failure;		/* in state REFUSED */
+
+	/* of a znode, until the next attempt to make one */
 	char		uuid[ZKL_UUID_SIZE];	/* of the attempt */
 	char		name[ZKL_ZNODE_SIZE];	/* of the znode, once it is known */
+	int64_t		czxid;
+	int32_t		version;		/* of its data */
+	bool		surveyed;		/* it is no semaphore: no lease was there
+								 * since the znode is */
+
+	/* ... that is owned, until it is downgraded */
+	bool		watched;		/* it watches its own znode */
+	bool		revoked;		/* REVOKED was reported */
+	bool		answers;		/* it is in use, and the znode shall say so */
+	bool		answered;		/* ... and did so when it was seen last */
+	bool		writes_answer;	/* the write under way says so */
+	bool		mute;			/* it may not write its znode's data */
+
+	/* what the last list said, of which the next one says the same or more */
+	bool		listed;			/* there was one */
+	bool		contended;		/* somebody waits for the znode to go */
+	bool		asked;			/* ... or wants to know if it is in use */
+	bool		asking;			/* the ticket before it may linger */
+	bool		other_kind;		/* ... and takes this for another kind */
 	char		predecessor[ZKL_CHILD_SIZE];	/* that it waits for, or empty */
-	char		in_use[ZKL_CHILD_SIZE]; /* znode that has answered last */
+
+	/* ... until the directory changes or its watch is lost */
+	bool		next;			/* nobody but the predecessor goes before it */
+
+	/* of another's znode, for good */
+	char		in_use[ZKL_CHILD_SIZE]; /* the one that has answered last */
 } ZklTicket;
 
 /*

@@ -18,6 +18,12 @@
 extern ZklTicketStep zkl_ticket_on_reply(ZklTicket *ticket,
 										 const ZklTicketEvent *event);
 
+/*
+ * The reply to what was under way is lost, or the watches are that the ticket
+ * rests on.  The next request finds out how things stand.
+ */
+extern ZklTicketStep zkl_ticket_look_again(ZklTicket *ticket);
+
 static const ZklTicketStep nothing = {
 	ZKL_REQUEST_NOTHING, ZKL_REPORT_NOTHING, ZKL_FAILURE_NONE
 };
@@ -40,6 +46,14 @@ gone(ZklTicket *ticket)
 	ticket->state = ZKL_TICKET_NONE;
 	step.report = ZKL_REPORT_GONE;
 	return step;
+}
+
+/* Write the znode's text; what the ticket learns meanwhile is for the next write. */
+static inline ZklTicketStep
+write_text(ZklTicket *ticket)
+{
+	ticket->writes_answer = ticket->answers;
+	return become(ticket, ZKL_TICKET_ANSWERING, ZKL_REQUEST_ANSWER);
 }
 
 /* It was owned, and somebody else may own the lock by now. */
@@ -67,11 +81,7 @@ take_over(ZklTicket *ticket)
 	return step;
 }
 
-/*
- * There is no znode and there will be none.  (Only where even the list is
- * refused that shall find a lost create is that not certain; then the znode
- * stays until the session ends.)
- */
+/* There is no znode and there will be none. */
 static inline ZklTicketStep
 fail(ZklTicket *ticket, ZklFailure failure)
 {
@@ -85,6 +95,23 @@ fail(ZklTicket *ticket, ZklFailure failure)
 	return step;
 }
 
+/*
+ * There is a znode, or perhaps there is, that cannot be deleted now.  It goes
+ * before all that the server could make, so the lock cannot be had before it is
+ * gone.
+ */
+static inline ZklTicketStep
+get_stuck(ZklTicket *ticket, ZklFailure failure)
+{
+	ZklTicketStep step = become(ticket, ZKL_TICKET_STUCK,
+								ZKL_REQUEST_NOTHING);
+
+	ticket->unwanted = true;
+	step.report = ZKL_REPORT_FAILED;
+	step.failure = failure;
+	return step;
+}
+
 /* There is no znode; make one, if anybody still wants it. */
 static inline ZklTicketStep
 create_anew(ZklTicket *ticket)
@@ -92,6 +119,23 @@ create_anew(ZklTicket *ticket)
 	if (ticket->unwanted)
 		return gone(ticket);
 	return become(ticket, ZKL_TICKET_CREATING, ZKL_REQUEST_CREATE);
+}
+
+/* A directory that is missing this often under our hands has another cause. */
+#define MAX_ROUNDS	10
+
+/*
+ * There is no directory, and perhaps not even its parent.  ZooKeeper removes no
+ * directory that never had a child, so none is made but with a znode in it.
+ */
+static inline ZklTicketStep
+found_directory(ZklTicket *ticket)
+{
+	if (ticket->unwanted)
+		return gone(ticket);
+	if (++ticket->rounds > MAX_ROUNDS)
+		return fail(ticket, ZKL_FAILURE_DIRECTORY);
+	return become(ticket, ZKL_TICKET_FOUNDING, ZKL_REQUEST_FOUND);
 }
 
 #endif							/* ZKL_TICKETINT_H */

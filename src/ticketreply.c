@@ -14,16 +14,9 @@
 
 #include <string.h>
 
-/* A directory that is reaped this often under our hands has another cause. */
-#define MAX_ROUNDS	10
-
 static ZklTicketStep on_found_reply(ZklTicket *ticket,
 									const ZklTicketEvent *event);
 static void on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event);
-static ZklTicketStep on_list_reply(ZklTicket *ticket,
-								   const ZklTicketEvent *event);
-static ZklTicketStep on_directory_reply(ZklTicket *ticket,
-										const ZklTicketEvent *event);
 static ZklTicketStep on_find_reply(ZklTicket *ticket,
 								   const ZklTicketEvent *event);
 static ZklTicketStep on_inspect_reply(ZklTicket *ticket,
@@ -44,11 +37,8 @@ static ZklTicketStep on_downgrade_reply(ZklTicket *ticket,
 										const ZklTicketEvent *event);
 static ZklTicketStep on_confirm_reply(ZklTicket *ticket,
 									  const ZklTicketEvent *event);
-static ZklTicketStep on_delete_reply(ZklTicket *ticket,
-									 const ZklTicketEvent *event);
 
 static ZklVerdict judge(const ZklTicket *ticket, const ZklTicketEvent *event);
-static ZklTicketStep ask_for_directory(ZklTicket *ticket);
 static ZklTicketStep take_place(ZklTicket *ticket, const ZklVerdict *verdict);
 static ZklTicketStep take_answer(ZklTicket *ticket);
 static void set_name(ZklTicket *ticket, const char *name);
@@ -56,63 +46,91 @@ static void take_readers_name(ZklTicket *ticket);
 static ZklTicketStep become_reader(ZklTicket *ticket);
 static ZklTicketStep delete_and_fail(ZklTicket *ticket, ZklFailure failure);
 
-/* A reply that the ticket's state does not wait for is not for it. */
+/* OWNED asks for the watch on its own znode, but does not wait for it. */
+static const ZklRequest awaited[ZKL_TICKET_NSTATES] = {
+	[ZKL_TICKET_FOUNDING] = ZKL_REQUEST_FOUND,
+	[ZKL_TICKET_CREATING] = ZKL_REQUEST_CREATE,
+	[ZKL_TICKET_CREATED] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_HOMELESS] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_UNSURE] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_REFUSED] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_FINDING] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_INSPECTING] = ZKL_REQUEST_INSPECT,
+	[ZKL_TICKET_LISTING] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_SURVEYING] = ZKL_REQUEST_SURVEY,
+	[ZKL_TICKET_WATCHING] = ZKL_REQUEST_WATCH,
+	[ZKL_TICKET_OWNED] = ZKL_REQUEST_WATCH_SELF,
+	[ZKL_TICKET_CHECKING] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_ANSWERING] = ZKL_REQUEST_ANSWER,
+	[ZKL_TICKET_DOWNGRADING] = ZKL_REQUEST_DOWNGRADE,
+	[ZKL_TICKET_CONFIRMING] = ZKL_REQUEST_INSPECT,
+	[ZKL_TICKET_DELETING] = ZKL_REQUEST_DELETE
+};
+
+/*
+ * A reply that the ticket's state does not wait for is not for it.  A reply that
+ * says nothing is taken as a restart of the worker is, but for a create, after
+ * which the reply to the list is still to come, and for an answer.
+ */
 ZklTicketStep
 zkl_ticket_on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
-	switch (event->request)
+	if (event->request == ZKL_REQUEST_NOTHING ||
+		event->request != awaited[ticket->state])
+		return nothing;
+	if (event->outcome == ZKL_OUTCOME_UNKNOWN &&
+		ticket->state != ZKL_TICKET_CREATING &&
+		ticket->state != ZKL_TICKET_ANSWERING)
+		return zkl_ticket_look_again(ticket);
+
+	switch (ticket->state)
 	{
-		case ZKL_REQUEST_NOTHING:
+		case ZKL_TICKET_FOUNDING:
+			return on_found_reply(ticket, event);
+		case ZKL_TICKET_CREATING:
+			on_create_reply(ticket, event);
 			break;
-		case ZKL_REQUEST_FOUND:
-			if (ticket->state == ZKL_TICKET_FOUNDING)
-				return on_found_reply(ticket, event);
-			break;
-		case ZKL_REQUEST_CREATE:
-			if (ticket->state == ZKL_TICKET_CREATING)
-				on_create_reply(ticket, event);
-			break;
-		case ZKL_REQUEST_LIST:
-			return on_list_reply(ticket, event);
-		case ZKL_REQUEST_MAKE_DIRECTORY:
-			if (ticket->state == ZKL_TICKET_MAKING_DIRECTORY)
-				return on_directory_reply(ticket, event);
-			break;
-		case ZKL_REQUEST_INSPECT:
-			if (ticket->state == ZKL_TICKET_INSPECTING)
-				return on_inspect_reply(ticket, event);
-			if (ticket->state == ZKL_TICKET_CONFIRMING)
-				return on_confirm_reply(ticket, event);
-			break;
-		case ZKL_REQUEST_SURVEY:
-			if (ticket->state == ZKL_TICKET_SURVEYING)
-				return on_survey_reply(ticket, event);
-			break;
-		case ZKL_REQUEST_WATCH:
-			if (ticket->state == ZKL_TICKET_WATCHING)
-				return on_watch_reply(ticket, event);
-			break;
-		case ZKL_REQUEST_WATCH_SELF:
-			if (ticket->state == ZKL_TICKET_OWNED)
-				return on_watch_self_reply(ticket, event);
-			break;
-		case ZKL_REQUEST_ANSWER:
-			if (ticket->state == ZKL_TICKET_ANSWERING)
-				return on_answer_reply(ticket, event);
-			break;
-		case ZKL_REQUEST_DOWNGRADE:
-			if (ticket->state == ZKL_TICKET_DOWNGRADING)
-				return on_downgrade_reply(ticket, event);
-			break;
-		case ZKL_REQUEST_DELETE:
-			if (ticket->state == ZKL_TICKET_DELETING)
-				return on_delete_reply(ticket, event);
+		case ZKL_TICKET_HOMELESS:
+		case ZKL_TICKET_UNSURE:
+		case ZKL_TICKET_REFUSED:
+			return zkl_ticket_look_again(ticket);
+		case ZKL_TICKET_FINDING:
+			return on_find_reply(ticket, event);
+		case ZKL_TICKET_INSPECTING:
+			return on_inspect_reply(ticket, event);
+		case ZKL_TICKET_CREATED:
+		case ZKL_TICKET_LISTING:
+			return on_place_reply(ticket, event);
+		case ZKL_TICKET_SURVEYING:
+			return on_survey_reply(ticket, event);
+		case ZKL_TICKET_WATCHING:
+			return on_watch_reply(ticket, event);
+		case ZKL_TICKET_OWNED:
+			return on_watch_self_reply(ticket, event);
+		case ZKL_TICKET_CHECKING:
+			return on_check_reply(ticket, event);
+		case ZKL_TICKET_ANSWERING:
+			return on_answer_reply(ticket, event);
+		case ZKL_TICKET_DOWNGRADING:
+			return on_downgrade_reply(ticket, event);
+		case ZKL_TICKET_CONFIRMING:
+			return on_confirm_reply(ticket, event);
+		case ZKL_TICKET_DELETING:
+			return event->outcome == ZKL_OUTCOME_REFUSED ?
+				get_stuck(ticket, ZKL_FAILURE_STUCK) : gone(ticket);
+
+		case ZKL_TICKET_NONE:
+		case ZKL_TICKET_QUEUED:
+		case ZKL_TICKET_STUCK:
 			break;
 	}
 	return nothing;
 }
 
-/* Numbers begin with 0, and each that is given out is greater. */
+/*
+ * Numbers begin with 0, and each that is given out is greater.  The leases of a
+ * semaphore are listed in any case: they rest on one watch.
+ */
 static ZklTicketStep
 on_found_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
@@ -120,26 +138,15 @@ on_found_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 
 	on_create_reply(ticket, event);
 	if (ticket->state != ZKL_TICKET_CREATED)
-		return on_list_reply(ticket, event);	/* as if one had come */
+		return zkl_ticket_look_again(ticket);
 	if (ticket->unwanted)
 		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
-	if (!zkl_recipe_is_first_ever(ticket->name))
+	if (ticket->mode == ZKL_MODE_LEASE ||
+		!zkl_recipe_is_first_ever(ticket->name))
 		return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
 	step = become(ticket, ZKL_TICKET_OWNED, ZKL_REQUEST_NOTHING);
 	step.report = ZKL_REPORT_OWNED;
 	return step;
-}
-
-/* There is no directory, or not even its parent. */
-static ZklTicketStep
-ask_for_directory(ZklTicket *ticket)
-{
-	if (ticket->unwanted)
-		return gone(ticket);
-	if (++ticket->rounds > MAX_ROUNDS)
-		return fail(ticket, ZKL_FAILURE_DIRECTORY);
-	return become(ticket, ZKL_TICKET_MAKING_DIRECTORY,
-				  ZKL_REQUEST_MAKE_DIRECTORY);
 }
 
 /* Only take note: the reply to the list follows, and decides. */
@@ -150,7 +157,10 @@ on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	{
 		case ZKL_OUTCOME_OK:
 			/* A znode of another session is no ticket of ours. */
-			ticket->state = event->ours ? ZKL_TICKET_CREATED : ZKL_TICKET_UNSURE;
+			ticket->state = ZKL_TICKET_UNSURE;
+			if (!event->ours)
+				break;
+			ticket->state = ZKL_TICKET_CREATED;
 			ticket->czxid = event->czxid;
 			set_name(ticket, event->name);
 			break;
@@ -165,59 +175,6 @@ on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			ticket->failure = event->failure;
 			break;
 	}
-}
-
-static ZklTicketStep
-on_list_reply(ZklTicket *ticket, const ZklTicketEvent *event)
-{
-	switch (ticket->state)
-	{
-		case ZKL_TICKET_HOMELESS:
-			return ask_for_directory(ticket);
-		case ZKL_TICKET_UNSURE:
-			return become(ticket, ZKL_TICKET_FINDING, ZKL_REQUEST_LIST);
-		case ZKL_TICKET_REFUSED:
-			return fail(ticket, ticket->failure);
-		case ZKL_TICKET_FINDING:
-			return on_find_reply(ticket, event);
-		case ZKL_TICKET_CREATED:
-		case ZKL_TICKET_LISTING:
-			return on_place_reply(ticket, event);
-		case ZKL_TICKET_CHECKING:
-			return on_check_reply(ticket, event);
-
-		case ZKL_TICKET_NONE:
-		case ZKL_TICKET_FOUNDING:
-		case ZKL_TICKET_CREATING:
-		case ZKL_TICKET_MAKING_DIRECTORY:
-		case ZKL_TICKET_INSPECTING:
-		case ZKL_TICKET_SURVEYING:
-		case ZKL_TICKET_WATCHING:
-		case ZKL_TICKET_QUEUED:
-		case ZKL_TICKET_OWNED:
-		case ZKL_TICKET_ANSWERING:
-		case ZKL_TICKET_DOWNGRADING:
-		case ZKL_TICKET_CONFIRMING:
-		case ZKL_TICKET_DELETING:
-			break;
-	}
-	return nothing;
-}
-
-/*
- * An unknown outcome needs no look: the create will say what is there.
- *
- * ZooKeeper removes no directory that never had a child.  So even if nobody
- * wants the lock any more, one that was made is used once.
- */
-static ZklTicketStep
-on_directory_reply(ZklTicket *ticket, const ZklTicketEvent *event)
-{
-	if (event->outcome == ZKL_OUTCOME_REFUSED)
-		return fail(ticket, event->failure);
-	if (event->outcome == ZKL_OUTCOME_OK)
-		return become(ticket, ZKL_TICKET_CREATING, ZKL_REQUEST_CREATE);
-	return create_anew(ticket);
 }
 
 static ZklTicketStep
@@ -238,10 +195,10 @@ on_find_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			return become(ticket, ZKL_TICKET_INSPECTING, ZKL_REQUEST_INSPECT);
 		case ZKL_OUTCOME_ABSENT:
 			return create_anew(ticket);
-		case ZKL_OUTCOME_UNKNOWN:
-			return become(ticket, ZKL_TICKET_FINDING, ZKL_REQUEST_LIST);
 		case ZKL_OUTCOME_REFUSED:
-			return fail(ticket, event->failure);
+			return get_stuck(ticket, event->failure);
+		case ZKL_OUTCOME_UNKNOWN:
+			break;
 	}
 	return nothing;
 }
@@ -258,10 +215,10 @@ on_inspect_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
 		case ZKL_OUTCOME_ABSENT:
 			return create_anew(ticket);
-		case ZKL_OUTCOME_UNKNOWN:
-			return become(ticket, ZKL_TICKET_INSPECTING, ZKL_REQUEST_INSPECT);
 		case ZKL_OUTCOME_REFUSED:
 			return delete_and_fail(ticket, event->failure);
+		case ZKL_OUTCOME_UNKNOWN:
+			break;
 	}
 	return nothing;
 }
@@ -283,10 +240,10 @@ on_place_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			return take_place(ticket, &verdict);
 		case ZKL_OUTCOME_ABSENT:
 			return create_anew(ticket);
-		case ZKL_OUTCOME_UNKNOWN:
-			return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
 		case ZKL_OUTCOME_REFUSED:
 			return delete_and_fail(ticket, event->failure);
+		case ZKL_OUTCOME_UNKNOWN:
+			break;
 	}
 	return nothing;
 }
@@ -301,7 +258,7 @@ on_survey_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	if (event->outcome == ZKL_OUTCOME_OK &&
 		zkl_recipe_any_lease(event->children, event->nchildren))
 		return delete_and_fail(ticket, ZKL_FAILURE_OTHER_KIND);
-	ticket->surveyed = event->outcome != ZKL_OUTCOME_UNKNOWN;
+	ticket->surveyed = true;
 	return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
 }
 
@@ -316,10 +273,11 @@ on_watch_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 				return take_answer(ticket);
 			return nothing;
 		case ZKL_OUTCOME_ABSENT:
-		case ZKL_OUTCOME_UNKNOWN:
 			return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
 		case ZKL_OUTCOME_REFUSED:
 			return delete_and_fail(ticket, event->failure);
+		case ZKL_OUTCOME_UNKNOWN:
+			break;
 	}
 	return nothing;
 }
@@ -335,9 +293,6 @@ on_check_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
 	ZklTicketStep step = nothing;
 	ZklVerdict	verdict;
-
-	if (event->outcome == ZKL_OUTCOME_UNKNOWN)
-		return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
 
 	/*
 	 * Who may not look keeps the lock; nobody has taken it away.  Without the
@@ -384,9 +339,10 @@ on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		case ZKL_OUTCOME_OK:
 			ticket->version = event->version;
 			ticket->answered = event->answered;
-			if (ticket->answers && !ticket->answered)
-				step = become(ticket, ZKL_TICKET_ANSWERING,
-							  ZKL_REQUEST_ANSWER);
+			ticket->answers |= event->answered;
+			if ((ticket->answers && !ticket->answered) ||
+				(event->stale && !ticket->mute))
+				step = write_text(ticket);
 			if (event->revoked && !ticket->revoked)
 			{
 				ticket->revoked = true;
@@ -399,7 +355,7 @@ on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		case ZKL_OUTCOME_ABSENT:
 			return lose(ticket);
 		case ZKL_OUTCOME_UNKNOWN:
-			return become(ticket, ZKL_TICKET_OWNED, ZKL_REQUEST_WATCH_SELF);
+			break;
 	}
 	return nothing;
 }
@@ -416,9 +372,14 @@ on_answer_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
 	if (event->outcome == ZKL_OUTCOME_ABSENT)
 		return lose(ticket);
-	ticket->answered = event->outcome == ZKL_OUTCOME_OK;
 	if (event->outcome == ZKL_OUTCOME_REFUSED)
-		ticket->answers = false;
+	{
+		ticket->answers &= ticket->answered;
+		ticket->mute = true;
+	}
+	else
+		ticket->answered = event->outcome == ZKL_OUTCOME_OK &&
+			ticket->writes_answer;
 	return become(ticket, ZKL_TICKET_OWNED, ZKL_REQUEST_WATCH_SELF);
 }
 
@@ -444,8 +405,6 @@ on_downgrade_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 							  ZKL_REQUEST_DELETE);
 			return become(ticket, ZKL_TICKET_CONFIRMING, ZKL_REQUEST_INSPECT);
 		case ZKL_OUTCOME_UNKNOWN:
-			return become(ticket, ZKL_TICKET_DOWNGRADING,
-						  ZKL_REQUEST_DOWNGRADE);
 		case ZKL_OUTCOME_REFUSED:
 			break;
 	}
@@ -467,24 +426,9 @@ on_downgrade_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 static ZklTicketStep
 on_confirm_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
-	if (event->outcome == ZKL_OUTCOME_UNKNOWN)
-		return become(ticket, ZKL_TICKET_CONFIRMING, ZKL_REQUEST_INSPECT);
 	if (event->outcome == ZKL_OUTCOME_OK && event->ours)
 		return become_reader(ticket);
 	return lose(ticket);
-}
-
-static ZklTicketStep
-on_delete_reply(ZklTicket *ticket, const ZklTicketEvent *event)
-{
-	if (event->outcome == ZKL_OUTCOME_UNKNOWN)
-		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
-
-	/*
-	 * A refusal leaves the znode to the end of the session: there is nothing
-	 * else that could be done about it.
-	 */
-	return gone(ticket);
 }
 
 /* Where does the znode stand in the list?  Without a directory there is none. */
@@ -602,6 +546,7 @@ become_reader(ZklTicket *ticket)
 	ticket->asked = false;
 	ticket->answers = false;
 	ticket->answered = false;
+	ticket->mute = false;
 	ticket->version = 0;
 	ticket->revoked = false;
 	if (ticket->unwanted)

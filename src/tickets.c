@@ -31,7 +31,9 @@ static void feed(ZklEntry *entry, ZklTicketEventKind kind);
 static void carry_out(ZklEntry *entry, ZklTicketStep step);
 static void report(ZklEntry *entry, ZklTicketStep step);
 static void do_work(ZklEntry *entry, ZklWork work);
+static void retry_deletes(ZklEntry *semaphore);
 static void answer(ZklEntry *entry);
+static void take_reply(ZklEntry *entry, const ZklSessionEvent *event);
 static void feed_if_concerned(ZklEntry *entry, const char *child, bool gone);
 static void feed_leases(List *leases);
 static void hand_out_list(ZklEntry *semaphore, const ZklSessionEvent *event);
@@ -118,15 +120,14 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 				event->reply.outcome == ZKL_OUTCOME_REFUSED)
 				ereport(LOG,
 						errmsg("could not delete the znode of lock \"%s\": it stays until the ZooKeeper session ends",
-							   entry->path));
+							   entry->semaphore ? entry->semaphore->path : entry->path));
 			if (entry->semaphore != NULL &&
 				event->reply.request == ZKL_REQUEST_LIST)
 				hand_out_list(entry->semaphore, event);
 			else if (event->attempt == entry->ticket.attempt)
 			{
 				delete_leftover(entry, &event->reply);
-				carry_out(entry, zkl_ticket_step(&entry->ticket,
-												 &event->reply));
+				take_reply(entry, event);
 			}
 			break;
 		case ZKL_SESSION_CHILDREN_CHANGED:
@@ -154,6 +155,18 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 			Assert(false);
 			break;
 	}
+}
+
+static void
+take_reply(ZklEntry *entry, const ZklSessionEvent *event)
+{
+	ZklTicketEvent reply = event->reply;
+
+	if (reply.request == ZKL_REQUEST_WATCH_SELF &&
+		reply.outcome == ZKL_OUTCOME_OK)
+		reply.stale = !zkl_entry_is_described(entry, event->data,
+											  event->data_length);
+	carry_out(entry, zkl_ticket_step(&entry->ticket, &reply));
 }
 
 /* A znode has changed: is it this ticket's own, or the one it waits for? */
@@ -309,8 +322,12 @@ do_work(ZklEntry *entry, ZklWork work)
 		feed(entry, ZKL_EVENT_WATCH);
 		answer(entry);
 	}
+	if (work.describe)
+		feed(entry, ZKL_EVENT_DESCRIBE);
 	if (work.look)
 		feed(entry, ZKL_EVENT_LOOK);
+	if (work.retry)
+		retry_deletes(entry);
 	if (work.recheck)
 		feed(entry, ZKL_EVENT_RECHECK);
 	if (work.unwant)
@@ -318,6 +335,21 @@ do_work(ZklEntry *entry, ZklWork work)
 		ZKL_FAULT_POINT("release-seen");
 		feed(entry, ZKL_EVENT_UNWANT);
 	}
+}
+
+static void
+retry_deletes(ZklEntry *semaphore)
+{
+	int			nentries;
+	ZklEntry  **entries = zkl_table_collect(&nentries);
+
+	for (int i = 0; i < nentries; i++)
+	{
+		if (entries[i]->semaphore == semaphore &&
+			entries[i]->ticket.state == ZKL_TICKET_STUCK)
+			feed(entries[i], ZKL_EVENT_UNWANT);
+	}
+	pfree(entries);
 }
 
 void

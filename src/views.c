@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * views.c
- *	  The functions behind the views zk_locks and zk_status.
+ *	  The functions behind the views zk_locks, zk_status and zk_sessions.
  *
  * src/views.c
  *
@@ -28,8 +28,8 @@ PG_FUNCTION_INFO_V1(zklock_status);
 PG_FUNCTION_INFO_V1(zklock_sessions);
 
 #define LOCKS_COLUMNS	17
-#define STATUS_COLUMNS	19
-#define SESSION_COLUMNS	11
+#define STATUS_COLUMNS	9
+#define SESSION_COLUMNS	13
 
 /* A copy of one row, made while the table is locked. */
 typedef struct LocksRow
@@ -63,6 +63,9 @@ static const char *mode_text(ZklMode mode);
 static const char *claim_text(const ZklClaim *claim);
 static bool may_see(Oid role);
 static bool may_see_all(void);
+static void put_session(ReturnSetInfo *rsinfo, int number);
+static const char *state_text(const ZklSessionInfo *info, bool connected,
+							  bool safe, bool has_tickets);
 
 Datum
 zklock_locks(PG_FUNCTION_ARGS)
@@ -274,105 +277,28 @@ put_count(Datum *value, pg_atomic_uint64 *counter)
 	*value = Int64GetDatum((int64) pg_atomic_read_u64(counter));
 }
 
-/* What is to be shown of one session, or of all. */
-typedef struct Status
-{
-	ZklSessionInfo info;		/* the first one's ... */
-	uint32		worker_pid;
-	bool		first_connected;
-	bool		connected;		/* ... and that of all */
-	bool		exists;			/* any of them */
-	int64		safe_until;
-	uint64		epoch;
-	uint64		ephemeral_bytes;
-} Status;
-
-static void
-read_status(Status *status, ZklSessionInfo *session)
-{
-	LWLockAcquire(zkl_table_session_lock(), LW_SHARED);
-	status->info = *session;
-	LWLockRelease(zkl_table_session_lock());
-	status->worker_pid = pg_atomic_read_u32(&session->worker_pid);
-	status->first_connected = pg_atomic_read_u32(&session->connected) != 0;
-	status->connected = status->first_connected;
-	status->exists = status->info.id != 0;
-	status->safe_until = pg_atomic_read_u64(&session->safe_until);
-	status->epoch = pg_atomic_read_u64(&session->epoch);
-	status->ephemeral_bytes = pg_atomic_read_u64(&session->ephemeral_bytes);
-}
-
-/* A pool is as good as the worst of its sessions. */
-static void
-add_status(Status *status, ZklSessionInfo *session)
-{
-	Status		other;
-
-	read_status(&other, session);
-	status->connected &= other.connected;
-	status->exists |= other.exists;
-	status->safe_until = Min(status->safe_until, other.safe_until);
-	status->epoch += other.epoch - 1;
-	status->ephemeral_bytes += other.ephemeral_bytes;
-}
-
-/*
- * Nine columns that both views have.  The session's id is hidden from most: who
- * knows it can compute its password and end the session.
- */
-static void
-put_session(Datum *values, bool *nulls, const Status *status)
-{
-	const ZklSessionInfo *info = &status->info;
-
-	values[0] = Int32GetDatum(status->worker_pid);
-	nulls[0] = status->worker_pid == 0;
-	values[1] = CStringGetTextDatum(status->connected ? "connected" :
-									status->exists ? "disconnected" : "none");
-	values[2] = CStringGetTextDatum(psprintf("0x%" PRIx64,
-											 (uint64) info->id));
-	nulls[2] = info->id == 0 || !may_see(BOOTSTRAP_SUPERUSERID);
-	values[3] = CStringGetTextDatum(info->server);
-	nulls[3] = !status->first_connected;
-	values[4] = Int32GetDatum(info->timeout_ms);
-	nulls[4] = info->id == 0;
-	values[5] = TimestampTzGetDatum(zkl_timestamp_of(info->connected_at));
-	nulls[5] = !status->first_connected;
-	values[6] = TimestampTzGetDatum(zkl_timestamp_of(status->safe_until));
-	nulls[6] = status->safe_until == 0;
-	values[7] = BoolGetDatum(zkl_now() < status->safe_until);
-	values[8] = Int64GetDatum((int64) status->epoch);
-}
-
 Datum
 zklock_status(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	Datum		values[STATUS_COLUMNS] = {0};
 	bool		nulls[STATUS_COLUMNS] = {0};
-	Status		status;
 	uint64		claims = 0;
 
 	zkl_check_loaded();
 	InitMaterializedSRF(fcinfo, 0);
-
-	read_status(&status, &zkl_shared->session[0]);
-	for (int i = 1; i < zkl_sessions; i++)
-		add_status(&status, &zkl_shared->session[i]);
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
 		claims += zkl_shared->nclaims[i];
 
 	values[0] = CStringGetTextDatum(zkl_my_node_name());
-	put_session(&values[1], &nulls[1], &status);
-	values[10] = Int32GetDatum(pg_atomic_read_u32(&zkl_shared->nentries));
-	values[11] = Int32GetDatum(zkl_shared->max_entries);
-	values[12] = Int64GetDatum((int64) status.ephemeral_bytes);
-	values[13] = Int64GetDatum((int64) claims);
-	put_count(&values[14], &zkl_shared->counters.tickets);
-	put_count(&values[15], &zkl_shared->counters.lost);
-	put_count(&values[16], &zkl_shared->counters.requests);
-	put_count(&values[17], &zkl_shared->counters.connects);
-	put_count(&values[18], &zkl_shared->counters.expirations);
+	values[1] = Int32GetDatum(pg_atomic_read_u32(&zkl_shared->nentries));
+	values[2] = Int32GetDatum(zkl_shared->max_entries);
+	values[3] = Int64GetDatum((int64) claims);
+	put_count(&values[4], &zkl_shared->counters.tickets);
+	put_count(&values[5], &zkl_shared->counters.lost);
+	put_count(&values[6], &zkl_shared->counters.requests);
+	put_count(&values[7], &zkl_shared->counters.connects);
+	put_count(&values[8], &zkl_shared->counters.expirations);
 
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	return (Datum) 0;
@@ -381,21 +307,68 @@ zklock_status(PG_FUNCTION_ARGS)
 Datum
 zklock_sessions(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-
 	zkl_check_loaded();
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; i < zkl_sessions; i++)
-	{
-		Datum		values[SESSION_COLUMNS] = {0};
-		bool		nulls[SESSION_COLUMNS] = {0};
-		Status		status;
-
-		read_status(&status, &zkl_shared->session[i]);
-		values[0] = Int32GetDatum(i + 1);
-		put_session(&values[1], &nulls[1], &status);
-		values[10] = Int64GetDatum((int64) status.ephemeral_bytes);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
-	}
+		put_session((ReturnSetInfo *) fcinfo->resultinfo, i);
 	return (Datum) 0;
+}
+
+/*
+ * The session's id is hidden from most: who knows it can compute its password and
+ * end the session.
+ */
+static void
+put_session(ReturnSetInfo *rsinfo, int number)
+{
+	ZklSessionInfo *session = &zkl_shared->session[number];
+	Datum		values[SESSION_COLUMNS] = {0};
+	bool		nulls[SESSION_COLUMNS] = {0};
+	ZklSessionInfo info;
+	uint32		worker_pid = pg_atomic_read_u32(&session->worker_pid);
+	bool		connected = pg_atomic_read_u32(&session->connected) != 0;
+	uint64		safe_until = pg_atomic_read_u64(&session->safe_until);
+	uint64		bytes = pg_atomic_read_u64(&session->ephemeral_bytes);
+	bool		safe = zkl_now() < (int64) safe_until;
+
+	LWLockAcquire(zkl_table_session_lock(), LW_SHARED);
+	info = *session;
+	LWLockRelease(zkl_table_session_lock());
+
+	values[0] = Int32GetDatum(number + 1);
+	values[1] = Int32GetDatum(worker_pid);
+	nulls[1] = worker_pid == 0;
+	values[2] = CStringGetTextDatum(state_text(&info, connected, safe, bytes > 0));
+	values[3] = CStringGetTextDatum(psprintf("0x%" PRIx64, (uint64) info.id));
+	nulls[3] = info.id == 0 || !may_see(BOOTSTRAP_SUPERUSERID);
+	values[4] = CStringGetTextDatum(info.server);
+	nulls[4] = !connected;
+	values[5] = Int32GetDatum(info.timeout_ms);
+	nulls[5] = info.id == 0;
+	values[6] = TimestampTzGetDatum(zkl_timestamp_of(info.connected_at));
+	nulls[6] = !connected;
+	values[7] = TimestampTzGetDatum(zkl_timestamp_of(safe_until));
+	nulls[7] = safe_until == 0;
+	values[8] = BoolGetDatum(safe);
+	values[9] = Int64GetDatum((int64) pg_atomic_read_u64(&session->epoch));
+	values[10] = Int64GetDatum((int64) bytes);
+	values[11] = CStringGetTextDatum(info.last_error);
+	values[12] = TimestampTzGetDatum(zkl_timestamp_of(info.last_error_at));
+	nulls[11] = nulls[12] = info.last_error_at == 0;
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/*
+ * A session that has no ticket has nothing to be in doubt about; nor is it of use
+ * before ZooKeeper has confirmed it.
+ */
+static const char *
+state_text(const ZklSessionInfo *info, bool connected, bool safe,
+		   bool has_tickets)
+{
+	if (info->id != 0 && has_tickets && !safe)
+		return "in doubt";
+	if (connected)
+		return safe ? "connected" : "connecting";
+	return info->id != 0 ? "disconnected" : "none";
 }

@@ -9,11 +9,8 @@
  */
 #include "postgres.h"
 
-#include "commands/dbcommands.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/proc.h"
-#include "utils/guc.h"
 
 #include "compat.h"
 #include "faultpoint.h"
@@ -36,9 +33,6 @@ static bool has_asked_enough(ZklWait *wait);
 static bool is_silent(const ZklWait *wait, int64 now);
 static void sleep_until_next(const ZklWait *wait);
 static bool session_is_in_touch(int session, int64 now);
-static const char *describe_backend(void);
-static void append_field(StringInfo text, const char *name,
-						 const char *value);
 
 void
 zkl_wait_begin(ZklWait *wait, const ZklWish *wish)
@@ -57,7 +51,7 @@ ZklAnswer
 zkl_wait_ask(ZklWait *wait, ZklClaim *claim)
 {
 	if (wait->about == NULL)
-		wait->about = describe_backend();
+		wait->about = claim->about;
 	return zkl_shared_hold(claim, wait->wish->only_tries, wait->about);
 }
 
@@ -98,7 +92,7 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 		}
 		if (wait->about == NULL)
 		{
-			wait->about = describe_backend();
+			wait->about = claim->about;
 			continue;
 		}
 		if (time_is_over(wait, answer) ||
@@ -227,39 +221,4 @@ session_is_in_touch(int session, int64 now)
 {
 	return pg_atomic_read_u32(&zkl_shared->session[session].connected) != 0 &&
 		zkl_session_is_safe(session, now);
-}
-
-/* What the ticket's znode says about who asked for it. */
-static const char *
-describe_backend(void)
-{
-	StringInfoData text;
-	const char *database = OidIsValid(MyDatabaseId) ?
-	get_database_name(MyDatabaseId) : NULL;
-
-	initStringInfo(&text);
-	append_field(&text, "server", zkl_my_node_name());
-	appendStringInfo(&text, " pid=%d", MyProcPid);
-	append_field(&text, "database", database ? database : "");
-	append_field(&text, "role", GetUserNameFromId(GetUserId(), true));
-	append_field(&text, "application", application_name ? application_name : "");
-	return text.data;
-}
-
-/* " name=value", with spaces, percent and control characters as %XX */
-static void
-append_field(StringInfo text, const char *name, const char *value)
-{
-	if (text->len > 0)
-		appendStringInfoChar(text, ' ');
-	appendStringInfo(text, "%s=", name);
-	for (const char *at = value ? value : ""; *at; at++)
-	{
-		unsigned char c = (unsigned char) *at;
-
-		if (c <= ' ' || c == '%' || c == 0x7f)
-			appendStringInfo(text, "%%%02X", c);
-		else
-			appendStringInfoChar(text, c);
-	}
 }

@@ -21,6 +21,7 @@
 #include "postmaster/interrupt.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
+#include "storage/proc.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
@@ -232,9 +233,10 @@ static void
 reload(void)
 {
 	int			old_linger = zkl_linger;
+	int			old_deadlock_timeout = DeadlockTimeout;
 
 	ProcessConfigFile(PGC_SIGHUP);
-	if (zkl_linger != old_linger)
+	if (zkl_linger != old_linger || DeadlockTimeout != old_deadlock_timeout)
 		zkl_tickets_reset_timers();
 	if (!zkl_keeper_has_other_hosts())
 		return;

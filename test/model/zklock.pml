@@ -16,13 +16,15 @@
  *	TOKEN		each grant has a greater token than all before it
  *	SAFE		before "safe until" ZooKeeper knows the session
  *	SLOTS		a server never has more than one znode
+ *	NEXT		who will own the lock when its predecessor goes watches the
+ *				directory then, or is about to learn that it has changed
  *	QUIET		when nothing moves any more, every backend is through (so nobody
  *				waits for ever), and no znode, ticket or entry is left
  *	served		(LTL) who waits is granted the lock or stops waiting, in the end
  *
  * Defects, each of which spin must find: NO_EPOCH_CHECK, NO_DOUBT, SAFE_FROM_ANSWER,
  * NO_SEARCH, NO_BARRIER, DELETE_UNCONFIRMED, WATCH_BELIEVED, FOUND_BELIEVED,
- * NO_RELOOK, NO_WAKE_UP.  They are where the #ifdefs are.
+ * NEXT_KEPT, NO_RELOOK, NO_WAKE_UP.  They are where the #ifdefs are.
  */
 
 #ifndef SERVERS
@@ -435,13 +437,14 @@ inline on_reply(k, what) {
 	fi
 }
 
-/* The replies to what is under way are UNKNOWN: ticketreply.c */
+/* The replies to what is under way are UNKNOWN: ticket.c: zkl_ticket_look_again */
 inline on_unknown(k) {
 	if
 	:: (s[k].ticket == T_CREATING || s[k].ticket == T_FOUNDING) &&
 		s[k].due == NOTHING -> look_for_create(k)
 	:: s[k].ticket == T_FINDING -> s[k].due = LIST
 	:: s[k].ticket == T_CREATED || s[k].ticket == T_LISTING || s[k].ticket == T_WATCHING ->
+		s[k].next = 0;
 		become(k, T_LISTING, LIST)
 	:: s[k].ticket == T_CHECKING -> s[k].due = LIST
 	:: s[k].ticket == T_DELETING -> s[k].due = DELETE
@@ -452,7 +455,10 @@ inline on_unknown(k) {
 inline on_reconnected(k) {		/* ticket.c: on_reconnected */
 #ifndef NO_RELOOK
 	if
-	:: s[k].ticket == T_QUEUED -> become(k, T_LISTING, LIST)
+	:: s[k].ticket == T_QUEUED -> s[k].next = 0; become(k, T_LISTING, LIST)
+#ifndef NEXT_KEPT
+	:: s[k].ticket == T_WATCHING -> s[k].next = 0; become(k, T_LISTING, LIST)
+#endif
 	:: s[k].ticket == T_OWNED -> become(k, T_CHECKING, LIST)
 	:: else
 	fi
@@ -461,7 +467,8 @@ inline on_reconnected(k) {		/* ticket.c: on_reconnected */
 #endif
 }
 
-inline on_restarted(k) {		/* ticket.c: on_restarted */
+inline on_restarted(k) {		/* ticket.c: zkl_ticket_look_again */
+	s[k].next = 0;
 	if
 	:: s[k].ticket == T_CREATING || s[k].ticket == T_FOUNDING ||
 		s[k].ticket == T_FINDING -> look_for_create(k)
@@ -504,6 +511,10 @@ inline remove(k) {
 	:: i < SERVERS ->
 		if
 		:: s[i].watched == znode[k] ->
+#ifndef ONLY_PROMISES
+			assert(s[i].ticket != T_QUEUED || !s[i].next || s[i].children ||
+				rep[i]??[CHILDREN, 0, 0, 0]);	/* NEXT */
+#endif
 			s[i].watched = 0;
 			rep[i]!CHANGED, znode[k], 0, 0
 		:: else
@@ -964,6 +975,17 @@ end:
 			faults--;
 			cut(k);
 			on_unknown(k)
+		}
+
+	/* Or just after a reply has come: what that asks for is not sent yet. */
+	:: d_step {
+			faults > 0 && RUNS(k) && s[k].connected && nempty(rep[k]) ->
+			faults--;
+			rep[k]?before, x, y, behind;
+			on_reply(k, before);
+			cut(k);
+			if :: s[k].due == NOTHING -> on_unknown(k) :: else fi;
+			before = 0; x = 0; y = 0; behind = 0
 		}
 
 	/*

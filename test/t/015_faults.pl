@@ -56,6 +56,50 @@ $node_a->expire_session($zk, by_hand => 1);
 is($b1->answer, 't', 'deleting is forbidden: until the session ends');
 $b1->query(q{SELECT zk_lock_release_all()});
 
+# The server remembers such a znode, counts it, and makes no second one.
+$zk->create("/zklock/$_", perms => 'rcwa') foreach qw(kept2 kept3 kept3/leases);
+sub keeps
+{
+	my ($path, $n, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is(scalar(@{ $zk->children($path) }), $n, "$what: znodes");
+	is($node_a->safe_psql('postgres', 'SELECT ephemeral_bytes > 0 FROM zk_status'), $n ? 't' : 'f', "$what: counted");
+	return;
+}
+$node_a->wait_until_connected;
+is($a1->query(q{SELECT zk_lock_acquire('/kept2', '0')}), 't', 'kept: acquired');
+is($a1->query(q{SELECT zk_lock_release('/kept2')}), 't', 'kept: released');
+foreach my $sql (q{zk_lock_acquire('/kept2', '0')}, q{zk_lock_acquire('/kept2')}, q{zk_write_lock_acquire('/kept2', '1min')})
+{
+	my $result = $a1->run("SELECT $sql");
+	is($result->{errcode}, '42501', "kept: not again: $sql");
+	like($result->{err}, qr/permission denied by ZooKeeper for lock "\/kept2".*could not be deleted/s, 'kept: and says why');
+}
+$a1->run('SET zklock.synchronous_release = on');
+is($a1->query(q{SELECT zk_semaphore_acquire('/kept3', 3)}), 't', 'kept: a lease');
+is($a1->query(q{SELECT zk_semaphore_release('/kept3')}), 't', 'kept: released, without waiting for what will not be');
+$a1->run('SET zklock.synchronous_release = off');
+is($a1->errcode(q{SELECT zk_semaphore_acquire('/kept3', 3, $$0$$)}), '42501', 'kept: no other lease');
+is($a1->errcode(q{SELECT zk_semaphore_acquire('/kept3', 3, $$1min$$, 2)}), '42501', 'kept: nor two');
+keeps('/zklock/kept2', 1, 'kept');
+keeps('/zklock/kept3/leases', 1, 'kept');
+
+# ... nor does the next worker.
+my $worker = $node_a->status('worker_pid');
+$node_a->safe_psql('postgres', 'SELECT pg_terminate_backend(worker_pid) FROM zk_status');
+$node_a->wait_until("SELECT worker_pid <> $worker AND safe FROM zk_status");
+is($a1->errcode(q{SELECT zk_lock_acquire('/kept2', '0')}), '42501', 'kept: not with another worker');
+keeps('/zklock/kept2', 1, 'kept, another worker');
+
+# When it is asked again and may delete, it does.
+$zk->allow("/zklock/$_", 'rcdwa') foreach qw(kept2 kept3/leases);
+is($a1->query(q{SELECT zk_lock_acquire('/kept2', '1min')}), 't', 'kept: allowed again');
+is($a1->query(q{SELECT zk_lock_release('/kept2')}), 't', 'kept: released');
+is($a1->query(q{SELECT zk_semaphore_acquire('/kept3', 3, '1min', 3)}), 't', 'kept: leases are allowed again');
+is($a1->query(q{SELECT zk_semaphore_release('/kept3', 3)}), 't', 'kept: released');
+$node_a->wait_until('SELECT entries = 0 AND ephemeral_bytes = 0 FROM zk_status');
+keeps($_, 0, 'kept, and gone') foreach '/zklock/kept2', '/zklock/kept3/leases';
+
 $_->quit foreach $a1, $a2, $b1;
 
 # --- a fence without a worker ---

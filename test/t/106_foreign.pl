@@ -180,6 +180,18 @@ is_denied($a1->run(acquire('/no_read')), '/no_read', 'no permission to list');
 is_denied($b1->run(acquire('/no_read', '1min')), '/no_read', 'with a timeout');
 ok(eval { $zk->delete('/zklock/no_read'); 1 }, 'nothing is left') or diag $@;
 
+# Of the directories above a lock, some may be closed, if they are there.
+$zk->create('/zklock/closed/open');
+$zk->allow($_, 'ra') foreach '/', '/zklock/closed';
+is($a1->run(acquire('/closed/open/some/job'))->{err} // '', '', 'closed above: a lock');
+is($b1->run(q{SELECT zk_semaphore_acquire('/closed/open/deep/in/it', 2)})->{err} // '', '', 'closed above: a semaphore');
+is($b1->run(acquire('/closed/open/another/job', '0'))->{err} // '', '', 'closed above: a try');
+is_denied($a1->run(acquire('/closed/job')), '/closed/job', 'closed above, and not there');
+is_denied($a1->run(acquire('/closed/some/job', '0')), '/closed/some/job', 'a try of the same');
+$zk->allow('/', 'rcdwa');
+$_->query('SELECT zk_lock_release_all()') foreach $a1, $b1;
+$node_b->wait_until('SELECT entries = 0 AND ephemeral_bytes = 0 FROM zk_status');
+
 # The waiters of one server all learn it.
 $zk->create('/zklock/unreadable2');
 queue('/unreadable2', 'first');

@@ -190,8 +190,10 @@ surveyed(ZklTicket *ticket, const char *const *children, int nchildren)
 							  nchildren);
 }
 
+/* "stale": the data does not name the backend that it shall name. */
 static inline ZklTicketStep
-watched_own(ZklTicket *ticket, int32_t version, bool answered, bool revoked)
+watched_text(ZklTicket *ticket, int32_t version, bool answered, bool revoked,
+			 bool stale)
 {
 	ZklTicketEvent event = {
 		.kind = ZKL_EVENT_REPLY,
@@ -199,10 +201,23 @@ watched_own(ZklTicket *ticket, int32_t version, bool answered, bool revoked)
 		.outcome = ZKL_OUTCOME_OK,
 		.version = version,
 		.answered = answered,
-		.revoked = revoked
+		.revoked = revoked,
+		.stale = stale
 	};
 
 	return feed(ticket, &event);
+}
+
+static inline ZklTicketStep
+watched_own(ZklTicket *ticket, int32_t version, bool answered, bool revoked)
+{
+	return watched_text(ticket, version, answered, revoked, false);
+}
+
+static inline ZklTicketStep
+watched_stale(ZklTicket *ticket, int32_t version, bool answered, bool revoked)
+{
+	return watched_text(ticket, version, answered, revoked, true);
 }
 
 /* The same of one that has not answered anybody. */
@@ -243,7 +258,6 @@ has_state(ZklMode mode, ZklTicketState state)
 		case ZKL_TICKET_DOWNGRADING:
 		case ZKL_TICKET_CONFIRMING:
 			return mode == ZKL_MODE_WRITE;
-		case ZKL_TICKET_FOUNDING:
 		case ZKL_TICKET_SURVEYING:
 		case ZKL_TICKET_WATCHING:
 			return mode != ZKL_MODE_LEASE;
@@ -268,10 +282,6 @@ lead_to_known_znode(ZklTicket *ticket, ZklTicketState state)
 			break;
 		case ZKL_TICKET_REFUSED:
 			reply(ticket, ZKL_REQUEST_CREATE, ZKL_OUTCOME_REFUSED);
-			break;
-		case ZKL_TICKET_MAKING_DIRECTORY:
-			*ticket = ticket_as(ticket->mode, ZKL_TICKET_HOMELESS);
-			reply(ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_ABSENT);
 			break;
 		case ZKL_TICKET_FINDING:
 			*ticket = ticket_as(ticket->mode, ZKL_TICKET_UNSURE);
@@ -334,6 +344,10 @@ lead_to_end(ZklTicket *ticket, ZklTicketState state)
 			break;
 		case ZKL_TICKET_DELETING:
 			happens(ticket, ZKL_EVENT_UNWANT);
+			break;
+		case ZKL_TICKET_STUCK:
+			happens(ticket, ZKL_EVENT_UNWANT);
+			reply(ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_REFUSED);
 			break;
 		default:
 			break;

@@ -625,6 +625,41 @@ a_lease_is_told_from_junk(void **state)
 	assert_false(zkl_recipe_any_lease(NULL, 0));
 }
 
+#define TEXT(literal)	literal, (int) sizeof(literal) - 1
+#define ABOUT	"server=a pid=7"
+
+static void
+a_text_has_marks_behind_the_backend(void **state)
+{
+	(void) state;
+	assert_true(zkl_recipe_is_about(TEXT(ABOUT), ABOUT));
+	assert_true(zkl_recipe_is_about(TEXT(ABOUT ZKL_IN_USE ZKL_REQUESTED), ABOUT));
+	assert_false(zkl_recipe_is_about(TEXT(ABOUT "1"), ABOUT));
+	assert_false(zkl_recipe_is_about(TEXT("server=a pid="), ABOUT));
+	assert_false(zkl_recipe_is_about(TEXT(ZKL_REVOKE), ABOUT));
+	assert_false(zkl_recipe_is_about("", 0, ABOUT));
+
+	assert_true(zkl_recipe_has_mark(TEXT(ABOUT ZKL_IN_USE), ZKL_IN_USE));
+	assert_true(zkl_recipe_has_mark(TEXT(ABOUT ZKL_IN_USE ZKL_REQUESTED), ZKL_IN_USE));
+	assert_true(zkl_recipe_has_mark(TEXT(ABOUT ZKL_REQUESTED ZKL_IN_USE), ZKL_IN_USE));
+	assert_false(zkl_recipe_has_mark(TEXT(ABOUT ZKL_IN_USE "x"), ZKL_IN_USE));
+	assert_false(zkl_recipe_has_mark(TEXT(ABOUT), ZKL_IN_USE));
+	assert_false(zkl_recipe_has_mark("", 0, ZKL_IN_USE));
+}
+
+static void
+a_release_is_requested_by_a_mark_or_by_curators_word_alone(void **state)
+{
+	(void) state;
+	assert_true(zkl_recipe_is_revoked(TEXT(ZKL_REVOKE)));
+	assert_true(zkl_recipe_is_revoked(TEXT(ABOUT ZKL_REQUESTED)));
+	assert_true(zkl_recipe_is_revoked(TEXT(ABOUT ZKL_IN_USE ZKL_REQUESTED)));
+	assert_false(zkl_recipe_is_revoked(TEXT(ZKL_REVOKE " ")));
+	assert_false(zkl_recipe_is_revoked(TEXT(ABOUT " " ZKL_REVOKE)));
+	assert_false(zkl_recipe_is_revoked(TEXT(ABOUT ZKL_IN_USE)));
+	assert_false(zkl_recipe_is_revoked("", 0));
+}
+
 /*
  * Generated queues of readers and writers
  *
@@ -882,6 +917,8 @@ main(void)
 		cmocka_unit_test(many_leases_are_judged_by_one_ordered_list),
 		cmocka_unit_test(a_lease_is_told_from_junk),
 		cmocka_unit_test(generated_queues_drain_in_any_order),
+		cmocka_unit_test(a_text_has_marks_behind_the_backend),
+		cmocka_unit_test(a_release_is_requested_by_a_mark_or_by_curators_word_alone),
 	};
 
 	return cmocka_run_group_tests_name("recipe, other modes", tests,

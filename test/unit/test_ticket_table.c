@@ -32,8 +32,7 @@ static const struct
 	},
 	[ZKL_TICKET_FOUNDING] = {
 		"FOUNDING", ZKL_REQUEST_FOUND,
-		S(OWNED) | S(LISTING) | S(MAKING_DIRECTORY) | S(FINDING) |
-		S(DELETING) | S(NONE)
+		S(OWNED) | S(LISTING) | S(FINDING) | S(DELETING) | S(NONE)
 	},
 	[ZKL_TICKET_CREATING] = {
 		"CREATING", ZKL_REQUEST_CREATE,
@@ -47,7 +46,7 @@ static const struct
 	},
 	[ZKL_TICKET_HOMELESS] = {
 		"HOMELESS", ZKL_REQUEST_LIST,
-		S(MAKING_DIRECTORY) | S(CREATING) | S(NONE)
+		S(FOUNDING) | S(NONE)
 	},
 	[ZKL_TICKET_UNSURE] = {
 		"UNSURE", ZKL_REQUEST_LIST,
@@ -57,13 +56,9 @@ static const struct
 		"REFUSED", ZKL_REQUEST_LIST,
 		S(NONE)
 	},
-	[ZKL_TICKET_MAKING_DIRECTORY] = {
-		"MAKING_DIRECTORY", ZKL_REQUEST_MAKE_DIRECTORY,
-		S(CREATING) | S(NONE)
-	},
 	[ZKL_TICKET_FINDING] = {
 		"FINDING", ZKL_REQUEST_LIST,
-		S(INSPECTING) | S(CREATING) | S(DELETING) | S(NONE)
+		S(INSPECTING) | S(CREATING) | S(DELETING) | S(STUCK) | S(NONE)
 	},
 	[ZKL_TICKET_INSPECTING] = {
 		"INSPECTING", ZKL_REQUEST_INSPECT,
@@ -108,18 +103,22 @@ static const struct
 	},
 	[ZKL_TICKET_DELETING] = {
 		"DELETING", ZKL_REQUEST_DELETE,
-		S(NONE)
+		S(STUCK) | S(NONE)
+	},
+	[ZKL_TICKET_STUCK] = {
+		"STUCK", ZKL_REQUEST_NOTHING,
+		S(FINDING) | S(DELETING)
 	},
 };
 
 /*
- * An unwanted ticket gets no further than to where its name is known.  (To
- * LISTING only by a restart.)  A ticket in DELETING is always unwanted.
+ * An unwanted ticket gets no further than to where its name is known.  A ticket
+ * in DELETING or STUCK is always unwanted.
  */
 #define UNWANTED_STATES \
 	(S(NONE) | S(FOUNDING) | S(CREATING) | S(CREATED) | S(HOMELESS) | S(UNSURE) | \
-	 S(REFUSED) | S(MAKING_DIRECTORY) | S(FINDING) | S(LISTING) | \
-	 S(DOWNGRADING) | S(DELETING))
+	 S(REFUSED) | S(FINDING) | S(DOWNGRADING) | S(DELETING) | \
+	 S(STUCK))
 
 /* In these the lock is owned, unless the ticket is unwanted. */
 #define OWNING_STATES \
@@ -131,6 +130,7 @@ static const char *const event_names[ZKL_TICKET_NEVENTS] = {
 	[ZKL_EVENT_DOWNGRADE] = "DOWNGRADE",
 	[ZKL_EVENT_WATCH] = "WATCH",
 	[ZKL_EVENT_ANSWER] = "ANSWER",
+	[ZKL_EVENT_DESCRIBE] = "DESCRIBE",
 	[ZKL_EVENT_LOOK] = "LOOK",
 	[ZKL_EVENT_RECHECK] = "RECHECK",
 	[ZKL_EVENT_REPLY] = "REPLY",
@@ -363,6 +363,13 @@ try_reply(Case *c, ZklRequest request, ZklOutcome outcome, bool yes)
 	c->event.revoked = yes;
 	c->event.answered = yes;
 	c->event.version = yes ? 7 : 0;
+	c->event.stale = false;
+	if (request == ZKL_REQUEST_WATCH_SELF)
+	{
+		c->event.stale = true;
+		try_event(c);
+		c->event.stale = false;
+	}
 	if (request == ZKL_REQUEST_LIST && outcome == ZKL_OUTCOME_OK)
 		try_lists(c);
 	else if (request == ZKL_REQUEST_SURVEY && outcome == ZKL_OUTCOME_OK)
@@ -413,7 +420,7 @@ try_all_events(Case *c)
 static void
 in_state(ZklMode mode, ZklTicketState state)
 {
-	for (int bits = 0; bits < 2048; bits++)
+	for (int bits = 0; bits < 4096; bits++)
 	{
 		Case		c;
 
@@ -430,15 +437,20 @@ in_state(ZklMode mode, ZklTicketState state)
 		c.tries = (bits & 256) != 0;
 		c.before.next = (bits & 512) != 0;
 		c.first = bits & 1024 && state == ZKL_TICKET_FOUNDING;
-		if (bits & 1024 && !c.first)
+		c.before.mute = (bits & 2048) != 0;
+		if (c.before.mute && !IN(state, OWNING_STATES))
+			continue;
+		if (state == ZKL_TICKET_STUCK && bits & 1024)
+			c.before.name[0] = '\0';
+		else if (bits & 1024 && !c.first)
 			c.before.listed = !c.before.listed;
 		if (c.before.contended && state == ZKL_TICKET_FOUNDING)
 			continue;
 		if (bits & 1024 && !c.first && (c.before.contended ||
-							!IN(state, S(OWNED) | S(CHECKING))))
+							!IN(state, S(OWNED) | S(CHECKING) | S(STUCK))))
 			continue;
 		if (c.before.unwanted ? !IN(state, UNWANTED_STATES) :
-			state == ZKL_TICKET_DELETING)
+			IN(state, S(DELETING) | S(STUCK)))
 			continue;
 		if (!c.sound && IN(state, S(DOWNGRADING) | S(CONFIRMING)))
 			continue;
@@ -607,6 +619,34 @@ stale_replies_change_nothing(void **state)
 	in_all_cases(ignores_what_is_not_awaited);
 }
 
+/* What a restart leads to, the loss of an awaited reply does, too. */
+static void
+is_as_after_a_restart(const Case *c)
+{
+	const ZklTicketEvent restart = {.kind = ZKL_EVENT_RESTARTED};
+	ZklTicket	restarted = c->before;
+	ZklTicketStep step = zkl_ticket_step(&restarted, &restart);
+	bool		lost = is_awaited(c) &&
+		c->event.outcome == ZKL_OUTCOME_UNKNOWN &&
+		!IN(c->before.state, S(CREATING) | S(ANSWERING));
+	bool		reconnected = c->event.kind == ZKL_EVENT_RECONNECTED &&
+		IN(c->before.state, S(WATCHING) | S(QUEUED) | S(OWNED) | S(ANSWERING) |
+		   S(STUCK));
+
+	if (!lost && !reconnected)
+		return;
+	hold(!c->after.next);
+	hold(memcmp(&restarted, &c->after, sizeof(ZklTicket)) == 0);
+	hold(memcmp(&step, &c->step, sizeof(step)) == 0);
+}
+
+static void
+lost_replies_watches_and_workers_lead_to_the_same(void **state)
+{
+	(void) state;
+	in_all_cases(is_as_after_a_restart);
+}
+
 static void
 means_nothing_in_other_states(const Case *c)
 {
@@ -626,6 +666,10 @@ means_nothing_in_other_states(const Case *c)
 			before.answers = true;
 			meaningful = c->before.answers || c->before.answered ?
 				0 : S(OWNED);
+			break;
+		case ZKL_EVENT_DESCRIBE:
+			before.watched = true;
+			meaningful = S(OWNED);
 			break;
 		case ZKL_EVENT_WATCH:
 			before.watched = true;
@@ -654,7 +698,8 @@ means_nothing_in_other_states(const Case *c)
 			meaningful = S(OWNED);
 			break;
 		case ZKL_EVENT_RECONNECTED:
-			meaningful = S(QUEUED) | S(OWNED) | S(ANSWERING);
+			meaningful = S(WATCHING) | S(QUEUED) | S(OWNED) | S(ANSWERING) |
+				S(STUCK);
 			break;
 		default:
 			return;
@@ -699,8 +744,6 @@ rests_on_one_watch(const Case *c)
 	}
 	else if (may_not_look)
 		hold(watches && c->after.watched);
-	else if (is_awaited(c) && c->event.request == ZKL_REQUEST_WATCH_SELF)
-		hold(watches == (c->event.outcome == ZKL_OUTCOME_UNKNOWN));
 	else if (is_awaited(c) && c->event.request == ZKL_REQUEST_ANSWER)
 		hold(watches == (c->event.outcome != ZKL_OUTCOME_ABSENT));
 	else if (c->event.kind == ZKL_EVENT_WATCH)
@@ -724,7 +767,8 @@ is_lost_if_absent(const Case *c)
 	ZklTicket	before = c->before;
 	bool		revoked;
 
-	if (!is_awaited(c) || c->event.request != ZKL_REQUEST_WATCH_SELF)
+	if (!is_awaited(c) || c->event.request != ZKL_REQUEST_WATCH_SELF ||
+		c->event.outcome == ZKL_OUTCOME_UNKNOWN)
 		return;
 	if (c->event.outcome == ZKL_OUTCOME_ABSENT)
 	{
@@ -739,14 +783,50 @@ is_lost_if_absent(const Case *c)
 	{
 		before.version = c->event.version;
 		before.answered = c->event.answered;
-		if (before.answers && !before.answered)
+		before.answers |= c->event.answered;
+		if ((before.answers && !before.answered) ||
+			(c->event.stale && !before.mute))
+		{
 			before.state = ZKL_TICKET_ANSWERING;
+			before.writes_answer = before.answers;
+		}
 	}
 	else if (c->event.outcome == ZKL_OUTCOME_REFUSED && !before.answered)
 		before.answers = false;
 	hold(memcmp(&before, &c->after, sizeof(ZklTicket)) == 0);
 	hold(c->step.report == (revoked && !c->before.revoked ?
 							ZKL_REPORT_REVOKED : ZKL_REPORT_NOTHING));
+}
+
+/*
+ * After a write the data is read in any case, which may lead to the next write; only
+ * a refusal ends that.
+ */
+static void
+reads_what_it_wrote(const Case *c)
+{
+	ZklOutcome	outcome = c->event.outcome;
+
+	if (!is_awaited(c) || c->event.request != ZKL_REQUEST_ANSWER ||
+		outcome == ZKL_OUTCOME_ABSENT)
+	{
+		hold(c->after.mute == c->before.mute || !c->after.mute);
+		return;
+	}
+	hold(c->after.state == ZKL_TICKET_OWNED);
+	hold(c->step.request == ZKL_REQUEST_WATCH_SELF);
+	hold(c->after.mute == (c->before.mute || outcome == ZKL_OUTCOME_REFUSED));
+	if (outcome == ZKL_OUTCOME_REFUSED)
+		hold(c->after.answered == c->before.answered);
+	else
+		hold(c->after.answered == (c->before.writes_answer && outcome == ZKL_OUTCOME_OK));
+}
+
+static void
+a_write_is_read_again_until_it_is_refused(void **state)
+{
+	(void) state;
+	in_all_cases(reads_what_it_wrote);
 }
 
 static void
@@ -819,8 +899,8 @@ reports_what_its_state_says(const Case *c)
 			hold(owning);
 			break;
 		case ZKL_REPORT_FAILED:
-			hold(IN(after, S(NONE) | S(DELETING)));
-			hold(!c->before.unwanted);
+			hold(IN(after, S(NONE) | S(DELETING) | S(STUCK)));
+			hold(!c->before.unwanted || after == ZKL_TICKET_STUCK);
 			break;
 		case ZKL_REPORT_GONE:
 			hold(after == ZKL_TICKET_NONE);
@@ -845,17 +925,14 @@ does_not_acquire_unwanted(const Case *c)
 		hold(c->after.unwanted || c->after.state == ZKL_TICKET_NONE);
 	if (c->event.kind != ZKL_EVENT_WANT && c->before.unwanted)
 		hold(c->after.unwanted);
-	if (c->after.state == ZKL_TICKET_DELETING)
+	if (IN(c->after.state, S(DELETING) | S(STUCK)))
 		hold(c->after.unwanted);
 	if (!c->after.unwanted)
 		return;
 	hold(IN(c->after.state, UNWANTED_STATES));
-	/* A directory that was just made is used once. */
 	hold(IN(c->step.request, 1u << ZKL_REQUEST_NOTHING |
 			1u << ZKL_REQUEST_LIST | 1u << ZKL_REQUEST_DOWNGRADE |
-			1u << ZKL_REQUEST_DELETE) ||
-		 (c->step.request == ZKL_REQUEST_CREATE &&
-		  c->before.state == ZKL_TICKET_MAKING_DIRECTORY));
+			1u << ZKL_REQUEST_DELETE));
 	hold(c->step.report != ZKL_REPORT_OWNED);
 	hold(c->step.report != ZKL_REPORT_QUEUED);
 	hold(c->step.report != ZKL_REPORT_DOWNGRADED);
@@ -887,10 +964,10 @@ no_znode_is_left(const Case *c)
 	/* A create that was not sent, or answered with an error, made nothing. */
 	if (c->event.kind == ZKL_EVENT_UNWANT)
 		return c->event.unsent &&
-			IN(c->before.state, S(FOUNDING) | S(CREATING) | S(MAKING_DIRECTORY));
+			IN(c->before.state, S(FOUNDING) | S(CREATING));
 	if (c->event.kind == ZKL_EVENT_RESTARTED || is_reply(c))
 	{
-		if (IN(c->before.state, S(HOMELESS) | S(MAKING_DIRECTORY) | S(REFUSED)))
+		if (IN(c->before.state, S(HOMELESS) | S(REFUSED)))
 			return true;
 	}
 	if (!is_awaited(c))
@@ -905,8 +982,7 @@ no_znode_is_left(const Case *c)
 		case ZKL_TICKET_CHECKING:
 			return absent;
 		case ZKL_TICKET_FINDING:
-			/* Refused: it may be there, but its name cannot be learnt. */
-			return absent || outcome == ZKL_OUTCOME_REFUSED;
+			return absent;
 		case ZKL_TICKET_INSPECTING:
 			return outcome == ZKL_OUTCOME_ABSENT ||
 				(outcome == ZKL_OUTCOME_OK && !c->event.ours);
@@ -919,8 +995,7 @@ no_znode_is_left(const Case *c)
 		case ZKL_TICKET_ANSWERING:
 			return outcome == ZKL_OUTCOME_ABSENT;
 		case ZKL_TICKET_DELETING:
-			/* Refused: left to the end of the session. */
-			return outcome != ZKL_OUTCOME_UNKNOWN;
+			return outcome == ZKL_OUTCOME_OK || outcome == ZKL_OUTCOME_ABSENT;
 		default:
 			return false;
 	}
@@ -930,7 +1005,8 @@ static void
 does_not_forget_a_znode(const Case *c)
 {
 	bool		forgets = c->after.state == ZKL_TICKET_NONE ||
-		c->step.request == ZKL_REQUEST_CREATE;
+		c->step.request == ZKL_REQUEST_CREATE ||
+		c->step.request == ZKL_REQUEST_FOUND;
 
 	if (forgets)
 		hold(no_znode_is_left(c));
@@ -1034,7 +1110,7 @@ heeds_the_reply(const Case *c)
 		 (done && !c->before.unwanted));
 	if (done)
 		hold(!c->after.contended && !c->after.revoked &&
-			 !c->after.answers && !c->after.answered &&
+			 !c->after.answers && !c->after.answered && !c->after.mute &&
 			 c->after.version == 0 && c->after.watched == c->before.watched);
 	if (confirming)
 		hold((c->step.report == ZKL_REPORT_LOST) == !done);
@@ -1141,9 +1217,11 @@ main(void)
 		cmocka_unit_test(a_request_is_the_one_that_the_new_state_awaits),
 		cmocka_unit_test(a_ticket_that_waits_for_a_reply_has_asked_for_it),
 		cmocka_unit_test(stale_replies_change_nothing),
+		cmocka_unit_test(lost_replies_watches_and_workers_lead_to_the_same),
 		cmocka_unit_test(late_watches_change_nothing),
 		cmocka_unit_test(an_owner_rests_on_the_directorys_watch_or_on_its_own),
 		cmocka_unit_test(a_watch_on_itself_says_that_the_znode_is_gone_or_revoked),
+		cmocka_unit_test(a_write_is_read_again_until_it_is_refused),
 		cmocka_unit_test(a_report_agrees_with_the_state),
 		cmocka_unit_test(an_unwanted_ticket_does_not_go_on_acquiring),
 		cmocka_unit_test(a_znode_that_may_exist_is_never_forgotten),

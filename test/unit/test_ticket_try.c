@@ -360,6 +360,99 @@ a_downgrade_overtakes_an_answer_and_forgets_it(void **state)
 	assert_asks(happens(&ticket, ZKL_EVENT_ANSWER), ZKL_REQUEST_ANSWER);
 }
 
+/*
+ * The backend that holds the lock is another one than the znode says.
+ */
+
+static void
+another_holder_is_written_down(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_OWNED);
+
+	(void) state;
+	assert_asks(happens(&ticket, ZKL_EVENT_DESCRIBE), ZKL_REQUEST_ANSWER);
+	assert_false(ticket.answers);
+	assert_asks(reply(&ticket, ZKL_REQUEST_ANSWER, ZKL_OUTCOME_OK),
+				ZKL_REQUEST_WATCH_SELF);
+	assert_false(ticket.answered);
+	assert_nothing(watched_own(&ticket, 1, false, false));
+	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
+}
+
+/* The write that is under way may have the old text, the look at it will tell. */
+static void
+a_holder_that_changes_during_a_write_is_written_after_it(void **state)
+{
+	ZklTicket	ticket = asked_owner();
+
+	(void) state;
+	happens(&ticket, ZKL_EVENT_ANSWER);
+	assert_nothing(happens(&ticket, ZKL_EVENT_DESCRIBE));
+	reply(&ticket, ZKL_REQUEST_ANSWER, ZKL_OUTCOME_OK);
+	assert_asks(watched_stale(&ticket, 1, true, false), ZKL_REQUEST_ANSWER);
+	assert_int_equal(ticket.version, 1);
+	assert_true(ticket.answers);
+	reply(&ticket, ZKL_REQUEST_ANSWER, ZKL_OUTCOME_OK);
+	assert_nothing(watched_own(&ticket, 2, true, false));
+}
+
+static void
+a_holder_that_changes_during_a_list_is_written_after_it(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CHECKING);
+
+	(void) state;
+	assert_nothing(happens(&ticket, ZKL_EVENT_DESCRIBE));
+	assert_asks(listed(&ticket, NAMES(ticket.name)), ZKL_REQUEST_WATCH_SELF);
+	assert_asks(watched_stale(&ticket, 0, false, false), ZKL_REQUEST_ANSWER);
+}
+
+/* Curator's word hides the holder, until it has been read. */
+static void
+a_holder_is_written_again_over_a_request_for_release(void **state)
+{
+	ZklTicket	ticket = asked_owner();
+
+	(void) state;
+	happens(&ticket, ZKL_EVENT_SELF_CHANGED);
+	listed(&ticket, NAMES(ticket.name));
+	assert_step(watched_stale(&ticket, 1, false, true), ZKL_REQUEST_ANSWER,
+				ZKL_REPORT_REVOKED);
+	assert_int_equal(ticket.version, 1);
+	reply(&ticket, ZKL_REQUEST_ANSWER, ZKL_OUTCOME_OK);
+	assert_nothing(watched_own(&ticket, 2, false, false));
+	assert_true(ticket.revoked);
+}
+
+static void
+a_holder_whose_write_was_lost_is_written_again(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_OWNED);
+
+	(void) state;
+	happens(&ticket, ZKL_EVENT_DESCRIBE);
+	reply(&ticket, ZKL_REQUEST_ANSWER, ZKL_OUTCOME_UNKNOWN);
+	assert_asks(watched_stale(&ticket, 1, false, false), ZKL_REQUEST_ANSWER);
+
+	ticket = ticket_in_state(ZKL_TICKET_OWNED);
+	happens(&ticket, ZKL_EVENT_DESCRIBE);
+	assert_asks(happens(&ticket, ZKL_EVENT_RESTARTED), ZKL_REQUEST_LIST);
+	assert_asks(listed(&ticket, NAMES(ticket.name)), ZKL_REQUEST_WATCH_SELF);
+	assert_asks(watched_stale(&ticket, 0, false, false), ZKL_REQUEST_ANSWER);
+}
+
+static void
+a_holder_that_may_not_be_written_is_left_alone(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_OWNED);
+
+	(void) state;
+	happens(&ticket, ZKL_EVENT_DESCRIBE);
+	reply(&ticket, ZKL_REQUEST_ANSWER, ZKL_OUTCOME_REFUSED);
+	assert_nothing(watched_stale(&ticket, 0, false, false));
+	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
+}
+
 int
 main(void)
 {
@@ -380,6 +473,12 @@ main(void)
 		cmocka_unit_test(who_may_not_write_does_not_try_in_circles),
 		cmocka_unit_test(an_owner_that_answers_may_be_lost_or_given_up),
 		cmocka_unit_test(a_downgrade_overtakes_an_answer_and_forgets_it),
+		cmocka_unit_test(another_holder_is_written_down),
+		cmocka_unit_test(a_holder_that_changes_during_a_write_is_written_after_it),
+		cmocka_unit_test(a_holder_that_changes_during_a_list_is_written_after_it),
+		cmocka_unit_test(a_holder_is_written_again_over_a_request_for_release),
+		cmocka_unit_test(a_holder_whose_write_was_lost_is_written_again),
+		cmocka_unit_test(a_holder_that_may_not_be_written_is_left_alone),
 	};
 
 	return cmocka_run_group_tests_name("ticket, tried", tests, NULL, NULL);

@@ -82,6 +82,7 @@ typedef struct Child
 	Role		role;
 	bool		revoked;		/* somebody has written so into it */
 	bool		answered;		/* it says that it is in use */
+	int			holder;			/* ... and by which backend; -1: not a word */
 	int32_t		version;		/* of what is written in it */
 	int64_t		number;
 	int64_t		czxid;
@@ -95,6 +96,9 @@ typedef struct Message
 	ZklTicketEvent event;
 	uint32_t	attempt;
 	int32_t		version;		/* ANSWER: of the data that it replaces */
+	bool		answers;		/* ... what the new ones say ... */
+	int			holder;			/* ... or WATCH_SELF: these say */
+	bool		with_parents;	/* FOUND: it makes these, too */
 	char		name[ZKL_CHILD_SIZE];	/* prefix, or the znode meant */
 	bool		own_exists;		/* PREDECESSOR_GONE: the one who waited for it
 								 * had a znode then */
@@ -120,6 +124,7 @@ typedef struct Server
 	bool		saw_use;		/* meanwhile somebody used the lock */
 	bool		lingers;		/* owned, and nobody wants it */
 	bool		unused;			/* it was, or a try failed: nobody uses it */
+	int			holder;			/* the backend that the znode shall name */
 	int			session;
 	bool		alive;			/* the session, at ZooKeeper */
 	bool		connected;
@@ -138,6 +143,7 @@ static bool exists;
 static int64_t next_number;
 static int64_t zxid;
 static unsigned directory_watchers;
+static bool any_refusal;		/* in this walk */
 static int	nchildren;
 static Child children[MAX_CHILDREN];
 
@@ -314,7 +320,7 @@ static void
 answer_create(int s, Message *answer)
 {
 	char		name[ZKL_CHILD_SIZE];
-	const Child *child;
+	Child	   *child;
 
 	if (!exists)
 	{
@@ -324,16 +330,17 @@ answer_create(int s, Message *answer)
 	snprintf(name, sizeof(name), "%.100s%010" PRId64, answer->name,
 			 next_number);
 	child = add_child(name, s, roles[servers[s].mode], next_number++);
+	child->holder = answer->holder;
 	strcpy(answer->name, name);
 	answer->event.czxid = child->czxid;
 	answer->event.ours = true;
 }
 
-/* The directory and the znode in it, unless its parent is missing. */
+/* The directory and the znode in it, unless a parent is missing. */
 static void
 answer_found(int s, Message *answer)
 {
-	if (!one_in(4))
+	if (answer->with_parents || !one_in(4))
 		make_directory();
 	answer_create(s, answer);
 }
@@ -359,7 +366,7 @@ answer_downgrade(int s, Message *answer)
 	number = writer->number;
 	check(find_child(name) == NULL);
 	remove_child(writer);
-	add_child(name, s, ROLE_READER, number);
+	add_child(name, s, ROLE_READER, number)->holder = answer->holder;
 	next_number++;
 }
 
@@ -391,7 +398,11 @@ answer_answer(int s, Message *answer)
 	{
 		/* Nobody who asked for the lock is overwritten unheard. */
 		check(!child->revoked || servers[s].ticket.revoked);
-		child->answered = true;
+
+		/* What others rely on is not taken back. */
+		check(!child->answered || answer->answers || weather.refusals);
+		child->answered = answer->answers;
+		child->holder = answer->holder;
 		child->revoked = false;
 		child->version++;
 		fire_child(child, false);
@@ -417,6 +428,7 @@ answer_about_child(int s, Message *answer)
 		answer->event.revoked = child->revoked;
 		answer->event.answered = child->answered;
 		answer->event.version = child->version;
+		answer->holder = child->holder;
 	}
 	else
 		remove_child(child);
@@ -478,9 +490,6 @@ execute(int s, Message *message)
 		case ZKL_REQUEST_CREATE:
 			answer_create(s, message);
 			break;
-		case ZKL_REQUEST_MAKE_DIRECTORY:
-			make_directory();
-			break;
 		case ZKL_REQUEST_LIST:
 			answer_list(s, message);
 			break;
@@ -504,20 +513,19 @@ execute(int s, Message *message)
 }
 
 /*
- * May this request be refused?  Not a delete, nor the search for a lost
- * create, nor a downgrade that was done or the search for it: these leave a
- * znode to the end of its session.
+ * May this request be refused?  Not a downgrade that was done, nor the search for
+ * it: these leave a znode to the end of its session.
  */
 static bool
 is_refused(int s, const Message *message)
 {
 	return weather.refusals && one_in(20) &&
-		message->event.request != ZKL_REQUEST_DELETE &&
 		(message->event.request != ZKL_REQUEST_DOWNGRADE ||
 		 find_child(message->name) != NULL) &&
 		(message->event.request != ZKL_REQUEST_INSPECT ||
 		 servers[s].ticket.state == ZKL_TICKET_INSPECTING) &&
 		(message->event.request != ZKL_REQUEST_LIST ||
+		 servers[s].ticket.state == ZKL_TICKET_FINDING ||
 		 servers[s].ticket.state == ZKL_TICKET_LISTING);
 }
 
@@ -532,6 +540,7 @@ serve(int s)
 	message = pop(&servers[s].sent);
 	if (is_refused(s, &message))
 	{
+		any_refusal = true;
 		message.event.outcome = ZKL_OUTCOME_REFUSED;
 		message.event.failure = ZKL_FAILURE_PERMISSION;
 	}
@@ -632,6 +641,7 @@ check_token(const Server *server)
 }
 
 static void feed_kind(int s, ZklTicketEventKind kind);
+static bool is_owner(int s);
 static void end_try(int s);
 
 /* Somebody else wants the lock; the holders hold on to it, or only read. */
@@ -780,7 +790,9 @@ tell_wish(int s)
 {
 	Server	   *server = &servers[s];
 
-	if (server->wanted && server->ticket.state == ZKL_TICKET_NONE)
+	if (server->ticket.state == ZKL_TICKET_STUCK)
+		feed_kind(s, ZKL_EVENT_UNWANT);
+	else if (server->wanted && server->ticket.state == ZKL_TICKET_NONE)
 	{
 		if (!must_wait(s))
 			want(s);
@@ -809,6 +821,16 @@ tell_more(ZklTicketEventKind kind)
 	}
 }
 
+/* The lock was handed on within a server, and is held for long. */
+static void
+holder_changes(int s)
+{
+	if (!servers[s].wanted || !is_owner(s))
+		return;
+	servers[s].holder++;
+	feed_kind(s, ZKL_EVENT_DESCRIBE);
+}
+
 static Message *
 push_request(Server *server, ZklRequest request)
 {
@@ -818,6 +840,9 @@ push_request(Server *server, ZklRequest request)
 	message->event.request = request;
 	message->attempt = server->ticket.attempt;
 	message->version = server->ticket.version;
+	message->answers = server->ticket.writes_answer;
+	message->holder = server->holder;
+	message->with_parents = server->ticket.rounds > 0;
 	strcpy(message->name, request == ZKL_REQUEST_WATCH ?
 		   server->ticket.predecessor : server->ticket.name);
 	return message;
@@ -875,6 +900,9 @@ deliver(int s)
 	message.event.nchildren = message.nchildren;
 	zkl_recipe_order_leases(names, message.nchildren, leases);
 	message.event.leases = leases;
+	message.event.stale = message.event.request == ZKL_REQUEST_WATCH_SELF &&
+		message.event.outcome == ZKL_OUTCOME_OK &&
+		message.holder != server->holder;
 	feed(s, &message.event);
 
 	/* Whoever was queued at that moment, and no one else. */
@@ -884,16 +912,21 @@ deliver(int s)
 }
 
 static bool
-expects_news_of_session(int s)
+is_told(const Server *server, ZklTicketEventKind kind)
 {
-	for (int i = 0; i < servers[s].inbox.n; i++)
+	for (int i = 0; i < server->inbox.n; i++)
 	{
-		ZklTicketEventKind kind = servers[s].inbox.messages[i].event.kind;
-
-		if (kind == ZKL_EVENT_EXPIRED || kind == ZKL_EVENT_RECONNECTED)
+		if (server->inbox.messages[i].event.kind == kind)
 			return true;
 	}
 	return false;
+}
+
+static bool
+expects_news_of_session(int s)
+{
+	return is_told(&servers[s], ZKL_EVENT_EXPIRED) ||
+		is_told(&servers[s], ZKL_EVENT_RECONNECTED);
 }
 
 /* Of a session that has expired, only what is UNKNOWN may come late. */
@@ -1069,7 +1102,10 @@ foreigner_goes(void)
 	}
 }
 
-/* Its data is set: the watches fire, and it stays. */
+/*
+ * Its data is set: the watches fire, and it stays.  Where an owner may be refused
+ * to read its own znode, an answer that a foreign hand takes away is gone.
+ */
 static void
 child_changes(void)
 {
@@ -1080,7 +1116,11 @@ child_changes(void)
 	child = &children[random_below(&seed, (uint32_t) nchildren)];
 	child->version++;
 	child->revoked = one_in(3);
-	child->answered = false;
+	if (one_in(2) && !weather.refusals)
+	{
+		child->answered = false;
+		child->holder = -1;
+	}
 	fire_child(child, false);
 }
 
@@ -1218,7 +1258,6 @@ static const ZklRequest awaited[ZKL_TICKET_NSTATES] = {
 	[ZKL_TICKET_HOMELESS] = ZKL_REQUEST_LIST,
 	[ZKL_TICKET_UNSURE] = ZKL_REQUEST_LIST,
 	[ZKL_TICKET_REFUSED] = ZKL_REQUEST_LIST,
-	[ZKL_TICKET_MAKING_DIRECTORY] = ZKL_REQUEST_MAKE_DIRECTORY,
 	[ZKL_TICKET_FINDING] = ZKL_REQUEST_LIST,
 	[ZKL_TICKET_INSPECTING] = ZKL_REQUEST_INSPECT,
 	[ZKL_TICKET_LISTING] = ZKL_REQUEST_LIST,
@@ -1254,6 +1293,48 @@ check_awaited(const Server *server)
 		check(server->due == request ||
 			  is_in(&server->sent, request, server->ticket.attempt) ||
 			  is_in(&server->inbox, request, server->ticket.attempt));
+}
+
+/*
+ * A ticket that will own the lock when its predecessor goes watches the
+ * directory, or is about to learn that something has changed there.
+ */
+static void
+check_next(int s)
+{
+	const Server *server = &servers[s];
+
+	if (server->ticket.state != ZKL_TICKET_QUEUED || !server->ticket.next ||
+		!server->connected)
+		return;
+	check(directory_watchers & 1u << s ||
+		  is_told(server, ZKL_EVENT_CHILDREN_CHANGED) ||
+		  is_told(server, ZKL_EVENT_RECONNECTED));
+}
+
+/*
+ * An owner hears of all that concerns it: of the first that waits, by the
+ * directory's watch, and then of its own znode by the watch on that.
+ */
+static void
+check_owner_is_told(int s)
+{
+	const Server *server = &servers[s];
+	const Child *znode = find_child(server->ticket.name);
+
+	if (server->ticket.state != ZKL_TICKET_OWNED || !server->ticket.listed ||
+		!server->connected || !server->alive ||
+		is_told(server, ZKL_EVENT_RECONNECTED))
+		return;
+	if (!server->ticket.contended || server->ticket.rechecks)
+		check(directory_watchers & 1u << s ||
+			  is_told(server, ZKL_EVENT_CHILDREN_CHANGED));
+	if (server->ticket.watched && !any_refusal && znode != NULL &&
+		server->due == ZKL_REQUEST_NOTHING &&
+		!is_in(&server->sent, ZKL_REQUEST_WATCH_SELF, server->ticket.attempt) &&
+		!is_in(&server->inbox, ZKL_REQUEST_WATCH_SELF, server->ticket.attempt))
+		check(znode->watchers & 1u << s ||
+			  is_told(server, ZKL_EVENT_SELF_CHANGED));
 }
 
 static void look_for_use(int s);
@@ -1308,6 +1389,8 @@ check_rules(void)
 		const Child *znode = znode_of(s);
 
 		check_awaited(server);
+		check_next(s);
+		check_owner_is_told(s);
 		if (server->ticket.state == ZKL_TICKET_NONE)
 		{
 			check(znode == NULL);
@@ -1419,6 +1502,8 @@ take_step(void)
 		tell_more(ZKL_EVENT_RECHECK);
 	else if (dice < 205)
 		tell_more(ZKL_EVENT_LOOK);
+	else if (dice < 215)
+		holder_changes(s);
 	else if (dice < 400)
 		send_due(s);
 	else if (dice < 600)
@@ -1547,6 +1632,7 @@ check_rest_of_owner(const Server *server, const Child *znode, int s)
 	{
 		check(znode->watchers & 1u << s);
 		check(server->ticket.revoked || !znode->revoked);
+		check(znode->holder == server->holder);
 	}
 }
 
@@ -1682,6 +1768,7 @@ begin_walk(uint64_t with_seed)
 	for (int s = 0; s < SERVERS; s++)
 		begin_session(s);
 	exists = false;
+	any_refusal = false;
 	directory_watchers = 0;
 	nchildren = 0;
 	zxid = 1;
@@ -1754,12 +1841,8 @@ assert_was_everywhere(void)
 	}
 	if (weather.kind == ZKL_KIND_SEMAPHORE)
 	{
-		states |= 1u << ZKL_TICKET_FOUNDING;
-		requests |= 1u << ZKL_REQUEST_FOUND;
-		states |= 1u << ZKL_TICKET_SURVEYING | 1u << ZKL_TICKET_WATCHING |
-			1u << ZKL_TICKET_ANSWERING;
-		requests |= 1u << ZKL_REQUEST_SURVEY | 1u << ZKL_REQUEST_WATCH |
-			1u << ZKL_REQUEST_ANSWER;
+		states |= 1u << ZKL_TICKET_SURVEYING | 1u << ZKL_TICKET_WATCHING;
+		requests |= 1u << ZKL_REQUEST_SURVEY | 1u << ZKL_REQUEST_WATCH;
 	}
 	assert_had(times_in_state, lengthof(times_in_state), states, "state");
 	assert_had(times_asked, lengthof(times_asked), requests, "request");
@@ -1837,7 +1920,6 @@ reaped_directories_are_made_again(void **state)
 	(void) state;
 	walk(&bad, 60);
 	assert_was_in(ZKL_TICKET_HOMELESS, ZKL_TICKET_HOMELESS);
-	assert_was_in(ZKL_TICKET_MAKING_DIRECTORY, ZKL_TICKET_MAKING_DIRECTORY);
 	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
 }
 

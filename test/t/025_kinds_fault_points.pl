@@ -1,0 +1,121 @@
+
+# Two servers want a path as two kinds of lock at once: never do both have it.  One of them
+# stands still at a fault point between its look and its znode, in both orders.  Needs
+# servers with fault points (make FAULTS=1).
+
+use strict;
+use warnings;
+
+use Test::More;
+
+use PostgreSQL::Test::Utils;
+
+use ZklockNode;
+use ZooKeeper;
+
+$ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
+my $zk = ZooKeeper->new;
+my %settings = (
+	'zklock.session_timeout' => '60s',
+	'zklock.connection_timeout' => '3min');
+my ($node_a, $node_b) = map { ZklockNode->started($_, $zk, %settings) } qw(a b);
+my ($a1, $b1) = map { $_->backend } $node_a, $node_b;
+
+# Who gets to the point stands still; returns its process.
+sub stand_still
+{
+	my ($node, $point, $backend, $sql) = @_;
+	my $at = -s $node->logfile;
+	my $process;
+	symlink 'stop', $node->data_dir . "/zklock.fault.$point" or die "symlink: $!";
+	$backend->send($sql);
+	$zk->wait_until(
+		sub { ($process) = slurp_file($node->logfile, $at) =~ /fault point "$point": process (\d+) shall stop\n/; return $process; },
+		"$sql to get to $point");
+	$zk->wait_until(sub { slurp_file("/proc/$process/stat") =~ /^\d+ \(.*\) T / }, "$process to stand still");
+	return $process;
+}
+
+sub is_in_use
+{
+	my ($result, $path, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is($result->{errcode}, 'ZK003', $what);
+	like($result->{err}, qr/lock "\Q$path\E" is in use as another kind of lock/, "$what: message");
+	return;
+}
+
+# --- the semaphore has looked, but made no lease yet ---
+
+my %locks = (
+	mutex => [ 'zk_lock_acquire', 'zk_lock_release' ],
+	reader => [ 'zk_read_lock_acquire', 'zk_read_lock_release' ],
+	writer => [ 'zk_write_lock_acquire', 'zk_write_lock_release' ]);
+my %points = (
+	wait => [ 'semaphore-surveyed', '1min' ],
+	try => [ 'want-seen', '0' ]);		# stops the worker
+
+foreach my $lock (sort keys %locks)
+{
+	foreach my $way (sort keys %points)
+	{
+		my ($acquire, $release) = @{ $locks{$lock} };
+		my ($point, $timeout) = @{ $points{$way} };
+		my $path = "/looked/$lock/$way";
+		my $process = stand_still($node_a, $point, $a1, "SELECT zk_semaphore_acquire('$path', 3, '$timeout', 2)");
+
+		is($b1->query("SELECT $acquire('$path', '1min')"), 't', "$lock, $way: another kind comes first");
+		kill 'CONT', $process;
+		is_in_use($a1->result, $path, "$lock, $way: the semaphore gives up");
+		$zk->wait_for_children("/zklock$path/leases", 0);
+		is($b1->query("SELECT zk_lock_is_held('$path')"), 't', "$lock, $way: the other holds on");
+		is_in_use($a1->run("SELECT zk_semaphore_acquire('$path', 3, '$timeout')"), $path, "$lock, $way: and again");
+		$b1->query("SELECT $release('$path')");
+	}
+}
+
+# --- the semaphore has its leases, but has not looked again ---
+
+my $process = stand_still($node_a, 'semaphore-granted', $a1, q{SELECT zk_semaphore_acquire('/granted', 3)});
+is_in_use($b1->run("SELECT $locks{$_}[0]('/granted', '1min')"), '/granted', "leases are there: no $_") foreach sort keys %locks;
+$zk->wait_for_children('/zklock/granted', 2);
+kill 'CONT', $process;
+is($a1->answer, 't', 'leases are there: the semaphore has it');
+is($a1->query(q{SELECT zk_semaphore_release('/granted')}), 't', 'leases are there: released');
+
+# --- the mutex has its znode, and has looked before the semaphore comes ---
+
+$b1->query(q{SELECT zk_lock_acquire('/mutex'), zk_lock_release('/mutex')});
+$zk->wait_for_children('/zklock/mutex', 0);
+$process = stand_still($node_b, 'list-answered', $b1, q{SELECT zk_lock_acquire('/mutex')});
+is_in_use($a1->run(q{SELECT zk_semaphore_acquire('/mutex', 3, '1min')}), '/mutex', 'a mutex is there: no semaphore');
+is_in_use($a1->run(q{SELECT zk_semaphore_acquire('/mutex', 3, '0')}), '/mutex', 'a mutex is there: nor a try');
+kill 'CONT', $process;
+is($b1->answer, 't', 'a mutex is there: it has the lock');
+$b1->query(q{SELECT zk_lock_release('/mutex')});
+
+# --- leases that linger ---
+
+sub again { my ($backend, $path) = @_; $backend->query("SELECT zk_semaphore_acquire('$path', 3, '1min'), zk_semaphore_release('$path')") foreach 1 .. 2; return; }
+
+# They are good for the next claim, and the path stays a semaphore.
+$node_a->set('zklock.linger', '1min');
+again($a1, '/lingers');
+my $tickets = $node_a->status('tickets');
+is($a1->query(q{SELECT zk_semaphore_acquire('/lingers', 3, '1min')}), 't', 'a lease that lingers is taken');
+is($node_a->status('tickets'), $tickets, 'and no other is made');
+is_in_use($b1->run(q{SELECT zk_lock_acquire('/lingers', '1min')}), '/lingers', 'no mutex beside it');
+$a1->query(q{SELECT zk_semaphore_release('/lingers')});
+
+# Leases that are lost prove nothing any more.
+again($a1, '/lost');
+$process = stand_still($node_a, 'semaphore-surveyed', $a1, q{SELECT zk_semaphore_acquire('/lost', 3, '1min', 2)});
+$zk->delete("/zklock/lost/leases/$_") foreach @{ $zk->children('/zklock/lost/leases') };
+$node_a->wait_until('SELECT tickets_lost > 0 FROM zk_status');
+$b1->query(q{SELECT zk_lock_acquire('/lost', '1min')});
+kill 'CONT', $process;
+is_in_use($a1->result, '/lost', 'leases that were lost prove nothing');
+
+$_->quit foreach $a1, $b1;
+$_->stop foreach $node_a, $node_b;
+done_testing();

@@ -1,0 +1,107 @@
+
+# DNS is silent: the server's names cannot be resolved, and whoever asks waits.  That must
+# cost nobody the session, and the worker must go on with its work.
+
+use strict;
+use warnings;
+
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
+use Test::More;
+use Time::HiRes qw(time);
+
+use PostgreSQL::Test::Utils;
+
+use ZklockNode;
+use ZooKeeper;
+
+my $resolver = PostgreSQL::Test::Utils::tempdir('resolver') . '/silent_dns.so';
+system_or_bail('cc', '-shared', '-fPIC', '-O', '-o', $resolver,
+	abs_path(dirname(__FILE__)) . '/../silent_dns.c', '-ldl');
+
+my $zk = ZooKeeper->new;
+(my $hosts = $zk->hosts) =~ s/127\.0\.0\.1/zk.test/g;
+my $node = ZklockNode->initialized('a', undef, 'zklock.hosts' => $hosts, 'zklock.session_timeout' => '4s');
+
+sub file { return $node->data_dir . "/$_[0]"; }
+sub dns_falls_silent { append_to_file(file('silent'), ''); unlink file('asked'); return; }
+sub dns_is_back { unlink file('silent'); return; }
+sub wait_until_dns_is_asked { return $zk->wait_until(sub { -e file('asked') }, 'the resolver to be asked'); }
+
+sub start_node
+{
+	local $ENV{LD_PRELOAD} = $resolver;
+	$node->start;
+	return;
+}
+
+# The processes that wait for the resolver: children of the worker.
+sub children
+{
+	my $worker = $node->worker_pid;
+	chomp(my @children = $worker ? `ps -o pid= --ppid $worker` : ());
+	return @children;
+}
+
+# --- from the start ---
+
+dns_falls_silent();
+start_node();
+$node->safe_psql('postgres', 'CREATE EXTENSION zklock');
+wait_until_dns_is_asked();
+is($node->status('state'), 'none', 'DNS is silent at the start: no session');
+$zk->wait_until(sub { children() == 1 }, 'a process that waits for the resolver');
+my ($child) = children();
+my $begun = time;
+$node->stop('fast');
+cmp_ok(time - $begun, '<', 20, 'a shutdown does not wait for the resolver');
+ok(!kill(0, $child), 'nor does anything of it stay behind');
+
+start_node();
+wait_until_dns_is_asked();
+dns_is_back();
+$node->wait_until_connected;
+pass('connected as soon as it answers');
+
+# --- an outage of both ---
+
+my $judge = $node->backend;
+$judge->query(q{SELECT zk_lock_acquire('/held')});
+my $token = $judge->query(q{SELECT zk_lock_token('/held')});
+my $session = $node->status('session_id, epoch');
+
+dns_falls_silent();
+$zk->stop;
+wait_until_dns_is_asked();
+$node->wait_until(q{SELECT state = 'in doubt' FROM zk_status});
+is($node->status('safe'), 'f', 'in doubt');
+$zk->start;
+$zk->wait_until_serving;
+$node->wait_until_connected;
+ok(-e file('silent'), 'ZooKeeper is back before DNS is');
+is($node->status('session_id, epoch'), $session, 'the session is carried on');
+is($judge->query(q{SELECT zk_lock_is_held('/held')}), 't', 'the lock is held');
+is($judge->query(q{SELECT zk_lock_token('/held')}), $token, 'it is the same lock');
+
+# --- another worker ---
+
+my $worker = $node->worker_pid;
+$judge->query("SELECT pg_terminate_backend($worker)");
+$node->wait_until("SELECT worker_pid <> $worker AND state = 'connected' AND safe FROM zk_status");
+ok(-e file('silent'), 'another worker needs no DNS');
+is($node->status('session_id, epoch'), $session, 'and carries the session on');
+$zk->wait_until(sub { children() <= 1 }, 'one lookup at a time');
+
+# Other hosts have not been found yet, and what is known of the old ones is of no use.
+$worker = $node->worker_pid;
+$node->configure('zklock.hosts' => "$hosts,$hosts");
+$node->reload;
+$node->wait_until("SELECT worker_pid <> $worker FROM zk_status");
+dns_is_back();
+$node->wait_until_connected;
+is($node->status('epoch'), (split /\|/, $session)[1], 'other names are resolved in time') or diag($session);
+
+$judge->query(q{SELECT zk_lock_release_all()});
+my $log = slurp_file($node->logfile);
+unlike($log, qr/could not resolve/, 'silence is no failure');
+done_testing();
