@@ -495,7 +495,6 @@ on_heartbeat(int64 sent)
 	ZKL_FAULT_POINT("safe-until-moved");
 	pg_atomic_write_u64(&info->heard_at, now);
 	pg_atomic_write_u32(&info->period_ms, period_ms);
-	keeper.heartbeat_at = now + ZKL_MS(period_ms);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.heartbeats, 1);
 	if (!was_safe && zkl_session_is_safe(session, now))
 		zkl_entry_wake_all();
