@@ -179,10 +179,12 @@ foreach my $view ('zk_locks', 'zk_status', 'zk_sessions')
 		"SELECT attname FROM pg_attribute WHERE attrelid = '$view'::regclass AND attnum > 0 ORDER BY attnum");
 	is(join(' ', grep { $entry !~ /^\|.*`$_`.*\|.*\|$/m } @columns), '', "$view: all columns");
 }
-my $readme = slurp_file("$top/README.md");
-is(join(' ', grep { $readme !~ /^\| `\Q$_\E` \|/m }
-		split /\n/, $node_a->safe_psql('postgres', q{SELECT name FROM pg_settings WHERE name LIKE 'zklock.%'})),
-	'', 'README.md: all settings');
+my @settings = split /\n/, $node_a->safe_psql('postgres', q{SELECT name FROM pg_settings WHERE name LIKE 'zklock.%'});
+foreach my $page ('README.md', 'doc/zklock.md')
+{
+	my $text = slurp_file("$top/$page");
+	is(join(' ', grep { $text !~ /^\| `\Q$_\E` \|/m } @settings), '', "$page: all settings");
+}
 
 # Privileges, but for the owner's: "function or relation: privilege to role".
 my %granted = map { $_ => 1 } split /\n/, $node_a->safe_psql('postgres', q{
@@ -221,7 +223,7 @@ sub anchors_of
 	return map { lc(s/[^\w\s-]//gr) =~ s/ /-/gr => 1 } slurp_file($file) =~ /^#+ (.*)$/mg;
 }
 
-foreach my $page ('README.md', map { s{^\Q$top\E/}{}r } glob("$top/doc/*.md"))
+foreach my $page (map { s{^\Q$top\E/}{}r } glob("$top/*.md $top/doc/*.md $top/src/*.md $top/test/*.md $top/test/bench/*.md"))
 {
 	my ($directory) = "$top/$page" =~ m{^(.*)/};
 	my @dead;
@@ -240,6 +242,14 @@ foreach my $page ('README.md', map { s{^\Q$top\E/}{}r } glob("$top/doc/*.md"))
 my @tests = slurp_file("$top/doc/guarantees.md") =~ m{`([\w/]+\.(?:pl|c|sql|spec))`}g;
 cmp_ok(scalar(@tests), '>', 20, 'doc/guarantees.md: names tests');
 is(join(' ', grep { !-e "$top/" . (m{/} ? $_ : "test/t/$_") } @tests), '', 'doc/guarantees.md: they exist');
+
+# Each source file has its line.
+my $sources = slurp_file("$top/src/README.md");
+is(join(' ', grep { $sources !~ /^\|[^|]*`\Q$_\E`/m } map { m{([^/]+)\.c$} } glob("$top/src/*.c")), '',
+	'src/README.md: all files');
+my $index = slurp_file("$top/test/README.md");
+is(join(' ', grep { $index !~ /^\| `\Q$_\E` \| \w/m } map { m{([^/]+)\.pl$} } glob("$top/test/t/*.pl")), '',
+	'test/README.md: all TAP tests');
 
 $_->stop foreach $node_a, $node_b;
 done_testing();
