@@ -6,4 +6,3 @@ SET zklock.commit_margin = -1;
 ALTER SYSTEM SET zklock.session_timeout = '10ms';
 ALTER SYSTEM SET zklock.tenure = '-1';
 ALTER SYSTEM SET zklock.linger = '2h';
-ALTER SYSTEM SET zklock.max_locks = 1;
