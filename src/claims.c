@@ -30,6 +30,9 @@
 
 static uint32 release_wait_event = 0;
 
+/* Of all waits for releases of a transaction, or of a call; 0: none began. */
+static int64 release_deadline = 0;
+
 static HTAB *claims = NULL;
 static ZklClaim *second_claim = NULL;
 
@@ -86,20 +89,26 @@ ZklLocalClaim *
 zkl_claims_begin(const ZklWish *wish)
 {
 	ZklLocalClaim *claim;
+	ZklClaim   *shared;
 
 	if (claims == NULL)
 		set_up();
 
-	/* What can fail for want of memory comes first. */
-	claim = hash_search(claims, wish->path, HASH_ENTER, NULL);
+	/*
+	 * What may serve an interrupt comes first: FATAL runs end_all(), not
+	 * PG_CATCH, and must not find a claim here that has no shared one yet.
+	 */
+	shared = begin_shared(wish);
 	PG_TRY();
 	{
+		claim = hash_search(claims, wish->path, HASH_ENTER, NULL);
+		claim->shared = shared;
 		zkl_xact_keep_guard_first();
-		claim->shared = begin_shared(wish);
 	}
 	PG_CATCH();
 	{
 		hash_search(claims, wish->path, HASH_REMOVE, NULL);
+		zkl_shared_end(shared);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -223,6 +232,12 @@ zkl_claims_end(ZklLocalClaim *claim)
 }
 
 void
+zkl_claims_renew_deadline(void)
+{
+	release_deadline = 0;
+}
+
+void
 zkl_claims_release(ZklLocalClaim *claim)
 {
 	char		path[ZKL_PATH_SIZE];
@@ -245,26 +260,31 @@ forget(ZklLocalClaim *claim)
 
 /*
  * With zklock.synchronous_release, wait until the znode is gone.  This may run
- * while a transaction commits, where nothing can be raised and no interrupt
- * be served, so it does not take long: only while ZooKeeper can be reached,
- * and nobody wants us to stop.  The claim has ended, so no latch is set for it;
- * the worker needs a millisecond or more.
+ * while a transaction commits, where no error can be raised and no interrupt
+ * be served.  So all releases of a transaction, or of a call, share one deadline,
+ * and the wait ends as soon as ZooKeeper cannot be reached, or the backend shall
+ * stop.  The claim has ended, so no latch is set for it; the worker needs a
+ * millisecond or more.
  */
 static void
 wait_until_released(const char *path)
 {
 	ZklSessionInfo *session = &zkl_shared->session[zkl_table_session(path)];
-	int64		until = zkl_now() + ZKL_MS(Min(zkl_connection_timeout,
-											   MAX_RELEASE_WAIT_MS));
 
-	while (zkl_shared_is_releasing(path) && zkl_now() < until &&
+	if (release_deadline == 0)
+		release_deadline = zkl_now() + ZKL_MS(Min(zkl_connection_timeout,
+												  MAX_RELEASE_WAIT_MS));
+
+	while (zkl_shared_is_releasing(path) && zkl_now() < release_deadline &&
 		   pg_atomic_read_u32(&session->connected) != 0 &&
 		   !pg_atomic_read_u32(&zkl_shared->shutting_down) &&
 		   !ProcDiePending && !QueryCancelPending)
 	{
 		ZKL_FAULT_POINT("release-waiting");
-		(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, RELEASE_POLL_MS,
-						 zkl_wait_event("ZklockRelease", &release_wait_event));
+		if (WaitLatch(NULL, WL_TIMEOUT | WL_POSTMASTER_DEATH, RELEASE_POLL_MS,
+					  zkl_wait_event("ZklockRelease", &release_wait_event)) &
+			WL_POSTMASTER_DEATH)
+			break;
 	}
 }
 
@@ -300,6 +320,7 @@ zkl_claims_visit(ZklClaimVisitor visitor, void *arg)
 void
 zkl_claims_sweep(void)
 {
+	zkl_claims_renew_deadline();
 	unlock_lost_claims();
 	zkl_counts_sweep();
 }

@@ -99,8 +99,12 @@ extern void zkl_claims_forget_second(void);
 /* End a claim in whatever state, with its local lock. */
 extern void zkl_claims_end(ZklLocalClaim *claim);
 
-/* The same for one that was had; waits where zklock.synchronous_release says so. */
+/*
+ * The same for one that was had; waits where zklock.synchronous_release says so.
+ * All releases since the last call of renew_deadline share one deadline.
+ */
 extern void zkl_claims_release(ZklLocalClaim *claim);
+extern void zkl_claims_renew_deadline(void);
 
 /* Give back its local lock, but not the claim. */
 extern void zkl_claims_unlock(ZklLocalClaim *claim, ZklPartName part);

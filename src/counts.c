@@ -324,6 +324,7 @@ drop_session_scope(ZklLocalClaim *claim)
 void
 zkl_counts_end_xact(void)
 {
+	zkl_claims_renew_deadline();
 	while (nrecords > 0)
 	{
 		XactRecord *record = &records[--nrecords];
@@ -343,6 +344,7 @@ zkl_counts_end_xact(void)
 void
 zkl_counts_abort_savepoint(int nest_level)
 {
+	zkl_claims_renew_deadline();
 	while (nrecords > 0 && records[nrecords - 1].nest_level >= nest_level)
 	{
 		XactRecord *record = &records[--nrecords];

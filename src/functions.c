@@ -13,6 +13,7 @@
 #include "executor/execdesc.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "optimizer/optimizer.h"
 #include "tcop/pquery.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
@@ -276,7 +277,8 @@ is_whole_statement(const FmgrInfo *function)
 		Expr	   *column = lfirst_node(TargetEntry, cell)->expr;
 
 		if (!IsA(column, FuncExpr) ||
-			((FuncExpr *) column)->funcid != function->fn_oid)
+			((FuncExpr *) column)->funcid != function->fn_oid ||
+			contain_volatile_functions((Node *) ((FuncExpr *) column)->args))
 			return false;
 		found |= (Node *) column == function->fn_expr;
 	}

@@ -410,16 +410,19 @@ on_expired(void)
 	ZklSessionInfo *info = zkl_my_session;
 
 	ZKL_FAULT_POINT("expired");
+	if (!keeper.ending_old)
+	{
+		pg_atomic_write_u64(&info->safe_until, 0);
+		pg_atomic_fetch_add_u64(&zkl_shared->losses, 1);
+		pg_atomic_fetch_add_u64(&info->epoch, 1);
+		ZKL_FAULT_POINT("epoch-raised");
+	}
 	zkl_session_close();
 	zkl_service_restarted();
 	keeper.open_at = zkl_session_file_remove() ? 0 : zkl_now() + RETRY_OPEN;
 	if (keeper.ending_old)
 		return;
 
-	pg_atomic_write_u64(&info->safe_until, 0);
-	pg_atomic_fetch_add_u64(&zkl_shared->losses, 1);
-	pg_atomic_fetch_add_u64(&info->epoch, 1);
-	ZKL_FAULT_POINT("epoch-raised");
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.expirations, 1);
 	on_disconnected();
 

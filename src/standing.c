@@ -30,9 +30,11 @@ zkl_shared_standing(ZklClaim *claim, int64 margin)
 {
 	ZklEntry   *entry = claim->entry;
 	ZklStanding standing = ZKL_STANDING_GOOD;
-	int64		until = zkl_now() + margin;
+	int64		until;
 
+	/* The clock is read when no wait can make the reading old any more. */
 	LWLockAcquire(zkl_table_partition(entry->hash), LW_SHARED);
+	until = zkl_now() + margin;
 	if (claim->state != ZKL_CLAIM_HELD ||
 		(claim->lease_until != 0 && claim->lease_until <= until))
 		standing = ZKL_STANDING_LOST;

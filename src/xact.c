@@ -78,7 +78,11 @@ typedef struct Guard
 {
 	bool		writes;
 	bool		all_good;
+	bool		again;			/* warnings were given at the first look */
 } Guard;
+
+/* A look at all claims that takes longer is taken again. */
+#define MAX_GUARD_MS	10
 
 static bool has_stake(void);
 static void on_xact(XactEvent event, void *arg);
@@ -246,6 +250,7 @@ guard_commit(void)
 	Guard		guard = {.all_good = true};
 	bool		safe;
 	uint64		losses;
+	int64		begun_at;
 
 	guard_released();
 
@@ -260,8 +265,19 @@ guard_commit(void)
 	if (safe && losses == good_losses)
 		return;
 
+	/*
+	 * All claims must be good at one moment.  A claim that was seen to be
+	 * good may have been lost while the guard waited to look at another.
+	 */
 	guard.writes = has_written();
-	zkl_claims_visit(guard_claim, &guard);
+	do
+	{
+		begun_at = zkl_now();
+		losses = pg_atomic_read_u64(&zkl_shared->losses);
+		zkl_claims_visit(guard_claim, &guard);
+		guard.again = true;
+	} while (zkl_now() - begun_at > ZKL_MS(MAX_GUARD_MS) ||
+			 losses != pg_atomic_read_u64(&zkl_shared->losses));
 	if (guard.all_good)
 		good_losses = losses;
 }
@@ -345,7 +361,8 @@ guard_claim(ZklLocalClaim *claim, void *arg)
 				zkl_report_doubt(claim->path);
 			break;
 		case ZKL_STANDING_LOST:
-			zkl_report_lost(must_hold ? ERROR : WARNING, claim);
+			if (must_hold || !guard->again)
+				zkl_report_lost(must_hold ? ERROR : WARNING, claim);
 			break;
 	}
 	guard->all_good = false;
