@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * claims.c
- *	  One backend's claims: what it holds or wants.
+ *	  One backend's claims: the locks that it holds or wants.
  *
  * src/claims.c
  *
@@ -90,7 +90,7 @@ zkl_claims_begin(const ZklWish *wish)
 	if (claims == NULL)
 		set_up();
 
-	/* What can fail for want of memory comes first. */
+	/* What may fail because memory is out comes first. */
 	claim = hash_search(claims, wish->path, HASH_ENTER, NULL);
 	PG_TRY();
 	{
@@ -166,10 +166,13 @@ set_up(void)
 	info.entrysize = sizeof(ZklLocalClaim);
 	table = hash_create("zklock claims", 16, &info, HASH_ELEM | HASH_STRINGS);
 
-	/* Later would be while a transaction ends, where nothing may fail. */
+	/*
+	 * Allocate the wait event now: a later release runs while a transaction
+	 * ends, where nothing may fail.
+	 */
 	(void) zkl_wait_event("ZklockRelease", &release_wait_event);
 
-	/* First the hooks, then what they clean up. */
+	/* Install the callback before the table exists that it cleans up. */
 	on_shmem_exit(end_all, (Datum) 0);
 	claims = table;
 	zkl_on_lost_listen();
@@ -214,7 +217,10 @@ zkl_claims_unlock(ZklLocalClaim *claim, ZklPartName name)
  * The end of a claim
  */
 
-/* First the claim, then the local lock: who gets that finds all in order. */
+/*
+ * First the claim, then the local lock.  So the backend that gets the local
+ * lock next finds the entry free.
+ */
 void
 zkl_claims_end(ZklLocalClaim *claim)
 {
@@ -245,10 +251,10 @@ forget(ZklLocalClaim *claim)
 
 /*
  * With zklock.synchronous_release, wait until the znode is gone.  This may run
- * while a transaction commits, where nothing can be raised and no interrupt
- * be served, so it does not take long: only while ZooKeeper can be reached,
- * and nobody wants us to stop.  The claim has ended, so no latch is set for it;
- * the worker needs a millisecond or more.
+ * while a transaction commits, where no error may be raised and no interrupt
+ * served.  So it must not take long: it waits only while ZooKeeper can be
+ * reached and no interrupt is pending.  The claim has ended, so nothing sets
+ * this backend's latch; the worker needs a millisecond or more.
  */
 static void
 wait_until_released(const char *path)
@@ -304,7 +310,7 @@ zkl_claims_sweep(void)
 	zkl_counts_sweep();
 }
 
-/* Nobody shall wait behind a claim that was lost. */
+/* No backend must wait behind a claim that was lost. */
 static void
 unlock_if_lost(ZklLocalClaim *claim, void *arg)
 {
