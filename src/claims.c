@@ -363,7 +363,7 @@ tell_if_revoked(ZklLocalClaim *claim, void *arg)
 		return;
 	claim->told_revoked = true;
 	ereport(NOTICE,
-			errmsg("somebody asks for lock \"%s\"", zkl_show_path(claim->path)),
+			errmsg("release of lock \"%s\" has been requested", zkl_show_path(claim->path)),
 			errhint("Release it as soon as possible."));
 }
 
