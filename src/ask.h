@@ -9,7 +9,8 @@
  *		08006, 55000	if ZooKeeper is silent for
  *						zklock.connection_timeout, or there is no worker
  *		42501			if ZooKeeper's access control forbids it
- *		53000, 53200, 54000	 if too many backends ask, or the answer is too large
+ *		53000, 53200, 54000	 if too many backends ask, or the answer
+ *						is too large
  *
  * The caller holds no LWLock.  After an error, the worker may still do what it
  * was asked to do.

@@ -5,7 +5,7 @@
  *
  * Only "make FAULTS=1" compiles them in.  A point stands where a failure
  * between two steps matters, and is named after the step before it.  A name is
- * used once. The comment of a point says if an LWLock is held there.
+ * used once.  The comment of a point says if an LWLock is held there.
  *
  * src/faultpoint.h
  *

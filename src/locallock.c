@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * locallock.c
- *	  PostgreSQL's own lock behind a claim: it orders the backends of this server.
+ *	  PostgreSQL's own lock behind a claim: the order within this server.
  *
  * Waiting always happens at transaction level, under the current resource
  * owner, even for session scope.  If the wait is cancelled at the moment of
@@ -11,7 +11,7 @@
  * Some errors that end a wait are no errors here, so they are caught.  That
  * takes no subtransaction, because nothing has happened but the wait itself.
  * What PostgreSQL does about a wait when it aborts a transaction is
- * LockErrorCleanup(). A subtransaction would do harm: on a hot standby, a
+ * LockErrorCleanup().  A subtransaction would do harm: on a hot standby, a
  * conflict with recovery ends a statement in a transaction, but the connection
  * in a subtransaction.
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * locallock.h
- *	  PostgreSQL's own lock behind a claim: it orders the backends of this server.
+ *	  PostgreSQL's own lock behind a claim: the order within this server.
  *
  * A claim holds its local lock exactly once in a mode, whatever its counts: at
  * session level while it has session scope, else at transaction level.

@@ -5,7 +5,7 @@
  *
  * getaddrinfo() waits for DNS as long as it likes, and cannot be interrupted.
  * In the worker, that would let the session expire although ZooKeeper can be
- * reached. PostgreSQL's processes cannot use threads.  So a child process
+ * reached.  PostgreSQL's processes cannot use threads.  So a child process
  * asks, and writes the answer to a pipe.  The child keeps nothing of the
  * server: it first lets go of shared memory and all files, and calls nothing
  * that might use them.

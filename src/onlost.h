@@ -6,7 +6,7 @@
  * The worker sends the backend a signal.  The backend then cancels its running
  * statement, as pg_cancel_backend() does, because a cancel reaches a statement
  * wherever it waits; or it ends, as by pg_terminate_backend().  PostgreSQL's
- * error would name only a user's request or an administrator's command. So the
+ * error would name only a user's request or an administrator's command.  So the
  * error that names the lock replaces it.
  *
  * Called only by backends.

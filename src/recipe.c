@@ -267,8 +267,8 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 	verdict.owned = verdict.found && nrivals == 0;
 
 	/*
-	 * In a downgrade, a reader's znode appears in the writer's place.
-	 * Readers do not wait for that one.
+	 * In a downgrade, a reader's znode appears in the writer's place, and
+	 * readers do not wait for that one.
 	 */
 	verdict.next = verdict.found && nrivals == 1 && !verdict.other_kind &&
 		(mode == ZKL_MODE_READ || !may_downgrade);

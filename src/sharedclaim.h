@@ -73,7 +73,7 @@ extern bool zkl_shared_end_local_wait(ZklClaim *claim);
 
 /*
  * Hold the lock, if the server owns it; otherwise ask the worker for the
- * ticket. The caller has the local lock of the claim's generation, and calls
+ * ticket.  The caller has the local lock of the claim's generation, and calls
  * again whenever its latch was set.
  *
  * "about" is the text for the ticket's znode.  The text takes a while to

@@ -4,7 +4,7 @@
  *	  How a claim stands: good, in doubt or lost; and facts about its lock.
  *
  * All functions lock the entry's partition themselves, so the caller holds
- * none. None raises an error.
+ * none.  None raises an error.
  *
  * Called only by backends.
  *

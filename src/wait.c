@@ -21,7 +21,7 @@
 /*
  * How long a try waits until the server before it has answered or given up:
  * this many times as long as its own request took, but not less than the
- * constant below. It seldom waits so long: only if that server has stopped, or
+ * constant below.  It seldom waits so long: only if that server has stopped, or
  * cannot reach ZooKeeper.  No znode says whether leases linger, so for leases
  * each failed try waits so long.
  */
