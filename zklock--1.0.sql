@@ -374,7 +374,7 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_status() IS
 'what the ZooKeeper sessions of this server were used for; see view zk_status';
 
--- All sessions are as good as the worst of them; what identifies one is the first's.
+-- The state is that of the worst session; what identifies a session is that of the first.
 CREATE VIEW zk_status AS
 	SELECT n.node_name,
 		   s.worker_pid,

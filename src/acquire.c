@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * acquire.c
- *	  Acquire and release, as the SQL functions want it.
+ *	  Acquire and release, as the SQL functions do it.
  *
- * First PostgreSQL's own lock decides within the server, then the server's
- * ticket between servers.  One moment ends both waits.
+ * First the local lock decides between the backends of this server, then the
+ * server's ticket decides between servers.  Both waits end at the same moment.
  *
  * src/acquire.c
  *
@@ -101,8 +101,8 @@ acquire_first(const ZklWish *wish)
 }
 
 /*
- * Who gets the local lock of an old generation has waited behind a claim that
- * was lost, and starts again.
+ * A backend that gets the local lock of an old generation has waited behind a
+ * claim that was lost.  It starts again with the new one.
  */
 bool
 zkl_acquire_claim(ZklLocalClaim *claim, const ZklWish *wish)
@@ -151,9 +151,10 @@ zkl_acquire_locally(ZklLocalClaim *claim, const ZklWish *wish)
 }
 
 /*
- * A lock that we hold.  In doubt, wait until the session is known to live.
- * Who writes may read, too, but who reads could wait for ever for the others
- * that do, and they for us.
+ * Acquire a lock that this backend holds already.  If the claim is in doubt,
+ * wait until the session certainly lives.  A backend that writes may read in
+ * addition.  But a backend that reads must not wait to write: of two such
+ * backends, each would wait for the other to stop reading.
  */
 static void
 acquire_again(ZklLocalClaim *claim, const ZklWish *wish)
@@ -177,7 +178,9 @@ acquire_again(ZklLocalClaim *claim, const ZklWish *wish)
 	set_lease_time(claim, wish);
 }
 
-/* Each acquire with a lease time sets it anew, from its grant on. */
+/*
+ * Each acquire with a hold limit sets the limit anew, counted from the grant.
+ */
 static void
 set_lease_time(ZklLocalClaim *claim, const ZklWish *wish)
 {
@@ -268,8 +271,9 @@ zkl_release_all(void)
 }
 
 /*
- * Whoever lets go of a lost lock learns it, and so will the commit guard.
- * Returns whether it was held.
+ * Releasing a lost lock tells the user so, and the commit guard notes it: the
+ * transaction may have written without protection.  Returns whether the claim
+ * was held.
  */
 static bool
 note_release(ZklLocalClaim *claim)
@@ -315,7 +319,7 @@ zkl_is_revoked(const char *path)
 	return zkl_shared_is_revoked(find_held(path)->shared);
 }
 
-/* The claim of a lock that is held for certain; else an error. */
+/* The claim of a lock that this backend certainly holds; else an error. */
 static ZklLocalClaim *
 find_held(const char *path)
 {

@@ -19,7 +19,7 @@
 #include "path.h"
 #include "zklock.h"
 
-/* More would only keep others waiting. */
+/* More paths would only keep other backends waiting. */
 #define MAX_PATHS	1000
 
 static const char *path_of(Datum value);
@@ -38,8 +38,9 @@ zkl_argument_path(FunctionCallInfo fcinfo)
 }
 
 /*
- * Whoever acquires a lock soon releases it, and the check costs more than
- * PostgreSQL's own lock: so remember what passed it last.
+ * A backend that acquires a lock usually releases it soon, and the check of
+ * its path costs more than PostgreSQL's own lock.  So remember the path that
+ * passed last.
  */
 static const char *
 path_of(Datum value)

@@ -3,7 +3,8 @@
  * arguments.h
  *	  The arguments of the SQL functions, checked.
  *
- * All of them raise 22023 for what does not fit, and what else is said.
+ * All functions raise 22023 for an invalid argument, and other errors where
+ * the comment says so.
  *
  * src/arguments.h
  *
@@ -26,11 +27,11 @@ extern const char **zkl_argument_paths(FunctionCallInfo fcinfo, int *npaths);
 extern int	zkl_argument_count(FunctionCallInfo fcinfo, int argument,
 							   const char *name);
 
-/* The timeout becomes a moment.  Null: no limit.  Zero: only try. */
+/* Turn the timeout into a moment.  Null: no limit.  Zero: only try. */
 extern void zkl_argument_timeout(FunctionCallInfo fcinfo, int argument,
 								 ZklWish *wish);
 
-/* Null: the lock is held until it is released. */
+/* The hold limit.  Null: the lock is held until it is released. */
 extern void zkl_argument_lease_time(FunctionCallInfo fcinfo, int argument,
 									ZklWish *wish);
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * ask.c
- *	  A backend asks the worker to look at znodes, or to change one.
+ *	  What a backend has the worker do once: read znodes, or change one.
  *
  * src/ask.c
  *
@@ -132,7 +132,10 @@ ask(const ZklCommand *command, int64 until, bool *exists)
 	return answer;
 }
 
-/* A backend that is terminated sees no PG_FINALLY. */
+/*
+ * A backend that is terminated runs no PG_FINALLY, so its exit must free the
+ * slot.
+ */
 static void
 set_up(void)
 {
@@ -196,8 +199,8 @@ report_no_slot(void)
 }
 
 /*
- * A long survey may take its time, as long as ZooKeeper answers anything, and be it
- * a heartbeat.  False if the time is over.
+ * A long survey may take its time, as long as ZooKeeper answers anything, even
+ * if only heartbeats.  False if the time is over.
  */
 static bool
 wait_until_done(const char *path, int64 asked_at, int64 until)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * claims.c
- *	  One backend's claims: what it holds or wants.
+ *	  One backend's claims: the locks that it holds or wants.
  *
  * src/claims.c
  *
@@ -175,10 +175,13 @@ set_up(void)
 	info.entrysize = sizeof(ZklLocalClaim);
 	table = hash_create("zklock claims", 16, &info, HASH_ELEM | HASH_STRINGS);
 
-	/* Later would be while a transaction ends, where nothing may fail. */
+	/*
+	 * Allocate the wait event now: a later release runs while a transaction
+	 * ends, where nothing may fail.
+	 */
 	(void) zkl_wait_event("ZklockRelease", &release_wait_event);
 
-	/* First the hooks, then what they clean up. */
+	/* Install the callback before the table exists that it cleans up. */
 	on_shmem_exit(end_all, (Datum) 0);
 	claims = table;
 	zkl_on_lost_listen();
@@ -223,7 +226,10 @@ zkl_claims_unlock(ZklLocalClaim *claim, ZklPartName name)
  * The end of a claim
  */
 
-/* First the claim, then the local lock: who gets that finds all in order. */
+/*
+ * First the claim, then the local lock.  So the backend that gets the local
+ * lock next finds the entry free.
+ */
 void
 zkl_claims_end(ZklLocalClaim *claim)
 {
@@ -260,11 +266,11 @@ forget(ZklLocalClaim *claim)
 
 /*
  * With zklock.synchronous_release, wait until the znode is gone.  This may run
- * while a transaction commits, where no error can be raised and no interrupt
- * be served.  So all releases of a transaction, or of a call, share one deadline,
- * and the wait ends as soon as ZooKeeper cannot be reached, or the backend shall
- * stop.  The claim has ended, so no latch is set for it; the worker needs a
- * millisecond or more.
+ * while a transaction commits, where no error may be raised and no interrupt
+ * served.  So all releases of a transaction, or of a call, share one deadline,
+ * and the wait ends as soon as ZooKeeper cannot be reached or an interrupt is
+ * pending.  The claim has ended, so nothing sets this backend's latch; the worker
+ * needs a millisecond or more.
  */
 static void
 wait_until_released(const char *path)
@@ -325,7 +331,7 @@ zkl_claims_sweep(void)
 	zkl_counts_sweep();
 }
 
-/* Nobody shall wait behind a claim that was lost. */
+/* No backend must wait behind a claim that was lost. */
 static void
 unlock_if_lost(ZklLocalClaim *claim, void *arg)
 {
@@ -378,7 +384,7 @@ tell_if_revoked(ZklLocalClaim *claim, void *arg)
 		return;
 	claim->told_revoked = true;
 	ereport(NOTICE,
-			errmsg("somebody asks for lock \"%s\"", zkl_show_path(claim->path)),
+			errmsg("release of lock \"%s\" has been requested", zkl_show_path(claim->path)),
 			errhint("Release it as soon as possible."));
 }
 

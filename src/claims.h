@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * claims.h
- *	  One backend's claims: what it holds or wants.
+ *	  One backend's claims: the locks that it holds or wants.
  *
- * The counts of a claim are this backend's own business.  Only the first
- * acquire and the last release of a lock touch shared memory (and every one of
- * a semaphore, whose leases are counted one by one).
+ * The counts of a claim are in the backend's own memory.  Only the first
+ * acquire and the last release of a lock touch shared memory.  For a semaphore
+ * every acquire and release does, because the leases are counted there.
  *
- * A claim has two parts, because who writes may read as well: what it holds
- * exclusively, and what it shares.  A mutex has only the first, a semaphore only
- * the second.
+ * A claim has two parts, because a backend that writes may read as well: what
+ * it holds exclusively, and what it shares.  A mutex has only the first, a
+ * semaphore only the second.
  *
  * Called only by backends.
  *
@@ -30,8 +30,9 @@ typedef struct ZklWish
 	ZklMode		mode;
 	ZklScope	scope;
 	int64		until;			/* of zkl_now(), or ZKL_FOREVER */
-	bool		only_tries;		/* "until" is now: ask, but do not wait */
-	int64		lease_time;		/* in microseconds; 0: no limit */
+	bool		only_tries;		/* "until" is now: a try, which waits for
+								 * ZooKeeper's answer only */
+	int64		lease_time;		/* the hold limit, in microseconds; 0: none */
 
 	/* LEASE */
 	int			limit;
@@ -63,9 +64,10 @@ typedef struct ZklLocalClaim
 	int			limit;			/* of a semaphore */
 	LOCKTAG		tag;			/* of the local lock */
 	ZklPart		parts[ZKL_PARTS];
-	bool		told_revoked;	/* the user was told that it was revoked ... */
+	bool		told_revoked;	/* the user was told that its release was
+								 * requested ... */
 	bool		told_lost;		/* ... or why its statement was cancelled */
-	dlist_node	session_link;	/* while any part has session scope */
+	dlist_node	session_link;	/* linked while any part has session scope */
 } ZklLocalClaim;
 
 /* The part that a mode is about, and the local lock for it. */
@@ -73,8 +75,9 @@ extern ZklPartName zkl_claims_part(ZklMode mode);
 extern LOCKMODE zkl_claims_lock_mode(ZklPartName part);
 
 /*
- * The SQL function that releases what is held with session scope, of a writer
- * that reads as well the one for writing; NULL: nothing is held so.
+ * The SQL function that releases what the claim holds with session scope; if
+ * the backend both writes and reads, the function for writing.  NULL if the
+ * claim has no session scope.
  */
 extern const char *zkl_claims_release_function(const ZklLocalClaim *claim);
 
@@ -82,51 +85,56 @@ extern const char *zkl_claims_release_function(const ZklLocalClaim *claim);
 extern ZklLocalClaim *zkl_claims_find(const char *path);
 
 /*
- * Begin a claim that counts nothing yet.  Its maker counts it or ends it, on
+ * Begin a claim that counts nothing yet.  The caller counts it or ends it, on
  * every way out.  Raises 53400, ZK003, 22023.
  */
 extern ZklLocalClaim *zkl_claims_begin(const ZklWish *wish);
 
 /*
- * The same for more leases of a semaphore that this backend has a claim on:
- * there is one such second claim at a time, and its maker ends it, or forgets it
- * when it has been merged with the first.
+ * The same for more leases of a semaphore on which this backend has a claim.
+ * A backend has at most one such second claim at a time.  The caller ends it,
+ * or forgets it after it has been merged with the first.
  */
 extern ZklClaim *zkl_claims_begin_second(const ZklWish *wish);
 extern void zkl_claims_end_second(void);
 extern void zkl_claims_forget_second(void);
 
-/* End a claim in whatever state, with its local lock. */
+/* End a claim in whatever state, and release its local lock. */
 extern void zkl_claims_end(ZklLocalClaim *claim);
 
 /*
- * The same for one that was had; waits where zklock.synchronous_release says so.
- * All releases since the last call of renew_deadline share one deadline.
+ * The same for a claim that was held.  With zklock.synchronous_release, this
+ * waits until the znode is gone.  All releases since the last call of
+ * renew_deadline share one deadline.
  */
 extern void zkl_claims_release(ZklLocalClaim *claim);
 extern void zkl_claims_renew_deadline(void);
 
-/* Give back its local lock, but not the claim. */
+/* Release the local lock of one part, but keep the claim. */
 extern void zkl_claims_unlock(ZklLocalClaim *claim, ZklPartName part);
 
-/* Any claims at all?  How many? */
+/* Does this backend have claims?  How many? */
 extern bool zkl_claims_any(void);
 extern int	zkl_claims_number(void);
 
-/* Call for each claim; "visitor" may not begin or end any. */
+/* Call "visitor" for each claim.  It may not begin or end any. */
 typedef void (*ZklClaimVisitor) (ZklLocalClaim *claim, void *arg);
 extern void zkl_claims_visit(ZklClaimVisitor visitor, void *arg);
 
-/* A claim that was lost, and the user has not been told yet; NULL: none. */
+/* A lost claim of which the user has not been told yet; NULL: none. */
 extern ZklLocalClaim *zkl_claims_find_lost(void);
 
 /*
- * See what has become of claims and local locks behind our back.  Claims may
+ * Bring claims and local locks up to date: claims that were lost, and local
+ * locks that DISCARD ALL or pg_advisory_unlock_all() released.  Claims may
  * end.
  */
 extern void zkl_claims_sweep(void);
 
-/* A NOTICE for each claim that somebody has asked for since the last time. */
+/*
+ * Raise a NOTICE for each claim whose release has been requested since the
+ * last call.
+ */
 extern void zkl_claims_tell_revoked(void);
 
 #endif							/* ZKL_CLAIMS_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * command.c
- *	  Commands: what a backend asks the worker to do once, besides tickets.
+ *	  Commands: what a backend has the worker do once, besides tickets.
  *
  * States, their changes and the lock are described in command.h.
  *
@@ -43,12 +43,12 @@ typedef struct Slot
 	int			proc_number;	/* of the backend */
 	bool		again;			/* another worker has run it */
 	ZklCommand	command;
-	pg_atomic_uint64 heard_at;	/* by the worker, without the lock */
+	pg_atomic_uint64 heard_at;	/* written by the worker, without the lock */
 
 	/* since DONE */
 	ZklCommandOutcome outcome;
 	Size		size;			/* of the answer; 0: none */
-	dsm_handle	segment;		/* with it, where it is not in here */
+	dsm_handle	segment;		/* ... that has it, if it is not in here */
 	char		answer[INLINE_SIZE];
 } Slot;
 
@@ -119,8 +119,9 @@ zkl_command_ask(const ZklCommand *command)
 }
 
 /*
- * The first call only makes us known to whoever frees a slot, and returns at
- * once: so the caller tries again before it sleeps.
+ * The first call only adds this backend to the list that a freed slot wakes,
+ * and returns at once.  So the caller tries again before it sleeps, and misses
+ * no wake-up.
  */
 void
 zkl_command_wait_for_slot(long timeout_ms)
@@ -149,7 +150,7 @@ zkl_command_heard_at(int slot)
 	return (int64) pg_atomic_read_u64(&commands->slots[slot].heard_at);
 }
 
-/* No lock is needed: what is done is not touched by the worker any more. */
+/* No lock is needed, because the worker does not touch a slot that is DONE. */
 ZklCommandOutcome
 zkl_command_result(int slot, char **answer)
 {
@@ -250,7 +251,10 @@ zkl_command_is_wanted(int slot, uint32 generation)
 	return is_wanted;
 }
 
-/* At worst the next command in the slot gets a little more time. */
+/*
+ * Without the lock, this may write to the slot's next command.  That only
+ * gives it a little more time.
+ */
 void
 zkl_command_note_heard(int slot, uint32 generation)
 {

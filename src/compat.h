@@ -69,7 +69,7 @@ zkl_my_proc_number(void)
 #endif
 }
 
-/* This process's number for its transaction, which also one without a XID has. */
+/* The number of the process's transaction, which it has also without a XID. */
 static inline LocalTransactionId
 zkl_my_local_xid(void)
 {
@@ -86,7 +86,7 @@ zkl_proc(int proc_number)
 	return &ProcGlobal->allProcs[proc_number];
 }
 
-/* Does this backend hold the lock, in its own books? */
+/* Does this backend hold the lock, according to its own lock table? */
 static inline bool
 zkl_lock_held_by_me(const LOCKTAG *tag, LOCKMODE mode)
 {

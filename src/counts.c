@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * counts.c
- *	  How often a claim is held, in which scope, and when that ends.
+ *	  How many acquires a claim counts, in which scope, and when they end.
  *
- * Acquires with transaction scope are kept as records on a stack, one a part of a
- * claim and nesting level, the deepest level on top.  A savepoint that is rolled
- * back takes its records away; one that is released leaves them to its
- * parent.
+ * Acquires with transaction scope are kept as records on a stack.  There is
+ * one record for a part of a claim and a nesting level, with the deepest level
+ * on top.  A savepoint that is rolled back removes its records; one that is
+ * released leaves them to its parent.
  *
  * src/counts.c
  *
@@ -30,7 +30,8 @@ typedef struct XactRecord
 	ZklPartName part;
 	int			nest_level;
 	int			count;
-	int			previous;		/* the same part's record below, or -1 */
+	int			previous;		/* the next lower record of the same part, or
+								 * -1 */
 } XactRecord;
 
 static dlist_head session_claims = DLIST_STATIC_INIT(session_claims);
@@ -39,7 +40,10 @@ static XactRecord *records = NULL;
 static int	nrecords = 0;
 static int	max_records = 0;
 
-/* Of each semaphore, the leases but one, which its claim stands for. */
+/*
+ * How many leases this backend holds, less one for each semaphore, which
+ * counts as a claim already.
+ */
 static int	further_leases = 0;
 
 static void note_leases(const ZklLocalClaim *claim, int before, int after);
@@ -160,8 +164,8 @@ new_record(void)
 }
 
 /*
- * Hold the local lock at this level.  After pg_advisory_unlock_all() it may
- * be somebody else's by now, who then waits for our claim to end.
+ * Hold the local lock at this level.  After pg_advisory_unlock_all() another
+ * backend may have it by now; that backend waits until this one's claim ends.
  */
 static bool
 book_local_lock(ZklLocalClaim *claim, ZklPartName name, ZklScope scope)
@@ -199,8 +203,8 @@ zkl_counts_take_session(ZklLocalClaim *claim, ZklPartName name, int count)
 }
 
 /*
- * What is held exclusively goes last: otherwise a writer would be downgraded
- * first.  The claim may end with that.
+ * What is held exclusively is released last: otherwise a writer would be
+ * downgraded first.  The claim may end.
  */
 int
 zkl_counts_take_all_session(ZklLocalClaim *claim)
@@ -222,7 +226,10 @@ uncount_xact(ZklLocalClaim *claim, ZklPartName name, int count)
 	settle_part(claim, name, count);
 }
 
-/* Acquires of a part were taken off: what is left of the claim? */
+/*
+ * Acquires of a part were taken off.  End the claim, downgrade it, or just
+ * show the new counts.
+ */
 static void
 settle_part(ZklLocalClaim *claim, ZklPartName name, int count)
 {
@@ -242,7 +249,7 @@ settle_part(ZklLocalClaim *claim, ZklPartName name, int count)
 	}
 	else
 	{
-		/* Who does not write any more, but reads, lets others read, too. */
+		/* A backend that stops writing but still reads lets others read. */
 		if (name == ZKL_EXCLUSIVE)
 			zkl_shared_downgrade(claim->shared);
 		zkl_claims_unlock(claim, name);
@@ -250,7 +257,7 @@ settle_part(ZklLocalClaim *claim, ZklPartName name, int count)
 	show_counts(claim);
 }
 
-/* For the view. */
+/* For zk_locks, and for the worker: see locktable.h. */
 static void
 show_counts(ZklLocalClaim *claim)
 {
@@ -275,8 +282,8 @@ zkl_counts_sweep(void)
 }
 
 /*
- * The local locks of session scope are dropped all together, so it is enough
- * to look at one that we think we have.
+ * The local locks of session scope are released all together, so it is enough
+ * to look at one that this backend has according to its counts.
  */
 static bool
 session_locks_are_gone(void)
@@ -320,7 +327,7 @@ drop_session_scope(ZklLocalClaim *claim)
 	(void) zkl_counts_take_all_session(claim);
 }
 
-/* PostgreSQL drops the local locks of transaction level right after this. */
+/* PostgreSQL releases the transaction-level local locks right after this. */
 void
 zkl_counts_end_xact(void)
 {
@@ -354,7 +361,9 @@ zkl_counts_abort_savepoint(int nest_level)
 	}
 }
 
-/* Records join those of the parent, where it has one for the same claim. */
+/*
+ * A record joins that of the parent, if the parent has one for the same part.
+ */
 void
 zkl_counts_release_savepoint(int nest_level)
 {

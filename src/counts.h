@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * counts.h
- *	  How often a claim is held, in which scope, and when that ends.
+ *	  How many acquires a claim counts, in which scope, and when they end.
  *
  * Called only by backends.
  *
@@ -14,7 +14,10 @@
 
 #include "claims.h"
 
-/* Count acquires of a claim that is held.  Raises what the lock manager does. */
+/*
+ * Count acquires of a claim that is held.  Raises the lock manager's errors;
+ * then nothing has changed.
+ */
 extern void zkl_counts_add(ZklLocalClaim *claim, ZklPartName part,
 						   ZklScope scope, int count);
 
@@ -28,22 +31,22 @@ extern void zkl_counts_check_room(int wanted);
 extern int	zkl_counts_session(const ZklLocalClaim *claim);
 extern int	zkl_counts_total(const ZklLocalClaim *claim, ZklPartName part);
 
-/* Take session counts off; ends the claim when nothing is left. */
+/* Take session-level counts off.  The claim ends when no count is left. */
 extern void zkl_counts_take_session(ZklLocalClaim *claim, ZklPartName part,
 									int count);
 
-/* The same for all of them; returns how many there were. */
+/* The same for all session-level counts.  Returns how many there were. */
 extern int	zkl_counts_take_all_session(ZklLocalClaim *claim);
 
 /* The first claim with session scope, or NULL. */
 extern ZklLocalClaim *zkl_counts_first_session(void);
 
-/* End session scope of all claims, as DISCARD ALL does. */
+/* Release all session-level locks, as DISCARD ALL does. */
 extern void zkl_counts_discard_session(void);
 
 /*
- * Has DISCARD ALL or pg_advisory_unlock_all() dropped the local locks of
- * session scope?  Then that scope of all claims ends.
+ * If DISCARD ALL or pg_advisory_unlock_all() has released the local locks of
+ * session scope, release all session-level locks.
  */
 extern void zkl_counts_sweep(void);
 

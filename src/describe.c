@@ -72,7 +72,7 @@ describe(void)
 	pfree(text.data);
 }
 
-/* A role may have another name, or its number may be another role's. */
+/* The role may have been renamed, or its OID may now be another role's. */
 static void
 on_role_changed(Datum arg, int cache, uint32 hash)
 {

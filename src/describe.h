@@ -13,8 +13,9 @@
 #define ZKL_DESCRIBE_H
 
 /*
- * The fields of a znode's text, cut to ZKL_ABOUT_SIZE.  Remembered until the role,
- * its name or application_name changes.  May look into catalogs.
+ * The fields of a znode's text, cut to ZKL_ABOUT_SIZE.  The text is remembered
+ * until the role, its name or application_name changes.  Otherwise this may
+ * read catalogs, and so must run in a transaction.
  */
 extern const char *zkl_describe_backend(void);
 

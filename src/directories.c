@@ -19,7 +19,7 @@
 
 static char prefix[ZKL_ROOT_SIZE];
 
-/* Who has the same slot as another only makes it forgotten. */
+/* If two directories have the same slot, the first one is only forgotten. */
 static struct
 {
 	uint32		hash;

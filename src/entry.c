@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * entry.c
- *	  What becomes of an entry and its ticket: one function an arrow.
+ *	  The changes of an entry and its ticket: one function for each arrow.
  *
- * With entrywork.c, the worker's part, the only writer of an entry's state.  The
- * states and who may change them are in locktable.h.
+ * Only this file and entrywork.c, the worker's part, write the state of an
+ * entry. locktable.h has the states, and says which process makes each change.
  *
  * src/entry.c
  *
@@ -35,7 +35,10 @@ zkl_entry_unlock(uint32 hash)
 	LWLockRelease(zkl_table_partition(hash));
 }
 
-/* A claim has ended: who is the next, or what becomes of the ticket? */
+/*
+ * A claim has ended: hand the ticket on to the claims that wait; or else let
+ * it linger, or give it up.
+ */
 void
 zkl_entry_settle(ZklEntry *entry, int64 now)
 {
@@ -45,8 +48,8 @@ zkl_entry_settle(ZklEntry *entry, int64 now)
 	if (entry->nwaiting > 0)
 	{
 		/*
-		 * Hand the ticket on within the server, unless others have waited for
-		 * its tenure.
+		 * Hand the ticket on within the server, unless other clients have
+		 * waited for its tenure.
 		 */
 		if (entry->state == ZKL_ENTRY_OWNED && zkl_entry_tenure_is_over(entry, now))
 			zkl_entry_give_up(entry);
@@ -224,10 +227,11 @@ zkl_entry_withdraw(ZklEntry *entry)
 }
 
 /*
- * WANTED -> NONE: the worker knows nothing of the wish yet, and perhaps there
- * is no worker.  If it has just taken the entry off its list, it will come to
- * look, and finds nothing to do.  That holds as well if the entry has come back
- * to the list since: then it must not be removed before the worker has looked.
+ * WANTED -> NONE.  The worker has not looked at the wish yet, and perhaps
+ * there is no worker.  If the worker has just taken the entry off its list, it
+ * will still look, and find nothing to do.  The same holds if the entry has
+ * come back to the list since.  So the entry must not be removed before the
+ * worker has looked.
  */
 static void
 take_back(ZklEntry *entry)
@@ -284,7 +288,7 @@ zkl_entry_set_needs_ticket(ZklClaim *claim, bool needs_ticket)
 	}
 }
 
-/* Who waits for a lease waits at its semaphore. */
+/* The claims that wait for a lease are in its semaphore's entry. */
 void
 zkl_entry_wake_needing(ZklEntry *entry)
 {
@@ -304,8 +308,9 @@ zkl_entry_wake_needing(ZklEntry *entry)
 }
 
 /*
- * Let the worker look at this entry.  It is not removed before that: the mark
- * stays until the worker looks, also after it took the entry off the list.
+ * Ask the worker to look at this entry.  The entry is not removed before that:
+ * in_work stays set until the worker looks, also after the worker took the
+ * entry off the list.
  */
 void
 zkl_entry_ask_worker(ZklEntry *entry)

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * entrywork.c
- *	  What the worker does to entries.
+ *	  The worker's changes of entries.
  *
- * The states and who may change them are in locktable.h.
+ * locktable.h has the states, and says which process makes each change.
  *
  * src/entrywork.c
  *
@@ -22,15 +22,22 @@
 #include "zklock.h"
 
 /*
- * Who founded the lock's directory knows that nobody was there; so long it need
- * not care whether anybody has come.  Most locks that are new are released before.
+ * A ticket that created its lock's directory was the first in it.  It lists
+ * the znodes behind it only after this time, because most new locks are
+ * released before, and so save the list.
  */
 #define LOOK_AFTER		ZKL_MS(10)
 
-/* A claim that lasts so long can be worth asking for. */
+/*
+ * If a lock is held for so long, a client may request its release, so the
+ * worker watches the znode.
+ */
 #define WATCH_AFTER		ZKL_MS(100)
 
-/* When a lease time is over, those who wait have so long to come back. */
+/*
+ * When a hold limit has passed, the waiting backends have so long to come back
+ * with the local lock of the new generation, before the ticket counts as idle.
+ */
 #define HAND_ON_WITHIN	ZKL_MS(1000)
 
 static int64 next_timer(const ZklEntry *entry);
@@ -56,8 +63,9 @@ adopt(ZklEntry *entry, void *arg)
 }
 
 /*
- * The last worker may have died with entries in its hands.  All at once, so
- * that no backend takes one away between the look and the mark.
+ * The last worker may have died after it took entries off the list.  All
+ * partitions are locked at once, so that no backend removes an entry between
+ * the look and the mark.
  */
 void
 zkl_entry_adopt_work(void)
@@ -90,7 +98,9 @@ zkl_entry_look(ZklEntry *entry)
 
 	zkl_entry_lock(entry);
 
-	/* Somebody may have asked again since it was taken off the list. */
+	/*
+	 * A backend may have asked again since the entry was taken off the list.
+	 */
 	SpinLockAcquire(&zkl_my_session->work_mutex);
 	entry->in_work = entry->work_link.next != NULL;
 	entry->taken = false;
@@ -125,8 +135,8 @@ zkl_entry_look(ZklEntry *entry)
 }
 
 /*
- * The timer is lazy: releases do not move it, so it may fire while the lock
- * is held again, or too early.
+ * Releases do not move the timer, to keep them cheap.  So it may fire while
+ * the lock is held again, or too early.
  */
 ZklWork
 zkl_entry_timer_fired(ZklEntry *entry)
@@ -163,7 +173,10 @@ zkl_entry_timer_fired(ZklEntry *entry)
 	return work;
 }
 
-/* The first moment at which something has to be done about an owned ticket. */
+/*
+ * The first moment at which the worker has to do something about an owned
+ * ticket.
+ */
 static int64
 next_timer(const ZklEntry *entry)
 {
@@ -189,11 +202,12 @@ next_timer(const ZklEntry *entry)
 }
 
 /*
- * Others wait for a lock that another backend may hold than its znode says, and
- * whoever reads the znode might cancel the wrong one.  That is written down as soon
- * as that backend has held the lock for deadlock_timeout, and not more often than
- * that: a lock that is handed on fast within the server causes no writes.  No
- * hand-over moves the timer, so it looks again and again.
+ * Other clients wait for a lock, and its znode may name a backend that holds
+ * it no longer.  A user who reads the znode might then cancel the wrong
+ * backend.  So the worker writes the present holder's name, as soon as that
+ * has held the lock for deadlock_timeout, and not more often than that: a lock
+ * that is handed on fast within the server causes no writes.  A hand-over does
+ * not move the timer, so the worker looks again and again.
  */
 static int64
 describe_at(const ZklEntry *entry)
@@ -216,7 +230,10 @@ describe_if_due(ZklEntry *entry, int64 now)
 	return true;
 }
 
-/* A timer that fires too early does no harm, so it is only moved forward. */
+/*
+ * Move the timer only to an earlier moment: a timer that fires too early does
+ * no harm.
+ */
 static void
 arm_timer(ZklEntry *entry, ZklWork *work)
 {
@@ -229,7 +246,7 @@ arm_timer(ZklEntry *entry, ZklWork *work)
 	work->timer_at = at;
 }
 
-/* Claims whose lease time is over end by themselves. */
+/* Claims whose hold limit has passed become LOST. */
 static bool
 end_lease_times(ZklEntry *entry, int64 now)
 {
@@ -259,7 +276,7 @@ end_lease_times(ZklEntry *entry, int64 now)
 			zkl_entry_settle(entry, now);
 		else if (entry->nheld == 0)
 		{
-			/* Those who wait come back, for the new generation. */
+			/* The waiting backends come back, for the new generation. */
 			entry->idle_at = now + HAND_ON_WITHIN;
 		}
 	}
@@ -343,13 +360,8 @@ zkl_entry_set_contended(ZklEntry *entry)
 }
 
 /*
- * Who tries is told so at once.  Where others wait, it is written down as well
- * before long: a later try may find nobody but the owner before it, who does not
- * look any more who comes.  Not at once, because most tickets that others wait for
- * are soon given up.
- *
- * A ticket that will be downgraded soon has nothing to say to those who read;
- * the reader's will be asked anew by those who write.
+ * A ticket that is about to be downgraded does not answer: readers need no
+ * answer, and tickets that write will ask the reader's znode anew.
  */
 bool
 zkl_entry_shall_answer(ZklEntry *entry)
@@ -367,14 +379,18 @@ zkl_entry_shall_answer(ZklEntry *entry)
 	return shall_answer;
 }
 
-/* Of a ticket whose mode has changed since somebody asked for it, nothing is said. */
+/*
+ * The znode of a reader's ticket never says that it is plain, because
+ * superusers may join.  The mode of a ticket may have changed since a backend
+ * requested it.
+ */
 bool
 zkl_entry_says_plain(const ZklEntry *entry)
 {
 	return entry->plain && entry->ticket.mode != ZKL_MODE_READ;
 }
 
-/* Once the ticket is given up, its entry may speak of the next one. */
+/* Once the ticket is given up, entry->about may be about the next ticket. */
 bool
 zkl_entry_is_described(ZklEntry *entry, const char *data, int length)
 {
@@ -407,7 +423,7 @@ zkl_entry_set_downgraded(ZklEntry *entry)
 	{
 		entry->contended = false;
 		entry->answered = false;
-		entry->plain = false;	/* the reader's znode does not say so */
+		entry->plain = false;	/* the reader's znode does not say plain */
 		zkl_entry_wake_needing(entry);
 		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
 	}
@@ -430,7 +446,7 @@ zkl_entry_set_revoked(ZklEntry *entry)
 	return lingered;
 }
 
-/* The worker itself sees to the rest. */
+/* The caller, in the worker, deletes the znode. */
 static bool
 give_up_if_idle(ZklEntry *entry)
 {
@@ -486,9 +502,10 @@ zkl_entry_set_lost(ZklEntry *entry, ZklLoss loss)
 }
 
 /*
- * A backend reads the count of losses, and then looks at the claim, with the
- * partition locked.  If it finds the claim held, it does so before we have the
- * lock, so the loss is not in its count yet, and it will look again.
+ * A backend reads the count of losses, and then looks at the claim with the
+ * partition locked.  If it finds the claim held, it had the partition before
+ * this function did.  So its count does not include this loss, and it will
+ * look again.
  */
 static void
 lose_claim(ZklClaim *claim, ZklLoss loss)
@@ -499,15 +516,15 @@ lose_claim(ZklClaim *claim, ZklLoss loss)
 	claim->lost_at = claim->since = zkl_now();
 	ZKL_FAULT_POINT("claim-marked");	/* under the partition's lock */
 
-	/* Who is still acquiring relies on nothing yet. */
+	/* A backend that is still acquiring relies on nothing yet. */
 	if (claim->session_count + claim->xact_count > 0)
 		zkl_table_tell_lost(claim);
 }
 
 /*
- * Newcomers shall not wait behind who holds nothing any more.  Who waits with
- * the old local lock, or for it, counts again when it has asked for the new
- * one.
+ * Newcomers must not wait behind a backend that holds nothing any more.  A
+ * claim whose backend has, or waits for, the old local lock counts as waiting
+ * again when the backend has asked for the new generation.
  */
 static void
 new_generation(ZklEntry *entry)
@@ -524,8 +541,8 @@ new_generation(ZklEntry *entry)
 		zkl_table_wake(claim);
 
 		/*
-		 * Who holds the old local lock may be idle for hours.  A cancel is
-		 * all that ends a wait for it.
+		 * The holder of the old local lock may be idle for hours.  Only a
+		 * cancel ends a wait for it.
 		 */
 		if (claim->waits_locally && !claim->nudged)
 		{
@@ -533,7 +550,7 @@ new_generation(ZklEntry *entry)
 			zkl_table_cancel(claim);
 		}
 
-		/* Who wants leases waits for no local lock. */
+		/* A claim on leases waits for no local lock. */
 		if (claim->mode == ZKL_MODE_LEASE)
 		{
 			claim->generation = entry->generation;
@@ -605,9 +622,9 @@ zkl_entry_any_held(void)
 }
 
 /*
- * There is no znode: -> WANTED and true if somebody waits for the ticket
- * right now; -> NONE otherwise, and the entry may be gone.  Who waits for a
- * lease asks again by itself, if it still has the inner mutex.
+ * There is no znode: -> WANTED and true if a claim waits for the ticket right
+ * now; -> NONE otherwise, and the entry may be gone.  A backend that waits for
+ * leases requests them again by itself, if it still has the inner mutex.
  */
 static bool
 want_again(ZklEntry *entry)

@@ -4,9 +4,9 @@
  *	  Named moments at which a test makes a process stop, fail or die.
  *
  * A test arms a point by a symbolic link in the data directory, from
- * "zklock.fault.NAME" to "stop", "fail" or "die".  Whoever reaches the point
- * first removes the link.  So it happens once, also if the server starts
- * again, and needs neither a setting nor shared memory.
+ * "zklock.fault.NAME" to "stop", "fail" or "die".  The process that reaches
+ * the point first removes the link.  So the fault happens once, even if the
+ * server starts again, and needs neither a setting nor shared memory.
  *
  * src/faultpoint.c
  *

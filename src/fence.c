@@ -3,12 +3,12 @@
  * fence.c
  *	  zk_fence: no writes under a lock that others have had since.
  *
- * Why this is rigorous, whatever clocks and sessions do: the greatest token of
- * a resource is a row of a table.  Who presents a token locks the row, or makes
- * it, until its transaction ends.  So of two transactions that write to the
- * resource, one comes first.  If that is the one with the greater token, the
- * other finds it and is refused; if it is the other, its writes are of the past
- * when the one with the greater token begins to write, as they shall be.
+ * This is rigorous, whatever clocks and sessions do.  The greatest token of a
+ * resource is a row of a table.  A transaction that presents a token locks the
+ * row, or makes it, until the transaction ends.  So of two transactions that
+ * write to the resource, one comes first.  If the first has the greater token,
+ * the second finds it and is refused.  If the second has the greater token,
+ * the first one's writes precede its own, as they should.
  *
  * src/fence.c
  *

@@ -3,14 +3,15 @@
  * hooks.c
  *	  What zklock does around statements.
  *
- * It says why one was cancelled (onlost.c).  The few moments before a statement
- * begins are left to the hook for messages.
+ * If a loss cancelled a statement, the hooks replace its error (onlost.c).
+ * The hook for messages does that for errors that come just before a statement
+ * begins.
  *
- * And it ends session scope after DISCARD ALL.  That is seen from the local
- * locks, too, which are dropped then; but a lost claim has none.
+ * They release all session-level locks after DISCARD ALL.  The local locks,
+ * which are released then, show it, too; but a lost claim has none.
  *
- * And it keeps the commit guard in front of extensions that commit on other
- * servers, and notes which transactions write there.  The rules are in xact.c.
+ * They keep the commit guard in front of extensions that commit on other
+ * servers, and note which transactions write there.  The rules are in xact.c.
  *
  * src/hooks.c
  *
@@ -104,7 +105,10 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 	bool		is_discard_all = IsA(command, DiscardStmt) &&
 	((DiscardStmt *) command)->target == DISCARD_ALL;
 
-	/* What these write in foreign tables gives us no transaction ID. */
+	/*
+	 * These statements may write to foreign tables, which assigns no
+	 * transaction ID.
+	 */
 	if (IsA(command, TruncateStmt) ||
 		(IsA(command, CopyStmt) && ((CopyStmt *) command)->is_from))
 		zkl_xact_note_write();

@@ -4,7 +4,7 @@
  *	  The connect string: "host:port,host:port/chroot".
  *
  * The chroot is taken off here and put before the root, so that it is made
- * like any other directory.  Names are resolved here too, because the client
+ * like any other directory.  Names are resolved here, because the client
  * forgets half of the servers when it is given an even number of addresses.
  *
  * src/hosts.c

@@ -24,10 +24,11 @@ extern void zkl_hosts_prefix(const char *hosts, const char *root,
 							 char *prefix);
 
 /*
- * What is known of the servers, as a letter and a text: their numeric addresses,
- * sorted (the client shuffles them) and odd in number, as the client wants them; or
- * why there are none.  Allocated.  "numeric": names count as unknown; else this looks
- * names up, and waits for that.
+ * What is known of the servers, as a letter and a text, allocated with palloc.
+ * The text is their numeric addresses, or the reason why there are none.  The
+ * addresses are sorted, because the client shuffles them, and odd in number,
+ * because the client forgets half of an even number.  With "numeric", names
+ * count as unknown; otherwise this looks names up, and waits for DNS.
  */
 #define ZKL_HOSTS_ALL	'+'		/* of all servers */
 #define ZKL_HOSTS_SOME	'-'

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * keeper.c
- *	  Keeps the session: opens it, carries it on, proves that it lives.
+ *	  Keeps the ZooKeeper session: opens it, carries it on, proves that it lives.
  *
  * src/keeper.c
  *
@@ -38,8 +38,9 @@ static struct
 	char	   *hosts;			/* those of the open handle ... */
 	char	   *servers;		/* ... and their addresses */
 	int64		resolve_at;		/* while disconnected: when to look again */
-	bool		missing;		/* it was logged that ZooKeeper is not there */
-	bool		in_doubt;		/* ... or that claims are in doubt */
+	bool		missing;		/* it was logged that ZooKeeper cannot be
+								 * reached */
+	bool		in_doubt;		/* it was logged that claims are in doubt */
 	ZklSafeUntil safe;
 }			keeper;
 
@@ -199,7 +200,9 @@ move_to_servers(const char *servers)
 	proc_exit(1);
 }
 
-/* The servers may have moved, or refuse this handle for what it has seen. */
+/*
+ * The servers may have moved, or may refuse this handle: see renew_handle().
+ */
 static void
 look_for_servers(void)
 {
@@ -230,8 +233,8 @@ note_unreachable(void)
 }
 
 /*
- * The session's znodes may be gone, for all that is known.  That concerns nobody but
- * those who hold locks; without them there is nothing to be in doubt about.
+ * The session's znodes may be gone.  That matters only to backends that hold
+ * locks, so without holders nothing is logged.
  */
 static void
 note_doubt(void)
@@ -271,11 +274,12 @@ note_error(const char *error)
 }
 
 /*
- * ZooKeeper refuses whoever has seen a later write than its own last one.  When
- * it was emptied, or restored from a backup, it would do so for ever, since a
- * handle does not forget what it has seen.  So another one carries the session
- * on, or is told that it has expired.  If ZooKeeper is only away, that is done
- * for nothing, once, and does no harm.
+ * A ZooKeeper server refuses a client that has seen a later write than the
+ * server's last one.  After ZooKeeper was emptied, or restored from a backup,
+ * it would do so for ever, because a handle does not forget what it has seen.
+ * So another handle carries the session on, or is told that the session has
+ * expired.  If ZooKeeper only cannot be reached, this happens once for
+ * nothing, and does no harm.
  */
 static void
 renew_handle(void)
@@ -288,7 +292,9 @@ renew_handle(void)
 	keeper.open_at = 0;
 }
 
-/* Another handle knows nothing of what this one was asked. */
+/*
+ * A new handle does not know this one's requests, so their replies are lost.
+ */
 static void
 abandon_handle(void)
 {
@@ -354,8 +360,8 @@ on_connected(void)
 	}
 
 	/*
-	 * First of all, a shorter session timeout moves safe until back.  Then
-	 * comes the barrier; then every ticket is looked at again.
+	 * First, a shorter session timeout moves safe until back.  Then comes the
+	 * barrier.  Then every ticket is looked at again.
 	 */
 	zkl_safe_until_connected(&keeper.safe, zkl_session_connect_sent(),
 							 ZKL_MS(zkl_session_timeout_ms()));
@@ -400,9 +406,9 @@ on_disconnected(void)
 /*
  * First the session stops being safe, and its loss is counted.  So no commit
  * guard takes the quick way any more, even if this worker fails and the next
- * one has a new session before it has marked the claims.  Then the epoch: from
- * that moment on no claim of the old session passes for held, even before it is
- * marked.
+ * one has a new session before it has marked the claims.  Then the epoch
+ * grows.  From that moment on no claim of the old session counts as held, even
+ * before the worker has marked it.
  */
 static void
 on_expired(void)
@@ -456,10 +462,11 @@ on_stranger(void)
 }
 
 /*
- * Id and password, for the next worker and for whoever runs after a crash.  The
- * file comes first: if this worker fails in between, the next one ends a session
- * that nobody uses yet.  The other way round it would carry on one that no file
- * names.
+ * Publish the session's id and password: in shared memory for the next worker,
+ * and in a file for the worker after a crash of the server.  The file comes
+ * first.  If this worker fails in between, the next worker ends a session that
+ * is not in use yet.  In the other order, the next worker would carry on a
+ * session that is in no file, and a crash would leave its znodes behind.
  */
 static void
 publish_session(void)
@@ -504,9 +511,9 @@ on_heartbeat(int64 sent)
 }
 
 /*
- * Where a shorter timeout moves it back, this comes before the timeout is
- * published: a worker that starts in between then takes it for an earlier
- * moment than it was.
+ * If a shorter timeout moves safe until back, this comes before the timeout is
+ * published.  Otherwise a worker that starts in between would add the shorter
+ * timeout to a moment that it takes for later than it was.
  */
 static void
 publish_safe_until(void)
@@ -515,7 +522,7 @@ publish_safe_until(void)
 						zkl_safe_until(&keeper.safe));
 }
 
-/* At once, where the connection still waits for its barrier. */
+/* At once, if the connection still waits for its barrier. */
 static int64
 next_heartbeat(void)
 {
@@ -528,7 +535,10 @@ heartbeat_period_ms(void)
 	return Max(100, timeout_ms() / 20);
 }
 
-/* Not what was negotiated last: ZooKeeper may still count with a shorter one. */
+/*
+ * The shortest timeout that the session has had, because ZooKeeper may still
+ * count with that.
+ */
 static int
 timeout_ms(void)
 {
@@ -538,7 +548,7 @@ timeout_ms(void)
 void
 zkl_keeper_send_heartbeat(void)
 {
-	/* A connection over which nothing is answered is of no use. */
+	/* A connection that answers nothing is of no use. */
 	if (zkl_session_is_usable() && zkl_session_heartbeat_age() >
 		ZKL_MS(timeout_ms() / 3))
 		zkl_session_break_connection();

@@ -3,14 +3,15 @@
  * leases.c
  *	  The leases of a semaphore that this server has.
  *
- * Safe without the inner mutex: a lease is owned only after fewer than the
- * semaphore's limit were seen to go before its znode, or no more than that were
- * there at all, and whoever owned one before was among them (see recipe.h).  One
- * list may show that for many leases, since it was sent after the creates of all
- * of them (see requests.c).
+ * Grants are safe without the inner mutex.  A lease is owned only after a list
+ * has shown that fewer znodes than the semaphore's limit go before its own, or
+ * that there are no more znodes at all than the limit.  The owners of all
+ * leases owned before were among those znodes (see recipe.h).  One list may
+ * show that for many leases, because it was sent after the creates of all of
+ * them (see requests.c).
  *
- * The mutex gives the order, and sees to it that only one client has more znodes
- * than there is room for; two such would wait for one another.
+ * The mutex gives the order, and lets only one client have more znodes than
+ * the limit allows.  Two such clients would wait for one another for ever.
  *
  * src/leases.c
  *
@@ -116,7 +117,7 @@ zkl_leases_move(ZklClaim *to, ZklClaim *from)
 }
 
 /*
- * While none of them has a znode, only one is asked for: it makes the directory,
+ * While no lease has a znode, only one is requested: it makes the directory,
  * which then stays.
  */
 bool
@@ -141,7 +142,9 @@ zkl_leases_ask(ZklEntry *semaphore, uint64 epoch, int quantity,
 	return true;
 }
 
-/* They make room for others. */
+/*
+ * Give up leases that no claim may take any more.  That makes room for others.
+ */
 static void
 give_up_used_up(ZklEntry *semaphore)
 {
@@ -226,8 +229,8 @@ zkl_leases_asking(ZklEntry *semaphore)
 }
 
 /*
- * Who was first before may have asked for more.  It has ended, but the next one was
- * already there.
+ * A claim that was first before may have requested more leases.  It has ended,
+ * but the next one was there already.
  */
 static void
 withdraw_surplus(ZklEntry *semaphore)
@@ -256,10 +259,10 @@ zkl_leases_settle(ZklEntry *semaphore)
 {
 	dlist_mutable_iter iter;
 
-	/* The last of them may take the semaphore's entry along. */
+	/* Keep the semaphore's entry, which the last lease may take along. */
 	semaphore->nlinked++;
 
-	/* Who needs one is the first in the cluster, and has the inner mutex. */
+	/* A claim that needs leases holds the inner mutex, or only tries. */
 	if (semaphore->nneeding > 0)
 	{
 		withdraw_surplus(semaphore);
@@ -309,7 +312,10 @@ zkl_leases_unlink(ZklEntry *lease)
 
 	lease->semaphore->nleases--;
 
-	/* Without any lease, others may make of the path what they like. */
+	/*
+	 * Without a lease here, other clients may make the path another kind of
+	 * lock.
+	 */
 	if (lease->owned_at != 0 && --lease->semaphore->nowned == 0)
 		lease->semaphore->surveyed = false;
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lineup.c
- *	  Who queues for a lock, in which order, and who of them holds it.
+ *	  The queue of a lock: its znodes, their order, and the holders.
  *
  * src/lineup.c
  *
@@ -87,7 +87,9 @@ describe(ZklPlace *place, bool semaphore)
 	return true;
 }
 
-/* kazoo's __lock__ is a mutex, or writes where somebody reads or writes. */
+/*
+ * kazoo's __lock__ is a mutex; but if other znodes read or write, it writes.
+ */
 static void
 settle_kazoo(ZklPlace *places, int nplaces)
 {
@@ -103,8 +105,8 @@ settle_kazoo(ZklPlace *places, int nplaces)
 }
 
 /*
- * Directory by directory, and in each by key, as all clients compare them.
- * Leases go by czxid, because their names may be anything.
+ * By directory, and in each by key, as all clients compare keys.  Leases go by
+ * czxid, because their names may be anything.
  */
 static int
 compare(const void *a, const void *b)
@@ -123,8 +125,8 @@ compare(const void *a, const void *b)
 }
 
 /*
- * A lock is held by whom nobody goes before, but for readers before a reader,
- * and for znodes of another kind, which do not count for each other.
+ * A znode holds the lock if no other goes before it.  Readers before a reader
+ * do not count, nor do znodes of another kind.
  */
 static void
 judge_queue(ZklPlace *places, int nplaces)

@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * lineup.h
- *	  Who queues for a lock, in which order, and who of them holds it.
+ *	  The queue of a lock: its znodes, their order, and the holders.
  *
- * What recipe.h decides for one znode of our own is decided here for all of
- * them, whoever made them, to be shown and to find the holders.
+ * recipe.h decides for one znode of this server's; this file decides for all
+ * znodes in the queue, whatever client made them.  The result is shown to
+ * users, and names the holders.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no clock.
  *
@@ -17,7 +18,7 @@
 
 #include "recipe.h"
 
-/* In which of a lock's directories a znode is. */
+/* The directory of a lock that a znode is in. */
 typedef enum ZklWhere
 {
 	ZKL_WHERE_LOCK,				/* the lock's own */
@@ -30,13 +31,13 @@ typedef enum ZklWhere
 typedef struct ZklPlace
 {
 	/* given */
-	int			index;			/* the caller's own, to find its way back */
+	int			index;			/* the caller's own number for the place */
 	ZklWhere	where;
 	const char *name;
 	int64_t		czxid;			/* 0: not known */
 	int64_t		owner;			/* session; 0: none, or not known */
 
-	/* found out */
+	/* filled in by zkl_lineup */
 	ZklKind		kind;
 	ZklMode		mode;
 	ZklClient	client;
@@ -45,24 +46,24 @@ typedef struct ZklPlace
 } ZklPlace;
 
 /*
- * Bring the places into the order of the queue, those that are in no queue
- * behind all others, and fill in what is to be found out.  Returns how many
- * are in the queue.
+ * Sort the places in the order of the queue, with those that are in no queue
+ * at the end, and fill in the rest.  Returns how many are in the queue.
  *
  * First comes the queue of the lock's own directory, then the leases in the
- * order of their creation, then the queue of "locks", whose members hold
- * nothing yet: they are acquiring a lease.
+ * order of their creation, then the queue of "locks".  The members of "locks"
+ * hold nothing yet: they are acquiring leases.
  *
- * Every child of "leases" is a lease, whatever its name; but only if one of
- * them has the name of a lease or the limit is known.  Else it is not a
- * semaphore, but another path that ends with "leases".  "limit" is how many the semaphore has,
- * 0 if that is not known.  The newest that are too many wait; and so do those
- * that the owner of the first znode in "locks" has made since, for they are
- * had all at once or not at all.
+ * Every child of "leases" is a lease, whatever its name, if one of them has
+ * the name of a lease or the limit is known.  Otherwise the path is no
+ * semaphore, and "leases" is the directory of another lock.  "limit" is the
+ * number of the semaphore's leases, 0 if it is not known.  The newest leases
+ * above the limit wait.  So do the leases that the owner of the first znode in
+ * "locks" has made since that znode, because a client gets its leases all at
+ * once or not at all.
  */
 extern int	zkl_lineup(ZklPlace *places, int nplaces, int limit);
 
-/* What a place's mode is called: 'lock', 'write', 'read', 'lease'. */
+/* The name of a place's mode: 'lock', 'write', 'read', 'lease'. */
 extern const char *zkl_lineup_mode_name(const ZklPlace *place);
 extern const char *zkl_lineup_kind_name(ZklKind kind);
 extern const char *zkl_lineup_client_name(ZklClient client);

@@ -1,18 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * locallock.c
- *	  PostgreSQL's own lock behind a claim: who goes first in this server.
+ *	  PostgreSQL's own lock behind a claim: the order within this server.
  *
  * Waiting always happens at transaction level, under the current resource
- * owner, even for session scope: if the wait is cancelled at the moment of
- * the grant, PostgreSQL books the lock where it was waited for, and what is
- * booked there goes away with the transaction, whatever else goes wrong.
+ * owner, even for session scope.  If the wait is cancelled at the moment of
+ * the grant, PostgreSQL records the lock where the backend waited for it.
+ * What is recorded there goes away with the transaction, whatever else fails.
  *
- * Some errors that end a wait are no errors to us, so they are caught.  That takes
- * no subtransaction, because nothing has happened but the wait itself: what
- * PostgreSQL does about that, when it aborts a transaction, is LockErrorCleanup().
- * A subtransaction would do harm: on a hot standby, a conflict with recovery ends
- * a statement in a transaction, but the connection in a subtransaction.
+ * Some errors that end a wait are no errors here, so they are caught.  That
+ * takes no subtransaction, because nothing has happened but the wait itself.
+ * What PostgreSQL does about a wait when it aborts a transaction is
+ * LockErrorCleanup().  A subtransaction would do harm: on a hot standby, a
+ * conflict with recovery ends a statement in a transaction, but the connection
+ * in a subtransaction.
  *
  * src/locallock.c
  *
@@ -39,8 +40,8 @@
 #define GENERATION_FIELDS		(PG_UINT16_MAX - FIRST_GENERATION_FIELD + 1)
 
 /*
- * Only a signal that is ignored, or has come together with another reason to end
- * the wait, makes us wait so long for it.
+ * The longest wait for a cancel that was sent.  It is that long only if the
+ * signal is ignored, or has come together with another reason to end the wait.
  */
 #define MAX_ABSORB_WAIT			ZKL_MS(100)
 
@@ -80,7 +81,9 @@ zkl_local_lock_try(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope)
 	return acquire(tag, mode, scope, true);
 }
 
-/* Whoever holds what the waiters wait for goes before them. */
+/*
+ * PostgreSQL lets the holder of a lock go before the waiters that it blocks.
+ */
 void
 zkl_local_lock_add_share(const LOCKTAG *tag, ZklScope scope)
 {
@@ -96,7 +99,7 @@ zkl_local_lock_wait(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
 	if (until != ZKL_FOREVER && limit_ms == 0)
 		return ZKL_LOCAL_TIME_OVER;
 
-	/* A shorter lock_timeout raises its error; then there is no "false". */
+	/* A shorter lock_timeout raises its own error, instead of "false". */
 	if (LockTimeout > 0 && LockTimeout <= limit_ms)
 		limit_ms = 0;
 	if (!zkl_shared_begin_local_wait(claim))
@@ -108,7 +111,7 @@ void
 zkl_local_lock_move(const LOCKTAG *tag, LOCKMODE mode, ZklScope from,
 					ZklScope to)
 {
-	/* It is held already, so this is booked without any wait. */
+	/* The lock is held already, so this only counts it, without any wait. */
 	if (from != to && acquire(tag, mode, to, true))
 		zkl_local_lock_release(tag, mode, from);
 }
@@ -144,7 +147,7 @@ acquire(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope, bool dont_wait)
 	return result != LOCKACQUIRE_NOT_AVAIL;
 }
 
-/* Wait under the current owner, then book the lock where it belongs. */
+/* Wait under the current resource owner, then move the lock to its scope. */
 static void
 wait_here(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope)
 {
@@ -196,9 +199,9 @@ wait_and_judge(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
 }
 
 /*
- * What the abort of a transaction would do about the wait.  The lock may have been
- * granted just when the error came; "booked" says that it had moved already from
- * where it was waited for.
+ * Do what the abort of a transaction would do about the wait.  The lock may
+ * have been granted just when the error came.  "booked" says that the lock had
+ * been moved already from where the backend waited for it.
  */
 static void
 forget_wait(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope, bool booked)
@@ -210,7 +213,10 @@ forget_wait(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope, bool booked)
 		LockRelease(tag, mode, false);
 }
 
-/* What was it that ended the wait?  Raises the error again if it was not us. */
+/*
+ * What ended the wait?  Raises the error again if it was no limit or cancel of
+ * zklock's.
+ */
 static ZklLocalWait
 judge_error(ZklClaim *claim, ErrorData *error, bool limited)
 {
@@ -219,7 +225,10 @@ judge_error(ZklClaim *claim, ErrorData *error, bool limited)
 	if (nudged && error->sqlerrcode != ERRCODE_QUERY_CANCELED)
 		absorb_cancel();
 
-	/* A claim that was lost is a reason of its own for a cancel. */
+	/*
+	 * A claim that this backend held and lost is a reason of its own for a
+	 * cancel.
+	 */
 	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED && nudged &&
 		!zkl_on_lost_has_cancelled() && !statement_time_is_over())
 	{
@@ -244,7 +253,10 @@ statement_time_is_over(void)
 								   GetCurrentTimestamp(), StatementTimeout);
 }
 
-/* A cancel that is meant for this wait was sent, and shall not hit what follows. */
+/*
+ * The worker sent a cancel for this wait.  Take it here, so that it does not
+ * hit the next statement.
+ */
 static void
 absorb_cancel(void)
 {
@@ -259,7 +271,7 @@ absorb_cancel(void)
 	}
 	QueryCancelPending = zkl_on_lost_has_cancelled();
 
-	/* Whatever else set the latch shall be seen. */
+	/* The latch may have been set for another reason, too, so set it again. */
 	SetLatch(MyLatch);
 }
 

@@ -3,9 +3,10 @@
  * locktable.c
  *	  The shared lock table: memory, look-up, wake-ups.
  *
- * Everything has a fixed size: for zklock.max_locks, or for what PostgreSQL's own
- * lock table carries, if that is less.  What entries and claims mean, and who may
- * change what, stands in locktable.h; the changes themselves are in entry.c.
+ * Everything has a fixed size: for zklock.max_locks, or for what PostgreSQL's
+ * own lock table carries, if that is less.  locktable.h says what entries and
+ * claims mean, and which process may change what.  The changes themselves are
+ * in entry.c.
  *
  * src/locktable.c
  *
@@ -30,7 +31,7 @@
 #define TRANCHE_NAME	"zklock"
 #define NLOCKS			(ZKL_PARTITIONS + 1)
 
-/* With zklock.max_locks = -1, if PostgreSQL's lock table carries as many. */
+/* With zklock.max_locks = -1, if PostgreSQL's lock table carries this many. */
 #define MAX_LOCKS_DEFAULT	8192
 
 ZklShared  *zkl_shared = NULL;
@@ -93,9 +94,9 @@ zkl_table_startup(void)
 }
 
 /*
- * Each lock that this server has to do with may take a place in PostgreSQL's own
- * lock table, too.  When that is full, nobody can even connect.  So zklock takes
- * half of it at most, and its own limit is the first one that is reached.
+ * Each entry may also take a place in PostgreSQL's own lock table.  When that
+ * is full, no client can even connect.  So zklock takes half of it at most,
+ * and reaches its own limit first.
  */
 static void
 choose_max_entries(void)
@@ -127,7 +128,7 @@ zkl_table_limiting_setting(void)
 		"max_locks_per_transaction" : "zklock.max_locks";
 }
 
-/* More backends than one may hold or want a lock, but rarely for all locks. */
+/* Several backends may hold or want one lock, but rarely so for all locks. */
 static int
 max_claims(void)
 {
@@ -201,7 +202,7 @@ init_claims(void)
 		dlist_push_tail(&zkl_shared->free_claims, &claims[i].link);
 }
 
-/* Without what the path of a lease has behind that of its semaphore. */
+/* The length of a path, for a lease that of its semaphore's path. */
 static Size
 lock_length(const char *path)
 {
@@ -304,7 +305,7 @@ zkl_table_make(const char *path, uint32 hash)
 		return NULL;
 	}
 
-	/* The key is in place; the rest is whatever was there. */
+	/* The key is in place; the rest is left from an earlier entry. */
 	memset((char *) entry + ZKL_PATH_SIZE, 0, sizeof(*entry) - ZKL_PATH_SIZE);
 	entry->hash = hash;
 	entry->session = zkl_table_session(path);
@@ -321,7 +322,10 @@ zkl_table_remove(ZklEntry *entry)
 								LW_EXCLUSIVE));
 	Assert(entry->state == ZKL_ENTRY_NONE && dlist_is_empty(&entry->claims));
 
-	/* Never twice; but then it would look as if none were left, for ever. */
+	/*
+	 * An entry must not be removed twice.  If a bug did so, the count would
+	 * stay wrong for ever, so do not count it.
+	 */
 	if (hash_search_with_hash_value(entries, entry->path, entry->hash,
 									HASH_REMOVE, NULL) == NULL)
 		elog(LOG, "entry of lock \"%s\" was removed twice", entry->path);
@@ -458,7 +462,7 @@ zkl_session_silent_from(int session, int64 since)
 	int64		heard_at = (int64) pg_atomic_read_u64(&info->heard_at);
 	int			patience_ms = zkl_connection_timeout;
 
-	/* The next heartbeat may not be due before. */
+	/* The next heartbeat may be due only later than that. */
 	if (pg_atomic_read_u32(&info->connected) != 0)
 		patience_ms = Max(patience_ms, 2 * (int) pg_atomic_read_u32(&info->period_ms));
 	return Max(since, heard_at) + ZKL_MS(patience_ms);

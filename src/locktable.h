@@ -1,75 +1,81 @@
 /*-------------------------------------------------------------------------
  *
  * locktable.h
- *	  The shared lock table: where backends ask and the worker answers.
+ *	  The shared lock table, through which backends and workers talk.
  *
- * One ENTRY a lock that this server has to do with.  It carries the state of
- * the server's ticket and the claims of its backends.
+ * The table has one ENTRY for each lock that this server holds, wants or is
+ * giving up.  The entry carries the state of the server's ticket and the
+ * claims of the server's backends.
  *
  *		entry state		meaning
  *		NONE			no ticket
- *		WANTED			a backend asked for one; none in the queue yet
- *		QUEUED			in ZooKeeper's queue, behind somebody
- *		OWNED			first in the queue: the lock is this server's.
- *						Without any claim: the ticket is lingering
- *		RELEASING		given up; its znode is not known to be gone.  If the
- *						delete was refused, it is stuck: a claim that needs the
- *						ticket lets the worker try again, and fails if it cannot
+ *		WANTED			a backend requested one; none in the queue yet
+ *		QUEUED			in ZooKeeper's queue, behind another znode
+ *		OWNED			first in the queue: the server owns the lock.
+ *						If it has no claim, the ticket is lingering
+ *		RELEASING		given up; its znode may still exist.  If ZooKeeper
+ *						refused the delete, the ticket is stuck: a claim that
+ *						needs the ticket makes the worker delete again, and
+ *						fails if ZooKeeper refuses again
  *
- *		from -> to				who			when
+ *		from -> to				by			when
  *		NONE -> WANTED			backend		a claim needs the ticket
- *		WANTED -> NONE			backend		not any more, before the worker looked
+ *		WANTED -> NONE			backend		no claim needs it any more, and the
+ *											worker has not looked yet
+
  *		WANTED -> QUEUED		worker		the znode is not the first
  *		WANTED, QUEUED -> OWNED	worker		the znode is the first
  *		WANTED, QUEUED,			backend		the last claim ended, and the
- *		OWNED -> RELEASING					ticket shall not be kept; or a
- *											claim needs one of another mode
- *		OWNED -> RELEASING		worker		lingered long enough, or contended
- *											while lingering
- *		any -> RELEASING		worker		failed; a znode is left to delete
- *		any -> NONE				worker		failed; no znode is left
+ *		OWNED -> RELEASING					ticket is not kept; or a claim
+ *											needs a ticket of another mode
+ *		OWNED -> RELEASING		worker		it lingered for zklock.linger, or
+ *											another client queues behind it
+ *		any -> RELEASING		worker		it cannot be had; a znode is left
+ *		any -> NONE				worker		it cannot be had; no znode is left
  *		RELEASING -> NONE		worker		the znode is gone
- *		RELEASING -> WANTED		worker		the same, and somebody waits
- *		OWNED -> NONE			worker		lost: the claims that were held
- *											are LOST, the generation grows
- *		WANTED, QUEUED -> NONE,	worker		the session expired before the
- *		WANTED								lock was this server's
+ *		RELEASING -> WANTED		worker		the same, and a claim waits
+ *		OWNED -> NONE			worker		lost: the claims that were HELD
+ *											become LOST, the generation grows
+ *		WANTED, QUEUED -> NONE,	worker		the ZooKeeper session expired
+ *		WANTED								before the server owned the lock
  *
- * A ticket has a mode.  One that writes serves readers, too; when others wait
- * and nobody in this server writes, it is downgraded: entry->mode becomes READ
- * at once, so that no writer is granted any more, and the worker then changes
- * the znode.
+ * A ticket has a mode.  A ticket that writes also serves readers.  When other
+ * clients queue and no backend of this server writes, the ticket is
+ * downgraded.  The backend or the worker sets entry->mode to READ at once, so
+ * that no writer is granted any more.  The worker then changes the znode.
  *
- * A SEMAPHORE's entry has no ticket of its own.  Each of the server's leases is
- * an entry with a ticket, made by the claim that asks for it and held by one
- * claim or none; it is in one list: "pending" of the semaphore (WANTED, QUEUED),
- * "idle" of it (OWNED, held by none), "leases" of the claim that holds it
- * (OWNED), or in none (RELEASING, NONE).  Only who holds the semaphore's inner
- * mutex, a lock like others, asks for leases; see leases.c.
+ * A SEMAPHORE's entry has no ticket of its own.  Each of the server's leases
+ * is an entry with a ticket.  The claim that requests a lease makes its entry;
+ * one claim or none holds it.  The entry of a lease is in one list, or in
+ * none: "pending" of the semaphore (WANTED, QUEUED), "idle" of the semaphore
+ * (OWNED, and no claim holds it), "leases" of the claim that holds it (OWNED),
+ * or none (RELEASING, NONE).  Only a backend that holds the semaphore's inner
+ * mutex, or that only tries, requests leases; see leases.c.
  *
  * One CLAIM a backend and a lock that it holds or waits for.
  *
- *		from -> to			who			when
+ *		from -> to			by			when
  *		(new) -> WAITING	backend		it begins to acquire
  *		WAITING -> HELD		backend		it has PostgreSQL's lock, the ticket is
- *										owned in this epoch, the session is
- *										safe, and no other claim that is HELD
- *										conflicts
+ *										owned in this epoch, the ZooKeeper
+ *										session is safe, and no other claim
+ *										that is HELD conflicts
  *		HELD -> LOST		worker		the ticket was lost, or the claim's
- *										lease time is over
- *		any -> (gone)		backend		released, withdrawn, or backend's end
+ *										hold limit has passed
+ *		any -> (gone)		backend		released, withdrawn, or the backend ends
  *
  * A grant is complete when the worker has written OWNED.  Nothing necessary
- * happens after a backend's wait returns: if it is cancelled instead, it
- * withdraws its claim, and whoever withdraws the last claim gives up the
- * ticket.
+ * happens after a backend's wait returns.  A backend that is cancelled at that
+ * moment withdraws its claim, and the backend that withdraws the last claim
+ * gives up the ticket.
  *
- * Locks.  The table has ZKL_PARTITIONS LWLocks; the one for an entry's hash
- * protects the entry and its claims, except for what is marked otherwise.  A
- * semaphore and its leases are in the same partition.
- * Order of locking: one partition (or all of them, in order), then one
- * spinlock (a work_mutex, claims_mutex).  Wake-ups carry no data and are sent
- * while the partition is still locked, so that no claim can go meanwhile.
+ * Locks.  The table has ZKL_PARTITIONS LWLocks.  The LWLock for an entry's
+ * hash protects the entry and its claims, except for the fields that say
+ * otherwise.  A semaphore and its leases are in the same partition.  A process
+ * takes one partition (or all of them, in order) first, and then one spinlock
+ * (a work_mutex, claims_mutex).  Wake-ups carry no data.  They are sent while
+ * the partition is still locked, so that no claim, and with it the backend to
+ * wake, can go away meanwhile.
  *
  * src/locktable.h
  *
@@ -96,7 +102,7 @@
 /* The token keeps 16 bits for the claims that one ticket serves. */
 #define ZKL_CLAIM_NUMBER_MAX	65535
 
-/* So many may zklock.sessions be; each has a worker of its own. */
+/* The greatest value of zklock.sessions; each session has its own worker. */
 #define ZKL_SESSIONS_MAX	64
 
 typedef enum ZklEntryState
@@ -119,19 +125,22 @@ typedef enum ZklClaimState
 typedef enum ZklLoss
 {
 	ZKL_LOSS_NONE,
-	ZKL_LOSS_EXPIRED,			/* the session expired */
-	ZKL_LOSS_DELETED,			/* somebody deleted the znode */
-	ZKL_LOSS_LEASE_TIME			/* its lease time is over */
+	ZKL_LOSS_EXPIRED,			/* the ZooKeeper session expired */
+	ZKL_LOSS_DELETED,			/* another client deleted the znode */
+	ZKL_LOSS_LEASE_TIME			/* its hold limit has passed */
 } ZklLoss;
 
 typedef struct ZklClaim ZklClaim;
 typedef struct ZklEntry ZklEntry;
 
-/* The requests that are due to a lock or a semaphore; see requests.c. */
+/*
+ * The requests that are due to a lock or a semaphore.  Only the worker uses
+ * it; see requests.c.
+ */
 typedef struct ZklLine
 {
 	dlist_head	entries;
-	dlist_node	turn_link;		/* where there are any */
+	dlist_node	turn_link;		/* linked while there are entries */
 } ZklLine;
 
 struct ZklEntry
@@ -139,80 +148,105 @@ struct ZklEntry
 	char		path[ZKL_PATH_SIZE];	/* hash key; fixed */
 	uint32		hash;			/* of the path; fixed */
 	int			session;		/* index of the ticket's session; fixed */
-	ZklEntry   *semaphore;		/* of a lease: what it is of; fixed */
+	ZklEntry   *semaphore;		/* of a lease: its semaphore; fixed */
 
-	/* protected by the partition's lock */
+	/*
+	 * Protected by the partition's LWLock.  To make requests, the worker also
+	 * reads mode, limit, only_tries, plain and about without it.  Once it has
+	 * looked at a wish, backends change these only as they give the ticket
+	 * up, except that a downgrade changes the mode of an owned ticket.
+	 */
 	ZklEntryState state;
-	ZklMode		mode;			/* of the ticket, or of the one to get */
+	ZklMode		mode;			/* of the ticket, present or wanted */
 	int			limit;			/* of a semaphore and its leases */
 	uint32		generation;		/* in the local lock's tag; grows at a loss */
-	uint64		epoch;			/* of the session, since OWNED */
+	uint64		epoch;			/* of the ZooKeeper session, since OWNED */
 	int64		czxid;			/* of the znode, since OWNED */
 	int			claim_number;	/* claims that this ticket has served */
-	bool		contended;		/* somebody queues behind the owned ticket */
-	bool		rechecking;		/* the worker shall look whether that is so */
-	bool		answered;		/* who tries was told that it is in use */
+	bool		contended;		/* another client queues behind the owned
+								 * ticket */
+	bool		rechecking;		/* the worker has been asked whether that is
+								 * still true */
+	bool		answered;		/* the znode says, or is about to say, that it
+								 * is in use */
 	bool		asking;			/* QUEUED, behind a ticket that may linger */
-	bool		revoked;		/* somebody has asked for it */
-	bool		looked;			/* the worker has looked who queues behind */
-	bool		handed_on;		/* ... or shall do it now */
-	bool		watching;		/* the worker watches the znode */
+	bool		revoked;		/* its release has been requested */
+	bool		looked;			/* the worker has listed, or lists now, the
+								 * znodes behind the ticket */
+	bool		handed_on;		/* ... or is asked to list now, as the lock
+								 * changes hands */
+	bool		watching;		/* the worker watches the ticket's znode */
 	bool		comes_back;		/* re-acquired within zklock.linger */
-	bool		only_tries;		/* who asked for the ticket only tries */
+	bool		only_tries;		/* the backend that requested the ticket only
+								 * tries */
 	bool		plain;			/* the ticket must not serve superusers,
-								 * because its znode says that it does not */
+								 * because its znode says so */
 	int64		owned_at;		/* since OWNED */
 	int64		idle_at;		/* when the last claim ended */
 	int64		released_at;	/* when a claim was last released, or 0 */
 	dlist_head	claims;
 	int			nheld;			/* claims in state HELD */
-	bool		exclusive;		/* ... and one of them is not just reading */
-	int			nwaiting;		/* ... and WAITING, in this generation */
-	int			nneeding;		/* ... of these, with needs_ticket */
+	bool		exclusive;		/* ... and one of them is not a reader */
+	int			nwaiting;		/* claims in state WAITING, in this generation */
+	int			nneeding;		/* claims with needs_ticket */
 	char		about[ZKL_ABOUT_SIZE];	/* the backend that the znode names:
-										 * the one that asked for the ticket,
-										 * or has held it for long ... */
-	int64		described_at;	/* ... when the worker last changed that */
+										 * the one that requested the ticket,
+										 * or has held the lock for
+										 * deadlock_timeout */
+	int64		described_at;	/* when the worker last changed "about" */
 	char		znode[ZKL_ZNODE_SIZE];	/* since QUEUED or OWNED */
-	bool		timer_armed;	/* the worker will look at it by itself ... */
+	bool		timer_armed;	/* the worker will look at the entry without
+								 * being asked ... */
 	int64		armed_for;		/* ... at this moment */
-	bool		stuck;			/* RELEASING, and the delete was refused */
-	bool		in_work;		/* the worker was asked to look at it */
-	bool		seen;			/* it has looked since the state is WANTED */
+	bool		stuck;			/* RELEASING, and ZooKeeper refused the delete */
+	bool		in_work;		/* the worker was asked to look at the entry,
+								 * and has not done so yet */
+	bool		seen;			/* the worker has looked since the state
+								 * became WANTED */
 
-	/* of a semaphore */
+	/* of a semaphore; protected by the partition's LWLock */
 	dlist_head	idle;
 	dlist_head	pending;
-	int			nleases;		/* WANTED, QUEUED or OWNED ... */
+	int			nleases;		/* its leases that are WANTED, QUEUED or OWNED
+								 * ... */
 	int			nowned;			/* ... OWNED ... */
-	int			nlinked;		/* ... and all that exist */
-	uint64		last_lease;		/* makes their names */
-	bool		surveyed;		/* the path is no other kind of lock: none was
-								 * seen while one of these was OWNED */
+	int			nlinked;		/* ... and all that have an entry */
+	uint64		last_lease;		/* the number in the name of the newest lease */
+	bool		surveyed;		/* the path is no other kind of lock: a
+								 * backend saw none while this server owned a
+								 * lease */
 
-	/* of all but leases: tickets, its own or of leases, that are stuck */
+	/*
+	 * Of all but leases: how many tickets are stuck, its own or those of its
+	 * leases; protected by the partition's LWLock.
+	 */
 	int			nstuck;
 
-	/* of a lease */
+	/* of a lease; protected by the partition's LWLock */
 	ZklClaim   *holder;
 	dlist_node	lease_link;
 
-	/* protected by work_mutex */
+	/* protected by the session's work_mutex */
 	dlist_node	work_link;
-	bool		taken;			/* off that list; the worker will look at once */
+	bool		taken;			/* the worker has taken the entry off the
+								 * list, and is about to look */
 
-	/* the worker's alone; but for the ticket, built anew when it restarts */
+	/*
+	 * Only the worker uses these, so no lock protects them.  A new worker
+	 * keeps the ticket, and builds the rest anew.
+	 */
 	ZklTicket	ticket;
-	bool		counted;		/* in ephemeral_bytes */
-	ZklRequest	due;			/* to be sent */
+	bool		counted;		/* its znode is counted in ephemeral_bytes */
+	ZklRequest	due;			/* the request to send next */
 	dlist_node	due_link;
-	ZklLine		line;			/* of a lock, or of a semaphore's leases */
+	ZklLine		line;			/* the requests of this lock, or of this
+								 * semaphore's leases */
 	dlist_head	listening;		/* of a semaphore: leases that wait for a list
-								 * on its way */
+								 * which was sent */
 	dlist_node	listening_link;
 	uint32		list;			/* of a lease: the number of that list */
 	pairingheap_node timer;
-	bool		timer_set;		/* it is in the heap */
+	bool		timer_set;		/* the timer is in the heap */
 	int64		timer_at;
 };
 
@@ -222,49 +256,71 @@ struct ZklClaim
 	int			proc_number;	/* fixed */
 	int			pid;			/* fixed */
 	int			loss_signal;	/* fixed */
-	Oid			role;			/* fixed */
+	Oid			role;			/* current user when the claim began; fixed */
 	Oid			database;		/* fixed */
 	bool		superuser;		/* of a superuser's session; fixed */
 
-	/* protected by the entry's partition */
-	dlist_node	link;			/* in entry->claims, or the free list */
+	/*
+	 * Written under the LWLock of the entry's partition, exclusively.  The
+	 * claim's own backend reads some of these without the lock: token and
+	 * lease_until, which no other process writes; failure, once it has been
+	 * told ZKL_ANSWER_FAILED; and the generation of a claim on leases.  A
+	 * loss may change that generation at the same moment, but leases share
+	 * their local lock, so either will do.
+	 */
+	dlist_node	link;			/* in entry->claims; while free, in
+								 * free_claims, under claims_mutex */
 	ZklClaimState state;
 	ZklMode		mode;
-	int			quantity;		/* of a semaphore: leases that it waits for */
+	int			quantity;		/* of a semaphore: leases that it requests */
 	int			nleases;		/* ... and that it holds: */
 	dlist_head	leases;
 	uint64		epoch;			/* since HELD */
-	uint32		generation;		/* of the local lock it has or waits for */
-	bool		waits_locally;	/* for the local lock ... */
-	bool		nudged;			/* ... but was told to take a new one */
-	bool		needs_ticket;	/* waits on its latch, not for the local lock */
+	uint32		generation;		/* of the local lock that the backend has or
+								 * waits for */
+	bool		waits_locally;	/* its backend waits for the local lock ... */
+	bool		nudged;			/* ... and the worker cancelled that wait,
+								 * because there is a new generation */
+	bool		needs_ticket;	/* its backend waits on its latch, for the
+								 * ticket or for a delete */
 	ZklFailure	failure;		/* why the lock cannot be had */
 	ZklLoss		loss;			/* why it was lost ... */
 	int64		lost_at;		/* ... and when */
 	int64		token;			/* since HELD */
-	int64		lease_until;	/* when the lease time is over; 0: never */
+	int64		lease_until;	/* when the hold limit passes; 0: never */
 	int64		since;			/* of the present state */
 
-	/* written by the backend alone, read by others just to show them */
+	/*
+	 * Only the claim's backend writes these, and no lock protects them.
+	 * zk_locks shows them.  The worker reads them when the claim is lost: it
+	 * signals the backend only if a count is not 0.  If the claim is lost
+	 * between its grant and the first count, the worker sends no signal; the
+	 * commit guard still finds the loss.
+	 */
 	int			session_count;
 	int			xact_count;
 
 	char		about[ZKL_ABOUT_SIZE];	/* the backend; fixed */
 };
 
-/* One session: written by its worker, read by all. */
+/*
+ * One ZooKeeper session.  Only its worker writes this, except for the list of
+ * work.  Other processes read the atomic fields without a lock.
+ */
 typedef struct ZklSessionInfo
 {
-	pg_atomic_uint64 epoch;		/* grows when a session has expired */
+	pg_atomic_uint64 epoch;		/* grows when the session has expired */
 	pg_atomic_uint64 safe_until;	/* on the clock of zkl_now() */
-	pg_atomic_uint64 heard_at;	/* when a heartbeat was answered last */
+	pg_atomic_uint64 heard_at;	/* when ZooKeeper last answered a heartbeat */
 	pg_atomic_uint32 period_ms; /* between heartbeats */
 	pg_atomic_uint32 connected;
 
-	/* protected by session_lock */
+	/*
+	 * Written under session_lock.  The worker itself reads them without it.
+	 */
 	int64		id;				/* 0: none */
 	char		password[ZKL_PASSWORD_SIZE];
-	int			timeout_ms;		/* negotiated */
+	int			timeout_ms;		/* the shortest that ZooKeeper has granted */
 	char		server[ZKL_SERVER_SIZE];
 	int64		connected_at;
 	char		last_error[ZKL_ERROR_SIZE];
@@ -275,7 +331,8 @@ typedef struct ZklSessionInfo
 	pg_atomic_uint64 ephemeral_bytes;	/* see requests.c */
 
 	slock_t		work_mutex;
-	dlist_head	work;			/* entries that the worker shall look at */
+	dlist_head	work;			/* entries that the worker is asked to look
+								 * at; protected by work_mutex */
 } ZklSessionInfo;
 
 /* What zk_status counts. */
@@ -283,7 +340,7 @@ typedef struct ZklCounters
 {
 	pg_atomic_uint64 requests;	/* sent to ZooKeeper, heartbeats apart */
 	pg_atomic_uint64 heartbeats;	/* answered */
-	pg_atomic_uint64 tickets;	/* creates sent */
+	pg_atomic_uint64 tickets;	/* creates of tickets sent */
 	pg_atomic_uint64 owned;		/* times that a ticket became owned */
 	pg_atomic_uint64 lost;		/* tickets lost while owned */
 	pg_atomic_uint64 connects;
@@ -291,8 +348,9 @@ typedef struct ZklCounters
 } ZklCounters;
 
 /*
- * When a path was last released: what makes a ticket linger.  This outlives the
- * entry, unless another path with the same slot comes along.
+ * When a path was last released, which decides whether its next ticket
+ * lingers.  The slot outlives the entry, until another path with the same slot
+ * is released.  The partition of the slot's hash protects it.
  */
 typedef struct ZklRecent
 {
@@ -303,24 +361,28 @@ typedef struct ZklRecent
 typedef struct ZklShared
 {
 	LWLockPadded *partitions;	/* ZKL_PARTITIONS locks, then session_lock */
-	uint64		nclaims[ZKL_PARTITIONS];	/* served; under the partition */
+	uint64		nclaims[ZKL_PARTITIONS];	/* claims granted; each is written
+											 * under its partition, and
+											 * zk_status reads it without */
 
 	slock_t		claims_mutex;
-	dlist_head	free_claims;
+	dlist_head	free_claims;	/* protected by claims_mutex */
 
 	int			max_entries;	/* fixed */
 	pg_atomic_uint32 nentries;
 	pg_atomic_uint32 shutting_down;
-	pg_atomic_uint64 losses;	/* grows when a session expires, and when a
-								 * claim is lost, with its partition locked */
-	pg_atomic_uint64 revocations;	/* grows when a ticket is revoked */
+	pg_atomic_uint64 losses;	/* grows when a ZooKeeper session expires, and
+								 * when a claim is lost, with its partition
+								 * locked */
+	pg_atomic_uint64 revocations;	/* grows when the release of a ticket is
+									 * requested */
 
 	/*
-	 * Addresses that were found for zklock.hosts, for when names cannot be
-	 * resolved.  Protected by session_lock.
+	 * Addresses that a lookup found for the names in zklock.hosts.  A worker
+	 * uses them when it cannot resolve the names.  Protected by session_lock.
 	 */
 	uint64		servers_of;		/* hash of zklock.hosts */
-	bool		servers_complete;	/* no name was left out */
+	bool		servers_complete;	/* every name was resolved */
 	char		servers[ZKL_SERVERS_SIZE];
 
 	ZklSessionInfo session[ZKL_SESSIONS_MAX];	/* zklock.sessions of them */
@@ -329,9 +391,12 @@ typedef struct ZklShared
 	ZklRecent	recent[FLEXIBLE_ARRAY_MEMBER];
 } ZklShared;
 
-extern ZklShared *zkl_shared;	/* NULL where zklock was not preloaded */
+extern ZklShared *zkl_shared;	/* NULL if zklock was not preloaded */
 
-/* In a worker: the session that it holds, which is fixed, and its number. */
+/*
+ * In a worker: its ZooKeeper session, which is fixed, and the number of that
+ * session.  Elsewhere: NULL.
+ */
 extern ZklSessionInfo *zkl_my_session;
 extern int	zkl_my_session_number(void);
 
@@ -349,70 +414,88 @@ extern LWLock *zkl_table_partition(uint32 hash);
 extern LWLock *zkl_table_session_lock(void);
 
 /*
- * The session that carries the ticket of this path.  A semaphore's leases and its
- * inner mutex are in the same one: that is how others know whose they are.
+ * The number of the ZooKeeper session that carries the ticket of this path.  A
+ * semaphore's leases and its inner mutex have the same session, because other
+ * clients recognize by the session that they belong together.
  */
 extern int	zkl_table_session(const char *path);
 
-/* Which setting is it that allows no more entries? */
+/* The name of the setting that limits the number of entries. */
 extern const char *zkl_table_limiting_setting(void);
 
 /*
- * Find, make or remove an entry.  The caller holds the partition, exclusively
- * for the last two.  make returns NULL when all entries are in use.
+ * Find, make or remove an entry.  The caller holds the entry's partition,
+ * exclusively to make or remove.  find returns NULL if there is no entry.
+ * make returns NULL if all entries are in use; the path must not have an entry
+ * yet.
  */
 extern ZklEntry *zkl_table_find(const char *path, uint32 hash);
 extern ZklEntry *zkl_table_make(const char *path, uint32 hash);
 extern void zkl_table_remove(ZklEntry *entry);
 
-/* Take a claim from the free list (NULL: none left), and put one back. */
+/*
+ * Take a claim from the free list (NULL: none is left), and put one back.  The
+ * caller of free_claim has taken the claim off its entry.
+ */
 extern ZklClaim *zkl_table_take_claim(void);
 extern void zkl_table_free_claim(ZklClaim *claim);
 
 /*
- * Visit all entries, with all partitions locked; in a worker, those of its own
- * session.  The visitor removes nothing, changes nothing if the locks are shared,
- * and calls nothing of this table but wake-ups.
+ * Call the visitor for all entries; in a worker, for those of its own session.
+ * This locks all partitions, so the caller must hold none.  The visitor
+ * removes nothing, changes nothing if the mode is LW_SHARED, and calls nothing
+ * of this file but wake-ups.
  */
 typedef void (*ZklVisitor) (ZklEntry *entry, void *arg);
 extern void zkl_table_visit(LWLockMode mode, ZklVisitor visitor, void *arg);
 
 /*
- * Those with a ticket, as an array in the current memory context.  In a worker they
- * stay while it looks at them: only it takes tickets away.
+ * The entries that have a ticket, as an array in the current memory context.
+ * Called only by a worker, without any partition.  The entries stay while the
+ * worker looks at them, because only the worker takes tickets away.
  */
 extern ZklEntry **zkl_table_collect(int *nentries);
 
-/* The slot that remembers a path's last release; under the partition. */
+/*
+ * The slot that remembers a path's last release.  The caller holds the
+ * partition.
+ */
 extern ZklRecent *zkl_table_recent(uint32 hash);
 
-/* Wake a process; safe for one that is gone. */
+/*
+ * Wake the worker of a session, or the backend of a claim.  Harmless if that
+ * process is gone.
+ */
 extern void zkl_table_wake_worker(int session);
 extern void zkl_table_wake(const ZklClaim *claim);
 
 /*
- * Cancel the statement that a claim's backend runs; or tell it that the claim is
- * lost.  The caller holds the partition, so that the backend is still there.
+ * Cancel the statement that a claim's backend runs, or signal the backend that
+ * its claim is lost.  The caller holds the partition: the claim then exists,
+ * so its backend does, and the signal cannot hit another process.
  */
 extern void zkl_table_cancel(const ZklClaim *claim);
 extern void zkl_table_tell_lost(const ZklClaim *claim);
 
 /*
- * Is the session known to be alive, at this moment of zkl_now()?  And all of
- * them?  What is read afterwards is at least as new: when a session expires,
- * "losses" and the epoch grow before the next one can be safe.
+ * Is this ZooKeeper session, or is each of them, certainly alive at this
+ * moment of zkl_now()?  A caller that reads "losses" or an epoch after that
+ * sees values at least as new: when a session expires, both grow before the
+ * next session can be safe.
  */
 extern bool zkl_session_is_safe(int session, int64 now);
 extern bool zkl_sessions_are_safe(int64 now);
 
 /*
- * From when on may a backend that has waited for an answer since that moment say
- * that ZooKeeper cannot be reached?  Not while heartbeats are answered: then it
- * only takes long.
+ * A backend has waited for an answer since "since".  This returns the moment
+ * from which it may report that ZooKeeper cannot be reached.  While ZooKeeper
+ * answers heartbeats, that moment moves on: then the answer only takes long.
  */
 extern int64 zkl_session_silent_from(int session, int64 since);
 
-/* Is it not, or has the epoch changed since this one? */
+/*
+ * Is the session not certainly alive, or has its epoch changed since this one?
+ */
 extern bool zkl_session_is_in_doubt(uint64 epoch, int session, int64 now);
 
 #endif							/* ZKL_LOCKTABLE_H */

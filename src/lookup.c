@@ -3,14 +3,16 @@
  * lookup.c
  *	  The servers' addresses, found without making the worker wait.
  *
- * getaddrinfo() waits for DNS as long as it likes, and cannot be interrupted.  In
- * the worker, that would let the session expire, although ZooKeeper is there; and
- * a thread is none of PostgreSQL's.  So a child process asks, and writes the answer
- * to a pipe.  The child has nothing of the server: it lets go of shared memory and
- * all files first, and calls nothing that might reach for them.
+ * getaddrinfo() waits for DNS as long as it likes, and cannot be interrupted.
+ * In the worker, that would let the session expire although ZooKeeper can be
+ * reached.  PostgreSQL's processes cannot use threads.  So a child process
+ * asks, and writes the answer to a pipe.  The child keeps nothing of the
+ * server: it first lets go of shared memory and all files, and calls nothing
+ * that might use them.
  *
- * DNS may be away when ZooKeeper is not.  So the addresses that were found last stay in
- * shared memory, and names that are not resolved take nothing away from them.
+ * DNS may fail when ZooKeeper does not.  So the addresses that were found last
+ * stay in shared memory, and names that cannot be resolved remove none of
+ * them.
  *
  * src/lookup.c
  *
@@ -43,7 +45,7 @@ static struct
 {
 	pid_t		child;			/* 0: none */
 	uint64		hosts;			/* hash of the names that it looks up */
-	int			pipe;			/* what it answers */
+	int			pipe;			/* for the child's answer */
 	StringInfoData answer;
 }			lookup;
 

@@ -3,8 +3,8 @@
  * lookup.h
  *	  The servers' addresses, found without making the worker wait.
  *
- * Names are resolved in a short-lived process of its own, since a resolver may
- * block for as long as it likes.  One lookup runs at a time.
+ * A short-lived child process resolves the names, because a resolver may block
+ * for as long as it likes.  One lookup runs at a time.
  *
  * Called only by the worker.
  *
@@ -17,25 +17,26 @@
 
 typedef enum ZklLookup
 {
-	ZKL_LOOKUP_NONE,			/* none has ended since */
+	ZKL_LOOKUP_NONE,			/* no lookup has ended since the last call */
 	ZKL_LOOKUP_DONE,			/* addresses were found, and remembered */
 	ZKL_LOOKUP_FAILED
 } ZklLookup;
 
 /*
- * What is known of the servers in zklock.hosts, without asking anybody: their numeric
- * addresses, or those that were found last, by whatever worker.  False: nothing.
+ * The addresses of the servers in zklock.hosts, without a lookup: their
+ * numeric addresses, or those that any worker found last.  False: none are
+ * known.
  */
 extern bool zkl_lookup_servers(char **servers);
 
 /*
- * Begin to look up what is not numeric, unless a lookup is running.  It ends within a
- * bounded time.
+ * Begin to look up the names, unless a lookup is running.  The lookup ends
+ * within a bounded time.
  */
 extern void zkl_lookup_start(void);
 extern bool zkl_lookup_is_running(void);
 
-/* What became of it.  "text" says why it has FAILED. */
+/* The result of the lookup.  If it has FAILED, "text" says why. */
 extern ZklLookup zkl_lookup_take(char **text);
 
 #endif							/* ZKL_LOOKUP_H */

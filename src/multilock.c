@@ -3,20 +3,20 @@
  * multilock.c
  *	  Several mutexes at once, all or none.
  *
- * Why this cannot deadlock among multilocks, whatever order callers give: paths
- * are sorted, and nobody waits for one of them while it holds, or queues for,
- * one that comes after it.
+ * Multilocks cannot deadlock among themselves, whatever order callers give.
+ * The paths are sorted, and no backend waits for one of them while it holds,
+ * or queues for, a later one.
  *
- * That alone would cost a round trip a path.  So all are asked for at once
- * first, without waiting for anybody but ZooKeeper.  Mostly all are granted
- * then.  Otherwise, those from the first on that somebody else has are given
- * back, tickets and local locks, before the wait for it begins; the wait goes on
- * path by path.  What ZooKeeper has still to delete for us then waits for
- * nobody.
+ * That alone would cost a round trip for each path.  So the backend first
+ * requests all of them at once, and waits for ZooKeeper's answers only.
+ * Mostly all are granted then.  Otherwise it finds the first path that another
+ * backend or client has.  It gives back that one and all later ones, tickets
+ * and local locks, before it waits; then it goes on path by path.  What
+ * ZooKeeper has still to delete for this server waits for no other client.
  *
- * A ticket that this server has had from before, and that no claim of it holds
- * or waits for, is given up when somebody else queues for it, so it cannot be
- * part of a circle either.
+ * A ticket that this server had before, and that no claim of it holds or waits
+ * for, is given up when another client queues for it.  So it cannot be part of
+ * a circle either.
  *
  * src/multilock.c
  *
@@ -83,7 +83,7 @@ zkl_multilock_acquire(const char **paths, int npaths, const ZklWish *wish)
 	}
 	PG_FINALLY();
 	{
-		/* Those that were counted are none of our business any more. */
+		/* This ends only claims that were not counted. */
 		end_from(&lock, 0);
 	}
 	PG_END_TRY();
@@ -134,7 +134,9 @@ acquire_all(Multilock *lock)
 	return true;
 }
 
-/* Up to the first that another backend of this server has. */
+/*
+ * Request all, up to the first path that another backend of this server has.
+ */
 static void
 ask_for_all(Multilock *lock)
 {
@@ -158,7 +160,7 @@ ask_for_all(Multilock *lock)
 	}
 }
 
-/* How many are held, from the first on without a gap? */
+/* How many are held, counted from the first without a gap? */
 static int
 count_granted(Multilock *lock)
 {
@@ -197,7 +199,9 @@ acquire_member(Multilock *lock, Member *member)
 	return member->held;
 }
 
-/* What this backend has already is held, or an error. */
+/*
+ * A path on which this backend has a claim already is held, or else an error.
+ */
 static void
 begin_member(Multilock *lock, Member *member)
 {
@@ -233,8 +237,8 @@ end_member(Member *member)
 }
 
 /*
- * Some may have been lost while it waited for others.  Nobody has relied on
- * them yet, so it can begin anew.
+ * Some may have been lost while this backend waited for others.  Nothing
+ * relies on them yet, so it can begin anew.
  */
 static bool
 are_all_held(Multilock *lock)

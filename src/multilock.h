@@ -15,9 +15,9 @@
 #include "claims.h"
 
 /*
- * Acquire the mutexes of all these paths, which are checked and in UTF-8.  The
- * array is sorted, and duplicates are dropped.  Result and errors are those of
- * zkl_acquire; "wish" says everything but the path.
+ * Acquire the mutexes of all these paths, which are checked and in UTF-8.
+ * This sorts the array and drops duplicates.  Result and errors are those of
+ * zkl_acquire.  "wish" says everything but the path.
  */
 extern bool zkl_multilock_acquire(const char **paths, int npaths,
 								  const ZklWish *wish);

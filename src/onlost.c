@@ -37,8 +37,8 @@ static void explain(ErrorData *error);
 static void tell_if_lost(ZklLocalClaim *claim, void *arg);
 
 /*
- * Who ignores SIGUSR2 lets it be used.  Others use it for something else, such
- * as to send the write-ahead log; a cancel will do for what they run.
+ * If SIGUSR2 is ignored, it is free to use.  Some processes use it for
+ * something else, such as a walsender; for what they run, a cancel is enough.
  */
 void
 zkl_on_lost_listen(void)
@@ -79,8 +79,8 @@ on_loss(SIGNAL_ARGS)
 			  !IsAbortedTransactionBlockState()))
 	{
 		/*
-		 * In a transaction that is idle there is nothing to cancel, and it
-		 * cannot succeed any more.  So it ends as by a recovery conflict.
+		 * A transaction that is idle has nothing to cancel, and cannot
+		 * succeed any more.  So the backend ends, as by a recovery conflict.
 		 */
 		terminating = true;
 		die(postgres_signal_arg);
@@ -118,8 +118,9 @@ zkl_on_lost_xact_ended(void)
 }
 
 /*
- * A statement is known by when it began, whatever the clock has done since.  Where
- * the signal is SIGINT, a loss that was not told is all that is known.
+ * The moment at which a statement began identifies it, whatever the clock has
+ * done since.  If the signal is SIGINT, a loss of which the user was not told
+ * is taken for the reason.
  */
 bool
 zkl_on_lost_has_cancelled(void)
@@ -146,7 +147,10 @@ zkl_on_lost_explain(MemoryContext context)
 	ReThrowError(error);
 }
 
-/* This is the last chance, for what ends a backend and what ends no statement. */
+/*
+ * This is the last chance to name the loss: for errors that end the backend,
+ * and for those outside of any statement.
+ */
 void
 zkl_on_lost_explain_instead(ErrorData *error)
 {

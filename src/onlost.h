@@ -3,11 +3,11 @@
  * onlost.h
  *	  What a backend does when one of its claims is lost: zklock.on_lost.
  *
- * The worker sends it a signal.  Then a running statement is cancelled, as
- * pg_cancel_backend() does it, because that reaches it wherever it waits; or
- * the backend ends, as by pg_terminate_backend().  What PostgreSQL raises says only
- * that somebody wished so, therefore it is replaced by the error that names the
- * lock.
+ * The worker sends the backend a signal.  The backend then cancels its running
+ * statement, as pg_cancel_backend() does, because a cancel reaches a statement
+ * wherever it waits; or it ends, as by pg_terminate_backend().  PostgreSQL's
+ * error would name only a user's request or an administrator's command.  So the
+ * error that names the lock replaces it.
  *
  * Called only by backends.
  *
@@ -35,28 +35,32 @@ extern void zkl_on_lost_listen(void);
 extern int	zkl_on_lost_signal(void);
 
 /*
- * From now on the transaction commits, and nothing shall be cancelled: neither
- * its wait for a synchronous standby nor what comes after it.  A signal that
- * comes meanwhile counts when it has ended.
+ * From now on the transaction commits, and a loss must not cancel anything:
+ * neither the wait for a synchronous standby nor what comes after it.  A
+ * signal that comes meanwhile takes effect when the transaction has ended.
  */
 extern void zkl_on_lost_commit_begins(void);
 extern void zkl_on_lost_xact_ended(void);
 
-/* Was it a loss that has cancelled the present statement? */
+/* Has a loss cancelled the present statement? */
 extern bool zkl_on_lost_has_cancelled(void);
 
 /*
- * Call in PG_CATCH() where a statement ends, with the memory context of its
- * beginning.  Raises another error if it was cancelled for a loss.
+ * Call in PG_CATCH() where a statement ends, with the memory context of the
+ * statement's beginning.  If a loss cancelled the statement, this raises the
+ * error that names the lock.
  */
 extern void zkl_on_lost_explain(MemoryContext context);
 
-/* The same for an error that is on its way to the log and to the client. */
+/*
+ * The same for an error on its way to the log and the client: this replaces
+ * its text.
+ */
 extern void zkl_on_lost_explain_instead(ErrorData *error);
 
 /*
- * Call where a statement has ended well.  Where that is all that a loss does, it
- * raises a WARNING.
+ * Call where a statement has succeeded.  If zklock.on_lost only tells, this
+ * raises a WARNING for a loss.
  */
 extern void zkl_on_lost_tell(void);
 

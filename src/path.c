@@ -104,8 +104,9 @@ is_component(const char *component, size_t length, const char *name)
 
 /*
  * ZooKeeper refuses control characters, the surrogates and the private use
- * area up to U+F8FF, and U+FFF0 to U+FFFF; and because it is written in Java,
- * whatever is made of surrogates there.  The text is valid UTF-8.
+ * area up to U+F8FF, and U+FFF0 to U+FFFF.  Java makes two surrogates of a
+ * character above U+FFFF, so ZooKeeper refuses that as well.  The text is
+ * valid UTF-8.
  */
 static bool
 has_forbidden_character(const char *text)

@@ -15,14 +15,14 @@
 #include <stdbool.h>
 
 #define ZKL_PATH_SIZE	256		/* a lock's path, with its null */
-#define ZKL_PATH_COMPONENTS	16	/* each is a znode that acquiring makes */
+#define ZKL_PATH_COMPONENTS	16	/* an acquire makes a znode for each */
 #define ZKL_ROOT_SIZE	128		/* chroot and zklock.root, with the null */
 #define ZKL_DIR_SIZE	(ZKL_ROOT_SIZE + ZKL_PATH_SIZE + 8) /* "/leases" too */
 
 /*
  * Check the path of a lock, given in UTF-8.
  *
- * Returns NULL where it is one, else a sentence that says which rule it
+ * Returns NULL if the path is valid, else a sentence that names the rule it
  * breaks.
  */
 extern const char *zkl_path_fault(const char *path);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * queue.c
- *	  The functions about everybody who queues for a lock, wherever.
+ *	  The functions about all clients in the queue of a lock, in the whole cluster.
  *
  * src/queue.c
  *
@@ -67,7 +67,7 @@ zklock_lock_queue(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* A holder that has let go meanwhile need not be asked. */
+/* A holder that has released meanwhile is no error. */
 Datum
 zklock_lock_revoke(PG_FUNCTION_ARGS)
 {
@@ -105,7 +105,9 @@ zklock_lock_force_release(PG_FUNCTION_ARGS)
 		if (!queue.places[i].holds)
 			continue;
 
-		/* First, because it may happen even if we do not see the answer. */
+		/*
+		 * Log first, because the release may happen even if no answer comes.
+		 */
 		ereport(LOG,
 				errmsg("role \"%s\" releases lock \"%s\" by force",
 					   GetUserNameFromId(GetUserId(), false),
@@ -117,9 +119,10 @@ zklock_lock_force_release(PG_FUNCTION_ARGS)
 }
 
 /*
- * As pg_terminate_backend(): a lock that a superuser may hold, only superusers may
- * take.  A znode of zklock that says "superuser=f" serves no superuser as long as it
- * exists, so it does not matter that some time passes before it is deleted.
+ * As for pg_terminate_backend(): only superusers may take a lock that a
+ * superuser may hold.  A znode of zklock that says "superuser=f" serves no
+ * superuser as long as it exists.  So it does not matter that some time passes
+ * before it is deleted.
  */
 static void
 check_no_superuser(const char *path, const Queue *queue)
@@ -218,8 +221,9 @@ put_row(ReturnSetInfo *rsinfo, const char *path, int position,
 }
 
 /*
- * What one of zklock's znodes says.  Of this server's own tickets the lock table
- * knows more: who has the lock at this moment, or that no backend has it.
+ * The text of one of zklock's znodes.  For a ticket of this server the lock
+ * table knows more: which backend has the lock at this moment, or that none
+ * does.
  */
 static const char *
 text_of(const char *path, const ZklPlace *place, const ZklSurveyNode *node)
@@ -231,7 +235,8 @@ text_of(const char *path, const ZklPlace *place, const ZklSurveyNode *node)
 	if (!zkl_shared_describe(path, place->name, about))
 		return node->data;
 	return about[0] != '\0' ? about :
-		pnstrdup(node->data, strcspn(node->data, " ")); /* just the server */
+		pnstrdup(node->data, strcspn(node->data, " ")); /* just the server's
+														 * name */
 }
 
 /* The fields that zkl_describe_backend wrote; false: there are none. */
@@ -322,7 +327,7 @@ data_of(const ZklSurveyNode *node)
 	return unconstify(char *, zkl_show_path(pnstrdup(node->data, length)));
 }
 
-/* In the encoding of the database, whatever another server has written. */
+/* Another server's text, in the encoding of the database. */
 static const char *
 show(const char *text)
 {

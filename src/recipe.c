@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * recipe.c
- *	  Znode names and who goes first, in Apache Curator's layout.
+ *	  Znode names and their order in the queue, in Apache Curator's layout.
  *
- * Keys are compared as strings, as Curator and kazoo compare them: that
- * agrees with the order of the numbers as long as all have ten digits, and
- * where they do not (a counter that ran over), agreeing with the others
- * matters more than being right alone.
+ * Keys are compared as strings, as Curator and kazoo compare them.  That
+ * agrees with the order of the numbers as long as all have ten digits.  If one
+ * does not (a counter that overflowed), it matters more to agree with the
+ * other clients than to be right alone.
  *
  * src/recipe.c
  *
@@ -37,11 +37,11 @@ static const char *const marks[] = {
 
 #define NMODES	((int) (sizeof(marks) / sizeof(marks[0])))
 
-/* How somebody with another znode in the directory concerns us. */
+/* What another znode in the directory is to this one. */
 typedef enum Relation
 {
 	RELATION_NONE,				/* not at all */
-	RELATION_RIVAL,				/* one of us has to wait for the other */
+	RELATION_RIVAL,				/* one of the two has to wait for the other */
 	RELATION_OTHER_KIND
 } Relation;
 
@@ -198,7 +198,7 @@ zkl_recipe_sequence_is_sound(const char *child)
 	return key != NULL && sound_number(key) >= 0;
 }
 
-/* -1: it orders nothing safely. */
+/* The number of a key; -1: it has no safe place in the order. */
 static int
 sound_number(const char *key)
 {
@@ -267,8 +267,8 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 	verdict.owned = verdict.found && nrivals == 0;
 
 	/*
-	 * In a writer's place a reader's znode may appear, for which readers do
-	 * not wait.
+	 * In a downgrade, a reader's znode appears in the writer's place, and
+	 * readers do not wait for that one.
 	 */
 	verdict.next = verdict.found && nrivals == 1 && !verdict.other_kind &&
 		(mode == ZKL_MODE_READ || !may_downgrade);
@@ -281,7 +281,10 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 	return verdict;
 }
 
-/* Who takes this for another kind of lock does not wait, but for an answer. */
+/*
+ * A client that takes the path for another kind of lock does not wait for this
+ * znode to go, but for its answer.
+ */
 static void
 judge_behind(ZklVerdict *verdict, Relation relation, ZklClient client,
 			 const char *child)
@@ -295,8 +298,8 @@ judge_behind(ZklVerdict *verdict, Relation relation, ZklClient client,
 }
 
 /*
- * Those who own the lock are the first, and if that one reads, all readers
- * before whom there are only readers.
+ * The first znode owns the lock.  If it is a reader's, all readers own the
+ * lock before which there are only readers.
  */
 static const char *
 whom_to_ask(ZklMode mode, const char *me, const char *const *children,
@@ -304,7 +307,8 @@ whom_to_ask(ZklMode mode, const char *me, const char *const *children,
 {
 	const char *my_key = key_of(me);
 	const char *first_key = my_key;
-	const char *first_other_key = my_key;	/* that does not just read */
+	const char *first_other_key = my_key;	/* of a znode that does not just
+											 * read */
 	const char *ask_key = NULL;
 	const char *ask = NULL;
 	ZklContender other;
@@ -351,9 +355,9 @@ only_tries(const char *child)
 }
 
 /*
- * The order of leases: first those that all others count, namely what is not
- * zklock's, then zklock's own whose number orders nothing safely, then the rest of
- * zklock's by number.
+ * The order of leases: first those that all others count, namely leases of
+ * other clients than zklock; then zklock's own whose number has no safe place
+ * in the order; then the rest of zklock's by number.
  */
 #define RANK_FOREIGN	(-2)
 #define RANK_NO_NUMBER	(-1)	/* as sound_number() says it */
@@ -406,8 +410,9 @@ zkl_recipe_has_lease(const char *me, const ZklLease *leases, int nleases)
 }
 
 /*
- * Everything in the directory counts as a lease, as it does for Curator.  A
- * number that orders nothing safely does not put its lease behind ours.
+ * Every child of the directory counts as a lease, as it does for Curator.  A
+ * lease whose number has no safe place in the order does not go behind this
+ * one.
  */
 ZklVerdict
 zkl_recipe_judge_lease(int limit, const char *me, const ZklLease *leases,
@@ -426,7 +431,10 @@ zkl_recipe_judge_lease(int limit, const char *me, const ZklLease *leases,
 		before = count_ranks_up_to(rank, leases, nleases) - 1;
 	verdict.owned = before < limit || !verdict.contended;
 
-	/* Any other lease of zklock may linger; they all are at the end. */
+	/*
+	 * Any other lease of zklock may linger; all of them are at the end of the
+	 * order.
+	 */
 	if (!verdict.owned && only_tries(me))
 	{
 		for (int i = nleases - 1; i >= 0 && i >= nleases - 2; i--)

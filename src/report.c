@@ -106,8 +106,8 @@ report_loss_instead(ErrorData *error, const char *path, ZklLoss loss,
 /*
  * A claim with session scope stays lost until it is released, so a transaction
  * that writes cannot succeed before that.  "release" is the function to call;
- * NULL if the claim ends with the transaction.  Where the lease time is over, the
- * same transaction would probably take too long again.
+ * NULL if the claim ends with the transaction.  If the hold limit has passed,
+ * the same transaction would probably take too long again.
  */
 static LossReport
 describe_loss(const char *path, ZklLoss loss, int64 lost_at,
@@ -153,7 +153,7 @@ zkl_report_doubt(const char *path)
 			errhint("Retry the transaction."));
 }
 
-/* Without its worker, a session is no matter of ZooKeeper's. */
+/* If the session has no worker, ZooKeeper is not to blame. */
 static void
 check_worker(int session)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * report.h
- *	  The errors: one function a condition.
+ *	  The errors: one function for each condition.
  *
  * Called only by backends.  Those that do not return raise an ERROR.
  *
@@ -24,27 +24,27 @@
 extern void zkl_check_loaded(void);
 
 /*
- * ZK001: this claim was lost; ZK002 if its lease time is over.  Or the same of
- * one that is gone, with what zkl_shared_loss said.
+ * ZK001: this claim was lost; ZK002 if its hold limit has passed.  Or the same
+ * for a claim that has ended, with the result of zkl_shared_loss.
  */
 extern void zkl_report_lost(int level, const ZklLocalClaim *claim);
 extern void zkl_report_loss(int level, const char *path, ZklLoss loss,
 							int64 lost_at);
 
-/* Let another error say this in its place. */
+/* Replace the text of another error by this one. */
 extern void zkl_report_lost_instead(ErrorData *error,
 									const ZklLocalClaim *claim);
 extern void zkl_report_loss_instead(ErrorData *error, const char *path,
 									ZklLoss loss, int64 lost_at);
 
-/* ZK001: the path's claim cannot be relied on right now. */
+/* ZK001: the claim on this path is in doubt. */
 ZKL_NORETURN extern void zkl_report_doubt(const char *path);
 
 /* 08006, or 55000 where there is no worker. */
 ZKL_NORETURN extern void zkl_report_unreachable(const char *path,
 												int session);
 
-/* What ZooKeeper has against it. */
+/* Why ZooKeeper does not allow the lock. */
 ZKL_NORETURN extern void zkl_report_failure(const char *path,
 											ZklFailure failure);
 
@@ -73,7 +73,7 @@ extern const char *zkl_show_path(const char *path);
 /* 08006, or 55000 where there is no worker: a command was not answered. */
 ZKL_NORETURN extern void zkl_report_silence(const char *path);
 
-/* What became of a command; not for OK and ABSENT. */
+/* Why a command failed; not for OK and ABSENT. */
 ZKL_NORETURN extern void zkl_report_command(const char *path,
 											ZklCommandOutcome outcome);
 

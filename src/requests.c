@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * requests.c
- *	  The requests of tickets: due, and sent as soon as that is possible.
+ *	  The requests of tickets: which are due, and when they are sent.
  *
- * What is due to one lock stands in a line of its own, and so does what is due to
- * all leases of one semaphore.  The lines take turns, one request each: a backend
- * that asks for much does not hold up the others.
+ * The requests of one lock stand in a line of their own, and so do those of
+ * all leases of one semaphore.  The lines take turns, one request each.  So a
+ * backend that requests much does not hold up the others.
  *
- * All leases of a semaphore that want a list get the same one.  It stands in the
- * line behind the creates that were due before, so that it is sent after them:
- * only a list that was sent after a lease's create may grant that lease.
+ * All leases of a semaphore that need a list get the same one.  It stands in
+ * the line behind the creates that were due before, so that it is sent after
+ * them: only a list that was sent after a lease's create may grant that lease.
  *
  * src/requests.c
  *
@@ -24,16 +24,17 @@
 #include "session.h"
 
 /*
- * More on the way would only make the heartbeat wait.  ZooKeeper answers in the
- * order of sending, so a lock's first request waits for all that was sent before
- * it; therefore less is on its way of what may come in bulk.
+ * More requests on the way would only make the heartbeat wait.  ZooKeeper
+ * answers in the order of sending, so a lock's first request waits for all
+ * that was sent before it.  Therefore fewer requests may be on the way that
+ * come in bulk.
  */
 #define WINDOW				128
 #define BULK_WINDOW			16
 
 /*
- * The end of a session is one transaction that names all its ephemeral
- * znodes.  One of some 2 MB brings the whole ensemble down, so stay far below
+ * The end of a session is one transaction that names all its ephemeral znodes.
+ * A transaction of some 2 MB brings the whole ensemble down, so stay far below
  * the least that a server is configured for.
  */
 #define EPHEMERAL_BYTES_MAX	900000
@@ -52,7 +53,8 @@ typedef enum Turn
 
 static dlist_head turns[NTURNS];
 static Turn next_turn = TURN_WAITING;
-static bool bulk_is_next = false;	/* a lock that is waited for had its turn */
+static bool bulk_is_next = false;	/* a lock for which a backend waits had
+									 * its turn */
 
 static void start_entry(ZklEntry *entry, void *arg);
 static ZklEntry *owner_of_line(ZklEntry *entry);
@@ -197,7 +199,10 @@ choose_line(void)
 	return NULL;
 }
 
-/* Only a little at a time; but some, however many locks are waited for. */
+/*
+ * Only few bulk requests are on the way at a time; but some always are, for
+ * however many locks backends wait.
+ */
 static bool
 bulk_may_be_sent(void)
 {
@@ -287,8 +292,9 @@ send_request(ZklEntry *entry, ZklRequest request)
 }
 
 /*
- * A semaphore's list comes back with the number of the list, and with the lease
- * that it was sent for first: that stays until all it has asked for is answered.
+ * A semaphore's list comes back with the number of the list, and with the
+ * lease for which it was sent first.  That lease stays until all its requests
+ * are answered.
  */
 static void
 send_list(ZklEntry *entry, const char *directory)
@@ -345,8 +351,8 @@ zkl_requests_take_listeners(ZklEntry *semaphore, uint32 attempt)
 
 /*
  * Several requests, of which one was counted already.  They go out together,
- * without waiting for one another: the session keeps their order.  The list of a
- * lease is due only now, since it serves other leases as well.
+ * without waiting for one another, because the session keeps their order.  The
+ * list of a lease comes due only now, because it serves other leases as well.
  */
 static bool
 send_create(ZklEntry *entry, ZklRequest request, const char *directory)
@@ -362,7 +368,7 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 		!pg_strong_random(random_bytes, sizeof(random_bytes)))
 		return false;
 
-	stop_listening(entry);		/* to a list that was sent before */
+	stop_listening(entry);		/* ... to a list that was sent before */
 	zkl_ticket_begin_attempt(ticket, random_bytes, entry->only_tries);
 	zkl_recipe_make_prefix(ticket->mode, ticket->uuid, name);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.tickets, 1);
@@ -383,7 +389,7 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	return true;
 }
 
-/* What the ticket's znode says, but for what it answers to those who try. */
+/* The text of the ticket's znode, without the answer to tries. */
 static const char *
 data_of(const ZklEntry *entry, char data[DATA_SIZE])
 {
@@ -405,7 +411,10 @@ send_answer(ZklEntry *entry, const char *directory)
 					   ticket->version);
 }
 
-/* What this ticket adds to the transaction that will end the session. */
+/*
+ * The bytes that this ticket adds to the transaction that will end the
+ * session.
+ */
 static void
 count_bytes(ZklEntry *entry, bool counted)
 {

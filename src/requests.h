@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * requests.h
- *	  The requests of tickets: due, and sent as soon as that is possible.
+ *	  The requests of tickets: which are due, and when they are sent.
  *
  * Called only by tickets.c.
  *
@@ -19,28 +19,30 @@
 /* A worker starts: nothing is due. */
 extern void zkl_requests_start(void);
 
-/* A ticket wants this to be sent, in the place of what it wanted before. */
+/*
+ * A ticket has this request to send, in place of the one that it had before.
+ */
 extern void zkl_requests_make_due(ZklEntry *entry, ZklRequest request);
 
-/* It wants nothing to be sent any more, and waits for no list. */
+/* The ticket has no request to send any more, and waits for no list. */
 extern void zkl_requests_forget(ZklEntry *entry);
 
-/* Was the request that would make its znode not sent yet? */
+/* Is the request that would make the ticket's znode still unsent? */
 extern bool zkl_requests_is_unsent(const ZklEntry *entry);
 
-/* It has no znode any more, which took up room in the session. */
+/* The ticket has no znode any more: the znode's bytes no longer count. */
 extern void zkl_requests_uncount(ZklEntry *entry);
 
 /*
- * Send what is due, as far as the session and the window allow: NULL.  An
- * entry, if its create cannot be sent because the session is full; to be called
- * again.
+ * Send what is due, as far as the session and the window allow.  Returns NULL;
+ * or an entry, if its create cannot be sent because the session is full.  Then
+ * the caller refuses that create and calls again.
  */
 extern ZklEntry *zkl_requests_send(void);
 
 /*
- * A semaphore's list has been answered; "attempt" is what came back with it.  The
- * leases that it is for: those whose creates were sent before it.
+ * A semaphore's list has been answered; "attempt" came back with it.  Returns
+ * the leases that it is for: those whose creates were sent before the list.
  */
 extern List *zkl_requests_take_listeners(ZklEntry *semaphore, uint32 attempt);
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * safeuntil.c
- *	  Until when a server may believe that its ZooKeeper session lives.
+ *	  Until when a ZooKeeper session certainly lives.
  *
  * src/safeuntil.c
  *
@@ -42,10 +42,11 @@ zkl_safe_until_begin(ZklSafeUntil *safe, int64_t timeout, int64_t until)
 }
 
 /*
- * The timeout may have been another before, if ZooKeeper was configured anew.
- * The leader may count with any that the session has had: with that of the
- * session's creation, if it has just been elected, or with that of an earlier
- * connection, if another follower tells of it late.  Hence the shortest.
+ * The timeout may have been another before, if ZooKeeper's configuration has
+ * changed.  The leader may count with any that the session has had: with that
+ * of the session's creation, if it has just been elected, or with that of an
+ * earlier connection, if another follower tells of it late.  Hence the
+ * shortest.
  */
 void
 zkl_safe_until_connected(ZklSafeUntil *safe, int64_t sent, int64_t timeout)
@@ -58,7 +59,7 @@ zkl_safe_until_connected(ZklSafeUntil *safe, int64_t sent, int64_t timeout)
 	safe->nsigns = 0;
 }
 
-/* Without one of them the base is only older, so some may be left out. */
+/* If a sign is missing, the base is only older, so some may be left out. */
 void
 zkl_safe_until_sign(ZklSafeUntil *safe, int64_t sent, int64_t answered)
 {
@@ -89,7 +90,10 @@ zkl_safe_until_proof(ZklSafeUntil *safe, int64_t sent, int64_t answered)
 	if (safe->provable > safe->base)
 		safe->base = safe->provable;
 
-	/* What the follower has told of by now, the next proof will prove. */
+	/*
+	 * The next proof will prove the signs of which the follower has told by
+	 * now.
+	 */
 	while (nolder < safe->nsigns && safe->sign[nolder].answered <= told)
 		safe->provable = safe->sign[nolder++].sent;
 	safe->nsigns -= nolder;

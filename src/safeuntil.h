@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * safeuntil.h
- *	  Until when a server may believe that its ZooKeeper session lives.
+ *	  Until when a ZooKeeper session certainly lives.
  *
  * ZooKeeper's leader ends a session when it has heard nothing of it for the
  * session timeout.  So the worker must know of a moment at which the leader
@@ -69,22 +69,23 @@ typedef struct ZklSafeUntil
 
 /*
  * Begin with a new session (timeout and until are 0), or with one that another
- * worker had: with the timeout and the moment that this worker has published.
+ * worker had: with the timeout and the moment that the other worker has
+ * published.
  */
 extern void zkl_safe_until_begin(ZklSafeUntil *safe, int64_t timeout,
 								 int64_t until);
 
 /*
- * There is a connection, with this session timeout; its first request was sent
- * at this moment or later.
+ * There is a connection, with this session timeout.  Its first request was
+ * sent at this moment or later.
  */
 extern void zkl_safe_until_connected(ZklSafeUntil *safe, int64_t sent,
 									 int64_t timeout);
 
 /*
- * On the present connection, a request was answered, or a proof, which is a
- * sign of life as well.  They come in the order in which they were sent, and a
- * proof was sent after the answer to the one before.
+ * On the present connection, a request or a proof was answered.  A proof is a
+ * sign of life as well.  Answers come in the order of sending, and a proof was
+ * sent after the answer to the one before.
  */
 extern void zkl_safe_until_sign(ZklSafeUntil *safe, int64_t sent,
 								int64_t answered);

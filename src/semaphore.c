@@ -3,14 +3,14 @@
  * semaphore.c
  *	  How a backend gets leases of a semaphore.
  *
- * Who finds enough of them in this server, with nobody waiting, takes them.
- * Everybody else queues for the semaphore's inner mutex, a lock like others
- * below the semaphore's path, and holds it until all leases are there.  So they
- * are granted in order, and nobody waits with some of them in hand for others
- * who do the same.
+ * If this server has enough leases and no backend of it waits, a backend takes
+ * them at once.  Otherwise it queues for the semaphore's inner mutex, a lock
+ * like others below the semaphore's path, and holds it until all its leases
+ * are there.  So leases are granted in order, and no two clients wait for each
+ * other with some leases in hand.
  *
- * Who only tries needs no place in that queue.  It asks for its leases at once,
- * and takes the wish back if there is no room; see leases.c why that is safe.
+ * A try needs no place in that queue.  It requests its leases at once, and
+ * withdraws the request if there is no room; leases.c says why that is safe.
  *
  * src/semaphore.c
  *
@@ -28,10 +28,10 @@
 #include "wait.h"
 #include "zklock.h"
 
-/* More would only keep others waiting. */
+/* More leases would only keep other backends waiting. */
 #define MAX_QUANTITY	1000
 
-/* What is added to a semaphore's path has to find room. */
+/* There must be room for what is added to a semaphore's path. */
 #define PATH_MAX_LENGTH	(ZKL_PATH_SIZE - 24)
 
 static void check_wish(const ZklLocalClaim *claim, const ZklWish *wish);
@@ -118,7 +118,10 @@ acquire_first(const ZklWish *wish)
 	return acquired;
 }
 
-/* A second claim waits, and is added to the first when it has all it wants. */
+/*
+ * A second claim waits.  It is merged with the first when it has all its
+ * leases.
+ */
 static bool
 acquire_more(ZklLocalClaim *claim, const ZklWish *wish)
 {
@@ -247,12 +250,11 @@ acquire_in_turn(ZklClaim *claim, const ZklWish *wish)
 }
 
 /*
- * The first claim of a server on a semaphore looks whether the path is in use as
- * another kind of lock, or with another number of leases; so it makes no leases
- * that are in the way there.
+ * The first claim of a server on a semaphore looks whether the path is in use
+ * as another kind of lock, or with another number of leases.  So it makes no
+ * leases that would be in the way of that lock.
  *
- * If that takes until the time is over, the wait that follows says what is to
- * be said.
+ * If that takes until the time is over, the wait that follows reports so.
  */
 static void
 survey_before(ZklClaim *claim, const ZklWait *wait)
@@ -263,17 +265,21 @@ survey_before(ZklClaim *claim, const ZklWait *wait)
 	if (zkl_shared_is_surveyed(claim))
 		return;
 
-	/* What this server itself has just released shall not be in the way. */
+	/*
+	 * A znode that this server has just released must not count as another
+	 * kind of lock.
+	 */
 	if (zkl_wait_until_settled(&own, claim))
 		(void) survey(wish, wish->only_tries ? wait->lock_timeout_at :
 					  Min(wish->until, wait->lock_timeout_at));
 }
 
 /*
- * It looks again when it has its leases, because another server may have made
- * the path another kind of lock in between.  Both servers create first and look
- * afterwards, so at least one of them finds the other's znode and gives up.
- * From then on, whoever comes finds a lease of this server, as long as it has one.
+ * The claim looks again when it has its leases, because another server may
+ * have made the path another kind of lock in between.  Both servers create
+ * first and look afterwards.  So at least one of them finds the other's znode
+ * and gives up.  From then on, any other client finds a lease of this server,
+ * as long as it has one.
  */
 static void
 survey_after(ZklClaim *claim, const ZklWish *wish)
@@ -289,9 +295,9 @@ survey_after(ZklClaim *claim, const ZklWish *wish)
 }
 
 /*
- * Raise an error if the path is in use otherwise; else leave the number of leases
- * where others will look for it, in the data of the semaphore's directory, as
- * kazoo does.  False if the time is over.
+ * Raise an error if the path is in use as another kind of lock or with another
+ * number of leases.  Otherwise write the number of leases into the data of the
+ * semaphore's directory, where kazoo looks for it.  False if the time is over.
  */
 static bool
 survey(const ZklWish *wish, int64 until)
@@ -325,7 +331,7 @@ check_survey(const ZklSurvey *survey, const ZklWish *wish)
 		zkl_report_other_limit(wish->path, limit, wish->limit);
 }
 
-/* Whatever others keep in the directory's data is not ours to overwrite. */
+/* Other clients' data of the directory must not be overwritten. */
 static bool
 is_foreign_text(const ZklSurvey *survey)
 {

@@ -15,9 +15,9 @@
 #include "claims.h"
 
 /*
- * Acquire as many leases as the wish says, all or none, beside those of the
- * claim that this backend has already (NULL: none).  Result and errors are those
- * of zkl_acquire.
+ * Acquire as many leases as the wish says, all or none.  "claim" is the one
+ * that this backend has on the semaphore already (NULL: none); its leases
+ * stay.  Result and errors are those of zkl_acquire.
  */
 extern bool zkl_semaphore_acquire(ZklLocalClaim *claim, const ZklWish *wish);
 

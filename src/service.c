@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * service.c
- *	  The worker's side of the commands: what backends ask to be done once.
+ *	  The worker's side of the commands of backends.
  *
- * A command that runs is a RUN: a list of items, each of them one request, to
- * be sent in their order as the window allows.  Answers may append items.  When
- * the last one is answered, the run is finished.  Where an answer was lost with
- * the connection, the whole run begins anew.
+ * A command that runs is a RUN: a list of items.  Each item is one request,
+ * and they are sent in their order as the window allows.  Answers may append
+ * items.  When the last one is answered, the run is finished.  If an answer
+ * was lost with the connection, the whole run begins anew.
  *
- * There is one run for each slot (see command.h).  Answers name the attempt
- * that they belong to, so those to an earlier one are recognized.
+ * There is one run for each slot (see command.h).  An answer names the attempt
+ * that it belongs to, so answers to an earlier attempt are recognized.
  *
  * src/service.c
  *
@@ -27,13 +27,16 @@
 #include "zklock.h"
 
 /*
- * Less than tickets.c has, so that tickets never wait for a long survey; but a
- * few may always be on their way, however busy the tickets are.
+ * A smaller window than that of requests.c, so that tickets never wait for a
+ * long survey.  But a few requests may always be on their way, however busy
+ * the tickets are.
  */
 #define WINDOW			64
 #define ALWAYS			8
 
-/* Nobody means to ask for more; a backend has to keep it, too. */
+/*
+ * A larger answer is of no use, and the backend has to keep it in memory, too.
+ */
 #define ANSWER_MAX		(64 * 1024 * 1024)
 #define ITEMS_AT_FIRST	64
 
@@ -43,7 +46,7 @@ typedef enum ItemKind
 	ITEM_DIRECTORY_DATA,
 	ITEM_CHILDREN,
 	ITEM_NODE_DATA,
-	ITEM_NODE_STAT,				/* where its data may not be read */
+	ITEM_NODE_STAT,				/* if its data may not be read */
 	ITEM_OLD_DATA,				/* REVOKE: of the child */
 	ITEM_WRITE,
 	ITEM_DELETE
@@ -73,13 +76,13 @@ typedef struct Run
 	ZklSurvey	survey;
 	int			max_nodes;
 	Size		size;			/* of the survey, about */
-	const char *text;			/* to be written ... */
+	const char *text;			/* to write ... */
 	int			version;		/* ... instead of data with this; -1: any */
 	ZklCommandOutcome outcome;	/* the worst so far */
 } Run;
 
 static Run	runs[ZKL_COMMANDS];
-static int	next_run = 0;		/* whose turn it is to send */
+static int	next_run = 0;		/* the run whose turn it is to send */
 static int	in_flight = 0;		/* requests on their way, those of runs that
 								 * were stopped too */
 static char prefix[ZKL_ROOT_SIZE];
@@ -127,7 +130,10 @@ zkl_service_restarted(void)
 	}
 }
 
-/* One request of each in turn: a long survey shall not keep others waiting. */
+/*
+ * The runs take turns, one request each, so that a long survey does not keep
+ * others waiting.
+ */
 void
 zkl_service_send(void)
 {
@@ -152,7 +158,7 @@ zkl_service_outstanding(void)
 	return in_flight;
 }
 
-/* A run for an earlier owner of the slot makes room. */
+/* A run for an earlier generation of the slot is stopped. */
 static void
 take_commands(void)
 {
@@ -200,7 +206,11 @@ begin_items(Run *run)
 	{
 		case ZKL_COMMAND_SURVEY:
 		case ZKL_COMMAND_LIST:
-			/* What other sessions have seen, this one's server need not know. */
+
+			/*
+			 * The ZooKeeper server of this session may not know yet what
+			 * other sessions have seen.
+			 */
 			if (run->command.kind == ZKL_COMMAND_SURVEY || zkl_sessions > 1)
 				add_item(run, ITEM_SYNC, ZKL_WHERE_LOCK, -1);
 			add_item(run, ITEM_DIRECTORY_DATA, ZKL_WHERE_LOCK, -1);
@@ -406,7 +416,7 @@ outcome_of(const ZklSessionEvent *event)
 		ZKL_COMMAND_DENIED : ZKL_COMMAND_REFUSED;
 }
 
-/* Of what may be a contender, the znode itself is wanted too. */
+/* For a child that may be a contender, the znode itself is read too. */
 static void
 note_children(Run *run, ZklWhere where, const ZklSessionEvent *event)
 {
@@ -456,9 +466,9 @@ add_node(Run *run, ZklWhere where, const char *name)
 }
 
 /*
- * One that has vanished meanwhile is left without a name, and out of the
- * answer.  One whose data we may not read still has a Stat, which everybody
- * may.
+ * A znode that has vanished meanwhile loses its name, and so is not in the
+ * answer.  A znode whose data may not be read still has a Stat, which every
+ * client may read.
  */
 static void
 note_node(Run *run, int number, const ZklSessionEvent *event)
@@ -494,9 +504,10 @@ note_node(Run *run, int number, const ZklSessionEvent *event)
 }
 
 /*
- * Curator looks for a text that is equal to its word.  A znode of zklock keeps its
- * own text, which says who holds the lock, and has a mark added; the write finds
- * other data than these, and the run begins anew, if the holder writes meanwhile.
+ * For Curator, the text must be equal to its word.  A znode of zklock keeps
+ * its own text, which names the holder, and a mark is added.  If the holder
+ * writes meanwhile, this write finds other data than it read, and the run
+ * begins anew.
  */
 static void
 note_old_data(Run *run, const ZklSessionEvent *event)

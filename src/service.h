@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * service.h
- *	  The worker's side of the commands: what backends ask to be done once.
+ *	  The worker's side of the commands of backends.
  *
  * Called only by the worker's files.
  *
@@ -14,19 +14,19 @@
 
 #include "session.h"
 
-/* A worker starts: what an earlier one was doing begins anew. */
+/* A worker starts, and begins anew what its predecessor was doing. */
 extern void zkl_service_start(const char *prefix);
 
-/* The session's handle is gone, and all replies with it. */
+/* The session's handle is gone, and with it all replies to come. */
 extern void zkl_service_restarted(void);
 
-/* An answer. */
+/* Handle an answer. */
 extern void zkl_service_handle(const ZklSessionEvent *event);
 
-/* Begin with what is asked, and send what the window allows. */
+/* Begin with new commands, and send what the window allows. */
 extern void zkl_service_send(void);
 
-/* How many of the session's requests without an answer are of commands? */
+/* How many of the session's unanswered requests belong to commands? */
 extern int	zkl_service_outstanding(void);
 
 #endif							/* ZKL_SERVICE_H */

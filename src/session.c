@@ -3,11 +3,11 @@
  * session.c
  *	  One ZooKeeper session, on the single-threaded client.
  *
- * Callbacks run inside the client and must not raise errors (to log is fine),
- * call the client or allocate with palloc: they copy what they are given into an event and
- * append it to a queue, which the worker empties.
+ * Callbacks run inside the client.  They must not raise errors (logging is
+ * fine), call the client or allocate with palloc.  They copy what they are
+ * given into an event, and append it to a queue that the worker empties.
  *
- * What the client does not do well, and what is done about it here:
+ * The client's weak points, and what this file does about them:
  * - it may close the socket silently and open another with the same number:
  *   the caller compares inodes; requests are held back until a heartbeat went
  *   out on the new connection (is_usable);
@@ -114,7 +114,10 @@ zkl_session_close(void)
 	free_events();
 }
 
-/* Without a connection the client cannot say good-bye to the server. */
+/*
+ * Free the handle without a connection, so that the client cannot close the
+ * session at the server.
+ */
 void
 zkl_session_abandon(void)
 {
@@ -194,7 +197,10 @@ zkl_session_process(bool readable, bool writable)
 		rc = zookeeper_process(zkl_session_state.handle, ZOOKEEPER_READ);
 }
 
-/* The client has one name for it at first, and none after a failure. */
+/*
+ * Before a connection the client has a special text for the server, and after
+ * a failure none.
+ */
 static bool
 has_no_connection(void)
 {
@@ -204,11 +210,11 @@ has_no_connection(void)
 }
 
 /*
- * When ZooKeeper is away, it is away for many servers, and they shall not
- * overrun it when it comes back.  The list is gone through once at full speed,
- * then with pauses that grow to the period of the heartbeats, and differ from
- * server to server.  Only an answered heartbeat tells that a connection was
- * worth it.
+ * When ZooKeeper fails, it fails for many servers at once, and they must not
+ * overrun it when it comes back.  The list of servers is tried once at full
+ * speed, then with pauses.  The pauses grow to the period of the heartbeats,
+ * and differ from server to server.  Only an answered heartbeat shows that a
+ * connection was of use.
  */
 static void
 note_attempt(void)
@@ -228,7 +234,7 @@ note_attempt(void)
 		ZKL_MS(pause / 2 + random % (pause / 2 + 1));
 }
 
-/* Do not wait for one silent server as long as the client would. */
+/* Give up a silent server earlier than the client would. */
 static void
 check_connecting(void)
 {
@@ -249,8 +255,8 @@ check_connecting(void)
 }
 
 /*
- * Something that is no ZooKeeper may answer on that port.  The client takes
- * what it says for good, and the handle is spoilt.
+ * A program that is no ZooKeeper may answer on that port.  The client believes
+ * what it says, and the handle is then of no use.
  */
 bool
 zkl_session_is_plausible(void)
@@ -316,8 +322,8 @@ free_events(void)
 }
 
 /*
- * Callbacks have nobody to tell that memory is out, and the client itself
- * aborts when it is.
+ * A callback cannot report that memory is out, and the client itself aborts
+ * when it is.
  */
 void *
 zkl_session_allocate(size_t size)
@@ -356,7 +362,10 @@ zkl_session_on_watch(zhandle_t *handle, int type, int state, const char *path,
 		return;
 	if (type == ZOO_SESSION_EVENT)
 	{
-		/* Whatever it is, nothing is sent before the next heartbeat. */
+		/*
+		 * Whatever the new state is, nothing is sent before the next
+		 * heartbeat.
+		 */
 		zkl_session_state.barrier_sent = false;
 		if (state == ZOO_CONNECTED_STATE)
 		{
@@ -417,9 +426,9 @@ zkl_session_heartbeat(void)
 		return;
 
 	/*
-	 * A multi goes through the quorum although it changes nothing, and also
-	 * if "/" must not be read.  A follower does not refuse one by itself, as
-	 * it may do with other writes (enableEagerACLCheck).
+	 * A multi goes through the quorum although it changes nothing, and even
+	 * if "/" must not be read.  A follower does not refuse it by itself, as
+	 * it may refuse other writes (enableEagerACLCheck).
 	 */
 	zoo_check_op_init(&op, "/", -1);
 	zkl_session_state.heartbeat_sent = zkl_now();
@@ -471,7 +480,7 @@ on_heartbeat(int rc, const void *data)
 	}
 }
 
-/* What a multi meets in the tree, it meets when its turn has come. */
+/* An error that a multi finds in the tree comes from the quorum, too. */
 static bool
 is_from_quorum(int rc)
 {
@@ -535,7 +544,7 @@ zkl_session_end_sending(void)
 	set_cork(0);
 }
 
-/* Where it cannot be done, nothing but speed is lost. */
+/* If this fails, only speed is lost. */
 static void
 set_cork(int on)
 {

@@ -3,10 +3,10 @@
  * session.h
  *	  One ZooKeeper session, on the single-threaded client.
  *
- * The client is driven by its owner's wait loop: ask zkl_session_interest
- * what to wait for, wait, tell zkl_session_process what is ready, then take
- * the events that came of it.  Nothing in here waits, but for names being
- * resolved when a session is opened.
+ * The worker's wait loop drives the client: it asks zkl_session_interest what
+ * to wait for, waits, tells zkl_session_process what is ready, and then takes
+ * the events.  Nothing in here waits, except for names being resolved when a
+ * session is opened.
  *
  * Every request that is sent gets exactly one reply event, except when the
  * session is closed: then all replies are dropped.
@@ -31,8 +31,10 @@ typedef enum ZklSessionEventKind
 	ZKL_SESSION_CONNECTED,		/* all watches are gone; send a heartbeat */
 	ZKL_SESSION_DISCONNECTED,
 	ZKL_SESSION_EXPIRED,		/* the handle is of no more use: close it */
-	ZKL_SESSION_STRANGER,		/* no ZooKeeper answered: abandon the handle */
-	ZKL_SESSION_HEARTBEAT,		/* a quorum answered what was sent at "sent" */
+	ZKL_SESSION_STRANGER,		/* the server is no ZooKeeper: abandon the
+								 * handle */
+	ZKL_SESSION_HEARTBEAT,		/* a quorum answered the heartbeat sent at
+								 * "sent" */
 	ZKL_SESSION_REPLY,
 	ZKL_SESSION_ANSWER,			/* to a request of sessionadmin.c */
 	ZKL_SESSION_CHILDREN_CHANGED,	/* of the directory "path" */
@@ -44,13 +46,14 @@ typedef struct ZklSessionEvent
 	struct ZklSessionEvent *next;
 	ZklSessionEventKind kind;
 	int64_t		sent;			/* HEARTBEAT: on the clock of zkl_now() */
-	char	   *path;			/* ..._CHANGED */
-	bool		gone;			/* NODE_CHANGED: it does not exist any more */
+	char	   *path;			/* CHILDREN_CHANGED, NODE_CHANGED */
+	bool		gone;			/* NODE_CHANGED: the znode does not exist any
+								 * more */
 
 	/* REPLY, ANSWER */
 	void	   *tag;			/* as given with the request */
 	uint32_t	attempt;
-	ZklTicketEvent reply;		/* its strings live as long as the event */
+	ZklTicketEvent reply;		/* its strings are freed with the event */
 
 	char	   *data;			/* WATCH_SELF; ANSWER: its beginning; NULL:
 								 * none */
@@ -72,13 +75,15 @@ typedef struct ZklSessionId
 /*
  * Open a handle: for a new session, or to carry on the one given.  "servers"
  * are numeric addresses, an odd number of them.  False (with errno) if the
- * client could not be made.
+ * client could not make the handle.
  */
 extern bool zkl_session_open(const char *servers, int nservers,
 							 int timeout_ms, const ZklSessionId *carry_on);
 extern bool zkl_session_is_open(void);
 
-/* End the session, and with it all its znodes.  May take a second or two. */
+/*
+ * End the session, and with it all its znodes.  This may take a second or two.
+ */
 extern void zkl_session_close(void);
 
 /*
@@ -99,52 +104,53 @@ extern void zkl_session_interest(int *fd, bool *writable, long *timeout_ms);
 /* Read and write what is ready. */
 extern void zkl_session_process(bool readable, bool writable);
 
-/* The next event, or NULL.  To be freed by the caller. */
+/* The next event, or NULL.  The caller frees it. */
 extern ZklSessionEvent *zkl_session_next_event(void);
 extern void zkl_session_free_event(ZklSessionEvent *event);
 
 /*
- * Send a write whose answer proves that the session lives.  Also the barrier
- * that must be the first request on each new connection: nothing else is
- * sent before it.  Does nothing unless it may be sent: connected, and none on
- * its way.
+ * Send a heartbeat: a write whose answer proves that the session lives.  It is
+ * also the barrier that must be the first request on each new connection:
+ * nothing else is sent before it.  Does nothing unless may_heartbeat: there is
+ * a connection, and no heartbeat is under way.
  */
 extern void zkl_session_heartbeat(void);
 extern bool zkl_session_may_heartbeat(void);
 
-/* For how long one is on its way, in microseconds; 0: none is. */
+/* How long a heartbeat has been under way, in microseconds; 0: none is. */
 extern int64_t zkl_session_heartbeat_age(void);
 
 /* May requests be sent now? */
 extern bool zkl_session_is_usable(void);
 
-/* Is there a connection?  It may have ended without an event. */
+/* Is there a connection?  A connection may end without an event. */
 extern bool zkl_session_is_connected(void);
 
 /*
- * Requests that are sent between the two go out together: the client would make
- * two packets of each.
+ * Requests that are sent between these two go out together.  Otherwise the
+ * client would send each request as two packets.
  */
 extern void zkl_session_begin_sending(void);
 extern void zkl_session_end_sending(void);
 
 /*
- * What the client said since this was asked last about a connection that failed
- * or was lost; NULL: nothing.  Has it gone through all servers in vain?
+ * What the client has said, since the last call, about a connection that
+ * failed or was lost; NULL: nothing.  And: has the client tried all servers in
+ * vain?
  */
 extern const char *zkl_session_take_error(void);
 extern bool zkl_session_tried_all(void);
 
-/* Requests without an answer, and all that were ever sent by this process. */
+/* Requests without an answer, and all that this process has sent. */
 extern int	zkl_session_outstanding(void);
 extern int64_t zkl_session_requests(void);
 
-/* Is it a ZooKeeper that we are connected to?  If not, abandon the handle. */
+/* Is the server at the other end a ZooKeeper?  If not, abandon the handle. */
 extern bool zkl_session_is_plausible(void);
 
 /* Facts about the connected session. */
 extern int	zkl_session_timeout_ms(void);
-extern int64_t zkl_session_connect_sent(void);	/* then, or later */
+extern int64_t zkl_session_connect_sent(void);	/* at that moment or later */
 extern void zkl_session_identity(ZklSessionId *identity);
 extern const char *zkl_session_server(void);
 
@@ -176,21 +182,24 @@ extern void zkl_session_answer(void *tag, uint32_t attempt,
 extern void zkl_session_delete(void *tag, uint32_t attempt,
 							   const char *directory, const char *child);
 
-/* Forget the watch on a child, at the server too. */
+/* Remove the watch on a child, in the client and at the server. */
 extern void zkl_session_unwatch(const char *directory, const char *child);
 
-/* Forget all watches on this side, after the connection was lost. */
+/*
+ * Remove the watches on this path in the client, after the connection was
+ * lost.
+ */
 extern void zkl_session_drop_watch(const char *path);
 
 /*
- * Requests that are no ticket's, in sessionadmin.c.  "tag", "attempt" and
- * "item" come back with the answer, which is an event ZKL_SESSION_ANSWER: its
- * reply has outcome and failure, the children, and the czxid.  Of the data, at
- * most "data_size" bytes are kept.
+ * Requests of commands, in sessionadmin.c.  "tag", "attempt" and "item" come
+ * back with the answer, which is an event ZKL_SESSION_ANSWER.  Its reply has
+ * outcome and failure, the children, and the czxid.  At most "data_size" bytes
+ * of the data are kept.
  *
- * sync answers when the server that we are connected to knows what any had
- * known before.  write is UNKNOWN where the data has another version than
- * given; -1 is any.
+ * sync answers when the server at the other end knows all that any server knew
+ * before.  write is UNKNOWN if the data have another version than the one
+ * given; -1 stands for any.
  */
 typedef struct ZklSessionAsk
 {

@@ -14,7 +14,9 @@
 #include "faultpoint.h"
 #include "sessionint.h"
 
-/* Longer than any text of ours, so that other data are recognized as such. */
+/*
+ * Longer than any text of zklock's, so that other data are recognized as such.
+ */
 #define WATCHED_DATA_SIZE	(2 * ZKL_TEXT_SIZE)
 
 static void create(ZklSessionCall *call, const char *directory,
@@ -84,9 +86,9 @@ on_created(int rc, const char *path, const struct Stat *stat, const void *data)
 }
 
 /*
- * The directory in case that it is missing, perhaps its parents before it, and
- * the znode.  The session keeps their order, so the znode's reply tells what
- * became of all.
+ * Make the directory in case it is missing, perhaps its parents before it, and
+ * the znode.  The session keeps their order, so the znode's reply tells the
+ * result of all.
  */
 void
 zkl_session_found(void *tag, uint32_t attempt, const char *directory,
@@ -119,9 +121,9 @@ offer(ZklSessionCall *call, const char *directory)
 }
 
 /*
- * ZooKeeper asks for permission before it says that a directory is there.  So a
- * refusal means nothing if the next one is there or can be made; else it is why
- * the znode's directory is missing.
+ * ZooKeeper checks for permission before it says that a directory exists.  So
+ * a refusal means nothing if the next directory exists or can be made.
+ * Otherwise it is the reason why the znode's directory is missing.
  */
 static void
 on_offered(int rc, const char *path, const void *data)
@@ -188,10 +190,11 @@ zkl_session_downgrade(void *tag, uint32_t attempt, const char *directory,
 }
 
 /*
- * The code is that of the first operation that failed.  Where there is no
- * znode, that is the delete: once it is allowed, the directory is there, too.
- * And where the delete is allowed, we have made no reader's znode yet; one that
- * exists nevertheless is a forged one, which is a refusal.
+ * The code is that of the first operation that failed.  If there is no znode
+ * to delete, that is the delete: once the delete is allowed, the directory
+ * exists, too.  And if the delete succeeds, this session has made no reader's
+ * znode yet.  One that exists nevertheless is forged, which counts as a
+ * refusal.
  */
 static void
 on_downgraded(int rc, const void *data)
@@ -212,7 +215,7 @@ zkl_session_inspect(void *tag, uint32_t attempt, const char *directory,
 									   zkl_session_on_stat, call));
 }
 
-/* By getData, which leaves no watch behind where the znode is gone. */
+/* This uses getData, which leaves no watch behind if the znode is gone. */
 void
 zkl_session_watch(void *tag, uint32_t attempt, ZklRequest request,
 				  const char *directory, const char *child)

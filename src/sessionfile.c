@@ -3,9 +3,9 @@
  * sessionfile.c
  *	  The file that carries a session over a crash of the server.
  *
- * After a crash restart, shared memory is new and nobody remembers the
- * session whose znodes still lock everybody out.  With its id and password
- * the new worker ends it at once, instead of after the session timeout.
+ * After a crash restart, shared memory is new and no process knows the session
+ * whose znodes still lock all clients out.  With its id and password the new
+ * worker ends it at once, instead of after the session timeout.
  *
  * A copy of the data directory (base backup, snapshot, clone) must not do
  * that to the original's session.  The file lies where base backups leave
@@ -107,7 +107,7 @@ zkl_session_file_write(const ZklSessionId *identity)
 	}
 	if (!describe_home(fd, &status, text, MAX_SIZE))
 	{
-		/* Where the machine's boot cannot be named, do without. */
+		/* If the machine's boot has no name, there is no file. */
 		CloseTransientFile(fd);
 		unlink(new_file_name);
 		return;
@@ -147,8 +147,8 @@ zkl_session_file_remove(void)
 }
 
 /*
- * Where the file is at home: the machine's present boot, and the file's own
- * device and inode (of fd, unless that is negative).
+ * The home of the file: the machine's present boot, and the file's own device
+ * and inode (of fd, unless that is negative).
  */
 static bool
 describe_home(int fd, const struct stat *status, char *home, size_t size)

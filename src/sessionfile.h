@@ -14,19 +14,22 @@
 
 #include "session.h"
 
-/* A worker starts, which holds the session of this number. */
+/* A worker starts, which holds the ZooKeeper session of this number. */
 extern void zkl_session_file_start(int session);
 
 /*
- * Read the session that this very server had before it crashed.  False if
- * there is none, or if the file came here in a copy of the data directory.
+ * Read the session that this server had before it crashed.  False if there is
+ * no file, or if the file came here in a copy of the data directory.
  */
 extern bool zkl_session_file_read(ZklSessionId *identity);
 
-/* Write it; problems are logged, and cost no more than the file is for. */
+/*
+ * Write the file.  Errors are only logged: without the file, a crash leaves
+ * the session to its timeout.
+ */
 extern void zkl_session_file_write(const ZklSessionId *identity);
 
-/* True if there is none any more. */
+/* Remove the file.  True if there is none any more. */
 extern bool zkl_session_file_remove(void);
 
 #endif							/* ZKL_SESSIONFILE_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sessionint.h
- *	  What the files of the session share; no other includes it.
+ *	  What the files of the session share; no other file includes it.
  *
  * src/sessionint.h
  *
@@ -17,7 +17,7 @@
 typedef struct ZklSessionState
 {
 	zhandle_t  *handle;
-	bool		closing;		/* drop what the callbacks say */
+	bool		closing;		/* drop the events of callbacks */
 	bool		barrier_sent;	/* on the present connection */
 	bool		heartbeat_is_out;
 	bool		refusal_logged; /* that heartbeats are refused */
@@ -25,15 +25,16 @@ typedef struct ZklSessionState
 	int			outstanding;
 	int64		requests;
 	int			nservers;
-	int			timeout_ms;		/* as asked for */
+	int			timeout_ms;		/* as requested */
 	int			fd;				/* socket of the last turn */
 	int64		connecting_since;	/* 0: not connecting */
 	int			attempts;		/* to connect, since a heartbeat was answered */
 	int64		attempt_at;		/* when the next may be made */
-	int64		attempted_at;	/* before the last one began */
+	int64		attempted_at;	/* when the last one began, or before */
 	int			idle_turns;
-	bool		gave_up;		/* we ended the connection, and said why */
-	bool		has_error;		/* nobody has taken it yet: */
+	bool		gave_up;		/* zklock ended the connection, and "error"
+								 * says why */
+	bool		has_error;		/* the error has not been taken yet: */
 	char		error[256];		/* why there is no connection, or no more */
 	ZklSessionEvent *first;
 	ZklSessionEvent **last;
@@ -49,9 +50,10 @@ extern void zkl_session_on_watch(zhandle_t *handle, int type, int state,
 extern ZklOutcome zkl_session_outcome_of(int rc, ZklFailure *failure);
 
 /*
- * A call: a request on its way; what its completions are given.  The caller of
- * begin_call fills in what the event shall say, and passes the client's return code to
- * "sent": a request that the client does not take gets no completion.
+ * A call is a request under way; its completions get it as their data.  The
+ * caller of begin_call fills in what the event must say, and passes the
+ * client's return code to "sent".  A request that the client refuses gets no
+ * completion.
  */
 typedef struct ZklSessionCall
 {
@@ -60,7 +62,7 @@ typedef struct ZklSessionCall
 	uint32_t	attempt;
 	ZklRequest	request;		/* REPLY */
 	int			item;			/* ANSWER */
-	int			data_size;		/* so much of the data is kept */
+	int			data_size;		/* how many bytes of the data are kept */
 	int			parts;			/* completions still to come */
 	int			refusal;		/* FOUND: why there is no directory */
 	zoo_op_result_t results[2]; /* of a multi; the client's until it completes */
@@ -69,10 +71,13 @@ typedef struct ZklSessionCall
 extern ZklSessionCall *zkl_session_begin_call(ZklSessionEventKind kind,
 											  void *tag, uint32_t attempt);
 
-/* The deciding request of a call went out; if the client refused it, finish. */
+/*
+ * The deciding request of a call was sent; if the client refused it, finish
+ * the call.
+ */
 extern void zkl_session_sent(ZklSessionCall *call, int rc);
 
-/* A request that does not decide about the call went out; it was completed. */
+/* A request that does not decide about the call was sent, or was completed. */
 extern void zkl_session_add_part(ZklSessionCall *call);
 extern void zkl_session_end_part(ZklSessionCall *call);
 
@@ -86,7 +91,10 @@ extern ZklSessionEvent *zkl_session_finish_data(ZklSessionCall *call, int rc,
 												int value_length,
 												const struct Stat *stat);
 
-/* What is known of a znode: which it is, and whether the live session owns it. */
+/*
+ * Fill in the facts about a znode: its czxid, and whether the live session
+ * owns it.
+ */
 extern void zkl_session_set_stat(ZklSessionEvent *event,
 								 const struct Stat *stat);
 

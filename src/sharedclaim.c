@@ -3,7 +3,7 @@
  * sharedclaim.c
  *	  A claim in the lock table: it begins, holds its lock, and ends.
  *
- * The states and who may change them are in locktable.h.
+ * locktable.h has the states, and says which process makes each change.
  *
  * src/sharedclaim.c
  *
@@ -86,8 +86,9 @@ zkl_shared_begin(const char *path, ZklMode mode, int *limit, int quantity,
 }
 
 /*
- * As pg_terminate_backend() sees it, whatever role the session has set.  A process
- * without a role is none that others may end.
+ * Decides as pg_terminate_backend() does, whatever role the session has set.
+ * A process without a role counts as a superuser's, because no other role may
+ * end it.
  */
 static bool
 is_superusers_session(void)
@@ -95,7 +96,10 @@ is_superusers_session(void)
 	return !OidIsValid(MyProc->roleId) || superuser_arg(MyProc->roleId);
 }
 
-/* All who use a lock at a time use it as the same, so one speaks for all. */
+/*
+ * All claims on a lock at a time use it as the same kind, so the first stands
+ * for all.
+ */
 static ZklBeginning
 check_use(ZklEntry *entry, ZklMode mode, int *limit)
 {
@@ -113,12 +117,12 @@ check_use(ZklEntry *entry, ZklMode mode, int *limit)
 		return ZKL_BEGIN_OTHER_LIMIT;
 	}
 
-	/* Leases that only linger were of another semaphore, so to speak. */
+	/* Idle leases belong to the old limit; give them up. */
 	zkl_leases_give_up(entry);
 	return ZKL_BEGUN;
 }
 
-/* What only lingers from another kind of lock goes first. */
+/* Lingering tickets of another kind of lock on the path are given up first. */
 static void
 make_way(ZklEntry *entry, ZklMode mode)
 {
@@ -189,7 +193,9 @@ zkl_shared_hold(ZklClaim *claim, bool only_tries, const char *about)
 	return answer;
 }
 
-/* A znode that was stuck may be deleted by now; the worker finds out. */
+/*
+ * A stuck znode may be gone by now, or can be deleted; the worker finds out.
+ */
 static void
 need_ticket(ZklClaim *claim)
 {
@@ -211,7 +217,7 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 			if (about == NULL)
 				break;
 			if (entry->nlinked > 0)
-				break;			/* leases are on their way out */
+				break;			/* leases are being deleted */
 			note_asker(claim, only_tries, about);
 			zkl_entry_want(entry, claim->mode);
 			break;
@@ -246,7 +252,7 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 }
 
 /*
- * A ticket that reads may be joined by others at any time, superusers as well,
+ * Other claims, superusers' as well, may join a ticket that reads at any time,
  * so it is never plain.
  */
 static void
@@ -258,10 +264,10 @@ note_asker(ZklClaim *claim, bool only_tries, const char *about)
 }
 
 /*
- * The server owns the lock.  Another claim can be in the way although we have
- * the local lock only when its backend dropped that lock behind our back, with
- * pg_advisory_unlock_all(), or is on its way out, or has been replaced by a new
- * generation; it will wake us.
+ * The server owns the lock.  This backend has the local lock, so another claim
+ * is in the way only in three cases.  Its backend released the local lock with
+ * pg_advisory_unlock_all(), or is about to end, or has the local lock of an
+ * old generation.  That backend will wake this one.
  */
 static ZklAnswer
 answer_owned(ZklClaim *claim, int64 now)
@@ -292,7 +298,7 @@ ask_for_leases(ZklClaim *claim, bool only_tries, const char *about)
 	uint64		epoch = pg_atomic_read_u64(&session->epoch);
 	int64		now = zkl_now();
 
-	/* Who only tries leaves alone what one has got so far who waits. */
+	/* A try must not take leases already collected for a waiter. */
 	if (only_tries && semaphore->nneeding > (claim->needs_ticket ? 1 : 0))
 		return ZKL_ANSWER_QUEUED;
 	if (zkl_leases_usable(semaphore, epoch) >= claim->quantity)
@@ -482,7 +488,10 @@ detach(ZklClaim *claim, int64 now)
 		zkl_entry_settle(entry, now);
 }
 
-/* What makes a ticket linger the next time. */
+/*
+ * Note the release: if the lock is acquired again soon, its ticket will
+ * linger.
+ */
 static void
 note_release(ZklEntry *entry, int64 now)
 {

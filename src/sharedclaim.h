@@ -4,8 +4,9 @@
  *	  A claim in the lock table: it begins, holds its lock, and ends.
  *
  * The states and the arrows are in locktable.h.  All functions lock the
- * entry's partition themselves; none raises an error, but for zkl_shared_begin,
- * which reads a catalog before it begins anything.
+ * entry's partition themselves, so the caller holds none.  None raises an
+ * error, except zkl_shared_begin, which reads a catalog before it begins
+ * anything.
  *
  * Called only by backends.
  *
@@ -19,7 +20,7 @@
 #include "locktable.h"
 #include "standing.h"
 
-/* What a claim that begins is told. */
+/* What a backend is told that begins a claim. */
 typedef enum ZklBeginning
 {
 	ZKL_BEGUN,
@@ -28,80 +29,87 @@ typedef enum ZklBeginning
 	ZKL_BEGIN_OTHER_LIMIT		/* the semaphore is in use with another limit */
 } ZklBeginning;
 
-/* What a claim that wants to hold its lock is told. */
+/* What a backend is told that wants its claim to hold the lock. */
 typedef enum ZklAnswer
 {
-	ZKL_ANSWER_HELD,			/* it does now */
+	ZKL_ANSWER_HELD,			/* it holds the lock now */
 	ZKL_ANSWER_STALE,			/* its local lock is of an old generation */
-	ZKL_ANSWER_QUEUED,			/* somebody else holds the lock */
-	ZKL_ANSWER_ASKING,			/* that is not sure: its ticket may linger */
-	ZKL_ANSWER_NONE,			/* ZooKeeper was asked; no answer yet */
+	ZKL_ANSWER_QUEUED,			/* another claim or client holds the lock, or
+								 * goes first */
+	ZKL_ANSWER_ASKING,			/* the same, but the ticket there may only
+								 * linger */
+	ZKL_ANSWER_NONE,			/* ZooKeeper has not answered yet */
 	ZKL_ANSWER_DOUBT,			/* the server's ticket is in doubt */
-	ZKL_ANSWER_FAILED,			/* it cannot be had; see claim->failure */
+	ZKL_ANSWER_FAILED,			/* the lock cannot be had; see claim->failure */
 	ZKL_ANSWER_FULL,			/* entries are used up */
-	ZKL_ANSWER_SHUTDOWN			/* nothing is granted any more */
+	ZKL_ANSWER_SHUTDOWN			/* the server shuts down and grants nothing
+								 * any more */
 } ZklAnswer;
 
 /*
- * Begin to acquire.  "limit" and "quantity" are for semaphores; where the limit
- * in use is another one, that is written to "limit".
+ * Begin a claim in state WAITING.  "limit" and "quantity" are for semaphores.
+ * If the semaphore is in use with another limit, this writes that limit to
+ * "limit" and returns ZKL_BEGIN_OTHER_LIMIT.
  */
 extern ZklBeginning zkl_shared_begin(const char *path, ZklMode mode,
 									 int *limit, int quantity,
 									 const char *about, ZklClaim **claim);
 
 /*
- * The generation of the local lock to take now.  The claim waits in this
- * generation until it asks again.
+ * The generation of the local lock that the backend must take now.  The claim
+ * waits in this generation until the backend calls again.
  */
 extern uint32 zkl_shared_generation(ZklClaim *claim);
 
 /*
- * Around a wait for the local lock: the worker interrupts it, as by a cancel,
- * when there is a new generation.  False: there is one already.  The second
- * returns true if a cancel was sent, which may not have arrived yet.
+ * Call these around a wait for the local lock.  If the worker begins a new
+ * generation meanwhile, it cancels the wait, because the old local lock's
+ * holder may be idle for hours.  begin returns false if there is a new
+ * generation already. end returns true if a cancel was sent, which may not
+ * have arrived yet.
  */
 extern bool zkl_shared_begin_local_wait(ZklClaim *claim);
 extern bool zkl_shared_end_local_wait(ZklClaim *claim);
 
 /*
- * Hold the lock, if the server owns it; otherwise see to it that the worker
- * gets it.  The caller has the local lock of the claim's generation, and
- * calls again when its latch was set.
+ * Hold the lock, if the server owns it; otherwise ask the worker for the
+ * ticket.  The caller has the local lock of the claim's generation, and calls
+ * again whenever its latch was set.
  *
- * "about" is what the ticket's znode shall say.  It takes a while to write,
- * so the caller may first try with NULL: then the worker is not asked.
+ * "about" is the text for the ticket's znode.  The text takes a while to
+ * write, so the caller may first try with NULL: then the worker is not asked.
  */
 extern ZklAnswer zkl_shared_hold(ZklClaim *claim, bool only_tries,
 								 const char *about);
 
 /*
- * Leases of a semaphore: hold them if that takes nothing but what this server
- * has and nobody in it waits for.
+ * Leases: hold them if this server has enough of them, and no other claim of
+ * this server waits for any.
  */
 extern bool zkl_shared_hold_at_once(ZklClaim *claim);
 
 /*
- * Leases: ask for no more, but go on waiting.  For who has lost the inner mutex.
+ * Leases: request no more, but go on waiting.  For a backend that has lost the
+ * inner mutex.
  */
 extern void zkl_shared_stop_asking(ZklClaim *claim);
 
 /*
- * Leases: add those of a second claim to the first, which ends the second.
- * False, and nothing is done, if either was lost.
+ * Leases: move those of a second claim to the first, and end the second.
+ * False if either claim was lost; then nothing is done.
  */
 extern bool zkl_shared_merge(ZklClaim *claim, ZklClaim *second);
 
 /* Leases: release some of them. */
 extern void zkl_shared_release_leases(ZklClaim *claim, int quantity);
 
-/* From writing to reading.  Nobody can write in between. */
+/* From writing to reading.  No other client can write in between. */
 extern void zkl_shared_downgrade(ZklClaim *claim);
 
-/* Set the end of the claim's lease time, a moment of zkl_now(). */
+/* Set the claim's hold limit, a moment of zkl_now(); 0: none. */
 extern void zkl_shared_set_lease_time(ZklClaim *claim, int64 lease_until);
 
-/* End a claim, in whatever state; frees it. */
+/* End a claim, in whatever state, and free it. */
 extern void zkl_shared_end(ZklClaim *claim);
 
 #endif							/* ZKL_SHAREDCLAIM_H */

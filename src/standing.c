@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * standing.c
- *	  How a claim stands, and what is known about its lock.
+ *	  How a claim stands: good, in doubt or lost; and facts about its lock.
  *
  * src/standing.c
  *
@@ -46,7 +46,7 @@ zkl_shared_standing(ZklClaim *claim, int64 margin)
 	return standing;
 }
 
-/* Where the worker has not marked it yet, it is the lease time that ended. */
+/* If the worker has not marked the claim yet, its hold limit has passed. */
 ZklLoss
 zkl_shared_loss(ZklClaim *claim, int64 *lost_at)
 {

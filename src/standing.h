@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * standing.h
- *	  How a claim stands, and what is known about its lock.
+ *	  How a claim stands: good, in doubt or lost; and facts about its lock.
  *
- * All functions lock the entry's partition themselves; none raises an error.
+ * All functions lock the entry's partition themselves, so the caller holds
+ * none.  None raises an error.
  *
  * Called only by backends.
  *
@@ -21,24 +22,25 @@ typedef enum ZklStanding
 {
 	ZKL_STANDING_GOOD,
 	ZKL_STANDING_DOUBT,			/* good again if the session comes back */
-	ZKL_STANDING_LOST			/* or its lease time is over */
+	ZKL_STANDING_LOST			/* or its hold limit has passed */
 } ZklStanding;
 
 /*
- * How does a claim stand that was held?  Good means: until the session has
- * "margin" microseconds more to live, at least.
+ * How does a claim stand that was held?  Good means that the session certainly
+ * lives for at least "margin" more microseconds, and the hold limit does not
+ * pass before that.
  */
 extern ZklStanding zkl_shared_standing(ZklClaim *claim, int64 margin);
 
-/* Why and when was it lost? */
+/* Why and when was a lost claim lost? */
 extern ZklLoss zkl_shared_loss(ZklClaim *claim, int64 *lost_at);
 
-/* Has somebody asked for the lock that this claim holds? */
+/* Has the release of the lock that this claim holds been requested? */
 extern bool zkl_shared_is_revoked(ZklClaim *claim);
 
 /*
- * Is no znode of the lock on its way to be deleted?  If not, the claim's latch
- * will be set.
+ * True if no znode of the lock is on its way to be deleted.  If false, the
+ * claim's latch will be set when the znode is gone.
  */
 extern bool zkl_shared_is_settled(ZklClaim *claim);
 
@@ -46,17 +48,18 @@ extern bool zkl_shared_is_settled(ZklClaim *claim);
 extern bool zkl_shared_is_releasing(const char *path);
 
 /*
- * Is it known that the path is no other kind of lock?  A claim that gets leases
- * has to find that out, unless another claim of the server has done so since the
- * server has had any.
+ * Is it known that the path is no other kind of lock?  A claim that gets
+ * leases must find that out, unless another claim of this server has done so
+ * since the server has had leases.  set_surveyed notes it, if the claim is
+ * still held.
  */
 extern bool zkl_shared_is_surveyed(ZklClaim *claim);
 extern void zkl_shared_set_surveyed(ZklClaim *claim);
 
 /*
- * Is this znode of the path (or of its leases) a ticket of this server?  Then say
- * who holds the lock by it now, or waits for it: as a znode's text, which is empty
- * where no backend does.
+ * Is this znode a ticket of this server, for the path or one of its leases?
+ * Then write the text about the backend that holds the lock by it now, or
+ * waits for it.  The text is empty if no backend does.
  */
 extern bool zkl_shared_describe(const char *path, const char *znode,
 								char about[ZKL_ABOUT_SIZE]);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * survey.c
- *	  What is in a lock's directory in ZooKeeper, and how that is handed over.
+ *	  A survey: what is in a lock's directory in ZooKeeper, as a backend sees it.
  *
  * A packed survey is a Head and the directory's data, then for each znode a
  * Piece, its name and its data.  Texts end with a null.  Nothing is aligned.

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * survey.h
- *	  What is in a lock's directory in ZooKeeper, and how that is handed over.
+ *	  A survey: what is in a lock's directory in ZooKeeper, as a backend sees it.
  *
- * The worker collects a survey, packs it into one piece of memory without
- * pointers, and a backend unpacks that.  Nothing in here waits or is shared.
+ * The worker collects a survey and packs it into one piece of memory without
+ * pointers.  The backend unpacks it.  Nothing in here waits or is shared.
  *
  * src/survey.h
  *
@@ -17,7 +17,7 @@
 
 #include "lineup.h"
 
-/* So much of a znode's data is kept. */
+/* How many bytes of a znode's data are kept. */
 #define ZKL_SURVEY_DATA_SIZE	512
 
 typedef struct ZklSurveyNode
@@ -51,8 +51,8 @@ extern ZklSurvey *zkl_survey_unpack(const char *packed);
 extern int	zkl_survey_count(const ZklSurvey *survey, ZklWhere where);
 
 /*
- * How many leases the semaphore has, as the data of its directory says; 0 if
- * they do not say it.
+ * How many leases the semaphore has, according to the data of its directory; 0
+ * if they do not say.
  */
 extern int	zkl_survey_limit(const ZklSurvey *survey);
 

@@ -7,16 +7,16 @@
  *
  * Two rules carry the difficult cases:
  *
- * - A create whose reply was lost is looked for by its UUID before anything
- *   else is tried.  The znode is the worker's until its delete is confirmed
- *   or its session is gone.
+ * - If the reply to a create was lost, the ticket looks for the znode by its
+ *   UUID before it does anything else.  The ticket keeps the znode until its
+ *   delete is confirmed or its session is gone.
  *
- * - What a watch says is not believed, only taken as a reason to list again.
- *   So a watch may fire late, twice or for nothing.  One thing is: that a znode
- *   is gone.  Its name never comes back, and nobody ever comes before who is in
- *   the queue.  So whom nobody else goes before owns the lock then, unless
- *   anything else has changed in the directory before that, which the
- *   directory's watch has told first.
+ * - A watch that fires is only a reason to list again.  So it may fire late,
+ *   twice or for nothing.  There is one exception: the watch that says that the
+ *   predecessor is gone.  A name never comes back, and no znode ever gets a
+ *   place before one that exists.  So if the predecessor was the only znode
+ *   before the ticket's, the ticket owns the lock now, unless the directory has
+ *   changed in another way before.  The directory's watch has told that first.
  *
  * src/ticket.c
  *
@@ -147,8 +147,8 @@ on_unwant(ZklTicket *ticket, bool unsent)
 
 			/*
 			 * The znode has the writer's name or the reader's; again, the
-			 * reply will tell.  That the request was not sent tells nothing:
-			 * it may repeat another whose reply was lost.
+			 * reply will tell.  It tells nothing that the request was not
+			 * sent: that may repeat an earlier one whose reply was lost.
 			 */
 		case ZKL_TICKET_DOWNGRADING:
 			ticket->unwanted = true;
@@ -176,8 +176,8 @@ on_unwant(ZklTicket *ticket, bool unsent)
 }
 
 /*
- * After a refusal, this is asked for again whenever somebody has changed
- * something about the lock, and so not in circles.
+ * After a refusal, the downgrade is requested again only when the state of the
+ * lock changes, and so not in circles.
  */
 static ZklTicketStep
 on_downgrade(ZklTicket *ticket)
@@ -190,7 +190,7 @@ on_downgrade(ZklTicket *ticket)
 	return nothing;
 }
 
-/* In other states, the watch comes with what is under way. */
+/* In other states, the watch comes with the request under way. */
 static ZklTicketStep
 on_watch(ZklTicket *ticket)
 {
@@ -203,8 +203,8 @@ on_watch(ZklTicket *ticket)
 }
 
 /*
- * What is under way in other states ends with a look at the znode's data, which
- * shows whether this is still to be done.
+ * In other states, the request under way ends with a read of the znode's data,
+ * which shows whether the answer is still missing.
  */
 static ZklTicketStep
 on_answer(ZklTicket *ticket)
@@ -218,7 +218,7 @@ on_answer(ZklTicket *ticket)
 }
 
 /*
- * Whatever is under way in other states ends with a look at the znode's data,
+ * In other states, the request under way ends with a read of the znode's data,
  * which shows that the text is out of date.
  */
 static ZklTicketStep
@@ -230,7 +230,7 @@ on_describe(ZklTicket *ticket)
 	return nothing;
 }
 
-/* Who came into the world with the directory need not have been in a hurry. */
+/* A ticket that created its directory defers its first list until now. */
 static ZklTicketStep
 on_look(ZklTicket *ticket)
 {
@@ -239,7 +239,10 @@ on_look(ZklTicket *ticket)
 	return nothing;
 }
 
-/* Who has once been contended does not look any more, unless it is asked to. */
+/*
+ * A ticket that has once been contended does not list any more, unless it is
+ * asked to.
+ */
 static ZklTicketStep
 on_recheck(ZklTicket *ticket)
 {
@@ -251,8 +254,9 @@ on_recheck(ZklTicket *ticket)
 }
 
 /*
- * A lease waits for fewer of them, not for a certain one to go.  Of another ticket
- * in the queue, the own znode may be among those that have gone.
+ * A lease waits until there are fewer leases, not for a certain one to go.
+ * For another ticket in the queue, the change may be that its own znode is
+ * gone.
  */
 static ZklTicketStep
 on_children_changed(ZklTicket *ticket)
@@ -270,9 +274,9 @@ on_children_changed(ZklTicket *ticket)
 }
 
 /*
- * All watches are gone; and a znode that could not be deleted perhaps can be now.
- * In the other states a request is due on the new connection already: what became
- * of the one before it was told first.
+ * All watches are gone, and ZooKeeper may now delete a znode that it refused
+ * to delete before.  In the other states a request for the new connection is
+ * due already: the outcome of the one before it was reported first.
  */
 static ZklTicketStep
 on_reconnected(ZklTicket *ticket)

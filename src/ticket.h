@@ -4,33 +4,38 @@
  *	  The life of one ticket as a pure step function: event in, request out.
  *
  * A ticket is this server's znode in a lock's queue.  The worker feeds each
- * ticket with events (somebody wants it, a reply came, the session expired)
- * and does what the step says: send one request to ZooKeeper, tell the lock
- * table one thing, or both.
+ * ticket with events: a backend wants it, a reply came, the session expired.
+ * The worker then does what the step says: it sends one request to ZooKeeper,
+ * tells the lock table one thing, or both.
  *
  * Every request that is sent gets exactly one reply event, in the order of
- * sending, with outcome UNKNOWN where the connection was lost.  CREATE is
- * two requests, the create and a list that is sent after it, and gets the two
- * replies CREATE and LIST; the list may be for other leases as well.  FOUND creates the directory, and from the second
- * round on all above it, and then the znode, which alone decides: it is ABSENT
- * if the directory still is.  If the znode has number 0, it is the first that was
- * ever in the directory, and needs no list.  DOWNGRADE deletes one znode and
- * creates another, both or none; it is ABSENT where the one to delete is not
- * there.  ANSWER is UNKNOWN where the data are others than those that were seen
- * last.
+ * sending.  If the connection was lost, the outcome is UNKNOWN.
  *
- * A znode's text names the backend for which it was made.  While other clients
- * wait, the text shall name the backend that holds the lock now.  ANSWER writes
- * the whole text: who holds the lock and, once a try has asked, that it is in
- * use.  The text is read again after each write, so that whatever was lost or
- * overwritten is noticed and written again.
+ * CREATE is two requests, the create and a list that is sent after it.  It
+ * gets two replies, CREATE and LIST.  The list may serve other leases as well.
  *
- * A try must not say "held" for a ticket that lingers.  So who only tries asks,
- * by its mere being there: its UUID says what it is.  The owner before it is
- * contended then, and gives up if it lingers; if it is in use, it writes so into
- * its own znode.  The one who tries reads and watches that znode, which tells
- * either.  What is written there stays true: a ticket that has answered never
- * lingers.  A downgrade makes a new znode, which has not answered yet.
+ * FOUND creates the directory, from the second round on also the directories
+ * above it, and then the znode.  The reply is the znode's: it is ABSENT if the
+ * directory is still missing.  A znode with number 0 is the first that was
+ * ever made in its directory, and needs no list.
+ *
+ * DOWNGRADE deletes one znode and creates another, both or none.  It is ABSENT
+ * if the znode to delete is not there.  ANSWER is UNKNOWN if the znode's data
+ * have changed since the ticket read them.
+ *
+ * A znode's text names the backend for which the znode was made.  While other
+ * clients wait, the text must name the backend that holds the lock now.
+ * ANSWER writes the whole text: the holder and, once a try has asked, that the
+ * lock is in use.  The ticket reads the text again after each write.  So it
+ * notices whatever was lost or overwritten, and writes again.
+ *
+ * A try must not report "held" because of a ticket that lingers.  So the UUID
+ * of a znode says that its ticket only tries, and the owner before it reads
+ * that in its list as a question.  If the owner lingers, it gives the ticket
+ * up; if the lock is in use, it writes so into its own znode.  The ticket that
+ * tries reads and watches that znode, and so learns either.  The text stays
+ * true, because a ticket that has answered never lingers.  A downgrade makes a
+ * new znode, which has not answered yet.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *
@@ -43,31 +48,36 @@
 
 #include "recipe.h"
 
-#define ZKL_CHILD_SIZE	128		/* the longest name of a foreign contender */
+#define ZKL_CHILD_SIZE	128		/* the longest name of another client's
+								 * contender */
 
 typedef enum ZklTicketState
 {
 	ZKL_TICKET_NONE,			/* no znode and nothing under way */
 	ZKL_TICKET_FOUNDING,		/* directory and znode requested */
 	ZKL_TICKET_CREATING,		/* create and list sent */
-	ZKL_TICKET_CREATED,			/* ... create answered, the list is not */
-	ZKL_TICKET_HOMELESS,		/* ... it said that the directory is missing */
-	ZKL_TICKET_UNSURE,			/* ... its outcome is unknown */
-	ZKL_TICKET_REFUSED,			/* ... it was refused */
-	ZKL_TICKET_FINDING,			/* list sent, to find out if the znode exists */
+	ZKL_TICKET_CREATED,			/* ... the create was answered, the list not
+								 * yet */
+	ZKL_TICKET_HOMELESS,		/* ... the directory is missing */
+	ZKL_TICKET_UNSURE,			/* ... the create's outcome is unknown */
+	ZKL_TICKET_REFUSED,			/* ... the create was refused */
+	ZKL_TICKET_FINDING,			/* list sent, to find out whether the znode
+								 * exists */
 	ZKL_TICKET_INSPECTING,		/* found; its czxid and owner requested */
 	ZKL_TICKET_LISTING,			/* znode exists; list sent to see its place */
-	ZKL_TICKET_SURVEYING,		/* ... which showed what may be a semaphore */
+	ZKL_TICKET_SURVEYING,		/* ... list showed a child "leases"; its
+								 * children requested */
 	ZKL_TICKET_WATCHING,		/* not first; watch on the predecessor sent */
 	ZKL_TICKET_QUEUED,			/* waits for the predecessor's watch */
 	ZKL_TICKET_OWNED,			/* first in the queue */
-	ZKL_TICKET_CHECKING,		/* owned; list sent to see who queues behind */
-	ZKL_TICKET_ANSWERING,		/* owned; its data requested to say that, and
-								 * who holds it */
-	ZKL_TICKET_DOWNGRADING,		/* owned; reader's znode requested in the
+	ZKL_TICKET_CHECKING,		/* owned; list sent to see the znodes behind
+								 * it */
+	ZKL_TICKET_ANSWERING,		/* owned; write of the znode's text sent: the
+								 * holder, and that the lock is in use */
+	ZKL_TICKET_DOWNGRADING,		/* owned; a reader's znode requested in the
 								 * writer's place */
-	ZKL_TICKET_CONFIRMING,		/* ... the writer's is gone; owner of the
-								 * reader's requested */
+	ZKL_TICKET_CONFIRMING,		/* ... the writer's znode is gone; the owner
+								 * of the reader's requested */
 	ZKL_TICKET_DELETING,		/* delete sent */
 	ZKL_TICKET_STUCK			/* ... and refused: the znode may stay until
 								 * the session ends */
@@ -75,7 +85,7 @@ typedef enum ZklTicketState
 
 #define ZKL_TICKET_NSTATES	(ZKL_TICKET_STUCK + 1)
 
-/* What to ask ZooKeeper. */
+/* What to request from ZooKeeper. */
 typedef enum ZklRequest
 {
 	ZKL_REQUEST_NOTHING,
@@ -86,9 +96,9 @@ typedef enum ZklRequest
 	ZKL_REQUEST_SURVEY,			/* children of the directory's "leases" */
 	ZKL_REQUEST_WATCH,			/* data of the predecessor, with a watch */
 	ZKL_REQUEST_WATCH_SELF,		/* data of the own znode, with a watch */
-	ZKL_REQUEST_ANSWER,			/* set the own znode's data, if they are those
-								 * that were seen last */
-	ZKL_REQUEST_DOWNGRADE,		/* the reader's znode instead of the writer's,
+	ZKL_REQUEST_ANSWER,			/* set the own znode's data, unless they
+								 * changed since the ticket read them */
+	ZKL_REQUEST_DOWNGRADE,		/* replace the writer's znode by a reader's
 								 * with the same sequence number */
 	ZKL_REQUEST_DELETE			/* the own znode */
 } ZklRequest;
@@ -98,14 +108,14 @@ typedef enum ZklOutcome
 	ZKL_OUTCOME_OK,
 	ZKL_OUTCOME_ABSENT,			/* no such znode */
 	ZKL_OUTCOME_UNKNOWN,		/* perhaps done, perhaps not */
-	ZKL_OUTCOME_REFUSED			/* not done, and asking again is no use */
+	ZKL_OUTCOME_REFUSED			/* not done, and a retry would not help */
 } ZklOutcome;
 
 /* Why a lock cannot be had. */
 typedef enum ZklFailure
 {
 	ZKL_FAILURE_NONE,
-	ZKL_FAILURE_PERMISSION,		/* ZooKeeper's access control says no */
+	ZKL_FAILURE_PERMISSION,		/* ZooKeeper's access control forbids it */
 	ZKL_FAILURE_EPHEMERAL_PARENT,	/* an ancestor cannot have children */
 	ZKL_FAILURE_DIRECTORY,		/* the directory vanishes again and again */
 	ZKL_FAILURE_SEQUENCE,		/* the directory's counter is used up */
@@ -120,29 +130,34 @@ typedef enum ZklFailure
 typedef enum ZklReport
 {
 	ZKL_REPORT_NOTHING,
-	ZKL_REPORT_QUEUED,			/* the znode exists and is not first; again
-								 * when it does not ask any more */
+	ZKL_REPORT_QUEUED,			/* the znode exists and is not first; reported
+								 * again when it no longer asks */
 	ZKL_REPORT_OWNED,			/* the server owns the lock now */
-	ZKL_REPORT_CONTENDED,		/* somebody queues behind the owned ticket */
-	ZKL_REPORT_UNCONTENDED,		/* nobody does any more */
-	ZKL_REPORT_DOWNGRADED,		/* it is a reader's now; not contended yet */
-	ZKL_REPORT_REVOKED,			/* somebody asks for the lock */
-	ZKL_REPORT_LOST,			/* it was owned, and is no more */
-	ZKL_REPORT_FAILED,			/* it cannot be had; see failure */
-	ZKL_REPORT_GONE				/* no znode is left, as was wished */
+	ZKL_REPORT_CONTENDED,		/* another client queues behind the owned
+								 * ticket */
+	ZKL_REPORT_UNCONTENDED,		/* no other client queues behind it any more */
+	ZKL_REPORT_DOWNGRADED,		/* the ticket is a reader's now; not contended
+								 * yet */
+	ZKL_REPORT_REVOKED,			/* the release of the lock has been requested */
+	ZKL_REPORT_LOST,			/* the ticket was owned, and is not any more */
+	ZKL_REPORT_FAILED,			/* the lock cannot be had; see failure */
+	ZKL_REPORT_GONE				/* no znode is left, as requested */
 } ZklReport;
 
 typedef enum ZklTicketEventKind
 {
 	ZKL_EVENT_WANT,				/* get the lock; only in state NONE */
 	ZKL_EVENT_UNWANT,			/* give it up; STUCK: try again */
-	ZKL_EVENT_DOWNGRADE,		/* nobody writes any more */
-	ZKL_EVENT_WATCH,			/* it is held for longer: watch the znode */
-	ZKL_EVENT_ANSWER,			/* it is held: say so to who only tries */
-	ZKL_EVENT_DESCRIBE,			/* another backend holds it: the znode shall
-								 * say which */
-	ZKL_EVENT_LOOK,				/* it has never been listed */
-	ZKL_EVENT_RECHECK,			/* perhaps it is not contended any more */
+	ZKL_EVENT_DOWNGRADE,		/* no claim writes any more */
+	ZKL_EVENT_WATCH,			/* the lock is held for longer: watch the
+								 * znode */
+	ZKL_EVENT_ANSWER,			/* the lock is held: say so to tickets that
+								 * only try */
+	ZKL_EVENT_DESCRIBE,			/* another backend holds the lock: write which
+								 * one into the znode */
+	ZKL_EVENT_LOOK,				/* the ticket has never been listed */
+	ZKL_EVENT_RECHECK,			/* the ticket is perhaps not contended any
+								 * more */
 	ZKL_EVENT_REPLY,			/* to "request", with "outcome" */
 	ZKL_EVENT_CHILDREN_CHANGED, /* the directory's watch fired */
 	ZKL_EVENT_PREDECESSOR_CHANGED,	/* the predecessor's watch fired ... */
@@ -160,26 +175,28 @@ typedef struct ZklTicketEvent
 	ZklTicketEventKind kind;
 
 	/* WANT */
-	bool		is_new;			/* the directory is probably not there */
+	bool		is_new;			/* the directory is probably missing */
 	ZklMode		mode;
-	int			limit;			/* where that is LEASE: of the semaphore */
+	int			limit;			/* if the mode is LEASE: of the semaphore */
 
-	/* UNWANT: the request that the last step asked for was never sent */
+	/* UNWANT: the last step's request was never sent */
 	bool		unsent;
 
 	/* REPLY */
 	ZklRequest	request;
 	ZklOutcome	outcome;
-	ZklFailure	failure;		/* where the outcome is REFUSED */
+	ZklFailure	failure;		/* if the outcome is REFUSED */
+
 	const char *name;			/* FOUND, CREATE: the znode's name */
 	int64_t		czxid;			/* FOUND, CREATE, INSPECT */
 	bool		ours;			/* FOUND, CREATE, INSPECT, WATCH: the live
-								 * session owns it */
-	bool		revoked;		/* WATCH_SELF: the znode says so */
-	bool		answered;		/* WATCH, WATCH_SELF: it says that it is in
-								 * use */
-	bool		stale;			/* WATCH_SELF: it does not name the backend
-								 * that it shall name */
+								 * session owns the znode */
+	bool		revoked;		/* WATCH_SELF: the znode's text requests the
+								 * release */
+	bool		answered;		/* WATCH, WATCH_SELF: the text says that the
+								 * lock is in use */
+	bool		stale;			/* WATCH_SELF: the text does not name the
+								 * backend that it must name */
 	int32_t		version;		/* WATCH_SELF: of the znode's data */
 	const char *const *children;	/* LIST, SURVEY */
 	int			nchildren;
@@ -194,64 +211,74 @@ typedef struct ZklTicketStep
 } ZklTicketStep;
 
 /*
- * What a ticket knows, and how long that holds.  After a reconnect or a restart,
- * a ticket that rests on a watch lists the directory again, and sets it anew.
+ * What a ticket knows, and how long each fact holds.  After a reconnect or a
+ * restart of the worker, a ticket that relies on a watch lists the directory
+ * again, and so sets the watch again.  Only the worker uses a ticket, so no
+ * lock protects it.
  */
 typedef struct ZklTicket
 {
 	ZklTicketState state;
 	uint32_t	attempt;		/* counts creates; tags requests and replies */
 
-	/* of a wish, from WANT on; "mode" changes with a downgrade */
+	/* about the wish, from WANT on; "mode" changes with a downgrade */
 	ZklMode		mode;
 	int			limit;			/* of a lease */
 	bool		unwanted;		/* delete it as soon as its name is known */
-	bool		rechecks;		/* it wants to know when it is not contended
-								 * any more */
+	bool		rechecks;		/* it lists again, to see whether it is still
+								 * contended */
 	int			rounds;			/* how often the directory was missing */
 	ZklFailure	failure;		/* in state REFUSED */
 
-	/* of a znode, until the next attempt to make one */
+	/* about the znode, until the next attempt to make one */
 	char		uuid[ZKL_UUID_SIZE];	/* of the attempt */
 	char		name[ZKL_ZNODE_SIZE];	/* of the znode, once it is known */
 	int64_t		czxid;
 	int32_t		version;		/* of its data */
-	bool		surveyed;		/* it is no semaphore: no lease was there
-								 * since the znode is */
+	bool		surveyed;		/* the path is no semaphore: the ticket saw no
+								 * lease since its znode exists */
 
-	/* ... that is owned, until it is downgraded */
+	/* ... while it is owned, until a downgrade */
 	bool		watched;		/* it watches its own znode */
 	bool		revoked;		/* REVOKED was reported */
-	bool		answers;		/* it is in use, and the znode shall say so */
-	bool		answered;		/* ... and did so when it was seen last */
-	bool		writes_answer;	/* the write under way says so */
-	bool		mute;			/* it may not write its znode's data */
+	bool		answers;		/* the lock is in use, and the znode has to
+								 * say so */
+	bool		answered;		/* ... and did so when the ticket last read it */
+	bool		writes_answer;	/* the write under way says that the lock is
+								 * in use */
+	bool		mute;			/* ZooKeeper refuses writes of the znode's
+								 * data */
 
-	/* what the last list said, of which the next one says the same or more */
-	bool		listed;			/* there was one */
-	bool		contended;		/* somebody waits for the znode to go */
-	bool		asked;			/* ... or wants to know if it is in use */
-	bool		asking;			/* the ticket before it may linger */
-	bool		other_kind;		/* ... and takes this for another kind */
-	char		predecessor[ZKL_CHILD_SIZE];	/* that it waits for, or empty */
+	/* what the last list showed; later lists only add to it */
+	bool		listed;			/* there was a list */
+	bool		contended;		/* another client waits for the znode to go */
+	bool		asked;			/* ... or asks whether the lock is in use */
+	bool		asking;			/* this ticket asks: the one before it may
+								 * linger */
+	bool		other_kind;		/* ... and that one takes the path for another
+								 * kind of lock */
+	char		predecessor[ZKL_CHILD_SIZE];	/* the znode that it waits
+												 * for, or empty */
 
 	/* ... until the directory changes or its watch is lost */
-	bool		next;			/* nobody but the predecessor goes before it */
+	bool		next;			/* no other znode than the predecessor goes
+								 * before it */
 
-	/* of another's znode, for good */
-	char		in_use[ZKL_CHILD_SIZE]; /* the one that has answered last */
+	/* about another client's znode; true as long as that exists */
+	char		in_use[ZKL_CHILD_SIZE]; /* the znode that answered last */
 } ZklTicket;
 
 /*
- * Feed one event.  An event that means nothing in the ticket's state (a
- * watch that fired late, say) asks for nothing and reports nothing.
+ * Feed one event, and return what to do.  If the event means nothing in the
+ * ticket's state (a watch that fired late, say), the step is empty.
  */
 extern ZklTicketStep zkl_ticket_step(ZklTicket *ticket,
 									 const ZklTicketEvent *event);
 
 /*
- * Begin an attempt: the sender of a CREATE or FOUND calls this first.  "random" makes
- * the UUID by which the znode is found again if the reply gets lost.
+ * Begin an attempt to make a znode.  Call this before each CREATE or FOUND is
+ * sent.  "random" becomes the UUID by which the ticket finds the znode if the
+ * reply is lost.
  */
 extern void zkl_ticket_begin_attempt(ZklTicket *ticket,
 									 const uint8_t random[16],

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * ticketint.h
- *	  What ticket.c and ticketreply.c share; nobody else includes it.
+ *	  What ticket.c and ticketreply.c share; no other file includes it.
  *
  * The few ways in which a step ends.
  *
@@ -19,8 +19,8 @@ extern ZklTicketStep zkl_ticket_on_reply(ZklTicket *ticket,
 										 const ZklTicketEvent *event);
 
 /*
- * The reply to what was under way is lost, or the watches are that the ticket
- * rests on.  The next request finds out how things stand.
+ * The reply to the request under way is lost, or the watches that the ticket
+ * relies on are.  The next request finds out what is in ZooKeeper.
  */
 extern ZklTicketStep zkl_ticket_look_again(ZklTicket *ticket);
 
@@ -48,7 +48,10 @@ gone(ZklTicket *ticket)
 	return step;
 }
 
-/* Write the znode's text; what the ticket learns meanwhile is for the next write. */
+/*
+ * Write the znode's text.  What the ticket learns meanwhile goes into the next
+ * write.
+ */
 static inline ZklTicketStep
 write_text(ZklTicket *ticket)
 {
@@ -56,7 +59,7 @@ write_text(ZklTicket *ticket)
 	return become(ticket, ZKL_TICKET_ANSWERING, ZKL_REQUEST_ANSWER);
 }
 
-/* It was owned, and somebody else may own the lock by now. */
+/* The ticket was owned, and another client may own the lock by now. */
 static inline ZklTicketStep
 lose(ZklTicket *ticket)
 {
@@ -68,8 +71,9 @@ lose(ZklTicket *ticket)
 }
 
 /*
- * Who was the only one before it is gone, and that was the first change.  It still
- * has to see who queues behind it.
+ * The only znode before this one is gone, and nothing else in the directory
+ * had changed before that.  So the ticket owns the lock.  A list has still to
+ * show which znodes are behind it.
  */
 static inline ZklTicketStep
 take_over(ZklTicket *ticket)
@@ -81,7 +85,7 @@ take_over(ZklTicket *ticket)
 	return step;
 }
 
-/* There is no znode and there will be none. */
+/* There is no znode, and no request under way will make one. */
 static inline ZklTicketStep
 fail(ZklTicket *ticket, ZklFailure failure)
 {
@@ -96,9 +100,9 @@ fail(ZklTicket *ticket, ZklFailure failure)
 }
 
 /*
- * There is a znode, or perhaps there is, that cannot be deleted now.  It goes
- * before all that the server could make, so the lock cannot be had before it is
- * gone.
+ * There is a znode, or perhaps is, that ZooKeeper refuses to delete.  It goes
+ * before all znodes that the server could make, so the server cannot get the
+ * lock until that znode is gone.
  */
 static inline ZklTicketStep
 get_stuck(ZklTicket *ticket, ZklFailure failure)
@@ -112,7 +116,7 @@ get_stuck(ZklTicket *ticket, ZklFailure failure)
 	return step;
 }
 
-/* There is no znode; make one, if anybody still wants it. */
+/* There is no znode; make one, if the ticket is still wanted. */
 static inline ZklTicketStep
 create_anew(ZklTicket *ticket)
 {
@@ -121,12 +125,16 @@ create_anew(ZklTicket *ticket)
 	return become(ticket, ZKL_TICKET_CREATING, ZKL_REQUEST_CREATE);
 }
 
-/* A directory that is missing this often under our hands has another cause. */
+/*
+ * ZooKeeper may remove an empty directory before a znode is made in it.  If
+ * that seems to happen more often, it has another cause.
+ */
 #define MAX_ROUNDS	10
 
 /*
- * There is no directory, and perhaps not even its parent.  ZooKeeper removes no
- * directory that never had a child, so none is made but with a znode in it.
+ * There is no directory, and perhaps not even its parent.  The request makes a
+ * directory only together with a znode in it: ZooKeeper never removes a
+ * container that has had no child, so an empty one would stay for ever.
  */
 static inline ZklTicketStep
 found_directory(ZklTicket *ticket)

@@ -3,8 +3,8 @@
  * ticketreply.c
  *	  What ZooKeeper's replies mean to a ticket.
  *
- * A reply is for the state that asked; any other state has asked for something
- * else since, and lets it pass.
+ * A reply is for the state that sent the request.  Any other state has sent
+ * another request since, and ignores the reply.
  *
  * src/ticketreply.c
  *
@@ -68,9 +68,10 @@ static const ZklRequest awaited[ZKL_TICKET_NSTATES] = {
 };
 
 /*
- * A reply that the ticket's state does not wait for is not for it.  A reply that
- * says nothing is taken as a restart of the worker is, but for a create, after
- * which the reply to the list is still to come, and for an answer.
+ * A reply for which the ticket's state does not wait is ignored.  A reply with
+ * outcome UNKNOWN is treated like a restart of the worker.  There are two
+ * exceptions: a create, after which the reply to the list is still to come,
+ * and an answer.
  */
 ZklTicketStep
 zkl_ticket_on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
@@ -128,8 +129,9 @@ zkl_ticket_on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 }
 
 /*
- * Numbers begin with 0, and each that is given out is greater.  The leases of a
- * semaphore are listed in any case: they rest on one watch.
+ * Numbers begin with 0 and only grow, so the znode with number 0 is the first.
+ * The leases of a semaphore are listed in any case, because they rely on one
+ * watch.
  */
 static ZklTicketStep
 on_found_reply(ZklTicket *ticket, const ZklTicketEvent *event)
@@ -249,8 +251,8 @@ on_place_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 }
 
 /*
- * Leases below the directory make it a semaphore.  Who may not look there
- * cannot know, and goes on.
+ * Leases below the directory make the path a semaphore.  If ZooKeeper forbids
+ * to read them, the ticket cannot know, and goes on.
  */
 static ZklTicketStep
 on_survey_reply(ZklTicket *ticket, const ZklTicketEvent *event)
@@ -283,10 +285,10 @@ on_watch_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 }
 
 /*
- * The list by which an owner learns whether it still is, and who queues
- * behind it.  Until somebody does, the directory's watch tells it when its own
- * znode goes; after that it is told too often, and a watch on the znode itself
- * takes over.
+ * By this list an owner learns whether it still owns the lock, and which
+ * znodes queue behind it.  While there are none, the directory's watch tells
+ * it when its own znode goes.  After that the directory changes too often, and
+ * a watch on the znode itself takes over.
  */
 static ZklTicketStep
 on_check_reply(ZklTicket *ticket, const ZklTicketEvent *event)
@@ -295,9 +297,10 @@ on_check_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	ZklVerdict	verdict;
 
 	/*
-	 * Who may not look keeps the lock; nobody has taken it away.  Without the
-	 * directory's watch, only that on its own znode tells when somebody does,
-	 * and nothing tells when others come; so they may be there.
+	 * If ZooKeeper refuses the list, the ticket keeps the lock, because its
+	 * znode still exists.  Without the directory's watch, only the watch on
+	 * its own znode tells if another client deletes that.  No event tells
+	 * when others come, so assume that they are there.
 	 */
 	ticket->state = ZKL_TICKET_OWNED;
 	ticket->listed = true;
@@ -361,11 +364,12 @@ on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 }
 
 /*
- * The data are looked at again in any case.  That sets the watch, which our own
- * write may have used up; it shows what became of an answer that was lost, or
- * that found other data than expected: then somebody has asked for the lock by
- * writing __REVOKE__ there, which is noted before it is overwritten.  Who may not
- * write leaves those who try without an answer.
+ * The ticket reads the data again in any case.  That sets the watch, which the
+ * ticket's own write may have used up.  It also shows the result of a write
+ * whose reply was lost, or which found other data than expected.  In that case
+ * another client has written __REVOKE__ there to request the release; the
+ * ticket notes that before it overwrites the data.  If ZooKeeper refuses
+ * writes, tries get no answer.
  */
 static ZklTicketStep
 on_answer_reply(ZklTicket *ticket, const ZklTicketEvent *event)
@@ -384,9 +388,9 @@ on_answer_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 }
 
 /*
- * The reader's znode takes the writer's place in the queue in one moment:
- * nobody can come between, and where the writer's is gone, nobody takes a
- * place that is somebody else's by now.
+ * The reader's znode takes the writer's place in the queue in one moment.  So
+ * no other znode can come between.  And if the writer's znode is gone, the
+ * ticket does not take a place that may be another client's by now.
  */
 static ZklTicketStep
 on_downgrade_reply(ZklTicket *ticket, const ZklTicketEvent *event)
@@ -397,7 +401,10 @@ on_downgrade_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			take_readers_name(ticket);
 			return become_reader(ticket);
 
-			/* Deleted by a foreign hand, or by us, if a reply was lost. */
+			/*
+			 * Deleted by another client, or by this ticket, if a reply was
+			 * lost.
+			 */
 		case ZKL_OUTCOME_ABSENT:
 			take_readers_name(ticket);
 			if (ticket->unwanted)
@@ -410,8 +417,8 @@ on_downgrade_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	}
 
 	/*
-	 * The writer's znode is still there, or it is forbidden to delete any at
-	 * all.  It gives readers all they need, and others less.
+	 * The writer's znode is still there, or ZooKeeper forbids all deletes.
+	 * This server's readers can use it; other servers' readers wait.
 	 */
 	if (ticket->unwanted)
 		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
@@ -419,9 +426,9 @@ on_downgrade_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 }
 
 /*
- * If the reader's znode is this session's, it came there by a downgrade.  Who
- * may not look loses the lock, for somebody else may have it; then the znode,
- * if there is one, stays until the session ends.
+ * If the reader's znode belongs to this session, a downgrade has made it.  If
+ * ZooKeeper refuses to say, the ticket loses the lock, because another client
+ * may have it.  Then the znode, if there is one, stays until the session ends.
  */
 static ZklTicketStep
 on_confirm_reply(ZklTicket *ticket, const ZklTicketEvent *event)
@@ -458,7 +465,7 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 		!zkl_recipe_sequence_is_sound(ticket->name))
 		return delete_and_fail(ticket, ZKL_FAILURE_SEQUENCE);
 	if (!verdict->found)
-		return create_anew(ticket); /* deleted by a foreign hand */
+		return create_anew(ticket); /* another client deleted it */
 	if (verdict->other_kind && verdict->ask == NULL)
 		return delete_and_fail(ticket, ZKL_FAILURE_OTHER_KIND);
 	if (verdict->maybe_semaphore && !ticket->surveyed)
@@ -496,10 +503,9 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 }
 
 /*
- * The lock is in use, and will be as long as that znode is there; so the next
- * attempt need not ask it again.  Should somebody now wait with this ticket, it
- * goes on with the watch that it has: the first one's end comes before its turn,
- * too.
+ * The lock is in use as long as that znode exists, so the next attempt need
+ * not ask it again.  If another claim now waits with this ticket, the watch on
+ * that znode is enough: that znode goes before the ticket's turn comes.
  */
 static ZklTicketStep
 take_answer(ZklTicket *ticket)
@@ -531,10 +537,10 @@ take_readers_name(ZklTicket *ticket)
 }
 
 /*
- * The downgrade is done.  What was known of the writer's znode has to be found
- * out anew about the reader's: who waits for it, and who asks for it; and the
- * list sets its watches.  The czxid stays the writer's, since the token of
- * those who hold the lock does.
+ * The downgrade is done.  The facts about the writer's znode must be found out
+ * anew for the reader's: which clients wait for it, and whether its release is
+ * requested.  The list sets its watches.  The czxid stays the writer's,
+ * because the tokens of the present holders are made of it.
  */
 static ZklTicketStep
 become_reader(ZklTicket *ticket)
@@ -556,7 +562,10 @@ become_reader(ZklTicket *ticket)
 	return step;
 }
 
-/* There is a znode of no use.  FAILED now, GONE when the delete is done. */
+/*
+ * The znode is of no use: delete it.  Report FAILED now, GONE when it is
+ * deleted.
+ */
 static ZklTicketStep
 delete_and_fail(ZklTicket *ticket, ZklFailure failure)
 {

@@ -71,8 +71,8 @@ zkl_tickets_expired(void)
 }
 
 /*
- * Watches are set again by ourselves: the client would send them all in one
- * packet, and a server does not take one of more than a megabyte.
+ * zklock sets the watches again itself.  The client would send them all in one
+ * packet, and a server refuses a packet of more than a megabyte.
  */
 void
 zkl_tickets_disconnected(void)
@@ -181,8 +181,8 @@ feed_if_concerned(ZklEntry *entry, const char *child, bool gone)
 }
 
 /*
- * The leases of a semaphore have changed.  Those that wait all look again; of
- * those that are owned, one looks for all whether somebody waits.
+ * The leases of a semaphore have changed.  All that wait list again.  Of those
+ * that are owned, one lists for all whether other clients wait.
  */
 static void
 feed_leases(List *leases)
@@ -233,8 +233,8 @@ hand_out_list(ZklEntry *semaphore, const ZklSessionEvent *event)
 }
 
 /*
- * Leases that are owned but not in the list have been deleted by somebody else;
- * they shall find out.
+ * Another client has deleted the leases that are owned but not in the list.
+ * Make them find out.
  */
 static void
 look_after_leases(ZklEntry *semaphore, const ZklTicketEvent *list)
@@ -255,8 +255,9 @@ look_after_leases(ZklEntry *semaphore, const ZklTicketEvent *list)
 
 /*
  * A server queues once for a lock, and never behind itself.  A znode of this
- * session before ours is one that we have deleted, and that has come back with
- * a backup of ZooKeeper.  Without a ticket, nobody would ever delete it again.
+ * session before the ticket's is one that this server has deleted, and that
+ * has come back with a backup of ZooKeeper.  No ticket knows it, so only this
+ * deletes it.
  */
 static void
 delete_leftover(ZklEntry *entry, const ZklTicketEvent *reply)
@@ -410,9 +411,9 @@ feed(ZklEntry *entry, ZklTicketEventKind kind)
 }
 
 /*
- * Nothing may fail between a step and the end of its report.  The next worker
- * would find the ticket where the step left it, and an entry that has not heard
- * of it.
+ * Nothing may fail between a step and the end of its report.  Otherwise the
+ * next worker would find the ticket where the step left it, and an entry that
+ * was not told.
  */
 static void
 carry_out(ZklEntry *entry, ZklTicketStep step)
@@ -428,7 +429,7 @@ carry_out(ZklEntry *entry, ZklTicketStep step)
 	report(entry, step);
 }
 
-/* If others queue and the lock is in use, the znode shall say so. */
+/* If other clients queue and the lock is in use, write so into the znode. */
 static void
 answer(ZklEntry *entry)
 {

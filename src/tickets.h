@@ -15,14 +15,14 @@
 #include "session.h"
 
 /*
- * A worker starts.  Tickets that an earlier worker left in shared memory are
- * taken up where they stand.
+ * A worker starts.  It takes up the tickets that an earlier worker left in
+ * shared memory in the state they have.
  */
 extern void zkl_tickets_start(const char *prefix);
 
 /*
- * The session has a new connection, or lost the one it had, or its handle and
- * all replies with it, or has expired.
+ * The session has a new connection; it has lost its connection; its handle is
+ * gone, and with it all replies; it has expired.
  */
 extern void zkl_tickets_reconnected(void);
 extern void zkl_tickets_disconnected(void);
@@ -32,7 +32,7 @@ extern void zkl_tickets_expired(void);
 /* A reply, or a watch that fired. */
 extern void zkl_tickets_handle(const ZklSessionEvent *event);
 
-/* Do what backends asked for, and what timers remind of. */
+/* Do what backends have asked for, and what timers are due for. */
 extern void zkl_tickets_take_work(void);
 extern void zkl_tickets_run_timers(void);
 

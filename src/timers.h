@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * timers.h
- *	  When the worker looks at an entry again.
+ *	  Timers: when the worker looks at an entry again.
  *
- * A heap, so that the cost does not grow with the number of locks held.
- * Called only by the worker's files.
+ * The timers are in a heap, so that the cost does not grow with the number of
+ * locks held.  Called only by the worker's files.
  *
  * src/timers.h
  *
@@ -20,16 +20,16 @@ extern void zkl_timers_start(void);
 /* Arm the timer of an entry, or move it. */
 extern void zkl_timers_arm(ZklEntry *entry, int64 at);
 
-/* Not any more. */
+/* Disarm it, if it is armed. */
 extern void zkl_timers_disarm(ZklEntry *entry);
 
 /* The first moment at which one fires; PG_INT64_MAX: none is armed. */
 extern int64 zkl_timers_next(void);
 
-/* Take one that is armed, due or not; NULL: none is. */
+/* Take any entry whose timer is armed; NULL: none. */
 extern ZklEntry *zkl_timers_take_any(void);
 
-/* Take one that is due at this moment; NULL: none is. */
+/* Take an entry whose timer is due at this moment; NULL: none. */
 extern ZklEntry *zkl_timers_take_due(int64 now);
 
 #endif							/* ZKL_TIMERS_H */

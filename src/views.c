@@ -75,7 +75,7 @@ zklock_locks(PG_FUNCTION_ARGS)
 	zkl_check_loaded();
 	InitMaterializedSRF(fcinfo, 0);
 
-	/* Rarely more will be needed while the table is locked. */
+	/* Make room before the table is locked; it is rarely too little. */
 	copy.max_rows = 64 + 2 * pg_atomic_read_u32(&zkl_shared->nentries);
 	copy.rows = palloc(copy.max_rows * sizeof(LocksRow));
 	zkl_table_visit(LW_SHARED, copy_entry, &copy);
@@ -85,8 +85,8 @@ zklock_locks(PG_FUNCTION_ARGS)
 }
 
 /*
- * One row a claim; a ticket without claims has one too.  Who holds leases of a
- * semaphore has a row for each.
+ * One row for each claim, and one for a ticket without claims.  A claim on a
+ * semaphore has a row for each lease that it holds.
  */
 static void
 copy_entry(ZklEntry *entry, void *arg)
@@ -257,14 +257,14 @@ claim_text(const ZklClaim *claim)
 	return NULL;
 }
 
-/* As pg_stat_activity decides it. */
+/* The same rule as for pg_stat_activity. */
 static bool
 may_see(Oid role)
 {
 	return may_see_all() || has_privs_of_role(GetUserId(), role);
 }
 
-/* What a ticket tells may be about any role whose claims it has served. */
+/* A ticket's columns may be about any role whose claims it has served. */
 static bool
 may_see_all(void)
 {
@@ -315,8 +315,8 @@ zklock_sessions(PG_FUNCTION_ARGS)
 }
 
 /*
- * The session's id is hidden from most: who knows it can compute its password and
- * end the session.
+ * Only few roles may see the session's id: a client that knows it can compute
+ * the session's password and end the session.
  */
 static void
 put_session(ReturnSetInfo *rsinfo, int number)
@@ -359,8 +359,8 @@ put_session(ReturnSetInfo *rsinfo, int number)
 }
 
 /*
- * A session that has no ticket has nothing to be in doubt about; nor is it of use
- * before ZooKeeper has confirmed it.
+ * A session without a ticket is never in doubt; nor is it usable before
+ * ZooKeeper has confirmed it.
  */
 static const char *
 state_text(const ZklSessionInfo *info, bool connected, bool safe,

@@ -19,10 +19,11 @@
 #include "zklock.h"
 
 /*
- * How long a try waits until the server before it has answered or given up: so
- * many times as long as our own request took, but not less than this.  It is
- * seldom needed, for that server has stopped then, or cannot reach ZooKeeper.
- * Whether leases linger nobody says, so for them it is the price of each failure.
+ * How long a try waits until the server before it has answered or given up:
+ * this many times as long as its own request took, but not less than the
+ * constant below.  It seldom waits so long: only if that server has stopped, or
+ * cannot reach ZooKeeper.  No znode says whether leases linger, so for leases
+ * each failed try waits so long.
  */
 #define ASK_TIMES		4
 #define ASK_LOCK		ZKL_MS(1000)
@@ -132,8 +133,8 @@ zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim)
 }
 
 /*
- * Is it time to say that the lock could not be had?  That may be said only on
- * ZooKeeper's word; without it, the end of the time is an error.
+ * Is it time to return that the lock could not be had?  Only after ZooKeeper
+ * has said so; without its answer, the end of the time is an error.
  */
 static bool
 time_is_over(ZklWait *wait, ZklAnswer answer)
@@ -164,7 +165,7 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 	return false;
 }
 
-/* Whoever it is that we wait for, it does not say. */
+/* Has the owner before this try left it without an answer for long enough? */
 static bool
 has_asked_enough(ZklWait *wait)
 {
@@ -178,8 +179,8 @@ has_asked_enough(ZklWait *wait)
 }
 
 /*
- * Our request has no answer yet.  Is that because ZooKeeper is silent, or did
- * the time just not suffice?
+ * The request has no answer yet.  Is ZooKeeper silent, or was the time just
+ * too short?
  */
 static bool
 is_silent(const ZklWait *wait, int64 now)
@@ -191,7 +192,7 @@ is_silent(const ZklWait *wait, int64 now)
 		ZKL_MS(pg_atomic_read_u32(&session->period_ms));
 }
 
-/* Until somebody wakes us, or something has to be said. */
+/* Sleep until this backend is woken, or until its wait may have to end. */
 static void
 sleep_until_next(const ZklWait *wait)
 {

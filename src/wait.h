@@ -14,37 +14,42 @@
 
 #include "claims.h"
 
-/* How long a wait has lasted, and how long without a sign of ZooKeeper. */
+/* A wait: when it began, when it ends, and since when ZooKeeper is silent. */
 typedef struct ZklWait
 {
 	const ZklWish *wish;
-	int			session;		/* of the ticket that it waits for */
+	int			session;		/* the number of the ticket's ZooKeeper
+								 * session */
 	int64		lock_timeout_at;	/* when lock_timeout ends it */
 	int64		begun_at;
-	int64		asks_until;		/* then others need not answer; 0: not asked */
+	int64		asks_until;		/* until when a try waits for the owner's
+								 * answer; 0: not asked */
 	int64		silent_since;	/* 0: ZooKeeper has answered */
-	bool		impatient;		/* end it when somebody else has the lock */
-	const char *about;			/* what znodes shall say, once it is needed */
+	bool		impatient;		/* end the wait if another client has the lock */
+	const char *about;			/* the text for znodes, once it is needed */
 } ZklWait;
 
 extern void zkl_wait_begin(ZklWait *wait, const ZklWish *wish);
 
 /*
- * Wait until the server's ticket is owned and the lock is held: HELD.  STALE
- * if the local lock is not the right one any more, or, for leases, if the inner
- * mutex was lost ("mutex", else NULL); anything else if the time is over.
- * Raises what ends a wait otherwise (55P03, 57014, 08006 ...).
+ * Wait until the server owns its ticket and the claim holds the lock: HELD.
+ * STALE if the local lock is of an old generation or, for leases, if the inner
+ * mutex was lost ("mutex", else NULL).  Anything else if the time is over.
+ * Raises the error of any other end of the wait (55P03, 57014, 08006 ...).
  */
 extern ZklAnswer zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim,
 									 ZklClaim *mutex);
 
-/* Just ask for it, and do not wait at all. */
+/* Request the ticket, and do not wait at all. */
 extern ZklAnswer zkl_wait_ask(ZklWait *wait, ZklClaim *claim);
 
-/* Wait until what was released before is gone; false if the time is over. */
+/* Wait until released znodes of the lock are gone; false if the time is over. */
 extern bool zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim);
 
-/* Wait until a claim that is held is not in doubt any more, or was lost. */
+/*
+ * Wait while a held claim is in doubt.  Returns whether it is good again, or
+ * lost.
+ */
 extern ZklStanding zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim);
 
 #endif							/* ZKL_WAIT_H */

@@ -48,10 +48,10 @@
 static struct
 {
 	bool		stopping;
-	int64		stop_at;		/* then even if claims are held */
+	int64		stop_at;		/* when to stop even if claims are held */
 }			worker;
 
-/* What the process waits on; made anew when the socket is another. */
+/* What the process waits on; made anew when the socket changes. */
 static struct
 {
 	WaitEventSet *set;
@@ -77,7 +77,10 @@ static void drain(void);
 void
 zkl_worker_register(void)
 {
-	/* Without any worker nothing works; without some, nobody might notice. */
+	/*
+	 * With only some workers running, some locks would fail and others work,
+	 * which is hard to notice.  So refuse to start.
+	 */
 	if (zkl_sessions > 1 && zkl_sessions > max_worker_processes)
 		ereport(FATAL,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -198,7 +201,7 @@ check_signals(void)
 
 	if (ShutdownRequestPending && !worker.stopping)
 	{
-		/* Somebody terminated just us: the next worker carries on. */
+		/* Only this worker was terminated: the next worker carries on. */
 		if (!server_is_shutting_down())
 			proc_exit(1);
 		worker.stopping = true;
@@ -210,8 +213,8 @@ check_signals(void)
 }
 
 /*
- * The postmaster tells nobody that it shuts down, but for pg_ctl, in the last
- * line of its lock file, before it signals its children.
+ * The postmaster does not tell its children that it shuts down.  But before it
+ * signals them, it says so to pg_ctl, in the last line of its lock file.
  */
 static bool
 server_is_shutting_down(void)
@@ -228,7 +231,10 @@ server_is_shutting_down(void)
 	return result;
 }
 
-/* Another list of servers: the next worker carries the session on there. */
+/*
+ * If the list of servers has changed, exit: the next worker carries the
+ * session on there.
+ */
 static void
 reload(void)
 {
@@ -325,7 +331,10 @@ wait_on_socket(int fd, uint32 events, long timeout_ms)
  * Shutdown
  */
 
-/* Holders' transactions end first; only then does the lock go to others. */
+/*
+ * Wait until the holders' transactions have ended, before other clients get
+ * their locks.
+ */
 static void
 stop(void)
 {
@@ -342,7 +351,10 @@ stop(void)
 	proc_exit(0);
 }
 
-/* The server loses the good-bye of a client that has not read its answers. */
+/*
+ * Read all answers first: the server would lose the close request of a client
+ * that has not read them.
+ */
 static void
 drain(void)
 {

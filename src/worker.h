@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * worker.h
- *	  The background worker that holds the session.
+ *	  The background worker that holds a ZooKeeper session.
  *
  * src/worker.h
  *

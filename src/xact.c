@@ -47,7 +47,7 @@
 #include "xact.h"
 #include "zklock.h"
 
-/* A claim that this transaction has released, lost or in doubt. */
+/* A claim that was lost or in doubt when this transaction released it. */
 static struct
 {
 	ZklStanding standing;
@@ -70,7 +70,10 @@ static struct
 	NameData	function;
 }			alone;
 
-/* The last transaction that ran a statement which may write, or DISCARD ALL. */
+/*
+ * The last transaction that ran a statement which may write, and the last that
+ * ran DISCARD ALL.
+ */
 static LocalTransactionId writing_xact = InvalidLocalTransactionId;
 static LocalTransactionId discarding_xact = InvalidLocalTransactionId;
 
@@ -96,7 +99,9 @@ static bool has_notified(void);
 static void guard_claim(ZklLocalClaim *claim, void *arg);
 static void refuse_prepare(void);
 
-/* Otherwise neither the guard nor the end of a transaction has anything to do. */
+/*
+ * If not, neither the guard nor the end of a transaction has anything to do.
+ */
 static bool
 has_stake(void)
 {
@@ -259,8 +264,8 @@ guard_commit(void)
 	losses = pg_atomic_read_u64(&zkl_shared->losses);
 
 	/*
-	 * The quick way: the sessions are safe, and since every claim was seen to
-	 * be good no ticket at all was lost, and no claim got a lease time.
+	 * The quick way: the sessions are safe, and since all claims were last
+	 * seen to be good, no ticket was lost and no claim got a hold limit.
 	 */
 	if (safe && losses == good_losses)
 		return;
@@ -282,7 +287,10 @@ guard_commit(void)
 		good_losses = losses;
 }
 
-/* What was written under a claim before its release needed it, too. */
+/*
+ * What this transaction wrote before it released a claim relied on that claim,
+ * too.
+ */
 static void
 guard_released(void)
 {
@@ -299,9 +307,10 @@ guard_released(void)
 }
 
 /*
- * Would the commit show to others?  A transaction that has changed this database
- * has a transaction ID.  One that has run a statement which may write, perhaps
- * on another server, is taken to have written, whatever the statement did.
+ * Would other transactions see the commit?  A transaction that has changed
+ * this database has a transaction ID.  One that has run a statement which may
+ * write, perhaps on another server, counts as one that has written, whatever
+ * the statement did.
  */
 static bool
 has_written(void)
@@ -314,8 +323,9 @@ has_written(void)
 
 /*
  * A transaction that notifies gets its transaction ID only after the guard.
- * PREPARE TRANSACTION is refused for it, and so are LISTEN and UNLISTEN, by a
- * function which does nothing but look, and raise an error.
+ * PREPARE TRANSACTION is refused for it, and for LISTEN and UNLISTEN.  The
+ * function that refuses does nothing but look and raise an error, so it serves
+ * as the test.
  */
 static bool
 has_notified(void)
@@ -337,7 +347,10 @@ has_notified(void)
 	return notified;
 }
 
-/* A claim with session scope only does not concern who only reads. */
+/*
+ * A transaction that only reads does not rely on a claim that has only session
+ * scope.
+ */
 static void
 guard_claim(ZklLocalClaim *claim, void *arg)
 {
@@ -346,13 +359,20 @@ guard_claim(ZklLocalClaim *claim, void *arg)
 	claim->parts[ZKL_EXCLUSIVE].xact_count > 0 ||
 	claim->parts[ZKL_SHARED].xact_count > 0;
 
-	/* Who only reads is warned of what has happened, not of what may. */
+	/*
+	 * A transaction that only reads is warned of a loss that has happened,
+	 * not of one that may.
+	 */
 	int64		margin = must_hold ? ZKL_MS(zkl_commit_margin) : 0;
 
 	switch (zkl_shared_standing(claim->shared, margin))
 	{
 		case ZKL_STANDING_GOOD:
-			/* One that may end at any time has to be looked at each time. */
+
+			/*
+			 * A claim with a hold limit may end at any time, so look at it at
+			 * each commit.
+			 */
 			if (claim->shared->lease_until != 0)
 				break;
 			return;

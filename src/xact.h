@@ -18,8 +18,8 @@
 /*
  * If this backend has claims, make the commit guard the first of all
  * transaction callbacks.  Call when a claim begins, and on every way out of a
- * statement, nested ones and errors included: it may have registered callbacks
- * that commit on other servers.
+ * statement, nested ones and errors included: the statement may have
+ * registered callbacks that commit on other servers.
  */
 extern void zkl_xact_keep_guard_first(void);
 
@@ -27,31 +27,32 @@ extern void zkl_xact_keep_guard_first(void);
 extern void zkl_xact_note_write(void);
 
 /*
- * The transaction runs DISCARD ALL, so it runs nothing else.  It may drop
- * temporary tables and stop listening, but relies on no lock for that.
+ * The transaction runs DISCARD ALL, which must be its only statement.  It may
+ * drop temporary tables and stop listening, but relies on no lock for that.
  */
 extern void zkl_xact_note_discard(void);
 
 /*
- * A claim is released that does not stand well.  What this transaction wrote
- * was not protected, so it shall not commit all the same.  If the user
- * has been told, who only reads need not be told again.
+ * A claim is released that is lost or in doubt.  What this transaction wrote
+ * was not protected, so the commit guard must refuse it although the claim is
+ * gone.  If the user has been told, a transaction that only reads is not told
+ * again.
  */
 extern void zkl_xact_note_release(const ZklLocalClaim *claim,
 								  ZklStanding standing, bool told);
 
-/* Was one of them lost?  Then let an error tell it. */
+/* Was one of the released claims lost?  The second puts that into an error. */
 extern bool zkl_xact_released_lost(void);
 extern void zkl_xact_report_released_instead(ErrorData *error);
 
 /*
- * This function acquired a lock with transaction scope, and is all that the
- * client's statement does.  The user is warned when it commits, unless something
- * else has been done in the transaction until then.
+ * This function acquired a lock with transaction scope, and the client's
+ * statement does nothing else.  The user is warned at the commit, unless the
+ * transaction has done something else until then.
  */
 extern void zkl_xact_note_alone(const char *function);
 
-/* A claim gets a lease time: from now on the guard looks at each commit. */
+/* A claim gets a hold limit: from now on the guard looks at each commit. */
 extern void zkl_xact_note_lease_time(void);
 
 #endif							/* ZKL_XACT_H */

@@ -68,7 +68,10 @@ static bool check_max_locks(int *newval, void **extra, GucSource source);
 void
 _PG_init(void)
 {
-	/* Loaded later, it is of no use; the functions say so. */
+	/*
+	 * If zklock is loaded later, it cannot work; the functions raise an
+	 * error.
+	 */
 	if (!process_shared_preload_libraries_in_progress)
 		return;
 
@@ -83,9 +86,9 @@ _PG_init(void)
 }
 
 /*
- * PostgreSQL puts the default in the place of an invalid setting of an
- * extension, with a WARNING.  A server that locks in another place than the
- * others excludes nobody, so here that is an error.
+ * PostgreSQL replaces an invalid setting of an extension by the default, with
+ * a WARNING.  But a server whose locks are in another place than those of the
+ * others excludes none of them.  So here that is an error.
  */
 static void
 define_settings(void)
@@ -139,7 +142,7 @@ start_shared_memory(void)
 	zkl_command_startup();
 }
 
-/* Where the locks are, and who we are. */
+/* The settings for the place of the locks, and for this server's name. */
 static void
 define_place_settings(void)
 {

@@ -30,8 +30,8 @@ extern bool zkl_synchronous_release;
 extern const char *zkl_my_node_name(void);
 
 /*
- * Microseconds on a clock that counts suspended time and that nobody sets:
- * a machine that slept must find its session too old.
+ * Microseconds on a clock that counts suspended time and cannot be set.  So a
+ * machine that slept finds its session too old.
  */
 static inline int64
 zkl_now(void)
@@ -46,6 +46,6 @@ zkl_now(void)
 	return (int64) now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-#define ZKL_MS(ms)	((int64) (ms) * 1000)	/* milliseconds, in our unit */
+#define ZKL_MS(ms)	((int64) (ms) * 1000)	/* milliseconds, in microseconds */
 
 #endif							/* ZKL_ZKLOCK_H */

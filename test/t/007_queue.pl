@@ -173,7 +173,7 @@ foreach ([ 0, 'SELECT count(*) FROM zk_locks, zk_status, zk_sessions' ],
 	$a1->query(acquire('/told'));
 	$b2->query(q{SELECT zk_lock_revoke('/told')});
 	$node_a->wait_until(q{SELECT bool_or(revoked) FROM zk_locks WHERE path = '/told'});
-	is($a1->run($sql)->{err} =~ /NOTICE:  00000: somebody asks for lock "\/told"/ ? 1 : 0, $tells, "a notice at $sql");
+	is($a1->run($sql)->{err} =~ /NOTICE:  00000: release of lock "\/told" has been requested/ ? 1 : 0, $tells, "a notice at $sql");
 	$a1->query('SELECT zk_lock_release_all()');
 	$node_a->wait_until_clean('/told');
 }

@@ -59,7 +59,7 @@ $zk->set("/zklock/revoke/$znode", '__REVOKE__');
 $node_a->wait_until(q{SELECT revoked FROM zk_locks WHERE path = '/revoke'});
 my $result = $a1->run(q{SELECT zk_lock_is_revoked('/revoke')});
 is($result->{out}, 't', 'revoked: the holder can see it');
-like($result->{err}, qr/NOTICE:.*somebody asks for lock "\/revoke"/, 'revoked: and is told');
+like($result->{err}, qr/NOTICE:.*release of lock "\/revoke" has been requested/, 'revoked: and is told');
 unlike($a1->run(q{SELECT zk_lock_is_revoked('/revoke')})->{err}, qr/NOTICE/, 'revoked: once');
 ok(!$b1->is_done, 'revoked: nothing is taken away');
 is($a1->query(release('/revoke')), 't', 'revoked: the holder releases');

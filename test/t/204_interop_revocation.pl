@@ -55,7 +55,7 @@ foreach my $case (
 	$a1->send("SELECT zk_lock_token('$path') > 0");
 	my $result = $a1->result;
 	is($result->{out}, 't', "$what: it is held all the same");
-	like($result->{err}, qr/NOTICE:  00000: somebody asks for lock "\Q$path\E"/, "$what: a notice, at the next call");
+	like($result->{err}, qr/NOTICE:  00000: release of lock "\Q$path\E" has been requested/, "$what: a notice, at the next call");
 	$a1->send('SELECT ' . sprintf "zk_lock_is_revoked('%s')", $path);
 	$result = $a1->result;
 	is($result->{out}, 't', "$what: and the function says so");
