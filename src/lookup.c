@@ -34,6 +34,7 @@
 #include "utils/memutils.h"
 #include "utils/ps_status.h"
 
+#include "compat.h"
 #include "hosts.h"
 #include "locktable.h"
 #include "lookup.h"
@@ -53,7 +54,7 @@ static void set_up(void);
 static void end_child(int code, Datum arg);
 static void remember(const char *servers, bool complete);
 static uint64 hash_hosts(void);
-static void look_up(int out) pg_attribute_noreturn();
+ZKL_NORETURN static void look_up(int out);
 static void forget_server(int but);
 static ZklLookup judge_answer(int status, char **text);
 
