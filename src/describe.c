@@ -55,11 +55,12 @@ describe(void)
 		CacheRegisterSyscacheCallback(AUTHOID, on_role_changed, (Datum) 0);
 	registered = true;
 
-	/* A change while the catalogs are read makes it invalid again. */
+	/*
+	 * A change while the catalogs are read makes it invalid again.  An error
+	 * there leaves it nobody's.
+	 */
 	described.valid = true;
-	described.role = GetUserId();
-	strlcpy(described.application, application_name,
-			sizeof(described.application));
+	described.role = InvalidOid;
 	database = OidIsValid(MyDatabaseId) ? get_database_name(MyDatabaseId) : NULL;
 
 	initStringInfo(&text);
@@ -69,6 +70,9 @@ describe(void)
 	append_field(&text, "role", GetUserNameFromId(GetUserId(), true));
 	append_field(&text, "application", application_name);
 	strlcpy(described.about, text.data, sizeof(described.about));
+	strlcpy(described.application, application_name,
+			sizeof(described.application));
+	described.role = GetUserId();
 	pfree(text.data);
 }
 

@@ -199,4 +199,33 @@ $waiter->answer;
 $waiter->query(q{SELECT zk_lock_release('/fast')});
 is($s4->answer, 't', 'the other server has it in the end');
 
+# --- a cancel while the names are read ---
+
+# The lock keeps whoever reads the catalog of databases waiting, until it is cancelled.
+my ($described, $changer) = map { $north->backend } 1, 2;
+
+sub cancel_in_catalog
+{
+	$changer->query(q{ALTER DATABASE postgres CONNECTION LIMIT 77});
+	$changer->query(q{BEGIN});
+	$changer->query(q{LOCK TABLE pg_database});
+	$described->query(q{SET statement_timeout = '300ms'});
+	is($described->run(q{SELECT zk_lock_acquire('/cancelled')})->{errcode}, '57014', 'cancelled while the names are read');
+	$changer->query(q{COMMIT});
+	$described->query(q{RESET statement_timeout});
+	$described->query(q{SELECT zk_lock_acquire('/described')});
+	my $names = $described->query(q{SELECT concat_ws(' ', role, application) FROM zk_lock_queue('/described')});
+	$described->query(q{SELECT zk_lock_release_all()});
+	return $names;
+}
+
+$changer->query(q{CREATE ROLE old_name SUPERUSER});
+$described->query(q{SET ROLE old_name});
+$described->query(q{SET application_name = 'old'});
+$described->query(q{SELECT zk_lock_acquire('/described'), zk_lock_release_all()});
+$described->query(q{SET application_name = 'new'});
+is(cancel_in_catalog(), 'old_name new', 'the next claim names the present application');
+$changer->query(q{ALTER ROLE old_name RENAME TO new_name});
+is(cancel_in_catalog(), 'new_name new', 'and the present name of the role');
+
 done_testing();
