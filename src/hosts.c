@@ -24,17 +24,11 @@
 
 #define MAX_SERVERS		255
 
-typedef struct ServerList
-{
-	int			n;
-	char	   *address[MAX_SERVERS + 1];
-	char	   *error;			/* the last one; NULL: none */
-} ServerList;
-
+static const char *find_server(const char *hosts, int server, size_t *length);
 static bool split_server(const char *server, size_t length, char *name,
 						 char *port);
-static void resolve_server(const char *name, const char *port, bool numeric,
-						   ServerList *list);
+static void append_addresses(StringInfo line, struct addrinfo *addresses);
+static const char *find_line(const char *lines, int server);
 
 #define NAME_SIZE	256
 #define PORT_SIZE	6
@@ -83,42 +77,137 @@ compare_addresses(const void *a, const void *b)
 	return strcmp(*(char *const *) a, *(char *const *) b);
 }
 
-char *
-zkl_hosts_resolve(const char *hosts, bool numeric)
+int
+zkl_hosts_servers(const char *hosts)
 {
-	const char *end = zkl_hosts_chroot(hosts);
-	ServerList	list = {0};
-	StringInfoData result;
+	int			n = 0;
+	size_t		length;
 
-	for (const char *at = hosts; at < end;)
+	while (n < MAX_SERVERS && find_server(hosts, n, &length) != NULL)
+		n++;
+	return n;
+}
+
+char *
+zkl_hosts_resolve(const char *hosts, int server, bool numeric)
+{
+	struct addrinfo hint = {0};
+	struct addrinfo *addresses = NULL;
+	StringInfoData line;
+	char		name[NAME_SIZE] = "";
+	char		port[PORT_SIZE];
+	size_t		length;
+	const char *at = find_server(hosts, server, &length);
+	int			error = EAI_NONAME;
+
+	hint.ai_family = AF_UNSPEC;
+	hint.ai_socktype = SOCK_STREAM;
+	hint.ai_flags = numeric ? AI_NUMERICHOST : 0;
+	if (split_server(at, length, name, port))
+		error = pg_getaddrinfo_all(name, port, &hint, &addresses);
+
+	initStringInfo(&line);
+	appendStringInfo(&line, "%d", server);
+	if (error != 0)
+		appendStringInfo(&line, "%c\"%s\": %s", ZKL_HOSTS_UNKNOWN, name,
+						 gai_strerror(error));
+	else
 	{
-		size_t		length = strcspn(at, ",/");
-		char		name[NAME_SIZE];
-		char		port[PORT_SIZE];
+		append_addresses(&line, addresses);
+		pg_freeaddrinfo_all(AF_UNSPEC, addresses);
+	}
+	appendStringInfoChar(&line, '\n');
+	return line.data;
+}
 
-		if (split_server(at, length, name, port))
-			resolve_server(name, port, numeric, &list);
-		at += length + 1;
+static void
+append_addresses(StringInfo line, struct addrinfo *addresses)
+{
+	char		separator = ZKL_HOSTS_KNOWN;
+
+	for (struct addrinfo *a = addresses; a; a = a->ai_next)
+	{
+		char		host[NI_MAXHOST];
+		char		service[NI_MAXSERV];
+
+		if (getnameinfo(a->ai_addr, a->ai_addrlen, host, sizeof(host),
+						service, sizeof(service),
+						NI_NUMERICHOST | NI_NUMERICSERV) != 0 ||
+			line->len + strlen(host) + strlen(service) + 4 > ZKL_HOSTS_LINE)
+			continue;
+
+		/* The client splits at the last colon, also for IPv6. */
+		appendStringInfo(line, "%c%s:%s", separator, host, service);
+		separator = ',';
+	}
+}
+
+char *
+zkl_hosts_update(const char *hosts, const char *new, const char *old,
+				 size_t size)
+{
+	StringInfoData lines;
+	int			n = zkl_hosts_servers(hosts);
+
+	initStringInfo(&lines);
+	for (int i = 0; i < n; i++)
+	{
+		const char *line = find_line(new, i);
+		size_t		length;
+
+		if (line == NULL)
+			line = find_line(old, i);
+		length = line ? strcspn(line, "\n") + 1 : 0;
+		if (lines.len + length < size)
+			appendBinaryStringInfo(&lines, line, length);
+	}
+	return lines.data;
+}
+
+/* The line that knows the server, in lines of any order. */
+static const char *
+find_line(const char *lines, int server)
+{
+	for (const char *at = lines; *at; at += strcspn(at, "\n") + 1)
+	{
+		char	   *letter;
+
+		if (strtol(at, &letter, 10) == server && *letter == ZKL_HOSTS_KNOWN)
+			return at;
+	}
+	return NULL;
+}
+
+char *
+zkl_hosts_list(const char *lines)
+{
+	char	   *address[MAX_SERVERS + 1];
+	int			n = 0;
+	StringInfoData list;
+
+	for (const char *at = lines; *at; at += strcspn(at, "\n") + 1)
+	{
+		const char *end = at + strspn(at, "0123456789");
+
+		while (*end != '\n' && *end != ZKL_HOSTS_UNKNOWN && n < MAX_SERVERS)
+		{
+			const char *begin = end + 1;
+
+			end = begin + strcspn(begin, ",\n");
+			address[n++] = pnstrdup(begin, end - begin);
+		}
 	}
 
-	initStringInfo(&result);
-	if (list.n == 0)
+	initStringInfo(&list);
+	qsort(address, n, sizeof(char *), compare_addresses);
+	if (n > 0 && n % 2 == 0)
 	{
-		appendStringInfo(&result, "%c%s", ZKL_HOSTS_NONE,
-						 list.error ? list.error : "");
-		return result.data;
+		address[n] = address[0];
+		n++;
 	}
-	qsort(list.address, list.n, sizeof(char *), compare_addresses);
-	if (list.n % 2 == 0)
-	{
-		list.address[list.n] = list.address[0];
-		list.n++;
-	}
-	for (int i = 0; i < list.n; i++)
-		appendStringInfo(&result, "%c%s",
-						 i > 0 ? ',' : list.error ? ZKL_HOSTS_SOME : ZKL_HOSTS_ALL,
-						 list.address[i]);
-	return result.data;
+	for (int i = 0; i < n; i++)
+		appendStringInfo(&list, "%s%s", i > 0 ? "," : "", address[i]);
+	return list.data;
 }
 
 int
@@ -129,6 +218,24 @@ zkl_hosts_count(const char *servers)
 	for (const char *at = servers; *at; at++)
 		count += *at == ',';
 	return count;
+}
+
+/* NULL: there are fewer. */
+static const char *
+find_server(const char *hosts, int server, size_t *length)
+{
+	const char *end = zkl_hosts_chroot(hosts);
+	const char *at = hosts;
+
+	*length = 0;
+	while (at < end)
+	{
+		*length = strcspn(at, ",/");
+		if (server-- == 0)
+			return at;
+		at += *length + 1;
+	}
+	return NULL;
 }
 
 /* "name:port" or "[address]:port", spaces around it. */
@@ -176,39 +283,4 @@ split_server(const char *server, size_t length, char *name, char *port)
 	memcpy(port, colon + 1, digits);
 	port[digits] = '\0';
 	return true;
-}
-
-static void
-resolve_server(const char *name, const char *port, bool numeric,
-			   ServerList *list)
-{
-	struct addrinfo hint = {0};
-	struct addrinfo *addresses = NULL;
-	int			error;
-
-	hint.ai_family = AF_UNSPEC;
-	hint.ai_socktype = SOCK_STREAM;
-	hint.ai_flags = numeric ? AI_NUMERICHOST : 0;
-	error = pg_getaddrinfo_all(name, port, &hint, &addresses);
-	if (error != 0)
-	{
-		list->error = psprintf("\"%s\": %s", name, gai_strerror(error));
-		return;
-	}
-
-	for (struct addrinfo *a = addresses; a; a = a->ai_next)
-	{
-		char		host[NI_MAXHOST];
-		char		service[NI_MAXSERV];
-
-		if (list->n >= MAX_SERVERS - 1 ||
-			getnameinfo(a->ai_addr, a->ai_addrlen, host, sizeof(host),
-						service, sizeof(service),
-						NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-			continue;
-
-		/* The client splits at the last colon, also for IPv6. */
-		list->address[list->n++] = psprintf("%s:%s", host, service);
-	}
-	pg_freeaddrinfo_all(AF_UNSPEC, addresses);
 }

@@ -10,6 +10,8 @@
 #ifndef ZKL_HOSTS_H
 #define ZKL_HOSTS_H
 
+#include <limits.h>
+
 /* What is wrong with a connect string?  NULL: nothing. */
 extern const char *zkl_hosts_fault(const char *hosts);
 
@@ -24,17 +26,35 @@ extern void zkl_hosts_prefix(const char *hosts, const char *root,
 							 char *prefix);
 
 /*
- * What is known of the servers, as a letter and a text, allocated with palloc.
- * The text is their numeric addresses, or the reason why there are none.  The
- * addresses are sorted, because the client shuffles them, and odd in number,
- * because the client forgets half of an even number.  With "numeric", names
- * count as unknown; otherwise this looks names up, and waits for DNS.
+ * What is known of the servers is a text with one line for each server: its
+ * number, a letter, and its addresses separated by commas or the reason why
+ * there are none.  A line is short enough to be written to a pipe in one piece.
  */
-#define ZKL_HOSTS_ALL	'+'		/* of all servers */
-#define ZKL_HOSTS_SOME	'-'
-#define ZKL_HOSTS_NONE	'!'
+#define ZKL_HOSTS_KNOWN		'+'
+#define ZKL_HOSTS_UNKNOWN	'!'
+#define ZKL_HOSTS_LINE		PIPE_BUF
 
-extern char *zkl_hosts_resolve(const char *hosts, bool numeric);
+/* How many servers are named? */
+extern int	zkl_hosts_servers(const char *hosts);
+
+/*
+ * The line of one server.  Allocated.  "numeric": a name counts as unknown; else this
+ * looks the name up, and waits for that.
+ */
+extern char *zkl_hosts_resolve(const char *hosts, int server, bool numeric);
+
+/*
+ * The known lines of "new", and for the other servers those of "old", as far as there
+ * is room for them.  Allocated.
+ */
+extern char *zkl_hosts_update(const char *hosts, const char *new,
+							  const char *old, size_t size);
+
+/*
+ * All addresses, sorted (the client shuffles them) and odd in number, as the client
+ * wants them.  Allocated.  "": there are none.
+ */
+extern char *zkl_hosts_list(const char *lines);
 
 /* How many addresses are in such a list? */
 extern int	zkl_hosts_count(const char *servers);

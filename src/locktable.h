@@ -378,11 +378,11 @@ typedef struct ZklShared
 									 * requested */
 
 	/*
-	 * Addresses that a lookup found for the names in zklock.hosts.  A worker
-	 * uses them when it cannot resolve the names.  Protected by session_lock.
+	 * Addresses that a lookup found for the names in zklock.hosts, in the
+	 * form that hosts.h describes.  A worker uses them when it cannot resolve
+	 * the names.  Protected by session_lock.
 	 */
 	uint64		servers_of;		/* hash of zklock.hosts */
-	bool		servers_complete;	/* every name was resolved */
 	char		servers[ZKL_SERVERS_SIZE];
 
 	ZklSessionInfo session[ZKL_SESSIONS_MAX];	/* zklock.sessions of them */

@@ -11,8 +11,7 @@
  * that might use them.
  *
  * DNS may fail when ZooKeeper does not.  So the addresses that were found last
- * stay in shared memory, and names that cannot be resolved remove none of
- * them.
+ * stay in shared memory; those of a name stay until others are found for it.
  *
  * src/lookup.c
  *
@@ -41,10 +40,12 @@
 #include "zklock.h"
 
 #define LOOKUP_SECONDS	30
+#define PATIENCE		ZKL_MS(500) /* until numbers are used alone */
 
 static struct
 {
 	pid_t		child;			/* 0: none */
+	int64		begun;			/* when it was started */
 	uint64		hosts;			/* hash of the names that it looks up */
 	int			pipe;			/* for the child's answer */
 	StringInfoData answer;
@@ -52,31 +53,31 @@ static struct
 
 static void set_up(void);
 static void end_child(int code, Datum arg);
-static void remember(const char *servers, bool complete);
+static void remember(const char *answer);
+static char *recall(void);
+static char *resolve_numeric(void);
+static bool names_are_left(const char *lines);
 static uint64 hash_hosts(void);
 ZKL_NORETURN static void look_up(int out);
 static void forget_server(int but);
-static ZklLookup judge_answer(int status, char **text);
+static ZklLookup judge_answer(char **text);
 
 bool
 zkl_lookup_servers(char **servers)
 {
-	bool		known = false;
+	char	   *lines = resolve_numeric();
 
-	*servers = zkl_hosts_resolve(zkl_hosts, true);
-	if (**servers == ZKL_HOSTS_ALL)
+	if (names_are_left(lines))
 	{
-		(*servers)++;
-		return true;
+		char	   *found = recall();
+
+		if (*found != '\0')
+			lines = found;
+		else if (lookup.child != 0 && zkl_now() < lookup.begun + PATIENCE)
+			return false;
 	}
-	LWLockAcquire(zkl_table_session_lock(), LW_SHARED);
-	if (zkl_shared->servers[0] != '\0' && zkl_shared->servers_of == hash_hosts())
-	{
-		*servers = pstrdup(zkl_shared->servers);
-		known = true;
-	}
-	LWLockRelease(zkl_table_session_lock());
-	return known;
+	*servers = zkl_hosts_list(lines);
+	return **servers != '\0';
 }
 
 void
@@ -84,8 +85,7 @@ zkl_lookup_start(void)
 {
 	int			ends[2];
 
-	if (lookup.child != 0 ||
-		*zkl_hosts_resolve(zkl_hosts, true) == ZKL_HOSTS_ALL)
+	if (lookup.child != 0 || !names_are_left(resolve_numeric()))
 		return;
 	set_up();
 	if (pipe(ends) != 0)
@@ -107,6 +107,7 @@ zkl_lookup_start(void)
 		return;
 	}
 	lookup.pipe = ends[0];
+	lookup.begun = zkl_now();
 	lookup.hosts = hash_hosts();
 	(void) fcntl(lookup.pipe, F_SETFL, O_NONBLOCK);
 	(void) fcntl(lookup.pipe, F_SETFD, FD_CLOEXEC);
@@ -124,7 +125,6 @@ zkl_lookup_take(char **text)
 {
 	char		buffer[1024];
 	int			length;
-	int			status;
 
 	if (lookup.child == 0)
 		return ZKL_LOOKUP_NONE;
@@ -134,13 +134,12 @@ zkl_lookup_take(char **text)
 		return ZKL_LOOKUP_NONE;
 
 	/* The child has closed the pipe, so it is about to exit. */
-	if (waitpid(lookup.child, &status, 0) != lookup.child)
-		status = -1;
+	(void) waitpid(lookup.child, NULL, 0);
 	lookup.child = 0;
 	close(lookup.pipe);
 	if (lookup.hosts != hash_hosts())
 		return ZKL_LOOKUP_NONE; /* zklock.hosts has changed meanwhile */
-	return judge_answer(status, text);
+	return judge_answer(text);
 }
 
 static void
@@ -163,21 +162,39 @@ end_child(int code, Datum arg)
 		return;
 	(void) kill(lookup.child, SIGKILL);
 	(void) waitpid(lookup.child, NULL, 0);
+
+	/* Its children, too: they are in this process's group, with nobody else. */
+	pqsignal(SIGTERM, SIG_IGN);
+	(void) kill(0, SIGTERM);
 	lookup.child = 0;
 }
 
-/* In the child. */
+/* In the child: it has a process for each name, since any may be silent. */
 static void
 look_up(int out)
 {
-	char	   *answer;
-	size_t		size;
+	int			n = zkl_hosts_servers(zkl_hosts);
 
 	set_ps_display("looking up servers");
 	forget_server(out);
-	answer = zkl_hosts_resolve(zkl_hosts, false);
-	size = strlen(answer);
-	_exit(write(out, answer, size) == (ssize_t) size ? 0 : 1);
+	for (int i = 0; i < n; i++)
+	{
+		char	   *line = zkl_hosts_resolve(zkl_hosts, i, true);
+		bool		is_name = names_are_left(line);
+
+		if (is_name && fork() != 0)
+			continue;
+		if (is_name)
+		{
+			alarm(LOOKUP_SECONDS);
+			line = zkl_hosts_resolve(zkl_hosts, i, false);
+		}
+		if (write(out, line, strlen(line)) < 0 || is_name)
+			_exit(0);
+	}
+	while (wait(NULL) > 0)
+		;
+	_exit(0);
 }
 
 /* A server that is restarted must not find its shared memory in use. */
@@ -193,7 +210,6 @@ forget_server(int but)
 		pqsignal(signals[i], SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	alarm(LOOKUP_SECONDS);
 
 	on_exit_reset();
 	PGSharedMemoryDetach();
@@ -205,35 +221,64 @@ forget_server(int but)
 }
 
 static ZklLookup
-judge_answer(int status, char **text)
+judge_answer(char **text)
 {
-	if (status != 0 || lookup.answer.len == 0)
+	const char *error = strchr(lookup.answer.data, ZKL_HOSTS_UNKNOWN);
+
+	if (*zkl_hosts_list(lookup.answer.data) != '\0')
 	{
-		*text = psprintf(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM ?
-						 "no answer within %d s" : "the lookup failed",
-						 LOOKUP_SECONDS);
-		return ZKL_LOOKUP_FAILED;
+		remember(lookup.answer.data);
+		return ZKL_LOOKUP_DONE;
 	}
-	*text = pstrdup(lookup.answer.data + 1);
-	if (lookup.answer.data[0] == ZKL_HOSTS_NONE)
-		return ZKL_LOOKUP_FAILED;
-	remember(*text, lookup.answer.data[0] == ZKL_HOSTS_ALL);
-	return ZKL_LOOKUP_DONE;
+	if (error != NULL)
+		*text = pnstrdup(error + 1, strcspn(error + 1, "\n"));
+	else
+		*text = psprintf("no answer within %d s", LOOKUP_SECONDS);
+	return ZKL_LOOKUP_FAILED;
 }
 
+/* A name without an answer keeps the addresses that it had. */
 static void
-remember(const char *servers, bool complete)
+remember(const char *answer)
 {
+	char	   *lines = zkl_hosts_update(zkl_hosts, answer, recall(),
+										 ZKL_SERVERS_SIZE);
+
 	LWLockAcquire(zkl_table_session_lock(), LW_EXCLUSIVE);
-	if (strlen(servers) < ZKL_SERVERS_SIZE &&
-		(complete || !zkl_shared->servers_complete ||
-		 zkl_shared->servers_of != lookup.hosts))
-	{
-		strlcpy(zkl_shared->servers, servers, ZKL_SERVERS_SIZE);
-		zkl_shared->servers_of = lookup.hosts;
-		zkl_shared->servers_complete = complete;
-	}
+	strlcpy(zkl_shared->servers, lines, ZKL_SERVERS_SIZE);
+	zkl_shared->servers_of = lookup.hosts;
 	LWLockRelease(zkl_table_session_lock());
+}
+
+/* What was found for these hosts, by whatever worker. */
+static char *
+recall(void)
+{
+	char	   *lines;
+
+	LWLockAcquire(zkl_table_session_lock(), LW_SHARED);
+	lines = pstrdup(zkl_shared->servers_of == hash_hosts() ? zkl_shared->servers : "");
+	LWLockRelease(zkl_table_session_lock());
+	return lines;
+}
+
+/* What is known without asking anybody. */
+static char *
+resolve_numeric(void)
+{
+	StringInfoData lines;
+	int			n = zkl_hosts_servers(zkl_hosts);
+
+	initStringInfo(&lines);
+	for (int i = 0; i < n; i++)
+		appendStringInfoString(&lines, zkl_hosts_resolve(zkl_hosts, i, true));
+	return lines.data;
+}
+
+static bool
+names_are_left(const char *lines)
+{
+	return strchr(lines, ZKL_HOSTS_UNKNOWN) != NULL;
 }
 
 static uint64

@@ -3,7 +3,7 @@
  * lookup.h
  *	  The servers' addresses, found without making the worker wait.
  *
- * A short-lived child process resolves the names, because a resolver may block
+ * Short-lived child processes resolve the names, because a resolver may block
  * for as long as it likes.  One lookup runs at a time.
  *
  * Called only by the worker.
@@ -23,9 +23,10 @@ typedef enum ZklLookup
 } ZklLookup;
 
 /*
- * The addresses of the servers in zklock.hosts, without a lookup: their
- * numeric addresses, or those that any worker found last.  False: none are
- * known.
+ * What is known of the servers in zklock.hosts, without asking DNS: the
+ * addresses that any worker found last; or those that are given as numbers, if
+ * the lookup of the names has not ended soon after its start.  False if nothing
+ * is known.
  */
 extern bool zkl_lookup_servers(char **servers);
 

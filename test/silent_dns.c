@@ -1,8 +1,9 @@
 /*
  * A resolver that may fall silent, for a process that is started with this in
- * LD_PRELOAD.  It knows one name, "zk.test".  As long as there is a file "silent" in its
- * working directory, it does not answer; who asks waits.  The file "asked" says that
- * somebody has.
+ * LD_PRELOAD.  It knows the names that end in ".test": in its working directory, a
+ * symbolic link of that name points to the address, or to "silent" if who asks waits.
+ * As long as there is a file "silent", all wait.  The file "asked" says that somebody
+ * has.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -15,15 +16,23 @@ int
 getaddrinfo(const char *node, const char *service,
 			const struct addrinfo *hints, struct addrinfo **result)
 {
+	char		address[64];
+	const char *end = node ? strrchr(node, '.') : NULL;
 	__typeof__(&getaddrinfo) real =
 		(__typeof__(&getaddrinfo)) dlsym(RTLD_NEXT, "getaddrinfo");
 
-	if (node == NULL || strcmp(node, "zk.test") != 0)
+	if (end == NULL || strcmp(end, ".test") != 0)
 		return real(node, service, hints, result);
 	if (hints != NULL && hints->ai_flags & AI_NUMERICHOST)
 		return EAI_NONAME;
 	close(open("asked", O_CREAT | O_WRONLY, 0600));
-	while (access("silent", F_OK) == 0)
+	for (;;)
+	{
+		ssize_t		length = readlink(node, address, sizeof(address) - 1);
+
+		address[length > 0 ? length : 0] = '\0';
+		if (access("silent", F_OK) != 0 && strcmp(address, "silent") != 0)
+			return length > 0 ? real(address, service, hints, result) : EAI_NONAME;
 		usleep(10000);
-	return real("127.0.0.1", service, hints, result);
+	}
 }

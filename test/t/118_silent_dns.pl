@@ -26,6 +26,14 @@ my $node = ZklockNode->initialized('a', undef, 'zklock.hosts' => $hosts, 'zklock
 sub file { return $node->data_dir . "/$_[0]"; }
 sub dns_falls_silent { append_to_file(file('silent'), ''); unlink file('asked'); return; }
 sub dns_is_back { unlink file('silent'); return; }
+sub name_is
+{
+	my ($name, $address) = @_;
+	unlink file($name);
+	return if !defined $address;
+	symlink $address, file($name) or die "could not make a symbolic link: $!";
+	return;
+}
 sub wait_until_dns_is_asked { return $zk->wait_until(sub { -e file('asked') }, 'the resolver to be asked'); }
 
 sub start_node
@@ -43,19 +51,30 @@ sub children
 	return @children;
 }
 
+# All processes of the worker, which leads a session of its own.
+sub processes
+{
+	my ($worker) = @_;
+	chomp(my @processes = `ps -o pid= --sid $worker`);
+	return @processes;
+}
+
 # --- from the start ---
 
+name_is('zk.test', '127.0.0.1');
 dns_falls_silent();
 start_node();
 $node->safe_psql('postgres', 'CREATE EXTENSION zklock');
 wait_until_dns_is_asked();
 is($node->status('state'), 'none', 'DNS is silent at the start: no session');
 $zk->wait_until(sub { children() == 1 }, 'a process that waits for the resolver');
-my ($child) = children();
+my $first = $node->worker_pid;
+$zk->wait_until(sub { processes($first) == 3 }, 'one more, for the name');
 my $begun = time;
 $node->stop('fast');
 cmp_ok(time - $begun, '<', 20, 'a shutdown does not wait for the resolver');
-ok(!kill(0, $child), 'nor does anything of it stay behind');
+$zk->wait_until(sub { processes($first) == 0 }, 'the processes to end', 10);
+cmp_ok(time - $begun, '<', 20, 'nor does anything of it stay behind');
 
 start_node();
 wait_until_dns_is_asked();
@@ -102,6 +121,37 @@ $node->wait_until_connected;
 is($node->status('epoch'), (split /\|/, $session)[1], 'other names are resolved in time') or diag($session);
 
 $judge->query(q{SELECT zk_lock_release_all()});
+
+# --- some of the names ---
+
+# What a name has now replaces what it had, whatever the others say.
+my ($port) = $hosts =~ /:(\d+)/;
+sub restart_with
+{
+	$node->stop('fast');
+	$node->configure('zklock.hosts' => $_[0]);
+	start_node();
+	return;
+}
+name_is("zk$_.test", "127.0.0.${_}7") foreach 1 .. 3;
+restart_with("zk1.test:$port,zk2.test:$port,zk3.test:$port");
+$node->wait_until(q{SELECT last_error LIKE '%127.0.0.%' FROM zk_status});
+is($node->status('state'), 'none', 'nobody answers at the three addresses');
+name_is('zk3.test', undef);
+name_is("zk$_.test", '127.0.0.1') foreach 1, 2;
+$node->wait_until_connected;
+pass('connected to the two that have moved, while the third has no address');
+
+# Nor does a name whose answer never comes keep the others waiting for ever.
+name_is('zk1.test', 'silent');
+restart_with("zk1.test:$port,127.0.0.1:$port");
+$node->wait_until_connected;
+$zk->wait_until(sub { children() == 1 }, 'a process that waits for the resolver');
+pass('a server that has a number is used while the name of another is looked up');
+name_is('zk2.test', 'silent');
+restart_with("zk1.test:$port,zk2.test:$port,zk.test:$port");
+$node->wait_until_connected;
+pass('a name is found behind two that are silent');
 my $log = slurp_file($node->logfile);
 unlike($log, qr/could not resolve/, 'silence is no failure');
 done_testing();
