@@ -4,8 +4,8 @@
  *	  The requests of tickets: due, and sent as soon as that is possible.
  *
  * What is due to one lock stands in a line of its own, and so does what is due to
- * all leases of one semaphore.  The lines take turns, one request each: a backend
- * that asks for much does not hold up the others.
+ * all leases of one semaphore.  The lines take turns, one request each: a semaphore
+ * of many leases does not hold up the other locks.
  *
  * All leases of a semaphore that want a list get the same one.  It stands in the
  * line behind the creates that were due before, so that it is sent after them:
@@ -40,7 +40,10 @@
 
 #define DATA_SIZE			(ZKL_ABOUT_SIZE + sizeof(ZKL_PLAIN))
 
-/* Which lines are the next?  One line of each kind, then one of the next kind. */
+/*
+ * Which lines are the next?  A lock that is waited for, then one of those that come
+ * in bulk, of their two kinds by turns.
+ */
 typedef enum Turn
 {
 	TURN_WAITING,				/* of locks that backends wait for */
@@ -51,7 +54,7 @@ typedef enum Turn
 #define NTURNS	(TURN_REST + 1)
 
 static dlist_head turns[NTURNS];
-static Turn next_turn = TURN_WAITING;
+static Turn next_bulk = TURN_LEASES;
 static bool bulk_is_next = false;	/* a lock that is waited for had its turn */
 
 static void start_entry(ZklEntry *entry, void *arg);
@@ -59,7 +62,7 @@ static ZklEntry *owner_of_line(ZklEntry *entry);
 static Turn turn_of(const ZklEntry *entry);
 static void leave_line(ZklEntry *entry);
 static void stop_listening(ZklEntry *lease);
-static ZklLine *choose_line(void);
+static bool choose_turn(Turn *chosen);
 static bool bulk_may_be_sent(void);
 static ZklEntry *send_due(void);
 static bool send_request(ZklEntry *entry, ZklRequest request);
@@ -168,8 +171,9 @@ ZklEntry *
 zkl_requests_send(void)
 {
 	ZklEntry   *refused;
+	Turn		turn;
 
-	if (choose_line() == NULL)
+	if (!choose_turn(&turn))
 		return NULL;
 	zkl_session_begin_sending();
 	refused = send_due();
@@ -177,24 +181,27 @@ zkl_requests_send(void)
 	return refused;
 }
 
-/* NULL: none can be sent now. */
-static ZklLine *
-choose_line(void)
+/* False: nothing can be sent now. */
+static bool
+choose_turn(Turn *chosen)
 {
+	Turn		other_bulk = next_bulk == TURN_LEASES ? TURN_REST : TURN_LEASES;
+	const Turn	order[] = {
+		bulk_is_next ? next_bulk : TURN_WAITING,
+		bulk_is_next ? other_bulk : next_bulk,
+		bulk_is_next ? TURN_WAITING : other_bulk
+	};
+
 	if (!zkl_session_is_usable() || zkl_session_outstanding() >= WINDOW)
-		return NULL;
+		return false;
 	for (int i = 0; i < NTURNS; i++)
 	{
-		Turn		turn = (next_turn + i) % NTURNS;
-
-		if (!dlist_is_empty(&turns[turn]) &&
-			(turn == TURN_WAITING || bulk_may_be_sent()))
-		{
-			next_turn = turn;
-			return dlist_head_element(ZklLine, turn_link, &turns[turn]);
-		}
+		*chosen = order[i];
+		if (!dlist_is_empty(&turns[*chosen]) &&
+			(*chosen == TURN_WAITING || bulk_may_be_sent()))
+			return true;
 	}
-	return NULL;
+	return false;
 }
 
 /* Only a little at a time; but some, however many locks are waited for. */
@@ -208,19 +215,21 @@ bulk_may_be_sent(void)
 static ZklEntry *
 send_due(void)
 {
-	ZklLine    *line;
+	Turn		turn;
 
-	while ((line = choose_line()) != NULL)
+	while (choose_turn(&turn))
 	{
+		ZklLine    *line = dlist_head_element(ZklLine, turn_link, &turns[turn]);
 		ZklEntry   *entry = dlist_head_element(ZklEntry, due_link,
 											   &line->entries);
 		ZklRequest	request = entry->due;
 
 		/* The line goes behind all others. */
-		bulk_is_next = next_turn == TURN_WAITING;
 		dlist_delete(&line->turn_link);
-		dlist_push_tail(&turns[next_turn], &line->turn_link);
-		next_turn = (next_turn + 1) % NTURNS;
+		dlist_push_tail(&turns[turn], &line->turn_link);
+		bulk_is_next = turn == TURN_WAITING;
+		if (!bulk_is_next)
+			next_bulk = turn == TURN_LEASES ? TURN_REST : TURN_LEASES;
 
 		leave_line(entry);
 		if (!send_request(entry, request))
