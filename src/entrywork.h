@@ -67,6 +67,9 @@ extern bool zkl_entry_shall_answer(ZklEntry *entry);
 /* Does its znode say that the ticket serves no superuser? */
 extern bool zkl_entry_says_plain(const ZklEntry *entry);
 
+/* The backend that an owned ticket's znode shall name; false: it is not owned. */
+extern bool zkl_entry_copy_about(ZklEntry *entry, char about[ZKL_ABOUT_SIZE]);
+
 /* Do the znode's data name the backend that the entry says they name? */
 extern bool zkl_entry_is_described(ZklEntry *entry, const char *data,
 								   int length);

@@ -69,9 +69,9 @@ static bool send_request(ZklEntry *entry, ZklRequest request);
 static void send_list(ZklEntry *entry, const char *directory);
 static void listen_to(ZklEntry *lease, uint32 list);
 static void send_answer(ZklEntry *entry, const char *directory);
+static const char *plain_mark(const ZklEntry *entry);
 static bool send_create(ZklEntry *entry, ZklRequest request,
 						const char *directory);
-static const char *data_of(const ZklEntry *entry, char data[DATA_SIZE]);
 static void count_bytes(ZklEntry *entry, bool counted);
 
 void
@@ -375,7 +375,7 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	zkl_ticket_begin_attempt(ticket, random_bytes, entry->only_tries);
 	zkl_recipe_make_prefix(ticket->mode, ticket->uuid, name);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.tickets, 1);
-	(void) data_of(entry, data);
+	snprintf(data, sizeof(data), "%s%s", entry->about, plain_mark(entry));
 	if (request == ZKL_REQUEST_FOUND)
 		zkl_session_found(entry, ticket->attempt, directory,
 						  ticket->rounds > 0, name, data);
@@ -392,23 +392,23 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	return true;
 }
 
-/* What the ticket's znode says, but for what it answers to those who try. */
 static const char *
-data_of(const ZklEntry *entry, char data[DATA_SIZE])
+plain_mark(const ZklEntry *entry)
 {
-	snprintf(data, DATA_SIZE, "%s%s", entry->about,
-			 zkl_entry_says_plain(entry) ? ZKL_PLAIN : "");
-	return data;
+	return zkl_entry_says_plain(entry) ? ZKL_PLAIN : "";
 }
 
+/* Of a ticket that is given up, the delete follows, and the text is the next one's. */
 static void
 send_answer(ZklEntry *entry, const char *directory)
 {
 	const ZklTicket *ticket = &entry->ticket;
-	char		data[DATA_SIZE];
+	char		about[ZKL_ABOUT_SIZE];
 	char		words[ZKL_TEXT_SIZE];
 
-	snprintf(words, sizeof(words), "%s%s", data_of(entry, data),
+	if (!zkl_entry_copy_about(entry, about))
+		return;
+	snprintf(words, sizeof(words), "%s%s%s", about, plain_mark(entry),
 			 ticket->writes_answer ? ZKL_IN_USE : "");
 	zkl_session_answer(entry, ticket->attempt, directory, ticket->name, words,
 					   ticket->version);
