@@ -287,14 +287,16 @@ void
 zkl_entry_set_queued(ZklEntry *entry)
 {
 	zkl_entry_lock(entry);
-	if (entry->state == ZKL_ENTRY_WANTED ||
-		(entry->state == ZKL_ENTRY_QUEUED &&
-		 entry->asking != entry->ticket.asking))
+	if (entry->state == ZKL_ENTRY_WANTED || entry->state == ZKL_ENTRY_QUEUED)
 	{
+		bool		is_news = entry->state == ZKL_ENTRY_WANTED ||
+		entry->asking != entry->ticket.asking;
+
 		entry->state = ZKL_ENTRY_QUEUED;
 		entry->asking = entry->ticket.asking;
 		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
-		zkl_entry_wake_needing(entry);
+		if (is_news)
+			zkl_entry_wake_needing(entry);
 	}
 	zkl_entry_unlock(entry->hash);
 }
@@ -391,6 +393,20 @@ zkl_entry_says_plain(const ZklEntry *entry)
 }
 
 /* Once the ticket is given up, entry->about may be about the next ticket. */
+bool
+zkl_entry_copy_about(ZklEntry *entry, char about[ZKL_ABOUT_SIZE])
+{
+	bool		owned;
+
+	zkl_entry_lock(entry);
+	owned = entry->state == ZKL_ENTRY_OWNED;
+	if (owned)
+		strlcpy(about, entry->about, ZKL_ABOUT_SIZE);
+	zkl_entry_unlock(entry->hash);
+	return owned;
+}
+
+/* ... and its znode is right whatever it says. */
 bool
 zkl_entry_is_described(ZklEntry *entry, const char *data, int length)
 {

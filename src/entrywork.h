@@ -77,6 +77,12 @@ extern bool zkl_entry_shall_answer(ZklEntry *entry);
 extern bool zkl_entry_says_plain(const ZklEntry *entry);
 
 /*
+ * The backend that an owned ticket's znode has to name.  False: the entry is not
+ * OWNED any more.
+ */
+extern bool zkl_entry_copy_about(ZklEntry *entry, char about[ZKL_ABOUT_SIZE]);
+
+/*
  * Do the znode's data name the backend that they have to name?  True also if
  * the entry is not OWNED any more.
  */

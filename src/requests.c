@@ -5,7 +5,7 @@
  *
  * The requests of one lock stand in a line of their own, and so do those of
  * all leases of one semaphore.  The lines take turns, one request each.  So a
- * backend that requests much does not hold up the others.
+ * semaphore of many leases does not hold up the other locks.
  *
  * All leases of a semaphore that need a list get the same one.  It stands in
  * the line behind the creates that were due before, so that it is sent after
@@ -41,7 +41,10 @@
 
 #define DATA_SIZE			(ZKL_ABOUT_SIZE + sizeof(ZKL_PLAIN))
 
-/* Which lines are the next?  One line of each kind, then one of the next kind. */
+/*
+ * Which lines are the next?  A lock that is waited for, then one of those that come
+ * in bulk, of their two kinds by turns.
+ */
 typedef enum Turn
 {
 	TURN_WAITING,				/* of locks that backends wait for */
@@ -52,7 +55,7 @@ typedef enum Turn
 #define NTURNS	(TURN_REST + 1)
 
 static dlist_head turns[NTURNS];
-static Turn next_turn = TURN_WAITING;
+static Turn next_bulk = TURN_LEASES;
 static bool bulk_is_next = false;	/* a lock for which a backend waits had
 									 * its turn */
 
@@ -61,16 +64,16 @@ static ZklEntry *owner_of_line(ZklEntry *entry);
 static Turn turn_of(const ZklEntry *entry);
 static void leave_line(ZklEntry *entry);
 static void stop_listening(ZklEntry *lease);
-static ZklLine *choose_line(void);
+static bool choose_turn(Turn *chosen);
 static bool bulk_may_be_sent(void);
 static ZklEntry *send_due(void);
 static bool send_request(ZklEntry *entry, ZklRequest request);
 static void send_list(ZklEntry *entry, const char *directory);
 static void listen_to(ZklEntry *lease, uint32 list);
 static void send_answer(ZklEntry *entry, const char *directory);
+static const char *plain_mark(const ZklEntry *entry);
 static bool send_create(ZklEntry *entry, ZklRequest request,
 						const char *directory);
-static const char *data_of(const ZklEntry *entry, char data[DATA_SIZE]);
 static void count_bytes(ZklEntry *entry, bool counted);
 
 void
@@ -170,8 +173,9 @@ ZklEntry *
 zkl_requests_send(void)
 {
 	ZklEntry   *refused;
+	Turn		turn;
 
-	if (choose_line() == NULL)
+	if (!choose_turn(&turn))
 		return NULL;
 	zkl_session_begin_sending();
 	refused = send_due();
@@ -179,24 +183,27 @@ zkl_requests_send(void)
 	return refused;
 }
 
-/* NULL: none can be sent now. */
-static ZklLine *
-choose_line(void)
+/* False: nothing can be sent now. */
+static bool
+choose_turn(Turn *chosen)
 {
+	Turn		other_bulk = next_bulk == TURN_LEASES ? TURN_REST : TURN_LEASES;
+	const Turn	order[] = {
+		bulk_is_next ? next_bulk : TURN_WAITING,
+		bulk_is_next ? other_bulk : next_bulk,
+		bulk_is_next ? TURN_WAITING : other_bulk
+	};
+
 	if (!zkl_session_is_usable() || zkl_session_outstanding() >= WINDOW)
-		return NULL;
+		return false;
 	for (int i = 0; i < NTURNS; i++)
 	{
-		Turn		turn = (next_turn + i) % NTURNS;
-
-		if (!dlist_is_empty(&turns[turn]) &&
-			(turn == TURN_WAITING || bulk_may_be_sent()))
-		{
-			next_turn = turn;
-			return dlist_head_element(ZklLine, turn_link, &turns[turn]);
-		}
+		*chosen = order[i];
+		if (!dlist_is_empty(&turns[*chosen]) &&
+			(*chosen == TURN_WAITING || bulk_may_be_sent()))
+			return true;
 	}
-	return NULL;
+	return false;
 }
 
 /*
@@ -213,19 +220,21 @@ bulk_may_be_sent(void)
 static ZklEntry *
 send_due(void)
 {
-	ZklLine    *line;
+	Turn		turn;
 
-	while ((line = choose_line()) != NULL)
+	while (choose_turn(&turn))
 	{
+		ZklLine    *line = dlist_head_element(ZklLine, turn_link, &turns[turn]);
 		ZklEntry   *entry = dlist_head_element(ZklEntry, due_link,
 											   &line->entries);
 		ZklRequest	request = entry->due;
 
 		/* The line goes behind all others. */
-		bulk_is_next = next_turn == TURN_WAITING;
 		dlist_delete(&line->turn_link);
-		dlist_push_tail(&turns[next_turn], &line->turn_link);
-		next_turn = (next_turn + 1) % NTURNS;
+		dlist_push_tail(&turns[turn], &line->turn_link);
+		bulk_is_next = turn == TURN_WAITING;
+		if (!bulk_is_next)
+			next_bulk = turn == TURN_LEASES ? TURN_REST : TURN_LEASES;
 
 		leave_line(entry);
 		if (!send_request(entry, request))
@@ -372,7 +381,7 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	zkl_ticket_begin_attempt(ticket, random_bytes, entry->only_tries);
 	zkl_recipe_make_prefix(ticket->mode, ticket->uuid, name);
 	pg_atomic_fetch_add_u64(&zkl_shared->counters.tickets, 1);
-	(void) data_of(entry, data);
+	snprintf(data, sizeof(data), "%s%s", entry->about, plain_mark(entry));
 	if (request == ZKL_REQUEST_FOUND)
 		zkl_session_found(entry, ticket->attempt, directory,
 						  ticket->rounds > 0, name, data);
@@ -389,23 +398,26 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	return true;
 }
 
-/* The text of the ticket's znode, without the answer to tries. */
 static const char *
-data_of(const ZklEntry *entry, char data[DATA_SIZE])
+plain_mark(const ZklEntry *entry)
 {
-	snprintf(data, DATA_SIZE, "%s%s", entry->about,
-			 zkl_entry_says_plain(entry) ? ZKL_PLAIN : "");
-	return data;
+	return zkl_entry_says_plain(entry) ? ZKL_PLAIN : "";
 }
 
+/*
+ * If the ticket is given up, its delete follows, and the text in the entry is
+ * already that of the next one.
+ */
 static void
 send_answer(ZklEntry *entry, const char *directory)
 {
 	const ZklTicket *ticket = &entry->ticket;
-	char		data[DATA_SIZE];
+	char		about[ZKL_ABOUT_SIZE];
 	char		words[ZKL_TEXT_SIZE];
 
-	snprintf(words, sizeof(words), "%s%s", data_of(entry, data),
+	if (!zkl_entry_copy_about(entry, about))
+		return;
+	snprintf(words, sizeof(words), "%s%s%s", about, plain_mark(entry),
 			 ticket->writes_answer ? ZKL_IN_USE : "");
 	zkl_session_answer(entry, ticket->attempt, directory, ticket->name, words,
 					   ticket->version);

@@ -225,7 +225,7 @@ static ZklTicketStep
 on_describe(ZklTicket *ticket)
 {
 	ticket->watched = true;
-	if (ticket->state == ZKL_TICKET_OWNED)
+	if (ticket->state == ZKL_TICKET_OWNED && !ticket->mute)
 		return write_text(ticket);
 	return nothing;
 }

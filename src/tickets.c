@@ -28,6 +28,7 @@
 
 static void feed_all(ZklTicketEventKind kind);
 static void feed(ZklEntry *entry, ZklTicketEventKind kind);
+static bool is_to_look(const ZklEntry *entry);
 static void carry_out(ZklEntry *entry, ZklTicketStep step);
 static void report(ZklEntry *entry, ZklTicketStep step);
 static void do_work(ZklEntry *entry, ZklWork work);
@@ -182,7 +183,8 @@ feed_if_concerned(ZklEntry *entry, const char *child, bool gone)
 
 /*
  * The leases of a semaphore have changed.  All that wait list again.  Of those
- * that are owned, one lists for all whether other clients wait.
+ * that are owned, one lists for all whether other clients wait; if it is given up
+ * before it has listed, another one does.
  */
 static void
 feed_leases(List *leases)
@@ -203,6 +205,7 @@ feed_leases(List *leases)
 		{
 			feed(lease, ZKL_EVENT_CHILDREN_CHANGED);
 			looked = true;
+			ZKL_FAULT_POINT("lease-to-look");
 		}
 	}
 }
@@ -400,6 +403,7 @@ static void
 feed(ZklEntry *entry, ZklTicketEventKind kind)
 {
 	ZklTicketEvent event = {.kind = kind};
+	bool		was_to_look = is_to_look(entry);
 
 	event.mode = entry->mode;
 	event.limit = entry->limit;
@@ -408,6 +412,20 @@ feed(ZklEntry *entry, ZklTicketEventKind kind)
 			!zkl_directories_is_likely(entry);
 	event.unsent = zkl_requests_is_unsent(entry);
 	carry_out(entry, zkl_ticket_step(&entry->ticket, &event));
+	if (was_to_look && entry->ticket.state == ZKL_TICKET_DELETING)
+		feed_leases(zkl_directories_leases_of(entry->semaphore));
+}
+
+/*
+ * An owned lease whose list was not sent yet: the directory may be without a watch
+ * until it is.
+ */
+static bool
+is_to_look(const ZklEntry *entry)
+{
+	return entry->semaphore != NULL &&
+		entry->ticket.state == ZKL_TICKET_CHECKING &&
+		entry->due == ZKL_REQUEST_LIST;
 }
 
 /*

@@ -669,7 +669,7 @@ means_nothing_in_other_states(const Case *c)
 			break;
 		case ZKL_EVENT_DESCRIBE:
 			before.watched = true;
-			meaningful = S(OWNED);
+			meaningful = c->before.mute ? 0 : S(OWNED);
 			break;
 		case ZKL_EVENT_WATCH:
 			before.watched = true;

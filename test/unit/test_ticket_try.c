@@ -450,6 +450,7 @@ a_holder_that_may_not_be_written_is_left_alone(void **state)
 	happens(&ticket, ZKL_EVENT_DESCRIBE);
 	reply(&ticket, ZKL_REQUEST_ANSWER, ZKL_OUTCOME_REFUSED);
 	assert_nothing(watched_stale(&ticket, 0, false, false));
+	assert_nothing(happens(&ticket, ZKL_EVENT_DESCRIBE));
 	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
 }
 
