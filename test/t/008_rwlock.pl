@@ -234,6 +234,9 @@ foreach my $tenure ('0', '300ms')
 	$b1->send(wr($path));
 	wait_for_queue($path, 'READ WRIT');
 
+	# (A tenure begins before the server knows of the writer.)
+	$node_a->wait_until_contended($path) if $tenure eq '0';
+
 	# Each hands over to the other, so that there is always a reader.
 	my $rounds = 0;
 	my ($x, $y) = ($first_reader, $second);
