@@ -87,7 +87,7 @@ def acl_for_everybody(perms):
                      delete="d" in perms, write="w" in perms, admin="a" in perms)]
 
 
-def perform(clients, op, client="default", session_timeout=10, path=None, data="",
+def perform(clients, op, session_timeout, client="default", path=None, data="",
             ephemeral=False, sequence=False, session_id=None, version=-1, perms=None,
             server=None):
     if op == "close":

@@ -236,8 +236,7 @@ The same, and C<data>.
 
 =item $zk->create($path, data => '', ephemeral => 0, sequence => 0)
 
-Returns the path; makes its parents.  With C<< session_timeout => seconds >> for a
-client that is used for the first time.  C<< perms => 'rcdwa' >> is what everybody may do
+Returns the path; makes its parents.  C<< perms => 'rcdwa' >> is what everybody may do
 with it (default: everything); then its parents have to be there.
 
 =item $zk->set($path, $data), $zk->delete($path)
@@ -395,7 +394,7 @@ sub _ask
 	$self->{client_pid} //= open2($self->{answers}, $self->{requests},
 		'/usr/bin/python3', "$test_dir/zkclient.py", $self->{hosts});
 	local $SIG{PIPE} = 'IGNORE';
-	print { $self->{requests} } $json->encode({ op => $op, %args }), "\n";
+	print { $self->{requests} } $json->encode({ op => $op, session_timeout => $self->_session_timeout, %args }), "\n";
 
 	my $line = readline $self->{answers};
 	croak "the ZooKeeper client has died" unless defined $line;
@@ -403,6 +402,10 @@ sub _ask
 	croak "ZooKeeper $op: $answer->{error} $answer->{message}" if $answer->{error};
 	return $answer->{result};
 }
+
+# In seconds.  A single server that a test pauses must not expire the test's own session,
+# however slow the machine is.  Beside others, a silent server must be left soon.
+sub _session_timeout { my ($self) = @_; return $self->{servers} == 1 ? 60 : 10; }
 
 # Waiting for children sets $?, which is the exit status of the test here.
 END
