@@ -28,66 +28,14 @@ MODULE_big = zklock
 PGFILEDESC = "zklock - cluster-wide locks through ZooKeeper"
 SHLIB_LINK = -lzookeeper_st
 
-# Pure C: these know neither PostgreSQL nor ZooKeeper, so that "make unit" can
-# compile them alone.
-PURE = \
-	src/lineup.o \
-	src/path.o \
-	src/recipe.o \
-	src/safeuntil.o \
-	src/ticket.o \
-	src/ticketreply.o
+# Pure C: src/protocol knows neither PostgreSQL nor ZooKeeper, so that "make unit" can
+# compile it alone.
+PURE    = $(sort $(wildcard src/protocol/*.c))
+HEADERS = $(wildcard src/*.h src/*/*.h)
+SOURCES = $(sort $(wildcard src/*.c src/*/*.c))
 
-PURE_HEADERS = \
-	src/lineup.h \
-	src/path.h \
-	src/recipe.h \
-	src/safeuntil.h \
-	src/ticket.h \
-	src/ticketint.h
-
-OBJS = $(PURE) \
-	src/acquire.o \
-	src/arguments.o \
-	src/ask.o \
-	src/claims.o \
-	src/command.o \
-	src/counts.o \
-	src/describe.o \
-	src/directories.o \
-	src/entry.o \
-	src/entrywork.o \
-	src/fence.o \
-	src/functions.o \
-	src/hooks.o \
-	src/hosts.o \
-	src/keeper.o \
-	src/leases.o \
-	src/locallock.o \
-	src/locktable.o \
-	src/lookup.o \
-	src/multilock.o \
-	src/onlost.o \
-	src/queue.o \
-	src/report.o \
-	src/requests.o \
-	src/semaphore.o \
-	src/service.o \
-	src/session.o \
-	src/sessionadmin.o \
-	src/sessioncalls.o \
-	src/sessionfile.o \
-	src/sessionreply.o \
-	src/sharedclaim.o \
-	src/standing.o \
-	src/survey.o \
-	src/tickets.o \
-	src/timers.o \
-	src/views.o \
-	src/wait.o \
-	src/worker.o \
-	src/xact.o \
-	src/zklock.o
+OBJS = $(patsubst %.c,%.o,$(filter-out src/faultpoint.c,$(SOURCES)))
+PG_CPPFLAGS = -I$(srcdir)/src
 
 ifdef FAULTS
 OBJS += src/faultpoint.o
@@ -149,15 +97,15 @@ all install installcheck clean:
 endif
 
 # A change in a header rebuilds everything: cheap at this size, and never wrong.
-$(OBJS): $(wildcard src/*.h)
+$(OBJS): $(HEADERS)
 
 # --- unit tests ---------------------------------------------------------------
 
 UNIT_CFLAGS = -std=c99 -Wall -Wextra -Werror -g -fsanitize=address,undefined \
 	-fno-sanitize-recover=all -Isrc
 
-$(UNIT_TESTS): %: %.c $(wildcard test/unit/*.h) $(PURE:.o=.c) $(PURE_HEADERS)
-	$(CC) $(UNIT_CFLAGS) $< $(PURE:.o=.c) -o $@ -lcmocka
+$(UNIT_TESTS): %: %.c $(wildcard test/unit/*.h) $(PURE) $(HEADERS)
+	$(CC) $(UNIT_CFLAGS) $< $(PURE) -o $@ -lcmocka
 
 unit: $(UNIT_TESTS)
 	@failed=0; for t in $^; do echo "# $$t"; ./$$t || failed=1; done; exit $$failed
@@ -170,7 +118,7 @@ model:
 # --- layering and layout ------------------------------------------------------
 
 check-layers: zklock.so
-	@PURE="$(PURE:.o=.c) $(PURE_HEADERS)" test/check-layers
+	@test/check-layers
 
 # The options are those of PostgreSQL's pgindent, and the sed repeats the one
 # clean-up step of that script that matters here.  The names of types come from
@@ -190,10 +138,10 @@ have-indent:
 		{ echo "this needs pg_bsd_indent 2.1.1" >&2; false; }
 
 indent: have-indent typedefs.list
-	@for f in src/*.[ch]; do $(INDENTED) > $$f.new && mv $$f.new $$f; done
+	@for f in $(SOURCES) $(HEADERS); do $(INDENTED) > $$f.new && mv $$f.new $$f; done
 
 check-indent: have-indent typedefs.list
-	@changed=0; for f in src/*.[ch]; do \
+	@changed=0; for f in $(SOURCES) $(HEADERS); do \
 		$(INDENTED) | diff -u --label $$f --label "$$f, indented" $$f - || changed=1; \
 	done; exit $$changed
 

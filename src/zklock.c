@@ -18,12 +18,12 @@
 #include "storage/ipc.h"
 #include "utils/guc.h"
 
-#include "command.h"
-#include "hooks.h"
-#include "hosts.h"
-#include "locktable.h"
-#include "onlost.h"
-#include "worker.h"
+#include "backend/hooks.h"
+#include "backend/loss.h"
+#include "shared/locktable.h"
+#include "shared/mailbox.h"
+#include "worker/hosts.h"
+#include "worker/worker.h"
 #include "zklock.h"
 
 #define LEAST_MAX_LOCKS		16

@@ -158,7 +158,7 @@ lab_stage() {
 # another build.
 lab_stage_faults() (
 	mkdir "$lab/faults" && cp -r Makefile zklock.control zklock--*.sql src "$lab/faults" || exit
-	cd "$lab/faults" && rm -f src/*.o && lab=$lab/faults lab_stage FAULTS=1
+	cd "$lab/faults" && rm -f src/*.o src/*/*.o && lab=$lab/faults lab_stage FAULTS=1
 )
 
 # lab_perl DIR COMMAND...: run it with what PostgreSQL's and our own modules for tests

@@ -6,7 +6,7 @@
  * leader to the follower alone, and the follower may be cut off at any moment.  The
  * leader pings each half tick, unless it stands still, which it may do PAUSES times.
  *
- * The worker is src/safeuntil.c.  One step of the clock is its jitter.
+ * The worker is src/protocol/safeuntil.c.  One step of the clock is its jitter.
  *
  * Property:
  *	BASE	the leader has heard of the session at the base, or later

@@ -769,7 +769,7 @@ foreach my $node ($judge_node, @nodes)
 
 # --- no point was left out ---
 
-my @points = map { slurp_file($_) =~ /ZKL_FAULT_POINT\("(.*?)"\)/g } glob "$FindBin::Bin/../../src/*.c";
+my @points = map { slurp_file($_) =~ /ZKL_FAULT_POINT\("(.*?)"\)/g } glob "$FindBin::Bin/../../src/{,*/}*.c";
 # (A point that only one scene can reach has a file of its own.)
 my %tested = map { $_ => 1 } (map { $_->{point} } @cases),
   map { slurp_file($_) =~ /zklock\.fault\.([\w-]+)/g } grep { !/016_/ } glob "$FindBin::Bin/*_fault_points.pl";

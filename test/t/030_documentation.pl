@@ -245,7 +245,7 @@ is(join(' ', grep { !-e "$top/" . (m{/} ? $_ : "test/t/$_") } @tests), '', 'doc/
 
 # Each source file has its line.
 my $sources = slurp_file("$top/src/README.md");
-is(join(' ', grep { $sources !~ /^\|[^|]*`\Q$_\E`/m } map { m{([^/]+)\.c$} } glob("$top/src/*.c")), '',
+is(join(' ', grep { $sources !~ /^\|[^|]*`\Q$_\E`/m } map { m{([^/]+)\.c$} } glob("$top/src/{,*/}*.c")), '',
 	'src/README.md: all files');
 my $index = slurp_file("$top/test/README.md");
 is(join(' ', grep { $index !~ /^\| `\Q$_\E` \| \S/m } map { m{([^/]+)\.pl$} } glob("$top/test/t/*.pl")), '',

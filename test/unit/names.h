@@ -12,7 +12,7 @@
 
 #include "unit.h"
 
-#include "recipe.h"
+#include "protocol/recipe.h"
 
 #define CURATORS	"_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-"
 #define CURATOR		CURATORS "lock-"

@@ -14,7 +14,7 @@
 
 #include "unit.h"
 
-#include "ticket.h"
+#include "protocol/ticket.h"
 
 #define CURATORS	"_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-"
 #define ZKLOCKS(tries)	"_c_f81d4fae-7dec-8b4" tries "-a765-00a0c91e6bf6-"

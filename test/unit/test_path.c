@@ -9,7 +9,7 @@
  */
 #include "unit.h"
 
-#include "path.h"
+#include "protocol/path.h"
 
 #define TOO_LONG	"The path is too long."
 #define CHARACTER	"The path contains a character that ZooKeeper does not allow."

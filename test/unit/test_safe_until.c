@@ -16,7 +16,7 @@
  */
 #include "unit.h"
 
-#include "safeuntil.h"
+#include "protocol/safeuntil.h"
 
 /*
  * Rules, by the book: all signs are kept, and looked through for each proof.

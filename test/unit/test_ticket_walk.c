@@ -29,7 +29,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "ticket.h"
+#include "protocol/ticket.h"
 
 #define SERVERS			4
 #define FOREIGN_OWNER	SERVERS

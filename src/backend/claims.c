@@ -1,0 +1,401 @@
+/*-------------------------------------------------------------------------
+ *
+ * claims.c
+ *	  One backend's claims: the locks that it holds or wants.
+ *
+ * src/backend/claims.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+
+#include "backend/claims.h"
+#include "backend/describe.h"
+#include "backend/holds.h"
+#include "backend/loss.h"
+#include "backend/report.h"
+#include "backend/xact.h"
+#include "compat.h"
+#include "faultpoint.h"
+#include "zklock.h"
+
+#define MAX_RELEASE_WAIT_MS	5000
+#define RELEASE_POLL_MS		1
+
+static uint32 release_wait_event = 0;
+
+/* Of all waits for releases of a transaction, or of a call; 0: none began. */
+static int64 release_deadline = 0;
+
+static HTAB *claims = NULL;
+static ZklClaim *second_claim = NULL;
+
+static ZklClaim *begin_shared(const ZklWish *wish);
+static void set_up(void);
+static void end_all(int code, Datum arg);
+static void forget(ZklLocalClaim *claim);
+static void wait_until_released(const char *path);
+static void unlock_if_lost(ZklLocalClaim *claim, void *arg);
+static void unlock_lost_claims(void);
+
+ZklPartName
+zkl_claims_part(ZklMode mode)
+{
+	return mode == ZKL_MODE_READ || mode == ZKL_MODE_LEASE ?
+		ZKL_SHARED : ZKL_EXCLUSIVE;
+}
+
+LOCKMODE
+zkl_claims_lock_mode(ZklPartName part)
+{
+	return part == ZKL_SHARED ? ShareLock : ExclusiveLock;
+}
+
+const char *
+zkl_claims_release_function(const ZklLocalClaim *claim)
+{
+	bool		exclusive = claim->parts[ZKL_EXCLUSIVE].session_count > 0;
+
+	if (zkl_counts_session(claim) == 0)
+		return NULL;
+	switch (claim->kind)
+	{
+		case ZKL_KIND_MUTEX:
+			break;
+		case ZKL_KIND_READ_WRITE:
+			return exclusive ? "zk_write_lock_release" :
+				"zk_read_lock_release";
+		case ZKL_KIND_SEMAPHORE:
+			return "zk_semaphore_release";
+	}
+	return "zk_lock_release";
+}
+
+ZklLocalClaim *
+zkl_claims_find(const char *path)
+{
+	if (claims == NULL)
+		return NULL;
+	return hash_search(claims, path, HASH_FIND, NULL);
+}
+
+ZklLocalClaim *
+zkl_claims_begin(const ZklWish *wish)
+{
+	ZklLocalClaim *claim;
+	ZklClaim   *shared;
+
+	if (claims == NULL)
+		set_up();
+
+	/*
+	 * What may serve an interrupt comes first: FATAL runs end_all(), not
+	 * PG_CATCH, and must not find a claim here that has no shared one yet.
+	 */
+	shared = begin_shared(wish);
+	PG_TRY();
+	{
+		claim = hash_search(claims, wish->path, HASH_ENTER, NULL);
+		claim->shared = shared;
+		zkl_xact_keep_guard_first();
+	}
+	PG_CATCH();
+	{
+		hash_search(claims, wish->path, HASH_REMOVE, NULL);
+		zkl_shared_end(shared);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	claim->kind = zkl_recipe_kind(wish->mode);
+	claim->limit = wish->limit;
+	claim->told_revoked = false;
+	claim->told_lost = false;
+	memset(claim->parts, 0, sizeof(claim->parts));
+	for (int part = 0; part < ZKL_PARTS; part++)
+		claim->parts[part].xact_record = -1;
+	return claim;
+}
+
+ZklClaim *
+zkl_claims_begin_second(const ZklWish *wish)
+{
+	Assert(second_claim == NULL);
+	second_claim = begin_shared(wish);
+	return second_claim;
+}
+
+void
+zkl_claims_end_second(void)
+{
+	zkl_shared_end(second_claim);
+	second_claim = NULL;
+}
+
+void
+zkl_claims_forget_second(void)
+{
+	second_claim = NULL;
+}
+
+static ZklClaim *
+begin_shared(const ZklWish *wish)
+{
+	ZklClaim   *shared;
+	int			limit = wish->limit;
+
+	switch (zkl_shared_begin(wish->path, wish->mode, &limit, wish->quantity,
+							 zkl_describe_backend(), &shared))
+	{
+		case ZKL_BEGUN:
+			break;
+		case ZKL_BEGIN_FULL:
+			zkl_report_full();
+		case ZKL_BEGIN_OTHER_KIND:
+			zkl_report_other_kind(wish->path);
+		case ZKL_BEGIN_OTHER_LIMIT:
+			zkl_report_other_limit(wish->path, limit, wish->limit);
+	}
+	return shared;
+}
+
+static void
+set_up(void)
+{
+	HASHCTL		info = {0};
+	HTAB	   *table;
+
+	info.keysize = ZKL_PATH_SIZE;
+	info.entrysize = sizeof(ZklLocalClaim);
+	table = hash_create("zklock claims", 16, &info, HASH_ELEM | HASH_STRINGS);
+
+	/*
+	 * Allocate the wait event now: a later release runs while a transaction
+	 * ends, where nothing may fail.
+	 */
+	(void) zkl_wait_event("ZklockRelease", &release_wait_event);
+
+	/* Install the callback before the table exists that it cleans up. */
+	on_shmem_exit(end_all, (Datum) 0);
+	claims = table;
+	zkl_on_lost_listen();
+}
+
+/*
+ * The backend ends, however it does.  Its transaction has been rolled back by
+ * now, and PostgreSQL has dropped the local locks or is about to.
+ */
+static void
+end_all(int code, Datum arg)
+{
+	HASH_SEQ_STATUS scan;
+	ZklLocalClaim *claim;
+
+	if (claims == NULL)
+		return;
+	ZKL_FAULT_POINT("exit-begun");
+	if (second_claim != NULL)
+		zkl_claims_end_second();
+	hash_seq_init(&scan, claims);
+	while ((claim = hash_seq_search(&scan)) != NULL)
+	{
+		zkl_shared_end(claim->shared);
+		ZKL_FAULT_POINT("exit-between");
+	}
+	claims = NULL;
+}
+
+void
+zkl_claims_unlock(ZklLocalClaim *claim, ZklPartName name)
+{
+	ZklPart    *part = &claim->parts[name];
+
+	if (part->locked)
+		zkl_local_lock_release(&claim->tag, zkl_claims_lock_mode(name),
+							   part->lock_scope);
+	part->locked = false;
+}
+
+/*
+ * The end of a claim
+ */
+
+/*
+ * First the claim, then the local lock.  So the backend that gets the local
+ * lock next finds the entry free.
+ */
+void
+zkl_claims_end(ZklLocalClaim *claim)
+{
+	zkl_shared_end(claim->shared);
+	forget(claim);
+}
+
+void
+zkl_claims_renew_deadline(void)
+{
+	release_deadline = 0;
+}
+
+void
+zkl_claims_release(ZklLocalClaim *claim)
+{
+	char		path[ZKL_PATH_SIZE];
+
+	ZKL_FAULT_POINT("release-begun");
+	strlcpy(path, claim->path, sizeof(path));
+	zkl_claims_end(claim);
+	if (zkl_synchronous_release && !proc_exit_inprogress)
+		wait_until_released(path);
+}
+
+static void
+forget(ZklLocalClaim *claim)
+{
+	ZKL_FAULT_POINT("release-marked");
+	for (int part = 0; part < ZKL_PARTS; part++)
+		zkl_claims_unlock(claim, part);
+	hash_search(claims, claim->path, HASH_REMOVE, NULL);
+}
+
+/*
+ * With zklock.synchronous_release, wait until the znode is gone.  This may run
+ * while a transaction commits, where no error may be raised and no interrupt
+ * served.  So all releases of a transaction, or of a call, share one deadline,
+ * and the wait ends as soon as ZooKeeper cannot be reached or an interrupt is
+ * pending.  The claim has ended, so nothing sets this backend's latch; the worker
+ * needs a millisecond or more.
+ */
+static void
+wait_until_released(const char *path)
+{
+	ZklSessionInfo *session = &zkl_shared->session[zkl_table_session(path)];
+
+	if (release_deadline == 0)
+		release_deadline = zkl_now() + ZKL_MS(Min(zkl_connection_timeout,
+												  MAX_RELEASE_WAIT_MS));
+
+	while (zkl_shared_is_releasing(path) && zkl_now() < release_deadline &&
+		   pg_atomic_read_u32(&session->connected) != 0 &&
+		   !pg_atomic_read_u32(&zkl_shared->shutting_down) &&
+		   !ProcDiePending && !QueryCancelPending)
+	{
+		ZKL_FAULT_POINT("release-waiting");
+		if (WaitLatch(NULL, WL_TIMEOUT | WL_POSTMASTER_DEATH, RELEASE_POLL_MS,
+					  zkl_wait_event("ZklockRelease", &release_wait_event)) &
+			WL_POSTMASTER_DEATH)
+			break;
+	}
+}
+
+/*
+ * Visiting
+ */
+
+bool
+zkl_claims_any(void)
+{
+	return zkl_claims_number() > 0;
+}
+
+int
+zkl_claims_number(void)
+{
+	return claims != NULL ? (int) hash_get_num_entries(claims) : 0;
+}
+
+void
+zkl_claims_visit(ZklClaimVisitor visitor, void *arg)
+{
+	HASH_SEQ_STATUS scan;
+	ZklLocalClaim *claim;
+
+	if (claims == NULL)
+		return;
+	hash_seq_init(&scan, claims);
+	while ((claim = hash_seq_search(&scan)) != NULL)
+		visitor(claim, arg);
+}
+
+void
+zkl_claims_sweep(void)
+{
+	zkl_claims_renew_deadline();
+	unlock_lost_claims();
+	zkl_counts_sweep();
+}
+
+/* No backend must wait behind a claim that was lost. */
+static void
+unlock_if_lost(ZklLocalClaim *claim, void *arg)
+{
+	if (zkl_shared_standing(claim->shared, 0) != ZKL_STANDING_LOST)
+		return;
+	for (int part = 0; part < ZKL_PARTS; part++)
+	{
+		/* pg_advisory_unlock_all() may have done it. */
+		if (claim->parts[part].locked &&
+			zkl_lock_held_by_me(&claim->tag, zkl_claims_lock_mode(part)))
+			zkl_claims_unlock(claim, part);
+		claim->parts[part].locked = false;
+	}
+}
+
+static void
+unlock_lost_claims(void)
+{
+	static uint64 seen_losses = 0;
+	uint64		losses = pg_atomic_read_u64(&zkl_shared->losses);
+
+	if (losses == seen_losses)
+		return;
+	zkl_claims_visit(unlock_if_lost, NULL);
+	seen_losses = losses;
+}
+
+static void
+note_if_lost(ZklLocalClaim *claim, void *arg)
+{
+	if (!claim->told_lost &&
+		claim->shared->session_count + claim->shared->xact_count > 0 &&
+		zkl_shared_standing(claim->shared, 0) == ZKL_STANDING_LOST)
+		*(ZklLocalClaim **) arg = claim;
+}
+
+ZklLocalClaim *
+zkl_claims_find_lost(void)
+{
+	ZklLocalClaim *lost = NULL;
+
+	zkl_claims_visit(note_if_lost, &lost);
+	return lost;
+}
+
+static void
+tell_if_revoked(ZklLocalClaim *claim, void *arg)
+{
+	if (claim->told_revoked || !zkl_shared_is_revoked(claim->shared))
+		return;
+	claim->told_revoked = true;
+	ereport(NOTICE,
+			errmsg("release of lock \"%s\" has been requested", zkl_show_path(claim->path)),
+			errhint("Release it as soon as possible."));
+}
+
+void
+zkl_claims_tell_revoked(void)
+{
+	static uint64 seen_revocations = 0;
+	uint64		revocations = pg_atomic_read_u64(&zkl_shared->revocations);
+
+	if (revocations == seen_revocations)
+		return;
+	seen_revocations = revocations;
+	zkl_claims_visit(tell_if_revoked, NULL);
+}

@@ -1,0 +1,140 @@
+/*-------------------------------------------------------------------------
+ *
+ * claims.h
+ *	  One backend's claims: the locks that it holds or wants.
+ *
+ * The counts of a claim are in the backend's own memory.  Only the first
+ * acquire and the last release of a lock touch shared memory.  For a semaphore
+ * every acquire and release does, because the leases are counted there.
+ *
+ * A claim has two parts, because a backend that writes may read as well: what
+ * it holds exclusively, and what it shares.  A mutex has only the first, a
+ * semaphore only the second.
+ *
+ * Called only by backends.
+ *
+ * src/backend/claims.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_CLAIMS_H
+#define ZKL_CLAIMS_H
+
+#include "backend/locallock.h"
+#include "shared/sharedclaim.h"
+
+/* What one call wants. */
+typedef struct ZklWish
+{
+	const char *path;			/* checked, in UTF-8 */
+	ZklMode		mode;
+	ZklScope	scope;
+	int64		until;			/* of zkl_now(), or ZKL_FOREVER */
+	bool		only_tries;		/* "until" is now: a try, which waits for
+								 * ZooKeeper's answer only */
+	int64		lease_time;		/* the hold limit, in microseconds; 0: none */
+
+	/* LEASE */
+	int			limit;
+	int			quantity;
+} ZklWish;
+
+typedef enum ZklPartName
+{
+	ZKL_EXCLUSIVE,
+	ZKL_SHARED
+} ZklPartName;
+
+#define ZKL_PARTS	2
+
+typedef struct ZklPart
+{
+	bool		locked;			/* the local lock is held in this mode ... */
+	ZklScope	lock_scope;		/* ... at this level */
+	int			session_count;
+	int			xact_count;
+	int			xact_record;	/* its latest record; -1: none */
+} ZklPart;
+
+typedef struct ZklLocalClaim
+{
+	char		path[ZKL_PATH_SIZE];	/* hash key */
+	ZklClaim   *shared;
+	ZklKind		kind;
+	int			limit;			/* of a semaphore */
+	LOCKTAG		tag;			/* of the local lock */
+	ZklPart		parts[ZKL_PARTS];
+	bool		told_revoked;	/* the user was told that its release was
+								 * requested ... */
+	bool		told_lost;		/* ... or why its statement was cancelled */
+	dlist_node	session_link;	/* linked while any part has session scope */
+} ZklLocalClaim;
+
+/* The part that a mode is about, and the local lock for it. */
+extern ZklPartName zkl_claims_part(ZklMode mode);
+extern LOCKMODE zkl_claims_lock_mode(ZklPartName part);
+
+/*
+ * The SQL function that releases what the claim holds with session scope; if
+ * the backend both writes and reads, the function for writing.  NULL if the
+ * claim has no session scope.
+ */
+extern const char *zkl_claims_release_function(const ZklLocalClaim *claim);
+
+/* This backend's claim on a path, or NULL. */
+extern ZklLocalClaim *zkl_claims_find(const char *path);
+
+/*
+ * Begin a claim that counts nothing yet.  The caller counts it or ends it, on
+ * every way out.  Raises 53400, ZK003, 22023.
+ */
+extern ZklLocalClaim *zkl_claims_begin(const ZklWish *wish);
+
+/*
+ * The same for more leases of a semaphore on which this backend has a claim.
+ * A backend has at most one such second claim at a time.  The caller ends it,
+ * or forgets it after it has been merged with the first.
+ */
+extern ZklClaim *zkl_claims_begin_second(const ZklWish *wish);
+extern void zkl_claims_end_second(void);
+extern void zkl_claims_forget_second(void);
+
+/* End a claim in whatever state, and release its local lock. */
+extern void zkl_claims_end(ZklLocalClaim *claim);
+
+/*
+ * The same for a claim that was held.  With zklock.synchronous_release, this
+ * waits until the znode is gone.  All releases since the last call of
+ * renew_deadline share one deadline.
+ */
+extern void zkl_claims_release(ZklLocalClaim *claim);
+extern void zkl_claims_renew_deadline(void);
+
+/* Release the local lock of one part, but keep the claim. */
+extern void zkl_claims_unlock(ZklLocalClaim *claim, ZklPartName part);
+
+/* Does this backend have claims?  How many? */
+extern bool zkl_claims_any(void);
+extern int	zkl_claims_number(void);
+
+/* Call "visitor" for each claim.  It may not begin or end any. */
+typedef void (*ZklClaimVisitor) (ZklLocalClaim *claim, void *arg);
+extern void zkl_claims_visit(ZklClaimVisitor visitor, void *arg);
+
+/* A lost claim of which the user has not been told yet; NULL: none. */
+extern ZklLocalClaim *zkl_claims_find_lost(void);
+
+/*
+ * Bring claims and local locks up to date: claims that were lost, and local
+ * locks that DISCARD ALL or pg_advisory_unlock_all() released.  Claims may
+ * end.
+ */
+extern void zkl_claims_sweep(void);
+
+/*
+ * Raise a NOTICE for each claim whose release has been requested since the
+ * last call.
+ */
+extern void zkl_claims_tell_revoked(void);
+
+#endif							/* ZKL_CLAIMS_H */

@@ -1,0 +1,393 @@
+/*-------------------------------------------------------------------------
+ *
+ * holds.c
+ *	  How many acquires a claim counts, in which scope, and when they end.
+ *
+ * Acquires with transaction scope are kept as records on a stack.  There is
+ * one record for a part of a claim and a nesting level, with the deepest level
+ * on top.  A savepoint that is rolled back removes its records; one that is
+ * released leaves them to its parent.
+ *
+ * src/backend/holds.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "utils/memutils.h"
+
+#include "backend/holds.h"
+#include "backend/report.h"
+#include "backend/xact.h"
+#include "compat.h"
+#include "faultpoint.h"
+#include "zklock.h"
+
+typedef struct XactRecord
+{
+	ZklLocalClaim *claim;
+	ZklPartName part;
+	int			nest_level;
+	int			count;
+	int			previous;		/* the next lower record of the same part, or
+								 * -1 */
+} XactRecord;
+
+static dlist_head session_claims = DLIST_STATIC_INIT(session_claims);
+
+static XactRecord *records = NULL;
+static int	nrecords = 0;
+static int	max_records = 0;
+
+/*
+ * How many leases this backend holds, less one for each semaphore, which
+ * counts as a claim already.
+ */
+static int	further_leases = 0;
+
+static void note_leases(const ZklLocalClaim *claim, int before, int after);
+static void count_xact(ZklLocalClaim *claim, ZklPartName part, int count);
+static XactRecord *new_record(void);
+static bool book_local_lock(ZklLocalClaim *claim, ZklPartName part,
+							ZklScope scope);
+static void uncount_xact(ZklLocalClaim *claim, ZklPartName part, int count);
+static void settle_part(ZklLocalClaim *claim, ZklPartName part, int count);
+static void show_counts(ZklLocalClaim *claim);
+static bool session_locks_are_gone(void);
+static void drop_session_scope(ZklLocalClaim *claim);
+
+/* Nothing has changed if this raises an error. */
+void
+zkl_counts_add(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
+			   int count)
+{
+	ZklPart    *part = &claim->parts[name];
+	int			before = zkl_counts_total(claim, name);
+
+	if (scope == ZKL_SCOPE_XACT)
+	{
+		if (!part->locked)
+			(void) book_local_lock(claim, name, ZKL_SCOPE_XACT);
+		count_xact(claim, name, count);
+		note_leases(claim, before, before + count);
+		show_counts(claim);
+		return;
+	}
+	if (part->session_count == 0)
+	{
+		if (!book_local_lock(claim, name, ZKL_SCOPE_SESSION))
+			ereport(ERROR,
+					errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					errmsg("could not acquire lock \"%s\" with session scope",
+						   zkl_show_path(claim->path)),
+					errdetail("Its lock in this server was dropped by pg_advisory_unlock_all(), and another session waits for the end of this transaction."));
+		if (zkl_counts_session(claim) == 0)
+			dlist_push_tail(&session_claims, &claim->session_link);
+	}
+	part->session_count += count;
+	note_leases(claim, before, before + count);
+	show_counts(claim);
+}
+
+static void
+note_leases(const ZklLocalClaim *claim, int before, int after)
+{
+	if (claim->kind == ZKL_KIND_SEMAPHORE)
+		further_leases += Max(after - 1, 0) - Max(before - 1, 0);
+}
+
+void
+zkl_counts_check_room(int wanted)
+{
+	int			held = zkl_claims_number() + further_leases;
+
+	if (wanted > zkl_max_locks_per_backend - held)
+		ereport(ERROR,
+				errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				errmsg("too many locks for one session"),
+				errdetail("It has %d locks and leases and asks for %d more, of %d allowed.",
+						  held, wanted, zkl_max_locks_per_backend),
+				errhint("Release some of them, or let a superuser raise \"zklock.max_locks_per_backend\"."));
+}
+
+int
+zkl_counts_session(const ZklLocalClaim *claim)
+{
+	return claim->parts[ZKL_EXCLUSIVE].session_count +
+		claim->parts[ZKL_SHARED].session_count;
+}
+
+int
+zkl_counts_total(const ZklLocalClaim *claim, ZklPartName part)
+{
+	return claim->parts[part].session_count + claim->parts[part].xact_count;
+}
+
+static void
+count_xact(ZklLocalClaim *claim, ZklPartName name, int count)
+{
+	ZklPart    *part = &claim->parts[name];
+	int			nest_level = GetCurrentTransactionNestLevel();
+
+	if (part->xact_record < 0 ||
+		records[part->xact_record].nest_level != nest_level)
+	{
+		XactRecord *record = new_record();
+
+		record->claim = claim;
+		record->part = name;
+		record->nest_level = nest_level;
+		record->count = 0;
+		record->previous = part->xact_record;
+		part->xact_record = nrecords++;
+	}
+	records[part->xact_record].count += count;
+	part->xact_count += count;
+}
+
+static XactRecord *
+new_record(void)
+{
+	if (records == NULL)
+	{
+		max_records = 64;
+		records = MemoryContextAlloc(TopMemoryContext,
+									 max_records * sizeof(XactRecord));
+	}
+	else if (nrecords == max_records)
+	{
+		records = repalloc_huge(records, 2 * max_records * sizeof(XactRecord));
+		max_records *= 2;
+	}
+	return &records[nrecords];
+}
+
+/*
+ * Hold the local lock at this level.  After pg_advisory_unlock_all() another
+ * backend may have it by now; that backend waits until this one's claim ends.
+ */
+static bool
+book_local_lock(ZklLocalClaim *claim, ZklPartName name, ZklScope scope)
+{
+	ZklPart    *part = &claim->parts[name];
+	LOCKMODE	mode = zkl_claims_lock_mode(name);
+
+	if (part->locked)
+		zkl_local_lock_move(&claim->tag, mode, part->lock_scope, scope);
+	else if (name == ZKL_SHARED && claim->parts[ZKL_EXCLUSIVE].locked)
+	{
+		zkl_local_lock_add_share(&claim->tag, scope);
+		part->locked = true;
+	}
+	else
+		part->locked = zkl_local_lock_try(&claim->tag, mode, scope);
+	if (part->locked)
+		part->lock_scope = scope;
+	return part->locked;
+}
+
+void
+zkl_counts_take_session(ZklLocalClaim *claim, ZklPartName name, int count)
+{
+	ZklPart    *part = &claim->parts[name];
+
+	Assert(part->session_count >= count);
+	if (part->session_count == count && part->xact_count > 0)
+		(void) book_local_lock(claim, name, ZKL_SCOPE_XACT);
+
+	part->session_count -= count;
+	if (zkl_counts_session(claim) == 0)
+		dlist_delete(&claim->session_link);
+	settle_part(claim, name, count);
+}
+
+/*
+ * What is held exclusively is released last: otherwise a writer would be
+ * downgraded first.  The claim may end.
+ */
+int
+zkl_counts_take_all_session(ZklLocalClaim *claim)
+{
+	int			shared = claim->parts[ZKL_SHARED].session_count;
+	int			exclusive = claim->parts[ZKL_EXCLUSIVE].session_count;
+
+	if (shared > 0)
+		zkl_counts_take_session(claim, ZKL_SHARED, shared);
+	if (exclusive > 0)
+		zkl_counts_take_session(claim, ZKL_EXCLUSIVE, exclusive);
+	return shared + exclusive;
+}
+
+static void
+uncount_xact(ZklLocalClaim *claim, ZklPartName name, int count)
+{
+	claim->parts[name].xact_count -= count;
+	settle_part(claim, name, count);
+}
+
+/*
+ * Acquires of a part were taken off.  End the claim, downgrade it, or just
+ * show the new counts.
+ */
+static void
+settle_part(ZklLocalClaim *claim, ZklPartName name, int count)
+{
+	ZklPartName other = name == ZKL_SHARED ? ZKL_EXCLUSIVE : ZKL_SHARED;
+	int			left = zkl_counts_total(claim, name);
+
+	note_leases(claim, left + count, left);
+	if (left > 0)
+	{
+		if (claim->kind == ZKL_KIND_SEMAPHORE)
+			zkl_shared_release_leases(claim->shared, count);
+	}
+	else if (zkl_counts_total(claim, other) == 0)
+	{
+		zkl_claims_release(claim);
+		return;
+	}
+	else
+	{
+		/* A backend that stops writing but still reads lets others read. */
+		if (name == ZKL_EXCLUSIVE)
+			zkl_shared_downgrade(claim->shared);
+		zkl_claims_unlock(claim, name);
+	}
+	show_counts(claim);
+}
+
+/* For zk_locks, and for the worker: see locktable.h. */
+static void
+show_counts(ZklLocalClaim *claim)
+{
+	claim->shared->session_count = zkl_counts_session(claim);
+	claim->shared->xact_count = claim->parts[ZKL_EXCLUSIVE].xact_count +
+		claim->parts[ZKL_SHARED].xact_count;
+}
+
+ZklLocalClaim *
+zkl_counts_first_session(void)
+{
+	if (dlist_is_empty(&session_claims))
+		return NULL;
+	return dlist_head_element(ZklLocalClaim, session_link, &session_claims);
+}
+
+void
+zkl_counts_sweep(void)
+{
+	if (session_locks_are_gone())
+		zkl_counts_discard_session();
+}
+
+/*
+ * The local locks of session scope are released all together, so it is enough
+ * to look at one that this backend has according to its counts.
+ */
+static bool
+session_locks_are_gone(void)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &session_claims)
+	{
+		ZklLocalClaim *claim = dlist_container(ZklLocalClaim, session_link,
+											   iter.cur);
+
+		for (int part = 0; part < ZKL_PARTS; part++)
+		{
+			if (claim->parts[part].locked &&
+				claim->parts[part].lock_scope == ZKL_SCOPE_SESSION)
+				return !zkl_lock_held_by_me(&claim->tag,
+											zkl_claims_lock_mode(part));
+		}
+	}
+	return false;
+}
+
+void
+zkl_counts_discard_session(void)
+{
+	ZklLocalClaim *claim;
+
+	while ((claim = zkl_counts_first_session()) != NULL)
+		drop_session_scope(claim);
+}
+
+static void
+drop_session_scope(ZklLocalClaim *claim)
+{
+	zkl_xact_note_release(claim, zkl_shared_standing(claim->shared, 0), false);
+	for (int part = 0; part < ZKL_PARTS; part++)
+	{
+		if (claim->parts[part].lock_scope == ZKL_SCOPE_SESSION)
+			claim->parts[part].locked = false;
+	}
+	(void) zkl_counts_take_all_session(claim);
+}
+
+/* PostgreSQL releases the transaction-level local locks right after this. */
+void
+zkl_counts_end_xact(void)
+{
+	zkl_claims_renew_deadline();
+	while (nrecords > 0)
+	{
+		XactRecord *record = &records[--nrecords];
+		ZklLocalClaim *claim = record->claim;
+		ZklPart    *part = &claim->parts[record->part];
+
+		part->xact_record = record->previous;
+		if (part->lock_scope == ZKL_SCOPE_XACT &&
+			part->xact_count == record->count)
+			part->locked = false;
+		uncount_xact(claim, record->part, record->count);
+		ZKL_FAULT_POINT("xact-claim-ended");
+	}
+	zkl_claims_sweep();
+}
+
+void
+zkl_counts_abort_savepoint(int nest_level)
+{
+	zkl_claims_renew_deadline();
+	while (nrecords > 0 && records[nrecords - 1].nest_level >= nest_level)
+	{
+		XactRecord *record = &records[--nrecords];
+
+		record->claim->parts[record->part].xact_record = record->previous;
+		uncount_xact(record->claim, record->part, record->count);
+	}
+}
+
+/*
+ * A record joins that of the parent, if the parent has one for the same part.
+ */
+void
+zkl_counts_release_savepoint(int nest_level)
+{
+	int			first = nrecords;
+	int			kept;
+
+	while (first > 0 && records[first - 1].nest_level >= nest_level)
+		first--;
+
+	kept = first;
+	for (int i = first; i < nrecords; i++)
+	{
+		XactRecord	record = records[i];
+
+		if (record.previous >= 0 &&
+			records[record.previous].nest_level == nest_level - 1)
+		{
+			records[record.previous].count += record.count;
+			record.claim->parts[record.part].xact_record = record.previous;
+			continue;
+		}
+		record.nest_level = nest_level - 1;
+		record.claim->parts[record.part].xact_record = kept;
+		records[kept++] = record;
+	}
+	nrecords = kept;
+}

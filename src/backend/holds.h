@@ -1,0 +1,58 @@
+/*-------------------------------------------------------------------------
+ *
+ * holds.h
+ *	  How many acquires a claim counts, in which scope, and when they end.
+ *
+ * Called only by backends.
+ *
+ * src/backend/holds.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_COUNTS_H
+#define ZKL_COUNTS_H
+
+#include "backend/claims.h"
+
+/*
+ * Count acquires of a claim that is held.  Raises the lock manager's errors;
+ * then nothing has changed.
+ */
+extern void zkl_counts_add(ZklLocalClaim *claim, ZklPartName part,
+						   ZklScope scope, int count);
+
+/*
+ * May this backend have so many more locks or leases?  Raises 53400 if
+ * zklock.max_locks_per_backend does not allow it.
+ */
+extern void zkl_counts_check_room(int wanted);
+
+/* How many acquires are there, with session scope and in all? */
+extern int	zkl_counts_session(const ZklLocalClaim *claim);
+extern int	zkl_counts_total(const ZklLocalClaim *claim, ZklPartName part);
+
+/* Take session-level counts off.  The claim ends when no count is left. */
+extern void zkl_counts_take_session(ZklLocalClaim *claim, ZklPartName part,
+									int count);
+
+/* The same for all session-level counts.  Returns how many there were. */
+extern int	zkl_counts_take_all_session(ZklLocalClaim *claim);
+
+/* The first claim with session scope, or NULL. */
+extern ZklLocalClaim *zkl_counts_first_session(void);
+
+/* Release all session-level locks, as DISCARD ALL does. */
+extern void zkl_counts_discard_session(void);
+
+/*
+ * If DISCARD ALL or pg_advisory_unlock_all() has released the local locks of
+ * session scope, release all session-level locks.
+ */
+extern void zkl_counts_sweep(void);
+
+/* Ends of transactions and savepoints. */
+extern void zkl_counts_end_xact(void);
+extern void zkl_counts_abort_savepoint(int nest_level);
+extern void zkl_counts_release_savepoint(int nest_level);
+
+#endif							/* ZKL_COUNTS_H */

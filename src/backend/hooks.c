@@ -1,0 +1,158 @@
+/*-------------------------------------------------------------------------
+ *
+ * hooks.c
+ *	  What zklock does around statements.
+ *
+ * If a loss cancelled a statement, the hooks replace its error (onlost.c).
+ * The hook for messages does that for errors that come just before a statement
+ * begins.
+ *
+ * They release all session-level locks after DISCARD ALL.  The local locks,
+ * which are released then, show it, too; but a lost claim has none.
+ *
+ * They keep the commit guard in front of extensions that commit on other
+ * servers, and note which transactions write there.  The rules are in xact.c.
+ *
+ * src/backend/hooks.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+#include "tcop/utility.h"
+
+#include "backend/holds.h"
+#include "backend/hooks.h"
+#include "backend/loss.h"
+#include "backend/xact.h"
+#include "compat.h"
+
+static ExecutorRun_hook_type next_executor_run = NULL;
+static ExecutorFinish_hook_type next_executor_finish = NULL;
+static ProcessUtility_hook_type next_process_utility = NULL;
+static emit_log_hook_type next_emit_log = NULL;
+
+static void leave_statement(void);
+static void leave_statement_by_error(MemoryContext context);
+static void executor_run(ZKL_EXECUTOR_RUN_PARAMETERS);
+static void executor_finish(QueryDesc *query_desc);
+static void process_utility(ZKL_PROCESS_UTILITY_PARAMETERS);
+static void emit_log(ErrorData *error);
+
+void
+zkl_hooks_init(void)
+{
+	next_executor_run = ExecutorRun_hook;
+	ExecutorRun_hook = executor_run;
+	next_executor_finish = ExecutorFinish_hook;
+	ExecutorFinish_hook = executor_finish;
+	next_process_utility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+	next_emit_log = emit_log_hook;
+	emit_log_hook = emit_log;
+}
+
+static void
+executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	if (!CommandIsReadOnly(query_desc->plannedstmt))
+		zkl_xact_note_write();
+	PG_TRY();
+	{
+		if (next_executor_run)
+			next_executor_run(ZKL_EXECUTOR_RUN_ARGUMENTS);
+		else
+			standard_ExecutorRun(ZKL_EXECUTOR_RUN_ARGUMENTS);
+	}
+	PG_CATCH();
+	{
+		leave_statement_by_error(context);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	leave_statement();
+}
+
+static void
+executor_finish(QueryDesc *query_desc)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		if (next_executor_finish)
+			next_executor_finish(query_desc);
+		else
+			standard_ExecutorFinish(query_desc);
+	}
+	PG_CATCH();
+	{
+		leave_statement_by_error(context);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	leave_statement();
+}
+
+static void
+process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
+{
+	MemoryContext caller_context = CurrentMemoryContext;
+	Node	   *command = statement->utilityStmt;
+	bool		is_discard_all = IsA(command, DiscardStmt) &&
+	((DiscardStmt *) command)->target == DISCARD_ALL;
+
+	/*
+	 * These statements may write to foreign tables, which assigns no
+	 * transaction ID.
+	 */
+	if (IsA(command, TruncateStmt) ||
+		(IsA(command, CopyStmt) && ((CopyStmt *) command)->is_from))
+		zkl_xact_note_write();
+	PG_TRY();
+	{
+		if (next_process_utility)
+			next_process_utility(ZKL_PROCESS_UTILITY_ARGUMENTS);
+		else
+			standard_ProcessUtility(ZKL_PROCESS_UTILITY_ARGUMENTS);
+	}
+	PG_CATCH();
+	{
+		leave_statement_by_error(caller_context);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	leave_statement();
+
+	if (is_discard_all)
+	{
+		zkl_xact_note_discard();
+		zkl_counts_discard_session();
+	}
+}
+
+/* The statement may have opened connections to other servers. */
+static void
+leave_statement(void)
+{
+	zkl_xact_keep_guard_first();
+	zkl_on_lost_tell();
+}
+
+static void
+leave_statement_by_error(MemoryContext context)
+{
+	zkl_xact_keep_guard_first();
+	zkl_on_lost_explain(context);
+}
+
+static void
+emit_log(ErrorData *error)
+{
+	zkl_on_lost_explain_instead(error);
+	if (next_emit_log)
+		next_emit_log(error);
+}

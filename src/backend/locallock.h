@@ -1,0 +1,74 @@
+/*-------------------------------------------------------------------------
+ *
+ * locallock.h
+ *	  PostgreSQL's own lock behind a claim: the order within this server.
+ *
+ * A claim holds its local lock exactly once in a mode, whatever its counts: at
+ * session level while it has session scope, else at transaction level.
+ * Transaction level means the top transaction; savepoints are counted in
+ * claims.c.  The modes are ExclusiveLock, and ShareLock for readers and for
+ * leases.
+ *
+ * Called only by backends.
+ *
+ * src/backend/locallock.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_LOCALLOCK_H
+#define ZKL_LOCALLOCK_H
+
+#include "storage/lock.h"
+
+typedef enum ZklScope
+{
+	ZKL_SCOPE_SESSION,
+	ZKL_SCOPE_XACT
+} ZklScope;
+
+struct ZklClaim;
+
+#define ZKL_FOREVER		PG_INT64_MAX
+
+/*
+ * The tag for a path.  The generation keeps newcomers from waiting behind a
+ * backend whose claim was lost.
+ */
+extern void zkl_local_lock_tag(LOCKTAG *tag, const char *path,
+							   uint32 generation);
+
+/* Acquire it, if that is possible without waiting. */
+extern bool zkl_local_lock_try(const LOCKTAG *tag, LOCKMODE mode,
+							   ZklScope scope);
+
+/*
+ * Acquire ShareLock in addition to an ExclusiveLock that this backend holds.
+ * This never waits, even if others are waiting for the lock.
+ */
+extern void zkl_local_lock_add_share(const LOCKTAG *tag, ZklScope scope);
+
+typedef enum ZklLocalWait
+{
+	ZKL_LOCAL_LOCKED,
+	ZKL_LOCAL_TIME_OVER,
+	ZKL_LOCAL_NEW_GENERATION	/* there is a new generation, so another lock
+								 * to wait for */
+} ZklLocalWait;
+
+/*
+ * Wait for the lock, until this moment of zkl_now() at the latest.  Raises the
+ * errors of any lock wait (55P03, 57014, 40P01).  After an error nothing is
+ * held.
+ */
+extern ZklLocalWait zkl_local_lock_wait(struct ZklClaim *claim,
+										const LOCKTAG *tag, LOCKMODE mode,
+										ZklScope scope, int64 until);
+
+/* Change the level at which the lock is held. */
+extern void zkl_local_lock_move(const LOCKTAG *tag, LOCKMODE mode,
+								ZklScope from, ZklScope to);
+
+extern void zkl_local_lock_release(const LOCKTAG *tag, LOCKMODE mode,
+								   ZklScope scope);
+
+#endif							/* ZKL_LOCALLOCK_H */

@@ -1,0 +1,204 @@
+/*-------------------------------------------------------------------------
+ *
+ * loss.c
+ *	  What a backend does when one of its claims is lost.
+ *
+ * src/backend/loss.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "tcop/tcopprot.h"
+
+#include "backend/claims.h"
+#include "backend/loss.h"
+#include "backend/report.h"
+#include "backend/xact.h"
+
+int			zkl_on_lost = ZKL_ON_LOST_CANCEL;
+
+/* Set by the signal handler. */
+static volatile sig_atomic_t deaf = false;
+static volatile sig_atomic_t came_while_deaf = false;
+static volatile sig_atomic_t terminating = false;
+static volatile TimestampTz cancelled_statement = 0;	/* when it began */
+
+static int	loss_signal = SIGINT;
+
+static void on_loss(SIGNAL_ARGS);
+static ZklOnLost reaction(void);
+static bool is_idle(void);
+static void explain(ErrorData *error);
+static void tell_if_lost(ZklLocalClaim *claim, void *arg);
+
+/*
+ * If SIGUSR2 is ignored, it is free to use.  Some processes use it for
+ * something else, such as a walsender; for what they run, a cancel is enough.
+ */
+void
+zkl_on_lost_listen(void)
+{
+	struct sigaction present;
+
+	if (sigaction(SIGUSR2, NULL, &present) != 0 ||
+		present.sa_handler != SIG_IGN)
+		return;
+	pqsignal(SIGUSR2, on_loss);
+	loss_signal = SIGUSR2;
+}
+
+int
+zkl_on_lost_signal(void)
+{
+	return loss_signal;
+}
+
+static ZklOnLost
+reaction(void)
+{
+	return loss_signal == SIGINT ? ZKL_ON_LOST_CANCEL : zkl_on_lost;
+}
+
+/* A signal handler. */
+static void
+on_loss(SIGNAL_ARGS)
+{
+	int			save_errno = errno;
+
+	if (deaf)
+		came_while_deaf = true;
+	else if (!zkl_claims_any() || reaction() == ZKL_ON_LOST_NOTICE)
+		;						/* it has come too late, or may be late */
+	else if (reaction() == ZKL_ON_LOST_TERMINATE ||
+			 (is_idle() && IsTransactionBlock() &&
+			  !IsAbortedTransactionBlockState()))
+	{
+		/*
+		 * A transaction that is idle has nothing to cancel, and cannot
+		 * succeed any more.  So the backend ends, as by a recovery conflict.
+		 */
+		terminating = true;
+		die(postgres_signal_arg);
+	}
+	else if (!is_idle())
+	{
+		cancelled_statement = GetCurrentStatementStartTimestamp();
+		StatementCancelHandler(postgres_signal_arg);
+	}
+	errno = save_errno;
+}
+
+/* Background processes do not wait for a client. */
+static bool
+is_idle(void)
+{
+	return MyBackendType == B_BACKEND && debug_query_string == NULL;
+}
+
+void
+zkl_on_lost_commit_begins(void)
+{
+	deaf = true;
+}
+
+void
+zkl_on_lost_xact_ended(void)
+{
+	deaf = false;
+	if (came_while_deaf)
+	{
+		came_while_deaf = false;
+		raise(loss_signal);
+	}
+}
+
+/*
+ * The moment at which a statement began identifies it, whatever the clock has
+ * done since.  If the signal is SIGINT, a loss of which the user was not told
+ * is taken for the reason.
+ */
+bool
+zkl_on_lost_has_cancelled(void)
+{
+	if (loss_signal == SIGINT)
+		return zkl_claims_find_lost() != NULL;
+	return cancelled_statement != 0 &&
+		cancelled_statement == GetCurrentStatementStartTimestamp();
+}
+
+void
+zkl_on_lost_explain(MemoryContext context)
+{
+	ErrorData  *error;
+
+	if (geterrcode() != ERRCODE_QUERY_CANCELED || !zkl_on_lost_has_cancelled() ||
+		(zkl_claims_find_lost() == NULL && !zkl_xact_released_lost()))
+		return;
+
+	MemoryContextSwitchTo(context);
+	error = CopyErrorData();
+	FlushErrorState();
+	explain(error);
+	ReThrowError(error);
+}
+
+/*
+ * This is the last chance to name the loss: for errors that end the backend,
+ * and for those outside of any statement.
+ */
+void
+zkl_on_lost_explain_instead(ErrorData *error)
+{
+	if ((error->elevel == ERROR && zkl_on_lost_has_cancelled() &&
+		 error->sqlerrcode == ERRCODE_QUERY_CANCELED) ||
+		(error->elevel == FATAL && terminating &&
+		 error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN))
+		explain(error);
+}
+
+static void
+explain(ErrorData *error)
+{
+	ZklLocalClaim *lost = zkl_claims_find_lost();
+
+	cancelled_statement = 0;
+	if (lost != NULL)
+	{
+		lost->told_lost = true;
+		zkl_report_lost_instead(error, lost);
+	}
+	else if (zkl_xact_released_lost())
+		zkl_xact_report_released_instead(error);
+}
+
+/* Outside of a transaction block the commit tells it at once. */
+void
+zkl_on_lost_tell(void)
+{
+	static uint64 seen_losses = 0;
+	uint64		losses;
+
+	if (reaction() != ZKL_ON_LOST_NOTICE || !zkl_claims_any() ||
+		!IsTransactionBlock())
+		return;
+	losses = pg_atomic_read_u64(&zkl_shared->losses);
+	if (losses == seen_losses)
+		return;
+	zkl_claims_visit(tell_if_lost, NULL);
+	seen_losses = losses;
+}
+
+static void
+tell_if_lost(ZklLocalClaim *claim, void *arg)
+{
+	if (claim->told_lost ||
+		zkl_shared_standing(claim->shared, 0) != ZKL_STANDING_LOST)
+		return;
+	claim->told_lost = true;
+	zkl_report_lost(WARNING, claim);
+}

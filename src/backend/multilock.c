@@ -1,0 +1,312 @@
+/*-------------------------------------------------------------------------
+ *
+ * multilock.c
+ *	  Several mutexes at once, all or none.
+ *
+ * Multilocks cannot deadlock among themselves, whatever order callers give.
+ * The paths are sorted, and no backend waits for one of them while it holds,
+ * or queues for, a later one.
+ *
+ * That alone would cost a round trip for each path.  So the backend first
+ * requests all of them at once, and waits for ZooKeeper's answers only.
+ * Mostly all are granted then.  Otherwise it finds the first path that another
+ * backend or client has.  It gives back that one and all later ones, tickets
+ * and local locks, before it waits; then it goes on path by path.  What
+ * ZooKeeper has still to delete for this server waits for no other client.
+ *
+ * A ticket that this server had before, and that no claim of it holds or waits
+ * for, is given up when another client queues for it.  So it cannot be part of
+ * a circle either.
+ *
+ * src/backend/multilock.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "backend/acquire.h"
+#include "backend/holds.h"
+#include "backend/multilock.h"
+#include "backend/report.h"
+#include "backend/wait.h"
+#include "compat.h"
+#include "faultpoint.h"
+#include "zklock.h"
+
+typedef struct Member
+{
+	const char *path;
+	ZklLocalClaim *claim;		/* NULL: not begun */
+	bool		is_new;			/* begun by this call, and not counted yet */
+	bool		held;
+} Member;
+
+typedef struct Multilock
+{
+	const ZklWish *wish;
+	int			nmembers;
+	Member	   *members;		/* in the order of their paths */
+} Multilock;
+
+static int	compare_paths(const void *one, const void *other);
+static int	sort_unique(const char **paths, int npaths);
+static bool acquire_all(Multilock *lock);
+static void ask_for_all(Multilock *lock);
+static int	count_granted(Multilock *lock);
+static bool acquire_member(Multilock *lock, Member *member);
+static void begin_member(Multilock *lock, Member *member);
+static void end_member(Member *member);
+static bool are_all_held(Multilock *lock);
+static void end_from(Multilock *lock, int first);
+static void count_all(Multilock *lock);
+
+bool
+zkl_multilock_acquire(const char **paths, int npaths, const ZklWish *wish)
+{
+	Multilock	lock = {.wish = wish};
+	volatile bool acquired = false;
+
+	zkl_enter();
+	lock.nmembers = sort_unique(paths, npaths);
+	lock.members = palloc0(sizeof(Member) * (lock.nmembers + 1));
+	for (int i = 0; i < lock.nmembers; i++)
+		lock.members[i].path = paths[i];
+
+	PG_TRY();
+	{
+		do
+			acquired = acquire_all(&lock);
+		while (acquired && !are_all_held(&lock));
+		ZKL_FAULT_POINT("multilock-held");
+		if (acquired)
+			count_all(&lock);
+	}
+	PG_FINALLY();
+	{
+		/* This ends only claims that were not counted. */
+		end_from(&lock, 0);
+	}
+	PG_END_TRY();
+	pfree(lock.members);
+	return acquired;
+}
+
+static int
+compare_paths(const void *one, const void *other)
+{
+	return strcmp(*(const char *const *) one, *(const char *const *) other);
+}
+
+static int
+sort_unique(const char **paths, int npaths)
+{
+	int			nunique = 0;
+
+	qsort(paths, npaths, sizeof(char *), compare_paths);
+	for (int i = 0; i < npaths; i++)
+	{
+		if (nunique == 0 || strcmp(paths[i], paths[nunique - 1]) != 0)
+			paths[nunique++] = paths[i];
+	}
+	return nunique;
+}
+
+static bool
+acquire_all(Multilock *lock)
+{
+	int			granted;
+
+	ask_for_all(lock);
+	ZKL_FAULT_POINT("multilock-asked");
+	granted = count_granted(lock);
+	if (granted == lock->nmembers)
+		return true;
+
+	end_from(lock, granted);
+	if (lock->wish->only_tries)
+		return false;
+	for (int i = granted; i < lock->nmembers; i++)
+	{
+		if (!acquire_member(lock, &lock->members[i]))
+			return false;
+		ZKL_FAULT_POINT("multilock-between");
+	}
+	return true;
+}
+
+/*
+ * Request all, up to the first path that another backend of this server has.
+ */
+static void
+ask_for_all(Multilock *lock)
+{
+	ZklWish		ask = *lock->wish;
+	ZklWait		wait;
+
+	ask.only_tries = true;
+	zkl_wait_begin(&wait, &ask);
+	for (int i = 0; i < lock->nmembers; i++)
+	{
+		Member	   *member = &lock->members[i];
+
+		ask.path = member->path;
+		begin_member(lock, member);
+		if (!member->is_new)
+			continue;
+		if (!zkl_acquire_locally(member->claim, &ask))
+			break;
+		member->held = zkl_wait_ask(&wait, member->claim->shared) ==
+			ZKL_ANSWER_HELD;
+	}
+}
+
+/* How many are held, counted from the first without a gap? */
+static int
+count_granted(Multilock *lock)
+{
+	for (int i = 0; i < lock->nmembers; i++)
+	{
+		Member	   *member = &lock->members[i];
+		ZklWish		ask = *lock->wish;
+		ZklWait		wait;
+
+		if (member->claim == NULL ||
+			(member->is_new &&
+			 !member->claim->parts[ZKL_EXCLUSIVE].locked))
+			return i;
+		if (member->held)
+			continue;
+		ask.path = member->path;
+		zkl_wait_begin(&wait, &ask);
+		wait.impatient = true;
+		if (zkl_wait_for_ticket(&wait, member->claim->shared, NULL) !=
+			ZKL_ANSWER_HELD)
+			return i;
+		member->held = true;
+	}
+	return lock->nmembers;
+}
+
+static bool
+acquire_member(Multilock *lock, Member *member)
+{
+	ZklWish		wish = *lock->wish;
+
+	wish.path = member->path;
+	begin_member(lock, member);
+	if (!member->held)
+		member->held = zkl_acquire_claim(member->claim, &wish);
+	return member->held;
+}
+
+/*
+ * A path on which this backend has a claim already is held, or else an error.
+ */
+static void
+begin_member(Multilock *lock, Member *member)
+{
+	ZklWish		wish = *lock->wish;
+	ZklWait		wait;
+
+	wish.path = member->path;
+	member->claim = zkl_claims_find(member->path);
+	if (member->claim == NULL)
+	{
+		zkl_counts_check_room(1);
+		member->claim = zkl_claims_begin(&wish);
+		member->is_new = true;
+		return;
+	}
+	if (member->claim->kind != ZKL_KIND_MUTEX)
+		zkl_report_other_kind(member->path);
+	zkl_wait_begin(&wait, &wish);
+	if (zkl_wait_for_certainty(&wait, member->claim->shared) ==
+		ZKL_STANDING_LOST)
+		zkl_report_lost(ERROR, member->claim);
+	member->held = true;
+}
+
+static void
+end_member(Member *member)
+{
+	if (member->is_new)
+		zkl_claims_end(member->claim);
+	member->claim = NULL;
+	member->is_new = false;
+	member->held = false;
+}
+
+/*
+ * Some may have been lost while this backend waited for others.  Nothing
+ * relies on them yet, so it can begin anew.
+ */
+static bool
+are_all_held(Multilock *lock)
+{
+	for (int i = 0; i < lock->nmembers; i++)
+	{
+		Member	   *member = &lock->members[i];
+
+		if (!member->is_new ||
+			zkl_shared_standing(member->claim->shared, 0) !=
+			ZKL_STANDING_LOST)
+			continue;
+		end_from(lock, 0);
+		return false;
+	}
+	return true;
+}
+
+static void
+end_from(Multilock *lock, int first)
+{
+	for (int i = lock->nmembers; --i >= first;)
+		end_member(&lock->members[i]);
+}
+
+/* If one cannot be counted, those before it are not counted either. */
+static void
+count_all(Multilock *lock)
+{
+	ZklScope	scope = lock->wish->scope;
+	volatile int counted = 0;
+
+	PG_TRY();
+	{
+		for (; counted < lock->nmembers; counted++)
+		{
+			if (counted > 0)
+				ZKL_FAULT_POINT("multilock-counting");
+			zkl_counts_add(lock->members[counted].claim, ZKL_EXCLUSIVE, scope,
+						   1);
+		}
+	}
+	PG_CATCH();
+	{
+		for (int i = 0; i < counted; i++)
+		{
+			lock->members[i].is_new = false;
+
+			/* Transaction scope ends with the error. */
+			if (scope == ZKL_SCOPE_SESSION)
+				zkl_counts_take_session(lock->members[i].claim,
+										ZKL_EXCLUSIVE, 1);
+		}
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	for (int i = 0; i < lock->nmembers; i++)
+		lock->members[i].is_new = false;
+}
+
+bool
+zkl_multilock_release(const char **paths, int npaths)
+{
+	bool		all_held = true;
+
+	zkl_enter();
+	npaths = sort_unique(paths, npaths);
+	for (int i = npaths; --i >= 0;)
+		all_held &= zkl_release(paths[i], ZKL_MODE_LOCK, 1);
+	return all_held;
+}

@@ -1,0 +1,355 @@
+/*-------------------------------------------------------------------------
+ *
+ * queuefuncs.c
+ *	  The functions about all clients in the queue of a lock, in the whole cluster.
+ *
+ * src/backend/queuefuncs.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_authid.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "backend/report.h"
+#include "backend/sqlargs.h"
+#include "backend/znodes.h"
+#include "shared/claimstatus.h"
+
+PG_FUNCTION_INFO_V1(zklock_lock_queue);
+PG_FUNCTION_INFO_V1(zklock_lock_revoke);
+PG_FUNCTION_INFO_V1(zklock_lock_force_release);
+
+#define QUEUE_COLUMNS	13
+
+/* A lock's queue, in order. */
+typedef struct Queue
+{
+	const ZklSurvey *survey;
+	ZklPlace   *places;
+	int			nplaces;
+} Queue;
+
+static void check_no_superuser(const char *path, const Queue *queue);
+static Queue look(const char *path);
+static const char *child_of(const ZklPlace *place);
+static const char *text_of(const char *path, const ZklPlace *place,
+						   const ZklSurveyNode *node);
+static void put_row(ReturnSetInfo *rsinfo, const char *path, int position,
+					const ZklPlace *place, const ZklSurveyNode *node);
+static bool put_fields(Datum *values, bool *nulls, const char *data);
+static char *field_of(const char *data, const char *name);
+static int	hex_value(char digit);
+static char *data_of(const ZklSurveyNode *node);
+static const char *show(const char *text);
+static TimestampTz timestamp_of(int64 unix_ms);
+
+Datum
+zklock_lock_queue(PG_FUNCTION_ARGS)
+{
+	const char *path;
+	Queue		queue;
+
+	zkl_check_loaded();
+	path = zkl_argument_path(fcinfo);
+	queue = look(path);
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; i < queue.nplaces; i++)
+		put_row((ReturnSetInfo *) fcinfo->resultinfo, path, i + 1,
+				&queue.places[i], &queue.survey->nodes[queue.places[i].index]);
+	return (Datum) 0;
+}
+
+/* A holder that has released meanwhile is no error. */
+Datum
+zklock_lock_revoke(PG_FUNCTION_ARGS)
+{
+	const char *path;
+	Queue		queue;
+	int			asked = 0;
+
+	zkl_check_loaded();
+	path = zkl_argument_path(fcinfo);
+	queue = look(path);
+	for (int i = 0; i < queue.nplaces; i++)
+	{
+		if (queue.places[i].holds)
+			asked += zkl_ask_revoke(path, child_of(&queue.places[i]));
+	}
+	PG_RETURN_INT32(asked);
+}
+
+Datum
+zklock_lock_force_release(PG_FUNCTION_ARGS)
+{
+	const char *path;
+	Queue		queue;
+	int			removed = 0;
+
+	zkl_check_loaded();
+	path = zkl_argument_path(fcinfo);
+	queue = look(path);
+	if (!superuser())
+		check_no_superuser(path, &queue);
+	for (int i = 0; i < queue.nplaces; i++)
+	{
+		const char *child = child_of(&queue.places[i]);
+
+		if (!queue.places[i].holds)
+			continue;
+
+		/*
+		 * Log first, because the release may happen even if no answer comes.
+		 */
+		ereport(LOG,
+				errmsg("role \"%s\" releases lock \"%s\" by force",
+					   GetUserNameFromId(GetUserId(), false),
+					   zkl_show_path(path)),
+				errdetail("It deletes the znode \"%s\".", show(child)));
+		removed += zkl_ask_delete(path, child);
+	}
+	PG_RETURN_INT32(removed);
+}
+
+/*
+ * As for pg_terminate_backend(): only superusers may take a lock that a
+ * superuser may hold.  A znode of zklock that says "superuser=f" serves no
+ * superuser as long as it exists.  So it does not matter that some time passes
+ * before it is deleted.
+ */
+static void
+check_no_superuser(const char *path, const Queue *queue)
+{
+	for (int i = 0; i < queue->nplaces; i++)
+	{
+		const ZklPlace *place = &queue->places[i];
+		const char *data = queue->survey->nodes[place->index].data;
+		const char *word = data ? field_of(data, "superuser") : NULL;
+
+		if (place->holds && (place->client != ZKL_CLIENT_ZKLOCK ||
+							 word == NULL || strcmp(word, "f") != 0))
+			ereport(ERROR,
+					errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					errmsg("permission denied to release lock \"%s\" by force",
+						   zkl_show_path(path)),
+					errdetail("Only superusers may release a lock that a superuser may hold, and znode \"%s\" does not rule that out.",
+							  show(child_of(place))));
+	}
+}
+
+static Queue
+look(const char *path)
+{
+	ZklSurvey  *survey = zkl_ask_survey(path, ZKL_ASK_DETAILS, PG_INT64_MAX);
+	Queue		queue = {.survey = survey};
+
+	queue.places = palloc0(Max(1, survey->nnodes) * sizeof(ZklPlace));
+	for (int i = 0; i < survey->nnodes; i++)
+	{
+		ZklPlace   *place = &queue.places[i];
+
+		place->index = i;
+		place->where = survey->nodes[i].where;
+		place->name = survey->nodes[i].name;
+		place->czxid = survey->nodes[i].czxid;
+		place->owner = survey->nodes[i].owner;
+	}
+	queue.nplaces = zkl_lineup(queue.places, survey->nnodes,
+							   zkl_survey_limit(survey));
+	return queue;
+}
+
+/* As seen from the lock's directory. */
+static const char *
+child_of(const ZklPlace *place)
+{
+	switch (place->where)
+	{
+		case ZKL_WHERE_LOCK:
+			break;
+		case ZKL_WHERE_LEASES:
+			return psprintf(ZKL_LEASES "/%s", place->name);
+		case ZKL_WHERE_LOCKS:
+			return psprintf(ZKL_LOCKS "/%s", place->name);
+	}
+	return place->name;
+}
+
+/*
+ * Rows
+ */
+
+static void
+put_row(ReturnSetInfo *rsinfo, const char *path, int position,
+		const ZklPlace *place, const ZklSurveyNode *node)
+{
+	Datum		values[QUEUE_COLUMNS] = {0};
+	bool		nulls[QUEUE_COLUMNS] = {0};
+	char	   *data = NULL;
+
+	values[0] = Int32GetDatum(position);
+	values[1] = CStringGetTextDatum(show(child_of(place)));
+	values[2] = CStringGetTextDatum(zkl_lineup_kind_name(place->kind));
+	values[3] = CStringGetTextDatum(zkl_lineup_mode_name(place));
+	values[4] = BoolGetDatum(place->holds);
+	values[5] = CStringGetTextDatum(zkl_lineup_client_name(place->client));
+
+	memset(nulls + 6, true, QUEUE_COLUMNS - 6);
+	if (node->detailed &&
+		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
+	{
+		values[11] = TimestampTzGetDatum(timestamp_of(node->ctime_ms));
+		nulls[11] = false;
+	}
+	if (node->data != NULL && !(place->client == ZKL_CLIENT_ZKLOCK &&
+								put_fields(values + 6, nulls + 6,
+										   text_of(path, place, node))))
+		data = data_of(node);
+	if (data != NULL)
+	{
+		values[12] = CStringGetTextDatum(data);
+		nulls[12] = false;
+	}
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/*
+ * The text of one of zklock's znodes.  For a ticket of this server the lock
+ * table knows more: which backend has the lock at this moment, or that none
+ * does.
+ */
+static const char *
+text_of(const char *path, const ZklPlace *place, const ZklSurveyNode *node)
+{
+	char	   *about = palloc(ZKL_ABOUT_SIZE);
+
+	if (place->where == ZKL_WHERE_LOCKS)
+		path = psprintf("%s/" ZKL_LOCKS, path);
+	if (!zkl_shared_describe(path, place->name, about))
+		return node->data;
+	return about[0] != '\0' ? about :
+		pnstrdup(node->data, strcspn(node->data, " ")); /* just the server's
+														 * name */
+}
+
+/* The fields that zkl_describe_backend wrote; false: there are none. */
+static bool
+put_fields(Datum *values, bool *nulls, const char *data)
+{
+	static const char *const names[] = {
+		"server", "pid", "database", "role", "application"
+	};
+	char	   *fields[lengthof(names)];
+	bool		any = false;
+
+	for (int i = 0; i < lengthof(names); i++)
+	{
+		fields[i] = field_of(data, names[i]);
+		any |= fields[i] != NULL;
+		if (fields[i] == NULL || (i == 1 && atoi(fields[i]) <= 0))
+			continue;
+		if (i == 1)
+			values[i] = Int32GetDatum(atoi(fields[i]));
+		else
+			values[i] = CStringGetTextDatum(show(fields[i]));
+		nulls[i] = false;
+	}
+	return any;
+}
+
+/* The value of "name=value", with its %XX undone; NULL: there is none. */
+static char *
+field_of(const char *data, const char *name)
+{
+	size_t		length = strlen(name);
+	const char *at = data;
+	char	   *value;
+	char	   *to;
+
+	while (strncmp(at, name, length) != 0 || at[length] != '=')
+	{
+		at = strchr(at, ' ');
+		if (at == NULL)
+			return NULL;
+		at++;
+	}
+	at += length + 1;
+	value = to = palloc(strlen(at) + 1);
+	for (; *at != '\0' && *at != ' '; at++)
+	{
+		int			high = *at == '%' ? hex_value(at[1]) : -1;
+		int			low = high >= 0 ? hex_value(at[2]) : -1;
+
+		if (high + low > 0 && low >= 0)
+		{
+			*to++ = (char) (high * 16 + low);
+			at += 2;
+		}
+		else
+			*to++ = *at;
+	}
+	*to = '\0';
+	return value;
+}
+
+static int
+hex_value(char digit)
+{
+	static const char digits[] = "0123456789ABCDEF";
+	const char *at = digit == '\0' ? NULL : strchr(digits, digit);
+
+	return at != NULL ? at - digits : -1;
+}
+
+/* A foreign znode's data, if one can show them.  They may have been cut. */
+static char *
+data_of(const ZklSurveyNode *node)
+{
+	int			length = pg_encoding_verifymbstr(PG_UTF8, node->data,
+												 node->data_length);
+
+	if (length < node->data_length &&
+		(node->data_length < ZKL_SURVEY_DATA_SIZE ||
+		 node->data_length - length >= pg_encoding_max_length(PG_UTF8)))
+		return NULL;
+	for (int i = 0; i < length; i++)
+	{
+		if ((unsigned char) node->data[i] < ' ' || node->data[i] == 0x7f)
+			return NULL;
+	}
+	return unconstify(char *, zkl_show_path(pnstrdup(node->data, length)));
+}
+
+/* Another server's text, in the encoding of the database. */
+static const char *
+show(const char *text)
+{
+	StringInfoData shown;
+	int			length = strlen(text);
+
+	if (pg_encoding_verifymbstr(PG_UTF8, text, length) == length)
+		return zkl_show_path(text);
+	initStringInfo(&shown);
+	for (const char *at = text; *at; at++)
+	{
+		if (IS_HIGHBIT_SET(*at))
+			appendStringInfo(&shown, "\\x%02x", (unsigned char) *at);
+		else
+			appendStringInfoChar(&shown, *at);
+	}
+	return shown.data;
+}
+
+static TimestampTz
+timestamp_of(int64 unix_ms)
+{
+	return unix_ms * 1000 -
+		(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+}

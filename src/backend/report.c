@@ -1,0 +1,366 @@
+/*-------------------------------------------------------------------------
+ *
+ * report.c
+ *	  The errors: one function a condition.
+ *
+ * src/backend/report.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
+#include "utils/timestamp.h"
+
+#include "backend/report.h"
+#include "zklock.h"
+
+typedef struct LossReport
+{
+	int			sqlstate;
+	char	   *message;
+	char	   *detail;
+	char	   *hint;			/* NULL: none */
+} LossReport;
+
+static void report_loss(int level, const char *path, ZklLoss loss,
+						int64 lost_at, const char *release);
+static void report_loss_instead(ErrorData *error, const char *path,
+								ZklLoss loss, int64 lost_at,
+								const char *release);
+static LossReport describe_loss(const char *path, ZklLoss loss, int64 lost_at,
+								const char *release);
+static void check_worker(int session);
+
+void
+zkl_check_loaded(void)
+{
+	if (zkl_shared == NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("zklock must be loaded via \"shared_preload_libraries\""));
+}
+
+void
+zkl_report_lost(int level, const ZklLocalClaim *claim)
+{
+	int64		lost_at;
+	ZklLoss		loss = zkl_shared_loss(claim->shared, &lost_at);
+
+	report_loss(level, claim->path, loss, lost_at,
+				zkl_claims_release_function(claim));
+}
+
+void
+zkl_report_loss(int level, const char *path, ZklLoss loss, int64 lost_at)
+{
+	report_loss(level, path, loss, lost_at, NULL);
+}
+
+static void
+report_loss(int level, const char *path, ZklLoss loss, int64 lost_at,
+			const char *release)
+{
+	LossReport	report = describe_loss(path, loss, lost_at, release);
+
+	ereport(level,
+			errcode(report.sqlstate),
+			errmsg_internal("%s", report.message),
+			errdetail_internal("%s", report.detail),
+			level < ERROR || report.hint == NULL ? 0 :
+			errhint("%s", report.hint));
+}
+
+void
+zkl_report_lost_instead(ErrorData *error, const ZklLocalClaim *claim)
+{
+	int64		lost_at;
+	ZklLoss		loss = zkl_shared_loss(claim->shared, &lost_at);
+
+	report_loss_instead(error, claim->path, loss, lost_at,
+						zkl_claims_release_function(claim));
+}
+
+void
+zkl_report_loss_instead(ErrorData *error, const char *path, ZklLoss loss,
+						int64 lost_at)
+{
+	report_loss_instead(error, path, loss, lost_at, NULL);
+}
+
+static void
+report_loss_instead(ErrorData *error, const char *path, ZklLoss loss,
+					int64 lost_at, const char *release)
+{
+	LossReport	report = describe_loss(path, loss, lost_at, release);
+
+	error->sqlerrcode = report.sqlstate;
+	error->message = report.message;
+	error->detail = report.detail;
+	error->hint = report.hint;
+	if (error->elevel == FATAL)
+		error->hint = pstrdup(_("The connection was terminated by \"zklock.on_lost\".  Reconnect and retry the transaction."));
+}
+
+/*
+ * A claim with session scope stays lost until it is released, so a transaction
+ * that writes cannot succeed before that.  "release" is the function to call;
+ * NULL if the claim ends with the transaction.  If the hold limit has passed,
+ * the same transaction would probably take too long again.
+ */
+static LossReport
+describe_loss(const char *path, ZklLoss loss, int64 lost_at,
+			  const char *release)
+{
+	const char *shown = zkl_show_path(path);
+	const char *when = timestamptz_to_str(zkl_timestamp_of(lost_at));
+	LossReport	report = {ERRCODE_ZKL_LOCK_LOST, NULL, NULL, NULL};
+
+	if (release != NULL)
+		report.hint = psprintf(_("Release the lock with \"%s\" and acquire it again, then retry the transaction."), release);
+	else if (loss != ZKL_LOSS_LEASE_TIME)
+		report.hint = pstrdup(_("Retry the transaction."));
+
+	switch (loss)
+	{
+		case ZKL_LOSS_LEASE_TIME:
+			report.sqlstate = ERRCODE_ZKL_LEASE_OVER;
+			report.message = psprintf(_("lease time of lock \"%s\" is over"), shown);
+			report.detail = psprintf(lost_at <= zkl_now() ? _("It ended at %s.") :
+									 _("It ends at %s, which is less than \"zklock.commit_margin\" from now."), when);
+			break;
+		case ZKL_LOSS_DELETED:
+			report.message = psprintf(_("lock \"%s\" was lost"), shown);
+			report.detail = psprintf(_("Its znode was deleted by somebody else, as was noticed at %s."), when);
+			break;
+		case ZKL_LOSS_NONE:
+		case ZKL_LOSS_EXPIRED:
+			report.message = psprintf(_("lock \"%s\" was lost"), shown);
+			report.detail = psprintf(_("The ZooKeeper session that held it has expired, as was noticed at %s."), when);
+			break;
+	}
+	return report;
+}
+
+void
+zkl_report_doubt(const char *path)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_ZKL_LOCK_LOST),
+			errmsg("lock \"%s\" is in doubt", zkl_show_path(path)),
+			errdetail("ZooKeeper has not confirmed the session that holds it for too long."),
+			errhint("Retry the transaction."));
+}
+
+/* If the session has no worker, ZooKeeper is not to blame. */
+static void
+check_worker(int session)
+{
+	if (pg_atomic_read_u32(&zkl_shared->session[session].worker_pid) == 0)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("zklock worker is not running"),
+				errhint("More details may be available in the server log."));
+}
+
+void
+zkl_report_unreachable(const char *path, int session)
+{
+	check_worker(session);
+	ereport(ERROR,
+			errcode(ERRCODE_CONNECTION_FAILURE),
+			errmsg("could not acquire lock \"%s\": ZooKeeper cannot be reached",
+				   zkl_show_path(path)),
+			errdetail("The servers are \"%s\".", zkl_hosts));
+}
+
+void
+zkl_report_failure(const char *path, ZklFailure failure)
+{
+	const char *shown = zkl_show_path(path);
+
+	switch (failure)
+	{
+		case ZKL_FAILURE_NONE:
+			break;
+		case ZKL_FAILURE_PERMISSION:
+			ereport(ERROR,
+					errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					errmsg("permission denied by ZooKeeper for lock \"%s\"", shown),
+					errhint("The access control lists of the lock's directory and its parents must allow zklock to create, read, write and delete."));
+			break;
+		case ZKL_FAILURE_EPHEMERAL_PARENT:
+			ereport(ERROR,
+					errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("could not acquire lock \"%s\"", shown),
+					errdetail("A parent of its directory is an ephemeral znode, which cannot have children."));
+			break;
+		case ZKL_FAILURE_DIRECTORY:
+			ereport(ERROR,
+					errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					errmsg("could not acquire lock \"%s\"", shown),
+					errdetail("Its directory was removed again and again while it was in use."));
+			break;
+		case ZKL_FAILURE_SEQUENCE:
+			ereport(ERROR,
+					errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					errmsg("could not acquire lock \"%s\"", shown),
+					errdetail("The sequence numbers of its directory in ZooKeeper are used up."),
+					errhint("Remove the directory while nobody uses the lock; it will be made again."));
+			break;
+		case ZKL_FAILURE_FOREIGN_NAME:
+			ereport(ERROR,
+					errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					errmsg("could not acquire lock \"%s\"", shown),
+					errdetail("Another client queues for it with a znode whose name is longer than %d characters.",
+							  ZKL_CHILD_SIZE - 1));
+			break;
+		case ZKL_FAILURE_SESSION_FULL:
+			ereport(ERROR,
+					errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					errmsg("could not acquire lock \"%s\"", shown),
+					errdetail("The ZooKeeper session of this server holds as many locks as it safely can."),
+					errhint("Raise \"zklock.sessions\", hold fewer locks at a time, or give them shorter paths."));
+			break;
+		case ZKL_FAILURE_STUCK:
+			ereport(ERROR,
+					errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					errmsg("permission denied by ZooKeeper for lock \"%s\"", shown),
+					errdetail("A znode that this server made for it before could not be deleted, and stays until the ZooKeeper session ends."),
+					errhint("The access control list of the lock's directory must allow zklock to delete."));
+			break;
+		case ZKL_FAILURE_OTHER_KIND:
+			zkl_report_other_kind(path);
+		case ZKL_FAILURE_REFUSED:
+			ereport(ERROR,
+					errcode(ERRCODE_CONNECTION_FAILURE),
+					errmsg("could not acquire lock \"%s\"", shown),
+					errdetail("ZooKeeper refused a request."),
+					errhint("More details may be available in the server log."));
+			break;
+	}
+	elog(ERROR, "unrecognized failure: %d", (int) failure);
+}
+
+void
+zkl_report_other_kind(const char *path)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_ZKL_OTHER_KIND),
+			errmsg("lock \"%s\" is in use as another kind of lock",
+				   zkl_show_path(path)),
+			errdetail("A path is a mutex, a read-write lock or a semaphore as long as anybody uses it."),
+			errhint("Use another path."));
+}
+
+void
+zkl_report_other_limit(const char *path, int in_use, int given)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			errmsg("semaphore \"%s\" is in use with %d leases, not %d",
+				   zkl_show_path(path), in_use, given),
+			errhint("All who use a semaphore at a time must give it the same number of leases."));
+}
+
+void
+zkl_report_full(void)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			errmsg("out of zklock entries"),
+			errdetail("All %d entries are in use.", zkl_shared->max_entries),
+			errhint("You might need to increase \"%s\".",
+					zkl_table_limiting_setting()));
+}
+
+void
+zkl_report_shutdown(void)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_ADMIN_SHUTDOWN),
+			errmsg("could not acquire a lock, because zklock is shutting down"));
+}
+
+void
+zkl_report_lock_timeout(void)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			errmsg("canceling statement due to lock timeout"));
+}
+
+TimestampTz
+zkl_timestamp_of(int64 moment)
+{
+	return GetCurrentTimestamp() - (zkl_now() - moment);
+}
+
+/*
+ * Paths are kept in UTF-8, because databases of one server may differ.  In a
+ * database of another encoding, bytes that might not exist there are escaped.
+ */
+const char *
+zkl_show_path(const char *path)
+{
+	StringInfoData shown;
+
+	if (GetDatabaseEncoding() == PG_UTF8)
+		return path;
+	initStringInfo(&shown);
+	for (const char *at = path; *at; at++)
+	{
+		if (IS_HIGHBIT_SET(*at))
+			appendStringInfo(&shown, "\\x%02x", (unsigned char) *at);
+		else
+			appendStringInfoChar(&shown, *at);
+	}
+	return shown.data;
+}
+
+void
+zkl_report_silence(const char *path)
+{
+	check_worker(ZKL_COMMAND_SESSION);
+	ereport(ERROR,
+			errcode(ERRCODE_CONNECTION_FAILURE),
+			errmsg("could not get an answer about lock \"%s\": ZooKeeper cannot be reached",
+				   zkl_show_path(path)),
+			errdetail("The servers are \"%s\".", zkl_hosts));
+}
+
+void
+zkl_report_command(const char *path, ZklCommandOutcome outcome)
+{
+	const char *shown = zkl_show_path(path);
+
+	switch (outcome)
+	{
+		case ZKL_COMMAND_OK:
+		case ZKL_COMMAND_ABSENT:
+			break;
+		case ZKL_COMMAND_DENIED:
+			zkl_report_failure(path, ZKL_FAILURE_PERMISSION);
+		case ZKL_COMMAND_REFUSED:
+			ereport(ERROR,
+					errcode(ERRCODE_CONNECTION_FAILURE),
+					errmsg("could not get an answer about lock \"%s\"", shown),
+					errdetail("ZooKeeper refused a request."),
+					errhint("More details may be available in the server log."));
+			break;
+		case ZKL_COMMAND_TOO_LARGE:
+			ereport(ERROR,
+					errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					errmsg("directory of lock \"%s\" is too large", shown));
+			break;
+		case ZKL_COMMAND_NO_MEMORY:
+			ereport(ERROR,
+					errcode(ERRCODE_OUT_OF_MEMORY),
+					errmsg("out of shared memory"),
+					errdetail("The directory of lock \"%s\" needs a dynamic shared memory segment.", shown),
+					errhint("More details may be available in the server log."));
+			break;
+	}
+	elog(ERROR, "unrecognized outcome: %d", (int) outcome);
+}

@@ -1,0 +1,160 @@
+/*-------------------------------------------------------------------------
+ *
+ * sqlargs.c
+ *	  The arguments of the SQL functions, checked.
+ *
+ * src/backend/sqlargs.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "mb/pg_wchar.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "backend/sqlargs.h"
+#include "protocol/path.h"
+#include "zklock.h"
+
+/* More paths would only keep other backends waiting. */
+#define MAX_PATHS	1000
+
+static const char *path_of(Datum value);
+static int64 interval_argument(FunctionCallInfo fcinfo, int argument,
+							   const char *name, const char *hint);
+
+const char *
+zkl_argument_path(FunctionCallInfo fcinfo)
+{
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("invalid lock path"),
+				errdetail("The path is null."));
+	return path_of(PG_GETARG_DATUM(0));
+}
+
+/*
+ * A backend that acquires a lock usually releases it soon, and the check of
+ * its path costs more than PostgreSQL's own lock.  So remember the path that
+ * passed last.
+ */
+static const char *
+path_of(Datum value)
+{
+	static char passed[ZKL_PATH_SIZE] = "";
+	char	   *given = TextDatumGetCString(value);
+	char	   *path = pg_server_to_any(given, strlen(given), PG_UTF8);
+	const char *fault;
+
+	if (path[0] != '\0' && strcmp(path, passed) == 0)
+		return path;
+	fault = zkl_path_fault(path);
+	if (fault == NULL)
+		strlcpy(passed, path, sizeof(passed));
+	else
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("invalid lock path: \"%s\"", given),
+				errdetail("%s", fault));
+	return path;
+}
+
+const char **
+zkl_argument_paths(FunctionCallInfo fcinfo, int *npaths)
+{
+	ArrayType  *array;
+	Datum	   *values;
+	bool	   *nulls;
+	const char **paths;
+
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("invalid array of lock paths"),
+				errdetail("The array is null."));
+	array = PG_GETARG_ARRAYTYPE_P(0);
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls,
+					  npaths);
+	if (*npaths > MAX_PATHS)
+		ereport(ERROR,
+				errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				errmsg("too many locks: %d", *npaths),
+				errdetail("At most %d can be acquired together.", MAX_PATHS));
+
+	paths = palloc(sizeof(char *) * (*npaths + 1));
+	for (int i = 0; i < *npaths; i++)
+	{
+		if (nulls[i])
+			ereport(ERROR,
+					errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					errmsg("array of lock paths must not contain nulls"));
+		paths[i] = path_of(values[i]);
+	}
+	return paths;
+}
+
+int
+zkl_argument_count(FunctionCallInfo fcinfo, int argument, const char *name)
+{
+	if (PG_ARGISNULL(argument) || PG_GETARG_INT32(argument) < 1)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("%s must be greater than zero", name));
+	return PG_GETARG_INT32(argument);
+}
+
+void
+zkl_argument_timeout(FunctionCallInfo fcinfo, int argument, ZklWish *wish)
+{
+	int64		microseconds;
+
+	wish->until = ZKL_FOREVER;
+	wish->only_tries = false;
+	if (PG_ARGISNULL(argument))
+		return;
+
+	microseconds = interval_argument(fcinfo, argument, "timeout",
+									 "Use NULL to wait without a limit.");
+	wish->until = zkl_now() + microseconds;
+	wish->only_tries = microseconds == 0;
+}
+
+void
+zkl_argument_lease_time(FunctionCallInfo fcinfo, int argument, ZklWish *wish)
+{
+	if (PG_ARGISNULL(argument))
+		return;
+	wish->lease_time = interval_argument(fcinfo, argument, "lease time",
+										 "Use NULL to hold the lock without a limit.");
+	if (wish->lease_time == 0)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("lease time must be greater than zero"));
+}
+
+/* In microseconds. */
+static int64
+interval_argument(FunctionCallInfo fcinfo, int argument, const char *name,
+				  const char *hint)
+{
+	Interval   *interval = PG_GETARG_INTERVAL_P(argument);
+	double		microseconds = (double) interval->time +
+	((double) interval->day + (double) interval->month * DAYS_PER_MONTH) *
+	USECS_PER_DAY;
+
+	if (microseconds < 0)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("%s must not be negative", name));
+	if (microseconds > (double) INT_MAX * 1000.0)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("%s is too large", name),
+				errdetail("It must not exceed %d ms.", INT_MAX),
+				errhint("%s", hint));
+	return (int64) microseconds;
+}

@@ -1,0 +1,55 @@
+/*-------------------------------------------------------------------------
+ *
+ * wait.h
+ *	  How a backend waits for its server's ticket.
+ *
+ * Called only by backends.
+ *
+ * src/backend/wait.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_WAIT_H
+#define ZKL_WAIT_H
+
+#include "backend/claims.h"
+
+/* A wait: when it began, when it ends, and since when ZooKeeper is silent. */
+typedef struct ZklWait
+{
+	const ZklWish *wish;
+	int			session;		/* the number of the ticket's ZooKeeper
+								 * session */
+	int64		lock_timeout_at;	/* when lock_timeout ends it */
+	int64		begun_at;
+	int64		asks_until;		/* until when a try waits for the owner's
+								 * answer; 0: not asked */
+	int64		silent_since;	/* 0: ZooKeeper has answered */
+	bool		impatient;		/* end the wait if another client has the lock */
+	const char *about;			/* the text for znodes, once it is needed */
+} ZklWait;
+
+extern void zkl_wait_begin(ZklWait *wait, const ZklWish *wish);
+
+/*
+ * Wait until the server owns its ticket and the claim holds the lock: HELD.
+ * STALE if the local lock is of an old generation or, for leases, if the inner
+ * mutex was lost ("mutex", else NULL).  Anything else if the time is over.
+ * Raises the error of any other end of the wait (55P03, 57014, 08006 ...).
+ */
+extern ZklAnswer zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim,
+									 ZklClaim *mutex);
+
+/* Request the ticket, and do not wait at all. */
+extern ZklAnswer zkl_wait_ask(ZklWait *wait, ZklClaim *claim);
+
+/* Wait until released znodes of the lock are gone; false if the time is over. */
+extern bool zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim);
+
+/*
+ * Wait while a held claim is in doubt.  Returns whether it is good again, or
+ * lost.
+ */
+extern ZklStanding zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim);
+
+#endif							/* ZKL_WAIT_H */

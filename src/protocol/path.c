@@ -1,0 +1,130 @@
+/*-------------------------------------------------------------------------
+ *
+ * path.c
+ *	  What may be the path of a lock.
+ *
+ * ZooKeeper's own rules, and three more: nothing below its reserved
+ * "/zookeeper"; no component that a lock recipe would take for a contender,
+ * because a lock's directory may lie inside another lock's; and a limit to the
+ * number of components, because any role may acquire any path, and acquiring it
+ * makes a znode for each component.
+ *
+ * src/protocol/path.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "protocol/path.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "protocol/recipe.h"
+
+static const char *shape_fault(const char *path, size_t size);
+static const char *component_fault(const char *component, size_t length);
+static bool has_forbidden_character(const char *text);
+static bool is_component(const char *component, size_t length,
+						 const char *name);
+
+const char *
+zkl_path_fault(const char *path)
+{
+	if (path[0] == '\0')
+		return "The path is empty.";
+	if (strcmp(path, "/") == 0)
+		return "The path names no lock below the root.";
+	return shape_fault(path, ZKL_PATH_SIZE);
+}
+
+const char *
+zkl_path_root_fault(const char *root)
+{
+	if (root[0] == '\0' || strcmp(root, "/") == 0)
+		return NULL;
+	return shape_fault(root, ZKL_ROOT_SIZE / 2);
+}
+
+static const char *
+shape_fault(const char *path, size_t size)
+{
+	const char *component;
+	int			ncomponents = 0;
+
+	if (path[0] != '/')
+		return "A path must begin with a slash.";
+	if (strlen(path) >= size)
+		return "The path is too long.";
+	if (path[strlen(path) - 1] == '/')
+		return "A path must not end with a slash.";
+	if (has_forbidden_character(path))
+		return "The path contains a character that ZooKeeper does not allow.";
+
+	for (component = path + 1;;)
+	{
+		size_t		length = strcspn(component, "/");
+		const char *fault = component_fault(component, length);
+
+		if (fault != NULL)
+			return fault;
+		if (component == path + 1 &&
+			is_component(component, length, "zookeeper"))
+			return "The path \"/zookeeper\" is reserved.";
+		if (++ncomponents > ZKL_PATH_COMPONENTS)
+			return "A path must not have more than 16 components.";
+		if (component[length] == '\0')
+			return NULL;
+		component += length + 1;
+	}
+}
+
+static const char *
+component_fault(const char *component, size_t length)
+{
+	char		name[ZKL_PATH_SIZE];
+	ZklContender contender;
+
+	if (length == 0)
+		return "A path must not contain an empty component.";
+	if (is_component(component, length, ".") ||
+		is_component(component, length, ".."))
+		return "A path must not contain \".\" or \"..\" as a component.";
+
+	memcpy(name, component, length);
+	name[length] = '\0';
+	if (zkl_recipe_parse(name, &contender))
+		return "A component of the path looks like the znode of a lock.";
+	return NULL;
+}
+
+static bool
+is_component(const char *component, size_t length, const char *name)
+{
+	return length == strlen(name) && memcmp(component, name, length) == 0;
+}
+
+/*
+ * ZooKeeper refuses control characters, the surrogates and the private use
+ * area up to U+F8FF, and U+FFF0 to U+FFFF.  Java makes two surrogates of a
+ * character above U+FFFF, so ZooKeeper refuses that as well.  The text is
+ * valid UTF-8.
+ */
+static bool
+has_forbidden_character(const char *text)
+{
+	for (const uint8_t *s = (const uint8_t *) text; *s; s++)
+	{
+		uint32_t	two = ((uint32_t) s[0] << 8) | s[1];
+
+		if (s[0] < 0x20 || s[0] == 0x7f)
+			return true;
+		if (two >= 0xc280 && two <= 0xc29f) /* U+0080 to U+009F */
+			return true;
+		if (two >= 0xeda0 && two <= 0xefa3) /* U+D800 to U+F8FF */
+			return true;
+		if (two == 0xefbf && s[2] >= 0xb0)	/* U+FFF0 to U+FFFF */
+			return true;
+		if (s[0] >= 0xf0)		/* from U+10000 on */
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,564 @@
+/*-------------------------------------------------------------------------
+ *
+ * recipe.c
+ *	  Znode names and their order in the queue, in Apache Curator's layout.
+ *
+ * Keys are compared as strings, as Curator and kazoo compare them.  That
+ * agrees with the order of the numbers as long as all have ten digits.  If one
+ * does not (a counter that overflowed), it matters more to agree with the
+ * other clients than to be right alone.
+ *
+ * src/protocol/recipe.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "protocol/recipe.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SEQUENCE_DIGITS		10
+
+/* Version 8 in the high nibble, then eleven bits of mark and one of "tries". */
+#define UUID_MARK			0x8b4c
+#define UUID_MARK_MASK		0xfffe
+#define UUID_ONLY_TRIES		0x0001
+
+/* What a mode's znodes have before their number. */
+static const char *const marks[] = {
+	[ZKL_MODE_LOCK] = "lock-",
+	[ZKL_MODE_WRITE] = "__WRIT__",
+	[ZKL_MODE_READ] = "__READ__",
+	[ZKL_MODE_LEASE] = "lease-",
+	[ZKL_MODE_KAZOO_LOCK] = "__lock__",
+	[ZKL_MODE_KAZOO_READ] = "__rlock__",
+};
+
+#define NMODES	((int) (sizeof(marks) / sizeof(marks[0])))
+
+/* What another znode in the directory is to this one. */
+typedef enum Relation
+{
+	RELATION_NONE,				/* not at all */
+	RELATION_RIVAL,				/* one of the two has to wait for the other */
+	RELATION_OTHER_KIND
+} Relation;
+
+static void judge_behind(ZklVerdict *verdict, Relation relation,
+						 ZklClient client, const char *child);
+static const char *whom_to_ask(ZklMode mode, const char *me,
+							   const char *const *children, int nchildren);
+static bool only_tries(const char *child);
+static int	sound_number(const char *key);
+static int	lease_rank(const char *child);
+static int	compare_leases(const void *one, const void *other);
+static int	count_ranks_up_to(int rank, const ZklLease *leases, int nleases);
+static Relation relation_of(ZklMode mine, ZklMode other);
+static ZklClient client_of(const char *child, ZklMode mode);
+static const char *find_last(const char *text, const char *mark);
+static bool is_key(const char *text);
+static const char *key_of(const char *child);
+
+ZklKind
+zkl_recipe_kind(ZklMode mode)
+{
+	switch (mode)
+	{
+		case ZKL_MODE_WRITE:
+		case ZKL_MODE_READ:
+		case ZKL_MODE_KAZOO_READ:
+			return ZKL_KIND_READ_WRITE;
+		case ZKL_MODE_LEASE:
+			return ZKL_KIND_SEMAPHORE;
+		case ZKL_MODE_LOCK:
+		case ZKL_MODE_KAZOO_LOCK:
+			break;
+	}
+	return ZKL_KIND_MUTEX;
+}
+
+bool
+zkl_recipe_serves(ZklMode ticket, ZklMode claim)
+{
+	return ticket == claim ||
+		(ticket == ZKL_MODE_WRITE && claim == ZKL_MODE_READ);
+}
+
+void
+zkl_recipe_make_uuid(const uint8_t random[16], bool only_tries,
+					 char uuid[ZKL_UUID_SIZE])
+{
+	unsigned	mark = UUID_MARK | (only_tries ? UUID_ONLY_TRIES : 0);
+	unsigned	variant = 0x80 | (random[8] & 0x3f);
+
+	snprintf(uuid, ZKL_UUID_SIZE,
+			 "%02x%02x%02x%02x-%02x%02x-%04x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+			 random[0], random[1], random[2], random[3],
+			 random[4], random[5], mark, variant, random[9],
+			 random[10], random[11], random[12],
+			 random[13], random[14], random[15]);
+}
+
+bool
+zkl_recipe_is_zklock(const char *child, bool *only_tries)
+{
+	unsigned long mark;
+
+	/* "_c_xxxxxxxx-xxxx-mmmm-": the mark begins at character 17 */
+	if (strncmp(child, "_c_", 3) != 0 || strlen(child) < 3 + 36 ||
+		child[16] != '-' || child[21] != '-' ||
+		strspn(child + 17, "0123456789abcdef") != 4)
+		return false;
+	mark = strtoul(child + 17, NULL, 16);
+	if ((mark & UUID_MARK_MASK) != UUID_MARK)
+		return false;
+	*only_tries = (mark & UUID_ONLY_TRIES) != 0;
+	return true;
+}
+
+void
+zkl_recipe_make_prefix(ZklMode mode, const char *uuid,
+					   char prefix[ZKL_ZNODE_SIZE])
+{
+	snprintf(prefix, ZKL_ZNODE_SIZE, "_c_%.36s-%s", uuid, marks[mode]);
+}
+
+void
+zkl_recipe_make_downgrade(const char *writer, char reader[ZKL_ZNODE_SIZE])
+{
+	const char *mark = find_last(writer, marks[ZKL_MODE_WRITE]);
+
+	snprintf(reader, ZKL_ZNODE_SIZE, "%.*s%s%s", (int) (mark - writer), writer,
+			 marks[ZKL_MODE_READ], mark + strlen(marks[ZKL_MODE_WRITE]));
+}
+
+const char *
+zkl_recipe_find(ZklMode mode, const char *uuid, const char *const *children,
+				int nchildren)
+{
+	char		prefix[ZKL_ZNODE_SIZE];
+	size_t		length;
+
+	if (uuid[0] == '\0')
+		return NULL;
+	zkl_recipe_make_prefix(mode, uuid, prefix);
+	length = strlen(prefix);
+	for (int i = 0; i < nchildren; i++)
+	{
+		if (strncmp(children[i], prefix, length) == 0)
+			return children[i];
+	}
+	return NULL;
+}
+
+bool
+zkl_recipe_parse(const char *child, ZklContender *contender)
+{
+	for (int mode = 0; mode < NMODES; mode++)
+	{
+		const char *at = find_last(child, marks[mode]);
+
+		if (at == NULL)
+			continue;
+		contender->key = at + strlen(marks[mode]);
+
+		/*
+		 * An empty key is Curator's for a lock znode without a number, which
+		 * goes before all others.
+		 */
+		if (!is_key(contender->key) &&
+			!(mode == ZKL_MODE_LOCK && contender->key[0] == '\0'))
+			continue;
+		contender->mode = mode;
+		contender->client = client_of(child, mode);
+		return true;
+	}
+	return false;
+}
+
+static ZklClient
+client_of(const char *child, ZklMode mode)
+{
+	bool		only_tries;
+
+	if (mode == ZKL_MODE_KAZOO_LOCK || mode == ZKL_MODE_KAZOO_READ)
+		return ZKL_CLIENT_KAZOO;
+	if (zkl_recipe_is_zklock(child, &only_tries))
+		return ZKL_CLIENT_ZKLOCK;
+	return strncmp(child, "_c_", 3) == 0 ? ZKL_CLIENT_CURATOR :
+		ZKL_CLIENT_UNKNOWN;
+}
+
+bool
+zkl_recipe_sequence_is_sound(const char *child)
+{
+	const char *key = key_of(child);
+
+	return key != NULL && sound_number(key) >= 0;
+}
+
+/* The number of a key; -1: it has no safe place in the order. */
+static int
+sound_number(const char *key)
+{
+	int64_t		number = 0;
+
+	if (strlen(key) != SEQUENCE_DIGITS || key[0] == '-')
+		return -1;
+	for (int i = 0; i < SEQUENCE_DIGITS; i++)
+		number = number * 10 + (key[i] - '0');
+	return number < ZKL_SEQUENCE_LIMIT ? (int) number : -1;
+}
+
+/* ZooKeeper counts all children, whatever they are called. */
+bool
+zkl_recipe_is_first_ever(const char *child)
+{
+	const char *key = key_of(child);
+
+	return key != NULL && strcmp(key, "0000000000") == 0;
+}
+
+ZklVerdict
+zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
+				 int nchildren)
+{
+	ZklVerdict	verdict = {0};
+	const char *my_key = key_of(me);
+	const char *nearest = NULL;
+	int			nrivals = 0;
+	bool		may_downgrade = false;
+	ZklContender other;
+
+	if (my_key == NULL)
+		return verdict;
+
+	for (int i = 0; i < nchildren; i++)
+	{
+		Relation	relation;
+
+		if (strcmp(children[i], me) == 0)
+		{
+			verdict.found = true;
+			continue;
+		}
+		if (strcmp(children[i], ZKL_LEASES) == 0)
+			verdict.maybe_semaphore = true;
+		if (!zkl_recipe_parse(children[i], &other))
+			continue;
+
+		relation = relation_of(mode, other.mode);
+		if (strcmp(other.key, my_key) > 0)
+			judge_behind(&verdict, relation, other.client, children[i]);
+		else if (relation == RELATION_OTHER_KIND)
+			verdict.other_kind = true;
+		else if (relation == RELATION_RIVAL)
+		{
+			nrivals++;
+			may_downgrade |= other.mode == ZKL_MODE_WRITE;
+			if (nearest == NULL || strcmp(other.key, nearest) > 0)
+			{
+				nearest = other.key;
+				verdict.predecessor = children[i];
+			}
+		}
+	}
+	verdict.owned = verdict.found && nrivals == 0;
+
+	/*
+	 * In a downgrade, a reader's znode appears in the writer's place, and
+	 * readers do not wait for that one.
+	 */
+	verdict.next = verdict.found && nrivals == 1 && !verdict.other_kind &&
+		(mode == ZKL_MODE_READ || !may_downgrade);
+	if (verdict.found &&
+		(verdict.other_kind || (!verdict.owned && only_tries(me))))
+		verdict.ask = whom_to_ask(mode, me, children, nchildren);
+	verdict.ask_other_kind = verdict.ask != NULL &&
+		zkl_recipe_parse(verdict.ask, &other) &&
+		relation_of(mode, other.mode) == RELATION_OTHER_KIND;
+	return verdict;
+}
+
+/*
+ * A client that takes the path for another kind of lock does not wait for this
+ * znode to go, but for its answer.
+ */
+static void
+judge_behind(ZklVerdict *verdict, Relation relation, ZklClient client,
+			 const char *child)
+{
+	bool		asks = relation != RELATION_NONE &&
+	client == ZKL_CLIENT_ZKLOCK &&
+	(relation == RELATION_OTHER_KIND || only_tries(child));
+
+	verdict->contended |= asks || relation == RELATION_RIVAL;
+	verdict->asked |= asks;
+}
+
+/*
+ * The first znode owns the lock.  If it is a reader's, all readers own the
+ * lock before which there are only readers.
+ */
+static const char *
+whom_to_ask(ZklMode mode, const char *me, const char *const *children,
+			int nchildren)
+{
+	const char *my_key = key_of(me);
+	const char *first_key = my_key;
+	const char *first_other_key = my_key;	/* of a znode that does not just
+											 * read */
+	const char *ask_key = NULL;
+	const char *ask = NULL;
+	ZklContender other;
+
+	for (int i = 0; i < nchildren; i++)
+	{
+		if (!zkl_recipe_parse(children[i], &other) ||
+			other.mode == ZKL_MODE_LEASE)
+			continue;
+		if (strcmp(other.key, first_key) < 0)
+			first_key = other.key;
+		if (other.mode != ZKL_MODE_READ &&
+			other.mode != ZKL_MODE_KAZOO_READ &&
+			strcmp(other.key, first_other_key) < 0)
+			first_other_key = other.key;
+	}
+	for (int i = 0; i < nchildren; i++)
+	{
+		if (strcmp(children[i], me) == 0 ||
+			!zkl_recipe_parse(children[i], &other) ||
+			strcmp(other.key, my_key) > 0 ||
+			relation_of(mode, other.mode) == RELATION_NONE)
+			continue;
+		if (other.client != ZKL_CLIENT_ZKLOCK ||
+			(strcmp(other.key, first_key) > 0 &&
+			 strcmp(other.key, first_other_key) >= 0 &&
+			 !only_tries(children[i])))
+			return NULL;
+		if (ask == NULL || strcmp(other.key, ask_key) < 0)
+		{
+			ask_key = other.key;
+			ask = children[i];
+		}
+	}
+	return ask;
+}
+
+static bool
+only_tries(const char *child)
+{
+	bool		tries;
+
+	return zkl_recipe_is_zklock(child, &tries) && tries;
+}
+
+/*
+ * The order of leases: first those that all others count, namely leases of
+ * other clients than zklock; then zklock's own whose number has no safe place
+ * in the order; then the rest of zklock's by number.
+ */
+#define RANK_FOREIGN	(-2)
+#define RANK_NO_NUMBER	(-1)	/* as sound_number() says it */
+
+void
+zkl_recipe_order_leases(const char *const *children, int nchildren,
+						ZklLease *leases)
+{
+	for (int i = 0; i < nchildren; i++)
+	{
+		leases[i].name = children[i];
+		leases[i].rank = lease_rank(children[i]);
+	}
+	if (nchildren > 0)
+		qsort(leases, (size_t) nchildren, sizeof(ZklLease), compare_leases);
+}
+
+static int
+lease_rank(const char *child)
+{
+	ZklContender contender;
+
+	if (client_of(child, ZKL_MODE_LEASE) != ZKL_CLIENT_ZKLOCK)
+		return RANK_FOREIGN;
+	if (!zkl_recipe_parse(child, &contender) ||
+		contender.mode != ZKL_MODE_LEASE)
+		return RANK_NO_NUMBER;
+	return sound_number(contender.key);
+}
+
+static int
+compare_leases(const void *one, const void *other)
+{
+	const ZklLease *a = one;
+	const ZklLease *b = other;
+
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	return strcmp(a->name, b->name);
+}
+
+bool
+zkl_recipe_has_lease(const char *me, const ZklLease *leases, int nleases)
+{
+	ZklLease	wanted = {me, lease_rank(me)};
+
+	return nleases > 0 &&
+		bsearch(&wanted, leases, (size_t) nleases, sizeof(ZklLease),
+				compare_leases) != NULL;
+}
+
+/*
+ * Every child of the directory counts as a lease, as it does for Curator.  A
+ * lease whose number has no safe place in the order does not go behind this
+ * one.
+ */
+ZklVerdict
+zkl_recipe_judge_lease(int limit, const char *me, const ZklLease *leases,
+					   int nleases)
+{
+	ZklVerdict	verdict = {0};
+	int			rank = lease_rank(me);
+	int			before = nleases - 1;	/* without "me" */
+
+	verdict.found = zkl_recipe_has_lease(me, leases, nleases);
+	verdict.contended = nleases > limit;
+	if (!verdict.found)
+		return verdict;
+
+	if (rank >= 0)
+		before = count_ranks_up_to(rank, leases, nleases) - 1;
+	verdict.owned = before < limit || !verdict.contended;
+
+	/*
+	 * Any other lease of zklock may linger; all of them are at the end of the
+	 * order.
+	 */
+	if (!verdict.owned && only_tries(me))
+	{
+		for (int i = nleases - 1; i >= 0 && i >= nleases - 2; i--)
+		{
+			if (leases[i].rank != RANK_FOREIGN &&
+				strcmp(leases[i].name, me) != 0)
+				verdict.ask = leases[i].name;
+		}
+	}
+	return verdict;
+}
+
+static int
+count_ranks_up_to(int rank, const ZklLease *leases, int nleases)
+{
+	int			low = 0;
+	int			high = nleases;
+
+	while (low < high)
+	{
+		int			middle = low + (high - low) / 2;
+
+		if (leases[middle].rank <= rank)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static Relation
+relation_of(ZklMode mine, ZklMode other)
+{
+	switch (other)
+	{
+		case ZKL_MODE_LOCK:
+			return mine == ZKL_MODE_LOCK ? RELATION_RIVAL : RELATION_OTHER_KIND;
+		case ZKL_MODE_WRITE:
+			return mine == ZKL_MODE_LOCK ? RELATION_OTHER_KIND : RELATION_RIVAL;
+		case ZKL_MODE_READ:
+			return mine == ZKL_MODE_LOCK ? RELATION_OTHER_KIND :
+				mine == ZKL_MODE_WRITE ? RELATION_RIVAL : RELATION_NONE;
+		case ZKL_MODE_KAZOO_LOCK:
+			return RELATION_RIVAL;
+		case ZKL_MODE_KAZOO_READ:
+			return mine == ZKL_MODE_READ ? RELATION_NONE : RELATION_RIVAL;
+		case ZKL_MODE_LEASE:
+			break;
+	}
+	return RELATION_NONE;
+}
+
+bool
+zkl_recipe_has_mark(const char *text, int length, const char *mark)
+{
+	int			mark_length = (int) strlen(mark);
+
+	for (int i = 0; i + mark_length <= length; i++)
+	{
+		if (memcmp(text +i, mark, mark_length) == 0 &&
+			(i + mark_length == length || text[i + mark_length] == ' '))
+			return true;
+	}
+	return false;
+}
+
+/* Marks may follow. */
+bool
+zkl_recipe_is_about(const char *text, int length, const char *about)
+{
+	int			about_length = (int) strlen(about);
+
+	return length >= about_length && memcmp(text, about, about_length) == 0 &&
+		(length == about_length || text[about_length] == ' ');
+}
+
+bool
+zkl_recipe_is_revoked(const char *text, int length)
+{
+	return (length == sizeof(ZKL_REVOKE) - 1 &&
+			memcmp(text, ZKL_REVOKE, length) == 0) ||
+		zkl_recipe_has_mark(text, length, ZKL_REQUESTED);
+}
+
+bool
+zkl_recipe_any_lease(const char *const *children, int nchildren)
+{
+	ZklContender contender;
+
+	for (int i = 0; i < nchildren; i++)
+	{
+		if (zkl_recipe_parse(children[i], &contender) &&
+			contender.mode == ZKL_MODE_LEASE)
+			return true;
+	}
+	return false;
+}
+
+static const char *
+key_of(const char *child)
+{
+	ZklContender contender;
+
+	return zkl_recipe_parse(child, &contender) ? contender.key : NULL;
+}
+
+/* A number as the server prints it: "%010d" of a signed 32-bit counter. */
+static bool
+is_key(const char *text)
+{
+	size_t		digits = strspn(text[0] == '-' ? text +1 : text, "0123456789");
+
+	if (text[0] == '-')
+		return text[digits + 1] == '\0' &&
+		(digits == SEQUENCE_DIGITS || digits == SEQUENCE_DIGITS - 1);
+	return text[digits] == '\0' && digits == SEQUENCE_DIGITS;
+}
+
+static const char *
+find_last(const char *text, const char *mark)
+{
+	const char *found = NULL;
+
+	for (const char *at = strstr(text, mark); at; at = strstr(at + 1, mark))
+		found = at;
+	return found;
+}

@@ -1,0 +1,287 @@
+/*-------------------------------------------------------------------------
+ *
+ * ticket.h
+ *	  The life of one ticket as a pure step function: event in, request out.
+ *
+ * A ticket is this server's znode in a lock's queue.  The worker feeds each
+ * ticket with events: a backend wants it, a reply came, the session expired.
+ * The worker then does what the step says: it sends one request to ZooKeeper,
+ * tells the lock table one thing, or both.
+ *
+ * Every request that is sent gets exactly one reply event, in the order of
+ * sending.  If the connection was lost, the outcome is UNKNOWN.
+ *
+ * CREATE is two requests, the create and a list that is sent after it.  It
+ * gets two replies, CREATE and LIST.  The list may serve other leases as well.
+ *
+ * FOUND creates the directory, from the second round on also the directories
+ * above it, and then the znode.  The reply is the znode's: it is ABSENT if the
+ * directory is still missing.  A znode with number 0 is the first that was
+ * ever made in its directory, and needs no list.
+ *
+ * DOWNGRADE deletes one znode and creates another, both or none.  It is ABSENT
+ * if the znode to delete is not there.  ANSWER is UNKNOWN if the znode's data
+ * have changed since the ticket read them.
+ *
+ * A znode's text names the backend for which the znode was made.  While other
+ * clients wait, the text must name the backend that holds the lock now.
+ * ANSWER writes the whole text: the holder and, once a try has asked, that the
+ * lock is in use.  The ticket reads the text again after each write.  So it
+ * notices whatever was lost or overwritten, and writes again.
+ *
+ * A try must not report "held" because of a ticket that lingers.  So the UUID
+ * of a znode says that its ticket only tries, and the owner before it reads
+ * that in its list as a question.  If the owner lingers, it gives the ticket
+ * up; if the lock is in use, it writes so into its own znode.  The ticket that
+ * tries reads and watches that znode, and so learns either.  The text stays
+ * true, because a ticket that has answered never lingers.  A downgrade makes a
+ * new znode, which has not answered yet.
+ *
+ * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
+ *
+ * src/protocol/ticket.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_TICKET_H
+#define ZKL_TICKET_H
+
+#include "protocol/recipe.h"
+
+#define ZKL_CHILD_SIZE	128		/* the longest name of another client's
+								 * contender */
+
+typedef enum ZklTicketState
+{
+	ZKL_TICKET_NONE,			/* no znode and nothing under way */
+	ZKL_TICKET_FOUNDING,		/* directory and znode requested */
+	ZKL_TICKET_CREATING,		/* create and list sent */
+	ZKL_TICKET_CREATED,			/* ... the create was answered, the list not
+								 * yet */
+	ZKL_TICKET_HOMELESS,		/* ... the directory is missing */
+	ZKL_TICKET_UNSURE,			/* ... the create's outcome is unknown */
+	ZKL_TICKET_REFUSED,			/* ... the create was refused */
+	ZKL_TICKET_FINDING,			/* list sent, to find out whether the znode
+								 * exists */
+	ZKL_TICKET_INSPECTING,		/* found; its czxid and owner requested */
+	ZKL_TICKET_LISTING,			/* znode exists; list sent to see its place */
+	ZKL_TICKET_SURVEYING,		/* ... list showed a child "leases"; its
+								 * children requested */
+	ZKL_TICKET_WATCHING,		/* not first; watch on the predecessor sent */
+	ZKL_TICKET_QUEUED,			/* waits for the predecessor's watch */
+	ZKL_TICKET_OWNED,			/* first in the queue */
+	ZKL_TICKET_CHECKING,		/* owned; list sent to see the znodes behind
+								 * it */
+	ZKL_TICKET_ANSWERING,		/* owned; write of the znode's text sent: the
+								 * holder, and that the lock is in use */
+	ZKL_TICKET_DOWNGRADING,		/* owned; a reader's znode requested in the
+								 * writer's place */
+	ZKL_TICKET_CONFIRMING,		/* ... the writer's znode is gone; the owner
+								 * of the reader's requested */
+	ZKL_TICKET_DELETING,		/* delete sent */
+	ZKL_TICKET_STUCK			/* ... and refused: the znode may stay until
+								 * the session ends */
+} ZklTicketState;
+
+#define ZKL_TICKET_NSTATES	(ZKL_TICKET_STUCK + 1)
+
+/* What to request from ZooKeeper. */
+typedef enum ZklRequest
+{
+	ZKL_REQUEST_NOTHING,
+	ZKL_REQUEST_FOUND,			/* directories, then create under a new UUID */
+	ZKL_REQUEST_CREATE,			/* create under a new UUID, then LIST */
+	ZKL_REQUEST_LIST,			/* children of the directory, with a watch */
+	ZKL_REQUEST_INSPECT,		/* Stat of the own znode */
+	ZKL_REQUEST_SURVEY,			/* children of the directory's "leases" */
+	ZKL_REQUEST_WATCH,			/* data of the predecessor, with a watch */
+	ZKL_REQUEST_WATCH_SELF,		/* data of the own znode, with a watch */
+	ZKL_REQUEST_ANSWER,			/* set the own znode's data, unless they
+								 * changed since the ticket read them */
+	ZKL_REQUEST_DOWNGRADE,		/* replace the writer's znode by a reader's
+								 * with the same sequence number */
+	ZKL_REQUEST_DELETE			/* the own znode */
+} ZklRequest;
+
+typedef enum ZklOutcome
+{
+	ZKL_OUTCOME_OK,
+	ZKL_OUTCOME_ABSENT,			/* no such znode */
+	ZKL_OUTCOME_UNKNOWN,		/* perhaps done, perhaps not */
+	ZKL_OUTCOME_REFUSED			/* not done, and a retry would not help */
+} ZklOutcome;
+
+/* Why a lock cannot be had. */
+typedef enum ZklFailure
+{
+	ZKL_FAILURE_NONE,
+	ZKL_FAILURE_PERMISSION,		/* ZooKeeper's access control forbids it */
+	ZKL_FAILURE_EPHEMERAL_PARENT,	/* an ancestor cannot have children */
+	ZKL_FAILURE_DIRECTORY,		/* the directory vanishes again and again */
+	ZKL_FAILURE_SEQUENCE,		/* the directory's counter is used up */
+	ZKL_FAILURE_FOREIGN_NAME,	/* a contender's name is too long */
+	ZKL_FAILURE_SESSION_FULL,	/* the session may not hold more znodes */
+	ZKL_FAILURE_STUCK,			/* an earlier znode cannot be deleted */
+	ZKL_FAILURE_OTHER_KIND,		/* the path is in use as another kind of lock */
+	ZKL_FAILURE_REFUSED			/* anything else */
+} ZklFailure;
+
+/* What to tell the lock table. */
+typedef enum ZklReport
+{
+	ZKL_REPORT_NOTHING,
+	ZKL_REPORT_QUEUED,			/* the znode exists and is not first; reported
+								 * again when it no longer asks */
+	ZKL_REPORT_OWNED,			/* the server owns the lock now */
+	ZKL_REPORT_CONTENDED,		/* another client queues behind the owned
+								 * ticket */
+	ZKL_REPORT_UNCONTENDED,		/* no other client queues behind it any more */
+	ZKL_REPORT_DOWNGRADED,		/* the ticket is a reader's now; not contended
+								 * yet */
+	ZKL_REPORT_REVOKED,			/* the release of the lock has been requested */
+	ZKL_REPORT_LOST,			/* the ticket was owned, and is not any more */
+	ZKL_REPORT_FAILED,			/* the lock cannot be had; see failure */
+	ZKL_REPORT_GONE				/* no znode is left, as requested */
+} ZklReport;
+
+typedef enum ZklTicketEventKind
+{
+	ZKL_EVENT_WANT,				/* get the lock; only in state NONE */
+	ZKL_EVENT_UNWANT,			/* give it up; STUCK: try again */
+	ZKL_EVENT_DOWNGRADE,		/* no claim writes any more */
+	ZKL_EVENT_WATCH,			/* the lock is held for longer: watch the
+								 * znode */
+	ZKL_EVENT_ANSWER,			/* the lock is held: say so to tickets that
+								 * only try */
+	ZKL_EVENT_DESCRIBE,			/* another backend holds the lock: write which
+								 * one into the znode */
+	ZKL_EVENT_LOOK,				/* the ticket has never been listed */
+	ZKL_EVENT_RECHECK,			/* the ticket is perhaps not contended any
+								 * more */
+	ZKL_EVENT_REPLY,			/* to "request", with "outcome" */
+	ZKL_EVENT_CHILDREN_CHANGED, /* the directory's watch fired */
+	ZKL_EVENT_PREDECESSOR_CHANGED,	/* the predecessor's watch fired ... */
+	ZKL_EVENT_PREDECESSOR_GONE, /* ... because it is deleted */
+	ZKL_EVENT_SELF_CHANGED,		/* the own znode's watch fired */
+	ZKL_EVENT_RECONNECTED,		/* same session, but all watches are gone */
+	ZKL_EVENT_RESTARTED,		/* new worker, same session: replies are lost */
+	ZKL_EVENT_EXPIRED			/* the session and its znodes are gone */
+} ZklTicketEventKind;
+
+#define ZKL_TICKET_NEVENTS	(ZKL_EVENT_EXPIRED + 1)
+
+typedef struct ZklTicketEvent
+{
+	ZklTicketEventKind kind;
+
+	/* WANT */
+	bool		is_new;			/* the directory is probably missing */
+	ZklMode		mode;
+	int			limit;			/* if the mode is LEASE: of the semaphore */
+
+	/* UNWANT: the last step's request was never sent */
+	bool		unsent;
+
+	/* REPLY */
+	ZklRequest	request;
+	ZklOutcome	outcome;
+	ZklFailure	failure;		/* if the outcome is REFUSED */
+
+	const char *name;			/* FOUND, CREATE: the znode's name */
+	int64_t		czxid;			/* FOUND, CREATE, INSPECT */
+	bool		ours;			/* FOUND, CREATE, INSPECT, WATCH: the live
+								 * session owns the znode */
+	bool		revoked;		/* WATCH_SELF: the znode's text requests the
+								 * release */
+	bool		answered;		/* WATCH, WATCH_SELF: the text says that the
+								 * lock is in use */
+	bool		stale;			/* WATCH_SELF: the text does not name the
+								 * backend that it must name */
+	int32_t		version;		/* WATCH_SELF: of the znode's data */
+	const char *const *children;	/* LIST, SURVEY */
+	int			nchildren;
+	const ZklLease *leases;		/* LIST, of a lease: the children in order */
+} ZklTicketEvent;
+
+typedef struct ZklTicketStep
+{
+	ZklRequest	request;
+	ZklReport	report;
+	ZklFailure	failure;
+} ZklTicketStep;
+
+/*
+ * What a ticket knows, and how long each fact holds.  After a reconnect or a
+ * restart of the worker, a ticket that relies on a watch lists the directory
+ * again, and so sets the watch again.  Only the worker uses a ticket, so no
+ * lock protects it.
+ */
+typedef struct ZklTicket
+{
+	ZklTicketState state;
+	uint32_t	attempt;		/* counts creates; tags requests and replies */
+
+	/* about the wish, from WANT on; "mode" changes with a downgrade */
+	ZklMode		mode;
+	int			limit;			/* of a lease */
+	bool		unwanted;		/* delete it as soon as its name is known */
+	bool		rechecks;		/* it lists again, to see whether it is still
+								 * contended */
+	int			rounds;			/* how often the directory was missing */
+	ZklFailure	failure;		/* in state REFUSED */
+
+	/* about the znode, until the next attempt to make one */
+	char		uuid[ZKL_UUID_SIZE];	/* of the attempt */
+	char		name[ZKL_ZNODE_SIZE];	/* of the znode, once it is known */
+	int64_t		czxid;
+	int32_t		version;		/* of its data */
+	bool		surveyed;		/* the path is no semaphore: the ticket saw no
+								 * lease since its znode exists */
+
+	/* ... while it is owned, until a downgrade */
+	bool		watched;		/* it watches its own znode */
+	bool		revoked;		/* REVOKED was reported */
+	bool		answers;		/* the lock is in use, and the znode has to
+								 * say so */
+	bool		answered;		/* ... and did so when the ticket last read it */
+	bool		writes_answer;	/* the write under way says that the lock is
+								 * in use */
+	bool		mute;			/* ZooKeeper refuses writes of the znode's
+								 * data */
+
+	/* what the last list showed; later lists only add to it */
+	bool		listed;			/* there was a list */
+	bool		contended;		/* another client waits for the znode to go */
+	bool		asked;			/* ... or asks whether the lock is in use */
+	bool		asking;			/* this ticket asks: the one before it may
+								 * linger */
+	bool		other_kind;		/* ... and that one takes the path for another
+								 * kind of lock */
+	char		predecessor[ZKL_CHILD_SIZE];	/* the znode that it waits
+												 * for, or empty */
+
+	/* ... until the directory changes or its watch is lost */
+	bool		next;			/* no other znode than the predecessor goes
+								 * before it */
+
+	/* about another client's znode; true as long as that exists */
+	char		in_use[ZKL_CHILD_SIZE]; /* the znode that answered last */
+} ZklTicket;
+
+/*
+ * Feed one event, and return what to do.  If the event means nothing in the
+ * ticket's state (a watch that fired late, say), the step is empty.
+ */
+extern ZklTicketStep zkl_ticket_step(ZklTicket *ticket,
+									 const ZklTicketEvent *event);
+
+/*
+ * Begin an attempt to make a znode.  Call this before each CREATE or FOUND is
+ * sent.  "random" becomes the UUID by which the ticket finds the znode if the
+ * reply is lost.
+ */
+extern void zkl_ticket_begin_attempt(ZklTicket *ticket,
+									 const uint8_t random[16],
+									 bool only_tries);
+
+#endif							/* ZKL_TICKET_H */

@@ -1,0 +1,179 @@
+/*-------------------------------------------------------------------------
+ *
+ * claimstatus.c
+ *	  How a claim stands: good, in doubt or lost; and facts about its lock.
+ *
+ * src/shared/claimstatus.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "shared/claimstatus.h"
+#include "shared/entry.h"
+#include "shared/leases.h"
+#include "zklock.h"
+
+/* What is looked for, and what is found. */
+typedef struct Description
+{
+	const char *znode;
+	bool		found;
+	char	   *about;
+} Description;
+
+static void describe_if_found(ZklEntry *entry, void *arg);
+static const ZklClaim *first_waiting(const ZklEntry *entry);
+
+ZklStanding
+zkl_shared_standing(ZklClaim *claim, int64 margin)
+{
+	ZklEntry   *entry = claim->entry;
+	ZklStanding standing = ZKL_STANDING_GOOD;
+	int64		until;
+
+	/* The clock is read when no wait can make the reading old any more. */
+	LWLockAcquire(zkl_table_partition(entry->hash), LW_SHARED);
+	until = zkl_now() + margin;
+	if (claim->state != ZKL_CLAIM_HELD ||
+		(claim->lease_until != 0 && claim->lease_until <= until))
+		standing = ZKL_STANDING_LOST;
+
+	/* The worker raises the epoch first, then comes to mark each claim. */
+	else if (zkl_session_is_in_doubt(claim->epoch, entry->session, until))
+		standing = ZKL_STANDING_DOUBT;
+	LWLockRelease(zkl_table_partition(entry->hash));
+	return standing;
+}
+
+/* If the worker has not marked the claim yet, its hold limit has passed. */
+ZklLoss
+zkl_shared_loss(ZklClaim *claim, int64 *lost_at)
+{
+	ZklLoss		loss = ZKL_LOSS_LEASE_TIME;
+
+	LWLockAcquire(zkl_table_partition(claim->entry->hash), LW_SHARED);
+	*lost_at = claim->lease_until;
+	if (claim->state == ZKL_CLAIM_LOST)
+	{
+		loss = claim->loss;
+		*lost_at = claim->lost_at;
+	}
+	LWLockRelease(zkl_table_partition(claim->entry->hash));
+	return loss;
+}
+
+bool
+zkl_shared_is_revoked(ZklClaim *claim)
+{
+	ZklEntry   *entry = claim->entry;
+	bool		revoked = false;
+	dlist_iter	iter;
+
+	LWLockAcquire(zkl_table_partition(entry->hash), LW_SHARED);
+	if (claim->state == ZKL_CLAIM_HELD)
+	{
+		revoked = entry->revoked;
+		dlist_foreach(iter, &claim->leases)
+			revoked |= dlist_container(ZklEntry, lease_link, iter.cur)->revoked;
+	}
+	LWLockRelease(zkl_table_partition(entry->hash));
+	return revoked;
+}
+
+bool
+zkl_shared_is_surveyed(ZklClaim *claim)
+{
+	ZklEntry   *semaphore = claim->entry;
+	bool		surveyed;
+
+	zkl_entry_lock(semaphore);
+	surveyed = semaphore->surveyed;
+	zkl_entry_unlock(semaphore->hash);
+	return surveyed;
+}
+
+void
+zkl_shared_set_surveyed(ZklClaim *claim)
+{
+	zkl_entry_lock(claim->entry);
+	if (claim->state == ZKL_CLAIM_HELD)
+		claim->entry->surveyed = true;
+	zkl_entry_unlock(claim->entry->hash);
+}
+
+bool
+zkl_shared_is_settled(ZklClaim *claim)
+{
+	ZklEntry   *entry = claim->entry;
+	bool		settled;
+
+	zkl_entry_lock(entry);
+	settled = !zkl_entry_is_releasing(entry);
+	zkl_entry_set_needs_ticket(claim, !settled);
+	zkl_entry_unlock(entry->hash);
+	return settled;
+}
+
+bool
+zkl_shared_is_releasing(const char *path)
+{
+	uint32		hash = zkl_table_hash(path);
+	const ZklEntry *entry;
+	bool		releasing;
+
+	LWLockAcquire(zkl_table_partition(hash), LW_SHARED);
+	entry = zkl_table_find(path, hash);
+	releasing = entry != NULL && zkl_entry_is_releasing(entry);
+	LWLockRelease(zkl_table_partition(hash));
+	return releasing;
+}
+
+bool
+zkl_shared_describe(const char *path, const char *znode,
+					char about[ZKL_ABOUT_SIZE])
+{
+	uint32		hash = zkl_table_hash(path);
+	Description description = {znode, false, about};
+	ZklEntry   *entry;
+
+	LWLockAcquire(zkl_table_partition(hash), LW_SHARED);
+	entry = zkl_table_find(path, hash);
+	if (entry != NULL)
+	{
+		describe_if_found(entry, &description);
+		zkl_leases_visit(entry, describe_if_found, &description);
+	}
+	LWLockRelease(zkl_table_partition(hash));
+	return description.found;
+}
+
+static void
+describe_if_found(ZklEntry *entry, void *arg)
+{
+	Description *description = arg;
+	const ZklClaim *claim;
+
+	if (strcmp(entry->znode, description->znode) != 0)
+		return;
+	description->found = true;
+	claim = entry->state == ZKL_ENTRY_QUEUED ?
+		first_waiting(entry->semaphore ? entry->semaphore : entry) :
+		entry->state == ZKL_ENTRY_OWNED ? zkl_entry_holder(entry) : NULL;
+	strlcpy(description->about, claim ? claim->about : "", ZKL_ABOUT_SIZE);
+}
+
+static const ZklClaim *
+first_waiting(const ZklEntry *entry)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &unconstify(ZklEntry *, entry)->claims)
+	{
+		const ZklClaim *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		if (claim->needs_ticket)
+			return claim;
+	}
+	return NULL;
+}

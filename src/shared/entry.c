@@ -1,0 +1,364 @@
+/*-------------------------------------------------------------------------
+ *
+ * entry.c
+ *	  The changes of an entry and its ticket: one function for each arrow.
+ *
+ * Only this file and entrywork.c, the worker's part, write the state of an
+ * entry. locktable.h has the states, and says which process makes each change.
+ *
+ * src/shared/entry.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+
+#include "compat.h"
+#include "shared/entry.h"
+#include "shared/leases.h"
+#include "zklock.h"
+
+static bool shall_linger(const ZklEntry *entry);
+static bool is_within_linger(int64 released_at, int64 now);
+static void take_back(ZklEntry *entry);
+
+void
+zkl_entry_lock(const ZklEntry *entry)
+{
+	LWLockAcquire(zkl_table_partition(entry->hash), LW_EXCLUSIVE);
+}
+
+void
+zkl_entry_unlock(uint32 hash)
+{
+	LWLockRelease(zkl_table_partition(hash));
+}
+
+/*
+ * A claim has ended: hand the ticket on to the claims that wait; or else let
+ * it linger, or give it up.
+ */
+void
+zkl_entry_settle(ZklEntry *entry, int64 now)
+{
+	if (entry->nheld > 0)
+		return;
+
+	if (entry->nwaiting > 0)
+	{
+		/*
+		 * Hand the ticket on within the server, unless other clients have
+		 * waited for its tenure.
+		 */
+		if (entry->state == ZKL_ENTRY_OWNED && zkl_entry_tenure_is_over(entry, now))
+			zkl_entry_give_up(entry);
+		else if (entry->state == ZKL_ENTRY_OWNED && !entry->looked)
+		{
+			entry->handed_on = true;
+			zkl_entry_ask_worker(entry);
+		}
+		zkl_entry_wake_needing(entry);
+		return;
+	}
+
+	entry->idle_at = now;
+	switch (entry->state)
+	{
+		case ZKL_ENTRY_NONE:
+			zkl_entry_remove_if_unused(entry);
+			break;
+		case ZKL_ENTRY_WANTED:
+		case ZKL_ENTRY_QUEUED:
+			zkl_entry_withdraw(entry);
+			break;
+		case ZKL_ENTRY_OWNED:
+			zkl_entry_settle_idle(entry);
+			break;
+		case ZKL_ENTRY_RELEASING:
+			break;
+	}
+}
+
+void
+zkl_entry_settle_idle(ZklEntry *entry)
+{
+	Assert(zkl_entry_is_idle(entry));
+	if (!shall_linger(entry))
+		zkl_entry_give_up(entry);
+	else if (!entry->timer_armed ||
+			 entry->armed_for > entry->idle_at + ZKL_MS(zkl_linger))
+		zkl_entry_ask_worker(entry);
+}
+
+bool
+zkl_entry_is_idle(const ZklEntry *entry)
+{
+	if (entry->semaphore != NULL && entry->semaphore->nneeding > 0)
+		return false;
+	return entry->nheld == 0 && entry->nwaiting == 0;
+}
+
+static bool
+shall_linger(const ZklEntry *entry)
+{
+	return entry->comes_back && zkl_linger > 0 && !entry->contended &&
+		!entry->answered && !entry->revoked && entry->claim_number < ZKL_CLAIM_NUMBER_MAX;
+}
+
+bool
+zkl_entry_tenure_is_over(const ZklEntry *entry, int64 now)
+{
+	return entry->revoked ||
+		(entry->contended && now - entry->owned_at >= ZKL_MS(zkl_tenure));
+}
+
+bool
+zkl_entry_may_join(ZklEntry *entry, int64 now)
+{
+	if (!zkl_entry_tenure_is_over(entry, now))
+		return entry->claim_number < ZKL_CLAIM_NUMBER_MAX;
+	if (!entry->rechecking)
+	{
+		entry->rechecking = true;
+		zkl_entry_ask_worker(entry);
+	}
+	return false;
+}
+
+void
+zkl_entry_count_claim(ZklEntry *entry, const ZklEntry *lock, int64 now)
+{
+	ZklRecent  *recent = zkl_table_recent(lock->hash);
+
+	entry->claim_number++;
+	entry->comes_back = is_within_linger(lock->released_at, now) ||
+		(recent->hash == lock->hash && is_within_linger(recent->released_at, now));
+}
+
+static bool
+is_within_linger(int64 released_at, int64 now)
+{
+	return released_at != 0 && now - released_at <= ZKL_MS(zkl_linger);
+}
+
+int64
+zkl_entry_token(const ZklEntry *entry)
+{
+	return entry->czxid * (ZKL_CLAIM_NUMBER_MAX + 1) + entry->claim_number;
+}
+
+void
+zkl_entry_downgrade(ZklEntry *entry)
+{
+	if (entry->state != ZKL_ENTRY_OWNED || entry->mode != ZKL_MODE_WRITE)
+		return;
+	entry->mode = ZKL_MODE_READ;
+	zkl_entry_ask_worker(entry);
+}
+
+void
+zkl_entry_change_mode(ZklEntry *entry, ZklMode mode)
+{
+	if (entry->state == ZKL_ENTRY_WANTED && !entry->seen)
+		entry->mode = mode;
+	else if (entry->nheld == 0)
+		zkl_entry_give_up(entry);
+}
+
+bool
+zkl_entry_serves(const ZklEntry *entry, const ZklClaim *claim)
+{
+	return zkl_recipe_serves(entry->mode, claim->mode) &&
+		!(entry->plain && claim->superuser);
+}
+
+const ZklClaim *
+zkl_entry_holder(const ZklEntry *entry)
+{
+	const ZklClaim *holder = entry->holder;
+	dlist_iter	iter;
+
+	if (entry->semaphore != NULL)
+		return holder != NULL && holder->state == ZKL_CLAIM_HELD ? holder : NULL;
+	dlist_foreach(iter, &unconstify(ZklEntry *, entry)->claims)
+	{
+		const ZklClaim *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		if (claim->state != ZKL_CLAIM_HELD)
+			continue;
+		if (strcmp(claim->about, entry->about) == 0)
+			return claim;
+		if (holder == NULL)
+			holder = claim;
+	}
+	return holder;
+}
+
+void
+zkl_entry_note_asker(ZklEntry *entry, bool only_tries, bool plain,
+					 const char *about)
+{
+	entry->only_tries = only_tries;
+	entry->plain = plain;
+	strlcpy(entry->about, about, sizeof(entry->about));
+}
+
+/* -> WANTED */
+void
+zkl_entry_want(ZklEntry *entry, ZklMode mode)
+{
+	Assert(entry->state == ZKL_ENTRY_NONE);
+	entry->state = ZKL_ENTRY_WANTED;
+	entry->mode = mode;
+	entry->seen = false;
+	zkl_entry_ask_worker(entry);
+}
+
+void
+zkl_entry_withdraw(ZklEntry *entry)
+{
+	Assert(entry->state == ZKL_ENTRY_WANTED ||
+		   entry->state == ZKL_ENTRY_QUEUED);
+	if (entry->state == ZKL_ENTRY_WANTED && !entry->seen)
+		take_back(entry);
+	else
+		zkl_entry_give_up(entry);
+}
+
+/*
+ * WANTED -> NONE.  The worker has not looked at the wish yet, and perhaps
+ * there is no worker.  If the worker has just taken the entry off its list, it
+ * will still look, and find nothing to do.  The same holds if the entry has
+ * come back to the list since.  So the entry must not be removed before the
+ * worker has looked.
+ */
+static void
+take_back(ZklEntry *entry)
+{
+	ZklSessionInfo *session = &zkl_shared->session[entry->session];
+
+	Assert(entry->state == ZKL_ENTRY_WANTED && !entry->seen);
+	zkl_entry_become_none(entry);
+	SpinLockAcquire(&session->work_mutex);
+	if (entry->work_link.next != NULL)
+	{
+		dlist_delete(&entry->work_link);
+		entry->work_link.next = NULL;
+		entry->in_work = entry->taken;
+	}
+	SpinLockRelease(&session->work_mutex);
+	zkl_entry_remove_if_unused(entry);
+}
+
+/* -> RELEASING */
+void
+zkl_entry_give_up(ZklEntry *entry)
+{
+	Assert(entry->state != ZKL_ENTRY_NONE);
+	entry->state = ZKL_ENTRY_RELEASING;
+	if (entry->semaphore != NULL)
+		zkl_leases_unlink(entry);
+	zkl_entry_ask_worker(entry);
+}
+
+void
+zkl_entry_become_none(ZklEntry *entry)
+{
+	entry->state = ZKL_ENTRY_NONE;
+	entry->znode[0] = '\0';
+	entry->contended = false;
+	entry->answered = false;
+	entry->asking = false;
+	entry->revoked = false;
+	if (entry->semaphore != NULL)
+	{
+		zkl_leases_unlink(entry);
+		zkl_entry_wake_needing(entry);
+	}
+}
+
+void
+zkl_entry_set_needs_ticket(ZklClaim *claim, bool needs_ticket)
+{
+	if (claim->needs_ticket != needs_ticket)
+	{
+		claim->needs_ticket = needs_ticket;
+		claim->entry->nneeding += needs_ticket ? 1 : -1;
+	}
+}
+
+/* The claims that wait for a lease are in its semaphore's entry. */
+void
+zkl_entry_wake_needing(ZklEntry *entry)
+{
+	dlist_iter	iter;
+
+	if (entry->semaphore != NULL)
+		entry = entry->semaphore;
+	if (entry->nneeding == 0)
+		return;
+	dlist_foreach(iter, &entry->claims)
+	{
+		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		if (claim->needs_ticket)
+			zkl_table_wake(claim);
+	}
+}
+
+/*
+ * Ask the worker to look at this entry.  The entry is not removed before that:
+ * in_work stays set until the worker looks, also after the worker took the
+ * entry off the list.
+ */
+void
+zkl_entry_ask_worker(ZklEntry *entry)
+{
+	ZklSessionInfo *session = &zkl_shared->session[entry->session];
+
+	entry->in_work = true;
+	SpinLockAcquire(&session->work_mutex);
+	if (entry->work_link.next == NULL)
+		dlist_push_tail(&session->work, &entry->work_link);
+	SpinLockRelease(&session->work_mutex);
+	zkl_table_wake_worker(entry->session);
+}
+
+/* An entry stays while a claim, a ticket or the worker needs it. */
+bool
+zkl_entry_remove_if_unused(ZklEntry *entry)
+{
+	ZklEntry   *semaphore = entry->semaphore;
+
+	if (entry->state != ZKL_ENTRY_NONE || !dlist_is_empty(&entry->claims) ||
+		entry->timer_armed || entry->in_work || entry->nlinked > 0)
+		return false;
+	zkl_table_remove(entry);
+	if (semaphore != NULL)
+	{
+		semaphore->nlinked--;
+		zkl_entry_wake_needing(semaphore);
+		zkl_entry_remove_if_unused(semaphore);
+	}
+	return true;
+}
+
+bool
+zkl_entry_is_releasing(const ZklEntry *entry)
+{
+	return (entry->state == ZKL_ENTRY_RELEASING && !entry->stuck) ||
+		entry->nlinked - entry->nleases > entry->nstuck - entry->stuck;
+}
+
+void
+zkl_entry_set_stuck(ZklEntry *entry, bool stuck)
+{
+	ZklEntry   *lock = entry->semaphore ? entry->semaphore : entry;
+
+	if (entry->stuck != stuck)
+	{
+		entry->stuck = stuck;
+		lock->nstuck += stuck ? 1 : -1;
+	}
+}

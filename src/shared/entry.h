@@ -1,0 +1,145 @@
+/*-------------------------------------------------------------------------
+ *
+ * entry.h
+ *	  The changes of an entry and its ticket: one function for each arrow.
+ *
+ * The states and the arrows are in locktable.h.  Callers hold the entry's
+ * partition, exclusively, unless the comment of a function says otherwise.  No
+ * function raises an error.
+ *
+ * src/shared/entry.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_ENTRY_H
+#define ZKL_ENTRY_H
+
+#include "shared/locktable.h"
+
+/*
+ * Lock an entry's partition, exclusively, and unlock it.  The caller holds no
+ * partition before the first.  The second takes the hash, because the entry
+ * may be gone by then.
+ */
+extern void zkl_entry_lock(const ZklEntry *entry);
+extern void zkl_entry_unlock(uint32 hash);
+
+/* NONE -> WANTED, for a ticket of this mode.  Wakes the worker. */
+extern void zkl_entry_want(ZklEntry *entry, ZklMode mode);
+
+/*
+ * The claim that the ticket's znode names next.  If the backend that it names
+ * now holds the lock, that backend's claim; else the first claim that holds
+ * it; NULL if no claim does.  A shared lock on the partition is enough.
+ */
+extern const ZklClaim *zkl_entry_holder(const ZklEntry *entry);
+
+/*
+ * Remember the backend that requested the ticket, for the text of its znode.
+ * "plain": the ticket will serve no superuser, because the claim that requests
+ * it does not belong to one.
+ */
+extern void zkl_entry_note_asker(ZklEntry *entry, bool only_tries, bool plain,
+								 const char *about);
+
+/*
+ * May the ticket serve this claim?  The modes must fit.  And a ticket whose
+ * znode says that it serves no superuser must not serve one, because
+ * zk_lock_force_release() trusts that text.
+ */
+extern bool zkl_entry_serves(const ZklEntry *entry, const ZklClaim *claim);
+
+/* -> RELEASING.  Wakes the worker, which deletes the znode. */
+extern void zkl_entry_give_up(ZklEntry *entry);
+
+/* WANTED, QUEUED -> RELEASING or NONE.  The entry may be gone afterwards. */
+extern void zkl_entry_withdraw(ZklEntry *entry);
+
+/*
+ * A claim needs a ticket of another mode.  If the worker has not looked at the
+ * entry yet, this changes the wanted mode.  Otherwise it gives the ticket up,
+ * unless a claim holds the lock; the caller asks again when that claim has
+ * ended.
+ */
+extern void zkl_entry_change_mode(ZklEntry *entry, ZklMode mode);
+
+/*
+ * No claim writes any more: let other servers read, too.  Does nothing unless
+ * the server owns a ticket that writes.
+ */
+extern void zkl_entry_downgrade(ZklEntry *entry);
+
+/*
+ * A claim has ended.  If others wait, wake them; else decide what becomes of
+ * the ticket.  The entry may be gone afterwards.
+ */
+extern void zkl_entry_settle(ZklEntry *entry, int64 now);
+
+/*
+ * The same for an owned ticket without a claim: let it linger, or give it up.
+ */
+extern void zkl_entry_settle_idle(ZklEntry *entry);
+
+/*
+ * May one more claim share the lock with its present holders?  Not if other
+ * clients have waited for the ticket's tenure.  Then this asks the worker
+ * whether they still do.
+ */
+extern bool zkl_entry_may_join(ZklEntry *entry, int64 now);
+
+/*
+ * The ticket of "entry" serves one more claim on "lock".  The two differ if
+ * the ticket is of a lease; then "lock" is the semaphore.
+ */
+extern void zkl_entry_count_claim(ZklEntry *entry, const ZklEntry *lock,
+								  int64 now);
+extern int64 zkl_entry_token(const ZklEntry *entry);
+
+/*
+ * Note that a claim waits for the ticket, or no longer waits.  The second
+ * wakes all claims that do.
+ */
+extern void zkl_entry_set_needs_ticket(ZklClaim *claim, bool needs_ticket);
+extern void zkl_entry_wake_needing(ZklEntry *entry);
+
+/* Ask the worker to look at the entry.  The entry stays until it has. */
+extern void zkl_entry_ask_worker(ZklEntry *entry);
+
+/*
+ * Note that ZooKeeper has refused to delete the ticket's znode, or that the
+ * znode is gone after all.
+ */
+extern void zkl_entry_set_stuck(ZklEntry *entry, bool stuck);
+
+/*
+ * Is a znode of the lock, or of its leases, on its way to be deleted, and not
+ * stuck?  A shared lock on the partition is enough.
+ */
+extern bool zkl_entry_is_releasing(const ZklEntry *entry);
+
+/*
+ * Remove the entry, unless a claim, a ticket or the worker still needs it.
+ * True if it is gone.
+ */
+extern bool zkl_entry_remove_if_unused(ZklEntry *entry);
+
+/*
+ * Also used by entrywork.c
+ */
+
+/*
+ * Does no claim hold the lock or wait for it?  An owned ticket lingers then.
+ */
+extern bool zkl_entry_is_idle(const ZklEntry *entry);
+
+/*
+ * Is it the turn of other clients?  A ticket whose release has been requested
+ * is not handed on within the server: the lock goes to the client that
+ * requested it.
+ */
+extern bool zkl_entry_tenure_is_over(const ZklEntry *entry, int64 now);
+
+/* -> NONE.  The caller removes the entry if it is unused. */
+extern void zkl_entry_become_none(ZklEntry *entry);
+
+#endif							/* ZKL_ENTRY_H */

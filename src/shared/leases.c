@@ -1,0 +1,356 @@
+/*-------------------------------------------------------------------------
+ *
+ * leases.c
+ *	  The leases of a semaphore that this server has.
+ *
+ * Grants are safe without the inner mutex.  A lease is owned only after a list
+ * has shown that fewer znodes than the semaphore's limit go before its own, or
+ * that there are no more znodes at all than the limit.  The owners of all
+ * leases owned before were among those znodes (see recipe.h).  One list may
+ * show that for many leases, because it was sent after the creates of all of
+ * them (see requests.c).
+ *
+ * The mutex gives the order, and lets only one client have more znodes than
+ * the limit allows.  Two such clients would wait for one another for ever.
+ *
+ * src/shared/leases.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "shared/entry.h"
+#include "shared/leases.h"
+#include "zklock.h"
+
+static bool is_used_up(const ZklEntry *lease);
+static bool is_usable(const ZklEntry *lease, uint64 epoch);
+static void give_up_used_up(ZklEntry *semaphore);
+static void withdraw_surplus(ZklEntry *semaphore);
+static ZklEntry *make_lease(ZklEntry *semaphore);
+static int	count_pending(ZklEntry *semaphore);
+static bool any_has_znode(ZklEntry *semaphore);
+
+int
+zkl_leases_usable(ZklEntry *semaphore, uint64 epoch)
+{
+	dlist_iter	iter;
+	int			usable = 0;
+
+	dlist_foreach(iter, &semaphore->idle)
+	{
+		if (is_usable(dlist_container(ZklEntry, lease_link, iter.cur), epoch))
+			usable++;
+	}
+	return usable;
+}
+
+static bool
+is_usable(const ZklEntry *lease, uint64 epoch)
+{
+	return !is_used_up(lease) && lease->epoch == epoch;
+}
+
+static bool
+is_used_up(const ZklEntry *lease)
+{
+	return lease->revoked || lease->claim_number >= ZKL_CLAIM_NUMBER_MAX;
+}
+
+void
+zkl_leases_take(ZklClaim *claim, int64 now)
+{
+	ZklEntry   *semaphore = claim->entry;
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &semaphore->idle)
+	{
+		ZklEntry   *lease = dlist_container(ZklEntry, lease_link, iter.cur);
+
+		if (claim->nleases == claim->quantity)
+			break;
+		if (!is_usable(lease, claim->epoch))
+			continue;
+		dlist_delete(&lease->lease_link);
+		dlist_push_tail(&claim->leases, &lease->lease_link);
+		claim->nleases++;
+		lease->holder = claim;
+		lease->nheld = 1;
+		zkl_entry_count_claim(lease, semaphore, now);
+		claim->token = Max(claim->token, zkl_entry_token(lease));
+	}
+	Assert(claim->nleases == claim->quantity);
+}
+
+void
+zkl_leases_put_back(ZklClaim *claim, int quantity, int64 now)
+{
+	while (quantity-- > 0 && !dlist_is_empty(&claim->leases))
+	{
+		ZklEntry   *lease = dlist_tail_element(ZklEntry, lease_link,
+											   &claim->leases);
+
+		dlist_delete(&lease->lease_link);
+		dlist_push_head(&claim->entry->idle, &lease->lease_link);
+		claim->nleases--;
+		lease->holder = NULL;
+		lease->nheld = 0;
+		lease->idle_at = now;
+	}
+}
+
+void
+zkl_leases_move(ZklClaim *to, ZklClaim *from)
+{
+	while (!dlist_is_empty(&from->leases))
+	{
+		ZklEntry   *lease = dlist_head_element(ZklEntry, lease_link,
+											   &from->leases);
+
+		dlist_delete(&lease->lease_link);
+		dlist_push_tail(&to->leases, &lease->lease_link);
+		lease->holder = to;
+		from->nleases--;
+		to->nleases++;
+	}
+	to->token = Max(to->token, from->token);
+}
+
+/*
+ * While no lease has a znode, only one is requested: it makes the directory,
+ * which then stays.
+ */
+bool
+zkl_leases_ask(ZklEntry *semaphore, uint64 epoch, int quantity,
+			   bool only_tries, const char *about)
+{
+	int			missing = quantity - count_pending(semaphore) -
+	zkl_leases_usable(semaphore, epoch);
+
+	give_up_used_up(semaphore);
+	if (!any_has_znode(semaphore))
+		missing = Min(missing, 1 - semaphore->nleases);
+	while (missing-- > 0 && semaphore->nleases < semaphore->limit)
+	{
+		ZklEntry   *lease = make_lease(semaphore);
+
+		if (lease == NULL)
+			return false;
+		zkl_entry_note_asker(lease, only_tries, false, about);
+		zkl_entry_want(lease, ZKL_MODE_LEASE);
+	}
+	return true;
+}
+
+/*
+ * Give up leases that no claim may take any more.  That makes room for others.
+ */
+static void
+give_up_used_up(ZklEntry *semaphore)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &semaphore->idle)
+	{
+		ZklEntry   *lease = dlist_container(ZklEntry, lease_link, iter.cur);
+
+		if (is_used_up(lease))
+			zkl_entry_give_up(lease);
+	}
+}
+
+static ZklEntry *
+make_lease(ZklEntry *semaphore)
+{
+	char		path[ZKL_PATH_SIZE];
+	ZklEntry   *lease;
+
+	snprintf(path, sizeof(path), "%s%c" UINT64_FORMAT, semaphore->path,
+			 ZKL_LEASE_MARK, ++semaphore->last_lease);
+	lease = zkl_table_make(path, zkl_table_hash(path));
+	if (lease == NULL)
+		return NULL;
+	lease->semaphore = semaphore;
+	lease->limit = semaphore->limit;
+	dlist_push_tail(&semaphore->pending, &lease->lease_link);
+	semaphore->nleases++;
+	semaphore->nlinked++;
+	return lease;
+}
+
+static int
+count_pending(ZklEntry *semaphore)
+{
+	dlist_iter	iter;
+	int			pending = 0;
+
+	dlist_foreach(iter, &semaphore->pending)
+		pending++;
+	return pending;
+}
+
+static bool
+any_has_znode(ZklEntry *semaphore)
+{
+	dlist_iter	iter;
+	int			nwanted = 0;
+
+	dlist_foreach(iter, &semaphore->pending)
+		nwanted += dlist_container(ZklEntry, lease_link, iter.cur)->state ==
+		ZKL_ENTRY_WANTED;
+	return semaphore->nleases > nwanted;
+}
+
+bool
+zkl_leases_answered(ZklEntry *semaphore)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &semaphore->pending)
+	{
+		if (dlist_container(ZklEntry, lease_link, iter.cur)->state !=
+			ZKL_ENTRY_QUEUED)
+			return false;
+	}
+	return true;
+}
+
+bool
+zkl_leases_asking(ZklEntry *semaphore)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &semaphore->pending)
+	{
+		if (dlist_container(ZklEntry, lease_link, iter.cur)->asking)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A claim that was first before may have requested more leases.  It has ended,
+ * but the next one was there already.
+ */
+static void
+withdraw_surplus(ZklEntry *semaphore)
+{
+	int			surplus = count_pending(semaphore);
+	dlist_iter	iter;
+	dlist_mutable_iter pending;
+
+	dlist_foreach(iter, &semaphore->claims)
+	{
+		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		if (claim->needs_ticket)
+			surplus -= claim->quantity;
+	}
+	dlist_foreach_modify(pending, &semaphore->pending)
+	{
+		if (surplus-- <= 0)
+			break;
+		zkl_entry_withdraw(dlist_container(ZklEntry, lease_link, pending.cur));
+	}
+}
+
+void
+zkl_leases_settle(ZklEntry *semaphore)
+{
+	dlist_mutable_iter iter;
+
+	/* Keep the semaphore's entry, which the last lease may take along. */
+	semaphore->nlinked++;
+
+	/* A claim that needs leases holds the inner mutex, or only tries. */
+	if (semaphore->nneeding > 0)
+	{
+		withdraw_surplus(semaphore);
+		semaphore->nlinked--;
+		zkl_entry_wake_needing(semaphore);
+		return;
+	}
+	dlist_foreach_modify(iter, &semaphore->pending)
+		zkl_entry_withdraw(dlist_container(ZklEntry, lease_link, iter.cur));
+	if (!semaphore->surveyed)
+		zkl_leases_give_up(semaphore);
+	dlist_foreach_modify(iter, &semaphore->idle)
+		zkl_entry_settle_idle(dlist_container(ZklEntry, lease_link, iter.cur));
+	semaphore->nlinked--;
+	zkl_entry_remove_if_unused(semaphore);
+}
+
+void
+zkl_leases_give_up(ZklEntry *semaphore)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &semaphore->idle)
+		zkl_entry_give_up(dlist_container(ZklEntry, lease_link, iter.cur));
+}
+
+void
+zkl_leases_set_owned(ZklEntry *lease)
+{
+	lease->idle_at = lease->owned_at;
+	lease->semaphore->nowned++;
+	dlist_delete(&lease->lease_link);
+	dlist_push_tail(&lease->semaphore->idle, &lease->lease_link);
+}
+
+void
+zkl_leases_unlink(ZklEntry *lease)
+{
+	if (lease->lease_link.next == NULL)
+		return;
+	dlist_delete(&lease->lease_link);
+	lease->lease_link.next = NULL;
+	if (lease->holder != NULL)
+		lease->holder->nleases--;
+	lease->holder = NULL;
+	lease->nheld = 0;
+
+	lease->semaphore->nleases--;
+
+	/*
+	 * Without a lease here, other clients may make the path another kind of
+	 * lock.
+	 */
+	if (lease->owned_at != 0 && --lease->semaphore->nowned == 0)
+		lease->semaphore->surveyed = false;
+}
+
+static void
+mark_contended(ZklEntry *lease, void *arg)
+{
+	if (lease->state != ZKL_ENTRY_OWNED || lease->contended)
+		return;
+	lease->contended = true;
+	zkl_entry_ask_worker(lease);	/* for its timer */
+}
+
+void
+zkl_leases_set_contended(ZklEntry *semaphore)
+{
+	zkl_leases_visit(semaphore, mark_contended, NULL);
+	zkl_leases_settle(semaphore);
+}
+
+void
+zkl_leases_visit(ZklEntry *semaphore, ZklVisitor visitor, void *arg)
+{
+	dlist_iter	iter;
+	dlist_iter	held;
+
+	dlist_foreach(iter, &semaphore->pending)
+		visitor(dlist_container(ZklEntry, lease_link, iter.cur), arg);
+	dlist_foreach(iter, &semaphore->idle)
+		visitor(dlist_container(ZklEntry, lease_link, iter.cur), arg);
+	dlist_foreach(iter, &semaphore->claims)
+	{
+		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		dlist_foreach(held, &claim->leases)
+			visitor(dlist_container(ZklEntry, lease_link, held.cur), arg);
+	}
+}

@@ -1,0 +1,76 @@
+/*-------------------------------------------------------------------------
+ *
+ * leases.h
+ *	  The leases of a semaphore that this server has.
+ *
+ * Each lease is an entry with a ticket of its own; see locktable.h.  An idle
+ * lease goes to the next claim of this server that asks.  Only a claim that
+ * holds the semaphore's inner mutex, and so is the first in the whole cluster,
+ * or that only tries, gets more of them from ZooKeeper.
+ *
+ * The caller of every function holds the semaphore's partition, exclusively; a
+ * shared lock is enough for zkl_leases_visit.  No function raises an error.
+ *
+ * src/shared/leases.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_LEASES_H
+#define ZKL_LEASES_H
+
+#include "shared/locktable.h"
+
+/* How many idle leases could a claim take now, in this epoch? */
+extern int	zkl_leases_usable(ZklEntry *semaphore, uint64 epoch);
+
+/*
+ * Let a claim take as many as it wants.  The caller has seen that enough are
+ * usable.
+ */
+extern void zkl_leases_take(ZklClaim *claim, int64 now);
+
+/* Take this many back from a claim.  The caller settles them afterwards. */
+extern void zkl_leases_put_back(ZklClaim *claim, int quantity, int64 now);
+
+/* Give all leases of one claim to another. */
+extern void zkl_leases_move(ZklClaim *to, ZklClaim *from);
+
+/*
+ * Request leases, until this many are usable or under way.  False if the table
+ * is full.
+ */
+extern bool zkl_leases_ask(ZklEntry *semaphore, uint64 epoch, int quantity,
+						   bool only_tries, const char *about);
+
+/* Has ZooKeeper answered all requests for leases? */
+extern bool zkl_leases_answered(ZklEntry *semaphore);
+
+/* ... and may other servers' leases that go first only linger? */
+extern bool zkl_leases_asking(ZklEntry *semaphore);
+
+/*
+ * A claim has ended, or the other clients in the queue have changed: decide
+ * what becomes of the leases that no claim holds.  The semaphore's entry may
+ * be gone afterwards.
+ */
+extern void zkl_leases_settle(ZklEntry *semaphore);
+
+/*
+ * Give up the leases that no claim holds, because a claim wants the path as
+ * another lock.
+ */
+extern void zkl_leases_give_up(ZklEntry *semaphore);
+
+/*
+ * What became of a lease: the server owns it now; the server does not own it
+ * any more, or never will; another client waits for a lease.
+ */
+extern void zkl_leases_set_owned(ZklEntry *lease);
+extern void zkl_leases_unlink(ZklEntry *lease);
+extern void zkl_leases_set_contended(ZklEntry *semaphore);
+
+/* Visit all leases that are pending or owned. */
+extern void zkl_leases_visit(ZklEntry *semaphore, ZklVisitor visitor,
+							 void *arg);
+
+#endif							/* ZKL_LEASES_H */

@@ -1,0 +1,487 @@
+/*-------------------------------------------------------------------------
+ *
+ * locktable.c
+ *	  The shared lock table: memory, look-up, wake-ups.
+ *
+ * Everything has a fixed size: for zklock.max_locks, or for what PostgreSQL's
+ * own lock table carries, if that is less.  locktable.h says what entries and
+ * claims mean, and which process may change what.  The changes themselves are
+ * in entry.c.
+ *
+ * src/shared/locktable.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "access/twophase.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/lock.h"
+#include "storage/shmem.h"
+#include "utils/hsearch.h"
+
+#include "compat.h"
+#include "shared/locktable.h"
+#include "zklock.h"
+
+#define TRANCHE_NAME	"zklock"
+#define NLOCKS			(ZKL_PARTITIONS + 1)
+
+/* With zklock.max_locks = -1, if PostgreSQL's lock table carries this many. */
+#define MAX_LOCKS_DEFAULT	8192
+
+ZklShared  *zkl_shared = NULL;
+ZklSessionInfo *zkl_my_session = NULL;
+
+static HTAB *entries = NULL;
+static int	max_entries = 0;	/* in the postmaster and its children */
+
+static void choose_max_entries(void);
+static int	wished_entries(void);
+static int	max_claims(void);
+static int	max_recent(void);
+static Size shared_size(void);
+static void init_shared(void);
+static void init_session(ZklSessionInfo *session);
+static void init_claims(void);
+static Size lock_length(const char *path);
+static uint32 hash_path(const void *key, Size size);
+static int	compare_paths(const void *one, const void *other, Size size);
+static void *copy_path(void *to, const void *from, Size size);
+static void send_signal(int pid, int signal);
+
+void
+zkl_table_request(void)
+{
+	choose_max_entries();
+	RequestAddinShmemSpace(add_size(shared_size(),
+									hash_estimate_size(max_entries,
+													   sizeof(ZklEntry))));
+	RequestAddinShmemSpace(mul_size(max_claims(), sizeof(ZklClaim)));
+	RequestNamedLWLockTranche(TRANCHE_NAME, NLOCKS);
+}
+
+void
+zkl_table_startup(void)
+{
+	HASHCTL		info = {0};
+	bool		found;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+
+	zkl_shared = ShmemInitStruct("zklock", shared_size(), &found);
+	if (!found)
+	{
+		init_shared();
+		init_claims();
+	}
+
+	info.keysize = ZKL_PATH_SIZE;
+	info.entrysize = sizeof(ZklEntry);
+	info.num_partitions = ZKL_PARTITIONS;
+	info.hash = hash_path;
+	info.match = compare_paths;
+	info.keycopy = copy_path;
+	entries = zkl_shmem_init_hash("zklock entries", max_entries, &info,
+								  HASH_ELEM | HASH_FUNCTION | HASH_COMPARE |
+								  HASH_KEYCOPY | HASH_PARTITION);
+
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/*
+ * Each entry may also take a place in PostgreSQL's own lock table.  When that
+ * is full, no client can even connect.  So zklock takes half of it at most,
+ * and reaches its own limit first.
+ */
+static void
+choose_max_entries(void)
+{
+	int64		processes = (int64) MaxBackends + max_prepared_xacts;
+	int64		carried = max_locks_per_xact * processes / 2;
+
+	if (zkl_max_locks > carried)
+		ereport(WARNING,
+				errmsg("\"zklock.max_locks\" (%d) is more than PostgreSQL's lock table carries",
+					   zkl_max_locks),
+				errdetail("The limit is %lld locks, which is half of that table.",
+						  (long long) carried),
+				errhint("Set \"max_locks_per_transaction\" to at least %lld.",
+						(long long) ((2 * (int64) zkl_max_locks + processes - 1) / processes)));
+	max_entries = (int) Min(carried, wished_entries());
+}
+
+static int
+wished_entries(void)
+{
+	return zkl_max_locks < 0 ? MAX_LOCKS_DEFAULT : zkl_max_locks;
+}
+
+const char *
+zkl_table_limiting_setting(void)
+{
+	return zkl_shared->max_entries < wished_entries() ?
+		"max_locks_per_transaction" : "zklock.max_locks";
+}
+
+/* Several backends may hold or want one lock, but rarely so for all locks. */
+static int
+max_claims(void)
+{
+	return 2 * max_entries + MaxBackends;
+}
+
+/* A multiple of the partitions, so that each slot belongs to one of them. */
+static int
+max_recent(void)
+{
+	return ((max_entries + ZKL_PARTITIONS) / ZKL_PARTITIONS) * ZKL_PARTITIONS;
+}
+
+static Size
+shared_size(void)
+{
+	return add_size(offsetof(ZklShared, recent),
+					mul_size(max_recent(), sizeof(ZklRecent)));
+}
+
+static void
+init_shared(void)
+{
+	memset(zkl_shared, 0, shared_size());
+	zkl_shared->partitions = GetNamedLWLockTranche(TRANCHE_NAME);
+	pg_atomic_init_u32(&zkl_shared->nentries, 0);
+	pg_atomic_init_u32(&zkl_shared->shutting_down, 0);
+	pg_atomic_init_u64(&zkl_shared->losses, 1);
+	pg_atomic_init_u64(&zkl_shared->revocations, 0);
+	zkl_shared->max_entries = max_entries;
+	zkl_shared->nrecent = max_recent();
+	for (int i = 0; i < zkl_sessions; i++)
+		init_session(&zkl_shared->session[i]);
+
+	pg_atomic_init_u64(&zkl_shared->counters.requests, 0);
+	pg_atomic_init_u64(&zkl_shared->counters.heartbeats, 0);
+	pg_atomic_init_u64(&zkl_shared->counters.tickets, 0);
+	pg_atomic_init_u64(&zkl_shared->counters.owned, 0);
+	pg_atomic_init_u64(&zkl_shared->counters.lost, 0);
+	pg_atomic_init_u64(&zkl_shared->counters.connects, 0);
+	pg_atomic_init_u64(&zkl_shared->counters.expirations, 0);
+}
+
+static void
+init_session(ZklSessionInfo *session)
+{
+	pg_atomic_init_u64(&session->epoch, 1);
+	pg_atomic_init_u64(&session->safe_until, 0);
+	pg_atomic_init_u64(&session->heard_at, 0);
+	pg_atomic_init_u32(&session->period_ms, 0);
+	pg_atomic_init_u32(&session->connected, 0);
+	pg_atomic_init_u32(&session->worker_proc, 0);
+	pg_atomic_init_u32(&session->worker_pid, 0);
+	pg_atomic_init_u64(&session->ephemeral_bytes, 0);
+	SpinLockInit(&session->work_mutex);
+	dlist_init(&session->work);
+}
+
+static void
+init_claims(void)
+{
+	bool		found;
+	ZklClaim   *claims = ShmemInitStruct("zklock claims",
+										 mul_size(max_claims(),
+												  sizeof(ZklClaim)),
+										 &found);
+
+	SpinLockInit(&zkl_shared->claims_mutex);
+	dlist_init(&zkl_shared->free_claims);
+	for (int i = 0; i < max_claims(); i++)
+		dlist_push_tail(&zkl_shared->free_claims, &claims[i].link);
+}
+
+/* The length of a path, for a lease that of its semaphore's path. */
+static Size
+lock_length(const char *path)
+{
+	static const char mark[] = {ZKL_LEASE_MARK, '\0'};
+
+	return strcspn(path, mark);
+}
+
+/* The number of a lease does not change its partition. */
+static uint32
+hash_path(const void *key, Size size)
+{
+	const char *path = key;
+	Size		length = lock_length(path);
+	uint32		hash = string_hash(path, length + 1);
+
+	if (path[length] == '\0')
+		return hash;
+	return hash ^ (string_hash(path + length, size - length) &
+				   ~(uint32) (ZKL_PARTITIONS - 1));
+}
+
+static int
+compare_paths(const void *one, const void *other, Size size)
+{
+	return strncmp(one, other, size);
+}
+
+static void *
+copy_path(void *to, const void *from, Size size)
+{
+	strlcpy(to, from, size);
+	return to;
+}
+
+uint32
+zkl_table_hash(const char *path)
+{
+	return get_hash_value(entries, path);
+}
+
+LWLock *
+zkl_table_partition(uint32 hash)
+{
+	return &zkl_shared->partitions[hash % ZKL_PARTITIONS].lock;
+}
+
+LWLock *
+zkl_table_session_lock(void)
+{
+	return &zkl_shared->partitions[ZKL_PARTITIONS].lock;
+}
+
+int
+zkl_table_session(const char *path)
+{
+	static const char inner[] = "/" ZKL_LOCKS;
+	Size		inner_length = strlen(inner);
+	Size		length;
+
+	if (zkl_sessions == 1)
+		return 0;
+	length = lock_length(path);
+
+	/* A semaphore's own path may end like that, too. */
+	while (length > inner_length &&
+		   strncmp(path + length - inner_length, inner, inner_length) == 0)
+		length -= inner_length;
+
+	/* The lower bits choose the partition, and more. */
+	return (string_hash(path, length + 1) >> 16) % zkl_sessions;
+}
+
+int
+zkl_my_session_number(void)
+{
+	return zkl_my_session - zkl_shared->session;
+}
+
+ZklEntry *
+zkl_table_find(const char *path, uint32 hash)
+{
+	Assert(LWLockHeldByMe(zkl_table_partition(hash)));
+	return hash_search_with_hash_value(entries, path, hash, HASH_FIND, NULL);
+}
+
+ZklEntry *
+zkl_table_make(const char *path, uint32 hash)
+{
+	ZklEntry   *entry;
+
+	Assert(LWLockHeldByMeInMode(zkl_table_partition(hash), LW_EXCLUSIVE));
+
+	/* dynahash's own limit is soft, so count. */
+	if (pg_atomic_fetch_add_u32(&zkl_shared->nentries, 1) >= zkl_shared->max_entries ||
+		(entry = hash_search_with_hash_value(entries, path, hash,
+											 HASH_ENTER_NULL, NULL)) == NULL)
+	{
+		pg_atomic_fetch_sub_u32(&zkl_shared->nentries, 1);
+		return NULL;
+	}
+
+	/* The key is in place; the rest is left from an earlier entry. */
+	memset((char *) entry + ZKL_PATH_SIZE, 0, sizeof(*entry) - ZKL_PATH_SIZE);
+	entry->hash = hash;
+	entry->session = zkl_table_session(path);
+	dlist_init(&entry->claims);
+	dlist_init(&entry->idle);
+	dlist_init(&entry->pending);
+	return entry;
+}
+
+void
+zkl_table_remove(ZklEntry *entry)
+{
+	Assert(LWLockHeldByMeInMode(zkl_table_partition(entry->hash),
+								LW_EXCLUSIVE));
+	Assert(entry->state == ZKL_ENTRY_NONE && dlist_is_empty(&entry->claims));
+
+	/*
+	 * An entry must not be removed twice.  If a bug did so, the count would
+	 * stay wrong for ever, so do not count it.
+	 */
+	if (hash_search_with_hash_value(entries, entry->path, entry->hash,
+									HASH_REMOVE, NULL) == NULL)
+		elog(LOG, "entry of lock \"%s\" was removed twice", entry->path);
+	else
+		pg_atomic_fetch_sub_u32(&zkl_shared->nentries, 1);
+}
+
+ZklClaim *
+zkl_table_take_claim(void)
+{
+	ZklClaim   *claim = NULL;
+
+	SpinLockAcquire(&zkl_shared->claims_mutex);
+	if (!dlist_is_empty(&zkl_shared->free_claims))
+		claim = dlist_container(ZklClaim, link,
+								dlist_pop_head_node(&zkl_shared->free_claims));
+	SpinLockRelease(&zkl_shared->claims_mutex);
+
+	if (claim != NULL)
+	{
+		memset(claim, 0, offsetof(ZklClaim, about));
+		dlist_init(&claim->leases);
+	}
+	return claim;
+}
+
+void
+zkl_table_free_claim(ZklClaim *claim)
+{
+	SpinLockAcquire(&zkl_shared->claims_mutex);
+	dlist_push_head(&zkl_shared->free_claims, &claim->link);
+	SpinLockRelease(&zkl_shared->claims_mutex);
+}
+
+void
+zkl_table_visit(LWLockMode mode, ZklVisitor visitor, void *arg)
+{
+	HASH_SEQ_STATUS scan;
+	ZklEntry   *entry;
+
+	for (int i = 0; i < ZKL_PARTITIONS; i++)
+		LWLockAcquire(zkl_table_partition(i), mode);
+
+	hash_seq_init(&scan, entries);
+	while ((entry = hash_seq_search(&scan)) != NULL)
+	{
+		if (zkl_my_session == NULL || entry->session == zkl_my_session_number())
+			visitor(entry, arg);
+	}
+
+	for (int i = ZKL_PARTITIONS; --i >= 0;)
+		LWLockRelease(zkl_table_partition(i));
+}
+
+typedef struct Collection
+{
+	ZklEntry  **entries;
+	int			nentries;
+} Collection;
+
+static void
+collect(ZklEntry *entry, void *arg)
+{
+	Collection *collection = arg;
+
+	if (entry->ticket.state == ZKL_TICKET_NONE)
+		return;
+	collection->entries[collection->nentries++] = entry;
+}
+
+ZklEntry  **
+zkl_table_collect(int *nentries)
+{
+	Collection	collection = {palloc(sizeof(ZklEntry *) * zkl_shared->max_entries), 0};
+
+	zkl_table_visit(LW_SHARED, collect, &collection);
+	*nentries = collection.nentries;
+	return collection.entries;
+}
+
+ZklRecent *
+zkl_table_recent(uint32 hash)
+{
+	return &zkl_shared->recent[hash % zkl_shared->nrecent];
+}
+
+void
+zkl_table_wake_worker(int session)
+{
+	uint32		proc = pg_atomic_read_u32(&zkl_shared->session[session].worker_proc);
+
+	if (proc != 0)
+		SetLatch(&zkl_proc(proc - 1)->procLatch);
+}
+
+void
+zkl_table_wake(const ZklClaim *claim)
+{
+	SetLatch(&zkl_proc(claim->proc_number)->procLatch);
+}
+
+void
+zkl_table_cancel(const ZklClaim *claim)
+{
+	send_signal(claim->pid, SIGINT);
+}
+
+void
+zkl_table_tell_lost(const ZklClaim *claim)
+{
+	send_signal(claim->pid, claim->loss_signal);
+}
+
+static void
+send_signal(int pid, int signal)
+{
+	if (kill(pid, signal) < 0)
+		elog(LOG, "could not send signal to process %d: %m", pid);
+}
+
+bool
+zkl_session_is_safe(int session, int64 now)
+{
+	int64		safe_until = pg_atomic_read_u64(&zkl_shared->session[session].safe_until);
+
+	pg_read_barrier();
+	return now < safe_until;
+}
+
+int64
+zkl_session_silent_from(int session, int64 since)
+{
+	ZklSessionInfo *info = &zkl_shared->session[session];
+	int64		heard_at = (int64) pg_atomic_read_u64(&info->heard_at);
+	int			patience_ms = zkl_connection_timeout;
+
+	/* The next heartbeat may be due only later than that. */
+	if (pg_atomic_read_u32(&info->connected) != 0)
+		patience_ms = Max(patience_ms, 2 * (int) pg_atomic_read_u32(&info->period_ms));
+	return Max(since, heard_at) + ZKL_MS(patience_ms);
+}
+
+bool
+zkl_sessions_are_safe(int64 now)
+{
+	for (int i = 0; i < zkl_sessions; i++)
+	{
+		if (!zkl_session_is_safe(i, now))
+			return false;
+	}
+	return true;
+}
+
+bool
+zkl_session_is_in_doubt(uint64 epoch, int session, int64 now)
+{
+	return !zkl_session_is_safe(session, now) ||
+		epoch != pg_atomic_read_u64(&zkl_shared->session[session].epoch);
+}

@@ -1,0 +1,338 @@
+/*-------------------------------------------------------------------------
+ *
+ * mailbox.c
+ *	  Commands: what a backend has the worker do once, besides tickets.
+ *
+ * States, their changes and the lock are described in command.h.
+ *
+ * src/shared/mailbox.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/condition_variable.h"
+#include "storage/dsm.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+
+#include "compat.h"
+#include "shared/locktable.h"
+#include "shared/mailbox.h"
+#include "zklock.h"
+
+#define TRANCHE_NAME	"zklock commands"
+
+/* Most answers are smaller, and then cost no segment. */
+#define INLINE_SIZE		4096
+
+typedef enum SlotState
+{
+	SLOT_FREE,
+	SLOT_ASKED,
+	SLOT_RUNNING,
+	SLOT_DONE
+} SlotState;
+
+typedef struct Slot
+{
+	SlotState	state;
+	uint32		generation;
+	int			proc_number;	/* of the backend */
+	bool		again;			/* another worker has run it */
+	ZklCommand	command;
+	pg_atomic_uint64 heard_at;	/* written by the worker, without the lock */
+
+	/* since DONE */
+	ZklCommandOutcome outcome;
+	Size		size;			/* of the answer; 0: none */
+	dsm_handle	segment;		/* ... that has it, if it is not in here */
+	char		answer[INLINE_SIZE];
+} Slot;
+
+typedef struct Commands
+{
+	LWLock	   *lock;			/* protects the slots */
+	ConditionVariable slot_freed;	/* own synchronization */
+	Slot		slots[ZKL_COMMANDS];
+} Commands;
+
+static Commands *commands = NULL;
+
+static dsm_segment *make_segment(const char *answer, Size size);
+
+void
+zkl_command_request(void)
+{
+	RequestAddinShmemSpace(sizeof(Commands));
+	RequestNamedLWLockTranche(TRANCHE_NAME, 1);
+}
+
+void
+zkl_command_startup(void)
+{
+	bool		found;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	commands = ShmemInitStruct(TRANCHE_NAME, sizeof(Commands), &found);
+	if (!found)
+	{
+		memset(commands, 0, sizeof(Commands));
+		commands->lock = &GetNamedLWLockTranche(TRANCHE_NAME)->lock;
+		ConditionVariableInit(&commands->slot_freed);
+		for (int i = 0; i < ZKL_COMMANDS; i++)
+			pg_atomic_init_u64(&commands->slots[i].heard_at, 0);
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/*
+ * Backends
+ */
+
+int
+zkl_command_ask(const ZklCommand *command)
+{
+	int			taken = -1;
+
+	LWLockAcquire(commands->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < ZKL_COMMANDS && taken < 0; i++)
+	{
+		Slot	   *slot = &commands->slots[i];
+
+		if (slot->state != SLOT_FREE)
+			continue;
+		slot->proc_number = zkl_my_proc_number();
+		slot->again = false;
+		slot->command = *command;
+		slot->size = 0;
+		pg_atomic_write_u64(&slot->heard_at, 0);
+		slot->state = SLOT_ASKED;
+		taken = i;
+	}
+	if (taken >= 0)
+		zkl_table_wake_worker(ZKL_COMMAND_SESSION);
+	LWLockRelease(commands->lock);
+	return taken;
+}
+
+/*
+ * The first call only adds this backend to the list that a freed slot wakes,
+ * and returns at once.  So the caller tries again before it sleeps, and misses
+ * no wake-up.
+ */
+void
+zkl_command_wait_for_slot(long timeout_ms)
+{
+	static uint32 wait_event = 0;
+
+	(void) ConditionVariableTimedSleep(&commands->slot_freed, timeout_ms,
+									   zkl_wait_event("ZklockCommandSlot",
+													  &wait_event));
+}
+
+bool
+zkl_command_is_done(int slot)
+{
+	bool		is_done;
+
+	LWLockAcquire(commands->lock, LW_SHARED);
+	is_done = commands->slots[slot].state == SLOT_DONE;
+	LWLockRelease(commands->lock);
+	return is_done;
+}
+
+int64
+zkl_command_heard_at(int slot)
+{
+	return (int64) pg_atomic_read_u64(&commands->slots[slot].heard_at);
+}
+
+/* No lock is needed, because the worker does not touch a slot that is DONE. */
+ZklCommandOutcome
+zkl_command_result(int slot, char **answer)
+{
+	const Slot *done = &commands->slots[slot];
+	dsm_segment *segment;
+
+	Assert(zkl_command_is_done(slot));
+	*answer = NULL;
+	if (done->size == 0)
+		return done->outcome;
+
+	*answer = MemoryContextAllocHuge(CurrentMemoryContext, done->size);
+	if (done->segment == DSM_HANDLE_INVALID)
+		memcpy(*answer, done->answer, done->size);
+	else
+	{
+		segment = dsm_attach(done->segment);
+		if (segment == NULL)
+			elog(ERROR, "could not attach the answer of the zklock worker");
+		memcpy(*answer, dsm_segment_address(segment), done->size);
+		dsm_detach(segment);
+	}
+	return done->outcome;
+}
+
+void
+zkl_command_end(int slot)
+{
+	Slot	   *ended = &commands->slots[slot];
+	dsm_handle	segment = DSM_HANDLE_INVALID;
+
+	LWLockAcquire(commands->lock, LW_EXCLUSIVE);
+	Assert(ended->state != SLOT_FREE);
+	if (ended->state == SLOT_DONE)
+		segment = ended->segment;
+	ended->segment = DSM_HANDLE_INVALID;
+	ended->generation++;
+	ended->state = SLOT_FREE;
+	ConditionVariableSignal(&commands->slot_freed);
+	LWLockRelease(commands->lock);
+
+	if (segment != DSM_HANDLE_INVALID)
+		dsm_unpin_segment(segment);
+}
+
+/*
+ * The worker
+ */
+
+void
+zkl_command_adopt(void)
+{
+	LWLockAcquire(commands->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < ZKL_COMMANDS; i++)
+	{
+		Slot	   *slot = &commands->slots[i];
+
+		if (slot->state != SLOT_RUNNING)
+			continue;
+		slot->again = true;
+		slot->state = SLOT_ASKED;
+	}
+	LWLockRelease(commands->lock);
+}
+
+bool
+zkl_command_take(int *slot, uint32 *generation, ZklCommand *command,
+				 bool *again)
+{
+	bool		taken = false;
+
+	LWLockAcquire(commands->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < ZKL_COMMANDS && !taken; i++)
+	{
+		Slot	   *asked = &commands->slots[i];
+
+		if (asked->state != SLOT_ASKED)
+			continue;
+		*slot = i;
+		*generation = asked->generation;
+		*command = asked->command;
+		*again = asked->again;
+		asked->state = SLOT_RUNNING;
+		taken = true;
+	}
+	LWLockRelease(commands->lock);
+	return taken;
+}
+
+bool
+zkl_command_is_wanted(int slot, uint32 generation)
+{
+	bool		is_wanted;
+
+	LWLockAcquire(commands->lock, LW_SHARED);
+	is_wanted = commands->slots[slot].generation == generation;
+	LWLockRelease(commands->lock);
+	return is_wanted;
+}
+
+/*
+ * Without the lock, this may write to the slot's next command.  That only
+ * gives it a little more time.
+ */
+void
+zkl_command_note_heard(int slot, uint32 generation)
+{
+	if (commands->slots[slot].generation == generation)
+		pg_atomic_write_u64(&commands->slots[slot].heard_at, zkl_now());
+}
+
+void
+zkl_command_finish(int slot, uint32 generation, ZklCommandOutcome outcome,
+				   const char *answer, Size size)
+{
+	Slot	   *done = &commands->slots[slot];
+	dsm_segment *segment = NULL;
+
+	if (size > INLINE_SIZE)
+	{
+		segment = make_segment(answer, size);
+		if (segment == NULL)
+		{
+			outcome = ZKL_COMMAND_NO_MEMORY;
+			size = 0;
+		}
+	}
+
+	LWLockAcquire(commands->lock, LW_EXCLUSIVE);
+	if (done->generation == generation)
+	{
+		Assert(done->state == SLOT_RUNNING);
+		done->outcome = outcome;
+		done->size = size;
+		done->segment = DSM_HANDLE_INVALID;
+		if (segment != NULL)
+		{
+			dsm_pin_segment(segment);
+			done->segment = dsm_segment_handle(segment);
+		}
+		else if (size > 0)
+			memcpy(done->answer, answer, size);
+		done->state = SLOT_DONE;
+		SetLatch(&zkl_proc(done->proc_number)->procLatch);
+	}
+	LWLockRelease(commands->lock);
+
+	if (segment != NULL)
+		dsm_detach(segment);
+}
+
+/*
+ * A segment with the answer; NULL if there is no memory, which the worker
+ * must outlive.  A resource owner takes back what was left half done.
+ */
+static dsm_segment *
+make_segment(const char *answer, Size size)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner previous = CurrentResourceOwner;
+	ResourceOwner owner = ResourceOwnerCreate(NULL, "zklock answer");
+	dsm_segment *volatile segment = NULL;
+
+	CurrentResourceOwner = owner;
+	PG_TRY();
+	{
+		segment = dsm_create(size, DSM_CREATE_NULL_IF_MAXSEGMENTS);
+		if (segment != NULL)
+			dsm_pin_mapping(segment);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		EmitErrorReport();
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	ResourceOwnerRelease(owner, RESOURCE_RELEASE_BEFORE_LOCKS, false, true);
+	CurrentResourceOwner = previous;
+	ResourceOwnerDelete(owner);
+
+	if (segment != NULL)
+		memcpy(dsm_segment_address(segment), answer, size);
+	return segment;
+}

@@ -1,0 +1,126 @@
+/*-------------------------------------------------------------------------
+ *
+ * mailbox.h
+ *	  Commands: what a backend has the worker do once, besides tickets.
+ *
+ * There is a fixed number of SLOTs in shared memory.  A slot belongs to the
+ * backend that took it, until that backend puts it back.  Then the slot's
+ * generation grows, and the worker drops what it still does for the old
+ * generation.  So a backend that is cancelled or ends leaves nothing behind,
+ * and does not have to wait for the worker.
+ *
+ *		from -> to			by			when
+ *		FREE -> ASKED		backend		its command is in the slot
+ *		ASKED -> RUNNING	worker		it begins with the command
+ *		RUNNING -> ASKED	worker		a new worker starts: the replies to
+ *										the old one are lost
+ *		RUNNING -> DONE		worker		outcome and answer are complete
+ *		any -> FREE			backend		it has the answer, or no longer wants
+ *										it; the generation grows
+ *
+ * All commands may be done twice.  A read changes nothing.  A second write
+ * writes the same.  Two requests for release are the same as one.  ZooKeeper
+ * never gives out a deleted name again.  So a command begins anew if the
+ * connection or the worker was lost.
+ *
+ * Locks.  One LWLock protects all slots, except for the fields that say
+ * otherwise.  A process that holds it takes no other lock of zklock and raises
+ * no error.  Wake-ups are sent while it is held.
+ *
+ * An answer that does not fit into the slot is in a dynamic shared memory
+ * segment.  The segment is pinned from DONE to FREE.  The process that frees
+ * the slot unpins it, and nothing else keeps it alive.
+ *
+ * src/shared/mailbox.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_COMMAND_H
+#define ZKL_COMMAND_H
+
+#include "protocol/path.h"
+
+/*
+ * The first worker does all commands, whatever session a lock's ticket is in.
+ */
+#define ZKL_COMMAND_SESSION		0
+
+#define ZKL_COMMANDS			16
+#define ZKL_COMMAND_CHILD_SIZE	512 /* "leases/" and a name, with the null */
+#define ZKL_COMMAND_DATA_SIZE	256
+
+typedef enum ZklCommandKind
+{
+	ZKL_COMMAND_LIST,			/* the names in a lock's directories */
+	ZKL_COMMAND_SURVEY,			/* the same, and what is in the znodes */
+	ZKL_COMMAND_WRITE,			/* the data of a child or the directory */
+	ZKL_COMMAND_REVOKE,			/* request the release of a child's lock */
+	ZKL_COMMAND_DELETE			/* a child */
+} ZklCommandKind;
+
+typedef enum ZklCommandOutcome
+{
+	ZKL_COMMAND_OK,
+	ZKL_COMMAND_ABSENT,			/* no such znode */
+	ZKL_COMMAND_DENIED,			/* ZooKeeper's access control forbids it */
+	ZKL_COMMAND_REFUSED,		/* by ZooKeeper, for another reason */
+	ZKL_COMMAND_TOO_LARGE,		/* the answer is */
+	ZKL_COMMAND_NO_MEMORY		/* no shared memory for the answer */
+} ZklCommandOutcome;
+
+typedef struct ZklCommand
+{
+	ZklCommandKind kind;
+	char		path[ZKL_PATH_SIZE];	/* the lock */
+	char		child[ZKL_COMMAND_CHILD_SIZE];	/* of the lock's directory;
+												 * empty: the directory */
+	char		data[ZKL_COMMAND_DATA_SIZE];	/* to be written */
+} ZklCommand;
+
+/* For the shared-memory hooks: once in the postmaster, once in each process. */
+extern void zkl_command_request(void);
+extern void zkl_command_startup(void);
+
+/*
+ * For backends.
+ *
+ * ask takes a slot and hands over the command; -1 if no slot is free.
+ * wait_for_slot returns when a slot may be free or the time has passed, and
+ * raises an error if the backend is cancelled.  end gives the slot back in
+ * whatever state it is, and never raises an error.
+ */
+extern int	zkl_command_ask(const ZklCommand *command);
+extern void zkl_command_wait_for_slot(long timeout_ms);
+extern bool zkl_command_is_done(int slot);
+extern void zkl_command_end(int slot);
+
+/* When ZooKeeper last answered anything for the command; 0: never. */
+extern int64 zkl_command_heard_at(int slot);
+
+/*
+ * The outcome of a command that is done, and a copy of its answer in the
+ * current memory context (NULL: none).  Raises an error if the segment cannot
+ * be attached; the caller must still end the slot.
+ */
+extern ZklCommandOutcome zkl_command_result(int slot, char **answer);
+
+/*
+ * For the worker.
+ *
+ * adopt: a worker starts, and does again what its predecessor was doing.
+ * take: get the next command, which is RUNNING now; false if there is none.
+ * "again" says that the command may have been done already.  is_wanted: the
+ * slot still has this generation.  finish: copy the answer into the slot and
+ * wake the backend, unless the slot has another generation by now.  finish
+ * never raises an error.
+ */
+extern void zkl_command_adopt(void);
+extern bool zkl_command_take(int *slot, uint32 *generation,
+							 ZklCommand *command, bool *again);
+extern bool zkl_command_is_wanted(int slot, uint32 generation);
+extern void zkl_command_note_heard(int slot, uint32 generation);
+extern void zkl_command_finish(int slot, uint32 generation,
+							   ZklCommandOutcome outcome,
+							   const char *answer, Size size);
+
+#endif							/* ZKL_COMMAND_H */

@@ -1,0 +1,115 @@
+/*-------------------------------------------------------------------------
+ *
+ * sharedclaim.h
+ *	  A claim in the lock table: it begins, holds its lock, and ends.
+ *
+ * The states and the arrows are in locktable.h.  All functions lock the
+ * entry's partition themselves, so the caller holds none.  None raises an
+ * error, except zkl_shared_begin, which reads a catalog before it begins
+ * anything.
+ *
+ * Called only by backends.
+ *
+ * src/shared/sharedclaim.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_SHAREDCLAIM_H
+#define ZKL_SHAREDCLAIM_H
+
+#include "shared/claimstatus.h"
+#include "shared/locktable.h"
+
+/* What a backend is told that begins a claim. */
+typedef enum ZklBeginning
+{
+	ZKL_BEGUN,
+	ZKL_BEGIN_FULL,				/* entries or claims are used up */
+	ZKL_BEGIN_OTHER_KIND,		/* the path is in use as another kind of lock */
+	ZKL_BEGIN_OTHER_LIMIT		/* the semaphore is in use with another limit */
+} ZklBeginning;
+
+/* What a backend is told that wants its claim to hold the lock. */
+typedef enum ZklAnswer
+{
+	ZKL_ANSWER_HELD,			/* it holds the lock now */
+	ZKL_ANSWER_STALE,			/* its local lock is of an old generation */
+	ZKL_ANSWER_QUEUED,			/* another claim or client holds the lock, or
+								 * goes first */
+	ZKL_ANSWER_ASKING,			/* the same, but the ticket there may only
+								 * linger */
+	ZKL_ANSWER_NONE,			/* ZooKeeper has not answered yet */
+	ZKL_ANSWER_DOUBT,			/* the server's ticket is in doubt */
+	ZKL_ANSWER_FAILED,			/* the lock cannot be had; see claim->failure */
+	ZKL_ANSWER_FULL,			/* entries are used up */
+	ZKL_ANSWER_SHUTDOWN			/* the server shuts down and grants nothing
+								 * any more */
+} ZklAnswer;
+
+/*
+ * Begin a claim in state WAITING.  "limit" and "quantity" are for semaphores.
+ * If the semaphore is in use with another limit, this writes that limit to
+ * "limit" and returns ZKL_BEGIN_OTHER_LIMIT.
+ */
+extern ZklBeginning zkl_shared_begin(const char *path, ZklMode mode,
+									 int *limit, int quantity,
+									 const char *about, ZklClaim **claim);
+
+/*
+ * The generation of the local lock that the backend must take now.  The claim
+ * waits in this generation until the backend calls again.
+ */
+extern uint32 zkl_shared_generation(ZklClaim *claim);
+
+/*
+ * Call these around a wait for the local lock.  If the worker begins a new
+ * generation meanwhile, it cancels the wait, because the old local lock's
+ * holder may be idle for hours.  begin returns false if there is a new
+ * generation already. end returns true if a cancel was sent, which may not
+ * have arrived yet.
+ */
+extern bool zkl_shared_begin_local_wait(ZklClaim *claim);
+extern bool zkl_shared_end_local_wait(ZklClaim *claim);
+
+/*
+ * Hold the lock, if the server owns it; otherwise ask the worker for the
+ * ticket.  The caller has the local lock of the claim's generation, and calls
+ * again whenever its latch was set.
+ *
+ * "about" is the text for the ticket's znode.  The text takes a while to
+ * write, so the caller may first try with NULL: then the worker is not asked.
+ */
+extern ZklAnswer zkl_shared_hold(ZklClaim *claim, bool only_tries,
+								 const char *about);
+
+/*
+ * Leases: hold them if this server has enough of them, and no other claim of
+ * this server waits for any.
+ */
+extern bool zkl_shared_hold_at_once(ZklClaim *claim);
+
+/*
+ * Leases: request no more, but go on waiting.  For a backend that has lost the
+ * inner mutex.
+ */
+extern void zkl_shared_stop_asking(ZklClaim *claim);
+
+/*
+ * Leases: move those of a second claim to the first, and end the second.
+ * False if either claim was lost; then nothing is done.
+ */
+extern bool zkl_shared_merge(ZklClaim *claim, ZklClaim *second);
+
+/* Leases: release some of them. */
+extern void zkl_shared_release_leases(ZklClaim *claim, int quantity);
+
+/* From writing to reading.  No other client can write in between. */
+extern void zkl_shared_downgrade(ZklClaim *claim);
+
+/* Set the claim's hold limit, a moment of zkl_now(); 0: none. */
+extern void zkl_shared_set_lease_time(ZklClaim *claim, int64 lease_until);
+
+/* End a claim, in whatever state, and free it. */
+extern void zkl_shared_end(ZklClaim *claim);
+
+#endif							/* ZKL_SHAREDCLAIM_H */

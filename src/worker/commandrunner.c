@@ -1,0 +1,568 @@
+/*-------------------------------------------------------------------------
+ *
+ * commandrunner.c
+ *	  The worker's side of the commands of backends.
+ *
+ * A command that runs is a RUN: a list of items.  Each item is one request,
+ * and they are sent in their order as the window allows.  Answers may append
+ * items.  When the last one is answered, the run is finished.  If an answer
+ * was lost with the connection, the whole run begins anew.
+ *
+ * There is one run for each slot (see command.h).  An answer names the attempt
+ * that it belongs to, so answers to an earlier attempt are recognized.
+ *
+ * src/worker/commandrunner.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/memutils.h"
+
+#include "faultpoint.h"
+#include "shared/locktable.h"
+#include "shared/mailbox.h"
+#include "shared/snapshot.h"
+#include "worker/commandrunner.h"
+#include "zklock.h"
+
+/*
+ * A smaller window than that of requests.c, so that tickets never wait for a
+ * long survey.  But a few requests may always be on their way, however busy
+ * the tickets are.
+ */
+#define WINDOW			64
+#define ALWAYS			8
+
+/*
+ * A larger answer is of no use, and the backend has to keep it in memory, too.
+ */
+#define ANSWER_MAX		(64 * 1024 * 1024)
+#define ITEMS_AT_FIRST	64
+
+typedef enum ItemKind
+{
+	ITEM_SYNC,
+	ITEM_DIRECTORY_DATA,
+	ITEM_CHILDREN,
+	ITEM_NODE_DATA,
+	ITEM_NODE_STAT,				/* if its data may not be read */
+	ITEM_OLD_DATA,				/* REVOKE: of the child */
+	ITEM_WRITE,
+	ITEM_DELETE
+} ItemKind;
+
+typedef struct Item
+{
+	ItemKind	kind;
+	ZklWhere	where;			/* CHILDREN */
+	int			node;			/* NODE_...: index in the survey */
+} Item;
+
+typedef struct Run
+{
+	bool		active;
+	uint32		generation;		/* of the slot */
+	uint32		attempt;
+	bool		again;			/* it may have been done already */
+	ZklCommand	command;
+
+	MemoryContext context;		/* of what follows; emptied at each attempt */
+	Item	   *items;
+	int			nitems;
+	int			max_items;
+	int			nsent;
+	int			nanswered;
+	ZklSurvey	survey;
+	int			max_nodes;
+	Size		size;			/* of the survey, about */
+	const char *text;			/* to write ... */
+	int			version;		/* ... instead of data with this; -1: any */
+	ZklCommandOutcome outcome;	/* the worst so far */
+} Run;
+
+static Run	runs[ZKL_COMMANDS];
+static int	next_run = 0;		/* the run whose turn it is to send */
+static int	in_flight = 0;		/* requests on their way, those of runs that
+								 * were stopped too */
+static char prefix[ZKL_ROOT_SIZE];
+
+static void take_commands(void);
+static void begin_attempt(Run *run);
+static void begin_items(Run *run);
+static void add_item(Run *run, ItemKind kind, ZklWhere where, int node);
+static bool may_send(void);
+static bool send_next(Run *run);
+static void send_item(Run *run, int number);
+static const char *directory_of(const Run *run, ZklWhere where);
+static void note_answer(Run *run, const Item *item,
+						const ZklSessionEvent *event);
+static ZklCommandOutcome outcome_of(const ZklSessionEvent *event);
+static void note_children(Run *run, ZklWhere where,
+						  const ZklSessionEvent *event);
+static void add_node(Run *run, ZklWhere where, const char *name);
+static void note_old_data(Run *run, const ZklSessionEvent *event);
+static void note_node(Run *run, int number, const ZklSessionEvent *event);
+static void finish(Run *run);
+static void stop(Run *run);
+
+void
+zkl_service_start(const char *directory_prefix)
+{
+	strlcpy(prefix, directory_prefix, sizeof(prefix));
+	for (int i = 0; i < ZKL_COMMANDS; i++)
+		runs[i].context = AllocSetContextCreate(TopMemoryContext,
+												"zklock command",
+												ALLOCSET_START_SMALL_SIZES);
+	zkl_command_adopt();
+}
+
+void
+zkl_service_restarted(void)
+{
+	in_flight = 0;
+	for (int i = 0; i < ZKL_COMMANDS; i++)
+	{
+		if (!runs[i].active)
+			continue;
+		runs[i].again |= runs[i].nsent > 0;
+		begin_attempt(&runs[i]);
+	}
+}
+
+/*
+ * The runs take turns, one request each, so that a long survey does not keep
+ * others waiting.
+ */
+void
+zkl_service_send(void)
+{
+	int			idle = 0;
+
+	take_commands();
+	for (int i = 0; i < ZKL_COMMANDS; i++)
+	{
+		if (runs[i].active && !zkl_command_is_wanted(i, runs[i].generation))
+			stop(&runs[i]);
+	}
+	while (idle < ZKL_COMMANDS && may_send())
+	{
+		idle = send_next(&runs[next_run]) ? 0 : idle + 1;
+		next_run = (next_run + 1) % ZKL_COMMANDS;
+	}
+}
+
+int
+zkl_service_outstanding(void)
+{
+	return in_flight;
+}
+
+/* A run for an earlier generation of the slot is stopped. */
+static void
+take_commands(void)
+{
+	int			slot;
+	uint32		generation;
+	bool		again;
+	ZklCommand	command;
+
+	while (zkl_command_take(&slot, &generation, &command, &again))
+	{
+		Run		   *run = &runs[slot];
+
+		ZKL_FAULT_POINT("command-taken");
+		stop(run);
+		run->active = true;
+		run->generation = generation;
+		run->again = again;
+		run->command = command;
+		begin_attempt(run);
+	}
+}
+
+static void
+begin_attempt(Run *run)
+{
+	MemoryContextReset(run->context);
+	run->attempt++;
+	run->items = NULL;
+	run->nitems = run->max_items = 0;
+	run->nsent = run->nanswered = 0;
+	memset(&run->survey, 0, sizeof(run->survey));
+	run->survey.data = "";
+	run->max_nodes = 0;
+	run->size = 0;
+	run->text = run->command.data;
+	run->version = -1;
+	run->outcome = ZKL_COMMAND_OK;
+	begin_items(run);
+}
+
+static void
+begin_items(Run *run)
+{
+	switch (run->command.kind)
+	{
+		case ZKL_COMMAND_SURVEY:
+		case ZKL_COMMAND_LIST:
+
+			/*
+			 * The ZooKeeper server of this session may not know yet what
+			 * other sessions have seen.
+			 */
+			if (run->command.kind == ZKL_COMMAND_SURVEY || zkl_sessions > 1)
+				add_item(run, ITEM_SYNC, ZKL_WHERE_LOCK, -1);
+			add_item(run, ITEM_DIRECTORY_DATA, ZKL_WHERE_LOCK, -1);
+			for (int where = 0; where < ZKL_NWHERE; where++)
+				add_item(run, ITEM_CHILDREN, where, -1);
+			break;
+		case ZKL_COMMAND_WRITE:
+			add_item(run, ITEM_WRITE, ZKL_WHERE_LOCK, -1);
+			break;
+		case ZKL_COMMAND_REVOKE:
+			add_item(run, ITEM_OLD_DATA, ZKL_WHERE_LOCK, -1);
+			break;
+		case ZKL_COMMAND_DELETE:
+			add_item(run, ITEM_DELETE, ZKL_WHERE_LOCK, -1);
+			break;
+	}
+}
+
+static void
+add_item(Run *run, ItemKind kind, ZklWhere where, int node)
+{
+	Item		item = {kind, where, node};
+
+	if (run->nitems == run->max_items)
+	{
+		int			max_items = Max(ITEMS_AT_FIRST, 2 * run->max_items);
+		Item	   *items = MemoryContextAllocHuge(run->context,
+												   max_items * sizeof(Item));
+
+		if (run->nitems > 0)
+		{
+			memcpy(items, run->items, run->nitems * sizeof(Item));
+			pfree(run->items);
+		}
+		run->items = items;
+		run->max_items = max_items;
+	}
+	run->items[run->nitems++] = item;
+}
+
+/*
+ * Requests
+ */
+
+static bool
+may_send(void)
+{
+	return zkl_session_is_usable() &&
+		(zkl_session_outstanding() < WINDOW || in_flight < ALWAYS);
+}
+
+/* False if there is nothing to send. */
+static bool
+send_next(Run *run)
+{
+	if (!run->active || run->nsent == run->nitems)
+		return false;
+	in_flight++;
+	pg_atomic_fetch_add_u64(&zkl_shared->counters.requests, 1);
+	send_item(run, run->nsent++);
+	return true;
+}
+
+static void
+send_item(Run *run, int number)
+{
+	const Item *item = &run->items[number];
+	ZklSessionAsk ask = {run, run->attempt, number};
+	const char *directory = directory_of(run, item->where);
+	const char *child = run->command.child;
+
+	switch (item->kind)
+	{
+		case ITEM_SYNC:
+			zkl_session_ask_sync(ask, directory);
+			break;
+		case ITEM_DIRECTORY_DATA:
+			zkl_session_ask_data(ask, directory, ZKL_SURVEY_DATA_SIZE);
+			break;
+		case ITEM_CHILDREN:
+			zkl_session_ask_children(ask, directory);
+			break;
+		case ITEM_NODE_DATA:
+			zkl_session_ask_data(ask, psprintf("%s/%s", directory,
+											   run->survey.nodes[item->node].name),
+								 ZKL_SURVEY_DATA_SIZE);
+			break;
+		case ITEM_NODE_STAT:
+			zkl_session_ask_stat(ask, psprintf("%s/%s", directory,
+											   run->survey.nodes[item->node].name));
+			break;
+		case ITEM_OLD_DATA:
+			zkl_session_ask_data(ask, psprintf("%s/%s", directory, child),
+								 ZKL_SURVEY_DATA_SIZE);
+			break;
+		case ITEM_WRITE:
+			zkl_session_ask_write(ask, child[0] == '\0' ? directory :
+								  psprintf("%s/%s", directory, child),
+								  run->text, run->version);
+			break;
+		case ITEM_DELETE:
+			zkl_session_ask_delete(ask, psprintf("%s/%s", directory, child));
+			break;
+	}
+}
+
+static const char *
+directory_of(const Run *run, ZklWhere where)
+{
+	static const char *const below[] = {
+		[ZKL_WHERE_LOCK] = "",
+		[ZKL_WHERE_LEASES] = "/" ZKL_LEASES,
+		[ZKL_WHERE_LOCKS] = "/" ZKL_LOCKS,
+	};
+
+	return psprintf("%s%s%s", prefix, run->command.path, below[where]);
+}
+
+/*
+ * Answers
+ */
+
+void
+zkl_service_handle(const ZklSessionEvent *event)
+{
+	Run		   *run = event->tag;
+
+	in_flight--;
+	if (!run->active || event->attempt != run->attempt)
+		return;
+	if (event->reply.outcome == ZKL_OUTCOME_UNKNOWN)
+	{
+		run->again = true;
+		begin_attempt(run);
+		return;
+	}
+
+	zkl_command_note_heard(run - runs, run->generation);
+	run->nanswered++;
+	note_answer(run, &run->items[event->item], event);
+	if (run->nanswered == run->nitems)
+		finish(run);
+}
+
+static void
+note_answer(Run *run, const Item *item, const ZklSessionEvent *event)
+{
+	ZklCommandOutcome outcome = outcome_of(event);
+
+	switch (item->kind)
+	{
+		case ITEM_NODE_DATA:
+		case ITEM_NODE_STAT:
+			note_node(run, item->node, event);
+			return;
+		case ITEM_CHILDREN:
+			if (outcome == ZKL_COMMAND_OK)
+				note_children(run, item->where, event);
+			break;
+		case ITEM_DIRECTORY_DATA:
+			run->survey.exists = outcome == ZKL_COMMAND_OK;
+			if (outcome == ZKL_COMMAND_OK)
+			{
+				run->survey.data = memcpy(MemoryContextAllocZero(run->context, event->data_length + 1),
+										  event->data, event->data_length);
+				run->survey.data_length = event->data_length;
+			}
+			break;
+		case ITEM_DELETE:
+			if (outcome == ZKL_COMMAND_ABSENT && run->again)
+				outcome = ZKL_COMMAND_OK;
+			run->outcome = outcome;
+			return;
+		case ITEM_OLD_DATA:
+			note_old_data(run, event);
+			return;
+		case ITEM_WRITE:
+			run->outcome = outcome;
+			return;
+		case ITEM_SYNC:
+			break;
+	}
+
+	/* A directory that is absent has no children, and that is an answer. */
+	if (outcome != ZKL_COMMAND_ABSENT)
+		run->outcome = Max(run->outcome, outcome);
+}
+
+static ZklCommandOutcome
+outcome_of(const ZklSessionEvent *event)
+{
+	switch (event->reply.outcome)
+	{
+		case ZKL_OUTCOME_OK:
+			return ZKL_COMMAND_OK;
+		case ZKL_OUTCOME_ABSENT:
+			return ZKL_COMMAND_ABSENT;
+		case ZKL_OUTCOME_UNKNOWN:
+		case ZKL_OUTCOME_REFUSED:
+			break;
+	}
+	return event->reply.failure == ZKL_FAILURE_PERMISSION ?
+		ZKL_COMMAND_DENIED : ZKL_COMMAND_REFUSED;
+}
+
+/* For a child that may be a contender, the znode itself is read too. */
+static void
+note_children(Run *run, ZklWhere where, const ZklSessionEvent *event)
+{
+	ZklContender contender;
+
+	for (int i = 0; i < event->reply.nchildren; i++)
+	{
+		const char *name = event->reply.children[i];
+
+		run->size += strlen(name) + sizeof(ZklSurveyNode);
+		if (run->size > ANSWER_MAX)
+		{
+			run->outcome = ZKL_COMMAND_TOO_LARGE;
+			return;
+		}
+		add_node(run, where, name);
+		if (run->command.kind == ZKL_COMMAND_SURVEY &&
+			(where == ZKL_WHERE_LEASES || zkl_recipe_parse(name, &contender)))
+			add_item(run, ITEM_NODE_DATA, where, run->survey.nnodes - 1);
+	}
+}
+
+static void
+add_node(Run *run, ZklWhere where, const char *name)
+{
+	ZklSurvey  *survey = &run->survey;
+	ZklSurveyNode *node;
+
+	if (survey->nnodes == run->max_nodes)
+	{
+		int			max_nodes = Max(ITEMS_AT_FIRST, 2 * run->max_nodes);
+		ZklSurveyNode *nodes = MemoryContextAllocHuge(run->context,
+													  max_nodes * sizeof(ZklSurveyNode));
+
+		if (survey->nnodes > 0)
+		{
+			memcpy(nodes, survey->nodes, survey->nnodes * sizeof(ZklSurveyNode));
+			pfree(survey->nodes);
+		}
+		survey->nodes = nodes;
+		run->max_nodes = max_nodes;
+	}
+	node = &survey->nodes[survey->nnodes++];
+	memset(node, 0, sizeof(*node));
+	node->where = where;
+	node->name = MemoryContextStrdup(run->context, name);
+}
+
+/*
+ * A znode that has vanished meanwhile loses its name, and so is not in the
+ * answer.  A znode whose data may not be read still has a Stat, which every
+ * client may read.
+ */
+static void
+note_node(Run *run, int number, const ZklSessionEvent *event)
+{
+	ZklSurveyNode *node = &run->survey.nodes[number];
+	ItemKind	kind = run->items[event->item].kind;
+
+	switch (outcome_of(event))
+	{
+		case ZKL_COMMAND_OK:
+			break;
+		case ZKL_COMMAND_ABSENT:
+			node->name = NULL;
+			return;
+		default:
+			if (kind == ITEM_NODE_DATA)
+				add_item(run, ITEM_NODE_STAT, node->where, number);
+			return;
+	}
+
+	node->detailed = true;
+	node->czxid = event->reply.czxid;
+	node->ctime_ms = event->ctime_ms;
+	node->owner = event->owner;
+	if (kind == ITEM_NODE_STAT)
+		return;
+	node->data = memcpy(MemoryContextAllocZero(run->context, event->data_length + 1),
+						event->data, event->data_length);
+	node->data_length = event->data_length;
+	run->size += node->data_length;
+	if (run->size > ANSWER_MAX)
+		run->outcome = ZKL_COMMAND_TOO_LARGE;
+}
+
+/*
+ * For Curator, the text must be equal to its word.  A znode of zklock keeps
+ * its own text, which names the holder, and a mark is added.  If the holder
+ * writes meanwhile, this write finds other data than it read, and the run
+ * begins anew.
+ */
+static void
+note_old_data(Run *run, const ZklSessionEvent *event)
+{
+	ZklCommandOutcome outcome = outcome_of(event);
+	const char *name = strrchr(run->command.child, '/');
+	bool		only_tries;
+
+	run->outcome = outcome == ZKL_COMMAND_DENIED ? ZKL_COMMAND_OK : outcome;
+	if (run->outcome != ZKL_COMMAND_OK)
+		return;
+	run->text = ZKL_REVOKE;
+	if (outcome == ZKL_COMMAND_OK)
+	{
+		if (zkl_recipe_is_revoked(event->data, event->data_length))
+			return;
+		run->version = event->reply.version;
+		if (zkl_recipe_is_zklock(name ? name + 1 : run->command.child, &only_tries) &&
+			event->data_length > 0 && event->data_length <= ZKL_TEXT_SIZE)
+			run->text = MemoryContextStrdup(run->context,
+											psprintf("%s" ZKL_REQUESTED, event->data));
+	}
+	add_item(run, ITEM_WRITE, ZKL_WHERE_LOCK, -1);
+}
+
+static void
+finish(Run *run)
+{
+	StringInfoData packed = {0};
+	ZklSurvey  *survey = &run->survey;
+	int			nnodes = 0;
+
+	if (run->outcome == ZKL_COMMAND_OK &&
+		(run->command.kind == ZKL_COMMAND_LIST ||
+		 run->command.kind == ZKL_COMMAND_SURVEY))
+	{
+		for (int i = 0; i < survey->nnodes; i++)
+		{
+			if (survey->nodes[i].name != NULL)
+				survey->nodes[nnodes++] = survey->nodes[i];
+		}
+		survey->nnodes = nnodes;
+		initStringInfo(&packed);
+		zkl_survey_pack(survey, &packed);
+	}
+	ZKL_FAULT_POINT("command-answered");
+	zkl_command_finish(run - runs, run->generation, run->outcome, packed.data,
+					   packed.len);
+	stop(run);
+}
+
+static void
+stop(Run *run)
+{
+	run->active = false;
+	run->attempt++;
+	MemoryContextReset(run->context);
+}

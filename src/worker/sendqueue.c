@@ -1,0 +1,441 @@
+/*-------------------------------------------------------------------------
+ *
+ * sendqueue.c
+ *	  The requests of tickets: which are due, and when they are sent.
+ *
+ * The requests of one lock stand in a line of their own, and so do those of
+ * all leases of one semaphore.  The lines take turns, one request each.  So a
+ * semaphore of many leases does not hold up the other locks.
+ *
+ * All leases of a semaphore that need a list get the same one.  It stands in
+ * the line behind the creates that were due before, so that it is sent after
+ * them: only a list that was sent after a lease's create may grant that lease.
+ *
+ * src/worker/sendqueue.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "worker/commandrunner.h"
+#include "worker/entrywork.h"
+#include "worker/lockdirectory.h"
+#include "worker/sendqueue.h"
+#include "zookeeper/session.h"
+
+/*
+ * More requests on the way would only make the heartbeat wait.  ZooKeeper
+ * answers in the order of sending, so a lock's first request waits for all
+ * that was sent before it.  Therefore fewer requests may be on the way that
+ * come in bulk.
+ */
+#define WINDOW				128
+#define BULK_WINDOW			16
+
+/*
+ * The end of a session is one transaction that names all its ephemeral znodes.
+ * A transaction of some 2 MB brings the whole ensemble down, so stay far below
+ * the least that a server is configured for.
+ */
+#define EPHEMERAL_BYTES_MAX	900000
+
+#define DATA_SIZE			(ZKL_ABOUT_SIZE + sizeof(ZKL_PLAIN))
+
+/*
+ * Which lines are the next?  A lock that is waited for, then one of those that come
+ * in bulk, of their two kinds by turns.
+ */
+typedef enum Turn
+{
+	TURN_WAITING,				/* of locks that backends wait for */
+	TURN_LEASES,				/* of semaphores */
+	TURN_REST					/* of locks that are owned, or given up */
+} Turn;
+
+#define NTURNS	(TURN_REST + 1)
+
+static dlist_head turns[NTURNS];
+static Turn next_bulk = TURN_LEASES;
+static bool bulk_is_next = false;	/* a lock for which a backend waits had
+									 * its turn */
+
+static void start_entry(ZklEntry *entry, void *arg);
+static ZklEntry *owner_of_line(ZklEntry *entry);
+static Turn turn_of(const ZklEntry *entry);
+static void leave_line(ZklEntry *entry);
+static void stop_listening(ZklEntry *lease);
+static bool choose_turn(Turn *chosen);
+static bool bulk_may_be_sent(void);
+static ZklEntry *send_due(void);
+static bool send_request(ZklEntry *entry, ZklRequest request);
+static void send_list(ZklEntry *entry, const char *directory);
+static void listen_to(ZklEntry *lease, uint32 list);
+static void send_answer(ZklEntry *entry, const char *directory);
+static const char *plain_mark(const ZklEntry *entry);
+static bool send_create(ZklEntry *entry, ZklRequest request,
+						const char *directory);
+static void count_bytes(ZklEntry *entry, bool counted);
+
+void
+zkl_requests_start(void)
+{
+	for (int i = 0; i < NTURNS; i++)
+		dlist_init(&turns[i]);
+	pg_atomic_write_u64(&zkl_my_session->ephemeral_bytes, 0);
+	zkl_table_visit(LW_EXCLUSIVE, start_entry, NULL);
+}
+
+static void
+start_entry(ZklEntry *entry, void *arg)
+{
+	entry->due = ZKL_REQUEST_NOTHING;
+	dlist_init(&entry->line.entries);
+	entry->line.turn_link.next = NULL;
+	dlist_init(&entry->listening);
+	entry->listening_link.next = NULL;
+	entry->counted = false;
+	if (entry->ticket.state != ZKL_TICKET_NONE)
+		count_bytes(entry, true);
+}
+
+void
+zkl_requests_make_due(ZklEntry *entry, ZklRequest request)
+{
+	ZklLine    *line = &owner_of_line(entry)->line;
+
+	leave_line(entry);
+	entry->due = request;
+	dlist_push_tail(&line->entries, &entry->due_link);
+	if (line->turn_link.next == NULL)
+		dlist_push_tail(&turns[turn_of(entry)], &line->turn_link);
+}
+
+static ZklEntry *
+owner_of_line(ZklEntry *entry)
+{
+	return entry->semaphore != NULL ? entry->semaphore : entry;
+}
+
+static Turn
+turn_of(const ZklEntry *entry)
+{
+	if (entry->semaphore != NULL)
+		return TURN_LEASES;
+	return entry->ticket.state < ZKL_TICKET_OWNED ? TURN_WAITING : TURN_REST;
+}
+
+static void
+leave_line(ZklEntry *entry)
+{
+	ZklLine    *line = &owner_of_line(entry)->line;
+
+	if (entry->due == ZKL_REQUEST_NOTHING)
+		return;
+	entry->due = ZKL_REQUEST_NOTHING;
+	dlist_delete(&entry->due_link);
+	if (dlist_is_empty(&line->entries))
+	{
+		dlist_delete(&line->turn_link);
+		line->turn_link.next = NULL;
+	}
+}
+
+void
+zkl_requests_forget(ZklEntry *entry)
+{
+	leave_line(entry);
+	stop_listening(entry);
+}
+
+static void
+stop_listening(ZklEntry *lease)
+{
+	if (lease->listening_link.next == NULL)
+		return;
+	dlist_delete(&lease->listening_link);
+	lease->listening_link.next = NULL;
+}
+
+/* The list of a lease comes due only when its create was sent. */
+bool
+zkl_requests_is_unsent(const ZklEntry *entry)
+{
+	return entry->due != ZKL_REQUEST_NOTHING && entry->due != ZKL_REQUEST_LIST;
+}
+
+void
+zkl_requests_uncount(ZklEntry *entry)
+{
+	count_bytes(entry, false);
+}
+
+ZklEntry *
+zkl_requests_send(void)
+{
+	ZklEntry   *refused;
+	Turn		turn;
+
+	if (!choose_turn(&turn))
+		return NULL;
+	zkl_session_begin_sending();
+	refused = send_due();
+	zkl_session_end_sending();
+	return refused;
+}
+
+/* False: nothing can be sent now. */
+static bool
+choose_turn(Turn *chosen)
+{
+	Turn		other_bulk = next_bulk == TURN_LEASES ? TURN_REST : TURN_LEASES;
+	const Turn	order[] = {
+		bulk_is_next ? next_bulk : TURN_WAITING,
+		bulk_is_next ? other_bulk : next_bulk,
+		bulk_is_next ? TURN_WAITING : other_bulk
+	};
+
+	if (!zkl_session_is_usable() || zkl_session_outstanding() >= WINDOW)
+		return false;
+	for (int i = 0; i < NTURNS; i++)
+	{
+		*chosen = order[i];
+		if (!dlist_is_empty(&turns[*chosen]) &&
+			(*chosen == TURN_WAITING || bulk_may_be_sent()))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Only few bulk requests are on the way at a time; but some always are, for
+ * however many locks backends wait.
+ */
+static bool
+bulk_may_be_sent(void)
+{
+	return bulk_is_next ||
+		zkl_session_outstanding() - zkl_service_outstanding() < BULK_WINDOW;
+}
+
+static ZklEntry *
+send_due(void)
+{
+	Turn		turn;
+
+	while (choose_turn(&turn))
+	{
+		ZklLine    *line = dlist_head_element(ZklLine, turn_link, &turns[turn]);
+		ZklEntry   *entry = dlist_head_element(ZklEntry, due_link,
+											   &line->entries);
+		ZklRequest	request = entry->due;
+
+		/* The line goes behind all others. */
+		dlist_delete(&line->turn_link);
+		dlist_push_tail(&turns[turn], &line->turn_link);
+		bulk_is_next = turn == TURN_WAITING;
+		if (!bulk_is_next)
+			next_bulk = turn == TURN_LEASES ? TURN_REST : TURN_LEASES;
+
+		leave_line(entry);
+		if (!send_request(entry, request))
+			return entry;
+	}
+	return NULL;
+}
+
+static bool
+send_request(ZklEntry *entry, ZklRequest request)
+{
+	ZklTicket  *ticket = &entry->ticket;
+	char		directory[ZKL_DIR_SIZE];
+	char		name[ZKL_ZNODE_SIZE];
+
+	zkl_directories_of(entry, directory);
+	pg_atomic_fetch_add_u64(&zkl_shared->counters.requests, 1);
+	switch (request)
+	{
+		case ZKL_REQUEST_NOTHING:
+			break;
+		case ZKL_REQUEST_FOUND:
+		case ZKL_REQUEST_CREATE:
+			return send_create(entry, request, directory);
+		case ZKL_REQUEST_LIST:
+			send_list(entry, directory);
+			break;
+		case ZKL_REQUEST_INSPECT:
+			zkl_session_inspect(entry, ticket->attempt, directory,
+								ticket->name);
+			break;
+		case ZKL_REQUEST_WATCH:
+			zkl_session_watch(entry, ticket->attempt, request, directory,
+							  ticket->predecessor);
+			break;
+		case ZKL_REQUEST_WATCH_SELF:
+			zkl_session_watch(entry, ticket->attempt, request, directory,
+							  ticket->name);
+			break;
+		case ZKL_REQUEST_ANSWER:
+			send_answer(entry, directory);
+			break;
+		case ZKL_REQUEST_SURVEY:
+			strlcat(directory, "/" ZKL_LEASES, sizeof(directory));
+			zkl_session_survey(entry, ticket->attempt, directory);
+			break;
+		case ZKL_REQUEST_DOWNGRADE:
+			zkl_recipe_make_downgrade(ticket->name, name);
+			zkl_session_downgrade(entry, ticket->attempt, directory,
+								  ticket->name, name, entry->about);
+			break;
+		case ZKL_REQUEST_DELETE:
+			if (ticket->predecessor[0])
+			{
+				zkl_session_unwatch(directory, ticket->predecessor);
+				ticket->predecessor[0] = '\0';
+			}
+			zkl_session_delete(entry, ticket->attempt, directory,
+							   ticket->name);
+			zkl_directories_note(entry);
+			break;
+	}
+	return true;
+}
+
+/*
+ * A semaphore's list comes back with the number of the list, and with the
+ * lease for which it was sent first.  That lease stays until all its requests
+ * are answered.
+ */
+static void
+send_list(ZklEntry *entry, const char *directory)
+{
+	static uint32 nlists = 0;
+	dlist_mutable_iter iter;
+
+	if (entry->semaphore == NULL)
+	{
+		zkl_session_list(entry, entry->ticket.attempt, directory);
+		return;
+	}
+
+	nlists++;
+	listen_to(entry, nlists);
+	dlist_foreach_modify(iter, &entry->semaphore->line.entries)
+	{
+		ZklEntry   *other = dlist_container(ZklEntry, due_link, iter.cur);
+
+		if (other->semaphore != NULL && other->due == ZKL_REQUEST_LIST)
+		{
+			leave_line(other);
+			listen_to(other, nlists);
+		}
+	}
+	zkl_session_list(entry, nlists, directory);
+}
+
+static void
+listen_to(ZklEntry *lease, uint32 list)
+{
+	stop_listening(lease);
+	lease->list = list;
+	dlist_push_tail(&lease->semaphore->listening, &lease->listening_link);
+}
+
+List *
+zkl_requests_take_listeners(ZklEntry *semaphore, uint32 attempt)
+{
+	List	   *leases = NIL;
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &semaphore->listening)
+	{
+		ZklEntry   *lease = dlist_container(ZklEntry, listening_link, iter.cur);
+
+		if (lease->list != attempt)
+			continue;
+		stop_listening(lease);
+		leases = lappend(leases, lease);
+	}
+	return leases;
+}
+
+/*
+ * Several requests, of which one was counted already.  They go out together,
+ * without waiting for one another, because the session keeps their order.  The
+ * list of a lease comes due only now, because it serves other leases as well.
+ */
+static bool
+send_create(ZklEntry *entry, ZklRequest request, const char *directory)
+{
+	ZklTicket  *ticket = &entry->ticket;
+	int64		counted = zkl_session_requests() + 1;
+	uint8		random_bytes[16];
+	char		name[ZKL_ZNODE_SIZE];
+	char		data[DATA_SIZE];
+
+	count_bytes(entry, true);
+	if (pg_atomic_read_u64(&zkl_my_session->ephemeral_bytes) > EPHEMERAL_BYTES_MAX ||
+		!pg_strong_random(random_bytes, sizeof(random_bytes)))
+		return false;
+
+	stop_listening(entry);		/* ... to a list that was sent before */
+	zkl_ticket_begin_attempt(ticket, random_bytes, entry->only_tries);
+	zkl_recipe_make_prefix(ticket->mode, ticket->uuid, name);
+	pg_atomic_fetch_add_u64(&zkl_shared->counters.tickets, 1);
+	snprintf(data, sizeof(data), "%s%s", entry->about, plain_mark(entry));
+	if (request == ZKL_REQUEST_FOUND)
+		zkl_session_found(entry, ticket->attempt, directory,
+						  ticket->rounds > 0, name, data);
+	else
+	{
+		zkl_session_create(entry, ticket->attempt, directory, name, data);
+		if (entry->semaphore != NULL)
+			zkl_requests_make_due(entry, ZKL_REQUEST_LIST);
+		else
+			zkl_session_list(entry, ticket->attempt, directory);
+	}
+	pg_atomic_fetch_add_u64(&zkl_shared->counters.requests,
+							zkl_session_requests() - counted);
+	return true;
+}
+
+static const char *
+plain_mark(const ZklEntry *entry)
+{
+	return zkl_entry_says_plain(entry) ? ZKL_PLAIN : "";
+}
+
+/*
+ * If the ticket is given up, its delete follows, and the text in the entry is
+ * already that of the next one.
+ */
+static void
+send_answer(ZklEntry *entry, const char *directory)
+{
+	const ZklTicket *ticket = &entry->ticket;
+	char		about[ZKL_ABOUT_SIZE];
+	char		words[ZKL_TEXT_SIZE];
+
+	if (!zkl_entry_copy_about(entry, about))
+		return;
+	snprintf(words, sizeof(words), "%s%s%s", about, plain_mark(entry),
+			 ticket->writes_answer ? ZKL_IN_USE : "");
+	zkl_session_answer(entry, ticket->attempt, directory, ticket->name, words,
+					   ticket->version);
+}
+
+/*
+ * The bytes that this ticket adds to the transaction that will end the
+ * session.
+ */
+static void
+count_bytes(ZklEntry *entry, bool counted)
+{
+	int			bytes = zkl_directories_prefix_length() + strlen(entry->path) +
+	ZKL_ZNODE_SIZE + sizeof(int32);
+
+	if (counted && !entry->counted)
+		pg_atomic_fetch_add_u64(&zkl_my_session->ephemeral_bytes, bytes);
+	else if (!counted && entry->counted)
+		pg_atomic_fetch_sub_u64(&zkl_my_session->ephemeral_bytes, bytes);
+	entry->counted = counted;
+}

@@ -1,0 +1,194 @@
+/*-------------------------------------------------------------------------
+ *
+ * sessionfile.c
+ *	  The file that carries a session over a crash of the server.
+ *
+ * After a crash restart, shared memory is new and no process knows the session
+ * whose znodes still lock all clients out.  With its id and password the new
+ * worker ends it at once, instead of after the session timeout.
+ *
+ * A copy of the data directory (base backup, snapshot, clone) must not do
+ * that to the original's session.  The file lies where base backups leave
+ * files out, and it names its own device and inode and the boot of the
+ * machine: in a copy, at least one of them differs.
+ *
+ * src/worker/sessionfile.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "storage/fd.h"
+
+#include "faultpoint.h"
+#include "worker/sessionfile.h"
+
+#define SESSION_FILE		"pg_stat_tmp/zklock.session"
+#define BOOT_ID_FILE		"/proc/sys/kernel/random/boot_id"
+#define BOOT_ID_LENGTH		36
+#define MAX_SIZE			512
+
+static char file_name[MAXPGPATH];
+static char new_file_name[MAXPGPATH];
+
+static bool read_file(const char *path, char *text, struct stat *status);
+static bool describe_home(int fd, const struct stat *status, char *home,
+						  size_t size);
+
+void
+zkl_session_file_start(int session)
+{
+	if (session == 0)
+		strlcpy(file_name, SESSION_FILE, sizeof(file_name));
+	else
+		snprintf(file_name, sizeof(file_name), SESSION_FILE ".%d", session + 1);
+	snprintf(new_file_name, sizeof(new_file_name), "%s.new", file_name);
+}
+
+bool
+zkl_session_file_read(ZklSessionId *identity)
+{
+	char text[	MAX_SIZE];
+	char		home[MAX_SIZE];
+	struct stat status;
+	char		password[2 * sizeof(identity->password) + 1];
+	uint64		id;
+	size_t		length;
+
+	if (!read_file(file_name, text, &status) ||
+		!describe_home(-1, &status, home, sizeof(home)))
+		return false;
+
+	length = strlen(home);
+	if (strncmp(text, home, length) != 0)
+	{
+		ereport(LOG,
+				errmsg("ignoring file \"%s\": it belongs to another server",
+					   file_name));
+		return false;
+	}
+	if (sscanf(text +length, "%" PRIx64 " %32[0-9a-f]",
+			   &id, password) != 2 || strlen(password) != 32)
+		return false;
+
+	identity->id = (int64) id;
+	for (int i = 0; i < (int) sizeof(identity->password); i++)
+	{
+		unsigned	byte;
+
+		sscanf(password + 2 * i, "%2x", &byte);
+		identity->password[i] = (char) byte;
+	}
+	return identity->id != 0;
+}
+
+void
+zkl_session_file_write(const ZklSessionId *identity)
+{
+	char text[	2 * MAX_SIZE];
+	struct stat status = {0};
+	int			length;
+	int			fd;
+
+	unlink(new_file_name);
+	fd = OpenTransientFilePerm(new_file_name,
+							   O_WRONLY | O_CREAT | O_EXCL | PG_BINARY, 0600);
+	if (fd < 0)
+	{
+		ereport(LOG,
+				errcode_for_file_access(),
+				errmsg("could not create file \"%s\": %m", new_file_name));
+		return;
+	}
+	if (!describe_home(fd, &status, text, MAX_SIZE))
+	{
+		/* If the machine's boot has no name, there is no file. */
+		CloseTransientFile(fd);
+		unlink(new_file_name);
+		return;
+	}
+
+	length = strlen(text);
+	length += sprintf(text +length, "%" PRIx64 " ",
+					  (uint64) identity->id);
+	for (int i = 0; i < (int) sizeof(identity->password); i++)
+		length += sprintf(text +length, "%02x",
+						  (unsigned char) identity->password[i]);
+	text[		length++] = '\n';
+
+	/* Not synced: after a crash of the machine the file is of no use. */
+	if (write(fd, text, length) != length)
+		ereport(LOG,
+				errcode_for_file_access(),
+				errmsg("could not write file \"%s\": %m", new_file_name));
+	CloseTransientFile(fd);
+	ZKL_FAULT_POINT("session-file-new");
+	if (rename(new_file_name, file_name) != 0)
+		ereport(LOG,
+				errcode_for_file_access(),
+				errmsg("could not rename file \"%s\" to \"%s\": %m",
+					   new_file_name, file_name));
+}
+
+bool
+zkl_session_file_remove(void)
+{
+	if (unlink(file_name) == 0 || errno == ENOENT)
+		return true;
+	ereport(LOG,
+			errcode_for_file_access(),
+			errmsg("could not remove file \"%s\": %m", file_name));
+	return false;
+}
+
+/*
+ * The home of the file: the machine's present boot, and the file's own device
+ * and inode (of fd, unless that is negative).
+ */
+static bool
+describe_home(int fd, const struct stat *status, char *home, size_t size)
+{
+	char		boot_id[MAX_SIZE];
+	struct stat of_fd;
+	struct stat of_boot_id;
+
+	if (fd >= 0)
+	{
+		if (fstat(fd, &of_fd) != 0)
+			return false;
+		status = &of_fd;
+	}
+	if (!read_file(BOOT_ID_FILE, boot_id, &of_boot_id) ||
+		strlen(boot_id) < BOOT_ID_LENGTH)
+		return false;
+	snprintf(home, size, "zklock session 1\n%.*s " UINT64_FORMAT " " UINT64_FORMAT "\n",
+			 BOOT_ID_LENGTH, boot_id,
+			 (uint64) status->st_dev, (uint64) status->st_ino);
+	return true;
+}
+
+static bool
+read_file(const char *path, char *text, struct stat *status)
+{
+	int			fd = OpenTransientFile(path, O_RDONLY | PG_BINARY);
+	int			length;
+
+	if (fd < 0)
+	{
+		if (errno != ENOENT)
+			ereport(LOG,
+					errcode_for_file_access(),
+					errmsg("could not open file \"%s\": %m", path));
+		return false;
+	}
+	length = fstat(fd, status) == 0 ? read(fd, text, MAX_SIZE - 1) : -1;
+	CloseTransientFile(fd);
+	text[		Max(length, 0)] = '\0';
+
+	return length > 0;
+}

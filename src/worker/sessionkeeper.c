@@ -1,0 +1,560 @@
+/*-------------------------------------------------------------------------
+ *
+ * sessionkeeper.c
+ *	  Keeps the ZooKeeper session: opens it, carries it on, proves that it lives.
+ *
+ * src/worker/sessionkeeper.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "storage/ipc.h"
+#include "utils/memutils.h"
+
+#include "compat.h"
+#include "faultpoint.h"
+#include "protocol/safeuntil.h"
+#include "worker/commandrunner.h"
+#include "worker/entrywork.h"
+#include "worker/hosts.h"
+#include "worker/lookup.h"
+#include "worker/sessionfile.h"
+#include "worker/sessionkeeper.h"
+#include "worker/tickets.h"
+#include "zklock.h"
+#include "zookeeper/session.h"
+
+#define RETRY_OPEN			ZKL_MS(1000)
+#define LOOK_AGAIN			ZKL_MS(50)
+
+static struct
+{
+	bool		ending_old;		/* attached to a session only to close it */
+	bool		connected;
+	bool		was_connected;	/* the open handle, at any time */
+	int64		open_at;		/* when to try to open a handle */
+	int64		heartbeat_at;	/* when the next is due */
+	char	   *hosts;			/* those of the open handle ... */
+	char	   *servers;		/* ... and their addresses */
+	int64		resolve_at;		/* while disconnected: when to look again */
+	bool		missing;		/* it was logged that ZooKeeper cannot be
+								 * reached */
+	bool		in_doubt;		/* it was logged that claims are in doubt */
+	ZklSafeUntil safe;
+}			keeper;
+
+static void open_session(void);
+static void take_lookup(void);
+static void move_to_servers(const char *servers);
+static void look_for_servers(void);
+static void note_unreachable(void);
+static void note_doubt(void);
+static void note_error(const char *error);
+static void renew_handle(void);
+static void abandon_handle(void);
+static void on_connected(void);
+static void on_disconnected(void);
+static void on_expired(void);
+static void on_stranger(void);
+static void on_heartbeat(int64 sent);
+static void publish_safe_until(void);
+static int64 next_heartbeat(void);
+static int	heartbeat_period_ms(void);
+static int	timeout_ms(void);
+static void publish_session(void);
+
+void
+zkl_keeper_tend(void)
+{
+	/* A send that fails ends the connection, too, but without an event. */
+	if (keeper.connected && !zkl_session_is_connected())
+		on_disconnected();
+
+	take_lookup();
+	if (!zkl_session_is_open() && zkl_now() >= keeper.open_at)
+		open_session();
+	else if (zkl_session_is_open() && !keeper.connected)
+	{
+		note_unreachable();
+		if (zkl_now() >= keeper.resolve_at)
+			look_for_servers();
+	}
+	note_doubt();
+}
+
+int64
+zkl_keeper_wake_at(void)
+{
+	int64		wake_at = PG_INT64_MAX;
+	int64		safe_until = pg_atomic_read_u64(&zkl_my_session->safe_until);
+
+	if (!zkl_session_is_open())
+		wake_at = keeper.open_at;
+	else if (zkl_session_may_heartbeat())
+		wake_at = next_heartbeat();
+	if (safe_until > zkl_now())
+		wake_at = Min(wake_at, safe_until);
+	if (zkl_lookup_is_running())
+		wake_at = Min(wake_at, zkl_now() + LOOK_AGAIN);
+	return wake_at;
+}
+
+bool
+zkl_keeper_has_other_hosts(void)
+{
+	return keeper.hosts != NULL && strcmp(keeper.hosts, zkl_hosts) != 0;
+}
+
+void
+zkl_keeper_close(void)
+{
+	if (!keeper.connected)
+		return;
+	zkl_session_close();
+	ZKL_FAULT_POINT("session-closed");
+	(void) zkl_session_file_remove();
+	ereport(LOG,
+			errmsg("closed the ZooKeeper session"));
+}
+
+static void
+open_session(void)
+{
+	ZklSessionInfo *info = zkl_my_session;
+	ZklSessionId identity = {0};
+	char	   *servers;
+
+	keeper.open_at = zkl_now() + RETRY_OPEN;
+	zkl_lookup_start();
+	if (!zkl_lookup_servers(&servers))
+		return;
+
+	keeper.ending_old = false;
+	keeper.was_connected = false;
+	identity.id = info->id;
+	memcpy(identity.password, info->password, sizeof(identity.password));
+	if (identity.id == 0)
+		keeper.ending_old = zkl_session_file_read(&identity);
+	zkl_safe_until_begin(&keeper.safe,
+						 info->id != 0 ? ZKL_MS(info->timeout_ms) : 0,
+						 pg_atomic_read_u64(&info->safe_until));
+
+	/* A session keeps the timeout that it was made with. */
+	if (!zkl_session_open(servers, zkl_hosts_count(servers),
+						  info->id != 0 ? info->timeout_ms : zkl_session_timeout,
+						  identity.id != 0 ? &identity : NULL))
+	{
+		ereport(LOG,
+				errmsg("could not make a ZooKeeper client: %m"));
+		return;
+	}
+	if (keeper.hosts)
+	{
+		pfree(keeper.hosts);
+		pfree(keeper.servers);
+	}
+	keeper.hosts = MemoryContextStrdup(TopMemoryContext, zkl_hosts);
+	keeper.servers = MemoryContextStrdup(TopMemoryContext, servers);
+	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
+}
+
+static void
+take_lookup(void)
+{
+	static bool logged = false;
+	char	   *text;
+	char	   *servers;
+
+	switch (zkl_lookup_take(&text))
+	{
+		case ZKL_LOOKUP_NONE:
+			return;
+		case ZKL_LOOKUP_DONE:
+			logged = false;
+			if (!zkl_session_is_open())
+				keeper.open_at = 0;
+			else if (!keeper.connected && zkl_lookup_servers(&servers))
+				move_to_servers(servers);
+			return;
+		case ZKL_LOOKUP_FAILED:
+			break;
+	}
+	note_error(psprintf("could not resolve any of the servers: %s", text));
+	if (!logged)
+		ereport(LOG,
+				errmsg("could not resolve any of the ZooKeeper servers \"%s\"",
+					   zkl_hosts),
+				errdetail("The last error was: %s.", text));
+	logged = true;
+}
+
+/* The next worker carries the session on at the new addresses. */
+static void
+move_to_servers(const char *servers)
+{
+	if (strcmp(servers, keeper.servers) == 0)
+		return;
+	ereport(LOG,
+			errmsg("restarting the zklock worker, because the ZooKeeper servers have other addresses"));
+	proc_exit(1);
+}
+
+/*
+ * The servers may have moved, or may refuse this handle: see renew_handle().
+ */
+static void
+look_for_servers(void)
+{
+	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
+	zkl_lookup_start();
+	renew_handle();
+}
+
+/*
+ * What the log and zk_status say
+ */
+
+/* Logged once, until there is a connection again. */
+static void
+note_unreachable(void)
+{
+	const char *error = zkl_session_take_error();
+
+	if (error != NULL)
+		note_error(error);
+	if (keeper.missing || !zkl_session_tried_all())
+		return;
+	keeper.missing = true;
+	ereport(LOG,
+			errmsg("could not connect to ZooKeeper, will keep trying"),
+			zkl_my_session->last_error_at == 0 ? 0 :
+			errdetail("The last error was: %s.", zkl_my_session->last_error));
+}
+
+/*
+ * The session's znodes may be gone.  That matters only to backends that hold
+ * locks, so without holders nothing is logged.
+ */
+static void
+note_doubt(void)
+{
+	bool		safe = zkl_now() < (int64) pg_atomic_read_u64(&zkl_my_session->safe_until);
+
+	if (keeper.in_doubt && safe)
+	{
+		keeper.in_doubt = false;
+		ereport(LOG,
+				errmsg("locks are not in doubt any more"),
+				errdetail("ZooKeeper has confirmed the session that holds them."));
+	}
+	else if (!keeper.in_doubt && !safe && zkl_my_session->id != 0 &&
+			 pg_atomic_read_u64(&zkl_my_session->ephemeral_bytes) > 0 &&
+			 zkl_entry_any_held())
+	{
+		keeper.in_doubt = true;
+		note_error("ZooKeeper has not confirmed the session for too long");
+		ereport(LOG,
+				errmsg("locks are in doubt"),
+				errdetail("ZooKeeper has not confirmed the session that holds them for too long."),
+				errhint("Transactions that hold them cannot commit until it does."));
+	}
+}
+
+/* For zk_status. */
+static void
+note_error(const char *error)
+{
+	ZklSessionInfo *info = zkl_my_session;
+
+	LWLockAcquire(zkl_table_session_lock(), LW_EXCLUSIVE);
+	strlcpy(info->last_error, error, sizeof(info->last_error));
+	info->last_error_at = zkl_now();
+	LWLockRelease(zkl_table_session_lock());
+}
+
+/*
+ * A ZooKeeper server refuses a client that has seen a later write than the
+ * server's last one.  After ZooKeeper was emptied, or restored from a backup,
+ * it would do so for ever, because a handle does not forget what it has seen.
+ * So another handle carries the session on, or is told that the session has
+ * expired.  If ZooKeeper only cannot be reached, this happens once for
+ * nothing, and does no harm.
+ */
+static void
+renew_handle(void)
+{
+	if (!keeper.was_connected)
+		return;
+	ereport(LOG,
+			errmsg("carrying the ZooKeeper session on with another client, because no server has accepted this one"));
+	abandon_handle();
+	keeper.open_at = 0;
+}
+
+/*
+ * A new handle does not know this one's requests, so their replies are lost.
+ */
+static void
+abandon_handle(void)
+{
+	zkl_session_abandon();
+	zkl_service_restarted();
+	zkl_tickets_restarted();
+}
+
+void
+zkl_keeper_handle_events(void)
+{
+	ZklSessionEvent *event;
+
+	while ((event = zkl_session_next_event()) != NULL)
+	{
+		switch (event->kind)
+		{
+			case ZKL_SESSION_CONNECTED:
+				on_connected();
+				break;
+			case ZKL_SESSION_DISCONNECTED:
+				on_disconnected();
+				break;
+			case ZKL_SESSION_EXPIRED:
+				on_expired();
+				break;
+			case ZKL_SESSION_STRANGER:
+				on_stranger();
+				break;
+			case ZKL_SESSION_HEARTBEAT:
+				on_heartbeat(event->sent);
+				break;
+			case ZKL_SESSION_REPLY:
+			case ZKL_SESSION_CHILDREN_CHANGED:
+			case ZKL_SESSION_NODE_CHANGED:
+				zkl_tickets_handle(event);
+				break;
+			case ZKL_SESSION_ANSWER:
+				zkl_service_handle(event);
+				break;
+		}
+		zkl_session_free_event(event);
+	}
+}
+
+static void
+on_connected(void)
+{
+	if (!zkl_session_is_plausible())
+	{
+		on_stranger();
+		return;
+	}
+	ZKL_FAULT_POINT("connected");
+	if (keeper.ending_old)
+	{
+		zkl_session_close();
+		ZKL_FAULT_POINT("old-session-closed");
+		keeper.open_at = zkl_session_file_remove() ? 0 : zkl_now() + RETRY_OPEN;
+		ereport(LOG,
+				errmsg("closed the ZooKeeper session that the server had before it crashed"));
+		return;
+	}
+
+	/*
+	 * First, a shorter session timeout moves safe until back.  Then comes the
+	 * barrier.  Then every ticket is looked at again.
+	 */
+	zkl_safe_until_connected(&keeper.safe, zkl_session_connect_sent(),
+							 ZKL_MS(zkl_session_timeout_ms()));
+	publish_safe_until();
+	keeper.heartbeat_at = 0;
+	zkl_keeper_send_heartbeat();
+	publish_session();
+	if (!keeper.connected)
+		ereport(LOG,
+				errmsg("connected to ZooKeeper server \"%s\"",
+					   zkl_session_server()),
+				errdetail("The session timeout is %d ms.",
+						  zkl_session_timeout_ms()));
+	keeper.connected = true;
+	keeper.was_connected = true;
+	keeper.missing = false;
+	pg_atomic_write_u32(&zkl_my_session->connected, 1);
+	pg_atomic_fetch_add_u64(&zkl_shared->counters.connects, 1);
+	zkl_tickets_reconnected();
+	zkl_entry_wake_all();
+}
+
+static void
+on_disconnected(void)
+{
+	const char *error;
+
+	if (!keeper.connected)
+		return;
+	error = zkl_session_take_error();
+	note_error(error ? error : "lost the connection to ZooKeeper");
+	ereport(LOG,
+			errmsg("lost the connection to ZooKeeper"),
+			error ? errdetail("The last error was: %s.", error) : 0);
+	keeper.connected = false;
+	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
+	pg_atomic_write_u32(&zkl_my_session->connected, 0);
+	zkl_tickets_disconnected();
+	zkl_entry_wake_all();
+}
+
+/*
+ * First the session stops being safe, and its loss is counted.  So no commit
+ * guard takes the quick way any more, even if this worker fails and the next
+ * one has a new session before it has marked the claims.  Then the epoch
+ * grows.  From that moment on no claim of the old session counts as held, even
+ * before the worker has marked it.
+ */
+static void
+on_expired(void)
+{
+	ZklSessionInfo *info = zkl_my_session;
+
+	ZKL_FAULT_POINT("expired");
+	if (!keeper.ending_old)
+	{
+		pg_atomic_write_u64(&info->safe_until, 0);
+		pg_atomic_fetch_add_u64(&zkl_shared->losses, 1);
+		pg_atomic_fetch_add_u64(&info->epoch, 1);
+		ZKL_FAULT_POINT("epoch-raised");
+	}
+	zkl_session_close();
+	zkl_service_restarted();
+	keeper.open_at = zkl_session_file_remove() ? 0 : zkl_now() + RETRY_OPEN;
+	if (keeper.ending_old)
+		return;
+
+	pg_atomic_fetch_add_u64(&zkl_shared->counters.expirations, 1);
+	on_disconnected();
+
+	LWLockAcquire(zkl_table_session_lock(), LW_EXCLUSIVE);
+	info->id = 0;
+	LWLockRelease(zkl_table_session_lock());
+	ZKL_FAULT_POINT("session-forgotten");
+
+	keeper.in_doubt = false;
+	note_error("the ZooKeeper session has expired");
+	ereport(LOG,
+			errmsg("the ZooKeeper session has expired"));
+	zkl_tickets_expired();
+}
+
+/* Another handle carries the session on. */
+static void
+on_stranger(void)
+{
+	static bool logged = false;
+
+	on_disconnected();
+	note_error("one of the servers does not answer like a ZooKeeper server");
+	if (!logged)
+		ereport(LOG,
+				errmsg("one of the servers \"%s\" does not answer like a ZooKeeper server",
+					   zkl_hosts));
+	logged = true;
+	abandon_handle();
+	keeper.open_at = zkl_now() + RETRY_OPEN;
+}
+
+/*
+ * Publish the session's id and password: in shared memory for the next worker,
+ * and in a file for the worker after a crash of the server.  The file comes
+ * first.  If this worker fails in between, the next worker ends a session that
+ * is not in use yet.  In the other order, the next worker would carry on a
+ * session that is in no file, and a crash would leave its znodes behind.
+ */
+static void
+publish_session(void)
+{
+	ZklSessionInfo *info = zkl_my_session;
+	ZklSessionId identity;
+
+	zkl_session_identity(&identity);
+	if (identity.id != info->id)
+	{
+		zkl_session_file_write(&identity);
+		ZKL_FAULT_POINT("session-file-written");
+	}
+
+	LWLockAcquire(zkl_table_session_lock(), LW_EXCLUSIVE);
+	info->id = identity.id;
+	memcpy(info->password, identity.password, sizeof(info->password));
+	info->timeout_ms = timeout_ms();
+	strlcpy(info->server, zkl_session_server(), sizeof(info->server));
+	info->connected_at = zkl_now();
+	LWLockRelease(zkl_table_session_lock());
+	ZKL_FAULT_POINT("session-published");
+}
+
+static void
+on_heartbeat(int64 sent)
+{
+	int			period_ms = heartbeat_period_ms();
+	ZklSessionInfo *info = zkl_my_session;
+	int64		now = zkl_now();
+	int			session = zkl_my_session_number();
+	bool		was_safe = zkl_session_is_safe(session, now);
+
+	zkl_safe_until_proof(&keeper.safe, sent, now);
+	publish_safe_until();
+	ZKL_FAULT_POINT("safe-until-moved");
+	pg_atomic_write_u64(&info->heard_at, now);
+	pg_atomic_write_u32(&info->period_ms, period_ms);
+	pg_atomic_fetch_add_u64(&zkl_shared->counters.heartbeats, 1);
+	if (!was_safe && zkl_session_is_safe(session, now))
+		zkl_entry_wake_all();
+}
+
+/*
+ * If a shorter timeout moves safe until back, this comes before the timeout is
+ * published.  Otherwise a worker that starts in between would add the shorter
+ * timeout to a moment that it takes for later than it was.
+ */
+static void
+publish_safe_until(void)
+{
+	pg_atomic_write_u64(&zkl_my_session->safe_until,
+						zkl_safe_until(&keeper.safe));
+}
+
+/* At once, if the connection still waits for its barrier. */
+static int64
+next_heartbeat(void)
+{
+	return zkl_session_is_usable() ? keeper.heartbeat_at : 0;
+}
+
+static int
+heartbeat_period_ms(void)
+{
+	return Max(100, timeout_ms() / 20);
+}
+
+/*
+ * The shortest timeout that the session has had, because ZooKeeper may still
+ * count with that.
+ */
+static int
+timeout_ms(void)
+{
+	return keeper.safe.timeout / ZKL_MS(1);
+}
+
+void
+zkl_keeper_send_heartbeat(void)
+{
+	/* A connection that answers nothing is of no use. */
+	if (zkl_session_is_usable() && zkl_session_heartbeat_age() >
+		ZKL_MS(timeout_ms() / 3))
+		zkl_session_break_connection();
+
+	if (!zkl_session_may_heartbeat() || zkl_now() < next_heartbeat())
+		return;
+	keeper.heartbeat_at = zkl_now() + ZKL_MS(heartbeat_period_ms());
+	zkl_session_heartbeat();
+}

@@ -1,0 +1,512 @@
+/*-------------------------------------------------------------------------
+ *
+ * tickets.c
+ *	  The worker's side of the tickets: feed events, do what the steps say.
+ *
+ * What happens in the life of one ticket is decided in ticket.c; here a step
+ * is carried out: its request becomes due, its report goes to the lock table.
+ *
+ * A ticket in state NONE has no request due and none on its way, and only
+ * then may its entry be removed.
+ *
+ * src/worker/tickets.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "nodes/pg_list.h"
+
+#include "compat.h"
+#include "faultpoint.h"
+#include "worker/entrywork.h"
+#include "worker/lockdirectory.h"
+#include "worker/sendqueue.h"
+#include "worker/tickets.h"
+#include "worker/timers.h"
+#include "zklock.h"
+
+static void feed_all(ZklTicketEventKind kind);
+static void feed(ZklEntry *entry, ZklTicketEventKind kind);
+static bool is_to_look(const ZklEntry *entry);
+static void carry_out(ZklEntry *entry, ZklTicketStep step);
+static void report(ZklEntry *entry, ZklTicketStep step);
+static void do_work(ZklEntry *entry, ZklWork work);
+static void retry_deletes(ZklEntry *semaphore);
+static void answer(ZklEntry *entry);
+static void take_reply(ZklEntry *entry, const ZklSessionEvent *event);
+static void feed_if_concerned(ZklEntry *entry, const char *child, bool gone);
+static void feed_leases(List *leases);
+static void hand_out_list(ZklEntry *semaphore, const ZklSessionEvent *event);
+static void look_after_leases(ZklEntry *semaphore, const ZklTicketEvent *list);
+static void drop_child_watch(const char *directory, const char *child);
+static void delete_leftover(ZklEntry *entry, const ZklTicketEvent *reply);
+static void refuse_create(ZklEntry *entry);
+
+void
+zkl_tickets_start(const char *prefix)
+{
+	zkl_directories_start(prefix);
+	zkl_timers_start();
+	zkl_requests_start();
+	zkl_entry_adopt_work();
+	zkl_tickets_restarted();
+}
+
+void
+zkl_tickets_restarted(void)
+{
+	feed_all(ZKL_EVENT_RESTARTED);
+}
+
+void
+zkl_tickets_reconnected(void)
+{
+	feed_all(ZKL_EVENT_RECONNECTED);
+}
+
+void
+zkl_tickets_expired(void)
+{
+	feed_all(ZKL_EVENT_EXPIRED);
+}
+
+/*
+ * zklock sets the watches again itself.  The client would send them all in one
+ * packet, and a server refuses a packet of more than a megabyte.
+ */
+void
+zkl_tickets_disconnected(void)
+{
+	int			nentries;
+	ZklEntry  **entries = zkl_table_collect(&nentries);
+
+	for (int i = 0; i < nentries; i++)
+	{
+		const ZklTicket *ticket = &entries[i]->ticket;
+		char		directory[ZKL_DIR_SIZE];
+
+		zkl_directories_of(entries[i], directory);
+		zkl_session_drop_watch(directory);
+		drop_child_watch(directory, ticket->predecessor);
+		drop_child_watch(directory, ticket->name);
+	}
+	pfree(entries);
+}
+
+static void
+drop_child_watch(const char *directory, const char *child)
+{
+	char		path[ZKL_SESSION_PATH_SIZE];
+
+	if (child[0] == '\0')
+		return;
+	snprintf(path, sizeof(path), "%s/%s", directory, child);
+	zkl_session_drop_watch(path);
+}
+
+void
+zkl_tickets_handle(const ZklSessionEvent *event)
+{
+	ZklEntry   *entry;
+	const char *slash;
+	List	   *leases;
+	ListCell   *cell;
+
+	switch (event->kind)
+	{
+		case ZKL_SESSION_REPLY:
+			entry = event->tag;
+			if (event->reply.request == ZKL_REQUEST_DELETE &&
+				event->reply.outcome == ZKL_OUTCOME_REFUSED)
+				ereport(LOG,
+						errmsg("could not delete the znode of lock \"%s\": it stays until the ZooKeeper session ends",
+							   entry->semaphore ? entry->semaphore->path : entry->path));
+			if (entry->semaphore != NULL &&
+				event->reply.request == ZKL_REQUEST_LIST)
+				hand_out_list(entry->semaphore, event);
+			else if (event->attempt == entry->ticket.attempt)
+			{
+				delete_leftover(entry, &event->reply);
+				take_reply(entry, event);
+			}
+			break;
+		case ZKL_SESSION_CHILDREN_CHANGED:
+			entry = zkl_directories_find(event->path, strlen(event->path));
+			if (entry != NULL)
+				feed(entry, ZKL_EVENT_CHILDREN_CHANGED);
+			leases = zkl_directories_find_leases(event->path, strlen(event->path));
+			feed_leases(leases);
+			break;
+		case ZKL_SESSION_NODE_CHANGED:
+			slash = strrchr(event->path, '/');
+			entry = zkl_directories_find(event->path, slash - event->path);
+			if (entry != NULL)
+				feed_if_concerned(entry, slash + 1, event->gone);
+			leases = zkl_directories_find_leases(event->path, slash - event->path);
+			foreach(cell, leases)
+				feed_if_concerned(lfirst(cell), slash + 1, event->gone);
+			break;
+		case ZKL_SESSION_CONNECTED:
+		case ZKL_SESSION_DISCONNECTED:
+		case ZKL_SESSION_EXPIRED:
+		case ZKL_SESSION_STRANGER:
+		case ZKL_SESSION_HEARTBEAT:
+		case ZKL_SESSION_ANSWER:
+			Assert(false);
+			break;
+	}
+}
+
+static void
+take_reply(ZklEntry *entry, const ZklSessionEvent *event)
+{
+	ZklTicketEvent reply = event->reply;
+
+	if (reply.request == ZKL_REQUEST_WATCH_SELF &&
+		reply.outcome == ZKL_OUTCOME_OK)
+		reply.stale = !zkl_entry_is_described(entry, event->data,
+											  event->data_length);
+	carry_out(entry, zkl_ticket_step(&entry->ticket, &reply));
+}
+
+/* A znode has changed: is it this ticket's own, or the one it waits for? */
+static void
+feed_if_concerned(ZklEntry *entry, const char *child, bool gone)
+{
+	if (strcmp(entry->ticket.predecessor, child) == 0)
+		feed(entry, gone ? ZKL_EVENT_PREDECESSOR_GONE :
+			 ZKL_EVENT_PREDECESSOR_CHANGED);
+	else if (strcmp(entry->ticket.name, child) == 0)
+		feed(entry, ZKL_EVENT_SELF_CHANGED);
+}
+
+/*
+ * The leases of a semaphore have changed.  All that wait list again.  Of those
+ * that are owned, one lists for all whether other clients wait; if it is given up
+ * before it has listed, another one does.
+ */
+static void
+feed_leases(List *leases)
+{
+	ListCell   *cell;
+	bool		looked = false;
+
+	foreach(cell, leases)
+	{
+		ZklEntry   *lease = lfirst(cell);
+
+		if (lease->ticket.state == ZKL_TICKET_QUEUED)
+			feed(lease, ZKL_EVENT_CHILDREN_CHANGED);
+		else if (lease->ticket.state == ZKL_TICKET_CHECKING)
+			looked = true;
+		else if (lease->ticket.state == ZKL_TICKET_OWNED &&
+				 !lease->ticket.contended && !looked)
+		{
+			feed(lease, ZKL_EVENT_CHILDREN_CHANGED);
+			looked = true;
+			ZKL_FAULT_POINT("lease-to-look");
+		}
+	}
+}
+
+/*
+ * A semaphore's list is put in order once, and goes to all leases that wait for
+ * it.
+ */
+static void
+hand_out_list(ZklEntry *semaphore, const ZklSessionEvent *event)
+{
+	ZklTicketEvent reply = event->reply;
+	ZklLease   *leases = palloc((reply.nchildren + 1) * sizeof(ZklLease));
+	List	   *listeners = zkl_requests_take_listeners(semaphore,
+														event->attempt);
+	ListCell   *cell;
+
+	zkl_recipe_order_leases(reply.children, reply.nchildren, leases);
+	reply.leases = leases;
+	if (reply.outcome == ZKL_OUTCOME_OK)
+		look_after_leases(semaphore, &reply);
+	foreach(cell, listeners)
+	{
+		ZklEntry   *lease = lfirst(cell);
+
+		carry_out(lease, zkl_ticket_step(&lease->ticket, &reply));
+	}
+}
+
+/*
+ * Another client has deleted the leases that are owned but not in the list.
+ * Make them find out.
+ */
+static void
+look_after_leases(ZklEntry *semaphore, const ZklTicketEvent *list)
+{
+	List	   *leases = zkl_directories_leases_of(semaphore);
+	ListCell   *cell;
+
+	foreach(cell, leases)
+	{
+		ZklEntry   *lease = lfirst(cell);
+
+		if (lease->ticket.state == ZKL_TICKET_OWNED &&
+			!zkl_recipe_has_lease(lease->ticket.name, list->leases,
+								  list->nchildren))
+			feed(lease, ZKL_EVENT_SELF_CHANGED);
+	}
+}
+
+/*
+ * A server queues once for a lock, and never behind itself.  A znode of this
+ * session before the ticket's is one that this server has deleted, and that
+ * has come back with a backup of ZooKeeper.  No ticket knows it, so only this
+ * deletes it.
+ */
+static void
+delete_leftover(ZklEntry *entry, const ZklTicketEvent *reply)
+{
+	char		directory[ZKL_DIR_SIZE];
+
+	if (reply->request != ZKL_REQUEST_WATCH || !reply->ours ||
+		!zkl_session_is_usable() ||
+		entry->ticket.state != ZKL_TICKET_WATCHING)
+		return;
+	zkl_directories_of(entry, directory);
+	zkl_session_delete(entry, entry->ticket.attempt - 1, directory,
+					   entry->ticket.predecessor);
+}
+
+void
+zkl_tickets_take_work(void)
+{
+	ZklEntry   *entry;
+
+	while ((entry = zkl_entry_next_work()) != NULL)
+		do_work(entry, zkl_entry_look(entry));
+}
+
+void
+zkl_tickets_run_timers(void)
+{
+	int64		now = zkl_now();
+	ZklEntry   *entry;
+
+	while ((entry = zkl_timers_take_due(now)) != NULL)
+		do_work(entry, zkl_entry_timer_fired(entry));
+}
+
+void
+zkl_tickets_reset_timers(void)
+{
+	List	   *armed = NIL;
+	ListCell   *cell;
+	ZklEntry   *entry;
+
+	while ((entry = zkl_timers_take_any()) != NULL)
+		armed = lappend(armed, entry);
+	foreach(cell, armed)
+		do_work(lfirst(cell), zkl_entry_timer_fired(lfirst(cell)));
+	list_free(armed);
+}
+
+static void
+do_work(ZklEntry *entry, ZklWork work)
+{
+	if (work.timer_at != 0)
+		zkl_timers_arm(entry, work.timer_at);
+	if (work.want)
+	{
+		ZKL_FAULT_POINT("want-seen");
+		feed(entry, ZKL_EVENT_WANT);
+	}
+	if (work.downgrade)
+		feed(entry, ZKL_EVENT_DOWNGRADE);
+	if (work.watch)
+	{
+		feed(entry, ZKL_EVENT_WATCH);
+		answer(entry);
+	}
+	if (work.describe)
+		feed(entry, ZKL_EVENT_DESCRIBE);
+	if (work.look)
+		feed(entry, ZKL_EVENT_LOOK);
+	if (work.retry)
+		retry_deletes(entry);
+	if (work.recheck)
+		feed(entry, ZKL_EVENT_RECHECK);
+	if (work.unwant)
+	{
+		ZKL_FAULT_POINT("release-seen");
+		feed(entry, ZKL_EVENT_UNWANT);
+	}
+}
+
+static void
+retry_deletes(ZklEntry *semaphore)
+{
+	int			nentries;
+	ZklEntry  **entries = zkl_table_collect(&nentries);
+
+	for (int i = 0; i < nentries; i++)
+	{
+		if (entries[i]->semaphore == semaphore &&
+			entries[i]->ticket.state == ZKL_TICKET_STUCK)
+			feed(entries[i], ZKL_EVENT_UNWANT);
+	}
+	pfree(entries);
+}
+
+void
+zkl_tickets_send(void)
+{
+	ZklEntry   *refused;
+
+	while ((refused = zkl_requests_send()) != NULL)
+		refuse_create(refused);
+}
+
+/* Answer in ZooKeeper's place. */
+static void
+refuse_create(ZklEntry *entry)
+{
+	ZklTicketEvent reply = {.kind = ZKL_EVENT_REPLY};
+
+	reply.request = entry->ticket.state == ZKL_TICKET_FOUNDING ?
+		ZKL_REQUEST_FOUND : ZKL_REQUEST_CREATE;
+	reply.outcome = ZKL_OUTCOME_REFUSED;
+	reply.failure = ZKL_FAILURE_SESSION_FULL;
+	carry_out(entry, zkl_ticket_step(&entry->ticket, &reply));
+	if (reply.request == ZKL_REQUEST_FOUND)
+		return;
+
+	reply.request = ZKL_REQUEST_LIST;
+	carry_out(entry, zkl_ticket_step(&entry->ticket, &reply));
+}
+
+/*
+ * Steps
+ */
+
+/* To all tickets that have a state to lose. */
+static void
+feed_all(ZklTicketEventKind kind)
+{
+	int			nentries;
+	ZklEntry  **entries = zkl_table_collect(&nentries);
+
+	for (int i = 0; i < nentries; i++)
+		feed(entries[i], kind);
+	pfree(entries);
+}
+
+static void
+feed(ZklEntry *entry, ZklTicketEventKind kind)
+{
+	ZklTicketEvent event = {.kind = kind};
+	bool		was_to_look = is_to_look(entry);
+
+	event.mode = entry->mode;
+	event.limit = entry->limit;
+	if (kind == ZKL_EVENT_WANT)
+		event.is_new = entry->semaphore == NULL &&
+			!zkl_directories_is_likely(entry);
+	event.unsent = zkl_requests_is_unsent(entry);
+	carry_out(entry, zkl_ticket_step(&entry->ticket, &event));
+	if (was_to_look && entry->ticket.state == ZKL_TICKET_DELETING)
+		feed_leases(zkl_directories_leases_of(entry->semaphore));
+}
+
+/*
+ * An owned lease whose list was not sent yet: the directory may be without a watch
+ * until it is.
+ */
+static bool
+is_to_look(const ZklEntry *entry)
+{
+	return entry->semaphore != NULL &&
+		entry->ticket.state == ZKL_TICKET_CHECKING &&
+		entry->due == ZKL_REQUEST_LIST;
+}
+
+/*
+ * Nothing may fail between a step and the end of its report.  Otherwise the
+ * next worker would find the ticket where the step left it, and an entry that
+ * was not told.
+ */
+static void
+carry_out(ZklEntry *entry, ZklTicketStep step)
+{
+	if (entry->ticket.state == ZKL_TICKET_NONE)
+	{
+		zkl_requests_forget(entry);
+		zkl_requests_uncount(entry);
+		zkl_timers_disarm(entry);
+	}
+	else if (step.request != ZKL_REQUEST_NOTHING)
+		zkl_requests_make_due(entry, step.request);
+	report(entry, step);
+}
+
+/* If other clients queue and the lock is in use, write so into the znode. */
+static void
+answer(ZklEntry *entry)
+{
+	if (!entry->ticket.answered && zkl_entry_shall_answer(entry))
+		feed(entry, ZKL_EVENT_ANSWER);
+}
+
+/* The entry may be gone afterwards, where no ticket is left. */
+static void
+report(ZklEntry *entry, ZklTicketStep step)
+{
+	switch (step.report)
+	{
+		case ZKL_REPORT_NOTHING:
+			break;
+		case ZKL_REPORT_QUEUED:
+			zkl_entry_set_queued(entry);
+			break;
+		case ZKL_REPORT_OWNED:
+			pg_atomic_fetch_add_u64(&zkl_shared->counters.owned, 1);
+			ZKL_FAULT_POINT("owned");
+			if (zkl_entry_set_owned(entry, entry->ticket.contended))
+			{
+				ZKL_FAULT_POINT("grant-written");
+				answer(entry);
+			}
+			else
+				feed(entry, ZKL_EVENT_UNWANT);
+			break;
+		case ZKL_REPORT_CONTENDED:
+			if (zkl_entry_set_contended(entry))
+				feed(entry, ZKL_EVENT_UNWANT);
+			else
+				answer(entry);
+			break;
+		case ZKL_REPORT_UNCONTENDED:
+			zkl_entry_set_uncontended(entry);
+			break;
+		case ZKL_REPORT_DOWNGRADED:
+			zkl_entry_set_downgraded(entry);
+			break;
+		case ZKL_REPORT_REVOKED:
+			if (zkl_entry_set_revoked(entry))
+				feed(entry, ZKL_EVENT_UNWANT);
+			break;
+		case ZKL_REPORT_LOST:
+			pg_atomic_fetch_add_u64(&zkl_shared->counters.lost, 1);
+			ZKL_FAULT_POINT("loss-noticed");
+			zkl_entry_set_lost(entry, zkl_session_is_usable() ?
+							   ZKL_LOSS_DELETED : ZKL_LOSS_EXPIRED);
+			ZKL_FAULT_POINT("claims-marked");
+			break;
+		case ZKL_REPORT_FAILED:
+			zkl_entry_set_failed(entry, step.failure,
+								 entry->ticket.state != ZKL_TICKET_NONE);
+			break;
+		case ZKL_REPORT_GONE:
+			if (zkl_entry_set_gone(entry))
+				feed(entry, ZKL_EVENT_WANT);
+			break;
+	}
+}

@@ -1,0 +1,45 @@
+/*-------------------------------------------------------------------------
+ *
+ * tickets.h
+ *	  The worker's side of the tickets: feed events, do what the steps say.
+ *
+ * Called only by worker.c.
+ *
+ * src/worker/tickets.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_TICKETS_H
+#define ZKL_TICKETS_H
+
+#include "zookeeper/session.h"
+
+/*
+ * A worker starts.  It takes up the tickets that an earlier worker left in
+ * shared memory in the state they have.
+ */
+extern void zkl_tickets_start(const char *prefix);
+
+/*
+ * The session has a new connection; it has lost its connection; its handle is
+ * gone, and with it all replies; it has expired.
+ */
+extern void zkl_tickets_reconnected(void);
+extern void zkl_tickets_disconnected(void);
+extern void zkl_tickets_restarted(void);
+extern void zkl_tickets_expired(void);
+
+/* A reply, or a watch that fired. */
+extern void zkl_tickets_handle(const ZklSessionEvent *event);
+
+/* Do what backends have asked for, and what timers are due for. */
+extern void zkl_tickets_take_work(void);
+extern void zkl_tickets_run_timers(void);
+
+/* zklock.linger was changed. */
+extern void zkl_tickets_reset_timers(void);
+
+/* Send what is due, as far as the window allows. */
+extern void zkl_tickets_send(void);
+
+#endif							/* ZKL_TICKETS_H */

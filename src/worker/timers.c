@@ -1,0 +1,76 @@
+/*-------------------------------------------------------------------------
+ *
+ * timers.c
+ *	  When the worker looks at an entry again.
+ *
+ * src/worker/timers.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "worker/timers.h"
+
+static pairingheap *timers = NULL;
+
+/* The earliest on top. */
+static int
+compare_timers(const pairingheap_node *a, const pairingheap_node *b, void *arg)
+{
+	int64		at_a = pairingheap_const_container(ZklEntry, timer, a)->timer_at;
+	int64		at_b = pairingheap_const_container(ZklEntry, timer, b)->timer_at;
+
+	return at_a < at_b ? 1 : at_a > at_b ? -1 : 0;
+}
+
+void
+zkl_timers_start(void)
+{
+	timers = pairingheap_allocate(compare_timers, NULL);
+}
+
+void
+zkl_timers_arm(ZklEntry *entry, int64 at)
+{
+	if (entry->timer_set)
+		pairingheap_remove(timers, &entry->timer);
+	entry->timer_at = at;
+	entry->timer_set = true;
+	pairingheap_add(timers, &entry->timer);
+}
+
+void
+zkl_timers_disarm(ZklEntry *entry)
+{
+	if (entry->timer_set)
+		pairingheap_remove(timers, &entry->timer);
+	entry->timer_set = false;
+}
+
+int64
+zkl_timers_next(void)
+{
+	if (pairingheap_is_empty(timers))
+		return PG_INT64_MAX;
+	return pairingheap_container(ZklEntry, timer,
+								 pairingheap_first(timers))->timer_at;
+}
+
+ZklEntry *
+zkl_timers_take_any(void)
+{
+	ZklEntry   *entry;
+
+	if (pairingheap_is_empty(timers))
+		return NULL;
+	entry = pairingheap_container(ZklEntry, timer,
+								  pairingheap_remove_first(timers));
+	entry->timer_set = false;
+	return entry;
+}
+
+ZklEntry *
+zkl_timers_take_due(int64 now)
+{
+	return zkl_timers_next() <= now ? zkl_timers_take_any() : NULL;
+}

@@ -1,0 +1,369 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.c
+ *	  The background worker that holds a session: one for each session.
+ *
+ * It never runs SQL.  It exits with 1 whenever it is to be started again: the
+ * session stays alive meanwhile, and the next worker carries it on from what
+ * is in shared memory.  It exits with 0 only when the server shuts down and
+ * the session is closed.
+ *
+ * src/worker/worker.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/stat.h>
+
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+#include "compat.h"
+#include "shared/mailbox.h"
+#include "worker/commandrunner.h"
+#include "worker/entrywork.h"
+#include "worker/hosts.h"
+#include "worker/sessionfile.h"
+#include "worker/sessionkeeper.h"
+#include "worker/tickets.h"
+#include "worker/timers.h"
+#include "worker/worker.h"
+#include "zklock.h"
+#include "zookeeper/session.h"
+
+#define RESTART_SECONDS		1
+#define SHUTDOWN_LIMIT		ZKL_MS(60 * 1000)
+#define DRAIN_LIMIT			ZKL_MS(2000)
+
+/* The client's counter of requests breaks at 2^32. */
+#define MAX_REQUESTS		1000000000
+
+static struct
+{
+	bool		stopping;
+	int64		stop_at;		/* when to stop even if claims are held */
+}			worker;
+
+/* What the process waits on; made anew when the socket changes. */
+static struct
+{
+	WaitEventSet *set;
+	int			fd;
+	ino_t		inode;
+	uint32		events;
+	int			position;
+}			waiting = {.fd = -1};
+
+static void register_one(int session);
+static void start_up(int session);
+static void advertise(void);
+static void withdraw(int code, Datum arg);
+static void turn(void);
+static void check_signals(void);
+static bool server_is_shutting_down(void);
+static void reload(void);
+static void wait_for_something(void);
+static uint32 wait_on_socket(int fd, uint32 events, long timeout_ms);
+static void stop(void);
+static void drain(void);
+
+void
+zkl_worker_register(void)
+{
+	/*
+	 * With only some workers running, some locks would fail and others work,
+	 * which is hard to notice.  So refuse to start.
+	 */
+	if (zkl_sessions > 1 && zkl_sessions > max_worker_processes)
+		ereport(FATAL,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("\"zklock.sessions\" (%d) must not be greater than \"max_worker_processes\" (%d)",
+					   zkl_sessions, max_worker_processes));
+	for (int i = 0; i < zkl_sessions; i++)
+		register_one(i);
+}
+
+static void
+register_one(int session)
+{
+	BackgroundWorker bgworker = {0};
+
+	/*
+	 * With a database connection, though to none: so it is seen in
+	 * pg_stat_activity, and takes part in what DROP DATABASE waits for.
+	 */
+	bgworker.bgw_flags = BGWORKER_SHMEM_ACCESS |
+		BGWORKER_BACKEND_DATABASE_CONNECTION;
+	bgworker.bgw_start_time = BgWorkerStart_ConsistentState;
+	bgworker.bgw_restart_time = RESTART_SECONDS;
+	strlcpy(bgworker.bgw_library_name, "zklock", BGW_MAXLEN);
+	strlcpy(bgworker.bgw_function_name, "zkl_worker_main", BGW_MAXLEN);
+	if (zkl_sessions == 1)
+		strlcpy(bgworker.bgw_name, "zklock worker", BGW_MAXLEN);
+	else
+		snprintf(bgworker.bgw_name, BGW_MAXLEN, "zklock worker %d", session + 1);
+	strlcpy(bgworker.bgw_type, "zklock worker", BGW_MAXLEN);
+	bgworker.bgw_main_arg = Int32GetDatum(session);
+	RegisterBackgroundWorker(&bgworker);
+}
+
+void
+zkl_worker_main(Datum main_arg)
+{
+	MemoryContext turn_context;
+
+	start_up(DatumGetInt32(main_arg));
+	turn_context = AllocSetContextCreate(TopMemoryContext, "zklock turn",
+										 ALLOCSET_DEFAULT_SIZES);
+	for (;;)
+	{
+		MemoryContextSwitchTo(turn_context);
+		turn();
+		MemoryContextReset(turn_context);
+	}
+}
+
+static void
+start_up(int session)
+{
+	char		prefix[ZKL_ROOT_SIZE];
+
+	zkl_my_session = &zkl_shared->session[session];
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+
+	before_shmem_exit(withdraw, (Datum) 0);
+	advertise();
+
+	zkl_session_file_start(session);
+	zkl_hosts_prefix(zkl_hosts, zkl_root, prefix);
+	zkl_tickets_start(prefix);
+	if (session == ZKL_COMMAND_SESSION)
+		zkl_service_start(prefix);
+}
+
+static void
+advertise(void)
+{
+	pg_atomic_write_u32(&zkl_my_session->worker_pid, MyProcPid);
+	pg_atomic_write_u32(&zkl_my_session->worker_proc, zkl_my_proc_number() + 1);
+}
+
+static void
+withdraw(int code, Datum arg)
+{
+	pg_atomic_write_u32(&zkl_my_session->worker_proc, 0);
+	pg_atomic_write_u32(&zkl_my_session->worker_pid, 0);
+	pg_atomic_write_u32(&zkl_my_session->connected, 0);
+}
+
+static void
+turn(void)
+{
+	check_signals();
+	zkl_keeper_tend();
+	wait_for_something();
+	zkl_keeper_handle_events();
+	zkl_tickets_take_work();
+	zkl_tickets_run_timers();
+	zkl_keeper_send_heartbeat();
+	zkl_tickets_send();
+	if (zkl_my_session_number() == ZKL_COMMAND_SESSION)
+		zkl_service_send();
+
+	if (zkl_session_requests() > MAX_REQUESTS)
+		proc_exit(1);
+}
+
+/*
+ * Signals
+ */
+
+static void
+check_signals(void)
+{
+	CHECK_FOR_INTERRUPTS();
+
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		reload();
+	}
+
+	if (ShutdownRequestPending && !worker.stopping)
+	{
+		/* Only this worker was terminated: the next worker carries on. */
+		if (!server_is_shutting_down())
+			proc_exit(1);
+		worker.stopping = true;
+		worker.stop_at = zkl_now() + SHUTDOWN_LIMIT;
+		pg_atomic_write_u32(&zkl_shared->shutting_down, 1);
+	}
+	if (worker.stopping)
+		stop();
+}
+
+/*
+ * The postmaster does not tell its children that it shuts down.  But before it
+ * signals them, it says so to pg_ctl, in the last line of its lock file.
+ */
+static bool
+server_is_shutting_down(void)
+{
+	FILE	   *file = AllocateFile("postmaster.pid", "r");
+	char		line[MAXPGPATH];
+	bool		result = false;
+
+	if (file == NULL)
+		return errno == ENOENT;
+	while (fgets(line, sizeof(line), file) != NULL)
+		result = strncmp(line, "stopping", 8) == 0;
+	FreeFile(file);
+	return result;
+}
+
+/*
+ * If the list of servers has changed, exit: the next worker carries the
+ * session on there.
+ */
+static void
+reload(void)
+{
+	int			old_linger = zkl_linger;
+	int			old_deadlock_timeout = DeadlockTimeout;
+
+	ProcessConfigFile(PGC_SIGHUP);
+	if (zkl_linger != old_linger || DeadlockTimeout != old_deadlock_timeout)
+		zkl_tickets_reset_timers();
+	if (!zkl_keeper_has_other_hosts())
+		return;
+	ereport(LOG,
+			errmsg("restarting the zklock worker, because \"zklock.hosts\" was changed"));
+	proc_exit(1);
+}
+
+/*
+ * Waiting
+ */
+
+static void
+wait_for_something(void)
+{
+	int			fd;
+	bool		writable;
+	long		timeout_ms;
+	int64		now = zkl_now();
+	int64		wake_at = zkl_timers_next();
+	uint32		events;
+
+	zkl_session_interest(&fd, &writable, &timeout_ms);
+	wake_at = Min(wake_at, zkl_keeper_wake_at());
+	if (wake_at != PG_INT64_MAX)
+		timeout_ms = Min(timeout_ms, Max(0, (wake_at - now + 999) / 1000));
+
+	events = wait_on_socket(fd, WL_SOCKET_READABLE |
+							(writable ? WL_SOCKET_WRITEABLE : 0), timeout_ms);
+	zkl_session_process((events & WL_SOCKET_READABLE) != 0,
+						(events & WL_SOCKET_WRITEABLE) != 0);
+}
+
+/*
+ * Wait for the latch, the postmaster's death, or the socket.  After a
+ * reconnect the socket may have the same number and yet be another one, so
+ * inodes are compared.
+ */
+static uint32
+wait_on_socket(int fd, uint32 events, long timeout_ms)
+{
+	static uint32 wait_event = 0;
+	struct stat status;
+	WaitEvent	occurred[3];
+	uint32		result = 0;
+	int			n;
+
+	if (fd < 0 || fstat(fd, &status) != 0)
+	{
+		fd = -1;
+		status.st_ino = 0;
+	}
+	if (waiting.set == NULL || fd != waiting.fd ||
+		status.st_ino != waiting.inode)
+	{
+		if (waiting.set != NULL)
+			FreeWaitEventSet(waiting.set);
+		waiting.set = zkl_create_wait_event_set(3);
+		AddWaitEventToSet(waiting.set, WL_LATCH_SET, PGINVALID_SOCKET,
+						  MyLatch, NULL);
+		AddWaitEventToSet(waiting.set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET,
+						  NULL, NULL);
+		if (fd >= 0)
+			waiting.position = AddWaitEventToSet(waiting.set, events, fd,
+												 NULL, NULL);
+	}
+	else if (fd >= 0 && events != waiting.events)
+		ModifyWaitEvent(waiting.set, waiting.position, events, NULL);
+	waiting.fd = fd;
+	waiting.inode = status.st_ino;
+	waiting.events = events;
+
+	n = WaitEventSetWait(waiting.set, timeout_ms, occurred, lengthof(occurred),
+						 zkl_wait_event("ZklockWorkerMain", &wait_event));
+	for (int i = 0; i < n; i++)
+	{
+		if (occurred[i].events & WL_LATCH_SET)
+			ResetLatch(MyLatch);
+		else
+			result |= occurred[i].events;
+	}
+	return result;
+}
+
+/*
+ * Shutdown
+ */
+
+/*
+ * Wait until the holders' transactions have ended, before other clients get
+ * their locks.
+ */
+static void
+stop(void)
+{
+	if (zkl_entry_any_held() && zkl_now() < worker.stop_at)
+		return;
+	if (zkl_entry_any_held())
+	{
+		ereport(LOG,
+				errmsg("leaving the ZooKeeper session to expire, because locks are still held"));
+		proc_exit(0);
+	}
+	drain();
+	zkl_keeper_close();
+	proc_exit(0);
+}
+
+/*
+ * Read all answers first: the server would lose the close request of a client
+ * that has not read them.
+ */
+static void
+drain(void)
+{
+	int64		until = zkl_now() + DRAIN_LIMIT;
+
+	while (zkl_session_outstanding() > 0 && zkl_now() < until &&
+		   zkl_session_is_open())
+	{
+		wait_for_something();
+		zkl_keeper_handle_events();
+	}
+}

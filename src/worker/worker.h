@@ -1,0 +1,18 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.h
+ *	  The background worker that holds a ZooKeeper session.
+ *
+ * src/worker/worker.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_WORKER_H
+#define ZKL_WORKER_H
+
+/* For _PG_init, in the postmaster. */
+extern void zkl_worker_register(void);
+
+extern PGDLLEXPORT void zkl_worker_main(Datum main_arg);
+
+#endif							/* ZKL_WORKER_H */

@@ -1,0 +1,597 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.c
+ *	  One ZooKeeper session, on the single-threaded client.
+ *
+ * Callbacks run inside the client.  They must not raise errors (logging is
+ * fine), call the client or allocate with palloc.  They copy what they are
+ * given into an event, and append it to a queue that the worker empties.
+ *
+ * The client's weak points, and what this file does about them:
+ * - it may close the socket silently and open another with the same number:
+ *   the caller compares inodes; requests are held back until a heartbeat went
+ *   out on the new connection (is_usable);
+ * - it waits two thirds of the session timeout for a server that does not
+ *   answer a connect: we give up much earlier;
+ * - it tries servers that are away many times a second: we make pauses;
+ * - it turns in circles on a connection that sends nonsense: we count.
+ *
+ * src/zookeeper/session.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "faultpoint.h"
+#include "zklock.h"
+#include "zookeeper/sessionint.h"
+
+#define MAX_FRAMES_A_TURN	256
+#define MAX_IDLE_TURNS		1000
+#define MIN_TIMEOUT_MS		1000
+#define MAX_TIMEOUT_MS		(60 * 60 * 1000)
+#define NO_SOCKET_WAIT_MS	50
+#define MIN_PAUSE_MS		50
+
+ZklSessionState zkl_session_state = {
+	.last = &zkl_session_state.first,.fd = -1
+};
+
+static void on_log(const char *message);
+static void on_heartbeat(int rc, const void *data);
+static bool is_from_quorum(int rc);
+static bool has_no_connection(void);
+static void note_attempt(void);
+static void check_connecting(void);
+static void free_events(void);
+static void set_cork(int on);
+
+/*
+ * The handle
+ */
+
+bool
+zkl_session_open(const char *servers, int nservers, int timeout_ms,
+				 const ZklSessionId *carry_on)
+{
+	clientid_t	client_id;
+
+	Assert(zkl_session_state.handle == NULL);
+	if (carry_on)
+	{
+		client_id.client_id = carry_on->id;
+		memcpy(client_id.passwd, carry_on->password, sizeof(client_id.passwd));
+	}
+
+	zoo_set_debug_level(ZOO_LOG_LEVEL_WARN);
+	zkl_session_state.closing = false;
+	zkl_session_state.barrier_sent = false;
+	zkl_session_state.heartbeat_is_out = false;
+	zkl_session_state.refusal_logged = false;
+	zkl_session_state.outstanding = 0;
+	zkl_session_state.nservers = nservers;
+	zkl_session_state.timeout_ms = timeout_ms;
+	zkl_session_state.fd = -1;
+	zkl_session_state.connecting_since = 0;
+	zkl_session_state.attempts = 0;
+	zkl_session_state.attempt_at = 0;
+	zkl_session_state.attempted_at = zkl_now();
+	zkl_session_state.idle_turns = 0;
+	zkl_session_state.gave_up = false;
+	zkl_session_state.handle = zookeeper_init2(servers, zkl_session_on_watch, timeout_ms,
+											   carry_on ? &client_id : NULL, NULL,
+											   ZOO_NO_LOG_CLIENTENV, on_log);
+	if (zkl_session_state.handle == NULL)
+		return false;
+
+	/* Addresses are numeric; the client shall not resolve them each turn. */
+	zoo_set_servers_resolution_delay(zkl_session_state.handle, -1);
+	return true;
+}
+
+bool
+zkl_session_is_open(void)
+{
+	return zkl_session_state.handle != NULL;
+}
+
+void
+zkl_session_close(void)
+{
+	if (zkl_session_state.handle == NULL)
+		return;
+	zkl_session_state.closing = true;
+	zookeeper_close(zkl_session_state.handle);
+	zkl_session_state.handle = NULL;
+	zkl_session_state.barrier_sent = false;
+	free_events();
+}
+
+/*
+ * Free the handle without a connection, so that the client cannot close the
+ * session at the server.
+ */
+void
+zkl_session_abandon(void)
+{
+	if (zkl_session_state.handle == NULL)
+		return;
+	zkl_session_state.closing = true;
+	if (zkl_session_state.fd >= 0)
+	{
+		zkl_session_break_connection();
+		zookeeper_process(zkl_session_state.handle, ZOOKEEPER_READ);
+	}
+	zkl_session_close();
+}
+
+void
+zkl_session_interest(int *fd, bool *writable, long *timeout_ms)
+{
+	struct timeval wait = {0, 0};
+	int			interest = 0;
+	int			rc;
+	int64		now = zkl_now();
+	bool		connects;
+
+	*fd = -1;
+	*writable = false;
+	*timeout_ms = NO_SOCKET_WAIT_MS;
+	if (zkl_session_state.handle == NULL)
+		return;
+
+	connects = has_no_connection();
+	if (connects && now < zkl_session_state.attempt_at)
+	{
+		zkl_session_state.fd = -1;
+		*timeout_ms = (zkl_session_state.attempt_at - now + 999) / 1000;
+		return;
+	}
+	if (connects)
+		zkl_session_state.attempted_at = now;
+	rc = zookeeper_interest(zkl_session_state.handle, fd, &interest, &wait);
+	if (connects && (rc != ZOK || *fd >= 0))
+		note_attempt();
+	if (rc != ZOK)
+	{
+		*fd = zkl_session_state.fd = -1;
+		return;
+	}
+
+	if (*fd >= 0 && *fd != zkl_session_state.fd)
+	{
+		fcntl(*fd, F_SETFD, FD_CLOEXEC);
+		zkl_session_state.connecting_since = 0;
+	}
+	zkl_session_state.fd = *fd;
+	*writable = (interest & ZOOKEEPER_WRITE) != 0;
+	*timeout_ms = wait.tv_sec * 1000L + wait.tv_usec / 1000;
+	check_connecting();
+}
+
+void
+zkl_session_process(bool readable, bool writable)
+{
+	int			rc;
+
+	if (zkl_session_state.handle == NULL)
+		return;
+	rc = zookeeper_process(zkl_session_state.handle,
+						   (readable ? ZOOKEEPER_READ : 0) |
+						   (writable ? ZOOKEEPER_WRITE : 0));
+	if (rc == ZOK || !(readable || writable))
+		zkl_session_state.idle_turns = 0;
+	else if (++zkl_session_state.idle_turns > MAX_IDLE_TURNS)
+	{
+		zkl_session_state.idle_turns = 0;
+		zkl_session_break_connection();
+	}
+	for (int i = 0; rc == ZOK && i < MAX_FRAMES_A_TURN; i++)
+		rc = zookeeper_process(zkl_session_state.handle, ZOOKEEPER_READ);
+}
+
+/*
+ * Before a connection the client has a special text for the server, and after
+ * a failure none.
+ */
+static bool
+has_no_connection(void)
+{
+	int			state = zoo_state(zkl_session_state.handle);
+
+	return state == 0 || state == ZOO_NOTCONNECTED_STATE;
+}
+
+/*
+ * When ZooKeeper fails, it fails for many servers at once, and they must not
+ * overrun it when it comes back.  The list of servers is tried once at full
+ * speed, then with pauses.  The pauses grow to the period of the heartbeats,
+ * and differ from server to server.  Only an answered heartbeat shows that a
+ * connection was of use.
+ */
+static void
+note_attempt(void)
+{
+	int			rounds = ++zkl_session_state.attempts / zkl_session_state.nservers;
+	int			pause;
+	uint32		random = 0;
+
+	zkl_session_state.gave_up = false;
+
+	if (zkl_session_state.attempts % zkl_session_state.nservers != 0)
+		return;
+	pause = Max(2 * MIN_PAUSE_MS, zkl_session_state.timeout_ms / 20);
+	pause = Min(pause, MIN_PAUSE_MS << Min(rounds, 10));
+	(void) pg_strong_random(&random, sizeof(random));
+	zkl_session_state.attempt_at = zkl_now() +
+		ZKL_MS(pause / 2 + random % (pause / 2 + 1));
+}
+
+/* Give up a silent server earlier than the client would. */
+static void
+check_connecting(void)
+{
+	int			state = zoo_state(zkl_session_state.handle);
+	int64		now = zkl_now();
+	int			limit = Max(200, zkl_session_state.timeout_ms / (3 * zkl_session_state.nservers));
+
+	if (zkl_session_state.fd < 0 || (state != ZOO_CONNECTING_STATE &&
+									 state != ZOO_ASSOCIATING_STATE))
+		zkl_session_state.connecting_since = 0;
+	else if (zkl_session_state.connecting_since == 0)
+		zkl_session_state.connecting_since = now;
+	else if (now - zkl_session_state.connecting_since > ZKL_MS(limit))
+	{
+		zkl_session_state.connecting_since = 0;
+		zkl_session_break_connection();
+	}
+}
+
+/*
+ * A program that is no ZooKeeper may answer on that port.  The client believes
+ * what it says, and the handle is then of no use.
+ */
+bool
+zkl_session_is_plausible(void)
+{
+	int			timeout_ms = zoo_recv_timeout(zkl_session_state.handle);
+
+	return zoo_client_id(zkl_session_state.handle)->client_id != 0 &&
+		timeout_ms >= MIN_TIMEOUT_MS && timeout_ms <= MAX_TIMEOUT_MS;
+}
+
+/* The client notices at its next turn, and tries the next server. */
+void
+zkl_session_break_connection(void)
+{
+	if (zkl_session_state.fd < 0)
+		return;
+	if (!zkl_session_state.closing)
+	{
+		snprintf(zkl_session_state.error, sizeof(zkl_session_state.error),
+				 "server %s did not answer in time", zkl_session_server());
+		zkl_session_state.has_error = zkl_session_state.gave_up = true;
+	}
+	shutdown(zkl_session_state.fd, SHUT_RDWR);
+}
+
+/*
+ * Events
+ */
+
+ZklSessionEvent *
+zkl_session_next_event(void)
+{
+	ZklSessionEvent *event = zkl_session_state.first;
+
+	if (event != NULL)
+	{
+		zkl_session_state.first = event->next;
+		if (zkl_session_state.first == NULL)
+			zkl_session_state.last = &zkl_session_state.first;
+	}
+	return event;
+}
+
+void
+zkl_session_free_event(ZklSessionEvent *event)
+{
+	for (int i = 0; i < event->reply.nchildren; i++)
+		free(unconstify(char *, event->reply.children[i]));
+	free((void *) event->reply.children);
+	free(unconstify(char *, event->reply.name));
+	free(event->data);
+	free(event->path);
+	free(event);
+}
+
+static void
+free_events(void)
+{
+	ZklSessionEvent *event;
+
+	while ((event = zkl_session_next_event()) != NULL)
+		zkl_session_free_event(event);
+}
+
+/*
+ * A callback cannot report that memory is out, and the client itself aborts
+ * when it is.
+ */
+void *
+zkl_session_allocate(size_t size)
+{
+	void	   *result = calloc(1, size);
+
+	if (result == NULL)
+		abort();
+	return result;
+}
+
+char *
+zkl_session_copy(const char *text)
+{
+	size_t		size = strlen(text) + 1;
+
+	return memcpy(zkl_session_allocate(size), text, size);
+}
+
+ZklSessionEvent *
+zkl_session_append_event(ZklSessionEventKind kind)
+{
+	ZklSessionEvent *event = zkl_session_allocate(sizeof(ZklSessionEvent));
+
+	event->kind = kind;
+	*zkl_session_state.last = event;
+	zkl_session_state.last = &event->next;
+	return event;
+}
+
+void
+zkl_session_on_watch(zhandle_t *handle, int type, int state, const char *path,
+					 void *context)
+{
+	if (zkl_session_state.closing)
+		return;
+	if (type == ZOO_SESSION_EVENT)
+	{
+		/*
+		 * Whatever the new state is, nothing is sent before the next
+		 * heartbeat.
+		 */
+		zkl_session_state.barrier_sent = false;
+		if (state == ZOO_CONNECTED_STATE)
+		{
+			zkl_session_state.has_error = false;
+			zkl_session_append_event(ZKL_SESSION_CONNECTED);
+		}
+		else if (state == ZOO_EXPIRED_SESSION_STATE)
+			zkl_session_append_event(ZKL_SESSION_EXPIRED);
+		else if (state == ZOO_READONLY_STATE)
+			zkl_session_append_event(ZKL_SESSION_STRANGER);
+		else
+			zkl_session_append_event(ZKL_SESSION_DISCONNECTED);
+	}
+	else if (type == ZOO_CHILD_EVENT)
+		zkl_session_append_event(ZKL_SESSION_CHILDREN_CHANGED)->path = zkl_session_copy(path);
+	else if (type == ZOO_CHANGED_EVENT || type == ZOO_DELETED_EVENT)
+	{
+		ZklSessionEvent *event;
+
+		ZKL_FAULT_POINT("watch-fired");
+		event = zkl_session_append_event(ZKL_SESSION_NODE_CHANGED);
+		event->path = zkl_session_copy(path);
+		event->gone = type == ZOO_DELETED_EVENT;
+	}
+}
+
+/*
+ * The worker itself logs changes of state; this is for finding faults.  Errors are
+ * all about connections, and kept as the reason why there is none.
+ */
+static void
+on_log(const char *message)
+{
+	const char *text = strstr(message, ": ");
+
+	if (text !=NULL && strstr(message, "ZOO_ERROR") != NULL &&
+		!zkl_session_state.gave_up && !zkl_session_state.closing)
+	{
+		zkl_session_state.has_error = true;
+		snprintf(zkl_session_state.error, sizeof(zkl_session_state.error),
+				 "%.*s", (int) strcspn(text +2, "\n"), text +2);
+	}
+	elog(DEBUG1, "ZooKeeper client: %.*s",
+		 (int) strcspn(message, "\n"), message);
+}
+
+/*
+ * Heartbeat
+ */
+
+void
+zkl_session_heartbeat(void)
+{
+	static zoo_op_t op;
+	static zoo_op_result_t result;
+
+	if (!zkl_session_may_heartbeat())
+		return;
+
+	/*
+	 * A multi goes through the quorum although it changes nothing, and even
+	 * if "/" must not be read.  A follower does not refuse it by itself, as
+	 * it may refuse other writes (enableEagerACLCheck).
+	 */
+	zoo_check_op_init(&op, "/", -1);
+	zkl_session_state.heartbeat_sent = zkl_now();
+	if (zoo_amulti(zkl_session_state.handle, 1, &op, &result, on_heartbeat, NULL) == ZOK)
+	{
+		zkl_session_state.heartbeat_is_out = true;
+		zkl_session_state.barrier_sent = true;
+		zkl_session_state.outstanding++;
+		zkl_session_state.requests++;
+		ZKL_FAULT_POINT("heartbeat-sent");
+	}
+}
+
+bool
+zkl_session_may_heartbeat(void)
+{
+	return !zkl_session_state.heartbeat_is_out && zkl_session_is_connected();
+}
+
+int64_t
+zkl_session_heartbeat_age(void)
+{
+	if (!zkl_session_state.heartbeat_is_out)
+		return 0;
+	return zkl_now() - zkl_session_state.heartbeat_sent;
+}
+
+static void
+on_heartbeat(int rc, const void *data)
+{
+	ZklFailure	failure;
+
+	ZKL_FAULT_POINT("heartbeat-answered");
+	zkl_session_state.heartbeat_is_out = false;
+	zkl_session_state.outstanding--;
+	if (zkl_session_state.closing)
+		return;
+	if (is_from_quorum(rc))
+	{
+		zkl_session_state.attempts = 0;
+		zkl_session_append_event(ZKL_SESSION_HEARTBEAT)->sent =
+			zkl_session_state.heartbeat_sent;
+	}
+	else if (zkl_session_outcome_of(rc, &failure) == ZKL_OUTCOME_REFUSED &&
+			 !zkl_session_state.refusal_logged)
+	{
+		zkl_session_state.refusal_logged = true;
+		elog(LOG, "ZooKeeper refuses the heartbeat: %s", zerror(rc));
+	}
+}
+
+/* An error that a multi finds in the tree comes from the quorum, too. */
+static bool
+is_from_quorum(int rc)
+{
+	switch (rc)
+	{
+		case ZOK:
+		case ZNONODE:
+		case ZNOAUTH:
+		case ZBADVERSION:
+		case ZNODEEXISTS:
+		case ZNOTEMPTY:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/*
+ * Facts
+ */
+
+bool
+zkl_session_is_connected(void)
+{
+	return zkl_session_state.handle != NULL &&
+		zoo_state(zkl_session_state.handle) == ZOO_CONNECTED_STATE;
+}
+
+const char *
+zkl_session_take_error(void)
+{
+	bool		is_new = zkl_session_state.has_error;
+
+	zkl_session_state.has_error = false;
+	return is_new ? zkl_session_state.error : NULL;
+}
+
+bool
+zkl_session_tried_all(void)
+{
+	return zkl_session_state.attempts > zkl_session_state.nservers ||
+		(zkl_session_state.attempts == zkl_session_state.nservers &&
+		 has_no_connection());
+}
+
+bool
+zkl_session_is_usable(void)
+{
+	return zkl_session_state.barrier_sent && zkl_session_is_connected();
+}
+
+void
+zkl_session_begin_sending(void)
+{
+	set_cork(1);
+}
+
+void
+zkl_session_end_sending(void)
+{
+	set_cork(0);
+}
+
+/* If this fails, only speed is lost. */
+static void
+set_cork(int on)
+{
+#ifdef TCP_CORK
+	if (zkl_session_state.fd >= 0)
+		(void) setsockopt(zkl_session_state.fd, IPPROTO_TCP, TCP_CORK, &on,
+						  sizeof(on));
+#endif
+}
+
+int
+zkl_session_outstanding(void)
+{
+	return zkl_session_state.outstanding;
+}
+
+int64_t
+zkl_session_requests(void)
+{
+	return zkl_session_state.requests;
+}
+
+int
+zkl_session_timeout_ms(void)
+{
+	return zoo_recv_timeout(zkl_session_state.handle);
+}
+
+int64_t
+zkl_session_connect_sent(void)
+{
+	return zkl_session_state.attempted_at;
+}
+
+void
+zkl_session_identity(ZklSessionId *identity)
+{
+	const clientid_t *client_id = zoo_client_id(zkl_session_state.handle);
+
+	identity->id = client_id->client_id;
+	memcpy(identity->password, client_id->passwd, sizeof(identity->password));
+}
+
+const char *
+zkl_session_server(void)
+{
+	const char *server = zoo_get_current_server(zkl_session_state.handle);
+
+	return server ? server : "";
+}

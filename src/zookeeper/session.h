@@ -1,0 +1,220 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.h
+ *	  One ZooKeeper session, on the single-threaded client.
+ *
+ * The worker's wait loop drives the client: it asks zkl_session_interest what
+ * to wait for, waits, tells zkl_session_process what is ready, and then takes
+ * the events.  Nothing in here waits, except for names being resolved when a
+ * session is opened.
+ *
+ * Every request that is sent gets exactly one reply event, except when the
+ * session is closed: then all replies are dropped.
+ *
+ * Called only by the worker's files.  There is one session a process.
+ *
+ * src/zookeeper/session.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_SESSION_H
+#define ZKL_SESSION_H
+
+#include "protocol/path.h"
+#include "protocol/ticket.h"
+
+/* A directory, a slash and a child, with the null. */
+#define ZKL_SESSION_PATH_SIZE	(ZKL_DIR_SIZE + 1 + ZKL_CHILD_SIZE)
+
+typedef enum ZklSessionEventKind
+{
+	ZKL_SESSION_CONNECTED,		/* all watches are gone; send a heartbeat */
+	ZKL_SESSION_DISCONNECTED,
+	ZKL_SESSION_EXPIRED,		/* the handle is of no more use: close it */
+	ZKL_SESSION_STRANGER,		/* the server is no ZooKeeper: abandon the
+								 * handle */
+	ZKL_SESSION_HEARTBEAT,		/* a quorum answered the heartbeat sent at
+								 * "sent" */
+	ZKL_SESSION_REPLY,
+	ZKL_SESSION_ANSWER,			/* to a request of sessionadmin.c */
+	ZKL_SESSION_CHILDREN_CHANGED,	/* of the directory "path" */
+	ZKL_SESSION_NODE_CHANGED	/* the znode "path" changed or is gone */
+} ZklSessionEventKind;
+
+typedef struct ZklSessionEvent
+{
+	struct ZklSessionEvent *next;
+	ZklSessionEventKind kind;
+	int64_t		sent;			/* HEARTBEAT: on the clock of zkl_now() */
+	char	   *path;			/* CHILDREN_CHANGED, NODE_CHANGED */
+	bool		gone;			/* NODE_CHANGED: the znode does not exist any
+								 * more */
+
+	/* REPLY, ANSWER */
+	void	   *tag;			/* as given with the request */
+	uint32_t	attempt;
+	ZklTicketEvent reply;		/* its strings are freed with the event */
+
+	char	   *data;			/* WATCH_SELF; ANSWER: its beginning; NULL:
+								 * none */
+	int			data_length;
+
+	/* ANSWER */
+	int			item;			/* as given with the request */
+	int64_t		ctime_ms;
+	int64_t		owner;			/* session; 0: the znode is not ephemeral */
+} ZklSessionEvent;
+
+/* What identifies a session, so that another process can carry it on. */
+typedef struct ZklSessionId
+{
+	int64_t		id;				/* 0: none */
+	char		password[16];
+} ZklSessionId;
+
+/*
+ * Open a handle: for a new session, or to carry on the one given.  "servers"
+ * are numeric addresses, an odd number of them.  False (with errno) if the
+ * client could not make the handle.
+ */
+extern bool zkl_session_open(const char *servers, int nservers,
+							 int timeout_ms, const ZklSessionId *carry_on);
+extern bool zkl_session_is_open(void);
+
+/*
+ * End the session, and with it all its znodes.  This may take a second or two.
+ */
+extern void zkl_session_close(void);
+
+/*
+ * Free the handle, but leave the session alive, to be carried on.  All replies
+ * are dropped.
+ */
+extern void zkl_session_abandon(void);
+
+/* Give up the connection, and try another server. */
+extern void zkl_session_break_connection(void);
+
+/*
+ * What to wait for: the socket (-1: none now), whether it shall be writable
+ * as well as readable, and for how many milliseconds at most.
+ */
+extern void zkl_session_interest(int *fd, bool *writable, long *timeout_ms);
+
+/* Read and write what is ready. */
+extern void zkl_session_process(bool readable, bool writable);
+
+/* The next event, or NULL.  The caller frees it. */
+extern ZklSessionEvent *zkl_session_next_event(void);
+extern void zkl_session_free_event(ZklSessionEvent *event);
+
+/*
+ * Send a heartbeat: a write whose answer proves that the session lives.  It is
+ * also the barrier that must be the first request on each new connection:
+ * nothing else is sent before it.  Does nothing unless may_heartbeat: there is
+ * a connection, and no heartbeat is under way.
+ */
+extern void zkl_session_heartbeat(void);
+extern bool zkl_session_may_heartbeat(void);
+
+/* How long a heartbeat has been under way, in microseconds; 0: none is. */
+extern int64_t zkl_session_heartbeat_age(void);
+
+/* May requests be sent now? */
+extern bool zkl_session_is_usable(void);
+
+/* Is there a connection?  A connection may end without an event. */
+extern bool zkl_session_is_connected(void);
+
+/*
+ * Requests that are sent between these two go out together.  Otherwise the
+ * client would send each request as two packets.
+ */
+extern void zkl_session_begin_sending(void);
+extern void zkl_session_end_sending(void);
+
+/*
+ * What the client has said, since the last call, about a connection that
+ * failed or was lost; NULL: nothing.  And: has the client tried all servers in
+ * vain?
+ */
+extern const char *zkl_session_take_error(void);
+extern bool zkl_session_tried_all(void);
+
+/* Requests without an answer, and all that this process has sent. */
+extern int	zkl_session_outstanding(void);
+extern int64_t zkl_session_requests(void);
+
+/* Is the server at the other end a ZooKeeper?  If not, abandon the handle. */
+extern bool zkl_session_is_plausible(void);
+
+/* Facts about the connected session. */
+extern int	zkl_session_timeout_ms(void);
+extern int64_t zkl_session_connect_sent(void);	/* at that moment or later */
+extern void zkl_session_identity(ZklSessionId *identity);
+extern const char *zkl_session_server(void);
+
+/*
+ * Requests.  "tag" and "attempt" come back with the reply.  "prefix" is what
+ * the znode's name begins with; the server adds the number.
+ */
+extern void zkl_session_create(void *tag, uint32_t attempt,
+							   const char *directory, const char *prefix,
+							   const char *data);
+extern void zkl_session_found(void *tag, uint32_t attempt,
+							  const char *directory, bool with_parents,
+							  const char *prefix, const char *data);
+extern void zkl_session_list(void *tag, uint32_t attempt,
+							 const char *directory);
+
+extern void zkl_session_survey(void *tag, uint32_t attempt,
+							   const char *directory);
+extern void zkl_session_downgrade(void *tag, uint32_t attempt,
+								  const char *directory, const char *writer,
+								  const char *reader, const char *data);
+extern void zkl_session_inspect(void *tag, uint32_t attempt,
+								const char *directory, const char *child);
+extern void zkl_session_watch(void *tag, uint32_t attempt, ZklRequest request,
+							  const char *directory, const char *child);
+extern void zkl_session_answer(void *tag, uint32_t attempt,
+							   const char *directory, const char *child,
+							   const char *text, int version);
+extern void zkl_session_delete(void *tag, uint32_t attempt,
+							   const char *directory, const char *child);
+
+/* Remove the watch on a child, in the client and at the server. */
+extern void zkl_session_unwatch(const char *directory, const char *child);
+
+/*
+ * Remove the watches on this path in the client, after the connection was
+ * lost.
+ */
+extern void zkl_session_drop_watch(const char *path);
+
+/*
+ * Requests of commands, in sessionadmin.c.  "tag", "attempt" and "item" come
+ * back with the answer, which is an event ZKL_SESSION_ANSWER.  Its reply has
+ * outcome and failure, the children, and the czxid.  At most "data_size" bytes
+ * of the data are kept.
+ *
+ * sync answers when the server at the other end knows all that any server knew
+ * before.  write is UNKNOWN if the data have another version than the one
+ * given; -1 stands for any.
+ */
+typedef struct ZklSessionAsk
+{
+	void	   *tag;
+	uint32_t	attempt;
+	int			item;
+} ZklSessionAsk;
+
+extern void zkl_session_ask_sync(ZklSessionAsk ask, const char *path);
+extern void zkl_session_ask_children(ZklSessionAsk ask, const char *path);
+extern void zkl_session_ask_data(ZklSessionAsk ask, const char *path,
+								 int data_size);
+extern void zkl_session_ask_stat(ZklSessionAsk ask, const char *path);
+extern void zkl_session_ask_write(ZklSessionAsk ask, const char *path,
+								  const char *data, int version);
+extern void zkl_session_ask_delete(ZklSessionAsk ask, const char *path);
+
+#endif							/* ZKL_SESSION_H */

@@ -1,0 +1,122 @@
+/*-------------------------------------------------------------------------
+ *
+ * sessionint.h
+ *	  What the files of the session share; no other file includes it.
+ *
+ * src/zookeeper/sessionint.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_SESSIONINT_H
+#define ZKL_SESSIONINT_H
+
+#include <zookeeper/zookeeper.h>
+
+#include "zookeeper/session.h"
+
+typedef struct ZklSessionState
+{
+	zhandle_t  *handle;
+	bool		closing;		/* drop the events of callbacks */
+	bool		barrier_sent;	/* on the present connection */
+	bool		heartbeat_is_out;
+	bool		refusal_logged; /* that heartbeats are refused */
+	int64		heartbeat_sent;
+	int			outstanding;
+	int64		requests;
+	int			nservers;
+	int			timeout_ms;		/* as requested */
+	int			fd;				/* socket of the last turn */
+	int64		connecting_since;	/* 0: not connecting */
+	int			attempts;		/* to connect, since a heartbeat was answered */
+	int64		attempt_at;		/* when the next may be made */
+	int64		attempted_at;	/* when the last one began, or before */
+	int			idle_turns;
+	bool		gave_up;		/* zklock ended the connection, and "error"
+								 * says why */
+	bool		has_error;		/* the error has not been taken yet: */
+	char		error[256];		/* why there is no connection, or no more */
+	ZklSessionEvent *first;
+	ZklSessionEvent **last;
+} ZklSessionState;
+
+extern ZklSessionState zkl_session_state;
+
+/* The one watcher, for the session and for all watches. */
+extern void zkl_session_on_watch(zhandle_t *handle, int type, int state,
+								 const char *path, void *context);
+
+/* What a return code means; sets failure where it means REFUSED. */
+extern ZklOutcome zkl_session_outcome_of(int rc, ZklFailure *failure);
+
+/*
+ * A call is a request under way; its completions get it as their data.  The
+ * caller of begin_call fills in what the event must say, and passes the
+ * client's return code to "sent".  A request that the client refuses gets no
+ * completion.
+ */
+typedef struct ZklSessionCall
+{
+	ZklSessionEventKind kind;	/* what it becomes: a REPLY or an ANSWER */
+	void	   *tag;
+	uint32_t	attempt;
+	ZklRequest	request;		/* REPLY */
+	int			item;			/* ANSWER */
+	int			data_size;		/* how many bytes of the data are kept */
+	int			parts;			/* completions still to come */
+	int			refusal;		/* FOUND: why there is no directory */
+	zoo_op_result_t results[2]; /* of a multi; the client's until it completes */
+} ZklSessionCall;
+
+extern ZklSessionCall *zkl_session_begin_call(ZklSessionEventKind kind,
+											  void *tag, uint32_t attempt);
+
+/*
+ * The deciding request of a call was sent; if the client refused it, finish
+ * the call.
+ */
+extern void zkl_session_sent(ZklSessionCall *call, int rc);
+
+/* A request that does not decide about the call was sent, or was completed. */
+extern void zkl_session_add_part(ZklSessionCall *call);
+extern void zkl_session_end_part(ZklSessionCall *call);
+
+/*
+ * The deciding request is completed.  Returns the event, unless the event would
+ * reach no reader.  The call is freed with its last part.
+ */
+extern ZklSessionEvent *zkl_session_finish_call(ZklSessionCall *call, int rc);
+extern ZklSessionEvent *zkl_session_finish_data(ZklSessionCall *call, int rc,
+												const char *value,
+												int value_length,
+												const struct Stat *stat);
+
+/*
+ * Fill in the facts about a znode: its czxid, and whether the live session
+ * owns it.
+ */
+extern void zkl_session_set_stat(ZklSessionEvent *event,
+								 const struct Stat *stat);
+
+/* Write data of this version (-1: any); UNKNOWN where they have another. */
+extern void zkl_session_set(ZklSessionCall *call, const char *path,
+							const char *text, int version);
+
+/* Completions, given a call. */
+extern void zkl_session_on_done(int rc, const void *data);
+extern void zkl_session_on_children(int rc,
+									const struct String_vector *strings,
+									const void *data);
+extern void zkl_session_on_stat(int rc, const struct Stat *stat,
+								const void *data);
+extern void zkl_session_on_data(int rc, const char *value, int value_length,
+								const struct Stat *stat, const void *data);
+
+/* Append an event; the caller fills it. */
+extern ZklSessionEvent *zkl_session_append_event(ZklSessionEventKind kind);
+
+/* Zeroed memory, and a copy of a text, for events.  Never NULL. */
+extern void *zkl_session_allocate(size_t size);
+extern char *zkl_session_copy(const char *text);
+
+#endif							/* ZKL_SESSIONINT_H */

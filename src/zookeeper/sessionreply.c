@@ -1,0 +1,202 @@
+/*-------------------------------------------------------------------------
+ *
+ * sessionreply.c
+ *	  From a request's completion to the event that tells of it.
+ *
+ * Each call is remembered until its last completion.  The completion of the
+ * request that decides turns it into one event: a REPLY to a ticket, or an
+ * ANSWER to a command.  See session.c for what
+ * a callback may do.
+ *
+ * src/zookeeper/sessionreply.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "zookeeper/sessionint.h"
+
+static void on_set(int rc, const struct Stat *stat, const void *data);
+
+ZklSessionCall *
+zkl_session_begin_call(ZklSessionEventKind kind, void *tag, uint32_t attempt)
+{
+	ZklSessionCall *call = zkl_session_allocate(sizeof(ZklSessionCall));
+
+	call->kind = kind;
+	call->tag = tag;
+	call->attempt = attempt;
+	call->parts = 1;
+	return call;
+}
+
+void
+zkl_session_sent(ZklSessionCall *call, int rc)
+{
+	zkl_session_state.outstanding++;
+	zkl_session_state.requests++;
+	if (rc != ZOK)
+		zkl_session_finish_call(call, rc);
+}
+
+void
+zkl_session_add_part(ZklSessionCall *call)
+{
+	call->parts++;
+	zkl_session_state.outstanding++;
+	zkl_session_state.requests++;
+}
+
+void
+zkl_session_end_part(ZklSessionCall *call)
+{
+	zkl_session_state.outstanding--;
+	if (--call->parts == 0)
+		free(call);
+}
+
+ZklSessionEvent *
+zkl_session_finish_call(ZklSessionCall *call, int rc)
+{
+	ZklSessionEvent *event = NULL;
+	ZklFailure	failure = ZKL_FAILURE_NONE;
+	ZklOutcome	outcome = zkl_session_outcome_of(rc, &failure);
+
+	if (failure == ZKL_FAILURE_REFUSED)
+		elog(LOG, "ZooKeeper refused a request: %s", zerror(rc));
+	if (!zkl_session_state.closing)
+	{
+		event = zkl_session_append_event(call->kind);
+		event->tag = call->tag;
+		event->attempt = call->attempt;
+		event->item = call->item;
+		event->reply.kind = ZKL_EVENT_REPLY;
+		event->reply.request = call->request;
+		event->reply.outcome = outcome;
+		event->reply.failure = failure;
+	}
+	zkl_session_end_part(call);
+	return event;
+}
+
+ZklOutcome
+zkl_session_outcome_of(int rc, ZklFailure *failure)
+{
+	switch (rc)
+	{
+		case ZOK:
+			return ZKL_OUTCOME_OK;
+		case ZNONODE:
+			return ZKL_OUTCOME_ABSENT;
+		case ZCONNECTIONLOSS:
+		case ZOPERATIONTIMEOUT:
+		case ZRUNTIMEINCONSISTENCY:
+		case ZSESSIONEXPIRED:
+		case ZSESSIONMOVED:
+		case ZCLOSING:
+		case ZINVALIDSTATE:
+		case ZTHROTTLEDOP:
+			return ZKL_OUTCOME_UNKNOWN;
+		case ZNOAUTH:
+			*failure = ZKL_FAILURE_PERMISSION;
+			return ZKL_OUTCOME_REFUSED;
+		case ZNOCHILDRENFOREPHEMERALS:
+			*failure = ZKL_FAILURE_EPHEMERAL_PARENT;
+			return ZKL_OUTCOME_REFUSED;
+		default:
+			*failure = ZKL_FAILURE_REFUSED;
+			return ZKL_OUTCOME_REFUSED;
+	}
+}
+
+/*
+ * Completions
+ */
+
+void
+zkl_session_on_done(int rc, const void *data)
+{
+	zkl_session_finish_call(unconstify(void *, data), rc);
+}
+
+void
+zkl_session_on_children(int rc, const struct String_vector *strings,
+						const void *data)
+{
+	ZklSessionEvent *event = zkl_session_finish_call(unconstify(void *, data),
+													 rc);
+	const char **children;
+
+	if (event == NULL || rc != ZOK)
+		return;
+	children = zkl_session_allocate(sizeof(char *) * (strings->count + 1));
+	for (int i = 0; i < strings->count; i++)
+		children[i] = zkl_session_copy(strings->data[i]);
+	event->reply.children = children;
+	event->reply.nchildren = strings->count;
+}
+
+void
+zkl_session_set_stat(ZklSessionEvent *event, const struct Stat *stat)
+{
+	event->reply.czxid = stat->czxid;
+	event->reply.version = stat->version;
+	event->reply.ours = stat->ephemeralOwner ==
+		zoo_client_id(zkl_session_state.handle)->client_id;
+	event->ctime_ms = stat->ctime;
+	event->owner = stat->ephemeralOwner;
+}
+
+void
+zkl_session_on_stat(int rc, const struct Stat *stat, const void *data)
+{
+	ZklSessionEvent *event = zkl_session_finish_call(unconstify(void *, data),
+													 rc);
+
+	if (event != NULL && rc == ZOK)
+		zkl_session_set_stat(event, stat);
+}
+
+/* The client says -1 for the length of data that are null. */
+ZklSessionEvent *
+zkl_session_finish_data(ZklSessionCall *call, int rc, const char *value,
+						int value_length, const struct Stat *stat)
+{
+	int			data_size = call->data_size;
+	ZklSessionEvent *event = zkl_session_finish_call(call, rc);
+
+	if (event == NULL || rc != ZOK)
+		return event;
+	zkl_session_set_stat(event, stat);
+	event->data_length = Min(Max(value_length, 0), data_size);
+	event->data = zkl_session_allocate(event->data_length + 1);
+	if (event->data_length > 0)
+		memcpy(event->data, value, event->data_length);
+	return event;
+}
+
+void
+zkl_session_on_data(int rc, const char *value, int value_length,
+					const struct Stat *stat, const void *data)
+{
+	(void) zkl_session_finish_data(unconstify(void *, data), rc, value,
+								   value_length, stat);
+}
+
+void
+zkl_session_set(ZklSessionCall *call, const char *path, const char *text,
+				int version)
+{
+	zkl_session_sent(call, zoo_aset(zkl_session_state.handle, path, text,
+									strlen(text), version, on_set, call));
+}
+
+/*
+ * Data of another version were written by another client, or by us, if the
+ * answer to that was lost.
+ */
+static void
+on_set(int rc, const struct Stat *stat, const void *data)
+{
+	zkl_session_on_done(rc == ZBADVERSION ? ZCONNECTIONLOSS : rc, data);
+}
