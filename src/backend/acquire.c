@@ -24,7 +24,7 @@
 #include "backend/xact.h"
 #include "compat.h"
 #include "faultpoint.h"
-#include "zklock.h"
+#include "settings.h"
 
 static bool acquire_first(const ZklWish *wish);
 static void acquire_again(ZklLocalClaim *claim, const ZklWish *wish);

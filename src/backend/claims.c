@@ -23,7 +23,7 @@
 #include "backend/xact.h"
 #include "compat.h"
 #include "faultpoint.h"
-#include "zklock.h"
+#include "settings.h"
 
 #define MAX_RELEASE_WAIT_MS	5000
 #define RELEASE_POLL_MS		1

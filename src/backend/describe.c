@@ -18,7 +18,7 @@
 
 #include "backend/describe.h"
 #include "protocol/recipe.h"
-#include "zklock.h"
+#include "settings.h"
 
 /* The last description, and what it was made of. */
 static struct
@@ -64,7 +64,7 @@ describe(void)
 	database = OidIsValid(MyDatabaseId) ? get_database_name(MyDatabaseId) : NULL;
 
 	initStringInfo(&text);
-	append_field(&text, "server", zkl_my_node_name());
+	append_field(&text, "server", zkl_settings_node_name());
 	appendStringInfo(&text, " pid=%d", MyProcPid);
 	append_field(&text, "database", database);
 	append_field(&text, "role", GetUserNameFromId(GetUserId(), true));

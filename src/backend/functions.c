@@ -23,7 +23,7 @@
 #include "backend/report.h"
 #include "backend/sqlargs.h"
 #include "backend/xact.h"
-#include "zklock.h"
+#include "settings.h"
 
 PG_FUNCTION_INFO_V1(zklock_lock_acquire);
 PG_FUNCTION_INFO_V1(zklock_xact_lock_acquire);

@@ -22,7 +22,7 @@
 #include "backend/xact.h"
 #include "compat.h"
 #include "faultpoint.h"
-#include "zklock.h"
+#include "settings.h"
 
 typedef struct XactRecord
 {

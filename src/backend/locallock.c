@@ -33,7 +33,7 @@
 #include "backend/loss.h"
 #include "compat.h"
 #include "faultpoint.h"
-#include "zklock.h"
+#include "settings.h"
 
 /* PostgreSQL itself uses 1 and 2 in an advisory lock's last field. */
 #define FIRST_GENERATION_FIELD	3

@@ -20,7 +20,6 @@
 #include "backend/report.h"
 #include "backend/xact.h"
 
-int			zkl_on_lost = ZKL_ON_LOST_CANCEL;
 
 /* Set by the signal handler. */
 static volatile sig_atomic_t deaf = false;

@@ -18,16 +18,6 @@
 #ifndef ZKL_ONLOST_H
 #define ZKL_ONLOST_H
 
-typedef enum ZklOnLost
-{
-	ZKL_ON_LOST_CANCEL,
-	ZKL_ON_LOST_TERMINATE,
-	ZKL_ON_LOST_NOTICE
-} ZklOnLost;
-
-/* The setting. */
-extern int	zkl_on_lost;
-
 /* From now on this backend acts on the signal. */
 extern void zkl_on_lost_listen(void);
 

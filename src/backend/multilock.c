@@ -31,7 +31,7 @@
 #include "backend/wait.h"
 #include "compat.h"
 #include "faultpoint.h"
-#include "zklock.h"
+#include "settings.h"
 
 typedef struct Member
 {

@@ -14,7 +14,7 @@
 #include "utils/timestamp.h"
 
 #include "backend/report.h"
-#include "zklock.h"
+#include "settings.h"
 
 typedef struct LossReport
 {

@@ -26,7 +26,7 @@
 #include "backend/znodes.h"
 #include "compat.h"
 #include "faultpoint.h"
-#include "zklock.h"
+#include "settings.h"
 
 /* More leases would only keep other backends waiting. */
 #define MAX_QUANTITY	1000

@@ -17,7 +17,7 @@
 
 #include "backend/sqlargs.h"
 #include "protocol/path.h"
-#include "zklock.h"
+#include "settings.h"
 
 /* More paths would only keep other backends waiting. */
 #define MAX_PATHS	1000

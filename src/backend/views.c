@@ -20,8 +20,8 @@
 #include "utils/timestamp.h"
 
 #include "backend/report.h"
+#include "settings.h"
 #include "shared/locktable.h"
-#include "zklock.h"
 
 PG_FUNCTION_INFO_V1(zklock_locks);
 PG_FUNCTION_INFO_V1(zklock_status);
@@ -290,7 +290,7 @@ zklock_status(PG_FUNCTION_ARGS)
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
 		claims += zkl_shared->nclaims[i];
 
-	values[0] = CStringGetTextDatum(zkl_my_node_name());
+	values[0] = CStringGetTextDatum(zkl_settings_node_name());
 	values[1] = Int32GetDatum(pg_atomic_read_u32(&zkl_shared->nentries));
 	values[2] = Int32GetDatum(zkl_shared->max_entries);
 	values[3] = Int64GetDatum((int64) claims);

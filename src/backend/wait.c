@@ -16,7 +16,7 @@
 #include "backend/wait.h"
 #include "compat.h"
 #include "faultpoint.h"
-#include "zklock.h"
+#include "settings.h"
 
 /*
  * How long a try waits until the server before it has answered or given up:

@@ -45,7 +45,7 @@
 #include "backend/report.h"
 #include "backend/xact.h"
 #include "faultpoint.h"
-#include "zklock.h"
+#include "settings.h"
 
 /* A claim that was lost or in doubt when this transaction released it. */
 static struct

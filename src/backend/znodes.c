@@ -17,8 +17,8 @@
 #include "backend/znodes.h"
 #include "compat.h"
 #include "faultpoint.h"
+#include "settings.h"
 #include "shared/mailbox.h"
-#include "zklock.h"
 
 static int	my_slot = -1;		/* a backend asks for one thing at a time */
 

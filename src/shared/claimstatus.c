@@ -9,10 +9,10 @@
  */
 #include "postgres.h"
 
+#include "settings.h"
 #include "shared/claimstatus.h"
 #include "shared/entry.h"
 #include "shared/leases.h"
-#include "zklock.h"
 
 /* What is looked for, and what is found. */
 typedef struct Description

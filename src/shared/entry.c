@@ -15,9 +15,9 @@
 #include "miscadmin.h"
 
 #include "compat.h"
+#include "settings.h"
 #include "shared/entry.h"
 #include "shared/leases.h"
-#include "zklock.h"
 
 static bool shall_linger(const ZklEntry *entry);
 static bool is_within_linger(int64 released_at, int64 now);

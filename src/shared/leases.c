@@ -19,9 +19,9 @@
  */
 #include "postgres.h"
 
+#include "settings.h"
 #include "shared/entry.h"
 #include "shared/leases.h"
-#include "zklock.h"
 
 static bool is_used_up(const ZklEntry *lease);
 static bool is_usable(const ZklEntry *lease, uint64 epoch);

@@ -25,8 +25,8 @@
 #include "utils/hsearch.h"
 
 #include "compat.h"
+#include "settings.h"
 #include "shared/locktable.h"
-#include "zklock.h"
 
 #define TRANCHE_NAME	"zklock"
 #define NLOCKS			(ZKL_PARTITIONS + 1)

@@ -92,6 +92,7 @@
 
 #include "protocol/path.h"
 #include "protocol/ticket.h"
+#include "settings.h"
 
 #define ZKL_PARTITIONS		16
 #define ZKL_SERVER_SIZE		80	/* "address:port" */
@@ -101,9 +102,6 @@
 
 /* The token keeps 16 bits for the claims that one ticket serves. */
 #define ZKL_CLAIM_NUMBER_MAX	65535
-
-/* The greatest value of zklock.sessions; each session has its own worker. */
-#define ZKL_SESSIONS_MAX	64
 
 typedef enum ZklEntryState
 {
@@ -379,7 +377,7 @@ typedef struct ZklShared
 
 	/*
 	 * Addresses that a lookup found for the names in zklock.hosts, in the
-	 * form that hosts.h describes.  A worker uses them when it cannot resolve
+	 * form that addresses.h describes.  A worker uses them when it cannot resolve
 	 * the names.  Protected by session_lock.
 	 */
 	uint64		servers_of;		/* hash of zklock.hosts */

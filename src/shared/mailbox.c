@@ -19,9 +19,9 @@
 #include "storage/lwlock.h"
 
 #include "compat.h"
+#include "settings.h"
 #include "shared/locktable.h"
 #include "shared/mailbox.h"
-#include "zklock.h"
 
 #define TRANCHE_NAME	"zklock commands"
 

@@ -17,10 +17,10 @@
 #include "backend/loss.h"
 #include "compat.h"
 #include "faultpoint.h"
+#include "settings.h"
 #include "shared/entry.h"
 #include "shared/leases.h"
 #include "shared/sharedclaim.h"
-#include "zklock.h"
 
 static bool is_superusers_session(void);
 static ZklBeginning check_use(ZklEntry *entry, ZklMode mode, int *limit);

@@ -20,11 +20,11 @@
 #include "utils/memutils.h"
 
 #include "faultpoint.h"
+#include "settings.h"
 #include "shared/locktable.h"
 #include "shared/mailbox.h"
 #include "shared/snapshot.h"
 #include "worker/commandrunner.h"
-#include "zklock.h"
 
 /*
  * A smaller window than that of requests.c, so that tickets never wait for a

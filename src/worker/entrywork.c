@@ -16,10 +16,10 @@
 
 #include "compat.h"
 #include "faultpoint.h"
+#include "settings.h"
 #include "shared/entry.h"
 #include "shared/leases.h"
 #include "worker/entrywork.h"
-#include "zklock.h"
 
 /*
  * A ticket that created its lock's directory was the first in it.  It lists

@@ -9,9 +9,9 @@
  */
 #include "postgres.h"
 
+#include "settings.h"
 #include "shared/leases.h"
 #include "worker/lockdirectory.h"
-#include "zklock.h"
 
 /* ZooKeeper looks for empty containers once a minute, and removes them. */
 #define LIKELY_FOR		ZKL_MS(60000)

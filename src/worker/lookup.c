@@ -34,10 +34,11 @@
 #include "utils/ps_status.h"
 
 #include "compat.h"
+#include "settings.h"
+#include "protocol/hosts.h"
 #include "shared/locktable.h"
-#include "worker/hosts.h"
+#include "worker/addresses.h"
 #include "worker/lookup.h"
-#include "zklock.h"
 
 #define LOOKUP_SECONDS	30
 #define PATIENCE		ZKL_MS(500) /* until numbers are used alone */
@@ -76,7 +77,7 @@ zkl_lookup_servers(char **servers)
 		else if (lookup.child != 0 && zkl_now() < lookup.begun + PATIENCE)
 			return false;
 	}
-	*servers = zkl_hosts_list(lines);
+	*servers = zkl_addresses_list(lines);
 	return **servers != '\0';
 }
 
@@ -179,7 +180,7 @@ look_up(int out)
 	forget_server(out);
 	for (int i = 0; i < n; i++)
 	{
-		char	   *line = zkl_hosts_resolve(zkl_hosts, i, true);
+		char	   *line = zkl_addresses_resolve(zkl_hosts, i, true);
 		bool		is_name = names_are_left(line);
 
 		if (is_name && fork() != 0)
@@ -187,7 +188,7 @@ look_up(int out)
 		if (is_name)
 		{
 			alarm(LOOKUP_SECONDS);
-			line = zkl_hosts_resolve(zkl_hosts, i, false);
+			line = zkl_addresses_resolve(zkl_hosts, i, false);
 		}
 		if (write(out, line, strlen(line)) < 0 || is_name)
 			_exit(0);
@@ -223,9 +224,9 @@ forget_server(int but)
 static ZklLookup
 judge_answer(char **text)
 {
-	const char *error = strchr(lookup.answer.data, ZKL_HOSTS_UNKNOWN);
+	const char *error = strchr(lookup.answer.data, ZKL_ADDRESSES_UNKNOWN);
 
-	if (*zkl_hosts_list(lookup.answer.data) != '\0')
+	if (*zkl_addresses_list(lookup.answer.data) != '\0')
 	{
 		remember(lookup.answer.data);
 		return ZKL_LOOKUP_DONE;
@@ -241,7 +242,7 @@ judge_answer(char **text)
 static void
 remember(const char *answer)
 {
-	char	   *lines = zkl_hosts_update(zkl_hosts, answer, recall(),
+	char	   *lines = zkl_addresses_update(zkl_hosts, answer, recall(),
 										 ZKL_SERVERS_SIZE);
 
 	LWLockAcquire(zkl_table_session_lock(), LW_EXCLUSIVE);
@@ -271,14 +272,14 @@ resolve_numeric(void)
 
 	initStringInfo(&lines);
 	for (int i = 0; i < n; i++)
-		appendStringInfoString(&lines, zkl_hosts_resolve(zkl_hosts, i, true));
+		appendStringInfoString(&lines, zkl_addresses_resolve(zkl_hosts, i, true));
 	return lines.data;
 }
 
 static bool
 names_are_left(const char *lines)
 {
-	return strchr(lines, ZKL_HOSTS_UNKNOWN) != NULL;
+	return strchr(lines, ZKL_ADDRESSES_UNKNOWN) != NULL;
 }
 
 static uint64

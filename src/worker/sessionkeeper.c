@@ -15,14 +15,14 @@
 #include "compat.h"
 #include "faultpoint.h"
 #include "protocol/safeuntil.h"
+#include "settings.h"
+#include "worker/addresses.h"
 #include "worker/commandrunner.h"
 #include "worker/entrywork.h"
-#include "worker/hosts.h"
 #include "worker/lookup.h"
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
 #include "worker/tickets.h"
-#include "zklock.h"
 #include "zookeeper/session.h"
 
 #define RETRY_OPEN			ZKL_MS(1000)
@@ -141,7 +141,7 @@ open_session(void)
 						 pg_atomic_read_u64(&info->safe_until));
 
 	/* A session keeps the timeout that it was made with. */
-	if (!zkl_session_open(servers, zkl_hosts_count(servers),
+	if (!zkl_session_open(servers, zkl_addresses_count(servers),
 						  info->id != 0 ? info->timeout_ms : zkl_session_timeout,
 						  identity.id != 0 ? &identity : NULL))
 	{

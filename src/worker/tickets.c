@@ -19,12 +19,12 @@
 
 #include "compat.h"
 #include "faultpoint.h"
+#include "settings.h"
 #include "worker/entrywork.h"
 #include "worker/lockdirectory.h"
 #include "worker/sendqueue.h"
 #include "worker/tickets.h"
 #include "worker/timers.h"
-#include "zklock.h"
 
 static void feed_all(ZklTicketEventKind kind);
 static void feed(ZklEntry *entry, ZklTicketEventKind kind);

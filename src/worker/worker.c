@@ -26,16 +26,16 @@
 #include "utils/memutils.h"
 
 #include "compat.h"
+#include "settings.h"
+#include "protocol/hosts.h"
 #include "shared/mailbox.h"
 #include "worker/commandrunner.h"
 #include "worker/entrywork.h"
-#include "worker/hosts.h"
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
 #include "worker/tickets.h"
 #include "worker/timers.h"
 #include "worker/worker.h"
-#include "zklock.h"
 #include "zookeeper/session.h"
 
 #define RESTART_SECONDS		1

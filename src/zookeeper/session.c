@@ -30,7 +30,7 @@
 #include <unistd.h>
 
 #include "faultpoint.h"
-#include "zklock.h"
+#include "settings.h"
 #include "zookeeper/sessionint.h"
 
 #define MAX_FRAMES_A_TURN	256

@@ -1,18 +1,29 @@
 /*-------------------------------------------------------------------------
  *
- * zklock.h
- *	  The settings, and the clock.
+ * settings.h
+ *	  The settings, the name of this server, and the clock.
  *
- * src/zklock.h
+ * src/settings.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKL_ZKLOCK_H
-#define ZKL_ZKLOCK_H
+#ifndef ZKL_SETTINGS_H
+#define ZKL_SETTINGS_H
 
 #include <time.h>
 
-/* Settings, defined in zklock.c.  All times are in milliseconds. */
+/* The greatest value of zklock.sessions; each session has its own worker. */
+#define ZKL_SESSIONS_MAX	64
+
+/* What happens to a PostgreSQL session whose lock is lost. */
+typedef enum ZklOnLost
+{
+	ZKL_ON_LOST_CANCEL,
+	ZKL_ON_LOST_TERMINATE,
+	ZKL_ON_LOST_NOTICE
+} ZklOnLost;
+
+/* All times are in milliseconds. */
 extern char *zkl_hosts;
 extern char *zkl_root;
 extern char *zkl_node_name;
@@ -25,9 +36,13 @@ extern int	zkl_tenure;
 extern int	zkl_linger;
 extern int	zkl_commit_margin;
 extern bool zkl_synchronous_release;
+extern int	zkl_on_lost;		/* ZklOnLost */
+
+/* For _PG_init: define all settings, and read what the files say of them. */
+extern void zkl_settings_define(void);
 
 /* The name by which other servers know this one. */
-extern const char *zkl_my_node_name(void);
+extern const char *zkl_settings_node_name(void);
 
 /*
  * Microseconds on a clock that counts suspended time and cannot be set.  So a
@@ -48,4 +63,4 @@ zkl_now(void)
 
 #define ZKL_MS(ms)	((int64) (ms) * 1000)	/* milliseconds, in microseconds */
 
-#endif							/* ZKL_ZKLOCK_H */
+#endif							/* ZKL_SETTINGS_H */

@@ -1,0 +1,149 @@
+/*-------------------------------------------------------------------------
+ *
+ * hosts.c
+ *	  The connect string: "host:port,host:port/chroot".
+ *
+ * The chroot is taken off here and put before the root, so that it is made
+ * like any other directory.
+ *
+ * src/protocol/hosts.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "protocol/hosts.h"
+#include "protocol/path.h"
+
+#define MAX_SERVERS		255
+
+static const char *find_server(const char *hosts, int server, size_t *length);
+static bool split_server(const char *server, size_t length, char *name,
+						 char *port);
+
+const char *
+zkl_hosts_fault(const char *hosts)
+{
+	const char *end = zkl_hosts_chroot(hosts);
+	const char *at = hosts;
+	char		name[ZKL_HOSTS_NAME_SIZE];
+	char		port[ZKL_HOSTS_PORT_SIZE];
+
+	for (;;)
+	{
+		size_t		length = strcspn(at, ",/");
+
+		if (!split_server(at, length, name, port))
+			return "Servers are given as \"host:port\", separated by commas.";
+		at += length;
+		if (at >= end)
+			break;
+		at++;
+	}
+	return zkl_path_root_fault(end);
+}
+
+const char *
+zkl_hosts_chroot(const char *hosts)
+{
+	return hosts + strcspn(hosts, "/");
+}
+
+void
+zkl_hosts_prefix(const char *hosts, const char *root, char *prefix)
+{
+	const char *chroot = zkl_hosts_chroot(hosts);
+
+	snprintf(prefix, ZKL_ROOT_SIZE, "%s%s",
+			 strcmp(chroot, "/") == 0 ? "" : chroot,
+			 strcmp(root, "/") == 0 ? "" : root);
+}
+
+int
+zkl_hosts_servers(const char *hosts)
+{
+	int			n = 0;
+	size_t		length;
+
+	while (n < MAX_SERVERS && find_server(hosts, n, &length) != NULL)
+		n++;
+	return n;
+}
+
+bool
+zkl_hosts_server(const char *hosts, int server, char *name, char *port)
+{
+	size_t		length;
+	const char *at = find_server(hosts, server, &length);
+
+	name[0] = '\0';
+	return at != NULL && split_server(at, length, name, port);
+}
+
+/* NULL: there are fewer. */
+static const char *
+find_server(const char *hosts, int server, size_t *length)
+{
+	const char *end = zkl_hosts_chroot(hosts);
+	const char *at = hosts;
+
+	*length = 0;
+	while (at < end)
+	{
+		*length = strcspn(at, ",/");
+		if (server-- == 0)
+			return at;
+		at += *length + 1;
+	}
+	return NULL;
+}
+
+/* "name:port" or "[address]:port", spaces around it. */
+static bool
+split_server(const char *server, size_t length, char *name, char *port)
+{
+	const char *end = server + length;
+	const char *colon = NULL;
+	size_t		name_length;
+	size_t		digits;
+
+	while (server < end && *server == ' ')
+		server++;
+	while (server < end && end[-1] == ' ')
+		end--;
+
+	if (server < end && *server == '[')
+	{
+		const char *close = memchr(server, ']', end - server);
+
+		if (close == NULL || (close + 1 < end && close[1] != ':'))
+			return false;
+		colon = close + 1 < end ? close + 1 : NULL;
+		server++;
+		name_length = close - server;
+	}
+	else
+	{
+		colon = memchr(server, ':', end - server);
+		name_length = (colon ? colon : end) - server;
+	}
+
+	if (name_length == 0 || name_length >= ZKL_HOSTS_NAME_SIZE ||
+		memchr(server, ' ', name_length) != NULL)
+		return false;
+	memcpy(name, server, name_length);
+	name[name_length] = '\0';
+
+	if (colon == NULL)
+		return false;
+	digits = strspn(colon + 1, "0123456789");
+	if (digits == 0 || digits >= ZKL_HOSTS_PORT_SIZE || colon + 1 + digits != end ||
+		atoi(colon + 1) > 65535 || atoi(colon + 1) == 0)
+		return false;
+	memcpy(port, colon + 1, digits);
+	port[digits] = '\0';
+	return true;
+}

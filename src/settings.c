@@ -1,0 +1,258 @@
+/*-------------------------------------------------------------------------
+ *
+ * settings.c
+ *	  The settings, and the name of this server.
+ *
+ * src/settings.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+#include <unistd.h>
+
+#include "miscadmin.h"
+#include "postmaster/postmaster.h"
+#include "utils/guc.h"
+
+#include "protocol/hosts.h"
+#include "protocol/path.h"
+#include "settings.h"
+
+#define LEAST_MAX_LOCKS		16
+
+char	   *zkl_hosts = NULL;
+char	   *zkl_root = NULL;
+char	   *zkl_node_name = NULL;
+int			zkl_session_timeout = 10000;
+int			zkl_connection_timeout = 10000;
+int			zkl_max_locks = -1;
+int			zkl_max_locks_per_backend = 1000;
+int			zkl_sessions = 1;
+int			zkl_tenure = 100;
+int			zkl_linger = 1000;
+int			zkl_commit_margin = 100;
+bool		zkl_synchronous_release = false;
+int			zkl_on_lost = ZKL_ON_LOST_CANCEL;
+
+static const struct config_enum_entry on_lost_options[] = {
+	{"cancel", ZKL_ON_LOST_CANCEL, false},
+	{"terminate", ZKL_ON_LOST_TERMINATE, false},
+	{"notice", ZKL_ON_LOST_NOTICE, false},
+	{NULL, 0, false}
+};
+
+static void define_place_settings(void);
+static void define_time_settings(void);
+static void define_other_settings(void);
+static bool check_hosts(char **newval, void **extra, GucSource source);
+static bool check_root(char **newval, void **extra, GucSource source);
+static bool check_max_locks(int *newval, void **extra, GucSource source);
+
+/*
+ * PostgreSQL replaces an invalid setting of an extension by the default, with
+ * a WARNING.  But a server whose locks are in another place than those of the
+ * others excludes none of them.  So here that is an error.
+ */
+void
+zkl_settings_define(void)
+{
+	static const char *const names[] = {
+		"zklock.hosts", "zklock.root", "zklock.node_name",
+		"zklock.session_timeout", "zklock.connection_timeout",
+		"zklock.tenure", "zklock.linger", "zklock.commit_margin",
+		"zklock.max_locks", "zklock.max_locks_per_backend", "zklock.sessions",
+		"zklock.on_lost", "zklock.synchronous_release"
+	};
+	char	   *given[lengthof(names)] = {NULL};
+
+	for (int i = 0; i < lengthof(names); i++)
+	{
+		const char *value = GetConfigOption(names[i], true, false);
+
+		if (value != NULL)
+			given[i] = pstrdup(value);
+	}
+
+	define_place_settings();
+	define_time_settings();
+	define_other_settings();
+	MarkGUCPrefixReserved("zklock");
+
+	for (int i = 0; i < lengthof(names); i++)
+	{
+		if (given[i] != NULL)
+			(void) set_config_option(names[i], given[i], PGC_POSTMASTER,
+									 PGC_S_FILE, GUC_ACTION_SET, true, FATAL,
+									 false);
+	}
+}
+
+/* The settings for the place of the locks, and for this server's name. */
+static void
+define_place_settings(void)
+{
+	DefineCustomStringVariable("zklock.hosts",
+							   "The ZooKeeper servers, as host:port separated by commas.",
+							   "A path may follow, below which everything is kept.",
+							   &zkl_hosts,
+							   "127.0.0.1:2181",
+							   PGC_SIGHUP, 0,
+							   check_hosts, NULL, NULL);
+	DefineCustomStringVariable("zklock.root",
+							   "The directory in ZooKeeper below which the locks are.",
+							   NULL,
+							   &zkl_root,
+							   "/zklock",
+							   PGC_POSTMASTER, 0,
+							   check_root, NULL, NULL);
+	DefineCustomStringVariable("zklock.node_name",
+							   "The name by which other servers know this one.",
+							   "Empty means the host's name and the port.",
+							   &zkl_node_name,
+							   "",
+							   PGC_POSTMASTER, 0,
+							   NULL, NULL, NULL);
+}
+
+static void
+define_time_settings(void)
+{
+	DefineCustomIntVariable("zklock.session_timeout",
+							"How long ZooKeeper keeps the locks of a server it does not hear of.",
+							"The ZooKeeper servers have limits of their own for it.",
+							&zkl_session_timeout,
+							10000, 1000, 60 * 60 * 1000,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.connection_timeout",
+							"How long to wait for ZooKeeper to be reached.",
+							NULL,
+							&zkl_connection_timeout,
+							10000, 1, INT_MAX / 2,
+							PGC_USERSET, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.tenure",
+							"How long a lock that others wait for may be handed on within the server.",
+							"Zero gives others a turn after every claim.",
+							&zkl_tenure,
+							100, 0, 60 * 60 * 1000,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.linger",
+							"How long a released lock that comes back is kept by the server.",
+							"Zero gives every lock back at once.",
+							&zkl_linger,
+							1000, 0, 60 * 60 * 1000,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.commit_margin",
+							"How long a lock must still be certain when a transaction commits.",
+							NULL,
+							&zkl_commit_margin,
+							100, 0, 60 * 60 * 1000,
+							PGC_USERSET, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+}
+
+static void
+define_other_settings(void)
+{
+	DefineCustomIntVariable("zklock.max_locks",
+							"How many locks the server can have to do with at a time.",
+							"-1 means 8192, or half of what PostgreSQL's own lock table holds if that is less.",
+							&zkl_max_locks,
+							-1, -1, 1000000,
+							PGC_POSTMASTER, 0,
+							check_max_locks, NULL, NULL);
+	DefineCustomIntVariable("zklock.max_locks_per_backend",
+							"How many locks and leases a backend can hold at a time.",
+							NULL,
+							&zkl_max_locks_per_backend,
+							1000, 0, 1000000,
+							PGC_SUSET, 0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.sessions",
+							"How many ZooKeeper sessions carry the locks of the server.",
+							"Each has a background worker of its own.",
+							&zkl_sessions,
+							1, 1, ZKL_SESSIONS_MAX,
+							PGC_POSTMASTER, 0,
+							NULL, NULL, NULL);
+	DefineCustomEnumVariable("zklock.on_lost",
+							 "What happens to a session whose lock is lost.",
+							 "Its statement is cancelled, or it is terminated, or it is only told.",
+							 &zkl_on_lost,
+							 ZKL_ON_LOST_CANCEL,
+							 on_lost_options,
+							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable("zklock.synchronous_release",
+							 "Waits, when a lock is released, until ZooKeeper has confirmed it.",
+							 NULL,
+							 &zkl_synchronous_release,
+							 false,
+							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+}
+
+/*
+ * The chroot is part of the path of every lock that is held, so it cannot
+ * change while the server runs.
+ */
+static bool
+check_hosts(char **newval, void **extra, GucSource source)
+{
+	const char *fault = zkl_hosts_fault(*newval);
+
+	if (fault != NULL)
+	{
+		GUC_check_errdetail("%s", fault);
+		return false;
+	}
+	if (!process_shared_preload_libraries_in_progress && zkl_hosts != NULL &&
+		strcmp(zkl_hosts_chroot(zkl_hosts), zkl_hosts_chroot(*newval)) != 0)
+	{
+		GUC_check_errdetail("The path behind the servers cannot be changed without a restart.");
+		return false;
+	}
+	return true;
+}
+
+static bool
+check_root(char **newval, void **extra, GucSource source)
+{
+	const char *fault = (*newval)[0] == '\0' ? "The path is empty." :
+	zkl_path_root_fault(*newval);
+
+	if (fault != NULL)
+		GUC_check_errdetail("%s", fault);
+	return fault == NULL;
+}
+
+static bool
+check_max_locks(int *newval, void **extra, GucSource source)
+{
+	if (*newval == -1 || *newval >= LEAST_MAX_LOCKS)
+		return true;
+	GUC_check_errdetail("It must be at least %d, or -1.", LEAST_MAX_LOCKS);
+	return false;
+}
+
+const char *
+zkl_settings_node_name(void)
+{
+	static char name[128];
+
+	if (zkl_node_name[0] != '\0')
+		return zkl_node_name;
+	if (name[0] == '\0')
+	{
+		if (gethostname(name, sizeof(name) - 8) != 0)
+			strcpy(name, "localhost");
+		name[sizeof(name) - 8] = '\0';
+		snprintf(name + strlen(name), 8, ":%d", PostPortNumber);
+	}
+	return name;
+}

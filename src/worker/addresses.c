@@ -1,0 +1,164 @@
+/*-------------------------------------------------------------------------
+ *
+ * addresses.c
+ *	  What is known of the addresses of the ZooKeeper servers.
+ *
+ * Names are resolved here and not by the client, because the client forgets
+ * half of the servers when it is given an even number of addresses.
+ *
+ * src/worker/addresses.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include "common/ip.h"
+#include "lib/stringinfo.h"
+
+#include "protocol/hosts.h"
+#include "worker/addresses.h"
+
+#define MAX_SERVERS		255
+
+static void append_addresses(StringInfo line, struct addrinfo *addresses);
+static const char *find_line(const char *lines, int server);
+
+static int
+compare_addresses(const void *a, const void *b)
+{
+	return strcmp(*(char *const *) a, *(char *const *) b);
+}
+
+char *
+zkl_addresses_resolve(const char *hosts, int server, bool numeric)
+{
+	struct addrinfo hint = {0};
+	struct addrinfo *addresses = NULL;
+	StringInfoData line;
+	char		name[ZKL_HOSTS_NAME_SIZE];
+	char		port[ZKL_HOSTS_PORT_SIZE];
+	int			error = EAI_NONAME;
+
+	hint.ai_family = AF_UNSPEC;
+	hint.ai_socktype = SOCK_STREAM;
+	hint.ai_flags = numeric ? AI_NUMERICHOST : 0;
+	if (zkl_hosts_server(hosts, server, name, port))
+		error = pg_getaddrinfo_all(name, port, &hint, &addresses);
+
+	initStringInfo(&line);
+	appendStringInfo(&line, "%d", server);
+	if (error != 0)
+		appendStringInfo(&line, "%c\"%s\": %s", ZKL_ADDRESSES_UNKNOWN, name,
+						 gai_strerror(error));
+	else
+	{
+		append_addresses(&line, addresses);
+		pg_freeaddrinfo_all(AF_UNSPEC, addresses);
+	}
+	appendStringInfoChar(&line, '\n');
+	return line.data;
+}
+
+static void
+append_addresses(StringInfo line, struct addrinfo *addresses)
+{
+	char		separator = ZKL_ADDRESSES_KNOWN;
+
+	for (struct addrinfo *a = addresses; a; a = a->ai_next)
+	{
+		char		host[NI_MAXHOST];
+		char		service[NI_MAXSERV];
+
+		if (getnameinfo(a->ai_addr, a->ai_addrlen, host, sizeof(host),
+						service, sizeof(service),
+						NI_NUMERICHOST | NI_NUMERICSERV) != 0 ||
+			line->len + strlen(host) + strlen(service) + 4 > ZKL_ADDRESSES_LINE)
+			continue;
+
+		/* The client splits at the last colon, also for IPv6. */
+		appendStringInfo(line, "%c%s:%s", separator, host, service);
+		separator = ',';
+	}
+}
+
+char *
+zkl_addresses_update(const char *hosts, const char *new, const char *old,
+				 size_t size)
+{
+	StringInfoData lines;
+	int			n = zkl_hosts_servers(hosts);
+
+	initStringInfo(&lines);
+	for (int i = 0; i < n; i++)
+	{
+		const char *line = find_line(new, i);
+		size_t		length;
+
+		if (line == NULL)
+			line = find_line(old, i);
+		length = line ? strcspn(line, "\n") + 1 : 0;
+		if (lines.len + length < size)
+			appendBinaryStringInfo(&lines, line, length);
+	}
+	return lines.data;
+}
+
+/* The line that knows the server, in lines of any order. */
+static const char *
+find_line(const char *lines, int server)
+{
+	for (const char *at = lines; *at; at += strcspn(at, "\n") + 1)
+	{
+		char	   *letter;
+
+		if (strtol(at, &letter, 10) == server && *letter == ZKL_ADDRESSES_KNOWN)
+			return at;
+	}
+	return NULL;
+}
+
+char *
+zkl_addresses_list(const char *lines)
+{
+	char	   *address[MAX_SERVERS + 1];
+	int			n = 0;
+	StringInfoData list;
+
+	for (const char *at = lines; *at; at += strcspn(at, "\n") + 1)
+	{
+		const char *end = at + strspn(at, "0123456789");
+
+		while (*end != '\n' && *end != ZKL_ADDRESSES_UNKNOWN && n < MAX_SERVERS)
+		{
+			const char *begin = end + 1;
+
+			end = begin + strcspn(begin, ",\n");
+			address[n++] = pnstrdup(begin, end - begin);
+		}
+	}
+
+	initStringInfo(&list);
+	qsort(address, n, sizeof(char *), compare_addresses);
+	if (n > 0 && n % 2 == 0)
+	{
+		address[n] = address[0];
+		n++;
+	}
+	for (int i = 0; i < n; i++)
+		appendStringInfo(&list, "%s%s", i > 0 ? "," : "", address[i]);
+	return list.data;
+}
+
+int
+zkl_addresses_count(const char *servers)
+{
+	int			count = 1;
+
+	for (const char *at = servers; *at; at++)
+		count += *at == ',';
+	return count;
+}
+
