@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * acquire.c
- *	  Acquire and release, as the SQL functions do it.
+ *	  Acquire a mutex or a read-write lock: the two waits.
  *
  * First the local lock decides between the backends of this server, then the
  * server's ticket decides between servers.  Both waits end at the same moment.
@@ -12,56 +12,25 @@
  */
 #include "postgres.h"
 
-#include "access/parallel.h"
-#include "access/xact.h"
-#include "miscadmin.h"
-
 #include "backend/acquire.h"
+#include "backend/display.h"
+#include "backend/enter.h"
 #include "backend/holds.h"
-#include "backend/report.h"
-#include "backend/semaphore.h"
+#include "backend/loss.h"
 #include "backend/wait.h"
 #include "backend/xact.h"
-#include "compat.h"
 #include "faultpoint.h"
 #include "settings.h"
 
 static bool acquire_first(const ZklWish *wish);
 static void acquire_again(ZklLocalClaim *claim, const ZklWish *wish);
 static void set_lease_time(ZklLocalClaim *claim, const ZklWish *wish);
-static void warn_not_held(const ZklLocalClaim *claim, const char *path,
-						  ZklMode mode, int quantity);
-static const char *held_as(const ZklLocalClaim *claim);
-static bool note_release(ZklLocalClaim *claim);
-static ZklLocalClaim *find_held(const char *path);
-
-/*
- * A parallel worker has no claims, whatever its leader holds.  The leader is
- * refused as well, so that no result depends on which process computes a row.
- */
-void
-zkl_enter(void)
-{
-	zkl_check_loaded();
-	if (IsInParallelMode())
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_TRANSACTION_STATE),
-				errmsg("cannot access zklock locks during a parallel operation"));
-	zkl_claims_sweep();
-	zkl_claims_tell_revoked();
-}
 
 bool
 zkl_acquire(const ZklWish *wish)
 {
-	ZklLocalClaim *claim;
+	ZklLocalClaim *claim = zkl_enter_to_acquire(wish);
 
-	zkl_enter();
-	claim = zkl_claims_find(wish->path);
-	if (claim != NULL && claim->kind != zkl_recipe_kind(wish->mode))
-		zkl_report_other_kind(wish->path);
-	if (wish->mode == ZKL_MODE_LEASE)
-		return zkl_semaphore_acquire(claim, wish);
 	if (claim == NULL)
 	{
 		zkl_counts_check_room(1);
@@ -143,7 +112,8 @@ zkl_acquire_locally(ZklLocalClaim *claim, const ZklWish *wish)
 			result = ZKL_LOCAL_TIME_OVER;
 		else
 			result = zkl_local_lock_wait(claim->shared, &claim->tag, mode,
-										 wish->scope, wish->until);
+										 wish->scope, wish->until,
+										 zkl_loss_has_cancelled);
 	} while (result == ZKL_LOCAL_NEW_GENERATION);
 
 	part->locked = result == ZKL_LOCAL_LOCKED;
@@ -162,7 +132,7 @@ acquire_again(ZklLocalClaim *claim, const ZklWish *wish)
 	ZklPartName part = zkl_claims_part(wish->mode);
 	ZklWait		wait;
 
-	if (part == ZKL_EXCLUSIVE && zkl_counts_total(claim, part) == 0)
+	if (part == ZKL_EXCLUSIVE && zkl_claims_count(claim, part) == 0)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("cannot acquire the write lock \"%s\" while holding its read lock",
@@ -173,7 +143,7 @@ acquire_again(ZklLocalClaim *claim, const ZklWish *wish)
 
 	zkl_wait_begin(&wait, wish);
 	if (zkl_wait_for_certainty(&wait, claim->shared) == ZKL_STANDING_LOST)
-		zkl_report_lost(ERROR, claim);
+		zkl_claims_report_lost(ERROR, claim);
 	zkl_counts_add(claim, part, wish->scope, 1);
 	set_lease_time(claim, wish);
 }
@@ -188,159 +158,4 @@ set_lease_time(ZklLocalClaim *claim, const ZklWish *wish)
 		return;
 	zkl_xact_note_lease_time();
 	zkl_shared_set_lease_time(claim->shared, zkl_now() + wish->lease_time);
-}
-
-bool
-zkl_release(const char *path, ZklMode mode, int quantity)
-{
-	ZklPartName part = zkl_claims_part(mode);
-	ZklLocalClaim *claim;
-	bool		held;
-
-	zkl_enter();
-	claim = zkl_claims_find(path);
-	if (claim == NULL || claim->kind != zkl_recipe_kind(mode) ||
-		claim->parts[part].session_count < quantity)
-	{
-		warn_not_held(claim, path, mode, quantity);
-		return false;
-	}
-
-	held = note_release(claim);
-	zkl_counts_take_session(claim, part, quantity);
-	return held;
-}
-
-/* "claim" is what this session has on the path, of whatever kind; or NULL. */
-static void
-warn_not_held(const ZklLocalClaim *claim, const char *path, ZklMode mode,
-			  int quantity)
-{
-	const char *shown = zkl_show_path(path);
-	const char *release = claim ? zkl_claims_release_function(claim) : NULL;
-	bool		same_kind = claim && claim->kind == zkl_recipe_kind(mode);
-
-	if (same_kind && mode == ZKL_MODE_LEASE && release != NULL)
-		ereport(WARNING,
-				errmsg("you do not own %d leases of semaphore \"%s\" with session scope",
-					   quantity, shown));
-	else if (claim != NULL &&
-			 (release == NULL ||
-			  (same_kind && claim->parts[zkl_claims_part(mode)].xact_count > 0)))
-		ereport(WARNING,
-				errmsg("you do not own lock \"%s\"", shown),
-				errdetail("It is held to the end of the transaction."));
-	else
-		ereport(WARNING,
-				errmsg("you do not own lock \"%s\"", shown),
-				claim == NULL ? 0 :
-				errdetail("This session holds it %s.", held_as(claim)),
-				claim == NULL ? 0 :
-				errhint("Use \"%s\" to release it.", release));
-}
-
-static const char *
-held_as(const ZklLocalClaim *claim)
-{
-	switch (claim->kind)
-	{
-		case ZKL_KIND_MUTEX:
-			break;
-		case ZKL_KIND_READ_WRITE:
-			return claim->parts[ZKL_EXCLUSIVE].session_count > 0 ?
-				_("for writing") : _("for reading");
-		case ZKL_KIND_SEMAPHORE:
-			return _("as a semaphore");
-	}
-	return _("as a mutex");
-}
-
-int
-zkl_release_all(void)
-{
-	ZklLocalClaim *claim;
-	int			released = 0;
-
-	zkl_enter();
-	while ((claim = zkl_counts_first_session()) != NULL)
-	{
-		note_release(claim);
-		released += zkl_counts_take_all_session(claim);
-	}
-	return released;
-}
-
-/*
- * Releasing a lost lock tells the user so, and the commit guard notes it: the
- * transaction may have written without protection.  Returns whether the claim
- * was held.
- */
-static bool
-note_release(ZklLocalClaim *claim)
-{
-	ZklStanding standing = zkl_shared_standing(claim->shared, 0);
-
-	zkl_xact_note_release(claim, standing, true);
-	if (standing != ZKL_STANDING_LOST)
-		return true;
-	zkl_report_lost(WARNING, claim);
-	return false;
-}
-
-bool
-zkl_is_held(const char *path)
-{
-	ZklLocalClaim *claim;
-
-	zkl_enter();
-	claim = zkl_claims_find(path);
-	return claim != NULL &&
-		zkl_shared_standing(claim->shared, 0) == ZKL_STANDING_GOOD;
-}
-
-int64
-zkl_token(const char *path)
-{
-	return find_held(path)->shared->token;
-}
-
-bool
-zkl_remaining(const char *path, int64 *remaining)
-{
-	ZklLocalClaim *claim = find_held(path);
-
-	*remaining = claim->shared->lease_until - zkl_now();
-	return claim->shared->lease_until != 0;
-}
-
-bool
-zkl_is_revoked(const char *path)
-{
-	return zkl_shared_is_revoked(find_held(path)->shared);
-}
-
-/* The claim of a lock that this backend certainly holds; else an error. */
-static ZklLocalClaim *
-find_held(const char *path)
-{
-	ZklLocalClaim *claim;
-
-	zkl_enter();
-	claim = zkl_claims_find(path);
-	if (claim == NULL)
-		ereport(ERROR,
-				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				errmsg("you do not own lock \"%s\"", zkl_show_path(path)));
-	switch (zkl_shared_standing(claim->shared, 0))
-	{
-		case ZKL_STANDING_GOOD:
-			break;
-		case ZKL_STANDING_DOUBT:
-			zkl_report_doubt(path);
-			break;
-		case ZKL_STANDING_LOST:
-			zkl_report_lost(ERROR, claim);
-			break;
-	}
-	return claim;
 }

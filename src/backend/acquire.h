@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * acquire.h
- *	  Acquire and release, as the SQL functions do it.
+ *	  Acquire a mutex or a read-write lock: the two waits.
  *
  * Called only by backends.
  *
@@ -15,15 +15,7 @@
 #include "backend/claims.h"
 
 /*
- * Every function that depends on this backend's claims calls this first.  It
- * brings the claims up to date, and raises a NOTICE for those whose release
- * has been requested.  Raises 55000 unless zklock was preloaded, 25000 during
- * a parallel operation.
- */
-extern void zkl_enter(void);
-
-/*
- * Acquire a lock.  True: acquired.  False: another backend or client held the
+ * Acquire a lock that is no semaphore.  True: acquired.  False: another backend or client held the
  * lock until the time was over.  Anything else is an error.  After false or an
  * error, this call's acquire leaves nothing behind.
  */
@@ -37,26 +29,5 @@ extern bool zkl_acquire_claim(ZklLocalClaim *claim, const ZklWish *wish);
 
 /* The first half of that: acquire the local lock. */
 extern bool zkl_acquire_locally(ZklLocalClaim *claim, const ZklWish *wish);
-
-/*
- * Release this many session-level acquires.  False, with a WARNING, if the
- * backend does not hold that many.
- */
-extern bool zkl_release(const char *path, ZklMode mode, int quantity);
-
-/* Release all session-level acquires.  Returns how many that were. */
-extern int	zkl_release_all(void);
-
-/* Does this backend hold the lock, and is that certain? */
-extern bool zkl_is_held(const char *path);
-
-/*
- * Facts about a lock that this backend certainly holds; otherwise an error.
- * The claim's token.  What is left of its hold limit, in microseconds (false:
- * it has none).  Whether the lock's release has been requested.
- */
-extern int64 zkl_token(const char *path);
-extern bool zkl_remaining(const char *path, int64 *remaining);
-extern bool zkl_is_revoked(const char *path);
 
 #endif							/* ZKL_ACQUIRE_H */

@@ -9,6 +9,8 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
+
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
@@ -17,10 +19,8 @@
 
 #include "backend/claims.h"
 #include "backend/describe.h"
-#include "backend/holds.h"
-#include "backend/loss.h"
+#include "backend/display.h"
 #include "backend/report.h"
-#include "backend/xact.h"
 #include "compat.h"
 #include "faultpoint.h"
 #include "settings.h"
@@ -33,6 +33,9 @@ static uint32 release_wait_event = 0;
 /* Of all waits for releases of a transaction, or of a call; 0: none began. */
 static int64 release_deadline = 0;
 
+void		(*zkl_claims_begin_hook) (void) = NULL;
+int			zkl_claims_loss_signal = SIGINT;
+
 static HTAB *claims = NULL;
 static ZklClaim *second_claim = NULL;
 
@@ -42,7 +45,6 @@ static void end_all(int code, Datum arg);
 static void forget(ZklLocalClaim *claim);
 static void wait_until_released(const char *path);
 static void unlock_if_lost(ZklLocalClaim *claim, void *arg);
-static void unlock_lost_claims(void);
 
 ZklPartName
 zkl_claims_part(ZklMode mode)
@@ -57,12 +59,25 @@ zkl_claims_lock_mode(ZklPartName part)
 	return part == ZKL_SHARED ? ShareLock : ExclusiveLock;
 }
 
+int
+zkl_claims_session_count(const ZklLocalClaim *claim)
+{
+	return claim->parts[ZKL_EXCLUSIVE].session_count +
+		claim->parts[ZKL_SHARED].session_count;
+}
+
+int
+zkl_claims_count(const ZklLocalClaim *claim, ZklPartName part)
+{
+	return claim->parts[part].session_count + claim->parts[part].xact_count;
+}
+
 const char *
 zkl_claims_release_function(const ZklLocalClaim *claim)
 {
 	bool		exclusive = claim->parts[ZKL_EXCLUSIVE].session_count > 0;
 
-	if (zkl_counts_session(claim) == 0)
+	if (zkl_claims_session_count(claim) == 0)
 		return NULL;
 	switch (claim->kind)
 	{
@@ -75,6 +90,26 @@ zkl_claims_release_function(const ZklLocalClaim *claim)
 			return "zk_semaphore_release";
 	}
 	return "zk_lock_release";
+}
+
+void
+zkl_claims_report_lost(int level, const ZklLocalClaim *claim)
+{
+	int64		lost_at;
+	ZklLoss		loss = zkl_shared_loss(claim->shared, &lost_at);
+
+	zkl_report_loss(level, claim->path, loss, lost_at,
+					zkl_claims_release_function(claim));
+}
+
+void
+zkl_claims_report_lost_instead(ErrorData *error, const ZklLocalClaim *claim)
+{
+	int64		lost_at;
+	ZklLoss		loss = zkl_shared_loss(claim->shared, &lost_at);
+
+	zkl_report_loss_instead(error, claim->path, loss, lost_at,
+							zkl_claims_release_function(claim));
 }
 
 ZklLocalClaim *
@@ -93,6 +128,7 @@ zkl_claims_begin(const ZklWish *wish)
 
 	if (claims == NULL)
 		set_up();
+	zkl_claims_begin_hook();
 
 	/*
 	 * What may serve an interrupt comes first: FATAL runs end_all(), not
@@ -103,7 +139,6 @@ zkl_claims_begin(const ZklWish *wish)
 	{
 		claim = hash_search(claims, wish->path, HASH_ENTER, NULL);
 		claim->shared = shared;
-		zkl_xact_keep_guard_first();
 	}
 	PG_CATCH();
 	{
@@ -151,7 +186,8 @@ begin_shared(const ZklWish *wish)
 	int			limit = wish->limit;
 
 	switch (zkl_shared_begin(wish->path, wish->mode, &limit, wish->quantity,
-							 zkl_describe_backend(), &shared))
+							 zkl_describe_backend(),
+							 zkl_claims_loss_signal, &shared))
 	{
 		case ZKL_BEGUN:
 			break;
@@ -184,7 +220,6 @@ set_up(void)
 	/* Install the callback before the table exists that it cleans up. */
 	on_shmem_exit(end_all, (Datum) 0);
 	claims = table;
-	zkl_on_lost_listen();
 }
 
 /*
@@ -323,14 +358,6 @@ zkl_claims_visit(ZklClaimVisitor visitor, void *arg)
 		visitor(claim, arg);
 }
 
-void
-zkl_claims_sweep(void)
-{
-	zkl_claims_renew_deadline();
-	unlock_lost_claims();
-	zkl_counts_sweep();
-}
-
 /* No backend must wait behind a claim that was lost. */
 static void
 unlock_if_lost(ZklLocalClaim *claim, void *arg)
@@ -347,8 +374,8 @@ unlock_if_lost(ZklLocalClaim *claim, void *arg)
 	}
 }
 
-static void
-unlock_lost_claims(void)
+void
+zkl_claims_unlock_lost(void)
 {
 	static uint64 seen_losses = 0;
 	uint64		losses = pg_atomic_read_u64(&zkl_shared->losses);

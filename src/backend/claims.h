@@ -81,6 +81,27 @@ extern LOCKMODE zkl_claims_lock_mode(ZklPartName part);
  */
 extern const char *zkl_claims_release_function(const ZklLocalClaim *claim);
 
+/* How many acquires are there, with session scope and in all? */
+extern int	zkl_claims_session_count(const ZklLocalClaim *claim);
+extern int	zkl_claims_count(const ZklLocalClaim *claim, ZklPartName part);
+
+/*
+ * Report the loss of a claim: raise ZK001 or ZK002, or put that into another
+ * error.
+ */
+extern void zkl_claims_report_lost(int level, const ZklLocalClaim *claim);
+extern void zkl_claims_report_lost_instead(ErrorData *error,
+										   const ZklLocalClaim *claim);
+
+/*
+ * Called before each claim begins.  xact.c sets it, so that no claim exists
+ * that the commit guard would not look at.
+ */
+extern void (*zkl_claims_begin_hook) (void);
+
+/* The signal by which the worker tells this backend of a loss; loss.c sets it. */
+extern int	zkl_claims_loss_signal;
+
 /* This backend's claim on a path, or NULL. */
 extern ZklLocalClaim *zkl_claims_find(const char *path);
 
@@ -124,12 +145,8 @@ extern void zkl_claims_visit(ZklClaimVisitor visitor, void *arg);
 /* A lost claim of which the user has not been told yet; NULL: none. */
 extern ZklLocalClaim *zkl_claims_find_lost(void);
 
-/*
- * Bring claims and local locks up to date: claims that were lost, and local
- * locks that DISCARD ALL or pg_advisory_unlock_all() released.  Claims may
- * end.
- */
-extern void zkl_claims_sweep(void);
+/* Release the local locks of claims that were lost. */
+extern void zkl_claims_unlock_lost(void);
 
 /*
  * Raise a NOTICE for each claim whose release has been requested since the

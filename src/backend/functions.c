@@ -19,8 +19,11 @@
 #include "utils/timestamp.h"
 
 #include "backend/acquire.h"
+#include "backend/held.h"
 #include "backend/multilock.h"
+#include "backend/release.h"
 #include "backend/report.h"
+#include "backend/semaphore.h"
 #include "backend/sqlargs.h"
 #include "backend/xact.h"
 #include "settings.h"
@@ -157,19 +160,19 @@ zklock_lock_release_all(PG_FUNCTION_ARGS)
 Datum
 zklock_lock_is_held(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zkl_is_held(zkl_argument_path(fcinfo)));
+	PG_RETURN_BOOL(zkl_held_certainly(zkl_argument_path(fcinfo)));
 }
 
 Datum
 zklock_lock_is_revoked(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zkl_is_revoked(zkl_argument_path(fcinfo)));
+	PG_RETURN_BOOL(zkl_held_is_revoked(zkl_argument_path(fcinfo)));
 }
 
 Datum
 zklock_lock_token(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(zkl_token(zkl_argument_path(fcinfo)));
+	PG_RETURN_INT64(zkl_held_token(zkl_argument_path(fcinfo)));
 }
 
 Datum
@@ -178,7 +181,7 @@ zklock_lock_remaining(PG_FUNCTION_ARGS)
 	int64		remaining;
 	Interval   *result;
 
-	if (!zkl_remaining(zkl_argument_path(fcinfo), &remaining))
+	if (!zkl_held_remaining(zkl_argument_path(fcinfo), &remaining))
 		PG_RETURN_NULL();
 	result = palloc0(sizeof(Interval));
 	result->time = Max(remaining, 0);
@@ -212,7 +215,7 @@ acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope)
 	wish.limit = zkl_argument_count(fcinfo, 1, "number of leases");
 	zkl_argument_timeout(fcinfo, 2, &wish);
 	wish.quantity = zkl_argument_count(fcinfo, 3, "quantity");
-	acquired = zkl_acquire(&wish);
+	acquired = zkl_semaphore_acquire(&wish);
 	if (acquired)
 		note_if_alone(fcinfo, scope);
 	return acquired;

@@ -18,8 +18,8 @@
 #include "utils/memutils.h"
 
 #include "backend/holds.h"
-#include "backend/report.h"
-#include "backend/xact.h"
+#include "backend/display.h"
+#include "backend/loss.h"
 #include "compat.h"
 #include "faultpoint.h"
 #include "settings.h"
@@ -63,7 +63,7 @@ zkl_counts_add(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
 			   int count)
 {
 	ZklPart    *part = &claim->parts[name];
-	int			before = zkl_counts_total(claim, name);
+	int			before = zkl_claims_count(claim, name);
 
 	if (scope == ZKL_SCOPE_XACT)
 	{
@@ -82,7 +82,7 @@ zkl_counts_add(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
 					errmsg("could not acquire lock \"%s\" with session scope",
 						   zkl_show_path(claim->path)),
 					errdetail("Its lock in this server was dropped by pg_advisory_unlock_all(), and another session waits for the end of this transaction."));
-		if (zkl_counts_session(claim) == 0)
+		if (zkl_claims_session_count(claim) == 0)
 			dlist_push_tail(&session_claims, &claim->session_link);
 	}
 	part->session_count += count;
@@ -109,19 +109,6 @@ zkl_counts_check_room(int wanted)
 				errdetail("It has %d locks and leases and asks for %d more, of %d allowed.",
 						  held, wanted, zkl_max_locks_per_backend),
 				errhint("Release some of them, or let a superuser raise \"zklock.max_locks_per_backend\"."));
-}
-
-int
-zkl_counts_session(const ZklLocalClaim *claim)
-{
-	return claim->parts[ZKL_EXCLUSIVE].session_count +
-		claim->parts[ZKL_SHARED].session_count;
-}
-
-int
-zkl_counts_total(const ZklLocalClaim *claim, ZklPartName part)
-{
-	return claim->parts[part].session_count + claim->parts[part].xact_count;
 }
 
 static void
@@ -197,7 +184,7 @@ zkl_counts_take_session(ZklLocalClaim *claim, ZklPartName name, int count)
 		(void) book_local_lock(claim, name, ZKL_SCOPE_XACT);
 
 	part->session_count -= count;
-	if (zkl_counts_session(claim) == 0)
+	if (zkl_claims_session_count(claim) == 0)
 		dlist_delete(&claim->session_link);
 	settle_part(claim, name, count);
 }
@@ -234,7 +221,7 @@ static void
 settle_part(ZklLocalClaim *claim, ZklPartName name, int count)
 {
 	ZklPartName other = name == ZKL_SHARED ? ZKL_EXCLUSIVE : ZKL_SHARED;
-	int			left = zkl_counts_total(claim, name);
+	int			left = zkl_claims_count(claim, name);
 
 	note_leases(claim, left + count, left);
 	if (left > 0)
@@ -242,7 +229,7 @@ settle_part(ZklLocalClaim *claim, ZklPartName name, int count)
 		if (claim->kind == ZKL_KIND_SEMAPHORE)
 			zkl_shared_release_leases(claim->shared, count);
 	}
-	else if (zkl_counts_total(claim, other) == 0)
+	else if (zkl_claims_count(claim, other) == 0)
 	{
 		zkl_claims_release(claim);
 		return;
@@ -261,7 +248,7 @@ settle_part(ZklLocalClaim *claim, ZklPartName name, int count)
 static void
 show_counts(ZklLocalClaim *claim)
 {
-	claim->shared->session_count = zkl_counts_session(claim);
+	claim->shared->session_count = zkl_claims_session_count(claim);
 	claim->shared->xact_count = claim->parts[ZKL_EXCLUSIVE].xact_count +
 		claim->parts[ZKL_SHARED].xact_count;
 }
@@ -277,6 +264,8 @@ zkl_counts_first_session(void)
 void
 zkl_counts_sweep(void)
 {
+	zkl_claims_renew_deadline();
+	zkl_claims_unlock_lost();
 	if (session_locks_are_gone())
 		zkl_counts_discard_session();
 }
@@ -318,7 +307,7 @@ zkl_counts_discard_session(void)
 static void
 drop_session_scope(ZklLocalClaim *claim)
 {
-	zkl_xact_note_release(claim, zkl_shared_standing(claim->shared, 0), false);
+	zkl_loss_note_release(claim, zkl_shared_standing(claim->shared, 0), false);
 	for (int part = 0; part < ZKL_PARTS; part++)
 	{
 		if (claim->parts[part].lock_scope == ZKL_SCOPE_SESSION)
@@ -345,7 +334,7 @@ zkl_counts_end_xact(void)
 		uncount_xact(claim, record->part, record->count);
 		ZKL_FAULT_POINT("xact-claim-ended");
 	}
-	zkl_claims_sweep();
+	zkl_counts_sweep();
 }
 
 void

@@ -27,10 +27,6 @@ extern void zkl_counts_add(ZklLocalClaim *claim, ZklPartName part,
  */
 extern void zkl_counts_check_room(int wanted);
 
-/* How many acquires are there, with session scope and in all? */
-extern int	zkl_counts_session(const ZklLocalClaim *claim);
-extern int	zkl_counts_total(const ZklLocalClaim *claim, ZklPartName part);
-
 /* Take session-level counts off.  The claim ends when no count is left. */
 extern void zkl_counts_take_session(ZklLocalClaim *claim, ZklPartName part,
 									int count);
@@ -45,8 +41,9 @@ extern ZklLocalClaim *zkl_counts_first_session(void);
 extern void zkl_counts_discard_session(void);
 
 /*
- * If DISCARD ALL or pg_advisory_unlock_all() has released the local locks of
- * session scope, release all session-level locks.
+ * Bring claims and local locks up to date: claims that were lost, and local
+ * locks of session scope that DISCARD ALL or pg_advisory_unlock_all() has
+ * released; then all session-level locks are released.  Claims may end.
  */
 extern void zkl_counts_sweep(void);
 

@@ -43,6 +43,8 @@ static void emit_log(ErrorData *error);
 void
 zkl_hooks_init(void)
 {
+	zkl_xact_init();
+
 	next_executor_run = ExecutorRun_hook;
 	ExecutorRun_hook = executor_run;
 	next_executor_finish = ExecutorFinish_hook;
@@ -139,20 +141,20 @@ static void
 leave_statement(void)
 {
 	zkl_xact_keep_guard_first();
-	zkl_on_lost_tell();
+	zkl_loss_tell();
 }
 
 static void
 leave_statement_by_error(MemoryContext context)
 {
 	zkl_xact_keep_guard_first();
-	zkl_on_lost_explain(context);
+	zkl_loss_explain(context);
 }
 
 static void
 emit_log(ErrorData *error)
 {
-	zkl_on_lost_explain_instead(error);
+	zkl_loss_explain_instead(error);
 	if (next_emit_log)
 		next_emit_log(error);
 }

@@ -28,12 +28,11 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
-#include "backend/claims.h"
 #include "backend/locallock.h"
-#include "backend/loss.h"
 #include "compat.h"
 #include "faultpoint.h"
 #include "settings.h"
+#include "shared/sharedclaim.h"
 
 /* PostgreSQL itself uses 1 and 2 in an advisory lock's last field. */
 #define FIRST_GENERATION_FIELD	3
@@ -44,6 +43,9 @@
  * signal is ignored, or has come together with another reason to end the wait.
  */
 #define MAX_ABSORB_WAIT			ZKL_MS(100)
+
+/* Has zklock cancelled the present statement, not just the wait?  Set by wait. */
+static bool (*statement_is_cancelled) (void);
 
 static bool acquire(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope,
 					bool dont_wait);
@@ -92,10 +94,11 @@ zkl_local_lock_add_share(const LOCKTAG *tag, ZklScope scope)
 
 ZklLocalWait
 zkl_local_lock_wait(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
-					ZklScope scope, int64 until)
+					ZklScope scope, int64 until, bool (*is_cancelled) (void))
 {
 	int			limit_ms = milliseconds_until(until);
 
+	statement_is_cancelled = is_cancelled;
 	if (until != ZKL_FOREVER && limit_ms == 0)
 		return ZKL_LOCAL_TIME_OVER;
 
@@ -230,7 +233,7 @@ judge_error(ZklClaim *claim, ErrorData *error, bool limited)
 	 * cancel.
 	 */
 	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED && nudged &&
-		!zkl_on_lost_has_cancelled() && !statement_time_is_over())
+		!statement_is_cancelled() && !statement_time_is_over())
 	{
 		FreeErrorData(error);
 		return ZKL_LOCAL_NEW_GENERATION;
@@ -269,7 +272,7 @@ absorb_cancel(void)
 						 1, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 	}
-	QueryCancelPending = zkl_on_lost_has_cancelled();
+	QueryCancelPending = statement_is_cancelled();
 
 	/* The latch may have been set for another reason, too, so set it again. */
 	SetLatch(MyLatch);

@@ -58,11 +58,13 @@ typedef enum ZklLocalWait
 /*
  * Wait for the lock, until this moment of zkl_now() at the latest.  Raises the
  * errors of any lock wait (55P03, 57014, 40P01).  After an error nothing is
- * held.
+ * held.  "is_cancelled" says whether zklock has cancelled the statement for
+ * another reason than this wait.
  */
 extern ZklLocalWait zkl_local_lock_wait(struct ZklClaim *claim,
 										const LOCKTAG *tag, LOCKMODE mode,
-										ZklScope scope, int64 until);
+										ZklScope scope, int64 until,
+										bool (*is_cancelled) (void));
 
 /* Change the level at which the lock is held. */
 extern void zkl_local_lock_move(const LOCKTAG *tag, LOCKMODE mode,

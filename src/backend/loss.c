@@ -18,8 +18,17 @@
 #include "backend/claims.h"
 #include "backend/loss.h"
 #include "backend/report.h"
-#include "backend/xact.h"
+#include "settings.h"
 
+/* A claim that was lost or in doubt when this transaction released it. */
+static struct
+{
+	ZklStanding standing;
+	bool		told;
+	char		path[ZKL_PATH_SIZE];
+	ZklLoss		loss;
+	int64		lost_at;
+}			released;
 
 /* Set by the signal handler. */
 static volatile sig_atomic_t deaf = false;
@@ -27,10 +36,9 @@ static volatile sig_atomic_t came_while_deaf = false;
 static volatile sig_atomic_t terminating = false;
 static volatile TimestampTz cancelled_statement = 0;	/* when it began */
 
-static int	loss_signal = SIGINT;
-
 static void on_loss(SIGNAL_ARGS);
 static ZklOnLost reaction(void);
+static bool released_lost(void);
 static bool is_idle(void);
 static void explain(ErrorData *error);
 static void tell_if_lost(ZklLocalClaim *claim, void *arg);
@@ -40,7 +48,7 @@ static void tell_if_lost(ZklLocalClaim *claim, void *arg);
  * something else, such as a walsender; for what they run, a cancel is enough.
  */
 void
-zkl_on_lost_listen(void)
+zkl_loss_listen(void)
 {
 	struct sigaction present;
 
@@ -48,19 +56,13 @@ zkl_on_lost_listen(void)
 		present.sa_handler != SIG_IGN)
 		return;
 	pqsignal(SIGUSR2, on_loss);
-	loss_signal = SIGUSR2;
-}
-
-int
-zkl_on_lost_signal(void)
-{
-	return loss_signal;
+	zkl_claims_loss_signal = SIGUSR2;
 }
 
 static ZklOnLost
 reaction(void)
 {
-	return loss_signal == SIGINT ? ZKL_ON_LOST_CANCEL : zkl_on_lost;
+	return zkl_claims_loss_signal == SIGINT ? ZKL_ON_LOST_CANCEL : zkl_on_lost;
 }
 
 /* A signal handler. */
@@ -100,19 +102,19 @@ is_idle(void)
 }
 
 void
-zkl_on_lost_commit_begins(void)
+zkl_loss_commit_begins(void)
 {
 	deaf = true;
 }
 
 void
-zkl_on_lost_xact_ended(void)
+zkl_loss_xact_ended(void)
 {
 	deaf = false;
 	if (came_while_deaf)
 	{
 		came_while_deaf = false;
-		raise(loss_signal);
+		raise(zkl_claims_loss_signal);
 	}
 }
 
@@ -122,21 +124,21 @@ zkl_on_lost_xact_ended(void)
  * is taken for the reason.
  */
 bool
-zkl_on_lost_has_cancelled(void)
+zkl_loss_has_cancelled(void)
 {
-	if (loss_signal == SIGINT)
+	if (zkl_claims_loss_signal == SIGINT)
 		return zkl_claims_find_lost() != NULL;
 	return cancelled_statement != 0 &&
 		cancelled_statement == GetCurrentStatementStartTimestamp();
 }
 
 void
-zkl_on_lost_explain(MemoryContext context)
+zkl_loss_explain(MemoryContext context)
 {
 	ErrorData  *error;
 
-	if (geterrcode() != ERRCODE_QUERY_CANCELED || !zkl_on_lost_has_cancelled() ||
-		(zkl_claims_find_lost() == NULL && !zkl_xact_released_lost()))
+	if (geterrcode() != ERRCODE_QUERY_CANCELED || !zkl_loss_has_cancelled() ||
+		(zkl_claims_find_lost() == NULL && !released_lost()))
 		return;
 
 	MemoryContextSwitchTo(context);
@@ -151,9 +153,9 @@ zkl_on_lost_explain(MemoryContext context)
  * and for those outside of any statement.
  */
 void
-zkl_on_lost_explain_instead(ErrorData *error)
+zkl_loss_explain_instead(ErrorData *error)
 {
-	if ((error->elevel == ERROR && zkl_on_lost_has_cancelled() &&
+	if ((error->elevel == ERROR && zkl_loss_has_cancelled() &&
 		 error->sqlerrcode == ERRCODE_QUERY_CANCELED) ||
 		(error->elevel == FATAL && terminating &&
 		 error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN))
@@ -169,15 +171,16 @@ explain(ErrorData *error)
 	if (lost != NULL)
 	{
 		lost->told_lost = true;
-		zkl_report_lost_instead(error, lost);
+		zkl_claims_report_lost_instead(error, lost);
 	}
-	else if (zkl_xact_released_lost())
-		zkl_xact_report_released_instead(error);
+	else if (released_lost())
+		zkl_report_loss_instead(error, released.path, released.loss,
+								released.lost_at, NULL);
 }
 
 /* Outside of a transaction block the commit tells it at once. */
 void
-zkl_on_lost_tell(void)
+zkl_loss_tell(void)
 {
 	static uint64 seen_losses = 0;
 	uint64		losses;
@@ -199,5 +202,49 @@ tell_if_lost(ZklLocalClaim *claim, void *arg)
 		zkl_shared_standing(claim->shared, 0) != ZKL_STANDING_LOST)
 		return;
 	claim->told_lost = true;
-	zkl_report_lost(WARNING, claim);
+	zkl_claims_report_lost(WARNING, claim);
+}
+
+/*
+ * Claims that were released
+ */
+
+void
+zkl_loss_note_release(const ZklLocalClaim *claim, ZklStanding standing,
+					  bool told)
+{
+	if (standing <= released.standing)
+		return;
+	released.standing = standing;
+	released.told = told;
+	strlcpy(released.path, claim->path, sizeof(released.path));
+	released.loss = zkl_shared_loss(claim->shared, &released.lost_at);
+}
+
+bool
+zkl_loss_any_released(void)
+{
+	return released.standing != ZKL_STANDING_GOOD;
+}
+
+void
+zkl_loss_forget_released(void)
+{
+	released.standing = ZKL_STANDING_GOOD;
+}
+
+static bool
+released_lost(void)
+{
+	return released.standing == ZKL_STANDING_LOST;
+}
+
+void
+zkl_loss_report_released(bool writes)
+{
+	if (released.standing == ZKL_STANDING_LOST && (writes || !released.told))
+		zkl_report_loss(writes ? ERROR : WARNING, released.path,
+						released.loss, released.lost_at, NULL);
+	else if (released.standing != ZKL_STANDING_GOOD && writes)
+		zkl_report_doubt(released.path);
 }

@@ -25,7 +25,9 @@
 #include "postgres.h"
 
 #include "backend/acquire.h"
+#include "backend/enter.h"
 #include "backend/holds.h"
+#include "backend/release.h"
 #include "backend/multilock.h"
 #include "backend/report.h"
 #include "backend/wait.h"
@@ -222,7 +224,7 @@ begin_member(Multilock *lock, Member *member)
 	zkl_wait_begin(&wait, &wish);
 	if (zkl_wait_for_certainty(&wait, member->claim->shared) ==
 		ZKL_STANDING_LOST)
-		zkl_report_lost(ERROR, member->claim);
+		zkl_claims_report_lost(ERROR, member->claim);
 	member->held = true;
 }
 

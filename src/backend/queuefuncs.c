@@ -18,6 +18,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "backend/display.h"
 #include "backend/report.h"
 #include "backend/sqlargs.h"
 #include "backend/znodes.h"

@@ -9,10 +9,9 @@
  */
 #include "postgres.h"
 
-#include "lib/stringinfo.h"
-#include "mb/pg_wchar.h"
 #include "utils/timestamp.h"
 
+#include "backend/display.h"
 #include "backend/report.h"
 #include "settings.h"
 
@@ -24,11 +23,6 @@ typedef struct LossReport
 	char	   *hint;			/* NULL: none */
 } LossReport;
 
-static void report_loss(int level, const char *path, ZklLoss loss,
-						int64 lost_at, const char *release);
-static void report_loss_instead(ErrorData *error, const char *path,
-								ZklLoss loss, int64 lost_at,
-								const char *release);
 static LossReport describe_loss(const char *path, ZklLoss loss, int64 lost_at,
 								const char *release);
 static void check_worker(int session);
@@ -43,24 +37,8 @@ zkl_check_loaded(void)
 }
 
 void
-zkl_report_lost(int level, const ZklLocalClaim *claim)
-{
-	int64		lost_at;
-	ZklLoss		loss = zkl_shared_loss(claim->shared, &lost_at);
-
-	report_loss(level, claim->path, loss, lost_at,
-				zkl_claims_release_function(claim));
-}
-
-void
-zkl_report_loss(int level, const char *path, ZklLoss loss, int64 lost_at)
-{
-	report_loss(level, path, loss, lost_at, NULL);
-}
-
-static void
-report_loss(int level, const char *path, ZklLoss loss, int64 lost_at,
-			const char *release)
+zkl_report_loss(int level, const char *path, ZklLoss loss, int64 lost_at,
+				const char *release)
 {
 	LossReport	report = describe_loss(path, loss, lost_at, release);
 
@@ -73,25 +51,8 @@ report_loss(int level, const char *path, ZklLoss loss, int64 lost_at,
 }
 
 void
-zkl_report_lost_instead(ErrorData *error, const ZklLocalClaim *claim)
-{
-	int64		lost_at;
-	ZklLoss		loss = zkl_shared_loss(claim->shared, &lost_at);
-
-	report_loss_instead(error, claim->path, loss, lost_at,
-						zkl_claims_release_function(claim));
-}
-
-void
 zkl_report_loss_instead(ErrorData *error, const char *path, ZklLoss loss,
-						int64 lost_at)
-{
-	report_loss_instead(error, path, loss, lost_at, NULL);
-}
-
-static void
-report_loss_instead(ErrorData *error, const char *path, ZklLoss loss,
-					int64 lost_at, const char *release)
+						int64 lost_at, const char *release)
 {
 	LossReport	report = describe_loss(path, loss, lost_at, release);
 
@@ -289,34 +250,6 @@ zkl_report_lock_timeout(void)
 	ereport(ERROR,
 			errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			errmsg("canceling statement due to lock timeout"));
-}
-
-TimestampTz
-zkl_timestamp_of(int64 moment)
-{
-	return GetCurrentTimestamp() - (zkl_now() - moment);
-}
-
-/*
- * Paths are kept in UTF-8, because databases of one server may differ.  In a
- * database of another encoding, bytes that might not exist there are escaped.
- */
-const char *
-zkl_show_path(const char *path)
-{
-	StringInfoData shown;
-
-	if (GetDatabaseEncoding() == PG_UTF8)
-		return path;
-	initStringInfo(&shown);
-	for (const char *at = path; *at; at++)
-	{
-		if (IS_HIGHBIT_SET(*at))
-			appendStringInfo(&shown, "\\x%02x", (unsigned char) *at);
-		else
-			appendStringInfoChar(&shown, *at);
-	}
-	return shown.data;
 }
 
 void

@@ -12,8 +12,8 @@
 #ifndef ZKL_REPORT_H
 #define ZKL_REPORT_H
 
-#include "backend/claims.h"
 #include "compat.h"
+#include "shared/locktable.h"
 #include "shared/mailbox.h"
 
 #define ERRCODE_ZKL_LOCK_LOST	MAKE_SQLSTATE('Z', 'K', '0', '0', '1')
@@ -24,18 +24,17 @@
 extern void zkl_check_loaded(void);
 
 /*
- * ZK001: this claim was lost; ZK002 if its hold limit has passed.  Or the same
- * for a claim that has ended, with the result of zkl_shared_loss.
+ * ZK001: a claim was lost; ZK002 if its hold limit has passed.  "loss" and
+ * "lost_at" are from zkl_shared_loss.  "release" is the SQL function that
+ * releases the claim; NULL if the claim ends with the transaction.
  */
-extern void zkl_report_lost(int level, const ZklLocalClaim *claim);
 extern void zkl_report_loss(int level, const char *path, ZklLoss loss,
-							int64 lost_at);
+							int64 lost_at, const char *release);
 
 /* Replace the text of another error by this one. */
-extern void zkl_report_lost_instead(ErrorData *error,
-									const ZklLocalClaim *claim);
 extern void zkl_report_loss_instead(ErrorData *error, const char *path,
-									ZklLoss loss, int64 lost_at);
+									ZklLoss loss, int64 lost_at,
+									const char *release);
 
 /* ZK001: the claim on this path is in doubt. */
 ZKL_NORETURN extern void zkl_report_doubt(const char *path);
@@ -63,12 +62,6 @@ ZKL_NORETURN extern void zkl_report_shutdown(void);
 
 /* 55P03, as the lock manager says it */
 ZKL_NORETURN extern void zkl_report_lock_timeout(void);
-
-/* A moment of zkl_now(), as a timestamp. */
-extern TimestampTz zkl_timestamp_of(int64 moment);
-
-/* A path, in the encoding of the database. */
-extern const char *zkl_show_path(const char *path);
 
 /* 08006, or 55000 where there is no worker: a command was not answered. */
 ZKL_NORETURN extern void zkl_report_silence(const char *path);

@@ -19,6 +19,8 @@
 #include "postgres.h"
 
 #include "backend/acquire.h"
+#include "backend/display.h"
+#include "backend/enter.h"
 #include "backend/holds.h"
 #include "backend/report.h"
 #include "backend/semaphore.h"
@@ -49,8 +51,10 @@ static void check_survey(const ZklSurvey *survey, const ZklWish *wish);
 static bool is_foreign_text(const ZklSurvey *survey);
 
 bool
-zkl_semaphore_acquire(ZklLocalClaim *claim, const ZklWish *wish)
+zkl_semaphore_acquire(const ZklWish *wish)
 {
+	ZklLocalClaim *claim = zkl_enter_to_acquire(wish);
+
 	check_wish(claim, wish);
 	zkl_counts_check_room(wish->quantity);
 	return claim == NULL ? acquire_first(wish) : acquire_more(claim, wish);
@@ -81,12 +85,12 @@ check_wish(const ZklLocalClaim *claim, const ZklWish *wish)
 	if (claim->limit != wish->limit)
 		zkl_report_other_limit(wish->path, claim->limit, wish->limit);
 	if (wish->until == ZKL_FOREVER &&
-		zkl_counts_total(claim, ZKL_SHARED) + wish->quantity > wish->limit)
+		zkl_claims_count(claim, ZKL_SHARED) + wish->quantity > wish->limit)
 		ereport(ERROR,
 				errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
 				errmsg("deadlock detected"),
 				errdetail("This session holds %d of the %d leases of semaphore \"%s\", and would wait for itself.",
-						  zkl_counts_total(claim, ZKL_SHARED), wish->limit,
+						  zkl_claims_count(claim, ZKL_SHARED), wish->limit,
 						  zkl_show_path(wish->path)));
 }
 
@@ -129,7 +133,7 @@ acquire_more(ZklLocalClaim *claim, const ZklWish *wish)
 	volatile bool acquired = false;
 
 	if (zkl_shared_standing(claim->shared, 0) == ZKL_STANDING_LOST)
-		zkl_report_lost(ERROR, claim);
+		zkl_claims_report_lost(ERROR, claim);
 
 	second = zkl_claims_begin_second(wish);
 	PG_TRY();
@@ -160,8 +164,8 @@ add_leases(ZklLocalClaim *claim, ZklClaim *second, const ZklWish *wish)
 
 		zkl_claims_end_second();
 		if (zkl_shared_standing(claim->shared, 0) == ZKL_STANDING_LOST)
-			zkl_report_lost(ERROR, claim);
-		zkl_report_loss(ERROR, claim->path, loss, lost_at);
+			zkl_claims_report_lost(ERROR, claim);
+		zkl_report_loss(ERROR, claim->path, loss, lost_at, NULL);
 	}
 	zkl_claims_forget_second();
 	PG_TRY();

@@ -3,7 +3,7 @@
  * semaphore.h
  *	  How a backend gets leases of a semaphore.
  *
- * Called only by acquire.c.
+ * Called only by backends.
  *
  * src/backend/semaphore.h
  *
@@ -15,10 +15,9 @@
 #include "backend/claims.h"
 
 /*
- * Acquire as many leases as the wish says, all or none.  "claim" is the one
- * that this backend has on the semaphore already (NULL: none); its leases
- * stay.  Result and errors are those of zkl_acquire.
+ * Acquire as many leases as the wish says, all or none, in addition to those
+ * that this backend has.  Result and errors are those of zkl_acquire.
  */
-extern bool zkl_semaphore_acquire(ZklLocalClaim *claim, const ZklWish *wish);
+extern bool zkl_semaphore_acquire(const ZklWish *wish);
 
 #endif							/* ZKL_SEMAPHORE_H */

@@ -19,6 +19,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "backend/display.h"
 #include "backend/report.h"
 #include "settings.h"
 #include "shared/locktable.h"

@@ -47,16 +47,6 @@
 #include "faultpoint.h"
 #include "settings.h"
 
-/* A claim that was lost or in doubt when this transaction released it. */
-static struct
-{
-	ZklStanding standing;
-	bool		told;
-	char		path[ZKL_PATH_SIZE];
-	ZklLoss		loss;
-	int64		lost_at;
-}			released;
-
 /*
  * The count of losses when all claims of this backend were last seen to be good,
  * and none had a lease time.  Losses begin with 1.
@@ -88,12 +78,12 @@ typedef struct Guard
 #define MAX_GUARD_MS	10
 
 static bool has_stake(void);
+static void put_guard_first(void);
 static void on_xact(XactEvent event, void *arg);
 static void on_subxact(SubXactEvent event, SubTransactionId my_id,
 					   SubTransactionId parent_id, void *arg);
 static void warn_if_alone(void);
 static void guard_commit(void);
-static void guard_released(void);
 static bool has_written(void);
 static bool has_notified(void);
 static void guard_claim(ZklLocalClaim *claim, void *arg);
@@ -105,47 +95,36 @@ static void refuse_prepare(void);
 static bool
 has_stake(void)
 {
-	return zkl_claims_any() || released.standing != ZKL_STANDING_GOOD;
+	return zkl_claims_any() || zkl_loss_any_released();
+}
+
+void
+zkl_xact_init(void)
+{
+	zkl_claims_begin_hook = put_guard_first;
 }
 
 void
 zkl_xact_keep_guard_first(void)
 {
+	if (has_stake())
+		put_guard_first();
+}
+
+static void
+put_guard_first(void)
+{
 	static bool done = false;
 
-	if (!has_stake())
-		return;
 	if (done)
 		UnregisterXactCallback(on_xact, NULL);
 	else
+	{
+		zkl_loss_listen();
 		RegisterSubXactCallback(on_subxact, NULL);
+	}
 	RegisterXactCallback(on_xact, NULL);
 	done = true;
-}
-
-void
-zkl_xact_note_release(const ZklLocalClaim *claim, ZklStanding standing,
-					  bool told)
-{
-	if (standing <= released.standing)
-		return;
-	released.standing = standing;
-	released.told = told;
-	strlcpy(released.path, claim->path, sizeof(released.path));
-	released.loss = zkl_shared_loss(claim->shared, &released.lost_at);
-}
-
-bool
-zkl_xact_released_lost(void)
-{
-	return released.standing == ZKL_STANDING_LOST;
-}
-
-void
-zkl_xact_report_released_instead(ErrorData *error)
-{
-	zkl_report_loss_instead(error, released.path, released.loss,
-							released.lost_at);
 }
 
 void
@@ -203,7 +182,7 @@ on_xact(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 			ZKL_FAULT_POINT("commit-begun");
-			zkl_on_lost_commit_begins();
+			zkl_loss_commit_begins();
 			guard_commit();
 			warn_if_alone();
 			ZKL_FAULT_POINT("guard-passed");
@@ -218,8 +197,8 @@ on_xact(XactEvent event, void *arg)
 		case XACT_EVENT_PREPARE:
 			ZKL_FAULT_POINT("xact-ended");
 			zkl_counts_end_xact();
-			released.standing = ZKL_STANDING_GOOD;
-			zkl_on_lost_xact_ended();
+			zkl_loss_forget_released();
+			zkl_loss_xact_ended();
 			break;
 	}
 }
@@ -257,7 +236,12 @@ guard_commit(void)
 	uint64		losses;
 	int64		begun_at;
 
-	guard_released();
+	/*
+	 * What this transaction wrote before it released a claim relied on that
+	 * claim, too.
+	 */
+	if (zkl_loss_any_released())
+		zkl_loss_report_released(has_written());
 
 	/* In this order: a session that is safe again has counted its losses. */
 	safe = zkl_sessions_are_safe(zkl_now() + ZKL_MS(zkl_commit_margin));
@@ -285,25 +269,6 @@ guard_commit(void)
 			 losses != pg_atomic_read_u64(&zkl_shared->losses));
 	if (guard.all_good)
 		good_losses = losses;
-}
-
-/*
- * What this transaction wrote before it released a claim relied on that claim,
- * too.
- */
-static void
-guard_released(void)
-{
-	bool		writes;
-
-	if (released.standing == ZKL_STANDING_GOOD)
-		return;
-	writes = has_written();
-	if (released.standing == ZKL_STANDING_LOST && (writes || !released.told))
-		zkl_report_loss(writes ? ERROR : WARNING, released.path,
-						released.loss, released.lost_at);
-	else if (writes)
-		zkl_report_doubt(released.path);
 }
 
 /*
@@ -382,7 +347,7 @@ guard_claim(ZklLocalClaim *claim, void *arg)
 			break;
 		case ZKL_STANDING_LOST:
 			if (must_hold || !guard->again)
-				zkl_report_lost(must_hold ? ERROR : WARNING, claim);
+				zkl_claims_report_lost(must_hold ? ERROR : WARNING, claim);
 			break;
 	}
 	guard->all_good = false;
@@ -395,5 +360,6 @@ refuse_prepare(void)
 		ereport(ERROR,
 				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				errmsg("cannot PREPARE a transaction that holds zklock locks"));
-	guard_released();
+	if (zkl_loss_any_released())
+		zkl_loss_report_released(has_written());
 }

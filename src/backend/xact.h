@@ -15,6 +15,9 @@
 #include "backend/claims.h"
 #include "compat.h"
 
+/* For _PG_init: from now on each claim that begins has the commit guard. */
+extern void zkl_xact_init(void);
+
 /*
  * If this backend has claims, make the commit guard the first of all
  * transaction callbacks.  Call when a claim begins, and on every way out of a
@@ -31,19 +34,6 @@ extern void zkl_xact_note_write(void);
  * drop temporary tables and stop listening, but relies on no lock for that.
  */
 extern void zkl_xact_note_discard(void);
-
-/*
- * A claim is released that is lost or in doubt.  What this transaction wrote
- * was not protected, so the commit guard must refuse it although the claim is
- * gone.  If the user has been told, a transaction that only reads is not told
- * again.
- */
-extern void zkl_xact_note_release(const ZklLocalClaim *claim,
-								  ZklStanding standing, bool told);
-
-/* Was one of the released claims lost?  The second puts that into an error. */
-extern bool zkl_xact_released_lost(void);
-extern void zkl_xact_report_released_instead(ErrorData *error);
 
 /*
  * This function acquired a lock with transaction scope, and the client's

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * ticketint.h
- *	  What ticket.c and ticketreply.c share; no other file includes it.
+ *	  What the files of a ticket share; no other file includes it.
  *
  * The few ways in which a step ends.
  *

@@ -258,8 +258,30 @@ zkl_entry_give_up(ZklEntry *entry)
 	Assert(entry->state != ZKL_ENTRY_NONE);
 	entry->state = ZKL_ENTRY_RELEASING;
 	if (entry->semaphore != NULL)
-		zkl_leases_unlink(entry);
+		zkl_entry_unlink_lease(entry);
 	zkl_entry_ask_worker(entry);
+}
+
+void
+zkl_entry_unlink_lease(ZklEntry *lease)
+{
+	if (lease->lease_link.next == NULL)
+		return;
+	dlist_delete(&lease->lease_link);
+	lease->lease_link.next = NULL;
+	if (lease->holder != NULL)
+		lease->holder->nleases--;
+	lease->holder = NULL;
+	lease->nheld = 0;
+
+	lease->semaphore->nleases--;
+
+	/*
+	 * Without a lease here, other clients may make the path another kind of
+	 * lock.
+	 */
+	if (lease->owned_at != 0 && --lease->semaphore->nowned == 0)
+		lease->semaphore->surveyed = false;
 }
 
 void
@@ -273,7 +295,7 @@ zkl_entry_become_none(ZklEntry *entry)
 	entry->revoked = false;
 	if (entry->semaphore != NULL)
 	{
-		zkl_leases_unlink(entry);
+		zkl_entry_unlink_lease(entry);
 		zkl_entry_wake_needing(entry);
 	}
 }

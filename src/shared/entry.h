@@ -139,6 +139,12 @@ extern bool zkl_entry_is_idle(const ZklEntry *entry);
  */
 extern bool zkl_entry_tenure_is_over(const ZklEntry *entry, int64 now);
 
+/*
+ * The server does not own the lease any more, or never will.  Does nothing for
+ * an entry that is no lease.
+ */
+extern void zkl_entry_unlink_lease(ZklEntry *lease);
+
 /* -> NONE.  The caller removes the entry if it is unused. */
 extern void zkl_entry_become_none(ZklEntry *entry);
 

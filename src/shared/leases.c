@@ -298,28 +298,6 @@ zkl_leases_set_owned(ZklEntry *lease)
 	dlist_push_tail(&lease->semaphore->idle, &lease->lease_link);
 }
 
-void
-zkl_leases_unlink(ZklEntry *lease)
-{
-	if (lease->lease_link.next == NULL)
-		return;
-	dlist_delete(&lease->lease_link);
-	lease->lease_link.next = NULL;
-	if (lease->holder != NULL)
-		lease->holder->nleases--;
-	lease->holder = NULL;
-	lease->nheld = 0;
-
-	lease->semaphore->nleases--;
-
-	/*
-	 * Without a lease here, other clients may make the path another kind of
-	 * lock.
-	 */
-	if (lease->owned_at != 0 && --lease->semaphore->nowned == 0)
-		lease->semaphore->surveyed = false;
-}
-
 static void
 mark_contended(ZklEntry *lease, void *arg)
 {

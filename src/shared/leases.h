@@ -62,11 +62,10 @@ extern void zkl_leases_settle(ZklEntry *semaphore);
 extern void zkl_leases_give_up(ZklEntry *semaphore);
 
 /*
- * What became of a lease: the server owns it now; the server does not own it
- * any more, or never will; another client waits for a lease.
+ * What became of a lease: the server owns it now; another client waits for a
+ * lease.
  */
 extern void zkl_leases_set_owned(ZklEntry *lease);
-extern void zkl_leases_unlink(ZklEntry *lease);
 extern void zkl_leases_set_contended(ZklEntry *semaphore);
 
 /* Visit all leases that are pending or owned. */

@@ -377,8 +377,8 @@ typedef struct ZklShared
 
 	/*
 	 * Addresses that a lookup found for the names in zklock.hosts, in the
-	 * form that addresses.h describes.  A worker uses them when it cannot resolve
-	 * the names.  Protected by session_lock.
+	 * form that addresses.h describes.  A worker uses them when it cannot
+	 * resolve the names.  Protected by session_lock.
 	 */
 	uint64		servers_of;		/* hash of zklock.hosts */
 	char		servers[ZKL_SERVERS_SIZE];

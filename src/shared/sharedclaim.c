@@ -14,7 +14,6 @@
 #include "miscadmin.h"
 #include "storage/proc.h"
 
-#include "backend/loss.h"
 #include "compat.h"
 #include "faultpoint.h"
 #include "settings.h"
@@ -38,7 +37,8 @@ static void detach(ZklClaim *claim, int64 now);
 
 ZklBeginning
 zkl_shared_begin(const char *path, ZklMode mode, int *limit, int quantity,
-				 const char *about, ZklClaim **new_claim)
+				 const char *about, int loss_signal,
+				 ZklClaim **new_claim)
 {
 	uint32		hash = zkl_table_hash(path);
 	bool		superuser = is_superusers_session();
@@ -63,7 +63,7 @@ zkl_shared_begin(const char *path, ZklMode mode, int *limit, int quantity,
 		claim->entry = entry;
 		claim->proc_number = zkl_my_proc_number();
 		claim->pid = MyProcPid;
-		claim->loss_signal = zkl_on_lost_signal();
+		claim->loss_signal = loss_signal;
 		claim->role = GetUserId();
 		claim->database = MyDatabaseId;
 		claim->superuser = superuser;

@@ -53,7 +53,8 @@ typedef enum ZklAnswer
  */
 extern ZklBeginning zkl_shared_begin(const char *path, ZklMode mode,
 									 int *limit, int quantity,
-									 const char *about, ZklClaim **claim);
+									 const char *about, int loss_signal,
+									 ZklClaim **claim);
 
 /*
  * The generation of the local lock that the backend must take now.  The claim

@@ -86,7 +86,7 @@ append_addresses(StringInfo line, struct addrinfo *addresses)
 
 char *
 zkl_addresses_update(const char *hosts, const char *new, const char *old,
-				 size_t size)
+					 size_t size)
 {
 	StringInfoData lines;
 	int			n = zkl_hosts_servers(hosts);
@@ -161,4 +161,3 @@ zkl_addresses_count(const char *servers)
 		count += *at == ',';
 	return count;
 }
-

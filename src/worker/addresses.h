@@ -34,7 +34,7 @@ extern char *zkl_addresses_resolve(const char *hosts, int server, bool numeric);
  * is room for them.  Allocated.
  */
 extern char *zkl_addresses_update(const char *hosts, const char *new,
-							  const char *old, size_t size);
+								  const char *old, size_t size);
 
 /*
  * All addresses, sorted (the client shuffles them) and odd in number, as the client

@@ -470,7 +470,7 @@ give_up_if_idle(ZklEntry *entry)
 		return false;
 	entry->state = ZKL_ENTRY_RELEASING;
 	if (entry->semaphore != NULL)
-		zkl_leases_unlink(entry);
+		zkl_entry_unlink_lease(entry);
 	return true;
 }
 

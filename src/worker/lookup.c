@@ -243,7 +243,7 @@ static void
 remember(const char *answer)
 {
 	char	   *lines = zkl_addresses_update(zkl_hosts, answer, recall(),
-										 ZKL_SERVERS_SIZE);
+											 ZKL_SERVERS_SIZE);
 
 	LWLockAcquire(zkl_table_session_lock(), LW_EXCLUSIVE);
 	strlcpy(zkl_shared->servers, lines, ZKL_SERVERS_SIZE);

@@ -40,10 +40,6 @@
 #define NO_SOCKET_WAIT_MS	50
 #define MIN_PAUSE_MS		50
 
-ZklSessionState zkl_session_state = {
-	.last = &zkl_session_state.first,.fd = -1
-};
-
 static void on_log(const char *message);
 static void on_heartbeat(int rc, const void *data);
 static bool is_from_quorum(int rc);
@@ -286,32 +282,6 @@ zkl_session_break_connection(void)
  * Events
  */
 
-ZklSessionEvent *
-zkl_session_next_event(void)
-{
-	ZklSessionEvent *event = zkl_session_state.first;
-
-	if (event != NULL)
-	{
-		zkl_session_state.first = event->next;
-		if (zkl_session_state.first == NULL)
-			zkl_session_state.last = &zkl_session_state.first;
-	}
-	return event;
-}
-
-void
-zkl_session_free_event(ZklSessionEvent *event)
-{
-	for (int i = 0; i < event->reply.nchildren; i++)
-		free(unconstify(char *, event->reply.children[i]));
-	free((void *) event->reply.children);
-	free(unconstify(char *, event->reply.name));
-	free(event->data);
-	free(event->path);
-	free(event);
-}
-
 static void
 free_events(void)
 {
@@ -319,39 +289,6 @@ free_events(void)
 
 	while ((event = zkl_session_next_event()) != NULL)
 		zkl_session_free_event(event);
-}
-
-/*
- * A callback cannot report that memory is out, and the client itself aborts
- * when it is.
- */
-void *
-zkl_session_allocate(size_t size)
-{
-	void	   *result = calloc(1, size);
-
-	if (result == NULL)
-		abort();
-	return result;
-}
-
-char *
-zkl_session_copy(const char *text)
-{
-	size_t		size = strlen(text) + 1;
-
-	return memcpy(zkl_session_allocate(size), text, size);
-}
-
-ZklSessionEvent *
-zkl_session_append_event(ZklSessionEventKind kind)
-{
-	ZklSessionEvent *event = zkl_session_allocate(sizeof(ZklSessionEvent));
-
-	event->kind = kind;
-	*zkl_session_state.last = event;
-	zkl_session_state.last = &event->next;
-	return event;
 }
 
 void

@@ -1,0 +1,23 @@
+/*-------------------------------------------------------------------------
+ *
+ * display.h
+ *	  Paths and moments, as the user sees them.
+ *
+ * Called only by backends.
+ *
+ * src/backend/display.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_DISPLAY_H
+#define ZKL_DISPLAY_H
+
+#include "datatype/timestamp.h"
+
+/* A moment of zkl_now(), as a timestamp. */
+extern TimestampTz zkl_timestamp_of(int64 moment);
+
+/* A path, in the encoding of the database. */
+extern const char *zkl_show_path(const char *path);
+
+#endif							/* ZKL_DISPLAY_H */

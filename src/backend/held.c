@@ -1,0 +1,76 @@
+/*-------------------------------------------------------------------------
+ *
+ * held.c
+ *	  What a backend may ask about the locks that it holds.
+ *
+ * src/backend/held.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "backend/display.h"
+#include "backend/enter.h"
+#include "backend/held.h"
+#include "backend/report.h"
+#include "settings.h"
+
+static ZklLocalClaim *find_held(const char *path);
+
+bool
+zkl_held_certainly(const char *path)
+{
+	ZklLocalClaim *claim;
+
+	zkl_enter();
+	claim = zkl_claims_find(path);
+	return claim != NULL &&
+		zkl_shared_standing(claim->shared, 0) == ZKL_STANDING_GOOD;
+}
+
+int64
+zkl_held_token(const char *path)
+{
+	return find_held(path)->shared->token;
+}
+
+bool
+zkl_held_remaining(const char *path, int64 *remaining)
+{
+	ZklLocalClaim *claim = find_held(path);
+
+	*remaining = claim->shared->lease_until - zkl_now();
+	return claim->shared->lease_until != 0;
+}
+
+bool
+zkl_held_is_revoked(const char *path)
+{
+	return zkl_shared_is_revoked(find_held(path)->shared);
+}
+
+/* The claim of a lock that this backend certainly holds; else an error. */
+static ZklLocalClaim *
+find_held(const char *path)
+{
+	ZklLocalClaim *claim;
+
+	zkl_enter();
+	claim = zkl_claims_find(path);
+	if (claim == NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("you do not own lock \"%s\"", zkl_show_path(path)));
+	switch (zkl_shared_standing(claim->shared, 0))
+	{
+		case ZKL_STANDING_GOOD:
+			break;
+		case ZKL_STANDING_DOUBT:
+			zkl_report_doubt(path);
+			break;
+		case ZKL_STANDING_LOST:
+			zkl_claims_report_lost(ERROR, claim);
+			break;
+	}
+	return claim;
+}

@@ -1,0 +1,118 @@
+/*-------------------------------------------------------------------------
+ *
+ * release.c
+ *	  Release, as the SQL functions do it.
+ *
+ * src/backend/release.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "backend/display.h"
+#include "backend/enter.h"
+#include "backend/holds.h"
+#include "backend/loss.h"
+#include "backend/release.h"
+
+static void warn_not_held(const ZklLocalClaim *claim, const char *path,
+						  ZklMode mode, int quantity);
+static const char *held_as(const ZklLocalClaim *claim);
+static bool note_release(ZklLocalClaim *claim);
+
+bool
+zkl_release(const char *path, ZklMode mode, int quantity)
+{
+	ZklPartName part = zkl_claims_part(mode);
+	ZklLocalClaim *claim;
+	bool		held;
+
+	zkl_enter();
+	claim = zkl_claims_find(path);
+	if (claim == NULL || claim->kind != zkl_recipe_kind(mode) ||
+		claim->parts[part].session_count < quantity)
+	{
+		warn_not_held(claim, path, mode, quantity);
+		return false;
+	}
+
+	held = note_release(claim);
+	zkl_counts_take_session(claim, part, quantity);
+	return held;
+}
+
+/* "claim" is what this session has on the path, of whatever kind; or NULL. */
+static void
+warn_not_held(const ZklLocalClaim *claim, const char *path, ZklMode mode,
+			  int quantity)
+{
+	const char *shown = zkl_show_path(path);
+	const char *release = claim ? zkl_claims_release_function(claim) : NULL;
+	bool		same_kind = claim && claim->kind == zkl_recipe_kind(mode);
+
+	if (same_kind && mode == ZKL_MODE_LEASE && release != NULL)
+		ereport(WARNING,
+				errmsg("you do not own %d leases of semaphore \"%s\" with session scope",
+					   quantity, shown));
+	else if (claim != NULL &&
+			 (release == NULL ||
+			  (same_kind && claim->parts[zkl_claims_part(mode)].xact_count > 0)))
+		ereport(WARNING,
+				errmsg("you do not own lock \"%s\"", shown),
+				errdetail("It is held to the end of the transaction."));
+	else
+		ereport(WARNING,
+				errmsg("you do not own lock \"%s\"", shown),
+				claim == NULL ? 0 :
+				errdetail("This session holds it %s.", held_as(claim)),
+				claim == NULL ? 0 :
+				errhint("Use \"%s\" to release it.", release));
+}
+
+static const char *
+held_as(const ZklLocalClaim *claim)
+{
+	switch (claim->kind)
+	{
+		case ZKL_KIND_MUTEX:
+			break;
+		case ZKL_KIND_READ_WRITE:
+			return claim->parts[ZKL_EXCLUSIVE].session_count > 0 ?
+				_("for writing") : _("for reading");
+		case ZKL_KIND_SEMAPHORE:
+			return _("as a semaphore");
+	}
+	return _("as a mutex");
+}
+
+int
+zkl_release_all(void)
+{
+	ZklLocalClaim *claim;
+	int			released = 0;
+
+	zkl_enter();
+	while ((claim = zkl_counts_first_session()) != NULL)
+	{
+		note_release(claim);
+		released += zkl_counts_take_all_session(claim);
+	}
+	return released;
+}
+
+/*
+ * Releasing a lost lock tells the user so, and the commit guard notes it: the
+ * transaction may have written without protection.  Returns whether the claim
+ * was held.
+ */
+static bool
+note_release(ZklLocalClaim *claim)
+{
+	ZklStanding standing = zkl_shared_standing(claim->shared, 0);
+
+	zkl_loss_note_release(claim, standing, true);
+	if (standing != ZKL_STANDING_LOST)
+		return true;
+	zkl_claims_report_lost(WARNING, claim);
+	return false;
+}
