@@ -57,8 +57,8 @@ request_shared_memory(void)
 {
 	if (previous_request_hook)
 		previous_request_hook();
-	zkl_table_request();
-	zkl_command_request();
+	zkl_lock_table_request();
+	zkl_mailbox_request();
 }
 
 static void
@@ -66,6 +66,6 @@ start_shared_memory(void)
 {
 	if (previous_startup_hook)
 		previous_startup_hook();
-	zkl_table_startup();
-	zkl_command_startup();
+	zkl_lock_table_startup();
+	zkl_mailbox_startup();
 }

@@ -33,7 +33,7 @@ zkl_acquire(const ZklWish *wish)
 
 	if (claim == NULL)
 	{
-		zkl_counts_check_room(1);
+		zkl_holds_check_room(1);
 		return acquire_first(wish);
 	}
 	acquire_again(claim, wish);
@@ -51,7 +51,7 @@ acquire_first(const ZklWish *wish)
 		acquired = zkl_acquire_claim(claim, wish);
 		if (acquired)
 		{
-			zkl_counts_add(claim, zkl_claims_part(wish->mode), wish->scope, 1);
+			zkl_holds_add(claim, zkl_claims_part(wish->mode), wish->scope, 1);
 			ZKL_FAULT_POINT("counted");
 			set_lease_time(claim, wish);
 		}
@@ -105,7 +105,7 @@ zkl_acquire_locally(ZklLocalClaim *claim, const ZklWish *wish)
 	do
 	{
 		zkl_local_lock_tag(&claim->tag, wish->path,
-						   zkl_shared_generation(claim->shared));
+						   zkl_shared_claim_generation(claim->shared));
 		if (zkl_local_lock_try(&claim->tag, mode, wish->scope))
 			result = ZKL_LOCAL_LOCKED;
 		else if (wish->only_tries)
@@ -136,15 +136,15 @@ acquire_again(ZklLocalClaim *claim, const ZklWish *wish)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("cannot acquire the write lock \"%s\" while holding its read lock",
-					   zkl_show_path(wish->path)),
+					   zkl_display_path(wish->path)),
 				claim->parts[ZKL_SHARED].session_count > 0 ?
 				errhint("Release the read lock first, or acquire the write lock in its place.") :
 				errhint("Acquire the write lock in its place."));
 
 	zkl_wait_begin(&wait, wish);
-	if (zkl_wait_for_certainty(&wait, claim->shared) == ZKL_STANDING_LOST)
+	if (zkl_wait_for_certainty(&wait, claim->shared) == ZKL_STATUS_LOST)
 		zkl_claims_report_lost(ERROR, claim);
-	zkl_counts_add(claim, part, wish->scope, 1);
+	zkl_holds_add(claim, part, wish->scope, 1);
 	set_lease_time(claim, wish);
 }
 
@@ -157,5 +157,5 @@ set_lease_time(ZklLocalClaim *claim, const ZklWish *wish)
 	if (wish->lease_time == 0)
 		return;
 	zkl_xact_note_lease_time();
-	zkl_shared_set_lease_time(claim->shared, zkl_now() + wish->lease_time);
+	zkl_shared_claim_set_lease_time(claim->shared, zkl_now() + wish->lease_time);
 }

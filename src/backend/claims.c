@@ -96,7 +96,7 @@ void
 zkl_claims_report_lost(int level, const ZklLocalClaim *claim)
 {
 	int64		lost_at;
-	ZklLoss		loss = zkl_shared_loss(claim->shared, &lost_at);
+	ZklLoss		loss = zkl_claim_status_loss(claim->shared, &lost_at);
 
 	zkl_report_loss(level, claim->path, loss, lost_at,
 					zkl_claims_release_function(claim));
@@ -106,7 +106,7 @@ void
 zkl_claims_report_lost_instead(ErrorData *error, const ZklLocalClaim *claim)
 {
 	int64		lost_at;
-	ZklLoss		loss = zkl_shared_loss(claim->shared, &lost_at);
+	ZklLoss		loss = zkl_claim_status_loss(claim->shared, &lost_at);
 
 	zkl_report_loss_instead(error, claim->path, loss, lost_at,
 							zkl_claims_release_function(claim));
@@ -143,7 +143,7 @@ zkl_claims_begin(const ZklWish *wish)
 	PG_CATCH();
 	{
 		hash_search(claims, wish->path, HASH_REMOVE, NULL);
-		zkl_shared_end(shared);
+		zkl_shared_claim_end(shared);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -169,7 +169,7 @@ zkl_claims_begin_second(const ZklWish *wish)
 void
 zkl_claims_end_second(void)
 {
-	zkl_shared_end(second_claim);
+	zkl_shared_claim_end(second_claim);
 	second_claim = NULL;
 }
 
@@ -185,9 +185,9 @@ begin_shared(const ZklWish *wish)
 	ZklClaim   *shared;
 	int			limit = wish->limit;
 
-	switch (zkl_shared_begin(wish->path, wish->mode, &limit, wish->quantity,
-							 zkl_describe_backend(),
-							 zkl_claims_loss_signal, &shared))
+	switch (zkl_shared_claim_begin(wish->path, wish->mode, &limit, wish->quantity,
+								   zkl_describe_backend(),
+								   zkl_claims_loss_signal, &shared))
 	{
 		case ZKL_BEGUN:
 			break;
@@ -240,7 +240,7 @@ end_all(int code, Datum arg)
 	hash_seq_init(&scan, claims);
 	while ((claim = hash_seq_search(&scan)) != NULL)
 	{
-		zkl_shared_end(claim->shared);
+		zkl_shared_claim_end(claim->shared);
 		ZKL_FAULT_POINT("exit-between");
 	}
 	claims = NULL;
@@ -268,7 +268,7 @@ zkl_claims_unlock(ZklLocalClaim *claim, ZklPartName name)
 void
 zkl_claims_end(ZklLocalClaim *claim)
 {
-	zkl_shared_end(claim->shared);
+	zkl_shared_claim_end(claim->shared);
 	forget(claim);
 }
 
@@ -310,15 +310,15 @@ forget(ZklLocalClaim *claim)
 static void
 wait_until_released(const char *path)
 {
-	ZklSessionInfo *session = &zkl_shared->session[zkl_table_session(path)];
+	ZklSessionInfo *session = &zkl_lock_table->session[zkl_lock_table_session(path)];
 
 	if (release_deadline == 0)
 		release_deadline = zkl_now() + ZKL_MS(Min(zkl_connection_timeout,
 												  MAX_RELEASE_WAIT_MS));
 
-	while (zkl_shared_is_releasing(path) && zkl_now() < release_deadline &&
+	while (zkl_claim_status_is_releasing(path) && zkl_now() < release_deadline &&
 		   pg_atomic_read_u32(&session->connected) != 0 &&
-		   !pg_atomic_read_u32(&zkl_shared->shutting_down) &&
+		   !pg_atomic_read_u32(&zkl_lock_table->shutting_down) &&
 		   !ProcDiePending && !QueryCancelPending)
 	{
 		ZKL_FAULT_POINT("release-waiting");
@@ -362,7 +362,7 @@ zkl_claims_visit(ZklClaimVisitor visitor, void *arg)
 static void
 unlock_if_lost(ZklLocalClaim *claim, void *arg)
 {
-	if (zkl_shared_standing(claim->shared, 0) != ZKL_STANDING_LOST)
+	if (zkl_claim_status(claim->shared, 0) != ZKL_STATUS_LOST)
 		return;
 	for (int part = 0; part < ZKL_PARTS; part++)
 	{
@@ -378,7 +378,7 @@ void
 zkl_claims_unlock_lost(void)
 {
 	static uint64 seen_losses = 0;
-	uint64		losses = pg_atomic_read_u64(&zkl_shared->losses);
+	uint64		losses = pg_atomic_read_u64(&zkl_lock_table->losses);
 
 	if (losses == seen_losses)
 		return;
@@ -391,7 +391,7 @@ note_if_lost(ZklLocalClaim *claim, void *arg)
 {
 	if (!claim->told_lost &&
 		claim->shared->session_count + claim->shared->xact_count > 0 &&
-		zkl_shared_standing(claim->shared, 0) == ZKL_STANDING_LOST)
+		zkl_claim_status(claim->shared, 0) == ZKL_STATUS_LOST)
 		*(ZklLocalClaim **) arg = claim;
 }
 
@@ -407,11 +407,11 @@ zkl_claims_find_lost(void)
 static void
 tell_if_revoked(ZklLocalClaim *claim, void *arg)
 {
-	if (claim->told_revoked || !zkl_shared_is_revoked(claim->shared))
+	if (claim->told_revoked || !zkl_claim_status_is_revoked(claim->shared))
 		return;
 	claim->told_revoked = true;
 	ereport(NOTICE,
-			errmsg("release of lock \"%s\" has been requested", zkl_show_path(claim->path)),
+			errmsg("release of lock \"%s\" has been requested", zkl_display_path(claim->path)),
 			errhint("Release it as soon as possible."));
 }
 
@@ -419,7 +419,7 @@ void
 zkl_claims_tell_revoked(void)
 {
 	static uint64 seen_revocations = 0;
-	uint64		revocations = pg_atomic_read_u64(&zkl_shared->revocations);
+	uint64		revocations = pg_atomic_read_u64(&zkl_lock_table->revocations);
 
 	if (revocations == seen_revocations)
 		return;

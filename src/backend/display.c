@@ -17,7 +17,7 @@
 #include "settings.h"
 
 TimestampTz
-zkl_timestamp_of(int64 moment)
+zkl_display_time(int64 moment)
 {
 	return GetCurrentTimestamp() - (zkl_now() - moment);
 }
@@ -27,7 +27,7 @@ zkl_timestamp_of(int64 moment)
  * database of another encoding, bytes that might not exist there are escaped.
  */
 const char *
-zkl_show_path(const char *path)
+zkl_display_path(const char *path)
 {
 	StringInfoData shown;
 

@@ -15,9 +15,9 @@
 #include "datatype/timestamp.h"
 
 /* A moment of zkl_now(), as a timestamp. */
-extern TimestampTz zkl_timestamp_of(int64 moment);
+extern TimestampTz zkl_display_time(int64 moment);
 
 /* A path, in the encoding of the database. */
-extern const char *zkl_show_path(const char *path);
+extern const char *zkl_display_path(const char *path);
 
 #endif							/* ZKL_DISPLAY_H */

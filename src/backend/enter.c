@@ -23,12 +23,12 @@
 void
 zkl_enter(void)
 {
-	zkl_check_loaded();
+	zkl_report_unless_loaded();
 	if (IsInParallelMode())
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_TRANSACTION_STATE),
 				errmsg("cannot access zklock locks during a parallel operation"));
-	zkl_counts_sweep();
+	zkl_holds_sweep();
 	zkl_claims_tell_revoked();
 }
 

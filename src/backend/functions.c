@@ -94,19 +94,19 @@ zklock_xact_write_lock_acquire(PG_FUNCTION_ARGS)
 Datum
 zklock_lock_release(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zkl_release(zkl_argument_path(fcinfo), ZKL_MODE_LOCK, 1));
+	PG_RETURN_BOOL(zkl_release(zkl_sqlargs_path(fcinfo), ZKL_MODE_LOCK, 1));
 }
 
 Datum
 zklock_read_lock_release(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zkl_release(zkl_argument_path(fcinfo), ZKL_MODE_READ, 1));
+	PG_RETURN_BOOL(zkl_release(zkl_sqlargs_path(fcinfo), ZKL_MODE_READ, 1));
 }
 
 Datum
 zklock_write_lock_release(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zkl_release(zkl_argument_path(fcinfo), ZKL_MODE_WRITE, 1));
+	PG_RETURN_BOOL(zkl_release(zkl_sqlargs_path(fcinfo), ZKL_MODE_WRITE, 1));
 }
 
 Datum
@@ -124,10 +124,10 @@ zklock_xact_semaphore_acquire(PG_FUNCTION_ARGS)
 Datum
 zklock_semaphore_release(PG_FUNCTION_ARGS)
 {
-	const char *path = zkl_argument_path(fcinfo);
+	const char *path = zkl_sqlargs_path(fcinfo);
 
 	PG_RETURN_BOOL(zkl_release(path, ZKL_MODE_LEASE,
-							   zkl_argument_count(fcinfo, 1, "quantity")));
+							   zkl_sqlargs_count(fcinfo, 1, "quantity")));
 }
 
 Datum
@@ -146,7 +146,7 @@ Datum
 zklock_multilock_release(PG_FUNCTION_ARGS)
 {
 	int			npaths;
-	const char **paths = zkl_argument_paths(fcinfo, &npaths);
+	const char **paths = zkl_sqlargs_paths(fcinfo, &npaths);
 
 	PG_RETURN_BOOL(zkl_multilock_release(paths, npaths));
 }
@@ -160,19 +160,19 @@ zklock_lock_release_all(PG_FUNCTION_ARGS)
 Datum
 zklock_lock_is_held(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zkl_held_certainly(zkl_argument_path(fcinfo)));
+	PG_RETURN_BOOL(zkl_held_certainly(zkl_sqlargs_path(fcinfo)));
 }
 
 Datum
 zklock_lock_is_revoked(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zkl_held_is_revoked(zkl_argument_path(fcinfo)));
+	PG_RETURN_BOOL(zkl_held_is_revoked(zkl_sqlargs_path(fcinfo)));
 }
 
 Datum
 zklock_lock_token(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(zkl_held_token(zkl_argument_path(fcinfo)));
+	PG_RETURN_INT64(zkl_held_token(zkl_sqlargs_path(fcinfo)));
 }
 
 Datum
@@ -181,7 +181,7 @@ zklock_lock_remaining(PG_FUNCTION_ARGS)
 	int64		remaining;
 	Interval   *result;
 
-	if (!zkl_held_remaining(zkl_argument_path(fcinfo), &remaining))
+	if (!zkl_held_remaining(zkl_sqlargs_path(fcinfo), &remaining))
 		PG_RETURN_NULL();
 	result = palloc0(sizeof(Interval));
 	result->time = Max(remaining, 0);
@@ -194,10 +194,10 @@ acquire(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope)
 	ZklWish		wish = {.mode = mode,.scope = scope};
 	bool		acquired;
 
-	zkl_check_loaded();
-	wish.path = zkl_argument_path(fcinfo);
-	zkl_argument_timeout(fcinfo, 1, &wish);
-	zkl_argument_lease_time(fcinfo, 2, &wish);
+	zkl_report_unless_loaded();
+	wish.path = zkl_sqlargs_path(fcinfo);
+	zkl_sqlargs_timeout(fcinfo, 1, &wish);
+	zkl_sqlargs_lease_time(fcinfo, 2, &wish);
 	acquired = zkl_acquire(&wish);
 	if (acquired)
 		note_if_alone(fcinfo, scope);
@@ -210,11 +210,11 @@ acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope)
 	ZklWish		wish = {.mode = ZKL_MODE_LEASE,.scope = scope};
 	bool		acquired;
 
-	zkl_check_loaded();
-	wish.path = zkl_argument_path(fcinfo);
-	wish.limit = zkl_argument_count(fcinfo, 1, "number of leases");
-	zkl_argument_timeout(fcinfo, 2, &wish);
-	wish.quantity = zkl_argument_count(fcinfo, 3, "quantity");
+	zkl_report_unless_loaded();
+	wish.path = zkl_sqlargs_path(fcinfo);
+	wish.limit = zkl_sqlargs_count(fcinfo, 1, "number of leases");
+	zkl_sqlargs_timeout(fcinfo, 2, &wish);
+	wish.quantity = zkl_sqlargs_count(fcinfo, 3, "quantity");
 	acquired = zkl_semaphore_acquire(&wish);
 	if (acquired)
 		note_if_alone(fcinfo, scope);
@@ -229,9 +229,9 @@ acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope)
 	const char **paths;
 	bool		acquired;
 
-	zkl_check_loaded();
-	paths = zkl_argument_paths(fcinfo, &npaths);
-	zkl_argument_timeout(fcinfo, 1, &wish);
+	zkl_report_unless_loaded();
+	paths = zkl_sqlargs_paths(fcinfo, &npaths);
+	zkl_sqlargs_timeout(fcinfo, 1, &wish);
 	acquired = zkl_multilock_acquire(paths, npaths, &wish);
 	if (acquired && npaths > 0)
 		note_if_alone(fcinfo, scope);

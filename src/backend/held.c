@@ -25,7 +25,7 @@ zkl_held_certainly(const char *path)
 	zkl_enter();
 	claim = zkl_claims_find(path);
 	return claim != NULL &&
-		zkl_shared_standing(claim->shared, 0) == ZKL_STANDING_GOOD;
+		zkl_claim_status(claim->shared, 0) == ZKL_STATUS_GOOD;
 }
 
 int64
@@ -46,7 +46,7 @@ zkl_held_remaining(const char *path, int64 *remaining)
 bool
 zkl_held_is_revoked(const char *path)
 {
-	return zkl_shared_is_revoked(find_held(path)->shared);
+	return zkl_claim_status_is_revoked(find_held(path)->shared);
 }
 
 /* The claim of a lock that this backend certainly holds; else an error. */
@@ -60,15 +60,15 @@ find_held(const char *path)
 	if (claim == NULL)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				errmsg("you do not own lock \"%s\"", zkl_show_path(path)));
-	switch (zkl_shared_standing(claim->shared, 0))
+				errmsg("you do not own lock \"%s\"", zkl_display_path(path)));
+	switch (zkl_claim_status(claim->shared, 0))
 	{
-		case ZKL_STANDING_GOOD:
+		case ZKL_STATUS_GOOD:
 			break;
-		case ZKL_STANDING_DOUBT:
+		case ZKL_STATUS_DOUBT:
 			zkl_report_doubt(path);
 			break;
-		case ZKL_STANDING_LOST:
+		case ZKL_STATUS_LOST:
 			zkl_claims_report_lost(ERROR, claim);
 			break;
 	}

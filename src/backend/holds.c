@@ -59,8 +59,8 @@ static void drop_session_scope(ZklLocalClaim *claim);
 
 /* Nothing has changed if this raises an error. */
 void
-zkl_counts_add(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
-			   int count)
+zkl_holds_add(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
+			  int count)
 {
 	ZklPart    *part = &claim->parts[name];
 	int			before = zkl_claims_count(claim, name);
@@ -80,7 +80,7 @@ zkl_counts_add(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
 			ereport(ERROR,
 					errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 					errmsg("could not acquire lock \"%s\" with session scope",
-						   zkl_show_path(claim->path)),
+						   zkl_display_path(claim->path)),
 					errdetail("Its lock in this server was dropped by pg_advisory_unlock_all(), and another session waits for the end of this transaction."));
 		if (zkl_claims_session_count(claim) == 0)
 			dlist_push_tail(&session_claims, &claim->session_link);
@@ -98,7 +98,7 @@ note_leases(const ZklLocalClaim *claim, int before, int after)
 }
 
 void
-zkl_counts_check_room(int wanted)
+zkl_holds_check_room(int wanted)
 {
 	int			held = zkl_claims_number() + further_leases;
 
@@ -175,7 +175,7 @@ book_local_lock(ZklLocalClaim *claim, ZklPartName name, ZklScope scope)
 }
 
 void
-zkl_counts_take_session(ZklLocalClaim *claim, ZklPartName name, int count)
+zkl_holds_take_session(ZklLocalClaim *claim, ZklPartName name, int count)
 {
 	ZklPart    *part = &claim->parts[name];
 
@@ -194,15 +194,15 @@ zkl_counts_take_session(ZklLocalClaim *claim, ZklPartName name, int count)
  * downgraded first.  The claim may end.
  */
 int
-zkl_counts_take_all_session(ZklLocalClaim *claim)
+zkl_holds_take_all_session(ZklLocalClaim *claim)
 {
 	int			shared = claim->parts[ZKL_SHARED].session_count;
 	int			exclusive = claim->parts[ZKL_EXCLUSIVE].session_count;
 
 	if (shared > 0)
-		zkl_counts_take_session(claim, ZKL_SHARED, shared);
+		zkl_holds_take_session(claim, ZKL_SHARED, shared);
 	if (exclusive > 0)
-		zkl_counts_take_session(claim, ZKL_EXCLUSIVE, exclusive);
+		zkl_holds_take_session(claim, ZKL_EXCLUSIVE, exclusive);
 	return shared + exclusive;
 }
 
@@ -227,7 +227,7 @@ settle_part(ZklLocalClaim *claim, ZklPartName name, int count)
 	if (left > 0)
 	{
 		if (claim->kind == ZKL_KIND_SEMAPHORE)
-			zkl_shared_release_leases(claim->shared, count);
+			zkl_shared_claim_release_leases(claim->shared, count);
 	}
 	else if (zkl_claims_count(claim, other) == 0)
 	{
@@ -238,7 +238,7 @@ settle_part(ZklLocalClaim *claim, ZklPartName name, int count)
 	{
 		/* A backend that stops writing but still reads lets others read. */
 		if (name == ZKL_EXCLUSIVE)
-			zkl_shared_downgrade(claim->shared);
+			zkl_shared_claim_downgrade(claim->shared);
 		zkl_claims_unlock(claim, name);
 	}
 	show_counts(claim);
@@ -254,7 +254,7 @@ show_counts(ZklLocalClaim *claim)
 }
 
 ZklLocalClaim *
-zkl_counts_first_session(void)
+zkl_holds_first_session(void)
 {
 	if (dlist_is_empty(&session_claims))
 		return NULL;
@@ -262,12 +262,12 @@ zkl_counts_first_session(void)
 }
 
 void
-zkl_counts_sweep(void)
+zkl_holds_sweep(void)
 {
 	zkl_claims_renew_deadline();
 	zkl_claims_unlock_lost();
 	if (session_locks_are_gone())
-		zkl_counts_discard_session();
+		zkl_holds_discard_session();
 }
 
 /*
@@ -296,29 +296,29 @@ session_locks_are_gone(void)
 }
 
 void
-zkl_counts_discard_session(void)
+zkl_holds_discard_session(void)
 {
 	ZklLocalClaim *claim;
 
-	while ((claim = zkl_counts_first_session()) != NULL)
+	while ((claim = zkl_holds_first_session()) != NULL)
 		drop_session_scope(claim);
 }
 
 static void
 drop_session_scope(ZklLocalClaim *claim)
 {
-	zkl_loss_note_release(claim, zkl_shared_standing(claim->shared, 0), false);
+	zkl_loss_note_release(claim, zkl_claim_status(claim->shared, 0), false);
 	for (int part = 0; part < ZKL_PARTS; part++)
 	{
 		if (claim->parts[part].lock_scope == ZKL_SCOPE_SESSION)
 			claim->parts[part].locked = false;
 	}
-	(void) zkl_counts_take_all_session(claim);
+	(void) zkl_holds_take_all_session(claim);
 }
 
 /* PostgreSQL releases the transaction-level local locks right after this. */
 void
-zkl_counts_end_xact(void)
+zkl_holds_end_xact(void)
 {
 	zkl_claims_renew_deadline();
 	while (nrecords > 0)
@@ -334,11 +334,11 @@ zkl_counts_end_xact(void)
 		uncount_xact(claim, record->part, record->count);
 		ZKL_FAULT_POINT("xact-claim-ended");
 	}
-	zkl_counts_sweep();
+	zkl_holds_sweep();
 }
 
 void
-zkl_counts_abort_savepoint(int nest_level)
+zkl_holds_abort_savepoint(int nest_level)
 {
 	zkl_claims_renew_deadline();
 	while (nrecords > 0 && records[nrecords - 1].nest_level >= nest_level)
@@ -354,7 +354,7 @@ zkl_counts_abort_savepoint(int nest_level)
  * A record joins that of the parent, if the parent has one for the same part.
  */
 void
-zkl_counts_release_savepoint(int nest_level)
+zkl_holds_release_savepoint(int nest_level)
 {
 	int			first = nrecords;
 	int			kept;

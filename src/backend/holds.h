@@ -9,8 +9,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKL_COUNTS_H
-#define ZKL_COUNTS_H
+#ifndef ZKL_HOLDS_H
+#define ZKL_HOLDS_H
 
 #include "backend/claims.h"
 
@@ -18,38 +18,38 @@
  * Count acquires of a claim that is held.  Raises the lock manager's errors;
  * then nothing has changed.
  */
-extern void zkl_counts_add(ZklLocalClaim *claim, ZklPartName part,
-						   ZklScope scope, int count);
+extern void zkl_holds_add(ZklLocalClaim *claim, ZklPartName part,
+						  ZklScope scope, int count);
 
 /*
  * May this backend have so many more locks or leases?  Raises 53400 if
  * zklock.max_locks_per_backend does not allow it.
  */
-extern void zkl_counts_check_room(int wanted);
+extern void zkl_holds_check_room(int wanted);
 
 /* Take session-level counts off.  The claim ends when no count is left. */
-extern void zkl_counts_take_session(ZklLocalClaim *claim, ZklPartName part,
-									int count);
+extern void zkl_holds_take_session(ZklLocalClaim *claim, ZklPartName part,
+								   int count);
 
 /* The same for all session-level counts.  Returns how many there were. */
-extern int	zkl_counts_take_all_session(ZklLocalClaim *claim);
+extern int	zkl_holds_take_all_session(ZklLocalClaim *claim);
 
 /* The first claim with session scope, or NULL. */
-extern ZklLocalClaim *zkl_counts_first_session(void);
+extern ZklLocalClaim *zkl_holds_first_session(void);
 
 /* Release all session-level locks, as DISCARD ALL does. */
-extern void zkl_counts_discard_session(void);
+extern void zkl_holds_discard_session(void);
 
 /*
  * Bring claims and local locks up to date: claims that were lost, and local
  * locks of session scope that DISCARD ALL or pg_advisory_unlock_all() has
  * released; then all session-level locks are released.  Claims may end.
  */
-extern void zkl_counts_sweep(void);
+extern void zkl_holds_sweep(void);
 
 /* Ends of transactions and savepoints. */
-extern void zkl_counts_end_xact(void);
-extern void zkl_counts_abort_savepoint(int nest_level);
-extern void zkl_counts_release_savepoint(int nest_level);
+extern void zkl_holds_end_xact(void);
+extern void zkl_holds_abort_savepoint(int nest_level);
+extern void zkl_holds_release_savepoint(int nest_level);
 
-#endif							/* ZKL_COUNTS_H */
+#endif							/* ZKL_HOLDS_H */

@@ -3,7 +3,7 @@
  * hooks.c
  *	  What zklock does around statements.
  *
- * If a loss cancelled a statement, the hooks replace its error (onlost.c).
+ * If a loss cancelled a statement, the hooks replace its error (loss.c).
  * The hook for messages does that for errors that come just before a statement
  * begins.
  *
@@ -132,7 +132,7 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 	if (is_discard_all)
 	{
 		zkl_xact_note_discard();
-		zkl_counts_discard_session();
+		zkl_holds_discard_session();
 	}
 }
 

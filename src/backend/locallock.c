@@ -105,7 +105,7 @@ zkl_local_lock_wait(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
 	/* A shorter lock_timeout raises its own error, instead of "false". */
 	if (LockTimeout > 0 && LockTimeout <= limit_ms)
 		limit_ms = 0;
-	if (!zkl_shared_begin_local_wait(claim))
+	if (!zkl_shared_claim_begin_local_wait(claim))
 		return ZKL_LOCAL_NEW_GENERATION;
 	return wait_and_judge(claim, tag, mode, scope, limit_ms);
 }
@@ -183,7 +183,7 @@ wait_and_judge(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
 		wait_here(tag, mode, scope);
 		LockTimeout = users_limit;
 		booked = true;
-		if (zkl_shared_end_local_wait(claim))
+		if (zkl_shared_claim_end_local_wait(claim))
 			absorb_cancel();
 	}
 	PG_CATCH();
@@ -223,7 +223,7 @@ forget_wait(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope, bool booked)
 static ZklLocalWait
 judge_error(ZklClaim *claim, ErrorData *error, bool limited)
 {
-	bool		nudged = zkl_shared_end_local_wait(claim);
+	bool		nudged = zkl_shared_claim_end_local_wait(claim);
 
 	if (nudged && error->sqlerrcode != ERRCODE_QUERY_CANCELED)
 		absorb_cancel();

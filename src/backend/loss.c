@@ -23,7 +23,7 @@
 /* A claim that was lost or in doubt when this transaction released it. */
 static struct
 {
-	ZklStanding standing;
+	ZklClaimStatus standing;
 	bool		told;
 	char		path[ZKL_PATH_SIZE];
 	ZklLoss		loss;
@@ -188,7 +188,7 @@ zkl_loss_tell(void)
 	if (reaction() != ZKL_ON_LOST_NOTICE || !zkl_claims_any() ||
 		!IsTransactionBlock())
 		return;
-	losses = pg_atomic_read_u64(&zkl_shared->losses);
+	losses = pg_atomic_read_u64(&zkl_lock_table->losses);
 	if (losses == seen_losses)
 		return;
 	zkl_claims_visit(tell_if_lost, NULL);
@@ -199,7 +199,7 @@ static void
 tell_if_lost(ZklLocalClaim *claim, void *arg)
 {
 	if (claim->told_lost ||
-		zkl_shared_standing(claim->shared, 0) != ZKL_STANDING_LOST)
+		zkl_claim_status(claim->shared, 0) != ZKL_STATUS_LOST)
 		return;
 	claim->told_lost = true;
 	zkl_claims_report_lost(WARNING, claim);
@@ -210,7 +210,7 @@ tell_if_lost(ZklLocalClaim *claim, void *arg)
  */
 
 void
-zkl_loss_note_release(const ZklLocalClaim *claim, ZklStanding standing,
+zkl_loss_note_release(const ZklLocalClaim *claim, ZklClaimStatus standing,
 					  bool told)
 {
 	if (standing <= released.standing)
@@ -218,33 +218,33 @@ zkl_loss_note_release(const ZklLocalClaim *claim, ZklStanding standing,
 	released.standing = standing;
 	released.told = told;
 	strlcpy(released.path, claim->path, sizeof(released.path));
-	released.loss = zkl_shared_loss(claim->shared, &released.lost_at);
+	released.loss = zkl_claim_status_loss(claim->shared, &released.lost_at);
 }
 
 bool
 zkl_loss_any_released(void)
 {
-	return released.standing != ZKL_STANDING_GOOD;
+	return released.standing != ZKL_STATUS_GOOD;
 }
 
 void
 zkl_loss_forget_released(void)
 {
-	released.standing = ZKL_STANDING_GOOD;
+	released.standing = ZKL_STATUS_GOOD;
 }
 
 static bool
 released_lost(void)
 {
-	return released.standing == ZKL_STANDING_LOST;
+	return released.standing == ZKL_STATUS_LOST;
 }
 
 void
 zkl_loss_report_released(bool writes)
 {
-	if (released.standing == ZKL_STANDING_LOST && (writes || !released.told))
+	if (released.standing == ZKL_STATUS_LOST && (writes || !released.told))
 		zkl_report_loss(writes ? ERROR : WARNING, released.path,
 						released.loss, released.lost_at, NULL);
-	else if (released.standing != ZKL_STANDING_GOOD && writes)
+	else if (released.standing != ZKL_STATUS_GOOD && writes)
 		zkl_report_doubt(released.path);
 }

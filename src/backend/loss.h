@@ -60,7 +60,7 @@ extern void zkl_loss_tell(void);
  * again.
  */
 extern void zkl_loss_note_release(const ZklLocalClaim *claim,
-								  ZklStanding standing, bool told);
+								  ZklClaimStatus standing, bool told);
 
 /*
  * Has this transaction released such a claim?  report raises ERROR for it if

@@ -214,7 +214,7 @@ begin_member(Multilock *lock, Member *member)
 	member->claim = zkl_claims_find(member->path);
 	if (member->claim == NULL)
 	{
-		zkl_counts_check_room(1);
+		zkl_holds_check_room(1);
 		member->claim = zkl_claims_begin(&wish);
 		member->is_new = true;
 		return;
@@ -223,7 +223,7 @@ begin_member(Multilock *lock, Member *member)
 		zkl_report_other_kind(member->path);
 	zkl_wait_begin(&wait, &wish);
 	if (zkl_wait_for_certainty(&wait, member->claim->shared) ==
-		ZKL_STANDING_LOST)
+		ZKL_STATUS_LOST)
 		zkl_claims_report_lost(ERROR, member->claim);
 	member->held = true;
 }
@@ -250,8 +250,8 @@ are_all_held(Multilock *lock)
 		Member	   *member = &lock->members[i];
 
 		if (!member->is_new ||
-			zkl_shared_standing(member->claim->shared, 0) !=
-			ZKL_STANDING_LOST)
+			zkl_claim_status(member->claim->shared, 0) !=
+			ZKL_STATUS_LOST)
 			continue;
 		end_from(lock, 0);
 		return false;
@@ -279,8 +279,8 @@ count_all(Multilock *lock)
 		{
 			if (counted > 0)
 				ZKL_FAULT_POINT("multilock-counting");
-			zkl_counts_add(lock->members[counted].claim, ZKL_EXCLUSIVE, scope,
-						   1);
+			zkl_holds_add(lock->members[counted].claim, ZKL_EXCLUSIVE, scope,
+						  1);
 		}
 	}
 	PG_CATCH();
@@ -291,8 +291,8 @@ count_all(Multilock *lock)
 
 			/* Transaction scope ends with the error. */
 			if (scope == ZKL_SCOPE_SESSION)
-				zkl_counts_take_session(lock->members[i].claim,
-										ZKL_EXCLUSIVE, 1);
+				zkl_holds_take_session(lock->members[i].claim,
+									   ZKL_EXCLUSIVE, 1);
 		}
 		PG_RE_THROW();
 	}

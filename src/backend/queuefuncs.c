@@ -33,7 +33,7 @@ PG_FUNCTION_INFO_V1(zklock_lock_force_release);
 /* A lock's queue, in order. */
 typedef struct Queue
 {
-	const ZklSurvey *survey;
+	const ZklSnapshot *survey;
 	ZklPlace   *places;
 	int			nplaces;
 } Queue;
@@ -42,13 +42,13 @@ static void check_no_superuser(const char *path, const Queue *queue);
 static Queue look(const char *path);
 static const char *child_of(const ZklPlace *place);
 static const char *text_of(const char *path, const ZklPlace *place,
-						   const ZklSurveyNode *node);
+						   const ZklSnapshotNode *node);
 static void put_row(ReturnSetInfo *rsinfo, const char *path, int position,
-					const ZklPlace *place, const ZklSurveyNode *node);
+					const ZklPlace *place, const ZklSnapshotNode *node);
 static bool put_fields(Datum *values, bool *nulls, const char *data);
 static char *field_of(const char *data, const char *name);
 static int	hex_value(char digit);
-static char *data_of(const ZklSurveyNode *node);
+static char *data_of(const ZklSnapshotNode *node);
 static const char *show(const char *text);
 static TimestampTz timestamp_of(int64 unix_ms);
 
@@ -58,8 +58,8 @@ zklock_lock_queue(PG_FUNCTION_ARGS)
 	const char *path;
 	Queue		queue;
 
-	zkl_check_loaded();
-	path = zkl_argument_path(fcinfo);
+	zkl_report_unless_loaded();
+	path = zkl_sqlargs_path(fcinfo);
 	queue = look(path);
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; i < queue.nplaces; i++)
@@ -76,13 +76,13 @@ zklock_lock_revoke(PG_FUNCTION_ARGS)
 	Queue		queue;
 	int			asked = 0;
 
-	zkl_check_loaded();
-	path = zkl_argument_path(fcinfo);
+	zkl_report_unless_loaded();
+	path = zkl_sqlargs_path(fcinfo);
 	queue = look(path);
 	for (int i = 0; i < queue.nplaces; i++)
 	{
 		if (queue.places[i].holds)
-			asked += zkl_ask_revoke(path, child_of(&queue.places[i]));
+			asked += zkl_znodes_revoke(path, child_of(&queue.places[i]));
 	}
 	PG_RETURN_INT32(asked);
 }
@@ -94,8 +94,8 @@ zklock_lock_force_release(PG_FUNCTION_ARGS)
 	Queue		queue;
 	int			removed = 0;
 
-	zkl_check_loaded();
-	path = zkl_argument_path(fcinfo);
+	zkl_report_unless_loaded();
+	path = zkl_sqlargs_path(fcinfo);
 	queue = look(path);
 	if (!superuser())
 		check_no_superuser(path, &queue);
@@ -112,9 +112,9 @@ zklock_lock_force_release(PG_FUNCTION_ARGS)
 		ereport(LOG,
 				errmsg("role \"%s\" releases lock \"%s\" by force",
 					   GetUserNameFromId(GetUserId(), false),
-					   zkl_show_path(path)),
+					   zkl_display_path(path)),
 				errdetail("It deletes the znode \"%s\".", show(child)));
-		removed += zkl_ask_delete(path, child);
+		removed += zkl_znodes_delete(path, child);
 	}
 	PG_RETURN_INT32(removed);
 }
@@ -139,7 +139,7 @@ check_no_superuser(const char *path, const Queue *queue)
 			ereport(ERROR,
 					errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 					errmsg("permission denied to release lock \"%s\" by force",
-						   zkl_show_path(path)),
+						   zkl_display_path(path)),
 					errdetail("Only superusers may release a lock that a superuser may hold, and znode \"%s\" does not rule that out.",
 							  show(child_of(place))));
 	}
@@ -148,7 +148,7 @@ check_no_superuser(const char *path, const Queue *queue)
 static Queue
 look(const char *path)
 {
-	ZklSurvey  *survey = zkl_ask_survey(path, ZKL_ASK_DETAILS, PG_INT64_MAX);
+	ZklSnapshot *survey = zkl_znodes_survey(path, ZKL_ZNODES_DETAILS, PG_INT64_MAX);
 	Queue		queue = {.survey = survey};
 
 	queue.places = palloc0(Max(1, survey->nnodes) * sizeof(ZklPlace));
@@ -162,8 +162,8 @@ look(const char *path)
 		place->czxid = survey->nodes[i].czxid;
 		place->owner = survey->nodes[i].owner;
 	}
-	queue.nplaces = zkl_lineup(queue.places, survey->nnodes,
-							   zkl_survey_limit(survey));
+	queue.nplaces = zkl_queue_order(queue.places, survey->nnodes,
+									zkl_snapshot_limit(survey));
 	return queue;
 }
 
@@ -189,7 +189,7 @@ child_of(const ZklPlace *place)
 
 static void
 put_row(ReturnSetInfo *rsinfo, const char *path, int position,
-		const ZklPlace *place, const ZklSurveyNode *node)
+		const ZklPlace *place, const ZklSnapshotNode *node)
 {
 	Datum		values[QUEUE_COLUMNS] = {0};
 	bool		nulls[QUEUE_COLUMNS] = {0};
@@ -197,10 +197,10 @@ put_row(ReturnSetInfo *rsinfo, const char *path, int position,
 
 	values[0] = Int32GetDatum(position);
 	values[1] = CStringGetTextDatum(show(child_of(place)));
-	values[2] = CStringGetTextDatum(zkl_lineup_kind_name(place->kind));
-	values[3] = CStringGetTextDatum(zkl_lineup_mode_name(place));
+	values[2] = CStringGetTextDatum(zkl_queue_order_kind_name(place->kind));
+	values[3] = CStringGetTextDatum(zkl_queue_order_mode_name(place));
 	values[4] = BoolGetDatum(place->holds);
-	values[5] = CStringGetTextDatum(zkl_lineup_client_name(place->client));
+	values[5] = CStringGetTextDatum(zkl_queue_order_client_name(place->client));
 
 	memset(nulls + 6, true, QUEUE_COLUMNS - 6);
 	if (node->detailed &&
@@ -227,13 +227,13 @@ put_row(ReturnSetInfo *rsinfo, const char *path, int position,
  * does.
  */
 static const char *
-text_of(const char *path, const ZklPlace *place, const ZklSurveyNode *node)
+text_of(const char *path, const ZklPlace *place, const ZklSnapshotNode *node)
 {
 	char	   *about = palloc(ZKL_ABOUT_SIZE);
 
 	if (place->where == ZKL_WHERE_LOCKS)
 		path = psprintf("%s/" ZKL_LOCKS, path);
-	if (!zkl_shared_describe(path, place->name, about))
+	if (!zkl_claim_status_describe(path, place->name, about))
 		return node->data;
 	return about[0] != '\0' ? about :
 		pnstrdup(node->data, strcspn(node->data, " ")); /* just the server's
@@ -311,13 +311,13 @@ hex_value(char digit)
 
 /* A foreign znode's data, if one can show them.  They may have been cut. */
 static char *
-data_of(const ZklSurveyNode *node)
+data_of(const ZklSnapshotNode *node)
 {
 	int			length = pg_encoding_verifymbstr(PG_UTF8, node->data,
 												 node->data_length);
 
 	if (length < node->data_length &&
-		(node->data_length < ZKL_SURVEY_DATA_SIZE ||
+		(node->data_length < ZKL_SNAPSHOT_DATA_SIZE ||
 		 node->data_length - length >= pg_encoding_max_length(PG_UTF8)))
 		return NULL;
 	for (int i = 0; i < length; i++)
@@ -325,7 +325,7 @@ data_of(const ZklSurveyNode *node)
 		if ((unsigned char) node->data[i] < ' ' || node->data[i] == 0x7f)
 			return NULL;
 	}
-	return unconstify(char *, zkl_show_path(pnstrdup(node->data, length)));
+	return unconstify(char *, zkl_display_path(pnstrdup(node->data, length)));
 }
 
 /* Another server's text, in the encoding of the database. */
@@ -336,7 +336,7 @@ show(const char *text)
 	int			length = strlen(text);
 
 	if (pg_encoding_verifymbstr(PG_UTF8, text, length) == length)
-		return zkl_show_path(text);
+		return zkl_display_path(text);
 	initStringInfo(&shown);
 	for (const char *at = text; *at; at++)
 	{

@@ -37,7 +37,7 @@ zkl_release(const char *path, ZklMode mode, int quantity)
 	}
 
 	held = note_release(claim);
-	zkl_counts_take_session(claim, part, quantity);
+	zkl_holds_take_session(claim, part, quantity);
 	return held;
 }
 
@@ -46,7 +46,7 @@ static void
 warn_not_held(const ZklLocalClaim *claim, const char *path, ZklMode mode,
 			  int quantity)
 {
-	const char *shown = zkl_show_path(path);
+	const char *shown = zkl_display_path(path);
 	const char *release = claim ? zkl_claims_release_function(claim) : NULL;
 	bool		same_kind = claim && claim->kind == zkl_recipe_kind(mode);
 
@@ -92,10 +92,10 @@ zkl_release_all(void)
 	int			released = 0;
 
 	zkl_enter();
-	while ((claim = zkl_counts_first_session()) != NULL)
+	while ((claim = zkl_holds_first_session()) != NULL)
 	{
 		note_release(claim);
-		released += zkl_counts_take_all_session(claim);
+		released += zkl_holds_take_all_session(claim);
 	}
 	return released;
 }
@@ -108,10 +108,10 @@ zkl_release_all(void)
 static bool
 note_release(ZklLocalClaim *claim)
 {
-	ZklStanding standing = zkl_shared_standing(claim->shared, 0);
+	ZklClaimStatus standing = zkl_claim_status(claim->shared, 0);
 
 	zkl_loss_note_release(claim, standing, true);
-	if (standing != ZKL_STANDING_LOST)
+	if (standing != ZKL_STATUS_LOST)
 		return true;
 	zkl_claims_report_lost(WARNING, claim);
 	return false;

@@ -28,9 +28,9 @@ static LossReport describe_loss(const char *path, ZklLoss loss, int64 lost_at,
 static void check_worker(int session);
 
 void
-zkl_check_loaded(void)
+zkl_report_unless_loaded(void)
 {
-	if (zkl_shared == NULL)
+	if (zkl_lock_table == NULL)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("zklock must be loaded via \"shared_preload_libraries\""));
@@ -74,8 +74,8 @@ static LossReport
 describe_loss(const char *path, ZklLoss loss, int64 lost_at,
 			  const char *release)
 {
-	const char *shown = zkl_show_path(path);
-	const char *when = timestamptz_to_str(zkl_timestamp_of(lost_at));
+	const char *shown = zkl_display_path(path);
+	const char *when = timestamptz_to_str(zkl_display_time(lost_at));
 	LossReport	report = {ERRCODE_ZKL_LOCK_LOST, NULL, NULL, NULL};
 
 	if (release != NULL)
@@ -109,7 +109,7 @@ zkl_report_doubt(const char *path)
 {
 	ereport(ERROR,
 			errcode(ERRCODE_ZKL_LOCK_LOST),
-			errmsg("lock \"%s\" is in doubt", zkl_show_path(path)),
+			errmsg("lock \"%s\" is in doubt", zkl_display_path(path)),
 			errdetail("ZooKeeper has not confirmed the session that holds it for too long."),
 			errhint("Retry the transaction."));
 }
@@ -118,7 +118,7 @@ zkl_report_doubt(const char *path)
 static void
 check_worker(int session)
 {
-	if (pg_atomic_read_u32(&zkl_shared->session[session].worker_pid) == 0)
+	if (pg_atomic_read_u32(&zkl_lock_table->session[session].worker_pid) == 0)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("zklock worker is not running"),
@@ -132,14 +132,14 @@ zkl_report_unreachable(const char *path, int session)
 	ereport(ERROR,
 			errcode(ERRCODE_CONNECTION_FAILURE),
 			errmsg("could not acquire lock \"%s\": ZooKeeper cannot be reached",
-				   zkl_show_path(path)),
+				   zkl_display_path(path)),
 			errdetail("The servers are \"%s\".", zkl_hosts));
 }
 
 void
 zkl_report_failure(const char *path, ZklFailure failure)
 {
-	const char *shown = zkl_show_path(path);
+	const char *shown = zkl_display_path(path);
 
 	switch (failure)
 	{
@@ -210,7 +210,7 @@ zkl_report_other_kind(const char *path)
 	ereport(ERROR,
 			errcode(ERRCODE_ZKL_OTHER_KIND),
 			errmsg("lock \"%s\" is in use as another kind of lock",
-				   zkl_show_path(path)),
+				   zkl_display_path(path)),
 			errdetail("A path is a mutex, a read-write lock or a semaphore as long as anybody uses it."),
 			errhint("Use another path."));
 }
@@ -221,7 +221,7 @@ zkl_report_other_limit(const char *path, int in_use, int given)
 	ereport(ERROR,
 			errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			errmsg("semaphore \"%s\" is in use with %d leases, not %d",
-				   zkl_show_path(path), in_use, given),
+				   zkl_display_path(path), in_use, given),
 			errhint("All who use a semaphore at a time must give it the same number of leases."));
 }
 
@@ -231,9 +231,9 @@ zkl_report_full(void)
 	ereport(ERROR,
 			errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			errmsg("out of zklock entries"),
-			errdetail("All %d entries are in use.", zkl_shared->max_entries),
+			errdetail("All %d entries are in use.", zkl_lock_table->max_entries),
 			errhint("You might need to increase \"%s\".",
-					zkl_table_limiting_setting()));
+					zkl_lock_table_limiting_setting()));
 }
 
 void
@@ -259,14 +259,14 @@ zkl_report_silence(const char *path)
 	ereport(ERROR,
 			errcode(ERRCODE_CONNECTION_FAILURE),
 			errmsg("could not get an answer about lock \"%s\": ZooKeeper cannot be reached",
-				   zkl_show_path(path)),
+				   zkl_display_path(path)),
 			errdetail("The servers are \"%s\".", zkl_hosts));
 }
 
 void
 zkl_report_command(const char *path, ZklCommandOutcome outcome)
 {
-	const char *shown = zkl_show_path(path);
+	const char *shown = zkl_display_path(path);
 
 	switch (outcome)
 	{

@@ -21,11 +21,11 @@
 #define ERRCODE_ZKL_OTHER_KIND	MAKE_SQLSTATE('Z', 'K', '0', '0', '3')
 
 /* Raise 55000 unless zklock was preloaded. */
-extern void zkl_check_loaded(void);
+extern void zkl_report_unless_loaded(void);
 
 /*
  * ZK001: a claim was lost; ZK002 if its hold limit has passed.  "loss" and
- * "lost_at" are from zkl_shared_loss.  "release" is the SQL function that
+ * "lost_at" are from zkl_claim_status_loss.  "release" is the SQL function that
  * releases the claim; NULL if the claim ends with the transaction.
  */
 extern void zkl_report_loss(int level, const char *path, ZklLoss loss,

@@ -47,8 +47,8 @@ static ZklAnswer acquire_in_turn(ZklClaim *claim, const ZklWish *wish);
 static void survey_before(ZklClaim *claim, const ZklWait *wait);
 static void survey_after(ZklClaim *claim, const ZklWish *wish);
 static bool survey(const ZklWish *wish, int64 until);
-static void check_survey(const ZklSurvey *survey, const ZklWish *wish);
-static bool is_foreign_text(const ZklSurvey *survey);
+static void check_survey(const ZklSnapshot *survey, const ZklWish *wish);
+static bool is_foreign_text(const ZklSnapshot *survey);
 
 bool
 zkl_semaphore_acquire(const ZklWish *wish)
@@ -56,7 +56,7 @@ zkl_semaphore_acquire(const ZklWish *wish)
 	ZklLocalClaim *claim = zkl_enter_to_acquire(wish);
 
 	check_wish(claim, wish);
-	zkl_counts_check_room(wish->quantity);
+	zkl_holds_check_room(wish->quantity);
 	return claim == NULL ? acquire_first(wish) : acquire_more(claim, wish);
 }
 
@@ -76,7 +76,7 @@ check_wish(const ZklLocalClaim *claim, const ZklWish *wish)
 	if (strlen(wish->path) > PATH_MAX_LENGTH)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("invalid lock path: \"%s\"", zkl_show_path(wish->path)),
+				errmsg("invalid lock path: \"%s\"", zkl_display_path(wish->path)),
 				errdetail("The path of a semaphore must not be longer than %d bytes.",
 						  PATH_MAX_LENGTH));
 	if (claim == NULL)
@@ -91,7 +91,7 @@ check_wish(const ZklLocalClaim *claim, const ZklWish *wish)
 				errmsg("deadlock detected"),
 				errdetail("This session holds %d of the %d leases of semaphore \"%s\", and would wait for itself.",
 						  zkl_claims_count(claim, ZKL_SHARED), wish->limit,
-						  zkl_show_path(wish->path)));
+						  zkl_display_path(wish->path)));
 }
 
 static bool
@@ -107,7 +107,7 @@ acquire_first(const ZklWish *wish)
 		{
 			zkl_local_lock_tag(&claim->tag, wish->path,
 							   claim->shared->generation);
-			zkl_counts_add(claim, ZKL_SHARED, wish->scope, wish->quantity);
+			zkl_holds_add(claim, ZKL_SHARED, wish->scope, wish->quantity);
 		}
 	}
 	PG_CATCH();
@@ -132,7 +132,7 @@ acquire_more(ZklLocalClaim *claim, const ZklWish *wish)
 	ZklClaim   *second;
 	volatile bool acquired = false;
 
-	if (zkl_shared_standing(claim->shared, 0) == ZKL_STANDING_LOST)
+	if (zkl_claim_status(claim->shared, 0) == ZKL_STATUS_LOST)
 		zkl_claims_report_lost(ERROR, claim);
 
 	second = zkl_claims_begin_second(wish);
@@ -157,13 +157,13 @@ acquire_more(ZklLocalClaim *claim, const ZklWish *wish)
 static void
 add_leases(ZklLocalClaim *claim, ZklClaim *second, const ZklWish *wish)
 {
-	if (!zkl_shared_merge(claim->shared, second))
+	if (!zkl_shared_claim_merge(claim->shared, second))
 	{
 		int64		lost_at;
-		ZklLoss		loss = zkl_shared_loss(second, &lost_at);
+		ZklLoss		loss = zkl_claim_status_loss(second, &lost_at);
 
 		zkl_claims_end_second();
-		if (zkl_shared_standing(claim->shared, 0) == ZKL_STANDING_LOST)
+		if (zkl_claim_status(claim->shared, 0) == ZKL_STATUS_LOST)
 			zkl_claims_report_lost(ERROR, claim);
 		zkl_report_loss(ERROR, claim->path, loss, lost_at, NULL);
 	}
@@ -171,11 +171,11 @@ add_leases(ZklLocalClaim *claim, ZklClaim *second, const ZklWish *wish)
 	PG_TRY();
 	{
 		ZKL_FAULT_POINT("semaphore-merged");
-		zkl_counts_add(claim, ZKL_SHARED, wish->scope, wish->quantity);
+		zkl_holds_add(claim, ZKL_SHARED, wish->scope, wish->quantity);
 	}
 	PG_CATCH();
 	{
-		zkl_shared_release_leases(claim->shared, wish->quantity);
+		zkl_shared_claim_release_leases(claim->shared, wish->quantity);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -186,7 +186,7 @@ acquire_leases(ZklClaim *claim, const ZklWish *wish)
 {
 	ZklAnswer	answer;
 
-	if (zkl_shared_hold_at_once(claim))
+	if (zkl_shared_claim_hold_at_once(claim))
 		return true;
 
 	/* A claim that loses the inner mutex while it waits starts again. */
@@ -229,7 +229,7 @@ acquire_in_turn(ZklClaim *claim, const ZklWish *wish)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_IN_USE),
 				errmsg("cannot acquire semaphore \"%s\" while holding lock \"%s\"",
-					   zkl_show_path(wish->path), zkl_show_path(inner.path)));
+					   zkl_display_path(wish->path), zkl_display_path(inner.path)));
 	mutex = zkl_claims_begin(&inner);
 	PG_TRY();
 	{
@@ -241,7 +241,7 @@ acquire_in_turn(ZklClaim *claim, const ZklWish *wish)
 			answer = zkl_wait_for_ticket(&wait, claim, mutex->shared);
 			ZKL_FAULT_POINT("semaphore-granted");
 			if (answer == ZKL_ANSWER_STALE)
-				zkl_shared_stop_asking(claim);
+				zkl_shared_claim_stop_asking(claim);
 		}
 	}
 	PG_FINALLY();
@@ -266,7 +266,7 @@ survey_before(ZklClaim *claim, const ZklWait *wait)
 	const ZklWish *wish = wait->wish;
 	ZklWait		own = *wait;
 
-	if (zkl_shared_is_surveyed(claim))
+	if (zkl_claim_status_is_surveyed(claim))
 		return;
 
 	/*
@@ -290,12 +290,12 @@ survey_after(ZklClaim *claim, const ZklWish *wish)
 {
 	ZklWait		wait;
 
-	if (zkl_shared_is_surveyed(claim))
+	if (zkl_claim_status_is_surveyed(claim))
 		return;
 	zkl_wait_begin(&wait, wish);
 	if (!survey(wish, wait.lock_timeout_at))
 		zkl_report_lock_timeout();
-	zkl_shared_set_surveyed(claim);
+	zkl_claim_status_set_surveyed(claim);
 }
 
 /*
@@ -306,21 +306,21 @@ survey_after(ZklClaim *claim, const ZklWish *wish)
 static bool
 survey(const ZklWish *wish, int64 until)
 {
-	ZklSurvey  *seen = zkl_ask_survey(wish->path, ZKL_ASK_NAMES, until);
+	ZklSnapshot *seen = zkl_znodes_survey(wish->path, ZKL_ZNODES_NAMES, until);
 
 	if (seen == NULL)
 		return false;
 	check_survey(seen, wish);
-	if (seen->exists && zkl_survey_limit(seen) != wish->limit &&
+	if (seen->exists && zkl_snapshot_limit(seen) != wish->limit &&
 		!is_foreign_text(seen))
-		(void) zkl_ask_write(wish->path, "", psprintf("%d", wish->limit), until);
+		(void) zkl_znodes_write(wish->path, "", psprintf("%d", wish->limit), until);
 	return true;
 }
 
 static void
-check_survey(const ZklSurvey *survey, const ZklWish *wish)
+check_survey(const ZklSnapshot *survey, const ZklWish *wish)
 {
-	int			limit = zkl_survey_limit(survey);
+	int			limit = zkl_snapshot_limit(survey);
 
 	for (int i = 0; i < survey->nnodes; i++)
 	{
@@ -331,13 +331,13 @@ check_survey(const ZklSurvey *survey, const ZklWish *wish)
 			zkl_report_other_kind(wish->path);
 	}
 	if (limit != 0 && limit != wish->limit &&
-		zkl_survey_count(survey, ZKL_WHERE_LEASES) > 0)
+		zkl_snapshot_count(survey, ZKL_WHERE_LEASES) > 0)
 		zkl_report_other_limit(wish->path, limit, wish->limit);
 }
 
 /* Other clients' data of the directory must not be overwritten. */
 static bool
-is_foreign_text(const ZklSurvey *survey)
+is_foreign_text(const ZklSnapshot *survey)
 {
-	return survey->data_length > 0 && zkl_survey_limit(survey) == 0;
+	return survey->data_length > 0 && zkl_snapshot_limit(survey) == 0;
 }

@@ -27,7 +27,7 @@ static int64 interval_argument(FunctionCallInfo fcinfo, int argument,
 							   const char *name, const char *hint);
 
 const char *
-zkl_argument_path(FunctionCallInfo fcinfo)
+zkl_sqlargs_path(FunctionCallInfo fcinfo)
 {
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
@@ -64,7 +64,7 @@ path_of(Datum value)
 }
 
 const char **
-zkl_argument_paths(FunctionCallInfo fcinfo, int *npaths)
+zkl_sqlargs_paths(FunctionCallInfo fcinfo, int *npaths)
 {
 	ArrayType  *array;
 	Datum	   *values;
@@ -98,7 +98,7 @@ zkl_argument_paths(FunctionCallInfo fcinfo, int *npaths)
 }
 
 int
-zkl_argument_count(FunctionCallInfo fcinfo, int argument, const char *name)
+zkl_sqlargs_count(FunctionCallInfo fcinfo, int argument, const char *name)
 {
 	if (PG_ARGISNULL(argument) || PG_GETARG_INT32(argument) < 1)
 		ereport(ERROR,
@@ -108,7 +108,7 @@ zkl_argument_count(FunctionCallInfo fcinfo, int argument, const char *name)
 }
 
 void
-zkl_argument_timeout(FunctionCallInfo fcinfo, int argument, ZklWish *wish)
+zkl_sqlargs_timeout(FunctionCallInfo fcinfo, int argument, ZklWish *wish)
 {
 	int64		microseconds;
 
@@ -124,7 +124,7 @@ zkl_argument_timeout(FunctionCallInfo fcinfo, int argument, ZklWish *wish)
 }
 
 void
-zkl_argument_lease_time(FunctionCallInfo fcinfo, int argument, ZklWish *wish)
+zkl_sqlargs_lease_time(FunctionCallInfo fcinfo, int argument, ZklWish *wish)
 {
 	if (PG_ARGISNULL(argument))
 		return;

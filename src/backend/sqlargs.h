@@ -10,29 +10,29 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKL_ARGUMENTS_H
-#define ZKL_ARGUMENTS_H
+#ifndef ZKL_SQLARGS_H
+#define ZKL_SQLARGS_H
 
 #include "fmgr.h"
 
 #include "backend/claims.h"
 
 /* The first argument, a lock's path: in UTF-8. */
-extern const char *zkl_argument_path(FunctionCallInfo fcinfo);
+extern const char *zkl_sqlargs_path(FunctionCallInfo fcinfo);
 
 /* The first argument, an array of such paths.  Also raises 22004 and 54000. */
-extern const char **zkl_argument_paths(FunctionCallInfo fcinfo, int *npaths);
+extern const char **zkl_sqlargs_paths(FunctionCallInfo fcinfo, int *npaths);
 
 /* A number greater than zero; "name" is for the message. */
-extern int	zkl_argument_count(FunctionCallInfo fcinfo, int argument,
-							   const char *name);
+extern int	zkl_sqlargs_count(FunctionCallInfo fcinfo, int argument,
+							  const char *name);
 
 /* Turn the timeout into a moment.  Null: no limit.  Zero: only try. */
-extern void zkl_argument_timeout(FunctionCallInfo fcinfo, int argument,
-								 ZklWish *wish);
+extern void zkl_sqlargs_timeout(FunctionCallInfo fcinfo, int argument,
+								ZklWish *wish);
 
 /* The hold limit.  Null: the lock is held until it is released. */
-extern void zkl_argument_lease_time(FunctionCallInfo fcinfo, int argument,
-									ZklWish *wish);
+extern void zkl_sqlargs_lease_time(FunctionCallInfo fcinfo, int argument,
+								   ZklWish *wish);
 
-#endif							/* ZKL_ARGUMENTS_H */
+#endif							/* ZKL_SQLARGS_H */

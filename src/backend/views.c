@@ -73,13 +73,13 @@ zklock_locks(PG_FUNCTION_ARGS)
 {
 	LocksCopy	copy = {0};
 
-	zkl_check_loaded();
+	zkl_report_unless_loaded();
 	InitMaterializedSRF(fcinfo, 0);
 
 	/* Make room before the table is locked; it is rarely too little. */
-	copy.max_rows = 64 + 2 * pg_atomic_read_u32(&zkl_shared->nentries);
+	copy.max_rows = 64 + 2 * pg_atomic_read_u32(&zkl_lock_table->nentries);
 	copy.rows = palloc(copy.max_rows * sizeof(LocksRow));
-	zkl_table_visit(LW_SHARED, copy_entry, &copy);
+	zkl_lock_table_visit(ZKL_ALL_SESSIONS, LW_SHARED, copy_entry, &copy);
 	for (int i = 0; i < copy.nrows; i++)
 		put_row((ReturnSetInfo *) fcinfo->resultinfo, &copy.rows[i]);
 	return (Datum) 0;
@@ -150,7 +150,7 @@ put_row(ReturnSetInfo *rsinfo, const LocksRow *row)
 	bool		nulls[LOCKS_COLUMNS] = {0};
 
 	memset(nulls, true, sizeof(nulls));
-	values[0] = CStringGetTextDatum(zkl_show_path(row->path));
+	values[0] = CStringGetTextDatum(zkl_display_path(row->path));
 	values[1] = CStringGetTextDatum(kind_text(row->kind));
 	values[8] = CStringGetTextDatum(row->ticket);
 	values[12] = BoolGetDatum(row->contended);
@@ -167,12 +167,12 @@ put_row(ReturnSetInfo *rsinfo, const LocksRow *row)
 		nulls[2] = nulls[3] = nulls[4] = nulls[5] = nulls[6] = false;
 		if (may_see(claim->role))
 		{
-			values[7] = TimestampTzGetDatum(zkl_timestamp_of(claim->since));
+			values[7] = TimestampTzGetDatum(zkl_display_time(claim->since));
 			values[9] = Int32GetDatum(claim->session_count);
 			values[10] = Int32GetDatum(claim->xact_count);
 			values[11] = Int64GetDatum(claim->token);
 			nulls[7] = nulls[9] = nulls[10] = false;
-			values[16] = TimestampTzGetDatum(zkl_timestamp_of(claim->lease_until));
+			values[16] = TimestampTzGetDatum(zkl_display_time(claim->lease_until));
 			nulls[16] = claim->lease_until == 0;
 			nulls[11] = claim->state == ZKL_CLAIM_WAITING;
 		}
@@ -184,7 +184,7 @@ put_row(ReturnSetInfo *rsinfo, const LocksRow *row)
 	}
 	if (row->owned && may_see_all())
 	{
-		values[14] = TimestampTzGetDatum(zkl_timestamp_of(row->owned_at));
+		values[14] = TimestampTzGetDatum(zkl_display_time(row->owned_at));
 		nulls[14] = false;
 	}
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
@@ -286,20 +286,20 @@ zklock_status(PG_FUNCTION_ARGS)
 	bool		nulls[STATUS_COLUMNS] = {0};
 	uint64		claims = 0;
 
-	zkl_check_loaded();
+	zkl_report_unless_loaded();
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
-		claims += zkl_shared->nclaims[i];
+		claims += zkl_lock_table->nclaims[i];
 
 	values[0] = CStringGetTextDatum(zkl_settings_node_name());
-	values[1] = Int32GetDatum(pg_atomic_read_u32(&zkl_shared->nentries));
-	values[2] = Int32GetDatum(zkl_shared->max_entries);
+	values[1] = Int32GetDatum(pg_atomic_read_u32(&zkl_lock_table->nentries));
+	values[2] = Int32GetDatum(zkl_lock_table->max_entries);
 	values[3] = Int64GetDatum((int64) claims);
-	put_count(&values[4], &zkl_shared->counters.tickets);
-	put_count(&values[5], &zkl_shared->counters.lost);
-	put_count(&values[6], &zkl_shared->counters.requests);
-	put_count(&values[7], &zkl_shared->counters.connects);
-	put_count(&values[8], &zkl_shared->counters.expirations);
+	put_count(&values[4], &zkl_lock_table->counters.tickets);
+	put_count(&values[5], &zkl_lock_table->counters.lost);
+	put_count(&values[6], &zkl_lock_table->counters.requests);
+	put_count(&values[7], &zkl_lock_table->counters.connects);
+	put_count(&values[8], &zkl_lock_table->counters.expirations);
 
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	return (Datum) 0;
@@ -308,7 +308,7 @@ zklock_status(PG_FUNCTION_ARGS)
 Datum
 zklock_sessions(PG_FUNCTION_ARGS)
 {
-	zkl_check_loaded();
+	zkl_report_unless_loaded();
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; i < zkl_sessions; i++)
 		put_session((ReturnSetInfo *) fcinfo->resultinfo, i);
@@ -322,7 +322,7 @@ zklock_sessions(PG_FUNCTION_ARGS)
 static void
 put_session(ReturnSetInfo *rsinfo, int number)
 {
-	ZklSessionInfo *session = &zkl_shared->session[number];
+	ZklSessionInfo *session = &zkl_lock_table->session[number];
 	Datum		values[SESSION_COLUMNS] = {0};
 	bool		nulls[SESSION_COLUMNS] = {0};
 	ZklSessionInfo info;
@@ -332,9 +332,9 @@ put_session(ReturnSetInfo *rsinfo, int number)
 	uint64		bytes = pg_atomic_read_u64(&session->ephemeral_bytes);
 	bool		safe = zkl_now() < (int64) safe_until;
 
-	LWLockAcquire(zkl_table_session_lock(), LW_SHARED);
+	LWLockAcquire(zkl_lock_table_session_lock(), LW_SHARED);
 	info = *session;
-	LWLockRelease(zkl_table_session_lock());
+	LWLockRelease(zkl_lock_table_session_lock());
 
 	values[0] = Int32GetDatum(number + 1);
 	values[1] = Int32GetDatum(worker_pid);
@@ -346,15 +346,15 @@ put_session(ReturnSetInfo *rsinfo, int number)
 	nulls[4] = !connected;
 	values[5] = Int32GetDatum(info.timeout_ms);
 	nulls[5] = info.id == 0;
-	values[6] = TimestampTzGetDatum(zkl_timestamp_of(info.connected_at));
+	values[6] = TimestampTzGetDatum(zkl_display_time(info.connected_at));
 	nulls[6] = !connected;
-	values[7] = TimestampTzGetDatum(zkl_timestamp_of(safe_until));
+	values[7] = TimestampTzGetDatum(zkl_display_time(safe_until));
 	nulls[7] = safe_until == 0;
 	values[8] = BoolGetDatum(safe);
 	values[9] = Int64GetDatum((int64) pg_atomic_read_u64(&session->epoch));
 	values[10] = Int64GetDatum((int64) bytes);
 	values[11] = CStringGetTextDatum(info.last_error);
-	values[12] = TimestampTzGetDatum(zkl_timestamp_of(info.last_error_at));
+	values[12] = TimestampTzGetDatum(zkl_display_time(info.last_error_at));
 	nulls[11] = nulls[12] = info.last_error_at == 0;
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }

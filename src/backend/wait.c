@@ -53,7 +53,7 @@ zkl_wait_ask(ZklWait *wait, ZklClaim *claim)
 {
 	if (wait->about == NULL)
 		wait->about = claim->about;
-	return zkl_shared_hold(claim, wait->wish->only_tries, wait->about);
+	return zkl_shared_claim_hold(claim, wait->wish->only_tries, wait->about);
 }
 
 ZklAnswer
@@ -65,11 +65,11 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 		ZklAnswer	answer;
 
 		if (mutex != NULL &&
-			zkl_shared_standing(mutex, 0) == ZKL_STANDING_LOST)
+			zkl_claim_status(mutex, 0) == ZKL_STATUS_LOST)
 			return ZKL_ANSWER_STALE;
-		answer = zkl_shared_hold(claim,
-								 wait->wish->only_tries || wait->impatient,
-								 wait->about);
+		answer = zkl_shared_claim_hold(claim,
+									   wait->wish->only_tries || wait->impatient,
+									   wait->about);
 		if (answer == ZKL_ANSWER_ASKING && has_asked_enough(wait))
 			answer = ZKL_ANSWER_QUEUED;
 		switch (answer)
@@ -108,7 +108,7 @@ bool
 zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim)
 {
 	wait->session = claim->entry->session;
-	while (!zkl_shared_is_settled(claim))
+	while (!zkl_claim_status_is_settled(claim))
 	{
 		if (time_is_over(wait, ZKL_ANSWER_NONE))
 			return false;
@@ -117,15 +117,15 @@ zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim)
 	return true;
 }
 
-ZklStanding
+ZklClaimStatus
 zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim)
 {
 	wait->session = claim->entry->session;
 	for (;;)
 	{
-		ZklStanding standing = zkl_shared_standing(claim, 0);
+		ZklClaimStatus standing = zkl_claim_status(claim, 0);
 
-		if (standing != ZKL_STANDING_DOUBT)
+		if (standing != ZKL_STATUS_DOUBT)
 			return standing;
 		(void) time_is_over(wait, ZKL_ANSWER_NONE);
 		sleep_until_next(wait);
@@ -158,7 +158,7 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 		return true;
 	if ((over && !wish->only_tries) || (over && !in_touch) ||
 		(wait->silent_since != 0 &&
-		 now >= zkl_session_silent_from(wait->session, wait->silent_since)))
+		 now >= zkl_session_info_silent_from(wait->session, wait->silent_since)))
 		zkl_report_unreachable(wish->path, wait->session);
 	if (now >= wait->lock_timeout_at)
 		zkl_report_lock_timeout();
@@ -185,7 +185,7 @@ has_asked_enough(ZklWait *wait)
 static bool
 is_silent(const ZklWait *wait, int64 now)
 {
-	ZklSessionInfo *session = &zkl_shared->session[wait->session];
+	ZklSessionInfo *session = &zkl_lock_table->session[wait->session];
 
 	return (int64) pg_atomic_read_u64(&session->heard_at) < wait->silent_since &&
 		now - wait->silent_since >
@@ -205,10 +205,10 @@ sleep_until_next(const ZklWait *wait)
 	if (wait->asks_until > now)
 		until = Min(until, wait->asks_until);
 	if (wait->silent_since != 0)
-		until = Min(until, zkl_session_silent_from(wait->session,
-												   wait->silent_since));
+		until = Min(until, zkl_session_info_silent_from(wait->session,
+														wait->silent_since));
 	else
-		until = Min(until, (int64) pg_atomic_read_u64(&zkl_shared->session[wait->session].safe_until));
+		until = Min(until, (int64) pg_atomic_read_u64(&zkl_lock_table->session[wait->session].safe_until));
 
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 Min(Max(0, (until - now + 999) / 1000), 60 * 1000),
@@ -220,6 +220,6 @@ sleep_until_next(const ZklWait *wait)
 static bool
 session_is_in_touch(int session, int64 now)
 {
-	return pg_atomic_read_u32(&zkl_shared->session[session].connected) != 0 &&
-		zkl_session_is_safe(session, now);
+	return pg_atomic_read_u32(&zkl_lock_table->session[session].connected) != 0 &&
+		zkl_session_info_is_safe(session, now);
 }

@@ -50,6 +50,6 @@ extern bool zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim);
  * Wait while a held claim is in doubt.  Returns whether it is good again, or
  * lost.
  */
-extern ZklStanding zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim);
+extern ZklClaimStatus zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim);
 
 #endif							/* ZKL_WAIT_H */

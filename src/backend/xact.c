@@ -196,7 +196,7 @@ on_xact(XactEvent event, void *arg)
 		case XACT_EVENT_PARALLEL_ABORT:
 		case XACT_EVENT_PREPARE:
 			ZKL_FAULT_POINT("xact-ended");
-			zkl_counts_end_xact();
+			zkl_holds_end_xact();
 			zkl_loss_forget_released();
 			zkl_loss_xact_ended();
 			break;
@@ -215,11 +215,11 @@ on_subxact(SubXactEvent event, SubTransactionId my_id,
 		case SUBXACT_EVENT_PRE_COMMIT_SUB:
 			break;
 		case SUBXACT_EVENT_COMMIT_SUB:
-			zkl_counts_release_savepoint(GetCurrentTransactionNestLevel());
+			zkl_holds_release_savepoint(GetCurrentTransactionNestLevel());
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
 			ZKL_FAULT_POINT("savepoint-aborted");
-			zkl_counts_abort_savepoint(GetCurrentTransactionNestLevel());
+			zkl_holds_abort_savepoint(GetCurrentTransactionNestLevel());
 			break;
 	}
 }
@@ -244,8 +244,8 @@ guard_commit(void)
 		zkl_loss_report_released(has_written());
 
 	/* In this order: a session that is safe again has counted its losses. */
-	safe = zkl_sessions_are_safe(zkl_now() + ZKL_MS(zkl_commit_margin));
-	losses = pg_atomic_read_u64(&zkl_shared->losses);
+	safe = zkl_session_info_all_safe(zkl_now() + ZKL_MS(zkl_commit_margin));
+	losses = pg_atomic_read_u64(&zkl_lock_table->losses);
 
 	/*
 	 * The quick way: the sessions are safe, and since all claims were last
@@ -262,11 +262,11 @@ guard_commit(void)
 	do
 	{
 		begun_at = zkl_now();
-		losses = pg_atomic_read_u64(&zkl_shared->losses);
+		losses = pg_atomic_read_u64(&zkl_lock_table->losses);
 		zkl_claims_visit(guard_claim, &guard);
 		guard.again = true;
 	} while (zkl_now() - begun_at > ZKL_MS(MAX_GUARD_MS) ||
-			 losses != pg_atomic_read_u64(&zkl_shared->losses));
+			 losses != pg_atomic_read_u64(&zkl_lock_table->losses));
 	if (guard.all_good)
 		good_losses = losses;
 }
@@ -330,9 +330,9 @@ guard_claim(ZklLocalClaim *claim, void *arg)
 	 */
 	int64		margin = must_hold ? ZKL_MS(zkl_commit_margin) : 0;
 
-	switch (zkl_shared_standing(claim->shared, margin))
+	switch (zkl_claim_status(claim->shared, margin))
 	{
-		case ZKL_STANDING_GOOD:
+		case ZKL_STATUS_GOOD:
 
 			/*
 			 * A claim with a hold limit may end at any time, so look at it at
@@ -341,11 +341,11 @@ guard_claim(ZklLocalClaim *claim, void *arg)
 			if (claim->shared->lease_until != 0)
 				break;
 			return;
-		case ZKL_STANDING_DOUBT:
+		case ZKL_STATUS_DOUBT:
 			if (must_hold)
 				zkl_report_doubt(claim->path);
 			break;
-		case ZKL_STANDING_LOST:
+		case ZKL_STATUS_LOST:
 			if (must_hold || !guard->again)
 				zkl_claims_report_lost(must_hold ? ERROR : WARNING, claim);
 			break;

@@ -34,23 +34,23 @@ static bool wait_until_done(const char *path, int64 asked_at, int64 until);
 static long milliseconds_until(int64 moment);
 static void copy_argument(char *to, Size size, const char *from);
 
-ZklSurvey *
-zkl_ask_survey(const char *path, ZklAskDepth depth, int64 until)
+ZklSnapshot *
+zkl_znodes_survey(const char *path, ZklZnodesDepth depth, int64 until)
 {
 	ZklCommand	command = {0};
 	bool		exists;
 	char	   *answer;
 
-	command.kind = depth == ZKL_ASK_DETAILS ? ZKL_COMMAND_SURVEY :
+	command.kind = depth == ZKL_ZNODES_DETAILS ? ZKL_COMMAND_SURVEY :
 		ZKL_COMMAND_LIST;
 	copy_argument(command.path, sizeof(command.path), path);
 	answer = ask(&command, until, &exists);
-	return answer ? zkl_survey_unpack(answer) : NULL;
+	return answer ? zkl_snapshot_unpack(answer) : NULL;
 }
 
 bool
-zkl_ask_write(const char *path, const char *child, const char *data,
-			  int64 until)
+zkl_znodes_write(const char *path, const char *child, const char *data,
+				 int64 until)
 {
 	ZklCommand	command = {.kind = ZKL_COMMAND_WRITE};
 	bool		exists;
@@ -63,13 +63,13 @@ zkl_ask_write(const char *path, const char *child, const char *data,
 }
 
 bool
-zkl_ask_delete(const char *path, const char *child)
+zkl_znodes_delete(const char *path, const char *child)
 {
 	return ask_about_child(ZKL_COMMAND_DELETE, path, child);
 }
 
 bool
-zkl_ask_revoke(const char *path, const char *child)
+zkl_znodes_revoke(const char *path, const char *child)
 {
 	return ask_about_child(ZKL_COMMAND_REVOKE, path, child);
 }
@@ -117,7 +117,7 @@ ask(const ZklCommand *command, int64 until, bool *exists)
 		if (taken && wait_until_done(command->path, asked_at, until))
 		{
 			ZKL_FAULT_POINT("command-done");
-			outcome = zkl_command_result(my_slot, &answer);
+			outcome = zkl_mailbox_result(my_slot, &answer);
 		}
 	}
 	PG_FINALLY();
@@ -159,7 +159,7 @@ end(void)
 
 	my_slot = -1;
 	if (slot >= 0)
-		zkl_command_end(slot);
+		zkl_mailbox_end(slot);
 }
 
 /*
@@ -172,17 +172,17 @@ take_slot(const ZklCommand *command, int64 asked_at, int64 until)
 {
 	int64		patient_until = asked_at + ZKL_MS(zkl_connection_timeout);
 
-	while ((my_slot = zkl_command_ask(command)) < 0)
+	while ((my_slot = zkl_mailbox_ask(command)) < 0)
 	{
 		if (zkl_now() >= patient_until)
 		{
-			if (zkl_now() >= zkl_session_silent_from(ZKL_COMMAND_SESSION, asked_at))
+			if (zkl_now() >= zkl_session_info_silent_from(ZKL_COMMAND_SESSION, asked_at))
 				zkl_report_silence(command->path);
 			report_no_slot();
 		}
 		if (zkl_now() >= until)
 			break;
-		zkl_command_wait_for_slot(milliseconds_until(Min(until, patient_until)));
+		zkl_mailbox_wait_for_slot(milliseconds_until(Min(until, patient_until)));
 	}
 	ConditionVariableCancelSleep();
 	return my_slot >= 0;
@@ -207,11 +207,11 @@ wait_until_done(const char *path, int64 asked_at, int64 until)
 {
 	static uint32 wait_event = 0;
 
-	while (!zkl_command_is_done(my_slot))
+	while (!zkl_mailbox_is_done(my_slot))
 	{
-		int64		since = Max(asked_at, zkl_command_heard_at(my_slot));
+		int64		since = Max(asked_at, zkl_mailbox_heard_at(my_slot));
 		int64		patient_until =
-		zkl_session_silent_from(ZKL_COMMAND_SESSION, since);
+		zkl_session_info_silent_from(ZKL_COMMAND_SESSION, since);
 
 		if (zkl_now() >= patient_until)
 			zkl_report_silence(path);

@@ -19,8 +19,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKL_ASK_H
-#define ZKL_ASK_H
+#ifndef ZKL_ZNODES_H
+#define ZKL_ZNODES_H
 
 #include "shared/snapshot.h"
 
@@ -28,38 +28,38 @@
  * Read what is in the lock's directory, and in its children "leases" and
  * "locks", in the current memory context.
  *
- * With ZKL_ASK_NAMES the nodes have names only, and the survey is at least as
- * new as what this server's sessions have seen.  With ZKL_ASK_DETAILS,
+ * With ZKL_ZNODES_NAMES the nodes have names only, and the survey is at least as
+ * new as what this server's sessions have seen.  With ZKL_ZNODES_DETAILS,
  * contenders and all children of "leases" have their details, and the survey
  * shows every change that any client made before the call.  It is never a
  * picture of one moment.
  */
-typedef enum ZklAskDepth
+typedef enum ZklZnodesDepth
 {
-	ZKL_ASK_NAMES,
-	ZKL_ASK_DETAILS
-} ZklAskDepth;
+	ZKL_ZNODES_NAMES,
+	ZKL_ZNODES_DETAILS
+} ZklZnodesDepth;
 
 /*
  * NULL if the survey takes longer than until this moment of zkl_now(), or
  * ZKL_FOREVER.  That is no error.
  */
-extern ZklSurvey *zkl_ask_survey(const char *path, ZklAskDepth depth,
-								 int64 until);
+extern ZklSnapshot *zkl_znodes_survey(const char *path, ZklZnodesDepth depth,
+									  int64 until);
 
 /*
  * Write the data of a child of the lock's directory, such as "leases/_c_...",
  * or of the directory itself if "child" is empty; or delete a child.  False if
  * there is no such znode or, for the write, if the time is over.
  */
-extern bool zkl_ask_write(const char *path, const char *child,
-						  const char *data, int64 until);
-extern bool zkl_ask_delete(const char *path, const char *child);
+extern bool zkl_znodes_write(const char *path, const char *child,
+							 const char *data, int64 until);
+extern bool zkl_znodes_delete(const char *path, const char *child);
 
 /*
  * Request the release of the lock that a child holds.  A znode of zklock keeps
  * its text, which names the holder.  False if there is no such znode.
  */
-extern bool zkl_ask_revoke(const char *path, const char *child);
+extern bool zkl_znodes_revoke(const char *path, const char *child);
 
-#endif							/* ZKL_ASK_H */
+#endif							/* ZKL_ZNODES_H */

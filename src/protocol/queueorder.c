@@ -21,7 +21,7 @@ static void judge_leases(ZklPlace *leases, int nleases, int limit,
 						 const ZklPlace *acquiring);
 
 int
-zkl_lineup(ZklPlace *places, int nplaces, int limit)
+zkl_queue_order(ZklPlace *places, int nplaces, int limit)
 {
 	int			count[ZKL_NWHERE] = {0};
 	int			nqueued = 0;
@@ -187,7 +187,7 @@ judge_leases(ZklPlace *leases, int nleases, int limit,
 }
 
 const char *
-zkl_lineup_mode_name(const ZklPlace *place)
+zkl_queue_order_mode_name(const ZklPlace *place)
 {
 	if (place->where == ZKL_WHERE_LOCKS)
 		return "acquiring";
@@ -209,7 +209,7 @@ zkl_lineup_mode_name(const ZklPlace *place)
 }
 
 const char *
-zkl_lineup_kind_name(ZklKind kind)
+zkl_queue_order_kind_name(ZklKind kind)
 {
 	switch (kind)
 	{
@@ -224,7 +224,7 @@ zkl_lineup_kind_name(ZklKind kind)
 }
 
 const char *
-zkl_lineup_client_name(ZklClient client)
+zkl_queue_order_client_name(ZklClient client)
 {
 	switch (client)
 	{

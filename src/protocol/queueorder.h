@@ -13,8 +13,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKL_LINEUP_H
-#define ZKL_LINEUP_H
+#ifndef ZKL_QUEUEORDER_H
+#define ZKL_QUEUEORDER_H
 
 #include "protocol/recipe.h"
 
@@ -37,7 +37,7 @@ typedef struct ZklPlace
 	int64_t		czxid;			/* 0: not known */
 	int64_t		owner;			/* session; 0: none, or not known */
 
-	/* filled in by zkl_lineup */
+	/* filled in by zkl_queue_order */
 	ZklKind		kind;
 	ZklMode		mode;
 	ZklClient	client;
@@ -61,11 +61,11 @@ typedef struct ZklPlace
  * "locks" has made since that znode, because a client gets its leases all at
  * once or not at all.
  */
-extern int	zkl_lineup(ZklPlace *places, int nplaces, int limit);
+extern int	zkl_queue_order(ZklPlace *places, int nplaces, int limit);
 
 /* The name of a place's mode: 'lock', 'write', 'read', 'lease'. */
-extern const char *zkl_lineup_mode_name(const ZklPlace *place);
-extern const char *zkl_lineup_kind_name(ZklKind kind);
-extern const char *zkl_lineup_client_name(ZklClient client);
+extern const char *zkl_queue_order_mode_name(const ZklPlace *place);
+extern const char *zkl_queue_order_kind_name(ZklKind kind);
+extern const char *zkl_queue_order_client_name(ZklClient client);
 
-#endif							/* ZKL_LINEUP_H */
+#endif							/* ZKL_QUEUEORDER_H */

@@ -25,64 +25,64 @@ typedef struct Description
 static void describe_if_found(ZklEntry *entry, void *arg);
 static const ZklClaim *first_waiting(const ZklEntry *entry);
 
-ZklStanding
-zkl_shared_standing(ZklClaim *claim, int64 margin)
+ZklClaimStatus
+zkl_claim_status(ZklClaim *claim, int64 margin)
 {
 	ZklEntry   *entry = claim->entry;
-	ZklStanding standing = ZKL_STANDING_GOOD;
+	ZklClaimStatus standing = ZKL_STATUS_GOOD;
 	int64		until;
 
 	/* The clock is read when no wait can make the reading old any more. */
-	LWLockAcquire(zkl_table_partition(entry->hash), LW_SHARED);
+	LWLockAcquire(zkl_lock_table_partition(entry->hash), LW_SHARED);
 	until = zkl_now() + margin;
 	if (claim->state != ZKL_CLAIM_HELD ||
 		(claim->lease_until != 0 && claim->lease_until <= until))
-		standing = ZKL_STANDING_LOST;
+		standing = ZKL_STATUS_LOST;
 
 	/* The worker raises the epoch first, then comes to mark each claim. */
-	else if (zkl_session_is_in_doubt(claim->epoch, entry->session, until))
-		standing = ZKL_STANDING_DOUBT;
-	LWLockRelease(zkl_table_partition(entry->hash));
+	else if (zkl_session_info_is_in_doubt(claim->epoch, entry->session, until))
+		standing = ZKL_STATUS_DOUBT;
+	LWLockRelease(zkl_lock_table_partition(entry->hash));
 	return standing;
 }
 
 /* If the worker has not marked the claim yet, its hold limit has passed. */
 ZklLoss
-zkl_shared_loss(ZklClaim *claim, int64 *lost_at)
+zkl_claim_status_loss(ZklClaim *claim, int64 *lost_at)
 {
 	ZklLoss		loss = ZKL_LOSS_LEASE_TIME;
 
-	LWLockAcquire(zkl_table_partition(claim->entry->hash), LW_SHARED);
+	LWLockAcquire(zkl_lock_table_partition(claim->entry->hash), LW_SHARED);
 	*lost_at = claim->lease_until;
 	if (claim->state == ZKL_CLAIM_LOST)
 	{
 		loss = claim->loss;
 		*lost_at = claim->lost_at;
 	}
-	LWLockRelease(zkl_table_partition(claim->entry->hash));
+	LWLockRelease(zkl_lock_table_partition(claim->entry->hash));
 	return loss;
 }
 
 bool
-zkl_shared_is_revoked(ZklClaim *claim)
+zkl_claim_status_is_revoked(ZklClaim *claim)
 {
 	ZklEntry   *entry = claim->entry;
 	bool		revoked = false;
 	dlist_iter	iter;
 
-	LWLockAcquire(zkl_table_partition(entry->hash), LW_SHARED);
+	LWLockAcquire(zkl_lock_table_partition(entry->hash), LW_SHARED);
 	if (claim->state == ZKL_CLAIM_HELD)
 	{
 		revoked = entry->revoked;
 		dlist_foreach(iter, &claim->leases)
 			revoked |= dlist_container(ZklEntry, lease_link, iter.cur)->revoked;
 	}
-	LWLockRelease(zkl_table_partition(entry->hash));
+	LWLockRelease(zkl_lock_table_partition(entry->hash));
 	return revoked;
 }
 
 bool
-zkl_shared_is_surveyed(ZklClaim *claim)
+zkl_claim_status_is_surveyed(ZklClaim *claim)
 {
 	ZklEntry   *semaphore = claim->entry;
 	bool		surveyed;
@@ -94,7 +94,7 @@ zkl_shared_is_surveyed(ZklClaim *claim)
 }
 
 void
-zkl_shared_set_surveyed(ZklClaim *claim)
+zkl_claim_status_set_surveyed(ZklClaim *claim)
 {
 	zkl_entry_lock(claim->entry);
 	if (claim->state == ZKL_CLAIM_HELD)
@@ -103,7 +103,7 @@ zkl_shared_set_surveyed(ZklClaim *claim)
 }
 
 bool
-zkl_shared_is_settled(ZklClaim *claim)
+zkl_claim_status_is_settled(ZklClaim *claim)
 {
 	ZklEntry   *entry = claim->entry;
 	bool		settled;
@@ -116,35 +116,35 @@ zkl_shared_is_settled(ZklClaim *claim)
 }
 
 bool
-zkl_shared_is_releasing(const char *path)
+zkl_claim_status_is_releasing(const char *path)
 {
-	uint32		hash = zkl_table_hash(path);
+	uint32		hash = zkl_lock_table_hash(path);
 	const ZklEntry *entry;
 	bool		releasing;
 
-	LWLockAcquire(zkl_table_partition(hash), LW_SHARED);
-	entry = zkl_table_find(path, hash);
+	LWLockAcquire(zkl_lock_table_partition(hash), LW_SHARED);
+	entry = zkl_lock_table_find(path, hash);
 	releasing = entry != NULL && zkl_entry_is_releasing(entry);
-	LWLockRelease(zkl_table_partition(hash));
+	LWLockRelease(zkl_lock_table_partition(hash));
 	return releasing;
 }
 
 bool
-zkl_shared_describe(const char *path, const char *znode,
-					char about[ZKL_ABOUT_SIZE])
+zkl_claim_status_describe(const char *path, const char *znode,
+						  char about[ZKL_ABOUT_SIZE])
 {
-	uint32		hash = zkl_table_hash(path);
+	uint32		hash = zkl_lock_table_hash(path);
 	Description description = {znode, false, about};
 	ZklEntry   *entry;
 
-	LWLockAcquire(zkl_table_partition(hash), LW_SHARED);
-	entry = zkl_table_find(path, hash);
+	LWLockAcquire(zkl_lock_table_partition(hash), LW_SHARED);
+	entry = zkl_lock_table_find(path, hash);
 	if (entry != NULL)
 	{
 		describe_if_found(entry, &description);
 		zkl_leases_visit(entry, describe_if_found, &description);
 	}
-	LWLockRelease(zkl_table_partition(hash));
+	LWLockRelease(zkl_lock_table_partition(hash));
 	return description.found;
 }
 

@@ -12,40 +12,40 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKL_STANDING_H
-#define ZKL_STANDING_H
+#ifndef ZKL_CLAIMSTATUS_H
+#define ZKL_CLAIMSTATUS_H
 
 #include "shared/locktable.h"
 
 /* What became of a claim that was held. */
-typedef enum ZklStanding
+typedef enum ZklClaimStatus
 {
-	ZKL_STANDING_GOOD,
-	ZKL_STANDING_DOUBT,			/* good again if the session comes back */
-	ZKL_STANDING_LOST			/* or its hold limit has passed */
-} ZklStanding;
+	ZKL_STATUS_GOOD,
+	ZKL_STATUS_DOUBT,			/* good again if the session comes back */
+	ZKL_STATUS_LOST				/* or its hold limit has passed */
+} ZklClaimStatus;
 
 /*
  * How does a claim stand that was held?  Good means that the session certainly
  * lives for at least "margin" more microseconds, and the hold limit does not
  * pass before that.
  */
-extern ZklStanding zkl_shared_standing(ZklClaim *claim, int64 margin);
+extern ZklClaimStatus zkl_claim_status(ZklClaim *claim, int64 margin);
 
 /* Why and when was a lost claim lost? */
-extern ZklLoss zkl_shared_loss(ZklClaim *claim, int64 *lost_at);
+extern ZklLoss zkl_claim_status_loss(ZklClaim *claim, int64 *lost_at);
 
 /* Has the release of the lock that this claim holds been requested? */
-extern bool zkl_shared_is_revoked(ZklClaim *claim);
+extern bool zkl_claim_status_is_revoked(ZklClaim *claim);
 
 /*
  * True if no znode of the lock is on its way to be deleted.  If false, the
  * claim's latch will be set when the znode is gone.
  */
-extern bool zkl_shared_is_settled(ZklClaim *claim);
+extern bool zkl_claim_status_is_settled(ZklClaim *claim);
 
 /* Is a znode of the lock on its way to be deleted?  No claim is needed to ask. */
-extern bool zkl_shared_is_releasing(const char *path);
+extern bool zkl_claim_status_is_releasing(const char *path);
 
 /*
  * Is it known that the path is no other kind of lock?  A claim that gets
@@ -53,15 +53,15 @@ extern bool zkl_shared_is_releasing(const char *path);
  * since the server has had leases.  set_surveyed notes it, if the claim is
  * still held.
  */
-extern bool zkl_shared_is_surveyed(ZklClaim *claim);
-extern void zkl_shared_set_surveyed(ZklClaim *claim);
+extern bool zkl_claim_status_is_surveyed(ZklClaim *claim);
+extern void zkl_claim_status_set_surveyed(ZklClaim *claim);
 
 /*
  * Is this znode a ticket of this server, for the path or one of its leases?
  * Then write the text about the backend that holds the lock by it now, or
  * waits for it.  The text is empty if no backend does.
  */
-extern bool zkl_shared_describe(const char *path, const char *znode,
-								char about[ZKL_ABOUT_SIZE]);
+extern bool zkl_claim_status_describe(const char *path, const char *znode,
+									  char about[ZKL_ABOUT_SIZE]);
 
-#endif							/* ZKL_STANDING_H */
+#endif							/* ZKL_CLAIMSTATUS_H */

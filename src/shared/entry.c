@@ -26,13 +26,13 @@ static void take_back(ZklEntry *entry);
 void
 zkl_entry_lock(const ZklEntry *entry)
 {
-	LWLockAcquire(zkl_table_partition(entry->hash), LW_EXCLUSIVE);
+	LWLockAcquire(zkl_lock_table_partition(entry->hash), LW_EXCLUSIVE);
 }
 
 void
 zkl_entry_unlock(uint32 hash)
 {
-	LWLockRelease(zkl_table_partition(hash));
+	LWLockRelease(zkl_lock_table_partition(hash));
 }
 
 /*
@@ -129,7 +129,7 @@ zkl_entry_may_join(ZklEntry *entry, int64 now)
 void
 zkl_entry_count_claim(ZklEntry *entry, const ZklEntry *lock, int64 now)
 {
-	ZklRecent  *recent = zkl_table_recent(lock->hash);
+	ZklRecent  *recent = zkl_lock_table_recent(lock->hash);
 
 	entry->claim_number++;
 	entry->comes_back = is_within_linger(lock->released_at, now) ||
@@ -236,7 +236,7 @@ zkl_entry_withdraw(ZklEntry *entry)
 static void
 take_back(ZklEntry *entry)
 {
-	ZklSessionInfo *session = &zkl_shared->session[entry->session];
+	ZklSessionInfo *session = &zkl_lock_table->session[entry->session];
 
 	Assert(entry->state == ZKL_ENTRY_WANTED && !entry->seen);
 	zkl_entry_become_none(entry);
@@ -325,7 +325,7 @@ zkl_entry_wake_needing(ZklEntry *entry)
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 
 		if (claim->needs_ticket)
-			zkl_table_wake(claim);
+			zkl_lock_table_wake(claim);
 	}
 }
 
@@ -337,14 +337,14 @@ zkl_entry_wake_needing(ZklEntry *entry)
 void
 zkl_entry_ask_worker(ZklEntry *entry)
 {
-	ZklSessionInfo *session = &zkl_shared->session[entry->session];
+	ZklSessionInfo *session = &zkl_lock_table->session[entry->session];
 
 	entry->in_work = true;
 	SpinLockAcquire(&session->work_mutex);
 	if (entry->work_link.next == NULL)
 		dlist_push_tail(&session->work, &entry->work_link);
 	SpinLockRelease(&session->work_mutex);
-	zkl_table_wake_worker(entry->session);
+	zkl_lock_table_wake_worker(entry->session);
 }
 
 /* An entry stays while a claim, a ticket or the worker needs it. */
@@ -356,7 +356,7 @@ zkl_entry_remove_if_unused(ZklEntry *entry)
 	if (entry->state != ZKL_ENTRY_NONE || !dlist_is_empty(&entry->claims) ||
 		entry->timer_armed || entry->in_work || entry->nlinked > 0)
 		return false;
-	zkl_table_remove(entry);
+	zkl_lock_table_remove(entry);
 	if (semaphore != NULL)
 	{
 		semaphore->nlinked--;

@@ -8,7 +8,7 @@
  * that there are no more znodes at all than the limit.  The owners of all
  * leases owned before were among those znodes (see recipe.h).  One list may
  * show that for many leases, because it was sent after the creates of all of
- * them (see requests.c).
+ * them (see sendqueue.c).
  *
  * The mutex gives the order, and lets only one client have more znodes than
  * the limit allows.  Two such clients would wait for one another for ever.
@@ -167,7 +167,7 @@ make_lease(ZklEntry *semaphore)
 
 	snprintf(path, sizeof(path), "%s%c" UINT64_FORMAT, semaphore->path,
 			 ZKL_LEASE_MARK, ++semaphore->last_lease);
-	lease = zkl_table_make(path, zkl_table_hash(path));
+	lease = zkl_lock_table_make(path, zkl_lock_table_hash(path));
 	if (lease == NULL)
 		return NULL;
 	lease->semaphore = semaphore;

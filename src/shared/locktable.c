@@ -34,8 +34,7 @@
 /* With zklock.max_locks = -1, if PostgreSQL's lock table carries this many. */
 #define MAX_LOCKS_DEFAULT	8192
 
-ZklShared  *zkl_shared = NULL;
-ZklSessionInfo *zkl_my_session = NULL;
+ZklLockTable *zkl_lock_table = NULL;
 
 static HTAB *entries = NULL;
 static int	max_entries = 0;	/* in the postmaster and its children */
@@ -55,7 +54,7 @@ static void *copy_path(void *to, const void *from, Size size);
 static void send_signal(int pid, int signal);
 
 void
-zkl_table_request(void)
+zkl_lock_table_request(void)
 {
 	choose_max_entries();
 	RequestAddinShmemSpace(add_size(shared_size(),
@@ -66,14 +65,14 @@ zkl_table_request(void)
 }
 
 void
-zkl_table_startup(void)
+zkl_lock_table_startup(void)
 {
 	HASHCTL		info = {0};
 	bool		found;
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 
-	zkl_shared = ShmemInitStruct("zklock", shared_size(), &found);
+	zkl_lock_table = ShmemInitStruct("zklock", shared_size(), &found);
 	if (!found)
 	{
 		init_shared();
@@ -122,9 +121,9 @@ wished_entries(void)
 }
 
 const char *
-zkl_table_limiting_setting(void)
+zkl_lock_table_limiting_setting(void)
 {
-	return zkl_shared->max_entries < wished_entries() ?
+	return zkl_lock_table->max_entries < wished_entries() ?
 		"max_locks_per_transaction" : "zklock.max_locks";
 }
 
@@ -145,31 +144,31 @@ max_recent(void)
 static Size
 shared_size(void)
 {
-	return add_size(offsetof(ZklShared, recent),
+	return add_size(offsetof(ZklLockTable, recent),
 					mul_size(max_recent(), sizeof(ZklRecent)));
 }
 
 static void
 init_shared(void)
 {
-	memset(zkl_shared, 0, shared_size());
-	zkl_shared->partitions = GetNamedLWLockTranche(TRANCHE_NAME);
-	pg_atomic_init_u32(&zkl_shared->nentries, 0);
-	pg_atomic_init_u32(&zkl_shared->shutting_down, 0);
-	pg_atomic_init_u64(&zkl_shared->losses, 1);
-	pg_atomic_init_u64(&zkl_shared->revocations, 0);
-	zkl_shared->max_entries = max_entries;
-	zkl_shared->nrecent = max_recent();
+	memset(zkl_lock_table, 0, shared_size());
+	zkl_lock_table->partitions = GetNamedLWLockTranche(TRANCHE_NAME);
+	pg_atomic_init_u32(&zkl_lock_table->nentries, 0);
+	pg_atomic_init_u32(&zkl_lock_table->shutting_down, 0);
+	pg_atomic_init_u64(&zkl_lock_table->losses, 1);
+	pg_atomic_init_u64(&zkl_lock_table->revocations, 0);
+	zkl_lock_table->max_entries = max_entries;
+	zkl_lock_table->nrecent = max_recent();
 	for (int i = 0; i < zkl_sessions; i++)
-		init_session(&zkl_shared->session[i]);
+		init_session(&zkl_lock_table->session[i]);
 
-	pg_atomic_init_u64(&zkl_shared->counters.requests, 0);
-	pg_atomic_init_u64(&zkl_shared->counters.heartbeats, 0);
-	pg_atomic_init_u64(&zkl_shared->counters.tickets, 0);
-	pg_atomic_init_u64(&zkl_shared->counters.owned, 0);
-	pg_atomic_init_u64(&zkl_shared->counters.lost, 0);
-	pg_atomic_init_u64(&zkl_shared->counters.connects, 0);
-	pg_atomic_init_u64(&zkl_shared->counters.expirations, 0);
+	pg_atomic_init_u64(&zkl_lock_table->counters.requests, 0);
+	pg_atomic_init_u64(&zkl_lock_table->counters.heartbeats, 0);
+	pg_atomic_init_u64(&zkl_lock_table->counters.tickets, 0);
+	pg_atomic_init_u64(&zkl_lock_table->counters.owned, 0);
+	pg_atomic_init_u64(&zkl_lock_table->counters.lost, 0);
+	pg_atomic_init_u64(&zkl_lock_table->counters.connects, 0);
+	pg_atomic_init_u64(&zkl_lock_table->counters.expirations, 0);
 }
 
 static void
@@ -196,10 +195,10 @@ init_claims(void)
 												  sizeof(ZklClaim)),
 										 &found);
 
-	SpinLockInit(&zkl_shared->claims_mutex);
-	dlist_init(&zkl_shared->free_claims);
+	SpinLockInit(&zkl_lock_table->claims_mutex);
+	dlist_init(&zkl_lock_table->free_claims);
 	for (int i = 0; i < max_claims(); i++)
-		dlist_push_tail(&zkl_shared->free_claims, &claims[i].link);
+		dlist_push_tail(&zkl_lock_table->free_claims, &claims[i].link);
 }
 
 /* The length of a path, for a lease that of its semaphore's path. */
@@ -239,25 +238,25 @@ copy_path(void *to, const void *from, Size size)
 }
 
 uint32
-zkl_table_hash(const char *path)
+zkl_lock_table_hash(const char *path)
 {
 	return get_hash_value(entries, path);
 }
 
 LWLock *
-zkl_table_partition(uint32 hash)
+zkl_lock_table_partition(uint32 hash)
 {
-	return &zkl_shared->partitions[hash % ZKL_PARTITIONS].lock;
+	return &zkl_lock_table->partitions[hash % ZKL_PARTITIONS].lock;
 }
 
 LWLock *
-zkl_table_session_lock(void)
+zkl_lock_table_session_lock(void)
 {
-	return &zkl_shared->partitions[ZKL_PARTITIONS].lock;
+	return &zkl_lock_table->partitions[ZKL_PARTITIONS].lock;
 }
 
 int
-zkl_table_session(const char *path)
+zkl_lock_table_session(const char *path)
 {
 	static const char inner[] = "/" ZKL_LOCKS;
 	Size		inner_length = strlen(inner);
@@ -276,39 +275,33 @@ zkl_table_session(const char *path)
 	return (string_hash(path, length + 1) >> 16) % zkl_sessions;
 }
 
-int
-zkl_my_session_number(void)
-{
-	return zkl_my_session - zkl_shared->session;
-}
-
 ZklEntry *
-zkl_table_find(const char *path, uint32 hash)
+zkl_lock_table_find(const char *path, uint32 hash)
 {
-	Assert(LWLockHeldByMe(zkl_table_partition(hash)));
+	Assert(LWLockHeldByMe(zkl_lock_table_partition(hash)));
 	return hash_search_with_hash_value(entries, path, hash, HASH_FIND, NULL);
 }
 
 ZklEntry *
-zkl_table_make(const char *path, uint32 hash)
+zkl_lock_table_make(const char *path, uint32 hash)
 {
 	ZklEntry   *entry;
 
-	Assert(LWLockHeldByMeInMode(zkl_table_partition(hash), LW_EXCLUSIVE));
+	Assert(LWLockHeldByMeInMode(zkl_lock_table_partition(hash), LW_EXCLUSIVE));
 
 	/* dynahash's own limit is soft, so count. */
-	if (pg_atomic_fetch_add_u32(&zkl_shared->nentries, 1) >= zkl_shared->max_entries ||
+	if (pg_atomic_fetch_add_u32(&zkl_lock_table->nentries, 1) >= zkl_lock_table->max_entries ||
 		(entry = hash_search_with_hash_value(entries, path, hash,
 											 HASH_ENTER_NULL, NULL)) == NULL)
 	{
-		pg_atomic_fetch_sub_u32(&zkl_shared->nentries, 1);
+		pg_atomic_fetch_sub_u32(&zkl_lock_table->nentries, 1);
 		return NULL;
 	}
 
 	/* The key is in place; the rest is left from an earlier entry. */
 	memset((char *) entry + ZKL_PATH_SIZE, 0, sizeof(*entry) - ZKL_PATH_SIZE);
 	entry->hash = hash;
-	entry->session = zkl_table_session(path);
+	entry->session = zkl_lock_table_session(path);
 	dlist_init(&entry->claims);
 	dlist_init(&entry->idle);
 	dlist_init(&entry->pending);
@@ -316,9 +309,9 @@ zkl_table_make(const char *path, uint32 hash)
 }
 
 void
-zkl_table_remove(ZklEntry *entry)
+zkl_lock_table_remove(ZklEntry *entry)
 {
-	Assert(LWLockHeldByMeInMode(zkl_table_partition(entry->hash),
+	Assert(LWLockHeldByMeInMode(zkl_lock_table_partition(entry->hash),
 								LW_EXCLUSIVE));
 	Assert(entry->state == ZKL_ENTRY_NONE && dlist_is_empty(&entry->claims));
 
@@ -330,19 +323,19 @@ zkl_table_remove(ZklEntry *entry)
 									HASH_REMOVE, NULL) == NULL)
 		elog(LOG, "entry of lock \"%s\" was removed twice", entry->path);
 	else
-		pg_atomic_fetch_sub_u32(&zkl_shared->nentries, 1);
+		pg_atomic_fetch_sub_u32(&zkl_lock_table->nentries, 1);
 }
 
 ZklClaim *
-zkl_table_take_claim(void)
+zkl_lock_table_take_claim(void)
 {
 	ZklClaim   *claim = NULL;
 
-	SpinLockAcquire(&zkl_shared->claims_mutex);
-	if (!dlist_is_empty(&zkl_shared->free_claims))
+	SpinLockAcquire(&zkl_lock_table->claims_mutex);
+	if (!dlist_is_empty(&zkl_lock_table->free_claims))
 		claim = dlist_container(ZklClaim, link,
-								dlist_pop_head_node(&zkl_shared->free_claims));
-	SpinLockRelease(&zkl_shared->claims_mutex);
+								dlist_pop_head_node(&zkl_lock_table->free_claims));
+	SpinLockRelease(&zkl_lock_table->claims_mutex);
 
 	if (claim != NULL)
 	{
@@ -353,31 +346,32 @@ zkl_table_take_claim(void)
 }
 
 void
-zkl_table_free_claim(ZklClaim *claim)
+zkl_lock_table_free_claim(ZklClaim *claim)
 {
-	SpinLockAcquire(&zkl_shared->claims_mutex);
-	dlist_push_head(&zkl_shared->free_claims, &claim->link);
-	SpinLockRelease(&zkl_shared->claims_mutex);
+	SpinLockAcquire(&zkl_lock_table->claims_mutex);
+	dlist_push_head(&zkl_lock_table->free_claims, &claim->link);
+	SpinLockRelease(&zkl_lock_table->claims_mutex);
 }
 
 void
-zkl_table_visit(LWLockMode mode, ZklVisitor visitor, void *arg)
+zkl_lock_table_visit(int session, LWLockMode mode, ZklVisitor visitor,
+					 void *arg)
 {
 	HASH_SEQ_STATUS scan;
 	ZklEntry   *entry;
 
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
-		LWLockAcquire(zkl_table_partition(i), mode);
+		LWLockAcquire(zkl_lock_table_partition(i), mode);
 
 	hash_seq_init(&scan, entries);
 	while ((entry = hash_seq_search(&scan)) != NULL)
 	{
-		if (zkl_my_session == NULL || entry->session == zkl_my_session_number())
+		if (session == ZKL_ALL_SESSIONS || entry->session == session)
 			visitor(entry, arg);
 	}
 
 	for (int i = ZKL_PARTITIONS; --i >= 0;)
-		LWLockRelease(zkl_table_partition(i));
+		LWLockRelease(zkl_lock_table_partition(i));
 }
 
 typedef struct Collection
@@ -397,44 +391,44 @@ collect(ZklEntry *entry, void *arg)
 }
 
 ZklEntry  **
-zkl_table_collect(int *nentries)
+zkl_lock_table_collect(int session, int *nentries)
 {
-	Collection	collection = {palloc(sizeof(ZklEntry *) * zkl_shared->max_entries), 0};
+	Collection	collection = {palloc(sizeof(ZklEntry *) * zkl_lock_table->max_entries), 0};
 
-	zkl_table_visit(LW_SHARED, collect, &collection);
+	zkl_lock_table_visit(session, LW_SHARED, collect, &collection);
 	*nentries = collection.nentries;
 	return collection.entries;
 }
 
 ZklRecent *
-zkl_table_recent(uint32 hash)
+zkl_lock_table_recent(uint32 hash)
 {
-	return &zkl_shared->recent[hash % zkl_shared->nrecent];
+	return &zkl_lock_table->recent[hash % zkl_lock_table->nrecent];
 }
 
 void
-zkl_table_wake_worker(int session)
+zkl_lock_table_wake_worker(int session)
 {
-	uint32		proc = pg_atomic_read_u32(&zkl_shared->session[session].worker_proc);
+	uint32		proc = pg_atomic_read_u32(&zkl_lock_table->session[session].worker_proc);
 
 	if (proc != 0)
 		SetLatch(&zkl_proc(proc - 1)->procLatch);
 }
 
 void
-zkl_table_wake(const ZklClaim *claim)
+zkl_lock_table_wake(const ZklClaim *claim)
 {
 	SetLatch(&zkl_proc(claim->proc_number)->procLatch);
 }
 
 void
-zkl_table_cancel(const ZklClaim *claim)
+zkl_lock_table_cancel(const ZklClaim *claim)
 {
 	send_signal(claim->pid, SIGINT);
 }
 
 void
-zkl_table_tell_lost(const ZklClaim *claim)
+zkl_lock_table_tell_lost(const ZklClaim *claim)
 {
 	send_signal(claim->pid, claim->loss_signal);
 }
@@ -444,44 +438,4 @@ send_signal(int pid, int signal)
 {
 	if (kill(pid, signal) < 0)
 		elog(LOG, "could not send signal to process %d: %m", pid);
-}
-
-bool
-zkl_session_is_safe(int session, int64 now)
-{
-	int64		safe_until = pg_atomic_read_u64(&zkl_shared->session[session].safe_until);
-
-	pg_read_barrier();
-	return now < safe_until;
-}
-
-int64
-zkl_session_silent_from(int session, int64 since)
-{
-	ZklSessionInfo *info = &zkl_shared->session[session];
-	int64		heard_at = (int64) pg_atomic_read_u64(&info->heard_at);
-	int			patience_ms = zkl_connection_timeout;
-
-	/* The next heartbeat may be due only later than that. */
-	if (pg_atomic_read_u32(&info->connected) != 0)
-		patience_ms = Max(patience_ms, 2 * (int) pg_atomic_read_u32(&info->period_ms));
-	return Max(since, heard_at) + ZKL_MS(patience_ms);
-}
-
-bool
-zkl_sessions_are_safe(int64 now)
-{
-	for (int i = 0; i < zkl_sessions; i++)
-	{
-		if (!zkl_session_is_safe(i, now))
-			return false;
-	}
-	return true;
-}
-
-bool
-zkl_session_is_in_doubt(uint64 epoch, int session, int64 now)
-{
-	return !zkl_session_is_safe(session, now) ||
-		epoch != pg_atomic_read_u64(&zkl_shared->session[session].epoch);
 }

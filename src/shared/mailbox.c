@@ -3,7 +3,7 @@
  * mailbox.c
  *	  Commands: what a backend has the worker do once, besides tickets.
  *
- * States, their changes and the lock are described in command.h.
+ * States, their changes and the lock are described in mailbox.h.
  *
  * src/shared/mailbox.c
  *
@@ -64,14 +64,14 @@ static Commands *commands = NULL;
 static dsm_segment *make_segment(const char *answer, Size size);
 
 void
-zkl_command_request(void)
+zkl_mailbox_request(void)
 {
 	RequestAddinShmemSpace(sizeof(Commands));
 	RequestNamedLWLockTranche(TRANCHE_NAME, 1);
 }
 
 void
-zkl_command_startup(void)
+zkl_mailbox_startup(void)
 {
 	bool		found;
 
@@ -93,7 +93,7 @@ zkl_command_startup(void)
  */
 
 int
-zkl_command_ask(const ZklCommand *command)
+zkl_mailbox_ask(const ZklCommand *command)
 {
 	int			taken = -1;
 
@@ -113,7 +113,7 @@ zkl_command_ask(const ZklCommand *command)
 		taken = i;
 	}
 	if (taken >= 0)
-		zkl_table_wake_worker(ZKL_COMMAND_SESSION);
+		zkl_lock_table_wake_worker(ZKL_COMMAND_SESSION);
 	LWLockRelease(commands->lock);
 	return taken;
 }
@@ -124,7 +124,7 @@ zkl_command_ask(const ZklCommand *command)
  * no wake-up.
  */
 void
-zkl_command_wait_for_slot(long timeout_ms)
+zkl_mailbox_wait_for_slot(long timeout_ms)
 {
 	static uint32 wait_event = 0;
 
@@ -134,7 +134,7 @@ zkl_command_wait_for_slot(long timeout_ms)
 }
 
 bool
-zkl_command_is_done(int slot)
+zkl_mailbox_is_done(int slot)
 {
 	bool		is_done;
 
@@ -145,19 +145,19 @@ zkl_command_is_done(int slot)
 }
 
 int64
-zkl_command_heard_at(int slot)
+zkl_mailbox_heard_at(int slot)
 {
 	return (int64) pg_atomic_read_u64(&commands->slots[slot].heard_at);
 }
 
 /* No lock is needed, because the worker does not touch a slot that is DONE. */
 ZklCommandOutcome
-zkl_command_result(int slot, char **answer)
+zkl_mailbox_result(int slot, char **answer)
 {
 	const Slot *done = &commands->slots[slot];
 	dsm_segment *segment;
 
-	Assert(zkl_command_is_done(slot));
+	Assert(zkl_mailbox_is_done(slot));
 	*answer = NULL;
 	if (done->size == 0)
 		return done->outcome;
@@ -177,7 +177,7 @@ zkl_command_result(int slot, char **answer)
 }
 
 void
-zkl_command_end(int slot)
+zkl_mailbox_end(int slot)
 {
 	Slot	   *ended = &commands->slots[slot];
 	dsm_handle	segment = DSM_HANDLE_INVALID;
@@ -201,7 +201,7 @@ zkl_command_end(int slot)
  */
 
 void
-zkl_command_adopt(void)
+zkl_mailbox_adopt(void)
 {
 	LWLockAcquire(commands->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < ZKL_COMMANDS; i++)
@@ -217,7 +217,7 @@ zkl_command_adopt(void)
 }
 
 bool
-zkl_command_take(int *slot, uint32 *generation, ZklCommand *command,
+zkl_mailbox_take(int *slot, uint32 *generation, ZklCommand *command,
 				 bool *again)
 {
 	bool		taken = false;
@@ -241,7 +241,7 @@ zkl_command_take(int *slot, uint32 *generation, ZklCommand *command,
 }
 
 bool
-zkl_command_is_wanted(int slot, uint32 generation)
+zkl_mailbox_is_wanted(int slot, uint32 generation)
 {
 	bool		is_wanted;
 
@@ -256,14 +256,14 @@ zkl_command_is_wanted(int slot, uint32 generation)
  * gives it a little more time.
  */
 void
-zkl_command_note_heard(int slot, uint32 generation)
+zkl_mailbox_note_heard(int slot, uint32 generation)
 {
 	if (commands->slots[slot].generation == generation)
 		pg_atomic_write_u64(&commands->slots[slot].heard_at, zkl_now());
 }
 
 void
-zkl_command_finish(int slot, uint32 generation, ZklCommandOutcome outcome,
+zkl_mailbox_finish(int slot, uint32 generation, ZklCommandOutcome outcome,
 				   const char *answer, Size size)
 {
 	Slot	   *done = &commands->slots[slot];

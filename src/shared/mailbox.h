@@ -35,8 +35,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKL_COMMAND_H
-#define ZKL_COMMAND_H
+#ifndef ZKL_MAILBOX_H
+#define ZKL_MAILBOX_H
 
 #include "protocol/path.h"
 
@@ -78,8 +78,8 @@ typedef struct ZklCommand
 } ZklCommand;
 
 /* For the shared-memory hooks: once in the postmaster, once in each process. */
-extern void zkl_command_request(void);
-extern void zkl_command_startup(void);
+extern void zkl_mailbox_request(void);
+extern void zkl_mailbox_startup(void);
 
 /*
  * For backends.
@@ -89,20 +89,20 @@ extern void zkl_command_startup(void);
  * raises an error if the backend is cancelled.  end gives the slot back in
  * whatever state it is, and never raises an error.
  */
-extern int	zkl_command_ask(const ZklCommand *command);
-extern void zkl_command_wait_for_slot(long timeout_ms);
-extern bool zkl_command_is_done(int slot);
-extern void zkl_command_end(int slot);
+extern int	zkl_mailbox_ask(const ZklCommand *command);
+extern void zkl_mailbox_wait_for_slot(long timeout_ms);
+extern bool zkl_mailbox_is_done(int slot);
+extern void zkl_mailbox_end(int slot);
 
 /* When ZooKeeper last answered anything for the command; 0: never. */
-extern int64 zkl_command_heard_at(int slot);
+extern int64 zkl_mailbox_heard_at(int slot);
 
 /*
  * The outcome of a command that is done, and a copy of its answer in the
  * current memory context (NULL: none).  Raises an error if the segment cannot
  * be attached; the caller must still end the slot.
  */
-extern ZklCommandOutcome zkl_command_result(int slot, char **answer);
+extern ZklCommandOutcome zkl_mailbox_result(int slot, char **answer);
 
 /*
  * For the worker.
@@ -114,13 +114,13 @@ extern ZklCommandOutcome zkl_command_result(int slot, char **answer);
  * wake the backend, unless the slot has another generation by now.  finish
  * never raises an error.
  */
-extern void zkl_command_adopt(void);
-extern bool zkl_command_take(int *slot, uint32 *generation,
+extern void zkl_mailbox_adopt(void);
+extern bool zkl_mailbox_take(int *slot, uint32 *generation,
 							 ZklCommand *command, bool *again);
-extern bool zkl_command_is_wanted(int slot, uint32 generation);
-extern void zkl_command_note_heard(int slot, uint32 generation);
-extern void zkl_command_finish(int slot, uint32 generation,
+extern bool zkl_mailbox_is_wanted(int slot, uint32 generation);
+extern void zkl_mailbox_note_heard(int slot, uint32 generation);
+extern void zkl_mailbox_finish(int slot, uint32 generation,
 							   ZklCommandOutcome outcome,
 							   const char *answer, Size size);
 
-#endif							/* ZKL_COMMAND_H */
+#endif							/* ZKL_MAILBOX_H */

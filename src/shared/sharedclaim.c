@@ -36,13 +36,13 @@ static void note_release(ZklEntry *entry, int64 now);
 static void detach(ZklClaim *claim, int64 now);
 
 ZklBeginning
-zkl_shared_begin(const char *path, ZklMode mode, int *limit, int quantity,
-				 const char *about, int loss_signal,
-				 ZklClaim **new_claim)
+zkl_shared_claim_begin(const char *path, ZklMode mode, int *limit, int quantity,
+					   const char *about, int loss_signal,
+					   ZklClaim **new_claim)
 {
-	uint32		hash = zkl_table_hash(path);
+	uint32		hash = zkl_lock_table_hash(path);
 	bool		superuser = is_superusers_session();
-	ZklClaim   *claim = zkl_table_take_claim();
+	ZklClaim   *claim = zkl_lock_table_take_claim();
 	ZklEntry   *entry;
 	ZklBeginning beginning = ZKL_BEGIN_FULL;
 
@@ -51,10 +51,10 @@ zkl_shared_begin(const char *path, ZklMode mode, int *limit, int quantity,
 
 	strlcpy(claim->about, about, sizeof(claim->about));
 
-	LWLockAcquire(zkl_table_partition(hash), LW_EXCLUSIVE);
-	entry = zkl_table_find(path, hash);
+	LWLockAcquire(zkl_lock_table_partition(hash), LW_EXCLUSIVE);
+	entry = zkl_lock_table_find(path, hash);
 	if (entry == NULL)
-		entry = zkl_table_make(path, hash);
+		entry = zkl_lock_table_make(path, hash);
 	if (entry != NULL)
 		beginning = check_use(entry, mode, limit);
 	if (beginning == ZKL_BEGUN)
@@ -77,10 +77,10 @@ zkl_shared_begin(const char *path, ZklMode mode, int *limit, int quantity,
 		entry->nwaiting++;
 		dlist_push_tail(&entry->claims, &claim->link);
 	}
-	LWLockRelease(zkl_table_partition(hash));
+	LWLockRelease(zkl_lock_table_partition(hash));
 
 	if (beginning != ZKL_BEGUN)
-		zkl_table_free_claim(claim);
+		zkl_lock_table_free_claim(claim);
 	*new_claim = beginning == ZKL_BEGUN ? claim : NULL;
 	return beginning;
 }
@@ -133,7 +133,7 @@ make_way(ZklEntry *entry, ZklMode mode)
 }
 
 uint32
-zkl_shared_generation(ZklClaim *claim)
+zkl_shared_claim_generation(ZklClaim *claim)
 {
 	ZklEntry   *entry = claim->entry;
 
@@ -148,7 +148,7 @@ zkl_shared_generation(ZklClaim *claim)
 }
 
 bool
-zkl_shared_begin_local_wait(ZklClaim *claim)
+zkl_shared_claim_begin_local_wait(ZklClaim *claim)
 {
 	zkl_entry_lock(claim->entry);
 	claim->waits_locally = claim->generation == claim->entry->generation;
@@ -157,7 +157,7 @@ zkl_shared_begin_local_wait(ZklClaim *claim)
 }
 
 bool
-zkl_shared_end_local_wait(ZklClaim *claim)
+zkl_shared_claim_end_local_wait(ZklClaim *claim)
 {
 	bool		nudged;
 
@@ -170,7 +170,7 @@ zkl_shared_end_local_wait(ZklClaim *claim)
 }
 
 ZklAnswer
-zkl_shared_hold(ZklClaim *claim, bool only_tries, const char *about)
+zkl_shared_claim_hold(ZklClaim *claim, bool only_tries, const char *about)
 {
 	ZklEntry   *entry = claim->entry;
 	ZklAnswer	answer = ZKL_ANSWER_NONE;
@@ -183,7 +183,7 @@ zkl_shared_hold(ZklClaim *claim, bool only_tries, const char *about)
 		answer = ZKL_ANSWER_STALE;
 	else if (claim->failure != ZKL_FAILURE_NONE)
 		answer = ZKL_ANSWER_FAILED;
-	else if (pg_atomic_read_u32(&zkl_shared->shutting_down))
+	else if (pg_atomic_read_u32(&zkl_lock_table->shutting_down))
 		answer = ZKL_ANSWER_SHUTDOWN;
 	else if (claim->mode == ZKL_MODE_LEASE)
 		answer = ask_for_leases(claim, only_tries, about);
@@ -278,7 +278,7 @@ answer_owned(ZklClaim *claim, int64 now)
 		(entry->exclusive || claim->mode != ZKL_MODE_READ ||
 		 !zkl_entry_may_join(entry, now)))
 		return ZKL_ANSWER_QUEUED;
-	if (zkl_session_is_in_doubt(entry->epoch, entry->session, now))
+	if (zkl_session_info_is_in_doubt(entry->epoch, entry->session, now))
 		return ZKL_ANSWER_DOUBT;
 	if (entry->claim_number >= ZKL_CLAIM_NUMBER_MAX)
 	{
@@ -294,7 +294,7 @@ static ZklAnswer
 ask_for_leases(ZklClaim *claim, bool only_tries, const char *about)
 {
 	ZklEntry   *semaphore = claim->entry;
-	ZklSessionInfo *session = &zkl_shared->session[semaphore->session];
+	ZklSessionInfo *session = &zkl_lock_table->session[semaphore->session];
 	uint64		epoch = pg_atomic_read_u64(&session->epoch);
 	int64		now = zkl_now();
 
@@ -303,7 +303,7 @@ ask_for_leases(ZklClaim *claim, bool only_tries, const char *about)
 		return ZKL_ANSWER_QUEUED;
 	if (zkl_leases_usable(semaphore, epoch) >= claim->quantity)
 	{
-		if (zkl_session_is_in_doubt(epoch, semaphore->session, now))
+		if (zkl_session_info_is_in_doubt(epoch, semaphore->session, now))
 			return ZKL_ANSWER_DOUBT;
 		hold(claim, epoch, now);
 		return ZKL_ANSWER_HELD;
@@ -339,7 +339,7 @@ hold(ZklClaim *claim, uint64 epoch, int64 now)
 	claim->state = ZKL_CLAIM_HELD;
 	claim->since = now;
 	claim->epoch = epoch;
-	zkl_shared->nclaims[entry->hash % ZKL_PARTITIONS]++;
+	zkl_lock_table->nclaims[entry->hash % ZKL_PARTITIONS]++;
 
 	if (claim->mode == ZKL_MODE_LEASE)
 	{
@@ -356,21 +356,21 @@ hold(ZklClaim *claim, uint64 epoch, int64 now)
 }
 
 bool
-zkl_shared_hold_at_once(ZklClaim *claim)
+zkl_shared_claim_hold_at_once(ZklClaim *claim)
 {
 	ZklEntry   *semaphore = claim->entry;
 	bool		held = false;
 
 	zkl_entry_lock(semaphore);
 	if (semaphore->nwaiting == 1 && semaphore->surveyed &&
-		!pg_atomic_read_u32(&zkl_shared->shutting_down))
+		!pg_atomic_read_u32(&zkl_lock_table->shutting_down))
 		held = ask_for_leases(claim, false, NULL) == ZKL_ANSWER_HELD;
 	zkl_entry_unlock(semaphore->hash);
 	return held;
 }
 
 void
-zkl_shared_stop_asking(ZklClaim *claim)
+zkl_shared_claim_stop_asking(ZklClaim *claim)
 {
 	zkl_entry_lock(claim->entry);
 	zkl_entry_set_needs_ticket(claim, false);
@@ -379,7 +379,7 @@ zkl_shared_stop_asking(ZklClaim *claim)
 }
 
 bool
-zkl_shared_merge(ZklClaim *claim, ZklClaim *second)
+zkl_shared_claim_merge(ZklClaim *claim, ZklClaim *second)
 {
 	ZklEntry   *semaphore = claim->entry;
 	bool		both_held;
@@ -395,12 +395,12 @@ zkl_shared_merge(ZklClaim *claim, ZklClaim *second)
 	}
 	zkl_entry_unlock(semaphore->hash);
 	if (both_held)
-		zkl_table_free_claim(second);
+		zkl_lock_table_free_claim(second);
 	return both_held;
 }
 
 void
-zkl_shared_release_leases(ZklClaim *claim, int quantity)
+zkl_shared_claim_release_leases(ZklClaim *claim, int quantity)
 {
 	ZklEntry   *semaphore = claim->entry;
 	int64		now = zkl_now();
@@ -413,7 +413,7 @@ zkl_shared_release_leases(ZklClaim *claim, int quantity)
 }
 
 void
-zkl_shared_downgrade(ZklClaim *claim)
+zkl_shared_claim_downgrade(ZklClaim *claim)
 {
 	ZklEntry   *entry = claim->entry;
 
@@ -429,7 +429,7 @@ zkl_shared_downgrade(ZklClaim *claim)
 }
 
 void
-zkl_shared_set_lease_time(ZklClaim *claim, int64 lease_until)
+zkl_shared_claim_set_lease_time(ZklClaim *claim, int64 lease_until)
 {
 	zkl_entry_lock(claim->entry);
 	claim->lease_until = lease_until;
@@ -438,7 +438,7 @@ zkl_shared_set_lease_time(ZklClaim *claim, int64 lease_until)
 }
 
 void
-zkl_shared_end(ZklClaim *claim)
+zkl_shared_claim_end(ZklClaim *claim)
 {
 	ZklEntry   *entry = claim->entry;
 	uint32		hash = entry->hash;
@@ -448,9 +448,9 @@ zkl_shared_end(ZklClaim *claim)
 	detach(claim, zkl_now());
 	zkl_entry_unlock(hash);
 
-	zkl_table_free_claim(claim);
-	if (pg_atomic_read_u32(&zkl_shared->shutting_down))
-		zkl_table_wake_worker(session);
+	zkl_lock_table_free_claim(claim);
+	if (pg_atomic_read_u32(&zkl_lock_table->shutting_down))
+		zkl_lock_table_wake_worker(session);
 }
 
 /*
@@ -495,7 +495,7 @@ detach(ZklClaim *claim, int64 now)
 static void
 note_release(ZklEntry *entry, int64 now)
 {
-	ZklRecent  *recent = zkl_table_recent(entry->hash);
+	ZklRecent  *recent = zkl_lock_table_recent(entry->hash);
 
 	entry->released_at = now;
 	recent->hash = entry->hash;

@@ -5,7 +5,7 @@
  *
  * The states and the arrows are in locktable.h.  All functions lock the
  * entry's partition themselves, so the caller holds none.  None raises an
- * error, except zkl_shared_begin, which reads a catalog before it begins
+ * error, except zkl_shared_claim_begin, which reads a catalog before it begins
  * anything.
  *
  * Called only by backends.
@@ -51,16 +51,16 @@ typedef enum ZklAnswer
  * If the semaphore is in use with another limit, this writes that limit to
  * "limit" and returns ZKL_BEGIN_OTHER_LIMIT.
  */
-extern ZklBeginning zkl_shared_begin(const char *path, ZklMode mode,
-									 int *limit, int quantity,
-									 const char *about, int loss_signal,
-									 ZklClaim **claim);
+extern ZklBeginning zkl_shared_claim_begin(const char *path, ZklMode mode,
+										   int *limit, int quantity,
+										   const char *about, int loss_signal,
+										   ZklClaim **claim);
 
 /*
  * The generation of the local lock that the backend must take now.  The claim
  * waits in this generation until the backend calls again.
  */
-extern uint32 zkl_shared_generation(ZklClaim *claim);
+extern uint32 zkl_shared_claim_generation(ZklClaim *claim);
 
 /*
  * Call these around a wait for the local lock.  If the worker begins a new
@@ -69,8 +69,8 @@ extern uint32 zkl_shared_generation(ZklClaim *claim);
  * generation already. end returns true if a cancel was sent, which may not
  * have arrived yet.
  */
-extern bool zkl_shared_begin_local_wait(ZklClaim *claim);
-extern bool zkl_shared_end_local_wait(ZklClaim *claim);
+extern bool zkl_shared_claim_begin_local_wait(ZklClaim *claim);
+extern bool zkl_shared_claim_end_local_wait(ZklClaim *claim);
 
 /*
  * Hold the lock, if the server owns it; otherwise ask the worker for the
@@ -80,37 +80,37 @@ extern bool zkl_shared_end_local_wait(ZklClaim *claim);
  * "about" is the text for the ticket's znode.  The text takes a while to
  * write, so the caller may first try with NULL: then the worker is not asked.
  */
-extern ZklAnswer zkl_shared_hold(ZklClaim *claim, bool only_tries,
-								 const char *about);
+extern ZklAnswer zkl_shared_claim_hold(ZklClaim *claim, bool only_tries,
+									   const char *about);
 
 /*
  * Leases: hold them if this server has enough of them, and no other claim of
  * this server waits for any.
  */
-extern bool zkl_shared_hold_at_once(ZklClaim *claim);
+extern bool zkl_shared_claim_hold_at_once(ZklClaim *claim);
 
 /*
  * Leases: request no more, but go on waiting.  For a backend that has lost the
  * inner mutex.
  */
-extern void zkl_shared_stop_asking(ZklClaim *claim);
+extern void zkl_shared_claim_stop_asking(ZklClaim *claim);
 
 /*
  * Leases: move those of a second claim to the first, and end the second.
  * False if either claim was lost; then nothing is done.
  */
-extern bool zkl_shared_merge(ZklClaim *claim, ZklClaim *second);
+extern bool zkl_shared_claim_merge(ZklClaim *claim, ZklClaim *second);
 
 /* Leases: release some of them. */
-extern void zkl_shared_release_leases(ZklClaim *claim, int quantity);
+extern void zkl_shared_claim_release_leases(ZklClaim *claim, int quantity);
 
 /* From writing to reading.  No other client can write in between. */
-extern void zkl_shared_downgrade(ZklClaim *claim);
+extern void zkl_shared_claim_downgrade(ZklClaim *claim);
 
 /* Set the claim's hold limit, a moment of zkl_now(); 0: none. */
-extern void zkl_shared_set_lease_time(ZklClaim *claim, int64 lease_until);
+extern void zkl_shared_claim_set_lease_time(ZklClaim *claim, int64 lease_until);
 
 /* End a claim, in whatever state, and free it. */
-extern void zkl_shared_end(ZklClaim *claim);
+extern void zkl_shared_claim_end(ZklClaim *claim);
 
 #endif							/* ZKL_SHAREDCLAIM_H */

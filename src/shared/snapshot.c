@@ -36,7 +36,7 @@ static void pack_text(StringInfo packed, const char *text, int length);
 static const char *unpack_text(const char **at, int length);
 
 void
-zkl_survey_pack(const ZklSurvey *survey, StringInfo packed)
+zkl_snapshot_pack(const ZklSnapshot *survey, StringInfo packed)
 {
 	Head		head = {survey->exists, survey->data_length, survey->nnodes};
 
@@ -45,7 +45,7 @@ zkl_survey_pack(const ZklSurvey *survey, StringInfo packed)
 
 	for (int i = 0; i < survey->nnodes; i++)
 	{
-		const ZklSurveyNode *node = &survey->nodes[i];
+		const ZklSnapshotNode *node = &survey->nodes[i];
 		Piece		piece = {0};
 
 		piece.where = node->where;
@@ -62,10 +62,10 @@ zkl_survey_pack(const ZklSurvey *survey, StringInfo packed)
 	}
 }
 
-ZklSurvey *
-zkl_survey_unpack(const char *packed)
+ZklSnapshot *
+zkl_snapshot_unpack(const char *packed)
 {
-	ZklSurvey  *survey = palloc0(sizeof(ZklSurvey));
+	ZklSnapshot *survey = palloc0(sizeof(ZklSnapshot));
 	const char *at = packed;
 	Head		head;
 
@@ -75,11 +75,11 @@ zkl_survey_unpack(const char *packed)
 	survey->data = unpack_text(&at, head.data_length);
 	survey->data_length = head.data_length;
 	survey->nnodes = head.nnodes;
-	survey->nodes = palloc0(Max(1, head.nnodes) * sizeof(ZklSurveyNode));
+	survey->nodes = palloc0(Max(1, head.nnodes) * sizeof(ZklSnapshotNode));
 
 	for (int i = 0; i < survey->nnodes; i++)
 	{
-		ZklSurveyNode *node = &survey->nodes[i];
+		ZklSnapshotNode *node = &survey->nodes[i];
 		Piece		piece;
 
 		memcpy(&piece, at, sizeof(piece));
@@ -117,7 +117,7 @@ unpack_text(const char **at, int length)
 }
 
 int
-zkl_survey_count(const ZklSurvey *survey, ZklWhere where)
+zkl_snapshot_count(const ZklSnapshot *survey, ZklWhere where)
 {
 	int			count = 0;
 
@@ -127,7 +127,7 @@ zkl_survey_count(const ZklSurvey *survey, ZklWhere where)
 }
 
 int
-zkl_survey_limit(const ZklSurvey *survey)
+zkl_snapshot_limit(const ZklSnapshot *survey)
 {
 	int64		limit = 0;
 

@@ -10,17 +10,17 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKL_SURVEY_H
-#define ZKL_SURVEY_H
+#ifndef ZKL_SNAPSHOT_H
+#define ZKL_SNAPSHOT_H
 
 #include "lib/stringinfo.h"
 
 #include "protocol/queueorder.h"
 
 /* How many bytes of a znode's data are kept. */
-#define ZKL_SURVEY_DATA_SIZE	512
+#define ZKL_SNAPSHOT_DATA_SIZE	512
 
-typedef struct ZklSurveyNode
+typedef struct ZklSnapshotNode
 {
 	ZklWhere	where;
 	const char *name;			/* within that directory */
@@ -30,30 +30,30 @@ typedef struct ZklSurveyNode
 	int64		czxid;
 	int64		ctime_ms;		/* since 1970, on ZooKeeper's clock */
 	int64		owner;			/* session; 0: not ephemeral */
-} ZklSurveyNode;
+} ZklSnapshotNode;
 
-typedef struct ZklSurvey
+typedef struct ZklSnapshot
 {
 	bool		exists;			/* the lock's directory does */
 	const char *data;			/* of the directory itself */
 	int			data_length;	/* a null follows it */
-	ZklSurveyNode *nodes;		/* all children, directory by directory */
+	ZklSnapshotNode *nodes;		/* all children, directory by directory */
 	int			nnodes;
-} ZklSurvey;
+} ZklSnapshot;
 
 /* Append the packed survey. */
-extern void zkl_survey_pack(const ZklSurvey *survey, StringInfo packed);
+extern void zkl_snapshot_pack(const ZklSnapshot *survey, StringInfo packed);
 
 /* The opposite, in the current memory context; its strings are in "packed". */
-extern ZklSurvey *zkl_survey_unpack(const char *packed);
+extern ZklSnapshot *zkl_snapshot_unpack(const char *packed);
 
 /* How many children are there in this directory? */
-extern int	zkl_survey_count(const ZklSurvey *survey, ZklWhere where);
+extern int	zkl_snapshot_count(const ZklSnapshot *survey, ZklWhere where);
 
 /*
  * How many leases the semaphore has, according to the data of its directory; 0
  * if they do not say.
  */
-extern int	zkl_survey_limit(const ZklSurvey *survey);
+extern int	zkl_snapshot_limit(const ZklSnapshot *survey);
 
-#endif							/* ZKL_SURVEY_H */
+#endif							/* ZKL_SNAPSHOT_H */

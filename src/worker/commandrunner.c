@@ -8,7 +8,7 @@
  * items.  When the last one is answered, the run is finished.  If an answer
  * was lost with the connection, the whole run begins anew.
  *
- * There is one run for each slot (see command.h).  An answer names the attempt
+ * There is one run for each slot (see mailbox.h).  An answer names the attempt
  * that it belongs to, so answers to an earlier attempt are recognized.
  *
  * src/worker/commandrunner.c
@@ -27,7 +27,7 @@
 #include "worker/commandrunner.h"
 
 /*
- * A smaller window than that of requests.c, so that tickets never wait for a
+ * A smaller window than that of sendqueue.c, so that tickets never wait for a
  * long survey.  But a few requests may always be on their way, however busy
  * the tickets are.
  */
@@ -73,7 +73,7 @@ typedef struct Run
 	int			max_items;
 	int			nsent;
 	int			nanswered;
-	ZklSurvey	survey;
+	ZklSnapshot survey;
 	int			max_nodes;
 	Size		size;			/* of the survey, about */
 	const char *text;			/* to write ... */
@@ -107,18 +107,18 @@ static void finish(Run *run);
 static void stop(Run *run);
 
 void
-zkl_service_start(const char *directory_prefix)
+zkl_command_runner_start(const char *directory_prefix)
 {
 	strlcpy(prefix, directory_prefix, sizeof(prefix));
 	for (int i = 0; i < ZKL_COMMANDS; i++)
 		runs[i].context = AllocSetContextCreate(TopMemoryContext,
 												"zklock command",
 												ALLOCSET_START_SMALL_SIZES);
-	zkl_command_adopt();
+	zkl_mailbox_adopt();
 }
 
 void
-zkl_service_restarted(void)
+zkl_command_runner_restarted(void)
 {
 	in_flight = 0;
 	for (int i = 0; i < ZKL_COMMANDS; i++)
@@ -135,14 +135,14 @@ zkl_service_restarted(void)
  * others waiting.
  */
 void
-zkl_service_send(void)
+zkl_command_runner_send(void)
 {
 	int			idle = 0;
 
 	take_commands();
 	for (int i = 0; i < ZKL_COMMANDS; i++)
 	{
-		if (runs[i].active && !zkl_command_is_wanted(i, runs[i].generation))
+		if (runs[i].active && !zkl_mailbox_is_wanted(i, runs[i].generation))
 			stop(&runs[i]);
 	}
 	while (idle < ZKL_COMMANDS && may_send())
@@ -153,7 +153,7 @@ zkl_service_send(void)
 }
 
 int
-zkl_service_outstanding(void)
+zkl_command_runner_outstanding(void)
 {
 	return in_flight;
 }
@@ -167,7 +167,7 @@ take_commands(void)
 	bool		again;
 	ZklCommand	command;
 
-	while (zkl_command_take(&slot, &generation, &command, &again))
+	while (zkl_mailbox_take(&slot, &generation, &command, &again))
 	{
 		Run		   *run = &runs[slot];
 
@@ -269,7 +269,7 @@ send_next(Run *run)
 	if (!run->active || run->nsent == run->nitems)
 		return false;
 	in_flight++;
-	pg_atomic_fetch_add_u64(&zkl_shared->counters.requests, 1);
+	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests, 1);
 	send_item(run, run->nsent++);
 	return true;
 }
@@ -288,7 +288,7 @@ send_item(Run *run, int number)
 			zkl_session_ask_sync(ask, directory);
 			break;
 		case ITEM_DIRECTORY_DATA:
-			zkl_session_ask_data(ask, directory, ZKL_SURVEY_DATA_SIZE);
+			zkl_session_ask_data(ask, directory, ZKL_SNAPSHOT_DATA_SIZE);
 			break;
 		case ITEM_CHILDREN:
 			zkl_session_ask_children(ask, directory);
@@ -296,7 +296,7 @@ send_item(Run *run, int number)
 		case ITEM_NODE_DATA:
 			zkl_session_ask_data(ask, psprintf("%s/%s", directory,
 											   run->survey.nodes[item->node].name),
-								 ZKL_SURVEY_DATA_SIZE);
+								 ZKL_SNAPSHOT_DATA_SIZE);
 			break;
 		case ITEM_NODE_STAT:
 			zkl_session_ask_stat(ask, psprintf("%s/%s", directory,
@@ -304,7 +304,7 @@ send_item(Run *run, int number)
 			break;
 		case ITEM_OLD_DATA:
 			zkl_session_ask_data(ask, psprintf("%s/%s", directory, child),
-								 ZKL_SURVEY_DATA_SIZE);
+								 ZKL_SNAPSHOT_DATA_SIZE);
 			break;
 		case ITEM_WRITE:
 			zkl_session_ask_write(ask, child[0] == '\0' ? directory :
@@ -334,7 +334,7 @@ directory_of(const Run *run, ZklWhere where)
  */
 
 void
-zkl_service_handle(const ZklSessionEvent *event)
+zkl_command_runner_handle(const ZklSessionEvent *event)
 {
 	Run		   *run = event->tag;
 
@@ -348,7 +348,7 @@ zkl_service_handle(const ZklSessionEvent *event)
 		return;
 	}
 
-	zkl_command_note_heard(run - runs, run->generation);
+	zkl_mailbox_note_heard(run - runs, run->generation);
 	run->nanswered++;
 	note_answer(run, &run->items[event->item], event);
 	if (run->nanswered == run->nitems)
@@ -426,7 +426,7 @@ note_children(Run *run, ZklWhere where, const ZklSessionEvent *event)
 	{
 		const char *name = event->reply.children[i];
 
-		run->size += strlen(name) + sizeof(ZklSurveyNode);
+		run->size += strlen(name) + sizeof(ZklSnapshotNode);
 		if (run->size > ANSWER_MAX)
 		{
 			run->outcome = ZKL_COMMAND_TOO_LARGE;
@@ -442,18 +442,18 @@ note_children(Run *run, ZklWhere where, const ZklSessionEvent *event)
 static void
 add_node(Run *run, ZklWhere where, const char *name)
 {
-	ZklSurvey  *survey = &run->survey;
-	ZklSurveyNode *node;
+	ZklSnapshot *survey = &run->survey;
+	ZklSnapshotNode *node;
 
 	if (survey->nnodes == run->max_nodes)
 	{
 		int			max_nodes = Max(ITEMS_AT_FIRST, 2 * run->max_nodes);
-		ZklSurveyNode *nodes = MemoryContextAllocHuge(run->context,
-													  max_nodes * sizeof(ZklSurveyNode));
+		ZklSnapshotNode *nodes = MemoryContextAllocHuge(run->context,
+														max_nodes * sizeof(ZklSnapshotNode));
 
 		if (survey->nnodes > 0)
 		{
-			memcpy(nodes, survey->nodes, survey->nnodes * sizeof(ZklSurveyNode));
+			memcpy(nodes, survey->nodes, survey->nnodes * sizeof(ZklSnapshotNode));
 			pfree(survey->nodes);
 		}
 		survey->nodes = nodes;
@@ -473,7 +473,7 @@ add_node(Run *run, ZklWhere where, const char *name)
 static void
 note_node(Run *run, int number, const ZklSessionEvent *event)
 {
-	ZklSurveyNode *node = &run->survey.nodes[number];
+	ZklSnapshotNode *node = &run->survey.nodes[number];
 	ItemKind	kind = run->items[event->item].kind;
 
 	switch (outcome_of(event))
@@ -537,7 +537,7 @@ static void
 finish(Run *run)
 {
 	StringInfoData packed = {0};
-	ZklSurvey  *survey = &run->survey;
+	ZklSnapshot *survey = &run->survey;
 	int			nnodes = 0;
 
 	if (run->outcome == ZKL_COMMAND_OK &&
@@ -551,10 +551,10 @@ finish(Run *run)
 		}
 		survey->nnodes = nnodes;
 		initStringInfo(&packed);
-		zkl_survey_pack(survey, &packed);
+		zkl_snapshot_pack(survey, &packed);
 	}
 	ZKL_FAULT_POINT("command-answered");
-	zkl_command_finish(run - runs, run->generation, run->outcome, packed.data,
+	zkl_mailbox_finish(run - runs, run->generation, run->outcome, packed.data,
 					   packed.len);
 	stop(run);
 }

@@ -68,30 +68,30 @@ adopt(ZklEntry *entry, void *arg)
  * the look and the mark.
  */
 void
-zkl_entry_adopt_work(void)
+zkl_entry_work_adopt(void)
 {
-	zkl_table_visit(LW_EXCLUSIVE, adopt, NULL);
+	zkl_lock_table_visit(zkl_session_info_number(), LW_EXCLUSIVE, adopt, NULL);
 }
 
 ZklEntry *
-zkl_entry_next_work(void)
+zkl_entry_work_next(void)
 {
 	ZklEntry   *entry = NULL;
 
-	SpinLockAcquire(&zkl_my_session->work_mutex);
-	if (!dlist_is_empty(&zkl_my_session->work))
+	SpinLockAcquire(&zkl_session_info_mine->work_mutex);
+	if (!dlist_is_empty(&zkl_session_info_mine->work))
 	{
 		entry = dlist_container(ZklEntry, work_link,
-								dlist_pop_head_node(&zkl_my_session->work));
+								dlist_pop_head_node(&zkl_session_info_mine->work));
 		entry->work_link.next = NULL;
 		entry->taken = true;
 	}
-	SpinLockRelease(&zkl_my_session->work_mutex);
+	SpinLockRelease(&zkl_session_info_mine->work_mutex);
 	return entry;
 }
 
 ZklWork
-zkl_entry_look(ZklEntry *entry)
+zkl_entry_work_look(ZklEntry *entry)
 {
 	uint32		hash = entry->hash;
 	ZklWork		work = {0};
@@ -101,10 +101,10 @@ zkl_entry_look(ZklEntry *entry)
 	/*
 	 * A backend may have asked again since the entry was taken off the list.
 	 */
-	SpinLockAcquire(&zkl_my_session->work_mutex);
+	SpinLockAcquire(&zkl_session_info_mine->work_mutex);
 	entry->in_work = entry->work_link.next != NULL;
 	entry->taken = false;
-	SpinLockRelease(&zkl_my_session->work_mutex);
+	SpinLockRelease(&zkl_session_info_mine->work_mutex);
 
 	switch (entry->state)
 	{
@@ -139,7 +139,7 @@ zkl_entry_look(ZklEntry *entry)
  * the lock is held again, or too early.
  */
 ZklWork
-zkl_entry_timer_fired(ZklEntry *entry)
+zkl_entry_work_timer_fired(ZklEntry *entry)
 {
 	uint32		hash = entry->hash;
 	ZklWork		work = {0};
@@ -284,7 +284,7 @@ end_lease_times(ZklEntry *entry, int64 now)
 }
 
 void
-zkl_entry_set_queued(ZklEntry *entry)
+zkl_entry_work_set_queued(ZklEntry *entry)
 {
 	zkl_entry_lock(entry);
 	if (entry->state == ZKL_ENTRY_WANTED || entry->state == ZKL_ENTRY_QUEUED)
@@ -302,7 +302,7 @@ zkl_entry_set_queued(ZklEntry *entry)
 }
 
 bool
-zkl_entry_set_owned(ZklEntry *entry, bool contended)
+zkl_entry_work_set_owned(ZklEntry *entry, bool contended)
 {
 	bool		wanted;
 
@@ -312,7 +312,7 @@ zkl_entry_set_owned(ZklEntry *entry, bool contended)
 	if (wanted)
 	{
 		entry->state = ZKL_ENTRY_OWNED;
-		entry->epoch = pg_atomic_read_u64(&zkl_my_session->epoch);
+		entry->epoch = pg_atomic_read_u64(&zkl_session_info_mine->epoch);
 		entry->czxid = entry->ticket.czxid;
 		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
 		entry->claim_number = 0;
@@ -322,7 +322,7 @@ zkl_entry_set_owned(ZklEntry *entry, bool contended)
 		entry->answered = false;
 		entry->asking = false;
 		entry->revoked = false;
-		entry->plain &= zkl_entry_says_plain(entry);
+		entry->plain &= zkl_entry_work_says_plain(entry);
 		entry->looked = entry->ticket.listed;
 		entry->handed_on = false;
 		entry->watching = false;
@@ -338,7 +338,7 @@ zkl_entry_set_owned(ZklEntry *entry, bool contended)
 }
 
 bool
-zkl_entry_set_contended(ZklEntry *entry)
+zkl_entry_work_set_contended(ZklEntry *entry)
 {
 	uint32		hash = entry->hash;
 	bool		lingered = false;
@@ -366,7 +366,7 @@ zkl_entry_set_contended(ZklEntry *entry)
  * answer, and tickets that write will ask the reader's znode anew.
  */
 bool
-zkl_entry_shall_answer(ZklEntry *entry)
+zkl_entry_work_shall_answer(ZklEntry *entry)
 {
 	bool		shall_answer;
 
@@ -387,14 +387,14 @@ zkl_entry_shall_answer(ZklEntry *entry)
  * requested it.
  */
 bool
-zkl_entry_says_plain(const ZklEntry *entry)
+zkl_entry_work_says_plain(const ZklEntry *entry)
 {
 	return entry->plain && entry->ticket.mode != ZKL_MODE_READ;
 }
 
 /* Once the ticket is given up, entry->about may be about the next ticket. */
 bool
-zkl_entry_copy_about(ZklEntry *entry, char about[ZKL_ABOUT_SIZE])
+zkl_entry_work_copy_about(ZklEntry *entry, char about[ZKL_ABOUT_SIZE])
 {
 	bool		owned;
 
@@ -408,7 +408,7 @@ zkl_entry_copy_about(ZklEntry *entry, char about[ZKL_ABOUT_SIZE])
 
 /* ... and its znode is right whatever it says. */
 bool
-zkl_entry_is_described(ZklEntry *entry, const char *data, int length)
+zkl_entry_work_is_described(ZklEntry *entry, const char *data, int length)
 {
 	bool		described;
 
@@ -420,7 +420,7 @@ zkl_entry_is_described(ZklEntry *entry, const char *data, int length)
 }
 
 void
-zkl_entry_set_uncontended(ZklEntry *entry)
+zkl_entry_work_set_uncontended(ZklEntry *entry)
 {
 	zkl_entry_lock(entry);
 	if (entry->state == ZKL_ENTRY_OWNED)
@@ -432,7 +432,7 @@ zkl_entry_set_uncontended(ZklEntry *entry)
 }
 
 void
-zkl_entry_set_downgraded(ZklEntry *entry)
+zkl_entry_work_set_downgraded(ZklEntry *entry)
 {
 	zkl_entry_lock(entry);
 	if (entry->state == ZKL_ENTRY_OWNED)
@@ -447,7 +447,7 @@ zkl_entry_set_downgraded(ZklEntry *entry)
 }
 
 bool
-zkl_entry_set_revoked(ZklEntry *entry)
+zkl_entry_work_set_revoked(ZklEntry *entry)
 {
 	bool		lingered = false;
 
@@ -456,7 +456,7 @@ zkl_entry_set_revoked(ZklEntry *entry)
 	{
 		entry->revoked = true;
 		lingered = give_up_if_idle(entry);
-		pg_atomic_fetch_add_u64(&zkl_shared->revocations, 1);
+		pg_atomic_fetch_add_u64(&zkl_lock_table->revocations, 1);
 	}
 	zkl_entry_unlock(entry->hash);
 	return lingered;
@@ -475,7 +475,7 @@ give_up_if_idle(ZklEntry *entry)
 }
 
 bool
-zkl_entry_set_gone(ZklEntry *entry)
+zkl_entry_work_set_gone(ZklEntry *entry)
 {
 	uint32		hash = entry->hash;
 	bool		wanted;
@@ -489,7 +489,7 @@ zkl_entry_set_gone(ZklEntry *entry)
 }
 
 void
-zkl_entry_set_lost(ZklEntry *entry, ZklLoss loss)
+zkl_entry_work_set_lost(ZklEntry *entry, ZklLoss loss)
 {
 	uint32		hash = entry->hash;
 	dlist_iter	iter;
@@ -526,7 +526,7 @@ zkl_entry_set_lost(ZklEntry *entry, ZklLoss loss)
 static void
 lose_claim(ZklClaim *claim, ZklLoss loss)
 {
-	pg_atomic_fetch_add_u64(&zkl_shared->losses, 1);
+	pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
 	claim->state = ZKL_CLAIM_LOST;
 	claim->loss = loss;
 	claim->lost_at = claim->since = zkl_now();
@@ -534,7 +534,7 @@ lose_claim(ZklClaim *claim, ZklLoss loss)
 
 	/* A backend that is still acquiring relies on nothing yet. */
 	if (claim->session_count + claim->xact_count > 0)
-		zkl_table_tell_lost(claim);
+		zkl_lock_table_tell_lost(claim);
 }
 
 /*
@@ -554,7 +554,7 @@ new_generation(ZklEntry *entry)
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 
 		zkl_entry_set_needs_ticket(claim, false);
-		zkl_table_wake(claim);
+		zkl_lock_table_wake(claim);
 
 		/*
 		 * The holder of the old local lock may be idle for hours.  Only a
@@ -563,7 +563,7 @@ new_generation(ZklEntry *entry)
 		if (claim->waits_locally && !claim->nudged)
 		{
 			claim->nudged = true;
-			zkl_table_cancel(claim);
+			zkl_lock_table_cancel(claim);
 		}
 
 		/* A claim on leases waits for no local lock. */
@@ -576,7 +576,7 @@ new_generation(ZklEntry *entry)
 }
 
 void
-zkl_entry_set_failed(ZklEntry *entry, ZklFailure failure, bool znode_left)
+zkl_entry_work_set_failed(ZklEntry *entry, ZklFailure failure, bool znode_left)
 {
 	ZklEntry   *asked = entry->semaphore ? entry->semaphore : entry;
 	uint32		hash = entry->hash;
@@ -591,7 +591,7 @@ zkl_entry_set_failed(ZklEntry *entry, ZklFailure failure, bool znode_left)
 		{
 			claim->failure = failure;
 			zkl_entry_set_needs_ticket(claim, false);
-			zkl_table_wake(claim);
+			zkl_lock_table_wake(claim);
 		}
 	}
 	zkl_entry_become_none(entry);
@@ -612,13 +612,13 @@ wake_visited(ZklEntry *entry, void *arg)
 	dlist_iter	iter;
 
 	dlist_foreach(iter, &entry->claims)
-		zkl_table_wake(dlist_container(ZklClaim, link, iter.cur));
+		zkl_lock_table_wake(dlist_container(ZklClaim, link, iter.cur));
 }
 
 void
-zkl_entry_wake_all(void)
+zkl_entry_work_wake_all(void)
 {
-	zkl_table_visit(LW_SHARED, wake_visited, NULL);
+	zkl_lock_table_visit(zkl_session_info_number(), LW_SHARED, wake_visited, NULL);
 }
 
 static void
@@ -629,11 +629,11 @@ note_held(ZklEntry *entry, void *arg)
 }
 
 bool
-zkl_entry_any_held(void)
+zkl_entry_work_any_held(void)
 {
 	bool		any = false;
 
-	zkl_table_visit(LW_SHARED, note_held, &any);
+	zkl_lock_table_visit(zkl_session_info_number(), LW_SHARED, note_held, &any);
 	return any;
 }
 
@@ -656,7 +656,7 @@ want_again(ZklEntry *entry)
 			continue;
 		if (claim->mode == ZKL_MODE_LEASE || entry->nlinked > 0)
 		{
-			zkl_table_wake(claim);
+			zkl_lock_table_wake(claim);
 			continue;
 		}
 		entry->state = ZKL_ENTRY_WANTED;

@@ -31,19 +31,19 @@ static bool path_of(const char *directory, size_t length,
 					char path[ZKL_PATH_SIZE]);
 
 void
-zkl_directories_start(const char *directory_prefix)
+zkl_lock_directory_start(const char *directory_prefix)
 {
 	strlcpy(prefix, directory_prefix, sizeof(prefix));
 }
 
 int
-zkl_directories_prefix_length(void)
+zkl_lock_directory_prefix_length(void)
 {
 	return strlen(prefix);
 }
 
 void
-zkl_directories_of(const ZklEntry *entry, char *directory)
+zkl_lock_directory_of(const ZklEntry *entry, char *directory)
 {
 	if (entry->semaphore != NULL)
 		snprintf(directory, ZKL_DIR_SIZE, "%s%s/" ZKL_LEASES, prefix,
@@ -53,7 +53,7 @@ zkl_directories_of(const ZklEntry *entry, char *directory)
 }
 
 bool
-zkl_directories_is_likely(const ZklEntry *entry)
+zkl_lock_directory_is_likely(const ZklEntry *entry)
 {
 	int			slot = entry->hash % MAX_NOTED;
 
@@ -62,7 +62,7 @@ zkl_directories_is_likely(const ZklEntry *entry)
 }
 
 void
-zkl_directories_note(const ZklEntry *entry)
+zkl_lock_directory_note(const ZklEntry *entry)
 {
 	int			slot = entry->hash % MAX_NOTED;
 
@@ -71,7 +71,7 @@ zkl_directories_note(const ZklEntry *entry)
 }
 
 ZklEntry *
-zkl_directories_find(const char *directory, size_t length)
+zkl_lock_directory_find(const char *directory, size_t length)
 {
 	char		path[ZKL_PATH_SIZE];
 	ZklEntry   *entry;
@@ -79,13 +79,13 @@ zkl_directories_find(const char *directory, size_t length)
 
 	if (!path_of(directory, length, path))
 		return NULL;
-	hash = zkl_table_hash(path);
-	LWLockAcquire(zkl_table_partition(hash), LW_SHARED);
-	entry = zkl_table_find(path, hash);
-	if (entry != NULL && (entry->session != zkl_my_session_number() ||
+	hash = zkl_lock_table_hash(path);
+	LWLockAcquire(zkl_lock_table_partition(hash), LW_SHARED);
+	entry = zkl_lock_table_find(path, hash);
+	if (entry != NULL && (entry->session != zkl_session_info_number() ||
 						  entry->ticket.state == ZKL_TICKET_NONE))
 		entry = NULL;
-	LWLockRelease(zkl_table_partition(hash));
+	LWLockRelease(zkl_lock_table_partition(hash));
 	return entry;
 }
 
@@ -99,7 +99,7 @@ collect_lease(ZklEntry *lease, void *arg)
 }
 
 List *
-zkl_directories_find_leases(const char *directory, size_t length)
+zkl_lock_directory_find_leases(const char *directory, size_t length)
 {
 	char		path[ZKL_PATH_SIZE];
 	size_t		suffix = strlen("/" ZKL_LEASES);
@@ -111,12 +111,12 @@ zkl_directories_find_leases(const char *directory, size_t length)
 		strncmp(directory + length - suffix, "/" ZKL_LEASES, suffix) != 0 ||
 		!path_of(directory, length - suffix, path))
 		return NIL;
-	hash = zkl_table_hash(path);
-	LWLockAcquire(zkl_table_partition(hash), LW_SHARED);
-	semaphore = zkl_table_find(path, hash);
-	if (semaphore != NULL && semaphore->session == zkl_my_session_number())
+	hash = zkl_lock_table_hash(path);
+	LWLockAcquire(zkl_lock_table_partition(hash), LW_SHARED);
+	semaphore = zkl_lock_table_find(path, hash);
+	if (semaphore != NULL && semaphore->session == zkl_session_info_number())
 		zkl_leases_visit(semaphore, collect_lease, &leases);
-	LWLockRelease(zkl_table_partition(hash));
+	LWLockRelease(zkl_lock_table_partition(hash));
 	return leases;
 }
 
@@ -134,12 +134,12 @@ path_of(const char *directory, size_t length, char path[ZKL_PATH_SIZE])
 }
 
 List *
-zkl_directories_leases_of(ZklEntry *semaphore)
+zkl_lock_directory_leases_of(ZklEntry *semaphore)
 {
 	List	   *leases = NIL;
 
-	LWLockAcquire(zkl_table_partition(semaphore->hash), LW_SHARED);
+	LWLockAcquire(zkl_lock_table_partition(semaphore->hash), LW_SHARED);
 	zkl_leases_visit(semaphore, collect_lease, &leases);
-	LWLockRelease(zkl_table_partition(semaphore->hash));
+	LWLockRelease(zkl_lock_table_partition(semaphore->hash));
 	return leases;
 }

@@ -245,10 +245,10 @@ remember(const char *answer)
 	char	   *lines = zkl_addresses_update(zkl_hosts, answer, recall(),
 											 ZKL_SERVERS_SIZE);
 
-	LWLockAcquire(zkl_table_session_lock(), LW_EXCLUSIVE);
-	strlcpy(zkl_shared->servers, lines, ZKL_SERVERS_SIZE);
-	zkl_shared->servers_of = lookup.hosts;
-	LWLockRelease(zkl_table_session_lock());
+	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
+	strlcpy(zkl_lock_table->servers, lines, ZKL_SERVERS_SIZE);
+	zkl_lock_table->servers_of = lookup.hosts;
+	LWLockRelease(zkl_lock_table_session_lock());
 }
 
 /* What was found for these hosts, by whatever worker. */
@@ -257,9 +257,9 @@ recall(void)
 {
 	char	   *lines;
 
-	LWLockAcquire(zkl_table_session_lock(), LW_SHARED);
-	lines = pstrdup(zkl_shared->servers_of == hash_hosts() ? zkl_shared->servers : "");
-	LWLockRelease(zkl_table_session_lock());
+	LWLockAcquire(zkl_lock_table_session_lock(), LW_SHARED);
+	lines = pstrdup(zkl_lock_table->servers_of == hash_hosts() ? zkl_lock_table->servers : "");
+	LWLockRelease(zkl_lock_table_session_lock());
 	return lines;
 }
 

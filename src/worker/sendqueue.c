@@ -77,12 +77,12 @@ static bool send_create(ZklEntry *entry, ZklRequest request,
 static void count_bytes(ZklEntry *entry, bool counted);
 
 void
-zkl_requests_start(void)
+zkl_send_queue_start(void)
 {
 	for (int i = 0; i < NTURNS; i++)
 		dlist_init(&turns[i]);
-	pg_atomic_write_u64(&zkl_my_session->ephemeral_bytes, 0);
-	zkl_table_visit(LW_EXCLUSIVE, start_entry, NULL);
+	pg_atomic_write_u64(&zkl_session_info_mine->ephemeral_bytes, 0);
+	zkl_lock_table_visit(zkl_session_info_number(), LW_EXCLUSIVE, start_entry, NULL);
 }
 
 static void
@@ -99,7 +99,7 @@ start_entry(ZklEntry *entry, void *arg)
 }
 
 void
-zkl_requests_make_due(ZklEntry *entry, ZklRequest request)
+zkl_send_queue_make_due(ZklEntry *entry, ZklRequest request)
 {
 	ZklLine    *line = &owner_of_line(entry)->line;
 
@@ -141,7 +141,7 @@ leave_line(ZklEntry *entry)
 }
 
 void
-zkl_requests_forget(ZklEntry *entry)
+zkl_send_queue_forget(ZklEntry *entry)
 {
 	leave_line(entry);
 	stop_listening(entry);
@@ -158,19 +158,19 @@ stop_listening(ZklEntry *lease)
 
 /* The list of a lease comes due only when its create was sent. */
 bool
-zkl_requests_is_unsent(const ZklEntry *entry)
+zkl_send_queue_is_unsent(const ZklEntry *entry)
 {
 	return entry->due != ZKL_REQUEST_NOTHING && entry->due != ZKL_REQUEST_LIST;
 }
 
 void
-zkl_requests_uncount(ZklEntry *entry)
+zkl_send_queue_uncount(ZklEntry *entry)
 {
 	count_bytes(entry, false);
 }
 
 ZklEntry *
-zkl_requests_send(void)
+zkl_send_queue_send(void)
 {
 	ZklEntry   *refused;
 	Turn		turn;
@@ -214,7 +214,7 @@ static bool
 bulk_may_be_sent(void)
 {
 	return bulk_is_next ||
-		zkl_session_outstanding() - zkl_service_outstanding() < BULK_WINDOW;
+		zkl_session_outstanding() - zkl_command_runner_outstanding() < BULK_WINDOW;
 }
 
 static ZklEntry *
@@ -250,8 +250,8 @@ send_request(ZklEntry *entry, ZklRequest request)
 	char		directory[ZKL_DIR_SIZE];
 	char		name[ZKL_ZNODE_SIZE];
 
-	zkl_directories_of(entry, directory);
-	pg_atomic_fetch_add_u64(&zkl_shared->counters.requests, 1);
+	zkl_lock_directory_of(entry, directory);
+	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests, 1);
 	switch (request)
 	{
 		case ZKL_REQUEST_NOTHING:
@@ -294,7 +294,7 @@ send_request(ZklEntry *entry, ZklRequest request)
 			}
 			zkl_session_delete(entry, ticket->attempt, directory,
 							   ticket->name);
-			zkl_directories_note(entry);
+			zkl_lock_directory_note(entry);
 			break;
 	}
 	return true;
@@ -341,7 +341,7 @@ listen_to(ZklEntry *lease, uint32 list)
 }
 
 List *
-zkl_requests_take_listeners(ZklEntry *semaphore, uint32 attempt)
+zkl_send_queue_take_listeners(ZklEntry *semaphore, uint32 attempt)
 {
 	List	   *leases = NIL;
 	dlist_mutable_iter iter;
@@ -373,14 +373,14 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	char		data[DATA_SIZE];
 
 	count_bytes(entry, true);
-	if (pg_atomic_read_u64(&zkl_my_session->ephemeral_bytes) > EPHEMERAL_BYTES_MAX ||
+	if (pg_atomic_read_u64(&zkl_session_info_mine->ephemeral_bytes) > EPHEMERAL_BYTES_MAX ||
 		!pg_strong_random(random_bytes, sizeof(random_bytes)))
 		return false;
 
 	stop_listening(entry);		/* ... to a list that was sent before */
 	zkl_ticket_begin_attempt(ticket, random_bytes, entry->only_tries);
 	zkl_recipe_make_prefix(ticket->mode, ticket->uuid, name);
-	pg_atomic_fetch_add_u64(&zkl_shared->counters.tickets, 1);
+	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.tickets, 1);
 	snprintf(data, sizeof(data), "%s%s", entry->about, plain_mark(entry));
 	if (request == ZKL_REQUEST_FOUND)
 		zkl_session_found(entry, ticket->attempt, directory,
@@ -389,11 +389,11 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	{
 		zkl_session_create(entry, ticket->attempt, directory, name, data);
 		if (entry->semaphore != NULL)
-			zkl_requests_make_due(entry, ZKL_REQUEST_LIST);
+			zkl_send_queue_make_due(entry, ZKL_REQUEST_LIST);
 		else
 			zkl_session_list(entry, ticket->attempt, directory);
 	}
-	pg_atomic_fetch_add_u64(&zkl_shared->counters.requests,
+	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests,
 							zkl_session_requests() - counted);
 	return true;
 }
@@ -401,7 +401,7 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 static const char *
 plain_mark(const ZklEntry *entry)
 {
-	return zkl_entry_says_plain(entry) ? ZKL_PLAIN : "";
+	return zkl_entry_work_says_plain(entry) ? ZKL_PLAIN : "";
 }
 
 /*
@@ -415,7 +415,7 @@ send_answer(ZklEntry *entry, const char *directory)
 	char		about[ZKL_ABOUT_SIZE];
 	char		words[ZKL_TEXT_SIZE];
 
-	if (!zkl_entry_copy_about(entry, about))
+	if (!zkl_entry_work_copy_about(entry, about))
 		return;
 	snprintf(words, sizeof(words), "%s%s%s", about, plain_mark(entry),
 			 ticket->writes_answer ? ZKL_IN_USE : "");
@@ -430,12 +430,12 @@ send_answer(ZklEntry *entry, const char *directory)
 static void
 count_bytes(ZklEntry *entry, bool counted)
 {
-	int			bytes = zkl_directories_prefix_length() + strlen(entry->path) +
+	int			bytes = zkl_lock_directory_prefix_length() + strlen(entry->path) +
 	ZKL_ZNODE_SIZE + sizeof(int32);
 
 	if (counted && !entry->counted)
-		pg_atomic_fetch_add_u64(&zkl_my_session->ephemeral_bytes, bytes);
+		pg_atomic_fetch_add_u64(&zkl_session_info_mine->ephemeral_bytes, bytes);
 	else if (!counted && entry->counted)
-		pg_atomic_fetch_sub_u64(&zkl_my_session->ephemeral_bytes, bytes);
+		pg_atomic_fetch_sub_u64(&zkl_session_info_mine->ephemeral_bytes, bytes);
 	entry->counted = counted;
 }

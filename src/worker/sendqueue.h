@@ -9,41 +9,41 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKL_REQUESTS_H
-#define ZKL_REQUESTS_H
+#ifndef ZKL_SENDQUEUE_H
+#define ZKL_SENDQUEUE_H
 
 #include "nodes/pg_list.h"
 
 #include "shared/locktable.h"
 
 /* A worker starts: nothing is due. */
-extern void zkl_requests_start(void);
+extern void zkl_send_queue_start(void);
 
 /*
  * A ticket has this request to send, in place of the one that it had before.
  */
-extern void zkl_requests_make_due(ZklEntry *entry, ZklRequest request);
+extern void zkl_send_queue_make_due(ZklEntry *entry, ZklRequest request);
 
 /* The ticket has no request to send any more, and waits for no list. */
-extern void zkl_requests_forget(ZklEntry *entry);
+extern void zkl_send_queue_forget(ZklEntry *entry);
 
 /* Is the request that would make the ticket's znode still unsent? */
-extern bool zkl_requests_is_unsent(const ZklEntry *entry);
+extern bool zkl_send_queue_is_unsent(const ZklEntry *entry);
 
 /* The ticket has no znode any more: the znode's bytes no longer count. */
-extern void zkl_requests_uncount(ZklEntry *entry);
+extern void zkl_send_queue_uncount(ZklEntry *entry);
 
 /*
  * Send what is due, as far as the session and the window allow.  Returns NULL;
  * or an entry, if its create cannot be sent because the session is full.  Then
  * the caller refuses that create and calls again.
  */
-extern ZklEntry *zkl_requests_send(void);
+extern ZklEntry *zkl_send_queue_send(void);
 
 /*
  * A semaphore's list has been answered; "attempt" came back with it.  Returns
  * the leases that it is for: those whose creates were sent before the list.
  */
-extern List *zkl_requests_take_listeners(ZklEntry *semaphore, uint32 attempt);
+extern List *zkl_send_queue_take_listeners(ZklEntry *semaphore, uint32 attempt);
 
-#endif							/* ZKL_REQUESTS_H */
+#endif							/* ZKL_SENDQUEUE_H */

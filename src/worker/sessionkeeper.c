@@ -65,7 +65,7 @@ static int	timeout_ms(void);
 static void publish_session(void);
 
 void
-zkl_keeper_tend(void)
+zkl_session_keeper_tend(void)
 {
 	/* A send that fails ends the connection, too, but without an event. */
 	if (keeper.connected && !zkl_session_is_connected())
@@ -84,10 +84,10 @@ zkl_keeper_tend(void)
 }
 
 int64
-zkl_keeper_wake_at(void)
+zkl_session_keeper_wake_at(void)
 {
 	int64		wake_at = PG_INT64_MAX;
-	int64		safe_until = pg_atomic_read_u64(&zkl_my_session->safe_until);
+	int64		safe_until = pg_atomic_read_u64(&zkl_session_info_mine->safe_until);
 
 	if (!zkl_session_is_open())
 		wake_at = keeper.open_at;
@@ -101,13 +101,13 @@ zkl_keeper_wake_at(void)
 }
 
 bool
-zkl_keeper_has_other_hosts(void)
+zkl_session_keeper_has_other_hosts(void)
 {
 	return keeper.hosts != NULL && strcmp(keeper.hosts, zkl_hosts) != 0;
 }
 
 void
-zkl_keeper_close(void)
+zkl_session_keeper_close(void)
 {
 	if (!keeper.connected)
 		return;
@@ -121,7 +121,7 @@ zkl_keeper_close(void)
 static void
 open_session(void)
 {
-	ZklSessionInfo *info = zkl_my_session;
+	ZklSessionInfo *info = zkl_session_info_mine;
 	ZklSessionId identity = {0};
 	char	   *servers;
 
@@ -228,8 +228,8 @@ note_unreachable(void)
 	keeper.missing = true;
 	ereport(LOG,
 			errmsg("could not connect to ZooKeeper, will keep trying"),
-			zkl_my_session->last_error_at == 0 ? 0 :
-			errdetail("The last error was: %s.", zkl_my_session->last_error));
+			zkl_session_info_mine->last_error_at == 0 ? 0 :
+			errdetail("The last error was: %s.", zkl_session_info_mine->last_error));
 }
 
 /*
@@ -239,7 +239,7 @@ note_unreachable(void)
 static void
 note_doubt(void)
 {
-	bool		safe = zkl_now() < (int64) pg_atomic_read_u64(&zkl_my_session->safe_until);
+	bool		safe = zkl_now() < (int64) pg_atomic_read_u64(&zkl_session_info_mine->safe_until);
 
 	if (keeper.in_doubt && safe)
 	{
@@ -248,9 +248,9 @@ note_doubt(void)
 				errmsg("locks are not in doubt any more"),
 				errdetail("ZooKeeper has confirmed the session that holds them."));
 	}
-	else if (!keeper.in_doubt && !safe && zkl_my_session->id != 0 &&
-			 pg_atomic_read_u64(&zkl_my_session->ephemeral_bytes) > 0 &&
-			 zkl_entry_any_held())
+	else if (!keeper.in_doubt && !safe && zkl_session_info_mine->id != 0 &&
+			 pg_atomic_read_u64(&zkl_session_info_mine->ephemeral_bytes) > 0 &&
+			 zkl_entry_work_any_held())
 	{
 		keeper.in_doubt = true;
 		note_error("ZooKeeper has not confirmed the session for too long");
@@ -265,12 +265,12 @@ note_doubt(void)
 static void
 note_error(const char *error)
 {
-	ZklSessionInfo *info = zkl_my_session;
+	ZklSessionInfo *info = zkl_session_info_mine;
 
-	LWLockAcquire(zkl_table_session_lock(), LW_EXCLUSIVE);
+	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
 	strlcpy(info->last_error, error, sizeof(info->last_error));
 	info->last_error_at = zkl_now();
-	LWLockRelease(zkl_table_session_lock());
+	LWLockRelease(zkl_lock_table_session_lock());
 }
 
 /*
@@ -299,12 +299,12 @@ static void
 abandon_handle(void)
 {
 	zkl_session_abandon();
-	zkl_service_restarted();
+	zkl_command_runner_restarted();
 	zkl_tickets_restarted();
 }
 
 void
-zkl_keeper_handle_events(void)
+zkl_session_keeper_handle_events(void)
 {
 	ZklSessionEvent *event;
 
@@ -333,7 +333,7 @@ zkl_keeper_handle_events(void)
 				zkl_tickets_handle(event);
 				break;
 			case ZKL_SESSION_ANSWER:
-				zkl_service_handle(event);
+				zkl_command_runner_handle(event);
 				break;
 		}
 		zkl_session_free_event(event);
@@ -367,7 +367,7 @@ on_connected(void)
 							 ZKL_MS(zkl_session_timeout_ms()));
 	publish_safe_until();
 	keeper.heartbeat_at = 0;
-	zkl_keeper_send_heartbeat();
+	zkl_session_keeper_send_heartbeat();
 	publish_session();
 	if (!keeper.connected)
 		ereport(LOG,
@@ -378,10 +378,10 @@ on_connected(void)
 	keeper.connected = true;
 	keeper.was_connected = true;
 	keeper.missing = false;
-	pg_atomic_write_u32(&zkl_my_session->connected, 1);
-	pg_atomic_fetch_add_u64(&zkl_shared->counters.connects, 1);
+	pg_atomic_write_u32(&zkl_session_info_mine->connected, 1);
+	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.connects, 1);
 	zkl_tickets_reconnected();
-	zkl_entry_wake_all();
+	zkl_entry_work_wake_all();
 }
 
 static void
@@ -398,9 +398,9 @@ on_disconnected(void)
 			error ? errdetail("The last error was: %s.", error) : 0);
 	keeper.connected = false;
 	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
-	pg_atomic_write_u32(&zkl_my_session->connected, 0);
+	pg_atomic_write_u32(&zkl_session_info_mine->connected, 0);
 	zkl_tickets_disconnected();
-	zkl_entry_wake_all();
+	zkl_entry_work_wake_all();
 }
 
 /*
@@ -413,28 +413,28 @@ on_disconnected(void)
 static void
 on_expired(void)
 {
-	ZklSessionInfo *info = zkl_my_session;
+	ZklSessionInfo *info = zkl_session_info_mine;
 
 	ZKL_FAULT_POINT("expired");
 	if (!keeper.ending_old)
 	{
 		pg_atomic_write_u64(&info->safe_until, 0);
-		pg_atomic_fetch_add_u64(&zkl_shared->losses, 1);
+		pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
 		pg_atomic_fetch_add_u64(&info->epoch, 1);
 		ZKL_FAULT_POINT("epoch-raised");
 	}
 	zkl_session_close();
-	zkl_service_restarted();
+	zkl_command_runner_restarted();
 	keeper.open_at = zkl_session_file_remove() ? 0 : zkl_now() + RETRY_OPEN;
 	if (keeper.ending_old)
 		return;
 
-	pg_atomic_fetch_add_u64(&zkl_shared->counters.expirations, 1);
+	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.expirations, 1);
 	on_disconnected();
 
-	LWLockAcquire(zkl_table_session_lock(), LW_EXCLUSIVE);
+	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
 	info->id = 0;
-	LWLockRelease(zkl_table_session_lock());
+	LWLockRelease(zkl_lock_table_session_lock());
 	ZKL_FAULT_POINT("session-forgotten");
 
 	keeper.in_doubt = false;
@@ -471,7 +471,7 @@ on_stranger(void)
 static void
 publish_session(void)
 {
-	ZklSessionInfo *info = zkl_my_session;
+	ZklSessionInfo *info = zkl_session_info_mine;
 	ZklSessionId identity;
 
 	zkl_session_identity(&identity);
@@ -481,13 +481,13 @@ publish_session(void)
 		ZKL_FAULT_POINT("session-file-written");
 	}
 
-	LWLockAcquire(zkl_table_session_lock(), LW_EXCLUSIVE);
+	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
 	info->id = identity.id;
 	memcpy(info->password, identity.password, sizeof(info->password));
 	info->timeout_ms = timeout_ms();
 	strlcpy(info->server, zkl_session_server(), sizeof(info->server));
 	info->connected_at = zkl_now();
-	LWLockRelease(zkl_table_session_lock());
+	LWLockRelease(zkl_lock_table_session_lock());
 	ZKL_FAULT_POINT("session-published");
 }
 
@@ -495,19 +495,19 @@ static void
 on_heartbeat(int64 sent)
 {
 	int			period_ms = heartbeat_period_ms();
-	ZklSessionInfo *info = zkl_my_session;
+	ZklSessionInfo *info = zkl_session_info_mine;
 	int64		now = zkl_now();
-	int			session = zkl_my_session_number();
-	bool		was_safe = zkl_session_is_safe(session, now);
+	int			session = zkl_session_info_number();
+	bool		was_safe = zkl_session_info_is_safe(session, now);
 
 	zkl_safe_until_proof(&keeper.safe, sent, now);
 	publish_safe_until();
 	ZKL_FAULT_POINT("safe-until-moved");
 	pg_atomic_write_u64(&info->heard_at, now);
 	pg_atomic_write_u32(&info->period_ms, period_ms);
-	pg_atomic_fetch_add_u64(&zkl_shared->counters.heartbeats, 1);
-	if (!was_safe && zkl_session_is_safe(session, now))
-		zkl_entry_wake_all();
+	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.heartbeats, 1);
+	if (!was_safe && zkl_session_info_is_safe(session, now))
+		zkl_entry_work_wake_all();
 }
 
 /*
@@ -518,7 +518,7 @@ on_heartbeat(int64 sent)
 static void
 publish_safe_until(void)
 {
-	pg_atomic_write_u64(&zkl_my_session->safe_until,
+	pg_atomic_write_u64(&zkl_session_info_mine->safe_until,
 						zkl_safe_until(&keeper.safe));
 }
 
@@ -546,7 +546,7 @@ timeout_ms(void)
 }
 
 void
-zkl_keeper_send_heartbeat(void)
+zkl_session_keeper_send_heartbeat(void)
 {
 	/* A connection that answers nothing is of no use. */
 	if (zkl_session_is_usable() && zkl_session_heartbeat_age() >

@@ -9,31 +9,31 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKL_KEEPER_H
-#define ZKL_KEEPER_H
+#ifndef ZKL_SESSIONKEEPER_H
+#define ZKL_SESSIONKEEPER_H
 
 /*
  * Open the session, if it is not open.  May have to wait until names are
  * resolved.
  */
-extern void zkl_keeper_tend(void);
+extern void zkl_session_keeper_tend(void);
 
 /* Handle the events of the last turn: replies, watches, the session's end. */
-extern void zkl_keeper_handle_events(void);
+extern void zkl_session_keeper_handle_events(void);
 
 /* Send a heartbeat if it is time for one. */
-extern void zkl_keeper_send_heartbeat(void);
+extern void zkl_session_keeper_send_heartbeat(void);
 
 /* When the next of these calls is due; PG_INT64_MAX: only after an event. */
-extern int64 zkl_keeper_wake_at(void);
+extern int64 zkl_session_keeper_wake_at(void);
 
 /* Does zklock.hosts name other servers now than those the session uses? */
-extern bool zkl_keeper_has_other_hosts(void);
+extern bool zkl_session_keeper_has_other_hosts(void);
 
 /*
  * End the session, if ZooKeeper can be reached.  The caller has made sure that
  * no reply is outstanding.
  */
-extern void zkl_keeper_close(void);
+extern void zkl_session_keeper_close(void);
 
-#endif							/* ZKL_KEEPER_H */
+#endif							/* ZKL_SESSIONKEEPER_H */

@@ -46,10 +46,10 @@ static void refuse_create(ZklEntry *entry);
 void
 zkl_tickets_start(const char *prefix)
 {
-	zkl_directories_start(prefix);
+	zkl_lock_directory_start(prefix);
 	zkl_timers_start();
-	zkl_requests_start();
-	zkl_entry_adopt_work();
+	zkl_send_queue_start();
+	zkl_entry_work_adopt();
 	zkl_tickets_restarted();
 }
 
@@ -79,14 +79,14 @@ void
 zkl_tickets_disconnected(void)
 {
 	int			nentries;
-	ZklEntry  **entries = zkl_table_collect(&nentries);
+	ZklEntry  **entries = zkl_lock_table_collect(zkl_session_info_number(), &nentries);
 
 	for (int i = 0; i < nentries; i++)
 	{
 		const ZklTicket *ticket = &entries[i]->ticket;
 		char		directory[ZKL_DIR_SIZE];
 
-		zkl_directories_of(entries[i], directory);
+		zkl_lock_directory_of(entries[i], directory);
 		zkl_session_drop_watch(directory);
 		drop_child_watch(directory, ticket->predecessor);
 		drop_child_watch(directory, ticket->name);
@@ -132,18 +132,18 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 			}
 			break;
 		case ZKL_SESSION_CHILDREN_CHANGED:
-			entry = zkl_directories_find(event->path, strlen(event->path));
+			entry = zkl_lock_directory_find(event->path, strlen(event->path));
 			if (entry != NULL)
 				feed(entry, ZKL_EVENT_CHILDREN_CHANGED);
-			leases = zkl_directories_find_leases(event->path, strlen(event->path));
+			leases = zkl_lock_directory_find_leases(event->path, strlen(event->path));
 			feed_leases(leases);
 			break;
 		case ZKL_SESSION_NODE_CHANGED:
 			slash = strrchr(event->path, '/');
-			entry = zkl_directories_find(event->path, slash - event->path);
+			entry = zkl_lock_directory_find(event->path, slash - event->path);
 			if (entry != NULL)
 				feed_if_concerned(entry, slash + 1, event->gone);
-			leases = zkl_directories_find_leases(event->path, slash - event->path);
+			leases = zkl_lock_directory_find_leases(event->path, slash - event->path);
 			foreach(cell, leases)
 				feed_if_concerned(lfirst(cell), slash + 1, event->gone);
 			break;
@@ -165,8 +165,8 @@ take_reply(ZklEntry *entry, const ZklSessionEvent *event)
 
 	if (reply.request == ZKL_REQUEST_WATCH_SELF &&
 		reply.outcome == ZKL_OUTCOME_OK)
-		reply.stale = !zkl_entry_is_described(entry, event->data,
-											  event->data_length);
+		reply.stale = !zkl_entry_work_is_described(entry, event->data,
+												   event->data_length);
 	carry_out(entry, zkl_ticket_step(&entry->ticket, &reply));
 }
 
@@ -219,8 +219,8 @@ hand_out_list(ZklEntry *semaphore, const ZklSessionEvent *event)
 {
 	ZklTicketEvent reply = event->reply;
 	ZklLease   *leases = palloc((reply.nchildren + 1) * sizeof(ZklLease));
-	List	   *listeners = zkl_requests_take_listeners(semaphore,
-														event->attempt);
+	List	   *listeners = zkl_send_queue_take_listeners(semaphore,
+														  event->attempt);
 	ListCell   *cell;
 
 	zkl_recipe_order_leases(reply.children, reply.nchildren, leases);
@@ -242,7 +242,7 @@ hand_out_list(ZklEntry *semaphore, const ZklSessionEvent *event)
 static void
 look_after_leases(ZklEntry *semaphore, const ZklTicketEvent *list)
 {
-	List	   *leases = zkl_directories_leases_of(semaphore);
+	List	   *leases = zkl_lock_directory_leases_of(semaphore);
 	ListCell   *cell;
 
 	foreach(cell, leases)
@@ -271,7 +271,7 @@ delete_leftover(ZklEntry *entry, const ZklTicketEvent *reply)
 		!zkl_session_is_usable() ||
 		entry->ticket.state != ZKL_TICKET_WATCHING)
 		return;
-	zkl_directories_of(entry, directory);
+	zkl_lock_directory_of(entry, directory);
 	zkl_session_delete(entry, entry->ticket.attempt - 1, directory,
 					   entry->ticket.predecessor);
 }
@@ -281,8 +281,8 @@ zkl_tickets_take_work(void)
 {
 	ZklEntry   *entry;
 
-	while ((entry = zkl_entry_next_work()) != NULL)
-		do_work(entry, zkl_entry_look(entry));
+	while ((entry = zkl_entry_work_next()) != NULL)
+		do_work(entry, zkl_entry_work_look(entry));
 }
 
 void
@@ -292,7 +292,7 @@ zkl_tickets_run_timers(void)
 	ZklEntry   *entry;
 
 	while ((entry = zkl_timers_take_due(now)) != NULL)
-		do_work(entry, zkl_entry_timer_fired(entry));
+		do_work(entry, zkl_entry_work_timer_fired(entry));
 }
 
 void
@@ -305,7 +305,7 @@ zkl_tickets_reset_timers(void)
 	while ((entry = zkl_timers_take_any()) != NULL)
 		armed = lappend(armed, entry);
 	foreach(cell, armed)
-		do_work(lfirst(cell), zkl_entry_timer_fired(lfirst(cell)));
+		do_work(lfirst(cell), zkl_entry_work_timer_fired(lfirst(cell)));
 	list_free(armed);
 }
 
@@ -345,7 +345,7 @@ static void
 retry_deletes(ZklEntry *semaphore)
 {
 	int			nentries;
-	ZklEntry  **entries = zkl_table_collect(&nentries);
+	ZklEntry  **entries = zkl_lock_table_collect(zkl_session_info_number(), &nentries);
 
 	for (int i = 0; i < nentries; i++)
 	{
@@ -361,7 +361,7 @@ zkl_tickets_send(void)
 {
 	ZklEntry   *refused;
 
-	while ((refused = zkl_requests_send()) != NULL)
+	while ((refused = zkl_send_queue_send()) != NULL)
 		refuse_create(refused);
 }
 
@@ -392,7 +392,7 @@ static void
 feed_all(ZklTicketEventKind kind)
 {
 	int			nentries;
-	ZklEntry  **entries = zkl_table_collect(&nentries);
+	ZklEntry  **entries = zkl_lock_table_collect(zkl_session_info_number(), &nentries);
 
 	for (int i = 0; i < nentries; i++)
 		feed(entries[i], kind);
@@ -409,11 +409,11 @@ feed(ZklEntry *entry, ZklTicketEventKind kind)
 	event.limit = entry->limit;
 	if (kind == ZKL_EVENT_WANT)
 		event.is_new = entry->semaphore == NULL &&
-			!zkl_directories_is_likely(entry);
-	event.unsent = zkl_requests_is_unsent(entry);
+			!zkl_lock_directory_is_likely(entry);
+	event.unsent = zkl_send_queue_is_unsent(entry);
 	carry_out(entry, zkl_ticket_step(&entry->ticket, &event));
 	if (was_to_look && entry->ticket.state == ZKL_TICKET_DELETING)
-		feed_leases(zkl_directories_leases_of(entry->semaphore));
+		feed_leases(zkl_lock_directory_leases_of(entry->semaphore));
 }
 
 /*
@@ -438,12 +438,12 @@ carry_out(ZklEntry *entry, ZklTicketStep step)
 {
 	if (entry->ticket.state == ZKL_TICKET_NONE)
 	{
-		zkl_requests_forget(entry);
-		zkl_requests_uncount(entry);
+		zkl_send_queue_forget(entry);
+		zkl_send_queue_uncount(entry);
 		zkl_timers_disarm(entry);
 	}
 	else if (step.request != ZKL_REQUEST_NOTHING)
-		zkl_requests_make_due(entry, step.request);
+		zkl_send_queue_make_due(entry, step.request);
 	report(entry, step);
 }
 
@@ -451,7 +451,7 @@ carry_out(ZklEntry *entry, ZklTicketStep step)
 static void
 answer(ZklEntry *entry)
 {
-	if (!entry->ticket.answered && zkl_entry_shall_answer(entry))
+	if (!entry->ticket.answered && zkl_entry_work_shall_answer(entry))
 		feed(entry, ZKL_EVENT_ANSWER);
 }
 
@@ -464,12 +464,12 @@ report(ZklEntry *entry, ZklTicketStep step)
 		case ZKL_REPORT_NOTHING:
 			break;
 		case ZKL_REPORT_QUEUED:
-			zkl_entry_set_queued(entry);
+			zkl_entry_work_set_queued(entry);
 			break;
 		case ZKL_REPORT_OWNED:
-			pg_atomic_fetch_add_u64(&zkl_shared->counters.owned, 1);
+			pg_atomic_fetch_add_u64(&zkl_lock_table->counters.owned, 1);
 			ZKL_FAULT_POINT("owned");
-			if (zkl_entry_set_owned(entry, entry->ticket.contended))
+			if (zkl_entry_work_set_owned(entry, entry->ticket.contended))
 			{
 				ZKL_FAULT_POINT("grant-written");
 				answer(entry);
@@ -478,34 +478,34 @@ report(ZklEntry *entry, ZklTicketStep step)
 				feed(entry, ZKL_EVENT_UNWANT);
 			break;
 		case ZKL_REPORT_CONTENDED:
-			if (zkl_entry_set_contended(entry))
+			if (zkl_entry_work_set_contended(entry))
 				feed(entry, ZKL_EVENT_UNWANT);
 			else
 				answer(entry);
 			break;
 		case ZKL_REPORT_UNCONTENDED:
-			zkl_entry_set_uncontended(entry);
+			zkl_entry_work_set_uncontended(entry);
 			break;
 		case ZKL_REPORT_DOWNGRADED:
-			zkl_entry_set_downgraded(entry);
+			zkl_entry_work_set_downgraded(entry);
 			break;
 		case ZKL_REPORT_REVOKED:
-			if (zkl_entry_set_revoked(entry))
+			if (zkl_entry_work_set_revoked(entry))
 				feed(entry, ZKL_EVENT_UNWANT);
 			break;
 		case ZKL_REPORT_LOST:
-			pg_atomic_fetch_add_u64(&zkl_shared->counters.lost, 1);
+			pg_atomic_fetch_add_u64(&zkl_lock_table->counters.lost, 1);
 			ZKL_FAULT_POINT("loss-noticed");
-			zkl_entry_set_lost(entry, zkl_session_is_usable() ?
-							   ZKL_LOSS_DELETED : ZKL_LOSS_EXPIRED);
+			zkl_entry_work_set_lost(entry, zkl_session_is_usable() ?
+									ZKL_LOSS_DELETED : ZKL_LOSS_EXPIRED);
 			ZKL_FAULT_POINT("claims-marked");
 			break;
 		case ZKL_REPORT_FAILED:
-			zkl_entry_set_failed(entry, step.failure,
-								 entry->ticket.state != ZKL_TICKET_NONE);
+			zkl_entry_work_set_failed(entry, step.failure,
+									  entry->ticket.state != ZKL_TICKET_NONE);
 			break;
 		case ZKL_REPORT_GONE:
-			if (zkl_entry_set_gone(entry))
+			if (zkl_entry_work_set_gone(entry))
 				feed(entry, ZKL_EVENT_WANT);
 			break;
 	}

@@ -135,7 +135,7 @@ start_up(int session)
 {
 	char		prefix[ZKL_ROOT_SIZE];
 
-	zkl_my_session = &zkl_shared->session[session];
+	zkl_session_info_mine = &zkl_lock_table->session[session];
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
@@ -148,37 +148,37 @@ start_up(int session)
 	zkl_hosts_prefix(zkl_hosts, zkl_root, prefix);
 	zkl_tickets_start(prefix);
 	if (session == ZKL_COMMAND_SESSION)
-		zkl_service_start(prefix);
+		zkl_command_runner_start(prefix);
 }
 
 static void
 advertise(void)
 {
-	pg_atomic_write_u32(&zkl_my_session->worker_pid, MyProcPid);
-	pg_atomic_write_u32(&zkl_my_session->worker_proc, zkl_my_proc_number() + 1);
+	pg_atomic_write_u32(&zkl_session_info_mine->worker_pid, MyProcPid);
+	pg_atomic_write_u32(&zkl_session_info_mine->worker_proc, zkl_my_proc_number() + 1);
 }
 
 static void
 withdraw(int code, Datum arg)
 {
-	pg_atomic_write_u32(&zkl_my_session->worker_proc, 0);
-	pg_atomic_write_u32(&zkl_my_session->worker_pid, 0);
-	pg_atomic_write_u32(&zkl_my_session->connected, 0);
+	pg_atomic_write_u32(&zkl_session_info_mine->worker_proc, 0);
+	pg_atomic_write_u32(&zkl_session_info_mine->worker_pid, 0);
+	pg_atomic_write_u32(&zkl_session_info_mine->connected, 0);
 }
 
 static void
 turn(void)
 {
 	check_signals();
-	zkl_keeper_tend();
+	zkl_session_keeper_tend();
 	wait_for_something();
-	zkl_keeper_handle_events();
+	zkl_session_keeper_handle_events();
 	zkl_tickets_take_work();
 	zkl_tickets_run_timers();
-	zkl_keeper_send_heartbeat();
+	zkl_session_keeper_send_heartbeat();
 	zkl_tickets_send();
-	if (zkl_my_session_number() == ZKL_COMMAND_SESSION)
-		zkl_service_send();
+	if (zkl_session_info_number() == ZKL_COMMAND_SESSION)
+		zkl_command_runner_send();
 
 	if (zkl_session_requests() > MAX_REQUESTS)
 		proc_exit(1);
@@ -206,7 +206,7 @@ check_signals(void)
 			proc_exit(1);
 		worker.stopping = true;
 		worker.stop_at = zkl_now() + SHUTDOWN_LIMIT;
-		pg_atomic_write_u32(&zkl_shared->shutting_down, 1);
+		pg_atomic_write_u32(&zkl_lock_table->shutting_down, 1);
 	}
 	if (worker.stopping)
 		stop();
@@ -244,7 +244,7 @@ reload(void)
 	ProcessConfigFile(PGC_SIGHUP);
 	if (zkl_linger != old_linger || DeadlockTimeout != old_deadlock_timeout)
 		zkl_tickets_reset_timers();
-	if (!zkl_keeper_has_other_hosts())
+	if (!zkl_session_keeper_has_other_hosts())
 		return;
 	ereport(LOG,
 			errmsg("restarting the zklock worker, because \"zklock.hosts\" was changed"));
@@ -266,7 +266,7 @@ wait_for_something(void)
 	uint32		events;
 
 	zkl_session_interest(&fd, &writable, &timeout_ms);
-	wake_at = Min(wake_at, zkl_keeper_wake_at());
+	wake_at = Min(wake_at, zkl_session_keeper_wake_at());
 	if (wake_at != PG_INT64_MAX)
 		timeout_ms = Min(timeout_ms, Max(0, (wake_at - now + 999) / 1000));
 
@@ -338,16 +338,16 @@ wait_on_socket(int fd, uint32 events, long timeout_ms)
 static void
 stop(void)
 {
-	if (zkl_entry_any_held() && zkl_now() < worker.stop_at)
+	if (zkl_entry_work_any_held() && zkl_now() < worker.stop_at)
 		return;
-	if (zkl_entry_any_held())
+	if (zkl_entry_work_any_held())
 	{
 		ereport(LOG,
 				errmsg("leaving the ZooKeeper session to expire, because locks are still held"));
 		proc_exit(0);
 	}
 	drain();
-	zkl_keeper_close();
+	zkl_session_keeper_close();
 	proc_exit(0);
 }
 
@@ -364,6 +364,6 @@ drain(void)
 		   zkl_session_is_open())
 	{
 		wait_for_something();
-		zkl_keeper_handle_events();
+		zkl_session_keeper_handle_events();
 	}
 }

@@ -233,7 +233,7 @@ inline forget(k) {
 #define WANT_TICKET(k)	become(k, T_CREATING, CREATE)
 #endif
 
-/* ticketint.h: gone; entrywork.c: zkl_entry_set_gone, want_again; ticket.c: on_want */
+/* ticketint.h: gone; entrywork.c: zkl_entry_work_set_gone, want_again; ticket.c: on_want */
 inline gone(k) {
 	become(k, T_NONE, NOTHING);
 	s[k].name = 0;
@@ -250,7 +250,7 @@ inline gone(k) {
 	fi
 }
 
-/* ticketint.h: lose; entrywork.c: zkl_entry_set_lost, new_generation */
+/* ticketint.h: lose; entrywork.c: zkl_entry_work_set_lost, new_generation */
 inline lose(k) {
 	become(k, T_NONE, NOTHING);
 	s[k].name = 0;
@@ -296,7 +296,7 @@ inline on_unwant(k) {			/* ticket.c: on_unwant */
 	fi
 }
 
-/* ticketreply.c: take_place; entrywork.c: zkl_entry_set_owned */
+/* ticketreply.c: take_place; entrywork.c: zkl_entry_work_set_owned */
 inline become_owned(k, is_contended) {
 	s[k].ticket = T_OWNED;
 	s[k].due = NOTHING;
@@ -328,7 +328,7 @@ inline take_over(k) {
 	fi
 }
 
-/* entrywork.c: zkl_entry_set_queued */
+/* entrywork.c: zkl_entry_work_set_queued */
 inline become_queued(k) {
 	s[k].predecessor = y;
 	s[k].next = (behind & NEXT) != 0;
@@ -350,7 +350,7 @@ inline on_place(k) {
 	fi
 }
 
-/* ticketreply.c: on_check_reply; entrywork.c: zkl_entry_set_contended */
+/* ticketreply.c: on_check_reply; entrywork.c: zkl_entry_work_set_contended */
 inline on_check(k) {
 	s[k].ticket = T_OWNED;
 	if
@@ -646,7 +646,7 @@ end:
 
 #define RUNS(k)		(!s[k].expiring)
 
-/* At the end of each turn: requests.c: zkl_requests_send, send_create */
+/* At the end of each turn: requests.c: zkl_send_queue_send, send_create */
 inline send(k) {
 	if
 	:: s[k].connected ->
@@ -701,7 +701,7 @@ inline connect(k) {
 proctype worker(byte k) {
 end:
 	do
-	/* keeper.c: zkl_keeper_tend, on_connected; with a new session or the old one */
+	/* keeper.c: zkl_session_keeper_tend, on_connected; with a new session or the old one */
 	:: d_step { RUNS(k) && !s[k].connected && s[k].known && s[k].alive -> connect(k) }
 	:: d_step {
 			RUNS(k) && !s[k].connected && !s[k].known ->
@@ -712,7 +712,7 @@ end:
 		}
 
 	/*
-	 * keeper.c: zkl_keeper_send_heartbeat; only where it can change
+	 * keeper.c: zkl_session_keeper_send_heartbeat; only where it can change
 	 * anything.  It is a write, so the quorum knows.
 	 */
 	:: d_step {
@@ -743,7 +743,7 @@ end:
 			before = 0; x = 0; y = 0; behind = 0
 		}
 
-	/* tickets.c: zkl_tickets_take_work; entrywork.c: zkl_entry_look */
+	/* tickets.c: zkl_tickets_take_work; entrywork.c: zkl_entry_work_look */
 	:: d_step {
 			RUNS(k) && s[k].in_work ->
 			s[k].in_work = 0;
@@ -760,7 +760,7 @@ end:
 			send(k)
 		}
 
-	/* entrywork.c: zkl_entry_timer_fired, when it has lingered long enough */
+	/* entrywork.c: zkl_entry_work_timer_fired, when it has lingered long enough */
 	:: d_step {
 			RUNS(k) && s[k].entry == E_OWNED && IDLE(k) ->
 			s[k].entry = E_RELEASING;
@@ -804,7 +804,7 @@ end:
 
 /* --- the backends ------------------------------------------------------------- */
 
-/* locktable.c: zkl_session_is_in_doubt */
+/* locktable.c: zkl_session_info_is_in_doubt */
 #ifdef NO_EPOCH_CHECK
 #define EPOCH_HOLDS(k, of)	true
 #else
@@ -884,7 +884,7 @@ inline end_claim(me, k) {
 	fi
 }
 
-/* wait.c: zkl_wait_for_ticket; sharedclaim.c: zkl_shared_hold */
+/* wait.c: zkl_wait_for_ticket; sharedclaim.c: zkl_shared_claim_hold */
 inline ask(me, k) {
 	b[me].latch = 0;
 	if
@@ -895,7 +895,7 @@ inline ask(me, k) {
 	fi
 }
 
-/* xact.c: guard_commit; standing.c: zkl_shared_standing */
+/* xact.c: guard_commit; standing.c: zkl_claim_status */
 inline guard(me, k) {
 	if
 	:: b[me].claim == C_HELD && IS_GOOD(k, b[me].epoch) ->
@@ -923,7 +923,7 @@ proctype backend(byte me) {
 	byte k = SERVER(me);
 	bit patient = 1;
 
-	atomic {	/* sharedclaim.c: zkl_shared_begin */
+	atomic {	/* sharedclaim.c: zkl_shared_claim_begin */
 		b[me].claim = C_WAITING;
 		b[me].generation = s[k].generation;
 
@@ -935,7 +935,7 @@ proctype backend(byte me) {
 	}
 
 	do
-	/* acquire.c: zkl_acquire_locally; sharedclaim.c: zkl_shared_generation */
+	/* acquire.c: zkl_acquire_locally; sharedclaim.c: zkl_shared_claim_generation */
 	:: d_step {
 			b[me].claim == C_WAITING && b[me].locked == 0 &&
 			b[me].generation == s[k].generation && LOCK_IS_FREE(me) ->
@@ -955,7 +955,7 @@ proctype backend(byte me) {
 
 	/*
 	 * It holds the lock, or has lost it; has written, commits, and releases the lock.
-	 * claims.c: zkl_claims_end; sharedclaim.c: zkl_shared_end
+	 * claims.c: zkl_claims_end; sharedclaim.c: zkl_shared_claim_end
 	 */
 	:: atomic { b[me].claim >= C_HELD -> guard(me, k); end_claim(me, k); patient = 1; break }
 
@@ -991,7 +991,7 @@ end:
 	/*
 	 * The worker ends, by an error or because it was told to, and another one
 	 * starts.  (How long that takes makes no difference: it has still to connect.)
-	 * tickets.c: zkl_tickets_start; entrywork.c: zkl_entry_adopt_work
+	 * tickets.c: zkl_tickets_start; entrywork.c: zkl_entry_work_adopt
 	 */
 	:: d_step {
 			faults > 0 ->

@@ -53,7 +53,7 @@ static const char *
 lineup(int limit)
 {
 	static char text[MAX_PLACES * 8];
-	int			nqueued = zkl_lineup(places, nplaces, limit);
+	int			nqueued = zkl_queue_order(places, nplaces, limit);
 
 	text[0] = '\0';
 	for (int i = 0; i < nqueued; i++)
@@ -102,7 +102,7 @@ the_first_holds_a_mutex(void **state)
 	for (int i = 0; i < 4; i++)
 	{
 		assert_int_equal(places[i].kind, ZKL_KIND_MUTEX);
-		assert_string_equal(zkl_lineup_mode_name(&places[i]), "lock");
+		assert_string_equal(zkl_queue_order_mode_name(&places[i]), "lock");
 	}
 }
 
@@ -144,8 +144,8 @@ readers_before_any_writer_hold(void **state)
 								  WRITE "0000000003"),
 						"0+ 1 2");
 	assert_int_equal(places[1].kind, ZKL_KIND_READ_WRITE);
-	assert_string_equal(zkl_lineup_mode_name(&places[0]), "write");
-	assert_string_equal(zkl_lineup_mode_name(&places[1]), "read");
+	assert_string_equal(zkl_queue_order_mode_name(&places[0]), "write");
+	assert_string_equal(zkl_queue_order_mode_name(&places[1]), "read");
 }
 
 static void
@@ -155,9 +155,9 @@ kazoo_reads_and_writes_too(void **state)
 	assert_string_equal(directory(KAZOO_READ "0000000001", READ "0000000002",
 								  KAZOO "0000000003", READ "0000000004"),
 						"0+ 1+ 2 3");
-	assert_string_equal(zkl_lineup_mode_name(&places[0]), "read");
-	assert_string_equal(zkl_lineup_mode_name(&places[2]), "write");
-	assert_string_equal(zkl_lineup_kind_name(places[2].kind), "read-write");
+	assert_string_equal(zkl_queue_order_mode_name(&places[0]), "read");
+	assert_string_equal(zkl_queue_order_mode_name(&places[2]), "write");
+	assert_string_equal(zkl_queue_order_kind_name(places[2].kind), "read-write");
 	assert_string_equal(directory(KAZOO_READ "0000000001", CURATOR "0000000002"),
 						"0+ 1");
 	assert_string_equal(directory(CURATOR "0000000001", KAZOO_READ "0000000002"),
@@ -191,7 +191,7 @@ leases_are_in_the_order_of_their_creation(void **state)
 	put(ZKL_WHERE_LEASES, OURS "0000000009", 20, 2);
 	assert_string_equal(lineup(3), "1+ 2+ 0+");
 	assert_int_equal(places[0].kind, ZKL_KIND_SEMAPHORE);
-	assert_string_equal(zkl_lineup_mode_name(&places[1]), "lease");
+	assert_string_equal(zkl_queue_order_mode_name(&places[1]), "lease");
 	assert_int_equal(places[1].client, ZKL_CLIENT_ZKLOCK);
 }
 
@@ -240,8 +240,8 @@ who_acquires_holds_nothing_yet(void **state)
 	put(ZKL_WHERE_LEASES, LEASE "0000000001", 10, 1);
 	put(ZKL_WHERE_LOCKS, OURS "0000000001", 40, 4);
 	assert_string_equal(lineup(1), "1+ 2 0");
-	assert_string_equal(zkl_lineup_mode_name(&places[1]), "acquiring");
-	assert_string_equal(zkl_lineup_kind_name(places[2].kind), "semaphore");
+	assert_string_equal(zkl_queue_order_mode_name(&places[1]), "acquiring");
+	assert_string_equal(zkl_queue_order_kind_name(places[2].kind), "semaphore");
 }
 
 /* All or nothing: of four, one is too many, and so none of the three is had. */
@@ -334,7 +334,7 @@ of_any_directory_the_first_holds_and_writers_are_alone(void **state)
 					 (int) (random_below(&seed, 1000) * 64) + i);
 			put(ZKL_WHERE_LOCK, names[i], 0, 0);
 		}
-		assert_int_equal(zkl_lineup(places, nplaces, 0), count);
+		assert_int_equal(zkl_queue_order(places, nplaces, 0), count);
 		assert_true(places[0].holds);
 		for (int i = 0; i < count; i++)
 		{
@@ -359,13 +359,13 @@ static void
 every_name_is_a_word(void **state)
 {
 	(void) state;
-	assert_string_equal(zkl_lineup_kind_name(ZKL_KIND_MUTEX), "mutex");
-	assert_string_equal(zkl_lineup_kind_name(ZKL_KIND_READ_WRITE), "read-write");
-	assert_string_equal(zkl_lineup_kind_name(ZKL_KIND_SEMAPHORE), "semaphore");
-	assert_string_equal(zkl_lineup_client_name(ZKL_CLIENT_ZKLOCK), "zklock");
-	assert_string_equal(zkl_lineup_client_name(ZKL_CLIENT_CURATOR), "curator");
-	assert_string_equal(zkl_lineup_client_name(ZKL_CLIENT_KAZOO), "kazoo");
-	assert_string_equal(zkl_lineup_client_name(ZKL_CLIENT_UNKNOWN), "unknown");
+	assert_string_equal(zkl_queue_order_kind_name(ZKL_KIND_MUTEX), "mutex");
+	assert_string_equal(zkl_queue_order_kind_name(ZKL_KIND_READ_WRITE), "read-write");
+	assert_string_equal(zkl_queue_order_kind_name(ZKL_KIND_SEMAPHORE), "semaphore");
+	assert_string_equal(zkl_queue_order_client_name(ZKL_CLIENT_ZKLOCK), "zklock");
+	assert_string_equal(zkl_queue_order_client_name(ZKL_CLIENT_CURATOR), "curator");
+	assert_string_equal(zkl_queue_order_client_name(ZKL_CLIENT_KAZOO), "kazoo");
+	assert_string_equal(zkl_queue_order_client_name(ZKL_CLIENT_UNKNOWN), "unknown");
 }
 
 #define test(function) cmocka_unit_test_setup(function, begin)

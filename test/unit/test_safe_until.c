@@ -501,7 +501,7 @@ take(Walk *walk, Way *way, Message *message)
 	return true;
 }
 
-/* Published as keeper.c does it. */
+/* Published as sessionkeeper.c does it. */
 static void
 publish(Walk *walk)
 {

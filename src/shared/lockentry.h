@@ -1,0 +1,288 @@
+/*-------------------------------------------------------------------------
+ *
+ * lockentry.h
+ *	  An entry of the lock table, and a claim: their fields, states and locks.
+ *
+ * The table has one ENTRY for each lock that this server holds, wants or is
+ * giving up.  The entry carries the state of the server's ticket and the
+ * claims of the server's backends.
+ *
+ *		entry state		meaning
+ *		NONE			no ticket
+ *		WANTED			a backend requested one; none in the queue yet
+ *		QUEUED			in ZooKeeper's queue, behind another znode
+ *		OWNED			first in the queue: the server owns the lock.
+ *						If it has no claim, the ticket is lingering
+ *		RELEASING		given up; its znode may still exist.  If ZooKeeper
+ *						refused the delete, the ticket is stuck: a claim that
+ *						needs the ticket makes the worker delete again, and
+ *						fails if ZooKeeper refuses again
+ *
+ *		from -> to				by			when
+ *		NONE -> WANTED			backend		a claim needs the ticket
+ *		WANTED -> NONE			backend		no claim needs it any more, and the
+ *											worker has not looked yet
+ *		WANTED -> QUEUED		worker		the znode is not the first
+ *		WANTED, QUEUED -> OWNED	worker		the znode is the first
+ *		WANTED, QUEUED,			backend		the last claim ended, and the
+ *		OWNED -> RELEASING					ticket is not kept; or a claim
+ *											needs a ticket of another mode
+ *		OWNED -> RELEASING		worker		it lingered for zklock.linger, or
+ *											another client queues behind it
+ *		any -> RELEASING		worker		it cannot be had; a znode is left
+ *		any -> NONE				worker		it cannot be had; no znode is left
+ *		RELEASING -> NONE		worker		the znode is gone
+ *		RELEASING -> WANTED		worker		the same, and a claim waits
+ *		OWNED -> NONE			worker		lost: the claims that were HELD
+ *											become LOST, the generation grows
+ *		WANTED, QUEUED -> NONE,	worker		the ZooKeeper session expired
+ *		WANTED								before the server owned the lock
+ *
+ * A ticket has a mode.  A ticket that writes also serves readers.  When other
+ * clients queue and no backend of this server writes, the ticket is
+ * downgraded.  The backend or the worker sets entry->mode to READ at once, so
+ * that no writer is granted any more.  The worker then changes the znode.
+ *
+ * A SEMAPHORE's entry has no ticket of its own.  Each of the server's leases
+ * is an entry with a ticket.  The claim that requests a lease makes its entry;
+ * one claim or none holds it.  The entry of a lease is in one list, or in
+ * none: "pending" of the semaphore (WANTED, QUEUED), "idle" of the semaphore
+ * (OWNED, and no claim holds it), "leases" of the claim that holds it (OWNED),
+ * or none (RELEASING, NONE).  Only a backend that holds the semaphore's inner
+ * mutex, or that only tries, requests leases; see leases.c.
+ *
+ * One CLAIM a backend and a lock that it holds or waits for.
+ *
+ *		from -> to			by			when
+ *		(new) -> WAITING	backend		it begins to acquire
+ *		WAITING -> HELD		backend		it has PostgreSQL's lock, the ticket is
+ *										owned in this epoch, the ZooKeeper
+ *										session is safe, and no other claim
+ *										that is HELD conflicts
+ *		HELD -> LOST		worker		the ticket was lost, or the claim's
+ *										hold limit has passed
+ *		any -> (gone)		backend		released, withdrawn, or the backend ends
+ *
+ * A grant is complete when the worker has written OWNED.  Nothing necessary
+ * happens after a backend's wait returns.  A backend that is cancelled at that
+ * moment withdraws its claim, and the backend that withdraws the last claim
+ * gives up the ticket.
+ *
+ * locktable.h says which LWLock protects an entry and its claims: "the
+ * partition" below.
+ *
+ * src/shared/lockentry.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_LOCKENTRY_H
+#define ZKL_LOCKENTRY_H
+
+#include "lib/ilist.h"
+#include "lib/pairingheap.h"
+
+#include "protocol/path.h"
+#include "protocol/ticket.h"
+
+/* The token keeps 16 bits for the claims that one ticket serves. */
+#define ZKL_CLAIM_NUMBER_MAX	65535
+
+typedef enum ZklEntryState
+{
+	ZKL_ENTRY_NONE,
+	ZKL_ENTRY_WANTED,
+	ZKL_ENTRY_QUEUED,
+	ZKL_ENTRY_OWNED,
+	ZKL_ENTRY_RELEASING
+} ZklEntryState;
+
+typedef enum ZklClaimState
+{
+	ZKL_CLAIM_WAITING,
+	ZKL_CLAIM_HELD,
+	ZKL_CLAIM_LOST
+} ZklClaimState;
+
+/* Why a claim was lost. */
+typedef enum ZklLoss
+{
+	ZKL_LOSS_NONE,
+	ZKL_LOSS_EXPIRED,			/* the ZooKeeper session expired */
+	ZKL_LOSS_DELETED,			/* another client deleted the znode */
+	ZKL_LOSS_LEASE_TIME			/* its hold limit has passed */
+} ZklLoss;
+
+typedef struct ZklClaim ZklClaim;
+typedef struct ZklEntry ZklEntry;
+
+/*
+ * The requests that are due to a lock or a semaphore.  Only the worker uses
+ * it; see sendqueue.c.
+ */
+typedef struct ZklLine
+{
+	dlist_head	entries;
+	dlist_node	turn_link;		/* linked while there are entries */
+} ZklLine;
+
+struct ZklEntry
+{
+	char		path[ZKL_PATH_SIZE];	/* hash key; fixed */
+	uint32		hash;			/* of the path; fixed */
+	int			session;		/* index of the ticket's session; fixed */
+	ZklEntry   *semaphore;		/* of a lease: its semaphore; fixed */
+
+	/*
+	 * Protected by the partition's LWLock.  To make requests, the worker also
+	 * reads mode, limit, only_tries, plain and about without it.  Once it has
+	 * looked at a wish, backends change these only as they give the ticket
+	 * up, except that a downgrade changes the mode of an owned ticket.
+	 */
+	ZklEntryState state;
+	ZklMode		mode;			/* of the ticket, present or wanted */
+	int			limit;			/* of a semaphore and its leases */
+	uint32		generation;		/* in the local lock's tag; grows at a loss */
+	uint64		epoch;			/* of the ZooKeeper session, since OWNED */
+	int64		czxid;			/* of the znode, since OWNED */
+	int			claim_number;	/* claims that this ticket has served */
+	bool		contended;		/* another client queues behind the owned
+								 * ticket */
+	bool		rechecking;		/* the worker has been asked whether that is
+								 * still true */
+	bool		answered;		/* the znode says, or is about to say, that it
+								 * is in use */
+	bool		asking;			/* QUEUED, behind a ticket that may linger */
+	bool		revoked;		/* its release has been requested */
+	bool		looked;			/* the worker has listed, or lists now, the
+								 * znodes behind the ticket */
+	bool		handed_on;		/* ... or is asked to list now, as the lock
+								 * changes hands */
+	bool		watching;		/* the worker watches the ticket's znode */
+	bool		comes_back;		/* re-acquired within zklock.linger */
+	bool		only_tries;		/* the backend that requested the ticket only
+								 * tries */
+	bool		plain;			/* the ticket must not serve superusers,
+								 * because its znode says so */
+	int64		owned_at;		/* since OWNED */
+	int64		idle_at;		/* when the last claim ended */
+	int64		released_at;	/* when a claim was last released, or 0 */
+	dlist_head	claims;
+	int			nheld;			/* claims in state HELD */
+	bool		exclusive;		/* ... and one of them is not a reader */
+	int			nwaiting;		/* claims in state WAITING, in this generation */
+	int			nneeding;		/* claims with needs_ticket */
+	char		about[ZKL_ABOUT_SIZE];	/* the backend that the znode names:
+										 * the one that requested the ticket,
+										 * or has held the lock for
+										 * deadlock_timeout */
+	int64		described_at;	/* when the worker last changed "about" */
+	char		znode[ZKL_ZNODE_SIZE];	/* since QUEUED or OWNED */
+	bool		timer_armed;	/* the worker will look at the entry without
+								 * being asked ... */
+	int64		armed_for;		/* ... at this moment */
+	bool		stuck;			/* RELEASING, and ZooKeeper refused the delete */
+	bool		in_work;		/* the worker was asked to look at the entry,
+								 * and has not done so yet */
+	bool		seen;			/* the worker has looked since the state
+								 * became WANTED */
+
+	/* of a semaphore; protected by the partition's LWLock */
+	dlist_head	idle;
+	dlist_head	pending;
+	int			nleases;		/* its leases that are WANTED, QUEUED or OWNED
+								 * ... */
+	int			nowned;			/* ... OWNED ... */
+	int			nlinked;		/* ... and all that have an entry */
+	uint64		last_lease;		/* the number in the name of the newest lease */
+	bool		surveyed;		/* the path is no other kind of lock: a
+								 * backend saw none while this server owned a
+								 * lease */
+
+	/*
+	 * Of all but leases: how many tickets are stuck, its own or those of its
+	 * leases; protected by the partition's LWLock.
+	 */
+	int			nstuck;
+
+	/* of a lease; protected by the partition's LWLock */
+	ZklClaim   *holder;
+	dlist_node	lease_link;
+
+	/* protected by the session's work_mutex */
+	dlist_node	work_link;
+	bool		taken;			/* the worker has taken the entry off the
+								 * list, and is about to look */
+
+	/*
+	 * Only the worker uses these, so no lock protects them.  A new worker
+	 * keeps the ticket, and builds the rest anew.
+	 */
+	ZklTicket	ticket;
+	bool		counted;		/* its znode is counted in ephemeral_bytes */
+	ZklRequest	due;			/* the request to send next */
+	dlist_node	due_link;
+	ZklLine		line;			/* the requests of this lock, or of this
+								 * semaphore's leases */
+	dlist_head	listening;		/* of a semaphore: leases that wait for a list
+								 * which was sent */
+	dlist_node	listening_link;
+	uint32		list;			/* of a lease: the number of that list */
+	pairingheap_node timer;
+	bool		timer_set;		/* the timer is in the heap */
+	int64		timer_at;
+};
+
+struct ZklClaim
+{
+	ZklEntry   *entry;			/* fixed while the claim exists */
+	int			proc_number;	/* fixed */
+	int			pid;			/* fixed */
+	int			loss_signal;	/* fixed */
+	Oid			role;			/* current user when the claim began; fixed */
+	Oid			database;		/* fixed */
+	bool		superuser;		/* of a superuser's session; fixed */
+
+	/*
+	 * Written under the LWLock of the entry's partition, exclusively.  The
+	 * claim's own backend reads some of these without the lock: token and
+	 * lease_until, which no other process writes; failure, once it has been
+	 * told ZKL_ANSWER_FAILED; and the generation of a claim on leases.  A
+	 * loss may change that generation at the same moment, but leases share
+	 * their local lock, so either will do.
+	 */
+	dlist_node	link;			/* in entry->claims; while free, in
+								 * free_claims, under claims_mutex */
+	ZklClaimState state;
+	ZklMode		mode;
+	int			quantity;		/* of a semaphore: leases that it requests */
+	int			nleases;		/* ... and that it holds: */
+	dlist_head	leases;
+	uint64		epoch;			/* since HELD */
+	uint32		generation;		/* of the local lock that the backend has or
+								 * waits for */
+	bool		waits_locally;	/* its backend waits for the local lock ... */
+	bool		nudged;			/* ... and the worker cancelled that wait,
+								 * because there is a new generation */
+	bool		needs_ticket;	/* its backend waits on its latch, for the
+								 * ticket or for a delete */
+	ZklFailure	failure;		/* why the lock cannot be had */
+	ZklLoss		loss;			/* why it was lost ... */
+	int64		lost_at;		/* ... and when */
+	int64		token;			/* since HELD */
+	int64		lease_until;	/* when the hold limit passes; 0: never */
+	int64		since;			/* of the present state */
+
+	/*
+	 * Only the claim's backend writes these, and no lock protects them.
+	 * zk_locks shows them.  The worker reads them when the claim is lost: it
+	 * signals the backend only if a count is not 0.  If the claim is lost
+	 * between its grant and the first count, the worker sends no signal; the
+	 * commit guard still finds the loss.
+	 */
+	int			session_count;
+	int			xact_count;
+
+	char		about[ZKL_ABOUT_SIZE];	/* the backend; fixed */
+};
+
+#endif							/* ZKL_LOCKENTRY_H */

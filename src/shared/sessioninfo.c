@@ -1,0 +1,62 @@
+/*-------------------------------------------------------------------------
+ *
+ * sessioninfo.c
+ *	  What all processes know of the server's ZooKeeper sessions.
+ *
+ * src/shared/sessioninfo.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "settings.h"
+#include "shared/locktable.h"
+#include "shared/sessioninfo.h"
+
+ZklSessionInfo *zkl_session_info_mine = NULL;
+
+int
+zkl_session_info_number(void)
+{
+	return zkl_session_info_mine - zkl_lock_table->session;
+}
+
+bool
+zkl_session_info_is_safe(int session, int64 now)
+{
+	int64		safe_until = pg_atomic_read_u64(&zkl_lock_table->session[session].safe_until);
+
+	pg_read_barrier();
+	return now < safe_until;
+}
+
+int64
+zkl_session_info_silent_from(int session, int64 since)
+{
+	ZklSessionInfo *info = &zkl_lock_table->session[session];
+	int64		heard_at = (int64) pg_atomic_read_u64(&info->heard_at);
+	int			patience_ms = zkl_connection_timeout;
+
+	/* The next heartbeat may be due only later than that. */
+	if (pg_atomic_read_u32(&info->connected) != 0)
+		patience_ms = Max(patience_ms, 2 * (int) pg_atomic_read_u32(&info->period_ms));
+	return Max(since, heard_at) + ZKL_MS(patience_ms);
+}
+
+bool
+zkl_session_info_all_safe(int64 now)
+{
+	for (int i = 0; i < zkl_sessions; i++)
+	{
+		if (!zkl_session_info_is_safe(i, now))
+			return false;
+	}
+	return true;
+}
+
+bool
+zkl_session_info_is_in_doubt(uint64 epoch, int session, int64 now)
+{
+	return !zkl_session_info_is_safe(session, now) ||
+		epoch != pg_atomic_read_u64(&zkl_lock_table->session[session].epoch);
+}

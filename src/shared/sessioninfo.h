@@ -1,0 +1,81 @@
+/*-------------------------------------------------------------------------
+ *
+ * sessioninfo.h
+ *	  What all processes know of the server's ZooKeeper sessions.
+ *
+ * src/shared/sessioninfo.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_SESSIONINFO_H
+#define ZKL_SESSIONINFO_H
+
+#include "lib/ilist.h"
+#include "port/atomics.h"
+#include "storage/spin.h"
+
+#define ZKL_SERVER_SIZE		80	/* "address:port" */
+#define ZKL_PASSWORD_SIZE	16
+#define ZKL_ERROR_SIZE		256
+
+/*
+ * One ZooKeeper session.  Only its worker writes this, except for the list of
+ * work.  Other processes read the atomic fields without a lock.
+ */
+typedef struct ZklSessionInfo
+{
+	pg_atomic_uint64 epoch;		/* grows when the session has expired */
+	pg_atomic_uint64 safe_until;	/* on the clock of zkl_now() */
+	pg_atomic_uint64 heard_at;	/* when ZooKeeper last answered a heartbeat */
+	pg_atomic_uint32 period_ms; /* between heartbeats */
+	pg_atomic_uint32 connected;
+
+	/*
+	 * Written under session_lock.  The worker itself reads them without it.
+	 */
+	int64		id;				/* 0: none */
+	char		password[ZKL_PASSWORD_SIZE];
+	int			timeout_ms;		/* the shortest that ZooKeeper has granted */
+	char		server[ZKL_SERVER_SIZE];
+	int64		connected_at;
+	char		last_error[ZKL_ERROR_SIZE];
+	int64		last_error_at;	/* 0: never */
+
+	pg_atomic_uint32 worker_proc;	/* proc number + 1; 0: not running */
+	pg_atomic_uint32 worker_pid;
+	pg_atomic_uint64 ephemeral_bytes;	/* see sendqueue.c */
+
+	slock_t		work_mutex;
+	dlist_head	work;			/* entries that the worker is asked to look
+								 * at; protected by work_mutex */
+} ZklSessionInfo;
+
+/*
+ * In a worker: its ZooKeeper session, which is fixed, and the number of that
+ * session.  Elsewhere: NULL.
+ */
+extern ZklSessionInfo *zkl_session_info_mine;
+extern int	zkl_session_info_number(void);
+
+/*
+ * Is this ZooKeeper session, or is each of them, certainly alive at this
+ * moment of zkl_now()?  A caller that reads "losses" or an epoch after that
+ * sees values at least as new: when a session expires, both grow before the
+ * next session can be safe.
+ */
+extern bool zkl_session_info_is_safe(int session, int64 now);
+extern bool zkl_session_info_all_safe(int64 now);
+
+/*
+ * A backend has waited for an answer since "since".  This returns the moment
+ * from which it may report that ZooKeeper cannot be reached.  While ZooKeeper
+ * answers heartbeats, that moment moves on: then the answer only takes long.
+ */
+extern int64 zkl_session_info_silent_from(int session, int64 since);
+
+/*
+ * Is the session not certainly alive, or has its epoch changed since this one?
+ */
+extern bool zkl_session_info_is_in_doubt(uint64 epoch, int session, int64 now);
+
+#endif							/* ZKL_SESSIONINFO_H */
