@@ -1,0 +1,68 @@
+
+# The check of the layers finds planted mistakes, and names the arrow.
+
+use strict;
+use warnings;
+
+use Test::More;
+
+use FindBin;
+use PostgreSQL::Test::Utils;
+
+my $top = "$FindBin::RealBin/../..";
+my $tree = PostgreSQL::Test::Utils::tempdir('layers');
+
+# A copy of the sources and of the objects that were built from them.
+sub plant
+{
+	my (%files) = @_;
+
+	system_or_bail('rm', '-rf', "$tree/src");
+	system_or_bail('cp', '-r', "$top/src", $tree);
+	append_to_file("$tree/src/$_", $files{$_}) foreach grep { !/\.o$/ } keys %files;
+	foreach my $object (grep { /\.o$/ } keys %files)
+	{
+		append_to_file("$tree/planted.c", $files{$object});
+		system_or_bail('gcc', '-c', '-o', "$tree/src/$object", "$tree/planted.c");
+		unlink "$tree/planted.c";
+	}
+	return qx('$top/test/check-layers' '$tree' 2>&1);
+}
+
+is(plant(), "check-layers: ok\n", 'what is in the tree');
+is($?, 0, 'and its exit status');
+
+my @mistakes = (
+	[ 'an include against the folders',
+		{ 'backend/enter.c' => qq{#include "worker/tickets.h"\n} },
+		'backend must not use worker: backend/enter.c includes worker/tickets.h' ],
+	[ 'an include of the roof', { 'zklock.h' => "\n", 'shared/entry.c' => qq{#include "zklock.h"\n} },
+		'shared must not use roof: shared/entry.c includes zklock.h' ],
+	[ 'a call against the folders, without an include',
+		{ 'shared/planted.o' => "void zkl_loss_tell(void); void zkl_planted(void) { zkl_loss_tell(); }\n" },
+		'shared must not use backend: shared/planted.c uses zkl_loss_tell of backend/loss.c' ],
+	[ 'a circle of headers', { 'backend/claims.h' => qq{#include "backend/acquire.h"\n} },
+		'in a circle: backend/claims.h includes backend/acquire.h' ],
+	[ 'a circle of calls within a folder',
+		{ 'shared/one.o' => "void zkl_two(void); void zkl_one(void) { zkl_two(); }\n",
+			'shared/two.o' => "void zkl_one(void); void zkl_two(void) { zkl_one(); }\n" },
+		'in a circle: shared/one.c uses zkl_two of shared/two.c' ],
+	[ 'PostgreSQL in pure code', { 'protocol/path.c' => qq{#include "postgres.h"\n} },
+		'protocol/path.c is pure, but includes "postgres.h"' ],
+	[ 'a name without its header', { 'backend/wait.h' => "extern void zkl_sleep(void);\n" },
+		'backend/wait.h declares zkl_sleep, which should begin with zkl_wait' ],
+	[ 'the client library in a backend', { 'backend/wait.c' => "#include <zookeeper/zookeeper.h>\n" },
+		'backend/wait.c knows the client library: #include <zookeeper' ],
+	[ 'a state that is changed elsewhere', { 'backend/wait.c' => "entry->state = ZKL_ENTRY_NONE;\n" },
+		'backend/wait.c moves an entry from state to state: entry->state = ' ]);
+
+foreach my $mistake (@mistakes)
+{
+	my ($what, $files, $message) = @$mistake;
+	my $output = plant(%$files);
+
+	cmp_ok($?, '!=', 0, "$what: exit status");
+	like($output, qr/^check-layers: \Q$message\E/m, "$what: the arrow");
+}
+
+done_testing();
