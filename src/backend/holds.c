@@ -244,7 +244,7 @@ settle_part(ZklLocalClaim *claim, ZklPartName name, int count)
 	show_counts(claim);
 }
 
-/* For zk_locks, and for the worker: see locktable.h. */
+/* For zk_locks, and for the worker: see lockentry.h. */
 static void
 show_counts(ZklLocalClaim *claim)
 {

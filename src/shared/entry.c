@@ -4,7 +4,7 @@
  *	  The changes of an entry and its ticket: one function for each arrow.
  *
  * Only this file and entrywork.c, the worker's part, write the state of an
- * entry. locktable.h has the states, and says which process makes each change.
+ * entry.  lockentry.h has the states, and says which process makes each change.
  *
  * src/shared/entry.c
  *

@@ -3,7 +3,7 @@
  * entry.h
  *	  The changes of an entry and its ticket: one function for each arrow.
  *
- * The states and the arrows are in locktable.h.  Callers hold the entry's
+ * The states and the arrows are in lockentry.h.  Callers hold the entry's
  * partition, exclusively, unless the comment of a function says otherwise.  No
  * function raises an error.
  *

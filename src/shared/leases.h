@@ -3,7 +3,7 @@
  * leases.h
  *	  The leases of a semaphore that this server has.
  *
- * Each lease is an entry with a ticket of its own; see locktable.h.  An idle
+ * Each lease is an entry with a ticket of its own; see lockentry.h.  An idle
  * lease goes to the next claim of this server that asks.  Only a claim that
  * holds the semaphore's inner mutex, and so is the first in the whole cluster,
  * or that only tries, gets more of them from ZooKeeper.

@@ -3,7 +3,7 @@
  * sharedclaim.c
  *	  A claim in the lock table: it begins, holds its lock, and ends.
  *
- * locktable.h has the states, and says which process makes each change.
+ * lockentry.h has the states, and says which process makes each change.
  *
  * src/shared/sharedclaim.c
  *

@@ -3,7 +3,7 @@
  * sharedclaim.h
  *	  A claim in the lock table: it begins, holds its lock, and ends.
  *
- * The states and the arrows are in locktable.h.  All functions lock the
+ * The states and the arrows are in lockentry.h.  All functions lock the
  * entry's partition themselves, so the caller holds none.  None raises an
  * error, except zkl_shared_claim_begin, which reads a catalog before it begins
  * anything.

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * entrywork.c
- *	  The worker's changes of entries.
+ *	  The entries that the worker is to look at, and what it finds to do.
  *
- * locktable.h has the states, and says which process makes each change.
+ * An entry is looked at when a backend asks for it, or when its timer fires.
  *
  * src/worker/entrywork.c
  *
@@ -18,7 +18,7 @@
 #include "faultpoint.h"
 #include "settings.h"
 #include "shared/entry.h"
-#include "shared/leases.h"
+#include "worker/entrystate.h"
 #include "worker/entrywork.h"
 
 /*
@@ -28,27 +28,10 @@
  */
 #define LOOK_AFTER		ZKL_MS(10)
 
-/*
- * If a lock is held for so long, a client may request its release, so the
- * worker watches the znode.
- */
-#define WATCH_AFTER		ZKL_MS(100)
-
-/*
- * When a hold limit has passed, the waiting backends have so long to come back
- * with the local lock of the new generation, before the ticket counts as idle.
- */
-#define HAND_ON_WITHIN	ZKL_MS(1000)
-
 static int64 next_timer(const ZklEntry *entry);
 static void arm_timer(ZklEntry *entry, ZklWork *work);
 static int64 describe_at(const ZklEntry *entry);
 static bool describe_if_due(ZklEntry *entry, int64 now);
-static bool end_lease_times(ZklEntry *entry, int64 now);
-static bool give_up_if_idle(ZklEntry *entry);
-static void lose_claim(ZklClaim *claim, ZklLoss loss);
-static void new_generation(ZklEntry *entry);
-static bool want_again(ZklEntry *entry);
 
 static void
 adopt(ZklEntry *entry, void *arg)
@@ -149,16 +132,16 @@ zkl_entry_work_timer_fired(ZklEntry *entry)
 	ZKL_FAULT_POINT("timer-fired");
 	zkl_entry_lock(entry);
 	entry->timer_armed = false;
-	any_over = end_lease_times(entry, now);
+	any_over = zkl_entry_state_end_lease_times(entry, now);
 	if (entry->state == ZKL_ENTRY_OWNED)
 	{
 		if (zkl_entry_is_idle(entry) && now >= entry->idle_at + ZKL_MS(zkl_linger))
-			work.unwant = give_up_if_idle(entry);
+			work.unwant = zkl_entry_state_give_up_if_idle(entry);
 		if (!work.unwant && !entry->looked &&
 			now >= entry->owned_at + LOOK_AFTER)
 			work.look = entry->looked = true;
 		if (!work.unwant && !entry->watching &&
-			now >= entry->owned_at + WATCH_AFTER)
+			now >= entry->owned_at + ZKL_WATCH_AFTER)
 			work.watch = entry->watching = true;
 		work.describe = !work.unwant && describe_if_due(entry, now);
 	}
@@ -188,7 +171,7 @@ next_timer(const ZklEntry *entry)
 	if (!entry->looked)
 		at = Min(at, entry->owned_at + LOOK_AFTER);
 	if (!entry->watching)
-		at = Min(at, entry->owned_at + WATCH_AFTER);
+		at = Min(at, entry->owned_at + ZKL_WATCH_AFTER);
 	if (entry->contended)
 		at = Min(at, describe_at(entry));
 	dlist_foreach(iter, &unconstify(ZklEntry *, entry)->claims)
@@ -244,428 +227,4 @@ arm_timer(ZklEntry *entry, ZklWork *work)
 	entry->timer_armed = true;
 	entry->armed_for = at;
 	work->timer_at = at;
-}
-
-/* Claims whose hold limit has passed become LOST. */
-static bool
-end_lease_times(ZklEntry *entry, int64 now)
-{
-	bool		any = false;
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &entry->claims)
-	{
-		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
-
-		if (claim->state != ZKL_CLAIM_HELD || claim->lease_until == 0 ||
-			claim->lease_until > now)
-			continue;
-		any = true;
-		lose_claim(claim, ZKL_LOSS_LEASE_TIME);
-		entry->nheld--;
-		if (claim->mode != ZKL_MODE_READ)
-			entry->exclusive = false;
-	}
-	if (any)
-	{
-		bool		handed_on = entry->nwaiting > 0 &&
-		!zkl_entry_tenure_is_over(entry, now);
-
-		new_generation(entry);
-		if (!handed_on)
-			zkl_entry_settle(entry, now);
-		else if (entry->nheld == 0)
-		{
-			/* The waiting backends come back, for the new generation. */
-			entry->idle_at = now + HAND_ON_WITHIN;
-		}
-	}
-	return any;
-}
-
-void
-zkl_entry_work_set_queued(ZklEntry *entry)
-{
-	zkl_entry_lock(entry);
-	if (entry->state == ZKL_ENTRY_WANTED || entry->state == ZKL_ENTRY_QUEUED)
-	{
-		bool		is_news = entry->state == ZKL_ENTRY_WANTED ||
-		entry->asking != entry->ticket.asking;
-
-		entry->state = ZKL_ENTRY_QUEUED;
-		entry->asking = entry->ticket.asking;
-		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
-		if (is_news)
-			zkl_entry_wake_needing(entry);
-	}
-	zkl_entry_unlock(entry->hash);
-}
-
-bool
-zkl_entry_work_set_owned(ZklEntry *entry, bool contended)
-{
-	bool		wanted;
-
-	zkl_entry_lock(entry);
-	wanted = entry->state == ZKL_ENTRY_WANTED ||
-		entry->state == ZKL_ENTRY_QUEUED;
-	if (wanted)
-	{
-		entry->state = ZKL_ENTRY_OWNED;
-		entry->epoch = pg_atomic_read_u64(&zkl_session_info_mine->epoch);
-		entry->czxid = entry->ticket.czxid;
-		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
-		entry->claim_number = 0;
-		entry->comes_back = false;
-		entry->contended = contended;
-		entry->rechecking = false;
-		entry->answered = false;
-		entry->asking = false;
-		entry->revoked = false;
-		entry->plain &= zkl_entry_work_says_plain(entry);
-		entry->looked = entry->ticket.listed;
-		entry->handed_on = false;
-		entry->watching = false;
-		entry->described_at = 0;
-		entry->owned_at = zkl_now();
-		if (entry->semaphore != NULL)
-			zkl_leases_set_owned(entry);
-		zkl_entry_ask_worker(entry);	/* for its timer */
-		zkl_entry_wake_needing(entry);
-	}
-	zkl_entry_unlock(entry->hash);
-	return wanted;
-}
-
-bool
-zkl_entry_work_set_contended(ZklEntry *entry)
-{
-	uint32		hash = entry->hash;
-	bool		lingered = false;
-
-	zkl_entry_lock(entry);
-	if (entry->state == ZKL_ENTRY_OWNED)
-	{
-		bool		is_news = !entry->contended;
-
-		lingered = give_up_if_idle(entry);
-		if (!lingered && is_news)
-			zkl_entry_ask_worker(entry);	/* for its timer */
-		entry->contended = true;
-		if (!lingered && entry->nheld > 0 && !entry->exclusive)
-			zkl_entry_downgrade(entry);
-		if (entry->semaphore != NULL && is_news)
-			zkl_leases_set_contended(entry->semaphore);
-	}
-	zkl_entry_unlock(hash);
-	return lingered;
-}
-
-/*
- * A ticket that is about to be downgraded does not answer: readers need no
- * answer, and tickets that write will ask the reader's znode anew.
- */
-bool
-zkl_entry_work_shall_answer(ZklEntry *entry)
-{
-	bool		shall_answer;
-
-	zkl_entry_lock(entry);
-	shall_answer = entry->state == ZKL_ENTRY_OWNED && entry->contended &&
-		entry->semaphore == NULL && entry->mode == entry->ticket.mode &&
-		!zkl_entry_is_idle(entry) &&
-		(entry->ticket.asked ||
-		 zkl_now() >= entry->owned_at + WATCH_AFTER);
-	entry->answered |= shall_answer;
-	zkl_entry_unlock(entry->hash);
-	return shall_answer;
-}
-
-/*
- * The znode of a reader's ticket never says that it is plain, because
- * superusers may join.  The mode of a ticket may have changed since a backend
- * requested it.
- */
-bool
-zkl_entry_work_says_plain(const ZklEntry *entry)
-{
-	return entry->plain && entry->ticket.mode != ZKL_MODE_READ;
-}
-
-/* Once the ticket is given up, entry->about may be about the next ticket. */
-bool
-zkl_entry_work_copy_about(ZklEntry *entry, char about[ZKL_ABOUT_SIZE])
-{
-	bool		owned;
-
-	zkl_entry_lock(entry);
-	owned = entry->state == ZKL_ENTRY_OWNED;
-	if (owned)
-		strlcpy(about, entry->about, ZKL_ABOUT_SIZE);
-	zkl_entry_unlock(entry->hash);
-	return owned;
-}
-
-/* ... and its znode is right whatever it says. */
-bool
-zkl_entry_work_is_described(ZklEntry *entry, const char *data, int length)
-{
-	bool		described;
-
-	zkl_entry_lock(entry);
-	described = entry->state != ZKL_ENTRY_OWNED ||
-		zkl_recipe_is_about(data, length, entry->about);
-	zkl_entry_unlock(entry->hash);
-	return described;
-}
-
-void
-zkl_entry_work_set_uncontended(ZklEntry *entry)
-{
-	zkl_entry_lock(entry);
-	if (entry->state == ZKL_ENTRY_OWNED)
-	{
-		entry->contended = false;
-		zkl_entry_wake_needing(entry);
-	}
-	zkl_entry_unlock(entry->hash);
-}
-
-void
-zkl_entry_work_set_downgraded(ZklEntry *entry)
-{
-	zkl_entry_lock(entry);
-	if (entry->state == ZKL_ENTRY_OWNED)
-	{
-		entry->contended = false;
-		entry->answered = false;
-		entry->plain = false;	/* the reader's znode does not say plain */
-		zkl_entry_wake_needing(entry);
-		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
-	}
-	zkl_entry_unlock(entry->hash);
-}
-
-bool
-zkl_entry_work_set_revoked(ZklEntry *entry)
-{
-	bool		lingered = false;
-
-	zkl_entry_lock(entry);
-	if (entry->state == ZKL_ENTRY_OWNED)
-	{
-		entry->revoked = true;
-		lingered = give_up_if_idle(entry);
-		pg_atomic_fetch_add_u64(&zkl_lock_table->revocations, 1);
-	}
-	zkl_entry_unlock(entry->hash);
-	return lingered;
-}
-
-/* The caller, in the worker, deletes the znode. */
-static bool
-give_up_if_idle(ZklEntry *entry)
-{
-	if (!zkl_entry_is_idle(entry))
-		return false;
-	entry->state = ZKL_ENTRY_RELEASING;
-	if (entry->semaphore != NULL)
-		zkl_entry_unlink_lease(entry);
-	return true;
-}
-
-bool
-zkl_entry_work_set_gone(ZklEntry *entry)
-{
-	uint32		hash = entry->hash;
-	bool		wanted;
-
-	zkl_entry_lock(entry);
-	entry->timer_armed = false;
-	zkl_entry_set_stuck(entry, false);
-	wanted = want_again(entry);
-	zkl_entry_unlock(hash);
-	return wanted;
-}
-
-void
-zkl_entry_work_set_lost(ZklEntry *entry, ZklLoss loss)
-{
-	uint32		hash = entry->hash;
-	dlist_iter	iter;
-
-	zkl_entry_lock(entry);
-	entry->timer_armed = false;
-	if (entry->holder != NULL && entry->holder->state == ZKL_CLAIM_HELD)
-	{
-		lose_claim(entry->holder, loss);
-		entry->semaphore->nheld--;
-	}
-	dlist_foreach(iter, &entry->claims)
-	{
-		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
-
-		if (claim->state == ZKL_CLAIM_HELD)
-			lose_claim(claim, loss);
-	}
-	entry->nheld = 0;
-	entry->exclusive = false;
-	if (entry->semaphore != NULL)
-		entry->semaphore->surveyed = false; /* others may have come */
-	new_generation(entry);
-	(void) want_again(entry);
-	zkl_entry_unlock(hash);
-}
-
-/*
- * A backend reads the count of losses, and then looks at the claim with the
- * partition locked.  If it finds the claim held, it had the partition before
- * this function did.  So its count does not include this loss, and it will
- * look again.
- */
-static void
-lose_claim(ZklClaim *claim, ZklLoss loss)
-{
-	pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
-	claim->state = ZKL_CLAIM_LOST;
-	claim->loss = loss;
-	claim->lost_at = claim->since = zkl_now();
-	ZKL_FAULT_POINT("claim-marked");	/* under the partition's lock */
-
-	/* A backend that is still acquiring relies on nothing yet. */
-	if (claim->session_count + claim->xact_count > 0)
-		zkl_lock_table_tell_lost(claim);
-}
-
-/*
- * Newcomers must not wait behind a backend that holds nothing any more.  A
- * claim whose backend has, or waits for, the old local lock counts as waiting
- * again when the backend has asked for the new generation.
- */
-static void
-new_generation(ZklEntry *entry)
-{
-	dlist_iter	iter;
-
-	entry->generation++;
-	entry->nwaiting = 0;
-	dlist_foreach(iter, &entry->claims)
-	{
-		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
-
-		zkl_entry_set_needs_ticket(claim, false);
-		zkl_lock_table_wake(claim);
-
-		/*
-		 * The holder of the old local lock may be idle for hours.  Only a
-		 * cancel ends a wait for it.
-		 */
-		if (claim->waits_locally && !claim->nudged)
-		{
-			claim->nudged = true;
-			zkl_lock_table_cancel(claim);
-		}
-
-		/* A claim on leases waits for no local lock. */
-		if (claim->mode == ZKL_MODE_LEASE)
-		{
-			claim->generation = entry->generation;
-			entry->nwaiting += claim->state == ZKL_CLAIM_WAITING;
-		}
-	}
-}
-
-void
-zkl_entry_work_set_failed(ZklEntry *entry, ZklFailure failure, bool znode_left)
-{
-	ZklEntry   *asked = entry->semaphore ? entry->semaphore : entry;
-	uint32		hash = entry->hash;
-	dlist_iter	iter;
-
-	zkl_entry_lock(entry);
-	dlist_foreach(iter, &asked->claims)
-	{
-		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
-
-		if (claim->needs_ticket)
-		{
-			claim->failure = failure;
-			zkl_entry_set_needs_ticket(claim, false);
-			zkl_lock_table_wake(claim);
-		}
-	}
-	zkl_entry_become_none(entry);
-	if (znode_left)
-	{
-		entry->state = ZKL_ENTRY_RELEASING;
-		zkl_entry_set_stuck(entry, entry->ticket.state == ZKL_TICKET_STUCK);
-	}
-	else
-		entry->timer_armed = false;
-	zkl_entry_remove_if_unused(entry);
-	zkl_entry_unlock(hash);
-}
-
-static void
-wake_visited(ZklEntry *entry, void *arg)
-{
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &entry->claims)
-		zkl_lock_table_wake(dlist_container(ZklClaim, link, iter.cur));
-}
-
-void
-zkl_entry_work_wake_all(void)
-{
-	zkl_lock_table_visit(zkl_session_info_number(), LW_SHARED, wake_visited, NULL);
-}
-
-static void
-note_held(ZklEntry *entry, void *arg)
-{
-	if (entry->nheld > 0)
-		*(bool *) arg = true;
-}
-
-bool
-zkl_entry_work_any_held(void)
-{
-	bool		any = false;
-
-	zkl_lock_table_visit(zkl_session_info_number(), LW_SHARED, note_held, &any);
-	return any;
-}
-
-/*
- * There is no znode: -> WANTED and true if a claim waits for the ticket right
- * now; -> NONE otherwise, and the entry may be gone.  A backend that waits for
- * leases requests them again by itself, if it still has the inner mutex.
- */
-static bool
-want_again(ZklEntry *entry)
-{
-	dlist_iter	iter;
-
-	zkl_entry_become_none(entry);
-	dlist_foreach(iter, &entry->claims)
-	{
-		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
-
-		if (!claim->needs_ticket)
-			continue;
-		if (claim->mode == ZKL_MODE_LEASE || entry->nlinked > 0)
-		{
-			zkl_lock_table_wake(claim);
-			continue;
-		}
-		entry->state = ZKL_ENTRY_WANTED;
-		entry->mode = claim->mode;
-		strlcpy(entry->about, claim->about, sizeof(entry->about));
-		entry->plain &= !claim->superuser;
-		entry->seen = true;
-		return true;
-	}
-	zkl_entry_remove_if_unused(entry);
-	return false;
 }

@@ -18,7 +18,7 @@
 #include "postgres.h"
 
 #include "worker/commandrunner.h"
-#include "worker/entrywork.h"
+#include "worker/entrystate.h"
 #include "worker/lockdirectory.h"
 #include "worker/sendqueue.h"
 #include "zookeeper/session.h"
@@ -401,7 +401,7 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 static const char *
 plain_mark(const ZklEntry *entry)
 {
-	return zkl_entry_work_says_plain(entry) ? ZKL_PLAIN : "";
+	return zkl_entry_state_says_plain(entry) ? ZKL_PLAIN : "";
 }
 
 /*
@@ -415,7 +415,7 @@ send_answer(ZklEntry *entry, const char *directory)
 	char		about[ZKL_ABOUT_SIZE];
 	char		words[ZKL_TEXT_SIZE];
 
-	if (!zkl_entry_work_copy_about(entry, about))
+	if (!zkl_entry_state_copy_about(entry, about))
 		return;
 	snprintf(words, sizeof(words), "%s%s%s", about, plain_mark(entry),
 			 ticket->writes_answer ? ZKL_IN_USE : "");

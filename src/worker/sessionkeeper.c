@@ -18,7 +18,7 @@
 #include "settings.h"
 #include "worker/addresses.h"
 #include "worker/commandrunner.h"
-#include "worker/entrywork.h"
+#include "worker/entrystate.h"
 #include "worker/lookup.h"
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
@@ -250,7 +250,7 @@ note_doubt(void)
 	}
 	else if (!keeper.in_doubt && !safe && zkl_session_info_mine->id != 0 &&
 			 pg_atomic_read_u64(&zkl_session_info_mine->ephemeral_bytes) > 0 &&
-			 zkl_entry_work_any_held())
+			 zkl_entry_state_any_held())
 	{
 		keeper.in_doubt = true;
 		note_error("ZooKeeper has not confirmed the session for too long");
@@ -381,7 +381,7 @@ on_connected(void)
 	pg_atomic_write_u32(&zkl_session_info_mine->connected, 1);
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.connects, 1);
 	zkl_tickets_reconnected();
-	zkl_entry_work_wake_all();
+	zkl_entry_state_wake_all();
 }
 
 static void
@@ -400,7 +400,7 @@ on_disconnected(void)
 	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
 	pg_atomic_write_u32(&zkl_session_info_mine->connected, 0);
 	zkl_tickets_disconnected();
-	zkl_entry_work_wake_all();
+	zkl_entry_state_wake_all();
 }
 
 /*
@@ -507,7 +507,7 @@ on_heartbeat(int64 sent)
 	pg_atomic_write_u32(&info->period_ms, period_ms);
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.heartbeats, 1);
 	if (!was_safe && zkl_session_info_is_safe(session, now))
-		zkl_entry_work_wake_all();
+		zkl_entry_state_wake_all();
 }
 
 /*

@@ -20,6 +20,7 @@
 #include "compat.h"
 #include "faultpoint.h"
 #include "settings.h"
+#include "worker/entrystate.h"
 #include "worker/entrywork.h"
 #include "worker/lockdirectory.h"
 #include "worker/sendqueue.h"
@@ -165,8 +166,8 @@ take_reply(ZklEntry *entry, const ZklSessionEvent *event)
 
 	if (reply.request == ZKL_REQUEST_WATCH_SELF &&
 		reply.outcome == ZKL_OUTCOME_OK)
-		reply.stale = !zkl_entry_work_is_described(entry, event->data,
-												   event->data_length);
+		reply.stale = !zkl_entry_state_is_described(entry, event->data,
+													event->data_length);
 	carry_out(entry, zkl_ticket_step(&entry->ticket, &reply));
 }
 
@@ -451,7 +452,7 @@ carry_out(ZklEntry *entry, ZklTicketStep step)
 static void
 answer(ZklEntry *entry)
 {
-	if (!entry->ticket.answered && zkl_entry_work_shall_answer(entry))
+	if (!entry->ticket.answered && zkl_entry_state_shall_answer(entry))
 		feed(entry, ZKL_EVENT_ANSWER);
 }
 
@@ -464,12 +465,12 @@ report(ZklEntry *entry, ZklTicketStep step)
 		case ZKL_REPORT_NOTHING:
 			break;
 		case ZKL_REPORT_QUEUED:
-			zkl_entry_work_set_queued(entry);
+			zkl_entry_state_set_queued(entry);
 			break;
 		case ZKL_REPORT_OWNED:
 			pg_atomic_fetch_add_u64(&zkl_lock_table->counters.owned, 1);
 			ZKL_FAULT_POINT("owned");
-			if (zkl_entry_work_set_owned(entry, entry->ticket.contended))
+			if (zkl_entry_state_set_owned(entry, entry->ticket.contended))
 			{
 				ZKL_FAULT_POINT("grant-written");
 				answer(entry);
@@ -478,34 +479,34 @@ report(ZklEntry *entry, ZklTicketStep step)
 				feed(entry, ZKL_EVENT_UNWANT);
 			break;
 		case ZKL_REPORT_CONTENDED:
-			if (zkl_entry_work_set_contended(entry))
+			if (zkl_entry_state_set_contended(entry))
 				feed(entry, ZKL_EVENT_UNWANT);
 			else
 				answer(entry);
 			break;
 		case ZKL_REPORT_UNCONTENDED:
-			zkl_entry_work_set_uncontended(entry);
+			zkl_entry_state_set_uncontended(entry);
 			break;
 		case ZKL_REPORT_DOWNGRADED:
-			zkl_entry_work_set_downgraded(entry);
+			zkl_entry_state_set_downgraded(entry);
 			break;
 		case ZKL_REPORT_REVOKED:
-			if (zkl_entry_work_set_revoked(entry))
+			if (zkl_entry_state_set_revoked(entry))
 				feed(entry, ZKL_EVENT_UNWANT);
 			break;
 		case ZKL_REPORT_LOST:
 			pg_atomic_fetch_add_u64(&zkl_lock_table->counters.lost, 1);
 			ZKL_FAULT_POINT("loss-noticed");
-			zkl_entry_work_set_lost(entry, zkl_session_is_usable() ?
-									ZKL_LOSS_DELETED : ZKL_LOSS_EXPIRED);
+			zkl_entry_state_set_lost(entry, zkl_session_is_usable() ?
+									 ZKL_LOSS_DELETED : ZKL_LOSS_EXPIRED);
 			ZKL_FAULT_POINT("claims-marked");
 			break;
 		case ZKL_REPORT_FAILED:
-			zkl_entry_work_set_failed(entry, step.failure,
-									  entry->ticket.state != ZKL_TICKET_NONE);
+			zkl_entry_state_set_failed(entry, step.failure,
+									   entry->ticket.state != ZKL_TICKET_NONE);
 			break;
 		case ZKL_REPORT_GONE:
-			if (zkl_entry_work_set_gone(entry))
+			if (zkl_entry_state_set_gone(entry))
 				feed(entry, ZKL_EVENT_WANT);
 			break;
 	}

@@ -30,7 +30,7 @@
 #include "protocol/hosts.h"
 #include "shared/mailbox.h"
 #include "worker/commandrunner.h"
-#include "worker/entrywork.h"
+#include "worker/entrystate.h"
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
 #include "worker/tickets.h"
@@ -338,9 +338,9 @@ wait_on_socket(int fd, uint32 events, long timeout_ms)
 static void
 stop(void)
 {
-	if (zkl_entry_work_any_held() && zkl_now() < worker.stop_at)
+	if (zkl_entry_state_any_held() && zkl_now() < worker.stop_at)
 		return;
-	if (zkl_entry_work_any_held())
+	if (zkl_entry_state_any_held())
 	{
 		ereport(LOG,
 				errmsg("leaving the ZooKeeper session to expire, because locks are still held"));

@@ -1,0 +1,120 @@
+/*-------------------------------------------------------------------------
+ *
+ * entrystate.h
+ *	  The worker's changes of entries: one function for each arrow.
+ *
+ * The states and the arrows are in lockentry.h.  Functions lock the entry's
+ * partition themselves, so the caller holds none, unless their comments say
+ * otherwise.  No function raises an
+ * error.
+ *
+ * Called only by the worker, for entries of its own session.
+ *
+ * src/worker/entrystate.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_ENTRYSTATE_H
+#define ZKL_ENTRYSTATE_H
+
+#include "settings.h"
+#include "shared/locktable.h"
+
+/*
+ * If a lock is held for so long, a client may request its release, so the
+ * worker watches the znode.
+ */
+#define ZKL_WATCH_AFTER	ZKL_MS(100)
+
+/*
+ * WANTED -> QUEUED, unless the ticket is unwanted by now.  If the entry is
+ * QUEUED already, note whether the ticket still asks the one before it.
+ */
+extern void zkl_entry_state_set_queued(ZklEntry *entry);
+
+/* WANTED, QUEUED -> OWNED.  False if the ticket is unwanted by now. */
+extern bool zkl_entry_state_set_owned(ZklEntry *entry, bool contended);
+
+/*
+ * Another client queues behind the ticket.  If the ticket lingered, OWNED ->
+ * RELEASING and true.
+ */
+extern bool zkl_entry_state_set_contended(ZklEntry *entry);
+
+/*
+ * Has the znode to say that the lock is in use?  From then on the lock is in
+ * use until the ticket's end, because a ticket that has answered never
+ * lingers.
+ */
+extern bool zkl_entry_state_shall_answer(ZklEntry *entry);
+
+/*
+ * Does the ticket's znode say that the ticket serves no superuser?  Locks
+ * nothing.
+ */
+extern bool zkl_entry_state_says_plain(const ZklEntry *entry);
+
+/*
+ * The backend that an owned ticket's znode has to name.  False: the entry is not
+ * OWNED any more.
+ */
+extern bool zkl_entry_state_copy_about(ZklEntry *entry, char about[ZKL_ABOUT_SIZE]);
+
+/*
+ * Do the znode's data name the backend that they have to name?  True also if
+ * the entry is not OWNED any more.
+ */
+extern bool zkl_entry_state_is_described(ZklEntry *entry, const char *data,
+										 int length);
+
+/* No other client queues behind the ticket any more. */
+extern void zkl_entry_state_set_uncontended(ZklEntry *entry);
+
+/* The downgrade is done: the ticket is a reader's now. */
+extern void zkl_entry_state_set_downgraded(ZklEntry *entry);
+
+/*
+ * The release of the lock has been requested.  If the ticket lingered, OWNED
+ * -> RELEASING and true.
+ */
+extern bool zkl_entry_state_set_revoked(ZklEntry *entry);
+
+/*
+ * The znode is gone: -> NONE or WANTED; true if the ticket is wanted again.
+ * For this function and the next two, the caller has disarmed the entry's
+ * timer, if no ticket is left.
+ */
+extern bool zkl_entry_state_set_gone(ZklEntry *entry);
+
+/* OWNED -> NONE.  The entry may be gone afterwards. */
+extern void zkl_entry_state_set_lost(ZklEntry *entry, ZklLoss loss);
+
+/*
+ * The lock cannot be had: tell the claims that wait.  -> RELEASING if a znode
+ * is left, else NONE; then the entry may be gone afterwards.
+ */
+extern void zkl_entry_state_set_failed(ZklEntry *entry, ZklFailure failure,
+									   bool znode_left);
+
+/*
+ * The connection is gone or back.  Wake all claims, so that those look again
+ * that wait for a ticket, or for one that is in doubt.
+ */
+extern void zkl_entry_state_wake_all(void);
+
+/* Does any claim hold a lock whose ticket is in this ZooKeeper session? */
+extern bool zkl_entry_state_any_held(void);
+
+/*
+ * OWNED -> RELEASING, if no claim holds the lock or waits for it.  True if so.
+ * The caller holds the partition, exclusively.
+ */
+extern bool zkl_entry_state_give_up_if_idle(ZklEntry *entry);
+
+/*
+ * Claims whose hold limit has passed become LOST.  True if one did.  The
+ * caller holds the partition, exclusively.
+ */
+extern bool zkl_entry_state_end_lease_times(ZklEntry *entry, int64 now);
+
+#endif							/* ZKL_ENTRYSTATE_H */
