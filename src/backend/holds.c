@@ -79,9 +79,9 @@ zkl_counts_add(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
 		if (!book_local_lock(claim, name, ZKL_SCOPE_SESSION))
 			ereport(ERROR,
 					errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					errmsg("could not acquire lock \"%s\" with session scope",
+					errmsg("could not acquire session-level lock \"%s\"",
 						   zkl_show_path(claim->path)),
-					errdetail("Its lock in this server was dropped by pg_advisory_unlock_all(), and another session waits for the end of this transaction."));
+					errdetail("pg_advisory_unlock_all() dropped the lock in this server, and another session waits for the end of this transaction."));
 		if (zkl_claims_session_count(claim) == 0)
 			dlist_push_tail(&session_claims, &claim->session_link);
 	}
@@ -106,9 +106,9 @@ zkl_counts_check_room(int wanted)
 		ereport(ERROR,
 				errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				errmsg("too many locks for one session"),
-				errdetail("It has %d locks and leases and asks for %d more, of %d allowed.",
+				errdetail("The session holds %d locks and leases and requests %d more; the limit is %d.",
 						  held, wanted, zkl_max_locks_per_backend),
-				errhint("Release some of them, or let a superuser raise \"zklock.max_locks_per_backend\"."));
+				errhint("Release some of them, or have a superuser raise \"zklock.max_locks_per_backend\"."));
 }
 
 static void

@@ -156,8 +156,8 @@ warn_if_alone(void)
 			errcode(ERRCODE_NO_ACTIVE_SQL_TRANSACTION),
 			errmsg("\"%s\" should be called in a transaction block",
 				   NameStr(alone.function)),
-			errdetail("Outside of one, the lock is released at the end of the statement."),
-			errhint("Begin a transaction block first, or acquire the lock with session scope."));
+			errdetail("Outside of a transaction block, the lock is released at the end of the statement."),
+			errhint("Begin a transaction block first, or acquire a session-level lock."));
 }
 
 void
