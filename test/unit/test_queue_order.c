@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
- * test_lineup.c
+ * test_queue_order.c
  *	  Who queues for a lock, in which order, and who of them holds it.
  *
- * test/unit/test_lineup.c
+ * test/unit/test_queue_order.c
  *
  *-------------------------------------------------------------------------
  */
