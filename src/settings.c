@@ -52,8 +52,8 @@ static bool check_max_locks(int *newval, void **extra, GucSource source);
 
 /*
  * PostgreSQL replaces an invalid setting of an extension by the default, with
- * a WARNING.  But a server whose locks are in another place than those of the
- * others excludes none of them.  So here that is an error.
+ * a WARNING.  But a server whose locks are in another place excludes no other
+ * server.  So here that is an error.
  */
 void
 zkl_settings_define(void)

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * holds.c
- *	  How many acquires a claim counts, in which scope, and when they end.
+ *	  How many acquires a claim counts, at which level, and when they end.
  *
- * Acquires with transaction scope are kept as records on a stack.  There is
- * one record for a part of a claim and a nesting level, with the deepest level
- * on top.  A savepoint that is rolled back removes its records; one that is
+ * Transaction-level acquires are kept as records on a stack.  There is one
+ * record for a part of a claim and a nesting level, with the deepest level on
+ * top.  A savepoint that is rolled back removes its records; one that is
  * released leaves them to its parent.
  *
  * src/backend/holds.c
@@ -236,7 +236,10 @@ settle_part(ZklLocalClaim *claim, ZklPartName name, int count)
 	}
 	else
 	{
-		/* A backend that stops writing but still reads lets others read. */
+		/*
+		 * When a backend stops writing but still reads, other backends may
+		 * read.
+		 */
 		if (name == ZKL_EXCLUSIVE)
 			zkl_shared_downgrade(claim->shared);
 		zkl_claims_unlock(claim, name);
@@ -271,8 +274,8 @@ zkl_counts_sweep(void)
 }
 
 /*
- * The local locks of session scope are released all together, so it is enough
- * to look at one that this backend has according to its counts.
+ * The session-level local locks are released all together, so it is enough to
+ * look at one that this backend has according to its counts.
  */
 static bool
 session_locks_are_gone(void)

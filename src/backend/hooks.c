@@ -3,7 +3,7 @@
  * hooks.c
  *	  What zklock does around statements.
  *
- * If a loss cancelled a statement, the hooks replace its error (onlost.c).
+ * If a loss cancelled a statement, the hooks replace its error (loss.c).
  * The hook for messages does that for errors that come just before a statement
  * begins.
  *

@@ -65,10 +65,10 @@ zkl_report_loss_instead(ErrorData *error, const char *path, ZklLoss loss,
 }
 
 /*
- * A claim with session scope stays lost until it is released, so a transaction
- * that writes cannot succeed before that.  "release" is the function to call;
- * NULL if the claim ends with the transaction.  If the hold limit has passed,
- * the same transaction would probably take too long again.
+ * A session-level claim stays lost until it is released, so a transaction that
+ * writes cannot succeed before that.  "release" is the function to call; NULL
+ * if the claim ends with the transaction.  If the hold limit has passed, the
+ * same transaction would probably take too long again.
  */
 static LossReport
 describe_loss(const char *path, ZklLoss loss, int64 lost_at,

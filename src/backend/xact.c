@@ -313,8 +313,8 @@ has_notified(void)
 }
 
 /*
- * A transaction that only reads does not rely on a claim that has only session
- * scope.
+ * A transaction that only reads does not rely on a claim with only
+ * session-level acquires.
  */
 static void
 guard_claim(ZklLocalClaim *claim, void *arg)

@@ -8,7 +8,7 @@
  * that there are no more znodes at all than the limit.  The owners of all
  * leases owned before were among those znodes (see recipe.h).  One list may
  * show that for many leases, because it was sent after the creates of all of
- * them (see requests.c).
+ * them (see sendqueue.c).
  *
  * The mutex gives the order, and lets only one client have more znodes than
  * the limit allows.  Two such clients would wait for one another for ever.
@@ -143,7 +143,8 @@ zkl_leases_ask(ZklEntry *semaphore, uint64 epoch, int quantity,
 }
 
 /*
- * Give up leases that no claim may take any more.  That makes room for others.
+ * Give up leases that no claim may take any more.  That makes room for other
+ * leases.
  */
 static void
 give_up_used_up(ZklEntry *semaphore)

@@ -3,7 +3,7 @@
  * mailbox.c
  *	  Commands: what a backend has the worker do once, besides tickets.
  *
- * States, their changes and the lock are described in command.h.
+ * States, their changes and the lock are described in mailbox.h.
  *
  * src/shared/mailbox.c
  *

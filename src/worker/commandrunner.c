@@ -8,7 +8,7 @@
  * items.  When the last one is answered, the run is finished.  If an answer
  * was lost with the connection, the whole run begins anew.
  *
- * There is one run for each slot (see command.h).  An answer names the attempt
+ * There is one run for each slot (see mailbox.h).  An answer names the attempt
  * that it belongs to, so answers to an earlier attempt are recognized.
  *
  * src/worker/commandrunner.c
@@ -27,7 +27,7 @@
 #include "worker/commandrunner.h"
 
 /*
- * A smaller window than that of requests.c, so that tickets never wait for a
+ * A smaller window than that of sendqueue.c, so that tickets never wait for a
  * long survey.  But a few requests may always be on their way, however busy
  * the tickets are.
  */
@@ -132,7 +132,7 @@ zkl_service_restarted(void)
 
 /*
  * The runs take turns, one request each, so that a long survey does not keep
- * others waiting.
+ * other runs waiting.
  */
 void
 zkl_service_send(void)
