@@ -500,7 +500,7 @@ every_kind_of_client_behind_makes_the_lock_contended(void **state)
 }
 
 /*
- * Some of these block Curator's own mutex (peers.md 1.2); nobody owns the
+ * Some of these block Curator's own mutex; no client owns the
  * lock by them, so it is safe not to wait.
  */
 static void
