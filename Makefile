@@ -4,7 +4,7 @@
 #	make && make install		build and install
 #	make installcheck			pg_regress and isolation tests, on a running server
 #
-# For everybody else:
+# For developers:
 #	make demo					the whole thing at work, on this machine, in two minutes
 #	make test					every test there is (test/run runs single levels)
 #	make unit					the unit tests only; they need no server
@@ -13,7 +13,7 @@
 #	make model					checks a model of the protocol, with spin
 #	make faults					random faults on three servers, from a seed: SEED= RUNS= SECONDS=
 #	make soak [HOURS=n]			locks for hours, and what that does to memory and ZooKeeper
-#	make check-layers			who may include, call and write what
+#	make check-layers			which file may include, call and write what
 #	make indent, check-indent	PostgreSQL's own code layout
 #
 # PG_VERSION=n chooses one of Debian's versions of PostgreSQL; the default is the latest

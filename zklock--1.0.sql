@@ -4,7 +4,7 @@
 \echo Use "CREATE EXTENSION zklock" to load this file. \quit
 
 /*
- * The re-entrant exclusive lock
+ * The mutex, which is re-entrant
  */
 
 CREATE FUNCTION zk_lock_acquire(path text,
@@ -15,7 +15,7 @@ AS 'MODULE_PATHNAME', 'zklock_lock_acquire'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock_acquire(text, interval, interval) IS
-'acquire an exclusive lock in the whole cluster, with session scope';
+'acquire a cluster-wide mutex as a session-level lock';
 
 CREATE FUNCTION zk_xact_lock_acquire(path text,
 									 timeout interval DEFAULT NULL,
@@ -25,7 +25,7 @@ AS 'MODULE_PATHNAME', 'zklock_xact_lock_acquire'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_xact_lock_acquire(text, interval, interval) IS
-'acquire an exclusive lock in the whole cluster, to the end of the transaction';
+'acquire a cluster-wide mutex as a transaction-level lock';
 
 CREATE FUNCTION zk_lock_release(path text)
 RETURNS boolean
@@ -33,7 +33,7 @@ AS 'MODULE_PATHNAME', 'zklock_lock_release'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock_release(text) IS
-'release a lock that was acquired with session scope';
+'release a session-level mutex';
 
 /*
  * The read-write lock
@@ -47,7 +47,7 @@ AS 'MODULE_PATHNAME', 'zklock_read_lock_acquire'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_read_lock_acquire(text, interval, interval) IS
-'acquire a read-write lock for reading, with session scope';
+'acquire a read-write lock for reading as a session-level lock';
 
 CREATE FUNCTION zk_xact_read_lock_acquire(path text,
 										  timeout interval DEFAULT NULL,
@@ -57,7 +57,7 @@ AS 'MODULE_PATHNAME', 'zklock_xact_read_lock_acquire'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_xact_read_lock_acquire(text, interval, interval) IS
-'acquire a read-write lock for reading, to the end of the transaction';
+'acquire a read-write lock for reading as a transaction-level lock';
 
 CREATE FUNCTION zk_read_lock_release(path text)
 RETURNS boolean
@@ -65,7 +65,7 @@ AS 'MODULE_PATHNAME', 'zklock_read_lock_release'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_read_lock_release(text) IS
-'release a read-write lock that was acquired for reading with session scope';
+'release a session-level read lock';
 
 CREATE FUNCTION zk_write_lock_acquire(path text,
 									  timeout interval DEFAULT NULL,
@@ -75,7 +75,7 @@ AS 'MODULE_PATHNAME', 'zklock_write_lock_acquire'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_write_lock_acquire(text, interval, interval) IS
-'acquire a read-write lock for writing, with session scope';
+'acquire a read-write lock for writing as a session-level lock';
 
 CREATE FUNCTION zk_xact_write_lock_acquire(path text,
 										   timeout interval DEFAULT NULL,
@@ -85,7 +85,7 @@ AS 'MODULE_PATHNAME', 'zklock_xact_write_lock_acquire'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_xact_write_lock_acquire(text, interval, interval) IS
-'acquire a read-write lock for writing, to the end of the transaction';
+'acquire a read-write lock for writing as a transaction-level lock';
 
 CREATE FUNCTION zk_write_lock_release(path text)
 RETURNS boolean
@@ -93,7 +93,7 @@ AS 'MODULE_PATHNAME', 'zklock_write_lock_release'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_write_lock_release(text) IS
-'release a read-write lock that was acquired for writing with session scope';
+'release a session-level write lock';
 
 /*
  * The semaphore; with n = 1, the mutex that is not re-entrant
@@ -108,7 +108,7 @@ AS 'MODULE_PATHNAME', 'zklock_semaphore_acquire'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_semaphore_acquire(text, integer, interval, integer) IS
-'acquire leases of a semaphore that has n in the whole cluster, with session scope';
+'acquire leases of a cluster-wide semaphore with n leases, as a session-level lock';
 
 CREATE FUNCTION zk_xact_semaphore_acquire(path text,
 										  n integer,
@@ -119,7 +119,7 @@ AS 'MODULE_PATHNAME', 'zklock_xact_semaphore_acquire'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_xact_semaphore_acquire(text, integer, interval, integer) IS
-'acquire leases of a semaphore that has n in the whole cluster, to the end of the transaction';
+'acquire leases of a cluster-wide semaphore with n leases, as a transaction-level lock';
 
 CREATE FUNCTION zk_semaphore_release(path text, quantity integer DEFAULT 1)
 RETURNS boolean
@@ -127,7 +127,7 @@ AS 'MODULE_PATHNAME', 'zklock_semaphore_release'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_semaphore_release(text, integer) IS
-'release leases that were acquired with session scope';
+'release session-level leases of a semaphore';
 
 /*
  * Several mutexes at once
@@ -140,7 +140,7 @@ AS 'MODULE_PATHNAME', 'zklock_multilock_acquire'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_multilock_acquire(text[], interval) IS
-'acquire several exclusive locks, all or none, with session scope';
+'acquire several mutexes, all or none, as session-level locks';
 
 CREATE FUNCTION zk_xact_multilock_acquire(paths text[],
 										  timeout interval DEFAULT NULL)
@@ -149,7 +149,7 @@ AS 'MODULE_PATHNAME', 'zklock_xact_multilock_acquire'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_xact_multilock_acquire(text[], interval) IS
-'acquire several exclusive locks, all or none, to the end of the transaction';
+'acquire several mutexes, all or none, as transaction-level locks';
 
 CREATE FUNCTION zk_multilock_release(paths text[])
 RETURNS boolean
@@ -157,7 +157,7 @@ AS 'MODULE_PATHNAME', 'zklock_multilock_release'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_multilock_release(text[]) IS
-'release several locks that were acquired with session scope';
+'release several session-level mutexes';
 
 /*
  * All kinds
@@ -169,7 +169,7 @@ AS 'MODULE_PATHNAME', 'zklock_lock_release_all'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock_release_all() IS
-'release all locks that were acquired with session scope';
+'release all session-level locks of this backend';
 
 CREATE FUNCTION zk_lock_is_held(path text)
 RETURNS boolean
@@ -177,7 +177,7 @@ AS 'MODULE_PATHNAME', 'zklock_lock_is_held'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock_is_held(text) IS
-'is the lock held by this session, and certainly still valid?';
+'whether this backend holds the lock and the lock is certainly still valid';
 
 CREATE FUNCTION zk_lock_token(path text)
 RETURNS bigint
@@ -185,7 +185,7 @@ AS 'MODULE_PATHNAME', 'zklock_lock_token'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock_token(text) IS
-'fencing token of a lock that is held: greater than that of any claim before it';
+'fencing token of a lock that this backend holds, greater than that of any earlier claim';
 
 CREATE FUNCTION zk_lock_remaining(path text)
 RETURNS interval
@@ -193,7 +193,7 @@ AS 'MODULE_PATHNAME', 'zklock_lock_remaining'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock_remaining(text) IS
-'what is left of the lease time of a lock that is held; null: it has none';
+'rest of the lease time of a lock that this backend holds; null if there is none';
 
 CREATE FUNCTION zk_lock_is_revoked(path text)
 RETURNS boolean
@@ -201,10 +201,10 @@ AS 'MODULE_PATHNAME', 'zklock_lock_is_revoked'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock_is_revoked(text) IS
-'has somebody asked for a lock that is held?';
+'whether the release of a lock that this backend holds has been requested';
 
 /*
- * Everybody who queues for a lock, wherever
+ * The queue of a lock in the whole cluster
  */
 
 CREATE FUNCTION zk_lock_queue(path text,
@@ -226,7 +226,7 @@ AS 'MODULE_PATHNAME', 'zklock_lock_queue'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock_queue(text) IS
-'everybody in the whole cluster who holds a lock or waits for it, in order';
+'all holders of a lock and all waiters in the whole cluster, in order';
 
 CREATE FUNCTION zk_lock_revoke(path text)
 RETURNS integer
@@ -234,7 +234,7 @@ AS 'MODULE_PATHNAME', 'zklock_lock_revoke'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock_revoke(text) IS
-'ask those who hold a lock, wherever, to release it';
+'request the release of a lock from its holders in the whole cluster';
 
 CREATE FUNCTION zk_lock_force_release(path text)
 RETURNS integer
@@ -242,17 +242,17 @@ AS 'MODULE_PATHNAME', 'zklock_lock_force_release'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock_force_release(text) IS
-'take a lock away from those who hold it, wherever';
+'take a lock away from its holders in the whole cluster';
 
 /*
- * Fencing: what tokens are good for
+ * Fencing: refuse outdated tokens
  */
 
 CREATE TABLE zk_fences (resource text PRIMARY KEY,
 						token bigint NOT NULL);
 
 COMMENT ON TABLE zk_fences IS
-'the greatest token that was presented for each resource; see zk_fence';
+'greatest token that was presented for each resource; see zk_fence';
 
 SELECT pg_catalog.pg_extension_config_dump('zk_fences', '');
 
@@ -263,7 +263,7 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 
 COMMENT ON FUNCTION zk_fence(text, bigint) IS
-'raise an error unless the token is at least the greatest presented for the resource; remember it';
+'refuse a token lower than the greatest that was presented for the resource; otherwise remember it';
 
 /*
  * Views
@@ -317,7 +317,7 @@ CREATE VIEW zk_locks AS
 		 LEFT JOIN pg_catalog.pg_roles AS r ON r.oid = l.usesysid;
 
 COMMENT ON VIEW zk_locks IS
-'claims and tickets of this server, one row a claim';
+'claims and tickets of this server, one row for each claim';
 
 CREATE FUNCTION zk_sessions(OUT session integer,
 							OUT worker_pid integer,
@@ -337,7 +337,7 @@ AS 'MODULE_PATHNAME', 'zklock_sessions'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_sessions() IS
-'each ZooKeeper session of this server; see view zk_sessions';
+'ZooKeeper sessions of this server; see view zk_sessions';
 
 CREATE VIEW zk_sessions AS
 	SELECT s.session,
@@ -356,7 +356,7 @@ CREATE VIEW zk_sessions AS
 	FROM @extschema@.zk_sessions() AS s;
 
 COMMENT ON VIEW zk_sessions IS
-'each ZooKeeper session of this server, one row a session';
+'ZooKeeper sessions of this server, one row for each session';
 
 CREATE FUNCTION zk_status(OUT node_name text,
 						  OUT entries integer,
@@ -372,9 +372,9 @@ AS 'MODULE_PATHNAME', 'zklock_status'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_status() IS
-'what the ZooKeeper sessions of this server were used for; see view zk_status';
+'counters of this server, of all its ZooKeeper sessions; see view zk_status';
 
--- The state is that of the worst session; what identifies a session is that of the first.
+-- "state" is that of the worst session; the columns that identify a session are of the first.
 CREATE VIEW zk_status AS
 	SELECT n.node_name,
 		   s.worker_pid,
@@ -418,12 +418,13 @@ CREATE VIEW zk_status AS
 		  FROM @extschema@.zk_sessions) AS s;
 
 COMMENT ON VIEW zk_status IS
-'the ZooKeeper sessions of this server all together, and what they were used for';
+'state and counters of this server, of all its ZooKeeper sessions';
 
 /*
- * Privileges: everybody may lock and look.  What takes locks or resources from
- * others is for those who may end sessions, and for the database's owner, who
- * dumps and restores zk_fences as well, and may reset it.
+ * Privileges: every role may lock and read the views.  Only roles that may end
+ * sessions may take locks away.  Only the database's owner may fence, because a
+ * token that is too great locks other roles out; the owner also dumps, restores
+ * and resets zk_fences.
  */
 
 GRANT SELECT ON zk_locks, zk_status, zk_sessions TO PUBLIC;

@@ -29,8 +29,8 @@ LANGUAGE sql AS $$
 				  zk_lock_token(path)::text)::bigint;
 $$;
 
--- Every job does this until nothing is left; how many jobs there are, and on which
--- servers, is nobody's business.
+-- Every job does this until nothing is left.  No job knows how many others there are,
+-- or on which servers.
 CREATE PROCEDURE nightly_batch()
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -42,7 +42,7 @@ BEGIN
 		EXIT WHEN undone IS NULL;
 		mine := lock_chunk(undone);
 
-		-- Between the look at the list and the lock, somebody else may have done it.
+		-- Between the look at the list and the lock, another job may have done it.
 		IF mine IS NOT NULL AND
 			NOT ledger('SELECT done FROM chunk WHERE id = %L', mine::text)::boolean
 		THEN
@@ -58,14 +58,14 @@ LANGUAGE plpgsql AS $$
 DECLARE
 	chunk	integer;
 BEGIN
-	-- The first that nobody else has: only try, with a timeout of 0.
+	-- The first that no other job has: only try, with a timeout of 0.
 	FOREACH chunk IN ARRAY undone LOOP
 		IF zk_xact_lock_acquire('/nightly/chunk-' || chunk, '0') THEN
 			RETURN chunk;
 		END IF;
 	END LOOP;
 
-	-- All that is left is in hand.  Wait for the first: its server may die.
+	-- Other jobs work on all that is left.  Wait for the first: its server may die.
 	IF zk_xact_lock_acquire('/nightly/chunk-' || undone[1], '1s') THEN
 		RETURN undone[1];
 	END IF;

@@ -1,4 +1,4 @@
--- Who did what?
+-- Which server did what?
 SELECT server, count(*) AS begun, count(ended) AS finished
 FROM work WHERE path LIKE '/nightly/chunk-%' GROUP BY server ORDER BY server;
 
@@ -33,9 +33,9 @@ FROM (SELECT *, lag(token) OVER (PARTITION BY path ORDER BY began) AS token_befo
       FROM work) AS w
 WHERE token <= token_before;
 
--- 5. What the killed server held: who took it over, and how long after the kill?
---    ZooKeeper waits for the session timeout.  Then who waits for the lock has it at
---    once, and who only tries has it when it comes round.
+-- 5. What the killed server held: which job took it over, and how long after the kill?
+--    ZooKeeper waits for the session timeout.  Then a job that waits for the lock gets
+--    it at once, and a job that only tries gets it at its next try.
 CREATE VIEW takeover AS
 SELECT w.path, w.server || ', ' || w.job AS held_by,
        n.server || ', ' || n.job AS taken_over_by, n.began - o.not_before AS after

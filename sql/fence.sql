@@ -1,4 +1,4 @@
--- Fencing: whoever comes with an older token is refused.
+-- Fencing: an older token is refused.
 \pset tuples_only
 \pset format unaligned
 \set VERBOSITY verbose

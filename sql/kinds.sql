@@ -1,4 +1,4 @@
--- A path is a mutex, a read-write lock or a semaphore as long as anybody uses it.
+-- While a path is in use, it is one kind of lock: a mutex, a read-write lock or a semaphore.
 \pset tuples_only
 \pset format unaligned
 \set SHOW_CONTEXT never
@@ -47,7 +47,7 @@ SELECT zk_read_lock_acquire('/regress/a');
 SELECT failure($$SELECT zk_semaphore_acquire('/regress/a', 1, '0')$$);
 SELECT zk_lock_release('/regress/a');
 
--- a wrong release is told, and releases nothing
+-- a wrong release gets a WARNING, and releases nothing
 CREATE PROCEDURE release_wrongly() LANGUAGE plpgsql AS $$
 DECLARE
 	has kinds;
@@ -80,7 +80,7 @@ SELECT claims();
 SELECT zk_write_lock_release('/regress/a');
 CALL release_wrongly();
 
--- as soon as nobody uses it, it may be another, also in the same transaction
+-- an unused path may become another kind, also in the same transaction
 BEGIN;
 SELECT zk_lock_acquire('/regress/a'), zk_lock_release('/regress/a'),
 	   zk_read_lock_acquire('/regress/a'), zk_read_lock_release('/regress/a'),
@@ -95,7 +95,7 @@ SELECT zk_xact_lock_acquire('/regress/a');
 COMMIT;
 SELECT claims();
 
--- also while the ticket of the former kind is kept for who may come back
+-- also while the ticket of the former kind lingers
 DO $$
 BEGIN
 	FOR i IN 1..3 LOOP

@@ -63,7 +63,7 @@ SELECT zk_write_lock_release('/regress/a'), zk_lock_remaining('/regress/a') > '5
 SELECT zk_read_lock_acquire('/regress/a', lease_time => '10 min'), zk_lock_remaining('/regress/a') <= '10 min';
 SELECT zk_lock_release_all();
 
--- the end of it, with session scope
+-- the end of a session-level lock
 SELECT zk_lock_acquire('/regress/a', lease_time => '500 ms');
 SELECT zk_lock_token('/regress/a') AS token \gset
 SELECT over('/regress/a');
@@ -71,12 +71,12 @@ SELECT zk_lock_is_held('/regress/a'), claims();
 SELECT refusal($$SELECT zk_lock_token('/regress/a')$$);
 SELECT refusal($$SELECT zk_lock_remaining('/regress/a')$$);
 SELECT refusal($$SELECT zk_lock_is_revoked('/regress/a')$$);
--- whoever reads is warned
+-- a transaction that only reads gets a WARNING
 SELECT 1;
--- whoever writes is refused
+-- a transaction that writes is refused
 INSERT INTO work VALUES ('lost');
 \echo :LAST_ERROR_SQLSTATE
--- first it has to be released
+-- the lock has to be released first
 SELECT refusal($$SELECT zk_lock_acquire('/regress/a')$$);
 SELECT refusal($$SELECT zk_lock_acquire('/regress/a', '0', '1 hour')$$);
 SELECT zk_lock_release('/regress/a'), claims();
@@ -85,7 +85,7 @@ INSERT INTO work VALUES ('released');
 SELECT zk_lock_acquire('/regress/a'), zk_lock_token('/regress/a') > :token, zk_lock_remaining('/regress/a');
 SELECT zk_lock_release('/regress/a');
 
--- with transaction scope
+-- the end of a transaction-level lock
 BEGIN;
 INSERT INTO work VALUES ('lost');
 SELECT zk_xact_lock_acquire('/regress/a', lease_time => '500 ms');

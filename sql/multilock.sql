@@ -65,7 +65,7 @@ SELECT zk_multilock_release('{/regress/a,/regress/b,/regress/c,/regress/d}');
 SELECT claims();
 SELECT zk_lock_release_all();
 
--- both scopes
+-- session-level and transaction-level locks
 BEGIN;
 SELECT zk_multilock_acquire('{/regress/a,/regress/b}'), zk_xact_multilock_acquire('{/regress/b,/regress/c}');
 SELECT claims();
@@ -120,7 +120,7 @@ SELECT zk_lock_release_all();
 SELECT zk_multilock_acquire('{/regress/c,/regress/b,/regress/a}', '1 h');
 SELECT claims();
 
--- what ends session scope behind zklock's back
+-- what ends session-level locks behind zklock's back
 SELECT pg_advisory_unlock_all() IS NOT NULL;
 SELECT claims();
 SELECT zk_multilock_acquire('{/regress/a,/regress/b}');

@@ -1,4 +1,4 @@
--- A lock with transaction scope that ends with its statement: told where the statement does nothing else.
+-- A transaction-level lock that ends with its statement: a WARNING where the statement does nothing else.
 \pset tuples_only
 \pset format unaligned
 CREATE FUNCTION work() RETURNS text LANGUAGE sql VOLATILE AS $$ SELECT 'done' $$;
@@ -26,7 +26,7 @@ END $$;
 CREATE CONSTRAINT TRIGGER lock_it AFTER INSERT ON written DEFERRABLE INITIALLY DEFERRED
 FOR EACH ROW EXECUTE FUNCTION lock_it();
 
--- every function with transaction scope: nothing else is done while the lock is held
+-- every function for transaction-level locks: nothing else is done while the lock is held
 SELECT zk_xact_lock_acquire('/regress/a');
 SELECT zk_xact_read_lock_acquire('/regress/b', '1 min');
 SELECT zk_xact_write_lock_acquire('/regress/c', lease_time => '1 min');
@@ -54,7 +54,7 @@ SELECT zk_xact_lock_acquire('/regress/a');
 COMMIT;
 SELECT zk_xact_lock_acquire('/regress/a')\; INSERT INTO written VALUES ('x');
 
--- with session scope, and where nothing was acquired
+-- session-level locks, and where nothing was acquired
 SELECT zk_lock_acquire('/regress/a');
 SELECT zk_xact_multilock_acquire('{}'), zk_xact_multilock_acquire('{}');
 SELECT zk_lock_release('/regress/a');

@@ -1,4 +1,4 @@
--- Everybody may lock and look; what belongs to other roles is hidden.
+-- Every role may lock and read the views; what belongs to other roles is hidden.
 SET client_min_messages = warning;
 CREATE ROLE regress_zklock_a;
 CREATE ROLE regress_zklock_b;
@@ -31,7 +31,7 @@ SELECT path, since, owned_since, queue_since, session_count FROM pg_temp.seen;
 RESET ROLE;
 REVOKE regress_zklock_a FROM regress_zklock_b;
 
--- as one who may see all
+-- as a role that may read all statistics
 GRANT pg_read_all_stats TO regress_zklock_b;
 SET ROLE regress_zklock_b;
 SELECT path, since, owned_since, queue_since, session_count, token FROM pg_temp.seen;
@@ -55,7 +55,7 @@ DROP ROLE regress_zklock_a;
 SELECT path, usename, claim FROM zk_locks WHERE pid = pg_backend_pid();
 SELECT zk_lock_release('/regress/a');
 
--- what takes from others is not for everybody
+-- only some roles may take locks from others
 SET ROLE regress_zklock_b;
 SELECT failure($$SELECT zk_lock_revoke('/regress/a')$$);
 SELECT failure($$SELECT zk_lock_force_release('/regress/a')$$);

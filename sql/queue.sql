@@ -1,4 +1,4 @@
--- Everybody who queues for a lock: looking, asking, and by force.
+-- The queue of a lock: reading it, requesting a release, releasing by force.
 \pset tuples_only
 \pset format unaligned
 SET client_min_messages = warning;
@@ -10,25 +10,25 @@ SELECT position, znode ~ '^_c_[-0-9a-f]{36}-lock-\d{10}$' AS znode, kind, mode, 
 	   application, age(clock_timestamp(), since) < '1 hour' AS since, data
 FROM zk_lock_queue('/regress/queue');
 
--- nobody
+-- an empty queue
 SELECT count(*) FROM zk_lock_queue('/regress/queue/nobody');
 SELECT zk_lock_revoke('/regress/queue/nobody'), zk_lock_force_release('/regress/queue/nobody');
 
--- an own claim, whose makers are named in full
+-- a claim of this session, of whose backend everything is shown
 SET application_name = 'x = 1%, y ';
 SELECT zk_lock_acquire('/regress/queue');
 SELECT * FROM queue;
 RESET application_name;
 SELECT q.znode = l.znode FROM zk_lock_queue('/regress/queue') q, zk_locks l WHERE l.path = '/regress/queue';
 
--- asked to release it
+-- a release is requested
 SELECT zk_lock_revoke('/regress/queue');
 SELECT holds, client, server, pid, data FROM queue;
 SELECT zk_lock_is_held('/regress/queue'), zk_lock_release('/regress/queue');
 CALL all_is_gone();
 SELECT zk_lock_revoke('/regress/queue');
 
--- taken away, which cancels what the holder does; when is different each time
+-- taken away, which cancels what the holder does, each time at another moment
 SET client_min_messages = error;
 SELECT zk_lock_acquire('/regress/queue');
 SELECT split_part(failure($$SELECT zk_lock_force_release('/regress/queue'), pg_sleep(180)$$), ' / ', 1);

@@ -3,7 +3,7 @@
 \pset format unaligned
 \set SHOW_CONTEXT never
 
--- two-phase commit, with either scope
+-- two-phase commit, with session-level and transaction-level locks
 BEGIN;
 SELECT zk_xact_lock_acquire('/regress/a');
 PREPARE TRANSACTION 'zklock';

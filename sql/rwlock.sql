@@ -1,4 +1,4 @@
--- The read-write lock in one session: scopes, counts, the downgrade.
+-- The read-write lock in one session: levels, counts, the downgrade.
 \pset tuples_only
 \pset format unaligned
 \set SHOW_CONTEXT never
@@ -69,7 +69,7 @@ SELECT :unread;
 SELECT :unwrite;
 COMMIT;
 
--- who writes may read, and goes on reading
+-- a writer may read, and goes on reading
 SELECT :write, :read, rw();
 SELECT zk_lock_token('/regress/a') AS token \gset
 SELECT :unwrite, rw();
@@ -77,7 +77,7 @@ SELECT zk_lock_is_held('/regress/a'), zk_lock_token('/regress/a') = :token;
 SELECT :read, zk_lock_token('/regress/a') = :token;
 SELECT :unread, :unread, rw();
 
--- who reads may not write, also after a downgrade
+-- a reader may not write, also after a downgrade
 SELECT :read;
 SELECT :write;
 \echo :LAST_ERROR_SQLSTATE
@@ -92,7 +92,7 @@ SELECT :unread;
 SELECT :write, :read, :write, :unwrite, :write, rw();
 SELECT :unread, :unwrite, :unwrite, rw();
 
--- the downgrade in all mixes of scopes: session and session is above;
+-- the downgrade in all mixes of levels: session and session is above;
 -- session write, transaction read: the read ends with the transaction
 BEGIN;
 SELECT :write, :xread, rw();
@@ -132,7 +132,7 @@ SELECT :xwrite, :xread, rw();
 COMMIT;
 SELECT rw();
 
--- both scopes of both modes
+-- both levels of both modes
 BEGIN;
 SELECT :write, :xwrite, :read, :xread, rw();
 SELECT :unwrite, rw();
@@ -209,7 +209,7 @@ RELEASE s1;
 SELECT rw();
 COMMIT;
 SELECT rw();
--- session scope knows no savepoints
+-- a session-level lock knows no savepoints
 BEGIN;
 SAVEPOINT s;
 SELECT :write, :read;
@@ -285,7 +285,7 @@ SELECT zk_lock_release_all(), rw();
 COMMIT;
 SELECT rw();
 
--- pg_advisory_unlock_all() ends session scope of both modes
+-- pg_advisory_unlock_all() releases the session-level locks of both modes
 SELECT :read;
 SELECT pg_advisory_unlock_all() IS NOT NULL;
 SELECT rw();

@@ -1,4 +1,4 @@
--- A transaction claim ends with the rollback of its savepoint, and moves to the
+-- A transaction-level claim ends with the rollback of its savepoint, and moves to the
 -- parent when that is released.
 \pset tuples_only
 \pset format unaligned
@@ -93,7 +93,7 @@ ROLLBACK TO s;
 SELECT claims();
 COMMIT;
 
--- a session claim knows no savepoints
+-- a session-level claim knows no savepoints
 BEGIN;
 SAVEPOINT s;
 SELECT :session;
@@ -105,7 +105,7 @@ ROLLBACK TO s;
 SELECT claims();
 COMMIT;
 
--- both scopes: the session's part stays
+-- both levels: the session-level part stays
 BEGIN;
 SAVEPOINT s;
 SELECT :xact;

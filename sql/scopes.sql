@@ -1,11 +1,11 @@
--- Session and transaction scope, alone and together on one path.
+-- Session-level and transaction-level locks, alone and together on one path.
 \pset tuples_only
 \pset format unaligned
 \set session 'zk_lock_acquire(\'/regress/a\')'
 \set xact 'zk_xact_lock_acquire(\'/regress/a\')'
 \set release 'zk_lock_release(\'/regress/a\')'
 
--- a session claim outlives transactions, whatever becomes of them
+-- a session-level claim outlives transactions, whatever becomes of them
 BEGIN;
 SELECT :session;
 COMMIT;
@@ -25,7 +25,7 @@ ROLLBACK;
 SELECT claims();
 SELECT :release, claims();
 
--- a transaction claim does not
+-- a transaction-level claim does not
 SELECT :xact;
 SELECT claims();
 BEGIN;
@@ -47,7 +47,7 @@ SELECT claims();
 SELECT :xact \; SELECT claims() \; SELECT :xact \; SELECT claims();
 SELECT claims();
 
--- both scopes, each order: session first
+-- both levels, in each order: session-level first
 SELECT :session;
 BEGIN;
 SELECT :xact;
@@ -62,7 +62,7 @@ SELECT :release;
 COMMIT;
 SELECT claims();
 
--- transaction first
+-- transaction-level first
 BEGIN;
 SELECT :xact;
 SELECT :session, :session;
@@ -90,7 +90,7 @@ ROLLBACK;
 SELECT claims();
 SELECT zk_lock_release_all(), claims();
 
--- claims of both scopes on several paths
+-- claims of both levels on several paths
 BEGIN;
 SELECT :session, zk_xact_lock_acquire('/regress/b'), zk_lock_acquire('/regress/c'), zk_xact_lock_acquire('/regress/c');
 SELECT claims();

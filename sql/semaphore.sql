@@ -62,7 +62,7 @@ SELECT leases();
 SELECT zk_lock_release_all();
 SELECT leases();
 
--- who would wait for itself
+-- a backend that would wait for itself
 SELECT :two;
 SELECT failure($$SELECT zk_semaphore_acquire('/regress/s', 3, NULL, 2)$$);
 SELECT failure($$SELECT zk_xact_semaphore_acquire('/regress/s', 3, NULL, 3)$$);
@@ -74,7 +74,7 @@ SELECT zk_semaphore_acquire('/regress/s', 3, '1 ms');
 SELECT leases();
 SELECT zk_lock_release_all();
 
--- both scopes
+-- both levels
 BEGIN;
 SELECT :one, :xone;
 SELECT leases();
@@ -153,7 +153,7 @@ END $$;
 SELECT leases();
 SELECT :release;
 
--- the n of all who use it is the same, as long as anybody does
+-- all users pass the same n while a lease is held
 SELECT :one;
 SELECT failure($$SELECT zk_semaphore_acquire('/regress/s', 4, '0')$$);
 SELECT failure($$SELECT zk_semaphore_acquire('/regress/s', 2)$$);
@@ -161,7 +161,7 @@ SELECT leases();
 SELECT :release;
 SELECT zk_semaphore_acquire('/regress/s', 4, '1 h', 4), leases();
 SELECT zk_lock_release_all(), leases();
--- leases that linger are used by nobody
+-- no backend uses leases that linger
 SELECT zk_semaphore_acquire('/regress/s', 4, '1 h'), zk_semaphore_release('/regress/s');
 SELECT zk_semaphore_acquire('/regress/s', 4, '1 h'), zk_semaphore_release('/regress/s');
 SELECT zk_semaphore_acquire('/regress/s', 2, '1 h', 2), leases();
@@ -208,7 +208,7 @@ SELECT count(*), bool_and(grows)
 FROM (SELECT token > lag(token, 1, 0::bigint) OVER (ORDER BY n) AS grows FROM tokens) AS t;
 DROP TABLE tokens;
 
--- a path is a semaphore as long as anybody uses it
+-- while a path is in use as a semaphore, it is no other kind
 CALL none_is_left();
 SELECT zk_semaphore_acquire('/regress/s', 3);
 SELECT failure($$SELECT zk_lock_acquire('/regress/s', '0')$$);
@@ -232,7 +232,7 @@ SELECT leases();
 SELECT zk_lock_release('/regress/s/locks'), :release;
 SELECT zk_semaphore_acquire('/regress/s', 3), :release;
 
--- what ends session scope behind zklock's back
+-- what ends session-level leases behind zklock's back
 SELECT :two, leases();
 SELECT pg_advisory_unlock_all() IS NOT NULL;
 SELECT leases();

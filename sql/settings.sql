@@ -6,7 +6,7 @@ WHERE name LIKE 'zklock.%' AND coalesce(short_desc, '') = '';
 \pset tuples_only
 \pset format unaligned
 
--- what everybody may change
+-- what every role may change
 SET zklock.connection_timeout = '1min';
 SHOW zklock.connection_timeout;
 SET zklock.connection_timeout = 'soon';
@@ -14,7 +14,7 @@ SET zklock.connection_timeout = '100 GB';
 RESET zklock.connection_timeout;
 SET zklock.synchronous_release = 'perhaps';
 
--- what not
+-- what it may not change
 SET zklock.hosts = '127.0.0.1:1';
 SET zklock.tenure = 0;
 SET zklock.linger = 0;
@@ -23,7 +23,7 @@ SET zklock.root = '/elsewhere';
 SET zklock.max_locks = 100;
 SET zklock.node_name = 'x';
 
--- nobody else makes settings here
+-- no other module defines settings with this prefix
 SET zklock.nonsense = 1;
 
 -- bad values do not get into the configuration

@@ -42,7 +42,7 @@ SELECT failure($$SELECT zk_lock_token('/regress/a')$$);
 SELECT zk_lock_release_all();
 COMMIT;
 
--- transaction claims stay
+-- transaction-level claims stay
 BEGIN;
 SELECT :xact, zk_lock_acquire('/regress/b');
 SELECT :unlock_all;
@@ -51,7 +51,7 @@ SELECT claims();
 COMMIT;
 SELECT claims();
 
--- both scopes on one path: what is left is the transaction's
+-- both levels on one path: the transaction-level part is left
 BEGIN;
 SELECT :session, :xact, :session;
 SELECT :unlock_all;

@@ -52,8 +52,8 @@ static bool check_max_locks(int *newval, void **extra, GucSource source);
 
 /*
  * PostgreSQL replaces an invalid setting of an extension by the default, with
- * a WARNING.  But a server whose locks are in another place than those of the
- * others excludes none of them.  So here that is an error.
+ * a WARNING.  But a server whose locks are in another place excludes no other
+ * server.  So here that is an error.
  */
 void
 zkl_settings_define(void)
@@ -95,20 +95,20 @@ define_place_settings(void)
 {
 	DefineCustomStringVariable("zklock.hosts",
 							   "The ZooKeeper servers, as host:port separated by commas.",
-							   "A path may follow, below which everything is kept.",
+							   "A chroot may follow; zklock keeps everything below it.",
 							   &zkl_hosts,
 							   "127.0.0.1:2181",
 							   PGC_SIGHUP, 0,
 							   check_hosts, NULL, NULL);
 	DefineCustomStringVariable("zklock.root",
-							   "The directory in ZooKeeper below which the locks are.",
+							   "The directory in ZooKeeper that contains all locks.",
 							   NULL,
 							   &zkl_root,
 							   "/zklock",
 							   PGC_POSTMASTER, 0,
 							   check_root, NULL, NULL);
 	DefineCustomStringVariable("zklock.node_name",
-							   "The name by which other servers know this one.",
+							   "The name by which other servers see this one.",
 							   "Empty means the host's name and the port.",
 							   &zkl_node_name,
 							   "",
@@ -120,29 +120,29 @@ static void
 define_time_settings(void)
 {
 	DefineCustomIntVariable("zklock.session_timeout",
-							"How long ZooKeeper keeps the locks of a server it does not hear of.",
+							"How long ZooKeeper keeps the locks of a server that has died.",
 							"The ZooKeeper servers have limits of their own for it.",
 							&zkl_session_timeout,
 							10000, 1000, 60 * 60 * 1000,
 							PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.connection_timeout",
-							"How long to wait for ZooKeeper to be reached.",
+							"How long ZooKeeper may be silent before a call that waits for it fails.",
 							NULL,
 							&zkl_connection_timeout,
 							10000, 1, INT_MAX / 2,
 							PGC_USERSET, GUC_UNIT_MS,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.tenure",
-							"How long a lock that others wait for may be handed on within the server.",
-							"Zero gives others a turn after every claim.",
+							"How long a server hands on a lock among its own backends while other servers wait for it.",
+							"With zero, the server gives the lock up as soon as it knows that others queue.",
 							&zkl_tenure,
 							100, 0, 60 * 60 * 1000,
 							PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.linger",
-							"How long a released lock that comes back is kept by the server.",
-							"Zero gives every lock back at once.",
+							"How long a server keeps a released lock that comes back.",
+							"With zero, the server gives up every lock when it is released.",
 							&zkl_linger,
 							1000, 0, 60 * 60 * 1000,
 							PGC_SIGHUP, GUC_UNIT_MS,
@@ -160,21 +160,21 @@ static void
 define_other_settings(void)
 {
 	DefineCustomIntVariable("zklock.max_locks",
-							"How many locks the server can have to do with at a time.",
-							"-1 means 8192, or half of what PostgreSQL's own lock table holds if that is less.",
+							"Maximum number of locks and leases tracked by this server.",
+							"-1 means 8192, or half of PostgreSQL's lock table if that is less.",
 							&zkl_max_locks,
 							-1, -1, 1000000,
 							PGC_POSTMASTER, 0,
 							check_max_locks, NULL, NULL);
 	DefineCustomIntVariable("zklock.max_locks_per_backend",
-							"How many locks and leases a backend can hold at a time.",
+							"Maximum number of locks and leases that a backend can hold at a time.",
 							NULL,
 							&zkl_max_locks_per_backend,
 							1000, 0, 1000000,
 							PGC_SUSET, 0,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.sessions",
-							"How many ZooKeeper sessions carry the locks of the server.",
+							"Number of ZooKeeper sessions that hold the locks of this server.",
 							"Each has a background worker of its own.",
 							&zkl_sessions,
 							1, 1, ZKL_SESSIONS_MAX,
@@ -182,14 +182,14 @@ define_other_settings(void)
 							NULL, NULL, NULL);
 	DefineCustomEnumVariable("zklock.on_lost",
 							 "What happens to a session whose lock is lost.",
-							 "Its statement is cancelled, or it is terminated, or it is only told.",
+							 "Its statement is cancelled, the session is terminated, or the session gets a notice.",
 							 &zkl_on_lost,
 							 ZKL_ON_LOST_CANCEL,
 							 on_lost_options,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
 	DefineCustomBoolVariable("zklock.synchronous_release",
-							 "Waits, when a lock is released, until ZooKeeper has confirmed it.",
+							 "Waits until ZooKeeper has confirmed the release of a lock.",
 							 NULL,
 							 &zkl_synchronous_release,
 							 false,
@@ -214,7 +214,7 @@ check_hosts(char **newval, void **extra, GucSource source)
 	if (!process_shared_preload_libraries_in_progress && zkl_hosts != NULL &&
 		strcmp(zkl_hosts_chroot(zkl_hosts), zkl_hosts_chroot(*newval)) != 0)
 	{
-		GUC_check_errdetail("The path behind the servers cannot be changed without a restart.");
+		GUC_check_errdetail("The chroot after the servers cannot be changed without a restart.");
 		return false;
 	}
 	return true;

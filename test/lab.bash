@@ -65,7 +65,7 @@ lab_settle() {
 	lab=$LAB
 	tree=$lab/tree
 	cd "$tree" || exit 1
-	trap 'lab_leave; exit 143' TERM		# whoever entered was killed with -9
+	trap 'lab_leave; exit 143' TERM		# the process that entered was killed with -9
 
 	# The caller's PostgreSQL, locale and make must not reach in here.
 	for name in $(compgen -v PG | grep -v '^PG_'); do unset "$name"; done
@@ -101,7 +101,7 @@ lab_leave() {
 	local pids file round
 	trap '' HUP INT TERM
 
-	# First whoever would comment on the rest.
+	# First the processes that would comment on the end of the rest.
 	if [[ -n ${lab_inside:-} ]]; then
 		kill -KILL -- "-$lab_inside"
 		wait "$lab_inside"
@@ -246,7 +246,7 @@ pg_kill() {
 		kill -KILL $pids 2>/dev/null
 		sleep 0.01
 	done
-	# Where nobody reaps orphans, they count as processes that own the lock files.
+	# Where no process reaps orphans, they count as processes that own the lock files.
 	lab_forget "$lab/$1/postmaster.pid"
 	rm -f "$lab/.s.PGSQL.$(pg_port "$1").lock"
 }

@@ -1,5 +1,5 @@
 /*
- * A wall clock that somebody sets, for a process that is started with this in
+ * A wall clock that an administrator sets, for a process that is started with this in
  * LD_PRELOAD.  The file "clock" in its working directory says by how many seconds it is
  * wrong; no file, or anything else: it is right.
  */

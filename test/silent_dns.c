@@ -1,9 +1,9 @@
 /*
  * A resolver that may fall silent, for a process that is started with this in
  * LD_PRELOAD.  It knows the names that end in ".test": in its working directory, a
- * symbolic link of that name points to the address, or to "silent" if who asks waits.
- * As long as there is a file "silent", all wait.  The file "asked" says that somebody
- * has.
+ * symbolic link of that name points to the address, or to "silent" if a lookup waits.
+ * As long as there is a file "silent", all lookups wait.  The file "asked" says that
+ * there was a lookup.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

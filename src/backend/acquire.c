@@ -138,8 +138,8 @@ acquire_again(ZklLocalClaim *claim, const ZklWish *wish)
 				errmsg("cannot acquire the write lock \"%s\" while holding its read lock",
 					   zkl_display_path(wish->path)),
 				claim->parts[ZKL_SHARED].session_count > 0 ?
-				errhint("Release the read lock first, or acquire the write lock in its place.") :
-				errhint("Acquire the write lock in its place."));
+				errhint("Release the read lock first, or acquire the write lock instead of it.") :
+				errhint("Acquire the write lock instead of the read lock."));
 
 	zkl_wait_begin(&wait, wish);
 	if (zkl_wait_for_certainty(&wait, claim->shared) == ZKL_STATUS_LOST)

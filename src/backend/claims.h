@@ -67,7 +67,8 @@ typedef struct ZklLocalClaim
 	bool		told_revoked;	/* the user was told that its release was
 								 * requested ... */
 	bool		told_lost;		/* ... or why its statement was cancelled */
-	dlist_node	session_link;	/* linked while any part has session scope */
+	dlist_node	session_link;	/* linked while a part has session-level
+								 * acquires */
 } ZklLocalClaim;
 
 /* The part that a mode is about, and the local lock for it. */
@@ -75,13 +76,13 @@ extern ZklPartName zkl_claims_part(ZklMode mode);
 extern LOCKMODE zkl_claims_lock_mode(ZklPartName part);
 
 /*
- * The SQL function that releases what the claim holds with session scope; if
- * the backend both writes and reads, the function for writing.  NULL if the
- * claim has no session scope.
+ * The SQL function that releases the claim's session-level acquires; if the
+ * backend both writes and reads, the function for writing.  NULL if the claim
+ * has no session-level acquires.
  */
 extern const char *zkl_claims_release_function(const ZklLocalClaim *claim);
 
-/* How many acquires are there, with session scope and in all? */
+/* How many acquires are there, at session level and in all? */
 extern int	zkl_claims_session_count(const ZklLocalClaim *claim);
 extern int	zkl_claims_count(const ZklLocalClaim *claim, ZklPartName part);
 

@@ -57,7 +57,7 @@ describe(void)
 
 	/*
 	 * A change while the catalogs are read makes it invalid again.  An error
-	 * there leaves it nobody's.
+	 * there leaves it without a role, so the next call makes it anew.
 	 */
 	described.valid = true;
 	described.role = InvalidOid;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fence.c
- *	  zk_fence: no writes under a lock that others have had since.
+ *	  zk_fence: refuse writes under a lock that has had another holder since.
  *
  * This is rigorous, whatever clocks and sessions do.  The greatest token of a
  * resource is a row of a table.  A transaction that presents a token locks the

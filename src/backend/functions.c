@@ -239,7 +239,7 @@ acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope)
 }
 
 /*
- * A lock with transaction scope that is acquired outside of a transaction block, by
+ * A transaction-level lock that is acquired outside of a transaction block, by
  * a statement that does nothing else, guards nothing: the commit will say so.
  */
 static void

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * holds.c
- *	  How many acquires a claim counts, in which scope, and when they end.
+ *	  How many acquires a claim counts, at which level, and when they end.
  *
- * Acquires with transaction scope are kept as records on a stack.  There is
- * one record for a part of a claim and a nesting level, with the deepest level
- * on top.  A savepoint that is rolled back removes its records; one that is
+ * Transaction-level acquires are kept as records on a stack.  There is one
+ * record for a part of a claim and a nesting level, with the deepest level on
+ * top.  A savepoint that is rolled back removes its records; one that is
  * released leaves them to its parent.
  *
  * src/backend/holds.c
@@ -79,9 +79,9 @@ zkl_holds_add(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
 		if (!book_local_lock(claim, name, ZKL_SCOPE_SESSION))
 			ereport(ERROR,
 					errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					errmsg("could not acquire lock \"%s\" with session scope",
+					errmsg("could not acquire session-level lock \"%s\"",
 						   zkl_display_path(claim->path)),
-					errdetail("Its lock in this server was dropped by pg_advisory_unlock_all(), and another session waits for the end of this transaction."));
+					errdetail("pg_advisory_unlock_all() dropped the lock in this server, and another session waits for the end of this transaction."));
 		if (zkl_claims_session_count(claim) == 0)
 			dlist_push_tail(&session_claims, &claim->session_link);
 	}
@@ -106,9 +106,9 @@ zkl_holds_check_room(int wanted)
 		ereport(ERROR,
 				errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				errmsg("too many locks for one session"),
-				errdetail("It has %d locks and leases and asks for %d more, of %d allowed.",
+				errdetail("The session holds %d locks and leases and requests %d more; the limit is %d.",
 						  held, wanted, zkl_max_locks_per_backend),
-				errhint("Release some of them, or let a superuser raise \"zklock.max_locks_per_backend\"."));
+				errhint("Release some of them, or have a superuser raise \"zklock.max_locks_per_backend\"."));
 }
 
 static void
@@ -236,7 +236,10 @@ settle_part(ZklLocalClaim *claim, ZklPartName name, int count)
 	}
 	else
 	{
-		/* A backend that stops writing but still reads lets others read. */
+		/*
+		 * When a backend stops writing but still reads, other backends may
+		 * read.
+		 */
 		if (name == ZKL_EXCLUSIVE)
 			zkl_shared_claim_downgrade(claim->shared);
 		zkl_claims_unlock(claim, name);
@@ -271,8 +274,8 @@ zkl_holds_sweep(void)
 }
 
 /*
- * The local locks of session scope are released all together, so it is enough
- * to look at one that this backend has according to its counts.
+ * The session-level local locks are released all together, so it is enough to
+ * look at one that this backend has according to its counts.
  */
 static bool
 session_locks_are_gone(void)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * holds.h
- *	  How many acquires a claim counts, in which scope, and when they end.
+ *	  How many acquires a claim counts, at which level, and when they end.
  *
  * Called only by backends.
  *
@@ -34,15 +34,15 @@ extern void zkl_holds_take_session(ZklLocalClaim *claim, ZklPartName part,
 /* The same for all session-level counts.  Returns how many there were. */
 extern int	zkl_holds_take_all_session(ZklLocalClaim *claim);
 
-/* The first claim with session scope, or NULL. */
+/* The first claim with a session-level acquire, or NULL. */
 extern ZklLocalClaim *zkl_holds_first_session(void);
 
 /* Release all session-level locks, as DISCARD ALL does. */
 extern void zkl_holds_discard_session(void);
 
 /*
- * Bring claims and local locks up to date: claims that were lost, and local
- * locks of session scope that DISCARD ALL or pg_advisory_unlock_all() has
+ * Bring claims and local locks up to date: claims that were lost, and
+ * session-level local locks that DISCARD ALL or pg_advisory_unlock_all() has
  * released; then all session-level locks are released.  Claims may end.
  */
 extern void zkl_holds_sweep(void);

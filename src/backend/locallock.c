@@ -4,9 +4,10 @@
  *	  PostgreSQL's own lock behind a claim: the order within this server.
  *
  * Waiting always happens at transaction level, under the current resource
- * owner, even for session scope.  If the wait is cancelled at the moment of
- * the grant, PostgreSQL records the lock where the backend waited for it.
- * What is recorded there goes away with the transaction, whatever else fails.
+ * owner, even for a session-level lock.  If the wait is cancelled at the
+ * moment of the grant, PostgreSQL records the lock where the backend waited
+ * for it.  What is recorded there goes away with the transaction, whatever
+ * else fails.
  *
  * Some errors that end a wait are no errors here, so they are caught.  That
  * takes no subtransaction, because nothing has happened but the wait itself.
@@ -150,7 +151,7 @@ acquire(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope, bool dont_wait)
 	return result != LOCKACQUIRE_NOT_AVAIL;
 }
 
-/* Wait under the current resource owner, then move the lock to its scope. */
+/* Wait under the current resource owner, then move the lock to its level. */
 static void
 wait_here(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope)
 {

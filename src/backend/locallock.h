@@ -4,9 +4,9 @@
  *	  PostgreSQL's own lock behind a claim: the order within this server.
  *
  * A claim holds its local lock exactly once in a mode, whatever its counts: at
- * session level while it has session scope, else at transaction level.
- * Transaction level means the top transaction; savepoints are counted in
- * claims.c.  The modes are ExclusiveLock, and ShareLock for readers and for
+ * session level while it counts session-level acquires, else at transaction
+ * level.  Transaction level means the top transaction; savepoints are counted
+ * in claims.c.  The modes are ExclusiveLock, and ShareLock for readers and for
  * leases.
  *
  * Called only by backends.
@@ -43,7 +43,7 @@ extern bool zkl_local_lock_try(const LOCKTAG *tag, LOCKMODE mode,
 
 /*
  * Acquire ShareLock in addition to an ExclusiveLock that this backend holds.
- * This never waits, even if others are waiting for the lock.
+ * This never waits, even if other backends are waiting for the lock.
  */
 extern void zkl_local_lock_add_share(const LOCKTAG *tag, ZklScope scope);
 

@@ -239,7 +239,7 @@ end_member(Member *member)
 }
 
 /*
- * Some may have been lost while this backend waited for others.  Nothing
+ * Some may have been lost while this backend waited for the rest.  Nothing
  * relies on them yet, so it can begin anew.
  */
 static bool
@@ -289,7 +289,7 @@ count_all(Multilock *lock)
 		{
 			lock->members[i].is_new = false;
 
-			/* Transaction scope ends with the error. */
+			/* Transaction-level acquires end with the error. */
 			if (scope == ZKL_SCOPE_SESSION)
 				zkl_holds_take_session(lock->members[i].claim,
 									   ZKL_EXCLUSIVE, 1);

@@ -52,14 +52,14 @@ warn_not_held(const ZklLocalClaim *claim, const char *path, ZklMode mode,
 
 	if (same_kind && mode == ZKL_MODE_LEASE && release != NULL)
 		ereport(WARNING,
-				errmsg("you do not own %d leases of semaphore \"%s\" with session scope",
+				errmsg("you do not own %d session-level leases of semaphore \"%s\"",
 					   quantity, shown));
 	else if (claim != NULL &&
 			 (release == NULL ||
 			  (same_kind && claim->parts[zkl_claims_part(mode)].xact_count > 0)))
 		ereport(WARNING,
 				errmsg("you do not own lock \"%s\"", shown),
-				errdetail("It is held to the end of the transaction."));
+				errdetail("This session holds it until the end of the transaction."));
 	else
 		ereport(WARNING,
 				errmsg("you do not own lock \"%s\"", shown),

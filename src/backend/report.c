@@ -65,10 +65,10 @@ zkl_report_loss_instead(ErrorData *error, const char *path, ZklLoss loss,
 }
 
 /*
- * A claim with session scope stays lost until it is released, so a transaction
- * that writes cannot succeed before that.  "release" is the function to call;
- * NULL if the claim ends with the transaction.  If the hold limit has passed,
- * the same transaction would probably take too long again.
+ * A session-level claim stays lost until it is released, so a transaction that
+ * writes cannot succeed before that.  "release" is the function to call; NULL
+ * if the claim ends with the transaction.  If the hold limit has passed, the
+ * same transaction would probably take too long again.
  */
 static LossReport
 describe_loss(const char *path, ZklLoss loss, int64 lost_at,
@@ -93,12 +93,12 @@ describe_loss(const char *path, ZklLoss loss, int64 lost_at,
 			break;
 		case ZKL_LOSS_DELETED:
 			report.message = psprintf(_("lock \"%s\" was lost"), shown);
-			report.detail = psprintf(_("Its znode was deleted by somebody else, as was noticed at %s."), when);
+			report.detail = psprintf(_("Another client has deleted its znode, as this server noticed at %s."), when);
 			break;
 		case ZKL_LOSS_NONE:
 		case ZKL_LOSS_EXPIRED:
 			report.message = psprintf(_("lock \"%s\" was lost"), shown);
-			report.detail = psprintf(_("The ZooKeeper session that held it has expired, as was noticed at %s."), when);
+			report.detail = psprintf(_("The ZooKeeper session that held it has expired, as this server noticed at %s."), when);
 			break;
 	}
 	return report;
@@ -110,7 +110,7 @@ zkl_report_doubt(const char *path)
 	ereport(ERROR,
 			errcode(ERRCODE_ZKL_LOCK_LOST),
 			errmsg("lock \"%s\" is in doubt", zkl_display_path(path)),
-			errdetail("ZooKeeper has not confirmed the session that holds it for too long."),
+			errdetail("ZooKeeper has not recently confirmed the session that holds it."),
 			errhint("Retry the transaction."));
 }
 
@@ -168,7 +168,7 @@ zkl_report_failure(const char *path, ZklFailure failure)
 					errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 					errmsg("could not acquire lock \"%s\"", shown),
 					errdetail("The sequence numbers of its directory in ZooKeeper are used up."),
-					errhint("Remove the directory while nobody uses the lock; it will be made again."));
+					errhint("Delete the directory in ZooKeeper while no client uses the lock; zklock creates it again."));
 			break;
 		case ZKL_FAILURE_FOREIGN_NAME:
 			ereport(ERROR,
@@ -188,7 +188,7 @@ zkl_report_failure(const char *path, ZklFailure failure)
 			ereport(ERROR,
 					errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 					errmsg("permission denied by ZooKeeper for lock \"%s\"", shown),
-					errdetail("A znode that this server made for it before could not be deleted, and stays until the ZooKeeper session ends."),
+					errdetail("A znode that this server created for it earlier could not be deleted, and stays until the ZooKeeper session ends."),
 					errhint("The access control list of the lock's directory must allow zklock to delete."));
 			break;
 		case ZKL_FAILURE_OTHER_KIND:
@@ -211,7 +211,7 @@ zkl_report_other_kind(const char *path)
 			errcode(ERRCODE_ZKL_OTHER_KIND),
 			errmsg("lock \"%s\" is in use as another kind of lock",
 				   zkl_display_path(path)),
-			errdetail("A path is a mutex, a read-write lock or a semaphore as long as anybody uses it."),
+			errdetail("While a path is in use, it is one kind of lock: a mutex, a read-write lock or a semaphore."),
 			errhint("Use another path."));
 }
 
@@ -222,7 +222,7 @@ zkl_report_other_limit(const char *path, int in_use, int given)
 			errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			errmsg("semaphore \"%s\" is in use with %d leases, not %d",
 				   zkl_display_path(path), in_use, given),
-			errhint("All who use a semaphore at a time must give it the same number of leases."));
+			errhint("All sessions and clients that use a semaphore must pass the same number of leases."));
 }
 
 void
@@ -258,7 +258,7 @@ zkl_report_silence(const char *path)
 	check_worker(ZKL_COMMAND_SESSION);
 	ereport(ERROR,
 			errcode(ERRCODE_CONNECTION_FAILURE),
-			errmsg("could not get an answer about lock \"%s\": ZooKeeper cannot be reached",
+			errmsg("could not access lock \"%s\": ZooKeeper cannot be reached",
 				   zkl_display_path(path)),
 			errdetail("The servers are \"%s\".", zkl_hosts));
 }
@@ -278,7 +278,7 @@ zkl_report_command(const char *path, ZklCommandOutcome outcome)
 		case ZKL_COMMAND_REFUSED:
 			ereport(ERROR,
 					errcode(ERRCODE_CONNECTION_FAILURE),
-					errmsg("could not get an answer about lock \"%s\"", shown),
+					errmsg("could not access lock \"%s\" in ZooKeeper", shown),
 					errdetail("ZooKeeper refused a request."),
 					errhint("More details may be available in the server log."));
 			break;

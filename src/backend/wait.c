@@ -133,8 +133,9 @@ zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim)
 }
 
 /*
- * Is it time to return that the lock could not be had?  Only after ZooKeeper
- * has said so; without its answer, the end of the time is an error.
+ * Is it time to return that the lock was not acquired?  Only after ZooKeeper
+ * has replied that it is taken; without its answer, the end of the time is an
+ * error.
  */
 static bool
 time_is_over(ZklWait *wait, ZklAnswer answer)

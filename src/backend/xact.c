@@ -156,8 +156,8 @@ warn_if_alone(void)
 			errcode(ERRCODE_NO_ACTIVE_SQL_TRANSACTION),
 			errmsg("\"%s\" should be called in a transaction block",
 				   NameStr(alone.function)),
-			errdetail("Outside of one, the lock is released at the end of the statement."),
-			errhint("Begin a transaction block first, or acquire the lock with session scope."));
+			errdetail("Outside of a transaction block, the lock is released at the end of the statement."),
+			errhint("Begin a transaction block first, or acquire a session-level lock."));
 }
 
 void
@@ -313,8 +313,8 @@ has_notified(void)
 }
 
 /*
- * A transaction that only reads does not rely on a claim that has only session
- * scope.
+ * A transaction that only reads does not rely on a claim with only
+ * session-level acquires.
  */
 static void
 guard_claim(ZklLocalClaim *claim, void *arg)

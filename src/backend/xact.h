@@ -36,9 +36,9 @@ extern void zkl_xact_note_write(void);
 extern void zkl_xact_note_discard(void);
 
 /*
- * This function acquired a lock with transaction scope, and the client's
- * statement does nothing else.  The user is warned at the commit, unless the
- * transaction has done something else until then.
+ * This function acquired a transaction-level lock, and the client's statement
+ * does nothing else.  The user is warned at the commit, unless the transaction
+ * has done something else until then.
  */
 extern void zkl_xact_note_alone(const char *function);
 

@@ -95,7 +95,7 @@ copy_argument(char *to, Size size, const char *from)
 		ereport(ERROR,
 				errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				errmsg("name of a znode is too long"),
-				errdetail("It has %zu bytes, of %zu allowed.",
+				errdetail("The name has %zu bytes; the limit is %zu.",
 						  strlen(from), size - 1));
 }
 
@@ -193,8 +193,8 @@ report_no_slot(void)
 {
 	ereport(ERROR,
 			errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-			errmsg("too many requests about locks at a time"),
-			errdetail("%d others were waiting for ZooKeeper's answer.",
+			errmsg("too many requests to ZooKeeper at a time"),
+			errdetail("%d other requests were waiting for ZooKeeper's reply.",
 					  ZKL_COMMANDS));
 }
 

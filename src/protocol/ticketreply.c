@@ -300,7 +300,7 @@ on_check_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	 * If ZooKeeper refuses the list, the ticket keeps the lock, because its
 	 * znode still exists.  Without the directory's watch, only the watch on
 	 * its own znode tells if another client deletes that.  No event tells
-	 * when others come, so assume that they are there.
+	 * when other clients come, so assume that they are there.
 	 */
 	ticket->state = ZKL_TICKET_OWNED;
 	ticket->listed = true;

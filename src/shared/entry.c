@@ -227,7 +227,7 @@ zkl_entry_withdraw(ZklEntry *entry)
 }
 
 /*
- * WANTED -> NONE.  The worker has not looked at the wish yet, and perhaps
+ * WANTED -> NONE.  The worker has not looked at the request yet, and perhaps
  * there is no worker.  If the worker has just taken the entry off its list, it
  * will still look, and find nothing to do.  The same holds if the entry has
  * come back to the list since.  So the entry must not be removed before the

@@ -70,8 +70,8 @@ extern void zkl_entry_change_mode(ZklEntry *entry, ZklMode mode);
 extern void zkl_entry_downgrade(ZklEntry *entry);
 
 /*
- * A claim has ended.  If others wait, wake them; else decide what becomes of
- * the ticket.  The entry may be gone afterwards.
+ * A claim has ended.  If other claims wait, wake them; else decide what
+ * becomes of the ticket.  The entry may be gone afterwards.
  */
 extern void zkl_entry_settle(ZklEntry *entry, int64 now);
 

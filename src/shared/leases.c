@@ -143,7 +143,8 @@ zkl_leases_ask(ZklEntry *semaphore, uint64 epoch, int quantity,
 }
 
 /*
- * Give up leases that no claim may take any more.  That makes room for others.
+ * Give up leases that no claim may take any more.  That makes room for other
+ * leases.
  */
 static void
 give_up_used_up(ZklEntry *semaphore)

@@ -134,9 +134,13 @@ struct ZklEntry
 
 	/*
 	 * Protected by the partition's LWLock.  To make requests, the worker also
-	 * reads mode, limit, only_tries, plain and about without it.  Once it has
-	 * looked at a wish, backends change these only as they give the ticket
-	 * up, except that a downgrade changes the mode of an owned ticket.
+	 * reads mode, limit, only_tries, plain and about without it.  Once the
+	 * worker has seen that a ticket is wanted, backends change only_tries,
+	 * plain and about only when they give the ticket up, or later.  Then the
+	 * new values are about the next ticket, and what the worker reads goes at
+	 * worst into a znode that it is about to delete.  Backends change the
+	 * mode only when they downgrade an owned ticket; the worker uses a mode
+	 * that it read without the lock only for a new ticket.
 	 */
 	ZklEntryState state;
 	ZklMode		mode;			/* of the ticket, present or wanted */
@@ -208,7 +212,10 @@ struct ZklEntry
 	ZklClaim   *holder;
 	dlist_node	lease_link;
 
-	/* protected by the session's work_mutex */
+	/*
+	 * Protected by the session's work_mutex.  A worker that starts also
+	 * writes "taken" without it, while it holds all partitions.
+	 */
 	dlist_node	work_link;
 	bool		taken;			/* the worker has taken the entry off the
 								 * list, and is about to look */
@@ -244,11 +251,12 @@ struct ZklClaim
 
 	/*
 	 * Written under the LWLock of the entry's partition, exclusively.  The
-	 * claim's own backend reads some of these without the lock: token and
-	 * lease_until, which no other process writes; failure, once it has been
-	 * told ZKL_ANSWER_FAILED; and the generation of a claim on leases.  A
-	 * loss may change that generation at the same moment, but leases share
-	 * their local lock, so either will do.
+	 * claim's own backend reads some of these without the lock: token,
+	 * lease_until and waits_locally, which no other process writes; failure,
+	 * once it has been told ZKL_ANSWER_FAILED; and generation.  The worker
+	 * writes the generation of a claim on leases when one is lost, perhaps at
+	 * the same moment; but leases share their local lock, so the old value
+	 * will do as well as the new one.
 	 */
 	dlist_node	link;			/* in entry->claims; while free, in
 								 * free_claims, under claims_mutex */

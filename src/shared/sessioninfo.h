@@ -20,7 +20,7 @@
 
 /*
  * One ZooKeeper session.  Only its worker writes this, except for the list of
- * work.  Other processes read the atomic fields without a lock.
+ * work.  Every process reads the atomic fields without a lock.
  */
 typedef struct ZklSessionInfo
 {

@@ -132,7 +132,7 @@ zkl_command_runner_restarted(void)
 
 /*
  * The runs take turns, one request each, so that a long survey does not keep
- * others waiting.
+ * other runs waiting.
  */
 void
 zkl_command_runner_send(void)

@@ -259,7 +259,7 @@ zkl_entry_state_set_lost(ZklEntry *entry, ZklLoss loss)
 	entry->nheld = 0;
 	entry->exclusive = false;
 	if (entry->semaphore != NULL)
-		entry->semaphore->surveyed = false; /* others may have come */
+		entry->semaphore->surveyed = false; /* other clients may have come */
 	new_generation(entry);
 	(void) want_again(entry);
 	zkl_entry_unlock(hash);
@@ -267,9 +267,9 @@ zkl_entry_state_set_lost(ZklEntry *entry, ZklLoss loss)
 
 /*
  * A backend reads the count of losses, and then looks at the claim with the
- * partition locked.  If it finds the claim held, it had the partition before
- * this function did.  So its count does not include this loss, and it will
- * look again.
+ * partition locked.  If it finds the claim held, it locked the partition
+ * before this function did.  So its count does not include this loss, and it
+ * will look again.
  */
 static void
 lose_claim(ZklClaim *claim, ZklLoss loss)

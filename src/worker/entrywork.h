@@ -25,7 +25,7 @@ typedef struct ZklWork
 {
 	bool		want;			/* get the ticket */
 	bool		unwant;			/* give it up */
-	bool		downgrade;		/* let others read, too */
+	bool		downgrade;		/* let other servers read, too */
 	bool		watch;			/* watch the znode */
 	bool		look;			/* list the znodes behind it, for the first
 								 * time */

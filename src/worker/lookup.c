@@ -164,7 +164,7 @@ end_child(int code, Datum arg)
 	(void) kill(lookup.child, SIGKILL);
 	(void) waitpid(lookup.child, NULL, 0);
 
-	/* Its children, too: they are in this process's group, with nobody else. */
+	/* Its children, too: they are alone with it in this process's group. */
 	pqsignal(SIGTERM, SIG_IGN);
 	(void) kill(0, SIGTERM);
 	lookup.child = 0;
@@ -263,7 +263,7 @@ recall(void)
 	return lines;
 }
 
-/* What is known without asking anybody. */
+/* What is known without a lookup. */
 static char *
 resolve_numeric(void)
 {

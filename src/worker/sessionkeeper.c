@@ -196,7 +196,7 @@ move_to_servers(const char *servers)
 	if (strcmp(servers, keeper.servers) == 0)
 		return;
 	ereport(LOG,
-			errmsg("restarting the zklock worker, because the ZooKeeper servers have other addresses"));
+			errmsg("restarting the zklock worker, because the addresses of the ZooKeeper servers have changed"));
 	proc_exit(1);
 }
 
@@ -245,7 +245,7 @@ note_doubt(void)
 	{
 		keeper.in_doubt = false;
 		ereport(LOG,
-				errmsg("locks are not in doubt any more"),
+				errmsg("locks are no longer in doubt"),
 				errdetail("ZooKeeper has confirmed the session that holds them."));
 	}
 	else if (!keeper.in_doubt && !safe && zkl_session_info_mine->id != 0 &&
@@ -253,10 +253,10 @@ note_doubt(void)
 			 zkl_entry_state_any_held())
 	{
 		keeper.in_doubt = true;
-		note_error("ZooKeeper has not confirmed the session for too long");
+		note_error("ZooKeeper has not recently confirmed the session");
 		ereport(LOG,
 				errmsg("locks are in doubt"),
-				errdetail("ZooKeeper has not confirmed the session that holds them for too long."),
+				errdetail("ZooKeeper has not recently confirmed the session that holds them."),
 				errhint("Transactions that hold them cannot commit until it does."));
 	}
 }
@@ -287,7 +287,7 @@ renew_handle(void)
 	if (!keeper.was_connected)
 		return;
 	ereport(LOG,
-			errmsg("carrying the ZooKeeper session on with another client, because no server has accepted this one"));
+			errmsg("continuing the ZooKeeper session with a new client handle, because no server has accepted the old one"));
 	abandon_handle();
 	keeper.open_at = 0;
 }

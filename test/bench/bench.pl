@@ -558,7 +558,7 @@ sub instructions_of
 	return $n;
 }
 
-# A cluster that nobody runs, with the tables of TPC-B.
+# A cluster that no server runs, with the tables of TPC-B.
 sub tpcb_data
 {
 	my $data = "$bench/tpcb";

@@ -61,7 +61,7 @@ map_counter(const char *file)
 	return memory;
 }
 
-/* paths: 1 is PATH itself, 0 one that nobody has ever used, else one of so many below it */
+/* paths: 1 is PATH itself, 0 one that no client has ever used, else one of so many below it */
 static inline void
 choose_path(char *path, size_t size, const char *base, int paths, int client, int64_t round,
 			uint64_t *random)

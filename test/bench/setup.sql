@@ -18,7 +18,7 @@ END $$;
 CREATE SEQUENCE written MINVALUE 0 START 0;
 SELECT nextval('written');
 
--- Who may be inside: at most so many at a time.
+-- How many may be inside at a time.
 CREATE SEQUENCE entered MINVALUE 0 START 0;
 CREATE SEQUENCE has_left MINVALUE 0 START 0;
 SELECT nextval('entered'), nextval('has_left');
@@ -27,7 +27,7 @@ CREATE FUNCTION bench_enter(n bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	mine bigint := nextval('entered');
 BEGIN
-	-- Who has left meanwhile is not counted, so this never finds more than there were.
+	-- A client that has left meanwhile is not counted, so this never finds more than there were.
 	IF mine - (SELECT last_value FROM has_left) > n THEN
 		RAISE 'more than % are inside', n;
 	END IF;

@@ -8,7 +8,7 @@
  * With WAITERS, so many backends of the first server queue before, and it is always the
  * first server that gives the lock to the other.
  *
- * MODE linger: nobody holds the lock, but it lingers on the one server: from the call on
+ * MODE linger: no backend holds the lock, but it lingers on the one server: from the call on
  * the other to the grant.
  *
  * Prints "ok 0" and the times in microseconds.
@@ -93,7 +93,7 @@ make_statements(const char *path)
 			 " FROM zk_locks WHERE path = '%s'", path);
 }
 
-/* From the commit of the one to the grant of the other, who queues. */
+/* From the commit of the one to the grant of the other, which queues. */
 static int64_t
 hand_over(PGconn *from, PGconn *to, PGconn *watch_from, PGconn *watch_to)
 {
@@ -121,7 +121,7 @@ queue_mode(int64_t end, PGconn **work, PGconn **watch)
 		printf(" %" PRId64, hand_over(work[holder], work[1 - holder], watch[holder], watch[1 - holder]));
 }
 
-/* Whoever had the lock last queues again at the end. */
+/* The backend that had the lock last queues again at the end. */
 static void
 crowd_mode(double seconds, PGconn **work, PGconn **watch, const char *path, int waiters, const char *conninfo)
 {

@@ -74,7 +74,7 @@ public class CuratorPeer
 						Arrays.copyOfRange(words, 3, words.length)));
 		}
 
-		// Whoever asked is gone, so the sessions are, as if the service had died.
+		// The test is gone, so the sessions end, as if the service had died.
 		Runtime.getRuntime().halt(0);
 	}
 
@@ -164,7 +164,7 @@ public class CuratorPeer
 			return i < args.length ? args[i] : otherwise;
 		}
 
-		// Nobody waits for the answer to what an actor asked itself.
+		// No test waits for the answer to what an actor asked itself.
 		void answer(String value)
 		{
 			if (!id.equals("*"))

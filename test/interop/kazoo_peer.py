@@ -222,7 +222,7 @@ def main():
             peer.dispatch(request)
         except Exception as error:
             request.fail(error)
-    os._exit(0)  # whoever asked is gone: no good-byes, as if the service had died
+    os._exit(0)  # the test is gone: no good-byes, as if the service had died
 
 
 main()

@@ -2,7 +2,7 @@
  * try.pml: a try against a ticket that may linger, for spin.
  *
  * Server 0 has the ticket when all begins, and its backends take the lock and
- * release it.  The other servers try once each, and whoever gets the lock then has
+ * release it.  The other servers try once each, and the one that gets the lock then has
  * the ticket in the same way.  What fails is not here, but in zklock.pml and in
  * test/unit/test_ticket_walk.c; doc/model.md says more.
  *
@@ -74,7 +74,7 @@ inline look() {
 	i = 0; j = 0
 }
 
-/* Somebody's znode was changed, or is gone. */
+/* A znode was changed, or is gone. */
 inline fire(s) {
 	i = 0;
 	do
@@ -103,7 +103,7 @@ inline fire_children() {
 	i = 0
 }
 
-/* The first before it, if any (1 + number), and whether somebody is behind. */
+/* The first before it, if any (1 + number), and whether another is behind. */
 inline list(s, before, behind) {
 	before = 0; behind = 0;
 	i = 0;
@@ -146,7 +146,7 @@ inline end_claim(s) {
 	look()
 }
 
-/* entrywork.c: zkl_entry_work_set_contended, zkl_entry_work_shall_answer */
+/* entrywork.c: zkl_entry_state_set_contended, zkl_entry_state_shall_answer */
 inline become_contended(s, answer) {
 	contended[s] = 1;
 	answer = 0;
@@ -176,7 +176,7 @@ endhave:
 	:: atomic { events[s]?CHILDREN -> if :: !contended[s] -> list(s, before, behind) :: else -> behind = 0 fi }
 		atomic { if :: behind -> become_contended(s, answer) :: else fi; behind = 0 }
 	:: atomic { events[s]?CHANGED }
-	/* entrywork.c: zkl_entry_work_set_uncontended; the list has set the watch again */
+	/* entrywork.c: zkl_entry_state_set_uncontended; the list has set the watch again */
 	:: atomic { !answer && contended[s] && held[s] && NOBODY_BEHIND(s) ->
 			contended[s] = 0; children[s] = 1 }
 	od

@@ -1,7 +1,7 @@
 /*
  * zklock.pml: the two-tier protocol, for spin.
  *
- * One lock, a mutex, and all who have to do with it: SERVERS PostgreSQL servers with
+ * One lock, a mutex, and all that deals with it: SERVERS PostgreSQL servers with
  * a worker and BACKENDS backends each, and ZooKeeper.  Each backend acquires the
  * lock, or gives up; writes; commits under the guard, or rolls back; and releases.
  * At most FAULTS times, something goes wrong.  What is left out is in doc/model.md.
@@ -16,11 +16,11 @@
  *	TOKEN		each grant has a greater token than all before it
  *	SAFE		before "safe until" ZooKeeper knows the session
  *	SLOTS		a server never has more than one znode
- *	NEXT		who will own the lock when its predecessor goes watches the
+ *	NEXT		a ticket that will own the lock when its predecessor goes watches the
  *				directory then, or is about to learn that it has changed
- *	QUIET		when nothing moves any more, every backend is through (so nobody
+ *	QUIET		when nothing moves any more, every backend is through (so none
  *				waits for ever), and no znode, ticket or entry is left
- *	served		(LTL) who waits is granted the lock or stops waiting, in the end
+ *	served		(LTL) a backend that waits is granted the lock or stops waiting, in the end
  *
  * Defects, each of which spin must find: NO_EPOCH_CHECK, NO_DOUBT, SAFE_FROM_ANSWER,
  * NO_SEARCH, NO_BARRIER, DELETE_UNCONFIRMED, WATCH_BELIEVED, FOUND_BELIEVED,
@@ -81,7 +81,7 @@
 
 #define FOUND		8			/* only with FOUNDING: the directory may be new */
 
-/* What a list says, besides: somebody is behind, exactly one is before */
+/* What a list says, besides: another is behind, exactly one is before */
 #define BEHIND		1
 #define NEXT		2
 
@@ -113,7 +113,7 @@ typedef Server {
 	byte attempt = 1;			/* which is the uuid, too */
 	byte name;					/* sequence number, which is the czxid, too */
 	byte predecessor;
-	bit next;					/* nobody else goes before it */
+	bit next;					/* no other goes before it */
 	bit unlisted;				/* only with FOUNDING: not listed since it is owned */
 
 	/* the worker's memory */
@@ -221,7 +221,7 @@ inline forget(k) {
 
 /*
  * ticket.c: on_want.  Whether the directory is there the worker can only guess;
- * somebody may come before the request is executed.
+ * another znode may come before the request is executed.
  */
 #ifdef FOUNDING
 #define WANT_TICKET(k) \
@@ -233,7 +233,7 @@ inline forget(k) {
 #define WANT_TICKET(k)	become(k, T_CREATING, CREATE)
 #endif
 
-/* ticketint.h: gone; entrywork.c: zkl_entry_work_set_gone, want_again; ticket.c: on_want */
+/* ticketint.h: gone; entrywork.c: zkl_entry_state_set_gone, want_again; ticket.c: on_want */
 inline gone(k) {
 	become(k, T_NONE, NOTHING);
 	s[k].name = 0;
@@ -250,7 +250,7 @@ inline gone(k) {
 	fi
 }
 
-/* ticketint.h: lose; entrywork.c: zkl_entry_work_set_lost, new_generation */
+/* ticketint.h: lose; entrywork.c: zkl_entry_state_set_lost, new_generation */
 inline lose(k) {
 	become(k, T_NONE, NOTHING);
 	s[k].name = 0;
@@ -296,7 +296,7 @@ inline on_unwant(k) {			/* ticket.c: on_unwant */
 	fi
 }
 
-/* ticketreply.c: take_place; entrywork.c: zkl_entry_work_set_owned */
+/* ticketreply.c: take_place; entrywork.c: zkl_entry_state_set_owned */
 inline become_owned(k, is_contended) {
 	s[k].ticket = T_OWNED;
 	s[k].due = NOTHING;
@@ -328,7 +328,7 @@ inline take_over(k) {
 	fi
 }
 
-/* entrywork.c: zkl_entry_work_set_queued */
+/* entrywork.c: zkl_entry_state_set_queued */
 inline become_queued(k) {
 	s[k].predecessor = y;
 	s[k].next = (behind & NEXT) != 0;
@@ -350,7 +350,7 @@ inline on_place(k) {
 	fi
 }
 
-/* ticketreply.c: on_check_reply; entrywork.c: zkl_entry_work_set_contended */
+/* ticketreply.c: on_check_reply; entrywork.c: zkl_entry_state_set_contended */
 inline on_check(k) {
 	s[k].ticket = T_OWNED;
 	if
@@ -490,7 +490,7 @@ inline on_expired(k) {			/* ticket.c: on_expired */
 
 /* --- ZooKeeper ---------------------------------------------------------------- */
 
-/* Somebody was created or deleted in the directory. */
+/* A znode was created or deleted in the directory. */
 inline fire_children() {
 	i = 0;
 	do
@@ -581,7 +581,7 @@ inline cut(k) {
 	s[k].stale = 0
 }
 
-/* Execute one request; who has no connection any more gets no reply. */
+/* Execute one request; a worker without a connection gets no reply. */
 inline execute(k) {
 	req[k]?x, y;
 	if
@@ -598,7 +598,7 @@ inline execute(k) {
 		judge(k, y);
 		if
 		:: s[k].connected ->
-			/* Who knows of others takes no notice, but for who is next */
+			/* A ticket that knows of others takes no notice, unless it is next */
 			if
 			:: own != 0 && ((before == 0 && !behind) || ahead == 1) -> s[k].children = 1
 			:: else
@@ -927,7 +927,7 @@ proctype backend(byte me) {
 		b[me].claim = C_WAITING;
 		b[me].generation = s[k].generation;
 
-		/* Who is impatient may be cancelled, or run out of time, at any moment. */
+		/* An impatient backend may be cancelled, or run out of time, at any moment. */
 		if
 		:: true
 		:: impatient > 0 -> impatient--; patient = 0
@@ -1023,7 +1023,7 @@ end:
 			if :: znode[k] != 0 -> remove(k) :: else fi
 		}
 #ifdef FOREIGN
-	/* Somebody deletes a znode that is not his. */
+	/* A client deletes a znode that is not its own. */
 	:: d_step { foreign > 0 && znode[k] != 0 -> foreign--; remove(k) }
 	:: foreign > 0 -> foreign = 0
 #endif
@@ -1042,7 +1042,7 @@ proctype quiet() {
 		n = 0;
 		do
 		:: n < ALL ->
-			assert(b[n].done);			/* QUIET: nobody waits for ever */
+			assert(b[n].done);			/* QUIET: no backend waits for ever */
 			n++
 		:: else -> break
 		od;

@@ -1,7 +1,7 @@
 
 =head1 NAME
 
-Contender - one who wants a lock, whatever it is written in
+Contender - a client that wants a lock, through zklock, Curator or kazoo
 
 =head1 SYNOPSIS
 
@@ -83,7 +83,7 @@ Backend or actor; the server, or undef if it is not zklock.
 
 C<send_acquire>, and wait until its znode is there and its ZooKeeper session watches the
 one before it, which is how every client waits: from then on, not having the lock means
-that it is not given to it.  Nobody else may come meanwhile, but others may go.
+that it is not given to it.  No other client may come meanwhile, but others may go.
 
 With a pattern C<$for_whom>, it watches any that matches of those before it.
 

@@ -364,7 +364,7 @@ sub _play
 {
 	my ($self) = @_;
 
-	# One client of each server asks for a lock that nobody else of its server asks for.
+	# One client of each server requests a lock that no other client of its server requests.
 	return $self->_play_order if $self->{who} =~ /1$/ && _chance(0.3);
 
 	my $play = _pick(qw(session session session xact xact xact multilock savepoint reentrant downgrade));

@@ -28,7 +28,7 @@ is not known if it was done.
 	op=counter store= node= path= value=			the number that is there at the end
 	op=stop node= pid=							processes stood still (without pid: all of the node)
 	op=fault what=								anything that disturbs
-	op=foul node= | path=						somebody ended the node's session, or took the lock
+	op=foul node= | path=						a user ended the node's session, or took the lock
 	op=left what= , op=crash what= , op=hang what=		should not be
 	op=void what=								ZooKeeper lost something; not judged here
 
@@ -41,7 +41,7 @@ back, so it was valid from the first of these moments to the last.  Two claims t
 other are right if these moments I<can> have been such that the one was over before the
 other began.
 
-What somebody does with his own hand, no server can foresee: while it does not know, it
+What a user does by hand, no server can foresee: while it does not know, it
 takes for held what is not.  Evidence of this time does not count, for these locks.  What is
 in a store has to be right nevertheless.
 
@@ -279,7 +279,7 @@ sub _lease_times
 	return @problems;
 }
 
-# Who stood still could not see that the time was over.
+# A process that stood still could not see that the time was over.
 sub _deadlines
 {
 	my ($self) = @_;
@@ -332,7 +332,7 @@ sub _survivors
 # --- order among servers ---
 
 # Only where nothing disturbs, and where the server that was overtaken, and the one that
-# overtook, have nobody else in the queue in whose turn it might have been.
+# overtook, have no other client in the queue in whose turn it might have been.
 sub _fifo
 {
 	my ($self) = @_;
@@ -380,7 +380,7 @@ sub _has_company
 
 # --- stores ---
 
-# The values that were read are 0, 1, 2, ...: nobody has overwritten what he had not read.
+# The values that were read are 0, 1, 2, ...: no client has overwritten what it had not read.
 # Tokens do not shrink.  What was answered is there, what failed is not.
 sub _store
 {

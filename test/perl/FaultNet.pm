@@ -55,7 +55,7 @@ Start the process that connects them.  It ends with the test.
 
 =item $net->set($from, $to, $mode, $ms)
 
-How what C<$from> sends travels to C<$to>, whoever of them made the connection: C<open>,
+How what C<$from> sends travels to C<$to>, whichever of them made the connection: C<open>,
 C<hold>, C<cut> (which concerns both ways) or C<delay>.  May be called by forked
 processes, too.  Does not wait for it.
 
@@ -221,7 +221,7 @@ sub _connect
 	my $client = $listener->accept or return;
 	return CORE::close $client if _is_cut($link->{from}, $link->{to});
 
-	# Who is stopped does not accept, and nobody shall wait for that.
+	# A stopped process does not accept, and no other process shall wait for that.
 	my $server = IO::Socket::INET->new(PeerAddr => $link->{target}, Blocking => 0)
 	  or return CORE::close $client;
 	$client->blocking(0);

@@ -8,7 +8,7 @@ FaultRun - three ZooKeeper and three PostgreSQL servers, clients, faults, and a 
 	my $cluster = FaultRun->new;
 	my @problems = $cluster->run(17, 30);
 
-Who runs is L<FaultClient>, what goes wrong is in L<FaultSchedule>, what they are connected
+The clients are L<FaultClient>, what goes wrong is in L<FaultSchedule>, what they are connected
 with is L<FaultNet>, and what must be true of it all is in L<FaultHistory>.
 
 =cut
@@ -475,7 +475,7 @@ sub _heal
 	return;
 }
 
-# An ensemble that has forgotten refuses who remembers more.
+# An ensemble that has forgotten refuses clients that remember more.
 sub _wait_until_connected
 {
 	my ($self, $name) = @_;
@@ -503,7 +503,7 @@ sub _compare_replicas
 	return;
 }
 
-# Nothing stands in the way of anybody.
+# Nothing stands in the way of any client.
 sub _final_acquires
 {
 	my ($self) = @_;

@@ -36,13 +36,13 @@ started again.
 
 =item net.cut, net.hole, net.oneway, net.delay, net.reset
 
-Between the two who are named, or between one and all others (C<*>).  ZooKeeper's leader
+Between the two that are named, or between one and all others (C<*>).  ZooKeeper's leader
 and followers are C<leader> and C<follower>; C<home:a> is the one that server a is
 connected to.  One way is from the first to the second.
 
 =item session.end, lock.force
 
-Somebody ends the server's ZooKeeper session; takes a lock away from its holders.
+A user ends the server's ZooKeeper session; takes a lock away from its holders.
 
 =back
 

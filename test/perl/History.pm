@@ -11,7 +11,7 @@ History - what many processes did under a lock, and whether that was right
 	$history->hammer($curator->actor('c1'), 'mutex', '/zklock/job');
 
 	$history->work_until(sub { $history->each_has(20) }, '20 rounds of each');
-	is_deeply([ $history->problems ], [], 'nobody overlapped');
+	is_deeply([ $history->problems ], [], 'no two overlapped');
 
 A history is a directory that contenders of all kinds share.  They work until there is a
 file F<stop> in it, or until they have done so many rounds.  Each round is a critical
@@ -364,7 +364,7 @@ The records in the text of a history.
 =item History::problems_of($counter, \@records, leases => 1)
 
 Exclusive sections overlap nothing, readers overlap only readers, and there are at most
-C<leases> leases at a time.  The values that were read are those of a counter that nobody
+C<leases> leases at a time.  The values that were read are those of a counter that no process
 disturbed, and so is the last one, C<$counter>.  Sections with leases say nothing of the
 counter.  An empty history proves nothing, and is wrong.
 

@@ -35,7 +35,7 @@ use Socket;
 
 =item HoldingProxy->new($target)
 
-Listen, and connect whoever comes to C<$target>, an address with a port.  It is a process
+Listen, and connect every client to C<$target>, an address with a port.  It is a process
 of its own, and ends with the test.
 
 =item $proxy->address

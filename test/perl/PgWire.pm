@@ -32,7 +32,7 @@ use Time::HiRes qw(CLOCK_MONOTONIC clock_gettime);
 =item PgWire->new($directory, $port, $application, patience => 60)
 
 Of the database C<postgres>.  Dies with a message that begins with the SQLSTATE, which is
-08001 where nobody listens.  C<patience> is how many seconds any answer may take.
+08001 where no server listens.  C<patience> is how many seconds any answer may take.
 
 =item $pg->query($sql, cancel_after => $seconds)
 

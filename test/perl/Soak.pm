@@ -16,7 +16,7 @@ A line is flat if the median of its last third is not above that of its second t
 for a tolerance, which is given as a part of it and an absolute number.  The first third is
 for warming up.
 
-Medians, since a line has spikes, when everybody reconnects for instance, and spikes are
+Medians, since a line has spikes, when all clients reconnect for instance, and spikes are
 none of a leak's.  Thirds, since a leak of so much an hour makes the two medians differ by
 what it leaks in a third of the time, however the line began; so the longer the run, the
 smaller a leak it finds.  The tolerance is for the noise of short runs.

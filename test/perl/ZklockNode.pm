@@ -194,7 +194,7 @@ Until this server's ticket for the lock is in this state.
 
 =item $node->wait_until_contended($path)
 
-Until this server knows that somebody queues behind its ticket.
+Until this server knows that another client queues behind its ticket.
 
 =item $node->wait_until_clean($path)
 
@@ -259,7 +259,7 @@ End a ZooKeeper session of this server, and wait until it has a new one.  Its wo
 stands still meanwhile, until ZooKeeper has given it up.
 
 C<by_hand> ends it at once.  But no client can foresee that, so claims pass for held for
-a moment when somebody else may have the lock already.
+a moment when another client may have the lock already.
 
 =cut
 
@@ -270,7 +270,7 @@ sub expire_session
 	my ($worker, $session, $epoch) =
 	  split /\|/, $self->safe_psql('postgres', "SELECT worker_pid, session_id, epoch $where");
 
-	# Standing still keeps it from fighting over the session with whoever ends it, too.
+	# Standing still keeps it from fighting over the session with the client that ends it, too.
 	kill 'STOP', $worker;
 	my $is_gone =
 	  $opt{by_hand}

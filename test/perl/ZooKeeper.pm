@@ -236,14 +236,14 @@ The same, and C<data>.
 
 =item $zk->create($path, data => '', ephemeral => 0, sequence => 0)
 
-Returns the path; makes its parents.  C<< perms => 'rcdwa' >> is what everybody may do
+Returns the path; makes its parents.  C<< perms => 'rcdwa' >> is what all clients may do
 with it (default: everything); then its parents have to be there.
 
 =item $zk->set($path, $data), $zk->delete($path)
 
 =item $zk->allow($path, $perms)
 
-Change what everybody may do with it; without C<a>, for good.
+Change what all clients may do with it; without C<a>, for good.
 
 =item $zk->session_id($client), $zk->close($client)
 
@@ -293,7 +293,7 @@ sub close { my ($self, $client) = @_; return $self->_ask('close', client => $cli
 
 =item $zk->kill_session($id)
 
-End somebody else's session as if it had expired.  True if it was alive.  The id is a
+End another client's session as if it had expired.  True if it was alive.  The id is a
 number or, as C<zk_status> shows it, a hexadecimal one.
 
 =cut

@@ -30,7 +30,7 @@ my @waiters = map { $node_b->backend } 1, 2;
 my $near = $node_a->backend;
 my $judge = $node_b->backend;
 
-# A backend of a that holds one lock with session scope and one with transaction scope.
+# A backend of a that holds a session-level lock and a transaction-level lock.
 sub holder
 {
 	my ($path) = @_;
@@ -54,7 +54,7 @@ sub are_served
 {
 	my ($path, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is($waiters[0]->answer, 't', "$what: the lock of session scope is free");
+	is($waiters[0]->answer, 't', "$what: the session-level lock is free");
 	is($waiters[1]->answer, 't', "$what: the lock of transaction scope is free");
 	foreach my $waiter (@waiters)
 	{

@@ -220,7 +220,7 @@ like(slurp_file($node->logfile, $log_at), qr/ERROR:  lock "\/guarded" was lost/,
 is_untouched('a background worker');
 $node->safe_psql('reader', 'ALTER SUBSCRIPTION news SET (slot_name = NONE); DROP SUBSCRIPTION news');
 
-# --- written on the other server only, under a lock of session scope ---
+# --- written on the other server only, under a session-level lock ---
 
 # In one statement, whose transaction ends with it.
 my $backend = $node->backend;

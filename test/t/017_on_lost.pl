@@ -79,7 +79,7 @@ sub tells_loss
 	my ($result, $level, $path, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	like($result->{err}, qr/$level:  ZK001: lock "\Q$path\E" was lost/, "$what: names the lock");
-	like($result->{err}, qr/DETAIL:  (Its znode was deleted by somebody else|The ZooKeeper session that held it has expired), as was noticed at 2\d{3}-/, "$what: says why and when");
+	like($result->{err}, qr/DETAIL:  (Another client has deleted its znode|The ZooKeeper session that held it has expired), as this server noticed at 2\d{3}-/, "$what: says why and when");
 	return;
 }
 
@@ -122,7 +122,7 @@ foreach my $state (sort keys %running)
 # Idle in a transaction: as for a recovery conflict, there is nothing to cancel.
 foreach my $read_only (0, 1)
 {
-	my $what = 'cancel, idle in transaction' . ($read_only ? ', session scope' : '');
+	my $what = 'cancel, idle in transaction' . ($read_only ? ', session-level' : '');
 	my ($backend, $path) = holder('cancel', xact => !$read_only, before => ['BEGIN']);
 	lose($path);
 	ok(wait_until_gone($backend, $path), "$what: the connection ends");

@@ -128,12 +128,12 @@ $s->query('COMMIT');
 
 my $write = q{SELECT zk_write_lock_acquire('/upgrade')};
 $s->query(q{SELECT zk_read_lock_acquire('/upgrade')});
-is(hint_of($s->run($write)), 'Release the read lock first, or acquire the write lock in its place.', 'upgrade: a hint');
+is(hint_of($s->run($write)), 'Release the read lock first, or acquire the write lock instead of it.', 'upgrade: a hint');
 is($s->query("SELECT zk_read_lock_release('/upgrade'); $write"), "t\nt", 'upgrade: released first');
 $s->query('SELECT zk_lock_release_all()');
 $s->query(q{BEGIN; SELECT zk_xact_read_lock_acquire('/upgrade')});
-is(hint_of($s->run($write)), 'Acquire the write lock in its place.', 'upgrade in a transaction: a hint');
-is($s->query("ROLLBACK; BEGIN; $write"), 't', 'upgrade in a transaction: in its place');
+is(hint_of($s->run($write)), 'Acquire the write lock instead of the read lock.', 'upgrade in a transaction: a hint');
+is($s->query("ROLLBACK; BEGIN; $write"), 't', 'upgrade in a transaction: as the hint says');
 $s->query('COMMIT; SELECT zk_lock_release_all()');
 
 # --- one path, two kinds; one semaphore, two limits ---
@@ -141,7 +141,7 @@ $s->query('COMMIT; SELECT zk_lock_release_all()');
 my $other = $node->backend;
 $s->query(q{SELECT zk_semaphore_acquire('/sem', 3)});
 is(hint_of($other->run(q{SELECT zk_semaphore_acquire('/sem', 4)})),
-	'All who use a semaphore at a time must give it the same number of leases.', 'another limit: a hint');
+	'All sessions and clients that use a semaphore must pass the same number of leases.', 'another limit: a hint');
 is($other->query(q{SELECT zk_semaphore_acquire('/sem', 3)}), 't', 'another limit: the same works');
 $result = $other->run(q{SELECT zk_lock_acquire('/sem')});
 is(hint_of($result), 'Use another path.', 'another kind: a hint');

@@ -186,6 +186,44 @@ foreach my $page ('README.md', 'doc/zklock.md')
 	is(join(' ', grep { $text !~ /^\| `\Q$_\E` \|/m } @settings), '', "$page: all settings");
 }
 
+# ... with their defaults, and with what it takes to change them.
+my %change = (postmaster => 'restart', sighup => 'reload', superuser => 'superuser', user => 'any time');
+my @defaults = map { [ split /\|/ ] } split /\n/, $node_a->safe_psql('postgres', q{
+	SELECT name, CASE WHEN unit = 'ms' AND boot_val::int % 1000 = 0 THEN boot_val::int / 1000 || ' s'
+					  ELSE concat_ws(' ', boot_val, unit) END, context
+	FROM pg_settings WHERE name LIKE 'zklock.%' AND boot_val <> ''});
+foreach (@defaults)
+{
+	my ($name, $default, $context) = @$_;
+	my ($told, $when) = $reference =~ /^\| `\Q$name\E` \| `?([^|`]*)`? \| ([^|,]*)/m;
+	is($told, $default, "$name: default");
+	is($when =~ s/\s+$//r, $change{$context}, "$name: when it can be changed");
+	like(slurp_file("$top/README.md"), qr/^\| `\Q$name\E` \| `?\Q$default\E`? \|/m, "$name: default, in README.md");
+}
+
+# SQLSTATEs: the table of errors has those that the code raises, and those that PostgreSQL raises
+# in its functions.  The pages name no others.
+my %sqlstate;
+foreach my $header ($node_a->safe_psql('postgres',
+		q{SELECT setting || '/utils/errcodes.h' FROM pg_config() WHERE name = 'INCLUDEDIR-SERVER'}),
+	glob("$top/src/{,*/}*.h"))
+{
+	my %define = slurp_file($header) =~ /^#define\s+(ERRCODE_\w+)\s+MAKE_SQLSTATE\((.*)\)/mg;
+	$sqlstate{$_} = $define{$_} =~ s/[^0-9A-Z]//gr foreach keys %define;
+}
+my %raised = map { $_ => 1 } '25006', '40001',
+  map { $sqlstate{$_} // $_ } map { slurp_file($_) =~ /\b(ERRCODE_\w+)/g } glob("$top/src/{,*/}*.c");
+my ($errors) = $reference =~ /^## Errors\n(.*?)(?=^## |\z)/ms;
+my %listed = map { $_ => 1 } map { /\b(\w{5})\b/g } $errors =~ /^\| (\w{5}(?:, \w{5})*) \|/mg;
+cmp_ok(scalar(keys %raised), '>', 15, 'the code raises errors');
+is(join(' ', sort keys %listed), join(' ', sort keys %raised), 'errors: as the code raises them');
+my %known = map { $_ => 1 } values %sqlstate;
+foreach my $page (map { s{^\Q$top\E/}{}r } "$top/README.md", glob("$top/doc/*.md"))
+{
+	my %named = map { $_ => 1 } grep { $known{$_} || /^ZK/ } slurp_file("$top/$page") =~ /\b([0-9A-Z]{5})\b/g;
+	is(join(' ', sort grep { !$listed{$_} } keys %named), '', "$page: SQLSTATEs");
+}
+
 # Privileges, but for the owner's: "function or relation: privilege to role".
 my %granted = map { $_ => 1 } split /\n/, $node_a->safe_psql('postgres', q{
 	SELECT o.name || ': ' || a.privilege_type || ' to ' ||
@@ -238,6 +276,14 @@ foreach my $page (map { s{^\Q$top\E/}{}r } glob("$top/*.md $top/doc/*.md $top/sr
 	is("@dead", '', "$page: links");
 }
 
+# Commands that they print exist.
+my %target = map { $_ => 1 } 'install', 'installcheck', 'clean', slurp_file("$top/Makefile") =~ /^([\w-]+):(?!=)/mg;
+foreach my $page (map { s{^\Q$top\E/}{}r } glob("$top/*.md $top/doc/*.md $top/src/*.md $top/test/*.md $top/test/bench/*.md"))
+{
+	is(join(' ', grep { !$target{$_} } slurp_file("$top/$page") =~ /(?:`|&& |^(?=make [a-z-]+(?:$|  | [A-Z&])))make ([a-z-]+)/mg),
+		'', "$page: make");
+}
+
 # So do the tests that the page on guarantees names: where there is no directory, in test/t.
 my @tests = slurp_file("$top/doc/guarantees.md") =~ m{`([\w/]+\.(?:pl|c|sql|spec))`}g;
 cmp_ok(scalar(@tests), '>', 20, 'doc/guarantees.md: names tests');
@@ -247,9 +293,32 @@ is(join(' ', grep { !-e "$top/" . (m{/} ? $_ : "test/t/$_") } @tests), '', 'doc/
 my $sources = slurp_file("$top/src/README.md");
 is(join(' ', grep { $sources !~ /^\|[^|]*`\Q$_\E`/m } map { m{([^/]+)\.c$} } glob("$top/src/{,*/}*.c")), '',
 	'src/README.md: all files');
+
+# test/README.md lists the files of each folder, and no others.  A name has no extension where
+# a section is about one kind of file, and has its folder where it is about several.
+sub files_in
+{
+	my ($pattern, $folder) = @_;
+	my @names = map { s{^.*/}{}r } grep { -f } glob("$top/$pattern");
+	die "there is no $pattern" unless @names;
+	return map { defined $folder ? "$folder$_" : s/\.\w+$//r } grep { $_ ne 'README.md' } @names;
+}
+
+my %files = ('Tests' => [ files_in('test/*', '') ],
+	'Unit tests' => [ files_in('test/unit/*.c'), files_in('test/unit/*.h', '') ],
+	'pg_regress tests' => [ files_in('sql/*.sql') ],
+	'Isolation tests' => [ files_in('test/specs/*.spec') ],
+	'TAP tests' => [ files_in('test/t/*.pl') ],
+	'Modules of the TAP tests' => [ files_in('test/perl/*.pm') ],
+	'Models, faults and the benchmark' =>
+	  [ map { files_in("test/$_/*", "$_/") } 'model', 'interop', 'faults', 'bench' ]);
 my $index = slurp_file("$top/test/README.md");
-is(join(' ', grep { $index !~ /^\| `\Q$_\E` \| \S/m } map { m{([^/]+)\.pl$} } glob("$top/test/t/*.pl")), '',
-	'test/README.md: all TAP tests');
+foreach my $section (sort keys %files)
+{
+	my ($entry) = $index =~ /^##? \Q$section\E\n(.*?)(?=^## |\z)/ms;
+	my @named = grep { !m{/$} } map { /`([^`]+)`/g } ($entry // '') =~ /^\|([^|]*)\| \S/mg;
+	is(join(' ', sort @named), join(' ', sort @{ $files{$section} }), "test/README.md, $section: all files");
+}
 
 $_->stop foreach $node_a, $node_b;
 done_testing();

@@ -60,7 +60,7 @@ sub only_warns
 	return;
 }
 
-# --- session scope, two locks ---
+# --- session-level, two locks ---
 
 $a1->query(acquire('/one'));
 $a1->query(acquire('/one'));
@@ -164,10 +164,10 @@ $a1->query('BEGIN; SAVEPOINT s');
 $a1->query(acquire('/x'));
 expire($node_a);
 $a1->query('ROLLBACK TO s');
-$a1->query(insert('session scope'));
-is_lost($a1->run('COMMIT'), '/x', 'session scope is not undone by a savepoint');
-is(rows(), '', 'session scope is not undone by a savepoint: nothing is there');
-is($a1->run('SELECT zk_lock_release_all()')->{out}, '1', 'session scope survived the rollback');
+$a1->query(insert('session-level'));
+is_lost($a1->run('COMMIT'), '/x', 'a session-level lock is not undone by a savepoint');
+is(rows(), '', 'a session-level lock is not undone by a savepoint: nothing is there');
+is($a1->run('SELECT zk_lock_release_all()')->{out}, '1', 'a session-level lock survived the rollback');
 
 # --- the other server gets the lock ---
 
@@ -254,7 +254,7 @@ $a1->wait_until(q{SELECT NOT zk_lock_is_held('/foreign')});
 $a2->wait_until(q{SELECT NOT zk_lock_is_held('/foreign2')});
 $result = $a1->run(token('/foreign'));
 is($result->{errcode}, 'ZK001', 'deleted: token');
-like($result->{err}, qr/deleted by somebody else/, 'deleted: the reason');
+like($result->{err}, qr/Another client has deleted its znode/, 'deleted: the reason');
 is($a2->errcode('COMMIT'), 'ZK001', 'deleted: COMMIT');
 is(rows(), '', 'deleted: nothing is there');
 is($b1->query(acquire('/foreign')), 't', 'deleted: the other server can have the lock');

@@ -142,7 +142,7 @@ is($seen{token}, 'ZK001', 'in doubt: no token');
 is($seen{try}, '08006', 'in doubt: a try is no refusal');
 is($seen{commit}{errcode}, 'ZK001', 'in doubt: no commit');
 like($seen{commit}{err}, qr/lock "\/guard" is in doubt/, 'in doubt: says which lock');
-is($seen{write}, 'ZK001', 'in doubt: no write under a lock with session scope');
+is($seen{write}, 'ZK001', 'in doubt: no write under a session-level lock');
 is($seen{read}, '', 'in doubt: but who only reads is not stopped');
 is($seen{release}, 't', 'in doubt: release');
 ok(!$seen{granted}, 'in doubt: nothing is handed on');

@@ -113,7 +113,7 @@ $node_s->promote;
 is($s1->query('SELECT pg_is_in_recovery()'), 'f', 'promoted');
 is_deeply([ split /\|/, $node_s->status('session_id, worker_pid, epoch') ],
 	\@before, 'promoted: the same session');
-is($s1->query(held('/held')), 't', 'promoted: session scope is held');
+is($s1->query(held('/held')), 't', 'promoted: the session-level lock is held');
 is($s1->query(q{SELECT zk_lock_token('/held')}), $token, 'promoted: the same token');
 is($a2->query(acquire('/held', '0')), 'f', 'promoted: excludes the other server');
 is($s2->query(held('/held in xact')), 't', 'promoted: transaction scope is held');

@@ -1,5 +1,5 @@
 
-# Through PgBouncer: transaction scope in transaction mode, session scope in session mode.
+# Through PgBouncer: transaction-level locks in transaction mode, session-level locks in session mode.
 
 use strict;
 use warnings;

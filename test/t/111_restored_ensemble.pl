@@ -38,7 +38,7 @@ sub while_away
 	my @at = map { -s $_->logfile } $node_a, $node_b;
 	$zk->stop;
 	$do->();
-	$_->wait_for_log(qr/carrying the ZooKeeper session on with another client/, shift @at) foreach $node_a, $node_b;
+	$_->wait_for_log(qr/continuing the ZooKeeper session with a new client handle/, shift @at) foreach $node_a, $node_b;
 	$zk->start;
 	$_->wait_until_connected foreach $node_a, $node_b;
 	return;

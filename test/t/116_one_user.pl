@@ -144,7 +144,7 @@ $abuser = backend_of('abuser');
 $victim = backend_of('victim');
 my $result = $abuser->run($take);
 is($result->{errcode}, '53400', 'one backend does not get all');
-like($result->{err}, qr/ERROR:.*too many locks for one session.*DETAIL:.*It has 1000 locks and leases and asks for 1 more, of 1000 allowed.*HINT:.*zklock\.max_locks_per_backend/s,
+like($result->{err}, qr/ERROR:.*too many locks for one session.*DETAIL:.*The session holds 1000 locks and leases and requests 1 more; the limit is 1000.*HINT:.*zklock\.max_locks_per_backend/s,
 	'and is told why');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM zk_locks WHERE granted'), 1000, 'it has as many as it may');
 foreach my $case (

@@ -26,7 +26,7 @@ my %says = (
 	missing => qr/LOG:  could not connect to ZooKeeper, will keep trying\n/,
 	lost => qr/LOG:  lost the connection to ZooKeeper\n/,
 	doubt => qr/LOG:  locks are in doubt\n/,
-	certain => qr/LOG:  locks are not in doubt any more\n/);
+	certain => qr/LOG:  locks are no longer in doubt\n/);
 
 # --- never there ---
 

@@ -220,7 +220,7 @@ watched_stale(ZklTicket *ticket, int32_t version, bool answered, bool revoked)
 	return watched_text(ticket, version, answered, revoked, true);
 }
 
-/* The same of one that has not answered anybody. */
+/* The same of one that has not answered any try. */
 static inline ZklTicketStep
 watched_itself(ZklTicket *ticket, bool revoked)
 {
@@ -241,7 +241,7 @@ inspected(ZklTicket *ticket, bool ours)
 	return feed(ticket, &event);
 }
 
-/* Somebody with number 1 who goes before a ticket of this mode. */
+/* A znode with number 1 that goes before a ticket of this mode. */
 static inline const char *
 rival_of(ZklMode mode)
 {

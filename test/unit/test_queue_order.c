@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
- * test_lineup.c
- *	  Who queues for a lock, in which order, and who of them holds it.
+ * test_queue_order.c
+ *	  Which clients queue for a lock, in which order, and which of them hold it.
  *
- * test/unit/test_lineup.c
+ * test/unit/test_queue_order.c
  *
  *-------------------------------------------------------------------------
  */
@@ -280,7 +280,7 @@ without_a_limit_who_acquires_waits(void **state)
 	assert_string_equal(lineup(0), "0+ 1+ 4 5+ 2 3");
 }
 
-/* A znode of nobody's session is nobody's. */
+/* A znode without a session is no server's. */
 static void
 what_is_not_ephemeral_is_of_no_session(void **state)
 {
@@ -306,7 +306,7 @@ all_three_queues_are_one_behind_the_other(void **state)
 
 /*
  * Generated: one holder of a mutex at least and at most, whatever the order
- * of the children, and whoever holds has no rival before.
+ * of the children, and a holder has no rival before it.
  */
 static void
 of_any_directory_the_first_holds_and_writers_are_alone(void **state)

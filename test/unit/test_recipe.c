@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_recipe.c
- *	  Znode names and who goes first, in Apache Curator's layout.
+ *	  Znode names and their order in a queue, in Apache Curator's layout.
  *
  * Of mutexes; test_recipe_modes.c has the other kinds of lock.
  *
@@ -237,7 +237,7 @@ without_a_uuid_nothing_is_found(void **state)
 }
 
 /*
- * Who is a contender
+ * Which znode is a contender
  */
 
 static void
@@ -324,7 +324,7 @@ junk_is_no_contender(void **state)
 	}
 }
 
-/* As Curator does: the mark may also be in what somebody put before it. */
+/* As Curator does: the mark may also be in what a client put before it. */
 static void
 the_last_mark_counts(void **state)
 {
@@ -389,7 +389,7 @@ sequence_numbers_are_sound_up_to_the_limit(void **state)
 }
 
 /*
- * Who goes first
+ * Which znode goes first
  */
 
 static void
@@ -500,7 +500,7 @@ every_kind_of_client_behind_makes_the_lock_contended(void **state)
 }
 
 /*
- * Some of these block Curator's own mutex (peers.md 1.2); nobody owns the
+ * Some of these block Curator's own mutex; no client owns the
  * lock by them, so it is safe not to wait.
  */
 static void
@@ -529,13 +529,13 @@ a_lock_znode_without_a_number_goes_first(void **state)
 						   OURS "0000000000"),
 					 "_c_x-lock-");
 
-	/* ... and is no nearer than anybody with a number */
+	/* ... and is no nearer than any znode with a number */
 	assert_waits_for(judge(OURS "0000000005", "lock-", CURATOR "0000000004",
 						   OURS "0000000005"),
 					 CURATOR "0000000004");
 }
 
-/* The server never gives a number twice; who forges one makes us wait. */
+/* ZooKeeper never gives a number twice; a client that forges one makes us wait. */
 static void
 an_equal_number_goes_before(void **state)
 {
@@ -760,7 +760,7 @@ in_generated_lists_all_wait_for_their_neighbour(void **state)
 	}
 }
 
-/* No one owner: nobody works.  Two: both do.  A gap: somebody waits for ever. */
+/* No owner: no client works.  Two: both do.  A gap: a client waits for ever. */
 static void
 generated_queues_have_one_owner_and_no_gap(void **state)
 {

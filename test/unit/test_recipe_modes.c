@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * test_recipe_modes.c
- *	  Read-write locks, semaphores, and who is of another kind.
+ *	  Read-write locks, semaphores, and znodes of another kind.
  *
  * The generated queues at the end state the rule of read-write locks in
- * another way than recipe.c: they know who excludes whom, and never look at
+ * another way than recipe.c: they know which znode excludes which, and never look at
  * a name.
  *
  * test/unit/test_recipe_modes.c
@@ -204,7 +204,7 @@ a_downgraded_name_has_the_writers_key(void **state)
 }
 
 /*
- * Who concerns whom
+ * Which znode concerns which
  */
 
 typedef enum Concern
@@ -378,7 +378,7 @@ a_reader_between_two_writers_waits_for_the_first(void **state)
 					 READER "0000000002");
 }
 
-/* The one who comes later is wrong about the path. */
+/* The client that comes later is wrong about the path. */
 static void
 another_kind_counts_only_from_before(void **state)
 {
@@ -769,7 +769,7 @@ index_of(const WaitQueue *queue, const char *name)
 	return -1;
 }
 
-/* Returns who is watched, or -1. */
+/* Returns which one is watched, or -1. */
 static int
 check_waiter(const WaitQueue *queue, int i, const char *const *names, int n)
 {
@@ -790,7 +790,7 @@ check_waiter(const WaitQueue *queue, int i, const char *const *names, int n)
 		return -1;
 	}
 
-	/* before it, in its way, and nobody between them is */
+	/* before it, in its way, and none between them is */
 	watched = index_of(queue, verdict.predecessor);
 	assert_true(watched >= 0 && watched < i);
 	assert_true(excludes(me, &queue->waiters[watched]));
@@ -801,7 +801,7 @@ check_waiter(const WaitQueue *queue, int i, const char *const *names, int n)
 	return watched;
 }
 
-/* kazoo's are judged by kazoo, and who is in a downgrade owns already. */
+/* kazoo's are judged by kazoo, and a ticket in a downgrade owns already. */
 static void
 check_queue(uint64_t *seed, const WaitQueue *queue)
 {

@@ -57,7 +57,7 @@ behind_others_the_nearest_predecessor_is_watched(void **state)
 	assert_int_equal(ticket.state, ZKL_TICKET_QUEUED);
 }
 
-/* A list still shows who waits behind it. */
+/* A list still shows which znodes wait behind it. */
 static void
 when_the_only_predecessor_leaves_the_lock_is_owned_at_once(void **state)
 {
@@ -226,7 +226,7 @@ a_founder_that_is_unwanted_meanwhile_is_deleted(void **state)
 	assert_reports(unwant_unsent(&ticket), ZKL_REPORT_GONE);
 }
 
-/* Its data may have changed, or somebody in the middle may have given up. */
+/* Its data may have changed, or a znode in the middle may have gone. */
 static void
 a_watch_that_fires_for_nothing_only_makes_us_look(void **state)
 {
@@ -615,7 +615,7 @@ a_withdrawn_create_without_a_directory_is_gone(void **state)
 				   ZKL_REPORT_GONE);
 }
 
-/* Nobody is there to be told why. */
+/* No claim is there to be told why. */
 static void
 a_withdrawn_create_that_is_refused_is_gone(void **state)
 {
@@ -746,7 +746,7 @@ the_first_lease_ever_is_listed_all_the_same(void **state)
 	assert_reports(listed(&ticket, NAMES(ticket.name)), ZKL_REPORT_OWNED);
 }
 
-/* Somebody else may make it between the create and the list. */
+/* Another client may make it between the create and the list. */
 static void
 a_directory_that_turns_up_late_does_not_confuse(void **state)
 {
@@ -810,7 +810,7 @@ a_refused_create_fails_when_its_list_is_answered(void **state)
 	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
 }
 
-/* FAILED for those who wait; GONE once the znode is out of the way. */
+/* FAILED for the claims that wait; GONE once the znode is out of the way. */
 static void
 a_refusal_after_the_create_fails_and_deletes(void **state)
 {
@@ -1029,7 +1029,7 @@ a_contended_owner_does_not_listen_to_the_directory(void **state)
 	}
 }
 
-/* The report goes with the request, and who hears it may give up at once. */
+/* The report goes with the request, and its receiver may give up at once. */
 static void
 an_owner_that_gives_way_deletes_instead_of_watching(void **state)
 {
@@ -1084,7 +1084,7 @@ a_znode_that_is_gone_before_it_is_watched_is_lost(void **state)
 	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
 }
 
-/* Somebody has set its data. */
+/* Another client has set its data. */
 static void
 a_contended_owner_whose_znode_still_exists_watches_it_again(void **state)
 {
@@ -1103,7 +1103,7 @@ a_contended_owner_whose_znode_still_exists_watches_it_again(void **state)
 	}
 }
 
-/* What is not answered is found out by the next list; who may not look keeps it. */
+/* The next list shows what is not answered; a ticket that may not list keeps it. */
 static void
 a_watch_on_itself_without_an_answer_leaves_the_lock_owned(void **state)
 {
@@ -1154,8 +1154,8 @@ a_late_watch_on_itself_means_nothing_once_deleting(void **state)
 }
 
 /*
- * Whoever queued has given up.  Only the directory's watch can tell that
- * somebody comes again; the one on the znode itself is renewed with it.
+ * The client that queued has given up.  Only the directory's watch can tell
+ * that another one comes; the one on the znode itself is renewed with it.
  */
 static void
 an_owner_that_is_alone_again_listens_to_the_directory(void **state)
@@ -1256,7 +1256,7 @@ only_who_is_queued_cares_about_the_predecessor(void **state)
 	}
 }
 
-/* Who is queued looks for it when its turn comes. */
+/* A queued ticket looks for it when its turn comes. */
 static void
 only_an_owner_cares_about_its_own_znode(void **state)
 {
@@ -1296,7 +1296,7 @@ an_expired_session_loses_an_owned_ticket(void **state)
 	}
 }
 
-/* Whoever still wants it wants it anew. */
+/* A claim that still wants it wants it anew. */
 static void
 an_expired_session_takes_any_other_ticket_with_it(void **state)
 {
@@ -1417,7 +1417,7 @@ after_a_reconnect_nobody_takes_over_by_an_old_list(void **state)
 	assert_reports(listed(&ticket, NAMES(ticket.name)), ZKL_REPORT_OWNED);
 }
 
-/* Who made leases while there was no znode of ours saw none. */
+/* A client that made leases while there was no znode of ours saw none. */
 static void
 a_znode_that_is_made_again_is_surveyed_again(void **state)
 {

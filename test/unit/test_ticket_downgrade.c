@@ -118,7 +118,7 @@ answer_due(Play *play, ZklOutcome outcome)
 		answer(play, request, outcome);
 }
 
-/* Who may not delete the writer's znode is refused before it is looked for. */
+/* If the writer's znode must not be deleted, ZooKeeper refuses before it looks. */
 static void
 refuse_due(Play *play)
 {

@@ -177,7 +177,7 @@ a_refused_downgrade_leaves_the_writer(void **state)
 				ZKL_REQUEST_DELETE);
 }
 
-/* It does not lead in circles, and whoever queues behind it is still told of. */
+/* It does not lead in circles, and znodes behind it are still reported. */
 static void
 a_refused_downgrade_is_not_asked_for_again_by_itself(void **state)
 {
@@ -219,7 +219,7 @@ a_downgrade_with_a_lost_reply_is_recognized(void **state)
 	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
 }
 
-/* The token of those who hold the lock is made of the writer's. */
+/* The token of the claims that hold the lock is made of the writer's. */
 static void
 a_recognized_downgrade_keeps_the_czxid(void **state)
 {
@@ -231,7 +231,7 @@ a_recognized_downgrade_keeps_the_czxid(void **state)
 	assert_int_equal(ticket.czxid, MY_CZXID - 1);
 }
 
-/* Deleted, and perhaps in the reader's name somebody has put another. */
+/* Deleted, and perhaps another client has made one of the reader's name. */
 static void
 a_downgrade_without_the_writers_znode_is_lost(void **state)
 {
@@ -465,7 +465,7 @@ a_path_in_use_as_another_kind_is_refused(void **state)
 	}
 }
 
-/* Whoever comes later is the one to be refused. */
+/* The client that comes later is the one to be refused. */
 static void
 an_owner_does_not_mind_another_kind_behind(void **state)
 {
@@ -581,7 +581,7 @@ an_owner_watches_its_own_znode_when_told(void **state)
 }
 
 /*
- * Who has been contended does not heed the directory any more, until somebody
+ * A contended ticket does not heed the directory any more, until a claim
  * would like to share the lock.
  */
 static void

@@ -143,7 +143,7 @@ static const char *const event_names[ZKL_TICKET_NEVENTS] = {
 	[ZKL_EVENT_EXPIRED] = "EXPIRED",
 };
 
-/* Who else is in a list. */
+/* Which other znodes are in a list. */
 typedef enum Other
 {
 	NOBODY,
@@ -160,13 +160,13 @@ typedef struct Case
 	ZklTicket	before;
 	ZklTicketEvent event;
 	bool		listed;			/* LIST: the own znode is in the list */
-	Other		other_before;	/* ... and somebody with a lower number */
+	Other		other_before;	/* ... and one with a lower number */
 	Other		other_behind;
 	bool		leases;			/* ... and a directory "leases" */
 	bool		leased;			/* SURVEY: there is a lease */
 	bool		sound;			/* the znode's number is below the limit */
 	bool		first;			/* ... and 0 */
-	bool		tries;			/* it was made for who only tries */
+	bool		tries;			/* it was made for a try */
 	ZklTicket	after;
 	ZklTicketStep step;
 } Case;
@@ -252,7 +252,7 @@ other_ticket(ZklMode mode, Other other, bool before)
 	return names[before];
 }
 
-/* Somebody in a list, whose number is before ours (3, 4) or behind (6). */
+/* A znode in a list, whose number is before ours (3, 4) or behind (6). */
 static const char *
 other_name(ZklMode mode, Other other, bool before)
 {
@@ -735,7 +735,7 @@ rests_on_one_watch(const Case *c)
 
 	/*
 	 * Every list leaves the directory's watch, but a contended owner does not
-	 * heed it.  Who has watched its own znode goes on doing so.
+	 * heed it.  A ticket that has watched its own znode goes on doing so.
 	 */
 	if (listed && c->after.state == ZKL_TICKET_OWNED)
 	{
@@ -1024,7 +1024,7 @@ a_znode_that_may_exist_is_never_forgotten(void **state)
 	in_all_cases(does_not_forget_a_znode);
 }
 
-/* Who stands where, by the list alone. */
+/* Which znode stands where, by the list alone. */
 static bool
 has_the_lock(const Case *c)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_ticket_try.c
- *	  How who only tries asks a ticket that may linger, and how it answers.
+ *	  How a try asks a ticket that may linger, and how that ticket answers.
  *
  * test/unit/test_ticket_try.c
  *
@@ -13,7 +13,7 @@
 #define WRITE_TRY		ZKLOCKS("d") "__WRIT__0000000004"
 #define READ_TICKET(number)	ZKLOCKS("c") "__READ__000000000" #number
 
-/* A ticket that was made for who only tries, and whose list is awaited. */
+/* A ticket that was made for a try, and whose list is awaited. */
 static ZklTicket
 try_of(ZklMode mode)
 {
@@ -40,7 +40,7 @@ watched(ZklTicket *ticket, bool answered)
 	return feed(ticket, &event);
 }
 
-/* One that asks who is before it. */
+/* One that asks the ticket before it. */
 static ZklTicket
 asking_try(void)
 {
@@ -55,7 +55,7 @@ asking_try(void)
 }
 
 /*
- * Who tries
+ * The ticket that tries
  */
 
 static void
@@ -82,7 +82,7 @@ a_try_is_told_that_it_is_in_use(void **state)
 	assert_false(ticket.asking);
 }
 
-/* Those who come later find the answer there. */
+/* Tries that come later find the answer there. */
 static void
 a_later_try_reads_the_answer_at_once(void **state)
 {
@@ -117,7 +117,7 @@ an_answer_is_remembered_for_the_next_try(void **state)
 	assert_asks(happens(&ticket, ZKL_EVENT_UNWANT), ZKL_REQUEST_DELETE);
 	reply(&ticket, ZKL_REQUEST_DELETE, ZKL_OUTCOME_OK);
 
-	/* Somebody else does have to be asked. */
+	/* Another ticket does have to be asked. */
 	wants(&ticket, ZKL_MODE_LOCK);
 	zkl_ticket_begin_attempt(&ticket, random, true);
 	created_as(&ticket, "0000000007", true);
@@ -137,7 +137,7 @@ does_not_ask(ZklTicket ticket, const char *const *children, int nchildren)
 	assert_false(ticket.asking);
 }
 
-/* Nobody who is not zklock's answers, and who waits behind the owner wants it. */
+/* Only zklock's tickets answer, and one that waits behind the owner wants it. */
 static void
 a_try_does_not_ask_where_the_answer_is_known(void **state)
 {
@@ -170,7 +170,7 @@ asks(ZklTicket ticket, const char *whom, const char *const *children,
 	assert_string_equal(ticket.predecessor, whom);
 }
 
-/* Whoever made it, an owner may linger; other tries do not count. */
+/* Whatever it was made for, an owner may linger; other tries do not count. */
 static void
 a_try_asks_the_first(void **state)
 {
@@ -214,10 +214,10 @@ a_try_that_is_withdrawn_while_it_asks_is_deleted(void **state)
 }
 
 /*
- * Who is asked
+ * The ticket that is asked
  */
 
-/* An owner behind whom somebody tries. */
+/* An owner with a try behind it. */
 static ZklTicket
 asked_owner(void)
 {
@@ -259,7 +259,7 @@ an_answer_is_written_once(void **state)
 	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
 }
 
-/* What somebody has written meanwhile is read first. */
+/* What another client has written meanwhile is read first. */
 static void
 an_answer_does_not_hide_who_asks_for_the_lock(void **state)
 {
@@ -343,7 +343,7 @@ an_owner_that_answers_may_be_lost_or_given_up(void **state)
 	assert_nothing(reply(&ticket, ZKL_REQUEST_ANSWER, ZKL_OUTCOME_OK));
 }
 
-/* The reader's znode is a new one, which has told nobody anything yet. */
+/* The reader's znode is a new one, which has told no try anything yet. */
 static void
 a_downgrade_overtakes_an_answer_and_forgets_it(void **state)
 {

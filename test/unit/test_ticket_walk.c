@@ -11,14 +11,14 @@
  *
  * After each step the rules at "Rules" are checked.  From time to time
  * disturbance ends, and all has to come to rest as the rules at "Rest" say.
- * The model orders the queue by the numbers it gave out and by who excludes
+ * The model orders the queue by the numbers it gave out and by which client excludes
  * whom; it does not know recipe.c.
  *
  * The directory is a mutex's, a read-write lock's or that of a semaphore's
  * leases.
  *
  * Servers let tickets linger, and some only try.  In vain they do so only where
- * somebody really used the lock meanwhile, or wanted it; "Tries" has the rule.
+ * a client really used the lock meanwhile, or wanted it; "Tries" has the rule.
  *
  * test/unit/test_ticket_walk.c
  *
@@ -52,7 +52,7 @@ typedef enum Role
 
 #define R(role)	(1u << ROLE_##role)
 
-/* Who must not own together with whom. */
+/* Which clients must not own together. */
 static const unsigned excluded[] = {
 	[ROLE_MUTEX] = R(MUTEX) | R(KAZOO) | R(KAZOO_READER),
 	[ROLE_WRITER] = R(WRITER) | R(READER) | R(KAZOO) | R(KAZOO_READER),
@@ -64,7 +64,7 @@ static const unsigned excluded[] = {
 typedef struct Weather
 {
 	ZklKind		kind;
-	bool		one_at_a_time;	/* acquires a lease, as who has the mutex */
+	bool		one_at_a_time;	/* acquires a lease, as the mutex's holder */
 	bool		other_kinds;	/* are about */
 	bool		disconnects;
 	bool		expiries;
@@ -80,7 +80,7 @@ typedef struct Child
 {
 	char		name[ZKL_CHILD_SIZE];
 	Role		role;
-	bool		revoked;		/* somebody has written so into it */
+	bool		revoked;		/* a client has written so into it */
 	bool		answered;		/* it says that it is in use */
 	int			holder;			/* ... and by which backend; -1: not a word */
 	int32_t		version;		/* of what is written in it */
@@ -100,7 +100,7 @@ typedef struct Message
 	int			holder;			/* ... or WATCH_SELF: these say */
 	bool		with_parents;	/* FOUND: it makes these, too */
 	char		name[ZKL_CHILD_SIZE];	/* prefix, or the znode meant */
-	bool		own_exists;		/* PREDECESSOR_GONE: the one who waited for it
+	bool		own_exists;		/* PREDECESSOR_GONE: the one that waited for it
 								 * had a znode then */
 	int			nchildren;
 	char		children[MAX_CHILDREN][ZKL_CHILD_SIZE];
@@ -120,10 +120,10 @@ typedef struct Server
 	ZklMode		mode;			/* ... that they wanted last */
 	bool		withdrawn;		/* the ticket was told that they do not */
 	bool		tries;			/* ... or do they just try? */
-	bool		is_try;			/* the ticket was made for who does */
-	bool		saw_use;		/* meanwhile somebody used the lock */
-	bool		lingers;		/* owned, and nobody wants it */
-	bool		unused;			/* it was, or a try failed: nobody uses it */
+	bool		is_try;			/* the ticket was made for a try */
+	bool		saw_use;		/* meanwhile a client used the lock */
+	bool		lingers;		/* owned, and no claim wants it */
+	bool		unused;			/* it was, or a try failed: no claim uses it */
 	int			holder;			/* the backend that the znode shall name */
 	int			session;
 	bool		alive;			/* the session, at ZooKeeper */
@@ -230,7 +230,7 @@ fire(unsigned *watchers, ZklTicketEventKind kind)
 	fire_about(watchers, kind, "");
 }
 
-/* Who made the znode watches itself, all others their predecessor. */
+/* The znode's maker watches itself, all others their predecessor. */
 static void
 fire_child(Child *child, bool gone)
 {
@@ -384,7 +384,7 @@ answer_survey(Message *answer)
 		strcpy(answer->children[answer->nchildren++], "x-lease-0000000001");
 }
 
-/* Only where nobody else has written there meanwhile. */
+/* Only where no other client has written there meanwhile. */
 static void
 answer_answer(int s, Message *answer)
 {
@@ -396,7 +396,7 @@ answer_answer(int s, Message *answer)
 		answer->event.outcome = ZKL_OUTCOME_UNKNOWN;
 	else
 	{
-		/* Nobody who asked for the lock is overwritten unheard. */
+		/* No request for the lock is overwritten unread. */
 		check(!child->revoked || servers[s].ticket.revoked);
 
 		/* What others rely on is not taken back. */
@@ -560,7 +560,7 @@ end_session(int s)
 	}
 }
 
-/* Some of what was under way is done, the rest is not; who knows. */
+/* Some of what was under way is done, the rest is not. */
 static void
 cut_requests(int s)
 {
@@ -644,7 +644,7 @@ static void feed_kind(int s, ZklTicketEventKind kind);
 static bool is_owner(int s);
 static void end_try(int s);
 
-/* Somebody else wants the lock; the holders hold on to it, or only read. */
+/* Another client wants the lock; the holders hold on to it, or only read. */
 static void
 say_that_it_is_in_use(int s)
 {
@@ -682,7 +682,7 @@ on_report(int s, ZklReport what)
 			server->lingers = false;
 			say_that_it_is_in_use(s);
 			break;
-			/* Who waited gets an error, and does not ask again by itself. */
+			/* A waiter gets an error, and does not ask again by itself. */
 		case ZKL_REPORT_FAILED:
 			server->wanted = false;
 			server->tries = false;
@@ -745,7 +745,7 @@ acquires(int s)
 		state != ZKL_TICKET_ANSWERING && state != ZKL_TICKET_DELETING;
 }
 
-/* A semaphore's mutex is held by somebody else. */
+/* A semaphore's mutex is held by another client. */
 static bool
 must_wait(int s)
 {
@@ -905,7 +905,7 @@ deliver(int s)
 		message.holder != server->holder;
 	feed(s, &message.event);
 
-	/* Whoever was queued at that moment, and no one else. */
+	/* The tickets that were queued at that moment, and no others. */
 	if (message.event.kind == ZKL_EVENT_PREDECESSOR_GONE &&
 		server->ticket.state == ZKL_TICKET_CHECKING)
 		check(message.own_exists);
@@ -1035,7 +1035,7 @@ static const Form forms[] = {
 	{K(MUTEX) | K(READ_WRITE) | K(SEMAPHORE), ROLE_JUNK, "0-junk-"},
 };
 
-/* Those who take the path for another kind of lock. */
+/* Clients that take the path for another kind of lock. */
 static const Form strange_forms[] = {
 	{K(MUTEX), ROLE_JUNK, CURATORS "__WRIT__"},
 	{K(MUTEX), ROLE_JUNK, CURATORS "__READ__"},
@@ -1373,7 +1373,7 @@ check_owner(int s)
 /*
  * A ticket whose session has expired does not know it yet; its claims are in
  * doubt by then.  The same goes for one that was deleted by a foreign hand.
- * Who downgrades does not write any more.
+ * A ticket that is downgraded does not write any more.
  */
 static void
 check_rules(void)
@@ -1414,9 +1414,9 @@ check_rules(void)
 /*
  * Tries
  *
- * One that ends in vain has seen a znode before its own that was there for
- * somebody who held the lock or waited for it, or had just ceased to; not just for
- * a server that let its ticket linger, or for another try.
+ * One that ends in vain has seen a znode before its own that was there for a
+ * client that held the lock or waited for it, or had just ceased to; not just
+ * for a server that let its ticket linger, or for another try.
  */
 
 static bool
@@ -1531,7 +1531,7 @@ take_step(void)
  * Rest
  */
 
-/* Who holds a contended lock for longer says so, asked or not. */
+/* The holder of a contended lock says so after a while, asked or not. */
 static bool
 owes_an_answer(int s)
 {
@@ -1603,7 +1603,7 @@ somebody_waits_for(const Child *znode)
 }
 
 /*
- * A foreign hand deleted the znode.  Who is queued learns it when the turn of
+ * A foreign hand deleted the znode.  A queued ticket learns it when the turn of
  * the predecessor is over, but an owner has learnt it.
  */
 static void
@@ -1646,7 +1646,7 @@ only_tries(const Server *server)
 }
 
 /*
- * Nobody else is silent but another try that has become a wait meanwhile.  It
+ * Only another try that has become a wait meanwhile is silent.  It
  * wants the lock, and is not its owner; so time ends this try.
  */
 static void
@@ -1663,7 +1663,7 @@ end_silent_try(int s)
 	end_try(s);
 }
 
-/* Who waits waits for something that will happen. */
+/* Each waiting ticket waits for something that will happen. */
 static void
 check_rest(int s)
 {
@@ -1711,7 +1711,7 @@ count_wishes(void)
 }
 
 /*
- * Without the mutex, all may have too many leases and nobody enough: then one
+ * Without the mutex, all may have too many leases and none enough: then one
  * has to give up.
  */
 static int
@@ -2102,7 +2102,7 @@ in_fair_weather_all_get_a_lease(void **state)
 	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
 }
 
-/* Who creates and then counts needs no mutex to be safe, only to get on. */
+/* A client that creates and then counts needs the mutex only to get on, not to be safe. */
 static void
 without_the_mutex_there_are_never_too_many_leases(void **state)
 {
