@@ -19,8 +19,8 @@
 # PG_VERSION=n chooses one of Debian's versions of PostgreSQL; the default is the latest
 # that is installed, or else the release's own.
 #
-# WERROR=1 turns warnings into errors.  FAULTS=1 compiles the fault points in, for
-# tests only (src/faultpoint.h); "make clean" comes before and after that.
+# WERROR=1 turns warnings into errors.  FAULTS=1 compiles the fault points and all assertions
+# in, for tests only (src/faultpoint.h); "make clean" comes before and after that.
 
 EXTENSION  = zklock
 DATA       = zklock--1.0.sql
@@ -63,7 +63,7 @@ ifdef WERROR
 PG_CFLAGS += -Werror
 endif
 ifdef FAULTS
-PG_CFLAGS += -DZKLOCK_FAULTS
+PG_CFLAGS += -DZKLOCK_FAULTS -DUSE_ASSERT_CHECKING
 endif
 
 # PostgreSQL hands down the options and attributes of the compiler that built it.
@@ -71,8 +71,9 @@ ifneq ($(findstring clang,$(CC)),)
 PG_CFLAGS += -Wno-unknown-warning-option -Wno-ignored-optimization-argument -Wno-ignored-attributes
 endif
 
-# A failed assert() ends the whole server: only servers that assert themselves get it.
-ifeq ($(findstring --enable-cassert,$(shell $(PG_CONFIG) --configure 2>/dev/null)),)
+# A failed assertion ends the whole server: only servers that assert themselves get those of
+# the pure code, and the tests with fault points get all.
+ifeq ($(FAULTS)$(findstring --enable-cassert,$(shell $(PG_CONFIG) --configure 2>/dev/null)),)
 PG_CFLAGS += -DNDEBUG
 endif
 

@@ -295,12 +295,7 @@ on_expired(ZklTicket *ticket)
 {
 	if (ticket->state == ZKL_TICKET_NONE)
 		return nothing;
-	if (!ticket->unwanted &&
-		(ticket->state == ZKL_TICKET_OWNED ||
-		 ticket->state == ZKL_TICKET_CHECKING ||
-		 ticket->state == ZKL_TICKET_ANSWERING ||
-		 ticket->state == ZKL_TICKET_DOWNGRADING ||
-		 ticket->state == ZKL_TICKET_CONFIRMING))
+	if (!ticket->unwanted && zkl_ticket_is_owner(ticket))
 		return lose(ticket);
 	return gone(ticket);
 }

@@ -12,6 +12,8 @@
 #ifndef ZKL_TICKETINT_H
 #define ZKL_TICKETINT_H
 
+#include <assert.h>
+
 #include "protocol/ticket.h"
 
 /* What a reply to one of the ticket's requests means. */
@@ -55,8 +57,20 @@ gone(ZklTicket *ticket)
 static inline ZklTicketStep
 write_text(ZklTicket *ticket)
 {
+	assert(ticket->state == ZKL_TICKET_OWNED && ticket->name[0] != '\0');
 	ticket->writes_answer = ticket->answers;
 	return become(ticket, ZKL_TICKET_ANSWERING, ZKL_REQUEST_ANSWER);
+}
+
+/* Does the server own the lock by this ticket, as far as it knows? */
+static inline bool
+zkl_ticket_is_owner(const ZklTicket *ticket)
+{
+	return ticket->state == ZKL_TICKET_OWNED ||
+		ticket->state == ZKL_TICKET_CHECKING ||
+		ticket->state == ZKL_TICKET_ANSWERING ||
+		ticket->state == ZKL_TICKET_DOWNGRADING ||
+		ticket->state == ZKL_TICKET_CONFIRMING;
 }
 
 /* The ticket was owned, and another client may own the lock by now. */
@@ -64,6 +78,8 @@ static inline ZklTicketStep
 lose(ZklTicket *ticket)
 {
 	ZklTicketStep step = nothing;
+
+	assert(zkl_ticket_is_owner(ticket));
 
 	ticket->state = ZKL_TICKET_NONE;
 	step.report = ZKL_REPORT_LOST;
@@ -78,8 +94,11 @@ lose(ZklTicket *ticket)
 static inline ZklTicketStep
 take_over(ZklTicket *ticket)
 {
-	ZklTicketStep step = become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
+	ZklTicketStep step;
 
+	assert(ticket->state == ZKL_TICKET_QUEUED && ticket->next);
+	assert(ticket->mode != ZKL_MODE_LEASE);
+	step = become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
 	ticket->predecessor[0] = '\0';
 	step.report = ZKL_REPORT_OWNED;
 	return step;

@@ -231,6 +231,8 @@ on_place_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
 	ZklVerdict	verdict;
 
+	assert(ticket->name[0] != '\0');
+
 	/* Withdrawn while the create was under way: now it has a name. */
 	if (ticket->unwanted)
 		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
@@ -257,6 +259,7 @@ on_place_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 static ZklTicketStep
 on_survey_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
+	assert(ticket->mode != ZKL_MODE_LEASE && !ticket->surveyed);
 	if (event->outcome == ZKL_OUTCOME_OK &&
 		zkl_recipe_any_lease(event->children, event->nchildren))
 		return delete_and_fail(ticket, ZKL_FAILURE_OTHER_KIND);
@@ -267,6 +270,7 @@ on_survey_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 static ZklTicketStep
 on_watch_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
+	assert(ticket->predecessor[0] != '\0');
 	switch (event->outcome)
 	{
 		case ZKL_OUTCOME_OK:
@@ -395,6 +399,7 @@ on_answer_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 static ZklTicketStep
 on_downgrade_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
+	assert(ticket->mode == ZKL_MODE_WRITE);
 	switch (event->outcome)
 	{
 		case ZKL_OUTCOME_OK:
@@ -433,6 +438,7 @@ on_downgrade_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 static ZklTicketStep
 on_confirm_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
+	assert(ticket->mode == ZKL_MODE_WRITE);
 	if (event->outcome == ZKL_OUTCOME_OK && event->ours)
 		return become_reader(ticket);
 	return lose(ticket);
@@ -445,6 +451,7 @@ judge(const ZklTicket *ticket, const ZklTicketEvent *event)
 	int			nchildren = event->outcome == ZKL_OUTCOME_OK ?
 	event->nchildren : 0;
 
+	assert(ticket->name[0] != '\0');
 	if (ticket->mode == ZKL_MODE_LEASE)
 		return zkl_recipe_judge_lease(ticket->limit, ticket->name,
 									  event->leases, nchildren);
@@ -512,6 +519,7 @@ take_answer(ZklTicket *ticket)
 {
 	ZklTicketStep step = nothing;
 
+	assert(ticket->state == ZKL_TICKET_QUEUED && ticket->predecessor[0] != '\0');
 	ticket->asking = false;
 	strcpy(ticket->in_use, ticket->predecessor);
 	if (ticket->other_kind)
@@ -547,6 +555,7 @@ become_reader(ZklTicket *ticket)
 {
 	ZklTicketStep step;
 
+	assert(ticket->mode == ZKL_MODE_WRITE);
 	ticket->mode = ZKL_MODE_READ;
 	ticket->contended = false;
 	ticket->asked = false;

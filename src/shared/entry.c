@@ -19,6 +19,11 @@
 #include "shared/entry.h"
 #include "shared/leases.h"
 
+#ifdef USE_ASSERT_CHECKING
+static void assert_consistent(const ZklEntry *entry);
+#else
+#define assert_consistent(entry)	((void) 0)
+#endif
 static bool shall_linger(const ZklEntry *entry);
 static bool is_within_linger(int64 released_at, int64 now);
 static void take_back(ZklEntry *entry);
@@ -27,6 +32,7 @@ void
 zkl_entry_lock(const ZklEntry *entry)
 {
 	LWLockAcquire(zkl_lock_table_partition(entry->hash), LW_EXCLUSIVE);
+	assert_consistent(entry);
 }
 
 void
@@ -34,6 +40,60 @@ zkl_entry_unlock(uint32 hash)
 {
 	LWLockRelease(zkl_lock_table_partition(hash));
 }
+
+#ifdef USE_ASSERT_CHECKING
+static int
+length_of(const dlist_head *list)
+{
+	dlist_iter	iter;
+	int			length = 0;
+
+	dlist_foreach(iter, unconstify(dlist_head *, list))
+		length++;
+	return length;
+}
+
+/* What is true whenever nobody holds the partition. */
+static void
+assert_consistent(const ZklEntry *entry)
+{
+	dlist_iter	iter;
+	int			nheld = 0;
+	int			nwaiting = 0;
+	int			nneeding = 0;
+	int			nleases = length_of(&entry->idle) + length_of(&entry->pending);
+
+	Assert(entry->state != ZKL_ENTRY_OWNED || entry->owned_at != 0);
+	Assert(!entry->stuck || entry->state == ZKL_ENTRY_RELEASING);
+	if (entry->semaphore != NULL)
+	{
+		Assert(length_of(&entry->claims) == 0);
+		Assert((entry->nheld == 1) == (entry->holder != NULL));
+		Assert(entry->holder == NULL || entry->state == ZKL_ENTRY_OWNED);
+		return;
+	}
+
+	dlist_foreach(iter, &unconstify(ZklEntry *, entry)->claims)
+	{
+		const ZklClaim *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		Assert(claim->entry == entry);
+		Assert(claim->nleases == length_of(&claim->leases));
+		Assert(claim->state != ZKL_CLAIM_LOST || claim->loss != ZKL_LOSS_NONE);
+		nheld += claim->state == ZKL_CLAIM_HELD;
+		nwaiting += claim->state == ZKL_CLAIM_WAITING &&
+			claim->generation == entry->generation;
+		nneeding += claim->needs_ticket;
+		nleases += claim->nleases;
+	}
+	Assert(entry->nheld == nheld);
+	Assert(entry->nwaiting == nwaiting);
+	Assert(entry->nneeding == nneeding);
+	Assert(entry->nleases == nleases);
+	Assert(entry->nowned <= entry->nleases && entry->nleases <= entry->nlinked);
+	Assert(!entry->exclusive || entry->nheld > 0);
+}
+#endif
 
 /*
  * A claim has ended: hand the ticket on to the claims that wait; or else let
@@ -151,6 +211,7 @@ zkl_entry_token(const ZklEntry *entry)
 void
 zkl_entry_downgrade(ZklEntry *entry)
 {
+	Assert(!entry->exclusive);
 	if (entry->state != ZKL_ENTRY_OWNED || entry->mode != ZKL_MODE_WRITE)
 		return;
 	entry->mode = ZKL_MODE_READ;
@@ -169,6 +230,7 @@ zkl_entry_change_mode(ZklEntry *entry, ZklMode mode)
 bool
 zkl_entry_serves(const ZklEntry *entry, const ZklClaim *claim)
 {
+	Assert(claim->entry == entry);
 	return zkl_recipe_serves(entry->mode, claim->mode) &&
 		!(entry->plain && claim->superuser);
 }
@@ -265,6 +327,8 @@ zkl_entry_give_up(ZklEntry *entry)
 void
 zkl_entry_unlink_lease(ZklEntry *lease)
 {
+	Assert(LWLockHeldByMeInMode(zkl_lock_table_partition(lease->hash),
+								LW_EXCLUSIVE));
 	if (lease->lease_link.next == NULL)
 		return;
 	dlist_delete(&lease->lease_link);
@@ -307,6 +371,7 @@ zkl_entry_set_needs_ticket(ZklClaim *claim, bool needs_ticket)
 	{
 		claim->needs_ticket = needs_ticket;
 		claim->entry->nneeding += needs_ticket ? 1 : -1;
+		Assert(claim->entry->nneeding >= 0);
 	}
 }
 
@@ -316,6 +381,7 @@ zkl_entry_wake_needing(ZklEntry *entry)
 {
 	dlist_iter	iter;
 
+	Assert(LWLockHeldByMe(zkl_lock_table_partition(entry->hash)));
 	if (entry->semaphore != NULL)
 		entry = entry->semaphore;
 	if (entry->nneeding == 0)
@@ -339,6 +405,8 @@ zkl_entry_ask_worker(ZklEntry *entry)
 {
 	ZklSessionInfo *session = &zkl_lock_table->session[entry->session];
 
+	Assert(LWLockHeldByMeInMode(zkl_lock_table_partition(entry->hash),
+								LW_EXCLUSIVE));
 	entry->in_work = true;
 	SpinLockAcquire(&session->work_mutex);
 	if (entry->work_link.next == NULL)
@@ -382,5 +450,6 @@ zkl_entry_set_stuck(ZklEntry *entry, bool stuck)
 	{
 		entry->stuck = stuck;
 		lock->nstuck += stuck ? 1 : -1;
+		Assert(lock->nstuck >= 0);
 	}
 }

@@ -63,6 +63,7 @@ zkl_leases_take(ZklClaim *claim, int64 now)
 	ZklEntry   *semaphore = claim->entry;
 	dlist_mutable_iter iter;
 
+	Assert(claim->nleases == 0);
 	dlist_foreach_modify(iter, &semaphore->idle)
 	{
 		ZklEntry   *lease = dlist_container(ZklEntry, lease_link, iter.cur);
@@ -90,6 +91,7 @@ zkl_leases_put_back(ZklClaim *claim, int quantity, int64 now)
 		ZklEntry   *lease = dlist_tail_element(ZklEntry, lease_link,
 											   &claim->leases);
 
+		Assert(lease->holder == claim);
 		dlist_delete(&lease->lease_link);
 		dlist_push_head(&claim->entry->idle, &lease->lease_link);
 		claim->nleases--;
@@ -260,6 +262,7 @@ zkl_leases_settle(ZklEntry *semaphore)
 {
 	dlist_mutable_iter iter;
 
+	Assert(semaphore->semaphore == NULL);
 	/* Keep the semaphore's entry, which the last lease may take along. */
 	semaphore->nlinked++;
 
@@ -293,6 +296,7 @@ zkl_leases_give_up(ZklEntry *semaphore)
 void
 zkl_leases_set_owned(ZklEntry *lease)
 {
+	Assert(lease->state == ZKL_ENTRY_OWNED && lease->holder == NULL);
 	lease->idle_at = lease->owned_at;
 	lease->semaphore->nowned++;
 	dlist_delete(&lease->lease_link);

@@ -330,6 +330,10 @@ hold(ZklClaim *claim, uint64 epoch, int64 now)
 {
 	ZklEntry   *entry = claim->entry;
 
+	Assert(claim->state == ZKL_CLAIM_WAITING);
+	Assert(claim->mode == ZKL_MODE_LEASE || entry->state == ZKL_ENTRY_OWNED);
+	Assert(claim->mode == ZKL_MODE_READ || claim->mode == ZKL_MODE_LEASE ||
+		   entry->nheld == 0);
 	ZKL_FAULT_POINT("hold-begun");	/* under the partition's lock */
 	zkl_entry_set_needs_ticket(claim, false);
 	entry->nwaiting--;
