@@ -3,7 +3,7 @@
  * entry.c
  *	  The changes of an entry and its ticket: one function for each arrow.
  *
- * Only this file and entrywork.c, the worker's part, write the state of an
+ * Only this file and entrystate.c, the worker's part, write the state of an
  * entry.  lockentry.h has the states, and says which process makes each change.
  *
  * src/shared/entry.c

@@ -124,7 +124,7 @@ extern bool zkl_entry_is_releasing(const ZklEntry *entry);
 extern bool zkl_entry_remove_if_unused(ZklEntry *entry);
 
 /*
- * Also used by entrywork.c
+ * Also used by entrystate.c and entrywork.c
  */
 
 /*

@@ -84,7 +84,7 @@ typedef struct ZklLockTable
 
 	ZklSessionInfo session[ZKL_SESSIONS_MAX];	/* zklock.sessions of them */
 	ZklCounters counters;
-	int			nrecent;
+	int			nrecent;		/* fixed */
 	ZklRecent	recent[FLEXIBLE_ARRAY_MEMBER];
 } ZklLockTable;
 

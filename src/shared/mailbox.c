@@ -39,13 +39,14 @@ typedef enum SlotState
 typedef struct Slot
 {
 	SlotState	state;
-	uint32		generation;
+	uint32		generation;		/* zkl_mailbox_note_heard reads it without the
+								 * lock */
 	int			proc_number;	/* of the backend */
 	bool		again;			/* another worker has run it */
 	ZklCommand	command;
 	pg_atomic_uint64 heard_at;	/* written by the worker, without the lock */
 
-	/* since DONE */
+	/* since DONE; the slot's backend then reads these without the lock */
 	ZklCommandOutcome outcome;
 	Size		size;			/* of the answer; 0: none */
 	dsm_handle	segment;		/* ... that has it, if it is not in here */

@@ -146,7 +146,7 @@ inline end_claim(s) {
 	look()
 }
 
-/* entrywork.c: zkl_entry_state_set_contended, zkl_entry_state_shall_answer */
+/* entrystate.c: zkl_entry_state_set_contended, zkl_entry_state_shall_answer */
 inline become_contended(s, answer) {
 	contended[s] = 1;
 	answer = 0;
@@ -176,7 +176,7 @@ endhave:
 	:: atomic { events[s]?CHILDREN -> if :: !contended[s] -> list(s, before, behind) :: else -> behind = 0 fi }
 		atomic { if :: behind -> become_contended(s, answer) :: else fi; behind = 0 }
 	:: atomic { events[s]?CHANGED }
-	/* entrywork.c: zkl_entry_state_set_uncontended; the list has set the watch again */
+	/* entrystate.c: zkl_entry_state_set_uncontended; the list has set the watch again */
 	:: atomic { !answer && contended[s] && held[s] && NOBODY_BEHIND(s) ->
 			contended[s] = 0; children[s] = 1 }
 	od

@@ -233,7 +233,7 @@ inline forget(k) {
 #define WANT_TICKET(k)	become(k, T_CREATING, CREATE)
 #endif
 
-/* ticketint.h: gone; entrywork.c: zkl_entry_state_set_gone, want_again; ticket.c: on_want */
+/* ticketint.h: gone; entrystate.c: zkl_entry_state_set_gone, want_again; ticket.c: on_want */
 inline gone(k) {
 	become(k, T_NONE, NOTHING);
 	s[k].name = 0;
@@ -250,7 +250,7 @@ inline gone(k) {
 	fi
 }
 
-/* ticketint.h: lose; entrywork.c: zkl_entry_state_set_lost, new_generation */
+/* ticketint.h: lose; entrystate.c: zkl_entry_state_set_lost, new_generation */
 inline lose(k) {
 	become(k, T_NONE, NOTHING);
 	s[k].name = 0;
@@ -296,7 +296,7 @@ inline on_unwant(k) {			/* ticket.c: on_unwant */
 	fi
 }
 
-/* ticketreply.c: take_place; entrywork.c: zkl_entry_state_set_owned */
+/* ticketreply.c: take_place; entrystate.c: zkl_entry_state_set_owned */
 inline become_owned(k, is_contended) {
 	s[k].ticket = T_OWNED;
 	s[k].due = NOTHING;
@@ -328,7 +328,7 @@ inline take_over(k) {
 	fi
 }
 
-/* entrywork.c: zkl_entry_state_set_queued */
+/* entrystate.c: zkl_entry_state_set_queued */
 inline become_queued(k) {
 	s[k].predecessor = y;
 	s[k].next = (behind & NEXT) != 0;
@@ -350,7 +350,7 @@ inline on_place(k) {
 	fi
 }
 
-/* ticketreply.c: on_check_reply; entrywork.c: zkl_entry_state_set_contended */
+/* ticketreply.c: on_check_reply; entrystate.c: zkl_entry_state_set_contended */
 inline on_check(k) {
 	s[k].ticket = T_OWNED;
 	if
