@@ -120,8 +120,8 @@ foreach my $has (grep { $_->[1] } @ways)
 unlike($s->run(q{SELECT zk_lock_release('/wrong')})->{err}, qr/HINT/, 'nothing is held: no hint');
 $s->query(q{BEGIN; SELECT zk_xact_semaphore_acquire('/wrong', 2)});
 $result = $s->run(q{SELECT zk_lock_release('/wrong')});
-is(hint_of($result), '', 'transaction scope: no function releases it');
-like($result->{err}, qr/DETAIL:  It is held to the end of the transaction\./, 'transaction scope: and a detail says so');
+is(hint_of($result), '', 'transaction-level: no function releases it');
+like($result->{err}, qr/DETAIL:  This session holds it until the end of the transaction\./, 'transaction-level: and a detail says so');
 $s->query('COMMIT');
 
 # --- reading, and wants to write ---

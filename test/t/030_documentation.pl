@@ -189,7 +189,7 @@ foreach my $page ('README.md', 'doc/zklock.md')
 # ... with their defaults, and with what it takes to change them.
 my %change = (postmaster => 'restart', sighup => 'reload', superuser => 'superuser', user => 'any time');
 my @defaults = map { [ split /\|/ ] } split /\n/, $node_a->safe_psql('postgres', q{
-	SELECT name, CASE WHEN unit = 'ms' AND boot_val::int % 1000 = 0 THEN boot_val::int / 1000 || ' s'
+	SELECT name, CASE WHEN unit || boot_val ~ '^ms\d+000$' THEN boot_val::int / 1000 || ' s'
 					  ELSE concat_ws(' ', boot_val, unit) END, context
 	FROM pg_settings WHERE name LIKE 'zklock.%' AND boot_val <> ''});
 foreach (@defaults)
