@@ -111,7 +111,7 @@ typedef enum ZklOutcome
 	ZKL_OUTCOME_REFUSED			/* not done, and a retry would not help */
 } ZklOutcome;
 
-/* Why a lock cannot be had. */
+/* Why a lock cannot be acquired. */
 typedef enum ZklFailure
 {
 	ZKL_FAILURE_NONE,
@@ -140,7 +140,7 @@ typedef enum ZklReport
 								 * yet */
 	ZKL_REPORT_REVOKED,			/* the release of the lock has been requested */
 	ZKL_REPORT_LOST,			/* the ticket was owned, and is not any more */
-	ZKL_REPORT_FAILED,			/* the lock cannot be had; see failure */
+	ZKL_REPORT_FAILED,			/* the lock cannot be acquired; see failure */
 	ZKL_REPORT_GONE				/* no znode is left, as requested */
 } ZklReport;
 

@@ -29,8 +29,8 @@
  *											needs a ticket of another mode
  *		OWNED -> RELEASING		worker		it lingered for zklock.linger, or
  *											another client queues behind it
- *		any -> RELEASING		worker		it cannot be had; a znode is left
- *		any -> NONE				worker		it cannot be had; no znode is left
+ *		any -> RELEASING		worker		it cannot be acquired; a znode is left
+ *		any -> NONE				worker		it cannot be acquired; no znode is left
  *		RELEASING -> NONE		worker		the znode is gone
  *		RELEASING -> WANTED		worker		the same, and a claim waits
  *		OWNED -> NONE			worker		lost: the claims that were HELD
@@ -273,7 +273,7 @@ struct ZklClaim
 								 * because there is a new generation */
 	bool		needs_ticket;	/* its backend waits on its latch, for the
 								 * ticket or for a delete */
-	ZklFailure	failure;		/* why the lock cannot be had */
+	ZklFailure	failure;		/* why the lock cannot be acquired */
 	ZklLoss		loss;			/* why it was lost ... */
 	int64		lost_at;		/* ... and when */
 	int64		token;			/* since HELD */

@@ -40,7 +40,8 @@ typedef enum ZklAnswer
 								 * linger */
 	ZKL_ANSWER_NONE,			/* ZooKeeper has not answered yet */
 	ZKL_ANSWER_DOUBT,			/* the server's ticket is in doubt */
-	ZKL_ANSWER_FAILED,			/* the lock cannot be had; see claim->failure */
+	ZKL_ANSWER_FAILED,			/* the lock cannot be acquired; see
+								 * claim->failure */
 	ZKL_ANSWER_FULL,			/* entries are used up */
 	ZKL_ANSWER_SHUTDOWN			/* the server shuts down and grants nothing
 								 * any more */

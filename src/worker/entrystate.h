@@ -90,8 +90,8 @@ extern bool zkl_entry_state_set_gone(ZklEntry *entry);
 extern void zkl_entry_state_set_lost(ZklEntry *entry, ZklLoss loss);
 
 /*
- * The lock cannot be had: tell the claims that wait.  -> RELEASING if a znode
- * is left, else NONE; then the entry may be gone afterwards.
+ * The lock cannot be acquired: tell the claims that wait.  -> RELEASING if a
+ * znode is left, else NONE; then the entry may be gone afterwards.
  */
 extern void zkl_entry_state_set_failed(ZklEntry *entry, ZklFailure failure,
 									   bool znode_left);
