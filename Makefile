@@ -10,6 +10,7 @@
 #	make unit					the unit tests only; they need no server
 #	make bench					zklock beside others; options in test/bench/run, in capitals here
 #	make bench-doc				puts what it measured into doc/ and README.md
+#	make instructions			what a lock costs in a backend, counted by valgrind
 #	make model					checks a model of the protocol, with spin
 #	make faults					random faults on three servers, from a seed: SEED= RUNS= SECONDS=
 #	make soak [HOURS=n]			locks for hours, and what that does to memory and ZooKeeper
@@ -167,4 +168,7 @@ bench-doc:
 	@perl -Itest/bench test/bench/report csv=test/out/bench.csv svg=doc/bench.svg \
 		docs="doc/performance.md README.md"
 
-.PHONY: all unit model check-layers have-indent indent check-indent test demo faults soak bench bench-doc
+instructions:
+	@test/bench/instructions
+
+.PHONY: all unit model instructions check-layers have-indent indent check-indent test demo faults soak bench bench-doc
