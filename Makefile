@@ -26,6 +26,7 @@
 EXTENSION  = zklock
 DATA       = zklock--1.0.sql
 MODULE_big = zklock
+PROGRAMS   = zklock-run
 PGFILEDESC = "zklock - cluster-wide locks through ZooKeeper"
 SHLIB_LINK = -lzookeeper_st
 
@@ -34,13 +35,18 @@ SHLIB_LINK = -lzookeeper_st
 PURE    = $(sort $(wildcard src/protocol/*.c))
 HEADERS = $(wildcard src/*.h src/*/*.h)
 SOURCES = $(sort $(wildcard src/*.c src/*/*.c))
+CLIENTS = $(patsubst %,src/bin/%.c,$(PROGRAMS))
 
-OBJS = $(patsubst %.c,%.o,$(filter-out src/faultpoint.c,$(SOURCES)))
+OBJS = $(patsubst %.c,%.o,$(filter-out src/faultpoint.c $(CLIENTS),$(SOURCES)))
 PG_CPPFLAGS = -I$(srcdir)/src
 
 ifdef FAULTS
 OBJS += src/faultpoint.o
 endif
+
+# PGXS builds a library or a program, not both.  To it, the program is a script, which
+# it installs in the same way.
+SCRIPTS_built = $(PROGRAMS)
 
 # "make installcheck" is for any server that has zklock preloaded.  The TAP
 # tests start servers and ZooKeepers of their own and need more packages, so
@@ -92,6 +98,20 @@ endif
 PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
 ifneq ($(PGXS),)
 include $(PGXS)
+
+zklock-run: src/bin/zklock-run.c zklock.control
+	$(CC) $(CFLAGS) $(CPPFLAGS) -I$(libpq_srcdir) \
+		-DZKLOCK_VERSION='"$(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(srcdir)/zklock.control)"' \
+		$< -o $@ $(LDFLAGS) $(LDFLAGS_EX) $(libpq) -lm
+
+install: install-man
+install-man:
+	$(MKDIR_P) '$(DESTDIR)$(mandir)/man1'
+	$(INSTALL_DATA) $(patsubst %,$(srcdir)/src/bin/%.1,$(PROGRAMS)) '$(DESTDIR)$(mandir)/man1/'
+
+uninstall: uninstall-man
+uninstall-man:
+	rm -f $(patsubst %,'$(DESTDIR)$(mandir)/man1/%.1',$(PROGRAMS))
 else
 all install installcheck clean:
 	@echo "PostgreSQL's development files are missing: test/packages build installs them" >&2
@@ -130,8 +150,8 @@ INDENT = pg_bsd_indent -bad -bap -bbb -bc -bl -cli1 -cp33 -cdb -nce -d0 -di12 \
 	-nfc1 -i4 -l79 -lp -lpl -nip -npro -sac -tpg -ts4 -Utypedefs.list
 INDENTED = $(INDENT) < $$f | sed -E 's/^([A-Za-z_][^ \t]*)[ \t]+\*$$/\1 */'
 
-typedefs.list: zklock.so
-	{ objdump -Wi $< | awk '/Abbrev Number/ {t = ($$0 ~ /DW_TAG_typedef/)} \
+typedefs.list: zklock.so $(PROGRAMS)
+	{ objdump -Wi $^ | awk '/Abbrev Number/ {t = ($$0 ~ /DW_TAG_typedef/)} \
 		t && /DW_AT_name/ {sub(/.*: /, ""); sub(/[ \t]+$$/, ""); print; t = 0}'; \
 	  echo bool; } | sort -u > $@
 
@@ -171,4 +191,4 @@ bench-doc:
 instructions:
 	@test/bench/instructions
 
-.PHONY: all unit model instructions check-layers have-indent indent check-indent test demo faults soak bench bench-doc
+.PHONY: all install-man uninstall-man unit model instructions check-layers have-indent indent check-indent test demo faults soak bench bench-doc

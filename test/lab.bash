@@ -38,7 +38,7 @@ lab_enter() {
 
 	mkdir "$lab/tree" "$lab/out"
 	tar -C "$lab_top" --exclude=./.git --exclude=./test/out --exclude='*.o' --exclude='*.so' \
-		--exclude='*.bc' -cf - . | tar -C "$lab/tree" -xf -
+		--exclude='*.bc' --exclude=./zklock-run -cf - . | tar -C "$lab/tree" -xf -
 	chmod 755 "$lab"
 	if ((EUID == 0)); then
 		chown -R "$lab_user:" "$lab"

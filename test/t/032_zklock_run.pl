@@ -1,0 +1,359 @@
+
+# zklock-run: a command under a lock, which ends with the lock.
+
+use strict;
+use warnings;
+
+use File::Basename qw(dirname);
+use IPC::Run;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time usleep);
+
+use ZklockNode;
+use ZooKeeper;
+
+# As "make install" left it.
+my $stage = dirname($ENV{TEMP_CONFIG}) . '/stage';
+chomp(my ($bindir, $mandir) = map { scalar `pg_config --$_` } 'bindir', 'mandir');
+my $program = "$stage$bindir/zklock-run";
+my $directory = PostgreSQL::Test::Utils::tempdir;
+
+my $zk = ZooKeeper->new;
+my %settings = ('zklock.session_timeout' => '8s', 'zklock.linger' => 0);
+my $node = ZklockNode->started('a', $zk, %settings);
+my $other = ZklockNode->started('b', $zk, %settings);
+my $watcher = $other->backend;
+
+# zklock-run on server a; %how are options of IPC::Run::start.
+sub start_run
+{
+	my ($args, %how) = @_;
+	my %run = (out => '', err => '', in => '');
+	local %ENV = (%ENV, PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres', PGUSER => 'postgres');
+	delete local $ENV{PGAPPNAME};		# of the test itself
+	local @SIG{qw(HUP INT QUIT)} = ('DEFAULT') x 3;		# a shell's background job ignores some
+	my @streams = $how{pty} ? ('<pty<', \$run{in}, '>pty>', \$run{out}, '2>', \$run{err})
+	  : ('<', \$run{in}, '>', \$run{out}, '2>', \$run{err});
+	$run{harness} = IPC::Run::start([ @{ $how{before} // [] }, $program, @$args ], @streams,
+		$run{timer} = IPC::Run::timer($PostgreSQL::Test::Utils::timeout_default));
+	$run{pid} = $run{harness}{KIDS}[0]{PID};
+	return \%run;
+}
+
+sub wait_for_output
+{
+	my ($run, $pattern) = @_;
+	until ($run->{out} =~ $pattern)
+	{
+		die "ended too early: $run->{out}$run->{err}" unless $run->{harness}->pumpable;
+		die "timed out: $run->{out}$run->{err}" if $run->{timer}->is_expired;
+		$run->{harness}->pump;
+	}
+	return $1;
+}
+
+# Exit status as a shell has it.
+sub finish
+{
+	my ($run) = @_;
+	$run->{harness}->finish;
+	my $status = $run->{harness}->full_result;
+	return $run->{status} = $status & 127 ? 128 + ($status & 127) : $status >> 8;
+}
+
+sub run_it
+{
+	my $run = start_run(@_);
+	finish($run);
+	return $run;
+}
+
+# A command in Perl that says when it has begun, and its process.
+sub perl_command
+{
+	my ($code) = @_;
+	return ('perl', '-MTime::HiRes=time,sleep', '-e', "\$| = 1; $code");
+}
+
+my $begin = 'print "begun $$\n";';
+my @sleeper = perl_command("$begin sleep 180");
+
+# Starts zklock-run with this command, and returns when it has begun.
+sub started
+{
+	my ($options, $code, %how) = @_;
+	my $run = start_run([ @$options, perl_command($code // "$begin sleep 180") ], %how);
+	$run->{command} = wait_for_output($run, qr/begun (\d+)\r?\n/);
+	return $run;
+}
+
+sub is_running
+{
+	my ($pid) = @_;
+	return (eval { slurp_file("/proc/$pid/status") } // '') =~ /^State:\s+[^Z]/m;
+}
+
+sub wait_until_gone
+{
+	my ($pid) = @_;
+	my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
+	while (is_running($pid))
+	{
+		die "process $pid still runs" if time > $deadline;
+		usleep(10_000);
+	}
+	return 1;
+}
+
+# The lock can be had by another server, at once.
+sub is_free
+{
+	my ($path) = @_;
+	my $free = $watcher->query("SELECT zk_lock_acquire('$path', '0')") eq 't';
+	$watcher->query("SELECT zk_lock_release('$path')") if $free;
+	return $free;
+}
+
+sub is_lost
+{
+	my ($run, $what, $why) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is(finish($run), 79, "$what: exit status");
+	like($run->{err}, qr/zklock-run: error: lock "\S+" was lost\nzklock-run: detail: $why/, "$what: says why");
+	ok(!is_running($run->{command}), "$what: the command has ended");
+	return;
+}
+
+# --- a command ---
+
+my $run = run_it([ '/run/plain', 'printf', '%s|', 'a b', q{it's "so"}, '*', '$HOME', '', "two\nlines", '-t', '--help', '\\' ]);
+is($run->{status}, 0, 'a command succeeds');
+is($run->{out}, qq{a b|it's "so"|*|\$HOME||two\nlines|-t|--help|\\|}, 'its arguments arrive as they are');
+is($run->{err}, '', 'and nothing is said');
+ok(is_free('/run/plain'), 'the lock is released when zklock-run ends');
+
+is(run_it([ '/run/plain', 'sh', '-c', 'exit 3' ])->{status}, 3, 'its exit status is passed on');
+is(run_it([ '/run/plain', 'sh', '-c', 'kill -TERM $$' ])->{status}, 143, 'and a signal of which it died');
+is(run_it([ '--', '/run/plain', 'sh', '-c', 'exit 75' ])->{status}, 75, 'whatever it is');
+$run = run_it([ '/run/plain', '/nowhere/to/be/found' ]);
+is($run->{status}, 127, 'a command that does not exist');
+like($run->{err}, qr{error: could not execute "/nowhere/to/be/found": No such file}, 'is named');
+is(run_it([ '/run/plain', '/etc/passwd' ])->{status}, 126, 'a file that is no command');
+
+$run = run_it([ '/run/plain', 'sh', '-c', 'echo $ZKLOCK_PATH $ZKLOCK_TOKEN' ]);
+like($run->{out}, qr{^/run/plain [1-9]\d+$}, 'the command knows path and token');
+
+$run = started(['/run/plain']);
+is($watcher->query(q{SELECT zk_lock_acquire('/run/plain', '0')}), 'f', 'the lock is held meanwhile');
+is($watcher->query(q{SELECT application FROM zk_lock_queue('/run/plain')}), 'zklock-run', 'by zklock-run');
+kill 'TERM', $run->{pid};
+is(finish($run), 143, 'SIGTERM is passed on');
+ok(!is_running($run->{command}), 'and ends the command');
+ok(is_free('/run/plain'), 'and the lock is released');
+
+$node->safe_psql('postgres', 'CREATE DATABASE empty; CREATE DATABASE elsewhere');
+$node->safe_psql('elsewhere', 'CREATE SCHEMA "Of Locks"; CREATE EXTENSION zklock SCHEMA "Of Locks"');
+$run = run_it([ '-d', 'dbname=elsewhere application_name=mine', '/run/plain', 'echo', 'fine' ]);
+is("$run->{status} $run->{out}", "0 fine\n", 'the extension is found in its schema');
+
+# --- what is no command ---
+
+foreach ([ [], 'no path was given' ], [ ['/run/plain'], 'no command was given' ], [ [ '--no-such', '/x', 'true' ], 'no-such' ],
+	[ [ '--shared', '--semaphore=2', '/x', 'true' ], 'only one of' ], [ [ '-E', '256', '/x', 'true' ], 'invalid value "256"' ],
+	[ [ '--kill-after=soon', '/x', 'true' ], 'invalid value "soon"' ], [ [ '--kill-after=nan', '/x', 'true' ], 'invalid value "nan"' ])
+{
+	my ($args, $says) = @$_;
+	$run = run_it($args);
+	is($run->{status}, 64, "usage: @$args");
+	like($run->{err}, qr/\Q$says\E/, "usage: says: $says");
+}
+foreach ([ [ '-d', 'host=/nowhere', '/x', 'true' ], 'connection to server' ], [ [ '-d', 'empty', '/x', 'true' ], 'extension "zklock" does not exist in database "empty"' ],
+	[ [ 'relative', 'true' ], 'ERROR:  ' ], [ [ '-t', 'long', '/x', 'true' ], 'invalid input syntax for type interval' ],
+	[ [ '--semaphore=0', '/x', 'true' ], 'ERROR:  ' ])
+{
+	my ($args, $says) = @$_;
+	$run = run_it($args);
+	is($run->{status}, 69, "refused: @$args");
+	like($run->{err}, qr/^zklock-run: error: .*\Q$says\E/, "refused: says: $says");
+}
+like(run_it(['--help'])->{out}, qr/Usage:/, '--help');
+like(run_it(['--version'])->{out}, qr/^zklock-run \(zklock\) \d/, '--version');
+
+# The manual page is there, without an error, and has each option.
+my $manual = "$stage$mandir/man1/zklock-run.1";
+ok(-f $manual, 'the manual page is installed');
+$run = {};
+IPC::Run::run([ 'groff', '-man', '-Tutf8', '-ww', $manual ], '>', \$run->{out}, '2>', \$run->{err});
+is($run->{err}, '', 'groff does not complain of it');
+my $help = run_it(['--help'])->{out};
+my $page = slurp_file($manual) =~ s/\\-/-/gr;
+is(join(' ', grep { $page !~ /\Q$_\E\b/ } $help =~ /(--[\w-]+)/g), '', 'it has all options');
+
+# --- a lock that is taken ---
+
+$watcher->query(q{SELECT zk_lock_acquire('/run/taken')});
+$run = run_it([ '-t', '0', '/run/taken', 'echo', 'ran' ]);
+is("$run->{status} $run->{out}$run->{err}", '75 ', 'not acquired: the command does not run, and nothing is said');
+is(run_it([ '--timeout=300 ms', '/run/taken', 'true' ])->{status}, 75, 'not acquired after a timeout');
+is(run_it([ '-t', '0', '-E', '0', '/run/taken', 'false' ])->{status}, 0, 'not acquired: another exit status');
+
+foreach my $signal ('TERM', 'INT')
+{
+	$run = start_run([ '/run/taken', 'echo', 'ran' ]);
+	$node->wait_for_waiter('/run/taken', 1);
+	kill $signal, $run->{pid};
+	is(finish($run), { TERM => 143, INT => 130 }->{$signal}, "SIG$signal during the wait ends it");
+	is($run->{out}, '', 'without a command');
+	$node->wait_for_waiter('/run/taken', 0);
+}
+$run = start_run([ '/run/taken', 'echo', 'ran' ]);
+$node->wait_for_waiter('/run/taken', 1);
+$watcher->query(q{SELECT zk_lock_release('/run/taken')});
+is(finish($run), 0, 'waits for its turn');
+is($run->{out}, "ran\n", 'and then runs');
+
+my @readers = map { started([ '-s', '/run/rw' ]) } 1, 2;
+is(run_it([ '-x', '-t', '0', '/run/rw', 'true' ])->{status}, 75, 'readers share, a writer does not');
+is(run_it([ '-t', '0', '/run/rw', 'true' ])->{status}, 69, 'a mutex is another kind');
+kill 'TERM', $_->{pid} foreach @readers;
+finish($_) foreach @readers;
+$run = started([ '--exclusive', '/run/rw' ]);
+is(run_it([ '--shared', '-t', '0', '/run/rw', 'true' ])->{status}, 75, 'a writer is alone');
+kill 'TERM', $run->{pid};
+finish($run);
+
+my @leases = map { started([ '--semaphore=2', '/run/few' ]) } 1, 2;
+is(run_it([ '--semaphore=2', '-t', '0', '/run/few', 'true' ])->{status}, 75, 'no more than two leases');
+kill 'TERM', $_->{pid} foreach @leases;
+finish($_) foreach @leases;
+
+# --- signals ---
+
+my $traps = q{$SIG{$_} = sub { print "got $_[0]\n"; $n++ } foreach qw(HUP INT QUIT TERM USR1 USR2); };
+foreach my $signal (qw(HUP INT QUIT TERM USR1 USR2))
+{
+	$run = started(['/run/signal'], "$traps $begin sleep 1 until \$n; exit 7");
+	kill $signal, $run->{pid};
+	is(finish($run), 7, "SIG$signal: the command decides what follows");
+	like($run->{out}, qr/^got $signal$/m, "SIG$signal: it gets it");
+}
+$run = started(['/run/signal'], "\$SIG{USR1} = sub { exit 5 }; $begin sleep 180", before => ['nohup']);
+kill 'HUP', $run->{pid};
+kill 'USR1', $run->{pid};
+is(finish($run), 5, 'a signal that is ignored stays so');
+
+# In the foreground of a terminal, the command can use it, and gets what it sends once.
+$run = started(['/run/terminal'], "$traps $begin \$line = <STDIN>; print qq{read \$line}; sleep 180 until \$n; sleep 0.3; print qq{got \$n\n}", pty => 1);
+$run->{in} .= "words\n";
+wait_for_output($run, qr/(read words)/);
+$run->{in} .= "\x03";
+wait_for_output($run, qr/(got INT)/);
+is(finish($run), 0, 'terminal: the command ends by itself');
+like($run->{out}, qr/^got 1\r?$/m, 'terminal: one signal');
+$run = started(['/run/terminal'], undef, pty => 1);
+$watcher->query(q{SELECT zk_lock_force_release('/run/terminal')});
+is_lost($run, 'terminal', qr/The connection to the server was lost/);
+
+# --- the lock is lost ---
+
+# Processes of a command that all ignore SIGTERM, but say so.
+my $stubborn = q{$SIG{TERM} = sub { print "TERM at ", time, "\n" }; $child = fork; };
+my $keep_on = q{ $at = time; while (1) { sleep 0.01 while time < $at + 0.01; $at = time; print "alive at $at\n" if $child; } };
+
+$run = started(['/run/lost']);
+$watcher->query(q{SELECT zk_lock_force_release('/run/lost')});
+is_lost($run, 'forced release', qr/The connection to the server was lost/);
+like($run->{err}, qr{FATAL:  lock "/run/lost" was lost\nDETAIL:  }, 'forced release: the server says why');
+ok(is_free('/run/lost'), 'forced release: free');
+
+$run = started([ '-k', '1', '/run/lost' ], "$stubborn if (!\$child) { sleep 180 while 1 } print qq{child \$child\n}; $begin $keep_on");
+my ($child) = $run->{out} =~ /^child (\d+)/m;
+my $released_at = time;
+$watcher->query(q{SELECT zk_lock_force_release('/run/lost')});
+is_lost($run, 'a command that ignores SIGTERM', qr/The connection/);
+my ($told_at) = $run->{out} =~ /^TERM at (\S+)/m;
+my ($alive_at) = $run->{out} =~ /.*^alive at (\S+)/ms;
+cmp_ok($alive_at - $told_at, '>', 0.8, 'it is told first');
+cmp_ok($alive_at - $told_at, '<', 1.5, 'and ended after --kill-after');
+ok(wait_until_gone($child), 'and what it has started');
+
+$run = started(['/run/lost'], "\$SIG{TERM} = sub { exit 0 }; \$child = fork; if (!\$child) { sleep 180; exit } print qq{child \$child\n}; $begin sleep 180");
+($child) = $run->{out} =~ /^child (\d+)/m;
+$node->expire_session($zk, by_hand => 1);
+is_lost($run, 'ZooKeeper session ended', qr/The connection/);
+ok(wait_until_gone($child), 'ZooKeeper session ended: nothing is left running');
+
+$run = started(['/run/lost']);
+$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'zklock-run'});
+is_lost($run, 'backend ended', qr/The connection/);
+ok(is_free('/run/lost'), 'backend ended: free');
+
+# Lost when the command has just ended: the loss is known before the status counts.
+$run = started(['/run/lost'], "$begin <STDIN>; exit 0");
+kill 'STOP', $run->{pid};
+$watcher->query(q{SELECT zk_lock_force_release('/run/lost')});
+$run->{in} .= "\n";
+$run->{harness}->pump_nb;
+wait_until_gone($run->{command});
+kill 'CONT', $run->{pid};
+is_lost($run, 'lost unnoticed', qr/The (connection|server did not confirm)/);
+
+# kill -9 of zklock-run itself
+$run = started(['/run/lost']);
+kill 'KILL', $run->{pid};
+is(finish($run), 137, 'zklock-run killed');
+ok(wait_until_gone($run->{command}), 'zklock-run killed: so is the command');
+$node->wait_until_clean('/run/lost');
+ok(is_free('/run/lost'), 'zklock-run killed: free');
+
+# --- the loss is foreseen ---
+
+# The lock is not lost yet: the command, which ignores SIGTERM, ends before that, and
+# before another server has it.
+foreach my $what ('worker', 'backend')
+{
+	$run = started(['/run/foreseen'], "$stubborn if (!\$child) { exit } $begin $keep_on");
+	my $stalled = $what eq 'worker' ? $node->worker_pid
+	  : $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE application_name = 'zklock-run'});
+	$watcher->send(q{SELECT zk_lock_acquire('/run/foreseen')});
+	$node->wait_until_contended('/run/foreseen');
+	kill 'STOP', $stalled;
+	my $safe_until = $node->safe_psql('postgres', 'SELECT extract(epoch FROM safe_until) FROM zk_status');
+	is_lost($run, "$what stalls", qr/The server did not confirm it in time/);
+	($told_at) = $run->{out} =~ /^TERM at (\S+)/m;
+	($alive_at) = $run->{out} =~ /.*^alive at (\S+)/ms;
+	cmp_ok($told_at, '<', $safe_until - 1, "$what stalls: the command is told in time");
+	cmp_ok($alive_at, '<', $safe_until, "$what stalls: and has ended before the lock is unsafe");
+	ok(!$watcher->is_done, "$what stalls: no other server has it");
+	kill 'CONT', $stalled if $what eq 'backend';
+	is($watcher->answer, 't', "$what stalls: until later");
+	kill 'CONT', $stalled;
+	$node->wait_until_connected;
+	$watcher->query(q{SELECT zk_lock_release('/run/foreseen')});
+}
+
+# A silence that no commit would notice does not end the command.
+$run = started(['/run/foreseen'], "$begin <STDIN>; exit 0");
+$zk->pause;
+usleep(1_000_000);
+$zk->resume;
+$run->{in} .= "\n";
+is(finish($run), 0, 'a short silence of ZooKeeper is nothing');
+
+# --- the server ends ---
+
+foreach my $how ('stopped', 'killed')
+{
+	$run = started(['/run/lost']);
+	$how eq 'stopped' ? $node->stop('fast') : $node->kill9_all;
+	is_lost($run, "server $how", qr/The connection to the server was lost/);
+	$watcher->query(q{SELECT zk_lock_acquire('/run/lost')});
+	$watcher->query(q{SELECT zk_lock_release('/run/lost')});
+	$node->start;
+	$node->wait_until_connected;
+}
+
+$watcher->quit;
+$_->stop foreach $node, $other;
+done_testing();
