@@ -163,6 +163,7 @@ on_unwant(ZklTicket *ticket, bool unsent)
 		case ZKL_TICKET_OWNED:
 		case ZKL_TICKET_CHECKING:
 		case ZKL_TICKET_ANSWERING:
+		case ZKL_TICKET_REREADING:
 		case ZKL_TICKET_CONFIRMING:
 			ticket->unwanted = true;
 			return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);

@@ -6,7 +6,8 @@
  * A command that runs is a RUN: a list of items.  Each item is one request,
  * and they are sent in their order as the window allows.  Answers may append
  * items.  When the last one is answered, the run is finished.  If an answer
- * was lost with the connection, the whole run begins anew.
+ * was lost with the connection, or if the data to replace have changed, the
+ * whole run begins anew.
  *
  * There is one run for each slot (see mailbox.h).  An answer names the attempt
  * that it belongs to, so answers to an earlier attempt are recognized.
@@ -341,7 +342,8 @@ zkl_command_runner_handle(const ZklSessionEvent *event)
 	in_flight--;
 	if (!run->active || event->attempt != run->attempt)
 		return;
-	if (event->reply.outcome == ZKL_OUTCOME_UNKNOWN)
+	if (event->reply.outcome == ZKL_OUTCOME_UNKNOWN ||
+		event->reply.outcome == ZKL_OUTCOME_CHANGED)
 	{
 		run->again = true;
 		begin_attempt(run);
@@ -408,6 +410,7 @@ outcome_of(const ZklSessionEvent *event)
 			return ZKL_COMMAND_OK;
 		case ZKL_OUTCOME_ABSENT:
 			return ZKL_COMMAND_ABSENT;
+		case ZKL_OUTCOME_CHANGED:
 		case ZKL_OUTCOME_UNKNOWN:
 		case ZKL_OUTCOME_REFUSED:
 			break;

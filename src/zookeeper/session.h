@@ -171,7 +171,8 @@ extern void zkl_session_survey(void *tag, uint32_t attempt,
 							   const char *directory);
 extern void zkl_session_downgrade(void *tag, uint32_t attempt,
 								  const char *directory, const char *writer,
-								  const char *reader, const char *data);
+								  int version, const char *reader,
+								  const char *data);
 extern void zkl_session_inspect(void *tag, uint32_t attempt,
 								const char *directory, const char *child);
 extern void zkl_session_watch(void *tag, uint32_t attempt, ZklRequest request,

@@ -353,6 +353,9 @@ a_downgrade_overtakes_an_answer_and_forgets_it(void **state)
 	assert_asks(happens(&ticket, ZKL_EVENT_ANSWER), ZKL_REQUEST_ANSWER);
 	assert_asks(happens(&ticket, ZKL_EVENT_DOWNGRADE), ZKL_REQUEST_DOWNGRADE);
 	assert_nothing(reply(&ticket, ZKL_REQUEST_ANSWER, ZKL_OUTCOME_OK));
+	assert_asks(reply(&ticket, ZKL_REQUEST_DOWNGRADE, ZKL_OUTCOME_CHANGED),
+				ZKL_REQUEST_WATCH_SELF);
+	assert_asks(watched_own(&ticket, 1, true, false), ZKL_REQUEST_DOWNGRADE);
 	assert_step(reply(&ticket, ZKL_REQUEST_DOWNGRADE, ZKL_OUTCOME_OK),
 				ZKL_REQUEST_LIST, ZKL_REPORT_DOWNGRADED);
 	assert_false(ticket.answers || ticket.answered);
