@@ -206,6 +206,9 @@ on_watch(ZklTicket *ticket)
 /*
  * In other states, the request under way ends with a read of the znode's data,
  * which shows whether the answer is still missing.
+ *
+ * The ticket tries even if it is mute: ZooKeeper may allow the write by now,
+ * and a refused answer leads to no other until the ticket is told again.
  */
 static ZklTicketStep
 on_answer(ZklTicket *ticket)

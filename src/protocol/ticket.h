@@ -255,8 +255,9 @@ typedef struct ZklTicket
 	bool		answered;		/* ... and did so when the ticket last read it */
 	bool		writes_answer;	/* the write under way says that the lock is
 								 * in use */
-	bool		mute;			/* ZooKeeper refuses writes of the znode's
-								 * data */
+	bool		mute;			/* ZooKeeper refused the last write of the
+								 * znode's data, so a read that finds them out
+								 * of date leads to no other write */
 
 	/* what the last list showed; later lists only add to it */
 	bool		listed;			/* there was a list */

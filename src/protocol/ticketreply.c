@@ -393,8 +393,11 @@ on_answer_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		ticket->mute = true;
 	}
 	else
+	{
 		ticket->answered = event->outcome == ZKL_OUTCOME_OK &&
 			ticket->writes_answer;
+		ticket->mute &= event->outcome != ZKL_OUTCOME_OK;
+	}
 	return become(ticket, ZKL_TICKET_OWNED, ZKL_REQUEST_WATCH_SELF);
 }
 

@@ -830,7 +830,8 @@ reads_what_it_wrote(const Case *c)
 	}
 	hold(c->after.state == ZKL_TICKET_OWNED);
 	hold(c->step.request == ZKL_REQUEST_WATCH_SELF);
-	hold(c->after.mute == (c->before.mute || outcome == ZKL_OUTCOME_REFUSED));
+	hold(c->after.mute == (outcome == ZKL_OUTCOME_REFUSED ||
+						   (c->before.mute && outcome != ZKL_OUTCOME_OK)));
 	if (outcome == ZKL_OUTCOME_REFUSED)
 		hold(c->after.answered == c->before.answered);
 	else
