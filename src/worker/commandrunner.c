@@ -43,7 +43,7 @@
 
 typedef enum ItemKind
 {
-	ITEM_SYNC,
+	ITEM_QUORUM,
 	ITEM_DIRECTORY_DATA,
 	ITEM_CHILDREN,
 	ITEM_NODE_DATA,
@@ -213,7 +213,7 @@ begin_items(Run *run)
 			 * other sessions have seen.
 			 */
 			if (run->command.kind == ZKL_COMMAND_SURVEY || zkl_sessions > 1)
-				add_item(run, ITEM_SYNC, ZKL_WHERE_LOCK, -1);
+				add_item(run, ITEM_QUORUM, ZKL_WHERE_LOCK, -1);
 			add_item(run, ITEM_DIRECTORY_DATA, ZKL_WHERE_LOCK, -1);
 			for (int where = 0; where < ZKL_NWHERE; where++)
 				add_item(run, ITEM_CHILDREN, where, -1);
@@ -285,8 +285,8 @@ send_item(Run *run, int number)
 
 	switch (item->kind)
 	{
-		case ITEM_SYNC:
-			zkl_session_ask_sync(ask, directory);
+		case ITEM_QUORUM:
+			zkl_session_ask_quorum(ask);
 			break;
 		case ITEM_DIRECTORY_DATA:
 			zkl_session_ask_data(ask, directory, ZKL_SNAPSHOT_DATA_SIZE);
@@ -392,7 +392,7 @@ note_answer(Run *run, const Item *item, const ZklSessionEvent *event)
 		case ITEM_WRITE:
 			run->outcome = outcome;
 			return;
-		case ITEM_SYNC:
+		case ITEM_QUORUM:
 			break;
 	}
 
