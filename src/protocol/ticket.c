@@ -163,6 +163,7 @@ on_unwant(ZklTicket *ticket, bool unsent)
 		case ZKL_TICKET_OWNED:
 		case ZKL_TICKET_CHECKING:
 		case ZKL_TICKET_ANSWERING:
+		case ZKL_TICKET_REREADING:
 		case ZKL_TICKET_CONFIRMING:
 			ticket->unwanted = true;
 			return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
@@ -205,6 +206,9 @@ on_watch(ZklTicket *ticket)
 /*
  * In other states, the request under way ends with a read of the znode's data,
  * which shows whether the answer is still missing.
+ *
+ * The ticket tries even if it is mute: ZooKeeper may allow the write by now,
+ * and a refused answer leads to no other until the ticket is told again.
  */
 static ZklTicketStep
 on_answer(ZklTicket *ticket)

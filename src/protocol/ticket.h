@@ -20,8 +20,12 @@
  * ever made in its directory, and needs no list.
  *
  * DOWNGRADE deletes one znode and creates another, both or none.  It is ABSENT
- * if the znode to delete is not there.  ANSWER is UNKNOWN if the znode's data
- * have changed since the ticket read them.
+ * if the znode to delete is not there.
+ *
+ * ANSWER and DOWNGRADE are CHANGED if the znode's data have changed since the
+ * ticket read them: another client may have written a request to release the
+ * lock.  The ticket reads the data before it tries again, so no request is
+ * overwritten or deleted unheard.
  *
  * A znode's text names the backend for which the znode was made.  While other
  * clients wait, the text must name the backend that holds the lock now.
@@ -76,6 +80,8 @@ typedef enum ZklTicketState
 								 * holder, and that the lock is in use */
 	ZKL_TICKET_DOWNGRADING,		/* owned; a reader's znode requested in the
 								 * writer's place */
+	ZKL_TICKET_REREADING,		/* ... the data of the writer's znode have
+								 * changed; they are requested */
 	ZKL_TICKET_CONFIRMING,		/* ... the writer's znode is gone; the owner
 								 * of the reader's requested */
 	ZKL_TICKET_DELETING,		/* delete sent */
@@ -99,7 +105,8 @@ typedef enum ZklRequest
 	ZKL_REQUEST_ANSWER,			/* set the own znode's data, unless they
 								 * changed since the ticket read them */
 	ZKL_REQUEST_DOWNGRADE,		/* replace the writer's znode by a reader's
-								 * with the same sequence number */
+								 * with the same sequence number, unless its
+								 * data changed since the ticket read them */
 	ZKL_REQUEST_DELETE			/* the own znode */
 } ZklRequest;
 
@@ -107,6 +114,8 @@ typedef enum ZklOutcome
 {
 	ZKL_OUTCOME_OK,
 	ZKL_OUTCOME_ABSENT,			/* no such znode */
+	ZKL_OUTCOME_CHANGED,		/* ANSWER, DOWNGRADE: not done, because the
+								 * znode's data have changed */
 	ZKL_OUTCOME_UNKNOWN,		/* perhaps done, perhaps not */
 	ZKL_OUTCOME_REFUSED			/* not done, and a retry would not help */
 } ZklOutcome;
@@ -246,8 +255,9 @@ typedef struct ZklTicket
 	bool		answered;		/* ... and did so when the ticket last read it */
 	bool		writes_answer;	/* the write under way says that the lock is
 								 * in use */
-	bool		mute;			/* ZooKeeper refuses writes of the znode's
-								 * data */
+	bool		mute;			/* ZooKeeper refused the last write of the
+								 * znode's data, so a read that finds them out
+								 * of date leads to no other write */
 
 	/* what the last list showed; later lists only add to it */
 	bool		listed;			/* there was a list */

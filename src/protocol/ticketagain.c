@@ -43,6 +43,9 @@ zkl_ticket_look_again(ZklTicket *ticket)
 		case ZKL_TICKET_DOWNGRADING:
 			return become(ticket, ZKL_TICKET_DOWNGRADING,
 						  ZKL_REQUEST_DOWNGRADE);
+		case ZKL_TICKET_REREADING:
+			return become(ticket, ZKL_TICKET_REREADING,
+						  ZKL_REQUEST_WATCH_SELF);
 		case ZKL_TICKET_CONFIRMING:
 			return become(ticket, ZKL_TICKET_CONFIRMING, ZKL_REQUEST_INSPECT);
 		case ZKL_TICKET_STUCK:

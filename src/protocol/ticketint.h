@@ -70,6 +70,7 @@ zkl_ticket_is_owner(const ZklTicket *ticket)
 		ticket->state == ZKL_TICKET_CHECKING ||
 		ticket->state == ZKL_TICKET_ANSWERING ||
 		ticket->state == ZKL_TICKET_DOWNGRADING ||
+		ticket->state == ZKL_TICKET_REREADING ||
 		ticket->state == ZKL_TICKET_CONFIRMING;
 }
 

@@ -35,15 +35,19 @@ static ZklTicketStep on_answer_reply(ZklTicket *ticket,
 									 const ZklTicketEvent *event);
 static ZklTicketStep on_downgrade_reply(ZklTicket *ticket,
 										const ZklTicketEvent *event);
+static ZklTicketStep on_reread_reply(ZklTicket *ticket,
+									 const ZklTicketEvent *event);
 static ZklTicketStep on_confirm_reply(ZklTicket *ticket,
 									  const ZklTicketEvent *event);
 
 static ZklVerdict judge(const ZklTicket *ticket, const ZklTicketEvent *event);
 static ZklTicketStep take_place(ZklTicket *ticket, const ZklVerdict *verdict);
 static ZklTicketStep take_answer(ZklTicket *ticket);
+static ZklReport note_text(ZklTicket *ticket, const ZklTicketEvent *event);
 static void set_name(ZklTicket *ticket, const char *name);
 static void take_readers_name(ZklTicket *ticket);
 static ZklTicketStep become_reader(ZklTicket *ticket);
+static ZklTicketStep stay_writer(ZklTicket *ticket);
 static ZklTicketStep delete_and_fail(ZklTicket *ticket, ZklFailure failure);
 
 /* OWNED asks for the watch on its own znode, but does not wait for it. */
@@ -63,6 +67,7 @@ static const ZklRequest awaited[ZKL_TICKET_NSTATES] = {
 	[ZKL_TICKET_CHECKING] = ZKL_REQUEST_LIST,
 	[ZKL_TICKET_ANSWERING] = ZKL_REQUEST_ANSWER,
 	[ZKL_TICKET_DOWNGRADING] = ZKL_REQUEST_DOWNGRADE,
+	[ZKL_TICKET_REREADING] = ZKL_REQUEST_WATCH_SELF,
 	[ZKL_TICKET_CONFIRMING] = ZKL_REQUEST_INSPECT,
 	[ZKL_TICKET_DELETING] = ZKL_REQUEST_DELETE
 };
@@ -114,6 +119,8 @@ zkl_ticket_on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			return on_answer_reply(ticket, event);
 		case ZKL_TICKET_DOWNGRADING:
 			return on_downgrade_reply(ticket, event);
+		case ZKL_TICKET_REREADING:
+			return on_reread_reply(ticket, event);
 		case ZKL_TICKET_CONFIRMING:
 			return on_confirm_reply(ticket, event);
 		case ZKL_TICKET_DELETING:
@@ -169,6 +176,7 @@ on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		case ZKL_OUTCOME_ABSENT:
 			ticket->state = ZKL_TICKET_HOMELESS;
 			break;
+		case ZKL_OUTCOME_CHANGED:
 		case ZKL_OUTCOME_UNKNOWN:
 			ticket->state = ZKL_TICKET_UNSURE;
 			break;
@@ -199,6 +207,7 @@ on_find_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			return create_anew(ticket);
 		case ZKL_OUTCOME_REFUSED:
 			return get_stuck(ticket, event->failure);
+		case ZKL_OUTCOME_CHANGED:
 		case ZKL_OUTCOME_UNKNOWN:
 			break;
 	}
@@ -219,6 +228,7 @@ on_inspect_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			return create_anew(ticket);
 		case ZKL_OUTCOME_REFUSED:
 			return delete_and_fail(ticket, event->failure);
+		case ZKL_OUTCOME_CHANGED:
 		case ZKL_OUTCOME_UNKNOWN:
 			break;
 	}
@@ -246,6 +256,7 @@ on_place_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			return create_anew(ticket);
 		case ZKL_OUTCOME_REFUSED:
 			return delete_and_fail(ticket, event->failure);
+		case ZKL_OUTCOME_CHANGED:
 		case ZKL_OUTCOME_UNKNOWN:
 			break;
 	}
@@ -282,6 +293,7 @@ on_watch_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
 		case ZKL_OUTCOME_REFUSED:
 			return delete_and_fail(ticket, event->failure);
+		case ZKL_OUTCOME_CHANGED:
 		case ZKL_OUTCOME_UNKNOWN:
 			break;
 	}
@@ -340,27 +352,23 @@ static ZklTicketStep
 on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
 	ZklTicketStep step = nothing;
+	ZklReport	report;
 
 	switch (event->outcome)
 	{
 		case ZKL_OUTCOME_OK:
-			ticket->version = event->version;
-			ticket->answered = event->answered;
-			ticket->answers |= event->answered;
+			report = note_text(ticket, event);
 			if ((ticket->answers && !ticket->answered) ||
 				(event->stale && !ticket->mute))
 				step = write_text(ticket);
-			if (event->revoked && !ticket->revoked)
-			{
-				ticket->revoked = true;
-				step.report = ZKL_REPORT_REVOKED;
-			}
+			step.report = report;
 			return step;
 		case ZKL_OUTCOME_REFUSED:
 			ticket->answers &= ticket->answered;
 			return nothing;
 		case ZKL_OUTCOME_ABSENT:
 			return lose(ticket);
+		case ZKL_OUTCOME_CHANGED:
 		case ZKL_OUTCOME_UNKNOWN:
 			break;
 	}
@@ -370,10 +378,9 @@ on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 /*
  * The ticket reads the data again in any case.  That sets the watch, which the
  * ticket's own write may have used up.  It also shows the result of a write
- * whose reply was lost, or which found other data than expected.  In that case
- * another client has written __REVOKE__ there to request the release; the
- * ticket notes that before it overwrites the data.  If ZooKeeper refuses
- * writes, tries get no answer.
+ * whose reply was lost, and what another client has written instead: perhaps
+ * __REVOKE__, to request the release.  The ticket notes that before it
+ * overwrites the data.  If ZooKeeper refuses writes, tries get no answer.
  */
 static ZklTicketStep
 on_answer_reply(ZklTicket *ticket, const ZklTicketEvent *event)
@@ -386,8 +393,11 @@ on_answer_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		ticket->mute = true;
 	}
 	else
+	{
 		ticket->answered = event->outcome == ZKL_OUTCOME_OK &&
 			ticket->writes_answer;
+		ticket->mute &= event->outcome != ZKL_OUTCOME_OK;
+	}
 	return become(ticket, ZKL_TICKET_OWNED, ZKL_REQUEST_WATCH_SELF);
 }
 
@@ -416,18 +426,50 @@ on_downgrade_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 				return become(ticket, ZKL_TICKET_DELETING,
 							  ZKL_REQUEST_DELETE);
 			return become(ticket, ZKL_TICKET_CONFIRMING, ZKL_REQUEST_INSPECT);
+
+			/*
+			 * Another client wrote to the znode, or this ticket did just
+			 * before.  In any case the writer's znode is still there.
+			 */
+		case ZKL_OUTCOME_CHANGED:
+			if (ticket->unwanted)
+				break;
+			return become(ticket, ZKL_TICKET_REREADING,
+						  ZKL_REQUEST_WATCH_SELF);
 		case ZKL_OUTCOME_UNKNOWN:
 		case ZKL_OUTCOME_REFUSED:
 			break;
 	}
+	return stay_writer(ticket);
+}
 
-	/*
-	 * The writer's znode is still there, or ZooKeeper forbids all deletes.
-	 * This server's readers can use it; other servers' readers wait.
-	 */
-	if (ticket->unwanted)
-		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
-	return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
+/*
+ * Now the ticket has heard a request that would have been deleted with the
+ * writer's znode.
+ */
+static ZklTicketStep
+on_reread_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	ZklTicketStep step;
+	ZklReport	report;
+
+	assert(ticket->mode == ZKL_MODE_WRITE);
+	switch (event->outcome)
+	{
+		case ZKL_OUTCOME_OK:
+			report = note_text(ticket, event);
+			step = become(ticket, ZKL_TICKET_DOWNGRADING,
+						  ZKL_REQUEST_DOWNGRADE);
+			step.report = report;
+			return step;
+		case ZKL_OUTCOME_ABSENT:
+			return lose(ticket);
+		case ZKL_OUTCOME_CHANGED:
+		case ZKL_OUTCOME_UNKNOWN:
+		case ZKL_OUTCOME_REFUSED:
+			break;
+	}
+	return stay_writer(ticket);
 }
 
 /*
@@ -528,6 +570,19 @@ take_answer(ZklTicket *ticket)
 	return step;
 }
 
+/* What the ticket read in its own znode. */
+static ZklReport
+note_text(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	ticket->version = event->version;
+	ticket->answered = event->answered;
+	ticket->answers |= event->answered;
+	if (!event->revoked || ticket->revoked)
+		return ZKL_REPORT_NOTHING;
+	ticket->revoked = true;
+	return ZKL_REPORT_REVOKED;
+}
+
 static void
 set_name(ZklTicket *ticket, const char *name)
 {
@@ -569,6 +624,18 @@ become_reader(ZklTicket *ticket)
 	step = become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
 	step.report = ZKL_REPORT_DOWNGRADED;
 	return step;
+}
+
+/*
+ * The writer's znode is still there, or ZooKeeper forbids all deletes.  This
+ * server's readers can use it; other servers' readers wait.
+ */
+static ZklTicketStep
+stay_writer(ZklTicket *ticket)
+{
+	if (ticket->unwanted)
+		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
+	return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
 }
 
 /*

@@ -6,7 +6,8 @@
  * A command that runs is a RUN: a list of items.  Each item is one request,
  * and they are sent in their order as the window allows.  Answers may append
  * items.  When the last one is answered, the run is finished.  If an answer
- * was lost with the connection, the whole run begins anew.
+ * was lost with the connection, or if the data to replace have changed, the
+ * whole run begins anew.
  *
  * There is one run for each slot (see mailbox.h).  An answer names the attempt
  * that it belongs to, so answers to an earlier attempt are recognized.
@@ -42,7 +43,7 @@
 
 typedef enum ItemKind
 {
-	ITEM_SYNC,
+	ITEM_QUORUM,
 	ITEM_DIRECTORY_DATA,
 	ITEM_CHILDREN,
 	ITEM_NODE_DATA,
@@ -212,7 +213,7 @@ begin_items(Run *run)
 			 * other sessions have seen.
 			 */
 			if (run->command.kind == ZKL_COMMAND_SURVEY || zkl_sessions > 1)
-				add_item(run, ITEM_SYNC, ZKL_WHERE_LOCK, -1);
+				add_item(run, ITEM_QUORUM, ZKL_WHERE_LOCK, -1);
 			add_item(run, ITEM_DIRECTORY_DATA, ZKL_WHERE_LOCK, -1);
 			for (int where = 0; where < ZKL_NWHERE; where++)
 				add_item(run, ITEM_CHILDREN, where, -1);
@@ -284,8 +285,8 @@ send_item(Run *run, int number)
 
 	switch (item->kind)
 	{
-		case ITEM_SYNC:
-			zkl_session_ask_sync(ask, directory);
+		case ITEM_QUORUM:
+			zkl_session_ask_quorum(ask);
 			break;
 		case ITEM_DIRECTORY_DATA:
 			zkl_session_ask_data(ask, directory, ZKL_SNAPSHOT_DATA_SIZE);
@@ -341,7 +342,8 @@ zkl_command_runner_handle(const ZklSessionEvent *event)
 	in_flight--;
 	if (!run->active || event->attempt != run->attempt)
 		return;
-	if (event->reply.outcome == ZKL_OUTCOME_UNKNOWN)
+	if (event->reply.outcome == ZKL_OUTCOME_UNKNOWN ||
+		event->reply.outcome == ZKL_OUTCOME_CHANGED)
 	{
 		run->again = true;
 		begin_attempt(run);
@@ -390,7 +392,7 @@ note_answer(Run *run, const Item *item, const ZklSessionEvent *event)
 		case ITEM_WRITE:
 			run->outcome = outcome;
 			return;
-		case ITEM_SYNC:
+		case ITEM_QUORUM:
 			break;
 	}
 
@@ -408,6 +410,7 @@ outcome_of(const ZklSessionEvent *event)
 			return ZKL_COMMAND_OK;
 		case ZKL_OUTCOME_ABSENT:
 			return ZKL_COMMAND_ABSENT;
+		case ZKL_OUTCOME_CHANGED:
 		case ZKL_OUTCOME_UNKNOWN:
 		case ZKL_OUTCOME_REFUSED:
 			break;

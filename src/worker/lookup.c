@@ -41,7 +41,8 @@
 #include "worker/lookup.h"
 
 #define LOOKUP_SECONDS	30
-#define PATIENCE		ZKL_MS(500) /* until numbers are used alone */
+#define PATIENCE		ZKL_MS(500) /* for the last name, before others are
+									 * used */
 
 static struct
 {
@@ -67,15 +68,17 @@ bool
 zkl_lookup_servers(char **servers)
 {
 	char	   *lines = resolve_numeric();
+	char	   *found = recall();
+	bool		running = lookup.child != 0 && lookup.hosts == hash_hosts();
 
 	if (names_are_left(lines))
 	{
-		char	   *found = recall();
-
-		if (*found != '\0')
-			lines = found;
-		else if (lookup.child != 0 && zkl_now() < lookup.begun + PATIENCE)
+		if (*found == '\0' && running && zkl_now() < lookup.begun + PATIENCE)
 			return false;
+		lines = zkl_addresses_update(zkl_hosts, found, lines, ZKL_SERVERS_SIZE);
+		if (running)
+			lines = zkl_addresses_update(zkl_hosts, lookup.answer.data, lines,
+										 ZKL_SERVERS_SIZE);
 	}
 	*servers = zkl_addresses_list(lines);
 	return **servers != '\0';

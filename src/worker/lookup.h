@@ -23,10 +23,11 @@ typedef enum ZklLookup
 } ZklLookup;
 
 /*
- * What is known of the servers in zklock.hosts, without asking DNS: the
- * addresses that any worker found last; or those that are given as numbers, if
- * the lookup of the names has not ended soon after its start.  False if nothing
- * is known.
+ * What is known of the servers in zklock.hosts, without asking DNS: those that
+ * are given as numbers, the addresses that any worker found last for the names,
+ * and what the lookup that is running has found so far.  False if nothing is
+ * known; and if nothing was found before, until the lookup has had some time to
+ * find all.
  */
 extern bool zkl_lookup_servers(char **servers);
 

@@ -284,7 +284,8 @@ send_request(ZklEntry *entry, ZklRequest request)
 		case ZKL_REQUEST_DOWNGRADE:
 			zkl_recipe_make_downgrade(ticket->name, name);
 			zkl_session_downgrade(entry, ticket->attempt, directory,
-								  ticket->name, name, entry->about);
+								  ticket->name, ticket->version, name,
+								  entry->about);
 			break;
 		case ZKL_REQUEST_DELETE:
 			if (ticket->predecessor[0])

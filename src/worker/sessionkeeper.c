@@ -201,13 +201,18 @@ move_to_servers(const char *servers)
 }
 
 /*
- * The servers may have moved, or may refuse this handle: see renew_handle().
+ * The servers may have moved, or may refuse this handle: see renew_handle().  A
+ * lookup may also have found more of them since the handle was opened.
  */
 static void
 look_for_servers(void)
 {
+	char	   *servers;
+
 	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
 	zkl_lookup_start();
+	if (zkl_lookup_servers(&servers))
+		move_to_servers(servers);
 	renew_handle();
 }
 

@@ -42,7 +42,6 @@
 
 static void on_log(const char *message);
 static void on_heartbeat(int rc, const void *data);
-static bool is_from_quorum(int rc);
 static bool has_no_connection(void);
 static void note_attempt(void);
 static void check_connecting(void);
@@ -356,20 +355,13 @@ on_log(const char *message)
 void
 zkl_session_heartbeat(void)
 {
-	static zoo_op_t op;
 	static zoo_op_result_t result;
 
 	if (!zkl_session_may_heartbeat())
 		return;
 
-	/*
-	 * A multi goes through the quorum although it changes nothing, and even
-	 * if "/" must not be read.  A follower does not refuse it by itself, as
-	 * it may refuse other writes (enableEagerACLCheck).
-	 */
-	zoo_check_op_init(&op, "/", -1);
 	zkl_session_state.heartbeat_sent = zkl_now();
-	if (zoo_amulti(zkl_session_state.handle, 1, &op, &result, on_heartbeat, NULL) == ZOK)
+	if (zkl_session_check_quorum(&result, on_heartbeat, NULL) == ZOK)
 	{
 		zkl_session_state.heartbeat_is_out = true;
 		zkl_session_state.barrier_sent = true;
@@ -377,6 +369,22 @@ zkl_session_heartbeat(void)
 		zkl_session_state.requests++;
 		ZKL_FAULT_POINT("heartbeat-sent");
 	}
+}
+
+/*
+ * A multi goes through the quorum although it changes nothing, and even if "/"
+ * must not be read.  A follower does not refuse it by itself, as it may refuse
+ * other writes (enableEagerACLCheck).  The client copies the operation.
+ */
+int
+zkl_session_check_quorum(zoo_op_result_t *result,
+						 void_completion_t completion, const void *data)
+{
+	zoo_op_t	op;
+
+	zoo_check_op_init(&op, "/", -1);
+	return zoo_amulti(zkl_session_state.handle, 1, &op, result, completion,
+					  data);
 }
 
 bool
@@ -403,7 +411,7 @@ on_heartbeat(int rc, const void *data)
 	zkl_session_state.outstanding--;
 	if (zkl_session_state.closing)
 		return;
-	if (is_from_quorum(rc))
+	if (zkl_session_is_from_quorum(rc))
 	{
 		zkl_session_state.attempts = 0;
 		zkl_session_append_event(ZKL_SESSION_HEARTBEAT)->sent =
@@ -418,8 +426,8 @@ on_heartbeat(int rc, const void *data)
 }
 
 /* An error that a multi finds in the tree comes from the quorum, too. */
-static bool
-is_from_quorum(int rc)
+bool
+zkl_session_is_from_quorum(int rc)
 {
 	switch (rc)
 	{

@@ -171,7 +171,8 @@ extern void zkl_session_survey(void *tag, uint32_t attempt,
 							   const char *directory);
 extern void zkl_session_downgrade(void *tag, uint32_t attempt,
 								  const char *directory, const char *writer,
-								  const char *reader, const char *data);
+								  int version, const char *reader,
+								  const char *data);
 extern void zkl_session_inspect(void *tag, uint32_t attempt,
 								const char *directory, const char *child);
 extern void zkl_session_watch(void *tag, uint32_t attempt, ZklRequest request,
@@ -197,9 +198,10 @@ extern void zkl_session_drop_watch(const char *path);
  * outcome and failure, the children, and the czxid.  At most "data_size" bytes
  * of the data are kept.
  *
- * sync answers when the server at the other end knows all that any server knew
- * before.  write is UNKNOWN if the data have another version than the one
- * given; -1 stands for any.
+ * quorum answers when a quorum has agreed that this server may still speak for
+ * it: the server then knows all that any client has been told before.  write is
+ * CHANGED if the data have another version than the one given; -1 stands for
+ * any.
  */
 typedef struct ZklSessionAsk
 {
@@ -208,7 +210,7 @@ typedef struct ZklSessionAsk
 	int			item;
 } ZklSessionAsk;
 
-extern void zkl_session_ask_sync(ZklSessionAsk ask, const char *path);
+extern void zkl_session_ask_quorum(ZklSessionAsk ask);
 extern void zkl_session_ask_children(ZklSessionAsk ask, const char *path);
 extern void zkl_session_ask_data(ZklSessionAsk ask, const char *path,
 								 int data_size);

@@ -14,7 +14,7 @@
 #include "zookeeper/sessionint.h"
 
 static ZklSessionCall *begin_call(ZklSessionAsk ask);
-static void on_synced(int rc, const char *path, const void *data);
+static void on_quorum(int rc, const void *data);
 
 static ZklSessionCall *
 begin_call(ZklSessionAsk ask)
@@ -26,19 +26,23 @@ begin_call(ZklSessionAsk ask)
 	return call;
 }
 
+/*
+ * ZooKeeper's sync would not do: a leader that has lost its quorum answers a
+ * sync until it notices, while another leader may have been elected.
+ */
 void
-zkl_session_ask_sync(ZklSessionAsk ask, const char *path)
+zkl_session_ask_quorum(ZklSessionAsk ask)
 {
 	ZklSessionCall *call = begin_call(ask);
 
-	zkl_session_sent(call, zoo_async(zkl_session_state.handle, path,
-									 on_synced, call));
+	zkl_session_sent(call, zkl_session_check_quorum(call->results, on_quorum,
+													call));
 }
 
 static void
-on_synced(int rc, const char *path, const void *data)
+on_quorum(int rc, const void *data)
 {
-	zkl_session_on_done(rc, data);
+	zkl_session_on_done(zkl_session_is_from_quorum(rc) ? ZOK : rc, data);
 }
 
 void

@@ -172,7 +172,8 @@ zkl_session_survey(void *tag, uint32_t attempt, const char *directory)
  */
 void
 zkl_session_downgrade(void *tag, uint32_t attempt, const char *directory,
-					  const char *writer, const char *reader, const char *data)
+					  const char *writer, int version, const char *reader,
+					  const char *data)
 {
 	ZklSessionCall *call = begin_call(tag, attempt, ZKL_REQUEST_DOWNGRADE);
 	char		old_path[ZKL_SESSION_PATH_SIZE];
@@ -181,7 +182,7 @@ zkl_session_downgrade(void *tag, uint32_t attempt, const char *directory,
 
 	join_path(old_path, sizeof(old_path), directory, writer);
 	join_path(new_path, sizeof(new_path), directory, reader);
-	zoo_delete_op_init(&ops[0], old_path, -1);
+	zoo_delete_op_init(&ops[0], old_path, version);
 	zoo_create_op_init(&ops[1], new_path, data, strlen(data),
 					   &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL, NULL, 0);
 	zkl_session_sent(call, zoo_amulti(zkl_session_state.handle, lengthof(ops), ops,

@@ -46,6 +46,15 @@ extern ZklSessionState zkl_session_state;
 extern void zkl_session_on_watch(zhandle_t *handle, int type, int state,
 								 const char *path, void *context);
 
+/*
+ * Send a write that changes nothing; returns the client's code.  And: does the
+ * code of its completion prove that a quorum has agreed to it?
+ */
+extern int	zkl_session_check_quorum(zoo_op_result_t *result,
+									 void_completion_t completion,
+									 const void *data);
+extern bool zkl_session_is_from_quorum(int rc);
+
 /* What a return code means; sets failure where it means REFUSED. */
 extern ZklOutcome zkl_session_outcome_of(int rc, ZklFailure *failure);
 
@@ -98,7 +107,7 @@ extern ZklSessionEvent *zkl_session_finish_data(ZklSessionCall *call, int rc,
 extern void zkl_session_set_stat(ZklSessionEvent *event,
 								 const struct Stat *stat);
 
-/* Write data of this version (-1: any); UNKNOWN where they have another. */
+/* Write data of this version (-1: any); CHANGED where they have another. */
 extern void zkl_session_set(ZklSessionCall *call, const char *path,
 							const char *text, int version);
 

@@ -88,6 +88,8 @@ zkl_session_outcome_of(int rc, ZklFailure *failure)
 			return ZKL_OUTCOME_OK;
 		case ZNONODE:
 			return ZKL_OUTCOME_ABSENT;
+		case ZBADVERSION:
+			return ZKL_OUTCOME_CHANGED;
 		case ZCONNECTIONLOSS:
 		case ZOPERATIONTIMEOUT:
 		case ZRUNTIMEINCONSISTENCY:
@@ -191,12 +193,8 @@ zkl_session_set(ZklSessionCall *call, const char *path, const char *text,
 									strlen(text), version, on_set, call));
 }
 
-/*
- * Data of another version were written by another client, or by us, if the
- * answer to that was lost.
- */
 static void
 on_set(int rc, const struct Stat *stat, const void *data)
 {
-	zkl_session_on_done(rc == ZBADVERSION ? ZCONNECTIONLOSS : rc, data);
+	zkl_session_on_done(rc, data);
 }

@@ -46,6 +46,10 @@ Where it listens.
 
 Let no more of these pass, on all connections.
 
+=item $proxy->pass
+
+Let what is held up pass now, in its order, and all that comes later.
+
 =item $proxy->cut
 
 Close all connections.  New ones are let pass again.
@@ -76,6 +80,7 @@ sub new
 
 sub address { my ($self) = @_; return $self->{address}; }
 sub hold { my ($self, $what) = @_; return $self->_tell("hold $what"); }
+sub pass { my ($self) = @_; return $self->_tell('pass'); }
 sub cut { my ($self) = @_; return $self->_tell('cut'); }
 
 sub _tell
@@ -114,6 +119,7 @@ sub _obey
 	my ($control) = @_;
 	my $command = readline($control) // POSIX::_exit(0);
 	if ($command =~ /^hold (\w+)/) { $held = $1; }
+	elsif ($command =~ /^pass/) { undef $held; }
 	else
 	{
 		my @all = map { $_->[0] } values %peer;

@@ -222,6 +222,11 @@ sub begin_to_downgrade
 
 	queue_up($b1, $node_b, 'write', $path);
 	$node_a->wait_until_contended($path);
+
+	# A downgrade that overtakes the node's own write into the znode would be refused at first.
+	$zk->wait_until(sub { $zk->get("/zklock$path/$name")->{data} =~ / in_use=t$/ }, 'the node\'s own write');
+	$a1->query("SELECT FROM zk_lock_queue('$path')");			# answered after it
+
 	$a1->query('BEGIN; SET LOCAL zklock.on_lost = notice');		# idle, it would be ended
 	$a1->query("INSERT INTO t VALUES ('$path')");
 	$proxy->hold($what);
@@ -288,6 +293,28 @@ foreach my $what (('requests', 'replies') x 2)
 	$a1->query('SELECT zk_lock_release_all()');
 	ends_well($path, $token, "$what lost, znode deleted");
 }
+
+# --- another client requests the release while the downgrade is under way ---
+
+my $b2 = $node_b->backend;
+my %request = (
+	'Curator' => sub { my ($path, $name) = @_; $zk->set("/zklock$path/$name", '__REVOKE__'); },
+	'zk_lock_revoke' => sub {
+		my ($path) = @_;
+		is($b2->query("SELECT zk_lock_revoke('$path')"), 1, 'the request has been written');
+	});
+
+foreach my $client (sort keys %request)
+{
+	my ($path, $name, $token) = begin_to_downgrade('requests');
+	$request{$client}->($path, $name);
+	$proxy->pass;
+	wait_for_znode($node_a, $path, downgraded($name));
+	is($a1->query("SELECT zk_lock_is_revoked('$path')"), 't', "a request of $client: heard");
+	is($a1->errcode('COMMIT'), '', "a request of $client: nothing is lost");
+	goes_on($path, $name, $token, "a request of $client");
+}
+$b2->quit;
 
 # --- ZooKeeper itself goes away ---
 

@@ -118,4 +118,43 @@ is_in_use($a1->result, '/lost', 'leases that were lost prove nothing');
 
 $_->quit foreach $a1, $b1;
 $_->stop foreach $node_a, $node_b;
+
+# --- the second look, at a leader that has lost its quorum ---
+
+# Another leader may have granted the path as another kind of lock by then.  So the look must
+# wait, although the leader has not noticed yet, and would answer a read or a sync.
+my $ensemble = ZooKeeper->new(servers => 3, tick_time => 2000);
+my $leader = $ensemble->leader;
+my @followers = $ensemble->followers;
+my $node_c = ZklockNode->started('c', undef, %settings,
+	'zklock.hosts' => $ensemble->address($leader), 'zklock.sessions' => 2);
+my ($c1, $c2) = map { $node_c->backend } 1 .. 2;
+
+sub waits_for_a_quorum
+{
+	my ($backend, $what, $go_on) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	my $requests = $node_c->status('requests');
+	$ensemble->pause(@followers);
+	$go_on->();
+	$node_c->wait_until("SELECT requests > $requests FROM zk_status");
+	is($ensemble->mode($leader), 'leader', "$what: the leader has not noticed");
+	ok(!$backend->is_done, "$what: no answer without a quorum");
+	$ensemble->resume(@followers);
+	return;
+}
+
+# The directory says already how many leases there are, so the second look writes nothing.
+$c1->query(q{SELECT zk_semaphore_acquire('/deposed', 3), zk_semaphore_release('/deposed')});
+$node_c->wait_until_clean('/deposed');
+$process = stand_still($node_c, 'semaphore-granted', $c1, q{SELECT zk_semaphore_acquire('/deposed', 3)});
+waits_for_a_quorum($c1, 'semaphore', sub { kill 'CONT', $process; });
+is($c1->answer, 't', 'semaphore: acquired when the quorum is back');
+$ensemble->wait_for_children('/zklock/deposed/locks', 0);
+waits_for_a_quorum($c2, 'queue', sub { $c2->send(q{SELECT count(*) FROM zk_lock_queue('/deposed')}); });
+is($c2->answer, 1, 'queue: shown when the quorum is back');
+
+$_->quit foreach $c1, $c2;
+$node_c->stop;
 done_testing();

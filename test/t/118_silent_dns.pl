@@ -149,9 +149,23 @@ $node->wait_until_connected;
 $zk->wait_until(sub { children() == 1 }, 'a process that waits for the resolver');
 pass('a server that has a number is used while the name of another is looked up');
 name_is('zk2.test', 'silent');
+$begun = time;
 restart_with("zk1.test:$port,zk2.test:$port,zk.test:$port");
 $node->wait_until_connected;
-pass('a name is found behind two that are silent');
+cmp_ok(time - $begun, '<', 20, 'a name is used while two others are silent');
+
+# The others are found later, while there is a connection.  When that is lost, the worker uses
+# them at once, though DNS is silent again.
+name_is("zk$_.test", "127.0.0.$_") foreach 1, 2;
+$zk->wait_until(sub { children() == 0 }, 'the lookup to end');
+dns_falls_silent();
+$begun = time;
+my $log_end = -s $node->logfile;
+$zk->stop;
+$node->wait_for_log(qr/the ZooKeeper servers have other addresses/, $log_end);
+cmp_ok(time - $begun, '<', 20, 'what was found meanwhile is used when the connection is lost');
+$zk->start;
+$node->wait_until_connected;
 my $log = slurp_file($node->logfile);
 unlike($log, qr/could not resolve/, 'silence is no failure');
 done_testing();

@@ -256,6 +256,7 @@ has_state(ZklMode mode, ZklTicketState state)
 	switch (state)
 	{
 		case ZKL_TICKET_DOWNGRADING:
+		case ZKL_TICKET_REREADING:
 		case ZKL_TICKET_CONFIRMING:
 			return mode == ZKL_MODE_WRITE;
 		case ZKL_TICKET_SURVEYING:
@@ -337,6 +338,10 @@ lead_to_end(ZklTicket *ticket, ZklTicketState state)
 			break;
 		case ZKL_TICKET_DOWNGRADING:
 			happens(ticket, ZKL_EVENT_DOWNGRADE);
+			break;
+		case ZKL_TICKET_REREADING:
+			happens(ticket, ZKL_EVENT_DOWNGRADE);
+			reply(ticket, ZKL_REQUEST_DOWNGRADE, ZKL_OUTCOME_CHANGED);
 			break;
 		case ZKL_TICKET_CONFIRMING:
 			happens(ticket, ZKL_EVENT_DOWNGRADE);

@@ -1265,7 +1265,7 @@ only_an_owner_cares_about_its_own_znode(void **state)
 	{
 		ZklTicket	ticket = ticket_in_state((ZklTicketState) s);
 
-		if (s == ZKL_TICKET_OWNED)
+		if (s == ZKL_TICKET_OWNED || s == ZKL_TICKET_REREADING)
 			continue;
 		assert_nothing(happens(&ticket, ZKL_EVENT_SELF_CHANGED));
 		assert_nothing(reply(&ticket, ZKL_REQUEST_WATCH_SELF,
@@ -1283,7 +1283,7 @@ an_expired_session_loses_an_owned_ticket(void **state)
 {
 	static const ZklTicketState states[] = {
 		ZKL_TICKET_OWNED, ZKL_TICKET_CHECKING, ZKL_TICKET_ANSWERING,
-		ZKL_TICKET_DOWNGRADING, ZKL_TICKET_CONFIRMING
+		ZKL_TICKET_DOWNGRADING, ZKL_TICKET_REREADING, ZKL_TICKET_CONFIRMING
 	};
 
 	(void) state;
@@ -1306,7 +1306,8 @@ an_expired_session_takes_any_other_ticket_with_it(void **state)
 		ZklTicket	ticket = ticket_in_state((ZklTicketState) s);
 
 		if (s == ZKL_TICKET_OWNED || s == ZKL_TICKET_CHECKING ||
-			s == ZKL_TICKET_ANSWERING || s == ZKL_TICKET_DOWNGRADING || s == ZKL_TICKET_CONFIRMING)
+			s == ZKL_TICKET_ANSWERING || s == ZKL_TICKET_DOWNGRADING ||
+			s == ZKL_TICKET_REREADING || s == ZKL_TICKET_CONFIRMING)
 			continue;
 		assert_reports(happens(&ticket, ZKL_EVENT_EXPIRED), ZKL_REPORT_GONE);
 		assert_int_equal(ticket.state, ZKL_TICKET_NONE);
@@ -1456,6 +1457,7 @@ a_restart_goes_on_where_the_last_worker_ended(void **state)
 		{ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST, ZKL_TICKET_CHECKING},
 		{ZKL_TICKET_ANSWERING, ZKL_REQUEST_LIST, ZKL_TICKET_CHECKING},
 		{ZKL_TICKET_DOWNGRADING, ZKL_REQUEST_DOWNGRADE, ZKL_TICKET_DOWNGRADING},
+		{ZKL_TICKET_REREADING, ZKL_REQUEST_WATCH_SELF, ZKL_TICKET_REREADING},
 		{ZKL_TICKET_CONFIRMING, ZKL_REQUEST_INSPECT, ZKL_TICKET_CONFIRMING},
 		{ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE, ZKL_TICKET_DELETING},
 		{ZKL_TICKET_STUCK, ZKL_REQUEST_DELETE, ZKL_TICKET_DELETING},

@@ -3,8 +3,8 @@
  * test_ticket_downgrade.c
  *	  All that can happen in a downgrade.
  *
- * A ZooKeeper of two znodes, the writer's and the reader's, and a ticket that
- * is told to downgrade.  All sequences of the turns below are played, up to a
+ * A ZooKeeper of two znodes, the writer's and the reader's, another client that
+ * requests the release in the writer's, and a ticket that is told to downgrade.  All sequences of the turns below are played, up to a
  * certain depth; each must end well once nothing disturbs any more.
  *
  * test/unit/test_ticket_downgrade.c
@@ -23,6 +23,7 @@ typedef enum Turn
 	TURN_UNWANT_SENT,			/* withdrawn, and then it is done */
 	TURN_RESTART,				/* before the request is sent */
 	TURN_DONE_RESTART,			/* done, but the worker ends */
+	TURN_REVOKE,				/* another client requests the release */
 	TURN_FOREIGN_HAND,			/* deletes the znode */
 	TURN_EXPIRED				/* the session, with its znodes */
 } Turn;
@@ -36,6 +37,9 @@ typedef struct Play
 	ZklRequest	due;
 	char		writers[ZKL_ZNODE_SIZE];	/* names */
 	char		readers[ZKL_ZNODE_SIZE];
+	int32_t		version;		/* of the writer's data */
+	bool		revoked;		/* ... which request the release */
+	bool		heard;			/* was that reported? */
 	bool		writer;			/* does its znode exist? */
 	bool		reader;
 	bool		robbed;			/* the znode was taken from it */
@@ -53,6 +57,7 @@ take(Play *play, ZklTicketStep step)
 	if (play->ticket.state == ZKL_TICKET_NONE)
 		play->due = ZKL_REQUEST_NOTHING;
 	play->downgraded |= step.report == ZKL_REPORT_DOWNGRADED;
+	play->heard |= step.report == ZKL_REPORT_REVOKED;
 	play->lost |= step.report == ZKL_REPORT_LOST;
 	play->gone |= step.report == ZKL_REPORT_GONE;
 	assert_int_not_equal(step.report, ZKL_REPORT_FAILED);
@@ -88,6 +93,9 @@ do_due(Play *play)
 	else if (play->due == ZKL_REQUEST_DOWNGRADE)
 	{
 		assert_ptr_equal(znode, &play->writer);
+		if (exists && play->ticket.version != play->version)
+			return ZKL_OUTCOME_CHANGED;
+		assert_true(!exists || !play->revoked || play->heard);
 		play->reader |= play->writer;
 		play->writer = false;
 	}
@@ -99,6 +107,9 @@ answer(Play *play, ZklRequest request, ZklOutcome outcome)
 {
 	if (request == ZKL_REQUEST_INSPECT && outcome == ZKL_OUTCOME_OK)
 		take(play, inspected(&play->ticket, true));
+	else if (request == ZKL_REQUEST_WATCH_SELF && outcome == ZKL_OUTCOME_OK)
+		take(play, watched_own(&play->ticket, play->version, false,
+							   play->revoked));
 	else if (request != ZKL_REQUEST_LIST || outcome != ZKL_OUTCOME_OK)
 		take(play, reply(&play->ticket, request, outcome));
 	else if (play->writer || play->reader)
@@ -118,11 +129,15 @@ answer_due(Play *play, ZklOutcome outcome)
 		answer(play, request, outcome);
 }
 
-/* If the writer's znode must not be deleted, ZooKeeper refuses before it looks. */
+/*
+ * If the writer's znode must not be deleted, ZooKeeper refuses before it looks.
+ * It may also refuse to read.
+ */
 static void
 refuse_due(Play *play)
 {
-	if (play->due != ZKL_REQUEST_DOWNGRADE || !play->writer)
+	if (!play->writer || (play->due != ZKL_REQUEST_DOWNGRADE &&
+						  play->due != ZKL_REQUEST_WATCH_SELF))
 		return;
 	play->refused = true;
 	answer_due(play, ZKL_OUTCOME_REFUSED);
@@ -138,6 +153,15 @@ unwant_sent(Play *play)
 	take(play, happens(&play->ticket, ZKL_EVENT_UNWANT));
 	if (sent != ZKL_REQUEST_NOTHING)
 		answer(play, sent, outcome);
+}
+
+static void
+revoke(Play *play)
+{
+	if (!play->writer)
+		return;
+	play->version++;
+	play->revoked = true;
 }
 
 static void
@@ -179,6 +203,9 @@ take_turn(Play *play, Turn turn)
 		case TURN_RESTART:
 			play->due = ZKL_REQUEST_NOTHING;
 			take(play, happens(&play->ticket, ZKL_EVENT_RESTARTED));
+			break;
+		case TURN_REVOKE:
+			revoke(play);
 			break;
 		case TURN_FOREIGN_HAND:
 			rob(play);

@@ -219,6 +219,66 @@ a_downgrade_with_a_lost_reply_is_recognized(void **state)
 	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
 }
 
+/* Another client wrote into the writer's znode after the ticket read it. */
+static void
+a_downgrade_reads_what_it_would_delete(void **state)
+{
+	ZklTicket	ticket = ticket_as(ZKL_MODE_WRITE, ZKL_TICKET_DOWNGRADING);
+
+	(void) state;
+	assert_asks(reply(&ticket, ZKL_REQUEST_DOWNGRADE, ZKL_OUTCOME_CHANGED),
+				ZKL_REQUEST_WATCH_SELF);
+	assert_non_null(strstr(ticket.name, "__WRIT__"));
+	assert_asks(reply(&ticket, ZKL_REQUEST_WATCH_SELF, ZKL_OUTCOME_UNKNOWN),
+				ZKL_REQUEST_WATCH_SELF);
+	assert_step(watched_own(&ticket, 1, false, true),
+				ZKL_REQUEST_DOWNGRADE, ZKL_REPORT_REVOKED);
+	assert_int_equal(ticket.version, 1);
+
+	/* ... and once more */
+	assert_asks(reply(&ticket, ZKL_REQUEST_DOWNGRADE, ZKL_OUTCOME_CHANGED),
+				ZKL_REQUEST_WATCH_SELF);
+	assert_asks(watched_own(&ticket, 2, false, true), ZKL_REQUEST_DOWNGRADE);
+	assert_step(reply(&ticket, ZKL_REQUEST_DOWNGRADE, ZKL_OUTCOME_OK),
+				ZKL_REQUEST_LIST, ZKL_REPORT_DOWNGRADED);
+	assert_int_equal(ticket.version, 0);
+}
+
+/* A request that this server may not read cannot be heard later either. */
+static void
+a_downgrade_that_may_not_read_leaves_the_writer(void **state)
+{
+	ZklTicket	ticket = ticket_as(ZKL_MODE_WRITE, ZKL_TICKET_REREADING);
+
+	(void) state;
+	assert_asks(reply(&ticket, ZKL_REQUEST_WATCH_SELF, ZKL_OUTCOME_REFUSED),
+				ZKL_REQUEST_LIST);
+	assert_int_equal(ticket.state, ZKL_TICKET_CHECKING);
+	assert_int_equal(ticket.mode, ZKL_MODE_WRITE);
+}
+
+static void
+a_downgrade_withdrawn_when_the_data_have_changed_is_deleted(void **state)
+{
+	ZklTicket	ticket = ticket_as(ZKL_MODE_WRITE, ZKL_TICKET_DOWNGRADING);
+
+	(void) state;
+	assert_nothing(happens(&ticket, ZKL_EVENT_UNWANT));
+	assert_asks(reply(&ticket, ZKL_REQUEST_DOWNGRADE, ZKL_OUTCOME_CHANGED),
+				ZKL_REQUEST_DELETE);
+	assert_non_null(strstr(ticket.name, "__WRIT__"));
+
+	ticket = ticket_as(ZKL_MODE_WRITE, ZKL_TICKET_REREADING);
+	assert_asks(happens(&ticket, ZKL_EVENT_UNWANT), ZKL_REQUEST_DELETE);
+	assert_nothing(watched_own(&ticket, 1, false, true));
+	assert_non_null(strstr(ticket.name, "__WRIT__"));
+
+	/* deleted by another client meanwhile */
+	ticket = ticket_as(ZKL_MODE_WRITE, ZKL_TICKET_REREADING);
+	assert_reports(reply(&ticket, ZKL_REQUEST_WATCH_SELF, ZKL_OUTCOME_ABSENT),
+				   ZKL_REPORT_LOST);
+}
+
 /* The token of the claims that hold the lock is made of the writer's. */
 static void
 a_recognized_downgrade_keeps_the_czxid(void **state)
@@ -664,6 +724,9 @@ main(void)
 		cmocka_unit_test(a_refused_downgrade_leaves_the_writer),
 		cmocka_unit_test(a_refused_downgrade_is_not_asked_for_again_by_itself),
 		cmocka_unit_test(a_downgrade_with_a_lost_reply_is_recognized),
+		cmocka_unit_test(a_downgrade_reads_what_it_would_delete),
+		cmocka_unit_test(a_downgrade_that_may_not_read_leaves_the_writer),
+		cmocka_unit_test(a_downgrade_withdrawn_when_the_data_have_changed_is_deleted),
 		cmocka_unit_test(a_recognized_downgrade_keeps_the_czxid),
 		cmocka_unit_test(a_downgrade_without_the_writers_znode_is_lost),
 		cmocka_unit_test(who_may_not_look_for_its_downgrade_loses),

@@ -95,7 +95,11 @@ static const struct
 	},
 	[ZKL_TICKET_DOWNGRADING] = {
 		"DOWNGRADING", ZKL_REQUEST_DOWNGRADE,
-		S(CONFIRMING) | S(CHECKING) | S(DELETING)
+		S(REREADING) | S(CONFIRMING) | S(CHECKING) | S(DELETING)
+	},
+	[ZKL_TICKET_REREADING] = {
+		"REREADING", ZKL_REQUEST_WATCH_SELF,
+		S(DOWNGRADING) | S(CHECKING) | S(DELETING) | S(NONE)
 	},
 	[ZKL_TICKET_CONFIRMING] = {
 		"CONFIRMING", ZKL_REQUEST_INSPECT,
@@ -122,7 +126,8 @@ static const struct
 
 /* In these the lock is owned, unless the ticket is unwanted. */
 #define OWNING_STATES \
-	(S(OWNED) | S(CHECKING) | S(ANSWERING) | S(DOWNGRADING) | S(CONFIRMING))
+	(S(OWNED) | S(CHECKING) | S(ANSWERING) | S(DOWNGRADING) | S(REREADING) | \
+	 S(CONFIRMING))
 
 static const char *const event_names[ZKL_TICKET_NEVENTS] = {
 	[ZKL_EVENT_WANT] = "WANT",
@@ -386,6 +391,9 @@ try_replies(Case *c)
 	{
 		for (int outcome = 0; outcome <= ZKL_OUTCOME_REFUSED; outcome++)
 		{
+			if (outcome == ZKL_OUTCOME_CHANGED &&
+				request != ZKL_REQUEST_ANSWER && request != ZKL_REQUEST_DOWNGRADE)
+				continue;
 			try_reply(c, (ZklRequest) request, (ZklOutcome) outcome, false);
 			try_reply(c, (ZklRequest) request, (ZklOutcome) outcome, true);
 		}
@@ -452,7 +460,7 @@ in_state(ZklMode mode, ZklTicketState state)
 		if (c.before.unwanted ? !IN(state, UNWANTED_STATES) :
 			IN(state, S(DELETING) | S(STUCK)))
 			continue;
-		if (!c.sound && IN(state, S(DOWNGRADING) | S(CONFIRMING)))
+		if (!c.sound && IN(state, S(DOWNGRADING) | S(REREADING) | S(CONFIRMING)))
 			continue;
 		if (c.before.surveyed && !IN(state, S(CREATED) | S(LISTING)))
 			continue;
@@ -746,6 +754,8 @@ rests_on_one_watch(const Case *c)
 		hold(watches && c->after.watched);
 	else if (is_awaited(c) && c->event.request == ZKL_REQUEST_ANSWER)
 		hold(watches == (c->event.outcome != ZKL_OUTCOME_ABSENT));
+	else if (c->after.state == ZKL_TICKET_REREADING)
+		hold(watches == (is_awaited(c) || c->event.kind == ZKL_EVENT_RESTARTED));
 	else if (c->event.kind == ZKL_EVENT_WATCH)
 		hold(watches == (c->before.state == ZKL_TICKET_OWNED &&
 						 !c->before.watched));
@@ -765,6 +775,7 @@ static void
 is_lost_if_absent(const Case *c)
 {
 	ZklTicket	before = c->before;
+	bool		rereading = before.state == ZKL_TICKET_REREADING;
 	bool		revoked;
 
 	if (!is_awaited(c) || c->event.request != ZKL_REQUEST_WATCH_SELF ||
@@ -784,13 +795,17 @@ is_lost_if_absent(const Case *c)
 		before.version = c->event.version;
 		before.answered = c->event.answered;
 		before.answers |= c->event.answered;
-		if ((before.answers && !before.answered) ||
-			(c->event.stale && !before.mute))
+		if (rereading)
+			before.state = ZKL_TICKET_DOWNGRADING;
+		else if ((before.answers && !before.answered) ||
+				 (c->event.stale && !before.mute))
 		{
 			before.state = ZKL_TICKET_ANSWERING;
 			before.writes_answer = before.answers;
 		}
 	}
+	else if (rereading)
+		before.state = ZKL_TICKET_CHECKING;
 	else if (c->event.outcome == ZKL_OUTCOME_REFUSED && !before.answered)
 		before.answers = false;
 	hold(memcmp(&before, &c->after, sizeof(ZklTicket)) == 0);
@@ -815,7 +830,8 @@ reads_what_it_wrote(const Case *c)
 	}
 	hold(c->after.state == ZKL_TICKET_OWNED);
 	hold(c->step.request == ZKL_REQUEST_WATCH_SELF);
-	hold(c->after.mute == (c->before.mute || outcome == ZKL_OUTCOME_REFUSED));
+	hold(c->after.mute == (outcome == ZKL_OUTCOME_REFUSED ||
+						   (c->before.mute && outcome != ZKL_OUTCOME_OK)));
 	if (outcome == ZKL_OUTCOME_REFUSED)
 		hold(c->after.answered == c->before.answered);
 	else
@@ -891,7 +907,8 @@ reports_what_its_state_says(const Case *c)
 			hold(c->after.mode == ZKL_MODE_READ && !c->after.contended);
 			break;
 		case ZKL_REPORT_REVOKED:
-			hold(IN(after, S(OWNED) | S(ANSWERING)) && before == ZKL_TICKET_OWNED);
+			hold((IN(after, S(OWNED) | S(ANSWERING)) && before == ZKL_TICKET_OWNED) ||
+				 (after == ZKL_TICKET_DOWNGRADING && before == ZKL_TICKET_REREADING));
 			hold(c->after.revoked);
 			break;
 		case ZKL_REPORT_LOST:
@@ -993,6 +1010,7 @@ no_znode_is_left(const Case *c)
 				(outcome == ZKL_OUTCOME_OK && !c->event.ours);
 		case ZKL_TICKET_OWNED:
 		case ZKL_TICKET_ANSWERING:
+		case ZKL_TICKET_REREADING:
 			return outcome == ZKL_OUTCOME_ABSENT;
 		case ZKL_TICKET_DELETING:
 			return outcome == ZKL_OUTCOME_OK || outcome == ZKL_OUTCOME_ABSENT;
@@ -1113,10 +1131,14 @@ heeds_the_reply(const Case *c)
 			 !c->after.answers && !c->after.answered && !c->after.mute &&
 			 c->after.version == 0 && c->after.watched == c->before.watched);
 	if (confirming)
+	{
 		hold((c->step.report == ZKL_REPORT_LOST) == !done);
-	else
-		hold((c->after.state == ZKL_TICKET_CONFIRMING) ==
-			 (outcome == ZKL_OUTCOME_ABSENT && !c->before.unwanted));
+		return;
+	}
+	hold((c->after.state == ZKL_TICKET_CONFIRMING) ==
+		 (outcome == ZKL_OUTCOME_ABSENT && !c->before.unwanted));
+	hold((c->after.state == ZKL_TICKET_REREADING) ==
+		 (outcome == ZKL_OUTCOME_CHANGED && !c->before.unwanted));
 }
 
 static void
@@ -1125,6 +1147,8 @@ ends_a_downgrade(const Case *c)
 	if (!IN(c->before.state, S(DOWNGRADING) | S(CONFIRMING)))
 	{
 		hold(c->after.state != ZKL_TICKET_CONFIRMING);
+		hold(c->after.state != ZKL_TICKET_REREADING ||
+			 c->before.state == ZKL_TICKET_REREADING);
 		hold(c->after.mode == c->before.mode ||
 			 c->event.kind == ZKL_EVENT_WANT);
 	}

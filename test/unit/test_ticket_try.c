@@ -325,6 +325,18 @@ who_may_not_write_does_not_try_in_circles(void **state)
 				ZKL_REQUEST_WATCH_SELF);
 	assert_nothing(watched_own(&ticket, 0, false, false));
 	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
+
+	/* but tries whenever it is told to */
+	assert_asks(happens(&ticket, ZKL_EVENT_ANSWER), ZKL_REQUEST_ANSWER);
+	assert_asks(reply(&ticket, ZKL_REQUEST_ANSWER, ZKL_OUTCOME_REFUSED),
+				ZKL_REQUEST_WATCH_SELF);
+	assert_nothing(watched_stale(&ticket, 0, false, false));
+	assert_asks(happens(&ticket, ZKL_EVENT_ANSWER), ZKL_REQUEST_ANSWER);
+	assert_asks(reply(&ticket, ZKL_REQUEST_ANSWER, ZKL_OUTCOME_OK),
+				ZKL_REQUEST_WATCH_SELF);
+
+	/* Now it may write, so it writes the holder as well. */
+	assert_asks(watched_stale(&ticket, 1, true, false), ZKL_REQUEST_ANSWER);
 }
 
 static void
@@ -353,6 +365,9 @@ a_downgrade_overtakes_an_answer_and_forgets_it(void **state)
 	assert_asks(happens(&ticket, ZKL_EVENT_ANSWER), ZKL_REQUEST_ANSWER);
 	assert_asks(happens(&ticket, ZKL_EVENT_DOWNGRADE), ZKL_REQUEST_DOWNGRADE);
 	assert_nothing(reply(&ticket, ZKL_REQUEST_ANSWER, ZKL_OUTCOME_OK));
+	assert_asks(reply(&ticket, ZKL_REQUEST_DOWNGRADE, ZKL_OUTCOME_CHANGED),
+				ZKL_REQUEST_WATCH_SELF);
+	assert_asks(watched_own(&ticket, 1, true, false), ZKL_REQUEST_DOWNGRADE);
 	assert_step(reply(&ticket, ZKL_REQUEST_DOWNGRADE, ZKL_OUTCOME_OK),
 				ZKL_REQUEST_LIST, ZKL_REPORT_DOWNGRADED);
 	assert_false(ticket.answers || ticket.answered);

@@ -95,7 +95,8 @@ typedef struct Message
 {
 	ZklTicketEvent event;
 	uint32_t	attempt;
-	int32_t		version;		/* ANSWER: of the data that it replaces */
+	int32_t		version;		/* ANSWER, DOWNGRADE: of the data that it
+								 * replaces */
 	bool		answers;		/* ... what the new ones say ... */
 	int			holder;			/* ... or WATCH_SELF: these say */
 	bool		with_parents;	/* FOUND: it makes these, too */
@@ -123,6 +124,8 @@ typedef struct Server
 	bool		is_try;			/* the ticket was made for a try */
 	bool		saw_use;		/* meanwhile a client used the lock */
 	bool		lingers;		/* owned, and no claim wants it */
+	bool		answered;		/* the ticket was told to say that it is in
+								 * use */
 	bool		unused;			/* it was, or a try failed: no claim uses it */
 	int			holder;			/* the backend that the znode shall name */
 	int			session;
@@ -362,6 +365,14 @@ answer_downgrade(int s, Message *answer)
 		answer->event.outcome = ZKL_OUTCOME_ABSENT;
 		return;
 	}
+	if (writer->version != answer->version)
+	{
+		answer->event.outcome = ZKL_OUTCOME_CHANGED;
+		return;
+	}
+
+	/* No request to release the lock is deleted unheard. */
+	check(!writer->revoked || servers[s].ticket.revoked);
 	zkl_recipe_make_downgrade(answer->name, name);
 	number = writer->number;
 	check(find_child(name) == NULL);
@@ -393,7 +404,7 @@ answer_answer(int s, Message *answer)
 	if (child == NULL)
 		answer->event.outcome = ZKL_OUTCOME_ABSENT;
 	else if (child->version != answer->version)
-		answer->event.outcome = ZKL_OUTCOME_UNKNOWN;
+		answer->event.outcome = ZKL_OUTCOME_CHANGED;
 	else
 	{
 		/* No request for the lock is overwritten unread. */
@@ -461,6 +472,7 @@ static bool
 downgrades(int s)
 {
 	return servers[s].ticket.state == ZKL_TICKET_DOWNGRADING ||
+		servers[s].ticket.state == ZKL_TICKET_REREADING ||
 		servers[s].ticket.state == ZKL_TICKET_CONFIRMING;
 }
 
@@ -644,6 +656,14 @@ static void feed_kind(int s, ZklTicketEventKind kind);
 static bool is_owner(int s);
 static void end_try(int s);
 
+/* From now on, it does not linger, whatever becomes of the answer. */
+static void
+tell_to_answer(int s)
+{
+	servers[s].answered = true;
+	feed_kind(s, ZKL_EVENT_ANSWER);
+}
+
 /* Another client wants the lock; the holders hold on to it, or only read. */
 static void
 say_that_it_is_in_use(int s)
@@ -656,7 +676,7 @@ say_that_it_is_in_use(int s)
 	if (ticket->mode == ZKL_MODE_WRITE && one_in(3))
 		feed_kind(s, ZKL_EVENT_DOWNGRADE);
 	else if (ticket->asked || one_in(3))
-		feed_kind(s, ZKL_EVENT_ANSWER);
+		tell_to_answer(s);
 }
 
 /* What the lock table says to a report, and what becomes of a try. */
@@ -674,7 +694,11 @@ on_report(int s, ZklReport what)
 		case ZKL_REPORT_OWNED:
 			check_token(server);
 			server->tries = false;
+			server->answered = false;
 			say_that_it_is_in_use(s);
+			break;
+		case ZKL_REPORT_DOWNGRADED:
+			server->answered = false;
 			break;
 		case ZKL_REPORT_CONTENDED:
 			times_gave_up_lingering += server->lingers;
@@ -1266,6 +1290,7 @@ static const ZklRequest awaited[ZKL_TICKET_NSTATES] = {
 	[ZKL_TICKET_CHECKING] = ZKL_REQUEST_LIST,
 	[ZKL_TICKET_ANSWERING] = ZKL_REQUEST_ANSWER,
 	[ZKL_TICKET_DOWNGRADING] = ZKL_REQUEST_DOWNGRADE,
+	[ZKL_TICKET_REREADING] = ZKL_REQUEST_WATCH_SELF,
 	[ZKL_TICKET_CONFIRMING] = ZKL_REQUEST_INSPECT,
 	[ZKL_TICKET_DELETING] = ZKL_REQUEST_DELETE
 };
@@ -1419,6 +1444,16 @@ check_rules(void)
  * for a server that let its ticket linger, or for another try.
  */
 
+/*
+ * The znode belongs to a wish that has ended.  A restarted worker has the ticket
+ * told so once more, but the ticket knows.
+ */
+static bool
+is_given_up(const Server *server)
+{
+	return server->withdrawn || server->ticket.unwanted;
+}
+
 static bool
 is_in_use(const Child *child)
 {
@@ -1427,7 +1462,7 @@ is_in_use(const Child *child)
 	if (child->owner == FOREIGN_OWNER)
 		return true;
 	return !server->lingers && !server->unused &&
-		(!server->tries || server->withdrawn || is_owner(child->owner));
+		(!server->tries || is_given_up(server) || is_owner(child->owner));
 }
 
 static void
@@ -1457,10 +1492,10 @@ end_wish(int s)
 {
 	Server	   *server = &servers[s];
 
-	server->unused |= server->tries && !server->withdrawn && !is_owner(s);
+	server->unused |= server->tries && !is_given_up(server) && !is_owner(s);
 	server->wanted = server->tries = false;
 	if (weather.tries && is_owner(s) && !server->ticket.contended &&
-		!server->ticket.answers)
+		!server->answered)
 		server->lingers = one_in(2);
 }
 
@@ -1471,7 +1506,7 @@ begin_wish(int s)
 	Server	   *server = &servers[s];
 
 	server->wanted = true;
-	if (server->ticket.state == ZKL_TICKET_NONE || server->withdrawn)
+	if (server->ticket.state == ZKL_TICKET_NONE || is_given_up(server))
 		server->tries = weather.tries && one_in(2);
 	else
 		server->lingers = server->unused = false;
@@ -1577,7 +1612,7 @@ come_to_rest(void)
 			reconnect(s);
 			tell_wish(s);
 			if (owes_an_answer(s))
-				feed_kind(s, ZKL_EVENT_ANSWER);
+				tell_to_answer(s);
 			if (has_never_looked(s))
 				feed_kind(s, ZKL_EVENT_LOOK);
 			send_due(s);
@@ -1835,7 +1870,8 @@ assert_was_everywhere(void)
 
 	if (weather.kind != ZKL_KIND_READ_WRITE)
 	{
-		states = 1u << ZKL_TICKET_DOWNGRADING | 1u << ZKL_TICKET_CONFIRMING;
+		states = 1u << ZKL_TICKET_DOWNGRADING | 1u << ZKL_TICKET_REREADING |
+			1u << ZKL_TICKET_CONFIRMING;
 		requests = 1u << ZKL_REQUEST_DOWNGRADE;
 		reports = 1u << ZKL_REPORT_DOWNGRADED;
 	}
