@@ -162,7 +162,7 @@ dns_falls_silent();
 $begun = time;
 my $log_end = -s $node->logfile;
 $zk->stop;
-$node->wait_for_log(qr/the ZooKeeper servers have other addresses/, $log_end);
+$node->wait_for_log(qr/the addresses of the ZooKeeper servers have changed/, $log_end);
 cmp_ok(time - $begun, '<', 20, 'what was found meanwhile is used when the connection is lost');
 $zk->start;
 $node->wait_until_connected;
