@@ -118,7 +118,7 @@ on_want(ZklTicket *ticket, const ZklTicketEvent *event)
 	ticket->rechecks = false;
 	ticket->rounds = 0;
 	if (event->is_new)
-		return become(ticket, ZKL_TICKET_FOUNDING, ZKL_REQUEST_FOUND);
+		return become(ticket, ZKL_TICKET_CREATING_BOTH, ZKL_REQUEST_CREATE_BOTH);
 	return become(ticket, ZKL_TICKET_CREATING, ZKL_REQUEST_CREATE);
 }
 
@@ -131,7 +131,7 @@ on_unwant(ZklTicket *ticket, bool unsent)
 			return gone(ticket);
 
 			/* No znode exists before the create is sent. */
-		case ZKL_TICKET_FOUNDING:
+		case ZKL_TICKET_CREATING_BOTH:
 		case ZKL_TICKET_CREATING:
 			if (unsent)
 				return gone(ticket);

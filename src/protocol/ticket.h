@@ -14,7 +14,7 @@
  * CREATE is two requests, the create and a list that is sent after it.  It
  * gets two replies, CREATE and LIST.  The list may serve other leases as well.
  *
- * FOUND creates the directory, from the second round on also the directories
+ * CREATE_BOTH creates the directory, from the second round on also the directories
  * above it, and then the znode.  The reply is the znode's: it is ABSENT if the
  * directory is still missing.  A znode with number 0 is the first that was
  * ever made in its directory, and needs no list.
@@ -58,7 +58,7 @@
 typedef enum ZklTicketState
 {
 	ZKL_TICKET_NONE,			/* no znode and nothing under way */
-	ZKL_TICKET_FOUNDING,		/* directory and znode requested */
+	ZKL_TICKET_CREATING_BOTH,	/* directory and znode requested */
 	ZKL_TICKET_CREATING,		/* create and list sent */
 	ZKL_TICKET_CREATED,			/* ... the create was answered, the list not
 								 * yet */
@@ -95,7 +95,7 @@ typedef enum ZklTicketState
 typedef enum ZklRequest
 {
 	ZKL_REQUEST_NOTHING,
-	ZKL_REQUEST_FOUND,			/* directories, then create under a new UUID */
+	ZKL_REQUEST_CREATE_BOTH,	/* directories, then create under a new UUID */
 	ZKL_REQUEST_CREATE,			/* create under a new UUID, then LIST */
 	ZKL_REQUEST_LIST,			/* children of the directory, with a watch */
 	ZKL_REQUEST_INSPECT,		/* Stat of the own znode */
@@ -196,10 +196,10 @@ typedef struct ZklTicketEvent
 	ZklOutcome	outcome;
 	ZklFailure	failure;		/* if the outcome is REFUSED */
 
-	const char *name;			/* FOUND, CREATE: the znode's name */
-	int64_t		czxid;			/* FOUND, CREATE, INSPECT */
-	bool		ours;			/* FOUND, CREATE, INSPECT, WATCH: the live
-								 * session owns the znode */
+	const char *name;			/* CREATE_BOTH, CREATE: the znode's name */
+	int64_t		czxid;			/* CREATE_BOTH, CREATE, INSPECT */
+	bool		ours;			/* CREATE_BOTH, CREATE, INSPECT, WATCH: the
+								 * live session owns the znode */
 	bool		revoked;		/* WATCH_SELF: the znode's text requests the
 								 * release */
 	bool		answered;		/* WATCH, WATCH_SELF: the text says that the
@@ -286,7 +286,7 @@ extern ZklTicketStep zkl_ticket_step(ZklTicket *ticket,
 									 const ZklTicketEvent *event);
 
 /*
- * Begin an attempt to make a znode.  Call this before each CREATE or FOUND is
+ * Begin an attempt to make a znode.  Call this before each CREATE or CREATE_BOTH is
  * sent.  "random" becomes the UUID by which the ticket finds the znode if the
  * reply is lost.
  */

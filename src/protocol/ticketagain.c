@@ -17,13 +17,13 @@ zkl_ticket_look_again(ZklTicket *ticket)
 	{
 		case ZKL_TICKET_NONE:
 			return nothing;
-		case ZKL_TICKET_FOUNDING:
+		case ZKL_TICKET_CREATING_BOTH:
 		case ZKL_TICKET_CREATING:
 		case ZKL_TICKET_UNSURE:
 		case ZKL_TICKET_FINDING:
 			return become(ticket, ZKL_TICKET_FINDING, ZKL_REQUEST_LIST);
 		case ZKL_TICKET_HOMELESS:
-			return found_directory(ticket);
+			return create_both(ticket);
 		case ZKL_TICKET_REFUSED:
 			return fail(ticket, ticket->failure);
 		case ZKL_TICKET_INSPECTING:

@@ -157,13 +157,13 @@ create_anew(ZklTicket *ticket)
  * container that has had no child, so an empty one would stay for ever.
  */
 static inline ZklTicketStep
-found_directory(ZklTicket *ticket)
+create_both(ZklTicket *ticket)
 {
 	if (ticket->unwanted)
 		return gone(ticket);
 	if (++ticket->rounds > MAX_ROUNDS)
 		return fail(ticket, ZKL_FAILURE_DIRECTORY);
-	return become(ticket, ZKL_TICKET_FOUNDING, ZKL_REQUEST_FOUND);
+	return become(ticket, ZKL_TICKET_CREATING_BOTH, ZKL_REQUEST_CREATE_BOTH);
 }
 
 #endif							/* ZKL_TICKETINT_H */

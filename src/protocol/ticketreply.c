@@ -14,8 +14,8 @@
 
 #include <string.h>
 
-static ZklTicketStep on_found_reply(ZklTicket *ticket,
-									const ZklTicketEvent *event);
+static ZklTicketStep on_create_both_reply(ZklTicket *ticket,
+										  const ZklTicketEvent *event);
 static void on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event);
 static ZklTicketStep on_find_reply(ZklTicket *ticket,
 								   const ZklTicketEvent *event);
@@ -52,7 +52,7 @@ static ZklTicketStep delete_and_fail(ZklTicket *ticket, ZklFailure failure);
 
 /* OWNED asks for the watch on its own znode, but does not wait for it. */
 static const ZklRequest awaited[ZKL_TICKET_NSTATES] = {
-	[ZKL_TICKET_FOUNDING] = ZKL_REQUEST_FOUND,
+	[ZKL_TICKET_CREATING_BOTH] = ZKL_REQUEST_CREATE_BOTH,
 	[ZKL_TICKET_CREATING] = ZKL_REQUEST_CREATE,
 	[ZKL_TICKET_CREATED] = ZKL_REQUEST_LIST,
 	[ZKL_TICKET_HOMELESS] = ZKL_REQUEST_LIST,
@@ -91,8 +91,8 @@ zkl_ticket_on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 
 	switch (ticket->state)
 	{
-		case ZKL_TICKET_FOUNDING:
-			return on_found_reply(ticket, event);
+		case ZKL_TICKET_CREATING_BOTH:
+			return on_create_both_reply(ticket, event);
 		case ZKL_TICKET_CREATING:
 			on_create_reply(ticket, event);
 			break;
@@ -141,7 +141,7 @@ zkl_ticket_on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
  * watch.
  */
 static ZklTicketStep
-on_found_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+on_create_both_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
 	ZklTicketStep step;
 

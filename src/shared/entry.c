@@ -113,7 +113,7 @@ zkl_entry_settle(ZklEntry *entry, int64 now)
 		 */
 		if (entry->state == ZKL_ENTRY_OWNED && zkl_entry_tenure_is_over(entry, now))
 			zkl_entry_give_up(entry);
-		else if (entry->state == ZKL_ENTRY_OWNED && !entry->looked)
+		else if (entry->state == ZKL_ENTRY_OWNED && !entry->list_asked)
 		{
 			entry->handed_on = true;
 			zkl_entry_ask_worker(entry);
@@ -178,9 +178,9 @@ zkl_entry_may_join(ZklEntry *entry, int64 now)
 {
 	if (!zkl_entry_tenure_is_over(entry, now))
 		return entry->claim_number < ZKL_CLAIM_NUMBER_MAX;
-	if (!entry->rechecking)
+	if (!entry->recheck_asked)
 	{
-		entry->rechecking = true;
+		entry->recheck_asked = true;
 		zkl_entry_ask_worker(entry);
 	}
 	return false;

@@ -151,17 +151,17 @@ struct ZklEntry
 	int			claim_number;	/* claims that this ticket has served */
 	bool		contended;		/* another client queues behind the owned
 								 * ticket */
-	bool		rechecking;		/* the worker has been asked whether that is
+	bool		recheck_asked;	/* the worker has been asked whether that is
 								 * still true */
 	bool		answered;		/* the znode says, or is about to say, that it
 								 * is in use */
 	bool		asking;			/* QUEUED, behind a ticket that may linger */
 	bool		revoked;		/* its release has been requested */
-	bool		looked;			/* the worker has listed, or lists now, the
+	bool		list_asked;		/* the worker has listed, or lists now, the
 								 * znodes behind the ticket */
 	bool		handed_on;		/* ... or is asked to list now, as the lock
 								 * changes hands */
-	bool		watching;		/* the worker watches the ticket's znode */
+	bool		watch_asked;	/* the worker watches the ticket's znode */
 	bool		comes_back;		/* re-acquired within zklock.linger */
 	bool		only_tries;		/* the backend that requested the ticket only
 								 * tries */

@@ -66,14 +66,14 @@ zkl_entry_state_set_owned(ZklEntry *entry, bool contended)
 		entry->claim_number = 0;
 		entry->comes_back = false;
 		entry->contended = contended;
-		entry->rechecking = false;
+		entry->recheck_asked = false;
 		entry->answered = false;
 		entry->asking = false;
 		entry->revoked = false;
 		entry->plain &= zkl_entry_state_says_plain(entry);
-		entry->looked = entry->ticket.listed;
+		entry->list_asked = entry->ticket.listed;
 		entry->handed_on = false;
-		entry->watching = false;
+		entry->watch_asked = false;
 		entry->described_at = 0;
 		entry->owned_at = zkl_now();
 		if (entry->semaphore != NULL)

@@ -103,10 +103,10 @@ zkl_entry_work_look(ZklEntry *entry)
 			break;
 		case ZKL_ENTRY_OWNED:
 			work.downgrade = entry->mode != entry->ticket.mode;
-			work.recheck = entry->rechecking;
-			entry->rechecking = false;
-			if (entry->handed_on && !entry->looked)
-				work.look = entry->looked = true;
+			work.recheck = entry->recheck_asked;
+			entry->recheck_asked = false;
+			if (entry->handed_on && !entry->list_asked)
+				work.look = entry->list_asked = true;
 			arm_timer(entry, &work);
 			break;
 		case ZKL_ENTRY_RELEASING:
@@ -137,12 +137,12 @@ zkl_entry_work_timer_fired(ZklEntry *entry)
 	{
 		if (zkl_entry_is_idle(entry) && now >= entry->idle_at + ZKL_MS(zkl_linger))
 			work.unwant = zkl_entry_state_give_up_if_idle(entry);
-		if (!work.unwant && !entry->looked &&
+		if (!work.unwant && !entry->list_asked &&
 			now >= entry->owned_at + LOOK_AFTER)
-			work.look = entry->looked = true;
-		if (!work.unwant && !entry->watching &&
+			work.look = entry->list_asked = true;
+		if (!work.unwant && !entry->watch_asked &&
 			now >= entry->owned_at + ZKL_WATCH_AFTER)
-			work.watch = entry->watching = true;
+			work.watch = entry->watch_asked = true;
 		work.describe = !work.unwant && describe_if_due(entry, now);
 	}
 	if (entry->state == ZKL_ENTRY_OWNED)
@@ -168,9 +168,9 @@ next_timer(const ZklEntry *entry)
 
 	if (zkl_entry_is_idle(entry))
 		at = entry->idle_at + ZKL_MS(zkl_linger);
-	if (!entry->looked)
+	if (!entry->list_asked)
 		at = Min(at, entry->owned_at + LOOK_AFTER);
-	if (!entry->watching)
+	if (!entry->watch_asked)
 		at = Min(at, entry->owned_at + ZKL_WATCH_AFTER);
 	if (entry->contended)
 		at = Min(at, describe_at(entry));

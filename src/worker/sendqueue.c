@@ -256,7 +256,7 @@ send_request(ZklEntry *entry, ZklRequest request)
 	{
 		case ZKL_REQUEST_NOTHING:
 			break;
-		case ZKL_REQUEST_FOUND:
+		case ZKL_REQUEST_CREATE_BOTH:
 		case ZKL_REQUEST_CREATE:
 			return send_create(entry, request, directory);
 		case ZKL_REQUEST_LIST:
@@ -383,9 +383,9 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	zkl_recipe_make_prefix(ticket->mode, ticket->uuid, name);
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.tickets, 1);
 	snprintf(data, sizeof(data), "%s%s", entry->about, plain_mark(entry));
-	if (request == ZKL_REQUEST_FOUND)
-		zkl_session_found(entry, ticket->attempt, directory,
-						  ticket->rounds > 0, name, data);
+	if (request == ZKL_REQUEST_CREATE_BOTH)
+		zkl_session_create_both(entry, ticket->attempt, directory,
+								ticket->rounds > 0, name, data);
 	else
 	{
 		zkl_session_create(entry, ticket->attempt, directory, name, data);

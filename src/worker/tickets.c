@@ -372,12 +372,12 @@ refuse_create(ZklEntry *entry)
 {
 	ZklTicketEvent reply = {.kind = ZKL_EVENT_REPLY};
 
-	reply.request = entry->ticket.state == ZKL_TICKET_FOUNDING ?
-		ZKL_REQUEST_FOUND : ZKL_REQUEST_CREATE;
+	reply.request = entry->ticket.state == ZKL_TICKET_CREATING_BOTH ?
+		ZKL_REQUEST_CREATE_BOTH : ZKL_REQUEST_CREATE;
 	reply.outcome = ZKL_OUTCOME_REFUSED;
 	reply.failure = ZKL_FAILURE_SESSION_FULL;
 	carry_out(entry, zkl_ticket_step(&entry->ticket, &reply));
-	if (reply.request == ZKL_REQUEST_FOUND)
+	if (reply.request == ZKL_REQUEST_CREATE_BOTH)
 		return;
 
 	reply.request = ZKL_REQUEST_LIST;

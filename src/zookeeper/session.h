@@ -161,9 +161,9 @@ extern const char *zkl_session_server(void);
 extern void zkl_session_create(void *tag, uint32_t attempt,
 							   const char *directory, const char *prefix,
 							   const char *data);
-extern void zkl_session_found(void *tag, uint32_t attempt,
-							  const char *directory, bool with_parents,
-							  const char *prefix, const char *data);
+extern void zkl_session_create_both(void *tag, uint32_t attempt,
+									const char *directory, bool with_parents,
+									const char *prefix, const char *data);
 extern void zkl_session_list(void *tag, uint32_t attempt,
 							 const char *directory);
 

@@ -91,10 +91,10 @@ on_created(int rc, const char *path, const struct Stat *stat, const void *data)
  * result of all.
  */
 void
-zkl_session_found(void *tag, uint32_t attempt, const char *directory,
-				  bool with_parents, const char *prefix, const char *data)
+zkl_session_create_both(void *tag, uint32_t attempt, const char *directory,
+						bool with_parents, const char *prefix, const char *data)
 {
-	ZklSessionCall *call = begin_call(tag, attempt, ZKL_REQUEST_FOUND);
+	ZklSessionCall *call = begin_call(tag, attempt, ZKL_REQUEST_CREATE_BOTH);
 	char		path[ZKL_SESSION_PATH_SIZE];
 
 	for (const char *at = strchr(directory + 1, '/'); at && with_parents;

@@ -73,7 +73,7 @@ typedef struct ZklSessionCall
 	int			item;			/* ANSWER */
 	int			data_size;		/* how many bytes of the data are kept */
 	int			parts;			/* completions still to come */
-	int			refusal;		/* FOUND: why there is no directory */
+	int			refusal;		/* CREATE_BOTH: why there is no directory */
 	zoo_op_result_t results[2]; /* of a multi; the client's until it completes */
 } ZklSessionCall;
 

@@ -49,7 +49,7 @@ feed(ZklTicket *ticket, const ZklTicketEvent *event)
 {
 	ZklTicketStep step = zkl_ticket_step(ticket, event);
 
-	if (step.request == ZKL_REQUEST_CREATE || step.request == ZKL_REQUEST_FOUND)
+	if (step.request == ZKL_REQUEST_CREATE || step.request == ZKL_REQUEST_CREATE_BOTH)
 		begin_attempt(ticket);
 	return step;
 }
@@ -146,7 +146,7 @@ created(ZklTicket *ticket)
 static inline ZklTicketStep
 founded(ZklTicket *ticket, const char *number)
 {
-	return replied_with_znode(ticket, ZKL_REQUEST_FOUND, number, true);
+	return replied_with_znode(ticket, ZKL_REQUEST_CREATE_BOTH, number, true);
 }
 
 /* The names are copied: a reply does not point into the ticket. */
@@ -370,7 +370,7 @@ ticket_as(ZklMode mode, ZklTicketState state)
 	if (state == ZKL_TICKET_NONE)
 		return ticket;
 
-	wants_anew(&ticket, mode, state == ZKL_TICKET_FOUNDING);
+	wants_anew(&ticket, mode, state == ZKL_TICKET_CREATING_BOTH);
 	lead_to_known_znode(&ticket, state);
 	if (state == ZKL_TICKET_CREATED || state >= ZKL_TICKET_LISTING)
 		created(&ticket);

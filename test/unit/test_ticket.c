@@ -124,7 +124,7 @@ the_first_znode_ever_in_a_directory_owns_the_lock(void **state)
 	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_NONE);
 
 	(void) state;
-	assert_asks(wants_anew(&ticket, ZKL_MODE_LOCK, true), ZKL_REQUEST_FOUND);
+	assert_asks(wants_anew(&ticket, ZKL_MODE_LOCK, true), ZKL_REQUEST_CREATE_BOTH);
 	assert_reports(founded(&ticket, FIRST), ZKL_REPORT_OWNED);
 	assert_int_equal(ticket.state, ZKL_TICKET_OWNED);
 	assert_int_equal(ticket.czxid, MY_CZXID);
@@ -136,7 +136,7 @@ the_first_znode_ever_in_a_directory_owns_the_lock(void **state)
 static void
 a_founder_looks_once_when_it_is_told_to(void **state)
 {
-	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATING_BOTH);
 
 	(void) state;
 	founded(&ticket, FIRST);
@@ -149,14 +149,14 @@ a_founder_looks_once_when_it_is_told_to(void **state)
 static void
 who_is_not_the_first_looks_for_its_place(void **state)
 {
-	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATING_BOTH);
 
 	(void) state;
 	assert_asks(founded(&ticket, SECOND), ZKL_REQUEST_LIST);
 	assert_step(listed(&ticket, NAMES(FOREIGN(0), ticket.name)),
 				ZKL_REQUEST_WATCH, ZKL_REPORT_QUEUED);
 
-	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
+	ticket = ticket_in_state(ZKL_TICKET_CREATING_BOTH);
 	founded(&ticket, SECOND);
 	assert_reports(listed(&ticket, NAMES(ticket.name)), ZKL_REPORT_OWNED);
 }
@@ -164,12 +164,12 @@ who_is_not_the_first_looks_for_its_place(void **state)
 static void
 without_a_parent_all_directories_are_made(void **state)
 {
-	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATING_BOTH);
 
 	(void) state;
 	assert_int_equal(ticket.rounds, 0);
-	assert_asks(reply(&ticket, ZKL_REQUEST_FOUND, ZKL_OUTCOME_ABSENT),
-				ZKL_REQUEST_FOUND);
+	assert_asks(reply(&ticket, ZKL_REQUEST_CREATE_BOTH, ZKL_OUTCOME_ABSENT),
+				ZKL_REQUEST_CREATE_BOTH);
 	assert_int_equal(ticket.rounds, 1);
 	assert_reports(founded(&ticket, "0000000000"), ZKL_REPORT_OWNED);
 }
@@ -177,10 +177,10 @@ without_a_parent_all_directories_are_made(void **state)
 static void
 a_founder_that_is_refused_fails(void **state)
 {
-	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATING_BOTH);
 
 	(void) state;
-	assert_fails(reply(&ticket, ZKL_REQUEST_FOUND, ZKL_OUTCOME_REFUSED),
+	assert_fails(reply(&ticket, ZKL_REQUEST_CREATE_BOTH, ZKL_OUTCOME_REFUSED),
 				 ZKL_REQUEST_NOTHING, ZKL_FAILURE_PERMISSION);
 	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
 }
@@ -188,18 +188,18 @@ a_founder_that_is_refused_fails(void **state)
 static void
 a_founder_whose_reply_is_lost_looks_for_its_znode(void **state)
 {
-	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATING_BOTH);
 	const char *name = own_name(&ticket, FIRST);
 
 	(void) state;
-	assert_asks(reply(&ticket, ZKL_REQUEST_FOUND, ZKL_OUTCOME_UNKNOWN),
+	assert_asks(reply(&ticket, ZKL_REQUEST_CREATE_BOTH, ZKL_OUTCOME_UNKNOWN),
 				ZKL_REQUEST_LIST);
 	assert_asks(listed(&ticket, NAMES(name)), ZKL_REQUEST_INSPECT);
 	assert_asks(inspected(&ticket, true), ZKL_REQUEST_LIST);
 	assert_reports(listed(&ticket, NAMES(ticket.name)), ZKL_REPORT_OWNED);
 
-	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
-	reply(&ticket, ZKL_REQUEST_FOUND, ZKL_OUTCOME_UNKNOWN);
+	ticket = ticket_in_state(ZKL_TICKET_CREATING_BOTH);
+	reply(&ticket, ZKL_REQUEST_CREATE_BOTH, ZKL_OUTCOME_UNKNOWN);
 	assert_asks(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_ABSENT),
 				ZKL_REQUEST_CREATE);
 }
@@ -207,22 +207,22 @@ a_founder_whose_reply_is_lost_looks_for_its_znode(void **state)
 static void
 a_founder_that_is_unwanted_meanwhile_is_deleted(void **state)
 {
-	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CREATING_BOTH);
 
 	(void) state;
 	assert_nothing(happens(&ticket, ZKL_EVENT_UNWANT));
 	assert_asks(founded(&ticket, FIRST), ZKL_REQUEST_DELETE);
 
-	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
+	ticket = ticket_in_state(ZKL_TICKET_CREATING_BOTH);
 	happens(&ticket, ZKL_EVENT_UNWANT);
 	assert_asks(founded(&ticket, SECOND), ZKL_REQUEST_DELETE);
 
-	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
+	ticket = ticket_in_state(ZKL_TICKET_CREATING_BOTH);
 	happens(&ticket, ZKL_EVENT_UNWANT);
-	assert_reports(reply(&ticket, ZKL_REQUEST_FOUND, ZKL_OUTCOME_ABSENT),
+	assert_reports(reply(&ticket, ZKL_REQUEST_CREATE_BOTH, ZKL_OUTCOME_ABSENT),
 				   ZKL_REPORT_GONE);
 
-	ticket = ticket_in_state(ZKL_TICKET_FOUNDING);
+	ticket = ticket_in_state(ZKL_TICKET_CREATING_BOTH);
 	assert_reports(unwant_unsent(&ticket), ZKL_REPORT_GONE);
 }
 
@@ -583,7 +583,7 @@ an_unsent_directory_leaves_nothing(void **state)
 
 	(void) state;
 	assert_asks(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_ABSENT),
-				ZKL_REQUEST_FOUND);
+				ZKL_REQUEST_CREATE_BOTH);
 	assert_reports(unwant_unsent(&ticket), ZKL_REPORT_GONE);
 	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
 }
@@ -708,7 +708,7 @@ a_missing_directory_is_made_together_with_the_znode(void **state)
 	(void) state;
 	assert_nothing(reply(&ticket, ZKL_REQUEST_CREATE, ZKL_OUTCOME_ABSENT));
 	assert_asks(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_ABSENT),
-				ZKL_REQUEST_FOUND);
+				ZKL_REQUEST_CREATE_BOTH);
 	assert_int_equal(ticket.rounds, 1);
 	assert_asks(founded(&ticket, "0000000005"), ZKL_REQUEST_LIST);
 	assert_reports(listed(&ticket, NAMES(ticket.name)), ZKL_REPORT_OWNED);
@@ -728,7 +728,7 @@ a_founder_that_was_queued_before_has_not_looked(void **state)
 				ZKL_REQUEST_CREATE);
 	assert_nothing(reply(&ticket, ZKL_REQUEST_CREATE, ZKL_OUTCOME_ABSENT));
 	assert_asks(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_ABSENT),
-				ZKL_REQUEST_FOUND);
+				ZKL_REQUEST_CREATE_BOTH);
 	assert_reports(founded(&ticket, "0000000000"), ZKL_REPORT_OWNED);
 	assert_false(ticket.listed);
 	assert_false(ticket.contended);
@@ -739,7 +739,7 @@ a_founder_that_was_queued_before_has_not_looked(void **state)
 static void
 the_first_lease_ever_is_listed_all_the_same(void **state)
 {
-	ZklTicket	ticket = ticket_as(ZKL_MODE_LEASE, ZKL_TICKET_FOUNDING);
+	ZklTicket	ticket = ticket_as(ZKL_MODE_LEASE, ZKL_TICKET_CREATING_BOTH);
 
 	(void) state;
 	assert_asks(founded(&ticket, "0000000000"), ZKL_REQUEST_LIST);
@@ -753,7 +753,7 @@ a_directory_that_turns_up_late_does_not_confuse(void **state)
 	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_HOMELESS);
 
 	(void) state;
-	assert_asks(listed(&ticket, NAMES(FOREIGN(1))), ZKL_REQUEST_FOUND);
+	assert_asks(listed(&ticket, NAMES(FOREIGN(1))), ZKL_REQUEST_CREATE_BOTH);
 }
 
 /* Returns how often it was made before the ticket failed. */
@@ -767,8 +767,8 @@ rounds_until_failure(ZklTicket *ticket)
 	step = reply(ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_ABSENT);
 	while (step.report != ZKL_REPORT_FAILED && rounds++ < 1000)
 	{
-		assert_asks(step, ZKL_REQUEST_FOUND);
-		step = reply(ticket, ZKL_REQUEST_FOUND, ZKL_OUTCOME_ABSENT);
+		assert_asks(step, ZKL_REQUEST_CREATE_BOTH);
+		step = reply(ticket, ZKL_REQUEST_CREATE_BOTH, ZKL_OUTCOME_ABSENT);
 	}
 	assert_fails(step, ZKL_REQUEST_NOTHING, ZKL_FAILURE_DIRECTORY);
 	assert_int_equal(ticket->state, ZKL_TICKET_NONE);
@@ -1442,10 +1442,10 @@ a_restart_goes_on_where_the_last_worker_ended(void **state)
 		ZklTicketState after;
 	}			cases[] = {
 		{ZKL_TICKET_NONE, ZKL_REQUEST_NOTHING, ZKL_TICKET_NONE},
-		{ZKL_TICKET_FOUNDING, ZKL_REQUEST_LIST, ZKL_TICKET_FINDING},
+		{ZKL_TICKET_CREATING_BOTH, ZKL_REQUEST_LIST, ZKL_TICKET_FINDING},
 		{ZKL_TICKET_CREATING, ZKL_REQUEST_LIST, ZKL_TICKET_FINDING},
 		{ZKL_TICKET_CREATED, ZKL_REQUEST_LIST, ZKL_TICKET_LISTING},
-		{ZKL_TICKET_HOMELESS, ZKL_REQUEST_FOUND, ZKL_TICKET_FOUNDING},
+		{ZKL_TICKET_HOMELESS, ZKL_REQUEST_CREATE_BOTH, ZKL_TICKET_CREATING_BOTH},
 		{ZKL_TICKET_UNSURE, ZKL_REQUEST_LIST, ZKL_TICKET_FINDING},
 		{ZKL_TICKET_FINDING, ZKL_REQUEST_LIST, ZKL_TICKET_FINDING},
 		{ZKL_TICKET_INSPECTING, ZKL_REQUEST_INSPECT, ZKL_TICKET_INSPECTING},

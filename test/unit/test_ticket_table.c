@@ -28,10 +28,10 @@ static const struct
 }			states[ZKL_TICKET_NSTATES] = {
 	[ZKL_TICKET_NONE] = {
 		"NONE", ZKL_REQUEST_NOTHING,
-		S(FOUNDING) | S(CREATING)
+		S(CREATING_BOTH) | S(CREATING)
 	},
-	[ZKL_TICKET_FOUNDING] = {
-		"FOUNDING", ZKL_REQUEST_FOUND,
+	[ZKL_TICKET_CREATING_BOTH] = {
+		"CREATING_BOTH", ZKL_REQUEST_CREATE_BOTH,
 		S(OWNED) | S(LISTING) | S(FINDING) | S(DELETING) | S(NONE)
 	},
 	[ZKL_TICKET_CREATING] = {
@@ -46,7 +46,7 @@ static const struct
 	},
 	[ZKL_TICKET_HOMELESS] = {
 		"HOMELESS", ZKL_REQUEST_LIST,
-		S(FOUNDING) | S(NONE)
+		S(CREATING_BOTH) | S(NONE)
 	},
 	[ZKL_TICKET_UNSURE] = {
 		"UNSURE", ZKL_REQUEST_LIST,
@@ -120,7 +120,7 @@ static const struct
  * in DELETING or STUCK is always unwanted.
  */
 #define UNWANTED_STATES \
-	(S(NONE) | S(FOUNDING) | S(CREATING) | S(CREATED) | S(HOMELESS) | S(UNSURE) | \
+	(S(NONE) | S(CREATING_BOTH) | S(CREATING) | S(CREATED) | S(HOMELESS) | S(UNSURE) | \
 	 S(REFUSED) | S(FINDING) | S(DOWNGRADING) | S(DELETING) | \
 	 S(STUCK))
 
@@ -444,7 +444,7 @@ in_state(ZklMode mode, ZklTicketState state)
 		c.before.answered = (bits & 128) != 0;
 		c.tries = (bits & 256) != 0;
 		c.before.next = (bits & 512) != 0;
-		c.first = bits & 1024 && state == ZKL_TICKET_FOUNDING;
+		c.first = bits & 1024 && state == ZKL_TICKET_CREATING_BOTH;
 		c.before.mute = (bits & 2048) != 0;
 		if (c.before.mute && !IN(state, OWNING_STATES))
 			continue;
@@ -452,7 +452,7 @@ in_state(ZklMode mode, ZklTicketState state)
 			c.before.name[0] = '\0';
 		else if (bits & 1024 && !c.first)
 			c.before.listed = !c.before.listed;
-		if (c.before.contended && state == ZKL_TICKET_FOUNDING)
+		if (c.before.contended && state == ZKL_TICKET_CREATING_BOTH)
 			continue;
 		if (bits & 1024 && !c.first && (c.before.contended ||
 							!IN(state, S(OWNED) | S(CHECKING) | S(STUCK))))
@@ -881,7 +881,7 @@ reports_what_its_state_says(const Case *c)
 				break;
 			}
 			hold(after == ZKL_TICKET_OWNED);
-			if (before == ZKL_TICKET_FOUNDING)
+			if (before == ZKL_TICKET_CREATING_BOTH)
 			{
 				hold(c->event.outcome == ZKL_OUTCOME_OK && c->event.ours);
 				hold(zkl_recipe_is_first_ever(c->event.name));
@@ -981,7 +981,7 @@ no_znode_is_left(const Case *c)
 	/* A create that was not sent, or answered with an error, made nothing. */
 	if (c->event.kind == ZKL_EVENT_UNWANT)
 		return c->event.unsent &&
-			IN(c->before.state, S(FOUNDING) | S(CREATING));
+			IN(c->before.state, S(CREATING_BOTH) | S(CREATING));
 	if (c->event.kind == ZKL_EVENT_RESTARTED || is_reply(c))
 	{
 		if (IN(c->before.state, S(HOMELESS) | S(REFUSED)))
@@ -992,7 +992,7 @@ no_znode_is_left(const Case *c)
 
 	switch (c->before.state)
 	{
-		case ZKL_TICKET_FOUNDING:
+		case ZKL_TICKET_CREATING_BOTH:
 			return outcome == ZKL_OUTCOME_ABSENT || outcome == ZKL_OUTCOME_REFUSED;
 		case ZKL_TICKET_CREATED:
 		case ZKL_TICKET_LISTING:
@@ -1024,7 +1024,7 @@ does_not_forget_a_znode(const Case *c)
 {
 	bool		forgets = c->after.state == ZKL_TICKET_NONE ||
 		c->step.request == ZKL_REQUEST_CREATE ||
-		c->step.request == ZKL_REQUEST_FOUND;
+		c->step.request == ZKL_REQUEST_CREATE_BOTH;
 
 	if (forgets)
 		hold(no_znode_is_left(c));
@@ -1216,11 +1216,11 @@ static void
 owns_a_known_znode(const Case *c)
 {
 	if (c->step.report == ZKL_REPORT_OWNED)
-		hold(c->after.czxid == (c->before.state == ZKL_TICKET_FOUNDING ?
+		hold(c->after.czxid == (c->before.state == ZKL_TICKET_CREATING_BOTH ?
 								c->event.czxid : MY_CZXID));
 	if (c->after.czxid != c->before.czxid)
 		hold(is_awaited(c) && c->event.outcome == ZKL_OUTCOME_OK &&
-			 IN(c->before.state, S(FOUNDING) | S(CREATING) | S(INSPECTING)) &&
+			 IN(c->before.state, S(CREATING_BOTH) | S(CREATING) | S(INSPECTING)) &&
 			 c->after.czxid == c->event.czxid);
 }
 

@@ -99,7 +99,7 @@ typedef struct Message
 								 * replaces */
 	bool		answers;		/* ... what the new ones say ... */
 	int			holder;			/* ... or WATCH_SELF: these say */
-	bool		with_parents;	/* FOUND: it makes these, too */
+	bool		with_parents;	/* CREATE_BOTH: it makes these, too */
 	char		name[ZKL_CHILD_SIZE];	/* prefix, or the znode meant */
 	bool		own_exists;		/* PREDECESSOR_GONE: the one that waited for it
 								 * had a znode then */
@@ -496,7 +496,7 @@ execute(int s, Message *message)
 	{
 		case ZKL_REQUEST_NOTHING:
 			break;
-		case ZKL_REQUEST_FOUND:
+		case ZKL_REQUEST_CREATE_BOTH:
 			answer_found(s, message);
 			break;
 		case ZKL_REQUEST_CREATE:
@@ -881,7 +881,7 @@ send_due(int s)
 	if (request == ZKL_REQUEST_NOTHING || !server->connected)
 		return;
 	server->due = ZKL_REQUEST_NOTHING;
-	if (request == ZKL_REQUEST_CREATE || request == ZKL_REQUEST_FOUND)
+	if (request == ZKL_REQUEST_CREATE || request == ZKL_REQUEST_CREATE_BOTH)
 	{
 		uint8_t		random[16];
 
@@ -1276,7 +1276,7 @@ is_owner(int s)
 
 /* What a ticket in this state waits to be told. */
 static const ZklRequest awaited[ZKL_TICKET_NSTATES] = {
-	[ZKL_TICKET_FOUNDING] = ZKL_REQUEST_FOUND,
+	[ZKL_TICKET_CREATING_BOTH] = ZKL_REQUEST_CREATE_BOTH,
 	[ZKL_TICKET_CREATING] = ZKL_REQUEST_CREATE,
 	[ZKL_TICKET_CREATED] = ZKL_REQUEST_LIST,
 	[ZKL_TICKET_HOMELESS] = ZKL_REQUEST_LIST,
@@ -1371,7 +1371,7 @@ a_create_is_under_way(int s)
 	{
 		ZklRequest	request = servers[s].sent.messages[i].event.request;
 
-		if (request == ZKL_REQUEST_CREATE || request == ZKL_REQUEST_FOUND)
+		if (request == ZKL_REQUEST_CREATE || request == ZKL_REQUEST_CREATE_BOTH)
 			return true;
 	}
 	return false;
