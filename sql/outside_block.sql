@@ -39,6 +39,7 @@ SELECT work() WHERE zk_xact_lock_acquire('/regress/a');
 SELECT zk_xact_lock_acquire('/regress/a'), work();
 SELECT zk_xact_lock_acquire('/regress/a') FROM generate_series(1, 2);
 SELECT zk_xact_lock_acquire('/regress/a'), (SELECT work());
+SELECT zk_xact_lock_acquire('/regress/' || floor(random()));
 WITH w AS (INSERT INTO written VALUES ('x')) SELECT zk_xact_lock_acquire('/regress/a');
 INSERT INTO written SELECT 'x' WHERE zk_xact_lock_acquire('/regress/a');
 INSERT INTO written VALUES ('x');

@@ -104,6 +104,9 @@ $on_a->query(acquire('/house'));
 my $first_token = $on_a->query("SELECT zk_lock_token('/house')");
 $on_b->send(acquire('/house'));
 $node_b->wait_for_ticket('/house', 'queued');
+is($node_b->safe_psql('postgres', q{SELECT znode FROM zk_locks WHERE path = '/house'}),
+	(sort { substr($a, -10) cmp substr($b, -10) } @{ $zk->children('/zklock/house') })[1],
+	'a waiting server shows its znode');
 my @waiters = map { $node_b->backend } 1 .. 4;
 foreach my $i (0 .. $#waiters)
 {

@@ -231,11 +231,18 @@ $node_a->wait_until(q{SELECT array_agg(path) = '{/sem/locks}' FROM zk_locks WHER
 $a2->query(q{SET zklock.synchronous_release = on});
 $a2->send(q{SELECT zk_multilock_acquire('{/free, /taken}', '2s')});
 $node_a->wait_for_ticket('/taken', 'queued');
+my $several = $node_a->backend;
+$several->query(q{SET zklock.synchronous_release = on; SET zklock.connection_timeout = '1s'; BEGIN});
+$several->query("SELECT zk_xact_lock_acquire('/several$_')") foreach 1 .. 6;
 $zk->pause;
 $result = $a1->run(q{SELECT zk_lock_release('/sync')});
 is($result->{out}, 't', 'silent: synchronous release');
 cmp_ok($result->{seconds}, '>=', 1, 'silent: waits');
 cmp_ok($result->{seconds}, '<', 1 + $soon, 'silent: but not for long');
+$result = $several->run('COMMIT');
+is($result->{errcode}, '', 'silent: synchronous release of several');
+cmp_ok($result->{seconds}, '<', 1 + $soon, 'silent: does not wait for each in turn');
+$several->quit;
 $result = $a2->result;
 is($result->{out}, 'f', 'silent: a multilock that has one of two');
 cmp_ok($result->{seconds}, '<', 2 + $soon, 'silent: does not wait to be rid of it');
