@@ -198,9 +198,7 @@ describe(const ZklLocalClaim *claim, ZklJobRecord *record)
 	uint8		random_bytes[16];
 
 	if (!pg_strong_random(random_bytes, sizeof(random_bytes)))
-		ereport(ERROR,
-				errcode(ERRCODE_INTERNAL_ERROR),
-				errmsg("could not generate random values"));
+		elog(ERROR, "could not generate random values");
 	zkl_job_record_make_id(random_bytes, record->run);
 	record->state = ZKL_JOB_STARTED;
 	record->token = claim->shared->token;
