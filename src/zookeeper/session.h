@@ -222,7 +222,7 @@ extern void zkl_session_ask_write(ZklSessionAsk ask, const char *path,
 extern void zkl_session_ask_delete(ZklSessionAsk ask, const char *path);
 
 /*
- * Requests about the records of jobs, in sessionrecords.c.  A record is a
+ * Requests about the records of jobs, in sessionadmin.c.  A record is a
  * persistent znode.  create_directory makes the directories above as well, and
  * create_record does if with_parents.  Both answer with the znode's Stat.  The
  * outcome is CHANGED if the znode exists already.
