@@ -292,15 +292,3 @@ zkl_job_runs_finish(int slot, uint32 serial)
 	}
 	LWLockRelease(runs->lock);
 }
-
-void
-zkl_job_runs_adopt(int session)
-{
-	LWLockAcquire(runs->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < zkl_job_runs_number(); i++)
-	{
-		if (is_pending(&runs->slots[i]) && runs->slots[i].session == session)
-			runs->slots[i].unsure = true;
-	}
-	LWLockRelease(runs->lock);
-}

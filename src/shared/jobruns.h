@@ -27,10 +27,10 @@
  * before it sends the delete of the ticket.  So the next client that gets the
  * lock finds the end in the record.
  *
- * Writes are conditional on the version of the record.  If an answer was lost,
- * the worker reads the record, and recognizes its own write by the run's ID.
- * A run whose end may have been written, or whose start may not have been, is
- * marked UNSURE: then the worker reads before it writes.
+ * Writes are conditional on the version of the record.  If the record has
+ * another version, the worker reads it, and recognizes its own write by the
+ * run's ID.  A run that has ended before its start was answered is UNSURE: then
+ * the worker reads before it writes.
  *
  * Locks.  One LWLock protects all slots.  A process may take it while it holds
  * a partition of the lock table, and takes no other lock of zklock after it.
@@ -142,8 +142,6 @@ extern void zkl_job_runs_end(int *slot, bool done);
  * set_answer and finish are for the request with this serial; if the slot has
  * another by now, they do nothing.  For WRITTEN, OVERTAKEN and
  * CHANGED the slot takes over *znode.  finish: ENDED -> FREE.
- *
- * adopt: a worker starts.  What its predecessor has sent may have been done.
  */
 extern int	zkl_job_runs_number(void);
 extern bool zkl_job_runs_any(void);
@@ -153,6 +151,5 @@ extern void zkl_job_runs_set_answer(int slot, uint32 serial, ZklJobAnswer answer
 									const ZklJobZnode *znode,
 									int64 zookeeper_time);
 extern void zkl_job_runs_finish(int slot, uint32 serial);
-extern void zkl_job_runs_adopt(int session);
 
 #endif							/* ZKL_JOBRUNS_H */

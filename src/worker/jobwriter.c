@@ -65,6 +65,7 @@ static int64 nrecords_noted_at = 0;
 static void send_all(ZklJobRunState state);
 static void take_over(Task *task, const ZklJobRun *run);
 static void next_request(Task *task);
+static bool must_read(const Task *task);
 static void next_of_start(Task *task);
 static void ask(Task *task, Step step);
 static void record_path(const Task *task, char *path);
@@ -90,18 +91,14 @@ zkl_job_writer_start(const char *prefix)
 			 prefix);
 	ntasks = zkl_job_runs_number();
 	tasks = MemoryContextAllocZero(TopMemoryContext, ntasks * sizeof(Task));
-	zkl_job_runs_adopt(zkl_session_info_number());
 }
 
-/* Whatever was sent may have been done. */
 void
 zkl_job_writer_restarted(void)
 {
 	for (int i = 0; i < ntasks; i++)
 	{
 		tasks[i].attempt++;
-		if (tasks[i].step != STEP_NONE)
-			tasks[i].run.unsure = true;
 		tasks[i].step = STEP_NONE;
 	}
 }
@@ -140,11 +137,7 @@ send_all(ZklJobRunState state)
 	}
 }
 
-/*
- * The slot has a new request.  The version of the record may be that of
- * another record by now, if the session has expired since: then the lock was
- * free, and the record may have been deleted and made anew.
- */
+/* The slot has a new request. */
 static void
 take_over(Task *task, const ZklJobRun *run)
 {
@@ -152,9 +145,6 @@ take_over(Task *task, const ZklJobRun *run)
 	task->attempt++;
 	task->step = STEP_NONE;
 	task->counted = task->no_directory = false;
-	if (run->state == ZKL_JOBRUN_ENDED &&
-		run->epoch != pg_atomic_read_u64(&zkl_session_info_mine->epoch))
-		task->run.unsure = true;
 }
 
 /*
@@ -167,7 +157,19 @@ next_request(Task *task)
 	if (task->run.state == ZKL_JOBRUN_STARTING)
 		next_of_start(task);
 	else
-		ask(task, task->run.unsure ? STEP_READ : STEP_WRITE);
+		ask(task, must_read(task) ? STEP_READ : STEP_WRITE);
+}
+
+/*
+ * A write whose answer was lost is sent again as it is, before the delete of
+ * the ticket.  But if the session has expired, the lock has been free: then
+ * the record may have been deleted and made anew, with the same version.
+ */
+static bool
+must_read(const Task *task)
+{
+	return task->run.unsure ||
+		task->run.epoch != pg_atomic_read_u64(&zkl_session_info_mine->epoch);
 }
 
 static void
@@ -208,12 +210,12 @@ ask(Task *task, Step step)
 	ZklSessionAsk tag = {task, task->attempt, step};
 	ZklJobRun  *run = &task->run;
 	char		path[RECORD_PATH_SIZE];
-	char text[	ZKL_JOBRECORD_SIZE];
+	char		line[ZKL_JOBRECORD_SIZE];
 
 	task->step = step;
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests, 1);
 	record_path(task, path);
-	zkl_job_record_format(&run->record, text);
+	zkl_job_record_format(&run->record, line);
 	switch (step)
 	{
 		case STEP_NONE:
@@ -229,9 +231,9 @@ ask(Task *task, Step step)
 			break;
 		case STEP_WRITE:
 			if (run->state == ZKL_JOBRUN_STARTING && !run->last.exists)
-				zkl_session_create_record(tag, path, text, task->no_directory);
+				zkl_session_create_record(tag, path, line, task->no_directory);
 			else
-				zkl_session_ask_write(tag, path, text, run->last.version);
+				zkl_session_ask_write(tag, path, line, run->last.version);
 			if (run->state == ZKL_JOBRUN_STARTING)
 				ZKL_FAULT_POINT("run-start-sent");
 			else
@@ -310,10 +312,7 @@ take_reply(Task *task, Step step, const ZklSessionEvent *event)
 	ZklOutcome	outcome = event->reply.outcome;
 
 	if (outcome == ZKL_OUTCOME_UNKNOWN)
-	{
-		task->run.unsure = true;
 		return;
-	}
 	switch (step)
 	{
 		case STEP_NONE:
@@ -435,7 +434,6 @@ on_end_read(Task *task, const ZklSessionEvent *event)
 		return;
 	}
 	task->run.last = znode;
-	task->run.unsure = false;
 	ask(task, STEP_WRITE);
 }
 
