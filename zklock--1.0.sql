@@ -160,6 +160,54 @@ COMMENT ON FUNCTION zk_multilock_release(text[]) IS
 'release several session-level mutexes';
 
 /*
+ * Jobs: once a tick
+ */
+
+-- Half a minute ahead, because a clock may be a little slow, but not more: a
+-- tick in the future is refused.
+CREATE FUNCTION zk_tick(every interval DEFAULT '1 minute')
+RETURNS timestamptz
+LANGUAGE SQL STABLE PARALLEL SAFE
+RETURN pg_catalog.date_bin(every,
+						   pg_catalog.now() + least(every / 2, interval '30 seconds'),
+						   timestamptz 'epoch');
+
+COMMENT ON FUNCTION zk_tick(interval) IS
+'the latest multiple of the interval, counted from 1970 in UTC, that is at most half a minute ahead';
+
+CREATE FUNCTION zk_run_once(path text,
+							tick timestamptz DEFAULT @extschema@.zk_tick(),
+							timeout interval DEFAULT '0',
+							retry boolean DEFAULT false,
+							spacing interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_run_once'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_run_once(text, timestamptz, interval, boolean, interval) IS
+'may this session run the job?  true for one caller in the cluster a tick, which then holds the lock with session scope';
+
+CREATE FUNCTION zk_xact_run_once(path text,
+								 tick timestamptz DEFAULT @extschema@.zk_tick(),
+								 timeout interval DEFAULT '0',
+								 retry boolean DEFAULT false,
+								 spacing interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_xact_run_once'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_xact_run_once(text, timestamptz, interval, boolean, interval) IS
+'may this transaction run the job?  true for one caller in the cluster a tick, which then holds the lock to the end of the transaction';
+
+CREATE FUNCTION zk_job_forget(path text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_job_forget'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_job_forget(text) IS
+'remove the record of a job, and with it the memory of which ticks were used';
+
+/*
  * All kinds
  */
 
@@ -319,6 +367,51 @@ CREATE VIEW zk_locks AS
 COMMENT ON VIEW zk_locks IS
 'claims and tickets of this server, one row for each claim';
 
+CREATE FUNCTION zk_jobs(OUT path text,
+						OUT tick timestamptz,
+						OUT state text,
+						OUT attempt integer,
+						OUT started_at timestamptz,
+						OUT ended_at timestamptz,
+						OUT token bigint,
+						OUT server text,
+						OUT pid integer,
+						OUT database text,
+						OUT role text,
+						OUT application text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zklock_jobs'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_jobs() IS
+'the record of each job in the cluster; see view zk_jobs';
+
+CREATE VIEW zk_jobs AS
+	SELECT j.path,
+		   j.tick,
+		   j.state,
+		   j.attempt,
+		   j.started_at,
+		   j.ended_at,
+		   coalesce(j.ended_at, CASE WHEN j.state = 'started' THEN clock_timestamp() END) - j.started_at AS duration,
+		   j.server,
+		   j.pid,
+		   j.database,
+		   j.role,
+		   j.application,
+		   j.token,
+		   h.server AS holder_server,
+		   h.pid AS holder_pid
+	FROM @extschema@.zk_jobs() AS j
+		 LEFT JOIN LATERAL (SELECT q.server, q.pid
+							FROM @extschema@.zk_lock_queue(j.path) AS q
+							WHERE q.holds
+							ORDER BY q."position"
+							LIMIT 1) AS h ON true;
+
+COMMENT ON VIEW zk_jobs IS
+'the last run of each job in the cluster, and who holds the lock of the job now';
+
 CREATE FUNCTION zk_sessions(OUT session integer,
 							OUT worker_pid integer,
 							OUT state text,
@@ -427,11 +520,12 @@ COMMENT ON VIEW zk_status IS
  * and resets zk_fences.
  */
 
-GRANT SELECT ON zk_locks, zk_status, zk_sessions TO PUBLIC;
+GRANT SELECT ON zk_locks, zk_jobs, zk_status, zk_sessions TO PUBLIC;
 
 REVOKE ALL ON FUNCTION zk_lock_revoke(text), zk_lock_force_release(text),
-					   zk_fence(text, bigint) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_lock_revoke(text), zk_lock_force_release(text)
+					   zk_job_forget(text), zk_fence(text, bigint) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_lock_revoke(text), zk_lock_force_release(text),
+						  zk_job_forget(text)
 	TO pg_signal_backend;
 GRANT EXECUTE ON FUNCTION zk_fence(text, bigint) TO pg_database_owner;
 GRANT SELECT, INSERT, DELETE ON zk_fences TO pg_database_owner;

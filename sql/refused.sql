@@ -52,7 +52,8 @@ CREATE VIEW calls AS
 SELECT p.proname, format('SELECT lies_about(%L)', format('SELECT %s(%s)::text', p.oid::regproc,
 	   (SELECT string_agg(format('%L::%s', CASE format_type(type, NULL)
 											   WHEN 'text' THEN '/regress/lies' WHEN 'text[]' THEN '{/regress/lies}'
-											   WHEN 'interval' THEN '1 s' ELSE '1' END,
+											   WHEN 'interval' THEN '1 s'
+											   WHEN 'timestamp with time zone' THEN '2024-01-01Z' ELSE '1' END,
 								 format_type(type, NULL)), ', ' ORDER BY n)
 		FROM unnest(p.proargtypes) WITH ORDINALITY AS a (type, n)))) AS call
 FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass

@@ -29,6 +29,7 @@ int			zkl_session_timeout = 10000;
 int			zkl_connection_timeout = 10000;
 int			zkl_max_locks = -1;
 int			zkl_max_locks_per_backend = 1000;
+int			zkl_max_jobs = 1000;
 int			zkl_sessions = 1;
 int			zkl_tenure = 100;
 int			zkl_linger = 1000;
@@ -62,7 +63,8 @@ zkl_settings_define(void)
 		"zklock.hosts", "zklock.root", "zklock.node_name",
 		"zklock.session_timeout", "zklock.connection_timeout",
 		"zklock.tenure", "zklock.linger", "zklock.commit_margin",
-		"zklock.max_locks", "zklock.max_locks_per_backend", "zklock.sessions",
+		"zklock.max_locks", "zklock.max_locks_per_backend",
+		"zklock.max_jobs", "zklock.sessions",
 		"zklock.on_lost", "zklock.synchronous_release"
 	};
 	char	   *given[lengthof(names)] = {NULL};
@@ -172,6 +174,13 @@ define_other_settings(void)
 							&zkl_max_locks_per_backend,
 							1000, 0, 1000000,
 							PGC_SUSET, 0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.max_jobs",
+							"How many jobs the cluster can have records of.",
+							"Zero means that no new job can be run.",
+							&zkl_max_jobs,
+							1000, 0, 1000000,
+							PGC_SIGHUP, 0,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.sessions",
 							"Number of ZooKeeper sessions that hold the locks of this server.",

@@ -18,6 +18,7 @@
 
 #include "backend/hooks.h"
 #include "settings.h"
+#include "shared/jobruns.h"
 #include "shared/locktable.h"
 #include "shared/mailbox.h"
 #include "worker/worker.h"
@@ -59,6 +60,7 @@ request_shared_memory(void)
 		previous_request_hook();
 	zkl_lock_table_request();
 	zkl_mailbox_request();
+	zkl_job_runs_request();
 }
 
 static void
@@ -68,4 +70,5 @@ start_shared_memory(void)
 		previous_startup_hook();
 	zkl_lock_table_startup();
 	zkl_mailbox_startup();
+	zkl_job_runs_startup();
 }

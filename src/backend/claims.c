@@ -150,6 +150,8 @@ zkl_claims_begin(const ZklWish *wish)
 
 	claim->kind = zkl_recipe_kind(wish->mode);
 	claim->limit = wish->limit;
+	claim->run_level = 0;
+	claim->run_failed = false;
 	claim->told_revoked = false;
 	claim->told_lost = false;
 	memset(claim->parts, 0, sizeof(claim->parts));
@@ -240,6 +242,8 @@ end_all(int code, Datum arg)
 	hash_seq_init(&scan, claims);
 	while ((claim = hash_seq_search(&scan)) != NULL)
 	{
+		if (claim->run_level > 0)
+			zkl_shared_claim_end_run(claim->shared, code == 0 && !claim->run_failed);
 		zkl_shared_claim_end(claim->shared);
 		ZKL_FAULT_POINT("exit-between");
 	}

@@ -64,6 +64,10 @@ typedef struct ZklLocalClaim
 	int			limit;			/* of a semaphore */
 	LOCKTAG		tag;			/* of the local lock */
 	ZklPart		parts[ZKL_PARTS];
+	int			run_level;		/* session-level run of a job: it ends when
+								 * fewer acquires than this are left; 0: none */
+	bool		run_failed;		/* ... and the last transaction of that run
+								 * was rolled back */
 	bool		told_revoked;	/* the user was told that its release was
 								 * requested ... */
 	bool		told_lost;		/* ... or why its statement was cancelled */

@@ -23,6 +23,7 @@
 #include "backend/multilock.h"
 #include "backend/release.h"
 #include "backend/report.h"
+#include "backend/runonce.h"
 #include "backend/semaphore.h"
 #include "backend/sqlargs.h"
 #include "backend/xact.h"
@@ -43,6 +44,8 @@ PG_FUNCTION_INFO_V1(zklock_semaphore_release);
 PG_FUNCTION_INFO_V1(zklock_multilock_acquire);
 PG_FUNCTION_INFO_V1(zklock_xact_multilock_acquire);
 PG_FUNCTION_INFO_V1(zklock_multilock_release);
+PG_FUNCTION_INFO_V1(zklock_run_once);
+PG_FUNCTION_INFO_V1(zklock_xact_run_once);
 PG_FUNCTION_INFO_V1(zklock_lock_release_all);
 PG_FUNCTION_INFO_V1(zklock_lock_is_held);
 PG_FUNCTION_INFO_V1(zklock_lock_is_revoked);
@@ -52,6 +55,7 @@ PG_FUNCTION_INFO_V1(zklock_lock_remaining);
 static bool acquire(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope);
 static bool acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope);
 static bool acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope);
+static bool run_once(FunctionCallInfo fcinfo, ZklScope scope);
 static void note_if_alone(FunctionCallInfo fcinfo, ZklScope scope);
 static bool is_whole_statement(const FmgrInfo *function);
 
@@ -152,6 +156,18 @@ zklock_multilock_release(PG_FUNCTION_ARGS)
 }
 
 Datum
+zklock_run_once(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(run_once(fcinfo, ZKL_SCOPE_SESSION));
+}
+
+Datum
+zklock_xact_run_once(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(run_once(fcinfo, ZKL_SCOPE_XACT));
+}
+
+Datum
 zklock_lock_release_all(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT32(zkl_release_all());
@@ -236,6 +252,23 @@ acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope)
 	if (acquired && npaths > 0)
 		note_if_alone(fcinfo, scope);
 	return acquired;
+}
+
+static bool
+run_once(FunctionCallInfo fcinfo, ZklScope scope)
+{
+	ZklWish		wish = {.mode = ZKL_MODE_LOCK,.scope = scope};
+	ZklJobTick	tick;
+	bool		started;
+
+	zkl_report_unless_loaded();
+	wish.path = zkl_sqlargs_path(fcinfo);
+	tick = zkl_sqlargs_tick(fcinfo, 1, 3, 4);
+	zkl_sqlargs_timeout(fcinfo, 2, &wish);
+	started = zkl_run_once_begin(&wish, &tick);
+	if (started)
+		note_if_alone(fcinfo, scope);
+	return started;
 }
 
 /*

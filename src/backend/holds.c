@@ -30,6 +30,7 @@ typedef struct XactRecord
 	ZklPartName part;
 	int			nest_level;
 	int			count;
+	bool		has_run;		/* one of the acquires is for a job's run */
 	int			previous;		/* the next lower record of the same part, or
 								 * -1 */
 } XactRecord;
@@ -46,6 +47,9 @@ static int	max_records = 0;
  */
 static int	further_leases = 0;
 
+/* Session-level runs of jobs that may go on. */
+static int	session_runs = 0;
+
 static void note_leases(const ZklLocalClaim *claim, int before, int after);
 static void count_xact(ZklLocalClaim *claim, ZklPartName part, int count);
 static XactRecord *new_record(void);
@@ -54,6 +58,8 @@ static bool book_local_lock(ZklLocalClaim *claim, ZklPartName part,
 static void uncount_xact(ZklLocalClaim *claim, ZklPartName part, int count);
 static void settle_part(ZklLocalClaim *claim, ZklPartName part, int count);
 static void show_counts(ZklLocalClaim *claim);
+static void end_session_run(ZklLocalClaim *claim);
+static void note_xact_of_runs(bool committed);
 static bool session_locks_are_gone(void);
 static void drop_session_scope(ZklLocalClaim *claim);
 
@@ -126,6 +132,7 @@ count_xact(ZklLocalClaim *claim, ZklPartName name, int count)
 		record->part = name;
 		record->nest_level = nest_level;
 		record->count = 0;
+		record->has_run = false;
 		record->previous = part->xact_record;
 		part->xact_record = nrecords++;
 	}
@@ -148,6 +155,47 @@ new_record(void)
 		max_records *= 2;
 	}
 	return &records[nrecords];
+}
+
+/* The claim is a mutex's, so it is held exclusively. */
+void
+zkl_holds_begin_run(ZklLocalClaim *claim, ZklScope scope)
+{
+	ZklPart    *part = &claim->parts[ZKL_EXCLUSIVE];
+
+	if (scope == ZKL_SCOPE_XACT)
+		records[part->xact_record].has_run = true;
+	else
+	{
+		if (claim->run_level == 0)
+			session_runs++;
+		claim->run_level = part->session_count;
+		claim->run_failed = false;
+	}
+}
+
+static void
+end_session_run(ZklLocalClaim *claim)
+{
+	zkl_shared_claim_end_run(claim->shared, !claim->run_failed);
+	claim->run_level = 0;
+	session_runs--;
+}
+
+/*
+ * A session-level run is done if the last transaction before its end was
+ * committed.  The transaction that releases the lock has not ended yet.
+ */
+static void
+note_xact_of_runs(bool committed)
+{
+	dlist_iter	iter;
+
+	if (session_runs == 0)
+		return;
+	dlist_foreach(iter, &session_claims)
+		dlist_container(ZklLocalClaim, session_link,
+						iter.cur)->run_failed = !committed;
 }
 
 /*
@@ -184,6 +232,8 @@ zkl_holds_take_session(ZklLocalClaim *claim, ZklPartName name, int count)
 		(void) book_local_lock(claim, name, ZKL_SCOPE_XACT);
 
 	part->session_count -= count;
+	if (claim->run_level > zkl_claims_session_count(claim))
+		end_session_run(claim);
 	if (zkl_claims_session_count(claim) == 0)
 		dlist_delete(&claim->session_link);
 	settle_part(claim, name, count);
@@ -321,7 +371,7 @@ drop_session_scope(ZklLocalClaim *claim)
 
 /* PostgreSQL releases the transaction-level local locks right after this. */
 void
-zkl_holds_end_xact(void)
+zkl_holds_end_xact(bool committed)
 {
 	zkl_claims_renew_deadline();
 	while (nrecords > 0)
@@ -330,6 +380,11 @@ zkl_holds_end_xact(void)
 		ZklLocalClaim *claim = record->claim;
 		ZklPart    *part = &claim->parts[record->part];
 
+		if (record->has_run)
+		{
+			zkl_shared_claim_end_run(claim->shared, committed);
+			ZKL_FAULT_POINT("run-end-queued");
+		}
 		part->xact_record = record->previous;
 		if (part->lock_scope == ZKL_SCOPE_XACT &&
 			part->xact_count == record->count)
@@ -337,6 +392,7 @@ zkl_holds_end_xact(void)
 		uncount_xact(claim, record->part, record->count);
 		ZKL_FAULT_POINT("xact-claim-ended");
 	}
+	note_xact_of_runs(committed);
 	zkl_holds_sweep();
 }
 
@@ -348,6 +404,8 @@ zkl_holds_abort_savepoint(int nest_level)
 	{
 		XactRecord *record = &records[--nrecords];
 
+		if (record->has_run)
+			zkl_shared_claim_end_run(record->claim->shared, false);
 		record->claim->parts[record->part].xact_record = record->previous;
 		uncount_xact(record->claim, record->part, record->count);
 	}
@@ -374,6 +432,7 @@ zkl_holds_release_savepoint(int nest_level)
 			records[record.previous].nest_level == nest_level - 1)
 		{
 			records[record.previous].count += record.count;
+			records[record.previous].has_run |= record.has_run;
 			record.claim->parts[record.part].xact_record = record.previous;
 			continue;
 		}

@@ -22,6 +22,12 @@ extern void zkl_holds_add(ZklLocalClaim *claim, ZklPartName part,
 						  ZklScope scope, int count);
 
 /*
+ * The acquire that was counted last is for the run of a job, which ends with
+ * it.
+ */
+extern void zkl_holds_begin_run(ZklLocalClaim *claim, ZklScope scope);
+
+/*
  * May this backend have so many more locks or leases?  Raises 53400 if
  * zklock.max_locks_per_backend does not allow it.
  */
@@ -48,7 +54,7 @@ extern void zkl_holds_discard_session(void);
 extern void zkl_holds_sweep(void);
 
 /* Ends of transactions and savepoints. */
-extern void zkl_holds_end_xact(void);
+extern void zkl_holds_end_xact(bool committed);
 extern void zkl_holds_abort_savepoint(int nest_level);
 extern void zkl_holds_release_savepoint(int nest_level);
 

@@ -22,6 +22,7 @@
 #include "backend/report.h"
 #include "backend/sqlargs.h"
 #include "backend/znodes.h"
+#include "backend/znodetext.h"
 #include "shared/claimstatus.h"
 
 PG_FUNCTION_INFO_V1(zklock_lock_queue);
@@ -45,11 +46,7 @@ static const char *text_of(const char *path, const ZklPlace *place,
 						   const ZklSnapshotNode *node);
 static void put_row(ReturnSetInfo *rsinfo, const char *path, int position,
 					const ZklPlace *place, const ZklSnapshotNode *node);
-static bool put_fields(Datum *values, bool *nulls, const char *data);
-static char *field_of(const char *data, const char *name);
-static int	hex_value(char digit);
 static char *data_of(const ZklSnapshotNode *node);
-static const char *show(const char *text);
 static TimestampTz timestamp_of(int64 unix_ms);
 
 Datum
@@ -113,7 +110,7 @@ zklock_lock_force_release(PG_FUNCTION_ARGS)
 				errmsg("role \"%s\" releases lock \"%s\" by force",
 					   GetUserNameFromId(GetUserId(), false),
 					   zkl_display_path(path)),
-				errdetail("It deletes the znode \"%s\".", show(child)));
+				errdetail("It deletes the znode \"%s\".", zkl_znode_text_show(child)));
 		removed += zkl_znodes_delete(path, child);
 	}
 	PG_RETURN_INT32(removed);
@@ -132,7 +129,7 @@ check_no_superuser(const char *path, const Queue *queue)
 	{
 		const ZklPlace *place = &queue->places[i];
 		const char *data = queue->survey->nodes[place->index].data;
-		const char *word = data ? field_of(data, "superuser") : NULL;
+		const char *word = data ? zkl_znode_text_field(data, "superuser") : NULL;
 
 		if (place->holds && (place->client != ZKL_CLIENT_ZKLOCK ||
 							 word == NULL || strcmp(word, "f") != 0))
@@ -141,7 +138,7 @@ check_no_superuser(const char *path, const Queue *queue)
 					errmsg("permission denied to release lock \"%s\" by force",
 						   zkl_display_path(path)),
 					errdetail("Only superusers may release a lock that a superuser may hold, and znode \"%s\" does not rule that out.",
-							  show(child_of(place))));
+							  zkl_znode_text_show(child_of(place))));
 	}
 }
 
@@ -196,7 +193,7 @@ put_row(ReturnSetInfo *rsinfo, const char *path, int position,
 	char	   *data = NULL;
 
 	values[0] = Int32GetDatum(position);
-	values[1] = CStringGetTextDatum(show(child_of(place)));
+	values[1] = CStringGetTextDatum(zkl_znode_text_show(child_of(place)));
 	values[2] = CStringGetTextDatum(zkl_queue_order_kind_name(place->kind));
 	values[3] = CStringGetTextDatum(zkl_queue_order_mode_name(place));
 	values[4] = BoolGetDatum(place->holds);
@@ -210,8 +207,8 @@ put_row(ReturnSetInfo *rsinfo, const char *path, int position,
 		nulls[11] = false;
 	}
 	if (node->data != NULL && !(place->client == ZKL_CLIENT_ZKLOCK &&
-								put_fields(values + 6, nulls + 6,
-										   text_of(path, place, node))))
+								zkl_znode_text_put(values + 6, nulls + 6,
+												   text_of(path, place, node))))
 		data = data_of(node);
 	if (data != NULL)
 	{
@@ -240,75 +237,6 @@ text_of(const char *path, const ZklPlace *place, const ZklSnapshotNode *node)
 														 * name */
 }
 
-/* The fields that zkl_describe_backend wrote; false: there are none. */
-static bool
-put_fields(Datum *values, bool *nulls, const char *data)
-{
-	static const char *const names[] = {
-		"server", "pid", "database", "role", "application"
-	};
-	char	   *fields[lengthof(names)];
-	bool		any = false;
-
-	for (int i = 0; i < lengthof(names); i++)
-	{
-		fields[i] = field_of(data, names[i]);
-		any |= fields[i] != NULL;
-		if (fields[i] == NULL || (i == 1 && atoi(fields[i]) <= 0))
-			continue;
-		if (i == 1)
-			values[i] = Int32GetDatum(atoi(fields[i]));
-		else
-			values[i] = CStringGetTextDatum(show(fields[i]));
-		nulls[i] = false;
-	}
-	return any;
-}
-
-/* The value of "name=value", with its %XX undone; NULL: there is none. */
-static char *
-field_of(const char *data, const char *name)
-{
-	size_t		length = strlen(name);
-	const char *at = data;
-	char	   *value;
-	char	   *to;
-
-	while (strncmp(at, name, length) != 0 || at[length] != '=')
-	{
-		at = strchr(at, ' ');
-		if (at == NULL)
-			return NULL;
-		at++;
-	}
-	at += length + 1;
-	value = to = palloc(strlen(at) + 1);
-	for (; *at != '\0' && *at != ' '; at++)
-	{
-		int			high = *at == '%' ? hex_value(at[1]) : -1;
-		int			low = high >= 0 ? hex_value(at[2]) : -1;
-
-		if (high + low > 0 && low >= 0)
-		{
-			*to++ = (char) (high * 16 + low);
-			at += 2;
-		}
-		else
-			*to++ = *at;
-	}
-	*to = '\0';
-	return value;
-}
-
-static int
-hex_value(char digit)
-{
-	static const char digits[] = "0123456789ABCDEF";
-	const char *at = digit == '\0' ? NULL : strchr(digits, digit);
-
-	return at != NULL ? at - digits : -1;
-}
-
 /* A foreign znode's data, if one can show them.  They may have been cut. */
 static char *
 data_of(const ZklSnapshotNode *node)
@@ -326,26 +254,6 @@ data_of(const ZklSnapshotNode *node)
 			return NULL;
 	}
 	return unconstify(char *, zkl_display_path(pnstrdup(node->data, length)));
-}
-
-/* Another server's text, in the encoding of the database. */
-static const char *
-show(const char *text)
-{
-	StringInfoData shown;
-	int			length = strlen(text);
-
-	if (pg_encoding_verifymbstr(PG_UTF8, text, length) == length)
-		return zkl_display_path(text);
-	initStringInfo(&shown);
-	for (const char *at = text; *at; at++)
-	{
-		if (IS_HIGHBIT_SET(*at))
-			appendStringInfo(&shown, "\\x%02x", (unsigned char) *at);
-		else
-			appendStringInfoChar(&shown, *at);
-	}
-	return shown.data;
 }
 
 static TimestampTz

@@ -10,6 +10,7 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
+#include "common/int.h"
 #include "mb/pg_wchar.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -18,6 +19,7 @@
 #include "backend/sqlargs.h"
 #include "protocol/path.h"
 #include "settings.h"
+#include "shared/jobruns.h"
 
 /* More paths would only keep other backends waiting. */
 #define MAX_PATHS	1000
@@ -134,6 +136,37 @@ zkl_sqlargs_lease_time(FunctionCallInfo fcinfo, int argument, ZklWish *wish)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("lease time must be greater than zero"));
+}
+
+/*
+ * Near the end of time the number does not fit.  Such a tick is refused
+ * anyway, because it is in the future.
+ */
+ZklJobTick
+zkl_sqlargs_tick(FunctionCallInfo fcinfo, int tick, int retry, int spacing)
+{
+	ZklJobTick	result = {0};
+
+	if (PG_ARGISNULL(tick))
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("tick must not be null"));
+	if (TIMESTAMP_NOT_FINITE(PG_GETARG_TIMESTAMPTZ(tick)))
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("tick must be finite"));
+	if (PG_ARGISNULL(retry))
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("retry must not be null"));
+	if (pg_add_s64_overflow(PG_GETARG_TIMESTAMPTZ(tick), ZKL_JOB_EPOCH,
+							&result.tick))
+		result.tick = PG_INT64_MAX;
+	result.retry = PG_GETARG_BOOL(retry);
+	if (!PG_ARGISNULL(spacing))
+		result.spacing = interval_argument(fcinfo, spacing, "spacing",
+										   "Use NULL to tell all ticks apart.");
+	return result;
 }
 
 /* In microseconds. */

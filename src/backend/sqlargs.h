@@ -16,6 +16,7 @@
 #include "fmgr.h"
 
 #include "backend/claims.h"
+#include "protocol/jobrecord.h"
 
 /* The first argument, a lock's path: in UTF-8. */
 extern const char *zkl_sqlargs_path(FunctionCallInfo fcinfo);
@@ -34,5 +35,9 @@ extern void zkl_sqlargs_timeout(FunctionCallInfo fcinfo, int argument,
 /* The hold limit.  Null: the lock is held until it is released. */
 extern void zkl_sqlargs_lease_time(FunctionCallInfo fcinfo, int argument,
 								   ZklWish *wish);
+
+/* The tick of a job, whether to retry, and how far ticks are apart. */
+extern ZklJobTick zkl_sqlargs_tick(FunctionCallInfo fcinfo, int tick,
+								   int retry, int spacing);
 
 #endif							/* ZKL_SQLARGS_H */

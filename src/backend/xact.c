@@ -196,7 +196,8 @@ on_xact(XactEvent event, void *arg)
 		case XACT_EVENT_PARALLEL_ABORT:
 		case XACT_EVENT_PREPARE:
 			ZKL_FAULT_POINT("xact-ended");
-			zkl_holds_end_xact();
+			zkl_holds_end_xact(event != XACT_EVENT_ABORT &&
+							   event != XACT_EVENT_PARALLEL_ABORT);
 			zkl_loss_forget_released();
 			zkl_loss_xact_ended();
 			break;

@@ -24,6 +24,7 @@ static int	my_slot = -1;		/* a backend asks for one thing at a time */
 
 static bool ask_about_child(ZklCommandKind kind, const char *path,
 							const char *child);
+static ZklCommand job_command(ZklCommandKind kind, const char *path);
 static char *ask(const ZklCommand *command, int64 until, bool *exists);
 static void set_up(void);
 static void end_at_exit(int code, Datum arg);
@@ -85,6 +86,57 @@ ask_about_child(ZklCommandKind kind, const char *path, const char *child)
 	copy_argument(command.child, sizeof(command.child), child);
 	(void) ask(&command, PG_INT64_MAX, &exists);
 	return exists;
+}
+
+void
+zkl_znodes_job(const char *path, ZklJobZnode *znode)
+{
+	ZklCommand	command = job_command(ZKL_COMMAND_JOB, path);
+	bool		exists;
+	const ZklSnapshot *survey = zkl_snapshot_unpack(ask(&command, PG_INT64_MAX,
+														&exists));
+	const ZklSnapshotNode *node = survey->nodes;
+
+	memset(znode, 0, sizeof(*znode));
+	znode->exists = survey->nnodes > 0;
+	if (!znode->exists)
+		return;
+	if (node->data == NULL)
+		zkl_report_failure(path, ZKL_FAILURE_PERMISSION);
+	znode->czxid = node->czxid;
+	znode->version = node->version;
+	znode->length = Min(node->data_length, (int) sizeof(znode->text));
+	memcpy(znode->text, node->data, znode->length);
+}
+
+ZklSnapshot *
+zkl_znodes_jobs(void)
+{
+	ZklCommand	command = {.kind = ZKL_COMMAND_JOBS};
+	bool		exists;
+
+	copy_argument(command.path, sizeof(command.path), ZKL_JOBRECORD_DIRECTORY);
+	return zkl_snapshot_unpack(ask(&command, PG_INT64_MAX, &exists));
+}
+
+bool
+zkl_znodes_forget(const char *path)
+{
+	ZklCommand	command = job_command(ZKL_COMMAND_FORGET, path);
+	bool		exists;
+
+	(void) ask(&command, PG_INT64_MAX, &exists);
+	return exists;
+}
+
+static ZklCommand
+job_command(ZklCommandKind kind, const char *path)
+{
+	ZklCommand	command = {.kind = kind};
+
+	copy_argument(command.path, sizeof(command.path), path);
+	zkl_job_record_name(path, command.child);
+	return command;
 }
 
 /* A foreign client may have given its znode any name. */

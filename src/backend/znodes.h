@@ -22,6 +22,7 @@
 #ifndef ZKL_ZNODES_H
 #define ZKL_ZNODES_H
 
+#include "shared/jobruns.h"
 #include "shared/snapshot.h"
 
 /*
@@ -61,5 +62,13 @@ extern bool zkl_znodes_delete(const char *path, const char *child);
  * its text, which names the holder.  False if there is no such znode.
  */
 extern bool zkl_znodes_revoke(const char *path, const char *child);
+
+/*
+ * The records of jobs: read one, read all, or delete one (false: there is
+ * none).  The record may be older than what another session has written.
+ */
+extern void zkl_znodes_job(const char *path, ZklJobZnode *znode);
+extern ZklSnapshot *zkl_znodes_jobs(void);
+extern bool zkl_znodes_forget(const char *path);
 
 #endif							/* ZKL_ZNODES_H */

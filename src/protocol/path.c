@@ -3,11 +3,12 @@
  * path.c
  *	  What may be the path of a lock.
  *
- * ZooKeeper's own rules, and three more: nothing below its reserved
- * "/zookeeper"; no component that a lock recipe would take for a contender,
- * because a lock's directory may lie inside another lock's; and a limit to the
- * number of components, because any role may acquire any path, and acquiring it
- * makes a znode for each component.
+ * ZooKeeper's own rules, and four more: nothing below its reserved
+ * "/zookeeper"; no lock below zklock's own "/.zklock"; no component that a
+ * lock recipe would take for a contender, because a lock's directory may lie
+ * inside another lock's; and a limit to the number of components, because any
+ * role may acquire any path, and acquiring it makes a znode for each
+ * component.
  *
  * src/protocol/path.c
  *
@@ -33,6 +34,9 @@ zkl_path_fault(const char *path)
 		return "The path is empty.";
 	if (strcmp(path, "/") == 0)
 		return "The path names no lock below the root.";
+	if (path[0] == '/' && is_component(path + 1, strcspn(path + 1, "/"),
+									   ZKL_PATH_RESERVED))
+		return "The path \"/" ZKL_PATH_RESERVED "\" is reserved.";
 	return shape_fault(path, ZKL_PATH_SIZE);
 }
 

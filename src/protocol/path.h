@@ -17,6 +17,10 @@
 #define ZKL_PATH_SIZE	256		/* a lock's path, with its null */
 #define ZKL_PATH_COMPONENTS	16	/* an acquire makes a znode for each */
 #define ZKL_ROOT_SIZE	128		/* chroot and zklock.root, with the null */
+
+/* Below the root, this is for znodes of zklock that belong to no lock. */
+#define ZKL_PATH_RESERVED	".zklock"
+
 #define ZKL_DIR_SIZE	(ZKL_ROOT_SIZE + ZKL_PATH_SIZE + 8) /* "/leases" too */
 
 /*

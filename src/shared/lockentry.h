@@ -278,6 +278,8 @@ struct ZklClaim
 	int64		lost_at;		/* ... and when */
 	int64		token;			/* since HELD */
 	int64		lease_until;	/* when the hold limit passes; 0: never */
+	int			run;			/* slot of the job's run that the claim is
+								 * for, or ZKL_JOBRUNS_NONE */
 	int64		since;			/* of the present state */
 
 	/*

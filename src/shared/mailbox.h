@@ -38,6 +38,7 @@
 #ifndef ZKL_MAILBOX_H
 #define ZKL_MAILBOX_H
 
+#include "protocol/jobrecord.h"
 #include "protocol/path.h"
 
 /*
@@ -46,7 +47,8 @@
 #define ZKL_COMMAND_SESSION		0
 
 #define ZKL_COMMANDS			16
-#define ZKL_COMMAND_CHILD_SIZE	512 /* "leases/" and a name, with the null */
+#define ZKL_COMMAND_CHILD_SIZE	ZKL_JOBRECORD_NAME_SIZE /* or "leases/" and a
+														 * name */
 #define ZKL_COMMAND_DATA_SIZE	256
 
 typedef enum ZklCommandKind
@@ -55,7 +57,10 @@ typedef enum ZklCommandKind
 	ZKL_COMMAND_SURVEY,			/* the same, and what is in the znodes */
 	ZKL_COMMAND_WRITE,			/* the data of a child or the directory */
 	ZKL_COMMAND_REVOKE,			/* request the release of a child's lock */
-	ZKL_COMMAND_DELETE			/* a child */
+	ZKL_COMMAND_DELETE,			/* a child */
+	ZKL_COMMAND_JOB,			/* read the record "child" of a job */
+	ZKL_COMMAND_JOBS,			/* all records */
+	ZKL_COMMAND_FORGET			/* delete the record "child" */
 } ZklCommandKind;
 
 typedef enum ZklCommandOutcome

@@ -18,6 +18,7 @@
 #include "faultpoint.h"
 #include "settings.h"
 #include "shared/entry.h"
+#include "shared/jobruns.h"
 #include "shared/leases.h"
 #include "shared/sharedclaim.h"
 
@@ -71,6 +72,7 @@ zkl_shared_claim_begin(const char *path, ZklMode mode, int *limit, int quantity,
 		claim->mode = mode;
 		claim->quantity = quantity;
 		claim->since = zkl_now();
+		claim->run = ZKL_JOBRUNS_NONE;
 		claim->generation = entry->generation;
 		if (mode == ZKL_MODE_LEASE)
 			entry->limit = *limit;
@@ -441,6 +443,28 @@ zkl_shared_claim_set_lease_time(ZklClaim *claim, int64 lease_until)
 	zkl_entry_unlock(claim->entry->hash);
 }
 
+bool
+zkl_shared_claim_set_run(ZklClaim *claim, int slot)
+{
+	bool		held;
+
+	zkl_entry_lock(claim->entry);
+	held = claim->state == ZKL_CLAIM_HELD;
+	claim->run = slot;
+	if (!held)
+		zkl_job_runs_end(&claim->run, false);
+	zkl_entry_unlock(claim->entry->hash);
+	return held;
+}
+
+void
+zkl_shared_claim_end_run(ZklClaim *claim, bool done)
+{
+	zkl_entry_lock(claim->entry);
+	zkl_job_runs_end(&claim->run, done);
+	zkl_entry_unlock(claim->entry->hash);
+}
+
 void
 zkl_shared_claim_end(ZklClaim *claim)
 {
@@ -449,6 +473,7 @@ zkl_shared_claim_end(ZklClaim *claim)
 	int			session = entry->session;
 
 	zkl_entry_lock(entry);
+	zkl_job_runs_end(&claim->run, false);
 	detach(claim, zkl_now());
 	zkl_entry_unlock(hash);
 

@@ -111,6 +111,14 @@ extern void zkl_shared_claim_downgrade(ZklClaim *claim);
 /* Set the claim's hold limit, a moment of zkl_now(); 0: none. */
 extern void zkl_shared_claim_set_lease_time(ZklClaim *claim, int64 lease_until);
 
+/*
+ * A job's run: the claim is for it from now on, which ends it as failed at its
+ * own end.  False if the claim was lost; then the run has ended, too.  end_run
+ * ends it before that, if it has not ended.
+ */
+extern bool zkl_shared_claim_set_run(ZklClaim *claim, int slot);
+extern void zkl_shared_claim_end_run(ZklClaim *claim, bool done);
+
 /* End a claim, in whatever state, and free it. */
 extern void zkl_shared_claim_end(ZklClaim *claim);
 

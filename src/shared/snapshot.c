@@ -28,6 +28,7 @@ typedef struct Piece
 	int			name_length;
 	int			data_length;	/* -1: NULL */
 	int64		czxid;
+	int32		version;
 	int64		ctime_ms;
 	int64		owner;
 } Piece;
@@ -53,6 +54,7 @@ zkl_snapshot_pack(const ZklSnapshot *survey, StringInfo packed)
 		piece.name_length = strlen(node->name);
 		piece.data_length = node->data ? node->data_length : -1;
 		piece.czxid = node->czxid;
+		piece.version = node->version;
 		piece.ctime_ms = node->ctime_ms;
 		piece.owner = node->owner;
 		appendBinaryStringInfo(packed, (const char *) &piece, sizeof(piece));
@@ -93,6 +95,7 @@ zkl_snapshot_unpack(const char *packed)
 			node->data_length = piece.data_length;
 		}
 		node->czxid = piece.czxid;
+		node->version = piece.version;
 		node->ctime_ms = piece.ctime_ms;
 		node->owner = piece.owner;
 	}

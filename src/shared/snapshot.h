@@ -28,6 +28,7 @@ typedef struct ZklSnapshotNode
 	const char *data;			/* NULL where it may not be read */
 	int			data_length;	/* a null follows it */
 	int64		czxid;
+	int32		version;		/* of the data */
 	int64		ctime_ms;		/* since 1970, on ZooKeeper's clock */
 	int64		owner;			/* session; 0: not ephemeral */
 } ZklSnapshotNode;

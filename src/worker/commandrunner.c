@@ -225,7 +225,16 @@ begin_items(Run *run)
 			add_item(run, ITEM_OLD_DATA, ZKL_WHERE_LOCK, -1);
 			break;
 		case ZKL_COMMAND_DELETE:
+		case ZKL_COMMAND_FORGET:
 			add_item(run, ITEM_DELETE, ZKL_WHERE_LOCK, -1);
+			break;
+		case ZKL_COMMAND_JOB:
+			add_node(run, ZKL_WHERE_LOCK, run->command.child);
+			add_item(run, ITEM_NODE_DATA, ZKL_WHERE_LOCK, 0);
+			break;
+		case ZKL_COMMAND_JOBS:
+			add_item(run, ITEM_QUORUM, ZKL_WHERE_LOCK, -1);
+			add_item(run, ITEM_CHILDREN, ZKL_WHERE_LOCK, -1);
 			break;
 	}
 }
@@ -327,6 +336,10 @@ directory_of(const Run *run, ZklWhere where)
 		[ZKL_WHERE_LOCKS] = "/" ZKL_LOCKS,
 	};
 
+	if (run->command.kind == ZKL_COMMAND_JOB ||
+		run->command.kind == ZKL_COMMAND_JOBS ||
+		run->command.kind == ZKL_COMMAND_FORGET)
+		return psprintf("%s" ZKL_JOBRECORD_DIRECTORY, prefix);
 	return psprintf("%s%s%s", prefix, run->command.path, below[where]);
 }
 
@@ -419,7 +432,7 @@ outcome_of(const ZklSessionEvent *event)
 		ZKL_COMMAND_DENIED : ZKL_COMMAND_REFUSED;
 }
 
-/* For a child that may be a contender, the znode itself is read too. */
+/* For a record, or a child that may be a contender, the znode is read too. */
 static void
 note_children(Run *run, ZklWhere where, const ZklSessionEvent *event)
 {
@@ -436,8 +449,9 @@ note_children(Run *run, ZklWhere where, const ZklSessionEvent *event)
 			return;
 		}
 		add_node(run, where, name);
-		if (run->command.kind == ZKL_COMMAND_SURVEY &&
-			(where == ZKL_WHERE_LEASES || zkl_recipe_parse(name, &contender)))
+		if (run->command.kind == ZKL_COMMAND_JOBS ||
+			(run->command.kind == ZKL_COMMAND_SURVEY &&
+			 (where == ZKL_WHERE_LEASES || zkl_recipe_parse(name, &contender))))
 			add_item(run, ITEM_NODE_DATA, where, run->survey.nnodes - 1);
 	}
 }
@@ -494,6 +508,7 @@ note_node(Run *run, int number, const ZklSessionEvent *event)
 
 	node->detailed = true;
 	node->czxid = event->reply.czxid;
+	node->version = event->reply.version;
 	node->ctime_ms = event->ctime_ms;
 	node->owner = event->owner;
 	if (kind == ITEM_NODE_STAT)
@@ -545,7 +560,9 @@ finish(Run *run)
 
 	if (run->outcome == ZKL_COMMAND_OK &&
 		(run->command.kind == ZKL_COMMAND_LIST ||
-		 run->command.kind == ZKL_COMMAND_SURVEY))
+		 run->command.kind == ZKL_COMMAND_SURVEY ||
+		 run->command.kind == ZKL_COMMAND_JOB ||
+		 run->command.kind == ZKL_COMMAND_JOBS))
 	{
 		for (int i = 0; i < survey->nnodes; i++)
 		{

@@ -19,6 +19,7 @@
 #include "worker/addresses.h"
 #include "worker/commandrunner.h"
 #include "worker/entrystate.h"
+#include "worker/jobwriter.h"
 #include "worker/lookup.h"
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
@@ -305,6 +306,7 @@ abandon_handle(void)
 {
 	zkl_session_abandon();
 	zkl_command_runner_restarted();
+	zkl_job_writer_restarted();
 	zkl_tickets_restarted();
 }
 
@@ -333,12 +335,16 @@ zkl_session_keeper_handle_events(void)
 				on_heartbeat(event->sent);
 				break;
 			case ZKL_SESSION_REPLY:
+				zkl_job_writer_note_reply(event);
+				zkl_tickets_handle(event);
+				break;
 			case ZKL_SESSION_CHILDREN_CHANGED:
 			case ZKL_SESSION_NODE_CHANGED:
 				zkl_tickets_handle(event);
 				break;
 			case ZKL_SESSION_ANSWER:
-				zkl_command_runner_handle(event);
+				if (!zkl_job_writer_handle(event))
+					zkl_command_runner_handle(event);
 				break;
 		}
 		zkl_session_free_event(event);
@@ -430,6 +436,7 @@ on_expired(void)
 	}
 	zkl_session_close();
 	zkl_command_runner_restarted();
+	zkl_job_writer_restarted();
 	keeper.open_at = zkl_session_file_remove() ? 0 : zkl_now() + RETRY_OPEN;
 	if (keeper.ending_old)
 		return;

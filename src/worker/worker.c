@@ -31,6 +31,7 @@
 #include "shared/mailbox.h"
 #include "worker/commandrunner.h"
 #include "worker/entrystate.h"
+#include "worker/jobwriter.h"
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
 #include "worker/tickets.h"
@@ -147,6 +148,7 @@ start_up(int session)
 	zkl_session_file_start(session);
 	zkl_hosts_prefix(zkl_hosts, zkl_root, prefix);
 	zkl_tickets_start(prefix);
+	zkl_job_writer_start(prefix);
 	if (session == ZKL_COMMAND_SESSION)
 		zkl_command_runner_start(prefix);
 }
@@ -176,6 +178,7 @@ turn(void)
 	zkl_tickets_take_work();
 	zkl_tickets_run_timers();
 	zkl_session_keeper_send_heartbeat();
+	zkl_job_writer_send();
 	zkl_tickets_send();
 	if (zkl_session_info_number() == ZKL_COMMAND_SESSION)
 		zkl_command_runner_send();
@@ -352,18 +355,20 @@ stop(void)
 }
 
 /*
- * Read all answers first: the server would lose the close request of a client
- * that has not read them.
+ * First write how the runs of jobs have ended, and read all answers: the
+ * server would lose the close request of a client that has not read them.
  */
 static void
 drain(void)
 {
 	int64		until = zkl_now() + DRAIN_LIMIT;
 
+	zkl_job_writer_send();
 	while (zkl_session_outstanding() > 0 && zkl_now() < until &&
 		   zkl_session_is_open())
 	{
 		wait_for_something();
 		zkl_session_keeper_handle_events();
+		zkl_job_writer_send();
 	}
 }

@@ -61,8 +61,10 @@ typedef struct ZklSessionEvent
 
 	/* ANSWER */
 	int			item;			/* as given with the request */
-	int64_t		ctime_ms;
+	int64_t		ctime_ms;		/* also of a REPLY */
+	int64_t		mtime_ms;
 	int64_t		owner;			/* session; 0: the znode is not ephemeral */
+	int			numchildren;
 } ZklSessionEvent;
 
 /* What identifies a session, so that another process can carry it on. */
@@ -218,5 +220,15 @@ extern void zkl_session_ask_stat(ZklSessionAsk ask, const char *path);
 extern void zkl_session_ask_write(ZklSessionAsk ask, const char *path,
 								  const char *data, int version);
 extern void zkl_session_ask_delete(ZklSessionAsk ask, const char *path);
+
+/*
+ * Requests about the records of jobs, in sessionadmin.c.  A record is a
+ * persistent znode.  create_directory makes the directories above as well, and
+ * create_record does if with_parents.  Both answer with the znode's Stat.  The
+ * outcome is CHANGED if the znode exists already.
+ */
+extern void zkl_session_create_directory(ZklSessionAsk ask, const char *path);
+extern void zkl_session_create_record(ZklSessionAsk ask, const char *path,
+									  const char *data, bool with_parents);
 
 #endif							/* ZKL_SESSION_H */

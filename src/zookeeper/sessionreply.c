@@ -16,8 +16,6 @@
 
 #include "zookeeper/sessionint.h"
 
-static void on_set(int rc, const struct Stat *stat, const void *data);
-
 ZklSessionCall *
 zkl_session_begin_call(ZklSessionEventKind kind, void *tag, uint32_t attempt)
 {
@@ -146,7 +144,9 @@ zkl_session_set_stat(ZklSessionEvent *event, const struct Stat *stat)
 	event->reply.ours = stat->ephemeralOwner ==
 		zoo_client_id(zkl_session_state.handle)->client_id;
 	event->ctime_ms = stat->ctime;
+	event->mtime_ms = stat->mtime;
 	event->owner = stat->ephemeralOwner;
+	event->numchildren = stat->numChildren;
 }
 
 void
@@ -190,11 +190,6 @@ zkl_session_set(ZklSessionCall *call, const char *path, const char *text,
 				int version)
 {
 	zkl_session_sent(call, zoo_aset(zkl_session_state.handle, path, text,
-									strlen(text), version, on_set, call));
-}
-
-static void
-on_set(int rc, const struct Stat *stat, const void *data)
-{
-	zkl_session_on_done(rc, data);
+									strlen(text), version,
+									zkl_session_on_stat, call));
 }

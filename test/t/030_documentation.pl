@@ -136,7 +136,7 @@ sub run_page
 	return;
 }
 
-run_page($_) foreach 'README.md', 'doc/zklock.md', 'doc/coming-from.md', 'doc/guarantees.md';
+run_page($_) foreach 'README.md', 'doc/zklock.md', 'doc/coming-from.md', 'doc/guarantees.md', 'doc/recipes.md';
 
 # --- nothing is missing ---
 
@@ -172,7 +172,7 @@ my %exists = map { $_->[0] => 1 } @objects;
 is(join(' ', grep { !$exists{$_} } $reference =~ /^## (zk_\w+)$/mg), '', 'and for nothing else');
 
 # Columns of views, and settings.
-foreach my $view ('zk_locks', 'zk_status', 'zk_sessions')
+foreach my $view ('zk_locks', 'zk_jobs', 'zk_status', 'zk_sessions')
 {
 	my ($entry) = $reference =~ /^## $view\n(.*?)(?=^## |\z)/ms;
 	my @columns = split /\n/, $node_a->safe_psql('postgres',

@@ -131,6 +131,20 @@ zookeepers_own_directory_is_reserved(void **state)
 }
 
 static void
+zklocks_own_directory_is_reserved(void **state)
+{
+	static const char *const reserved = "The path \"/.zklock\" is reserved.";
+
+	(void) state;
+	assert_fault("/.zklock", reserved);
+	assert_fault("/.zklock/jobs", reserved);
+	assert_fault("/.zklock/", reserved);
+	assert_accepted("/.zklocks");
+	assert_accepted("/.zkloc");
+	assert_accepted("/a/.zklock");
+}
+
+static void
 a_path_may_have_255_bytes_and_no_more(void **state)
 {
 	(void) state;
@@ -386,6 +400,7 @@ main(void)
 		cmocka_unit_test(empty_components_are_refused),
 		cmocka_unit_test(dots_are_refused_as_components_only),
 		cmocka_unit_test(zookeepers_own_directory_is_reserved),
+		cmocka_unit_test(zklocks_own_directory_is_reserved),
 		cmocka_unit_test(a_path_may_have_255_bytes_and_no_more),
 		cmocka_unit_test(a_path_may_have_16_components_and_no_more),
 		cmocka_unit_test(a_component_may_be_as_long_as_the_path),

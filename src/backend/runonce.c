@@ -1,0 +1,278 @@
+/*-------------------------------------------------------------------------
+ *
+ * runonce.c
+ *	  Run a job once a tick.
+ *
+ * The record is read first: a tick that is used up costs no more than that.
+ * Then the job's lock is acquired, and the record is written on condition that
+ * it is still the one that was read.  If it is not, an earlier run has ended,
+ * or begun, since; so the decision is made again, with the lock held.
+ *
+ * src/backend/runonce.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+
+#include "backend/acquire.h"
+#include "backend/display.h"
+#include "backend/enter.h"
+#include "backend/holds.h"
+#include "backend/report.h"
+#include "backend/runonce.h"
+#include "backend/wait.h"
+#include "backend/znodes.h"
+#include "compat.h"
+#include "faultpoint.h"
+#include "settings.h"
+
+typedef struct Attempt
+{
+	const ZklWish *wish;
+	const ZklJobTick *tick;
+	ZklJobZnode last;			/* the record, as far as is known */
+	ZklJobRecord record;		/* the one that shall replace it */
+} Attempt;
+
+static bool may_run(Attempt *attempt);
+static bool run_with_new_claim(Attempt *attempt);
+static bool run_with_claim(ZklLocalClaim *claim, Attempt *attempt);
+static bool start(ZklLocalClaim *claim, Attempt *attempt);
+static void describe(const ZklLocalClaim *claim, ZklJobRecord *record);
+static int	ask(ZklLocalClaim *claim, const Attempt *attempt);
+static ZklJobAnswer wait_for_answer(int slot, Attempt *attempt, int session,
+									int64 *zookeeper_time);
+static void report_ahead(const Attempt *attempt, int64 zookeeper_time);
+static void report_full(const char *path);
+
+bool
+zkl_run_once_begin(const ZklWish *wish, const ZklJobTick *tick)
+{
+	Attempt		attempt = {.wish = wish,.tick = tick};
+	ZklLocalClaim *claim;
+	ZklWait		wait;
+
+	claim = zkl_enter_to_acquire(wish);
+	if (claim != NULL && claim->shared->run != ZKL_JOBRUNS_NONE)
+		return false;			/* this backend's own run goes on */
+
+	zkl_znodes_job(wish->path, &attempt.last);
+	ZKL_FAULT_POINT("record-read");
+	if (!may_run(&attempt))
+		return false;
+	if (claim == NULL)
+	{
+		zkl_holds_check_room(1);
+		return run_with_new_claim(&attempt);
+	}
+	zkl_wait_begin(&wait, wish);
+	if (zkl_wait_for_certainty(&wait, claim->shared) == ZKL_STATUS_LOST)
+		zkl_claims_report_lost(ERROR, claim);
+	return run_with_claim(claim, &attempt);
+}
+
+/* If so, this fills in the tick and the attempt of the new record. */
+static bool
+may_run(Attempt *attempt)
+{
+	const ZklJobZnode *last = &attempt->last;
+	ZklJobRecord record;
+
+	if (last->exists &&
+		!zkl_job_record_parse(last->text, last->length, &record))
+		ereport(ERROR,
+				errcode(ERRCODE_DATA_CORRUPTED),
+				errmsg("could not read the record of job \"%s\"",
+					   zkl_display_path(attempt->wish->path)),
+				errdetail("Its znode does not contain what zklock writes."),
+				errhint("If no run of the job can be in progress, remove the record with \"zk_job_forget\"."));
+	return zkl_job_record_decide(last->exists ? &record : NULL, attempt->tick,
+								 &attempt->record);
+}
+
+static bool
+run_with_new_claim(Attempt *attempt)
+{
+	ZklLocalClaim *claim = zkl_claims_begin(attempt->wish);
+	volatile bool started = false;
+
+	PG_TRY();
+	{
+		started = zkl_acquire_claim(claim, attempt->wish) &&
+			run_with_claim(claim, attempt);
+	}
+	PG_CATCH();
+	{
+		zkl_claims_end(claim);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	if (!started)
+		zkl_claims_end(claim);
+	return started;
+}
+
+/* The claim is held. */
+static bool
+run_with_claim(ZklLocalClaim *claim, Attempt *attempt)
+{
+	volatile bool started = false;
+
+	PG_TRY();
+	{
+		started = start(claim, attempt);
+		ZKL_FAULT_POINT("run-started");
+		if (started)
+		{
+			zkl_holds_add(claim, ZKL_EXCLUSIVE, attempt->wish->scope, 1);
+			zkl_holds_begin_run(claim, attempt->wish->scope);
+		}
+	}
+	PG_CATCH();
+	{
+		zkl_shared_claim_end_run(claim->shared, false);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	if (!started)
+		zkl_shared_claim_end_run(claim->shared, false);
+	return started;
+}
+
+/*
+ * Have the record written.  The run has a slot from here on, which the caller
+ * ends unless this returns true.
+ */
+static bool
+start(ZklLocalClaim *claim, Attempt *attempt)
+{
+	const char *path = attempt->wish->path;
+	int64		zookeeper_time = 0;
+	ZklWait		wait;
+	int			slot;
+
+	describe(claim, &attempt->record);
+	slot = ask(claim, attempt);
+	for (;;)
+	{
+		switch (wait_for_answer(slot, attempt, claim->shared->entry->session,
+								&zookeeper_time))
+		{
+			case ZKL_JOB_ANSWER_WRITTEN:
+				zkl_wait_begin(&wait, attempt->wish);
+				if (zkl_wait_for_certainty(&wait, claim->shared) == ZKL_STATUS_LOST)
+					zkl_claims_report_lost(ERROR, claim);
+				return true;
+			case ZKL_JOB_ANSWER_OVERTAKEN:
+				return false;
+			case ZKL_JOB_ANSWER_CHANGED:
+				if (!may_run(attempt))
+					return false;
+				zkl_job_runs_ask_again(slot, &attempt->record, &attempt->last);
+				break;
+			case ZKL_JOB_ANSWER_AHEAD:
+				report_ahead(attempt, zookeeper_time);
+				break;
+			case ZKL_JOB_ANSWER_FULL:
+				report_full(path);
+				break;
+			case ZKL_JOB_ANSWER_DENIED:
+				zkl_report_command(path, ZKL_COMMAND_DENIED);
+			case ZKL_JOB_ANSWER_REFUSED:
+				zkl_report_command(path, ZKL_COMMAND_REFUSED);
+			case ZKL_JOB_ANSWER_ENDED:
+				zkl_claims_report_lost(ERROR, claim);
+				break;
+		}
+	}
+}
+
+static void
+describe(const ZklLocalClaim *claim, ZklJobRecord *record)
+{
+	uint8		random_bytes[16];
+
+	if (!pg_strong_random(random_bytes, sizeof(random_bytes)))
+		elog(ERROR, "could not generate random values");
+	zkl_job_record_make_id(random_bytes, record->run);
+	record->state = ZKL_JOB_STARTED;
+	record->token = claim->shared->token;
+	record->started = GetCurrentTimestamp() + ZKL_JOB_EPOCH;
+	record->ended = 0;
+	strlcpy(record->about, claim->shared->about, sizeof(record->about));
+}
+
+/* From here on, whatever ends or loses the claim ends the run. */
+static int
+ask(ZklLocalClaim *claim, const Attempt *attempt)
+{
+	int			slot = zkl_job_runs_take(attempt->wish->path,
+										 claim->shared->entry->session,
+										 &attempt->record, &attempt->last);
+
+	if (slot == ZKL_JOBRUNS_NONE)
+		ereport(ERROR,
+				errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				errmsg("too many runs of jobs on this server"),
+				errdetail("All %d places for runs are in use.",
+						  zkl_job_runs_number()));
+	if (!zkl_shared_claim_set_run(claim->shared, slot))
+		zkl_claims_report_lost(ERROR, claim);
+	zkl_job_runs_ask(slot);
+	return slot;
+}
+
+static ZklJobAnswer
+wait_for_answer(int slot, Attempt *attempt, int session,
+				int64 *zookeeper_time)
+{
+	static uint32 wait_event = 0;
+	int64		asked_at = zkl_now();
+	ZklJobAnswer answer;
+
+	while (!zkl_job_runs_answer(slot, attempt->record.run, &answer,
+								&attempt->last, zookeeper_time))
+	{
+		int64		left = zkl_session_info_silent_from(session, asked_at) - zkl_now();
+
+		if (left <= 0)
+			zkl_report_unreachable(attempt->wish->path, session);
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 Min((left + 999) / 1000, 60 * 1000),
+						 zkl_wait_event("ZklockJob", &wait_event));
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+	return answer;
+}
+
+static void
+report_ahead(const Attempt *attempt, int64 zookeeper_time)
+{
+	char	   *tick = pstrdup(timestamptz_to_str(attempt->tick->tick - ZKL_JOB_EPOCH));
+
+	ereport(ERROR,
+			errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			errmsg("tick of job \"%s\" is in the future",
+				   zkl_display_path(attempt->wish->path)),
+			errdetail("The tick is %s, and ZooKeeper's time is %s.", tick,
+					  timestamptz_to_str(zookeeper_time - ZKL_JOB_EPOCH)),
+			errhint("Check the clock of this server, and those of the ZooKeeper servers."));
+}
+
+static void
+report_full(const char *path)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			errmsg("too many jobs"),
+			errdetail("There is no record of job \"%s\" yet, and the cluster has %d records of others already.",
+					  zkl_display_path(path), zkl_max_jobs),
+			errhint("Remove records of jobs that are no longer run with \"zk_job_forget\", or raise \"zklock.max_jobs\"."));
+}

@@ -1,0 +1,226 @@
+/*-------------------------------------------------------------------------
+ *
+ * jobrecord.c
+ *	  The record of a job: which tick it has used up, and what became of the run.
+ *
+ * src/protocol/jobrecord.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "protocol/jobrecord.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool take_word(const char **at, const char *word);
+static bool take_number(const char **at, const char *field, int64_t min,
+						int64_t max, int64_t *number);
+static bool take_state(const char **at, ZklJobState *state);
+static bool take_id(const char **at, char id[ZKL_JOBRECORD_ID_SIZE]);
+static int64_t distance(int64_t a, int64_t b);
+
+static const char *const state_names[] = {
+	[ZKL_JOB_STARTED] = "started",
+	[ZKL_JOB_DONE] = "done",
+	[ZKL_JOB_FAILED] = "failed"
+};
+
+#define NSTATES	((int) (sizeof(state_names) / sizeof(state_names[0])))
+
+void
+zkl_job_record_name(const char *path, char name[ZKL_JOBRECORD_NAME_SIZE])
+{
+	char	   *to = name;
+
+	for (const char *at = path + 1; *at != '\0'; at++)
+	{
+		if (*at == '/' || *at == '%')
+			to += sprintf(to, "%%%02X", (unsigned) *at);
+		else
+			*to++ = *at;
+	}
+	*to = '\0';
+}
+
+bool
+zkl_job_record_path(const char *name, char path[ZKL_PATH_SIZE])
+{
+	size_t		length = 0;
+
+	path[length++] = '/';
+	while (*name != '\0')
+	{
+		char		c = *name;
+
+		if (strncmp(name, "%2F", 3) == 0)
+			c = '/';
+		else if (c == '%' && strncmp(name, "%25", 3) != 0)
+			return false;
+		name += *name == '%' ? 3 : 1;
+		if (length == ZKL_PATH_SIZE - 1)
+			return false;
+		path[length++] = c;
+	}
+	path[length] = '\0';
+	return zkl_path_fault(path) == NULL;
+}
+
+void
+zkl_job_record_make_id(const uint8_t random[16], char id[ZKL_JOBRECORD_ID_SIZE])
+{
+	for (int i = 0; i < 16; i++)
+		sprintf(id + 2 * i, "%02x", (unsigned) random[i]);
+}
+
+void
+zkl_job_record_format(const ZklJobRecord *record, char text[ZKL_JOBRECORD_SIZE])
+{
+	snprintf(text, ZKL_JOBRECORD_SIZE,
+			 "zklock-job=1 tick=%lld state=%s run=%s attempt=%d token=%lld"
+			 " started=%lld ended=%lld %s",
+			 (long long) record->tick, state_names[record->state], record->run,
+			 record->attempt, (long long) record->token,
+			 (long long) record->started, (long long) record->ended,
+			 record->about);
+}
+
+/* A text of the greatest length may have been cut. */
+bool
+zkl_job_record_parse(const char *text, size_t length, ZklJobRecord *record)
+{
+	char		copy[ZKL_JOBRECORD_SIZE];
+	const char *at = copy;
+	int64_t		attempt;
+
+	if (length >= sizeof(copy) || memchr(text, '\0', length) != NULL)
+		return false;
+	memcpy(copy, text, length);
+	copy[length] = '\0';
+
+	if (!take_word(&at, "zklock-job=1 ") ||
+		!take_number(&at, "tick=", INT64_MIN, INT64_MAX, &record->tick) ||
+		!take_state(&at, &record->state) ||
+		!take_id(&at, record->run) ||
+		!take_number(&at, "attempt=", 1, INT32_MAX, &attempt) ||
+		!take_number(&at, "token=", 0, INT64_MAX, &record->token) ||
+		!take_number(&at, "started=", INT64_MIN, INT64_MAX, &record->started) ||
+		!take_number(&at, "ended=", INT64_MIN, INT64_MAX, &record->ended) ||
+		strlen(at) >= sizeof(record->about))
+		return false;
+	record->attempt = (int) attempt;
+	strcpy(record->about, at);
+	return true;
+}
+
+static bool
+take_word(const char **at, const char *word)
+{
+	size_t		length = strlen(word);
+
+	if (strncmp(*at, word, length) != 0)
+		return false;
+	*at += length;
+	return true;
+}
+
+/* A field with a number as zklock writes it, and the blank behind it. */
+static bool
+take_number(const char **at, const char *field, int64_t min, int64_t max,
+			int64_t *number)
+{
+	char		written[32];
+	const char *digit;
+	uint64_t	limit = INT64_MAX;
+	uint64_t	value = 0;
+	bool		negative;
+
+	if (!take_word(at, field))
+		return false;
+	negative = **at == '-';
+	if (negative)
+		limit++;
+	for (digit = *at + negative; *digit >= '0' && *digit <= '9'; digit++)
+	{
+		if (value > (limit - (*digit - '0')) / 10)
+			return false;
+		value = value * 10 + (*digit - '0');
+	}
+	*number = negative ? (int64_t) (0 - value) : (int64_t) value;
+
+	/* Neither leading zeros nor a sign without a number. */
+	snprintf(written, sizeof(written), "%lld ", (long long) *number);
+	return *number >= min && *number <= max && take_word(at, written);
+}
+
+static bool
+take_state(const char **at, ZklJobState *state)
+{
+	if (!take_word(at, "state="))
+		return false;
+	for (int i = 0; i < NSTATES; i++)
+	{
+		if (take_word(at, state_names[i]))
+		{
+			*state = (ZklJobState) i;
+			return take_word(at, " ");
+		}
+	}
+	return false;
+}
+
+static bool
+take_id(const char **at, char id[ZKL_JOBRECORD_ID_SIZE])
+{
+	if (!take_word(at, "run=") ||
+		strspn(*at, "0123456789abcdef") != ZKL_JOBRECORD_ID_SIZE - 1)
+		return false;
+	memcpy(id, *at, ZKL_JOBRECORD_ID_SIZE - 1);
+	id[ZKL_JOBRECORD_ID_SIZE - 1] = '\0';
+	*at += ZKL_JOBRECORD_ID_SIZE - 1;
+	return take_word(at, " ");
+}
+
+const char *
+zkl_job_record_state_name(ZklJobState state)
+{
+	return state_names[state];
+}
+
+/*
+ * A record that still says "started" is that of a runner that died, because
+ * the caller holds the lock.  A tick that counts as the last one keeps that
+ * one's number.  Otherwise each retry would move the span in which ticks count
+ * as used.
+ */
+bool
+zkl_job_record_decide(const ZklJobRecord *last, const ZklJobTick *wanted,
+					  ZklJobRecord *next)
+{
+	bool		same = last != NULL &&
+	distance(wanted->tick, last->tick) <= wanted->spacing;
+
+	if (last != NULL && !same && wanted->tick < last->tick)
+		return false;
+	if (same && (!wanted->retry || last->state == ZKL_JOB_DONE))
+		return false;
+	next->tick = same ? last->tick : wanted->tick;
+	next->attempt = same && last->attempt < INT32_MAX ? last->attempt + 1 : 1;
+	return true;
+}
+
+/* The greatest number where the distance does not fit. */
+static int64_t
+distance(int64_t a, int64_t b)
+{
+	uint64_t	distance = a > b ? (uint64_t) a - (uint64_t) b :
+	(uint64_t) b - (uint64_t) a;
+
+	return distance > INT64_MAX ? INT64_MAX : (int64_t) distance;
+}
+
+bool
+zkl_job_record_is_ahead(int64_t tick, int64_t zookeeper_time)
+{
+	return tick > zookeeper_time &&
+		distance(tick, zookeeper_time) > ZKL_JOBRECORD_AHEAD_MAX;
+}

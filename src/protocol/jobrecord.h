@@ -1,0 +1,103 @@
+/*-------------------------------------------------------------------------
+ *
+ * jobrecord.h
+ *	  The record of a job: which tick it has used up, and what became of the run.
+ *
+ * Each job has one persistent znode, <root>/.zklock/jobs/<name>.  The name is
+ * the path of the job's lock without its first slash, with "%2F" for a slash
+ * and "%25" for a percent sign.  So it is one component, and the record of
+ * "/jobs" has no children.
+ *
+ * The record is a line of text, at most ZKL_JOBRECORD_SIZE - 1 bytes long:
+ *
+ *		zklock-job=1 tick=N state=S run=R attempt=N token=N started=N ended=N
+ *		server=... pid=N database=... role=... application=...
+ *
+ * with one blank between two fields.  The times are microseconds since 1970;
+ * "ended" is 0 while the state is "started".  S is "started", "done" or
+ * "failed".  R is 32 hexadecimal digits, which no other run has.  The last
+ * five fields are those of a lock's znode.
+ *
+ * Any client may have written the znode, so the text is parsed strictly: a
+ * text that zklock cannot have written is no record.
+ *
+ * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
+ *
+ * src/protocol/jobrecord.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_JOBRECORD_H
+#define ZKL_JOBRECORD_H
+
+#include "protocol/path.h"
+#include "protocol/recipe.h"
+
+/* The directory of the records, below the root. */
+#define ZKL_JOBRECORD_DIRECTORY		"/" ZKL_PATH_RESERVED "/jobs"
+
+#define ZKL_JOBRECORD_SIZE			512 /* of the text, with its null */
+#define ZKL_JOBRECORD_NAME_SIZE		(3 * ZKL_PATH_SIZE)
+#define ZKL_JOBRECORD_ID_SIZE		33
+
+/* A tick may be ahead of ZooKeeper's time by this many microseconds. */
+#define ZKL_JOBRECORD_AHEAD_MAX		INT64_C(60000000)
+
+typedef enum ZklJobState
+{
+	ZKL_JOB_STARTED,
+	ZKL_JOB_DONE,
+	ZKL_JOB_FAILED
+} ZklJobState;
+
+typedef struct ZklJobRecord
+{
+	int64_t		tick;			/* microseconds since 1970 */
+	ZklJobState state;
+	char		run[ZKL_JOBRECORD_ID_SIZE];
+	int			attempt;		/* how often the tick has been run; from 1 */
+	int64_t		token;			/* of the claim on the job's lock */
+	int64_t		started;		/* on the clock of the server that ran it */
+	int64_t		ended;			/* the same; 0: not yet */
+	char		about[ZKL_ABOUT_SIZE];	/* the backend, as in znodes of locks */
+} ZklJobRecord;
+
+/* What a caller wants to run. */
+typedef struct ZklJobTick
+{
+	int64_t		tick;
+	int64_t		spacing;		/* ticks so near to the last used one are the
+								 * same tick */
+	bool		retry;			/* a run that failed, or died, may be repeated */
+} ZklJobTick;
+
+/* The znode's name, and back.  False: it is the name of no path's record. */
+extern void zkl_job_record_name(const char *path,
+								char name[ZKL_JOBRECORD_NAME_SIZE]);
+extern bool zkl_job_record_path(const char *name, char path[ZKL_PATH_SIZE]);
+
+/* Write an ID made of 16 random bytes. */
+extern void zkl_job_record_make_id(const uint8_t random[16],
+								   char id[ZKL_JOBRECORD_ID_SIZE]);
+
+/* The text of a record, and back.  False: this is no record. */
+extern void zkl_job_record_format(const ZklJobRecord *record,
+								  char text[ZKL_JOBRECORD_SIZE]);
+extern bool zkl_job_record_parse(const char *text, size_t length,
+								 ZklJobRecord *record);
+
+extern const char *zkl_job_record_state_name(ZklJobState state);
+
+/*
+ * May a caller that holds the job's lock run this tick?  "last" is the record;
+ * NULL: there is none.  If so, *next is the tick and the attempt of the new
+ * record; its other fields are left alone.
+ */
+extern bool zkl_job_record_decide(const ZklJobRecord *last,
+								  const ZklJobTick *wanted,
+								  ZklJobRecord *next);
+
+/* Is a tick too far ahead of this moment of ZooKeeper's time? */
+extern bool zkl_job_record_is_ahead(int64_t tick, int64_t zookeeper_time);
+
+#endif							/* ZKL_JOBRECORD_H */

@@ -1,0 +1,155 @@
+/*-------------------------------------------------------------------------
+ *
+ * jobruns.h
+ *	  The runs of jobs that this server has: what their records have to say.
+ *
+ * A run has a SLOT in shared memory from the moment at which a backend wants
+ * its record to be written, until the record says how the run has ended.
+ * Backends ask; the worker of the ZooKeeper session that carries the ticket of
+ * the job's lock writes.  A slot outlives its backend: a run always ends.
+ *
+ *		from -> to				by			when
+ *		FREE -> STARTING		backend		it holds the job's lock
+ *		STARTING -> ANSWERED	worker		ZooKeeper has answered.  If the
+ *											record was written, the run goes on
+ *		ANSWERED -> STARTING	backend		it tries again with what the record
+ *											says now
+ *		ANSWERED -> FREE		backend,	the run has ended, and the record
+ *								worker		was not written
+ *		STARTING, ANSWERED		backend,	the run has ended
+ *		-> ENDED				worker
+ *		ENDED -> FREE			worker		the record says so, or it is certain
+ *											that it is not this run's any more
+ *
+ * The claim on the job's lock has the slot's number.  Whatever ends the claim,
+ * or loses it, ends the run: as failed, unless its backend has ended the run
+ * before.  The worker sends what the record has to say about a run's end
+ * before it sends the delete of the ticket.  So the next client that gets the
+ * lock finds the end in the record.
+ *
+ * Writes are conditional on the version of the record.  If the record has
+ * another version, the worker reads it, and recognizes its own write by the
+ * run's ID.  A run that has ended before its start was answered is UNSURE: then
+ * the worker reads before it writes.
+ *
+ * Locks.  One LWLock protects all slots.  A process may take it while it holds
+ * a partition of the lock table, and takes no other lock of zklock after it.
+ * No function raises an error.
+ *
+ * src/shared/jobruns.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_JOBRUNS_H
+#define ZKL_JOBRUNS_H
+
+#include "datatype/timestamp.h"
+
+#include "protocol/jobrecord.h"
+
+/* PostgreSQL's epoch, on the clock of records. */
+#define ZKL_JOB_EPOCH \
+	((POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
+
+#define ZKL_JOBRUNS_NONE	(-1)	/* no slot's number */
+
+typedef enum ZklJobRunState
+{
+	ZKL_JOBRUN_FREE,
+	ZKL_JOBRUN_STARTING,
+	ZKL_JOBRUN_ANSWERED,
+	ZKL_JOBRUN_ENDED
+} ZklJobRunState;
+
+/* What became of the write that begins a run. */
+typedef enum ZklJobAnswer
+{
+	ZKL_JOB_ANSWER_WRITTEN,
+	ZKL_JOB_ANSWER_OVERTAKEN,	/* ... but not over the record that was read */
+	ZKL_JOB_ANSWER_CHANGED,		/* the record is not the one that was read */
+	ZKL_JOB_ANSWER_AHEAD,		/* the tick is too far in the future */
+	ZKL_JOB_ANSWER_FULL,		/* there are zklock.max_jobs records already */
+	ZKL_JOB_ANSWER_DENIED,		/* ZooKeeper's access control forbids it */
+	ZKL_JOB_ANSWER_REFUSED,		/* by ZooKeeper, for another reason */
+	ZKL_JOB_ANSWER_ENDED		/* the claim was lost, and with it the run */
+} ZklJobAnswer;
+
+/* A record's znode: what it says, and which version it is. */
+typedef struct ZklJobZnode
+{
+	bool		exists;
+	int64		czxid;
+	int32		version;
+	int			length;
+	char text[	ZKL_JOBRECORD_SIZE];
+} ZklJobZnode;
+
+typedef struct ZklJobRun
+{
+	ZklJobRunState state;
+	uint32		serial;			/* grows whenever the worker has to begin anew */
+	int			session;		/* of the ticket */
+	int			proc_number;	/* of the backend */
+	bool		unsure;
+	char		path[ZKL_PATH_SIZE];
+	ZklJobRecord record;		/* what the worker has to write */
+	ZklJobZnode last;			/* the record that the write replaces; since
+								 * WRITTEN, version and czxid are the run's */
+
+	/* since ANSWERED */
+	ZklJobAnswer answer;
+	uint64		epoch;			/* of the ZooKeeper session */
+	int64		zookeeper_time; /* AHEAD */
+} ZklJobRun;
+
+/* For the shared-memory hooks: once in the postmaster, once in each process. */
+extern void zkl_job_runs_request(void);
+extern void zkl_job_runs_startup(void);
+
+/*
+ * For backends.
+ *
+ * take: FREE -> STARTING.  Returns the slot, or ZKL_JOBRUNS_NONE if all are in
+ * use.  The caller puts the number into its claim, and then calls ask, which
+ * wakes the worker.  ask_again: ANSWERED -> STARTING, to replace this record.
+ *
+ * answer: false if there is none yet; the backend's latch will be set.  For
+ * CHANGED, *last is the record as it is now.  The worker may have ended the
+ * run with its claim, so "id" says which run is meant.
+ */
+extern int	zkl_job_runs_take(const char *path, int session,
+							  const ZklJobRecord *record,
+							  const ZklJobZnode *last);
+extern void zkl_job_runs_ask(int slot);
+extern void zkl_job_runs_ask_again(int slot, const ZklJobRecord *record,
+								   const ZklJobZnode *last);
+extern bool zkl_job_runs_answer(int slot, const char *id, ZklJobAnswer *answer,
+								ZklJobZnode *last, int64 *zookeeper_time);
+
+/*
+ * End the run of a claim, if it has one: *slot becomes ZKL_JOBRUNS_NONE.  The
+ * caller has locked the claim's partition.
+ */
+extern void zkl_job_runs_end(int *slot, bool done);
+
+/*
+ * For the worker.
+ *
+ * any: may there be slots to work on?  get: a copy of a slot that is STARTING
+ * or ENDED, and of this session; false for all others.  is_ending: is a slot
+ * of this job ENDED?
+ *
+ * set_answer and finish are for the request with this serial; if the slot has
+ * another by now, they do nothing.  For WRITTEN, OVERTAKEN and
+ * CHANGED the slot takes over *znode.  finish: ENDED -> FREE.
+ */
+extern int	zkl_job_runs_number(void);
+extern bool zkl_job_runs_any(void);
+extern bool zkl_job_runs_get(int slot, int session, ZklJobRun *run);
+extern bool zkl_job_runs_is_ending(const char *path);
+extern void zkl_job_runs_set_answer(int slot, uint32 serial, ZklJobAnswer answer,
+									const ZklJobZnode *znode,
+									int64 zookeeper_time);
+extern void zkl_job_runs_finish(int slot, uint32 serial);
+
+#endif							/* ZKL_JOBRUNS_H */

@@ -1,0 +1,474 @@
+/*-------------------------------------------------------------------------
+ *
+ * jobwriter.c
+ *	  The worker writes the records of jobs: how runs begin and end.
+ *
+ * Each slot of jobruns.h has a TASK.  It sends one request at a time, and the
+ * reply decides about the next one.
+ *
+ * A run begins with a write that is conditional on the record which its
+ * backend has read.  Before that, the worker must know ZooKeeper's time, and
+ * for a new record the number of all records.  Both are usually known from
+ * replies to requests of the last seconds.
+ *
+ * ZooKeeper handles the requests of one session in their order.  Therefore a
+ * read that follows a write whose answer is unknown sees that write, if it was
+ * done at all.
+ *
+ * src/worker/jobwriter.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/memutils.h"
+
+#include "faultpoint.h"
+#include "settings.h"
+#include "shared/jobruns.h"
+#include "shared/locktable.h"
+#include "worker/jobwriter.h"
+
+/* So long is a fact about ZooKeeper fresh. */
+#define FRESH_FOR		ZKL_MS(10 * 1000)
+
+#define RECORD_PATH_SIZE	(ZKL_ROOT_SIZE + sizeof(ZKL_JOBRECORD_DIRECTORY) + ZKL_JOBRECORD_NAME_SIZE + 1)
+
+typedef enum Step
+{
+	STEP_NONE,					/* no request is under way */
+	STEP_COUNT,					/* how many records there are */
+	STEP_TIME,					/* ZooKeeper's time */
+	STEP_WRITE,
+	STEP_READ
+} Step;
+
+typedef struct Task
+{
+	ZklJobRun	run;			/* a copy of the slot */
+	uint32		attempt;		/* tags requests */
+	Step		step;
+	bool		counted;		/* it has had its step COUNT */
+	bool		no_directory;	/* the directories must be made first */
+} Task;
+
+static Task *tasks = NULL;
+static int	ntasks;
+static char directory[ZKL_ROOT_SIZE + sizeof(ZKL_JOBRECORD_DIRECTORY)];
+
+/* A moment of ZooKeeper's time, the number of records, and when they were so. */
+static int64 time_then;
+static int64 time_noted_at = 0; /* 0: never */
+static int	nrecords;
+static int64 nrecords_noted_at = 0;
+
+static void send_all(ZklJobRunState state);
+static void take_over(Task *task, const ZklJobRun *run);
+static void next_request(Task *task);
+static bool must_read(const Task *task);
+static void next_of_start(Task *task);
+static void ask(Task *task, Step step);
+static void record_path(const Task *task, char *path);
+static bool must_count(const Task *task);
+static bool is_fresh(int64 noted_at);
+static void note_time(int64 time_ms);
+static int64 time_now(void);
+static void take_reply(Task *task, Step step, const ZklSessionEvent *event);
+static void on_start_written(Task *task, const ZklSessionEvent *event);
+static void on_start_read(Task *task, const ZklSessionEvent *event);
+static void on_end_written(Task *task, const ZklSessionEvent *event);
+static void on_end_read(Task *task, const ZklSessionEvent *event);
+static bool read_record(const ZklSessionEvent *event, ZklJobZnode *znode,
+						ZklJobRecord *record);
+static void answer(Task *task, ZklJobAnswer answer, const ZklJobZnode *znode);
+static void answer_refusal(Task *task, const ZklSessionEvent *event);
+static void finish(Task *task);
+
+void
+zkl_job_writer_start(const char *prefix)
+{
+	snprintf(directory, sizeof(directory), "%s" ZKL_JOBRECORD_DIRECTORY,
+			 prefix);
+	ntasks = zkl_job_runs_number();
+	tasks = MemoryContextAllocZero(TopMemoryContext, ntasks * sizeof(Task));
+}
+
+void
+zkl_job_writer_restarted(void)
+{
+	for (int i = 0; i < ntasks; i++)
+	{
+		tasks[i].attempt++;
+		tasks[i].step = STEP_NONE;
+	}
+}
+
+/*
+ * A backend that got the job's lock within this server must not overtake the
+ * end of the run before: it would take that run for one that died.  So the ends
+ * of runs go first, and a run begins only when no other of the job is ending.
+ */
+void
+zkl_job_writer_send(void)
+{
+	if (!zkl_job_runs_any() || !zkl_session_is_usable())
+		return;
+	zkl_session_begin_sending();
+	send_all(ZKL_JOBRUN_ENDED);
+	send_all(ZKL_JOBRUN_STARTING);
+	zkl_session_end_sending();
+}
+
+static void
+send_all(ZklJobRunState state)
+{
+	ZklJobRun	run;
+
+	for (int i = 0; i < ntasks; i++)
+	{
+		if (!zkl_job_runs_get(i, zkl_session_info_number(), &run) ||
+			run.state != state)
+			continue;
+		if (tasks[i].run.serial != run.serial)
+			take_over(&tasks[i], &run);
+		if (tasks[i].step == STEP_NONE &&
+			(state == ZKL_JOBRUN_ENDED || !zkl_job_runs_is_ending(run.path)))
+			next_request(&tasks[i]);
+	}
+}
+
+/* The slot has a new request. */
+static void
+take_over(Task *task, const ZklJobRun *run)
+{
+	task->run = *run;
+	task->attempt++;
+	task->step = STEP_NONE;
+	task->counted = task->no_directory = false;
+}
+
+/*
+ * Requests
+ */
+
+static void
+next_request(Task *task)
+{
+	if (task->run.state == ZKL_JOBRUN_STARTING)
+		next_of_start(task);
+	else
+		ask(task, must_read(task) ? STEP_READ : STEP_WRITE);
+}
+
+/*
+ * A write whose answer was lost is sent again as it is, before the delete of
+ * the ticket.  But if the session has expired, the lock has been free: then
+ * the record may have been deleted and made anew, with the same version.
+ */
+static bool
+must_read(const Task *task)
+{
+	return task->run.unsure ||
+		task->run.epoch != pg_atomic_read_u64(&zkl_session_info_mine->epoch);
+}
+
+static void
+next_of_start(Task *task)
+{
+	if (!task->run.last.exists && must_count(task))
+		ask(task, STEP_COUNT);
+	else if (!task->run.last.exists && nrecords >= zkl_max_jobs)
+		answer(task, ZKL_JOB_ANSWER_FULL, NULL);
+	else if (!is_fresh(time_noted_at))
+		ask(task, STEP_TIME);
+	else if (zkl_job_record_is_ahead(task->run.record.tick, time_now()))
+		answer(task, ZKL_JOB_ANSWER_AHEAD, NULL);
+	else
+		ask(task, STEP_WRITE);
+}
+
+/*
+ * A number of the last seconds will do, unless it comes near the limit: other
+ * servers may have made records since, or removed some.
+ */
+static bool
+must_count(const Task *task)
+{
+	return !task->counted &&
+		(!is_fresh(nrecords_noted_at) || nrecords >= zkl_max_jobs / 2);
+}
+
+static bool
+is_fresh(int64 noted_at)
+{
+	return noted_at != 0 && zkl_now() - noted_at <= FRESH_FOR;
+}
+
+static void
+ask(Task *task, Step step)
+{
+	ZklSessionAsk tag = {task, task->attempt, step};
+	ZklJobRun  *run = &task->run;
+	char		path[RECORD_PATH_SIZE];
+	char		line[ZKL_JOBRECORD_SIZE];
+
+	task->step = step;
+	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests, 1);
+	record_path(task, path);
+	zkl_job_record_format(&run->record, line);
+	switch (step)
+	{
+		case STEP_NONE:
+			break;
+		case STEP_COUNT:
+			zkl_session_ask_stat(tag, directory);
+			break;
+		case STEP_TIME:
+			if (task->no_directory)
+				zkl_session_create_directory(tag, directory);
+			else
+				zkl_session_ask_write(tag, directory, "", -1);
+			break;
+		case STEP_WRITE:
+			if (run->state == ZKL_JOBRUN_STARTING && !run->last.exists)
+				zkl_session_create_record(tag, path, line, task->no_directory);
+			else
+				zkl_session_ask_write(tag, path, line, run->last.version);
+			if (run->state == ZKL_JOBRUN_STARTING)
+				ZKL_FAULT_POINT("run-start-sent");
+			else
+				ZKL_FAULT_POINT("run-end-sent");
+			break;
+		case STEP_READ:
+			zkl_session_ask_data(tag, path, ZKL_JOBRECORD_SIZE);
+			break;
+	}
+}
+
+static void
+record_path(const Task *task, char *path)
+{
+	char		name[ZKL_JOBRECORD_NAME_SIZE];
+
+	zkl_job_record_name(task->run.path, name);
+	snprintf(path, RECORD_PATH_SIZE, "%s/%s", directory, name);
+}
+
+/*
+ * ZooKeeper's time.  The znode was made before its reply came, so the time is
+ * this one or a little later.
+ */
+void
+zkl_job_writer_note_reply(const ZklSessionEvent *event)
+{
+	if (event->reply.outcome == ZKL_OUTCOME_OK &&
+		(event->reply.request == ZKL_REQUEST_CREATE ||
+		 event->reply.request == ZKL_REQUEST_CREATE_BOTH))
+		note_time(event->ctime_ms);
+}
+
+static void
+note_time(int64 time_ms)
+{
+	time_then = ZKL_MS(time_ms);
+	time_noted_at = zkl_now();
+}
+
+static int64
+time_now(void)
+{
+	return time_then + (zkl_now() - time_noted_at);
+}
+
+/*
+ * Replies
+ */
+
+bool
+zkl_job_writer_handle(const ZklSessionEvent *event)
+{
+	Task	   *task = event->tag;
+
+	if (task < tasks || task >= tasks + ntasks)
+		return false;
+	if (event->attempt == task->attempt)
+	{
+		Step		step = task->step;
+
+		task->step = STEP_NONE;
+		take_reply(task, step, event);
+	}
+	return true;
+}
+
+/*
+ * If the answer was lost with the connection, the task begins anew.  After the
+ * start of a run was lost, the write comes again, and finds out.
+ */
+static void
+take_reply(Task *task, Step step, const ZklSessionEvent *event)
+{
+	bool		starting = task->run.state == ZKL_JOBRUN_STARTING;
+	ZklOutcome	outcome = event->reply.outcome;
+
+	if (outcome == ZKL_OUTCOME_UNKNOWN)
+		return;
+	switch (step)
+	{
+		case STEP_NONE:
+			break;
+		case STEP_COUNT:
+			if (outcome == ZKL_OUTCOME_REFUSED)
+			{
+				answer_refusal(task, event);
+				break;
+			}
+			nrecords = outcome == ZKL_OUTCOME_OK ? event->numchildren : 0;
+			nrecords_noted_at = zkl_now();
+			task->counted = true;
+			break;
+		case STEP_TIME:
+			if (outcome == ZKL_OUTCOME_REFUSED)
+				answer_refusal(task, event);
+			else if (outcome == ZKL_OUTCOME_OK)
+				note_time(event->mtime_ms);
+			task->no_directory = outcome == ZKL_OUTCOME_ABSENT;
+			break;
+		case STEP_WRITE:
+			if (starting)
+				on_start_written(task, event);
+			else
+				on_end_written(task, event);
+			break;
+		case STEP_READ:
+			if (starting)
+				on_start_read(task, event);
+			else
+				on_end_read(task, event);
+			break;
+	}
+}
+
+/*
+ * Versions begin anew with a new znode.  If the record was deleted and made
+ * anew since the backend read it, this write may have replaced a run's record
+ * that the backend has not seen.
+ */
+static void
+on_start_written(Task *task, const ZklSessionEvent *event)
+{
+	ZklJobZnode znode = {.exists = true};
+
+	switch (event->reply.outcome)
+	{
+		case ZKL_OUTCOME_OK:
+			ZKL_FAULT_POINT("run-start-answered");
+			znode.version = event->reply.version;
+			znode.czxid = event->reply.czxid;
+			if (!task->run.last.exists)
+				nrecords++;
+			answer(task, task->run.last.exists &&
+				   task->run.last.czxid != znode.czxid ?
+				   ZKL_JOB_ANSWER_OVERTAKEN : ZKL_JOB_ANSWER_WRITTEN, &znode);
+			break;
+		case ZKL_OUTCOME_ABSENT:
+			if (task->run.last.exists)
+			{
+				znode.exists = false;
+				answer(task, ZKL_JOB_ANSWER_CHANGED, &znode);
+			}
+			task->no_directory = true;
+			break;
+		case ZKL_OUTCOME_CHANGED:
+			ask(task, STEP_READ);
+			break;
+		case ZKL_OUTCOME_UNKNOWN:
+			break;
+		case ZKL_OUTCOME_REFUSED:
+			answer_refusal(task, event);
+			break;
+	}
+}
+
+/* Another run's record, or this one's, if the first answer was lost. */
+static void
+on_start_read(Task *task, const ZklSessionEvent *event)
+{
+	ZklJobZnode znode;
+	ZklJobRecord record;
+
+	if (event->reply.outcome == ZKL_OUTCOME_REFUSED)
+		answer_refusal(task, event);
+	else if (read_record(event, &znode, &record) &&
+			 strcmp(record.run, task->run.record.run) == 0)
+		answer(task, ZKL_JOB_ANSWER_WRITTEN, &znode);
+	else
+		answer(task, ZKL_JOB_ANSWER_CHANGED, &znode);
+}
+
+/* If the record has changed or is gone, it is not this run's any more. */
+static void
+on_end_written(Task *task, const ZklSessionEvent *event)
+{
+	if (event->reply.outcome == ZKL_OUTCOME_OK)
+		ZKL_FAULT_POINT("run-end-answered");
+	if (event->reply.outcome == ZKL_OUTCOME_REFUSED)
+		ereport(LOG,
+				errmsg("could not write the end of a run to the record of job \"%s\"",
+					   task->run.path));
+	finish(task);
+}
+
+static void
+on_end_read(Task *task, const ZklSessionEvent *event)
+{
+	ZklJobZnode znode;
+	ZklJobRecord record;
+
+	if (event->reply.outcome == ZKL_OUTCOME_REFUSED ||
+		!read_record(event, &znode, &record) ||
+		strcmp(record.run, task->run.record.run) != 0 ||
+		record.state != ZKL_JOB_STARTED)
+	{
+		finish(task);
+		return;
+	}
+	task->run.last = znode;
+	ask(task, STEP_WRITE);
+}
+
+/* False: there is no record that can be read. */
+static bool
+read_record(const ZklSessionEvent *event, ZklJobZnode *znode,
+			ZklJobRecord *record)
+{
+	memset(znode, 0, sizeof(*znode));
+	znode->exists = event->reply.outcome == ZKL_OUTCOME_OK;
+	if (!znode->exists)
+		return false;
+	znode->czxid = event->reply.czxid;
+	znode->version = event->reply.version;
+	znode->length = Min(event->data_length, (int) sizeof(znode->text));
+	memcpy(znode->text, event->data, znode->length);
+	return zkl_job_record_parse(znode->text, znode->length, record);
+}
+
+static void
+answer(Task *task, ZklJobAnswer answer, const ZklJobZnode *znode)
+{
+	zkl_job_runs_set_answer(task - tasks, task->run.serial, answer, znode,
+							time_now());
+}
+
+static void
+answer_refusal(Task *task, const ZklSessionEvent *event)
+{
+	answer(task, event->reply.failure == ZKL_FAILURE_PERMISSION ?
+		   ZKL_JOB_ANSWER_DENIED : ZKL_JOB_ANSWER_REFUSED, NULL);
+}
+
+static void
+finish(Task *task)
+{
+	zkl_job_runs_finish(task - tasks, task->run.serial);
+}

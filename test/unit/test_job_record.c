@@ -1,0 +1,349 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_job_record.c
+ *	  The record of a job: its name, its text, and what it decides.
+ *
+ * test/unit/test_job_record.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "unit.h"
+
+#include "protocol/jobrecord.h"
+
+#define MINUTE	INT64_C(60000000)
+#define NOON	(INT64_C(1795348800) * 1000000)
+
+static const ZklJobRecord example = {
+	.tick = NOON,
+	.state = ZKL_JOB_STARTED,
+	.run = "00112233445566778899aabbccddeeff",
+	.attempt = 2,
+	.token = 281474976710657,
+	.started = NOON + 1,
+	.about = "server=a pid=7 database=db role=r application="
+};
+
+static const char example_text[] =
+"zklock-job=1 tick=1795348800000000 state=started"
+" run=00112233445566778899aabbccddeeff attempt=2 token=281474976710657"
+" started=1795348800000001 ended=0"
+" server=a pid=7 database=db role=r application=";
+
+static void
+assert_name(const char *path, const char *expected)
+{
+	char		name[ZKL_JOBRECORD_NAME_SIZE];
+	char		back[ZKL_PATH_SIZE];
+
+	zkl_job_record_name(path, name);
+	assert_string_equal(name, expected);
+	assert_true(zkl_job_record_path(name, back));
+	assert_string_equal(back, path);
+}
+
+static void
+a_name_is_one_component(void **state)
+{
+	(void) state;
+	assert_name("/jobs", "jobs");
+	assert_name("/jobs/nightly", "jobs%2Fnightly");
+	assert_name("/100%", "100%25");
+	assert_name("/a%2Fb/c", "a%252Fb%2Fc");
+	assert_name("/with blanks/\xc3\xa4", "with blanks%2F\xc3\xa4");
+}
+
+static void
+the_longest_path_has_a_name(void **state)
+{
+	char		path[ZKL_PATH_SIZE];
+	char		name[ZKL_JOBRECORD_NAME_SIZE];
+	char		back[ZKL_PATH_SIZE];
+
+	(void) state;
+	memset(path, '%', sizeof(path) - 1);
+	path[0] = '/';
+	path[sizeof(path) - 1] = '\0';
+	zkl_job_record_name(path, name);
+	assert_int_equal(strlen(name), 3 * (sizeof(path) - 2));
+	assert_true(zkl_job_record_path(name, back));
+	assert_string_equal(back, path);
+}
+
+static void
+other_names_are_no_paths(void **state)
+{
+	static const char *const names[] = {
+		"", ".", "..", "a%", "a%2", "a%2f", "a%41", "%2Fa", "a%2F", "a%2F%2Fb",
+		"zookeeper", ".zklock%2Fjobs", "a/",
+		"_c_00000000-0000-0000-0000-000000000000-lock-0000000001"
+	};
+	char		path[ZKL_PATH_SIZE];
+	char		name[2 * ZKL_PATH_SIZE];
+
+	(void) state;
+	for (int i = 0; i < lengthof(names); i++)
+	{
+		if (zkl_job_record_path(names[i], path))
+			fail_msg("\"%s\" was taken for \"%s\"", names[i], path);
+	}
+	memset(name, 'x', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	assert_false(zkl_job_record_path(name, path));
+}
+
+static void
+assert_same_record(const ZklJobRecord *a, const ZklJobRecord *b)
+{
+	assert_int_equal(a->tick, b->tick);
+	assert_int_equal(a->state, b->state);
+	assert_string_equal(a->run, b->run);
+	assert_int_equal(a->attempt, b->attempt);
+	assert_int_equal(a->token, b->token);
+	assert_int_equal(a->started, b->started);
+	assert_int_equal(a->ended, b->ended);
+	assert_string_equal(a->about, b->about);
+}
+
+static void
+a_record_has_a_text(void **state)
+{
+	char		text[ZKL_JOBRECORD_SIZE];
+	ZklJobRecord parsed;
+
+	(void) state;
+	zkl_job_record_format(&example, text);
+	assert_string_equal(text, example_text);
+	assert_true(zkl_job_record_parse(text, strlen(text), &parsed));
+	assert_same_record(&parsed, &example);
+}
+
+static void
+records_survive_as_text(void **state)
+{
+	uint64_t	seed = 1;
+
+	(void) state;
+	for (int i = 0; i < 20000; i++)
+	{
+		ZklJobRecord record;
+		ZklJobRecord parsed;
+		uint8_t		random[16];
+		char		text[ZKL_JOBRECORD_SIZE];
+		int			length = random_below(&seed, ZKL_ABOUT_SIZE);
+
+		random_bytes(&seed, random, sizeof(random));
+		zkl_job_record_make_id(random, record.run);
+		random_bytes(&seed, (uint8_t *) &record.tick, sizeof(record.tick));
+		random_bytes(&seed, (uint8_t *) &record.started, sizeof(record.started));
+		random_bytes(&seed, (uint8_t *) &record.ended, sizeof(record.ended));
+		if (random_below(&seed, 4) == 0)
+			record.tick = random_below(&seed, 2) ? INT64_MIN : INT64_MAX;
+		record.token = record.tick & INT64_MAX;
+		record.state = (ZklJobState) random_below(&seed, 3);
+		record.attempt = 1 + (int) (random_below(&seed, UINT32_MAX) >> 2);
+		memset(record.about, 'x', sizeof(record.about));
+		record.about[length] = '\0';
+
+		zkl_job_record_format(&record, text);
+		assert_true(strlen(text) < ZKL_JOBRECORD_SIZE - 1);
+		assert_true(zkl_job_record_parse(text, strlen(text), &parsed));
+		assert_same_record(&parsed, &record);
+	}
+}
+
+static void
+assert_unreadable(const char *text, size_t length)
+{
+	ZklJobRecord parsed;
+
+	if (zkl_job_record_parse(text, length, &parsed))
+		fail_msg("\"%.*s\" was taken for a record", (int) length, text);
+}
+
+static void
+other_texts_are_no_records(void **state)
+{
+	static const char *const changes[][2] = {
+		{"zklock-job=1", "zklock-job=2"},
+		{"tick=1795348800000000", "tick="},
+		{"tick=1795348800000000", "tick=-"},
+		{"tick=1795348800000000", "tick=-0"},
+		{"tick=1795348800000000", "tick=01"},
+		{"tick=1795348800000000", "tick=+1"},
+		{"tick=1795348800000000", "tick=9223372036854775808"},
+		{"tick=1795348800000000", "tick=-9223372036854775809"},
+		{"tick=1795348800000000", "tick=18446744073709551617"},
+		{"tick=1795348800000000", "tick=1e9"},
+		{"state=started", "state=start"},
+		{"state=started", "state=starteddone"},
+		{"run=0011", "run=001G"},
+		{"run=0011", "run=001"},
+		{"run=0011", "run=00111"},
+		{"attempt=2", "attempt=0"},
+		{"attempt=2", "attempt=2147483648"},
+		{"token=2", "token=-2"},
+		{"started=1", "begun=1"},
+		{"ended=0 ", "ended=0"},
+		{" started", "  started"}
+	};
+	char		text[2 * ZKL_JOBRECORD_SIZE];
+
+	(void) state;
+	assert_unreadable("", 0);
+	assert_unreadable("127.0.0.1", 9);
+	for (int i = 0; i < lengthof(changes); i++)
+	{
+		const char *at = strstr(example_text, changes[i][0]);
+
+		assert_non_null(at);
+		snprintf(text, sizeof(text), "%.*s%s%s", (int) (at - example_text),
+				 example_text, changes[i][1], at + strlen(changes[i][0]));
+		assert_unreadable(text, strlen(text));
+	}
+
+	/* cut, with a null in it, or too long */
+	for (size_t length = 0; length < (size_t) (strstr(example_text, " server") - example_text); length++)
+		assert_unreadable(example_text, length);
+	memcpy(text, example_text, sizeof(example_text));
+	text[strlen(text) - 3] = '\0';
+	assert_unreadable(text, strlen(example_text));
+	memset(text, 'x', sizeof(text));
+	memcpy(text, example_text, strlen(example_text));
+	assert_unreadable(text, ZKL_JOBRECORD_SIZE - 1);
+	assert_unreadable(text, ZKL_JOBRECORD_SIZE);
+	assert_unreadable(text, sizeof(text));
+}
+
+/*
+ * Decisions
+ */
+
+/* May a tick be run, so many minutes after that of the record? */
+static bool
+may_run(ZklJobState last, int64_t minutes, bool retry, int64_t spacing,
+		ZklJobRecord *next)
+{
+	ZklJobRecord record = example;
+	ZklJobTick	wanted = {NOON + minutes * MINUTE, spacing, retry};
+
+	record.state = last;
+	return zkl_job_record_decide(&record, &wanted, next);
+}
+
+static void
+the_first_tick_runs(void **state)
+{
+	ZklJobRecord next;
+	ZklJobTick	wanted = {NOON, 0, false};
+
+	(void) state;
+	assert_true(zkl_job_record_decide(NULL, &wanted, &next));
+	assert_int_equal(next.tick, NOON);
+	assert_int_equal(next.attempt, 1);
+}
+
+static void
+a_tick_runs_once(void **state)
+{
+	ZklJobRecord next;
+
+	(void) state;
+	for (int last = ZKL_JOB_STARTED; last <= ZKL_JOB_FAILED; last++)
+	{
+		assert_false(may_run((ZklJobState) last, 0, false, 0, &next));
+		assert_false(may_run((ZklJobState) last, -1, false, 0, &next));
+		assert_false(may_run((ZklJobState) last, -1, true, 0, &next));
+		assert_true(may_run((ZklJobState) last, 1, false, 0, &next));
+		assert_int_equal(next.tick, NOON + MINUTE);
+		assert_int_equal(next.attempt, 1);
+	}
+}
+
+static void
+a_run_that_failed_or_died_is_retried(void **state)
+{
+	ZklJobRecord next;
+
+	(void) state;
+	assert_false(may_run(ZKL_JOB_DONE, 0, true, 0, &next));
+	assert_true(may_run(ZKL_JOB_FAILED, 0, true, 0, &next));
+	assert_int_equal(next.tick, NOON);
+	assert_int_equal(next.attempt, example.attempt + 1);
+	assert_true(may_run(ZKL_JOB_STARTED, 0, true, 0, &next));
+	assert_int_equal(next.attempt, example.attempt + 1);
+}
+
+static void
+near_ticks_are_the_same(void **state)
+{
+	ZklJobRecord next;
+
+	(void) state;
+	assert_false(may_run(ZKL_JOB_DONE, 60, false, 60 * MINUTE, &next));
+	assert_true(may_run(ZKL_JOB_DONE, 61, false, 60 * MINUTE, &next));
+	assert_int_equal(next.tick, NOON + 61 * MINUTE);
+	assert_int_equal(next.attempt, 1);
+
+	/* A retry keeps the tick, however its clock is wrong. */
+	assert_true(may_run(ZKL_JOB_FAILED, 60, true, 60 * MINUTE, &next));
+	assert_int_equal(next.tick, NOON);
+	assert_int_equal(next.attempt, example.attempt + 1);
+	assert_true(may_run(ZKL_JOB_FAILED, -60, true, 60 * MINUTE, &next));
+	assert_int_equal(next.tick, NOON);
+	assert_false(may_run(ZKL_JOB_FAILED, -61, true, 60 * MINUTE, &next));
+	assert_false(may_run(ZKL_JOB_DONE, 60, true, 60 * MINUTE, &next));
+}
+
+static void
+ticks_at_the_ends_of_time_do_not_overflow(void **state)
+{
+	ZklJobRecord record = example;
+	ZklJobRecord next;
+	ZklJobTick	wanted = {INT64_MAX, INT64_MAX - 1, false};
+
+	(void) state;
+	record.tick = INT64_MIN;
+	assert_true(zkl_job_record_decide(&record, &wanted, &next));
+	record.tick = INT64_MAX;
+	wanted.tick = INT64_MIN;
+	assert_false(zkl_job_record_decide(&record, &wanted, &next));
+	record = example;
+	record.attempt = INT32_MAX;
+	wanted = (ZklJobTick) {record.tick, 0, true};
+	assert_true(zkl_job_record_decide(&record, &wanted, &next));
+	assert_int_equal(next.attempt, 1);
+}
+
+static void
+a_tick_may_be_a_minute_ahead(void **state)
+{
+	(void) state;
+	assert_false(zkl_job_record_is_ahead(NOON, NOON));
+	assert_false(zkl_job_record_is_ahead(NOON + MINUTE, NOON));
+	assert_true(zkl_job_record_is_ahead(NOON + MINUTE + 1, NOON));
+	assert_false(zkl_job_record_is_ahead(NOON - 1000 * MINUTE, NOON));
+	assert_true(zkl_job_record_is_ahead(INT64_MAX, INT64_MIN));
+	assert_false(zkl_job_record_is_ahead(INT64_MIN, INT64_MAX));
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_name_is_one_component),
+		cmocka_unit_test(the_longest_path_has_a_name),
+		cmocka_unit_test(other_names_are_no_paths),
+		cmocka_unit_test(a_record_has_a_text),
+		cmocka_unit_test(records_survive_as_text),
+		cmocka_unit_test(other_texts_are_no_records),
+		cmocka_unit_test(the_first_tick_runs),
+		cmocka_unit_test(a_tick_runs_once),
+		cmocka_unit_test(a_run_that_failed_or_died_is_retried),
+		cmocka_unit_test(near_ticks_are_the_same),
+		cmocka_unit_test(ticks_at_the_ends_of_time_do_not_overflow),
+		cmocka_unit_test(a_tick_may_be_a_minute_ahead),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
