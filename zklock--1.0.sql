@@ -293,6 +293,44 @@ COMMENT ON FUNCTION zk_lock_force_release(text) IS
 'take a lock away from its holders in the whole cluster';
 
 /*
+ * Leadership of a server
+ */
+
+CREATE FUNCTION zk_is_leader(path text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_is_leader'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_is_leader(text) IS
+'does this server lead? if so, the transaction commits only while it still does';
+
+CREATE FUNCTION zk_leader_resign(path text,
+								 pause interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_leader_resign'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_leader_resign(text, interval) IS
+'give up the leadership of this server, and stand again behind the others after a pause';
+
+CREATE VIEW zk_leaders AS
+	SELECT l.path,
+		   q.position,
+		   q.holds AS leads,
+		   q.client,
+		   q.server,
+		   q.pid,
+		   q.application,
+		   q.since
+	FROM (SELECT DISTINCT pg_catalog.btrim(p, E' \t\r\n') AS path
+		  FROM pg_catalog.string_to_table(pg_catalog.current_setting('zklock.leader_of'), ',') AS p) AS l,
+		 LATERAL @extschema@.zk_lock_queue(l.path) AS q
+	WHERE l.path <> '';
+
+COMMENT ON VIEW zk_leaders IS
+'the leaders of the paths in zklock.leader_of, and all that stand behind them, in the whole cluster';
+
+/*
  * Fencing: refuse outdated tokens
  */
 
@@ -520,12 +558,13 @@ COMMENT ON VIEW zk_status IS
  * and resets zk_fences.
  */
 
-GRANT SELECT ON zk_locks, zk_jobs, zk_status, zk_sessions TO PUBLIC;
+GRANT SELECT ON zk_locks, zk_jobs, zk_status, zk_sessions, zk_leaders TO PUBLIC;
 
 REVOKE ALL ON FUNCTION zk_lock_revoke(text), zk_lock_force_release(text),
-					   zk_job_forget(text), zk_fence(text, bigint) FROM PUBLIC;
+					   zk_job_forget(text), zk_leader_resign(text, interval),
+					   zk_fence(text, bigint) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_lock_revoke(text), zk_lock_force_release(text),
-						  zk_job_forget(text)
+						  zk_job_forget(text), zk_leader_resign(text, interval)
 	TO pg_signal_backend;
 GRANT EXECUTE ON FUNCTION zk_fence(text, bigint) TO pg_database_owner;
 GRANT SELECT, INSERT, DELETE ON zk_fences TO pg_database_owner;

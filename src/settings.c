@@ -36,6 +36,8 @@ int			zkl_linger = 1000;
 int			zkl_commit_margin = 100;
 bool		zkl_synchronous_release = false;
 int			zkl_on_lost = ZKL_ON_LOST_CANCEL;
+char	   *zkl_leader_of = NULL;
+bool		zkl_leader_on_standby = false;
 
 static const struct config_enum_entry on_lost_options[] = {
 	{"cancel", ZKL_ON_LOST_CANCEL, false},
@@ -47,6 +49,9 @@ static const struct config_enum_entry on_lost_options[] = {
 static void define_place_settings(void);
 static void define_time_settings(void);
 static void define_other_settings(void);
+static void define_leader_settings(void);
+static bool check_leader_of(char **newval, void **extra, GucSource source);
+static void check_leader(const char *path, void *arg);
 static bool check_hosts(char **newval, void **extra, GucSource source);
 static bool check_root(char **newval, void **extra, GucSource source);
 static bool check_max_locks(int *newval, void **extra, GucSource source);
@@ -65,7 +70,8 @@ zkl_settings_define(void)
 		"zklock.tenure", "zklock.linger", "zklock.commit_margin",
 		"zklock.max_locks", "zklock.max_locks_per_backend",
 		"zklock.max_jobs", "zklock.sessions",
-		"zklock.on_lost", "zklock.synchronous_release"
+		"zklock.on_lost", "zklock.synchronous_release",
+		"zklock.leader_of", "zklock.leader_on_standby"
 	};
 	char	   *given[lengthof(names)] = {NULL};
 
@@ -80,6 +86,7 @@ zkl_settings_define(void)
 	define_place_settings();
 	define_time_settings();
 	define_other_settings();
+	define_leader_settings();
 	MarkGUCPrefixReserved("zklock");
 
 	for (int i = 0; i < lengthof(names); i++)
@@ -204,6 +211,81 @@ define_other_settings(void)
 							 false,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
+}
+
+static void
+define_leader_settings(void)
+{
+	DefineCustomStringVariable("zklock.leader_of",
+							   "The leaderships for which this server stands, as paths separated by commas.",
+							   NULL,
+							   &zkl_leader_of,
+							   "",
+							   PGC_SIGHUP, 0,
+							   check_leader_of, NULL, NULL);
+	DefineCustomBoolVariable("zklock.leader_on_standby",
+							 "Stands for leaderships also while the server is a standby.",
+							 NULL,
+							 &zkl_leader_on_standby,
+							 false,
+							 PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+}
+
+void
+zkl_settings_visit_leaders(const char *list, ZklLeaderVisitor visitor,
+						   void *arg)
+{
+	const char *blanks = " \t\r\n";
+
+	for (const char *at = list; *at != '\0';)
+	{
+		char		path[ZKL_PATH_SIZE + 1];
+		size_t		length = strcspn(at, ",");
+		size_t		start = Min(strspn(at, blanks), length);
+		size_t		end = length;
+
+		while (end > start && strchr(blanks, at[end - 1]) != NULL)
+			end--;
+
+		/* What is cut off here is too long with one byte more, too. */
+		strlcpy(path, at + start, Min(end - start + 1, sizeof(path)));
+		visitor(path, arg);
+		at += length;
+		at += *at == ',';
+	}
+}
+
+/* What is wrong with the list, or NULL; and how many paths it has. */
+typedef struct LeaderCheck
+{
+	const char *fault;
+	int			npaths;
+} LeaderCheck;
+
+static bool
+check_leader_of(char **newval, void **extra, GucSource source)
+{
+	LeaderCheck check = {NULL, 0};
+
+	zkl_settings_visit_leaders(*newval, check_leader, &check);
+	if (check.fault == NULL && check.npaths > ZKL_LEADERS_MAX)
+		GUC_check_errdetail("There are more than %d paths.", ZKL_LEADERS_MAX);
+	else if (check.fault != NULL)
+		GUC_check_errdetail("%s", check.fault);
+	else
+		return true;
+	return false;
+}
+
+static void
+check_leader(const char *path, void *arg)
+{
+	LeaderCheck *check = arg;
+
+	check->npaths++;
+	if (check->fault == NULL)
+		check->fault = path[0] == '\0' ? "A path is empty." : zkl_path_fault(path);
 }
 
 /*

@@ -15,6 +15,9 @@
 /* The greatest value of zklock.sessions; each session has its own worker. */
 #define ZKL_SESSIONS_MAX	64
 
+/* The greatest number of paths in zklock.leader_of. */
+#define ZKL_LEADERS_MAX		64
+
 /* What happens to a PostgreSQL session whose lock is lost. */
 typedef enum ZklOnLost
 {
@@ -38,9 +41,19 @@ extern int	zkl_linger;
 extern int	zkl_commit_margin;
 extern bool zkl_synchronous_release;
 extern int	zkl_on_lost;		/* ZklOnLost */
+extern char *zkl_leader_of;
+extern bool zkl_leader_on_standby;
 
 /* For _PG_init: define all settings, and read what the files say of them. */
 extern void zkl_settings_define(void);
+
+/*
+ * Call the visitor for each path in a value of zklock.leader_of, which is a
+ * list with commas.
+ */
+typedef void (*ZklLeaderVisitor) (const char *path, void *arg);
+extern void zkl_settings_visit_leaders(const char *list,
+									   ZklLeaderVisitor visitor, void *arg);
 
 /* The name by which other servers know this one. */
 extern const char *zkl_settings_node_name(void);

@@ -76,6 +76,21 @@ describe(void)
 	pfree(text.data);
 }
 
+void
+zkl_describe_leader(char about[ZKL_ABOUT_SIZE])
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	append_field(&text, "server", zkl_settings_node_name());
+	appendStringInfo(&text, " pid=%d", MyProcPid);
+	append_field(&text, "database", NULL);
+	append_field(&text, "role", NULL);
+	append_field(&text, "application", "zklock leader");
+	strlcpy(about, text.data, ZKL_ABOUT_SIZE);
+	pfree(text.data);
+}
+
 /* The role may have been renamed, or its OID may now be another role's. */
 static void
 on_role_changed(Datum arg, int cache, uint32 hash)

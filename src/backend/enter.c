@@ -16,20 +16,26 @@
 #include "backend/holds.h"
 #include "backend/report.h"
 
+void
+zkl_enter(void)
+{
+	zkl_enter_without_claims();
+	zkl_holds_sweep();
+	zkl_claims_tell_revoked();
+}
+
 /*
  * A parallel worker has no claims, whatever its leader holds.  The leader is
  * refused as well, so that no result depends on which process computes a row.
  */
 void
-zkl_enter(void)
+zkl_enter_without_claims(void)
 {
 	zkl_report_unless_loaded();
 	if (IsInParallelMode())
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_TRANSACTION_STATE),
 				errmsg("cannot access zklock locks during a parallel operation"));
-	zkl_holds_sweep();
-	zkl_claims_tell_revoked();
 }
 
 ZklLocalClaim *

@@ -23,6 +23,11 @@
 extern void zkl_enter(void);
 
 /*
+ * The same where the transaction matters, but not the claims: only the errors.
+ */
+extern void zkl_enter_without_claims(void);
+
+/*
  * The same; returns this backend's claim on the wanted lock, or NULL.  Raises
  * ZK003 if it is a claim of another kind.
  */

@@ -169,6 +169,16 @@ zkl_sqlargs_tick(FunctionCallInfo fcinfo, int tick, int retry, int spacing)
 	return result;
 }
 
+int64
+zkl_sqlargs_duration(FunctionCallInfo fcinfo, int argument, const char *name)
+{
+	if (PG_ARGISNULL(argument))
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("%s must not be null", name));
+	return interval_argument(fcinfo, argument, name, NULL);
+}
+
 /* In microseconds. */
 static int64
 interval_argument(FunctionCallInfo fcinfo, int argument, const char *name,
@@ -188,6 +198,6 @@ interval_argument(FunctionCallInfo fcinfo, int argument, const char *name,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("%s is too large", name),
 				errdetail("It must not exceed %d ms.", INT_MAX),
-				errhint("%s", hint));
+				hint == NULL ? 0 : errhint("%s", hint));
 	return (int64) microseconds;
 }

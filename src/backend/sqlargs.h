@@ -32,6 +32,10 @@ extern int	zkl_sqlargs_count(FunctionCallInfo fcinfo, int argument,
 extern void zkl_sqlargs_timeout(FunctionCallInfo fcinfo, int argument,
 								ZklWish *wish);
 
+/* A time span in microseconds, which must not be null. */
+extern int64 zkl_sqlargs_duration(FunctionCallInfo fcinfo, int argument,
+								  const char *name);
+
 /* The hold limit.  Null: the lock is held until it is released. */
 extern void zkl_sqlargs_lease_time(FunctionCallInfo fcinfo, int argument,
 								   ZklWish *wish);

@@ -42,6 +42,7 @@
 #include "backend/claims.h"
 #include "backend/holds.h"
 #include "backend/loss.h"
+#include "backend/reliance.h"
 #include "backend/report.h"
 #include "backend/xact.h"
 #include "faultpoint.h"
@@ -95,7 +96,7 @@ static void refuse_prepare(void);
 static bool
 has_stake(void)
 {
-	return zkl_claims_any() || zkl_loss_any_released();
+	return zkl_claims_any() || zkl_loss_any_released() || zkl_reliance_any();
 }
 
 void
@@ -198,6 +199,7 @@ on_xact(XactEvent event, void *arg)
 			ZKL_FAULT_POINT("xact-ended");
 			zkl_holds_end_xact(event != XACT_EVENT_ABORT &&
 							   event != XACT_EVENT_PARALLEL_ABORT);
+			zkl_reliance_forget();
 			zkl_loss_forget_released();
 			zkl_loss_xact_ended();
 			break;
@@ -265,6 +267,7 @@ guard_commit(void)
 		begun_at = zkl_now();
 		losses = pg_atomic_read_u64(&zkl_lock_table->losses);
 		zkl_claims_visit(guard_claim, &guard);
+		zkl_reliance_check(ZKL_MS(zkl_commit_margin));
 		guard.again = true;
 	} while (zkl_now() - begun_at > ZKL_MS(MAX_GUARD_MS) ||
 			 losses != pg_atomic_read_u64(&zkl_lock_table->losses));
@@ -357,7 +360,7 @@ guard_claim(ZklLocalClaim *claim, void *arg)
 static void
 refuse_prepare(void)
 {
-	if (zkl_claims_any())
+	if (zkl_claims_any() || zkl_reliance_any())
 		ereport(ERROR,
 				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				errmsg("cannot PREPARE a transaction that holds zklock locks"));

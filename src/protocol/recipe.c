@@ -35,6 +35,8 @@ static const char *const marks[] = {
 	[ZKL_MODE_KAZOO_READ] = "__rlock__",
 };
 
+#define LATCH_MARK	"latch-"
+
 #define NMODES	((int) (sizeof(marks) / sizeof(marks[0])))
 
 /* What another znode in the directory is to this one. */
@@ -56,6 +58,7 @@ static int	compare_leases(const void *one, const void *other);
 static int	count_ranks_up_to(int rank, const ZklLease *leases, int nleases);
 static Relation relation_of(ZklMode mine, ZklMode other);
 static ZklClient client_of(const char *child, ZklMode mode);
+static bool is_latch(const char *child);
 static const char *find_last(const char *text, const char *mark);
 static bool is_key(const char *text);
 static const char *key_of(const char *child);
@@ -229,6 +232,7 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 	const char *nearest = NULL;
 	int			nrivals = 0;
 	bool		may_downgrade = false;
+	bool		latch = false;
 	ZklContender other;
 
 	if (my_key == NULL)
@@ -245,6 +249,7 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 		}
 		if (strcmp(children[i], ZKL_LEASES) == 0)
 			verdict.maybe_semaphore = true;
+		latch |= is_latch(children[i]);
 		if (!zkl_recipe_parse(children[i], &other))
 			continue;
 
@@ -278,7 +283,24 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 	verdict.ask_other_kind = verdict.ask != NULL &&
 		zkl_recipe_parse(verdict.ask, &other) &&
 		relation_of(mode, other.mode) == RELATION_OTHER_KIND;
+
+	/* There is no one to ask: a latch waits for no lock, wherever it stands. */
+	if (latch)
+	{
+		verdict.other_kind = true;
+		verdict.next = false;
+		verdict.ask = NULL;
+	}
 	return verdict;
+}
+
+/* Curator's LeaderLatch, which sees only znodes of its own kind. */
+static bool
+is_latch(const char *child)
+{
+	const char *at = find_last(child, LATCH_MARK);
+
+	return at != NULL && is_key(at + strlen(LATCH_MARK));
 }
 
 /*

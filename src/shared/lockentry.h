@@ -171,6 +171,7 @@ struct ZklEntry
 	int64		idle_at;		/* when the last claim ended */
 	int64		released_at;	/* when a claim was last released, or 0 */
 	dlist_head	claims;
+	ZklClaim   *leader;			/* that of the leader process, or NULL */
 	int			nheld;			/* claims in state HELD */
 	bool		exclusive;		/* ... and one of them is not a reader */
 	int			nwaiting;		/* claims in state WAITING, in this generation */
@@ -280,6 +281,8 @@ struct ZklClaim
 	int64		lease_until;	/* when the hold limit passes; 0: never */
 	int			run;			/* slot of the job's run that the claim is
 								 * for, or ZKL_JOBRUNS_NONE */
+	bool		resigned;		/* of the leader process: it must end ... */
+	int64		resigned_until; /* ... and not begin again before that */
 	int64		since;			/* of the present state */
 
 	/*

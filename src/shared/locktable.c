@@ -156,6 +156,7 @@ init_shared(void)
 	pg_atomic_init_u32(&zkl_lock_table->nentries, 0);
 	pg_atomic_init_u32(&zkl_lock_table->shutting_down, 0);
 	pg_atomic_init_u64(&zkl_lock_table->losses, 1);
+	pg_atomic_init_u32(&zkl_lock_table->leader_pid, 0);
 	pg_atomic_init_u64(&zkl_lock_table->revocations, 0);
 	zkl_lock_table->max_entries = max_entries;
 	zkl_lock_table->nrecent = max_recent();

@@ -68,9 +68,10 @@ typedef struct ZklLockTable
 	int			max_entries;	/* fixed */
 	pg_atomic_uint32 nentries;
 	pg_atomic_uint32 shutting_down;
+	pg_atomic_uint32 leader_pid;	/* the leader process; 0: none */
 	pg_atomic_uint64 losses;	/* grows when a ZooKeeper session expires, and
-								 * when a claim is lost, with its partition
-								 * locked */
+								 * when a claim is lost or this server stops
+								 * leading, with the partition locked */
 	pg_atomic_uint64 revocations;	/* grows when the release of a ticket is
 									 * requested */
 

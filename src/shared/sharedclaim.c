@@ -492,6 +492,12 @@ detach(ZklClaim *claim, int64 now)
 	ZklEntry   *entry = claim->entry;
 
 	dlist_delete(&claim->link);
+	if (entry->leader == claim)
+	{
+		/* The guards of transactions that rely on it must look again. */
+		pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
+		entry->leader = NULL;
+	}
 	zkl_entry_set_needs_ticket(claim, false);
 	zkl_leases_put_back(claim, claim->nleases, now);
 	switch (claim->state)

@@ -64,6 +64,7 @@ static struct
 
 static void register_one(int session);
 static void start_up(int session);
+static void start_leader(void);
 static void advertise(void);
 static void withdraw(int code, Datum arg);
 static void turn(void);
@@ -150,7 +151,36 @@ start_up(int session)
 	zkl_tickets_start(prefix);
 	zkl_job_writer_start(prefix);
 	if (session == ZKL_COMMAND_SESSION)
+	{
 		zkl_command_runner_start(prefix);
+		start_leader();
+	}
+}
+
+/*
+ * The leader process runs only where it is needed, and then stays.  The first
+ * worker starts it.
+ */
+static void
+start_leader(void)
+{
+	BackgroundWorker bgworker = {0};
+
+	if (zkl_leader_of[0] == '\0' ||
+		pg_atomic_read_u32(&zkl_lock_table->leader_pid) != 0)
+		return;
+	bgworker.bgw_flags = BGWORKER_SHMEM_ACCESS |
+		BGWORKER_BACKEND_DATABASE_CONNECTION;
+	bgworker.bgw_start_time = BgWorkerStart_ConsistentState;
+	bgworker.bgw_restart_time = RESTART_SECONDS;
+	strlcpy(bgworker.bgw_library_name, "zklock", BGW_MAXLEN);
+	strlcpy(bgworker.bgw_function_name, "zkl_leader_main", BGW_MAXLEN);
+	strlcpy(bgworker.bgw_name, "zklock leader", BGW_MAXLEN);
+	strlcpy(bgworker.bgw_type, "zklock leader", BGW_MAXLEN);
+	if (!RegisterDynamicBackgroundWorker(&bgworker, NULL))
+		ereport(LOG,
+				errmsg("could not start the leader process"),
+				errhint("Increase \"max_worker_processes\", then restart the server."));
 }
 
 static void
@@ -247,6 +277,8 @@ reload(void)
 	ProcessConfigFile(PGC_SIGHUP);
 	if (zkl_linger != old_linger || DeadlockTimeout != old_deadlock_timeout)
 		zkl_tickets_reset_timers();
+	if (zkl_session_info_number() == ZKL_COMMAND_SESSION)
+		start_leader();
 	if (!zkl_session_keeper_has_other_hosts())
 		return;
 	ereport(LOG,

@@ -14,6 +14,8 @@
  *	semmutex		InterProcessSemaphoreMutex
  *	read, write		InterProcessReadWriteLock; both of one actor and path are one lock
  *	semaphore=N		InterProcessSemaphoreV2 of N leases
+ *	selector		LeaderSelector: acquired when it leads
+ *	latch			LeaderLatch: the same
  *	rw=N			for "hammer": read in N of 100 rounds, else write
  */
 import java.io.BufferedReader;
@@ -31,12 +33,16 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.leader.LeaderLatch;
+import org.apache.curator.framework.recipes.leader.LeaderSelector;
+import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter;
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
@@ -276,6 +282,9 @@ public class CuratorPeer
 				case "mutex" -> mutex(path);
 				case "semmutex" -> locks.computeIfAbsent("semmutex " + path,
 						key -> new InterProcessSemaphoreMutex(client, path));
+				case "selector" -> locks.computeIfAbsent("selector " + path,
+						key -> new Selector(client, path));
+				case "latch" -> locks.computeIfAbsent("latch " + path, key -> new Latch(client, path));
 				case "read" -> rwLock(path).readLock();
 				case "write" -> rwLock(path).writeLock();
 				default -> throw new IllegalArgumentException("no such kind of lock: " + kind);
@@ -421,6 +430,95 @@ public class CuratorPeer
 			long end = System.nanoTime();
 			history.write(ByteBuffer.wrap(
 					(begin + " " + end + " " + mode + " " + value + " " + name + "\n").getBytes()));
+		}
+	}
+
+	// Leadership as a lock: acquired when this one leads, and released for good.
+	static class Selector extends LeaderSelectorListenerAdapter implements InterProcessLock
+	{
+		final LeaderSelector selector;
+		final Semaphore led = new Semaphore(0);
+		final Semaphore done = new Semaphore(0);
+
+		Selector(CuratorFramework client, String path)
+		{
+			selector = new LeaderSelector(client, path, this);
+		}
+
+		@Override
+		public void takeLeadership(CuratorFramework client) throws Exception
+		{
+			led.release();
+			done.acquire();
+		}
+
+		@Override
+		public void acquire() throws Exception
+		{
+			selector.start();
+			led.acquire();
+		}
+
+		@Override
+		public boolean acquire(long time, TimeUnit unit) throws Exception
+		{
+			selector.start();
+			boolean acquired = led.tryAcquire(time, unit);
+			if (!acquired)
+				selector.close();
+			return acquired;
+		}
+
+		@Override
+		public void release()
+		{
+			done.release();
+			selector.close();
+		}
+
+		@Override
+		public boolean isAcquiredInThisProcess()
+		{
+			return selector.hasLeadership();
+		}
+	}
+
+	static class Latch implements InterProcessLock
+	{
+		final LeaderLatch latch;
+
+		Latch(CuratorFramework client, String path)
+		{
+			latch = new LeaderLatch(client, path);
+		}
+
+		@Override
+		public void acquire() throws Exception
+		{
+			latch.start();
+			latch.await();
+		}
+
+		@Override
+		public boolean acquire(long time, TimeUnit unit) throws Exception
+		{
+			latch.start();
+			boolean acquired = latch.await(time, unit);
+			if (!acquired)
+				latch.close();
+			return acquired;
+		}
+
+		@Override
+		public void release() throws Exception
+		{
+			latch.close();
+		}
+
+		@Override
+		public boolean isAcquiredInThisProcess()
+		{
+			return latch.hasLeadership();
 		}
 	}
 }

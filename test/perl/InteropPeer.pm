@@ -53,7 +53,7 @@ operations in the second half are done at once, even if the actor is busy.
 	close									end the client's session in good order
 	clock									CLOCK_MONOTONIC in ns, as the service reads it
 
-Kinds of Curator's: C<mutex>, C<semmutex>, C<read> and C<write> (of one actor and path
+Kinds of Curator's: C<mutex>, C<semmutex>, C<selector> and C<latch> (leadership), C<read> and C<write> (of one actor and path
 they are one lock, so C<write> can be downgraded), C<semaphore=N>; and only for C<hammer>
 C<rw=N>, which reads in N of 100 rounds and else writes.
 

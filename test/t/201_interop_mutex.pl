@@ -290,8 +290,19 @@ $b1->release('/end3');
 
 # Curator takes every child for a contender, and kazoo those that look like one.  Whatever
 # they make of it, none of them holds the lock together with zklock; and a znode that does
-# not look like a lock's does not keep zklock from it.
+# not look like a lock's does not keep zklock from it.  A LeaderLatch waits for no lock, so
+# it is another kind.
 my $uuid = '1b4e28ba-2fa1-41d2-883f-0016d3cca427';
+
+# t, f, or how it was refused
+sub try_or_error
+{
+	my ($contender, $path) = @_;
+	return $contender->try($path) if $contender->party != $a1->party;
+	my $result = $a1->party->run("SELECT zk_lock_acquire('$path', '0')");
+	return $result->{errcode} || $result->{out};
+}
+
 my $hex = '8f3d5c1e9a7b4d2f8c6e0a1b3d5f7e9c';
 my $junk = 0;
 foreach (
@@ -301,7 +312,7 @@ foreach (
 	[ 'zz',						qw(t	t		t		t) ],
 	[ '1.5',					qw(t	t		t		t) ],
 	[ "_c_$uuid-lease-0000000000",	qw(t	t		t		t) ],
-	[ "_c_$uuid-latch-0000000000",	qw(t	t		t		t) ],
+	[ "_c_$uuid-latch-0000000000",	qw(ZK003	t	t		t) ],
 	[ '0',						qw(t	f		t		t) ],
 	[ '-x',						qw(t	f		t		t) ],
 	[ '!',						qw(t	f		t		t) ],
@@ -327,6 +338,7 @@ foreach (
 	[ "${hex}__lock__-2147483648",	qw(f	t		t		f) ])
 {
 	my ($child, @expected) = @$_;
+	my $refusal = $expected[0] eq 'ZK003' ? 'ZK003' : 'f';
 	my @contenders = ([ zklock => $a1 ], [ Curator => $c1 ], [ kazoo => $k1 ], [ 'kazoo with patterns' => $k3 ]);
 
 	my $path = '/junk' . ++$junk;
@@ -334,12 +346,12 @@ foreach (
 	foreach my $i (0 .. $#contenders)
 	{
 		my ($who, $contender) = @{ $contenders[$i] };
-		my $got = $contender->try($path);
+		my $got = try_or_error($contender, $path);
 		is($got, $expected[$i], "beside $child: $who");
 		wait_for_znodes($path, $got eq 't' ? 2 : 1);
 		next if $got ne 't';
 		my @rivals = $i == 0 ? @contenders[ 1 .. 3 ] : $contenders[0];
-		is_deeply([ map { $_->[0] } grep { $_->[1]->try($path) ne 'f' } @rivals ], [],
+		is_deeply([ map { $_->[0] } grep { try_or_error($_->[1], $path) ne $refusal } @rivals ], [],
 			"beside $child: $who holds, and is not joined");
 		$contender->release($path);
 		wait_for_znodes($path, 1);

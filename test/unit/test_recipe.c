@@ -519,6 +519,30 @@ junk_neither_goes_before_nor_queues_behind(void **state)
 	assert_false(verdict.contended);
 }
 
+/* It looks only at its own kind, so it leads whatever else is there. */
+static void
+a_leader_latch_is_another_kind_wherever_it_stands(void **state)
+{
+	static const char *const latches[] = {
+		"_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-latch-0000000004",
+		"_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-latch-0000000006",
+	};
+
+	(void) state;
+	for (int i = 0; i < lengthof(latches); i++)
+	{
+		ZklVerdict	verdict = judge(OURS "0000000005", OURS "0000000003",
+									latches[i], OURS "0000000005");
+
+		assert_true(verdict.found);
+		assert_true(verdict.other_kind);
+		assert_null(verdict.ask);
+		assert_false(verdict.next);
+	}
+	assert_false(judge(OURS "0000000005", OURS "0000000005",
+					   "latch-x").other_kind);
+}
+
 static void
 a_lock_znode_without_a_number_goes_first(void **state)
 {
@@ -910,6 +934,7 @@ main(void)
 		cmocka_unit_test(every_kind_of_client_is_waited_for),
 		cmocka_unit_test(every_kind_of_client_behind_makes_the_lock_contended),
 		cmocka_unit_test(junk_neither_goes_before_nor_queues_behind),
+		cmocka_unit_test(a_leader_latch_is_another_kind_wherever_it_stands),
 		cmocka_unit_test(a_lock_znode_without_a_number_goes_first),
 		cmocka_unit_test(an_equal_number_goes_before),
 		cmocka_unit_test(a_list_that_repeats_the_own_name_changes_nothing),

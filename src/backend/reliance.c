@@ -1,0 +1,79 @@
+/*-------------------------------------------------------------------------
+ *
+ * reliance.c
+ *	  The leaderships on which this transaction relies.
+ *
+ * A server that was deposed may lead again by now.  Another server has led
+ * meanwhile, so the transaction that began before must not commit.  The token
+ * tells the two leaderships apart.
+ *
+ * src/backend/reliance.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "backend/display.h"
+#include "backend/reliance.h"
+#include "backend/report.h"
+#include "settings.h"
+#include "shared/leadership.h"
+
+static struct
+{
+	char		path[ZKL_PATH_SIZE];
+	int64		token;
+}			relied[ZKL_LEADERS_MAX];
+static int	nrelied = 0;
+
+bool
+zkl_reliance_note(const char *path, int64 token)
+{
+	for (int i = 0; i < nrelied; i++)
+	{
+		if (strcmp(relied[i].path, path) == 0)
+			return false;
+	}
+	if (nrelied == ZKL_LEADERS_MAX)
+		ereport(ERROR,
+				errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				errmsg("a transaction cannot rely on more than %d leaderships",
+					   ZKL_LEADERS_MAX));
+	strlcpy(relied[nrelied].path, path, ZKL_PATH_SIZE);
+	relied[nrelied].token = token;
+	nrelied++;
+	return true;
+}
+
+bool
+zkl_reliance_any(void)
+{
+	return nrelied > 0;
+}
+
+void
+zkl_reliance_check(int64 margin)
+{
+	for (int i = 0; i < nrelied; i++)
+	{
+		int64		token = 0;
+		ZklClaimStatus standing = zkl_leadership_standing(relied[i].path, margin,
+														  &token);
+
+		if (token != relied[i].token)
+			ereport(ERROR,
+					errcode(ERRCODE_ZKL_LOCK_LOST),
+					errmsg("this server's leadership of \"%s\" has ended",
+						   zkl_display_path(relied[i].path)),
+					errdetail("The transaction relied on it."),
+					errhint("Retry the transaction on the server that leads."));
+		if (standing == ZKL_STATUS_DOUBT)
+			zkl_report_doubt(relied[i].path);
+	}
+}
+
+void
+zkl_reliance_forget(void)
+{
+	nrelied = 0;
+}
