@@ -60,6 +60,8 @@ typedef struct
 	const char *function;		/* that acquires: its name and arguments */
 	const char *argument;		/* its $3, or NULL */
 	const char *timeout;
+	const char *retry;			/* its $4 */
+	bool		once;			/* the lock is that of a job's run */
 	double		kill_after;
 	int			not_acquired;	/* exit status */
 	const char *path;
@@ -102,7 +104,8 @@ static bool acquire(const Options *options);
 static void start_command(const Options *options);
 static int	watch_command(const Options *options, bool *lost);
 static bool confirm_lock(const Options *options);
-static void release(const Options *options);
+static void fail_run(int status);
+static void release(void);
 
 /*-------------------------------------------------------------------------
  * Small things
@@ -200,8 +203,10 @@ main(int argc, char **argv)
 		lost = true;
 		complain_of_loss(&options, "The server did not confirm it when the command had ended.");
 	}
+	if (!lost && options.once && status != 0)
+		fail_run(status);
 	if (!lost)
-		release(&options);
+		release();
 	PQfinish(conn);
 	return lost ? STATUS_LOST : status;
 }
@@ -230,7 +235,7 @@ choose_kind(Options *options, const char *function, const char *argument)
 {
 	if (options->function != NULL)
 	{
-		complain("only one of --shared, --exclusive and --semaphore can be given");
+		complain("only one of --shared, --exclusive, --semaphore and --once can be given");
 		exit(STATUS_USAGE);
 	}
 	options->function = function;
@@ -242,7 +247,9 @@ parse_options(int argc, char **argv, Options *options)
 {
 	enum
 	{
-		OPTION_SEMAPHORE = 256
+		OPTION_SEMAPHORE = 256,
+		OPTION_ONCE,
+		OPTION_RETRY
 	};
 	static const struct option long_options[] = {
 		{"conflict-exit-code", required_argument, NULL, 'E'},
@@ -250,6 +257,8 @@ parse_options(int argc, char **argv, Options *options)
 		{"exclusive", no_argument, NULL, 'x'},
 		{"help", no_argument, NULL, 'h'},
 		{"kill-after", required_argument, NULL, 'k'},
+		{"once", required_argument, NULL, OPTION_ONCE},
+		{"retry", no_argument, NULL, OPTION_RETRY},
 		{"semaphore", required_argument, NULL, OPTION_SEMAPHORE},
 		{"shared", no_argument, NULL, 's'},
 		{"timeout", required_argument, NULL, 't'},
@@ -261,6 +270,7 @@ parse_options(int argc, char **argv, Options *options)
 	memset(options, 0, sizeof(*options));
 	options->kill_after = 5;
 	options->not_acquired = STATUS_NOT_ACQUIRED;
+	options->retry = "false";
 
 	/* The plus sign leaves the options of the command to the command. */
 	while ((c = getopt_long(argc, argv, "+d:E:hk:st:Vx", long_options, NULL)) != -1)
@@ -278,6 +288,16 @@ parse_options(int argc, char **argv, Options *options)
 				exit(0);
 			case 'k':
 				options->kill_after = parse_number(optarg, "--kill-after", 1e6);
+				break;
+			case OPTION_ONCE:
+				choose_kind(options, strcmp(optarg, "now") == 0 ?
+							"zk_run_once($1, timeout => coalesce($2::interval, '0'), retry => $4)" :
+							"zk_run_once($1, $3::timestamptz, coalesce($2::interval, '0'), $4)",
+							optarg);
+				options->once = true;
+				break;
+			case OPTION_RETRY:
+				options->retry = "true";
 				break;
 			case 's':
 				choose_kind(options, "zk_read_lock_acquire($1, $2::interval)", NULL);
@@ -323,6 +343,8 @@ usage(void)
 		 "  -s, --shared             a read-write lock, for reading\n"
 		 "  -x, --exclusive          a read-write lock, for writing\n"
 		 "      --semaphore=N        a lease of a semaphore that has N\n"
+		 "      --once=TICK          a tick of a job: a point in time, or \"now\" for the\n"
+		 "                           nearest minute\n"
 		 "\n"
 		 "Options:\n"
 		 "  -d, --dbname=CONNINFO    database name, connection string or URI\n"
@@ -330,6 +352,7 @@ usage(void)
 		 "                           exit status if the lock was not acquired (default 75)\n"
 		 "  -k, --kill-after=SECONDS at most this time lies between SIGTERM and SIGKILL\n"
 		 "                           when the lock is lost (default 5)\n"
+		 "      --retry              with --once: also a tick whose run has failed\n"
 		 "  -t, --timeout=INTERVAL   how long to wait for the lock; 0: do not wait\n"
 		 "  -V, --version            show the version, then exit\n"
 		 "  -h, --help               show this help, then exit\n"
@@ -632,11 +655,11 @@ confirm_lock(const Options *options)
 static bool
 acquire(const Options *options)
 {
-	const char *values[] = {options->path, options->timeout, options->argument};
+	const char *values[] = {options->path, options->timeout, options->argument, options->retry};
 	PGresult   *result;
 	bool		acquired;
 
-	(void) send_query(format_text("SELECT %s.%s, $3::text", schema, options->function), 3, values);
+	(void) send_query(format_text("SELECT %s.%s, $3::text, $4::boolean", schema, options->function), 4, values);
 	result = finish_query();
 	acquired = PQgetvalue(result, 0, 0)[0] == 't';
 	PQclear(result);
@@ -654,13 +677,29 @@ acquire(const Options *options)
 	return true;
 }
 
-/* Release the lock before this program ends, for whoever waits for its end. */
+/* Send a query, and wait for its result as long as the lock is safe. */
 static void
-release(const Options *options)
+run_query(const char *query)
 {
-	(void) send_query(format_text("SELECT %s.zk_lock_release_all()", schema), 0, NULL);
+	(void) send_query(query, 0, NULL);
 	while (is_alive() && PQisBusy(conn) && clock_now() < standing.safe_until)
 		wait_until(standing.safe_until);
+	if (is_alive() && !PQisBusy(conn))
+		PQclear(take_result());
+}
+
+/* A run of a job has failed if the last transaction before its end has. */
+static void
+fail_run(int status)
+{
+	run_query(format_text("DO $$ BEGIN RAISE 'the command exited with status %d'; END $$", status));
+}
+
+/* Release the lock before this program ends, for whoever waits for its end. */
+static void
+release(void)
+{
+	run_query(format_text("SELECT %s.zk_lock_release_all()", schema));
 }
 
 /*-------------------------------------------------------------------------

@@ -1,0 +1,69 @@
+
+# zklock-run --once: a command that runs once for each tick of a job.
+
+use strict;
+use warnings;
+
+use File::Basename qw(dirname);
+use IPC::Run;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use ZklockNode;
+use ZooKeeper;
+
+chomp(my $bindir = `pg_config --bindir`);
+my $program = dirname($ENV{TEMP_CONFIG}) . "/stage$bindir/zklock-run";
+my $zk = ZooKeeper->new;
+my @nodes = map { ZklockNode->started($_, $zk, 'zklock.session_timeout' => '8s') } qw(a b);
+
+# zklock-run on this server: exit status, a space, and what it printed.
+sub run_on
+{
+	my ($node, @args) = @_;
+	local %ENV = (%ENV, PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres', PGUSER => 'postgres');
+	IPC::Run::run([ $program, @args ], '<', \'', '>', \my $out, '2>', \my $err);
+	like($err, qr/zklock-run: error: /, "@args: says why") if ($? >> 8) == 69;
+	return ($? >> 8) . " $out";
+}
+
+# What the record of the job says, once the run's end is in it.
+sub record_is
+{
+	my ($path, $expected, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok($nodes[1]->poll_query_until('postgres',
+			"SELECT state || ' ' || attempt FROM zk_jobs WHERE path = '$path'", $expected), $what);
+}
+
+my ($first, $second, $third) = map { "2024-05-01 02:0$_:00+00" } 0 .. 2;
+
+is(run_on($nodes[0], "--once=$first", '/jobs/a', 'echo', 'ran'), "0 ran\n", 'a tick: runs');
+record_is('/jobs/a', 'done 1', 'a tick: done');
+foreach my $node (@nodes)
+{
+	is(run_on($node, "--once=$first", '/jobs/a', 'echo', 'ran'), '75 ', 'the same tick on ' . $node->name . ': does not run');
+	is(run_on($node, "--once=$first", '--retry', '/jobs/a', 'echo', 'ran'), '75 ', 'nor with --retry, since it is done');
+}
+is(run_on($nodes[1], "--once=$second", '-E', '0', '/jobs/a', 'sh', '-c', 'exit 3'), '3 ', 'the next tick: runs, and fails');
+record_is('/jobs/a', 'failed 1', 'the next tick: failed');
+is(run_on($nodes[0], "--once=$second", '-E', '0', '/jobs/a', 'echo', 'ran'), '0 ', 'a failed tick: does not run');
+is(run_on($nodes[0], "--once=$second", '--retry', '/jobs/a', 'echo', 'ran'), "0 ran\n", 'a failed tick: runs with --retry');
+record_is('/jobs/a', 'done 2', 'a failed tick: then it is done');
+
+# Another run goes on: only --timeout waits for it.
+my $backend = $nodes[1]->backend;
+is($backend->query("SELECT zk_run_once('/jobs/a', '$third')"), 't', 'a run goes on elsewhere');
+is(run_on($nodes[0], "--once=$third", '--retry', '/jobs/a', 'echo', 'ran'), '75 ', 'it is not waited for');
+is(run_on($nodes[0], "--once=$third", '--retry', '-t', '200 ms', '/jobs/a', 'echo', 'ran'), '75 ', 'but with --timeout, as long as that');
+$backend->quit;
+
+# The nearest minute may change between two calls, but not twice.
+my @ran = grep { run_on($nodes[ $_ % 2 ], '--once=now', '/jobs/now', 'echo', 'ran') eq "0 ran\n" } 1 .. 4;
+cmp_ok(scalar(@ran), '>=', 1, 'now: runs');
+cmp_ok(scalar(@ran), '<=', 2, 'now: once a minute');
+is(run_on($nodes[0], '--once=sometime', '/jobs/a', 'true'), '69 ', 'no point in time');
+is(run_on($nodes[0], '--once=infinity', '/jobs/a', 'true'), '69 ', 'no tick');
+
+$_->stop foreach @nodes;
+done_testing();
