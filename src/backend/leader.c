@@ -250,6 +250,8 @@ try_to_lead(Leadership *leadership, int64 now)
 	ZklClaim   *claim = leadership->claim;
 
 	(void) zkl_shared_claim_generation(claim);
+	if (!zkl_leadership_is_its_turn(claim))
+		return now + LOOK_INTERVAL;
 	switch (zkl_shared_claim_hold(claim, false, about))
 	{
 		case ZKL_ANSWER_HELD:

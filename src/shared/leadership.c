@@ -22,6 +22,26 @@ zkl_leadership_begin(ZklClaim *claim)
 	zkl_entry_unlock(claim->entry->hash);
 }
 
+bool
+zkl_leadership_is_its_turn(ZklClaim *claim)
+{
+	bool		its_turn = true;
+	dlist_iter	iter;
+
+	LWLockAcquire(zkl_lock_table_partition(claim->entry->hash), LW_SHARED);
+	dlist_foreach(iter, &claim->entry->claims)
+	{
+		const ZklClaim *other = dlist_container(ZklClaim, link, iter.cur);
+
+		if (other == claim)
+			break;
+		if (other->state == ZKL_CLAIM_WAITING && other->needs_ticket)
+			its_turn = false;
+	}
+	LWLockRelease(zkl_lock_table_partition(claim->entry->hash));
+	return its_turn;
+}
+
 /* The caller holds the path's partition. */
 static ZklClaim *
 find_leader(const char *path, uint32 hash)

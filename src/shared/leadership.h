@@ -27,6 +27,12 @@ typedef enum ZklResignation
 extern void zkl_leadership_begin(ZklClaim *claim);
 
 /*
+ * The leader process has no local lock, so it lets the backend of this server
+ * go first that has the local lock and came before.
+ */
+extern bool zkl_leadership_is_its_turn(ZklClaim *claim);
+
+/*
  * How does the leadership of this path stand?  LOST also if the server never
  * had it; otherwise this writes the token of its claim.  Good means for at
  * least "margin" more microseconds.
