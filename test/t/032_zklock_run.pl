@@ -293,6 +293,7 @@ ok(is_free('/run/lost'), 'backend ended: free');
 $run = started(['/run/lost'], "$begin <STDIN>; exit 0");
 kill 'STOP', $run->{pid};
 $watcher->query(q{SELECT zk_lock_force_release('/run/lost')});
+$node->wait_until(q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'zklock-run'});
 $run->{in} .= "\n";
 $run->{harness}->pump_nb;
 wait_until_gone($run->{command});
