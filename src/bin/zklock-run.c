@@ -93,6 +93,9 @@ static Standing standing;
 static double asked_at;			/* when the last question was sent */
 static bool asking;				/* it has no answer yet */
 
+static bool watching;			/* the command, or what it left behind, runs */
+static char unsaid[4096];		/* what was to be said meanwhile */
+
 static pid_t command;			/* 0: not started, or ended */
 static bool own_group;			/* the command has a process group of its own */
 
@@ -101,10 +104,11 @@ static void usage(void);
 static void connect_server(const Options *options);
 static void catch_signals(void);
 static bool acquire(const Options *options);
+static const char *reason_to_end(const Options *options);
 static void start_command(const Options *options);
 static int	watch_command(const Options *options, bool *lost);
 static bool confirm_lock(const Options *options);
-static void fail_run(int status);
+static void end_run(bool done);
 static void release(void);
 
 /*-------------------------------------------------------------------------
@@ -127,11 +131,33 @@ complain(const char *format,...)
 	fputc('\n', stderr);
 }
 
+/*
+ * Nobody may be reading what is written.  So while the command runs, nothing is
+ * written: this program must not be held up when the lock is lost.
+ */
+static void
+say(const char *text)
+{
+	if (!watching)
+		fputs(text, stderr);
+	else
+		strncat(unsaid, text, sizeof(unsaid) - strlen(unsaid) - 1);
+}
+
+static void
+say_notice(void *arg, const char *message)
+{
+	(void) arg;
+	say(message);
+}
+
 /* libpq's message ends with a newline of its own. */
 static void
 complain_of_server(void)
 {
-	fprintf(stderr, "%s: error: %s", progname, PQerrorMessage(conn));
+	say(progname);
+	say(": error: ");
+	say(PQerrorMessage(conn));
 }
 
 static void
@@ -186,6 +212,7 @@ int
 main(int argc, char **argv)
 {
 	Options		options;
+	const char *reason;
 	bool		lost = false;
 	int			status;
 
@@ -195,6 +222,11 @@ main(int argc, char **argv)
 
 	if (!acquire(&options))
 		return options.not_acquired;
+	if ((reason = reason_to_end(&options)) != NULL)
+	{
+		complain_of_loss(&options, reason);
+		return STATUS_LOST;		/* before the command was started */
+	}
 	start_command(&options);
 	status = watch_command(&options, &lost);
 
@@ -203,8 +235,8 @@ main(int argc, char **argv)
 		lost = true;
 		complain_of_loss(&options, "The server did not confirm it when the command had ended.");
 	}
-	if (!lost && options.once && status != 0)
-		fail_run(status);
+	if (!lost && options.once)
+		end_run(status == 0);
 	if (!lost)
 		release();
 	PQfinish(conn);
@@ -374,6 +406,7 @@ connect_server(const Options *options)
 	PGresult   *result;
 
 	conn = PQconnectdbParams(keywords, values, 1);
+	PQsetNoticeProcessor(conn, say_notice, NULL);
 	if (PQstatus(conn) != CONNECTION_OK)
 	{
 		complain_of_server();
@@ -651,6 +684,22 @@ confirm_lock(const Options *options)
 	return standing.asked_at == asked_at && standing.held;
 }
 
+/*
+ * A run of a job has failed if the last transaction before its end has.  So this
+ * transaction lasts until the command has succeeded, and aborts with the connection
+ * if this program is killed, gives up or loses the lock.
+ */
+static void
+begin_run(void)
+{
+	PGresult   *result;
+
+	(void) PQsendQuery(conn, "SET idle_in_transaction_session_timeout = 0; "
+					   "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; SELECT 1");
+	result = finish_query();
+	PQclear(result);
+}
+
 /* Acquire the lock, and tell the command which it is. */
 static bool
 acquire(const Options *options)
@@ -659,6 +708,8 @@ acquire(const Options *options)
 	PGresult   *result;
 	bool		acquired;
 
+	if (options->once)
+		begin_run();
 	(void) send_query(format_text("SELECT %s.%s, $3::text, $4::boolean", schema, options->function), 4, values);
 	result = finish_query();
 	acquired = PQgetvalue(result, 0, 0)[0] == 't';
@@ -688,11 +739,11 @@ run_query(const char *query)
 		PQclear(take_result());
 }
 
-/* A run of a job has failed if the last transaction before its end has. */
+/* End the transaction that begin_run began. */
 static void
-fail_run(int status)
+end_run(bool done)
 {
-	run_query(format_text("DO $$ BEGIN RAISE 'the command exited with status %d'; END $$", status));
+	run_query(done ? "COMMIT" : "ROLLBACK");
 }
 
 /* Release the lock before this program ends, for whoever waits for its end. */
@@ -848,10 +899,11 @@ static int
 watch_command(const Options *options, bool *lost)
 {
 	pid_t		pid = command;
-	const char *reason;
+	const char *reason = NULL;
 	int			wait_status = 0;
 	int			number;
 
+	watching = true;
 	while (!has_ended(pid, &wait_status, false))
 	{
 		while ((number = next_signal()) != 0)
@@ -860,13 +912,21 @@ watch_command(const Options *options, bool *lost)
 		if ((reason = reason_to_end(options)) != NULL)
 		{
 			*lost = true;
-			complain_of_loss(options, reason);
 			end_command(options, pid);
 			break;
 		}
 		if (!asking && clock_now() >= asked_at + ASK_INTERVAL)
 			ask_standing(options);
-		wait_until(asking ? end_at(options) : fmin(end_at(options), asked_at + ASK_INTERVAL));
+
+		/*
+		 * A suspended machine does not count such a wait, so it is never
+		 * long.
+		 */
+		wait_until(fmin(end_at(options), (asking ? clock_now() : asked_at) + ASK_INTERVAL));
 	}
+	watching = false;
+	fputs(unsaid, stderr);
+	if (*lost)
+		complain_of_loss(options, reason);
 	return shell_status(wait_status);
 }

@@ -51,6 +51,31 @@ is(run_on($nodes[0], "--once=$second", '-E', '0', '/jobs/a', 'echo', 'ran'), '0 
 is(run_on($nodes[0], "--once=$second", '--retry', '/jobs/a', 'echo', 'ran'), "0 ran\n", 'a failed tick: runs with --retry');
 record_is('/jobs/a', 'done 2', 'a failed tick: then it is done');
 
+# Whatever ends the command before it has succeeded, the run has failed.
+sub start_on
+{
+	my ($node, @args) = @_;
+	local %ENV = (%ENV, PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres', PGUSER => 'postgres');
+	my %run = (out => '', err => '');
+	$run{harness} = IPC::Run::start([ $program, @args, 'perl', '-e', '$| = 1; print "begun\n"; sleep 180' ],
+		'<', \undef, '>', \$run{out}, '2>', \$run{err}, IPC::Run::timer($PostgreSQL::Test::Utils::timeout_default));
+	$run{harness}->pump until $run{out} =~ /begun/;
+	return \%run;
+}
+
+my $run = start_on($nodes[0], "--once=$first", '/jobs/killed');
+$run->{harness}->kill_kill(grace => 0);
+record_is('/jobs/killed', 'failed 1', 'zklock-run is killed: failed');
+
+$run = start_on($nodes[0], "--once=$first", '/jobs/stalled');
+my $worker = $nodes[0]->worker_pid;
+kill 'STOP', $worker;
+$run->{harness}->finish;
+is($run->{harness}->full_result >> 8, 79, 'the worker stalls: lost');
+kill 'CONT', $worker;
+record_is('/jobs/stalled', 'failed 1', 'the worker stalls: failed');
+is(run_on($nodes[1], "--once=$first", '--retry', '-t', '1 min', '/jobs/stalled', 'echo', 'ran'), "0 ran\n", 'and run elsewhere with --retry');
+
 # Another run goes on: only --timeout waits for it.
 my $backend = $nodes[1]->backend;
 is($backend->query("SELECT zk_run_once('/jobs/a', '$third')"), 't', 'a run goes on elsewhere');
