@@ -77,8 +77,16 @@ zkl_lookup_servers(char **servers)
 			return false;
 		lines = zkl_addresses_update(zkl_hosts, found, lines, ZKL_SERVERS_SIZE);
 		if (running)
+		{
+			/*
+			 * A worker that moves to these servers ends, and the lookup with
+			 * it; the next one must not begin with the old addresses again.
+			 */
+			if (*zkl_addresses_list(lookup.answer.data) != '\0')
+				remember(lookup.answer.data);
 			lines = zkl_addresses_update(zkl_hosts, lookup.answer.data, lines,
 										 ZKL_SERVERS_SIZE);
+		}
 	}
 	*servers = zkl_addresses_list(lines);
 	return **servers != '\0';
