@@ -43,6 +43,9 @@
 #define SHUTDOWN_LIMIT		ZKL_MS(60 * 1000)
 #define DRAIN_LIMIT			ZKL_MS(2000)
 
+/* After the leader process could not be started. */
+#define START_LEADER_AGAIN	ZKL_MS(5000)
+
 /* The client's counter of requests breaks at 2^32. */
 #define MAX_REQUESTS		1000000000
 
@@ -50,6 +53,7 @@ static struct
 {
 	bool		stopping;
 	int64		stop_at;		/* when to stop even if claims are held */
+	int64		start_leader_at;	/* when to try again; 0: no need */
 }			worker;
 
 /* What the process waits on; made anew when the socket changes. */
@@ -165,7 +169,9 @@ static void
 start_leader(void)
 {
 	BackgroundWorker bgworker = {0};
+	bool		tried_before = worker.start_leader_at != 0;
 
+	worker.start_leader_at = 0;
 	if (zkl_leader_of[0] == '\0' ||
 		pg_atomic_read_u32(&zkl_lock_table->leader_pid) != 0)
 		return;
@@ -178,9 +184,14 @@ start_leader(void)
 	strlcpy(bgworker.bgw_name, "zklock leader", BGW_MAXLEN);
 	strlcpy(bgworker.bgw_type, "zklock leader", BGW_MAXLEN);
 	if (!RegisterDynamicBackgroundWorker(&bgworker, NULL))
-		ereport(LOG,
-				errmsg("could not start the leader process"),
-				errhint("Increase \"max_worker_processes\", then restart the server."));
+	{
+		/* Parallel queries may use all processes for a while. */
+		if (!tried_before)
+			ereport(LOG,
+					errmsg("could not start the leader process, will try again"),
+					errhint("You might need to increase \"max_worker_processes\"."));
+		worker.start_leader_at = zkl_now() + START_LEADER_AGAIN;
+	}
 }
 
 static void
@@ -231,6 +242,8 @@ check_signals(void)
 		ConfigReloadPending = false;
 		reload();
 	}
+	if (worker.start_leader_at != 0 && zkl_now() >= worker.start_leader_at)
+		start_leader();
 
 	if (ShutdownRequestPending && !worker.stopping)
 	{

@@ -224,7 +224,7 @@ ok(wait_for_line($north, 'south* north'), 'and back');
 
 # There is no room for the leader process beside the worker and PostgreSQL's own one.
 my $full = ZklockNode->started('full', $zk, %settings, 'max_worker_processes' => 2);
-$full->wait_for_log(qr/could not start the leader process\n.*HINT: .*max_worker_processes/);
+$full->wait_for_log(qr/could not start the leader process, will try again\n.*HINT: .*max_worker_processes/);
 is(leads($full), 'f', 'no room for the leader process: does not lead');
 is($full->safe_psql('postgres', q{SELECT zk_lock_acquire('/x', '10 s')}), 't', 'no room for the leader process: locks work');
 $full->stop;
