@@ -13,6 +13,7 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "storage/ipc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
@@ -43,6 +44,7 @@ static ZklClaim *begin_shared(const ZklWish *wish);
 static void set_up(void);
 static void end_all(int code, Datum arg);
 static void forget(ZklLocalClaim *claim);
+static bool has_ended_well(int code);
 static void wait_until_released(const char *path);
 static void unlock_if_lost(ZklLocalClaim *claim, void *arg);
 
@@ -243,11 +245,19 @@ end_all(int code, Datum arg)
 	while ((claim = hash_seq_search(&scan)) != NULL)
 	{
 		if (claim->run_level > 0)
-			zkl_shared_claim_end_run(claim->shared, code == 0 && !claim->run_failed);
+			zkl_shared_claim_end_run(claim->shared, has_ended_well(code) &&
+									 !claim->run_failed);
 		zkl_shared_claim_end(claim->shared);
 		ZKL_FAULT_POINT("exit-between");
 	}
 	claims = NULL;
+}
+
+/* A client that dies takes no leave. */
+static bool
+has_ended_well(int code)
+{
+	return code == 0 && pgStatSessionEndCause != DISCONNECT_CLIENT_EOF;
 }
 
 void

@@ -29,11 +29,18 @@
 #include "faultpoint.h"
 #include "settings.h"
 
+/*
+ * A backend that has waited for the lock for so long has the record read again
+ * before it replaces it: zk_job_forget may have made way for other runs.
+ */
+#define READ_IS_OLD		ZKL_MS(20)
+
 typedef struct Attempt
 {
 	const ZklWish *wish;
 	const ZklJobTick *tick;
-	ZklJobZnode last;			/* the record, as far as is known */
+	ZklJobZnode last;			/* the record, as far as is known ... */
+	int64		read_at;		/* ... and when it was read */
 	ZklJobRecord record;		/* the one that shall replace it */
 } Attempt;
 
@@ -60,6 +67,7 @@ zkl_run_once_begin(const ZklWish *wish, const ZklJobTick *tick)
 		return false;			/* this backend's own run goes on */
 
 	zkl_znodes_job(wish->path, &attempt.last);
+	attempt.read_at = zkl_now();
 	ZKL_FAULT_POINT("record-read");
 	if (!may_run(&attempt))
 		return false;
@@ -213,7 +221,8 @@ ask(ZklLocalClaim *claim, const Attempt *attempt)
 {
 	int			slot = zkl_job_runs_take(attempt->wish->path,
 										 claim->shared->entry->session,
-										 &attempt->record, &attempt->last);
+										 &attempt->record, &attempt->last,
+										 zkl_now() - attempt->read_at > READ_IS_OLD);
 
 	if (slot == ZKL_JOBRUNS_NONE)
 		ereport(ERROR,

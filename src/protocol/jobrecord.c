@@ -102,9 +102,9 @@ zkl_job_record_parse(const char *text, size_t length, ZklJobRecord *record)
 		!take_state(&at, &record->state) ||
 		!take_id(&at, record->run) ||
 		!take_number(&at, "attempt=", 1, INT32_MAX, &attempt) ||
-		!take_number(&at, "token=", 0, INT64_MAX, &record->token) ||
-		!take_number(&at, "started=", INT64_MIN, INT64_MAX, &record->started) ||
-		!take_number(&at, "ended=", INT64_MIN, INT64_MAX, &record->ended) ||
+		!take_number(&at, "token=", INT64_MIN, INT64_MAX, &record->token) ||
+		!take_number(&at, "started=", 0, INT64_MAX, &record->started) ||
+		!take_number(&at, "ended=", 0, INT64_MAX, &record->ended) ||
 		strlen(at) >= sizeof(record->about))
 		return false;
 	record->attempt = (int) attempt;

@@ -110,7 +110,7 @@ is_pending(const ZklJobRun *run)
 
 int
 zkl_job_runs_take(const char *path, int session, const ZklJobRecord *record,
-				  const ZklJobZnode *last)
+				  const ZklJobZnode *last, bool look)
 {
 	int			taken = ZKL_JOBRUNS_NONE;
 
@@ -123,6 +123,7 @@ zkl_job_runs_take(const char *path, int session, const ZklJobRecord *record,
 			continue;
 		run->session = session;
 		run->proc_number = zkl_my_proc_number();
+		run->look = look;
 		run->unsure = false;
 		strlcpy(run->path, path, sizeof(run->path));
 		run->record = *record;
@@ -152,6 +153,7 @@ zkl_job_runs_ask_again(int slot, const ZklJobRecord *record,
 	{
 		run->record = *record;
 		run->last = *last;
+		run->look = false;
 		set_state(run, ZKL_JOBRUN_STARTING);
 		zkl_lock_table_wake_worker(run->session);
 	}
@@ -182,11 +184,11 @@ zkl_job_runs_answer(int slot, const char *id, ZklJobAnswer *answer,
 }
 
 /*
- * If the start has not been answered, it may still be written, or may have
- * been written already.
+ * If the start has not been answered, it may still be written.  And after every
+ * answer but CHANGED, an earlier write whose answer was lost may have been done.
  */
 void
-zkl_job_runs_end(int *slot, bool done)
+zkl_job_runs_end(int *slot, bool done, bool lost)
 {
 	ZklJobRun  *run = &runs->slots[*slot];
 
@@ -196,11 +198,13 @@ zkl_job_runs_end(int *slot, bool done)
 	LWLockAcquire(runs->lock, LW_EXCLUSIVE);
 	Assert(run->state == ZKL_JOBRUN_STARTING ||
 		   run->state == ZKL_JOBRUN_ANSWERED);
-	if (run->state == ZKL_JOBRUN_ANSWERED && !was_written(run))
+	if (run->state == ZKL_JOBRUN_ANSWERED &&
+		run->answer == ZKL_JOB_ANSWER_CHANGED)
 		set_state(run, ZKL_JOBRUN_FREE);
 	else
 	{
-		run->unsure = run->state == ZKL_JOBRUN_STARTING;
+		run->unsure = lost || run->state == ZKL_JOBRUN_STARTING ||
+			!was_written(run);
 		run->record.state = done && !run->unsure ? ZKL_JOB_DONE : ZKL_JOB_FAILED;
 		run->record.ended = GetCurrentTimestamp() + ZKL_JOB_EPOCH;
 		set_state(run, ZKL_JOBRUN_ENDED);

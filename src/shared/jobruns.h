@@ -29,8 +29,8 @@
  *
  * Writes are conditional on the version of the record.  If the record has
  * another version, the worker reads it, and recognizes its own write by the
- * run's ID.  A run that has ended before its start was answered is UNSURE: then
- * the worker reads before it writes.
+ * run's ID.  A run that was lost, or has ended before it is certain whether its
+ * start was written, is UNSURE: then the worker reads before it writes.
  *
  * Locks.  One LWLock protects all slots.  A process may take it while it holds
  * a partition of the lock table, and takes no other lock of zklock after it.
@@ -90,6 +90,8 @@ typedef struct ZklJobRun
 	uint32		serial;			/* grows whenever the worker has to begin anew */
 	int			session;		/* of the ticket */
 	int			proc_number;	/* of the backend */
+	bool		look;			/* STARTING: the record may have been made
+								 * anew since the backend read it */
 	bool		unsure;
 	char		path[ZKL_PATH_SIZE];
 	ZklJobRecord record;		/* what the worker has to write */
@@ -119,7 +121,7 @@ extern void zkl_job_runs_startup(void);
  */
 extern int	zkl_job_runs_take(const char *path, int session,
 							  const ZklJobRecord *record,
-							  const ZklJobZnode *last);
+							  const ZklJobZnode *last, bool look);
 extern void zkl_job_runs_ask(int slot);
 extern void zkl_job_runs_ask_again(int slot, const ZklJobRecord *record,
 								   const ZklJobZnode *last);
@@ -127,10 +129,11 @@ extern bool zkl_job_runs_answer(int slot, const char *id, ZklJobAnswer *answer,
 								ZklJobZnode *last, int64 *zookeeper_time);
 
 /*
- * End the run of a claim, if it has one: *slot becomes ZKL_JOBRUNS_NONE.  The
- * caller has locked the claim's partition.
+ * End the run of a claim, if it has one: *slot becomes ZKL_JOBRUNS_NONE.
+ * "lost": other clients may have had the lock since.  The caller has locked the
+ * claim's partition.
  */
-extern void zkl_job_runs_end(int *slot, bool done);
+extern void zkl_job_runs_end(int *slot, bool done, bool lost);
 
 /*
  * For the worker.

@@ -452,7 +452,7 @@ zkl_shared_claim_set_run(ZklClaim *claim, int slot)
 	held = claim->state == ZKL_CLAIM_HELD;
 	claim->run = slot;
 	if (!held)
-		zkl_job_runs_end(&claim->run, false);
+		zkl_job_runs_end(&claim->run, false, false);
 	zkl_entry_unlock(claim->entry->hash);
 	return held;
 }
@@ -461,7 +461,7 @@ void
 zkl_shared_claim_end_run(ZklClaim *claim, bool done)
 {
 	zkl_entry_lock(claim->entry);
-	zkl_job_runs_end(&claim->run, done);
+	zkl_job_runs_end(&claim->run, done, false);
 	zkl_entry_unlock(claim->entry->hash);
 }
 
@@ -473,7 +473,7 @@ zkl_shared_claim_end(ZklClaim *claim)
 	int			session = entry->session;
 
 	zkl_entry_lock(entry);
-	zkl_job_runs_end(&claim->run, false);
+	zkl_job_runs_end(&claim->run, false, false);
 	detach(claim, zkl_now());
 	zkl_entry_unlock(hash);
 

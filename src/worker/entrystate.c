@@ -279,7 +279,7 @@ lose_claim(ZklClaim *claim, ZklLoss loss)
 	claim->state = ZKL_CLAIM_LOST;
 	claim->loss = loss;
 	claim->lost_at = claim->since = zkl_now();
-	zkl_job_runs_end(&claim->run, false);
+	zkl_job_runs_end(&claim->run, false, true);
 	ZKL_FAULT_POINT("claim-marked");	/* under the partition's lock */
 
 	/* A backend that is still acquiring relies on nothing yet. */

@@ -32,6 +32,9 @@
 /* So long is a fact about ZooKeeper fresh. */
 #define FRESH_FOR		ZKL_MS(10 * 1000)
 
+/* So many records may be made without a look at their number. */
+#define MAX_UNCOUNTED	10
+
 #define RECORD_PATH_SIZE	(ZKL_ROOT_SIZE + sizeof(ZKL_JOBRECORD_DIRECTORY) + ZKL_JOBRECORD_NAME_SIZE + 1)
 
 typedef enum Step
@@ -48,6 +51,7 @@ typedef struct Task
 	ZklJobRun	run;			/* a copy of the slot */
 	uint32		attempt;		/* tags requests */
 	Step		step;
+	bool		looked;			/* it has read the record again */
 	bool		counted;		/* it has had its step COUNT */
 	bool		no_directory;	/* the directories must be made first */
 } Task;
@@ -60,6 +64,7 @@ static char directory[ZKL_ROOT_SIZE + sizeof(ZKL_JOBRECORD_DIRECTORY)];
 static int64 time_then;
 static int64 time_noted_at = 0; /* 0: never */
 static int	nrecords;
+static int	nuncounted;			/* records made since then */
 static int64 nrecords_noted_at = 0;
 
 static void send_all(ZklJobRunState state);
@@ -81,6 +86,7 @@ static void on_end_read(Task *task, const ZklSessionEvent *event);
 static bool read_record(const ZklSessionEvent *event, ZklJobZnode *znode,
 						ZklJobRecord *record);
 static void answer(Task *task, ZklJobAnswer answer, const ZklJobZnode *znode);
+static void answer_written(Task *task, const ZklJobZnode *znode);
 static void answer_refusal(Task *task, const ZklSessionEvent *event);
 static void finish(Task *task);
 
@@ -96,6 +102,7 @@ zkl_job_writer_start(const char *prefix)
 void
 zkl_job_writer_restarted(void)
 {
+	time_noted_at = 0;			/* the reply may have been read late */
 	for (int i = 0; i < ntasks; i++)
 	{
 		tasks[i].attempt++;
@@ -144,7 +151,7 @@ take_over(Task *task, const ZklJobRun *run)
 	task->run = *run;
 	task->attempt++;
 	task->step = STEP_NONE;
-	task->counted = task->no_directory = false;
+	task->looked = task->counted = task->no_directory = false;
 }
 
 /*
@@ -172,10 +179,17 @@ must_read(const Task *task)
 		task->run.epoch != pg_atomic_read_u64(&zkl_session_info_mine->epoch);
 }
 
+/*
+ * If the backend waited for the lock after it had read the record, the record
+ * may have been deleted and made anew since, with the same version.  Nobody
+ * runs the job now, so a look now is enough.
+ */
 static void
 next_of_start(Task *task)
 {
-	if (!task->run.last.exists && must_count(task))
+	if (task->run.look && task->run.last.exists && !task->looked)
+		ask(task, STEP_READ);
+	else if (!task->run.last.exists && must_count(task))
 		ask(task, STEP_COUNT);
 	else if (!task->run.last.exists && nrecords >= zkl_max_jobs)
 		answer(task, ZKL_JOB_ANSWER_FULL, NULL);
@@ -195,7 +209,8 @@ static bool
 must_count(const Task *task)
 {
 	return !task->counted &&
-		(!is_fresh(nrecords_noted_at) || nrecords >= zkl_max_jobs / 2);
+		(!is_fresh(nrecords_noted_at) || nrecords >= zkl_max_jobs / 2 ||
+		 nuncounted >= MAX_UNCOUNTED);
 }
 
 static bool
@@ -325,6 +340,7 @@ take_reply(Task *task, Step step, const ZklSessionEvent *event)
 			}
 			nrecords = outcome == ZKL_OUTCOME_OK ? event->numchildren : 0;
 			nrecords_noted_at = zkl_now();
+			nuncounted = 0;
 			task->counted = true;
 			break;
 		case STEP_TIME:
@@ -349,11 +365,6 @@ take_reply(Task *task, Step step, const ZklSessionEvent *event)
 	}
 }
 
-/*
- * Versions begin anew with a new znode.  If the record was deleted and made
- * anew since the backend read it, this write may have replaced a run's record
- * that the backend has not seen.
- */
 static void
 on_start_written(Task *task, const ZklSessionEvent *event)
 {
@@ -366,10 +377,11 @@ on_start_written(Task *task, const ZklSessionEvent *event)
 			znode.version = event->reply.version;
 			znode.czxid = event->reply.czxid;
 			if (!task->run.last.exists)
+			{
 				nrecords++;
-			answer(task, task->run.last.exists &&
-				   task->run.last.czxid != znode.czxid ?
-				   ZKL_JOB_ANSWER_OVERTAKEN : ZKL_JOB_ANSWER_WRITTEN, &znode);
+				nuncounted++;
+			}
+			answer_written(task, &znode);
 			break;
 		case ZKL_OUTCOME_ABSENT:
 			if (task->run.last.exists)
@@ -390,19 +402,26 @@ on_start_written(Task *task, const ZklSessionEvent *event)
 	}
 }
 
-/* Another run's record, or this one's, if the first answer was lost. */
+/*
+ * Another run's record, or this one's, if the first answer was lost; or, after
+ * a look, the one that the backend has read.  Then the write comes next.
+ */
 static void
 on_start_read(Task *task, const ZklSessionEvent *event)
 {
+	const ZklJobZnode *last = &task->run.last;
+	bool		looks = task->run.look && !task->looked;
 	ZklJobZnode znode;
 	ZklJobRecord record;
 
+	task->looked = true;
 	if (event->reply.outcome == ZKL_OUTCOME_REFUSED)
 		answer_refusal(task, event);
 	else if (read_record(event, &znode, &record) &&
 			 strcmp(record.run, task->run.record.run) == 0)
-		answer(task, ZKL_JOB_ANSWER_WRITTEN, &znode);
-	else
+		answer_written(task, &znode);
+	else if (!looks || !znode.exists || znode.czxid != last->czxid ||
+			 znode.version != last->version)
 		answer(task, ZKL_JOB_ANSWER_CHANGED, &znode);
 }
 
@@ -458,6 +477,20 @@ answer(Task *task, ZklJobAnswer answer, const ZklJobZnode *znode)
 {
 	zkl_job_runs_set_answer(task - tasks, task->run.serial, answer, znode,
 							time_now());
+}
+
+/*
+ * Versions begin anew with a new znode.  If the record was deleted and made
+ * anew since the backend read it, this write may have replaced a run's record
+ * that the backend has not seen.
+ */
+static void
+answer_written(Task *task, const ZklJobZnode *znode)
+{
+	const ZklJobZnode *last = &task->run.last;
+
+	answer(task, last->exists && last->czxid != znode->czxid ?
+		   ZKL_JOB_ANSWER_OVERTAKEN : ZKL_JOB_ANSWER_WRITTEN, znode);
 }
 
 static void

@@ -156,6 +156,7 @@ foreach my $end (sort keys %ends)
 	'quit' => [ 'done', sub { $_[0]->quit } ],
 	'error, quit' => [ 'failed', sub { $_[0]->run('SELECT 1/0'); $_[0]->quit; } ],
 	'transaction, quit' => [ 'failed', sub { $_[0]->query('BEGIN'); $_[0]->quit; } ],
+	'client' => [ 'failed', sub { $_[0]->kill_client } ],
 	'terminated' => [ 'failed', sub { $b2->query('SELECT pg_terminate_backend(' . $_[0]->pid . ')') } ]);
 foreach my $end (sort keys %ends)
 {
@@ -184,6 +185,26 @@ is($a1->answer, 'f', 'retry: b succeeds, a does not run');
 is(field('/retry', 'state'), 'done', 'retry: done before the next has the lock');
 is($a1->query('SELECT count(*) FROM zk_locks WHERE claim IS NOT NULL'), '0', 'retry: a holds nothing');
 is($b1->query(xact_run_once('/retry', '2024-05-05 02:00Z', q{timeout => '0', retry => true})), 'f', 'retry: nobody does any more');
+
+# Forgotten while callers wait: a run that has ended since is not overwritten.
+$a1->query(run_once('/forgotten', '2024-05-05 01:00Z'));
+$a1->query(q{SELECT zk_lock_release('/forgotten')});
+wait_for_state('/forgotten', 'done');
+$a1->query(q{SELECT zk_lock_acquire('/forgotten')});
+my $b3 = $node_b->backend;
+$b1->query('BEGIN');
+$b1->send(xact_run_once('/forgotten', '2024-05-05 03:00Z', 'timeout => NULL'));
+$node_b->wait_for_waiter('/forgotten', 1);
+$b3->send(xact_run_once('/forgotten', '2024-05-05 02:00Z', 'timeout => NULL'));
+$node_b->wait_for_waiter('/forgotten', 2);
+is($a2->query(q{SELECT zk_job_forget('/forgotten')}), 't', 'forgotten: while two wait');
+$a1->query(q{SELECT zk_lock_release('/forgotten')});
+is($b1->answer, 't', 'forgotten: the first runs');
+$b1->query('COMMIT');
+is($b3->answer, 'f', 'forgotten: the second, with an older tick, does not');
+wait_for_state('/forgotten', 'done');
+is($b3->query(xact_run_once('/forgotten', '2024-05-05 03:00Z')), 'f', 'forgotten: the tick of the first stays used up');
+$b3->quit;
 
 # A timeout that is over.
 $a1->query('BEGIN');

@@ -139,7 +139,9 @@ records_survive_as_text(void **state)
 		random_bytes(&seed, (uint8_t *) &record.ended, sizeof(record.ended));
 		if (random_below(&seed, 4) == 0)
 			record.tick = random_below(&seed, 2) ? INT64_MIN : INT64_MAX;
-		record.token = record.tick & INT64_MAX;
+		record.started &= INT64_MAX;
+		record.ended &= INT64_MAX;
+		record.token = record.tick;
 		record.state = (ZklJobState) random_below(&seed, 3);
 		record.attempt = 1 + (int) (random_below(&seed, UINT32_MAX) >> 2);
 		memset(record.about, 'x', sizeof(record.about));
@@ -182,8 +184,10 @@ other_texts_are_no_records(void **state)
 		{"run=0011", "run=00111"},
 		{"attempt=2", "attempt=0"},
 		{"attempt=2", "attempt=2147483648"},
-		{"token=2", "token=-2"},
+		{"token=2", "token=2x"},
 		{"started=1", "begun=1"},
+		{"started=1", "started=-1"},
+		{"ended=0", "ended=-1"},
 		{"ended=0 ", "ended=0"},
 		{" started", "  started"}
 	};
