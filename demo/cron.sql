@@ -1,40 +1,19 @@
--- demo/cron.sql: the same schedule for pg_cron on several servers, but each minute is
--- closed once.
+-- demo/cron.sql: the same line for pg_cron on several servers, but each minute is closed
+-- once in the whole cluster.
 --
--- A lock alone does not do it: pg_cron of the second server may call a moment later,
--- when the first has already finished and released.  So what was done is marked
--- where all the servers see it, and the lock keeps the others off from the look at
--- the mark until it is set.
---
--- The second server waits for the lock, instead of only trying: if the first dies
--- over it, the second gets the lock, finds no mark and does the work.
---
--- The mark names the minute that is meant, to the nearest: the clocks of two servers
--- never agree to the second.
+-- zk_xact_run_once() remembers in ZooKeeper that the minute was used up.  So it does not
+-- matter that one server may be done before the other begins, and that their clocks
+-- differ.  What the job writes is in the server that runs it.
 
 CREATE EXTENSION pg_cron;
 
+CREATE TABLE closed_minute (minute timestamptz NOT NULL, server text NOT NULL);
+
 CREATE FUNCTION close_minute() RETURNS void
-LANGUAGE plpgsql AS $$
-DECLARE
-	minute		text := date_trunc('minute', now() + interval '30 seconds');
-	server		text := current_setting('cluster_name');
-	call		bigint;
-	cron_work	bigint;
-BEGIN
-	call := ledger('SELECT begin_call(%L, %L)', minute, server);	-- only for the proof
-
-	PERFORM zk_xact_lock_acquire('/cron/close-minute');
-
-	IF NOT ledger('SELECT EXISTS (SELECT FROM closed_minute WHERE minute = %L)', minute)::boolean
-	THEN
-		cron_work := begin_work('/cron/close-minute');
-		PERFORM pg_sleep(0.5);			-- whatever there is to do
-		PERFORM ledger('SELECT finish_minute(%L, %L, %L)', minute, server, cron_work::text);
-	END IF;
-
-	PERFORM ledger('SELECT end_call(%L)', call::text);
-END;
+LANGUAGE sql AS $$
+	INSERT INTO closed_minute VALUES (zk_tick(), current_setting('cluster_name'));
+	SELECT pg_sleep(0.5);				-- whatever there is to do
 $$;
 
-SELECT cron.schedule('close the minute', '* * * * *', 'SELECT close_minute()') \g /dev/null
+SELECT cron.schedule('close the minute', '* * * * *',
+	$$ SELECT close_minute() WHERE zk_xact_run_once('/jobs/close-minute') $$) \g /dev/null

@@ -41,21 +41,17 @@ CREATE TABLE outage (
 	not_after	timestamptz
 );
 
--- pg_cron: which servers were called to close a minute, and which of them did.
-CREATE TABLE cron_call (
-	id			bigserial PRIMARY KEY,
-	minute		timestamptz NOT NULL,
-	server		text NOT NULL,
-	called		timestamptz NOT NULL DEFAULT clock_timestamp(),
-	returned	timestamptz
-);
+-- pg_cron: which servers it called, and which of them closed a minute.  The demo collects
+-- this from the servers afterwards; nothing there depends on it.
+CREATE TABLE cron_call (minute timestamptz NOT NULL, server text NOT NULL);
 CREATE TABLE closed_minute (minute timestamptz NOT NULL, server text NOT NULL);
 
--- Calls that have not returned, and not because their server was killed
-CREATE VIEW open_call AS
-	SELECT * FROM cron_call AS c
-	WHERE returned IS NULL AND
-		NOT EXISTS (SELECT FROM outage AS o WHERE o.server = c.server AND o.not_after > c.called);
+-- The leader of the servers, before and after it was killed
+CREATE TABLE leader_change (
+	killed	text NOT NULL,
+	leads	text NOT NULL,
+	after	interval NOT NULL
+);
 
 -- What the servers call.  Each call is a transaction of its own, so what was
 -- written stays when the server that wrote it dies.
@@ -75,22 +71,6 @@ LANGUAGE sql AS $$
 	UPDATE report SET total = $2;
 	UPDATE chunk SET done = true WHERE id = $1;
 	SELECT end_work($3, $4);
-$$;
-
-CREATE FUNCTION begin_call(minute timestamptz, server text) RETURNS bigint
-LANGUAGE sql AS $$
-	INSERT INTO cron_call (minute, server) VALUES ($1, $2) RETURNING id;
-$$;
-
-CREATE FUNCTION end_call(call bigint) RETURNS void
-LANGUAGE sql AS $$
-	UPDATE cron_call SET returned = clock_timestamp() WHERE id = $1;
-$$;
-
-CREATE FUNCTION finish_minute(minute timestamptz, server text, work bigint) RETURNS void
-LANGUAGE sql AS $$
-	INSERT INTO closed_minute VALUES ($1, $2);
-	SELECT end_work($3);
 $$;
 
 -- Wait until the server is at the report, when jobs of other servers soon wait for it,

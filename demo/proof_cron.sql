@@ -1,11 +1,14 @@
 -- 6. Which servers did pg_cron call, and which of them closed the minute?
 CREATE VIEW cron_minute AS
 SELECT minute,
-       ARRAY(SELECT server FROM cron_call AS c WHERE c.minute = m.minute ORDER BY id) AS called,
+       ARRAY(SELECT server FROM cron_call AS c WHERE c.minute = m.minute ORDER BY server) AS called,
        ARRAY(SELECT server FROM closed_minute AS c WHERE c.minute = m.minute) AS closed_by
 FROM (SELECT DISTINCT minute FROM cron_call) AS m;
 
 SELECT to_char(minute, 'HH24:MI') AS minute, called, closed_by FROM cron_minute ORDER BY 1;
+
+-- 7. Who led the servers before and after a kill -9, and how long was there no leader?
+SELECT killed, leads, after FROM leader_change;
 
 -- The answers
 CREATE VIEW answer (claim, looked_at, wrong) AS
@@ -29,7 +32,11 @@ SELECT '5. taken over within twice the session timeout', count(*) || ' locks',
 UNION ALL
 SELECT '6. each minute was closed by one of the servers called', count(*) || ' minute(s)',
        count(*) FILTER (WHERE cardinality(closed_by) <> 1) FROM cron_minute
-HAVING count(*) > 0;						-- nothing is said of it without pg_cron
+HAVING count(*) > 0						-- nothing is said of it without pg_cron
+UNION ALL
+SELECT '7. another server led within twice the session timeout', count(*) || ' change',
+       CASE WHEN count(*) = 0 THEN 1
+            ELSE count(*) FILTER (WHERE killed = leads OR after > '8 s') END FROM leader_change;
 
 SELECT * FROM answer ORDER BY claim;
 
