@@ -170,7 +170,7 @@ foreach my $hosts (join(',', reverse @hosts), $hosts[0], "$hosts[1]", "$hosts[2]
 my $good = $judge->query('SHOW zklock.hosts');
 my $worker = $judge->query('SELECT worker_pid FROM zk_status');
 foreach my $case (
-	[ "$good/elsewhere", 'The path behind the servers cannot be changed without a restart' ],
+	[ "$good/elsewhere", 'The chroot after the servers cannot be changed without a restart' ],
 	[ 'localhost:port', 'Servers are given as' ],
 	[ 'localhost:99999', 'Servers are given as' ],
 	[ '', 'Servers are given as' ],
