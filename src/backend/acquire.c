@@ -31,6 +31,10 @@ zkl_acquire(const ZklWish *wish)
 {
 	ZklLocalClaim *claim = zkl_enter_to_acquire(wish);
 
+	/*
+	 * Only a claim that is new takes room in the lock table.  A further
+	 * acquire counts in this backend's memory.
+	 */
 	if (claim == NULL)
 	{
 		zkl_holds_check_room(1);
@@ -40,6 +44,11 @@ zkl_acquire(const ZklWish *wish)
 	return true;
 }
 
+/*
+ * The first acquire of a lock by this backend.  The claim ends on every way
+ * out that does not count it, because a claim without a count would stay
+ * until the backend ends.
+ */
 static bool
 acquire_first(const ZklWish *wish)
 {
@@ -49,6 +58,11 @@ acquire_first(const ZklWish *wish)
 	PG_TRY();
 	{
 		acquired = zkl_acquire_claim(claim, wish);
+
+		/*
+		 * Counting comes last of what may fail: the handler must not end a
+		 * claim that holds.c has counted.
+		 */
 		if (acquired)
 		{
 			zkl_holds_add(claim, zkl_claims_part(wish->mode), wish->scope, 1);
@@ -89,10 +103,19 @@ zkl_acquire_claim(ZklLocalClaim *claim, const ZklWish *wish)
 		answer = zkl_wait_for_ticket(&wait, claim->shared, NULL);
 		if (answer != ZKL_ANSWER_STALE)
 			return answer == ZKL_ANSWER_HELD;
+
+		/*
+		 * The next round overwrites the tag, so release the old local lock
+		 * first.
+		 */
 		zkl_claims_unlock(claim, zkl_claims_part(wish->mode));
 	}
 }
 
+/*
+ * Get the local lock of the entry's present generation.  A try takes it only
+ * if that needs no wait for another backend.
+ */
 bool
 zkl_acquire_locally(ZklLocalClaim *claim, const ZklWish *wish)
 {
@@ -102,6 +125,12 @@ zkl_acquire_locally(ZklLocalClaim *claim, const ZklWish *wish)
 	ZklLocalWait result;
 
 	part->lock_scope = wish->scope;
+
+	/*
+	 * The worker cancels the wait when it begins a new generation, because
+	 * the holder of the old local lock has lost the claim, but may keep that
+	 * lock for hours.  The wait then begins again with the new tag.
+	 */
 	do
 	{
 		zkl_local_lock_tag(&claim->tag, wish->path,
@@ -141,6 +170,10 @@ acquire_again(ZklLocalClaim *claim, const ZklWish *wish)
 				errhint("Release the read lock first, or acquire the write lock instead of it.") :
 				errhint("Acquire the write lock instead of the read lock."));
 
+	/*
+	 * The server owns the ticket already, so the backend asks the worker for
+	 * nothing.
+	 */
 	zkl_wait_begin(&wait, wish);
 	if (zkl_wait_for_certainty(&wait, claim->shared) == ZKL_STATUS_LOST)
 		zkl_claims_report_lost(ERROR, claim);
@@ -150,6 +183,8 @@ acquire_again(ZklLocalClaim *claim, const ZklWish *wish)
 
 /*
  * Each acquire with a hold limit sets the limit anew, counted from the grant.
+ * The quick way of the commit guard cannot see that a limit has passed, so
+ * zkl_xact_note_lease_time() turns the quick way off.
  */
 static void
 set_lease_time(ZklLocalClaim *claim, const ZklWish *wish)

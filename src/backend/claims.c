@@ -34,9 +34,19 @@ static uint32 release_wait_event = 0;
 /* Of all waits for releases of a transaction, or of a call; 0: none began. */
 static int64 release_deadline = 0;
 
+/*
+ * SIGINT cancels the statement of any backend.  If SIGUSR2 is free,
+ * zkl_loss_listen() takes it instead, because its handler can do what
+ * zklock.on_lost says.
+ */
 void		(*zkl_claims_begin_hook) (void) = NULL;
 int			zkl_claims_loss_signal = SIGINT;
 
+/*
+ * By path; NULL until the first claim of this backend.  The second claim, for
+ * more leases of a semaphore, has the path of the first, so it cannot be in
+ * the table.
+ */
 static HTAB *claims = NULL;
 static ZklClaim *second_claim = NULL;
 
@@ -55,6 +65,10 @@ zkl_claims_part(ZklMode mode)
 		ZKL_SHARED : ZKL_EXCLUSIVE;
 }
 
+/*
+ * ShareLock does not conflict with itself, so readers and holders of leases
+ * share the local lock.  ExclusiveLock conflicts with both.
+ */
 LOCKMODE
 zkl_claims_lock_mode(ZklPartName part)
 {
@@ -94,6 +108,10 @@ zkl_claims_release_function(const ZklLocalClaim *claim)
 	return "zk_lock_release";
 }
 
+/*
+ * A session-level claim stays lost until the user releases it, so the report
+ * names the function that does.
+ */
 void
 zkl_claims_report_lost(int level, const ZklLocalClaim *claim)
 {
@@ -130,6 +148,11 @@ zkl_claims_begin(const ZklWish *wish)
 
 	if (claims == NULL)
 		set_up();
+
+	/*
+	 * The commit guard is registered before the claim exists, so no commit
+	 * misses the claim.
+	 */
 	zkl_claims_begin_hook();
 
 	/*
@@ -144,12 +167,20 @@ zkl_claims_begin(const ZklWish *wish)
 	}
 	PG_CATCH();
 	{
+		/*
+		 * Memory has run out.  The shared claim must not stay: only the
+		 * elements of this table lead to it.
+		 */
 		hash_search(claims, wish->path, HASH_REMOVE, NULL);
 		zkl_shared_claim_end(shared);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 
+	/*
+	 * Nothing from here on fails or serves an interrupt, so end_all() never
+	 * sees an element that is filled in by half.
+	 */
 	claim->kind = zkl_recipe_kind(wish->mode);
 	claim->limit = wish->limit;
 	claim->run_level = 0;
@@ -183,6 +214,11 @@ zkl_claims_forget_second(void)
 	second_claim = NULL;
 }
 
+/*
+ * Begin a claim in the lock table.  The description of this backend may read
+ * catalogs, and so serve an interrupt.  Each report raises an error, so no
+ * case falls through.
+ */
 static ZklClaim *
 begin_shared(const ZklWish *wish)
 {
@@ -205,6 +241,7 @@ begin_shared(const ZklWish *wish)
 	return shared;
 }
 
+/* Make the table, when this backend begins its first claim. */
 static void
 set_up(void)
 {
@@ -244,6 +281,10 @@ end_all(int code, Datum arg)
 	hash_seq_init(&scan, claims);
 	while ((claim = hash_seq_search(&scan)) != NULL)
 	{
+		/*
+		 * The end of the claim would end the run as failed, so the run ends
+		 * before that with its own result.
+		 */
 		if (claim->run_level > 0)
 			zkl_shared_claim_end_run(claim->shared, has_ended_well(code) &&
 									 !claim->run_failed);
@@ -253,13 +294,21 @@ end_all(int code, Datum arg)
 	claims = NULL;
 }
 
-/* A client that dies takes no leave. */
+/*
+ * PostgreSQL ends a backend with code 0 also when the connection breaks.  A
+ * run whose client has died counts as failed.
+ */
 static bool
 has_ended_well(int code)
 {
 	return code == 0 && pgStatSessionEndCause != DISCONNECT_CLIENT_EOF;
 }
 
+/*
+ * PostgreSQL warns about the release of a lock that is not held.  So a caller
+ * clears "locked" first if PostgreSQL has released the local lock, or is
+ * about to.
+ */
 void
 zkl_claims_unlock(ZklLocalClaim *claim, ZklPartName name)
 {
@@ -298,12 +347,21 @@ zkl_claims_release(ZklLocalClaim *claim)
 	char		path[ZKL_PATH_SIZE];
 
 	ZKL_FAULT_POINT("release-begun");
+
+	/*
+	 * The path is needed after the end of the claim, which frees it.  A
+	 * backend that exits does not wait: no statement of its own follows.
+	 */
 	strlcpy(path, claim->path, sizeof(path));
 	zkl_claims_end(claim);
 	if (zkl_synchronous_release && !proc_exit_inprogress)
 		wait_until_released(path);
 }
 
+/*
+ * The shared claim has ended.  Release what is left of the claim in this
+ * backend.
+ */
 static void
 forget(ZklLocalClaim *claim)
 {
@@ -372,7 +430,11 @@ zkl_claims_visit(ZklClaimVisitor visitor, void *arg)
 		visitor(claim, arg);
 }
 
-/* No backend must wait behind a claim that was lost. */
+/*
+ * No backend must wait behind a claim that was lost.  The claim itself stays
+ * until its acquires end, so that their release or the commit guard reports
+ * the loss.
+ */
 static void
 unlock_if_lost(ZklLocalClaim *claim, void *arg)
 {
@@ -391,6 +453,11 @@ unlock_if_lost(ZklLocalClaim *claim, void *arg)
 void
 zkl_claims_unlock_lost(void)
 {
+	/*
+	 * Without a new loss this reads one atomic, and no claim.  The count is
+	 * read before the claims are, so the next call looks again if a loss
+	 * comes during the visit.
+	 */
 	static uint64 seen_losses = 0;
 	uint64		losses = pg_atomic_read_u64(&zkl_lock_table->losses);
 
@@ -400,6 +467,10 @@ zkl_claims_unlock_lost(void)
 	seen_losses = losses;
 }
 
+/*
+ * The worker signals a backend only about a claim that counts an acquire
+ * (lose_claim in entrystate.c), so only such a claim explains a cancel.
+ */
 static void
 note_if_lost(ZklLocalClaim *claim, void *arg)
 {
@@ -418,6 +489,10 @@ zkl_claims_find_lost(void)
 	return lost;
 }
 
+/*
+ * A holder sees one NOTICE for each claim, however often other clients
+ * request the release.
+ */
 static void
 tell_if_revoked(ZklLocalClaim *claim, void *arg)
 {
@@ -437,6 +512,11 @@ zkl_claims_tell_revoked(void)
 
 	if (revocations == seen_revocations)
 		return;
+
+	/*
+	 * Set before the visit: a revocation that comes during the visit makes
+	 * the next call look again.
+	 */
 	seen_revocations = revocations;
 	zkl_claims_visit(tell_if_revoked, NULL);
 }

@@ -38,6 +38,10 @@ zkl_enter_without_claims(void)
 				errmsg("cannot access zklock locks during a parallel operation"));
 }
 
+/*
+ * A path has one kind of lock at a time, so a claim of another kind refuses
+ * the acquire before anything is waited for.
+ */
 ZklLocalClaim *
 zkl_enter_to_acquire(const ZklWish *wish)
 {

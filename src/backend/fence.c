@@ -72,7 +72,9 @@ present(const char *table, Datum resource, Datum token)
 	return execute(query, 2, resource, token) > 0;
 }
 
-/* For the message only: the row is there, and locked by us. */
+/*
+ * For the message only.  This transaction has locked the row, so it is there.
+ */
 static int64
 greatest(const char *table, Datum resource)
 {
@@ -88,6 +90,10 @@ greatest(const char *table, Datum resource)
 	return isnull ? 0 : token;
 }
 
+/*
+ * Returns the number of rows.  It is 0 for the INSERT if its WHERE refuses
+ * the token; the row is locked even then.
+ */
 static uint64
 execute(const char *query, int nargs, Datum resource, Datum token)
 {
@@ -102,6 +108,10 @@ execute(const char *query, int nargs, Datum resource, Datum token)
 	return SPI_processed;
 }
 
+/*
+ * A greater token means that the lock has had another holder since, so this
+ * is the error of a lost lock.
+ */
 static void
 report_stale(const char *table, const char *resource, int64 token,
 			 int64 greatest)

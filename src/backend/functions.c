@@ -204,6 +204,10 @@ zklock_lock_remaining(PG_FUNCTION_ARGS)
 	PG_RETURN_INTERVAL_P(result);
 }
 
+/*
+ * Behind each function that acquires a mutex or a read-write lock.  Without
+ * shared memory nothing works, so that is checked before the arguments.
+ */
 static bool
 acquire(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope)
 {
@@ -301,6 +305,11 @@ is_whole_statement(const FmgrInfo *function)
 		portal->name[0] != '\0' || portal->strategy != PORTAL_ONE_SELECT ||
 		portal->queryDesc == NULL)
 		return false;
+
+	/*
+	 * A SELECT without FROM, WHERE or subqueries, whose columns all call this
+	 * function.
+	 */
 	statement = portal->queryDesc->plannedstmt;
 	if (statement->subplans != NIL || !IsA(statement->planTree, Result) ||
 		outerPlan(statement->planTree) != NULL ||
@@ -316,6 +325,8 @@ is_whole_statement(const FmgrInfo *function)
 			((FuncExpr *) column)->funcid != function->fn_oid ||
 			contain_volatile_functions((Node *) ((FuncExpr *) column)->args))
 			return false;
+
+		/* This very call, not another one of the same function. */
 		found |= (Node *) column == function->fn_expr;
 	}
 	return found;

@@ -28,6 +28,10 @@ zkl_held_certainly(const char *path)
 		zkl_claim_status(claim->shared, 0) == ZKL_STATUS_GOOD;
 }
 
+/*
+ * No lock is needed for the token and the hold limit: no other process writes
+ * them (lockentry.h).
+ */
 int64
 zkl_held_token(const char *path)
 {

@@ -35,8 +35,13 @@ typedef struct XactRecord
 								 * -1 */
 } XactRecord;
 
+/* Claims with session-level acquires, of either part. */
 static dlist_head session_claims = DLIST_STATIC_INIT(session_claims);
 
+/*
+ * The stack.  Records refer to each other and to parts by index, because the
+ * array moves when it grows.
+ */
 static XactRecord *records = NULL;
 static int	nrecords = 0;
 static int	max_records = 0;
@@ -63,7 +68,10 @@ static void note_xact_of_runs(bool committed);
 static bool session_locks_are_gone(void);
 static void drop_session_scope(ZklLocalClaim *claim);
 
-/* Nothing has changed if this raises an error. */
+/*
+ * What may fail comes first, the local lock and the memory for a record; then
+ * the counts change.  So after an error no acquire is counted.
+ */
 void
 zkl_holds_add(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
 			  int count)
@@ -73,6 +81,11 @@ zkl_holds_add(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
 
 	if (scope == ZKL_SCOPE_XACT)
 	{
+		/*
+		 * The acquire counts also without the local lock.  If another backend
+		 * took that lock after pg_advisory_unlock_all(), it still waits until
+		 * this claim ends.
+		 */
 		if (!part->locked)
 			(void) book_local_lock(claim, name, ZKL_SCOPE_XACT);
 		count_xact(claim, name, count);
@@ -82,6 +95,10 @@ zkl_holds_add(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
 	}
 	if (part->session_count == 0)
 	{
+		/*
+		 * Only a part without a local lock can fail here: a local lock that
+		 * the backend holds just moves to session level.
+		 */
 		if (!book_local_lock(claim, name, ZKL_SCOPE_SESSION))
 			ereport(ERROR,
 					errcode(ERRCODE_LOCK_NOT_AVAILABLE),
@@ -96,6 +113,10 @@ zkl_holds_add(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
 	show_counts(claim);
 }
 
+/*
+ * The first lease of a semaphore counts as its claim, so only further leases
+ * are added up.
+ */
 static void
 note_leases(const ZklLocalClaim *claim, int before, int after)
 {
@@ -103,6 +124,10 @@ note_leases(const ZklLocalClaim *claim, int before, int after)
 		further_leases += Max(after - 1, 0) - Max(before - 1, 0);
 }
 
+/*
+ * Checked before a claim begins, so a backend over its limit takes nothing
+ * from the lock table.
+ */
 void
 zkl_holds_check_room(int wanted)
 {
@@ -117,6 +142,12 @@ zkl_holds_check_room(int wanted)
 				errhint("Release some of them, or have a superuser raise \"zklock.max_locks_per_backend\"."));
 }
 
+/*
+ * Count on the record of the present nesting level.  Deeper levels have
+ * ended, and taken their records off the stack or given them to their
+ * parents.  So the latest record of the part is of this level or of a lower
+ * one.
+ */
 static void
 count_xact(ZklLocalClaim *claim, ZklPartName name, int count)
 {
@@ -140,6 +171,10 @@ count_xact(ZklLocalClaim *claim, ZklPartName name, int count)
 	part->xact_count += count;
 }
 
+/*
+ * Room for one more record on the stack.  Until the caller counts the record,
+ * the stack is as before, so running out of memory does no harm.
+ */
 static XactRecord *
 new_record(void)
 {
@@ -157,7 +192,11 @@ new_record(void)
 	return &records[nrecords];
 }
 
-/* The claim is a mutex's, so it is held exclusively. */
+/*
+ * The claim is a mutex's, so it is held exclusively.  A session-level run
+ * ends when the acquire that was counted last is released; acquires from
+ * before the run may stay.
+ */
 void
 zkl_holds_begin_run(ZklLocalClaim *claim, ZklScope scope)
 {
@@ -174,6 +213,9 @@ zkl_holds_begin_run(ZklLocalClaim *claim, ZklScope scope)
 	}
 }
 
+/*
+ * Leave the end of the run for the worker, which writes it into the record.
+ */
 static void
 end_session_run(ZklLocalClaim *claim)
 {
@@ -193,14 +235,23 @@ note_xact_of_runs(bool committed)
 
 	if (session_runs == 0)
 		return;
+
+	/*
+	 * Claims without a run are marked, too.  The beginning of a run resets
+	 * the mark.
+	 */
 	dlist_foreach(iter, &session_claims)
 		dlist_container(ZklLocalClaim, session_link,
 						iter.cur)->run_failed = !committed;
 }
 
 /*
- * Hold the local lock at this level.  After pg_advisory_unlock_all() another
- * backend may have it by now; that backend waits until this one's claim ends.
+ * Hold the local lock at this level.  If the part has it, it changes its
+ * level; a backend that writes gets ShareLock in addition, without a wait.  A
+ * part without a local lock is that of a semaphore, whose backends all share
+ * it, or pg_advisory_unlock_all() has released the lock.  In that case
+ * another backend may have it by now; that backend waits until this one's
+ * claim ends.
  */
 static bool
 book_local_lock(ZklLocalClaim *claim, ZklPartName name, ZklScope scope)
@@ -228,10 +279,20 @@ zkl_holds_take_session(ZklLocalClaim *claim, ZklPartName name, int count)
 	ZklPart    *part = &claim->parts[name];
 
 	Assert(part->session_count >= count);
+
+	/*
+	 * The transaction still holds the lock, so the local lock moves to
+	 * transaction level.  At session level it would outlive the transaction.
+	 */
 	if (part->session_count == count && part->xact_count > 0)
 		(void) book_local_lock(claim, name, ZKL_SCOPE_XACT);
 
 	part->session_count -= count;
+
+	/*
+	 * settle_part() may end the claim, which ends a run as failed and frees
+	 * the list's node.  So the run and the list come first.
+	 */
 	if (claim->run_level > zkl_claims_session_count(claim))
 		end_session_run(claim);
 	if (zkl_claims_session_count(claim) == 0)
@@ -274,6 +335,11 @@ settle_part(ZklLocalClaim *claim, ZklPartName name, int count)
 	int			left = zkl_claims_count(claim, name);
 
 	note_leases(claim, left + count, left);
+
+	/*
+	 * A lease goes back as soon as it is released.  Another lock goes back
+	 * with the last release.
+	 */
 	if (left > 0)
 	{
 		if (claim->kind == ZKL_KIND_SEMAPHORE)
@@ -314,6 +380,10 @@ zkl_holds_first_session(void)
 	return dlist_head_element(ZklLocalClaim, session_link, &session_claims);
 }
 
+/*
+ * Each SQL function about claims begins with this (enter.c), and each
+ * transaction of a backend that has claims ends with it (xact.c).
+ */
 void
 zkl_holds_sweep(void)
 {
@@ -357,6 +427,11 @@ zkl_holds_discard_session(void)
 		drop_session_scope(claim);
 }
 
+/*
+ * PostgreSQL has released the session-level local locks already, so they are
+ * not released again here.  If the claim was lost, the user is not told now;
+ * the commit guard still refuses what the transaction wrote.
+ */
 static void
 drop_session_scope(ZklLocalClaim *claim)
 {
@@ -369,7 +444,11 @@ drop_session_scope(ZklLocalClaim *claim)
 	(void) zkl_holds_take_all_session(claim);
 }
 
-/* PostgreSQL releases the transaction-level local locks right after this. */
+/*
+ * End the transaction-level acquires, latest first.  PostgreSQL releases the
+ * transaction-level local locks right after this, so a backend that gets one
+ * finds the claim ended.
+ */
 void
 zkl_holds_end_xact(bool committed)
 {
@@ -380,12 +459,21 @@ zkl_holds_end_xact(bool committed)
 		ZklLocalClaim *claim = record->claim;
 		ZklPart    *part = &claim->parts[record->part];
 
+		/*
+		 * The end of the claim would end the run as failed, so the run goes
+		 * first.
+		 */
 		if (record->has_run)
 		{
 			zkl_shared_claim_end_run(claim->shared, committed);
 			ZKL_FAULT_POINT("run-end-queued");
 		}
 		part->xact_record = record->previous;
+
+		/*
+		 * The last record of a part: its local lock is PostgreSQL's to
+		 * release.
+		 */
 		if (part->lock_scope == ZKL_SCOPE_XACT &&
 			part->xact_count == record->count)
 			part->locked = false;
@@ -396,6 +484,11 @@ zkl_holds_end_xact(bool committed)
 	zkl_holds_sweep();
 }
 
+/*
+ * The local locks belong to the top transaction.  PostgreSQL keeps them when
+ * a savepoint is rolled back, so settle_part() releases those of claims that
+ * end here.
+ */
 void
 zkl_holds_abort_savepoint(int nest_level)
 {
@@ -412,7 +505,10 @@ zkl_holds_abort_savepoint(int nest_level)
 }
 
 /*
- * A record joins that of the parent, if the parent has one for the same part.
+ * A record joins that of the parent, if the parent has one for the same part;
+ * otherwise it becomes the parent's.  A part has at most one record of the
+ * level that ends, so its previous record is below "first", and does not
+ * move.
  */
 void
 zkl_holds_release_savepoint(int nest_level)
@@ -436,6 +532,8 @@ zkl_holds_release_savepoint(int nest_level)
 			record.claim->parts[record.part].xact_record = record.previous;
 			continue;
 		}
+
+		/* The record moves down over those that have joined others. */
 		record.nest_level = nest_level - 1;
 		record.claim->parts[record.part].xact_record = kept;
 		records[kept++] = record;

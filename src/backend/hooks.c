@@ -55,6 +55,11 @@ zkl_hooks_init(void)
 	emit_log_hook = emit_log;
 }
 
+/*
+ * A write to a foreign table assigns no transaction ID here, so the commit
+ * guard learns of it from the plan.  It is noted before the statement runs,
+ * because a statement that fails inside a savepoint may have written, too.
+ */
 static void
 executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 {
@@ -78,6 +83,7 @@ executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 	leave_statement();
 }
 
+/* AFTER triggers run here, and may use connections to other servers. */
 static void
 executor_finish(QueryDesc *query_desc)
 {
@@ -129,6 +135,10 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 	PG_END_TRY();
 	leave_statement();
 
+	/*
+	 * Only after it has succeeded.  Nothing else of the transaction counts as
+	 * a write then.
+	 */
 	if (is_discard_all)
 	{
 		zkl_xact_note_discard();
@@ -144,6 +154,7 @@ leave_statement(void)
 	zkl_loss_tell();
 }
 
+/* The guard comes first, because zkl_loss_explain() may raise an error. */
 static void
 leave_statement_by_error(MemoryContext context)
 {
@@ -151,6 +162,7 @@ leave_statement_by_error(MemoryContext context)
 	zkl_loss_explain(context);
 }
 
+/* The text is replaced before other extensions see the message. */
 static void
 emit_log(ErrorData *error)
 {

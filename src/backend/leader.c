@@ -52,6 +52,7 @@ typedef struct Leadership
 	bool		told_beginning; /* ... or that the claim could not begin */
 } Leadership;
 
+/* In any order; only this process uses them. */
 static Leadership leaderships[ZKL_LEADERS_MAX];
 static int	nleaderships = 0;
 static char about[ZKL_ABOUT_SIZE];
@@ -111,6 +112,10 @@ start_up(void)
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
+	/*
+	 * The first process stays.  Only that one registers withdraw(), which
+	 * would otherwise clear the ID of the other process.
+	 */
 	if (!pg_atomic_compare_exchange_u32(&zkl_lock_table->leader_pid, &nobody,
 										MyProcPid))
 		proc_exit(0);
@@ -119,7 +124,10 @@ start_up(void)
 	read_setting();
 }
 
-/* A claim was lost. */
+/*
+ * A claim was lost: the worker sends the signal that begin() chose.  The main
+ * loop then finds out which.
+ */
 static void
 wake(SIGNAL_ARGS)
 {
@@ -129,6 +137,10 @@ wake(SIGNAL_ARGS)
 	errno = save_errno;
 }
 
+/*
+ * The process exits.  The claims end first, because the next leader process
+ * begins its own.
+ */
 static void
 withdraw(int code, Datum arg)
 {
@@ -141,6 +153,10 @@ withdraw(int code, Datum arg)
  * The setting
  */
 
+/*
+ * Follow zklock.leader_of.  The first visit marks the leaderships that stay,
+ * and the second adds those for which there was no room.
+ */
 static void
 read_setting(void)
 {
@@ -153,6 +169,11 @@ read_setting(void)
 	{
 		if (leaderships[i].wanted)
 			continue;
+
+		/*
+		 * The last leadership fills the gap.  It has been looked at already,
+		 * because the loop comes from the end.
+		 */
 		end(&leaderships[i]);
 		leaderships[i] = leaderships[--nleaderships];
 	}
@@ -196,11 +217,17 @@ tend_all(void)
 	return until;
 }
 
+/*
+ * Do what is due for one leadership: end it, begin its claim, or try to lead.
+ * Returns when to look again; a wake-up may come before that.
+ */
 static int64
 tend(Leadership *leadership, bool may_stand, int64 now)
 {
 	if (leadership->claim != NULL && must_end(leadership, may_stand))
 		end(leadership);
+
+	/* tend_all() looks again anyway while the server is in recovery. */
 	if (!may_stand)
 		return ZKL_FOREVER;
 	if (leadership->claim == NULL && now < leadership->stand_at)
@@ -212,6 +239,11 @@ tend(Leadership *leadership, bool may_stand, int64 now)
 	return leadership->leads ? ZKL_FOREVER : try_to_lead(leadership, now);
 }
 
+/*
+ * Does the claim have to end, because the leadership was resigned or lost, or
+ * because a standby must not lead?  A claim that still waits has no status, so
+ * only that of a leader is asked for.
+ */
 static bool
 must_end(Leadership *leadership, bool may_stand)
 {
@@ -226,6 +258,10 @@ must_end(Leadership *leadership, bool may_stand)
 						  zkl_claim_status(leadership->claim, 0) == ZKL_STATUS_LOST);
 }
 
+/*
+ * Begin a claim.  If there is no room for it, or the path is in use as
+ * another kind of lock, the process tries again later.
+ */
 static void
 begin(Leadership *leadership, int64 now)
 {
@@ -244,12 +280,22 @@ begin(Leadership *leadership, int64 now)
 	report_beginning(leadership, beginning);
 }
 
+/*
+ * Ask for the lock, without a wait: the worker wakes this process when it
+ * owns the ticket.
+ */
 static int64
 try_to_lead(Leadership *leadership, int64 now)
 {
 	ZklClaim   *claim = leadership->claim;
 
+	/*
+	 * There is no local lock to take.  But the claim must wait in the present
+	 * generation, or it would be told that its local lock is stale.
+	 */
 	(void) zkl_shared_claim_generation(claim);
+
+	/* A backend of this server came first. */
 	if (!zkl_leadership_is_its_turn(claim))
 		return now + LOOK_INTERVAL;
 	switch (zkl_shared_claim_hold(claim, false, about))
@@ -274,6 +320,11 @@ try_to_lead(Leadership *leadership, int64 now)
 	return now + LOOK_INTERVAL;
 }
 
+/*
+ * End the claim, if there is one.  That raises the count of losses, so
+ * commits that rely on this leadership are refused from then on; only then
+ * the log says that it has ended.
+ */
 static void
 end(Leadership *leadership)
 {

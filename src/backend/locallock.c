@@ -106,6 +106,12 @@ zkl_local_lock_wait(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
 	/* A shorter lock_timeout raises its own error, instead of "false". */
 	if (LockTimeout > 0 && LockTimeout <= limit_ms)
 		limit_ms = 0;
+
+	/*
+	 * From here on the worker cancels the wait when it begins a new
+	 * generation.  If it has done so already, it sends no cancel, so do not
+	 * wait at all.
+	 */
 	if (!zkl_shared_claim_begin_local_wait(claim))
 		return ZKL_LOCAL_NEW_GENERATION;
 	return wait_and_judge(claim, tag, mode, scope, limit_ms);
@@ -120,6 +126,10 @@ zkl_local_lock_move(const LOCKTAG *tag, LOCKMODE mode, ZklScope from,
 		zkl_local_lock_release(tag, mode, from);
 }
 
+/*
+ * PostgreSQL finds the lock only under the resource owner that acquire()
+ * used.
+ */
 void
 zkl_local_lock_release(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope)
 {
@@ -131,6 +141,10 @@ zkl_local_lock_release(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope)
 	CurrentResourceOwner = owner;
 }
 
+/*
+ * Acquire the lock at its level.  Under the owner of a savepoint, the lock
+ * would go away when that savepoint is rolled back.
+ */
 static bool
 acquire(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope, bool dont_wait)
 {
@@ -279,6 +293,7 @@ absorb_cancel(void)
 	SetLatch(MyLatch);
 }
 
+/* Rounded up, so that the wait does not end before the time is over. */
 static int
 milliseconds_until(int64 until)
 {

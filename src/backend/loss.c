@@ -20,7 +20,11 @@
 #include "backend/report.h"
 #include "settings.h"
 
-/* A claim that was lost or in doubt when this transaction released it. */
+/*
+ * A claim that was lost or in doubt when this transaction released it; if
+ * there are several, the first of the worst.  "told": the user has seen a
+ * WARNING about it.
+ */
 static struct
 {
 	ZklClaimStatus standing;
@@ -30,7 +34,10 @@ static struct
 	int64		lost_at;
 }			released;
 
-/* Set by the signal handler. */
+/*
+ * What the signal handler reads and sets.  "deaf": the transaction commits,
+ * so the handler only notes that a signal came.
+ */
 static volatile sig_atomic_t deaf = false;
 static volatile sig_atomic_t came_while_deaf = false;
 static volatile sig_atomic_t terminating = false;
@@ -59,13 +66,22 @@ zkl_loss_listen(void)
 	zkl_claims_loss_signal = SIGUSR2;
 }
 
+/*
+ * With SIGINT, PostgreSQL's own handler runs, and cancels the statement
+ * whatever zklock.on_lost says.
+ */
 static ZklOnLost
 reaction(void)
 {
 	return zkl_claims_loss_signal == SIGINT ? ZKL_ON_LOST_CANCEL : zkl_on_lost;
 }
 
-/* A signal handler. */
+/*
+ * A signal handler.  It sets flags, or calls PostgreSQL's own handlers, which
+ * do no more; CHECK_FOR_INTERRUPTS() then raises the error.  When a loss only
+ * cancels, an idle backend outside of a transaction does nothing: its next
+ * use of the lock reports the loss.
+ */
 static void
 on_loss(SIGNAL_ARGS)
 {
@@ -94,7 +110,10 @@ on_loss(SIGNAL_ARGS)
 	errno = save_errno;
 }
 
-/* Background processes do not wait for a client. */
+/*
+ * Does the backend wait for its client?  PostgreSQL clears debug_query_string
+ * before it does.  Background processes do not wait for a client.
+ */
 static bool
 is_idle(void)
 {
@@ -111,6 +130,11 @@ void
 zkl_loss_xact_ended(void)
 {
 	deaf = false;
+
+	/*
+	 * The loss may be that of a session-level claim, which outlives the
+	 * transaction.  So the handler decides again, with the transaction over.
+	 */
 	if (came_while_deaf)
 	{
 		came_while_deaf = false;
@@ -132,6 +156,10 @@ zkl_loss_has_cancelled(void)
 		cancelled_statement == GetCurrentStatementStartTimestamp();
 }
 
+/*
+ * A cancel by the user or by statement_timeout keeps its own error.  And if
+ * the lost claim is gone, there is no loss to name.
+ */
 void
 zkl_loss_explain(MemoryContext context)
 {
@@ -141,6 +169,10 @@ zkl_loss_explain(MemoryContext context)
 		(zkl_claims_find_lost() == NULL && !released_lost()))
 		return;
 
+	/*
+	 * FlushErrorState() frees the memory of errors, so the copy goes
+	 * elsewhere.
+	 */
 	MemoryContextSwitchTo(context);
 	error = CopyErrorData();
 	FlushErrorState();
@@ -162,6 +194,10 @@ zkl_loss_explain_instead(ErrorData *error)
 		explain(error);
 }
 
+/*
+ * Put the loss into the error.  The user then knows of it, so it does not
+ * explain a later cancel, too.
+ */
 static void
 explain(ErrorData *error)
 {
@@ -188,6 +224,8 @@ zkl_loss_tell(void)
 	if (reaction() != ZKL_ON_LOST_NOTICE || !zkl_claims_any() ||
 		!IsTransactionBlock())
 		return;
+
+	/* Read before the visit, so a loss that comes later is not missed. */
 	losses = pg_atomic_read_u64(&zkl_lock_table->losses);
 	if (losses == seen_losses)
 		return;
@@ -213,6 +251,10 @@ void
 zkl_loss_note_release(const ZklLocalClaim *claim, ZklClaimStatus standing,
 					  bool told)
 {
+	/*
+	 * The states grow worse from GOOD to LOST.  The worst decides whether the
+	 * transaction may commit.
+	 */
 	if (standing <= released.standing)
 		return;
 	released.standing = standing;
@@ -239,6 +281,11 @@ released_lost(void)
 	return released.standing == ZKL_STATUS_LOST;
 }
 
+/*
+ * What was written without protection must not be committed, whether the user
+ * knows of the loss or not.  A transaction that only reads is told once, and
+ * only of a certain loss.
+ */
 void
 zkl_loss_report_released(bool writes)
 {

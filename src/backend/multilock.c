@@ -93,12 +93,17 @@ zkl_multilock_acquire(const char **paths, int npaths, const ZklWish *wish)
 	return acquired;
 }
 
+/* By bytes, not by a collation: backends of all servers must sort alike. */
 static int
 compare_paths(const void *one, const void *other)
 {
 	return strcmp(*(const char *const *) one, *(const char *const *) other);
 }
 
+/*
+ * A path that is named twice is acquired once.  Returns the number of
+ * different paths.
+ */
 static int
 sort_unique(const char **paths, int npaths)
 {
@@ -113,6 +118,10 @@ sort_unique(const char **paths, int npaths)
 	return nunique;
 }
 
+/*
+ * Get all the locks, or false if the time is over.  The caller ends what was
+ * acquired by then.
+ */
 static bool
 acquire_all(Multilock *lock)
 {
@@ -124,6 +133,10 @@ acquire_all(Multilock *lock)
 	if (granted == lock->nmembers)
 		return true;
 
+	/*
+	 * The backend is about to wait for path "granted".  It must not hold a
+	 * later one meanwhile, or wait in its queue.
+	 */
 	end_from(lock, granted);
 	if (lock->wish->only_tries)
 		return false;
@@ -145,6 +158,11 @@ ask_for_all(Multilock *lock)
 	ZklWish		ask = *lock->wish;
 	ZklWait		wait;
 
+	/*
+	 * As a try, this takes only local locks that are free.  So this backend
+	 * holds, or queues for, several locks while it waits for no other
+	 * backend.
+	 */
 	ask.only_tries = true;
 	zkl_wait_begin(&wait, &ask);
 	for (int i = 0; i < lock->nmembers; i++)
@@ -155,6 +173,11 @@ ask_for_all(Multilock *lock)
 		begin_member(lock, member);
 		if (!member->is_new)
 			continue;
+
+		/*
+		 * The members after this one are not begun, so count_granted() stops
+		 * here.
+		 */
 		if (!zkl_acquire_locally(member->claim, &ask))
 			break;
 		member->held = zkl_wait_ask(&wait, member->claim->shared) ==
@@ -172,6 +195,7 @@ count_granted(Multilock *lock)
 		ZklWish		ask = *lock->wish;
 		ZklWait		wait;
 
+		/* The member was not begun, or another backend has its local lock. */
 		if (member->claim == NULL ||
 			(member->is_new &&
 			 !member->claim->parts[ZKL_EXCLUSIVE].locked))
@@ -180,6 +204,8 @@ count_granted(Multilock *lock)
 			continue;
 		ask.path = member->path;
 		zkl_wait_begin(&wait, &ask);
+
+		/* This waits for ZooKeeper's reply, but not for another client. */
 		wait.impatient = true;
 		if (zkl_wait_for_ticket(&wait, member->claim->shared, NULL) !=
 			ZKL_ANSWER_HELD)
@@ -189,6 +215,7 @@ count_granted(Multilock *lock)
 	return lock->nmembers;
 }
 
+/* Wait for one lock, while this backend holds only locks of earlier paths. */
 static bool
 acquire_member(Multilock *lock, Member *member)
 {
@@ -228,6 +255,7 @@ begin_member(Multilock *lock, Member *member)
 	member->held = true;
 }
 
+/* Give a lock back, unless the backend had it before this call. */
 static void
 end_member(Member *member)
 {
@@ -249,6 +277,10 @@ are_all_held(Multilock *lock)
 	{
 		Member	   *member = &lock->members[i];
 
+		/*
+		 * A claim from before this call is not looked at: the guard reports
+		 * its loss.
+		 */
 		if (!member->is_new ||
 			zkl_claim_status(member->claim->shared, 0) !=
 			ZKL_STATUS_LOST)
@@ -287,6 +319,10 @@ count_all(Multilock *lock)
 	{
 		for (int i = 0; i < counted; i++)
 		{
+			/*
+			 * The claim is counted, so the end of its acquires ends it, and
+			 * end_from() must not.
+			 */
 			lock->members[i].is_new = false;
 
 			/* Transaction-level acquires end with the error. */

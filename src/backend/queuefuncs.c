@@ -84,6 +84,10 @@ zklock_lock_revoke(PG_FUNCTION_ARGS)
 	PG_RETURN_INT32(asked);
 }
 
+/*
+ * Deletes the znodes of all holders.  The servers that hold the lock see the
+ * deletion as a loss.
+ */
 Datum
 zklock_lock_force_release(PG_FUNCTION_ARGS)
 {
@@ -94,6 +98,8 @@ zklock_lock_force_release(PG_FUNCTION_ARGS)
 	zkl_report_unless_loaded();
 	path = zkl_sqlargs_path(fcinfo);
 	queue = look(path);
+
+	/* For all holders, before the first znode is deleted. */
 	if (!superuser())
 		check_no_superuser(path, &queue);
 	for (int i = 0; i < queue.nplaces; i++)
@@ -142,6 +148,10 @@ check_no_superuser(const char *path, const Queue *queue)
 	}
 }
 
+/*
+ * Read the lock's directory with all details, and put the clients into the
+ * order of the queue.
+ */
 static Queue
 look(const char *path)
 {
@@ -184,6 +194,10 @@ child_of(const ZklPlace *place)
  * Rows
  */
 
+/*
+ * One row.  A column is null where a foreign client has written what zklock
+ * does not understand, or where this user may not see it.
+ */
 static void
 put_row(ReturnSetInfo *rsinfo, const char *path, int position,
 		const ZklPlace *place, const ZklSnapshotNode *node)
@@ -256,6 +270,10 @@ data_of(const ZklSnapshotNode *node)
 	return unconstify(char *, zkl_display_path(pnstrdup(node->data, length)));
 }
 
+/*
+ * ZooKeeper counts milliseconds since 1970, PostgreSQL microseconds since
+ * 2000.
+ */
 static TimestampTz
 timestamp_of(int64 unix_ms)
 {

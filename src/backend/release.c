@@ -36,6 +36,10 @@ zkl_release(const char *path, ZklMode mode, int quantity)
 		return false;
 	}
 
+	/*
+	 * Looked at before the release, which may end the claim.  The acquire
+	 * goes even if the claim was lost.
+	 */
 	held = note_release(claim);
 	zkl_holds_take_session(claim, part, quantity);
 	return held;
@@ -50,6 +54,7 @@ warn_not_held(const ZklLocalClaim *claim, const char *path, ZklMode mode,
 	const char *release = claim ? zkl_claims_release_function(claim) : NULL;
 	bool		same_kind = claim && claim->kind == zkl_recipe_kind(mode);
 
+	/* Fewer leases than the call wants to release. */
 	if (same_kind && mode == ZKL_MODE_LEASE && release != NULL)
 		ereport(WARNING,
 				errmsg("you do not own %d session-level leases of semaphore \"%s\"",
@@ -69,6 +74,7 @@ warn_not_held(const ZklLocalClaim *claim, const char *path, ZklMode mode,
 				errhint("Use \"%s\" to release it.", release));
 }
 
+/* For the detail: in which way this session holds the lock. */
 static const char *
 held_as(const ZklLocalClaim *claim)
 {
@@ -92,6 +98,11 @@ zkl_release_all(void)
 	int			released = 0;
 
 	zkl_enter();
+
+	/*
+	 * Each round takes all session-level acquires of one claim, so the list
+	 * of such claims becomes empty.
+	 */
 	while ((claim = zkl_holds_first_session()) != NULL)
 	{
 		note_release(claim);

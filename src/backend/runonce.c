@@ -76,13 +76,21 @@ zkl_run_once_begin(const ZklWish *wish, const ZklJobTick *tick)
 		zkl_holds_check_room(1);
 		return run_with_new_claim(&attempt);
 	}
+
+	/*
+	 * This backend holds the job's lock already.  The run may begin only
+	 * while the session certainly lives.
+	 */
 	zkl_wait_begin(&wait, wish);
 	if (zkl_wait_for_certainty(&wait, claim->shared) == ZKL_STATUS_LOST)
 		zkl_claims_report_lost(ERROR, claim);
 	return run_with_claim(claim, &attempt);
 }
 
-/* If so, this fills in the tick and the attempt of the new record. */
+/*
+ * Decide whether this backend may run the tick, by what it knows of the
+ * record.  If so, this fills in the tick and the attempt of the new record.
+ */
 static bool
 may_run(Attempt *attempt)
 {
@@ -101,6 +109,10 @@ may_run(Attempt *attempt)
 								 &attempt->record);
 }
 
+/*
+ * Acquire the job's lock for the run.  The claim ends unless the run has
+ * begun, and so has been counted.
+ */
 static bool
 run_with_new_claim(Attempt *attempt)
 {
@@ -124,7 +136,11 @@ run_with_new_claim(Attempt *attempt)
 	return started;
 }
 
-/* The claim is held. */
+/*
+ * The claim is held.  A run that has begun ends with the acquire that is
+ * counted here.  On every other way out it ends here, so that its slot does
+ * not stay in use.
+ */
 static bool
 run_with_claim(ZklLocalClaim *claim, Attempt *attempt)
 {
@@ -164,6 +180,11 @@ start(ZklLocalClaim *claim, Attempt *attempt)
 	ZklWait		wait;
 	int			slot;
 
+	/*
+	 * The record is written while this backend holds the lock, but on
+	 * condition of what it read before.  Each round decides again with a
+	 * newer record.
+	 */
 	describe(claim, &attempt->record);
 	slot = ask(claim, attempt);
 	for (;;)
@@ -172,13 +193,29 @@ start(ZklLocalClaim *claim, Attempt *attempt)
 								&zookeeper_time))
 		{
 			case ZKL_JOB_ANSWER_WRITTEN:
+
+				/*
+				 * The session may have become unsafe while the backend
+				 * waited.  The job must not start then.
+				 */
 				zkl_wait_begin(&wait, attempt->wish);
 				if (zkl_wait_for_certainty(&wait, claim->shared) == ZKL_STATUS_LOST)
 					zkl_claims_report_lost(ERROR, claim);
 				return true;
 			case ZKL_JOB_ANSWER_OVERTAKEN:
+
+				/*
+				 * The record that was read has been removed since, and the
+				 * write has replaced another one.  That one may be of a run
+				 * of the same tick, so this run does not begin.
+				 */
 				return false;
 			case ZKL_JOB_ANSWER_CHANGED:
+
+				/*
+				 * wait_for_answer() has put the present record into the
+				 * attempt.
+				 */
 				if (!may_run(attempt))
 					return false;
 				zkl_job_runs_ask_again(slot, &attempt->record, &attempt->last);
@@ -200,6 +237,10 @@ start(ZklLocalClaim *claim, Attempt *attempt)
 	}
 }
 
+/*
+ * Fill in what may_run() has left open.  By its ID, the worker recognizes its
+ * own write if the reply was lost.
+ */
 static void
 describe(const ZklLocalClaim *claim, ZklJobRecord *record)
 {
@@ -215,7 +256,10 @@ describe(const ZklLocalClaim *claim, ZklJobRecord *record)
 	strlcpy(record->about, claim->shared->about, sizeof(record->about));
 }
 
-/* From here on, whatever ends or loses the claim ends the run. */
+/*
+ * Take a slot for the run, give it to the claim, and wake the worker.  Once
+ * the claim has the slot, whatever ends or loses the claim ends the run, too.
+ */
 static int
 ask(ZklLocalClaim *claim, const Attempt *attempt)
 {
@@ -230,12 +274,18 @@ ask(ZklLocalClaim *claim, const Attempt *attempt)
 				errmsg("too many runs of jobs on this server"),
 				errdetail("All %d places for runs are in use.",
 						  zkl_job_runs_number()));
+
+	/* The claim was lost before it had the slot.  The slot has been ended. */
 	if (!zkl_shared_claim_set_run(claim->shared, slot))
 		zkl_claims_report_lost(ERROR, claim);
 	zkl_job_runs_ask(slot);
 	return slot;
 }
 
+/*
+ * Wait until the worker has an answer from ZooKeeper.  The timeout of the
+ * call does not end this wait: it is for the lock, which this backend has.
+ */
 static ZklJobAnswer
 wait_for_answer(int slot, Attempt *attempt, int session,
 				int64 *zookeeper_time)
@@ -264,6 +314,10 @@ wait_for_answer(int slot, Attempt *attempt, int session,
 static void
 report_ahead(const Attempt *attempt, int64 zookeeper_time)
 {
+	/*
+	 * timestamptz_to_str() returns the same buffer each time, so copy the
+	 * first.
+	 */
 	char	   *tick = pstrdup(timestamptz_to_str(attempt->tick->tick - ZKL_JOB_EPOCH));
 
 	ereport(ERROR,

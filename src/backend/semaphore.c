@@ -84,6 +84,11 @@ check_wish(const ZklLocalClaim *claim, const ZklWish *wish)
 
 	if (claim->limit != wish->limit)
 		zkl_report_other_limit(wish->path, claim->limit, wish->limit);
+
+	/*
+	 * With a timeout the wait ends by itself.  Without one, no other session
+	 * could ever end it: the missing leases are this session's own.
+	 */
 	if (wish->until == ZKL_FOREVER &&
 		zkl_claims_count(claim, ZKL_SHARED) + wish->quantity > wish->limit)
 		ereport(ERROR,
@@ -94,6 +99,10 @@ check_wish(const ZklLocalClaim *claim, const ZklWish *wish)
 						  zkl_display_path(wish->path)));
 }
 
+/*
+ * The first leases of this backend.  It waits for no local lock, because
+ * claims on leases do not exclude each other.
+ */
 static bool
 acquire_first(const ZklWish *wish)
 {
@@ -105,6 +114,11 @@ acquire_first(const ZklWish *wish)
 		acquired = acquire_leases(claim->shared, wish);
 		if (acquired)
 		{
+			/*
+			 * The worker may have changed the generation during the wait, so
+			 * the tag is made now.  Then zkl_holds_add() acquires the local
+			 * lock.
+			 */
 			zkl_local_lock_tag(&claim->tag, wish->path,
 							   claim->shared->generation);
 			zkl_holds_add(claim, ZKL_SHARED, wish->scope, wish->quantity);
@@ -132,6 +146,10 @@ acquire_more(ZklLocalClaim *claim, const ZklWish *wish)
 	ZklClaim   *second;
 	volatile bool acquired = false;
 
+	/*
+	 * Leases cannot be added to a claim that is lost, so do not wait for
+	 * them.
+	 */
 	if (zkl_claim_status(claim->shared, 0) == ZKL_STATUS_LOST)
 		zkl_claims_report_lost(ERROR, claim);
 
@@ -157,6 +175,10 @@ acquire_more(ZklLocalClaim *claim, const ZklWish *wish)
 static void
 add_leases(ZklLocalClaim *claim, ZklClaim *second, const ZklWish *wish)
 {
+	/*
+	 * If the merge fails, the first or the second claim has been lost since.
+	 * This reports the one that was.
+	 */
 	if (!zkl_shared_claim_merge(claim->shared, second))
 	{
 		int64		lost_at;
@@ -175,12 +197,20 @@ add_leases(ZklLocalClaim *claim, ZklClaim *second, const ZklWish *wish)
 	}
 	PG_CATCH();
 	{
+		/*
+		 * The leases are in the first claim, and not counted.  No release
+		 * would give them back before the claim ends.
+		 */
 		zkl_shared_claim_release_leases(claim->shared, wish->quantity);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 }
 
+/*
+ * Get the leases for a claim that has begun.  True if it holds them, and the
+ * path is no other kind of lock.
+ */
 static bool
 acquire_leases(ZklClaim *claim, const ZklWish *wish)
 {
@@ -201,6 +231,7 @@ acquire_leases(ZklClaim *claim, const ZklWish *wish)
 	return true;
 }
 
+/* Request the leases without the inner mutex. */
 static ZklAnswer
 acquire_by_trying(ZklClaim *claim, const ZklWish *wish)
 {
@@ -220,11 +251,19 @@ acquire_in_turn(ZklClaim *claim, const ZklWish *wish)
 	ZklLocalClaim *mutex;
 	volatile ZklAnswer answer = ZKL_ANSWER_QUEUED;
 
+	/*
+	 * At transaction level, the local lock of the inner mutex goes away with
+	 * the transaction, whatever fails.
+	 */
 	inner.path = psprintf("%s/" ZKL_LOCKS, wish->path);
 	inner.mode = ZKL_MODE_LOCK;
 	inner.scope = ZKL_SCOPE_XACT;
 	zkl_wait_begin(&wait, wish);
 
+	/*
+	 * A backend has at most one claim on a path.  This one would be the
+	 * user's, who has locked the inner mutex by its name.
+	 */
 	if (zkl_claims_find(inner.path) != NULL)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_IN_USE),
@@ -240,6 +279,11 @@ acquire_in_turn(ZklClaim *claim, const ZklWish *wish)
 			ZKL_FAULT_POINT("semaphore-surveyed");
 			answer = zkl_wait_for_ticket(&wait, claim, mutex->shared);
 			ZKL_FAULT_POINT("semaphore-granted");
+
+			/*
+			 * The claim goes on waiting for leases, but its backend must
+			 * queue for the mutex again before it requests any.
+			 */
 			if (answer == ZKL_ANSWER_STALE)
 				zkl_shared_claim_stop_asking(claim);
 		}
@@ -317,6 +361,11 @@ survey(const ZklWish *wish, int64 until)
 	return true;
 }
 
+/*
+ * Names of clients in the directory itself are those of a mutex or a
+ * read-write lock.  The number of leases matters only while there are leases:
+ * before that, any client may set another one.
+ */
 static void
 check_survey(const ZklSnapshot *survey, const ZklWish *wish)
 {

@@ -121,6 +121,11 @@ zkl_sqlargs_timeout(FunctionCallInfo fcinfo, int argument, ZklWish *wish)
 
 	microseconds = interval_argument(fcinfo, argument, "timeout",
 									 "Use NULL to wait without a limit.");
+
+	/*
+	 * The time counts from here, so both waits of an acquire end at the same
+	 * moment.
+	 */
 	wish->until = zkl_now() + microseconds;
 	wish->only_tries = microseconds == 0;
 }
@@ -193,6 +198,8 @@ interval_argument(FunctionCallInfo fcinfo, int argument, const char *name,
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("%s must not be negative", name));
+
+	/* PostgreSQL's own timeouts have the same limit. */
 	if (microseconds > (double) INT_MAX * 1000.0)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),

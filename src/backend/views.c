@@ -116,6 +116,10 @@ copy_entry(ZklEntry *entry, void *arg)
 		copy_row(copy, entry, NULL);
 }
 
+/*
+ * Called with all partitions locked, so this only copies.  The copy of the
+ * claim is for its plain fields: its links are not followed later.
+ */
 static void
 copy_row(LocksCopy *copy, const ZklEntry *entry, const ZklClaim *claim)
 {
@@ -142,6 +146,10 @@ copy_row(LocksCopy *copy, const ZklEntry *entry, const ZklClaim *claim)
 		row->claim = *claim;
 }
 
+/*
+ * One row of zk_locks, made without any lock.  What another user's backend
+ * does in detail is null, unless this user may see it.
+ */
 static void
 put_row(ReturnSetInfo *rsinfo, const LocksRow *row)
 {
@@ -288,6 +296,10 @@ zklock_status(PG_FUNCTION_ARGS)
 
 	zkl_report_unless_loaded();
 	InitMaterializedSRF(fcinfo, 0);
+
+	/*
+	 * Read without the partitions' locks: the sum need not be of one moment.
+	 */
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
 		claims += zkl_lock_table->nclaims[i];
 
@@ -332,6 +344,10 @@ put_session(ReturnSetInfo *rsinfo, int number)
 	uint64		bytes = pg_atomic_read_u64(&session->ephemeral_bytes);
 	bool		safe = zkl_now() < (int64) safe_until;
 
+	/*
+	 * The lock is for the fields that are no atomics, so that the row does
+	 * not mix those of two sessions.
+	 */
 	LWLockAcquire(zkl_lock_table_session_lock(), LW_SHARED);
 	info = *session;
 	LWLockRelease(zkl_lock_table_session_lock());

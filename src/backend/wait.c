@@ -39,6 +39,11 @@ void
 zkl_wait_begin(ZklWait *wait, const ZklWish *wish)
 {
 	wait->wish = wish;
+
+	/*
+	 * lock_timeout counts from here.  For a mutex or a read-write lock that
+	 * includes the wait for the local lock.
+	 */
 	wait->begun_at = zkl_now();
 	wait->lock_timeout_at = LockTimeout > 0 ?
 		wait->begun_at + ZKL_MS(LockTimeout) : ZKL_FOREVER;
@@ -51,6 +56,7 @@ zkl_wait_begin(ZklWait *wait, const ZklWish *wish)
 ZklAnswer
 zkl_wait_ask(ZklWait *wait, ZklClaim *claim)
 {
+	/* With the text for its znode, the ticket is requested at once. */
 	if (wait->about == NULL)
 		wait->about = claim->about;
 	return zkl_shared_claim_hold(claim, wait->wish->only_tries, wait->about);
@@ -64,12 +70,21 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 	{
 		ZklAnswer	answer;
 
+		/*
+		 * Without the inner mutex, this backend must not request leases:
+		 * another client may have the mutex, and be the next to get them.
+		 */
 		if (mutex != NULL &&
 			zkl_claim_status(mutex, 0) == ZKL_STATUS_LOST)
 			return ZKL_ANSWER_STALE;
 		answer = zkl_shared_claim_hold(claim,
 									   wait->wish->only_tries || wait->impatient,
 									   wait->about);
+
+		/*
+		 * The owner has left this try without an answer, so the try takes the
+		 * lock for held.
+		 */
 		if (answer == ZKL_ANSWER_ASKING && has_asked_enough(wait))
 			answer = ZKL_ANSWER_QUEUED;
 		switch (answer)
@@ -80,6 +95,8 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 			case ZKL_ANSWER_STALE:
 				return answer;
 			case ZKL_ANSWER_FAILED:
+
+				/* This report and the next two raise errors. */
 				zkl_report_failure(wait->wish->path, claim->failure);
 			case ZKL_ANSWER_FULL:
 				zkl_report_full();
@@ -91,6 +108,11 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 			case ZKL_ANSWER_DOUBT:
 				break;
 		}
+
+		/*
+		 * The first round has not asked the worker.  It is enough if the
+		 * server owns the ticket; otherwise ask the worker now.
+		 */
 		if (wait->about == NULL)
 		{
 			wait->about = claim->about;
@@ -104,6 +126,10 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 	}
 }
 
+/*
+ * Each look notes that the claim needs to be woken, so the worker sets this
+ * backend's latch when the znodes are gone.
+ */
 bool
 zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim)
 {
@@ -127,15 +153,21 @@ zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim)
 
 		if (standing != ZKL_STATUS_DOUBT)
 			return standing;
+
+		/*
+		 * Called for its errors only.  The backend holds the lock, so the end
+		 * of the time must not be taken for "not acquired".
+		 */
 		(void) time_is_over(wait, ZKL_ANSWER_NONE);
 		sleep_until_next(wait);
 	}
 }
 
 /*
- * Is it time to return that the lock was not acquired?  Only after ZooKeeper
- * has replied that it is taken; without its answer, the end of the time is an
- * error.
+ * Is it time to return that the lock was not acquired?  As a rule only after
+ * ZooKeeper has replied that the lock is taken.  Without a reply, the end of
+ * the time is an error, unless ZooKeeper still answers heartbeats: then the
+ * timeout was just shorter than the request.  A try always needs the reply.
  */
 static bool
 time_is_over(ZklWait *wait, ZklAnswer answer)
@@ -148,15 +180,30 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 	bool		over = now >= wish->until;
 	bool		in_touch = session_is_in_touch(wait->session, now);
 
+	/*
+	 * A reply counts only while the server is connected: what ZooKeeper said
+	 * before may be out of date.
+	 */
 	if (answered && in_touch)
 		wait->silent_since = 0;
 	else if (wait->silent_since == 0)
 		wait->silent_since = now;
 
+	/*
+	 * ZooKeeper has said that the lock is taken, and a try has waited long
+	 * enough for the owner's answer.
+	 */
 	if (over && in_touch && answered && !asking)
 		return true;
+
+	/* No reply yet, but ZooKeeper is there. */
 	if (over && in_touch && !wish->only_tries && !is_silent(wait, now))
 		return true;
+
+	/*
+	 * The time is over without a reply, or ZooKeeper has been silent for too
+	 * long, whatever time is left.
+	 */
 	if ((over && !wish->only_tries) || (over && !in_touch) ||
 		(wait->silent_since != 0 &&
 		 now >= zkl_session_info_silent_from(wait->session, wait->silent_since)))
@@ -211,6 +258,11 @@ sleep_until_next(const ZklWait *wait)
 	else
 		until = Min(until, (int64) pg_atomic_read_u64(&zkl_lock_table->session[wait->session].safe_until));
 
+	/*
+	 * The latch is reset before the caller looks again, so no wake-up is
+	 * missed.  The sleep also ends with "safe until", because silence is
+	 * measured from then on.
+	 */
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 Min(Max(0, (until - now + 999) / 1000), 60 * 1000),
 					 zkl_wait_event("ZklockTicket", &wait_event));
@@ -218,6 +270,7 @@ sleep_until_next(const ZklWait *wait)
 	CHECK_FOR_INTERRUPTS();
 }
 
+/* Is the server connected to ZooKeeper, and its session certainly alive? */
 static bool
 session_is_in_touch(int session, int64 now)
 {

@@ -91,7 +91,8 @@ static void guard_claim(ZklLocalClaim *claim, void *arg);
 static void refuse_prepare(void);
 
 /*
- * If not, neither the guard nor the end of a transaction has anything to do.
+ * Does the transaction depend on a claim or a leadership?  If not, neither the
+ * guard nor the end of the transaction has anything to do.
  */
 static bool
 has_stake(void)
@@ -117,6 +118,7 @@ put_guard_first(void)
 {
 	static bool done = false;
 
+	/* PostgreSQL puts a new callback in front of its list. */
 	if (done)
 		UnregisterXactCallback(on_xact, NULL);
 	else
@@ -183,6 +185,11 @@ on_xact(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 			ZKL_FAULT_POINT("commit-begun");
+
+			/*
+			 * From here on a loss does not cancel the statement: the cancel
+			 * could come after the guard has let the commit pass.
+			 */
 			zkl_loss_commit_begins();
 			guard_commit();
 			warn_if_alone();
@@ -197,6 +204,11 @@ on_xact(XactEvent event, void *arg)
 		case XACT_EVENT_PARALLEL_ABORT:
 		case XACT_EVENT_PREPARE:
 			ZKL_FAULT_POINT("xact-ended");
+
+			/*
+			 * Ending the claims may note lost ones as released.  The
+			 * transaction has ended, so that is forgotten afterwards.
+			 */
 			zkl_holds_end_xact(event != XACT_EVENT_ABORT &&
 							   event != XACT_EVENT_PARALLEL_ABORT);
 			zkl_reliance_forget();

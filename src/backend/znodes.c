@@ -75,6 +75,10 @@ zkl_znodes_revoke(const char *path, const char *child)
 	return ask_about_child(ZKL_COMMAND_REVOKE, path, child);
 }
 
+/*
+ * A command about one znode below the directory.  False if there is no such
+ * znode.
+ */
 static bool
 ask_about_child(ZklCommandKind kind, const char *path, const char *child)
 {
@@ -101,6 +105,11 @@ zkl_znodes_job(const char *path, ZklJobZnode *znode)
 	znode->exists = survey->nnodes > 0;
 	if (!znode->exists)
 		return;
+
+	/*
+	 * The record is there, but ZooKeeper's access control does not let this
+	 * server read it.
+	 */
 	if (node->data == NULL)
 		zkl_report_failure(path, ZKL_FAILURE_PERMISSION);
 	znode->czxid = node->czxid;
@@ -129,6 +138,7 @@ zkl_znodes_forget(const char *path)
 	return exists;
 }
 
+/* A command about the record of one job, which has its name from the path. */
 static ZklCommand
 job_command(ZklCommandKind kind, const char *path)
 {
@@ -172,6 +182,11 @@ ask(const ZklCommand *command, int64 until, bool *exists)
 			outcome = zkl_mailbox_result(my_slot, &answer);
 		}
 	}
+
+	/*
+	 * Also after an error.  The worker may still carry the command out, but
+	 * its answer is for a slot of an older generation, and is dropped.
+	 */
 	PG_FINALLY();
 	{
 		end();
@@ -204,6 +219,7 @@ end_at_exit(int code, Datum arg)
 	end();
 }
 
+/* Give the slot back, if this backend has one. */
 static void
 end(void)
 {
@@ -226,6 +242,10 @@ take_slot(const ZklCommand *command, int64 asked_at, int64 until)
 
 	while ((my_slot = zkl_mailbox_ask(command)) < 0)
 	{
+		/*
+		 * All slots are in use.  If ZooKeeper is silent, that is why, and so
+		 * the better error.
+		 */
 		if (zkl_now() >= patient_until)
 		{
 			if (zkl_now() >= zkl_session_info_silent_from(ZKL_COMMAND_SESSION, asked_at))
