@@ -44,7 +44,13 @@ zkl_addresses_resolve(const char *hosts, int server, bool numeric)
 
 	hint.ai_family = AF_UNSPEC;
 	hint.ai_socktype = SOCK_STREAM;
+
+	/*
+	 * A number is recognized without DNS.  A name then is an error, and
+	 * the line says that it is unknown.
+	 */
 	hint.ai_flags = numeric ? AI_NUMERICHOST : 0;
+	/* A part that cannot be understood is an unknown name, too. */
 	if (zkl_hosts_server(hosts, server, name, port))
 		error = pg_getaddrinfo_all(name, port, &hint, &addresses);
 
@@ -62,6 +68,7 @@ zkl_addresses_resolve(const char *hosts, int server, bool numeric)
 	return line.data;
 }
 
+/* Append what a name stands for, as numbers, as far as the line has room. */
 static void
 append_addresses(StringInfo line, struct addrinfo *addresses)
 {
@@ -72,6 +79,10 @@ append_addresses(StringInfo line, struct addrinfo *addresses)
 		char		host[NI_MAXHOST];
 		char		service[NI_MAXSERV];
 
+		/*
+		 * The line has to stay short enough for a pipe to take it in one
+		 * piece.
+		 */
 		if (getnameinfo(a->ai_addr, a->ai_addrlen, host, sizeof(host),
 						service, sizeof(service),
 						NI_NUMERICHOST | NI_NUMERICSERV) != 0 ||
@@ -97,6 +108,7 @@ zkl_addresses_update(const char *hosts, const char *new, const char *old,
 		const char *line = find_line(new, i);
 		size_t		length;
 
+		/* The new lookup found nothing for this server. */
 		if (line == NULL)
 			line = find_line(old, i);
 		length = line ? strcspn(line, "\n") + 1 : 0;
@@ -129,10 +141,15 @@ zkl_addresses_list(const char *lines)
 
 	for (const char *at = lines; *at; at += strcspn(at, "\n") + 1)
 	{
+		/*
+		 * After the number of the server comes the letter.  The line of an
+		 * unknown server has no address, but its reason may have commas.
+		 */
 		const char *end = at + strspn(at, "0123456789");
 
 		while (*end != '\n' && *end != ZKL_ADDRESSES_UNKNOWN && n < MAX_SERVERS)
 		{
+			/* "end" is at the letter or at a comma. */
 			const char *begin = end + 1;
 
 			end = begin + strcspn(begin, ",\n");
@@ -141,7 +158,13 @@ zkl_addresses_list(const char *lines)
 	}
 
 	initStringInfo(&list);
+
+	/*
+	 * In a fixed order, so that equal lists are equal texts.  The worker
+	 * compares them to find out whether servers have moved.
+	 */
 	qsort(address, n, sizeof(char *), compare_addresses);
+	/* One address twice makes the number odd, and does no harm. */
 	if (n > 0 && n % 2 == 0)
 	{
 		address[n] = address[0];

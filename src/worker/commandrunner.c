@@ -115,6 +115,10 @@ zkl_command_runner_start(const char *directory_prefix)
 		runs[i].context = AllocSetContextCreate(TopMemoryContext,
 												"zklock command",
 												ALLOCSET_START_SMALL_SIZES);
+
+	/*
+	 * The replies to an earlier worker are lost, so its commands begin anew.
+	 */
 	zkl_mailbox_adopt();
 }
 
@@ -126,6 +130,7 @@ zkl_command_runner_restarted(void)
 	{
 		if (!runs[i].active)
 			continue;
+		/* What was sent may have been done, although its answer is lost. */
 		runs[i].again |= runs[i].nsent > 0;
 		begin_attempt(&runs[i]);
 	}
@@ -141,11 +146,17 @@ zkl_command_runner_send(void)
 	int			idle = 0;
 
 	take_commands();
+
+	/*
+	 * A backend may have given its slot back meanwhile, because it was
+	 * cancelled, say.  What is still to be sent for it would be in vain.
+	 */
 	for (int i = 0; i < ZKL_COMMANDS; i++)
 	{
 		if (runs[i].active && !zkl_mailbox_is_wanted(i, runs[i].generation))
 			stop(&runs[i]);
 	}
+	/* Until a whole round of runs has nothing to send. */
 	while (idle < ZKL_COMMANDS && may_send())
 	{
 		idle = send_next(&runs[next_run]) ? 0 : idle + 1;
@@ -176,12 +187,17 @@ take_commands(void)
 		stop(run);
 		run->active = true;
 		run->generation = generation;
+		/* The deletes of an earlier worker may have been done. */
 		run->again = again;
 		run->command = command;
 		begin_attempt(run);
 	}
 }
 
+/*
+ * Begin from the first item.  Answers to the attempt before are ignored from
+ * now on, and what they told is forgotten.
+ */
 static void
 begin_attempt(Run *run)
 {
@@ -195,11 +211,16 @@ begin_attempt(Run *run)
 	run->max_nodes = 0;
 	run->size = 0;
 	run->text = run->command.data;
+	/* Any version, until the present one has been read. */
 	run->version = -1;
 	run->outcome = ZKL_COMMAND_OK;
 	begin_items(run);
 }
 
+/*
+ * The items that are known from the start.  The answers to some of them add
+ * more.
+ */
 static void
 begin_items(Run *run)
 {
@@ -215,6 +236,11 @@ begin_items(Run *run)
 			if (run->command.kind == ZKL_COMMAND_SURVEY || zkl_sessions > 1)
 				add_item(run, ITEM_QUORUM, ZKL_WHERE_LOCK, -1);
 			add_item(run, ITEM_DIRECTORY_DATA, ZKL_WHERE_LOCK, -1);
+
+			/*
+			 * Whatever kind of lock the path is, its znodes are in one of
+			 * these.
+			 */
 			for (int where = 0; where < ZKL_NWHERE; where++)
 				add_item(run, ITEM_CHILDREN, where, -1);
 			break;
@@ -222,6 +248,7 @@ begin_items(Run *run)
 			add_item(run, ITEM_WRITE, ZKL_WHERE_LOCK, -1);
 			break;
 		case ZKL_COMMAND_REVOKE:
+			/* The write follows when the present text is known. */
 			add_item(run, ITEM_OLD_DATA, ZKL_WHERE_LOCK, -1);
 			break;
 		case ZKL_COMMAND_DELETE:
@@ -229,6 +256,7 @@ begin_items(Run *run)
 			add_item(run, ITEM_DELETE, ZKL_WHERE_LOCK, -1);
 			break;
 		case ZKL_COMMAND_JOB:
+			/* The name is known, so the node is there before its data. */
 			add_node(run, ZKL_WHERE_LOCK, run->command.child);
 			add_item(run, ITEM_NODE_DATA, ZKL_WHERE_LOCK, 0);
 			break;
@@ -265,6 +293,7 @@ add_item(Run *run, ItemKind kind, ZklWhere where, int node)
  * Requests
  */
 
+/* ALWAYS lets commands through while tickets fill the window. */
 static bool
 may_send(void)
 {
@@ -278,12 +307,19 @@ send_next(Run *run)
 {
 	if (!run->active || run->nsent == run->nitems)
 		return false;
+
+	/* Each request gets exactly one answer, which takes it off again. */
 	in_flight++;
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests, 1);
 	send_item(run, run->nsent++);
 	return true;
 }
 
+/*
+ * Send the request that the item stands for.  Strings are in the context of
+ * the worker's turn; the client copies them.  The answer comes back with run,
+ * attempt and number, and so finds its item.
+ */
 static void
 send_item(Run *run, int number)
 {
@@ -336,6 +372,7 @@ directory_of(const Run *run, ZklWhere where)
 		[ZKL_WHERE_LOCKS] = "/" ZKL_LOCKS,
 	};
 
+	/* The records of all jobs are in one directory. */
 	if (run->command.kind == ZKL_COMMAND_JOB ||
 		run->command.kind == ZKL_COMMAND_JOBS ||
 		run->command.kind == ZKL_COMMAND_FORGET)
@@ -352,9 +389,14 @@ zkl_command_runner_handle(const ZklSessionEvent *event)
 {
 	Run		   *run = event->tag;
 
+	/*
+	 * The answer may be for a run that was stopped, or for an earlier attempt.
+	 * It still frees its place in the window.
+	 */
 	in_flight--;
 	if (!run->active || event->attempt != run->attempt)
 		return;
+	/* Each command may be done twice; mailbox.h says why. */
 	if (event->reply.outcome == ZKL_OUTCOME_UNKNOWN ||
 		event->reply.outcome == ZKL_OUTCOME_CHANGED)
 	{
@@ -363,8 +405,13 @@ zkl_command_runner_handle(const ZklSessionEvent *event)
 		return;
 	}
 
+	/* The backend sees that its command makes progress, and waits on. */
 	zkl_mailbox_note_heard(run - runs, run->generation);
 	run->nanswered++;
+
+	/*
+	 * This may add items, so only then it is clear whether all are answered.
+	 */
 	note_answer(run, &run->items[event->item], event);
 	if (run->nanswered == run->nitems)
 		finish(run);
@@ -395,6 +442,11 @@ note_answer(Run *run, const Item *item, const ZklSessionEvent *event)
 			}
 			break;
 		case ITEM_DELETE:
+
+			/*
+			 * An earlier attempt has deleted the znode, and its answer was
+			 * lost.
+			 */
 			if (outcome == ZKL_COMMAND_ABSENT && run->again)
 				outcome = ZKL_COMMAND_OK;
 			run->outcome = outcome;
@@ -403,6 +455,7 @@ note_answer(Run *run, const Item *item, const ZklSessionEvent *event)
 			note_old_data(run, event);
 			return;
 		case ITEM_WRITE:
+			/* The write is the last request of its run. */
 			run->outcome = outcome;
 			return;
 		case ITEM_QUORUM:
@@ -414,6 +467,10 @@ note_answer(Run *run, const Item *item, const ZklSessionEvent *event)
 		run->outcome = Max(run->outcome, outcome);
 }
 
+/*
+ * What an answer means for the backend.  The caller has dealt with lost
+ * answers and changed data.
+ */
 static ZklCommandOutcome
 outcome_of(const ZklSessionEvent *event)
 {
@@ -443,6 +500,11 @@ note_children(Run *run, ZklWhere where, const ZklSessionEvent *event)
 		const char *name = event->reply.children[i];
 
 		run->size += strlen(name) + sizeof(ZklSnapshotNode);
+
+		/*
+		 * The items that are there already run to their end; the backend then
+		 * gets the error.
+		 */
 		if (run->size > ANSWER_MAX)
 		{
 			run->outcome = ZKL_COMMAND_TOO_LARGE;
@@ -456,6 +518,7 @@ note_children(Run *run, ZklWhere where, const ZklSessionEvent *event)
 	}
 }
 
+/* Append a znode to the survey, by name.  Its details may follow. */
 static void
 add_node(Run *run, ZklWhere where, const char *name)
 {
@@ -506,6 +569,7 @@ note_node(Run *run, int number, const ZklSessionEvent *event)
 			return;
 	}
 
+	/* From here on the backend gets what the Stat says. */
 	node->detailed = true;
 	node->czxid = event->reply.czxid;
 	node->version = event->reply.version;
@@ -517,6 +581,7 @@ note_node(Run *run, int number, const ZklSessionEvent *event)
 						event->data, event->data_length);
 	node->data_length = event->data_length;
 	run->size += node->data_length;
+	/* The outcome says so; the answer itself is not packed. */
 	if (run->size > ANSWER_MAX)
 		run->outcome = ZKL_COMMAND_TOO_LARGE;
 }
@@ -534,12 +599,17 @@ note_old_data(Run *run, const ZklSessionEvent *event)
 	const char *name = strrchr(run->command.child, '/');
 	bool		only_tries;
 
+	/*
+	 * ZooKeeper may forbid to read the text and still allow to write it.  Then
+	 * the write takes any version.
+	 */
 	run->outcome = outcome == ZKL_COMMAND_DENIED ? ZKL_COMMAND_OK : outcome;
 	if (run->outcome != ZKL_COMMAND_OK)
 		return;
 	run->text = ZKL_REVOKE;
 	if (outcome == ZKL_COMMAND_OK)
 	{
+		/* The release has been requested already, so the run ends here. */
 		if (zkl_recipe_is_revoked(event->data, event->data_length))
 			return;
 		run->version = event->reply.version;
@@ -551,6 +621,10 @@ note_old_data(Run *run, const ZklSessionEvent *event)
 	add_item(run, ITEM_WRITE, ZKL_WHERE_LOCK, -1);
 }
 
+/*
+ * Hand the result to the backend.  Znodes that vanished during the run have no
+ * name, and are left out.
+ */
 static void
 finish(Run *run)
 {
@@ -579,6 +653,10 @@ finish(Run *run)
 	stop(run);
 }
 
+/*
+ * The run ends, and late answers find another attempt.  Its slot of the
+ * mailbox is not touched.
+ */
 static void
 stop(Run *run)
 {

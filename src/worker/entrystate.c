@@ -38,6 +38,10 @@ zkl_entry_state_set_queued(ZklEntry *entry)
 	zkl_entry_lock(entry);
 	if (entry->state == ZKL_ENTRY_WANTED || entry->state == ZKL_ENTRY_QUEUED)
 	{
+		/*
+		 * Backends that try wait for both: that the ticket is queued, and that
+		 * the one before it has answered.
+		 */
 		bool		is_news = entry->state == ZKL_ENTRY_WANTED ||
 		entry->asking != entry->ticket.asking;
 
@@ -60,23 +64,34 @@ zkl_entry_state_set_owned(ZklEntry *entry, bool contended)
 		entry->state == ZKL_ENTRY_QUEUED;
 	if (wanted)
 	{
+		/*
+		 * Claims are granted only while the session has this epoch.  Their
+		 * tokens are made of the czxid and the number of the claim.
+		 */
 		entry->state = ZKL_ENTRY_OWNED;
 		entry->epoch = pg_atomic_read_u64(&zkl_session_info_mine->epoch);
 		entry->czxid = entry->ticket.czxid;
 		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
 		entry->claim_number = 0;
 		entry->comes_back = false;
+
+		/*
+		 * All that is known of other clients comes from this ticket's lists.
+		 * Nothing of an earlier ticket may stay.
+		 */
 		entry->contended = contended;
 		entry->recheck_asked = false;
 		entry->answered = false;
 		entry->asking = false;
 		entry->revoked = false;
+		/* A reader's ticket may serve superusers after all. */
 		entry->plain &= zkl_entry_state_says_plain(entry);
 		entry->list_asked = entry->ticket.listed;
 		entry->handed_on = false;
 		entry->watch_asked = false;
 		entry->described_at = 0;
 		entry->owned_at = zkl_now();
+		/* From pending to idle: any claim on the semaphore may take it. */
 		if (entry->semaphore != NULL)
 			zkl_leases_set_owned(entry);
 		zkl_entry_ask_worker(entry);	/* for its timer */
@@ -101,8 +116,14 @@ zkl_entry_state_set_contended(ZklEntry *entry)
 		if (!lingered && is_news)
 			zkl_entry_ask_worker(entry);	/* for its timer */
 		entry->contended = true;
+
+		/*
+		 * No backend of this server writes, so readers of other servers need
+		 * not wait.
+		 */
 		if (!lingered && entry->nheld > 0 && !entry->exclusive)
 			zkl_entry_downgrade(entry);
+		/* A client that waits for one lease waits for all of them. */
 		if (entry->semaphore != NULL && is_news)
 			zkl_leases_set_contended(entry->semaphore);
 	}
@@ -120,6 +141,11 @@ zkl_entry_state_shall_answer(ZklEntry *entry)
 	bool		shall_answer;
 
 	zkl_entry_lock(entry);
+
+	/*
+	 * The write costs a round trip, so it waits until a try has asked, or the
+	 * lock is held for longer.
+	 */
 	shall_answer = entry->state == ZKL_ENTRY_OWNED && entry->contended &&
 		entry->semaphore == NULL && entry->mode == entry->ticket.mode &&
 		!zkl_entry_is_idle(entry) &&
@@ -175,6 +201,7 @@ zkl_entry_state_set_uncontended(ZklEntry *entry)
 	if (entry->state == ZKL_ENTRY_OWNED)
 	{
 		entry->contended = false;
+		/* Claims that had to leave the turn to other clients may join now. */
 		zkl_entry_wake_needing(entry);
 	}
 	zkl_entry_unlock(entry->hash);
@@ -186,6 +213,10 @@ zkl_entry_state_set_downgraded(ZklEntry *entry)
 	zkl_entry_lock(entry);
 	if (entry->state == ZKL_ENTRY_OWNED)
 	{
+		/*
+		 * All that was known of the writer's znode must be found out anew for
+		 * the reader's.
+		 */
 		entry->contended = false;
 		entry->answered = false;
 		entry->plain = false;	/* the reader's znode does not say plain */
@@ -204,6 +235,11 @@ zkl_entry_state_set_revoked(ZklEntry *entry)
 	if (entry->state == ZKL_ENTRY_OWNED)
 	{
 		entry->revoked = true;
+
+		/*
+		 * Otherwise the claims keep the lock, and the ticket goes when they
+		 * have ended.
+		 */
 		lingered = zkl_entry_state_give_up_if_idle(entry);
 		pg_atomic_fetch_add_u64(&zkl_lock_table->revocations, 1);
 	}
@@ -218,6 +254,7 @@ zkl_entry_state_give_up_if_idle(ZklEntry *entry)
 	if (!zkl_entry_is_idle(entry))
 		return false;
 	entry->state = ZKL_ENTRY_RELEASING;
+	/* No claim may take the lease any more. */
 	if (entry->semaphore != NULL)
 		zkl_entry_unlink_lease(entry);
 	return true;
@@ -230,6 +267,7 @@ zkl_entry_state_set_gone(ZklEntry *entry)
 	bool		wanted;
 
 	zkl_entry_lock(entry);
+	/* The worker has disarmed the timer, so it keeps the entry no longer. */
 	entry->timer_armed = false;
 	zkl_entry_set_stuck(entry, false);
 	wanted = want_again(entry);
@@ -245,6 +283,11 @@ zkl_entry_state_set_lost(ZklEntry *entry, ZklLoss loss)
 
 	zkl_entry_lock(entry);
 	entry->timer_armed = false;
+
+	/*
+	 * A claim that loses one of its leases is lost as a whole.  The claim is
+	 * in the semaphore's entry, and so is its count.
+	 */
 	if (entry->holder != NULL && entry->holder->state == ZKL_CLAIM_HELD)
 	{
 		lose_claim(entry->holder, loss);
@@ -262,6 +305,11 @@ zkl_entry_state_set_lost(ZklEntry *entry, ZklLoss loss)
 	if (entry->semaphore != NULL)
 		entry->semaphore->surveyed = false; /* other clients may have come */
 	new_generation(entry);
+
+	/*
+	 * new_generation() has woken all claims, and they ask anew.  None needs
+	 * this ticket any more, so the entry becomes NONE, and may be gone.
+	 */
 	(void) want_again(entry);
 	zkl_entry_unlock(hash);
 }
@@ -337,6 +385,10 @@ zkl_entry_state_set_failed(ZklEntry *entry, ZklFailure failure, bool znode_left)
 	{
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 
+		/*
+		 * Claims that came later, or wait for the local lock only, ask anew
+		 * and may have more luck.
+		 */
 		if (claim->needs_ticket)
 		{
 			claim->failure = failure;
@@ -344,6 +396,11 @@ zkl_entry_state_set_failed(ZklEntry *entry, ZklFailure failure, bool znode_left)
 			zkl_lock_table_wake(claim);
 		}
 	}
+
+	/*
+	 * Whatever the ticket was, it serves no claim any more.  If a znode is
+	 * left, the entry stays until that is gone.
+	 */
 	zkl_entry_become_none(entry);
 	if (znode_left)
 	{
@@ -356,6 +413,7 @@ zkl_entry_state_set_failed(ZklEntry *entry, ZklFailure failure, bool znode_left)
 	zkl_entry_unlock(hash);
 }
 
+/* Wake-ups change nothing, so a shared lock is enough. */
 static void
 wake_visited(ZklEntry *entry, void *arg)
 {
@@ -404,11 +462,17 @@ want_again(ZklEntry *entry)
 
 		if (!claim->needs_ticket)
 			continue;
+
+		/*
+		 * The claim wants leases, or leases of the path still have entries.
+		 * The backend decides what to do about them.
+		 */
 		if (claim->mode == ZKL_MODE_LEASE || entry->nlinked > 0)
 		{
 			zkl_lock_table_wake(claim);
 			continue;
 		}
+		/* The caller feeds WANT at once, so the request counts as seen. */
 		entry->state = ZKL_ENTRY_WANTED;
 		entry->mode = claim->mode;
 		strlcpy(entry->about, claim->about, sizeof(entry->about));
@@ -435,6 +499,7 @@ zkl_entry_state_end_lease_times(ZklEntry *entry, int64 now)
 			claim->lease_until > now)
 			continue;
 		any = true;
+		/* The ticket is still owned, and other claims of readers stay. */
 		lose_claim(claim, ZKL_LOSS_LEASE_TIME);
 		entry->nheld--;
 		if (claim->mode != ZKL_MODE_READ)

@@ -33,6 +33,11 @@ static void arm_timer(ZklEntry *entry, ZklWork *work);
 static int64 describe_at(const ZklEntry *entry);
 static bool describe_if_due(ZklEntry *entry, int64 now);
 
+/*
+ * The heap of the dead worker is gone.  An entry is looked at again if it had
+ * work or an armed timer, or is in any state in which the worker has something
+ * to do; that also arms its timer again.
+ */
 static void
 adopt(ZklEntry *entry, void *arg)
 {
@@ -66,6 +71,12 @@ zkl_entry_work_next(void)
 	{
 		entry = dlist_container(ZklEntry, work_link,
 								dlist_pop_head_node(&zkl_session_info_mine->work));
+
+		/*
+		 * Between this and zkl_entry_work_look(), a backend may take its
+		 * request back.  The mark tells it that the worker still has the
+		 * entry, so that it must not be removed.
+		 */
 		entry->work_link.next = NULL;
 		entry->taken = true;
 	}
@@ -92,19 +103,39 @@ zkl_entry_work_look(ZklEntry *entry)
 	switch (entry->state)
 	{
 		case ZKL_ENTRY_NONE:
+
+			/*
+			 * Leases that are stuck keep the entry, so it is still there for
+			 * the retry.  Without them it may be gone after this.
+			 */
 			work.retry = entry->nstuck > 0;
 			zkl_entry_remove_if_unused(entry);
 			break;
 		case ZKL_ENTRY_WANTED:
+
+			/*
+			 * From now on the request is under way.  A backend cannot take it
+			 * back, only give the ticket up.
+			 */
 			entry->seen = true;
 			work.want = true;
 			break;
 		case ZKL_ENTRY_QUEUED:
 			break;
 		case ZKL_ENTRY_OWNED:
+
+			/*
+			 * A backend or the worker has changed the entry's mode to READ,
+			 * and the znode is still a writer's.
+			 */
 			work.downgrade = entry->mode != entry->ticket.mode;
 			work.recheck = entry->recheck_asked;
 			entry->recheck_asked = false;
+
+			/*
+			 * The lock changes hands within the server.  Before that goes on
+			 * for long, the worker must know whether other clients wait.
+			 */
 			if (entry->handed_on && !entry->list_asked)
 				work.look = entry->list_asked = true;
 			arm_timer(entry, &work);
@@ -131,15 +162,26 @@ zkl_entry_work_timer_fired(ZklEntry *entry)
 
 	ZKL_FAULT_POINT("timer-fired");
 	zkl_entry_lock(entry);
+
+	/*
+	 * The timer has kept the entry.  If nothing arms it again, the entry may
+	 * be removed below.
+	 */
 	entry->timer_armed = false;
 	any_over = zkl_entry_state_end_lease_times(entry, now);
 	if (entry->state == ZKL_ENTRY_OWNED)
 	{
 		if (zkl_entry_is_idle(entry) && now >= entry->idle_at + ZKL_MS(zkl_linger))
 			work.unwant = zkl_entry_state_give_up_if_idle(entry);
+
+		/*
+		 * The lock is held longer than most.  From now on the worker follows
+		 * the queue behind the ticket.
+		 */
 		if (!work.unwant && !entry->list_asked &&
 			now >= entry->owned_at + LOOK_AFTER)
 			work.look = entry->list_asked = true;
+		/* And later, requests of other clients to release the lock. */
 		if (!work.unwant && !entry->watch_asked &&
 			now >= entry->owned_at + ZKL_WATCH_AFTER)
 			work.watch = entry->watch_asked = true;
@@ -178,6 +220,9 @@ next_timer(const ZklEntry *entry)
 	{
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 
+		/*
+		 * The end of a hold limit is noticed by this server, not by ZooKeeper.
+		 */
 		if (claim->state == ZKL_CLAIM_HELD && claim->lease_until != 0)
 			at = Min(at, claim->lease_until);
 	}
@@ -198,6 +243,10 @@ describe_at(const ZklEntry *entry)
 	const ZklClaim *holder = zkl_entry_holder(entry);
 	int64		since = zkl_now();
 
+	/*
+	 * If the znode names a holder, there is nothing to write: the result is a
+	 * moment in the future, whenever this is called.
+	 */
 	if (holder != NULL && strcmp(holder->about, entry->about) != 0)
 		since = Max(holder->since, entry->described_at);
 	return since + ZKL_MS(DeadlockTimeout);
@@ -208,6 +257,7 @@ describe_if_due(ZklEntry *entry, int64 now)
 {
 	if (!entry->contended || now < describe_at(entry))
 		return false;
+	/* What is due has a holder, and the znode names another backend. */
 	strlcpy(entry->about, zkl_entry_holder(entry)->about, sizeof(entry->about));
 	entry->described_at = now;
 	return true;

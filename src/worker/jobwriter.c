@@ -126,6 +126,10 @@ zkl_job_writer_send(void)
 	zkl_session_end_sending();
 }
 
+/*
+ * A slot whose serial has changed has something new to say: then its task
+ * begins anew.
+ */
 static void
 send_all(ZklJobRunState state)
 {
@@ -138,6 +142,7 @@ send_all(ZklJobRunState state)
 			continue;
 		if (tasks[i].run.serial != run.serial)
 			take_over(&tasks[i], &run);
+		/* One request a task: the reply decides about the next one. */
 		if (tasks[i].step == STEP_NONE &&
 			(state == ZKL_JOBRUN_ENDED || !zkl_job_runs_is_ending(run.path)))
 			next_request(&tasks[i]);
@@ -158,6 +163,10 @@ take_over(Task *task, const ZklJobRun *run)
  * Requests
  */
 
+/*
+ * For a start, some facts must be known first.  An end can be written at once,
+ * unless it is unsure what the record says now.
+ */
 static void
 next_request(Task *task)
 {
@@ -213,6 +222,7 @@ must_count(const Task *task)
 		 nuncounted >= MAX_UNCOUNTED);
 }
 
+/* Was this fact noted within the last seconds? */
 static bool
 is_fresh(int64 noted_at)
 {
@@ -227,6 +237,10 @@ ask(Task *task, Step step)
 	char		path[RECORD_PATH_SIZE];
 	char		line[ZKL_JOBRECORD_SIZE];
 
+	/*
+	 * If the client refuses the request, its answer is among the events, and a
+	 * later turn handles it.
+	 */
 	task->step = step;
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests, 1);
 	record_path(task, path);
@@ -239,6 +253,11 @@ ask(Task *task, Step step)
 			zkl_session_ask_stat(tag, directory);
 			break;
 		case STEP_TIME:
+
+			/*
+			 * A write to the directory itself tells the time: its Stat has the
+			 * moment of the write.
+			 */
 			if (task->no_directory)
 				zkl_session_create_directory(tag, directory);
 			else
@@ -282,6 +301,7 @@ zkl_job_writer_note_reply(const ZklSessionEvent *event)
 		note_time(event->ctime_ms);
 }
 
+/* From now on, time_now() counts from this moment on. */
 static void
 note_time(int64 time_ms)
 {
@@ -289,6 +309,10 @@ note_time(int64 time_ms)
 	time_noted_at = zkl_now();
 }
 
+/*
+ * ZooKeeper's time, as far as this server knows it.  Ticks are compared with
+ * that, because the clocks of servers may differ.
+ */
 static int64
 time_now(void)
 {
@@ -304,12 +328,14 @@ zkl_job_writer_handle(const ZklSessionEvent *event)
 {
 	Task	   *task = event->tag;
 
+	/* The tags of commands are runs of commandrunner.c, and lie elsewhere. */
 	if (task < tasks || task >= tasks + ntasks)
 		return false;
 	if (event->attempt == task->attempt)
 	{
 		Step		step = task->step;
 
+		/* Before the reply is taken, which may begin the next step. */
 		task->step = STEP_NONE;
 		take_reply(task, step, event);
 	}
@@ -338,6 +364,7 @@ take_reply(Task *task, Step step, const ZklSessionEvent *event)
 				answer_refusal(task, event);
 				break;
 			}
+			/* Without the directory there are no records. */
 			nrecords = outcome == ZKL_OUTCOME_OK ? event->numchildren : 0;
 			nrecords_noted_at = zkl_now();
 			nuncounted = 0;
@@ -348,6 +375,11 @@ take_reply(Task *task, Step step, const ZklSessionEvent *event)
 				answer_refusal(task, event);
 			else if (outcome == ZKL_OUTCOME_OK)
 				note_time(event->mtime_ms);
+
+			/*
+			 * The next attempt makes the directory, which tells the time as
+			 * well.
+			 */
 			task->no_directory = outcome == ZKL_OUTCOME_ABSENT;
 			break;
 		case STEP_WRITE:
@@ -365,6 +397,7 @@ take_reply(Task *task, Step step, const ZklSessionEvent *event)
 	}
 }
 
+/* What became of the write that begins the run. */
 static void
 on_start_written(Task *task, const ZklSessionEvent *event)
 {
@@ -374,6 +407,11 @@ on_start_written(Task *task, const ZklSessionEvent *event)
 	{
 		case ZKL_OUTCOME_OK:
 			ZKL_FAULT_POINT("run-start-answered");
+
+			/*
+			 * Version and czxid are now those of this run's record, and its
+			 * end is written on condition of them.
+			 */
 			znode.version = event->reply.version;
 			znode.czxid = event->reply.czxid;
 			if (!task->run.last.exists)
@@ -384,6 +422,12 @@ on_start_written(Task *task, const ZklSessionEvent *event)
 			answer_written(task, &znode);
 			break;
 		case ZKL_OUTCOME_ABSENT:
+
+			/*
+			 * The record that the backend has read is gone; the backend
+			 * decides anew.  A new record lacks its directory: the next
+			 * attempt makes that.
+			 */
 			if (task->run.last.exists)
 			{
 				znode.exists = false;
@@ -392,6 +436,11 @@ on_start_written(Task *task, const ZklSessionEvent *event)
 			task->no_directory = true;
 			break;
 		case ZKL_OUTCOME_CHANGED:
+
+			/*
+			 * Another run was faster, or an earlier write of this task was
+			 * done and its answer lost.  The record tells which.
+			 */
 			ask(task, STEP_READ);
 			break;
 		case ZKL_OUTCOME_UNKNOWN:
@@ -431,6 +480,11 @@ on_end_written(Task *task, const ZklSessionEvent *event)
 {
 	if (event->reply.outcome == ZKL_OUTCOME_OK)
 		ZKL_FAULT_POINT("run-end-answered");
+
+	/*
+	 * To try again would not help.  The next run finds this one started, and
+	 * takes it for one that died.
+	 */
 	if (event->reply.outcome == ZKL_OUTCOME_REFUSED)
 		ereport(LOG,
 				errmsg("could not write the end of a run to the record of job \"%s\"",
@@ -438,6 +492,10 @@ on_end_written(Task *task, const ZklSessionEvent *event)
 	finish(task);
 }
 
+/*
+ * The record is only this run's if it has the run's ID and says that the run
+ * goes on.  Then the write follows, on condition of this version.
+ */
 static void
 on_end_read(Task *task, const ZklSessionEvent *event)
 {
@@ -467,11 +525,16 @@ read_record(const ZklSessionEvent *event, ZklJobZnode *znode,
 		return false;
 	znode->czxid = event->reply.czxid;
 	znode->version = event->reply.version;
+	/* A record of zklock's fits.  Other data are cut off, and do not parse. */
 	znode->length = Min(event->data_length, (int) sizeof(znode->text));
 	memcpy(znode->text, event->data, znode->length);
 	return zkl_job_record_parse(znode->text, znode->length, record);
 }
 
+/*
+ * Tell the backend what became of its request.  If the slot has another
+ * request by now, this does nothing.
+ */
 static void
 answer(Task *task, ZklJobAnswer answer, const ZklJobZnode *znode)
 {
@@ -500,6 +563,7 @@ answer_refusal(Task *task, const ZklSessionEvent *event)
 		   ZKL_JOB_ANSWER_DENIED : ZKL_JOB_ANSWER_REFUSED, NULL);
 }
 
+/* The slot is free again: the record says what it can. */
 static void
 finish(Task *task)
 {

@@ -45,6 +45,10 @@ zkl_lock_directory_prefix_length(void)
 void
 zkl_lock_directory_of(const ZklEntry *entry, char *directory)
 {
+	/*
+	 * A lease's own path has a mark and a number.  In ZooKeeper, all leases of
+	 * a semaphore are in one directory.
+	 */
 	if (entry->semaphore != NULL)
 		snprintf(directory, ZKL_DIR_SIZE, "%s%s/" ZKL_LEASES, prefix,
 				 entry->semaphore->path);
@@ -57,6 +61,10 @@ zkl_lock_directory_is_likely(const ZklEntry *entry)
 {
 	int			slot = entry->hash % MAX_NOTED;
 
+	/*
+	 * Two paths may have one hash.  A wrong guess costs a round trip more, and
+	 * nothing else.
+	 */
 	return noted[slot].at != 0 && noted[slot].hash == entry->hash &&
 		zkl_now() - noted[slot].at < LIKELY_FOR;
 }
@@ -66,6 +74,10 @@ zkl_lock_directory_note(const ZklEntry *entry)
 {
 	int			slot = entry->hash % MAX_NOTED;
 
+	/*
+	 * An older note in this slot is forgotten, which costs its path a round
+	 * trip at most.
+	 */
 	noted[slot].hash = entry->hash;
 	noted[slot].at = zkl_now();
 }
@@ -82,6 +94,11 @@ zkl_lock_directory_find(const char *directory, size_t length)
 	hash = zkl_lock_table_hash(path);
 	LWLockAcquire(zkl_lock_table_partition(hash), LW_SHARED);
 	entry = zkl_lock_table_find(path, hash);
+
+	/*
+	 * Only this worker changes the tickets of its session, so the result is
+	 * still right after the unlock.
+	 */
 	if (entry != NULL && (entry->session != zkl_session_info_number() ||
 						  entry->ticket.state == ZKL_TICKET_NONE))
 		entry = NULL;
@@ -89,6 +106,7 @@ zkl_lock_directory_find(const char *directory, size_t length)
 	return entry;
 }
 
+/* A visitor, with the semaphore's partition locked. */
 static void
 collect_lease(ZklEntry *lease, void *arg)
 {
@@ -107,12 +125,14 @@ zkl_lock_directory_find_leases(const char *directory, size_t length)
 	ZklEntry   *semaphore;
 	uint32		hash;
 
+	/* The leases are in a child of the semaphore's directory. */
 	if (length <= suffix ||
 		strncmp(directory + length - suffix, "/" ZKL_LEASES, suffix) != 0 ||
 		!path_of(directory, length - suffix, path))
 		return NIL;
 	hash = zkl_lock_table_hash(path);
 	LWLockAcquire(zkl_lock_table_partition(hash), LW_SHARED);
+	/* The semaphore has an entry as long as one of its leases has. */
 	semaphore = zkl_lock_table_find(path, hash);
 	if (semaphore != NULL && semaphore->session == zkl_session_info_number())
 		zkl_leases_visit(semaphore, collect_lease, &leases);
@@ -126,6 +146,10 @@ path_of(const char *directory, size_t length, char path[ZKL_PATH_SIZE])
 {
 	size_t		prefix_length = strlen(prefix);
 
+	/*
+	 * The directory of leases has room for more than a path, so the length is
+	 * checked, too.
+	 */
 	if (strncmp(directory, prefix, prefix_length) != 0 ||
 		length <= prefix_length || length - prefix_length >= ZKL_PATH_SIZE)
 		return false;

@@ -71,8 +71,13 @@ zkl_lookup_servers(char **servers)
 	char	   *found = recall();
 	bool		running = lookup.child != 0 && lookup.hosts == hash_hosts();
 
+	/* Only a name can be unknown; if all are numbers, nothing else counts. */
 	if (names_are_left(lines))
 	{
+		/*
+		 * The first answer may name a single server.  A session that is opened
+		 * with that alone would have nowhere else to go.
+		 */
 		if (*found == '\0' && running && zkl_now() < lookup.begun + PATIENCE)
 			return false;
 		lines = zkl_addresses_update(zkl_hosts, found, lines, ZKL_SERVERS_SIZE);
@@ -97,6 +102,7 @@ zkl_lookup_start(void)
 {
 	int			ends[2];
 
+	/* With numbers alone, there is nothing to look up. */
 	if (lookup.child != 0 || !names_are_left(resolve_numeric()))
 		return;
 	set_up();
@@ -105,6 +111,7 @@ zkl_lookup_start(void)
 		elog(LOG, "could not create a pipe: %m");
 		return;
 	}
+	/* Otherwise the child would have a copy of what is not written yet. */
 	fflush(NULL);
 	lookup.child = fork();
 	if (lookup.child == 0)
@@ -120,7 +127,9 @@ zkl_lookup_start(void)
 	}
 	lookup.pipe = ends[0];
 	lookup.begun = zkl_now();
+	/* zklock.hosts may change before the answer comes. */
 	lookup.hosts = hash_hosts();
+	/* A read of the pipe must not make the worker wait for DNS. */
 	(void) fcntl(lookup.pipe, F_SETFL, O_NONBLOCK);
 	(void) fcntl(lookup.pipe, F_SETFD, FD_CLOEXEC);
 	resetStringInfo(&lookup.answer);
@@ -142,6 +151,11 @@ zkl_lookup_take(char **text)
 		return ZKL_LOOKUP_NONE;
 	while ((length = read(lookup.pipe, buffer, sizeof(buffer))) > 0)
 		appendBinaryStringInfo(&lookup.answer, buffer, length);
+
+	/*
+	 * Nothing to read now.  The end of the pipe would be 0: it comes when the
+	 * last of the children is gone.
+	 */
 	if (length < 0)
 		return ZKL_LOOKUP_NONE;
 
@@ -154,6 +168,10 @@ zkl_lookup_take(char **text)
 	return judge_answer(text);
 }
 
+/*
+ * Once a process: the answer outlives the turn, and the worker's exit ends the
+ * child.
+ */
 static void
 set_up(void)
 {
@@ -167,6 +185,7 @@ set_up(void)
 	before_shmem_exit(end_child, (Datum) 0);
 }
 
+/* Called when the worker exits: the answer would have no reader any more. */
 static void
 end_child(int code, Datum arg)
 {
@@ -187,20 +206,34 @@ look_up(int out)
 {
 	int			n = zkl_hosts_servers(zkl_hosts);
 
+	/* For users who wonder about one more process of the server. */
 	set_ps_display("looking up servers");
+	/* Before anything that may wait. */
 	forget_server(out);
 	for (int i = 0; i < n; i++)
 	{
 		char	   *line = zkl_addresses_resolve(zkl_hosts, i, true);
 		bool		is_name = names_are_left(line);
 
+		/*
+		 * The parent goes on with the next server.  A number needs no child.
+		 */
 		if (is_name && fork() != 0)
 			continue;
 		if (is_name)
 		{
+			/*
+			 * No handler is set, so the signal ends the child, and with it its
+			 * end of the pipe.  The others' answers still count.
+			 */
 			alarm(LOOKUP_SECONDS);
 			line = zkl_addresses_resolve(zkl_hosts, i, false);
 		}
+
+		/*
+		 * A line is short enough for the pipe to take it in one piece, so the
+		 * lines of several children do not mix.
+		 */
 		if (write(out, line, strlen(line)) < 0 || is_name)
 			_exit(0);
 	}
@@ -218,13 +251,20 @@ forget_server(int but)
 	};
 	sigset_t	none;
 
+	/* The worker's handlers would use what the child gives away. */
 	for (int i = 0; i < lengthof(signals); i++)
 		pqsignal(signals[i], SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 
+	/* The worker's exit callbacks are not this process's. */
 	on_exit_reset();
 	PGSharedMemoryDetach();
+
+	/*
+	 * Among them is the socket to ZooKeeper.  The connection would stay open
+	 * as long as the child lives, even if the worker has closed it.
+	 */
 	for (int fd = 0; fd < max_files_per_process; fd++)
 	{
 		if (fd != but)
@@ -232,6 +272,10 @@ forget_server(int but)
 	}
 }
 
+/*
+ * A single address is enough.  Otherwise the reason is the first error that a
+ * child has written.
+ */
 static ZklLookup
 judge_answer(char **text)
 {
@@ -257,6 +301,7 @@ remember(const char *answer)
 											 ZKL_SERVERS_SIZE);
 
 	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
+	/* Other workers, and the next one after this, begin with them. */
 	strlcpy(zkl_lock_table->servers, lines, ZKL_SERVERS_SIZE);
 	zkl_lock_table->servers_of = lookup.hosts;
 	LWLockRelease(zkl_lock_table_session_lock());
@@ -287,12 +332,14 @@ resolve_numeric(void)
 	return lines.data;
 }
 
+/* Is a server among the lines whose address is not known? */
 static bool
 names_are_left(const char *lines)
 {
 	return strchr(lines, ZKL_ADDRESSES_UNKNOWN) != NULL;
 }
 
+/* This tells whether addresses are for the present setting. */
 static uint64
 hash_hosts(void)
 {

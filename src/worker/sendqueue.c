@@ -85,6 +85,11 @@ zkl_send_queue_start(void)
 	zkl_lock_table_visit(zkl_session_info_number(), LW_EXCLUSIVE, start_entry, NULL);
 }
 
+/*
+ * The lines and lists of the dead worker are forgotten.  What is due again is
+ * decided when each ticket hears of the restart.  A ticket counts even if its
+ * znode was not made yet: the sum may be too great, but never too small.
+ */
 static void
 start_entry(ZklEntry *entry, void *arg)
 {
@@ -103,19 +108,33 @@ zkl_send_queue_make_due(ZklEntry *entry, ZklRequest request)
 {
 	ZklLine    *line = &owner_of_line(entry)->line;
 
+	/*
+	 * A ticket has one request at most.  What it had to send before has been
+	 * overtaken by this.
+	 */
 	leave_line(entry);
 	entry->due = request;
 	dlist_push_tail(&line->entries, &entry->due_link);
+
+	/*
+	 * The line was empty.  Otherwise it keeps its place among the lines, so
+	 * that many requests of one lock gain nothing.
+	 */
 	if (line->turn_link.next == NULL)
 		dlist_push_tail(&turns[turn_of(entry)], &line->turn_link);
 }
 
+/* All leases of a semaphore share the line of its entry. */
 static ZklEntry *
 owner_of_line(ZklEntry *entry)
 {
 	return entry->semaphore != NULL ? entry->semaphore : entry;
 }
 
+/*
+ * States before OWNED have a backend that waits; the later ones are about
+ * locks that are owned or given up.
+ */
 static Turn
 turn_of(const ZklEntry *entry)
 {
@@ -124,6 +143,10 @@ turn_of(const ZklEntry *entry)
 	return entry->ticket.state < ZKL_TICKET_OWNED ? TURN_WAITING : TURN_REST;
 }
 
+/*
+ * Take the ticket's request away, and the line from the others if that was its
+ * last one.
+ */
 static void
 leave_line(ZklEntry *entry)
 {
@@ -147,6 +170,7 @@ zkl_send_queue_forget(ZklEntry *entry)
 	stop_listening(entry);
 }
 
+/* The lease waits for no list any more. */
 static void
 stop_listening(ZklEntry *lease)
 {
@@ -177,6 +201,7 @@ zkl_send_queue_send(void)
 
 	if (!choose_turn(&turn))
 		return NULL;
+	/* All that the window allows goes out in few packets. */
 	zkl_session_begin_sending();
 	refused = send_due();
 	zkl_session_end_sending();
@@ -194,6 +219,7 @@ choose_turn(Turn *chosen)
 		bulk_is_next ? TURN_WAITING : other_bulk
 	};
 
+	/* Before the heartbeat of a new connection, nothing may be sent. */
 	if (!zkl_session_is_usable() || zkl_session_outstanding() >= WINDOW)
 		return false;
 	for (int i = 0; i < NTURNS; i++)
@@ -213,6 +239,11 @@ choose_turn(Turn *chosen)
 static bool
 bulk_may_be_sent(void)
 {
+	/*
+	 * Right after a lock that is waited for, whatever is under way; else as
+	 * far as their small window allows.  Requests of commands have a window of
+	 * their own.
+	 */
 	return bulk_is_next ||
 		zkl_session_outstanding() - zkl_command_runner_outstanding() < BULK_WINDOW;
 }
@@ -236,13 +267,22 @@ send_due(void)
 		if (!bulk_is_next)
 			next_bulk = turn == TURN_LEASES ? TURN_REST : TURN_LEASES;
 
+		/*
+		 * Before the sending, which may put the next request of this ticket
+		 * into the line.
+		 */
 		leave_line(entry);
+		/* Only a create is refused.  The rest goes on in the next call. */
 		if (!send_request(entry, request))
 			return entry;
 	}
 	return NULL;
 }
 
+/*
+ * False if the request is a create that must not be sent.  Otherwise its reply
+ * will come, with this tag and attempt.
+ */
 static bool
 send_request(ZklEntry *entry, ZklRequest request)
 {
@@ -282,12 +322,23 @@ send_request(ZklEntry *entry, ZklRequest request)
 			zkl_session_survey(entry, ticket->attempt, directory);
 			break;
 		case ZKL_REQUEST_DOWNGRADE:
+
+			/*
+			 * With the version that the ticket read last: a request to release
+			 * the lock that came since must not be deleted unread.
+			 */
 			zkl_recipe_make_downgrade(ticket->name, name);
 			zkl_session_downgrade(entry, ticket->attempt, directory,
 								  ticket->name, ticket->version, name,
 								  entry->about);
 			break;
 		case ZKL_REQUEST_DELETE:
+
+			/*
+			 * The ticket no longer waits for that znode.  Otherwise every wait
+			 * that is given up would leave a watch in the client and in
+			 * ZooKeeper.
+			 */
 			if (ticket->predecessor[0])
 			{
 				zkl_session_unwatch(directory, ticket->predecessor);
@@ -295,6 +346,7 @@ send_request(ZklEntry *entry, ZklRequest request)
 			}
 			zkl_session_delete(entry, ticket->attempt, directory,
 							   ticket->name);
+			/* The directory exists, and will stay for a while. */
 			zkl_lock_directory_note(entry);
 			break;
 	}
@@ -312,6 +364,7 @@ send_list(ZklEntry *entry, const char *directory)
 	static uint32 nlists = 0;
 	dlist_mutable_iter iter;
 
+	/* The list of a lock is for one ticket, and has its attempt. */
 	if (entry->semaphore == NULL)
 	{
 		zkl_session_list(entry, entry->ticket.attempt, directory);
@@ -319,6 +372,11 @@ send_list(ZklEntry *entry, const char *directory)
 	}
 
 	nlists++;
+
+	/*
+	 * Leases whose lists stand in the line have sent their creates, so this
+	 * list serves them as well.
+	 */
 	listen_to(entry, nlists);
 	dlist_foreach_modify(iter, &entry->semaphore->line.entries)
 	{
@@ -333,6 +391,7 @@ send_list(ZklEntry *entry, const char *directory)
 	zkl_session_list(entry, nlists, directory);
 }
 
+/* From now on, the lease waits for the list with this number. */
 static void
 listen_to(ZklEntry *lease, uint32 list)
 {
@@ -373,6 +432,10 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	char		name[ZKL_ZNODE_SIZE];
 	char		data[DATA_SIZE];
 
+	/*
+	 * Counted first.  If the create is refused, the ticket ends, and that
+	 * takes the bytes off the sum again.
+	 */
 	count_bytes(entry, true);
 	if (pg_atomic_read_u64(&zkl_session_info_mine->ephemeral_bytes) > EPHEMERAL_BYTES_MAX ||
 		!pg_strong_random(random_bytes, sizeof(random_bytes)))
@@ -389,6 +452,11 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	else
 	{
 		zkl_session_create(entry, ticket->attempt, directory, name, data);
+
+		/*
+		 * The list of a lease stands behind the creates of other leases that
+		 * are due, and then serves them, too.
+		 */
 		if (entry->semaphore != NULL)
 			zkl_send_queue_make_due(entry, ZKL_REQUEST_LIST);
 		else
@@ -399,6 +467,10 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	return true;
 }
 
+/*
+ * zk_lock_force_release() trusts the mark, so it must be true as long as the
+ * znode exists.
+ */
 static const char *
 plain_mark(const ZklEntry *entry)
 {
@@ -418,6 +490,11 @@ send_answer(ZklEntry *entry, const char *directory)
 
 	if (!zkl_entry_state_copy_about(entry, about))
 		return;
+
+	/*
+	 * The whole text is written each time, and only over the version that the
+	 * ticket read last.
+	 */
 	snprintf(words, sizeof(words), "%s%s%s", about, plain_mark(entry),
 			 ticket->writes_answer ? ZKL_IN_USE : "");
 	zkl_session_answer(entry, ticket->attempt, directory, ticket->name, words,
@@ -434,6 +511,7 @@ count_bytes(ZklEntry *entry, bool counted)
 	int			bytes = zkl_lock_directory_prefix_length() + strlen(entry->path) +
 	ZKL_ZNODE_SIZE + sizeof(int32);
 
+	/* Called more than once for a znode, this must count it once. */
 	if (counted && !entry->counted)
 		pg_atomic_fetch_add_u64(&zkl_session_info_mine->ephemeral_bytes, bytes);
 	else if (!counted && entry->counted)

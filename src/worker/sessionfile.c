@@ -43,6 +43,7 @@ static bool describe_home(int fd, const struct stat *status, char *home,
 void
 zkl_session_file_start(int session)
 {
+	/* With one session, the name has no number. */
 	if (session == 0)
 		strlcpy(file_name, SESSION_FILE, sizeof(file_name));
 	else
@@ -60,10 +61,15 @@ zkl_session_file_read(ZklSessionId *identity)
 	uint64		id;
 	size_t		length;
 
+	/* No file, or no name for this boot: there is nothing to close. */
 	if (!read_file(file_name, text, &status) ||
 		!describe_home(-1, &status, home, sizeof(home)))
 		return false;
 
+	/*
+	 * The file begins with a description of its home.  In a copy, that is
+	 * another one.
+	 */
 	length = strlen(home);
 	if (strncmp(text, home, length) != 0)
 	{
@@ -72,6 +78,7 @@ zkl_session_file_read(ZklSessionId *identity)
 					   file_name));
 		return false;
 	}
+	/* A file that was not written to its end is too short here. */
 	if (sscanf(text +length, "%" PRIx64 " %32[0-9a-f]",
 			   &id, password) != 2 || strlen(password) != 32)
 		return false;
@@ -95,7 +102,12 @@ zkl_session_file_write(const ZklSessionId *identity)
 	int			length;
 	int			fd;
 
+	/*
+	 * A new file has a new inode, which it must name.  And readers find the
+	 * old file or the new one, never half of one.
+	 */
 	unlink(new_file_name);
+	/* With the password, another client could close the session. */
 	fd = OpenTransientFilePerm(new_file_name,
 							   O_WRONLY | O_CREAT | O_EXCL | PG_BINARY, 0600);
 	if (fd < 0)
@@ -140,6 +152,7 @@ zkl_session_file_remove(void)
 {
 	if (unlink(file_name) == 0 || errno == ENOENT)
 		return true;
+	/* The caller must know: the next worker would read it again. */
 	ereport(LOG,
 			errcode_for_file_access(),
 			errmsg("could not remove file \"%s\": %m", file_name));
@@ -172,6 +185,10 @@ describe_home(int fd, const struct stat *status, char *home, size_t size)
 	return true;
 }
 
+/*
+ * The beginning of a file, as a string.  False if there is none, or if it is
+ * empty.
+ */
 static bool
 read_file(const char *path, char *text, struct stat *status)
 {
@@ -180,6 +197,7 @@ read_file(const char *path, char *text, struct stat *status)
 
 	if (fd < 0)
 	{
+		/* Most often there is no file, and that is no error. */
 		if (errno != ENOENT)
 			ereport(LOG,
 					errcode_for_file_access(),

@@ -94,8 +94,10 @@ zkl_session_keeper_wake_at(void)
 		wake_at = keeper.open_at;
 	else if (zkl_session_may_heartbeat())
 		wake_at = next_heartbeat();
+	/* To log in time that claims are in doubt. */
 	if (safe_until > zkl_now())
 		wake_at = Min(wake_at, safe_until);
+	/* The pipe from the lookup is not among what the worker waits for. */
 	if (zkl_lookup_is_running())
 		wake_at = Min(wake_at, zkl_now() + LOOK_AGAIN);
 	return wake_at;
@@ -114,11 +116,21 @@ zkl_session_keeper_close(void)
 		return;
 	zkl_session_close();
 	ZKL_FAULT_POINT("session-closed");
+
+	/*
+	 * The file names a session that the next worker would have to end.  There
+	 * is nothing left to end.
+	 */
 	(void) zkl_session_file_remove();
 	ereport(LOG,
 			errmsg("closed the ZooKeeper session"));
 }
 
+/*
+ * Open a handle: to carry on the session in shared memory, else to end the one
+ * in the session file, else for a new session.  The connection is made later,
+ * and on_connected() hears of it.
+ */
 static void
 open_session(void)
 {
@@ -128,6 +140,7 @@ open_session(void)
 
 	keeper.open_at = zkl_now() + RETRY_OPEN;
 	zkl_lookup_start();
+	/* Without an address, wait for the lookup's end or the next attempt. */
 	if (!zkl_lookup_servers(&servers))
 		return;
 
@@ -135,8 +148,18 @@ open_session(void)
 	keeper.was_connected = false;
 	identity.id = info->id;
 	memcpy(identity.password, info->password, sizeof(identity.password));
+
+	/*
+	 * Shared memory knows no session.  If the file does, the server has
+	 * crashed since, and the znodes of that session have no claims any more.
+	 */
 	if (identity.id == 0)
 		keeper.ending_old = zkl_session_file_read(&identity);
+
+	/*
+	 * What an earlier worker has published stays true: the session is the
+	 * same.
+	 */
 	zkl_safe_until_begin(&keeper.safe,
 						 info->id != 0 ? ZKL_MS(info->timeout_ms) : 0,
 						 pg_atomic_read_u64(&info->safe_until));
@@ -155,11 +178,17 @@ open_session(void)
 		pfree(keeper.hosts);
 		pfree(keeper.servers);
 	}
+	/* They are compared with the setting and with later lookups. */
 	keeper.hosts = MemoryContextStrdup(TopMemoryContext, zkl_hosts);
 	keeper.servers = MemoryContextStrdup(TopMemoryContext, servers);
+	/* So long the client may try, before other addresses are looked for. */
 	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
 }
 
+/*
+ * The lookup has ended: open a handle at once, or move to other servers.  A
+ * failure is logged once, until a lookup succeeds.
+ */
 static void
 take_lookup(void)
 {
@@ -196,6 +225,7 @@ move_to_servers(const char *servers)
 {
 	if (strcmp(servers, keeper.servers) == 0)
 		return;
+	/* The claims are not affected: the session lives on meanwhile. */
 	ereport(LOG,
 			errmsg("restarting the zklock worker, because the addresses of the ZooKeeper servers have changed"));
 	proc_exit(1);
@@ -310,6 +340,11 @@ abandon_handle(void)
 	zkl_tickets_restarted();
 }
 
+/*
+ * Events come in the order of ZooKeeper's answers.  Requests that were lost
+ * with a connection have got their outcome before the event of the next
+ * connection, and tickets rely on that.
+ */
 void
 zkl_session_keeper_handle_events(void)
 {
@@ -335,6 +370,7 @@ zkl_session_keeper_handle_events(void)
 				on_heartbeat(event->sent);
 				break;
 			case ZKL_SESSION_REPLY:
+				/* The reply to a create also tells ZooKeeper's time. */
 				zkl_job_writer_note_reply(event);
 				zkl_tickets_handle(event);
 				break;
@@ -343,6 +379,7 @@ zkl_session_keeper_handle_events(void)
 				zkl_tickets_handle(event);
 				break;
 			case ZKL_SESSION_ANSWER:
+				/* The tag of an answer shows whose it is. */
 				if (!zkl_job_writer_handle(event))
 					zkl_command_runner_handle(event);
 				break;
@@ -354,6 +391,7 @@ zkl_session_keeper_handle_events(void)
 static void
 on_connected(void)
 {
+	/* What this server says must not move safe until, nor be published. */
 	if (!zkl_session_is_plausible())
 	{
 		on_stranger();
@@ -362,6 +400,11 @@ on_connected(void)
 	ZKL_FAULT_POINT("connected");
 	if (keeper.ending_old)
 	{
+		/*
+		 * This deletes the znodes of the old session at once.  If the file
+		 * cannot be removed, the next attempt reads it again, so make no
+		 * haste.
+		 */
 		zkl_session_close();
 		ZKL_FAULT_POINT("old-session-closed");
 		keeper.open_at = zkl_session_file_remove() ? 0 : zkl_now() + RETRY_OPEN;
@@ -391,10 +434,19 @@ on_connected(void)
 	keeper.missing = false;
 	pg_atomic_write_u32(&zkl_session_info_mine->connected, 1);
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.connects, 1);
+
+	/*
+	 * The connection has no watches yet.  Each ticket that relies on one lists
+	 * again.  And backends that wait for ZooKeeper look again.
+	 */
 	zkl_tickets_reconnected();
 	zkl_entry_state_wake_all();
 }
 
+/*
+ * Also called for a connection that ended without an event, so only the first
+ * call of two does anything.
+ */
 static void
 on_disconnected(void)
 {
@@ -408,9 +460,15 @@ on_disconnected(void)
 			errmsg("lost the connection to ZooKeeper"),
 			error ? errdetail("The last error was: %s.", error) : 0);
 	keeper.connected = false;
+
+	/*
+	 * Only if the client finds no server by itself for so long, look for other
+	 * addresses.
+	 */
 	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
 	pg_atomic_write_u32(&zkl_session_info_mine->connected, 0);
 	zkl_tickets_disconnected();
+	/* Backends that wait may have to report that ZooKeeper is away. */
 	zkl_entry_state_wake_all();
 }
 
@@ -427,6 +485,7 @@ on_expired(void)
 	ZklSessionInfo *info = zkl_session_info_mine;
 
 	ZKL_FAULT_POINT("expired");
+	/* A session that is attached to only to be closed has no claims. */
 	if (!keeper.ending_old)
 	{
 		pg_atomic_write_u64(&info->safe_until, 0);
@@ -435,6 +494,7 @@ on_expired(void)
 		ZKL_FAULT_POINT("epoch-raised");
 	}
 	zkl_session_close();
+	/* The close drops all replies, and these two wait for some. */
 	zkl_command_runner_restarted();
 	zkl_job_writer_restarted();
 	keeper.open_at = zkl_session_file_remove() ? 0 : zkl_now() + RETRY_OPEN;
@@ -444,6 +504,7 @@ on_expired(void)
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.expirations, 1);
 	on_disconnected();
 
+	/* Without an id, the next turn opens a new session. */
 	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
 	info->id = 0;
 	LWLockRelease(zkl_lock_table_session_lock());
@@ -453,6 +514,7 @@ on_expired(void)
 	note_error("the ZooKeeper session has expired");
 	ereport(LOG,
 			errmsg("the ZooKeeper session has expired"));
+	/* Last: this marks claim after claim, and may take a while. */
 	zkl_tickets_expired();
 }
 
@@ -460,6 +522,7 @@ on_expired(void)
 static void
 on_stranger(void)
 {
+	/* Once for each worker: this may come again and again. */
 	static bool logged = false;
 
 	on_disconnected();
@@ -503,6 +566,7 @@ publish_session(void)
 	ZKL_FAULT_POINT("session-published");
 }
 
+/* A quorum has answered a heartbeat: the session lives on. */
 static void
 on_heartbeat(int64 sent)
 {
@@ -515,9 +579,14 @@ on_heartbeat(int64 sent)
 	zkl_safe_until_proof(&keeper.safe, sent, now);
 	publish_safe_until();
 	ZKL_FAULT_POINT("safe-until-moved");
+	/* Backends that wait see that ZooKeeper answers, only slowly. */
 	pg_atomic_write_u64(&info->heard_at, now);
 	pg_atomic_write_u32(&info->period_ms, period_ms);
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.heartbeats, 1);
+
+	/*
+	 * Claims are good again, and backends may be granted what they wait for.
+	 */
 	if (!was_safe && zkl_session_info_is_safe(session, now))
 		zkl_entry_state_wake_all();
 }
@@ -541,6 +610,10 @@ next_heartbeat(void)
 	return zkl_session_is_usable() ? keeper.heartbeat_at : 0;
 }
 
+/*
+ * Safe until moves on with each heartbeat.  Twenty of them in a session
+ * timeout keep it near the best moment that can be proved.
+ */
 static int
 heartbeat_period_ms(void)
 {
@@ -567,6 +640,11 @@ zkl_session_keeper_send_heartbeat(void)
 
 	if (!zkl_session_may_heartbeat() || zkl_now() < next_heartbeat())
 		return;
+
+	/*
+	 * From the sending, not from the answer: the next one goes out at this
+	 * moment if the answer has come by then, else with the answer.
+	 */
 	keeper.heartbeat_at = zkl_now() + ZKL_MS(heartbeat_period_ms());
 	zkl_session_heartbeat();
 }

@@ -50,6 +50,11 @@ zkl_tickets_start(const char *prefix)
 	zkl_lock_directory_start(prefix);
 	zkl_timers_start();
 	zkl_send_queue_start();
+
+	/*
+	 * Shared memory still has the links into the dead worker's heap.  The
+	 * adoption forgets them, before a step disarms a timer.
+	 */
 	zkl_entry_work_adopt();
 	zkl_tickets_restarted();
 }
@@ -87,6 +92,10 @@ zkl_tickets_disconnected(void)
 		const ZklTicket *ticket = &entries[i]->ticket;
 		char		directory[ZKL_DIR_SIZE];
 
+		/*
+		 * These are all watches that a ticket may have: on its directory, on
+		 * the znode that it waits for, and on its own znode.
+		 */
 		zkl_lock_directory_of(entries[i], directory);
 		zkl_session_drop_watch(directory);
 		drop_child_watch(directory, ticket->predecessor);
@@ -117,17 +126,29 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 	switch (event->kind)
 	{
 		case ZKL_SESSION_REPLY:
+
+			/*
+			 * The entry still exists: it stays until all requests of its
+			 * ticket are answered, or dropped with the handle.
+			 */
 			entry = event->tag;
 			if (event->reply.request == ZKL_REQUEST_DELETE &&
 				event->reply.outcome == ZKL_OUTCOME_REFUSED)
 				ereport(LOG,
 						errmsg("could not delete the znode of lock \"%s\": it stays until the ZooKeeper session ends",
 							   entry->semaphore ? entry->semaphore->path : entry->path));
+
+			/*
+			 * A list of leases is for all leases that listen to it.  Any other
+			 * reply is for one ticket, and a reply to an earlier attempt tells
+			 * nothing about the present znode.
+			 */
 			if (entry->semaphore != NULL &&
 				event->reply.request == ZKL_REQUEST_LIST)
 				hand_out_list(entry->semaphore, event);
 			else if (event->attempt == entry->ticket.attempt)
 			{
+				/* First, because the step leaves the state WATCHING. */
 				delete_leftover(entry, &event->reply);
 				take_reply(entry, event);
 			}
@@ -141,6 +162,11 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 			break;
 		case ZKL_SESSION_NODE_CHANGED:
 			slash = strrchr(event->path, '/');
+
+			/*
+			 * The znode may be a ticket in a lock's own directory, or one of a
+			 * semaphore's leases.
+			 */
 			entry = zkl_lock_directory_find(event->path, slash - event->path);
 			if (entry != NULL)
 				feed_if_concerned(entry, slash + 1, event->gone);
@@ -154,11 +180,16 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 		case ZKL_SESSION_STRANGER:
 		case ZKL_SESSION_HEARTBEAT:
 		case ZKL_SESSION_ANSWER:
+			/* The session keeper passes none of these on. */
 			Assert(false);
 			break;
 	}
 }
 
+/*
+ * The step is pure.  So what it must know of the lock table is added to the
+ * reply here: whether the text in the znode names the right backend.
+ */
 static void
 take_reply(ZklEntry *entry, const ZklSessionEvent *event)
 {
@@ -199,6 +230,7 @@ feed_leases(List *leases)
 
 		if (lease->ticket.state == ZKL_TICKET_QUEUED)
 			feed(lease, ZKL_EVENT_CHILDREN_CHANGED);
+		/* The list of this lease is due or under way, and does for all. */
 		else if (lease->ticket.state == ZKL_TICKET_CHECKING)
 			looked = true;
 		else if (lease->ticket.state == ZKL_TICKET_OWNED &&
@@ -226,6 +258,11 @@ hand_out_list(ZklEntry *semaphore, const ZklSessionEvent *event)
 
 	zkl_recipe_order_leases(reply.children, reply.nchildren, leases);
 	reply.leases = leases;
+
+	/*
+	 * A failed list has no children; that must not look as if all leases were
+	 * gone.
+	 */
 	if (reply.outcome == ZKL_OUTCOME_OK)
 		look_after_leases(semaphore, &reply);
 	foreach(cell, listeners)
@@ -273,6 +310,11 @@ delete_leftover(ZklEntry *entry, const ZklTicketEvent *reply)
 		entry->ticket.state != ZKL_TICKET_WATCHING)
 		return;
 	zkl_lock_directory_of(entry, directory);
+
+	/*
+	 * With an earlier attempt, so that the ticket does not take the reply for
+	 * that to a delete of its own znode.
+	 */
 	zkl_session_delete(entry, entry->ticket.attempt - 1, directory,
 					   entry->ticket.predecessor);
 }
@@ -296,6 +338,10 @@ zkl_tickets_run_timers(void)
 		do_work(entry, zkl_entry_work_timer_fired(entry));
 }
 
+/*
+ * Every armed timer was computed from the old settings.  Each counts as fired,
+ * and is armed anew.
+ */
 void
 zkl_tickets_reset_timers(void)
 {
@@ -303,6 +349,10 @@ zkl_tickets_reset_timers(void)
 	ListCell   *cell;
 	ZklEntry   *entry;
 
+	/*
+	 * Take all before the first is handled: what is handled arms its timer
+	 * again, and would be taken again for ever.
+	 */
 	while ((entry = zkl_timers_take_any()) != NULL)
 		armed = lappend(armed, entry);
 	foreach(cell, armed)
@@ -310,9 +360,11 @@ zkl_tickets_reset_timers(void)
 	list_free(armed);
 }
 
+/* If the work is empty, the entry may be gone, so nothing here touches it. */
 static void
 do_work(ZklEntry *entry, ZklWork work)
 {
+	/* First: a step below may end the ticket, which disarms the timer. */
 	if (work.timer_at != 0)
 		zkl_timers_arm(entry, work.timer_at);
 	if (work.want)
@@ -325,6 +377,11 @@ do_work(ZklEntry *entry, ZklWork work)
 	if (work.watch)
 	{
 		feed(entry, ZKL_EVENT_WATCH);
+
+		/*
+		 * The lock has been held for ZKL_WATCH_AFTER.  From now on the
+		 * znode says that it is in use, if other clients queue.
+		 */
 		answer(entry);
 	}
 	if (work.describe)
@@ -342,6 +399,11 @@ do_work(ZklEntry *entry, ZklWork work)
 	}
 }
 
+/*
+ * A claim needs a path at which leases of this server are stuck: ZooKeeper
+ * refused to delete their znodes.  Such leases are in none of the semaphore's
+ * lists, so search all tickets.
+ */
 static void
 retry_deletes(ZklEntry *semaphore)
 {
@@ -376,6 +438,7 @@ refuse_create(ZklEntry *entry)
 		ZKL_REQUEST_CREATE_BOTH : ZKL_REQUEST_CREATE;
 	reply.outcome = ZKL_OUTCOME_REFUSED;
 	reply.failure = ZKL_FAILURE_SESSION_FULL;
+	/* A CREATE has two replies: see ticket.h. */
 	carry_out(entry, zkl_ticket_step(&entry->ticket, &reply));
 	if (reply.request == ZKL_REQUEST_CREATE_BOTH)
 		return;
@@ -388,7 +451,11 @@ refuse_create(ZklEntry *entry)
  * Steps
  */
 
-/* To all tickets that have a state to lose. */
+/*
+ * To all tickets that have a state to lose.  They are collected first: a
+ * visitor of the table holds all partitions, and a step locks the entry's
+ * partition itself.
+ */
 static void
 feed_all(ZklTicketEventKind kind)
 {
@@ -400,19 +467,30 @@ feed_all(ZklTicketEventKind kind)
 	pfree(entries);
 }
 
+/*
+ * One event for one ticket.  The worker reads the mode and the limit without
+ * the partition; lockentry.h says why it may.
+ */
 static void
 feed(ZklEntry *entry, ZklTicketEventKind kind)
 {
 	ZklTicketEvent event = {.kind = kind};
 	bool		was_to_look = is_to_look(entry);
 
+	/* Only WANT uses these. */
 	event.mode = entry->mode;
 	event.limit = entry->limit;
 	if (kind == ZKL_EVENT_WANT)
 		event.is_new = entry->semaphore == NULL &&
 			!zkl_lock_directory_is_likely(entry);
+
+	/*
+	 * Only UNWANT uses this: a create that was never sent leaves no znode to
+	 * look for.
+	 */
 	event.unsent = zkl_send_queue_is_unsent(entry);
 	carry_out(entry, zkl_ticket_step(&entry->ticket, &event));
+	/* Now no lease would list; another one takes its place. */
 	if (was_to_look && entry->ticket.state == ZKL_TICKET_DELETING)
 		feed_leases(zkl_lock_directory_leases_of(entry->semaphore));
 }
@@ -437,6 +515,10 @@ is_to_look(const ZklEntry *entry)
 static void
 carry_out(ZklEntry *entry, ZklTicketStep step)
 {
+	/*
+	 * Before the report, which may remove the entry: nothing of the worker may
+	 * point to it any more.
+	 */
 	if (entry->ticket.state == ZKL_TICKET_NONE)
 	{
 		zkl_send_queue_forget(entry);
@@ -470,8 +552,17 @@ report(ZklEntry *entry, ZklTicketStep step)
 		case ZKL_REPORT_OWNED:
 			pg_atomic_fetch_add_u64(&zkl_lock_table->counters.owned, 1);
 			ZKL_FAULT_POINT("owned");
+
+			/*
+			 * False: the last backend withdrew while the reply was under way,
+			 * so no claim uses the ticket.
+			 */
 			if (zkl_entry_state_set_owned(entry, entry->ticket.contended))
 			{
+				/*
+				 * The grant is complete.  What follows is only for the clients
+				 * that queue behind the ticket.
+				 */
 				ZKL_FAULT_POINT("grant-written");
 				answer(entry);
 			}
@@ -479,6 +570,7 @@ report(ZklEntry *entry, ZklTicketStep step)
 				feed(entry, ZKL_EVENT_UNWANT);
 			break;
 		case ZKL_REPORT_CONTENDED:
+			/* True: the ticket lingered, and another client waits for it. */
 			if (zkl_entry_state_set_contended(entry))
 				feed(entry, ZKL_EVENT_UNWANT);
 			else
@@ -495,6 +587,11 @@ report(ZklEntry *entry, ZklTicketStep step)
 				feed(entry, ZKL_EVENT_UNWANT);
 			break;
 		case ZKL_REPORT_LOST:
+
+			/*
+			 * As long as requests can be sent, the session lives, and only the
+			 * znode is gone.
+			 */
 			pg_atomic_fetch_add_u64(&zkl_lock_table->counters.lost, 1);
 			ZKL_FAULT_POINT("loss-noticed");
 			zkl_entry_state_set_lost(entry, zkl_session_is_usable() ?
@@ -506,6 +603,11 @@ report(ZklEntry *entry, ZklTicketStep step)
 									   entry->ticket.state != ZKL_TICKET_NONE);
 			break;
 		case ZKL_REPORT_GONE:
+
+			/*
+			 * True: a backend has asked for the lock while the delete was
+			 * under way.
+			 */
 			if (zkl_entry_state_set_gone(entry))
 				feed(entry, ZKL_EVENT_WANT);
 			break;

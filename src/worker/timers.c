@@ -23,6 +23,9 @@ compare_timers(const pairingheap_node *a, const pairingheap_node *b, void *arg)
 	return at_a < at_b ? 1 : at_a > at_b ? -1 : 0;
 }
 
+/*
+ * The memory context is that of the start, which lives as long as the worker.
+ */
 void
 zkl_timers_start(void)
 {
@@ -32,6 +35,7 @@ zkl_timers_start(void)
 void
 zkl_timers_arm(ZklEntry *entry, int64 at)
 {
+	/* An entry has one timer.  The heap cannot move a node in place. */
 	if (entry->timer_set)
 		pairingheap_remove(timers, &entry->timer);
 	entry->timer_at = at;
@@ -65,10 +69,15 @@ zkl_timers_take_any(void)
 		return NULL;
 	entry = pairingheap_container(ZklEntry, timer,
 								  pairingheap_remove_first(timers));
+	/* The entry still exists: what ends a ticket also disarms its timer. */
 	entry->timer_set = false;
 	return entry;
 }
 
+/*
+ * The caller passes a moment that stays the same until nothing is due.  So a
+ * timer that is armed for later meanwhile waits for the next turn.
+ */
 ZklEntry *
 zkl_timers_take_due(int64 now)
 {

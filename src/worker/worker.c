@@ -107,10 +107,12 @@ register_one(int session)
 	 */
 	bgworker.bgw_flags = BGWORKER_SHMEM_ACCESS |
 		BGWORKER_BACKEND_DATABASE_CONNECTION;
+	/* A hot standby has its worker, too: backends may need locks there. */
 	bgworker.bgw_start_time = BgWorkerStart_ConsistentState;
 	bgworker.bgw_restart_time = RESTART_SECONDS;
 	strlcpy(bgworker.bgw_library_name, "zklock", BGW_MAXLEN);
 	strlcpy(bgworker.bgw_function_name, "zkl_worker_main", BGW_MAXLEN);
+	/* The number in the name is counted from 1, as users count. */
 	if (zkl_sessions == 1)
 		strlcpy(bgworker.bgw_name, "zklock worker", BGW_MAXLEN);
 	else
@@ -120,6 +122,10 @@ register_one(int session)
 	RegisterBackgroundWorker(&bgworker);
 }
 
+/*
+ * An error ends the process, and PostgreSQL starts the next worker a second
+ * later.  So no function below has to clean up after an error.
+ */
 void
 zkl_worker_main(Datum main_arg)
 {
@@ -130,12 +136,18 @@ zkl_worker_main(Datum main_arg)
 										 ALLOCSET_DEFAULT_SIZES);
 	for (;;)
 	{
+		/* What a turn allocates and does not free cannot add up. */
 		MemoryContextSwitchTo(turn_context);
 		turn();
 		MemoryContextReset(turn_context);
 	}
 }
 
+/*
+ * The order matters.  A backend that asked while no worker ran could wake no
+ * process.  zkl_tickets_start() asks again in its place, and wakes this
+ * worker, so that comes after advertise().
+ */
 static void
 start_up(int session)
 {
@@ -143,10 +155,16 @@ start_up(int session)
 
 	zkl_session_info_mine = &zkl_lock_table->session[session];
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+
+	/*
+	 * Only a flag: on shutdown the worker must still wait for the holders of
+	 * locks, and close the session.
+	 */
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
+	/* First, so that no exit leaves a stale proc number behind. */
 	before_shmem_exit(withdraw, (Datum) 0);
 	advertise();
 
@@ -171,6 +189,7 @@ start_leader(void)
 	BackgroundWorker bgworker = {0};
 	bool		tried_before = worker.start_leader_at != 0;
 
+	/* No need to try again, unless the registration below fails. */
 	worker.start_leader_at = 0;
 	if (zkl_leader_of[0] == '\0' ||
 		pg_atomic_read_u32(&zkl_lock_table->leader_pid) != 0)
@@ -194,6 +213,10 @@ start_leader(void)
 	}
 }
 
+/*
+ * From now on backends can wake this worker.  0 stands for no worker, so the
+ * number is stored plus 1.
+ */
 static void
 advertise(void)
 {
@@ -201,6 +224,10 @@ advertise(void)
 	pg_atomic_write_u32(&zkl_session_info_mine->worker_proc, zkl_my_proc_number() + 1);
 }
 
+/*
+ * On every way out, also after an error: the next process with this proc
+ * number must not get the wake-ups that are meant for a worker.
+ */
 static void
 withdraw(int code, Datum arg)
 {
@@ -209,6 +236,13 @@ withdraw(int code, Datum arg)
 	pg_atomic_write_u32(&zkl_session_info_mine->connected, 0);
 }
 
+/*
+ * Events come first, so that new work meets tickets which know what ZooKeeper
+ * has said.  The heartbeat goes before all other requests of the turn, because
+ * ZooKeeper answers in the order of sending, and the heartbeat moves safe
+ * until.  The ends of jobs' runs go before the deletes of their tickets, so
+ * that the next client which gets the lock finds the end in the record.
+ */
 static void
 turn(void)
 {
@@ -224,6 +258,10 @@ turn(void)
 	if (zkl_session_info_number() == ZKL_COMMAND_SESSION)
 		zkl_command_runner_send();
 
+	/*
+	 * The next worker carries the session on with a new handle, which counts
+	 * from the beginning.
+	 */
 	if (zkl_session_requests() > MAX_REQUESTS)
 		proc_exit(1);
 }
@@ -235,6 +273,7 @@ turn(void)
 static void
 check_signals(void)
 {
+	/* PostgreSQL may wait for this process to answer a barrier. */
 	CHECK_FOR_INTERRUPTS();
 
 	if (ConfigReloadPending)
@@ -242,6 +281,7 @@ check_signals(void)
 		ConfigReloadPending = false;
 		reload();
 	}
+	/* The last registration failed, because no process was free. */
 	if (worker.start_leader_at != 0 && zkl_now() >= worker.start_leader_at)
 		start_leader();
 
@@ -250,10 +290,20 @@ check_signals(void)
 		/* Only this worker was terminated: the next worker carries on. */
 		if (!server_is_shutting_down())
 			proc_exit(1);
+
+		/*
+		 * The limit is for holders that never end: the postmaster waits for
+		 * this worker.
+		 */
 		worker.stopping = true;
 		worker.stop_at = zkl_now() + SHUTDOWN_LIMIT;
 		pg_atomic_write_u32(&zkl_lock_table->shutting_down, 1);
 	}
+
+	/*
+	 * In every turn, until no claim is held any more.  The turns between keep
+	 * the session alive for the holders.
+	 */
 	if (worker.stopping)
 		stop();
 }
@@ -269,6 +319,10 @@ server_is_shutting_down(void)
 	char		line[MAXPGPATH];
 	bool		result = false;
 
+	/*
+	 * A missing file means that the server goes away.  Any other error says
+	 * nothing; then the worker exits with 1, and the session stays.
+	 */
 	if (file == NULL)
 		return errno == ENOENT;
 	while (fgets(line, sizeof(line), file) != NULL)
@@ -284,12 +338,14 @@ server_is_shutting_down(void)
 static void
 reload(void)
 {
+	/* Both settings are part of the moments at which timers fire. */
 	int			old_linger = zkl_linger;
 	int			old_deadlock_timeout = DeadlockTimeout;
 
 	ProcessConfigFile(PGC_SIGHUP);
 	if (zkl_linger != old_linger || DeadlockTimeout != old_deadlock_timeout)
 		zkl_tickets_reset_timers();
+	/* zklock.leader_of may name its first path now. */
 	if (zkl_session_info_number() == ZKL_COMMAND_SESSION)
 		start_leader();
 	if (!zkl_session_keeper_has_other_hosts())
@@ -303,6 +359,10 @@ reload(void)
  * Waiting
  */
 
+/*
+ * Sleep until the latch, the socket or the next moment at which there is
+ * something to do.  Then let the client read and write.
+ */
 static void
 wait_for_something(void)
 {
@@ -315,6 +375,11 @@ wait_for_something(void)
 
 	zkl_session_interest(&fd, &writable, &timeout_ms);
 	wake_at = Min(wake_at, zkl_session_keeper_wake_at());
+
+	/*
+	 * Rounded up to milliseconds.  Otherwise the worker would wake too early,
+	 * and turn in circles until the moment has come.
+	 */
 	if (wake_at != PG_INT64_MAX)
 		timeout_ms = Min(timeout_ms, Max(0, (wake_at - now + 999) / 1000));
 
@@ -338,11 +403,19 @@ wait_on_socket(int fd, uint32 events, long timeout_ms)
 	uint32		result = 0;
 	int			n;
 
+	/*
+	 * If the client has closed the socket meanwhile, wait for the latch alone.
+	 */
 	if (fd < 0 || fstat(fd, &status) != 0)
 	{
 		fd = -1;
 		status.st_ino = 0;
 	}
+
+	/*
+	 * The kernel takes a closed socket out of the set without a word.  The set
+	 * would never report the new socket with the same number.
+	 */
 	if (waiting.set == NULL || fd != waiting.fd ||
 		status.st_ino != waiting.inode)
 	{
@@ -363,6 +436,10 @@ wait_on_socket(int fd, uint32 events, long timeout_ms)
 	waiting.inode = status.st_ino;
 	waiting.events = events;
 
+	/*
+	 * If the postmaster dies, the worker exits in here.  The session then ends
+	 * by its timeout, or through the session file.
+	 */
 	n = WaitEventSetWait(waiting.set, timeout_ms, occurred, lengthof(occurred),
 						 zkl_wait_event("ZklockWorkerMain", &wait_event));
 	for (int i = 0; i < n; i++)
@@ -390,6 +467,10 @@ stop(void)
 		return;
 	if (zkl_entry_state_any_held())
 	{
+		/*
+		 * Closing the session would give the locks to other clients while
+		 * transactions still rely on them.
+		 */
 		ereport(LOG,
 				errmsg("leaving the ZooKeeper session to expire, because locks are still held"));
 		proc_exit(0);
@@ -412,6 +493,10 @@ drain(void)
 	while (zkl_session_outstanding() > 0 && zkl_now() < until &&
 		   zkl_session_is_open())
 	{
+		/*
+		 * An answer may decide about the next request of a run, which is sent
+		 * below.
+		 */
 		wait_for_something();
 		zkl_session_keeper_handle_events();
 		zkl_job_writer_send();

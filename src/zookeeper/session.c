@@ -66,6 +66,7 @@ zkl_session_open(const char *servers, int nservers, int timeout_ms,
 	}
 
 	zoo_set_debug_level(ZOO_LOG_LEVEL_WARN);
+	/* What was true of the handle before does not hold for this one. */
 	zkl_session_state.closing = false;
 	zkl_session_state.barrier_sent = false;
 	zkl_session_state.heartbeat_is_out = false;
@@ -102,6 +103,11 @@ zkl_session_close(void)
 {
 	if (zkl_session_state.handle == NULL)
 		return;
+
+	/*
+	 * The client calls the completions that are still due in here.  They find
+	 * this, and append no event.
+	 */
 	zkl_session_state.closing = true;
 	zookeeper_close(zkl_session_state.handle);
 	zkl_session_state.handle = NULL;
@@ -121,6 +127,10 @@ zkl_session_abandon(void)
 	zkl_session_state.closing = true;
 	if (zkl_session_state.fd >= 0)
 	{
+		/*
+		 * The client has to notice that the connection is gone, or it would
+		 * send the close.
+		 */
 		zkl_session_break_connection();
 		zookeeper_process(zkl_session_state.handle, ZOOKEEPER_READ);
 	}
@@ -139,10 +149,16 @@ zkl_session_interest(int *fd, bool *writable, long *timeout_ms)
 	*fd = -1;
 	*writable = false;
 	*timeout_ms = NO_SOCKET_WAIT_MS;
+	/* The caller may open one soon. */
 	if (zkl_session_state.handle == NULL)
 		return;
 
 	connects = has_no_connection();
+
+	/*
+	 * A pause between two attempts: the client is not asked, so it does not
+	 * connect.
+	 */
 	if (connects && now < zkl_session_state.attempt_at)
 	{
 		zkl_session_state.fd = -1;
@@ -162,6 +178,9 @@ zkl_session_interest(int *fd, bool *writable, long *timeout_ms)
 
 	if (*fd >= 0 && *fd != zkl_session_state.fd)
 	{
+		/*
+		 * Programs that the server starts must not keep the connection open.
+		 */
 		fcntl(*fd, F_SETFD, FD_CLOEXEC);
 		zkl_session_state.connecting_since = 0;
 	}
@@ -181,6 +200,11 @@ zkl_session_process(bool readable, bool writable)
 	rc = zookeeper_process(zkl_session_state.handle,
 						   (readable ? ZOOKEEPER_READ : 0) |
 						   (writable ? ZOOKEEPER_WRITE : 0));
+
+	/*
+	 * A turn in which the socket was ready but the client did nothing is an
+	 * idle one.
+	 */
 	if (rc == ZOK || !(readable || writable))
 		zkl_session_state.idle_turns = 0;
 	else if (++zkl_session_state.idle_turns > MAX_IDLE_TURNS)
@@ -188,6 +212,11 @@ zkl_session_process(bool readable, bool writable)
 		zkl_session_state.idle_turns = 0;
 		zkl_session_break_connection();
 	}
+
+	/*
+	 * Read more than one answer a turn, but do not keep the worker from its
+	 * other work.
+	 */
 	for (int i = 0; rc == ZOK && i < MAX_FRAMES_A_TURN; i++)
 		rc = zookeeper_process(zkl_session_state.handle, ZOOKEEPER_READ);
 }
@@ -220,6 +249,7 @@ note_attempt(void)
 
 	zkl_session_state.gave_up = false;
 
+	/* The pause comes after each round of all servers. */
 	if (zkl_session_state.attempts % zkl_session_state.nservers != 0)
 		return;
 	pause = Max(2 * MIN_PAUSE_MS, zkl_session_state.timeout_ms / 20);
@@ -237,6 +267,7 @@ check_connecting(void)
 	int64		now = zkl_now();
 	int			limit = Max(200, zkl_session_state.timeout_ms / (3 * zkl_session_state.nservers));
 
+	/* Only a connect that is under way can take too long. */
 	if (zkl_session_state.fd < 0 || (state != ZOO_CONNECTING_STATE &&
 									 state != ZOO_ASSOCIATING_STATE))
 		zkl_session_state.connecting_since = 0;
@@ -270,6 +301,7 @@ zkl_session_break_connection(void)
 		return;
 	if (!zkl_session_state.closing)
 	{
+		/* What the client says about the loss would hide the reason. */
 		snprintf(zkl_session_state.error, sizeof(zkl_session_state.error),
 				 "server %s did not answer in time", zkl_session_server());
 		zkl_session_state.has_error = zkl_session_state.gave_up = true;
@@ -290,6 +322,10 @@ free_events(void)
 		zkl_session_free_event(event);
 }
 
+/*
+ * The client tells that the session's state has changed, or that a watch has
+ * fired.
+ */
 void
 zkl_session_on_watch(zhandle_t *handle, int type, int state, const char *path,
 					 void *context)
@@ -310,6 +346,7 @@ zkl_session_on_watch(zhandle_t *handle, int type, int state, const char *path,
 		}
 		else if (state == ZOO_EXPIRED_SESSION_STATE)
 			zkl_session_append_event(ZKL_SESSION_EXPIRED);
+		/* The worker has not agreed to a server that only reads. */
 		else if (state == ZOO_READONLY_STATE)
 			zkl_session_append_event(ZKL_SESSION_STRANGER);
 		else
@@ -361,6 +398,7 @@ zkl_session_heartbeat(void)
 		return;
 
 	zkl_session_state.heartbeat_sent = zkl_now();
+	/* Now the barrier is out, so requests of tickets may follow. */
 	if (zkl_session_check_quorum(&result, on_heartbeat, NULL) == ZOK)
 	{
 		zkl_session_state.heartbeat_is_out = true;
@@ -409,10 +447,15 @@ on_heartbeat(int rc, const void *data)
 	ZKL_FAULT_POINT("heartbeat-answered");
 	zkl_session_state.heartbeat_is_out = false;
 	zkl_session_state.outstanding--;
+	/* No answer has come: the handle is being closed. */
 	if (zkl_session_state.closing)
 		return;
 	if (zkl_session_is_from_quorum(rc))
 	{
+		/*
+		 * Only now the connection has been of use, so that the next attempts
+		 * are made at full speed.
+		 */
 		zkl_session_state.attempts = 0;
 		zkl_session_append_event(ZKL_SESSION_HEARTBEAT)->sent =
 			zkl_session_state.heartbeat_sent;

@@ -20,6 +20,10 @@ static void on_created(int rc, const char *path, const struct Stat *stat,
 					   const void *data);
 static void on_quorum(int rc, const void *data);
 
+/*
+ * A call whose reply is an answer to a command, or to the writer of jobs'
+ * records.
+ */
 static ZklSessionCall *
 begin_call(ZklSessionAsk ask)
 {
@@ -43,6 +47,7 @@ zkl_session_ask_quorum(ZklSessionAsk ask)
 													call));
 }
 
+/* What the check itself found does not matter: a quorum has answered. */
 static void
 on_quorum(int rc, const void *data)
 {
@@ -93,6 +98,10 @@ zkl_session_ask_delete(ZklSessionAsk ask, const char *path)
 									   zkl_session_on_done, call));
 }
 
+/*
+ * A write of the directory itself, after those above it: its Stat tells
+ * ZooKeeper's time.
+ */
 void
 zkl_session_create_directory(ZklSessionAsk ask, const char *path)
 {
@@ -113,6 +122,10 @@ zkl_session_create_record(ZklSessionAsk ask, const char *path,
 	create(call, path, data, ZOO_PERSISTENT);
 }
 
+/*
+ * The last part of a call that makes a znode without an owner, which outlives
+ * the session.
+ */
 static void
 create(ZklSessionCall *call, const char *path, const char *data, int mode)
 {
@@ -127,6 +140,7 @@ on_created(int rc, const char *path, const struct Stat *stat, const void *data)
 {
 	const ZklSessionCall *call = data;
 
+	/* ZooKeeper refused to make a directory above.  That is the reason. */
 	if (rc == ZNONODE && call->refusal != ZOK)
 		rc = call->refusal;
 	zkl_session_on_stat(rc == ZNODEEXISTS ? ZBADVERSION : rc, stat, data);

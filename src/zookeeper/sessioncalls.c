@@ -39,6 +39,7 @@ static void join_path(char *path, size_t size, const char *directory,
  * Requests
  */
 
+/* A call whose reply is an event for a ticket. */
 static ZklSessionCall *
 begin_call(void *tag, uint32_t attempt, ZklRequest request)
 {
@@ -56,6 +57,10 @@ zkl_session_create(void *tag, uint32_t attempt, const char *directory,
 	create(begin_call(tag, attempt, ZKL_REQUEST_CREATE), directory, prefix, data);
 }
 
+/*
+ * The last part of a call that makes a ticket's znode.  The session is the
+ * owner, so the znode goes with it.
+ */
 static void
 create(ZklSessionCall *call, const char *directory, const char *prefix,
 	   const char *data)
@@ -76,6 +81,11 @@ on_created(int rc, const char *path, const struct Stat *stat, const void *data)
 	ZklSessionEvent *event;
 
 	ZKL_FAULT_POINT("create-answered");
+
+	/*
+	 * If the directory is missing because ZooKeeper refused to make it, the
+	 * refusal is the reason.
+	 */
 	event = zkl_session_finish_call(call, rc == ZNONODE && call->refusal != ZOK ?
 									call->refusal : rc);
 	if (event == NULL || rc != ZOK)
@@ -102,6 +112,10 @@ zkl_session_create_both(void *tag, uint32_t attempt, const char *directory,
 	create(call, directory, prefix, data);
 }
 
+/*
+ * Make each directory above the path in case it is missing, from the top.  The
+ * session keeps their order, so each finds its parent.
+ */
 void
 zkl_session_offer_above(ZklSessionCall *call, const char *path)
 {
@@ -122,6 +136,7 @@ zkl_session_offer(ZklSessionCall *call, const char *directory)
 								 on_offered, call);
 
 	zkl_session_add_part(call);
+	/* The client took nothing, so no completion will come. */
 	if (rc != ZOK)
 		on_offered(rc, NULL, call);
 }
@@ -188,6 +203,11 @@ zkl_session_downgrade(void *tag, uint32_t attempt, const char *directory,
 
 	join_path(old_path, sizeof(old_path), directory, writer);
 	join_path(new_path, sizeof(new_path), directory, reader);
+
+	/*
+	 * With the version, so that a request that another client has written
+	 * since is not deleted unread.
+	 */
 	zoo_delete_op_init(&ops[0], old_path, version);
 	zoo_create_op_init(&ops[1], new_path, data, strlen(data),
 					   &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL, NULL, 0);
@@ -278,6 +298,10 @@ zkl_session_delete(void *tag, uint32_t attempt, const char *directory,
 	ZKL_FAULT_POINT("delete-sent");
 }
 
+/*
+ * That the znode was absent is reported as such; the ticket takes both for the
+ * end.
+ */
 static void
 on_deleted(int rc, const void *data)
 {
@@ -304,6 +328,11 @@ zkl_session_unwatch(const char *directory, const char *child)
 	char		path[ZKL_SESSION_PATH_SIZE];
 
 	join_path(path, sizeof(path), directory, child);
+
+	/*
+	 * ZooKeeper keeps the watch as long as the connection lives, so it is
+	 * asked to remove it.  Without a connection it has none.
+	 */
 	if (zkl_session_is_usable() &&
 		zoo_aremove_all_watches(zkl_session_state.handle, path, ZWATCHTYPE_DATA, 0,
 								(void_completion_t *) on_unwatched,

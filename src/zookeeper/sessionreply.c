@@ -16,6 +16,10 @@
 
 #include "zookeeper/sessionint.h"
 
+/*
+ * The call outlives the worker's turn and its memory context.  The last
+ * completion frees it.
+ */
 ZklSessionCall *
 zkl_session_begin_call(ZklSessionEventKind kind, void *tag, uint32_t attempt)
 {
@@ -24,6 +28,7 @@ zkl_session_begin_call(ZklSessionEventKind kind, void *tag, uint32_t attempt)
 	call->kind = kind;
 	call->tag = tag;
 	call->attempt = attempt;
+	/* The request that decides.  Others that go before it are added. */
 	call->parts = 1;
 	return call;
 }
@@ -33,6 +38,11 @@ zkl_session_sent(ZklSessionCall *call, int rc)
 {
 	zkl_session_state.outstanding++;
 	zkl_session_state.requests++;
+
+	/*
+	 * The client took nothing, so no completion will come.  The reply is an
+	 * event like any other, and the caller need not care.
+	 */
 	if (rc != ZOK)
 		zkl_session_finish_call(call, rc);
 }
@@ -49,6 +59,11 @@ void
 zkl_session_end_part(ZklSessionCall *call)
 {
 	zkl_session_state.outstanding--;
+
+	/*
+	 * Completions come in the order of sending.  Parts without a reply of
+	 * their own may still be under way when the call has failed at once.
+	 */
 	if (--call->parts == 0)
 		free(call);
 }
@@ -60,8 +75,13 @@ zkl_session_finish_call(ZklSessionCall *call, int rc)
 	ZklFailure	failure = ZKL_FAILURE_NONE;
 	ZklOutcome	outcome = zkl_session_outcome_of(rc, &failure);
 
+	/*
+	 * The other failures have an error message for the backend.  Here only the
+	 * log tells the reason.
+	 */
 	if (failure == ZKL_FAILURE_REFUSED)
 		elog(LOG, "ZooKeeper refused a request: %s", zerror(rc));
+	/* When the handle is closed, the reply is dropped. */
 	if (!zkl_session_state.closing)
 	{
 		event = zkl_session_append_event(call->kind);
@@ -88,6 +108,8 @@ zkl_session_outcome_of(int rc, ZklFailure *failure)
 			return ZKL_OUTCOME_ABSENT;
 		case ZBADVERSION:
 			return ZKL_OUTCOME_CHANGED;
+
+			/* After these codes, the request counts as perhaps done. */
 		case ZCONNECTIONLOSS:
 		case ZOPERATIONTIMEOUT:
 		case ZRUNTIMEINCONSISTENCY:
@@ -129,6 +151,7 @@ zkl_session_on_children(int rc, const struct String_vector *strings,
 
 	if (event == NULL || rc != ZOK)
 		return;
+	/* The client frees its strings when this returns. */
 	children = zkl_session_allocate(sizeof(char *) * (strings->count + 1));
 	for (int i = 0; i < strings->count; i++)
 		children[i] = zkl_session_copy(strings->data[i]);
@@ -141,6 +164,7 @@ zkl_session_set_stat(ZklSessionEvent *event, const struct Stat *stat)
 {
 	event->reply.czxid = stat->czxid;
 	event->reply.version = stat->version;
+	/* Only a znode of the present session is the ticket's. */
 	event->reply.ours = stat->ephemeralOwner ==
 		zoo_client_id(zkl_session_state.handle)->client_id;
 	event->ctime_ms = stat->ctime;
@@ -164,6 +188,7 @@ ZklSessionEvent *
 zkl_session_finish_data(ZklSessionCall *call, int rc, const char *value,
 						int value_length, const struct Stat *stat)
 {
+	/* Before the call is freed. */
 	int			data_size = call->data_size;
 	ZklSessionEvent *event = zkl_session_finish_call(call, rc);
 
@@ -171,6 +196,7 @@ zkl_session_finish_data(ZklSessionCall *call, int rc, const char *value,
 		return event;
 	zkl_session_set_stat(event, stat);
 	event->data_length = Min(Max(value_length, 0), data_size);
+	/* One byte more, which is null: the data are text to their readers. */
 	event->data = zkl_session_allocate(event->data_length + 1);
 	if (event->data_length > 0)
 		memcpy(event->data, value, event->data_length);

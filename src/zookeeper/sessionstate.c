@@ -26,6 +26,7 @@ zkl_session_next_event(void)
 	if (event != NULL)
 	{
 		zkl_session_state.first = event->next;
+		/* The queue is empty: the next event becomes its first. */
 		if (zkl_session_state.first == NULL)
 			zkl_session_state.last = &zkl_session_state.first;
 	}
