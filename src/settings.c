@@ -75,6 +75,10 @@ zkl_settings_define(void)
 	};
 	char	   *given[lengthof(names)] = {NULL};
 
+	/*
+	 * Until they are defined, the settings are placeholders, with the values
+	 * that the configuration files give them.
+	 */
 	for (int i = 0; i < lengthof(names); i++)
 	{
 		const char *value = GetConfigOption(names[i], true, false);
@@ -89,6 +93,9 @@ zkl_settings_define(void)
 	define_leader_settings();
 	MarkGUCPrefixReserved("zklock");
 
+	/*
+	 * Set the same values again.  Now PostgreSQL checks them, at level FATAL.
+	 */
 	for (int i = 0; i < lengthof(names); i++)
 	{
 		if (given[i] != NULL)
@@ -125,6 +132,10 @@ define_place_settings(void)
 							   NULL, NULL, NULL);
 }
 
+/*
+ * Users may set what concerns only their own calls and commits.  The other
+ * times hold for the whole server.
+ */
 static void
 define_time_settings(void)
 {
@@ -165,6 +176,10 @@ define_time_settings(void)
 							NULL, NULL, NULL);
 }
 
+/*
+ * The sizes of shared memory and the number of workers are fixed when the
+ * server starts.
+ */
 static void
 define_other_settings(void)
 {
@@ -232,6 +247,10 @@ define_leader_settings(void)
 							 NULL, NULL, NULL);
 }
 
+/*
+ * An empty path between two commas is visited as well, so that the check can
+ * refuse it.
+ */
 void
 zkl_settings_visit_leaders(const char *list, ZklLeaderVisitor visitor,
 						   void *arg)
@@ -302,6 +321,11 @@ check_hosts(char **newval, void **extra, GucSource source)
 		GUC_check_errdetail("%s", fault);
 		return false;
 	}
+
+	/*
+	 * While PostgreSQL loads the library, the value replaces only the default,
+	 * which no lock relies on.
+	 */
 	if (!process_shared_preload_libraries_in_progress && zkl_hosts != NULL &&
 		strcmp(zkl_hosts_chroot(zkl_hosts), zkl_hosts_chroot(*newval)) != 0)
 	{
@@ -311,6 +335,10 @@ check_hosts(char **newval, void **extra, GucSource source)
 	return true;
 }
 
+/*
+ * An empty chroot is none, and so valid.  The root must be given, and be "/"
+ * at the least.
+ */
 static bool
 check_root(char **newval, void **extra, GucSource source)
 {
@@ -322,6 +350,7 @@ check_root(char **newval, void **extra, GucSource source)
 	return fault == NULL;
 }
 
+/* PostgreSQL can check one range only, and -1 is apart from it. */
 static bool
 check_max_locks(int *newval, void **extra, GucSource source)
 {
@@ -342,6 +371,8 @@ zkl_settings_node_name(void)
 	{
 		if (gethostname(name, sizeof(name) - 8) != 0)
 			strcpy(name, "localhost");
+
+		/* gethostname() need not put a null behind a name that it cuts. */
 		name[sizeof(name) - 8] = '\0';
 		snprintf(name + strlen(name), 8, ":%d", PostPortNumber);
 	}

@@ -222,6 +222,11 @@ main(int argc, char **argv)
 
 	if (!acquire(&options))
 		return options.not_acquired;
+
+	/*
+	 * The wait for the answers may have taken too long.  A command that would
+	 * have to end at once is not started.
+	 */
 	if ((reason = reason_to_end(&options)) != NULL)
 	{
 		complain_of_loss(&options, reason);
@@ -230,6 +235,10 @@ main(int argc, char **argv)
 	start_command(&options);
 	status = watch_command(&options, &lost);
 
+	/*
+	 * The lock may have been lost since the last answer.  Only a confirmation
+	 * after the command's end shows that the whole run had the lock.
+	 */
 	if (!lost && !confirm_lock(&options))
 	{
 		lost = true;
@@ -405,6 +414,10 @@ connect_server(const Options *options)
 	const char *values[] = {options->conninfo, progname, NULL};
 	PGresult   *result;
 
+	/*
+	 * With 1 as the last argument, the name of the database may also be a
+	 * connection string or a URI.
+	 */
 	conn = PQconnectdbParams(keywords, values, 1);
 	PQsetNoticeProcessor(conn, say_notice, NULL);
 	if (PQstatus(conn) != CONNECTION_OK)
@@ -412,6 +425,8 @@ connect_server(const Options *options)
 		complain_of_server();
 		exit(STATUS_UNAVAILABLE);
 	}
+
+	/* pselect() cannot wait for a descriptor above this limit. */
 	if (PQsocket(conn) >= FD_SETSIZE)
 	{
 		complain("too many files are open");
@@ -533,10 +548,17 @@ catch_signals(void)
 		sigaction(passed_on[i], &action, NULL);
 		sigaddset(&blocked, passed_on[i]);
 	}
+
+	/*
+	 * SIGPIPE gets a handler instead of being ignored, because the command
+	 * would inherit that.  SIGCHLD ends a wait when the command ends.
+	 */
 	for (int i = 0; i < 2; i++)
 		sigaction(noted[i], &action, NULL);
 	sigaddset(&blocked, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &blocked, &unblocked);
+
+	/* The parent process may have blocked SIGCHLD, but the waits need it. */
 	sigdelset(&unblocked, SIGCHLD);
 }
 
@@ -562,6 +584,10 @@ give_up(int number)
 	PGcancel   *cancel = PQgetCancel(conn);
 	char		message[256];
 
+	/*
+	 * A second signal ends the program at once, even if the server does not
+	 * answer the cancel.
+	 */
 	signal(number, SIG_DFL);
 	sigprocmask(SIG_SETMASK, &unblocked, NULL);
 	if (cancel != NULL)
@@ -633,6 +659,7 @@ ask_standing(const Options *options)
 static void
 note_standing(PGresult *result)
 {
+	/* If the server knows of no safe moment, the lock is not safe. */
 	standing.safe_until = PQgetisnull(result, 0, 0) ? 0 :
 		asked_at + strtod(PQgetvalue(result, 0, 0), NULL);
 	standing.session_timeout = strtod(PQgetvalue(result, 0, 1), NULL);
@@ -681,6 +708,8 @@ confirm_lock(const Options *options)
 		return false;
 	ask_standing(options);
 	await_standing();
+
+	/* After an error, the standing is still that of an earlier question. */
 	return standing.asked_at == asked_at && standing.held;
 }
 
@@ -710,6 +739,11 @@ acquire(const Options *options)
 
 	if (options->once)
 		begin_run();
+
+	/*
+	 * Each function uses some of the four parameters.  The server needs a type
+	 * for the others as well, so the query mentions them.
+	 */
 	(void) send_query(format_text("SELECT %s.%s, $3::text, $4::boolean", schema, options->function), 4, values);
 	result = finish_query();
 	acquired = PQgetvalue(result, 0, 0)[0] == 't';
@@ -798,6 +832,8 @@ run_command(const Options *options, pid_t parent)
 	/* Nothing watches the lock once this program was killed. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
+
+	/* The program may have been killed before the request took effect. */
 	if (getppid() != parent)
 		_exit(STATUS_OS_ERROR);
 	restore_signals();
@@ -829,6 +865,10 @@ start_command(const Options *options)
 		setpgid(command, command);	/* whichever of the two is first */
 }
 
+/*
+ * With a group of its own, the signal also reaches the processes that the
+ * command has started.
+ */
 static void
 signal_command(pid_t pid, int number)
 {
@@ -874,10 +914,13 @@ reason_to_end(const Options *options)
 static void
 end_command(const Options *options, pid_t pid)
 {
+	/* SIGKILL comes at the latest when another client may own the lock. */
 	double		kill_at = fmin(clock_now() + options->kill_after, standing.safe_until);
 	int			wait_status;
 
 	signal_command(pid, SIGTERM);
+
+	/* A process that is stopped takes SIGTERM only when it continues. */
 	signal_command(pid, SIGCONT);
 	while (!has_ended(pid, &wait_status, true) && clock_now() < kill_at)
 		wait_until(fmin(kill_at, clock_now() + LOOK_INTERVAL));

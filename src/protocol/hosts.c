@@ -24,6 +24,10 @@ static const char *find_server(const char *hosts, int server, size_t *length);
 static bool split_server(const char *server, size_t length, char *name,
 						 char *port);
 
+/*
+ * The loop runs at least once, and once more after a trailing comma.  So an
+ * empty list and an empty server are both faults.
+ */
 const char *
 zkl_hosts_fault(const char *hosts)
 {
@@ -52,6 +56,7 @@ zkl_hosts_chroot(const char *hosts)
 	return hosts + strcspn(hosts, "/");
 }
 
+/* A single slash is the root itself, so nothing is put before the path. */
 void
 zkl_hosts_prefix(const char *hosts, const char *root, char *prefix)
 {
@@ -115,6 +120,7 @@ split_server(const char *server, size_t length, char *name, char *port)
 	while (server < end && end[-1] == ' ')
 		end--;
 
+	/* The colons in an IPv6 address separate no port, so it is in brackets. */
 	if (server < end && *server == '[')
 	{
 		const char *close = memchr(server, ']', end - server);
@@ -134,11 +140,15 @@ split_server(const char *server, size_t length, char *name, char *port)
 	if (name_length == 0 || name_length >= ZKL_HOSTS_NAME_SIZE ||
 		memchr(server, ' ', name_length) != NULL)
 		return false;
+
+	/* The caller may show the name, even if the port is at fault. */
 	memcpy(name, server, name_length);
 	name[name_length] = '\0';
 
 	if (colon == NULL)
 		return false;
+
+	/* atoi() would accept a sign, blanks, and text behind the number. */
 	digits = strspn(colon + 1, "0123456789");
 	if (digits == 0 || digits >= ZKL_HOSTS_PORT_SIZE || colon + 1 + digits != end ||
 		atoi(colon + 1) > 65535 || atoi(colon + 1) == 0)

@@ -27,6 +27,7 @@ static const char *const state_names[] = {
 
 #define NSTATES	((int) (sizeof(state_names) / sizeof(state_names[0])))
 
+/* A byte takes three at most, so there is room for every path. */
 void
 zkl_job_record_name(const char *path, char name[ZKL_JOBRECORD_NAME_SIZE])
 {
@@ -42,6 +43,10 @@ zkl_job_record_name(const char *path, char name[ZKL_JOBRECORD_NAME_SIZE])
 	*to = '\0';
 }
 
+/*
+ * Only what zkl_job_record_name() writes is accepted, so no path has two
+ * records.
+ */
 bool
 zkl_job_record_path(const char *name, char path[ZKL_PATH_SIZE])
 {
@@ -72,6 +77,7 @@ zkl_job_record_make_id(const uint8_t random[16], char id[ZKL_JOBRECORD_ID_SIZE])
 		sprintf(id + 2 * i, "%02x", (unsigned) random[i]);
 }
 
+/* The text about the backend comes last, because it contains blanks. */
 void
 zkl_job_record_format(const ZklJobRecord *record, char text[ZKL_JOBRECORD_SIZE])
 {
@@ -92,6 +98,7 @@ zkl_job_record_parse(const char *text, size_t length, ZklJobRecord *record)
 	const char *at = copy;
 	int64_t		attempt;
 
+	/* A null would hide from the parser what comes after it. */
 	if (length >= sizeof(copy) || memchr(text, '\0', length) != NULL)
 		return false;
 	memcpy(copy, text, length);
@@ -112,6 +119,7 @@ zkl_job_record_parse(const char *text, size_t length, ZklJobRecord *record)
 	return true;
 }
 
+/* Go on behind the word, if it is there. */
 static bool
 take_word(const char **at, const char *word)
 {
@@ -137,6 +145,8 @@ take_number(const char **at, const char *field, int64_t min, int64_t max,
 	if (!take_word(at, field))
 		return false;
 	negative = **at == '-';
+
+	/* The least number is one further from 0 than the greatest. */
 	if (negative)
 		limit++;
 	for (digit = *at + negative; *digit >= '0' && *digit <= '9'; digit++)
@@ -199,8 +209,11 @@ zkl_job_record_decide(const ZklJobRecord *last, const ZklJobTick *wanted,
 	bool		same = last != NULL &&
 	distance(wanted->tick, last->tick) <= wanted->spacing;
 
+	/* An earlier tick counts as used up. */
 	if (last != NULL && !same && wanted->tick < last->tick)
 		return false;
+
+	/* A run that failed or died may be repeated, one that is done may not. */
 	if (same && (!wanted->retry || last->state == ZKL_JOB_DONE))
 		return false;
 	next->tick = same ? last->tick : wanted->tick;
@@ -218,6 +231,7 @@ distance(int64_t a, int64_t b)
 	return distance > INT64_MAX ? INT64_MAX : (int64_t) distance;
 }
 
+/* A plain difference of two times could overflow. */
 bool
 zkl_job_record_is_ahead(int64_t tick, int64_t zookeeper_time)
 {

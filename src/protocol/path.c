@@ -40,6 +40,10 @@ zkl_path_fault(const char *path)
 	return shape_fault(path, ZKL_PATH_SIZE);
 }
 
+/*
+ * The prefix of all directories is the chroot and the root together, so each
+ * gets one half of its room.
+ */
 const char *
 zkl_path_root_fault(const char *root)
 {
@@ -48,6 +52,7 @@ zkl_path_root_fault(const char *root)
 	return shape_fault(root, ZKL_ROOT_SIZE / 2);
 }
 
+/* The rules that locks' paths, roots and chroots have in common. */
 static const char *
 shape_fault(const char *path, size_t size)
 {
@@ -70,6 +75,8 @@ shape_fault(const char *path, size_t size)
 
 		if (fault != NULL)
 			return fault;
+
+		/* Only at the top: ZooKeeper reserves no deeper component. */
 		if (component == path + 1 &&
 			is_component(component, length, "zookeeper"))
 			return "The path \"/zookeeper\" is reserved.";
@@ -93,6 +100,7 @@ component_fault(const char *component, size_t length)
 		is_component(component, length, ".."))
 		return "A path must not contain \".\" or \"..\" as a component.";
 
+	/* The parser needs a null, which the component has not got. */
 	memcpy(name, component, length);
 	name[length] = '\0';
 	if (zkl_recipe_parse(name, &contender))
@@ -100,6 +108,7 @@ component_fault(const char *component, size_t length)
 	return NULL;
 }
 
+/* A component ends with a slash or the path, so its length is given. */
 static bool
 is_component(const char *component, size_t length, const char *name)
 {

@@ -31,6 +31,10 @@ zkl_queue_order(ZklPlace *places, int nplaces, int limit)
 
 	for (int i = 0; i < nplaces; i++)
 	{
+		/*
+		 * A copy, because the places change: those that are in no queue move
+		 * behind the others.
+		 */
 		ZklPlace	place = places[i];
 
 		if (!describe(&place, semaphore))
@@ -41,6 +45,10 @@ zkl_queue_order(ZklPlace *places, int nplaces, int limit)
 	}
 	qsort(places, nqueued, sizeof(ZklPlace), compare);
 
+	/*
+	 * The order puts one directory after the other, so each queue is a part of
+	 * the array.
+	 */
 	leases = places + count[ZKL_WHERE_LOCK];
 	locks = leases + count[ZKL_WHERE_LEASES];
 	settle_kazoo(places, count[ZKL_WHERE_LOCK]);
@@ -71,6 +79,7 @@ describe(ZklPlace *place, bool semaphore)
 
 	if (place->where == ZKL_WHERE_LEASES)
 	{
+		/* The directory belongs to another lock below this one. */
 		if (!semaphore)
 			return false;
 		contender.mode = ZKL_MODE_LEASE;
@@ -156,6 +165,8 @@ judge_queue(ZklPlace *places, int nplaces)
 				read = true;
 				break;
 			case ZKL_MODE_KAZOO_LOCK:
+
+				/* kazoo's Lock waits for every znode before it. */
 				place->holds = i == 0;
 				kazoo_lock = true;
 				break;
@@ -169,6 +180,11 @@ judge_queue(ZklPlace *places, int nplaces)
 	}
 }
 
+/*
+ * The newest leases above the limit wait.  The client in front of the queue in
+ * "locks" is still collecting, so it holds none of the leases that it has made
+ * since it came, unless all leases are known to be within the limit.
+ */
 static void
 judge_leases(ZklPlace *leases, int nleases, int limit,
 			 const ZklPlace *acquiring)
@@ -202,6 +218,8 @@ zkl_queue_order_mode_name(const ZklPlace *place)
 			return "read";
 		case ZKL_MODE_LEASE:
 			return "lease";
+
+		/* settle_kazoo() has decided which of the two this is. */
 		case ZKL_MODE_KAZOO_LOCK:
 			break;
 	}

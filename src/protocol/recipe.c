@@ -81,6 +81,10 @@ zkl_recipe_kind(ZklMode mode)
 	return ZKL_KIND_MUTEX;
 }
 
+/*
+ * A ticket that writes owns the lock against all clients, so its server's
+ * readers need no other.
+ */
 bool
 zkl_recipe_serves(ZklMode ticket, ZklMode claim)
 {
@@ -88,6 +92,10 @@ zkl_recipe_serves(ZklMode ticket, ZklMode claim)
 		(ticket == ZKL_MODE_WRITE && claim == ZKL_MODE_READ);
 }
 
+/*
+ * The mark takes the place of two random bytes, and the variant that of two
+ * random bits, as RFC 9562 demands.  All others are random.
+ */
 void
 zkl_recipe_make_uuid(const uint8_t random[16], bool only_tries,
 					 char uuid[ZKL_UUID_SIZE])
@@ -127,6 +135,7 @@ zkl_recipe_make_prefix(ZklMode mode, const char *uuid,
 	snprintf(prefix, ZKL_ZNODE_SIZE, "_c_%.36s-%s", uuid, marks[mode]);
 }
 
+/* The number stays, and with it the place in the queue. */
 void
 zkl_recipe_make_downgrade(const char *writer, char reader[ZKL_ZNODE_SIZE])
 {
@@ -143,6 +152,7 @@ zkl_recipe_find(ZklMode mode, const char *uuid, const char *const *children,
 	char		prefix[ZKL_ZNODE_SIZE];
 	size_t		length;
 
+	/* No create was sent yet. */
 	if (uuid[0] == '\0')
 		return NULL;
 	zkl_recipe_make_prefix(mode, uuid, prefix);
@@ -155,6 +165,10 @@ zkl_recipe_find(ZklMode mode, const char *uuid, const char *const *children,
 	return NULL;
 }
 
+/*
+ * The last mark in the name counts, because any text may come before it: a
+ * UUID, or what another client puts there.
+ */
 bool
 zkl_recipe_parse(const char *child, ZklContender *contender)
 {
@@ -180,6 +194,10 @@ zkl_recipe_parse(const char *child, ZklContender *contender)
 	return false;
 }
 
+/*
+ * Curator's names begin as zklock's do; only the UUID tells them apart.  So
+ * "_c_" is tested last.
+ */
 static ZklClient
 client_of(const char *child, ZklMode mode)
 {
@@ -207,6 +225,7 @@ sound_number(const char *key)
 {
 	int64_t		number = 0;
 
+	/* A counter that has overflowed prints a minus sign. */
 	if (strlen(key) != SEQUENCE_DIGITS || key[0] == '-')
 		return -1;
 	for (int i = 0; i < SEQUENCE_DIGITS; i++)
@@ -247,6 +266,11 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 			verdict.found = true;
 			continue;
 		}
+
+		/*
+		 * A lock below this one may be called so, too.  The ticket finds out
+		 * by looking into that directory.
+		 */
 		if (strcmp(children[i], ZKL_LEASES) == 0)
 			verdict.maybe_semaphore = true;
 		latch |= is_latch(children[i]);
@@ -262,6 +286,11 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 		{
 			nrivals++;
 			may_downgrade |= other.mode == ZKL_MODE_WRITE;
+
+			/*
+			 * The ticket watches the nearest only: until that goes, none
+			 * matters.
+			 */
 			if (nearest == NULL || strcmp(other.key, nearest) > 0)
 			{
 				nearest = other.key;
@@ -368,6 +397,7 @@ whom_to_ask(ZklMode mode, const char *me, const char *const *children,
 	return ask;
 }
 
+/* A name of another client's says nothing about tries. */
 static bool
 only_tries(const char *child)
 {
@@ -397,6 +427,9 @@ zkl_recipe_order_leases(const char *const *children, int nchildren,
 		qsort(leases, (size_t) nchildren, sizeof(ZklLease), compare_leases);
 }
 
+/*
+ * Other clients may give their leases any names, so only zklock's are parsed.
+ */
 static int
 lease_rank(const char *child)
 {
@@ -410,6 +443,10 @@ lease_rank(const char *child)
 	return sound_number(contender.key);
 }
 
+/*
+ * The names decide between equal ranks, so that a search finds one certain
+ * lease.
+ */
 static int
 compare_leases(const void *one, const void *other)
 {
@@ -449,6 +486,10 @@ zkl_recipe_judge_lease(int limit, const char *me, const ZklLease *leases,
 	if (!verdict.found)
 		return verdict;
 
+	/*
+	 * With a number of its own, the lease need not count zklock's leases with
+	 * higher numbers.  The binary search counts "me" as well.
+	 */
 	if (rank >= 0)
 		before = count_ranks_up_to(rank, leases, nleases) - 1;
 	verdict.owned = before < limit || !verdict.contended;
@@ -459,6 +500,7 @@ zkl_recipe_judge_lease(int limit, const char *me, const ZklLease *leases,
 	 */
 	if (!verdict.owned && only_tries(me))
 	{
+		/* At least one of the last two is not this lease. */
 		for (int i = nleases - 1; i >= 0 && i >= nleases - 2; i--)
 		{
 			if (leases[i].rank != RANK_FOREIGN &&
@@ -469,6 +511,7 @@ zkl_recipe_judge_lease(int limit, const char *me, const ZklLease *leases,
 	return verdict;
 }
 
+/* The leases are in order, so a binary search finds the end of these ranks. */
 static int
 count_ranks_up_to(int rank, const ZklLease *leases, int nleases)
 {
@@ -487,6 +530,10 @@ count_ranks_up_to(int rank, const ZklLease *leases, int nleases)
 	return low;
 }
 
+/*
+ * kazoo's Lock and WriteLock have the same mark, so that is a rival of every
+ * mode, and tells no kind.  Leases are in a directory of their own.
+ */
 static Relation
 relation_of(ZklMode mine, ZklMode other)
 {
@@ -509,6 +556,7 @@ relation_of(ZklMode mine, ZklMode other)
 	return RELATION_NONE;
 }
 
+/* A mark begins with a blank, and must end with one or with the text. */
 bool
 zkl_recipe_has_mark(const char *text, int length, const char *mark)
 {
@@ -533,6 +581,7 @@ zkl_recipe_is_about(const char *text, int length, const char *about)
 		(length == about_length || text[about_length] == ' ');
 }
 
+/* Curator replaces the whole text by its request; zklock adds a mark. */
 bool
 zkl_recipe_is_revoked(const char *text, int length)
 {
@@ -570,6 +619,11 @@ is_key(const char *text)
 	size_t		digits = strspn(text[0] == '-' ? text +1 : text, "0123456789");
 
 	if (text[0] == '-')
+
+		/*
+		 * The width of ten includes the sign, so nine digits follow it, or ten
+		 * where the number needs them.
+		 */
 		return text[digits + 1] == '\0' &&
 		(digits == SEQUENCE_DIGITS || digits == SEQUENCE_DIGITS - 1);
 	return text[digits] == '\0' && digits == SEQUENCE_DIGITS;

@@ -37,6 +37,10 @@ zkl_safe_until_begin(ZklSafeUntil *safe, int64_t timeout, int64_t until)
 	assert(timeout >= 0 && until >= 0 && (until == 0 || timeout > 0));
 	memset(safe, 0, sizeof(*safe));
 	safe->timeout = timeout;
+
+	/*
+	 * The moment was computed as zkl_safe_until() does; this is the way back.
+	 */
 	if (until != 0)
 		safe->base = until - timeout + jitter(timeout);
 }
@@ -54,6 +58,13 @@ zkl_safe_until_connected(ZklSafeUntil *safe, int64_t sent, int64_t timeout)
 	assert(sent > 0 && timeout > 0);
 	if (safe->timeout == 0 || timeout < safe->timeout)
 		safe->timeout = timeout;
+
+	/*
+	 * Where the connection begins, the leader is asked about the session.  The
+	 * first proof shows that this leader is not deposed.  Signs of the
+	 * connection before count no more: its server may not have told the leader
+	 * of them.
+	 */
 	safe->provable = sent;
 	safe->proof_answered = 0;
 	safe->nsigns = 0;
@@ -71,6 +82,11 @@ zkl_safe_until_sign(ZklSafeUntil *safe, int64_t sent, int64_t answered)
 		const ZklSafeUntilSign *last = &safe->sign[safe->nsigns - 1];
 
 		assert(sent >= last->sent && answered >= last->answered);
+
+		/*
+		 * The signs that are kept must span a session timeout, so those that
+		 * come too close to the last one are left out.
+		 */
 		if (sent - last->sent < safe->timeout / ZKL_SAFE_UNTIL_SIGNS)
 			return;
 	}
@@ -79,6 +95,12 @@ zkl_safe_until_sign(ZklSafeUntil *safe, int64_t sent, int64_t answered)
 	safe->nsigns++;
 }
 
+/*
+ * A proof makes a base of what was provable when it was sent.  Then it
+ * collects what the next proof will make provable: the signs whose answer is
+ * older than this proof by half a tick, in which the leader has sent the
+ * follower a ping.
+ */
 void
 zkl_safe_until_proof(ZklSafeUntil *safe, int64_t sent, int64_t answered)
 {
@@ -100,6 +122,7 @@ zkl_safe_until_proof(ZklSafeUntil *safe, int64_t sent, int64_t answered)
 	memmove(safe->sign, safe->sign + nolder,
 			safe->nsigns * sizeof(safe->sign[0]));
 
+	/* A proof is a request that was answered, and so a sign as well. */
 	zkl_safe_until_sign(safe, sent, answered);
 }
 

@@ -61,6 +61,12 @@ zkl_ticket_step(ZklTicket *ticket, const ZklTicketEvent *event)
 			return zkl_ticket_on_reply(ticket, event);
 		case ZKL_EVENT_CHILDREN_CHANGED:
 			return on_children_changed(ticket);
+
+		/*
+		 * The znode's text may be an answer now.  The ticket lists again, and
+		 * if it still waits for that znode, it reads the text with a new
+		 * watch.
+		 */
 		case ZKL_EVENT_PREDECESSOR_CHANGED:
 			if (ticket->state == ZKL_TICKET_QUEUED)
 				return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
@@ -70,6 +76,11 @@ zkl_ticket_step(ZklTicket *ticket, const ZklTicketEvent *event)
 				return ticket->next ? take_over(ticket) :
 					become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
 			return nothing;
+
+		/*
+		 * Another client has deleted the znode, or written to it.  The list
+		 * tells which, and after it the ticket reads the text.
+		 */
 		case ZKL_EVENT_SELF_CHANGED:
 			if (ticket->state == ZKL_TICKET_OWNED)
 				return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
@@ -84,6 +95,11 @@ zkl_ticket_step(ZklTicket *ticket, const ZklTicketEvent *event)
 	return nothing;
 }
 
+/*
+ * Facts about an earlier znode are not true of the next one.  The name in
+ * in_use stays: it is another client's znode, which this attempt does not
+ * change.
+ */
 void
 zkl_ticket_begin_attempt(ZklTicket *ticket, const uint8_t random[16],
 						 bool only_tries)
@@ -107,6 +123,10 @@ zkl_ticket_begin_attempt(ZklTicket *ticket, const uint8_t random[16],
 	ticket->next = false;
 }
 
+/*
+ * If the directory is probably missing, the ticket makes it along with the
+ * znode.  A CREATE would only come back with ABSENT, a round trip later.
+ */
 static ZklTicketStep
 on_want(ZklTicket *ticket, const ZklTicketEvent *event)
 {
@@ -170,6 +190,8 @@ on_unwant(ZklTicket *ticket, bool unsent)
 
 		case ZKL_TICKET_DELETING:
 			return nothing;
+
+		/* ZooKeeper may allow the delete by now. */
 		case ZKL_TICKET_STUCK:
 			return zkl_ticket_look_again(ticket);
 	}
@@ -294,6 +316,10 @@ on_reconnected(ZklTicket *ticket)
 	return nothing;
 }
 
+/*
+ * ZooKeeper has deleted the znode with the session.  No claim relied on a
+ * ticket that was not owned, or that was being given up.
+ */
 static ZklTicketStep
 on_expired(ZklTicket *ticket)
 {

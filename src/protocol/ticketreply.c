@@ -96,6 +96,12 @@ zkl_ticket_on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		case ZKL_TICKET_CREATING:
 			on_create_reply(ticket, event);
 			break;
+
+		/*
+		 * The list that was sent along with a create which failed, or whose
+		 * reply was lost.  The state says how the create ended, and what to do
+		 * next.
+		 */
 		case ZKL_TICKET_HOMELESS:
 		case ZKL_TICKET_UNSURE:
 		case ZKL_TICKET_REFUSED:
@@ -123,6 +129,8 @@ zkl_ticket_on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			return on_reread_reply(ticket, event);
 		case ZKL_TICKET_CONFIRMING:
 			return on_confirm_reply(ticket, event);
+
+		/* An absent znode is gone as well. */
 		case ZKL_TICKET_DELETING:
 			return event->outcome == ZKL_OUTCOME_REFUSED ?
 				get_stuck(ticket, ZKL_FAILURE_STUCK) : gone(ticket);
@@ -146,6 +154,11 @@ on_create_both_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	ZklTicketStep step;
 
 	on_create_reply(ticket, event);
+
+	/*
+	 * No list is under way that would have to come first, as it would after
+	 * CREATE.
+	 */
 	if (ticket->state != ZKL_TICKET_CREATED)
 		return zkl_ticket_look_again(ticket);
 	if (ticket->unwanted)
@@ -187,6 +200,12 @@ on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	}
 }
 
+/*
+ * The reply to a create was lost.  The list shows by the UUID whether the
+ * create was done.  If so, the ticket still lacks the czxid and the owner of
+ * the znode.  If ZooKeeper refuses the list, there may be a znode that the
+ * ticket cannot name.
+ */
 static ZklTicketStep
 on_find_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
@@ -214,6 +233,10 @@ on_find_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	return nothing;
 }
 
+/*
+ * A znode of another session goes when that one ends, so the ticket cannot
+ * rely on it.
+ */
 static ZklTicketStep
 on_inspect_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
@@ -252,6 +275,8 @@ on_place_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		case ZKL_OUTCOME_OK:
 			verdict = judge(ticket, event);
 			return take_place(ticket, &verdict);
+
+		/* Without a directory, there is no znode either. */
 		case ZKL_OUTCOME_ABSENT:
 			return create_anew(ticket);
 		case ZKL_OUTCOME_REFUSED:
@@ -278,6 +303,11 @@ on_survey_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
 }
 
+/*
+ * The ticket has read its predecessor's znode, and set a watch on it.  If the
+ * znode had gone before, the watch would never fire, so the ticket lists
+ * again.
+ */
 static ZklTicketStep
 on_watch_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
@@ -330,6 +360,8 @@ on_check_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	}
 
 	verdict = judge(ticket, event);
+
+	/* Another client has deleted the znode. */
 	if (!verdict.found)
 		return lose(ticket);
 	if (verdict.contended)
@@ -348,6 +380,11 @@ on_check_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	return step;
 }
 
+/*
+ * The ticket has read its own znode, and set a watch on it.  The text may
+ * request the release, and it may not say what it has to say.  After a refused
+ * write, a stale name alone is no reason for another write.
+ */
 static ZklTicketStep
 on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
@@ -364,6 +401,8 @@ on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			step.report = report;
 			return step;
 		case ZKL_OUTCOME_REFUSED:
+
+			/* The next ANSWER event may try again. */
 			ticket->answers &= ticket->answered;
 			return nothing;
 		case ZKL_OUTCOME_ABSENT:
@@ -389,6 +428,7 @@ on_answer_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		return lose(ticket);
 	if (event->outcome == ZKL_OUTCOME_REFUSED)
 	{
+		/* The next ANSWER event may try again. */
 		ticket->answers &= ticket->answered;
 		ticket->mute = true;
 	}
@@ -501,6 +541,11 @@ judge(const ZklTicket *ticket, const ZklTicketEvent *event)
 							nchildren);
 }
 
+/*
+ * What the list means for a znode in the queue: it owns the lock, it waits for
+ * another znode, or it has to go.  If the path is in use as another kind of
+ * lock, the ticket fails at once only if there is no ticket to ask.
+ */
 static ZklTicketStep
 take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 {
@@ -524,6 +569,11 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 	ticket->next = verdict->next;
 	ticket->contended = verdict->contended;
 	ticket->asked = verdict->asked;
+
+	/*
+	 * A znode that has said "in use" need not be asked again: its text stays
+	 * true.
+	 */
 	ticket->asking = verdict->ask != NULL &&
 		(verdict->other_kind || strcmp(verdict->ask, ticket->in_use) != 0);
 	ticket->other_kind = verdict->ask_other_kind;
@@ -535,6 +585,8 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 		step.report = ZKL_REPORT_OWNED;
 		return step;
 	}
+
+	/* The directory's watch tells a lease when other leases go. */
 	if (ticket->mode == ZKL_MODE_LEASE)
 	{
 		step = become(ticket, ZKL_TICKET_QUEUED, ZKL_REQUEST_NOTHING);
@@ -542,6 +594,7 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 		return step;
 	}
 
+	/* A ticket that asks watches the znode that has to answer. */
 	before = verdict->ask ? verdict->ask : verdict->predecessor;
 	if (strlen(before) >= sizeof(ticket->predecessor))
 		return delete_and_fail(ticket, ZKL_FAILURE_FOREIGN_NAME);
@@ -590,6 +643,10 @@ set_name(ZklTicket *ticket, const char *name)
 	ticket->name[sizeof(ticket->name) - 1] = '\0';
 }
 
+/*
+ * The reader's znode keeps the writer's sequence number, so the ticket knows
+ * its name without a reply.
+ */
 static void
 take_readers_name(ZklTicket *ticket)
 {

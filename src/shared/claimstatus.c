@@ -35,6 +35,11 @@ zkl_claim_status(ZklClaim *claim, int64 margin)
 	/* The clock is read when no wait can make the reading old any more. */
 	LWLockAcquire(zkl_lock_table_partition(entry->hash), LW_SHARED);
 	until = zkl_now() + margin;
+
+	/*
+	 * A claim counts as lost from the moment of its hold limit, whether or not
+	 * the worker has marked it by then.
+	 */
 	if (claim->state != ZKL_CLAIM_HELD ||
 		(claim->lease_until != 0 && claim->lease_until <= until))
 		standing = ZKL_STATUS_LOST;
@@ -63,6 +68,10 @@ zkl_claim_status_loss(ZklClaim *claim, int64 *lost_at)
 	return loss;
 }
 
+/*
+ * A claim on leases has a znode for each of them.  Other clients can request
+ * the release of each.
+ */
 bool
 zkl_claim_status_is_revoked(ZklClaim *claim)
 {
@@ -93,6 +102,10 @@ zkl_claim_status_is_surveyed(ZklClaim *claim)
 	return surveyed;
 }
 
+/*
+ * If the claim was lost, so was its lease, and other clients may have made the
+ * path another kind of lock since the survey.
+ */
 void
 zkl_claim_status_set_surveyed(ZklClaim *claim)
 {
@@ -109,6 +122,11 @@ zkl_claim_status_is_settled(ZklClaim *claim)
 	bool		settled;
 
 	zkl_entry_lock(entry);
+
+	/*
+	 * Look and mark under one lock: if the znode goes after the look, the
+	 * worker finds the mark and sets the latch.
+	 */
 	settled = !zkl_entry_is_releasing(entry);
 	zkl_entry_set_needs_ticket(claim, !settled);
 	zkl_entry_unlock(entry->hash);
@@ -141,6 +159,7 @@ zkl_claim_status_describe(const char *path, const char *znode,
 	entry = zkl_lock_table_find(path, hash);
 	if (entry != NULL)
 	{
+		/* The leases are in the semaphore's partition, which is locked. */
 		describe_if_found(entry, &description);
 		zkl_leases_visit(entry, describe_if_found, &description);
 	}
@@ -148,6 +167,10 @@ zkl_claim_status_describe(const char *path, const char *znode,
 	return description.found;
 }
 
+/*
+ * A znode in the queue is for the claim that waits, and an owned one for the
+ * claim that holds.  A ticket that lingers or is given up is for no backend.
+ */
 static void
 describe_if_found(ZklEntry *entry, void *arg)
 {
@@ -163,6 +186,7 @@ describe_if_found(ZklEntry *entry, void *arg)
 	strlcpy(description->about, claim ? claim->about : "", ZKL_ABOUT_SIZE);
 }
 
+/* Claims are in the order in which they began. */
 static const ZklClaim *
 first_waiting(const ZklEntry *entry)
 {

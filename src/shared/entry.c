@@ -53,7 +53,7 @@ length_of(const dlist_head *list)
 	return length;
 }
 
-/* What is true whenever nobody holds the partition. */
+/* What is true whenever no process changes the entry. */
 static void
 assert_consistent(const ZklEntry *entry)
 {
@@ -102,6 +102,7 @@ assert_consistent(const ZklEntry *entry)
 void
 zkl_entry_settle(ZklEntry *entry, int64 now)
 {
+	/* Other readers still hold the lock. */
 	if (entry->nheld > 0)
 		return;
 
@@ -115,6 +116,11 @@ zkl_entry_settle(ZklEntry *entry, int64 now)
 			zkl_entry_give_up(entry);
 		else if (entry->state == ZKL_ENTRY_OWNED && !entry->list_asked)
 		{
+			/*
+			 * A ticket that created its directory has not been listed yet.
+			 * Only a list tells whether other clients queue.  Without it, the
+			 * server would hand the lock on beyond its tenure.
+			 */
 			entry->handed_on = true;
 			zkl_entry_ask_worker(entry);
 		}
@@ -140,6 +146,11 @@ zkl_entry_settle(ZklEntry *entry, int64 now)
 	}
 }
 
+/*
+ * To keep releases cheap, this wakes the worker only if the timer is not
+ * armed, or is armed for too late.  A timer that fires too early is armed
+ * again.
+ */
 void
 zkl_entry_settle_idle(ZklEntry *entry)
 {
@@ -151,6 +162,10 @@ zkl_entry_settle_idle(ZklEntry *entry)
 		zkl_entry_ask_worker(entry);
 }
 
+/*
+ * A lease that no claim holds is not idle while a claim needs leases: it is
+ * one of those that the claim is collecting.
+ */
 bool
 zkl_entry_is_idle(const ZklEntry *entry)
 {
@@ -159,6 +174,11 @@ zkl_entry_is_idle(const ZklEntry *entry)
 	return entry->nheld == 0 && entry->nwaiting == 0;
 }
 
+/*
+ * A ticket that lingers must keep no client waiting.  One whose znode says
+ * that the lock is in use must not linger, because that text stays true until
+ * its end.  And a ticket with no numbers left for tokens can serve no claim.
+ */
 static bool
 shall_linger(const ZklEntry *entry)
 {
@@ -173,6 +193,11 @@ zkl_entry_tenure_is_over(const ZklEntry *entry, int64 now)
 		(entry->contended && now - entry->owned_at >= ZKL_MS(zkl_tenure));
 }
 
+/*
+ * Readers that join one after the other would keep a writer on another server
+ * waiting for ever.  But a contended ticket lists no more, so that writer may
+ * be gone: the worker lists once more, and wakes the claims if so.
+ */
 bool
 zkl_entry_may_join(ZklEntry *entry, int64 now)
 {
@@ -192,6 +217,11 @@ zkl_entry_count_claim(ZklEntry *entry, const ZklEntry *lock, int64 now)
 	ZklRecent  *recent = zkl_lock_table_recent(lock->hash);
 
 	entry->claim_number++;
+
+	/*
+	 * Another path may have the same slot, so the hash must agree.  Two paths
+	 * with one hash do no harm: a ticket lingers, or does not.
+	 */
 	entry->comes_back = is_within_linger(lock->released_at, now) ||
 		(recent->hash == lock->hash && is_within_linger(recent->released_at, now));
 }
@@ -202,6 +232,10 @@ is_within_linger(int64 released_at, int64 now)
 	return released_at != 0 && now - released_at <= ZKL_MS(zkl_linger);
 }
 
+/*
+ * ZooKeeper gives each later znode a greater czxid, so later tickets have
+ * greater tokens.  The lower bits tell the claims on one ticket apart.
+ */
 int64
 zkl_entry_token(const ZklEntry *entry)
 {
@@ -214,10 +248,19 @@ zkl_entry_downgrade(ZklEntry *entry)
 	Assert(!entry->exclusive);
 	if (entry->state != ZKL_ENTRY_OWNED || entry->mode != ZKL_MODE_WRITE)
 		return;
+
+	/*
+	 * From here on no writer is granted.  The worker finds that the entry's
+	 * mode differs from the ticket's, and changes the znode.
+	 */
 	entry->mode = ZKL_MODE_READ;
 	zkl_entry_ask_worker(entry);
 }
 
+/*
+ * The worker creates the znode under a name that says the mode.  Once the
+ * worker has looked, a ticket of another mode takes another znode.
+ */
 void
 zkl_entry_change_mode(ZklEntry *entry, ZklMode mode)
 {
@@ -241,6 +284,7 @@ zkl_entry_holder(const ZklEntry *entry)
 	const ZklClaim *holder = entry->holder;
 	dlist_iter	iter;
 
+	/* Claims on leases are in the list of the semaphore's entry. */
 	if (entry->semaphore != NULL)
 		return holder != NULL && holder->state == ZKL_CLAIM_HELD ? holder : NULL;
 	dlist_foreach(iter, &unconstify(ZklEntry *, entry)->claims)
@@ -249,6 +293,11 @@ zkl_entry_holder(const ZklEntry *entry)
 
 		if (claim->state != ZKL_CLAIM_HELD)
 			continue;
+
+		/*
+		 * The znode names this backend already, so the worker has nothing to
+		 * write as long as this claim is held.
+		 */
 		if (strcmp(claim->about, entry->about) == 0)
 			return claim;
 		if (holder == NULL)
@@ -273,6 +322,11 @@ zkl_entry_want(ZklEntry *entry, ZklMode mode)
 	Assert(entry->state == ZKL_ENTRY_NONE);
 	entry->state = ZKL_ENTRY_WANTED;
 	entry->mode = mode;
+
+	/*
+	 * Until the worker looks, backends may change the request or take it back
+	 * without a word to ZooKeeper.
+	 */
 	entry->seen = false;
 	zkl_entry_ask_worker(entry);
 }
@@ -318,6 +372,11 @@ void
 zkl_entry_give_up(ZklEntry *entry)
 {
 	Assert(entry->state != ZKL_ENTRY_NONE);
+
+	/*
+	 * A lease leaves its list at once, so no claim takes it, and another lease
+	 * may be requested in its place.
+	 */
 	entry->state = ZKL_ENTRY_RELEASING;
 	if (entry->semaphore != NULL)
 		zkl_entry_unlink_lease(entry);
@@ -329,6 +388,8 @@ zkl_entry_unlink_lease(ZklEntry *lease)
 {
 	Assert(LWLockHeldByMeInMode(zkl_lock_table_partition(lease->hash),
 								LW_EXCLUSIVE));
+
+	/* A lease that was given up or lost before is in no list any more. */
 	if (lease->lease_link.next == NULL)
 		return;
 	dlist_delete(&lease->lease_link);
@@ -359,6 +420,10 @@ zkl_entry_become_none(ZklEntry *entry)
 	entry->revoked = false;
 	if (entry->semaphore != NULL)
 	{
+		/*
+		 * The backend that was collecting this lease must request another one:
+		 * the worker does not do so by itself.
+		 */
 		zkl_entry_unlink_lease(entry);
 		zkl_entry_wake_needing(entry);
 	}
@@ -386,6 +451,8 @@ zkl_entry_wake_needing(ZklEntry *entry)
 		entry = entry->semaphore;
 	if (entry->nneeding == 0)
 		return;
+
+	/* A backend that is woken looks again at what it waits for. */
 	dlist_foreach(iter, &entry->claims)
 	{
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
@@ -421,6 +488,10 @@ zkl_entry_remove_if_unused(ZklEntry *entry)
 {
 	ZklEntry   *semaphore = entry->semaphore;
 
+	/*
+	 * The worker's heap of timers and its list of work point to the entry, and
+	 * leases point to their semaphore.
+	 */
 	if (entry->state != ZKL_ENTRY_NONE || !dlist_is_empty(&entry->claims) ||
 		entry->timer_armed || entry->in_work || entry->nlinked > 0)
 		return false;
@@ -428,12 +499,22 @@ zkl_entry_remove_if_unused(ZklEntry *entry)
 	if (semaphore != NULL)
 	{
 		semaphore->nlinked--;
+
+		/*
+		 * A claim that wants the path as another kind of lock waits until the
+		 * last lease is gone.
+		 */
 		zkl_entry_wake_needing(semaphore);
 		zkl_entry_remove_if_unused(semaphore);
 	}
 	return true;
 }
 
+/*
+ * Leases that were given up are counted in nlinked, but not in nleases.  Those
+ * of them that are stuck are in nstuck, with the entry's own ticket if that
+ * is.
+ */
 bool
 zkl_entry_is_releasing(const ZklEntry *entry)
 {

@@ -98,6 +98,7 @@ set_state(ZklJobRun *run, ZklJobRunState state)
 		pg_atomic_fetch_sub_u32(&runs->npending, 1);
 }
 
+/* A slot in one of these states waits for the worker. */
 static bool
 is_pending(const ZklJobRun *run)
 {
@@ -135,6 +136,10 @@ zkl_job_runs_take(const char *path, int session, const ZklJobRecord *record,
 	return taken;
 }
 
+/*
+ * This reads the slot without its lock.  If the run has ended since, and the
+ * slot is another run's, the call wakes a worker for nothing.
+ */
 void
 zkl_job_runs_ask(int slot)
 {
@@ -148,6 +153,11 @@ zkl_job_runs_ask_again(int slot, const ZklJobRecord *record,
 	ZklJobRun  *run = &runs->slots[slot];
 
 	LWLockAcquire(runs->lock, LW_EXCLUSIVE);
+
+	/*
+	 * The run may have ended with its claim meanwhile.  Then the slot may be
+	 * another run's.
+	 */
 	if (run->state == ZKL_JOBRUN_ANSWERED &&
 		strcmp(run->record.run, record->run) == 0)
 	{
@@ -168,6 +178,8 @@ zkl_job_runs_answer(int slot, const char *id, ZklJobAnswer *answer,
 	bool		answered = true;
 
 	LWLockAcquire(runs->lock, LW_SHARED);
+
+	/* The run may have ended with its claim, and the slot may be reused. */
 	if (strcmp(run->record.run, id) != 0 ||
 		run->state == ZKL_JOBRUN_FREE || run->state == ZKL_JOBRUN_ENDED)
 		*answer = ZKL_JOB_ANSWER_ENDED;
@@ -194,6 +206,8 @@ zkl_job_runs_end(int *slot, bool done, bool lost)
 
 	if (*slot == ZKL_JOBRUNS_NONE)
 		return;
+
+	/* Whatever ends the claim later must not end the run again. */
 	*slot = ZKL_JOBRUNS_NONE;
 	LWLockAcquire(runs->lock, LW_EXCLUSIVE);
 	Assert(run->state == ZKL_JOBRUN_STARTING ||
@@ -205,6 +219,11 @@ zkl_job_runs_end(int *slot, bool done, bool lost)
 	{
 		run->unsure = lost || run->state == ZKL_JOBRUN_STARTING ||
 			!was_written(run);
+
+		/*
+		 * Only a run whose start is certainly written, under a claim that was
+		 * not lost, can have ended well.
+		 */
 		run->record.state = done && !run->unsure ? ZKL_JOB_DONE : ZKL_JOB_FAILED;
 		run->record.ended = GetCurrentTimestamp() + ZKL_JOB_EPOCH;
 		set_state(run, ZKL_JOBRUN_ENDED);
@@ -231,6 +250,10 @@ zkl_job_runs_any(void)
 	return pg_atomic_read_u32(&runs->npending) > 0;
 }
 
+/*
+ * The worker gets a copy, and works on without the lock.  If the run changes
+ * meanwhile, the serial of the copy is out of date.
+ */
 bool
 zkl_job_runs_get(int slot, int session, ZklJobRun *run)
 {
@@ -245,6 +268,10 @@ zkl_job_runs_get(int slot, int session, ZklJobRun *run)
 	return found;
 }
 
+/*
+ * Both the end of one run and the start of the next write the same record.  So
+ * the worker sends the end first.
+ */
 bool
 zkl_job_runs_is_ending(const char *path)
 {
@@ -258,6 +285,10 @@ zkl_job_runs_is_ending(const char *path)
 	return found;
 }
 
+/*
+ * A reply to a request that a backend has replaced or ended since must not
+ * change the slot.
+ */
 static bool
 has_serial(const ZklJobRun *run, uint32 serial)
 {
@@ -277,6 +308,8 @@ zkl_job_runs_set_answer(int slot, uint32 serial, ZklJobAnswer answer,
 		run->answer = answer;
 		run->epoch = pg_atomic_read_u64(&zkl_session_info_mine->epoch);
 		run->zookeeper_time = zookeeper_time;
+
+		/* The next write replaces this version of the record. */
 		if (znode != NULL)
 			run->last = *znode;
 		set_state(run, ZKL_JOBRUN_ANSWERED);

@@ -13,6 +13,10 @@
 #include "shared/entry.h"
 #include "shared/leadership.h"
 
+/*
+ * The leader process stands for the server, so its claim names no role.
+ * Backends of this server find the claim through the entry.
+ */
 void
 zkl_leadership_begin(ZklClaim *claim)
 {
@@ -22,6 +26,10 @@ zkl_leadership_begin(ZklClaim *claim)
 	zkl_entry_unlock(claim->entry->hash);
 }
 
+/*
+ * A backend needs the ticket only once it has the local lock.  Claims are in
+ * the order in which they began, so those behind the leader's came later.
+ */
 bool
 zkl_leadership_is_its_turn(ZklClaim *claim)
 {
@@ -64,6 +72,11 @@ zkl_leadership_standing(const char *path, int64 margin, int64 *token)
 	LWLockAcquire(partition, LW_SHARED);
 	until = zkl_now() + margin;
 	claim = find_leader(path, hash);
+
+	/*
+	 * A claim that has resigned still holds the lock until the leader process
+	 * has ended it.  But no transaction may rely on it any more.
+	 */
 	if (claim != NULL && claim->state == ZKL_CLAIM_HELD && !claim->resigned)
 	{
 		*token = claim->token;
@@ -90,6 +103,11 @@ zkl_leadership_resign(const char *path, int64 until)
 			ZKL_RESIGN_LED : ZKL_RESIGN_QUEUED;
 		claim->resigned = true;
 		claim->resigned_until = until;
+
+		/*
+		 * The commit guards of transactions that rely on the leadership must
+		 * look again.  The leader process wakes up, and ends its claim.
+		 */
 		pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
 		zkl_lock_table_wake(claim);
 	}

@@ -45,18 +45,30 @@ zkl_leases_usable(ZklEntry *semaphore, uint64 epoch)
 	return usable;
 }
 
+/*
+ * A lease of an older epoch went with its session, although the worker has
+ * perhaps not come to it yet.
+ */
 static bool
 is_usable(const ZklEntry *lease, uint64 epoch)
 {
 	return !is_used_up(lease) && lease->epoch == epoch;
 }
 
+/*
+ * A revoked lease goes to the client that requested its release.  One without
+ * numbers for tokens can serve no claim.
+ */
 static bool
 is_used_up(const ZklEntry *lease)
 {
 	return lease->revoked || lease->claim_number >= ZKL_CLAIM_NUMBER_MAX;
 }
 
+/*
+ * hold() has set the claim's epoch: only leases of that epoch are taken.  A
+ * claim has one token, so it is the greatest of its leases' tokens.
+ */
 void
 zkl_leases_take(ZklClaim *claim, int64 now)
 {
@@ -83,6 +95,11 @@ zkl_leases_take(ZklClaim *claim, int64 now)
 	Assert(claim->nleases == claim->quantity);
 }
 
+/*
+ * The head of the idle list is taken first.  So the leases that were used last
+ * are used again, and the others linger until the worker gives them up.  A
+ * claim that was lost has no leases any more; then this does nothing.
+ */
 void
 zkl_leases_put_back(ZklClaim *claim, int quantity, int64 now)
 {
@@ -101,6 +118,7 @@ zkl_leases_put_back(ZklClaim *claim, int quantity, int64 now)
 	}
 }
 
+/* The tickets stay as they are, so this is not noted in ZooKeeper. */
 void
 zkl_leases_move(ZklClaim *to, ZklClaim *from)
 {
@@ -129,6 +147,7 @@ zkl_leases_ask(ZklEntry *semaphore, uint64 epoch, int quantity,
 	int			missing = quantity - count_pending(semaphore) -
 	zkl_leases_usable(semaphore, epoch);
 
+	/* This lowers nleases, so it comes before the limit is compared. */
 	give_up_used_up(semaphore);
 	if (!any_has_znode(semaphore))
 		missing = Min(missing, 1 - semaphore->nleases);
@@ -138,6 +157,11 @@ zkl_leases_ask(ZklEntry *semaphore, uint64 epoch, int quantity,
 
 		if (lease == NULL)
 			return false;
+
+		/*
+		 * Any claim of this server may take the lease when it is idle, a
+		 * superuser's as well.  So a lease is never plain.
+		 */
 		zkl_entry_note_asker(lease, only_tries, false, about);
 		zkl_entry_want(lease, ZKL_MODE_LEASE);
 	}
@@ -162,6 +186,10 @@ give_up_used_up(ZklEntry *semaphore)
 	}
 }
 
+/*
+ * The number makes the entry's path unique in the lock table.  It is in the
+ * semaphore's partition, which the caller has locked.
+ */
 static ZklEntry *
 make_lease(ZklEntry *semaphore)
 {
@@ -192,6 +220,7 @@ count_pending(ZklEntry *semaphore)
 	return pending;
 }
 
+/* A lease that is neither WANTED nor given up has a znode. */
 static bool
 any_has_znode(ZklEntry *semaphore)
 {
@@ -204,6 +233,10 @@ any_has_znode(ZklEntry *semaphore)
 	return semaphore->nleases > nwanted;
 }
 
+/*
+ * A lease in state WANTED has no answer yet, so the backend does not know
+ * whether other clients go first.
+ */
 bool
 zkl_leases_answered(ZklEntry *semaphore)
 {
@@ -246,9 +279,12 @@ withdraw_surplus(ZklEntry *semaphore)
 	{
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 
+		/* This claim still needs as many as it requested. */
 		if (claim->needs_ticket)
 			surplus -= claim->quantity;
 	}
+
+	/* To withdraw a lease takes it off this list, and may free its entry. */
 	dlist_foreach_modify(pending, &semaphore->pending)
 	{
 		if (surplus-- <= 0)
@@ -274,8 +310,15 @@ zkl_leases_settle(ZklEntry *semaphore)
 		zkl_entry_wake_needing(semaphore);
 		return;
 	}
+
+	/* No claim needs the leases that are still requested. */
 	dlist_foreach_modify(iter, &semaphore->pending)
 		zkl_entry_withdraw(dlist_container(ZklEntry, lease_link, iter.cur));
+
+	/*
+	 * Without a survey, the path may be another kind of lock for other
+	 * clients.  Leases that lingered would be in their way.
+	 */
 	if (!semaphore->surveyed)
 		zkl_leases_give_up(semaphore);
 	dlist_foreach_modify(iter, &semaphore->idle)
@@ -297,6 +340,8 @@ void
 zkl_leases_set_owned(ZklEntry *lease)
 {
 	Assert(lease->state == ZKL_ENTRY_OWNED && lease->holder == NULL);
+
+	/* The lease lingers from now on, until a claim takes it. */
 	lease->idle_at = lease->owned_at;
 	lease->semaphore->nowned++;
 	dlist_delete(&lease->lease_link);
@@ -312,6 +357,10 @@ mark_contended(ZklEntry *lease, void *arg)
 	zkl_entry_ask_worker(lease);	/* for its timer */
 }
 
+/*
+ * A client that waits for a lease can take any of them, so it makes all of
+ * them contended.  Idle leases that no claim collects are given up.
+ */
 void
 zkl_leases_set_contended(ZklEntry *semaphore)
 {
@@ -319,6 +368,10 @@ zkl_leases_set_contended(ZklEntry *semaphore)
 	zkl_leases_settle(semaphore);
 }
 
+/*
+ * A lease that is being released is in none of these lists.  The visitor takes
+ * no lease off its list.
+ */
 void
 zkl_leases_visit(ZklEntry *semaphore, ZklVisitor visitor, void *arg)
 {

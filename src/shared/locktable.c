@@ -4,9 +4,9 @@
  *	  The shared lock table: memory, look-up, wake-ups.
  *
  * Everything has a fixed size: for zklock.max_locks, or for what PostgreSQL's
- * own lock table carries, if that is less.  locktable.h says what entries and
+ * own lock table carries, if that is less.  lockentry.h says what entries and
  * claims mean, and which process may change what.  The changes themselves are
- * in entry.c.
+ * in entry.c and, for the worker, in entrystate.c.
  *
  * src/shared/locktable.c
  *
@@ -53,6 +53,10 @@ static int	compare_paths(const void *one, const void *other, Size size);
 static void *copy_path(void *to, const void *from, Size size);
 static void send_signal(int pid, int signal);
 
+/*
+ * Shared memory has a fixed size, so each part is announced before the
+ * postmaster makes it.  The sizes here and in startup must agree.
+ */
 void
 zkl_lock_table_request(void)
 {
@@ -64,6 +68,11 @@ zkl_lock_table_request(void)
 	RequestNamedLWLockTranche(TRANCHE_NAME, NLOCKS);
 }
 
+/*
+ * Only the first process to come here finds the memory uninitialized: the
+ * postmaster.  A child that did not inherit the postmaster's pointers
+ * attaches.
+ */
 void
 zkl_lock_table_startup(void)
 {
@@ -79,6 +88,12 @@ zkl_lock_table_startup(void)
 		init_claims();
 	}
 
+	/*
+	 * HASH_PARTITION lets backends change the table at the same time, each
+	 * under the lock of its own partition.  The hash of a lease must put it
+	 * into its semaphore's partition, so the table has functions of its own
+	 * for keys.
+	 */
 	info.keysize = ZKL_PATH_SIZE;
 	info.entrysize = sizeof(ZklEntry);
 	info.num_partitions = ZKL_PARTITIONS;
@@ -103,6 +118,7 @@ choose_max_entries(void)
 	int64		processes = (int64) MaxBackends + max_prepared_xacts;
 	int64		carried = max_locks_per_xact * processes / 2;
 
+	/* -1 asks for no certain number, so it causes no warning. */
 	if (zkl_max_locks > carried)
 		ereport(WARNING,
 				errmsg("\"zklock.max_locks\" (%d) is more than PostgreSQL's lock table carries",
@@ -120,6 +136,7 @@ wished_entries(void)
 	return zkl_max_locks < 0 ? MAX_LOCKS_DEFAULT : zkl_max_locks;
 }
 
+/* For the hint of the error that all entries are in use. */
 const char *
 zkl_lock_table_limiting_setting(void)
 {
@@ -148,6 +165,10 @@ shared_size(void)
 					mul_size(max_recent(), sizeof(ZklRecent)));
 }
 
+/*
+ * The count of losses starts at 1, because a backend whose guard has not
+ * looked at its claims yet remembers 0.
+ */
 static void
 init_shared(void)
 {
@@ -172,6 +193,7 @@ init_shared(void)
 	pg_atomic_init_u64(&zkl_lock_table->counters.expirations, 0);
 }
 
+/* Epochs begin with 1, because a claim that was never held has epoch 0. */
 static void
 init_session(ZklSessionInfo *session)
 {
@@ -217,10 +239,17 @@ hash_path(const void *key, Size size)
 {
 	const char *path = key;
 	Size		length = lock_length(path);
+
+	/* string_hash() uses at most one byte less than it is told. */
 	uint32		hash = string_hash(path, length + 1);
 
 	if (path[length] == '\0')
 		return hash;
+
+	/*
+	 * The number of the lease changes only bits that do not choose the
+	 * partition.
+	 */
 	return hash ^ (string_hash(path + length, size - length) &
 				   ~(uint32) (ZKL_PARTITIONS - 1));
 }
@@ -250,6 +279,7 @@ zkl_lock_table_partition(uint32 hash)
 	return &zkl_lock_table->partitions[hash % ZKL_PARTITIONS].lock;
 }
 
+/* The one lock of the tranche that is no partition's. */
 LWLock *
 zkl_lock_table_session_lock(void)
 {
@@ -340,12 +370,19 @@ zkl_lock_table_take_claim(void)
 
 	if (claim != NULL)
 	{
+		/*
+		 * The text comes last in the struct.  The caller writes it, so it need
+		 * not be cleared.
+		 */
 		memset(claim, 0, offsetof(ZklClaim, about));
 		dlist_init(&claim->leases);
 	}
 	return claim;
 }
 
+/*
+ * Another backend may take the claim at once, so the caller uses it no more.
+ */
 void
 zkl_lock_table_free_claim(ZklClaim *claim)
 {
@@ -354,6 +391,11 @@ zkl_lock_table_free_claim(ZklClaim *claim)
 	SpinLockRelease(&zkl_lock_table->claims_mutex);
 }
 
+/*
+ * A scan of the hash table needs all partitions, because no entry may come or
+ * go meanwhile.  Every process that takes several takes them in this order, so
+ * no two wait for each other.
+ */
 void
 zkl_lock_table_visit(int session, LWLockMode mode, ZklVisitor visitor,
 					 void *arg)
@@ -381,6 +423,7 @@ typedef struct Collection
 	int			nentries;
 } Collection;
 
+/* Only the worker changes the ticket, so the worker reads it safely. */
 static void
 collect(ZklEntry *entry, void *arg)
 {
@@ -394,6 +437,7 @@ collect(ZklEntry *entry, void *arg)
 ZklEntry  **
 zkl_lock_table_collect(int session, int *nentries)
 {
+	/* There are never more entries than this, so the array needs no check. */
 	Collection	collection = {palloc(sizeof(ZklEntry *) * zkl_lock_table->max_entries), 0};
 
 	zkl_lock_table_visit(session, LW_SHARED, collect, &collection);
@@ -407,6 +451,10 @@ zkl_lock_table_recent(uint32 hash)
 	return &zkl_lock_table->recent[hash % zkl_lock_table->nrecent];
 }
 
+/*
+ * The worker may have ended since the look, and its PGPROC may belong to
+ * another process.  Then that process wakes up once for nothing.
+ */
 void
 zkl_lock_table_wake_worker(int session)
 {

@@ -109,6 +109,8 @@ zkl_mailbox_ask(const ZklCommand *command)
 		slot->again = false;
 		slot->command = *command;
 		slot->size = 0;
+
+		/* An answer to the slot's last command is none to this one. */
 		pg_atomic_write_u64(&slot->heard_at, 0);
 		slot->state = SLOT_ASKED;
 		taken = i;
@@ -163,6 +165,7 @@ zkl_mailbox_result(int slot, char **answer)
 	if (done->size == 0)
 		return done->outcome;
 
+	/* A survey of a large directory may be more than palloc() allows. */
 	*answer = MemoryContextAllocHuge(CurrentMemoryContext, done->size);
 	if (done->segment == DSM_HANDLE_INVALID)
 		memcpy(*answer, done->answer, done->size);
@@ -177,6 +180,10 @@ zkl_mailbox_result(int slot, char **answer)
 	return done->outcome;
 }
 
+/*
+ * If the worker is still busy with the command, it finds another generation
+ * when it comes back, and drops the answer.
+ */
 void
 zkl_mailbox_end(int slot)
 {
@@ -193,6 +200,10 @@ zkl_mailbox_end(int slot)
 	ConditionVariableSignal(&commands->slot_freed);
 	LWLockRelease(commands->lock);
 
+	/*
+	 * The slot no longer has the handle, so no other process frees the
+	 * segment.  The call takes locks of PostgreSQL's own.
+	 */
 	if (segment != DSM_HANDLE_INVALID)
 		dsm_unpin_segment(segment);
 }
@@ -201,6 +212,10 @@ zkl_mailbox_end(int slot)
  * The worker
  */
 
+/*
+ * What became of a command under way is not known.  It is done again, because
+ * each may be done twice.
+ */
 void
 zkl_mailbox_adopt(void)
 {
@@ -217,6 +232,10 @@ zkl_mailbox_adopt(void)
 	LWLockRelease(commands->lock);
 }
 
+/*
+ * The worker gets a copy of the command, because the backend may give the slot
+ * back at any moment.
+ */
 bool
 zkl_mailbox_take(int *slot, uint32 *generation, ZklCommand *command,
 				 bool *again)
@@ -241,6 +260,7 @@ zkl_mailbox_take(int *slot, uint32 *generation, ZklCommand *command,
 	return taken;
 }
 
+/* The worker drops a command when its backend has given the slot back. */
 bool
 zkl_mailbox_is_wanted(int slot, uint32 generation)
 {
@@ -270,6 +290,10 @@ zkl_mailbox_finish(int slot, uint32 generation, ZklCommandOutcome outcome,
 	Slot	   *done = &commands->slots[slot];
 	dsm_segment *segment = NULL;
 
+	/*
+	 * The segment is made before the slots are locked, because that takes long
+	 * and may fail.
+	 */
 	if (size > INLINE_SIZE)
 	{
 		segment = make_segment(answer, size);
@@ -281,6 +305,11 @@ zkl_mailbox_finish(int slot, uint32 generation, ZklCommandOutcome outcome,
 	}
 
 	LWLockAcquire(commands->lock, LW_EXCLUSIVE);
+
+	/*
+	 * If the backend has gone, the segment is not pinned.  Then the detach
+	 * below destroys it.
+	 */
 	if (done->generation == generation)
 	{
 		Assert(done->state == SLOT_RUNNING);
@@ -289,6 +318,7 @@ zkl_mailbox_finish(int slot, uint32 generation, ZklCommandOutcome outcome,
 		done->segment = DSM_HANDLE_INVALID;
 		if (segment != NULL)
 		{
+			/* Keeps the segment when the worker has detached. */
 			dsm_pin_segment(segment);
 			done->segment = dsm_segment_handle(segment);
 		}
@@ -315,6 +345,7 @@ make_segment(const char *answer, Size size)
 	ResourceOwner owner = ResourceOwnerCreate(NULL, "zklock answer");
 	dsm_segment *volatile segment = NULL;
 
+	/* dsm_create() needs a resource owner, to undo its steps on error. */
 	CurrentResourceOwner = owner;
 	PG_TRY();
 	{

@@ -26,10 +26,19 @@ zkl_session_info_is_safe(int session, int64 now)
 {
 	int64		safe_until = pg_atomic_read_u64(&zkl_lock_table->session[session].safe_until);
 
+	/*
+	 * The caller may read the epoch or the count of losses next.  If this
+	 * moment is of a new session, those must not be older: on_expired() in
+	 * sessionkeeper.c raises both before the next session can be safe.
+	 */
 	pg_read_barrier();
 	return now < safe_until;
 }
 
+/*
+ * While ZooKeeper answers heartbeats, it can be reached, and the backend's
+ * request only waits for its turn.
+ */
 int64
 zkl_session_info_silent_from(int session, int64 since)
 {
@@ -43,6 +52,9 @@ zkl_session_info_silent_from(int session, int64 since)
 	return Max(since, heard_at) + ZKL_MS(patience_ms);
 }
 
+/*
+ * The commit guard's quick way looks at all sessions, not only at its claims'.
+ */
 bool
 zkl_session_info_all_safe(int64 now)
 {
@@ -54,6 +66,11 @@ zkl_session_info_all_safe(int64 now)
 	return true;
 }
 
+/*
+ * The epoch is read last, behind the barrier in zkl_session_info_is_safe().
+ * So a moment that belongs to the next session comes with that session's
+ * epoch.
+ */
 bool
 zkl_session_info_is_in_doubt(uint64 epoch, int session, int64 now)
 {

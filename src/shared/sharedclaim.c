@@ -36,6 +36,10 @@ static void hold(ZklClaim *claim, uint64 epoch, int64 now);
 static void note_release(ZklEntry *entry, int64 now);
 static void detach(ZklClaim *claim, int64 now);
 
+/*
+ * The look at the catalog may raise an error, so it comes before the backend
+ * takes a claim: no claim is left over then.
+ */
 ZklBeginning
 zkl_shared_claim_begin(const char *path, ZklMode mode, int *limit, int quantity,
 					   const char *about, int loss_signal,
@@ -50,8 +54,15 @@ zkl_shared_claim_begin(const char *path, ZklMode mode, int *limit, int quantity,
 	if (claim == NULL)
 		return ZKL_BEGIN_FULL;
 
+	/* The claim is in no list yet, so no other process sees it. */
 	strlcpy(claim->about, about, sizeof(claim->about));
 
+	/*
+	 * One exclusive lock covers the look, the check and the link.  So no other
+	 * backend can make the path another kind of lock in between.  An entry
+	 * that was just made passes the check, so it does not stay without a
+	 * claim.
+	 */
 	LWLockAcquire(zkl_lock_table_partition(hash), LW_EXCLUSIVE);
 	entry = zkl_lock_table_find(path, hash);
 	if (entry == NULL)
@@ -134,6 +145,11 @@ make_way(ZklEntry *entry, ZklMode mode)
 		zkl_entry_give_up(entry);
 }
 
+/*
+ * When the worker begins a new generation, it stops counting the claims that
+ * wait for the old local lock.  A claim that comes back for the new one counts
+ * again.
+ */
 uint32
 zkl_shared_claim_generation(ZklClaim *claim)
 {
@@ -149,6 +165,11 @@ zkl_shared_claim_generation(ZklClaim *claim)
 	return claim->generation;
 }
 
+/*
+ * The partition is locked for the comparison and the mark together.  So a
+ * worker that begins a new generation either comes before, and this returns
+ * false; or it finds the mark, and cancels the wait.
+ */
 bool
 zkl_shared_claim_begin_local_wait(ZklClaim *claim)
 {
@@ -158,6 +179,7 @@ zkl_shared_claim_begin_local_wait(ZklClaim *claim)
 	return claim->waits_locally;
 }
 
+/* The worker cancels no wait of this claim after the mark is cleared here. */
 bool
 zkl_shared_claim_end_local_wait(ZklClaim *claim)
 {
@@ -171,6 +193,11 @@ zkl_shared_claim_end_local_wait(ZklClaim *claim)
 	return nudged;
 }
 
+/*
+ * A claim of an old generation must not hold the lock: its local lock does not
+ * keep newcomers out, who take that of the new generation.  Claims on leases
+ * have no local lock.
+ */
 ZklAnswer
 zkl_shared_claim_hold(ZklClaim *claim, bool only_tries, const char *about)
 {
@@ -201,11 +228,18 @@ zkl_shared_claim_hold(ZklClaim *claim, bool only_tries, const char *about)
 static void
 need_ticket(ZklClaim *claim)
 {
+	/* From here on, each change of the ticket sets this backend's latch. */
 	zkl_entry_set_needs_ticket(claim, true);
 	if (claim->entry->nstuck > 0)
 		zkl_entry_ask_worker(claim->entry);
 }
 
+/*
+ * Without "about", this takes only what is there: the caller has yet to write
+ * the text, and then calls again.  With it, the claim is marked as needing the
+ * ticket before the look at the state, under the same lock.  So its backend
+ * can sleep after this without missing a wake-up.
+ */
 static ZklAnswer
 ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 {
@@ -224,11 +258,22 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 			zkl_entry_want(entry, claim->mode);
 			break;
 		case ZKL_ENTRY_RELEASING:
+
+			/*
+			 * The worker deletes the old znode first.  Then it requests
+			 * another ticket by itself, if a claim still needs one.
+			 */
 			if (about != NULL)
 				note_asker(claim, only_tries, about);
 			break;
 		case ZKL_ENTRY_WANTED:
 		case ZKL_ENTRY_QUEUED:
+
+			/*
+			 * The local lock admits no two claims of different modes.  So the
+			 * claim that requested this ticket has ended, as a rule, and this
+			 * claim waited behind it.
+			 */
 			if (about != NULL && entry->mode != claim->mode)
 			{
 				note_asker(claim, only_tries, about);
@@ -239,6 +284,12 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 					ZKL_ANSWER_QUEUED;
 			break;
 		case ZKL_ENTRY_OWNED:
+
+			/*
+			 * A reader's ticket does not serve a writer, and a plain one no
+			 * superuser.  While claims hold such a ticket, it must stay; the
+			 * last of them to end wakes this backend.
+			 */
 			if (zkl_entry_serves(entry, claim))
 				return answer_owned(claim, zkl_now());
 			if (entry->nheld > 0)
@@ -276,12 +327,23 @@ answer_owned(ZklClaim *claim, int64 now)
 {
 	ZklEntry   *entry = claim->entry;
 
+	/*
+	 * Readers share the lock only with readers, and not past the tenure.  Else
+	 * a writer on another server would wait for ever.
+	 */
 	if (entry->nheld > 0 &&
 		(entry->exclusive || claim->mode != ZKL_MODE_READ ||
 		 !zkl_entry_may_join(entry, now)))
 		return ZKL_ANSWER_QUEUED;
+
+	/* The session may have expired, and another client may own the lock. */
 	if (zkl_session_info_is_in_doubt(entry->epoch, entry->session, now))
 		return ZKL_ANSWER_DOUBT;
+
+	/*
+	 * One more claim would get a token that belongs to the next czxid.  A new
+	 * ticket has a greater czxid, and counts from the beginning.
+	 */
 	if (entry->claim_number >= ZKL_CLAIM_NUMBER_MAX)
 	{
 		zkl_entry_give_up(entry);
@@ -305,6 +367,11 @@ ask_for_leases(ZklClaim *claim, bool only_tries, const char *about)
 		return ZKL_ANSWER_QUEUED;
 	if (zkl_leases_usable(semaphore, epoch) >= claim->quantity)
 	{
+		/*
+		 * This reads the epoch again.  If the session has expired since the
+		 * first look, the leases are gone, although the worker has not come to
+		 * them.
+		 */
 		if (zkl_session_info_is_in_doubt(epoch, semaphore->session, now))
 			return ZKL_ANSWER_DOUBT;
 		hold(claim, epoch, now);
@@ -337,6 +404,8 @@ hold(ZklClaim *claim, uint64 epoch, int64 now)
 	Assert(claim->mode == ZKL_MODE_READ || claim->mode == ZKL_MODE_LEASE ||
 		   entry->nheld == 0);
 	ZKL_FAULT_POINT("hold-begun");	/* under the partition's lock */
+
+	/* zkl_leases_settle() keeps leases for the claims that still need some. */
 	zkl_entry_set_needs_ticket(claim, false);
 	entry->nwaiting--;
 	entry->nheld++;
@@ -344,6 +413,11 @@ hold(ZklClaim *claim, uint64 epoch, int64 now)
 
 	claim->state = ZKL_CLAIM_HELD;
 	claim->since = now;
+
+	/*
+	 * If the session's epoch changes, the claim counts as in doubt at once,
+	 * and as lost when the worker has marked it.
+	 */
 	claim->epoch = epoch;
 	zkl_lock_table->nclaims[entry->hash % ZKL_PARTITIONS]++;
 
@@ -355,6 +429,12 @@ hold(ZklClaim *claim, uint64 epoch, int64 now)
 	}
 	zkl_entry_count_claim(entry, entry, now);
 	claim->token = zkl_entry_token(entry);
+
+	/*
+	 * A ticket that writes serves this server's readers, but keeps readers of
+	 * other servers waiting.  Only other clients in the queue make a downgrade
+	 * worth its write.
+	 */
 	if (claim->mode != ZKL_MODE_READ)
 		entry->exclusive = true;
 	else if (entry->contended)
@@ -368,6 +448,12 @@ zkl_shared_claim_hold_at_once(ZklClaim *claim)
 	bool		held = false;
 
 	zkl_entry_lock(semaphore);
+
+	/*
+	 * This claim overtakes no backend if it is the only one that waits.
+	 * Without a survey, the path may be another kind of lock for other
+	 * servers.
+	 */
 	if (semaphore->nwaiting == 1 && semaphore->surveyed &&
 		!pg_atomic_read_u32(&zkl_lock_table->shutting_down))
 		held = ask_for_leases(claim, false, NULL) == ZKL_ANSWER_HELD;
@@ -375,6 +461,10 @@ zkl_shared_claim_hold_at_once(ZklClaim *claim)
 	return held;
 }
 
+/*
+ * A request that went on would keep a znode in the way of other clients, while
+ * the backend waits for the inner mutex again.
+ */
 void
 zkl_shared_claim_stop_asking(ZklClaim *claim)
 {
@@ -390,6 +480,10 @@ zkl_shared_claim_merge(ZklClaim *claim, ZklClaim *second)
 	ZklEntry   *semaphore = claim->entry;
 	bool		both_held;
 
+	/*
+	 * Both claims must be held at the same moment.  The leases of a lost claim
+	 * may be another client's by now.
+	 */
 	zkl_entry_lock(semaphore);
 	both_held = claim->state == ZKL_CLAIM_HELD &&
 		second->state == ZKL_CLAIM_HELD;
@@ -429,6 +523,10 @@ zkl_shared_claim_downgrade(ZklClaim *claim)
 	{
 		entry->exclusive = false;
 		zkl_entry_downgrade(entry);
+
+		/*
+		 * Backends that were told QUEUED because of the writer may join now.
+		 */
 		zkl_entry_wake_needing(entry);
 	}
 	zkl_entry_unlock(entry->hash);
@@ -439,6 +537,8 @@ zkl_shared_claim_set_lease_time(ZklClaim *claim, int64 lease_until)
 {
 	zkl_entry_lock(claim->entry);
 	claim->lease_until = lease_until;
+
+	/* The worker's timer may be armed for a later moment than this limit. */
 	zkl_entry_ask_worker(claim->entry);
 	zkl_entry_unlock(claim->entry->hash);
 }
@@ -451,6 +551,11 @@ zkl_shared_claim_set_run(ZklClaim *claim, int slot)
 	zkl_entry_lock(claim->entry);
 	held = claim->state == ZKL_CLAIM_HELD;
 	claim->run = slot;
+
+	/*
+	 * The worker lost the claim before it had the run's slot, and so could not
+	 * end the run.
+	 */
 	if (!held)
 		zkl_job_runs_end(&claim->run, false, false);
 	zkl_entry_unlock(claim->entry->hash);
@@ -469,10 +574,18 @@ void
 zkl_shared_claim_end(ZklClaim *claim)
 {
 	ZklEntry   *entry = claim->entry;
+
+	/* detach() may remove the entry, so what comes after needs copies. */
 	uint32		hash = entry->hash;
 	int			session = entry->session;
 
 	zkl_entry_lock(entry);
+
+	/*
+	 * The run must have ended before detach() gives the ticket up.  Then the
+	 * worker sends the run's end first, and the next client that gets the lock
+	 * finds it in the record.
+	 */
 	zkl_job_runs_end(&claim->run, false, false);
 	detach(claim, zkl_now());
 	zkl_entry_unlock(hash);
@@ -503,6 +616,8 @@ detach(ZklClaim *claim, int64 now)
 	switch (claim->state)
 	{
 		case ZKL_CLAIM_WAITING:
+
+			/* A claim of an older generation is not counted. */
 			if (claim->generation == entry->generation)
 				entry->nwaiting--;
 			break;
@@ -517,6 +632,11 @@ detach(ZklClaim *claim, int64 now)
 	}
 	if (claim->mode == ZKL_MODE_LEASE)
 		zkl_leases_settle(entry);
+
+	/*
+	 * The loss of the claim has settled the ticket.  By now the ticket may
+	 * serve other claims.
+	 */
 	else if (claim->state == ZKL_CLAIM_LOST)
 		zkl_entry_remove_if_unused(entry);
 	else
@@ -530,6 +650,10 @@ detach(ZklClaim *claim, int64 now)
 static void
 note_release(ZklEntry *entry, int64 now)
 {
+	/*
+	 * The entry may be gone before the lock comes back; the slot outlives it.
+	 * But another path with the same slot may overwrite that.
+	 */
 	ZklRecent  *recent = zkl_lock_table_recent(entry->hash);
 
 	entry->released_at = now;

@@ -36,6 +36,10 @@ typedef struct Piece
 static void pack_text(StringInfo packed, const char *text, int length);
 static const char *unpack_text(const char **at, int length);
 
+/*
+ * The worker and the backend run the same build on one machine, so structs are
+ * copied as they are.
+ */
 void
 zkl_snapshot_pack(const ZklSnapshot *survey, StringInfo packed)
 {
@@ -64,6 +68,10 @@ zkl_snapshot_pack(const ZklSnapshot *survey, StringInfo packed)
 	}
 }
 
+/*
+ * A struct may begin at any address in "packed", so each is copied out.  Names
+ * and data stay where they are.
+ */
 ZklSnapshot *
 zkl_snapshot_unpack(const char *packed)
 {
@@ -89,6 +97,8 @@ zkl_snapshot_unpack(const char *packed)
 		node->where = piece.where;
 		node->detailed = piece.detailed;
 		node->name = unpack_text(&at, piece.name_length);
+
+		/* Data that may not be read take no room at all. */
 		if (piece.data_length >= 0)
 		{
 			node->data = unpack_text(&at, piece.data_length);
@@ -102,6 +112,7 @@ zkl_snapshot_unpack(const char *packed)
 	return survey;
 }
 
+/* The null lets a backend use the text as a string without a copy. */
 static void
 pack_text(StringInfo packed, const char *text, int length)
 {
@@ -129,6 +140,10 @@ zkl_snapshot_count(const ZklSnapshot *survey, ZklWhere where)
 	return count;
 }
 
+/*
+ * Other clients may have written anything into the directory.  A text that is
+ * no number, or too large a number, is no limit.
+ */
 int
 zkl_snapshot_limit(const ZklSnapshot *survey)
 {
