@@ -323,8 +323,8 @@ check_hosts(char **newval, void **extra, GucSource source)
 	}
 
 	/*
-	 * While PostgreSQL loads the library, the value replaces only the default,
-	 * which no lock relies on.
+	 * While PostgreSQL loads the library, the value replaces only the
+	 * default, which no lock relies on.
 	 */
 	if (!process_shared_preload_libraries_in_progress && zkl_hosts != NULL &&
 		strcmp(zkl_hosts_chroot(zkl_hosts), zkl_hosts_chroot(*newval)) != 0)

@@ -741,8 +741,8 @@ acquire(const Options *options)
 		begin_run();
 
 	/*
-	 * Each function uses some of the four parameters.  The server needs a type
-	 * for the others as well, so the query mentions them.
+	 * Each function uses some of the four parameters.  The server needs a
+	 * type for the others as well, so the query mentions them.
 	 */
 	(void) send_query(format_text("SELECT %s.%s, $3::text, $4::boolean", schema, options->function), 4, values);
 	result = finish_query();

@@ -46,8 +46,8 @@ zkl_queue_order(ZklPlace *places, int nplaces, int limit)
 	qsort(places, nqueued, sizeof(ZklPlace), compare);
 
 	/*
-	 * The order puts one directory after the other, so each queue is a part of
-	 * the array.
+	 * The order puts one directory after the other, so each queue is a part
+	 * of the array.
 	 */
 	leases = places + count[ZKL_WHERE_LOCK];
 	locks = leases + count[ZKL_WHERE_LEASES];
@@ -219,7 +219,7 @@ zkl_queue_order_mode_name(const ZklPlace *place)
 		case ZKL_MODE_LEASE:
 			return "lease";
 
-		/* settle_kazoo() has decided which of the two this is. */
+			/* settle_kazoo() has decided which of the two this is. */
 		case ZKL_MODE_KAZOO_LOCK:
 			break;
 	}

@@ -621,8 +621,8 @@ is_key(const char *text)
 	if (text[0] == '-')
 
 		/*
-		 * The width of ten includes the sign, so nine digits follow it, or ten
-		 * where the number needs them.
+		 * The width of ten includes the sign, so nine digits follow it, or
+		 * ten where the number needs them.
 		 */
 		return text[digits + 1] == '\0' &&
 		(digits == SEQUENCE_DIGITS || digits == SEQUENCE_DIGITS - 1);

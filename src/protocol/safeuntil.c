@@ -60,10 +60,10 @@ zkl_safe_until_connected(ZklSafeUntil *safe, int64_t sent, int64_t timeout)
 		safe->timeout = timeout;
 
 	/*
-	 * Where the connection begins, the leader is asked about the session.  The
+	 * Where the connection begins, the leader is asked about the session. The
 	 * first proof shows that this leader is not deposed.  Signs of the
-	 * connection before count no more: its server may not have told the leader
-	 * of them.
+	 * connection before count no more: its server may not have told the
+	 * leader of them.
 	 */
 	safe->provable = sent;
 	safe->proof_answered = 0;

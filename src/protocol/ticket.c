@@ -62,11 +62,11 @@ zkl_ticket_step(ZklTicket *ticket, const ZklTicketEvent *event)
 		case ZKL_EVENT_CHILDREN_CHANGED:
 			return on_children_changed(ticket);
 
-		/*
-		 * The znode's text may be an answer now.  The ticket lists again, and
-		 * if it still waits for that znode, it reads the text with a new
-		 * watch.
-		 */
+			/*
+			 * The znode's text may be an answer now.  The ticket lists again,
+			 * and if it still waits for that znode, it reads the text with a
+			 * new watch.
+			 */
 		case ZKL_EVENT_PREDECESSOR_CHANGED:
 			if (ticket->state == ZKL_TICKET_QUEUED)
 				return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
@@ -77,10 +77,10 @@ zkl_ticket_step(ZklTicket *ticket, const ZklTicketEvent *event)
 					become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
 			return nothing;
 
-		/*
-		 * Another client has deleted the znode, or written to it.  The list
-		 * tells which, and after it the ticket reads the text.
-		 */
+			/*
+			 * Another client has deleted the znode, or written to it.  The
+			 * list tells which, and after it the ticket reads the text.
+			 */
 		case ZKL_EVENT_SELF_CHANGED:
 			if (ticket->state == ZKL_TICKET_OWNED)
 				return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
@@ -191,7 +191,7 @@ on_unwant(ZklTicket *ticket, bool unsent)
 		case ZKL_TICKET_DELETING:
 			return nothing;
 
-		/* ZooKeeper may allow the delete by now. */
+			/* ZooKeeper may allow the delete by now. */
 		case ZKL_TICKET_STUCK:
 			return zkl_ticket_look_again(ticket);
 	}

@@ -97,11 +97,11 @@ zkl_ticket_on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			on_create_reply(ticket, event);
 			break;
 
-		/*
-		 * The list that was sent along with a create which failed, or whose
-		 * reply was lost.  The state says how the create ended, and what to do
-		 * next.
-		 */
+			/*
+			 * The list that was sent along with a create which failed, or
+			 * whose reply was lost.  The state says how the create ended, and
+			 * what to do next.
+			 */
 		case ZKL_TICKET_HOMELESS:
 		case ZKL_TICKET_UNSURE:
 		case ZKL_TICKET_REFUSED:
@@ -130,7 +130,7 @@ zkl_ticket_on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		case ZKL_TICKET_CONFIRMING:
 			return on_confirm_reply(ticket, event);
 
-		/* An absent znode is gone as well. */
+			/* An absent znode is gone as well. */
 		case ZKL_TICKET_DELETING:
 			return event->outcome == ZKL_OUTCOME_REFUSED ?
 				get_stuck(ticket, ZKL_FAILURE_STUCK) : gone(ticket);
@@ -276,7 +276,7 @@ on_place_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			verdict = judge(ticket, event);
 			return take_place(ticket, &verdict);
 
-		/* Without a directory, there is no znode either. */
+			/* Without a directory, there is no znode either. */
 		case ZKL_OUTCOME_ABSENT:
 			return create_anew(ticket);
 		case ZKL_OUTCOME_REFUSED:

@@ -37,8 +37,8 @@ zkl_claim_status(ZklClaim *claim, int64 margin)
 	until = zkl_now() + margin;
 
 	/*
-	 * A claim counts as lost from the moment of its hold limit, whether or not
-	 * the worker has marked it by then.
+	 * A claim counts as lost from the moment of its hold limit, whether or
+	 * not the worker has marked it by then.
 	 */
 	if (claim->state != ZKL_CLAIM_HELD ||
 		(claim->lease_until != 0 && claim->lease_until <= until))

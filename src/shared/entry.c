@@ -374,8 +374,8 @@ zkl_entry_give_up(ZklEntry *entry)
 	Assert(entry->state != ZKL_ENTRY_NONE);
 
 	/*
-	 * A lease leaves its list at once, so no claim takes it, and another lease
-	 * may be requested in its place.
+	 * A lease leaves its list at once, so no claim takes it, and another
+	 * lease may be requested in its place.
 	 */
 	entry->state = ZKL_ENTRY_RELEASING;
 	if (entry->semaphore != NULL)
@@ -421,8 +421,8 @@ zkl_entry_become_none(ZklEntry *entry)
 	if (entry->semaphore != NULL)
 	{
 		/*
-		 * The backend that was collecting this lease must request another one:
-		 * the worker does not do so by itself.
+		 * The backend that was collecting this lease must request another
+		 * one: the worker does not do so by itself.
 		 */
 		zkl_entry_unlink_lease(entry);
 		zkl_entry_wake_needing(entry);
@@ -489,8 +489,8 @@ zkl_entry_remove_if_unused(ZklEntry *entry)
 	ZklEntry   *semaphore = entry->semaphore;
 
 	/*
-	 * The worker's heap of timers and its list of work point to the entry, and
-	 * leases point to their semaphore.
+	 * The worker's heap of timers and its list of work point to the entry,
+	 * and leases point to their semaphore.
 	 */
 	if (entry->state != ZKL_ENTRY_NONE || !dlist_is_empty(&entry->claims) ||
 		entry->timer_armed || entry->in_work || entry->nlinked > 0)

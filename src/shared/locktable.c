@@ -371,8 +371,8 @@ zkl_lock_table_take_claim(void)
 	if (claim != NULL)
 	{
 		/*
-		 * The text comes last in the struct.  The caller writes it, so it need
-		 * not be cleared.
+		 * The text comes last in the struct.  The caller writes it, so it
+		 * need not be cleared.
 		 */
 		memset(claim, 0, offsetof(ZklClaim, about));
 		dlist_init(&claim->leases);

@@ -291,8 +291,8 @@ zkl_mailbox_finish(int slot, uint32 generation, ZklCommandOutcome outcome,
 	dsm_segment *segment = NULL;
 
 	/*
-	 * The segment is made before the slots are locked, because that takes long
-	 * and may fail.
+	 * The segment is made before the slots are locked, because that takes
+	 * long and may fail.
 	 */
 	if (size > INLINE_SIZE)
 	{

@@ -58,10 +58,10 @@ zkl_shared_claim_begin(const char *path, ZklMode mode, int *limit, int quantity,
 	strlcpy(claim->about, about, sizeof(claim->about));
 
 	/*
-	 * One exclusive lock covers the look, the check and the link.  So no other
-	 * backend can make the path another kind of lock in between.  An entry
-	 * that was just made passes the check, so it does not stay without a
-	 * claim.
+	 * One exclusive lock covers the look, the check and the link.  So no
+	 * other backend can make the path another kind of lock in between.  An
+	 * entry that was just made passes the check, so it does not stay without
+	 * a claim.
 	 */
 	LWLockAcquire(zkl_lock_table_partition(hash), LW_EXCLUSIVE);
 	entry = zkl_lock_table_find(path, hash);
@@ -328,7 +328,7 @@ answer_owned(ZklClaim *claim, int64 now)
 	ZklEntry   *entry = claim->entry;
 
 	/*
-	 * Readers share the lock only with readers, and not past the tenure.  Else
+	 * Readers share the lock only with readers, and not past the tenure. Else
 	 * a writer on another server would wait for ever.
 	 */
 	if (entry->nheld > 0 &&
@@ -369,8 +369,8 @@ ask_for_leases(ZklClaim *claim, bool only_tries, const char *about)
 	{
 		/*
 		 * This reads the epoch again.  If the session has expired since the
-		 * first look, the leases are gone, although the worker has not come to
-		 * them.
+		 * first look, the leases are gone, although the worker has not come
+		 * to them.
 		 */
 		if (zkl_session_info_is_in_doubt(epoch, semaphore->session, now))
 			return ZKL_ANSWER_DOUBT;
@@ -432,8 +432,8 @@ hold(ZklClaim *claim, uint64 epoch, int64 now)
 
 	/*
 	 * A ticket that writes serves this server's readers, but keeps readers of
-	 * other servers waiting.  Only other clients in the queue make a downgrade
-	 * worth its write.
+	 * other servers waiting.  Only other clients in the queue make a
+	 * downgrade worth its write.
 	 */
 	if (claim->mode != ZKL_MODE_READ)
 		entry->exclusive = true;
@@ -481,8 +481,8 @@ zkl_shared_claim_merge(ZklClaim *claim, ZklClaim *second)
 	bool		both_held;
 
 	/*
-	 * Both claims must be held at the same moment.  The leases of a lost claim
-	 * may be another client's by now.
+	 * Both claims must be held at the same moment.  The leases of a lost
+	 * claim may be another client's by now.
 	 */
 	zkl_entry_lock(semaphore);
 	both_held = claim->state == ZKL_CLAIM_HELD &&
@@ -553,8 +553,8 @@ zkl_shared_claim_set_run(ZklClaim *claim, int slot)
 	claim->run = slot;
 
 	/*
-	 * The worker lost the claim before it had the run's slot, and so could not
-	 * end the run.
+	 * The worker lost the claim before it had the run's slot, and so could
+	 * not end the run.
 	 */
 	if (!held)
 		zkl_job_runs_end(&claim->run, false, false);
@@ -583,8 +583,8 @@ zkl_shared_claim_end(ZklClaim *claim)
 
 	/*
 	 * The run must have ended before detach() gives the ticket up.  Then the
-	 * worker sends the run's end first, and the next client that gets the lock
-	 * finds it in the record.
+	 * worker sends the run's end first, and the next client that gets the
+	 * lock finds it in the record.
 	 */
 	zkl_job_runs_end(&claim->run, false, false);
 	detach(claim, zkl_now());

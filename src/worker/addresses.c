@@ -46,8 +46,8 @@ zkl_addresses_resolve(const char *hosts, int server, bool numeric)
 	hint.ai_socktype = SOCK_STREAM;
 
 	/*
-	 * A number is recognized without DNS.  A name then is an error, and
-	 * the line says that it is unknown.
+	 * A number is recognized without DNS.  A name then is an error, and the
+	 * line says that it is unknown.
 	 */
 	hint.ai_flags = numeric ? AI_NUMERICHOST : 0;
 	/* A part that cannot be understood is an unknown name, too. */

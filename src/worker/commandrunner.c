@@ -390,8 +390,8 @@ zkl_command_runner_handle(const ZklSessionEvent *event)
 	Run		   *run = event->tag;
 
 	/*
-	 * The answer may be for a run that was stopped, or for an earlier attempt.
-	 * It still frees its place in the window.
+	 * The answer may be for a run that was stopped, or for an earlier
+	 * attempt. It still frees its place in the window.
 	 */
 	in_flight--;
 	if (!run->active || event->attempt != run->attempt)
@@ -600,7 +600,7 @@ note_old_data(Run *run, const ZklSessionEvent *event)
 	bool		only_tries;
 
 	/*
-	 * ZooKeeper may forbid to read the text and still allow to write it.  Then
+	 * ZooKeeper may forbid to read the text and still allow to write it. Then
 	 * the write takes any version.
 	 */
 	run->outcome = outcome == ZKL_COMMAND_DENIED ? ZKL_COMMAND_OK : outcome;

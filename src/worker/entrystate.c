@@ -39,8 +39,8 @@ zkl_entry_state_set_queued(ZklEntry *entry)
 	if (entry->state == ZKL_ENTRY_WANTED || entry->state == ZKL_ENTRY_QUEUED)
 	{
 		/*
-		 * Backends that try wait for both: that the ticket is queued, and that
-		 * the one before it has answered.
+		 * Backends that try wait for both: that the ticket is queued, and
+		 * that the one before it has answered.
 		 */
 		bool		is_news = entry->state == ZKL_ENTRY_WANTED ||
 		entry->asking != entry->ticket.asking;

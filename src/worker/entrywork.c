@@ -221,7 +221,8 @@ next_timer(const ZklEntry *entry)
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 
 		/*
-		 * The end of a hold limit is noticed by this server, not by ZooKeeper.
+		 * The end of a hold limit is noticed by this server, not by
+		 * ZooKeeper.
 		 */
 		if (claim->state == ZKL_CLAIM_HELD && claim->lease_until != 0)
 			at = Min(at, claim->lease_until);

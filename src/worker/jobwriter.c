@@ -238,8 +238,8 @@ ask(Task *task, Step step)
 	char		line[ZKL_JOBRECORD_SIZE];
 
 	/*
-	 * If the client refuses the request, its answer is among the events, and a
-	 * later turn handles it.
+	 * If the client refuses the request, its answer is among the events, and
+	 * a later turn handles it.
 	 */
 	task->step = step;
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests, 1);
@@ -255,8 +255,8 @@ ask(Task *task, Step step)
 		case STEP_TIME:
 
 			/*
-			 * A write to the directory itself tells the time: its Stat has the
-			 * moment of the write.
+			 * A write to the directory itself tells the time: its Stat has
+			 * the moment of the write.
 			 */
 			if (task->no_directory)
 				zkl_session_create_directory(tag, directory);

@@ -46,8 +46,8 @@ void
 zkl_lock_directory_of(const ZklEntry *entry, char *directory)
 {
 	/*
-	 * A lease's own path has a mark and a number.  In ZooKeeper, all leases of
-	 * a semaphore are in one directory.
+	 * A lease's own path has a mark and a number.  In ZooKeeper, all leases
+	 * of a semaphore are in one directory.
 	 */
 	if (entry->semaphore != NULL)
 		snprintf(directory, ZKL_DIR_SIZE, "%s%s/" ZKL_LEASES, prefix,
@@ -62,8 +62,8 @@ zkl_lock_directory_is_likely(const ZklEntry *entry)
 	int			slot = entry->hash % MAX_NOTED;
 
 	/*
-	 * Two paths may have one hash.  A wrong guess costs a round trip more, and
-	 * nothing else.
+	 * Two paths may have one hash.  A wrong guess costs a round trip more,
+	 * and nothing else.
 	 */
 	return noted[slot].at != 0 && noted[slot].hash == entry->hash &&
 		zkl_now() - noted[slot].at < LIKELY_FOR;

@@ -75,8 +75,8 @@ zkl_lookup_servers(char **servers)
 	if (names_are_left(lines))
 	{
 		/*
-		 * The first answer may name a single server.  A session that is opened
-		 * with that alone would have nowhere else to go.
+		 * The first answer may name a single server.  A session that is
+		 * opened with that alone would have nowhere else to go.
 		 */
 		if (*found == '\0' && running && zkl_now() < lookup.begun + PATIENCE)
 			return false;
@@ -223,8 +223,8 @@ look_up(int out)
 		if (is_name)
 		{
 			/*
-			 * No handler is set, so the signal ends the child, and with it its
-			 * end of the pipe.  The others' answers still count.
+			 * No handler is set, so the signal ends the child, and with it
+			 * its end of the pipe.  The others' answers still count.
 			 */
 			alarm(LOOKUP_SECONDS);
 			line = zkl_addresses_resolve(zkl_hosts, i, false);

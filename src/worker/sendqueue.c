@@ -241,8 +241,8 @@ bulk_may_be_sent(void)
 {
 	/*
 	 * Right after a lock that is waited for, whatever is under way; else as
-	 * far as their small window allows.  Requests of commands have a window of
-	 * their own.
+	 * far as their small window allows.  Requests of commands have a window
+	 * of their own.
 	 */
 	return bulk_is_next ||
 		zkl_session_outstanding() - zkl_command_runner_outstanding() < BULK_WINDOW;
@@ -324,8 +324,8 @@ send_request(ZklEntry *entry, ZklRequest request)
 		case ZKL_REQUEST_DOWNGRADE:
 
 			/*
-			 * With the version that the ticket read last: a request to release
-			 * the lock that came since must not be deleted unread.
+			 * With the version that the ticket read last: a request to
+			 * release the lock that came since must not be deleted unread.
 			 */
 			zkl_recipe_make_downgrade(ticket->name, name);
 			zkl_session_downgrade(entry, ticket->attempt, directory,
@@ -335,8 +335,8 @@ send_request(ZklEntry *entry, ZklRequest request)
 		case ZKL_REQUEST_DELETE:
 
 			/*
-			 * The ticket no longer waits for that znode.  Otherwise every wait
-			 * that is given up would leave a watch in the client and in
+			 * The ticket no longer waits for that znode.  Otherwise every
+			 * wait that is given up would leave a watch in the client and in
 			 * ZooKeeper.
 			 */
 			if (ticket->predecessor[0])

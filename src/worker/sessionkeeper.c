@@ -436,8 +436,8 @@ on_connected(void)
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.connects, 1);
 
 	/*
-	 * The connection has no watches yet.  Each ticket that relies on one lists
-	 * again.  And backends that wait for ZooKeeper look again.
+	 * The connection has no watches yet.  Each ticket that relies on one
+	 * lists again.  And backends that wait for ZooKeeper look again.
 	 */
 	zkl_tickets_reconnected();
 	zkl_entry_state_wake_all();
@@ -462,8 +462,8 @@ on_disconnected(void)
 	keeper.connected = false;
 
 	/*
-	 * Only if the client finds no server by itself for so long, look for other
-	 * addresses.
+	 * Only if the client finds no server by itself for so long, look for
+	 * other addresses.
 	 */
 	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
 	pg_atomic_write_u32(&zkl_session_info_mine->connected, 0);

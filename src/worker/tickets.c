@@ -139,9 +139,9 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 							   entry->semaphore ? entry->semaphore->path : entry->path));
 
 			/*
-			 * A list of leases is for all leases that listen to it.  Any other
-			 * reply is for one ticket, and a reply to an earlier attempt tells
-			 * nothing about the present znode.
+			 * A list of leases is for all leases that listen to it.  Any
+			 * other reply is for one ticket, and a reply to an earlier
+			 * attempt tells nothing about the present znode.
 			 */
 			if (entry->semaphore != NULL &&
 				event->reply.request == ZKL_REQUEST_LIST)
@@ -164,8 +164,8 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 			slash = strrchr(event->path, '/');
 
 			/*
-			 * The znode may be a ticket in a lock's own directory, or one of a
-			 * semaphore's leases.
+			 * The znode may be a ticket in a lock's own directory, or one of
+			 * a semaphore's leases.
 			 */
 			entry = zkl_lock_directory_find(event->path, slash - event->path);
 			if (entry != NULL)
@@ -379,8 +379,8 @@ do_work(ZklEntry *entry, ZklWork work)
 		feed(entry, ZKL_EVENT_WATCH);
 
 		/*
-		 * The lock has been held for ZKL_WATCH_AFTER.  From now on the
-		 * znode says that it is in use, if other clients queue.
+		 * The lock has been held for ZKL_WATCH_AFTER.  From now on the znode
+		 * says that it is in use, if other clients queue.
 		 */
 		answer(entry);
 	}
@@ -516,8 +516,8 @@ static void
 carry_out(ZklEntry *entry, ZklTicketStep step)
 {
 	/*
-	 * Before the report, which may remove the entry: nothing of the worker may
-	 * point to it any more.
+	 * Before the report, which may remove the entry: nothing of the worker
+	 * may point to it any more.
 	 */
 	if (entry->ticket.state == ZKL_TICKET_NONE)
 	{
@@ -560,8 +560,8 @@ report(ZklEntry *entry, ZklTicketStep step)
 			if (zkl_entry_state_set_owned(entry, entry->ticket.contended))
 			{
 				/*
-				 * The grant is complete.  What follows is only for the clients
-				 * that queue behind the ticket.
+				 * The grant is complete.  What follows is only for the
+				 * clients that queue behind the ticket.
 				 */
 				ZKL_FAULT_POINT("grant-written");
 				answer(entry);
@@ -589,8 +589,8 @@ report(ZklEntry *entry, ZklTicketStep step)
 		case ZKL_REPORT_LOST:
 
 			/*
-			 * As long as requests can be sent, the session lives, and only the
-			 * znode is gone.
+			 * As long as requests can be sent, the session lives, and only
+			 * the znode is gone.
 			 */
 			pg_atomic_fetch_add_u64(&zkl_lock_table->counters.lost, 1);
 			ZKL_FAULT_POINT("loss-noticed");

@@ -404,7 +404,8 @@ wait_on_socket(int fd, uint32 events, long timeout_ms)
 	int			n;
 
 	/*
-	 * If the client has closed the socket meanwhile, wait for the latch alone.
+	 * If the client has closed the socket meanwhile, wait for the latch
+	 * alone.
 	 */
 	if (fd < 0 || fstat(fd, &status) != 0)
 	{
@@ -413,8 +414,8 @@ wait_on_socket(int fd, uint32 events, long timeout_ms)
 	}
 
 	/*
-	 * The kernel takes a closed socket out of the set without a word.  The set
-	 * would never report the new socket with the same number.
+	 * The kernel takes a closed socket out of the set without a word.  The
+	 * set would never report the new socket with the same number.
 	 */
 	if (waiting.set == NULL || fd != waiting.fd ||
 		status.st_ino != waiting.inode)
@@ -437,8 +438,8 @@ wait_on_socket(int fd, uint32 events, long timeout_ms)
 	waiting.events = events;
 
 	/*
-	 * If the postmaster dies, the worker exits in here.  The session then ends
-	 * by its timeout, or through the session file.
+	 * If the postmaster dies, the worker exits in here.  The session then
+	 * ends by its timeout, or through the session file.
 	 */
 	n = WaitEventSetWait(waiting.set, timeout_ms, occurred, lengthof(occurred),
 						 zkl_wait_event("ZklockWorkerMain", &wait_event));

@@ -76,8 +76,8 @@ zkl_session_finish_call(ZklSessionCall *call, int rc)
 	ZklOutcome	outcome = zkl_session_outcome_of(rc, &failure);
 
 	/*
-	 * The other failures have an error message for the backend.  Here only the
-	 * log tells the reason.
+	 * The other failures have an error message for the backend.  Here only
+	 * the log tells the reason.
 	 */
 	if (failure == ZKL_FAILURE_REFUSED)
 		elog(LOG, "ZooKeeper refused a request: %s", zerror(rc));
