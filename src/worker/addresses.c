@@ -21,7 +21,7 @@
 #include "protocol/hosts.h"
 #include "worker/addresses.h"
 
-#define MAX_SERVERS		255
+#define MAX_ADDRESSES	255
 
 static void append_addresses(StringInfo line, struct addrinfo *addresses);
 static const char *find_line(const char *lines, int server);
@@ -135,7 +135,7 @@ find_line(const char *lines, int server)
 char *
 zkl_addresses_list(const char *lines)
 {
-	char	   *address[MAX_SERVERS + 1];
+	char	   *address[MAX_ADDRESSES + 1];
 	int			n = 0;
 	StringInfoData list;
 
@@ -147,7 +147,7 @@ zkl_addresses_list(const char *lines)
 		 */
 		const char *end = at + strspn(at, "0123456789");
 
-		while (*end != '\n' && *end != ZKL_ADDRESSES_UNKNOWN && n < MAX_SERVERS)
+		while (*end != '\n' && *end != ZKL_ADDRESSES_UNKNOWN && n < MAX_ADDRESSES)
 		{
 			/* "end" is at the letter or at a comma. */
 			const char *begin = end + 1;

@@ -34,8 +34,8 @@
 #include "utils/ps_status.h"
 
 #include "compat.h"
-#include "settings.h"
 #include "protocol/hosts.h"
+#include "settings.h"
 #include "shared/locktable.h"
 #include "worker/addresses.h"
 #include "worker/lookup.h"
@@ -68,7 +68,6 @@ bool
 zkl_lookup_servers(char **servers)
 {
 	char	   *lines = resolve_numeric();
-	char	   *found = recall();
 	bool		running = lookup.child != 0 && lookup.hosts == hash_hosts();
 
 	/* Only a name can be unknown; if all are numbers, nothing else counts. */
@@ -78,20 +77,18 @@ zkl_lookup_servers(char **servers)
 		 * The first answer may name a single server.  A session that is
 		 * opened with that alone would have nowhere else to go.
 		 */
-		if (*found == '\0' && running && zkl_now() < lookup.begun + PATIENCE)
+		if (running && zkl_now() < lookup.begun + PATIENCE &&
+			*recall() == '\0')
 			return false;
-		lines = zkl_addresses_update(zkl_hosts, found, lines, ZKL_SERVERS_SIZE);
-		if (running)
-		{
-			/*
-			 * A worker that moves to these servers ends, and the lookup with
-			 * it; the next one must not begin with the old addresses again.
-			 */
-			if (*zkl_addresses_list(lookup.answer.data) != '\0')
-				remember(lookup.answer.data);
-			lines = zkl_addresses_update(zkl_hosts, lookup.answer.data, lines,
-										 ZKL_SERVERS_SIZE);
-		}
+
+		/*
+		 * A worker that moves to these servers ends, and the lookup with it;
+		 * the next one must not begin with the old addresses again.
+		 */
+		if (running && *zkl_addresses_list(lookup.answer.data) != '\0')
+			remember(lookup.answer.data);
+		lines = zkl_addresses_update(zkl_hosts, recall(), lines,
+									 ZKL_SERVERS_SIZE);
 	}
 	*servers = zkl_addresses_list(lines);
 	return **servers != '\0';
@@ -206,7 +203,7 @@ look_up(int out)
 {
 	int			n = zkl_hosts_servers(zkl_hosts);
 
-	/* For users who wonder about one more process of the server. */
+	/* The process list shows what this process of the server does. */
 	set_ps_display("looking up servers");
 	/* Before anything that may wait. */
 	forget_server(out);

@@ -23,6 +23,7 @@ static void create(ZklSessionCall *call, const char *directory,
 				   const char *prefix, const char *data);
 static void on_created(int rc, const char *path, const struct Stat *stat,
 					   const void *data);
+static void offer(ZklSessionCall *call, const char *directory);
 static void on_offered(int rc, const char *path, const void *data);
 static void on_listed(int rc, const struct String_vector *strings,
 					  const void *data);
@@ -107,7 +108,7 @@ zkl_session_create_both(void *tag, uint32_t attempt, const char *directory,
 
 	if (with_parents)
 		zkl_session_offer_above(call, directory);
-	zkl_session_offer(call, directory);
+	offer(call, directory);
 	ZKL_FAULT_POINT("directory-sent");
 	create(call, directory, prefix, data);
 }
@@ -124,12 +125,12 @@ zkl_session_offer_above(ZklSessionCall *call, const char *path)
 	for (const char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/'))
 	{
 		strlcpy(directory, path, Min(sizeof(directory), at - path + 1));
-		zkl_session_offer(call, directory);
+		offer(call, directory);
 	}
 }
 
-void
-zkl_session_offer(ZklSessionCall *call, const char *directory)
+static void
+offer(ZklSessionCall *call, const char *directory)
 {
 	int			rc = zoo_acreate(zkl_session_state.handle, directory, "", 0,
 								 &ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER,

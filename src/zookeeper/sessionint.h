@@ -91,10 +91,9 @@ extern void zkl_session_add_part(ZklSessionCall *call);
 extern void zkl_session_end_part(ZklSessionCall *call);
 
 /*
- * Make the directory in case it is missing, or all those above a path: parts
- * of a call that makes a znode below.
+ * Make all directories above a path in case they are missing: parts of a call
+ * that makes a znode below.
  */
-extern void zkl_session_offer(ZklSessionCall *call, const char *directory);
 extern void zkl_session_offer_above(ZklSessionCall *call, const char *path);
 
 /*
