@@ -31,14 +31,14 @@ def run_locked(conninfo, path, work, timeout=datetime.timedelta(seconds=30), att
     """
     for attempt in range(1, attempts + 1):
         try:
-            # A loss may end the connection, so each attempt has its own.
+            # A loss may end the connection, so each attempt has its own.  Leaving this "with"
+            # commits.
             with psycopg.connect(conninfo) as connection:
                 with connection.cursor() as cursor:
                     cursor.execute("SELECT zk_xact_lock_acquire(%s, %s)", (path, timeout))
                     if not cursor.fetchone()[0]:
                         raise TimeoutError(f"lock {path} was not granted within {timeout}")
                     return work(cursor)
-            # Leaving the first "with" commits.
         except psycopg.Error as error:
             if attempt == attempts or error.sqlstate not in AT_ONCE | LATER:
                 raise

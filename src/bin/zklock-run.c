@@ -132,8 +132,9 @@ complain(const char *format,...)
 }
 
 /*
- * Nobody may be reading what is written.  So while the command runs, nothing is
- * written: this program must not be held up when the lock is lost.
+ * A write to standard error waits if no process reads there.  So this program
+ * writes nothing while the command runs: it must end the command in time when
+ * the lock is lost.
  */
 static void
 say(const char *text)
@@ -780,7 +781,7 @@ end_run(bool done)
 	run_query(done ? "COMMIT" : "ROLLBACK");
 }
 
-/* Release the lock before this program ends, for whoever waits for its end. */
+/* Release the lock before this program ends, for a program that waits for its end. */
 static void
 release(void)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * leadership.c
- *	  Does this server lead?  The claim of the leader process, as all see it.
+ *	  Does this server lead?  The claim of the leader process, as backends see it.
  *
  * src/shared/leadership.c
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * leadership.h
- *	  Does this server lead?  The claim of the leader process, as all see it.
+ *	  Does this server lead?  The claim of the leader process, as backends see it.
  *
  * All functions lock the entry's partition themselves, so the caller holds
  * none.  None raises an error.

@@ -190,8 +190,8 @@ must_read(const Task *task)
 
 /*
  * If the backend waited for the lock after it had read the record, the record
- * may have been deleted and made anew since, with the same version.  Nobody
- * runs the job now, so a look now is enough.
+ * may have been deleted and made anew since, with the same version.  This
+ * server holds the lock now, so no other run changes the record after a look.
  */
 static void
 next_of_start(Task *task)
