@@ -32,6 +32,7 @@
 #include "backend/report.h"
 #include "compat.h"
 #include "settings.h"
+#include "shared/grant.h"
 #include "shared/leadership.h"
 #include "shared/sharedclaim.h"
 
@@ -298,7 +299,7 @@ try_to_lead(Leadership *leadership, int64 now)
 	/* A backend of this server came first. */
 	if (!zkl_leadership_is_its_turn(claim))
 		return now + LOOK_INTERVAL;
-	switch (zkl_shared_claim_hold(claim, false, about))
+	switch (zkl_grant_request(claim, false, about))
 	{
 		case ZKL_ANSWER_HELD:
 

@@ -216,7 +216,7 @@ acquire_leases(ZklClaim *claim, const ZklWish *wish)
 {
 	ZklAnswer	answer;
 
-	if (zkl_shared_claim_hold_at_once(claim))
+	if (zkl_grant_at_once(claim))
 		return true;
 
 	/* A claim that loses the inner mutex while it waits starts again. */
@@ -285,7 +285,7 @@ acquire_in_turn(ZklClaim *claim, const ZklWish *wish)
 			 * queue for the mutex again before it requests any.
 			 */
 			if (answer == ZKL_ANSWER_STALE)
-				zkl_shared_claim_stop_asking(claim);
+				zkl_grant_stop_asking(claim);
 		}
 	}
 	PG_FINALLY();

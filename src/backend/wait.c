@@ -59,7 +59,7 @@ zkl_wait_ask(ZklWait *wait, ZklClaim *claim)
 	/* With the text for its znode, the ticket is requested at once. */
 	if (wait->about == NULL)
 		wait->about = claim->about;
-	return zkl_shared_claim_hold(claim, wait->wish->only_tries, wait->about);
+	return zkl_grant_request(claim, wait->wish->only_tries, wait->about);
 }
 
 ZklAnswer
@@ -77,9 +77,9 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 		if (mutex != NULL &&
 			zkl_claim_status(mutex, 0) == ZKL_STATUS_LOST)
 			return ZKL_ANSWER_STALE;
-		answer = zkl_shared_claim_hold(claim,
-									   wait->wish->only_tries || wait->impatient,
-									   wait->about);
+		answer = zkl_grant_request(claim,
+								   wait->wish->only_tries || wait->impatient,
+								   wait->about);
 
 		/*
 		 * The owner has left this try without an answer, so the try takes the

@@ -13,6 +13,7 @@
 #define ZKL_WAIT_H
 
 #include "backend/claims.h"
+#include "shared/grant.h"
 
 /* A wait: when it began, when it ends, and since when ZooKeeper is silent. */
 typedef struct ZklWait

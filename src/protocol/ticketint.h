@@ -13,12 +13,17 @@
 #define ZKL_TICKETINT_H
 
 #include <assert.h>
+#include <string.h>
 
 #include "protocol/ticket.h"
 
 /* What a reply to one of the ticket's requests means. */
 extern ZklTicketStep zkl_ticket_on_reply(ZklTicket *ticket,
 										 const ZklTicketEvent *event);
+
+/* The same, for a ticket that owns the lock as far as it knows. */
+extern ZklTicketStep zkl_ticket_on_owners_reply(ZklTicket *ticket,
+												const ZklTicketEvent *event);
 
 /*
  * The reply to the request under way is lost, or the watches that the ticket
@@ -60,6 +65,28 @@ write_text(ZklTicket *ticket)
 	assert(ticket->state == ZKL_TICKET_OWNED && ticket->name[0] != '\0');
 	ticket->writes_answer = ticket->answers;
 	return become(ticket, ZKL_TICKET_ANSWERING, ZKL_REQUEST_ANSWER);
+}
+
+static inline void
+zkl_ticket_set_name(ZklTicket *ticket, const char *name)
+{
+	strncpy(ticket->name, name, sizeof(ticket->name) - 1);
+	ticket->name[sizeof(ticket->name) - 1] = '\0';
+}
+
+/* Where does the znode stand in the list?  Without a directory there is none. */
+static inline ZklVerdict
+zkl_ticket_judge(const ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	int			nchildren = event->outcome == ZKL_OUTCOME_OK ?
+	event->nchildren : 0;
+
+	assert(ticket->name[0] != '\0');
+	if (ticket->mode == ZKL_MODE_LEASE)
+		return zkl_recipe_judge_lease(ticket->limit, ticket->name,
+									  event->leases, nchildren);
+	return zkl_recipe_judge(ticket->mode, ticket->name, event->children,
+							nchildren);
 }
 
 /* Does the server own the lock by this ticket, as far as it knows? */

@@ -350,7 +350,7 @@ inline on_place(k) {
 	fi
 }
 
-/* ticketreply.c: on_check_reply; entrystate.c: zkl_entry_state_set_contended */
+/* ticketowned.c: on_check_reply; entrystate.c: zkl_entry_state_set_contended */
 inline on_check(k) {
 	s[k].ticket = T_OWNED;
 	if
@@ -818,7 +818,7 @@ end:
 
 #define TOKEN(k)	(s[k].entry_czxid * 8 + s[k].number)
 
-/* sharedclaim.c: hold */
+/* grant.c: hold */
 inline hold(me, k) {
 	b[me].needs = 0;
 	b[me].claim = C_HELD;
@@ -832,7 +832,7 @@ inline hold(me, k) {
 #endif
 }
 
-/* sharedclaim.c: ask_for_ticket, answer_owned */
+/* grant.c: ask_for_ticket, answer_owned */
 inline ask_for_ticket(me, k) {
 	b[me].needs = 1;
 	if
@@ -884,7 +884,7 @@ inline end_claim(me, k) {
 	fi
 }
 
-/* wait.c: zkl_wait_for_ticket; sharedclaim.c: zkl_shared_claim_hold */
+/* wait.c: zkl_wait_for_ticket; grant.c: zkl_grant_request */
 inline ask(me, k) {
 	b[me].latch = 0;
 	if
