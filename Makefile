@@ -35,7 +35,7 @@ SHLIB_LINK = -lzookeeper_st
 PURE    = $(sort $(wildcard src/protocol/*.c))
 HEADERS = $(wildcard src/*.h src/*/*.h)
 SOURCES = $(sort $(wildcard src/*.c src/*/*.c))
-CLIENTS = $(patsubst %,src/bin/%.c,$(PROGRAMS))
+CLIENTS = $(wildcard src/bin/*.c)
 
 OBJS = $(patsubst %.c,%.o,$(filter-out src/faultpoint.c $(CLIENTS),$(SOURCES)))
 PG_CPPFLAGS = -I$(srcdir)/src
@@ -99,10 +99,10 @@ PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
 ifneq ($(PGXS),)
 include $(PGXS)
 
-zklock-run: src/bin/zklock-run.c zklock.control
+zklock-run: $(CLIENTS) $(HEADERS) zklock.control
 	$(CC) $(CFLAGS) $(CPPFLAGS) -I$(libpq_srcdir) \
 		-DZKLOCK_VERSION='"$(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(srcdir)/zklock.control)"' \
-		$< -o $@ $(LDFLAGS) $(LDFLAGS_EX) $(libpq) -lm
+		$(CLIENTS) -o $@ $(LDFLAGS) $(LDFLAGS_EX) $(libpq) -lm
 
 install: install-man
 install-man:

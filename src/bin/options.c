@@ -1,0 +1,163 @@
+/*-------------------------------------------------------------------------
+ *
+ * options.c
+ *	  The command line of zklock-run.
+ *
+ * src/bin/options.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bin/messages.h"
+#include "bin/options.h"
+
+static void usage(void);
+
+static double
+parse_number(const char *value, const char *option, double max)
+{
+	char	   *end;
+	double		number = strtod(value, &end);
+
+	if (end == value || *end != '\0' || !(number >= 0 && number <= max))
+	{
+		zkl_messages_error("invalid value \"%s\" for option %s", value, option);
+		exit(STATUS_USAGE);
+	}
+	return number;
+}
+
+static void
+choose_kind(ZklOptions *options, const char *function, const char *argument)
+{
+	if (options->function != NULL)
+	{
+		zkl_messages_error("only one of --shared, --exclusive, --semaphore and --once can be given");
+		exit(STATUS_USAGE);
+	}
+	options->function = function;
+	options->argument = argument;
+}
+
+void
+zkl_options_parse(int argc, char **argv, ZklOptions *options)
+{
+	enum
+	{
+		OPTION_SEMAPHORE = 256,
+		OPTION_ONCE,
+		OPTION_RETRY
+	};
+	static const struct option long_options[] = {
+		{"conflict-exit-code", required_argument, NULL, 'E'},
+		{"dbname", required_argument, NULL, 'd'},
+		{"exclusive", no_argument, NULL, 'x'},
+		{"help", no_argument, NULL, 'h'},
+		{"kill-after", required_argument, NULL, 'k'},
+		{"once", required_argument, NULL, OPTION_ONCE},
+		{"retry", no_argument, NULL, OPTION_RETRY},
+		{"semaphore", required_argument, NULL, OPTION_SEMAPHORE},
+		{"shared", no_argument, NULL, 's'},
+		{"timeout", required_argument, NULL, 't'},
+		{"version", no_argument, NULL, 'V'},
+		{NULL, 0, NULL, 0}
+	};
+	int			c;
+
+	memset(options, 0, sizeof(*options));
+	options->kill_after = 5;
+	options->not_acquired = STATUS_NOT_ACQUIRED;
+	options->retry = "false";
+
+	/* The plus sign leaves the options of the command to the command. */
+	while ((c = getopt_long(argc, argv, "+d:E:hk:st:Vx", long_options, NULL)) != -1)
+	{
+		switch (c)
+		{
+			case 'd':
+				options->conninfo = optarg;
+				break;
+			case 'E':
+				options->not_acquired = (int) parse_number(optarg, "--conflict-exit-code", 255);
+				break;
+			case 'h':
+				usage();
+				exit(0);
+			case 'k':
+				options->kill_after = parse_number(optarg, "--kill-after", 1e6);
+				break;
+			case OPTION_ONCE:
+				choose_kind(options, strcmp(optarg, "now") == 0 ?
+							"zk_run_once($1, timeout => coalesce($2::interval, '0'), retry => $4)" :
+							"zk_run_once($1, $3::timestamptz, coalesce($2::interval, '0'), $4)",
+							optarg);
+				options->once = true;
+				break;
+			case OPTION_RETRY:
+				options->retry = "true";
+				break;
+			case 's':
+				choose_kind(options, "zk_read_lock_acquire($1, $2::interval)", NULL);
+				break;
+			case OPTION_SEMAPHORE:
+				choose_kind(options, "zk_semaphore_acquire($1, $3::integer, $2::interval)", optarg);
+				break;
+			case 't':
+				options->timeout = optarg;
+				break;
+			case 'V':
+				puts("zklock-run (zklock) " ZKLOCK_VERSION);
+				exit(0);
+			case 'x':
+				choose_kind(options, "zk_write_lock_acquire($1, $2::interval)", NULL);
+				break;
+			default:
+				fprintf(stderr, "Try \"%s --help\" for more information.\n", zkl_messages_progname);
+				exit(STATUS_USAGE);
+		}
+	}
+	if (argc - optind < 2)
+	{
+		zkl_messages_error(argc == optind ? "no path was given" : "no command was given");
+		fprintf(stderr, "Try \"%s --help\" for more information.\n", zkl_messages_progname);
+		exit(STATUS_USAGE);
+	}
+	if (options->function == NULL)
+		options->function = "zk_lock_acquire($1, $2::interval)";
+	options->path = argv[optind];
+	options->command = argv + optind + 1;
+}
+
+static void
+usage(void)
+{
+	puts("zklock-run runs a command under a lock of the whole cluster.\n"
+		 "\n"
+		 "Usage:\n"
+		 "  zklock-run [OPTION]... PATH COMMAND [ARGUMENT]...\n"
+		 "\n"
+		 "The lock is a mutex, unless one of these options is given:\n"
+		 "  -s, --shared             a read-write lock, for reading\n"
+		 "  -x, --exclusive          a read-write lock, for writing\n"
+		 "      --semaphore=N        a lease of a semaphore that has N\n"
+		 "      --once=TICK          a tick of a job: a point in time, or \"now\" for the\n"
+		 "                           nearest minute\n"
+		 "\n"
+		 "Options:\n"
+		 "  -d, --dbname=CONNINFO    database name, connection string or URI\n"
+		 "  -E, --conflict-exit-code=STATUS\n"
+		 "                           exit status if the lock was not acquired (default 75)\n"
+		 "  -k, --kill-after=SECONDS at most this time lies between SIGTERM and SIGKILL\n"
+		 "                           when the lock is lost (default 5)\n"
+		 "      --retry              with --once: also a tick whose run has failed\n"
+		 "  -t, --timeout=INTERVAL   how long to wait for the lock; 0: do not wait\n"
+		 "  -V, --version            show the version, then exit\n"
+		 "  -h, --help               show this help, then exit\n"
+		 "\n"
+		 "The exit status is the command's, 75 if the lock was not acquired, or 79 if it\n"
+		 "was lost. See zklock-run(1) for the others.");
+}

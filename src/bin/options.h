@@ -1,0 +1,32 @@
+/*-------------------------------------------------------------------------
+ *
+ * options.h
+ *	  The command line of zklock-run.
+ *
+ * src/bin/options.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_OPTIONS_H
+#define ZKL_OPTIONS_H
+
+#include <stdbool.h>
+
+typedef struct ZklOptions
+{
+	const char *conninfo;
+	const char *function;		/* that acquires: its name and arguments */
+	const char *argument;		/* its $3, or NULL */
+	const char *timeout;
+	const char *retry;			/* its $4 */
+	bool		once;			/* the lock is that of a job's run */
+	double		kill_after;
+	int			not_acquired;	/* exit status */
+	const char *path;
+	char	  **command;
+} ZklOptions;
+
+/* Ends the program if the command line is wrong, or asks for help. */
+extern void zkl_options_parse(int argc, char **argv, ZklOptions *options);
+
+#endif							/* ZKL_OPTIONS_H */

@@ -1,0 +1,103 @@
+/*-------------------------------------------------------------------------
+ *
+ * signals.c
+ *	  The signals that zklock-run gets, for the command.
+ *
+ * src/bin/signals.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stddef.h>
+
+#include "bin/signals.h"
+
+/* These are passed on to the command; SIGCHLD and SIGPIPE are only noted. */
+static const int passed_on[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+
+#define N_PASSED_ON ((int) (sizeof(passed_on) / sizeof(passed_on[0])))
+
+sigset_t	zkl_signals_unblocked;
+volatile sig_atomic_t zkl_signals_share_terminal;
+
+static volatile sig_atomic_t arrived[N_PASSED_ON];
+
+static void
+note_signal(int number, siginfo_t *info, void *context)
+{
+	(void) context;
+#ifdef SI_KERNEL
+
+	/*
+	 * What the terminal sent has reached all processes of the group by
+	 * itself.
+	 */
+	if (zkl_signals_share_terminal && info->si_code == SI_KERNEL)
+		return;
+#endif
+	for (int i = 0; i < N_PASSED_ON; i++)
+	{
+		if (passed_on[i] == number)
+			arrived[i] = true;
+	}
+}
+
+void
+zkl_signals_catch(void)
+{
+	const int	noted[] = {SIGCHLD, SIGPIPE};
+	struct sigaction action = {.sa_sigaction = note_signal,.sa_flags = SA_SIGINFO};
+	struct sigaction current;
+	sigset_t	blocked;
+
+	sigemptyset(&action.sa_mask);
+	sigemptyset(&blocked);
+	for (int i = 0; i < N_PASSED_ON; i++)
+	{
+		sigaction(passed_on[i], NULL, &current);
+		if (current.sa_handler == SIG_IGN)
+			continue;
+		sigaction(passed_on[i], &action, NULL);
+		sigaddset(&blocked, passed_on[i]);
+	}
+
+	/*
+	 * SIGPIPE gets a handler instead of being ignored, because the command
+	 * would inherit that.  SIGCHLD ends a wait when the command ends.
+	 */
+	for (int i = 0; i < 2; i++)
+		sigaction(noted[i], &action, NULL);
+	sigaddset(&blocked, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &blocked, &zkl_signals_unblocked);
+
+	/* The parent process may have blocked SIGCHLD, but the waits need it. */
+	sigdelset(&zkl_signals_unblocked, SIGCHLD);
+}
+
+int
+zkl_signals_next(void)
+{
+	for (int i = 0; i < N_PASSED_ON; i++)
+	{
+		if (arrived[i])
+		{
+			arrived[i] = false;
+			return passed_on[i];
+		}
+	}
+	return 0;
+}
+
+/* A signal that came before the command had begun must not get lost in the handler. */
+void
+zkl_signals_restore(void)
+{
+	struct sigaction current;
+
+	for (int i = 0; i < N_PASSED_ON; i++)
+	{
+		sigaction(passed_on[i], NULL, &current);
+		if (current.sa_handler != SIG_IGN)
+			signal(passed_on[i], SIG_DFL);
+	}
+	sigprocmask(SIG_SETMASK, &zkl_signals_unblocked, NULL);
+}
