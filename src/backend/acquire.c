@@ -22,7 +22,8 @@
 #include "faultpoint.h"
 #include "settings.h"
 
-static bool acquire_first(const ZklWish *wish);
+static bool acquire_first(ZklLocalClaim *claim, const ZklWish *wish,
+						  void *arg);
 static void acquire_again(ZklLocalClaim *claim, const ZklWish *wish);
 static void set_lease_time(ZklLocalClaim *claim, const ZklWish *wish);
 
@@ -37,50 +38,27 @@ zkl_acquire(const ZklWish *wish)
 	 */
 	if (claim == NULL)
 	{
+		bool		acquired;
+
 		zkl_holds_check_room(1);
-		return acquire_first(wish);
+		acquired = zkl_claims_begin_for(wish, acquire_first, NULL);
+		ZKL_FAULT_POINT("acquired");
+		return acquired;
 	}
 	acquire_again(claim, wish);
 	return true;
 }
 
-/*
- * The first acquire of a lock by this backend.  The claim ends on every way
- * out that does not count it, because a claim without a count would stay
- * until the backend ends.
- */
+/* The first acquire of a lock by this backend. */
 static bool
-acquire_first(const ZklWish *wish)
+acquire_first(ZklLocalClaim *claim, const ZklWish *wish, void *arg)
 {
-	ZklLocalClaim *claim = zkl_claims_begin(wish);
-	volatile bool acquired = false;
-
-	PG_TRY();
-	{
-		acquired = zkl_acquire_claim(claim, wish);
-
-		/*
-		 * Counting comes last of what may fail: the handler must not end a
-		 * claim that holds.c has counted.
-		 */
-		if (acquired)
-		{
-			zkl_holds_add(claim, zkl_claims_part(wish->mode), wish->scope, 1);
-			ZKL_FAULT_POINT("counted");
-			set_lease_time(claim, wish);
-		}
-	}
-	PG_CATCH();
-	{
-		zkl_claims_end(claim);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-
-	if (!acquired)
-		zkl_claims_end(claim);
-	ZKL_FAULT_POINT("acquired");
-	return acquired;
+	if (!zkl_acquire_claim(claim, wish))
+		return false;
+	zkl_holds_add(claim, zkl_claims_part(wish->mode), wish->scope, 1);
+	ZKL_FAULT_POINT("counted");
+	set_lease_time(claim, wish);
+	return true;
 }
 
 /*

@@ -193,6 +193,28 @@ zkl_claims_begin(const ZklWish *wish)
 	return claim;
 }
 
+bool
+zkl_claims_begin_for(const ZklWish *wish, ZklClaimUse use, void *arg)
+{
+	ZklLocalClaim *claim = zkl_claims_begin(wish);
+	volatile bool counted = false;
+
+	PG_TRY();
+	{
+		counted = use(claim, wish, arg);
+	}
+	PG_CATCH();
+	{
+		zkl_claims_end(claim);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	if (!counted)
+		zkl_claims_end(claim);
+	return counted;
+}
+
 ZklClaim *
 zkl_claims_begin_second(const ZklWish *wish)
 {

@@ -117,6 +117,16 @@ extern ZklLocalClaim *zkl_claims_find(const char *path);
 extern ZklLocalClaim *zkl_claims_begin(const ZklWish *wish);
 
 /*
+ * Begin a claim for "use", which returns true if it has counted the claim.  On
+ * every other way out the claim ends: a claim without a count would stay until
+ * the backend ends.  "use" raises no error after it has counted.
+ */
+typedef bool (*ZklClaimUse) (ZklLocalClaim *claim, const ZklWish *wish,
+							 void *arg);
+extern bool zkl_claims_begin_for(const ZklWish *wish, ZklClaimUse use,
+								 void *arg);
+
+/*
  * The same for more leases of a semaphore on which this backend has a claim.
  * A backend has at most one such second claim at a time.  The caller ends it,
  * or forgets it after it has been merged with the first.

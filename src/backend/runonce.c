@@ -45,7 +45,8 @@ typedef struct Attempt
 } Attempt;
 
 static bool may_run(Attempt *attempt);
-static bool run_with_new_claim(Attempt *attempt);
+static bool run_with_new_claim(ZklLocalClaim *claim, const ZklWish *wish,
+							   void *attempt);
 static bool run_with_claim(ZklLocalClaim *claim, Attempt *attempt);
 static bool start(ZklLocalClaim *claim, Attempt *attempt);
 static void describe(const ZklLocalClaim *claim, ZklJobRecord *record);
@@ -74,7 +75,7 @@ zkl_run_once_begin(const ZklWish *wish, const ZklJobTick *tick)
 	if (claim == NULL)
 	{
 		zkl_holds_check_room(1);
-		return run_with_new_claim(&attempt);
+		return zkl_claims_begin_for(wish, run_with_new_claim, &attempt);
 	}
 
 	/*
@@ -109,31 +110,11 @@ may_run(Attempt *attempt)
 								 &attempt->record);
 }
 
-/*
- * Acquire the job's lock for the run.  The claim ends unless the run has
- * begun, and so has been counted.
- */
+/* Acquire the job's lock for the run. */
 static bool
-run_with_new_claim(Attempt *attempt)
+run_with_new_claim(ZklLocalClaim *claim, const ZklWish *wish, void *attempt)
 {
-	ZklLocalClaim *claim = zkl_claims_begin(attempt->wish);
-	volatile bool started = false;
-
-	PG_TRY();
-	{
-		started = zkl_acquire_claim(claim, attempt->wish) &&
-			run_with_claim(claim, attempt);
-	}
-	PG_CATCH();
-	{
-		zkl_claims_end(claim);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-
-	if (!started)
-		zkl_claims_end(claim);
-	return started;
+	return zkl_acquire_claim(claim, wish) && run_with_claim(claim, attempt);
 }
 
 /*

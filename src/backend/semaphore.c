@@ -37,7 +37,8 @@
 #define PATH_MAX_LENGTH	(ZKL_PATH_SIZE - 24)
 
 static void check_wish(const ZklLocalClaim *claim, const ZklWish *wish);
-static bool acquire_first(const ZklWish *wish);
+static bool acquire_first(ZklLocalClaim *claim, const ZklWish *wish,
+						  void *arg);
 static bool acquire_more(ZklLocalClaim *claim, const ZklWish *wish);
 static void add_leases(ZklLocalClaim *claim, ZklClaim *second,
 					   const ZklWish *wish);
@@ -57,7 +58,8 @@ zkl_semaphore_acquire(const ZklWish *wish)
 
 	check_wish(claim, wish);
 	zkl_holds_check_room(wish->quantity);
-	return claim == NULL ? acquire_first(wish) : acquire_more(claim, wish);
+	return claim == NULL ? zkl_claims_begin_for(wish, acquire_first, NULL) :
+		acquire_more(claim, wish);
 }
 
 static void
@@ -104,36 +106,18 @@ check_wish(const ZklLocalClaim *claim, const ZklWish *wish)
  * claims on leases do not exclude each other.
  */
 static bool
-acquire_first(const ZklWish *wish)
+acquire_first(ZklLocalClaim *claim, const ZklWish *wish, void *arg)
 {
-	ZklLocalClaim *claim = zkl_claims_begin(wish);
-	volatile bool acquired = false;
+	if (!acquire_leases(claim->shared, wish))
+		return false;
 
-	PG_TRY();
-	{
-		acquired = acquire_leases(claim->shared, wish);
-		if (acquired)
-		{
-			/*
-			 * The worker may have changed the generation during the wait, so
-			 * the tag is made now.  Then zkl_holds_add() acquires the local
-			 * lock.
-			 */
-			zkl_local_lock_tag(&claim->tag, wish->path,
-							   claim->shared->generation);
-			zkl_holds_add(claim, ZKL_SHARED, wish->scope, wish->quantity);
-		}
-	}
-	PG_CATCH();
-	{
-		zkl_claims_end(claim);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-
-	if (!acquired)
-		zkl_claims_end(claim);
-	return acquired;
+	/*
+	 * The worker may have changed the generation during the wait, so the tag
+	 * is made now.  Then zkl_holds_add() acquires the local lock.
+	 */
+	zkl_local_lock_tag(&claim->tag, wish->path, claim->shared->generation);
+	zkl_holds_add(claim, ZKL_SHARED, wish->scope, wish->quantity);
+	return true;
 }
 
 /*
