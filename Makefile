@@ -16,6 +16,8 @@
 #	make soak [HOURS=n]			locks for hours, and what that does to memory and ZooKeeper
 #	make check-layers			which file may include, call and write what
 #	make indent, check-indent	PostgreSQL's own code layout
+#	make deb					Debian packages, in test/out/deb
+#	make release VERSION=n		the version in all places, and the tag
 #
 # PG_VERSION=n chooses one of Debian's versions of PostgreSQL; the default is the latest
 # that is installed, or else the release's own.
@@ -24,6 +26,7 @@
 # in, for tests only (src/faultpoint.h); "make clean" comes before and after that.
 
 EXTENSION  = zklock
+RELEASE   := $(shell sed -n 's/^   "version": "\(.*\)",$$/\1/p' $(or $(srcdir),.)/META.json)
 DATA       = zklock--1.0.sql
 MODULE_big = zklock
 PROGRAMS   = zklock-run
@@ -38,7 +41,7 @@ SOURCES = $(sort $(wildcard src/*.c src/*/*.c))
 CLIENTS = $(wildcard src/bin/*.c)
 
 OBJS = $(patsubst %.c,%.o,$(filter-out src/faultpoint.c $(CLIENTS),$(SOURCES)))
-PG_CPPFLAGS = -I$(srcdir)/src
+PG_CPPFLAGS = -I$(srcdir)/src -DZKLOCK_VERSION='"$(RELEASE)"'
 
 ifdef FAULTS
 OBJS += src/faultpoint.o
@@ -99,9 +102,8 @@ PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
 ifneq ($(PGXS),)
 include $(PGXS)
 
-zklock-run: $(CLIENTS) $(HEADERS) zklock.control
+zklock-run: $(CLIENTS) $(HEADERS) META.json
 	$(CC) $(CFLAGS) $(CPPFLAGS) -I$(libpq_srcdir) \
-		-DZKLOCK_VERSION='"$(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(srcdir)/zklock.control)"' \
 		$(CLIENTS) -o $@ $(LDFLAGS) $(LDFLAGS_EX) $(libpq) -lm
 
 install: install-man
@@ -119,7 +121,7 @@ all install installcheck clean:
 endif
 
 # A change in a header rebuilds everything: cheap at this size, and never wrong.
-$(OBJS): $(HEADERS)
+$(OBJS): $(HEADERS) META.json
 
 # --- unit tests ---------------------------------------------------------------
 
@@ -191,4 +193,10 @@ bench-doc:
 instructions:
 	@test/bench/instructions
 
-.PHONY: all install-man uninstall-man unit model instructions check-layers have-indent indent check-indent test demo faults soak bench bench-doc
+deb:
+	@package/deb
+
+release:
+	@package/release $(VERSION)
+
+.PHONY: all install-man uninstall-man unit model instructions check-layers have-indent indent check-indent test demo faults soak bench bench-doc deb release

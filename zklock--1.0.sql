@@ -489,6 +489,14 @@ CREATE VIEW zk_sessions AS
 COMMENT ON VIEW zk_sessions IS
 'ZooKeeper sessions of this server, one row for each session';
 
+CREATE FUNCTION zk_version()
+RETURNS text
+AS 'MODULE_PATHNAME', 'zklock_version'
+LANGUAGE C STABLE PARALLEL SAFE;
+
+COMMENT ON FUNCTION zk_version() IS
+'version of the zklock library that this server has loaded';
+
 CREATE FUNCTION zk_status(OUT node_name text,
 						  OUT entries integer,
 						  OUT max_locks integer,

@@ -15,6 +15,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
+#include "utils/builtins.h"
 
 #include "backend/hooks.h"
 #include "settings.h"
@@ -24,6 +25,8 @@
 #include "worker/worker.h"
 
 PG_MODULE_MAGIC;
+
+PG_FUNCTION_INFO_V1(zklock_version);
 
 static shmem_request_hook_type previous_request_hook = NULL;
 static shmem_startup_hook_type previous_startup_hook = NULL;
@@ -71,4 +74,14 @@ start_shared_memory(void)
 	zkl_lock_table_startup();
 	zkl_mailbox_startup();
 	zkl_job_runs_startup();
+}
+
+/*
+ * The version of the library that this server has loaded.  It may be older than
+ * the one that is installed, until the server is restarted.
+ */
+Datum
+zklock_version(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_TEXT_P(cstring_to_text(ZKLOCK_VERSION));
 }
