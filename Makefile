@@ -35,10 +35,10 @@ SHLIB_LINK = -lzookeeper_st
 
 # Pure C: src/protocol knows neither PostgreSQL nor ZooKeeper, so that "make unit" can
 # compile it alone.
-PURE    = $(sort $(wildcard src/protocol/*.c))
-HEADERS = $(wildcard src/*.h src/*/*.h)
-SOURCES = $(sort $(wildcard src/*.c src/*/*.c))
-CLIENTS = $(wildcard src/bin/*.c)
+PURE         = $(sort $(wildcard src/protocol/*.c))
+HEADER_FILES = $(wildcard src/*.h src/*/*.h)
+SOURCES      = $(sort $(wildcard src/*.c src/*/*.c))
+CLIENTS      = $(wildcard src/bin/*.c)
 
 OBJS = $(patsubst %.c,%.o,$(filter-out src/faultpoint.c $(CLIENTS),$(SOURCES)))
 PG_CPPFLAGS = -I$(srcdir)/src -DZKLOCK_VERSION='"$(RELEASE)"'
@@ -102,7 +102,7 @@ PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
 ifneq ($(PGXS),)
 include $(PGXS)
 
-zklock-run: $(CLIENTS) $(HEADERS) META.json
+zklock-run: $(CLIENTS) $(HEADER_FILES) META.json
 	$(CC) $(CFLAGS) $(CPPFLAGS) -I$(libpq_srcdir) \
 		$(CLIENTS) -o $@ $(LDFLAGS) $(LDFLAGS_EX) $(libpq) -lm
 
@@ -121,14 +121,14 @@ all install installcheck clean:
 endif
 
 # A change in a header rebuilds everything: cheap at this size, and never wrong.
-$(OBJS): $(HEADERS) META.json
+$(OBJS): $(HEADER_FILES) META.json
 
 # --- unit tests ---------------------------------------------------------------
 
 UNIT_CFLAGS = -std=c99 -Wall -Wextra -Werror -g -fsanitize=address,undefined \
 	-fno-sanitize-recover=all -Isrc
 
-$(UNIT_TESTS): %: %.c $(wildcard test/unit/*.h) $(PURE) $(HEADERS)
+$(UNIT_TESTS): %: %.c $(wildcard test/unit/*.h) $(PURE) $(HEADER_FILES)
 	$(CC) $(UNIT_CFLAGS) $< $(PURE) -o $@ -lcmocka
 
 unit: $(UNIT_TESTS)
@@ -162,10 +162,10 @@ have-indent:
 		{ echo "this needs pg_bsd_indent 2.1.1" >&2; false; }
 
 indent: have-indent typedefs.list
-	@for f in $(SOURCES) $(HEADERS); do $(INDENTED) > $$f.new && mv $$f.new $$f; done
+	@for f in $(SOURCES) $(HEADER_FILES); do $(INDENTED) > $$f.new && mv $$f.new $$f; done
 
 check-indent: have-indent typedefs.list
-	@changed=0; for f in $(SOURCES) $(HEADERS); do \
+	@changed=0; for f in $(SOURCES) $(HEADER_FILES); do \
 		$(INDENTED) | diff -u --label $$f --label "$$f, indented" $$f - || changed=1; \
 	done; exit $$changed
 

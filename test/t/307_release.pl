@@ -91,6 +91,14 @@ foreach my $server (qw(pg1 pg2))
 my ($image_version) = text($top, 'package/Dockerfile') =~ /^ARG PG_VERSION=(\d+)$/m;
 cmp_ok($image_version, '>=', $oldest, 'the image has a PostgreSQL that is supported');
 
+# "make install" installs these files, below the directories that pg_config names.
+my $stage = PostgreSQL::Test::Utils::tempdir;
+is(run_it($top, qw(make -s install), "DESTDIR=$stage")->{status}, 0, 'make install');
+my $series = $version =~ s/\.\d+$//r;
+is_deeply([ sort map { s{.*/}{}r } split /\n/, run_it($stage, qw(find . -type f))->{out} ],
+	[ sort 'zklock.so', 'zklock.control', "zklock--$series.sql", 'zklock-run', 'zklock-run.1' ],
+	'what is installed');
+
 # A release, in a repository of its own.
 my $copy = PostgreSQL::Test::Utils::tempdir;
 my @git = qw(git -c user.name=test -c user.email=test@example.org);
