@@ -84,6 +84,13 @@ void
 zkl_worker_register(void)
 {
 	/*
+	 * pg_upgrade starts servers that must do nothing by themselves.  Such a
+	 * server could become the leader of the cluster.
+	 */
+	if (IsBinaryUpgrade)
+		return;
+
+	/*
 	 * With only some workers running, some locks would fail and others work,
 	 * which is hard to notice.  So refuse to start.
 	 */
