@@ -136,7 +136,7 @@ sub run_page
 	return;
 }
 
-run_page($_) foreach 'README.md', 'doc/zklock.md', 'doc/coming-from.md', 'doc/guarantees.md', 'doc/recipes.md';
+run_page($_) foreach 'README.md', 'doc/zklock.md', 'doc/coming-from.md', 'doc/guarantees.md', 'doc/recipes.md', 'doc/installing.md';
 
 # --- nothing is missing ---
 
