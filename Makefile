@@ -18,6 +18,7 @@
 #	make indent, check-indent	PostgreSQL's own code layout
 #	make deb					Debian packages, in test/out/deb
 #	make release VERSION=n		the version in all places, and the tag
+#	make matrix					the tests on each release of Debian, in chroots
 #
 # PG_VERSION=n chooses one of Debian's versions of PostgreSQL; the default is the latest
 # that is installed, or else the release's own.
@@ -199,4 +200,7 @@ deb:
 release:
 	@package/release $(VERSION)
 
-.PHONY: all install-man uninstall-man unit model instructions check-layers have-indent indent check-indent test demo faults soak bench bench-doc deb release
+matrix:
+	@package/matrix $(RELEASES)
+
+.PHONY: all install-man uninstall-man unit model instructions check-layers have-indent indent check-indent test demo faults soak bench bench-doc deb release matrix
