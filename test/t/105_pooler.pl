@@ -122,6 +122,14 @@ is($c1->query('SELECT zk_lock_release_all()'), '1', 'until the connection is cle
 $c1->quit;
 $node_a->wait_until_clean('/stray');
 
+my $always = PgBouncer->new($node_a, one => 'pool_mode=transaction pool_size=1',
+	pgbouncer => "server_reset_query = DISCARD ALL\nserver_reset_query_always = 1");
+$c1 = $always->backend('one');
+is($c1->query(q{SELECT zk_lock_acquire('/reset')}), 't', 'server_reset_query_always: acquired');
+is($c1->query(q{SELECT zk_lock_is_held('/reset')}), 'f', 'server_reset_query_always: and dropped behind the back of the client');
+$c1->quit;
+$always->stop;
+
 # --- session mode: the reset query drops what a client leaves behind ---
 
 $c1 = pooled('sessions');
