@@ -12,10 +12,12 @@
 #include "backend/display.h"
 #include "backend/enter.h"
 #include "backend/held.h"
+#include "backend/reliance.h"
 #include "backend/report.h"
 #include "settings.h"
 
 static ZklLocalClaim *find_held(const char *path);
+static ZklLocalClaim *certainly_held(const char *path, ZklLocalClaim *claim);
 
 bool
 zkl_held_certainly(const char *path)
@@ -35,7 +37,14 @@ zkl_held_certainly(const char *path)
 int64
 zkl_held_token(const char *path)
 {
-	return find_held(path)->shared->token;
+	ZklLocalClaim *claim;
+	int64		token;
+
+	zkl_enter();
+	claim = zkl_claims_find(path);
+	if (claim == NULL && zkl_reliance_token(path, &token))
+		return token;
+	return certainly_held(path, claim)->shared->token;
 }
 
 bool
@@ -57,10 +66,13 @@ zkl_held_is_revoked(const char *path)
 static ZklLocalClaim *
 find_held(const char *path)
 {
-	ZklLocalClaim *claim;
-
 	zkl_enter();
-	claim = zkl_claims_find(path);
+	return certainly_held(path, zkl_claims_find(path));
+}
+
+static ZklLocalClaim *
+certainly_held(const char *path, ZklLocalClaim *claim)
+{
 	if (claim == NULL)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

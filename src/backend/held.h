@@ -17,8 +17,9 @@ extern bool zkl_held_certainly(const char *path);
 
 /*
  * Facts about a lock that this backend certainly holds; otherwise an error.
- * The claim's token.  What is left of its hold limit, in microseconds (false:
- * it has none).  Whether the lock's release has been requested.
+ * The claim's token, or that of a leadership on which the transaction relies.
+ * What is left of its hold limit, in microseconds (false: it has none).
+ * Whether the lock's release has been requested.
  */
 extern int64 zkl_held_token(const char *path);
 extern bool zkl_held_remaining(const char *path, int64 *remaining);

@@ -26,6 +26,8 @@ static struct
 }			relied[ZKL_LEADERS_MAX];
 static int	nrelied = 0;
 
+static void check(int i, int64 margin);
+
 bool
 zkl_reliance_note(const char *path, int64 token)
 {
@@ -51,25 +53,44 @@ zkl_reliance_any(void)
 	return nrelied > 0;
 }
 
+bool
+zkl_reliance_token(const char *path, int64 *token)
+{
+	for (int i = 0; i < nrelied; i++)
+	{
+		if (strcmp(relied[i].path, path) == 0)
+		{
+			check(i, 0);
+			*token = relied[i].token;
+			return true;
+		}
+	}
+	return false;
+}
+
 void
 zkl_reliance_check(int64 margin)
 {
 	for (int i = 0; i < nrelied; i++)
-	{
-		int64		token = 0;
-		ZklClaimStatus standing = zkl_leadership_standing(relied[i].path, margin,
-														  &token);
+		check(i, margin);
+}
 
-		if (token != relied[i].token)
-			ereport(ERROR,
-					errcode(ERRCODE_ZKL_LOCK_LOST),
-					errmsg("this server's leadership of \"%s\" has ended",
-						   zkl_display_path(relied[i].path)),
-					errdetail("The transaction relied on it."),
-					errhint("Retry the transaction on the server that leads."));
-		if (standing == ZKL_STATUS_DOUBT)
-			zkl_report_doubt(relied[i].path);
-	}
+static void
+check(int i, int64 margin)
+{
+	int64		token = 0;
+	ZklClaimStatus standing = zkl_leadership_standing(relied[i].path, margin,
+													  &token);
+
+	if (token != relied[i].token)
+		ereport(ERROR,
+				errcode(ERRCODE_ZKL_LOCK_LOST),
+				errmsg("this server's leadership of \"%s\" has ended",
+					   zkl_display_path(relied[i].path)),
+				errdetail("The transaction relied on it."),
+				errhint("Retry the transaction on the server that leads."));
+	if (standing == ZKL_STATUS_DOUBT)
+		zkl_report_doubt(relied[i].path);
 }
 
 void

@@ -21,6 +21,12 @@ extern bool zkl_reliance_note(const char *path, int64 token);
 extern bool zkl_reliance_any(void);
 
 /*
+ * The token of the leadership.  False if the transaction does not rely on
+ * that; ZK001 as from zkl_reliance_check().
+ */
+extern bool zkl_reliance_token(const char *path, int64 *token);
+
+/*
  * Raise ZK001 unless the server still leads with the same tokens, and
  * certainly will for "margin" more microseconds.
  */

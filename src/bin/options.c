@@ -50,7 +50,8 @@ zkl_options_parse(int argc, char **argv, ZklOptions *options)
 	{
 		OPTION_SEMAPHORE = 256,
 		OPTION_ONCE,
-		OPTION_RETRY
+		OPTION_RETRY,
+		OPTION_SPACING
 	};
 	static const struct option long_options[] = {
 		{"conflict-exit-code", required_argument, NULL, 'E'},
@@ -62,6 +63,7 @@ zkl_options_parse(int argc, char **argv, ZklOptions *options)
 		{"retry", no_argument, NULL, OPTION_RETRY},
 		{"semaphore", required_argument, NULL, OPTION_SEMAPHORE},
 		{"shared", no_argument, NULL, 's'},
+		{"spacing", required_argument, NULL, OPTION_SPACING},
 		{"timeout", required_argument, NULL, 't'},
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0}
@@ -71,7 +73,6 @@ zkl_options_parse(int argc, char **argv, ZklOptions *options)
 	memset(options, 0, sizeof(*options));
 	options->kill_after = 5;
 	options->not_acquired = STATUS_NOT_ACQUIRED;
-	options->retry = "false";
 
 	/* The plus sign leaves the options of the command to the command. */
 	while ((c = getopt_long(argc, argv, "+d:E:hk:st:Vx", long_options, NULL)) != -1)
@@ -92,8 +93,8 @@ zkl_options_parse(int argc, char **argv, ZklOptions *options)
 				break;
 			case OPTION_ONCE:
 				choose_kind(options, strcmp(optarg, "now") == 0 ?
-							"zk_run_once($1, timeout => coalesce($2::interval, '0'), retry => $4)" :
-							"zk_run_once($1, $3::timestamptz, coalesce($2::interval, '0'), $4)",
+							"zk_run_once($1, timeout => coalesce($2::interval, '0'), retry => $4, spacing => $5)" :
+							"zk_run_once($1, $3::timestamptz, coalesce($2::interval, '0'), $4, $5)",
 							optarg);
 				options->once = true;
 				break;
@@ -105,6 +106,9 @@ zkl_options_parse(int argc, char **argv, ZklOptions *options)
 				break;
 			case OPTION_SEMAPHORE:
 				choose_kind(options, "zk_semaphore_acquire($1, $3::integer, $2::interval)", optarg);
+				break;
+			case OPTION_SPACING:
+				options->spacing = optarg;
 				break;
 			case 't':
 				options->timeout = optarg;
@@ -120,12 +124,19 @@ zkl_options_parse(int argc, char **argv, ZklOptions *options)
 				exit(STATUS_USAGE);
 		}
 	}
+	if (!options->once && (options->retry != NULL || options->spacing != NULL))
+	{
+		zkl_messages_error("%s can be given only with --once", options->retry != NULL ? "--retry" : "--spacing");
+		exit(STATUS_USAGE);
+	}
 	if (argc - optind < 2)
 	{
 		zkl_messages_error(argc == optind ? "no path was given" : "no command was given");
 		fprintf(stderr, "Try \"%s --help\" for more information.\n", zkl_messages_progname);
 		exit(STATUS_USAGE);
 	}
+	if (options->retry == NULL)
+		options->retry = "false";
 	if (options->function == NULL)
 		options->function = "zk_lock_acquire($1, $2::interval)";
 	options->path = argv[optind];
@@ -154,6 +165,7 @@ usage(void)
 		 "  -k, --kill-after=SECONDS at most this time lies between SIGTERM and SIGKILL\n"
 		 "                           when the lock is lost (default 5)\n"
 		 "      --retry              with --once: also a tick whose run has failed\n"
+		 "      --spacing=INTERVAL   with --once: no tick this near to the last one used\n"
 		 "  -t, --timeout=INTERVAL   how long to wait for the lock; 0: do not wait\n"
 		 "  -V, --version            show the version, then exit\n"
 		 "  -h, --help               show this help, then exit\n"

@@ -19,6 +19,7 @@ typedef struct ZklOptions
 	const char *argument;		/* its $3, or NULL */
 	const char *timeout;
 	const char *retry;			/* its $4 */
+	const char *spacing;		/* its $5, or NULL */
 	bool		once;			/* the lock is that of a job's run */
 	double		kill_after;
 	int			not_acquired;	/* exit status */

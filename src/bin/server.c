@@ -299,7 +299,7 @@ begin_run(void)
 bool
 zkl_server_acquire(const ZklOptions *options)
 {
-	const char *values[] = {options->path, options->timeout, options->argument, options->retry};
+	const char *values[] = {options->path, options->timeout, options->argument, options->retry, options->spacing};
 	PGresult   *result;
 	bool		acquired;
 
@@ -307,10 +307,10 @@ zkl_server_acquire(const ZklOptions *options)
 		begin_run();
 
 	/*
-	 * Each function uses some of the four parameters.  The server needs a
+	 * Each function uses some of the five parameters.  The server needs a
 	 * type for the others as well, so the query mentions them.
 	 */
-	(void) send_query(zkl_messages_format("SELECT %s.%s, $3::text, $4::boolean", schema, options->function), 4, values);
+	(void) send_query(zkl_messages_format("SELECT %s.%s, $3::text, $4::boolean, $5::interval", schema, options->function), 5, values);
 	result = finish_query();
 	acquired = PQgetvalue(result, 0, 0)[0] == 't';
 	PQclear(result);

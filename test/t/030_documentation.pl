@@ -6,6 +6,11 @@
 #
 #	-- on another server
 #
+# and through a pooler in front of server a, where all clients of a mode share a connection, if
+# it is
+#
+#	-- client 1 of PgBouncer in transaction mode
+#
 # Each section of a page begins with new sessions, so it holds no locks of those before.
 # Comments that begin like these are checked, and belong to the statement on their line:
 #
@@ -17,12 +22,14 @@
 
 use strict;
 use warnings;
+use feature 'state';
 
 use FindBin;
 use lib "$FindBin::Bin/../perl";
 
 use PostgreSQL::Test::Utils;
 use Test::More;
+use PgBouncer;
 use ZklockNode;
 use ZooKeeper;
 
@@ -55,7 +62,8 @@ sub sections_of
 			elsif ($block)
 			{
 				my ($code, $comment) = $line =~ /^(.*?)\s*(?:--\s*(.*?)\s*)?$/;
-				$block->{elsewhere} = 1 if !@{ $block->{statements} } && $line eq '-- on another server';
+				$block->{where} = $1
+				  if !@{ $block->{statements} } && $line =~ /^-- (on another server|client \d of PgBouncer in \w+ mode)$/;
 				$text .= "$code\n" if length $code;
 				next unless $code =~ /;$/;
 				push @{ $block->{statements} }, { text => $text, comment => $comment // '', line => $number };
@@ -66,7 +74,7 @@ sub sections_of
 		{
 			($fence, $text) = ($1, '');
 			next unless $fence eq 'sql';
-			$block = { statements => [], elsewhere => 0 };
+			$block = { statements => [], where => 'here' };
 			push @{ $sections[-1]{blocks} }, $block;
 		}
 		elsif ($line =~ /^##+ (.*)/)
@@ -108,6 +116,15 @@ sub run_statement
 	return;
 }
 
+# One for each database.
+sub pooler
+{
+	my ($database) = @_;
+	state %pooler;
+	return $pooler{$database} //= PgBouncer->new($node_a,
+		map { $_ => "dbname=$database pool_mode=$_ pool_size=1" } 'transaction', 'session');
+}
+
 sub run_page
 {
 	my ($page) = @_;
@@ -120,16 +137,20 @@ sub run_page
 	{
 		next unless @{ $section->{blocks} };
 		my ($first, $other) = map { $_->backend(dbname => $database) } $node_a, $node_b;
+		my %session = ('here' => $first, 'on another server' => $other);
 		foreach my $block (@{ $section->{blocks} })
 		{
+			my ($mode) = $block->{where} =~ /PgBouncer in (\w+) mode/;
+			next if $mode && !PgBouncer->program;
+			my $session = $session{ $block->{where} } //= pooler($database)->backend($mode);
 			foreach my $statement (@{ $block->{statements} })
 			{
-				run_statement($statement, $block->{elsewhere} ? $other : $first,
+				run_statement($statement, $session,
 					$first, "$page:$statement->{line}, $section->{name}");
 				$n++;
 			}
 		}
-		$_->quit foreach $first, $other;
+		$_->quit foreach values %session;
 		$_->wait_until('SELECT count(*) = 0 FROM zk_locks WHERE claim IS NOT NULL') foreach $node_a, $node_b;
 	}
 	ok($n, "$page has examples");

@@ -93,7 +93,11 @@ sub relies
 	my $backend = $north->backend;
 	wait_until_leads($north);
 	is($backend->query("BEGIN; INSERT INTO t VALUES ('$what'); SELECT zk_is_leader('$path')"), 't', "$what: leads");
+	is($backend->query("SELECT zk_lock_token('$path')"),
+		$north->safe_psql('postgres', "SELECT token FROM zk_locks WHERE path = '$path'"), "$what: the leadership's token");
 	$happens->();
+	is($backend->errcode("SAVEPOINT s; SELECT zk_lock_token('$path')"), $expect{errcode} // 'ZK001', "$what: token");
+	$backend->query('ROLLBACK TO s');
 	my $result = $backend->run('COMMIT');
 	is($result->{errcode}, $expect{errcode} // 'ZK001', "$what: commit");
 	like($result->{err}, qr/leadership of "\Q$path\E" has ended.*HINT/s, "$what: says why") if !exists $expect{errcode};
@@ -101,6 +105,7 @@ sub relies
 	return;
 }
 
+is($north->errcode("SELECT zk_lock_token('$path')"), '55000', 'a transaction that does not rely on the leadership has no token');
 relies('nothing happens', sub { }, errcode => '');
 relies('resigned', sub {
 	is($north->safe_psql('postgres', "SELECT zk_leader_resign('$path')"), 't', 'resigns');

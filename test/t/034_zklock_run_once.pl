@@ -51,6 +51,18 @@ is(run_on($nodes[0], "--once=$second", '-E', '0', '/jobs/a', 'echo', 'ran'), '0 
 is(run_on($nodes[0], "--once=$second", '--retry', '/jobs/a', 'echo', 'ran'), "0 ran\n", 'a failed tick: runs with --retry');
 record_is('/jobs/a', 'done 2', 'a failed tick: then it is done');
 
+
+# Timers that are late by minutes: ticks within the spacing are one run.
+is(run_on($nodes[0], "--once=$first", '--spacing=1 hour', '/jobs/late', 'echo', 'ran'), "0 ran\n", 'spacing: runs');
+is(run_on($nodes[1], "--once=$third", '--spacing=1 hour', '/jobs/late', 'echo', 'ran'), '75 ', 'spacing: a later tick within it does not run');
+is(run_on($nodes[1], "--once=$third", '--spacing=1 min', '/jobs/late', 'echo', 'ran'), "0 ran\n", 'spacing: one beyond it does');
+is(run_on($nodes[0], '--once=now', '--spacing=1 hour', '/jobs/late', 'echo', 'ran'), "0 ran\n", 'spacing: now');
+is(run_on($nodes[1], '--once=now', '--spacing=1 hour', '/jobs/late', 'echo', 'ran'), '75 ', 'spacing: now, on another server');
+foreach my $option ('--retry', '--spacing=1 hour')
+{
+	is(run_on($nodes[0], $option, '/jobs/late', 'echo', 'ran'), '64 ', "$option without --once");
+}
+
 # Whatever ends the command before it has succeeded, the run has failed.
 sub start_on
 {

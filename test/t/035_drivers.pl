@@ -97,21 +97,156 @@ foreach my $driver (sort keys %driver)
 	unlike($run->{err}, qr/attempt/, "$driver: no other attempt");
 }
 
-# Types of parameters, as Python has them.
-my $types = <<'END';
-import datetime, sys, psycopg
-with psycopg.connect(sys.argv[1]) as connection:
-    for timeout in ("0", datetime.timedelta(seconds=5), None):
-        print(connection.execute("SELECT zk_lock_acquire(%s, %s)", ("/types", timeout)).fetchone()[0])
-    print(connection.execute("SELECT zk_semaphore_acquire(%s, %s, lease) FROM (VALUES (interval '0')) AS v (lease)",
-                             ("/leases", 3)).fetchone()[0])
-    print(connection.execute("SELECT zk_multilock_acquire(%s)", (["/types/1", "/types/2"],)).fetchone()[0])
-    print(type(connection.execute("SELECT zk_lock_token(%s)", ("/types",)).fetchone()[0]).__name__)
-    print(connection.execute("SELECT zk_run_once(%s, %s)",
-                             ("/job", datetime.datetime.now(datetime.timezone.utc))).fetchone()[0])
+# --- types of parameters ---
+
+# Each line is what was tried, and what came of it.
+sub results_of
+{
+	my (@command) = @_;
+	my ($out, $err) = ('', '');
+	IPC::Run::run(\@command, '>', \$out, '2>', \$err);
+	diag($err) if $err;
+	return $out;
+}
+
+my $python = <<'END';
+import sys, psycopg
+from datetime import date, datetime, timedelta, timezone
+
+connection = psycopg.connect(sys.argv[1], autocommit=True)
+
+def show(what, call, *parameters):
+    try:
+        result = connection.execute("SELECT " + call, parameters).fetchone()[0]
+        print(what + ":", type(result).__name__, "" if type(result) is int else result)
+    except psycopg.Error as error:
+        print(what + ":", error.sqlstate)
+
+for what, timeout in (("str", "5 s"), ("timedelta", timedelta(seconds=5)), ("None", None), ("int", 5), ("float", 0.5)):
+    show(what, "zk_lock_acquire(%s, %s)", "/types", timeout)
+show("int, cast", "zk_lock_acquire(%s, %s::interval)", "/types", 5)
+show("int, made", "zk_lock_acquire(%s, make_interval(secs => %s))", "/types", 5)
+show("float, made", "zk_lock_acquire(%s, make_interval(secs => %s))", "/types", 0.5)
+show("leases", "zk_semaphore_acquire(%s, %s, %s)", "/leases", 3, "1 s")
+show("list", "zk_multilock_acquire(%s)", ["/types/1", "/types/2"])
+show("token", "zk_lock_token(%s)", "/types")
+show("null path", "zk_lock_acquire(%s)", None)
+tick = datetime(2024, 5, 5, 2, tzinfo=timezone.utc)
+for what, value in (("aware", tick), ("naive", datetime(2024, 5, 5, 2)), ("date", date(2024, 5, 5)), ("text", "2024-05-05 02:00Z"), ("no tick", None)):
+    show(what, "zk_run_once(%s, %s)", "/job/" + what, value)
+show("same tick", "zk_run_once(%s, %s, retry => %s, spacing => %s)", "/job/aware", "2024-05-05 04:00+02", True, timedelta(hours=1))
 END
-my ($out, $err) = ('', '');
-IPC::Run::run([ '/usr/bin/python3', '-c', $types, $driver{psycopg}[2] ], '>', \$out, '2>', \$err);
-is($out, "True\nTrue\nTrue\nTrue\nTrue\nint\nTrue\n", 'psycopg: types of parameters and results') or diag($err);
+is(results_of('/usr/bin/python3', '-c', $python, $driver{psycopg}[2]), <<'END' , 'psycopg: types');
+str: bool True
+timedelta: bool True
+None: bool True
+int: 42883
+float: 42883
+int, cast: 42846
+int, made: bool True
+float, made: bool True
+leases: bool True
+list: bool True
+token: int 
+null path: 22023
+aware: bool True
+naive: bool True
+date: bool True
+text: bool True
+no tick: 22023
+same tick: bool False
+END
+
+my $java = PostgreSQL::Test::Utils::tempdir() . '/Types.java';
+append_to_file($java, <<'END');
+import java.sql.*;
+import java.time.*;
+
+public class Types {
+    static Connection connection;
+
+    interface Setter { void set(PreparedStatement statement) throws SQLException; }
+
+    // The path is the first parameter, and the setter has the others.
+    static void show(String what, String call, String path, Setter setter) throws SQLException {
+        try (PreparedStatement statement = connection.prepareStatement("SELECT " + call)) {
+            statement.setString(1, path);
+            setter.set(statement);
+            ResultSet result = statement.executeQuery();
+            result.next();
+            Object value = result.getObject(1);
+            System.out.println(what + ": " + (value instanceof Long ? "Long" : value));
+        } catch (SQLException e) {
+            System.out.println(what + ": " + e.getSQLState());
+        }
+    }
+
+    public static void main(String[] args) throws Exception {
+        String lock = "zk_lock_acquire(?, ?)", cast = "zk_lock_acquire(?, ?::interval)";
+        String made = "zk_lock_acquire(?, make_interval(secs => ?))";
+        OffsetDateTime tick = OffsetDateTime.parse("2024-05-05T02:00Z");
+
+        connection = DriverManager.getConnection(args[0]);
+        show("setString", lock, "/types", s -> s.setString(2, "5 s"));
+        show("setString, cast", cast, "/types", s -> s.setString(2, "5 s"));
+        show("Duration, cast", cast, "/types", s -> s.setString(2, Duration.ofSeconds(5).toString()));
+        show("PGInterval", lock, "/types", s -> s.setObject(2, new org.postgresql.util.PGInterval("5 s")));
+        show("setInt", lock, "/types", s -> s.setInt(2, 5));
+        show("setInt, cast", cast, "/types", s -> s.setInt(2, 5));
+        show("setInt, made", made, "/types", s -> s.setInt(2, 5));
+        show("setDouble, made", made, "/types", s -> s.setDouble(2, 0.5));
+        show("null", lock, "/types", s -> s.setObject(2, null));
+        show("null of setString", lock, "/types", s -> s.setString(2, null));
+        show("null of setString, cast", cast, "/types", s -> s.setString(2, null));
+        show("leases", "zk_semaphore_acquire(?, ?, ?::interval)", "/leases", s -> {
+            s.setInt(2, 3);
+            s.setString(3, "1 s");
+        });
+        show("leases, setLong", "zk_semaphore_acquire(?, ?)", "/leases", s -> s.setLong(2, 3));
+        show("array", "zk_multilock_acquire(ARRAY[?, ?])", "/types/1", s -> s.setString(2, "/types/2"));
+        show("token", "zk_lock_token(?)", "/types", s -> { });
+        show("null path", "zk_lock_acquire(?)", null, s -> { });
+        show("OffsetDateTime", "zk_run_once(?, ?)", "/job/1", s -> s.setObject(2, tick));
+        show("Timestamp", "zk_run_once(?, ?)", "/job/2", s -> s.setTimestamp(2, Timestamp.from(tick.toInstant())));
+        show("text", "zk_run_once(?, ?)", "/job/3", s -> s.setString(2, "2024-05-05 02:00Z"));
+        show("text, cast", "zk_run_once(?, ?::timestamptz)", "/job/3", s -> s.setString(2, "2024-05-05 02:00Z"));
+        show("no tick", "zk_run_once(?, ?)", "/job/4", s -> s.setObject(2, null));
+        show("same tick", "zk_run_once(?, ?, retry => ?, spacing => ?::interval)", "/job/1", s -> {
+            s.setTimestamp(2, Timestamp.from(tick.toInstant()));
+            s.setBoolean(3, true);
+            s.setString(4, "1 h");
+        });
+
+        // Or let the server find out the types of all text parameters.
+        connection = DriverManager.getConnection(args[0] + "&stringtype=unspecified");
+        show("unspecified", lock, "/unspecified", s -> s.setString(2, "5 s"));
+    }
+}
+END
+is(results_of(@{ $driver{JDBC} }[ 0 .. 3 ], $java, $driver{JDBC}[-1]), <<'END', 'JDBC: types');
+setString: 42883
+setString, cast: true
+Duration, cast: true
+PGInterval: true
+setInt: 42883
+setInt, cast: 42846
+setInt, made: true
+setDouble, made: true
+null: true
+null of setString: 42883
+null of setString, cast: true
+leases: true
+leases, setLong: 42883
+array: true
+token: Long
+null path: 22023
+OffsetDateTime: true
+Timestamp: true
+text: 42883
+text, cast: true
+no tick: 22023
+same tick: false
+unspecified: true
+END
 
 done_testing();

@@ -5,73 +5,29 @@ use strict;
 use warnings;
 
 use Test::More;
-use Time::HiRes qw(usleep);
 
 use PostgreSQL::Test::Utils;
 
-use ZklockBackend;
+use PgBouncer;
 use ZklockNode;
 use ZooKeeper;
 
-my ($program) = grep { -x } map { "$_/pgbouncer" } split(/:/, $ENV{PATH}), '/usr/sbin';
-plan skip_all => 'there is no pgbouncer' unless $program;
+plan skip_all => 'there is no pgbouncer' unless PgBouncer->program;
 
 my $zk = ZooKeeper->new;
 my %settings = ('zklock.session_timeout' => '30s', 'zklock.linger' => 0);
 my $node_a = ZklockNode->started('a', $zk, %settings);
 my $node_b = ZklockNode->started('b', $zk, %settings);
 my $b1 = $node_b->backend;
-my $user = getpwuid $>;
 
 # A pool for each mode; all of one pool goes over the same few connections to server a.
-my $directory = PostgreSQL::Test::Utils::tempdir_short();
-my $port = PostgreSQL::Test::Cluster::get_free_port();
-my $server = 'host=' . $node_a->host . ' port=' . $node_a->port . " user=$user dbname=postgres";
-append_to_file("$directory/pgbouncer.ini", <<"END");
-[databases]
-one = $server pool_mode=transaction pool_size=1
-two = $server pool_mode=transaction pool_size=2
-sessions = $server pool_mode=session pool_size=1
+my $pooler = PgBouncer->new($node_a,
+	one => 'pool_mode=transaction pool_size=1',
+	two => 'pool_mode=transaction pool_size=2',
+	sessions => 'pool_mode=session pool_size=1',
+	pgbouncer => 'server_reset_query = DISCARD ALL');
 
-[pgbouncer]
-listen_addr =
-listen_port = $port
-unix_socket_dir = $directory
-auth_type = any
-server_reset_query = DISCARD ALL
-ignore_startup_parameters = extra_float_digits
-logfile = $directory/pgbouncer.log
-END
-
-my $pgbouncer = fork // die "could not fork: $!";
-if ($pgbouncer == 0)
-{
-	open STDIN, '<', '/dev/null';
-	open STDOUT, '>', "$directory/output";
-	open STDERR, '>&', \*STDOUT;
-	chdir $directory;
-	exec $program, "$directory/pgbouncer.ini" or POSIX::_exit(127);
-}
-
-END
-{
-	my $status = $?;
-	if ($pgbouncer)
-	{
-		kill 'KILL', $pgbouncer;
-		waitpid $pgbouncer, 0;
-	}
-	$? = $status;
-}
-
-$zk->wait_until(sub { -S "$directory/.s.PGSQL.$port" }, 'pgbouncer to listen');
-
-sub pooled
-{
-	my ($pool) = @_;
-	return $node_a->backend(
-		extra_params => [ '-d', "host=$directory port=$port user=$user dbname=$pool" ]);
-}
+sub pooled { my ($pool) = @_; return $pooler->backend($pool); }
 
 sub claims { return $node_a->safe_psql('postgres', 'SELECT count(*) FROM zk_locks WHERE claim IS NOT NULL'); }
 
@@ -120,7 +76,8 @@ $_->quit foreach $c2, $c3;
 # --- many clients on two connections, and the other server: no update is lost ---
 
 $node_a->safe_psql('postgres', 'CREATE TABLE counter (v int); INSERT INTO counter VALUES (0)');
-append_to_file("$directory/script.sql", <<'END');
+my $script = PostgreSQL::Test::Utils::tempdir() . '/script.sql';
+append_to_file($script, <<'END');
 BEGIN;
 SELECT zk_xact_lock_acquire('/counter');
 SELECT v FROM counter \gset
@@ -129,12 +86,49 @@ COMMIT;
 END
 command_ok(
 	[
-		'pgbench', '-n', '-c', '6', '-t', '20', '-f', "$directory/script.sql",
-		'-h', $directory, '-p', $port, '-U', $user, 'two'
+		'pgbench', '-n', '-c', '6', '-t', '20', '-f', $script,
+		'-h', $pooler->directory, '-p', $pooler->port, '-U', scalar getpwuid($>), 'two'
 	],
 	'many clients');
 is($node_a->safe_psql('postgres', 'SELECT v FROM counter'), '120', 'no update is lost');
 is(claims(), '0', 'and no claim is left');
+
+# --- transaction mode: a lock that is lost ---
+
+# The transaction of a client that is idle in it ends with the connection to the server, and
+# the client's connection with it; an idle connection to the server is not concerned.
+($c1, $c2) = map { pooled('one') } 1 .. 2;
+$c1->query(q{BEGIN; SELECT zk_xact_lock_acquire('/lost')});
+is($b1->query(q{SELECT zk_lock_force_release('/lost')}), '1', 'a lock is taken away');
+$node_a->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path = '/lost' AND claim = 'held'});
+isnt($c1->run('SELECT 1; COMMIT')->{err}, '', 'its transaction does not commit');
+is($c2->query(q{BEGIN; SELECT zk_xact_lock_acquire('/lost'); COMMIT}), 't', 'the next client gets a good connection');
+$c2->query(q{SELECT zk_xact_run_once('/jobs/pooled', '2024-05-05 02:00Z')});
+is($c2->query(q{SELECT zk_xact_run_once('/jobs/pooled', '2024-05-05 02:00Z')}), 'f', 'a tick is used up, whoever asks');
+is(claims(), '0', 'and no lock is left of the run');
+$c2->quit;
+
+# --- transaction mode: what goes wrong with session-level locks ---
+
+($c1, $c2) = map { pooled('one') } 1 .. 2;
+is($c1->query(q{SELECT zk_lock_acquire('/stray')}), 't', 'a session-level lock');
+is($c2->query(q{SELECT zk_lock_acquire('/stray', '0')}), 't', 'the next client has it, too: both work at once');
+is($c2->query(q{SELECT zk_lock_release('/stray')}), 't', 'each can release what is not its own');
+$_->quit foreach $c1, $c2;
+is(claims(), '1', 'and when both have gone, the lock is still held');
+is($b1->query(q{SELECT zk_lock_acquire('/stray', '0')}), 'f', 'by no client');
+$c1 = pooled('one');
+is($c1->query('SELECT zk_lock_release_all()'), '1', 'until the connection is cleaned up');
+$c1->quit;
+$node_a->wait_until_clean('/stray');
+
+my $always = PgBouncer->new($node_a, one => 'pool_mode=transaction pool_size=1',
+	pgbouncer => "server_reset_query = DISCARD ALL\nserver_reset_query_always = 1");
+$c1 = $always->backend('one');
+is($c1->query(q{SELECT zk_lock_acquire('/reset')}), 't', 'server_reset_query_always: acquired');
+is($c1->query(q{SELECT zk_lock_is_held('/reset')}), 'f', 'server_reset_query_always: and dropped behind the back of the client');
+$c1->quit;
+$always->stop;
 
 # --- session mode: the reset query drops what a client leaves behind ---
 
@@ -162,9 +156,7 @@ $c2->quit;
 
 $b1->query('SELECT zk_lock_release_all()');
 $b1->quit;
-kill 'INT', $pgbouncer;
-waitpid $pgbouncer, 0;
-$pgbouncer = undef;
+$pooler->stop;
 $_->stop foreach $node_a, $node_b;
 is_deeply([ grep { /lock-/ } @{ $zk->tree('/zklock') } ], [], 'no znode is left');
 
