@@ -33,6 +33,7 @@
 #include "compat.h"
 #include "faultpoint.h"
 #include "settings.h"
+#include "shared/lockstat.h"
 #include "shared/sharedclaim.h"
 
 /* PostgreSQL itself uses 1 and 2 in an advisory lock's last field. */
@@ -258,6 +259,10 @@ judge_error(ZklClaim *claim, ErrorData *error, bool limited)
 		FreeErrorData(error);
 		return ZKL_LOCAL_TIME_OVER;
 	}
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
+		zkl_lock_stat_timeout(claim);
+	else if (error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED)
+		zkl_lock_stat_deadlock(claim);
 	ReThrowError(error);
 	return ZKL_LOCAL_TIME_OVER; /* keep compiler quiet */
 }

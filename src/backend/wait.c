@@ -17,6 +17,7 @@
 #include "compat.h"
 #include "faultpoint.h"
 #include "settings.h"
+#include "shared/lockstat.h"
 
 /*
  * How long a try waits until the server before it has answered or given up:
@@ -65,6 +66,7 @@ zkl_wait_ask(ZklWait *wait, ZklClaim *claim)
 ZklAnswer
 zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 {
+	wait->claim = claim;
 	wait->session = claim->entry->session;
 	for (;;)
 	{
@@ -133,6 +135,7 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 bool
 zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim)
 {
+	wait->claim = claim;
 	wait->session = claim->entry->session;
 	while (!zkl_claim_status_is_settled(claim))
 	{
@@ -146,6 +149,7 @@ zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim)
 ZklClaimStatus
 zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim)
 {
+	wait->claim = claim;
 	wait->session = claim->entry->session;
 	for (;;)
 	{
@@ -209,7 +213,10 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 		 now >= zkl_session_info_silent_from(wait->session, wait->silent_since)))
 		zkl_report_unreachable(wish->path, wait->session);
 	if (now >= wait->lock_timeout_at)
+	{
+		zkl_lock_stat_timeout(wait->claim);
 		zkl_report_lock_timeout();
+	}
 	return false;
 }
 
