@@ -598,7 +598,17 @@ CREATE VIEW zk_stat_locks AS
 COMMENT ON VIEW zk_stat_locks IS
 'statistics of the locks that this server has used, one row for each path';
 
-CREATE FUNCTION zk_stat(OUT creates bigint,
+CREATE FUNCTION zk_stat(OUT acquired bigint,
+						OUT acquired_locally bigint,
+						OUT waited bigint,
+						OUT wait_time double precision,
+						OUT hold_time double precision,
+						OUT timeouts bigint,
+						OUT lost bigint,
+						OUT deadlocks bigint,
+						OUT handed_over bigint,
+						OUT paths_discarded bigint,
+						OUT creates bigint,
 						OUT lists bigint,
 						OUT reads bigint,
 						OUT writes bigint,
@@ -613,17 +623,26 @@ CREATE FUNCTION zk_stat(OUT creates bigint,
 						OUT reconnects bigint,
 						OUT expirations bigint,
 						OUT doubt_time double precision,
-						OUT paths_discarded bigint,
 						OUT stats_reset timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zklock_stat'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_stat() IS
-'statistics of this server''s requests and ZooKeeper sessions; see view zk_stat';
+'statistics of this server''s locks, requests and ZooKeeper sessions; see view zk_stat';
 
 CREATE VIEW zk_stat AS
-	SELECT s.creates,
+	SELECT s.acquired,
+		   s.acquired_locally,
+		   s.waited,
+		   s.wait_time,
+		   s.hold_time,
+		   s.timeouts,
+		   s.lost,
+		   s.deadlocks,
+		   s.handed_over,
+		   s.paths_discarded,
+		   s.creates,
 		   s.lists,
 		   s.reads,
 		   s.writes,
@@ -638,12 +657,11 @@ CREATE VIEW zk_stat AS
 		   s.reconnects,
 		   s.expirations,
 		   s.doubt_time,
-		   s.paths_discarded,
 		   s.stats_reset
 	FROM @extschema@.zk_stat() AS s;
 
 COMMENT ON VIEW zk_stat IS
-'statistics of this server''s requests and ZooKeeper sessions, in one row';
+'statistics of this server''s locks, requests and ZooKeeper sessions, in one row';
 
 CREATE FUNCTION zk_stat_reset()
 RETURNS void

@@ -49,6 +49,10 @@ RESET client_min_messages;
 RESET zklock.on_lost;
 SELECT acquired, lost, hold_time > 0 AS hold_time FROM zk_stat_locks WHERE path = '/regress/stat/lost';
 
+-- zk_stat has the sums
+SELECT bool_and(s.acquired = l.acquired AND s.timeouts = l.timeouts AND s.lost = l.lost AND s.lost = 1) AS sums
+FROM zk_stat AS s, (SELECT sum(acquired) AS acquired, sum(timeouts) AS timeouts, sum(lost) AS lost FROM zk_stat_locks) AS l;
+
 -- requests by kind, and the histogram of the answers
 SELECT count(*) FROM zk_lock_queue('/regress/stat/none');
 SELECT array_length(answer_bounds, 1) AS bounds, array_length(answer_buckets, 1) AS buckets,

@@ -29,10 +29,12 @@ PG_FUNCTION_INFO_V1(zklock_stat_locks);
 PG_FUNCTION_INFO_V1(zklock_stat);
 PG_FUNCTION_INFO_V1(zklock_stat_reset);
 
-#define LOCKS_COLUMNS	11
-#define STAT_COLUMNS	(ZKL_TRAFFIC_KINDS + 9)
+#define COUNTS_COLUMNS	9
+#define LOCKS_COLUMNS	(COUNTS_COLUMNS + 2)
+#define STAT_COLUMNS	(COUNTS_COLUMNS + ZKL_TRAFFIC_KINDS + 9)
 
 static void put_row(ReturnSetInfo *rsinfo, const ZklLockStat *row);
+static int	put_counts(Datum *values, const ZklLockCounts *counts);
 static bool may_see(Oid role);
 static Datum milliseconds(int64 microseconds);
 static Datum counter(pg_atomic_uint64 *counter);
@@ -62,21 +64,30 @@ put_row(ReturnSetInfo *rsinfo, const ZklLockStat *row)
 {
 	Datum		values[LOCKS_COLUMNS];
 	bool		nulls[LOCKS_COLUMNS] = {0};
+	int			n = 0;
 
-	nulls[0] = !may_see(row->role);
-	values[0] = nulls[0] ? (Datum) 0 :
+	nulls[n] = !may_see(row->role);
+	values[n++] = nulls[0] ? (Datum) 0 :
 		CStringGetTextDatum(zkl_display_path(row->path));
-	values[1] = Int64GetDatum((int64) row->acquired);
-	values[2] = Int64GetDatum((int64) row->acquired_locally);
-	values[3] = Int64GetDatum((int64) row->waited);
-	values[4] = milliseconds(row->wait_time);
-	values[5] = milliseconds(row->hold_time);
-	values[6] = Int64GetDatum((int64) row->timeouts);
-	values[7] = Int64GetDatum((int64) row->lost);
-	values[8] = Int64GetDatum((int64) row->deadlocks);
-	values[9] = Int64GetDatum((int64) row->handed_over);
-	values[10] = TimestampTzGetDatum(row->since);
+	n += put_counts(&values[n], &row->counts);
+	values[n] = TimestampTzGetDatum(row->since);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* Returns the number of values. */
+static int
+put_counts(Datum *values, const ZklLockCounts *counts)
+{
+	values[0] = Int64GetDatum((int64) counts->acquired);
+	values[1] = Int64GetDatum((int64) counts->acquired_locally);
+	values[2] = Int64GetDatum((int64) counts->waited);
+	values[3] = milliseconds(counts->wait_time);
+	values[4] = milliseconds(counts->hold_time);
+	values[5] = Int64GetDatum((int64) counts->timeouts);
+	values[6] = Int64GetDatum((int64) counts->lost);
+	values[7] = Int64GetDatum((int64) counts->deadlocks);
+	values[8] = Int64GetDatum((int64) counts->handed_over);
+	return COUNTS_COLUMNS;
 }
 
 /* A path is that of a role as long as no other role has used it. */
@@ -106,17 +117,21 @@ zklock_stat(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	Datum		values[STAT_COLUMNS];
 	bool		nulls[STAT_COLUMNS] = {0};
+	ZklLockCounts sum;
+	uint64		ndiscarded;
 	int			n = 0;
 
 	zkl_report_unless_loaded();
 	InitMaterializedSRF(fcinfo, 0);
+	ndiscarded = zkl_lock_stat_sum(&sum);
+	n += put_counts(&values[n], &sum);
+	values[n++] = Int64GetDatum((int64) ndiscarded);
 	for (int kind = 0; kind < ZKL_TRAFFIC_KINDS; kind++)
 		values[n++] = counter(&zkl_server_stat->sent[kind]);
 	n += put_answers(&values[n]);
 	values[n++] = counter(&zkl_server_stat->reconnects);
 	values[n++] = counter(&zkl_server_stat->expirations);
 	values[n++] = milliseconds(doubt_time());
-	values[n++] = Int64GetDatum((int64) zkl_lock_stat_forgotten());
 	values[n++] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&zkl_server_stat->reset_time));
 	Assert(n == STAT_COLUMNS);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);

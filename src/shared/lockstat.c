@@ -4,7 +4,7 @@
  *	  What zk_stat_locks counts: one row for each path.
  *
  * An entry links to its row, so a lock that the server keeps is counted
- * without a look-up.  A row that is forgotten unlinks its entry, and the next
+ * without a look-up.  A row that is discarded unlinks its entry, and the next
  * claim on the path makes another row.
  *
  * src/shared/lockstat.c
@@ -27,7 +27,8 @@ typedef struct Part
 {
 	dlist_head	rows;
 	int			nrows;
-	uint64		forgotten;
+	uint64		ndiscarded;
+	ZklLockCounts discarded;	/* the sum of these rows */
 } Part;
 
 static Part *parts = NULL;		/* ZKL_PARTITIONS of them */
@@ -36,7 +37,8 @@ static HTAB *table = NULL;
 static int	max_rows_of_part(void);
 static ZklLockStat *use(ZklClaim *claim);
 static ZklLockStat *find_or_make(ZklEntry *entry, Oid role);
-static void forget(Part *part, ZklLockStat *row);
+static void discard(Part *part, ZklLockStat *row);
+static void add(ZklLockCounts *sum, const ZklLockCounts *counts);
 static void count_wait(ZklLockStat *row, const ZklClaim *claim, int64 now);
 
 /* Rounded down, so that there are never more than the setting says. */
@@ -113,8 +115,11 @@ find_or_make(ZklEntry *entry, Oid role)
 	{
 		if (part->nrows == max_rows_of_part())
 		{
-			forget(part, dlist_tail_element(ZklLockStat, link, &part->rows));
-			part->forgotten++;
+			ZklLockStat *oldest = dlist_tail_element(ZklLockStat, link, &part->rows);
+
+			add(&part->discarded, &oldest->counts);
+			part->ndiscarded++;
+			discard(part, oldest);
 		}
 
 		/*
@@ -137,7 +142,7 @@ find_or_make(ZklEntry *entry, Oid role)
 }
 
 static void
-forget(Part *part, ZklLockStat *row)
+discard(Part *part, ZklLockStat *row)
 {
 	if (row->entry != NULL)
 		row->entry->stat = NULL;
@@ -146,6 +151,20 @@ forget(Part *part, ZklLockStat *row)
 	(void) hash_search_with_hash_value(table, row->path,
 									   zkl_lock_table_hash(row->path),
 									   HASH_REMOVE, NULL);
+}
+
+static void
+add(ZklLockCounts *sum, const ZklLockCounts *counts)
+{
+	sum->acquired += counts->acquired;
+	sum->acquired_locally += counts->acquired_locally;
+	sum->waited += counts->waited;
+	sum->wait_time += counts->wait_time;
+	sum->hold_time += counts->hold_time;
+	sum->timeouts += counts->timeouts;
+	sum->lost += counts->lost;
+	sum->deadlocks += counts->deadlocks;
+	sum->handed_over += counts->handed_over;
 }
 
 void
@@ -167,9 +186,9 @@ zkl_lock_stat_granted(ZklClaim *claim, int64 now)
 
 	if (row == NULL)
 		return;
-	row->acquired++;
+	row->counts.acquired++;
 	if (!claim->asked)
-		row->acquired_locally++;
+		row->counts.acquired_locally++;
 	count_wait(row, claim, now);
 }
 
@@ -178,9 +197,9 @@ static void
 count_wait(ZklLockStat *row, const ZklClaim *claim, int64 now)
 {
 	if (claim->waited)
-		row->waited++;
+		row->counts.waited++;
 	if (claim->waited || claim->asked)
-		row->wait_time += now - claim->since;
+		row->counts.wait_time += now - claim->since;
 }
 
 void
@@ -190,8 +209,8 @@ zkl_lock_stat_lost(ZklClaim *claim, int64 now)
 
 	if (row == NULL)
 		return;
-	row->lost++;
-	row->hold_time += now - claim->since;
+	row->counts.lost++;
+	row->counts.hold_time += now - claim->since;
 }
 
 /* The time of a claim that was lost has been counted at the loss. */
@@ -203,7 +222,7 @@ zkl_lock_stat_ended(ZklClaim *claim, int64 now)
 	if (row == NULL)
 		return;
 	if (claim->state == ZKL_CLAIM_HELD)
-		row->hold_time += now - claim->since;
+		row->counts.hold_time += now - claim->since;
 	else if (claim->state == ZKL_CLAIM_WAITING)
 		count_wait(row, claim, now);
 }
@@ -214,7 +233,7 @@ zkl_lock_stat_given_up(const ZklEntry *entry)
 	const ZklEntry *lock = entry->semaphore ? entry->semaphore : entry;
 
 	if (entry->contended && lock->stat != NULL)
-		lock->stat->handed_over++;
+		lock->stat->counts.handed_over++;
 }
 
 void
@@ -226,7 +245,7 @@ zkl_lock_stat_timeout(ZklClaim *claim)
 	LWLockAcquire(partition, LW_EXCLUSIVE);
 	row = use(claim);
 	if (row != NULL)
-		row->timeouts++;
+		row->counts.timeouts++;
 	LWLockRelease(partition);
 }
 
@@ -239,7 +258,7 @@ zkl_lock_stat_deadlock(ZklClaim *claim)
 	LWLockAcquire(partition, LW_EXCLUSIVE);
 	row = use(claim);
 	if (row != NULL)
-		row->deadlocks++;
+		row->counts.deadlocks++;
 	LWLockRelease(partition);
 }
 
@@ -266,17 +285,22 @@ zkl_lock_stat_copy(int *nrows)
 }
 
 uint64
-zkl_lock_stat_forgotten(void)
+zkl_lock_stat_sum(ZklLockCounts *sum)
 {
-	uint64		forgotten = 0;
+	uint64		ndiscarded = 0;
+	dlist_iter	iter;
 
+	memset(sum, 0, sizeof(*sum));
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
 	{
 		LWLockAcquire(zkl_lock_table_partition(i), LW_SHARED);
-		forgotten += parts[i].forgotten;
+		ndiscarded += parts[i].ndiscarded;
+		add(sum, &parts[i].discarded);
+		dlist_foreach(iter, &parts[i].rows)
+			add(sum, &dlist_container(ZklLockStat, link, iter.cur)->counts);
 		LWLockRelease(zkl_lock_table_partition(i));
 	}
-	return forgotten;
+	return ndiscarded;
 }
 
 void
@@ -288,8 +312,9 @@ zkl_lock_stat_reset(void)
 
 		LWLockAcquire(zkl_lock_table_partition(i), LW_EXCLUSIVE);
 		dlist_foreach_modify(iter, &parts[i].rows)
-			forget(&parts[i], dlist_container(ZklLockStat, link, iter.cur));
-		parts[i].forgotten = 0;
+			discard(&parts[i], dlist_container(ZklLockStat, link, iter.cur));
+		parts[i].ndiscarded = 0;
+		memset(&parts[i].discarded, 0, sizeof(ZklLockCounts));
 		LWLockRelease(zkl_lock_table_partition(i));
 	}
 }

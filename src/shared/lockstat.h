@@ -25,13 +25,8 @@
 #include "shared/locktable.h"
 
 /* All times are in microseconds. */
-struct ZklLockStat
+typedef struct ZklLockCounts
 {
-	char		path[ZKL_PATH_SIZE];	/* hash key; fixed */
-	dlist_node	link;			/* the most recently used row comes first */
-	ZklEntry   *entry;			/* the one that links here, or NULL */
-	Oid			role;			/* of all claims so far; invalid: of several */
-	TimestampTz since;			/* when the row was made */
 	uint64		acquired;		/* grants ... */
 	uint64		acquired_locally;	/* ... with a ticket that was there */
 	uint64		waited;			/* claims that found the lock taken */
@@ -41,6 +36,16 @@ struct ZklLockStat
 	uint64		lost;
 	uint64		deadlocks;
 	uint64		handed_over;	/* tickets given up while other clients queue */
+} ZklLockCounts;
+
+struct ZklLockStat
+{
+	char		path[ZKL_PATH_SIZE];	/* hash key; fixed */
+	dlist_node	link;			/* the most recently used row comes first */
+	ZklEntry   *entry;			/* the one that links here, or NULL */
+	Oid			role;			/* of all claims so far; invalid: of several */
+	TimestampTz since;			/* when the row was made */
+	ZklLockCounts counts;
 };
 
 /* For the shared-memory hooks: once in the postmaster, once in each process. */
@@ -70,11 +75,12 @@ extern void zkl_lock_stat_deadlock(ZklClaim *claim);
 
 /*
  * A copy of all rows, as an array in the current memory context, each partition
- * at a moment of its own; and how many rows were forgotten.  reset makes all
- * rows go.  Called without a partition.
+ * at a moment of its own.  And the sum of all rows, and of those that were
+ * discarded, with their number.  reset makes all rows go, and the sum.  Called
+ * without a partition.
  */
 extern ZklLockStat *zkl_lock_stat_copy(int *nrows);
-extern uint64 zkl_lock_stat_forgotten(void);
+extern uint64 zkl_lock_stat_sum(ZklLockCounts *sum);
 extern void zkl_lock_stat_reset(void);
 
 #endif							/* ZKL_LOCKSTAT_H */

@@ -113,6 +113,7 @@ my $rows = $a->safe_psql('postgres', 'SELECT count(*) FROM zk_stat_locks');
 cmp_ok($rows, '<=', 100, 'at most zklock.stat_locks rows');
 cmp_ok($rows, '>', 80, '... and not many fewer');
 cmp_ok(zk_stat('paths_discarded'), '>=', 200, 'the others were discarded');
+is($a->safe_psql('postgres', 'SELECT acquired - claims FROM zk_stat, zk_status'), 0, 'but no grant is missing from the sum');
 is(stat_of($a, 'acquired', '/kept'), 301, 'the path that is used most stays');
 is(stat_of($a, 'acquired', '/idle'), '', 'that of a lock that is held may go');
 is($two->query(q{SELECT zk_lock_is_held('/idle'), zk_lock_release('/idle')}), 't|t', 'the lock stays');
