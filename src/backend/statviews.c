@@ -17,6 +17,7 @@
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 #include "backend/display.h"
@@ -39,6 +40,7 @@ static bool may_see(Oid role);
 static Datum milliseconds(int64 microseconds);
 static Datum counter(pg_atomic_uint64 *counter);
 static int	put_answers(Datum *values);
+static Datum make_array(Datum *elements, int n, Oid type);
 static int64 doubt_time(void);
 
 Datum
@@ -159,13 +161,21 @@ put_answers(Datum *values)
 
 	values[0] = Int64GetDatum((int64) answers);
 	values[1] = milliseconds(pg_atomic_read_u64(&zkl_server_stat->answer_time));
-	values[2] = PointerGetDatum(construct_array(bounds, ZKL_TRAFFIC_BOUNDS,
-												FLOAT8OID, sizeof(float8),
-												FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-	values[3] = PointerGetDatum(construct_array(buckets, ZKL_TRAFFIC_BOUNDS,
-												INT8OID, sizeof(int64),
-												FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+	values[2] = make_array(bounds, ZKL_TRAFFIC_BOUNDS, FLOAT8OID);
+	values[3] = make_array(buckets, ZKL_TRAFFIC_BOUNDS, INT8OID);
 	return 4;
+}
+
+static Datum
+make_array(Datum *elements, int n, Oid type)
+{
+	int16		length;
+	bool		by_value;
+	char		align;
+
+	get_typlenbyvalalign(type, &length, &by_value, &align);
+	return PointerGetDatum(construct_array(elements, n, type, length, by_value,
+										   align));
 }
 
 /* Also of the sessions that are in doubt now. */
