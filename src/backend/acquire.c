@@ -91,7 +91,7 @@ zkl_acquire_claim(ZklLocalClaim *claim, const ZklWish *wish)
 		 */
 		zkl_claims_unlock(claim, zkl_claims_part(wish->mode));
 	}
-	zkl_lock_stat_timeout(claim->shared);
+	zkl_lock_stat_failed(claim->shared, ERRCODE_LOCK_NOT_AVAILABLE);
 	return false;
 }
 

@@ -259,10 +259,7 @@ judge_error(ZklClaim *claim, ErrorData *error, bool limited)
 		FreeErrorData(error);
 		return ZKL_LOCAL_TIME_OVER;
 	}
-	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
-		zkl_lock_stat_timeout(claim);
-	else if (error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED)
-		zkl_lock_stat_deadlock(claim);
+	zkl_lock_stat_failed(claim, error->sqlerrcode);
 	ReThrowError(error);
 	return ZKL_LOCAL_TIME_OVER; /* keep compiler quiet */
 }

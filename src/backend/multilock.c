@@ -139,7 +139,7 @@ acquire_all(Multilock *lock)
 	 * later one meanwhile, or wait in its queue.
 	 */
 	if (lock->wish->only_tries)
-		zkl_lock_stat_timeout(lock->members[granted].claim->shared);
+		zkl_lock_stat_failed(lock->members[granted].claim->shared, ERRCODE_LOCK_NOT_AVAILABLE);
 	end_from(lock, granted);
 	if (lock->wish->only_tries)
 		return false;

@@ -211,7 +211,7 @@ acquire_leases(ZklClaim *claim, const ZklWish *wish)
 	while (answer == ZKL_ANSWER_STALE);
 	if (answer != ZKL_ANSWER_HELD)
 	{
-		zkl_lock_stat_timeout(claim);
+		zkl_lock_stat_failed(claim, ERRCODE_LOCK_NOT_AVAILABLE);
 		return false;
 	}
 	survey_after(claim, wish);

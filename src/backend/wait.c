@@ -214,7 +214,7 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 		zkl_report_unreachable(wish->path, wait->session);
 	if (now >= wait->lock_timeout_at)
 	{
-		zkl_lock_stat_timeout(wait->claim);
+		zkl_lock_stat_failed(wait->claim, ERRCODE_LOCK_NOT_AVAILABLE);
 		zkl_report_lock_timeout();
 	}
 	return false;

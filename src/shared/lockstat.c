@@ -237,27 +237,19 @@ zkl_lock_stat_given_up(const ZklEntry *entry)
 }
 
 void
-zkl_lock_stat_timeout(ZklClaim *claim)
+zkl_lock_stat_failed(ZklClaim *claim, int sqlstate)
 {
 	LWLock	   *partition = zkl_lock_table_partition(claim->entry->hash);
+	bool		timeout = sqlstate == ERRCODE_LOCK_NOT_AVAILABLE;
 	ZklLockStat *row;
 
+	if (!timeout && sqlstate != ERRCODE_T_R_DEADLOCK_DETECTED)
+		return;
 	LWLockAcquire(partition, LW_EXCLUSIVE);
 	row = use(claim);
-	if (row != NULL)
+	if (row != NULL && timeout)
 		row->counts.timeouts++;
-	LWLockRelease(partition);
-}
-
-void
-zkl_lock_stat_deadlock(ZklClaim *claim)
-{
-	LWLock	   *partition = zkl_lock_table_partition(claim->entry->hash);
-	ZklLockStat *row;
-
-	LWLockAcquire(partition, LW_EXCLUSIVE);
-	row = use(claim);
-	if (row != NULL)
+	else if (row != NULL)
 		row->counts.deadlocks++;
 	LWLockRelease(partition);
 }

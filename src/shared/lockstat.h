@@ -67,11 +67,11 @@ extern void zkl_lock_stat_given_up(const ZklEntry *entry);
 extern void zkl_lock_stat_unlink(ZklEntry *entry);
 
 /*
- * This backend's wait with the claim has ended by a timeout, whether its own or
- * lock_timeout; or as a deadlock.  Called without the partition.
+ * This backend's wait with the claim has failed.  Counts a deadlock (40P01), and
+ * a timeout (55P03), whether that is lock_timeout or the timeout of the call.
+ * Called without the partition.
  */
-extern void zkl_lock_stat_timeout(ZklClaim *claim);
-extern void zkl_lock_stat_deadlock(ZklClaim *claim);
+extern void zkl_lock_stat_failed(ZklClaim *claim, int sqlstate);
 
 /*
  * A copy of all rows, as an array in the current memory context, each partition
