@@ -431,7 +431,7 @@ CREATE VIEW zk_jobs AS
 		   j.attempt,
 		   j.started_at,
 		   j.ended_at,
-		   coalesce(j.ended_at, CASE WHEN j.state = 'started' THEN clock_timestamp() END) - j.started_at AS duration,
+		   coalesce(j.ended_at, CASE WHEN j.state = 'started' AND h.holds THEN clock_timestamp() END) - j.started_at AS duration,
 		   j.server,
 		   j.pid,
 		   j.database,
@@ -441,7 +441,7 @@ CREATE VIEW zk_jobs AS
 		   h.server AS holder_server,
 		   h.pid AS holder_pid
 	FROM @extschema@.zk_jobs() AS j
-		 LEFT JOIN LATERAL (SELECT q.server, q.pid
+		 LEFT JOIN LATERAL (SELECT q.holds, q.server, q.pid
 							FROM @extschema@.zk_lock_queue(j.path) AS q
 							WHERE q.holds
 							ORDER BY q."position"
