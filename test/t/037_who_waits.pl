@@ -230,6 +230,18 @@ is($ended->{errcode}, '57014', 'cancelled');
 like($ended->{err}, $context, 'and told for what it waited');
 release_all($n1);
 
+# --- ZooKeeper does not reply ---
+
+$at = log_end();
+$zk->pause;
+$s1->send(q{SELECT zk_lock_acquire('/silent')});
+$south->wait_for_log(still($s1, 'ExclusiveLock on lock "/silent"'), $at);
+like(logged($at), qr/on lock "\/silent" in ZooKeeper.*\n.*DETAIL:  ZooKeeper has not replied yet\./, 'nobody is blamed for what ZooKeeper does');
+is(event($s1), $named eq 't' ? 'Extension|ZklockReply' : 'Extension|Extension', 'a wait for ZooKeeper');
+$zk->resume;
+is($s1->answer, 't', 'acquired');
+release_all($s1);
+
 # --- not logged ---
 
 $at = log_end();
