@@ -276,6 +276,24 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_lock_queue(text) IS
 'all holders of a lock and all waiters in the whole cluster, in order';
 
+CREATE FUNCTION zk_blockers(backend_pid integer,
+							OUT path text,
+							OUT mode text,
+							OUT holds boolean,
+							OUT client text,
+							OUT server text,
+							OUT pid integer,
+							OUT database text,
+							OUT role text,
+							OUT application text,
+							OUT since timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zklock_blockers'
+LANGUAGE C VOLATILE PARALLEL UNSAFE STRICT;
+
+COMMENT ON FUNCTION zk_blockers(integer) IS
+'the clients that keep a backend of this server waiting for a lock, in the whole cluster';
+
 CREATE FUNCTION zk_lock_revoke(path text)
 RETURNS integer
 AS 'MODULE_PATHNAME', 'zklock_lock_revoke'

@@ -30,6 +30,7 @@
 #include "utils/resowner.h"
 
 #include "backend/locallock.h"
+#include "backend/obstacle.h"
 #include "compat.h"
 #include "faultpoint.h"
 #include "settings.h"
@@ -188,16 +189,20 @@ wait_and_judge(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
 			   ZklScope scope, int limit_ms)
 {
 	MemoryContext context = CurrentMemoryContext;
+	ErrorContextCallback context_of_errors;
 	int			users_limit = LockTimeout;
 	volatile bool booked = false;
 	volatile ZklLocalWait result = ZKL_LOCAL_LOCKED;
 
 	PG_TRY();
 	{
+		/* PostgreSQL's own messages show the lock as four numbers. */
+		zkl_obstacle_push_context(&context_of_errors, claim);
 		if (limit_ms > 0)
 			LockTimeout = limit_ms;
 		wait_here(tag, mode, scope);
 		LockTimeout = users_limit;
+		error_context_stack = context_of_errors.previous;
 		booked = true;
 		if (zkl_shared_claim_end_local_wait(claim))
 			absorb_cancel();
@@ -280,13 +285,14 @@ statement_time_is_over(void)
 static void
 absorb_cancel(void)
 {
+	static uint32 wait_event = 0;
 	int64		until = zkl_now() + MAX_ABSORB_WAIT;
 
 	while (!QueryCancelPending && zkl_now() < until)
 	{
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 1, PG_WAIT_EXTENSION);
+						 1, zkl_wait_event("ZklockCancel", &wait_event));
 		ResetLatch(MyLatch);
 	}
 	QueryCancelPending = statement_is_cancelled();

@@ -9,21 +9,18 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_authid.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/timestamp.h"
 
 #include "backend/display.h"
+#include "backend/lockqueue.h"
 #include "backend/report.h"
 #include "backend/sqlargs.h"
 #include "backend/znodes.h"
 #include "backend/znodetext.h"
-#include "shared/claimstatus.h"
 
 PG_FUNCTION_INFO_V1(zklock_lock_queue);
 PG_FUNCTION_INFO_V1(zklock_lock_revoke);
@@ -31,37 +28,26 @@ PG_FUNCTION_INFO_V1(zklock_lock_force_release);
 
 #define QUEUE_COLUMNS	13
 
-/* A lock's queue, in order. */
-typedef struct Queue
-{
-	const ZklSnapshot *survey;
-	ZklPlace   *places;
-	int			nplaces;
-} Queue;
-
-static void check_no_superuser(const char *path, const Queue *queue);
-static Queue look(const char *path);
+static void check_no_superuser(const char *path, const ZklLockQueue *queue);
 static const char *child_of(const ZklPlace *place);
-static const char *text_of(const char *path, const ZklPlace *place,
-						   const ZklSnapshotNode *node);
 static void put_row(ReturnSetInfo *rsinfo, const char *path, int position,
 					const ZklPlace *place, const ZklSnapshotNode *node);
 static char *data_of(const ZklSnapshotNode *node);
-static TimestampTz timestamp_of(int64 unix_ms);
 
 Datum
 zklock_lock_queue(PG_FUNCTION_ARGS)
 {
 	const char *path;
-	Queue		queue;
+	ZklLockQueue queue;
 
 	zkl_report_unless_loaded();
 	path = zkl_sqlargs_path(fcinfo);
-	queue = look(path);
+	queue = zkl_lock_queue_read(path);
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; i < queue.nplaces; i++)
 		put_row((ReturnSetInfo *) fcinfo->resultinfo, path, i + 1,
-				&queue.places[i], &queue.survey->nodes[queue.places[i].index]);
+				&queue.places[i],
+				zkl_lock_queue_node(&queue, &queue.places[i]));
 	return (Datum) 0;
 }
 
@@ -70,12 +56,12 @@ Datum
 zklock_lock_revoke(PG_FUNCTION_ARGS)
 {
 	const char *path;
-	Queue		queue;
+	ZklLockQueue queue;
 	int			asked = 0;
 
 	zkl_report_unless_loaded();
 	path = zkl_sqlargs_path(fcinfo);
-	queue = look(path);
+	queue = zkl_lock_queue_read(path);
 	for (int i = 0; i < queue.nplaces; i++)
 	{
 		if (queue.places[i].holds)
@@ -92,12 +78,12 @@ Datum
 zklock_lock_force_release(PG_FUNCTION_ARGS)
 {
 	const char *path;
-	Queue		queue;
+	ZklLockQueue queue;
 	int			removed = 0;
 
 	zkl_report_unless_loaded();
 	path = zkl_sqlargs_path(fcinfo);
-	queue = look(path);
+	queue = zkl_lock_queue_read(path);
 
 	/* For all holders, before the first znode is deleted. */
 	if (!superuser())
@@ -129,12 +115,12 @@ zklock_lock_force_release(PG_FUNCTION_ARGS)
  * before it is deleted.
  */
 static void
-check_no_superuser(const char *path, const Queue *queue)
+check_no_superuser(const char *path, const ZklLockQueue *queue)
 {
 	for (int i = 0; i < queue->nplaces; i++)
 	{
 		const ZklPlace *place = &queue->places[i];
-		const char *data = queue->survey->nodes[place->index].data;
+		const char *data = zkl_lock_queue_node(queue, place)->data;
 		const char *word = data ? zkl_znode_text_field(data, "superuser") : NULL;
 
 		if (place->holds && (place->client != ZKL_CLIENT_ZKLOCK ||
@@ -146,32 +132,6 @@ check_no_superuser(const char *path, const Queue *queue)
 					errdetail("Only superusers may release a lock that a superuser may hold, and znode \"%s\" does not rule that out.",
 							  zkl_znode_text_show(child_of(place))));
 	}
-}
-
-/*
- * Read the lock's directory with all details, and put the clients into the
- * order of the queue.
- */
-static Queue
-look(const char *path)
-{
-	ZklSnapshot *survey = zkl_znodes_survey(path, ZKL_ZNODES_DETAILS, PG_INT64_MAX);
-	Queue		queue = {.survey = survey};
-
-	queue.places = palloc0(Max(1, survey->nnodes) * sizeof(ZklPlace));
-	for (int i = 0; i < survey->nnodes; i++)
-	{
-		ZklPlace   *place = &queue.places[i];
-
-		place->index = i;
-		place->where = survey->nodes[i].where;
-		place->name = survey->nodes[i].name;
-		place->czxid = survey->nodes[i].czxid;
-		place->owner = survey->nodes[i].owner;
-	}
-	queue.nplaces = zkl_queue_order(queue.places, survey->nnodes,
-									zkl_snapshot_limit(survey));
-	return queue;
 }
 
 /* As seen from the lock's directory. */
@@ -214,15 +174,10 @@ put_row(ReturnSetInfo *rsinfo, const char *path, int position,
 	values[5] = CStringGetTextDatum(zkl_queue_order_client_name(place->client));
 
 	memset(nulls + 6, true, QUEUE_COLUMNS - 6);
-	if (node->detailed &&
-		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
-	{
-		values[11] = TimestampTzGetDatum(timestamp_of(node->ctime_ms));
-		nulls[11] = false;
-	}
+	zkl_lock_queue_put_since(&values[11], &nulls[11], node);
 	if (node->data != NULL && !(place->client == ZKL_CLIENT_ZKLOCK &&
 								zkl_znode_text_put(values + 6, nulls + 6,
-												   text_of(path, place, node))))
+												   zkl_lock_queue_text(path, place, node))))
 		data = data_of(node);
 	if (data != NULL)
 	{
@@ -230,25 +185,6 @@ put_row(ReturnSetInfo *rsinfo, const char *path, int position,
 		nulls[12] = false;
 	}
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
-}
-
-/*
- * The text of one of zklock's znodes.  For a ticket of this server the lock
- * table knows more: which backend has the lock at this moment, or that none
- * does.
- */
-static const char *
-text_of(const char *path, const ZklPlace *place, const ZklSnapshotNode *node)
-{
-	char	   *about = palloc(ZKL_ABOUT_SIZE);
-
-	if (place->where == ZKL_WHERE_LOCKS)
-		path = psprintf("%s/" ZKL_LOCKS, path);
-	if (!zkl_claim_status_describe(path, place->name, about))
-		return node->data;
-	return about[0] != '\0' ? about :
-		pnstrdup(node->data, strcspn(node->data, " ")); /* just the server's
-														 * name */
 }
 
 /* A foreign znode's data, if one can show them.  They may have been cut. */
@@ -268,15 +204,4 @@ data_of(const ZklSnapshotNode *node)
 			return NULL;
 	}
 	return unconstify(char *, zkl_display_path(pnstrdup(node->data, length)));
-}
-
-/*
- * ZooKeeper counts milliseconds since 1970, PostgreSQL microseconds since
- * 2000.
- */
-static TimestampTz
-timestamp_of(int64 unix_ms)
-{
-	return unix_ms * 1000 -
-		(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
 }

@@ -245,11 +245,12 @@ zkl_report_shutdown(void)
 }
 
 void
-zkl_report_lock_timeout(void)
+zkl_report_lock_timeout(const char *detail)
 {
 	ereport(ERROR,
 			errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			errmsg("canceling statement due to lock timeout"));
+			errmsg("canceling statement due to lock timeout"),
+			detail ? errdetail_internal("%s", detail) : 0);
 }
 
 void

@@ -60,8 +60,8 @@ ZKL_NORETURN extern void zkl_report_full(void);
 /* 57P01 */
 ZKL_NORETURN extern void zkl_report_shutdown(void);
 
-/* 55P03, as the lock manager says it */
-ZKL_NORETURN extern void zkl_report_lock_timeout(void);
+/* 55P03, as the lock manager says it; NULL: there is no detail */
+ZKL_NORETURN extern void zkl_report_lock_timeout(const char *detail);
 
 /* 08006, or 55000 where there is no worker: a command was not answered. */
 ZKL_NORETURN extern void zkl_report_silence(const char *path);

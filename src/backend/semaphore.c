@@ -326,7 +326,7 @@ survey_after(ZklClaim *claim, const ZklWish *wish)
 		return;
 	zkl_wait_begin(&wait, wish);
 	if (!survey(wish, wait.lock_timeout_at))
-		zkl_report_lock_timeout();
+		zkl_report_lock_timeout(NULL);
 	zkl_claim_status_set_surveyed(claim);
 }
 

@@ -12,6 +12,7 @@
 #include "miscadmin.h"
 #include "storage/proc.h"
 
+#include "backend/obstacle.h"
 #include "backend/report.h"
 #include "backend/wait.h"
 #include "compat.h"
@@ -30,10 +31,22 @@
 #define ASK_LOCK		ZKL_MS(1000)
 #define ASK_LEASES		ZKL_MS(10)
 
+/* What a backend waits for, as pg_stat_activity shows it. */
+typedef enum Reason
+{
+	REASON_TICKET,				/* other clients hold the lock, or go first */
+	REASON_REPLY,				/* ZooKeeper has not replied */
+	REASON_DOUBT				/* ZooKeeper has not confirmed the session */
+} Reason;
+
+static void begin_asking(ZklWait *wait, const ZklClaim *claim);
+static Reason reason_of(ZklAnswer answer);
+static int	session_of(const ZklWait *wait);
 static bool time_is_over(ZklWait *wait, ZklAnswer answer);
 static bool has_asked_enough(ZklWait *wait);
 static bool is_silent(const ZklWait *wait, int64 now);
-static void sleep_until_next(const ZklWait *wait);
+static void sleep_until_next(const ZklWait *wait, Reason reason,
+							 int64 look_at);
 static bool session_is_in_touch(int session, int64 now);
 
 void
@@ -59,15 +72,22 @@ zkl_wait_ask(ZklWait *wait, ZklClaim *claim)
 {
 	/* With the text for its znode, the ticket is requested at once. */
 	if (wait->about == NULL)
-		wait->about = claim->about;
+		begin_asking(wait, claim);
 	return zkl_grant_request(claim, wait->wish->only_tries, wait->about);
+}
+
+/* Now the wait may become a long one. */
+static void
+begin_asking(ZklWait *wait, const ZklClaim *claim)
+{
+	wait->about = claim->about;
+	zkl_wait_log_begin(&wait->log, !wait->wish->only_tries && !wait->impatient);
 }
 
 ZklAnswer
 zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 {
 	wait->claim = claim;
-	wait->session = claim->entry->session;
 	for (;;)
 	{
 		ZklAnswer	answer;
@@ -93,6 +113,8 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 		{
 			case ZKL_ANSWER_HELD:
 				ZKL_FAULT_POINT("granted");
+				if (wait->about != NULL)
+					zkl_wait_log_acquired(&wait->log, wait->wish);
 				return answer;
 			case ZKL_ANSWER_STALE:
 				return answer;
@@ -117,14 +139,16 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 		 */
 		if (wait->about == NULL)
 		{
-			wait->about = claim->about;
+			begin_asking(wait, claim);
 			continue;
 		}
 		if (time_is_over(wait, answer) ||
 			(wait->impatient && answer == ZKL_ANSWER_QUEUED))
 			return answer;
 		ZKL_FAULT_POINT("request-queued");
-		sleep_until_next(wait);
+		zkl_wait_log_still(&wait->log, wait->wish, claim,
+						   reason_of(answer) == REASON_TICKET);
+		sleep_until_next(wait, reason_of(answer), wait->log.due_at);
 	}
 }
 
@@ -136,12 +160,11 @@ bool
 zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim)
 {
 	wait->claim = claim;
-	wait->session = claim->entry->session;
 	while (!zkl_claim_status_is_settled(claim))
 	{
 		if (time_is_over(wait, ZKL_ANSWER_NONE))
 			return false;
-		sleep_until_next(wait);
+		sleep_until_next(wait, REASON_REPLY, ZKL_FOREVER);
 	}
 	return true;
 }
@@ -150,7 +173,6 @@ ZklClaimStatus
 zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim)
 {
 	wait->claim = claim;
-	wait->session = claim->entry->session;
 	for (;;)
 	{
 		ZklClaimStatus standing = zkl_claim_status(claim, 0);
@@ -163,8 +185,23 @@ zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim)
 		 * of the time must not be taken for "not acquired".
 		 */
 		(void) time_is_over(wait, ZKL_ANSWER_NONE);
-		sleep_until_next(wait);
+		sleep_until_next(wait, REASON_DOUBT, ZKL_FOREVER);
 	}
+}
+
+static Reason
+reason_of(ZklAnswer answer)
+{
+	if (answer == ZKL_ANSWER_QUEUED || answer == ZKL_ANSWER_ASKING)
+		return REASON_TICKET;
+	return answer == ZKL_ANSWER_DOUBT ? REASON_DOUBT : REASON_REPLY;
+}
+
+/* The number of the ZooKeeper session that carries the ticket. */
+static int
+session_of(const ZklWait *wait)
+{
+	return wait->claim->entry->session;
 }
 
 /*
@@ -182,7 +219,7 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 	answer == ZKL_ANSWER_ASKING;
 	int64		now = zkl_now();
 	bool		over = now >= wish->until;
-	bool		in_touch = session_is_in_touch(wait->session, now);
+	bool		in_touch = session_is_in_touch(session_of(wait), now);
 
 	/*
 	 * A reply counts only while the server is connected: what ZooKeeper said
@@ -210,12 +247,13 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 	 */
 	if ((over && !wish->only_tries) || (over && !in_touch) ||
 		(wait->silent_since != 0 &&
-		 now >= zkl_session_info_silent_from(wait->session, wait->silent_since)))
-		zkl_report_unreachable(wish->path, wait->session);
+		 now >= zkl_session_info_silent_from(session_of(wait), wait->silent_since)))
+		zkl_report_unreachable(wish->path, session_of(wait));
 	if (now >= wait->lock_timeout_at)
 	{
 		zkl_lock_stat_failed(wait->claim, ERRCODE_LOCK_NOT_AVAILABLE);
-		zkl_report_lock_timeout();
+		zkl_report_lock_timeout(answered ?
+								zkl_obstacle_sentence(wait->claim, 0) : NULL);
 	}
 	return false;
 }
@@ -240,41 +278,52 @@ has_asked_enough(ZklWait *wait)
 static bool
 is_silent(const ZklWait *wait, int64 now)
 {
-	ZklSessionInfo *session = &zkl_lock_table->session[wait->session];
+	ZklSessionInfo *session = &zkl_lock_table->session[session_of(wait)];
 
 	return (int64) pg_atomic_read_u64(&session->heard_at) < wait->silent_since &&
 		now - wait->silent_since >
 		ZKL_MS(pg_atomic_read_u32(&session->period_ms));
 }
 
-/* Sleep until this backend is woken, or until its wait may have to end. */
+/*
+ * Sleep until this backend is woken, until its wait may have to end, or until
+ * "look_at".
+ */
 static void
-sleep_until_next(const ZklWait *wait)
+sleep_until_next(const ZklWait *wait, Reason reason, int64 look_at)
 {
-	static uint32 wait_event = 0;
+	static const char *const names[] = {
+		[REASON_TICKET] = "ZklockTicket",
+		[REASON_REPLY] = "ZklockReply",
+		[REASON_DOUBT] = "ZklockDoubt"
+	};
+	static uint32 wait_events[lengthof(names)];
+	ErrorContextCallback context;
 	int64		now = zkl_now();
-	int64		until = wait->lock_timeout_at;
+	int64		until = Min(wait->lock_timeout_at, look_at);
 
 	if (!wait->wish->only_tries)
 		until = Min(until, wait->wish->until);
 	if (wait->asks_until > now)
 		until = Min(until, wait->asks_until);
 	if (wait->silent_since != 0)
-		until = Min(until, zkl_session_info_silent_from(wait->session,
+		until = Min(until, zkl_session_info_silent_from(session_of(wait),
 														wait->silent_since));
 	else
-		until = Min(until, (int64) pg_atomic_read_u64(&zkl_lock_table->session[wait->session].safe_until));
+		until = Min(until, (int64) pg_atomic_read_u64(&zkl_lock_table->session[session_of(wait)].safe_until));
 
 	/*
 	 * The latch is reset before the caller looks again, so no wake-up is
 	 * missed.  The sleep also ends with "safe until", because silence is
 	 * measured from then on.
 	 */
+	zkl_obstacle_push_context(&context, wait->claim);
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 Min(Max(0, (until - now + 999) / 1000), 60 * 1000),
-					 zkl_wait_event("ZklockTicket", &wait_event));
+					 zkl_wait_event(names[reason], &wait_events[reason]));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
+	error_context_stack = context.previous;
 }
 
 /* Is the server connected to ZooKeeper, and its session certainly alive? */

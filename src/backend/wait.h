@@ -12,7 +12,7 @@
 #ifndef ZKL_WAIT_H
 #define ZKL_WAIT_H
 
-#include "backend/claims.h"
+#include "backend/waitlog.h"
 #include "shared/grant.h"
 
 /* A wait: when it began, when it ends, and since when ZooKeeper is silent. */
@@ -20,15 +20,15 @@ typedef struct ZklWait
 {
 	const ZklWish *wish;
 	ZklClaim   *claim;			/* that waits, once it does */
-	int			session;		/* the number of the ticket's ZooKeeper
-								 * session */
 	int64		lock_timeout_at;	/* when lock_timeout ends it */
 	int64		begun_at;
 	int64		asks_until;		/* until when a try waits for the owner's
 								 * answer; 0: not asked */
 	int64		silent_since;	/* 0: ZooKeeper has answered */
 	bool		impatient;		/* end the wait if another client has the lock */
-	const char *about;			/* the text for znodes, once it is needed */
+	const char *about;			/* the text for znodes, once it is needed;
+								 * before that there is nothing to log */
+	ZklWaitLog	log;
 } ZklWait;
 
 extern void zkl_wait_begin(ZklWait *wait, const ZklWish *wish);

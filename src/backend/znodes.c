@@ -49,6 +49,21 @@ zkl_znodes_survey(const char *path, ZklZnodesDepth depth, int64 until)
 	return answer ? zkl_snapshot_unpack(answer) : NULL;
 }
 
+const char *
+zkl_znodes_read(const char *path, const char *child, int64 until)
+{
+	ZklCommand	command = {.kind = ZKL_COMMAND_READ};
+	bool		exists;
+	char	   *answer;
+	const ZklSnapshot *survey;
+
+	copy_argument(command.path, sizeof(command.path), path);
+	copy_argument(command.child, sizeof(command.child), child);
+	answer = ask(&command, until, &exists);
+	survey = answer ? zkl_snapshot_unpack(answer) : NULL;
+	return survey != NULL && survey->nnodes > 0 ? survey->nodes[0].data : NULL;
+}
+
 bool
 zkl_znodes_write(const char *path, const char *child, const char *data,
 				 int64 until)

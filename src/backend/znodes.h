@@ -49,6 +49,13 @@ extern ZklSnapshot *zkl_znodes_survey(const char *path, ZklZnodesDepth depth,
 									  int64 until);
 
 /*
+ * The data of one child; NULL if there is no such znode, if it may not be
+ * read, or if that takes longer than until this moment of zkl_now().
+ */
+extern const char *zkl_znodes_read(const char *path, const char *child,
+								   int64 until);
+
+/*
  * Write the data of a child of the lock's directory, such as "leases/_c_...",
  * or of the directory itself if "child" is empty; or delete a child.  False if
  * there is no such znode or, for the write, if the time is over.

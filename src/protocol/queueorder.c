@@ -202,6 +202,21 @@ judge_leases(ZklPlace *leases, int nleases, int limit,
 	}
 }
 
+/* As zkl_recipe_judge() decides it: of two readers, none waits for the other. */
+bool
+zkl_queue_order_is_in_way(const ZklPlace *place, ZklWhere where, ZklMode mode,
+						  const char *key)
+{
+	if (place->where != where)
+		return false;
+	if (where == ZKL_WHERE_LEASES)
+		return place->holds;
+	if (mode == ZKL_MODE_READ && (place->mode == ZKL_MODE_READ ||
+								  place->mode == ZKL_MODE_KAZOO_READ))
+		return false;
+	return key == NULL || strcmp(place->key, key) <= 0;
+}
+
 const char *
 zkl_queue_order_mode_name(const ZklPlace *place)
 {

@@ -63,6 +63,15 @@ typedef struct ZklPlace
  */
 extern int	zkl_queue_order(ZklPlace *places, int nplaces, int limit);
 
+/*
+ * Is this place in the way of a client that waits in this directory, for a
+ * lock of this mode, with a znode of this key?  NULL: it has no znode yet, so
+ * it will come last.  Among leases, those that are held are in the way.  The
+ * client's own znode counts as well.
+ */
+extern bool zkl_queue_order_is_in_way(const ZklPlace *place, ZklWhere where,
+									  ZklMode mode, const char *key);
+
 /* The name of a place's mode: 'lock', 'write', 'read', 'lease'. */
 extern const char *zkl_queue_order_mode_name(const ZklPlace *place);
 extern const char *zkl_queue_order_kind_name(ZklKind kind);

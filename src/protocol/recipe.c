@@ -58,6 +58,7 @@ static int	compare_leases(const void *one, const void *other);
 static int	count_ranks_up_to(int rank, const ZklLease *leases, int nleases);
 static Relation relation_of(ZklMode mine, ZklMode other);
 static ZklClient client_of(const char *child, ZklMode mode);
+static const char *front_of(const char *const *children, int nchildren);
 static bool is_latch(const char *child);
 static const char *find_last(const char *text, const char *mark);
 static bool is_key(const char *text);
@@ -299,6 +300,8 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 		}
 	}
 	verdict.owned = verdict.found && nrivals == 0;
+	if (verdict.found && !verdict.owned)
+		verdict.front = front_of(children, nchildren);
 
 	/*
 	 * In a downgrade, a reader's znode appears in the writer's place, and
@@ -321,6 +324,26 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 		verdict.ask = NULL;
 	}
 	return verdict;
+}
+
+/* No znode goes before the first contender, so it owns the lock. */
+static const char *
+front_of(const char *const *children, int nchildren)
+{
+	const char *front = NULL;
+	const char *front_key = NULL;
+	ZklContender contender;
+
+	for (int i = 0; i < nchildren; i++)
+	{
+		if (!zkl_recipe_parse(children[i], &contender) ||
+			contender.mode == ZKL_MODE_LEASE ||
+			(front != NULL && strcmp(contender.key, front_key) >= 0))
+			continue;
+		front = children[i];
+		front_key = contender.key;
+	}
+	return front;
 }
 
 /* Curator's LeaderLatch, which sees only znodes of its own kind. */

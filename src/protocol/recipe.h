@@ -124,6 +124,8 @@ typedef struct ZklVerdict
 								 * lock */
 	bool		maybe_semaphore;	/* there is a directory "leases" */
 	const char *predecessor;	/* the last one that goes before it, or NULL */
+	const char *front;			/* if it is not owned: the first contender,
+								 * which owns the lock; else NULL */
 	const char *ask;			/* the first znode before it, if "me" asks
 								 * that one; else NULL */
 	bool		ask_other_kind; /* ... and that one is of another kind of lock */

@@ -120,6 +120,7 @@ zkl_ticket_begin_attempt(ZklTicket *ticket, const uint8_t random[16],
 	ticket->asked = false;
 	ticket->asking = false;
 	ticket->predecessor[0] = '\0';
+	ticket->front[0] = '\0';
 	ticket->next = false;
 }
 

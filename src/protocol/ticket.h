@@ -269,6 +269,8 @@ typedef struct ZklTicket
 								 * kind of lock */
 	char		predecessor[ZKL_CHILD_SIZE];	/* the znode that it waits
 												 * for, or empty */
+	char		front[ZKL_CHILD_SIZE];	/* if it waits: the znode that owns
+										 * the lock; empty: not known */
 
 	/* ... until the directory changes or its watch is lost */
 	bool		next;			/* no other znode than the predecessor goes

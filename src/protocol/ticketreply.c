@@ -319,6 +319,7 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 	const char *before;
 
 	ticket->predecessor[0] = '\0';
+	ticket->front[0] = '\0';
 
 	/* The order of leases does not matter. */
 	if (ticket->mode != ZKL_MODE_LEASE &&
@@ -365,6 +366,9 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 	if (strlen(before) >= sizeof(ticket->predecessor))
 		return delete_and_fail(ticket, ZKL_FAILURE_FOREIGN_NAME);
 	strcpy(ticket->predecessor, before);
+	if (verdict->front != NULL &&
+		strlen(verdict->front) < sizeof(ticket->front))
+		strcpy(ticket->front, verdict->front);
 	step = become(ticket, ZKL_TICKET_WATCHING, ZKL_REQUEST_WATCH);
 	step.report = ZKL_REPORT_QUEUED;
 	return step;

@@ -147,6 +147,32 @@ zkl_claim_status_is_releasing(const char *path)
 	return releasing;
 }
 
+/* A claim on leases has no ticket, so nothing is known of other clients. */
+ZklObstacle
+zkl_claim_status_obstacle(const ZklClaim *claim)
+{
+	const ZklEntry *entry = claim->entry;
+	const ZklClaim *holder = NULL;
+	ZklObstacle obstacle = {0};
+
+	LWLockAcquire(zkl_lock_table_partition(entry->hash), LW_SHARED);
+	if (entry->state == ZKL_ENTRY_QUEUED)
+	{
+		obstacle.holds = entry->front_is_next;
+		strlcpy(obstacle.about, entry->before, sizeof(obstacle.about));
+		strlcpy(obstacle.front, entry->front, sizeof(obstacle.front));
+	}
+	else if (entry->state == ZKL_ENTRY_OWNED)
+		holder = zkl_entry_holder(entry);
+	if (holder != NULL)
+	{
+		obstacle.holds = true;
+		strlcpy(obstacle.about, holder->about, sizeof(obstacle.about));
+	}
+	LWLockRelease(zkl_lock_table_partition(entry->hash));
+	return obstacle;
+}
+
 bool
 zkl_claim_status_describe(const char *path, const char *znode,
 						  char about[ZKL_ABOUT_SIZE])

@@ -64,4 +64,20 @@ extern void zkl_claim_status_set_surveyed(ZklClaim *claim);
 extern bool zkl_claim_status_describe(const char *path, const char *znode,
 									  char about[ZKL_ABOUT_SIZE]);
 
+/*
+ * What is known, without any request, of the client that keeps a waiting claim
+ * from its lock.
+ */
+typedef struct ZklObstacle
+{
+	bool		holds;			/* it holds the lock; else it is just before
+								 * the claim in the queue */
+	char		about[ZKL_ABOUT_SIZE];	/* the text of its znode; empty: not
+										 * known */
+	char		front[ZKL_CHILD_SIZE];	/* the znode of another client that
+										 * holds the lock; empty: not known */
+} ZklObstacle;
+
+extern ZklObstacle zkl_claim_status_obstacle(const ZklClaim *claim);
+
 #endif							/* ZKL_CLAIMSTATUS_H */

@@ -185,6 +185,11 @@ struct ZklEntry
 										 * deadlock_timeout */
 	int64		described_at;	/* when the worker last changed "about" */
 	char		znode[ZKL_ZNODE_SIZE];	/* since QUEUED or OWNED */
+	char		front[ZKL_CHILD_SIZE];	/* since QUEUED: the znode that owns
+										 * the lock; empty: not known */
+	bool		front_is_next;	/* ... and that the ticket waits for */
+	char		before[ZKL_ABOUT_SIZE]; /* the text of the znode that the
+										 * ticket waits for; empty: not known */
 	bool		timer_armed;	/* the worker will look at the entry without
 								 * being asked ... */
 	int64		armed_for;		/* ... at this moment */

@@ -58,6 +58,7 @@ typedef enum ZklCommandKind
 	ZKL_COMMAND_WRITE,			/* the data of a child or the directory */
 	ZKL_COMMAND_REVOKE,			/* request the release of a child's lock */
 	ZKL_COMMAND_DELETE,			/* a child */
+	ZKL_COMMAND_READ,			/* what is in one child */
 	ZKL_COMMAND_JOB,			/* read the record "child" of a job */
 	ZKL_COMMAND_JOBS,			/* all records */
 	ZKL_COMMAND_FORGET			/* delete the record "child" */

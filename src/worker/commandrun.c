@@ -98,6 +98,7 @@ begin_items(ZklCommandRun *run)
 		case ZKL_COMMAND_FORGET:
 			add_item(run, ZKL_ITEM_DELETE, ZKL_WHERE_LOCK, -1);
 			break;
+		case ZKL_COMMAND_READ:
 		case ZKL_COMMAND_JOB:
 			/* The name is known, so the node is there before its data. */
 			add_node(run, ZKL_WHERE_LOCK, run->command.child);
@@ -415,6 +416,7 @@ zkl_command_run_pack(ZklCommandRun *run, StringInfo packed)
 	if (run->outcome != ZKL_COMMAND_OK ||
 		(run->command.kind != ZKL_COMMAND_LIST &&
 		 run->command.kind != ZKL_COMMAND_SURVEY &&
+		 run->command.kind != ZKL_COMMAND_READ &&
 		 run->command.kind != ZKL_COMMAND_JOB &&
 		 run->command.kind != ZKL_COMMAND_JOBS))
 		return;

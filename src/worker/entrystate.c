@@ -49,9 +49,25 @@ zkl_entry_state_set_queued(ZklEntry *entry)
 		entry->state = ZKL_ENTRY_QUEUED;
 		entry->asking = entry->ticket.asking;
 		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
+		strlcpy(entry->front, entry->ticket.front, sizeof(entry->front));
+		entry->front_is_next = strcmp(entry->ticket.front,
+									  entry->ticket.predecessor) == 0;
+		if (entry->ticket.state == ZKL_TICKET_WATCHING)
+			entry->before[0] = '\0';	/* until the ticket has read it */
 		if (is_news)
 			zkl_entry_wake_needing(entry);
 	}
+	zkl_entry_unlock(entry->hash);
+}
+
+/* The text is for users to see, so its end may be missing. */
+void
+zkl_entry_state_note_before(ZklEntry *entry, const char *data, int length)
+{
+	zkl_entry_lock(entry);
+	if (entry->state == ZKL_ENTRY_QUEUED)
+		strlcpy(entry->before, data,
+				Min((Size) length + 1, sizeof(entry->before)));
 	zkl_entry_unlock(entry->hash);
 }
 

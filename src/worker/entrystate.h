@@ -28,9 +28,14 @@
 
 /*
  * WANTED -> QUEUED, unless the ticket is unwanted by now.  If the entry is
- * QUEUED already, note whether the ticket still asks the one before it.
+ * QUEUED already, note whether the ticket still asks the one before it, and
+ * which znode owns the lock now.
  */
 extern void zkl_entry_state_set_queued(ZklEntry *entry);
+
+/* The ticket has read the znode that it waits for: note what that says. */
+extern void zkl_entry_state_note_before(ZklEntry *entry, const char *data,
+										int length);
 
 /* WANTED, QUEUED -> OWNED.  False if the ticket is unwanted by now. */
 extern bool zkl_entry_state_set_owned(ZklEntry *entry, bool contended);

@@ -188,7 +188,8 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 
 /*
  * The step is pure.  So what it must know of the lock table is added to the
- * reply here: whether the text in the znode names the right backend.
+ * reply here: whether the text in the znode names the right backend.  And the
+ * lock table learns what is in the znode that the ticket waits for.
  */
 static void
 take_reply(ZklEntry *entry, const ZklSessionEvent *event)
@@ -199,6 +200,8 @@ take_reply(ZklEntry *entry, const ZklSessionEvent *event)
 		reply.outcome == ZKL_OUTCOME_OK)
 		reply.stale = !zkl_entry_state_is_described(entry, event->data,
 													event->data_length);
+	if (reply.request == ZKL_REQUEST_WATCH && reply.outcome == ZKL_OUTCOME_OK)
+		zkl_entry_state_note_before(entry, event->data, event->data_length);
 	carry_out(entry, zkl_ticket_step(&entry->ticket, &reply));
 }
 

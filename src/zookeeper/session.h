@@ -56,8 +56,8 @@ typedef struct ZklSessionEvent
 	uint32_t	attempt;
 	ZklTicketEvent reply;		/* its strings are freed with the event */
 
-	char	   *data;			/* WATCH_SELF; ANSWER: its beginning; NULL:
-								 * none */
+	char	   *data;			/* WATCH, WATCH_SELF; ANSWER: its beginning;
+								 * NULL: none */
 	int			data_length;
 
 	/* ANSWER */

@@ -73,6 +73,17 @@ is(times_logged($node, $says{missing}, $at), 2, 'each worker has said once that 
 is(times_logged($idle, $says{$_}, $idle_at), 0, "$_: nothing of that without locks") foreach qw(doubt certain);
 ok($node->status('last_error IS NOT NULL'), 'the last error can still be seen');
 
+# Each worker has logged each message once, whatever it was.
+foreach ([ $node, $at ], [ $idle, $idle_at ])
+{
+	my ($who, $since) = @$_;
+	my $workers = $who->safe_psql('postgres', q{SELECT string_agg(worker_pid::text, '|') FROM zk_sessions});
+	my %lines;
+	$lines{$_}++ foreach substr(slurp_file($who->logfile), $since) =~ /(\[(?:$workers)\].*? LOG:  .*)/g;
+	cmp_ok(scalar(grep { /connect/ } keys %lines), '>=', 2, 'the workers log the outage: ' . $who->name);
+	is(join("\n", grep { $lines{$_} > 1 } sort keys %lines), '', 'and repeat nothing');
+}
+
 # --- silent: the connection is there, and nothing comes over it ---
 
 $at = log_end($node);

@@ -370,6 +370,67 @@ every_name_is_a_word(void **state)
 
 #define test(function) cmocka_unit_test_setup(function, begin)
 
+/*
+ * Who is in the way
+ */
+
+/* The indexes of the places in the way of one that waits with this key. */
+static const char *
+in_way(ZklWhere where, ZklMode mode, const char *key)
+{
+	static char text[MAX_PLACES * 8];
+
+	text[0] = '\0';
+	for (int i = 0; i < nplaces; i++)
+	{
+		if (zkl_queue_order_is_in_way(&places[i], where, mode, key))
+			snprintf(text + strlen(text), sizeof(text) - strlen(text), " %d",
+					 places[i].index);
+	}
+	return text;
+}
+
+static void
+those_before_are_in_the_way(void **state)
+{
+	(void) state;
+	directory(CURATOR "0000000003", OURS "0000000001", KAZOO "0000000002");
+	assert_string_equal(in_way(ZKL_WHERE_LOCK, ZKL_MODE_LOCK, "0000000001"), " 1");
+	assert_string_equal(in_way(ZKL_WHERE_LOCK, ZKL_MODE_LOCK, "0000000002"), " 1 2");
+	assert_string_equal(in_way(ZKL_WHERE_LOCK, ZKL_MODE_LOCK, NULL), " 1 2 0");
+	assert_string_equal(in_way(ZKL_WHERE_LOCKS, ZKL_MODE_LOCK, NULL), "");
+	assert_string_equal(in_way(ZKL_WHERE_LEASES, ZKL_MODE_LEASE, NULL), "");
+}
+
+static void
+readers_are_not_in_the_way_of_readers(void **state)
+{
+	(void) state;
+	directory(READ "0000000000", KAZOO_READ "0000000001", WRITE "0000000002",
+			  KAZOO "0000000003", READ "0000000004");
+	assert_string_equal(in_way(ZKL_WHERE_LOCK, ZKL_MODE_READ, "0000000001"), "");
+	assert_string_equal(in_way(ZKL_WHERE_LOCK, ZKL_MODE_READ, NULL), " 2 3");
+	assert_string_equal(in_way(ZKL_WHERE_LOCK, ZKL_MODE_WRITE, "0000000002"),
+						" 0 1 2");
+	assert_string_equal(in_way(ZKL_WHERE_LOCK, ZKL_MODE_WRITE, NULL),
+						" 0 1 2 3 4");
+}
+
+static void
+leases_that_are_held_are_in_the_way(void **state)
+{
+	(void) state;
+	put(ZKL_WHERE_LEASES, LEASE "0000000000", 1, 7);
+	put(ZKL_WHERE_LEASES, LEASE "0000000001", 2, 8);
+	put(ZKL_WHERE_LOCKS, CURATOR "0000000000", 3, 9);
+	put(ZKL_WHERE_LOCKS, CURATOR "0000000001", 4, 8);
+	put(ZKL_WHERE_LEASES, LEASE "0000000002", 5, 9);
+	assert_string_equal(lineup(2), "0+ 1+ 4 2 3");
+	assert_string_equal(in_way(ZKL_WHERE_LEASES, ZKL_MODE_LEASE, NULL), " 0 1");
+	assert_string_equal(in_way(ZKL_WHERE_LOCKS, ZKL_MODE_LOCK, "0000000001"),
+						" 2 3");
+}
+
 int
 main(void)
 {
@@ -393,6 +454,9 @@ main(void)
 		test(what_is_not_ephemeral_is_of_no_session),
 		test(all_three_queues_are_one_behind_the_other),
 		test(of_any_directory_the_first_holds_and_writers_are_alone),
+		test(those_before_are_in_the_way),
+		test(readers_are_not_in_the_way_of_readers),
+		test(leases_that_are_held_are_in_the_way),
 		test(every_name_is_a_word),
 	};
 

@@ -437,6 +437,7 @@ the_nearest_predecessor_is_watched_and_not_the_owner(void **state)
 
 	(void) state;
 	assert_waits_for(verdict, CURATOR "0000000008");
+	assert_string_equal(verdict.front, CURATOR "0000000002");
 	assert_false(verdict.contended);
 }
 

@@ -776,6 +776,7 @@ check_waiter(const WaitQueue *queue, int i, const char *const *names, int n)
 	const Waiter *me = &queue->waiters[i];
 	ZklVerdict	verdict = zkl_recipe_judge(me->mode, me->name, names, n);
 	bool		contended = false;
+	int			front;
 	int			watched;
 
 	for (int j = i + 1; j < queue->n; j++)
@@ -789,6 +790,10 @@ check_waiter(const WaitQueue *queue, int i, const char *const *names, int n)
 		assert_false(verdict.next);
 		return -1;
 	}
+
+	/* none is before the first */
+	front = index_of(queue, verdict.front);
+	assert_true(front >= 0 && queue->waiters[front].number == queue->waiters[0].number);
 
 	/* before it, in its way, and none between them is */
 	watched = index_of(queue, verdict.predecessor);

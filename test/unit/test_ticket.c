@@ -53,6 +53,7 @@ behind_others_the_nearest_predecessor_is_watched(void **state)
 									  FOREIGN(8))),
 				ZKL_REQUEST_WATCH, ZKL_REPORT_QUEUED);
 	assert_string_equal(ticket.predecessor, FOREIGN(3));
+	assert_string_equal(ticket.front, FOREIGN(1));
 	assert_nothing(reply(&ticket, ZKL_REQUEST_WATCH, ZKL_OUTCOME_OK));
 	assert_int_equal(ticket.state, ZKL_TICKET_QUEUED);
 }
@@ -260,6 +261,7 @@ the_next_predecessor_is_watched_when_the_nearest_leaves(void **state)
 	(void) state;
 	listed(&ticket, NAMES(FOREIGN(1), FOREIGN(4), ticket.name));
 	assert_string_equal(ticket.predecessor, FOREIGN(4));
+	assert_string_equal(ticket.front, FOREIGN(1));
 	reply(&ticket, ZKL_REQUEST_WATCH, ZKL_OUTCOME_OK);
 	happens(&ticket, ZKL_EVENT_PREDECESSOR_CHANGED);
 	assert_step(listed(&ticket, NAMES(FOREIGN(1), ticket.name)),
@@ -903,6 +905,15 @@ a_predecessor_with_too_long_a_name_is_refused(void **state)
 									  ticket.name)),
 				ZKL_REQUEST_WATCH, ZKL_REPORT_QUEUED);
 	assert_string_equal(ticket.predecessor, long_name(ZKL_CHILD_SIZE - 1));
+
+	/* Of the first znode, only the name is missing then. */
+	assert_step(happens(&ticket, ZKL_EVENT_RECONNECTED), ZKL_REQUEST_LIST,
+				ZKL_REPORT_NOTHING);
+	assert_step(listed(&ticket, NAMES(long_name(ZKL_CHILD_SIZE), FOREIGN(4),
+									  ticket.name)),
+				ZKL_REQUEST_WATCH, ZKL_REPORT_QUEUED);
+	assert_string_equal(ticket.predecessor, FOREIGN(4));
+	assert_string_equal(ticket.front, "");
 
 	ticket = ticket_in_state(ZKL_TICKET_CREATED);
 	assert_fails(listed(&ticket, NAMES(long_name(ZKL_CHILD_SIZE),

@@ -1,0 +1,99 @@
+/*-------------------------------------------------------------------------
+ *
+ * obstacle.c
+ *	  What messages say about the client that keeps a claim from its lock.
+ *
+ * src/backend/obstacle.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "backend/display.h"
+#include "backend/obstacle.h"
+#include "backend/znodes.h"
+#include "backend/znodetext.h"
+#include "shared/claimstatus.h"
+
+static void add_context(void *arg);
+static char *process_in(const char *about);
+
+void
+zkl_obstacle_push_context(ErrorContextCallback *context, ZklClaim *claim)
+{
+	context->callback = add_context;
+	context->arg = claim;
+	context->previous = error_context_stack;
+	error_context_stack = context;
+}
+
+/*
+ * A claim on leases waits for no certain client, so its line has only the
+ * path.
+ */
+static void
+add_context(void *arg)
+{
+	const ZklClaim *claim = arg;
+	const char *path = zkl_display_path(claim->entry->path);
+	ZklObstacle obstacle = zkl_claim_status_obstacle(claim);
+	const char *process = process_in(obstacle.about);
+
+	if (claim->mode == ZKL_MODE_LEASE)
+		errcontext("while waiting for leases of semaphore \"%s\"", path);
+	else if (process == NULL)
+		errcontext("while waiting for lock \"%s\"", path);
+	else if (obstacle.holds)
+		errcontext("while waiting for lock \"%s\", which %s holds",
+				   path, process);
+	else
+		errcontext("while waiting for lock \"%s\" behind %s",
+				   path, process);
+}
+
+/* The text is another client's, and may say anything.  NULL: no process. */
+static char *
+process_in(const char *about)
+{
+	const char *server = zkl_znode_text_field(about, "server");
+	const char *pid = zkl_znode_text_field(about, "pid");
+
+	if (server == NULL || pid == NULL || atoi(pid) <= 0)
+		return NULL;
+	return psprintf(_("process %d on server \"%s\""), atoi(pid),
+					zkl_znode_text_show(server));
+}
+
+const char *
+zkl_obstacle_sentence(const ZklClaim *claim, int64 until)
+{
+	ZklObstacle obstacle = zkl_claim_status_obstacle(claim);
+	char	   *process = process_in(obstacle.about);
+
+	/*
+	 * The ticket waits for one that waits itself.  The client that all of
+	 * them wait for may have gone since the ticket's last list; then the one
+	 * just before the claim must do.
+	 */
+	if (!obstacle.holds && obstacle.front[0] != '\0' && until > 0)
+	{
+		const char *about = zkl_znodes_read(claim->entry->path, obstacle.front,
+											until);
+		char	   *holder = about ? process_in(about) : NULL;
+
+		obstacle.holds = about != NULL;
+		if (about != NULL)
+			process = holder;
+	}
+
+	if (process != NULL)
+	{
+		process[0] = pg_toupper((unsigned char) process[0]);
+		return obstacle.holds ? psprintf(_("%s holds the lock."), process) :
+			psprintf(_("%s is before it in the queue."), process);
+	}
+	if (obstacle.holds && obstacle.front[0] != '\0')
+		return psprintf(_("Znode \"%s\" holds the lock."),
+						zkl_znode_text_show(obstacle.front));
+	return NULL;
+}
