@@ -22,6 +22,7 @@
 #include "shared/jobruns.h"
 #include "shared/locktable.h"
 #include "shared/mailbox.h"
+#include "shared/waits.h"
 #include "worker/worker.h"
 
 PG_MODULE_MAGIC;
@@ -64,6 +65,7 @@ request_shared_memory(void)
 	zkl_lock_table_request();
 	zkl_mailbox_request();
 	zkl_job_runs_request();
+	zkl_waits_request();
 }
 
 static void
@@ -74,6 +76,7 @@ start_shared_memory(void)
 	zkl_lock_table_startup();
 	zkl_mailbox_startup();
 	zkl_job_runs_startup();
+	zkl_waits_startup();
 }
 
 /*

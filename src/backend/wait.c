@@ -12,11 +12,13 @@
 #include "miscadmin.h"
 #include "storage/proc.h"
 
+#include "backend/deadlock.h"
 #include "backend/report.h"
 #include "backend/wait.h"
 #include "compat.h"
 #include "faultpoint.h"
 #include "settings.h"
+#include "shared/grant.h"
 
 /*
  * How long a try waits until the server before it has answered or given up:
@@ -29,10 +31,12 @@
 #define ASK_LOCK		ZKL_MS(1000)
 #define ASK_LEASES		ZKL_MS(10)
 
+static bool look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex,
+				 ZklAnswer *answer);
 static bool time_is_over(ZklWait *wait, ZklAnswer answer);
 static bool has_asked_enough(ZklWait *wait);
 static bool is_silent(const ZklWait *wait, int64 now);
-static void sleep_until_next(const ZklWait *wait);
+static void sleep_until_next(const ZklWait *wait, int64 until);
 static bool session_is_in_touch(int session, int64 now);
 
 void
@@ -62,68 +66,88 @@ zkl_wait_ask(ZklWait *wait, ZklClaim *claim)
 	return zkl_grant_request(claim, wait->wish->only_tries, wait->about);
 }
 
+/*
+ * The first look has not asked the worker.  It is enough if the server owns the
+ * ticket, and then costs no more than that.
+ */
 ZklAnswer
 zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 {
+	ZklAnswer	answer;
+
 	wait->session = claim->entry->session;
-	for (;;)
+	if (wait->about == NULL && look(wait, claim, mutex, &answer))
+		return answer;
+	wait->about = claim->about;
+	PG_TRY();
 	{
-		ZklAnswer	answer;
-
-		/*
-		 * Without the inner mutex, this backend must not request leases:
-		 * another client may have the mutex, and be the next to get them.
-		 */
-		if (mutex != NULL &&
-			zkl_claim_status(mutex, 0) == ZKL_STATUS_LOST)
-			return ZKL_ANSWER_STALE;
-		answer = zkl_grant_request(claim,
-								   wait->wish->only_tries || wait->impatient,
-								   wait->about);
-
-		/*
-		 * The owner has left this try without an answer, so the try takes the
-		 * lock for held.
-		 */
-		if (answer == ZKL_ANSWER_ASKING && has_asked_enough(wait))
-			answer = ZKL_ANSWER_QUEUED;
-		switch (answer)
+		while (!look(wait, claim, mutex, &answer) &&
+			   !time_is_over(wait, answer) &&
+			   !(wait->impatient && answer == ZKL_ANSWER_QUEUED))
 		{
-			case ZKL_ANSWER_HELD:
-				ZKL_FAULT_POINT("granted");
-				return answer;
-			case ZKL_ANSWER_STALE:
-				return answer;
-			case ZKL_ANSWER_FAILED:
+			int64		until = ZKL_FOREVER;
 
-				/* This report and the next two raise errors. */
-				zkl_report_failure(wait->wish->path, claim->failure);
-			case ZKL_ANSWER_FULL:
-				zkl_report_full();
-			case ZKL_ANSWER_SHUTDOWN:
-				zkl_report_shutdown();
-			case ZKL_ANSWER_QUEUED:
-			case ZKL_ANSWER_ASKING:
-			case ZKL_ANSWER_NONE:
-			case ZKL_ANSWER_DOUBT:
-				break;
+			/* Tries wait for no other client, and so for no deadlock. */
+			if (!wait->wish->only_tries && !wait->impatient)
+				until = zkl_deadlock_look(claim);
+			ZKL_FAULT_POINT("request-queued");
+			sleep_until_next(wait, until);
 		}
-
-		/*
-		 * The first round has not asked the worker.  It is enough if the
-		 * server owns the ticket; otherwise ask the worker now.
-		 */
-		if (wait->about == NULL)
-		{
-			wait->about = claim->about;
-			continue;
-		}
-		if (time_is_over(wait, answer) ||
-			(wait->impatient && answer == ZKL_ANSWER_QUEUED))
-			return answer;
-		ZKL_FAULT_POINT("request-queued");
-		sleep_until_next(wait);
 	}
+	PG_FINALLY();
+	{
+		zkl_deadlock_end();
+	}
+	PG_END_TRY();
+	return answer;
+}
+
+/*
+ * True if the wait is over: HELD, or STALE.  Raises an error if the lock cannot
+ * be acquired.
+ */
+static bool
+look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex, ZklAnswer *answer)
+{
+	/*
+	 * Without the inner mutex, this backend must not request leases: another
+	 * client may have the mutex, and be the next to get them.
+	 */
+	*answer = ZKL_ANSWER_STALE;
+	if (mutex != NULL && zkl_claim_status(mutex, 0) == ZKL_STATUS_LOST)
+		return true;
+	*answer = zkl_grant_request(claim,
+								wait->wish->only_tries || wait->impatient,
+								wait->about);
+
+	/*
+	 * The owner has left this try without an answer, so the try takes the
+	 * lock for held.
+	 */
+	if (*answer == ZKL_ANSWER_ASKING && has_asked_enough(wait))
+		*answer = ZKL_ANSWER_QUEUED;
+	switch (*answer)
+	{
+		case ZKL_ANSWER_HELD:
+			ZKL_FAULT_POINT("granted");
+			return true;
+		case ZKL_ANSWER_STALE:
+			return true;
+		case ZKL_ANSWER_FAILED:
+
+			/* This report and the next two raise errors. */
+			zkl_report_failure(wait->wish->path, claim->failure);
+		case ZKL_ANSWER_FULL:
+			zkl_report_full();
+		case ZKL_ANSWER_SHUTDOWN:
+			zkl_report_shutdown();
+		case ZKL_ANSWER_QUEUED:
+		case ZKL_ANSWER_ASKING:
+		case ZKL_ANSWER_NONE:
+		case ZKL_ANSWER_DOUBT:
+			break;
+	}
+	return false;
 }
 
 /*
@@ -138,7 +162,7 @@ zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim)
 	{
 		if (time_is_over(wait, ZKL_ANSWER_NONE))
 			return false;
-		sleep_until_next(wait);
+		sleep_until_next(wait, ZKL_FOREVER);
 	}
 	return true;
 }
@@ -159,7 +183,7 @@ zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim)
 		 * of the time must not be taken for "not acquired".
 		 */
 		(void) time_is_over(wait, ZKL_ANSWER_NONE);
-		sleep_until_next(wait);
+		sleep_until_next(wait, ZKL_FOREVER);
 	}
 }
 
@@ -240,14 +264,17 @@ is_silent(const ZklWait *wait, int64 now)
 		ZKL_MS(pg_atomic_read_u32(&session->period_ms));
 }
 
-/* Sleep until this backend is woken, or until its wait may have to end. */
+/*
+ * Sleep until this backend is woken, until its wait may have to end, or until
+ * this moment.
+ */
 static void
-sleep_until_next(const ZklWait *wait)
+sleep_until_next(const ZklWait *wait, int64 until)
 {
 	static uint32 wait_event = 0;
 	int64		now = zkl_now();
-	int64		until = wait->lock_timeout_at;
 
+	until = Min(until, wait->lock_timeout_at);
 	if (!wait->wish->only_tries)
 		until = Min(until, wait->wish->until);
 	if (wait->asks_until > now)

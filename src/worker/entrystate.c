@@ -47,10 +47,31 @@ zkl_entry_state_set_queued(ZklEntry *entry)
 
 		entry->state = ZKL_ENTRY_QUEUED;
 		entry->asking = entry->ticket.asking;
+		entry->czxid = entry->ticket.czxid;
 		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
 		if (is_news)
 			zkl_entry_wake_needing(entry);
 	}
+	zkl_entry_unlock(entry->hash);
+}
+
+/*
+ * Only the worker writes this field, so it reads it without the lock.  Most
+ * steps change nothing.
+ */
+void
+zkl_entry_state_note_blocked(ZklEntry *entry)
+{
+	bool		only_tries = false;
+	bool		blocked = entry->ticket.state == ZKL_TICKET_QUEUED;
+
+	if (blocked && entry->ticket.mode == ZKL_MODE_READ)
+		blocked = !zkl_recipe_is_zklock(entry->ticket.predecessor, &only_tries) ||
+			!only_tries;
+	if (blocked == entry->blocked)
+		return;
+	zkl_entry_lock(entry);
+	entry->blocked = blocked;
 	zkl_entry_unlock(entry->hash);
 }
 
