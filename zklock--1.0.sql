@@ -431,7 +431,7 @@ CREATE VIEW zk_jobs AS
 		   j.attempt,
 		   j.started_at,
 		   j.ended_at,
-		   coalesce(j.ended_at, CASE WHEN j.state = 'started' THEN clock_timestamp() END) - j.started_at AS duration,
+		   coalesce(j.ended_at, CASE WHEN j.state = 'started' AND h.holds THEN clock_timestamp() END) - j.started_at AS duration,
 		   j.server,
 		   j.pid,
 		   j.database,
@@ -441,7 +441,7 @@ CREATE VIEW zk_jobs AS
 		   h.server AS holder_server,
 		   h.pid AS holder_pid
 	FROM @extschema@.zk_jobs() AS j
-		 LEFT JOIN LATERAL (SELECT q.server, q.pid
+		 LEFT JOIN LATERAL (SELECT q.holds, q.server, q.pid
 							FROM @extschema@.zk_lock_queue(j.path) AS q
 							WHERE q.holds
 							ORDER BY q."position"
@@ -584,17 +584,130 @@ COMMENT ON VIEW zk_status IS
 'state and counters of this server, of all its ZooKeeper sessions';
 
 /*
+ * Statistics
+ */
+
+CREATE FUNCTION zk_stat_locks(OUT path text,
+							  OUT acquired bigint,
+							  OUT acquired_locally bigint,
+							  OUT waited bigint,
+							  OUT wait_time double precision,
+							  OUT hold_time double precision,
+							  OUT timeouts bigint,
+							  OUT lost bigint,
+							  OUT deadlocks bigint,
+							  OUT handed_over bigint,
+							  OUT stats_since timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zklock_stat_locks'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_stat_locks() IS
+'statistics of the locks that this server has used; see view zk_stat_locks';
+
+CREATE VIEW zk_stat_locks AS
+	SELECT s.path,
+		   s.acquired,
+		   s.acquired_locally,
+		   s.waited,
+		   s.wait_time,
+		   s.hold_time,
+		   s.timeouts,
+		   s.lost,
+		   s.deadlocks,
+		   s.handed_over,
+		   s.stats_since
+	FROM @extschema@.zk_stat_locks() AS s;
+
+COMMENT ON VIEW zk_stat_locks IS
+'statistics of the locks that this server has used, one row for each path';
+
+CREATE FUNCTION zk_stat(OUT acquired bigint,
+						OUT acquired_locally bigint,
+						OUT waited bigint,
+						OUT wait_time double precision,
+						OUT hold_time double precision,
+						OUT timeouts bigint,
+						OUT lost bigint,
+						OUT deadlocks bigint,
+						OUT handed_over bigint,
+						OUT paths_discarded bigint,
+						OUT creates bigint,
+						OUT lists bigint,
+						OUT reads bigint,
+						OUT writes bigint,
+						OUT deletes bigint,
+						OUT checks bigint,
+						OUT unwatches bigint,
+						OUT heartbeats bigint,
+						OUT answers bigint,
+						OUT answer_time double precision,
+						OUT answer_bounds double precision[],
+						OUT answer_buckets bigint[],
+						OUT reconnects bigint,
+						OUT expirations bigint,
+						OUT doubt_time double precision,
+						OUT stats_reset timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zklock_stat'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_stat() IS
+'statistics of this server''s locks, requests and ZooKeeper sessions; see view zk_stat';
+
+CREATE VIEW zk_stat AS
+	SELECT s.acquired,
+		   s.acquired_locally,
+		   s.waited,
+		   s.wait_time,
+		   s.hold_time,
+		   s.timeouts,
+		   s.lost,
+		   s.deadlocks,
+		   s.handed_over,
+		   s.paths_discarded,
+		   s.creates,
+		   s.lists,
+		   s.reads,
+		   s.writes,
+		   s.deletes,
+		   s.checks,
+		   s.unwatches,
+		   s.heartbeats,
+		   s.answers,
+		   s.answer_time,
+		   s.answer_bounds,
+		   s.answer_buckets,
+		   s.reconnects,
+		   s.expirations,
+		   s.doubt_time,
+		   s.stats_reset
+	FROM @extschema@.zk_stat() AS s;
+
+COMMENT ON VIEW zk_stat IS
+'statistics of this server''s locks, requests and ZooKeeper sessions, in one row';
+
+CREATE FUNCTION zk_stat_reset()
+RETURNS void
+AS 'MODULE_PATHNAME', 'zklock_stat_reset'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_stat_reset() IS
+'discard the statistics in zk_stat and zk_stat_locks of this server';
+
+/*
  * Privileges: every role may lock and read the views.  Only roles that may end
  * sessions may take locks away.  Only the database's owner may fence, because a
  * token that is too great locks other roles out; the owner also dumps, restores
  * and resets zk_fences.
  */
 
-GRANT SELECT ON zk_locks, zk_jobs, zk_waits, zk_status, zk_sessions, zk_leaders TO PUBLIC;
+GRANT SELECT ON zk_locks, zk_jobs, zk_waits, zk_status, zk_sessions, zk_leaders,
+				zk_stat_locks, zk_stat TO PUBLIC;
 
 REVOKE ALL ON FUNCTION zk_lock_revoke(text), zk_lock_force_release(text),
 					   zk_job_forget(text), zk_leader_resign(text, interval),
-					   zk_fence(text, bigint) FROM PUBLIC;
+					   zk_fence(text, bigint), zk_stat_reset() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_lock_revoke(text), zk_lock_force_release(text),
 						  zk_job_forget(text), zk_leader_resign(text, interval)
 	TO pg_signal_backend;

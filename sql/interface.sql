@@ -5,12 +5,12 @@ SELECT p.oid::regprocedure AS function, pg_get_function_result(p.oid) AS result,
 FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid
 	 JOIN pg_extension e ON e.oid = d.refobjid
 WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND e.extname = 'zklock'
-	  AND proname NOT IN ('zk_jobs', 'zk_locks', 'zk_sessions', 'zk_status', 'zk_waits')
+	  AND proname NOT IN ('zk_jobs', 'zk_locks', 'zk_sessions', 'zk_stat', 'zk_stat_locks', 'zk_status', 'zk_waits')
 ORDER BY proname COLLATE "C";
 
 SELECT oid::regprocedure AS function, provolatile, proparallel, proretset,
 	   has_function_privilege('public', oid, 'EXECUTE') AS public
-FROM pg_proc WHERE proname IN ('zk_jobs', 'zk_locks', 'zk_sessions', 'zk_status', 'zk_waits') ORDER BY proname;
+FROM pg_proc WHERE proname IN ('zk_jobs', 'zk_locks', 'zk_sessions', 'zk_stat', 'zk_stat_locks', 'zk_status', 'zk_waits') ORDER BY proname;
 
 SELECT proname, pg_get_function_arguments(oid)
 FROM pg_proc WHERE proname IN ('zk_lock_acquire', 'zk_xact_lock_acquire') ORDER BY proname;

@@ -30,6 +30,7 @@ int			zkl_connection_timeout = 10000;
 int			zkl_max_locks = -1;
 int			zkl_max_locks_per_backend = 1000;
 int			zkl_max_jobs = 1000;
+int			zkl_stat_locks = 5000;
 int			zkl_sessions = 1;
 int			zkl_tenure = 100;
 int			zkl_linger = 1000;
@@ -70,7 +71,7 @@ zkl_settings_define(void)
 		"zklock.session_timeout", "zklock.connection_timeout",
 		"zklock.tenure", "zklock.linger", "zklock.commit_margin",
 		"zklock.max_locks", "zklock.max_locks_per_backend",
-		"zklock.max_jobs", "zklock.sessions",
+		"zklock.max_jobs", "zklock.stat_locks", "zklock.sessions",
 		"zklock.on_lost", "zklock.synchronous_release",
 		"zklock.leader_of", "zklock.leader_on_standby",
 		"zklock.deadlock_detection"
@@ -205,6 +206,13 @@ define_other_settings(void)
 							&zkl_max_jobs,
 							1000, 0, 1000000,
 							PGC_SIGHUP, 0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.stat_locks",
+							"Maximum number of paths that zk_stat_locks has rows for.",
+							"The row that was used least recently is discarded first.",
+							&zkl_stat_locks,
+							5000, 100, 1000000,
+							PGC_POSTMASTER, 0,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.sessions",
 							"Number of ZooKeeper sessions that hold the locks of this server.",

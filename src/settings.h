@@ -35,6 +35,7 @@ extern int	zkl_connection_timeout;
 extern int	zkl_max_locks;
 extern int	zkl_max_locks_per_backend;
 extern int	zkl_max_jobs;
+extern int	zkl_stat_locks;
 extern int	zkl_sessions;
 extern int	zkl_tenure;
 extern int	zkl_linger;

@@ -20,8 +20,10 @@
 #include "backend/hooks.h"
 #include "settings.h"
 #include "shared/jobruns.h"
+#include "shared/lockstat.h"
 #include "shared/locktable.h"
 #include "shared/mailbox.h"
+#include "shared/serverstat.h"
 #include "shared/waits.h"
 #include "worker/worker.h"
 
@@ -65,6 +67,8 @@ request_shared_memory(void)
 	zkl_lock_table_request();
 	zkl_mailbox_request();
 	zkl_job_runs_request();
+	zkl_lock_stat_request();
+	zkl_server_stat_request();
 	zkl_waits_request();
 }
 
@@ -76,6 +80,8 @@ start_shared_memory(void)
 	zkl_lock_table_startup();
 	zkl_mailbox_startup();
 	zkl_job_runs_startup();
+	zkl_lock_stat_startup();
+	zkl_server_stat_startup();
 	zkl_waits_startup();
 }
 

@@ -157,7 +157,7 @@ lab_stage() {
 # The same with fault points, in $lab/faults: from a copy of the sources, because that is
 # another build.
 lab_stage_faults() (
-	mkdir "$lab/faults" && cp -r Makefile zklock.control zklock--*.sql src "$lab/faults" || exit
+	mkdir "$lab/faults" && cp -r Makefile META.json zklock.control zklock--*.sql src "$lab/faults" || exit
 	cd "$lab/faults" && rm -f src/*.o src/*/*.o && lab=$lab/faults lab_stage FAULTS=1
 )
 

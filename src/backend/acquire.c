@@ -22,6 +22,7 @@
 #include "backend/xact.h"
 #include "faultpoint.h"
 #include "settings.h"
+#include "shared/lockstat.h"
 
 static bool acquire_first(ZklLocalClaim *claim, const ZklWish *wish,
 						  void *arg);
@@ -78,11 +79,13 @@ zkl_acquire_claim(ZklLocalClaim *claim, const ZklWish *wish)
 	for (;;)
 	{
 		if (!zkl_acquire_locally(claim, wish))
-			return false;
+			break;
 		ZKL_FAULT_POINT("local-locked");
 		answer = zkl_wait_for_ticket(&wait, claim->shared, NULL);
+		if (answer == ZKL_ANSWER_HELD)
+			return true;
 		if (answer != ZKL_ANSWER_STALE)
-			return answer == ZKL_ANSWER_HELD;
+			break;
 
 		/*
 		 * The next round overwrites the tag, so release the old local lock
@@ -90,6 +93,8 @@ zkl_acquire_claim(ZklLocalClaim *claim, const ZklWish *wish)
 		 */
 		zkl_claims_unlock(claim, zkl_claims_part(wish->mode));
 	}
+	zkl_lock_stat_failed(claim->shared, ERRCODE_LOCK_NOT_AVAILABLE);
+	return false;
 }
 
 /*

@@ -38,6 +38,7 @@
 #include "backend/znodetext.h"
 #include "faultpoint.h"
 #include "settings.h"
+#include "shared/lockstat.h"
 #include "shared/waits.h"
 
 /* So soon to look again if it is not certain that the ticket has to wait. */
@@ -72,7 +73,7 @@ static bool note_holders(ZklWaitInfo *info);
 static void note_own_claim(ZklLocalClaim *claim, void *arg);
 static void note_entry(ZklEntry *entry, void *arg);
 static void add_holder(ZklWaitInfo *info, int pid, TimestampTz since);
-static void execute(const ZklWaitSentence *sentence);
+static void execute(ZklClaim *claim, const ZklWaitSentence *sentence);
 static void end_at_exit(int code, Datum arg);
 static char *statements_of(const ZklWaitSentence *sentence);
 static void explain(ErrorData *error);
@@ -88,7 +89,7 @@ zkl_deadlock_look(ZklClaim *claim)
 	if (!wait.active)
 		begin();
 	if (wait.published && zkl_waits_look(&asked, &sentence))
-		execute(&sentence);
+		execute(claim, &sentence);
 
 	/*
 	 * The request is read before the holders are computed, so they are newer
@@ -260,7 +261,7 @@ add_holder(ZklWaitInfo *info, int pid, TimestampTz since)
  * waits for this one.
  */
 static void
-execute(const ZklWaitSentence *sentence)
+execute(ZklClaim *claim, const ZklWaitSentence *sentence)
 {
 	ZklStuck   *stuck;
 	int			nstuck;
@@ -284,6 +285,7 @@ execute(const ZklWaitSentence *sentence)
 	detail = zkl_znode_text_show(sentence->detail);
 	statements = statements_of(sentence);
 	pgstat_report_deadlock();
+	zkl_lock_stat_failed(claim, ERRCODE_T_R_DEADLOCK_DETECTED);
 	ereport(ERROR,
 			errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
 			errmsg("deadlock detected"),

@@ -30,7 +30,10 @@ zklock_is_leader(PG_FUNCTION_ARGS)
 	int64		token = 0;
 
 	zkl_enter_without_claims();
-	if (zkl_leadership_standing(path, 0, &token) != ZKL_STATUS_GOOD)
+
+	/* With the margin of the commit guard, which would refuse the commit. */
+	if (zkl_leadership_standing(path, ZKL_MS(zkl_commit_margin),
+								&token) != ZKL_STATUS_GOOD)
 		PG_RETURN_BOOL(false);
 	if (zkl_reliance_note(path, token))
 		zkl_xact_keep_guard_first();

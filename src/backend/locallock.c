@@ -33,6 +33,7 @@
 #include "compat.h"
 #include "faultpoint.h"
 #include "settings.h"
+#include "shared/lockstat.h"
 #include "shared/sharedclaim.h"
 
 /* PostgreSQL itself uses 1 and 2 in an advisory lock's last field. */
@@ -258,6 +259,7 @@ judge_error(ZklClaim *claim, ErrorData *error, bool limited)
 		FreeErrorData(error);
 		return ZKL_LOCAL_TIME_OVER;
 	}
+	zkl_lock_stat_failed(claim, error->sqlerrcode);
 	ReThrowError(error);
 	return ZKL_LOCAL_TIME_OVER; /* keep compiler quiet */
 }

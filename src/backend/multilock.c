@@ -34,6 +34,7 @@
 #include "compat.h"
 #include "faultpoint.h"
 #include "settings.h"
+#include "shared/lockstat.h"
 
 typedef struct Member
 {
@@ -137,6 +138,8 @@ acquire_all(Multilock *lock)
 	 * The backend is about to wait for path "granted".  It must not hold a
 	 * later one meanwhile, or wait in its queue.
 	 */
+	if (lock->wish->only_tries)
+		zkl_lock_stat_failed(lock->members[granted].claim->shared, ERRCODE_LOCK_NOT_AVAILABLE);
 	end_from(lock, granted);
 	if (lock->wish->only_tries)
 		return false;

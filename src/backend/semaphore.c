@@ -29,6 +29,7 @@
 #include "compat.h"
 #include "faultpoint.h"
 #include "settings.h"
+#include "shared/lockstat.h"
 
 /* More leases would only keep other backends waiting. */
 #define MAX_QUANTITY	1000
@@ -209,7 +210,10 @@ acquire_leases(ZklClaim *claim, const ZklWish *wish)
 			acquire_in_turn(claim, wish);
 	while (answer == ZKL_ANSWER_STALE);
 	if (answer != ZKL_ANSWER_HELD)
+	{
+		zkl_lock_stat_failed(claim, ERRCODE_LOCK_NOT_AVAILABLE);
 		return false;
+	}
 	survey_after(claim, wish);
 	ZKL_FAULT_POINT("semaphore-acquired");
 	return true;

@@ -19,6 +19,7 @@
 #include "faultpoint.h"
 #include "settings.h"
 #include "shared/grant.h"
+#include "shared/lockstat.h"
 
 /*
  * How long a try waits until the server before it has answered or given up:
@@ -75,6 +76,7 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 {
 	ZklAnswer	answer;
 
+	wait->claim = claim;
 	wait->session = claim->entry->session;
 	if (wait->about == NULL && look(wait, claim, mutex, &answer))
 		return answer;
@@ -157,6 +159,7 @@ look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex, ZklAnswer *answer)
 bool
 zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim)
 {
+	wait->claim = claim;
 	wait->session = claim->entry->session;
 	while (!zkl_claim_status_is_settled(claim))
 	{
@@ -170,6 +173,7 @@ zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim)
 ZklClaimStatus
 zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim)
 {
+	wait->claim = claim;
 	wait->session = claim->entry->session;
 	for (;;)
 	{
@@ -233,7 +237,10 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 		 now >= zkl_session_info_silent_from(wait->session, wait->silent_since)))
 		zkl_report_unreachable(wish->path, wait->session);
 	if (now >= wait->lock_timeout_at)
+	{
+		zkl_lock_stat_failed(wait->claim, ERRCODE_LOCK_NOT_AVAILABLE);
 		zkl_report_lock_timeout();
+	}
 	return false;
 }
 

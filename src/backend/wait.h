@@ -19,6 +19,7 @@
 typedef struct ZklWait
 {
 	const ZklWish *wish;
+	ZklClaim   *claim;			/* that waits, once it does */
 	int			session;		/* the number of the ticket's ZooKeeper
 								 * session */
 	int64		lock_timeout_at;	/* when lock_timeout ends it */

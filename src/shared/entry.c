@@ -18,6 +18,7 @@
 #include "settings.h"
 #include "shared/entry.h"
 #include "shared/leases.h"
+#include "shared/lockstat.h"
 
 #ifdef USE_ASSERT_CHECKING
 static void assert_consistent(const ZklEntry *entry);
@@ -372,6 +373,8 @@ void
 zkl_entry_give_up(ZklEntry *entry)
 {
 	Assert(entry->state != ZKL_ENTRY_NONE);
+	if (entry->state == ZKL_ENTRY_OWNED)
+		zkl_lock_stat_given_up(entry);
 
 	/*
 	 * A lease leaves its list at once, so no claim takes it, and another
@@ -495,6 +498,7 @@ zkl_entry_remove_if_unused(ZklEntry *entry)
 	if (entry->state != ZKL_ENTRY_NONE || !dlist_is_empty(&entry->claims) ||
 		entry->timer_armed || entry->in_work || entry->nlinked > 0)
 		return false;
+	zkl_lock_stat_unlink(entry);
 	zkl_lock_table_remove(entry);
 	if (semaphore != NULL)
 	{

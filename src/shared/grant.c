@@ -17,6 +17,7 @@
 #include "shared/entry.h"
 #include "shared/grant.h"
 #include "shared/leases.h"
+#include "shared/lockstat.h"
 
 static void need_ticket(ZklClaim *claim);
 static ZklAnswer ask_for_ticket(ZklClaim *claim, bool only_tries,
@@ -52,6 +53,9 @@ zkl_grant_request(ZklClaim *claim, bool only_tries, const char *about)
 		answer = ask_for_leases(claim, only_tries, about);
 	else
 		answer = ask_for_ticket(claim, only_tries, about);
+	if (!only_tries &&
+		(answer == ZKL_ANSWER_QUEUED || answer == ZKL_ANSWER_ASKING))
+		claim->waited = true;
 	zkl_entry_unlock(entry->hash);
 	return answer;
 }
@@ -80,7 +84,10 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 	ZklEntry   *entry = claim->entry;
 
 	if (about != NULL)
+	{
 		need_ticket(claim);
+		claim->asked |= entry->state != ZKL_ENTRY_OWNED;
+	}
 	switch (entry->state)
 	{
 		case ZKL_ENTRY_NONE:
@@ -215,6 +222,7 @@ ask_for_leases(ZklClaim *claim, bool only_tries, const char *about)
 		return ZKL_ANSWER_NONE;
 
 	need_ticket(claim);
+	claim->asked = true;
 	if (semaphore->state != ZKL_ENTRY_NONE)
 		return ZKL_ANSWER_NONE; /* the path was another lock until now */
 	if (semaphore->nstuck > 0)
@@ -245,6 +253,7 @@ hold(ZklClaim *claim, uint64 epoch, int64 now)
 	entry->nheld++;
 	Assert(entry->nwaiting >= 0);
 
+	zkl_lock_stat_granted(claim, now);
 	claim->state = ZKL_CLAIM_HELD;
 	claim->since = now;
 

@@ -114,6 +114,7 @@ typedef enum ZklLoss
 
 typedef struct ZklClaim ZklClaim;
 typedef struct ZklEntry ZklEntry;
+typedef struct ZklLockStat ZklLockStat;
 
 /*
  * The requests that are due to a lock or a semaphore.  Only the worker uses
@@ -172,6 +173,8 @@ struct ZklEntry
 	int64		owned_at;		/* since OWNED */
 	int64		idle_at;		/* when the last claim ended */
 	int64		released_at;	/* when a claim was last released, or 0 */
+	ZklLockStat *stat;			/* its row in lockstat.h, or NULL; leases have
+								 * none */
 	dlist_head	claims;
 	ZklClaim   *leader;			/* that of the leader process, or NULL */
 	int			nheld;			/* claims in state HELD */
@@ -276,6 +279,9 @@ struct ZklClaim
 								 * because there is a new generation */
 	bool		needs_ticket;	/* its backend waits on its latch, for the
 								 * ticket or for a delete */
+	bool		asked;			/* for statistics: a ticket had to be
+								 * requested ... */
+	bool		waited;			/* ... or other claims or clients went first */
 	ZklFailure	failure;		/* why the lock cannot be acquired */
 	ZklLoss		loss;			/* why it was lost ... */
 	int64		lost_at;		/* ... and when */

@@ -185,7 +185,6 @@ init_shared(void)
 		init_session(&zkl_lock_table->session[i]);
 
 	pg_atomic_init_u64(&zkl_lock_table->counters.requests, 0);
-	pg_atomic_init_u64(&zkl_lock_table->counters.heartbeats, 0);
 	pg_atomic_init_u64(&zkl_lock_table->counters.tickets, 0);
 	pg_atomic_init_u64(&zkl_lock_table->counters.owned, 0);
 	pg_atomic_init_u64(&zkl_lock_table->counters.lost, 0);

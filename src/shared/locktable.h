@@ -36,7 +36,6 @@
 typedef struct ZklCounters
 {
 	pg_atomic_uint64 requests;	/* sent to ZooKeeper, heartbeats apart */
-	pg_atomic_uint64 heartbeats;	/* answered */
 	pg_atomic_uint64 tickets;	/* creates of tickets sent */
 	pg_atomic_uint64 owned;		/* times that a ticket became owned */
 	pg_atomic_uint64 lost;		/* tickets lost while owned */

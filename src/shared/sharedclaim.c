@@ -19,6 +19,7 @@
 #include "shared/entry.h"
 #include "shared/jobruns.h"
 #include "shared/leases.h"
+#include "shared/lockstat.h"
 #include "shared/sharedclaim.h"
 
 static bool is_superusers_session(void);
@@ -166,6 +167,7 @@ zkl_shared_claim_begin_local_wait(ZklClaim *claim)
 {
 	zkl_entry_lock(claim->entry);
 	claim->waits_locally = claim->generation == claim->entry->generation;
+	claim->waited |= claim->waits_locally;
 	zkl_entry_unlock(claim->entry->hash);
 	return claim->waits_locally;
 }
@@ -314,6 +316,7 @@ detach(ZklClaim *claim, int64 now)
 {
 	ZklEntry   *entry = claim->entry;
 
+	zkl_lock_stat_ended(claim, now);
 	dlist_delete(&claim->link);
 	if (entry->leader == claim)
 	{

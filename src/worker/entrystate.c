@@ -20,6 +20,7 @@
 #include "shared/entry.h"
 #include "shared/jobruns.h"
 #include "shared/leases.h"
+#include "shared/lockstat.h"
 #include "worker/entrystate.h"
 
 /*
@@ -133,10 +134,10 @@ zkl_entry_state_set_contended(ZklEntry *entry)
 	{
 		bool		is_news = !entry->contended;
 
+		entry->contended = true;
 		lingered = zkl_entry_state_give_up_if_idle(entry);
 		if (!lingered && is_news)
 			zkl_entry_ask_worker(entry);	/* for its timer */
-		entry->contended = true;
 
 		/*
 		 * No backend of this server writes, so readers of other servers need
@@ -274,6 +275,7 @@ zkl_entry_state_give_up_if_idle(ZklEntry *entry)
 {
 	if (!zkl_entry_is_idle(entry))
 		return false;
+	zkl_lock_stat_given_up(entry);
 	entry->state = ZKL_ENTRY_RELEASING;
 	/* No claim may take the lease any more. */
 	if (entry->semaphore != NULL)
@@ -344,10 +346,13 @@ zkl_entry_state_set_lost(ZklEntry *entry, ZklLoss loss)
 static void
 lose_claim(ZklClaim *claim, ZklLoss loss)
 {
+	int64		now = zkl_now();
+
 	pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
+	zkl_lock_stat_lost(claim, now);
 	claim->state = ZKL_CLAIM_LOST;
 	claim->loss = loss;
-	claim->lost_at = claim->since = zkl_now();
+	claim->lost_at = claim->since = now;
 	zkl_job_runs_end(&claim->run, false, true);
 	ZKL_FAULT_POINT("claim-marked");	/* under the partition's lock */
 

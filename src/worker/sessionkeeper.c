@@ -16,6 +16,7 @@
 #include "faultpoint.h"
 #include "protocol/safeuntil.h"
 #include "settings.h"
+#include "shared/serverstat.h"
 #include "worker/addresses.h"
 #include "worker/commandrunner.h"
 #include "worker/deadlocksearch.h"
@@ -63,6 +64,7 @@ static void on_expired(void);
 static void on_stranger(void);
 static void on_heartbeat(int64 sent);
 static void publish_safe_until(void);
+static void count_doubt(int64 now);
 static int64 next_heartbeat(void);
 static int	heartbeat_period_ms(void);
 static int	timeout_ms(void);
@@ -502,6 +504,7 @@ on_expired(void)
 	/* A session that is attached to only to be closed has no claims. */
 	if (!keeper.ending_old)
 	{
+		count_doubt(zkl_now());
 		pg_atomic_write_u64(&info->safe_until, 0);
 		pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
 		pg_atomic_fetch_add_u64(&info->epoch, 1);
@@ -514,6 +517,7 @@ on_expired(void)
 		return;
 
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.expirations, 1);
+	pg_atomic_fetch_add_u64(&zkl_server_stat->expirations, 1);
 	on_disconnected();
 
 	/* Without an id, the next turn opens a new session. */
@@ -562,7 +566,9 @@ publish_session(void)
 	ZklSessionId identity;
 
 	zkl_session_identity(&identity);
-	if (identity.id != info->id)
+	if (identity.id == info->id)
+		pg_atomic_fetch_add_u64(&zkl_server_stat->reconnects, 1);
+	else
 	{
 		zkl_session_file_write(&identity);
 		ZKL_FAULT_POINT("session-file-written");
@@ -594,7 +600,6 @@ on_heartbeat(int64 sent)
 	/* Backends that wait see that ZooKeeper answers, only slowly. */
 	pg_atomic_write_u64(&info->heard_at, now);
 	pg_atomic_write_u32(&info->period_ms, period_ms);
-	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.heartbeats, 1);
 
 	/*
 	 * Claims are good again, and backends may be granted what they wait for.
@@ -611,8 +616,20 @@ on_heartbeat(int64 sent)
 static void
 publish_safe_until(void)
 {
-	pg_atomic_write_u64(&zkl_session_info_mine->safe_until,
-						zkl_safe_until(&keeper.safe));
+	int64		safe_until = zkl_safe_until(&keeper.safe);
+	int64		now = zkl_now();
+
+	if (safe_until > now)
+		count_doubt(now);
+	pg_atomic_write_u64(&zkl_session_info_mine->safe_until, safe_until);
+}
+
+/* A doubt, if there is one, is over: the session lives, or has expired. */
+static void
+count_doubt(int64 now)
+{
+	pg_atomic_fetch_add_u64(&zkl_server_stat->doubt_time,
+							zkl_server_stat_doubt(zkl_session_info_mine, now));
 }
 
 /* At once, if the connection still waits for its barrier. */

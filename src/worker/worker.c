@@ -29,6 +29,7 @@
 #include "settings.h"
 #include "protocol/hosts.h"
 #include "shared/mailbox.h"
+#include "shared/serverstat.h"
 #include "worker/commandrunner.h"
 #include "worker/deadlocksearch.h"
 #include "worker/entrystate.h"
@@ -177,6 +178,8 @@ start_up(int session)
 	before_shmem_exit(withdraw, (Datum) 0);
 	advertise();
 
+	zkl_session_observe(zkl_server_stat_count_sent,
+						zkl_server_stat_count_answer);
 	zkl_session_file_start(session);
 	zkl_hosts_prefix(zkl_hosts, zkl_root, prefix);
 	zkl_tickets_start(prefix);

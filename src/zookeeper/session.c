@@ -403,8 +403,7 @@ zkl_session_heartbeat(void)
 	{
 		zkl_session_state.heartbeat_is_out = true;
 		zkl_session_state.barrier_sent = true;
-		zkl_session_state.outstanding++;
-		zkl_session_state.requests++;
+		zkl_session_count_sent(ZKL_TRAFFIC_HEARTBEAT);
 		ZKL_FAULT_POINT("heartbeat-sent");
 	}
 }
@@ -457,6 +456,7 @@ on_heartbeat(int rc, const void *data)
 		 * are made at full speed.
 		 */
 		zkl_session_state.attempts = 0;
+		zkl_session_state.on_answered(zkl_now() - zkl_session_state.heartbeat_sent);
 		zkl_session_append_event(ZKL_SESSION_HEARTBEAT)->sent =
 			zkl_session_state.heartbeat_sent;
 	}
@@ -541,6 +541,14 @@ set_cork(int on)
 		(void) setsockopt(zkl_session_state.fd, IPPROTO_TCP, TCP_CORK, &on,
 						  sizeof(on));
 #endif
+}
+
+void
+zkl_session_observe(void (*sent) (ZklTraffic kind),
+					void (*answered) (int64_t latency))
+{
+	zkl_session_state.on_sent = sent;
+	zkl_session_state.on_answered = answered;
 }
 
 int

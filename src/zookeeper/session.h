@@ -22,6 +22,7 @@
 
 #include "protocol/path.h"
 #include "protocol/ticket.h"
+#include "protocol/traffic.h"
 
 /* A directory, a slash and a child, with the null. */
 #define ZKL_SESSION_PATH_SIZE	(ZKL_DIR_SIZE + 1 + ZKL_CHILD_SIZE)
@@ -142,6 +143,14 @@ extern void zkl_session_end_sending(void);
  */
 extern const char *zkl_session_take_error(void);
 extern bool zkl_session_tried_all(void);
+
+/*
+ * Call the first function for each request that is sent, and the second for
+ * each answer, with the microseconds that it took.  The end of a connection is
+ * no answer.  Neither must raise an error.
+ */
+extern void zkl_session_observe(void (*sent) (ZklTraffic kind),
+								void (*answered) (int64_t latency));
 
 /* Requests without an answer, and all that this process has sent. */
 extern int	zkl_session_outstanding(void);

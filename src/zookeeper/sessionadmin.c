@@ -13,7 +13,7 @@
 
 #include "zookeeper/sessionint.h"
 
-static ZklSessionCall *begin_call(ZklSessionAsk ask);
+static ZklSessionCall *begin_call(ZklSessionAsk ask, ZklTraffic traffic);
 static void create(ZklSessionCall *call, const char *path, const char *data,
 				   int mode);
 static void on_created(int rc, const char *path, const struct Stat *stat,
@@ -25,10 +25,10 @@ static void on_quorum(int rc, const void *data);
  * records.
  */
 static ZklSessionCall *
-begin_call(ZklSessionAsk ask)
+begin_call(ZklSessionAsk ask, ZklTraffic traffic)
 {
 	ZklSessionCall *call = zkl_session_begin_call(ZKL_SESSION_ANSWER, ask.tag,
-												  ask.attempt);
+												  ask.attempt, traffic);
 
 	call->item = ask.item;
 	return call;
@@ -41,7 +41,7 @@ begin_call(ZklSessionAsk ask)
 void
 zkl_session_ask_quorum(ZklSessionAsk ask)
 {
-	ZklSessionCall *call = begin_call(ask);
+	ZklSessionCall *call = begin_call(ask, ZKL_TRAFFIC_CHECK);
 
 	zkl_session_sent(call, zkl_session_check_quorum(call->results, on_quorum,
 													call));
@@ -57,7 +57,7 @@ on_quorum(int rc, const void *data)
 void
 zkl_session_ask_children(ZklSessionAsk ask, const char *path)
 {
-	ZklSessionCall *call = begin_call(ask);
+	ZklSessionCall *call = begin_call(ask, ZKL_TRAFFIC_LIST);
 
 	zkl_session_sent(call, zoo_aget_children(zkl_session_state.handle, path, 0,
 											 zkl_session_on_children, call));
@@ -66,7 +66,7 @@ zkl_session_ask_children(ZklSessionAsk ask, const char *path)
 void
 zkl_session_ask_data(ZklSessionAsk ask, const char *path, int data_size)
 {
-	ZklSessionCall *call = begin_call(ask);
+	ZklSessionCall *call = begin_call(ask, ZKL_TRAFFIC_READ);
 
 	call->data_size = data_size;
 	zkl_session_sent(call, zoo_aget(zkl_session_state.handle, path, 0,
@@ -76,7 +76,7 @@ zkl_session_ask_data(ZklSessionAsk ask, const char *path, int data_size)
 void
 zkl_session_ask_stat(ZklSessionAsk ask, const char *path)
 {
-	ZklSessionCall *call = begin_call(ask);
+	ZklSessionCall *call = begin_call(ask, ZKL_TRAFFIC_READ);
 
 	zkl_session_sent(call, zoo_aexists(zkl_session_state.handle, path, 0,
 									   zkl_session_on_stat, call));
@@ -86,13 +86,13 @@ void
 zkl_session_ask_write(ZklSessionAsk ask, const char *path, const char *data,
 					  int version)
 {
-	zkl_session_set(begin_call(ask), path, data, version);
+	zkl_session_set(begin_call(ask, ZKL_TRAFFIC_WRITE), path, data, version);
 }
 
 void
 zkl_session_ask_delete(ZklSessionAsk ask, const char *path)
 {
-	ZklSessionCall *call = begin_call(ask);
+	ZklSessionCall *call = begin_call(ask, ZKL_TRAFFIC_DELETE);
 
 	zkl_session_sent(call, zoo_adelete(zkl_session_state.handle, path, -1,
 									   zkl_session_on_done, call));
@@ -105,7 +105,7 @@ zkl_session_ask_delete(ZklSessionAsk ask, const char *path)
 void
 zkl_session_create_directory(ZklSessionAsk ask, const char *path)
 {
-	ZklSessionCall *call = begin_call(ask);
+	ZklSessionCall *call = begin_call(ask, ZKL_TRAFFIC_CREATE);
 
 	zkl_session_offer_above(call, path);
 	create(call, path, "", ZOO_CONTAINER);
@@ -115,7 +115,7 @@ void
 zkl_session_create_record(ZklSessionAsk ask, const char *path,
 						  const char *data, bool with_parents)
 {
-	ZklSessionCall *call = begin_call(ask);
+	ZklSessionCall *call = begin_call(ask, ZKL_TRAFFIC_CREATE);
 
 	if (with_parents)
 		zkl_session_offer_above(call, path);
@@ -126,7 +126,7 @@ void
 zkl_session_create_ephemeral(ZklSessionAsk ask, const char *path,
 							 const char *data, bool with_parents)
 {
-	ZklSessionCall *call = begin_call(ask);
+	ZklSessionCall *call = begin_call(ask, ZKL_TRAFFIC_CREATE);
 
 	if (with_parents)
 		zkl_session_offer_above(call, path);

@@ -33,6 +33,7 @@ static void on_watched(int rc, const char *value, int value_length,
 static void on_deleted(int rc, const void *data);
 static ZklSessionCall *begin_call(void *tag, uint32_t attempt,
 								  ZklRequest request);
+static ZklTraffic traffic_of(ZklRequest request);
 static void join_path(char *path, size_t size, const char *directory,
 					  const char *child);
 
@@ -45,10 +46,31 @@ static ZklSessionCall *
 begin_call(void *tag, uint32_t attempt, ZklRequest request)
 {
 	ZklSessionCall *call = zkl_session_begin_call(ZKL_SESSION_REPLY, tag,
-												  attempt);
+												  attempt, traffic_of(request));
 
 	call->request = request;
 	return call;
+}
+
+static ZklTraffic
+traffic_of(ZklRequest request)
+{
+	switch (request)
+	{
+		case ZKL_REQUEST_CREATE:
+		case ZKL_REQUEST_CREATE_BOTH:
+			return ZKL_TRAFFIC_CREATE;
+		case ZKL_REQUEST_LIST:
+		case ZKL_REQUEST_SURVEY:
+			return ZKL_TRAFFIC_LIST;
+		case ZKL_REQUEST_DOWNGRADE:
+		case ZKL_REQUEST_ANSWER:
+			return ZKL_TRAFFIC_WRITE;
+		case ZKL_REQUEST_DELETE:
+			return ZKL_TRAFFIC_DELETE;
+		default:
+			return ZKL_TRAFFIC_READ;
+	}
 }
 
 void
@@ -338,10 +360,7 @@ zkl_session_unwatch(const char *directory, const char *child)
 		zoo_aremove_all_watches(zkl_session_state.handle, path, ZWATCHTYPE_DATA, 0,
 								(void_completion_t *) on_unwatched,
 								NULL) == ZOK)
-	{
-		zkl_session_state.outstanding++;
-		zkl_session_state.requests++;
-	}
+		zkl_session_count_sent(ZKL_TRAFFIC_UNWATCH);
 	else
 		zkl_session_drop_watch(path);
 }

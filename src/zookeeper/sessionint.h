@@ -28,6 +28,8 @@ typedef struct ZklSessionState
 	int			timeout_ms;		/* as requested */
 	int			fd;				/* socket of the last turn */
 	int64		connecting_since;	/* 0: not connecting */
+	void		(*on_sent) (ZklTraffic kind);
+	void		(*on_answered) (int64_t latency);
 	int			attempts;		/* to connect, since a heartbeat was answered */
 	int64		attempt_at;		/* when the next may be made */
 	int64		attempted_at;	/* when the last one began, or before */
@@ -70,6 +72,8 @@ typedef struct ZklSessionCall
 	void	   *tag;
 	uint32_t	attempt;
 	ZklRequest	request;		/* REPLY */
+	ZklTraffic	traffic;		/* of the deciding request */
+	int64		sent_at;
 	int			item;			/* ANSWER */
 	int			data_size;		/* how many bytes of the data are kept */
 	int			parts;			/* completions still to come */
@@ -78,13 +82,17 @@ typedef struct ZklSessionCall
 } ZklSessionCall;
 
 extern ZklSessionCall *zkl_session_begin_call(ZklSessionEventKind kind,
-											  void *tag, uint32_t attempt);
+											  void *tag, uint32_t attempt,
+											  ZklTraffic traffic);
 
 /*
  * The deciding request of a call was sent; if the client refused it, finish
  * the call.
  */
 extern void zkl_session_sent(ZklSessionCall *call, int rc);
+
+/* One more request is under way: count it. */
+extern void zkl_session_count_sent(ZklTraffic traffic);
 
 /* A request that does not decide about the call was sent, or was completed. */
 extern void zkl_session_add_part(ZklSessionCall *call);

@@ -14,6 +14,7 @@
  */
 #include "postgres.h"
 
+#include "settings.h"
 #include "zookeeper/sessionint.h"
 
 /*
@@ -21,13 +22,16 @@
  * completion frees it.
  */
 ZklSessionCall *
-zkl_session_begin_call(ZklSessionEventKind kind, void *tag, uint32_t attempt)
+zkl_session_begin_call(ZklSessionEventKind kind, void *tag, uint32_t attempt,
+					   ZklTraffic traffic)
 {
 	ZklSessionCall *call = zkl_session_allocate(sizeof(ZklSessionCall));
 
 	call->kind = kind;
 	call->tag = tag;
 	call->attempt = attempt;
+	call->traffic = traffic;
+	call->sent_at = zkl_now();
 	/* The request that decides.  Others that go before it are added. */
 	call->parts = 1;
 	return call;
@@ -36,8 +40,7 @@ zkl_session_begin_call(ZklSessionEventKind kind, void *tag, uint32_t attempt)
 void
 zkl_session_sent(ZklSessionCall *call, int rc)
 {
-	zkl_session_state.outstanding++;
-	zkl_session_state.requests++;
+	zkl_session_count_sent(call->traffic);
 
 	/*
 	 * The client took nothing, so no completion will come.  The reply is an
@@ -48,11 +51,19 @@ zkl_session_sent(ZklSessionCall *call, int rc)
 }
 
 void
+zkl_session_count_sent(ZklTraffic traffic)
+{
+	zkl_session_state.outstanding++;
+	zkl_session_state.requests++;
+	zkl_session_state.on_sent(traffic);
+}
+
+/* Directories above a znode are all that goes before a deciding request. */
+void
 zkl_session_add_part(ZklSessionCall *call)
 {
 	call->parts++;
-	zkl_session_state.outstanding++;
-	zkl_session_state.requests++;
+	zkl_session_count_sent(ZKL_TRAFFIC_CREATE);
 }
 
 void
@@ -79,6 +90,8 @@ zkl_session_finish_call(ZklSessionCall *call, int rc)
 	 * The other failures have an error message for the backend.  Here only
 	 * the log tells the reason.
 	 */
+	if (outcome != ZKL_OUTCOME_UNKNOWN)
+		zkl_session_state.on_answered(zkl_now() - call->sent_at);
 	if (failure == ZKL_FAILURE_REFUSED)
 		elog(LOG, "ZooKeeper refused a request: %s", zerror(rc));
 	/* When the handle is closed, the reply is dropped. */

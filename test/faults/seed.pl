@@ -13,8 +13,11 @@ use FaultRun;
 my ($seed, $seconds, $directory) = @ENV{qw(SEED FAULT_SECONDS DIRECTORY)};
 my $run = FaultRun->new($seed, $seconds, $directory);
 my %settings = %{ $run->{schedule}{settings} };
-my $linger = delete $settings{linger};
-$settings{"linger_$_"} = $linger->{$_} foreach keys %$linger;
+foreach my $name (grep { ref $settings{$_} } keys %settings)
+{
+	my $of = delete $settings{$name};
+	$settings{"${name}_$_"} = $of->{$_} foreach keys %$of;
+}
 note "seed $seed: " . join ' ', map { "$_=$settings{$_}" } sort keys %settings;
 my @problems = $run->run;
 my %figures = $run->figures;

@@ -58,7 +58,11 @@ sub run
 			{
 				close $read;
 				srand(1000 * $opt{seed} + @pipes);
-				eval { _client($node, $write, $until, $opt{ordered}); 1 } or print {$write} "0 * - failed $@\n";
+				my @out;
+				eval { _client($node, \@out, $until, $opt{ordered}); 1 } or push @out, "0 * - failed $@";
+
+				# Only now: a pipe holds little, and the clients are read one after the other.
+				print {$write} map { "$_\n" } @out;
 				close $write;
 				POSIX::_exit(0);
 			}
@@ -95,18 +99,18 @@ sub _client
 		foreach my $lock (@wanted)
 		{
 			my ($path, $sql, $mode) = @$lock;
-			printf {$out} "%d %s want %s %s\n", PgWire::now(), $me, $path, $mode;
+			push @$out, PgWire::now() . " $me want $path $mode";
 			my $result = $pg->query("SELECT $sql");
 			my $outcome = $result->{error} eq '' ? 'granted' : _is_across($result) ? 'deadlock' . _held_by($result) : 'refused';
-			printf {$out} "%d %s %s\n", PgWire::now(), $me, $outcome;
+			push @$out, PgWire::now() . " $me $outcome";
 			$failed = $result->{error} or next;
 			die "$failed $result->{message}\n" if $failed ne '40P01';
 			last;
 		}
 		_ask($pg, q{SELECT pg_sleep(0.005)}) unless $failed;
-		printf {$out} "%d %s end\n", PgWire::now(), $me;
+		push @$out, PgWire::now() . " $me end";
 		_ask($pg, $failed ? 'ROLLBACK' : 'COMMIT');
-		print {$out} "$me committed\n" unless $failed;
+		push @$out, "$me committed" unless $failed;
 	}
 	return;
 }

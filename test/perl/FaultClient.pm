@@ -26,6 +26,7 @@ use POSIX ();
 use Time::HiRes qw(usleep);
 
 use FaultHistory;
+use FaultJobs;
 use PgWire;
 
 # Paths, each of one kind, and how many leases there are.
@@ -47,10 +48,10 @@ our %paths = (
 
 The tables that clients of this server write to.
 
-=item FaultClient->start($who, $node, $store, $file, seed => , until => , connection => )
+=item FaultClient->start($who, $node, $store, $file, seed => , until => , connection => , jobs => )
 
 C<until> is a moment of L<PgWire/now>; C<connection> is C<zklock.connection_timeout> in ms,
-which bounds what only tries.
+which bounds what only tries; C<jobs> is how often it plays with L<FaultJobs>, from 0 to 1.
 
 =item $client->wait
 
@@ -77,6 +78,7 @@ sub prepare
 		join '', map { "CREATE TABLE $_ (path text PRIMARY KEY, n bigint NOT NULL);"
 			  . "CREATE TABLE ${_}_audit (path text, value bigint, token bigint, wid text);"
 			  . "INSERT INTO $_ VALUES " . join(',', map { "('$_', 0)" } sort keys %paths) . ';' } qw(fence guard));
+	FaultJobs::prepare($node);
 	return;
 }
 
@@ -99,6 +101,7 @@ sub start
 	my $is_ok = eval {
 		$self->{store_server} = $store;
 		$self->{connection} = $opt{connection};
+		$self->{jobs} = $opt{jobs};
 		while (PgWire::now() < $opt{until})
 		{
 			if ($self->_connect) { $self->_play; }
@@ -367,9 +370,13 @@ sub _play
 	# One client of each server requests a lock that no other client of its server requests.
 	return $self->_play_order if $self->{who} =~ /1$/ && _chance(0.3);
 
-	my $play = _pick(qw(session session session xact xact xact multilock savepoint reentrant downgrade));
-	my $method = "_play_$play";
-	$self->$method;
+	if (_chance($self->{jobs})) { FaultJobs::play($self); }
+	else
+	{
+		my $play = _pick(qw(session session session xact xact xact multilock savepoint reentrant downgrade));
+		my $method = "_play_$play";
+		$self->$method;
+	}
 	return unless $self->{pg}->is_alive;
 
 	# Whatever went wrong.

@@ -32,6 +32,8 @@ is not known if it was done.
 	op=left what= , op=crash what= , op=hang what=		should not be
 	op=void what=								ZooKeeper lost something; not judged here
 
+L<JobHistory> has the records about jobs and leaderships.
+
 =head1 WHAT IS A HOLDER
 
 No client can know when exactly it lost a lock.  But some answers prove that the claim was
@@ -51,6 +53,8 @@ package FaultHistory;
 
 use strict;
 use warnings;
+
+use JobHistory;
 
 =head1 METHODS
 
@@ -115,6 +119,13 @@ sub _gather
 		$claims->{ $acquire->{claim} } = $claim;
 		$self->_witness($claim, $acquire);
 	}
+	foreach my $term (JobHistory::terms($self->_of('led')))
+	{
+		my @evidence = @{ $term->{evidence} };
+		$term->{evidence} = [];
+		$claims->{ $term->{id} } = $term;
+		$self->_witness($term, $_) foreach @evidence;
+	}
 	foreach my $record ($self->_of('held'), $self->_of('token'), $self->_of('commit'))
 	{
 		next unless $record->{result} eq 'ok';
@@ -177,6 +188,7 @@ sub problems
 	push @problems, $self->_tokens, $self->_lease_times, $self->_deadlines, $self->_fifo, $self->_ends,
 	  $self->_survivors;
 	push @problems, $self->_store('fence'), $self->_store('guard');
+	push @problems, JobHistory::problems($self);
 	return @problems;
 }
 

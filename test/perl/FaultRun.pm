@@ -19,7 +19,9 @@ use strict;
 use warnings;
 
 use Carp;
+use Cwd qw(abs_path);
 use Fcntl qw(:flock);
+use File::Basename qw(dirname);
 use File::Path qw(make_path);
 use IO::Socket::INET;
 use POSIX ();
@@ -30,8 +32,10 @@ use PostgreSQL::Test::Utils;
 
 use FaultClient;
 use FaultHistory;
+use FaultJobs;
 use FaultNet;
 use FaultSchedule;
+use JobHistory;
 use PgWire;
 use Replicas;
 use ZklockNode;
@@ -75,6 +79,9 @@ sub new
 		net => FaultNet->new,
 	}, $class;
 	make_path($directory);
+	$self->{clock} = PostgreSQL::Test::Utils::tempdir('clock') . '/set_clock.so';
+	system_or_bail('cc', '-shared', '-fPIC', '-O', '-o', $self->{clock},
+		abs_path(dirname(__FILE__)) . '/../set_clock.c', '-ldl');
 	my $zk = $self->{zk} = ZooKeeper->new(servers => 3, start => 0,
 		tick_time => $self->{schedule}{settings}{tick});
 	$self->{net}->link_members($zk);
@@ -108,6 +115,7 @@ sub _start_node
 		'max_worker_processes' => 16,
 		'zklock.commit_margin' => "$settings->{margin}ms",
 		'zklock.synchronous_release' => $settings->{synchronous},
+		'zklock.leader_of' => $FaultJobs::led,
 		'restart_after_crash' => 'on',
 		'max_connections' => 60,
 		'deadlock_timeout' => '100ms',
@@ -124,10 +132,19 @@ sub _start_node
 		$node->configure(%settings);
 	}
 	else { $node->backup_fs_cold('fresh'); }
-	$node->start;
+	append_to_file($node->data_dir . '/clock', $settings->{skew}{$name});
+	$self->_start_server($node);
 	$node->safe_psql('postgres', 'CREATE EXTENSION zklock');
 	FaultClient::prepare($node);
 	return $node;
+}
+
+# Its clock is wrong.
+sub _start_server
+{
+	my ($self, $node, %opt) = @_;
+	local $ENV{LD_PRELOAD} = $self->{clock};
+	return $node->start(%opt);
 }
 
 sub run
@@ -137,7 +154,7 @@ sub run
 	my $start = $self->{start} = PgWire::now();
 	my $until = $start + 1e6 * $self->{seconds};
 	$self->{log} = FaultClient->in_person('driver', $self->{node}{a}, "$self->{directory}/driver");
-	$self->{log}->_record('config', %$settings, linger => undef, sessions => undef);
+	$self->{log}->_record('config', map { ($_ => $settings->{$_}) } grep { !ref $settings->{$_} } keys %$settings);
 
 	my @clients;
 	my $n = 0;
@@ -146,7 +163,7 @@ sub run
 		push @clients, map {
 			FaultClient->start("$name$_", $self->{node}{$name}, $self->{node}{a},
 				"$self->{directory}/$name$_", seed => $self->{seed} * 100 + $n++, until => $until,
-				connection => $settings->{connection})
+				connection => $settings->{connection}, jobs => $settings->{jobs})
 		} 1 .. $clients_per_node;
 	}
 
@@ -155,6 +172,8 @@ sub run
 	$_->wait foreach @clients;
 	$self->_heal;
 	$_->set('zklock.linger', 0) foreach values %{ $self->{node} };
+	$self->_final_leader;
+	$self->_final_runs;
 	$self->_compare_replicas;
 	$self->_look_for_leftovers;
 	$self->_final_acquires;
@@ -163,12 +182,18 @@ sub run
 	$self->_look_for_crashes;
 	$self->_audit;
 
-	my @records = map { FaultHistory::parse($_) } map { split /\n/, slurp_file($_) } glob "$self->{directory}/*";
+	my @records = $self->_records;
 	my $history = FaultHistory->new(@records);
 	my @problems = $history->problems;
 	$self->{figures} = { $history->figures, faults => scalar @faults };
 	$self->{void} = [ map { $_->{what} } grep { $_->{op} eq 'void' } @records ];
 	return @problems;
+}
+
+sub _records
+{
+	my ($self) = @_;
+	return map { FaultHistory::parse($_) } map { split /\n/, slurp_file($_) } glob "$self->{directory}/*";
 }
 
 sub void { my ($self) = @_; return @{ $self->{void} }; }
@@ -378,7 +403,7 @@ sub _start_again
 {
 	my ($self, $node) = @_;
 	delete $node->{_pid};
-	$node->start(fail_ok => 1) or die "could not start again\n";
+	$self->_start_server($node, fail_ok => 1) or die "could not start again\n";
 	return;
 }
 
@@ -466,6 +491,8 @@ sub _heal
 			$net->set($other, $one, 'open');
 		}
 	}
+	# An election may take longer than a server needs to connect afterwards.
+	$self->{zk}->start;
 	foreach my $name (@FaultSchedule::nodes)
 	{
 		my $node = $self->{node}{$name};
@@ -518,6 +545,35 @@ sub _final_acquires
 			$client->_ask('held', $claim);
 			$client->_release($claim);
 		}
+		$client->{pg}->close;
+	}
+	return;
+}
+
+# One server leads, the others stand behind it, and then none stands any more.
+sub _final_leader
+{
+	my ($self) = @_;
+	my $nodes = @FaultSchedule::nodes;
+	my $line = $self->_until_nothing(sub {
+		my @leads = map { $self->_ask($_, "SELECT zk_is_leader('$FaultJobs::led')") // '?' } @FaultSchedule::nodes;
+		my $standing = $self->_ask('a', 'SELECT count(*) FROM zk_leaders') // '?';
+		join('', sort @leads) eq 'f' x ($nodes - 1) . 't' && $standing eq $nodes ? '' : "who leads: @leads; of $standing" });
+	$self->{log}->_record('left', what => $line) if $line ne '';
+	$_->set('zklock.leader_of', '') foreach values %{ $self->{node} };
+	return;
+}
+
+# The last tick of each job is run, or was.
+sub _final_runs
+{
+	my ($self) = @_;
+	my $tick_of = JobHistory::last_ticks($self->_records);
+	foreach my $name (@FaultSchedule::nodes)
+	{
+		my $client = FaultClient->in_person("last-$name", $self->{node}{$name}, "$self->{directory}/last");
+		$client->_connect or die "could not connect to $name";
+		FaultJobs::finish($client, $tick_of);
 		$client->{pg}->close;
 	}
 	return;
@@ -606,6 +662,16 @@ sub _audit
 				$self->{log}->_record('audit', store => $store, node => $name, path => $path,
 					value => $value, token => $token, wid => $wid);
 			}
+		}
+		foreach (split /\n/, $node->safe_psql('postgres', 'SELECT path, tick, wid FROM ran'))
+		{
+			my ($path, $tick, $wid) = split /\|/;
+			$self->{log}->_record('ran_row', node => $name, path => $path, tick => $tick, wid => $wid);
+		}
+		foreach (split /\n/, $node->safe_psql('postgres', 'SELECT token, wid FROM led'))
+		{
+			my ($token, $wid) = split /\|/;
+			$self->{log}->_record('led_row', node => $name, token => $token, wid => $wid);
 		}
 	}
 	return;

@@ -10,7 +10,8 @@ FaultSchedule - from a seed, which faults happen when, and with which settings
 
 Pure: the same seed and seconds give the same schedule.  C<settings> are those of the
 servers (C<tenure>, C<linger> of each, C<margin>, C<timeout>, C<connection>, in ms;
-C<sessions> of each; ZooKeeper's C<tick>).
+C<sessions> of each; ZooKeeper's C<tick>; C<skew>, by how many seconds the clock of each is
+wrong: up to 10, or years; C<jobs>, the share of jobs among what clients do).
 C<faults> are in order of their time: C<at> and C<for> are seconds, C<what> is who is
 concerned.
 
@@ -105,7 +106,16 @@ sub new
 	my $nchains = @faults ? 1 + int rand $seconds / 10 : 0;
 	push @faults, map { _chain($seconds, $timeout / 1000, $tick / 1000) } 1 .. $nchains;
 	$self->{faults} = [ sort { $a->{at} <=> $b->{at} } @faults ];
+	$self->{settings}{skew} = _skew();
+	$self->{settings}{jobs} = _pick(0.2, 0.4, 0.8);
 	return $self;
+}
+
+sub _skew
+{
+	my %skew = map { $_ => -10 + int rand 21 } @nodes;
+	$skew{ _pick(@nodes) } = _pick(-1, 1) * int(31_557_600 * (1 + rand 9)) if rand() < 0.4;
+	return \%skew;
 }
 
 sub _chain

@@ -46,7 +46,7 @@ sub sections_of
 {
 	my ($page) = @_;
 	my @sections = ({ name => 'beginning', blocks => [] });
-	my ($fence, $block, $text);
+	my ($fence, $indent, $block, $text);
 	my $number = 0;
 
 	foreach my $line (split /\n/, slurp_file("$top/$page"))
@@ -54,6 +54,7 @@ sub sections_of
 		$number++;
 		if (defined $fence)
 		{
+			$line =~ s/^$indent//;
 			if ($line =~ /^```\s*$/)
 			{
 				die "$page:$number: a statement without an end: $text" if length $text;
@@ -70,9 +71,9 @@ sub sections_of
 				$text = '';
 			}
 		}
-		elsif ($line =~ /^```(\w*)/)
+		elsif ($line =~ /^( *)```(\w*)/)
 		{
-			($fence, $text) = ($1, '');
+			($indent, $fence, $text) = ($1, $2, '');
 			next unless $fence eq 'sql';
 			$block = { statements => [], where => 'here' };
 			push @{ $sections[-1]{blocks} }, $block;
@@ -157,7 +158,8 @@ sub run_page
 	return;
 }
 
-run_page($_) foreach 'README.md', 'doc/zklock.md', 'doc/coming-from.md', 'doc/guarantees.md', 'doc/recipes.md', 'doc/installing.md';
+run_page($_) foreach 'README.md', 'doc/zklock.md', 'doc/coming-from.md', 'doc/guarantees.md', 'doc/recipes.md', 'doc/installing.md',
+  'doc/operations.md';
 
 # --- nothing is missing ---
 
@@ -193,7 +195,7 @@ my %exists = map { $_->[0] => 1 } @objects;
 is(join(' ', grep { !$exists{$_} } $reference =~ /^## (zk_\w+)$/mg), '', 'and for nothing else');
 
 # Columns of views, and settings.
-foreach my $view ('zk_locks', 'zk_jobs', 'zk_waits', 'zk_status', 'zk_sessions')
+foreach my $view ('zk_locks', 'zk_jobs', 'zk_waits', 'zk_status', 'zk_sessions', 'zk_stat_locks', 'zk_stat')
 {
 	my ($entry) = $reference =~ /^## $view\n(.*?)(?=^## |\z)/ms;
 	my @columns = split /\n/, $node_a->safe_psql('postgres',

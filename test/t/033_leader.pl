@@ -59,6 +59,9 @@ my $requests = $north->status('requests');
 leads($north) foreach 1 .. 5;
 is($north->status('requests'), $requests, 'zk_is_leader asks ZooKeeper nothing');
 
+# The commit guard would refuse the statement, so it is told that the server does not lead.
+is($north->safe_psql('postgres', "SET zklock.commit_margin = '4s'; SELECT zk_is_leader('$path')"), 'f', 'not within the margin of the guard');
+
 # The leader's own server waits as any other.
 foreach my $node ($north, $south)
 {

@@ -393,8 +393,11 @@ foreach my $i (1 .. 12)
 }
 
 is($b1->query(run_once('/dead', '2024-05-05 02:00Z')), 't', 'b runs');
+my $shown = q{SELECT state, duration >= '0', holder_server FROM zk_jobs WHERE path = '/dead'};
+is($a1->query($shown), 'started|t|b', 'which the view shows');
 $node_b->kill9_all;
 is(field('/dead', 'state'), 'started', 'and dies');
+$zk->wait_until(sub { $a1->query($shown) eq 'started||' }, 'the view to show a run that nobody goes on with');
 is($a1->query(run_once('/dead', '2024-05-05 02:00Z', q{timeout => '1min'})), 'f', 'used up');
 is($a1->query(run_once('/dead', '2024-05-05 02:00Z', q{timeout => '1min', retry => true})), 't', 'taken over');
 is($a1->query(release('/dead')), 't', 'released');

@@ -22,7 +22,7 @@ sub records
 		if (/^op=/)
 		{
 			my $record = FaultHistory::parse($_);
-			$_ *= 1000 foreach grep { defined } @{$record}{qw(t end deadline lease)};
+			$_ *= 1000 foreach grep { defined } @{$record}{qw(t end deadline lease timeout asked from)};
 			push @records, $record;
 			next;
 		}
@@ -176,6 +176,105 @@ is_wrong('a lost update in spite of the guard', qr/^guard: lost update/,
 	guarded(@fenced, put(2, 'x', 'end=21 result=ok'), counter('fence', 3)));
 is_right('a commit that took longer than the margin', guarded(@fenced, put(2, 'x', 'end=121 result=ok'), counter('fence', 3)));
 
+# --- jobs ---
+
+# A call "ID TICK ASKED-ANSWERED RESULT", and what became of its run: "ran RESULT AT", which is
+# in the database unless it is "lost", "gave_up RESULT AT", "settled STATE AT", or "crashed STATE
+# AT", which is the same of a server that crashed.
+sub calls
+{
+	my @records = $granted;
+	foreach (@_)
+	{
+		my ($call, @ends) = split /, /;
+		my ($id, $tick, $t, $end, $result, $more) = $call =~ /^(\S+) (\d+) (\d+)-(\d+) (\w+) ?(.*)$/ or die $call;
+		push @records, "op=run claim=$id path=/j tick=$tick t=$t end=$end result=$result wall=1000 timeout=0 $more";
+		foreach (@ends)
+		{
+			my ($what, $word, $at) = split / /;
+			my $op = $what =~ /^(gave_up|settled)$/ ? $what : $what eq 'crashed' ? 'settled' : 'ran';
+			my $is = $op ne 'settled' ? "result=$word" : "state=$word result=" . ($what eq 'crashed' ? 'info' : 'ok');
+			push @records, "op=$op claim=$id wid=w$id t=$at end=$at $is";
+			push @records, "op=ran_row path=/j tick=$tick wid=w$id t=99 end=99" if $what eq 'ran' && $word ne 'fail' || $what eq 'kept';
+		}
+	}
+	return @records;
+}
+sub job_is_right { my ($what, @calls) = @_; return is_right("job: $what", calls(@calls)); }
+sub job_is_wrong { my ($what, $rule, @calls) = @_; return is_wrong("job: $what", $rule, calls(@calls)); }
+
+job_is_right('once a tick', 'a1 60 10-11 ok, ran ok 12', 'b1 60 10-12 no', 'b2 120 20-21 ok, ran ok 22', 'a2 60 30-31 no');
+job_is_right('a failed run uses the tick up', 'a1 60 10-11 ok, gave_up ok 12', 'b1 60 13-14 no');
+job_is_wrong('twice a tick', qr/^once: a1 .* and b1 /, 'a1 60 10-11 ok, ran ok 12', 'b1 60 13-14 ok');
+job_is_wrong('twice, although the first failed', qr/^once/, 'a1 60 10-11 ok, gave_up ok 12', 'b1 60 13-14 ok, ran ok 15');
+job_is_wrong('twice, although the server crashed', qr/^once/, 'a1 60 10-11 ok, ran ok 12, crashed started 13', 'b1 60 13-14 ok');
+job_is_wrong('an older tick', qr/^older: a1 .* and b1 /, 'a1 120 10-11 ok', 'b1 60 12-13 ok');
+job_is_wrong('not at once', qr/^older/, 'a1 120 10-11 ok', 'b1 180 12-30 ok', 'a2 60 14-15 ok');
+job_is_right('at the same time, either may be first', 'a1 120 10-13 ok', 'b1 60 11-14 ok');
+job_is_right('a minute ahead', 'a1 1060 10-11 ok');
+job_is_wrong('in the future', qr/^ahead: a1/, 'a1 1062 10-11 ok');
+job_is_right('which is refused', 'a1 9062 10-11 fail');
+
+my $again = 'retry=1';
+job_is_right('retry after a failure', "a1 60 10-11 ok $again, gave_up ok 12", "b1 60 13-14 ok $again, ran ok 15, settled done 16");
+job_is_right('after a refused commit', "a1 60 10-11 ok $again, ran fail 12", "b1 60 13-14 ok $again, ran ok 15");
+job_is_right('after a crash before the record', "a1 60 10-11 ok $again, ran ok 12, crashed started 13", "b1 60 13-14 ok $again, ran ok 15");
+job_is_right('after a commit of which nothing more is known', "a1 60 10-11 ok $again, ran info 12", "b1 60 13-14 ok $again, ran ok 15");
+job_is_wrong('two commit', qr/^twice: a1 .* and b1 /, "a1 60 10-11 ok $again, ran ok 12, settled done 13", "b1 60 13-14 ok $again, ran ok 15");
+job_is_wrong('one begins after a commit', qr/^twice/, "a1 60 10-11 ok $again, ran ok 12, settled done 13", "b1 60 13-14 ok $again, gave_up ok 15");
+job_is_wrong('and takes its place in the record', qr/^twice/, "a1 60 10-11 ok $again, ran ok 12, settled replaced 20", "b1 60 13-14 ok $again, gave_up ok 15");
+job_is_right('another tick does', "a1 60 10-11 ok $again, ran ok 12, settled replaced 20", "b1 120 13-14 ok $again, ran ok 15");
+job_is_wrong('failed, says the record', qr/^record: failed/, "a1 60 10-11 ok $again, ran ok 12, settled failed 13");
+job_is_wrong('a commit is lost', qr/^run: is not there/, 'a1 60 10-11 ok, lost ok 12');
+job_is_wrong('what failed is there', qr/^run: is there/, 'a1 60 10-11 ok, kept fail 12');
+is_wrong('job: rows of nobody', qr/^run: of nobody/, $granted, 'op=ran_row path=/j tick=60 wid=x t=99 end=99');
+
+my $waits = 'timeout=1000';
+job_is_right('refused by a later one', "a1 120 10-11 ok", "b1 60 12-13 no $waits");
+job_is_right('by a run that goes on', "a1 60 10-11 ok $again", "b1 60 12-13 no $again $waits");
+job_is_right('by one of which nobody knows', "a1 60 10-11 info $again", "b1 60 12-13 no $again $waits");
+job_is_right('its time was over', "b1 60 12-1000 no $again $waits");
+job_is_wrong('refused by nobody', qr/^refused: b1/, "b1 60 12-13 no $waits");
+job_is_wrong('by an older one', qr/^refused/, "a1 60 10-11 ok, ran ok 12", "b1 120 13-14 no $waits");
+job_is_wrong('by one that has failed', qr/^refused/, "a1 60 10-11 ok $again, gave_up ok 12", "b1 60 13-14 no $again $waits");
+job_is_wrong('by one that was refused the commit', qr/^refused/, "a1 60 10-11 ok $again, ran fail 12", "b1 60 13-14 no $again $waits");
+job_is_right('by one that fails later', "a1 60 10-11 ok $again, gave_up ok 20", "b1 60 13-14 no $again $waits");
+
+job_is_right('the last one finds it done', "a1 60 10-11 ok $again, ran ok 12", "b1 60 90-91 no $again final=1");
+job_is_right('or does it', "a1 60 10-11 ok $again, gave_up ok 12", "b1 60 90-91 ok $again final=1, ran ok 92", "c1 60 93-94 no $again final=1");
+job_is_right('without retry, it leaves it', 'a1 60 10-11 ok, gave_up ok 12', 'b1 60 90-91 no final=1');
+job_is_wrong('nobody does it', qr/^final: nobody has run it: b1/, "a1 60 10-11 ok $again, gave_up ok 12", "b1 60 90-91 no $again final=1");
+job_is_wrong('there is an error at the end', qr/^final: nobody/, "a1 60 10-11 ok $again, gave_up ok 12", "b1 60 90-91 fail $again final=1");
+job_is_wrong('the last one does not commit', qr/^final: has not/, "a1 60 10-11 ok $again, gave_up ok 12", "b1 60 90-91 ok $again final=1, ran fail 92");
+
+# --- leadership ---
+
+# Commits "NODE TOKEN ASKED-COMMITTED": the answers took 1 ms each.
+sub led
+{
+	my $n = 0;
+	return $granted, map {
+		my ($node, $token, $asked, $end, $more) = /^(\w) (\d+) (\d+)-(\d+) ?(.*)$/ or die $_;
+		my ($result) = $more =~ /(\w+)/ ? $1 : 'ok';
+		$n++;
+		("op=led node=$node path=/l token=$token wid=l$n asked=$asked from=" . ($asked + 1) . ' t=' . ($end - 1) . " end=$end result=$result",
+			$more =~ /lost/ || ($result ne 'ok' && $more !~ /kept/) ? () : "op=led_row node=$node token=$token wid=l$n t=99 end=99") } @_;
+}
+sub lead_is_right { my ($what, @led) = @_; return is_right("leaders: $what", led(@led)); }
+sub lead_is_wrong { my ($what, $rule, @led) = @_; return is_wrong("leaders: $what", $rule, led(@led)); }
+
+lead_is_right('one after the other', 'a 5 10-20', 'a 5 15-30', 'b 6 40-50', 'a 7 60-70');
+lead_is_right('one was refused', 'a 5 10-20', 'b 6 30-40', 'a 5 25-50 fail');
+lead_is_right('of one, nobody knows', 'a 5 10-20', 'b 6 30-40', 'a 5 25-50 info');
+lead_is_right('the answer of the one may have been before that of the other', 'a 5 10-20', 'b 6 19-30');
+lead_is_wrong('two at a time', qr/^exclusion: a:5 .* and b:6/, 'a 5 10-30', 'b 6 20-40');
+lead_is_wrong('one within the other', qr/^exclusion/, 'a 5 10-50', 'b 6 20-40');
+lead_is_wrong('one between commits of the other', qr/^exclusion/, 'a 5 10-20', 'b 6 30-40', 'a 5 50-60');
+lead_is_wrong('a token shrinks', qr/^token: does not grow/, 'a 5 10-20', 'b 4 30-40');
+lead_is_wrong('a commit is lost', qr/^led: is not there/, 'a 5 10-20 ok lost');
+lead_is_wrong('what was refused is there', qr/^led: is there/, 'a 5 10-20 fail kept');
+is_wrong('leaders: and holders', qr/^exclusion/, 'a mutex 1-2-50', map { s{path=/l}{path=/m}r } grep { /^op/ } led('b 6 20-40'));
+
 # --- what should not be ---
 
 is_wrong('something is left', qr/^left/, $granted, 'op=left what=znode t=1 end=1');
@@ -230,6 +329,11 @@ differ('of its own, each server has what it likes', { 1 => tree(), 2 => tree('/z
 is_deeply(FaultSchedule->new(17, 60), FaultSchedule->new(17, 60), 'a seed plays again');
 my %kinds = map { $_->{kind} => 1 } map { @{ FaultSchedule->new($_, 60)->{faults} } } 1 .. 100;
 is_deeply([ sort keys %kinds ], [ sort keys %FaultSchedule::kinds ], 'every kind of fault has its turn');
+my @skews = map { $_->{settings}{skew} } map { FaultSchedule->new($_, 60) } 1 .. 100;
+my @apart = map { abs($_->{a} - $_->{b}) } @skews;
+is_deeply([ grep { $_ > 20 && $_ < 31_000_000 } @apart ], [], 'clocks differ by up to 20 s');
+cmp_ok((grep { $_ > 15 && $_ <= 20 } @apart), '>', 0, 'some nearly by that');
+cmp_ok((grep { $_ > 20 } @apart), '>', 10, 'and some are wrong by years');
 my @chained = grep { $_->{what} =~ /^home:/ } map { @{ FaultSchedule->new($_, 60)->{faults} } } 1 .. 100;
 cmp_ok(scalar @chained, '>', 100, 'faults follow one another');
 

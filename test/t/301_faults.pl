@@ -23,6 +23,8 @@ SKIP:
 	is(join("\n", @problems), '', 'under faults, everything was as promised');
 }
 cmp_ok($figures{acquire_ok}, '>', 50, 'locks were granted');
+cmp_ok($figures{runs_committed}, '>', 5, 'jobs ran');
+cmp_ok($figures{led_ok}, '>', 2, 'and leaders committed');
 cmp_ok($figures{faults}, '>', 10, 'there were faults');
 
 done_testing();

@@ -1,0 +1,40 @@
+/*-------------------------------------------------------------------------
+ *
+ * traffic.h
+ *	  What zk_stat tells apart of the requests to ZooKeeper and their answers.
+ *
+ * Pure code; see recipe.h.
+ *
+ * src/protocol/traffic.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_TRAFFIC_H
+#define ZKL_TRAFFIC_H
+
+#include <stdint.h>
+
+/* The kinds of requests, in the order of zk_stat's columns. */
+typedef enum ZklTraffic
+{
+	ZKL_TRAFFIC_CREATE,
+	ZKL_TRAFFIC_LIST,			/* the children of a znode */
+	ZKL_TRAFFIC_READ,			/* data or facts of a znode, and its watch */
+	ZKL_TRAFFIC_WRITE,			/* data of a znode, or a downgrade */
+	ZKL_TRAFFIC_DELETE,
+	ZKL_TRAFFIC_CHECK,			/* a write that changes nothing */
+	ZKL_TRAFFIC_UNWATCH,
+	ZKL_TRAFFIC_HEARTBEAT,
+	ZKL_TRAFFIC_KINDS
+} ZklTraffic;
+
+/*
+ * The buckets of the histogram of latencies: bucket i has the answers that
+ * took at most zkl_traffic_bounds[i] microseconds, and longer than the bucket
+ * before.  One more bucket has those that took longer than all bounds.
+ */
+#define ZKL_TRAFFIC_BOUNDS	14
+extern const int64_t zkl_traffic_bounds[ZKL_TRAFFIC_BOUNDS];
+extern int	zkl_traffic_bucket(int64_t latency);
+
+#endif							/* ZKL_TRAFFIC_H */
