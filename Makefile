@@ -14,6 +14,7 @@
 #	make model					checks a model of the protocol, with spin
 #	make faults					random faults on three servers, from a seed: SEED= RUNS= SECONDS=
 #	make soak [HOURS=n]			locks for hours, and what that does to memory and ZooKeeper
+#	make deadlock-storm [SECONDS=n]	locks in random orders; a checker knows the true deadlocks
 #	make check-layers			which file may include, call and write what
 #	make indent, check-indent	PostgreSQL's own code layout
 #	make deb					Debian packages, in test/out/deb
@@ -178,6 +179,9 @@ test:
 soak:
 	@test/soak $(HOURS)
 
+deadlock-storm:
+	@STORM_SECONDS=$(or $(SECONDS),60) test/run tap 044_deadlock_storm
+
 demo:
 	@test/demo
 
@@ -203,4 +207,4 @@ release:
 matrix:
 	@package/matrix $(RELEASES)
 
-.PHONY: all install-man uninstall-man unit model instructions check-layers have-indent indent check-indent test demo faults soak bench bench-doc deb release matrix
+.PHONY: all install-man uninstall-man unit model instructions check-layers have-indent indent check-indent test demo faults soak deadlock-storm bench bench-doc deb release matrix

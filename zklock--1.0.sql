@@ -468,6 +468,30 @@ CREATE VIEW zk_jobs AS
 COMMENT ON VIEW zk_jobs IS
 'the last run of each job in the cluster, and who holds the lock of the job now';
 
+CREATE FUNCTION zk_waits(OUT path text,
+						 OUT mode text,
+						 OUT leases integer,
+						 OUT server text,
+						 OUT pid integer,
+						 OUT database text,
+						 OUT role text,
+						 OUT application text,
+						 OUT waiting_since timestamptz,
+						 OUT holds text[],
+						 OUT held_by integer[])
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zklock_waits'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_waits() IS
+'waits of all servers that hold up other locks; see view zk_waits';
+
+CREATE VIEW zk_waits AS
+	SELECT * FROM @extschema@.zk_waits();
+
+COMMENT ON VIEW zk_waits IS
+'waits of all servers in the cluster that hold up other locks, one row for each wait';
+
 CREATE FUNCTION zk_sessions(OUT session integer,
 							OUT worker_pid integer,
 							OUT state text,
@@ -696,7 +720,7 @@ COMMENT ON FUNCTION zk_stat_reset() IS
  * and resets zk_fences.
  */
 
-GRANT SELECT ON zk_locks, zk_jobs, zk_status, zk_sessions, zk_leaders,
+GRANT SELECT ON zk_locks, zk_jobs, zk_waits, zk_status, zk_sessions, zk_leaders,
 				zk_stat_locks, zk_stat TO PUBLIC;
 
 REVOKE ALL ON FUNCTION zk_lock_revoke(text), zk_lock_force_release(text),

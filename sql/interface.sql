@@ -5,19 +5,19 @@ SELECT p.oid::regprocedure AS function, pg_get_function_result(p.oid) AS result,
 FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid
 	 JOIN pg_extension e ON e.oid = d.refobjid
 WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND e.extname = 'zklock'
-	  AND proname NOT IN ('zk_jobs', 'zk_locks', 'zk_sessions', 'zk_stat', 'zk_stat_locks', 'zk_status')
+	  AND proname NOT IN ('zk_jobs', 'zk_locks', 'zk_sessions', 'zk_stat', 'zk_stat_locks', 'zk_status', 'zk_waits')
 ORDER BY proname COLLATE "C";
 
 SELECT oid::regprocedure AS function, provolatile, proparallel, proretset,
 	   has_function_privilege('public', oid, 'EXECUTE') AS public
-FROM pg_proc WHERE proname IN ('zk_jobs', 'zk_locks', 'zk_sessions', 'zk_stat', 'zk_stat_locks', 'zk_status') ORDER BY proname;
+FROM pg_proc WHERE proname IN ('zk_jobs', 'zk_locks', 'zk_sessions', 'zk_stat', 'zk_stat_locks', 'zk_status', 'zk_waits') ORDER BY proname;
 
 SELECT proname, pg_get_function_arguments(oid)
 FROM pg_proc WHERE proname IN ('zk_lock_acquire', 'zk_xact_lock_acquire') ORDER BY proname;
 
 SELECT attrelid::regclass AS view, attname, atttypid::regtype
 FROM pg_attribute
-WHERE attrelid IN ('zk_jobs'::regclass, 'zk_locks'::regclass, 'zk_sessions'::regclass, 'zk_status'::regclass) AND attnum > 0
+WHERE attrelid IN ('zk_jobs'::regclass, 'zk_locks'::regclass, 'zk_sessions'::regclass, 'zk_status'::regclass, 'zk_waits'::regclass) AND attnum > 0
 ORDER BY attrelid::regclass::text, attnum;
 
 SELECT has_table_privilege('public', 'zk_locks', 'SELECT') AS zk_locks,

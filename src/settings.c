@@ -37,6 +37,7 @@ int			zkl_linger = 1000;
 int			zkl_commit_margin = 100;
 bool		zkl_synchronous_release = false;
 int			zkl_on_lost = ZKL_ON_LOST_CANCEL;
+bool		zkl_deadlock_detection = true;
 char	   *zkl_leader_of = NULL;
 bool		zkl_leader_on_standby = false;
 
@@ -72,7 +73,8 @@ zkl_settings_define(void)
 		"zklock.max_locks", "zklock.max_locks_per_backend",
 		"zklock.max_jobs", "zklock.stat_locks", "zklock.sessions",
 		"zklock.on_lost", "zklock.synchronous_release",
-		"zklock.leader_of", "zklock.leader_on_standby"
+		"zklock.leader_of", "zklock.leader_on_standby",
+		"zklock.deadlock_detection"
 	};
 	char	   *given[lengthof(names)] = {NULL};
 
@@ -226,6 +228,13 @@ define_other_settings(void)
 							 ZKL_ON_LOST_CANCEL,
 							 on_lost_options,
 							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable("zklock.deadlock_detection",
+							 "Looks for deadlocks across servers.",
+							 "A wait is looked at when it has lasted for \"deadlock_timeout\".",
+							 &zkl_deadlock_detection,
+							 true,
+							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
 	DefineCustomBoolVariable("zklock.synchronous_release",
 							 "Waits until ZooKeeper has confirmed the release of a lock.",

@@ -42,6 +42,7 @@ extern int	zkl_linger;
 extern int	zkl_commit_margin;
 extern bool zkl_synchronous_release;
 extern int	zkl_on_lost;		/* ZklOnLost */
+extern bool zkl_deadlock_detection;
 extern char *zkl_leader_of;
 extern bool zkl_leader_on_standby;
 

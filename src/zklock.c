@@ -24,6 +24,7 @@
 #include "shared/locktable.h"
 #include "shared/mailbox.h"
 #include "shared/serverstat.h"
+#include "shared/waits.h"
 #include "worker/worker.h"
 
 PG_MODULE_MAGIC;
@@ -68,6 +69,7 @@ request_shared_memory(void)
 	zkl_job_runs_request();
 	zkl_lock_stat_request();
 	zkl_server_stat_request();
+	zkl_waits_request();
 }
 
 static void
@@ -80,6 +82,7 @@ start_shared_memory(void)
 	zkl_job_runs_startup();
 	zkl_lock_stat_startup();
 	zkl_server_stat_startup();
+	zkl_waits_startup();
 }
 
 /*

@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "backend/acquire.h"
+#include "backend/deadlock.h"
 #include "backend/display.h"
 #include "backend/enter.h"
 #include "backend/holds.h"
@@ -25,6 +26,7 @@
 
 static bool acquire_first(ZklLocalClaim *claim, const ZklWish *wish,
 						  void *arg);
+static bool is_cancelled(void);
 static void acquire_again(ZklLocalClaim *claim, const ZklWish *wish);
 static void set_lease_time(ZklLocalClaim *claim, const ZklWish *wish);
 
@@ -125,11 +127,18 @@ zkl_acquire_locally(ZklLocalClaim *claim, const ZklWish *wish)
 		else
 			result = zkl_local_lock_wait(claim->shared, &claim->tag, mode,
 										 wish->scope, wish->until,
-										 zkl_loss_has_cancelled);
+										 is_cancelled);
 	} while (result == ZKL_LOCAL_NEW_GENERATION);
 
 	part->locked = result == ZKL_LOCAL_LOCKED;
 	return part->locked;
+}
+
+/* Has zklock cancelled the statement, and not just the local wait? */
+static bool
+is_cancelled(void)
+{
+	return zkl_loss_has_cancelled() || zkl_deadlock_has_cancelled();
 }
 
 /*

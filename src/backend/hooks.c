@@ -3,7 +3,8 @@
  * hooks.c
  *	  What zklock does around statements.
  *
- * If a loss cancelled a statement, the hooks replace its error (loss.c).
+ * If a loss or a deadlock cancelled a statement, the hooks replace its error
+ * (loss.c, deadlock.c).
  * The hook for messages does that for errors that come just before a statement
  * begins.
  *
@@ -22,6 +23,7 @@
 #include "executor/executor.h"
 #include "tcop/utility.h"
 
+#include "backend/deadlock.h"
 #include "backend/holds.h"
 #include "backend/hooks.h"
 #include "backend/loss.h"
@@ -154,12 +156,13 @@ leave_statement(void)
 	zkl_loss_tell();
 }
 
-/* The guard comes first, because zkl_loss_explain() may raise an error. */
+/* The guard comes first, because the explanations raise errors. */
 static void
 leave_statement_by_error(MemoryContext context)
 {
 	zkl_xact_keep_guard_first();
 	zkl_loss_explain(context);
+	zkl_deadlock_explain(context);
 }
 
 /* The text is replaced before other extensions see the message. */
@@ -167,6 +170,7 @@ static void
 emit_log(ErrorData *error)
 {
 	zkl_loss_explain_instead(error);
+	zkl_deadlock_explain_instead(error);
 	if (next_emit_log)
 		next_emit_log(error);
 }

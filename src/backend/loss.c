@@ -16,6 +16,7 @@
 #include "tcop/tcopprot.h"
 
 #include "backend/claims.h"
+#include "backend/deadlock.h"
 #include "backend/loss.h"
 #include "backend/report.h"
 #include "settings.h"
@@ -89,6 +90,8 @@ on_loss(SIGNAL_ARGS)
 
 	if (deaf)
 		came_while_deaf = true;
+	else if (zkl_deadlock_on_signal(postgres_signal_arg))
+		;						/* the signal was not for a loss */
 	else if (!zkl_claims_any() || reaction() == ZKL_ON_LOST_NOTICE)
 		;						/* it has come too late, or may be late */
 	else if (reaction() == ZKL_ON_LOST_TERMINATE ||

@@ -12,12 +12,14 @@
 #include "miscadmin.h"
 #include "storage/proc.h"
 
+#include "backend/deadlock.h"
 #include "backend/obstacle.h"
 #include "backend/report.h"
 #include "backend/wait.h"
 #include "compat.h"
 #include "faultpoint.h"
 #include "settings.h"
+#include "shared/grant.h"
 #include "shared/lockstat.h"
 
 /*
@@ -39,6 +41,8 @@ typedef enum Reason
 	REASON_DOUBT				/* ZooKeeper has not confirmed the session */
 } Reason;
 
+static bool look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex,
+				 ZklAnswer *answer);
 static void begin_asking(ZklWait *wait, const ZklClaim *claim);
 static Reason reason_of(ZklAnswer answer);
 static int	session_of(const ZklWait *wait);
@@ -84,72 +88,96 @@ begin_asking(ZklWait *wait, const ZklClaim *claim)
 	zkl_wait_log_begin(&wait->log, !wait->wish->only_tries && !wait->impatient);
 }
 
+/*
+ * The first look has not asked the worker.  It is enough if the server owns the
+ * ticket, and then costs no more than that.
+ */
 ZklAnswer
 zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 {
+	ZklAnswer	answer;
+
 	wait->claim = claim;
-	for (;;)
+	if (wait->about == NULL)
 	{
-		ZklAnswer	answer;
-
-		/*
-		 * Without the inner mutex, this backend must not request leases:
-		 * another client may have the mutex, and be the next to get them.
-		 */
-		if (mutex != NULL &&
-			zkl_claim_status(mutex, 0) == ZKL_STATUS_LOST)
-			return ZKL_ANSWER_STALE;
-		answer = zkl_grant_request(claim,
-								   wait->wish->only_tries || wait->impatient,
-								   wait->about);
-
-		/*
-		 * The owner has left this try without an answer, so the try takes the
-		 * lock for held.
-		 */
-		if (answer == ZKL_ANSWER_ASKING && has_asked_enough(wait))
-			answer = ZKL_ANSWER_QUEUED;
-		switch (answer)
-		{
-			case ZKL_ANSWER_HELD:
-				ZKL_FAULT_POINT("granted");
-				if (wait->about != NULL)
-					zkl_wait_log_acquired(&wait->log, wait->wish);
-				return answer;
-			case ZKL_ANSWER_STALE:
-				return answer;
-			case ZKL_ANSWER_FAILED:
-
-				/* This report and the next two raise errors. */
-				zkl_report_failure(wait->wish->path, claim->failure);
-			case ZKL_ANSWER_FULL:
-				zkl_report_full();
-			case ZKL_ANSWER_SHUTDOWN:
-				zkl_report_shutdown();
-			case ZKL_ANSWER_QUEUED:
-			case ZKL_ANSWER_ASKING:
-			case ZKL_ANSWER_NONE:
-			case ZKL_ANSWER_DOUBT:
-				break;
-		}
-
-		/*
-		 * The first round has not asked the worker.  It is enough if the
-		 * server owns the ticket; otherwise ask the worker now.
-		 */
-		if (wait->about == NULL)
-		{
-			begin_asking(wait, claim);
-			continue;
-		}
-		if (time_is_over(wait, answer) ||
-			(wait->impatient && answer == ZKL_ANSWER_QUEUED))
+		if (look(wait, claim, mutex, &answer))
 			return answer;
-		ZKL_FAULT_POINT("request-queued");
-		zkl_wait_log_still(&wait->log, wait->wish, claim,
-						   reason_of(answer) == REASON_TICKET);
-		sleep_until_next(wait, reason_of(answer), wait->log.due_at);
+		begin_asking(wait, claim);
 	}
+	PG_TRY();
+	{
+		while (!look(wait, claim, mutex, &answer) &&
+			   !time_is_over(wait, answer) &&
+			   !(wait->impatient && answer == ZKL_ANSWER_QUEUED))
+		{
+			int64		until = ZKL_FOREVER;
+
+			/* Tries wait for no other client, and so for no deadlock. */
+			if (!wait->wish->only_tries && !wait->impatient)
+				until = zkl_deadlock_look(claim);
+			ZKL_FAULT_POINT("request-queued");
+			zkl_wait_log_still(&wait->log, wait->wish, claim,
+							   reason_of(answer) == REASON_TICKET);
+			sleep_until_next(wait, reason_of(answer),
+							 Min(until, wait->log.due_at));
+		}
+	}
+	PG_FINALLY();
+	{
+		zkl_deadlock_end();
+	}
+	PG_END_TRY();
+	return answer;
+}
+
+/*
+ * True if the wait is over: HELD, or STALE.  Raises an error if the lock cannot
+ * be acquired.
+ */
+static bool
+look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex, ZklAnswer *answer)
+{
+	/*
+	 * Without the inner mutex, this backend must not request leases: another
+	 * client may have the mutex, and be the next to get them.
+	 */
+	*answer = ZKL_ANSWER_STALE;
+	if (mutex != NULL && zkl_claim_status(mutex, 0) == ZKL_STATUS_LOST)
+		return true;
+	*answer = zkl_grant_request(claim,
+								wait->wish->only_tries || wait->impatient,
+								wait->about);
+
+	/*
+	 * The owner has left this try without an answer, so the try takes the
+	 * lock for held.
+	 */
+	if (*answer == ZKL_ANSWER_ASKING && has_asked_enough(wait))
+		*answer = ZKL_ANSWER_QUEUED;
+	switch (*answer)
+	{
+		case ZKL_ANSWER_HELD:
+			ZKL_FAULT_POINT("granted");
+			if (wait->about != NULL)
+				zkl_wait_log_acquired(&wait->log, wait->wish);
+			return true;
+		case ZKL_ANSWER_STALE:
+			return true;
+		case ZKL_ANSWER_FAILED:
+
+			/* This report and the next two raise errors. */
+			zkl_report_failure(wait->wish->path, claim->failure);
+		case ZKL_ANSWER_FULL:
+			zkl_report_full();
+		case ZKL_ANSWER_SHUTDOWN:
+			zkl_report_shutdown();
+		case ZKL_ANSWER_QUEUED:
+		case ZKL_ANSWER_ASKING:
+		case ZKL_ANSWER_NONE:
+		case ZKL_ANSWER_DOUBT:
+			break;
+	}
+	return false;
 }
 
 /*

@@ -17,6 +17,7 @@
 #include "backend/znodes.h"
 #include "compat.h"
 #include "faultpoint.h"
+#include "protocol/waitrecord.h"
 #include "settings.h"
 #include "shared/mailbox.h"
 
@@ -140,6 +141,16 @@ zkl_znodes_jobs(void)
 	bool		exists;
 
 	copy_argument(command.path, sizeof(command.path), ZKL_JOBRECORD_DIRECTORY);
+	return zkl_snapshot_unpack(ask(&command, PG_INT64_MAX, &exists));
+}
+
+ZklSnapshot *
+zkl_znodes_waits(void)
+{
+	ZklCommand	command = {.kind = ZKL_COMMAND_WAITS};
+	bool		exists;
+
+	copy_argument(command.path, sizeof(command.path), ZKL_WAITRECORD_DIRECTORY);
 	return zkl_snapshot_unpack(ask(&command, PG_INT64_MAX, &exists));
 }
 

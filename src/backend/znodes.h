@@ -78,4 +78,7 @@ extern void zkl_znodes_job(const char *path, ZklJobZnode *znode);
 extern ZklSnapshot *zkl_znodes_jobs(void);
 extern bool zkl_znodes_forget(const char *path);
 
+/* The znodes with the records of waits of all servers (waitrecord.h). */
+extern ZklSnapshot *zkl_znodes_waits(void);
+
 #endif							/* ZKL_ZNODES_H */

@@ -22,8 +22,17 @@ typedef struct Description
 	char	   *about;
 } Description;
 
+/* The znode by which a claim waits. */
+typedef struct Ticket
+{
+	bool		blocked;		/* it has to wait, and so do all others */
+	int64		czxid;			/* 0: none yet */
+	char	   *znode;
+} Ticket;
+
 static void describe_if_found(ZklEntry *entry, void *arg);
 static const ZklClaim *first_waiting(const ZklEntry *entry);
+static void note_ticket(ZklEntry *entry, void *arg);
 
 ZklClaimStatus
 zkl_claim_status(ZklClaim *claim, int64 margin)
@@ -226,4 +235,48 @@ first_waiting(const ZklEntry *entry)
 			return claim;
 	}
 	return NULL;
+}
+
+/*
+ * A semaphore's pending leases are those that its waiting claim requests.  If
+ * this server has all leases already, there are none; then the claim waits for
+ * other claims of this server.
+ */
+bool
+zkl_claim_status_ticket(ZklClaim *claim, int64 *czxid,
+						char znode[ZKL_ZNODE_SIZE])
+{
+	ZklEntry   *entry = claim->entry;
+	Ticket		ticket = {true, 0, znode};
+	dlist_iter	iter;
+
+	LWLockAcquire(zkl_lock_table_partition(entry->hash), LW_SHARED);
+	if (claim->mode != ZKL_MODE_LEASE)
+		note_ticket(entry, &ticket);
+	else
+	{
+		dlist_foreach(iter, &entry->pending)
+			note_ticket(dlist_container(ZklEntry, lease_link, iter.cur), &ticket);
+		if (dlist_is_empty(&entry->pending))
+			zkl_leases_visit(entry, note_ticket, &ticket);
+	}
+	LWLockRelease(zkl_lock_table_partition(entry->hash));
+	*czxid = ticket.czxid;
+	return ticket.blocked && ticket.czxid != 0;
+}
+
+/* A claim may also wait for claims of its own server, on an owned ticket. */
+static void
+note_ticket(ZklEntry *entry, void *arg)
+{
+	Ticket	   *ticket = arg;
+
+	if (entry->state != ZKL_ENTRY_OWNED &&
+		(entry->state != ZKL_ENTRY_QUEUED || !entry->blocked))
+		ticket->blocked = false;
+	else if (entry->czxid > ticket->czxid)
+	{
+		ticket->czxid = entry->czxid;
+		strlcpy(ticket->znode, entry->znode, ZKL_ZNODE_SIZE);
+	}
 }

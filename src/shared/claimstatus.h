@@ -57,6 +57,14 @@ extern bool zkl_claim_status_is_surveyed(ZklClaim *claim);
 extern void zkl_claim_status_set_surveyed(ZklClaim *claim);
 
 /*
+ * The czxid and the name of the znode by which this server queues for the
+ * claim's lock; of several leases, the newest.  False unless it is certain,
+ * as far as the worker has heard, that the ticket has to wait for others.
+ */
+extern bool zkl_claim_status_ticket(ZklClaim *claim, int64 *czxid,
+									char znode[ZKL_ZNODE_SIZE]);
+
+/*
  * Is this znode a ticket of this server, for the path or one of its leases?
  * Then write the text about the backend that holds the lock by it now, or
  * waits for it.  The text is empty if no backend does.

@@ -148,7 +148,7 @@ struct ZklEntry
 	int			limit;			/* of a semaphore and its leases */
 	uint32		generation;		/* in the local lock's tag; grows at a loss */
 	uint64		epoch;			/* of the ZooKeeper session, since OWNED */
-	int64		czxid;			/* of the znode, since OWNED */
+	int64		czxid;			/* of the znode, since QUEUED or OWNED */
 	int			claim_number;	/* claims that this ticket has served */
 	bool		contended;		/* another client queues behind the owned
 								 * ticket */
@@ -157,6 +157,8 @@ struct ZklEntry
 	bool		answered;		/* the znode says, or is about to say, that it
 								 * is in use */
 	bool		asking;			/* QUEUED, behind a ticket that may linger */
+	bool		blocked;		/* QUEUED, and all that the worker has heard
+								 * says that the ticket has to wait */
 	bool		revoked;		/* its release has been requested */
 	bool		list_asked;		/* the worker has listed, or lists now, the
 								 * znodes behind the ticket */

@@ -61,7 +61,8 @@ typedef enum ZklCommandKind
 	ZKL_COMMAND_READ,			/* what is in one child */
 	ZKL_COMMAND_JOB,			/* read the record "child" of a job */
 	ZKL_COMMAND_JOBS,			/* all records */
-	ZKL_COMMAND_FORGET			/* delete the record "child" */
+	ZKL_COMMAND_FORGET,			/* delete the record "child" */
+	ZKL_COMMAND_WAITS			/* the records of waits, of all servers */
 } ZklCommandKind;
 
 typedef enum ZklCommandOutcome

@@ -12,6 +12,7 @@
 #include "utils/memutils.h"
 
 #include "protocol/jobrecord.h"
+#include "protocol/waitrecord.h"
 #include "settings.h"
 #include "worker/commandrun.h"
 
@@ -105,6 +106,7 @@ begin_items(ZklCommandRun *run)
 			add_item(run, ZKL_ITEM_NODE_DATA, ZKL_WHERE_LOCK, 0);
 			break;
 		case ZKL_COMMAND_JOBS:
+		case ZKL_COMMAND_WAITS:
 			add_item(run, ZKL_ITEM_QUORUM, ZKL_WHERE_LOCK, -1);
 			add_item(run, ZKL_ITEM_CHILDREN, ZKL_WHERE_LOCK, -1);
 			break;
@@ -161,6 +163,8 @@ zkl_command_run_send(ZklCommandRun *run)
 		case ZKL_ITEM_NODE_DATA:
 			zkl_session_ask_data(ask, psprintf("%s/%s", directory,
 											   run->survey.nodes[item->node].name),
+								 run->command.kind == ZKL_COMMAND_WAITS ?
+								 ZKL_WAITRECORD_TEXT_SIZE :
 								 ZKL_SNAPSHOT_DATA_SIZE);
 			break;
 		case ZKL_ITEM_NODE_STAT:
@@ -196,6 +200,8 @@ directory_of(const ZklCommandRun *run, ZklWhere where)
 		run->command.kind == ZKL_COMMAND_JOBS ||
 		run->command.kind == ZKL_COMMAND_FORGET)
 		return psprintf("%s" ZKL_JOBRECORD_DIRECTORY, prefix);
+	if (run->command.kind == ZKL_COMMAND_WAITS)
+		return psprintf("%s" ZKL_WAITRECORD_DIRECTORY, prefix);
 	return psprintf("%s%s%s", prefix, run->command.path, below[where]);
 }
 
@@ -295,6 +301,7 @@ note_children(ZklCommandRun *run, ZklWhere where, const ZklSessionEvent *event)
 		}
 		add_node(run, where, name);
 		if (run->command.kind == ZKL_COMMAND_JOBS ||
+			run->command.kind == ZKL_COMMAND_WAITS ||
 			(run->command.kind == ZKL_COMMAND_SURVEY &&
 			 (where == ZKL_WHERE_LEASES || zkl_recipe_parse(name, &contender))))
 			add_item(run, ZKL_ITEM_NODE_DATA, where, run->survey.nnodes - 1);
@@ -418,7 +425,8 @@ zkl_command_run_pack(ZklCommandRun *run, StringInfo packed)
 		 run->command.kind != ZKL_COMMAND_SURVEY &&
 		 run->command.kind != ZKL_COMMAND_READ &&
 		 run->command.kind != ZKL_COMMAND_JOB &&
-		 run->command.kind != ZKL_COMMAND_JOBS))
+		 run->command.kind != ZKL_COMMAND_JOBS &&
+		 run->command.kind != ZKL_COMMAND_WAITS))
 		return;
 	for (int i = 0; i < survey->nnodes; i++)
 	{

@@ -48,6 +48,7 @@ zkl_entry_state_set_queued(ZklEntry *entry)
 
 		entry->state = ZKL_ENTRY_QUEUED;
 		entry->asking = entry->ticket.asking;
+		entry->czxid = entry->ticket.czxid;
 		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
 		strlcpy(entry->front, entry->ticket.front, sizeof(entry->front));
 		entry->front_is_next = strcmp(entry->ticket.front,
@@ -68,6 +69,26 @@ zkl_entry_state_note_before(ZklEntry *entry, const char *data, int length)
 	if (entry->state == ZKL_ENTRY_QUEUED)
 		strlcpy(entry->before, data,
 				Min((Size) length + 1, sizeof(entry->before)));
+	zkl_entry_unlock(entry->hash);
+}
+
+/*
+ * Only the worker writes this field, so it reads it without the lock.  Most
+ * steps change nothing.
+ */
+void
+zkl_entry_state_note_blocked(ZklEntry *entry)
+{
+	bool		only_tries = false;
+	bool		blocked = entry->ticket.state == ZKL_TICKET_QUEUED;
+
+	if (blocked && entry->ticket.mode == ZKL_MODE_READ)
+		blocked = !zkl_recipe_is_zklock(entry->ticket.predecessor, &only_tries) ||
+			!only_tries;
+	if (blocked == entry->blocked)
+		return;
+	zkl_entry_lock(entry);
+	entry->blocked = blocked;
 	zkl_entry_unlock(entry->hash);
 }
 

@@ -37,6 +37,12 @@ extern void zkl_entry_state_set_queued(ZklEntry *entry);
 extern void zkl_entry_state_note_before(ZklEntry *entry, const char *data,
 										int length);
 
+/*
+ * Note whether the ticket certainly has to wait.  Not while it lists again, or
+ * a reader's ticket waits for one that only tries: that goes away by itself.
+ */
+extern void zkl_entry_state_note_blocked(ZklEntry *entry);
+
 /* WANTED, QUEUED -> OWNED.  False if the ticket is unwanted by now. */
 extern bool zkl_entry_state_set_owned(ZklEntry *entry, bool contended);
 

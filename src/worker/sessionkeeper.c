@@ -19,12 +19,14 @@
 #include "shared/serverstat.h"
 #include "worker/addresses.h"
 #include "worker/commandrunner.h"
+#include "worker/deadlocksearch.h"
 #include "worker/entrystate.h"
 #include "worker/jobwriter.h"
 #include "worker/lookup.h"
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
 #include "worker/tickets.h"
+#include "worker/waitpublisher.h"
 #include "zookeeper/session.h"
 
 #define RETRY_OPEN			ZKL_MS(1000)
@@ -55,6 +57,7 @@ static void note_doubt(void);
 static void note_error(const char *error);
 static void renew_handle(void);
 static void abandon_handle(void);
+static void forget_requests(void);
 static void on_connected(void);
 static void on_disconnected(void);
 static void on_expired(void);
@@ -337,9 +340,18 @@ static void
 abandon_handle(void)
 {
 	zkl_session_abandon();
+	forget_requests();
+	zkl_tickets_restarted();
+}
+
+/* All replies are dropped with the handle, and these wait for some. */
+static void
+forget_requests(void)
+{
 	zkl_command_runner_restarted();
 	zkl_job_writer_restarted();
-	zkl_tickets_restarted();
+	zkl_wait_publisher_restarted();
+	zkl_deadlock_search_restarted();
 }
 
 /*
@@ -382,7 +394,9 @@ zkl_session_keeper_handle_events(void)
 				break;
 			case ZKL_SESSION_ANSWER:
 				/* The tag of an answer shows whose it is. */
-				if (!zkl_job_writer_handle(event))
+				if (!zkl_job_writer_handle(event) &&
+					!zkl_wait_publisher_handle(event) &&
+					!zkl_deadlock_search_handle(event))
 					zkl_command_runner_handle(event);
 				break;
 		}
@@ -497,9 +511,7 @@ on_expired(void)
 		ZKL_FAULT_POINT("epoch-raised");
 	}
 	zkl_session_close();
-	/* The close drops all replies, and these two wait for some. */
-	zkl_command_runner_restarted();
-	zkl_job_writer_restarted();
+	forget_requests();
 	keeper.open_at = zkl_session_file_remove() ? 0 : zkl_now() + RETRY_OPEN;
 	if (keeper.ending_old)
 		return;

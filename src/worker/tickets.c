@@ -530,6 +530,7 @@ carry_out(ZklEntry *entry, ZklTicketStep step)
 	}
 	else if (step.request != ZKL_REQUEST_NOTHING)
 		zkl_send_queue_make_due(entry, step.request);
+	zkl_entry_state_note_blocked(entry);
 	report(entry, step);
 }
 

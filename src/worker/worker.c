@@ -31,12 +31,14 @@
 #include "shared/mailbox.h"
 #include "shared/serverstat.h"
 #include "worker/commandrunner.h"
+#include "worker/deadlocksearch.h"
 #include "worker/entrystate.h"
 #include "worker/jobwriter.h"
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
 #include "worker/tickets.h"
 #include "worker/timers.h"
+#include "worker/waitpublisher.h"
 #include "worker/worker.h"
 #include "zookeeper/session.h"
 
@@ -185,6 +187,8 @@ start_up(int session)
 	if (session == ZKL_COMMAND_SESSION)
 	{
 		zkl_command_runner_start(prefix);
+		zkl_wait_publisher_start(prefix);
+		zkl_deadlock_search_start(prefix);
 		start_leader();
 	}
 }
@@ -266,7 +270,11 @@ turn(void)
 	zkl_job_writer_send();
 	zkl_tickets_send();
 	if (zkl_session_info_number() == ZKL_COMMAND_SESSION)
+	{
 		zkl_command_runner_send();
+		zkl_wait_publisher_send();
+		zkl_deadlock_search_send();
+	}
 
 	/*
 	 * The next worker carries the session on with a new handle, which counts
@@ -385,6 +393,12 @@ wait_for_something(void)
 
 	zkl_session_interest(&fd, &writable, &timeout_ms);
 	wake_at = Min(wake_at, zkl_session_keeper_wake_at());
+	if (zkl_session_info_number() == ZKL_COMMAND_SESSION &&
+		zkl_session_is_usable())
+	{
+		wake_at = Min(wake_at, zkl_wait_publisher_wake_at());
+		wake_at = Min(wake_at, zkl_deadlock_search_wake_at());
+	}
 
 	/*
 	 * Rounded up to milliseconds.  Otherwise the worker would wake too early,

@@ -240,4 +240,8 @@ extern void zkl_session_create_directory(ZklSessionAsk ask, const char *path);
 extern void zkl_session_create_record(ZklSessionAsk ask, const char *path,
 									  const char *data, bool with_parents);
 
+/* The same for a znode that ends with this session, for records of waits. */
+extern void zkl_session_create_ephemeral(ZklSessionAsk ask, const char *path,
+										 const char *data, bool with_parents);
+
 #endif							/* ZKL_SESSION_H */

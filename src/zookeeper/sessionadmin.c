@@ -122,10 +122,18 @@ zkl_session_create_record(ZklSessionAsk ask, const char *path,
 	create(call, path, data, ZOO_PERSISTENT);
 }
 
-/*
- * The last part of a call that makes a znode without an owner, which outlives
- * the session.
- */
+void
+zkl_session_create_ephemeral(ZklSessionAsk ask, const char *path,
+							 const char *data, bool with_parents)
+{
+	ZklSessionCall *call = begin_call(ask, ZKL_TRAFFIC_CREATE);
+
+	if (with_parents)
+		zkl_session_offer_above(call, path);
+	create(call, path, data, ZOO_EPHEMERAL);
+}
+
+/* The last part of a call that makes a znode of this name. */
 static void
 create(ZklSessionCall *call, const char *path, const char *data, int mode)
 {

@@ -37,7 +37,7 @@ Of the database C<postgres>.  Dies with a message that begins with the SQLSTATE,
 =item $pg->query($sql, cancel_after => $seconds)
 
 Returns a reference to a hash: C<rows> of the last statement; C<error>, the SQLSTATE of
-the error, or the empty string; C<message>; C<t> and C<end>, when it was sent and when the
+the error, or the empty string; C<message> and C<detail>; C<t> and C<end>, when it was sent and when the
 answer was there, as L</PgWire::now>; C<status>, I if there is no transaction, T, or E.  A
 COMMIT that turned out to be a ROLLBACK is an error.  What a COPY FROM STDIN wants is
 C<< copy => $data >>.
@@ -206,7 +206,7 @@ sub _message
 	elsif ($type eq 'E')
 	{
 		my %field = map { /^(.)(.*)/s ? ($1 => $2) : () } split /\0/, $body;
-		@$result{qw(error message)} = @field{qw(C M)};
+		@$result{qw(error message detail)} = @field{qw(C M D)};
 	}
 	return 0;
 }

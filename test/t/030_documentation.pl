@@ -195,7 +195,7 @@ my %exists = map { $_->[0] => 1 } @objects;
 is(join(' ', grep { !$exists{$_} } $reference =~ /^## (zk_\w+)$/mg), '', 'and for nothing else');
 
 # Columns of views, and settings.
-foreach my $view ('zk_locks', 'zk_jobs', 'zk_status', 'zk_sessions', 'zk_stat_locks', 'zk_stat')
+foreach my $view ('zk_locks', 'zk_jobs', 'zk_waits', 'zk_status', 'zk_sessions', 'zk_stat_locks', 'zk_stat')
 {
 	my ($entry) = $reference =~ /^## $view\n(.*?)(?=^## |\z)/ms;
 	my @columns = split /\n/, $node_a->safe_psql('postgres',

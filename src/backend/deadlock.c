@@ -1,0 +1,379 @@
+/*-------------------------------------------------------------------------
+ *
+ * deadlock.c
+ *	  A backend's part in finding and breaking deadlocks across servers.
+ *
+ * PostgreSQL lets a backend look for deadlocks when it has waited for
+ * deadlock_timeout, because most waits end before that.  So does zklock; and
+ * it looks again after each further deadlock_timeout, because a circle across
+ * servers may close later, behind this wait.  If nothing is held up by the
+ * wait, nothing is left for the worker, and nothing is sent to ZooKeeper.
+ *
+ * The backend that holds the lock in question is cancelled, which need not be
+ * the one that waits for the ticket: it may wait for a row that the other one
+ * has locked.  Such a backend is cancelled by the one that waits for the
+ * ticket, which first looks whether it is still so.
+ *
+ * src/backend/deadlock.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "access/xact.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "tcop/tcopprot.h"
+#include "utils/backend_status.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "backend/deadlock.h"
+#include "backend/stuck.h"
+#include "backend/znodetext.h"
+#include "faultpoint.h"
+#include "settings.h"
+#include "shared/lockstat.h"
+#include "shared/waits.h"
+
+/* So soon to look again if it is not certain that the ticket has to wait. */
+#define UNSURE_MS	20
+
+/* The wait that this backend is in. */
+static struct
+{
+	bool		active;			/* there is one that has been looked at */
+	bool		published;		/* it is in this backend's slot */
+	uint64		number;			/* 0: it never was */
+	uint32		answered;		/* the worker's last request */
+	TimestampTz since;
+	int64		next_look;
+}			wait;
+
+/* The statement that the signal handler has cancelled: when it began. */
+static volatile TimestampTz cancelled_statement = 0;
+
+/* The backends that cannot go on, and which of them hold a lock. */
+typedef struct Census
+{
+	ZklStuck   *stuck;
+	int			nstuck;
+	bool	   *holds;			/* each of them ... */
+	bool		i_hold;			/* ... and this backend */
+} Census;
+
+static void begin(void);
+static void publish(ZklClaim *claim, uint32 asked);
+static bool note_holders(ZklWaitInfo *info);
+static void note_own_claim(ZklLocalClaim *claim, void *arg);
+static void note_entry(ZklEntry *entry, void *arg);
+static void add_holder(ZklWaitInfo *info, int pid, TimestampTz since);
+static void execute(ZklClaim *claim, const ZklWaitSentence *sentence);
+static void end_at_exit(int code, Datum arg);
+static char *statements_of(const ZklWaitSentence *sentence);
+static void explain(ErrorData *error);
+
+int64
+zkl_deadlock_look(ZklClaim *claim)
+{
+	uint32		asked = 0;
+	ZklWaitSentence sentence;
+
+	if (!zkl_deadlock_detection)
+		return ZKL_FOREVER;
+	if (!wait.active)
+		begin();
+	if (wait.published && zkl_waits_look(&asked, &sentence))
+		execute(claim, &sentence);
+
+	/*
+	 * The request is read before the holders are computed, so they are newer
+	 * than whatever made the worker ask.
+	 */
+	if (zkl_now() >= wait.next_look ||
+		(wait.published && asked != wait.answered))
+		publish(claim, asked);
+	return wait.next_look;
+}
+
+static void
+begin(void)
+{
+	static bool registered = false;
+
+	/* A backend that is terminated runs no PG_FINALLY. */
+	if (!registered)
+		before_shmem_exit(end_at_exit, (Datum) 0);
+	registered = true;
+	wait.active = true;
+	wait.published = false;
+	wait.number = 0;
+	wait.since = GetCurrentTimestamp();
+	wait.next_look = zkl_now() + ZKL_MS(DeadlockTimeout);
+}
+
+void
+zkl_deadlock_end(void)
+{
+	if (wait.published)
+		zkl_waits_end();
+	wait.active = wait.published = false;
+}
+
+static void
+end_at_exit(int code, Datum arg)
+{
+	zkl_deadlock_end();
+}
+
+/*
+ * Compute the holders, and leave them for the worker; or withdraw the wait, if
+ * it holds nothing up any more.
+ */
+static void
+publish(ZklClaim *claim, uint32 asked)
+{
+	ZklWaitInfo info = {0};
+
+	/*
+	 * Without a place in the queue the wait has no meaning for other servers.
+	 * And if ZooKeeper has just said that the predecessor is gone, the wait
+	 * is probably over soon.
+	 */
+	if (!zkl_claim_status_ticket(claim, &info.czxid, info.znode))
+	{
+		wait.next_look = zkl_now() + ZKL_MS(Min(DeadlockTimeout, UNSURE_MS));
+		return;
+	}
+	wait.next_look = zkl_now() + ZKL_MS(DeadlockTimeout);
+	if (!note_holders(&info))
+	{
+		if (wait.published)
+			zkl_waits_end();
+		wait.published = false;
+		return;
+	}
+	if (wait.number == 0)
+		wait.number = zkl_waits_new_number();
+	info.number = wait.number;
+	info.pid = MyProcPid;
+	strlcpy(info.path, claim->entry->path, sizeof(info.path));
+	info.mode = claim->mode;
+	info.limit = claim->mode == ZKL_MODE_LEASE ? claim->entry->limit : 1;
+	info.quantity = claim->mode == ZKL_MODE_LEASE ? claim->quantity : 1;
+	info.since = wait.since;
+	info.timeout_ms = DeadlockTimeout;
+	info.computed = asked;
+	strlcpy(info.about, claim->about, sizeof(info.about));
+	wait.answered = asked;
+	wait.published = true;
+	zkl_waits_put(&info);
+	ZKL_FAULT_POINT("wait-published");
+}
+
+/*
+ * False if no backend that cannot go on holds anything.  What the lock manager
+ * copies is freed at once, because a wait may last for days.
+ */
+static bool
+note_holders(ZklWaitInfo *info)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
+												  "zklock stuck backends",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext previous = MemoryContextSwitchTo(context);
+	Census		census = {0};
+
+	census.nstuck = zkl_stuck_find(&census.stuck);
+	zkl_claims_visit(note_own_claim, &census);
+
+	/* Only what other backends hold needs a look at the whole table. */
+	if (census.nstuck > 0)
+	{
+		census.holds = palloc0(census.nstuck * sizeof(bool));
+		zkl_lock_table_visit(ZKL_ALL_SESSIONS, LW_SHARED, note_entry, &census);
+	}
+	if (census.i_hold)
+		add_holder(info, MyProcPid, 0);
+	for (int i = 0; i < census.nstuck; i++)
+	{
+		if (census.holds[i])
+			add_holder(info, census.stuck[i].pid, census.stuck[i].since);
+	}
+	MemoryContextSwitchTo(previous);
+	MemoryContextDelete(context);
+	return info->nholders > 0;
+}
+
+/*
+ * Without the partition's lock: if the claim is just being lost, the next look
+ * finds it so.
+ */
+static void
+note_own_claim(ZklLocalClaim *claim, void *arg)
+{
+	if (claim->shared->state == ZKL_CLAIM_HELD)
+		((Census *) arg)->i_hold = true;
+}
+
+/* The claims on leases are in the semaphore's entry. */
+static void
+note_entry(ZklEntry *entry, void *arg)
+{
+	Census	   *census = arg;
+	dlist_iter	iter;
+
+	if (entry->semaphore != NULL)
+		return;
+	dlist_foreach(iter, &entry->claims)
+	{
+		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		for (int i = 0; i < census->nstuck; i++)
+		{
+			if (claim->state == ZKL_CLAIM_HELD &&
+				claim->pid == census->stuck[i].pid)
+				census->holds[i] = true;
+		}
+	}
+}
+
+static void
+add_holder(ZklWaitInfo *info, int pid, TimestampTz since)
+{
+	if (info->nholders == ZKL_WAITS_HOLDERS)
+	{
+		info->truncated = true;
+		return;
+	}
+	info->holders[info->nholders].pid = pid;
+	info->holders[info->nholders].since = since;
+	info->nholders++;
+}
+
+/*
+ * Break the deadlock, if it is still there: the claim is held, and its backend
+ * waits for this one.
+ */
+static void
+execute(ZklClaim *claim, const ZklWaitSentence *sentence)
+{
+	ZklStuck   *stuck;
+	int			nstuck;
+	const char *detail;
+	char	   *statements;
+
+	ZKL_FAULT_POINT("wait-sentenced");
+	if (sentence->pid != MyProcPid)
+	{
+		nstuck = zkl_stuck_find(&stuck);
+		for (int i = 0; i < nstuck; i++)
+		{
+			if (stuck[i].pid == sentence->pid)
+				(void) zkl_waits_cancel(sentence, stuck[i].is_parallel ?
+										ZKL_WAITS_PARALLEL : stuck[i].wait_start);
+		}
+		return;
+	}
+	if (!zkl_waits_is_held(sentence))
+		return;
+	detail = zkl_znode_text_show(sentence->detail);
+	statements = statements_of(sentence);
+	pgstat_report_deadlock();
+	zkl_lock_stat_failed(claim, ERRCODE_T_R_DEADLOCK_DETECTED);
+	ereport(ERROR,
+			errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
+			errmsg("deadlock detected"),
+			errdetail_internal("%s", detail),
+			errdetail_log("%s%s", detail, statements),
+			errhint("See server log for query details."));
+}
+
+/*
+ * What the processes of this server execute, for the log.  Those of other
+ * servers are in those servers' views only.
+ */
+static char *
+statements_of(const ZklWaitSentence *sentence)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	for (int i = 0; i < sentence->nprocesses; i++)
+		appendStringInfo(&text, _("\nProcess %d: %s"), sentence->processes[i],
+						 pgstat_get_backend_current_activity(sentence->processes[i],
+															 false));
+	return text.data;
+}
+
+/*
+ * The backend that is cancelled
+ */
+
+bool
+zkl_deadlock_on_signal(int signal)
+{
+	/* An idle backend has nothing to cancel. */
+	if ((MyBackendType == B_BACKEND && debug_query_string == NULL) ||
+		!zkl_waits_accept_notice())
+		return false;
+	cancelled_statement = GetCurrentStatementStartTimestamp();
+	StatementCancelHandler(signal);
+	return true;
+}
+
+bool
+zkl_deadlock_has_cancelled(void)
+{
+	/* PostgreSQL's own handler for SIGINT does not look at the notice. */
+	if (zkl_claims_loss_signal == SIGINT)
+		return zkl_waits_has_notice();
+	return cancelled_statement != 0 &&
+		cancelled_statement == GetCurrentStatementStartTimestamp();
+}
+
+void
+zkl_deadlock_explain(MemoryContext context)
+{
+	ErrorData  *error;
+
+	if (geterrcode() != ERRCODE_QUERY_CANCELED || !zkl_deadlock_has_cancelled())
+		return;
+
+	/* FlushErrorState() frees the memory of errors. */
+	MemoryContextSwitchTo(context);
+	error = CopyErrorData();
+	FlushErrorState();
+	explain(error);
+	ReThrowError(error);
+}
+
+void
+zkl_deadlock_explain_instead(ErrorData *error)
+{
+	if (error->elevel == ERROR && error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
+		zkl_deadlock_has_cancelled())
+		explain(error);
+}
+
+/* Put the deadlock into the error. */
+static void
+explain(ErrorData *error)
+{
+	ZklWaitSentence sentence;
+
+	cancelled_statement = 0;
+	zkl_waits_read_notice(&sentence);
+	pgstat_report_deadlock();
+	error->sqlerrcode = ERRCODE_T_R_DEADLOCK_DETECTED;
+	error->message = pstrdup(_("deadlock detected"));
+	error->detail = pstrdup(zkl_znode_text_show(sentence.detail));
+	error->detail_log = psprintf("%s%s", error->detail,
+								 statements_of(&sentence));
+	error->hint = pstrdup(_("See server log for query details."));
+}

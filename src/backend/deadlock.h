@@ -1,0 +1,45 @@
+/*-------------------------------------------------------------------------
+ *
+ * deadlock.h
+ *	  A backend's part in finding and breaking deadlocks across servers.
+ *
+ * A backend that waits for its server's ticket computes which locks cannot be
+ * released before the wait is over, and leaves the answer for the first worker
+ * (waits.h), which finds deadlocks.  The victim of a deadlock raises 40P01.
+ *
+ * Called only by backends.
+ *
+ * src/backend/deadlock.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_DEADLOCK_H
+#define ZKL_DEADLOCK_H
+
+#include "backend/claims.h"
+
+/*
+ * Call look before each sleep in the wait for a ticket.  It returns the moment
+ * of zkl_now() at which to call it again at the latest.  If the wait is the
+ * victim of a deadlock, it raises 40P01.  Call end however the wait has ended;
+ * it never raises an error.
+ */
+extern int64 zkl_deadlock_look(ZklClaim *claim);
+extern void zkl_deadlock_end(void);
+
+/*
+ * Another backend of this server may have found that this one's local wait is
+ * part of a deadlock, and has sent the signal for losses.
+ *
+ * on_signal is for the signal handler: true if the signal was for that.  Then
+ * it has cancelled the statement.  has_cancelled: has it cancelled the present
+ * statement?  explain: call in PG_CATCH() where a statement ends, with the
+ * memory context of the statement's beginning; raises 40P01 instead of the
+ * cancel.  explain_instead: the same for an error on its way to the log.
+ */
+extern bool zkl_deadlock_on_signal(int signal);
+extern bool zkl_deadlock_has_cancelled(void);
+extern void zkl_deadlock_explain(MemoryContext context);
+extern void zkl_deadlock_explain_instead(ErrorData *error);
+
+#endif							/* ZKL_DEADLOCK_H */

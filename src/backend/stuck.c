@@ -1,0 +1,206 @@
+/*-------------------------------------------------------------------------
+ *
+ * stuck.c
+ *	  Which backends of this server cannot go on before this one.
+ *
+ * A backend waits for another one if that one holds a conflicting mode of the
+ * lock, or stands before it in the lock's queue with a conflicting wish.  This
+ * is how PostgreSQL's own deadlock check sees it, too (deadlock.c).  But that
+ * check may exchange places in a queue; for waits beyond this server, no such
+ * exchange is tried.  A parallel worker counts as its leader.
+ *
+ * All is read from copies that the lock manager makes.  They cost time, so the
+ * search ends at once where no process waits for a lock.  A wait that begins
+ * just then is found by the next search.
+ *
+ * src/backend/stuck.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+
+#include "backend/stuck.h"
+#include "compat.h"
+
+typedef struct Search
+{
+	LockInstanceData *locks;	/* those of a lock for which a process waits */
+	int			nlocks;
+	LockInstanceData *waiters;	/* of these, the processes that wait */
+	int			nwaiters;
+	ZklStuck   *stuck;
+	int			nstuck;
+} Search;
+
+static bool any_waits(void);
+static void copy_locks(Search *search);
+static bool has_waiter(const Search *search, const LOCKTAG *tag);
+static bool add_waiter(Search *search, const LockInstanceData *waiter);
+static bool stuck_since(const Search *search, int pid, TimestampTz *since);
+static bool is_blocked_by(const LockInstanceData *waiter,
+						  const LockInstanceData *other);
+static bool is_before(int pid, int waiter_pid);
+
+int
+zkl_stuck_find(ZklStuck **stuck)
+{
+	Search		search = {0};
+	bool		changed = any_waits();
+
+	*stuck = NULL;
+	if (!changed)
+		return 0;
+	copy_locks(&search);
+
+	/*
+	 * Each round may find those that wait for the ones found before, or a way
+	 * between them and this backend that has existed for longer.
+	 */
+	while (changed)
+	{
+		changed = false;
+		for (int i = 0; i < search.nwaiters; i++)
+			changed |= add_waiter(&search, &search.waiters[i]);
+	}
+	*stuck = search.stuck;
+	return search.nstuck;
+}
+
+/* Without locks, so this only says whether it is worth to look. */
+static bool
+any_waits(void)
+{
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		if (zkl_proc(i)->waitStatus == PROC_WAIT_STATUS_WAITING)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The waits, and all that has to do with locks for which a process waits.  A
+ * wait that has only begun has no time yet, and is left to the next search.
+ */
+static void
+copy_locks(Search *search)
+{
+	LockData   *data = GetLockStatusData();
+
+	search->locks = palloc(sizeof(LockInstanceData) * (data->nelements + 1));
+	search->waiters = palloc(sizeof(LockInstanceData) * (data->nelements + 1));
+	for (int i = 0; i < data->nelements; i++)
+	{
+		LockInstanceData *lock = &data->locks[i];
+
+		if (lock->waitLockMode != NoLock && lock->waitStart != 0 &&
+			lock->leaderPid != MyProcPid)
+			search->waiters[search->nwaiters++] = *lock;
+	}
+	search->stuck = palloc(sizeof(ZklStuck) * (search->nwaiters + 1));
+	for (int i = 0; i < data->nelements; i++)
+	{
+		if (has_waiter(search, &data->locks[i].locktag))
+			search->locks[search->nlocks++] = data->locks[i];
+	}
+}
+
+static bool
+has_waiter(const Search *search, const LOCKTAG *tag)
+{
+	for (int i = 0; i < search->nwaiters; i++)
+	{
+		if (memcmp(&search->waiters[i].locktag, tag, sizeof(LOCKTAG)) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Does this process wait for one that is stuck?  Of several such ways the one
+ * that has existed for the longest counts.  True if this is news.
+ */
+static bool
+add_waiter(Search *search, const LockInstanceData *waiter)
+{
+	ZklStuck   *known = NULL;
+	bool		changed = false;
+
+	for (int i = 0; i < search->nstuck; i++)
+	{
+		if (search->stuck[i].pid == waiter->leaderPid)
+			known = &search->stuck[i];
+	}
+	for (int i = 0; i < search->nlocks; i++)
+	{
+		const LockInstanceData *other = &search->locks[i];
+		TimestampTz since;
+
+		if (other->leaderPid == waiter->leaderPid ||
+			!stuck_since(search, other->leaderPid, &since) ||
+			(known != NULL && known->since <= Max(since, waiter->waitStart)) ||
+			!is_blocked_by(waiter, other))
+			continue;
+		if (known == NULL)
+			known = &search->stuck[search->nstuck++];
+		known->pid = waiter->leaderPid;
+		known->is_parallel = waiter->pid != waiter->leaderPid;
+		known->wait_start = waiter->waitStart;
+		known->since = Max(since, waiter->waitStart);
+		changed = true;
+	}
+	return changed;
+}
+
+/* Is this backend, or its group, stuck?  Since when? */
+static bool
+stuck_since(const Search *search, int pid, TimestampTz *since)
+{
+	*since = 0;
+	if (pid == MyProcPid)
+		return true;
+	for (int i = 0; i < search->nstuck; i++)
+	{
+		if (search->stuck[i].pid == pid)
+		{
+			*since = search->stuck[i].since;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* All heavyweight locks have the same table of conflicts. */
+static bool
+is_blocked_by(const LockInstanceData *waiter, const LockInstanceData *other)
+{
+	if (memcmp(&waiter->locktag, &other->locktag, sizeof(LOCKTAG)) != 0)
+		return false;
+	for (LOCKMODE mode = 1; mode <= MaxLockMode; mode++)
+	{
+		if ((other->holdMask & LOCKBIT_ON(mode)) != 0 &&
+			DoLockModesConflict(waiter->waitLockMode, mode))
+			return true;
+	}
+	return other->waitLockMode != NoLock &&
+		DoLockModesConflict(waiter->waitLockMode, other->waitLockMode) &&
+		is_before(other->pid, waiter->pid);
+}
+
+/* Does this process stand before that one in the queue of a lock? */
+static bool
+is_before(int pid, int waiter_pid)
+{
+	BlockedProcsData *blocked = GetBlockerStatusData(waiter_pid);
+
+	for (int i = 0; i < blocked->npids; i++)
+	{
+		if (blocked->waiter_pids[i] == pid)
+			return true;
+	}
+	return false;
+}

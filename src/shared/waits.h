@@ -1,0 +1,166 @@
+/*-------------------------------------------------------------------------
+ *
+ * waits.h
+ *	  The waits of this server that may be part of a deadlock across servers.
+ *
+ * Each backend has a SLOT in shared memory.  A backend that has waited for its
+ * server's ticket for deadlock_timeout puts the wait into its slot, if
+ * something cannot be released before the wait ends.  The slot names the
+ * backends that hold such locks: the waiter itself, or local backends that
+ * wait for it, directly or through others.  Which locks they hold is in the
+ * lock table.  The first worker publishes what the slots say, and finds
+ * deadlocks with what other servers have published (src/README.md).
+ *
+ *		from -> to				by			when
+ *		EMPTY -> WAITING		backend		it has waited for deadlock_timeout,
+ *											and something cannot be released
+ *		WAITING -> WAITING		backend		it has computed the holders again;
+ *											or the worker has asked for that
+ *		WAITING -> EMPTY		backend		the wait has ended, in whatever way;
+ *											or nothing depends on it any more
+ *		WAITING -> SENTENCED	worker		the wait is part of a deadlock, and
+ *											this server has to break it
+ *		SENTENCED -> WAITING	backend		it has cancelled another backend,
+ *											which holds the lock in question
+ *		SENTENCED -> EMPTY		backend		it raises the error itself; or the
+ *											wait has ended
+ *
+ * A wait has a number that no other wait of this server ever gets.  So what the
+ * worker wants of a wait cannot hit the backend's next one.  A worker that
+ * starts finds the slots as they are: they outlive workers.
+ *
+ * A slot also has a NOTICE for its backend as the holder of a lock: another
+ * backend of this server cancels its local wait, because of a deadlock.  The
+ * notice names that wait by the moment at which it began, so it cannot hit a
+ * later one.
+ *
+ * Locks.  One LWLock protects all slots, except for the fields that say
+ * otherwise.  A process may take it while it holds a partition of the lock
+ * table, and takes no other lock of zklock after it.  No function raises an
+ * error.
+ *
+ * src/shared/waits.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_WAITS_H
+#define ZKL_WAITS_H
+
+#include "datatype/timestamp.h"
+
+#include "protocol/path.h"
+#include "protocol/recipe.h"
+
+/* A wait lists so many holders at most, and so many processes in its report. */
+#define ZKL_WAITS_HOLDERS		32
+#define ZKL_WAITS_PROCESSES		16
+#define ZKL_WAITS_DETAIL_SIZE	2048
+
+/*
+ * A backend that cannot go on before the wait ends.  "since" identifies its own
+ * wait, and those of the backends between: it is the moment at which the last
+ * of these waits began; 0 for the waiter itself.
+ */
+typedef struct ZklWaitHolder
+{
+	int			pid;
+	int64		since;
+} ZklWaitHolder;
+
+/* A wait, as its backend describes it. */
+typedef struct ZklWaitInfo
+{
+	uint64		number;			/* of the wait; 0: the slot is EMPTY */
+	int			pid;
+	char		path[ZKL_PATH_SIZE];	/* of the lock; of leases, the
+										 * semaphore's */
+	ZklMode		mode;
+	int			limit;			/* of a semaphore */
+	int			quantity;		/* leases that are requested */
+	int64		czxid;			/* of the queued znode; of several leases, the
+								 * newest */
+	char		znode[ZKL_ZNODE_SIZE];
+	TimestampTz since;			/* when the wait began */
+	int			timeout_ms;		/* deadlock_timeout of the backend */
+	uint32		computed;		/* the worker's last request that the holders
+								 * are newer than */
+	bool		truncated;		/* there are more holders */
+	int			nholders;
+	ZklWaitHolder holders[ZKL_WAITS_HOLDERS];
+	char		about[ZKL_ABOUT_SIZE];	/* the backend */
+} ZklWaitInfo;
+
+/*
+ * How a deadlock is broken: the backend "pid" is cancelled, which holds the
+ * lock "path" with this token.
+ */
+typedef struct ZklWaitSentence
+{
+	int			pid;
+	char		path[ZKL_PATH_SIZE];
+	int64		token;
+	char		detail[ZKL_WAITS_DETAIL_SIZE];	/* for the error message */
+	int			nprocesses;		/* of this server, that are part of it */
+	int			processes[ZKL_WAITS_PROCESSES];
+} ZklWaitSentence;
+
+/* For the shared-memory hooks: once in the postmaster, once in each process. */
+extern void zkl_waits_request(void);
+extern void zkl_waits_startup(void);
+
+/* This start of the server: a random number from 1. */
+extern int64 zkl_waits_instance(void);
+
+/*
+ * For the backend that waits.
+ *
+ * new_number: the number of a new wait.  put: fill in this backend's slot, with
+ * holders that were computed after "computed" had been read by look; wakes the
+ * worker if something has changed or the worker has asked.  end: the slot
+ * becomes EMPTY, if it is not.
+ *
+ * look: what the worker has last asked for, and whether the wait is sentenced;
+ * then *sentence is filled in, and the slot is WAITING again.  Both are false
+ * and 0 if the slot is EMPTY.
+ */
+extern uint64 zkl_waits_new_number(void);
+extern void zkl_waits_put(const ZklWaitInfo *wait);
+extern void zkl_waits_end(void);
+extern bool zkl_waits_look(uint32 *asked, ZklWaitSentence *sentence);
+
+/*
+ * Does the claim exist, held, that the sentence names?  Cancel its backend, if
+ * so: another one of this server, in the local wait that began at
+ * "wait_start", or ZKL_WAITS_PARALLEL.  These lock the claim's partition, so
+ * the caller holds none.
+ */
+#define ZKL_WAITS_PARALLEL	PG_INT64_MAX	/* a parallel worker of it waits */
+extern bool zkl_waits_is_held(const ZklWaitSentence *sentence);
+extern bool zkl_waits_cancel(const ZklWaitSentence *sentence,
+							 TimestampTz wait_start);
+
+/*
+ * For the backend that is cancelled.  has_notice: is there a notice?
+ * accept_notice: is it for the local wait that this backend is in?  Then there
+ * is none any more.  A signal handler may call both.  read_notice: what the
+ * last notice says; there is none any more.
+ */
+extern bool zkl_waits_has_notice(void);
+extern bool zkl_waits_accept_notice(void);
+extern void zkl_waits_read_notice(ZklWaitSentence *sentence);
+
+/*
+ * For the worker.
+ *
+ * changes: grows with each change that has to be published, and with each
+ * answer to ask.  get: copies of all waits, the oldest first, in the current
+ * memory context.  ask: request that the backend computes the holders again;
+ * returns the number of the request, or 0 if the wait has ended.  sentence:
+ * WAITING -> SENTENCED, and wakes the backend; nothing if the wait has ended.
+ */
+extern uint64 zkl_waits_changes(void);
+extern int	zkl_waits_get(ZklWaitInfo **waits);
+extern uint32 zkl_waits_ask(uint64 number);
+extern void zkl_waits_sentence(uint64 number, const ZklWaitSentence *sentence);
+
+#endif							/* ZKL_WAITS_H */

@@ -1,0 +1,320 @@
+/*-------------------------------------------------------------------------
+ *
+ * deadlockcase.c
+ *	  What the worker does about the deadlocks that a search has found.
+ *
+ * A victim of this server is a CASE until the deadlock is proved or gone.  The
+ * nonce of the case is published with the victim's record.  This server's own
+ * records confirm the nonce like those of other servers.
+ *
+ * src/worker/deadlockcase.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "lib/stringinfo.h"
+#include "utils/memutils.h"
+
+#include "faultpoint.h"
+#include "shared/waits.h"
+#include "worker/deadlockcase.h"
+#include "worker/waitpublisher.h"
+
+#define MAX_CASES		8
+
+typedef struct Case
+{
+	int64		claim;			/* of the victim; 0: no case */
+	int64		nonce;
+	ZklWaitEvidence *evidence;
+
+	/* as the last search has seen it */
+	bool		is_victim;
+	bool		confirmed;		/* by the record itself */
+	bool		all_confirm;	/* ... and by all of the circle */
+} Case;
+
+static Case cases[MAX_CASES];
+
+/* What the present search has read. */
+static ZklWaitGraph *graph;
+static const ZklWaitSet *own;
+static const List *sources;		/* of ZklDeadlockSource */
+
+static void decide_record(const ZklWaitRecord *record);
+static void decide_case(Case *victim);
+static Case *find_case(int64 claim);
+static Case *begin_case(int64 claim);
+static void drop_case(Case *victim);
+static bool is_proved(const Case *victim);
+static bool all_confirm(int64 nonce);
+static bool confirms(const ZklWaitRecord *record, int64 nonce);
+static void sentence(int64 claim);
+static void add_process(ZklWaitSentence *to, const ZklWaitSet *set, int pid);
+static void describe(StringInfo detail, const ZklGraphMember *member,
+					 const ZklGraphMember *next);
+
+/*
+ * All that is to be known of the graph comes first, because a proof makes
+ * another graph.
+ */
+bool
+zkl_deadlock_case_decide(ZklWaitGraph *the_graph, const ZklWaitSet *the_own,
+						 const List *the_sources)
+{
+	bool		found;
+
+	graph = the_graph;
+	own = the_own;
+	sources = the_sources;
+	found = zkl_wait_graph_solve(graph) > 0;
+
+	for (int i = 0; i < MAX_CASES; i++)
+		cases[i].is_victim = false;
+	for (int i = 0; i < own->nrecords; i++)
+		decide_record(&own->records[i]);
+	for (int i = 0; i < MAX_CASES; i++)
+	{
+		if (cases[i].claim != 0)
+			decide_case(&cases[i]);
+	}
+	return found;
+}
+
+/*
+ * The record confirms the searches of others.  If its wait is a victim, there
+ * is a case, and it confirms that, too: so its holders, like all others, are
+ * computed after the nonce was published.
+ */
+static void
+decide_record(const ZklWaitRecord *record)
+{
+	int64		nonces[ZKL_WAITRECORD_CONFIRMS];
+	int			nnonces = zkl_wait_graph_searches(graph,
+												  own->instance,
+												  record->claim, nonces);
+	Case	   *victim = find_case(record->claim);
+
+	if (zkl_wait_graph_is_victim(graph, own->instance,
+								 record->claim))
+	{
+		if (victim == NULL)
+			victim = begin_case(record->claim);
+		if (victim != NULL)
+		{
+			victim->is_victim = true;
+			victim->confirmed = confirms(record, victim->nonce);
+			victim->all_confirm = all_confirm(victim->nonce);
+			if (record->search == victim->nonce)
+			{
+				nnonces = Min(nnonces, ZKL_WAITRECORD_CONFIRMS - 1);
+				nonces[nnonces++] = victim->nonce;
+			}
+		}
+	}
+	zkl_wait_publisher_set_confirms(record->claim, nonces, nnonces);
+}
+
+/*
+ * If all confirm, and nothing is proved nevertheless, some wait or claim of the
+ * evidence has been replaced by another one.  Then the next search begins
+ * another case.
+ */
+static void
+decide_case(Case *victim)
+{
+	bool		proved = victim->is_victim && victim->confirmed &&
+	is_proved(victim);
+
+	if (proved)
+		sentence(victim->claim);
+	if (proved || !victim->is_victim || victim->all_confirm)
+		drop_case(victim);
+}
+
+void
+zkl_deadlock_case_forget(void)
+{
+	for (int i = 0; i < MAX_CASES; i++)
+		cases[i].claim = 0;
+}
+
+static Case *
+find_case(int64 claim)
+{
+	for (int i = 0; i < MAX_CASES; i++)
+	{
+		if (cases[i].claim == claim)
+			return &cases[i];
+	}
+	return NULL;
+}
+
+/*
+ * The evidence is what this search has seen, before the nonce exists.  Without
+ * a free case, the next search tries again.
+ */
+static Case *
+begin_case(int64 claim)
+{
+	Case	   *victim = find_case(0);
+	uint64		random;
+
+	if (victim == NULL || !pg_strong_random(&random, sizeof(random)))
+		return NULL;
+	if (victim->evidence == NULL)
+		victim->evidence = MemoryContextAlloc(TopMemoryContext,
+											  sizeof(ZklWaitEvidence));
+	victim->claim = claim;
+	victim->nonce = Max(1, (int64) (random & PG_INT64_MAX));
+	zkl_wait_graph_note_evidence(graph, victim->evidence);
+	zkl_wait_publisher_set_search(claim, victim->nonce);
+	ZKL_FAULT_POINT("case-begun");
+	return victim;
+}
+
+static void
+drop_case(Case *victim)
+{
+	zkl_wait_publisher_set_search(victim->claim, 0);
+	victim->claim = 0;
+}
+
+/*
+ * Is the wait the victim of a deadlock that existed when the nonce was
+ * published?  Then the graph's members are that deadlock's.
+ */
+static bool
+is_proved(const Case *victim)
+{
+	ListCell   *cell;
+
+	zkl_wait_graph_begin_proof(graph, victim->nonce, victim->evidence);
+	foreach(cell, sources)
+	{
+		const ZklDeadlockSource *source = lfirst(cell);
+
+		zkl_wait_graph_add(graph, source->session, source->own,
+						   source->set);
+	}
+
+	/* All that these name has been looked up. */
+	while (zkl_wait_graph_next(graph) != NULL)
+		;
+	(void) zkl_wait_graph_solve(graph);
+	return zkl_wait_graph_is_victim(graph, own->instance,
+									victim->claim);
+}
+
+/* Does each member of the circle confirm the nonce? */
+static bool
+all_confirm(int64 nonce)
+{
+	for (int i = 0; i < graph->nmembers; i++)
+	{
+		if (!confirms(graph->members[i].record, nonce))
+			return false;
+	}
+	return true;
+}
+
+static bool
+confirms(const ZklWaitRecord *record, int64 nonce)
+{
+	for (int i = 0; i < record->nconfirms; i++)
+	{
+		if (record->confirms[i] == nonce)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The end of a deadlock
+ */
+
+/*
+ * The graph has the circle, with the victim first.  The last member waits for a
+ * claim of the victim's server, whose backend is to be cancelled.
+ */
+static void
+sentence(int64 claim)
+{
+	const ZklGraphMember *members = graph->members;
+	int			nmembers = graph->nmembers;
+	const ZklWaitHold *entered = members[nmembers - 1].waits_for;
+	ZklWaitSentence *verdict = palloc0(sizeof(ZklWaitSentence));
+	StringInfoData detail;
+
+	ZKL_FAULT_POINT("deadlock-proved");
+	verdict->pid = entered->pid;
+	verdict->token = entered->claim;
+	strlcpy(verdict->path, entered->path, sizeof(verdict->path));
+	initStringInfo(&detail);
+	for (int i = 0; i < nmembers; i++)
+	{
+		const ZklGraphMember *next = &members[(i + 1) % nmembers];
+
+		if (i > 0)
+			appendStringInfoChar(&detail, '\n');
+		describe(&detail, &members[i], next);
+		add_process(verdict, members[i].set, members[i].record->pid);
+		add_process(verdict, next->set, members[i].waits_for->pid);
+	}
+	strlcpy(verdict->detail, detail.data, sizeof(verdict->detail));
+	zkl_waits_sentence(claim, verdict);
+}
+
+/* The statements of this server's processes go to the log. */
+static void
+add_process(ZklWaitSentence *to, const ZklWaitSet *set, int pid)
+{
+	bool		known = set->instance != own->instance ||
+	to->nprocesses == ZKL_WAITS_PROCESSES;
+
+	for (int i = 0; i < to->nprocesses; i++)
+		known |= to->processes[i] == pid;
+	if (!known)
+		to->processes[to->nprocesses++] = pid;
+}
+
+/*
+ * As PostgreSQL describes a member of a deadlock, with the servers.  If the
+ * holder itself does not wait for a ticket, it waits for the backend that does.
+ */
+static void
+describe(StringInfo detail, const ZklGraphMember *member,
+		 const ZklGraphMember *next)
+{
+	const ZklWaitRecord *record = member->record;
+
+	appendStringInfo(detail, _("Process %d on server \"%s\" waits for "),
+					 record->pid, member->set->server);
+	switch (record->mode)
+	{
+		case ZKL_MODE_WRITE:
+			appendStringInfo(detail, _("write lock \"%s\""), record->path);
+			break;
+		case ZKL_MODE_READ:
+			appendStringInfo(detail, _("read lock \"%s\""), record->path);
+			break;
+		case ZKL_MODE_LEASE:
+			appendStringInfo(detail, ngettext("%d lease of semaphore \"%s\"",
+											  "%d leases of semaphore \"%s\"",
+											  record->leases),
+							 record->leases, record->path);
+			break;
+		case ZKL_MODE_LOCK:
+		case ZKL_MODE_KAZOO_LOCK:
+		case ZKL_MODE_KAZOO_READ:
+			appendStringInfo(detail, _("lock \"%s\""), record->path);
+			break;
+	}
+	appendStringInfo(detail, _("; blocked by process %d on server \"%s\"."),
+					 member->waits_for->pid, next->set->server);
+	if (member->waits_for->pid != next->record->pid)
+		appendStringInfo(detail, _("\nProcess %d on server \"%s\" waits for process %d of that server."),
+						 member->waits_for->pid, next->set->server,
+						 next->record->pid);
+}

@@ -1,0 +1,398 @@
+
+# Deadlocks across servers are found and broken, whatever locks they are made of; and
+# what is no deadlock is left alone.
+
+use strict;
+use warnings;
+
+use Test::More;
+
+use PostgreSQL::Test::Utils;
+
+use ZklockNode;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new;
+my %settings = (
+	'zklock.session_timeout' => '10s', 'zklock.linger' => 0, 'zklock.tenure' => 0,
+	'deadlock_timeout' => '150ms', 'max_connections' => 600);
+# One server has a pool of sessions.
+my %node = map { $_ => ZklockNode->started($_, $zk, %settings, $_ eq 'west' ? ('zklock.sessions' => 3) : ()) } qw(north south west);
+my ($north, $south, $west) = @node{qw(north south west)};
+foreach my $node (values %node)
+{
+	$node->safe_psql('postgres', 'CREATE TABLE accounts AS SELECT generate_series(1, 9) AS id, 0 AS n');
+	$node->safe_psql('postgres', 'CREATE DATABASE other');
+}
+my %backend = (
+	(map { ("n$_" => $north->backend) } 1 .. 4),
+	(map { ("s$_" => $south->backend) } 1 .. 4),
+	(map { ("w$_" => $west->backend) } 1, 2));
+my %watch = map { $_ => $node{$_}->backend } keys %node;
+my $judge = $watch{west};
+
+# What backends do, in the order given; each waits only for the last thing it did.  Then
+# one of those that wait gets 40P01, and all others go on when it has rolled back.
+# "NAME: SQL", and "NAME+ SQL" for a wait.
+sub play
+{
+	my ($title, $victims, @steps) = @_;
+	my (@waiting, %used);
+	foreach (@steps)
+	{
+		my ($name, $waits, $sql) = /^(\w+)([:+]) (.*)$/s or die $_;
+		$backend{$name}->query('BEGIN') unless $used{$name}++;
+		if ($waits eq ':')
+		{
+			$backend{$name}->query("SELECT $sql");
+			next;
+		}
+		wait_until_waiting($waiting[-1]) if @waiting;
+		$backend{$name}->send($sql =~ /^(UPDATE|LOCK)/ ? $sql : "SELECT $sql");
+		push @waiting, $name;
+	}
+	my $result = finish($title, \@waiting);
+	is($result->{victims}, $victims, "$title: one victim");
+	$backend{$_}->query('ROLLBACK') foreach keys %used;
+	return $result;
+}
+
+# Until the backend waits for a lock of PostgreSQL's, or for its server's ticket; a waiter
+# for leases holds the inner mutex, so its wait is published.
+sub wait_until_waiting
+{
+	my ($name) = @_;
+	my $pid = $backend{$name}->pid;
+	return $watch{ { n => 'north', s => 'south', w => 'west' }->{ substr($name, 0, 1) } }->wait_until(
+		"SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $pid AND NOT granted)"
+		  . " OR EXISTS (SELECT FROM zk_locks WHERE pid = $pid AND NOT granted AND ticket IN ('queued', 'owned'))"
+		  . " OR EXISTS (SELECT FROM zk_waits WHERE pid = $pid AND mode = 'lease')");
+}
+
+# All waits end: those of victims with 40P01, and then with a rollback.
+sub finish
+{
+	my ($title, $waiting) = @_;
+	my (@victims, @others, $err);
+	my %left = map { $_ => 1 } @$waiting;
+	while (%left)
+	{
+		my ($done) = grep { $backend{$_}->is_done } sort keys %left;
+		if (!$done)
+		{
+			select(undef, undef, undef, 0.01);
+			next;
+		}
+		delete $left{$done};
+		my $result = $backend{$done}->result;
+		if ($result->{errcode})
+		{
+			is($result->{errcode}, '40P01', "$title: the error of $done") or diag($result->{err});
+			push @victims, $done;
+			$err = $result->{err};
+		}
+		else
+		{
+			push @others, $done;
+		}
+		$backend{$done}->query($result->{errcode} ? 'ROLLBACK' : 'COMMIT');
+		$backend{$done}->query('BEGIN');
+	}
+	return { victims => "@victims", others => "@others", err => $err };
+}
+
+sub mutex { my ($path, $timeout) = @_; return "zk_xact_lock_acquire('$path'" . ($timeout ? ", '$timeout')" : ')'); }
+sub reading { my ($path) = @_; return "zk_xact_read_lock_acquire('$path')"; }
+sub writing { my ($path) = @_; return "zk_xact_write_lock_acquire('$path')"; }
+sub leases { my ($path, $n, $quantity) = @_; return "zk_xact_semaphore_acquire('$path', $n, NULL, " . ($quantity // 1) . ')'; }
+sub row { my ($id) = @_; return "UPDATE accounts SET n = n + 1 WHERE id = $id"; }
+sub lock_row { my ($id) = @_; return "id FROM accounts WHERE id = $id FOR UPDATE"; }
+
+# --- two mutexes ---
+
+my $log = -s $south->logfile;
+my $result = play('two mutexes', 's1', 'n1: ' . mutex('/a'), 's1: ' . mutex('/b'), 'n1+ ' . mutex('/b'), 's1+ ' . mutex('/a'));
+my ($pid_n, $pid_s) = map { $backend{$_}->pid } 'n1', 's1';
+like($result->{err}, qr/ERROR:  40P01: deadlock detected\n/, 'the message is that of PostgreSQL');
+like($result->{err}, qr/^DETAIL:  Process $pid_s on server "south" waits for lock "\/a"; blocked by process $pid_n on server "north"\.\nProcess $pid_n on server "north" waits for lock "\/b"; blocked by process $pid_s on server "south"\.\n/m,
+	'with a line for each member');
+like($result->{err}, qr/^HINT:  See server log for query details\.$/m, 'and the hint');
+like(slurp_file($south->logfile, $log), qr/^\tProcess $pid_s: SELECT zk_xact_lock_acquire\('\/a'\)$/m, 'the log has the statement of its own server');
+unlike(slurp_file($south->logfile, $log), qr/Process $pid_n: /, 'and none of another server');
+$south->wait_until(q{SELECT deadlocks = 1 FROM pg_stat_database WHERE datname = 'postgres'});
+pass('it counts as a deadlock');
+
+# --- three servers ---
+
+play('three mutexes on three servers', 'w1',
+	(map { "${_}1: " . mutex("/$_") } qw(n s w)), 'n1+ ' . mutex('/s'), 's1+ ' . mutex('/w'), 'w1+ ' . mutex('/n'));
+
+# --- read-write locks ---
+
+play('read-write locks', 's1', 'n1: ' . writing('/rw/a'), 's1: ' . writing('/rw/b'), 'n1+ ' . reading('/rw/b'), 's1+ ' . reading('/rw/a'));
+play('an upgrade of one through another', 's1', 'n1: ' . reading('/rw/a'), 'n1: ' . reading('/rw/b'), 's1: ' . reading('/rw/a'), 's1: ' . reading('/rw/c'),
+	'n1+ ' . writing('/rw/c'), 's1+ ' . writing('/rw/b'));
+like(play('a writer that holds nothing between two readers', 's1', 'n1: ' . reading('/rw/a'), 's1: ' . mutex('/b'), 'w1+ ' . writing('/rw/a'),
+		'n1+ ' . mutex('/b'), 's1+ ' . reading('/rw/a'))->{err}, qr/waits for read lock "\/rw\/a"; blocked by process ${\ $backend{n1}->pid } on server "north"/,
+	'whom the detail leaves out');
+
+# --- several at once ---
+
+play('multilocks', 's1', 'n1: ' . "zk_xact_multilock_acquire('{/m1, /m2}')", 's1: ' . "zk_xact_multilock_acquire('{/m3, /m4}')",
+	'n1+ ' . "zk_xact_multilock_acquire('{/m5, /m4}')", 's1+ ' . "zk_xact_multilock_acquire('{/m0, /m1}')");
+play('a multilock that has got a part', 's1', 'n1: ' . mutex('/m2'), 's1: ' . mutex('/m0'), 'n1+ ' . "zk_xact_multilock_acquire('{/m0, /m1}')",
+	's1+ ' . "zk_xact_multilock_acquire('{/m1, /m2}')");
+
+# --- semaphores ---
+
+play('semaphores, n of n', 's1', 'n1: ' . leases('/sem/a', 2, 2), 's1: ' . leases('/sem/b', 3, 3), 'n1+ ' . leases('/sem/b', 3), 's1+ ' . leases('/sem/a', 2));
+play('semaphores, and what is left does not suffice', 's1', 'n1: ' . leases('/sem/c', 3, 2), 's1: ' . mutex('/b'), 'n1+ ' . mutex('/b'), 's1+ ' . leases('/sem/c', 3, 2));
+play('a waiter for two leases before a waiter for one', 's1', 'n1: ' . leases('/sem/d', 2), 's1: ' . mutex('/b'), 'n1+ ' . mutex('/b'),
+	'w2+ ' . leases('/sem/d', 2, 2), 's1+ ' . leases('/sem/d', 2));
+
+play('leases, all on one server', 'n1', 'n1: ' . leases('/sem/e', 2, 2), 'n2: ' . mutex('/a'), 'n1+ ' . mutex('/a'), 'n2+ ' . leases('/sem/e', 2));
+
+# --- row locks ---
+
+$result = play('a row on one server', 's1', 'n1: ' . mutex('/a'), 'n2: ' . lock_row(1), 's1: ' . mutex('/b'), 'n1+ ' . row(1), 'n2+ ' . mutex('/b'), 's1+ ' . mutex('/a'));
+like($result->{err}, qr/blocked by process ${\ $backend{n1}->pid } on server "north"\.\nProcess ${\ $backend{n1}->pid } on server "north" waits for process ${\ $backend{n2}->pid } of that server\.\n/,
+	'the detail says who waits for whom there');
+play('the holder waits for the row', 'n1', 'n1: ' . mutex('/a'), 'n2: ' . lock_row(1), 's1: ' . mutex('/b'), 's1+ ' . mutex('/a'), 'n1+ ' . row(1), 'n2+ ' . mutex('/b'));
+play('a row on each server', 's1', 'n1: ' . mutex('/a'), 'n2: ' . lock_row(1), 's1: ' . mutex('/b'), 's2: ' . lock_row(2),
+	'n1+ ' . row(1), 's1+ ' . row(2), 'n2+ ' . mutex('/b'), 's2+ ' . mutex('/a'));
+play('a table', 's1', 'n1: ' . mutex('/a'), 'n2: ' . 'pg_advisory_xact_lock(42)', 's1: ' . mutex('/b'), 'n1+ ' . 'pg_advisory_xact_lock_shared(42)',
+	'n2+ ' . mutex('/b'), 's1+ ' . mutex('/a'));
+
+# --- local queues ---
+
+play('a local waiter that holds nothing before one that does', 'n2', 's1: ' . mutex('/b'), 'n2: ' . mutex('/a'), 's1+ ' . mutex('/a'), 'n1+ ' . mutex('/b'), 'n2+ ' . mutex('/b'));
+play('a place in a local queue', 'n3', 'n1: ' . reading('/rw/l'), 's1: ' . mutex('/b'), 'n3: ' . mutex('/a'), 's1+ ' . mutex('/a'), 'n1+ ' . mutex('/b'),
+	'n2+ ' . writing('/rw/l'), 'n3+ ' . reading('/rw/l'));
+
+# --- two databases ---
+
+$north->safe_psql('other', 'CREATE EXTENSION zklock');
+$backend{n5} = $north->backend(dbname => 'other');
+play('a local and a remote part in two databases', 's1', 'n1: ' . mutex('/a'), 'n5: ' . mutex('/x'), 's1: ' . mutex('/b'), 'n1+ ' . mutex('/x'), 'n5+ ' . mutex('/b'), 's1+ ' . mutex('/a'));
+
+# --- a pool of sessions ---
+
+play("a lock of any session of a pool: /p$_", 's1', "w1: " . mutex("/p$_"), 's1: ' . mutex('/b'), 'w1+ ' . mutex('/b'), 's1+ ' . mutex("/p$_")) foreach 1 .. 4;
+$_->query('BEGIN') foreach @backend{qw(w1 s1)};
+$backend{w1}->query('SELECT ' . mutex("/p$_")) foreach 1 .. 9;
+$backend{s1}->query('SELECT ' . mutex('/b'));
+$backend{w1}->send('SELECT ' . mutex('/b'));
+$zk->wait_for_children('/zklock/.zklock/waits', 3);
+is(join(' ', sort map { $zk->get("/zklock/.zklock/waits/$_")->{data} =~ /^(zklock-waits(?:-of)?=)/ } @{ $zk->children('/zklock/.zklock/waits') }),
+	'zklock-waits-of= zklock-waits-of= zklock-waits=', 'each session that owns a lock leads to the records');
+$backend{s1}->query('COMMIT');
+is($backend{w1}->answer, 't', 'the wait ends');
+$backend{w1}->query('COMMIT');
+$zk->wait_for_children('/zklock/.zklock/waits', 0);
+
+# --- errors are those of any deadlock ---
+
+$_->query('BEGIN') foreach @backend{qw(n1 s1)};
+$backend{n1}->query('SELECT ' . mutex('/a'));
+$backend{s1}->query('SELECT ' . mutex('/b'));
+$backend{n1}->send('SELECT ' . mutex('/b'));
+wait_until_waiting('n1');
+my $caught = $backend{s1}->run(q{DO $$ BEGIN PERFORM zk_xact_lock_acquire('/c'); PERFORM zk_xact_lock_acquire('/a');
+	EXCEPTION WHEN deadlock_detected THEN RAISE NOTICE 'caught'; END $$});
+like($caught->{err}, qr/NOTICE:  00000: caught/, 'an exception block catches it');
+is($backend{s1}->query(q{SELECT zk_lock_is_held('/b'), zk_lock_is_held('/c')}), 't|f', 'and keeps what was held before');
+$backend{s1}->query('COMMIT');
+is($backend{n1}->answer, 't', 'the other one waits for that');
+$backend{n1}->query('COMMIT');
+
+# --- what waits is shown ---
+
+$_->query('BEGIN') foreach @backend{qw(n1 s1)};
+$backend{n1}->query('SELECT ' . mutex('/held'));
+$backend{s1}->query('SELECT ' . mutex('/wanted'));
+$backend{n1}->send('SELECT ' . mutex('/wanted'));
+$judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits});
+is($judge->query(q{SELECT path, mode, leases, server, pid, database, role, holds, held_by, waiting_since < now() FROM zk_waits}),
+	join('|', '/wanted', 'lock', '', 'north', $backend{n1}->pid, 'postgres', $judge->query('SELECT current_user'), '{/held}', '{' . $backend{n1}->pid . '}', 't'),
+	'zk_waits shows the wait on another server');
+$judge->query(q{CREATE ROLE anyone});
+$judge->query(q{SET ROLE anyone});
+is($judge->query(q{SELECT path, server, waiting_since IS NULL, holds IS NULL, held_by IS NULL FROM zk_waits}), '/wanted|north|t|t|t', 'any role sees who waits for what');
+$judge->query(q{RESET ROLE});
+like(join('', map { $zk->get("/zklock/.zklock/waits/$_")->{data} } @{ $zk->children('/zklock/.zklock/waits') }),
+	qr/^zklock-waits=1 .*\nwait claim=\d+ pid=${\ $backend{n1}->pid } .* path=\/wanted server=north .*\nhold .* path=\/held\n$/, 'the znode says the same');
+unlike(join('', map { $zk->get("/zklock/.zklock/waits/$_")->{data} } @{ $zk->children('/zklock/.zklock/waits') }), qr/SELECT/, 'and no statement');
+$backend{s1}->query('COMMIT');
+$backend{n1}->answer;
+$zk->wait_for_children('/zklock/.zklock/waits', 0);
+pass('a wait that has ended is withdrawn');
+$backend{n1}->query('COMMIT');
+
+foreach my $way ('cancelled', 'timed out', 'terminated')
+{
+	my $b = $north->backend;
+	$b->query('BEGIN');
+	$b->query('SELECT ' . mutex('/held'));
+	$backend{s1}->query(q{SELECT zk_lock_acquire('/wanted')});
+	$b->send('SELECT ' . mutex('/wanted', $way eq 'timed out' ? '1s' : undef));
+	$judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits});
+	$north->safe_psql('postgres', 'SELECT pg_' . ($way eq 'cancelled' ? 'cancel' : 'terminate') . '_backend(' . $b->pid . ')') if $way ne 'timed out';
+	$zk->wait_for_children('/zklock/.zklock/waits', 0);
+	pass("so is one that was $way");
+	$backend{s1}->query(q{SELECT zk_lock_release('/wanted')});
+	$b->result;
+	$b->quit if $way ne 'terminated';
+}
+
+# --- a member that does not answer ---
+
+$_->query('BEGIN') foreach @backend{qw(n1 s1)};
+$backend{n1}->query('SELECT ' . mutex('/a'));
+$backend{s1}->query('SELECT ' . mutex('/b'));
+$backend{n1}->send('SELECT ' . mutex('/b', '4s'));
+$judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits});
+my $worker = $north->worker_pid;
+kill 'STOP', $worker;
+$backend{s1}->send('SELECT ' . mutex('/a'));
+$judge->wait_until(q{SELECT count(*) = 2 FROM zk_waits});
+is($backend{n1}->answer, 'f', 'the wait times out while the worker of its server stands still');
+ok(!$backend{s1}->is_done, 'the other one waits on, because nothing confirms the deadlock');
+$backend{n1}->query('COMMIT');
+kill 'CONT', $worker;
+is($backend{s1}->answer, 't', 'and gets the lock: there was no victim');
+$backend{s1}->query('COMMIT');
+
+$_->query('BEGIN') foreach @backend{qw(n1 s1)};
+$backend{n1}->query('SELECT ' . mutex('/a'));
+$backend{s1}->query('SELECT ' . mutex('/b'));
+$backend{n1}->send('SELECT ' . mutex('/b'));
+$judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits});
+kill 'STOP', $worker;
+$backend{s1}->send('SELECT ' . mutex('/a'));
+$judge->wait_until(q{SELECT count(*) = 2 FROM zk_waits});
+$judge->query(q{SELECT pg_sleep(0.5)});
+ok(!$backend{s1}->is_done, 'a true deadlock stays while a member does not answer');
+kill 'CONT', $worker;
+is($backend{s1}->result->{errcode}, '40P01', 'and is broken when it does');
+$backend{s1}->query('ROLLBACK');
+is($backend{n1}->answer, 't', 'the other one goes on');
+$backend{n1}->query('COMMIT');
+
+# --- another worker ---
+
+$_->query('BEGIN') foreach @backend{qw(n1 s1)};
+$backend{n1}->query('SELECT ' . mutex('/a'));
+$backend{s1}->query('SELECT ' . mutex('/b'));
+$backend{n1}->send('SELECT ' . mutex('/b'));
+$judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits});
+$north->safe_psql('postgres', 'SELECT pg_terminate_backend(worker_pid) FROM zk_status');
+$backend{s1}->send('SELECT ' . mutex('/a'));
+is($backend{s1}->result->{errcode}, '40P01', 'the next worker carries the records on');
+$backend{s1}->query('ROLLBACK');
+is($backend{n1}->answer, 't', 'the other one goes on');
+$backend{n1}->query('COMMIT');
+
+# --- many waits ---
+
+# So many clients on one server execute a file of pgbench, and all wait for their locks.
+sub many
+{
+	my ($clients, $sql) = @_;
+	my $script = PostgreSQL::Test::Utils::tempdir() . '/many.sql';
+	append_to_file($script, $sql);
+	$backend{s1}->query("SELECT count(zk_lock_acquire('/many/' || n)) FROM generate_series(0, $clients - 1) AS n");
+	my %many = (out => '', err => '');
+	$many{run} = IPC::Run::start([ 'pgbench', '-n', '-c', $clients, '-j', '1', '-t', '1', '-f', $script, '-h', $north->host, '-p', $north->port, 'postgres' ],
+		'>', \$many{out}, '2>', \$many{err});
+	$watch{north}->wait_until("SELECT count(*) = $clients FROM zk_locks WHERE path LIKE '/many/%' AND ticket = 'queued'");
+	return \%many;
+}
+
+sub end_many
+{
+	my ($clients, $many) = @_;
+	$backend{s1}->query(q{SELECT zk_lock_release_all()});
+	$many->{run}->finish;
+	like($many->{out}, qr/number of transactions actually processed: $clients\/$clients/, "all $clients get their locks");
+	return;
+}
+
+my $many = many(500, q{SELECT zk_lock_acquire('/many/' || :client_id);});
+my $requests = $north->status('requests');
+$judge->query(q{SELECT pg_sleep(0.5)});
+is($north->status('requests'), $requests, '500 waits that hold nothing send nothing, for more than deadlock_timeout');
+is($judge->query(q{SELECT count(*) FROM zk_waits}), '0', 'and are not published');
+end_many(500, $many);
+
+$log = -s $north->logfile;
+$many = many(80, q{SELECT zk_lock_acquire('/mine/' || :client_id); SELECT zk_lock_acquire('/many/' || :client_id);});
+$judge->wait_until(q{SELECT count(*) = 64 FROM zk_waits});
+$north->wait_for_log(qr/too many waits to publish all of them/, $log);
+pass('of 80 waits that hold something, 64 are published, which the log says');
+end_many(80, $many);
+
+# --- again and again ---
+
+# A record is published deadlock_timeout after its wait began, at the earliest.  So three of
+# them after that are four after the wait began.
+my $rounds = $ENV{ROUNDS} // 10;
+my ($late, $false) = (0, 0);
+foreach my $round (1 .. $rounds)
+{
+	my @names = $round % 2 ? qw(n1 s1) : qw(n1 s1 w1);
+	foreach my $i (0 .. $#names)
+	{
+		$backend{ $names[$i] }->query('BEGIN');
+		$backend{ $names[$i] }->query('SELECT ' . mutex("/again/$i"));
+	}
+	my $last = pop @names;
+	foreach my $i (0 .. $#names)
+	{
+		$backend{ $names[$i] }->send('SELECT ' . mutex('/again/' . ($i + 1)));
+		wait_until_waiting($names[$i]);
+	}
+	my $broken = $backend{$last}->run('SELECT ' . mutex('/again/0'));
+	$false++ if $broken->{errcode} ne '40P01';
+	$late++ if $broken->{seconds} > 4 * 0.15 + 0.1;
+	note "$last: $broken->{seconds} s";
+	$backend{$last}->query('ROLLBACK');
+	foreach my $name (reverse @names)
+	{
+		$false++ if $backend{$name}->answer ne 't';
+		$backend{$name}->query('COMMIT');
+	}
+}
+is($false, 0, "each of $rounds deadlocks has one victim, the youngest wait");
+is($late, 0, 'within three times deadlock_timeout of its last record');
+
+# --- a server is lost ---
+
+my ($wb) = $west->backend;
+$_->query('BEGIN') foreach $backend{n1}, $wb;
+$backend{n1}->query('SELECT ' . mutex('/a'));
+$wb->query('SELECT ' . mutex('/b'));
+my @sessions = split /\n/, $west->safe_psql('postgres', 'SELECT session_id FROM zk_sessions');
+kill 'STOP', split /\n/, $west->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions');
+$backend{n1}->send('SELECT ' . mutex('/b'));
+wait_until_waiting('n1');
+$wb->send('SELECT ' . mutex('/a'));
+$west->kill9_all;
+$zk->kill_session($_) foreach @sessions;
+is($backend{n1}->answer, 't', 'a lost server ends the circle with its session');
+$backend{n1}->query('COMMIT');
+
+# --- switched off ---
+
+$_->set('zklock.deadlock_detection', 'off') foreach $north, $south;
+my ($n, $s) = ($north->backend, $south->backend);
+$_->query('BEGIN') foreach $n, $s;
+$n->query('SELECT ' . mutex('/a'));
+$s->query('SELECT ' . mutex('/b'));
+$n->send('SELECT ' . mutex('/b'));
+$s->send('SELECT ' . mutex('/a', '1s'));
+is($s->answer, 'f', 'without detection, the deadlock stays until a wait times out');
+is_deeply($zk->children('/zklock/.zklock/waits'), [], 'and nothing is published');
+$s->query('ROLLBACK');
+is($n->answer, 't', 'then the other one goes on');
+
+done_testing();
