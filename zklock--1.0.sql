@@ -251,6 +251,14 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_lock_is_revoked(text) IS
 'whether the release of a lock that this backend holds has been requested';
 
+CREATE FUNCTION zk_path_is_allowed(path text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_path_is_allowed'
+LANGUAGE C STABLE PARALLEL SAFE;
+
+COMMENT ON FUNCTION zk_path_is_allowed(text) IS
+'whether zklock.allowed_paths allows this session to use the path';
+
 /*
  * The queue of a lock in the whole cluster
  */
@@ -325,7 +333,7 @@ CREATE VIEW zk_leaders AS
 	FROM (SELECT DISTINCT pg_catalog.btrim(p, E' \t\r\n') AS path
 		  FROM pg_catalog.string_to_table(pg_catalog.current_setting('zklock.leader_of'), ',') AS p) AS l,
 		 LATERAL @extschema@.zk_lock_queue(l.path) AS q
-	WHERE l.path <> '';
+	WHERE CASE WHEN l.path <> '' THEN @extschema@.zk_path_is_allowed(l.path) END;
 
 COMMENT ON VIEW zk_leaders IS
 'the leaders of the paths in zklock.leader_of, and all that stand behind them, in the whole cluster';

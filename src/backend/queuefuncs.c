@@ -9,16 +9,15 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_authid.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 #include "backend/display.h"
+#include "backend/permission.h"
 #include "backend/report.h"
 #include "backend/sqlargs.h"
 #include "backend/znodes.h"
@@ -214,8 +213,7 @@ put_row(ReturnSetInfo *rsinfo, const char *path, int position,
 	values[5] = CStringGetTextDatum(zkl_queue_order_client_name(place->client));
 
 	memset(nulls + 6, true, QUEUE_COLUMNS - 6);
-	if (node->detailed &&
-		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
+	if (node->detailed && zkl_permission_may_see(InvalidOid))
 	{
 		values[11] = TimestampTzGetDatum(timestamp_of(node->ctime_ms));
 		nulls[11] = false;

@@ -14,12 +14,11 @@
 #include "catalog/pg_authid.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 #include "backend/display.h"
+#include "backend/permission.h"
 #include "backend/report.h"
 #include "settings.h"
 #include "shared/locktable.h"
@@ -62,8 +61,6 @@ static const char *ticket_text(const ZklEntry *entry);
 static const char *kind_text(ZklKind kind);
 static const char *mode_text(ZklMode mode);
 static const char *claim_text(const ZklClaim *claim);
-static bool may_see(Oid role);
-static bool may_see_all(void);
 static void put_session(ReturnSetInfo *rsinfo, int number);
 static const char *state_text(const ZklSessionInfo *info, bool connected,
 							  bool safe, bool has_tickets);
@@ -81,7 +78,10 @@ zklock_locks(PG_FUNCTION_ARGS)
 	copy.rows = palloc(copy.max_rows * sizeof(LocksRow));
 	zkl_lock_table_visit(ZKL_ALL_SESSIONS, LW_SHARED, copy_entry, &copy);
 	for (int i = 0; i < copy.nrows; i++)
-		put_row((ReturnSetInfo *) fcinfo->resultinfo, &copy.rows[i]);
+	{
+		if (zkl_permission_allows(copy.rows[i].path))
+			put_row((ReturnSetInfo *) fcinfo->resultinfo, &copy.rows[i]);
+	}
 	return (Datum) 0;
 }
 
@@ -173,7 +173,7 @@ put_row(ReturnSetInfo *rsinfo, const LocksRow *row)
 		values[5] = ObjectIdGetDatum(claim->database);
 		values[6] = ObjectIdGetDatum(claim->role);
 		nulls[2] = nulls[3] = nulls[4] = nulls[5] = nulls[6] = false;
-		if (may_see(claim->role))
+		if (zkl_permission_may_see(claim->role))
 		{
 			values[7] = TimestampTzGetDatum(zkl_display_time(claim->since));
 			values[9] = Int32GetDatum(claim->session_count);
@@ -190,7 +190,8 @@ put_row(ReturnSetInfo *rsinfo, const LocksRow *row)
 		values[13] = CStringGetTextDatum(row->znode);
 		nulls[13] = false;
 	}
-	if (row->owned && may_see_all())
+	/* A ticket may have served claims of any role. */
+	if (row->owned && zkl_permission_may_see(InvalidOid))
 	{
 		values[14] = TimestampTzGetDatum(zkl_display_time(row->owned_at));
 		nulls[14] = false;
@@ -264,20 +265,6 @@ claim_text(const ZklClaim *claim)
 			return "lost";
 	}
 	return NULL;
-}
-
-/* The same rule as for pg_stat_activity. */
-static bool
-may_see(Oid role)
-{
-	return may_see_all() || has_privs_of_role(GetUserId(), role);
-}
-
-/* A ticket's columns may be about any role whose claims it has served. */
-static bool
-may_see_all(void)
-{
-	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 }
 
 static void
@@ -357,7 +344,7 @@ put_session(ReturnSetInfo *rsinfo, int number)
 	nulls[1] = worker_pid == 0;
 	values[2] = CStringGetTextDatum(state_text(&info, connected, safe, bytes > 0));
 	values[3] = CStringGetTextDatum(psprintf("0x%" PRIx64, (uint64) info.id));
-	nulls[3] = info.id == 0 || !may_see(BOOTSTRAP_SUPERUSERID);
+	nulls[3] = info.id == 0 || !zkl_permission_may_see(BOOTSTRAP_SUPERUSERID);
 	values[4] = CStringGetTextDatum(info.server);
 	nulls[4] = !connected;
 	values[5] = Int32GetDatum(info.timeout_ms);
