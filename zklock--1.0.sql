@@ -276,7 +276,8 @@ CREATE FUNCTION zk_lock_queue(path text,
 							  OUT role text,
 							  OUT application text,
 							  OUT since timestamptz,
-							  OUT data text)
+							  OUT data text,
+							  OUT waits_for_us boolean)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zklock_lock_queue'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -513,7 +514,8 @@ CREATE FUNCTION zk_status(OUT node_name text,
 						  OUT tickets_lost bigint,
 						  OUT requests bigint,
 						  OUT connects bigint,
-						  OUT expirations bigint)
+						  OUT expirations bigint,
+						  OUT bypasses bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zklock_status'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -542,6 +544,7 @@ CREATE VIEW zk_status AS
 		   n.requests,
 		   n.connects,
 		   n.expirations,
+		   n.bypasses,
 		   s.last_error,
 		   s.last_error_at
 	FROM @extschema@.zk_status() AS n,

@@ -28,7 +28,7 @@ PG_FUNCTION_INFO_V1(zklock_lock_queue);
 PG_FUNCTION_INFO_V1(zklock_lock_revoke);
 PG_FUNCTION_INFO_V1(zklock_lock_force_release);
 
-#define QUEUE_COLUMNS	13
+#define QUEUE_COLUMNS	14
 
 /* A lock's queue, in order. */
 typedef struct Queue
@@ -227,6 +227,10 @@ put_row(ReturnSetInfo *rsinfo, const char *path, int position,
 		values[12] = CStringGetTextDatum(data);
 		nulls[12] = false;
 	}
+
+	/* The names of unknown clients tell nothing about what they wait for. */
+	values[13] = BoolGetDatum(place->client != ZKL_CLIENT_KAZOO);
+	nulls[13] = place->client == ZKL_CLIENT_UNKNOWN;
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 

@@ -28,7 +28,7 @@ PG_FUNCTION_INFO_V1(zklock_status);
 PG_FUNCTION_INFO_V1(zklock_sessions);
 
 #define LOCKS_COLUMNS	17
-#define STATUS_COLUMNS	9
+#define STATUS_COLUMNS	10
 #define SESSION_COLUMNS	13
 
 /* A copy of one row, made while the table is locked. */
@@ -299,6 +299,7 @@ zklock_status(PG_FUNCTION_ARGS)
 	put_count(&values[6], &zkl_lock_table->counters.requests);
 	put_count(&values[7], &zkl_lock_table->counters.connects);
 	put_count(&values[8], &zkl_lock_table->counters.expirations);
+	put_count(&values[9], &zkl_lock_table->counters.bypasses);
 
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	return (Datum) 0;

@@ -230,6 +230,8 @@ struct ZklEntry
 	 */
 	ZklTicket	ticket;
 	bool		counted;		/* its znode is counted in ephemeral_bytes */
+	int			bypass;			/* the greatest number of a znode that
+								 * bypass.c has counted; 0: none */
 	ZklRequest	due;			/* the request to send next */
 	dlist_node	due_link;
 	ZklLine		line;			/* the requests of this lock, or of this

@@ -18,6 +18,7 @@
 #include "settings.h"
 #include "shared/serverstat.h"
 #include "worker/addresses.h"
+#include "worker/bypass.h"
 #include "worker/commandrunner.h"
 #include "worker/entrystate.h"
 #include "worker/jobwriter.h"
@@ -339,6 +340,7 @@ abandon_handle(void)
 	zkl_session_abandon();
 	zkl_command_runner_restarted();
 	zkl_job_writer_restarted();
+	zkl_bypass_restarted();
 	zkl_tickets_restarted();
 }
 
@@ -382,7 +384,7 @@ zkl_session_keeper_handle_events(void)
 				break;
 			case ZKL_SESSION_ANSWER:
 				/* The tag of an answer shows whose it is. */
-				if (!zkl_job_writer_handle(event))
+				if (!zkl_job_writer_handle(event) && !zkl_bypass_handle(event))
 					zkl_command_runner_handle(event);
 				break;
 		}
@@ -497,9 +499,10 @@ on_expired(void)
 		ZKL_FAULT_POINT("epoch-raised");
 	}
 	zkl_session_close();
-	/* The close drops all replies, and these two wait for some. */
+	/* The close drops all replies, and these wait for some. */
 	zkl_command_runner_restarted();
 	zkl_job_writer_restarted();
+	zkl_bypass_restarted();
 	keeper.open_at = zkl_session_file_remove() ? 0 : zkl_now() + RETRY_OPEN;
 	if (keeper.ending_old)
 		return;
