@@ -62,6 +62,9 @@ element_fault(const char *element, size_t length)
 		return NULL;
 	if (length >= sizeof(path))
 		return "A path is too long.";
+	/* A lock may be called so, but a pattern is what is meant. */
+	if (length >= 2 && memcmp(element + length - 2, "/*", 2) == 0)
+		return "A prefix must end with a slash, not with \"/*\".";
 	if (length > 0 && element[length - 1] == '/')
 		length--;
 	memcpy(path, element, length);

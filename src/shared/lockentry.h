@@ -135,9 +135,9 @@ struct ZklEntry
 
 	/*
 	 * Protected by the partition's LWLock.  To make requests, the worker also
-	 * reads mode, limit, only_tries, plain and about without it.  Once the
-	 * worker has seen that a ticket is wanted, backends change only_tries,
-	 * plain and about only when they give the ticket up, or later.  Then the
+	 * reads mode, limit, only_tries, plain, together and about without it.
+	 * Once the worker has seen that a ticket is wanted, backends change these
+	 * but mode and limit only when they give the ticket up, or later.  Then the
 	 * new values are about the next ticket, and what the worker reads goes at
 	 * worst into a znode that it is about to delete.  Backends change the
 	 * mode only when they downgrade an owned ticket; the worker uses a mode
@@ -168,6 +168,7 @@ struct ZklEntry
 								 * tries */
 	bool		plain;			/* the ticket must not serve superusers,
 								 * because its znode says so */
+	bool		together;		/* that backend also requests other tickets */
 	int64		owned_at;		/* since OWNED */
 	int64		idle_at;		/* when the last claim ended */
 	int64		released_at;	/* when a claim was last released, or 0 */
@@ -302,6 +303,12 @@ struct ZklClaim
 	 */
 	int			session_count;
 	int			xact_count;
+
+	/*
+	 * Only the claim's backend uses this: it requests this ticket together
+	 * with others.
+	 */
+	bool		together;
 
 	char		about[ZKL_ABOUT_SIZE];	/* the backend; fixed */
 };
