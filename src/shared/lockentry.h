@@ -137,11 +137,11 @@ struct ZklEntry
 	 * Protected by the partition's LWLock.  To make requests, the worker also
 	 * reads mode, limit, only_tries, plain, together and about without it.
 	 * Once the worker has seen that a ticket is wanted, backends change these
-	 * but mode and limit only when they give the ticket up, or later.  Then the
-	 * new values are about the next ticket, and what the worker reads goes at
-	 * worst into a znode that it is about to delete.  Backends change the
-	 * mode only when they downgrade an owned ticket; the worker uses a mode
-	 * that it read without the lock only for a new ticket.
+	 * but mode and limit only when they give the ticket up, or later.  Then
+	 * the new values are about the next ticket, and what the worker reads
+	 * goes at worst into a znode that it is about to delete.  Backends change
+	 * the mode only when they downgrade an owned ticket; the worker uses a
+	 * mode that it read without the lock only for a new ticket.
 	 */
 	ZklEntryState state;
 	ZklMode		mode;			/* of the ticket, present or wanted */

@@ -45,7 +45,8 @@ sub wait_until_quiet
 sub check
 {
 	my ($what, $prepare, $work, $is_queued, $bound) = @_;
-	my @path = map { "/bystander/$_" } ++$n, ++$n;
+	$n++;
+	my @path = ("/bystander/before/$n", "/bystander/after/$n");
 	$node->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path LIKE '/bulk/%'});
 	$abuser->query($prepare);
 	$bystander->query("SELECT zk_lock_acquire('$path[0]')");
@@ -65,7 +66,8 @@ sub check
 	return;
 }
 
-$bystander->query(q{SELECT zk_lock_acquire('/bystander/0')});
+# The directories are made before anything is counted.
+$bystander->query("SELECT zk_lock_acquire('/bystander/$_/0')") foreach 'before', 'after';
 
 my $many = 900;
 sub tickets { my ($state, $number) = @_; return "SELECT count(*) >= $number FROM zk_locks WHERE path LIKE '/bulk/%' AND ticket = '$state'"; }
