@@ -210,6 +210,7 @@ zklock_lock_remaining(PG_FUNCTION_ARGS)
 Datum
 zklock_path_is_allowed(PG_FUNCTION_ARGS)
 {
+	zkl_report_unless_loaded();
 	PG_RETURN_BOOL(zkl_permission_allows(zkl_sqlargs_any_path(fcinfo)));
 }
 

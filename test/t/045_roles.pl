@@ -15,7 +15,8 @@ my $zk = ZooKeeper->new;
 my $node = ZklockNode->started('n', $zk,
 	'zklock.session_timeout' => '30s',
 	'zklock.linger' => 0,
-	'zklock.leader_of' => '/hidden/leader, /jobs/leader');
+	'zklock.leader_of' => '/hidden/leader, /jobs/leader',
+	init => [ allows_streaming => 1 ]);
 my $super = $node->backend;
 $super->query(q{
 	CREATE ROLE batch LOGIN;
@@ -130,6 +131,7 @@ foreach my $name (@functions)
 is($pooled->query('SELECT zk_lock_release_all()'), 0, 'no session-level lock came about');
 is_refused($pooled->run(try_lock('/hidden/lock')), '/hidden/lock', 'settings of the role hold beside those of the database');
 $pooled->quit;
+is(system('zklock-run', '-d', $node->connstr('pooled'), '/jobs/run', 'true') >> 8, 69, 'zklock-run does not run there');
 my $in_pooled = $node->backend(dbname => 'pooled');
 is($in_pooled->errcode(q{SELECT zk_lock_acquire('/jobs/super')}), '42501', 'a superuser has the settings of the database, too');
 is($in_pooled->query(q{SET zklock.session_level = on; SELECT zk_lock_acquire('/jobs/super')}), 't', 'but may change them');
@@ -210,6 +212,15 @@ is($node->safe_psql('pooled', 'SHOW zklock.allowed_paths', extra_params => [ '-U
 is($node->safe_psql('pooled', 'SHOW zklock.allowed_paths', extra_params => [ '-U', 'grouped' ]), '/pool/grouped/', 'and that of a role in a database before both');
 my ($dump) = run_command([ 'pg_dumpall', '-p', $node->port, '-h', $node->host, '--roles-only' ]);
 like($dump, qr{ALTER ROLE batch SET "?zklock\.allowed_paths"? TO '/other/'}, 'pg_dumpall dumps them');
+
+# On a standby.
+my $standby = ZklockNode->standby('s', $node);
+$standby->wait_until_connected;
+my $beside = $standby->backend(extra_params => [ '-U', 'batch' ]);
+is_refused($beside->run(try_lock('/jobs/a')), '/jobs/a', 'on a standby, a role has the same settings');
+is($beside->query(try_lock('/other/a')), 't', 'and may use the same paths');
+$beside->quit;
+$standby->stop;
 
 # A value in the configuration file reaches all sessions that have no other one.
 $grouped = login('grouped');
