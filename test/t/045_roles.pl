@@ -5,6 +5,7 @@
 use strict;
 use warnings;
 
+use File::Basename qw(dirname);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -131,7 +132,8 @@ foreach my $name (@functions)
 is($pooled->query('SELECT zk_lock_release_all()'), 0, 'no session-level lock came about');
 is_refused($pooled->run(try_lock('/hidden/lock')), '/hidden/lock', 'settings of the role hold beside those of the database');
 $pooled->quit;
-is(system('zklock-run', '-d', $node->connstr('pooled'), '/jobs/run', 'true') >> 8, 69, 'zklock-run does not run there');
+my $program = dirname($ENV{TEMP_CONFIG}) . '/stage' . `pg_config --bindir` =~ s/\n//r . '/zklock-run';
+is(system($program, '-d', $node->connstr('pooled'), '/jobs/run', 'true') >> 8, 69, 'zklock-run does not run there');
 my $in_pooled = $node->backend(dbname => 'pooled');
 is($in_pooled->errcode(q{SELECT zk_lock_acquire('/jobs/super')}), '42501', 'a superuser has the settings of the database, too');
 is($in_pooled->query(q{SET zklock.session_level = on; SELECT zk_lock_acquire('/jobs/super')}), 't', 'but may change them');
