@@ -251,6 +251,14 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_lock_is_revoked(text) IS
 'whether the release of a lock that this backend holds has been requested';
 
+CREATE FUNCTION zk_path_is_allowed(path text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_path_is_allowed'
+LANGUAGE C STABLE PARALLEL SAFE;
+
+COMMENT ON FUNCTION zk_path_is_allowed(text) IS
+'whether zklock.allowed_paths allows this session to use the path';
+
 /*
  * The queue of a lock in the whole cluster
  */
@@ -268,7 +276,8 @@ CREATE FUNCTION zk_lock_queue(path text,
 							  OUT role text,
 							  OUT application text,
 							  OUT since timestamptz,
-							  OUT data text)
+							  OUT data text,
+							  OUT waits_for_us boolean)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zklock_lock_queue'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -343,7 +352,7 @@ CREATE VIEW zk_leaders AS
 	FROM (SELECT DISTINCT pg_catalog.btrim(p, E' \t\r\n') AS path
 		  FROM pg_catalog.string_to_table(pg_catalog.current_setting('zklock.leader_of'), ',') AS p) AS l,
 		 LATERAL @extschema@.zk_lock_queue(l.path) AS q
-	WHERE l.path <> '';
+	WHERE CASE WHEN l.path <> '' THEN @extschema@.zk_path_is_allowed(l.path) END;
 
 COMMENT ON VIEW zk_leaders IS
 'the leaders of the paths in zklock.leader_of, and all that stand behind them, in the whole cluster';
@@ -547,7 +556,8 @@ CREATE FUNCTION zk_status(OUT node_name text,
 						  OUT tickets_lost bigint,
 						  OUT requests bigint,
 						  OUT connects bigint,
-						  OUT expirations bigint)
+						  OUT expirations bigint,
+						  OUT bypasses bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zklock_status'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -576,6 +586,7 @@ CREATE VIEW zk_status AS
 		   n.requests,
 		   n.connects,
 		   n.expirations,
+		   n.bypasses,
 		   s.last_error,
 		   s.last_error_at
 	FROM @extschema@.zk_status() AS n,

@@ -92,6 +92,32 @@ SET zklock.linger = 0;
 RESET zklock.connection_timeout;
 RESET ROLE;
 
+-- what superusers allow
+SELECT zk_lock_acquire('/regress/a'), zk_lock_acquire('/regress/b/1');
+SET zklock.allowed_paths = '/regress/b/, /regress/c';
+SELECT path FROM zk_locks WHERE pid = pg_backend_pid();
+SELECT p AS path, zk_path_is_allowed(p) FROM unnest('{/regress/b,/regress/b/1,/regress/b/1/2,/regress/b2/1,/regress/c,/regress/c/1}'::text[]) AS p;
+SELECT failure($$SELECT zk_xact_lock_acquire('/regress/a')$$);
+SELECT failure($$SELECT zk_xact_multilock_acquire('{/regress/c, /regress/a}')$$);
+SELECT failure($$SELECT * FROM zk_lock_queue('/regress/a')$$);
+SELECT failure($$SELECT zk_lock_release('/regress/a')$$);
+SELECT failure($$SELECT zk_fence('/regress/a', 1)$$);
+SELECT failure($$SELECT zk_path_is_allowed('regress')$$);
+SELECT failure($$SET zklock.allowed_paths = '/regress/*'$$);
+SET ROLE regress_zklock_b;
+SELECT failure($$SET zklock.allowed_paths = '*'$$);
+SELECT failure($$SET zklock.session_level = on$$);
+SELECT failure($$SET zklock.max_locks_per_backend = 1000$$);
+RESET ROLE;
+SET zklock.session_level = off;
+SELECT failure($$SELECT zk_lock_acquire('/regress/b/1')$$);
+SELECT zk_lock_release('/regress/b/1');
+SET zklock.allowed_paths = '';
+SELECT count(*) FROM zk_locks;
+SELECT zk_lock_release_all();
+RESET zklock.allowed_paths;
+RESET zklock.session_level;
+
 DROP VIEW seen;
 DROP ROLE regress_zklock_b;
 CALL all_is_gone();

@@ -18,6 +18,7 @@
 
 #include "protocol/hosts.h"
 #include "protocol/path.h"
+#include "protocol/pathlist.h"
 #include "settings.h"
 
 #define LEAST_MAX_LOCKS		16
@@ -40,6 +41,8 @@ int			zkl_on_lost = ZKL_ON_LOST_CANCEL;
 bool		zkl_deadlock_detection = true;
 char	   *zkl_leader_of = NULL;
 bool		zkl_leader_on_standby = false;
+char	   *zkl_allowed_paths = NULL;
+bool		zkl_session_level = true;
 
 static const struct config_enum_entry on_lost_options[] = {
 	{"cancel", ZKL_ON_LOST_CANCEL, false},
@@ -52,6 +55,8 @@ static void define_place_settings(void);
 static void define_time_settings(void);
 static void define_other_settings(void);
 static void define_leader_settings(void);
+static void define_role_settings(void);
+static bool check_allowed_paths(char **newval, void **extra, GucSource source);
 static bool check_leader_of(char **newval, void **extra, GucSource source);
 static void check_leader(const char *path, void *arg);
 static bool check_hosts(char **newval, void **extra, GucSource source);
@@ -74,7 +79,8 @@ zkl_settings_define(void)
 		"zklock.max_jobs", "zklock.stat_locks", "zklock.sessions",
 		"zklock.on_lost", "zklock.synchronous_release",
 		"zklock.leader_of", "zklock.leader_on_standby",
-		"zklock.deadlock_detection"
+		"zklock.deadlock_detection",
+		"zklock.allowed_paths", "zklock.session_level"
 	};
 	char	   *given[lengthof(names)] = {NULL};
 
@@ -94,6 +100,7 @@ zkl_settings_define(void)
 	define_time_settings();
 	define_other_settings();
 	define_leader_settings();
+	define_role_settings();
 	MarkGUCPrefixReserved("zklock");
 
 	/*
@@ -193,13 +200,6 @@ define_other_settings(void)
 							-1, -1, 1000000,
 							PGC_POSTMASTER, 0,
 							check_max_locks, NULL, NULL);
-	DefineCustomIntVariable("zklock.max_locks_per_backend",
-							"Maximum number of locks and leases that a backend can hold at a time.",
-							NULL,
-							&zkl_max_locks_per_backend,
-							1000, 0, 1000000,
-							PGC_SUSET, 0,
-							NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.max_jobs",
 							"How many jobs the cluster can have records of.",
 							"Zero means that no new job can be run.",
@@ -265,6 +265,58 @@ define_leader_settings(void)
 }
 
 /*
+ * What a superuser sets for roles and databases.
+ */
+static void
+define_role_settings(void)
+{
+	DefineCustomStringVariable("zklock.allowed_paths",
+							   "The paths that a session may use, separated by commas.",
+							   "A path that ends with a slash stands for all paths below it; \"*\" stands for all paths.",
+							   &zkl_allowed_paths,
+							   ZKL_PATHLIST_ALL,
+							   PGC_SUSET, 0,
+							   check_allowed_paths, NULL, NULL);
+	DefineCustomIntVariable("zklock.max_locks_per_backend",
+							"Maximum number of locks and leases that a backend can hold at a time.",
+							NULL,
+							&zkl_max_locks_per_backend,
+							1000, 0, 1000000,
+							PGC_SUSET, 0,
+							NULL, NULL, NULL);
+	DefineCustomBoolVariable("zklock.session_level",
+							 "Allows a session to acquire session-level locks.",
+							 NULL,
+							 &zkl_session_level,
+							 true,
+							 PGC_SUSET, 0,
+							 NULL, NULL, NULL);
+}
+
+/*
+ * If this refused a value that a session finds in the catalog when it begins,
+ * PostgreSQL would go on with the default, which allows all paths.  Such a
+ * value was stored before zklock was loaded, and so was not checked.  It is
+ * kept: what is not valid in it allows nothing.
+ */
+static bool
+check_allowed_paths(char **newval, void **extra, GucSource source)
+{
+	const char *fault = zkl_pathlist_fault(*newval);
+	bool		is_stored = source >= PGC_S_GLOBAL && source <= PGC_S_DATABASE_USER;
+
+	if (fault != NULL && is_stored)
+		ereport(WARNING,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("invalid value for parameter \"%s\": \"%s\"",
+					   "zklock.allowed_paths", *newval),
+				errdetail("%s", fault));
+	else if (fault != NULL)
+		GUC_check_errdetail("%s", fault);
+	return fault == NULL || is_stored;
+}
+
+/*
  * An empty path between two commas is visited as well, so that the check can
  * refuse it.
  */
@@ -272,23 +324,17 @@ void
 zkl_settings_visit_leaders(const char *list, ZklLeaderVisitor visitor,
 						   void *arg)
 {
-	const char *blanks = " \t\r\n";
+	const char *at = list;
+	const char *element;
+	size_t		length;
 
-	for (const char *at = list; *at != '\0';)
+	while ((element = zkl_pathlist_next(&at, &length)) != NULL)
 	{
 		char		path[ZKL_PATH_SIZE + 1];
-		size_t		length = strcspn(at, ",");
-		size_t		start = Min(strspn(at, blanks), length);
-		size_t		end = length;
-
-		while (end > start && strchr(blanks, at[end - 1]) != NULL)
-			end--;
 
 		/* What is cut off here is too long with one byte more, too. */
-		strlcpy(path, at + start, Min(end - start + 1, sizeof(path)));
+		strlcpy(path, element, Min(length + 1, sizeof(path)));
 		visitor(path, arg);
-		at += length;
-		at += *at == ',';
 	}
 }
 

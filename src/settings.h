@@ -45,6 +45,8 @@ extern int	zkl_on_lost;		/* ZklOnLost */
 extern bool zkl_deadlock_detection;
 extern char *zkl_leader_of;
 extern bool zkl_leader_on_standby;
+extern char *zkl_allowed_paths; /* NULL if zklock was not preloaded */
+extern bool zkl_session_level;
 
 /* For _PG_init: define all settings, and read what the files say of them. */
 extern void zkl_settings_define(void);

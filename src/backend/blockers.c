@@ -20,6 +20,7 @@
 
 #include "backend/display.h"
 #include "backend/lockqueue.h"
+#include "backend/permission.h"
 #include "backend/report.h"
 #include "backend/znodetext.h"
 #include "shared/claimstatus.h"
@@ -92,6 +93,8 @@ zklock_blockers(PG_FUNCTION_ARGS)
 	find_inner_mutexes(&search);
 	for (int i = 0; i < search.nlocks; i++)
 	{
+		if (!zkl_permission_allows(search.locks[i].path))
+			continue;
 		put_remote(rsinfo, &search.locks[i]);
 		for (int j = 0; j < search.nblockers; j++)
 		{
@@ -290,7 +293,7 @@ put_local(ReturnSetInfo *rsinfo, const WaitedLock *lock,
 	put_place(values, nulls, lock->path, &place);
 	memset(nulls + 4, true, COLUMNS - 4);
 	(void) zkl_znode_text_put(values + 4, nulls + 4, blocker->about);
-	if (zkl_display_may_see(blocker->role))
+	if (zkl_permission_may_see(blocker->role))
 	{
 		values[9] = TimestampTzGetDatum(zkl_display_time(blocker->since));
 		nulls[9] = false;

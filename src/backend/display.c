@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * display.c
- *	  Paths and moments, as the user sees them; and who may see what.
+ *	  Paths and moments, as the user sees them.
  *
  * src/backend/display.c
  *
@@ -9,11 +9,8 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_authid.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
-#include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/timestamp.h"
 
 #include "backend/display.h"
@@ -45,16 +42,4 @@ zkl_display_path(const char *path)
 			appendStringInfoChar(&shown, *at);
 	}
 	return shown.data;
-}
-
-bool
-zkl_display_may_see(Oid role)
-{
-	return zkl_display_may_see_all() || has_privs_of_role(GetUserId(), role);
-}
-
-bool
-zkl_display_may_see_all(void)
-{
-	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 }

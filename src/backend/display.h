@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * display.h
- *	  Paths and moments, as the user sees them; and who may see what.
+ *	  Paths and moments, as the user sees them.
  *
  * Called only by backends.
  *
@@ -19,12 +19,5 @@ extern TimestampTz zkl_display_time(int64 moment);
 
 /* A path, in the encoding of the database. */
 extern const char *zkl_display_path(const char *path);
-
-/*
- * May this user see what a backend with this role does, or what backends with
- * any roles do?  The same rule as for pg_stat_activity.
- */
-extern bool zkl_display_may_see(Oid role);
-extern bool zkl_display_may_see_all(void);
 
 #endif							/* ZKL_DISPLAY_H */

@@ -19,9 +19,11 @@
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
+#include "backend/permission.h"
 #include "backend/report.h"
 
 PG_FUNCTION_INFO_V1(zklock_fence);
@@ -38,6 +40,7 @@ zklock_fence(PG_FUNCTION_ARGS)
 {
 	const char *schema;
 	const char *table;
+	char	   *resource;
 
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
@@ -47,6 +50,9 @@ zklock_fence(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("token must be greater than zero"));
+	resource = TextDatumGetCString(PG_GETARG_DATUM(0));
+	zkl_permission_check_resource(pg_server_to_any(resource, strlen(resource),
+												   PG_UTF8));
 
 	/* The table is where the function is. */
 	schema = get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid));
@@ -54,8 +60,8 @@ zklock_fence(PG_FUNCTION_ARGS)
 
 	SPI_connect();
 	if (!present(table, PG_GETARG_DATUM(0), PG_GETARG_DATUM(1)))
-		report_stale(table, TextDatumGetCString(PG_GETARG_DATUM(0)),
-					 PG_GETARG_INT64(1), greatest(table, PG_GETARG_DATUM(0)));
+		report_stale(table, resource, PG_GETARG_INT64(1),
+					 greatest(table, PG_GETARG_DATUM(0)));
 	SPI_finish();
 	PG_RETURN_VOID();
 }

@@ -21,6 +21,7 @@
 #include "backend/acquire.h"
 #include "backend/held.h"
 #include "backend/multilock.h"
+#include "backend/permission.h"
 #include "backend/release.h"
 #include "backend/report.h"
 #include "backend/runonce.h"
@@ -51,7 +52,9 @@ PG_FUNCTION_INFO_V1(zklock_lock_is_held);
 PG_FUNCTION_INFO_V1(zklock_lock_is_revoked);
 PG_FUNCTION_INFO_V1(zklock_lock_token);
 PG_FUNCTION_INFO_V1(zklock_lock_remaining);
+PG_FUNCTION_INFO_V1(zklock_path_is_allowed);
 
+static ZklWish begin_wish(ZklMode mode, ZklScope scope);
 static bool acquire(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope);
 static bool acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope);
 static bool acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope);
@@ -204,17 +207,34 @@ zklock_lock_remaining(PG_FUNCTION_ARGS)
 	PG_RETURN_INTERVAL_P(result);
 }
 
+Datum
+zklock_path_is_allowed(PG_FUNCTION_ARGS)
+{
+	zkl_report_unless_loaded();
+	PG_RETURN_BOOL(zkl_permission_allows(zkl_sqlargs_any_path(fcinfo)));
+}
+
 /*
- * Behind each function that acquires a mutex or a read-write lock.  Without
- * shared memory nothing works, so that is checked before the arguments.
+ * Each function that acquires begins with this.  Without shared memory nothing
+ * works, so that is checked before the arguments.
  */
+static ZklWish
+begin_wish(ZklMode mode, ZklScope scope)
+{
+	ZklWish		wish = {.mode = mode,.scope = scope};
+
+	zkl_report_unless_loaded();
+	zkl_permission_check_level(scope);
+	return wish;
+}
+
+/* Behind each function that acquires a mutex or a read-write lock. */
 static bool
 acquire(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope)
 {
-	ZklWish		wish = {.mode = mode,.scope = scope};
+	ZklWish		wish = begin_wish(mode, scope);
 	bool		acquired;
 
-	zkl_report_unless_loaded();
 	wish.path = zkl_sqlargs_path(fcinfo);
 	zkl_sqlargs_timeout(fcinfo, 1, &wish);
 	zkl_sqlargs_lease_time(fcinfo, 2, &wish);
@@ -227,10 +247,9 @@ acquire(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope)
 static bool
 acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope)
 {
-	ZklWish		wish = {.mode = ZKL_MODE_LEASE,.scope = scope};
+	ZklWish		wish = begin_wish(ZKL_MODE_LEASE, scope);
 	bool		acquired;
 
-	zkl_report_unless_loaded();
 	wish.path = zkl_sqlargs_path(fcinfo);
 	wish.limit = zkl_sqlargs_count(fcinfo, 1, "number of leases");
 	zkl_sqlargs_timeout(fcinfo, 2, &wish);
@@ -244,12 +263,11 @@ acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope)
 static bool
 acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope)
 {
-	ZklWish		wish = {.mode = ZKL_MODE_LOCK,.scope = scope};
+	ZklWish		wish = begin_wish(ZKL_MODE_LOCK, scope);
 	int			npaths;
 	const char **paths;
 	bool		acquired;
 
-	zkl_report_unless_loaded();
 	paths = zkl_sqlargs_paths(fcinfo, &npaths);
 	zkl_sqlargs_timeout(fcinfo, 1, &wish);
 	acquired = zkl_multilock_acquire(paths, npaths, &wish);
@@ -261,11 +279,10 @@ acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope)
 static bool
 run_once(FunctionCallInfo fcinfo, ZklScope scope)
 {
-	ZklWish		wish = {.mode = ZKL_MODE_LOCK,.scope = scope};
+	ZklWish		wish = begin_wish(ZKL_MODE_LOCK, scope);
 	ZklJobTick	tick;
 	bool		started;
 
-	zkl_report_unless_loaded();
 	wish.path = zkl_sqlargs_path(fcinfo);
 	tick = zkl_sqlargs_tick(fcinfo, 1, 3, 4);
 	zkl_sqlargs_timeout(fcinfo, 2, &wish);

@@ -12,10 +12,12 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 #include "backend/display.h"
+#include "backend/permission.h"
 #include "backend/report.h"
 #include "backend/sqlargs.h"
 #include "backend/znodes.h"
@@ -39,9 +41,13 @@ enum
 
 static void put_row(ReturnSetInfo *rsinfo, const ZklSnapshotNode *node);
 static void put_record(Datum *values, bool *nulls, const ZklJobRecord *record);
+static bool may_see(const ZklJobRecord *record);
 static void put_time(Datum *values, bool *nulls, int column, int64 time);
 
-/* What is not the record of any path is left out. */
+/*
+ * What is not the record of any path is left out, and so are the paths that
+ * this session may not use.
+ */
 Datum
 zklock_jobs(PG_FUNCTION_ARGS)
 {
@@ -63,7 +69,7 @@ put_row(ReturnSetInfo *rsinfo, const ZklSnapshotNode *node)
 	char		path[ZKL_PATH_SIZE];
 	ZklJobRecord record;
 
-	if (!zkl_job_record_path(node->name, path))
+	if (!zkl_job_record_path(node->name, path) || !zkl_permission_allows(path))
 		return;
 	memset(nulls, true, sizeof(nulls));
 	values[COLUMN_PATH] = CStringGetTextDatum(zkl_znode_text_show(path));
@@ -83,13 +89,29 @@ put_record(Datum *values, bool *nulls, const ZklJobRecord *record)
 	put_time(values, nulls, COLUMN_TICK, record->tick);
 	values[COLUMN_STATE] = CStringGetTextDatum(zkl_job_record_state_name(record->state));
 	values[COLUMN_ATTEMPT] = Int32GetDatum(record->attempt);
+	nulls[COLUMN_ATTEMPT] = false;
+	(void) zkl_znode_text_put(values + COLUMN_BACKEND, nulls + COLUMN_BACKEND,
+							  record->about);
+	if (!may_see(record))
+		return;
 	values[COLUMN_TOKEN] = Int64GetDatum(record->token);
-	nulls[COLUMN_ATTEMPT] = nulls[COLUMN_TOKEN] = false;
+	nulls[COLUMN_TOKEN] = false;
 	put_time(values, nulls, COLUMN_STARTED, record->started);
 	if (record->ended != 0)
 		put_time(values, nulls, COLUMN_ENDED, record->ended);
-	(void) zkl_znode_text_put(values + COLUMN_BACKEND, nulls + COLUMN_BACKEND,
-							  record->about);
+}
+
+/*
+ * As zk_locks shows a claim.  The job may have run on another server, so its
+ * role is known by name only.
+ */
+static bool
+may_see(const ZklJobRecord *record)
+{
+	char	   *role = zkl_znode_text_field(record->about, "role");
+
+	return zkl_permission_may_see(role == NULL ? InvalidOid :
+								  get_role_oid(zkl_znode_text_show(role), true));
 }
 
 /* Null, if PostgreSQL has no such timestamp. */

@@ -13,6 +13,7 @@
 
 #include "backend/display.h"
 #include "backend/lockqueue.h"
+#include "backend/permission.h"
 #include "backend/znodes.h"
 #include "shared/claimstatus.h"
 
@@ -63,7 +64,7 @@ zkl_lock_queue_text(const char *path, const ZklPlace *place, const ZklSnapshotNo
 void
 zkl_lock_queue_put_since(Datum *value, bool *null, const ZklSnapshotNode *node)
 {
-	*null = !node->detailed || !zkl_display_may_see_all();
+	*null = !node->detailed || !zkl_permission_may_see(InvalidOid);
 	if (!*null)
 		*value = TimestampTzGetDatum(timestamp_of(node->ctime_ms));
 }

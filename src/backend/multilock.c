@@ -183,6 +183,9 @@ ask_for_all(Multilock *lock)
 		 */
 		if (!zkl_acquire_locally(member->claim, &ask))
 			break;
+
+		/* So many requests at once must not hold up other backends. */
+		member->claim->shared->together = i > 0;
 		member->held = zkl_wait_ask(&wait, member->claim->shared) ==
 			ZKL_ANSWER_HELD;
 	}

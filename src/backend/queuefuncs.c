@@ -17,6 +17,7 @@
 
 #include "backend/display.h"
 #include "backend/lockqueue.h"
+#include "backend/permission.h"
 #include "backend/report.h"
 #include "backend/sqlargs.h"
 #include "backend/znodes.h"
@@ -26,7 +27,7 @@ PG_FUNCTION_INFO_V1(zklock_lock_queue);
 PG_FUNCTION_INFO_V1(zklock_lock_revoke);
 PG_FUNCTION_INFO_V1(zklock_lock_force_release);
 
-#define QUEUE_COLUMNS	13
+#define QUEUE_COLUMNS	14
 
 static void check_no_superuser(const char *path, const ZklLockQueue *queue);
 static const char *child_of(const ZklPlace *place);
@@ -184,6 +185,10 @@ put_row(ReturnSetInfo *rsinfo, const char *path, int position,
 		values[12] = CStringGetTextDatum(data);
 		nulls[12] = false;
 	}
+
+	/* The names of unknown clients tell nothing about what they wait for. */
+	values[13] = BoolGetDatum(place->client != ZKL_CLIENT_KAZOO);
+	nulls[13] = place->client == ZKL_CLIENT_UNKNOWN;
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 

@@ -244,11 +244,18 @@ describe(const ZklLocalClaim *claim, ZklJobRecord *record)
 static int
 ask(ZklLocalClaim *claim, const Attempt *attempt)
 {
-	int			slot = zkl_job_runs_take(attempt->wish->path,
-										 claim->shared->entry->session,
-										 &attempt->record, &attempt->last,
-										 zkl_now() - attempt->read_at > READ_IS_OLD);
+	int			slot;
 
+	if (zkl_job_runs_mine() >= ZKL_JOBRUNS_PER_BACKEND)
+		ereport(ERROR,
+				errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				errmsg("too many runs of jobs in one session"),
+				errdetail("The session may have at most %d runs at a time.",
+						  ZKL_JOBRUNS_PER_BACKEND));
+	slot = zkl_job_runs_take(attempt->wish->path,
+							 claim->shared->entry->session,
+							 &attempt->record, &attempt->last,
+							 zkl_now() - attempt->read_at > READ_IS_OLD);
 	if (slot == ZKL_JOBRUNS_NONE)
 		ereport(ERROR,
 				errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),

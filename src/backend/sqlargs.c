@@ -16,6 +16,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "backend/permission.h"
 #include "backend/sqlargs.h"
 #include "protocol/path.h"
 #include "settings.h"
@@ -24,19 +25,28 @@
 /* More paths would only keep other backends waiting. */
 #define MAX_PATHS	1000
 
-static const char *path_of(Datum value);
+static const char *valid_path(Datum value);
 static int64 interval_argument(FunctionCallInfo fcinfo, int argument,
 							   const char *name, const char *hint);
 
 const char *
 zkl_sqlargs_path(FunctionCallInfo fcinfo)
 {
+	const char *path = zkl_sqlargs_any_path(fcinfo);
+
+	zkl_permission_check_path(path);
+	return path;
+}
+
+const char *
+zkl_sqlargs_any_path(FunctionCallInfo fcinfo)
+{
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("invalid lock path"),
 				errdetail("The path is null."));
-	return path_of(PG_GETARG_DATUM(0));
+	return valid_path(PG_GETARG_DATUM(0));
 }
 
 /*
@@ -45,7 +55,7 @@ zkl_sqlargs_path(FunctionCallInfo fcinfo)
  * passed last.
  */
 static const char *
-path_of(Datum value)
+valid_path(Datum value)
 {
 	static char passed[ZKL_PATH_SIZE] = "";
 	char	   *given = TextDatumGetCString(value);
@@ -94,7 +104,8 @@ zkl_sqlargs_paths(FunctionCallInfo fcinfo, int *npaths)
 			ereport(ERROR,
 					errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					errmsg("array of lock paths must not contain nulls"));
-		paths[i] = path_of(values[i]);
+		paths[i] = valid_path(values[i]);
+		zkl_permission_check_path(paths[i]);
 	}
 	return paths;
 }

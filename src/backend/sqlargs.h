@@ -18,10 +18,16 @@
 #include "backend/claims.h"
 #include "protocol/jobrecord.h"
 
-/* The first argument, a lock's path: in UTF-8. */
+/*
+ * The first argument, a lock's path: in UTF-8.  Also raises 42501, if the
+ * settings for roles and databases do not allow this path.
+ */
 extern const char *zkl_sqlargs_path(FunctionCallInfo fcinfo);
 
-/* The first argument, an array of such paths.  Also raises 22004 and 54000. */
+/* The same for zk_path_is_allowed alone: no 42501. */
+extern const char *zkl_sqlargs_any_path(FunctionCallInfo fcinfo);
+
+/* The first argument, an array of such paths.  Also raises 22004, 42501 and 54000. */
 extern const char **zkl_sqlargs_paths(FunctionCallInfo fcinfo, int *npaths);
 
 /* A number greater than zero; "name" is for the message. */

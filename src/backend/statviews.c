@@ -9,18 +9,16 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 #include "backend/display.h"
+#include "backend/permission.h"
 #include "backend/report.h"
 #include "settings.h"
 #include "shared/lockstat.h"
@@ -36,7 +34,6 @@ PG_FUNCTION_INFO_V1(zklock_stat_reset);
 
 static void put_row(ReturnSetInfo *rsinfo, const ZklLockStat *row);
 static int	put_counts(Datum *values, const ZklLockCounts *counts);
-static bool may_see(Oid role);
 static Datum milliseconds(int64 microseconds);
 static Datum counter(pg_atomic_uint64 *counter);
 static int	put_answers(Datum *values);
@@ -53,13 +50,17 @@ zklock_stat_locks(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	rows = zkl_lock_stat_copy(&nrows);
 	for (int i = 0; i < nrows; i++)
-		put_row((ReturnSetInfo *) fcinfo->resultinfo, &rows[i]);
+	{
+		if (zkl_permission_allows(rows[i].path))
+			put_row((ReturnSetInfo *) fcinfo->resultinfo, &rows[i]);
+	}
 	return (Datum) 0;
 }
 
 /*
  * As pg_stat_statements does with the text of a statement, this shows the
- * counts to all roles, but the path only to those that may see it.
+ * counts to all roles, but the path only to those that may see it.  A path is
+ * that of a role as long as no other role has used it.
  */
 static void
 put_row(ReturnSetInfo *rsinfo, const ZklLockStat *row)
@@ -68,7 +69,7 @@ put_row(ReturnSetInfo *rsinfo, const ZklLockStat *row)
 	bool		nulls[LOCKS_COLUMNS] = {0};
 	int			n = 0;
 
-	nulls[n] = !may_see(row->role);
+	nulls[n] = !zkl_permission_may_see(row->role);
 	values[n++] = nulls[0] ? (Datum) 0 :
 		CStringGetTextDatum(zkl_display_path(row->path));
 	n += put_counts(&values[n], &row->counts);
@@ -90,14 +91,6 @@ put_counts(Datum *values, const ZklLockCounts *counts)
 	values[7] = Int64GetDatum((int64) counts->deadlocks);
 	values[8] = Int64GetDatum((int64) counts->handed_over);
 	return COUNTS_COLUMNS;
-}
-
-/* A path is that of a role as long as no other role has used it. */
-static bool
-may_see(Oid role)
-{
-	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
-		(OidIsValid(role) && has_privs_of_role(GetUserId(), role));
 }
 
 static Datum

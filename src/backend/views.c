@@ -14,12 +14,11 @@
 #include "catalog/pg_authid.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 #include "backend/display.h"
+#include "backend/permission.h"
 #include "backend/report.h"
 #include "settings.h"
 #include "shared/locktable.h"
@@ -29,7 +28,7 @@ PG_FUNCTION_INFO_V1(zklock_status);
 PG_FUNCTION_INFO_V1(zklock_sessions);
 
 #define LOCKS_COLUMNS	17
-#define STATUS_COLUMNS	9
+#define STATUS_COLUMNS	10
 #define SESSION_COLUMNS	13
 
 /* A copy of one row, made while the table is locked. */
@@ -79,7 +78,10 @@ zklock_locks(PG_FUNCTION_ARGS)
 	copy.rows = palloc(copy.max_rows * sizeof(LocksRow));
 	zkl_lock_table_visit(ZKL_ALL_SESSIONS, LW_SHARED, copy_entry, &copy);
 	for (int i = 0; i < copy.nrows; i++)
-		put_row((ReturnSetInfo *) fcinfo->resultinfo, &copy.rows[i]);
+	{
+		if (zkl_permission_allows(copy.rows[i].path))
+			put_row((ReturnSetInfo *) fcinfo->resultinfo, &copy.rows[i]);
+	}
 	return (Datum) 0;
 }
 
@@ -171,7 +173,7 @@ put_row(ReturnSetInfo *rsinfo, const LocksRow *row)
 		values[5] = ObjectIdGetDatum(claim->database);
 		values[6] = ObjectIdGetDatum(claim->role);
 		nulls[2] = nulls[3] = nulls[4] = nulls[5] = nulls[6] = false;
-		if (zkl_display_may_see(claim->role))
+		if (zkl_permission_may_see(claim->role))
 		{
 			values[7] = TimestampTzGetDatum(zkl_display_time(claim->since));
 			values[9] = Int32GetDatum(claim->session_count);
@@ -188,9 +190,8 @@ put_row(ReturnSetInfo *rsinfo, const LocksRow *row)
 		values[13] = CStringGetTextDatum(row->znode);
 		nulls[13] = false;
 	}
-
-	/* A ticket's columns may be about any role whose claims it has served. */
-	if (row->owned && zkl_display_may_see_all())
+	/* A ticket may have served claims of any role. */
+	if (row->owned && zkl_permission_may_see(InvalidOid))
 	{
 		values[14] = TimestampTzGetDatum(zkl_display_time(row->owned_at));
 		nulls[14] = false;
@@ -298,6 +299,7 @@ zklock_status(PG_FUNCTION_ARGS)
 	put_count(&values[6], &zkl_lock_table->counters.requests);
 	put_count(&values[7], &zkl_lock_table->counters.connects);
 	put_count(&values[8], &zkl_lock_table->counters.expirations);
+	put_count(&values[9], &zkl_lock_table->counters.bypasses);
 
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	return (Datum) 0;
@@ -343,7 +345,7 @@ put_session(ReturnSetInfo *rsinfo, int number)
 	nulls[1] = worker_pid == 0;
 	values[2] = CStringGetTextDatum(state_text(&info, connected, safe, bytes > 0));
 	values[3] = CStringGetTextDatum(psprintf("0x%" PRIx64, (uint64) info.id));
-	nulls[3] = info.id == 0 || !zkl_display_may_see(BOOTSTRAP_SUPERUSERID);
+	nulls[3] = info.id == 0 || !zkl_permission_may_see(BOOTSTRAP_SUPERUSERID);
 	values[4] = CStringGetTextDatum(info.server);
 	nulls[4] = !connected;
 	values[5] = Int32GetDatum(info.timeout_ms);

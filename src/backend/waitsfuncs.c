@@ -9,16 +9,14 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "backend/permission.h"
 #include "backend/report.h"
 #include "backend/znodes.h"
 #include "backend/znodetext.h"
@@ -76,7 +74,10 @@ static void
 put_set(ReturnSetInfo *rsinfo, const ZklWaitSet *set)
 {
 	for (int i = 0; i < set->nrecords; i++)
-		put_record(rsinfo, set, &set->records[i]);
+	{
+		if (zkl_permission_allows(set->records[i].path))
+			put_record(rsinfo, set, &set->records[i]);
+	}
 }
 
 /*
@@ -98,7 +99,7 @@ put_record(ReturnSetInfo *rsinfo, const ZklWaitSet *set,
 	nulls[COLUMN_LEASES] = record->mode != ZKL_MODE_LEASE;
 	(void) zkl_znode_text_put(values + COLUMN_BACKEND, nulls + COLUMN_BACKEND,
 							  record->about);
-	if (has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
+	if (zkl_permission_may_see(InvalidOid))
 		put_details(values, nulls, set, record);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
@@ -109,19 +110,22 @@ put_details(Datum *values, bool *nulls, const ZklWaitSet *set,
 {
 	Datum	   *paths = palloc(sizeof(Datum) * (record->nholds + 1));
 	Datum	   *pids = palloc(sizeof(Datum) * (record->nholds + 1));
+	int			nholds = 0;
 	TimestampTz since = record->since - ZKL_JOB_EPOCH;
 
 	for (int i = 0; i < record->nholds; i++)
 	{
 		const ZklWaitHold *hold = &set->holds[record->first_hold + i];
 
-		paths[i] = CStringGetTextDatum(zkl_znode_text_show(hold->path));
-		pids[i] = Int32GetDatum(hold->pid);
+		if (!zkl_permission_allows(hold->path))
+			continue;
+		paths[nholds] = CStringGetTextDatum(zkl_znode_text_show(hold->path));
+		pids[nholds++] = Int32GetDatum(hold->pid);
 	}
-	values[COLUMN_HOLDS] = PointerGetDatum(construct_array(paths, record->nholds,
+	values[COLUMN_HOLDS] = PointerGetDatum(construct_array(paths, nholds,
 														   TEXTOID, -1, false,
 														   TYPALIGN_INT));
-	values[COLUMN_HELD_BY] = PointerGetDatum(construct_array(pids, record->nholds,
+	values[COLUMN_HELD_BY] = PointerGetDatum(construct_array(pids, nholds,
 															 INT4OID, 4, true,
 															 TYPALIGN_INT));
 	nulls[COLUMN_HOLDS] = nulls[COLUMN_HELD_BY] = false;

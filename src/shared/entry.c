@@ -309,10 +309,11 @@ zkl_entry_holder(const ZklEntry *entry)
 
 void
 zkl_entry_note_asker(ZklEntry *entry, bool only_tries, bool plain,
-					 const char *about)
+					 bool together, const char *about)
 {
 	entry->only_tries = only_tries;
 	entry->plain = plain;
+	entry->together = together;
 	strlcpy(entry->about, about, sizeof(entry->about));
 }
 

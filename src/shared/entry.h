@@ -37,10 +37,12 @@ extern const ZklClaim *zkl_entry_holder(const ZklEntry *entry);
 /*
  * Remember the backend that requested the ticket, for the text of its znode.
  * "plain": the ticket will serve no superuser, because the claim that requests
- * it does not belong to one.
+ * it does not belong to one.  "together": the backend has requested other
+ * tickets at the same time, and so this one goes behind those for which other
+ * backends wait.
  */
 extern void zkl_entry_note_asker(ZklEntry *entry, bool only_tries, bool plain,
-								 const char *about);
+								 bool together, const char *about);
 
 /*
  * May the ticket serve this claim?  The modes must fit.  And a ticket whose

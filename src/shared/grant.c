@@ -154,7 +154,7 @@ note_asker(ZklClaim *claim, bool only_tries, const char *about)
 {
 	zkl_entry_note_asker(claim->entry, only_tries,
 						 !claim->superuser && claim->mode != ZKL_MODE_READ,
-						 about);
+						 claim->together, about);
 }
 
 /*

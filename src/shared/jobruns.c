@@ -110,6 +110,23 @@ is_pending(const ZklJobRun *run)
  */
 
 int
+zkl_job_runs_mine(void)
+{
+	int			mine = 0;
+
+	LWLockAcquire(runs->lock, LW_SHARED);
+	for (int i = 0; i < zkl_job_runs_number(); i++)
+	{
+		const ZklJobRun *run = &runs->slots[i];
+
+		mine += run->proc_number == zkl_my_proc_number() &&
+			(run->state == ZKL_JOBRUN_STARTING || run->state == ZKL_JOBRUN_ANSWERED);
+	}
+	LWLockRelease(runs->lock);
+	return mine;
+}
+
+int
 zkl_job_runs_take(const char *path, int session, const ZklJobRecord *record,
 				  const ZklJobZnode *last, bool look)
 {

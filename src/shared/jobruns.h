@@ -52,6 +52,7 @@
 	((POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
 
 #define ZKL_JOBRUNS_NONE	(-1)	/* no slot's number */
+#define ZKL_JOBRUNS_PER_BACKEND	64
 
 typedef enum ZklJobRunState
 {
@@ -111,6 +112,10 @@ extern void zkl_job_runs_startup(void);
 /*
  * For backends.
  *
+ * mine: how many runs of this backend go on.  It may begin another one only if
+ * they are fewer than ZKL_JOBRUNS_PER_BACKEND: when they all end together, the
+ * worker writes so in one go, and other backends' requests wait for that.
+ *
  * take: FREE -> STARTING.  Returns the slot, or ZKL_JOBRUNS_NONE if all are in
  * use.  The caller puts the number into its claim, and then calls ask, which
  * wakes the worker.  ask_again: ANSWERED -> STARTING, to replace this record.
@@ -119,6 +124,7 @@ extern void zkl_job_runs_startup(void);
  * CHANGED, *last is the record as it is now.  The worker may have ended the
  * run with its claim, so "id" says which run is meant.
  */
+extern int	zkl_job_runs_mine(void);
 extern int	zkl_job_runs_take(const char *path, int session,
 							  const ZklJobRecord *record,
 							  const ZklJobZnode *last, bool look);

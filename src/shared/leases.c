@@ -162,7 +162,7 @@ zkl_leases_ask(ZklEntry *semaphore, uint64 epoch, int quantity,
 		 * Any claim of this server may take the lease when it is idle, a
 		 * superuser's as well.  So a lease is never plain.
 		 */
-		zkl_entry_note_asker(lease, only_tries, false, about);
+		zkl_entry_note_asker(lease, only_tries, false, false, about);
 		zkl_entry_want(lease, ZKL_MODE_LEASE);
 	}
 	return true;

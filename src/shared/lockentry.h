@@ -135,13 +135,13 @@ struct ZklEntry
 
 	/*
 	 * Protected by the partition's LWLock.  To make requests, the worker also
-	 * reads mode, limit, only_tries, plain and about without it.  Once the
-	 * worker has seen that a ticket is wanted, backends change only_tries,
-	 * plain and about only when they give the ticket up, or later.  Then the
-	 * new values are about the next ticket, and what the worker reads goes at
-	 * worst into a znode that it is about to delete.  Backends change the
-	 * mode only when they downgrade an owned ticket; the worker uses a mode
-	 * that it read without the lock only for a new ticket.
+	 * reads mode, limit, only_tries, plain, together and about without it.
+	 * Once the worker has seen that a ticket is wanted, backends change these
+	 * but mode and limit only when they give the ticket up, or later.  Then
+	 * the new values are about the next ticket, and what the worker reads
+	 * goes at worst into a znode that it is about to delete.  Backends change
+	 * the mode only when they downgrade an owned ticket; the worker uses a
+	 * mode that it read without the lock only for a new ticket.
 	 */
 	ZklEntryState state;
 	ZklMode		mode;			/* of the ticket, present or wanted */
@@ -170,6 +170,7 @@ struct ZklEntry
 								 * tries */
 	bool		plain;			/* the ticket must not serve superusers,
 								 * because its znode says so */
+	bool		together;		/* that backend also requests other tickets */
 	int64		owned_at;		/* since OWNED */
 	int64		idle_at;		/* when the last claim ended */
 	int64		released_at;	/* when a claim was last released, or 0 */
@@ -237,6 +238,8 @@ struct ZklEntry
 	 */
 	ZklTicket	ticket;
 	bool		counted;		/* its znode is counted in ephemeral_bytes */
+	int			bypass;			/* the greatest number of a znode that
+								 * bypass.c has counted; 0: none */
 	ZklRequest	due;			/* the request to send next */
 	dlist_node	due_link;
 	ZklLine		line;			/* the requests of this lock, or of this
@@ -307,6 +310,12 @@ struct ZklClaim
 	 */
 	int			session_count;
 	int			xact_count;
+
+	/*
+	 * Only the claim's backend uses this: it requests this ticket together
+	 * with others.
+	 */
+	bool		together;
 
 	char		about[ZKL_ABOUT_SIZE];	/* the backend; fixed */
 };

@@ -190,6 +190,7 @@ init_shared(void)
 	pg_atomic_init_u64(&zkl_lock_table->counters.lost, 0);
 	pg_atomic_init_u64(&zkl_lock_table->counters.connects, 0);
 	pg_atomic_init_u64(&zkl_lock_table->counters.expirations, 0);
+	pg_atomic_init_u64(&zkl_lock_table->counters.bypasses, 0);
 }
 
 /* Epochs begin with 1, because a claim that was never held has epoch 0. */

@@ -41,6 +41,8 @@ typedef struct ZklCounters
 	pg_atomic_uint64 lost;		/* tickets lost while owned */
 	pg_atomic_uint64 connects;
 	pg_atomic_uint64 expirations;
+	pg_atomic_uint64 bypasses;	/* znodes of clients that do not wait for
+								 * zklock, seen behind a ticket */
 } ZklCounters;
 
 /*

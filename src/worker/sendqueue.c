@@ -43,12 +43,14 @@
 
 /*
  * Which lines are the next?  A lock that is waited for, then one of those that come
- * in bulk, of their two kinds by turns.
+ * in bulk, of their kinds by turns.
  */
 typedef enum Turn
 {
 	TURN_WAITING,				/* of locks that backends wait for */
 	TURN_LEASES,				/* of semaphores */
+	TURN_TOGETHER,				/* of locks that a backend waits for together
+								 * with one that is TURN_WAITING */
 	TURN_REST					/* of locks that are owned, or given up */
 } Turn;
 
@@ -65,6 +67,7 @@ static Turn turn_of(const ZklEntry *entry);
 static void leave_line(ZklEntry *entry);
 static void stop_listening(ZklEntry *lease);
 static bool choose_turn(Turn *chosen);
+static Turn bulk_after(Turn bulk);
 static bool bulk_may_be_sent(void);
 static ZklEntry *send_due(void);
 static bool send_request(ZklEntry *entry, ZklRequest request);
@@ -140,7 +143,9 @@ turn_of(const ZklEntry *entry)
 {
 	if (entry->semaphore != NULL)
 		return TURN_LEASES;
-	return entry->ticket.state < ZKL_TICKET_OWNED ? TURN_WAITING : TURN_REST;
+	if (entry->ticket.state >= ZKL_TICKET_OWNED)
+		return TURN_REST;
+	return entry->together ? TURN_TOGETHER : TURN_WAITING;
 }
 
 /*
@@ -212,24 +217,30 @@ zkl_send_queue_send(void)
 static bool
 choose_turn(Turn *chosen)
 {
-	Turn		other_bulk = next_bulk == TURN_LEASES ? TURN_REST : TURN_LEASES;
-	const Turn	order[] = {
-		bulk_is_next ? next_bulk : TURN_WAITING,
-		bulk_is_next ? other_bulk : next_bulk,
-		bulk_is_next ? TURN_WAITING : other_bulk
-	};
+	Turn		bulk = next_bulk;
 
 	/* Before the heartbeat of a new connection, nothing may be sent. */
 	if (!zkl_session_is_usable() || zkl_session_outstanding() >= WINDOW)
 		return false;
 	for (int i = 0; i < NTURNS; i++)
 	{
-		*chosen = order[i];
+		/* Locks that are waited for come first, or after all that is bulk. */
+		bool		waiting = i == (bulk_is_next ? NTURNS - 1 : 0);
+
+		*chosen = waiting ? TURN_WAITING : bulk;
+		if (!waiting)
+			bulk = bulk_after(bulk);
 		if (!dlist_is_empty(&turns[*chosen]) &&
-			(*chosen == TURN_WAITING || bulk_may_be_sent()))
+			(waiting || bulk_may_be_sent()))
 			return true;
 	}
 	return false;
+}
+
+static Turn
+bulk_after(Turn bulk)
+{
+	return bulk == TURN_REST ? TURN_LEASES : bulk + 1;
 }
 
 /*
@@ -265,7 +276,7 @@ send_due(void)
 		dlist_push_tail(&turns[turn], &line->turn_link);
 		bulk_is_next = turn == TURN_WAITING;
 		if (!bulk_is_next)
-			next_bulk = turn == TURN_LEASES ? TURN_REST : TURN_LEASES;
+			next_bulk = bulk_after(turn);
 
 		/*
 		 * Before the sending, which may put the next request of this ticket

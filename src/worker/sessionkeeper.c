@@ -18,6 +18,7 @@
 #include "settings.h"
 #include "shared/serverstat.h"
 #include "worker/addresses.h"
+#include "worker/bypass.h"
 #include "worker/commandrunner.h"
 #include "worker/deadlocksearch.h"
 #include "worker/entrystate.h"
@@ -352,6 +353,7 @@ forget_requests(void)
 	zkl_job_writer_restarted();
 	zkl_wait_publisher_restarted();
 	zkl_deadlock_search_restarted();
+	zkl_bypass_restarted();
 }
 
 /*
@@ -395,6 +397,7 @@ zkl_session_keeper_handle_events(void)
 			case ZKL_SESSION_ANSWER:
 				/* The tag of an answer shows whose it is. */
 				if (!zkl_job_writer_handle(event) &&
+					!zkl_bypass_handle(event) &&
 					!zkl_wait_publisher_handle(event) &&
 					!zkl_deadlock_search_handle(event))
 					zkl_command_runner_handle(event);

@@ -20,6 +20,7 @@
 #include "compat.h"
 #include "faultpoint.h"
 #include "settings.h"
+#include "worker/bypass.h"
 #include "worker/entrystate.h"
 #include "worker/entrywork.h"
 #include "worker/lockdirectory.h"
@@ -148,6 +149,8 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 				hand_out_list(entry->semaphore, event);
 			else if (event->attempt == entry->ticket.attempt)
 			{
+				if (event->reply.request == ZKL_REQUEST_LIST)
+					zkl_bypass_look(entry, &event->reply);
 				/* First, because the step leaves the state WATCHING. */
 				delete_leftover(entry, &event->reply);
 				take_reply(entry, event);

@@ -159,7 +159,7 @@ sub run_page
 }
 
 run_page($_) foreach 'README.md', 'doc/zklock.md', 'doc/coming-from.md', 'doc/guarantees.md', 'doc/recipes.md', 'doc/installing.md',
-  'doc/operations.md';
+  'doc/operations.md', 'doc/security.md';
 
 # --- nothing is missing ---
 
@@ -258,7 +258,7 @@ my %granted = map { $_ => 1 } split /\n/, $node_a->safe_psql('postgres', q{
 			  AS o (classid, objid, name, acl, owner) USING (classid, objid), aclexplode(o.acl) AS a
 	WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
 		  AND a.grantee <> o.owner});
-my ($privileges) = $reference =~ /^## Privileges\n(.*?)(?=^## |\z)/ms;
+my ($privileges) = slurp_file("$top/doc/security.md") =~ /^## Privileges\n(.*?)(?=^## |\z)/ms;
 my %told;
 foreach (map { [ /^\| (`.*`) \| (`.*`) \| `(.*)` \|$/ ] } split /\n/, $privileges)
 {
