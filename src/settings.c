@@ -39,6 +39,9 @@ bool		zkl_synchronous_release = false;
 int			zkl_on_lost = ZKL_ON_LOST_CANCEL;
 char	   *zkl_leader_of = NULL;
 bool		zkl_leader_on_standby = false;
+char	   *zkl_auth_file = NULL;
+char	   *zkl_acl = NULL;
+ZklAcl		zkl_settings_acl;
 
 static const struct config_enum_entry on_lost_options[] = {
 	{"cancel", ZKL_ON_LOST_CANCEL, false},
@@ -51,6 +54,9 @@ static void define_place_settings(void);
 static void define_time_settings(void);
 static void define_other_settings(void);
 static void define_leader_settings(void);
+static void define_security_settings(void);
+static bool check_acl(char **newval, void **extra, GucSource source);
+static void assign_acl(const char *newval, void *extra);
 static bool check_leader_of(char **newval, void **extra, GucSource source);
 static void check_leader(const char *path, void *arg);
 static bool check_hosts(char **newval, void **extra, GucSource source);
@@ -72,7 +78,8 @@ zkl_settings_define(void)
 		"zklock.max_locks", "zklock.max_locks_per_backend",
 		"zklock.max_jobs", "zklock.stat_locks", "zklock.sessions",
 		"zklock.on_lost", "zklock.synchronous_release",
-		"zklock.leader_of", "zklock.leader_on_standby"
+		"zklock.leader_of", "zklock.leader_on_standby",
+		"zklock.auth_file", "zklock.acl"
 	};
 	char	   *given[lengthof(names)] = {NULL};
 
@@ -92,6 +99,7 @@ zkl_settings_define(void)
 	define_time_settings();
 	define_other_settings();
 	define_leader_settings();
+	define_security_settings();
 	MarkGUCPrefixReserved("zklock");
 
 	/*
@@ -253,6 +261,47 @@ define_leader_settings(void)
 							 false,
 							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
+}
+
+/*
+ * How the server shows ZooKeeper who it is, and what others may do with its
+ * znodes.  The hashes in an access control list help those who guess
+ * passwords, so not every role may see it.
+ */
+static void
+define_security_settings(void)
+{
+	DefineCustomStringVariable("zklock.auth_file",
+							   "The file with this server's credentials for ZooKeeper.",
+							   "Each line is a scheme, a blank, and the credentials.",
+							   &zkl_auth_file,
+							   "",
+							   PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   NULL, NULL, NULL);
+	DefineCustomStringVariable("zklock.acl",
+							   "The access control list of the znodes that this server creates.",
+							   "\"open\", \"creator\", or a list of scheme:id:permissions.",
+							   &zkl_acl,
+							   "open",
+							   PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   check_acl, assign_acl, NULL);
+}
+
+static bool
+check_acl(char **newval, void **extra, GucSource source)
+{
+	ZklAcl		acl;
+	const char *fault = zkl_acl_parse(*newval, &acl);
+
+	if (fault != NULL)
+		GUC_check_errdetail("%s", fault);
+	return fault == NULL;
+}
+
+static void
+assign_acl(const char *newval, void *extra)
+{
+	(void) zkl_acl_parse(newval, &zkl_settings_acl);
 }
 
 /*

@@ -12,6 +12,8 @@
 
 #include <time.h>
 
+#include "protocol/acl.h"
+
 /* The greatest value of zklock.sessions; each session has its own worker. */
 #define ZKL_SESSIONS_MAX	64
 
@@ -44,6 +46,9 @@ extern bool zkl_synchronous_release;
 extern int	zkl_on_lost;		/* ZklOnLost */
 extern char *zkl_leader_of;
 extern bool zkl_leader_on_standby;
+extern char *zkl_auth_file;
+extern char *zkl_acl;
+extern ZklAcl zkl_settings_acl; /* what zkl_acl says */
 
 /* For _PG_init: define all settings, and read what the files say of them. */
 extern void zkl_settings_define(void);

@@ -210,7 +210,7 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 	 */
 	if ((over && !wish->only_tries) || (over && !in_touch) ||
 		(wait->silent_since != 0 &&
-		 now >= zkl_session_info_silent_from(wait->session, wait->silent_since)))
+		 now >= zkl_session_info_silent_from(wait->session, wait->begun_at, wait->silent_since)))
 		zkl_report_unreachable(wish->path, wait->session);
 	if (now >= wait->lock_timeout_at)
 	{
@@ -261,6 +261,7 @@ sleep_until_next(const ZklWait *wait)
 		until = Min(until, wait->asks_until);
 	if (wait->silent_since != 0)
 		until = Min(until, zkl_session_info_silent_from(wait->session,
+														wait->begun_at,
 														wait->silent_since));
 	else
 		until = Min(until, (int64) pg_atomic_read_u64(&zkl_lock_table->session[wait->session].safe_until));
