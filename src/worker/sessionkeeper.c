@@ -629,7 +629,7 @@ zkl_session_keeper_reload(void)
 	/* Callers wait again, and what ZooKeeper says next is news. */
 	pg_atomic_write_u64(&zkl_session_info_mine->refused_at, 0);
 	keeper.open_at = 0;
-	if (!zkl_session_is_open())
+	if (!changed || !zkl_session_is_open())
 		return;
 	ereport(LOG,
 			errmsg("continuing the ZooKeeper session with other credentials"));
