@@ -612,7 +612,7 @@ note_refused(const char *error)
 static bool
 is_refused(void)
 {
-	return pg_atomic_read_u64(&zkl_session_info_mine->refused_at) != 0;
+	return zkl_session_info_is_refused(zkl_session_info_number());
 }
 
 /*
