@@ -8,6 +8,7 @@
 #	make demo					the whole thing at work, on this machine, in two minutes
 #	make test					every test there is (test/run runs single levels)
 #	make unit					the unit tests only; they need no server
+#	make fuzz [SECONDS=n]		feeds the parsers what they do not expect, with libFuzzer
 #	make bench					zklock beside others; options in test/bench/run, in capitals here
 #	make bench-doc				puts what it measured into doc/ and README.md
 #	make instructions			what a lock costs in a backend, counted by valgrind
@@ -61,7 +62,7 @@ ISOLATION      := $(sort $(patsubst test/specs/%.spec,%,$(wildcard test/specs/*.
 ISOLATION_OPTS  = --inputdir=test
 
 UNIT_TESTS  := $(patsubst %.c,%,$(wildcard test/unit/test_*.c))
-EXTRA_CLEAN  = $(UNIT_TESTS) src/faultpoint.o test/out typedefs.list tmp_check
+EXTRA_CLEAN  = $(UNIT_TESTS) test/fuzz/fuzz src/faultpoint.o test/out typedefs.list tmp_check
 
 ifdef PG_VERSION
 PG_CONFIG ?= /usr/lib/postgresql/$(PG_VERSION)/bin/pg_config
@@ -136,6 +137,22 @@ $(UNIT_TESTS): %: %.c $(wildcard test/unit/*.h) $(PURE) $(HEADER_FILES)
 unit: $(UNIT_TESTS)
 	@failed=0; for t in $^; do echo "# $$t"; ./$$t || failed=1; done; exit $$failed
 
+# --- fuzzing -------------------------------------------------------------------
+
+# libFuzzer comes with clang.  What it finds to be of interest stays in test/out/fuzz; the
+# corpus in the tree has one text of each kind.
+FUZZ = test/fuzz/fuzz
+
+$(FUZZ): test/fuzz/fuzz.c $(PURE) $(HEADERS)
+	clang -std=c99 -Wall -Wextra -Werror -g -O1 -fsanitize=fuzzer,address,undefined \
+		-fno-sanitize-recover=all -Isrc $< $(PURE) -o $@
+
+fuzz: $(FUZZ)
+	@mkdir -p test/out/fuzz
+	./$(FUZZ) $(if $(RUNS),-runs=$(RUNS),-max_total_time=$(or $(SECONDS),60)) -max_len=4096 \
+		-verbosity=0 -print_final_stats=1 -artifact_prefix=test/out/fuzz/ \
+		test/out/fuzz test/fuzz/corpus
+
 # --- model ----------------------------------------------------------------------
 
 model:
@@ -207,4 +224,4 @@ release:
 matrix:
 	@package/matrix $(RELEASES)
 
-.PHONY: all install-man uninstall-man unit model instructions check-layers have-indent indent check-indent test demo faults soak deadlock-storm bench bench-doc deb release matrix
+.PHONY: all install-man uninstall-man unit fuzz model instructions check-layers have-indent indent check-indent test demo faults soak deadlock-storm bench bench-doc deb release matrix

@@ -12,6 +12,8 @@
 
 #include <time.h>
 
+#include "protocol/acl.h"
+
 /* The greatest value of zklock.sessions; each session has its own worker. */
 #define ZKL_SESSIONS_MAX	64
 
@@ -47,6 +49,9 @@ extern char *zkl_leader_of;
 extern bool zkl_leader_on_standby;
 extern char *zkl_allowed_paths; /* NULL if zklock was not preloaded */
 extern bool zkl_session_level;
+extern char *zkl_auth_file;
+extern char *zkl_acl;
+extern ZklAcl zkl_settings_acl; /* what zkl_acl says */
 
 /* For _PG_init: define all settings, and read what the files say of them. */
 extern void zkl_settings_define(void);

@@ -5,8 +5,8 @@
 
 Every request may name a "client"; each name has a session of its own, made when it is
 first used and held until "close".  So a test can be several foreign services at once.
-A request with a "server" (an address) is for this one of the ensemble.  Times are in
-seconds.
+A request with a "server" (an address) is for this one of the ensemble.  A client that is
+made with a "user" (user:password) authenticates.  Times are in seconds.
 """
 import json
 import logging
@@ -42,11 +42,12 @@ class Clients:
         self.hosts = hosts
         self.clients = {}
 
-    def get(self, name, timeout, hosts=None):
+    def get(self, name, timeout, hosts=None, user=None):
         if name not in self.clients:
             client = KazooClient(
                 hosts or self.hosts,
                 timeout=timeout,
+                auth_data=[("digest", user)] if user else None,
                 connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.5},
                 command_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.5,
                                "deadline": PATIENCE},
@@ -83,30 +84,41 @@ class Clients:
 
 
 def acl_for_everybody(perms):
-    return [make_acl("world", "anyone", read="r" in perms, create="c" in perms,
-                     delete="d" in perms, write="w" in perms, admin="a" in perms)]
+    return [make_entry("world", "anyone", perms)]
+
+
+def make_entry(scheme, identity, perms):
+    return make_acl(scheme, identity, read="r" in perms, create="c" in perms,
+                    delete="d" in perms, write="w" in perms, admin="a" in perms)
 
 
 def perform(clients, op, session_timeout, client="default", path=None, data="",
             ephemeral=False, sequence=False, session_id=None, version=-1, perms=None,
-            server=None):
+            server=None, user=None, acl=None):
     if op == "close":
         return clients.close(client)
     if op == "kill_session":
         return clients.kill_session(session_id)
 
-    zk = clients.get(server or client, session_timeout, server)
+    zk = clients.get(server or client, session_timeout, server, user)
+    if acl is None:
+        acl = perms and acl_for_everybody(perms)
+    else:
+        acl = [make_entry(*entry) for entry in acl]
     if op == "session_id":
         return zk.client_id and zk.client_id[0]  # none while there is no session
     if op == "create":
         return zk.create(path, data.encode(), ephemeral=ephemeral, sequence=sequence,
-                         acl=perms and acl_for_everybody(perms), makepath=not perms)
+                         acl=acl, makepath=not perms)
     if op == "set":
         return stat_as_dict(zk.set(path, data.encode(), version))
     if op == "delete":
         return zk.delete(path, version)
     if op == "allow":
-        return stat_as_dict(zk.set_acls(path, acl_for_everybody(perms)))
+        return stat_as_dict(zk.set_acls(path, acl))
+    if op == "acl":
+        return sorted([entry.id.scheme, entry.id.id, entry.perms]
+                      for entry in zk.retry(zk.get_acls, path)[0])
 
     # A follower may lag; a test wants to read what has been answered to anybody.
     zk.retry(zk.sync, "/")

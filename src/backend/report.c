@@ -26,6 +26,7 @@ typedef struct LossReport
 static LossReport describe_loss(const char *path, ZklLoss loss, int64 lost_at,
 								const char *release);
 static void check_worker(int session);
+static void check_refusal(const char *path, int session);
 
 void
 zkl_report_unless_loaded(void)
@@ -125,10 +126,24 @@ check_worker(int session)
 				errhint("More details may be available in the server log."));
 }
 
+/* ZooKeeper can be reached, but will not have this server. */
+static void
+check_refusal(const char *path, int session)
+{
+	if (zkl_session_info_is_refused(session))
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
+				errmsg("could not access lock \"%s\": this server is not authenticated with ZooKeeper",
+					   zkl_display_path(path)),
+				errdetail("ZooKeeper has refused its credentials, or they could not be read."),
+				errhint("More details may be available in the server log."));
+}
+
 void
 zkl_report_unreachable(const char *path, int session)
 {
 	check_worker(session);
+	check_refusal(path, session);
 	ereport(ERROR,
 			errcode(ERRCODE_CONNECTION_FAILURE),
 			errmsg("could not acquire lock \"%s\": ZooKeeper cannot be reached",
@@ -147,9 +162,16 @@ zkl_report_failure(const char *path, ZklFailure failure)
 			break;
 		case ZKL_FAILURE_PERMISSION:
 			ereport(ERROR,
-					errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
 					errmsg("permission denied by ZooKeeper for lock \"%s\"", shown),
 					errhint("The access control lists of the lock's directory and its parents must allow zklock to create, read, write and delete."));
+			break;
+		case ZKL_FAILURE_ACL:
+			ereport(ERROR,
+					errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
+					errmsg("could not acquire lock \"%s\"", shown),
+					errdetail("ZooKeeper does not accept the access control list in \"zklock.acl\"."),
+					errhint("\"creator\" needs a ZooKeeper session that is authenticated, as by \"zklock.auth_file\"."));
 			break;
 		case ZKL_FAILURE_EPHEMERAL_PARENT:
 			ereport(ERROR,
@@ -186,7 +208,7 @@ zkl_report_failure(const char *path, ZklFailure failure)
 			break;
 		case ZKL_FAILURE_STUCK:
 			ereport(ERROR,
-					errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
 					errmsg("permission denied by ZooKeeper for lock \"%s\"", shown),
 					errdetail("A znode that this server created for it earlier could not be deleted, and stays until the ZooKeeper session ends."),
 					errhint("The access control list of the lock's directory must allow zklock to delete."));
@@ -257,6 +279,7 @@ void
 zkl_report_silence(const char *path)
 {
 	check_worker(ZKL_COMMAND_SESSION);
+	check_refusal(path, ZKL_COMMAND_SESSION);
 	ereport(ERROR,
 			errcode(ERRCODE_CONNECTION_FAILURE),
 			errmsg("could not access lock \"%s\": ZooKeeper cannot be reached",

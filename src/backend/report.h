@@ -39,7 +39,10 @@ extern void zkl_report_loss_instead(ErrorData *error, const char *path,
 /* ZK001: the claim on this path is in doubt. */
 ZKL_NORETURN extern void zkl_report_doubt(const char *path);
 
-/* 08006, or 55000 where there is no worker. */
+/*
+ * 28000 if ZooKeeper refuses this server, 55000 where there is no worker, else
+ * 08006.
+ */
 ZKL_NORETURN extern void zkl_report_unreachable(const char *path,
 												int session);
 
@@ -63,7 +66,7 @@ ZKL_NORETURN extern void zkl_report_shutdown(void);
 /* 55P03, as the lock manager says it; NULL: there is no detail */
 ZKL_NORETURN extern void zkl_report_lock_timeout(const char *detail);
 
-/* 08006, or 55000 where there is no worker: a command was not answered. */
+/* The same: a command was not answered. */
 ZKL_NORETURN extern void zkl_report_silence(const char *path);
 
 /* Why a command failed; not for OK and ABSENT. */

@@ -285,7 +285,7 @@ wait_for_answer(int slot, Attempt *attempt, int session,
 	while (!zkl_job_runs_answer(slot, attempt->record.run, &answer,
 								&attempt->last, zookeeper_time))
 	{
-		int64		left = zkl_session_info_silent_from(session, asked_at) - zkl_now();
+		int64		left = zkl_session_info_silent_from(session, asked_at, asked_at) - zkl_now();
 
 		if (left <= 0)
 			zkl_report_unreachable(attempt->wish->path, session);

@@ -275,7 +275,7 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 	 */
 	if ((over && !wish->only_tries) || (over && !in_touch) ||
 		(wait->silent_since != 0 &&
-		 now >= zkl_session_info_silent_from(session_of(wait), wait->silent_since)))
+		 now >= zkl_session_info_silent_from(session_of(wait), wait->begun_at, wait->silent_since)))
 		zkl_report_unreachable(wish->path, session_of(wait));
 	if (now >= wait->lock_timeout_at)
 	{
@@ -336,6 +336,7 @@ sleep_until_next(const ZklWait *wait, Reason reason, int64 look_at)
 		until = Min(until, wait->asks_until);
 	if (wait->silent_since != 0)
 		until = Min(until, zkl_session_info_silent_from(session_of(wait),
+														wait->begun_at,
 														wait->silent_since));
 	else
 		until = Min(until, (int64) pg_atomic_read_u64(&zkl_lock_table->session[session_of(wait)].safe_until));

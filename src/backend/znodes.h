@@ -8,7 +8,8 @@
  *
  *		08006, 55000	if ZooKeeper is silent for
  *						zklock.connection_timeout, or there is no worker
- *		42501			if ZooKeeper's access control forbids it
+ *		28000			if ZooKeeper refuses this server, or its access control
+ *						forbids it
  *		53000, 53200, 54000	 if too many backends ask, or the answer
  *						is too large
  *

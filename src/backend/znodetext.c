@@ -15,8 +15,7 @@
 
 #include "backend/display.h"
 #include "backend/znodetext.h"
-
-static int	hex_value(char digit);
+#include "protocol/fieldtext.h"
 
 bool
 zkl_znode_text_put(Datum *values, bool *nulls, const char *data)
@@ -45,44 +44,9 @@ zkl_znode_text_put(Datum *values, bool *nulls, const char *data)
 char *
 zkl_znode_text_field(const char *data, const char *name)
 {
-	size_t		length = strlen(name);
-	const char *at = data;
-	char	   *value;
-	char	   *to;
+	char	   *value = palloc(strlen(data) + 1);
 
-	while (strncmp(at, name, length) != 0 || at[length] != '=')
-	{
-		at = strchr(at, ' ');
-		if (at == NULL)
-			return NULL;
-		at++;
-	}
-	at += length + 1;
-	value = to = palloc(strlen(at) + 1);
-	for (; *at != '\0' && *at != ' '; at++)
-	{
-		int			high = *at == '%' ? hex_value(at[1]) : -1;
-		int			low = high >= 0 ? hex_value(at[2]) : -1;
-
-		if (high + low > 0 && low >= 0)
-		{
-			*to++ = (char) (high * 16 + low);
-			at += 2;
-		}
-		else
-			*to++ = *at;
-	}
-	*to = '\0';
-	return value;
-}
-
-static int
-hex_value(char digit)
-{
-	static const char digits[] = "0123456789ABCDEF";
-	const char *at = digit == '\0' ? NULL : strchr(digits, digit);
-
-	return at != NULL ? at - digits : -1;
+	return zkl_field_text_get(data, name, value) ? value : NULL;
 }
 
 const char *

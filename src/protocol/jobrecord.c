@@ -58,7 +58,8 @@ zkl_job_record_path(const char *name, char path[ZKL_PATH_SIZE])
 
 		if (strncmp(name, "%2F", 3) == 0)
 			c = '/';
-		else if (c == '%' && strncmp(name, "%25", 3) != 0)
+		/* No znode's name has a slash, but a forged reply may have one. */
+		else if (c == '/' || (c == '%' && strncmp(name, "%25", 3) != 0))
 			return false;
 		name += *name == '%' ? 3 : 1;
 		if (length == ZKL_PATH_SIZE - 1)

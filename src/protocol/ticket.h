@@ -125,6 +125,7 @@ typedef enum ZklFailure
 {
 	ZKL_FAILURE_NONE,
 	ZKL_FAILURE_PERMISSION,		/* ZooKeeper's access control forbids it */
+	ZKL_FAILURE_ACL,			/* ZooKeeper does not accept zklock.acl */
 	ZKL_FAILURE_EPHEMERAL_PARENT,	/* an ancestor cannot have children */
 	ZKL_FAILURE_DIRECTORY,		/* the directory vanishes again and again */
 	ZKL_FAILURE_SEQUENCE,		/* the directory's counter is used up */

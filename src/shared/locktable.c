@@ -202,6 +202,7 @@ init_session(ZklSessionInfo *session)
 	pg_atomic_init_u64(&session->heard_at, 0);
 	pg_atomic_init_u32(&session->period_ms, 0);
 	pg_atomic_init_u32(&session->connected, 0);
+	pg_atomic_init_u64(&session->refused_at, 0);
 	pg_atomic_init_u32(&session->worker_proc, 0);
 	pg_atomic_init_u32(&session->worker_pid, 0);
 	pg_atomic_init_u64(&session->ephemeral_bytes, 0);

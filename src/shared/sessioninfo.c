@@ -40,16 +40,25 @@ zkl_session_info_is_safe(int session, int64 now)
  * request only waits for its turn.
  */
 int64
-zkl_session_info_silent_from(int session, int64 since)
+zkl_session_info_silent_from(int session, int64 asked, int64 since)
 {
 	ZklSessionInfo *info = &zkl_lock_table->session[session];
 	int64		heard_at = (int64) pg_atomic_read_u64(&info->heard_at);
+	int64		refused_at = (int64) pg_atomic_read_u64(&info->refused_at);
 	int			patience_ms = zkl_connection_timeout;
 
+	if (refused_at != 0 && asked >= refused_at)
+		return since;
 	/* The next heartbeat may be due only later than that. */
 	if (pg_atomic_read_u32(&info->connected) != 0)
 		patience_ms = Max(patience_ms, 2 * (int) pg_atomic_read_u32(&info->period_ms));
 	return Max(since, heard_at) + ZKL_MS(patience_ms);
+}
+
+bool
+zkl_session_info_is_refused(int session)
+{
+	return pg_atomic_read_u64(&zkl_lock_table->session[session].refused_at) != 0;
 }
 
 /*

@@ -29,6 +29,8 @@ typedef struct ZklSessionInfo
 	pg_atomic_uint64 heard_at;	/* when ZooKeeper last answered a heartbeat */
 	pg_atomic_uint32 period_ms; /* between heartbeats */
 	pg_atomic_uint32 connected;
+	pg_atomic_uint64 refused_at;	/* since when ZooKeeper has refused this
+									 * server; 0: it does not */
 
 	/*
 	 * Written under session_lock.  The worker itself reads them without it.
@@ -67,11 +69,17 @@ extern bool zkl_session_info_is_safe(int session, int64 now);
 extern bool zkl_session_info_all_safe(int64 now);
 
 /*
- * A backend has waited for an answer since "since".  This returns the moment
- * from which it may report that ZooKeeper cannot be reached.  While ZooKeeper
- * answers heartbeats, that moment moves on: then the answer only takes long.
+ * A backend that asked at "asked" has waited for an answer since "since".  This
+ * returns the moment from which it may report that ZooKeeper cannot be reached.
+ * While ZooKeeper answers heartbeats, that moment moves on: then the answer
+ * only takes long.  If ZooKeeper had refused this server before the backend
+ * asked, there is nothing to wait for.
  */
-extern int64 zkl_session_info_silent_from(int session, int64 since);
+extern int64 zkl_session_info_silent_from(int session, int64 asked,
+										  int64 since);
+
+/* Does ZooKeeper refuse this server's credentials? */
+extern bool zkl_session_info_is_refused(int session);
 
 /*
  * Is the session not certainly alive, or has its epoch changed since this one?

@@ -19,13 +19,13 @@
 #include "postgres.h"
 
 #include <fcntl.h>
-#include <inttypes.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "storage/fd.h"
 
 #include "faultpoint.h"
+#include "protocol/sessiontext.h"
 #include "worker/sessionfile.h"
 
 #define SESSION_FILE		"pg_stat_tmp/zklock.session"
@@ -57,8 +57,6 @@ zkl_session_file_read(ZklSessionId *identity)
 	char text[	MAX_SIZE];
 	char		home[MAX_SIZE];
 	struct stat status;
-	char		password[2 * sizeof(identity->password) + 1];
-	uint64		id;
 	size_t		length;
 
 	/* No file, or no name for this boot: there is nothing to close. */
@@ -78,20 +76,9 @@ zkl_session_file_read(ZklSessionId *identity)
 					   file_name));
 		return false;
 	}
-	/* A file that was not written to its end is too short here. */
-	if (sscanf(text +length, "%" PRIx64 " %32[0-9a-f]",
-			   &id, password) != 2 || strlen(password) != 32)
-		return false;
-
-	identity->id = (int64) id;
-	for (int i = 0; i < (int) sizeof(identity->password); i++)
-	{
-		unsigned	byte;
-
-		sscanf(password + 2 * i, "%2x", &byte);
-		identity->password[i] = (char) byte;
-	}
-	return identity->id != 0;
+	/* A file that was not written to its end names no session. */
+	return zkl_session_text_parse(text +length, &identity->id,
+								  identity->password);
 }
 
 void
@@ -125,13 +112,9 @@ zkl_session_file_write(const ZklSessionId *identity)
 		return;
 	}
 
+	zkl_session_text_format(identity->id, identity->password,
+							text +strlen(text));
 	length = strlen(text);
-	length += sprintf(text +length, "%" PRIx64 " ",
-					  (uint64) identity->id);
-	for (int i = 0; i < (int) sizeof(identity->password); i++)
-		length += sprintf(text +length, "%02x",
-						  (unsigned char) identity->password[i]);
-	text[		length++] = '\n';
 
 	/* Not synced: after a crash of the machine the file is of no use. */
 	if (write(fd, text, length) != length)

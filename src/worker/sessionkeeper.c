@@ -18,6 +18,7 @@
 #include "settings.h"
 #include "shared/serverstat.h"
 #include "worker/addresses.h"
+#include "worker/authfile.h"
 #include "worker/bypass.h"
 #include "worker/commandrunner.h"
 #include "worker/deadlocksearch.h"
@@ -63,6 +64,11 @@ static void on_connected(void);
 static void on_disconnected(void);
 static void on_expired(void);
 static void on_stranger(void);
+static void on_refused(void);
+static void note_refused(const char *error);
+static bool is_refused(void);
+static void log_connected(void);
+static void lose_connection(void);
 static void on_heartbeat(int64 sent);
 static void publish_safe_until(void);
 static void count_doubt(int64 now);
@@ -143,12 +149,19 @@ open_session(void)
 	ZklSessionInfo *info = zkl_session_info_mine;
 	ZklSessionId identity = {0};
 	char	   *servers;
+	const char *error;
 
 	keeper.open_at = zkl_now() + RETRY_OPEN;
 	zkl_lookup_start();
 	/* Without an address, wait for the lookup's end or the next attempt. */
 	if (!zkl_lookup_servers(&servers))
 		return;
+	/* Without its identity, the server could not use what it has made. */
+	if (!zkl_auth_file_load(&error))
+	{
+		note_refused(error);
+		return;
+	}
 
 	keeper.ending_old = false;
 	keeper.was_connected = false;
@@ -179,6 +192,7 @@ open_session(void)
 				errmsg("could not make a ZooKeeper client: %m"));
 		return;
 	}
+	zkl_auth_file_show();
 	if (keeper.hosts)
 	{
 		pfree(keeper.hosts);
@@ -382,6 +396,9 @@ zkl_session_keeper_handle_events(void)
 			case ZKL_SESSION_STRANGER:
 				on_stranger();
 				break;
+			case ZKL_SESSION_REFUSED:
+				on_refused();
+				break;
 			case ZKL_SESSION_HEARTBEAT:
 				on_heartbeat(event->sent);
 				break;
@@ -442,12 +459,9 @@ on_connected(void)
 	keeper.heartbeat_at = 0;
 	zkl_session_keeper_send_heartbeat();
 	publish_session();
-	if (!keeper.connected)
-		ereport(LOG,
-				errmsg("connected to ZooKeeper server \"%s\"",
-					   zkl_session_server()),
-				errdetail("The session timeout is %d ms.",
-						  zkl_session_timeout_ms()));
+	/* While ZooKeeper refuses this server, a connection is no news. */
+	if (!keeper.connected && !is_refused())
+		log_connected();
 	keeper.connected = true;
 	keeper.was_connected = true;
 	keeper.missing = false;
@@ -460,6 +474,16 @@ on_connected(void)
 	 */
 	zkl_tickets_reconnected();
 	zkl_entry_state_wake_all();
+}
+
+static void
+log_connected(void)
+{
+	ereport(LOG,
+			errmsg("connected to ZooKeeper server \"%s\"",
+				   zkl_session_server()),
+			errdetail("The session timeout is %d ms.",
+					  zkl_session_timeout_ms()));
 }
 
 /*
@@ -475,9 +499,19 @@ on_disconnected(void)
 		return;
 	error = zkl_session_take_error();
 	note_error(error ? error : "lost the connection to ZooKeeper");
-	ereport(LOG,
-			errmsg("lost the connection to ZooKeeper"),
-			error ? errdetail("The last error was: %s.", error) : 0);
+	if (!is_refused())
+		ereport(LOG,
+				errmsg("lost the connection to ZooKeeper"),
+				error ? errdetail("The last error was: %s.", error) : 0);
+	lose_connection();
+}
+
+/* What on_disconnected() says is for the caller to say. */
+static void
+lose_connection(void)
+{
+	if (!keeper.connected)
+		return;
 	keeper.connected = false;
 
 	/*
@@ -502,6 +536,7 @@ static void
 on_expired(void)
 {
 	ZklSessionInfo *info = zkl_session_info_mine;
+	bool		was_proved = pg_atomic_read_u64(&info->safe_until) != 0;
 
 	ZKL_FAULT_POINT("expired");
 	/* A session that is attached to only to be closed has no claims. */
@@ -531,8 +566,10 @@ on_expired(void)
 
 	keeper.in_doubt = false;
 	note_error("the ZooKeeper session has expired");
-	ereport(LOG,
-			errmsg("the ZooKeeper session has expired"));
+	/* A session that ZooKeeper has refused from the beginning held nothing. */
+	if (was_proved || !is_refused())
+		ereport(LOG,
+				errmsg("the ZooKeeper session has expired"));
 	/* Last: this marks claim after claim, and may take a while. */
 	zkl_tickets_expired();
 }
@@ -553,6 +590,66 @@ on_stranger(void)
 	logged = true;
 	abandon_handle();
 	keeper.open_at = zkl_now() + RETRY_OPEN;
+}
+
+/*
+ * The server refuses the credentials, or demands some.  To try again soon would
+ * be to ask the same again and again.  And each attempt to carry the session on
+ * keeps it alive.  Locks that this server cannot use would block other servers
+ * for ever, so the next attempt comes when the session has expired.  But a
+ * reload may bring other credentials before that, and then nothing is lost.
+ */
+static void
+on_refused(void)
+{
+	note_refused("ZooKeeper refused the credentials of this server, or demands some");
+	lose_connection();
+	abandon_handle();
+	keeper.open_at = zkl_now() +
+		2 * ZKL_MS(Max(timeout_ms(), zkl_session_timeout));
+}
+
+/* Logged once, until ZooKeeper accepts this server or the files are reloaded. */
+static void
+note_refused(const char *error)
+{
+	note_error(error);
+	if (is_refused())
+		return;
+	pg_atomic_write_u64(&zkl_session_info_mine->refused_at, zkl_now());
+	ereport(LOG,
+			errmsg("could not authenticate with ZooKeeper: %s", error),
+			errhint("Check \"zklock.auth_file\", then reload the configuration."));
+	/* Backends that wait learn the reason. */
+	zkl_entry_state_wake_all();
+}
+
+static bool
+is_refused(void)
+{
+	return zkl_session_info_is_refused(zkl_session_info_number());
+}
+
+/*
+ * A handle cannot take back credentials, so another one carries the session on
+ * with the new ones.
+ */
+void
+zkl_session_keeper_reload(void)
+{
+	bool		changed = zkl_auth_file_reload();
+
+	if (!changed && !is_refused())
+		return;
+	/* Callers wait again, and what ZooKeeper says next is news. */
+	pg_atomic_write_u64(&zkl_session_info_mine->refused_at, 0);
+	keeper.open_at = 0;
+	if (!changed || !zkl_session_is_open())
+		return;
+	ereport(LOG,
+			errmsg("continuing the ZooKeeper session with other credentials"));
+	lose_connection();
+	abandon_handle();
 }
 
 /*
@@ -603,6 +700,11 @@ on_heartbeat(int64 sent)
 	/* Backends that wait see that ZooKeeper answers, only slowly. */
 	pg_atomic_write_u64(&info->heard_at, now);
 	pg_atomic_write_u32(&info->period_ms, period_ms);
+	if (is_refused())
+	{
+		pg_atomic_write_u64(&info->refused_at, 0);
+		log_connected();
+	}
 
 	/*
 	 * Claims are good again, and backends may be granted what they wait for.

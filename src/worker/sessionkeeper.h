@@ -31,6 +31,12 @@ extern int64 zkl_session_keeper_wake_at(void);
 extern bool zkl_session_keeper_has_other_hosts(void);
 
 /*
+ * The configuration was reloaded: use the credentials that zklock.auth_file has
+ * now.
+ */
+extern void zkl_session_keeper_reload(void);
+
+/*
  * End the session, if ZooKeeper can be reached.  The caller has made sure that
  * no reply is outstanding.
  */

@@ -181,6 +181,7 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 		case ZKL_SESSION_DISCONNECTED:
 		case ZKL_SESSION_EXPIRED:
 		case ZKL_SESSION_STRANGER:
+		case ZKL_SESSION_REFUSED:
 		case ZKL_SESSION_HEARTBEAT:
 		case ZKL_SESSION_ANSWER:
 			/* The session keeper passes none of these on. */

@@ -367,7 +367,10 @@ reload(void)
 	if (zkl_session_info_number() == ZKL_COMMAND_SESSION)
 		start_leader();
 	if (!zkl_session_keeper_has_other_hosts())
+	{
+		zkl_session_keeper_reload();
 		return;
+	}
 	ereport(LOG,
 			errmsg("restarting the zklock worker, because \"zklock.hosts\" was changed"));
 	proc_exit(1);

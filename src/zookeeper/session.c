@@ -71,6 +71,8 @@ zkl_session_open(const char *servers, int nservers, int timeout_ms,
 	zkl_session_state.barrier_sent = false;
 	zkl_session_state.heartbeat_is_out = false;
 	zkl_session_state.refusal_logged = false;
+	zkl_session_state.denial_logged = false;
+	zkl_session_state.auth_refused = false;
 	zkl_session_state.outstanding = 0;
 	zkl_session_state.nservers = nservers;
 	zkl_session_state.timeout_ms = timeout_ms;
@@ -90,6 +92,15 @@ zkl_session_open(const char *servers, int nservers, int timeout_ms,
 	/* Addresses are numeric; the client shall not resolve them each turn. */
 	zoo_set_servers_resolution_delay(zkl_session_state.handle, -1);
 	return true;
+}
+
+/* Without a completion: a refusal makes the handle's state say so. */
+bool
+zkl_session_add_auth(const char *scheme, const char *credentials,
+					 size_t length)
+{
+	return zoo_add_auth(zkl_session_state.handle, scheme, credentials,
+						(int) length, NULL, NULL) == ZOK;
 }
 
 bool
@@ -346,6 +357,8 @@ zkl_session_on_watch(zhandle_t *handle, int type, int state, const char *path,
 		}
 		else if (state == ZOO_EXPIRED_SESSION_STATE)
 			zkl_session_append_event(ZKL_SESSION_EXPIRED);
+		else if (state == ZOO_AUTH_FAILED_STATE)
+			zkl_session_note_refused();
 		/* The worker has not agreed to a server that only reads. */
 		else if (state == ZOO_READONLY_STATE)
 			zkl_session_append_event(ZKL_SESSION_STRANGER);
@@ -460,6 +473,8 @@ on_heartbeat(int rc, const void *data)
 		zkl_session_append_event(ZKL_SESSION_HEARTBEAT)->sent =
 			zkl_session_state.heartbeat_sent;
 	}
+	else if (rc == ZSESSIONCLOSEDREQUIRESASLAUTH)
+		zkl_session_note_refused();
 	else if (zkl_session_outcome_of(rc, &failure) == ZKL_OUTCOME_REFUSED &&
 			 !zkl_session_state.refusal_logged)
 	{

@@ -34,6 +34,8 @@ typedef enum ZklSessionEventKind
 	ZKL_SESSION_EXPIRED,		/* the handle is of no more use: close it */
 	ZKL_SESSION_STRANGER,		/* the server is no ZooKeeper: abandon the
 								 * handle */
+	ZKL_SESSION_REFUSED,		/* the server refuses who this client is:
+								 * abandon the handle */
 	ZKL_SESSION_HEARTBEAT,		/* a quorum answered the heartbeat sent at
 								 * "sent" */
 	ZKL_SESSION_REPLY,
@@ -83,6 +85,13 @@ typedef struct ZklSessionId
 extern bool zkl_session_open(const char *servers, int nservers,
 							 int timeout_ms, const ZklSessionId *carry_on);
 extern bool zkl_session_is_open(void);
+
+/*
+ * Give the open handle credentials.  The client sends them at the beginning of
+ * each connection, before all else.  False: the client could not take them.
+ */
+extern bool zkl_session_add_auth(const char *scheme, const char *credentials,
+								 size_t length);
 
 /*
  * End the session, and with it all its znodes.  This may take a second or two.

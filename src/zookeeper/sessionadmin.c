@@ -138,7 +138,7 @@ static void
 create(ZklSessionCall *call, const char *path, const char *data, int mode)
 {
 	zkl_session_sent(call, zoo_acreate2(zkl_session_state.handle, path, data,
-										strlen(data), &ZOO_OPEN_ACL_UNSAFE,
+										strlen(data), zkl_session_acl(),
 										mode, on_created, call));
 }
 

@@ -92,7 +92,7 @@ create(ZklSessionCall *call, const char *directory, const char *prefix,
 
 	join_path(path, sizeof(path), directory, prefix);
 	zkl_session_sent(call, zoo_acreate2(zkl_session_state.handle, path, data, strlen(data),
-										&ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL_SEQUENTIAL,
+										zkl_session_acl(), ZOO_EPHEMERAL_SEQUENTIAL,
 										on_created, call));
 	ZKL_FAULT_POINT("create-sent");
 }
@@ -155,7 +155,7 @@ static void
 offer(ZklSessionCall *call, const char *directory)
 {
 	int			rc = zoo_acreate(zkl_session_state.handle, directory, "", 0,
-								 &ZOO_OPEN_ACL_UNSAFE, ZOO_CONTAINER,
+								 zkl_session_acl(), ZOO_CONTAINER,
 								 on_offered, call);
 
 	zkl_session_add_part(call);
@@ -233,7 +233,7 @@ zkl_session_downgrade(void *tag, uint32_t attempt, const char *directory,
 	 */
 	zoo_delete_op_init(&ops[0], old_path, version);
 	zoo_create_op_init(&ops[1], new_path, data, strlen(data),
-					   &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL, NULL, 0);
+					   zkl_session_acl(), ZOO_EPHEMERAL, NULL, 0);
 	zkl_session_sent(call, zoo_amulti(zkl_session_state.handle, lengthof(ops), ops,
 									  call->results, on_downgraded, call));
 	ZKL_FAULT_POINT("downgrade-sent");

@@ -21,6 +21,8 @@ typedef struct ZklSessionState
 	bool		barrier_sent;	/* on the present connection */
 	bool		heartbeat_is_out;
 	bool		refusal_logged; /* that heartbeats are refused */
+	bool		denial_logged;	/* that the access control denied a request */
+	bool		auth_refused;	/* ZKL_SESSION_REFUSED was appended */
 	int64		heartbeat_sent;
 	int			outstanding;
 	int64		requests;
@@ -56,6 +58,9 @@ extern int	zkl_session_check_quorum(zoo_op_result_t *result,
 									 void_completion_t completion,
 									 const void *data);
 extern bool zkl_session_is_from_quorum(int rc);
+
+/* The access control list of each znode that is created. */
+extern const struct ACL_vector *zkl_session_acl(void);
 
 /* What a return code means; sets failure where it means REFUSED. */
 extern ZklOutcome zkl_session_outcome_of(int rc, ZklFailure *failure);
@@ -134,6 +139,12 @@ extern void zkl_session_on_stat(int rc, const struct Stat *stat,
 								const void *data);
 extern void zkl_session_on_data(int rc, const char *value, int value_length,
 								const struct Stat *stat, const void *data);
+
+/*
+ * ZooKeeper refuses this client's credentials, or the lack of any.  Appends
+ * one event for a handle.
+ */
+extern void zkl_session_note_refused(void);
 
 /* Append an event; the caller fills it. */
 extern ZklSessionEvent *zkl_session_append_event(ZklSessionEventKind kind);

@@ -17,6 +17,8 @@
 #include "settings.h"
 #include "zookeeper/sessionint.h"
 
+static void log_denial(ZklFailure failure);
+
 /*
  * The call outlives the worker's turn and its memory context.  The last
  * completion frees it.
@@ -94,6 +96,8 @@ zkl_session_finish_call(ZklSessionCall *call, int rc)
 		zkl_session_state.on_answered(zkl_now() - call->sent_at);
 	if (failure == ZKL_FAILURE_REFUSED)
 		elog(LOG, "ZooKeeper refused a request: %s", zerror(rc));
+	else if (failure == ZKL_FAILURE_PERMISSION || failure == ZKL_FAILURE_ACL)
+		log_denial(failure);
 	/* When the handle is closed, the reply is dropped. */
 	if (!zkl_session_state.closing)
 	{
@@ -110,6 +114,27 @@ zkl_session_finish_call(ZklSessionCall *call, int rc)
 	return event;
 }
 
+/*
+ * Once a handle: each caller gets an error anyway, and a log that repeats it
+ * for every request would hide the rest.
+ */
+static void
+log_denial(ZklFailure failure)
+{
+	if (zkl_session_state.denial_logged || zkl_session_state.closing)
+		return;
+	zkl_session_state.denial_logged = true;
+	if (failure == ZKL_FAILURE_ACL)
+		ereport(LOG,
+				errmsg("ZooKeeper does not accept the access control list in \"zklock.acl\""),
+				errhint("\"creator\" and the scheme \"auth\" need a ZooKeeper session that is authenticated, as by \"zklock.auth_file\"."));
+	else
+		ereport(LOG,
+				errmsg("ZooKeeper denied permission for a request of this server"),
+				errdetail("Its callers get an error each time; this message comes only once for each set of credentials."),
+				errhint("Check the credentials in \"zklock.auth_file\", and the access control lists of the directory \"zklock.root\" and below."));
+}
+
 ZklOutcome
 zkl_session_outcome_of(int rc, ZklFailure *failure)
 {
@@ -122,18 +147,27 @@ zkl_session_outcome_of(int rc, ZklFailure *failure)
 		case ZBADVERSION:
 			return ZKL_OUTCOME_CHANGED;
 
-			/* After these codes, the request counts as perhaps done. */
+			/*
+			 * After these codes, the request counts as perhaps done.  Where
+			 * ZooKeeper refuses this client's credentials, the next handle
+			 * finds out.
+			 */
 		case ZCONNECTIONLOSS:
 		case ZOPERATIONTIMEOUT:
 		case ZRUNTIMEINCONSISTENCY:
 		case ZSESSIONEXPIRED:
 		case ZSESSIONMOVED:
+		case ZSESSIONCLOSEDREQUIRESASLAUTH:
+		case ZAUTHFAILED:
 		case ZCLOSING:
 		case ZINVALIDSTATE:
 		case ZTHROTTLEDOP:
 			return ZKL_OUTCOME_UNKNOWN;
 		case ZNOAUTH:
 			*failure = ZKL_FAILURE_PERMISSION;
+			return ZKL_OUTCOME_REFUSED;
+		case ZINVALIDACL:
+			*failure = ZKL_FAILURE_ACL;
 			return ZKL_OUTCOME_REFUSED;
 		case ZNOCHILDRENFOREPHEMERALS:
 			*failure = ZKL_FAILURE_EPHEMERAL_PARENT;

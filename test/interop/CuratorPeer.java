@@ -2,7 +2,9 @@
  * A Java service on Apache Curator, for tests: one request a line in, answers out.
  *
  *	java -cp /usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-nop.jar \
- *		CuratorPeer.java HOSTS SESSION_TIMEOUT_MS
+ *		CuratorPeer.java HOSTS SESSION_TIMEOUT_MS [USER:PASSWORD]
+ *
+ * With a user, clients authenticate, and what they make is only for that user.
  *
  * The protocol is that of InteropPeer.pm, which drives this program.  An actor is a
  * thread, because Curator's locks belong to threads: what one actor is asked to do, it
@@ -30,6 +32,7 @@ import java.util.Arrays;
 import java.util.Collection;
 import java.util.Deque;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -40,6 +43,7 @@ import java.util.concurrent.locks.LockSupport;
 
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.api.ACLProvider;
 import org.apache.curator.framework.recipes.leader.LeaderLatch;
 import org.apache.curator.framework.recipes.leader.LeaderSelector;
 import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter;
@@ -51,6 +55,8 @@ import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.retry.BoundedExponentialBackoffRetry;
+import org.apache.zookeeper.ZooDefs;
+import org.apache.zookeeper.data.ACL;
 
 public class CuratorPeer
 {
@@ -61,6 +67,7 @@ public class CuratorPeer
 
 	static String hosts;
 	static int sessionTimeout;
+	static String identity;
 	static final Map<String, CuratorFramework> clients = new HashMap<>();
 	static final Map<String, Actor> actors = new HashMap<>();
 
@@ -68,6 +75,7 @@ public class CuratorPeer
 	{
 		hosts = args[0];
 		sessionTimeout = Integer.parseInt(args[1]);
+		identity = args.length > 2 ? args[2] : null;
 
 		var requests = new BufferedReader(new InputStreamReader(System.in));
 		for (String line; (line = requests.readLine()) != null; )
@@ -136,14 +144,24 @@ public class CuratorPeer
 		CuratorFramework client = clients.get(name);
 		if (client == null)
 		{
-			client = CuratorFrameworkFactory.newClient(hosts, sessionTimeout, PATIENCE_MS,
-					new BoundedExponentialBackoffRetry(50, 500, PATIENCE_MS / 500));
+			var builder = CuratorFrameworkFactory.builder().connectString(hosts)
+					.sessionTimeoutMs(sessionTimeout).connectionTimeoutMs(PATIENCE_MS)
+					.retryPolicy(new BoundedExponentialBackoffRetry(50, 500, PATIENCE_MS / 500));
+			if (identity != null)
+				builder.authorization("digest", identity.getBytes()).aclProvider(new CreatorOnly());
+			client = builder.build();
 			client.start();
 			if (!client.blockUntilConnected(PATIENCE_MS, TimeUnit.MILLISECONDS))
 				throw new IllegalStateException("no ZooKeeper");
 			clients.put(name, client);
 		}
 		return client;
+	}
+
+	static class CreatorOnly implements ACLProvider
+	{
+		public List<ACL> getDefaultAcl() { return ZooDefs.Ids.CREATOR_ALL_ACL; }
+		public List<ACL> getAclForPath(String path) { return ZooDefs.Ids.CREATOR_ALL_ACL; }
 	}
 
 	static String clientOf(String actor)

@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """A Python service on kazoo, for tests: one request a line in, answers out.
 
-    kazoo_peer.py HOSTS SESSION_TIMEOUT_MS
+    kazoo_peer.py HOSTS SESSION_TIMEOUT_MS [USER:PASSWORD]
+
+With a user, clients authenticate, and what they make is only for that user.
 
 The protocol is that of InteropPeer.pm, which drives this program.  An actor is a
 thread: what one is asked to do, it does in that order.
@@ -26,6 +28,7 @@ import time
 from kazoo.client import KazooClient
 from kazoo.exceptions import LockTimeout
 from kazoo.recipe.lock import Lock, ReadLock, WriteLock
+from kazoo.security import CREATOR_ALL_ACL
 
 logging.basicConfig(level=logging.CRITICAL)
 
@@ -164,9 +167,11 @@ class Actor:
 
 
 class Peer:
-    def __init__(self, hosts, session_timeout):
+    def __init__(self, hosts, session_timeout, identity=None):
         self.hosts = hosts
         self.session_timeout = session_timeout
+        self.credentials = {"auth_data": [("digest", identity)],
+                            "default_acl": CREATOR_ALL_ACL} if identity else {}
         self.clients = {}
         self.actors = {}
 
@@ -178,6 +183,7 @@ class Peer:
                 connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.5},
                 command_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.5,
                                "deadline": PATIENCE},
+                **self.credentials,
             )
             client.start(PATIENCE)
             self.clients[name] = client
@@ -215,7 +221,7 @@ class Peer:
 
 
 def main():
-    peer = Peer(sys.argv[1], int(sys.argv[2]) / 1000)
+    peer = Peer(sys.argv[1], int(sys.argv[2]) / 1000, *sys.argv[3:])
     for line in sys.stdin:
         request = Request(line)
         try:

@@ -86,7 +86,8 @@ my @peers;
 
 =item InteropPeer->curator($zk, session_timeout => 4), InteropPeer->kazoo(...)
 
-Start one.  The timeout of its sessions is in seconds.
+Start one.  The timeout of its sessions is in seconds.  With C<< user => 'user:password' >>
+its clients authenticate, and what they make is only for that user.
 
 =cut
 
@@ -120,7 +121,7 @@ sub _start
 	}, $class;
 
 	$self->{pid} = open2($self->{output}, $self->{input}, @command, $zk->hosts,
-		1000 * ($params->{session_timeout} // 4));
+		1000 * ($params->{session_timeout} // 4), $params->{user} // ());
 	push @peers, $self;
 	return $self;
 }

@@ -209,7 +209,8 @@ sub wait_until_follower
 Each call may have C<< client => 'name' >>: every name has a ZooKeeper session of its
 own, so that a test can play several foreign services.  With C<< server => $address >> it
 is for this one of the ensemble.  Errors die with ZooKeeper's name for them, such as
-C<NoNodeError>.
+C<NoNodeError>.  C<< user => 'user:password' >> is for the first call of a client, which then
+authenticates.
 
 =over
 
@@ -241,9 +242,14 @@ with it (default: everything); then its parents have to be there.
 
 =item $zk->set($path, $data), $zk->delete($path)
 
-=item $zk->allow($path, $perms)
+=item $zk->allow($path, $perms), $zk->set_acl($path, [$scheme, $id, $perms], ...)
 
-Change what all clients may do with it; without C<a>, for good.
+Change what all clients, or these, may do with it; without C<a>, for good.
+
+=item $zk->acl($path)
+
+A reference to its access control list: scheme, id and permissions, as a number, of each
+entry.
 
 =item $zk->session_id($client), $zk->close($client)
 
@@ -288,6 +294,15 @@ sub set
 }
 
 sub allow { my ($self, $path, $perms) = @_; return $self->_ask('allow', path => $path, perms => $perms); }
+sub acl { my ($self, $path, %opt) = @_; return $self->_ask('acl', path => $path, %opt); }
+
+sub set_acl
+{
+	my ($self, $path, @entries) = @_;
+	my %opt = ref $entries[-1] eq 'HASH' ? %{ pop @entries } : ();
+	return $self->_ask('allow', path => $path, acl => \@entries, %opt);
+}
+
 sub session_id { my ($self, $client) = @_; return $self->_ask('session_id', client => $client // 'default'); }
 sub close { my ($self, $client) = @_; return $self->_ask('close', client => $client // 'default'); }
 

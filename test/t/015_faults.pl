@@ -72,15 +72,15 @@ is($a1->query(q{SELECT zk_lock_release('/kept2')}), 't', 'kept: released');
 foreach my $sql (q{zk_lock_acquire('/kept2', '0')}, q{zk_lock_acquire('/kept2')}, q{zk_write_lock_acquire('/kept2', '1min')})
 {
 	my $result = $a1->run("SELECT $sql");
-	is($result->{errcode}, '42501', "kept: not again: $sql");
+	is($result->{errcode}, '28000', "kept: not again: $sql");
 	like($result->{err}, qr/permission denied by ZooKeeper for lock "\/kept2".*could not be deleted/s, 'kept: and says why');
 }
 $a1->run('SET zklock.synchronous_release = on');
 is($a1->query(q{SELECT zk_semaphore_acquire('/kept3', 3)}), 't', 'kept: a lease');
 is($a1->query(q{SELECT zk_semaphore_release('/kept3')}), 't', 'kept: released, without waiting for what will not be');
 $a1->run('SET zklock.synchronous_release = off');
-is($a1->errcode(q{SELECT zk_semaphore_acquire('/kept3', 3, $$0$$)}), '42501', 'kept: no other lease');
-is($a1->errcode(q{SELECT zk_semaphore_acquire('/kept3', 3, $$1min$$, 2)}), '42501', 'kept: nor two');
+is($a1->errcode(q{SELECT zk_semaphore_acquire('/kept3', 3, $$0$$)}), '28000', 'kept: no other lease');
+is($a1->errcode(q{SELECT zk_semaphore_acquire('/kept3', 3, $$1min$$, 2)}), '28000', 'kept: nor two');
 keeps('/zklock/kept2', 1, 'kept');
 keeps('/zklock/kept3/leases', 1, 'kept');
 
@@ -88,7 +88,7 @@ keeps('/zklock/kept3/leases', 1, 'kept');
 my $worker = $node_a->status('worker_pid');
 $node_a->safe_psql('postgres', 'SELECT pg_terminate_backend(worker_pid) FROM zk_status');
 $node_a->wait_until("SELECT worker_pid <> $worker AND state = 'connected' AND safe FROM zk_status");
-is($a1->errcode(q{SELECT zk_lock_acquire('/kept2', '0')}), '42501', 'kept: not with another worker');
+is($a1->errcode(q{SELECT zk_lock_acquire('/kept2', '0')}), '28000', 'kept: not with another worker');
 keeps('/zklock/kept2', 1, 'kept, another worker');
 
 # When it is asked again and may delete, it does.

@@ -144,7 +144,7 @@ sub is_denied
 {
 	my ($result, $path, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is($result->{errcode}, '42501', $what);
+	is($result->{errcode}, '28000', $what);
 	like($result->{err}, qr/permission denied by ZooKeeper for lock "\Q$path\E"/, "$what: message");
 	return;
 }

@@ -75,7 +75,7 @@ other_names_are_no_paths(void **state)
 {
 	static const char *const names[] = {
 		"", ".", "..", "a%", "a%2", "a%2f", "a%41", "%2Fa", "a%2F", "a%2F%2Fb",
-		"zookeeper", ".zklock%2Fjobs", "a/",
+		"zookeeper", ".zklock%2Fjobs", "a/", "a/b",
 		"_c_00000000-0000-0000-0000-000000000000-lock-0000000001"
 	};
 	char		path[ZKL_PATH_SIZE];

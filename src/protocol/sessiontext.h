@@ -1,0 +1,30 @@
+/*-------------------------------------------------------------------------
+ *
+ * sessiontext.h
+ *	  What the session file says of a session: its id and its password.
+ *
+ * Pure: no PostgreSQL, no ZooKeeper, no allocation.
+ *
+ * src/protocol/sessiontext.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_SESSIONTEXT_H
+#define ZKL_SESSIONTEXT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define ZKL_SESSION_TEXT_PASSWORD	16	/* bytes */
+#define ZKL_SESSION_TEXT_SIZE		64	/* with the newline and the null */
+
+/* Write both as hexadecimal numbers. */
+extern void zkl_session_text_format(int64_t id,
+									const char password[ZKL_SESSION_TEXT_PASSWORD],
+									char text[ZKL_SESSION_TEXT_SIZE]);
+
+/* And back.  False: the text names no session; it was cut off, say. */
+extern bool zkl_session_text_parse(const char *text, int64_t *id,
+								   char password[ZKL_SESSION_TEXT_PASSWORD]);
+
+#endif							/* ZKL_SESSIONTEXT_H */
