@@ -12,9 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool take_word(const char **at, const char *word);
-static bool take_number(const char **at, const char *field, int64_t min,
-						int64_t max, int64_t *number);
+#include "protocol/scan.h"
+
 static bool take_state(const char **at, ZklJobState *state);
 static bool take_id(const char **at, char id[ZKL_JOBRECORD_ID_SIZE]);
 static int64_t distance(int64_t a, int64_t b);
@@ -104,14 +103,14 @@ zkl_job_record_parse(const char *text, size_t length, ZklJobRecord *record)
 	memcpy(copy, text, length);
 	copy[length] = '\0';
 
-	if (!take_word(&at, "zklock-job=1 ") ||
-		!take_number(&at, "tick=", INT64_MIN, INT64_MAX, &record->tick) ||
+	if (!zkl_scan_word(&at, "zklock-job=1 ") ||
+		!zkl_scan_number(&at, "tick=", INT64_MIN, INT64_MAX, &record->tick) ||
 		!take_state(&at, &record->state) ||
 		!take_id(&at, record->run) ||
-		!take_number(&at, "attempt=", 1, INT32_MAX, &attempt) ||
-		!take_number(&at, "token=", INT64_MIN, INT64_MAX, &record->token) ||
-		!take_number(&at, "started=", 0, INT64_MAX, &record->started) ||
-		!take_number(&at, "ended=", 0, INT64_MAX, &record->ended) ||
+		!zkl_scan_number(&at, "attempt=", 1, INT32_MAX, &attempt) ||
+		!zkl_scan_number(&at, "token=", INT64_MIN, INT64_MAX, &record->token) ||
+		!zkl_scan_number(&at, "started=", 0, INT64_MAX, &record->started) ||
+		!zkl_scan_number(&at, "ended=", 0, INT64_MAX, &record->ended) ||
 		strlen(at) >= sizeof(record->about))
 		return false;
 	record->attempt = (int) attempt;
@@ -119,60 +118,17 @@ zkl_job_record_parse(const char *text, size_t length, ZklJobRecord *record)
 	return true;
 }
 
-/* Go on behind the word, if it is there. */
-static bool
-take_word(const char **at, const char *word)
-{
-	size_t		length = strlen(word);
-
-	if (strncmp(*at, word, length) != 0)
-		return false;
-	*at += length;
-	return true;
-}
-
-/* A field with a number as zklock writes it, and the blank behind it. */
-static bool
-take_number(const char **at, const char *field, int64_t min, int64_t max,
-			int64_t *number)
-{
-	char		written[32];
-	const char *digit;
-	uint64_t	limit = INT64_MAX;
-	uint64_t	value = 0;
-	bool		negative;
-
-	if (!take_word(at, field))
-		return false;
-	negative = **at == '-';
-
-	/* The least number is one further from 0 than the greatest. */
-	if (negative)
-		limit++;
-	for (digit = *at + negative; *digit >= '0' && *digit <= '9'; digit++)
-	{
-		if (value > (limit - (*digit - '0')) / 10)
-			return false;
-		value = value * 10 + (*digit - '0');
-	}
-	*number = negative ? (int64_t) (0 - value) : (int64_t) value;
-
-	/* Neither leading zeros nor a sign without a number. */
-	snprintf(written, sizeof(written), "%lld ", (long long) *number);
-	return *number >= min && *number <= max && take_word(at, written);
-}
-
 static bool
 take_state(const char **at, ZklJobState *state)
 {
-	if (!take_word(at, "state="))
+	if (!zkl_scan_word(at, "state="))
 		return false;
 	for (int i = 0; i < NSTATES; i++)
 	{
-		if (take_word(at, state_names[i]))
+		if (zkl_scan_word(at, state_names[i]))
 		{
 			*state = (ZklJobState) i;
-			return take_word(at, " ");
+			return zkl_scan_word(at, " ");
 		}
 	}
 	return false;
@@ -181,13 +137,13 @@ take_state(const char **at, ZklJobState *state)
 static bool
 take_id(const char **at, char id[ZKL_JOBRECORD_ID_SIZE])
 {
-	if (!take_word(at, "run=") ||
+	if (!zkl_scan_word(at, "run=") ||
 		strspn(*at, "0123456789abcdef") != ZKL_JOBRECORD_ID_SIZE - 1)
 		return false;
 	memcpy(id, *at, ZKL_JOBRECORD_ID_SIZE - 1);
 	id[ZKL_JOBRECORD_ID_SIZE - 1] = '\0';
 	*at += ZKL_JOBRECORD_ID_SIZE - 1;
-	return take_word(at, " ");
+	return zkl_scan_word(at, " ");
 }
 
 const char *

@@ -1,0 +1,466 @@
+/*-------------------------------------------------------------------------
+ *
+ * waitrecord.c
+ *	  The records of a server's waits that other servers must know about.
+ *
+ * src/protocol/waitrecord.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "protocol/waitrecord.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "protocol/scan.h"
+
+#define HEAD	"zklock-waits=1 instance=%lld truncated=%d server=%s\n"
+
+/* The longest field, with every byte as %XX. */
+#define ENCODED_SIZE	(3 * ZKL_PATH_SIZE)
+
+static size_t format_record(const ZklWaitSet *set, const ZklWaitRecord *record,
+							char *text, size_t size);
+static size_t format_hold(const ZklWaitHold *hold, char *text, size_t size);
+static bool fits(int written, size_t size, size_t *length);
+static const char *encode(const char *value, char encoded[ENCODED_SIZE]);
+static bool is_plain(unsigned char c);
+static bool parse_head(char **at, ZklWaitSet *set);
+static bool parse_record(char **at, ZklWaitSet *set);
+static bool parse_wait(char **at, ZklWaitRecord *record);
+static bool parse_confirms(char **at, ZklWaitRecord *record);
+static bool parse_hold(char **at, ZklWaitHold *hold);
+static bool is_new(const ZklWaitSet *set, const ZklWaitRecord *record);
+static bool take_word(char **at, const char *word);
+static bool take_number(char **at, const char *field, int64_t min,
+						int64_t max, int64_t *number);
+static bool take_int(char **at, const char *field, int min, int *number);
+static bool take_mode(char **at, ZklMode *mode);
+static bool take_path(char **at, char end, const char **path);
+static bool take_text(char **at, const char *field, char end, size_t size,
+					  const char **value);
+static bool take_about(char **at, const char **about);
+static bool decode(char **from, char *to);
+static int	hex_value(char digit);
+
+static const char *const mode_names[] = {
+	[ZKL_MODE_LOCK] = "lock",
+	[ZKL_MODE_WRITE] = "write",
+	[ZKL_MODE_READ] = "read",
+	[ZKL_MODE_LEASE] = "lease"
+};
+
+#define NMODES	((int) (sizeof(mode_names) / sizeof(mode_names[0])))
+
+const char *
+zkl_wait_record_mode_name(ZklMode mode)
+{
+	return mode_names[mode];
+}
+
+void
+zkl_wait_record_name(int64_t session, char name[ZKL_WAITRECORD_NAME_SIZE])
+{
+	snprintf(name, ZKL_WAITRECORD_NAME_SIZE, "%016llx", (unsigned long long) session);
+}
+
+/*
+ * Writing
+ */
+
+/*
+ * Whether all records fit is known at the end only, so the first line is
+ * written again then.  Both forms of it have the same length.
+ */
+size_t
+zkl_wait_record_format(const ZklWaitSet *set, char *text, size_t size)
+{
+	char		server[ENCODED_SIZE];
+	char		head[ENCODED_SIZE + 128];
+	bool		truncated = set->truncated;
+	size_t		head_length;
+	size_t		length;
+
+	head_length = (size_t) snprintf(head, sizeof(head), HEAD,
+									(long long) set->instance, 0,
+									encode(set->server, server));
+	length = head_length;
+	for (int i = 0; i < set->nrecords; i++)
+	{
+		size_t		added = format_record(set, &set->records[i],
+										  text +length, size - length);
+
+		if (added == 0)
+		{
+			truncated = true;
+			break;
+		}
+		length += added;
+	}
+	snprintf(head, sizeof(head), HEAD, (long long) set->instance, truncated,
+			 server);
+	memcpy(text, head, head_length);
+	text[		length] = '\0';
+
+	return length;
+}
+
+/* Returns the length, or 0 if there is not room enough. */
+static size_t
+format_record(const ZklWaitSet *set, const ZklWaitRecord *record, char *text,
+			  size_t size)
+{
+	char		encoded[ENCODED_SIZE];
+	size_t		length = 0;
+
+	if (!fits(snprintf(text, size, "wait claim=%lld pid=%d leases=%d limit=%d"
+					   " czxid=%lld since=%lld search=%lld ",
+					   (long long) record->claim, record->pid,
+					   record->leases, record->limit,
+					   (long long) record->czxid, (long long) record->since,
+					   (long long) record->search), size, &length))
+		return 0;
+	for (int i = 0; i < record->nconfirms; i++)
+	{
+		if (!fits(snprintf(text +length, size - length, "confirms=%lld ",
+						   (long long) record->confirms[i]), size, &length))
+			return 0;
+	}
+	if (!fits(snprintf(text +length, size - length, "mode=%s znode=%s",
+					   mode_names[record->mode],
+					   encode(record->znode, encoded)), size, &length) ||
+		!fits(snprintf(text +length, size - length, " path=%s %s\n",
+					   encode(record->path, encoded), record->about),
+			  size, &length))
+		return 0;
+	for (int i = 0; i < record->nholds; i++)
+	{
+		size_t		added = format_hold(&set->holds[record->first_hold + i],
+										text +length, size - length);
+
+		if (added == 0)
+			return 0;
+		length += added;
+	}
+	return length;
+}
+
+static size_t
+format_hold(const ZklWaitHold *hold, char *text, size_t size)
+{
+	char		encoded[ENCODED_SIZE];
+	size_t		length = 0;
+
+	return fits(snprintf(text, size, "hold claim=%lld pid=%d leases=%d"
+						 " stuck=%lld mode=%s path=%s\n",
+						 (long long) hold->claim, hold->pid, hold->leases,
+						 (long long) hold->stuck, mode_names[hold->mode],
+						 encode(hold->path, encoded)),
+				size, &length) ? length : 0;
+}
+
+/* Count what was written, if there was room for it and its null. */
+static bool
+fits(int written, size_t size, size_t *length)
+{
+	*length += (size_t) written;
+	return *length < size;
+}
+
+/* A value that is too long is cut; zklock has none. */
+static const char *
+encode(const char *value, char encoded[ENCODED_SIZE])
+{
+	char	   *to = encoded;
+
+	for (int i = 0; i < ZKL_PATH_SIZE - 1 && value[i] != '\0'; i++)
+	{
+		unsigned char c = (unsigned char) value[i];
+
+		if (is_plain(c))
+			*to++ = (char) c;
+		else
+			to += sprintf(to, "%%%02X", c);
+	}
+	*to = '\0';
+	return encoded;
+}
+
+static bool
+is_plain(unsigned char c)
+{
+	return c > ' ' && c < 0x7f && c != '%';
+}
+
+/*
+ * Reading
+ */
+
+bool
+zkl_wait_record_parse(char *text, size_t length, ZklWaitSet *set)
+{
+	char	   *at = text;
+
+	/* A null would hide from the parser what comes after it. */
+	if (length >= ZKL_WAITRECORD_TEXT_SIZE ||
+		memchr(text, '\0', length) != NULL)
+		return false;
+	text[		length] = '\0';
+
+	set->nrecords = 0;
+	set->nholds = 0;
+	if (!parse_head(&at, set))
+		return false;
+	while (at < text +length)
+	{
+		if (!parse_record(&at, set))
+			return false;
+	}
+	return true;
+}
+
+static bool
+parse_head(char **at, ZklWaitSet *set)
+{
+	int64_t		truncated;
+
+	if (!take_word(at, "zklock-waits=1 ") ||
+		!take_number(at, "instance=", 1, INT64_MAX, &set->instance) ||
+		!take_number(at, "truncated=", 0, 1, &truncated) ||
+		!take_text(at, "server=", '\n', ZKL_ABOUT_SIZE, &set->server))
+		return false;
+	set->truncated = truncated != 0;
+	return true;
+}
+
+/* A line that begins with "wait", and those with its holds. */
+static bool
+parse_record(char **at, ZklWaitSet *set)
+{
+	ZklWaitRecord *record = &set->records[set->nrecords];
+
+	if (set->nrecords == ZKL_WAITRECORD_WAITS || !parse_wait(at, record) ||
+		!is_new(set, record))
+		return false;
+	record->first_hold = set->nholds;
+	record->nholds = 0;
+	while (take_word(at, "hold "))
+	{
+		if (set->nholds == ZKL_WAITRECORD_HOLDS ||
+			!parse_hold(at, &set->holds[set->nholds]))
+			return false;
+		set->nholds++;
+		record->nholds++;
+	}
+	set->nrecords++;
+	return true;
+}
+
+static bool
+parse_wait(char **at, ZklWaitRecord *record)
+{
+	return take_word(at, "wait ") &&
+		take_number(at, "claim=", 1, INT64_MAX, &record->claim) &&
+		take_int(at, "pid=", 1, &record->pid) &&
+		take_int(at, "leases=", 1, &record->leases) &&
+		take_int(at, "limit=", 1, &record->limit) &&
+		take_number(at, "czxid=", 1, INT64_MAX, &record->czxid) &&
+		take_number(at, "since=", 0, INT64_MAX, &record->since) &&
+		take_number(at, "search=", 0, INT64_MAX, &record->search) &&
+		parse_confirms(at, record) &&
+		take_mode(at, &record->mode) &&
+		take_text(at, "znode=", ' ', ZKL_ZNODE_SIZE, &record->znode) &&
+		take_path(at, ' ', &record->path) &&
+		take_about(at, &record->about) &&
+		strchr(record->znode, '/') == NULL &&
+		record->leases <= record->limit &&
+		(record->mode == ZKL_MODE_LEASE || record->limit == 1);
+}
+
+static bool
+parse_confirms(char **at, ZklWaitRecord *record)
+{
+	record->nconfirms = 0;
+	while (strncmp(*at, "confirms=", strlen("confirms=")) == 0)
+	{
+		if (record->nconfirms == ZKL_WAITRECORD_CONFIRMS ||
+			!take_number(at, "confirms=", 1, INT64_MAX,
+						 &record->confirms[record->nconfirms]))
+			return false;
+		record->nconfirms++;
+	}
+	return true;
+}
+
+static bool
+parse_hold(char **at, ZklWaitHold *hold)
+{
+	return take_number(at, "claim=", 1, INT64_MAX, &hold->claim) &&
+		take_int(at, "pid=", 1, &hold->pid) &&
+		take_int(at, "leases=", 1, &hold->leases) &&
+		take_number(at, "stuck=", INT64_MIN, INT64_MAX, &hold->stuck) &&
+		take_mode(at, &hold->mode) &&
+		take_path(at, '\n', &hold->path) &&
+		(hold->mode == ZKL_MODE_LEASE || hold->leases == 1);
+}
+
+/* A claim waits once.  With two records of one wait, no order is total. */
+static bool
+is_new(const ZklWaitSet *set, const ZklWaitRecord *record)
+{
+	for (int i = 0; i < set->nrecords; i++)
+	{
+		if (set->records[i].claim == record->claim)
+			return false;
+	}
+	return true;
+}
+
+/* The same as in scan.h, in a text that changes. */
+static bool
+take_word(char **at, const char *word)
+{
+	const char *from = *at;
+	bool		taken = zkl_scan_word(&from, word);
+
+	*at += from - *at;
+	return taken;
+}
+
+static bool
+take_number(char **at, const char *field, int64_t min, int64_t max,
+			int64_t *number)
+{
+	const char *from = *at;
+	bool		taken = zkl_scan_number(&from, field, min, max, number);
+
+	*at += from - *at;
+	return taken;
+}
+
+static bool
+take_int(char **at, const char *field, int min, int *number)
+{
+	int64_t		wide;
+
+	if (!take_number(at, field, min, INT32_MAX, &wide))
+		return false;
+	*number = (int) wide;
+	return true;
+}
+
+static bool
+take_mode(char **at, ZklMode *mode)
+{
+	if (!take_word(at, "mode="))
+		return false;
+	for (int i = 0; i < NMODES; i++)
+	{
+		if (take_word(at, mode_names[i]))
+		{
+			*mode = (ZklMode) i;
+			return take_word(at, " ");
+		}
+	}
+	return false;
+}
+
+/*
+ * The worker looks the path up in ZooKeeper, so it has to be one.  That of a
+ * semaphore's inner mutex has one component more than a user may give.
+ */
+static bool
+take_path(char **at, char end, const char **path)
+{
+	static const char inner[] = "/" ZKL_LOCKS;
+	char		lock[ZKL_PATH_SIZE];
+	size_t		length;
+
+	if (!take_text(at, "path=", end, ZKL_PATH_SIZE, path))
+		return false;
+	length = strlen(*path);
+	memcpy(lock, *path, length + 1);
+	if (length >= sizeof(inner) &&
+		strcmp(lock + length - strlen(inner), inner) == 0)
+		lock[length - strlen(inner)] = '\0';
+	return zkl_path_fault(lock) == NULL;
+}
+
+/*
+ * A field and the character behind it.  The value replaces its encoded form,
+ * which is never shorter, and its null at most the character behind.
+ */
+static bool
+take_text(char **at, const char *field, char end, size_t size,
+		  const char **value)
+{
+	char	   *start;
+	char	   *to;
+
+	if (!take_word(at, field))
+		return false;
+	start = to = *at;
+	while (**at != end)
+	{
+		if (!decode(at, to++))
+			return false;
+	}
+	(*at)++;
+	*to = '\0';
+	*value = start;
+	return to > start && (size_t) (to - start) < size;
+}
+
+/* Only what encode() writes is accepted, so no value has two forms. */
+static bool
+decode(char **from, char *to)
+{
+	const char *at = *from;
+	int			high;
+	int			low;
+
+	if (is_plain((unsigned char) *at))
+	{
+		*to = *at;
+		(*from)++;
+		return true;
+	}
+	if (*at != '%' || (high = hex_value(at[1])) < 0 ||
+		(low = hex_value(at[2])) < 0 ||
+		high * 16 + low == 0 || is_plain((unsigned char) (high * 16 + low)))
+		return false;
+	*to = (char) (high * 16 + low);
+	*from += 3;
+	return true;
+}
+
+static int
+hex_value(char digit)
+{
+	if (digit >= '0' && digit <= '9')
+		return digit - '0';
+	if (digit >= 'A' && digit <= 'F')
+		return digit - 'A' + 10;
+	return -1;
+}
+
+/* The rest of the line.  Its fields are encoded already, as in other znodes. */
+static bool
+take_about(char **at, const char **about)
+{
+	size_t		length = strcspn(*at, "\n");
+
+	if ((*at)[length] != '\n' || length >= ZKL_ABOUT_SIZE)
+		return false;
+	for (size_t i = 0; i < length; i++)
+	{
+		unsigned char c = (unsigned char) (*at)[i];
+
+		if (c < ' ' || c == 0x7f)
+			return false;
+	}
+	(*at)[length] = '\0';
+	*about = *at;
+	*at += length + 1;
+	return true;
+}
