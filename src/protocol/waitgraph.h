@@ -57,7 +57,7 @@
 #define ZKL_WAITGRAPH_NODES		1024
 #define ZKL_WAITGRAPH_HOLDS		4096
 #define ZKL_WAITGRAPH_LOCKS		4096
-#define ZKL_WAITGRAPH_BUCKETS	8192	/* a power of 2 */
+#define ZKL_WAITGRAPH_BUCKETS	1024	/* a power of 2 */
 
 /* A lock that nodes wait for or hold; leases are a lock of their own. */
 typedef struct ZklGraphLock
