@@ -32,7 +32,7 @@
 #define LOCKS		5
 #define ROWS		2			/* on each server */
 
-#define WORLDS		100000
+#define WORLDS		40000
 
 typedef enum Kind
 {
@@ -269,8 +269,10 @@ want_ticket(int b, int lock)
 
 	world.backend[b].doing = WAITS_FOR_TICKET;
 	world.backend[b].what = lock;
-	if (t >= 0 && is_owned(lock, t) && count_holders(lock, server) == 0 &&
-		((world.ticket[lock][t].reads && !reads) || !may_join(lock, t)))
+	if (t >= 0 && count_holders(lock, server) == 0 &&
+		(is_owned(lock, t) ?
+		 (world.ticket[lock][t].reads && !reads) || !may_join(lock, t) :
+		 world.ticket[lock][t].reads != reads))
 	{
 		/* It is of the wrong mode, or other servers have their turn. */
 		remove_ticket(lock, t);
