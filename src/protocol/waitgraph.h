@@ -32,8 +32,12 @@
  *		   its "confirms".
  *		3. The victim's server reads the records again, and confines the graph
  *		   to what is in the evidence and in records that confirm.  If its
- *		   record is still the victim then, all of those waits and holds
- *		   existed when the nonce was published.
+ *		   record is still the victim then, all waits and holds of the other
+ *		   members existed when the nonce was published.
+ *		4. It looks at its own wait and hold once more, in shared memory, and
+ *		   cancels in the same moment.
+ *
+ *		A nonce is used for one search only.
  *
  * A caller that looks for deadlocks begins with the sets of its own server,
  * adds the sets of the sessions that own what zkl_wait_graph_next() names,
