@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * waitgraph.c
- *	  Deadlocks between servers: which waits cannot end, and which backend ends.
+ *	  Deadlocks between servers: which waits cannot end.
  *
  * Why the rules of waitgraph.h are exact, although nodes know nothing of the
  * places in the queues:
@@ -28,9 +28,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "protocol/waitgraph.h"
+#include "protocol/waitgraphint.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static void add_record(ZklWaitGraph *graph, const ZklWaitSet *set,
@@ -44,28 +43,6 @@ static int	find_claim(ZklWaitGraph *graph, int64_t instance,
 static void reach(ZklWaitGraph *graph, int node);
 static bool can_end(const ZklWaitGraph *graph, const ZklGraphNode *node);
 static void count_stuck(ZklWaitGraph *graph, const ZklGraphNode *node, int by);
-static int	find_node(const ZklWaitGraph *graph, int64_t instance,
-					  int64_t claim);
-static bool explore(ZklWaitGraph *graph, int64_t instance, int64_t claim,
-					int *start);
-static void explore_forward(ZklWaitGraph *graph, int start);
-static void explore_backward(ZklWaitGraph *graph, int start);
-static bool is_younger(const ZklGraphNode *one, const ZklGraphNode *other);
-static void make_circle(ZklWaitGraph *graph, int victim);
-static const ZklGraphHolding *find_entry(const ZklWaitGraph *graph, int victim);
-static bool is_better_entry(const ZklWaitHold *one, const ZklWaitHold *other,
-							int pid);
-static int	find_member(const ZklWaitGraph *graph, int lock);
-static const ZklWaitHold *find_hold(const ZklWaitGraph *graph,
-									const ZklGraphNode *node, int lock);
-static uint64_t evidence_item(const ZklWaitSet *set,
-							  const ZklWaitRecord *record,
-							  const ZklWaitHold *hold);
-static bool is_evident(const ZklWaitGraph *graph, const ZklGraphNode *node,
-					   const ZklWaitHold *hold);
-static int	compare_items(const void *one, const void *other);
-static uint64_t hash_text(const char *text);
-static uint64_t hash_number(uint64_t hash, int64_t number);
 
 /*
  * Building the graph
@@ -142,6 +119,19 @@ has_nonce(const ZklWaitRecord *record, int64_t nonce)
 	return record->search == nonce;
 }
 
+int
+zkl_wait_graph_find_node(const ZklWaitGraph *graph, int64_t instance,
+						 int64_t claim)
+{
+	for (int i = 0; i < graph->nnodes; i++)
+	{
+		if (graph->nodes[i].record->claim == claim &&
+			graph->nodes[i].set->instance == instance)
+			return i;
+	}
+	return -1;
+}
+
 /*
  * A session of another server that was lost and opened again may show a wait
  * twice, in an old znode and a new one; the first counts.
@@ -159,7 +149,7 @@ add_record(ZklWaitGraph *graph, const ZklWaitSet *set,
 		graph->complete = false;
 		return;
 	}
-	if (find_node(graph, set->instance, record->claim) >= 0)
+	if (zkl_wait_graph_find_node(graph, set->instance, record->claim) >= 0)
 		return;
 
 	graph->nnodes++;
@@ -176,7 +166,7 @@ add_record(ZklWaitGraph *graph, const ZklWaitSet *set,
 	{
 		const ZklWaitHold *hold = &set->holds[record->first_hold + i];
 
-		if (!is_evident(graph, node, hold))
+		if (!zkl_wait_graph_is_evident(graph, node, hold))
 			continue;
 		if (!add_holding(graph, index, hold))
 		{
@@ -227,7 +217,7 @@ static int
 find_lock(ZklWaitGraph *graph, const char *path, ZklMode mode)
 {
 	bool		is_semaphore = mode == ZKL_MODE_LEASE;
-	int		   *bucket = &graph->lock_buckets[hash_text(path) %
+	int		   *bucket = &graph->lock_buckets[zkl_wait_graph_hash_text(path) %
 											  ZKL_WAITGRAPH_BUCKETS];
 
 	for (int i = *bucket; i >= 0; i = graph->locks[i].next)
@@ -254,7 +244,7 @@ static int
 find_claim(ZklWaitGraph *graph, int64_t instance, const ZklWaitHold *hold,
 		   int lock)
 {
-	uint64_t	hash = hash_number(hash_number(0, instance), hold->claim);
+	uint64_t	hash = zkl_wait_graph_hash_number(zkl_wait_graph_hash_number(0, instance), hold->claim);
 	int		   *bucket = &graph->claim_buckets[hash % ZKL_WAITGRAPH_BUCKETS];
 
 	for (int i = *bucket; i >= 0; i = graph->claims[i].next)
@@ -391,322 +381,4 @@ count_stuck(ZklWaitGraph *graph, const ZklGraphNode *node, int by)
 		if (was_stuck != (claim->nstuck > 0))
 			graph->locks[claim->lock].stuck += by * (int64_t) claim->hold->leases;
 	}
-}
-
-bool
-zkl_wait_graph_is_victim(ZklWaitGraph *graph, int64_t instance, int64_t claim)
-{
-	int			start;
-
-	if (!explore(graph, instance, claim, &start))
-		return false;
-	for (int i = 0; i < graph->nnodes; i++)
-	{
-		const ZklGraphNode *node = &graph->nodes[i];
-
-		/* It leads out of the circle, or another wait is younger. */
-		if (node->led_to &&
-			(!node->leads_here || is_younger(node, &graph->nodes[start])))
-			return false;
-	}
-	make_circle(graph, start);
-	return true;
-}
-
-int
-zkl_wait_graph_searches(ZklWaitGraph *graph, int64_t instance, int64_t claim,
-						int64_t nonces[ZKL_WAITRECORD_CONFIRMS])
-{
-	int			start;
-	int			n = 0;
-
-	if (!explore(graph, instance, claim, &start))
-		return 0;
-	for (int i = 0; i < graph->nnodes && n < ZKL_WAITRECORD_CONFIRMS; i++)
-	{
-		const ZklGraphNode *node = &graph->nodes[i];
-
-		if (i != start && node->led_to && node->leads_here &&
-			node->record->search != 0)
-			nonces[n++] = node->record->search;
-	}
-	return n;
-}
-
-static int
-find_node(const ZklWaitGraph *graph, int64_t instance, int64_t claim)
-{
-	for (int i = 0; i < graph->nnodes; i++)
-	{
-		if (graph->nodes[i].record->claim == claim &&
-			graph->nodes[i].set->instance == instance)
-			return i;
-	}
-	return -1;
-}
-
-/*
- * From a stuck node, mark all stuck nodes that it leads to, and all that lead
- * to it.  It is in a circle if it leads to itself.  False: there is no such
- * node, or it is not stuck.
- */
-static bool
-explore(ZklWaitGraph *graph, int64_t instance, int64_t claim, int *start)
-{
-	*start = find_node(graph, instance, claim);
-	if (*start < 0 || !graph->nodes[*start].stuck)
-		return false;
-	for (int i = 0; i < graph->nnodes; i++)
-		graph->nodes[i].led_to = graph->nodes[i].leads_here = false;
-	explore_forward(graph, *start);
-	explore_backward(graph, *start);
-	return true;
-}
-
-/* The nearest nodes come first, so circles are as short as can be. */
-static void
-explore_forward(ZklWaitGraph *graph, int start)
-{
-	int			nqueued = 0;
-
-	for (int next = -1; next < nqueued; next++)
-	{
-		int			from = next < 0 ? start : graph->queue[next];
-		const ZklGraphLock *lock = &graph->locks[graph->nodes[from].lock];
-
-		for (int i = lock->first_claim; i >= 0; i = graph->claims[i].next_of_lock)
-		{
-			for (int j = graph->claims[i].first_holding; j >= 0;
-				 j = graph->holdings[j].next_of_claim)
-			{
-				ZklGraphNode *node = &graph->nodes[graph->holdings[j].node];
-
-				if (!node->stuck || node->led_to)
-					continue;
-				node->led_to = true;
-				node->came_from = from;
-				graph->queue[nqueued++] = graph->holdings[j].node;
-			}
-		}
-	}
-	graph->nled_to = nqueued;
-}
-
-static void
-explore_backward(ZklWaitGraph *graph, int start)
-{
-	int			nqueued = 0;
-
-	graph->back[nqueued++] = start;
-	graph->nodes[start].leads_here = true;
-	for (int next = 0; next < nqueued; next++)
-	{
-		const ZklGraphNode *to = &graph->nodes[graph->back[next]];
-
-		for (int i = 0; i < to->nholdings; i++)
-		{
-			int			claim = graph->holdings[to->first_holding + i].claim;
-			int			lock = graph->claims[claim].lock;
-
-			for (int j = graph->locks[lock].first_waiter; j >= 0;
-				 j = graph->nodes[j].next_waiter)
-			{
-				if (!graph->nodes[j].stuck || graph->nodes[j].leads_here)
-					continue;
-				graph->nodes[j].leads_here = true;
-				graph->back[nqueued++] = j;
-			}
-		}
-	}
-}
-
-/*
- * ZooKeeper gives each znode a czxid of its own, so only waits for one ticket,
- * on one server, share it.
- */
-static bool
-is_younger(const ZklGraphNode *one, const ZklGraphNode *other)
-{
-	if (one->record->czxid != other->record->czxid)
-		return one->record->czxid > other->record->czxid;
-	if (one->record->claim != other->record->claim)
-		return one->record->claim > other->record->claim;
-	return one->set->instance > other->set->instance;
-}
-
-/*
- * The members of a circle through the victim, as PostgreSQL lists them: each
- * waits for the next.
- */
-static void
-make_circle(ZklWaitGraph *graph, int victim)
-{
-	const ZklGraphHolding *entry = find_entry(graph, victim);
-	int			member = find_member(graph, graph->claims[entry->claim].lock);
-	const ZklWaitHold *waits_for = entry->hold;
-	int			n = 1;
-
-	for (int i = member; i != victim; i = graph->nodes[i].came_from)
-		n++;
-	graph->nmembers = n;
-	while (n-- > 0)
-	{
-		const ZklGraphNode *node = &graph->nodes[member];
-
-		graph->members[n] = (ZklGraphMember)
-		{
-			.set = node->set,
-				.record = node->record,
-				.waits_for = waits_for
-		};
-		if (n > 0)
-		{
-			const ZklGraphNode *before = &graph->nodes[node->came_from];
-
-			waits_for = find_hold(graph, node, before->lock);
-			member = node->came_from;
-		}
-	}
-}
-
-/* The claim by which a circle enters the victim's node. */
-static const ZklGraphHolding *
-find_entry(const ZklWaitGraph *graph, int victim)
-{
-	const ZklGraphNode *node = &graph->nodes[victim];
-	const ZklGraphHolding *best = NULL;
-
-	for (int i = 0; i < node->nholdings; i++)
-	{
-		const ZklGraphHolding *holding =
-		&graph->holdings[node->first_holding + i];
-
-		if (find_member(graph, graph->claims[holding->claim].lock) >= 0 &&
-			(best == NULL || is_better_entry(holding->hold, best->hold,
-											 node->record->pid)))
-			best = holding;
-	}
-	return best;
-}
-
-/*
- * If the backend that waits holds such a lock itself, that one ends: it is the
- * one whose wait is the youngest.  Otherwise the youngest claim.
- */
-static bool
-is_better_entry(const ZklWaitHold *one, const ZklWaitHold *other, int pid)
-{
-	if ((one->pid == pid) != (other->pid == pid))
-		return one->pid == pid;
-	return one->claim > other->claim;
-}
-
-/* The nearest node of the circle that waits for this lock; -1: there is none. */
-static int
-find_member(const ZklWaitGraph *graph, int lock)
-{
-	for (int i = 0; i < graph->nled_to; i++)
-	{
-		if (graph->nodes[graph->queue[i]].lock == lock)
-			return graph->queue[i];
-	}
-	return -1;
-}
-
-static const ZklWaitHold *
-find_hold(const ZklWaitGraph *graph, const ZklGraphNode *node, int lock)
-{
-	for (int i = 0; i < node->nholdings; i++)
-	{
-		const ZklGraphHolding *holding =
-		&graph->holdings[node->first_holding + i];
-
-		if (graph->claims[holding->claim].lock == lock)
-			return holding->hold;
-	}
-	return NULL;
-}
-
-/*
- * Evidence
- */
-
-/*
- * Of the whole strongly connected part, not only of the circle: with
- * semaphores and readers, the circle alone need not be a deadlock.
- */
-void
-zkl_wait_graph_note_evidence(const ZklWaitGraph *graph,
-							 ZklWaitEvidence *evidence)
-{
-	evidence->nitems = 0;
-	for (int i = 0; i < graph->nholdings; i++)
-	{
-		const ZklGraphNode *node = &graph->nodes[graph->holdings[i].node];
-
-		if (node->led_to)
-			evidence->items[evidence->nitems++] =
-				evidence_item(node->set, node->record, graph->holdings[i].hold);
-	}
-	qsort(evidence->items, (size_t) evidence->nitems, sizeof(uint64_t),
-		  compare_items);
-}
-
-/* What makes it the very same wait, and the very same hold. */
-static uint64_t
-evidence_item(const ZklWaitSet *set, const ZklWaitRecord *record,
-			  const ZklWaitHold *hold)
-{
-	uint64_t	hash = hash_number(0, set->instance);
-
-	hash = hash_number(hash, record->claim);
-	hash = hash_number(hash, record->czxid);
-	hash = hash_number(hash, (int64_t) hash_text(record->path));
-	hash = hash_number(hash, hold->claim);
-	hash = hash_number(hash, hold->stuck);
-	return hash_number(hash, (int64_t) hash_text(hold->path));
-}
-
-static bool
-is_evident(const ZklWaitGraph *graph, const ZklGraphNode *node,
-		   const ZklWaitHold *hold)
-{
-	uint64_t	item;
-
-	if (graph->evidence == NULL)
-		return true;
-	item = evidence_item(node->set, node->record, hold);
-	return bsearch(&item, graph->evidence->items,
-				   (size_t) graph->evidence->nitems, sizeof(uint64_t),
-				   compare_items) != NULL;
-}
-
-static int
-compare_items(const void *one, const void *other)
-{
-	uint64_t	a = *(const uint64_t *) one;
-	uint64_t	b = *(const uint64_t *) other;
-
-	return (a > b) - (a < b);
-}
-
-/* FNV-1a */
-static uint64_t
-hash_text(const char *text)
-{
-	uint64_t	hash = UINT64_C(14695981039346656037);
-
-	for (; *text !='\0'; text ++)
-		hash = (hash ^ (unsigned char) *text) *UINT64_C(1099511628211);
-	return hash;
-}
-
-/* The mixing function of splitmix64, so that all bits count. */
-static uint64_t
-hash_number(uint64_t hash, int64_t number)
-{
-	hash = (hash ^ (uint64_t) number) + UINT64_C(0x9e3779b97f4a7c15);
-	hash = (hash ^ (hash >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	hash = (hash ^ (hash >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return hash ^ (hash >> 31);
 }
