@@ -39,7 +39,8 @@ use ZklockBackend;
 
 A new server, configured and not yet started.  C<%settings> go to its configuration;
 a setting that is undef is left out altogether.  Without C<$zk>, C<zklock.hosts> has to
-be among them.  C<init> is special: a reference to what C<< Cluster->init >> takes.
+be among them.  Two are special: C<init>, a reference to what C<< Cluster->init >> takes, and
+C<install_path>, where another PostgreSQL is installed.
 
 =item ZklockNode->started($name, $zk, %settings)
 
@@ -57,8 +58,9 @@ sub initialized
 {
 	my ($class, $name, $zk, %settings) = @_;
 	my $init = delete $settings{init} // [];
+	my $install_path = delete $settings{install_path};
 
-	my $node = $class->new($name);
+	my $node = $class->new($name, $install_path ? (install_path => $install_path) : ());
 	$node->init(@$init);
 	$node->configure(
 		'shared_preload_libraries' => 'zklock',

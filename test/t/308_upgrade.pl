@@ -16,7 +16,9 @@ use ZooKeeper;
 
 my $zk = ZooKeeper->new;
 my %old_version = $ENV{OLD_PG_CONFIG} ? (install_path => qx{"$ENV{OLD_PG_CONFIG}" --bindir} =~ s{/bin\n$}{}r) : ();
-my %settings = ('zklock.leader_of' => '/leaders/cron');
+
+# Both clusters have checksums, because versions differ in whether they have them by default.
+my %settings = ('zklock.leader_of' => '/leaders/cron', init => [ extra => ['--data-checksums'] ]);
 
 # What there is of the extension: each object with its privileges, comment and definition.
 my $catalogue = q{
@@ -31,7 +33,12 @@ my $catalogue = q{
 		  AND x.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
 	ORDER BY o.type, o.identity};
 
+# TEMP_CONFIG leads to the library under test, which is not for an older PostgreSQL.
+my $config = $ENV{TEMP_CONFIG};
+delete $ENV{TEMP_CONFIG} if %old_version;
 my $old = ZklockNode->started('old', $zk, %settings, %old_version);
+$ENV{TEMP_CONFIG} = $config;
+note $old->safe_psql('postgres', q{SELECT 'from ' || version()});
 my $witness = ZklockNode->started('witness', $zk);
 my $fresh = $witness->safe_psql('postgres', $catalogue);
 is($old->safe_psql('postgres', $catalogue), $fresh, 'two fresh installations are equal')
@@ -47,7 +54,8 @@ $old->safe_psql('postgres', q{
 	GRANT EXECUTE ON FUNCTION zk_fence(text, bigint) TO app;
 	SELECT zk_fence('account', 1000);
 	SELECT job()});
-my $granted = $old->safe_psql('postgres', $catalogue);
+$witness->safe_psql('postgres', 'CREATE ROLE app; GRANT EXECUTE ON FUNCTION zk_fence(text, bigint) TO app');
+my $granted = $witness->safe_psql('postgres', $catalogue);
 
 sub is_all_there
 {
@@ -62,7 +70,6 @@ sub is_all_there
 
 # Dump and restore, into another server.
 my $dump = "${PostgreSQL::Test::Utils::tmp_check}/old.sql";
-$witness->safe_psql('postgres', 'CREATE ROLE app');
 $witness->safe_psql('postgres', 'CREATE DATABASE restored');
 command_ok([ 'pg_dump', '-f', $dump, '-d', $old->connstr('postgres') ], 'pg_dump');
 command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, '-d', $witness->connstr('restored') ], 'restore');
