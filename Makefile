@@ -16,6 +16,8 @@
 #	make faults					random faults on three servers, from a seed: SEED= RUNS= SECONDS=
 #	make soak [HOURS=n]			locks for hours, and what that does to memory and ZooKeeper
 #	make deadlock-storm [SECONDS=n]	locks in random orders; a checker knows the true deadlocks
+#	make sanitize				pg_regress and isolation tests with AddressSanitizer and UBSan
+#	make assertions				the same on a PostgreSQL with assertions, built from source
 #	make check-layers			which file may include, call and write what
 #	make indent, check-indent	PostgreSQL's own code layout
 #	make deb					Debian packages, in test/out/deb
@@ -193,6 +195,12 @@ check-indent: have-indent typedefs.list
 test:
 	@test/run
 
+sanitize:
+	@SANITIZE=1 test/run regress
+
+assertions:
+	@test/assertions regress
+
 soak:
 	@test/soak $(HOURS)
 
@@ -224,4 +232,4 @@ release:
 matrix:
 	@package/matrix $(RELEASES)
 
-.PHONY: all install-man uninstall-man unit fuzz model instructions check-layers have-indent indent check-indent test demo faults soak deadlock-storm bench bench-doc deb release matrix
+.PHONY: all install-man uninstall-man unit fuzz model instructions check-layers have-indent indent check-indent test sanitize assertions demo faults soak deadlock-storm bench bench-doc deb release matrix

@@ -136,9 +136,10 @@ lab_leave() {
 # --- zklock -------------------------------------------------------------------
 
 # Build, install below $lab/stage, and write to $lab/stage.conf what makes a server
-# find it there.  Arguments go to make.
+# find it there.  Arguments go to make.  With SANITIZE=1, the library is built with sanitizers.
 lab_stage() {
 	local stage=$lab/stage pg_config=${PG_CONFIG:-pg_config} path
+	[[ -z ${SANITIZE:-} ]] || set -- CC=gcc COPT='-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer' "$@"
 	make -s -j"$(nproc)" "$@" || return
 	make -s install DESTDIR="$stage" "$@" || return
 
@@ -161,6 +162,21 @@ lab_stage_faults() (
 	cd "$lab/faults" && rm -f src/*.o src/*/*.o && lab=$lab/faults lab_stage FAULTS=1
 )
 
+# lab_sanitized COMMAND...: with SANITIZE=1, preload AddressSanitizer, because postgres is
+# not linked with it.  What it finds ends the process, and is in the server's log.  Leaks
+# are not looked for: PostgreSQL's processes free memory by ending.
+lab_sanitized() {
+	[[ -n ${SANITIZE:-} ]] || { "$@"; return; }
+	LD_PRELOAD=$(gcc -print-file-name=libasan.so) \
+		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:detect_stack_use_after_return=0 "$@"
+}
+
+# lab_sanitizers_found DIR: whether a server's log in DIR has a report of theirs, which is shown
+lab_sanitizers_found() {
+	[[ -n ${SANITIZE:-} ]] &&
+		grep -rhE -A 15 'ERROR: AddressSanitizer|: runtime error: ' "$1"
+}
+
 # lab_perl DIR COMMAND...: run it with what PostgreSQL's and our own modules for tests
 # need; they keep their files in DIR (TESTDIR until PostgreSQL 15, the others since).
 lab_perl() {
@@ -168,7 +184,7 @@ lab_perl() {
 	pgxs=$(dirname "$("${PG_CONFIG:-pg_config}" --pgxs)")/../..
 	TESTDIR=$1 TESTDATADIR=$1/tmp_check TESTLOGDIR=$1/tmp_check/log \
 		PG_REGRESS=$pgxs/src/test/regress/pg_regress TEMP_CONFIG=$lab/stage.conf \
-		PERL5LIB=$pgxs/src/test/perl:$tree/test/perl "${@:2}"
+		PERL5LIB=$pgxs/src/test/perl:$tree/test/perl lab_sanitized "${@:2}"
 }
 
 # --- ZooKeeper ----------------------------------------------------------------
