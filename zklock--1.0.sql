@@ -169,7 +169,7 @@ CREATE FUNCTION zk_tick(every interval DEFAULT '1 minute')
 RETURNS timestamptz
 LANGUAGE SQL STABLE PARALLEL SAFE
 RETURN pg_catalog.date_bin(every,
-						   pg_catalog.now() + least(every / 2, interval '30 seconds'),
+						   pg_catalog.now() + least(every OPERATOR(pg_catalog./) 2, interval '30 seconds'),
 						   timestamptz 'epoch');
 
 COMMENT ON FUNCTION zk_tick(interval) IS
@@ -527,7 +527,7 @@ CREATE VIEW zk_sessions AS
 		   s.state,
 		   s.session_id,
 		   s.server,
-		   s.session_timeout_ms * interval '1 millisecond' AS session_timeout,
+		   s.session_timeout_ms OPERATOR(pg_catalog.*) interval '1 millisecond' AS session_timeout,
 		   s.connected_since,
 		   s.safe_until,
 		   s.safe,
@@ -605,7 +605,7 @@ CREATE VIEW zk_status AS
 				 bool_and(safe) AS safe,
 				 sum(epoch)::bigint - count(*) + 1 AS epoch,
 				 sum(ephemeral_bytes)::bigint AS ephemeral_bytes,
-				 (array_agg(last_error ORDER BY last_error_at DESC NULLS LAST))[1] AS last_error,
+				 (pg_catalog.array_agg(last_error ORDER BY last_error_at DESC NULLS LAST))[1] AS last_error,
 				 max(last_error_at) AS last_error_at
 		  FROM @extschema@.zk_sessions) AS s;
 

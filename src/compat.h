@@ -97,14 +97,18 @@ zkl_lock_held_by_me(const LOCKTAG *tag, LOCKMODE mode)
 #endif
 }
 
-/* A hash table of fixed size in shared memory. */
+/*
+ * A hash table of fixed size in shared memory.  Without HASH_FIXED_SIZE, a part
+ * of it that is full would take PostgreSQL's spare memory, which is for the
+ * locks of all.
+ */
 static inline HTAB *
 zkl_shmem_init_hash(const char *name, long nelems, HASHCTL *info, int flags)
 {
 #if PG_VERSION_NUM >= 190000
-	return ShmemInitHash(name, nelems, info, flags);
+	return ShmemInitHash(name, nelems, info, flags | HASH_FIXED_SIZE);
 #else
-	return ShmemInitHash(name, nelems, nelems, info, flags);
+	return ShmemInitHash(name, nelems, nelems, info, flags | HASH_FIXED_SIZE);
 #endif
 }
 

@@ -34,6 +34,7 @@
 #include "utils/timestamp.h"
 
 #include "backend/deadlock.h"
+#include "backend/permission.h"
 #include "backend/stuck.h"
 #include "backend/znodetext.h"
 #include "faultpoint.h"
@@ -77,6 +78,7 @@ static void execute(ZklClaim *claim, const ZklWaitSentence *sentence);
 static void end_at_exit(int code, Datum arg);
 static char *statements_of(const ZklWaitSentence *sentence);
 static void explain(ErrorData *error);
+static const char *detail_for_client(const char *detail);
 
 int64
 zkl_deadlock_look(ZklClaim *claim)
@@ -85,7 +87,13 @@ zkl_deadlock_look(ZklClaim *claim)
 	ZklWaitSentence sentence;
 
 	if (!zkl_deadlock_detection)
+	{
+		/* A sentence of before must not be carried out later. */
+		if (wait.published)
+			zkl_waits_end();
+		wait.published = false;
 		return ZKL_FOREVER;
+	}
 	if (!wait.active)
 		begin();
 	if (wait.published && zkl_waits_look(&asked, &sentence))
@@ -289,9 +297,17 @@ execute(ZklClaim *claim, const ZklWaitSentence *sentence)
 	ereport(ERROR,
 			errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
 			errmsg("deadlock detected"),
-			errdetail_internal("%s", detail),
+			errdetail_internal("%s", detail_for_client(detail)),
 			errdetail_log("%s%s", detail, statements),
 			errhint("See server log for query details."));
+}
+
+/* The paths of others are not for a role that may use some only. */
+static const char *
+detail_for_client(const char *detail)
+{
+	return zkl_permission_allows_all() ? detail :
+		_("The server log has the processes and the locks.");
 }
 
 /*
@@ -318,10 +334,17 @@ statements_of(const ZklWaitSentence *sentence)
 bool
 zkl_deadlock_on_signal(int signal)
 {
-	/* An idle backend has nothing to cancel. */
-	if ((MyBackendType == B_BACKEND && debug_query_string == NULL) ||
-		!zkl_waits_accept_notice())
+	bool		is_idle = MyBackendType == B_BACKEND && debug_query_string == NULL;
+
+	if (!zkl_waits_has_notice())
 		return false;
+
+	/*
+	 * The wait may have ended before the signal came.  Then the signal means
+	 * nothing, unless the worker has told of a loss at the same time.
+	 */
+	if (!zkl_waits_accept_notice(is_idle))
+		return !zkl_lock_table_has_lost(MyProcPid);
 	cancelled_statement = GetCurrentStatementStartTimestamp();
 	StatementCancelHandler(signal);
 	return true;
@@ -366,14 +389,15 @@ static void
 explain(ErrorData *error)
 {
 	ZklWaitSentence sentence;
+	const char *detail;
 
 	cancelled_statement = 0;
 	zkl_waits_read_notice(&sentence);
 	pgstat_report_deadlock();
 	error->sqlerrcode = ERRCODE_T_R_DEADLOCK_DETECTED;
 	error->message = pstrdup(_("deadlock detected"));
-	error->detail = pstrdup(zkl_znode_text_show(sentence.detail));
-	error->detail_log = psprintf("%s%s", error->detail,
-								 statements_of(&sentence));
+	detail = zkl_znode_text_show(sentence.detail);
+	error->detail = pstrdup(detail_for_client(detail));
+	error->detail_log = psprintf("%s%s", detail, statements_of(&sentence));
 	error->hint = pstrdup(_("See server log for query details."));
 }

@@ -28,13 +28,17 @@
 bool
 zkl_permission_allows(const char *path)
 {
-	/* Without zklock preloaded there are no locks, and no settings. */
-	if (zkl_allowed_paths == NULL)
-		return true;
-
 	/* The default costs each call no more than this. */
-	return strcmp(zkl_allowed_paths, ZKL_PATHLIST_ALL) == 0 ||
+	return zkl_permission_allows_all() ||
 		zkl_pathlist_allows(zkl_allowed_paths, path);
+}
+
+bool
+zkl_permission_allows_all(void)
+{
+	/* Without zklock preloaded there are no locks, and no settings. */
+	return zkl_allowed_paths == NULL ||
+		strcmp(zkl_allowed_paths, ZKL_PATHLIST_ALL) == 0;
 }
 
 void

@@ -20,6 +20,9 @@
 /* May this session use, and see, this path?  The path is in UTF-8. */
 extern bool zkl_permission_allows(const char *path);
 
+/* May it see all paths? */
+extern bool zkl_permission_allows_all(void);
+
 /* Raise 42501 if it may not: for a path, and for a resource of zk_fence. */
 extern void zkl_permission_check_path(const char *path);
 extern void zkl_permission_check_resource(const char *resource);

@@ -112,8 +112,12 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 		{
 			int64		until = ZKL_FOREVER;
 
-			/* Tries wait for no other client, and so for no deadlock. */
-			if (!wait->wish->only_tries && !wait->impatient)
+			/*
+			 * Tries wait for no other client, and so for no deadlock.  Nor
+			 * does who waits for ZooKeeper.
+			 */
+			if (!wait->wish->only_tries && !wait->impatient &&
+				answer == ZKL_ANSWER_QUEUED)
 				until = zkl_deadlock_look(claim);
 			ZKL_FAULT_POINT("request-queued");
 			zkl_wait_log_still(&wait->log, wait->wish, claim,

@@ -52,6 +52,9 @@ zkl_wait_log_still(ZklWaitLog *log, const ZklWish *wish, const ZklClaim *claim,
 				   MyProcPid, describe(wish), (long) (waited / 1000),
 				   (int) (waited % 1000)),
 			detail ? errdetail_log("%s", detail) : 0);
+
+	/* The wait for the read may have used up the wake-up of this wait. */
+	SetLatch(MyLatch);
 }
 
 void

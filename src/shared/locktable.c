@@ -41,6 +41,11 @@ static int	max_entries = 0;	/* in the postmaster and its children */
 
 static void choose_max_entries(void);
 static int	wished_entries(void);
+
+/* All claims, free or not. */
+static ZklClaim *claims = NULL;
+static int	nclaims = 0;
+
 static int	max_claims(void);
 static int	max_recent(void);
 static Size shared_size(void);
@@ -214,15 +219,19 @@ static void
 init_claims(void)
 {
 	bool		found;
-	ZklClaim   *claims = ShmemInitStruct("zklock claims",
-										 mul_size(max_claims(),
-												  sizeof(ZklClaim)),
-										 &found);
+
+	claims = ShmemInitStruct("zklock claims",
+							 mul_size(max_claims(), sizeof(ZklClaim)),
+							 &found);
+	nclaims = max_claims();
 
 	SpinLockInit(&zkl_lock_table->claims_mutex);
 	dlist_init(&zkl_lock_table->free_claims);
-	for (int i = 0; i < max_claims(); i++)
+	for (int i = 0; i < nclaims; i++)
+	{
+		claims[i].pid = 0;
 		dlist_push_tail(&zkl_lock_table->free_claims, &claims[i].link);
+	}
 }
 
 /* The length of a path, for a lease that of its semaphore's path. */
@@ -387,6 +396,7 @@ zkl_lock_table_take_claim(void)
 void
 zkl_lock_table_free_claim(ZklClaim *claim)
 {
+	claim->pid = 0;
 	SpinLockAcquire(&zkl_lock_table->claims_mutex);
 	dlist_push_head(&zkl_lock_table->free_claims, &claim->link);
 	SpinLockRelease(&zkl_lock_table->claims_mutex);
@@ -481,6 +491,21 @@ void
 zkl_lock_table_tell_lost(const ZklClaim *claim)
 {
 	send_signal(claim->pid, claim->loss_signal);
+}
+
+/*
+ * A signal handler calls this, so it takes no lock.  A claim that this process
+ * begins or ends just now is no lost one.
+ */
+bool
+zkl_lock_table_has_lost(int pid)
+{
+	for (int i = 0; i < nclaims; i++)
+	{
+		if (claims[i].pid == pid && claims[i].state == ZKL_CLAIM_LOST)
+			return true;
+	}
+	return false;
 }
 
 static void

@@ -171,4 +171,7 @@ extern void zkl_lock_table_wake(const ZklClaim *claim);
 extern void zkl_lock_table_cancel(const ZklClaim *claim);
 extern void zkl_lock_table_tell_lost(const ZklClaim *claim);
 
+/* Has this process a claim that is lost?  A signal handler may call it. */
+extern bool zkl_lock_table_has_lost(int pid);
+
 #endif							/* ZKL_LOCKTABLE_H */

@@ -260,21 +260,14 @@ zkl_waits_has_notice(void)
  * when it ends.
  */
 bool
-zkl_waits_accept_notice(void)
+zkl_waits_accept_notice(bool is_idle)
 {
-	pg_atomic_uint64 *notice_for;
-	uint64		wait_start;
+	uint64		wait_start = pg_atomic_exchange_u64(&my_slot()->notice_for, 0);
 
-	if (!zkl_waits_has_notice())
-		return false;
-	notice_for = &my_slot()->notice_for;
-	wait_start = pg_atomic_read_u64(notice_for);
-	if (wait_start != ZKL_WAITS_PARALLEL &&
-		(MyProc->waitStatus != PROC_WAIT_STATUS_WAITING ||
-		 pg_atomic_read_u64(&MyProc->waitStart) != wait_start))
-		return false;
-	pg_atomic_write_u64(notice_for, 0);
-	return true;
+	if (wait_start == ZKL_WAITS_PARALLEL)
+		return !is_idle;
+	return MyProc->waitStatus == PROC_WAIT_STATUS_WAITING &&
+		pg_atomic_read_u64(&MyProc->waitStart) == wait_start;
 }
 
 void

@@ -82,7 +82,8 @@ zkl_auth_file_show(void)
 
 /*
  * Without the setting there are no credentials.  *error is allocated in the
- * turn's memory, and names the file, but nothing that is in it.
+ * turn's memory.  All roles can see it in zk_status, so it does not name the
+ * file.
  */
 static bool
 read_file(AuthText *auth, const char **error)
@@ -99,7 +100,7 @@ read_file(AuthText *auth, const char **error)
 	fd = OpenTransientFile(zkl_auth_file, O_RDONLY | O_NONBLOCK | PG_BINARY);
 	if (fd < 0)
 	{
-		*error = psprintf("could not open file \"%s\": %s", zkl_auth_file,
+		*error = psprintf("could not open \"zklock.auth_file\": %s",
 						  strerror(errno));
 		return false;
 	}
@@ -119,13 +120,17 @@ read_file(AuthText *auth, const char **error)
 		return true;
 
 	if (line > 0)
-		*error = psprintf("line %d of file \"%s\": %s", line, zkl_auth_file,
-						  fault);
+		*error = psprintf("line %d of \"zklock.auth_file\": %s", line, fault);
 	else
-		*error = psprintf("file \"%s\" cannot be used: %s", zkl_auth_file,
-						  fault);
+		*error = psprintf("\"zklock.auth_file\" cannot be used: %s", fault);
 	explicit_bzero(auth, sizeof(*auth));
 	return false;
+}
+
+void
+zkl_auth_file_forget(void)
+{
+	explicit_bzero(&in_use, sizeof(in_use));
 }
 
 /* The same rule as PostgreSQL has for the private key of a server. */

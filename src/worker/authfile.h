@@ -4,9 +4,9 @@
  *	  The credentials of this server, from the file zklock.auth_file.
  *
  * Only a worker reads the file.  What is in it never gets into shared memory,
- * into a message, or into another process.
+ * into a message, or into a backend.
  *
- * Called only by sessionkeeper.c.
+ * Called only by sessionkeeper.c and lookup.c.
  *
  * src/worker/authfile.h
  *
@@ -26,6 +26,9 @@ extern bool zkl_auth_file_load(const char **error);
  * the file cannot be used, those from before stay in use, and the log says so.
  */
 extern bool zkl_auth_file_reload(void);
+
+/* In a child of the worker, which does not need them. */
+extern void zkl_auth_file_forget(void);
 
 /* Give the credentials to the open handle. */
 extern void zkl_auth_file_show(void);

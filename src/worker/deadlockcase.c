@@ -103,6 +103,8 @@ decide_record(const ZklWaitRecord *record)
 			victim = begin_case(record->claim);
 		if (victim != NULL)
 		{
+			/* A mark that was dropped meanwhile is set again. */
+			zkl_wait_publisher_set_search(record->claim, victim->nonce);
 			victim->is_victim = true;
 			victim->confirmed = confirms(record, victim->nonce);
 			victim->all_confirm = all_confirm(victim->nonce);

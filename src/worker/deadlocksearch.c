@@ -143,6 +143,7 @@ zkl_deadlock_search_send(void)
 		if (search.running || search.due_at != PG_INT64_MAX)
 			stop();
 		zkl_deadlock_case_forget();
+		zkl_wait_publisher_forget_searches();
 		search.due_at = PG_INT64_MAX;
 		return;
 	}

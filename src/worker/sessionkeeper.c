@@ -40,6 +40,7 @@ static struct
 	bool		connected;
 	bool		was_connected;	/* the open handle, at any time */
 	int64		open_at;		/* when to try to open a handle */
+	bool		awaits_address; /* there was none for it at the last attempt */
 	int64		heartbeat_at;	/* when the next is due */
 	char	   *hosts;			/* those of the open handle ... */
 	char	   *servers;		/* ... and their addresses */
@@ -154,7 +155,8 @@ open_session(void)
 	keeper.open_at = zkl_now() + RETRY_OPEN;
 	zkl_lookup_start();
 	/* Without an address, wait for the lookup's end or the next attempt. */
-	if (!zkl_lookup_servers(&servers))
+	keeper.awaits_address = !zkl_lookup_servers(&servers);
+	if (keeper.awaits_address)
 		return;
 	/* Without its identity, the server could not use what it has made. */
 	if (!zkl_auth_file_load(&error))
@@ -223,7 +225,11 @@ take_lookup(void)
 		case ZKL_LOOKUP_DONE:
 			logged = false;
 			if (!zkl_session_is_open())
-				keeper.open_at = 0;
+			{
+				/* A pause after a refusal goes on. */
+				if (keeper.awaits_address)
+					keeper.open_at = 0;
+			}
 			else if (!keeper.connected && zkl_lookup_servers(&servers))
 				move_to_servers(servers);
 			return;

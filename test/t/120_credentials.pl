@@ -140,10 +140,10 @@ $node_a->set('log_min_messages', 'warning');
 is($a1->query(acquire('/kept')), 't', 'a lock is held');
 my %unusable = (
 	'group access' => [ sub { write_file($file, "digest svc:$SECRET\n", 0640) }, qr/group or world access; it must have permissions u=rw \(0600\)/ ],
-	'no file' => [ sub { unlink $file }, qr/could not open file "\Q$file\E": No such file/ ],
+	'no file' => [ sub { unlink $file }, qr/could not open "zklock\.auth_file": No such file/ ],
 	'a directory' => [ sub { unlink $file; mkdir $file }, qr/not a regular file/ ],
-	'no colon' => [ sub { rmdir $file; write_file($file, "\ndigest $SECRET\n") }, qr/line 2 of file "\Q$file\E": the credentials of scheme "digest" must be "user:password"/ ],
-	'no credentials' => [ sub { write_file($file, "$SECRET\n") }, qr/line 1 of file "\Q$file\E": a scheme, a blank and credentials were expected/ ],
+	'no colon' => [ sub { rmdir $file; write_file($file, "\ndigest $SECRET\n") }, qr/line 2 of "zklock\.auth_file": the credentials of scheme "digest" must be "user:password"/ ],
+	'no credentials' => [ sub { write_file($file, "$SECRET\n") }, qr/line 1 of "zklock\.auth_file": a scheme, a blank and credentials were expected/ ],
 	'a null' => [ sub { write_file($file, "digest svc:$SECRET\0\n") }, qr/line 1 of .*null character/ ],
 	'too long' => [ sub { write_file($file, "digest svc:$SECRET\n" . '#' x 9000) }, qr/too large/ ]);
 foreach my $what (sort keys %unusable)

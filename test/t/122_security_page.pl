@@ -97,9 +97,9 @@ $node->wait_until_connected;
 
 # --- what it is good for ---
 
-my $batch = $node->backend(extra_params => [ '-U', 'batch' ]);
+my $batch = $node->backend(extra_params => [ '-U', 'nightly' ]);
 is($batch->query(q{SELECT zk_lock_acquire('/jobs/nightly')}), 't', 'the role that may acquire locks does');
-is($node->safe_psql('postgres', q{SELECT usename FROM zk_locks WHERE path = '/jobs/nightly'}), 'batch', 'under its name');
+is($node->safe_psql('postgres', q{SELECT usename FROM zk_locks WHERE path = '/jobs/nightly'}), 'nightly', 'under its name');
 is($batch->errcode(q{SELECT * FROM zk_lock_queue('/jobs/nightly')}), '42501', 'but not what it may not');
 is($batch->errcode('SHOW zklock.auth_file'), '42501', 'nor see where the credentials are');
 is($node->errcode(q{CREATE ROLE plain; SET ROLE plain; SELECT zk_lock_acquire('/jobs/nightly')}), '42501', 'another role may not');
