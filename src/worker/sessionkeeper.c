@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sessionkeeper.c
- *	  Keeps the ZooKeeper session: opens it, carries it on, proves that it lives.
+ *	  Keeps the ZooKeeper session: opens it, and carries it on.
  *
  * src/worker/sessionkeeper.c
  *
@@ -14,7 +14,6 @@
 
 #include "compat.h"
 #include "faultpoint.h"
-#include "protocol/safeuntil.h"
 #include "settings.h"
 #include "shared/serverstat.h"
 #include "worker/addresses.h"
@@ -23,10 +22,12 @@
 #include "worker/commandrunner.h"
 #include "worker/deadlocksearch.h"
 #include "worker/entrystate.h"
+#include "worker/heartbeat.h"
 #include "worker/jobwriter.h"
 #include "worker/lookup.h"
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
+#include "worker/sessionnews.h"
 #include "worker/tickets.h"
 #include "worker/waitpublisher.h"
 #include "zookeeper/session.h"
@@ -41,23 +42,15 @@ static struct
 	bool		was_connected;	/* the open handle, at any time */
 	int64		open_at;		/* when to try to open a handle */
 	bool		awaits_address; /* there was none for it at the last attempt */
-	int64		heartbeat_at;	/* when the next is due */
 	char	   *hosts;			/* those of the open handle ... */
 	char	   *servers;		/* ... and their addresses */
 	int64		resolve_at;		/* while disconnected: when to look again */
-	bool		missing;		/* it was logged that ZooKeeper cannot be
-								 * reached */
-	bool		in_doubt;		/* it was logged that claims are in doubt */
-	ZklSafeUntil safe;
 }			keeper;
 
 static void open_session(void);
 static void take_lookup(void);
 static void move_to_servers(const char *servers);
 static void look_for_servers(void);
-static void note_unreachable(void);
-static void note_doubt(void);
-static void note_error(const char *error);
 static void renew_handle(void);
 static void abandon_handle(void);
 static void forget_requests(void);
@@ -66,16 +59,7 @@ static void on_disconnected(void);
 static void on_expired(void);
 static void on_stranger(void);
 static void on_refused(void);
-static void note_refused(const char *error);
-static bool is_refused(void);
-static void log_connected(void);
 static void lose_connection(void);
-static void on_heartbeat(int64 sent);
-static void publish_safe_until(void);
-static void count_doubt(int64 now);
-static int64 next_heartbeat(void);
-static int	heartbeat_period_ms(void);
-static int	timeout_ms(void);
 static void publish_session(void);
 
 void
@@ -90,11 +74,11 @@ zkl_session_keeper_tend(void)
 		open_session();
 	else if (zkl_session_is_open() && !keeper.connected)
 	{
-		note_unreachable();
+		zkl_session_news_unreachable();
 		if (zkl_now() >= keeper.resolve_at)
 			look_for_servers();
 	}
-	note_doubt();
+	zkl_session_news_doubt();
 }
 
 int64
@@ -106,7 +90,7 @@ zkl_session_keeper_wake_at(void)
 	if (!zkl_session_is_open())
 		wake_at = keeper.open_at;
 	else if (zkl_session_may_heartbeat())
-		wake_at = next_heartbeat();
+		wake_at = zkl_heartbeat_next();
 	/* To log in time that claims are in doubt. */
 	if (safe_until > zkl_now())
 		wake_at = Min(wake_at, safe_until);
@@ -161,7 +145,7 @@ open_session(void)
 	/* Without its identity, the server could not use what it has made. */
 	if (!zkl_auth_file_load(&error))
 	{
-		note_refused(error);
+		zkl_session_news_refused(error);
 		return;
 	}
 
@@ -181,9 +165,8 @@ open_session(void)
 	 * What an earlier worker has published stays true: the session is the
 	 * same.
 	 */
-	zkl_safe_until_begin(&keeper.safe,
-						 info->id != 0 ? ZKL_MS(info->timeout_ms) : 0,
-						 pg_atomic_read_u64(&info->safe_until));
+	zkl_heartbeat_begin(info->id != 0 ? ZKL_MS(info->timeout_ms) : 0,
+						pg_atomic_read_u64(&info->safe_until));
 
 	/* A session keeps the timeout that it was made with. */
 	if (!zkl_session_open(servers, zkl_addresses_count(servers),
@@ -236,7 +219,7 @@ take_lookup(void)
 		case ZKL_LOOKUP_FAILED:
 			break;
 	}
-	note_error(psprintf("could not resolve any of the servers: %s", text));
+	zkl_session_news_error(psprintf("could not resolve any of the servers: %s", text));
 	if (!logged)
 		ereport(LOG,
 				errmsg("could not resolve any of the ZooKeeper servers \"%s\"",
@@ -271,68 +254,6 @@ look_for_servers(void)
 	if (zkl_lookup_servers(&servers))
 		move_to_servers(servers);
 	renew_handle();
-}
-
-/*
- * What the log and zk_status say
- */
-
-/* Logged once, until there is a connection again. */
-static void
-note_unreachable(void)
-{
-	const char *error = zkl_session_take_error();
-
-	if (error != NULL)
-		note_error(error);
-	if (keeper.missing || !zkl_session_tried_all())
-		return;
-	keeper.missing = true;
-	ereport(LOG,
-			errmsg("could not connect to ZooKeeper, will keep trying"),
-			zkl_session_info_mine->last_error_at == 0 ? 0 :
-			errdetail("The last error was: %s.", zkl_session_info_mine->last_error));
-}
-
-/*
- * The session's znodes may be gone.  That matters only to backends that hold
- * locks, so without holders nothing is logged.
- */
-static void
-note_doubt(void)
-{
-	bool		safe = zkl_now() < (int64) pg_atomic_read_u64(&zkl_session_info_mine->safe_until);
-
-	if (keeper.in_doubt && safe)
-	{
-		keeper.in_doubt = false;
-		ereport(LOG,
-				errmsg("locks are no longer in doubt"),
-				errdetail("ZooKeeper has confirmed the session that holds them."));
-	}
-	else if (!keeper.in_doubt && !safe && zkl_session_info_mine->id != 0 &&
-			 pg_atomic_read_u64(&zkl_session_info_mine->ephemeral_bytes) > 0 &&
-			 zkl_entry_state_any_held())
-	{
-		keeper.in_doubt = true;
-		note_error("ZooKeeper has not recently confirmed the session");
-		ereport(LOG,
-				errmsg("locks are in doubt"),
-				errdetail("ZooKeeper has not recently confirmed the session that holds them."),
-				errhint("Transactions that hold them cannot commit until it does."));
-	}
-}
-
-/* For zk_status. */
-static void
-note_error(const char *error)
-{
-	ZklSessionInfo *info = zkl_session_info_mine;
-
-	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
-	strlcpy(info->last_error, error, sizeof(info->last_error));
-	info->last_error_at = zkl_now();
-	LWLockRelease(zkl_lock_table_session_lock());
 }
 
 /*
@@ -406,7 +327,7 @@ zkl_session_keeper_handle_events(void)
 				on_refused();
 				break;
 			case ZKL_SESSION_HEARTBEAT:
-				on_heartbeat(event->sent);
+				zkl_heartbeat_answered(event->sent);
 				break;
 			case ZKL_SESSION_REPLY:
 				/* The reply to a create also tells ZooKeeper's time. */
@@ -459,18 +380,11 @@ on_connected(void)
 	 * First, a shorter session timeout moves safe until back.  Then comes the
 	 * barrier.  Then every ticket is looked at again.
 	 */
-	zkl_safe_until_connected(&keeper.safe, zkl_session_connect_sent(),
-							 ZKL_MS(zkl_session_timeout_ms()));
-	publish_safe_until();
-	keeper.heartbeat_at = 0;
-	zkl_session_keeper_send_heartbeat();
+	zkl_heartbeat_connected();
 	publish_session();
-	/* While ZooKeeper refuses this server, a connection is no news. */
-	if (!keeper.connected && !is_refused())
-		log_connected();
+	zkl_session_news_connected(!keeper.connected);
 	keeper.connected = true;
 	keeper.was_connected = true;
-	keeper.missing = false;
 	pg_atomic_write_u32(&zkl_session_info_mine->connected, 1);
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.connects, 1);
 
@@ -480,16 +394,6 @@ on_connected(void)
 	 */
 	zkl_tickets_reconnected();
 	zkl_entry_state_wake_all();
-}
-
-static void
-log_connected(void)
-{
-	ereport(LOG,
-			errmsg("connected to ZooKeeper server \"%s\"",
-				   zkl_session_server()),
-			errdetail("The session timeout is %d ms.",
-					  zkl_session_timeout_ms()));
 }
 
 /*
@@ -504,8 +408,8 @@ on_disconnected(void)
 	if (!keeper.connected)
 		return;
 	error = zkl_session_take_error();
-	note_error(error ? error : "lost the connection to ZooKeeper");
-	if (!is_refused())
+	zkl_session_news_error(error ? error : "lost the connection to ZooKeeper");
+	if (!zkl_session_news_is_refused())
 		ereport(LOG,
 				errmsg("lost the connection to ZooKeeper"),
 				error ? errdetail("The last error was: %s.", error) : 0);
@@ -548,7 +452,7 @@ on_expired(void)
 	/* A session that is attached to only to be closed has no claims. */
 	if (!keeper.ending_old)
 	{
-		count_doubt(zkl_now());
+		zkl_heartbeat_count_doubt(zkl_now());
 		pg_atomic_write_u64(&info->safe_until, 0);
 		pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
 		pg_atomic_fetch_add_u64(&info->epoch, 1);
@@ -570,10 +474,10 @@ on_expired(void)
 	LWLockRelease(zkl_lock_table_session_lock());
 	ZKL_FAULT_POINT("session-forgotten");
 
-	keeper.in_doubt = false;
-	note_error("the ZooKeeper session has expired");
+	zkl_session_news_expired();
+	zkl_session_news_error("the ZooKeeper session has expired");
 	/* A session that ZooKeeper has refused from the beginning held nothing. */
-	if (was_proved || !is_refused())
+	if (was_proved || !zkl_session_news_is_refused())
 		ereport(LOG,
 				errmsg("the ZooKeeper session has expired"));
 	/* Last: this marks claim after claim, and may take a while. */
@@ -588,7 +492,7 @@ on_stranger(void)
 	static bool logged = false;
 
 	on_disconnected();
-	note_error("one of the servers does not answer like a ZooKeeper server");
+	zkl_session_news_error("one of the servers does not answer like a ZooKeeper server");
 	if (!logged)
 		ereport(LOG,
 				errmsg("one of the servers \"%s\" does not answer like a ZooKeeper server",
@@ -608,32 +512,11 @@ on_stranger(void)
 static void
 on_refused(void)
 {
-	note_refused("ZooKeeper refused the credentials of this server, or demands some");
+	zkl_session_news_refused("ZooKeeper refused the credentials of this server, or demands some");
 	lose_connection();
 	abandon_handle();
 	keeper.open_at = zkl_now() +
-		2 * ZKL_MS(Max(timeout_ms(), zkl_session_timeout));
-}
-
-/* Logged once, until ZooKeeper accepts this server or the files are reloaded. */
-static void
-note_refused(const char *error)
-{
-	note_error(error);
-	if (is_refused())
-		return;
-	pg_atomic_write_u64(&zkl_session_info_mine->refused_at, zkl_now());
-	ereport(LOG,
-			errmsg("could not authenticate with ZooKeeper: %s", error),
-			errhint("Check \"zklock.auth_file\", then reload the configuration."));
-	/* Backends that wait learn the reason. */
-	zkl_entry_state_wake_all();
-}
-
-static bool
-is_refused(void)
-{
-	return zkl_session_info_is_refused(zkl_session_info_number());
+		2 * ZKL_MS(Max(zkl_heartbeat_timeout_ms(), zkl_session_timeout));
 }
 
 /*
@@ -645,7 +528,7 @@ zkl_session_keeper_reload(void)
 {
 	bool		changed = zkl_auth_file_reload();
 
-	if (!changed && !is_refused())
+	if (!changed && !zkl_session_news_is_refused())
 		return;
 	/* Callers wait again, and what ZooKeeper says next is news. */
 	pg_atomic_write_u64(&zkl_session_info_mine->refused_at, 0);
@@ -683,108 +566,9 @@ publish_session(void)
 	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
 	info->id = identity.id;
 	memcpy(info->password, identity.password, sizeof(info->password));
-	info->timeout_ms = timeout_ms();
+	info->timeout_ms = zkl_heartbeat_timeout_ms();
 	strlcpy(info->server, zkl_session_server(), sizeof(info->server));
 	info->connected_at = zkl_now();
 	LWLockRelease(zkl_lock_table_session_lock());
 	ZKL_FAULT_POINT("session-published");
-}
-
-/* A quorum has answered a heartbeat: the session lives on. */
-static void
-on_heartbeat(int64 sent)
-{
-	int			period_ms = heartbeat_period_ms();
-	ZklSessionInfo *info = zkl_session_info_mine;
-	int64		now = zkl_now();
-	int			session = zkl_session_info_number();
-	bool		was_safe = zkl_session_info_is_safe(session, now);
-
-	zkl_safe_until_proof(&keeper.safe, sent, now);
-	publish_safe_until();
-	ZKL_FAULT_POINT("safe-until-moved");
-	/* Backends that wait see that ZooKeeper answers, only slowly. */
-	pg_atomic_write_u64(&info->heard_at, now);
-	pg_atomic_write_u32(&info->period_ms, period_ms);
-	if (is_refused())
-	{
-		pg_atomic_write_u64(&info->refused_at, 0);
-		log_connected();
-	}
-
-	/*
-	 * Claims are good again, and backends may be granted what they wait for.
-	 */
-	if (!was_safe && zkl_session_info_is_safe(session, now))
-		zkl_entry_state_wake_all();
-}
-
-/*
- * If a shorter timeout moves safe until back, this comes before the timeout is
- * published.  Otherwise a worker that starts in between would add the shorter
- * timeout to a moment that it takes for later than it was.
- */
-static void
-publish_safe_until(void)
-{
-	int64		safe_until = zkl_safe_until(&keeper.safe);
-	int64		now = zkl_now();
-
-	if (safe_until > now)
-		count_doubt(now);
-	pg_atomic_write_u64(&zkl_session_info_mine->safe_until, safe_until);
-}
-
-/* A doubt, if there is one, is over: the session lives, or has expired. */
-static void
-count_doubt(int64 now)
-{
-	pg_atomic_fetch_add_u64(&zkl_server_stat->doubt_time,
-							zkl_server_stat_doubt(zkl_session_info_mine, now));
-}
-
-/* At once, if the connection still waits for its barrier. */
-static int64
-next_heartbeat(void)
-{
-	return zkl_session_is_usable() ? keeper.heartbeat_at : 0;
-}
-
-/*
- * Safe until moves on with each heartbeat.  Twenty of them in a session
- * timeout keep it near the best moment that can be proved.
- */
-static int
-heartbeat_period_ms(void)
-{
-	return Max(100, timeout_ms() / 20);
-}
-
-/*
- * The shortest timeout that the session has had, because ZooKeeper may still
- * count with that.
- */
-static int
-timeout_ms(void)
-{
-	return keeper.safe.timeout / ZKL_MS(1);
-}
-
-void
-zkl_session_keeper_send_heartbeat(void)
-{
-	/* A connection that answers nothing is of no use. */
-	if (zkl_session_is_usable() && zkl_session_heartbeat_age() >
-		ZKL_MS(timeout_ms() / 3))
-		zkl_session_break_connection();
-
-	if (!zkl_session_may_heartbeat() || zkl_now() < next_heartbeat())
-		return;
-
-	/*
-	 * From the sending, not from the answer: the next one goes out at this
-	 * moment if the answer has come by then, else with the answer.
-	 */
-	keeper.heartbeat_at = zkl_now() + ZKL_MS(heartbeat_period_ms());
-	zkl_session_heartbeat();
 }

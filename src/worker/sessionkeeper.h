@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sessionkeeper.h
- *	  Keeps the ZooKeeper session: opens it, carries it on, proves that it lives.
+ *	  Keeps the ZooKeeper session: opens it, and carries it on.
  *
  * Called only by worker.c.
  *
@@ -20,9 +20,6 @@ extern void zkl_session_keeper_tend(void);
 
 /* Handle the events of the last turn: replies, watches, the session's end. */
 extern void zkl_session_keeper_handle_events(void);
-
-/* Send a heartbeat if it is time for one. */
-extern void zkl_session_keeper_send_heartbeat(void);
 
 /* When the next of these calls is due; PG_INT64_MAX: only after an event. */
 extern int64 zkl_session_keeper_wake_at(void);

@@ -33,6 +33,7 @@
 #include "worker/commandrunner.h"
 #include "worker/deadlocksearch.h"
 #include "worker/entrystate.h"
+#include "worker/heartbeat.h"
 #include "worker/jobwriter.h"
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
@@ -266,7 +267,7 @@ turn(void)
 	zkl_session_keeper_handle_events();
 	zkl_tickets_take_work();
 	zkl_tickets_run_timers();
-	zkl_session_keeper_send_heartbeat();
+	zkl_heartbeat_send();
 	zkl_job_writer_send();
 	zkl_tickets_send();
 	if (zkl_session_info_number() == ZKL_COMMAND_SESSION)

@@ -712,7 +712,7 @@ end:
 		}
 
 	/*
-	 * keeper.c: zkl_session_keeper_send_heartbeat; only where it can change
+	 * heartbeat.c: zkl_heartbeat_send; only where it can change
 	 * anything.  It is a write, so the quorum knows.
 	 */
 	:: d_step {

@@ -1,0 +1,132 @@
+/*-------------------------------------------------------------------------
+ *
+ * sessionnews.c
+ *	  What the log and zk_status say about the ZooKeeper session.
+ *
+ * src/worker/sessionnews.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "settings.h"
+#include "worker/entrystate.h"
+#include "worker/sessionnews.h"
+#include "zookeeper/session.h"
+
+/* What was logged, and so is not logged again. */
+static bool missing = false;	/* ZooKeeper cannot be reached */
+static bool in_doubt = false;	/* claims are in doubt */
+
+static void log_connected(void);
+
+/* Logged once, until there is a connection again. */
+void
+zkl_session_news_unreachable(void)
+{
+	const char *error = zkl_session_take_error();
+
+	if (error != NULL)
+		zkl_session_news_error(error);
+	if (missing || !zkl_session_tried_all())
+		return;
+	missing = true;
+	ereport(LOG,
+			errmsg("could not connect to ZooKeeper, will keep trying"),
+			zkl_session_info_mine->last_error_at == 0 ? 0 :
+			errdetail("The last error was: %s.", zkl_session_info_mine->last_error));
+}
+
+/* While ZooKeeper refuses this server, a connection is no news. */
+void
+zkl_session_news_connected(bool is_new)
+{
+	missing = false;
+	if (is_new && !zkl_session_news_is_refused())
+		log_connected();
+}
+
+void
+zkl_session_news_accepted(void)
+{
+	pg_atomic_write_u64(&zkl_session_info_mine->refused_at, 0);
+	log_connected();
+}
+
+void
+zkl_session_news_expired(void)
+{
+	in_doubt = false;
+}
+
+/*
+ * The session's znodes may be gone.  That matters only to backends that hold
+ * locks, so without holders nothing is logged.
+ */
+void
+zkl_session_news_doubt(void)
+{
+	bool		safe = zkl_now() < (int64) pg_atomic_read_u64(&zkl_session_info_mine->safe_until);
+
+	if (in_doubt && safe)
+	{
+		in_doubt = false;
+		ereport(LOG,
+				errmsg("locks are no longer in doubt"),
+				errdetail("ZooKeeper has confirmed the session that holds them."));
+	}
+	else if (!in_doubt && !safe && zkl_session_info_mine->id != 0 &&
+			 pg_atomic_read_u64(&zkl_session_info_mine->ephemeral_bytes) > 0 &&
+			 zkl_entry_state_any_held())
+	{
+		in_doubt = true;
+		zkl_session_news_error("ZooKeeper has not recently confirmed the session");
+		ereport(LOG,
+				errmsg("locks are in doubt"),
+				errdetail("ZooKeeper has not recently confirmed the session that holds them."),
+				errhint("Transactions that hold them cannot commit until it does."));
+	}
+}
+
+/* For zk_status. */
+void
+zkl_session_news_error(const char *error)
+{
+	ZklSessionInfo *info = zkl_session_info_mine;
+
+	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
+	strlcpy(info->last_error, error, sizeof(info->last_error));
+	info->last_error_at = zkl_now();
+	LWLockRelease(zkl_lock_table_session_lock());
+}
+
+static void
+log_connected(void)
+{
+	ereport(LOG,
+			errmsg("connected to ZooKeeper server \"%s\"",
+				   zkl_session_server()),
+			errdetail("The session timeout is %d ms.",
+					  zkl_session_timeout_ms()));
+}
+
+/* Logged once, until ZooKeeper accepts this server or the files are reloaded. */
+void
+zkl_session_news_refused(const char *error)
+{
+	zkl_session_news_error(error);
+	if (zkl_session_news_is_refused())
+		return;
+	pg_atomic_write_u64(&zkl_session_info_mine->refused_at, zkl_now());
+	ereport(LOG,
+			errmsg("could not authenticate with ZooKeeper: %s", error),
+			errhint("Check \"zklock.auth_file\", then reload the configuration."));
+	/* Backends that wait learn the reason. */
+	zkl_entry_state_wake_all();
+}
+
+bool
+zkl_session_news_is_refused(void)
+{
+	return zkl_session_info_is_refused(zkl_session_info_number());
+}
