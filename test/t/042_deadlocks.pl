@@ -65,7 +65,7 @@ sub wait_until_waiting
 	my $pid = $backend{$name}->pid;
 	return $watch{ { n => 'north', s => 'south', w => 'west' }->{ substr($name, 0, 1) } }->wait_until(
 		"SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $pid AND NOT granted)"
-		  . " OR EXISTS (SELECT FROM zk_locks WHERE pid = $pid AND NOT granted AND ticket IN ('queued', 'owned'))"
+		  . " OR (SELECT coalesce(bool_and(ticket IN ('queued', 'owned')), false) FROM zk_locks WHERE pid = $pid AND NOT granted)"
 		  . " OR EXISTS (SELECT FROM zk_waits WHERE pid = $pid AND mode = 'lease')");
 }
 
