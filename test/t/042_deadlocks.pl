@@ -122,6 +122,15 @@ unlike(slurp_file($south->logfile, $log), qr/Process $pid_n: /, 'and none of ano
 $south->wait_until(q{SELECT deadlocks = 1 FROM pg_stat_database WHERE datname = 'postgres'});
 pass('it counts as a deadlock');
 
+# A role that may use some paths only learns nothing of the others.
+$log = -s $south->logfile;
+$backend{s1}->query(q{SET zklock.allowed_paths = '/a, /b'});
+$result = play('a role that may use these paths', 's1', 'n1: ' . mutex('/a'), 's1: ' . mutex('/b'), 'n1+ ' . mutex('/b'), 's1+ ' . mutex('/a'));
+$backend{s1}->query('RESET zklock.allowed_paths');
+like($result->{err}, qr/^DETAIL:  The server log has the processes and the locks\.$/m, 'the detail is for the log alone');
+unlike($result->{err}, qr/waits for lock/, 'and no lock is named');
+like(slurp_file($south->logfile, $log), qr/DETAIL:  Process $pid_s on server "south" waits for lock "\/a"/, 'where it is');
+
 # --- three servers ---
 
 play('three mutexes on three servers', 'w1',
@@ -318,6 +327,13 @@ sub end_many
 }
 
 my $many = many(500, q{SELECT zk_lock_acquire('/many/' || :client_id);});
+my $session = $north->status('session_id');
+$zk->wait_until(
+	sub {
+		my ($watched) = $zk->cmd('wchc') =~ /^\Q$session\E\n((?:\t.*\n)*)/m;
+		return 500 == (() = ($watched // '') =~ m{^\t/zklock/many/\d+/}mg);
+	},
+	'all tickets to watch the one before');
 my $requests = $north->status('requests');
 $judge->query(q{SELECT pg_sleep(0.5)});
 is($north->status('requests'), $requests, '500 waits that hold nothing send nothing, for more than deadlock_timeout');
