@@ -332,10 +332,8 @@ statements_of(const ZklWaitSentence *sentence)
  */
 
 bool
-zkl_deadlock_on_signal(int signal)
+zkl_deadlock_on_signal(int signal, bool is_idle)
 {
-	bool		is_idle = MyBackendType == B_BACKEND && debug_query_string == NULL;
-
 	if (!zkl_waits_has_notice())
 		return false;
 

@@ -31,13 +31,14 @@ extern void zkl_deadlock_end(void);
  * Another backend of this server may have found that this one's local wait is
  * part of a deadlock, and has sent the signal for losses.
  *
- * on_signal is for the signal handler: true if the signal was for that.  Then
- * it has cancelled the statement.  has_cancelled: has it cancelled the present
+ * on_signal is for the signal handler, which knows whether the backend waits
+ * for its client.  It cancels the statement if that local wait goes on.  It
+ * returns false if the signal may be for a loss.  has_cancelled: has it cancelled the present
  * statement?  explain: call in PG_CATCH() where a statement ends, with the
  * memory context of the statement's beginning; raises 40P01 instead of the
  * cancel.  explain_instead: the same for an error on its way to the log.
  */
-extern bool zkl_deadlock_on_signal(int signal);
+extern bool zkl_deadlock_on_signal(int signal, bool is_idle);
 extern bool zkl_deadlock_has_cancelled(void);
 extern void zkl_deadlock_explain(MemoryContext context);
 extern void zkl_deadlock_explain_instead(ErrorData *error);

@@ -90,7 +90,7 @@ on_loss(SIGNAL_ARGS)
 
 	if (deaf)
 		came_while_deaf = true;
-	else if (zkl_deadlock_on_signal(postgres_signal_arg))
+	else if (zkl_deadlock_on_signal(postgres_signal_arg, is_idle()))
 		;						/* the signal was not for a loss */
 	else if (!zkl_claims_any() || reaction() == ZKL_ON_LOST_NOTICE)
 		;						/* it has come too late, or may be late */

@@ -14,8 +14,8 @@
 #include "zookeeper/sessionint.h"
 
 static ZklSessionCall *begin_call(ZklSessionAsk ask, ZklTraffic traffic);
-static void create(ZklSessionCall *call, const char *path, const char *data,
-				   int mode);
+static void create(ZklSessionAsk ask, const char *path, const char *data,
+				   int mode, bool with_parents);
 static void on_created(int rc, const char *path, const struct Stat *stat,
 					   const void *data);
 static void on_quorum(int rc, const void *data);
@@ -105,38 +105,31 @@ zkl_session_ask_delete(ZklSessionAsk ask, const char *path)
 void
 zkl_session_create_directory(ZklSessionAsk ask, const char *path)
 {
-	ZklSessionCall *call = begin_call(ask, ZKL_TRAFFIC_CREATE);
-
-	zkl_session_offer_above(call, path);
-	create(call, path, "", ZOO_CONTAINER);
+	create(ask, path, "", ZOO_CONTAINER, true);
 }
 
 void
 zkl_session_create_record(ZklSessionAsk ask, const char *path,
 						  const char *data, bool with_parents)
 {
-	ZklSessionCall *call = begin_call(ask, ZKL_TRAFFIC_CREATE);
-
-	if (with_parents)
-		zkl_session_offer_above(call, path);
-	create(call, path, data, ZOO_PERSISTENT);
+	create(ask, path, data, ZOO_PERSISTENT, with_parents);
 }
 
 void
 zkl_session_create_ephemeral(ZklSessionAsk ask, const char *path,
 							 const char *data, bool with_parents)
 {
+	create(ask, path, data, ZOO_EPHEMERAL, with_parents);
+}
+
+static void
+create(ZklSessionAsk ask, const char *path, const char *data, int mode,
+	   bool with_parents)
+{
 	ZklSessionCall *call = begin_call(ask, ZKL_TRAFFIC_CREATE);
 
 	if (with_parents)
 		zkl_session_offer_above(call, path);
-	create(call, path, data, ZOO_EPHEMERAL);
-}
-
-/* The last part of a call that makes a znode of this name. */
-static void
-create(ZklSessionCall *call, const char *path, const char *data, int mode)
-{
 	zkl_session_sent(call, zoo_acreate2(zkl_session_state.handle, path, data,
 										strlen(data), zkl_session_acl(),
 										mode, on_created, call));
