@@ -24,6 +24,7 @@
 #include "shared/locktable.h"
 #include "shared/mailbox.h"
 #include "shared/serverstat.h"
+#include "shared/straytable.h"
 #include "shared/waits.h"
 #include "worker/worker.h"
 
@@ -70,6 +71,7 @@ request_shared_memory(void)
 	zkl_lock_stat_request();
 	zkl_server_stat_request();
 	zkl_waits_request();
+	zkl_stray_table_request();
 }
 
 static void
@@ -83,6 +85,7 @@ start_shared_memory(void)
 	zkl_lock_stat_startup();
 	zkl_server_stat_startup();
 	zkl_waits_startup();
+	zkl_stray_table_startup();
 }
 
 /*

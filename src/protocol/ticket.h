@@ -41,6 +41,12 @@
  * true, because a ticket that has answered never lingers.  A downgrade makes a
  * new znode, which has not answered yet.
  *
+ * A create whose reply was lost with its connection may be done late, even
+ * after requests of the next connection (src/worker/strays.h says when).  The
+ * ticket goes by what the list shows, and does not wait.  The step says that a
+ * STRAY may come: a znode with the UUID that the ticket has at this moment, and
+ * that no ticket will know.
+ *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *
  * src/protocol/ticket.h
@@ -218,6 +224,7 @@ typedef struct ZklTicketStep
 	ZklRequest	request;
 	ZklReport	report;
 	ZklFailure	failure;
+	bool		stray;			/* the create may still be done: see below */
 } ZklTicketStep;
 
 /*

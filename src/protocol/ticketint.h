@@ -32,7 +32,7 @@ extern ZklTicketStep zkl_ticket_on_owners_reply(ZklTicket *ticket,
 extern ZklTicketStep zkl_ticket_look_again(ZklTicket *ticket);
 
 static const ZklTicketStep nothing = {
-	ZKL_REQUEST_NOTHING, ZKL_REPORT_NOTHING, ZKL_FAILURE_NONE
+	ZKL_REQUEST_NOTHING, ZKL_REPORT_NOTHING, ZKL_FAILURE_NONE, false
 };
 
 static inline ZklTicketStep

@@ -19,6 +19,7 @@ static ZklTicketStep on_create_both_reply(ZklTicket *ticket,
 static void on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event);
 static ZklTicketStep on_find_reply(ZklTicket *ticket,
 								   const ZklTicketEvent *event);
+static ZklTicketStep not_found(ZklTicket *ticket);
 static ZklTicketStep on_inspect_reply(ZklTicket *ticket,
 									  const ZklTicketEvent *event);
 static ZklTicketStep on_place_reply(ZklTicket *ticket,
@@ -194,13 +195,13 @@ on_find_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			found = zkl_recipe_find(ticket->mode, ticket->uuid,
 									event->children, event->nchildren);
 			if (found == NULL)
-				return create_anew(ticket);
+				return not_found(ticket);
 			zkl_ticket_set_name(ticket, found);
 			if (ticket->unwanted)
 				return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
 			return become(ticket, ZKL_TICKET_INSPECTING, ZKL_REQUEST_INSPECT);
 		case ZKL_OUTCOME_ABSENT:
-			return create_anew(ticket);
+			return not_found(ticket);
 		case ZKL_OUTCOME_REFUSED:
 			return get_stuck(ticket, event->failure);
 		case ZKL_OUTCOME_CHANGED:
@@ -208,6 +209,16 @@ on_find_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			break;
 	}
 	return nothing;
+}
+
+/* The create was not done; but it may be done late, behind the ticket's back. */
+static ZklTicketStep
+not_found(ZklTicket *ticket)
+{
+	ZklTicketStep step = create_anew(ticket);
+
+	step.stray = true;
+	return step;
 }
 
 /*

@@ -28,6 +28,7 @@
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
 #include "worker/sessionnews.h"
+#include "worker/strays.h"
 #include "worker/tickets.h"
 #include "worker/waitpublisher.h"
 #include "zookeeper/session.h"
@@ -295,6 +296,7 @@ forget_requests(void)
 	zkl_wait_publisher_restarted();
 	zkl_deadlock_search_restarted();
 	zkl_bypass_restarted();
+	zkl_strays_restarted();
 }
 
 /*
@@ -342,6 +344,7 @@ zkl_session_keeper_handle_events(void)
 				/* The tag of an answer shows whose it is. */
 				if (!zkl_job_writer_handle(event) &&
 					!zkl_bypass_handle(event) &&
+					!zkl_strays_handle(event) &&
 					!zkl_wait_publisher_handle(event) &&
 					!zkl_deadlock_search_handle(event))
 					zkl_command_runner_handle(event);
@@ -393,6 +396,7 @@ on_connected(void)
 	 * lists again.  And backends that wait for ZooKeeper look again.
 	 */
 	zkl_tickets_reconnected();
+	zkl_strays_reconnected();
 	zkl_entry_state_wake_all();
 }
 
@@ -480,6 +484,7 @@ on_expired(void)
 	if (was_proved || !zkl_session_news_is_refused())
 		ereport(LOG,
 				errmsg("the ZooKeeper session has expired"));
+	zkl_strays_expired();
 	/* Last: this marks claim after claim, and may take a while. */
 	zkl_tickets_expired();
 }

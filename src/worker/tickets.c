@@ -25,6 +25,7 @@
 #include "worker/entrywork.h"
 #include "worker/lockdirectory.h"
 #include "worker/sendqueue.h"
+#include "worker/strays.h"
 #include "worker/tickets.h"
 #include "worker/timers.h"
 
@@ -32,6 +33,7 @@ static void feed_all(ZklTicketEventKind kind);
 static void feed(ZklEntry *entry, ZklTicketEventKind kind);
 static bool is_to_look(const ZklEntry *entry);
 static void carry_out(ZklEntry *entry, ZklTicketStep step);
+static void note_stray(const ZklEntry *entry);
 static void report(ZklEntry *entry, ZklTicketStep step);
 static void do_work(ZklEntry *entry, ZklWork work);
 static void retry_deletes(ZklEntry *semaphore);
@@ -522,6 +524,9 @@ is_to_look(const ZklEntry *entry)
 static void
 carry_out(ZklEntry *entry, ZklTicketStep step)
 {
+	if (step.stray)
+		note_stray(entry);
+
 	/*
 	 * Before the report, which may remove the entry: nothing of the worker
 	 * may point to it any more.
@@ -536,6 +541,15 @@ carry_out(ZklEntry *entry, ZklTicketStep step)
 		zkl_send_queue_make_due(entry, step.request);
 	zkl_entry_state_note_blocked(entry);
 	report(entry, step);
+}
+
+static void
+note_stray(const ZklEntry *entry)
+{
+	char		directory[ZKL_DIR_SIZE];
+
+	zkl_lock_directory_of(entry, directory);
+	zkl_strays_note(directory, entry->ticket.uuid);
 }
 
 /* If other clients queue and the lock is in use, write so into the znode. */

@@ -37,6 +37,7 @@
 #include "worker/jobwriter.h"
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
+#include "worker/strays.h"
 #include "worker/tickets.h"
 #include "worker/timers.h"
 #include "worker/waitpublisher.h"
@@ -183,6 +184,7 @@ start_up(int session)
 						zkl_server_stat_count_answer);
 	zkl_session_file_start(session);
 	zkl_hosts_prefix(zkl_hosts, zkl_root, prefix);
+	zkl_strays_start();
 	zkl_tickets_start(prefix);
 	zkl_job_writer_start(prefix);
 	if (session == ZKL_COMMAND_SESSION)
@@ -269,6 +271,7 @@ turn(void)
 	zkl_tickets_run_timers();
 	zkl_heartbeat_send();
 	zkl_job_writer_send();
+	zkl_strays_send();
 	zkl_tickets_send();
 	if (zkl_session_info_number() == ZKL_COMMAND_SESSION)
 	{

@@ -54,6 +54,16 @@ Let what is held up pass now, in its order, and all that comes later.
 
 Close all connections.  New ones are let pass again.
 
+=item $proxy->keep
+
+The same, but the requests that are held up are kept: C<deliver> sends them late, as a
+network or a server does that has held them up.
+
+=item $proxy->deliver
+
+Send what is kept, on a connection of the same session, while no other gets through.
+Returns how many of the requests ZooKeeper has done.
+
 =back
 
 =cut
@@ -82,18 +92,23 @@ sub address { my ($self) = @_; return $self->{address}; }
 sub hold { my ($self, $what) = @_; return $self->_tell("hold $what"); }
 sub pass { my ($self) = @_; return $self->_tell('pass'); }
 sub cut { my ($self) = @_; return $self->_tell('cut'); }
+sub keep { my ($self) = @_; return $self->_tell('keep'); }
+sub deliver { my ($self) = @_; return $self->_tell('deliver'); }
 
 sub _tell
 {
 	my ($self, $command) = @_;
 	print { $self->{control} } "$command\n";
-	readline($self->{control}) // croak 'the proxy has died';
-	return;
+	my $answer = readline($self->{control}) // croak 'the proxy has died';
+	chomp $answer;
+	return $answer;
 }
 
 # --- the other process ---
 
 my (%peer, %is_client, $held);
+my %session_of;					# a connection to the server => its session, packed
+my ($kept_session, $kept) = ('', '');
 
 sub _serve
 {
@@ -108,7 +123,7 @@ sub _serve
 		foreach my $ready (IO::Select->new($listener, $control, @passing)->can_read)
 		{
 			if ($ready == $listener) { _connect(scalar $listener->accept, $target); }
-			elsif ($ready == $control) { _obey($control); }
+			elsif ($ready == $control) { _obey($control, $target); }
 			elsif ($peer{$ready}) { _pass($ready); }
 		}
 	}
@@ -116,18 +131,63 @@ sub _serve
 
 sub _obey
 {
-	my ($control) = @_;
+	my ($control, $target) = @_;
 	my $command = readline($control) // POSIX::_exit(0);
+	my $answer = 'done';
 	if ($command =~ /^hold (\w+)/) { $held = $1; }
 	elsif ($command =~ /^pass/) { undef $held; }
+	elsif ($command =~ /^deliver/) { $answer = _deliver($target); }
 	else
 	{
+		_keep() if $command =~ /^keep/;
 		my @all = map { $_->[0] } values %peer;
 		_hang_up($_) foreach @all;
 		undef $held;
 	}
-	print $control "done\n";
+	print $control "$answer\n";
 	return;
+}
+
+# Whole requests: the client was not waiting for room.
+sub _keep
+{
+	foreach my $client (grep { $is_client{$_} } map { $_->[0] } values %peer)
+	{
+		$client->blocking(0);
+		while (sysread $client, my $data, 65536) { $kept .= $data; }
+		$kept_session = $session_of{ $peer{$client}[1] };
+	}
+	return;
+}
+
+sub _deliver
+{
+	my ($target) = @_;
+	my $server = IO::Socket::INET->new(PeerAddr => $target) or return 'no server';
+	my $requests = () = unpack('(N/a)*', $kept);
+	my $done = 0;
+
+	# Protocol 0, no zxid seen, a timeout of 4 s, the session's id and password, and not
+	# only for reading.
+	print $server pack('N/a', pack('N x8 N a8 N/a C', 0, 4000, unpack('a8 a16', $kept_session), 0));
+	_read_packet($server) // return 'no connection';
+	print $server $kept;
+	while ($requests-- > 0)
+	{
+		# xid, zxid and the code of an error
+		my ($xid, $code) = unpack 'N x8 N', _read_packet($server) // last;
+		$done++ if $code == 0;
+	}
+	$kept = '';
+	return $done;
+}
+
+sub _read_packet
+{
+	my ($server) = @_;
+	read($server, my $length, 4) or return;
+	read($server, my $packet, unpack 'N', $length) or return;
+	return $packet;
 }
 
 sub _connect
@@ -145,6 +205,9 @@ sub _pass
 	my ($from) = @_;
 	my $to = $peer{$from}[1];
 	return _hang_up($from) unless sysread $from, my $data, 65536;
+
+	# The first that the server says: length, protocol, timeout, id, and the password.
+	$session_of{$from} //= pack 'a8 a16', unpack('x12 a8 x4 a16', $data) unless $is_client{$from};
 	while (length $data)
 	{
 		my $n = syswrite($to, $data) // return _hang_up($from);
@@ -160,6 +223,7 @@ sub _hang_up
 	{
 		delete $peer{$end};
 		delete $is_client{$end};
+		delete $session_of{$end};
 		close $end;
 	}
 	return;

@@ -417,6 +417,27 @@ a_lost_create_that_was_not_done_is_done_again(void **state)
 				ZKL_REQUEST_CREATE);
 }
 
+/* ZooKeeper may still do the create, so the worker has to know. */
+static void
+a_znode_that_is_not_found_may_come_late(void **state)
+{
+	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_FINDING);
+
+	(void) state;
+	assert_true(listed(&ticket, NAMES(FOREIGN(1))).stray);
+
+	ticket = ticket_in_state(ZKL_TICKET_FINDING);
+	happens(&ticket, ZKL_EVENT_UNWANT);
+	assert_true(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_ABSENT).stray);
+	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
+
+	/* ... but not one that is found, or was refused */
+	ticket = ticket_in_state(ZKL_TICKET_FINDING);
+	assert_false(listed(&ticket, NAMES(own_name(&ticket, "0000000005"))).stray);
+	ticket = ticket_in_state(ZKL_TICKET_REFUSED);
+	assert_false(listed(&ticket, NO_NAMES).stray);
+}
+
 static void
 a_search_goes_on_until_there_is_an_answer(void **state)
 {
@@ -1615,6 +1636,7 @@ main(void)
 		cmocka_unit_test(an_attempt_begins_without_a_name),
 		cmocka_unit_test(a_lost_create_reply_is_found_by_its_uuid),
 		cmocka_unit_test(a_lost_create_that_was_not_done_is_done_again),
+		cmocka_unit_test(a_znode_that_is_not_found_may_come_late),
 		cmocka_unit_test(a_search_goes_on_until_there_is_an_answer),
 		cmocka_unit_test(a_search_that_is_refused_fails),
 		cmocka_unit_test(a_found_znode_of_another_session_is_left_alone),
