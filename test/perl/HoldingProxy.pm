@@ -206,8 +206,9 @@ sub _pass
 	my $to = $peer{$from}[1];
 	return _hang_up($from) unless sysread $from, my $data, 65536;
 
-	# The first that the server says: length, protocol, timeout, id, and the password.
-	$session_of{$from} //= pack 'a8 a16', unpack('x12 a8 x4 a16', $data) unless $is_client{$from};
+	# The first that ZooKeeper says: length, protocol, timeout, id, and the password.
+	$session_of{$from} //= pack 'a8 a16', unpack('x12 a8 x4 a16', $data)
+	  if !$is_client{$from} && length $data >= 40;
 	while (length $data)
 	{
 		my $n = syswrite($to, $data) // return _hang_up($from);

@@ -48,7 +48,7 @@ sub start_service
 	$service{harness} = IPC::Run::start([ 'java', '-XX:TieredStopAtLevel=1', '-Dcurator-default-session-timeout=4000',
 			'-cp', join(':', map { "/usr/share/java/$_.jar" } 'curator-recipes', 'slf4j-nop', 'postgresql'),
 			"$FindBin::RealBin/../../demo/Service.java", $kind, $hosts, "/zklock$path",
-			"jdbc:postgresql://127.0.0.1:$port/postgres?user=" . getpwuid($>), "SELECT note('service', '/zklock$path')" ],
+			"jdbc:postgresql://127.0.0.1:$port/postgres?connectTimeout=0&user=" . getpwuid($>), "SELECT note('service', '/zklock$path')" ],
 		'<', \undef, '>', \$service{out}, '2>', \$service{err},
 		$service{timer} = IPC::Run::timer($PostgreSQL::Test::Utils::timeout_default));
 	push @services, \%service;
@@ -88,7 +88,7 @@ foreach my $node ($north, $south)
 	push @jobs, $pid;
 	next if $pid;
 	eval { run_job($node) };
-	append_to_file("$directory/refused", $@);
+	append_to_file("$directory/failed", $@);
 	POSIX::_exit(0);
 }
 
@@ -105,7 +105,10 @@ sub run_job
 		{
 			my $name = $node->name;
 			my $done = $store->query("BEGIN; SELECT zk_fence('/zklock$leader', $token->[0]); SELECT note('$name', '/zklock$leader'); COMMIT");
-			die "$name: $done->{message}\n" if $done->{error};
+
+			# The leadership may have ended meanwhile; then the fence refuses the work.
+			if ($done->{error} && $done->{message} =~ /is too old for resource/) { $store->query('ROLLBACK'); }
+			elsif ($done->{error}) { die "$name: $done->{message}\n"; }
 		}
 		$own->query('COMMIT');
 		usleep(10_000);
@@ -170,9 +173,12 @@ signal_service($service, 'TERM');
 $service->{harness}->finish;
 wait_for_turn('north');
 
-# A fence that refuses would have shown that two of them worked at a time.
 is($service->{err}, '', 'no work of the service was refused');
-ok(!-e "$directory/refused", 'nor of a server') or diag(slurp_file("$directory/refused"));
+ok(!-e "$directory/failed", 'no job has failed') or diag(slurp_file("$directory/failed"));
+is($north->safe_psql('postgres', qq{
+	SELECT count(*) FROM turns AS late JOIN turns AS early
+	ON late.id > early.id AND late.token < early.token AND late.resource = early.resource}),
+	'0', 'nobody has worked after one who led later');
 is(rows("resource = '/zklock$leader' AND token IS NULL"), '0', 'each row has a token');
 is($north->safe_psql('postgres', q{
 	SELECT string_agg(who, ' ' ORDER BY token) FROM (SELECT DISTINCT who, token FROM turns) AS t}),
@@ -191,7 +197,8 @@ $backend->query("SELECT zk_lock_release('$mutex')");
 $token = wait_for_word($service, qr/has the lock with token (\d+)/);
 is($backend->query("SELECT zk_lock_acquire('$mutex', '0')"), 'f', 'then the service has the mutex');
 
-# It stands still until its session has expired, and its write is still under way.
+# It stands still until its session has expired, and its write is still under way.  (The
+# driver waits for a connection as long as it takes.)
 signal_service($service, 'STOP');
 is($backend->query("SELECT zk_lock_acquire('$mutex')"), 't', 'the session expires: the server has the mutex');
 cmp_ok(my $newer = $backend->query("SELECT zk_lock_token('$mutex')"), '>', $token, 'with a greater token');
