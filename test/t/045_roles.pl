@@ -228,7 +228,7 @@ $grouped->quit;
 is_refused($batch->run('SET ROLE staff; ' . try_lock('/staff/a')), '/staff/a', 'SET ROLE gives a role no more');
 $batch->query('RESET ROLE');
 $super->query('SET SESSION AUTHORIZATION batch');
-is($super->query(try_lock('/anything')), 't', 'SET SESSION AUTHORIZATION changes nothing, either');
+is($super->query(try_lock('/anything/else')), 't', 'SET SESSION AUTHORIZATION changes nothing, either');
 $super->query('RESET SESSION AUTHORIZATION');
 
 # By role and database: the more special setting wins, as in PostgreSQL.
