@@ -211,13 +211,16 @@ on_find_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	return nothing;
 }
 
-/* The create was not done; but it may be done late, behind the ticket's back. */
+/*
+ * The create was not done; but it may be done late, behind the ticket's back.
+ * Without a UUID it was never sent: its worker ended before that.
+ */
 static ZklTicketStep
 not_found(ZklTicket *ticket)
 {
 	ZklTicketStep step = create_anew(ticket);
 
-	step.stray = true;
+	step.stray = ticket->uuid[0] != '\0';
 	return step;
 }
 

@@ -60,6 +60,7 @@ zkl_strays_note(const char *directory, const char *uuid)
 {
 	int			row = row_to_fill();
 
+	Assert(strlen(uuid) == ZKL_UUID_SIZE - 1);
 	set_free(row);
 	strlcpy(rows[row].directory, directory, sizeof(rows[row].directory));
 	strlcpy(rows[row].uuid, uuid, sizeof(rows[row].uuid));

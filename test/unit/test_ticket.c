@@ -431,11 +431,14 @@ a_znode_that_is_not_found_may_come_late(void **state)
 	assert_true(reply(&ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_ABSENT).stray);
 	assert_int_equal(ticket.state, ZKL_TICKET_NONE);
 
-	/* ... but not one that is found, or was refused */
+	/* ... but not one that is found, was refused, or was never asked for */
 	ticket = ticket_in_state(ZKL_TICKET_FINDING);
 	assert_false(listed(&ticket, NAMES(own_name(&ticket, "0000000005"))).stray);
 	ticket = ticket_in_state(ZKL_TICKET_REFUSED);
 	assert_false(listed(&ticket, NO_NAMES).stray);
+	ticket = ticket_in_state(ZKL_TICKET_FINDING);
+	ticket.uuid[0] = '\0';
+	assert_false(listed(&ticket, NAMES(FOREIGN(1))).stray);
 }
 
 static void

@@ -1205,7 +1205,7 @@ static void
 may_leave_a_stray(const Case *c)
 {
 	hold(c->step.stray == (c->before.state == ZKL_TICKET_FINDING &&
-						   is_awaited(c) &&
+						   is_awaited(c) && c->before.uuid[0] != '\0' &&
 						   (c->event.outcome == ZKL_OUTCOME_ABSENT ||
 							(c->event.outcome == ZKL_OUTCOME_OK && !c->listed))));
 }
