@@ -55,9 +55,13 @@ sub wait_for_line
 	return $zk->wait_until(sub { $s->query($line) eq $expected }, "the line to be: $expected");
 }
 
+# Also if the server has ended them.
+sub quit { eval { $_->quit } foreach @_; return; }
+
 # As at the beginning.
 sub north_leads
 {
+	quit($n, $relies);
 	$n = $north->backend;
 	$north->wait_until_connected;
 	wait_for_line('south* north') unless leads($n) eq 't';
@@ -73,9 +77,7 @@ sub north_leads
 sub is_deposed
 {
 	my ($what) = @_;
-	is($relies->errcode('COMMIT'), 'ZK001', "$what: the transaction of before does not commit");
-	$relies->quit;
-	return;
+	return is($relies->errcode('COMMIT'), 'ZK001', "$what: the transaction of before does not commit");
 }
 
 sub arm { my ($point, $action) = @_; symlink $action, $north->data_dir . "/zklock.fault.$point" or die "symlink: $!"; return; }
@@ -107,7 +109,7 @@ is($n->errcode('ROLLBACK; RESET zklock.commit_margin'), '', 'as before');
 
 # --- the network ---
 
-# Whoever asks south first, and then north, never finds that both lead.
+# A client that asks south first, and then north, never finds that both lead.
 north_leads();
 my ($both, $neither, $by_south) = (0, 0, '');
 $proxy->hold('requests');
@@ -124,7 +126,6 @@ $relies->query("BEGIN; INSERT INTO t VALUES ('not relied')");
 is(leads($relies) . $relies->errcode('COMMIT'), 'f', 'cut off: one that is told so commits');
 $proxy->cut;
 wait_for_line('south* north');
-$relies->quit;
 
 # A short one: it stops in time, and leads on afterwards, with the same token.
 north_leads();
@@ -134,7 +135,6 @@ is($relies->errcode('SELECT 1'), '', 'short cut: the transaction goes on');
 $proxy->cut;
 $zk->wait_until(sub { leads($n) eq 't' || leads($s) eq 't' }, 'one to lead');
 is($relies->errcode('COMMIT'), leads($n) eq 't' ? '' : 'ZK001', 'short cut: and commits if north leads on');
-$relies->quit;
 $n->query('DELETE FROM t');
 
 # --- the leader process stands still ---
@@ -217,7 +217,7 @@ foreach my $point (@points)
 
 	get_to($point, 'die');
 	$zk->wait_until(sub { leads($s) eq 't' }, 'south to lead');
-	eval { $_->quit } foreach $relies, $n;
+	quit($relies, $n);
 	$zk->wait_until(sub { eval { $north->safe_psql('postgres', 'SELECT 1'); 1 } }, 'the server to be back');
 	wait_for_line('south* north');
 	pass("$point, die: the next one leads, and it stands behind");
@@ -235,6 +235,113 @@ is(leads($n), 'f', 'ended while it resigns: does not lead');
 kill 'CONT', $worker;
 wait_for_line('south* north');
 is_deposed('ended while it resigns');
+
+# --- the worker is away ---
+
+# The leader process ends its claim and begins the next one, while no worker deletes the znode of the old
+# claim.  Then another worker carries on, or the session is over.
+sub claim_is { my ($state) = @_; return $n->wait_until("SELECT string_agg(claim, ' ') IS NOT DISTINCT FROM $state FROM zk_locks WHERE path = '$path'"); }
+sub put_back
+{
+	$north->set('zklock.leader_of', '');
+	claim_is('NULL');
+	return $north->set('zklock.leader_of', $path);
+}
+sub is_in_line_once
+{
+	my ($what) = @_;
+	wait_for_line('south* north');
+	is($zk->wait_for_children("/zklock$path", 2) && leads($n), 'f', "$what: stands behind, once");
+	return;
+}
+
+my %replace = (
+	'another worker' => sub { my ($worker) = @_; kill 'TERM', $worker; kill 'CONT', $worker; },
+	'the same worker' => sub { my ($worker) = @_; kill 'CONT', $worker; },
+	'the session has expired' => sub { $north->expire_session($zk, by_hand => 1); });
+foreach my $then (sort keys %replace)
+{
+	foreach (['resigned', sub { resign($n) }], ['removed from the setting and put back', \&put_back])
+	{
+		my ($what, $do) = @$_;
+		north_leads();
+		$worker = $north->worker_pid;
+		kill 'STOP', $worker;
+		$do->();
+		claim_is(q{'waiting'});
+		is(leads($n) . leads($s), 'ff', "$what without a worker: nobody leads");
+		$replace{$then}->($worker);
+		is_in_line_once("$what without a worker, $then");
+		is_deposed("$what without a worker, $then");
+	}
+
+	# From the place in the queue.
+	my ($ticket) = $n->query("SELECT znode FROM zk_lock_queue('$path') WHERE server = 'north'");
+	$worker = $north->worker_pid;
+	kill 'STOP', $worker;
+	put_back();
+	claim_is(q{'waiting'});
+	$replace{$then}->($worker);
+	is_in_line_once("put back while it stands behind, $then");
+	isnt($n->query("SELECT znode FROM zk_lock_queue('$path') WHERE server = 'north'"), $ticket,
+		"put back while it stands behind, $then: with another ticket");
+}
+
+# Resigned, expired, and then another worker, before the leader process has done anything.
+$process = get_to('leader-ending', 'stop');
+$north->expire_session($zk, by_hand => 1);
+$worker = $north->worker_pid;
+kill 'TERM', $worker;
+$north->wait_until("SELECT worker_pid <> $worker FROM zk_status");
+is(resign($n), 'f', 'resigned and expired: it did not lead when it resigned again');
+kill 'CONT', $process;
+is_in_line_once('resigned and expired');
+is_deposed('resigned and expired');
+
+# Removed from the setting between the grant and the announcement.
+$process = get_to('leader-granted', 'stop');
+$north->set('zklock.leader_of', '');
+is(leads($n), 't', 'removed while it is granted: leads until the process has seen it');
+kill 'CONT', $process;
+wait_for_line('south*');
+is(leads($n), 'f', 'removed while it is granted: leads no longer');
+is_deposed('removed while it is granted');
+$north->set('zklock.leader_of', $path);
+wait_for_line('south* north');
+
+# --- shutdown ---
+
+# From each state a stop gives the leadership up before the session would expire.  A process that stands
+# still goes on when the postmaster has told it to end.
+sub stop
+{
+	my ($mode, $what, $process) = @_;
+	my $session = $north->status('session_id');
+	my $at = -s $north->logfile;
+	system_or_bail('pg_ctl', '-D', $north->data_dir, '-m', $mode, '-W', 'stop');
+	$north->wait_for_log(qr/received $mode shutdown request/, $at);
+	is($relies->errcode('COMMIT'), '', "$what: the leader's transaction commits") if $mode eq 'smart';
+	quit($n, $relies);
+	kill 'CONT', $process if $process;
+	$zk->wait_until(sub { !-e $north->data_dir . '/postmaster.pid' }, 'the server to be down');
+	$north->_update_pid(0);
+	ok(!$zk->has_session($session), "$what: the session is closed");
+	$zk->wait_until(sub { leads($s) eq 't' }, 'south to lead');
+	unlike(slurp_file($north->logfile, $at), qr/locks are still held|terminated by signal/, "$what: nothing is left");
+	$north->start;
+	$n = $north->backend;
+	return wait_for_line('south* north');
+}
+
+stop('fast', 'fast, stands behind');
+foreach my $point (@points)
+{
+	$process = get_to($point, 'stop');
+	stop('fast', "fast, $point", $process);
+}
+north_leads();
+stop('smart', 'smart');
+$n->query('DELETE FROM t');
 
 is($n->query(q{SELECT count(*) FROM t WHERE v = 'deposed'}), '0', 'no deposed leader has committed');
 $_->quit foreach $n, $s;
