@@ -205,6 +205,13 @@ zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim)
 	return true;
 }
 
+void
+zkl_wait_report_unanswered(ZklWait *wait, ZklClaim *claim)
+{
+	wait->claim = claim;
+	(void) time_is_over(wait, ZKL_ANSWER_NONE);
+}
+
 ZklClaimStatus
 zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim)
 {
