@@ -19,7 +19,7 @@ my $zk = ZooKeeper->new;
 my $proxy = HoldingProxy->new($zk->hosts);
 my %settings = ('zklock.leader_of' => $path, 'zklock.linger' => '10s', 'zklock.on_lost' => 'notice');
 my $north = ZklockNode->started('north', undef, %settings, 'zklock.hosts' => $proxy->address,
-	'zklock.session_timeout' => '4s', 'restart_after_crash' => 'on');
+	'zklock.session_timeout' => '3s', 'restart_after_crash' => 'on', init => [ allows_streaming => 1 ]);
 $north->safe_psql('postgres', 'CREATE TABLE t (v text)');
 $north->wait_until("SELECT zk_is_leader('$path')");
 my $n = $north->backend;
@@ -84,10 +84,10 @@ sub arm { my ($point, $action) = @_; symlink $action, $north->data_dir . "/zkloc
 
 sub there
 {
-	my ($point, $at, $action) = @_;
+	my ($node, $point, $at, $action) = @_;
 	my $process;
 	$zk->wait_until(
-		sub { ($process) = slurp_file($north->logfile, $at) =~ /fault point "$point": process (\d+) shall $action\n/; return $process; },
+		sub { ($process) = slurp_file($node->logfile, $at) =~ /fault point "$point": process (\d+) shall $action\n/; return $process; },
 		"a process to get to $point");
 	wait_until_still($process) if $action eq 'stop';
 	return $process;
@@ -102,7 +102,7 @@ sub wait_until_still
 # --- what is not certain for long enough ---
 
 # The commit guard would refuse the statement; so it is told that the server does not lead.
-is($n->query(q{SET zklock.commit_margin = '4s'}), '', 'a margin as long as the session timeout');
+is($n->query(q{SET zklock.commit_margin = '3s'}), '', 'a margin as long as the session timeout');
 is($n->run("SELECT zk_is_leader('$path')")->{out}, 'f', 'within the margin of the guard: does not lead');
 is($n->query("BEGIN; SET LOCAL zklock.commit_margin = 0; SELECT zk_is_leader('$path')"), 't', 'without a margin: leads');
 is($n->errcode('ROLLBACK; RESET zklock.commit_margin'), '', 'as before');
@@ -187,7 +187,7 @@ sub get_to
 		arm($point, $action);
 		resign($n);
 	}
-	return there($point, $at, $action);
+	return there($north, $point, $at, $action);
 }
 
 foreach my $point (@points)
@@ -342,6 +342,34 @@ foreach my $point (@points)
 north_leads();
 stop('smart', 'smart');
 $n->query('DELETE FROM t');
+
+# --- a standby ---
+
+# It may lead only as long as the setting lets it, or when it is promoted.
+my $west = ZklockNode->standby('west', $north, 'zklock.leader_of' => '/leaders/west');
+my $w = $west->backend;
+foreach my $then ('off', 'promoted')
+{
+	my $at = -s $west->logfile;
+	symlink 'stop', $west->data_dir . '/zklock.fault.leader-granted' or die "symlink: $!";
+	$west->set('zklock.leader_on_standby', 'on');
+	my $process = there($west, 'leader-granted', $at, 'stop');
+	is($w->query(q{SELECT zk_is_leader('/leaders/west')}), 't', "standby, granted: leads");
+	my $token = $w->query(q{SELECT token FROM zk_locks WHERE path = '/leaders/west'});
+	$west->set('zklock.leader_on_standby', 'off');
+	$west->promote if $then eq 'promoted';
+	kill 'CONT', $process;
+	if ($then eq 'off')
+	{
+		$zk->wait_for_children('/zklock/leaders/west', 0);
+		is($w->query(q{SELECT zk_is_leader('/leaders/west')}), 'f', "standby, granted, then off: leads no longer");
+		next;
+	}
+	$west->wait_for_log(qr{this server now leads "/leaders/west"}, $at);
+	is($w->query(q{SELECT zk_is_leader('/leaders/west') || ' ' || token FROM zk_locks WHERE path = '/leaders/west'}), "true $token",
+		"standby, granted, then promoted: leads on");
+}
+$w->quit;
 
 is($n->query(q{SELECT count(*) FROM t WHERE v = 'deposed'}), '0', 'no deposed leader has committed');
 $_->quit foreach $n, $s;
