@@ -31,6 +31,7 @@
 #include "backend/locallock.h"
 #include "backend/report.h"
 #include "compat.h"
+#include "faultpoint.h"
 #include "settings.h"
 #include "shared/grant.h"
 #include "shared/leadership.h"
@@ -302,6 +303,7 @@ try_to_lead(Leadership *leadership, int64 now)
 	switch (zkl_grant_request(claim, false, about))
 	{
 		case ZKL_ANSWER_HELD:
+			ZKL_FAULT_POINT("leader-granted");
 
 			/* From here on a loss is signalled; look whether it came before. */
 			claim->session_count = 1;
@@ -331,6 +333,7 @@ end(Leadership *leadership)
 {
 	if (leadership->claim == NULL)
 		return;
+	ZKL_FAULT_POINT("leader-ending");
 	zkl_shared_claim_end(leadership->claim);
 	leadership->claim = NULL;
 	if (leadership->leads)

@@ -27,14 +27,20 @@ static struct
 static int	nrelied = 0;
 
 static void check(int i, int64 margin);
+static void report_ended(const char *path);
 
 bool
 zkl_reliance_note(const char *path, int64 token)
 {
 	for (int i = 0; i < nrelied; i++)
 	{
-		if (strcmp(relied[i].path, path) == 0)
-			return false;
+		if (strcmp(relied[i].path, path) != 0)
+			continue;
+
+		/* The commit would fail, because the server has led anew since. */
+		if (relied[i].token != token)
+			report_ended(path);
+		return false;
 	}
 	if (nrelied == ZKL_LEADERS_MAX)
 		ereport(ERROR,
@@ -83,14 +89,20 @@ check(int i, int64 margin)
 													  &token);
 
 	if (token != relied[i].token)
-		ereport(ERROR,
-				errcode(ERRCODE_ZKL_LOCK_LOST),
-				errmsg("this server's leadership of \"%s\" has ended",
-					   zkl_display_path(relied[i].path)),
-				errdetail("The transaction relied on it."),
-				errhint("Retry the transaction on the server that leads."));
+		report_ended(relied[i].path);
 	if (standing == ZKL_STATUS_DOUBT)
 		zkl_report_doubt(relied[i].path);
+}
+
+static void
+report_ended(const char *path)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_ZKL_LOCK_LOST),
+			errmsg("this server's leadership of \"%s\" has ended",
+				   zkl_display_path(path)),
+			errdetail("The transaction relied on it."),
+			errhint("Retry the transaction on the server that leads."));
 }
 
 void

@@ -15,7 +15,8 @@
 /*
  * The transaction relies on the leadership with this token, until it ends,
  * whatever savepoint it rolls back to.  True if it did not before.  Raises
- * 54000 if there are too many.
+ * ZK001 if it relies on an earlier leadership of the path, and 54000 if there
+ * are too many.
  */
 extern bool zkl_reliance_note(const char *path, int64 token);
 extern bool zkl_reliance_any(void);

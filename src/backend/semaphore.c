@@ -47,7 +47,8 @@ static bool acquire_leases(ZklClaim *claim, const ZklWish *wish);
 static ZklAnswer acquire_by_trying(ZklClaim *claim, const ZklWish *wish);
 static ZklAnswer acquire_in_turn(ZklClaim *claim, const ZklWish *wish);
 static void survey_before(ZklClaim *claim, const ZklWait *wait);
-static void survey_after(ZklClaim *claim, const ZklWish *wish);
+static bool survey_after(ZklClaim *claim, const ZklWish *wish);
+static int64 survey_until(const ZklWait *wait);
 static bool survey(const ZklWish *wish, int64 until);
 static void check_survey(const ZklSnapshot *survey, const ZklWish *wish);
 static bool is_foreign_text(const ZklSnapshot *survey);
@@ -209,12 +210,11 @@ acquire_leases(ZklClaim *claim, const ZklWish *wish)
 		answer = wish->only_tries ? acquire_by_trying(claim, wish) :
 			acquire_in_turn(claim, wish);
 	while (answer == ZKL_ANSWER_STALE);
-	if (answer != ZKL_ANSWER_HELD)
+	if (answer != ZKL_ANSWER_HELD || !survey_after(claim, wish))
 	{
 		zkl_lock_stat_failed(claim, ERRCODE_LOCK_NOT_AVAILABLE);
 		return false;
 	}
-	survey_after(claim, wish);
 	ZKL_FAULT_POINT("semaphore-acquired");
 	return true;
 }
@@ -306,8 +306,7 @@ survey_before(ZklClaim *claim, const ZklWait *wait)
 	 * kind of lock.
 	 */
 	if (zkl_wait_until_settled(&own, claim))
-		(void) survey(wish, wish->only_tries ? wait->lock_timeout_at :
-					  Min(wish->until, wait->lock_timeout_at));
+		(void) survey(wish, survey_until(wait));
 }
 
 /*
@@ -316,18 +315,32 @@ survey_before(ZklClaim *claim, const ZklWait *wait)
  * first and look afterwards.  So at least one of them finds the other's znode
  * and gives up.  From then on, any other client finds a lease of this server,
  * as long as it has one.
+ *
+ * False if the time is over before ZooKeeper has replied.
  */
-static void
+static bool
 survey_after(ZklClaim *claim, const ZklWish *wish)
 {
 	ZklWait		wait;
 
 	if (zkl_claim_status_is_surveyed(claim))
-		return;
+		return true;
 	zkl_wait_begin(&wait, wish);
-	if (!survey(wish, wait.lock_timeout_at))
-		zkl_report_lock_timeout(NULL);
+	if (!survey(wish, survey_until(&wait)))
+	{
+		zkl_wait_report_unanswered(&wait, claim);
+		return false;
+	}
 	zkl_claim_status_set_surveyed(claim);
+	return true;
+}
+
+/* A try waits for ZooKeeper. */
+static int64
+survey_until(const ZklWait *wait)
+{
+	return wait->wish->only_tries ? wait->lock_timeout_at :
+		Min(wait->wish->until, wait->lock_timeout_at);
 }
 
 /*

@@ -28,6 +28,10 @@
  * constant below.  It seldom waits so long: only if that server has stopped, or
  * cannot reach ZooKeeper.  No znode says whether leases linger, so for leases
  * each failed try waits so long.
+ *
+ * A request that was held up, or whose backend stood still meanwhile, says
+ * little about the other server.  So the multiple is at most
+ * zklock.connection_timeout.
  */
 #define ASK_TIMES		4
 #define ASK_LOCK		ZKL_MS(1000)
@@ -201,6 +205,13 @@ zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim)
 	return true;
 }
 
+void
+zkl_wait_report_unanswered(ZklWait *wait, ZklClaim *claim)
+{
+	wait->claim = claim;
+	(void) time_is_over(wait, ZKL_ANSWER_NONE);
+}
+
 ZklClaimStatus
 zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim)
 {
@@ -299,7 +310,8 @@ has_asked_enough(ZklWait *wait)
 
 	if (wait->asks_until == 0)
 		wait->asks_until = now +
-			Max(least, ASK_TIMES * (now - wait->begun_at));
+			Max(least, Min(ASK_TIMES * (now - wait->begun_at),
+						   ZKL_MS(zkl_connection_timeout)));
 	return now >= wait->asks_until;
 }
 

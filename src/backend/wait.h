@@ -49,6 +49,12 @@ extern ZklAnswer zkl_wait_ask(ZklWait *wait, ZklClaim *claim);
 extern bool zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim);
 
 /*
+ * A command has ended without ZooKeeper's reply, because the time is over.
+ * Raises 55P03 or 08006, unless the timeout was just shorter than the request.
+ */
+extern void zkl_wait_report_unanswered(ZklWait *wait, ZklClaim *claim);
+
+/*
  * Wait while a held claim is in doubt.  Returns whether it is good again, or
  * lost.
  */

@@ -323,6 +323,13 @@ detach(ZklClaim *claim, int64 now)
 		/* The guards of transactions that rely on it must look again. */
 		pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
 		entry->leader = NULL;
+
+		/*
+		 * The other servers that stand for the leadership come next.  If the
+		 * ticket lingered, the next claim of the leader process would take
+		 * it.
+		 */
+		entry->revoked |= claim->state == ZKL_CLAIM_HELD;
 	}
 	zkl_entry_set_needs_ticket(claim, false);
 	zkl_leases_put_back(claim, claim->nleases, now);

@@ -6,6 +6,7 @@ use strict;
 use warnings;
 
 use Test::More;
+use Time::HiRes qw(time);
 
 use PostgreSQL::Test::Utils;
 
@@ -210,6 +211,22 @@ $b1->query(q{SET lock_timeout = '100ms'});
 is($b1->errcode(try('mutex', '/silent')), '55P03', 'the other server stands still: lock_timeout');
 $b1->query('RESET lock_timeout');
 $zk->wait_for_children('/zklock/silent', 1);
+
+# The own request was held up for a while.  That must not be paid several times over.
+my $own_worker = $node_b->worker_pid;
+kill 'STOP', $own_worker;
+$b1->query(q{SET zklock.connection_timeout = '1s'});
+my $sent_at = time;
+$b1->send(try('mutex', '/silent'));
+$zk->wait_until(sub { time > $sent_at + 1 }, 'a second to pass');
+kill 'CONT', $own_worker;
+my $held_up = time - $sent_at;
+$result = $b1->result;
+is($result->{out}, 'f', 'the own request was held up: a try does not wait for the other server for ever');
+cmp_ok($result->{seconds}, '<', 4 * $held_up, 'the own request was held up: for no longer than zklock.connection_timeout');
+$b1->query('RESET zklock.connection_timeout');
+$zk->wait_for_children('/zklock/silent', 1);
+
 kill 'CONT', $worker;
 is($b1->query(try('mutex', '/silent')), 't', 'the other server goes on: a try has it');
 $b1->query(release('mutex', '/silent'));

@@ -83,6 +83,25 @@ kill 'CONT', $process;
 is($a1->answer, 't', 'leases are there: the semaphore has it');
 is($a1->query(q{SELECT zk_semaphore_release('/granted')}), 't', 'leases are there: released');
 
+# The time ends before the second look has its reply.
+foreach (['1 s', 0, ''], ['1min', '1s', '55P03'])
+{
+	my ($timeout, $lock_timeout, $errcode) = @$_;
+	my $what = "leases are there, timeout $timeout, lock_timeout $lock_timeout";
+	$a1->query("SET lock_timeout = '$lock_timeout'");
+	my $process = stand_still($node_a, 'semaphore-granted', $a1, "SELECT zk_semaphore_acquire('/late', 3, '$timeout')");
+	my $worker = $node_a->worker_pid;
+	kill 'STOP', $worker;
+	kill 'CONT', $process;
+	$zk->wait_until(sub { $a1->is_done }, "$what: the end of the time", 30);
+	my $result = $a1->result;
+	is("$result->{out}$result->{errcode}", $errcode || 'f', $what);
+	kill 'CONT', $worker;
+	$zk->wait_for_children('/zklock/late/leases', 0);
+	pass("$what: the lease is given back");
+}
+$a1->query('RESET lock_timeout');
+
 # --- the mutex has its znode, and has looked before the semaphore comes ---
 
 $b1->query(q{SELECT zk_lock_acquire('/mutex'), zk_lock_release('/mutex')});

@@ -101,6 +101,11 @@ sub relies
 	$happens->();
 	is($backend->errcode("SAVEPOINT s; SELECT zk_lock_token('$path')"), $expect{errcode} // 'ZK001', "$what: token");
 	$backend->query('ROLLBACK TO s');
+	if ($expect{leads_anew})
+	{
+		is($backend->errcode("SELECT zk_is_leader('$path')"), 'ZK001', "$what: asks again");
+		$backend->query('ROLLBACK TO s');
+	}
 	my $result = $backend->run('COMMIT');
 	is($result->{errcode}, $expect{errcode} // 'ZK001', "$what: commit");
 	like($result->{err}, qr/leadership of "\Q$path\E" has ended.*HINT/s, "$what: says why") if !exists $expect{errcode};
@@ -124,7 +129,7 @@ relies('leads again meanwhile', sub {
 	wait_until_leads($south);
 	$south->safe_psql('postgres', "SELECT zk_leader_resign('$path')");
 	wait_until_leads($north);
-});
+}, leads_anew => 1);
 
 relies('znode deleted', sub {
 	$south->safe_psql('postgres', "SELECT zk_lock_force_release('$path')");
