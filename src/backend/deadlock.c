@@ -147,18 +147,20 @@ static void
 publish(ZklClaim *claim, uint32 asked)
 {
 	ZklWaitInfo info = {0};
+	ZklTicketStatus status = zkl_claim_status_ticket(claim, &info.czxid,
+													 info.znode);
 
 	/*
 	 * Without a place in the queue the wait has no meaning for other servers.
 	 * And if ZooKeeper has just said that the predecessor is gone, the wait
-	 * is probably over soon.
+	 * is probably over soon.  While the session is in doubt, the wait confirms
+	 * nothing.
 	 */
-	if (!zkl_claim_status_ticket(claim, &info.czxid, info.znode))
-	{
-		wait.next_look = zkl_now() + ZKL_MS(Min(DeadlockTimeout, UNSURE_MS));
+	wait.next_look = zkl_now() + ZKL_MS(status == ZKL_TICKET_SOON ?
+										Min(DeadlockTimeout, UNSURE_MS) :
+										DeadlockTimeout);
+	if (status != ZKL_TICKET_WAITS)
 		return;
-	}
-	wait.next_look = zkl_now() + ZKL_MS(DeadlockTimeout);
 	if (!note_holders(&info))
 	{
 		if (wait.published)
