@@ -9,9 +9,10 @@
  * check may exchange places in a queue; for waits beyond this server, no such
  * exchange is tried.  A parallel worker counts as its leader.
  *
- * All is read from copies that the lock manager makes.  They cost time, so the
- * search ends at once where no process waits for a lock.  A wait that begins
- * just then is found by the next search.
+ * All is read from copies that the lock manager makes.  They cost time and keep
+ * all partitions of its table locked, so the search ends at once where no
+ * process waits for a lock of this backend's.  A wait that begins just then is
+ * found by the next search.
  *
  * src/backend/stuck.c
  *
@@ -36,7 +37,8 @@ typedef struct Search
 	int			nstuck;
 } Search;
 
-static bool any_waits(void);
+static bool is_awaited(void);
+static TimestampTz wait_start(const LockInstanceData *waiter);
 static void copy_locks(Search *search);
 static bool has_waiter(const Search *search, const LOCKTAG *tag);
 static bool add_waiter(Search *search, const LockInstanceData *waiter);
@@ -49,7 +51,7 @@ int
 zkl_stuck_find(ZklStuck **stuck)
 {
 	Search		search = {0};
-	bool		changed = any_waits();
+	bool		changed = is_awaited();
 
 	*stuck = NULL;
 	if (!changed)
@@ -70,22 +72,21 @@ zkl_stuck_find(ZklStuck **stuck)
 	return search.nstuck;
 }
 
-/* Without locks, so this only says whether it is worth to look. */
+/*
+ * A wait for a lock that a backend has by the fast path makes it an ordinary
+ * one.  Others may also wait for locks of this backend's parallel workers.
+ */
 static bool
-any_waits(void)
+is_awaited(void)
 {
-	for (int i = 0; i < MaxBackends; i++)
-	{
-		if (zkl_proc(i)->waitStatus == PROC_WAIT_STATUS_WAITING)
-			return true;
-	}
-	return false;
+	bool		awaited = MyProc->lockGroupLeader != NULL;
+
+	for (int i = 0; i < NUM_LOCK_PARTITIONS && !awaited; i++)
+		awaited = zkl_awaited_in_partition(i);
+	return awaited;
 }
 
-/*
- * The waits, and all that has to do with locks for which a process waits.  A
- * wait that has only begun has no time yet, and is left to the next search.
- */
+/* The waits, and all that has to do with locks for which a process waits. */
 static void
 copy_locks(Search *search)
 {
@@ -97,8 +98,7 @@ copy_locks(Search *search)
 	{
 		LockInstanceData *lock = &data->locks[i];
 
-		if (lock->waitLockMode != NoLock && lock->waitStart != 0 &&
-			lock->leaderPid != MyProcPid)
+		if (lock->waitLockMode != NoLock && lock->leaderPid != MyProcPid)
 			search->waiters[search->nwaiters++] = *lock;
 	}
 	search->stuck = palloc(sizeof(ZklStuck) * (search->nwaiters + 1));
@@ -107,6 +107,20 @@ copy_locks(Search *search)
 		if (has_waiter(search, &data->locks[i].locktag))
 			search->locks[search->nlocks++] = data->locks[i];
 	}
+}
+
+/*
+ * When the wait began.  It has no time when it has only begun.  And up to
+ * PostgreSQL 18, it loses its time if its process solves a deadlock by
+ * exchanging places in a queue: ProcWakeup() clears the field of the process
+ * that wakes another one.  Then the transaction identifies the wait; that
+ * number is smaller than any time.
+ */
+static TimestampTz
+wait_start(const LockInstanceData *waiter)
+{
+	return waiter->waitStart != 0 ? waiter->waitStart :
+		zkl_local_xid_of(waiter);
 }
 
 static bool
@@ -128,6 +142,7 @@ static bool
 add_waiter(Search *search, const LockInstanceData *waiter)
 {
 	ZklStuck   *known = NULL;
+	TimestampTz start = wait_start(waiter);
 	bool		changed = false;
 
 	for (int i = 0; i < search->nstuck; i++)
@@ -142,15 +157,15 @@ add_waiter(Search *search, const LockInstanceData *waiter)
 
 		if (other->leaderPid == waiter->leaderPid ||
 			!stuck_since(search, other->leaderPid, &since) ||
-			(known != NULL && known->since <= Max(since, waiter->waitStart)) ||
+			(known != NULL && known->since <= Max(since, start)) ||
 			!is_blocked_by(waiter, other))
 			continue;
 		if (known == NULL)
 			known = &search->stuck[search->nstuck++];
 		known->pid = waiter->leaderPid;
 		known->is_parallel = waiter->pid != waiter->leaderPid;
-		known->wait_start = waiter->waitStart;
-		known->since = Max(since, waiter->waitStart);
+		known->wait_start = start;
+		known->since = Max(since, start);
 		changed = true;
 	}
 	return changed;
