@@ -26,12 +26,14 @@
 
 #include "backend/stuck.h"
 #include "compat.h"
+#include "faultpoint.h"
 
 typedef struct Search
 {
 	LockInstanceData *locks;	/* those of a lock for which a process waits */
 	int			nlocks;
-	LockInstanceData *waiters;	/* of these, the processes that wait */
+	LockInstanceData *waiters;	/* of these, the processes that wait ... */
+	BlockedProcsData **queues;	/* ... and the queue of each; NULL: not read */
 	int			nwaiters;
 	ZklStuck   *stuck;
 	int			nstuck;
@@ -41,11 +43,11 @@ static bool is_awaited(void);
 static TimestampTz wait_start(const LockInstanceData *waiter);
 static void copy_locks(Search *search);
 static bool has_waiter(const Search *search, const LOCKTAG *tag);
-static bool add_waiter(Search *search, const LockInstanceData *waiter);
+static bool add_waiter(Search *search, int index);
 static bool stuck_since(const Search *search, int pid, TimestampTz *since);
-static bool is_blocked_by(const LockInstanceData *waiter,
+static bool is_blocked_by(Search *search, int index,
 						  const LockInstanceData *other);
-static bool is_before(int pid, int waiter_pid);
+static bool is_before(Search *search, int pid, int index);
 
 int
 zkl_stuck_find(ZklStuck **stuck)
@@ -66,7 +68,7 @@ zkl_stuck_find(ZklStuck **stuck)
 	{
 		changed = false;
 		for (int i = 0; i < search.nwaiters; i++)
-			changed |= add_waiter(&search, &search.waiters[i]);
+			changed |= add_waiter(&search, i);
 	}
 	*stuck = search.stuck;
 	return search.nstuck;
@@ -92,6 +94,7 @@ copy_locks(Search *search)
 {
 	LockData   *data = GetLockStatusData();
 
+	ZKL_FAULT_POINT("locks-copied");
 	search->locks = palloc(sizeof(LockInstanceData) * (data->nelements + 1));
 	search->waiters = palloc(sizeof(LockInstanceData) * (data->nelements + 1));
 	for (int i = 0; i < data->nelements; i++)
@@ -101,6 +104,7 @@ copy_locks(Search *search)
 		if (lock->waitLockMode != NoLock && lock->leaderPid != MyProcPid)
 			search->waiters[search->nwaiters++] = *lock;
 	}
+	search->queues = palloc0(sizeof(BlockedProcsData *) * (search->nwaiters + 1));
 	search->stuck = palloc(sizeof(ZklStuck) * (search->nwaiters + 1));
 	for (int i = 0; i < data->nelements; i++)
 	{
@@ -139,8 +143,9 @@ has_waiter(const Search *search, const LOCKTAG *tag)
  * that has existed for the longest counts.  True if this is news.
  */
 static bool
-add_waiter(Search *search, const LockInstanceData *waiter)
+add_waiter(Search *search, int index)
 {
+	const LockInstanceData *waiter = &search->waiters[index];
 	ZklStuck   *known = NULL;
 	TimestampTz start = wait_start(waiter);
 	bool		changed = false;
@@ -158,7 +163,7 @@ add_waiter(Search *search, const LockInstanceData *waiter)
 		if (other->leaderPid == waiter->leaderPid ||
 			!stuck_since(search, other->leaderPid, &since) ||
 			(known != NULL && known->since <= Max(since, start)) ||
-			!is_blocked_by(waiter, other))
+			!is_blocked_by(search, index, other))
 			continue;
 		if (known == NULL)
 			known = &search->stuck[search->nstuck++];
@@ -191,8 +196,10 @@ stuck_since(const Search *search, int pid, TimestampTz *since)
 
 /* All heavyweight locks have the same table of conflicts. */
 static bool
-is_blocked_by(const LockInstanceData *waiter, const LockInstanceData *other)
+is_blocked_by(Search *search, int index, const LockInstanceData *other)
 {
+	const LockInstanceData *waiter = &search->waiters[index];
+
 	if (memcmp(&waiter->locktag, &other->locktag, sizeof(LOCKTAG)) != 0)
 		return false;
 	for (LOCKMODE mode = 1; mode <= MaxLockMode; mode++)
@@ -203,18 +210,21 @@ is_blocked_by(const LockInstanceData *waiter, const LockInstanceData *other)
 	}
 	return other->waitLockMode != NoLock &&
 		DoLockModesConflict(waiter->waitLockMode, other->waitLockMode) &&
-		is_before(other->pid, waiter->pid);
+		is_before(search, other->pid, index);
 }
 
-/* Does this process stand before that one in the queue of a lock? */
+/* Does this process stand before the waiter in the queue of the lock? */
 static bool
-is_before(int pid, int waiter_pid)
+is_before(Search *search, int pid, int index)
 {
-	BlockedProcsData *blocked = GetBlockerStatusData(waiter_pid);
+	BlockedProcsData *queue = search->queues[index];
 
-	for (int i = 0; i < blocked->npids; i++)
+	if (queue == NULL)
+		queue = search->queues[index] =
+			GetBlockerStatusData(search->waiters[index].pid);
+	for (int i = 0; i < queue->npids; i++)
 	{
-		if (blocked->waiter_pids[i] == pid)
+		if (queue->waiter_pids[i] == pid)
 			return true;
 	}
 	return false;

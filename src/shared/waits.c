@@ -16,6 +16,7 @@
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
+#include "utils/timestamp.h"
 
 #include "compat.h"
 #include "shared/locktable.h"
@@ -35,6 +36,8 @@ typedef struct Slot
 
 	/* for the backend as a holder */
 	ZklWaitSentence notice;
+	TimestampTz notice_at;		/* when it came; that backend reads it without
+								 * the lock */
 	pg_atomic_uint64 notice_for;	/* the local wait that began at this
 									 * moment; 0: no notice.  Written under
 									 * the lock; a signal handler reads it
@@ -212,6 +215,7 @@ zkl_waits_cancel(const ZklWaitSentence *sentence, TimestampTz wait_start)
 
 		LWLockAcquire(waits->lock, LW_EXCLUSIVE);
 		slot->notice = *sentence;
+		slot->notice_at = GetCurrentTimestamp();
 		pg_atomic_write_u64(&slot->notice_for, (uint64) wait_start);
 		LWLockRelease(waits->lock);
 		zkl_lock_table_tell_lost(claim);
@@ -256,6 +260,12 @@ zkl_waits_has_notice(void)
 	return MyProc != NULL && zkl_my_proc_number() < MaxBackends &&
 		pg_atomic_read_u64(&my_slot()->notice_for) != 0 &&
 		my_slot()->notice.pid == MyProcPid;
+}
+
+TimestampTz
+zkl_waits_notice_at(void)
+{
+	return my_slot()->notice_at;
 }
 
 /*

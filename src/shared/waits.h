@@ -142,12 +142,14 @@ extern bool zkl_waits_cancel(const ZklWaitSentence *sentence,
 
 /*
  * For the backend that is cancelled.  has_notice: is there a notice?
+ * notice_at: then, when did it come?
  * accept_notice: is it for the local wait that this backend is in, or for a
  * parallel worker of its statement?  In any case there is none any more.  A
  * signal handler may call both.  read_notice: what the last notice says; there
  * is none any more.
  */
 extern bool zkl_waits_has_notice(void);
+extern TimestampTz zkl_waits_notice_at(void);
 extern bool zkl_waits_accept_notice(bool is_idle);
 extern void zkl_waits_read_notice(ZklWaitSentence *sentence);
 

@@ -229,8 +229,8 @@ is_proved(const Case *victim, int64 nonce)
  * A reader waits only as long as a writer is before it, and that may have left
  * the queue without the reader's worker having heard of it: the worker of a
  * further session does not read the nonce that it confirms.  So a proof needs
- * to see the reader in the queue.  (Or a writer waits behind readers of the
- * reader's own server, which is known there.)
+ * to see the reader in the queue.  If it waits for readers of its own server,
+ * whose ticket it may not join, its server knows that itself.
  */
 static void
 leave_out_readers(ZklWaitSet *set)
@@ -240,9 +240,8 @@ leave_out_readers(ZklWaitSet *set)
 		ZklWaitRecord *record = &set->records[i];
 		bool		behind_own = false;
 
-		for (int j = 0; j < record->nholds; j++)
-			behind_own |= strcmp(set->holds[record->first_hold + j].path,
-								 record->path) == 0;
+		for (int j = 0; j < set->nholds; j++)
+			behind_own |= strcmp(set->holds[j].path, record->path) == 0;
 		if (record->mode == ZKL_MODE_READ && !behind_own && !is_queued(record))
 			record->nholds = 0;
 	}

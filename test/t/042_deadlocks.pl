@@ -27,7 +27,7 @@ foreach my $node (values %node)
 my %backend = (
 	(map { ("n$_" => $north->backend) } 1 .. 4),
 	(map { ("s$_" => $south->backend) } 1 .. 4),
-	(map { ("w$_" => $west->backend) } 1, 2));
+	(map { ("w$_" => $west->backend) } 1 .. 4));
 my %watch = map { $_ => $node{$_}->backend } keys %node;
 my $judge = $watch{west};
 
@@ -145,6 +145,21 @@ like(play('a writer that holds nothing between two readers', 's1', 'n1: ' . read
 		'n1+ ' . mutex('/b'), 's1+ ' . reading('/rw/a'))->{err}, qr/waits for read lock "\/rw\/a"; blocked by process ${\ $backend{n1}->pid } on server "north"/,
 	'whom the detail leaves out');
 
+# A reader may not join its server's ticket after the tenure, and waits for a reader there.
+$_->query('BEGIN') foreach @backend{qw(n1 n2 s1 w1)};
+$backend{n1}->query('SELECT ' . reading('/rw/t'));
+$backend{n2}->query('SELECT ' . mutex('/a'));
+$backend{s1}->query('SELECT ' . mutex('/b'));
+$backend{w1}->send('SELECT ' . writing('/rw/t'));
+$watch{north}->wait_until(q{SELECT contended FROM zk_locks WHERE path = '/rw/t'});
+foreach ([ 'n2', reading('/rw/t') ], [ 'n1', mutex('/b') ], [ 's1', mutex('/a') ])
+{
+	$backend{ $_->[0] }->send("SELECT $_->[1]");
+	wait_until_waiting($_->[0]) if $_->[0] ne 's1';
+}
+is(finish('a reader behind a reader of its server', [qw(n1 n2 s1 w1)])->{victims}, 's1', 'a reader behind a reader of its server: one victim');
+$backend{$_}->query('ROLLBACK') foreach qw(n1 n2 s1 w1);
+
 # --- several at once ---
 
 play('multilocks', 's1', 'n1: ' . "zk_xact_multilock_acquire('{/m1, /m2}')", 's1: ' . "zk_xact_multilock_acquire('{/m3, /m4}')",
@@ -249,15 +264,15 @@ sub session_of
 }
 my (%paths, %pool);
 $backend{w1}->query('BEGIN');
-foreach my $path (map { "/pool/$_" } 1 .. 12)
+foreach my $path (map { "/pool/$_" } 1 .. 16)
 {
 	$backend{w1}->query('SELECT ' . mutex($path));
 	push @{ $paths{ session_of($path) == 1 ? 'first' : session_of($path) } }, $path;
 }
 $backend{w1}->query('COMMIT');
-my ($first, $first_too) = @{ delete $paths{first} };
-my ($stopped) = sort keys %paths;
-my $path = $paths{$stopped}[0];
+my ($first, $first_too, $first_3) = @{ delete $paths{first} };
+my ($stopped) = sort { @{ $paths{$b} } <=> @{ $paths{$a} } } keys %paths;
+my ($path, $path_too) = @{ $paths{$stopped} };
 ($pool{worker}, $pool{id}) = split /\|/, $watch{west}->query("SELECT worker_pid, session_id FROM zk_sessions WHERE session = $stopped");
 sub wait_until_doubt { return $watch{west}->wait_until("SELECT NOT safe FROM zk_sessions WHERE session = $stopped"); }
 
@@ -302,8 +317,11 @@ $backend{s1}->query('ROLLBACK');
 is($backend{w1}->answer, 't', 'the other one goes on');
 $backend{w1}->query('COMMIT');
 
-# A hold is none while it is in doubt: another client may have the lock.
-$_->query('BEGIN') foreach @backend{qw(w1 w2 s1 s2 n1)};
+# A hold is none while it is in doubt: another client may have the lock.  And a backend that
+# waits until the session is certain waits for no other client.
+$_->query('BEGIN') foreach @backend{qw(w1 w2 w3 w4 s1 s2 n1)};
+$backend{w3}->query('SELECT ' . reading($path_too));
+$backend{w4}->query("SELECT " . mutex($first_3));
 $backend{w1}->query('SELECT ' . mutex($path));
 $backend{w2}->query('SELECT ' . mutex($first));
 $backend{s1}->query('SELECT ' . mutex($first_too));
@@ -317,15 +335,19 @@ $backend{s2}->send('SELECT ' . mutex($first));
 $judge->wait_until(q{SELECT count(*) = 2 FROM zk_waits});
 $backend{w1}->send('SELECT ' . mutex($first_too));
 wait_until_waiting('w1');
+$backend{w4}->send('SELECT ' . reading($path_too));
+wait_until_waiting('w4');
 $judge->query(q{SELECT pg_sleep(0.8)});
 ok(!$backend{w1}->is_done, 'a claim that is in doubt makes no deadlock');
-is($judge->query(q{SELECT count(*) FROM zk_waits WHERE server = 'west'}), '0', 'and is not published');
+is($judge->query(q{SELECT count(*) FROM zk_waits WHERE server = 'west'}), '0', 'and is not published, nor is a wait for ZooKeeper');
 $backend{n1}->query('COMMIT');
 is($backend{s1}->answer, 't', 'each goes on');
 $backend{s1}->query('COMMIT');
 is($backend{w1}->answer, 't', 'in its turn');
-$backend{$_}->query('ROLLBACK') foreach qw(w1 w2);
+$backend{$_}->query('ROLLBACK') foreach qw(w1 w2 w3);
 kill 'CONT', $pool{worker};
+is($backend{w4}->answer, 't', 'when they can');
+$backend{w4}->query('COMMIT');
 is($backend{s2}->answer, 't', 'to the last');
 $backend{s2}->query('COMMIT');
 $watch{west}->wait_until('SELECT bool_and(safe) FROM zk_sessions');
