@@ -145,7 +145,7 @@ decide_case(Case *victim)
 	}
 	else if (!victim->is_victim || !is_proved(victim, 0) ||
 			 (victim->has_grown && zkl_now() >= victim->begun_at +
-			  ZKL_MS(PATIENCE * zkl_wait_publisher_timeout_ms())))
+			  PATIENCE * ZKL_MS(zkl_wait_publisher_timeout_ms())))
 		drop_case(victim);
 }
 
