@@ -254,10 +254,12 @@ is($sender->result->{errcode}, '40P01', 'a walsender is cancelled, too');
 end_of_circle($sender);
 $_->query('BEGIN') foreach $n2, $sender;
 $sender->query(mutex('/a'));
+$sender->query('SAVEPOINT before');
 $n2->query('LOCK TABLE accounts');
 my $found = circle_around($sender, 'SELECT n FROM accounts', $holder_found);
 $north->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $sender->pid . ')');
 is($sender->result->{errcode}, '57014', 'its wait is cancelled by hand');
+$sender->query('ROLLBACK TO before');
 kill 'CONT', $found;
 $judge->query('SELECT pg_sleep(0.3)');
 end_of_circle($sender);
@@ -269,19 +271,21 @@ $sender->quit;
 
 # --- what the log reads ---
 
-# The lock is handed over while the backend reads the queue for log_lock_waits.  It stands
-# still, and so finds both wake-ups at once.
+# The lock is handed over while the backend reads for log_lock_waits who holds it, because
+# another client is between.  It stands still, and so finds both wake-ups at once.
 $north->set('zklock.deadlock_detection', 'off');
 my $logging = $north->backend;
 $logging->query(q{SET log_lock_waits = on; SET deadlock_timeout = '1s'});
 $s1->query('BEGIN');
 $s1->query(mutex('/logged'));
+my $between = $zk->create('/zklock/logged/_c_00000000-0000-4000-8000-000000000000-lock-', ephemeral => 1, sequence => 1);
 $logging->send(mutex('/logged'));
 $north->wait_for_ticket('/logged', 'queued');
 $proxy->hold('replies');
 $judge->query('SELECT pg_sleep(1.4)');
 kill 'STOP', $logging->pid;
 $s1->query('COMMIT');
+$zk->delete($between);
 $proxy->pass;
 $north->wait_for_ticket('/logged', 'owned');
 $at = -s $north->logfile;
