@@ -114,11 +114,11 @@ copy_locks(Search *search)
 }
 
 /*
- * When the wait began.  It has no time when it has only begun.  And up to
- * PostgreSQL 18, it loses its time if its process solves a deadlock by
- * exchanging places in a queue: ProcWakeup() clears the field of the process
- * that wakes another one.  Then the transaction identifies the wait; that
- * number is smaller than any time.
+ * When the wait began.  A wait that has only begun has no time yet.  And in
+ * older releases of PostgreSQL, ProcWakeup() clears the time of the process
+ * that wakes another one.  A process that solves a deadlock by exchanging
+ * places in a queue does so, and waits on.  Without a time, the number of the
+ * transaction identifies the wait.  It is smaller than any time.
  */
 static TimestampTz
 wait_start(const LockInstanceData *waiter)

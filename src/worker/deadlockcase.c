@@ -7,11 +7,11 @@
  * nonce of the case is published with the victim's record.  This server's own
  * records confirm the nonce like those of other servers.
  *
- * A case goes on for as long as its evidence would be a proof if all confirmed.
- * If not, some wait or claim of the evidence has been replaced by another one,
- * and the next search begins another case.  It also does so if something has
- * become part of the deadlock since: a server that does not answer must not
- * delay the end of a deadlock that needs no server but others.
+ * A case goes on as long as its evidence would be a proof if all servers
+ * confirmed.  It ends when some wait or claim of the evidence has been replaced
+ * by another one.  It also ends, after a while, when the deadlock has grown: a
+ * part of the deadlock may now do without a server that does not answer.  The
+ * next search then begins another case, with new evidence.
  *
  * src/worker/deadlockcase.c
  *

@@ -192,7 +192,7 @@ play('a table', 's1', 'n1: ' . mutex('/a'), 'n2: ' . 'pg_advisory_xact_lock(42)'
 # --- exchanged places ---
 
 # When PostgreSQL solves a deadlock by exchanging places in a queue, the backend that does so
-# waits on, up to PostgreSQL 18 without a time at which its wait began.  It is n2 here, and it
+# waits on; in older releases, without the time at which its wait began.  It is n2 here, and it
 # holds a lock for which another server waits.
 $north->safe_psql('postgres', 'CREATE TABLE one (); CREATE TABLE two ();');
 sub lock_table { my ($name, $table, $mode) = @_; $backend{$name}->send("LOCK TABLE $table IN ACCESS $mode MODE"); return; }
