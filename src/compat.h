@@ -80,6 +80,45 @@ zkl_my_local_xid(void)
 #endif
 }
 
+/* The same of a process that holds or awaits a lock. */
+static inline LocalTransactionId
+zkl_local_xid_of(const LockInstanceData *lock)
+{
+#if PG_VERSION_NUM >= 170000
+	return lock->vxid.localTransactionId;
+#else
+	return lock->lxid;
+#endif
+}
+
+/* Does any process wait for a lock of this one's in this partition? */
+static inline bool
+zkl_awaited_in_partition(int partition)
+{
+	bool		awaited = false;
+
+	LWLockAcquire(LockHashPartitionLockByIndex(partition), LW_SHARED);
+#if PG_VERSION_NUM >= 160000
+	{
+		dlist_iter	iter;
+
+		dlist_foreach(iter, &MyProc->myProcLocks[partition])
+			awaited |= dlist_container(PROCLOCK, procLink,
+									   iter.cur)->tag.myLock->waitMask != 0;
+	}
+#else
+	{
+		SHM_QUEUE  *locks = &MyProc->myProcLocks[partition];
+		PROCLOCK   *lock = (PROCLOCK *) SHMQueueNext(locks, locks, offsetof(PROCLOCK, procLink));
+
+		for (; lock != NULL; lock = (PROCLOCK *) SHMQueueNext(locks, &lock->procLink, offsetof(PROCLOCK, procLink)))
+			awaited |= lock->tag.myLock->waitMask != 0;
+	}
+#endif
+	LWLockRelease(LockHashPartitionLockByIndex(partition));
+	return awaited;
+}
+
 static inline PGPROC *
 zkl_proc(int proc_number)
 {

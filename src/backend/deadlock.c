@@ -6,8 +6,9 @@
  * PostgreSQL lets a backend look for deadlocks when it has waited for
  * deadlock_timeout, because most waits end before that.  So does zklock; and
  * it looks again after each further deadlock_timeout, because a circle across
- * servers may close later, behind this wait.  If nothing is held up by the
- * wait, nothing is left for the worker, and nothing is sent to ZooKeeper.
+ * servers may close later, behind this wait.  It looks less often while the same
+ * backends wait for it.  If nothing is held up by the wait, nothing is left for
+ * the worker, and nothing is sent to ZooKeeper.
  *
  * The backend that holds the lock in question is cancelled, which need not be
  * the one that waits for the ticket: it may wait for a row that the other one
@@ -23,6 +24,7 @@
 #include <signal.h>
 
 #include "access/xact.h"
+#include "common/hashfn.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -45,6 +47,9 @@
 /* So soon to look again if it is not certain that the ticket has to wait. */
 #define UNSURE_MS	20
 
+/* So many times deadlock_timeout are between two looks at most. */
+#define MAX_INTERVAL	8
+
 /* The wait that this backend is in. */
 static struct
 {
@@ -54,6 +59,8 @@ static struct
 	uint32		answered;		/* the worker's last request */
 	TimestampTz since;
 	int64		next_look;
+	int			interval;		/* in deadlock_timeouts */
+	uint64		seen;			/* a hash of the last look's holders */
 }			wait;
 
 /* The statement that the signal handler has cancelled: when it began. */
@@ -71,13 +78,15 @@ typedef struct Census
 static void begin(void);
 static void publish(ZklClaim *claim, uint32 asked);
 static bool note_holders(ZklWaitInfo *info);
+static void choose_interval(const Census *census);
 static void note_own_claim(ZklLocalClaim *claim, void *arg);
 static void note_entry(ZklEntry *entry, void *arg);
 static void add_holder(ZklWaitInfo *info, int pid, TimestampTz since);
 static void execute(ZklClaim *claim, const ZklWaitSentence *sentence);
+static int	describe(const ZklWaitSentence *sentence);
 static void end_at_exit(int code, Datum arg);
 static char *statements_of(const ZklWaitSentence *sentence);
-static void explain(ErrorData *error);
+static void explain(void *arg);
 static const char *detail_for_client(const char *detail);
 
 int64
@@ -87,13 +96,7 @@ zkl_deadlock_look(ZklClaim *claim)
 	ZklWaitSentence sentence;
 
 	if (!zkl_deadlock_detection)
-	{
-		/* A sentence of before must not be carried out later. */
-		if (wait.published)
-			zkl_waits_end();
-		wait.published = false;
 		return ZKL_FOREVER;
-	}
 	if (!wait.active)
 		begin();
 	if (wait.published && zkl_waits_look(&asked, &sentence))
@@ -123,6 +126,8 @@ begin(void)
 	wait.number = 0;
 	wait.since = GetCurrentTimestamp();
 	wait.next_look = zkl_now() + ZKL_MS(DeadlockTimeout);
+	wait.interval = 1;
+	wait.seen = 0;
 }
 
 void
@@ -147,19 +152,26 @@ static void
 publish(ZklClaim *claim, uint32 asked)
 {
 	ZklWaitInfo info = {0};
+	ZklTicketStatus status = zkl_claim_status_ticket(claim, &info.czxid,
+													 info.znode);
+	bool		any_holds;
 
 	/*
 	 * Without a place in the queue the wait has no meaning for other servers.
 	 * And if ZooKeeper has just said that the predecessor is gone, the wait
-	 * is probably over soon.
+	 * is probably over soon.  While the session is in doubt, the wait
+	 * confirms nothing.
 	 */
-	if (!zkl_claim_status_ticket(claim, &info.czxid, info.znode))
+	if (status != ZKL_TICKET_WAITS)
 	{
-		wait.next_look = zkl_now() + ZKL_MS(Min(DeadlockTimeout, UNSURE_MS));
+		wait.next_look = zkl_now() + ZKL_MS(status == ZKL_TICKET_SOON ?
+											Min(DeadlockTimeout, UNSURE_MS) :
+											DeadlockTimeout);
 		return;
 	}
-	wait.next_look = zkl_now() + ZKL_MS(DeadlockTimeout);
-	if (!note_holders(&info))
+	any_holds = note_holders(&info);
+	wait.next_look = zkl_now() + wait.interval * ZKL_MS(DeadlockTimeout);
+	if (!any_holds)
 	{
 		if (wait.published)
 			zkl_waits_end();
@@ -213,9 +225,28 @@ note_holders(ZklWaitInfo *info)
 		if (census.holds[i])
 			add_holder(info, census.stuck[i].pid, census.stuck[i].since);
 	}
+	choose_interval(&census);
 	MemoryContextSwitchTo(previous);
 	MemoryContextDelete(context);
 	return info->nholders > 0;
+}
+
+/*
+ * A look at the locks of PostgreSQL costs time.  The more often it has found
+ * the same, the longer it can wait.  Where no backend waits for this one, a look
+ * costs next to nothing.
+ */
+static void
+choose_interval(const Census *census)
+{
+	uint64		seen = 0;
+
+	for (int i = 0; i < census->nstuck; i++)
+		seen = hash_combine64(hash_combine64(seen, census->stuck[i].pid),
+							  census->stuck[i].since);
+	wait.interval = seen == 0 || seen != wait.seen ? 1 :
+		Min(2 * wait.interval, MAX_INTERVAL);
+	wait.seen = seen;
 }
 
 /*
@@ -273,8 +304,6 @@ execute(ZklClaim *claim, const ZklWaitSentence *sentence)
 {
 	ZklStuck   *stuck;
 	int			nstuck;
-	const char *detail;
-	char	   *statements;
 
 	ZKL_FAULT_POINT("wait-sentenced");
 	if (sentence->pid != MyProcPid)
@@ -282,24 +311,32 @@ execute(ZklClaim *claim, const ZklWaitSentence *sentence)
 		nstuck = zkl_stuck_find(&stuck);
 		for (int i = 0; i < nstuck; i++)
 		{
-			if (stuck[i].pid == sentence->pid)
-				(void) zkl_waits_cancel(sentence, stuck[i].is_parallel ?
-										ZKL_WAITS_PARALLEL : stuck[i].wait_start);
+			if (stuck[i].pid != sentence->pid)
+				continue;
+			ZKL_FAULT_POINT("holder-found");
+			(void) zkl_waits_cancel(sentence, stuck[i].is_parallel ?
+									ZKL_WAITS_PARALLEL : stuck[i].wait_start);
 		}
 		return;
 	}
 	if (!zkl_waits_is_held(sentence))
 		return;
-	detail = zkl_znode_text_show(sentence->detail);
-	statements = statements_of(sentence);
 	pgstat_report_deadlock();
 	zkl_lock_stat_failed(claim, ERRCODE_T_R_DEADLOCK_DETECTED);
-	ereport(ERROR,
-			errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
-			errmsg("deadlock detected"),
-			errdetail_internal("%s", detail_for_client(detail)),
-			errdetail_log("%s%s", detail, statements),
-			errhint("See server log for query details."));
+	ereport(ERROR, describe(sentence));
+}
+
+/* What the error that is being raised says. */
+static int
+describe(const ZklWaitSentence *sentence)
+{
+	const char *detail = zkl_znode_text_show(sentence->detail);
+
+	errcode(ERRCODE_T_R_DEADLOCK_DETECTED);
+	errmsg("deadlock detected");
+	errdetail_internal("%s", detail_for_client(detail));
+	errdetail_log("%s%s", detail, statements_of(sentence));
+	return errhint("See server log for query details.");
 }
 
 /* The paths of others are not for a role that may use some only. */
@@ -348,54 +385,45 @@ zkl_deadlock_on_signal(int signal, bool is_idle)
 	return true;
 }
 
+/*
+ * PostgreSQL's own handler for SIGINT does not look at the notice.  So that may
+ * be one that has come late, for a wait of an earlier statement.
+ */
 bool
 zkl_deadlock_has_cancelled(void)
 {
-	/* PostgreSQL's own handler for SIGINT does not look at the notice. */
+	TimestampTz statement = GetCurrentStatementStartTimestamp();
+
 	if (zkl_claims_loss_signal == SIGINT)
-		return zkl_waits_has_notice();
-	return cancelled_statement != 0 &&
-		cancelled_statement == GetCurrentStatementStartTimestamp();
+		return zkl_waits_has_notice() && zkl_waits_notice_at() >= statement;
+	return cancelled_statement != 0 && cancelled_statement == statement;
 }
 
+/*
+ * The cancel may be raised where no hook sees it, such as in the parser or at the
+ * end of a transaction.  But every error passes the contexts, and this is the
+ * last of them.  PostgreSQL forgets it with an error that ends a transaction;
+ * then it is put there again.
+ */
 void
-zkl_deadlock_explain(MemoryContext context)
+zkl_deadlock_listen(void)
 {
-	ErrorData  *error;
+	static ErrorContextCallback context = {.callback = explain};
+
+	if (error_context_stack == NULL)
+		error_context_stack = &context;
+}
+
+/* Put the deadlock into the error that is being raised. */
+static void
+explain(void *arg)
+{
+	ZklWaitSentence sentence;
 
 	if (geterrcode() != ERRCODE_QUERY_CANCELED || !zkl_deadlock_has_cancelled())
 		return;
-
-	/* FlushErrorState() frees the memory of errors. */
-	MemoryContextSwitchTo(context);
-	error = CopyErrorData();
-	FlushErrorState();
-	explain(error);
-	ReThrowError(error);
-}
-
-void
-zkl_deadlock_explain_instead(ErrorData *error)
-{
-	if (error->elevel == ERROR && error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
-		zkl_deadlock_has_cancelled())
-		explain(error);
-}
-
-/* Put the deadlock into the error. */
-static void
-explain(ErrorData *error)
-{
-	ZklWaitSentence sentence;
-	const char *detail;
-
 	cancelled_statement = 0;
 	zkl_waits_read_notice(&sentence);
 	pgstat_report_deadlock();
-	error->sqlerrcode = ERRCODE_T_R_DEADLOCK_DETECTED;
-	error->message = pstrdup(_("deadlock detected"));
-	detail = zkl_znode_text_show(sentence.detail);
-	error->detail = pstrdup(detail_for_client(detail));
-	error->detail_log = psprintf("%s%s", detail, statements_of(&sentence));
-	error->hint = pstrdup(_("See server log for query details."));
+	(void) describe(&sentence);
 }

@@ -33,14 +33,13 @@ extern void zkl_deadlock_end(void);
  *
  * on_signal is for the signal handler, which knows whether the backend waits
  * for its client.  It cancels the statement if that local wait goes on.  It
- * returns false if the signal may be for a loss.  has_cancelled: has it cancelled the present
- * statement?  explain: call in PG_CATCH() where a statement ends, with the
- * memory context of the statement's beginning; raises 40P01 instead of the
- * cancel.  explain_instead: the same for an error on its way to the log.
+ * returns false if the signal may be for a loss.  has_cancelled: has it
+ * cancelled the present statement?  listen: call at the start of the process and
+ * at the end of each transaction, so that the error is 40P01 instead of the
+ * cancel.
  */
 extern bool zkl_deadlock_on_signal(int signal, bool is_idle);
 extern bool zkl_deadlock_has_cancelled(void);
-extern void zkl_deadlock_explain(MemoryContext context);
-extern void zkl_deadlock_explain_instead(ErrorData *error);
+extern void zkl_deadlock_listen(void);
 
 #endif							/* ZKL_DEADLOCK_H */

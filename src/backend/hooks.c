@@ -3,8 +3,7 @@
  * hooks.c
  *	  What zklock does around statements.
  *
- * If a loss or a deadlock cancelled a statement, the hooks replace its error
- * (loss.c, deadlock.c).
+ * If a loss cancelled a statement, the hooks replace its error (loss.c).
  * The hook for messages does that for errors that come just before a statement
  * begins.
  *
@@ -46,6 +45,7 @@ void
 zkl_hooks_init(void)
 {
 	zkl_xact_init();
+	zkl_deadlock_listen();
 
 	next_executor_run = ExecutorRun_hook;
 	ExecutorRun_hook = executor_run;
@@ -156,13 +156,12 @@ leave_statement(void)
 	zkl_loss_tell();
 }
 
-/* The guard comes first, because the explanations raise errors. */
+/* The guard comes first, because the explanation raises an error. */
 static void
 leave_statement_by_error(MemoryContext context)
 {
 	zkl_xact_keep_guard_first();
 	zkl_loss_explain(context);
-	zkl_deadlock_explain(context);
 }
 
 /* The text is replaced before other extensions see the message. */
@@ -170,7 +169,6 @@ static void
 emit_log(ErrorData *error)
 {
 	zkl_loss_explain_instead(error);
-	zkl_deadlock_explain_instead(error);
 	if (next_emit_log)
 		next_emit_log(error);
 }

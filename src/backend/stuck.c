@@ -9,9 +9,10 @@
  * check may exchange places in a queue; for waits beyond this server, no such
  * exchange is tried.  A parallel worker counts as its leader.
  *
- * All is read from copies that the lock manager makes.  They cost time, so the
- * search ends at once where no process waits for a lock.  A wait that begins
- * just then is found by the next search.
+ * All is read from copies that the lock manager makes.  They cost time and keep
+ * all partitions of its table locked, so the search ends at once where no
+ * process waits for a lock of this backend's.  A wait that begins just then is
+ * found by the next search.
  *
  * src/backend/stuck.c
  *
@@ -25,31 +26,34 @@
 
 #include "backend/stuck.h"
 #include "compat.h"
+#include "faultpoint.h"
 
 typedef struct Search
 {
 	LockInstanceData *locks;	/* those of a lock for which a process waits */
 	int			nlocks;
-	LockInstanceData *waiters;	/* of these, the processes that wait */
+	LockInstanceData *waiters;	/* of these, the processes that wait ... */
+	BlockedProcsData **queues;	/* ... and the queue of each; NULL: not read */
 	int			nwaiters;
 	ZklStuck   *stuck;
 	int			nstuck;
 } Search;
 
-static bool any_waits(void);
+static bool is_awaited(void);
+static TimestampTz wait_start(const LockInstanceData *waiter);
 static void copy_locks(Search *search);
 static bool has_waiter(const Search *search, const LOCKTAG *tag);
-static bool add_waiter(Search *search, const LockInstanceData *waiter);
+static bool add_waiter(Search *search, int index);
 static bool stuck_since(const Search *search, int pid, TimestampTz *since);
-static bool is_blocked_by(const LockInstanceData *waiter,
+static bool is_blocked_by(Search *search, int index,
 						  const LockInstanceData *other);
-static bool is_before(int pid, int waiter_pid);
+static bool is_before(Search *search, int pid, int index);
 
 int
 zkl_stuck_find(ZklStuck **stuck)
 {
 	Search		search = {0};
-	bool		changed = any_waits();
+	bool		changed = is_awaited();
 
 	*stuck = NULL;
 	if (!changed)
@@ -64,49 +68,63 @@ zkl_stuck_find(ZklStuck **stuck)
 	{
 		changed = false;
 		for (int i = 0; i < search.nwaiters; i++)
-			changed |= add_waiter(&search, &search.waiters[i]);
+			changed |= add_waiter(&search, i);
 	}
 	*stuck = search.stuck;
 	return search.nstuck;
 }
 
-/* Without locks, so this only says whether it is worth to look. */
+/*
+ * A wait for a lock that a backend has by the fast path makes it an ordinary
+ * one.  Others may also wait for locks of this backend's parallel workers.
+ */
 static bool
-any_waits(void)
+is_awaited(void)
 {
-	for (int i = 0; i < MaxBackends; i++)
-	{
-		if (zkl_proc(i)->waitStatus == PROC_WAIT_STATUS_WAITING)
-			return true;
-	}
-	return false;
+	bool		awaited = MyProc->lockGroupLeader != NULL;
+
+	for (int i = 0; i < NUM_LOCK_PARTITIONS && !awaited; i++)
+		awaited = zkl_awaited_in_partition(i);
+	return awaited;
 }
 
-/*
- * The waits, and all that has to do with locks for which a process waits.  A
- * wait that has only begun has no time yet, and is left to the next search.
- */
+/* The waits, and all that has to do with locks for which a process waits. */
 static void
 copy_locks(Search *search)
 {
 	LockData   *data = GetLockStatusData();
 
+	ZKL_FAULT_POINT("locks-copied");
 	search->locks = palloc(sizeof(LockInstanceData) * (data->nelements + 1));
 	search->waiters = palloc(sizeof(LockInstanceData) * (data->nelements + 1));
 	for (int i = 0; i < data->nelements; i++)
 	{
 		LockInstanceData *lock = &data->locks[i];
 
-		if (lock->waitLockMode != NoLock && lock->waitStart != 0 &&
-			lock->leaderPid != MyProcPid)
+		if (lock->waitLockMode != NoLock && lock->leaderPid != MyProcPid)
 			search->waiters[search->nwaiters++] = *lock;
 	}
+	search->queues = palloc0(sizeof(BlockedProcsData *) * (search->nwaiters + 1));
 	search->stuck = palloc(sizeof(ZklStuck) * (search->nwaiters + 1));
 	for (int i = 0; i < data->nelements; i++)
 	{
 		if (has_waiter(search, &data->locks[i].locktag))
 			search->locks[search->nlocks++] = data->locks[i];
 	}
+}
+
+/*
+ * When the wait began.  A wait that has only begun has no time yet.  And in
+ * older releases of PostgreSQL, ProcWakeup() clears the time of the process
+ * that wakes another one.  A process that solves a deadlock by exchanging
+ * places in a queue does so, and waits on.  Without a time, the number of the
+ * transaction identifies the wait.  It is smaller than any time.
+ */
+static TimestampTz
+wait_start(const LockInstanceData *waiter)
+{
+	return waiter->waitStart != 0 ? waiter->waitStart :
+		zkl_local_xid_of(waiter);
 }
 
 static bool
@@ -125,9 +143,11 @@ has_waiter(const Search *search, const LOCKTAG *tag)
  * that has existed for the longest counts.  True if this is news.
  */
 static bool
-add_waiter(Search *search, const LockInstanceData *waiter)
+add_waiter(Search *search, int index)
 {
+	const LockInstanceData *waiter = &search->waiters[index];
 	ZklStuck   *known = NULL;
+	TimestampTz start = wait_start(waiter);
 	bool		changed = false;
 
 	for (int i = 0; i < search->nstuck; i++)
@@ -142,15 +162,15 @@ add_waiter(Search *search, const LockInstanceData *waiter)
 
 		if (other->leaderPid == waiter->leaderPid ||
 			!stuck_since(search, other->leaderPid, &since) ||
-			(known != NULL && known->since <= Max(since, waiter->waitStart)) ||
-			!is_blocked_by(waiter, other))
+			(known != NULL && known->since <= Max(since, start)) ||
+			!is_blocked_by(search, index, other))
 			continue;
 		if (known == NULL)
 			known = &search->stuck[search->nstuck++];
 		known->pid = waiter->leaderPid;
 		known->is_parallel = waiter->pid != waiter->leaderPid;
-		known->wait_start = waiter->waitStart;
-		known->since = Max(since, waiter->waitStart);
+		known->wait_start = start;
+		known->since = Max(since, start);
 		changed = true;
 	}
 	return changed;
@@ -176,8 +196,10 @@ stuck_since(const Search *search, int pid, TimestampTz *since)
 
 /* All heavyweight locks have the same table of conflicts. */
 static bool
-is_blocked_by(const LockInstanceData *waiter, const LockInstanceData *other)
+is_blocked_by(Search *search, int index, const LockInstanceData *other)
 {
+	const LockInstanceData *waiter = &search->waiters[index];
+
 	if (memcmp(&waiter->locktag, &other->locktag, sizeof(LOCKTAG)) != 0)
 		return false;
 	for (LOCKMODE mode = 1; mode <= MaxLockMode; mode++)
@@ -188,18 +210,21 @@ is_blocked_by(const LockInstanceData *waiter, const LockInstanceData *other)
 	}
 	return other->waitLockMode != NoLock &&
 		DoLockModesConflict(waiter->waitLockMode, other->waitLockMode) &&
-		is_before(other->pid, waiter->pid);
+		is_before(search, other->pid, index);
 }
 
-/* Does this process stand before that one in the queue of a lock? */
+/* Does this process stand before the waiter in the queue of the lock? */
 static bool
-is_before(int pid, int waiter_pid)
+is_before(Search *search, int pid, int index)
 {
-	BlockedProcsData *blocked = GetBlockerStatusData(waiter_pid);
+	BlockedProcsData *queue = search->queues[index];
 
-	for (int i = 0; i < blocked->npids; i++)
+	if (queue == NULL)
+		queue = search->queues[index] =
+			GetBlockerStatusData(search->waiters[index].pid);
+	for (int i = 0; i < queue->npids; i++)
 	{
-		if (blocked->waiter_pids[i] == pid)
+		if (queue->waiter_pids[i] == pid)
 			return true;
 	}
 	return false;

@@ -22,9 +22,10 @@ typedef struct ZklStuck
 {
 	int			pid;			/* of a parallel worker's leader */
 	bool		is_parallel;	/* ... a parallel worker waits, not itself */
-	TimestampTz wait_start;		/* when its own wait began */
-	TimestampTz since;			/* when the last of the waits between it and
-								 * this backend began, its own included */
+	TimestampTz wait_start;		/* when its own wait began; or, without that,
+								 * the number of its transaction */
+	TimestampTz since;			/* the same of the last of the waits between
+								 * it and this backend, its own included */
 } ZklStuck;
 
 /*

@@ -55,7 +55,6 @@ static bool has_asked_enough(ZklWait *wait);
 static bool is_silent(const ZklWait *wait, int64 now);
 static void sleep_until_next(const ZklWait *wait, Reason reason,
 							 int64 look_at);
-static bool session_is_in_touch(int session, int64 now);
 
 void
 zkl_wait_begin(ZklWait *wait, const ZklWish *wish)
@@ -262,7 +261,7 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 	answer == ZKL_ANSWER_ASKING;
 	int64		now = zkl_now();
 	bool		over = now >= wish->until;
-	bool		in_touch = session_is_in_touch(session_of(wait), now);
+	bool		in_touch = zkl_session_info_is_in_touch(session_of(wait), now);
 
 	/*
 	 * A reply counts only while the server is connected: what ZooKeeper said
@@ -369,12 +368,4 @@ sleep_until_next(const ZklWait *wait, Reason reason, int64 look_at)
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 	error_context_stack = context.previous;
-}
-
-/* Is the server connected to ZooKeeper, and its session certainly alive? */
-static bool
-session_is_in_touch(int session, int64 now)
-{
-	return pg_atomic_read_u32(&zkl_lock_table->session[session].connected) != 0 &&
-		zkl_session_info_is_safe(session, now);
 }

@@ -40,6 +40,7 @@
 #include "utils/builtins.h"
 
 #include "backend/claims.h"
+#include "backend/deadlock.h"
 #include "backend/holds.h"
 #include "backend/loss.h"
 #include "backend/reliance.h"
@@ -178,6 +179,7 @@ zkl_xact_note_discard(void)
 static void
 on_xact(XactEvent event, void *arg)
 {
+	zkl_deadlock_listen();
 	if (!has_stake())
 		return;
 	switch (event)

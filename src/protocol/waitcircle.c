@@ -10,6 +10,7 @@
 #include "protocol/waitgraphint.h"
 
 #include <stddef.h>
+#include <string.h>
 
 static bool explore(ZklWaitGraph *graph, int64_t instance, int64_t claim,
 					int *start);
@@ -19,7 +20,9 @@ static bool is_younger(const ZklGraphNode *one, const ZklGraphNode *other);
 static void make_circle(ZklWaitGraph *graph, int victim);
 static const ZklGraphHolding *find_entry(const ZklWaitGraph *graph, int victim);
 static bool is_better_entry(const ZklWaitHold *one, const ZklWaitHold *other,
-							int pid);
+							const ZklWaitRecord *record);
+static bool waits_for_itself(const ZklWaitRecord *record,
+							 const ZklWaitHold *hold);
 static int	find_member(const ZklWaitGraph *graph, int lock);
 static const ZklWaitHold *find_hold(const ZklWaitGraph *graph,
 									const ZklGraphNode *node, int lock);
@@ -202,7 +205,7 @@ find_entry(const ZklWaitGraph *graph, int victim)
 
 		if (find_member(graph, graph->claims[holding->claim].lock) >= 0 &&
 			(best == NULL || is_better_entry(holding->hold, best->hold,
-											 node->record->pid)))
+											 node->record)))
 			best = holding;
 	}
 	return best;
@@ -210,14 +213,25 @@ find_entry(const ZklWaitGraph *graph, int victim)
 
 /*
  * If the backend that waits holds such a lock itself, that one ends: it is the
- * one whose wait is the youngest.  Otherwise the youngest claim.
+ * one whose wait is the youngest.  Otherwise the youngest claim.  But a backend
+ * that waits for more leases does not wait for those that it has, if others
+ * are in its way.
  */
 static bool
-is_better_entry(const ZklWaitHold *one, const ZklWaitHold *other, int pid)
+is_better_entry(const ZklWaitHold *one, const ZklWaitHold *other,
+				const ZklWaitRecord *record)
 {
-	if ((one->pid == pid) != (other->pid == pid))
-		return one->pid == pid;
+	if (waits_for_itself(record, one) != waits_for_itself(record, other))
+		return waits_for_itself(record, other);
+	if ((one->pid == record->pid) != (other->pid == record->pid))
+		return one->pid == record->pid;
 	return one->claim > other->claim;
+}
+
+static bool
+waits_for_itself(const ZklWaitRecord *record, const ZklWaitHold *hold)
+{
+	return hold->pid == record->pid && strcmp(hold->path, record->path) == 0;
 }
 
 /* The nearest node of the circle that waits for this lock; -1: there is none. */

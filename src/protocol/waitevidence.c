@@ -14,6 +14,8 @@
 static uint64_t evidence_item(const ZklWaitSet *set,
 							  const ZklWaitRecord *record,
 							  const ZklWaitHold *hold);
+static bool is_among(const ZklWaitEvidence *evidence, const ZklGraphNode *node,
+					 const ZklWaitHold *hold);
 static int	compare_items(const void *one, const void *other);
 
 /*
@@ -37,6 +39,21 @@ zkl_wait_graph_note_evidence(const ZklWaitGraph *graph,
 		  compare_items);
 }
 
+bool
+zkl_wait_graph_exceeds(const ZklWaitGraph *graph,
+					   const ZklWaitEvidence *evidence)
+{
+	for (int i = 0; i < graph->nholdings; i++)
+	{
+		const ZklGraphNode *node = &graph->nodes[graph->holdings[i].node];
+
+		if (node->led_to &&
+			!is_among(evidence, node, graph->holdings[i].hold))
+			return true;
+	}
+	return false;
+}
+
 /* What makes it the very same wait, and the very same hold. */
 static uint64_t
 evidence_item(const ZklWaitSet *set, const ZklWaitRecord *record,
@@ -56,14 +73,17 @@ bool
 zkl_wait_graph_is_evident(const ZklWaitGraph *graph, const ZklGraphNode *node,
 						  const ZklWaitHold *hold)
 {
-	uint64_t	item;
+	return graph->evidence == NULL || is_among(graph->evidence, node, hold);
+}
 
-	if (graph->evidence == NULL)
-		return true;
-	item = evidence_item(node->set, node->record, hold);
-	return bsearch(&item, graph->evidence->items,
-				   (size_t) graph->evidence->nitems, sizeof(uint64_t),
-				   compare_items) != NULL;
+static bool
+is_among(const ZklWaitEvidence *evidence, const ZklGraphNode *node,
+		 const ZklWaitHold *hold)
+{
+	uint64_t	item = evidence_item(node->set, node->record, hold);
+
+	return bsearch(&item, evidence->items, (size_t) evidence->nitems,
+				   sizeof(uint64_t), compare_items) != NULL;
 }
 
 static int

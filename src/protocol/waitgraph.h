@@ -165,7 +165,7 @@ extern void zkl_wait_graph_begin(ZklWaitGraph *graph);
 
 /*
  * Begin a graph that is confined to what is in the evidence and in records
- * that have begun or confirm the search with this nonce.
+ * that have begun or confirm the search with this nonce; 0: in any records.
  */
 extern void zkl_wait_graph_begin_proof(ZklWaitGraph *graph, int64_t nonce,
 									   const ZklWaitEvidence *evidence);
@@ -204,9 +204,11 @@ extern int	zkl_wait_graph_solve(ZklWaitGraph *graph);
 extern bool zkl_wait_graph_is_victim(ZklWaitGraph *graph, int64_t instance,
 									 int64_t claim);
 
-/* After that was true: the evidence for it. */
+/* After that was true: the evidence for it; is there more than this evidence? */
 extern void zkl_wait_graph_note_evidence(const ZklWaitGraph *graph,
 										 ZklWaitEvidence *evidence);
+extern bool zkl_wait_graph_exceeds(const ZklWaitGraph *graph,
+								   const ZklWaitEvidence *evidence);
 
 /*
  * After zkl_wait_graph_solve: the nonces of searches by other records of the

@@ -242,12 +242,13 @@ first_waiting(const ZklEntry *entry)
  * this server has all leases already, there are none; then the claim waits for
  * other claims of this server.
  */
-bool
+ZklTicketStatus
 zkl_claim_status_ticket(ZklClaim *claim, int64 *czxid,
 						char znode[ZKL_ZNODE_SIZE])
 {
 	ZklEntry   *entry = claim->entry;
 	Ticket		ticket = {true, 0, znode};
+	bool		in_touch;
 	dlist_iter	iter;
 
 	LWLockAcquire(zkl_lock_table_partition(entry->hash), LW_SHARED);
@@ -260,9 +261,13 @@ zkl_claim_status_ticket(ZklClaim *claim, int64 *czxid,
 		if (dlist_is_empty(&entry->pending))
 			zkl_leases_visit(entry, note_ticket, &ticket);
 	}
+	in_touch = zkl_session_info_is_in_touch(entry->session, zkl_now());
 	LWLockRelease(zkl_lock_table_partition(entry->hash));
 	*czxid = ticket.czxid;
-	return ticket.blocked && ticket.czxid != 0;
+	if (!in_touch)
+		return ZKL_TICKET_DOUBT;
+	return ticket.blocked && ticket.czxid != 0 ? ZKL_TICKET_WAITS :
+		ZKL_TICKET_SOON;
 }
 
 /* A claim may also wait for claims of its own server, on an owned ticket. */

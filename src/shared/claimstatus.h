@@ -57,12 +57,21 @@ extern bool zkl_claim_status_is_surveyed(ZklClaim *claim);
 extern void zkl_claim_status_set_surveyed(ZklClaim *claim);
 
 /*
- * The czxid and the name of the znode by which this server queues for the
- * claim's lock; of several leases, the newest.  False unless it is certain,
- * as far as the worker has heard, that the ticket has to wait for others.
+ * Does this claim certainly wait for other clients, as far as the worker has
+ * heard?  Then write the czxid and the name of the znode by which this server
+ * queues for the claim's lock; of several leases, the newest.  SOON: it may be
+ * granted in a moment.  DOUBT: the session of the lock is not in touch with
+ * ZooKeeper.
  */
-extern bool zkl_claim_status_ticket(ZklClaim *claim, int64 *czxid,
-									char znode[ZKL_ZNODE_SIZE]);
+typedef enum ZklTicketStatus
+{
+	ZKL_TICKET_WAITS,
+	ZKL_TICKET_SOON,
+	ZKL_TICKET_DOUBT
+} ZklTicketStatus;
+
+extern ZklTicketStatus zkl_claim_status_ticket(ZklClaim *claim, int64 *czxid,
+											   char znode[ZKL_ZNODE_SIZE]);
 
 /*
  * Is this znode a ticket of this server, for the path or one of its leases?

@@ -35,6 +35,13 @@ zkl_session_info_is_safe(int session, int64 now)
 	return now < safe_until;
 }
 
+bool
+zkl_session_info_is_in_touch(int session, int64 now)
+{
+	return pg_atomic_read_u32(&zkl_lock_table->session[session].connected) != 0 &&
+		zkl_session_info_is_safe(session, now);
+}
+
 /*
  * While ZooKeeper answers heartbeats, it can be reached, and the backend's
  * request only waits for its turn.

@@ -68,6 +68,9 @@ extern int	zkl_session_info_number(void);
 extern bool zkl_session_info_is_safe(int session, int64 now);
 extern bool zkl_session_info_all_safe(int64 now);
 
+/* Is it certainly alive, and its worker connected to ZooKeeper? */
+extern bool zkl_session_info_is_in_touch(int session, int64 now);
+
 /*
  * A backend that asked at "asked" has waited for an answer since "since".  This
  * returns the moment from which it may report that ZooKeeper cannot be reached.

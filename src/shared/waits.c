@@ -16,6 +16,7 @@
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
+#include "utils/timestamp.h"
 
 #include "compat.h"
 #include "shared/locktable.h"
@@ -35,6 +36,8 @@ typedef struct Slot
 
 	/* for the backend as a holder */
 	ZklWaitSentence notice;
+	TimestampTz notice_at;		/* when it came; that backend reads it without
+								 * the lock */
 	pg_atomic_uint64 notice_for;	/* the local wait that began at this
 									 * moment; 0: no notice.  Written under
 									 * the lock; a signal handler reads it
@@ -212,6 +215,7 @@ zkl_waits_cancel(const ZklWaitSentence *sentence, TimestampTz wait_start)
 
 		LWLockAcquire(waits->lock, LW_EXCLUSIVE);
 		slot->notice = *sentence;
+		slot->notice_at = GetCurrentTimestamp();
 		pg_atomic_write_u64(&slot->notice_for, (uint64) wait_start);
 		LWLockRelease(waits->lock);
 		zkl_lock_table_tell_lost(claim);
@@ -220,6 +224,7 @@ zkl_waits_cancel(const ZklWaitSentence *sentence, TimestampTz wait_start)
 	return claim != NULL;
 }
 
+/* NULL also if the claim is in doubt: then the deadlock is, too. */
 static ZklClaim *
 find_claim(const ZklWaitSentence *sentence, uint32 hash)
 {
@@ -233,7 +238,9 @@ find_claim(const ZklWaitSentence *sentence, uint32 hash)
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 
 		if (claim->state == ZKL_CLAIM_HELD && claim->pid == sentence->pid &&
-			claim->token == sentence->token)
+			claim->token == sentence->token &&
+			!zkl_session_info_is_in_doubt(claim->epoch, entry->session,
+										  zkl_now()))
 			return claim;
 	}
 	return NULL;
@@ -255,19 +262,28 @@ zkl_waits_has_notice(void)
 		my_slot()->notice.pid == MyProcPid;
 }
 
+TimestampTz
+zkl_waits_notice_at(void)
+{
+	return my_slot()->notice_at;
+}
+
 /*
  * PostgreSQL writes waitStart while the wait begins, and resets waitStatus
- * when it ends.
+ * when it ends.  A wait that has lost its time is named by the transaction.
  */
 bool
 zkl_waits_accept_notice(bool is_idle)
 {
-	uint64		wait_start = pg_atomic_exchange_u64(&my_slot()->notice_for, 0);
+	uint64		notice_for = pg_atomic_exchange_u64(&my_slot()->notice_for, 0);
+	uint64		wait_start = pg_atomic_read_u64(&MyProc->waitStart);
 
-	if (wait_start == ZKL_WAITS_PARALLEL)
+	if (notice_for == ZKL_WAITS_PARALLEL)
 		return !is_idle;
+	if (wait_start == 0)
+		wait_start = zkl_my_local_xid();
 	return MyProc->waitStatus == PROC_WAIT_STATUS_WAITING &&
-		pg_atomic_read_u64(&MyProc->waitStart) == wait_start;
+		wait_start == notice_for;
 }
 
 void

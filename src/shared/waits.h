@@ -31,8 +31,9 @@
  *
  * A slot also has a NOTICE for its backend as the holder of a lock: another
  * backend of this server cancels its local wait, because of a deadlock.  The
- * notice names that wait by the moment at which it began, so it cannot hit a
- * later one.
+ * notice names that wait by its WAIT_START, so it cannot hit a later one: the
+ * moment at which it began, as PostgreSQL has noted it, or else the number of
+ * its transaction.
  *
  * Locks.  One LWLock protects all slots, except for the fields that say
  * otherwise.  A process may take it while it holds a partition of the lock
@@ -58,8 +59,8 @@
 
 /*
  * A backend that cannot go on before the wait ends.  "since" identifies its own
- * wait, and those of the backends between: it is the moment at which the last
- * of these waits began; 0 for the waiter itself.
+ * wait, and those of the backends between: it is the last wait_start of these;
+ * 0 for the waiter itself.
  */
 typedef struct ZklWaitHolder
 {
@@ -129,9 +130,9 @@ extern void zkl_waits_end(void);
 extern bool zkl_waits_look(uint32 *asked, ZklWaitSentence *sentence);
 
 /*
- * Does the claim exist, held, that the sentence names?  Cancel its backend, if
- * so: another one of this server, in the local wait that began at
- * "wait_start", or ZKL_WAITS_PARALLEL.  These lock the claim's partition, so
+ * Does the claim exist that the sentence names, and is it certainly held?
+ * Cancel its backend, if so: another one of this server, in the local wait with
+ * this wait_start, or ZKL_WAITS_PARALLEL.  These lock the claim's partition, so
  * the caller holds none.
  */
 #define ZKL_WAITS_PARALLEL	PG_INT64_MAX	/* a parallel worker of it waits */
@@ -141,12 +142,14 @@ extern bool zkl_waits_cancel(const ZklWaitSentence *sentence,
 
 /*
  * For the backend that is cancelled.  has_notice: is there a notice?
+ * notice_at: then, when did it come?
  * accept_notice: is it for the local wait that this backend is in, or for a
  * parallel worker of its statement?  In any case there is none any more.  A
  * signal handler may call both.  read_notice: what the last notice says; there
  * is none any more.
  */
 extern bool zkl_waits_has_notice(void);
+extern TimestampTz zkl_waits_notice_at(void);
 extern bool zkl_waits_accept_notice(bool is_idle);
 extern void zkl_waits_read_notice(ZklWaitSentence *sentence);
 

@@ -7,6 +7,12 @@
  * nonce of the case is published with the victim's record.  This server's own
  * records confirm the nonce like those of other servers.
  *
+ * A case goes on as long as its evidence would be a proof if all servers
+ * confirmed.  It ends when some wait or claim of the evidence has been replaced
+ * by another one.  It also ends, after a while, when the deadlock has grown: a
+ * part of the deadlock may now do without a server that does not answer.  The
+ * next search then begins another case, with new evidence.
+ *
  * src/worker/deadlockcase.c
  *
  *-------------------------------------------------------------------------
@@ -17,22 +23,27 @@
 #include "utils/memutils.h"
 
 #include "faultpoint.h"
+#include "settings.h"
 #include "shared/waits.h"
 #include "worker/deadlockcase.h"
 #include "worker/waitpublisher.h"
 
 #define MAX_CASES		8
 
+/* So many times deadlock_timeout are enough for all to confirm. */
+#define PATIENCE		2
+
 typedef struct Case
 {
 	int64		claim;			/* of the victim; 0: no case */
 	int64		nonce;
 	ZklWaitEvidence *evidence;
+	int64		begun_at;
 
 	/* as the last search has seen it */
 	bool		is_victim;
 	bool		confirmed;		/* by the record itself */
-	bool		all_confirm;	/* ... and by all of the circle */
+	bool		has_grown;		/* there is more than the evidence */
 } Case;
 
 static Case cases[MAX_CASES];
@@ -40,15 +51,16 @@ static Case cases[MAX_CASES];
 /* What the present search has read. */
 static ZklWaitGraph *graph;
 static const ZklWaitSet *own;
-static const List *sources;		/* of ZklDeadlockSource */
+static const ZklDeadlockSeen *seen;
 
 static void decide_record(const ZklWaitRecord *record);
 static void decide_case(Case *victim);
 static Case *find_case(int64 claim);
 static Case *begin_case(int64 claim);
 static void drop_case(Case *victim);
-static bool is_proved(const Case *victim);
-static bool all_confirm(int64 nonce);
+static bool is_proved(const Case *victim, int64 nonce);
+static void leave_out_readers(ZklWaitSet *set);
+static bool is_queued(const ZklWaitRecord *record);
 static bool confirms(const ZklWaitRecord *record, int64 nonce);
 static void sentence(int64 claim);
 static void add_process(ZklWaitSentence *to, const ZklWaitSet *set, int pid);
@@ -60,20 +72,23 @@ static void describe(StringInfo detail, const ZklGraphMember *member,
  * another graph.
  */
 bool
-zkl_deadlock_case_decide(ZklWaitGraph *the_graph, const ZklWaitSet *the_own,
-						 const List *the_sources)
+zkl_deadlock_case_decide(ZklWaitGraph *the_graph,
+						 const ZklDeadlockSeen *the_seen)
 {
 	bool		found;
+	ListCell   *cell;
 
 	graph = the_graph;
-	own = the_own;
-	sources = the_sources;
+	seen = the_seen;
+	own = seen->own;
 	found = zkl_wait_graph_solve(graph) > 0;
 
 	for (int i = 0; i < MAX_CASES; i++)
 		cases[i].is_victim = false;
 	for (int i = 0; i < own->nrecords; i++)
 		decide_record(&own->records[i]);
+	foreach(cell, seen->sources)
+		leave_out_readers(((ZklDeadlockSource *) lfirst(cell))->set);
 	for (int i = 0; i < MAX_CASES; i++)
 	{
 		if (cases[i].claim != 0)
@@ -107,7 +122,8 @@ decide_record(const ZklWaitRecord *record)
 			zkl_wait_publisher_set_search(record->claim, victim->nonce);
 			victim->is_victim = true;
 			victim->confirmed = confirms(record, victim->nonce);
-			victim->all_confirm = all_confirm(victim->nonce);
+			victim->has_grown = zkl_wait_graph_exceeds(graph,
+													   victim->evidence);
 			if (record->search == victim->nonce)
 			{
 				nnonces = Min(nnonces, ZKL_WAITRECORD_CONFIRMS - 1);
@@ -118,20 +134,18 @@ decide_record(const ZklWaitRecord *record)
 	zkl_wait_publisher_set_confirms(record->claim, nonces, nnonces);
 }
 
-/*
- * If all confirm, and nothing is proved nevertheless, some wait or claim of the
- * evidence has been replaced by another one.  Then the next search begins
- * another case.
- */
 static void
 decide_case(Case *victim)
 {
-	bool		proved = victim->is_victim && victim->confirmed &&
-	is_proved(victim);
-
-	if (proved)
+	if (victim->is_victim && victim->confirmed &&
+		is_proved(victim, victim->nonce))
+	{
 		sentence(victim->claim);
-	if (proved || !victim->is_victim || victim->all_confirm)
+		drop_case(victim);
+	}
+	else if (!victim->is_victim || !is_proved(victim, 0) ||
+			 (victim->has_grown && zkl_now() >= victim->begun_at +
+			  PATIENCE * ZKL_MS(zkl_wait_publisher_timeout_ms())))
 		drop_case(victim);
 }
 
@@ -170,6 +184,7 @@ begin_case(int64 claim)
 											  sizeof(ZklWaitEvidence));
 	victim->claim = claim;
 	victim->nonce = Max(1, (int64) (random & PG_INT64_MAX));
+	victim->begun_at = zkl_now();
 	zkl_wait_graph_note_evidence(graph, victim->evidence);
 	zkl_wait_publisher_set_search(claim, victim->nonce);
 	ZKL_FAULT_POINT("case-begun");
@@ -185,15 +200,16 @@ drop_case(Case *victim)
 
 /*
  * Is the wait the victim of a deadlock that existed when the nonce was
- * published?  Then the graph's members are that deadlock's.
+ * published?  Then the graph's members are that deadlock's.  With 0 for the
+ * nonce: would it be, if all records confirmed?
  */
 static bool
-is_proved(const Case *victim)
+is_proved(const Case *victim, int64 nonce)
 {
 	ListCell   *cell;
 
-	zkl_wait_graph_begin_proof(graph, victim->nonce, victim->evidence);
-	foreach(cell, sources)
+	zkl_wait_graph_begin_proof(graph, nonce, victim->evidence);
+	foreach(cell, seen->sources)
 	{
 		const ZklDeadlockSource *source = lfirst(cell);
 
@@ -209,16 +225,42 @@ is_proved(const Case *victim)
 									victim->claim);
 }
 
-/* Does each member of the circle confirm the nonce? */
-static bool
-all_confirm(int64 nonce)
+/*
+ * A reader waits only as long as a writer is before it, and that may have left
+ * the queue without the reader's worker having heard of it: the worker of a
+ * further session does not read the nonce that it confirms.  So a proof needs
+ * to see the reader in the queue.  If it waits for readers of its own server,
+ * whose ticket it may not join, its server knows that itself.
+ */
+static void
+leave_out_readers(ZklWaitSet *set)
 {
-	for (int i = 0; i < graph->nmembers; i++)
+	for (int i = 0; set != NULL && i < set->nrecords; i++)
 	{
-		if (!confirms(graph->members[i].record, nonce))
-			return false;
+		ZklWaitRecord *record = &set->records[i];
+		bool		behind_own = false;
+
+		for (int j = 0; j < set->nholds; j++)
+			behind_own |= strcmp(set->holds[j].path, record->path) == 0;
+		if (record->mode == ZKL_MODE_READ && !behind_own && !is_queued(record))
+			record->nholds = 0;
 	}
-	return true;
+}
+
+static bool
+is_queued(const ZklWaitRecord *record)
+{
+	ListCell   *cell;
+
+	foreach(cell, seen->readers)
+	{
+		const ZklDeadlockReader *reader = lfirst(cell);
+
+		if (strcmp(reader->path, record->path) == 0 &&
+			strcmp(reader->znode, record->znode) == 0)
+			return true;
+	}
+	return false;
 }
 
 static bool

@@ -24,15 +24,28 @@ typedef struct ZklDeadlockSource
 	ZklWaitSet *set;			/* NULL: none */
 } ZklDeadlockSource;
 
+/* A znode in the queue of a lock that waits to read. */
+typedef struct ZklDeadlockReader
+{
+	const char *path;			/* of the lock */
+	const char *znode;
+} ZklDeadlockReader;
+
+typedef struct ZklDeadlockSeen
+{
+	List	   *sources;		/* of ZklDeadlockSource */
+	List	   *readers;		/* of ZklDeadlockReader */
+	ZklWaitSet *own;			/* the set of this server */
+} ZklDeadlockSeen;
+
 /*
  * Solve the graph, which has all the sources.  The records of this server
  * confirm the searches of others; its victims are proved; and who is proved,
  * is sentenced.  Returns whether any waits are deadlocked.  The graph is used
- * up.  "own" is the set of this server.
+ * up, and so are the sources.
  */
 extern bool zkl_deadlock_case_decide(ZklWaitGraph *graph,
-									 const ZklWaitSet *own,
-									 const List *sources);
+									 const ZklDeadlockSeen *seen);
 
 /* Nothing is published any more, so there are no cases. */
 extern void zkl_deadlock_case_forget(void);

@@ -57,6 +57,7 @@ typedef enum ItemKind
 typedef struct Item
 {
 	ItemKind	kind;
+	const char *lock;			/* QUEUE: what a record waits for */
 	char	   *path;			/* QUEUE: of the directory; OWNER, SET: of the
 								 * znode */
 	bool		of_leases;		/* QUEUE */
@@ -79,16 +80,16 @@ static struct
 	List	   *items;			/* of Item */
 	int			nsent;
 	int			nanswered;
-	List	   *sources;		/* of ZklDeadlockSource */
-	ZklWaitSet *own;
+	ZklDeadlockSeen seen;
 }			search;
 
 static void begin(const char *text, uint64 serial);
 static void stop(void);
-static void add_item(ItemKind kind, char *path, bool of_leases, int64 session);
+static Item *add_item(ItemKind kind, char *path);
 static void send_items(void);
 static void take_answer(const Item *item, const ZklSessionEvent *event);
 static void add_owners(const Item *item, const ZklSessionEvent *event);
+static void add_reader(const char *lock, const char *znode);
 static void add_session(int64 session);
 static void add_set(const Item *item, const ZklSessionEvent *event);
 static void add_source(int64 session, bool own, ZklWaitSet *set);
@@ -172,15 +173,16 @@ begin(const char *text, uint64 serial)
 	if (serial != search.serial)
 		search.nquick = 0;
 	search.serial = serial;
-	search.items = search.sources = NIL;
+	search.items = NIL;
+	memset(&search.seen, 0, sizeof(search.seen));
 	search.nsent = search.nanswered = 0;
 	zkl_wait_graph_begin(search.graph);
 
 	copy = pstrdup(text);
-	search.own = palloc(sizeof(ZklWaitSet));
-	if (!zkl_wait_record_parse(copy, strlen(copy), search.own))
+	search.seen.own = palloc(sizeof(ZklWaitSet));
+	if (!zkl_wait_record_parse(copy, strlen(copy), search.seen.own))
 		elog(ERROR, "could not read the waits of this server");
-	add_source(zkl_session_info_mine->id, true, search.own);
+	add_source(zkl_session_info_mine->id, true, search.seen.own);
 	for (int i = 1; i < zkl_sessions; i++)
 		add_source(zkl_lock_table->session[i].id, true, NULL);
 
@@ -188,7 +190,7 @@ begin(const char *text, uint64 serial)
 	 * ZooKeeper's server must know all that was acknowledged before this
 	 * server's own records were.
 	 */
-	add_item(ITEM_QUORUM, NULL, false, 0);
+	add_item(ITEM_QUORUM, NULL);
 	MemoryContextSwitchTo(previous);
 }
 
@@ -196,16 +198,15 @@ begin(const char *text, uint64 serial)
  * Requests
  */
 
-static void
-add_item(ItemKind kind, char *path, bool of_leases, int64 session)
+static Item *
+add_item(ItemKind kind, char *path)
 {
-	Item	   *item = palloc(sizeof(Item));
+	Item	   *item = palloc0(sizeof(Item));
 
 	item->kind = kind;
 	item->path = path;
-	item->of_leases = of_leases;
-	item->session = session;
 	search.items = lappend(search.items, item);
+	return item;
 }
 
 static void
@@ -290,7 +291,8 @@ take_answer(const Item *item, const ZklSessionEvent *event)
 
 /*
  * The clients that own the lock.  Of a semaphore, all that have leases count:
- * one that only waits for leases names none in its records.
+ * one that only waits for leases names none in its records.  The readers in the
+ * queue that do not own the lock are kept for the proof.
  */
 static void
 add_owners(const Item *item, const ZklSessionEvent *event)
@@ -310,10 +312,21 @@ add_owners(const Item *item, const ZklSessionEvent *event)
 	for (int i = 0; i < n; i++)
 	{
 		if (places[i].holds)
-			add_item(ITEM_OWNER, psprintf("%s/%s", item->path, places[i].name),
-					 false, 0);
+			add_item(ITEM_OWNER, psprintf("%s/%s", item->path, places[i].name));
+		else if (places[i].mode == ZKL_MODE_READ)
+			add_reader(item->lock, places[i].name);
 	}
 	pfree(places);
+}
+
+static void
+add_reader(const char *lock, const char *znode)
+{
+	ZklDeadlockReader *reader = palloc(sizeof(ZklDeadlockReader));
+
+	reader->path = lock;
+	reader->znode = pstrdup(znode);
+	search.seen.readers = lappend(search.seen.readers, reader);
 }
 
 static void
@@ -332,8 +345,8 @@ add_session(int64 session)
 			return;
 	}
 	zkl_wait_record_name(session, name);
-	add_item(ITEM_SET, psprintf("%s/%s", zkl_wait_publisher_directory(), name),
-			 false, session);
+	add_item(ITEM_SET, psprintf("%s/%s", zkl_wait_publisher_directory(),
+								name))->session = session;
 }
 
 /*
@@ -379,7 +392,7 @@ add_source(int64 session, bool own, ZklWaitSet *set)
 	source->session = session;
 	source->own = own;
 	source->set = set;
-	search.sources = lappend(search.sources, source);
+	search.seen.sources = lappend(search.seen.sources, source);
 	zkl_wait_graph_add(search.graph, session, own, set);
 }
 
@@ -388,18 +401,19 @@ static void
 advance(void)
 {
 	const ZklWaitRecord *record = zkl_wait_graph_next(search.graph);
+	Item	   *item;
 
 	if (record == NULL)
 	{
 		ZKL_FAULT_POINT("search-complete");
-		finish(zkl_deadlock_case_decide(search.graph, search.own, search.sources));
+		finish(zkl_deadlock_case_decide(search.graph, &search.seen));
+		return;
 	}
-	else if (record->mode == ZKL_MODE_LEASE)
-		add_item(ITEM_QUEUE, psprintf("%s%s/" ZKL_LEASES, search.prefix,
-									  record->path), true, 0);
-	else
-		add_item(ITEM_QUEUE, psprintf("%s%s", search.prefix, record->path),
-				 false, 0);
+	item = add_item(ITEM_QUEUE, psprintf("%s%s%s", search.prefix, record->path,
+										 record->mode == ZKL_MODE_LEASE ?
+										 "/" ZKL_LEASES : ""));
+	item->lock = record->path;
+	item->of_leases = record->mode == ZKL_MODE_LEASE;
 }
 
 static void

@@ -72,6 +72,7 @@ static Znode nodes[ZKL_SESSIONS_MAX];	/* for each session */
 static Mark marks[ZKL_WAITRECORD_WAITS];
 static uint64 seen_changes = 0;
 static bool must_build = false;
+static int64 build_at = PG_INT64_MAX;	/* a hold was in doubt: look again */
 static bool truncated_logged = false;
 static int	timeout_ms = 0;
 
@@ -86,6 +87,7 @@ typedef struct Building
 	int			nwaits;
 	ZklWaitSet *set;
 	bool		sessions[ZKL_SESSIONS_MAX]; /* those that own what is held */
+	bool		any_in_doubt;	/* a hold is left out because of that */
 	List	   *holds[ZKL_WAITRECORD_WAITS];	/* of ZklWaitHold */
 } Building;
 
@@ -190,6 +192,8 @@ build(void)
 		add_record(&building, i);
 	}
 	drop_marks(&building);
+	build_at = building.any_in_doubt ? zkl_now() + ZKL_MS(timeout_ms) :
+		PG_INT64_MAX;
 
 	if (building.set->nrecords > 0)
 		zkl_wait_record_format(building.set, text, ZKL_WAITRECORD_TEXT_SIZE);
@@ -234,12 +238,22 @@ add_holds(ZklEntry *entry, void *arg)
 	}
 }
 
+/*
+ * A claim that is in doubt may be lost already, and another client may hold the
+ * lock.  With a pool, only the session that carries the claim knows.
+ */
 static void
 add_hold(Building *building, int record, const ZklEntry *entry,
 		 const ZklClaim *claim, int64 since)
 {
-	ZklWaitHold *hold = palloc(sizeof(ZklWaitHold));
+	ZklWaitHold *hold;
 
+	if (zkl_session_info_is_in_doubt(claim->epoch, entry->session, zkl_now()))
+	{
+		building->any_in_doubt = true;
+		return;
+	}
+	hold = palloc(sizeof(ZklWaitHold));
 	hold->claim = claim->token;
 	hold->pid = claim->pid;
 	hold->mode = claim->mode;
@@ -415,7 +429,7 @@ zkl_wait_publisher_send(void)
 	if (!zkl_session_is_usable())
 		return;
 	if (must_build || zkl_waits_changes() != seen_changes ||
-		built_with_detection != zkl_deadlock_detection)
+		built_with_detection != zkl_deadlock_detection || zkl_now() >= build_at)
 		build();
 	for (int i = 0; i < zkl_sessions; i++)
 	{
@@ -427,7 +441,7 @@ zkl_wait_publisher_send(void)
 int64
 zkl_wait_publisher_wake_at(void)
 {
-	int64		at = PG_INT64_MAX;
+	int64		at = build_at;
 
 	for (int i = 0; i < zkl_sessions; i++)
 	{

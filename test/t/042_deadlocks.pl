@@ -17,7 +17,7 @@ my %settings = (
 	'zklock.session_timeout' => '10s', 'zklock.linger' => 0, 'zklock.tenure' => 0,
 	'deadlock_timeout' => '150ms', 'max_connections' => 600);
 # One server has a pool of sessions.
-my %node = map { $_ => ZklockNode->started($_, $zk, %settings, $_ eq 'west' ? ('zklock.sessions' => 3) : ()) } qw(north south west);
+my %node = map { $_ => ZklockNode->started($_, $zk, %settings, $_ eq 'west' ? ('zklock.sessions' => 3, 'zklock.session_timeout' => '6s') : ()) } qw(north south west);
 my ($north, $south, $west) = @node{qw(north south west)};
 foreach my $node (values %node)
 {
@@ -27,7 +27,7 @@ foreach my $node (values %node)
 my %backend = (
 	(map { ("n$_" => $north->backend) } 1 .. 4),
 	(map { ("s$_" => $south->backend) } 1 .. 4),
-	(map { ("w$_" => $west->backend) } 1, 2));
+	(map { ("w$_" => $west->backend) } 1 .. 4));
 my %watch = map { $_ => $node{$_}->backend } keys %node;
 my $judge = $watch{west};
 
@@ -145,6 +145,21 @@ like(play('a writer that holds nothing between two readers', 's1', 'n1: ' . read
 		'n1+ ' . mutex('/b'), 's1+ ' . reading('/rw/a'))->{err}, qr/waits for read lock "\/rw\/a"; blocked by process ${\ $backend{n1}->pid } on server "north"/,
 	'whom the detail leaves out');
 
+# A reader may not join its server's ticket after the tenure, and waits for a reader there.
+$_->query('BEGIN') foreach @backend{qw(n1 n2 s1 w1)};
+$backend{n1}->query('SELECT ' . reading('/rw/t'));
+$backend{n2}->query('SELECT ' . mutex('/a'));
+$backend{s1}->query('SELECT ' . mutex('/b'));
+$backend{w1}->send('SELECT ' . writing('/rw/t'));
+$watch{north}->wait_until(q{SELECT contended FROM zk_locks WHERE path = '/rw/t'});
+foreach ([ 'n2', reading('/rw/t') ], [ 'n1', mutex('/b') ], [ 's1', mutex('/a') ])
+{
+	$backend{ $_->[0] }->send("SELECT $_->[1]");
+	wait_until_waiting($_->[0]) if $_->[0] ne 's1';
+}
+is(finish('a reader behind a reader of its server', [qw(n1 n2 s1 w1)])->{victims}, 's1', 'a reader behind a reader of its server: one victim');
+$backend{$_}->query('ROLLBACK') foreach qw(n1 n2 s1 w1);
+
 # --- several at once ---
 
 play('multilocks', 's1', 'n1: ' . "zk_xact_multilock_acquire('{/m1, /m2}')", 's1: ' . "zk_xact_multilock_acquire('{/m3, /m4}')",
@@ -159,6 +174,8 @@ play('semaphores, and what is left does not suffice', 's1', 'n1: ' . leases('/se
 play('a waiter for two leases before a waiter for one', 's1', 'n1: ' . leases('/sem/d', 2), 's1: ' . mutex('/b'), 'n1+ ' . mutex('/b'),
 	'w2+ ' . leases('/sem/d', 2, 2), 's1+ ' . leases('/sem/d', 2));
 
+play('two servers that have some leases and wait for more', 's1', 'n1: ' . leases('/sem/g', 3), 's1: ' . leases('/sem/g', 3), 'n1+ ' . leases('/sem/g', 3, 2), 's1+ ' . leases('/sem/g', 3, 2));
+
 play('leases, all on one server', 'n1', 'n1: ' . leases('/sem/e', 2, 2), 'n2: ' . mutex('/a'), 'n1+ ' . mutex('/a'), 'n2+ ' . leases('/sem/e', 2));
 
 # --- row locks ---
@@ -171,6 +188,43 @@ play('a row on each server', 's1', 'n1: ' . mutex('/a'), 'n2: ' . lock_row(1), '
 	'n1+ ' . row(1), 's1+ ' . row(2), 'n2+ ' . mutex('/b'), 's2+ ' . mutex('/a'));
 play('a table', 's1', 'n1: ' . mutex('/a'), 'n2: ' . 'pg_advisory_xact_lock(42)', 's1: ' . mutex('/b'), 'n1+ ' . 'pg_advisory_xact_lock_shared(42)',
 	'n2+ ' . mutex('/b'), 's1+ ' . mutex('/a'));
+
+# --- exchanged places ---
+
+# When PostgreSQL solves a deadlock by exchanging places in a queue, the backend that does so
+# waits on; in older releases, without the time at which its wait began.  It is n2 here, and it
+# holds a lock for which another server waits.
+$north->safe_psql('postgres', 'CREATE TABLE one (); CREATE TABLE two ();');
+sub lock_table { my ($name, $table, $mode) = @_; $backend{$name}->send("LOCK TABLE $table IN ACCESS $mode MODE"); return; }
+$_->query('BEGIN') foreach @backend{qw(n1 n2 n3 n4 s1)};
+$backend{$_}->query(q{SET LOCAL deadlock_timeout = '1h'}) foreach qw(n1 n3 n4);
+$backend{s1}->query('SELECT ' . mutex('/b'));
+$backend{n2}->query('SELECT ' . mutex('/a'));
+$backend{n1}->query('LOCK TABLE one IN ACCESS SHARE MODE');
+$backend{n2}->query('LOCK TABLE two IN ACCESS SHARE MODE');
+foreach ([ 'n3', 'one', 'EXCLUSIVE' ], [ 'n4', 'two', 'EXCLUSIVE' ], [ 'n1', 'two', 'SHARE' ])
+{
+	lock_table(@$_);
+	wait_until_waiting($_->[0]);
+}
+lock_table('n2', 'one', 'SHARE');
+is($backend{n1}->answer, '', 'n1 goes before another backend');
+is($watch{north}->query('SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = ' . $backend{n2}->pid), '1', 'n2 has made that possible, and waits on');
+$backend{s1}->send('SELECT ' . mutex('/a'));
+$judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits});
+$backend{n1}->query(q{SET LOCAL deadlock_timeout = '150ms'});
+$backend{n1}->send('SELECT ' . mutex('/b'));
+is($backend{n2}->result->{errcode}, '40P01', 'n2 is the victim of a deadlock across servers');
+$backend{n2}->query('ROLLBACK');
+is($backend{s1}->answer, 't', 'the others go on');
+$backend{s1}->query('COMMIT');
+is($backend{n1}->answer, 't', 'in turn');
+$backend{n1}->query('COMMIT');
+foreach (qw(n3 n4))
+{
+	$backend{$_}->answer;
+	$backend{$_}->query('COMMIT');
+}
 
 # --- local queues ---
 
@@ -198,6 +252,105 @@ $backend{s1}->query('COMMIT');
 is($backend{w1}->answer, 't', 'the wait ends');
 $backend{w1}->query('COMMIT');
 $zk->wait_for_children('/zklock/.zklock/waits', 0);
+
+# --- a session of a pool that is in doubt ---
+
+# The locks of one session of west stand still with its worker.
+sub session_of
+{
+	my ($path) = @_;
+	my $owner = sprintf '0x%x', $zk->exists("/zklock$path/" . $zk->children("/zklock$path")->[0])->{ephemeralOwner};
+	return $watch{west}->query("SELECT session FROM zk_sessions WHERE session_id = '$owner'");
+}
+my (%paths, %pool);
+$backend{w1}->query('BEGIN');
+foreach my $path (map { "/pool/$_" } 1 .. 16)
+{
+	$backend{w1}->query('SELECT ' . mutex($path));
+	push @{ $paths{ session_of($path) == 1 ? 'first' : session_of($path) } }, $path;
+}
+$backend{w1}->query('COMMIT');
+my ($first, $first_too, $first_3) = @{ delete $paths{first} };
+my ($stopped) = sort { @{ $paths{$b} } <=> @{ $paths{$a} } } keys %paths;
+my ($path, $path_too) = @{ $paths{$stopped} };
+($pool{worker}, $pool{id}) = split /\|/, $watch{west}->query("SELECT worker_pid, session_id FROM zk_sessions WHERE session = $stopped");
+sub wait_until_doubt { return $watch{west}->wait_until("SELECT NOT safe FROM zk_sessions WHERE session = $stopped"); }
+
+# It does not hear that the writer between two readers has gone.
+$_->query('BEGIN') foreach @backend{qw(w1 s1 n1)};
+$backend{w1}->query('SELECT ' . mutex($first));
+$backend{s1}->query('SELECT ' . reading($path));
+$backend{n1}->send('SELECT ' . writing($path));
+wait_until_waiting('n1');
+$backend{w1}->send('SELECT ' . reading($path));
+$judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits});
+kill 'STOP', $pool{worker};
+$north->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $backend{n1}->pid . ')');
+is($backend{n1}->result->{errcode}, '57014', 'a writer between two readers gives up');
+$backend{n1}->query('ROLLBACK');
+$zk->wait_for_children("/zklock$path", 2);
+$backend{s1}->send('SELECT ' . mutex($first));
+$judge->wait_until(q{SELECT count(*) = 2 FROM zk_waits});
+$judge->query(q{SELECT pg_sleep(0.8)});
+ok(!$backend{s1}->is_done, 'the worker of the second reader has not heard of it, and there is no victim');
+kill 'CONT', $pool{worker};
+is($backend{w1}->answer, 't', 'then the reader goes on');
+$backend{w1}->query('COMMIT');
+is($backend{s1}->answer, 't', 'and the other one');
+$backend{s1}->query('COMMIT');
+
+# A wait is not confirmed while it is in doubt.
+$_->query('BEGIN') foreach @backend{qw(w1 s1)};
+$backend{w1}->query('SELECT ' . mutex($first));
+$backend{s1}->query('SELECT ' . mutex($path));
+$backend{w1}->send('SELECT ' . mutex($path));
+$judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits});
+kill 'STOP', $pool{worker};
+wait_until_doubt();
+$backend{s1}->send('SELECT ' . mutex($first));
+$judge->wait_until(q{SELECT count(*) = 2 FROM zk_waits});
+$judge->query(q{SELECT pg_sleep(0.8)});
+ok(!$backend{s1}->is_done, 'a deadlock stays while the session in which a member waits is in doubt');
+kill 'CONT', $pool{worker};
+is($backend{s1}->result->{errcode}, '40P01', 'and is broken when the session is not in doubt any more');
+$backend{s1}->query('ROLLBACK');
+is($backend{w1}->answer, 't', 'the other one goes on');
+$backend{w1}->query('COMMIT');
+
+# A hold is none while it is in doubt: another client may have the lock.  And a backend that
+# waits until the session is certain waits for no other client.
+$_->query('BEGIN') foreach @backend{qw(w1 w2 w3 w4 s1 s2 n1)};
+$backend{w3}->query('SELECT ' . reading($path_too));
+$backend{w4}->query("SELECT " . mutex($first_3));
+$backend{w1}->query('SELECT ' . mutex($path));
+$backend{w2}->query('SELECT ' . mutex($first));
+$backend{s1}->query('SELECT ' . mutex($first_too));
+$backend{s2}->query('SELECT ' . mutex('/b'));
+kill 'STOP', $pool{worker};
+$zk->kill_session($pool{id});
+wait_until_doubt();
+$backend{n1}->query('SELECT ' . mutex($path));
+$backend{s1}->send('SELECT ' . mutex($path));
+$backend{s2}->send('SELECT ' . mutex($first));
+$judge->wait_until(q{SELECT count(*) = 2 FROM zk_waits});
+$backend{w1}->send('SELECT ' . mutex($first_too));
+wait_until_waiting('w1');
+$backend{w4}->send('SELECT ' . reading($path_too));
+wait_until_waiting('w4');
+$judge->query(q{SELECT pg_sleep(0.8)});
+ok(!$backend{w1}->is_done, 'a claim that is in doubt makes no deadlock');
+is($judge->query(q{SELECT count(*) FROM zk_waits WHERE server = 'west'}), '0', 'and is not published, nor is a wait for ZooKeeper');
+$backend{n1}->query('COMMIT');
+is($backend{s1}->answer, 't', 'each goes on');
+$backend{s1}->query('COMMIT');
+is($backend{w1}->answer, 't', 'in its turn');
+$backend{$_}->query('ROLLBACK') foreach qw(w1 w2 w3);
+kill 'CONT', $pool{worker};
+is($backend{w4}->answer, 't', 'when they can');
+$backend{w4}->query('COMMIT');
+is($backend{s2}->answer, 't', 'to the last');
+$backend{s2}->query('COMMIT');
+$watch{west}->wait_until('SELECT bool_and(safe) FROM zk_sessions');
 
 # --- errors are those of any deadlock ---
 
@@ -286,6 +439,67 @@ is($backend{s1}->result->{errcode}, '40P01', 'and is broken when it does');
 $backend{s1}->query('ROLLBACK');
 is($backend{n1}->answer, 't', 'the other one goes on');
 $backend{n1}->query('COMMIT');
+
+# --- a case goes on until all confirm ---
+
+# What the record of a server says of its search, when it confirms that itself.
+sub nonce_of
+{
+	my ($server) = @_;
+	my $nonce;
+	$zk->wait_until(
+		sub {
+			my ($text) = grep { /^zklock-waits=1 .* server=$server$/m } map { $zk->get("/zklock/.zklock/waits/$_")->{data} } @{ $zk->children('/zklock/.zklock/waits') };
+			($nonce) = ($text // '') =~ /search=([1-9]\d*) confirms=\g1 /;
+			return $nonce;
+		},
+		"$server to search");
+	return $nonce;
+}
+
+# The leases that n1 has are in the way of its own wait, but not alone.
+$_->query('BEGIN') foreach @backend{qw(n1 s1)};
+$backend{n1}->query('SELECT ' . mutex('/a'));
+$backend{n1}->query('SELECT ' . leases('/sem/f', 3));
+$backend{s1}->query('SELECT ' . leases('/sem/f', 3, 2));
+$backend{s1}->send('SELECT ' . mutex('/a'));
+$judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits});
+$worker = $south->worker_pid;
+kill 'STOP', $worker;
+$backend{n1}->send('SELECT ' . leases('/sem/f', 3));
+my $nonce = nonce_of('north');
+$judge->query(q{SELECT pg_sleep(0.5)});
+is(nonce_of('north'), $nonce, 'a search for which a part of the deadlock has yet to confirm goes on');
+kill 'CONT', $worker;
+$result = $backend{n1}->result;
+is($result->{errcode}, '40P01', 'until all have');
+like($result->{err}, qr/^DETAIL:  Process \d+ on server "north" waits for 1 lease of semaphore "\/sem\/f"; blocked by process \d+ on server "south"\.$/m,
+	'the detail does not say that a backend waits for itself');
+$backend{n1}->query('ROLLBACK');
+is($backend{s1}->answer, 't', 'the other one goes on');
+$backend{s1}->query('COMMIT');
+
+# The record of w1 comes later than that of n1, although its wait is older.
+$_->query('BEGIN') foreach @backend{qw(n1 s1 w1)};
+$backend{n1}->query('SELECT ' . mutex($_)) foreach '/a', '/b';
+$backend{$_}->query('SELECT ' . reading('/rw/a')) foreach 's1', 'w1';
+$backend{s1}->send('SELECT ' . mutex('/a'));
+$judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits});
+$backend{w1}->query(q{SET LOCAL deadlock_timeout = '2s'});
+$backend{w1}->send('SELECT ' . mutex('/b'));
+wait_until_waiting('w1');
+kill 'STOP', $worker;
+$backend{n1}->send('SELECT ' . writing('/rw/a'));
+nonce_of('north');
+is($judge->query(q{SELECT count(*) FROM zk_waits}), 2, 'a deadlock stays while a member does not answer');
+is($backend{n1}->result->{errcode}, '40P01', 'and is broken when there is one without that member, too');
+$backend{n1}->query('ROLLBACK');
+kill 'CONT', $worker;
+foreach (qw(s1 w1))
+{
+	is($backend{$_}->answer, 't', "$_ goes on");
+	$backend{$_}->query('COMMIT');
+}
 
 # --- another worker ---
 

@@ -18,7 +18,7 @@ $ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use 
 my $zk = ZooKeeper->new;
 my $proxy = HoldingProxy->new($zk->hosts);
 my %settings = ('zklock.session_timeout' => '20s', 'zklock.linger' => 0, 'deadlock_timeout' => '100ms');
-my $north = ZklockNode->started('north', undef, %settings, 'zklock.hosts' => $proxy->address, 'restart_after_crash' => 'on');
+my $north = ZklockNode->started('north', undef, %settings, 'zklock.hosts' => $proxy->address, 'restart_after_crash' => 'on', 'wal_level' => 'replica', 'max_wal_senders' => 1);
 my $south = ZklockNode->started('south', $zk, %settings);
 $north->safe_psql('postgres', 'CREATE TABLE accounts AS SELECT 1 AS id, 0 AS n');
 my ($n1, $n2, $s1) = ($north->backend, $north->backend, $south->backend);
@@ -150,6 +150,182 @@ is($s1->answer, 't', 'and all go on');
 $s1->query('COMMIT');
 is($n2->answer, 't', 'one after the other');
 $n2->query('COMMIT');
+
+# --- the backend that is cancelled ---
+
+my ($holder_found, $locks_copied) = map { s/^zklock\.fault\.//r } qw(zklock.fault.holder-found zklock.fault.locks-copied);
+
+# The end of a circle: n2 waits for a ticket, and is to cancel $holder, which waits for n2.
+# Leaves n2 at the point.
+sub circle_around
+{
+	my ($holder, $sql, $point) = @_;
+	my $at = -s $north->logfile;
+	$s1->query('BEGIN');
+	$s1->query(mutex('/b'));
+	$s1->send(mutex('/a'));
+	$judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits WHERE server = 'south'});
+	$holder->send($sql);
+	$north->wait_until('SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pid = ' . $holder->pid . ')');
+	arm($point, 'stop') if $point;
+	$n2->send(mutex('/b'));
+	return $point ? there($point, $at, 'stop') : undef;
+}
+
+sub end_of_circle
+{
+	my ($holder) = @_;
+	$holder->query('ROLLBACK');
+	is($s1->answer, 't', 'and all go on');
+	$s1->query('COMMIT');
+	is($n2->answer, 't', 'one after the other');
+	$n2->query('COMMIT');
+	return;
+}
+
+# The notice comes when the wait is over.
+foreach my $next ('idle', 'busy')
+{
+	$_->query('BEGIN') foreach $n1, $n2;
+	$n1->query(mutex('/a'));
+	$n1->query('SAVEPOINT before');
+	$n2->query('SELECT n FROM accounts WHERE id = 1 FOR UPDATE');
+	my $process = circle_around($n1, 'UPDATE accounts SET n = n + 1', $holder_found);
+	$north->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $n1->pid . ')');
+	is($n1->result->{errcode}, '57014', 'the wait of the holder is cancelled by hand');
+	$n1->query('ROLLBACK TO before');
+	$n1->send('SELECT 1 FROM pg_sleep(0.5)') if $next eq 'busy';
+	kill 'CONT', $process;
+	$judge->query('SELECT pg_sleep(0.3)');
+	is($next eq 'busy' ? $n1->answer : $n1->query('SELECT 1'), '1', "a notice that comes late does nothing to a session that is $next");
+	end_of_circle($n1);
+}
+
+# The wait is in the parser, where no hook of the executor sees the error.
+$_->query('BEGIN') foreach $n1, $n2;
+$n1->query(q{SET LOCAL log_min_messages = 'fatal'});
+$n1->query(mutex('/a'));
+$n2->query('LOCK TABLE accounts');
+circle_around($n1, 'SELECT n FROM accounts');
+my $result = $n1->result;
+is($result->{errcode}, '40P01', 'a statement that is cancelled in the parser gets the error of a deadlock, also if errors are not logged');
+like($result->{err}, qr/^DETAIL:  Process \d+ on server "north" waits for lock "\/b"/m, 'with its detail');
+end_of_circle($n1);
+
+# The same after an error that has ended a transaction.
+$n1->query(q{SET log_min_messages = 'fatal'});
+is($n1->errcode('SELECT 1/0'), '22012', 'an error');
+$n1->query(q{SELECT zk_lock_acquire('/a')});
+is($n1->errcode('SELECT 1/0'), '22012', 'and another one');
+$n2->query('BEGIN');
+$n2->query('LOCK TABLE accounts');
+circle_around($n1, 'SELECT n FROM accounts');
+is($n1->result->{errcode}, '40P01', 'do not make the session forget that');
+$n1->query(q{SELECT zk_lock_release('/a')});
+$n1->query('RESET log_min_messages');
+end_of_circle($n1);
+
+# The wait is at the end of a transaction, when the backend has no statement any more.
+$north->safe_psql('postgres', 'CREATE TABLE late (id integer UNIQUE DEFERRABLE INITIALLY DEFERRED)');
+my $script = PostgreSQL::Test::Utils::tempdir() . '/late.sql';
+append_to_file($script, "SELECT zk_lock_acquire('/a');\nINSERT INTO late VALUES (1);\n");
+$n2->query('BEGIN');
+$n2->query('INSERT INTO late VALUES (1)');
+my %late = (out => '', err => '');
+$late{run} = IPC::Run::start([ 'pgbench', '-n', '--failures-detailed', '-M', 'extended', '-t', '1', '-f', $script, '-h', $north->host, '-p', $north->port, 'postgres' ],
+	'>', \$late{out}, '2>', \$late{err}, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+$north->wait_until(q{SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)});
+$s1->query('BEGIN');
+$s1->query(mutex('/b'));
+$s1->send(mutex('/a'));
+$judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits WHERE server = 'south'});
+$n2->send(mutex('/b'));
+$late{run}->finish;
+like($late{out}, qr/^number of deadlock failures: 1 /m, 'a holder that waits at the end of its transaction is cancelled');
+end_of_circle($n1);
+
+# A walsender is told of losses and deadlocks by SIGINT, whatever it does by then.
+my $sender = $north->backend(replication => 'database');
+$_->query('BEGIN') foreach $n2, $sender;
+$sender->query(mutex('/a'));
+$n2->query('LOCK TABLE accounts');
+circle_around($sender, 'SELECT n FROM accounts');
+is($sender->result->{errcode}, '40P01', 'a walsender is cancelled, too');
+end_of_circle($sender);
+$_->query('BEGIN') foreach $n2, $sender;
+$sender->query(mutex('/a'));
+$sender->query('SAVEPOINT before');
+$n2->query('LOCK TABLE accounts');
+my $found = circle_around($sender, 'SELECT n FROM accounts', $holder_found);
+$north->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $sender->pid . ')');
+is($sender->result->{errcode}, '57014', 'its wait is cancelled by hand');
+$sender->query('ROLLBACK TO before');
+kill 'CONT', $found;
+$judge->query('SELECT pg_sleep(0.3)');
+end_of_circle($sender);
+$sender->send('SELECT pg_sleep(60)');
+$north->wait_until(q{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep')});
+$north->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $sender->pid . ')');
+is($sender->result->{errcode}, '57014', 'a cancel after a notice that came late is no deadlock');
+$sender->quit;
+
+# --- what the log reads ---
+
+# The lock is handed over while the backend reads for log_lock_waits who holds it, because
+# another client is between.  It stands still, and so finds both wake-ups at once.
+$north->set('zklock.deadlock_detection', 'off');
+my $logging = $north->backend;
+$logging->query(q{SET log_lock_waits = on; SET deadlock_timeout = '1s'});
+$s1->query('BEGIN');
+$s1->query(mutex('/logged'));
+my $between = $zk->create('/zklock/logged/_c_00000000-0000-4000-8000-000000000000-lock-', ephemeral => 1, sequence => 1);
+$logging->send(mutex('/logged'));
+$north->wait_for_ticket('/logged', 'queued');
+$proxy->hold('replies');
+$judge->query('SELECT pg_sleep(1.4)');
+kill 'STOP', $logging->pid;
+$s1->query('COMMIT');
+$zk->delete($between);
+$proxy->pass;
+$north->wait_for_ticket('/logged', 'owned');
+$at = -s $north->logfile;
+kill 'CONT', $logging->pid;
+is($logging->answer, 't', 'a wait that is being logged ends');
+my ($after) = slurp_file($north->logfile, $at) =~ /process ${\ $logging->pid } acquired ExclusiveLock on lock "\/logged" in ZooKeeper after (\d+)/;
+cmp_ok($after, '<', 6000, 'when the lock is handed over');
+$logging->quit;
+$north->set('zklock.deadlock_detection', 'on');
+
+# --- what it costs to look ---
+
+# n1 waits for another server, n2 for a table of another backend.  Nobody waits for n1.
+my $other = $north->backend;
+$_->query('BEGIN') foreach $n1, $n2, $other, $s1;
+$n1->query(mutex('/a'));
+$s1->query(mutex('/b'));
+$other->query('LOCK TABLE accounts');
+$n2->send('SELECT n FROM accounts');
+arm($locks_copied, 'fail');
+$n1->send(mutex('/b'));
+$judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits WHERE server = 'north'});
+ok(-l $north->data_dir . "/zklock.fault.$locks_copied", 'a backend for whose locks nobody waits does not copy the lock table');
+unlink $north->data_dir . "/zklock.fault.$locks_copied";
+$other->query('COMMIT');
+$n2->answer;
+
+# Now n2 waits for n1, and nothing else happens.
+$n2->query('COMMIT');
+$n2->send(mutex('/a'));
+sub switches { my ($pid) = @_; my ($n) = slurp_file("/proc/$pid/status") =~ /^voluntary_ctxt_switches:\s+(\d+)/m; return $n; }
+$judge->query('SELECT pg_sleep(1)');
+my $switches = switches($n1->pid);
+$judge->query('SELECT pg_sleep(1.6)');
+cmp_ok(switches($n1->pid) - $switches, '<=', 4, 'a backend that has found the same several times looks less often');
+$s1->query('COMMIT');
+is($n1->answer, 't', 'the wait ends');
+$n1->query('COMMIT');
+is($n2->answer, 't', 'and the one behind it');
+$other->quit;
 
 # A server that crashes with a published wait leaves nothing behind.
 circle('search-complete', 'die');

@@ -417,6 +417,31 @@ own_leases_count(void **state)
 	assert_int_equal(solve(), 0);
 }
 
+/* A backend does not wait for the leases that it has, if others are in the way. */
+static void
+one_that_waits_for_more_leases(void **state)
+{
+	(void) state;
+	waits_for_leases(1, 1, "/s", 102, 1, 3);
+	holds(1, 2, LOCK, "/p")->pid = 10;
+	holds_leases(1, 3, "/s", 1);
+	sets[1].holds[1].pid = 10;
+	waits(2, 4, LOCK, "/p", 101);
+	holds_leases(2, 5, "/s", 2);
+	assert_int_equal(solve(), 2);
+	assert_true(is_victim(1, 1));
+	assert_int_equal(graph.nmembers, 2);
+	assert_member(0, 1, 5);
+	assert_member(1, 4, 2);
+
+	/* Another backend of its server may have them: that is the shorter way. */
+	sets[1].holds[1].pid = 30;
+	sets[1].holds[0].pid = 20;
+	assert_true(is_victim(1, 1));
+	assert_int_equal(graph.nmembers, 1);
+	assert_member(0, 1, 3);
+}
+
 static void
 three_leases_before_one(void **state)
 {
@@ -676,6 +701,34 @@ another_hold_proves_nothing(void **state)
 	assert_false(is_proved(2, 3, 17));
 }
 
+/* What has joined the deadlock since is more than the evidence. */
+static void
+the_evidence_may_be_exceeded(void **state)
+{
+	begin_search(state);
+	assert_int_equal(solve(), 2);
+	assert_true(is_victim(2, 3));
+	assert_false(zkl_wait_graph_exceeds(&graph, &evidence));
+	assert_true(is_proved(2, 3, 0));
+
+	/* ... but not what is only stuck behind it. */
+	waits(3, 5, LOCK, "/a", 103);
+	holds(3, 6, LOCK, "/z");
+	assert_int_equal(solve(), 3);
+	assert_true(is_victim(2, 3));
+	assert_false(zkl_wait_graph_exceeds(&graph, &evidence));
+	waits(4, 7, LOCK, "/b", 99);
+	holds(4, 8, LOCK, "/a");
+	assert_int_equal(solve(), 4);
+	assert_true(is_victim(2, 3));
+	assert_true(zkl_wait_graph_exceeds(&graph, &evidence));
+	assert_true(is_proved(2, 3, 0));
+
+	/* Without any nonce, evidence that was replaced is no proof. */
+	sets[1].holds[0].stuck++;
+	assert_false(is_proved(2, 3, 0));
+}
+
 /* Of a semaphore's holders, so many must confirm that leases are missing. */
 static void
 all_that_is_needed_must_confirm(void **state)
@@ -736,6 +789,7 @@ main(void)
 		test(through_one_lock_to_write_another),
 		test(enough_leases_are_left),
 		test(own_leases_count),
+		test(one_that_waits_for_more_leases),
 		test(three_leases_before_one),
 		test(a_claim_counts_once),
 		test(leases_and_mutexes_are_different_locks),
@@ -746,6 +800,7 @@ main(void)
 		test(a_deadlock_is_proved),
 		test(another_wait_proves_nothing),
 		test(another_hold_proves_nothing),
+		test(the_evidence_may_be_exceeded),
 		test(all_that_is_needed_must_confirm),
 		test(not_all_readers_need_to_confirm),
 	};
