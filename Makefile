@@ -14,6 +14,7 @@
 #	make instructions			what a lock costs in a backend, counted by valgrind
 #	make model					checks a model of the protocol, with spin
 #	make faults					random faults on three servers, from a seed: SEED= RUNS= SECONDS=
+#	make client-tls				the tests of TLS and SASL, with a client library that has them
 #	make soak [HOURS=n]			locks for hours, and what that does to memory and ZooKeeper
 #	make deadlock-storm [SECONDS=n]	locks in random orders; a checker knows the true deadlocks
 #	make sanitize				pg_regress and isolation tests with AddressSanitizer and UBSan
@@ -36,7 +37,7 @@ DATA       = zklock--1.0.sql
 MODULE_big = zklock
 PROGRAMS   = zklock-run
 PGFILEDESC = "zklock - cluster-wide locks through ZooKeeper"
-SHLIB_LINK = -lzookeeper_st
+SHLIB_LINK = $(CLIENT_LDFLAGS) -lzookeeper_st $(CLIENT_LIBS)
 
 # Pure C: src/protocol knows neither PostgreSQL nor ZooKeeper, so that "make unit" can
 # compile it alone.
@@ -46,7 +47,25 @@ SOURCES      = $(sort $(wildcard src/*.c src/*/*.c))
 CLIENTS      = $(wildcard src/bin/*.c)
 
 OBJS = $(patsubst %.c,%.o,$(filter-out src/faultpoint.c $(CLIENTS),$(SOURCES)))
-PG_CPPFLAGS = -I$(srcdir)/src -DZKLOCK_VERSION='"$(RELEASE)"'
+PG_CPPFLAGS = -I$(srcdir)/src -DZKLOCK_VERSION='"$(RELEASE)"' $(CLIENT_CPPFLAGS)
+
+# The library of ZooKeeper's C client may have TLS and SASL, if it was built so; Debian's has
+# neither.  ZOOKEEPER_CLIENT is the directory of another library, with "include" and "lib".
+ifdef ZOOKEEPER_CLIENT
+CLIENT_CPPFLAGS := -I$(ZOOKEEPER_CLIENT)/include
+CLIENT_LDFLAGS  := -L$(ZOOKEEPER_CLIENT)/lib -Wl,-rpath,$(ZOOKEEPER_CLIENT)/lib
+endif
+client_has = $(shell echo 'char $(1)(void); int main(void) { return $(1)(); }' | \
+	$(CC) $(CLIENT_CPPFLAGS) -include $(2) -x c - -o /dev/null \
+		$(CLIENT_LDFLAGS) -lzookeeper_st $(3) 2>/dev/null && echo yes)
+ifeq ($(call client_has,zookeeper_init_ssl,openssl/ssl.h,-lssl -lcrypto),yes)
+CLIENT_CPPFLAGS += -DZKLOCK_TLS
+CLIENT_LIBS     += -lssl -lcrypto
+endif
+ifeq ($(call client_has,zookeeper_init_sasl,sasl/sasl.h,-lsasl2),yes)
+CLIENT_CPPFLAGS += -DZKLOCK_SASL
+CLIENT_LIBS     += -lsasl2
+endif
 
 ifdef FAULTS
 OBJS += src/faultpoint.o
@@ -201,6 +220,9 @@ sanitize:
 assertions:
 	@test/assertions regress
 
+client-tls:
+	@test/client-tls
+
 soak:
 	@test/soak $(HOURS)
 
@@ -232,4 +254,4 @@ release:
 matrix:
 	@package/matrix $(RELEASES)
 
-.PHONY: all install-man uninstall-man unit fuzz model instructions check-layers have-indent indent check-indent test sanitize assertions demo faults soak deadlock-storm bench bench-doc deb release matrix
+.PHONY: all install-man uninstall-man unit fuzz model instructions check-layers have-indent indent check-indent test sanitize assertions demo faults client-tls soak deadlock-storm bench bench-doc deb release matrix

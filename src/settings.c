@@ -43,9 +43,6 @@ char	   *zkl_leader_of = NULL;
 bool		zkl_leader_on_standby = false;
 char	   *zkl_allowed_paths = NULL;
 bool		zkl_session_level = true;
-char	   *zkl_auth_file = NULL;
-char	   *zkl_acl = NULL;
-ZklAcl		zkl_settings_acl;
 
 static const struct config_enum_entry on_lost_options[] = {
 	{"cancel", ZKL_ON_LOST_CANCEL, false},
@@ -60,9 +57,6 @@ static void define_other_settings(void);
 static void define_leader_settings(void);
 static void define_role_settings(void);
 static bool check_allowed_paths(char **newval, void **extra, GucSource source);
-static void define_security_settings(void);
-static bool check_acl(char **newval, void **extra, GucSource source);
-static void assign_acl(const char *newval, void *extra);
 static bool check_leader_of(char **newval, void **extra, GucSource source);
 static void check_leader(const char *path, void *arg);
 static bool check_hosts(char **newval, void **extra, GucSource source);
@@ -87,7 +81,9 @@ zkl_settings_define(void)
 		"zklock.leader_of", "zklock.leader_on_standby",
 		"zklock.deadlock_detection",
 		"zklock.allowed_paths", "zklock.session_level",
-		"zklock.auth_file", "zklock.acl"
+		"zklock.auth_file", "zklock.acl",
+		"zklock.ssl_ca_file", "zklock.ssl_cert_file", "zklock.ssl_key_file",
+		"zklock.sasl_user", "zklock.sasl_password_file"
 	};
 	char	   *given[lengthof(names)] = {NULL};
 
@@ -108,7 +104,7 @@ zkl_settings_define(void)
 	define_other_settings();
 	define_leader_settings();
 	define_role_settings();
-	define_security_settings();
+	zkl_settings_define_security();
 	MarkGUCPrefixReserved("zklock");
 
 	/*
@@ -322,47 +318,6 @@ check_allowed_paths(char **newval, void **extra, GucSource source)
 	else if (fault != NULL)
 		GUC_check_errdetail("%s", fault);
 	return fault == NULL || is_stored;
-}
-
-/*
- * How the server shows ZooKeeper who it is, and what others may do with its
- * znodes.  The hashes in an access control list help those who guess
- * passwords, so not every role may see it.
- */
-static void
-define_security_settings(void)
-{
-	DefineCustomStringVariable("zklock.auth_file",
-							   "The file with this server's credentials for ZooKeeper.",
-							   "Each line is a scheme, a blank, and the credentials.",
-							   &zkl_auth_file,
-							   "",
-							   PGC_SIGHUP, GUC_SUPERUSER_ONLY,
-							   NULL, NULL, NULL);
-	DefineCustomStringVariable("zklock.acl",
-							   "The access control list of the znodes that this server creates.",
-							   "\"open\", \"creator\", or a list of scheme:id:permissions.",
-							   &zkl_acl,
-							   "open",
-							   PGC_SIGHUP, GUC_SUPERUSER_ONLY,
-							   check_acl, assign_acl, NULL);
-}
-
-static bool
-check_acl(char **newval, void **extra, GucSource source)
-{
-	ZklAcl		acl;
-	const char *fault = zkl_acl_parse(*newval, &acl);
-
-	if (fault != NULL)
-		GUC_check_errdetail("%s", fault);
-	return fault == NULL;
-}
-
-static void
-assign_acl(const char *newval, void *extra)
-{
-	(void) zkl_acl_parse(newval, &zkl_settings_acl);
 }
 
 /*

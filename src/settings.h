@@ -52,9 +52,17 @@ extern bool zkl_session_level;
 extern char *zkl_auth_file;
 extern char *zkl_acl;
 extern ZklAcl zkl_settings_acl; /* what zkl_acl says */
+extern char *zkl_ssl_ca_file;	/* empty, as the next four, if not in use */
+extern char *zkl_ssl_cert_file;
+extern char *zkl_ssl_key_file;
+extern char *zkl_sasl_user;
+extern char *zkl_sasl_password_file;
 
 /* For _PG_init: define all settings, and read what the files say of them. */
 extern void zkl_settings_define(void);
+
+/* The part of it that is in settingssecurity.c. */
+extern void zkl_settings_define_security(void);
 
 /*
  * Call the visitor for each path in a value of zklock.leader_of, which is a

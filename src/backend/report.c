@@ -135,7 +135,7 @@ check_refusal(const char *path, int session)
 				errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
 				errmsg("could not access lock \"%s\": this server is not authenticated with ZooKeeper",
 					   zkl_display_path(path)),
-				errdetail("ZooKeeper has refused its credentials, or they could not be read."),
+				errdetail("ZooKeeper has refused its credentials, or they could not be read, or TLS has failed."),
 				errhint("More details may be available in the server log."));
 }
 

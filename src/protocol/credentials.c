@@ -22,6 +22,7 @@ const char *
 zkl_credentials_fault(const char *text, size_t length, int *line)
 {
 	const char *end = text +length;
+	bool		is_empty = true;
 	ZklCredentials credentials;
 
 	*line = 0;
@@ -36,8 +37,12 @@ zkl_credentials_fault(const char *text, size_t length, int *line)
 		fault = split_line(at, length, &credentials);
 		if (fault != NULL)
 			return fault;
+		is_empty = false;
 	}
-	return NULL;
+	if (!is_empty)
+		return NULL;
+	*line = 0;
+	return "there are no credentials in it";
 }
 
 bool

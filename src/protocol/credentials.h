@@ -8,8 +8,10 @@
  *
  *		digest user:password
  *
- * Empty lines, and lines that begin with "#", are left out.  The credentials
- * are secret: a fault names the number of the line, and nothing that is in it.
+ * Empty lines, and lines that begin with "#", are left out.  A text without
+ * credentials is not valid: it may be a file that is about to be written.  The
+ * credentials are secret: a fault names the number of the line, and nothing
+ * that is in it.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation.
  *
@@ -34,7 +36,7 @@ typedef struct ZklCredentials
 
 /*
  * Returns NULL if the text is valid, else a phrase about what is wrong with the
- * line that has the number *line.
+ * line that has the number *line; 0: with the whole.
  */
 extern const char *zkl_credentials_fault(const char *text, size_t length,
 										 int *line);

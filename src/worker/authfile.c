@@ -9,15 +9,10 @@
  */
 #include "postgres.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "storage/fd.h"
-
 #include "protocol/credentials.h"
 #include "settings.h"
 #include "worker/authfile.h"
+#include "worker/secretfile.h"
 #include "zookeeper/session.h"
 
 #define MAX_SIZE		8192
@@ -29,40 +24,25 @@ typedef struct AuthText
 } AuthText;
 
 static AuthText in_use;
-static bool is_loaded = false;
 
-static bool read_file(AuthText *auth, const char **error);
-static const char *permissions_fault(int fd);
+static bool read_text(AuthText *auth, const char **error);
 
 bool
-zkl_auth_file_load(const char **error)
-{
-	if (!is_loaded)
-		is_loaded = read_file(&in_use, error);
-	return is_loaded;
-}
-
-bool
-zkl_auth_file_reload(void)
+zkl_auth_file_load(bool *changed, const char **error)
 {
 	static AuthText other;
-	const char *error;
-	bool		changed = false;
+	bool		result;
 
-	/* The next attempt to open a session reads the file. */
-	if (!is_loaded)
-		return false;
-	if (read_file(&other, &error))
+	*changed = false;
+	result = read_text(&other, error);
+	if (result)
 	{
-		changed = other.length != in_use.length ||
+		*changed = other.length != in_use.length ||
 			memcmp(other.text, in_use.text, other.length) != 0;
 		in_use = other;
 	}
-	else
-		ereport(LOG,
-				errmsg("credentials for ZooKeeper were not reloaded: %s", error));
 	explicit_bzero(&other, sizeof(other));
-	return changed;
+	return result;
 }
 
 void
@@ -80,50 +60,27 @@ zkl_auth_file_show(void)
 	}
 }
 
-/*
- * Without the setting there are no credentials.  *error is allocated in the
- * turn's memory.  All roles can see it in zk_status, so it does not name the
- * file.
- */
+/* Without the setting there are no credentials. */
 static bool
-read_file(AuthText *auth, const char **error)
+read_text(AuthText *auth, const char **error)
 {
+	ZklSecretFile file = {"zklock.auth_file", zkl_auth_file, false};
 	const char *fault;
-	int			fd;
-	int			line = 0;
+	int			line;
 
 	auth->length = 0;
 	if (zkl_auth_file[0] == '\0')
 		return true;
-
-	/* Opening a pipe must not make the worker wait for a writer. */
-	fd = OpenTransientFile(zkl_auth_file, O_RDONLY | O_NONBLOCK | PG_BINARY);
-	if (fd < 0)
-	{
-		*error = psprintf("could not open \"zklock.auth_file\": %s",
-						  strerror(errno));
+	auth->length = zkl_secret_file_read(&file, auth->text, MAX_SIZE, error);
+	if (auth->length < 0)
 		return false;
-	}
-	fault = permissions_fault(fd);
-	if (fault == NULL)
-	{
-		auth->length = read(fd, auth->text, MAX_SIZE);
-		if (auth->length < 0)
-			fault = "it could not be read";
-		else if (auth->length == MAX_SIZE)
-			fault = "it is too large";
-	}
-	CloseTransientFile(fd);
-	if (fault == NULL)
-		fault = zkl_credentials_fault(auth->text, auth->length, &line);
+	fault = zkl_credentials_fault(auth->text, auth->length, &line);
 	if (fault == NULL)
 		return true;
-
 	if (line > 0)
-		*error = psprintf("line %d of \"zklock.auth_file\": %s", line, fault);
+		*error = psprintf("line %d of \"%s\": %s", line, file.setting, fault);
 	else
-		*error = psprintf("\"zklock.auth_file\" cannot be used: %s", fault);
-	explicit_bzero(auth, sizeof(*auth));
+		*error = zkl_secret_file_error(&file, fault);
 	return false;
 }
 
@@ -131,19 +88,4 @@ void
 zkl_auth_file_forget(void)
 {
 	explicit_bzero(&in_use, sizeof(in_use));
-}
-
-/* The same rule as PostgreSQL has for the private key of a server. */
-static const char *
-permissions_fault(int fd)
-{
-	struct stat status;
-
-	if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
-		return "it is not a regular file";
-	if (status.st_uid != geteuid())
-		return "it must be owned by the user that runs the server";
-	if (status.st_mode & (S_IRWXG | S_IRWXO))
-		return "it has group or world access; it must have permissions u=rw (0600) or less";
-	return NULL;
 }

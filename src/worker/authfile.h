@@ -3,10 +3,7 @@
  * authfile.h
  *	  The credentials of this server, from the file zklock.auth_file.
  *
- * Only a worker reads the file.  What is in it never gets into shared memory,
- * into a message, or into a backend.
- *
- * Called only by sessionkeeper.c and lookup.c.
+ * Called only by identity.c.
  *
  * src/worker/authfile.h
  *
@@ -16,16 +13,10 @@
 #define ZKL_AUTHFILE_H
 
 /*
- * Read the file, unless that has been done.  False: the file cannot be used,
- * as *error says.
+ * Read the file.  *changed: other credentials are in use from now on.  False:
+ * the file cannot be used, as *error says, and those from before stay in use.
  */
-extern bool zkl_auth_file_load(const char **error);
-
-/*
- * Read the file again.  True if other credentials are in use from now on.  If
- * the file cannot be used, those from before stay in use, and the log says so.
- */
-extern bool zkl_auth_file_reload(void);
+extern bool zkl_auth_file_load(bool *changed, const char **error);
 
 /* In a child of the worker, which does not need them. */
 extern void zkl_auth_file_forget(void);

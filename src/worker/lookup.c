@@ -38,7 +38,7 @@
 #include "settings.h"
 #include "shared/locktable.h"
 #include "worker/addresses.h"
-#include "worker/authfile.h"
+#include "worker/identity.h"
 #include "worker/lookup.h"
 
 #define LOOKUP_SECONDS	30
@@ -206,7 +206,7 @@ look_up(int out)
 
 	/* The process list shows what this process of the server does. */
 	set_ps_display("looking up servers");
-	zkl_auth_file_forget();
+	zkl_identity_forget();
 	/* Before anything that may wait. */
 	forget_server(out);
 	for (int i = 0; i < n; i++)

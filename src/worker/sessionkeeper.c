@@ -17,12 +17,12 @@
 #include "settings.h"
 #include "shared/serverstat.h"
 #include "worker/addresses.h"
-#include "worker/authfile.h"
 #include "worker/bypass.h"
 #include "worker/commandrunner.h"
 #include "worker/deadlocksearch.h"
 #include "worker/entrystate.h"
 #include "worker/heartbeat.h"
+#include "worker/identity.h"
 #include "worker/jobwriter.h"
 #include "worker/lookup.h"
 #include "worker/sessionfile.h"
@@ -144,7 +144,7 @@ open_session(void)
 	if (keeper.awaits_address)
 		return;
 	/* Without its identity, the server could not use what it has made. */
-	if (!zkl_auth_file_load(&error))
+	if (!zkl_identity_load(&error))
 	{
 		zkl_session_news_refused(error);
 		return;
@@ -178,7 +178,7 @@ open_session(void)
 				errmsg("could not make a ZooKeeper client: %m"));
 		return;
 	}
-	zkl_auth_file_show();
+	zkl_identity_show();
 	if (keeper.hosts)
 	{
 		pfree(keeper.hosts);
@@ -531,7 +531,7 @@ on_refused(void)
 void
 zkl_session_keeper_reload(void)
 {
-	bool		changed = zkl_auth_file_reload();
+	bool		changed = zkl_identity_reload();
 
 	if (!changed && !zkl_session_news_is_refused())
 		return;

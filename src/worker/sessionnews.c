@@ -28,7 +28,16 @@ zkl_session_news_unreachable(void)
 
 	if (error != NULL)
 		zkl_session_news_error(error);
-	if (missing || !zkl_session_tried_all())
+	if (!zkl_session_tried_all())
+		return;
+	/* That other servers may not be reached at all is not the point then. */
+	if (zkl_session_mistrust() != NULL)
+	{
+		if (!zkl_session_news_is_refused())
+			zkl_session_news_refused(zkl_session_mistrust());
+		return;
+	}
+	if (missing)
 		return;
 	missing = true;
 	ereport(LOG,
@@ -120,7 +129,7 @@ zkl_session_news_refused(const char *error)
 	pg_atomic_write_u64(&zkl_session_info_mine->refused_at, zkl_now());
 	ereport(LOG,
 			errmsg("could not authenticate with ZooKeeper: %s", error),
-			errhint("Check \"zklock.auth_file\", then reload the configuration."));
+			errhint("Check \"zklock.auth_file\" and the other settings with this server's identity, then reload the configuration."));
 	/* Backends that wait learn the reason. */
 	zkl_entry_state_wake_all();
 }

@@ -40,11 +40,15 @@
 #define NO_SOCKET_WAIT_MS	50
 #define MIN_PAUSE_MS		50
 
+static zhandle_t *init_handle(const char *servers, int timeout_ms,
+							  const clientid_t *client_id);
+static int	process(int events);
 static void on_log(const char *message);
 static void on_heartbeat(int rc, const void *data);
 static bool has_no_connection(void);
 static void note_attempt(void);
 static void check_connecting(void);
+static int	connect_limit(void);
 static void free_events(void);
 static void set_cork(int on);
 
@@ -83,15 +87,31 @@ zkl_session_open(const char *servers, int nservers, int timeout_ms,
 	zkl_session_state.attempted_at = zkl_now();
 	zkl_session_state.idle_turns = 0;
 	zkl_session_state.gave_up = false;
-	zkl_session_state.handle = zookeeper_init2(servers, zkl_session_on_watch, timeout_ms,
-											   carry_on ? &client_id : NULL, NULL,
-											   ZOO_NO_LOG_CLIENTENV, on_log);
+	zkl_session_state.is_unread = false;
+	zkl_session_state.mistrust[0] = '\0';
+	zkl_session_state.mistrusts = 0;
+	zkl_session_state.handle = init_handle(servers, timeout_ms,
+										   carry_on ? &client_id : NULL);
 	if (zkl_session_state.handle == NULL)
 		return false;
 
 	/* Addresses are numeric; the client shall not resolve them each turn. */
 	zoo_set_servers_resolution_delay(zkl_session_state.handle, -1);
 	return true;
+}
+
+static zhandle_t *
+init_handle(const char *servers, int timeout_ms, const clientid_t *client_id)
+{
+	zhandle_t  *handle;
+
+	if (zkl_session_init_tls(&handle, servers, timeout_ms, client_id,
+							 zkl_session_on_watch, on_log) ||
+		zkl_session_init_sasl(&handle, servers, timeout_ms, client_id,
+							  zkl_session_on_watch, on_log))
+		return handle;
+	return zookeeper_init2(servers, zkl_session_on_watch, timeout_ms,
+						   client_id, NULL, ZOO_NO_LOG_CLIENTENV, on_log);
 }
 
 /* Without a completion: a refusal makes the handle's state say so. */
@@ -143,7 +163,7 @@ zkl_session_abandon(void)
 		 * send the close.
 		 */
 		zkl_session_break_connection();
-		zookeeper_process(zkl_session_state.handle, ZOOKEEPER_READ);
+		(void) process(ZOOKEEPER_READ);
 	}
 	zkl_session_close();
 }
@@ -198,6 +218,8 @@ zkl_session_interest(int *fd, bool *writable, long *timeout_ms)
 	zkl_session_state.fd = *fd;
 	*writable = (interest & ZOOKEEPER_WRITE) != 0;
 	*timeout_ms = wait.tv_sec * 1000L + wait.tv_usec / 1000;
+	if (zkl_session_state.is_unread)
+		*timeout_ms = 0;
 	check_connecting();
 }
 
@@ -208,9 +230,9 @@ zkl_session_process(bool readable, bool writable)
 
 	if (zkl_session_state.handle == NULL)
 		return;
-	rc = zookeeper_process(zkl_session_state.handle,
-						   (readable ? ZOOKEEPER_READ : 0) |
-						   (writable ? ZOOKEEPER_WRITE : 0));
+	readable |= zkl_session_state.is_unread;
+	rc = process((readable ? ZOOKEEPER_READ : 0) |
+				 (writable ? ZOOKEEPER_WRITE : 0));
 
 	/*
 	 * A turn in which the socket was ready but the client did nothing is an
@@ -226,10 +248,43 @@ zkl_session_process(bool readable, bool writable)
 
 	/*
 	 * Read more than one answer a turn, but do not keep the worker from its
-	 * other work.
+	 * other work.  With TLS, the rest may have left the socket already.
 	 */
 	for (int i = 0; rc == ZOK && i < MAX_FRAMES_A_TURN; i++)
-		rc = zookeeper_process(zkl_session_state.handle, ZOOKEEPER_READ);
+		rc = process(ZOOKEEPER_READ);
+	zkl_session_state.is_unread = rc == ZOK;
+}
+
+/*
+ * Let the client work on its connection.  How TLS and SASL have failed is not
+ * among its events.
+ */
+static int
+process(int events)
+{
+	bool		was_connected = zkl_session_is_connected();
+	bool		is_mistrusted;
+	const char *error;
+	int			rc;
+
+	zkl_session_begin_tls_work(connect_limit());
+	rc = zookeeper_process(zkl_session_state.handle, events);
+	error = zkl_session_end_tls_work(&is_mistrusted);
+	if (zkl_session_state.closing)
+		return rc;
+	if (error != NULL && !zkl_session_state.gave_up)
+	{
+		strlcpy(zkl_session_state.error, error, sizeof(zkl_session_state.error));
+		zkl_session_state.has_error = true;
+	}
+	if (is_mistrusted && !was_connected)
+	{
+		strlcpy(zkl_session_state.mistrust, error, sizeof(zkl_session_state.mistrust));
+		zkl_session_state.mistrusts++;
+	}
+	if (zoo_state(zkl_session_state.handle) == ZOO_AUTH_FAILED_STATE)
+		zkl_session_note_refused();
+	return rc;
 }
 
 /*
@@ -265,6 +320,14 @@ note_attempt(void)
 		return;
 	pause = Max(2 * MIN_PAUSE_MS, zkl_session_state.timeout_ms / 20);
 	pause = Min(pause, MIN_PAUSE_MS << Min(rounds, 10));
+
+	/*
+	 * Without trust, there is little hope for the next round, and what TLS
+	 * costs ZooKeeper, many servers would make it pay.
+	 */
+	if (zkl_session_state.mistrusts >= zkl_session_state.nservers)
+		pause = zkl_session_state.timeout_ms / 2;
+	zkl_session_state.mistrusts = 0;
 	(void) pg_strong_random(&random, sizeof(random));
 	zkl_session_state.attempt_at = zkl_now() +
 		ZKL_MS(pause / 2 + random % (pause / 2 + 1));
@@ -276,19 +339,25 @@ check_connecting(void)
 {
 	int			state = zoo_state(zkl_session_state.handle);
 	int64		now = zkl_now();
-	int			limit = Max(200, zkl_session_state.timeout_ms / (3 * zkl_session_state.nservers));
 
 	/* Only a connect that is under way can take too long. */
-	if (zkl_session_state.fd < 0 || (state != ZOO_CONNECTING_STATE &&
-									 state != ZOO_ASSOCIATING_STATE))
+	if (zkl_session_state.fd < 0 || has_no_connection() ||
+		state == ZOO_CONNECTED_STATE || state == ZOO_READONLY_STATE)
 		zkl_session_state.connecting_since = 0;
 	else if (zkl_session_state.connecting_since == 0)
 		zkl_session_state.connecting_since = now;
-	else if (now - zkl_session_state.connecting_since > ZKL_MS(limit))
+	else if (now - zkl_session_state.connecting_since > ZKL_MS(connect_limit()))
 	{
 		zkl_session_state.connecting_since = 0;
 		zkl_session_break_connection();
 	}
+}
+
+/* In milliseconds. */
+static int
+connect_limit(void)
+{
+	return Max(200, zkl_session_state.timeout_ms / (3 * zkl_session_state.nservers));
 }
 
 /*
@@ -353,6 +422,7 @@ zkl_session_on_watch(zhandle_t *handle, int type, int state, const char *path,
 		if (state == ZOO_CONNECTED_STATE)
 		{
 			zkl_session_state.has_error = false;
+			zkl_session_state.mistrust[0] = '\0';
 			zkl_session_append_event(ZKL_SESSION_CONNECTED);
 		}
 		else if (state == ZOO_EXPIRED_SESSION_STATE)
@@ -519,6 +589,12 @@ zkl_session_take_error(void)
 
 	zkl_session_state.has_error = false;
 	return is_new ? zkl_session_state.error : NULL;
+}
+
+const char *
+zkl_session_mistrust(void)
+{
+	return zkl_session_state.mistrust[0] ? zkl_session_state.mistrust : NULL;
 }
 
 bool

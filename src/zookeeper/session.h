@@ -78,6 +78,38 @@ typedef struct ZklSessionId
 } ZklSessionId;
 
 /*
+ * TLS for the handles that are opened from now on, in sessiontls.c.  set_tls
+ * takes the contents of three files.  It returns NULL, or what is wrong with
+ * the file *faulty; then all stays as it was.  *changed, and the result of
+ * end_tls: it is not what was in use before.
+ */
+typedef enum ZklTlsFile
+{
+	ZKL_TLS_CA,
+	ZKL_TLS_CERTIFICATE,
+	ZKL_TLS_KEY
+}			ZklTlsFile;
+
+#define ZKL_TLS_TEXTS			(ZKL_TLS_KEY + 1)
+
+typedef struct ZklTlsText
+{
+	char	   *data;
+	int			length;
+} ZklTlsText;
+
+extern const char *zkl_session_set_tls(const ZklTlsText *texts,
+									   bool *changed, int *faulty);
+extern bool zkl_session_end_tls(void);
+
+/* SASL in the same way, in sessionsasl.c. */
+#define ZKL_SASL_PASSWORD_SIZE	256 /* with the null */
+
+extern const char *zkl_session_set_sasl(const char *user,
+										const char *password, bool *changed);
+extern bool zkl_session_end_sasl(void);
+
+/*
  * Open a handle: for a new session, or to carry on the one given.  "servers"
  * are numeric addresses, an odd number of them.  False (with errno) if the
  * client could not make the handle.
@@ -152,6 +184,12 @@ extern void zkl_session_end_sending(void);
  */
 extern const char *zkl_session_take_error(void);
 extern bool zkl_session_tried_all(void);
+
+/*
+ * How TLS has failed, since the last connection, because one side does not
+ * trust the other; NULL: it has not.
+ */
+extern const char *zkl_session_mistrust(void);
 
 /*
  * Call the first function for each request that is sent, and the second for

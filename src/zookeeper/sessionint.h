@@ -10,6 +10,13 @@
 #ifndef ZKL_SESSIONINT_H
 #define ZKL_SESSIONINT_H
 
+/* What the library was found to have; its header wants these names. */
+#ifdef ZKLOCK_TLS
+#define HAVE_OPENSSL_H
+#endif
+#ifdef ZKLOCK_SASL
+#define HAVE_CYRUS_SASL_H
+#endif
 #include <zookeeper/zookeeper.h>
 
 #include "zookeeper/session.h"
@@ -36,6 +43,10 @@ typedef struct ZklSessionState
 	int64		attempt_at;		/* when the next may be made */
 	int64		attempted_at;	/* when the last one began, or before */
 	int			idle_turns;
+	bool		is_unread;		/* answers may be left that no socket shows */
+	char		mistrust[256];	/* how TLS has failed since the last
+								 * connection; empty: it has not */
+	int			mistrusts;		/* how often, since the last pause */
 	bool		gave_up;		/* zklock ended the connection, and "error"
 								 * says why */
 	bool		has_error;		/* the error has not been taken yet: */
@@ -58,6 +69,24 @@ extern int	zkl_session_check_quorum(zoo_op_result_t *result,
 									 void_completion_t completion,
 									 const void *data);
 extern bool zkl_session_is_from_quorum(int rc);
+
+/*
+ * Make a handle with TLS or SASL, if one is in use; *handle is NULL, with
+ * errno, if the client cannot make it.  False: none is in use.
+ */
+extern bool zkl_session_init_tls(zhandle_t **handle, const char *servers,
+								 int timeout_ms, const clientid_t *client_id,
+								 watcher_fn on_watch, log_callback_fn on_log);
+extern bool zkl_session_init_sasl(zhandle_t **handle, const char *servers,
+								  int timeout_ms, const clientid_t *client_id,
+								  watcher_fn on_watch, log_callback_fn on_log);
+
+/*
+ * The client is about to work on a connection that is not made yet, or has
+ * worked on one.  end_tls_work returns why TLS has failed there, or NULL.
+ */
+extern void zkl_session_begin_tls_work(int limit_ms);
+extern const char *zkl_session_end_tls_work(bool *is_mistrusted);
 
 /* The access control list of each znode that is created. */
 extern const struct ACL_vector *zkl_session_acl(void);

@@ -307,6 +307,10 @@ sub kill9
 The postmaster and all its children, as if the machine had died.  Returns when they are
 gone.
 
+=item $node->who_has_in_memory($text)
+
+Process ids of the postmaster and its children that have this text in their memory, sorted.
+
 =item $node->children
 
 Process ids of the postmaster's children, each with what it calls itself.
@@ -339,6 +343,38 @@ sub children
 		($children{$pid} = eval { slurp_file("$directory/cmdline") } // '') =~ s/\0.*//s;
 	}
 	return %children;
+}
+
+sub who_has_in_memory
+{
+	my ($self, $text) = @_;
+	my $postmaster = (split /\n/, slurp_file($self->data_dir . '/postmaster.pid'))[0];
+	my %children = $self->children;
+	return sort { $a <=> $b } grep { _has_in_memory($_, $text) } $postmaster, keys %children;
+}
+
+# Some processes have ended since they were listed.
+sub _has_in_memory
+{
+	my ($pid, $text) = @_;
+	open my $maps, '<', "/proc/$pid/maps" or $!{ENOENT} ? return 0 : die "maps: $!";
+	open my $mem, '<:raw', "/proc/$pid/mem" or die "mem: $!";
+	while (my $line = <$maps>)
+	{
+		my ($from, $to, $mode) = $line =~ /^(\w+)-(\w+) (\S+)/;
+		no warnings 'portable';
+		next unless $mode =~ /^r/ && $line !~ /\[v/;
+		sysseek $mem, hex $from, 0 or next;
+		my $left = hex($to) - hex $from;
+		my $tail = '';
+		while ($left > 0 && (my $n = sysread $mem, my $chunk, $left < 1 << 20 ? $left : 1 << 20))
+		{
+			return 1 if index("$tail$chunk", $text) >= 0;
+			$tail = substr $chunk, -64;
+			$left -= $n;
+		}
+	}
+	return 0;
 }
 
 # A zombie is dead; whether it is reaped is up to the machine's init.

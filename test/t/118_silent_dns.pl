@@ -168,4 +168,20 @@ $zk->start;
 $node->wait_until_connected;
 my $log = slurp_file($node->logfile);
 unlike($log, qr/could not resolve/, 'silence is no failure');
+
+# --- a name that cannot be looked up, and credentials that ZooKeeper refuses ---
+
+# Each attempt starts a lookup.  Its end must not cut the pause short that follows a refusal: the
+# attempts would keep the session alive, and come as fast as lookups end.
+dns_is_back();
+name_is('zk1.test', undef);
+append_to_file(file('credentials'), "nosuchscheme x\n");
+chmod 0600, file('credentials');
+$node->configure('zklock.auth_file' => 'credentials');
+restart_with("127.0.0.1:$port,zk1.test:$port");
+$node->wait_until(q{SELECT connects > 0 AND last_error ~ 'refused the credentials' FROM zk_status});
+$begun = time;
+my $connects = $node->status('connects');
+$node->wait_until("SELECT connects > $connects FROM zk_status");
+cmp_ok(time - $begun, '>', 2, 'the next attempt comes after twice the session timeout, 8 s');
 done_testing();

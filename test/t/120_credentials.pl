@@ -98,37 +98,11 @@ is($node_a->safe_psql('postgres', q{
 	SELECT count(*) FROM pg_settings WHERE name IN ('zklock.auth_file', 'zklock.acl')}), '0',
 	'only for those who may see it');
 
-# In the memory of this process?  Some have ended since they were listed.
-sub has_in_memory
-{
-	my ($pid, $text) = @_;
-	open my $maps, '<', "/proc/$pid/maps" or $!{ENOENT} ? return 0 : die "maps: $!";
-	open my $mem, '<:raw', "/proc/$pid/mem" or die "mem: $!";
-	while (my $line = <$maps>)
-	{
-		my ($from, $to, $mode) = $line =~ /^(\w+)-(\w+) (\S+)/;
-		no warnings 'portable';
-		next unless $mode =~ /^r/ && $line !~ /\[v/;
-		sysseek $mem, hex $from, 0 or next;
-		my $left = hex($to) - hex $from;
-		my $tail = '';
-		while ($left > 0 && (my $n = sysread $mem, my $chunk, $left < 1 << 20 ? $left : 1 << 20))
-		{
-			return 1 if index("$tail$chunk", $text) >= 0;
-			$tail = substr $chunk, -64;
-			$left -= $n;
-		}
-	}
-	return 0;
-}
-
 my %children = $node_a->children;
 my ($worker) = $node_a->worker_pid;
 my ($postmaster) = slurp_file($node_a->data_dir . '/postmaster.pid') =~ /^(\d+)/;
-ok(has_in_memory($worker, $SECRET), 'the worker knows it');
 ok($children{ $a1->{pid} }, 'there is a backend');
-is_deeply([ grep { $_ != $worker && has_in_memory($_, $SECRET) } $postmaster, keys %children ], [],
-	'neither it nor another process does');
+is_deeply([ $node_a->who_has_in_memory($SECRET) ], [ $worker ], 'the worker knows it, and no other process');
 is_deeply([ grep { (eval { slurp_file("/proc/$_/cmdline") } // '') =~ /\Q$SECRET\E/ } $postmaster, keys %children ], [],
 	'no process title shows it');
 unlike(log_of($node_a), qr/\Q$SECRET\E/, 'nor does the log, at debug5');
@@ -144,6 +118,8 @@ my %unusable = (
 	'a directory' => [ sub { unlink $file; mkdir $file }, qr/not a regular file/ ],
 	'no colon' => [ sub { rmdir $file; write_file($file, "\ndigest $SECRET\n") }, qr/line 2 of "zklock\.auth_file": the credentials of scheme "digest" must be "user:password"/ ],
 	'no credentials' => [ sub { write_file($file, "$SECRET\n") }, qr/line 1 of "zklock\.auth_file": a scheme, a blank and credentials were expected/ ],
+	'an empty file' => [ sub { write_file($file, '') }, qr/"zklock\.auth_file" cannot be used: there are no credentials in it/ ],
+	'only a comment' => [ sub { write_file($file, "# digest svc:$SECRET\n") }, qr/"zklock\.auth_file" cannot be used: there are no credentials in it/ ],
 	'a null' => [ sub { write_file($file, "digest svc:$SECRET\0\n") }, qr/line 1 of .*null character/ ],
 	'too long' => [ sub { write_file($file, "digest svc:$SECRET\n" . '#' x 9000) }, qr/too large/ ]);
 foreach my $what (sort keys %unusable)
@@ -246,7 +222,7 @@ my $ticket = '/zklock/listed/' . $zk->children('/zklock/listed')->[0];
 is_deeply($zk->acl($ticket), [ $MINE, [ 'world', 'anyone', 1 ] ], 'so has the ticket');
 ok(!eval { $zk->delete($ticket, client => 'stranger'); 1 } && $@ =~ /NoAuth/, 'anyone may look, but not delete');
 
-write_file($file_b, "# nobody\n");
+$node_b->configure('zklock.auth_file' => '');
 $node_b->set('zklock.acl', 'creator');
 wait_for_log($node_b, qr/continuing the ZooKeeper session with other credentials/, 2);
 $node_b->wait_until_connected;

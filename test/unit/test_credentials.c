@@ -47,8 +47,7 @@ test_accepted(void **state)
 {
 	(void) state;
 
-	assert_credentials(TEXT(""), "");
-	assert_credentials(TEXT("\n\n  \n# digest a:b\n \t# c\n"), "");
+	assert_credentials(TEXT("\n\n  \n# digest a:b\n \t# c\ndigest d:e"), "digest=d:e;");
 	assert_credentials(TEXT("digest user:password"), "digest=user:password;");
 	assert_credentials(TEXT("digest user:password\n"), "digest=user:password;");
 	assert_credentials(TEXT("digest a:b\r\ndigest c:d\r\n"), "digest=a:b;digest=c:d;");
@@ -61,6 +60,8 @@ test_refused(void **state)
 {
 	(void) state;
 
+	assert_fault(TEXT(""), 0, "no credentials");
+	assert_fault(TEXT("\n\n  \n# digest a:b\n \t# c\n"), 0, "no credentials");
 	assert_fault(TEXT("secret"), 1, "were expected");
 	assert_fault(TEXT("\n\ndigest \n"), 3, "were expected");
 	assert_fault(TEXT("digest a:b\ndigest secret\n"), 2, "user:password");

@@ -1,0 +1,401 @@
+/*-------------------------------------------------------------------------
+ *
+ * sessiontls.c
+ *	  TLS to ZooKeeper, where the library of ZooKeeper's C client has it.
+ *
+ * The library's weak points, and what this file does about them:
+ * - it reads the files again for each connection, and turns in circles if they
+ *   do not fit together just then: it gets copies of its own, which were
+ *   checked;
+ * - it trusts all authorities of the system besides the given one: OpenSSL is
+ *   told that there are none;
+ * - it does not compare the name in the server's certificate with anything:
+ *   OpenSSL does, by its parameters for all connections of this process;
+ * - it waits in the handshake as long as the server likes: a timer ends that;
+ * - it does not say why TLS failed: OpenSSL's queue of errors does.
+ *
+ * src/zookeeper/sessiontls.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "zookeeper/sessionint.h"
+
+#ifdef ZKLOCK_TLS
+
+#include <arpa/inet.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "utils/timeout.h"
+
+#include "protocol/hosts.h"
+#include "settings.h"
+
+#define PATH_SIZE		32
+
+/* The library has this state, but its header does not. */
+extern const int ZOO_SSL_CONNECTING_STATE;
+
+static struct
+{
+	bool		is_on;
+	int			copy[ZKL_TLS_TEXTS];	/* files in memory only */
+	bool		is_timed;		/* the timer runs */
+	volatile sig_atomic_t timed_out;
+	char		server[INET6_ADDRSTRLEN + 16];	/* of the work under way */
+	char		error[256];
+}			tls;
+
+static bool is_in_use(const ZklTlsText *texts);
+static int	copy_text(const ZklTlsText *text);
+static void close_copies(int *copy);
+static char *copy_path(int copy, char *path);
+static const char *copies_fault(int *copy, int *faulty);
+static int	no_password(char *buffer, int size, int for_write, void *context);
+static unsigned long take_tls_error(void);
+static void expect_server(void);
+static bool is_address(const char *address, const char *name);
+static void start_timer(int limit_ms);
+static void on_timeout(void);
+
+const char *
+zkl_session_set_tls(const ZklTlsText *texts, bool *changed, int *faulty)
+{
+	int			copy[ZKL_TLS_TEXTS];
+	const char *fault;
+
+	*changed = false;
+	if (is_in_use(texts))
+		return NULL;
+	for (int i = 0; i < ZKL_TLS_TEXTS; i++)
+		copy[i] = copy_text(&texts[i]);
+	fault = copies_fault(copy, faulty);
+	if (fault != NULL)
+	{
+		close_copies(copy);
+		return fault;
+	}
+	(void) zkl_session_end_tls();
+	memcpy(tls.copy, copy, sizeof(copy));
+	tls.is_on = *changed = true;
+	return NULL;
+}
+
+bool
+zkl_session_end_tls(void)
+{
+	bool		was_on = tls.is_on;
+
+	if (was_on)
+		close_copies(tls.copy);
+	tls.is_on = false;
+	return was_on;
+}
+
+static bool
+is_in_use(const ZklTlsText *texts)
+{
+	bool		result = tls.is_on;
+
+	for (int i = 0; i < ZKL_TLS_TEXTS && result; i++)
+	{
+		int			length = texts[i].length;
+		char	   *data = palloc(length + 1);
+
+		/* A copy that is longer fills the byte more. */
+		result = pread(tls.copy[i], data, length + 1, 0) == length &&
+			memcmp(data, texts[i].data, length) == 0;
+		explicit_bzero(data, length + 1);
+		pfree(data);
+	}
+	return result;
+}
+
+/*
+ * The library wants the names of files.  These files have no name but one that
+ * is valid in this process only, and they are on no disk.
+ */
+static int
+copy_text(const ZklTlsText *text)
+{
+	int			copy = memfd_create("zklock", MFD_CLOEXEC);
+
+	if (copy < 0 || write(copy, text->data, text->length) != text->length)
+		elog(ERROR, "could not keep a certificate in memory: %m");
+	return copy;
+}
+
+static void
+close_copies(int *copy)
+{
+	for (int i = 0; i < ZKL_TLS_TEXTS; i++)
+		close(copy[i]);
+}
+
+static char *
+copy_path(int copy, char *path)
+{
+	snprintf(path, PATH_SIZE, "/proc/self/fd/%d", copy);
+	return path;
+}
+
+/* What the library will do with the files, tried here. */
+static const char *
+copies_fault(int *copy, int *faulty)
+{
+	SSL_CTX    *context = SSL_CTX_new(TLS_client_method());
+	char		path[PATH_SIZE];
+	const char *fault = NULL;
+
+	if (context == NULL)
+		elog(ERROR, "could not make a context for TLS");
+	ERR_clear_error();
+	SSL_CTX_set_default_passwd_cb(context, no_password);
+	if (SSL_CTX_load_verify_locations(context, copy_path(copy[ZKL_TLS_CA], path), NULL) != 1)
+		*faulty = ZKL_TLS_CA;
+	else if (SSL_CTX_use_certificate_chain_file(context, copy_path(copy[ZKL_TLS_CERTIFICATE], path)) != 1)
+		*faulty = ZKL_TLS_CERTIFICATE;
+	/* This also compares the key with the certificate. */
+	else if (SSL_CTX_use_PrivateKey_file(context, copy_path(copy[ZKL_TLS_KEY], path),
+										 SSL_FILETYPE_PEM) != 1)
+		*faulty = ZKL_TLS_KEY;
+	else
+		*faulty = ZKL_TLS_TEXTS;
+	if (*faulty != ZKL_TLS_TEXTS)
+	{
+		fault = ERR_reason_error_string(ERR_peek_last_error());
+		if (fault == NULL)
+			fault = "OpenSSL does not accept it";
+	}
+	ERR_clear_error();
+	SSL_CTX_free(context);
+	return fault;
+}
+
+/* A key with a password: there is no terminal to ask for it. */
+static int
+no_password(char *buffer, int size, int for_write, void *context)
+{
+	return -1;
+}
+
+/*
+ * OpenSSL looks for other authorities where its environment says.  A file that
+ * is named there for the whole server does not count here.
+ */
+bool
+zkl_session_init_tls(zhandle_t **handle, const char *servers, int timeout_ms,
+					 const clientid_t *client_id, watcher_fn on_watch,
+					 log_callback_fn on_log)
+{
+	char		path[ZKL_TLS_TEXTS][PATH_SIZE];
+	char		paths[ZKL_TLS_TEXTS * PATH_SIZE];
+
+	if (!tls.is_on)
+		return false;
+	for (int i = 0; i < ZKL_TLS_TEXTS; i++)
+		copy_path(tls.copy[i], path[i]);
+	setenv("SSL_CERT_FILE", path[ZKL_TLS_CA], 1);
+	setenv("SSL_CERT_DIR", "/dev/null", 1);
+	snprintf(paths, sizeof(paths), "%s,%s,%s", path[ZKL_TLS_CA],
+			 path[ZKL_TLS_CERTIFICATE], path[ZKL_TLS_KEY]);
+	*handle = zookeeper_init_ssl(servers, paths, on_watch, timeout_ms, client_id,
+								 NULL, ZOO_NO_LOG_CLIENTENV);
+	if (*handle != NULL)
+		zoo_set_log_callback(*handle, on_log);
+	return true;
+}
+
+void
+zkl_session_begin_tls_work(int limit_ms)
+{
+	const char *server;
+
+	if (!tls.is_on)
+		return;
+
+	/*
+	 * The library takes an error for "nothing to read" if an older system
+	 * call has left that here.
+	 */
+	errno = 0;
+	ERR_clear_error();
+	tls.timed_out = false;
+	server = zoo_get_current_server(zkl_session_state.handle);
+	strlcpy(tls.server, server ? server : "", sizeof(tls.server));
+	if (zoo_state(zkl_session_state.handle) == ZOO_SSL_CONNECTING_STATE)
+	{
+		expect_server();
+		start_timer(limit_ms);
+	}
+}
+
+/*
+ * A connection that only ends is no fault of TLS.
+ */
+const char *
+zkl_session_end_tls_work(bool *is_mistrusted)
+{
+	unsigned long code;
+	const char *reason;
+
+	*is_mistrusted = false;
+	if (!tls.is_on)
+		return NULL;
+	if (tls.is_timed)
+		disable_timeout(USER_TIMEOUT, false);
+	tls.is_timed = false;
+	code = take_tls_error();
+	if (code == 0 && !tls.timed_out)
+		return NULL;
+	if (tls.timed_out)
+		reason = "no answer in time";
+	else
+	{
+		reason = ERR_reason_error_string(code);
+		*is_mistrusted = true;
+#ifdef SSL_R_UNEXPECTED_EOF_WHILE_READING
+		*is_mistrusted = ERR_GET_REASON(code) != SSL_R_UNEXPECTED_EOF_WHILE_READING;
+#endif
+	}
+	snprintf(tls.error, sizeof(tls.error), "TLS with server %s failed: %s",
+			 tls.server, reason ? reason : "unknown error");
+	return tls.error;
+}
+
+/* What is said of certificates that were only looked for counts for nothing. */
+static unsigned long
+take_tls_error(void)
+{
+	unsigned long code;
+
+	do
+		code = ERR_get_error();
+	while (code != 0 && ERR_GET_LIB(code) != ERR_LIB_SSL);
+	ERR_clear_error();
+	return code;
+}
+
+/*
+ * OpenSSL compares the certificate with the parameters that it has for servers
+ * in general.  They are replaced by ours: the certificate must be for one of
+ * the names in zklock.hosts, or for the address if that is there instead of a
+ * name.  Names are not told apart, because the library knows only addresses.
+ */
+static void
+expect_server(void)
+{
+	X509_VERIFY_PARAM *param = X509_VERIFY_PARAM_new();
+	int			nservers = zkl_hosts_servers(zkl_hosts);
+	char		address[sizeof(tls.server)];
+	bool		done;
+
+	/* The library puts the port behind the last colon, also for IPv6. */
+	strlcpy(address, tls.server, sizeof(address));
+	if (strrchr(address, ':') != NULL)
+		*strrchr(address, ':') = '\0';
+	done = param != NULL &&
+		X509_VERIFY_PARAM_set1_name(param, "ssl_server") == 1 &&
+		X509_VERIFY_PARAM_set_purpose(param, X509_PURPOSE_SSL_SERVER) == 1 &&
+		X509_VERIFY_PARAM_set_trust(param, X509_TRUST_SSL_SERVER) == 1;
+	for (int i = 0; i < nservers && done; i++)
+	{
+		char		name[ZKL_HOSTS_NAME_SIZE];
+		char		port[ZKL_HOSTS_PORT_SIZE];
+
+		if (!zkl_hosts_server(zkl_hosts, i, name, port))
+			continue;
+		if (is_address(address, name))
+		{
+			done = X509_VERIFY_PARAM_set1_host(param, NULL, 0) == 1 &&
+				X509_VERIFY_PARAM_set1_ip_asc(param, address) == 1;
+			break;
+		}
+		done = X509_VERIFY_PARAM_add1_host(param, name, 0) == 1;
+	}
+	if (!done || X509_VERIFY_PARAM_add0_table(param) != 1)
+		elog(ERROR, "could not set the names of the ZooKeeper servers for TLS");
+}
+
+/* Is the name the same address, perhaps written in another way? */
+static bool
+is_address(const char *address, const char *name)
+{
+	unsigned char one[sizeof(struct in6_addr)];
+	unsigned char other[sizeof(struct in6_addr)];
+
+	return (inet_pton(AF_INET, address, one) == 1 &&
+			inet_pton(AF_INET, name, other) == 1 &&
+			memcmp(one, other, sizeof(struct in_addr)) == 0) ||
+		(inet_pton(AF_INET6, address, one) == 1 &&
+		 inet_pton(AF_INET6, name, other) == 1 &&
+		 memcmp(one, other, sizeof(struct in6_addr)) == 0);
+}
+
+static void
+start_timer(int limit_ms)
+{
+	static bool is_registered = false;
+
+	if (!is_registered)
+		RegisterTimeout(USER_TIMEOUT, on_timeout);
+	is_registered = true;
+	tls.is_timed = true;
+	enable_timeout_after(USER_TIMEOUT, limit_ms);
+}
+
+/* A signal's handler: the library finds that the connection has ended. */
+static void
+on_timeout(void)
+{
+	tls.timed_out = true;
+	if (zkl_session_state.fd >= 0)
+		shutdown(zkl_session_state.fd, SHUT_RDWR);
+}
+
+#else							/* ZKLOCK_TLS */
+
+/* The settings refuse to be set, so this is not reached. */
+const char *
+zkl_session_set_tls(const ZklTlsText *texts, bool *changed, int *faulty)
+{
+	*changed = false;
+	*faulty = ZKL_TLS_CA;
+	return "zklock was built without TLS";
+}
+
+bool
+zkl_session_end_tls(void)
+{
+	return false;
+}
+
+bool
+zkl_session_init_tls(zhandle_t **handle, const char *servers, int timeout_ms,
+					 const clientid_t *client_id, watcher_fn on_watch,
+					 log_callback_fn on_log)
+{
+	return false;
+}
+
+void
+zkl_session_begin_tls_work(int limit_ms)
+{
+}
+
+const char *
+zkl_session_end_tls_work(bool *is_mistrusted)
+{
+	*is_mistrusted = false;
+	return NULL;
+}
+
+#endif							/* ZKLOCK_TLS */
