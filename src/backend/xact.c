@@ -97,7 +97,7 @@ static void refuse_prepare(void);
 static bool
 has_stake(void)
 {
-	return zkl_claims_any() || zkl_loss_any_released() || zkl_reliance_any();
+	return zkl_claim_table_number() > 0 || zkl_loss_any_released() || zkl_reliance_any();
 }
 
 void
@@ -222,7 +222,7 @@ static void
 on_subxact(SubXactEvent event, SubTransactionId my_id,
 		   SubTransactionId parent_id, void *arg)
 {
-	if (!zkl_claims_any())
+	if (zkl_claim_table_number() == 0)
 		return;
 	switch (event)
 	{
@@ -278,7 +278,7 @@ guard_commit(void)
 	{
 		begun_at = zkl_now();
 		losses = pg_atomic_read_u64(&zkl_lock_table->losses);
-		zkl_claims_visit(guard_claim, &guard);
+		zkl_claim_table_visit(guard_claim, &guard);
 		zkl_reliance_check(ZKL_MS(zkl_commit_margin));
 		guard.again = true;
 	} while (zkl_now() - begun_at > ZKL_MS(MAX_GUARD_MS) ||
@@ -372,7 +372,7 @@ guard_claim(ZklLocalClaim *claim, void *arg)
 static void
 refuse_prepare(void)
 {
-	if (zkl_claims_any() || zkl_reliance_any())
+	if (zkl_claim_table_number() > 0 || zkl_reliance_any())
 		ereport(ERROR,
 				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				errmsg("cannot PREPARE a transaction that holds zklock locks"));
