@@ -11,7 +11,8 @@
  * registers its callback at its first use in the backend.  So the guard is
  * registered anew when a claim begins, and on every way out of a statement:
  * ExecutorRun, ExecutorFinish and ProcessUtility, nested ones included, whether
- * they succeed or fail.  Then it is first, because
+ * they succeed or fail.  (Where nothing can come in between, once is enough; see
+ * hooks.c and on_claim_begins().)  Then it is first, because
  *
  *	- foreign tables are written in these three functions only.  Planning and
  *	  ExecutorStart may connect, but what writes over that connection goes
@@ -54,6 +55,10 @@
  */
 static uint64 good_losses = 0;
 
+/* Have the callbacks ever been registered?  How many ExecutorRuns are under way? */
+static bool is_registered = false;
+static int	runs = 0;
+
 /* Of a statement that did nothing but acquire a lock: see zkl_xact_note_alone. */
 static struct
 {
@@ -79,6 +84,7 @@ typedef struct Guard
 #define MAX_GUARD_MS	10
 
 static bool has_stake(void);
+static void on_claim_begins(void);
 static void put_guard_first(void);
 static void on_xact(XactEvent event, void *arg);
 static void on_subxact(SubXactEvent event, SubTransactionId my_id,
@@ -103,7 +109,19 @@ has_stake(void)
 void
 zkl_xact_init(void)
 {
-	zkl_claims_begin_hook = put_guard_first;
+	zkl_claims_begin_hook = on_claim_begins;
+}
+
+void
+zkl_xact_begin_run(void)
+{
+	runs++;
+}
+
+void
+zkl_xact_end_run(void)
+{
+	runs--;
 }
 
 void
@@ -113,13 +131,23 @@ zkl_xact_keep_guard_first(void)
 		put_guard_first();
 }
 
+/*
+ * No transaction ends while ExecutorRun runs, and the way out of that puts the
+ * guard first.  A procedure, however, may begin a claim without a statement, and
+ * commit in the middle of CALL.
+ */
+static void
+on_claim_begins(void)
+{
+	if (runs == 0 || !is_registered)
+		put_guard_first();
+}
+
 static void
 put_guard_first(void)
 {
-	static bool done = false;
-
 	/* PostgreSQL puts a new callback in front of its list. */
-	if (done)
+	if (is_registered)
 		UnregisterXactCallback(on_xact, NULL);
 	else
 	{
@@ -127,7 +155,7 @@ put_guard_first(void)
 		RegisterSubXactCallback(on_subxact, NULL);
 	}
 	RegisterXactCallback(on_xact, NULL);
-	done = true;
+	is_registered = true;
 }
 
 void
