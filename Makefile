@@ -12,6 +12,7 @@
 #	make bench					zklock beside others; options in test/bench/run, in capitals here
 #	make bench-doc				puts what it measured into doc/ and README.md
 #	make instructions			what a lock costs in a backend, counted by valgrind
+#	make bench-compare BASE=commit	instructions and requests, then and now
 #	make model					checks a model of the protocol, with spin
 #	make faults					random faults on three servers, from a seed: SEED= RUNS= SECONDS=
 #	make client-tls				the tests of TLS and SASL, with a client library that has them
@@ -38,6 +39,9 @@ MODULE_big = zklock
 PROGRAMS   = zklock-run
 PGFILEDESC = "zklock - cluster-wide locks through ZooKeeper"
 SHLIB_LINK = $(CLIENT_LDFLAGS) -lzookeeper_st $(CLIENT_LIBS)
+
+# The library's calls of its own functions need no look-up at run time.
+SHLIB_LINK += $(if $(filter linux,$(PORTNAME)),-Xlinker -Bsymbolic-functions)
 
 # Pure C: src/protocol knows neither PostgreSQL nor ZooKeeper, so that "make unit" can
 # compile it alone.
@@ -245,6 +249,9 @@ bench-doc:
 instructions:
 	@test/bench/instructions
 
+bench-compare:
+	@test/bench/compare "$(BASE)"
+
 deb:
 	@package/deb
 
@@ -254,4 +261,4 @@ release:
 matrix:
 	@package/matrix $(RELEASES)
 
-.PHONY: all install-man uninstall-man unit fuzz model instructions check-layers have-indent indent check-indent test sanitize assertions demo faults client-tls soak deadlock-storm bench bench-doc deb release matrix
+.PHONY: all install-man uninstall-man unit fuzz model instructions check-layers have-indent indent check-indent test sanitize assertions demo faults client-tls soak deadlock-storm bench bench-doc bench-compare deb release matrix

@@ -24,6 +24,7 @@
 #include "settings.h"
 #include "shared/lockstat.h"
 
+static bool acquire_at_once(const ZklWish *wish);
 static bool acquire_first(ZklLocalClaim *claim, const ZklWish *wish,
 						  void *arg);
 static bool is_cancelled(void);
@@ -44,11 +45,28 @@ zkl_acquire(const ZklWish *wish)
 		bool		acquired;
 
 		zkl_holds_check_room(1);
-		acquired = zkl_claims_begin_for(wish, acquire_first, NULL);
+		acquired = acquire_at_once(wish) ||
+			zkl_claims_begin_for(wish, acquire_first, NULL);
 		ZKL_FAULT_POINT("acquired");
 		return acquired;
 	}
 	acquire_again(claim, wish);
+	return true;
+}
+
+/*
+ * The usual case, for which nothing is asked and nothing is waited for.  Room to
+ * count the acquire has been made, so nothing fails once the claim is held.
+ */
+static bool
+acquire_at_once(const ZklWish *wish)
+{
+	ZklLocalClaim *claim = zkl_claims_begin_held(wish);
+
+	if (claim == NULL)
+		return false;
+	zkl_holds_add(claim, zkl_claims_part(wish->mode), wish->scope, 1);
+	set_lease_time(claim, wish);
 	return true;
 }
 
@@ -118,9 +136,10 @@ zkl_acquire_locally(ZklLocalClaim *claim, const ZklWish *wish)
 	 */
 	do
 	{
-		zkl_local_lock_tag(&claim->tag, wish->path,
-						   zkl_shared_claim_generation(claim->shared));
-		if (zkl_local_lock_try(&claim->tag, mode, wish->scope))
+		zkl_claims_set_generation(claim,
+								  zkl_shared_claim_generation(claim->shared));
+		claim->crowded = !zkl_local_lock_try(&claim->tag, mode, wish->scope);
+		if (!claim->crowded)
 			result = ZKL_LOCAL_LOCKED;
 		else if (wish->only_tries)
 			result = ZKL_LOCAL_TIME_OVER;

@@ -15,8 +15,6 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/ipc.h"
-#include "utils/hsearch.h"
-#include "utils/memutils.h"
 
 #include "backend/claims.h"
 #include "backend/describe.h"
@@ -42,17 +40,15 @@ static int64 release_deadline = 0;
 void		(*zkl_claims_begin_hook) (void) = NULL;
 int			zkl_claims_loss_signal = SIGINT;
 
-/*
- * By path; NULL until the first claim of this backend.  The second claim, for
- * more leases of a semaphore, has the path of the first, so it cannot be in
- * the table.
- */
-static HTAB *claims = NULL;
 static ZklClaim *second_claim = NULL;
 
 static ZklClaim *begin_shared(const ZklWish *wish);
+static ZklClaimant describe_claimant(void);
+static ZklLocalClaim *prepare(const ZklWish *wish);
+static void add(ZklLocalClaim *claim, const ZklWish *wish);
 static void set_up(void);
 static void end_all(int code, Datum arg);
+static void end_one(ZklLocalClaim *claim, void *ended_well);
 static void forget(ZklLocalClaim *claim);
 static bool has_ended_well(int code);
 static void wait_until_released(const char *path);
@@ -133,54 +129,81 @@ zkl_claims_report_lost_instead(ErrorData *error, const ZklLocalClaim *claim)
 }
 
 ZklLocalClaim *
-zkl_claims_find(const char *path)
+zkl_claims_begin(const ZklWish *wish)
 {
-	if (claims == NULL)
-		return NULL;
-	return hash_search(claims, path, HASH_FIND, NULL);
+	ZklLocalClaim *claim = prepare(wish);
+
+	/*
+	 * What may serve an interrupt comes first: FATAL runs end_all(), which
+	 * must not find a claim in the table that has no shared one yet.
+	 */
+	claim->shared = begin_shared(wish);
+	add(claim, wish);
+	return claim;
 }
 
 ZklLocalClaim *
-zkl_claims_begin(const ZklWish *wish)
+zkl_claims_begin_held(const ZklWish *wish)
 {
-	ZklLocalClaim *claim;
-	ZklClaim   *shared;
+	ZklLocalClaim *claim = prepare(wish);
+	ZklPartName name = zkl_claims_part(wish->mode);
+	LOCKMODE	mode = zkl_claims_lock_mode(name);
+	ZklClaimant claimant;
 
-	if (claims == NULL)
-		set_up();
+	/*
+	 * Where backends queue, this try would come on top of the one that they
+	 * make before they wait.  That one tells when they do not queue any more.
+	 */
+	if (claim->crowded)
+		return NULL;
+	claim->crowded = true;
+
+	/*
+	 * What may raise an error comes before the local lock, which would stay
+	 * otherwise.
+	 */
+	claimant = describe_claimant();
+	if (!zkl_local_lock_try(&claim->tag, mode, wish->scope))
+		return NULL;
+	claim->shared = zkl_shared_claim_begin_held(claim->path, claim->hash,
+												wish->mode,
+												claim->generation, &claimant);
+	if (claim->shared == NULL)
+	{
+		zkl_local_lock_release(&claim->tag, mode, wish->scope);
+		return NULL;
+	}
+	add(claim, wish);
+	claim->crowded = false;
+	claim->parts[name].locked = true;
+	claim->parts[name].lock_scope = wish->scope;
+	return claim;
+}
+
+/*
+ * What may fail comes before there is a shared claim, because only the claims in
+ * the table lead to those.
+ */
+static ZklLocalClaim *
+prepare(const ZklWish *wish)
+{
+	set_up();
 
 	/*
 	 * The commit guard is registered before the claim exists, so no commit
 	 * misses the claim.
 	 */
 	zkl_claims_begin_hook();
+	return zkl_claim_table_prepare(wish->path);
+}
 
-	/*
-	 * What may serve an interrupt comes first: FATAL runs end_all(), not
-	 * PG_CATCH, and must not find a claim here that has no shared one yet.
-	 */
-	shared = begin_shared(wish);
-	PG_TRY();
-	{
-		claim = hash_search(claims, wish->path, HASH_ENTER, NULL);
-		claim->shared = shared;
-	}
-	PG_CATCH();
-	{
-		/*
-		 * Memory has run out.  The shared claim must not stay: only the
-		 * elements of this table lead to it.
-		 */
-		hash_search(claims, wish->path, HASH_REMOVE, NULL);
-		zkl_shared_claim_end(shared);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-
-	/*
-	 * Nothing from here on fails or serves an interrupt, so end_all() never
-	 * sees an element that is filled in by half.
-	 */
+/*
+ * The shared claim has begun.  Nothing here fails or serves an interrupt, so
+ * end_all() never sees a claim that is filled in by half.
+ */
+static void
+add(ZklLocalClaim *claim, const ZklWish *wish)
+{
 	claim->kind = zkl_recipe_kind(wish->mode);
 	claim->limit = wish->limit;
 	claim->run_level = 0;
@@ -190,7 +213,7 @@ zkl_claims_begin(const ZklWish *wish)
 	memset(claim->parts, 0, sizeof(claim->parts));
 	for (int part = 0; part < ZKL_PARTS; part++)
 		claim->parts[part].xact_record = -1;
-	return claim;
+	zkl_claim_table_add(claim);
 }
 
 bool
@@ -236,6 +259,13 @@ zkl_claims_forget_second(void)
 	second_claim = NULL;
 }
 
+static ZklClaimant
+describe_claimant(void)
+{
+	return zkl_shared_claim_claimant(zkl_describe_backend(),
+									 zkl_claims_loss_signal);
+}
+
 /*
  * Begin a claim in the lock table.  The description of this backend may read
  * catalogs, and so serve an interrupt.  Each report raises an error, so no
@@ -244,12 +274,12 @@ zkl_claims_forget_second(void)
 static ZklClaim *
 begin_shared(const ZklWish *wish)
 {
+	ZklClaimant claimant = describe_claimant();
 	ZklClaim   *shared;
 	int			limit = wish->limit;
 
 	switch (zkl_shared_claim_begin(wish->path, wish->mode, &limit, wish->quantity,
-								   zkl_describe_backend(),
-								   zkl_claims_loss_signal, &shared))
+								   &claimant, &shared))
 	{
 		case ZKL_BEGUN:
 			break;
@@ -263,26 +293,22 @@ begin_shared(const ZklWish *wish)
 	return shared;
 }
 
-/* Make the table, when this backend begins its first claim. */
+/* For the first claim of this backend. */
 static void
 set_up(void)
 {
-	HASHCTL		info = {0};
-	HTAB	   *table;
+	static bool done = false;
 
-	info.keysize = ZKL_PATH_SIZE;
-	info.entrysize = sizeof(ZklLocalClaim);
-	table = hash_create("zklock claims", 16, &info, HASH_ELEM | HASH_STRINGS);
+	if (done)
+		return;
 
 	/*
 	 * Allocate the wait event now: a later release runs while a transaction
 	 * ends, where nothing may fail.
 	 */
 	(void) zkl_wait_event("ZklockRelease", &release_wait_event);
-
-	/* Install the callback before the table exists that it cleans up. */
 	on_shmem_exit(end_all, (Datum) 0);
-	claims = table;
+	done = true;
 }
 
 /*
@@ -292,28 +318,27 @@ set_up(void)
 static void
 end_all(int code, Datum arg)
 {
-	HASH_SEQ_STATUS scan;
-	ZklLocalClaim *claim;
+	bool		ended_well = has_ended_well(code);
 
-	if (claims == NULL)
-		return;
 	ZKL_FAULT_POINT("exit-begun");
 	if (second_claim != NULL)
 		zkl_claims_end_second();
-	hash_seq_init(&scan, claims);
-	while ((claim = hash_seq_search(&scan)) != NULL)
-	{
-		/*
-		 * The end of the claim would end the run as failed, so the run ends
-		 * before that with its own result.
-		 */
-		if (claim->run_level > 0)
-			zkl_shared_claim_end_run(claim->shared, has_ended_well(code) &&
-									 !claim->run_failed);
-		zkl_shared_claim_end(claim->shared);
-		ZKL_FAULT_POINT("exit-between");
-	}
-	claims = NULL;
+	zkl_claim_table_visit(end_one, &ended_well);
+	zkl_claim_table_forget();
+}
+
+static void
+end_one(ZklLocalClaim *claim, void *ended_well)
+{
+	/*
+	 * The end of the claim would end the run as failed, so the run ends
+	 * before that with its own result.
+	 */
+	if (claim->run_level > 0)
+		zkl_shared_claim_end_run(claim->shared, *(bool *) ended_well &&
+								 !claim->run_failed);
+	zkl_shared_claim_end(claim->shared);
+	ZKL_FAULT_POINT("exit-between");
 }
 
 /*
@@ -324,6 +349,13 @@ static bool
 has_ended_well(int code)
 {
 	return code == 0 && pgStatSessionEndCause != DISCONNECT_CLIENT_EOF;
+}
+
+void
+zkl_claims_set_generation(ZklLocalClaim *claim, uint32 generation)
+{
+	claim->generation = generation;
+	zkl_local_lock_set_generation(&claim->tag, generation);
 }
 
 /*
@@ -366,18 +398,15 @@ zkl_claims_renew_deadline(void)
 void
 zkl_claims_release(ZklLocalClaim *claim)
 {
-	char		path[ZKL_PATH_SIZE];
-
 	ZKL_FAULT_POINT("release-begun");
+	zkl_claims_end(claim);
 
 	/*
-	 * The path is needed after the end of the claim, which frees it.  A
+	 * The path stays in the memory of the claim until the next one begins.  A
 	 * backend that exits does not wait: no statement of its own follows.
 	 */
-	strlcpy(path, claim->path, sizeof(path));
-	zkl_claims_end(claim);
 	if (zkl_synchronous_release && !proc_exit_inprogress)
-		wait_until_released(path);
+		wait_until_released(claim->path);
 }
 
 /*
@@ -390,7 +419,7 @@ forget(ZklLocalClaim *claim)
 	ZKL_FAULT_POINT("release-marked");
 	for (int part = 0; part < ZKL_PARTS; part++)
 		zkl_claims_unlock(claim, part);
-	hash_search(claims, claim->path, HASH_REMOVE, NULL);
+	zkl_claim_table_remove(claim);
 }
 
 /*
@@ -427,31 +456,6 @@ wait_until_released(const char *path)
  * Visiting
  */
 
-bool
-zkl_claims_any(void)
-{
-	return zkl_claims_number() > 0;
-}
-
-int
-zkl_claims_number(void)
-{
-	return claims != NULL ? (int) hash_get_num_entries(claims) : 0;
-}
-
-void
-zkl_claims_visit(ZklClaimVisitor visitor, void *arg)
-{
-	HASH_SEQ_STATUS scan;
-	ZklLocalClaim *claim;
-
-	if (claims == NULL)
-		return;
-	hash_seq_init(&scan, claims);
-	while ((claim = hash_seq_search(&scan)) != NULL)
-		visitor(claim, arg);
-}
-
 /*
  * No backend must wait behind a claim that was lost.  The claim itself stays
  * until its acquires end, so that their release or the commit guard reports
@@ -485,7 +489,7 @@ zkl_claims_unlock_lost(void)
 
 	if (losses == seen_losses)
 		return;
-	zkl_claims_visit(unlock_if_lost, NULL);
+	zkl_claim_table_visit(unlock_if_lost, NULL);
 	seen_losses = losses;
 }
 
@@ -507,7 +511,7 @@ zkl_claims_find_lost(void)
 {
 	ZklLocalClaim *lost = NULL;
 
-	zkl_claims_visit(note_if_lost, &lost);
+	zkl_claim_table_visit(note_if_lost, &lost);
 	return lost;
 }
 
@@ -540,5 +544,5 @@ zkl_claims_tell_revoked(void)
 	 * the next call look again.
 	 */
 	seen_revocations = revocations;
-	zkl_claims_visit(tell_if_revoked, NULL);
+	zkl_claim_table_visit(tell_if_revoked, NULL);
 }

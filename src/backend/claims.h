@@ -20,8 +20,7 @@
 #ifndef ZKL_CLAIMS_H
 #define ZKL_CLAIMS_H
 
-#include "backend/locallock.h"
-#include "shared/sharedclaim.h"
+#include "backend/claimtable.h"
 
 /* What one call wants. */
 typedef struct ZklWish
@@ -38,42 +37,6 @@ typedef struct ZklWish
 	int			limit;
 	int			quantity;
 } ZklWish;
-
-typedef enum ZklPartName
-{
-	ZKL_EXCLUSIVE,
-	ZKL_SHARED
-} ZklPartName;
-
-#define ZKL_PARTS	2
-
-typedef struct ZklPart
-{
-	bool		locked;			/* the local lock is held in this mode ... */
-	ZklScope	lock_scope;		/* ... at this level */
-	int			session_count;
-	int			xact_count;
-	int			xact_record;	/* its latest record; -1: none */
-} ZklPart;
-
-typedef struct ZklLocalClaim
-{
-	char		path[ZKL_PATH_SIZE];	/* hash key */
-	ZklClaim   *shared;
-	ZklKind		kind;
-	int			limit;			/* of a semaphore */
-	LOCKTAG		tag;			/* of the local lock */
-	ZklPart		parts[ZKL_PARTS];
-	int			run_level;		/* session-level run of a job: it ends when
-								 * fewer acquires than this are left; 0: none */
-	bool		run_failed;		/* ... and the last transaction of that run
-								 * was rolled back */
-	bool		told_revoked;	/* the user was told that its release was
-								 * requested ... */
-	bool		told_lost;		/* ... or why its statement was cancelled */
-	dlist_node	session_link;	/* linked while a part has session-level
-								 * acquires */
-} ZklLocalClaim;
 
 /* The part that a mode is about, and the local lock for it. */
 extern ZklPartName zkl_claims_part(ZklMode mode);
@@ -107,14 +70,19 @@ extern void (*zkl_claims_begin_hook) (void);
 /* The signal by which the worker tells this backend of a loss; loss.c sets it. */
 extern int	zkl_claims_loss_signal;
 
-/* This backend's claim on a path, or NULL. */
-extern ZklLocalClaim *zkl_claims_find(const char *path);
-
 /*
  * Begin a claim that counts nothing yet.  The caller counts it or ends it, on
  * every way out.  Raises 53400, ZK003, 22023.
  */
 extern ZklLocalClaim *zkl_claims_begin(const ZklWish *wish);
+
+/*
+ * Begin a claim that holds its lock, and the local lock, if that needs no wait:
+ * the server owns the ticket, and no other backend has or wants the lock.  NULL
+ * if not.  The claim counts nothing yet, and the caller must count it without an
+ * error.  For a mutex or a read-write lock.
+ */
+extern ZklLocalClaim *zkl_claims_begin_held(const ZklWish *wish);
 
 /*
  * Begin a claim for "use", which returns true if it has counted the claim.  On
@@ -146,16 +114,14 @@ extern void zkl_claims_end(ZklLocalClaim *claim);
 extern void zkl_claims_release(ZklLocalClaim *claim);
 extern void zkl_claims_renew_deadline(void);
 
+/*
+ * The generation of the local lock that the caller is about to acquire.  The
+ * claim must have none.
+ */
+extern void zkl_claims_set_generation(ZklLocalClaim *claim, uint32 generation);
+
 /* Release the local lock of one part, but keep the claim. */
 extern void zkl_claims_unlock(ZklLocalClaim *claim, ZklPartName part);
-
-/* Does this backend have claims?  How many? */
-extern bool zkl_claims_any(void);
-extern int	zkl_claims_number(void);
-
-/* Call "visitor" for each claim.  It may not begin or end any. */
-typedef void (*ZklClaimVisitor) (ZklLocalClaim *claim, void *arg);
-extern void zkl_claims_visit(ZklClaimVisitor visitor, void *arg);
 
 /* A lost claim of which the user has not been told yet; NULL: none. */
 extern ZklLocalClaim *zkl_claims_find_lost(void);

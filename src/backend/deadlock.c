@@ -210,7 +210,7 @@ note_holders(ZklWaitInfo *info)
 	Census		census = {0};
 
 	census.nstuck = zkl_stuck_find(&census.stuck);
-	zkl_claims_visit(note_own_claim, &census);
+	zkl_claim_table_visit(note_own_claim, &census);
 
 	/* Only what other backends hold needs a look at the whole table. */
 	if (census.nstuck > 0)

@@ -48,7 +48,7 @@ zkl_enter_to_acquire(const ZklWish *wish)
 	ZklLocalClaim *claim;
 
 	zkl_enter();
-	claim = zkl_claims_find(wish->path);
+	claim = zkl_claim_table_find(wish->path);
 	if (claim != NULL && claim->kind != zkl_recipe_kind(wish->mode))
 		zkl_report_other_kind(wish->path);
 	return claim;

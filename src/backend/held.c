@@ -25,7 +25,7 @@ zkl_held_certainly(const char *path)
 	ZklLocalClaim *claim;
 
 	zkl_enter();
-	claim = zkl_claims_find(path);
+	claim = zkl_claim_table_find(path);
 	return claim != NULL &&
 		zkl_claim_status(claim->shared, 0) == ZKL_STATUS_GOOD;
 }
@@ -41,7 +41,7 @@ zkl_held_token(const char *path)
 	int64		token;
 
 	zkl_enter();
-	claim = zkl_claims_find(path);
+	claim = zkl_claim_table_find(path);
 	if (claim == NULL && zkl_reliance_token(path, &token))
 		return token;
 	return certainly_held(path, claim)->shared->token;
@@ -67,7 +67,7 @@ static ZklLocalClaim *
 find_held(const char *path)
 {
 	zkl_enter();
-	return certainly_held(path, zkl_claims_find(path));
+	return certainly_held(path, zkl_claim_table_find(path));
 }
 
 static ZklLocalClaim *

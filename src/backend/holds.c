@@ -57,7 +57,7 @@ static int	session_runs = 0;
 
 static void note_leases(const ZklLocalClaim *claim, int before, int after);
 static void count_xact(ZklLocalClaim *claim, ZklPartName part, int count);
-static XactRecord *new_record(void);
+static void make_room(void);
 static bool book_local_lock(ZklLocalClaim *claim, ZklPartName part,
 							ZklScope scope);
 static void uncount_xact(ZklLocalClaim *claim, ZklPartName part, int count);
@@ -131,7 +131,7 @@ note_leases(const ZklLocalClaim *claim, int before, int after)
 void
 zkl_holds_check_room(int wanted)
 {
-	int			held = zkl_claims_number() + further_leases;
+	int			held = zkl_claim_table_number() + further_leases;
 
 	if (wanted > zkl_max_locks_per_backend - held)
 		ereport(ERROR,
@@ -140,6 +140,7 @@ zkl_holds_check_room(int wanted)
 				errdetail("The session holds %d locks and leases and requests %d more; the limit is %d.",
 						  held, wanted, zkl_max_locks_per_backend),
 				errhint("Release some of them, or have a superuser raise \"zklock.max_locks_per_backend\"."));
+	make_room();
 }
 
 /*
@@ -157,8 +158,10 @@ count_xact(ZklLocalClaim *claim, ZklPartName name, int count)
 	if (part->xact_record < 0 ||
 		records[part->xact_record].nest_level != nest_level)
 	{
-		XactRecord *record = new_record();
+		XactRecord *record;
 
+		make_room();
+		record = &records[nrecords];
 		record->claim = claim;
 		record->part = name;
 		record->nest_level = nest_level;
@@ -175,8 +178,8 @@ count_xact(ZklLocalClaim *claim, ZklPartName name, int count)
  * Room for one more record on the stack.  Until the caller counts the record,
  * the stack is as before, so running out of memory does no harm.
  */
-static XactRecord *
-new_record(void)
+static void
+make_room(void)
 {
 	if (records == NULL)
 	{
@@ -189,7 +192,6 @@ new_record(void)
 		records = repalloc_huge(records, 2 * max_records * sizeof(XactRecord));
 		max_records *= 2;
 	}
-	return &records[nrecords];
 }
 
 /*

@@ -29,7 +29,8 @@ extern void zkl_holds_begin_run(ZklLocalClaim *claim, ZklScope scope);
 
 /*
  * May this backend have so many more locks or leases?  Raises 53400 if
- * zklock.max_locks_per_backend does not allow it.
+ * zklock.max_locks_per_backend does not allow it.  Also makes room to count one
+ * of them.
  */
 extern void zkl_holds_check_room(int wanted);
 

@@ -38,7 +38,9 @@ static void leave_statement(void);
 static void leave_statement_by_error(MemoryContext context);
 static void executor_run(ZKL_EXECUTOR_RUN_PARAMETERS);
 static void executor_finish(QueryDesc *query_desc);
+static void finish(QueryDesc *query_desc);
 static void process_utility(ZKL_PROCESS_UTILITY_PARAMETERS);
+static void run_utility(ZKL_PROCESS_UTILITY_PARAMETERS);
 static void emit_log(ErrorData *error);
 
 void
@@ -69,12 +71,42 @@ executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 
 	if (!CommandIsReadOnly(query_desc->plannedstmt))
 		zkl_xact_note_write();
+	zkl_xact_begin_run();
 	PG_TRY();
 	{
 		if (next_executor_run)
 			next_executor_run(ZKL_EXECUTOR_RUN_ARGUMENTS);
 		else
 			standard_ExecutorRun(ZKL_EXECUTOR_RUN_ARGUMENTS);
+	}
+	PG_CATCH();
+	{
+		zkl_xact_end_run();
+		leave_statement_by_error(context);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	zkl_xact_end_run();
+	leave_statement();
+}
+
+/*
+ * AFTER triggers run here, and may use connections to other servers.  A
+ * statement that only reads has none, and does nothing here.
+ */
+static void
+executor_finish(QueryDesc *query_desc)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	if (CommandIsReadOnly(query_desc->plannedstmt))
+	{
+		finish(query_desc);
+		return;
+	}
+	PG_TRY();
+	{
+		finish(query_desc);
 	}
 	PG_CATCH();
 	{
@@ -85,26 +117,13 @@ executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 	leave_statement();
 }
 
-/* AFTER triggers run here, and may use connections to other servers. */
 static void
-executor_finish(QueryDesc *query_desc)
+finish(QueryDesc *query_desc)
 {
-	MemoryContext context = CurrentMemoryContext;
-
-	PG_TRY();
-	{
-		if (next_executor_finish)
-			next_executor_finish(query_desc);
-		else
-			standard_ExecutorFinish(query_desc);
-	}
-	PG_CATCH();
-	{
-		leave_statement_by_error(context);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	leave_statement();
+	if (next_executor_finish)
+		next_executor_finish(query_desc);
+	else
+		standard_ExecutorFinish(query_desc);
 }
 
 static void
@@ -116,6 +135,17 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 	((DiscardStmt *) command)->target == DISCARD_ALL;
 
 	/*
+	 * BEGIN, COMMIT and the like only note what is to be done, which happens
+	 * outside of the statement.
+	 */
+	if (IsA(command, TransactionStmt))
+	{
+		run_utility(ZKL_PROCESS_UTILITY_ARGUMENTS);
+		zkl_loss_tell();
+		return;
+	}
+
+	/*
 	 * These statements may write to foreign tables, which assigns no
 	 * transaction ID.
 	 */
@@ -124,10 +154,7 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 		zkl_xact_note_write();
 	PG_TRY();
 	{
-		if (next_process_utility)
-			next_process_utility(ZKL_PROCESS_UTILITY_ARGUMENTS);
-		else
-			standard_ProcessUtility(ZKL_PROCESS_UTILITY_ARGUMENTS);
+		run_utility(ZKL_PROCESS_UTILITY_ARGUMENTS);
 	}
 	PG_CATCH();
 	{
@@ -146,6 +173,15 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 		zkl_xact_note_discard();
 		zkl_holds_discard_session();
 	}
+}
+
+static void
+run_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
+{
+	if (next_process_utility)
+		next_process_utility(ZKL_PROCESS_UTILITY_ARGUMENTS);
+	else
+		standard_ProcessUtility(ZKL_PROCESS_UTILITY_ARGUMENTS);
 }
 
 /* The statement may have opened connections to other servers. */

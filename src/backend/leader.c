@@ -268,8 +268,9 @@ static void
 begin(Leadership *leadership, int64 now)
 {
 	int			limit = 0;
+	ZklClaimant claimant = zkl_shared_claim_claimant(about, SIGINT);
 	ZklBeginning beginning = zkl_shared_claim_begin(leadership->path, ZKL_MODE_LOCK,
-													&limit, 0, about, SIGINT,
+													&limit, 0, &claimant,
 													&leadership->claim);
 
 	if (beginning == ZKL_BEGUN)

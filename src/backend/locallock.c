@@ -65,7 +65,7 @@ static void absorb_cancel(void);
 static int	milliseconds_until(int64 until);
 
 void
-zkl_local_lock_tag(LOCKTAG *tag, const char *path, uint32 generation)
+zkl_local_lock_tag(LOCKTAG *tag, const char *path)
 {
 	uint64		hash = hash_bytes_extended((const unsigned char *) path,
 										   strlen(path), 0);
@@ -74,10 +74,16 @@ zkl_local_lock_tag(LOCKTAG *tag, const char *path, uint32 generation)
 	memset(tag, 0, sizeof(*tag));
 	tag->locktag_field2 = (uint32) (hash >> 32);
 	tag->locktag_field3 = (uint32) hash;
-	tag->locktag_field4 = FIRST_GENERATION_FIELD +
-		generation % GENERATION_FIELDS;
 	tag->locktag_type = LOCKTAG_ADVISORY;
 	tag->locktag_lockmethodid = USER_LOCKMETHOD;
+	zkl_local_lock_set_generation(tag, 0);
+}
+
+void
+zkl_local_lock_set_generation(LOCKTAG *tag, uint32 generation)
+{
+	tag->locktag_field4 = FIRST_GENERATION_FIELD +
+		generation % GENERATION_FIELDS;
 }
 
 bool
@@ -146,6 +152,9 @@ zkl_local_lock_release(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope)
 /*
  * Acquire the lock at its level.  Under the owner of a savepoint, the lock
  * would go away when that savepoint is rolled back.
+ *
+ * After an error, whoever catches it sets the owner: PostgreSQL does, when it
+ * aborts a transaction or a savepoint, and so does wait_and_judge().
  */
 static bool
 acquire(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope, bool dont_wait)
@@ -155,15 +164,8 @@ acquire(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope, bool dont_wait)
 
 	if (scope == ZKL_SCOPE_XACT)
 		CurrentResourceOwner = TopTransactionResourceOwner;
-	PG_TRY();
-	{
-		result = LockAcquire(tag, mode, scope == ZKL_SCOPE_SESSION, dont_wait);
-	}
-	PG_FINALLY();
-	{
-		CurrentResourceOwner = owner;
-	}
-	PG_END_TRY();
+	result = LockAcquire(tag, mode, scope == ZKL_SCOPE_SESSION, dont_wait);
+	CurrentResourceOwner = owner;
 	return result != LOCKACQUIRE_NOT_AVAIL;
 }
 
@@ -189,6 +191,7 @@ wait_and_judge(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
 			   ZklScope scope, int limit_ms)
 {
 	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
 	ErrorContextCallback context_of_errors;
 	int			users_limit = LockTimeout;
 	volatile bool booked = false;
@@ -212,6 +215,7 @@ wait_and_judge(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
 		ErrorData  *error;
 
 		LockTimeout = users_limit;
+		CurrentResourceOwner = owner;
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();

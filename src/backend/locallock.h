@@ -31,11 +31,11 @@ struct ZklClaim;
 #define ZKL_FOREVER		PG_INT64_MAX
 
 /*
- * The tag for a path.  The generation keeps newcomers from waiting behind a
- * backend whose claim was lost.
+ * The tag for a path.  The generation, which begins with 0, keeps newcomers from
+ * waiting behind a backend whose claim was lost.
  */
-extern void zkl_local_lock_tag(LOCKTAG *tag, const char *path,
-							   uint32 generation);
+extern void zkl_local_lock_tag(LOCKTAG *tag, const char *path);
+extern void zkl_local_lock_set_generation(LOCKTAG *tag, uint32 generation);
 
 /* Acquire it, if that is possible without waiting. */
 extern bool zkl_local_lock_try(const LOCKTAG *tag, LOCKMODE mode,

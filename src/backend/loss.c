@@ -92,7 +92,7 @@ on_loss(SIGNAL_ARGS)
 		came_while_deaf = true;
 	else if (zkl_deadlock_on_signal(postgres_signal_arg, is_idle()))
 		;						/* the signal was not for a loss */
-	else if (!zkl_claims_any() || reaction() == ZKL_ON_LOST_NOTICE)
+	else if (zkl_claim_table_number() == 0 || reaction() == ZKL_ON_LOST_NOTICE)
 		;						/* it has come too late, or may be late */
 	else if (reaction() == ZKL_ON_LOST_TERMINATE ||
 			 (is_idle() && IsTransactionBlock() &&
@@ -224,7 +224,7 @@ zkl_loss_tell(void)
 	static uint64 seen_losses = 0;
 	uint64		losses;
 
-	if (reaction() != ZKL_ON_LOST_NOTICE || !zkl_claims_any() ||
+	if (reaction() != ZKL_ON_LOST_NOTICE || zkl_claim_table_number() == 0 ||
 		!IsTransactionBlock())
 		return;
 
@@ -232,7 +232,7 @@ zkl_loss_tell(void)
 	losses = pg_atomic_read_u64(&zkl_lock_table->losses);
 	if (losses == seen_losses)
 		return;
-	zkl_claims_visit(tell_if_lost, NULL);
+	zkl_claim_table_visit(tell_if_lost, NULL);
 	seen_losses = losses;
 }
 

@@ -244,7 +244,7 @@ begin_member(Multilock *lock, Member *member)
 	ZklWait		wait;
 
 	wish.path = member->path;
-	member->claim = zkl_claims_find(member->path);
+	member->claim = zkl_claim_table_find(member->path);
 	if (member->claim == NULL)
 	{
 		zkl_holds_check_room(1);

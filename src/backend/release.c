@@ -28,7 +28,7 @@ zkl_release(const char *path, ZklMode mode, int quantity)
 	bool		held;
 
 	zkl_enter();
-	claim = zkl_claims_find(path);
+	claim = zkl_claim_table_find(path);
 	if (claim == NULL || claim->kind != zkl_recipe_kind(mode) ||
 		claim->parts[part].session_count < quantity)
 	{

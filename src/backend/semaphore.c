@@ -115,9 +115,9 @@ acquire_first(ZklLocalClaim *claim, const ZklWish *wish, void *arg)
 
 	/*
 	 * The worker may have changed the generation during the wait, so the tag
-	 * is made now.  Then zkl_holds_add() acquires the local lock.
+	 * gets it now.  Then zkl_holds_add() acquires the local lock.
 	 */
-	zkl_local_lock_tag(&claim->tag, wish->path, claim->shared->generation);
+	zkl_claims_set_generation(claim, claim->shared->generation);
 	zkl_holds_add(claim, ZKL_SHARED, wish->scope, wish->quantity);
 	return true;
 }
@@ -252,7 +252,7 @@ acquire_in_turn(ZklClaim *claim, const ZklWish *wish)
 	 * A backend has at most one claim on a path.  This one would be the
 	 * user's, who has locked the inner mutex by its name.
 	 */
-	if (zkl_claims_find(inner.path) != NULL)
+	if (zkl_claim_table_find(inner.path) != NULL)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_IN_USE),
 				errmsg("cannot acquire semaphore \"%s\" while holding lock \"%s\"",

@@ -25,7 +25,8 @@
 /* More paths would only keep other backends waiting. */
 #define MAX_PATHS	1000
 
-static const char *valid_path(Datum value);
+static const char *remembered_path(const text *given);
+static const char *valid_path(const text *given);
 static int64 interval_argument(FunctionCallInfo fcinfo, int argument,
 							   const char *name, const char *hint);
 
@@ -46,31 +47,47 @@ zkl_sqlargs_any_path(FunctionCallInfo fcinfo)
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("invalid lock path"),
 				errdetail("The path is null."));
-	return valid_path(PG_GETARG_DATUM(0));
+	return remembered_path(PG_GETARG_TEXT_PP(0));
 }
 
 /*
  * A backend that acquires a lock usually releases it soon, and the check of
  * its path costs more than PostgreSQL's own lock.  So remember the path that
- * passed last.
+ * passed last, and compare it as it was given, before it is converted.
  */
 static const char *
-valid_path(Datum value)
+remembered_path(const text *given)
 {
-	static char passed[ZKL_PATH_SIZE] = "";
-	char	   *given = TextDatumGetCString(value);
-	char	   *path = pg_server_to_any(given, strlen(given), PG_UTF8);
-	const char *fault;
+	static char passed[ZKL_PATH_SIZE];
+	static char passed_as[ZKL_PATH_SIZE];
+	static int	passed_length = -1;
+	int			length = VARSIZE_ANY_EXHDR(given);
 
-	if (path[0] != '\0' && strcmp(path, passed) == 0)
-		return path;
-	fault = zkl_path_fault(path);
-	if (fault == NULL)
+	if (length != passed_length ||
+		memcmp(VARDATA_ANY(given), passed_as, length) != 0)
+	{
+		const char *path = valid_path(given);
+
+		/* Another encoding may need more room.  Then it is converted anew. */
+		passed_length = length <= sizeof(passed_as) ? length : -1;
+		if (passed_length == length)
+			memcpy(passed_as, VARDATA_ANY(given), length);
 		strlcpy(passed, path, sizeof(passed));
-	else
+	}
+	return passed;
+}
+
+static const char *
+valid_path(const text *given)
+{
+	char	   *shown = text_to_cstring(given);
+	char	   *path = pg_server_to_any(shown, strlen(shown), PG_UTF8);
+	const char *fault = zkl_path_fault(path);
+
+	if (fault != NULL)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("invalid lock path: \"%s\"", given),
+				errmsg("invalid lock path: \"%s\"", shown),
 				errdetail("%s", fault));
 	return path;
 }
@@ -104,7 +121,7 @@ zkl_sqlargs_paths(FunctionCallInfo fcinfo, int *npaths)
 			ereport(ERROR,
 					errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					errmsg("array of lock paths must not contain nulls"));
-		paths[i] = valid_path(values[i]);
+		paths[i] = valid_path(DatumGetTextPP(values[i]));
 		zkl_permission_check_path(paths[i]);
 	}
 	return paths;

@@ -19,8 +19,9 @@
 #include "protocol/jobrecord.h"
 
 /*
- * The first argument, a lock's path: in UTF-8.  Also raises 42501, if the
- * settings for roles and databases do not allow this path.
+ * The first argument, a lock's path: in UTF-8.  It is valid until the next call.
+ * Also raises 42501, if the settings for roles and databases do not allow this
+ * path.
  */
 extern const char *zkl_sqlargs_path(FunctionCallInfo fcinfo);
 

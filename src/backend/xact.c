@@ -11,7 +11,8 @@
  * registers its callback at its first use in the backend.  So the guard is
  * registered anew when a claim begins, and on every way out of a statement:
  * ExecutorRun, ExecutorFinish and ProcessUtility, nested ones included, whether
- * they succeed or fail.  Then it is first, because
+ * they succeed or fail.  (Where nothing can come in between, once is enough; see
+ * hooks.c and on_claim_begins().)  Then it is first, because
  *
  *	- foreign tables are written in these three functions only.  Planning and
  *	  ExecutorStart may connect, but what writes over that connection goes
@@ -55,6 +56,10 @@
  */
 static uint64 good_losses = 0;
 
+/* Have the callbacks ever been registered?  How many ExecutorRuns are under way? */
+static bool is_registered = false;
+static int	runs = 0;
+
 /* Of a statement that did nothing but acquire a lock: see zkl_xact_note_alone. */
 static struct
 {
@@ -80,6 +85,7 @@ typedef struct Guard
 #define MAX_GUARD_MS	10
 
 static bool has_stake(void);
+static void on_claim_begins(void);
 static void put_guard_first(void);
 static void on_xact(XactEvent event, void *arg);
 static void on_subxact(SubXactEvent event, SubTransactionId my_id,
@@ -98,13 +104,25 @@ static void refuse_prepare(void);
 static bool
 has_stake(void)
 {
-	return zkl_claims_any() || zkl_loss_any_released() || zkl_reliance_any();
+	return zkl_claim_table_number() > 0 || zkl_loss_any_released() || zkl_reliance_any();
 }
 
 void
 zkl_xact_init(void)
 {
-	zkl_claims_begin_hook = put_guard_first;
+	zkl_claims_begin_hook = on_claim_begins;
+}
+
+void
+zkl_xact_begin_run(void)
+{
+	runs++;
+}
+
+void
+zkl_xact_end_run(void)
+{
+	runs--;
 }
 
 void
@@ -114,13 +132,23 @@ zkl_xact_keep_guard_first(void)
 		put_guard_first();
 }
 
+/*
+ * No transaction ends while ExecutorRun runs, and the way out of that puts the
+ * guard first.  A procedure, however, may begin a claim without a statement, and
+ * commit in the middle of CALL.
+ */
+static void
+on_claim_begins(void)
+{
+	if (runs == 0 || !is_registered)
+		put_guard_first();
+}
+
 static void
 put_guard_first(void)
 {
-	static bool done = false;
-
 	/* PostgreSQL puts a new callback in front of its list. */
-	if (done)
+	if (is_registered)
 		UnregisterXactCallback(on_xact, NULL);
 	else
 	{
@@ -128,7 +156,7 @@ put_guard_first(void)
 		RegisterSubXactCallback(on_subxact, NULL);
 	}
 	RegisterXactCallback(on_xact, NULL);
-	done = true;
+	is_registered = true;
 }
 
 void
@@ -224,7 +252,7 @@ static void
 on_subxact(SubXactEvent event, SubTransactionId my_id,
 		   SubTransactionId parent_id, void *arg)
 {
-	if (!zkl_claims_any())
+	if (zkl_claim_table_number() == 0)
 		return;
 	switch (event)
 	{
@@ -280,7 +308,7 @@ guard_commit(void)
 	{
 		begun_at = zkl_now();
 		losses = pg_atomic_read_u64(&zkl_lock_table->losses);
-		zkl_claims_visit(guard_claim, &guard);
+		zkl_claim_table_visit(guard_claim, &guard);
 		zkl_reliance_check(ZKL_MS(zkl_commit_margin));
 		guard.again = true;
 	} while (zkl_now() - begun_at > ZKL_MS(MAX_GUARD_MS) ||
@@ -374,7 +402,7 @@ guard_claim(ZklLocalClaim *claim, void *arg)
 static void
 refuse_prepare(void)
 {
-	if (zkl_claims_any() || zkl_reliance_any())
+	if (zkl_claim_table_number() > 0 || zkl_reliance_any())
 		ereport(ERROR,
 				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				errmsg("cannot PREPARE a transaction that holds zklock locks"));

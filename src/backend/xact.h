@@ -20,11 +20,18 @@ extern void zkl_xact_init(void);
 
 /*
  * If this backend has claims, make the commit guard the first of all
- * transaction callbacks.  Call when a claim begins, and on every way out of a
- * statement, nested ones and errors included: the statement may have
- * registered callbacks that commit on other servers.
+ * transaction callbacks.  Call on every way out of a statement, nested ones and
+ * errors included: the statement may have registered callbacks that commit on
+ * other servers.
  */
 extern void zkl_xact_keep_guard_first(void);
+
+/*
+ * Call around an ExecutorRun, before the above.  No transaction ends within, so a
+ * claim that begins there leaves the order of the callbacks to its end.
+ */
+extern void zkl_xact_begin_run(void);
+extern void zkl_xact_end_run(void);
 
 /* The transaction runs a statement that may write, perhaps on another server. */
 extern void zkl_xact_note_write(void);

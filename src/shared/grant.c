@@ -194,6 +194,15 @@ answer_owned(ZklClaim *claim, int64 now)
 	return ZKL_ANSWER_HELD;
 }
 
+bool
+zkl_grant_owned(ZklClaim *claim, int64 now)
+{
+	Assert(claim->entry->state == ZKL_ENTRY_OWNED);
+	return !pg_atomic_read_u32(&zkl_lock_table->shutting_down) &&
+		zkl_entry_serves(claim->entry, claim) &&
+		answer_owned(claim, now) == ZKL_ANSWER_HELD;
+}
+
 /* The claim holds the inner mutex, or finds enough leases without it. */
 static ZklAnswer
 ask_for_leases(ZklClaim *claim, bool only_tries, const char *about)

@@ -47,6 +47,12 @@ extern ZklAnswer zkl_grant_request(ZklClaim *claim, bool only_tries,
 								   const char *about);
 
 /*
+ * Hold the lock, if nothing is in the way.  The caller holds the partition, and
+ * the local lock of the claim's generation; the server owns the ticket.
+ */
+extern bool zkl_grant_owned(ZklClaim *claim, int64 now);
+
+/*
  * Leases: hold them if this server has enough of them, and no other claim of
  * this server waits for any.
  */

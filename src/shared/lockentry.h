@@ -58,7 +58,8 @@
  *		WAITING -> HELD		backend		it has PostgreSQL's lock, the ticket is
  *										owned in this epoch, the ZooKeeper
  *										session is safe, and no other claim
- *										that is HELD conflicts
+ *										that is HELD conflicts; at once, if
+ *										there are no other claims at all
  *		HELD -> LOST		worker		the ticket was lost, or the claim's
  *										hold limit has passed
  *		any -> (gone)		backend		released, withdrawn, or the backend ends

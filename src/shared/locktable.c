@@ -283,12 +283,6 @@ zkl_lock_table_hash(const char *path)
 	return get_hash_value(entries, path);
 }
 
-LWLock *
-zkl_lock_table_partition(uint32 hash)
-{
-	return &zkl_lock_table->partitions[hash % ZKL_PARTITIONS].lock;
-}
-
 /* The one lock of the tranche that is no partition's. */
 LWLock *
 zkl_lock_table_session_lock(void)

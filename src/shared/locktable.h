@@ -102,7 +102,13 @@ extern void zkl_lock_table_startup(void);
  */
 #define ZKL_LEASE_MARK	'\1'
 extern uint32 zkl_lock_table_hash(const char *path);
-extern LWLock *zkl_lock_table_partition(uint32 hash);
+
+static inline LWLock *
+zkl_lock_table_partition(uint32 hash)
+{
+	return &zkl_lock_table->partitions[hash % ZKL_PARTITIONS].lock;
+}
+
 extern LWLock *zkl_lock_table_session_lock(void);
 
 /*

@@ -17,37 +17,30 @@
 #include "compat.h"
 #include "settings.h"
 #include "shared/entry.h"
+#include "shared/grant.h"
 #include "shared/jobruns.h"
 #include "shared/leases.h"
 #include "shared/lockstat.h"
 #include "shared/sharedclaim.h"
 
-static bool is_superusers_session(void);
+static ZklClaim *take_claim(const ZklClaimant *claimant);
+static void attach(ZklClaim *claim, ZklEntry *entry, ZklMode mode, int64 now);
 static ZklBeginning check_use(ZklEntry *entry, ZklMode mode, int *limit);
 static void make_way(ZklEntry *entry, ZklMode mode);
 static void note_release(ZklEntry *entry, int64 now);
 static void detach(ZklClaim *claim, int64 now);
 
-/*
- * The look at the catalog may raise an error, so it comes before the backend
- * takes a claim: no claim is left over then.
- */
 ZklBeginning
 zkl_shared_claim_begin(const char *path, ZklMode mode, int *limit, int quantity,
-					   const char *about, int loss_signal,
-					   ZklClaim **new_claim)
+					   const ZklClaimant *claimant, ZklClaim **new_claim)
 {
 	uint32		hash = zkl_lock_table_hash(path);
-	bool		superuser = is_superusers_session();
-	ZklClaim   *claim = zkl_lock_table_take_claim();
+	ZklClaim   *claim = take_claim(claimant);
 	ZklEntry   *entry;
 	ZklBeginning beginning = ZKL_BEGIN_FULL;
 
 	if (claim == NULL)
 		return ZKL_BEGIN_FULL;
-
-	/* The claim is in no list yet, so no other process sees it. */
-	strlcpy(claim->about, about, sizeof(claim->about));
 
 	/*
 	 * One exclusive lock covers the look, the check and the link.  So no
@@ -64,23 +57,10 @@ zkl_shared_claim_begin(const char *path, ZklMode mode, int *limit, int quantity,
 	if (beginning == ZKL_BEGUN)
 	{
 		make_way(entry, mode);
-		claim->entry = entry;
-		claim->proc_number = zkl_my_proc_number();
-		claim->pid = MyProcPid;
-		claim->loss_signal = loss_signal;
-		claim->role = GetUserId();
-		claim->database = MyDatabaseId;
-		claim->superuser = superuser;
-		claim->state = ZKL_CLAIM_WAITING;
-		claim->mode = mode;
-		claim->quantity = quantity;
-		claim->since = zkl_now();
-		claim->run = ZKL_JOBRUNS_NONE;
-		claim->generation = entry->generation;
 		if (mode == ZKL_MODE_LEASE)
 			entry->limit = *limit;
-		entry->nwaiting++;
-		dlist_push_tail(&entry->claims, &claim->link);
+		claim->quantity = quantity;
+		attach(claim, entry, mode, zkl_now());
 	}
 	LWLockRelease(zkl_lock_table_partition(hash));
 
@@ -91,14 +71,89 @@ zkl_shared_claim_begin(const char *path, ZklMode mode, int *limit, int quantity,
 }
 
 /*
- * Decides as pg_terminate_backend() does, whatever role the session has set.
- * A process without a role counts as a superuser's, because no other role may
- * end it.
+ * Leases of a semaphore on the path would have to be given up first, and other
+ * claims may be served first.  The caller then begins a claim that waits.
  */
-static bool
-is_superusers_session(void)
+ZklClaim *
+zkl_shared_claim_begin_held(const char *path, uint32 hash, ZklMode mode,
+							uint32 generation, const ZklClaimant *claimant)
 {
-	return !OidIsValid(MyProc->roleId) || superuser_arg(MyProc->roleId);
+	ZklClaim   *claim = take_claim(claimant);
+	ZklEntry   *entry;
+	bool		held = false;
+
+	if (claim == NULL)
+		return NULL;
+	LWLockAcquire(zkl_lock_table_partition(hash), LW_EXCLUSIVE);
+	entry = zkl_lock_table_find(path, hash);
+	if (entry != NULL && entry->state == ZKL_ENTRY_OWNED &&
+		entry->generation == generation && entry->nlinked == 0 &&
+		dlist_is_empty(&entry->claims))
+	{
+		int64		now = zkl_now();
+
+		attach(claim, entry, mode, now);
+		held = zkl_grant_owned(claim, now);
+		if (!held)
+		{
+			entry->nwaiting--;
+			dlist_delete(&claim->link);
+		}
+	}
+	LWLockRelease(zkl_lock_table_partition(hash));
+	if (held)
+		return claim;
+	zkl_lock_table_free_claim(claim);
+	return NULL;
+}
+
+/* A claim that is in no list yet, so no other process sees it. */
+static ZklClaim *
+take_claim(const ZklClaimant *claimant)
+{
+	ZklClaim   *claim = zkl_lock_table_take_claim();
+
+	if (claim == NULL)
+		return NULL;
+	claim->proc_number = zkl_my_proc_number();
+	claim->pid = MyProcPid;
+	claim->loss_signal = claimant->loss_signal;
+	claim->role = GetUserId();
+	claim->database = MyDatabaseId;
+	claim->superuser = claimant->superuser;
+	claim->run = ZKL_JOBRUNS_NONE;
+
+	/* Both have room for any such text. */
+	memcpy(claim->about, claimant->about, strlen(claimant->about) + 1);
+	return claim;
+}
+
+/* Link the claim to the entry, WAITING.  The caller holds the partition. */
+static void
+attach(ZklClaim *claim, ZklEntry *entry, ZklMode mode, int64 now)
+{
+	claim->entry = entry;
+	claim->state = ZKL_CLAIM_WAITING;
+	claim->mode = mode;
+	claim->since = now;
+	claim->generation = entry->generation;
+	entry->nwaiting++;
+	dlist_push_tail(&entry->claims, &claim->link);
+}
+
+/*
+ * Decides about superusers as pg_terminate_backend() does, whatever role the
+ * session has set.  A process without a role counts as a superuser's, because no
+ * other role may end it.
+ */
+ZklClaimant
+zkl_shared_claim_claimant(const char *about, int loss_signal)
+{
+	ZklClaimant claimant = {.about = about,.loss_signal = loss_signal};
+
+	claimant.superuser = !OidIsValid(MyProc->roleId) ||
+		superuser_arg(MyProc->roleId);
+	return claimant;
 }
 
 /*

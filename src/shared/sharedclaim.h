@@ -5,8 +5,7 @@
  *
  * The states and the arrows are in lockentry.h.  All functions lock the
  * entry's partition themselves, so the caller holds none.  None raises an
- * error, except zkl_shared_claim_begin, which reads a catalog before it begins
- * anything.
+ * error, except zkl_shared_claim_claimant.
  *
  * Called only by backends.
  *
@@ -29,6 +28,18 @@ typedef enum ZklBeginning
 	ZKL_BEGIN_OTHER_LIMIT		/* the semaphore is in use with another limit */
 } ZklBeginning;
 
+/* Who claims: this process, with the text for its znodes. */
+typedef struct ZklClaimant
+{
+	const char *about;			/* shorter than ZKL_ABOUT_SIZE */
+	int			loss_signal;
+	bool		superuser;
+} ZklClaimant;
+
+/* This reads a catalog, and so may raise an error or serve an interrupt. */
+extern ZklClaimant zkl_shared_claim_claimant(const char *about,
+											 int loss_signal);
+
 /*
  * Begin a claim in state WAITING.  "limit" and "quantity" are for semaphores.
  * If the semaphore is in use with another limit, this writes that limit to
@@ -36,8 +47,18 @@ typedef enum ZklBeginning
  */
 extern ZklBeginning zkl_shared_claim_begin(const char *path, ZklMode mode,
 										   int *limit, int quantity,
-										   const char *about, int loss_signal,
+										   const ZklClaimant *claimant,
 										   ZklClaim **claim);
+
+/*
+ * Begin a claim that is granted at once, in state HELD: the server owns the
+ * ticket, and there are no other claims.  Otherwise this does nothing, and
+ * returns NULL.  The caller has the local lock of this generation.  For a mutex
+ * or a read-write lock.
+ */
+extern ZklClaim *zkl_shared_claim_begin_held(const char *path, uint32 hash,
+											 ZklMode mode, uint32 generation,
+											 const ZklClaimant *claimant);
 
 /*
  * The generation of the local lock that the backend must take now.  The claim

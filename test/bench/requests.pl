@@ -1,0 +1,127 @@
+#!/usr/bin/perl
+#
+# Counts the requests to ZooKeeper of one acquisition and its release, of several kinds.
+#
+# Each step waits until all that it causes has been sent: a ticket that is owned for a while
+# is listed and watched.  So the figures do not depend on how fast the machine is.  Heartbeats
+# are not counted.  test/bench/requests calls this, and gives the file for the figures:
+# standard output is a log while PostgreSQL's modules for tests are loaded.
+
+use strict;
+use warnings;
+
+use Time::HiRes qw(usleep);
+
+use ZklockNode;
+use ZooKeeper;
+
+my $rounds = 4;					# each on paths of its own
+open my $figures, '>', $ARGV[0] or die "$ARGV[0]: $!";
+
+my $zk = ZooKeeper->new;
+my %settings = ('zklock.session_timeout' => '30s');
+my $a = ZklockNode->started('a', $zk, %settings, 'zklock.linger' => 0);
+my $b = ZklockNode->started('b', $zk, %settings, 'zklock.linger' => '1h');
+my ($on_a, $on_b, @readers) = map { $_->backend } $a, $b, $a, $b;
+
+# Until both servers have sent nothing for a while: longer than after which a ticket is watched.
+my $requests = 0;
+sub settle
+{
+	my $same = 0;
+	while ($same < 5)
+	{
+		my $now = 0;
+		$now += $_->query('SELECT requests FROM zk_status') foreach @readers;
+		$same = $now == $requests ? $same + 1 : 0;
+		$requests = $now;
+		usleep(50_000);
+	}
+	return;
+}
+
+# On the paths of all rounds, in one statement; and wait.
+sub each_path
+{
+	my ($backend, $name, @calls) = @_;
+	my $condition = join ' AND ', map { sprintf $_, "'/$name/' || i" } @calls;
+	my $done = $backend->query("SELECT count(*) FROM generate_series(1, $rounds) AS i WHERE $condition");
+	die "$condition: for $done of $rounds paths" unless $done == $rounds;
+	settle();
+	return;
+}
+
+sub acquire { my ($backend, $name) = @_; each_path($backend, $name, 'zk_lock_acquire(%s)'); return; }
+sub release { my ($backend, $name) = @_; each_path($backend, $name, 'zk_lock_release(%s)'); return; }
+sub acquire_and_release { acquire(@_); release(@_); return; }
+
+# From one moment to the next, and for each of so many.
+my $before;
+sub begin { $before = $requests; return; }
+
+sub report
+{
+	my ($what, $number) = @_;
+	printf $figures "%-45s %8.2f requests\n", $what, ($requests - $before) / ($number // $rounds);
+	return;
+}
+
+# --- the server owns the ticket -------------------------------------------------
+
+my @use = map { ('zk_lock_acquire(%1$s)', 'zk_lock_release(%1$s)') } 1 .. 3;
+my $use_kept = sub { each_path($on_b, 'kept', @use); };
+$use_kept->();
+begin();
+$use_kept->();
+report('a lock that the server keeps', 3 * $rounds);
+
+# --- the ticket is new ----------------------------------------------------------
+
+begin();
+acquire_and_release($on_a, 'new');
+report('a lock that no client has used');
+
+begin();
+acquire_and_release($on_a, 'new');
+report('a lock that this server has used');
+
+acquire_and_release($on_b, 'used');
+begin();
+acquire_and_release($on_a, 'used');
+report('a lock that another server has used');
+
+begin();
+acquire_and_release($on_a, 'kept');
+report('a lock that another server keeps');
+
+# --- another server holds it ----------------------------------------------------
+
+# The holder has answered the first try once and for all.
+my $try = sub { each_path($on_a, 'held', q{NOT zk_lock_acquire(%s, '0')}); };
+acquire($on_b, 'held');
+$try->();
+begin();
+$try->();
+report('a try for a lock that another server holds');
+
+# In the first turns, a server learns that the lock comes back, and has not seen the
+# directory.
+my $turns = 3;
+my ($holder, $waiter) = ($on_a, $on_b);
+$holder->query("SELECT zk_lock_acquire('/turns')");
+foreach my $turn (1 .. 2 + $turns)
+{
+	begin() if $turn == 3;
+	$waiter->send("SELECT zk_lock_acquire('/turns')");
+	($waiter == $on_a ? $a : $b)->wait_for_ticket('/turns', 'queued');
+	settle();
+	$holder->query("SELECT zk_lock_release('/turns')");
+	$waiter->answer;
+	settle();
+	($holder, $waiter) = ($waiter, $holder);
+}
+report('a lock that two servers take in turns', $turns);
+
+$_->quit foreach $on_a, $on_b, @readers;
+$_->stop foreach $a, $b;
+$zk->stop;
