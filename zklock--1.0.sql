@@ -592,16 +592,17 @@ CREATE VIEW zk_status AS
 	FROM @extschema@.zk_status() AS n,
 		 (SELECT max(worker_pid) FILTER (WHERE session = 1) AS worker_pid,
 				 CASE WHEN bool_or(state = 'in doubt') THEN 'in doubt'
-					  WHEN bool_and(state = 'connected') THEN 'connected'
+					  WHEN bool_and(state = 'idle') THEN 'idle'
+					  WHEN bool_and(state IN ('connected', 'idle')) THEN 'connected'
 					  WHEN bool_and(state = 'none') THEN 'none'
-					  WHEN bool_and(state IN ('connected', 'connecting')) THEN 'connecting'
+					  WHEN bool_and(state IN ('connected', 'idle', 'connecting')) THEN 'connecting'
 					  ELSE 'disconnected'
 				 END AS state,
 				 max(session_id) FILTER (WHERE session = 1) AS session_id,
 				 max(server) FILTER (WHERE session = 1) AS server,
 				 max(session_timeout) FILTER (WHERE session = 1) AS session_timeout,
 				 max(connected_since) FILTER (WHERE session = 1) AS connected_since,
-				 CASE WHEN bool_and(safe_until IS NOT NULL) THEN min(safe_until) END AS safe_until,
+				 CASE WHEN bool_and(safe_until IS NOT NULL OR state = 'idle') THEN min(safe_until) END AS safe_until,
 				 bool_and(safe) AS safe,
 				 sum(epoch)::bigint - count(*) + 1 AS epoch,
 				 sum(ephemeral_bytes)::bigint AS ephemeral_bytes,
@@ -669,6 +670,7 @@ CREATE FUNCTION zk_stat(OUT acquired bigint,
 						OUT checks bigint,
 						OUT unwatches bigint,
 						OUT heartbeats bigint,
+						OUT signs bigint,
 						OUT answers bigint,
 						OUT answer_time double precision,
 						OUT answer_bounds double precision[],
@@ -703,6 +705,7 @@ CREATE VIEW zk_stat AS
 		   s.checks,
 		   s.unwatches,
 		   s.heartbeats,
+		   s.signs,
 		   s.answers,
 		   s.answer_time,
 		   s.answer_bounds,

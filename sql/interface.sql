@@ -35,14 +35,14 @@ SELECT obj_description(oid, 'pg_extension') IS NOT NULL AS "the extension has on
 FROM pg_extension WHERE extname = 'zklock';
 
 -- status
-SELECT state, safe, worker_pid > 0 AS worker, session_id IS NOT NULL AS session,
-	   session_timeout > '0' AS timeout, safe_until > now() AS safe_until,
+SELECT state IN ('connected', 'idle') AS state, safe, worker_pid > 0 AS worker, session_id IS NOT NULL AS session,
+	   session_timeout > '0' AS timeout, coalesce(safe_until > now(), state = 'idle') AS safe_until,
 	   connected_since < clock_timestamp() AS since, epoch >= 0 AS epoch,
 	   node_name <> '' AS node, server ~ ':\d+$' AS server
 FROM zk_status;
 SELECT s.session, (SELECT count(*) FROM zk_sessions) = current_setting('zklock.sessions')::integer AS rows,
 	   s.worker_pid = t.worker_pid AS worker, s.session_id = t.session_id AS session_id,
-	   s.server = t.server AS server, s.state, s.safe, s.ephemeral_bytes <= t.ephemeral_bytes AS bytes
+	   s.server = t.server AS server, s.state IN ('connected', 'idle') AS state, s.safe, s.ephemeral_bytes <= t.ephemeral_bytes AS bytes
 FROM zk_sessions AS s, zk_status AS t WHERE s.session = 1;
 
 -- what a lock looks like

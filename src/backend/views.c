@@ -63,7 +63,7 @@ static const char *mode_text(ZklMode mode);
 static const char *claim_text(const ZklClaim *claim);
 static void put_session(ReturnSetInfo *rsinfo, int number);
 static const char *state_text(const ZklSessionInfo *info, bool connected,
-							  bool safe, bool has_tickets);
+							  bool safe, bool idle, bool has_tickets);
 
 Datum
 zklock_locks(PG_FUNCTION_ARGS)
@@ -330,7 +330,9 @@ put_session(ReturnSetInfo *rsinfo, int number)
 	bool		connected = pg_atomic_read_u32(&session->connected) != 0;
 	uint64		safe_until = pg_atomic_read_u64(&session->safe_until);
 	uint64		bytes = pg_atomic_read_u64(&session->ephemeral_bytes);
-	bool		safe = zkl_now() < (int64) safe_until;
+	bool		idle = safe_until == ZKL_SAFE_UNTIL_IDLE;
+	bool		safe = zkl_now() < (idle ? zkl_session_info_in_touch_until(number) :
+									(int64) safe_until);
 
 	/*
 	 * The lock is for the fields that are no atomics, so that the row does
@@ -343,7 +345,7 @@ put_session(ReturnSetInfo *rsinfo, int number)
 	values[0] = Int32GetDatum(number + 1);
 	values[1] = Int32GetDatum(worker_pid);
 	nulls[1] = worker_pid == 0;
-	values[2] = CStringGetTextDatum(state_text(&info, connected, safe, bytes > 0));
+	values[2] = CStringGetTextDatum(state_text(&info, connected, safe, idle, bytes > 0));
 	values[3] = CStringGetTextDatum(psprintf("0x%" PRIx64, (uint64) info.id));
 	nulls[3] = info.id == 0 || !zkl_permission_may_see(BOOTSTRAP_SUPERUSERID);
 	values[4] = CStringGetTextDatum(info.server);
@@ -353,7 +355,7 @@ put_session(ReturnSetInfo *rsinfo, int number)
 	values[6] = TimestampTzGetDatum(zkl_display_time(info.connected_at));
 	nulls[6] = !connected;
 	values[7] = TimestampTzGetDatum(zkl_display_time(safe_until));
-	nulls[7] = safe_until == 0;
+	nulls[7] = safe_until == 0 || idle;
 	values[8] = BoolGetDatum(safe);
 	values[9] = Int64GetDatum((int64) pg_atomic_read_u64(&session->epoch));
 	values[10] = Int64GetDatum((int64) bytes);
@@ -365,15 +367,18 @@ put_session(ReturnSetInfo *rsinfo, int number)
 
 /*
  * A session without a ticket is never in doubt; nor is it usable before
- * ZooKeeper has confirmed it.
+ * ZooKeeper has confirmed it.  An idle session may have tickets that need no
+ * proof.
  */
 static const char *
-state_text(const ZklSessionInfo *info, bool connected, bool safe,
+state_text(const ZklSessionInfo *info, bool connected, bool safe, bool idle,
 		   bool has_tickets)
 {
-	if (info->id != 0 && has_tickets && !safe)
+	if (info->id != 0 && has_tickets && !safe && !idle)
 		return "in doubt";
+	if (connected && safe)
+		return idle ? "idle" : "connected";
 	if (connected)
-		return safe ? "connected" : "connecting";
+		return "connecting";
 	return info->id != 0 ? "disconnected" : "none";
 }

@@ -249,7 +249,7 @@ session_of(const ZklWait *wait)
 /*
  * Is it time to return that the lock was not acquired?  As a rule only after
  * ZooKeeper has replied that the lock is taken.  Without a reply, the end of
- * the time is an error, unless ZooKeeper still answers heartbeats: then the
+ * the time is an error, unless ZooKeeper still answers signs of life: then the
  * timeout was just shorter than the request.  A try always needs the reply.
  */
 static bool
@@ -354,12 +354,12 @@ sleep_until_next(const ZklWait *wait, Reason reason, int64 look_at)
 														wait->begun_at,
 														wait->silent_since));
 	else
-		until = Min(until, (int64) pg_atomic_read_u64(&zkl_lock_table->session[session_of(wait)].safe_until));
+		until = Min(until, zkl_session_info_in_touch_until(session_of(wait)));
 
 	/*
 	 * The latch is reset before the caller looks again, so no wake-up is
-	 * missed.  The sleep also ends with "safe until", because silence is
-	 * measured from then on.
+	 * missed.  The sleep also ends when the server is not in touch any more,
+	 * because silence is measured from then on.
 	 */
 	zkl_obstacle_push_context(&context, wait->claim);
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,

@@ -66,7 +66,7 @@ zkl_safe_until_connected(ZklSafeUntil *safe, int64_t sent, int64_t timeout)
 	 * leader of them.
 	 */
 	safe->provable = sent;
-	safe->proof_answered = 0;
+	safe->echo.answered = 0;
 	safe->nsigns = 0;
 }
 
@@ -96,34 +96,45 @@ zkl_safe_until_sign(ZklSafeUntil *safe, int64_t sent, int64_t answered)
 }
 
 /*
- * A proof makes a base of what was provable when it was sent.  Then it
- * collects what the next proof will make provable: the signs whose answer is
- * older than this proof by half a tick, in which the leader has sent the
- * follower a ping.
+ * If this echo was sent too soon after the answer to the one before, a leader
+ * that had just woken up may have replied to both before it sent a ping.  Then
+ * the earlier one goes on to count.
  */
 void
-zkl_safe_until_proof(ZklSafeUntil *safe, int64_t sent, int64_t answered)
+zkl_safe_until_echo(ZklSafeUntil *safe, int64_t sent, int64_t answered)
 {
-	int64_t		told = sent - half_tick(safe) - jitter(safe->timeout);
+	int64_t		told = safe->echo.sent - half_tick(safe) - jitter(safe->timeout);
 	int			nolder = 0;
 
-	assert(sent >= safe->proof_answered);
-	safe->proof_answered = answered;
-	if (safe->provable > safe->base)
-		safe->base = safe->provable;
-
-	/*
-	 * The next proof will prove the signs of which the follower has told by
-	 * now.
-	 */
-	while (nolder < safe->nsigns && safe->sign[nolder].answered <= told)
-		safe->provable = safe->sign[nolder++].sent;
-	safe->nsigns -= nolder;
-	memmove(safe->sign, safe->sign + nolder,
-			safe->nsigns * sizeof(safe->sign[0]));
-
-	/* A proof is a request that was answered, and so a sign as well. */
+	if (safe->echo.answered == 0 ||
+		sent >= safe->echo.answered + jitter(safe->timeout))
+	{
+		/* What the follower has told of can be proved from now on. */
+		while (safe->echo.answered != 0 && nolder < safe->nsigns &&
+			   safe->sign[nolder].answered <= told)
+			safe->provable = safe->sign[nolder++].sent;
+		safe->nsigns -= nolder;
+		memmove(safe->sign, safe->sign + nolder,
+				safe->nsigns * sizeof(safe->sign[0]));
+		safe->echo = (ZklSafeUntilSign)
+		{
+			.sent = sent,.answered = answered
+		};
+	}
 	zkl_safe_until_sign(safe, sent, answered);
+}
+
+int64_t
+zkl_safe_until_provable(const ZklSafeUntil *safe)
+{
+	return safe->provable;
+}
+
+void
+zkl_safe_until_proof(ZklSafeUntil *safe, int64_t provable)
+{
+	if (provable > safe->base)
+		safe->base = provable;
 }
 
 int64_t

@@ -11,18 +11,28 @@
  *	 answered.  If that server is a follower, it only notes the sign.  The leader
  *	 hears of it with the follower's answer to the leader's next ping; there is
  *	 a ping every half tick.
- * - A proof is a write that a quorum has answered.  One proof is under way at
- *	 a time.  A write does not tell the leader that the session is alive.  But
- *	 it takes the same way as the pings and their answers, which keep their
- *	 order: what the follower has answered before, the leader has received.
+ * - An echo is a sign of life to which the leader itself has replied, such as a
+ *	 write or a sync.  The leader's replies take the same way as its pings, and
+ *	 keep their order.  So when an echo is answered, the follower has answered
+ *	 each ping that the leader sent before its reply.
+ * - A proof is a write that a quorum has answered.  A write does not tell the
+ *	 leader that the session is alive.  But it takes the same way as the answers
+ *	 to pings: when it is answered, the leader has received what the follower
+ *	 had told before.  And the leader was not deposed.
  *
- * When a proof is answered, each ping that the leader sent before it committed
- * the proof before that one has been answered, and the leader has that answer.
- * The last of these pings was sent at most half a tick before the commit, so it
- * has carried each sign of life that was answered half a tick before the
- * earlier proof was sent.  The newest of these signs is the base:
+ * An echo does not show by itself when the last ping was sent: the leader may
+ * have stood still, and replied before it sent the ping that was due.  But it
+ * was at work when it replied to the echo before, and a leader that is at work,
+ * or wakes up, pings in time.  So there was a ping at most half a tick before
+ * that echo, or after it.  The answer to this ping has carried each sign of life
+ * that was answered half a tick before the earlier echo was sent.  The newest of
+ * these signs is provable, and a write that is sent then proves it: the sign is
+ * the base when the write is answered.
  *
  *	 safe until = when the base was sent + session timeout - jitter
+ *
+ * So echoes prepare what any later write proves.  No write is needed until there
+ * is something to be proved, and then the first one will do.
  *
  * History counts within one connection, because each server tells the leader
  * only of the signs that it has seen itself.  Where the connection begins, the
@@ -60,9 +70,9 @@ typedef struct ZklSafeUntil
 								 * never */
 
 	/* of the present connection */
-	int64_t		provable;		/* what the next proof makes of the base; 0:
-								 * nothing */
-	int64_t		proof_answered; /* when the last one was; 0: none was */
+	int64_t		provable;		/* the base that a write proves if it is sent
+								 * now; 0: none */
+	ZklSafeUntilSign echo;		/* the last that counts; answered 0: none */
 	int			nsigns;			/* that came too late to be provable: */
 	ZklSafeUntilSign sign[ZKL_SAFE_UNTIL_SIGNS];	/* the oldest first */
 } ZklSafeUntil;
@@ -83,14 +93,21 @@ extern void zkl_safe_until_connected(ZklSafeUntil *safe, int64_t sent,
 									 int64_t timeout);
 
 /*
- * On the present connection, a request or a proof was answered.  A proof is a
- * sign of life as well.  Answers come in the order of sending, and a proof was
- * sent after the answer to the one before.
+ * On the present connection, a request was answered.  An echo was also answered
+ * by the leader, and is a sign of life as well.  Answers come in the order of
+ * sending.
  */
 extern void zkl_safe_until_sign(ZklSafeUntil *safe, int64_t sent,
 								int64_t answered);
-extern void zkl_safe_until_proof(ZklSafeUntil *safe, int64_t sent,
-								 int64_t answered);
+extern void zkl_safe_until_echo(ZklSafeUntil *safe, int64_t sent,
+								int64_t answered);
+
+/*
+ * What does a write prove that is sent now?  And: a quorum has answered a write
+ * of the present connection that was sent when it could prove this.
+ */
+extern int64_t zkl_safe_until_provable(const ZklSafeUntil *safe);
+extern void zkl_safe_until_proof(ZklSafeUntil *safe, int64_t provable);
 
 /*
  * The session lives up to this moment; 0: nothing is known.  Only a connection

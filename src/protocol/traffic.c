@@ -19,6 +19,13 @@ const int64_t zkl_traffic_bounds[ZKL_TRAFFIC_BOUNDS] = {
 	1000000, 2000000, 5000000, 10000000
 };
 
+bool
+zkl_traffic_is_write(ZklTraffic kind)
+{
+	return kind == ZKL_TRAFFIC_CREATE || kind == ZKL_TRAFFIC_WRITE ||
+		kind == ZKL_TRAFFIC_DELETE || kind == ZKL_TRAFFIC_CHECK;
+}
+
 int
 zkl_traffic_bucket(int64_t latency)
 {

@@ -12,6 +12,7 @@
 #ifndef ZKL_TRAFFIC_H
 #define ZKL_TRAFFIC_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The kinds of requests, in the order of zk_stat's columns. */
@@ -24,9 +25,13 @@ typedef enum ZklTraffic
 	ZKL_TRAFFIC_DELETE,
 	ZKL_TRAFFIC_CHECK,			/* a write that changes nothing */
 	ZKL_TRAFFIC_UNWATCH,
-	ZKL_TRAFFIC_HEARTBEAT,
+	ZKL_TRAFFIC_HEARTBEAT,		/* a proof that the session lives */
+	ZKL_TRAFFIC_SIGN,			/* another sign of life */
 	ZKL_TRAFFIC_KINDS
 } ZklTraffic;
+
+/* Is it a write?  A heartbeat is one, too, but is not counted here. */
+extern bool zkl_traffic_is_write(ZklTraffic kind);
 
 /*
  * The buckets of the histogram of latencies: bucket i has the answers that

@@ -239,6 +239,7 @@ struct ZklEntry
 	 */
 	ZklTicket	ticket;
 	bool		counted;		/* its znode is counted in ephemeral_bytes */
+	bool		standby;		/* it needs no proof: see sendqueue.h */
 	int			bypass;			/* the greatest number of a znode that
 								 * bypass.c has counted; 0: none */
 	ZklRequest	due;			/* the request to send next */

@@ -71,7 +71,8 @@ zkl_server_stat_doubt(ZklSessionInfo *session, int64 now)
 {
 	int64		since = (int64) pg_atomic_read_u64(&session->safe_until);
 
-	if (since == 0 || pg_atomic_read_u64(&session->ephemeral_bytes) == 0)
+	if (since == 0 || since == ZKL_SAFE_UNTIL_IDLE ||
+		pg_atomic_read_u64(&session->ephemeral_bytes) == 0)
 		return 0;
 	since = Max(since, (int64) pg_atomic_read_u64(&zkl_server_stat->reset_at));
 	return Max(0, now - since);

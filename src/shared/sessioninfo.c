@@ -13,6 +13,9 @@
 #include "shared/locktable.h"
 #include "shared/sessioninfo.h"
 
+/* Of signs of life: more than half a session timeout. */
+#define IDLE_PERIODS	12
+
 ZklSessionInfo *zkl_session_info_mine = NULL;
 
 int
@@ -38,12 +41,28 @@ zkl_session_info_is_safe(int session, int64 now)
 bool
 zkl_session_info_is_in_touch(int session, int64 now)
 {
-	return pg_atomic_read_u32(&zkl_lock_table->session[session].connected) != 0 &&
-		zkl_session_info_is_safe(session, now);
+	return now < zkl_session_info_in_touch_until(session);
 }
 
 /*
- * While ZooKeeper answers heartbeats, it can be reached, and the backend's
+ * An idle session has as much time as the proofs of a holder would give it.
+ */
+int64
+zkl_session_info_in_touch_until(int session)
+{
+	ZklSessionInfo *info = &zkl_lock_table->session[session];
+	int64		safe_until = (int64) pg_atomic_read_u64(&info->safe_until);
+
+	if (pg_atomic_read_u32(&info->connected) == 0)
+		return 0;
+	if (safe_until != ZKL_SAFE_UNTIL_IDLE)
+		return safe_until;
+	return (int64) pg_atomic_read_u64(&info->heard_at) +
+		IDLE_PERIODS * ZKL_MS(pg_atomic_read_u32(&info->period_ms));
+}
+
+/*
+ * While ZooKeeper answers signs of life, it can be reached, and the backend's
  * request only waits for its turn.
  */
 int64
@@ -56,7 +75,7 @@ zkl_session_info_silent_from(int session, int64 asked, int64 since)
 
 	if (refused_at != 0 && asked >= refused_at)
 		return since;
-	/* The next heartbeat may be due only later than that. */
+	/* The next sign of life may be due only later than that. */
 	if (pg_atomic_read_u32(&info->connected) != 0)
 		patience_ms = Max(patience_ms, 2 * (int) pg_atomic_read_u32(&info->period_ms));
 	return Max(since, heard_at) + ZKL_MS(patience_ms);
@@ -70,15 +89,20 @@ zkl_session_info_is_refused(int session)
 
 /*
  * The commit guard's quick way looks at all sessions, not only at its claims'.
+ * None of its claims is of an idle session, unless the claim was lost before.
  */
 bool
 zkl_session_info_all_safe(int64 now)
 {
 	for (int i = 0; i < zkl_sessions; i++)
 	{
-		if (!zkl_session_info_is_safe(i, now))
+		int64		safe_until = (int64) pg_atomic_read_u64(&zkl_lock_table->session[i].safe_until);
+
+		if (safe_until != ZKL_SAFE_UNTIL_IDLE && now >= safe_until)
 			return false;
 	}
+	/* As in zkl_session_info_is_safe(). */
+	pg_read_barrier();
 	return true;
 }
 

@@ -19,15 +19,22 @@
 #define ZKL_ERROR_SIZE		256
 
 /*
+ * In place of safe until: the session is idle.  It holds no lock, so that it need
+ * not be proved to live.
+ */
+#define ZKL_SAFE_UNTIL_IDLE	1
+
+/*
  * One ZooKeeper session.  Only its worker writes this, except for the list of
  * work.  Every process reads the atomic fields without a lock.
  */
 typedef struct ZklSessionInfo
 {
 	pg_atomic_uint64 epoch;		/* grows when the session has expired */
-	pg_atomic_uint64 safe_until;	/* on the clock of zkl_now() */
-	pg_atomic_uint64 heard_at;	/* when ZooKeeper last answered a heartbeat */
-	pg_atomic_uint32 period_ms; /* between heartbeats */
+	pg_atomic_uint64 safe_until;	/* on the clock of zkl_now(); 0: nothing
+									 * is known */
+	pg_atomic_uint64 heard_at;	/* when ZooKeeper last answered a sign of life */
+	pg_atomic_uint32 period_ms; /* between signs of life */
 	pg_atomic_uint32 connected;
 	pg_atomic_uint64 refused_at;	/* since when ZooKeeper has refused this
 									 * server; 0: it does not */
@@ -60,21 +67,27 @@ extern ZklSessionInfo *zkl_session_info_mine;
 extern int	zkl_session_info_number(void);
 
 /*
- * Is this ZooKeeper session, or is each of them, certainly alive at this
- * moment of zkl_now()?  A caller that reads "losses" or an epoch after that
- * sees values at least as new: when a session expires, both grow before the
- * next session can be safe.
+ * Is this ZooKeeper session certainly alive at this moment of zkl_now()?  And: is
+ * each of them alive or idle?  A caller that reads "losses" or an epoch after
+ * that sees values at least as new: when a session expires, both grow before
+ * the next session can be safe, and when a claim is lost, "losses" grows before
+ * its session can be idle.
  */
 extern bool zkl_session_info_is_safe(int session, int64 now);
 extern bool zkl_session_info_all_safe(int64 now);
 
-/* Is it certainly alive, and its worker connected to ZooKeeper? */
+/*
+ * Is its worker connected to ZooKeeper, and the session certainly alive; or if it
+ * is idle, has ZooKeeper answered of late?  And: up to what moment does this hold,
+ * if nothing more is heard?  A moment that has passed stands for "no".
+ */
 extern bool zkl_session_info_is_in_touch(int session, int64 now);
+extern int64 zkl_session_info_in_touch_until(int session);
 
 /*
  * A backend that asked at "asked" has waited for an answer since "since".  This
  * returns the moment from which it may report that ZooKeeper cannot be reached.
- * While ZooKeeper answers heartbeats, that moment moves on: then the answer
+ * While ZooKeeper answers signs of life, that moment moves on: then the answer
  * only takes long.  If ZooKeeper had refused this server before the backend
  * asked, there is nothing to wait for.
  */

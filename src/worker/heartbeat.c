@@ -1,10 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * heartbeat.c
- *	  Proves that the ZooKeeper session lives: heartbeats, and safe until.
+ *	  Proves that the ZooKeeper session lives: signs of life, and safe until.
  *
- * safeuntil.h has the rule.  A heartbeat is a small write: when a quorum has
- * answered it, the session certainly lives for some time more.
+ * safeuntil.h has the rule, cadence.h says what is sent when.  A heartbeat is a
+ * proof that the worker sends by itself; successful writes of tickets, commands
+ * and jobs are proofs as well.
+ *
+ * While nothing is to be proved and safe until passes, the session is idle.  The
+ * worker publishes this in place of the moment, so that no process takes it for
+ * a doubt.  Then no claim is held: only the worker makes a ticket owned, and
+ * while it has such a ticket, it does not call the session idle.
  *
  * src/worker/heartbeat.c
  *
@@ -13,24 +19,28 @@
 #include "postgres.h"
 
 #include "faultpoint.h"
+#include "protocol/cadence.h"
 #include "protocol/safeuntil.h"
 #include "settings.h"
 #include "shared/serverstat.h"
 #include "worker/entrystate.h"
 #include "worker/heartbeat.h"
+#include "worker/sendqueue.h"
 #include "worker/sessionnews.h"
 #include "zookeeper/session.h"
 
 static ZklSafeUntil safe;
-static int64 due_at = 0;		/* when the next heartbeat is due */
+static ZklCadence cadence;
 
+static void prove(int64 provable);
 static void publish_safe_until(void);
-static int	heartbeat_period_ms(void);
+static int64 published(void);
 
 void
 zkl_heartbeat_begin(int64 timeout, int64 safe_until)
 {
-	zkl_safe_until_begin(&safe, timeout, safe_until);
+	zkl_safe_until_begin(&safe, timeout,
+						 safe_until == ZKL_SAFE_UNTIL_IDLE ? 0 : safe_until);
 }
 
 void
@@ -38,27 +48,66 @@ zkl_heartbeat_connected(void)
 {
 	zkl_safe_until_connected(&safe, zkl_session_connect_sent(),
 							 ZKL_MS(zkl_session_timeout_ms()));
+	zkl_session_set_provable(zkl_safe_until_provable(&safe));
+	zkl_cadence_connected(&cadence, safe.timeout);
 	publish_safe_until();
-	due_at = 0;
 	zkl_heartbeat_send();
 }
 
-/* A quorum has answered a heartbeat: the session lives on. */
 void
-zkl_heartbeat_answered(int64 sent)
+zkl_heartbeat_answered(const ZklSessionEvent *event)
 {
-	int			period_ms = heartbeat_period_ms();
 	ZklSessionInfo *info = zkl_session_info_mine;
 	int64		now = zkl_now();
-	int			session = zkl_session_info_number();
-	bool		was_safe = zkl_session_info_is_safe(session, now);
 
-	zkl_safe_until_proof(&safe, sent, now);
-	publish_safe_until();
-	ZKL_FAULT_POINT("safe-until-moved");
+	if (event->sign == ZKL_SIGN_READ)
+		zkl_safe_until_sign(&safe, event->sent, now);
+	else
+		zkl_safe_until_echo(&safe, event->sent, now);
+	zkl_session_set_provable(zkl_safe_until_provable(&safe));
+	zkl_cadence_answered(&cadence, event->sign, now);
+	if (event->sign == ZKL_SIGN_PROOF)
+		prove(event->provable);
+
 	/* Backends that wait see that ZooKeeper answers, only slowly. */
 	pg_atomic_write_u64(&info->heard_at, now);
-	pg_atomic_write_u32(&info->period_ms, period_ms);
+	pg_atomic_write_u32(&info->period_ms,
+						zkl_cadence_period(safe.timeout) / ZKL_MS(1));
+}
+
+void
+zkl_heartbeat_wrote(void)
+{
+	zkl_cadence_wrote(&cadence, zkl_now());
+}
+
+/*
+ * This comes before the ticket hears of its reply.  So when the reply to a
+ * create makes the server own a lock, safe until has been moved by the same
+ * reply.
+ */
+void
+zkl_heartbeat_note_reply(const ZklSessionEvent *event)
+{
+	if (!event->writes)
+		return;
+	if (event->reply.outcome == ZKL_OUTCOME_OK)
+		prove(event->provable);
+	else
+		zkl_cadence_failed(&cadence);
+}
+
+/* A quorum has answered a write: the session lives on. */
+static void
+prove(int64 provable)
+{
+	int			session = zkl_session_info_number();
+	int64		now = zkl_now();
+	bool		was_safe = zkl_session_info_is_safe(session, now);
+
+	zkl_safe_until_proof(&safe, provable);
+	publish_safe_until();
+	ZKL_FAULT_POINT("safe-until-moved");
 	if (zkl_session_news_is_refused())
 		zkl_session_news_accepted();
 
@@ -82,7 +131,30 @@ publish_safe_until(void)
 
 	if (safe_until > now)
 		zkl_heartbeat_count_doubt(now);
+	else if (published() == ZKL_SAFE_UNTIL_IDLE)
+		return;
 	pg_atomic_write_u64(&zkl_session_info_mine->safe_until, safe_until);
+}
+
+static int64
+published(void)
+{
+	return (int64) pg_atomic_read_u64(&zkl_session_info_mine->safe_until);
+}
+
+/*
+ * A little before safe until, so that no backend finds a moment that has
+ * passed.
+ */
+void
+zkl_heartbeat_tend(void)
+{
+	int64		soon = zkl_now() + 2 * zkl_cadence_period(safe.timeout);
+
+	if (!zkl_send_queue_holds() && published() > ZKL_SAFE_UNTIL_IDLE &&
+		published() < soon)
+		pg_atomic_write_u64(&zkl_session_info_mine->safe_until,
+							ZKL_SAFE_UNTIL_IDLE);
 }
 
 /* A doubt, if there is one, is over: the session lives, or has expired. */
@@ -97,17 +169,11 @@ zkl_heartbeat_count_doubt(int64 now)
 int64
 zkl_heartbeat_next(void)
 {
-	return zkl_session_is_usable() ? due_at : 0;
-}
-
-/*
- * Safe until moves on with each heartbeat.  Twenty of them in a session
- * timeout keep it near the best moment that can be proved.
- */
-static int
-heartbeat_period_ms(void)
-{
-	return Max(100, zkl_heartbeat_timeout_ms() / 20);
+	if (!zkl_session_is_usable())
+		return 0;
+	if (!zkl_session_may_sign())
+		return zkl_session_sign_sent() + zkl_cadence_patience(safe.timeout);
+	return zkl_cadence_due(&cadence, zkl_send_queue_holds());
 }
 
 /*
@@ -123,18 +189,22 @@ zkl_heartbeat_timeout_ms(void)
 void
 zkl_heartbeat_send(void)
 {
-	/* A connection that answers nothing is of no use. */
-	if (zkl_session_is_usable() && zkl_session_heartbeat_age() >
-		ZKL_MS(zkl_heartbeat_timeout_ms() / 3))
-		zkl_session_break_connection();
+	int64		now = zkl_now();
+	ZklSign		sign;
 
-	if (!zkl_session_may_heartbeat() || zkl_now() < zkl_heartbeat_next())
+	/* A connection that answers nothing is of no use. */
+	if (zkl_session_is_usable() && !zkl_session_may_sign() &&
+		now - zkl_session_sign_sent() > zkl_cadence_patience(safe.timeout))
+		zkl_session_break_connection();
+	if (!zkl_session_may_sign())
 		return;
 
-	/*
-	 * From the sending, not from the answer: the next one goes out at this
-	 * moment if the answer has come by then, else with the answer.
-	 */
-	due_at = zkl_now() + ZKL_MS(heartbeat_period_ms());
-	zkl_session_heartbeat();
+	sign = zkl_cadence_next(&cadence, now, zkl_send_queue_holds(),
+							zkl_safe_until(&safe));
+	if (sign == ZKL_SIGN_NONE)
+		return;
+	zkl_session_sign(sign);
+	/* The barrier is still due if the client did not take it. */
+	if (!zkl_session_may_sign())
+		zkl_cadence_sent(&cadence, sign, now);
 }

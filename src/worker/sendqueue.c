@@ -24,7 +24,7 @@
 #include "zookeeper/session.h"
 
 /*
- * More requests on the way would only make the heartbeat wait.  ZooKeeper
+ * More requests on the way would only make signs of life wait.  ZooKeeper
  * answers in the order of sending, so a lock's first request waits for all
  * that was sent before it.  Therefore fewer requests may be on the way that
  * come in bulk.
@@ -60,6 +60,8 @@ static dlist_head turns[NTURNS];
 static Turn next_bulk = TURN_LEASES;
 static bool bulk_is_next = false;	/* a lock for which a backend waits had
 									 * its turn */
+static int	ncounted = 0;		/* tickets whose bytes count ... */
+static int	nstandby = 0;		/* ... and those of them that stand by */
 
 static void start_entry(ZklEntry *entry, void *arg);
 static ZklEntry *owner_of_line(ZklEntry *entry);
@@ -102,6 +104,7 @@ start_entry(ZklEntry *entry, void *arg)
 	dlist_init(&entry->listening);
 	entry->listening_link.next = NULL;
 	entry->counted = false;
+	entry->standby = false;
 	if (entry->ticket.state != ZKL_TICKET_NONE)
 		count_bytes(entry, true);
 }
@@ -219,7 +222,7 @@ choose_turn(Turn *chosen)
 {
 	Turn		bulk = next_bulk;
 
-	/* Before the heartbeat of a new connection, nothing may be sent. */
+	/* Before the barrier of a new connection, nothing may be sent. */
 	if (!zkl_session_is_usable() || zkl_session_outstanding() >= WINDOW)
 		return false;
 	for (int i = 0; i < NTURNS; i++)
@@ -524,8 +527,35 @@ count_bytes(ZklEntry *entry, bool counted)
 
 	/* Called more than once for a znode, this must count it once. */
 	if (counted && !entry->counted)
+	{
 		pg_atomic_fetch_add_u64(&zkl_session_info_mine->ephemeral_bytes, bytes);
+		ncounted++;
+	}
 	else if (!counted && entry->counted)
+	{
 		pg_atomic_fetch_sub_u64(&zkl_session_info_mine->ephemeral_bytes, bytes);
+		ncounted--;
+	}
 	entry->counted = counted;
+}
+
+bool
+zkl_send_queue_holds(void)
+{
+	return ncounted > nstandby;
+}
+
+/*
+ * The leader process may begin or end its claim at this moment.  Then the next
+ * change of the ticket corrects what this has noted.  Meanwhile there is a proof
+ * too many, or the first grant waits for one.
+ */
+void
+zkl_send_queue_note_standby(ZklEntry *entry)
+{
+	bool		standby = entry->counted && entry->leader != NULL &&
+	entry->ticket.state == ZKL_TICKET_QUEUED;
+
+	nstandby += standby - entry->standby;
+	entry->standby = standby;
 }

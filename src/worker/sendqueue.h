@@ -34,6 +34,14 @@ extern bool zkl_send_queue_is_unsent(const ZklEntry *entry);
 extern void zkl_send_queue_uncount(ZklEntry *entry);
 
 /*
+ * Has the session a znode, or one on its way, of which something is to be proved?
+ * A ticket by which the leader process stands by needs no proof until its turn
+ * comes.  note_standby is called for a ticket whenever its state may have changed.
+ */
+extern bool zkl_send_queue_holds(void);
+extern void zkl_send_queue_note_standby(ZklEntry *entry);
+
+/*
  * Send what is due, as far as the session and the window allow.  Returns NULL;
  * or an entry, if its create cannot be sent because the session is full.  Then
  * the caller refuses that create and calls again.

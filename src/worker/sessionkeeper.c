@@ -79,6 +79,7 @@ zkl_session_keeper_tend(void)
 		if (zkl_now() >= keeper.resolve_at)
 			look_for_servers();
 	}
+	zkl_heartbeat_tend();
 	zkl_session_news_doubt();
 }
 
@@ -90,7 +91,7 @@ zkl_session_keeper_wake_at(void)
 
 	if (!zkl_session_is_open())
 		wake_at = keeper.open_at;
-	else if (zkl_session_may_heartbeat())
+	else if (zkl_session_is_connected())
 		wake_at = zkl_heartbeat_next();
 	/* To log in time that claims are in doubt. */
 	if (safe_until > zkl_now())
@@ -328,10 +329,11 @@ zkl_session_keeper_handle_events(void)
 			case ZKL_SESSION_REFUSED:
 				on_refused();
 				break;
-			case ZKL_SESSION_HEARTBEAT:
-				zkl_heartbeat_answered(event->sent);
+			case ZKL_SESSION_SIGN:
+				zkl_heartbeat_answered(event);
 				break;
 			case ZKL_SESSION_REPLY:
+				zkl_heartbeat_note_reply(event);
 				/* The reply to a create also tells ZooKeeper's time. */
 				zkl_job_writer_note_reply(event);
 				zkl_tickets_handle(event);
@@ -341,6 +343,7 @@ zkl_session_keeper_handle_events(void)
 				zkl_tickets_handle(event);
 				break;
 			case ZKL_SESSION_ANSWER:
+				zkl_heartbeat_note_reply(event);
 				/* The tag of an answer shows whose it is. */
 				if (!zkl_job_writer_handle(event) &&
 					!zkl_bypass_handle(event) &&

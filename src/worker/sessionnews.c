@@ -75,16 +75,25 @@ zkl_session_news_expired(void)
 void
 zkl_session_news_doubt(void)
 {
-	bool		safe = zkl_now() < (int64) pg_atomic_read_u64(&zkl_session_info_mine->safe_until);
+	int64		safe_until = (int64) pg_atomic_read_u64(&zkl_session_info_mine->safe_until);
+	bool		idle = safe_until == ZKL_SAFE_UNTIL_IDLE;
+	bool		safe = zkl_now() < safe_until;
 
-	if (in_doubt && safe)
+	if (in_doubt && idle)
+	{
+		in_doubt = false;
+		ereport(LOG,
+				errmsg("locks are no longer in doubt"),
+				errdetail("None of them is held any more."));
+	}
+	else if (in_doubt && safe)
 	{
 		in_doubt = false;
 		ereport(LOG,
 				errmsg("locks are no longer in doubt"),
 				errdetail("ZooKeeper has confirmed the session that holds them."));
 	}
-	else if (!in_doubt && !safe && zkl_session_info_mine->id != 0 &&
+	else if (!in_doubt && !safe && !idle && zkl_session_info_mine->id != 0 &&
 			 pg_atomic_read_u64(&zkl_session_info_mine->ephemeral_bytes) > 0 &&
 			 zkl_entry_state_any_held())
 	{

@@ -184,7 +184,7 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 		case ZKL_SESSION_EXPIRED:
 		case ZKL_SESSION_STRANGER:
 		case ZKL_SESSION_REFUSED:
-		case ZKL_SESSION_HEARTBEAT:
+		case ZKL_SESSION_SIGN:
 		case ZKL_SESSION_ANSWER:
 			/* The session keeper passes none of these on. */
 			Assert(false);
@@ -540,6 +540,7 @@ carry_out(ZklEntry *entry, ZklTicketStep step)
 	else if (step.request != ZKL_REQUEST_NOTHING)
 		zkl_send_queue_make_due(entry, step.request);
 	zkl_entry_state_note_blocked(entry);
+	zkl_send_queue_note_standby(entry);
 	report(entry, step);
 }
 

@@ -74,6 +74,7 @@ static struct
 static void register_one(int session);
 static void start_up(int session);
 static void start_leader(void);
+static void note_sent(ZklTraffic kind);
 static void advertise(void);
 static void withdraw(int code, Datum arg);
 static void turn(void);
@@ -180,8 +181,7 @@ start_up(int session)
 	before_shmem_exit(withdraw, (Datum) 0);
 	advertise();
 
-	zkl_session_observe(zkl_server_stat_count_sent,
-						zkl_server_stat_count_answer);
+	zkl_session_observe(note_sent, zkl_server_stat_count_answer);
 	zkl_session_file_start(session);
 	zkl_hosts_prefix(zkl_hosts, zkl_root, prefix);
 	zkl_strays_start();
@@ -194,6 +194,14 @@ start_up(int session)
 		zkl_deadlock_search_start(prefix);
 		start_leader();
 	}
+}
+
+static void
+note_sent(ZklTraffic kind)
+{
+	zkl_server_stat_count_sent(kind);
+	if (zkl_traffic_is_write(kind))
+		zkl_heartbeat_wrote();
 }
 
 /*
@@ -255,9 +263,9 @@ withdraw(int code, Datum arg)
 
 /*
  * Events come first, so that new work meets tickets which know what ZooKeeper
- * has said.  The heartbeat goes before all other requests of the turn, because
- * ZooKeeper answers in the order of sending, and the heartbeat moves safe
- * until.  The ends of jobs' runs go before the deletes of their tickets, so
+ * has said.  A sign of life goes before all other requests of the turn, because
+ * ZooKeeper answers in the order of sending, and the sign moves safe until.  The
+ * ends of jobs' runs go before the deletes of their tickets, so
  * that the next client which gets the lock finds the end in the record.
  */
 static void

@@ -9,7 +9,7 @@
  *
  * The client's weak points, and what this file does about them:
  * - it may close the socket silently and open another with the same number:
- *   the caller compares inodes; requests are held back until a heartbeat went
+ *   the caller compares inodes; requests are held back until a proof went
  *   out on the new connection (is_usable);
  * - it waits two thirds of the session timeout for a server that does not
  *   answer a connect: we give up much earlier;
@@ -44,7 +44,11 @@ static zhandle_t *init_handle(const char *servers, int timeout_ms,
 							  const clientid_t *client_id);
 static int	process(int events);
 static void on_log(const char *message);
-static void on_heartbeat(int rc, const void *data);
+static int	send_sign(ZklSign sign);
+static void on_proof(int rc, const void *data);
+static void on_echo(int rc, const char *path, const void *data);
+static void on_read(int rc, const struct Stat *stat, const void *data);
+static void on_sign(int rc);
 static bool has_no_connection(void);
 static void note_attempt(void);
 static void check_connecting(void);
@@ -73,7 +77,7 @@ zkl_session_open(const char *servers, int nservers, int timeout_ms,
 	/* What was true of the handle before does not hold for this one. */
 	zkl_session_state.closing = false;
 	zkl_session_state.barrier_sent = false;
-	zkl_session_state.heartbeat_is_out = false;
+	zkl_session_state.sign = ZKL_SIGN_NONE;
 	zkl_session_state.refusal_logged = false;
 	zkl_session_state.denial_logged = false;
 	zkl_session_state.auth_refused = false;
@@ -302,8 +306,8 @@ has_no_connection(void)
 /*
  * When ZooKeeper fails, it fails for many servers at once, and they must not
  * overrun it when it comes back.  The list of servers is tried once at full
- * speed, then with pauses.  The pauses grow to the period of the heartbeats,
- * and differ from server to server.  Only an answered heartbeat shows that a
+ * speed, then with pauses.  The pauses grow to the period of the signs of life,
+ * and differ from server to server.  Only an answered proof shows that a
  * connection was of use.
  */
 static void
@@ -415,8 +419,7 @@ zkl_session_on_watch(zhandle_t *handle, int type, int state, const char *path,
 	if (type == ZOO_SESSION_EVENT)
 	{
 		/*
-		 * Whatever the new state is, nothing is sent before the next
-		 * heartbeat.
+		 * Whatever the new state is, nothing is sent before the next proof.
 		 */
 		zkl_session_state.barrier_sent = false;
 		if (state == ZOO_CONNECTED_STATE)
@@ -469,26 +472,49 @@ on_log(const char *message)
 }
 
 /*
- * Heartbeat
+ * Signs of life
  */
 
 void
-zkl_session_heartbeat(void)
+zkl_session_sign(ZklSign sign)
+{
+	if (!zkl_session_may_sign())
+		return;
+
+	zkl_session_state.sign_sent = zkl_now();
+	zkl_session_state.sign_provable = zkl_session_state.provable;
+	if (send_sign(sign) != ZOK)
+		return;
+	zkl_session_state.sign = sign;
+	if (sign != ZKL_SIGN_PROOF)
+	{
+		zkl_session_count_sent(ZKL_TRAFFIC_SIGN);
+		return;
+	}
+	/* Now the barrier is out, so requests of tickets may follow. */
+	zkl_session_state.barrier_sent = true;
+	zkl_session_count_sent(ZKL_TRAFFIC_HEARTBEAT);
+	ZKL_FAULT_POINT("heartbeat-sent");
+}
+
+/* A sync is answered by the leader, but is no write. */
+static int
+send_sign(ZklSign sign)
 {
 	static zoo_op_result_t result;
 
-	if (!zkl_session_may_heartbeat())
-		return;
-
-	zkl_session_state.heartbeat_sent = zkl_now();
-	/* Now the barrier is out, so requests of tickets may follow. */
-	if (zkl_session_check_quorum(&result, on_heartbeat, NULL) == ZOK)
+	switch (sign)
 	{
-		zkl_session_state.heartbeat_is_out = true;
-		zkl_session_state.barrier_sent = true;
-		zkl_session_count_sent(ZKL_TRAFFIC_HEARTBEAT);
-		ZKL_FAULT_POINT("heartbeat-sent");
+		case ZKL_SIGN_READ:
+			return zoo_aexists(zkl_session_state.handle, "/", 0, on_read, NULL);
+		case ZKL_SIGN_ECHO:
+			return zoo_async(zkl_session_state.handle, "/", on_echo, NULL);
+		case ZKL_SIGN_PROOF:
+			return zkl_session_check_quorum(&result, on_proof, NULL);
+		case ZKL_SIGN_NONE:
+			break;
 	}
+	return ZBADARGUMENTS;
 }
 
 /*
@@ -508,40 +534,70 @@ zkl_session_check_quorum(zoo_op_result_t *result,
 }
 
 bool
-zkl_session_may_heartbeat(void)
+zkl_session_may_sign(void)
 {
-	return !zkl_session_state.heartbeat_is_out && zkl_session_is_connected();
+	return zkl_session_state.sign == ZKL_SIGN_NONE && zkl_session_is_connected();
 }
 
 int64_t
-zkl_session_heartbeat_age(void)
+zkl_session_sign_sent(void)
 {
-	if (!zkl_session_state.heartbeat_is_out)
-		return 0;
-	return zkl_now() - zkl_session_state.heartbeat_sent;
+	return zkl_session_state.sign == ZKL_SIGN_NONE ? 0 : zkl_session_state.sign_sent;
+}
+
+void
+zkl_session_set_provable(int64_t provable)
+{
+	zkl_session_state.provable = provable;
 }
 
 static void
-on_heartbeat(int rc, const void *data)
+on_proof(int rc, const void *data)
 {
+	ZKL_FAULT_POINT("heartbeat-answered");
+
+	/*
+	 * Only now the connection has been of use, so that the next attempts are
+	 * made at full speed.
+	 */
+	if (!zkl_session_state.closing && zkl_session_is_answer(rc))
+	{
+		zkl_session_state.attempts = 0;
+		zkl_session_state.on_answered(zkl_now() - zkl_session_state.sign_sent);
+	}
+	on_sign(rc);
+}
+
+static void
+on_echo(int rc, const char *path, const void *data)
+{
+	on_sign(rc);
+}
+
+static void
+on_read(int rc, const struct Stat *stat, const void *data)
+{
+	on_sign(rc);
+}
+
+static void
+on_sign(int rc)
+{
+	ZklSign		sign = zkl_session_state.sign;
 	ZklFailure	failure;
 
-	ZKL_FAULT_POINT("heartbeat-answered");
-	zkl_session_state.heartbeat_is_out = false;
+	zkl_session_state.sign = ZKL_SIGN_NONE;
 	zkl_session_state.outstanding--;
 	/* No answer has come: the handle is being closed. */
 	if (zkl_session_state.closing)
 		return;
-	if (zkl_session_is_from_quorum(rc))
+	if (zkl_session_is_answer(rc))
 	{
-		/*
-		 * Only now the connection has been of use, so that the next attempts
-		 * are made at full speed.
-		 */
-		zkl_session_state.attempts = 0;
-		zkl_session_state.on_answered(zkl_now() - zkl_session_state.heartbeat_sent);
-		zkl_session_append_event(ZKL_SESSION_HEARTBEAT)->sent =
-			zkl_session_state.heartbeat_sent;
+		ZklSessionEvent *event = zkl_session_append_event(ZKL_SESSION_SIGN);
+
+		event->sign = sign;
+		event->sent = zkl_session_state.sign_sent;
+		event->provable = zkl_session_state.sign_provable;
 	}
 	else if (rc == ZSESSIONCLOSEDREQUIRESASLAUTH)
 		zkl_session_note_refused();
@@ -555,7 +611,7 @@ on_heartbeat(int rc, const void *data)
 
 /* An error that a multi finds in the tree comes from the quorum, too. */
 bool
-zkl_session_is_from_quorum(int rc)
+zkl_session_is_answer(int rc)
 {
 	switch (rc)
 	{

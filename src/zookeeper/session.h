@@ -20,6 +20,7 @@
 #ifndef ZKL_SESSION_H
 #define ZKL_SESSION_H
 
+#include "protocol/cadence.h"
 #include "protocol/path.h"
 #include "protocol/ticket.h"
 #include "protocol/traffic.h"
@@ -29,15 +30,15 @@
 
 typedef enum ZklSessionEventKind
 {
-	ZKL_SESSION_CONNECTED,		/* all watches are gone; send a heartbeat */
+	ZKL_SESSION_CONNECTED,		/* all watches are gone; send a proof */
 	ZKL_SESSION_DISCONNECTED,
 	ZKL_SESSION_EXPIRED,		/* the handle is of no more use: close it */
 	ZKL_SESSION_STRANGER,		/* the server is no ZooKeeper: abandon the
 								 * handle */
 	ZKL_SESSION_REFUSED,		/* the server refuses who this client is:
 								 * abandon the handle */
-	ZKL_SESSION_HEARTBEAT,		/* a quorum answered the heartbeat sent at
-								 * "sent" */
+	ZKL_SESSION_SIGN,			/* the sign of life that was sent at "sent"
+								 * was answered */
 	ZKL_SESSION_REPLY,
 	ZKL_SESSION_ANSWER,			/* to a request of sessionadmin.c */
 	ZKL_SESSION_CHILDREN_CHANGED,	/* of the directory "path" */
@@ -48,12 +49,16 @@ typedef struct ZklSessionEvent
 {
 	struct ZklSessionEvent *next;
 	ZklSessionEventKind kind;
-	int64_t		sent;			/* HEARTBEAT: on the clock of zkl_now() */
+	ZklSign		sign;			/* SIGN */
+	int64_t		sent;			/* SIGN: on the clock of zkl_now() */
+	int64_t		provable;		/* SIGN, REPLY, ANSWER: as set when the
+								 * request was sent */
 	char	   *path;			/* CHILDREN_CHANGED, NODE_CHANGED */
 	bool		gone;			/* NODE_CHANGED: the znode does not exist any
 								 * more */
 
 	/* REPLY, ANSWER */
+	bool		writes;			/* the request was a write */
 	void	   *tag;			/* as given with the request */
 	uint32_t	attempt;
 	ZklTicketEvent reply;		/* its strings are freed with the event */
@@ -153,16 +158,18 @@ extern ZklSessionEvent *zkl_session_next_event(void);
 extern void zkl_session_free_event(ZklSessionEvent *event);
 
 /*
- * Send a heartbeat: a write whose answer proves that the session lives.  It is
- * also the barrier that must be the first request on each new connection:
- * nothing else is sent before it.  Does nothing unless may_heartbeat: there is
- * a connection, and no heartbeat is under way.
+ * Send a sign of life.  A proof is also the barrier that must be the first
+ * request on each new connection: nothing else is sent before it.  Does nothing
+ * unless may_sign: there is a connection, and no sign is under way.
  */
-extern void zkl_session_heartbeat(void);
-extern bool zkl_session_may_heartbeat(void);
+extern void zkl_session_sign(ZklSign sign);
+extern bool zkl_session_may_sign(void);
 
-/* How long a heartbeat has been under way, in microseconds; 0: none is. */
-extern int64_t zkl_session_heartbeat_age(void);
+/* When the sign that is under way was sent; 0: none is. */
+extern int64_t zkl_session_sign_sent(void);
+
+/* What a write proves that is sent from now on: see safeuntil.h. */
+extern void zkl_session_set_provable(int64_t provable);
 
 /* May requests be sent now? */
 extern bool zkl_session_is_usable(void);

@@ -51,7 +51,7 @@ zkl_session_ask_quorum(ZklSessionAsk ask)
 static void
 on_quorum(int rc, const void *data)
 {
-	zkl_session_on_done(zkl_session_is_from_quorum(rc) ? ZOK : rc, data);
+	zkl_session_on_done(zkl_session_is_answer(rc) ? ZOK : rc, data);
 }
 
 void

@@ -26,11 +26,13 @@ typedef struct ZklSessionState
 	zhandle_t  *handle;
 	bool		closing;		/* drop the events of callbacks */
 	bool		barrier_sent;	/* on the present connection */
-	bool		heartbeat_is_out;
-	bool		refusal_logged; /* that heartbeats are refused */
+	bool		refusal_logged; /* that signs of life are refused */
 	bool		denial_logged;	/* that the access control denied a request */
 	bool		auth_refused;	/* ZKL_SESSION_REFUSED was appended */
-	int64		heartbeat_sent;
+	ZklSign		sign;			/* the sign of life under way, or NONE ... */
+	int64		sign_sent;
+	int64		sign_provable;
+	int64		provable;		/* of what is sent from now on */
 	int			outstanding;
 	int64		requests;
 	int			nservers;
@@ -39,7 +41,7 @@ typedef struct ZklSessionState
 	int64		connecting_since;	/* 0: not connecting */
 	void		(*on_sent) (ZklTraffic kind);
 	void		(*on_answered) (int64_t latency);
-	int			attempts;		/* to connect, since a heartbeat was answered */
+	int			attempts;		/* to connect, since a proof was answered */
 	int64		attempt_at;		/* when the next may be made */
 	int64		attempted_at;	/* when the last one began, or before */
 	int			idle_turns;
@@ -62,13 +64,14 @@ extern void zkl_session_on_watch(zhandle_t *handle, int type, int state,
 								 const char *path, void *context);
 
 /*
- * Send a write that changes nothing; returns the client's code.  And: does the
- * code of its completion prove that a quorum has agreed to it?
+ * Send a write that changes nothing; returns the client's code.  And: has
+ * ZooKeeper carried a request out, or refused it because of what is in the tree?
+ * For this write, either proves that a quorum has agreed to it.
  */
 extern int	zkl_session_check_quorum(zoo_op_result_t *result,
 									 void_completion_t completion,
 									 const void *data);
-extern bool zkl_session_is_from_quorum(int rc);
+extern bool zkl_session_is_answer(int rc);
 
 /*
  * Make a handle with TLS or SASL, if one is in use; *handle is NULL, with
@@ -108,6 +111,7 @@ typedef struct ZklSessionCall
 	ZklRequest	request;		/* REPLY */
 	ZklTraffic	traffic;		/* of the deciding request */
 	int64		sent_at;
+	int64		provable;		/* then */
 	int			item;			/* ANSWER */
 	int			data_size;		/* how many bytes of the data are kept */
 	int			parts;			/* completions still to come */

@@ -34,6 +34,7 @@ zkl_session_begin_call(ZklSessionEventKind kind, void *tag, uint32_t attempt,
 	call->attempt = attempt;
 	call->traffic = traffic;
 	call->sent_at = zkl_now();
+	call->provable = zkl_session_state.provable;
 	/* The request that decides.  Others that go before it are added. */
 	call->parts = 1;
 	return call;
@@ -105,6 +106,8 @@ zkl_session_finish_call(ZklSessionCall *call, int rc)
 		event->tag = call->tag;
 		event->attempt = call->attempt;
 		event->item = call->item;
+		event->writes = zkl_traffic_is_write(call->traffic);
+		event->provable = call->provable;
 		event->reply.kind = ZKL_EVENT_REPLY;
 		event->reply.request = call->request;
 		event->reply.outcome = outcome;

@@ -653,7 +653,7 @@ sub measure_pool
 	run_pg_ctl('start');
 	push @ports, $arg{poolport};
 	my $server = $#ports;
-	usleep(50_000) until psql($server, q{SELECT state = 'connected' AND safe FROM zk_status}) eq 't';
+	usleep(50_000) until psql($server, q{SELECT state IN ('connected', 'idle') AND safe FROM zk_status}) eq 't';
 	w1_of($server) unless $is_short;
 	my %value = (without => w1_of($server));
 
@@ -794,7 +794,7 @@ sub sync_us
 warm_up();
 foreach my $i (0 .. $#ports)
 {
-	usleep(50_000) until psql($i, q{SELECT state = 'connected' AND safe FROM zk_status}) eq 't';
+	usleep(50_000) until psql($i, q{SELECT state IN ('connected', 'idle') AND safe FROM zk_status}) eq 't';
 }
 record_machine();
 measure_rest();

@@ -156,7 +156,7 @@ sub _incarnation
 {
 	my ($client) = @_;
 	my $result = $client->_sql(q{SELECT (SELECT backend_start FROM pg_stat_activity WHERE backend_type = 'checkpointer'),
-		bool_and(state = 'connected' AND safe), string_agg(epoch::text, ' ' ORDER BY session) FROM zk_sessions});
+		bool_and(state IN ('connected', 'idle') AND safe), string_agg(epoch::text, ' ' ORDER BY session) FROM zk_sessions});
 	return $result->{error} ? undef : { is_safe => $result->{rows}[0][1] eq 't', text => "$result->{rows}[0][0] $result->{rows}[0][2]" };
 }
 

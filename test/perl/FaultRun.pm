@@ -507,7 +507,7 @@ sub _wait_until_connected
 {
 	my ($self, $name) = @_;
 	my $is_away = $self->_until_nothing(sub {
-		my $is_there = $self->_ask($name, "SELECT state = 'connected' AND safe FROM zk_status") // 'f';
+		my $is_there = $self->_ask($name, "SELECT state IN ('connected', 'idle') AND safe FROM zk_status") // 'f';
 		$is_there eq 't' ? '' : 'away' });
 	return unless $is_away;
 

@@ -34,7 +34,7 @@ sub terminate_worker
 {
 	my $old = $judge->query('SELECT worker_pid FROM zk_status');
 	$judge->query("SELECT pg_terminate_backend($old)");
-	$judge->wait_until("SELECT worker_pid <> $old AND state = 'connected' AND safe FROM zk_status");
+	$judge->wait_until("SELECT worker_pid <> $old AND state IN ('connected', 'idle') AND safe FROM zk_status");
 	return;
 }
 
@@ -149,7 +149,7 @@ sub reload_hosts
 	my ($hosts) = @_;
 	my $pid = $judge->query('SELECT worker_pid FROM zk_status');
 	$node_a->set('zklock.hosts', $hosts);
-	$judge->wait_until("SELECT worker_pid <> $pid AND state = 'connected' AND safe FROM zk_status");
+	$judge->wait_until("SELECT worker_pid <> $pid AND state IN ('connected', 'idle') AND safe FROM zk_status");
 	return;
 }
 

@@ -319,7 +319,7 @@ wait_with_leases($node_a, $a2, '/worker', 2, 1, 1);
 wait_for_turn($node_a, $a3, '/worker', 2, 1, 1);
 my $worker = $node_a->worker_pid;
 $node_a->safe_psql('postgres', "SELECT pg_terminate_backend($worker)");
-$node_a->wait_until("SELECT worker_pid <> $worker AND state = 'connected' AND safe FROM zk_status");
+$node_a->wait_until("SELECT worker_pid <> $worker AND state IN ('connected', 'idle') AND safe FROM zk_status");
 is($a1->query(held('/worker')), 't', 'a new worker: what was held is held');
 ok(!$a2->is_done && !$a3->is_done, 'a new worker: who waited waits');
 $b1->query(release('/worker'));

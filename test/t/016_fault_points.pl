@@ -446,7 +446,7 @@ sub check_nothing_left
 sub cases_of { my ($what, @rows) = @_; return map { new_case($nodes[$_], $what, $rows[$_]) } 0 .. $#rows; }
 
 # The server may be down.
-sub is_new_session { my ($c) = @_; return $c->{node}->wait_until("SELECT state = 'connected' AND safe AND session_id <> '$c->{session}' FROM zk_status"); }
+sub is_new_session { my ($c) = @_; return $c->{node}->wait_until("SELECT state IN ('connected', 'idle') AND safe AND session_id <> '$c->{session}' FROM zk_status"); }
 
 sub check_victim_of_worker
 {
@@ -533,7 +533,7 @@ sub worker_fails
 	{
 		my $is_new = $c->{drive_name} =~ /^(expire|crash)$/;
 		wait_until_there($c);
-		wait_until($c->{node}, "SELECT worker_pid <> $c->{worker} AND worker_pid <> $c->{process} AND state = 'connected' AND safe FROM zk_status");
+		wait_until($c->{node}, "SELECT worker_pid <> $c->{worker} AND worker_pid <> $c->{process} AND state IN ('connected', 'idle') AND safe FROM zk_status");
 		my ($session, $epoch) = split /\|/, ask($c->{node}, 'SELECT session_id, epoch FROM zk_status');
 		if ($is_new) { isnt($session, $c->{session}, "$c->{name}: another session"); }
 		else { is("$session $epoch", "$c->{session} $c->{epoch}", "$c->{name}: the same session"); }

@@ -272,7 +272,7 @@ foreach my $what ('requests', 'replies')
 	$node_a->safe_psql('postgres', "SELECT pg_terminate_backend($worker)");
 	$node_a->wait_until("SELECT worker_pid IS DISTINCT FROM $worker FROM zk_status");
 	$proxy->cut;
-	$node_a->wait_until("SELECT worker_pid <> $worker AND state = 'connected' AND safe FROM zk_status");
+	$node_a->wait_until("SELECT worker_pid <> $worker AND state IN ('connected', 'idle') AND safe FROM zk_status");
 	is($a1->errcode('COMMIT'), '', "$what lost with the worker: nothing else is");
 	goes_on($path, $name, $token, "$what lost with the worker");
 }

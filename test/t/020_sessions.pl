@@ -121,7 +121,7 @@ my $sessions = $judge->query('SELECT session, session_id, epoch FROM zk_sessions
 my $workers = $judge->query('SELECT session, worker_pid FROM zk_sessions WHERE session <> 2 ORDER BY 1');
 my $worker = $judge->query('SELECT worker_pid FROM zk_sessions WHERE session = 2');
 $judge->query("SELECT pg_terminate_backend($worker)");
-$judge->wait_until("SELECT worker_pid <> $worker AND state = 'connected' AND safe FROM zk_sessions WHERE session = 2");
+$judge->wait_until("SELECT worker_pid <> $worker AND state IN ('connected', 'idle') AND safe FROM zk_sessions WHERE session = 2");
 is($judge->query('SELECT session, session_id, epoch FROM zk_sessions ORDER BY 1'), $sessions, 'a worker ended: the sessions are the same');
 is($judge->query('SELECT session, worker_pid FROM zk_sessions WHERE session <> 2 ORDER BY 1'), $workers, 'and so are all other workers');
 is($holder->query("SELECT zk_lock_is_held('$one'), zk_lock_is_held('$other')"), 't|t', 'both locks are held');

@@ -16,18 +16,25 @@
  */
 #include "unit.h"
 
+#include "protocol/cadence.h"
 #include "protocol/safeuntil.h"
 
 /*
- * Rules, by the book: all signs are kept, and looked through for each proof.
+ * Rules, by the book: all signs and echoes are kept, and looked through for each
+ * write.
  */
 typedef enum Rule
 {
 	RIGHT,
-	FROM_SENT,					/* as it was: the margin counts from the last proof */
+	FROM_SENT,					/* as it was once: the margin counts from the last write */
 	FROM_PREVIOUS,				/* ... and that from the one before, if it is long ago */
-	ONE_PROOF,					/* a proof proves the signs before itself */
-	NO_HALF_TICK,				/* the last ping came just before the proof */
+	NO_ECHO,					/* a write proves the signs before itself: the stale base
+								 * of an idle session is renewed by the create alone */
+	ONE_ECHO,					/* an echo tells of a ping before itself */
+	ECHO_TOO_SOON,				/* ... and the second of two, however soon it follows */
+	ECHO_BELIEVED,				/* an echo is a proof */
+	PROVABLE_LATE,				/* a write proves what is provable when it is answered */
+	NO_HALF_TICK,				/* the last ping came just before the echo */
 	NO_JITTER,					/* pings are never late */
 	SENT_FOR_ANSWERED,			/* what was sent has reached the follower */
 	CONNECTED_BELIEVED,			/* that there is a connection moves it */
@@ -37,11 +44,12 @@ typedef enum Rule
 } Rule;
 
 static const char *const rule_name[NRULES] = {
-	"right", "from sent", "from previous", "one proof", "no half tick", "no jitter",
-	"sent for answered", "connected believed", "timeout first", "timeout last"
+	"right", "from sent", "from previous", "no echo", "one echo", "echo too soon",
+	"echo believed", "provable late", "no half tick", "no jitter", "sent for answered",
+	"connected believed", "timeout first", "timeout last"
 };
 
-#define MAX_SIGNS 2000
+#define MAX_SIGNS 4000
 
 typedef struct Book
 {
@@ -50,7 +58,9 @@ typedef struct Book
 	int64_t		connect;
 	int64_t		base;
 	int64_t		until;			/* FROM_... only */
-	int64_t		last_proof;		/* sent; 0: none on this connection */
+	int64_t		last_write;		/* sent; 0: none on this connection */
+	ZklSafeUntilSign echo;		/* the last that counts; answered 0: none */
+	int64_t		told;			/* of what was answered by then; 0: of nothing */
 	int			n;
 	ZklSafeUntilSign sign[MAX_SIGNS];
 } Book;
@@ -62,7 +72,9 @@ book_connected(Book *book, int64_t sent, int64_t timeout)
 		(timeout < book->timeout && book->rule != TIMEOUT_FIRST))
 		book->timeout = timeout;
 	book->connect = sent;
-	book->last_proof = 0;
+	book->last_write = 0;
+	book->echo.answered = 0;
+	book->told = 0;
 	book->n = 0;
 	if (book->rule == CONNECTED_BELIEVED)
 		book->base = sent;
@@ -76,39 +88,67 @@ book_sign(Book *book, int64_t sent, int64_t answered)
 	book->sign[book->n++].answered = answered;
 }
 
+static int64_t
+book_ago(const Book *book)
+{
+	return (book->rule == NO_HALF_TICK ? 0 : book->timeout / 4) +
+		(book->rule == NO_JITTER ? 0 : book->timeout / 40);
+}
+
+/* What a write proves that is sent at this moment. */
+static int64_t
+book_provable(const Book *book, int64_t now)
+{
+	int64_t		base = book->connect;
+	int64_t		told = book->rule == NO_ECHO ? now - book_ago(book) : book->told;
+
+	for (int i = 0; i < book->n; i++)
+	{
+		const ZklSafeUntilSign *sign = &book->sign[i];
+
+		if ((book->rule == SENT_FOR_ANSWERED ? sign->sent : sign->answered) <= told &&
+			sign->sent > base)
+			base = sign->sent;
+	}
+	return base;
+}
+
 static void
-book_proof(Book *book, int64_t sent, int64_t answered)
+book_echo(Book *book, int64_t sent, int64_t answered)
+{
+	if (book->echo.answered == 0 || book->rule == ECHO_TOO_SOON ||
+		sent >= book->echo.answered + book->timeout / 40)
+	{
+		int64_t		before = book->rule == ONE_ECHO ? sent : book->echo.sent;
+
+		if (book->echo.answered != 0 || book->rule == ONE_ECHO)
+			book->told = before - book_ago(book);
+		book->echo.sent = sent;
+		book->echo.answered = answered;
+	}
+	book_sign(book, sent, answered);
+	if (book->rule == ECHO_BELIEVED && book_provable(book, sent) > book->base)
+		book->base = book_provable(book, sent);
+}
+
+static void
+book_proof(Book *book, int64_t sent, int64_t provable)
 {
 	int64_t		t = book->timeout;
-	int64_t		by = book->rule == ONE_PROOF ? sent : book->last_proof;
 	int64_t		period = t / 20;
-	int64_t		base = book->connect;
 
 	if (book->rule == FROM_SENT || book->rule == FROM_PREVIOUS)
 	{
 		int64_t		from = sent;
 
-		if (book->rule == FROM_PREVIOUS && book->last_proof != 0 &&
-			book->last_proof + 2 * period < sent)
-			from = book->last_proof + 2 * period;
+		if (book->rule == FROM_PREVIOUS && book->last_write != 0 &&
+			book->last_write + 2 * period < sent)
+			from = book->last_write + 2 * period;
 		book->until = from + t - (t / 3 > t / 4 + 2 * period ? t / 3 : t / 4 + 2 * period);
+		book->last_write = sent;
 	}
-	if (book->rule != NO_HALF_TICK)
-		by -= t / 4;
-	if (book->rule != NO_JITTER)
-		by -= t / 40;
-	for (int i = 0; i < book->n; i++)
-	{
-		ZklSafeUntilSign *sign = &book->sign[i];
-
-		if ((book->rule == SENT_FOR_ANSWERED ? sign->sent : sign->answered) <= by &&
-			sign->sent > base)
-			base = sign->sent;
-	}
-	if (base > book->base)
-		book->base = base;
-	book->last_proof = sent;
-	book_sign(book, sent, answered);
+	if (provable > book->base)
+		book->base = provable;
 }
 
 static int64_t
@@ -136,12 +176,31 @@ connected(void)
 	return safe;
 }
 
-/* Heartbeats that are answered at once, one each period, as the worker sends them. */
+/* A write that is an echo as well: a heartbeat. */
+static void
+heartbeat(ZklSafeUntil *safe, int64_t sent, int64_t answered)
+{
+	int64_t		provable = zkl_safe_until_provable(safe);
+
+	zkl_safe_until_echo(safe, sent, answered);
+	zkl_safe_until_proof(safe, provable);
+}
+
+static void
+book_heartbeat(Book *book, int64_t sent, int64_t answered)
+{
+	int64_t		provable = book_provable(book, sent);
+
+	book_echo(book, sent, answered);
+	book_proof(book, sent, provable);
+}
+
+/* Heartbeats that are answered at once, one each period. */
 static void
 beat(ZklSafeUntil *safe, int64_t from, int64_t to)
 {
 	for (int64_t at = from; at <= to; at += T / 20)
-		zkl_safe_until_proof(safe, at, at);
+		heartbeat(safe, at, at);
 }
 
 static void
@@ -153,32 +212,56 @@ nothing_is_known_before_a_proof(void **state)
 
 	assert_int_equal(zkl_safe_until(&safe), 0);
 	zkl_safe_until_sign(&safe, 1005, 1006);
+	zkl_safe_until_echo(&safe, 1010, 1020);
 	assert_int_equal(zkl_safe_until(&safe), 0);
-	zkl_safe_until_proof(&safe, 1010, 1020);
+	zkl_safe_until_proof(&safe, zkl_safe_until_provable(&safe));
 	assert_int_equal(zkl_safe_until(&safe), 1000 + T - J);
 }
 
-/* 1000 + 275 is the first proof that may show what the one at 1000 was, but it needs another. */
+/* The echo at 1280 shows that there was a ping at 1280 - 275 or later, once another one is answered. */
 static void
-a_proof_shows_what_was_before_the_one_before(void **state)
+an_echo_tells_of_the_ping_before_the_one_before(void **state)
 {
 	(void) state;
 
 	ZklSafeUntil safe = connected();
 
-	zkl_safe_until_proof(&safe, 1001, 1003);
-	zkl_safe_until_proof(&safe, 1100, 1101);
-	zkl_safe_until_proof(&safe, 1277, 1278);
-	zkl_safe_until_proof(&safe, 1279, 1280);
+	heartbeat(&safe, 1001, 1003);
+	zkl_safe_until_echo(&safe, 1278, 1279);
+	assert_int_equal(zkl_safe_until_provable(&safe), 1000);
+	zkl_safe_until_echo(&safe, 1279 + J - 1, 1279 + J);	/* too soon */
+	assert_int_equal(zkl_safe_until_provable(&safe), 1000);
+	zkl_safe_until_echo(&safe, 1279 + J, 1279 + J);
+	assert_int_equal(zkl_safe_until_provable(&safe), 1001);
 	assert_int_equal(zkl_safe_until(&safe), 1000 + T - J);
-	zkl_safe_until_proof(&safe, 1290, 1291);
+	zkl_safe_until_proof(&safe, zkl_safe_until_provable(&safe));
 	assert_int_equal(zkl_safe_until(&safe), 1001 + T - J);
-	zkl_safe_until_proof(&safe, 1376, 1377);
-	zkl_safe_until_proof(&safe, 1390, 1391);
-	assert_int_equal(zkl_safe_until(&safe), 1100 + T - J);
 }
 
-/* In the usual course of things, never less than 0.6 T from the last proof. */
+/* Several writes may be under way, and each proves what was provable when it was sent. */
+static void
+a_write_proves_what_was_known_when_it_was_sent(void **state)
+{
+	(void) state;
+
+	ZklSafeUntil safe = connected();
+	int64_t		early = zkl_safe_until_provable(&safe);
+	int64_t		late;
+
+	beat(&safe, 1000, 2000);
+	late = zkl_safe_until_provable(&safe);
+	zkl_safe_until_connected(&safe, 3000, T);
+	early = zkl_safe_until_provable(&safe);
+	for (int at = 3001; at < 4000; at += T / 20)
+		zkl_safe_until_echo(&safe, at, at);
+	late = zkl_safe_until_provable(&safe);
+	assert_true(late > early);
+	zkl_safe_until_proof(&safe, late);
+	zkl_safe_until_proof(&safe, early);
+	assert_int_equal(zkl_safe_until(&safe), late + T - J);
+}
+
+/* In the usual course of things, never less than 0.58 T from the last proof. */
 static void
 heartbeats_give_six_tenths(void **state)
 {
@@ -190,11 +273,46 @@ heartbeats_give_six_tenths(void **state)
 
 		for (int64_t at = 1001; at < 1000 + 5 * T; at += period)
 		{
-			zkl_safe_until_proof(&safe, at, at);
-			assert_true(zkl_safe_until(&safe) >= at + 6 * T / 10);
+			heartbeat(&safe, at, at);
+			assert_true(zkl_safe_until(&safe) >= at + 57 * T / 100);
 			assert_true(zkl_safe_until(&safe) <= at + T);
 		}
 	}
+}
+
+/* However long nothing was written: the echoes have prepared it. */
+static void
+one_write_is_enough_after_idling(void **state)
+{
+	(void) state;
+
+	for (int64_t at = 2000; at < 2400; at++)
+	{
+		ZklSafeUntil safe = connected();
+
+		heartbeat(&safe, 1001, 1002);
+		for (int64_t i = 1; 1001 + i * T / 20 < at; i++)
+			zkl_safe_until_echo(&safe, 1001 + i * T / 20, 1002 + i * T / 20);
+		assert_int_equal(zkl_safe_until(&safe), 1000 + T - J);
+		zkl_safe_until_proof(&safe, zkl_safe_until_provable(&safe));
+		assert_true(zkl_safe_until(&safe) >= at + T / 2);
+	}
+}
+
+/* Reads alone prepare nothing: nothing shows that the leader knows of them. */
+static void
+reads_prepare_nothing(void **state)
+{
+	(void) state;
+
+	ZklSafeUntil safe = connected();
+
+	heartbeat(&safe, 1001, 1002);
+	for (int64_t at = 1050; at < 5000; at += T / 20)
+		zkl_safe_until_sign(&safe, at, at);
+	assert_int_equal(zkl_safe_until_provable(&safe), 1000);
+	zkl_safe_until_echo(&safe, 5000, 5001);
+	assert_int_equal(zkl_safe_until_provable(&safe), 1000);
 }
 
 /*
@@ -213,7 +331,7 @@ after_a_gap_the_leader_must_be_told(void **state)
 		beat(&safe, 1000, 5000);
 		beat(&safe, 5000 + gap, 5000 + gap + T / 4);
 		assert_true(zkl_safe_until(&safe) <= 5000 + T);
-		beat(&safe, 5000 + gap + T / 4 + T / 20, 5000 + gap + 2 * T / 5);
+		beat(&safe, 5000 + gap + T / 4 + T / 20, 5000 + gap + 9 * T / 20);
 		assert_true(zkl_safe_until(&safe) >= 5000 + gap + T - J);
 	}
 }
@@ -229,16 +347,16 @@ wrong_rules_fail_after_a_gap(void **state)
 
 		book_connected(&book, 1000, T);
 		for (int64_t at = 1000; at <= 5000; at += T / 20)
-			book_proof(&book, at, at);
+			book_heartbeat(&book, at, at);
 		for (int64_t at = 5600; at < 5600 + T / 4; at += T / 20)
-			book_proof(&book, at, at);
+			book_heartbeat(&book, at, at);
 		assert_true(book_until(&book) > 5000 + T);
 	}
 }
 
 /*
  * The leader pinged at 5599 and then at 5865, though it was due at 5849.  It
- * committed a proof in between, and what it is told after that may be lost.
+ * replied to two echoes in between, and what it is told after that may be lost.
  */
 static void
 a_ping_may_be_late(void **state)
@@ -250,13 +368,78 @@ a_ping_may_be_late(void **state)
 
 	book_connected(&book, 1000, T);
 	for (int64_t at = 1000; at <= 5000; at += T / 20)
-		book_proof(&book, at, at);
+		book_heartbeat(&book, at, at);
 	beat(&safe, 1000, 5000);
-	for (const int64_t *at = (int64_t[]) {5600, 5855, 5905, 0}; *at != 0; at++)
+	for (const int64_t *at = (int64_t[]) {5600, 5851, 5880, 5905, 0}; *at != 0; at++)
 	{
-		book_proof(&book, *at, *at + 1);
-		zkl_safe_until_proof(&safe, *at, *at + 1);
+		book_heartbeat(&book, *at, *at + 1);
+		heartbeat(&safe, *at, *at + 1);
 	}
+	assert_true(zkl_safe_until(&safe) <= 5000 + T);
+	assert_true(book_until(&book) > 5000 + T);
+}
+
+/*
+ * The leader stood still from 5000 to 5700, and replied to two echoes before it
+ * sent the ping that was due.  Meanwhile the follower has answered reads, of which
+ * the leader is not told before it loses the follower.
+ */
+static void
+a_leader_may_reply_before_it_pings(void **state)
+{
+	(void) state;
+
+	ZklSafeUntil safe = connected();
+	Book		book = {.rule = ECHO_TOO_SOON};
+
+	book_connected(&book, 1000, T);
+	for (int64_t at = 1000; at <= 5000; at += T / 20)
+		book_heartbeat(&book, at, at);
+	beat(&safe, 1000, 5000);
+	for (int64_t at = 5050; at < 5690; at += T / 20)
+	{
+		book_sign(&book, at, at);
+		zkl_safe_until_sign(&safe, at, at);
+	}
+	for (const int64_t *at = (int64_t[]) {5690, 5702, 5704, 0}; *at != 0; at++)
+	{
+		book_heartbeat(&book, *at, *at < 5700 ? 5701 : *at + 1);
+		heartbeat(&safe, *at, *at < 5700 ? 5701 : *at + 1);
+	}
+	assert_true(zkl_safe_until(&safe) <= 5000 + T);
+	assert_true(book_until(&book) > 5000 + T);
+}
+
+/*
+ * The same, but the leader sends the ping that was due at 5725.  The write has
+ * passed the follower before the ping arrives there, so it does not show that the
+ * leader has the answer; the echo before the write shows that only to later ones.
+ */
+static void
+a_write_may_overtake_the_answer_to_a_ping(void **state)
+{
+	(void) state;
+
+	ZklSafeUntil safe = connected();
+	Book		book = {.rule = PROVABLE_LATE};
+	int64_t		provable;
+
+	book_connected(&book, 1000, T);
+	for (int64_t at = 1000; at <= 5000; at += T / 20)
+		book_heartbeat(&book, at, at);
+	beat(&safe, 1000, 5000);
+	for (int64_t at = 5050; at < 5690; at += T / 20)
+	{
+		book_sign(&book, at, at);
+		zkl_safe_until_sign(&safe, at, at);
+	}
+	book_echo(&book, 5690, 5701);
+	zkl_safe_until_echo(&safe, 5690, 5701);
+	provable = zkl_safe_until_provable(&safe);	/* the write is sent at 5727 */
+	book_echo(&book, 5726, 5731);
+	zkl_safe_until_echo(&safe, 5726, 5731);
+	book_proof(&book, 5727, book_provable(&book, 5732));
+	zkl_safe_until_proof(&safe, provable);
 	assert_true(zkl_safe_until(&safe) <= 5000 + T);
 	assert_true(book_until(&book) > 5000 + T);
 }
@@ -272,10 +455,10 @@ what_was_sent_has_not_arrived(void **state)
 	beat(&safe, 1000, 5000);
 	for (int at = 5050; at < 5500; at += 50)
 		zkl_safe_until_sign(&safe, at, 5600);
-	zkl_safe_until_proof(&safe, 5500, 5600);
-	beat(&safe, 5610, 5800);
+	heartbeat(&safe, 5500, 5600);
+	beat(&safe, 5625, 5850);
 	assert_int_equal(zkl_safe_until(&safe), 5000 + T - J);
-	beat(&safe, 5860, 6000);
+	beat(&safe, 5875, 6025);
 	assert_true(zkl_safe_until(&safe) >= 5450 + T - J);
 }
 
@@ -293,11 +476,11 @@ a_connection_begins_anew(void **state)
 	assert_int_equal(zkl_safe_until(&safe), until);
 	zkl_safe_until_sign(&safe, 5110, 5111);
 	assert_int_equal(zkl_safe_until(&safe), until);
-	zkl_safe_until_proof(&safe, 5120, 5121);
+	heartbeat(&safe, 5120, 5121);
 	assert_int_equal(zkl_safe_until(&safe), 5100 + T - J);
-	beat(&safe, 5130, 5370);
+	beat(&safe, 5170, 5420);
 	assert_int_equal(zkl_safe_until(&safe), 5100 + T - J);
-	beat(&safe, 5400, 5500);
+	beat(&safe, 5470, 5570);
 	assert_true(zkl_safe_until(&safe) > 5100 + T - J);
 }
 
@@ -314,13 +497,13 @@ the_shortest_timeout_counts(void **state)
 
 	zkl_safe_until_connected(&safe, 5100, T / 2);
 	assert_int_equal(zkl_safe_until(&safe), base + T / 2 - T / 2 / 40);
-	zkl_safe_until_proof(&safe, 5110, 5111);
+	heartbeat(&safe, 5110, 5111);
 	assert_int_equal(zkl_safe_until(&safe), 5100 + T / 2 - T / 2 / 40);
 
 	/* A new leader would still count with the shorter one. */
 	zkl_safe_until_connected(&safe, 5200, 2 * T);
 	assert_int_equal(zkl_safe_until(&safe), 5100 + T / 2 - T / 2 / 40);
-	zkl_safe_until_proof(&safe, 5210, 5211);
+	heartbeat(&safe, 5210, 5211);
 	assert_int_equal(zkl_safe_until(&safe), 5200 + T / 2 - T / 2 / 40);
 }
 
@@ -339,7 +522,7 @@ a_worker_carries_on(void **state)
 	assert_int_equal(zkl_safe_until(&safe), until);
 	zkl_safe_until_connected(&safe, 5100, T);
 	assert_int_equal(zkl_safe_until(&safe), until);
-	zkl_safe_until_proof(&safe, 5110, 5111);
+	heartbeat(&safe, 5110, 5111);
 	assert_int_equal(zkl_safe_until(&safe), 5100 + T - J);
 
 	zkl_safe_until_begin(&safe, T, until);
@@ -350,6 +533,13 @@ a_worker_carries_on(void **state)
 	zkl_safe_until_begin(&safe, T, until - T / 2);
 	zkl_safe_until_connected(&safe, 5100, T / 2);
 	assert_true(zkl_safe_until(&safe) <= until - T / 2);
+
+	/* Of an idle session it knows nothing. */
+	zkl_safe_until_begin(&safe, T, 0);
+	zkl_safe_until_connected(&safe, 5100, T);
+	assert_int_equal(zkl_safe_until(&safe), 0);
+	heartbeat(&safe, 5110, 5111);
+	assert_int_equal(zkl_safe_until(&safe), 5100 + T - J);
 }
 
 /* Proofs may be much rarer than signs, and signs so dense that not all are kept. */
@@ -364,9 +554,11 @@ signs_may_be_dense(void **state)
 	for (int64_t at = 1001; at < 1000 + 5 * T; at++)
 	{
 		zkl_safe_until_sign(&safe, at, at);
-		if (at % period != 0)
+		if (at % period == T / 20)
+			zkl_safe_until_echo(&safe, at, at);
+		if (at % period != T / 10)
 			continue;
-		zkl_safe_until_proof(&safe, at, at);
+		heartbeat(&safe, at, at);
 		if (at > 1000 + T)
 			assert_true(zkl_safe_until(&safe) >= at - period - T / 4 - J -
 						T / ZKL_SAFE_UNTIL_SIGNS + T - J);
@@ -375,8 +567,8 @@ signs_may_be_dense(void **state)
 	/* No proof for long: the last one has shown what was known then. */
 	for (int64_t at = 6000; at < 9000; at++)
 		zkl_safe_until_sign(&safe, at, at);
-	zkl_safe_until_proof(&safe, 9000, 9000);
-	assert_true(zkl_safe_until(&safe) <= 5800 + T);
+	heartbeat(&safe, 9000, 9000);
+	assert_true(zkl_safe_until(&safe) <= 5900 + T);
 }
 
 /*
@@ -385,16 +577,17 @@ signs_may_be_dense(void **state)
 #define SHORT	200
 #define LONG	300
 #define STEPS	800
+#define STEP_TIME 10000			/* of the cadence */
 #define NFOLLOWERS 2
 #define NLEADERS 8
 #define QUEUE	64
 
 typedef enum What
 {
-	CONNECT, WRITE, READ,		/* worker to follower */
-	CONNECTED, WRITTEN, HAS_READ,	/* back */
-	PONG, REQUEST, REVALIDATE,	/* follower to leader */
-	PING, COMMIT, VALID			/* back */
+	CONNECT, WRITE, SYNC, READ, /* worker to follower */
+	CONNECTED, WRITTEN, SYNCED, HAS_READ,	/* back */
+	PONG, REQUEST, REQUEST_SYNC, REVALIDATE,	/* follower to leader */
+	PING, COMMIT, REPLY_SYNC, VALID /* back */
 } What;
 
 typedef struct Message
@@ -402,6 +595,9 @@ typedef struct Message
 	What		what;
 	int64_t		due;
 	int64_t		sent;			/* by the worker */
+	int64_t		provable;		/* then, by the code and by the book */
+	int64_t		book_provable;
+	bool		is_sign;		/* else it is a write of a ticket */
 	int64_t		timeout;		/* CONNECT..., REVALIDATE, VALID; of a PONG: 0: not touched */
 	int			connection;
 } Message;
@@ -445,7 +641,8 @@ typedef struct Walk
 	int64_t		half_tick;
 	int64_t		latency;
 	int64_t		created_with;
-	bool		reads;
+	int			writes;			/* how rare writes of tickets are */
+	bool		hasty;			/* signs follow one another at once */
 	bool		reconfigured;	/* other session timeouts may be negotiated */
 	int			calm;			/* how rare faults are */
 	int			leader;			/* the one that is not deposed */
@@ -458,8 +655,9 @@ typedef struct Walk
 	int			connection;
 	bool		connecting;
 	bool		connected;
-	bool		write_is_out;
-	int64_t		write_at;
+	bool		sign_is_out;
+	bool		holds;
+	ZklCadence	cadence;
 	int64_t		told;			/* the shortest session timeout that it was told */
 	bool		by_book;
 	Book		book;
@@ -522,7 +720,7 @@ worker_connect(Walk *walk)
 	walk->connection++;
 	walk->connecting = true;
 	walk->connected = false;
-	walk->write_is_out = false;
+	walk->sign_is_out = false;
 	follower->from_worker.n = 0;
 	follower->to_worker.n = 0;
 	follower->connection = 0;
@@ -535,6 +733,25 @@ worker_connect(Walk *walk)
 }
 
 static void
+worker_heard_sign(Walk *walk, ZklSign sign, const Message *message)
+{
+	walk->sign_is_out = false;
+	if (sign == ZKL_SIGN_READ)
+	{
+		book_sign(&walk->book, message->sent, walk->now);
+		zkl_safe_until_sign(&walk->safe, message->sent, walk->now);
+	}
+	else
+	{
+		book_echo(&walk->book, message->sent, walk->now);
+		zkl_safe_until_echo(&walk->safe, message->sent, walk->now);
+	}
+	zkl_cadence_answered(&walk->cadence, sign, STEP_TIME * walk->now);
+	if (walk->hasty)
+		walk->cadence.due_at = 0;
+}
+
+static void
 worker_heard(Walk *walk, Message message)
 {
 	switch (message.what)
@@ -542,24 +759,38 @@ worker_heard(Walk *walk, Message message)
 		case CONNECTED:
 			walk->connecting = false;
 			walk->connected = true;
-			walk->write_at = walk->now;
 			if (message.timeout < walk->told)
 				walk->told = message.timeout;
+			zkl_cadence_connected(&walk->cadence, STEP_TIME * walk->told);
 			book_connected(&walk->book, message.sent, message.timeout);
 			zkl_safe_until_connected(&walk->safe, message.sent, message.timeout);
 			break;
 		case WRITTEN:
-			walk->write_is_out = false;
-			walk->write_at = walk->now + walk->told / 20;
-			book_proof(&walk->book, message.sent, walk->now);
-			zkl_safe_until_proof(&walk->safe, message.sent, walk->now);
+			if (message.is_sign)
+				worker_heard_sign(walk, ZKL_SIGN_PROOF, &message);
+			book_proof(&walk->book, message.sent, walk->book.rule == PROVABLE_LATE ?
+					   book_provable(&walk->book, walk->now) : message.book_provable);
+			zkl_safe_until_proof(&walk->safe, message.provable);
+			break;
+		case SYNCED:
+			worker_heard_sign(walk, ZKL_SIGN_ECHO, &message);
 			break;
 		default:
-			book_sign(&walk->book, message.sent, walk->now);
-			zkl_safe_until_sign(&walk->safe, message.sent, walk->now);
+			worker_heard_sign(walk, ZKL_SIGN_READ, &message);
 			break;
 	}
 	publish(walk);
+}
+
+static void
+worker_send(Walk *walk, What what, bool is_sign)
+{
+	put(walk, &walk->follower[walk->at].from_worker, (Message)
+		{
+			.what = what, .connection = walk->connection, .sent = walk->now,
+			.is_sign = is_sign, .provable = zkl_safe_until_provable(&walk->safe),
+			.book_provable = book_provable(&walk->book, walk->now)
+		});
 }
 
 static void
@@ -567,6 +798,7 @@ worker_step(Walk *walk)
 {
 	Follower   *follower = &walk->follower[walk->at];
 	Message		message;
+	ZklSign		sign;
 
 	if (walk->now < walk->awake_at)
 		return;
@@ -586,19 +818,22 @@ worker_step(Walk *walk)
 		worker_connect(walk);
 		return;
 	}
-	if (walk->reads && one_in(walk, 3))
-		put(walk, &follower->from_worker, (Message)
-			{
-				.what = READ, .connection = walk->connection, .sent = walk->now
-			});
-	if (!walk->write_is_out && walk->now >= walk->write_at &&
-		follower->from_worker.n < QUEUE)
+	if (one_in(walk, 100))
+		walk->holds = !walk->holds;
+	sign = zkl_cadence_next(&walk->cadence, STEP_TIME * walk->now, walk->holds,
+							STEP_TIME * walk->until);
+	if (!walk->sign_is_out && sign != ZKL_SIGN_NONE)
 	{
-		walk->write_is_out = true;
-		put(walk, &follower->from_worker, (Message)
-			{
-				.what = WRITE, .connection = walk->connection, .sent = walk->now
-			});
+		walk->sign_is_out = true;
+		worker_send(walk, sign == ZKL_SIGN_PROOF ? WRITE : sign == ZKL_SIGN_ECHO ? SYNC : READ, true);
+		zkl_cadence_sent(&walk->cadence, sign, STEP_TIME * walk->now);
+	}
+	/* Not before the barrier. */
+	if (!walk->cadence.barrier && one_in(walk, walk->writes))
+	{
+		walk->holds = true;
+		worker_send(walk, WRITE, false);
+		zkl_cadence_wrote(&walk->cadence, STEP_TIME * walk->now);
 	}
 }
 
@@ -635,9 +870,9 @@ follower_heard_worker(Walk *walk, Follower *follower, Message message)
 		return;
 	follower->touch_table = follower->timeout;
 	follower->waiting[follower->nwaiting++] = message;
-	if (message.what == WRITE)
+	if (message.what != READ)
 	{
-		message.what = REQUEST;
+		message.what = message.what == WRITE ? REQUEST : REQUEST_SYNC;
 		put(walk, &follower->to_leader, message);
 	}
 	follower_answer(walk, follower);
@@ -660,9 +895,9 @@ follower_heard_leader(Walk *walk, Follower *follower, Message message)
 		message.what = CONNECTED;
 		put(walk, &follower->to_worker, message);
 	}
-	else if (follower->nwaiting > 0 && follower->waiting[0].what == WRITE)
+	else if (follower->nwaiting > 0 && follower->waiting[0].what != READ)
 	{
-		message.what = WRITTEN;
+		message.what = message.what == COMMIT ? WRITTEN : SYNCED;
 		put(walk, &follower->to_worker, message);
 		memmove(follower->waiting, follower->waiting + 1, --follower->nwaiting * sizeof(Message));
 		follower_answer(walk, follower);
@@ -704,12 +939,14 @@ leader_heard(Walk *walk, Leader *leader, Follower *follower, Message message)
 		message.what = VALID;
 	else if (message.what == REQUEST && !leader->deposed)
 		message.what = COMMIT;
+	else if (message.what == REQUEST_SYNC)
+		message.what = REPLY_SYNC;
 	else
 		return;
 	put(walk, &follower->from_leader, message);
 }
 
-/* A leader that wakes sends the ping that is due before it does anything else. */
+/* A leader that wakes may do other things before it sends the ping that is due. */
 static void
 leader_step(Walk *walk, int index)
 {
@@ -780,6 +1017,19 @@ restart_worker(Walk *walk)
 	walk->connection++;
 }
 
+/* Not again before it has sent the ping that was due when it woke up. */
+static void
+stop_leader(Walk *walk, Leader *leader, int64_t until)
+{
+	int64_t		ping_at = until + up_to(walk, SHORT / 40);
+
+	if (walk->now < leader->awake_at || walk->now >= leader->ping_at)
+		return;
+	leader->awake_at = until;
+	if (leader->ping_at < ping_at)
+		leader->ping_at = ping_at;
+}
+
 static void
 fault(Walk *walk)
 {
@@ -796,7 +1046,7 @@ fault(Walk *walk)
 			follower->awake_at = until;
 			break;
 		case 3:
-			walk->leaders[walk->leader].awake_at = until;
+			stop_leader(walk, &walk->leaders[walk->leader], until);
 			break;
 		case 4:
 			follower->to_leader.open_at = until;
@@ -836,8 +1086,9 @@ walk(uint64_t seed, bool by_book, Rule rule)
 	walk.seed = seed;
 	walk.now = 1000;
 	walk.half_tick = one_in(&walk, 2) ? SHORT / 4 : 10 + up_to(&walk, SHORT / 4 - 10);
-	walk.latency = up_to(&walk, 2);
-	walk.reads = one_in(&walk, 2);
+	walk.latency = up_to(&walk, one_in(&walk, 4) ? 10 : 2);
+	walk.hasty = one_in(&walk, 4);
+	walk.writes = one_in(&walk, 2) ? 1000 : 10 + (int) up_to(&walk, 200);
 	walk.reconfigured = one_in(&walk, 4);
 	walk.created_with = walk.reconfigured && one_in(&walk, 2) ? LONG : SHORT;
 	walk.told = walk.created_with;
@@ -906,7 +1157,8 @@ walks_find_wrong_rules(void **state)
 	{
 		uint64_t	seed = 1;
 
-		if (rule == NO_JITTER)	/* would need a walk with smaller steps */
+		/* These would need a walk with smaller steps, and have cases above. */
+		if (rule == NO_JITTER || rule == ECHO_TOO_SOON || rule == PROVABLE_LATE)
 			continue;
 		while (seed <= 50000 && walk(seed, true, rule) <= 0)
 			seed++;
@@ -920,11 +1172,16 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_is_known_before_a_proof),
-		cmocka_unit_test(a_proof_shows_what_was_before_the_one_before),
+		cmocka_unit_test(an_echo_tells_of_the_ping_before_the_one_before),
+		cmocka_unit_test(a_write_proves_what_was_known_when_it_was_sent),
 		cmocka_unit_test(heartbeats_give_six_tenths),
+		cmocka_unit_test(one_write_is_enough_after_idling),
+		cmocka_unit_test(reads_prepare_nothing),
 		cmocka_unit_test(after_a_gap_the_leader_must_be_told),
 		cmocka_unit_test(wrong_rules_fail_after_a_gap),
 		cmocka_unit_test(a_ping_may_be_late),
+		cmocka_unit_test(a_leader_may_reply_before_it_pings),
+		cmocka_unit_test(a_write_may_overtake_the_answer_to_a_ping),
 		cmocka_unit_test(what_was_sent_has_not_arrived),
 		cmocka_unit_test(a_connection_begins_anew),
 		cmocka_unit_test(the_shortest_timeout_counts),

@@ -1,0 +1,139 @@
+/*-------------------------------------------------------------------------
+ *
+ * cadence.c
+ *	  What to send when, so that a ZooKeeper session lives, and is known to.
+ *
+ * src/protocol/cadence.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "protocol/cadence.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define SHORTEST_PERIOD	100000
+
+/* The places of a round: echoes up to ECHOES, then reads. */
+#define ECHOES			2
+#define BEATS			4
+
+static bool may_prove(const ZklCadence *cadence, int64_t now, bool holds);
+static bool is_near(const ZklCadence *cadence, int64_t now,
+					int64_t safe_until);
+
+int64_t
+zkl_cadence_period(int64_t timeout)
+{
+	return timeout / 20 > SHORTEST_PERIOD ? timeout / 20 : SHORTEST_PERIOD;
+}
+
+/*
+ * Safe until is 0.4 timeouts ahead at least.  A sign is due within a period,
+ * and this leaves time to find another server before safe until.
+ */
+int64_t
+zkl_cadence_patience(int64_t timeout)
+{
+	return timeout / 4;
+}
+
+void
+zkl_cadence_connected(ZklCadence *cadence, int64_t timeout)
+{
+	assert(timeout > 0);
+	memset(cadence, 0, sizeof(*cadence));
+	cadence->timeout = timeout;
+	cadence->barrier = true;
+}
+
+/*
+ * A write that was just sent is a proof, or will be followed by another one on
+ * a busy server.  So a proof of our own waits for a period.
+ */
+static bool
+may_prove(const ZklCadence *cadence, int64_t now, bool holds)
+{
+	return holds && (cadence->wrote_at == 0 ||
+					 now - cadence->wrote_at >= zkl_cadence_period(cadence->timeout));
+}
+
+/* The next proof will be answered after two signs, if the last echo counts. */
+static bool
+is_near(const ZklCadence *cadence, int64_t now, int64_t safe_until)
+{
+	return safe_until - now < cadence->timeout * 35 / 100 + 2 * cadence->took;
+}
+
+ZklSign
+zkl_cadence_next(const ZklCadence *cadence, int64_t now, bool holds,
+				 int64_t safe_until)
+{
+	if (cadence->barrier)
+		return ZKL_SIGN_PROOF;
+	if (cadence->prepared && may_prove(cadence, now, holds))
+		return ZKL_SIGN_PROOF;
+	if (now < cadence->due_at)
+		return ZKL_SIGN_NONE;
+	if (is_near(cadence, now, safe_until) &&
+		may_prove(cadence, now, holds))
+		return ZKL_SIGN_PROOF;
+	return cadence->beat < ECHOES ? ZKL_SIGN_ECHO : ZKL_SIGN_READ;
+}
+
+int64_t
+zkl_cadence_due(const ZklCadence *cadence, bool holds)
+{
+	int64_t		prove_at;
+
+	if (cadence->barrier)
+		return 0;
+	if (!cadence->prepared || !holds)
+		return cadence->due_at;
+	if (cadence->wrote_at == 0)
+		return 0;
+	prove_at = cadence->wrote_at + zkl_cadence_period(cadence->timeout);
+	return prove_at < cadence->due_at ? prove_at : cadence->due_at;
+}
+
+/* From the sending, not from the answer. */
+void
+zkl_cadence_sent(ZklCadence *cadence, ZklSign sign, int64_t now)
+{
+	cadence->sent_at = now;
+	cadence->due_at = now + zkl_cadence_period(cadence->timeout);
+	if (sign == ZKL_SIGN_PROOF)
+		zkl_cadence_wrote(cadence, now);
+	else
+		cadence->beat = (cadence->beat + 1) % BEATS;
+	cadence->barrier = false;
+}
+
+/*
+ * If the answer came late, the next sign does not follow at once: an echo tells
+ * more if the one before was answered a little earlier; see safeuntil.h.
+ */
+void
+zkl_cadence_answered(ZklCadence *cadence, ZklSign sign, int64_t now)
+{
+	int64_t		next = now + cadence->timeout / 40;
+
+	cadence->took = now - cadence->sent_at;
+	if (cadence->due_at < next)
+		cadence->due_at = next;
+	if (sign == ZKL_SIGN_ECHO && cadence->beat == ECHOES)
+		cadence->prepared = true;
+}
+
+void
+zkl_cadence_wrote(ZklCadence *cadence, int64_t now)
+{
+	cadence->prepared = false;
+	cadence->wrote_at = now;
+}
+
+void
+zkl_cadence_failed(ZklCadence *cadence)
+{
+	cadence->prepared = true;
+}

@@ -1,0 +1,88 @@
+/*-------------------------------------------------------------------------
+ *
+ * cadence.h
+ *	  What to send when, so that a ZooKeeper session lives, and is known to.
+ *
+ * A worker has one sign of life under way at a time.  There are three kinds, and
+ * safeuntil.h says what each of them tells:
+ *
+ * - A read is answered by the server that we are connected to.  It keeps the
+ *	 session alive, and shows that the connection works.
+ * - An echo is answered by the leader.  It is no write: it takes no place in
+ *	 ZooKeeper's order, and goes to no disk.
+ * - A proof is a write that changes nothing.
+ *
+ * Signs are a twentieth of the session timeout apart.  A round is two echoes and
+ * then two reads.  The two echoes prepare a base: each write that is sent after
+ * them makes it the base of safe until.  If the session holds a ticket, such a
+ * write follows the echoes: a proof, unless a request of a ticket is one.  So a
+ * session that holds tickets sends five proofs at most in a session timeout.
+ * A session without tickets sends none.  It is idle, and the create of its next
+ * ticket moves safe until by itself.
+ *
+ * If safe until comes near nevertheless, because ZooKeeper is slow or the worker
+ * stood still, each sign is a proof.
+ *
+ * Pure: no PostgreSQL, no ZooKeeper, no clock.  All moments and times are in
+ * microseconds, on the caller's clock.
+ *
+ * src/protocol/cadence.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_CADENCE_H
+#define ZKL_CADENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A sign of life, or none. */
+typedef enum ZklSign
+{
+	ZKL_SIGN_NONE,
+	ZKL_SIGN_READ,
+	ZKL_SIGN_ECHO,
+	ZKL_SIGN_PROOF
+} ZklSign;
+
+typedef struct ZklCadence
+{
+	int64_t		timeout;		/* of the session */
+	int64_t		due_at;			/* when the next sign is due */
+	int64_t		wrote_at;		/* when the last write was sent; 0: never */
+	int64_t		sent_at;		/* when the last sign was sent */
+	int64_t		took;			/* the time to the last answer of a sign */
+	int			beat;			/* the sign's place in the round, from 0 on */
+	bool		barrier;		/* the connection begins with a proof */
+	bool		prepared;		/* there is a new base to prove */
+} ZklCadence;
+
+/* How far apart signs are, and how long one may remain without an answer. */
+extern int64_t zkl_cadence_period(int64_t timeout);
+extern int64_t zkl_cadence_patience(int64_t timeout);
+
+/* A connection begins: its first request must be a proof, at once. */
+extern void zkl_cadence_connected(ZklCadence *cadence, int64_t timeout);
+
+/*
+ * What shall be sent now, if no sign is under way?  And when is it time to ask
+ * this again?  "holds": the session has a ticket of which something is to be
+ * proved.  Safe until is a moment that has passed if nothing is known.
+ */
+extern ZklSign zkl_cadence_next(const ZklCadence *cadence, int64_t now,
+								bool holds, int64_t safe_until);
+extern int64_t zkl_cadence_due(const ZklCadence *cadence, bool holds);
+
+/* This sign was sent, and has been answered. */
+extern void zkl_cadence_sent(ZklCadence *cadence, ZklSign sign, int64_t now);
+extern void zkl_cadence_answered(ZklCadence *cadence, ZklSign sign,
+								 int64_t now);
+
+/*
+ * Another write was sent, which is a proof if it succeeds.  And: it did not
+ * succeed, so a proof follows soon, unless yet another write does.
+ */
+extern void zkl_cadence_wrote(ZklCadence *cadence, int64_t now);
+extern void zkl_cadence_failed(ZklCadence *cadence);
+
+#endif							/* ZKL_CADENCE_H */
