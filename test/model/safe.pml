@@ -5,16 +5,20 @@
  * their order, but may take any time: so each way may stall, also the one from the
  * leader to the follower alone, and the follower may be cut off at any moment.  The
  * leader pings each half tick, unless it stands still, which it may do PAUSES times.
+ * When it wakes, it sends the ping that is due in the same step of the clock, but may
+ * do other things before.
  *
- * The worker is src/protocol/safeuntil.c.  One step of the clock is its jitter.
+ * The worker is src/protocol/safeuntil.c.  One step of the clock is its jitter.  It is
+ * idle until it writes; the write may be the create of a ticket, which is granted when
+ * the write is answered.  Several writes may be under way.
  *
  * Property:
  *	BASE	the leader has heard of the session at the base, or later
  *
- * Defects, each of which spin must find: FROM_SENT, ONE_PROOF, PROOFS_OVERLAP,
- * NO_HALF_TICK, NO_JITTER, SENT_FOR_ANSWERED, CONNECTED_BELIEVED.  And a ZooKeeper that
- * is not as we assume: OVERTAKES (a commit may overtake a ping), WAKES_LATE (a leader
- * that wakes commits before it pings).
+ * Defects, each of which spin must find: FROM_SENT, NO_ECHO, ONE_ECHO, ECHO_TOO_SOON,
+ * ECHO_BELIEVED, PROVABLE_LATE, NO_HALF_TICK, NO_JITTER, SENT_FOR_ANSWERED,
+ * CONNECTED_BELIEVED.  And a ZooKeeper that is not as we assume: OVERTAKES (a reply may
+ * overtake a ping).
  */
 
 #ifndef HALF_TICK
@@ -24,7 +28,10 @@
 #define END 6					/* the clock stops here */
 #endif
 #ifndef WRITES
-#define WRITES 3
+#define WRITES 1
+#endif
+#ifndef SYNCS
+#define SYNCS 3
 #endif
 #ifndef READS
 #define READS 0
@@ -39,17 +46,17 @@
 #define CONNECTS 1
 #endif
 
-#define SIGNS (WRITES + READS)
+#define SIGNS (WRITES + SYNCS + READS)
 
-mtype = { CONNECT, WRITE, READ, REVALIDATE, REQUEST, PONG, PING, VALID, COMMIT };
+mtype = { CONNECT, WRITE, SYNC, READ, REVALIDATE, REQUEST, REQUEST_SYNC, PONG, PING, VALID, COMMIT, REPLY_SYNC };
 
-/* What is on its way; the number is the moment at which the worker began it. */
-chan to_follower = [1] of { mtype, byte };
-chan to_worker = [1] of { mtype, byte };
-chan to_leader = [2] of { mtype, byte };
-chan from_leader = [2] of { mtype, byte };
+/* What is on its way: the moment at which the worker began it, and what was provable then. */
+chan to_follower = [1] of { mtype, byte, byte };
+chan to_worker = [1] of { mtype, byte, byte };
+chan to_leader = [2] of { mtype, byte, byte };
+chan from_leader = [2] of { mtype, byte, byte };
 #ifdef OVERTAKES
-chan pings = [2] of { mtype, byte };
+chan pings = [2] of { mtype, byte, byte };
 #else
 #define pings from_leader
 #endif
@@ -70,10 +77,14 @@ bit touch_table;
 /* the worker */
 byte connects = CONNECTS;
 byte writes = WRITES;
+byte syncs = SYNCS;
 byte reads = READS;
 bit connecting;
-bit connected;
+bit connected = (CONNECTS == 0);	/* at 0 */
 byte under_way;
+bit has_echo;
+byte echo_sent;
+byte echo_answered;
 byte base;
 byte provable;
 byte nsigns;
@@ -129,13 +140,44 @@ inline collect(sent) {
 	i = 0; j = 0
 }
 
+#ifdef ECHO_TOO_SOON
+#define COUNTS(sent) 1
+#else
+#define COUNTS(sent) (!has_echo || sent > echo_answered)
+#endif
+
+/* zkl_safe_until_echo */
+inline echo(sent) {
+	if
+	:: COUNTS(sent) ->
+#ifdef ONE_ECHO
+		collect(sent);
+#else
+		if
+		:: has_echo -> collect(echo_sent)
+		:: else
+		fi;
+#endif
+		has_echo = 1; echo_sent = sent; echo_answered = now
+	:: else
+	fi;
+	sign(sent)
+#ifdef ECHO_BELIEVED
+	; base = (provable > base -> provable : base)
+#endif
+}
+
 /* zkl_safe_until_proof */
-inline proof(sent) {
-#ifdef ONE_PROOF
+inline proof(sent, proves) {
+#ifdef NO_ECHO
 	collect(sent);
+	proves = provable;
+#endif
+#ifdef PROVABLE_LATE
+	proves = provable;
 #endif
 	if
-	:: provable > base -> base = provable
+	:: proves > base -> base = proves
 	:: else
 	fi;
 #ifdef FROM_SENT
@@ -144,28 +186,22 @@ inline proof(sent) {
 	:: else
 	fi;
 #endif
-	collect(sent);
-	sign(sent)
 }
 
-#ifdef PROOFS_OVERLAP
-#define MAY_PROVE (under_way < 2)
-#else
-#define MAY_PROVE (under_way == 0)
-#endif
-
 proctype Worker() {
-	byte sent;
+	byte sent, proves;
 end:
 	do
 	:: atomic { !connecting && connects > 0 && nfull(to_follower) && len(to_follower) + len(to_worker) == 0 && under_way == 0 ->
-			connects--; connecting = 1; connected = 0; to_follower!CONNECT(now) }
-	:: atomic { connected && writes > 0 && MAY_PROVE && nfull(to_follower) ->
-			writes--; under_way++; to_follower!WRITE(now) }
-	:: atomic { connected && reads > 0 && nfull(to_follower) -> reads--; to_follower!READ(now) }
-	:: d_step { to_worker?CONNECT(sent) ->		/* zkl_safe_until_connected */
+			connects--; connecting = 1; connected = 0; to_follower!CONNECT(now, 0) }
+	:: atomic { connected && writes > 0 && nfull(to_follower) ->
+			writes--; under_way++; to_follower!WRITE(now, provable) }
+	:: atomic { connected && syncs > 0 && nfull(to_follower) -> syncs--; under_way++; to_follower!SYNC(now, 0) }
+	:: atomic { connected && reads > 0 && nfull(to_follower) -> reads--; to_follower!READ(now, 0) }
+	:: d_step { to_worker?CONNECT(sent, proves) ->		/* zkl_safe_until_connected */
 			connecting = 0; connected = 1;
 			provable = sent;
+			has_echo = 0; echo_sent = 0; echo_answered = 0;
 			do
 			:: nsigns > 0 -> nsigns--; sign_sent[nsigns] = 0; sign_answered[nsigns] = 0
 			:: else -> break
@@ -175,35 +211,36 @@ end:
 			assert(base <= touched);
 #endif
 			sent = 0 }
-	:: d_step { to_worker?WRITE(sent) ->
+	:: d_step { to_worker?WRITE(sent, proves) ->
 			under_way--;
-			proof(sent);
+			proof(sent, proves);
 			assert(base <= touched);	/* BASE */
-			sent = 0 }
-	:: d_step { to_worker?READ(sent) -> sign(sent); sent = 0 }
+			echo(sent);
+			sent = 0; proves = 0 }
+	:: d_step { to_worker?SYNC(sent, proves) ->
+			under_way--;
+			echo(sent);
+			assert(base <= touched);	/* BASE */
+			sent = 0; proves = 0 }
+	:: d_step { to_worker?READ(sent, proves) -> sign(sent); sent = 0 }
 	od
 }
 
 /* LearnerSessionTracker, Learner.ping, Follower.processPacket */
 proctype Follower() {
-	byte sent;
+	byte sent, proves;
 end:
 	do
-	:: atomic { nfull(to_leader) && to_follower?[CONNECT, _] -> to_follower?CONNECT(sent); to_leader!REVALIDATE(sent); sent = 0 }
-	:: atomic { nfull(to_leader) && to_follower?[WRITE, _] -> to_follower?WRITE(sent); touch_table = 1; to_leader!REQUEST(sent); sent = 0 }
-	:: atomic { nfull(to_worker) && to_follower?[READ, _] -> to_follower?READ(sent); touch_table = 1; to_worker!READ(sent); sent = 0 }
-	:: atomic { nfull(to_leader) && pings?[PING, _] -> pings?PING(sent); to_leader!PONG(touch_table); touch_table = 0; sent = 0 }
-	:: atomic { nfull(to_worker) && from_leader?[VALID, _] -> from_leader?VALID(sent); to_worker!CONNECT(sent); sent = 0 }
-	:: atomic { nfull(to_worker) && from_leader?[COMMIT, _] -> from_leader?COMMIT(sent); to_worker!WRITE(sent); sent = 0 }
+	:: atomic { nfull(to_leader) && to_follower?[CONNECT, _, _] -> to_follower?CONNECT(sent, proves); to_leader!REVALIDATE(sent, 0); sent = 0 }
+	:: atomic { nfull(to_leader) && to_follower?[WRITE, _, _] -> to_follower?WRITE(sent, proves); touch_table = 1; to_leader!REQUEST(sent, proves); sent = 0; proves = 0 }
+	:: atomic { nfull(to_leader) && to_follower?[SYNC, _, _] -> to_follower?SYNC(sent, proves); touch_table = 1; to_leader!REQUEST_SYNC(sent, 0); sent = 0 }
+	:: atomic { nfull(to_worker) && to_follower?[READ, _, _] -> to_follower?READ(sent, proves); touch_table = 1; to_worker!READ(sent, 0); sent = 0 }
+	:: atomic { nfull(to_leader) && pings?[PING, _, _] -> pings?PING(sent, proves); to_leader!PONG(touch_table, 0); touch_table = 0; sent = 0 }
+	:: atomic { nfull(to_worker) && from_leader?[VALID, _, _] -> from_leader?VALID(sent, proves); to_worker!CONNECT(sent, 0); sent = 0 }
+	:: atomic { nfull(to_worker) && from_leader?[COMMIT, _, _] -> from_leader?COMMIT(sent, proves); to_worker!WRITE(sent, proves); sent = 0; proves = 0 }
+	:: atomic { nfull(to_worker) && from_leader?[REPLY_SYNC, _, _] -> from_leader?REPLY_SYNC(sent, proves); to_worker!SYNC(sent, 0); sent = 0 }
 	od
 }
-
-/* When it wakes, it pings first. */
-#ifdef WAKES_LATE
-#define WORKS (!stands_still)
-#else
-#define WORKS (!stands_still && now <= ping_at)
-#endif
 
 inline touch() {
 	if
@@ -214,24 +251,28 @@ inline touch() {
 
 /* Leader.lead, LearnerHandler.run */
 proctype Leader() {
-	byte sent;
+	byte sent, proves;
 end:
 	do
-	:: atomic { !stands_still && now >= ping_at && nfull(pings) -> pings!PING(0); ping_at = now + HALF_TICK }
-	:: atomic { WORKS && to_leader?[PONG, _] -> to_leader?PONG(sent);
+	:: atomic { !stands_still && now >= ping_at && nfull(pings) -> pings!PING(0, 0); ping_at = now + HALF_TICK }
+	:: atomic { !stands_still && to_leader?[PONG, _, _] -> to_leader?PONG(sent, proves);
 			if
 			:: sent -> touch()
 			:: else
 			fi;
 			sent = 0 }
-	:: atomic { WORKS && nfull(from_leader) && to_leader?[REVALIDATE, _] -> to_leader?REVALIDATE(sent); touch(); from_leader!VALID(sent); sent = 0 }
-	:: atomic { WORKS && nfull(from_leader) && to_leader?[REQUEST, _] -> to_leader?REQUEST(sent);
+	:: atomic { !stands_still && nfull(from_leader) && to_leader?[REVALIDATE, _, _] -> to_leader?REVALIDATE(sent, proves); touch(); from_leader!VALID(sent, 0); sent = 0 }
+	:: atomic { !stands_still && nfull(from_leader) && to_leader?[REQUEST, _, _] -> to_leader?REQUEST(sent, proves);
 			if
-			:: !deposed -> from_leader!COMMIT(sent)
+			:: !deposed -> from_leader!COMMIT(sent, proves)
 			:: else
 			fi;
-			sent = 0 }
-	:: atomic { !stands_still && pauses > 0 -> pauses--; stands_still = 1 }
+			sent = 0; proves = 0 }
+	/* A leader that was deposed does not know it. */
+	:: atomic { !stands_still && nfull(from_leader) && to_leader?[REQUEST_SYNC, _, _] -> to_leader?REQUEST_SYNC(sent, proves);
+			from_leader!REPLY_SYNC(sent, 0); sent = 0 }
+	/* Not again before it has sent the ping that was due when it woke up. */
+	:: atomic { !stands_still && pauses > 0 && now <= ping_at -> pauses--; stands_still = 1 }
 	:: stands_still = 0
 	/* The others have a new leader, which begins to count. */
 	:: atomic { !deposed && elections > 0 -> elections--; deposed = 1; touched = now }

@@ -1,0 +1,185 @@
+
+# A ZooKeeper session that holds no lock writes nothing, and is neither in doubt nor a reason to
+# wait when the next lock comes.  One that holds locks writes five times in a session timeout.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+use HoldingProxy;
+use ZklockNode;
+use ZooKeeper;
+
+my $timeout = 2;
+my $zk = ZooKeeper->new;
+my $proxy = HoldingProxy->new($zk->hosts);
+my %settings = (
+	'zklock.session_timeout' => "${timeout}s",
+	'zklock.connection_timeout' => '1min',
+	'zklock.linger' => 0);
+my $node = ZklockNode->started('a', undef, %settings, 'zklock.hosts' => $proxy->address);
+my $judge = $node->backend;
+my $user = $node->backend;
+
+# What a first acquire costs, and how far safe until is ahead when it returns.
+$judge->query(q{
+	CREATE TABLE t (v text);
+	CREATE FUNCTION first(path text, OUT acquired boolean, OUT creates bigint, OUT heartbeats bigint, OUT ahead double precision)
+	LANGUAGE plpgsql AS $$
+	DECLARE s record;
+	BEGIN
+		SELECT * INTO s FROM zk_stat;
+		acquired := zk_lock_acquire(path, '1min');
+		SELECT z.creates - s.creates, z.heartbeats - s.heartbeats INTO creates, heartbeats FROM zk_stat z;
+		SELECT extract(epoch FROM safe_until - clock_timestamp()) / extract(epoch FROM session_timeout) INTO ahead FROM zk_status;
+	END $$});
+
+sub zxid { return hex(($zk->cmd('srvr') =~ /^Zxid: 0x(\w+)/m)[0]); }
+sub seconds { my ($n) = @_; usleep(1e6 * $n); return; }
+sub wait_until_idle { return $node->wait_until(q{SELECT state = 'idle' AND safe AND safe_until IS NULL FROM zk_status}); }
+sub release_all { $user->query('SELECT zk_lock_release_all()'); return wait_until_idle(); }
+sub stat_of { my ($what) = @_; return $judge->query("SELECT $what FROM zk_stat"); }
+sub logged { my ($what, $at) = @_; return scalar(() = substr(slurp_file($node->logfile), $at) =~ /$what/g); }
+
+sub first_is_quick
+{
+	my ($what) = @_;
+	my ($acquired, $creates, $heartbeats, $ahead) = split /\|/, $user->query(q{SELECT * FROM first('/idle/one')});
+	is("$acquired $creates $heartbeats", 't 1 0', "$what: the create is all that the first acquire needs");
+	cmp_ok($ahead, '>', 0.3, "$what: and proves that the session lives");
+	is($user->errcode(q{INSERT INTO t VALUES ('idle')}), '', "$what: a transaction commits");
+	return;
+}
+
+# --- idle ---
+
+# So that the directory exists, and the create is all.
+$user->query(q{SELECT zk_lock_acquire('/idle/one')});
+release_all();
+my $session = $node->status('session_id');
+
+my ($moved, $heartbeats, $signs);
+for (1 .. 3)	# sessions of other clients may end meanwhile
+{
+	($heartbeats, $signs, $moved) = (stat_of('heartbeats'), stat_of('signs'), zxid());
+	seconds(2 * $timeout);
+	($heartbeats, $signs, $moved) = (stat_of('heartbeats') - $heartbeats, stat_of('signs') - $signs, zxid() - $moved);
+	last unless $moved;
+}
+is("$moved $heartbeats", '0 0', 'idle: nothing is written in two session timeouts');
+cmp_ok($signs, '>', 20, 'idle: but the session shows that it lives');
+is($node->status('state, safe, epoch, connects'), 'idle|t|1|1', 'idle: a state of its own');
+is($judge->query('SELECT state, safe_until IS NULL FROM zk_sessions'), 'idle|t', 'idle: in zk_sessions, too');
+my $at = -s $node->logfile;
+
+first_is_quick('idle');
+is($node->status('state, safe'), 'connected|t', 'held: the session is proved to live');
+
+# --- held ---
+
+$heartbeats = stat_of('heartbeats');
+my ($before, $least) = (zxid(), $timeout);
+for (my $until = Time::HiRes::time() + 2 * $timeout; Time::HiRes::time() < $until; usleep(20_000))
+{
+	my $ahead = $judge->query('SELECT extract(epoch FROM safe_until - clock_timestamp()) FROM zk_status');
+	$least = $ahead if $ahead < $least;
+}
+my $written = zxid() - $before;
+$heartbeats = stat_of('heartbeats') - $heartbeats;
+note sprintf 'held: %d heartbeats, %d writes in two session timeouts; safe until was ahead by %.2f s at least', $heartbeats, $written, $least;
+cmp_ok($heartbeats, '>=', 6, 'held: some proofs');
+cmp_ok($heartbeats, '<=', 20, 'held: but not many');
+cmp_ok($written, '<=', 22, 'held: ZooKeeper sees no more');
+cmp_ok($least, '>', 0, 'held: and never in doubt');
+release_all();
+
+# --- the worker stands still while the session is idle ---
+
+my $worker = $node->worker_pid;
+kill 'STOP', $worker;
+$node->wait_until('SELECT NOT safe FROM zk_status');
+is($node->status('state'), 'connecting', 'standing still: seen, and no doubt');
+$user->send(q{SELECT * FROM first('/idle/one')});
+$node->wait_until(q{SELECT count(*) > 0 FROM zk_locks WHERE path = '/idle/one' AND claim = 'waiting'});
+kill 'CONT', $worker;
+like($user->answer, qr/^t\|1\|/, 'standing still: an acquire goes on');
+is($node->status('session_id'), $session, 'standing still: in the same session');
+release_all();
+
+# --- the connection is cut while the session is idle ---
+
+$proxy->cut;
+$node->wait_until('SELECT connects = 2 FROM zk_status');
+wait_until_idle();
+first_is_quick('cut');
+release_all();
+
+# ... and a lock is wanted at once.
+$proxy->cut;
+is($user->query(q{SELECT acquired, ahead > 0.3 FROM first('/idle/one')}), 't|t', 'cut, and at once: acquired');
+is($user->errcode(q{INSERT INTO t VALUES ('cut')}), '', 'cut, and at once: a transaction commits');
+release_all();
+
+# A connection that is silent is given up, and nothing is in doubt.
+my $connects = $node->status('connects');
+$proxy->hold('replies');
+$node->wait_until(q{SELECT state IN ('connecting', 'disconnected') AND NOT safe FROM zk_status});
+$proxy->pass;
+$node->wait_until("SELECT connects > $connects FROM zk_status");
+wait_until_idle();
+is($node->status('session_id'), $session, 'silent: the same session');
+first_is_quick('silent');
+release_all();
+
+# --- the session expires while it is idle ---
+
+$node->expire_session($zk);
+isnt($node->status('session_id'), $session, 'expired: another session');
+is($node->status('expirations, tickets_lost'), '1|0', 'expired: no lock was lost');
+wait_until_idle();
+first_is_quick('expired');
+release_all();
+is(stat_of('lost, doubt_time'), '0|0', 'nothing was ever lost, or in doubt');
+is(logged(qr/in doubt/, $at), 0, 'and the log says nothing of it');
+
+# --- and just after the first acquire, unknown to the worker ---
+
+$session = $node->status('session_id');
+$worker = $node->worker_pid;
+$user->query(q{BEGIN});
+is($user->query(q{SELECT zk_xact_lock_acquire('/idle/one', '1min')}), 't', 'stale: granted on the proof of the create');
+$user->query(q{INSERT INTO t VALUES ('stale')});
+kill 'STOP', $worker;
+$zk->wait_until(sub { !$zk->has_session($session) }, 'the session to expire');
+is($node->status('state, epoch'), 'in doubt|2', 'stale: the worker does not know that the session has expired');
+is($user->errcode('COMMIT'), 'ZK001', 'stale: but the commit is refused');
+kill 'CONT', $worker;
+$node->wait_until('SELECT epoch = 3 AND safe FROM zk_status');
+is($judge->query(q{SELECT count(*) FROM t WHERE v = 'stale'}), 0, 'stale: nothing is committed');
+
+# --- several sessions, and a server that stands by ---
+
+my $both = ZklockNode->started('b', $zk, %settings, 'zklock.sessions' => 2, 'zklock.leader_of' => '/idle/leader');
+$both->wait_until(q{SELECT zk_is_leader('/idle/leader')});
+my ($other) = $both->safe_psql('postgres', 'SELECT session FROM zk_sessions WHERE ephemeral_bytes = 0');
+$both->wait_until("SELECT state = 'idle' FROM zk_sessions WHERE session = $other");
+is($both->safe_psql('postgres', 'SELECT state, safe, safe_until > clock_timestamp() FROM zk_status'), 'connected|t|t',
+	'two sessions: the one that holds nothing is idle');
+is($both->safe_psql('postgres', q{BEGIN; CREATE TABLE u (v text); SELECT zk_is_leader('/idle/leader'); COMMIT}), 't',
+	'two sessions: a transaction of the other one commits');
+
+$node->configure('zklock.leader_of' => '/idle/leader');
+$node->reload;
+$node->wait_until(q{SELECT ephemeral_bytes > 0 FROM zk_status});
+wait_until_idle();
+pass('standby: a queued ticket of a standby is not proved');
+is($node->safe_psql('postgres', q{SELECT zk_is_leader('/idle/leader')}), 'f', 'standby: it does not lead');
+$both->stop;
+$node->wait_until(q{SELECT zk_is_leader('/idle/leader')});
+is($node->status('state, safe'), 'connected|t', 'standby: it leads, and is proved to live');
+is($judge->errcode(q{BEGIN; SELECT zk_is_leader('/idle/leader'); INSERT INTO t VALUES ('leads'); COMMIT}), '', 'standby: a transaction commits');
+
+done_testing();
