@@ -46,6 +46,15 @@
 #define CONNECTS 1
 #endif
 
+/* To search further: in this order of sending. */
+#ifdef ORDERED
+#define MAY_SYNC (reads == 0)
+#define MAY_WRITE (syncs == 0)
+#else
+#define MAY_SYNC 1
+#define MAY_WRITE 1
+#endif
+
 #define SIGNS (WRITES + SYNCS + READS)
 
 mtype = { CONNECT, WRITE, SYNC, READ, REVALIDATE, REQUEST, REQUEST_SYNC, PONG, PING, VALID, COMMIT, REPLY_SYNC };
@@ -194,9 +203,9 @@ end:
 	do
 	:: atomic { !connecting && connects > 0 && nfull(to_follower) && len(to_follower) + len(to_worker) == 0 && under_way == 0 ->
 			connects--; connecting = 1; connected = 0; to_follower!CONNECT(now, 0) }
-	:: atomic { connected && writes > 0 && nfull(to_follower) ->
+	:: atomic { connected && writes > 0 && MAY_WRITE && nfull(to_follower) ->
 			writes--; under_way++; to_follower!WRITE(now, provable) }
-	:: atomic { connected && syncs > 0 && nfull(to_follower) -> syncs--; under_way++; to_follower!SYNC(now, 0) }
+	:: atomic { connected && syncs > 0 && MAY_SYNC && nfull(to_follower) -> syncs--; under_way++; to_follower!SYNC(now, 0) }
 	:: atomic { connected && reads > 0 && nfull(to_follower) -> reads--; to_follower!READ(now, 0) }
 	:: d_step { to_worker?CONNECT(sent, proves) ->		/* zkl_safe_until_connected */
 			connecting = 0; connected = 1;
