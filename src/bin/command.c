@@ -32,8 +32,8 @@
 #include "bin/signals.h"
 
 /* How often the backend is asked, and how long before the end SIGTERM comes. */
-#define ASK_INTERVAL		(fmax(zkl_server_standing.session_timeout, 1) / 10)
-#define MAX_GRACE			(zkl_server_standing.session_timeout / 4)
+#define ASK_INTERVAL		(fmax(zkl_server_standing.session_timeout, 1) / 20)
+#define MAX_GRACE			(zkl_server_standing.session_timeout / 5)
 
 /* How often to look whether processes that are not children have ended. */
 #define LOOK_INTERVAL		0.05
