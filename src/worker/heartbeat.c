@@ -199,8 +199,10 @@ zkl_heartbeat_send(void)
 	if (!zkl_session_may_sign())
 		return;
 
-	sign = zkl_cadence_next(&cadence, now, zkl_send_queue_holds(),
-							zkl_safe_until(&safe));
+	/* Nothing but a proof makes the connection usable. */
+	sign = !zkl_session_is_usable() ? ZKL_SIGN_PROOF :
+		zkl_cadence_next(&cadence, now, zkl_send_queue_holds(),
+						 zkl_safe_until(&safe));
 	if (sign == ZKL_SIGN_NONE)
 		return;
 	zkl_session_sign(sign);

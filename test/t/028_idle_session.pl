@@ -75,6 +75,12 @@ is($node->status('state, safe, epoch, connects'), 'idle|t|1|1', 'idle: a state o
 is($judge->query('SELECT state, safe_until IS NULL FROM zk_sessions'), 'idle|t', 'idle: in zk_sessions, too');
 my $at = -s $node->logfile;
 
+# Tries, and waits that are too short, end as they do with a session that is not idle.
+is($user->query(q{SELECT zk_lock_acquire('/idle/one', '0')}), 't', 'idle: a try');
+release_all();
+is($user->errcode(q{SELECT zk_lock_acquire('/idle/one', '1 ms')}), '', 'idle: a wait that is too short is no error');
+release_all();
+
 first_is_quick('idle');
 is($node->status('state, safe'), 'connected|t', 'held: the session is proved to live');
 
