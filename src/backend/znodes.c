@@ -299,7 +299,7 @@ report_no_slot(void)
 
 /*
  * A long survey may take its time, as long as ZooKeeper answers anything, even
- * if only heartbeats.  False if the time is over.
+ * if only signs of life.  False if the time is over.
  */
 static bool
 wait_until_done(const char *path, int64 asked_at, int64 until)

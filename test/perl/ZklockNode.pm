@@ -162,7 +162,7 @@ Until the server has noticed that ZooKeeper is away.
 sub wait_until_away
 {
 	my ($self) = @_;
-	return $self->wait_until(q{SELECT state <> 'connected' FROM zk_status});
+	return $self->wait_until(q{SELECT state NOT IN ('connected', 'idle') FROM zk_status});
 }
 
 =item $node->status($column)
