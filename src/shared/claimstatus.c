@@ -261,7 +261,9 @@ zkl_claim_status_ticket(ZklClaim *claim, int64 *czxid,
 		if (dlist_is_empty(&entry->pending))
 			zkl_leases_visit(entry, note_ticket, &ticket);
 	}
-	in_touch = zkl_session_info_is_in_touch(entry->session, zkl_now());
+	/* An idle session may have expired unnoticed. */
+	in_touch = zkl_session_info_is_in_touch(entry->session, zkl_now()) &&
+		zkl_session_info_is_safe(entry->session, zkl_now());
 	LWLockRelease(zkl_lock_table_partition(entry->hash));
 	*czxid = ticket.czxid;
 	if (!in_touch)
