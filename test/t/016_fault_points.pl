@@ -537,7 +537,12 @@ sub worker_fails
 		my ($session, $epoch) = split /\|/, ask($c->{node}, 'SELECT session_id, epoch FROM zk_status');
 		if ($is_new) { isnt($session, $c->{session}, "$c->{name}: another session"); }
 		else { is("$session $epoch", "$c->{session} $c->{epoch}", "$c->{name}: the same session"); }
-		judge_tries($c, 'f', 'after that') if $c->{failure} eq 'held';
+		if ($c->{failure} eq 'held')
+		{
+			# The next worker makes a znode that is still missing.
+			wait_until($c->{node}, "SELECT coalesce(bool_or(granted), false) FROM zk_locks WHERE path = '$c->{path}'") unless $c->{judge_holds};
+			judge_tries($c, 'f', 'after that');
+		}
 		judge_releases($c);
 		check_victim_of_worker($c, $c->{failure});
 		settle($c);
