@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #include "faultpoint.h"
+#include "protocol/attempts.h"
 #include "settings.h"
 #include "zookeeper/sessionint.h"
 
@@ -38,7 +39,6 @@
 #define MIN_TIMEOUT_MS		1000
 #define MAX_TIMEOUT_MS		(60 * 60 * 1000)
 #define NO_SOCKET_WAIT_MS	50
-#define MIN_PAUSE_MS		50
 
 static zhandle_t *init_handle(const char *servers, int timeout_ms,
 							  const clientid_t *client_id);
@@ -303,38 +303,30 @@ has_no_connection(void)
 	return state == 0 || state == ZOO_NOTCONNECTED_STATE;
 }
 
-/*
- * When ZooKeeper fails, it fails for many servers at once, and they must not
- * overrun it when it comes back.  The list of servers is tried once at full
- * speed, then with pauses.  The pauses grow to the period of the signs of life,
- * and differ from server to server.  Only an answered proof shows that a
- * connection was of use.
- */
+/* Only an answered proof shows that a connection was of use. */
 static void
 note_attempt(void)
 {
-	int			rounds = ++zkl_session_state.attempts / zkl_session_state.nservers;
-	int			pause;
+	int			attempts = ++zkl_session_state.attempts;
 	uint32		random = 0;
+	int			pause;
 
 	zkl_session_state.gave_up = false;
-
-	/* The pause comes after each round of all servers. */
-	if (zkl_session_state.attempts % zkl_session_state.nservers != 0)
-		return;
-	pause = Max(2 * MIN_PAUSE_MS, zkl_session_state.timeout_ms / 20);
-	pause = Min(pause, MIN_PAUSE_MS << Min(rounds, 10));
-
-	/*
-	 * Without trust, there is little hope for the next round, and what TLS
-	 * costs ZooKeeper, many servers would make it pay.
-	 */
-	if (zkl_session_state.mistrusts >= zkl_session_state.nservers)
-		pause = zkl_session_state.timeout_ms / 2;
-	zkl_session_state.mistrusts = 0;
 	(void) pg_strong_random(&random, sizeof(random));
-	zkl_session_state.attempt_at = zkl_now() +
-		ZKL_MS(pause / 2 + random % (pause / 2 + 1));
+	pause = zkl_attempts_pause_ms(attempts, zkl_session_state.nservers,
+								  zkl_session_state.timeout_ms, random);
+	if (pause > 0)
+	{
+		/*
+		 * Without trust, there is little hope for the next round, and what
+		 * TLS costs ZooKeeper, many servers would make it pay.
+		 */
+		if (zkl_session_state.mistrusts >= zkl_session_state.nservers)
+			pause = zkl_session_state.timeout_ms / 4 +
+				random % (zkl_session_state.timeout_ms / 4 + 1);
+		zkl_session_state.mistrusts = 0;
+	}
+	zkl_session_state.attempt_at = zkl_now() + ZKL_MS(pause);
 }
 
 /* Give up a silent server earlier than the client would. */
@@ -361,7 +353,8 @@ check_connecting(void)
 static int
 connect_limit(void)
 {
-	return Max(200, zkl_session_state.timeout_ms / (3 * zkl_session_state.nservers));
+	return zkl_attempts_limit_ms(zkl_session_state.nservers,
+								 zkl_session_state.timeout_ms);
 }
 
 /*
