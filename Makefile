@@ -17,6 +17,7 @@
 #	make faults					random faults on three servers, from a seed: SEED= RUNS= SECONDS=
 #	make client-tls				the tests of TLS and SASL, with a client library that has them
 #	make soak [HOURS=n]			locks for hours, and what that does to memory and ZooKeeper
+#	make fleet [SESSIONS=n]		what 1,000 servers cost three ZooKeepers, also after an outage
 #	make deadlock-storm [SECONDS=n]	locks in random orders; a checker knows the true deadlocks
 #	make sanitize				pg_regress and isolation tests with AddressSanitizer and UBSan
 #	make assertions				the same on a PostgreSQL with assertions, built from source
@@ -178,6 +179,15 @@ fuzz: $(FUZZ)
 		-verbosity=0 -print_final_stats=1 -artifact_prefix=test/out/fuzz/ \
 		test/out/fuzz test/fuzz/corpus
 
+# --- a fleet -------------------------------------------------------------------
+
+# Sessions that play the workers of many servers, for "make fleet".
+FLEET = test/out/sessions
+
+$(FLEET): $(wildcard test/fleet/*.[ch]) $(PURE) $(HEADER_FILES)
+	@mkdir -p $(@D)
+	$(CC) -std=gnu99 -Wall -Wextra -Werror -g -O2 -Isrc $(filter %.c,$^) -o $@ -lzookeeper_st
+
 # --- model ----------------------------------------------------------------------
 
 model:
@@ -230,6 +240,9 @@ client-tls:
 soak:
 	@test/soak $(HOURS)
 
+fleet:
+	@test/fleet/run $(SESSIONS)
+
 deadlock-storm:
 	@STORM_SECONDS=$(or $(SECONDS),60) test/run tap 044_deadlock_storm
 
@@ -261,4 +274,4 @@ release:
 matrix:
 	@package/matrix $(RELEASES)
 
-.PHONY: all install-man uninstall-man unit fuzz model instructions check-layers have-indent indent check-indent test sanitize assertions demo faults client-tls soak deadlock-storm bench bench-doc bench-compare deb release matrix
+.PHONY: all install-man uninstall-man unit fuzz model instructions check-layers have-indent indent check-indent test sanitize assertions demo faults client-tls fleet soak deadlock-storm bench bench-doc bench-compare deb release matrix

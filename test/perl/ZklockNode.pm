@@ -245,12 +245,18 @@ sub worker_pid
 
 Seconds of CPU time that the worker has used so far.
 
+=item ZklockNode::cpu_of($pid)
+
+The same of any process.
+
 =cut
 
-sub worker_cpu
+sub worker_cpu { my ($self) = @_; return cpu_of($self->worker_pid); }
+
+sub cpu_of
 {
-	my ($self) = @_;
-	my $stat = slurp_file('/proc/' . $self->worker_pid . '/stat');
+	my ($pid) = @_;
+	my $stat = slurp_file("/proc/$pid/stat");
 	my ($user, $system) = (split ' ', $stat =~ s/.*\)//sr)[ 11, 12 ];
 	return ($user + $system) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
 }

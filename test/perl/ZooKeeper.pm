@@ -130,6 +130,10 @@ Of its zoo.cfg.
 
 The number from which server C<$i>, which is not running, counts the children of a znode.
 
+=item $zk->pid($i)
+
+Its process, or undef.
+
 =item $zk->cmd('wchs', $i)
 
 The answer to a four-letter word, of server 1 if none is named.
@@ -149,6 +153,13 @@ sub set_counter
 		join(':', map { "$jars/$_.jar" } qw(slf4j-simple slf4j-api zookeeper-jute zookeeper)),
 		"$test_dir/SetCversion.java", "$self->{directory}/$i/data", $path, $counter);
 	return;
+}
+
+sub pid
+{
+	my ($self, $i) = @_;
+	my ($pid) = (eval { slurp_file("$self->{directory}/$i/pid") } // '') =~ /(\d+)/;
+	return $pid && -e "/proc/$pid" ? $pid : undef;
 }
 
 sub cmd

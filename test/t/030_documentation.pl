@@ -334,7 +334,7 @@ my %files = ('Tests' => [ files_in('test/*', '') ],
 	'TAP tests' => [ files_in('test/t/*.pl') ],
 	'Modules of the TAP tests' => [ files_in('test/perl/*.pm') ],
 	'Models, faults and the benchmark' =>
-	  [ map { files_in("test/$_/*", "$_/") } 'model', 'interop', 'faults', 'bench' ]);
+	  [ map { files_in("test/$_/*", "$_/") } 'model', 'interop', 'faults', 'fleet', 'bench' ]);
 my $index = slurp_file("$top/test/README.md");
 foreach my $section (sort keys %files)
 {
