@@ -27,11 +27,13 @@
 #include "worker/heartbeat.h"
 #include "worker/sendqueue.h"
 #include "worker/sessionnews.h"
+#include "worker/strays.h"
 #include "zookeeper/session.h"
 
 static ZklSafeUntil safe;
 static ZklCadence cadence;
 
+static bool proves(int64 now);
 static void prove(int64 provable);
 static void publish_safe_until(void);
 static int64 published(void);
@@ -149,9 +151,10 @@ published(void)
 void
 zkl_heartbeat_tend(void)
 {
-	int64		soon = zkl_now() + 2 * zkl_cadence_period(safe.timeout);
+	int64		now = zkl_now();
+	int64		soon = now + 2 * zkl_cadence_period(safe.timeout);
 
-	if (!zkl_send_queue_holds() && published() > ZKL_SAFE_UNTIL_IDLE &&
+	if (!proves(now) && published() > ZKL_SAFE_UNTIL_IDLE &&
 		published() < soon)
 		pg_atomic_write_u64(&zkl_session_info_mine->safe_until,
 							ZKL_SAFE_UNTIL_IDLE);
@@ -173,7 +176,14 @@ zkl_heartbeat_next(void)
 		return 0;
 	if (!zkl_session_may_sign())
 		return zkl_session_sign_sent() + zkl_cadence_patience(safe.timeout);
-	return zkl_cadence_due(&cadence, zkl_send_queue_holds());
+	return zkl_cadence_due(&cadence, proves(zkl_now()));
+}
+
+/* Is there something to be proved? */
+static bool
+proves(int64 now)
+{
+	return zkl_send_queue_holds() || zkl_strays_may_come(now);
 }
 
 /*
@@ -201,7 +211,7 @@ zkl_heartbeat_send(void)
 
 	/* Nothing but a proof makes the connection usable. */
 	sign = !zkl_session_is_usable() ? ZKL_SIGN_PROOF :
-		zkl_cadence_next(&cadence, now, zkl_send_queue_holds(),
+		zkl_cadence_next(&cadence, now, proves(now),
 						 zkl_safe_until(&safe));
 	if (sign == ZKL_SIGN_NONE)
 		return;

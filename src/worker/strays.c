@@ -41,6 +41,7 @@ typedef struct Look
 
 static ZklStray *rows;
 static Look looks[ZKL_STRAYS_MAX];
+static int64 noted_at = 0;		/* when the newest row was */
 
 static int	row_to_fill(void);
 static void list(int row);
@@ -53,6 +54,8 @@ zkl_strays_start(void)
 {
 	rows = zkl_stray_table_rows(zkl_session_info_number());
 	memset(looks, 0, sizeof(looks));
+	for (int i = 0; i < ZKL_STRAYS_MAX; i++)
+		noted_at = Max(noted_at, rows[i].noted_at);
 }
 
 void
@@ -64,7 +67,13 @@ zkl_strays_note(const char *directory, const char *uuid)
 	set_free(row);
 	strlcpy(rows[row].directory, directory, sizeof(rows[row].directory));
 	strlcpy(rows[row].uuid, uuid, sizeof(rows[row].uuid));
-	rows[row].noted_at = zkl_now();
+	rows[row].noted_at = noted_at = zkl_now();
+}
+
+bool
+zkl_strays_may_come(int64 now)
+{
+	return noted_at != 0 && now < noted_at + LATE_AT_MOST;
 }
 
 /* A free one, or else the oldest. */
@@ -108,6 +117,7 @@ zkl_strays_expired(void)
 {
 	for (int i = 0; i < ZKL_STRAYS_MAX; i++)
 		set_free(i);
+	noted_at = 0;
 }
 
 void

@@ -54,6 +54,12 @@ extern void zkl_strays_start(void);
 extern void zkl_strays_note(const char *directory, const char *uuid);
 
 /*
+ * May one still come?  Then the session must send writes, since only a write
+ * shows that the session has moved away from the connection.
+ */
+extern bool zkl_strays_may_come(int64 now);
+
+/*
  * The session has a new connection; its handle is gone, and with it all
  * replies; it has expired.
  */
