@@ -602,7 +602,9 @@ CREATE VIEW zk_status AS
 				 max(server) FILTER (WHERE session = 1) AS server,
 				 max(session_timeout) FILTER (WHERE session = 1) AS session_timeout,
 				 max(connected_since) FILTER (WHERE session = 1) AS connected_since,
-				 CASE WHEN bool_and(safe_until IS NOT NULL OR state = 'idle') THEN min(safe_until) END AS safe_until,
+				 CASE WHEN NOT bool_or(state = 'in doubt' AND safe_until IS NULL)
+					  THEN coalesce(min(safe_until) FILTER (WHERE ephemeral_bytes > 0), min(safe_until))
+				 END AS safe_until,
 				 bool_and(safe) AS safe,
 				 sum(epoch)::bigint - count(*) + 1 AS epoch,
 				 sum(ephemeral_bytes)::bigint AS ephemeral_bytes,

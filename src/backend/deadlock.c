@@ -402,8 +402,9 @@ zkl_deadlock_has_cancelled(void)
 /*
  * The cancel may be raised where no hook sees it, such as in the parser or at the
  * end of a transaction.  But every error passes the contexts, and this is the
- * last of them.  PostgreSQL forgets it with an error that ends a transaction;
- * then it is put there again.
+ * last of them.  PostgreSQL forgets it with each error that reaches its main
+ * loop.  So it is put there again when the transaction or savepoint ends, and
+ * before each statement.
  */
 void
 zkl_deadlock_listen(void)

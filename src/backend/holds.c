@@ -263,8 +263,13 @@ book_local_lock(ZklLocalClaim *claim, ZklPartName name, ZklScope scope)
 
 	if (part->locked)
 		zkl_local_lock_move(&claim->tag, mode, part->lock_scope, scope);
-	else if (name == ZKL_SHARED && claim->parts[ZKL_EXCLUSIVE].locked)
+	else if ((name == ZKL_SHARED && claim->parts[ZKL_EXCLUSIVE].locked) ||
+			 claim->kind == ZKL_KIND_SEMAPHORE)
 	{
+		/*
+		 * Another backend may take a semaphore for a mutex, and have its
+		 * ExclusiveLock, until it sees that.
+		 */
 		zkl_local_lock_add_share(&claim->tag, scope);
 		part->locked = true;
 	}

@@ -69,6 +69,7 @@ executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 {
 	MemoryContext context = CurrentMemoryContext;
 
+	zkl_deadlock_listen();
 	if (!CommandIsReadOnly(query_desc->plannedstmt))
 		zkl_xact_note_write();
 	zkl_xact_begin_run();
@@ -133,6 +134,8 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 	Node	   *command = statement->utilityStmt;
 	bool		is_discard_all = IsA(command, DiscardStmt) &&
 	((DiscardStmt *) command)->target == DISCARD_ALL;
+
+	zkl_deadlock_listen();
 
 	/*
 	 * BEGIN, COMMIT and the like only note what is to be done, which happens

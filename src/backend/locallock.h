@@ -42,8 +42,9 @@ extern bool zkl_local_lock_try(const LOCKTAG *tag, LOCKMODE mode,
 							   ZklScope scope);
 
 /*
- * Acquire ShareLock in addition to an ExclusiveLock that this backend holds.
- * This never waits, even if other backends are waiting for the lock.
+ * Acquire ShareLock in addition to an ExclusiveLock that this backend holds:
+ * this never waits, even if other backends are waiting for the lock.  Or where
+ * others hold it for a moment only.
  */
 extern void zkl_local_lock_add_share(const LOCKTAG *tag, ZklScope scope);
 

@@ -252,6 +252,7 @@ static void
 on_subxact(SubXactEvent event, SubTransactionId my_id,
 		   SubTransactionId parent_id, void *arg)
 {
+	zkl_deadlock_listen();
 	if (zkl_claim_table_number() == 0)
 		return;
 	switch (event)

@@ -49,13 +49,21 @@ zkl_cadence_connected(ZklCadence *cadence, int64_t timeout)
 
 /*
  * A write that was just sent is a proof, or will be followed by another one on
- * a busy server.  So a proof of our own waits for a period.
+ * a busy server.  So a proof of our own waits for a period.  But writes that
+ * fail prove nothing, however many there are.
  */
+static int64_t
+may_prove_at(const ZklCadence *cadence)
+{
+	int64_t		wrote_at = cadence->fails ? cadence->proof_at : cadence->wrote_at;
+
+	return wrote_at == 0 ? 0 : wrote_at + zkl_cadence_period(cadence->timeout);
+}
+
 static bool
 may_prove(const ZklCadence *cadence, int64_t now, bool holds)
 {
-	return holds && (cadence->wrote_at == 0 ||
-					 now - cadence->wrote_at >= zkl_cadence_period(cadence->timeout));
+	return holds && now >= may_prove_at(cadence);
 }
 
 /* The next proof will be answered after two signs, if the last echo counts. */
@@ -90,9 +98,7 @@ zkl_cadence_due(const ZklCadence *cadence, bool holds)
 		return 0;
 	if (!cadence->prepared || !holds)
 		return cadence->due_at;
-	if (cadence->wrote_at == 0)
-		return 0;
-	prove_at = cadence->wrote_at + zkl_cadence_period(cadence->timeout);
+	prove_at = may_prove_at(cadence);
 	return prove_at < cadence->due_at ? prove_at : cadence->due_at;
 }
 
@@ -103,7 +109,10 @@ zkl_cadence_sent(ZklCadence *cadence, ZklSign sign, int64_t now)
 	cadence->sent_at = now;
 	cadence->due_at = now + zkl_cadence_period(cadence->timeout);
 	if (sign == ZKL_SIGN_PROOF)
+	{
 		zkl_cadence_wrote(cadence, now);
+		cadence->proof_at = now;
+	}
 	else
 		cadence->beat = (cadence->beat + 1) % BEATS;
 	cadence->barrier = false;
@@ -123,6 +132,8 @@ zkl_cadence_answered(ZklCadence *cadence, ZklSign sign, int64_t now)
 		cadence->due_at = next;
 	if (sign == ZKL_SIGN_ECHO && cadence->beat == ECHOES)
 		cadence->prepared = true;
+	if (sign == ZKL_SIGN_PROOF)
+		cadence->fails = false;
 }
 
 void
@@ -136,4 +147,5 @@ void
 zkl_cadence_failed(ZklCadence *cadence)
 {
 	cadence->prepared = true;
+	cadence->fails = true;
 }

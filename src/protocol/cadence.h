@@ -50,11 +50,13 @@ typedef struct ZklCadence
 	int64_t		timeout;		/* of the session */
 	int64_t		due_at;			/* when the next sign is due */
 	int64_t		wrote_at;		/* when the last write was sent; 0: never */
+	int64_t		proof_at;		/* ... and the last proof */
 	int64_t		sent_at;		/* when the last sign was sent */
 	int64_t		took;			/* the time to the last answer of a sign */
 	int			beat;			/* the sign's place in the round, from 0 on */
 	bool		barrier;		/* the connection begins with a proof */
 	bool		prepared;		/* there is a new base to prove */
+	bool		fails;			/* a write has failed since the last proof */
 } ZklCadence;
 
 /* How far apart signs are, and how long one may remain without an answer. */

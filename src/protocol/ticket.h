@@ -45,7 +45,7 @@
  * after requests of the next connection (src/worker/strays.h says when).  The
  * ticket goes by what the list shows, and does not wait.  The step says that a
  * STRAY may come: a znode with the UUID that the ticket has at this moment, and
- * that no ticket will know.
+ * that no ticket will know.  The caller then takes the UUID from the ticket.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *

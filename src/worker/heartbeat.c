@@ -33,7 +33,7 @@
 static ZklSafeUntil safe;
 static ZklCadence cadence;
 
-static bool proves(int64 now);
+static bool proves(void);
 static void prove(int64 provable);
 static void publish_safe_until(void);
 static int64 published(void);
@@ -109,6 +109,7 @@ prove(int64 provable)
 
 	zkl_safe_until_proof(&safe, provable);
 	publish_safe_until();
+	zkl_strays_proved(now);
 	ZKL_FAULT_POINT("safe-until-moved");
 	if (zkl_session_news_is_refused())
 		zkl_session_news_accepted();
@@ -154,10 +155,13 @@ zkl_heartbeat_tend(void)
 	int64		now = zkl_now();
 	int64		soon = now + 2 * zkl_cadence_period(safe.timeout);
 
-	if (!proves(now) && published() > ZKL_SAFE_UNTIL_IDLE &&
+	if (!proves() && published() > ZKL_SAFE_UNTIL_IDLE &&
 		published() < soon)
+	{
+		zkl_heartbeat_count_doubt(now);
 		pg_atomic_write_u64(&zkl_session_info_mine->safe_until,
 							ZKL_SAFE_UNTIL_IDLE);
+	}
 }
 
 /* A doubt, if there is one, is over: the session lives, or has expired. */
@@ -176,14 +180,14 @@ zkl_heartbeat_next(void)
 		return 0;
 	if (!zkl_session_may_sign())
 		return zkl_session_sign_sent() + zkl_cadence_patience(safe.timeout);
-	return zkl_cadence_due(&cadence, proves(zkl_now()));
+	return zkl_cadence_due(&cadence, proves());
 }
 
 /* Is there something to be proved? */
 static bool
-proves(int64 now)
+proves(void)
 {
-	return zkl_send_queue_holds() || zkl_strays_may_come(now);
+	return zkl_send_queue_holds() || zkl_strays_may_come();
 }
 
 /*
@@ -211,7 +215,7 @@ zkl_heartbeat_send(void)
 
 	/* Nothing but a proof makes the connection usable. */
 	sign = !zkl_session_is_usable() ? ZKL_SIGN_PROOF :
-		zkl_cadence_next(&cadence, now, proves(now),
+		zkl_cadence_next(&cadence, now, proves(),
 						 zkl_safe_until(&safe));
 	if (sign == ZKL_SIGN_NONE)
 		return;

@@ -18,9 +18,10 @@
 #define MAX_UNDER_WAY	8
 
 /*
- * How long a create can come late.  ZooKeeper's leader drops a server that it
- * has not heard for syncLimit ticks, which is ten seconds as ZooKeeper comes,
- * and with the server all that it had to say.
+ * A connection that has worked for so long shows that nothing comes late any
+ * more.  ZooKeeper's leader drops a server that it has not heard for syncLimit
+ * ticks, which is ten seconds as ZooKeeper comes, and with the server all that
+ * it had to say.
  */
 #define LATE_AT_MOST	ZKL_MS(5 * 60 * 1000)
 
@@ -41,7 +42,8 @@ typedef struct Look
 
 static ZklStray *rows;
 static Look looks[ZKL_STRAYS_MAX];
-static int64 noted_at = 0;		/* when the newest row was */
+static int	nrows = 0;			/* that are not free */
+static int64 connected_at;
 
 static int	row_to_fill(void);
 static void list(int row);
@@ -55,7 +57,7 @@ zkl_strays_start(void)
 	rows = zkl_stray_table_rows(zkl_session_info_number());
 	memset(looks, 0, sizeof(looks));
 	for (int i = 0; i < ZKL_STRAYS_MAX; i++)
-		noted_at = Max(noted_at, rows[i].noted_at);
+		nrows += rows[i].noted_at != 0;
 }
 
 void
@@ -64,16 +66,22 @@ zkl_strays_note(const char *directory, const char *uuid)
 	int			row = row_to_fill();
 
 	Assert(strlen(uuid) == ZKL_UUID_SIZE - 1);
+	if (rows[row].noted_at != 0)
+		ereport(LOG,
+				errmsg("the requests of too many lost connections are remembered"),
+				errdetail("A znode that ZooKeeper creates late in \"%s\" will not be deleted before the ZooKeeper session ends.",
+						  rows[row].directory));
 	set_free(row);
 	strlcpy(rows[row].directory, directory, sizeof(rows[row].directory));
 	strlcpy(rows[row].uuid, uuid, sizeof(rows[row].uuid));
-	rows[row].noted_at = noted_at = zkl_now();
+	rows[row].noted_at = zkl_now();
+	nrows++;
 }
 
 bool
-zkl_strays_may_come(int64 now)
+zkl_strays_may_come(void)
 {
-	return noted_at != 0 && now < noted_at + LATE_AT_MOST;
+	return nrows > 0;
 }
 
 /* A free one, or else the oldest. */
@@ -93,6 +101,7 @@ row_to_fill(void)
 void
 zkl_strays_reconnected(void)
 {
+	connected_at = zkl_now();
 	for (int i = 0; i < ZKL_STRAYS_MAX; i++)
 	{
 		if (rows[i].noted_at != 0)
@@ -117,7 +126,18 @@ zkl_strays_expired(void)
 {
 	for (int i = 0; i < ZKL_STRAYS_MAX; i++)
 		set_free(i);
-	noted_at = 0;
+}
+
+void
+zkl_strays_proved(int64 now)
+{
+	if (nrows == 0 || now < connected_at + LATE_AT_MOST)
+		return;
+	for (int i = 0; i < ZKL_STRAYS_MAX; i++)
+	{
+		if (now > rows[i].noted_at + LATE_AT_MOST)
+			set_free(i);
+	}
 }
 
 void
@@ -173,6 +193,12 @@ on_list(int row, const ZklTicketEvent *reply)
 	ZklSessionAsk ask = {&looks[row], looks[row].attempt, row};
 	const ZklStray *stray = &rows[row];
 
+	/* The connection may have ended since the answer came. */
+	if (!zkl_session_is_usable())
+	{
+		looks[row].state = DUE;
+		return;
+	}
 	for (int i = 0; i < reply->nchildren; i++)
 	{
 		if (strstr(reply->children[i], stray->uuid) == NULL)
@@ -184,8 +210,6 @@ on_list(int row, const ZklTicketEvent *reply)
 		return;
 	}
 	looks[row].state = QUIET;
-	if (zkl_now() > stray->noted_at + LATE_AT_MOST)
-		set_free(row);
 }
 
 /* A create is done once at most, so the row has done its duty. */
@@ -196,7 +220,7 @@ on_delete(int row, const ZklTicketEvent *reply)
 		ereport(LOG,
 				errmsg("could not delete a znode in \"%s\" that ZooKeeper has created late: it stays until the ZooKeeper session ends",
 					   rows[row].directory));
-	else
+	else if (reply->outcome == ZKL_OUTCOME_OK)
 		ereport(LOG,
 				errmsg("deleted a znode in \"%s\" that ZooKeeper has created late",
 					   rows[row].directory),
@@ -208,6 +232,7 @@ on_delete(int row, const ZklTicketEvent *reply)
 static void
 set_free(int row)
 {
+	nrows -= rows[row].noted_at != 0;
 	rows[row].noted_at = 0;
 	looks[row].state = QUIET;
 	looks[row].attempt++;

@@ -24,11 +24,11 @@
  *		QUIET		-> DUE				a new connection
  *		DUE			-> LISTING			the request for the list was sent
  *		LISTING		-> QUIET			the list does not show it
- *					-> free				... and it has been long enough
  *					-> DELETING			the list shows it
  *		DELETING	-> free				it is deleted
  *		LISTING, DELETING -> DUE		the answer was lost
- *		any			-> free				the session has expired
+ *		any			-> free				a connection has worked for five minutes;
+ *										or the session has expired
  *
  * The rows are in shared memory, and these states in the worker.  A worker that
  * starts has no connection yet, so each row begins as QUIET.
@@ -57,7 +57,10 @@ extern void zkl_strays_note(const char *directory, const char *uuid);
  * May one still come?  Then the session must send writes, since only a write
  * shows that the session has moved away from the connection.
  */
-extern bool zkl_strays_may_come(int64 now);
+extern bool zkl_strays_may_come(void);
+
+/* A quorum has answered a write of the present connection. */
+extern void zkl_strays_proved(int64 now);
 
 /*
  * The session has a new connection; its handle is gone, and with it all

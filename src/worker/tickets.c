@@ -33,7 +33,7 @@ static void feed_all(ZklTicketEventKind kind);
 static void feed(ZklEntry *entry, ZklTicketEventKind kind);
 static bool is_to_look(const ZklEntry *entry);
 static void carry_out(ZklEntry *entry, ZklTicketStep step);
-static void note_stray(const ZklEntry *entry);
+static void note_stray(ZklEntry *entry);
 static void report(ZklEntry *entry, ZklTicketStep step);
 static void do_work(ZklEntry *entry, ZklWork work);
 static void retry_deletes(ZklEntry *semaphore);
@@ -544,13 +544,19 @@ carry_out(ZklEntry *entry, ZklTicketStep step)
 	report(entry, step);
 }
 
+/*
+ * From now on only strays.c looks for the znode.  Without the UUID, a ticket
+ * whose next create is not sent before its worker ends cannot find that znode
+ * and own it, while strays.c deletes it.
+ */
 static void
-note_stray(const ZklEntry *entry)
+note_stray(ZklEntry *entry)
 {
 	char		directory[ZKL_DIR_SIZE];
 
 	zkl_lock_directory_of(entry, directory);
 	zkl_strays_note(directory, entry->ticket.uuid);
+	entry->ticket.uuid[0] = '\0';
 }
 
 /* If other clients queue and the lock is in use, write so into the znode. */

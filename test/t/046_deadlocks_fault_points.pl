@@ -225,6 +225,18 @@ $n1->query(q{SELECT zk_lock_release('/a')});
 $n1->query('RESET log_min_messages');
 end_of_circle($n1);
 
+# And after an error that has ended a savepoint.
+$_->query('BEGIN') foreach $n1, $n2;
+$n1->query(q{SET LOCAL log_min_messages = 'fatal'});
+$n1->query(mutex('/a'));
+$n1->query('SAVEPOINT before');
+is($n1->errcode('SELECT 1/0'), '22012', 'an error in a savepoint');
+$n1->query('ROLLBACK TO before');
+$n2->query('LOCK TABLE accounts');
+circle_around($n1, 'SELECT n FROM accounts');
+is($n1->result->{errcode}, '40P01', 'does not make it forget that, either');
+end_of_circle($n1);
+
 # The wait is at the end of a transaction, when the backend has no statement any more.
 $north->safe_psql('postgres', 'CREATE TABLE late (id integer UNIQUE DEFERRABLE INITIALLY DEFERRED)');
 my $script = PostgreSQL::Test::Utils::tempdir() . '/late.sql';

@@ -282,6 +282,25 @@ a_write_that_fails_is_no_proof(void **state)
 	assert_true(ahead(&world) >= T * 2 / 5);
 }
 
+/* However many writes fail, the others' locks do not fall into doubt. */
+static void
+writes_that_fail_do_not_keep_proofs_away(void **state)
+{
+	(void) state;
+
+	World		world = begin(2 * MS, true);
+
+	run(&world, 2 * T);
+	count_anew(&world);
+	world.least = T;
+	for (int i = 0; i < 400; i++)
+	{
+		write_something(&world, false);
+		run(&world, 20 * MS);
+	}
+	assert_true(world.least >= T * 3 / 10);
+}
+
 /* A server that makes tickets all the time needs no proofs of its own. */
 static void
 other_writes_take_the_place_of_proofs(void **state)
@@ -361,6 +380,7 @@ main(void)
 		cmocka_unit_test(the_first_write_proves_enough),
 		cmocka_unit_test(a_proof_follows_at_once_if_no_write_does),
 		cmocka_unit_test(a_write_that_fails_is_no_proof),
+		cmocka_unit_test(writes_that_fail_do_not_keep_proofs_away),
 		cmocka_unit_test(other_writes_take_the_place_of_proofs),
 		cmocka_unit_test(a_gap_is_made_up_for),
 		cmocka_unit_test(patience_ends_before_safe_until),
