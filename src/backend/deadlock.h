@@ -34,9 +34,9 @@ extern void zkl_deadlock_end(void);
  * on_signal is for the signal handler, which knows whether the backend waits
  * for its client.  It cancels the statement if that local wait goes on.  It
  * returns false if the signal may be for a loss.  has_cancelled: has it
- * cancelled the present statement?  listen: call at the start of the process and
- * at the end of each transaction, so that the error is 40P01 instead of the
- * cancel.
+ * cancelled the present statement?  listen: call at the start of the process,
+ * at the end of each transaction and savepoint, and before each statement, so
+ * that the error is 40P01 instead of the cancel.
  */
 extern bool zkl_deadlock_on_signal(int signal, bool is_idle);
 extern bool zkl_deadlock_has_cancelled(void);

@@ -20,7 +20,7 @@
 typedef struct AuthText
 {
 	int			length;
-	char text[	MAX_SIZE];
+	char		lines[MAX_SIZE];
 } AuthText;
 
 static AuthText in_use;
@@ -38,7 +38,7 @@ zkl_auth_file_load(bool *changed, const char **error)
 	if (result)
 	{
 		*changed = other.length != in_use.length ||
-			memcmp(other.text, in_use.text, other.length) != 0;
+			memcmp(other.lines, in_use.lines, other.length) != 0;
 		in_use = other;
 	}
 	explicit_bzero(&other, sizeof(other));
@@ -48,10 +48,10 @@ zkl_auth_file_load(bool *changed, const char **error)
 void
 zkl_auth_file_show(void)
 {
-	const char *at = in_use.text;
+	const char *at = in_use.lines;
 	ZklCredentials credentials;
 
-	while (zkl_credentials_next(&at, in_use.text +in_use.length,
+	while (zkl_credentials_next(&at, in_use.lines + in_use.length,
 								&credentials))
 	{
 		if (!zkl_session_add_auth(credentials.scheme, credentials.data,
@@ -71,10 +71,10 @@ read_text(AuthText *auth, const char **error)
 	auth->length = 0;
 	if (zkl_auth_file[0] == '\0')
 		return true;
-	auth->length = zkl_secret_file_read(&file, auth->text, MAX_SIZE, error);
+	auth->length = zkl_secret_file_read(&file, auth->lines, MAX_SIZE, error);
 	if (auth->length < 0)
 		return false;
-	fault = zkl_credentials_fault(auth->text, auth->length, &line);
+	fault = zkl_credentials_fault(auth->lines, auth->length, &line);
 	if (fault == NULL)
 		return true;
 	if (line > 0)

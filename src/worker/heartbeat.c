@@ -33,7 +33,7 @@
 static ZklSafeUntil safe;
 static ZklCadence cadence;
 
-static bool proves(void);
+static bool has_to_prove(void);
 static void prove(int64 provable);
 static void publish_safe_until(void);
 static int64 published(void);
@@ -155,7 +155,7 @@ zkl_heartbeat_tend(void)
 	int64		now = zkl_now();
 	int64		soon = now + 2 * zkl_cadence_period(safe.timeout);
 
-	if (!proves() && published() > ZKL_SAFE_UNTIL_IDLE &&
+	if (!has_to_prove() && published() > ZKL_SAFE_UNTIL_IDLE &&
 		published() < soon)
 	{
 		zkl_heartbeat_count_doubt(now);
@@ -180,12 +180,12 @@ zkl_heartbeat_next(void)
 		return 0;
 	if (!zkl_session_may_sign())
 		return zkl_session_sign_sent() + zkl_cadence_patience(safe.timeout);
-	return zkl_cadence_due(&cadence, proves());
+	return zkl_cadence_due(&cadence, has_to_prove());
 }
 
 /* Is there something to be proved? */
 static bool
-proves(void)
+has_to_prove(void)
 {
 	return zkl_send_queue_holds() || zkl_strays_may_come();
 }
@@ -215,7 +215,7 @@ zkl_heartbeat_send(void)
 
 	/* Nothing but a proof makes the connection usable. */
 	sign = !zkl_session_is_usable() ? ZKL_SIGN_PROOF :
-		zkl_cadence_next(&cadence, now, proves(),
+		zkl_cadence_next(&cadence, now, has_to_prove(),
 						 zkl_safe_until(&safe));
 	if (sign == ZKL_SIGN_NONE)
 		return;

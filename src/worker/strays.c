@@ -145,7 +145,7 @@ zkl_strays_send(void)
 {
 	int			under_way = 0;
 
-	if (!zkl_session_is_usable())
+	if (nrows == 0 || !zkl_session_is_usable())
 		return;
 	for (int i = 0; i < ZKL_STRAYS_MAX; i++)
 		under_way += looks[i].state == LISTING || looks[i].state == DELETING;

@@ -25,7 +25,7 @@ zkl_tls_files_load(bool *changed, const char **error)
 		[ZKL_TLS_CERTIFICATE] = {"zklock.ssl_cert_file", zkl_ssl_cert_file, true},
 		[ZKL_TLS_KEY] = {"zklock.ssl_key_file", zkl_ssl_key_file, false}
 	};
-	ZklTlsText text[ZKL_TLS_TEXTS] = {0};
+	ZklTlsText	content[ZKL_TLS_TEXTS] = {0};
 	int			faulty = ZKL_TLS_CA;
 	const char *fault = NULL;
 
@@ -38,20 +38,20 @@ zkl_tls_files_load(bool *changed, const char **error)
 	}
 	for (int i = 0; i < ZKL_TLS_TEXTS && *error == NULL; i++)
 	{
-		text[		i].data = palloc(MAX_SIZE);
-		text[		i].length = zkl_secret_file_read(&file[i], text[i].data, MAX_SIZE,
-													 error);
+		content[i].data = palloc(MAX_SIZE);
+		content[i].length = zkl_secret_file_read(&file[i], content[i].data, MAX_SIZE,
+												 error);
 	}
 	if (*error == NULL)
-		fault = zkl_session_set_tls(text, changed, &faulty);
+		fault = zkl_session_set_tls(content, changed, &faulty);
 	if (fault != NULL)
 		*error = zkl_secret_file_error(&file[faulty], fault);
 	for (int i = 0; i < ZKL_TLS_TEXTS; i++)
 	{
-		if (text[i].data != NULL)
+		if (content[i].data != NULL)
 		{
-			explicit_bzero(text[i].data, MAX_SIZE);
-			pfree(text[i].data);
+			explicit_bzero(content[i].data, MAX_SIZE);
+			pfree(content[i].data);
 		}
 	}
 	return *error == NULL;

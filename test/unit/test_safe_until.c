@@ -203,6 +203,14 @@ beat(ZklSafeUntil *safe, int64_t from, int64_t to)
 		heartbeat(safe, at, at);
 }
 
+/* The same for a simpler rule. */
+static void
+book_beat(Book *book, int64_t from, int64_t to)
+{
+	for (int64_t at = from; at <= to; at += T / 20)
+		book_heartbeat(book, at, at);
+}
+
 static void
 nothing_is_known_before_a_proof(void **state)
 {
@@ -346,8 +354,7 @@ wrong_rules_fail_after_a_gap(void **state)
 		Book		book = {.rule = rule};
 
 		book_connected(&book, 1000, T);
-		for (int64_t at = 1000; at <= 5000; at += T / 20)
-			book_heartbeat(&book, at, at);
+		book_beat(&book, 1000, 5000);
 		for (int64_t at = 5600; at < 5600 + T / 4; at += T / 20)
 			book_heartbeat(&book, at, at);
 		assert_true(book_until(&book) > 5000 + T);
@@ -367,8 +374,7 @@ a_ping_may_be_late(void **state)
 	Book		book = {.rule = NO_JITTER};
 
 	book_connected(&book, 1000, T);
-	for (int64_t at = 1000; at <= 5000; at += T / 20)
-		book_heartbeat(&book, at, at);
+	book_beat(&book, 1000, 5000);
 	beat(&safe, 1000, 5000);
 	for (const int64_t *at = (int64_t[]) {5600, 5851, 5880, 5905, 0}; *at != 0; at++)
 	{
@@ -393,8 +399,7 @@ a_leader_may_reply_before_it_pings(void **state)
 	Book		book = {.rule = ECHO_TOO_SOON};
 
 	book_connected(&book, 1000, T);
-	for (int64_t at = 1000; at <= 5000; at += T / 20)
-		book_heartbeat(&book, at, at);
+	book_beat(&book, 1000, 5000);
 	beat(&safe, 1000, 5000);
 	for (int64_t at = 5050; at < 5690; at += T / 20)
 	{
@@ -425,8 +430,7 @@ a_write_may_overtake_the_answer_to_a_ping(void **state)
 	int64_t		provable;
 
 	book_connected(&book, 1000, T);
-	for (int64_t at = 1000; at <= 5000; at += T / 20)
-		book_heartbeat(&book, at, at);
+	book_beat(&book, 1000, 5000);
 	beat(&safe, 1000, 5000);
 	for (int64_t at = 5050; at < 5690; at += T / 20)
 	{
