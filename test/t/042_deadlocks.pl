@@ -564,7 +564,8 @@ end_many(80, $many);
 # --- again and again ---
 
 # A record is published deadlock_timeout after its wait began, at the earliest.  So three of
-# them after that are four after the wait began.
+# them after that are four after the wait began.  Only who sets ROUNDS asks for this, on a
+# machine that does nothing else: a slow one cannot keep to any time.
 my $rounds = $ENV{ROUNDS} // 10;
 my ($late, $false) = (0, 0);
 foreach my $round (1 .. $rounds)
@@ -593,7 +594,7 @@ foreach my $round (1 .. $rounds)
 	}
 }
 is($false, 0, "each of $rounds deadlocks has one victim, the youngest wait");
-is($late, 0, 'within three times deadlock_timeout of its last record');
+is($late, 0, 'within three times deadlock_timeout of its last record') if $ENV{ROUNDS};
 
 # --- a server is lost ---
 
