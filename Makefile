@@ -244,7 +244,7 @@ fleet:
 	@test/fleet/run $(SESSIONS)
 
 deadlock-storm:
-	@STORM_SECONDS=$(or $(SECONDS),60) test/run tap 044_deadlock_storm
+	@STORM_SECONDS=$(or $(SECONDS),60) test/run tap deadlock_storm
 
 demo:
 	@test/demo

@@ -11,6 +11,9 @@ DeadlockStorm - clients of several servers that acquire locks in random orders
 	print "$random->{committed} transactions\n";
 	my $history = DeadlockHistory->new(@{ $random->{lines} });
 
+C<disturb> is called while the clients are at work. It ends at the moment that it is given, and
+returns lines for the history.
+
 Each client is a process with a session of its own.  A transaction acquires two or three locks
 of a few: mutexes, read-write locks, semaphores, and rows of its own server, in a random order
 or, "ordered", always in the same one.  Then it works for a moment, and commits.  Each node has
@@ -70,6 +73,7 @@ sub run
 			push @pipes, [ $read, $pid ];
 		}
 	}
+	push @lines, $opt{disturb}->($until) if $opt{disturb};
 	foreach (@pipes)
 	{
 		my ($read, $pid) = @$_;

@@ -26,7 +26,7 @@ my $storm = DeadlockStorm->new(\@nodes, clients => 4, deadlock_timeout => 0.1);
 # slow, what is compared was done at about the same time.
 my ($part, $pause) = (min($seconds, 60), min($seconds, 6));
 my ($ordered, $random, $deadlocks) = (0, 0, 0);
-for (my $done = 0; $done < $seconds; $done += $part)
+for (my $done = 0; $done < $seconds || (!$deadlocks && $done < 60); $done += $part)
 {
 	my $run = $storm->run(seconds => $pause, seed => ++$seed, ordered => 1);
 	is($run->{deadlocks}, 0, "seed $seed, ordered locks: no deadlock");
