@@ -1,11 +1,13 @@
 
-# Drivers of applications: the retry loops of demo/ do what they say, with psycopg and JDBC, and
-# parameters may have the types that the drivers send.
+# Drivers of applications: the retry loops of demo/ do what they say, with psycopg, JDBC and pgx,
+# and parameters may have the types that the drivers send.  pgx needs Go, which test/packages
+# does not install, because it is large.
 
 use strict;
 use warnings;
 
 use IPC::Run;
+use List::Util qw(first);
 use Test::More;
 
 use FindBin;
@@ -15,6 +17,22 @@ use ZklockNode;
 use ZooKeeper;
 
 my $demo = "$FindBin::RealBin/../../demo";
+my $go_path = '/usr/share/gocode';
+my $pgx = first { -x '/usr/bin/go' && -d "$go_path/src/github.com/jackc/pgx/$_" } qw(v5 v4);
+
+# A program with pgx, written for version 5, is compiled in the background, because that takes
+# a while.  Returns the program and the compiler.
+sub compile_go
+{
+	my ($name, $text) = @_;
+	my $program = PostgreSQL::Test::Utils::tempdir() . "/$name";
+	$text =~ s{pgx/v5/pgconn}{pgconn}, $text =~ s{pgx/v5}{pgx/v4} if $pgx eq 'v4';
+	append_to_file("$program.go", $text);
+	local %ENV = (%ENV, GO111MODULE => 'off', GOPATH => $go_path);
+	return ($program, IPC::Run::start([ 'go', 'build', '-o', $program, "$program.go" ]));
+}
+
+my ($go_retry, $go_compiler) = $pgx ? compile_go('retry', slurp_file("$demo/retry.go")) : ();
 my $zk = ZooKeeper->new;
 my $node = ZklockNode->started('a', $zk, 'zklock.session_timeout' => '20s', 'zklock.linger' => 0,
 	'zklock.connection_timeout' => '1s', 'listen_addresses' => '127.0.0.1');
@@ -35,6 +53,7 @@ my %driver = (
 	psycopg => [ '/usr/bin/python3', "$demo/retry.py", "postgresql://$user\@$address/postgres" ],
 	JDBC => [ qw(java -XX:TieredStopAtLevel=1 -cp /usr/share/java/postgresql.jar), "$demo/Retry.java",
 		"jdbc:postgresql://$address/postgres?user=$user" ]);
+$driver{pgx} = [ $go_retry, "postgresql://$user\@$address/postgres" ] if $pgx;
 
 # Run a statement in a transaction under the lock /retry.
 sub start_driver
@@ -67,6 +86,8 @@ sub succeeds
 
 foreach my $driver (sort keys %driver)
 {
+	ok($go_compiler->finish, 'pgx: compiled') if $driver eq 'pgx';
+
 	my $work = "WITH w AS MATERIALIZED (SELECT wait_for_gate()) INSERT INTO done SELECT '$driver' FROM w";
 	my $count = "SELECT count(*) FROM done WHERE driver = '$driver'";
 
@@ -248,5 +269,114 @@ no tick: 22023
 same tick: false
 unspecified: true
 END
+
+SKIP: {
+	skip 'there is no Go, or no pgx', 1 if !$pgx;
+
+	my $text = <<'END';
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+var connection *pgx.Conn
+
+func show(what, call string, parameters ...any) {
+	var result any
+	var refused *pgconn.PgError
+
+	err := connection.QueryRow(context.Background(), "SELECT "+call, parameters...).Scan(&result)
+	if _, number := result.(int64); number {
+		result = "int64"
+	}
+	switch {
+	case errors.As(err, &refused):
+		result = refused.Code
+	case err != nil:
+		result = "not sent"
+	}
+	fmt.Printf("%s: %v\n", what, result)
+}
+
+func main() {
+	var err error
+	connection, err = pgx.Connect(context.Background(), os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	lock, made := "zk_lock_acquire($1, $2)", "zk_lock_acquire($1, make_interval(secs => $2))"
+	show("string", lock, "/types", "5 s")
+	show("Duration", lock, "/types", 5*time.Second)
+	show("nil", lock, "/types", nil)
+	show("int", lock, "/types", 5)
+	show("float64", lock, "/types", 0.5)
+	show("no interval", lock, "/types", "soon")
+	show("int, cast", "zk_lock_acquire($1, $2::interval)", "/types", 5)
+	show("int, made", made, "/types", 5)
+	show("float64, made", made, "/types", 0.5)
+	show("leases", "zk_semaphore_acquire($1, $2, $3)", "/leases", 3, time.Second)
+	show("leases, int64", "zk_semaphore_acquire($1, $2)", "/leases", int64(3))
+	show("slice", "zk_multilock_acquire($1)", []string{"/types/1", "/types/2"})
+	show("token", "zk_lock_token($1)", "/types")
+	show("nil path", "zk_lock_acquire($1)", nil)
+	tick := time.Date(2024, 5, 5, 2, 0, 0, 0, time.UTC)
+	show("Time", "zk_run_once($1, $2)", "/job/Time", tick)
+	show("text", "zk_run_once($1, $2)", "/job/string", "2024-05-05 02:00Z")
+	show("no tick", "zk_run_once($1, $2)", "/job/nil", nil)
+	show("same tick", "zk_run_once($1, $2, retry => $3, spacing => $4)", "/job/Time",
+		tick.In(time.FixedZone("", 7200)), true, time.Hour)
+
+	// Without prepared statements, pgx tells the types itself.
+	show("simple, string", lock, pgx.QueryExecModeSimpleProtocol, "/types", "5 s")
+	show("simple, Duration", lock, pgx.QueryExecModeSimpleProtocol, "/types", 5*time.Second)
+	show("simple, int", lock, pgx.QueryExecModeSimpleProtocol, "/types", 5)
+	show("exec, string", lock, pgx.QueryExecModeExec, "/types", "5 s")
+	show("exec, string, cast", "zk_lock_acquire($1, $2::interval)", pgx.QueryExecModeExec, "/types", "5 s")
+	show("exec, Duration", lock, pgx.QueryExecModeExec, "/types", 5*time.Second)
+}
+END
+	my $expected = <<'END';
+string: true
+Duration: true
+nil: true
+int: not sent
+float64: not sent
+no interval: 22007
+int, cast: not sent
+int, made: true
+float64, made: true
+leases: true
+leases, int64: true
+slice: true
+token: int64
+nil path: 22023
+Time: true
+text: true
+no tick: 22023
+same tick: false
+simple, string: true
+simple, Duration: true
+simple, int: 42883
+exec, string: 42883
+exec, string, cast: true
+exec, Duration: true
+END
+	if ($pgx eq 'v4')			# knows one of these modes, under another name
+	{
+		$text =~ s/QueryExecModeSimpleProtocol/QuerySimpleProtocol(true)/g;
+		s/^\N*\bexec, .*\n//mg foreach $text, $expected;
+	}
+	my ($program, $compiler) = compile_go('types', $text);
+	ok($compiler->finish, 'pgx: types are compiled');
+	is(results_of($program, $driver{pgx}[1]), $expected, 'pgx: types');
+}
 
 done_testing();
