@@ -35,6 +35,20 @@
 #define ZKL_NORETURN pg_attribute_noreturn()
 #endif
 
+/*
+ * What a signal handler hands on to PostgreSQL's own handlers; and handlers
+ * that are none.
+ */
+#if PG_VERSION_NUM >= 190000
+#define ZKL_SIGNAL_ARGUMENTS \
+	postgres_signal_arg, pg_siginfo
+#else
+#define ZKL_SIGNAL_ARGUMENTS \
+	postgres_signal_arg
+#define PG_SIG_DFL SIG_DFL
+#define PG_SIG_IGN SIG_IGN
+#endif
+
 /* The hooks of the executor. */
 #if PG_VERSION_NUM >= 180000
 #define ZKL_EXECUTOR_RUN_PARAMETERS \

@@ -17,6 +17,7 @@
 #include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 #include "backend/display.h"
 #include "backend/lockqueue.h"

@@ -39,6 +39,7 @@
 #include "backend/permission.h"
 #include "backend/stuck.h"
 #include "backend/znodetext.h"
+#include "compat.h"
 #include "faultpoint.h"
 #include "settings.h"
 #include "shared/lockstat.h"
@@ -369,7 +370,7 @@ statements_of(const ZklWaitSentence *sentence)
  */
 
 bool
-zkl_deadlock_on_signal(int signal, bool is_idle)
+zkl_deadlock_on_signal(bool is_idle, SIGNAL_ARGS)
 {
 	if (!zkl_waits_has_notice())
 		return false;
@@ -381,7 +382,7 @@ zkl_deadlock_on_signal(int signal, bool is_idle)
 	if (!zkl_waits_accept_notice(is_idle))
 		return !zkl_lock_table_has_lost(MyProcPid);
 	cancelled_statement = GetCurrentStatementStartTimestamp();
-	StatementCancelHandler(signal);
+	StatementCancelHandler(ZKL_SIGNAL_ARGUMENTS);
 	return true;
 }
 

@@ -38,7 +38,7 @@ extern void zkl_deadlock_end(void);
  * at the end of each transaction and savepoint, and before each statement, so
  * that the error is 40P01 instead of the cancel.
  */
-extern bool zkl_deadlock_on_signal(int signal, bool is_idle);
+extern bool zkl_deadlock_on_signal(bool is_idle, SIGNAL_ARGS);
 extern bool zkl_deadlock_has_cancelled(void);
 extern void zkl_deadlock_listen(void);
 

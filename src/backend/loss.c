@@ -19,6 +19,7 @@
 #include "backend/deadlock.h"
 #include "backend/loss.h"
 #include "backend/report.h"
+#include "compat.h"
 #include "settings.h"
 
 /*
@@ -90,7 +91,7 @@ on_loss(SIGNAL_ARGS)
 
 	if (deaf)
 		came_while_deaf = true;
-	else if (zkl_deadlock_on_signal(postgres_signal_arg, is_idle()))
+	else if (zkl_deadlock_on_signal(is_idle(), ZKL_SIGNAL_ARGUMENTS))
 		;						/* the signal was not for a loss */
 	else if (zkl_claim_table_number() == 0 || reaction() == ZKL_ON_LOST_NOTICE)
 		;						/* it has come too late, or may be late */
@@ -103,12 +104,12 @@ on_loss(SIGNAL_ARGS)
 		 * succeed any more.  So the backend ends, as by a recovery conflict.
 		 */
 		terminating = true;
-		die(postgres_signal_arg);
+		die(ZKL_SIGNAL_ARGUMENTS);
 	}
 	else if (!is_idle())
 	{
 		cancelled_statement = GetCurrentStatementStartTimestamp();
-		StatementCancelHandler(postgres_signal_arg);
+		StatementCancelHandler(ZKL_SIGNAL_ARGUMENTS);
 	}
 	errno = save_errno;
 }

@@ -156,7 +156,8 @@ on_unwant(ZklTicket *ticket, bool unsent)
 		case ZKL_TICKET_CREATING:
 			if (unsent)
 				return gone(ticket);
-			/* FALLTHROUGH */
+			ticket->unwanted = true;
+			return nothing;
 
 			/* The name is not known yet; the reply will tell. */
 		case ZKL_TICKET_HOMELESS:

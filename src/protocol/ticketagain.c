@@ -51,7 +51,7 @@ zkl_ticket_look_again(ZklTicket *ticket)
 		case ZKL_TICKET_STUCK:
 			if (ticket->name[0] == '\0')
 				return become(ticket, ZKL_TICKET_FINDING, ZKL_REQUEST_LIST);
-			/* FALLTHROUGH */
+			return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
 		case ZKL_TICKET_DELETING:
 			return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
 	}

@@ -193,7 +193,7 @@ end_child(int code, Datum arg)
 	(void) waitpid(lookup.child, NULL, 0);
 
 	/* Its children, too: they are alone with it in this process's group. */
-	pqsignal(SIGTERM, SIG_IGN);
+	pqsignal(SIGTERM, PG_SIG_IGN);
 	(void) kill(0, SIGTERM);
 	lookup.child = 0;
 }
@@ -252,7 +252,7 @@ forget_server(int but)
 
 	/* The worker's handlers would use what the child gives away. */
 	for (int i = 0; i < lengthof(signals); i++)
-		pqsignal(signals[i], SIG_DFL);
+		pqsignal(signals[i], PG_SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 
