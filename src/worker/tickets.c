@@ -397,6 +397,8 @@ do_work(ZklEntry *entry, ZklWork work)
 	}
 	if (work.describe)
 		feed(entry, ZKL_EVENT_DESCRIBE);
+	if (work.standby)
+		zkl_send_queue_note_standby(entry);
 	if (work.look)
 		feed(entry, ZKL_EVENT_LOOK);
 	if (work.retry)

@@ -356,6 +356,25 @@ is($backend{s2}->answer, 't', 'to the last');
 $backend{s2}->query('COMMIT');
 $watch{west}->wait_until('SELECT bool_and(safe) FROM zk_sessions');
 
+# --- a session of a pool that is idle but for a leadership ---
+
+# The server stands by for a path for which a backend of it waits, too.
+$backend{s1}->query('BEGIN');
+$backend{s1}->query('SELECT ' . mutex($path));
+$west->set('zklock.leader_of', $path);
+$watch{west}->wait_until("SELECT count(*) = 1 FROM zk_locks WHERE path = '$path' AND ticket = 'queued'");
+$watch{west}->wait_until("SELECT state = 'idle' FROM zk_sessions WHERE session = $stopped");
+$backend{w1}->query('BEGIN');
+$backend{w1}->query('SELECT ' . mutex($first));
+$backend{w1}->send('SELECT ' . mutex($path));
+$judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits});
+$backend{s1}->send('SELECT ' . mutex($first));
+is($backend{s1}->result->{errcode}, '40P01', 'a wait for a lock for which the server stands by is part of a deadlock');
+$west->set('zklock.leader_of', '');
+$backend{s1}->query('ROLLBACK');
+is($backend{w1}->answer, 't', 'the other one goes on');
+$backend{w1}->query('COMMIT');
+
 # --- errors are those of any deadlock ---
 
 $_->query('BEGIN') foreach @backend{qw(n1 s1)};
