@@ -165,6 +165,7 @@ zkl_claims_begin_held(const ZklWish *wish)
 	claimant = describe_claimant();
 	if (!zkl_local_lock_try(&claim->tag, mode, wish->scope))
 		return NULL;
+	ZKL_FAULT_POINT("local-lock-tried");
 	claim->shared = zkl_shared_claim_begin_held(claim->path, claim->hash,
 												wish->mode,
 												claim->generation, &claimant);

@@ -306,6 +306,13 @@ zkl_report_command(const char *path, ZklCommandOutcome outcome)
 					errdetail("ZooKeeper refused a request."),
 					errhint("More details may be available in the server log."));
 			break;
+		case ZKL_COMMAND_DIFFERS:
+			ereport(ERROR,
+					errcode(ERRCODE_DATA_CORRUPTED),
+					errmsg("ZooKeeper's servers do not agree about lock \"%s\"", shown),
+					errdetail("ZooKeeper refused a write because the znode has changed since it was read, but a server of the ensemble still shows the znode as it was."),
+					errhint("The server log names that ZooKeeper server, and says how to repair it."));
+			break;
 		case ZKL_COMMAND_TOO_LARGE:
 			ereport(ERROR,
 					errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),

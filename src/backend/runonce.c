@@ -211,6 +211,8 @@ start(ZklLocalClaim *claim, Attempt *attempt)
 				zkl_report_command(path, ZKL_COMMAND_DENIED);
 			case ZKL_JOB_ANSWER_REFUSED:
 				zkl_report_command(path, ZKL_COMMAND_REFUSED);
+			case ZKL_JOB_ANSWER_DIFFERS:
+				zkl_report_command(path, ZKL_COMMAND_DIFFERS);
 			case ZKL_JOB_ANSWER_ENDED:
 				zkl_claims_report_lost(ERROR, claim);
 				break;

@@ -108,6 +108,7 @@ zkl_ticket_begin_attempt(ZklTicket *ticket, const uint8_t random[16],
 	zkl_recipe_make_uuid(random, only_tries, ticket->uuid);
 	ticket->name[0] = '\0';
 	ticket->version = 0;
+	ticket->refused = false;
 	ticket->surveyed = false;
 	ticket->watched = false;
 	ticket->revoked = false;

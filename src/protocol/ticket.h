@@ -25,7 +25,10 @@
  * ANSWER and DOWNGRADE are CHANGED if the znode's data have changed since the
  * ticket read them: another client may have written a request to release the
  * lock.  The ticket reads the data before it tries again, so no request is
- * overwritten or deleted unheard.
+ * overwritten or deleted unheard.  ZooKeeper takes a refusal into the order of its
+ * writes, so the server that passes it on has all writes before it.  If that server
+ * still shows the data that the ticket expected, it differs from the leader, and the
+ * ticket does not try again.
  *
  * A znode's text names the backend for which the znode was made.  While other
  * clients wait, the text must name the backend that holds the lock now.
@@ -155,6 +158,8 @@ typedef enum ZklReport
 	ZKL_REPORT_DOWNGRADED,		/* the ticket is a reader's now; not contended
 								 * yet */
 	ZKL_REPORT_REVOKED,			/* the release of the lock has been requested */
+	ZKL_REPORT_DIFFERS,			/* ZooKeeper's servers do not agree about the
+								 * znode's data */
 	ZKL_REPORT_LOST,			/* the ticket was owned, and is not any more */
 	ZKL_REPORT_FAILED,			/* the lock cannot be acquired; see failure */
 	ZKL_REPORT_GONE				/* no znode is left, as requested */
@@ -252,6 +257,8 @@ typedef struct ZklTicket
 	char		name[ZKL_ZNODE_SIZE];	/* of the znode, once it is known */
 	int64_t		czxid;
 	int32_t		version;		/* of its data */
+	bool		refused;		/* ... which it is not any more: a write was
+								 * refused for that since */
 	bool		surveyed;		/* the path is no semaphore: the ticket saw no
 								 * lease since its znode exists */
 

@@ -26,6 +26,7 @@ static ZklTicketStep on_reread_reply(ZklTicket *ticket,
 									 const ZklTicketEvent *event);
 static ZklTicketStep on_confirm_reply(ZklTicket *ticket,
 									  const ZklTicketEvent *event);
+static bool still_expected(ZklTicket *ticket, const ZklTicketEvent *event);
 static ZklReport note_text(ZklTicket *ticket, const ZklTicketEvent *event);
 static void take_readers_name(ZklTicket *ticket);
 static ZklTicketStep become_reader(ZklTicket *ticket);
@@ -118,6 +119,13 @@ on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	switch (event->outcome)
 	{
 		case ZKL_OUTCOME_OK:
+			if (still_expected(ticket, event))
+			{
+				step.report = ZKL_REPORT_DIFFERS;
+				ticket->answers &= ticket->answered;
+				ticket->mute = true;
+				return step;
+			}
 			report = note_text(ticket, event);
 			if ((ticket->answers && !ticket->answered) ||
 				(event->stale && !ticket->mute))
@@ -161,6 +169,7 @@ on_answer_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		ticket->answered = event->outcome == ZKL_OUTCOME_OK &&
 			ticket->writes_answer;
 		ticket->mute &= event->outcome != ZKL_OUTCOME_OK;
+		ticket->refused |= event->outcome == ZKL_OUTCOME_CHANGED;
 	}
 	return become(ticket, ZKL_TICKET_OWNED, ZKL_REQUEST_WATCH_SELF);
 }
@@ -198,6 +207,7 @@ on_downgrade_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		case ZKL_OUTCOME_CHANGED:
 			if (ticket->unwanted)
 				break;
+			ticket->refused = true;
 			return become(ticket, ZKL_TICKET_REREADING,
 						  ZKL_REQUEST_WATCH_SELF);
 		case ZKL_OUTCOME_UNKNOWN:
@@ -221,6 +231,12 @@ on_reread_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	switch (event->outcome)
 	{
 		case ZKL_OUTCOME_OK:
+			if (still_expected(ticket, event))
+			{
+				step = stay_writer(ticket);
+				step.report = ZKL_REPORT_DIFFERS;
+				return step;
+			}
 			report = note_text(ticket, event);
 			step = become(ticket, ZKL_TICKET_DOWNGRADING,
 						  ZKL_REQUEST_DOWNGRADE);
@@ -248,6 +264,19 @@ on_confirm_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	if (event->outcome == ZKL_OUTCOME_OK && event->ours)
 		return become_reader(ticket);
 	return lose(ticket);
+}
+
+/*
+ * ZooKeeper has refused a write because of the version of the data, and shows
+ * that version now.
+ */
+static bool
+still_expected(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	bool		refused = ticket->refused;
+
+	ticket->refused = false;
+	return refused && event->version == ticket->version;
 }
 
 /* What the ticket read in its own znode. */
@@ -295,6 +324,7 @@ become_reader(ZklTicket *ticket)
 	ticket->answered = false;
 	ticket->mute = false;
 	ticket->version = 0;
+	ticket->refused = false;
 	ticket->revoked = false;
 	if (ticket->unwanted)
 		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);

@@ -441,6 +441,10 @@ zkl_entry_set_needs_ticket(ZklClaim *claim, bool needs_ticket)
 		claim->needs_ticket = needs_ticket;
 		claim->entry->nneeding += needs_ticket ? 1 : -1;
 		Assert(claim->entry->nneeding >= 0);
+
+		/* The ticket may begin or cease to stand by. */
+		if (claim->entry->leader != NULL)
+			zkl_entry_ask_worker(claim->entry);
 	}
 }
 

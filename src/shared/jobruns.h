@@ -72,6 +72,8 @@ typedef enum ZklJobAnswer
 	ZKL_JOB_ANSWER_FULL,		/* there are zklock.max_jobs records already */
 	ZKL_JOB_ANSWER_DENIED,		/* ZooKeeper's access control forbids it */
 	ZKL_JOB_ANSWER_REFUSED,		/* by ZooKeeper, for another reason */
+	ZKL_JOB_ANSWER_DIFFERS,		/* ZooKeeper's servers do not agree about the
+								 * record */
 	ZKL_JOB_ANSWER_ENDED		/* the claim was lost, and with it the run */
 } ZklJobAnswer;
 

@@ -71,6 +71,8 @@ typedef enum ZklCommandOutcome
 	ZKL_COMMAND_ABSENT,			/* no such znode */
 	ZKL_COMMAND_DENIED,			/* ZooKeeper's access control forbids it */
 	ZKL_COMMAND_REFUSED,		/* by ZooKeeper, for another reason */
+	ZKL_COMMAND_DIFFERS,		/* ZooKeeper's servers do not agree about the
+								 * znode */
 	ZKL_COMMAND_TOO_LARGE,		/* the answer is */
 	ZKL_COMMAND_NO_MEMORY		/* no shared memory for the answer */
 } ZklCommandOutcome;

@@ -373,6 +373,7 @@ detach(ZklClaim *claim, int64 now)
 
 	zkl_lock_stat_ended(claim, now);
 	dlist_delete(&claim->link);
+	zkl_entry_set_needs_ticket(claim, false);
 	if (entry->leader == claim)
 	{
 		/* The guards of transactions that rely on it must look again. */
@@ -386,7 +387,6 @@ detach(ZklClaim *claim, int64 now)
 		 */
 		entry->revoked |= claim->state == ZKL_CLAIM_HELD;
 	}
-	zkl_entry_set_needs_ticket(claim, false);
 	zkl_leases_put_back(claim, claim->nleases, now);
 	switch (claim->state)
 	{

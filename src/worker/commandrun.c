@@ -15,6 +15,7 @@
 #include "protocol/waitrecord.h"
 #include "settings.h"
 #include "worker/commandrun.h"
+#include "worker/sessionnews.h"
 
 /*
  * A larger answer is of no use, and the backend has to keep it in memory, too.
@@ -32,6 +33,8 @@ static ZklCommandOutcome outcome_of(const ZklSessionEvent *event);
 static void note_children(ZklCommandRun *run, ZklWhere where,
 						  const ZklSessionEvent *event);
 static void add_node(ZklCommandRun *run, ZklWhere where, const char *name);
+static bool still_expected(const ZklCommandRun *run,
+						   const ZklSessionEvent *event);
 static void note_old_data(ZklCommandRun *run, const ZklSessionEvent *event);
 static void note_node(ZklCommandRun *run, int number,
 					  const ZklSessionEvent *event);
@@ -59,6 +62,13 @@ zkl_command_run_begin(ZklCommandRun *run)
 	run->version = -1;
 	run->outcome = ZKL_COMMAND_OK;
 	begin_items(run);
+}
+
+void
+zkl_command_run_note_refusal(ZklCommandRun *run)
+{
+	run->refused_version = run->version;
+	run->refused_czxid = run->czxid;
 }
 
 /*
@@ -377,6 +387,18 @@ note_node(ZklCommandRun *run, int number, const ZklSessionEvent *event)
 }
 
 /*
+ * ZooKeeper has refused the write because of the version of the data, and shows
+ * that version now.  ticket.h says why that cannot be, unless its servers differ.
+ */
+static bool
+still_expected(const ZklCommandRun *run, const ZklSessionEvent *event)
+{
+	return run->refused_version >= 0 &&
+		event->reply.version == run->refused_version &&
+		event->reply.czxid == run->refused_czxid;
+}
+
+/*
  * For Curator, the text must be equal to its word.  A znode of zklock keeps
  * its own text, which names the holder, and a mark is added.  If the holder
  * writes meanwhile, this write finds other data than it read, and the run
@@ -402,7 +424,15 @@ note_old_data(ZklCommandRun *run, const ZklSessionEvent *event)
 		/* The release has been requested already, so the run ends here. */
 		if (zkl_recipe_is_revoked(event->data, event->data_length))
 			return;
+		if (still_expected(run, event))
+		{
+			zkl_session_news_difference(psprintf("%s/%s", directory_of(run, ZKL_WHERE_LOCK),
+												 run->command.child));
+			run->outcome = ZKL_COMMAND_DIFFERS;
+			return;
+		}
 		run->version = event->reply.version;
+		run->czxid = event->reply.czxid;
 		if (zkl_recipe_is_zklock(name ? name + 1 : run->command.child, &only_tries) &&
 			event->data_length > 0 && event->data_length <= ZKL_TEXT_SIZE)
 			run->text = MemoryContextStrdup(run->context,

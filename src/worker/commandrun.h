@@ -61,6 +61,10 @@ typedef struct ZklCommandRun
 	Size		size;			/* of the survey, about */
 	const char *text;			/* to write ... */
 	int			version;		/* ... instead of data with this; -1: any */
+	int64		czxid;			/* of the znode, once its data have been read */
+	int			refused_version;	/* the write was refused for these, in an
+									 * earlier attempt; -1: it was not */
+	int64		refused_czxid;
 	ZklCommandOutcome outcome;	/* the worst so far */
 } ZklCommandRun;
 
@@ -69,9 +73,11 @@ extern void zkl_command_run_set_prefix(const char *directory_prefix);
 
 /*
  * Begin from the first item.  Answers to the attempt before are ignored from
- * now on, and what they told is forgotten.
+ * now on, and what they told is forgotten.  note_refusal comes before that, if the
+ * attempt has ended because data have changed.
  */
 extern void zkl_command_run_begin(ZklCommandRun *run);
+extern void zkl_command_run_note_refusal(ZklCommandRun *run);
 
 /*
  * Send the request of the next item.  The caller has seen that there is one,

@@ -124,6 +124,7 @@ take_commands(void)
 		/* The deletes of an earlier worker may have been done. */
 		run->again = again;
 		run->command = command;
+		run->refused_version = -1;
 		zkl_command_run_begin(run);
 	}
 }
@@ -175,6 +176,8 @@ zkl_command_runner_handle(const ZklSessionEvent *event)
 		event->reply.outcome == ZKL_OUTCOME_CHANGED)
 	{
 		run->again = true;
+		if (event->reply.outcome == ZKL_OUTCOME_CHANGED)
+			zkl_command_run_note_refusal(run);
 		zkl_command_run_begin(run);
 		return;
 	}

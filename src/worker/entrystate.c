@@ -526,6 +526,24 @@ want_again(ZklEntry *entry)
 	return false;
 }
 
+/*
+ * The worker may see a leader's claim too late, or one that is gone: then it is
+ * about to look again.  So most tickets need no look under the lock.
+ */
+bool
+zkl_entry_state_is_for_leader(ZklEntry *entry)
+{
+	bool		for_leader;
+
+	if (entry->leader == NULL)
+		return false;
+	zkl_entry_lock(entry);
+	for_leader = entry->leader != NULL && entry->leader->needs_ticket &&
+		entry->nneeding == 1;
+	zkl_entry_unlock(entry->hash);
+	return for_leader;
+}
+
 /* Claims whose hold limit has passed become LOST. */
 bool
 zkl_entry_state_end_lease_times(ZklEntry *entry, int64 now)

@@ -121,6 +121,7 @@ zkl_entry_work_look(ZklEntry *entry)
 			work.want = true;
 			break;
 		case ZKL_ENTRY_QUEUED:
+			work.standby = true;
 			break;
 		case ZKL_ENTRY_OWNED:
 

@@ -32,6 +32,7 @@ typedef struct ZklWork
 	bool		retry;			/* delete the stuck znodes of its leases */
 	bool		recheck;		/* look whether it is still contended */
 	bool		describe;		/* write the present holder into the znode */
+	bool		standby;		/* note whether it stands by */
 	int64		timer_at;		/* when to look again; 0: no need */
 } ZklWork;
 

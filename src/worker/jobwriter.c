@@ -28,12 +28,20 @@
 #include "shared/jobruns.h"
 #include "shared/locktable.h"
 #include "worker/jobwriter.h"
+#include "worker/sessionnews.h"
 
 /* So long is a fact about ZooKeeper fresh. */
 #define FRESH_FOR		ZKL_MS(10 * 1000)
 
 /* So many records may be made without a look at their number. */
 #define MAX_UNCOUNTED	10
+
+/*
+ * A record that was in the way of a new one may be gone for the read that
+ * follows, because zk_job_forget has removed it.  If that seems to happen more
+ * often, ZooKeeper's servers differ.
+ */
+#define MAX_ROUNDS		10
 
 #define RECORD_PATH_SIZE	(ZKL_ROOT_SIZE + sizeof(ZKL_JOBRECORD_DIRECTORY) + ZKL_JOBRECORD_NAME_SIZE + 1)
 
@@ -53,6 +61,7 @@ typedef struct Task
 	Step		step;
 	bool		looked;			/* it has read the record again */
 	bool		counted;		/* it has had its step COUNT */
+	int			rounds;			/* how often a record was there and gone */
 	bool		no_directory;	/* the directories must be made first */
 } Task;
 
@@ -88,6 +97,7 @@ static bool read_record(const ZklSessionEvent *event, ZklJobZnode *znode,
 static void answer(Task *task, ZklJobAnswer answer, const ZklJobZnode *znode);
 static void answer_written(Task *task, const ZklJobZnode *znode);
 static void answer_refusal(Task *task, const ZklSessionEvent *event);
+static void answer_difference(Task *task);
 static void finish(Task *task);
 
 void
@@ -157,6 +167,7 @@ take_over(Task *task, const ZklJobRun *run)
 	task->attempt++;
 	task->step = STEP_NONE;
 	task->looked = task->counted = task->no_directory = false;
+	task->rounds = 0;
 }
 
 /*
@@ -454,6 +465,11 @@ on_start_written(Task *task, const ZklSessionEvent *event)
 /*
  * Another run's record, or this one's, if the first answer was lost; or, after
  * a look, the one that the backend has read.  Then the write comes next.
+ *
+ * After a refused write, it cannot be the one that the backend has read.
+ * ZooKeeper takes a refusal into the order of its writes, so the server that
+ * passes it on has all writes before it, and the record's change is among them.
+ * But if there was no record and is none, one may have come and gone.
  */
 static void
 on_start_read(Task *task, const ZklSessionEvent *event)
@@ -469,9 +485,11 @@ on_start_read(Task *task, const ZklSessionEvent *event)
 	else if (read_record(event, &znode, &record) &&
 			 strcmp(record.run, task->run.record.run) == 0)
 		answer_written(task, &znode);
-	else if (!looks || !znode.exists || znode.czxid != last->czxid ||
+	else if (znode.exists != last->exists || znode.czxid != last->czxid ||
 			 znode.version != last->version)
 		answer(task, ZKL_JOB_ANSWER_CHANGED, &znode);
+	else if (!looks && (znode.exists || ++task->rounds > MAX_ROUNDS))
+		answer_difference(task);
 }
 
 /* If the record has changed or is gone, it is not this run's any more. */
@@ -561,6 +579,17 @@ answer_refusal(Task *task, const ZklSessionEvent *event)
 {
 	answer(task, event->reply.failure == ZKL_FAILURE_PERMISSION ?
 		   ZKL_JOB_ANSWER_DENIED : ZKL_JOB_ANSWER_REFUSED, NULL);
+}
+
+/* To try again would not help as long as the session is with this server. */
+static void
+answer_difference(Task *task)
+{
+	char		path[RECORD_PATH_SIZE];
+
+	record_path(task, path);
+	zkl_session_news_difference(path);
+	answer(task, ZKL_JOB_ANSWER_DIFFERS, NULL);
 }
 
 /* The slot is free again: the record says what it can. */

@@ -546,15 +546,15 @@ zkl_send_queue_holds(void)
 }
 
 /*
- * The leader process may begin or end its claim at this moment.  Then the next
- * change of the ticket corrects what this has noted.  Meanwhile there is a proof
- * too many, or the first grant waits for one.
+ * Claims may begin or end at this moment.  Then the worker is asked to look at the
+ * entry, and notes it anew.
  */
 void
 zkl_send_queue_note_standby(ZklEntry *entry)
 {
-	bool		standby = entry->counted && entry->leader != NULL &&
-	entry->ticket.state == ZKL_TICKET_QUEUED;
+	bool		standby = entry->counted &&
+	entry->ticket.state == ZKL_TICKET_QUEUED &&
+	zkl_entry_state_is_for_leader(entry);
 
 	nstandby += standby - entry->standby;
 	entry->standby = standby;

@@ -35,8 +35,9 @@ extern void zkl_send_queue_uncount(ZklEntry *entry);
 
 /*
  * Has the session a znode, or one on its way, of which something is to be proved?
- * A ticket by which the leader process stands by needs no proof until its turn
- * comes.  note_standby is called for a ticket whenever its state may have changed.
+ * A ticket by which the leader process stands by, and for which no backend waits,
+ * needs no proof until its turn comes.  note_standby is called for a ticket whenever
+ * that may have changed.
  */
 extern bool zkl_send_queue_holds(void);
 extern void zkl_send_queue_note_standby(ZklEntry *entry);

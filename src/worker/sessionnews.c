@@ -17,6 +17,7 @@
 /* What was logged, and so is not logged again. */
 static bool missing = false;	/* ZooKeeper cannot be reached */
 static bool in_doubt = false;	/* claims are in doubt */
+static bool differs = false;	/* the connected server differs from others */
 
 static void log_connected(void);
 
@@ -51,6 +52,7 @@ void
 zkl_session_news_connected(bool is_new)
 {
 	missing = false;
+	differs = false;
 	if (is_new && !zkl_session_news_is_refused())
 		log_connected();
 }
@@ -104,6 +106,28 @@ zkl_session_news_doubt(void)
 				errdetail("ZooKeeper has not recently confirmed the session that holds them."),
 				errhint("Transactions that hold them cannot commit until it does."));
 	}
+}
+
+/*
+ * The connected server has all writes up to the refusal, or has lost some.  The
+ * leader decides what is refused, so its data are those of the ensemble.
+ */
+void
+zkl_session_news_difference(const char *znode)
+{
+	const char *server = zkl_session_server();
+
+	zkl_session_news_error(psprintf("ZooKeeper server \"%s\" differs from the leader of its ensemble",
+									server));
+	if (differs)
+		return;
+	differs = true;
+	ereport(LOG,
+			errmsg("ZooKeeper server \"%s\" differs from the leader of its ensemble",
+				   server),
+			errdetail("A write to znode \"%s\" was refused because the znode has changed, but that server still shows it as it was.",
+					  znode),
+			errhint("Stop that ZooKeeper server, remove its data except for the file \"myid\", and start it.  It then copies the data from the leader."));
 }
 
 /* For zk_status. */

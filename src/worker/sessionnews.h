@@ -23,6 +23,12 @@ extern void zkl_session_news_connected(bool is_new);
 /* The session has expired, so nothing is in doubt any more. */
 extern void zkl_session_news_expired(void);
 
+/*
+ * ZooKeeper has refused a write to this znode because it has changed, and the
+ * connected server still shows it as it was: so the servers differ.
+ */
+extern void zkl_session_news_difference(const char *znode);
+
 /* An error, for zk_status. */
 extern void zkl_session_news_error(const char *error);
 

@@ -25,6 +25,7 @@
 #include "worker/entrywork.h"
 #include "worker/lockdirectory.h"
 #include "worker/sendqueue.h"
+#include "worker/sessionnews.h"
 #include "worker/strays.h"
 #include "worker/tickets.h"
 #include "worker/timers.h"
@@ -34,6 +35,7 @@ static void feed(ZklEntry *entry, ZklTicketEventKind kind);
 static bool is_to_look(const ZklEntry *entry);
 static void carry_out(ZklEntry *entry, ZklTicketStep step);
 static void note_stray(ZklEntry *entry);
+static void report_difference(const ZklEntry *entry);
 static void report(ZklEntry *entry, ZklTicketStep step);
 static void do_work(ZklEntry *entry, ZklWork work);
 static void retry_deletes(ZklEntry *semaphore);
@@ -395,6 +397,8 @@ do_work(ZklEntry *entry, ZklWork work)
 	}
 	if (work.describe)
 		feed(entry, ZKL_EVENT_DESCRIBE);
+	if (work.standby)
+		zkl_send_queue_note_standby(entry);
 	if (work.look)
 		feed(entry, ZKL_EVENT_LOOK);
 	if (work.retry)
@@ -567,6 +571,15 @@ answer(ZklEntry *entry)
 		feed(entry, ZKL_EVENT_ANSWER);
 }
 
+static void
+report_difference(const ZklEntry *entry)
+{
+	char		directory[ZKL_DIR_SIZE];
+
+	zkl_lock_directory_of(entry, directory);
+	zkl_session_news_difference(psprintf("%s/%s", directory, entry->ticket.name));
+}
+
 /* The entry may be gone afterwards, where no ticket is left. */
 static void
 report(ZklEntry *entry, ZklTicketStep step)
@@ -614,6 +627,9 @@ report(ZklEntry *entry, ZklTicketStep step)
 		case ZKL_REPORT_REVOKED:
 			if (zkl_entry_state_set_revoked(entry))
 				feed(entry, ZKL_EVENT_UNWANT);
+			break;
+		case ZKL_REPORT_DIFFERS:
+			report_difference(entry);
 			break;
 		case ZKL_REPORT_LOST:
 

@@ -29,6 +29,7 @@ use warnings;
 use Carp;
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
+use File::Path qw(rmtree);
 use IPC::Open2;
 use JSON::PP;
 use Time::HiRes qw(time usleep);
@@ -126,9 +127,13 @@ Of one server.
 
 Of its zoo.cfg.
 
-=item $zk->set_counter($i, $path, $counter)
+=item $zk->edit($i, [$path, $what, $value], ...)
 
-The number from which server C<$i>, which is not running, counts the children of a znode.
+Change what server C<$i>, which is not running, has of a znode: see F<test/EditTree.java>.
+
+=item $zk->forget($i)
+
+Remove the data of server C<$i>, which is not running, except for the file F<myid>.
 
 =item $zk->pid($i)
 
@@ -145,13 +150,20 @@ a standalone server too), or undef; the numbers of the followers.
 
 =cut
 
-sub set_counter
+sub edit
 {
-	my ($self, $i, $path, $counter) = @_;
+	my ($self, $i, @edits) = @_;
 	my $jars = $ENV{ZOOKEEPER_JARS} // '/usr/share/java';
 	system_or_bail('java', '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn', '-cp',
 		join(':', map { "$jars/$_.jar" } qw(slf4j-simple slf4j-api zookeeper-jute zookeeper)),
-		"$test_dir/SetCversion.java", "$self->{directory}/$i/data", $path, $counter);
+		"$test_dir/EditTree.java", "$self->{directory}/$i/data", map { @$_ } @edits);
+	return;
+}
+
+sub forget
+{
+	my ($self, $i) = @_;
+	rmtree("$self->{directory}/$i/data/version-2");
 	return;
 }
 

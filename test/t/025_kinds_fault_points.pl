@@ -135,7 +135,46 @@ $b1->query(q{SELECT zk_lock_acquire('/lost', '1min')});
 kill 'CONT', $process;
 is_in_use($a1->result, '/lost', 'leases that were lost prove nothing');
 
-$_->quit foreach $a1, $b1;
+# --- a lease is taken while another backend of the server takes the path for a mutex ---
+
+# At zklock.fault.local-lock-tried, it has the local lock, and has not seen what the path is.
+my ($a2, $a3) = map { $node_a->backend } 1, 2;
+foreach ([ '', 'granted' ], [ '', 'cancelled' ], [ '', 'timed out' ], [ 'xact_', 'granted' ], [ 'xact_', 'cancelled' ])
+{
+	my ($scope, $end) = @$_;
+	my $path = "/local/$scope$end";
+	my $what = "local lock, ${scope}semaphore, $end";
+	my $both = "SELECT zk_semaphore_acquire('$path', 2, '1min', 2), zk_semaphore_release('$path', 2)";
+	$a1->query(q{SET lock_timeout = '2s'}) if $end eq 'timed out';
+	$a1->query('BEGIN; SAVEPOINT s') if $scope;
+	my $process = stand_still($node_a, 'semaphore-acquired', $a1, "SELECT zk_${scope}semaphore_acquire('$path', 2, '1min', 2)");
+	my $other = stand_still($node_a, 'local-lock-tried', $a2, "SELECT zk_lock_acquire('$path')");
+	kill 'CONT', $process;
+	$node_a->wait_until("SELECT count(*) = 1 FROM pg_locks WHERE pid = $process AND NOT granted");
+	$a3->query("SELECT pg_cancel_backend($process)") if $end eq 'cancelled';
+	if ($end eq 'granted')
+	{
+		kill 'CONT', $other;
+		is_in_use($a2->result, $path, "$what: the mutex gives up");
+		is($a1->answer, 't', "$what: the leases are there");
+		is($a3->query("SELECT zk_semaphore_acquire('$path', 2, '0')"), 'f', "$what: and in use");
+	}
+	else
+	{
+		is($a1->result->{errcode}, $end eq 'cancelled' ? '57014' : '55P03', "$what: an error");
+		kill 'CONT', $other;
+		$a2->result;			# it may be soon enough, or too soon
+		$a2->query('SELECT zk_lock_release_all()');
+		$a1->query($scope ? 'ROLLBACK TO s' : 'RESET lock_timeout');
+		is($a3->query($both), 't|t', "$what: no lease is left behind");
+		is($a1->query("SELECT zk_${scope}semaphore_acquire('$path', 2)"), 't', "$what: and the backend can have one");
+	}
+	$a1->query($scope ? 'COMMIT' : 'SELECT zk_lock_release_all()');
+	is($a3->query($both), 't|t', "$what: all are given back");
+}
+is($a3->query(q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'}), '0', 'no local lock is left');
+
+$_->quit foreach $a1, $a2, $a3, $b1;
 $_->stop foreach $node_a, $node_b;
 
 # --- the second look, at a leader that has lost its quorum ---

@@ -43,7 +43,7 @@ sub lose_creates
 }
 
 # Makes the directories: a create in a directory that is missing could not be done late.
-foreach my $run (qw(1 2))
+foreach my $run (qw(1 2 idle))
 {
 	$watcher->query("SELECT zk_lock_acquire('$_'), zk_lock_release('$_')") foreach "/wanted$run", "/unwanted$run";
 	$watcher->query("SELECT zk_semaphore_acquire('/sem$run', 2), zk_semaphore_release('/sem$run')");
@@ -75,5 +75,16 @@ foreach my $run (qw(1 2))
 	is($patient->query("SELECT zk_lock_release('/wanted$run')"), 't', "$run: to the end");
 	$node->wait_until('SELECT count(*) = 0 FROM zk_locks');
 }
+
+# A session that holds nothing any more is still proved to live, as long as a znode may come.
+lose_creates('idle');
+$patient->query(q{SELECT zk_lock_release('/wantedidle')});
+$node->wait_until('SELECT count(*) = 0 FROM zk_locks');
+my $safe_until = $node->status('safe_until');
+$node->wait_until("SELECT safe_until > '$safe_until' FROM zk_status");
+pass('idle: proved while znodes may come');
+cmp_ok($proxy->deliver, '>=', 3, 'idle: ZooKeeper creates three znodes late');
+$node->wait_until(q{SELECT state = 'idle' FROM zk_status});
+is_deeply([ map { znodes($_) } '/wantedidle', '/unwantedidle', '/semidle/locks' ], [], 'idle: and not any more when they are deleted');
 
 done_testing();

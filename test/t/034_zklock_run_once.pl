@@ -15,7 +15,7 @@ use ZooKeeper;
 chomp(my $bindir = `pg_config --bindir`);
 my $program = dirname($ENV{TEMP_CONFIG}) . "/stage$bindir/zklock-run";
 my $zk = ZooKeeper->new;
-my @nodes = map { ZklockNode->started($_, $zk, 'zklock.session_timeout' => '8s') } qw(a b);
+my @nodes = map { ZklockNode->started($_, $zk, 'zklock.session_timeout' => '8s', 'zklock.sessions' => $_ eq 'a' ? 2 : 1, 'zklock.linger' => 0) } qw(a b);
 
 # zklock-run on this server: exit status, a space, and what it printed.
 sub run_on
@@ -80,10 +80,17 @@ $run->{harness}->kill_kill(grace => 0);
 record_is('/jobs/killed', 'failed 1', 'zklock-run is killed: failed');
 
 $run = start_on($nodes[0], "--once=$first", '/jobs/stalled');
-my $worker = $nodes[0]->worker_pid;
+# The session without locks is idle, and its worker may stand still.
+my ($worker, $idle) = split /\n/, $nodes[0]->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions ORDER BY ephemeral_bytes DESC');
+$nodes[0]->wait_until("SELECT state = 'idle' FROM zk_sessions WHERE worker_pid = $idle");
+kill 'STOP', $idle;
+my $safe_until = $nodes[0]->status('safe_until');
+$nodes[0]->wait_until("SELECT safe_until > '$safe_until' FROM zk_status") for 1 .. 2;
+ok($run->{harness}->pumpable, 'the worker of an idle session stalls: the command goes on');
+kill 'CONT', $idle;
 kill 'STOP', $worker;
 $run->{harness}->finish;
-is($run->{harness}->full_result >> 8, 79, 'the worker stalls: lost');
+is($run->{harness}->full_result >> 8, 79, 'the worker of the session with the lock stalls: lost');
 kill 'CONT', $worker;
 record_is('/jobs/stalled', 'failed 1', 'the worker stalls: failed');
 is(run_on($nodes[1], "--once=$first", '--retry', '-t', '1 min', '/jobs/stalled', 'echo', 'ran'), "0 ran\n", 'and run elsewhere with --retry');

@@ -37,7 +37,7 @@ my $judge = $watch{west};
 sub play
 {
 	my ($title, $victims, @steps) = @_;
-	my (@waiting, %used);
+	my (@waiting, %used, $many);
 	foreach (@steps)
 	{
 		my ($name, $waits, $sql) = /^(\w+)([:+]) (.*)$/s or die $_;
@@ -47,7 +47,8 @@ sub play
 			$backend{$name}->query("SELECT $sql");
 			next;
 		}
-		wait_until_waiting($waiting[-1]) if @waiting;
+		wait_until_waiting($waiting[-1], $many) if @waiting;
+		$many = $sql =~ /multilock/;
 		$backend{$name}->send($sql =~ /^(UPDATE|LOCK)/ ? $sql : "SELECT $sql");
 		push @waiting, $name;
 	}
@@ -58,13 +59,16 @@ sub play
 }
 
 # Until the backend waits for a lock of PostgreSQL's, or for its server's ticket; a waiter
-# for leases holds the inner mutex, so its wait is published.
+# for leases holds the inner mutex, so its wait is published.  A multilock first requests all
+# its tickets, and gives some of them back before it waits.  The ticket that it waits for comes
+# after that; so the wait is certain only when it is published.
 sub wait_until_waiting
 {
-	my ($name) = @_;
+	my ($name, $many) = @_;
 	my $pid = $backend{$name}->pid;
-	return $watch{ { n => 'north', s => 'south', w => 'west' }->{ substr($name, 0, 1) } }->wait_until(
-		"SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $pid AND NOT granted)"
+	return $watch{ { n => 'north', s => 'south', w => 'west' }->{ substr($name, 0, 1) } }->wait_until($many
+		? "SELECT EXISTS (SELECT FROM zk_waits JOIN pg_stat_activity USING (pid) WHERE pid = $pid AND waiting_since >= query_start)"
+		: "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $pid AND NOT granted)"
 		  . " OR (SELECT coalesce(bool_and(ticket IN ('queued', 'owned')), false) FROM zk_locks WHERE pid = $pid AND NOT granted)"
 		  . " OR EXISTS (SELECT FROM zk_waits WHERE pid = $pid AND mode = 'lease')");
 }
@@ -351,6 +355,25 @@ $backend{w4}->query('COMMIT');
 is($backend{s2}->answer, 't', 'to the last');
 $backend{s2}->query('COMMIT');
 $watch{west}->wait_until('SELECT bool_and(safe) FROM zk_sessions');
+
+# --- a session of a pool that is idle but for a leadership ---
+
+# The server stands by for a path for which a backend of it waits, too.
+$backend{s1}->query('BEGIN');
+$backend{s1}->query('SELECT ' . mutex($path));
+$west->set('zklock.leader_of', $path);
+$watch{west}->wait_until("SELECT count(*) = 1 FROM zk_locks WHERE path = '$path' AND ticket = 'queued'");
+$watch{west}->wait_until("SELECT state = 'idle' FROM zk_sessions WHERE session = $stopped");
+$backend{w1}->query('BEGIN');
+$backend{w1}->query('SELECT ' . mutex($first));
+$backend{w1}->send('SELECT ' . mutex($path));
+$judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits});
+$backend{s1}->send('SELECT ' . mutex($first));
+is($backend{s1}->result->{errcode}, '40P01', 'a wait for a lock for which the server stands by is part of a deadlock');
+$west->set('zklock.leader_of', '');
+$backend{s1}->query('ROLLBACK');
+is($backend{w1}->answer, 't', 'the other one goes on');
+$backend{w1}->query('COMMIT');
 
 # --- errors are those of any deadlock ---
 

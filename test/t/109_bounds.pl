@@ -130,7 +130,7 @@ sub set_counter
 {
 	my ($path, $counter) = @_;
 	$zk->stop;
-	$zk->set_counter(1, $path, $counter);
+	$zk->edit(1, [ $path, 'counter', $counter ]);
 	$zk->start;
 	$node->wait_until_connected;
 	return;

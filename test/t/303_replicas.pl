@@ -32,7 +32,7 @@ $run->_compare_replicas;
 is_deeply(\@void, [], 'a server may catch up');
 
 $zk->stop($follower);
-$zk->set_counter($follower, '/zklock/m', 17);
+$zk->edit($follower, [ '/zklock/m', 'counter', 17 ]);
 $zk->start($follower);
 $run->_compare_replicas;
 is(scalar @void, 1, 'a server that counts otherwise differs');

@@ -244,6 +244,20 @@ a_downgrade_reads_what_it_would_delete(void **state)
 	assert_int_equal(ticket.version, 0);
 }
 
+/* ZooKeeper's servers do not agree about the data, so another try would fail, too. */
+static void
+a_downgrade_ends_where_zookeeper_contradicts_itself(void **state)
+{
+	ZklTicket	ticket = ticket_as(ZKL_MODE_WRITE, ZKL_TICKET_REREADING);
+
+	(void) state;
+	assert_step(watched_own(&ticket, 0, false, false), ZKL_REQUEST_LIST,
+				ZKL_REPORT_DIFFERS);
+	assert_int_equal(ticket.state, ZKL_TICKET_CHECKING);
+	assert_int_equal(ticket.mode, ZKL_MODE_WRITE);
+	assert_asks(happens(&ticket, ZKL_EVENT_UNWANT), ZKL_REQUEST_DELETE);
+}
+
 /* A request that this server may not read cannot be heard later either. */
 static void
 a_downgrade_that_may_not_read_leaves_the_writer(void **state)
@@ -726,6 +740,7 @@ main(void)
 		cmocka_unit_test(a_downgrade_with_a_lost_reply_is_recognized),
 		cmocka_unit_test(a_downgrade_reads_what_it_would_delete),
 		cmocka_unit_test(a_downgrade_that_may_not_read_leaves_the_writer),
+		cmocka_unit_test(a_downgrade_ends_where_zookeeper_contradicts_itself),
 		cmocka_unit_test(a_downgrade_withdrawn_when_the_data_have_changed_is_deleted),
 		cmocka_unit_test(a_recognized_downgrade_keeps_the_czxid),
 		cmocka_unit_test(a_downgrade_without_the_writers_znode_is_lost),

@@ -428,12 +428,15 @@ try_all_events(Case *c)
 static void
 in_state(ZklMode mode, ZklTicketState state)
 {
-	for (int bits = 0; bits < 4096; bits++)
+	for (int bits = 0; bits < 8192; bits++)
 	{
 		Case		c;
 
+		if (bits & 4096 && state != ZKL_TICKET_OWNED)
+			break;
 		memset(&c, 0, sizeof(c));
 		c.before = ticket_as(mode, state);
+		c.before.refused |= (bits & 4096) != 0;
 		c.before.unwanted = bits & 1;
 		c.before.contended = (bits & 2) != 0;
 		c.sound = bits & 4;
@@ -779,6 +782,9 @@ is_lost_if_absent(const Case *c)
 {
 	ZklTicket	before = c->before;
 	bool		rereading = before.state == ZKL_TICKET_REREADING;
+	bool		done = c->event.outcome == ZKL_OUTCOME_OK;
+	bool		differs = done && before.refused &&
+		c->event.version == before.version;
 	bool		revoked;
 
 	if (!is_awaited(c) || c->event.request != ZKL_REQUEST_WATCH_SELF ||
@@ -791,9 +797,11 @@ is_lost_if_absent(const Case *c)
 		hold(c->step.report == ZKL_REPORT_LOST);
 		return;
 	}
-	revoked = c->event.outcome == ZKL_OUTCOME_OK && c->event.revoked;
+	revoked = done && !differs && c->event.revoked;
 	before.revoked |= revoked;
-	if (c->event.outcome == ZKL_OUTCOME_OK)
+	before.refused &= !done;
+	before.mute |= differs && !rereading;
+	if (done && !differs)
 	{
 		before.version = c->event.version;
 		before.answered = c->event.answered;
@@ -809,10 +817,11 @@ is_lost_if_absent(const Case *c)
 	}
 	else if (rereading)
 		before.state = ZKL_TICKET_CHECKING;
-	else if (c->event.outcome == ZKL_OUTCOME_REFUSED && !before.answered)
+	else if ((differs || c->event.outcome == ZKL_OUTCOME_REFUSED) && !before.answered)
 		before.answers = false;
 	hold(memcmp(&before, &c->after, sizeof(ZklTicket)) == 0);
-	hold(c->step.report == (revoked && !c->before.revoked ?
+	hold(c->step.report == (differs ? ZKL_REPORT_DIFFERS :
+							revoked && !c->before.revoked ?
 							ZKL_REPORT_REVOKED : ZKL_REPORT_NOTHING));
 }
 
@@ -828,11 +837,13 @@ reads_what_it_wrote(const Case *c)
 	if (!is_awaited(c) || c->event.request != ZKL_REQUEST_ANSWER ||
 		outcome == ZKL_OUTCOME_ABSENT)
 	{
-		hold(c->after.mute == c->before.mute || !c->after.mute);
+		hold(c->after.mute == c->before.mute || !c->after.mute ||
+			 c->step.report == ZKL_REPORT_DIFFERS);
 		return;
 	}
 	hold(c->after.state == ZKL_TICKET_OWNED);
 	hold(c->step.request == ZKL_REQUEST_WATCH_SELF);
+	hold(c->after.refused == (outcome == ZKL_OUTCOME_CHANGED));
 	hold(c->after.mute == (outcome == ZKL_OUTCOME_REFUSED ||
 						   (c->before.mute && outcome != ZKL_OUTCOME_OK)));
 	if (outcome == ZKL_OUTCOME_REFUSED)
@@ -913,6 +924,12 @@ reports_what_its_state_says(const Case *c)
 			hold((IN(after, S(OWNED) | S(ANSWERING)) && before == ZKL_TICKET_OWNED) ||
 				 (after == ZKL_TICKET_DOWNGRADING && before == ZKL_TICKET_REREADING));
 			hold(c->after.revoked);
+			break;
+		case ZKL_REPORT_DIFFERS:
+			hold(c->before.refused && !c->after.refused);
+			hold(c->event.version == c->before.version);
+			hold((IN(after, S(OWNED)) && before == ZKL_TICKET_OWNED && c->after.mute) ||
+				 (IN(after, S(CHECKING) | S(DELETING)) && before == ZKL_TICKET_REREADING));
 			break;
 		case ZKL_REPORT_LOST:
 			hold(after == ZKL_TICKET_NONE);

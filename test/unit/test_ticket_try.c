@@ -278,6 +278,27 @@ an_answer_does_not_hide_who_asks_for_the_lock(void **state)
 	assert_true(ticket.revoked);
 }
 
+/* ZooKeeper's servers do not agree about the data. */
+static void
+an_answer_ends_where_zookeeper_contradicts_itself(void **state)
+{
+	ZklTicket	ticket = asked_owner();
+
+	(void) state;
+	assert_asks(happens(&ticket, ZKL_EVENT_ANSWER), ZKL_REQUEST_ANSWER);
+	assert_asks(reply(&ticket, ZKL_REQUEST_ANSWER, ZKL_OUTCOME_CHANGED),
+				ZKL_REQUEST_WATCH_SELF);
+	assert_reports(watched_stale(&ticket, 0, false, false), ZKL_REPORT_DIFFERS);
+
+	/* A stale name does not lead to the next write; but a try does. */
+	assert_nothing(watched_stale(&ticket, 0, false, false));
+	assert_nothing(happens(&ticket, ZKL_EVENT_DESCRIBE));
+	assert_asks(happens(&ticket, ZKL_EVENT_ANSWER), ZKL_REQUEST_ANSWER);
+	reply(&ticket, ZKL_REQUEST_ANSWER, ZKL_OUTCOME_OK);
+	assert_nothing(watched_own(&ticket, 1, true, false));
+	assert_false(ticket.mute);
+}
+
 static void
 an_answer_that_was_overwritten_is_written_again(void **state)
 {
@@ -485,6 +506,7 @@ main(void)
 		cmocka_unit_test(an_answer_is_written_once),
 		cmocka_unit_test(an_answer_does_not_hide_who_asks_for_the_lock),
 		cmocka_unit_test(an_answer_that_was_overwritten_is_written_again),
+		cmocka_unit_test(an_answer_ends_where_zookeeper_contradicts_itself),
 		cmocka_unit_test(an_answer_with_a_lost_reply_is_recognized),
 		cmocka_unit_test(who_may_not_write_does_not_try_in_circles),
 		cmocka_unit_test(an_owner_that_answers_may_be_lost_or_given_up),
