@@ -456,23 +456,37 @@ zkl_lock_table_recent(uint32 hash)
 	return &zkl_lock_table->recent[hash % zkl_lock_table->nrecent];
 }
 
-/*
- * The worker may have ended since the look, and its PGPROC may belong to
- * another process.  Then that process wakes up once for nothing.
- */
 void
 zkl_lock_table_wake_worker(int session)
 {
+	Latch	   *latch = zkl_lock_table_worker_latch(session);
+
+	if (latch != NULL)
+		SetLatch(latch);
+}
+
+/*
+ * The worker may have ended since the look, and its PGPROC may belong to
+ * another process.
+ */
+Latch *
+zkl_lock_table_worker_latch(int session)
+{
 	uint32		proc = pg_atomic_read_u32(&zkl_lock_table->session[session].worker_proc);
 
-	if (proc != 0)
-		SetLatch(&zkl_proc(proc - 1)->procLatch);
+	return proc != 0 ? &zkl_proc(proc - 1)->procLatch : NULL;
 }
 
 void
 zkl_lock_table_wake(const ZklClaim *claim)
 {
-	SetLatch(&zkl_proc(claim->proc_number)->procLatch);
+	SetLatch(zkl_lock_table_latch(claim));
+}
+
+Latch *
+zkl_lock_table_latch(const ZklClaim *claim)
+{
+	return &zkl_proc(claim->proc_number)->procLatch;
 }
 
 void
