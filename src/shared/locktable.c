@@ -422,6 +422,33 @@ zkl_lock_table_visit(int session, LWLockMode mode, ZklVisitor visitor,
 		LWLockRelease(zkl_lock_table_partition(i));
 }
 
+/*
+ * The search usually finds an entry soon, so it need not pass over all.
+ */
+bool
+zkl_lock_table_any(int session, bool (*condition) (const ZklEntry *entry))
+{
+	HASH_SEQ_STATUS scan;
+	ZklEntry   *entry;
+
+	for (int i = 0; i < ZKL_PARTITIONS; i++)
+		LWLockAcquire(zkl_lock_table_partition(i), LW_SHARED);
+
+	hash_seq_init(&scan, entries);
+	while ((entry = hash_seq_search(&scan)) != NULL)
+	{
+		if (entry->session == session && condition(entry))
+		{
+			hash_seq_term(&scan);
+			break;
+		}
+	}
+
+	for (int i = ZKL_PARTITIONS; --i >= 0;)
+		LWLockRelease(zkl_lock_table_partition(i));
+	return entry != NULL;
+}
+
 typedef struct Collection
 {
 	ZklEntry  **entries;

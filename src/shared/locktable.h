@@ -150,6 +150,13 @@ extern void zkl_lock_table_visit(int session, LWLockMode mode,
 								 ZklVisitor visitor, void *arg);
 
 /*
+ * Does this hold of any entry of the session?  Locks as zkl_lock_table_visit()
+ * does, shared.
+ */
+extern bool zkl_lock_table_any(int session,
+							   bool (*condition) (const ZklEntry *entry));
+
+/*
  * The entries of a session that have a ticket, as an array in the current memory context.
  * Called only by a worker, without any partition.  The entries stay while the
  * worker looks at them, because only the worker takes tickets away.

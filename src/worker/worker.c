@@ -511,9 +511,11 @@ wait_on_socket(int fd, uint32 events, long timeout_ms)
 static void
 stop(void)
 {
-	if (zkl_entry_state_any_held() && zkl_now() < worker.stop_at)
+	bool		any_held = zkl_entry_state_any_held();
+
+	if (any_held && zkl_now() < worker.stop_at)
 		return;
-	if (zkl_entry_state_any_held())
+	if (any_held)
 	{
 		/*
 		 * Closing the session would give the locks to other clients while
