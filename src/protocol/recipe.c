@@ -20,22 +20,29 @@
 
 #define SEQUENCE_DIGITS		10
 
-/* Version 8 in the high nibble, then eleven bits of mark and one of "tries". */
-#define UUID_MARK			0x8b4c
-#define UUID_MARK_MASK		0xfffe
-#define UUID_ONLY_TRIES		0x0001
+/* Version 8 in the first digit, then eleven bits of mark and one of "tries". */
+#define UUID_MARK			"8b4c"
+#define UUID_MARK_TRIES		"8b4d"
 
-/* What a mode's znodes have before their number. */
-static const char *const marks[] = {
-	[ZKL_MODE_LOCK] = "lock-",
-	[ZKL_MODE_WRITE] = "__WRIT__",
-	[ZKL_MODE_READ] = "__READ__",
-	[ZKL_MODE_LEASE] = "lease-",
-	[ZKL_MODE_KAZOO_LOCK] = "__lock__",
-	[ZKL_MODE_KAZOO_READ] = "__rlock__",
+typedef struct Mark
+{
+	const char *text;
+	size_t		length;
+} Mark;
+
+#define MARK(text)	{text, sizeof(text) - 1}
+
+/* What a mode's znodes have before their number.  None is the end of another. */
+static const Mark marks[] = {
+	[ZKL_MODE_LOCK] = MARK("lock-"),
+	[ZKL_MODE_WRITE] = MARK("__WRIT__"),
+	[ZKL_MODE_READ] = MARK("__READ__"),
+	[ZKL_MODE_LEASE] = MARK("lease-"),
+	[ZKL_MODE_KAZOO_LOCK] = MARK("__lock__"),
+	[ZKL_MODE_KAZOO_READ] = MARK("__rlock__"),
 };
 
-#define LATCH_MARK	"latch-"
+static const Mark latch_mark = MARK("latch-");
 
 #define NMODES	((int) (sizeof(marks) / sizeof(marks[0])))
 
@@ -47,9 +54,21 @@ typedef enum Relation
 	RELATION_OTHER_KIND
 } Relation;
 
+/* The contenders in a list that come first, beside "me". */
+typedef struct Firsts
+{
+	const char *child;			/* of all others; NULL: there are none */
+	const char *child_key;
+	const char *key;			/* the least of all keys, mine included ... */
+	const char *other_key;		/* ... and of those that do not just read */
+} Firsts;
+
 static void judge_behind(ZklVerdict *verdict, Relation relation,
 						 ZklClient client, const char *child);
+static void note_first(Firsts *firsts, const ZklContender *contender,
+					   const char *child);
 static const char *whom_to_ask(ZklMode mode, const char *me,
+							   const Firsts *firsts,
 							   const char *const *children, int nchildren);
 static bool only_tries(const char *child);
 static int	sound_number(const char *key);
@@ -58,10 +77,10 @@ static int	compare_leases(const void *one, const void *other);
 static int	count_ranks_up_to(int rank, const ZklLease *leases, int nleases);
 static Relation relation_of(ZklMode mine, ZklMode other);
 static ZklClient client_of(const char *child, ZklMode mode);
-static const char *front_of(const char *const *children, int nchildren);
 static bool is_latch(const char *child);
-static const char *find_last(const char *text, const char *mark);
-static bool is_key(const char *text);
+static bool is_marked(const char *child, const char *key, const Mark *mark);
+static const char *find_key(const char *child, size_t width);
+static int	count_digits(const char *text);
 static const char *key_of(const char *child);
 
 ZklKind
@@ -101,11 +120,11 @@ void
 zkl_recipe_make_uuid(const uint8_t random[16], bool only_tries,
 					 char uuid[ZKL_UUID_SIZE])
 {
-	unsigned	mark = UUID_MARK | (only_tries ? UUID_ONLY_TRIES : 0);
+	const char *mark = only_tries ? UUID_MARK_TRIES : UUID_MARK;
 	unsigned	variant = 0x80 | (random[8] & 0x3f);
 
 	snprintf(uuid, ZKL_UUID_SIZE,
-			 "%02x%02x%02x%02x-%02x%02x-%04x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+			 "%02x%02x%02x%02x-%02x%02x-%s-%02x%02x-%02x%02x%02x%02x%02x%02x",
 			 random[0], random[1], random[2], random[3],
 			 random[4], random[5], mark, variant, random[9],
 			 random[10], random[11], random[12],
@@ -115,17 +134,16 @@ zkl_recipe_make_uuid(const uint8_t random[16], bool only_tries,
 bool
 zkl_recipe_is_zklock(const char *child, bool *only_tries)
 {
-	unsigned long mark;
+	bool		tries;
 
 	/* "_c_xxxxxxxx-xxxx-mmmm-": the mark begins at character 17 */
 	if (strncmp(child, "_c_", 3) != 0 || strlen(child) < 3 + 36 ||
-		child[16] != '-' || child[21] != '-' ||
-		strspn(child + 17, "0123456789abcdef") != 4)
+		child[16] != '-' || child[21] != '-')
 		return false;
-	mark = strtoul(child + 17, NULL, 16);
-	if ((mark & UUID_MARK_MASK) != UUID_MARK)
+	tries = memcmp(child + 17, UUID_MARK_TRIES, 4) == 0;
+	if (!tries && memcmp(child + 17, UUID_MARK, 4) != 0)
 		return false;
-	*only_tries = (mark & UUID_ONLY_TRIES) != 0;
+	*only_tries = tries;
 	return true;
 }
 
@@ -133,17 +151,18 @@ void
 zkl_recipe_make_prefix(ZklMode mode, const char *uuid,
 					   char prefix[ZKL_ZNODE_SIZE])
 {
-	snprintf(prefix, ZKL_ZNODE_SIZE, "_c_%.36s-%s", uuid, marks[mode]);
+	snprintf(prefix, ZKL_ZNODE_SIZE, "_c_%.36s-%s", uuid, marks[mode].text);
 }
 
 /* The number stays, and with it the place in the queue. */
 void
 zkl_recipe_make_downgrade(const char *writer, char reader[ZKL_ZNODE_SIZE])
 {
-	const char *mark = find_last(writer, marks[ZKL_MODE_WRITE]);
+	const char *key = key_of(writer);
+	const char *mark = key - marks[ZKL_MODE_WRITE].length;
 
 	snprintf(reader, ZKL_ZNODE_SIZE, "%.*s%s%s", (int) (mark - writer), writer,
-			 marks[ZKL_MODE_READ], mark + strlen(marks[ZKL_MODE_WRITE]));
+			 marks[ZKL_MODE_READ].text, key);
 }
 
 const char *
@@ -167,32 +186,36 @@ zkl_recipe_find(ZklMode mode, const char *uuid, const char *const *children,
 }
 
 /*
- * The last mark in the name counts, because any text may come before it: a
- * UUID, or what another client puts there.
+ * A name ends with a mark and a key, and any text may come before: a UUID, or
+ * what another client puts there.  A list may have thousands of names, so this
+ * looks at their ends only.
  */
 bool
 zkl_recipe_parse(const char *child, ZklContender *contender)
 {
-	for (int mode = 0; mode < NMODES; mode++)
+	for (size_t width = SEQUENCE_DIGITS; width <= SEQUENCE_DIGITS + 1; width++)
 	{
-		const char *at = find_last(child, marks[mode]);
+		const char *key = find_key(child, width);
 
-		if (at == NULL)
-			continue;
-		contender->key = at + strlen(marks[mode]);
-
-		/*
-		 * An empty key is Curator's for a lock znode without a number, which
-		 * goes before all others.
-		 */
-		if (!is_key(contender->key) &&
-			!(mode == ZKL_MODE_LOCK && contender->key[0] == '\0'))
-			continue;
-		contender->mode = mode;
-		contender->client = client_of(child, mode);
-		return true;
+		for (int mode = 0; key != NULL && mode < NMODES; mode++)
+		{
+			if (!is_marked(child, key, &marks[mode]))
+				continue;
+			contender->key = key;
+			contender->mode = mode;
+			contender->client = client_of(child, mode);
+			return true;
+		}
 	}
-	return false;
+
+	/*
+	 * An empty key is Curator's for a lock znode without a number, which goes
+	 * before all others.
+	 */
+	contender->key = child + strlen(child);
+	contender->mode = ZKL_MODE_LOCK;
+	contender->client = client_of(child, ZKL_MODE_LOCK);
+	return is_marked(child, contender->key, &marks[ZKL_MODE_LOCK]);
 }
 
 /*
@@ -253,6 +276,7 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 	int			nrivals = 0;
 	bool		may_downgrade = false;
 	bool		latch = false;
+	Firsts		firsts = {NULL, NULL, my_key, my_key};
 	ZklContender other;
 
 	if (my_key == NULL)
@@ -268,16 +292,19 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 			continue;
 		}
 
-		/*
-		 * A lock below this one may be called so, too.  The ticket finds out
-		 * by looking into that directory.
-		 */
-		if (strcmp(children[i], ZKL_LEASES) == 0)
-			verdict.maybe_semaphore = true;
-		latch |= is_latch(children[i]);
 		if (!zkl_recipe_parse(children[i], &other))
+		{
+			/*
+			 * A lock below this one may be called so, too.  The ticket finds
+			 * out by looking into that directory.
+			 */
+			if (strcmp(children[i], ZKL_LEASES) == 0)
+				verdict.maybe_semaphore = true;
+			latch |= is_latch(children[i]);
 			continue;
+		}
 
+		note_first(&firsts, &other, children[i]);
 		relation = relation_of(mode, other.mode);
 		if (strcmp(other.key, my_key) > 0)
 			judge_behind(&verdict, relation, other.client, children[i]);
@@ -301,7 +328,7 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 	}
 	verdict.owned = verdict.found && nrivals == 0;
 	if (verdict.found && !verdict.owned)
-		verdict.front = front_of(children, nchildren);
+		verdict.front = firsts.child;
 
 	/*
 	 * In a downgrade, a reader's znode appears in the writer's place, and
@@ -311,7 +338,7 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 		(mode == ZKL_MODE_READ || !may_downgrade);
 	if (verdict.found &&
 		(verdict.other_kind || (!verdict.owned && only_tries(me))))
-		verdict.ask = whom_to_ask(mode, me, children, nchildren);
+		verdict.ask = whom_to_ask(mode, me, &firsts, children, nchildren);
 	verdict.ask_other_kind = verdict.ask != NULL &&
 		zkl_recipe_parse(verdict.ask, &other) &&
 		relation_of(mode, other.mode) == RELATION_OTHER_KIND;
@@ -327,32 +354,33 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 }
 
 /* No znode goes before the first contender, so it owns the lock. */
-static const char *
-front_of(const char *const *children, int nchildren)
+static void
+note_first(Firsts *firsts, const ZklContender *contender, const char *child)
 {
-	const char *front = NULL;
-	const char *front_key = NULL;
-	ZklContender contender;
-
-	for (int i = 0; i < nchildren; i++)
+	if (contender->mode == ZKL_MODE_LEASE)
+		return;
+	if (firsts->child == NULL || strcmp(contender->key, firsts->child_key) < 0)
 	{
-		if (!zkl_recipe_parse(children[i], &contender) ||
-			contender.mode == ZKL_MODE_LEASE ||
-			(front != NULL && strcmp(contender.key, front_key) >= 0))
-			continue;
-		front = children[i];
-		front_key = contender.key;
+		firsts->child = child;
+		firsts->child_key = contender->key;
 	}
-	return front;
+	if (strcmp(contender->key, firsts->key) < 0)
+		firsts->key = contender->key;
+	if (contender->mode != ZKL_MODE_READ &&
+		contender->mode != ZKL_MODE_KAZOO_READ &&
+		strcmp(contender->key, firsts->other_key) < 0)
+		firsts->other_key = contender->key;
 }
 
 /* Curator's LeaderLatch, which sees only znodes of its own kind. */
 static bool
 is_latch(const char *child)
 {
-	const char *at = find_last(child, LATCH_MARK);
+	const char *key = find_key(child, SEQUENCE_DIGITS);
+	const char *long_key = find_key(child, SEQUENCE_DIGITS + 1);
 
-	return at != NULL && is_key(at + strlen(LATCH_MARK));
+	return (key != NULL && is_marked(child, key, &latch_mark)) ||
+		(long_key != NULL && is_marked(child, long_key, &latch_mark));
 }
 
 /*
@@ -376,29 +404,14 @@ judge_behind(ZklVerdict *verdict, Relation relation, ZklClient client,
  * lock before which there are only readers.
  */
 static const char *
-whom_to_ask(ZklMode mode, const char *me, const char *const *children,
-			int nchildren)
+whom_to_ask(ZklMode mode, const char *me, const Firsts *firsts,
+			const char *const *children, int nchildren)
 {
 	const char *my_key = key_of(me);
-	const char *first_key = my_key;
-	const char *first_other_key = my_key;	/* of a znode that does not just
-											 * read */
 	const char *ask_key = NULL;
 	const char *ask = NULL;
 	ZklContender other;
 
-	for (int i = 0; i < nchildren; i++)
-	{
-		if (!zkl_recipe_parse(children[i], &other) ||
-			other.mode == ZKL_MODE_LEASE)
-			continue;
-		if (strcmp(other.key, first_key) < 0)
-			first_key = other.key;
-		if (other.mode != ZKL_MODE_READ &&
-			other.mode != ZKL_MODE_KAZOO_READ &&
-			strcmp(other.key, first_other_key) < 0)
-			first_other_key = other.key;
-	}
 	for (int i = 0; i < nchildren; i++)
 	{
 		if (strcmp(children[i], me) == 0 ||
@@ -407,8 +420,8 @@ whom_to_ask(ZklMode mode, const char *me, const char *const *children,
 			relation_of(mode, other.mode) == RELATION_NONE)
 			continue;
 		if (other.client != ZKL_CLIENT_ZKLOCK ||
-			(strcmp(other.key, first_key) > 0 &&
-			 strcmp(other.key, first_other_key) >= 0 &&
+			(strcmp(other.key, firsts->key) > 0 &&
+			 strcmp(other.key, firsts->other_key) >= 0 &&
 			 !only_tries(children[i])))
 			return NULL;
 		if (ask == NULL || strcmp(other.key, ask_key) < 0)
@@ -635,29 +648,42 @@ key_of(const char *child)
 	return zkl_recipe_parse(child, &contender) ? contender.key : NULL;
 }
 
-/* A number as the server prints it: "%010d" of a signed 32-bit counter. */
+/* Does this mark stand right before the key? */
 static bool
-is_key(const char *text)
+is_marked(const char *child, const char *key, const Mark *mark)
 {
-	size_t		digits = strspn(text[0] == '-' ? text +1 : text, "0123456789");
-
-	if (text[0] == '-')
-
-		/*
-		 * The width of ten includes the sign, so nine digits follow it, or
-		 * ten where the number needs them.
-		 */
-		return text[digits + 1] == '\0' &&
-		(digits == SEQUENCE_DIGITS || digits == SEQUENCE_DIGITS - 1);
-	return text[digits] == '\0' && digits == SEQUENCE_DIGITS;
+	return (size_t) (key - child) >= mark->length &&
+		memcmp(key - mark->length, mark->text, mark->length) == 0;
 }
 
+/*
+ * The end of a name, if it is a number as the server prints it: "%010d" of a
+ * signed 32-bit counter.  The width of ten includes the sign, so nine digits
+ * follow it, or ten where the number needs them.  NULL: it is no number.
+ */
 static const char *
-find_last(const char *text, const char *mark)
+find_key(const char *child, size_t width)
 {
-	const char *found = NULL;
+	size_t		length = strlen(child);
+	const char *key;
+	bool		is_negative;
 
-	for (const char *at = strstr(text, mark); at; at = strstr(at + 1, mark))
-		found = at;
-	return found;
+	if (length < width)
+		return NULL;
+	key = child + length - width;
+	is_negative = key[0] == '-';
+	if (!is_negative && width != SEQUENCE_DIGITS)
+		return NULL;
+	return count_digits(key + is_negative) == (int) width - is_negative ?
+		key : NULL;
+}
+
+static int
+count_digits(const char *text)
+{
+	int			n = 0;
+
+	while (text[n] >= '0' && text[n] <= '9')
+		n++;
+	return n;
 }

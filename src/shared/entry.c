@@ -25,9 +25,18 @@ static void assert_consistent(const ZklEntry *entry);
 #else
 #define assert_consistent(entry)	((void) 0)
 #endif
+static void wake_later(Latch *latch);
 static bool shall_linger(const ZklEntry *entry);
 static bool is_within_linger(int64 released_at, int64 now);
 static void take_back(ZklEntry *entry);
+
+/*
+ * Whom to wake when the partition is unlocked.  The first thing that a process
+ * does when it is woken is to lock the partition, so before that it would only
+ * fall asleep again.
+ */
+static Latch *late[8];
+static int	nlate = 0;
 
 void
 zkl_entry_lock(const ZklEntry *entry)
@@ -40,6 +49,19 @@ void
 zkl_entry_unlock(uint32 hash)
 {
 	LWLockRelease(zkl_lock_table_partition(hash));
+	for (int i = 0; i < nlate; i++)
+		SetLatch(late[i]);
+	nlate = 0;
+}
+
+/* More of them than there is room for are woken at once. */
+static void
+wake_later(Latch *latch)
+{
+	if (nlate < lengthof(late))
+		late[nlate++] = latch;
+	else
+		SetLatch(latch);
 }
 
 #ifdef USE_ASSERT_CHECKING
@@ -466,19 +488,22 @@ zkl_entry_wake_needing(ZklEntry *entry)
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 
 		if (claim->needs_ticket)
-			zkl_lock_table_wake(claim);
+			wake_later(zkl_lock_table_latch(claim));
 	}
 }
 
 /*
  * Ask the worker to look at this entry.  The entry is not removed before that:
  * in_work stays set until the worker looks, also after the worker took the
- * entry off the list.
+ * entry off the list.  If the worker itself calls this, it looks before it
+ * sleeps again.
  */
 void
 zkl_entry_ask_worker(ZklEntry *entry)
 {
 	ZklSessionInfo *session = &zkl_lock_table->session[entry->session];
+	Latch	   *latch = session == zkl_session_info_mine ? NULL :
+	zkl_lock_table_worker_latch(entry->session);
 
 	Assert(LWLockHeldByMeInMode(zkl_lock_table_partition(entry->hash),
 								LW_EXCLUSIVE));
@@ -487,7 +512,8 @@ zkl_entry_ask_worker(ZklEntry *entry)
 	if (entry->work_link.next == NULL)
 		dlist_push_tail(&session->work, &entry->work_link);
 	SpinLockRelease(&session->work_mutex);
-	zkl_lock_table_wake_worker(entry->session);
+	if (latch != NULL)
+		wake_later(latch);
 }
 
 /* An entry stays while a claim, a ticket or the worker needs it. */

@@ -19,7 +19,8 @@
 /*
  * Lock an entry's partition, exclusively, and unlock it.  The caller holds no
  * partition before the first.  The second takes the hash, because the entry
- * may be gone by then.
+ * may be gone by then; and it wakes the processes that the functions below have
+ * to wake.
  */
 extern void zkl_entry_lock(const ZklEntry *entry);
 extern void zkl_entry_unlock(uint32 hash);

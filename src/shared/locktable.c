@@ -422,6 +422,33 @@ zkl_lock_table_visit(int session, LWLockMode mode, ZklVisitor visitor,
 		LWLockRelease(zkl_lock_table_partition(i));
 }
 
+/*
+ * The search usually finds an entry soon, so it need not pass over all.
+ */
+bool
+zkl_lock_table_any(int session, bool (*condition) (const ZklEntry *entry))
+{
+	HASH_SEQ_STATUS scan;
+	ZklEntry   *entry;
+
+	for (int i = 0; i < ZKL_PARTITIONS; i++)
+		LWLockAcquire(zkl_lock_table_partition(i), LW_SHARED);
+
+	hash_seq_init(&scan, entries);
+	while ((entry = hash_seq_search(&scan)) != NULL)
+	{
+		if (entry->session == session && condition(entry))
+		{
+			hash_seq_term(&scan);
+			break;
+		}
+	}
+
+	for (int i = ZKL_PARTITIONS; --i >= 0;)
+		LWLockRelease(zkl_lock_table_partition(i));
+	return entry != NULL;
+}
+
 typedef struct Collection
 {
 	ZklEntry  **entries;
@@ -456,23 +483,37 @@ zkl_lock_table_recent(uint32 hash)
 	return &zkl_lock_table->recent[hash % zkl_lock_table->nrecent];
 }
 
-/*
- * The worker may have ended since the look, and its PGPROC may belong to
- * another process.  Then that process wakes up once for nothing.
- */
 void
 zkl_lock_table_wake_worker(int session)
 {
+	Latch	   *latch = zkl_lock_table_worker_latch(session);
+
+	if (latch != NULL)
+		SetLatch(latch);
+}
+
+/*
+ * The worker may have ended since the look, and its PGPROC may belong to
+ * another process.
+ */
+Latch *
+zkl_lock_table_worker_latch(int session)
+{
 	uint32		proc = pg_atomic_read_u32(&zkl_lock_table->session[session].worker_proc);
 
-	if (proc != 0)
-		SetLatch(&zkl_proc(proc - 1)->procLatch);
+	return proc != 0 ? &zkl_proc(proc - 1)->procLatch : NULL;
 }
 
 void
 zkl_lock_table_wake(const ZklClaim *claim)
 {
-	SetLatch(&zkl_proc(claim->proc_number)->procLatch);
+	SetLatch(zkl_lock_table_latch(claim));
+}
+
+Latch *
+zkl_lock_table_latch(const ZklClaim *claim)
+{
+	return &zkl_proc(claim->proc_number)->procLatch;
 }
 
 void

@@ -10,9 +10,8 @@
  * hash protects the entry and its claims, except for the fields that say
  * otherwise.  A semaphore and its leases are in the same partition.  A process
  * takes one partition (or all of them, in order) first, and then one spinlock
- * (a work_mutex, claims_mutex).  Wake-ups carry no data.  They are sent while
- * the partition is still locked, so that no claim, and with it the backend to
- * wake, can go away meanwhile.
+ * (a work_mutex, claims_mutex).  Wake-ups carry no data.  So it does no harm if
+ * the process to wake has gone meanwhile, and another one wakes up for nothing.
  *
  * src/shared/locktable.h
  *
@@ -22,6 +21,7 @@
 #define ZKL_LOCKTABLE_H
 
 #include "port/atomics.h"
+#include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/spin.h"
 
@@ -150,6 +150,13 @@ extern void zkl_lock_table_visit(int session, LWLockMode mode,
 								 ZklVisitor visitor, void *arg);
 
 /*
+ * Does this hold of any entry of the session?  Locks as zkl_lock_table_visit()
+ * does, shared.
+ */
+extern bool zkl_lock_table_any(int session,
+							   bool (*condition) (const ZklEntry *entry));
+
+/*
  * The entries of a session that have a ticket, as an array in the current memory context.
  * Called only by a worker, without any partition.  The entries stay while the
  * worker looks at them, because only the worker takes tickets away.
@@ -164,10 +171,13 @@ extern ZklRecent *zkl_lock_table_recent(uint32 hash);
 
 /*
  * Wake the worker of a session, or the backend of a claim.  Harmless if that
- * process is gone.
+ * process is gone.  And: the latch by which to do so later; NULL, if the
+ * session has no worker.
  */
 extern void zkl_lock_table_wake_worker(int session);
 extern void zkl_lock_table_wake(const ZklClaim *claim);
+extern Latch *zkl_lock_table_worker_latch(int session);
+extern Latch *zkl_lock_table_latch(const ZklClaim *claim);
 
 /*
  * Cancel the statement that a claim's backend runs, or signal the backend that

@@ -62,7 +62,7 @@ zkl_shared_claim_begin(const char *path, ZklMode mode, int *limit, int quantity,
 		claim->quantity = quantity;
 		attach(claim, entry, mode, zkl_now());
 	}
-	LWLockRelease(zkl_lock_table_partition(hash));
+	zkl_entry_unlock(hash);
 
 	if (beginning != ZKL_BEGUN)
 		zkl_lock_table_free_claim(claim);
@@ -100,7 +100,7 @@ zkl_shared_claim_begin_held(const char *path, uint32 hash, ZklMode mode,
 			dlist_delete(&claim->link);
 		}
 	}
-	LWLockRelease(zkl_lock_table_partition(hash));
+	zkl_entry_unlock(hash);
 	if (held)
 		return claim;
 	zkl_lock_table_free_claim(claim);

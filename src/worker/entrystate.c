@@ -471,20 +471,16 @@ zkl_entry_state_wake_all(void)
 	zkl_lock_table_visit(zkl_session_info_number(), LW_SHARED, wake_visited, NULL);
 }
 
-static void
-note_held(ZklEntry *entry, void *arg)
+static bool
+is_held(const ZklEntry *entry)
 {
-	if (entry->nheld > 0)
-		*(bool *) arg = true;
+	return entry->nheld > 0;
 }
 
 bool
 zkl_entry_state_any_held(void)
 {
-	bool		any = false;
-
-	zkl_lock_table_visit(zkl_session_info_number(), LW_SHARED, note_held, &any);
-	return any;
+	return zkl_lock_table_any(zkl_session_info_number(), is_held);
 }
 
 /*

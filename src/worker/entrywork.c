@@ -84,6 +84,17 @@ zkl_entry_work_next(void)
 	return entry;
 }
 
+bool
+zkl_entry_work_any(void)
+{
+	bool		any;
+
+	SpinLockAcquire(&zkl_session_info_mine->work_mutex);
+	any = !dlist_is_empty(&zkl_session_info_mine->work);
+	SpinLockRelease(&zkl_session_info_mine->work_mutex);
+	return any;
+}
+
 ZklWork
 zkl_entry_work_look(ZklEntry *entry)
 {

@@ -39,8 +39,12 @@ typedef struct ZklWork
 /* A worker starts: take over what its predecessor was asked to do. */
 extern void zkl_entry_work_adopt(void);
 
-/* Take the next entry that the worker was asked to look at; NULL: none. */
+/*
+ * Take the next entry that the worker was asked to look at; NULL: none.  And: is
+ * there one?
+ */
 extern ZklEntry *zkl_entry_work_next(void);
+extern bool zkl_entry_work_any(void);
 
 /* What has to be done about the entry, now that the worker was asked? */
 extern ZklWork zkl_entry_work_look(ZklEntry *entry);

@@ -33,6 +33,7 @@
 #include "worker/commandrunner.h"
 #include "worker/deadlocksearch.h"
 #include "worker/entrystate.h"
+#include "worker/entrywork.h"
 #include "worker/heartbeat.h"
 #include "worker/jobwriter.h"
 #include "worker/sessionfile.h"
@@ -158,8 +159,8 @@ zkl_worker_main(Datum main_arg)
 
 /*
  * The order matters.  A backend that asked while no worker ran could wake no
- * process.  zkl_tickets_start() asks again in its place, and wakes this
- * worker, so that comes after advertise().
+ * process.  zkl_tickets_start() asks again in its place, so that comes after
+ * advertise().
  */
 static void
 start_up(int session)
@@ -273,6 +274,13 @@ turn(void)
 {
 	check_signals();
 	zkl_session_keeper_tend();
+
+	/*
+	 * The worker does not wake itself, because most of what it asks itself to
+	 * do is done in the same turn.  The rest is to be done now.
+	 */
+	if (zkl_entry_work_any())
+		SetLatch(MyLatch);
 	wait_for_something();
 	zkl_session_keeper_handle_events();
 	zkl_tickets_take_work();
@@ -503,9 +511,11 @@ wait_on_socket(int fd, uint32 events, long timeout_ms)
 static void
 stop(void)
 {
-	if (zkl_entry_state_any_held() && zkl_now() < worker.stop_at)
+	bool		any_held = zkl_entry_state_any_held();
+
+	if (any_held && zkl_now() < worker.stop_at)
 		return;
-	if (zkl_entry_state_any_held())
+	if (any_held)
 	{
 		/*
 		 * Closing the session would give the locks to other clients while

@@ -18,6 +18,7 @@
 #include "zookeeper/sessionint.h"
 
 static void log_denial(ZklFailure failure);
+static const char *const *copy_strings(const struct String_vector *strings);
 
 /*
  * The call outlives the worker's turn and its memory context.  The last
@@ -197,16 +198,34 @@ zkl_session_on_children(int rc, const struct String_vector *strings,
 {
 	ZklSessionEvent *event = zkl_session_finish_call(unconstify(void *, data),
 													 rc);
-	const char **children;
 
 	if (event == NULL || rc != ZOK)
 		return;
-	/* The client frees its strings when this returns. */
-	children = zkl_session_allocate(sizeof(char *) * (strings->count + 1));
-	for (int i = 0; i < strings->count; i++)
-		children[i] = zkl_session_copy(strings->data[i]);
-	event->reply.children = children;
+	event->reply.children = copy_strings(strings);
 	event->reply.nchildren = strings->count;
+}
+
+/*
+ * The client frees its strings when the completion returns.  The copy is one
+ * piece of memory, because there may be thousands.
+ */
+static const char *const *
+copy_strings(const struct String_vector *strings)
+{
+	Size		size = sizeof(char *) * (strings->count + 1);
+	const char **copy;
+	char	   *to;
+
+	for (int i = 0; i < strings->count; i++)
+		size += strlen(strings->data[i]) + 1;
+	copy = zkl_session_allocate(size);
+	to = (char *) (copy + strings->count + 1);
+	for (int i = 0; i < strings->count; i++)
+	{
+		copy[i] = to;
+		to = stpcpy(to, strings->data[i]) + 1;
+	}
+	return copy;
 }
 
 void

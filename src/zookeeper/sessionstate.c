@@ -36,9 +36,7 @@ zkl_session_next_event(void)
 void
 zkl_session_free_event(ZklSessionEvent *event)
 {
-	for (int i = 0; i < event->reply.nchildren; i++)
-		free(unconstify(char *, event->reply.children[i]));
-	free((void *) event->reply.children);
+	free((void *) event->reply.children);	/* one piece, with its texts */
 	free(unconstify(char *, event->reply.name));
 	free(event->data);
 	free(event->path);

@@ -73,7 +73,7 @@ our @all = (
 	(map { {
 		id => "W7own-$_", family => 'W7', title => "handover from a server where @{[thousands($_)]} backends queue", crowd => $_,
 		of => 'p50_us', systems => ['zklock'], floors => {} } } 10, 100, 1000),
-	{ id => 'W8', title => 'handover between servers', systems => [qw(zklock Curator)], of => 'p50_us',
+	{ id => 'W8', title => 'handover between servers', systems => [qw(zklock zookeeper Curator)], of => 'p50_us',
 		floors => { Curator => [ 1, 1 ] } },
 	{ id => 'W8linger', family => 'W8', title => 'acquiring a lock that lingers elsewhere', systems => ['zklock'],
 		of => 'p50_us', floors => {} },
@@ -81,8 +81,8 @@ our @all = (
 		systems => [qw(zklock plain)], of => 'instructions', only_one => 1,
 		floors => { plain => [ 0.99, 0 ] } },
 	{ id => 'W10', title => '8,000 locks held in one session', clients => 1, systems => ['zklock'], floors => {} },
-	{ id => 'W10pool', family => 'W10', title => '100,000 locks held in a pool of sessions', clients => 1, locks => 100_000,
-		systems => ['zklock'], floors => {} },
+	{ id => 'W10pool', family => 'W10', title => '100,000 locks held in a pool of sessions', clients => 8, locks => 100_000,
+		systems => [qw(zklock zookeeper)], floors => { zookeeper => [ 1, 1 ] }, most_seconds => 5 },
 	{ id => 'W11', title => 'a try for a lock that is held elsewhere', clients => 1,
 		systems => [qw(zklock Curator)], floors => { Curator => [ 1, 1 ] } });
 

@@ -506,7 +506,7 @@ sub measure_handover
 		my ($time) = @_;
 		return sql_handover($w->{id} eq 'W8linger' ? 'linger' : 'queue', $w->{crowd} // 0, '/bench/' . lc $w->{id}, $time)
 		  if $system eq 'zklock';
-		my (undef, @us) = ask(process_of($system, 0), "handover $time /bench-curator/w8");
+		my (undef, @us) = ask(process_of($system, 0), "handover $time /bench-" . lc $system . '/w8');
 		return @us;
 	};
 
@@ -648,8 +648,9 @@ sub measure_many
 sub measure_pool
 {
 	my ($w, $system, $round) = @_;
-	my ($n, $backends) = ($is_short ? 2000 : $w->{locks}, 8);
+	my ($n, $backends) = ($is_short ? 2000 : $w->{locks}, $w->{clients});
 
+	return measure_raw_pool($w, $n, $round) if $system eq 'zookeeper';
 	run_pg_ctl('start');
 	push @ports, $arg{poolport};
 	my $server = $#ports;
@@ -676,13 +677,7 @@ sub measure_pool
 	$value{worker_cpu_percent} = worker_cpu_percent($server);
 	$value{with} = w1_of($server);
 
-	my $ephemerals = sub { return sum_of('ephemerals_count') / @zookeepers; };
-	my $before = $ephemerals->();
-	$begin = time;
-	run_pg_ctl('stop');
-	usleep(20_000) until $ephemerals->() <= $before - $n || time > $begin + 60;
-	$value{release_all_seconds} = time - $begin;
-	complain("$w->{id}: znodes are left") unless $ephemerals->() <= $before - $n;
+	$value{release_all_seconds} = seconds_until_released($w, $n, sub { run_pg_ctl('stop'); });
 	pop @ports;
 	close_session($_) foreach @holders;
 
@@ -692,6 +687,30 @@ sub measure_pool
 	complain("$w->{id}: other sessions have expired: $epochs") unless $value{ensemble_survives};
 	record($w->{id}, $system, $round, %value);
 	return $value{rate};
+}
+
+# The same with the raw client: what the ensemble can do.
+sub measure_raw_pool
+{
+	my ($w, $n, $round) = @_;
+	my $p = process_of('zookeeper', 0);
+	my ($elapsed) = ask($p, "fill $w->{clients} $n /bench-zookeeper/w10pool");
+	my %value = (rate => $n / $elapsed, release_all_seconds => seconds_until_released($w, $n, sub { ask($p, 'empty'); }));
+	record($w->{id}, 'zookeeper', $round, %value);
+	return $value{rate};
+}
+
+# From the beginning of the end until no ZooKeeper has the N znodes.
+sub seconds_until_released
+{
+	my ($w, $n, $end) = @_;
+	my $ephemerals = sub { return sum_of('ephemerals_count') / @zookeepers; };
+	my $before = $ephemerals->();
+	my $begin = time;
+	$end->();
+	usleep(20_000) until $ephemerals->() <= $before - $n || time > $begin + 60;
+	complain("$w->{id}: znodes are left") unless $ephemerals->() <= $before - $n;
+	return time - $begin;
 }
 
 sub run_pg_ctl

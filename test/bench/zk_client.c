@@ -12,6 +12,9 @@
  * "sessions" if they are spread over all:
  *
  *	mutex CLIENTS SECONDS PATH PATHS COUNTER FORM	acquire and release in a loop
+ *	handover SECONDS PATH	between two sessions: from the delete to its notification
+ *	fill CLIENTS N PATH		acquire N new locks below PATH and keep them, in all sessions
+ *	empty					end the sessions, and with them all locks; begin new ones
  *	queue N PATH			put N znodes into the queue of PATH, which stay until
  *	unqueue PATH			they are deleted
  */
@@ -47,6 +50,8 @@ static zhandle_t *zk;			/* the first session */
 static int	pending;			/* requests under way */
 static int	working;			/* clients that go on */
 static int64_t stop_at;
+static bool keeps;				/* locks are not released ... */
+static int64_t to_keep;			/* ... and so many are still to be acquired */
 static int64_t counts[MAX_CLIENTS];
 static volatile int64_t *counter;
 
@@ -170,9 +175,12 @@ release(struct client *c)
 	if (counter != NULL)
 		*counter = *counter + 1;
 	counts[c->number]++;
-	pending++;
-	check(zoo_adelete(c->zk, c->znode, -1, on_done, NULL), "delete");
-	if (now_ns() < stop_at)
+	if (!keeps)
+	{
+		pending++;
+		check(zoo_adelete(c->zk, c->znode, -1, on_done, NULL), "delete");
+	}
+	if (keeps ? to_keep-- > 0 : now_ns() < stop_at)
 		acquire(c);
 	else
 		working--;
@@ -250,7 +258,7 @@ on_enqueued(int rc, const char *value, const void *data)
 }
 
 static void
-enqueue(struct client *c)
+create(struct client *c)
 {
 	char		name[NAME_SIZE + 8];
 
@@ -259,6 +267,12 @@ enqueue(struct client *c)
 	pending++;
 	check(zoo_acreate(c->zk, name, "", 0, &ZOO_OPEN_ACL_UNSAFE,
 					  ZOO_EPHEMERAL | ZOO_SEQUENCE, on_enqueued, c), "create");
+}
+
+static void
+enqueue(struct client *c)
+{
+	create(c);
 	list(c);
 }
 
@@ -279,27 +293,15 @@ acquire(struct client *c)
 	enqueue(c);
 }
 
+/* Until all have done what they have to do. */
 static void
-run_mutex(int clients, double seconds, const char *base, int paths, const char *counter_file,
-		  bool in_all_sessions)
+run_clients(int clients, const char *base, int paths, bool in_all_sessions)
 {
 	static struct client all[MAX_CLIENTS];
-	char		path[NAME_SIZE];
-	int64_t		begin;
-
-	make_directories(base);
-	for (int i = 0; paths > 1 && i < paths; i++)
-	{
-		snprintf(path, sizeof(path), "%.255s/%d", base, i);
-		make_directory(zk, path);
-	}
-	run_until_answered();
+	int64_t		begin = now_ns();
 
 	memset(all, 0, sizeof(all));
 	memset(counts, 0, sizeof(counts));
-	counter = map_counter(counter_file);
-	begin = now_ns();
-	stop_at = begin + seconds * 1e9;
 	working = clients;
 	for (int i = 0; i < clients; i++)
 	{
@@ -314,6 +316,104 @@ run_mutex(int clients, double seconds, const char *base, int paths, const char *
 		turn(100);
 	run_until_answered();
 	answer_counts(now_ns() - begin, counts, clients);
+}
+
+static void
+run_mutex(int clients, double seconds, const char *base, int paths, const char *counter_file,
+		  bool in_all_sessions)
+{
+	char		path[NAME_SIZE];
+
+	make_directories(base);
+	for (int i = 0; paths > 1 && i < paths; i++)
+	{
+		snprintf(path, sizeof(path), "%.255s/%d", base, i);
+		make_directory(zk, path);
+	}
+	run_until_answered();
+	counter = map_counter(counter_file);
+	stop_at = now_ns() + seconds * 1e9;
+	run_clients(clients, base, paths, in_all_sessions);
+}
+
+/* Each lock has a new path. */
+static void
+run_fill(int clients, int n, const char *base)
+{
+	make_directories(base);
+	run_until_answered();
+	counter = NULL;
+	keeps = true;
+	to_keep = n - clients;
+	run_clients(clients, base, 0, true);
+	keeps = false;
+}
+
+/* --- a handover --- */
+
+static int64_t granted_at;
+
+static void
+on_handed_over(zhandle_t *h, int type, int state, const char *path, void *context)
+{
+	(void) h, (void) state, (void) path, (void) context;
+	if (type == ZOO_DELETED_EVENT)
+		granted_at = now_ns();
+}
+
+static void
+on_read(int rc, const char *value, int len, const struct Stat *stat, const void *data)
+{
+	(void) value, (void) len, (void) stat, (void) data;
+	pending--;
+	check(rc, "get");
+}
+
+/* What no recipe can do without: the one deletes its znode, which the other watches. */
+static void
+run_handover(double seconds, const char *path)
+{
+	static struct client two[2];
+	int64_t		end = now_ns() + seconds * 1e9;
+
+	make_directories(path);
+	run_until_answered();
+	for (int i = 0; i < 2; i++)
+	{
+		two[i].zk = sessions[i % n_sessions].zk;
+		snprintf(two[i].directory, sizeof(two[i].directory), "%s", path);
+	}
+	create(&two[0]);
+	run_until_answered();
+	printf("ok 0");
+	for (int holder = 0; now_ns() < end; holder = 1 - holder)
+	{
+		struct client *from = &two[holder],
+				   *to = &two[1 - holder];
+		int64_t		began;
+
+		create(to);
+		pending++;
+		check(zoo_awget(to->zk, from->znode, on_handed_over, NULL, on_read, NULL), "get");
+		run_until_answered();
+		usleep(3000);			/* as the other systems */
+
+		granted_at = 0;
+		began = now_ns();
+		pending++;
+		check(zoo_adelete(from->zk, from->znode, -1, on_done, NULL), "delete");
+		while (granted_at == 0 || pending > 0)
+			turn(1000);
+		printf(" %" PRId64, (granted_at - began) / 1000);
+	}
+	for (int i = 0; i < 2; i++)
+	{
+		pending++;
+		check(zoo_adelete(two[i].zk, two[i].znode, -1, on_done, NULL), "delete");
+	}
+	run_until_answered();
+	printf("\n");
+	fflush(stdout);
 }
 
 /* --- a queue that does not move --- */
@@ -368,28 +468,7 @@ run_unqueue(void)
 	answer_counts(0, NULL, 0);
 }
 
-/* --- requests --- */
-
-static void
-serve(char *line)
-{
-	char		path[NAME_SIZE],
-				file[NAME_SIZE],
-				form[16];
-	int			n,
-				paths;
-	double		seconds;
-
-	if (sscanf(line, "mutex %d %lf %255s %d %255s %15s", &n, &seconds, path, &paths, file, form) == 6 &&
-		n <= MAX_CLIENTS)
-		run_mutex(n, seconds, path, paths, file, strcmp(form, "sessions") == 0);
-	else if (sscanf(line, "queue %d %255s", &n, path) == 2)
-		run_queue(n, path);
-	else if (sscanf(line, "unqueue %255s", path) == 1)
-		run_unqueue();
-	else
-		die("no such request");
-}
+/* --- sessions --- */
 
 /* Session I is at the I-th server; after the last, the first follows. */
 static void
@@ -406,6 +485,7 @@ open_sessions(const char *hosts, int n)
 		int			length = strcspn(host, ",");
 
 		snprintf(one, sizeof(one), "%.*s", length, host);
+		session->connected = false;
 		session->zk = zookeeper_init(one, on_session, 30000, NULL, session, 0);
 		if (session->zk == NULL)
 			die("zookeeper_init");
@@ -417,14 +497,57 @@ open_sessions(const char *hosts, int n)
 			turn(1000);
 }
 
+static void
+close_sessions(void)
+{
+	for (int i = 0; i < n_sessions; i++)
+		zookeeper_close(sessions[i].zk);
+}
+
+/* --- requests --- */
+
+static void
+serve(char *line, const char *hosts)
+{
+	char		path[NAME_SIZE],
+				file[NAME_SIZE],
+				form[16];
+	int			n,
+				paths;
+	double		seconds;
+
+	if (sscanf(line, "mutex %d %lf %255s %d %255s %15s", &n, &seconds, path, &paths, file, form) == 6 &&
+		n <= MAX_CLIENTS)
+		run_mutex(n, seconds, path, paths, file, strcmp(form, "sessions") == 0);
+	else if (sscanf(line, "handover %lf %255s", &seconds, path) == 2)
+		run_handover(seconds, path);
+	else if (sscanf(line, "fill %d %d %255s", &n, &paths, path) == 3 && n <= MAX_CLIENTS)
+		run_fill(n, paths, path);
+	else if (strcmp(line, "empty\n") == 0)
+	{
+		int			n_before = n_sessions;
+
+		close_sessions();
+		open_sessions(hosts, n_before);
+		answer_counts(0, NULL, 0);
+	}
+	else if (sscanf(line, "queue %d %255s", &n, path) == 2)
+		run_queue(n, path);
+	else if (sscanf(line, "unqueue %255s", path) == 1)
+		run_unqueue();
+	else
+		die("no such request");
+}
+
 int
 main(int argc, char **argv)
 {
 	char		line[4 * NAME_SIZE];
+	const char *hosts = argc > 1 ? argv[1] : "";
 	struct pollfd in = {STDIN_FILENO, POLLIN, 0};
 
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
-	open_sessions(argc > 1 ? argv[1] : "", argc > 2 ? atoi(argv[2]) : 1);
+	open_sessions(hosts, argc > 2 ? atoi(argv[2]) : 1);
 	setvbuf(stdin, NULL, _IONBF, 0);
 
 	/* In between, the sessions want their pings. */
@@ -435,9 +558,8 @@ main(int argc, char **argv)
 			continue;
 		if (fgets(line, sizeof(line), stdin) == NULL)
 			break;
-		serve(line);
+		serve(line, hosts);
 	}
-	for (int i = 0; i < n_sessions; i++)
-		zookeeper_close(sessions[i].zk);
+	close_sessions();
 	return 0;
 }
