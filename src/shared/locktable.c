@@ -193,6 +193,10 @@ init_shared(void)
 	pg_atomic_init_u64(&zkl_lock_table->counters.tickets, 0);
 	pg_atomic_init_u64(&zkl_lock_table->counters.owned, 0);
 	pg_atomic_init_u64(&zkl_lock_table->counters.lost, 0);
+	if (!pg_strong_random(&zkl_lock_table->seed, sizeof(zkl_lock_table->seed)))
+		ereport(ERROR,
+				errcode(ERRCODE_INTERNAL_ERROR),
+				errmsg("could not generate a random number"));
 	pg_atomic_init_u64(&zkl_lock_table->counters.connects, 0);
 	pg_atomic_init_u64(&zkl_lock_table->counters.expirations, 0);
 	pg_atomic_init_u64(&zkl_lock_table->counters.bypasses, 0);

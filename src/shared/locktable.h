@@ -69,6 +69,7 @@ typedef struct ZklLockTable
 	int			max_entries;	/* fixed */
 	pg_atomic_uint32 nentries;
 	pg_atomic_uint32 shutting_down;
+	uint64		seed;			/* of the hash in local locks; fixed */
 	pg_atomic_uint32 leader_pid;	/* the leader process; 0: none */
 	pg_atomic_uint64 losses;	/* grows when a ZooKeeper session expires, and
 								 * when a claim is lost or this server stops
