@@ -216,7 +216,8 @@ note_holders(ZklWaitInfo *info)
 	if (census.nstuck > 0)
 	{
 		census.holds = palloc0(census.nstuck * sizeof(bool));
-		zkl_lock_table_visit(ZKL_ALL_SESSIONS, LW_SHARED, note_entry, &census);
+		for (int i = 0; i < ZKL_PARTITIONS; i++)
+			zkl_lock_table_browse(i, note_entry, &census);
 	}
 	if (census.i_hold)
 		add_holder(info, MyProcPid, 0);

@@ -10,7 +10,8 @@
  * hash protects the entry and its claims, except for the fields that say
  * otherwise.  A semaphore and its leases are in the same partition.  A process
  * takes one partition (or all of them, in order) first, and then one spinlock
- * (a work_mutex, claims_mutex).  Wake-ups carry no data.  They are sent while
+ * (a work_mutex, claims_mutex).  A backend that reads all entries takes
+ * browse_lock before each partition.  Wake-ups carry no data.  They are sent while
  * the partition is still locked, so that no claim, and with it the backend to
  * wake, can go away meanwhile.
  *
@@ -58,7 +59,9 @@ typedef struct ZklRecent
 
 typedef struct ZklLockTable
 {
-	LWLockPadded *partitions;	/* ZKL_PARTITIONS locks, then session_lock */
+	LWLockPadded *partitions;	/* ZKL_PARTITIONS locks, then session_lock,
+								 * then browse_lock */
+	dlist_head	entries[ZKL_PARTITIONS];	/* each under its partition */
 	uint64		nclaims[ZKL_PARTITIONS];	/* claims granted; each is written
 											 * under its partition, and
 											 * zk_status reads it without */
@@ -66,10 +69,10 @@ typedef struct ZklLockTable
 	slock_t		claims_mutex;
 	dlist_head	free_claims;	/* protected by claims_mutex */
 
+	uint64		seed;			/* of the hash in local locks; fixed */
 	int			max_entries;	/* fixed */
 	pg_atomic_uint32 nentries;
 	pg_atomic_uint32 shutting_down;
-	uint64		seed;			/* of the hash in local locks; fixed */
 	pg_atomic_uint32 leader_pid;	/* the leader process; 0: none */
 	pg_atomic_uint64 losses;	/* grows when a ZooKeeper session expires, and
 								 * when a claim is lost or this server stops
@@ -149,6 +152,18 @@ typedef void (*ZklVisitor) (ZklEntry *entry, void *arg);
 #define ZKL_ALL_SESSIONS	(-1)
 extern void zkl_lock_table_visit(int session, LWLockMode mode,
 								 ZklVisitor visitor, void *arg);
+
+/*
+ * The same for the entries of one partition, of all sessions, for backends.
+ * The visitor changes nothing.  Any role may read the whole table in a loop.  So
+ * only one backend at a time does, and it locks only one partition at a time:
+ * the others stay free, however many backends read.
+ *
+ * begin and end are for what else a partition protects.
+ */
+extern void zkl_lock_table_browse(int partition, ZklVisitor visitor, void *arg);
+extern void zkl_lock_table_begin_browsing(int partition);
+extern void zkl_lock_table_end_browsing(int partition);
 
 /*
  * The entries of a session that have a ticket, as an array in the current memory context.
