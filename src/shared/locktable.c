@@ -381,6 +381,15 @@ zkl_lock_table_remove(ZklEntry *entry)
 	pg_atomic_fetch_sub_u32(&zkl_lock_table->nentries, 1);
 }
 
+bool
+zkl_lock_table_is_half_full(int session)
+{
+	ZklSessionInfo *info = &zkl_lock_table->session[session];
+
+	return pg_atomic_read_u32(&zkl_lock_table->nentries) > zkl_lock_table->max_entries / 2 ||
+		pg_atomic_read_u64(&info->ephemeral_bytes) > ZKL_EPHEMERAL_BYTES_MAX / 2;
+}
+
 ZklClaim *
 zkl_lock_table_take_claim(void)
 {

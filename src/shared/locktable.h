@@ -136,6 +136,12 @@ extern ZklEntry *zkl_lock_table_make(const char *path, uint32 hash);
 extern void zkl_lock_table_remove(ZklEntry *entry);
 
 /*
+ * Is half of the entries in use, or half of what this ZooKeeper session carries?
+ * Needs no lock, and is true or false of about this moment.
+ */
+extern bool zkl_lock_table_is_half_full(int session);
+
+/*
  * Take a claim from the free list (NULL: none is left), and put one back.  The
  * caller of free_claim has taken the claim off its entry.
  */
