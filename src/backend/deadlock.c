@@ -182,6 +182,7 @@ publish(ZklClaim *claim, uint32 asked)
 		wait.number = zkl_waits_new_number();
 	info.number = wait.number;
 	info.pid = MyProcPid;
+	info.role = MyProc->roleId;
 	strlcpy(info.path, claim->entry->path, sizeof(info.path));
 	info.mode = claim->mode;
 	info.limit = claim->mode == ZKL_MODE_LEASE ? claim->entry->limit : 1;
