@@ -194,9 +194,7 @@ init_shared(void)
 	zkl_lock_table->max_entries = max_entries;
 	zkl_lock_table->nrecent = max_recent();
 	if (!pg_strong_random(&zkl_lock_table->seed, sizeof(zkl_lock_table->seed)))
-		ereport(ERROR,
-				errcode(ERRCODE_INTERNAL_ERROR),
-				errmsg("could not generate a random number"));
+		elog(ERROR, "could not generate a random number");
 	for (int i = 0; i < zkl_sessions; i++)
 		init_session(&zkl_lock_table->session[i]);
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
