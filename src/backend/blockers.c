@@ -90,7 +90,8 @@ zklock_blockers(PG_FUNCTION_ARGS)
 
 	zkl_report_unless_loaded();
 	InitMaterializedSRF(fcinfo, 0);
-	zkl_lock_table_visit(ZKL_ALL_SESSIONS, LW_SHARED, search_entry, &search);
+	for (int i = 0; i < ZKL_PARTITIONS; i++)
+		zkl_lock_table_browse(i, search_entry, &search);
 	find_inner_mutexes(&search);
 	for (int i = 0; i < search.nlocks; i++)
 	{
@@ -111,7 +112,7 @@ zklock_blockers(PG_FUNCTION_ARGS)
  */
 
 /*
- * Called with all partitions locked, so this only copies.  A backend has two
+ * Called with the partition locked, so this only copies.  A backend has two
  * claims on a semaphore while it waits for more leases.
  */
 static void

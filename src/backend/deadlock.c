@@ -183,6 +183,7 @@ publish(ZklClaim *claim, uint32 asked)
 		wait.number = zkl_waits_new_number();
 	info.number = wait.number;
 	info.pid = MyProcPid;
+	info.role = MyProc->roleId;
 	strlcpy(info.path, claim->entry->path, sizeof(info.path));
 	info.mode = claim->mode;
 	info.limit = claim->mode == ZKL_MODE_LEASE ? claim->entry->limit : 1;
@@ -217,7 +218,8 @@ note_holders(ZklWaitInfo *info)
 	if (census.nstuck > 0)
 	{
 		census.holds = palloc0(census.nstuck * sizeof(bool));
-		zkl_lock_table_visit(ZKL_ALL_SESSIONS, LW_SHARED, note_entry, &census);
+		for (int i = 0; i < ZKL_PARTITIONS; i++)
+			zkl_lock_table_browse(i, note_entry, &census);
 	}
 	if (census.i_hold)
 		add_holder(info, MyProcPid, 0);

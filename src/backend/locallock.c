@@ -64,11 +64,16 @@ static bool statement_time_is_over(void);
 static void absorb_cancel(void);
 static int	milliseconds_until(int64 until);
 
+/*
+ * Two paths with one hash would exclude each other.  Without the seed, a role
+ * could look for a path of its own that has the hash of another role's path.  It
+ * could also guess paths, and find their hashes in pg_locks.
+ */
 void
 zkl_local_lock_tag(LOCKTAG *tag, const char *path)
 {
 	uint64		hash = hash_bytes_extended((const unsigned char *) path,
-										   strlen(path), 0);
+										   strlen(path), zkl_lock_table->seed);
 
 	/* Database 0: locks are the whole server's. */
 	memset(tag, 0, sizeof(*tag));

@@ -262,7 +262,7 @@ ask(ZklLocalClaim *claim, const Attempt *attempt)
 		ereport(ERROR,
 				errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				errmsg("too many runs of jobs on this server"),
-				errdetail("All %d places for runs are in use.",
+				errdetail("There are %d places for runs, and at most half of them for one role.",
 						  zkl_job_runs_number()));
 
 	/* The claim was lost before it had the slot.  The slot has been ended. */

@@ -55,6 +55,7 @@ typedef struct LocksCopy
 } LocksCopy;
 
 static void copy_entry(ZklEntry *entry, void *arg);
+static const ZklEntry *lock_of(const ZklEntry *entry);
 static void copy_row(LocksCopy *copy, const ZklEntry *entry,
 					 const ZklClaim *claim);
 static void put_row(ReturnSetInfo *rsinfo, const LocksRow *row);
@@ -74,14 +75,15 @@ zklock_locks(PG_FUNCTION_ARGS)
 	zkl_report_unless_loaded();
 	InitMaterializedSRF(fcinfo, 0);
 
-	/* Make room before the table is locked; it is rarely too little. */
-	copy.max_rows = 64 + 2 * pg_atomic_read_u32(&zkl_lock_table->nentries);
+	/* Make room before a partition is locked; it is rarely too little. */
+	copy.max_rows = 64 + 2 * pg_atomic_read_u32(&zkl_lock_table->nentries) / ZKL_PARTITIONS;
 	copy.rows = palloc(copy.max_rows * sizeof(LocksRow));
-	zkl_lock_table_visit(ZKL_ALL_SESSIONS, LW_SHARED, copy_entry, &copy);
-	for (int i = 0; i < copy.nrows; i++)
+	for (int i = 0; i < ZKL_PARTITIONS; i++)
 	{
-		if (zkl_permission_allows(copy.rows[i].path))
-			put_row((ReturnSetInfo *) fcinfo->resultinfo, &copy.rows[i]);
+		copy.nrows = 0;
+		zkl_lock_table_browse(i, copy_entry, &copy);
+		for (int j = 0; j < copy.nrows; j++)
+			put_row((ReturnSetInfo *) fcinfo->resultinfo, &copy.rows[j]);
 	}
 	return (Datum) 0;
 }
@@ -97,6 +99,8 @@ copy_entry(ZklEntry *entry, void *arg)
 	dlist_iter	iter;
 	bool		any = false;
 
+	if (!zkl_permission_allows(lock_of(entry)->path))
+		return;
 	if (entry->semaphore != NULL)
 	{
 		if (entry->state != ZKL_ENTRY_NONE)
@@ -117,8 +121,15 @@ copy_entry(ZklEntry *entry, void *arg)
 		copy_row(copy, entry, NULL);
 }
 
+/* Of a lease: its semaphore. */
+static const ZklEntry *
+lock_of(const ZklEntry *entry)
+{
+	return entry->semaphore != NULL ? entry->semaphore : entry;
+}
+
 /*
- * Called with all partitions locked, so this only copies.  The copy of the
+ * Called with the partition locked, so this only copies.  The copy of the
  * claim is for its plain fields: its links are not followed later.
  */
 static void
@@ -133,8 +144,7 @@ copy_row(LocksCopy *copy, const ZklEntry *entry, const ZklClaim *claim)
 								   copy->max_rows * sizeof(LocksRow));
 	}
 	row = &copy->rows[copy->nrows++];
-	strlcpy(row->path, entry->semaphore ? entry->semaphore->path : entry->path,
-			sizeof(row->path));
+	strlcpy(row->path, lock_of(entry)->path, sizeof(row->path));
 	strlcpy(row->znode, entry->znode, sizeof(row->znode));
 	row->ticket = ticket_text(entry);
 	row->owned = entry->state == ZKL_ENTRY_OWNED;

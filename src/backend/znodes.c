@@ -269,8 +269,8 @@ take_slot(const ZklCommand *command, int64 asked_at, int64 until)
 	while ((my_slot = zkl_mailbox_ask(command)) < 0)
 	{
 		/*
-		 * All slots are in use.  If ZooKeeper is silent, that is why, and so
-		 * the better error.
+		 * All slots are in use, or this role has its share.  If ZooKeeper is
+		 * silent, that is why, and so the better error.
 		 */
 		if (zkl_now() >= patient_until)
 		{
@@ -293,7 +293,7 @@ report_no_slot(void)
 	ereport(ERROR,
 			errcode(ERRCODE_INSUFFICIENT_RESOURCES),
 			errmsg("too many requests to ZooKeeper at a time"),
-			errdetail("%d other requests were waiting for ZooKeeper's reply.",
+			errdetail("The server makes %d such requests at a time, and at most half of them for one role.",
 					  ZKL_COMMANDS));
 }
 

@@ -201,12 +201,17 @@ zkl_entry_is_idle(const ZklEntry *entry)
  * A ticket that lingers must keep no client waiting.  One whose znode says
  * that the lock is in use must not linger, because that text stays true until
  * its end.  And a ticket with no numbers left for tokens can serve no claim.
+ *
+ * A session may make any number of tickets linger, because
+ * zklock.max_locks_per_backend bounds only what it holds.  So they leave half of
+ * the room to locks that are held.
  */
 static bool
 shall_linger(const ZklEntry *entry)
 {
 	return entry->comes_back && zkl_linger > 0 && !entry->contended &&
-		!entry->answered && !entry->revoked && entry->claim_number < ZKL_CLAIM_NUMBER_MAX;
+		!entry->answered && !entry->revoked && entry->claim_number < ZKL_CLAIM_NUMBER_MAX &&
+		!zkl_lock_table_is_half_full(entry->session);
 }
 
 bool

@@ -15,11 +15,13 @@
 #include "port/atomics.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
+#include "storage/proc.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
 #include "shared/jobruns.h"
 #include "shared/locktable.h"
+#include "shared/share.h"
 
 #define TRANCHE_NAME	"zklock jobs"
 
@@ -40,6 +42,7 @@ typedef struct JobRuns
 static JobRuns *runs = NULL;
 
 static Size shared_size(void);
+static int	free_slot(void);
 static bool is_pending(const ZklJobRun *run);
 static void set_state(ZklJobRun *run, ZklJobRunState state);
 static bool has_serial(const ZklJobRun *run, uint32 serial);
@@ -130,27 +133,51 @@ int
 zkl_job_runs_take(const char *path, int session, const ZklJobRecord *record,
 				  const ZklJobZnode *last, bool look)
 {
-	int			taken = ZKL_JOBRUNS_NONE;
+	int			taken;
 
 	LWLockAcquire(runs->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < zkl_job_runs_number() && taken < 0; i++)
+	taken = free_slot();
+	if (taken != ZKL_JOBRUNS_NONE)
 	{
-		ZklJobRun  *run = &runs->slots[i];
+		ZklJobRun  *run = &runs->slots[taken];
 
-		if (run->state != ZKL_JOBRUN_FREE)
-			continue;
 		run->session = session;
 		run->proc_number = zkl_my_proc_number();
+		run->role = MyProc->roleId;
 		run->look = look;
 		run->unsure = false;
 		strlcpy(run->path, path, sizeof(run->path));
 		run->record = *record;
 		run->last = *last;
 		set_state(run, ZKL_JOBRUN_STARTING);
-		taken = i;
 	}
 	LWLockRelease(runs->lock);
 	return taken;
+}
+
+/*
+ * A slot that this backend may take.  Runs whose end is still to be written
+ * count for their role, too, although their backends may be gone.  The caller
+ * holds the lock of the slots.
+ */
+static int
+free_slot(void)
+{
+	int			found = ZKL_JOBRUNS_NONE;
+	int			nfree = 0;
+	int			mine = 0;
+
+	for (int i = 0; i < zkl_job_runs_number(); i++)
+	{
+		if (runs->slots[i].state == ZKL_JOBRUN_FREE)
+		{
+			found = i;
+			nfree++;
+		}
+		else
+			mine += runs->slots[i].role == MyProc->roleId;
+	}
+	return zkl_share_allows(mine, nfree) ? found : ZKL_JOBRUNS_NONE;
 }
 
 /*

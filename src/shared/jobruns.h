@@ -93,6 +93,7 @@ typedef struct ZklJobRun
 	uint32		serial;			/* grows whenever the worker has to begin anew */
 	int			session;		/* of the ticket */
 	int			proc_number;	/* of the backend */
+	Oid			role;			/* ... and the role that logged in */
 	bool		look;			/* STARTING: the record may have been made
 								 * anew since the backend read it */
 	bool		unsure;
@@ -119,7 +120,7 @@ extern void zkl_job_runs_startup(void);
  * worker writes so in one go, and other backends' requests wait for that.
  *
  * take: FREE -> STARTING.  Returns the slot, or ZKL_JOBRUNS_NONE if all are in
- * use.  The caller puts the number into its claim, and then calls ask, which
+ * use, or the role has its share (share.h).  The caller puts the number into its claim, and then calls ask, which
  * wakes the worker.  ask_again: ANSWERED -> STARTING, to replace this record.
  *
  * answer: false if there is none yet; the backend's latch will be set.  For

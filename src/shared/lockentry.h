@@ -133,6 +133,8 @@ struct ZklEntry
 	uint32		hash;			/* of the path; fixed */
 	int			session;		/* index of the ticket's session; fixed */
 	ZklEntry   *semaphore;		/* of a lease: its semaphore; fixed */
+	dlist_node	partition_link; /* in the list of its partition, and protected
+								 * by its LWLock */
 
 	/*
 	 * Protected by the partition's LWLock.  To make requests, the worker also

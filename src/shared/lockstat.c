@@ -268,10 +268,10 @@ zkl_lock_stat_copy(int *nrows)
 	*nrows = 0;
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
 	{
-		LWLockAcquire(zkl_lock_table_partition(i), LW_SHARED);
+		zkl_lock_table_begin_browsing(i);
 		dlist_foreach(iter, &parts[i].rows)
 			rows[(*nrows)++] = *dlist_container(ZklLockStat, link, iter.cur);
-		LWLockRelease(zkl_lock_table_partition(i));
+		zkl_lock_table_end_browsing(i);
 	}
 	return rows;
 }
@@ -285,12 +285,12 @@ zkl_lock_stat_sum(ZklLockCounts *sum)
 	memset(sum, 0, sizeof(*sum));
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
 	{
-		LWLockAcquire(zkl_lock_table_partition(i), LW_SHARED);
+		zkl_lock_table_begin_browsing(i);
 		ndiscarded += parts[i].ndiscarded;
 		add(sum, &parts[i].discarded);
 		dlist_foreach(iter, &parts[i].rows)
 			add(sum, &dlist_container(ZklLockStat, link, iter.cur)->counts);
-		LWLockRelease(zkl_lock_table_partition(i));
+		zkl_lock_table_end_browsing(i);
 	}
 	return ndiscarded;
 }

@@ -25,11 +25,16 @@
 #include "utils/hsearch.h"
 
 #include "compat.h"
+#include "faultpoint.h"
 #include "settings.h"
 #include "shared/locktable.h"
 
 #define TRANCHE_NAME	"zklock"
-#define NLOCKS			(ZKL_PARTITIONS + 1)
+
+/* The locks of the tranche that are no partition's. */
+#define SESSION_LOCK	ZKL_PARTITIONS
+#define BROWSE_LOCK		(ZKL_PARTITIONS + 1)
+#define NLOCKS			(ZKL_PARTITIONS + 2)
 
 /* With zklock.max_locks = -1, if PostgreSQL's lock table carries this many. */
 #define MAX_LOCKS_DEFAULT	8192
@@ -56,6 +61,8 @@ static Size lock_length(const char *path);
 static uint32 hash_path(const void *key, Size size);
 static int	compare_paths(const void *one, const void *other, Size size);
 static void *copy_path(void *to, const void *from, Size size);
+static void visit_partition(int partition, int session, ZklVisitor visitor,
+							void *arg);
 static void send_signal(int pid, int signal);
 
 /*
@@ -186,8 +193,12 @@ init_shared(void)
 	pg_atomic_init_u64(&zkl_lock_table->revocations, 0);
 	zkl_lock_table->max_entries = max_entries;
 	zkl_lock_table->nrecent = max_recent();
+	if (!pg_strong_random(&zkl_lock_table->seed, sizeof(zkl_lock_table->seed)))
+		elog(ERROR, "could not generate a random number");
 	for (int i = 0; i < zkl_sessions; i++)
 		init_session(&zkl_lock_table->session[i]);
+	for (int i = 0; i < ZKL_PARTITIONS; i++)
+		dlist_init(&zkl_lock_table->entries[i]);
 
 	pg_atomic_init_u64(&zkl_lock_table->counters.requests, 0);
 	pg_atomic_init_u64(&zkl_lock_table->counters.tickets, 0);
@@ -283,11 +294,10 @@ zkl_lock_table_hash(const char *path)
 	return get_hash_value(entries, path);
 }
 
-/* The one lock of the tranche that is no partition's. */
 LWLock *
 zkl_lock_table_session_lock(void)
 {
-	return &zkl_lock_table->partitions[ZKL_PARTITIONS].lock;
+	return &zkl_lock_table->partitions[SESSION_LOCK].lock;
 }
 
 int
@@ -337,6 +347,8 @@ zkl_lock_table_make(const char *path, uint32 hash)
 	memset((char *) entry + ZKL_PATH_SIZE, 0, sizeof(*entry) - ZKL_PATH_SIZE);
 	entry->hash = hash;
 	entry->session = zkl_lock_table_session(path);
+	dlist_push_tail(&zkl_lock_table->entries[hash % ZKL_PARTITIONS],
+					&entry->partition_link);
 	dlist_init(&entry->claims);
 	dlist_init(&entry->idle);
 	dlist_init(&entry->pending);
@@ -354,11 +366,26 @@ zkl_lock_table_remove(ZklEntry *entry)
 	 * An entry must not be removed twice.  If a bug did so, the count would
 	 * stay wrong for ever, so do not count it.
 	 */
-	if (hash_search_with_hash_value(entries, entry->path, entry->hash,
-									HASH_REMOVE, NULL) == NULL)
+	if (zkl_lock_table_find(entry->path, entry->hash) != entry)
+	{
 		elog(LOG, "entry of lock \"%s\" was removed twice", entry->path);
-	else
-		pg_atomic_fetch_sub_u32(&zkl_lock_table->nentries, 1);
+		return;
+	}
+
+	/* Another process may use the memory as soon as the hash table has it. */
+	dlist_delete(&entry->partition_link);
+	(void) hash_search_with_hash_value(entries, entry->path, entry->hash,
+									   HASH_REMOVE, NULL);
+	pg_atomic_fetch_sub_u32(&zkl_lock_table->nentries, 1);
+}
+
+bool
+zkl_lock_table_is_half_full(int session)
+{
+	ZklSessionInfo *info = &zkl_lock_table->session[session];
+
+	return pg_atomic_read_u32(&zkl_lock_table->nentries) > zkl_lock_table->max_entries / 2 ||
+		pg_atomic_read_u64(&info->ephemeral_bytes) > ZKL_EPHEMERAL_BYTES_MAX / 2;
 }
 
 ZklClaim *
@@ -397,29 +424,62 @@ zkl_lock_table_free_claim(ZklClaim *claim)
 }
 
 /*
- * A scan of the hash table needs all partitions, because no entry may come or
- * go meanwhile.  Every process that takes several takes them in this order, so
- * no two wait for each other.
+ * Every process that takes several partitions takes them in this order, so no
+ * two wait for each other.
  */
 void
 zkl_lock_table_visit(int session, LWLockMode mode, ZklVisitor visitor,
 					 void *arg)
 {
-	HASH_SEQ_STATUS scan;
-	ZklEntry   *entry;
-
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
 		LWLockAcquire(zkl_lock_table_partition(i), mode);
+	for (int i = 0; i < ZKL_PARTITIONS; i++)
+		visit_partition(i, session, visitor, arg);
+	for (int i = ZKL_PARTITIONS; --i >= 0;)
+		LWLockRelease(zkl_lock_table_partition(i));
+}
 
-	hash_seq_init(&scan, entries);
-	while ((entry = hash_seq_search(&scan)) != NULL)
+/* The caller has locked the partition. */
+static void
+visit_partition(int partition, int session, ZklVisitor visitor, void *arg)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &zkl_lock_table->entries[partition])
 	{
+		ZklEntry   *entry = dlist_container(ZklEntry, partition_link, iter.cur);
+
 		if (session == ZKL_ALL_SESSIONS || entry->session == session)
 			visitor(entry, arg);
 	}
+}
 
-	for (int i = ZKL_PARTITIONS; --i >= 0;)
-		LWLockRelease(zkl_lock_table_partition(i));
+void
+zkl_lock_table_browse(int partition, ZklVisitor visitor, void *arg)
+{
+	zkl_lock_table_begin_browsing(partition);
+	visit_partition(partition, ZKL_ALL_SESSIONS, visitor, arg);
+	zkl_lock_table_end_browsing(partition);
+}
+
+/*
+ * PostgreSQL grants a lock in shared mode past processes that wait for it in
+ * exclusive mode.  If many backends read at a time, a partition would hardly
+ * ever be free for those that acquire locks.
+ */
+void
+zkl_lock_table_begin_browsing(int partition)
+{
+	LWLockAcquire(&zkl_lock_table->partitions[BROWSE_LOCK].lock, LW_EXCLUSIVE);
+	LWLockAcquire(zkl_lock_table_partition(partition), LW_SHARED);
+	ZKL_FAULT_POINT("partition-browsed");	/* with both locks */
+}
+
+void
+zkl_lock_table_end_browsing(int partition)
+{
+	LWLockRelease(zkl_lock_table_partition(partition));
+	LWLockRelease(&zkl_lock_table->partitions[BROWSE_LOCK].lock);
 }
 
 /*

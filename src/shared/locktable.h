@@ -10,8 +10,9 @@
  * hash protects the entry and its claims, except for the fields that say
  * otherwise.  A semaphore and its leases are in the same partition.  A process
  * takes one partition (or all of them, in order) first, and then one spinlock
- * (a work_mutex, claims_mutex).  Wake-ups carry no data.  So it does no harm if
- * the process to wake has gone meanwhile, and another one wakes up for nothing.
+ * (a work_mutex, claims_mutex).  A backend that reads all entries takes
+ * browse_lock before each partition.  Wake-ups carry no data.  So it does no harm
+ * if the process to wake has gone meanwhile, and another one wakes up for nothing.
  *
  * src/shared/locktable.h
  *
@@ -58,7 +59,9 @@ typedef struct ZklRecent
 
 typedef struct ZklLockTable
 {
-	LWLockPadded *partitions;	/* ZKL_PARTITIONS locks, then session_lock */
+	LWLockPadded *partitions;	/* ZKL_PARTITIONS locks, then session_lock,
+								 * then browse_lock */
+	dlist_head	entries[ZKL_PARTITIONS];	/* each under its partition */
 	uint64		nclaims[ZKL_PARTITIONS];	/* claims granted; each is written
 											 * under its partition, and
 											 * zk_status reads it without */
@@ -66,6 +69,7 @@ typedef struct ZklLockTable
 	slock_t		claims_mutex;
 	dlist_head	free_claims;	/* protected by claims_mutex */
 
+	uint64		seed;			/* of the hash in local locks; fixed */
 	int			max_entries;	/* fixed */
 	pg_atomic_uint32 nentries;
 	pg_atomic_uint32 shutting_down;
@@ -132,6 +136,12 @@ extern ZklEntry *zkl_lock_table_make(const char *path, uint32 hash);
 extern void zkl_lock_table_remove(ZklEntry *entry);
 
 /*
+ * Is half of the entries in use, or half of what this ZooKeeper session carries?
+ * Needs no lock, and is true or false of about this moment.
+ */
+extern bool zkl_lock_table_is_half_full(int session);
+
+/*
  * Take a claim from the free list (NULL: none is left), and put one back.  The
  * caller of free_claim has taken the claim off its entry.
  */
@@ -155,6 +165,18 @@ extern void zkl_lock_table_visit(int session, LWLockMode mode,
  */
 extern bool zkl_lock_table_any(int session,
 							   bool (*condition) (const ZklEntry *entry));
+
+/*
+ * Call the visitor for the entries of one partition, of all sessions, for
+ * backends.  The visitor changes nothing.  Any role may read the whole table in a loop.  So
+ * only one backend at a time does, and it locks only one partition at a time:
+ * the others stay free, however many backends read.
+ *
+ * begin and end are for what else a partition protects.
+ */
+extern void zkl_lock_table_browse(int partition, ZklVisitor visitor, void *arg);
+extern void zkl_lock_table_begin_browsing(int partition);
+extern void zkl_lock_table_end_browsing(int partition);
 
 /*
  * The entries of a session that have a ticket, as an array in the current memory context.

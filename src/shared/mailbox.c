@@ -17,11 +17,13 @@
 #include "storage/dsm.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
+#include "storage/proc.h"
 
 #include "compat.h"
 #include "settings.h"
 #include "shared/locktable.h"
 #include "shared/mailbox.h"
+#include "shared/share.h"
 
 #define TRANCHE_NAME	"zklock commands"
 
@@ -42,6 +44,7 @@ typedef struct Slot
 	uint32		generation;		/* zkl_mailbox_note_heard reads it without the
 								 * lock */
 	int			proc_number;	/* of the backend */
+	Oid			role;			/* ... and the role that logged in */
 	bool		again;			/* another worker has run it */
 	ZklCommand	command;
 	pg_atomic_uint64 heard_at;	/* written by the worker, without the lock */
@@ -62,6 +65,7 @@ typedef struct Commands
 
 static Commands *commands = NULL;
 
+static int	free_slot(void);
 static dsm_segment *make_segment(const char *answer, Size size);
 
 void
@@ -96,16 +100,16 @@ zkl_mailbox_startup(void)
 int
 zkl_mailbox_ask(const ZklCommand *command)
 {
-	int			taken = -1;
+	int			taken;
 
 	LWLockAcquire(commands->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < ZKL_COMMANDS && taken < 0; i++)
+	taken = free_slot();
+	if (taken >= 0)
 	{
-		Slot	   *slot = &commands->slots[i];
+		Slot	   *slot = &commands->slots[taken];
 
-		if (slot->state != SLOT_FREE)
-			continue;
 		slot->proc_number = zkl_my_proc_number();
+		slot->role = MyProc->roleId;
 		slot->again = false;
 		slot->command = *command;
 		slot->size = 0;
@@ -113,12 +117,34 @@ zkl_mailbox_ask(const ZklCommand *command)
 		/* An answer to the slot's last command is none to this one. */
 		pg_atomic_write_u64(&slot->heard_at, 0);
 		slot->state = SLOT_ASKED;
-		taken = i;
-	}
-	if (taken >= 0)
 		zkl_lock_table_wake_worker(ZKL_COMMAND_SESSION);
+	}
 	LWLockRelease(commands->lock);
 	return taken;
+}
+
+/*
+ * A slot that this backend may take; -1 if there is none.  The caller holds the
+ * lock.
+ */
+static int
+free_slot(void)
+{
+	int			found = -1;
+	int			nfree = 0;
+	int			mine = 0;
+
+	for (int i = 0; i < ZKL_COMMANDS; i++)
+	{
+		if (commands->slots[i].state == SLOT_FREE)
+		{
+			found = i;
+			nfree++;
+		}
+		else
+			mine += commands->slots[i].role == MyProc->roleId;
+	}
+	return zkl_share_allows(mine, nfree) ? found : -1;
 }
 
 /*
@@ -197,7 +223,9 @@ zkl_mailbox_end(int slot)
 	ended->segment = DSM_HANDLE_INVALID;
 	ended->generation++;
 	ended->state = SLOT_FREE;
-	ConditionVariableSignal(&commands->slot_freed);
+
+	/* Not each backend that waits may take it. */
+	ConditionVariableBroadcast(&commands->slot_freed);
 	LWLockRelease(commands->lock);
 
 	/*

@@ -93,7 +93,8 @@ extern void zkl_mailbox_startup(void);
 /*
  * For backends.
  *
- * ask takes a slot and hands over the command; -1 if no slot is free.
+ * ask takes a slot and hands over the command; -1 if no slot is free, or the role
+ * has its share (share.h).
  * wait_for_slot returns when a slot may be free or the time has passed, and
  * raises an error if the backend is cancelled.  end gives the slot back in
  * whatever state it is, and never raises an error.

@@ -25,6 +25,13 @@
 #define ZKL_SAFE_UNTIL_IDLE	1
 
 /*
+ * The end of a session is one transaction that names all its ephemeral znodes.
+ * A transaction of some 2 MB brings the whole ensemble down, so stay far below
+ * the least that a server is configured for.
+ */
+#define ZKL_EPHEMERAL_BYTES_MAX	900000
+
+/*
  * One ZooKeeper session.  Only its worker writes this, except for the list of
  * work.  Every process reads the atomic fields without a lock.
  */

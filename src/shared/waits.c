@@ -60,7 +60,8 @@ static Slot *my_slot(void);
 static Slot *find(uint64 number);
 static void note_change(void);
 static ZklClaim *find_claim(const ZklWaitSentence *sentence, uint32 hash);
-static int	compare_numbers(const void *one, const void *other);
+static int	compare_ages(const void *one, const void *other);
+static int	compare_turns(const void *one, const void *other);
 
 void
 zkl_waits_request(void)
@@ -320,18 +321,37 @@ zkl_waits_get(ZklWaitInfo **copies)
 			found[nfound++] = waits->slots[i].wait;
 	}
 	LWLockRelease(waits->lock);
-	qsort(found, nfound, sizeof(ZklWaitInfo), compare_numbers);
+
+	qsort(found, nfound, sizeof(ZklWaitInfo), compare_ages);
+	for (int i = 0; i < nfound; i++)
+		found[i].turn = i > 0 && found[i].role == found[i - 1].role ?
+			found[i - 1].turn + 1 : 0;
+	qsort(found, nfound, sizeof(ZklWaitInfo), compare_turns);
 	*copies = found;
 	return nfound;
 }
 
+/* By roles, and then the oldest first. */
 static int
-compare_numbers(const void *one, const void *other)
+compare_ages(const void *one, const void *other)
 {
-	uint64		a = ((const ZklWaitInfo *) one)->number;
-	uint64		b = ((const ZklWaitInfo *) other)->number;
+	const ZklWaitInfo *a = one;
+	const ZklWaitInfo *b = other;
 
-	return a < b ? -1 : a > b;
+	if (a->role != b->role)
+		return a->role < b->role ? -1 : 1;
+	return a->number < b->number ? -1 : a->number > b->number;
+}
+
+static int
+compare_turns(const void *one, const void *other)
+{
+	const ZklWaitInfo *a = one;
+	const ZklWaitInfo *b = other;
+
+	if (a->turn != b->turn)
+		return a->turn < b->turn ? -1 : 1;
+	return a->number < b->number ? -1 : a->number > b->number;
 }
 
 uint32

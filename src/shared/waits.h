@@ -73,6 +73,9 @@ typedef struct ZklWaitInfo
 {
 	uint64		number;			/* of the wait; 0: the slot is EMPTY */
 	int			pid;
+	Oid			role;			/* that logged in */
+	int			turn;			/* in what zkl_waits_get returns: how many
+								 * older waits the role has */
 	char		path[ZKL_PATH_SIZE];	/* of the lock; of leases, the
 										 * semaphore's */
 	ZklMode		mode;
@@ -157,8 +160,9 @@ extern void zkl_waits_read_notice(ZklWaitSentence *sentence);
  * For the worker.
  *
  * changes: grows with each change that has to be published, and with each
- * answer to ask.  get: copies of all waits, the oldest first, in the current
- * memory context.  ask: request that the backend computes the holders again;
+ * answer to ask.  get: copies of all waits, in the current memory context: the
+ * oldest of each role, then the second oldest of each, and so on.  So what one
+ * role has in excess does not come before the waits of others.  ask: request that the backend computes the holders again;
  * returns the number of the request, or 0 if the wait has ended.  sentence:
  * WAITING -> SENTENCED, and wakes the backend; nothing if the wait has ended.
  */

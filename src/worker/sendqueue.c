@@ -32,13 +32,6 @@
 #define WINDOW				128
 #define BULK_WINDOW			16
 
-/*
- * The end of a session is one transaction that names all its ephemeral znodes.
- * A transaction of some 2 MB brings the whole ensemble down, so stay far below
- * the least that a server is configured for.
- */
-#define EPHEMERAL_BYTES_MAX	900000
-
 #define DATA_SIZE			(ZKL_ABOUT_SIZE + sizeof(ZKL_PLAIN))
 
 /*
@@ -451,7 +444,7 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	 * takes the bytes off the sum again.
 	 */
 	count_bytes(entry, true);
-	if (pg_atomic_read_u64(&zkl_session_info_mine->ephemeral_bytes) > EPHEMERAL_BYTES_MAX ||
+	if (pg_atomic_read_u64(&zkl_session_info_mine->ephemeral_bytes) > ZKL_EPHEMERAL_BYTES_MAX ||
 		!pg_strong_random(random_bytes, sizeof(random_bytes)))
 		return false;
 

@@ -33,6 +33,9 @@
 /* After ZooKeeper has refused a request. */
 #define AGAIN_AFTER		ZKL_MS(5000)
 
+/* What a wait or a hold takes in the text, besides its path. */
+#define FRAME			100
+
 #define NODE_PATH_SIZE	(ZKL_ROOT_SIZE + sizeof(ZKL_WAITRECORD_DIRECTORY) + ZKL_WAITRECORD_NAME_SIZE + 1)
 
 typedef enum Step
@@ -95,6 +98,8 @@ static void build(void);
 static void add_holds(ZklEntry *entry, void *arg);
 static void add_hold(Building *building, int record, const ZklEntry *entry,
 					 const ZklClaim *claim, int64 since);
+static void add_records(Building *building, bool large);
+static bool is_large(const Building *building, int number);
 static void add_record(Building *building, int number);
 static Mark *find_mark(int64 claim, bool make);
 static void drop_marks(const Building *building);
@@ -187,10 +192,9 @@ build(void)
 		zkl_lock_table_visit(ZKL_ALL_SESSIONS, LW_SHARED, add_holds, &building);
 	timeout_ms = INT_MAX;
 	for (int i = 0; i < building.nwaits; i++)
-	{
 		timeout_ms = Min(timeout_ms, building.waits[i].timeout_ms);
-		add_record(&building, i);
-	}
+	add_records(&building, false);
+	add_records(&building, true);
 	drop_marks(&building);
 	build_at = building.any_in_doubt ? zkl_now() + ZKL_MS(timeout_ms) :
 		PG_INT64_MAX;
@@ -262,6 +266,38 @@ add_hold(Building *building, int record, const ZklEntry *entry,
 	hold->stuck = since;
 	building->holds[record] = lappend(building->holds[record], hold);
 	building->sessions[entry->session] = true;
+}
+
+/*
+ * The waits that take more than their share of the room come last, so that one of
+ * them does not keep all others out.
+ */
+static void
+add_records(Building *building, bool large)
+{
+	for (int i = 0; i < building->nwaits; i++)
+	{
+		if (is_large(building, i) == large)
+			add_record(building, i);
+	}
+}
+
+/* Texts count as they are; few have to be encoded. */
+static bool
+is_large(const Building *building, int number)
+{
+	Size		length = FRAME;
+	ListCell   *cell;
+
+	/* These are left out, in whatever order. */
+	if (number >= ZKL_WAITRECORD_WAITS)
+		return false;
+	foreach(cell, building->holds[number])
+		length += FRAME + strlen(((ZklWaitHold *) lfirst(cell))->path);
+	length += strlen(building->waits[number].path) +
+		strlen(building->waits[number].about);
+	return length > ZKL_WAITRECORD_TEXT_SIZE / ZKL_WAITRECORD_WAITS ||
+		list_length(building->holds[number]) > ZKL_WAITRECORD_HOLDS / ZKL_WAITRECORD_WAITS;
 }
 
 /*

@@ -21,9 +21,11 @@
 #include "protocol/hosts.h"
 #include "protocol/jobrecord.h"
 #include "protocol/path.h"
+#include "protocol/pathlist.h"
 #include "protocol/queueorder.h"
 #include "protocol/recipe.h"
 #include "protocol/sessiontext.h"
+#include "protocol/waitgraph.h"
 
 #define MAX_CHILDREN	48
 
@@ -264,6 +266,85 @@ fuzz_acl(char *text)
 			  acl.entry[i].scheme[0] != '\0');
 }
 
+/*
+ * The records of waits that two servers publish, with a form feed between them;
+ * and what the search for deadlocks makes of them, on each of the two.
+ */
+static void
+fuzz_waits(char *text)
+{
+	static ZklWaitGraph graph;
+	static ZklWaitEvidence evidence;
+	static ZklWaitSet set[2];
+	static ZklWaitSet again;
+	static char written[ZKL_WAITRECORD_TEXT_SIZE];
+	char	   *part[2] = {strtok(text, "\f"), strtok(NULL, "\f")};
+	int			nwaits = 0;
+
+	zkl_wait_graph_begin(&graph);
+	for (int i = 0; i < 2 && part[i] != NULL; i++)
+	{
+		if (!zkl_wait_record_parse(part[i], strlen(part[i]), &set[i]))
+			continue;
+		nwaits += set[i].nrecords;
+		zkl_wait_graph_add(&graph, i + 1, i == 0, &set[i]);
+
+		/* What is written again says the same, if all of it has room. */
+		HOLDS(zkl_wait_record_parse(written,
+									zkl_wait_record_format(&set[i], written,
+														   sizeof(written)),
+									&again));
+		HOLDS(again.nrecords == set[i].nrecords || again.truncated);
+	}
+	while (zkl_wait_graph_next(&graph) != NULL)
+		;
+	HOLDS(zkl_wait_graph_solve(&graph) <= nwaits);
+	for (int i = 0; i < graph.nnodes; i++)
+	{
+		ZklGraphNode *node = &graph.nodes[i];
+		int64_t		nonces[ZKL_WAITRECORD_CONFIRMS];
+
+		(void) zkl_wait_graph_searches(&graph, node->set->instance,
+									   node->record->claim, nonces);
+		if (!zkl_wait_graph_is_victim(&graph, node->set->instance,
+									  node->record->claim))
+			continue;
+		HOLDS(graph.nmembers > 0);
+		zkl_wait_graph_note_evidence(&graph, &evidence);
+		HOLDS(!zkl_wait_graph_exceeds(&graph, &evidence));
+	}
+}
+
+/* A path, and in the next line a list that may allow it. */
+static void
+fuzz_path_list(char *text)
+{
+	char	   *list = strchr(text, '\n');
+	const char *at;
+	const char *element;
+	size_t		length;
+	bool		allowed = false;
+
+	if (list == NULL)
+		return;
+	*list++ = '\0';
+	if (zkl_path_fault(text) != NULL)
+		return;
+	at = list;
+	while ((element = zkl_pathlist_next(&at, &length)) != NULL)
+	{
+		HOLDS(element >= list && element + length <= list + strlen(list));
+		if (length == 0)
+			continue;
+		allowed |= length == 1 && element[0] == '*';
+		allowed |= strncmp(text, element, length) == 0 &&
+			(text[length] == '\0' || element[length - 1] == '/');
+	}
+	HOLDS(allowed || !zkl_pathlist_allows(list, text));
+	if (zkl_pathlist_fault(list) == NULL)
+		HOLDS(allowed == zkl_pathlist_allows(list, text));
+}
+
 /* The only one whose text may contain nulls. */
 static void
 fuzz_credentials(const char *text, size_t size)
@@ -290,7 +371,8 @@ LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
 	static void (*const parsers[]) (char *text) = {
 		fuzz_name, fuzz_mutex, fuzz_leases, fuzz_queue, fuzz_ticket_text,
-		fuzz_job, fuzz_hosts, fuzz_path, fuzz_session_file, fuzz_acl
+		fuzz_job, fuzz_hosts, fuzz_path, fuzz_session_file, fuzz_acl,
+		fuzz_waits, fuzz_path_list
 	};
 	const size_t nparsers = sizeof(parsers) / sizeof(parsers[0]);
 	size_t		chosen;

@@ -196,6 +196,12 @@ foreach my $where ('/hidden', '/jobs')
 }
 is($batch->query(q{SELECT count(*), count(waiting_since), count(holds) FROM zk_waits}), '1|0|0', 'zk_waits: no times, and nothing that is held');
 
+# A role that guesses a path does not find it in pg_locks, nor does it find a path of its own with the same hash.
+is($batch->query(q{SELECT count(*) > 0, count(*) FILTER (WHERE (classid::bigint << 32 | objid::bigint) = hashtextextended('/hidden/held', 0))
+	FROM pg_locks WHERE locktype = 'advisory' AND database = 0}), 't|0', 'pg_locks: the hashes do not tell the paths');
+
+is($batch->query(q{SHOW zklock.leader_of}), '/hidden/leader, /jobs/leader', 'settings: are not hidden');
+
 # What is hidden of other roles' work is hidden in each view.
 is($batch->query(q{SELECT count(*) FROM zk_locks WHERE path LIKE '/jobs/%' AND claim = 'held'
 	AND (claim_since IS NOT NULL OR token IS NOT NULL OR owned_since IS NOT NULL OR session_count IS NOT NULL)}), 0, 'zk_locks: no times, counts and tokens');
