@@ -25,7 +25,7 @@
 #	make indent, check-indent	PostgreSQL's own code layout
 #	make deb					Debian packages, in test/out/deb
 #	make release VERSION=n		the version in all places, and the tag
-#	make matrix					the tests on each release of Debian, in chroots
+#	make matrix [SMOKE=1]		the tests on each release of Debian, in chroots, or some of them
 #
 # PG_VERSION=n chooses one of Debian's versions of PostgreSQL; the default is the latest
 # that is installed, or else the release's own.

@@ -146,6 +146,9 @@ lab_stage() {
 	# PostgreSQL 18 has a setting of its own; before, Debian had one.
 	if (($("$pg_config" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/') >= 18)); then
 		path="extension_control_path = '$stage$("$pg_config" --sharedir):\$system'"
+
+		# LOAD, with which pg_upgrade looks for libraries, takes $libdir at its word.
+		sed -i 's|\$libdir/||' "$stage$("$pg_config" --sharedir)/extension/zklock.control"
 	else
 		path="extension_destdir = '$stage'"
 	fi

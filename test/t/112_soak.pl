@@ -196,13 +196,18 @@ my @disturbances = (
 my $begin = time;
 my $every = $seconds / 8 < 60 ? $seconds / 8 : 60;
 my $sample_every = $seconds / 30 < 5 ? $seconds / 30 : 5;
-my ($disturb_at, $sample_at, $disturbed) = ($begin + $every, $begin, 0);
-while (time < $begin + $seconds)
+my ($disturb_at, $sample_at, $disturbed, $samples) = ($begin + $every, $begin, 0, 0);
+
+# A slow machine takes longer for what is asked for below.
+sub is_enough { return $samples >= 20 && $disturbed >= @disturbances && $rounds > 10 * $seconds; }
+my $patience = $begin + $seconds + $PostgreSQL::Test::Utils::timeout_default;
+while (time < $begin + $seconds || (!is_enough() && time < $patience))
 {
 	work(1);
 	if (time >= $sample_at)
 	{
 		sample();
+		$samples++;
 		$sample_at = time + $sample_every;
 	}
 	if (time >= $disturb_at)

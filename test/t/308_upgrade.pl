@@ -23,7 +23,7 @@ my %settings = ('zklock.leader_of' => '/leaders/cron', init => [ extra => ['--da
 # What there is of the extension: each object with its privileges, comment and definition.
 my $catalogue = q{
 	SELECT o.type, o.identity, d.description, coalesce(p.proacl, c.relacl)::text,
-		   pg_get_functiondef(p.oid), pg_get_viewdef(c.oid)
+		   replace(pg_get_functiondef(p.oid), '$libdir/', ''), pg_get_viewdef(c.oid)
 	FROM pg_depend AS x
 		 CROSS JOIN pg_identify_object(x.classid, x.objid, x.objsubid) AS o
 		 LEFT JOIN pg_description AS d ON (d.classoid, d.objoid, d.objsubid) = (x.classid, x.objid, 0)

@@ -122,7 +122,9 @@ is($ephemerals, $n + 1, 'ZooKeeper has their znodes');
 $row = $fleet->phase('all hold a lock', sub { sleep $window });
 is_sound($row, $n);
 my $each = $row->{writes} / $row->{seconds} * $timeout / ($n + 1);
-cmp_ok($each, '<', 6, 'a server that holds a lock writes up to five times in a session timeout, and a little');
+# All began together, so a window may have one write more at its end.
+cmp_ok($row->{writes}, '<=', ($n + 1) * (6 * $row->{seconds} / $timeout + 1),
+	'a server that holds a lock writes up to five times in a session timeout, and a little');
 cmp_ok($each, '>', 1, 'and its session is proved');
 my $share = $row->{writes} / $row->{seconds} / $capacity;
 told(sprintf 'servers that hold locks write %.1f times in a session timeout, in all %.1f %% of what the ensemble can',

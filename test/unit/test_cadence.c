@@ -180,8 +180,8 @@ an_idle_session_writes_nothing(void **state)
 	count_anew(&world);
 	run(&world, 20 * T);
 	assert_int_equal(world.nsent[ZKL_SIGN_PROOF], 0);
-	assert_in_range(world.nsent[ZKL_SIGN_READ], 198, 202);
-	assert_in_range(world.nsent[ZKL_SIGN_ECHO], 198, 202);
+	assert_true(world.nsent[ZKL_SIGN_READ] >= 198 && world.nsent[ZKL_SIGN_READ] <= 202);
+	assert_true(world.nsent[ZKL_SIGN_ECHO] >= 198 && world.nsent[ZKL_SIGN_ECHO] <= 202);
 	assert_true(ahead(&world) < 0);
 	/* None of them is missed for long, so a connection that is cut is noticed. */
 	assert_true(world.widest[ZKL_SIGN_READ] <= 3 * PERIOD + 2 * STEP);
@@ -200,7 +200,7 @@ a_holder_writes_five_times_in_a_timeout(void **state)
 		run(&world, 2 * T);
 		count_anew(&world);
 		run(&world, 20 * T);
-		assert_in_range(world.nsent[ZKL_SIGN_PROOF], 80, 101);
+		assert_true(world.nsent[ZKL_SIGN_PROOF] >= 80 && world.nsent[ZKL_SIGN_PROOF] <= 101);
 		assert_true(world.least >= T * 2 / 5 - 4 * latency);
 	}
 }

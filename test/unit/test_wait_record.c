@@ -478,7 +478,7 @@ spoilt_texts_do_no_harm(void **state)
 		}
 		naccepted += is_set(text, length);
 	}
-	assert_in_range(naccepted, 100, 40000);
+	assert_true(naccepted >= 100 && naccepted <= 40000);
 }
 
 int
