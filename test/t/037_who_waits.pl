@@ -181,11 +181,14 @@ $s2->send(q{SELECT zk_semaphore_acquire('/sem', 2)});
 $south->wait_for_waiter('/sem/locks', 1);
 $n3->send(q{SELECT zk_semaphore_acquire('/sem', 2)});
 $north->wait_for_ticket('/sem/locks', 'queued');
-my $leases = join "\n", map { '/sem lease t zklock north ' . $_->pid } $n1, $n2;
-is(blockers($s1), $leases, 'who holds the leases');
-is(blockers($s2), "$leases\n/sem acquiring f zklock south " . $s1->pid, 'and who waits for leases before');
-is($north->safe_psql('postgres', q{SELECT concat_ws(' ', path, mode, holds, client, server, pid) FROM zk_blockers(} . $n3->pid . ')'),
-	"$leases\n/sem acquiring f zklock south " . $s1->pid, 'seen from the server that holds the leases');
+my @leases = map { '/sem lease t zklock north ' . $_->pid } $n1, $n2;
+my @before = sort @leases, '/sem acquiring f zklock south ' . $s1->pid;
+is(blockers($s1), join("\n", @leases), 'who holds the leases');
+
+# The leases and the inner mutex may come in either order.
+is_deeply([ sort split /\n/, blockers($s2) ], \@before, 'and who waits for leases before');
+is_deeply([ sort split /\n/, $north->safe_psql('postgres', q{SELECT concat_ws(' ', path, mode, holds, client, server, pid) FROM zk_blockers(} . $n3->pid . ')') ],
+	\@before, 'seen from the server that holds the leases');
 $south->wait_for_log(still($s1, '1 leases on semaphore "/sem"'), $at);
 $n1->query(q{SELECT zk_semaphore_release('/sem')});
 is($s1->answer, 't', 'acquired');
