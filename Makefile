@@ -17,10 +17,12 @@
 #	make faults					random faults on three servers, from a seed: SEED= RUNS= SECONDS=
 #	make client-tls				the tests of TLS and SASL, with a client library that has them
 #	make soak [HOURS=n]			locks for hours, and what that does to memory and ZooKeeper
+#	make abuse [SECONDS=n]		a lock beside a role that does as much as it can of one thing
 #	make fleet [SESSIONS=n]		what 1,000 servers cost three ZooKeepers, also after an outage
 #	make deadlock-storm [SECONDS=n]	locks in random orders; a checker knows the true deadlocks
 #	make sanitize				pg_regress and isolation tests with AddressSanitizer and UBSan
 #	make assertions				the same on a PostgreSQL with assertions, built from source
+#	make valgrind				the same on servers in valgrind's memcheck
 #	make check-layers			which file may include, call and write what
 #	make indent, check-indent	PostgreSQL's own code layout
 #	make deb					Debian packages, in test/out/deb
@@ -234,11 +236,17 @@ sanitize:
 assertions:
 	@test/assertions regress
 
+valgrind:
+	@test/valgrind
+
 client-tls:
 	@test/client-tls
 
 soak:
 	@test/soak $(HOURS)
+
+abuse:
+	@test/abuse $(SECONDS)
 
 fleet:
 	@test/fleet/run $(SESSIONS)
@@ -274,4 +282,4 @@ release:
 matrix:
 	@package/matrix $(RELEASES)
 
-.PHONY: all install-man uninstall-man unit fuzz model instructions check-layers have-indent indent check-indent test sanitize assertions demo faults client-tls fleet soak deadlock-storm bench bench-doc bench-compare deb release matrix
+.PHONY: all install-man uninstall-man unit fuzz model instructions check-layers have-indent indent check-indent test sanitize assertions valgrind demo faults client-tls abuse fleet soak deadlock-storm bench bench-doc bench-compare deb release matrix

@@ -72,7 +72,7 @@
 	statement, query, read_only_tree, context, params, environment, receiver, \
 	completion
 
-/* A process's place in the array of processes. */
+/* This process's place in the array of processes. */
 static inline int
 zkl_my_proc_number(void)
 {
@@ -83,15 +83,21 @@ zkl_my_proc_number(void)
 #endif
 }
 
-/* The number of the process's transaction, which it has also without a XID. */
+/* The number of a process's transaction, which it has also without a XID. */
+static inline LocalTransactionId
+zkl_local_xid(const PGPROC *proc)
+{
+#if PG_VERSION_NUM >= 170000
+	return proc->vxid.lxid;
+#else
+	return proc->lxid;
+#endif
+}
+
 static inline LocalTransactionId
 zkl_my_local_xid(void)
 {
-#if PG_VERSION_NUM >= 170000
-	return MyProc->vxid.lxid;
-#else
-	return MyProc->lxid;
-#endif
+	return zkl_local_xid(MyProc);
 }
 
 /* The same of a process that holds or awaits a lock. */

@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <unistd.h>
 
+#include "access/parallel.h"
 #include "miscadmin.h"
 #include "postmaster/postmaster.h"
 #include "utils/guc.h"
@@ -391,9 +392,11 @@ check_hosts(char **newval, void **extra, GucSource source)
 
 	/*
 	 * While PostgreSQL loads the library, the value replaces only the
-	 * default, which no lock relies on.
+	 * default, which no lock relies on.  A parallel worker gets its leader's
+	 * value, and by then RestoreGUCState() has freed the one it replaces.
 	 */
-	if (!process_shared_preload_libraries_in_progress && zkl_hosts != NULL &&
+	if (!process_shared_preload_libraries_in_progress &&
+		!InitializingParallelWorker && zkl_hosts != NULL &&
 		strcmp(zkl_hosts_chroot(zkl_hosts), zkl_hosts_chroot(*newval)) != 0)
 	{
 		GUC_check_errdetail("The chroot after the servers cannot be changed without a restart.");

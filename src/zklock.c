@@ -20,6 +20,7 @@
 #include "backend/hooks.h"
 #include "settings.h"
 #include "shared/jobruns.h"
+#include "shared/kept.h"
 #include "shared/lockstat.h"
 #include "shared/locktable.h"
 #include "shared/mailbox.h"
@@ -71,6 +72,7 @@ request_shared_memory(void)
 	zkl_lock_stat_request();
 	zkl_server_stat_request();
 	zkl_waits_request();
+	zkl_kept_request();
 	zkl_stray_table_request();
 }
 
@@ -85,6 +87,7 @@ start_shared_memory(void)
 	zkl_lock_stat_startup();
 	zkl_server_stat_startup();
 	zkl_waits_startup();
+	zkl_kept_startup();
 	zkl_stray_table_startup();
 }
 

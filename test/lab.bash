@@ -73,6 +73,7 @@ lab_settle() {
 	[[ -z ${PG_VERSION:-} ]] || export PG_CONFIG="${PG_CONFIG:-/usr/lib/postgresql/$PG_VERSION/bin/pg_config}"
 	export LC_ALL=C.UTF-8 LANG=C.UTF-8 TMPDIR=$lab
 	PATH=$("${PG_CONFIG:-pg_config}" --bindir):$PATH:/usr/sbin
+	[[ -z ${VALGRIND:-} ]] || lab_valgrind
 }
 
 # lab_processes [NAME]: the processes that live in the lab, or in $lab/NAME, found by
@@ -174,10 +175,66 @@ lab_sanitized() {
 		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:detect_stack_use_after_return=0 "$@"
 }
 
-# lab_sanitizers_found DIR: whether a server's log in DIR has a report of theirs, which is shown
+# lab_sanitizers_found DIR: whether a server's log in DIR has a report of theirs, or of memcheck,
+# which is shown
 lab_sanitizers_found() {
-	[[ -n ${SANITIZE:-} ]] &&
-		grep -rhE -A 15 'ERROR: AddressSanitizer|: runtime error: ' "$1"
+	if [[ -n ${VALGRIND:-} ]]; then
+		lab_memcheck_found "$1"
+	else
+		[[ -n ${SANITIZE:-} ]] &&
+			grep -rhE -A 15 'ERROR: AddressSanitizer|: runtime error: ' "$1"
+	fi
+}
+
+# With VALGRIND=1, servers run in valgrind's memcheck, which writes to their logs.  pg_ctl
+# starts the "postgres" that is beside it, and pg_regress that of the path.
+lab_valgrind() {
+	local programs=$lab/valgrind postgres suppressions
+	postgres=$(command -v postgres)
+	suppressions=$("${PG_CONFIG:-pg_config}" --sharedir)/valgrind.supp
+	mkdir -p "$programs"
+	cp "$(command -v pg_ctl)" "$programs"
+	cat >"$programs/postgres" <<-END
+		#!/bin/bash
+		[[ \$1 != -V ]] || exec "$postgres" -V
+		echo "a server starts in memcheck" >&2
+		exec valgrind --quiet --undef-value-errors=yes --leak-check=no --num-callers=40 \\
+			--fullpath-after= --error-markers=BEGIN,END \\
+			--suppressions="$tree/test/valgrind.supp" \\
+			$([[ ! -f $suppressions ]] || echo "--suppressions=$suppressions") "$postgres" "\$@"
+	END
+	chmod +x "$programs/postgres"
+	PATH=$programs:$PATH
+	export PGCTLTIMEOUT=300
+}
+
+# lab_memcheck_found DIR: whether memcheck reports an error with a function of zklock in its
+# stack, or watched no server at all.  The lines of several processes mix; an error that several
+# processes have is one.
+lab_memcheck_found() {
+	find "$1" -name '*.log' -exec awk -v zklock="[(](in )?$lab/" '
+		/^a server starts in memcheck$/ { servers++ }
+		!/^==[0-9]+==/ { next }
+		{ process = $1; sub(/^==[0-9]+== ?/, "") }
+		/^BEGIN$/ { report[process] = ""; is_ours[process] = 0; next }
+		/^END$/ {
+			key = report[process]
+			gsub(/0x[0-9A-F]+/, "", key)
+			if (seen[key]++)
+				next
+			errors++
+			if (is_ours[process]) {
+				ours++
+				printf "%s\n", report[process]
+			}
+			next
+		}
+		{ report[process] = report[process] $0 "\n" }
+		$0 ~ zklock { is_ours[process] = 1 }
+		END {
+			printf "memcheck: %d starts of servers, %d errors, %d of them in zklock\n", servers, errors, ours
+			exit !(servers == 0 || ours > 0)
+		}' {} +
 }
 
 # lab_perl DIR COMMAND...: run it with what PostgreSQL's and our own modules for tests

@@ -15,9 +15,9 @@
 #include "backend/claims.h"
 
 /*
- * Acquire a lock that is no semaphore.  True: acquired.  False: another backend or client held the
- * lock until the time was over.  Anything else is an error.  After false or an
- * error, this call's acquire leaves nothing behind.
+ * Acquire a lock that is no semaphore.  True: acquired.  False: another backend
+ * or client held the lock until the time was over.  Anything else is an error.
+ * After false or an error, this call's acquire leaves nothing behind.
  */
 extern bool zkl_acquire(const ZklWish *wish);
 

@@ -62,6 +62,8 @@ static struct
 	int64		next_look;
 	int			interval;		/* in deadlock_timeouts */
 	uint64		seen;			/* a hash of the last look's holders */
+	bool		sentenced;
+	ZklWaitSentence sentence;
 }			wait;
 
 /* The statement that the signal handler has cancelled: when it began. */
@@ -73,7 +75,8 @@ typedef struct Census
 	ZklStuck   *stuck;
 	int			nstuck;
 	bool	   *holds;			/* each of them ... */
-	bool		i_hold;			/* ... and this backend */
+	bool	   *is_wanted;		/* ... and others may wait for that */
+	bool		i_hold;			/* this backend does */
 } Census;
 
 static void begin(void);
@@ -82,26 +85,39 @@ static bool note_holders(ZklWaitInfo *info);
 static void choose_interval(const Census *census);
 static void note_own_claim(ZklLocalClaim *claim, void *arg);
 static void note_entry(ZklEntry *entry, void *arg);
+static void add_stuck(ZklWaitInfo *info, const Census *census, bool is_wanted);
 static void add_holder(ZklWaitInfo *info, int pid, TimestampTz since);
 static void execute(ZklClaim *claim, const ZklWaitSentence *sentence);
 static int	describe(const ZklWaitSentence *sentence);
 static void end_at_exit(int code, Datum arg);
 static char *statements_of(const ZklWaitSentence *sentence);
 static void explain(void *arg);
+static void count_victim(const ZklWaitSentence *sentence);
+static void note_local_wait(ZklLocalClaim *claim, void *arg);
 static const char *detail_for_client(const char *detail);
 
 int64
 zkl_deadlock_look(ZklClaim *claim)
 {
 	uint32		asked = 0;
-	ZklWaitSentence sentence;
 
 	if (!zkl_deadlock_detection)
 		return ZKL_FOREVER;
 	if (!wait.active)
 		begin();
-	if (wait.published && zkl_waits_look(&asked, &sentence))
-		execute(claim, &sentence);
+
+	/*
+	 * The caller tries first whether the lock is granted now.  So it calls
+	 * again at once, and a wait that is over is no victim.
+	 */
+	if (wait.sentenced)
+		execute(claim, &wait.sentence);
+	wait.sentenced = wait.published && zkl_waits_look(&asked, &wait.sentence);
+	if (wait.sentenced)
+	{
+		ZKL_FAULT_POINT("wait-sentenced");
+		return 0;
+	}
 
 	/*
 	 * The request is read before the holders are computed, so they are newer
@@ -123,7 +139,7 @@ begin(void)
 		before_shmem_exit(end_at_exit, (Datum) 0);
 	registered = true;
 	wait.active = true;
-	wait.published = false;
+	wait.published = wait.sentenced = false;
 	wait.number = 0;
 	wait.since = GetCurrentTimestamp();
 	wait.next_look = zkl_now() + ZKL_MS(DeadlockTimeout);
@@ -218,16 +234,14 @@ note_holders(ZklWaitInfo *info)
 	if (census.nstuck > 0)
 	{
 		census.holds = palloc0(census.nstuck * sizeof(bool));
+		census.is_wanted = palloc0(census.nstuck * sizeof(bool));
 		for (int i = 0; i < ZKL_PARTITIONS; i++)
 			zkl_lock_table_browse(i, note_entry, &census);
 	}
 	if (census.i_hold)
 		add_holder(info, MyProcPid, 0);
-	for (int i = 0; i < census.nstuck; i++)
-	{
-		if (census.holds[i])
-			add_holder(info, census.stuck[i].pid, census.stuck[i].since);
-	}
+	add_stuck(info, &census, true);
+	add_stuck(info, &census, false);
 	choose_interval(&census);
 	MemoryContextSwitchTo(previous);
 	MemoryContextDelete(context);
@@ -278,10 +292,26 @@ note_entry(ZklEntry *entry, void *arg)
 
 		for (int i = 0; i < census->nstuck; i++)
 		{
-			if (claim->state == ZKL_CLAIM_HELD &&
-				claim->pid == census->stuck[i].pid)
-				census->holds[i] = true;
+			if (claim->state != ZKL_CLAIM_HELD ||
+				claim->pid != census->stuck[i].pid)
+				continue;
+			census->holds[i] = true;
+			census->is_wanted[i] |= zkl_waits_is_wanted(claim);
 		}
+	}
+}
+
+/*
+ * A hundred backends may wait behind this one, and there is no room for all.
+ * Those with locks that others want come first: the others are in no circle.
+ */
+static void
+add_stuck(ZklWaitInfo *info, const Census *census, bool is_wanted)
+{
+	for (int i = 0; i < census->nstuck; i++)
+	{
+		if (census->holds[i] && census->is_wanted[i] == is_wanted)
+			add_holder(info, census->stuck[i].pid, census->stuck[i].since);
 	}
 }
 
@@ -299,16 +329,20 @@ add_holder(ZklWaitInfo *info, int pid, TimestampTz since)
 }
 
 /*
- * Break the deadlock, if it is still there: the claim is held, and its backend
- * waits for this one.
+ * Break the deadlock, if it is still there: this backend waits, the claim is
+ * held, and its backend waits for this one.
  */
 static void
 execute(ZklClaim *claim, const ZklWaitSentence *sentence)
 {
 	ZklStuck   *stuck;
 	int			nstuck;
+	int64		czxid;
+	char		znode[ZKL_ZNODE_SIZE];
 
-	ZKL_FAULT_POINT("wait-sentenced");
+	if (zkl_now() >= sentence->until ||
+		zkl_claim_status_ticket(claim, &czxid, znode) != ZKL_TICKET_WAITS)
+		return;
 	if (sentence->pid != MyProcPid)
 	{
 		nstuck = zkl_stuck_find(&stuck);
@@ -317,8 +351,8 @@ execute(ZklClaim *claim, const ZklWaitSentence *sentence)
 			if (stuck[i].pid != sentence->pid)
 				continue;
 			ZKL_FAULT_POINT("holder-found");
-			(void) zkl_waits_cancel(sentence, stuck[i].is_parallel ?
-									ZKL_WAITS_PARALLEL : stuck[i].wait_start);
+			(void) zkl_waits_cancel(sentence, stuck[i].waiter,
+									stuck[i].wait_start);
 		}
 		return;
 	}
@@ -372,7 +406,7 @@ statements_of(const ZklWaitSentence *sentence)
  */
 
 bool
-zkl_deadlock_on_signal(bool is_idle, SIGNAL_ARGS)
+zkl_deadlock_on_signal(int64 told_until, SIGNAL_ARGS)
 {
 	if (!zkl_waits_has_notice())
 		return false;
@@ -381,8 +415,8 @@ zkl_deadlock_on_signal(bool is_idle, SIGNAL_ARGS)
 	 * The wait may have ended before the signal came.  Then the signal means
 	 * nothing, unless the worker has told of a loss at the same time.
 	 */
-	if (!zkl_waits_accept_notice(is_idle))
-		return !zkl_lock_table_has_lost(MyProcPid);
+	if (!zkl_waits_accept_notice())
+		return !zkl_lock_table_has_lost(MyProcPid, told_until);
 	cancelled_statement = GetCurrentStatementStartTimestamp();
 	StatementCancelHandler(ZKL_SIGNAL_ARGUMENTS);
 	return true;
@@ -429,5 +463,27 @@ explain(void *arg)
 	cancelled_statement = 0;
 	zkl_waits_read_notice(&sentence);
 	pgstat_report_deadlock();
+	count_victim(&sentence);
 	(void) describe(&sentence);
+}
+
+/*
+ * A wait for a local lock counts itself when it ends.  Any other wait, such as
+ * for a row, counts at the lock that this backend holds.
+ */
+static void
+count_victim(const ZklWaitSentence *sentence)
+{
+	ZklLocalClaim *claim = zkl_claim_table_find(sentence->path);
+	bool		waits_locally = false;
+
+	zkl_claim_table_visit(note_local_wait, &waits_locally);
+	if (claim != NULL && !waits_locally)
+		zkl_lock_stat_failed(claim->shared, ERRCODE_T_R_DEADLOCK_DETECTED);
+}
+
+static void
+note_local_wait(ZklLocalClaim *claim, void *arg)
+{
+	*(bool *) arg |= claim->shared->waits_locally;
 }

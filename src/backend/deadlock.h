@@ -19,10 +19,10 @@
 #include "backend/claims.h"
 
 /*
- * Call look before each sleep in the wait for a ticket.  It returns the moment
- * of zkl_now() at which to call it again at the latest.  If the wait is the
- * victim of a deadlock, it raises 40P01.  Call end however the wait has ended;
- * it never raises an error.
+ * Call look before each sleep in the wait for a ticket, if the lock was not
+ * granted just before.  It returns the moment of zkl_now() at which to call it
+ * again at the latest.  If the wait is the victim of a deadlock, it raises
+ * 40P01.  Call end however the wait has ended; it never raises an error.
  */
 extern int64 zkl_deadlock_look(ZklClaim *claim);
 extern void zkl_deadlock_end(void);
@@ -31,14 +31,14 @@ extern void zkl_deadlock_end(void);
  * Another backend of this server may have found that this one's local wait is
  * part of a deadlock, and has sent the signal for losses.
  *
- * on_signal is for the signal handler, which knows whether the backend waits
- * for its client.  It cancels the statement if that local wait goes on.  It
- * returns false if the signal may be for a loss.  has_cancelled: has it
- * cancelled the present statement?  listen: call at the start of the process,
- * at the end of each transaction and savepoint, and before each statement, so
- * that the error is 40P01 instead of the cancel.
+ * on_signal is for the signal handler, which has handled all losses up to the
+ * moment "told_until" of zkl_now().  It cancels the statement if that local
+ * wait goes on.  It returns false if the signal may be for a loss.
+ * has_cancelled: has it cancelled the present statement?  listen: call at the
+ * start of the process, at the end of each transaction and savepoint, and
+ * before each statement, so that the error is 40P01 instead of the cancel.
  */
-extern bool zkl_deadlock_on_signal(bool is_idle, SIGNAL_ARGS);
+extern bool zkl_deadlock_on_signal(int64 told_until, SIGNAL_ARGS);
 extern bool zkl_deadlock_has_cancelled(void);
 extern void zkl_deadlock_listen(void);
 

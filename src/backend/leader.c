@@ -38,7 +38,7 @@
 #include "shared/sharedclaim.h"
 
 /*
- * How often to look at what wakes nobody: the end of recovery, or a session
+ * How often to look at what wakes no process: the end of recovery, or a session
  * that is certain again.
  */
 #define LOOK_INTERVAL	ZKL_MS(1000)

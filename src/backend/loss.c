@@ -44,8 +44,10 @@ static volatile sig_atomic_t deaf = false;
 static volatile sig_atomic_t came_while_deaf = false;
 static volatile sig_atomic_t terminating = false;
 static volatile TimestampTz cancelled_statement = 0;	/* when it began */
+static volatile int64 told_until = 0;	/* it has handled the losses so far */
 
 static void on_loss(SIGNAL_ARGS);
+static void handle_loss(SIGNAL_ARGS);
 static ZklOnLost reaction(void);
 static bool released_lost(void);
 static bool is_idle(void);
@@ -91,9 +93,16 @@ on_loss(SIGNAL_ARGS)
 
 	if (deaf)
 		came_while_deaf = true;
-	else if (zkl_deadlock_on_signal(is_idle(), ZKL_SIGNAL_ARGUMENTS))
-		;						/* the signal was not for a loss */
-	else if (zkl_claim_table_number() == 0 || reaction() == ZKL_ON_LOST_NOTICE)
+	else if (!zkl_deadlock_on_signal(told_until, ZKL_SIGNAL_ARGUMENTS))
+		handle_loss(ZKL_SIGNAL_ARGUMENTS);
+	errno = save_errno;
+}
+
+static void
+handle_loss(SIGNAL_ARGS)
+{
+	told_until = zkl_now();
+	if (zkl_claim_table_number() == 0 || reaction() == ZKL_ON_LOST_NOTICE)
 		;						/* it has come too late, or may be late */
 	else if (reaction() == ZKL_ON_LOST_TERMINATE ||
 			 (is_idle() && IsTransactionBlock() &&
@@ -111,7 +120,6 @@ on_loss(SIGNAL_ARGS)
 		cancelled_statement = GetCurrentStatementStartTimestamp();
 		StatementCancelHandler(ZKL_SIGNAL_ARGUMENTS);
 	}
-	errno = save_errno;
 }
 
 /*

@@ -188,7 +188,8 @@ start(ZklLocalClaim *claim, Attempt *attempt)
 				/*
 				 * The record that was read has been removed since, and the
 				 * write has replaced another one.  That one may be of a run
-				 * of the same tick, so this run does not begin.
+				 * of the same tick, or of a later one, so this run does not
+				 * begin, and its end closes the record.
 				 */
 				return false;
 			case ZKL_JOB_ANSWER_CHANGED:

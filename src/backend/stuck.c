@@ -40,6 +40,7 @@ typedef struct Search
 } Search;
 
 static bool is_awaited(void);
+static bool has_parallel_workers(void);
 static TimestampTz wait_start(const LockInstanceData *waiter);
 static void copy_locks(Search *search);
 static bool has_waiter(const Search *search, const LOCKTAG *tag);
@@ -81,11 +82,29 @@ zkl_stuck_find(ZklStuck **stuck)
 static bool
 is_awaited(void)
 {
-	bool		awaited = MyProc->lockGroupLeader != NULL;
+	bool		awaited = has_parallel_workers();
 
 	for (int i = 0; i < NUM_LOCK_PARTITIONS && !awaited; i++)
 		awaited = zkl_awaited_in_partition(i);
 	return awaited;
+}
+
+/* A backend that has had some remains in a group of its own. */
+static bool
+has_parallel_workers(void)
+{
+	LWLock	   *lock;
+	bool		any = false;
+	dlist_iter	iter;
+
+	if (MyProc->lockGroupLeader == NULL)
+		return false;
+	lock = LockHashPartitionLockByProc(MyProc->lockGroupLeader);
+	LWLockAcquire(lock, LW_SHARED);
+	dlist_foreach(iter, &MyProc->lockGroupLeader->lockGroupMembers)
+		any |= dlist_container(PGPROC, lockGroupLink, iter.cur) != MyProc;
+	LWLockRelease(lock);
+	return any;
 }
 
 /* The waits, and all that has to do with locks for which a process waits. */
@@ -168,7 +187,7 @@ add_waiter(Search *search, int index)
 		if (known == NULL)
 			known = &search->stuck[search->nstuck++];
 		known->pid = waiter->leaderPid;
-		known->is_parallel = waiter->pid != waiter->leaderPid;
+		known->waiter = waiter->pid;
 		known->wait_start = start;
 		known->since = Max(since, start);
 		changed = true;

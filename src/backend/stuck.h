@@ -20,10 +20,11 @@
 /* A backend that waits for this one, directly or through others. */
 typedef struct ZklStuck
 {
-	int			pid;			/* of a parallel worker's leader */
-	bool		is_parallel;	/* ... a parallel worker waits, not itself */
-	TimestampTz wait_start;		/* when its own wait began; or, without that,
-								 * the number of its transaction */
+	int			pid;			/* of a parallel worker, its leader's */
+	int			waiter;			/* the process that waits: itself, or its
+								 * parallel worker */
+	TimestampTz wait_start;		/* when that wait began; or, without that, the
+								 * number of the waiter's transaction */
 	TimestampTz since;			/* the same of the last of the waits between
 								 * it and this backend, its own included */
 } ZklStuck;

@@ -116,8 +116,8 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 			int64		until = ZKL_FOREVER;
 
 			/*
-			 * Tries wait for no other client, and so for no deadlock.  Nor
-			 * does who waits for ZooKeeper.
+			 * A try waits for no other client, and so is in no deadlock.  A
+			 * backend that waits for ZooKeeper's reply is in none, either.
 			 */
 			if (!wait->wish->only_tries && !wait->impatient &&
 				answer == ZKL_ANSWER_QUEUED)

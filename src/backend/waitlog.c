@@ -76,7 +76,9 @@ describe(const ZklWish *wish)
 	const char *path = zkl_display_path(wish->path);
 
 	if (wish->mode == ZKL_MODE_LEASE)
-		return psprintf(_("%d leases on semaphore \"%s\""), wish->quantity, path);
+		return psprintf(ngettext("%d lease on semaphore \"%s\"",
+								 "%d leases on semaphore \"%s\"",
+								 wish->quantity), wish->quantity, path);
 	return psprintf(_("%s on lock \"%s\""), wish->mode == ZKL_MODE_READ ?
 					"ShareLock" : "ExclusiveLock", path);
 }

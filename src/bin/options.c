@@ -17,6 +17,30 @@
 
 static void usage(void);
 
+enum
+{
+	OPTION_SEMAPHORE = 256,
+	OPTION_ONCE,
+	OPTION_RETRY,
+	OPTION_SPACING
+};
+
+static const struct option long_options[] = {
+	{"conflict-exit-code", required_argument, NULL, 'E'},
+	{"dbname", required_argument, NULL, 'd'},
+	{"exclusive", no_argument, NULL, 'x'},
+	{"help", no_argument, NULL, 'h'},
+	{"kill-after", required_argument, NULL, 'k'},
+	{"once", required_argument, NULL, OPTION_ONCE},
+	{"retry", no_argument, NULL, OPTION_RETRY},
+	{"semaphore", required_argument, NULL, OPTION_SEMAPHORE},
+	{"shared", no_argument, NULL, 's'},
+	{"spacing", required_argument, NULL, OPTION_SPACING},
+	{"timeout", required_argument, NULL, 't'},
+	{"version", no_argument, NULL, 'V'},
+	{NULL, 0, NULL, 0}
+};
+
 static double
 parse_number(const char *value, const char *option, double max)
 {
@@ -43,31 +67,74 @@ choose_kind(ZklOptions *options, const char *function, const char *argument)
 	options->argument = argument;
 }
 
+/* A message has said what is wrong. */
+static void
+advise_and_exit(void)
+{
+	fprintf(stderr, "Try \"%s --help\" for more information.\n", zkl_messages_progname);
+	exit(STATUS_USAGE);
+}
+
+/* The functions get their parameters from zkl_server_acquire(). */
+static void
+choose_once(ZklOptions *options, const char *tick)
+{
+	choose_kind(options, strcmp(tick, "now") == 0 ?
+				"zk_run_once($1, timeout => coalesce($2::interval, '0'), retry => $4, spacing => $5)" :
+				"zk_run_once($1, $3::timestamptz, coalesce($2::interval, '0'), $4, $5)",
+				tick);
+	options->once = true;
+}
+
+static void
+take_option(ZklOptions *options, int c)
+{
+	switch (c)
+	{
+		case 'd':
+			options->conninfo = optarg;
+			break;
+		case 'E':
+			options->not_acquired = (int) parse_number(optarg, "--conflict-exit-code", 255);
+			break;
+		case 'h':
+			usage();
+			exit(0);
+		case 'k':
+			options->kill_after = parse_number(optarg, "--kill-after", 1e6);
+			break;
+		case OPTION_ONCE:
+			choose_once(options, optarg);
+			break;
+		case OPTION_RETRY:
+			options->retry = "true";
+			break;
+		case 's':
+			choose_kind(options, "zk_read_lock_acquire($1, $2::interval)", NULL);
+			break;
+		case OPTION_SEMAPHORE:
+			choose_kind(options, "zk_semaphore_acquire($1, $3::integer, $2::interval)", optarg);
+			break;
+		case OPTION_SPACING:
+			options->spacing = optarg;
+			break;
+		case 't':
+			options->timeout = optarg;
+			break;
+		case 'V':
+			puts("zklock-run (zklock) " ZKLOCK_VERSION);
+			exit(0);
+		case 'x':
+			choose_kind(options, "zk_write_lock_acquire($1, $2::interval)", NULL);
+			break;
+		default:
+			advise_and_exit();	/* the message is getopt_long's */
+	}
+}
+
 void
 zkl_options_parse(int argc, char **argv, ZklOptions *options)
 {
-	enum
-	{
-		OPTION_SEMAPHORE = 256,
-		OPTION_ONCE,
-		OPTION_RETRY,
-		OPTION_SPACING
-	};
-	static const struct option long_options[] = {
-		{"conflict-exit-code", required_argument, NULL, 'E'},
-		{"dbname", required_argument, NULL, 'd'},
-		{"exclusive", no_argument, NULL, 'x'},
-		{"help", no_argument, NULL, 'h'},
-		{"kill-after", required_argument, NULL, 'k'},
-		{"once", required_argument, NULL, OPTION_ONCE},
-		{"retry", no_argument, NULL, OPTION_RETRY},
-		{"semaphore", required_argument, NULL, OPTION_SEMAPHORE},
-		{"shared", no_argument, NULL, 's'},
-		{"spacing", required_argument, NULL, OPTION_SPACING},
-		{"timeout", required_argument, NULL, 't'},
-		{"version", no_argument, NULL, 'V'},
-		{NULL, 0, NULL, 0}
-	};
 	int			c;
 
 	memset(options, 0, sizeof(*options));
@@ -76,54 +143,7 @@ zkl_options_parse(int argc, char **argv, ZklOptions *options)
 
 	/* The plus sign leaves the options of the command to the command. */
 	while ((c = getopt_long(argc, argv, "+d:E:hk:st:Vx", long_options, NULL)) != -1)
-	{
-		switch (c)
-		{
-			case 'd':
-				options->conninfo = optarg;
-				break;
-			case 'E':
-				options->not_acquired = (int) parse_number(optarg, "--conflict-exit-code", 255);
-				break;
-			case 'h':
-				usage();
-				exit(0);
-			case 'k':
-				options->kill_after = parse_number(optarg, "--kill-after", 1e6);
-				break;
-			case OPTION_ONCE:
-				choose_kind(options, strcmp(optarg, "now") == 0 ?
-							"zk_run_once($1, timeout => coalesce($2::interval, '0'), retry => $4, spacing => $5)" :
-							"zk_run_once($1, $3::timestamptz, coalesce($2::interval, '0'), $4, $5)",
-							optarg);
-				options->once = true;
-				break;
-			case OPTION_RETRY:
-				options->retry = "true";
-				break;
-			case 's':
-				choose_kind(options, "zk_read_lock_acquire($1, $2::interval)", NULL);
-				break;
-			case OPTION_SEMAPHORE:
-				choose_kind(options, "zk_semaphore_acquire($1, $3::integer, $2::interval)", optarg);
-				break;
-			case OPTION_SPACING:
-				options->spacing = optarg;
-				break;
-			case 't':
-				options->timeout = optarg;
-				break;
-			case 'V':
-				puts("zklock-run (zklock) " ZKLOCK_VERSION);
-				exit(0);
-			case 'x':
-				choose_kind(options, "zk_write_lock_acquire($1, $2::interval)", NULL);
-				break;
-			default:
-				fprintf(stderr, "Try \"%s --help\" for more information.\n", zkl_messages_progname);
-				exit(STATUS_USAGE);
-		}
-	}
+		take_option(options, c);
 	if (!options->once && (options->retry != NULL || options->spacing != NULL))
 	{
 		zkl_messages_error("%s can be given only with --once", options->retry != NULL ? "--retry" : "--spacing");
@@ -132,8 +152,7 @@ zkl_options_parse(int argc, char **argv, ZklOptions *options)
 	if (argc - optind < 2)
 	{
 		zkl_messages_error(argc == optind ? "no path was given" : "no command was given");
-		fprintf(stderr, "Try \"%s --help\" for more information.\n", zkl_messages_progname);
-		exit(STATUS_USAGE);
+		advise_and_exit();
 	}
 	if (options->retry == NULL)
 		options->retry = "false";

@@ -282,14 +282,16 @@ zkl_server_confirm(const ZklOptions *options)
 /*
  * A run of a job has failed if the last transaction before its end has.  So this
  * transaction lasts until the command has succeeded, and aborts with the connection
- * if this program is killed, gives up or loses the lock.
+ * if this program is killed, gives up or loses the lock.  No timeout of the server's
+ * may end it; transaction_timeout is there since PostgreSQL 17.
  */
 static void
 begin_run(void)
 {
 	PGresult   *result;
 
-	(void) PQsendQuery(conn, "SET idle_in_transaction_session_timeout = 0; "
+	(void) PQsendQuery(conn, "SELECT set_config(name, '0', false) FROM pg_settings "
+					   "WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout'); "
 					   "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; SELECT 1");
 	result = finish_query();
 	PQclear(result);

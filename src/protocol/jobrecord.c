@@ -188,6 +188,20 @@ distance(int64_t a, int64_t b)
 	return distance > INT64_MAX ? INT64_MAX : (int64_t) distance;
 }
 
+/*
+ * The moment is known a little late.  So twice what a tick may be ahead leaves
+ * none out.
+ */
+void
+zkl_job_record_close(ZklJobRecord *record, int64_t zookeeper_time)
+{
+	int64_t		last = zookeeper_time + 2 * ZKL_JOBRECORD_AHEAD_MAX;
+
+	record->state = ZKL_JOB_DONE;
+	if (record->tick < last)
+		record->tick = last;
+}
+
 /* A plain difference of two times could overflow. */
 bool
 zkl_job_record_is_ahead(int64_t tick, int64_t zookeeper_time)

@@ -97,6 +97,13 @@ extern bool zkl_job_record_decide(const ZklJobRecord *last,
 								  const ZklJobTick *wanted,
 								  ZklJobRecord *next);
 
+/*
+ * The record of a run that does not begin, because it has replaced a record
+ * which its backend had not read.  That one may have been of any tick that could
+ * be used by this moment of ZooKeeper's time, so none of these can be run again.
+ */
+extern void zkl_job_record_close(ZklJobRecord *record, int64_t zookeeper_time);
+
 /* Is a tick too far ahead of this moment of ZooKeeper's time? */
 extern bool zkl_job_record_is_ahead(int64_t tick, int64_t zookeeper_time);
 

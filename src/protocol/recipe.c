@@ -15,7 +15,6 @@
 #include "protocol/recipe.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define SEQUENCE_DIGITS		10
@@ -63,6 +62,19 @@ typedef struct Firsts
 	const char *other_key;		/* ... and of those that do not just read */
 } Firsts;
 
+/* The contenders in a list that "me" has to wait for. */
+typedef struct Rivals
+{
+	int			number;
+	const char *nearest;
+	const char *nearest_key;
+	bool		may_downgrade;	/* one of them writes */
+} Rivals;
+
+static void note_rival(Rivals *rivals, const ZklContender *rival,
+					   const char *child);
+static void judge_place(ZklVerdict *verdict, ZklMode mode,
+						const Rivals *rivals, const char *first);
 static void judge_behind(ZklVerdict *verdict, Relation relation,
 						 ZklClient client, const char *child);
 static void note_first(Firsts *firsts, const ZklContender *contender,
@@ -71,13 +83,8 @@ static const char *whom_to_ask(ZklMode mode, const char *me,
 							   const Firsts *firsts,
 							   const char *const *children, int nchildren);
 static bool only_tries(const char *child);
-static int	sound_number(const char *key);
-static int	lease_rank(const char *child);
-static int	compare_leases(const void *one, const void *other);
-static int	count_ranks_up_to(int rank, const ZklLease *leases, int nleases);
 static Relation relation_of(ZklMode mine, ZklMode other);
 static ZklClient client_of(const char *child, ZklMode mode);
-static bool is_latch(const char *child);
 static bool is_marked(const char *child, const char *key, const Mark *mark);
 static const char *find_key(const char *child, size_t width);
 static int	count_digits(const char *text);
@@ -240,12 +247,11 @@ zkl_recipe_sequence_is_sound(const char *child)
 {
 	const char *key = key_of(child);
 
-	return key != NULL && sound_number(key) >= 0;
+	return key != NULL && zkl_recipe_number(key) >= 0;
 }
 
-/* The number of a key; -1: it has no safe place in the order. */
-static int
-sound_number(const char *key)
+int
+zkl_recipe_number(const char *key)
 {
 	int64_t		number = 0;
 
@@ -272,9 +278,7 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 {
 	ZklVerdict	verdict = {0};
 	const char *my_key = key_of(me);
-	const char *nearest = NULL;
-	int			nrivals = 0;
-	bool		may_downgrade = false;
+	Rivals		rivals = {0};
 	bool		latch = false;
 	Firsts		firsts = {NULL, NULL, my_key, my_key};
 	ZklContender other;
@@ -300,7 +304,7 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 			 */
 			if (strcmp(children[i], ZKL_LEASES) == 0)
 				verdict.maybe_semaphore = true;
-			latch |= is_latch(children[i]);
+			latch |= zkl_recipe_latch_key(children[i]) != NULL;
 			continue;
 		}
 
@@ -311,31 +315,10 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 		else if (relation == RELATION_OTHER_KIND)
 			verdict.other_kind = true;
 		else if (relation == RELATION_RIVAL)
-		{
-			nrivals++;
-			may_downgrade |= other.mode == ZKL_MODE_WRITE;
-
-			/*
-			 * The ticket watches the nearest only: until that goes, none
-			 * matters.
-			 */
-			if (nearest == NULL || strcmp(other.key, nearest) > 0)
-			{
-				nearest = other.key;
-				verdict.predecessor = children[i];
-			}
-		}
+			note_rival(&rivals, &other, children[i]);
 	}
-	verdict.owned = verdict.found && nrivals == 0;
-	if (verdict.found && !verdict.owned)
-		verdict.front = firsts.child;
-
-	/*
-	 * In a downgrade, a reader's znode appears in the writer's place, and
-	 * readers do not wait for that one.
-	 */
-	verdict.next = verdict.found && nrivals == 1 && !verdict.other_kind &&
-		(mode == ZKL_MODE_READ || !may_downgrade);
+	if (verdict.found)
+		judge_place(&verdict, mode, &rivals, firsts.child);
 	if (verdict.found &&
 		(verdict.other_kind || (!verdict.owned && only_tries(me))))
 		verdict.ask = whom_to_ask(mode, me, &firsts, children, nchildren);
@@ -351,6 +334,40 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 		verdict.ask = NULL;
 	}
 	return verdict;
+}
+
+/*
+ * The ticket watches the nearest only: until that goes, none of the others
+ * matters.
+ */
+static void
+note_rival(Rivals *rivals, const ZklContender *rival, const char *child)
+{
+	rivals->number++;
+	rivals->may_downgrade |= rival->mode == ZKL_MODE_WRITE;
+	if (rivals->nearest == NULL || strcmp(rival->key, rivals->nearest_key) > 0)
+	{
+		rivals->nearest = child;
+		rivals->nearest_key = rival->key;
+	}
+}
+
+/* What follows from the rivals before this znode, which is in the list. */
+static void
+judge_place(ZklVerdict *verdict, ZklMode mode, const Rivals *rivals,
+			const char *first)
+{
+	verdict->predecessor = rivals->nearest;
+	verdict->owned = rivals->number == 0;
+	if (!verdict->owned)
+		verdict->front = first;
+
+	/*
+	 * In a downgrade, a reader's znode appears in the writer's place, and
+	 * readers do not wait for that one.
+	 */
+	verdict->next = rivals->number == 1 && !verdict->other_kind &&
+		(mode == ZKL_MODE_READ || !rivals->may_downgrade);
 }
 
 /* No znode goes before the first contender, so it owns the lock. */
@@ -372,15 +389,17 @@ note_first(Firsts *firsts, const ZklContender *contender, const char *child)
 		firsts->other_key = contender->key;
 }
 
-/* Curator's LeaderLatch, which sees only znodes of its own kind. */
-static bool
-is_latch(const char *child)
+const char *
+zkl_recipe_latch_key(const char *child)
 {
-	const char *key = find_key(child, SEQUENCE_DIGITS);
-	const char *long_key = find_key(child, SEQUENCE_DIGITS + 1);
+	for (size_t width = SEQUENCE_DIGITS; width <= SEQUENCE_DIGITS + 1; width++)
+	{
+		const char *key = find_key(child, width);
 
-	return (key != NULL && is_marked(child, key, &latch_mark)) ||
-		(long_key != NULL && is_marked(child, long_key, &latch_mark));
+		if (key != NULL && is_marked(child, key, &latch_mark))
+			return key;
+	}
+	return NULL;
 }
 
 /*
@@ -440,130 +459,6 @@ only_tries(const char *child)
 	bool		tries;
 
 	return zkl_recipe_is_zklock(child, &tries) && tries;
-}
-
-/*
- * The order of leases: first those that all others count, namely leases of
- * other clients than zklock; then zklock's own whose number has no safe place
- * in the order; then the rest of zklock's by number.
- */
-#define RANK_FOREIGN	(-2)
-#define RANK_NO_NUMBER	(-1)	/* as sound_number() says it */
-
-void
-zkl_recipe_order_leases(const char *const *children, int nchildren,
-						ZklLease *leases)
-{
-	for (int i = 0; i < nchildren; i++)
-	{
-		leases[i].name = children[i];
-		leases[i].rank = lease_rank(children[i]);
-	}
-	if (nchildren > 0)
-		qsort(leases, (size_t) nchildren, sizeof(ZklLease), compare_leases);
-}
-
-/*
- * Other clients may give their leases any names, so only zklock's are parsed.
- */
-static int
-lease_rank(const char *child)
-{
-	ZklContender contender;
-
-	if (client_of(child, ZKL_MODE_LEASE) != ZKL_CLIENT_ZKLOCK)
-		return RANK_FOREIGN;
-	if (!zkl_recipe_parse(child, &contender) ||
-		contender.mode != ZKL_MODE_LEASE)
-		return RANK_NO_NUMBER;
-	return sound_number(contender.key);
-}
-
-/*
- * The names decide between equal ranks, so that a search finds one certain
- * lease.
- */
-static int
-compare_leases(const void *one, const void *other)
-{
-	const ZklLease *a = one;
-	const ZklLease *b = other;
-
-	if (a->rank != b->rank)
-		return a->rank < b->rank ? -1 : 1;
-	return strcmp(a->name, b->name);
-}
-
-bool
-zkl_recipe_has_lease(const char *me, const ZklLease *leases, int nleases)
-{
-	ZklLease	wanted = {me, lease_rank(me)};
-
-	return nleases > 0 &&
-		bsearch(&wanted, leases, (size_t) nleases, sizeof(ZklLease),
-				compare_leases) != NULL;
-}
-
-/*
- * Every child of the directory counts as a lease, as it does for Curator.  A
- * lease whose number has no safe place in the order does not go behind this
- * one.
- */
-ZklVerdict
-zkl_recipe_judge_lease(int limit, const char *me, const ZklLease *leases,
-					   int nleases)
-{
-	ZklVerdict	verdict = {0};
-	int			rank = lease_rank(me);
-	int			before = nleases - 1;	/* without "me" */
-
-	verdict.found = zkl_recipe_has_lease(me, leases, nleases);
-	verdict.contended = nleases > limit;
-	if (!verdict.found)
-		return verdict;
-
-	/*
-	 * With a number of its own, the lease need not count zklock's leases with
-	 * higher numbers.  The binary search counts "me" as well.
-	 */
-	if (rank >= 0)
-		before = count_ranks_up_to(rank, leases, nleases) - 1;
-	verdict.owned = before < limit || !verdict.contended;
-
-	/*
-	 * Any other lease of zklock may linger; all of them are at the end of the
-	 * order.
-	 */
-	if (!verdict.owned && only_tries(me))
-	{
-		/* At least one of the last two is not this lease. */
-		for (int i = nleases - 1; i >= 0 && i >= nleases - 2; i--)
-		{
-			if (leases[i].rank != RANK_FOREIGN &&
-				strcmp(leases[i].name, me) != 0)
-				verdict.ask = leases[i].name;
-		}
-	}
-	return verdict;
-}
-
-/* The leases are in order, so a binary search finds the end of these ranks. */
-static int
-count_ranks_up_to(int rank, const ZklLease *leases, int nleases)
-{
-	int			low = 0;
-	int			high = nleases;
-
-	while (low < high)
-	{
-		int			middle = low + (high - low) / 2;
-
-		if (leases[middle].rank <= rank)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
 }
 
 /*

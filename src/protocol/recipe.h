@@ -107,7 +107,7 @@ typedef struct ZklContender
 typedef struct ZklLease
 {
 	const char *name;
-	int			rank;			/* its place in the order, see recipe.c */
+	int			rank;			/* its place in the order, see recipelease.c */
 } ZklLease;
 
 /* What a list of a lock's directory says about one of its znodes. */
@@ -166,10 +166,20 @@ extern const char *zkl_recipe_find(ZklMode mode, const char *uuid,
 extern bool zkl_recipe_parse(const char *child, ZklContender *contender);
 
 /*
+ * The sequence number of a znode of Curator's LeaderLatch, which is no
+ * contender: it looks only at znodes of its own kind.  NULL: it is no such
+ * znode.
+ */
+extern const char *zkl_recipe_latch_key(const char *child);
+
+/*
  * Does this child's sequence number give it a safe place in a queue?  That is:
  * ten digits, positive, below ZKL_SEQUENCE_LIMIT.
  */
 extern bool zkl_recipe_sequence_is_sound(const char *child);
+
+/* The number of a key; -1: it has no safe place in the order. */
+extern int	zkl_recipe_number(const char *key);
 
 /* Is its number that of the first znode that was ever made in a directory? */
 extern bool zkl_recipe_is_first_ever(const char *child);

@@ -77,7 +77,11 @@ void
 zkl_wait_graph_add(ZklWaitGraph *graph, int64_t session, bool own,
 				   const ZklWaitSet *set)
 {
-	if (zkl_wait_graph_has(graph, session))
+	/*
+	 * A lock may have a thousand readers, of which few wait for anything.
+	 * Their sessions take no place.
+	 */
+	if (zkl_wait_graph_has(graph, session) || (set == NULL && !own))
 		return;
 	if (graph->nsessions == ZKL_WAITGRAPH_SESSIONS)
 	{

@@ -178,7 +178,10 @@ extern void zkl_wait_graph_begin_proof(ZklWaitGraph *graph, int64_t nonce,
 extern void zkl_wait_graph_add(ZklWaitGraph *graph, int64_t session, bool own,
 							   const ZklWaitSet *set);
 
-/* Has this session been added? */
+/*
+ * Has this session been added?  Of another server, only one with records
+ * counts.
+ */
 extern bool zkl_wait_graph_has(const ZklWaitGraph *graph, int64_t session);
 
 /*

@@ -20,7 +20,7 @@
 #define ENCODED_SIZE	(3 * ZKL_PATH_SIZE)
 
 static size_t format_record(const ZklWaitSet *set, const ZklWaitRecord *record,
-							char *text, size_t size);
+							char *text, size_t size, bool *cut);
 static size_t format_hold(const ZklWaitHold *hold, char *text, size_t size);
 static bool fits(int written, size_t size, size_t *length);
 static const char *encode(const char *value, char encoded[ENCODED_SIZE]);
@@ -78,6 +78,7 @@ zkl_wait_record_format(const ZklWaitSet *set, char *text, size_t size)
 	char		server[ENCODED_SIZE];
 	char		head[ENCODED_SIZE + 128];
 	bool		truncated = set->truncated;
+	bool		cut = false;
 	size_t		head_length;
 	size_t		length;
 
@@ -85,17 +86,11 @@ zkl_wait_record_format(const ZklWaitSet *set, char *text, size_t size)
 									(long long) set->instance, 0,
 									encode(set->server, server));
 	length = head_length;
-	for (int i = 0; i < set->nrecords; i++)
+	for (int i = 0; i < set->nrecords && !cut; i++)
 	{
-		size_t		added = format_record(set, &set->records[i],
-										  text +length, size - length);
-
-		if (added == 0)
-		{
-			truncated = true;
-			break;
-		}
-		length += added;
+		length += format_record(set, &set->records[i],
+								text +length, size - length, &cut);
+		truncated |= cut;
 	}
 	snprintf(head, sizeof(head), HEAD, (long long) set->instance, truncated,
 			 server);
@@ -105,14 +100,18 @@ zkl_wait_record_format(const ZklWaitSet *set, char *text, size_t size)
 	return length;
 }
 
-/* Returns the length, or 0 if there is not room enough. */
+/*
+ * Returns the length.  If there is not room enough, it is "cut": the last holds
+ * are left out; or all of the record, and the length is 0.
+ */
 static size_t
 format_record(const ZklWaitSet *set, const ZklWaitRecord *record, char *text,
-			  size_t size)
+			  size_t size, bool *cut)
 {
 	char		encoded[ENCODED_SIZE];
 	size_t		length = 0;
 
+	*cut = true;
 	if (!fits(snprintf(text, size, "wait claim=%lld pid=%d leases=%d limit=%d"
 					   " czxid=%lld since=%lld search=%lld ",
 					   (long long) record->claim, record->pid,
@@ -139,9 +138,10 @@ format_record(const ZklWaitSet *set, const ZklWaitRecord *record, char *text,
 										text +length, size - length);
 
 		if (added == 0)
-			return 0;
+			return i == 0 ? 0 : length;
 		length += added;
 	}
+	*cut = false;
 	return length;
 }
 

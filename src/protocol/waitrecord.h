@@ -119,9 +119,10 @@ extern void zkl_wait_record_name(int64_t session,
 								 char name[ZKL_WAITRECORD_NAME_SIZE]);
 
 /*
- * Write a set's text, and return its length.  The records that do not fit
- * whole are left out, from the first such record on, and the text then says
- * "truncated".  The size must be 1024 at least: the first line always fits.
+ * Write a set's text, and return its length.  What does not fit is left out,
+ * and the text then says "truncated": of the first record that does not fit
+ * whole, the last holds; or all of it, if not one hold fits; and all records
+ * after it.  The size must be 1024 at least: the first line always fits.
  */
 extern size_t zkl_wait_record_format(const ZklWaitSet *set, char *text,
 									 size_t size);

@@ -17,6 +17,7 @@
 #include "compat.h"
 #include "settings.h"
 #include "shared/entry.h"
+#include "shared/kept.h"
 #include "shared/leases.h"
 #include "shared/lockstat.h"
 
@@ -26,7 +27,7 @@ static void assert_consistent(const ZklEntry *entry);
 #define assert_consistent(entry)	((void) 0)
 #endif
 static void wake_later(Latch *latch);
-static bool shall_linger(const ZklEntry *entry);
+static bool shall_linger(ZklEntry *entry);
 static bool is_within_linger(int64 released_at, int64 now);
 static void take_back(ZklEntry *entry);
 
@@ -203,15 +204,15 @@ zkl_entry_is_idle(const ZklEntry *entry)
  * its end.  And a ticket with no numbers left for tokens can serve no claim.
  *
  * A session may make any number of tickets linger, because
- * zklock.max_locks_per_backend bounds only what it holds.  So they leave half of
- * the room to locks that are held.
+ * zklock.max_locks_per_backend bounds only what it holds.  So kept.h bounds what
+ * a role keeps.
  */
 static bool
-shall_linger(const ZklEntry *entry)
+shall_linger(ZklEntry *entry)
 {
 	return entry->comes_back && zkl_linger > 0 && !entry->contended &&
 		!entry->answered && !entry->revoked && entry->claim_number < ZKL_CLAIM_NUMBER_MAX &&
-		!zkl_lock_table_is_half_full(entry->session);
+		zkl_kept_begin(entry);
 }
 
 bool
@@ -409,6 +410,7 @@ zkl_entry_give_up(ZklEntry *entry)
 	 * lease may be requested in its place.
 	 */
 	entry->state = ZKL_ENTRY_RELEASING;
+	zkl_kept_end(entry);
 	if (entry->semaphore != NULL)
 		zkl_entry_unlink_lease(entry);
 	zkl_entry_ask_worker(entry);
@@ -444,6 +446,7 @@ void
 zkl_entry_become_none(ZklEntry *entry)
 {
 	entry->state = ZKL_ENTRY_NONE;
+	zkl_kept_end(entry);
 	entry->znode[0] = '\0';
 	entry->contended = false;
 	entry->answered = false;

@@ -269,6 +269,9 @@ zkl_job_runs_end(int *slot, bool done, bool lost)
 		 * not lost, can have ended well.
 		 */
 		run->record.state = done && !run->unsure ? ZKL_JOB_DONE : ZKL_JOB_FAILED;
+		if (run->state == ZKL_JOBRUN_ANSWERED &&
+			run->answer == ZKL_JOB_ANSWER_OVERTAKEN)
+			zkl_job_record_close(&run->record, run->zookeeper_time);
 		run->record.ended = GetCurrentTimestamp() + ZKL_JOB_EPOCH;
 		set_state(run, ZKL_JOBRUN_ENDED);
 		zkl_lock_table_wake_worker(run->session);

@@ -120,8 +120,9 @@ extern void zkl_job_runs_startup(void);
  * worker writes so in one go, and other backends' requests wait for that.
  *
  * take: FREE -> STARTING.  Returns the slot, or ZKL_JOBRUNS_NONE if all are in
- * use, or the role has its share (share.h).  The caller puts the number into its claim, and then calls ask, which
- * wakes the worker.  ask_again: ANSWERED -> STARTING, to replace this record.
+ * use, or if the role has its share (share.h).  The caller puts the number into
+ * its claim, and then calls ask, which wakes the worker.  ask_again: ANSWERED
+ * -> STARTING, to replace this record.
  *
  * answer: false if there is none yet; the backend's latch will be set.  For
  * CHANGED, *last is the record as it is now.  The worker may have ended the

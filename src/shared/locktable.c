@@ -36,6 +36,8 @@
 #define BROWSE_LOCK		(ZKL_PARTITIONS + 1)
 #define NLOCKS			(ZKL_PARTITIONS + 2)
 
+#define ALL_SESSIONS	(-1)
+
 /* With zklock.max_locks = -1, if PostgreSQL's lock table carries this many. */
 #define MAX_LOCKS_DEFAULT	8192
 
@@ -361,6 +363,7 @@ zkl_lock_table_remove(ZklEntry *entry)
 	Assert(LWLockHeldByMeInMode(zkl_lock_table_partition(entry->hash),
 								LW_EXCLUSIVE));
 	Assert(entry->state == ZKL_ENTRY_NONE && dlist_is_empty(&entry->claims));
+	Assert(entry->kept_for == 0);
 
 	/*
 	 * An entry must not be removed twice.  If a bug did so, the count would
@@ -377,15 +380,6 @@ zkl_lock_table_remove(ZklEntry *entry)
 	(void) hash_search_with_hash_value(entries, entry->path, entry->hash,
 									   HASH_REMOVE, NULL);
 	pg_atomic_fetch_sub_u32(&zkl_lock_table->nentries, 1);
-}
-
-bool
-zkl_lock_table_is_half_full(int session)
-{
-	ZklSessionInfo *info = &zkl_lock_table->session[session];
-
-	return pg_atomic_read_u32(&zkl_lock_table->nentries) > zkl_lock_table->max_entries / 2 ||
-		pg_atomic_read_u64(&info->ephemeral_bytes) > ZKL_EPHEMERAL_BYTES_MAX / 2;
 }
 
 ZklClaim *
@@ -439,6 +433,17 @@ zkl_lock_table_visit(int session, LWLockMode mode, ZklVisitor visitor,
 		LWLockRelease(zkl_lock_table_partition(i));
 }
 
+void
+zkl_lock_table_pass(ZklVisitor visitor, void *arg)
+{
+	for (int i = 0; i < ZKL_PARTITIONS; i++)
+	{
+		LWLockAcquire(zkl_lock_table_partition(i), LW_SHARED);
+		visit_partition(i, ALL_SESSIONS, visitor, arg);
+		LWLockRelease(zkl_lock_table_partition(i));
+	}
+}
+
 /* The caller has locked the partition. */
 static void
 visit_partition(int partition, int session, ZklVisitor visitor, void *arg)
@@ -449,7 +454,7 @@ visit_partition(int partition, int session, ZklVisitor visitor, void *arg)
 	{
 		ZklEntry   *entry = dlist_container(ZklEntry, partition_link, iter.cur);
 
-		if (session == ZKL_ALL_SESSIONS || entry->session == session)
+		if (session == ALL_SESSIONS || entry->session == session)
 			visitor(entry, arg);
 	}
 }
@@ -458,7 +463,7 @@ void
 zkl_lock_table_browse(int partition, ZklVisitor visitor, void *arg)
 {
 	zkl_lock_table_begin_browsing(partition);
-	visit_partition(partition, ZKL_ALL_SESSIONS, visitor, arg);
+	visit_partition(partition, ALL_SESSIONS, visitor, arg);
 	zkl_lock_table_end_browsing(partition);
 }
 
@@ -593,11 +598,12 @@ zkl_lock_table_tell_lost(const ZklClaim *claim)
  * begins or ends just now is no lost one.
  */
 bool
-zkl_lock_table_has_lost(int pid)
+zkl_lock_table_has_lost(int pid, int64 since)
 {
 	for (int i = 0; i < nclaims; i++)
 	{
-		if (claims[i].pid == pid && claims[i].state == ZKL_CLAIM_LOST)
+		if (claims[i].pid == pid && claims[i].state == ZKL_CLAIM_LOST &&
+			claims[i].lost_at >= since)
 			return true;
 	}
 	return false;

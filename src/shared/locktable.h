@@ -136,12 +136,6 @@ extern ZklEntry *zkl_lock_table_make(const char *path, uint32 hash);
 extern void zkl_lock_table_remove(ZklEntry *entry);
 
 /*
- * Is half of the entries in use, or half of what this ZooKeeper session carries?
- * Needs no lock, and is true or false of about this moment.
- */
-extern bool zkl_lock_table_is_half_full(int session);
-
-/*
  * Take a claim from the free list (NULL: none is left), and put one back.  The
  * caller of free_claim has taken the claim off its entry.
  */
@@ -149,13 +143,12 @@ extern ZklClaim *zkl_lock_table_take_claim(void);
 extern void zkl_lock_table_free_claim(ZklClaim *claim);
 
 /*
- * Call the visitor for the entries of one session, or of all.
+ * Call the visitor for the entries of one session.
  * This locks all partitions, so the caller must hold none.  The visitor
  * removes nothing, changes nothing if the mode is LW_SHARED, and calls nothing
  * of this file but wake-ups.
  */
 typedef void (*ZklVisitor) (ZklEntry *entry, void *arg);
-#define ZKL_ALL_SESSIONS	(-1)
 extern void zkl_lock_table_visit(int session, LWLockMode mode,
 								 ZklVisitor visitor, void *arg);
 
@@ -165,6 +158,13 @@ extern void zkl_lock_table_visit(int session, LWLockMode mode,
  */
 extern bool zkl_lock_table_any(int session,
 							   bool (*condition) (const ZklEntry *entry));
+
+/*
+ * Call the visitor for the entries of all sessions, one partition after the other: the
+ * others stay free.  For a worker; the caller holds no partition.  The visitor
+ * changes nothing.
+ */
+extern void zkl_lock_table_pass(ZklVisitor visitor, void *arg);
 
 /*
  * Call the visitor for the entries of one partition, of all sessions, for
@@ -209,7 +209,10 @@ extern Latch *zkl_lock_table_latch(const ZklClaim *claim);
 extern void zkl_lock_table_cancel(const ZklClaim *claim);
 extern void zkl_lock_table_tell_lost(const ZklClaim *claim);
 
-/* Has this process a claim that is lost?  A signal handler may call it. */
-extern bool zkl_lock_table_has_lost(int pid);
+/*
+ * Has this process a claim that was lost at this moment of zkl_now(), or since?
+ * A signal handler may call it.
+ */
+extern bool zkl_lock_table_has_lost(int pid, int64 since);
 
 #endif							/* ZKL_LOCKTABLE_H */

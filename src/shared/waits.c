@@ -16,6 +16,7 @@
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
+#include "storage/procarray.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
@@ -36,9 +37,11 @@ typedef struct Slot
 
 	/* for the backend as a holder */
 	ZklWaitSentence notice;
-	TimestampTz notice_at;		/* when it came; that backend reads it without
-								 * the lock */
-	pg_atomic_uint64 notice_for;	/* the local wait that began at this
+	TimestampTz notice_at;		/* when it came; that backend reads this, and
+								 * the three below, without the lock */
+	int			waiter;			/* the process that waits ... */
+	int			waiter_number;	/* ... and its number */
+	pg_atomic_uint64 notice_for;	/* its local wait that began at this
 									 * moment; 0: no notice.  Written under
 									 * the lock; a signal handler reads it
 									 * without */
@@ -203,11 +206,15 @@ zkl_waits_is_held(const ZklWaitSentence *sentence)
  * process.
  */
 bool
-zkl_waits_cancel(const ZklWaitSentence *sentence, TimestampTz wait_start)
+zkl_waits_cancel(const ZklWaitSentence *sentence, int waiter,
+				 TimestampTz wait_start)
 {
 	uint32		hash = zkl_lock_table_hash(sentence->path);
+	const PGPROC *proc = BackendPidGetProc(waiter);
 	ZklClaim   *claim;
 
+	if (proc == NULL)
+		return false;
 	LWLockAcquire(zkl_lock_table_partition(hash), LW_EXCLUSIVE);
 	claim = find_claim(sentence, hash);
 	if (claim != NULL)
@@ -217,6 +224,8 @@ zkl_waits_cancel(const ZklWaitSentence *sentence, TimestampTz wait_start)
 		LWLockAcquire(waits->lock, LW_EXCLUSIVE);
 		slot->notice = *sentence;
 		slot->notice_at = GetCurrentTimestamp();
+		slot->waiter = waiter;
+		slot->waiter_number = proc - ProcGlobal->allProcs;
 		pg_atomic_write_u64(&slot->notice_for, (uint64) wait_start);
 		LWLockRelease(waits->lock);
 		zkl_lock_table_tell_lost(claim);
@@ -247,6 +256,13 @@ find_claim(const ZklWaitSentence *sentence, uint32 hash)
 	return NULL;
 }
 
+/* A semaphore's entry does not know about its leases. */
+bool
+zkl_waits_is_wanted(const ZklClaim *claim)
+{
+	return claim->mode == ZKL_MODE_LEASE || claim->entry->contended;
+}
+
 /*
  * The backend that is cancelled
  */
@@ -272,19 +288,23 @@ zkl_waits_notice_at(void)
 /*
  * PostgreSQL writes waitStart while the wait begins, and resets waitStatus
  * when it ends.  A wait that has lost its time is named by the transaction.
+ * A parallel worker that has ended has left the group; its place may be another
+ * process's.
  */
 bool
-zkl_waits_accept_notice(bool is_idle)
+zkl_waits_accept_notice(void)
 {
-	uint64		notice_for = pg_atomic_exchange_u64(&my_slot()->notice_for, 0);
-	uint64		wait_start = pg_atomic_read_u64(&MyProc->waitStart);
+	Slot	   *slot = my_slot();
+	uint64		notice_for = pg_atomic_exchange_u64(&slot->notice_for, 0);
+	PGPROC	   *proc = zkl_proc(slot->waiter_number);
+	uint64		wait_start = pg_atomic_read_u64(&proc->waitStart);
 
-	if (notice_for == ZKL_WAITS_PARALLEL)
-		return !is_idle;
 	if (wait_start == 0)
-		wait_start = zkl_my_local_xid();
-	return MyProc->waitStatus == PROC_WAIT_STATUS_WAITING &&
-		wait_start == notice_for;
+		wait_start = zkl_local_xid(proc);
+	return proc->pid == slot->waiter &&
+		(proc == MyProc || proc->lockGroupLeader == MyProc) &&
+		proc->waitStatus == PROC_WAIT_STATUS_WAITING &&
+		wait_start == notice_for && zkl_now() < slot->notice.until;
 }
 
 void

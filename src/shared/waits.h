@@ -30,10 +30,14 @@
  * starts finds the slots as they are: they outlive workers.
  *
  * A slot also has a NOTICE for its backend as the holder of a lock: another
- * backend of this server cancels its local wait, because of a deadlock.  The
- * notice names that wait by its WAIT_START, so it cannot hit a later one: the
- * moment at which it began, as PostgreSQL has noted it, or else the number of
- * its transaction.
+ * backend of this server cancels its local wait, because of a deadlock.  That
+ * may also be the wait of a parallel worker.  The notice names the process that
+ * waits, and its wait by the WAIT_START, so it cannot hit a later one: the
+ * moment at which the wait began, as PostgreSQL has noted it, or else the
+ * number of the process's transaction.
+ *
+ * A sentence and a notice soon expire.  If a process has stood still in
+ * between, other waits of the deadlock may have ended meanwhile.
  *
  * Locks.  One LWLock protects all slots, except for the fields that say
  * otherwise.  A process may take it while it holds a partition of the lock
@@ -51,6 +55,7 @@
 
 #include "protocol/path.h"
 #include "protocol/recipe.h"
+#include "shared/lockentry.h"
 
 /* A wait lists so many holders at most, and so many processes in its report. */
 #define ZKL_WAITS_HOLDERS		32
@@ -96,10 +101,11 @@ typedef struct ZklWaitInfo
 
 /*
  * How a deadlock is broken: the backend "pid" is cancelled, which holds the
- * lock "path" with this token.
+ * lock "path" with this token, before the moment "until" of zkl_now().
  */
 typedef struct ZklWaitSentence
 {
+	int64		until;
 	int			pid;
 	char		path[ZKL_PATH_SIZE];
 	int64		token;
@@ -134,27 +140,33 @@ extern bool zkl_waits_look(uint32 *asked, ZklWaitSentence *sentence);
 
 /*
  * Does the claim exist that the sentence names, and is it certainly held?
- * Cancel its backend, if so: another one of this server, in the local wait with
- * this wait_start, or ZKL_WAITS_PARALLEL.  These lock the claim's partition, so
- * the caller holds none.
+ * Cancel its backend, if so: another one of this server.  It, or its parallel
+ * worker, is the process "waiter" in the local wait with this wait_start.
+ * These lock the claim's partition, so the caller holds none.
  */
-#define ZKL_WAITS_PARALLEL	PG_INT64_MAX	/* a parallel worker of it waits */
 extern bool zkl_waits_is_held(const ZklWaitSentence *sentence);
-extern bool zkl_waits_cancel(const ZklWaitSentence *sentence,
+extern bool zkl_waits_cancel(const ZklWaitSentence *sentence, int waiter,
 							 TimestampTz wait_start);
 
 /*
  * For the backend that is cancelled.  has_notice: is there a notice?
  * notice_at: then, when did it come?
- * accept_notice: is it for the local wait that this backend is in, or for a
+ * accept_notice: is it for the local wait that this backend is in, or a
  * parallel worker of its statement?  In any case there is none any more.  A
  * signal handler may call both.  read_notice: what the last notice says; there
  * is none any more.
  */
 extern bool zkl_waits_has_notice(void);
 extern TimestampTz zkl_waits_notice_at(void);
-extern bool zkl_waits_accept_notice(bool is_idle);
+extern bool zkl_waits_accept_notice(void);
 extern void zkl_waits_read_notice(ZklWaitSentence *sentence);
+
+/*
+ * May other clients wait for this claim, as far as the worker knows?  Such
+ * claims go first where there is no room for all.  The caller holds the
+ * partition.
+ */
+extern bool zkl_waits_is_wanted(const ZklClaim *claim);
 
 /*
  * For the worker.
@@ -162,9 +174,10 @@ extern void zkl_waits_read_notice(ZklWaitSentence *sentence);
  * changes: grows with each change that has to be published, and with each
  * answer to ask.  get: copies of all waits, in the current memory context: the
  * oldest of each role, then the second oldest of each, and so on.  So what one
- * role has in excess does not come before the waits of others.  ask: request that the backend computes the holders again;
- * returns the number of the request, or 0 if the wait has ended.  sentence:
- * WAITING -> SENTENCED, and wakes the backend; nothing if the wait has ended.
+ * role has in excess does not come before the waits of others.  ask: request
+ * that the backend computes the holders again; returns the number of the
+ * request, or 0 if the wait has ended.  sentence: WAITING -> SENTENCED, and wakes
+ * the backend; nothing if the wait has ended.
  */
 extern uint64 zkl_waits_changes(void);
 extern int	zkl_waits_get(ZklWaitInfo **waits);

@@ -40,6 +40,8 @@ static uint32 told[MAX_TOLD];	/* hashes of paths */
 static int	ntold = 0;
 
 static int	number_behind(const ZklTicket *ticket, const char *child);
+static const char *kazoo_key(const ZklTicket *ticket, const char *child);
+static const char *latch_key(const ZklTicket *ticket, const char *child);
 static void tell(const ZklEntry *entry, const char *child);
 static bool was_told(uint32 hash);
 static void ask(const ZklEntry *entry, const char *child);
@@ -70,25 +72,49 @@ zkl_bypass_look(ZklEntry *entry, const ZklTicketEvent *list)
 }
 
 /*
- * The sequence number of a znode with a name of kazoo's own that is behind the
- * ticket's, and that would have to wait for it; or 0.  Readers do not wait for
- * a reader.
+ * The sequence number of a znode that is behind the ticket's, and whose client
+ * should wait for it, but may not; or 0.
  */
 static int
 number_behind(const ZklTicket *ticket, const char *child)
 {
 	ZklContender mine;
+	const char *key = strncmp(child, "_c_", 3) != 0 ? kazoo_key(ticket, child) :
+	latch_key(ticket, child);
+
+	if (key == NULL || !zkl_recipe_parse(ticket->name, &mine) ||
+		strcmp(key, mine.key) <= 0)
+		return 0;
+	return atoi(key);
+}
+
+/*
+ * The number of a znode with a name of kazoo's own, which would have to wait
+ * for the ticket.  Readers do not wait for a reader.
+ */
+static const char *
+kazoo_key(const ZklTicket *ticket, const char *child)
+{
 	ZklContender other;
 
-	/* Most children are zklock's or Curator's: a quick look is enough. */
-	if (strncmp(child, "_c_", 3) == 0 || !zkl_recipe_parse(child, &other) ||
+	if (!zkl_recipe_parse(child, &other) ||
 		other.client != ZKL_CLIENT_KAZOO ||
 		!zkl_recipe_sequence_is_sound(child) ||
-		(other.mode == ZKL_MODE_KAZOO_READ && ticket->mode == ZKL_MODE_READ) ||
-		!zkl_recipe_parse(ticket->name, &mine) ||
-		strcmp(other.key, mine.key) <= 0)
-		return 0;
-	return atoi(other.key);
+		(other.mode == ZKL_MODE_KAZOO_READ && ticket->mode == ZKL_MODE_READ))
+		return NULL;
+	return other.key;
+}
+
+/*
+ * The number of a znode of Curator's LeaderLatch.  Where the server does not own
+ * the lock, it gives up because of the latch, and says so.  So this looks only
+ * at lists of owned tickets, which are short.
+ */
+static const char *
+latch_key(const ZklTicket *ticket, const char *child)
+{
+	return ticket->state == ZKL_TICKET_CHECKING ?
+		zkl_recipe_latch_key(child) : NULL;
 }
 
 static void
@@ -172,13 +198,21 @@ zkl_bypass_restarted(void)
 static void
 report(const Question *question, int64 owner)
 {
+	bool		is_latch = zkl_recipe_latch_key(question->child) != NULL;
+	const char *why = is_latch ? "A LeaderLatch waits for no other kind of client." :
+	"A client with kazoo's own names waits for zklock only if its lock has \"extra_lock_patterns\".";
+
 	ereport(WARNING,
+			is_latch ?
+			errmsg("lock \"%s\" does not exclude a LeaderLatch of Curator",
+				   question->path) :
 			errmsg("lock \"%s\" may not exclude a kazoo client",
 				   question->path),
 			owner != 0 ?
-			errdetail("ZooKeeper session 0x%llx has created znode \"%s\" behind this server's.  A client with kazoo's own names waits for zklock only if its lock has \"extra_lock_patterns\".",
-					  (unsigned long long) owner, question->child) :
-			errdetail("A client has created znode \"%s\" behind this server's.  A client with kazoo's own names waits for zklock only if its lock has \"extra_lock_patterns\".",
-					  question->child),
+			errdetail("ZooKeeper session 0x%llx has created znode \"%s\" behind this server's.  %s",
+					  (unsigned long long) owner, question->child, why) :
+			errdetail("A client has created znode \"%s\" behind this server's.  %s",
+					  question->child, why),
+			is_latch ? errhint("Use Curator's LeaderSelector.") :
 			errhint("Give kazoo's locks Curator's names."));
 }

@@ -23,12 +23,11 @@
 #include "worker/commandrunner.h"
 
 /*
- * A smaller window than that of sendqueue.c, so that tickets never wait for a
- * long survey.  But a few requests may always be on their way, however busy
- * the tickets are.
+ * Two for each command.  Not more may be on their way, because a ticket's request
+ * waits for all that was sent before it, and any role may read long queues in a
+ * loop.  They may be on their way however busy the tickets are.
  */
-#define WINDOW			64
-#define ALWAYS			8
+#define WINDOW			32
 
 static ZklCommandRun runs[ZKL_COMMANDS];
 static int	next_run = 0;		/* the run whose turn it is to send */
@@ -133,12 +132,10 @@ take_commands(void)
  * Requests
  */
 
-/* ALWAYS lets commands through while tickets fill the window. */
 static bool
 may_send(void)
 {
-	return zkl_session_is_usable() &&
-		(zkl_session_outstanding() < WINDOW || in_flight < ALWAYS);
+	return zkl_session_is_usable() && in_flight < WINDOW;
 }
 
 /* False if there is nothing to send. */

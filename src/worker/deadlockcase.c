@@ -13,6 +13,10 @@
  * part of the deadlock may now do without a server that does not answer.  The
  * next search then begins another case, with new evidence.
  *
+ * A proof is good for a moment only.  If this worker or the backend stood still
+ * before the cancel, other waits of the deadlock may have ended meanwhile.
+ * So the sentence expires, and another search follows.
+ *
  * src/worker/deadlockcase.c
  *
  *-------------------------------------------------------------------------
@@ -26,9 +30,9 @@
 #include "settings.h"
 #include "shared/waits.h"
 #include "worker/deadlockcase.h"
-#include "worker/waitpublisher.h"
+#include "worker/waitcontents.h"
 
-#define MAX_CASES		8
+#define MAX_CASES		ZKL_WAITRECORD_WAITS
 
 /* So many times deadlock_timeout are enough for all to confirm. */
 #define PATIENCE		2
@@ -119,7 +123,7 @@ decide_record(const ZklWaitRecord *record)
 		if (victim != NULL)
 		{
 			/* A mark that was dropped meanwhile is set again. */
-			zkl_wait_publisher_set_search(record->claim, victim->nonce);
+			zkl_wait_contents_set_search(record->claim, victim->nonce);
 			victim->is_victim = true;
 			victim->confirmed = confirms(record, victim->nonce);
 			victim->has_grown = zkl_wait_graph_exceeds(graph,
@@ -131,7 +135,7 @@ decide_record(const ZklWaitRecord *record)
 			}
 		}
 	}
-	zkl_wait_publisher_set_confirms(record->claim, nonces, nnonces);
+	zkl_wait_contents_set_confirms(record->claim, nonces, nnonces);
 }
 
 static void
@@ -145,8 +149,19 @@ decide_case(Case *victim)
 	}
 	else if (!victim->is_victim || !is_proved(victim, 0) ||
 			 (victim->has_grown && zkl_now() >= victim->begun_at +
-			  PATIENCE * ZKL_MS(zkl_wait_publisher_timeout_ms())))
+			  PATIENCE * ZKL_MS(zkl_wait_contents_timeout_ms())))
 		drop_case(victim);
+}
+
+bool
+zkl_deadlock_case_any(void)
+{
+	for (int i = 0; i < MAX_CASES; i++)
+	{
+		if (cases[i].claim != 0)
+			return true;
+	}
+	return false;
 }
 
 void
@@ -186,7 +201,7 @@ begin_case(int64 claim)
 	victim->nonce = Max(1, (int64) (random & PG_INT64_MAX));
 	victim->begun_at = zkl_now();
 	zkl_wait_graph_note_evidence(graph, victim->evidence);
-	zkl_wait_publisher_set_search(claim, victim->nonce);
+	zkl_wait_contents_set_search(claim, victim->nonce);
 	ZKL_FAULT_POINT("case-begun");
 	return victim;
 }
@@ -194,7 +209,7 @@ begin_case(int64 claim)
 static void
 drop_case(Case *victim)
 {
-	zkl_wait_publisher_set_search(victim->claim, 0);
+	zkl_wait_contents_set_search(victim->claim, 0);
 	victim->claim = 0;
 }
 
@@ -292,6 +307,7 @@ sentence(int64 claim)
 	StringInfoData detail;
 
 	ZKL_FAULT_POINT("deadlock-proved");
+	verdict->until = seen->good_until;
 	verdict->pid = entered->pid;
 	verdict->token = entered->claim;
 	strlcpy(verdict->path, entered->path, sizeof(verdict->path));

@@ -33,6 +33,7 @@ typedef struct ZklDeadlockReader
 
 typedef struct ZklDeadlockSeen
 {
+	int64		good_until;		/* then it is too old for a sentence */
 	List	   *sources;		/* of ZklDeadlockSource */
 	List	   *readers;		/* of ZklDeadlockReader */
 	ZklWaitSet *own;			/* the set of this server */
@@ -46,6 +47,9 @@ typedef struct ZklDeadlockSeen
  */
 extern bool zkl_deadlock_case_decide(ZklWaitGraph *graph,
 									 const ZklDeadlockSeen *seen);
+
+/* Is there a deadlock to prove? */
+extern bool zkl_deadlock_case_any(void);
 
 /* Nothing is published any more, so there are no cases. */
 extern void zkl_deadlock_case_forget(void);

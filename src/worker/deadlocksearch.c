@@ -33,6 +33,7 @@
 #include "shared/locktable.h"
 #include "worker/deadlockcase.h"
 #include "worker/deadlocksearch.h"
+#include "worker/waitcontents.h"
 #include "worker/waitpublisher.h"
 
 /* Requests of a search that are under way. */
@@ -46,8 +47,17 @@
 #define QUICK_AT_LEAST	ZKL_MS(10)
 #define MAX_QUICK		40
 
+/*
+ * What a search has read is good for so long, from its beginning, and for twice
+ * the time that the search before it took.  If that is not enough, the worker
+ * may have stood still in between; with a slow ZooKeeper, the next search has
+ * time enough.
+ */
+#define GOOD_FOR		ZKL_MS(1000)
+
 typedef enum ItemKind
 {
+	ITEM_SYNC,
 	ITEM_QUORUM,
 	ITEM_QUEUE,					/* the children of a lock's directory */
 	ITEM_OWNER,					/* of a znode in it */
@@ -73,6 +83,8 @@ static struct
 	uint32		attempt;		/* tags requests */
 	uint64		serial;			/* of the own records that it began with */
 	int64		due_at;
+	int64		begun_at;
+	int64		took;			/* how long the last search did */
 	int			nquick;			/* quick searches in a row */
 	bool		found;			/* the last search has found a deadlock */
 
@@ -144,7 +156,7 @@ zkl_deadlock_search_send(void)
 		if (search.running || search.due_at != PG_INT64_MAX)
 			stop();
 		zkl_deadlock_case_forget();
-		zkl_wait_publisher_forget_searches();
+		zkl_wait_contents_forget_searches();
 		search.due_at = PG_INT64_MAX;
 		return;
 	}
@@ -174,7 +186,9 @@ begin(const char *text, uint64 serial)
 		search.nquick = 0;
 	search.serial = serial;
 	search.items = NIL;
+	search.begun_at = zkl_now();
 	memset(&search.seen, 0, sizeof(search.seen));
+	search.seen.good_until = search.begun_at + GOOD_FOR + 2 * search.took;
 	search.nsent = search.nanswered = 0;
 	zkl_wait_graph_begin(search.graph);
 
@@ -188,9 +202,10 @@ begin(const char *text, uint64 serial)
 
 	/*
 	 * ZooKeeper's server must know all that was acknowledged before this
-	 * server's own records were.
+	 * server's own records were.  Only a search that may prove something
+	 * makes certain of it by a write: many servers may search for hours.
 	 */
-	add_item(ITEM_QUORUM, NULL);
+	add_item(zkl_deadlock_case_any() ? ITEM_QUORUM : ITEM_SYNC, NULL);
 	MemoryContextSwitchTo(previous);
 }
 
@@ -221,6 +236,9 @@ send_items(void)
 		pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests, 1);
 		switch (item->kind)
 		{
+			case ITEM_SYNC:
+				zkl_session_ask_sync(ask);
+				break;
 			case ITEM_QUORUM:
 				zkl_session_ask_quorum(ask);
 				break;
@@ -273,6 +291,7 @@ take_answer(const Item *item, const ZklSessionEvent *event)
 
 	switch (item->kind)
 	{
+		case ITEM_SYNC:
 		case ITEM_QUORUM:
 			break;
 		case ITEM_QUEUE:
@@ -419,8 +438,9 @@ advance(void)
 static void
 finish(bool found)
 {
-	int64		period = ZKL_MS(zkl_wait_publisher_timeout_ms());
+	int64		period = ZKL_MS(zkl_wait_contents_timeout_ms());
 
+	search.took = zkl_now() - search.begun_at;
 	search.nquick = found ? search.nquick + 1 : 0;
 	search.found = found;
 	if (found && search.nquick <= MAX_QUICK)

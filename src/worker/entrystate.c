@@ -19,6 +19,7 @@
 #include "settings.h"
 #include "shared/entry.h"
 #include "shared/jobruns.h"
+#include "shared/kept.h"
 #include "shared/leases.h"
 #include "shared/lockstat.h"
 #include "worker/entrystate.h"
@@ -293,6 +294,7 @@ zkl_entry_state_give_up_if_idle(ZklEntry *entry)
 		return false;
 	zkl_lock_stat_given_up(entry);
 	entry->state = ZKL_ENTRY_RELEASING;
+	zkl_kept_end(entry);
 	/* No claim may take the lease any more. */
 	if (entry->semaphore != NULL)
 		zkl_entry_unlink_lease(entry);
@@ -471,16 +473,48 @@ zkl_entry_state_wake_all(void)
 	zkl_lock_table_visit(zkl_session_info_number(), LW_SHARED, wake_visited, NULL);
 }
 
-static bool
-is_held(const ZklEntry *entry)
+/* The lock that the last search has found, so that few of the next ones search. */
+static struct
 {
-	return entry->nheld > 0;
+	char		path[ZKL_PATH_SIZE];
+	uint32		hash;
+}			last_held;
+
+static bool
+note_held(const ZklEntry *entry)
+{
+	if (entry->nheld == 0)
+		return false;
+	strlcpy(last_held.path, entry->path, sizeof(last_held.path));
+	last_held.hash = entry->hash;
+	return true;
 }
 
+static bool
+is_last_still_held(void)
+{
+	ZklEntry   *entry;
+	bool		is_held;
+
+	if (last_held.path[0] == '\0')
+		return false;
+	LWLockAcquire(zkl_lock_table_partition(last_held.hash), LW_SHARED);
+	entry = zkl_lock_table_find(last_held.path, last_held.hash);
+	is_held = entry != NULL && entry->nheld > 0;
+	LWLockRelease(zkl_lock_table_partition(last_held.hash));
+	return is_held;
+}
+
+/*
+ * A worker that stops asks this in each turn.  With many locks, to search each
+ * time would take longer than the rest of the turn, and keep the holders that
+ * end from the partitions.
+ */
 bool
 zkl_entry_state_any_held(void)
 {
-	return zkl_lock_table_any(zkl_session_info_number(), is_held);
+	return is_last_still_held() ||
+		zkl_lock_table_any(zkl_session_info_number(), note_held);
 }
 
 /*

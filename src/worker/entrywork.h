@@ -3,8 +3,8 @@
  * entrywork.h
  *	  The entries that the worker is to look at, and what it finds to do.
  *
- * Functions lock the entry's partition themselves, so the caller holds none.  No function raises an
- * error.
+ * Functions lock the entry's partition themselves, so the caller holds none.
+ * No function raises an error.
  *
  * Called only by the worker, for entries of its own session.
  *

@@ -96,6 +96,7 @@ static bool read_record(const ZklSessionEvent *event, ZklJobZnode *znode,
 						ZklJobRecord *record);
 static void answer(Task *task, ZklJobAnswer answer, const ZklJobZnode *znode);
 static void answer_written(Task *task, const ZklJobZnode *znode);
+static bool has_overtaken(const Task *task, const ZklJobZnode *znode);
 static void answer_refusal(Task *task, const ZklSessionEvent *event);
 static void answer_difference(Task *task);
 static void finish(Task *task);
@@ -528,6 +529,10 @@ on_end_read(Task *task, const ZklSessionEvent *event)
 		finish(task);
 		return;
 	}
+
+	/* The backend was gone before it could hear that it was overtaken. */
+	if (has_overtaken(task, &znode))
+		zkl_job_record_close(&task->run.record, ZKL_MS(event->mtime_ms));
 	task->run.last = znode;
 	ask(task, STEP_WRITE);
 }
@@ -560,18 +565,24 @@ answer(Task *task, ZklJobAnswer answer, const ZklJobZnode *znode)
 							time_now());
 }
 
+static void
+answer_written(Task *task, const ZklJobZnode *znode)
+{
+	answer(task, has_overtaken(task, znode) ?
+		   ZKL_JOB_ANSWER_OVERTAKEN : ZKL_JOB_ANSWER_WRITTEN, znode);
+}
+
 /*
  * Versions begin anew with a new znode.  If the record was deleted and made
  * anew since the backend read it, this write may have replaced a run's record
  * that the backend has not seen.
  */
-static void
-answer_written(Task *task, const ZklJobZnode *znode)
+static bool
+has_overtaken(const Task *task, const ZklJobZnode *znode)
 {
 	const ZklJobZnode *last = &task->run.last;
 
-	answer(task, last->exists && last->czxid != znode->czxid ?
-		   ZKL_JOB_ANSWER_OVERTAKEN : ZKL_JOB_ANSWER_WRITTEN, znode);
+	return last->exists && last->czxid != znode->czxid;
 }
 
 static void

@@ -44,6 +44,9 @@ typedef enum Turn
 	TURN_LEASES,				/* of semaphores */
 	TURN_TOGETHER,				/* of locks that a backend waits for together
 								 * with one that is TURN_WAITING */
+	TURN_PARENTS,				/* of locks that backends wait for, and that
+								 * need directories above their own: up to 17
+								 * creates in one request */
 	TURN_REST					/* of locks that are owned, or given up */
 } Turn;
 
@@ -141,6 +144,8 @@ turn_of(const ZklEntry *entry)
 		return TURN_LEASES;
 	if (entry->ticket.state >= ZKL_TICKET_OWNED)
 		return TURN_REST;
+	if (entry->due == ZKL_REQUEST_CREATE_BOTH && entry->ticket.rounds > 0)
+		return TURN_PARENTS;
 	return entry->together ? TURN_TOGETHER : TURN_WAITING;
 }
 

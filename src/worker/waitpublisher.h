@@ -47,19 +47,4 @@ extern int64 zkl_wait_publisher_wake_at(void);
 extern const char *zkl_wait_publisher_directory(void);
 extern const char *zkl_wait_publisher_text(uint64 *serial);
 
-/* The shortest deadlock_timeout of the backends whose waits are published. */
-extern int	zkl_wait_publisher_timeout_ms(void);
-
-/*
- * From now on, the record of this claim says that a search with this nonce has
- * begun, 0: none.  And it confirms these nonces, as soon as its backend has
- * computed the holders anew.
- */
-extern void zkl_wait_publisher_set_search(int64 claim, int64 nonce);
-extern void zkl_wait_publisher_set_confirms(int64 claim, const int64 *nonces,
-											int nnonces);
-
-/* No record searches or confirms anything any more. */
-extern void zkl_wait_publisher_forget_searches(void);
-
 #endif							/* ZKL_WAITPUBLISHER_H */

@@ -59,6 +59,7 @@ static struct
 {
 	bool		stopping;
 	int64		stop_at;		/* when to stop even if claims are held */
+	int64		drain_until;	/* not 0 in drain(): how long that may take */
 	int64		start_leader_at;	/* when to try again; 0: no need */
 }			worker;
 
@@ -82,6 +83,7 @@ static void turn(void);
 static void check_signals(void);
 static bool server_is_shutting_down(void);
 static void reload(void);
+static int64 next_moment(void);
 static void wait_for_something(void);
 static uint32 wait_on_socket(int fd, uint32 events, long timeout_ms);
 static void stop(void);
@@ -266,8 +268,8 @@ withdraw(int code, Datum arg)
  * Events come first, so that new work meets tickets which know what ZooKeeper
  * has said.  A sign of life goes before all other requests of the turn, because
  * ZooKeeper answers in the order of sending, and the sign moves safe until.  The
- * ends of jobs' runs go before the deletes of their tickets, so
- * that the next client which gets the lock finds the end in the record.
+ * ends of jobs' runs go before the deletes of their tickets, so that the next
+ * client which gets the lock finds the end in the record.
  */
 static void
 turn(void)
@@ -401,6 +403,27 @@ reload(void)
  */
 
 /*
+ * In drain(), timers and heartbeats that are due stay due.  A worker that
+ * waited for those would turn in circles.
+ */
+static int64
+next_moment(void)
+{
+	int64		wake_at;
+
+	if (worker.drain_until != 0)
+		return worker.drain_until;
+	wake_at = Min(zkl_timers_next(), zkl_session_keeper_wake_at());
+	if (zkl_session_info_number() == ZKL_COMMAND_SESSION &&
+		zkl_session_is_usable())
+	{
+		wake_at = Min(wake_at, zkl_wait_publisher_wake_at());
+		wake_at = Min(wake_at, zkl_deadlock_search_wake_at());
+	}
+	return wake_at;
+}
+
+/*
  * Sleep until the latch, the socket or the next moment at which there is
  * something to do.  Then let the client read and write.
  */
@@ -411,17 +434,11 @@ wait_for_something(void)
 	bool		writable;
 	long		timeout_ms;
 	int64		now = zkl_now();
-	int64		wake_at = zkl_timers_next();
+	int64		wake_at;
 	uint32		events;
 
 	zkl_session_interest(&fd, &writable, &timeout_ms);
-	wake_at = Min(wake_at, zkl_session_keeper_wake_at());
-	if (zkl_session_info_number() == ZKL_COMMAND_SESSION &&
-		zkl_session_is_usable())
-	{
-		wake_at = Min(wake_at, zkl_wait_publisher_wake_at());
-		wake_at = Min(wake_at, zkl_deadlock_search_wake_at());
-	}
+	wake_at = next_moment();
 
 	/*
 	 * Rounded up to milliseconds.  Otherwise the worker would wake too early,
@@ -537,10 +554,9 @@ stop(void)
 static void
 drain(void)
 {
-	int64		until = zkl_now() + DRAIN_LIMIT;
-
+	worker.drain_until = zkl_now() + DRAIN_LIMIT;
 	zkl_job_writer_send();
-	while (zkl_session_outstanding() > 0 && zkl_now() < until &&
+	while (zkl_session_outstanding() > 0 && zkl_now() < worker.drain_until &&
 		   zkl_session_is_open())
 	{
 		/*

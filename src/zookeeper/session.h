@@ -264,8 +264,9 @@ extern void zkl_session_drop_watch(const char *path);
  * of the data are kept.
  *
  * quorum answers when a quorum has agreed that this server may still speak for
- * it: the server then knows all that any client has been told before.  write is
- * CHANGED if the data have another version than the one given; -1 stands for
+ * it: the server then knows all that any client has been told before.  That is
+ * a write.  sync is none: the server then knows all that its leader does, but
+ * another leader may have been elected.  write is CHANGED if the data have another version than the one given; -1 stands for
  * any.
  */
 typedef struct ZklSessionAsk
@@ -276,6 +277,7 @@ typedef struct ZklSessionAsk
 } ZklSessionAsk;
 
 extern void zkl_session_ask_quorum(ZklSessionAsk ask);
+extern void zkl_session_ask_sync(ZklSessionAsk ask);
 extern void zkl_session_ask_children(ZklSessionAsk ask, const char *path);
 extern void zkl_session_ask_data(ZklSessionAsk ask, const char *path,
 								 int data_size);

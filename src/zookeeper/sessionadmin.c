@@ -19,6 +19,7 @@ static void create(ZklSessionAsk ask, const char *path, const char *data,
 static void on_created(int rc, const char *path, const struct Stat *stat,
 					   const void *data);
 static void on_quorum(int rc, const void *data);
+static void on_synced(int rc, const char *path, const void *data);
 
 /*
  * A call whose reply is an answer to a command, or to the writer of jobs'
@@ -52,6 +53,21 @@ static void
 on_quorum(int rc, const void *data)
 {
 	zkl_session_on_done(zkl_session_is_answer(rc) ? ZOK : rc, data);
+}
+
+void
+zkl_session_ask_sync(ZklSessionAsk ask)
+{
+	ZklSessionCall *call = begin_call(ask, ZKL_TRAFFIC_READ);
+
+	zkl_session_sent(call, zoo_async(zkl_session_state.handle, "/", on_synced,
+									 call));
+}
+
+static void
+on_synced(int rc, const char *path, const void *data)
+{
+	zkl_session_on_done(rc, data);
 }
 
 void

@@ -12,6 +12,7 @@ use File::Temp;
 use IO::Handle;
 use IO::Socket::INET;
 use IPC::Open2;
+use List::Util qw(max);
 use Time::HiRes qw(time usleep);
 
 use Workloads;
@@ -284,6 +285,7 @@ my %sql = (
 	W2 => {
 		zklock => zklock_sql(q{'/bench/w2/' || :k}, $any),
 		advisory => advisory_sql(':k', $any),
+		'advisory-named' => advisory_sql(q{hashtextextended('/bench/w2/' || :k, 0)}, $any),
 		table => table_sql(q{'w2/' || :k}, $any) },
 	W2s => { zklock => zklock_sql(q{'/bench/w2s/' || :k}, $any) },
 	W2c => {
@@ -304,10 +306,17 @@ my %sql = (
 			write => 'pg_advisory_lock(5)', write_end => 'pg_advisory_unlock(5)') },
 	W6 => { zklock => acquire_release(q{SELECT zk_semaphore_acquire('/bench/w6', 8)}, q{SELECT zk_semaphore_release('/bench/w6')}) });
 
+sub sql_of
+{
+	my ($w, $system) = @_;
+	my $of = $sql{ $w->{family} };
+	return $of->{$system} // $of->{ base_of($system) };
+}
+
 sub script_of
 {
 	my ($w, $system, $section) = @_;
-	my $sql = $sql{ $w->{family} }{ base_of($system) } or return;
+	my $sql = sql_of($w, $system) or return;
 	return ($sql->{set} // '') . $sql->{before} . ($section // '') . ($sql->{after} // '');
 }
 
@@ -401,14 +410,23 @@ sub check_counter
 	return;
 }
 
+# How long a system works before it is measured.  In W2, each of 1,000 locks is to linger, and
+# ZooKeeper may need some seconds to write them.
+sub warm_up_time
+{
+	my ($w, $is_sql, $round) = @_;
+	return max(4, 2 * $seconds) if $w->{family} =~ /^W2s?$/;
+	return $seconds * ($is_sql ? 0.5 : $round == 1 ? 1 : 0.3);
+}
+
 sub measure_rate
 {
 	my ($w, $system, $round) = @_;
-	my $is_sql = defined $sql{ $w->{family} }{ base_of($system) };
+	my $is_sql = defined sql_of($w, $system);
 	my $once = sub { return $is_sql ? measure_sql($w, $system, @_) : measure_lines($w, $system, @_); };
 
 	check_sql($w, $system) if $round == 1 && $is_sql && $w->{is_contended};
-	$once->($seconds * ($w->{family} =~ /^W2s?$/ ? 2 : $is_sql ? 0.5 : $round == 1 ? 1 : 0.3)) unless $is_short;
+	$once->(warm_up_time($w, $is_sql, $round)) unless $is_short;
 
 	my ($packets, $begin) = (packets(), time);
 	my $r = $once->($seconds);

@@ -94,6 +94,20 @@ begin();
 acquire_and_release($on_a, 'kept');
 report('a lock that another server keeps');
 
+# --- a job ----------------------------------------------------------------------
+
+# The read of the record before the lock, the write that begins the run, and the one that ends
+# it.  The first run of a job also makes the record.
+sub run { my ($tick) = @_; each_path($on_a, 'job', "zk_run_once(%s, '$tick')"); release($on_a, 'job'); return; }
+run('2024-05-05 02:00Z');
+begin();
+run('2024-05-05 03:00Z');
+report('a run of a job');
+
+begin();
+each_path($on_a, 'job', q{NOT zk_run_once(%s, '2024-05-05 03:00Z')});
+report('a tick of a job that is used up');
+
 # --- another server holds it ----------------------------------------------------
 
 # The holder has answered the first try once and for all.

@@ -20,8 +20,10 @@
  *			unless its server has crashed
  *
  * Defects, each of which spin must find: NO_CONDITION, NO_LOCK, TRUE_TOO_EARLY, NO_ID,
- * CHANGED_BELIEVED, DELETE_FIRST, NO_GUARD, FAILED_IS_DONE, NO_LOOK, NO_READ, FORGET_ANY_TIME.
- * They are where the #ifdefs are.
+ * CHANGED_BELIEVED, DELETE_FIRST, NO_GUARD, FAILED_IS_DONE, NO_LOOK, NO_CLOSE, NO_READ,
+ * FORGET_ANY_TIME.  They are where the #ifdefs are.
+ *
+ * QUICK is no defect: a caller that gets the lock at once does not look at the record again.
  */
 
 #ifndef SERVERS
@@ -98,6 +100,7 @@ typedef Server {
 	byte end_state;
 	byte end_version;
 	byte end_tick;
+	byte end_last;				/* the czxid that the start was to replace; 0: it has */
 	bit unsure;
 	bit unheard;				/* committed, and ZooKeeper does not know */
 
@@ -153,6 +156,7 @@ inline become_idle(n) {
 inline finish(n, state, is_unsure) {
 	s[n].end = DUE; s[n].end_run = s[n].id; s[n].end_state = state;
 	s[n].end_version = s[n].version; s[n].end_tick = s[n].tick;
+	s[n].end_last = s[n].last.czxid;
 #ifdef NO_READ
 	if
 	:: is_unsure -> s[n].end_version = s[n].last.version
@@ -165,7 +169,7 @@ inline finish(n, state, is_unsure) {
 
 inline ended(n) {
 	s[n].end = NONE; s[n].end_run = 0; s[n].end_state = 0; s[n].end_version = 0;
-	s[n].end_tick = 0; s[n].unsure = 0; s[n].unheard = 0
+	s[n].end_tick = 0; s[n].end_last = 0; s[n].unsure = 0; s[n].unheard = 0
 }
 
 inline give_up(n) {
@@ -226,7 +230,7 @@ inline call(n) {
 	fi
 }
 
-#ifdef NO_LOOK
+#if defined(NO_LOOK) || defined(QUICK)
 #define IS_OLD(n) false
 #else
 #define IS_OLD(n) s[n].is_old
@@ -274,12 +278,24 @@ inline execute_start(n) {
 	s[n].czxid = record.czxid; s[n].version = record.version
 }
 
+/* jobrecord.c: zkl_job_record_close */
+inline close_record(n) {
+#ifndef NO_CLOSE
+	s[n].end_state = DONE; s[n].end_tick = TICKS + 1;
+#endif
+	skip
+}
+
+/* The answer OVERTAKEN */
+inline be_overtaken(n) {
+	finish(n, FAILED, 0); close_record(n); become_idle(n); give_up(n)
+}
+
 /* jobwriter.c: answer_written */
 inline written(n) {
 	s[n].czxid = record.czxid; s[n].version = record.version;
 	if
-	:: s[n].last.czxid != 0 && s[n].last.czxid != s[n].czxid ->		/* OVERTAKEN */
-		finish(n, FAILED, 0); become_idle(n); give_up(n)
+	:: s[n].last.czxid != 0 && s[n].last.czxid != s[n].czxid -> be_overtaken(n)
 	:: else -> begin_run(n)
 	fi
 }
@@ -287,8 +303,7 @@ inline written(n) {
 /* jobwriter.c: on_start_written, on_start_read */
 inline answer_start(n) {
 	if
-	:: s[n].outcome == OK && s[n].last.czxid != 0 && s[n].last.czxid != s[n].czxid ->
-		finish(n, FAILED, 0); become_idle(n); give_up(n)
+	:: s[n].outcome == OK && s[n].last.czxid != 0 && s[n].last.czxid != s[n].czxid -> be_overtaken(n)
 	:: s[n].outcome == OK && !(s[n].last.czxid != 0 && s[n].last.czxid != s[n].czxid) -> begin_run(n)
 #ifdef CHANGED_BELIEVED
 	:: s[n].outcome == CHANGED -> begin_run(n)
@@ -330,7 +345,11 @@ inline fail(n, is_unsure) {
 inline read_end(n) {
 	if
 	:: record.czxid != 0 && record.id == s[n].end_run && record.state == STARTED ->
-		s[n].end_version = record.version; s[n].unsure = 0
+		s[n].end_version = record.version; s[n].unsure = 0;
+		if
+		:: s[n].end_last != 0 && s[n].end_last != record.czxid -> close_record(n)
+		:: else
+		fi
 	:: else -> ended(n)
 	fi
 }

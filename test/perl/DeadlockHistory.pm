@@ -22,9 +22,11 @@ blanks:
 												releases all
 	TIME SERVER - stop							the server stands still; "*": ZooKeeper
 	TIME SERVER - go							it works again
-	TIME * - config bound=MS race=MS			within what time a deadlock must be broken, from
-												the C<want> of its last member; and by how much
-												two C<want> may have overtaken each other
+	TIME * - config bound=MS race=MS [turn=MS]	within what time a deadlock must be broken, from
+												the C<want> of its last member; by how much two
+												C<want> may have overtaken each other; and by
+												how much if the earlier one's server had to
+												queue again
 
 TIME is in microseconds of one clock.  MODE is C<lock>, C<write>, C<read>, C<lease>, or C<row>
 for what only one server knows, such as a row.  A client has at most one C<want> without an
@@ -39,6 +41,13 @@ whether a client that waits for an answer has got its lock already.  Therefore t
 one with all that I<may> have been, and one with what I<must> have been.  A 40P01 is right if
 there may have been a circle through its client.  A deadlock that must have been is to be broken
 in time.
+
+In a queue, of two clients the one whose C<want> came earlier is before the other, give or take
+C<race>.  There is one way in which a later one of another server comes first: the earlier one
+waits for a ticket that other clients of its server use, and when that server's turn is over, it
+queues again.  So C<turn> counts only if there were such clients, or if the server stood still.  And
+what comes afterwards tells about the order, too: a client that is granted the lock while
+a client of another server still waits did not wait behind that one.
 
 A client is stuck if what it waits for is held by clients that are stuck.  Of those that wait for
 the same lock, only holders count, because the others wait for the same holders.  A reader is
@@ -77,13 +86,15 @@ What was counted, as a hash.
 =cut
 
 my %number_of_fields = (want => [ 6, 8 ], granted => [ 4, 6 ], refused => [ 4, 6 ], deadlock => [ 4, 7 ],
-	release => [ 5, 6 ], end => [4], stop => [4], go => [4], config => [ 5, 6 ]);
+	release => [ 5, 6 ], end => [4], stop => [4], go => [4], config => [ 5, 7 ]);
 
 sub new
 {
 	my ($class, @lines) = @_;
 	my $self = bless {
-		problems => [], bound => 10_000_000, race => 100_000,
+		problems => [], bound => 10_000_000, race => 100_000, turn => undef,
+		uses => {},				# server => path => those who want or hold it, and did of late
+		stops => {},			# server => when it stood still
 		held => {},				# path => client => what it was granted
 		waits => {},			# client => its request without an answer
 		waiting => {},			# path => client => the same
@@ -93,6 +104,7 @@ sub new
 	}, $class;
 	my @events = sort { $a->{t} <=> $b->{t} || $a->{line} <=> $b->{line} }
 	  map { $self->_parse($lines[$_], $_ + 1) } 0 .. $#lines;
+	_note_answers(@events);
 	foreach my $event (@events)
 	{
 		$self->{now} = $event->{t};
@@ -126,12 +138,28 @@ sub _parse
 		mode => $mode, leases => $leases // 1, n => $n // 1, line => $number };
 }
 
+# What becomes of each request
+sub _note_answers
+{
+	my %open;
+	foreach my $event (@_)
+	{
+		if ($event->{event} eq 'want') { $open{ $event->{client} } = $event; }
+		elsif ($event->{event} =~ /^(?:granted|refused|deadlock)$/ && $open{ $event->{client} })
+		{
+			my $want = delete $open{ $event->{client} };
+			@$want{qw(answered outcome)} = @$event{qw(t event)};
+		}
+	}
+	return;
+}
+
 # --- what happens ---
 
 sub _on_config
 {
 	my ($self, $event) = @_;
-	foreach (qw(bound race)) { $self->{$_} = $event->{$_} * 1000 if defined $event->{$_}; }
+	foreach (qw(bound race turn)) { $self->{$_} = $event->{$_} * 1000 if defined $event->{$_}; }
 	return;
 }
 
@@ -145,6 +173,7 @@ sub _on_want
 	$self->{waits}{$client} = $event;
 	$self->{waiting}{ $event->{path} }{$client} = $event;
 	$self->{figures}{wants}++;
+	$self->_begin_use($event);
 
 	# A circle is closed by the last one of its members to wait, or by a client that has come between
 	# two of them in a queue.
@@ -171,7 +200,26 @@ sub _answer
 	}
 	delete $self->{waiting}{ $want->{path} }{$client};
 	$self->_end_circles($want, $event->{t});
+	$want->{use}{to} = $event->{t} if $event->{event} ne 'granted';
 	return $want;
+}
+
+# Uses that ended long ago are forgotten.
+sub _begin_use
+{
+	my ($self, $want) = @_;
+	my $uses = $self->{uses}{ $want->{server} }{ $want->{path} } //= [];
+	my $old = $want->{t} - 2 * $self->_turn;
+	shift @$uses while @$uses && defined $uses->[0]{to} && $uses->[0]{to} < $old;
+	push @$uses, $want->{use} = { client => $want->{client}, from => $want->{t}, to => undef };
+	return;
+}
+
+sub _end_uses
+{
+	my ($self, $hold, $t) = @_;
+	$_->{to} = $t foreach @{ $hold->{uses} };
+	return;
 }
 
 sub _on_granted
@@ -181,6 +229,7 @@ sub _on_granted
 	$self->{figures}{granted}++;
 	my $hold = $self->{held}{ $want->{path} }{ $want->{client} } //= { %$want, leases => 0 };
 	$hold->{leases} += $want->{leases};
+	push @{ $hold->{uses} }, $want->{use};
 	$hold->{mode} = $want->{mode} unless $hold->{mode} eq 'write';
 	return;
 }
@@ -196,24 +245,37 @@ sub _on_release
 {
 	my ($self, $event) = @_;
 	my ($path, $client) = @$event{qw(path client)};
-	delete $self->{held}{$path}{$client} or $self->_problem("history: $client does not hold $path, line $event->{line}");
+	my $hold = delete $self->{held}{$path}{$client};
+	if ($hold) { $self->_end_uses($hold, $event->{t}); }
+	else { $self->_problem("history: $client does not hold $path, line $event->{line}"); }
 	return;
 }
 
 sub _on_end
 {
 	my ($self, $event) = @_;
-	delete $_->{ $event->{client} } foreach values %{ $self->{held} };
+	foreach my $held (values %{ $self->{held} })
+	{
+		my $hold = delete $held->{ $event->{client} } or next;
+		$self->_end_uses($hold, $event->{t});
+	}
 	return;
 }
 
 # While a server stands still, its deadlocks stay; afterwards, there is as much time as at first.
-sub _on_stop { my ($self, $event) = @_; $self->{stopped}{ $event->{server} } = 1; return; }
+sub _on_stop
+{
+	my ($self, $event) = @_;
+	$self->{stopped}{ $event->{server} } = 1;
+	push @{ $self->{stops}{ $event->{server} } }, { from => $event->{t}, to => undef };
+	return;
+}
 
 sub _on_go
 {
 	my ($self, $event) = @_;
 	delete $self->{stopped}{ $event->{server} };
+	$_->{to} //= $event->{t} foreach @{ $self->{stops}{ $event->{server} } // [] };
 	foreach my $circle (@{ $self->{circles} })
 	{
 		$circle->{since} = $event->{t} if $self->_concerns($event->{server}, $circle);
@@ -284,12 +346,37 @@ sub _blockers
 	return grep { defined } map { $self->{waits}{$_} } @holders;
 }
 
+sub _turn { my ($self) = @_; return $self->{turn} // $self->{race}; }
+
 # Did it come before, to the same queue?
 sub _is_before
 {
 	my ($self, $one, $other, $may) = @_;
 	return 0 if $one == $other;
-	return $may ? $one->{t} < $other->{t} + $self->{race} : $one->{t} + $self->{race} < $other->{t};
+	return $one->{t} + $self->_turn < $other->{t} if !$may;
+	return $one->{t} < $other->{t} + $self->{race} if $one->{server} eq $other->{server};
+	return 0 if $self->_goes_first($other, $one);
+	return 1 if $one->{t} < $other->{t} + $self->{race};
+	return $one->{t} < $other->{t} + $self->_turn && $self->_may_queue_again($other, $one->{t});
+}
+
+# Is it granted the lock while the other one still waits?
+sub _goes_first
+{
+	my ($self, $want, $other) = @_;
+	return ($want->{outcome} // '') eq 'granted' && (!defined $other->{answered} || $want->{answered} + $self->{race} < $other->{answered});
+}
+
+# May a request of another server at this time have got a place before it?  Its server stood
+# still, or has other clients with a ticket.
+sub _may_queue_again
+{
+	my ($self, $want, $t) = @_;
+	my ($from, $to) = ($want->{t} - $self->{race}, $t + $self->{race});
+	my @uses = grep { $_->{client} ne $want->{client} } @{ $self->{uses}{ $want->{server} }{ $want->{path} } // [] };
+	my @stops = map { @{ $self->{stops}{$_} // [] } } '*', $want->{server};
+	return scalar((grep { $_->{from} <= $to && ($_->{to} // $to) >= $from } @uses)
+		|| (grep { $_->{from} <= $to && ($_->{to} // $to) >= $from - $self->_turn } @stops));
 }
 
 # Those before which a waiter for leases may have to wait, or must, in the queue.

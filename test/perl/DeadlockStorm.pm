@@ -85,10 +85,8 @@ sub run
 	@lines = grep { !/ committed$/ } @lines;
 
 	# The first deadlock_timeout is that after which a wait is published.  The rest is for the
-	# machine: how long it took is among the figures, and 042_deadlocks can check that.  Of two
-	# waiters of different servers, the later one may come first for as long as the lock's other
-	# server has it.
-	unshift @lines, sprintf '%d * - config bound=%d race=%d', 0, 4000 * $self->{deadlock_timeout} + 10_000, 5000;
+	# machine: how long it took is among the figures, and 042_deadlocks can check that.
+	unshift @lines, sprintf '%d * - config bound=%d race=%d turn=%d', 0, 4000 * $self->{deadlock_timeout} + 10_000, 1000, 5000;
 	return { lines => \@lines, committed => $committed, deadlocks => scalar grep { / deadlock/ } @lines };
 }
 

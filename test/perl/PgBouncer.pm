@@ -62,7 +62,7 @@ sub new
 	my ($class, $node, %databases) = @_;
 	my $self = bless {
 		node => $node,
-		user => scalar getpwuid($>),
+		user => 'postgres',
 		directory => PostgreSQL::Test::Utils::tempdir_short(),
 		port => PostgreSQL::Test::Cluster::get_free_port(),
 	}, $class;

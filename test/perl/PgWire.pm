@@ -76,8 +76,7 @@ sub new
 	$self->{socket} = IO::Socket::UNIX->new(Peer => $self->{peer}) or die "08001 $!\n";
 
 	my $body = pack 'N', 196608;
-	$body .= "$_\0" foreach 'user', scalar getpwuid($<), 'database', 'postgres',
-	  'application_name', $application, '';
+	$body .= "$_\0" foreach qw(user postgres database postgres application_name), $application, '';
 	syswrite $self->{socket}, pack('N', length($body) + 4) . $body;
 
 	my $result = $self->_answer;

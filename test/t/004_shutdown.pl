@@ -196,10 +196,22 @@ ok(!$node_a->log_contains('that the server had before it crashed', $log_at), 're
 
 # --- while ZooKeeper is silent, or away -----------------------------------------------------------
 
+# The worker waits for the answer to a create, while it is time to give a lingering lock up.
 $holder = prepare('/silent');
+$node_a->set('zklock.linger', '1s');
+$holder->query("SELECT zk_lock_acquire('/lingers'), zk_lock_release('/lingers')");
+my $late = $node_a->backend;
+my $cpu_before = $node_a->worker_cpu;
+my $creates = $node_a->safe_psql('postgres', 'SELECT creates FROM zk_stat');
+my $cpu;
 $zk->pause;
-$node_a->stop('fast');
-pass('silent ZooKeeper: the server stops all the same');
+$late->send("SELECT zk_lock_acquire('/silent2')");
+$node_a->wait_until("SELECT creates > $creates FROM zk_stat");
+begin_stop('fast');
+$zk->wait_until(sub { my $now = eval { ZklockNode::cpu_of($worker) }; $cpu = $now // $cpu; return !defined $now },
+	'the worker to end');
+end_stop('silent ZooKeeper');
+cmp_ok($cpu - $cpu_before, '<', 0.3, 'silent ZooKeeper: the worker sleeps while it waits for the last answer');
 $stopped_at = time;
 $zk->resume;
 is($waiter->answer, 't', 'silent ZooKeeper: when it speaks again, the lock is free');

@@ -6,6 +6,7 @@
 use strict;
 use warnings;
 
+use IPC::Run;
 use Test::More;
 
 use PostgreSQL::Test::Utils;
@@ -17,7 +18,7 @@ use ZooKeeper;
 my $zk = ZooKeeper->new;
 my $proxy = HoldingProxy->new($zk->hosts);
 my $node = ZklockNode->started('a', undef, 'zklock.hosts' => $proxy->address,
-	'zklock.session_timeout' => '20s', 'zklock.linger' => 0);
+	'zklock.session_timeout' => '20s', 'zklock.linger' => 0, 'max_connections' => 100);
 my ($patient, $impatient, $counting, $watcher) = map { $node->backend } 1 .. 4;
 my $other = ZklockNode->started('b', $zk);
 
@@ -86,5 +87,44 @@ pass('idle: proved while znodes may come');
 cmp_ok($proxy->deliver, '>=', 3, 'idle: ZooKeeper creates three znodes late');
 $node->wait_until(q{SELECT state = 'idle' FROM zk_status});
 is_deeply([ map { znodes($_) } '/wantedidle', '/unwantedidle', '/semidle/locks' ], [], 'idle: and not any more when they are deleted');
+
+# A server remembers 256 such creates.  One role can lose more at once; then the oldest makes room.
+# What that creates late ends with the ZooKeeper session.
+my $forgotten = '/wanted1';
+$proxy->hold('requests');
+my $tickets = $watcher->query('SELECT tickets FROM zk_status');
+$impatient->send("SELECT zk_lock_acquire('$forgotten')");
+$node->wait_until("SELECT tickets = $tickets + 1 FROM zk_status");
+$watcher->query('SELECT pg_cancel_backend(' . $impatient->pid . ')');
+is($impatient->result->{errcode}, '57014', 'crowd: one create is lost first');
+$proxy->keep;
+$node->wait_until('SELECT count(*) = 0 FROM zk_locks');
+
+my $at = -s $node->logfile;
+my $script = PostgreSQL::Test::Utils::tempdir() . '/crowd.sql';
+append_to_file($script, q{SELECT zk_lock_acquire('/crowd/' || :client_id);});
+# (So many are on their way at a time; so it takes some connections.)
+foreach my $n (1 .. 5)
+{
+	unlike(slurp_file($node->logfile, $at), qr/too many lost connections/, 'crowd: up to now there is room');
+	$proxy->hold('requests');
+	$tickets = $watcher->query('SELECT tickets FROM zk_status');
+	my $crowd = IPC::Run::start([ 'pgbench', '-n', '-c', 52, '-j', '1', '-t', '1', '-f', $script, '-h', $node->host, '-p', $node->port, 'postgres' ],
+		'>', \my $out, '2>', \my $err);
+	$node->wait_until("SELECT tickets = $tickets + 52 FROM zk_status");
+	is($watcher->query(q{SELECT count(pg_cancel_backend(pid)) FROM zk_locks WHERE path LIKE '/crowd/%'}), 52, 'crowd: 52 more are lost');
+	$crowd->finish;
+	$proxy->keep;
+	$node->wait_until('SELECT count(*) = 0 FROM zk_locks');
+}
+my @made_room = slurp_file($node->logfile, $at) =~ m{too many lost connections are remembered\n.*"/zklock(\S+)" will not be deleted before}g;
+is(@made_room, 1 + 5 * 52 - 256, 'crowd: as many have made room as there are too many, and the log says so');
+is($made_room[0], $forgotten, 'crowd: the oldest first');
+cmp_ok($proxy->deliver, '>', 0, 'crowd: ZooKeeper creates znodes late');
+$node->wait_until_connected;
+is($other->safe_psql('postgres', "SELECT zk_lock_acquire('$forgotten', '0')"), 'f', 'crowd: nobody deletes the one that is forgotten');
+$_->quit foreach $patient, $impatient, $counting, $watcher;
+$node->stop;
+is($other->safe_psql('postgres', "SELECT zk_lock_acquire('$forgotten', '10s')"), 't', 'crowd: it ends with the ZooKeeper session');
 
 done_testing();

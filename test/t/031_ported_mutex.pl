@@ -103,6 +103,12 @@ $d1->query(release('/job'));
 is($c1->query(acquire('/job', '5s')), 't', 'below a chroot: to and fro');
 $_->query('SELECT zk_lock_release_all()') foreach $a1, $c1;
 
+# A parallel worker begins with the default of each setting, which has no chroot.
+my $parallel = $node_c->safe_psql('postgres',
+	q{SELECT name FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')});
+is($node_c->safe_psql('postgres', "SET $parallel = on; SELECT sum(n) FROM generate_series(1, 100) AS n"), '5050',
+	'below a chroot: a parallel query');
+
 $_->quit foreach $a1, $b1, $c1, $d1;
 foreach my $node ($node_a, $node_b, $node_c, $node_d)
 {

@@ -51,6 +51,13 @@ is(run_on($nodes[0], "--once=$second", '-E', '0', '/jobs/a', 'echo', 'ran'), '0 
 is(run_on($nodes[0], "--once=$second", '--retry', '/jobs/a', 'echo', 'ran'), "0 ran\n", 'a failed tick: runs with --retry');
 record_is('/jobs/a', 'done 2', 'a failed tick: then it is done');
 
+# The transaction that lasts as long as the command outlives the timeouts of the server.
+my ($has_timeout) = $nodes[0]->safe_psql('postgres', q{SELECT count(*) FROM pg_settings WHERE name = 'transaction_timeout'});
+{
+	local $ENV{PGOPTIONS} = '-c idle_in_transaction_session_timeout=100ms' . ($has_timeout ? ' -c transaction_timeout=2s' : '');
+	is(run_on($nodes[0], "--once=$first", '/jobs/long', 'sleep', $has_timeout ? 3 : 1), '0 ', 'a command longer than the timeouts of transactions');
+}
+record_is('/jobs/long', 'done 1', 'a command longer than the timeouts: done');
 
 # Timers that are late by minutes: ticks within the spacing are one run.
 is(run_on($nodes[0], "--once=$first", '--spacing=1 hour', '/jobs/late', 'echo', 'ran'), "0 ran\n", 'spacing: runs');

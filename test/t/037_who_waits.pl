@@ -189,10 +189,10 @@ is(blockers($s1), join("\n", @leases), 'who holds the leases');
 is_deeply([ sort split /\n/, blockers($s2) ], \@before, 'and who waits for leases before');
 is_deeply([ sort split /\n/, $north->safe_psql('postgres', q{SELECT concat_ws(' ', path, mode, holds, client, server, pid) FROM zk_blockers(} . $n3->pid . ')') ],
 	\@before, 'seen from the server that holds the leases');
-$south->wait_for_log(still($s1, '1 leases on semaphore "/sem"'), $at);
+$south->wait_for_log(still($s1, '1 lease on semaphore "/sem"'), $at);
 $n1->query(q{SELECT zk_semaphore_release('/sem')});
 is($s1->answer, 't', 'acquired');
-like(logged($at), acquired($s1, '1 leases on semaphore "/sem"'), 'which the log says');
+like(logged($at), acquired($s1, '1 lease on semaphore "/sem"'), 'which the log says');
 $n2->query(q{SELECT zk_semaphore_release('/sem')});
 is($s2->answer, 't', 'acquired');
 is($north->safe_psql('postgres', q{SELECT concat_ws(' ', mode, holds, server, pid) FROM zk_blockers(} . $n3->pid . q{) ORDER BY pid}),

@@ -243,6 +243,35 @@ $runner->query('COMMIT');
 is(field('/anew', 'state'), 'done', 'anew: what the other has done stays in the record');
 is($judge->query(run_once('/anew')), 'f', 'anew: for the others, too');
 
+# The same while the write is under way, and the new record is of a later tick.  The write replaces it.
+# So the run does not begin, and neither tick can be run again.
+foreach my $then (qw(answered cancelled))
+{
+	my $path = "/overtaken, $then";
+	my $record = "$records/" . substr($path, 1);
+	my $later = '2024-05-05 04:00Z';
+	my ($runner, $worker) = run_with($path, 'run-start-sent', 'stop');
+	my $made = $zk->get($record);
+	my $data = $made->{data} =~ s/tick=\d+/'tick=' . $other->query("SELECT (extract(epoch FROM '$later'::timestamptz) * 1000000)::bigint")/er;
+	$proxy->hold('requests');
+	kill 'CONT', $worker;
+	is($judge->query("SELECT zk_job_forget('$path')"), 't', "overtaken, $then: removed");
+	$zk->create($record, data => $data);
+	$zk->set($record, $data) foreach 1 .. $made->{version};
+	if ($then eq 'cancelled')
+	{
+		$node_a->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $runner->pid . ')');
+		is($runner->result->{errcode}, '57014', 'overtaken, cancelled: the error comes at once');
+	}
+	$proxy->pass;
+	is($runner->answer, 'f', 'overtaken: does not run') if $then eq 'answered';
+	$runner->query('ROLLBACK');
+	$zk->wait_until(sub { field($path, q{server || ' ' || state}) eq 'a done' }, 'the record to be closed');
+	is($judge->query(run_once($path, q{timeout => '1min'}, $later)), 'f', "overtaken, $then: the later tick stays used up");
+	is($judge->query(retry($path)), 'f', "overtaken, $then: so does this one");
+	$runner->quit;
+}
+
 # Deleted, and not made anew.
 ($runner, $process) = run_with('/gone', 'record-read', 'stop');
 $judge->query(q{SELECT zk_job_forget('/gone')});

@@ -187,7 +187,10 @@ play('leases, all on one server', 'n1', 'n1: ' . leases('/sem/e', 2, 2), 'n2: ' 
 $result = play('a row on one server', 's1', 'n1: ' . mutex('/a'), 'n2: ' . lock_row(1), 's1: ' . mutex('/b'), 'n1+ ' . row(1), 'n2+ ' . mutex('/b'), 's1+ ' . mutex('/a'));
 like($result->{err}, qr/blocked by process ${\ $backend{n1}->pid } on server "north"\.\nProcess ${\ $backend{n1}->pid } on server "north" waits for process ${\ $backend{n2}->pid } of that server\.\n/,
 	'the detail says who waits for whom there');
+sub counted { return $watch{north}->query(q{SELECT l.deadlocks, s.deadlocks FROM zk_stat_locks AS l, zk_stat AS s WHERE path = '/a'}); }
+my ($counted_a, $counted) = split /\|/, counted();
 play('the holder waits for the row', 'n1', 'n1: ' . mutex('/a'), 'n2: ' . lock_row(1), 's1: ' . mutex('/b'), 's1+ ' . mutex('/a'), 'n1+ ' . row(1), 'n2+ ' . mutex('/b'));
+is(counted(), join('|', $counted_a + 1, $counted + 1), 'it counts at the lock that it held');
 play('a row on each server', 's1', 'n1: ' . mutex('/a'), 'n2: ' . lock_row(1), 's1: ' . mutex('/b'), 's2: ' . lock_row(2),
 	'n1+ ' . row(1), 's1+ ' . row(2), 'n2+ ' . mutex('/b'), 's2+ ' . mutex('/a'));
 play('a table', 's1', 'n1: ' . mutex('/a'), 'n2: ' . 'pg_advisory_xact_lock(42)', 's1: ' . mutex('/b'), 'n1+ ' . 'pg_advisory_xact_lock_shared(42)',
@@ -406,6 +409,12 @@ is($judge->query(q{SELECT path, server, waiting_since IS NULL, holds IS NULL, he
 $judge->query(q{RESET ROLE});
 like(join('', map { $zk->get("/zklock/.zklock/waits/$_")->{data} } @{ $zk->children('/zklock/.zklock/waits') }),
 	qr/^zklock-waits=1 .*\nwait claim=\d+ pid=${\ $backend{n1}->pid } .* path=\/wanted server=north .*\nhold .* path=\/held\n$/, 'the znode says the same');
+my @before = split /\|/, $watch{north}->query(q{SELECT checks, lists, reads, creates + writes + deletes FROM zk_stat});
+$watch{north}->wait_until("SELECT lists >= $before[1] + 5 FROM zk_stat");
+my @after = split /\|/, $watch{north}->query(q{SELECT checks, lists, reads, creates + writes + deletes FROM zk_stat});
+my ($checks, $lists, $reads, $writes) = map { $after[$_] - $before[$_] } 0 .. 3;
+ok($checks == 0 && abs($reads - 3 * $lists) <= 3 && $writes == 0, 'a search costs a sync, a list, and two reads for the owner, and writes nothing')
+  or diag("$checks checks, $lists lists, $reads reads, $writes writes");
 unlike(join('', map { $zk->get("/zklock/.zklock/waits/$_")->{data} } @{ $zk->children('/zklock/.zklock/waits') }), qr/SELECT/, 'and no statement');
 $backend{s1}->query('COMMIT');
 $backend{n1}->answer;
@@ -524,6 +533,44 @@ foreach (qw(s1 w1))
 	$backend{$_}->query('COMMIT');
 }
 
+# --- many deadlocks wait for one member ---
+
+# All have victims on north, and are older than the one of n1 and w1.
+my @pairs = map { [ $north->backend, $south->backend ] } 1 .. 9;
+foreach my $i (0 .. $#pairs)
+{
+	my ($n, $s) = @{ $pairs[$i] };
+	$_->query('BEGIN') foreach $n, $s;
+	$n->query('SELECT ' . mutex("/pair/n$i"));
+	$s->query('SELECT ' . mutex("/pair/s$i"));
+	$s->send('SELECT ' . mutex("/pair/n$i"));
+}
+$judge->wait_until(q{SELECT count(*) = 9 FROM zk_waits});
+kill 'STOP', $worker;
+$pairs[$_][0]->send('SELECT ' . mutex("/pair/s$_")) foreach 0 .. $#pairs;
+$zk->wait_until(
+	sub {
+		my ($text) = grep { /^zklock-waits=1 .* server=north$/m } map { $zk->get("/zklock/.zklock/waits/$_")->{data} } @{ $zk->children('/zklock/.zklock/waits') };
+		return 9 == (() = ($text // '') =~ /^wait .* search=[1-9]/mg);
+	},
+	'north to search for nine');
+play('a deadlock beside nine others, which a server does not confirm', 'n1', 'n1: ' . mutex('/a'), 'w1: ' . mutex('/b'), 'w1+ ' . mutex('/a'), 'n1+ ' . mutex('/b'));
+is(scalar(grep { $_->[0]->is_done || $_->[1]->is_done } @pairs), 0, 'these wait on');
+kill 'CONT', $worker;
+foreach (@pairs)
+{
+	is($_->[0]->result->{errcode}, '40P01', 'until it does');
+	$_->[0]->query('ROLLBACK');
+	is($_->[1]->answer, 't', 'and the other one goes on');
+	$_->quit foreach @$_;
+}
+
+# --- more than can be published ---
+
+my $long = '/bulk/' . 'x' x 200;
+play('more locks than can be published', 'n1', "n1: zk_xact_multilock_acquire('{" . join(', ', map { "$long/$_" } 1 .. 600) . "}')", 's1: ' . mutex('/b'),
+	's1+ ' . mutex("$long/300"), 'n1+ ' . mutex('/b'));
+
 # --- another worker ---
 
 $_->query('BEGIN') foreach @backend{qw(n1 s1)};
@@ -583,6 +630,15 @@ $judge->wait_until(q{SELECT count(*) = 64 FROM zk_waits});
 $north->wait_for_log(qr/too many waits to publish all of them/, $log);
 pass('of 80 waits that hold something, 64 are published, which the log says');
 end_many(80, $many);
+
+# One of them waits for another server, and 39 for that one, which is too many for a record.
+$many = many(40, q{SELECT zk_lock_acquire('/mine/' || :client_id); SELECT zk_lock_acquire('/many/0');});
+$judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits WHERE cardinality(holds) = 32});
+my $left_out = $judge->query(q{SELECT min(m.path) FROM (SELECT '/mine/' || n AS path FROM generate_series(0, 39) AS n) AS m, zk_waits AS w WHERE m.path <> ALL (w.holds)});
+$backend{s1}->query('BEGIN');
+is($backend{s1}->errcode('SELECT ' . mutex($left_out)), '40P01', 'a lock that was left out is published when another server wants it');
+$backend{s1}->query('ROLLBACK');
+end_many(40, $many);
 
 # --- again and again ---
 

@@ -124,6 +124,26 @@ kill 'CONT', $worker;
 is($n1->answer, 't', 'so there is no victim');
 $n1->query('COMMIT');
 
+# The same when the deadlock is proved, and for so long that the proof is good no more.
+$worker = circle('deadlock-proved', 'stop');
+$south->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $s1->pid . ')');
+is($s1->result->{errcode}, '57014', 'the wait of the other server is cancelled after the proof');
+$s1->query('ROLLBACK');
+$judge->query('SELECT pg_sleep(1.5)');
+kill 'CONT', $worker;
+is($n1->answer, 't', 'there is no victim, either');
+$n1->query('COMMIT');
+
+# The wait of the victim is over before it sees the sentence.
+my $victim = circle('wait-sentenced', 'stop');
+$south->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $s1->pid . ')');
+is($s1->result->{errcode}, '57014', 'the wait of the other server is cancelled after the sentence');
+$s1->query('ROLLBACK');
+$north->wait_for_ticket('/b', 'owned');
+kill 'CONT', $victim;
+is($n1->answer, 't', 'a wait that is over is no victim');
+$n1->query('COMMIT');
+
 # The holder's local wait ends just before it would be cancelled: its next statement is not.
 my $at = -s $north->logfile;
 $_->query('BEGIN') foreach $n1, $n2, $s1;
@@ -166,7 +186,7 @@ sub circle_around
 	$s1->send(mutex('/a'));
 	$judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits WHERE server = 'south'});
 	$holder->send($sql);
-	$north->wait_until('SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pid = ' . $holder->pid . ')');
+	$north->wait_until('SELECT EXISTS (SELECT FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND ' . $holder->pid . ' IN (pid, leader_pid))');
 	arm($point, 'stop') if $point;
 	$n2->send(mutex('/b'));
 	return $point ? there($point, $at, 'stop') : undef;
@@ -183,9 +203,14 @@ sub end_of_circle
 	return;
 }
 
-# The notice comes when the wait is over.
-foreach my $next ('idle', 'busy')
+# The notice comes when the wait is over; in the end also to a backend that has lost a lock long ago.
+foreach my $next ('idle', 'busy', 'idle after a loss', 'busy after a loss')
 {
+	if ($next eq 'idle after a loss')
+	{
+		$n1->query(q{SELECT zk_lock_acquire('/lost', lease_time => '10ms')});
+		$north->wait_until(q{SELECT claim = 'lost' FROM zk_locks WHERE path = '/lost'});
+	}
 	$_->query('BEGIN') foreach $n1, $n2;
 	$n1->query(mutex('/a'));
 	$n1->query('SAVEPOINT before');
@@ -194,10 +219,40 @@ foreach my $next ('idle', 'busy')
 	$north->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $n1->pid . ')');
 	is($n1->result->{errcode}, '57014', 'the wait of the holder is cancelled by hand');
 	$n1->query('ROLLBACK TO before');
-	$n1->send('SELECT 1 FROM pg_sleep(0.5)') if $next eq 'busy';
+	$n1->send('SELECT 1 FROM pg_sleep(0.5)') if $next =~ /busy/;
 	kill 'CONT', $process;
 	$judge->query('SELECT pg_sleep(0.3)');
-	is($next eq 'busy' ? $n1->answer : $n1->query('SELECT 1'), '1', "a notice that comes late does nothing to a session that is $next");
+	is($next =~ /busy/ ? $n1->answer : $n1->query('SELECT 1'), '1', "a notice that comes late does nothing to a session that is $next");
+	end_of_circle($n1);
+}
+$n1->run(q{SELECT zk_lock_release('/lost')});
+
+# A parallel worker of the holder waits.
+$north->safe_psql('postgres', q{CREATE FUNCTION sum_of_accounts() RETURNS bigint LANGUAGE plpgsql PARALLEL SAFE AS 'BEGIN RETURN (SELECT sum(n) FROM accounts); END'});
+my $parallel = $n1->query(q{SELECT name FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')});
+foreach my $next ('', 'SELECT 1 FROM pg_sleep(0.5)')
+{
+	$_->query('BEGIN') foreach $n1, $n2;
+	$n1->query("SET LOCAL $parallel = on");
+	$n1->query(mutex('/a'));
+	$n1->query('SAVEPOINT before');
+	$n2->query('LOCK TABLE accounts');
+	my $process = circle_around($n1, 'SELECT sum_of_accounts()', $next && $holder_found);
+	if ($next)
+	{
+		$north->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $n1->pid . ')');
+		is($n1->result->{errcode}, '57014', 'the statement is cancelled by hand');
+		$n1->query('ROLLBACK TO before');
+		$n1->send($next);
+		kill 'CONT', $process;
+		is($n1->answer, '1', 'a notice that comes late does nothing to the next statement');
+	}
+	else
+	{
+		my $result = $n1->result;
+		is($result->{errcode}, '40P01', 'a deadlock through a parallel worker is broken');
+		like($result->{err}, qr/^Process ${\ $n1->pid } on server "north" waits for process ${\ $n2->pid } of that server\.$/m, 'the detail names its leader');
+	}
 	end_of_circle($n1);
 }
 

@@ -35,13 +35,12 @@ my $south = ZklockNode->new('south');
 my %node = (north => $north, south => $south);
 
 my $replication = FaultNet->new;
-my $user = getpwuid $>;
 my %upstream;
 foreach (['north', 'south'], ['south', 'north'])
 {
 	my ($name, $other) = @$_;
 	my ($port) = $replication->link($name, $other, '127.0.0.1:' . $node{$other}->port) =~ /:(\d+)$/;
-	$upstream{$name} = "host=127.0.0.1 port=$port user=$user application_name=$name";
+	$upstream{$name} = "host=127.0.0.1 port=$port user=postgres application_name=$name";
 }
 $replication->run;
 

@@ -48,7 +48,7 @@ sub start_service
 	$service{harness} = IPC::Run::start([ 'java', '-XX:TieredStopAtLevel=1', '-Dcurator-default-session-timeout=4000',
 			'-cp', join(':', map { "/usr/share/java/$_.jar" } 'curator-recipes', 'slf4j-nop', 'postgresql'),
 			"$FindBin::RealBin/../../demo/Service.java", $kind, $hosts, "/zklock$path",
-			"jdbc:postgresql://127.0.0.1:$port/postgres?connectTimeout=0&user=" . getpwuid($>), "SELECT note('service', '/zklock$path')" ],
+			"jdbc:postgresql://127.0.0.1:$port/postgres?connectTimeout=0&user=postgres", "SELECT note('service', '/zklock$path')" ],
 		'<', \undef, '>', \$service{out}, '2>', \$service{err},
 		$service{timer} = IPC::Run::timer($PostgreSQL::Test::Utils::timeout_default));
 	push @services, \%service;

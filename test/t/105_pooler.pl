@@ -87,7 +87,7 @@ END
 command_ok(
 	[
 		'pgbench', '-n', '-c', '6', '-t', '20', '-f', $script,
-		'-h', $pooler->directory, '-p', $pooler->port, '-U', scalar getpwuid($>), 'two'
+		'-h', $pooler->directory, '-p', $pooler->port, '-U', 'postgres', 'two'
 	],
 	'many clients');
 is($node_a->safe_psql('postgres', 'SELECT v FROM counter'), '120', 'no update is lost');

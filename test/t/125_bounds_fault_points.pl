@@ -162,8 +162,8 @@ $south->stop;
 
 # --- tickets that linger ----------------------------------------------------------------------------
 
-# They are not held, so zklock.max_locks_per_backend does not count them; but they stop to linger
-# when they take half of the room.
+# They are not held, so zklock.max_locks_per_backend does not count them; but those of one role
+# stop to linger when they take half of the room.  Those of another role go on.
 $node->set('zklock.linger', '1h');
 my $twice = q{SELECT count(*) FROM generate_series(1, %d) AS i, LATERAL (SELECT '/linger/' || i AS path OFFSET 0) AS p
 	WHERE zk_lock_acquire(path) AND zk_lock_release(path) AND zk_lock_acquire(path) AND zk_lock_release(path)};
@@ -186,6 +186,12 @@ is($abuser->query(sprintf $twice, 80), 80, '80 paths come back');
 $node->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path LIKE '/linger/%' AND ticket <> 'lingering'});
 my $n = $node->safe_psql('postgres', q{SELECT count(*) FROM zk_locks WHERE path LIKE '/linger/%'});
 ok($n > 16 && $n <= 33, "of 64 places, $n are taken by tickets that linger");
+my $comes_back = q{SELECT count(*) FROM generate_series(1, 20) AS i WHERE zk_lock_acquire('/victim/own') AND zk_lock_release('/victim/own')};
+my $tickets = $node->status('tickets');
+cmp_ok($node->status('entries'), '>=', 32, 'half is in use, or more');
+is($victim->query($comes_back), 20, 'a lock of another role comes back');
+is($node->status('tickets') - $tickets, 2, 'with the ticket that it had when it came back first');
+is($node->safe_psql('postgres', q{SELECT ticket FROM zk_locks WHERE path = '/victim/own'}), 'lingering', 'and lingers');
 is($victim->query(q{SELECT count(*) FROM generate_series(1, 30) AS i WHERE zk_lock_acquire('/victim/' || i)}), 30, 'there is room for other locks');
 $_->quit foreach $abuser, $victim;
 

@@ -106,6 +106,17 @@ foreach my $case ([ q{kazoo with Curator's names}, kazoo('k2', 'mutex'), '' ],
 is(bypasses(), 5, 'none of these was counted');
 is(scalar(() = slurp_file($node->logfile) =~ /may not exclude a kazoo client/g), 4, 'four warnings in all');
 
+# A LeaderLatch of Curator's looks only at its own znodes, so it leads beside the holder.
+my $latch = $curator->actor('latch');
+is($ours->acquire('/jobs/latch'), 't', 'zklock holds');
+is($latch->query('acquire latch /zklock/jobs/latch'), 't', 'a LeaderLatch leads');
+wait_for_bypasses(6);
+like($node->wait_for_log(qr{WARNING:  lock "/jobs/latch" does not exclude a LeaderLatch of Curator\n.*?DETAIL:  ZooKeeper session 0x\w+ has created znode "_c_\S+-latch-\d{10}" behind this server's.*\n.*HINT:  Use Curator's LeaderSelector}),
+	qr/^\d+$/, 'the log says so');
+$ours->release('/jobs/latch');
+is($ours->party->errcode(q{SELECT zk_lock_acquire('/jobs/latch')}), 'ZK003', 'and the next request is refused');
+is($latch->query('release latch /zklock/jobs/latch'), 't', 'the LeaderLatch ends');
+
 $ours->party->quit;
 $reader->party->quit;
 $node->stop;

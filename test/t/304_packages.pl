@@ -26,7 +26,7 @@ sub tool
 }
 
 # A machine: which packages are installed, which can be had, what pg_config says, and what
-# sudo does ("yes", "no", or there is none).
+# sudo does ("yes", "asks", "no", or there is none).
 sub machine
 {
 	my (%is) = @_;
@@ -37,7 +37,10 @@ sub machine
 		  . "policy) [[ \$2 =~ ^($lacks)\$ ]] && echo '  Candidate: (none)' || echo '  Candidate: 1.0' ;; esac");
 	tool('pg_config', $is{pg_config} ? "echo 'PostgreSQL $is{pg_config}.4'" : 'exit 127');
 	unlink "$bin/sudo";
-	tool('sudo', $is{sudo} eq 'yes' ? '[[ "$*" == "-n true" ]] || echo "sudo $*"' : 'exit 1') if $is{sudo};
+	my %sudo = (yes => '[[ "$*" == "-n true" ]] || echo "sudo $*"',
+		asks => '[[ $1 == -p ]] && echo "$2${*:3}"',
+		no => 'exit 1');
+	tool('sudo', $sudo{ $is{sudo} }) if $is{sudo};
 	return;
 }
 
@@ -48,6 +51,15 @@ sub run_it
 	local %ENV = (PATH => $bin, %env);
 	IPC::Run::run([ '/bin/bash', $packages, @$groups ], '<', \'', '>', \my $out, '2>', \my $err);
 	return ($out, $err, $? >> 8);
+}
+
+# The same on a terminal: what it shows, and exit status.
+sub run_on_terminal
+{
+	my ($groups) = @_;
+	local %ENV = (PATH => $bin);
+	IPC::Run::run([ '/bin/bash', $packages, @$groups ], '<pty<', \my $in, '>pty>', \my $out, '2>&1');
+	return ($out =~ s/\r//gr, $? >> 8);
 }
 
 foreach my $tool (qw(sed grep head tr sort realpath env))
@@ -81,6 +93,16 @@ machine(sudo => 'no');
 ($out, $err, $status) = run_it(['build']);
 is($status, 1, 'sudo that would ask, where nobody is');
 like($err, qr/if root runs it/, 'sudo that would ask: the command for root');
+
+machine(installed => \@needed, sudo => 'asks');
+my $named = 'packages: missing: default-jre-headless libzookeeper-java postgresql-17';
+is_deeply([ run_on_terminal([ 'build', 'run' ]) ],
+	[ "$named\npackages: sudo's password for %p, to install them: env $packages build run\n", 0 ],
+	'on a terminal, sudo may ask');
+machine(installed => \@needed, sudo => 'no');
+is_deeply([ run_on_terminal([ 'build', 'run' ]) ],
+	[ "$named\npackages: this command installs them, if root runs it: env $packages build run\n", 1 ],
+	'on a terminal, where sudo refuses: the command for root');
 
 machine(installed => [ @needed, 'postgresql-17' ], lacks => ['postgresql-17-cron']);
 is_deeply([ run_it([ 'build', 'demo' ]) ],

@@ -14,7 +14,7 @@ use DeadlockHistory;
 sub lines
 {
 	my $t = 0;
-	my @lines = ('0 * - config bound=5000 race=100');
+	my @lines = ('0 * - config bound=5000 race=100 turn=900');
 	foreach (@_)
 	{
 		my ($ms, $server, $pid, $rest) = /^(?:(\d+) )?([a-z*])(\d|-) (.*)/ or die $_;
@@ -131,6 +131,25 @@ is_right('nearly at the same time, the writer may have been first', has('a1', '/
 	'a1 want /p lock', '9000 b1 want /q read', '9050 c1 want /q write', 'b1 deadlock');
 is_wrong('later, it was not', qr/^false/, has('a1', '/q read'), has('b1', '/p lock'), 'a1 want /p lock',
 	'9000 b1 want /q read', '9150 c1 want /q write', 'b1 deadlock');
+my @joins = (has('a1', '/q read'), has('b1', '/p lock'), 'a1 want /p lock');
+my @later = ('9000 b1 want /q read', '9150 c1 want /q write', 'b1 deadlock');
+is_right('its server may have queued again', has('b2', '/q read'), @joins, @later);
+is_right('as it waited with a ticket of another client', @joins, '8900 b2 want /q write', @later);
+is_wrong('but that had left long before', qr/^false/, has('b2', '/q read'), 'b2 end', @joins, @later);
+is_wrong('or came later', qr/^false/, @joins, @later[ 0, 1 ], '9300 b2 want /q read', $later[2]);
+is_wrong('or used another lock', qr/^false/, has('b2', '/r read'), @joins, @later);
+is_wrong('or was of another server', qr/^false/, has('d1', '/q read'), @joins, @later);
+is_wrong('and not so much later', qr/^false/, has('b2', '/q read'), @joins, '9000 b1 want /q read', '9950 c1 want /q write',
+	'b1 deadlock');
+is_right('its server may have stood still', '1 b- stop', @joins, $later[0], '9100 b- go', @later[ 1, 2 ]);
+is_right('or ZooKeeper', @joins, '8500 *- stop', '8600 *- go', @later);
+is_wrong('but not long before', qr/^false/, '1 b- stop', '2 b- go', @joins, @later);
+is_wrong('nor another server', qr/^false/, '1 c- stop', @joins, @later);
+my @before = (@joins, '9000 b1 want /q read', '9050 c1 want /q write', '9500 a1 deadlock', '9600 a1 end');
+is_right('who was first', @before, '9700 c1 granted', '9800 c1 end', '9900 b1 granted');
+is_right('or gave up', @before, '9700 c1 refused', '9700 b1 granted');
+is_wrong('was not', qr/^false: a:1 /, @before, '9700 b1 granted', '9900 c1 granted');
+is_wrong('and waits on', qr/^false: a:1 /, @before, '9700 b1 granted');
 is_right('and need not have been', has('a1', '/q read'), has('b1', '/p lock'), 'a1 want /p lock',
 	'9000 b1 want /q read', '9050 c1 want /q write', '99000 b1 granted');
 
@@ -146,6 +165,9 @@ my @queue = (has('c1', '/s lease 1 3'), has('b1', '/p lock'), 'a1 want /s lease 
 is_right('three leases before one', @queue, 'c1 deadlock');
 is_wrong('and it stays', qr/^stays/, @queue, '99000 d1 end');
 is_wrong('two leases before one', qr/^false/, (map { s/lease 3/lease 2/r } @queue), 'c1 deadlock');
+my @leave = (@queue, 'c1 deadlock', 'c1 end');
+is_right('the three come first', @leave, 'a1 granted', 'a1 end', 'b1 granted');
+is_wrong('the one comes first', qr/^false: c:1 /, @leave, 'b1 granted', 'a1 granted');
 
 my %figures = DeadlockHistory->new(lines(@broken, 'b1 end', 'a1 granted'))->figures;
 is_deeply(\%figures, { wants => 4, granted => 3, refused => 0, deadlocks => 1, circles => 1, slowest => 1_000_000,

@@ -319,6 +319,26 @@ ticks_at_the_ends_of_time_do_not_overflow(void **state)
 	assert_int_equal(next.attempt, 1);
 }
 
+/* Of no tick that a caller could have used by then. */
+static void
+a_closed_record_leaves_no_tick_that_may_have_been_used(void **state)
+{
+	ZklJobRecord record = {.tick = NOON,.state = ZKL_JOB_STARTED};
+	ZklJobRecord next;
+	ZklJobTick	wanted = {.tick = NOON + MINUTE,.retry = true};
+
+	(void) state;
+	zkl_job_record_close(&record, NOON);
+	assert_false(zkl_job_record_decide(&record, &wanted, &next));
+	wanted.tick = NOON + 3 * MINUTE;
+	assert_true(zkl_job_record_decide(&record, &wanted, &next));
+
+	/* A record of the far future, which another client wrote, stays as it is. */
+	record.tick = NOON + 1000 * MINUTE;
+	zkl_job_record_close(&record, NOON);
+	assert_true(record.tick == NOON + 1000 * MINUTE);
+}
+
 static void
 a_tick_may_be_a_minute_ahead(void **state)
 {
@@ -346,6 +366,7 @@ main(void)
 		cmocka_unit_test(a_run_that_failed_or_died_is_retried),
 		cmocka_unit_test(near_ticks_are_the_same),
 		cmocka_unit_test(ticks_at_the_ends_of_time_do_not_overflow),
+		cmocka_unit_test(a_closed_record_leaves_no_tick_that_may_have_been_used),
 		cmocka_unit_test(a_tick_may_be_a_minute_ahead),
 	};
 

@@ -540,6 +540,10 @@ a_leader_latch_is_another_kind_wherever_it_stands(void **state)
 		assert_null(verdict.ask);
 		assert_false(verdict.next);
 	}
+	assert_string_equal(zkl_recipe_latch_key(latches[0]), "0000000004");
+	assert_string_equal(zkl_recipe_latch_key("latch--2147483648"), "-2147483648");
+	assert_null(zkl_recipe_latch_key(OURS "0000000005"));
+	assert_null(zkl_recipe_latch_key("latch-x"));
 	assert_false(judge(OURS "0000000005", OURS "0000000005",
 					   "latch-x").other_kind);
 }

@@ -539,9 +539,9 @@ only_what_matters_is_looked_up(void **state)
 	assert_string_equal(next->path, "/c");
 	assert_null(zkl_wait_graph_next(&graph));
 
-	/* Owners without a record can go on. */
+	/* Owners without a record can go on, and take no place. */
 	zkl_wait_graph_add(&graph, 7, false, NULL);
-	assert_true(zkl_wait_graph_has(&graph, 7));
+	assert_false(zkl_wait_graph_has(&graph, 7));
 	zkl_wait_graph_add(&graph, 3, false, &sets[3]);
 	next = zkl_wait_graph_next(&graph);
 	assert_string_equal(next->path, "/a");
@@ -582,6 +582,29 @@ a_session_that_was_known_may_matter_later(void **state)
 	assert_null(zkl_wait_graph_next(&graph));
 	assert_int_equal(zkl_wait_graph_solve(&graph), 4);
 	assert_true(is_victim(3, 7));
+}
+
+/* The one of a thousand readers that waits may be the last to be read. */
+static void
+owners_without_records_take_no_place(void **state)
+{
+	(void) state;
+	waits(1, 1, WRITE, "/rw", 101);
+	holds(1, 2, LOCK, "/a");
+	waits(2, 3, LOCK, "/a", 100);
+	holds(2, 4, READ, "/rw");
+
+	zkl_wait_graph_begin(&graph);
+	zkl_wait_graph_add(&graph, 1, true, &sets[1]);
+	assert_string_equal(zkl_wait_graph_next(&graph)->path, "/rw");
+	for (int i = 0; i < 1000; i++)
+		zkl_wait_graph_add(&graph, 3 + i, false, NULL);
+	zkl_wait_graph_add(&graph, 2, false, &sets[2]);
+	assert_string_equal(zkl_wait_graph_next(&graph)->path, "/a");
+	assert_null(zkl_wait_graph_next(&graph));
+	assert_int_equal(zkl_wait_graph_solve(&graph), 2);
+	assert_true(is_victim(1, 1));
+	assert_true(graph.complete);
 }
 
 /* What has no room is left out, and nothing is written beyond. */
@@ -796,6 +819,7 @@ main(void)
 		test(a_semaphore_needs_only_one),
 		test(only_what_matters_is_looked_up),
 		test(a_session_that_was_known_may_matter_later),
+		test(owners_without_records_take_no_place),
 		test(what_does_not_fit_is_left_out),
 		test(a_deadlock_is_proved),
 		test(another_wait_proves_nothing),
