@@ -57,8 +57,13 @@ load_send(Session *s, int64_t now)
 static void
 on_created(int rc, const char *value, const void *data)
 {
-	const Session *s = data;
+	Session    *s = (Session *) data;
 
+	if (is_unanswered(rc))
+	{
+		s->in_flight--;
+		return;
+	}
 	check(rc, "create under load");
 	check(zoo_adelete(s->zk, value, -1, on_deleted, s), "delete under load");
 	load.answered++;
@@ -69,8 +74,10 @@ on_deleted(int rc, const void *data)
 {
 	Session    *s = (Session *) data;
 
-	check(rc, "delete under load");
 	s->in_flight--;
+	if (is_unanswered(rc))
+		return;
+	check(rc, "delete under load");
 	load.answered++;
 }
 

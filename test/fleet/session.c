@@ -24,8 +24,19 @@ static void on_read(int rc, const struct Stat *stat, const void *data);
 static void on_echo(int rc, const char *path, const void *data);
 static void on_proof(int rc, const void *data);
 static void note_reconnect(Session *s, int64_t now);
+static void ask_again(Session *s);
+static void on_children(int rc, const struct String_vector *names, const void *data);
+static void hold(Session *s);
+static void delete_ticket(Session *s);
 
-/* What is asked of ZooKeeper while it works does not fail. */
+/* No answer will come: whether ZooKeeper did it is not known. */
+bool
+is_unanswered(int rc)
+{
+	return rc == ZCONNECTIONLOSS || rc == ZOPERATIONTIMEOUT || rc == ZSESSIONEXPIRED || rc == ZCLOSING;
+}
+
+/* What ZooKeeper answers is never an error. */
 void
 check(int rc, const char *what)
 {
@@ -321,6 +332,7 @@ session_serve(Session *s, struct pollfd *p)
 	note_ahead(s, now);
 	if (s->is_load)
 		load_send(s, now);
+	ask_again(s);
 	send_what_is_due(s, now);
 	*p = interest_of(s, now);
 
@@ -331,11 +343,50 @@ session_serve(Session *s, struct pollfd *p)
 
 /* --- locks --- */
 
+/*
+ * What was not answered is asked again on the next connection.  The session's directory tells
+ * then whether the create of its ticket was done.
+ */
+static void
+ask_again(Session *s)
+{
+	char		directory[PATH_SIZE];
+
+	if (!s->unanswered || !s->connected)
+		return;
+	s->unanswered = false;
+	if (!s->has_ticket)
+		delete_ticket(s);
+	else
+	{
+		snprintf(directory, sizeof(directory), DIRECTORY "/%d", s->number);
+		check(zoo_aget_children(s->zk, directory, 0, on_children, s), "reading of a directory");
+	}
+}
+
+static void
+on_children(int rc, const struct String_vector *names, const void *data)
+{
+	Session    *s = (Session *) data;
+
+	s->unanswered = is_unanswered(rc);
+	if (s->unanswered)
+		return;
+	if (rc == ZNONODE || (rc == ZOK && names->count == 0))
+	{
+		session_hold(s);
+		return;
+	}
+	check(rc, "reading of a directory");
+	snprintf(s->znode, sizeof(s->znode), DIRECTORY "/%d/%s", s->number, names->data[0]);
+	hold(s);
+}
+
 static void
 on_directory(int rc, const char *value, const void *data)
 {
 	(void) value, (void) data;
-	if (rc != ZNODEEXISTS)
+	if (rc != ZNODEEXISTS && !is_unanswered(rc))
 		check(rc, "create of a directory");
 }
 
@@ -347,14 +398,23 @@ make_directory(Session *s, const char *path)
 }
 
 static void
+hold(Session *s)
+{
+	zkl_safe_until_proof(&s->safe, s->create_provable);
+	s->holding = true;
+}
+
+static void
 on_held(int rc, const char *value, const void *data)
 {
 	Session    *s = (Session *) data;
 
+	s->unanswered = is_unanswered(rc);
+	if (s->unanswered)
+		return;
 	check(rc, "create of a ticket");
-	zkl_safe_until_proof(&s->safe, s->create_provable);
 	snprintf(s->znode, sizeof(s->znode), "%s", value);
-	s->holding = true;
+	hold(s);
 }
 
 /* Directory and ticket have names and texts as those of the worker. */
@@ -389,15 +449,22 @@ on_released(int rc, const void *data)
 {
 	Session    *s = (Session *) data;
 
-	check(rc, "delete of a ticket");
-	s->has_ticket = false;
+	s->unanswered = is_unanswered(rc);
+	if (!s->unanswered && rc != ZNONODE)	/* an unanswered delete may have been done */
+		check(rc, "delete of a ticket");
+}
+
+static void
+delete_ticket(Session *s)
+{
+	zkl_cadence_wrote(&s->cadence, now_us());
+	check(zoo_adelete(s->zk, s->znode, -1, on_released, s), "delete of a ticket");
 }
 
 /* As in the worker, the lock is not held any more when its delete is sent. */
 void
 session_release(Session *s)
 {
-	s->holding = s->in_doubt = false;
-	zkl_cadence_wrote(&s->cadence, now_us());
-	check(zoo_adelete(s->zk, s->znode, -1, on_released, s), "delete of a ticket");
+	s->has_ticket = s->holding = s->in_doubt = false;
+	delete_ticket(s);
 }

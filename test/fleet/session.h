@@ -42,7 +42,8 @@ typedef struct Session
 	zoo_op_result_t proof_result;
 
 	/* the lock */
-	bool		has_ticket;		/* from the sending of its create on */
+	bool		has_ticket;		/* from the sending of its create to that of its delete */
+	bool		unanswered;		/* the last request about it; see ask_again() */
 	bool		holding;
 	bool		in_doubt;
 	bool		lost;			/* the session has expired */
@@ -71,6 +72,7 @@ extern int	nservers;			/* in hosts */
 extern int	timeout_ms;
 
 extern int64_t now_us(void);
+extern bool is_unanswered(int rc);
 extern void check(int rc, const char *what);
 
 extern void session_open(Session *s, int number, bool is_load);

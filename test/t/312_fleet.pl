@@ -176,6 +176,28 @@ is_sound($row, $n);
 told('after the rolling restart, the ZooKeepers have so many connections: ' . join ', ', $fleet->connections);
 cmp_ok($row->{reconnects}, '>=', $n, 'rolling restart: each session had to reconnect');
 
+# --- answers that are lost with their connections ---
+
+sub wait_for_ephemerals
+{
+	my ($wanted) = @_;
+	return $zk->wait_until(sub { $zk->cmd('mntr') =~ /^zk_ephemerals_count\s+$wanted$/m }, "$wanted ephemeral znodes");
+}
+
+$fleet->command('release');
+wait_for_ephemerals(1);
+foreach my $case ([ 'hold', $n ], [ 'release', 0 ])
+{
+	my ($command, $holding) = @$case;
+	$zk->pause;
+	$fleet->command($command);
+	$fleet->wait_for(usable => 0);
+	$zk->resume;
+	$fleet->wait_for(usable => $n);
+	$fleet->wait_for(holding => $holding);
+	ok(wait_for_ephemerals($holding + 1), "$command: what was lost with a connection is asked again");
+}
+
 # --- the end ---
 
 is($held->run(q{SELECT zk_lock_is_held('/held')})->{out}, 't', 'the real server still holds its lock');
@@ -183,7 +205,7 @@ is($_->safe_psql('postgres', 'SELECT lost, expirations FROM zk_stat'), '0|0', $_
   foreach @nodes;
 $held->run('SELECT zk_lock_release_all()');
 $fleet->command('release');
-$zk->wait_until(sub { $zk->cmd('mntr') =~ /^zk_ephemerals_count\s+0$/m }, 'all znodes to go');
+wait_for_ephemerals(0);
 $fleet->command('close');
 
 my $report = join "\n", "$n sessions with a timeout of $timeout s on three ZooKeepers.", '', $fleet->table, @results, '';
