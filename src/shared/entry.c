@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "storage/proc.h"
 
 #include "compat.h"
 #include "settings.h"
@@ -339,6 +340,7 @@ void
 zkl_entry_note_asker(ZklEntry *entry, bool only_tries, bool plain,
 					 bool together, const char *about)
 {
+	entry->role = MyProc->roleId;
 	entry->only_tries = only_tries;
 	entry->plain = plain;
 	entry->together = together;

@@ -36,7 +36,7 @@ extern void zkl_entry_want(ZklEntry *entry, ZklMode mode);
 extern const ZklClaim *zkl_entry_holder(const ZklEntry *entry);
 
 /*
- * Remember the backend that requested the ticket, for the text of its znode.
+ * Remember that this backend requested the ticket, for the text of its znode.
  * "plain": the ticket will serve no superuser, because the claim that requests
  * it does not belong to one.  "together": the backend has requested other
  * tickets at the same time, and so this one goes behind those for which other

@@ -138,13 +138,13 @@ struct ZklEntry
 
 	/*
 	 * Protected by the partition's LWLock.  To make requests, the worker also
-	 * reads mode, limit, only_tries, plain, together and about without it.
-	 * Once the worker has seen that a ticket is wanted, backends change these
-	 * but mode and limit only when they give the ticket up, or later.  Then
-	 * the new values are about the next ticket, and what the worker reads
-	 * goes at worst into a znode that it is about to delete.  Backends change
-	 * the mode only when they downgrade an owned ticket; the worker uses a
-	 * mode that it read without the lock only for a new ticket.
+	 * reads mode, limit, role, only_tries, plain, together and about without
+	 * it. Once the worker has seen that a ticket is wanted, backends change
+	 * these but mode and limit only when they give the ticket up, or later.
+	 * Then the new values are about the next ticket, and what the worker
+	 * reads goes at worst into a znode that it is about to delete.  Backends
+	 * change the mode only when they downgrade an owned ticket; the worker
+	 * uses a mode that it read without the lock only for a new ticket.
 	 */
 	ZklEntryState state;
 	ZklMode		mode;			/* of the ticket, present or wanted */
@@ -170,6 +170,7 @@ struct ZklEntry
 	bool		watch_asked;	/* the worker watches the ticket's znode */
 	bool		comes_back;		/* re-acquired within zklock.linger */
 	int			kept_for;		/* which count of kept.h, from 1; 0: none */
+	Oid			role;			/* that logged in to request the ticket */
 	bool		only_tries;		/* the backend that requested the ticket only
 								 * tries */
 	bool		plain;			/* the ticket must not serve superusers,
@@ -245,6 +246,8 @@ struct ZklEntry
 	bool		standby;		/* it needs no proof: see sendqueue.h */
 	int			bypass;			/* the greatest number of a znode that
 								 * bypass.c has counted; 0: none */
+	Oid			sent_for;		/* the role when its create was sent ... */
+	int64		sent_at;		/* ... and that moment */
 	ZklRequest	due;			/* the request to send next */
 	dlist_node	due_link;
 	ZklLine		line;			/* the requests of this lock, or of this

@@ -265,8 +265,8 @@ zkl_mailbox_adopt(void)
  * back at any moment.
  */
 bool
-zkl_mailbox_take(int *slot, uint32 *generation, ZklCommand *command,
-				 bool *again)
+zkl_mailbox_take(int *slot, uint32 *generation, Oid *role,
+				 ZklCommand *command, bool *again)
 {
 	bool		taken = false;
 
@@ -279,6 +279,7 @@ zkl_mailbox_take(int *slot, uint32 *generation, ZklCommand *command,
 			continue;
 		*slot = i;
 		*generation = asked->generation;
+		*role = asked->role;
 		*command = asked->command;
 		*again = asked->again;
 		asked->state = SLOT_RUNNING;

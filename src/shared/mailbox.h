@@ -118,14 +118,14 @@ extern ZklCommandOutcome zkl_mailbox_result(int slot, char **answer);
  * For the worker.
  *
  * adopt: a worker starts, and does again what its predecessor was doing.
- * take: get the next command, which is RUNNING now; false if there is none.
- * "again" says that the command may have been done already.  is_wanted: the
+ * take: get the next command, which is RUNNING now, and the role that logged in to
+ * ask; false if there is none.  "again" says that the command may have been done already.  is_wanted: the
  * slot still has this generation.  finish: copy the answer into the slot and
  * wake the backend, unless the slot has another generation by now.  finish
  * never raises an error.
  */
 extern void zkl_mailbox_adopt(void);
-extern bool zkl_mailbox_take(int *slot, uint32 *generation,
+extern bool zkl_mailbox_take(int *slot, uint32 *generation, Oid *role,
 							 ZklCommand *command, bool *again);
 extern bool zkl_mailbox_is_wanted(int slot, uint32 generation);
 extern void zkl_mailbox_note_heard(int slot, uint32 generation);

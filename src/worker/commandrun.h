@@ -46,6 +46,7 @@ typedef struct ZklCommandRun
 {
 	bool		active;
 	uint32		generation;		/* of the slot */
+	Oid			role;			/* that asks */
 	uint32		attempt;
 	bool		again;			/* it may have been done already */
 	ZklCommand	command;

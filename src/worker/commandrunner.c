@@ -18,9 +18,11 @@
 #include "utils/memutils.h"
 
 #include "faultpoint.h"
+#include "settings.h"
 #include "shared/locktable.h"
 #include "worker/commandrun.h"
 #include "worker/commandrunner.h"
+#include "worker/rolewindow.h"
 
 /*
  * Two for each command.  Not more may be on their way, because a ticket's request
@@ -109,10 +111,11 @@ take_commands(void)
 {
 	int			slot;
 	uint32		generation;
+	Oid			role;
 	bool		again;
 	ZklCommand	command;
 
-	while (zkl_mailbox_take(&slot, &generation, &command, &again))
+	while (zkl_mailbox_take(&slot, &generation, &role, &command, &again))
 	{
 		ZklCommandRun *run = &runs[slot];
 
@@ -120,6 +123,7 @@ take_commands(void)
 		stop(run);
 		run->active = true;
 		run->generation = generation;
+		run->role = role;
 		/* The deletes of an earlier worker may have been done. */
 		run->again = again;
 		run->command = command;
@@ -135,7 +139,8 @@ take_commands(void)
 static bool
 may_send(void)
 {
-	return zkl_session_is_usable() && in_flight < WINDOW;
+	return zkl_session_is_usable() &&
+		in_flight < zkl_role_window_limit(WINDOW, zkl_now());
 }
 
 /* False if there is nothing to send. */
@@ -147,6 +152,7 @@ send_next(ZklCommandRun *run)
 
 	/* Each request gets exactly one answer, which takes it off again. */
 	in_flight++;
+	zkl_role_window_note(run->role, zkl_now());
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests, 1);
 	zkl_command_run_send(run);
 	return true;

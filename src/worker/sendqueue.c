@@ -20,6 +20,7 @@
 #include "worker/commandrunner.h"
 #include "worker/entrystate.h"
 #include "worker/lockdirectory.h"
+#include "worker/rolewindow.h"
 #include "worker/sendqueue.h"
 #include "zookeeper/session.h"
 
@@ -43,7 +44,8 @@ typedef enum Turn
 	TURN_WAITING,				/* of locks that backends wait for */
 	TURN_LEASES,				/* of semaphores */
 	TURN_TOGETHER,				/* of locks that a backend waits for together
-								 * with one that is TURN_WAITING */
+								 * with one that is TURN_WAITING, or that are
+								 * more than their role's share */
 	TURN_PARENTS,				/* of locks that backends wait for, and that
 								 * need directories above their own: up to 17
 								 * creates in one request */
@@ -61,7 +63,7 @@ static int	nstandby = 0;		/* ... and those of them that stand by */
 
 static void start_entry(ZklEntry *entry, void *arg);
 static ZklEntry *owner_of_line(ZklEntry *entry);
-static Turn turn_of(const ZklEntry *entry);
+static Turn turn_of(const ZklEntry *entry, int64 now);
 static void leave_line(ZklEntry *entry);
 static void stop_listening(ZklEntry *lease);
 static bool choose_turn(Turn *chosen);
@@ -82,6 +84,7 @@ zkl_send_queue_start(void)
 {
 	for (int i = 0; i < NTURNS; i++)
 		dlist_init(&turns[i]);
+	zkl_role_window_start();
 	pg_atomic_write_u64(&zkl_session_info_mine->ephemeral_bytes, 0);
 	zkl_lock_table_visit(zkl_session_info_number(), LW_EXCLUSIVE, start_entry, NULL);
 }
@@ -109,6 +112,9 @@ void
 zkl_send_queue_make_due(ZklEntry *entry, ZklRequest request)
 {
 	ZklLine    *line = &owner_of_line(entry)->line;
+	int64		now = zkl_now();
+
+	zkl_role_window_note(entry->role, now);
 
 	/*
 	 * A ticket has one request at most.  What it had to send before has been
@@ -123,7 +129,7 @@ zkl_send_queue_make_due(ZklEntry *entry, ZklRequest request)
 	 * that many requests of one lock gain nothing.
 	 */
 	if (line->turn_link.next == NULL)
-		dlist_push_tail(&turns[turn_of(entry)], &line->turn_link);
+		dlist_push_tail(&turns[turn_of(entry, now)], &line->turn_link);
 }
 
 /* All leases of a semaphore share the line of its entry. */
@@ -138,7 +144,7 @@ owner_of_line(ZklEntry *entry)
  * locks that are owned or given up.
  */
 static Turn
-turn_of(const ZklEntry *entry)
+turn_of(const ZklEntry *entry, int64 now)
 {
 	if (entry->semaphore != NULL)
 		return TURN_LEASES;
@@ -146,7 +152,9 @@ turn_of(const ZklEntry *entry)
 		return TURN_REST;
 	if (entry->due == ZKL_REQUEST_CREATE_BOTH && entry->ticket.rounds > 0)
 		return TURN_PARENTS;
-	return entry->together ? TURN_TOGETHER : TURN_WAITING;
+	if (entry->together || zkl_role_window_is_full(entry->role, now))
+		return TURN_TOGETHER;
+	return TURN_WAITING;
 }
 
 /*
@@ -257,7 +265,8 @@ bulk_may_be_sent(void)
 	 * of their own.
 	 */
 	return bulk_is_next ||
-		zkl_session_outstanding() - zkl_command_runner_outstanding() < BULK_WINDOW;
+		zkl_session_outstanding() - zkl_command_runner_outstanding() <
+		zkl_role_window_limit(BULK_WINDOW, zkl_now());
 }
 
 static ZklEntry *
@@ -456,6 +465,9 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	stop_listening(entry);		/* ... to a list that was sent before */
 	zkl_ticket_begin_attempt(ticket, random_bytes, entry->only_tries);
 	zkl_recipe_make_prefix(ticket->mode, ticket->uuid, name);
+	entry->sent_for = entry->role;
+	entry->sent_at = zkl_now();
+	zkl_role_window_sent(entry->sent_for);
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.tickets, 1);
 	snprintf(data, sizeof(data), "%s%s", entry->about, plain_mark(entry));
 	if (request == ZKL_REQUEST_CREATE_BOTH)
@@ -477,6 +489,15 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests,
 							zkl_session_requests() - counted);
 	return true;
+}
+
+void
+zkl_send_queue_created(const ZklEntry *entry, bool is_lost)
+{
+	int64		now = zkl_now();
+
+	zkl_role_window_answered(entry->sent_for,
+							 is_lost ? -1 : now - entry->sent_at, now);
 }
 
 /*

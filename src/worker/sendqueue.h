@@ -49,6 +49,9 @@ extern void zkl_send_queue_note_standby(ZklEntry *entry);
  */
 extern ZklEntry *zkl_send_queue_send(void);
 
+/* The create of a ticket has been answered, or the answer is lost. */
+extern void zkl_send_queue_created(const ZklEntry *entry, bool is_lost);
+
 /*
  * A semaphore's list has been answered; "attempt" came back with it.  Returns
  * the leases that it is for: those whose creates were sent before the list.

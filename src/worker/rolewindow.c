@@ -1,0 +1,84 @@
+/*-------------------------------------------------------------------------
+ *
+ * rolewindow.c
+ *	  How much may be on its way while several roles need ZooKeeper.
+ *
+ * src/worker/rolewindow.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "protocol/window.h"
+#include "settings.h"
+#include "worker/rolewindow.h"
+
+/* Another role is expected for so long after it has sent something. */
+#define SHARED_FOR		ZKL_MS(1000)
+
+static int	on_the_way[ZKL_ROLE_WINDOWS];
+static ZklWindow window;
+static int	last_number;		/* of the role that had something to send ... */
+static int64 last_at;			/* ... at this moment; 0: none had */
+static int64 shared_until;
+
+static int	number_of(Oid role);
+static bool is_shared(int64 now);
+
+void
+zkl_role_window_start(void)
+{
+	memset(on_the_way, 0, sizeof(on_the_way));
+	zkl_window_start(&window);
+	last_at = 0;
+	shared_until = 0;
+}
+
+static int
+number_of(Oid role)
+{
+	return role % ZKL_ROLE_WINDOWS;
+}
+
+void
+zkl_role_window_note(Oid role, int64 now)
+{
+	if (number_of(role) != last_number && last_at != 0 &&
+		now < last_at + SHARED_FOR)
+		shared_until = now + SHARED_FOR;
+	last_number = number_of(role);
+	last_at = now;
+}
+
+static bool
+is_shared(int64 now)
+{
+	return now < shared_until;
+}
+
+int
+zkl_role_window_limit(int alone, int64 now)
+{
+	return is_shared(now) ? Min(window.size, alone) : alone;
+}
+
+void
+zkl_role_window_sent(Oid role)
+{
+	on_the_way[number_of(role)]++;
+}
+
+void
+zkl_role_window_answered(Oid role, int64 took, int64 now)
+{
+	Assert(on_the_way[number_of(role)] > 0);
+	on_the_way[number_of(role)]--;
+	if (took >= 0)
+		zkl_window_answered(&window, took, now);
+}
+
+bool
+zkl_role_window_is_full(Oid role, int64 now)
+{
+	return is_shared(now) && on_the_way[number_of(role)] >= window.size;
+}
