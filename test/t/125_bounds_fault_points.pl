@@ -5,6 +5,7 @@
 use strict;
 use warnings;
 
+use Errno;
 use IPC::Run;
 use Test::More;
 
@@ -79,36 +80,44 @@ $_->quit foreach @readers;
 
 # --- requests to ZooKeeper ----------------------------------------------------------------------
 
-# There are 16 places.  One role leaves as many free as it has.  Without a place, a session sends
-# nothing, and a look at all waits begins with two requests.
-my @abusers = map { session_of('abuser') } 1 .. 20;
+# There are 16 places.  One role leaves as many free as it has.
+my @abusers = map { session_of('abuser') } 1 .. 10;
 my @third = map { session_of('third') } 1 .. 4;
 my $queue = 'SELECT count(*) FROM zk_waits()';
+my $asked = $node->data_dir . '/zklock.fault.command-asked';
+
+sub stands_still { my ($pid) = @_; return slurp_file("/proc/$pid/stat") =~ /^\d+ \(.*\) T /; }
+
+# Each session wants to read.  One that gets a place stands still, and the others wait for one.
 sub take_places
 {
-	my ($role, $sql, $wanted, @sessions) = @_;
+	my ($role, $wanted, @sessions) = @_;
 	my $n = @sessions;
-	my $before = $node->status('requests');
-	$_->send($sql) foreach @sessions;
-	$node->wait_until("SELECT count(*) = $n FROM pg_stat_activity WHERE usename = '$role' AND state = 'active' AND wait_event_type = 'Extension'");
-	$node->wait_until("SELECT requests >= $before + $wanted FROM zk_status");
-	is($node->status('requests') - $before, $wanted, "$n sessions of role $role that want to read at a time send $wanted requests");
+	foreach my $session (@sessions)
+	{
+		my $pid = $session->pid;
+		symlink 'stop', $asked or $!{EEXIST} or die "symlink: $!";
+		$session->send($queue);
+		$zk->wait_until(sub { stands_still($pid) || $watcher->query("SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $pid") eq 't' },
+			'it to get a place, or to wait for one');
+		$wanted-- if stands_still($pid);
+	}
+	unlink $asked;
+	is($wanted, 0, "$n sessions of role $role want to read at a time, and its share of them may");
 	return;
 }
-$zk->pause;
-take_places('abuser', $queue, 2 * 8, @abusers);
-take_places('victim', $queue, 2 * 4, @victims);
-take_places('third', $queue, 2 * 2, @third);
-$zk->resume;
-is(join('', map { $_->answer } @abusers, @victims, @third), '0' x 32, 'all are answered in the end');
+
+sub go_on { kill 'CONT', map { $_->pid } @_; return join '', map { $_->answer } @_; }
+
+take_places('abuser', 8, @abusers);
+take_places('victim', 4, @victims);
+take_places('third', 2, @third);
+is(go_on(@abusers, @victims, @third), '0' x 22, 'all are answered in the end');
 
 # What a job needs goes the same way.
-$zk->pause;
-take_places('abuser', $queue, 2 * 8, @abusers);
-take_places('victim', q{SELECT zk_xact_run_once('/victim/job')}, 1, $victim);
-$zk->resume;
-is($victim->answer, 't', 'beside them, another role runs a job');
-$_->answer foreach @abusers;
+take_places('abuser', 8, @abusers);
+is($victim->query(q{SELECT zk_xact_run_once('/victim/job')}), 't', 'beside them, another role runs a job');
+go_on(@abusers);
 $_->quit foreach @third, @abusers[ 3 .. $#abusers ];
 
 # --- runs of jobs ---------------------------------------------------------------------------------
