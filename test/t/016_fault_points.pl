@@ -138,6 +138,9 @@ my %drives = (
 			$judge->query(acquire('mutex', $c->{path}));
 			$c->{victim}->send(acquire('multi', $c->{path}));
 			wait_until_watching($c);
+			# First it requests both at once.  It is to wait for the first one alone.
+			wait_for(sub { $zk->exists("/zklock$c->{path}/2") }, "$c->{name}: the second path to be requested");
+			wait_until($c->{node}, "SELECT count(*) = 0 FROM zk_locks WHERE path = '$c->{path}/2' AND pid IS NOT NULL");
 		},
 		sub { my ($c) = @_; $judge->query(release('mutex', $c->{path})); } ],
 	command => [ sub { }, sub { my ($c) = @_; $c->{victim}->send("SELECT count(*) FROM zk_lock_queue('$c->{path}')"); } ],
