@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* ZooKeeper may become slower for good, so the best time is forgotten slowly. */
-#define AGE		INT64_C(10000000)
+#define AGE		INT64_C(600000000)
 
 static void note_least(ZklWindow *window, int64_t took, int64_t now);
 
@@ -22,7 +22,7 @@ void
 zkl_window_start(ZklWindow *window)
 {
 	memset(window, 0, sizeof(*window));
-	window->size = ZKL_WINDOW_MIN;
+	window->size = ZKL_WINDOW_MAX;
 }
 
 void

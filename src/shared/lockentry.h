@@ -247,7 +247,9 @@ struct ZklEntry
 	int			bypass;			/* the greatest number of a znode that
 								 * bypass.c has counted; 0: none */
 	Oid			sent_for;		/* the role when its create was sent ... */
-	int64		sent_at;		/* ... and that moment */
+	int64		sent_at;		/* ... and that moment; 0: not to be timed */
+	uint32		bulk_epoch;		/* a bulk request is on its way, if this is
+								 * the number that sendqueue.c has */
 	ZklRequest	due;			/* the request to send next */
 	dlist_node	due_link;
 	ZklLine		line;			/* the requests of this lock, or of this

@@ -139,8 +139,10 @@ take_commands(void)
 static bool
 may_send(void)
 {
-	return zkl_session_is_usable() &&
-		in_flight < zkl_role_window_limit(WINDOW, zkl_now());
+	int			window = zkl_role_window_is_shared(zkl_now()) ?
+	zkl_role_window_size() : WINDOW;
+
+	return zkl_session_is_usable() && in_flight < window;
 }
 
 /* False if there is nothing to send. */

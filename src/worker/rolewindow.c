@@ -23,7 +23,6 @@ static int64 last_at;			/* ... at this moment; 0: none had */
 static int64 shared_until;
 
 static int	number_of(Oid role);
-static bool is_shared(int64 now);
 
 void
 zkl_role_window_start(void)
@@ -50,16 +49,16 @@ zkl_role_window_note(Oid role, int64 now)
 	last_at = now;
 }
 
-static bool
-is_shared(int64 now)
+bool
+zkl_role_window_is_shared(int64 now)
 {
 	return now < shared_until;
 }
 
 int
-zkl_role_window_limit(int alone, int64 now)
+zkl_role_window_size(void)
 {
-	return is_shared(now) ? Min(window.size, alone) : alone;
+	return window.size;
 }
 
 void
@@ -80,5 +79,5 @@ zkl_role_window_answered(Oid role, int64 took, int64 now)
 bool
 zkl_role_window_is_full(Oid role, int64 now)
 {
-	return is_shared(now) && on_the_way[number_of(role)] >= window.size;
+	return zkl_role_window_is_shared(now) && on_the_way[number_of(role)] >= window.size;
 }

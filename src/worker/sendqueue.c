@@ -44,8 +44,7 @@ typedef enum Turn
 	TURN_WAITING,				/* of locks that backends wait for */
 	TURN_LEASES,				/* of semaphores */
 	TURN_TOGETHER,				/* of locks that a backend waits for together
-								 * with one that is TURN_WAITING, or that are
-								 * more than their role's share */
+								 * with one that is TURN_WAITING */
 	TURN_PARENTS,				/* of locks that backends wait for, and that
 								 * need directories above their own: up to 17
 								 * creates in one request */
@@ -58,18 +57,23 @@ static dlist_head turns[NTURNS];
 static Turn next_bulk = TURN_LEASES;
 static bool bulk_is_next = false;	/* a lock for which a backend waits had
 									 * its turn */
+static int	nbulk = 0;			/* tickets with a bulk request on its way ... */
+static uint32 bulk_epoch = 1;	/* ... which have this number */
 static int	ncounted = 0;		/* tickets whose bytes count ... */
 static int	nstandby = 0;		/* ... and those of them that stand by */
 
 static void start_entry(ZklEntry *entry, void *arg);
 static ZklEntry *owner_of_line(ZklEntry *entry);
-static Turn turn_of(const ZklEntry *entry, int64 now);
+static Turn turn_of(const ZklEntry *entry);
 static void leave_line(ZklEntry *entry);
 static void stop_listening(ZklEntry *lease);
-static bool choose_turn(Turn *chosen);
+static ZklLine *choose_line(Turn *turn);
+static ZklLine *first_line(Turn turn);
+static bool is_over_share(const ZklEntry *entry);
 static Turn bulk_after(Turn bulk);
 static bool bulk_may_be_sent(void);
 static ZklEntry *send_due(void);
+static void count_bulk(ZklEntry *entry);
 static bool send_request(ZklEntry *entry, ZklRequest request);
 static void send_list(ZklEntry *entry, const char *directory);
 static void listen_to(ZklEntry *lease, uint32 list);
@@ -104,6 +108,7 @@ start_entry(ZklEntry *entry, void *arg)
 	entry->listening_link.next = NULL;
 	entry->counted = false;
 	entry->standby = false;
+	entry->bulk_epoch = 0;
 	if (entry->ticket.state != ZKL_TICKET_NONE)
 		count_bytes(entry, true);
 }
@@ -112,9 +117,10 @@ void
 zkl_send_queue_make_due(ZklEntry *entry, ZklRequest request)
 {
 	ZklLine    *line = &owner_of_line(entry)->line;
-	int64		now = zkl_now();
 
-	zkl_role_window_note(entry->role, now);
+	/* A backend waits. */
+	if (entry->ticket.state < ZKL_TICKET_OWNED)
+		zkl_role_window_note(entry->role, zkl_now());
 
 	/*
 	 * A ticket has one request at most.  What it had to send before has been
@@ -129,7 +135,7 @@ zkl_send_queue_make_due(ZklEntry *entry, ZklRequest request)
 	 * that many requests of one lock gain nothing.
 	 */
 	if (line->turn_link.next == NULL)
-		dlist_push_tail(&turns[turn_of(entry, now)], &line->turn_link);
+		dlist_push_tail(&turns[turn_of(entry)], &line->turn_link);
 }
 
 /* All leases of a semaphore share the line of its entry. */
@@ -144,7 +150,7 @@ owner_of_line(ZklEntry *entry)
  * locks that are owned or given up.
  */
 static Turn
-turn_of(const ZklEntry *entry, int64 now)
+turn_of(const ZklEntry *entry)
 {
 	if (entry->semaphore != NULL)
 		return TURN_LEASES;
@@ -152,9 +158,7 @@ turn_of(const ZklEntry *entry, int64 now)
 		return TURN_REST;
 	if (entry->due == ZKL_REQUEST_CREATE_BOTH && entry->ticket.rounds > 0)
 		return TURN_PARENTS;
-	if (entry->together || zkl_role_window_is_full(entry->role, now))
-		return TURN_TOGETHER;
-	return TURN_WAITING;
+	return entry->together ? TURN_TOGETHER : TURN_WAITING;
 }
 
 /*
@@ -213,7 +217,7 @@ zkl_send_queue_send(void)
 	ZklEntry   *refused;
 	Turn		turn;
 
-	if (!choose_turn(&turn))
+	if (choose_line(&turn) == NULL)
 		return NULL;
 	/* All that the window allows goes out in few packets. */
 	zkl_session_begin_sending();
@@ -222,28 +226,55 @@ zkl_send_queue_send(void)
 	return refused;
 }
 
-/* False: nothing can be sent now. */
-static bool
-choose_turn(Turn *chosen)
+/* NULL: nothing can be sent now. */
+static ZklLine *
+choose_line(Turn *turn)
 {
 	Turn		bulk = next_bulk;
+	ZklLine    *line;
 
 	/* Before the barrier of a new connection, nothing may be sent. */
 	if (!zkl_session_is_usable() || zkl_session_outstanding() >= WINDOW)
-		return false;
+		return NULL;
 	for (int i = 0; i < NTURNS; i++)
 	{
 		/* Locks that are waited for come first, or after all that is bulk. */
 		bool		waiting = i == (bulk_is_next ? NTURNS - 1 : 0);
 
-		*chosen = waiting ? TURN_WAITING : bulk;
+		*turn = waiting ? TURN_WAITING : bulk;
 		if (!waiting)
 			bulk = bulk_after(bulk);
-		if (!dlist_is_empty(&turns[*chosen]) &&
-			(waiting || bulk_may_be_sent()))
-			return true;
+		line = first_line(*turn);
+		if (line != NULL && (waiting || bulk_may_be_sent()))
+			return line;
 	}
-	return false;
+	return NULL;
+}
+
+/* Of those that are waited for, the first that is not over its role's share. */
+static ZklLine *
+first_line(Turn turn)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &turns[turn])
+	{
+		ZklLine    *line = dlist_container(ZklLine, turn_link, iter.cur);
+
+		if (turn != TURN_WAITING ||
+			!is_over_share(dlist_head_element(ZklEntry, due_link, &line->entries)))
+			return line;
+	}
+	return NULL;
+}
+
+/* Then it is sent when another create of the role has been answered. */
+static bool
+is_over_share(const ZklEntry *entry)
+{
+	return (entry->due == ZKL_REQUEST_CREATE ||
+			entry->due == ZKL_REQUEST_CREATE_BOTH) &&
+		zkl_role_window_is_full(entry->role, zkl_now());
 }
 
 static Turn
@@ -260,23 +291,25 @@ static bool
 bulk_may_be_sent(void)
 {
 	/*
-	 * Right after a lock that is waited for, whatever is under way; else as
-	 * far as their small window allows.  Requests of commands have a window
-	 * of their own.
+	 * While several roles need ZooKeeper, few tickets have one, whatever else
+	 * is under way.  Otherwise one is sent right after a lock that is waited
+	 * for, and more as far as their small window allows.  Requests of
+	 * commands have a window of their own.
 	 */
+	if (zkl_role_window_is_shared(zkl_now()))
+		return nbulk < zkl_role_window_size() / 2;
 	return bulk_is_next ||
-		zkl_session_outstanding() - zkl_command_runner_outstanding() <
-		zkl_role_window_limit(BULK_WINDOW, zkl_now());
+		zkl_session_outstanding() - zkl_command_runner_outstanding() < BULK_WINDOW;
 }
 
 static ZklEntry *
 send_due(void)
 {
 	Turn		turn;
+	ZklLine    *line;
 
-	while (choose_turn(&turn))
+	while ((line = choose_line(&turn)) != NULL)
 	{
-		ZklLine    *line = dlist_head_element(ZklLine, turn_link, &turns[turn]);
 		ZklEntry   *entry = dlist_head_element(ZklEntry, due_link,
 											   &line->entries);
 		ZklRequest	request = entry->due;
@@ -296,8 +329,19 @@ send_due(void)
 		/* Only a create is refused.  The rest goes on in the next call. */
 		if (!send_request(entry, request))
 			return entry;
+		if (turn != TURN_WAITING)
+			count_bulk(entry);
 	}
 	return NULL;
+}
+
+/* Any answer to this ticket takes it off again. */
+static void
+count_bulk(ZklEntry *entry)
+{
+	if (entry->bulk_epoch != bulk_epoch)
+		nbulk++;
+	entry->bulk_epoch = bulk_epoch;
 }
 
 /*
@@ -466,7 +510,8 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	zkl_ticket_begin_attempt(ticket, random_bytes, entry->only_tries);
 	zkl_recipe_make_prefix(ticket->mode, ticket->uuid, name);
 	entry->sent_for = entry->role;
-	entry->sent_at = zkl_now();
+	/* Directories above the lock's would be timed as well. */
+	entry->sent_at = ticket->rounds > 0 ? 0 : zkl_now();
 	zkl_role_window_sent(entry->sent_for);
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.tickets, 1);
 	snprintf(data, sizeof(data), "%s%s", entry->about, plain_mark(entry));
@@ -492,12 +537,29 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 }
 
 void
-zkl_send_queue_created(const ZklEntry *entry, bool is_lost)
+zkl_send_queue_answered(ZklEntry *entry, const ZklTicketEvent *reply)
 {
 	int64		now = zkl_now();
+	bool		is_timed = reply->outcome != ZKL_OUTCOME_UNKNOWN &&
+	entry->sent_at != 0;
 
-	zkl_role_window_answered(entry->sent_for,
-							 is_lost ? -1 : now - entry->sent_at, now);
+	if (entry->bulk_epoch == bulk_epoch)
+	{
+		nbulk--;
+		entry->bulk_epoch = 0;
+	}
+	if (reply->request == ZKL_REQUEST_CREATE ||
+		reply->request == ZKL_REQUEST_CREATE_BOTH)
+		zkl_role_window_answered(entry->sent_for,
+								 is_timed ? now - entry->sent_at : -1, now);
+}
+
+void
+zkl_send_queue_forget_requests(void)
+{
+	nbulk = 0;
+	bulk_epoch++;
+	zkl_role_window_start();
 }
 
 /*

@@ -3,7 +3,7 @@
  * sendqueue.h
  *	  The requests of tickets: which are due, and when they are sent.
  *
- * Called only by tickets.c.
+ * Called by tickets.c, but for what heartbeat.c and sessionkeeper.c need.
  *
  * src/worker/sendqueue.h
  *
@@ -49,8 +49,11 @@ extern void zkl_send_queue_note_standby(ZklEntry *entry);
  */
 extern ZklEntry *zkl_send_queue_send(void);
 
-/* The create of a ticket has been answered, or the answer is lost. */
-extern void zkl_send_queue_created(const ZklEntry *entry, bool is_lost);
+/* A request of this ticket has been answered, or the answer is lost. */
+extern void zkl_send_queue_answered(ZklEntry *entry, const ZklTicketEvent *reply);
+
+/* All answers under way are dropped with the handle. */
+extern void zkl_send_queue_forget_requests(void);
 
 /*
  * A semaphore's list has been answered; "attempt" came back with it.  Returns

@@ -25,7 +25,7 @@
 #include "worker/identity.h"
 #include "worker/jobwriter.h"
 #include "worker/lookup.h"
-#include "worker/rolewindow.h"
+#include "worker/sendqueue.h"
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
 #include "worker/sessionnews.h"
@@ -293,7 +293,7 @@ abandon_handle(void)
 static void
 forget_requests(void)
 {
-	zkl_role_window_start();
+	zkl_send_queue_forget_requests();
 	zkl_command_runner_restarted();
 	zkl_job_writer_restarted();
 	zkl_wait_publisher_restarted();

@@ -137,10 +137,7 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 			 * ticket are answered, or dropped with the handle.
 			 */
 			entry = event->tag;
-			if (event->reply.request == ZKL_REQUEST_CREATE ||
-				event->reply.request == ZKL_REQUEST_CREATE_BOTH)
-				zkl_send_queue_created(entry,
-									   event->reply.outcome == ZKL_OUTCOME_UNKNOWN);
+			zkl_send_queue_answered(entry, &event->reply);
 			if (event->reply.request == ZKL_REQUEST_DELETE &&
 				event->reply.outcome == ZKL_OUTCOME_REFUSED)
 				ereport(LOG,

@@ -33,7 +33,10 @@ it_grows_where_requests_do_not_wait_for_each_other(void **state)
 
 	(void) state;
 	zkl_window_start(&window);
-	assert_int_equal(window.size, ZKL_WINDOW_MIN);
+	assert_int_equal(window.size, ZKL_WINDOW_MAX);
+	size_after(&window, 1, 1000, 0, &now);
+	assert_int_equal(size_after(&window, 100, 10000, 0, &now), ZKL_WINDOW_MIN);
+	zkl_window_start(&window);
 	assert_int_equal(size_after(&window, 100, 10000, 0, &now), ZKL_WINDOW_MAX);
 	assert_int_equal(size_after(&window, 1000, 10000, 100, &now), ZKL_WINDOW_MAX);
 }
@@ -74,8 +77,15 @@ it_gets_used_to_a_slower_zookeeper(void **state)
 	(void) state;
 	zkl_window_start(&window);
 	size_after(&window, 10, 1000, 0, &now);
-	assert_int_equal(size_after(&window, 2000, 5000, 0, &now), ZKL_WINDOW_MIN);
-	assert_int_equal(size_after(&window, 40000, 5000, 0, &now), ZKL_WINDOW_MAX);
+	assert_int_equal(size_after(&window, 60000, 5000, 0, &now), ZKL_WINDOW_MIN);
+	now += 1800 * INT64_C(1000000);
+	assert_int_equal(size_after(&window, 3000, 5000, 0, &now), ZKL_WINDOW_MIN);
+	for (int hour = 0; hour < 3 * 6; hour++)
+	{
+		now += 600 * INT64_C(1000000);
+		size_after(&window, 100, 5000, 0, &now);
+	}
+	assert_int_equal(window.size, ZKL_WINDOW_MAX);
 }
 
 static void
