@@ -170,7 +170,7 @@ struct ZklEntry
 	bool		watch_asked;	/* the worker watches the ticket's znode */
 	bool		comes_back;		/* re-acquired within zklock.linger */
 	int			kept_for;		/* which count of kept.h, from 1; 0: none */
-	Oid			role;			/* that logged in to request the ticket */
+	Oid			role;			/* that requested the ticket */
 	bool		only_tries;		/* the backend that requested the ticket only
 								 * tries */
 	bool		plain;			/* the ticket must not serve superusers,

@@ -547,6 +547,7 @@ want_again(ZklEntry *entry)
 		/* The caller feeds WANT at once, so the request counts as seen. */
 		entry->state = ZKL_ENTRY_WANTED;
 		entry->mode = claim->mode;
+		entry->role = claim->role;
 		strlcpy(entry->about, claim->about, sizeof(entry->about));
 		entry->plain &= !claim->superuser;
 		entry->seen = true;

@@ -313,6 +313,7 @@ send_due(void)
 		ZklEntry   *entry = dlist_head_element(ZklEntry, due_link,
 											   &line->entries);
 		ZklRequest	request = entry->due;
+		int64		nsent = zkl_session_requests();
 
 		/* The line goes behind all others. */
 		dlist_delete(&line->turn_link);
@@ -329,7 +330,8 @@ send_due(void)
 		/* Only a create is refused.  The rest goes on in the next call. */
 		if (!send_request(entry, request))
 			return entry;
-		if (turn != TURN_WAITING)
+		/* An answer to another client may have become needless. */
+		if (turn != TURN_WAITING && zkl_session_requests() != nsent)
 			count_bulk(entry);
 	}
 	return NULL;
@@ -540,7 +542,7 @@ void
 zkl_send_queue_answered(ZklEntry *entry, const ZklTicketEvent *reply)
 {
 	int64		now = zkl_now();
-	bool		is_timed = reply->outcome != ZKL_OUTCOME_UNKNOWN &&
+	bool		is_timed = reply->outcome == ZKL_OUTCOME_OK &&
 	entry->sent_at != 0;
 
 	if (entry->bulk_epoch == bulk_epoch)
