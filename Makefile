@@ -5,7 +5,9 @@
 #	make installcheck			pg_regress and isolation tests, on a running server
 #
 # For developers:
+#	make help					this text
 #	make demo					the whole thing at work, on this machine, in two minutes
+#	make check					a part of the tests, in five minutes: enough before a commit
 #	make test					every test there is (test/run runs single levels)
 #	make unit					the unit tests only; they need no server
 #	make fuzz [SECONDS=n]		feeds the parsers what they do not expect, with libFuzzer
@@ -19,6 +21,7 @@
 #	make soak [HOURS=n]			locks for hours, and what that does to memory and ZooKeeper
 #	make abuse [SECONDS=n]		a lock beside a role that does as much as it can of one thing
 #	make fleet [SESSIONS=n]		what 1,000 servers cost three ZooKeepers, also after an outage
+#	make split-brain [CUTS=n]	cuts primaries off, with zklock.commit_requires and without
 #	make deadlock-storm [SECONDS=n]	locks in random orders; a checker knows the true deadlocks
 #	make sanitize				pg_regress and isolation tests with AddressSanitizer and UBSan
 #	make assertions				the same on a PostgreSQL with assertions, built from source
@@ -26,6 +29,9 @@
 #	make check-layers			which file may include, call and write what
 #	make indent, check-indent	PostgreSQL's own code layout
 #	make deb					Debian packages, in test/out/deb
+#	make dist					the bundle for PGXN, in test/out/dist
+#	make dist-check				takes it as a user does: unpacked, built, installed and tested
+#	make extension-image		loads zklock from a directory of its own, on a PostgreSQL 18
 #	make release VERSION=n		the version in all places, and the tag
 #	make matrix [SMOKE=1]		the tests on each release of Debian, in chroots, or some of them
 #
@@ -37,7 +43,7 @@
 
 EXTENSION  = zklock
 RELEASE   := $(shell sed -n 's/^   "version": "\(.*\)",$$/\1/p' $(or $(srcdir),.)/META.json)
-DATA       = zklock--1.0.sql
+DATA       = zklock--1.0.sql zklock--1.0--1.1.sql
 MODULE_big = zklock
 PROGRAMS   = zklock-run
 PGFILEDESC = "zklock - cluster-wide locks through ZooKeeper"
@@ -49,8 +55,8 @@ SHLIB_LINK += $(if $(filter linux,$(PORTNAME)),-Xlinker -Bsymbolic-functions)
 # Pure C: src/protocol knows neither PostgreSQL nor ZooKeeper, so that "make unit" can
 # compile it alone.
 PURE         = $(sort $(wildcard src/protocol/*.c))
-HEADER_FILES = $(wildcard src/*.h src/*/*.h)
-SOURCES      = $(sort $(wildcard src/*.c src/*/*.c))
+HEADER_FILES = $(wildcard src/*.h src/*/*.h src/*/*/*.h)
+SOURCES      = $(sort $(wildcard src/*.c src/*/*.c src/*/*/*.c))
 CLIENTS      = $(wildcard src/bin/*.c)
 
 OBJS = $(patsubst %.c,%.o,$(filter-out src/faultpoint.c $(CLIENTS),$(SOURCES)))
@@ -89,8 +95,11 @@ REGRESS        := $(sort $(patsubst sql/%.sql,%,$(wildcard sql/*.sql)))
 ISOLATION      := $(sort $(patsubst test/specs/%.spec,%,$(wildcard test/specs/*.spec)))
 ISOLATION_OPTS  = --inputdir=test
 
+# With log_lock_waits, a client that waits gets a NOTICE sooner or later.
+installcheck: export PGOPTIONS := $(PGOPTIONS) -c log_lock_waits=off
+
 UNIT_TESTS  := $(patsubst %.c,%,$(wildcard test/unit/test_*.c))
-EXTRA_CLEAN  = $(UNIT_TESTS) test/fuzz/fuzz src/faultpoint.o test/out typedefs.list tmp_check
+EXTRA_CLEAN  = $(UNIT_TESTS) test/unit/*.o test/fuzz/fuzz src/faultpoint.o test/out typedefs.list tmp_check
 
 ifdef PG_VERSION
 PG_CONFIG ?= /usr/lib/postgresql/$(PG_VERSION)/bin/pg_config
@@ -128,10 +137,19 @@ endif
 .DEFAULT_GOAL = all
 
 # Without PostgreSQL's development files, "test" and "demo" must still work: they
-# install what is missing.
+# install what is missing.  "make check" does without PGXS, whose own target of that name
+# only says that it is not supported.
+ifneq ($(MAKECMDGOALS),check)
 PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
+endif
 ifneq ($(PGXS),)
 include $(PGXS)
+
+# man looks for pages beside the directory of the program, and Debian's PostgreSQL has its
+# pages elsewhere.  "make install mandir=..." chooses another place.
+ifeq ($(filter $(abspath $(bindir)/../man $(bindir)/../share/man),$(abspath $(mandir))),)
+mandir = /usr/local/share/man
+endif
 
 zklock-run: $(CLIENTS) $(HEADER_FILES) META.json
 	$(CC) $(CFLAGS) $(CPPFLAGS) -I$(libpq_srcdir) \
@@ -154,16 +172,32 @@ endif
 # A change in a header rebuilds everything: cheap at this size, and never wrong.
 $(OBJS): $(HEADER_FILES) META.json
 
+# The comment at the beginning of this file.
+help:
+	@sed -n '/^#/!q; s/^# \{0,1\}//; p' '$(firstword $(MAKEFILE_LIST))'
+
 # --- unit tests ---------------------------------------------------------------
 
 UNIT_CFLAGS = -std=c99 -Wall -Wextra -Werror -g -fsanitize=address,undefined \
 	-fno-sanitize-recover=all -Isrc
 
-$(UNIT_TESTS): %: %.c $(wildcard test/unit/*.h) $(PURE) $(HEADER_FILES)
-	$(CC) $(UNIT_CFLAGS) $< $(PURE) -o $@ -lcmocka
+# The pure code is compiled once for all tests.
+UNIT_OBJS = $(patsubst src/protocol/%.c,test/unit/%.o,$(PURE))
 
-unit: $(UNIT_TESTS)
-	@failed=0; for t in $^; do echo "# $$t"; ./$$t || failed=1; done; exit $$failed
+$(UNIT_OBJS): test/unit/%.o: src/protocol/%.c $(HEADER_FILES)
+	$(CC) $(UNIT_CFLAGS) -c $< -o $@
+
+$(UNIT_TESTS): %: %.c $(wildcard test/unit/*.h) $(UNIT_OBJS) $(HEADER_FILES)
+	$(CC) $(UNIT_CFLAGS) $< $(UNIT_OBJS) -o $@ -lcmocka
+
+# With -j, several run at a time; what each prints stays together.
+UNIT_RUNS = $(addsuffix .run,$(UNIT_TESTS))
+
+$(UNIT_RUNS): %.run: %
+	@echo "# $<"; ./$<
+
+unit:
+	@$(MAKE) --no-print-directory --keep-going --output-sync=target $(UNIT_RUNS)
 
 # --- fuzzing -------------------------------------------------------------------
 
@@ -230,6 +264,11 @@ check-indent: have-indent typedefs.list
 test:
 	@test/run
 
+ifeq ($(MAKECMDGOALS),check)
+check:
+	@test/run smoke
+endif
+
 sanitize:
 	@SANITIZE=1 test/run regress
 
@@ -250,6 +289,9 @@ abuse:
 
 fleet:
 	@test/fleet/run $(SESSIONS)
+
+split-brain:
+	@test/split-brain $(CUTS)
 
 deadlock-storm:
 	@STORM_SECONDS=$(or $(SECONDS),60) test/run tap deadlock_storm
@@ -276,10 +318,19 @@ bench-compare:
 deb:
 	@package/deb
 
+dist:
+	@package/dist
+
+dist-check:
+	@test/dist
+
+extension-image:
+	@test/on sid 18 tap 316_extension_image
+
 release:
 	@package/release $(VERSION)
 
 matrix:
 	@package/matrix $(RELEASES)
 
-.PHONY: all install-man uninstall-man unit fuzz model instructions check-layers have-indent indent check-indent test sanitize assertions valgrind demo faults client-tls abuse fleet soak deadlock-storm bench bench-doc bench-compare deb release matrix
+.PHONY: $(UNIT_RUNS) all help install-man uninstall-man check unit fuzz model instructions check-layers have-indent indent check-indent test sanitize assertions valgrind demo faults client-tls abuse fleet split-brain soak deadlock-storm bench bench-doc bench-compare deb dist dist-check extension-image release matrix

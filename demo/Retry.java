@@ -24,8 +24,10 @@ public class Retry {
         "40P01", // deadlock detected
         "40001"); // serialization failure
 
-    /** ZooKeeper cannot be reached. */
-    static final Set<String> LATER = Set.of("08006");
+    static final Set<String> LATER = Set.of(
+        "08006", // ZooKeeper cannot be reached
+        "57P03", // PostgreSQL is starting
+        "08001"); // PostgreSQL cannot be reached
 
     // ZK002, the lease time is over, is in neither: the work would take too long again.
 

@@ -26,6 +26,9 @@ var atOnce = map[string]bool{
 // ZooKeeper cannot be reached.
 var later = map[string]bool{"08006": true}
 
+// PostgreSQL cannot be reached, or is starting (57P03), so nothing was done.
+var errNoConnection = errors.New("no connection")
+
 // ZK002, the lease time is over, is in neither: the work would take too long again.
 
 var errNotGranted = errors.New("the lock was not granted in time")
@@ -38,13 +41,18 @@ func runLocked(ctx context.Context, url, path string, timeout time.Duration, att
 	for attempt := 1; ; attempt++ {
 		err := tryLocked(ctx, url, path, timeout, work)
 
-		// The error of a broken connection is no PgError.
+		// The error of a connection that breaks is no PgError.
 		var refused *pgconn.PgError
-		if attempt == attempts || !errors.As(err, &refused) || !atOnce[refused.Code] && !later[refused.Code] {
+		code := "no connection"
+		if errors.As(err, &refused) {
+			code = refused.Code
+		}
+		wait := later[code] || errors.Is(err, errNoConnection)
+		if attempt == attempts || !wait && !atOnce[code] {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "attempt %d failed with %s\n", attempt, refused.Code)
-		if later[refused.Code] {
+		fmt.Fprintf(os.Stderr, "attempt %d failed with %s\n", attempt, code)
+		if wait {
 			longest := time.Minute
 			if attempt < 6 {
 				longest = time.Second << attempt
@@ -62,7 +70,7 @@ func runLocked(ctx context.Context, url, path string, timeout time.Duration, att
 func tryLocked(ctx context.Context, url, path string, timeout time.Duration, work func(pgx.Tx) error) error {
 	connection, err := pgx.Connect(ctx, url)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %v", errNoConnection, err)
 	}
 	defer connection.Close(ctx)
 

@@ -30,6 +30,7 @@ def run_locked(conninfo, path, work, timeout=datetime.timedelta(seconds=30), att
     raises the error.  Only the caller knows whether the work may be done twice.
     """
     for attempt in range(1, attempts + 1):
+        connection = None
         try:
             # A loss may end the connection, so each attempt has its own.  Leaving this "with"
             # commits.
@@ -40,10 +41,13 @@ def run_locked(conninfo, path, work, timeout=datetime.timedelta(seconds=30), att
                         raise TimeoutError(f"lock {path} was not granted within {timeout}")
                     return work(cursor)
         except psycopg.Error as error:
-            if attempt == attempts or error.sqlstate not in AT_ONCE | LATER:
+            # Without a connection, nothing was done: PostgreSQL may be starting (57P03), but
+            # psycopg has no SQLSTATE of that.
+            later = connection is None or error.sqlstate in LATER
+            if attempt == attempts or not later and error.sqlstate not in AT_ONCE:
                 raise
-            print(f"attempt {attempt} failed with {error.sqlstate}", file=sys.stderr, flush=True)
-            if error.sqlstate in LATER:
+            print(f"attempt {attempt} failed with {error.sqlstate or error}", file=sys.stderr, flush=True)
+            if later:
                 time.sleep(random.uniform(0, min(2**attempt, 60)))
 
 

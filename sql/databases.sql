@@ -28,7 +28,7 @@ SELECT zk_lock_is_held(U&'/regress/K\00e4se'), zk_lock_is_held(U&'/regress/Ka\03
 \set other `psql -XqAt -d regress_zklock_latin1 -c "SET client_encoding = 'UTF8'" -c "SELECT zk_lock_acquire('/regress/K' || chr(228) || 'se', '0'), octet_length('/regress/K' || chr(228) || 'se')" -c "SELECT path FROM zk_locks WHERE granted ORDER BY path COLLATE \"C\""`
 \echo :other
 SELECT zk_lock_release('/regress/Käse'), zk_lock_release('/regress/锁');
-\set other `psql -XqAt -d regress_zklock_latin1 -c "SELECT zk_lock_acquire('/regress/K' || chr(228) || 'se', '1 minute')" -c "SELECT path FROM zk_locks WHERE granted"`
+\set other `psql -XqAt -d regress_zklock_latin1 -c "SET client_encoding = 'UTF8'" -c "SELECT zk_lock_acquire('/regress/K' || chr(228) || 'se', '1 minute')" -c "SELECT path, zk_lock_release(path) FROM zk_locks WHERE granted"`
 \echo :other
 
 -- the limit is in bytes of UTF-8, and some characters are refused

@@ -36,6 +36,11 @@ SELECT state FROM zk.zk_status;
 SELECT zk.zk_lock_release('/regress/a');
 DROP EXTENSION zklock;
 DROP SCHEMA zk;
-CREATE EXTENSION zklock;
+
+-- the objects of 1.0, whose rows have fewer columns, and then those of today
+CREATE EXTENSION zklock VERSION '1.0';
+SELECT count(*), count(stats_reset) FROM zk_stat;
+ALTER EXTENSION zklock UPDATE;
+SELECT count(*), count(late_commits), has_table_privilege('public', 'zk_stat', 'SELECT') FROM zk_stat;
 SELECT extversion FROM pg_extension WHERE extname = 'zklock';
 CALL all_is_gone();

@@ -79,7 +79,7 @@ SELECT zk_run_once('/regress/jobs', '2024-05-05 06:00Z'), zk_run_once('/regress/
 SELECT zk_lock_release('/regress/jobs');
 CALL job_says('/regress/jobs', 'done');
 
--- the last transaction counts
+-- and only a release says that it is done; the last transaction counts
 SELECT zk_run_once('/regress/jobs', '2024-05-05 07:00Z');
 SELECT 1/0;
 SELECT zk_lock_release_all();
@@ -92,7 +92,10 @@ CALL job_says('/regress/jobs', 'done');
 SELECT zk_run_once('/regress/jobs', '2024-05-05 09:00Z');
 DISCARD ALL;
 SET client_min_messages = warning;
-CALL job_says('/regress/jobs', 'done');
+CALL job_says('/regress/jobs', 'failed');
+SELECT zk_run_once('/regress/jobs', '2024-05-05 09:30Z');
+SELECT pg_advisory_unlock_all();
+CALL job_says('/regress/jobs', 'failed');
 
 -- a plain claim is no run; the run ends with its own acquire
 SELECT zk_lock_acquire('/regress/jobs');
@@ -144,6 +147,10 @@ SELECT work() WHERE zk_xact_run_once('/regress/jobs', '2024-05-07 02:30Z', spaci
 SELECT work() WHERE zk_xact_run_once('/regress/jobs', '2024-05-07 02:30Z', spacing => '1 hour', retry => true);
 SELECT tick, attempt FROM jobs;
 
+-- a job that runs twice a year
+SELECT work() WHERE zk_xact_run_once('/regress/jobs/rarely', '2024-01-01 02:00Z', spacing => '5 months');
+SELECT work() WHERE zk_xact_run_once('/regress/jobs/rarely', '2024-05-01 02:00Z', spacing => '5 months');
+
 -- the tick that is the default is a minute's beginning, and nearly now
 SELECT zk_run_once('/regress/jobs/default');
 SELECT extract(epoch FROM tick) % 60 = 0, tick BETWEEN now() - interval '1 minute' AND now() + interval '1 minute'
@@ -159,6 +166,7 @@ SELECT fails($$'/regress/jobs', 'infinity'$$);
 SELECT fails($$'/regress/jobs', '-infinity'$$);
 SELECT fails($$'/regress/jobs', retry => NULL$$);
 SELECT fails($$'/regress/jobs', spacing => '-1 s'$$);
+SELECT fails($$'/regress/jobs', spacing => '1000001 days'$$);
 SELECT fails($$'/regress/jobs', timeout => '-1 s'$$);
 SELECT fails($$'/.zklock'$$);
 SELECT fails($$'/.zklock/jobs'$$);
@@ -187,6 +195,8 @@ RESET ROLE;
 GRANT pg_signal_backend TO regress_zklock_job;
 SET ROLE regress_zklock_job;
 SELECT zk_job_forget('/regress/of role'), zk_job_forget('/regress/of role');
+-- a superuser's only for superusers
+SELECT failure($$SELECT zk_job_forget('/regress/jobs')$$);
 RESET ROLE;
 DROP ROLE regress_zklock_job;
 SELECT zk_run_once('/regress/jobs', '2024-01-01Z');

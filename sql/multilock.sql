@@ -42,7 +42,7 @@ SELECT claims();
 CREATE FUNCTION thousand() RETURNS text[] LANGUAGE sql RETURN
 	ARRAY(SELECT '/regress/many/' || i FROM generate_series(1, 1000) i);
 CREATE FUNCTION held() RETURNS text LANGUAGE sql RETURN
-	(SELECT format('%s held, %s znodes, %s tokens, %s local locks', count(*), count(DISTINCT znode), count(DISTINCT token),
+	(SELECT format('%s held, %s znodes, %s tokens, %s local locks', count(*), count(DISTINCT znode), count(token),
 			(SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = 0 AND granted AND pid = pg_backend_pid()))
 	 FROM zk_locks WHERE pid = pg_backend_pid() AND granted);
 SELECT zk_multilock_acquire(thousand());

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * compat.h
- *	  What differs between the versions of PostgreSQL, 15 to 19.
+ *	  The differences between the versions of PostgreSQL, 15 to 19.
  *
  * The only file that looks at PG_VERSION_NUM.
  *
@@ -12,10 +12,14 @@
 #ifndef ZKL_COMPAT_H
 #define ZKL_COMPAT_H
 
+#include "catalog/pg_proc.h"
+#include "miscadmin.h"
+#include "postmaster/autovacuum.h"
 #include "storage/latch.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
+#include "utils/acl.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
@@ -28,7 +32,7 @@
 #error "zklock needs PostgreSQL 15 or later"
 #endif
 
-/* Goes before the declaration of a function that does not return. */
+/* Precedes the declaration of a function that does not return. */
 #if PG_VERSION_NUM >= 180000
 #define ZKL_NORETURN pg_noreturn
 #else
@@ -36,8 +40,8 @@
 #endif
 
 /*
- * What a signal handler hands on to PostgreSQL's own handlers; and handlers
- * that are none.
+ * The arguments that a signal handler passes on to PostgreSQL's own handler,
+ * and the two values that stand for no handler.
  */
 #if PG_VERSION_NUM >= 190000
 #define ZKL_SIGNAL_ARGUMENTS \
@@ -72,6 +76,17 @@
 	statement, query, read_only_tree, context, params, environment, receiver, \
 	completion
 
+/* Is this process a worker of autovacuum? */
+static inline bool
+zkl_am_autovacuum(void)
+{
+#if PG_VERSION_NUM >= 170000
+	return AmAutoVacuumWorkerProcess();
+#else
+	return IsAutoVacuumWorkerProcess();
+#endif
+}
+
 /* This process's place in the array of processes. */
 static inline int
 zkl_my_proc_number(void)
@@ -83,7 +98,10 @@ zkl_my_proc_number(void)
 #endif
 }
 
-/* The number of a process's transaction, which it has also without a XID. */
+/*
+ * The number of a process's transaction, which a transaction has even without
+ * an XID.
+ */
 static inline LocalTransactionId
 zkl_local_xid(const PGPROC *proc)
 {
@@ -100,7 +118,7 @@ zkl_my_local_xid(void)
 	return zkl_local_xid(MyProc);
 }
 
-/* The same of a process that holds or awaits a lock. */
+/* The same for a process that holds or awaits a lock. */
 static inline LocalTransactionId
 zkl_local_xid_of(const LockInstanceData *lock)
 {
@@ -111,7 +129,7 @@ zkl_local_xid_of(const LockInstanceData *lock)
 #endif
 }
 
-/* Does any process wait for a lock of this one's in this partition? */
+/* Does any process wait for a lock that this process has in this partition? */
 static inline bool
 zkl_awaited_in_partition(int partition)
 {
@@ -139,6 +157,17 @@ zkl_awaited_in_partition(int partition)
 	return awaited;
 }
 
+/* May this role execute the function? */
+static inline AclResult
+zkl_function_aclcheck(Oid function, Oid role)
+{
+#if PG_VERSION_NUM >= 160000
+	return object_aclcheck(ProcedureRelationId, function, role, ACL_EXECUTE);
+#else
+	return pg_proc_aclcheck(function, role, ACL_EXECUTE);
+#endif
+}
+
 static inline PGPROC *
 zkl_proc(int proc_number)
 {
@@ -157,9 +186,9 @@ zkl_lock_held_by_me(const LOCKTAG *tag, LOCKMODE mode)
 }
 
 /*
- * A hash table of fixed size in shared memory.  Without HASH_FIXED_SIZE, a part
- * of it that is full would take PostgreSQL's spare memory, which is for the
- * locks of all.
+ * Make a hash table of fixed size in shared memory.  Without HASH_FIXED_SIZE,
+ * a table that is full would take PostgreSQL's spare memory, which is meant
+ * for everyone's locks.
  */
 static inline HTAB *
 zkl_shmem_init_hash(const char *name, long nelems, HASHCTL *info, int flags)
@@ -171,7 +200,7 @@ zkl_shmem_init_hash(const char *name, long nelems, HASHCTL *info, int flags)
 #endif
 }
 
-/* A wait set that lives as long as the process. */
+/* Make a wait set that lives as long as the process. */
 static inline WaitEventSet *
 zkl_create_wait_event_set(int nevents)
 {
@@ -183,8 +212,8 @@ zkl_create_wait_event_set(int nevents)
 }
 
 /*
- * The wait event to show.  Before 17 all extensions share one; "event" keeps
- * what was allocated for "name".
+ * The wait event to show.  Before version 17, all extensions share one event;
+ * "event" stores what was allocated for "name".
  */
 static inline uint32
 zkl_wait_event(const char *name, uint32 *event)

@@ -3,9 +3,9 @@
  * faultpoint.h
  *	  Named moments at which a test makes a process stop, fail or die.
  *
- * Only "make FAULTS=1" compiles them in.  A point stands where a failure
- * between two steps matters, and is named after the step before it.  A name is
- * used once.  The comment of a point says if an LWLock is held there.
+ * Only "make FAULTS=1" compiles them in.  A point is placed where a failure
+ * between two steps matters, and is named after the step before it.  Each
+ * name is used only once.  A point's comment says if an LWLock is held there.
  *
  * src/faultpoint.h
  *

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "access/parallel.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "postmaster/postmaster.h"
 #include "utils/guc.h"
@@ -42,8 +43,19 @@ int			zkl_on_lost = ZKL_ON_LOST_CANCEL;
 bool		zkl_deadlock_detection = true;
 char	   *zkl_leader_of = NULL;
 bool		zkl_leader_on_standby = false;
+char	   *zkl_commit_requires = NULL;
+uint64		zkl_commit_requires_serial = 0;
+int			zkl_not_leading = ZKL_NOT_LEADING_ERROR;
 char	   *zkl_allowed_paths = NULL;
 bool		zkl_session_level = true;
+char	   *zkl_auth_file = NULL;
+char	   *zkl_acl = NULL;
+ZklAcl		zkl_settings_acl;
+char	   *zkl_ssl_ca_file = NULL;
+char	   *zkl_ssl_cert_file = NULL;
+char	   *zkl_ssl_key_file = NULL;
+char	   *zkl_sasl_user = NULL;
+char	   *zkl_sasl_password_file = NULL;
 
 static const struct config_enum_entry on_lost_options[] = {
 	{"cancel", ZKL_ON_LOST_CANCEL, false},
@@ -52,17 +64,36 @@ static const struct config_enum_entry on_lost_options[] = {
 	{NULL, 0, false}
 };
 
+static const struct config_enum_entry not_leading_options[] = {
+	{"error", ZKL_NOT_LEADING_ERROR, false},
+	{"terminate", ZKL_NOT_LEADING_TERMINATE, false},
+	{NULL, 0, false}
+};
+
 static void define_place_settings(void);
 static void define_time_settings(void);
 static void define_other_settings(void);
 static void define_leader_settings(void);
 static void define_role_settings(void);
+static void define_security_settings(void);
 static bool check_allowed_paths(char **newval, void **extra, GucSource source);
 static bool check_leader_of(char **newval, void **extra, GucSource source);
+static const char *leaders_fault(const char *list);
 static void check_leader(const char *path, void *arg);
+static bool check_commit_requires(char **newval, void **extra, GucSource source);
+static void assign_commit_requires(const char *newval, void *extra);
 static bool check_hosts(char **newval, void **extra, GucSource source);
+static bool check_node_name(char **newval, void **extra, GucSource source);
 static bool check_root(char **newval, void **extra, GucSource source);
 static bool check_max_locks(int *newval, void **extra, GucSource source);
+static void define_acl(void);
+static bool check_acl(char **newval, void **extra, GucSource source);
+static void assign_acl(const char *newval, void *extra);
+static void define_text(const char *name, const char *purpose,
+						const char *detail, char **variable,
+						GucStringCheckHook check);
+static bool check_tls(char **newval, void **extra, GucSource source);
+static bool check_sasl(char **newval, void **extra, GucSource source);
 
 /*
  * PostgreSQL replaces an invalid setting of an extension by the default, with
@@ -80,6 +111,7 @@ zkl_settings_define(void)
 		"zklock.max_jobs", "zklock.stat_locks", "zklock.sessions",
 		"zklock.on_lost", "zklock.synchronous_release",
 		"zklock.leader_of", "zklock.leader_on_standby",
+		"zklock.commit_requires", "zklock.not_leading",
 		"zklock.deadlock_detection",
 		"zklock.allowed_paths", "zklock.session_level",
 		"zklock.auth_file", "zklock.acl",
@@ -105,7 +137,7 @@ zkl_settings_define(void)
 	define_other_settings();
 	define_leader_settings();
 	define_role_settings();
-	zkl_settings_define_security();
+	define_security_settings();
 	MarkGUCPrefixReserved("zklock");
 
 	/*
@@ -125,7 +157,7 @@ static void
 define_place_settings(void)
 {
 	DefineCustomStringVariable("zklock.hosts",
-							   "The ZooKeeper servers, as host:port separated by commas.",
+							   "The ZooKeeper servers, as host or host:port, separated by commas.",
 							   "A chroot may follow; zklock keeps everything below it.",
 							   &zkl_hosts,
 							   "127.0.0.1:2181",
@@ -144,7 +176,7 @@ define_place_settings(void)
 							   &zkl_node_name,
 							   "",
 							   PGC_POSTMASTER, 0,
-							   NULL, NULL, NULL);
+							   check_node_name, NULL, NULL);
 }
 
 /*
@@ -184,7 +216,7 @@ define_time_settings(void)
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.commit_margin",
 							"How long a lock must still be certain when a transaction commits.",
-							NULL,
+							"It should be longer than the time from the check of the locks to the end of the commit.",
 							&zkl_commit_margin,
 							100, 0, 60 * 60 * 1000,
 							PGC_USERSET, GUC_UNIT_MS,
@@ -267,6 +299,21 @@ define_leader_settings(void)
 							 false,
 							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
+	DefineCustomStringVariable("zklock.commit_requires",
+							   "The leaderships without which no transaction that has written commits, as paths separated by commas.",
+							   "It must be the same on all servers that may become the primary.",
+							   &zkl_commit_requires,
+							   "",
+							   PGC_SUSET, 0,
+							   check_commit_requires, assign_commit_requires, NULL);
+	DefineCustomEnumVariable("zklock.not_leading",
+							 "What happens to a session that writes while this server does not lead what \"zklock.commit_requires\" names.",
+							 "Its statement fails, or the session is terminated.",
+							 &zkl_not_leading,
+							 ZKL_NOT_LEADING_ERROR,
+							 not_leading_options,
+							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
 }
 
 /*
@@ -296,6 +343,111 @@ define_role_settings(void)
 							 true,
 							 PGC_SUSET, 0,
 							 NULL, NULL, NULL);
+}
+
+/*
+ * The names of files help those who look for secrets, so not every role may
+ * see these settings.
+ */
+static void
+define_security_settings(void)
+{
+	define_acl();
+	define_text("zklock.auth_file",
+				"The file with this server's credentials for ZooKeeper.",
+				"Each line is a scheme, a blank, and the credentials.",
+				&zkl_auth_file, NULL);
+	define_text("zklock.ssl_ca_file",
+				"The file with the authorities that sign the certificates of ZooKeeper servers.",
+				"With it, all connections to ZooKeeper use TLS.",
+				&zkl_ssl_ca_file, check_tls);
+	define_text("zklock.ssl_cert_file",
+				"The file with this server's certificate for ZooKeeper.",
+				NULL,
+				&zkl_ssl_cert_file, check_tls);
+	define_text("zklock.ssl_key_file",
+				"The file with the private key of \"zklock.ssl_cert_file\".",
+				NULL,
+				&zkl_ssl_key_file, check_tls);
+	define_text("zklock.sasl_user",
+				"The user as which this server authenticates with ZooKeeper by SASL.",
+				"The mechanism is DIGEST-MD5.",
+				&zkl_sasl_user, check_sasl);
+	define_text("zklock.sasl_password_file",
+				"The file with the password of \"zklock.sasl_user\".",
+				NULL,
+				&zkl_sasl_password_file, check_sasl);
+}
+
+static void
+define_text(const char *name, const char *purpose, const char *detail,
+			char **variable, GucStringCheckHook check)
+{
+	DefineCustomStringVariable(name, purpose, detail, variable, "",
+							   PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   check, NULL, NULL);
+}
+
+/* The hashes in an access control list help those who guess passwords. */
+static void
+define_acl(void)
+{
+	DefineCustomStringVariable("zklock.acl",
+							   "The access control list of the znodes that this server creates.",
+							   "\"open\", \"creator\", or a list of scheme:id:permissions.",
+							   &zkl_acl,
+							   "open",
+							   PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   check_acl, assign_acl, NULL);
+}
+
+static bool
+check_acl(char **newval, void **extra, GucSource source)
+{
+	ZklAcl		acl;
+	const char *fault = zkl_acl_parse(*newval, &acl);
+
+	if (fault != NULL)
+		GUC_check_errdetail("%s", fault);
+	return fault == NULL;
+}
+
+static void
+assign_acl(const char *newval, void *extra)
+{
+	(void) zkl_acl_parse(newval, &zkl_settings_acl);
+}
+
+/*
+ * A server that is told to use TLS must not go on without it.
+ */
+static bool
+check_tls(char **newval, void **extra, GucSource source)
+{
+#ifndef ZKLOCK_TLS
+	if ((*newval)[0] != '\0')
+	{
+		GUC_check_errdetail("zklock was built with a library of ZooKeeper's C client that has no TLS.");
+		GUC_check_errhint("Build zklock with a library that has it, or use stunnel, as the documentation of zklock describes.");
+		return false;
+	}
+#endif
+	return true;
+}
+
+/* The same for SASL. */
+static bool
+check_sasl(char **newval, void **extra, GucSource source)
+{
+#ifndef ZKLOCK_SASL
+	if ((*newval)[0] != '\0')
+	{
+		GUC_check_errdetail("zklock was built with a library of ZooKeeper's C client that has no SASL.");
+		GUC_check_errhint("Build zklock with a library that has it, or use \"zklock.auth_file\".");
+		return false;
+	}
+#endif
+	return true;
 }
 
 /*
@@ -343,6 +495,29 @@ zkl_settings_visit_leaders(const char *list, ZklLeaderVisitor visitor,
 	}
 }
 
+typedef struct LeaderSearch
+{
+	const char *path;
+	bool		found;
+} LeaderSearch;
+
+static void
+compare_leader(const char *path, void *arg)
+{
+	LeaderSearch *search = arg;
+
+	search->found |= strcmp(path, search->path) == 0;
+}
+
+bool
+zkl_settings_lists_leader(const char *list, const char *path)
+{
+	LeaderSearch search = {path, false};
+
+	zkl_settings_visit_leaders(list, compare_leader, &search);
+	return search.found;
+}
+
 /* What is wrong with the list, or NULL; and how many paths it has. */
 typedef struct LeaderCheck
 {
@@ -353,16 +528,59 @@ typedef struct LeaderCheck
 static bool
 check_leader_of(char **newval, void **extra, GucSource source)
 {
+	const char *fault = leaders_fault(*newval);
+
+	if (fault != NULL)
+		GUC_check_errdetail("%s", fault);
+	return fault == NULL;
+}
+
+static const char *
+leaders_fault(const char *list)
+{
 	LeaderCheck check = {NULL, 0};
 
-	zkl_settings_visit_leaders(*newval, check_leader, &check);
+	zkl_settings_visit_leaders(list, check_leader, &check);
 	if (check.fault == NULL && check.npaths > ZKL_LEADERS_MAX)
-		GUC_check_errdetail("There are more than %d paths.", ZKL_LEADERS_MAX);
-	else if (check.fault != NULL)
-		GUC_check_errdetail("%s", check.fault);
-	else
-		return true;
-	return false;
+		return "There are more than " CppAsString2(ZKL_LEADERS_MAX) " paths.";
+	return check.fault;
+}
+
+/*
+ * A superuser may write without the leadership, but not in silence.
+ *
+ * If this refused a value that a session finds in the catalog when it begins,
+ * PostgreSQL would go on with the value of the server, which may require less.  Such
+ * a value was stored before zklock was loaded, and so was not checked.  It is kept:
+ * no server leads what is no valid path, so it allows no writes.
+ */
+static bool
+check_commit_requires(char **newval, void **extra, GucSource source)
+{
+	const char *fault = leaders_fault(*newval);
+	bool		is_stored = source >= PGC_S_GLOBAL && source <= PGC_S_DATABASE_USER;
+
+	if (fault != NULL && is_stored)
+		ereport(WARNING,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("invalid value for parameter \"%s\": \"%s\"",
+					   "zklock.commit_requires", *newval),
+				errdetail("%s", fault));
+	else if (fault != NULL)
+		GUC_check_errdetail("%s", fault);
+	else if ((source == PGC_S_SESSION || source == PGC_S_CLIENT) &&
+			 !InitializingParallelWorker && zkl_commit_requires != NULL &&
+			 strcmp(*newval, zkl_commit_requires) != 0)
+		ereport(LOG_SERVER_ONLY,
+				errmsg("this session sets \"zklock.commit_requires\" from \"%s\" to \"%s\"",
+					   zkl_commit_requires, *newval));
+	return fault == NULL || is_stored;
+}
+
+static void
+assign_commit_requires(const char *newval, void *extra)
+{
+	zkl_commit_requires_serial++;
 }
 
 static void
@@ -420,6 +638,25 @@ check_root(char **newval, void **extra, GucSource source)
 	return fault == NULL;
 }
 
+/*
+ * A longer name would cut off what znodes say about a backend.  Databases of any
+ * encoding show it, and so do other servers.
+ */
+static bool
+check_node_name(char **newval, void **extra, GucSource source)
+{
+	int			length = strlen(*newval);
+
+	if (length >= ZKL_NODE_NAME_SIZE)
+		GUC_check_errdetail("The name has %d bytes; the limit is %d.",
+							length, ZKL_NODE_NAME_SIZE - 1);
+	else if (pg_encoding_verifymbstr(PG_UTF8, *newval, length) != length)
+		GUC_check_errdetail("The name is not valid UTF-8.");
+	else
+		return true;
+	return false;
+}
+
 /* PostgreSQL can check one range only, and -1 is apart from it. */
 static bool
 check_max_locks(int *newval, void **extra, GucSource source)
@@ -433,18 +670,22 @@ check_max_locks(int *newval, void **extra, GucSource source)
 const char *
 zkl_settings_node_name(void)
 {
-	static char name[128];
+	return zkl_node_name[0] != '\0' ? zkl_node_name : zkl_settings_host();
+}
 
-	if (zkl_node_name[0] != '\0')
-		return zkl_node_name;
-	if (name[0] == '\0')
+const char *
+zkl_settings_host(void)
+{
+	static char host[80];		/* Linux has 64 characters for its name */
+
+	if (host[0] == '\0')
 	{
-		if (gethostname(name, sizeof(name) - 8) != 0)
-			strcpy(name, "localhost");
+		if (gethostname(host, sizeof(host) - 8) != 0)
+			strcpy(host, "localhost");
 
 		/* gethostname() need not put a null behind a name that it cuts. */
-		name[sizeof(name) - 8] = '\0';
-		snprintf(name + strlen(name), 8, ":%d", PostPortNumber);
+		host[sizeof(host) - 8] = '\0';
+		snprintf(host + strlen(host), 8, ":%d", PostPortNumber);
 	}
-	return name;
+	return host;
 }

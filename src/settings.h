@@ -28,6 +28,13 @@ typedef enum ZklOnLost
 	ZKL_ON_LOST_NOTICE
 } ZklOnLost;
 
+/* What happens to a PostgreSQL session that writes without the leadership. */
+typedef enum ZklNotLeading
+{
+	ZKL_NOT_LEADING_ERROR,
+	ZKL_NOT_LEADING_TERMINATE
+}			ZklNotLeading;
+
 /* All times are in milliseconds. */
 extern char *zkl_hosts;
 extern char *zkl_root;
@@ -47,6 +54,9 @@ extern int	zkl_on_lost;		/* ZklOnLost */
 extern bool zkl_deadlock_detection;
 extern char *zkl_leader_of;
 extern bool zkl_leader_on_standby;
+extern char *zkl_commit_requires;
+extern uint64 zkl_commit_requires_serial;	/* grows with each change of it */
+extern int	zkl_not_leading;	/* ZklNotLeading */
 extern char *zkl_allowed_paths; /* NULL if zklock was not preloaded */
 extern bool zkl_session_level;
 extern char *zkl_auth_file;
@@ -61,19 +71,24 @@ extern char *zkl_sasl_password_file;
 /* For _PG_init: define all settings, and read what the files say of them. */
 extern void zkl_settings_define(void);
 
-/* The part of it that is in settingssecurity.c. */
-extern void zkl_settings_define_security(void);
-
 /*
- * Call the visitor for each path in a value of zklock.leader_of, which is a
- * list with commas.
+ * Call the visitor for each path in a value of zklock.leader_of or
+ * zklock.commit_requires, which is a list with commas.
  */
 typedef void (*ZklLeaderVisitor) (const char *path, void *arg);
 extern void zkl_settings_visit_leaders(const char *list,
 									   ZklLeaderVisitor visitor, void *arg);
 
-/* The name by which other servers know this one. */
+/* Is the path in such a list? */
+extern bool zkl_settings_lists_leader(const char *list, const char *path);
+
+/*
+ * The name by which other servers know this one, in UTF-8.  And: the name of its
+ * host and its port, as the operating system has them.
+ */
+#define ZKL_NODE_NAME_SIZE	64	/* with the null */
 extern const char *zkl_settings_node_name(void);
+extern const char *zkl_settings_host(void);
 
 /*
  * Microseconds on a clock that counts suspended time and cannot be set.  So a
@@ -93,5 +108,13 @@ zkl_now(void)
 }
 
 #define ZKL_MS(ms)	((int64) (ms) * 1000)	/* milliseconds, in microseconds */
+#define ZKL_FOREVER PG_INT64_MAX	/* a moment that never comes */
+
+/* Milliseconds from now to that moment, as a timeout: rounded up, a minute at most. */
+static inline long
+zkl_ms_until(int64 moment)
+{
+	return Min(Max(0, (moment - zkl_now() + 999) / 1000), 60 * 1000);
+}
 
 #endif							/* ZKL_SETTINGS_H */

@@ -1,23 +1,35 @@
 #
-# test/lab.bash: a place to try things in.  Sourced by test/run and the demo.
+# test/lab.bash: a scratch place to run things in.  Sourced by test/run and the demo.
 #
 # A script that calls lab_enter goes on in a copy of the tree, in a scratch
 # directory, as an ordinary user (PostgreSQL refuses to run as root).  There it
-# builds zklock and starts servers as it likes.  When it ends, in whatever way,
+# builds zklock and starts servers as it likes.  However it ends,
 # everything that still runs in the scratch directory is ended and the directory
 # is removed.
 #
 #	$lab		the scratch directory
 #	$tree		the copy of the tree in it; also the working directory
-#	$lab/out	what is put here outlives the lab, as test/out of the tree
+#	$lab/out	files put here outlive the lab, as test/out of the tree
 #
 # KEEP=1 keeps the scratch directory.
 
 lab_top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-lab_user=postgres				# whom root becomes
+lab_user=postgres				# the user that root becomes
 
 say() { printf '\n== %s\n' "$*"; }
 die() { echo "$*" >&2; exit 1; }
+
+# own_directory DIR [MODE]: makes DIR, which outlives the caller, or takes the one that is there.  Programs
+# that the caller runs from DIR have the caller's rights, so no other user may have made it or may
+# write into it: in a directory such as /var/tmp, another user could have been faster.
+own_directory() {
+	mkdir -p -- "$(dirname -- "$1")" || return
+	mkdir -m "${2:-700}" -- "$1" 2>/dev/null || true
+	if [[ -L $1 || ! -d $1 || ! -O $1 || -n $(find "$1" -maxdepth 0 -perm /022) ]]; then
+		echo "$1 is no directory that $(id -un) owns and that no other user may write into; remove it" >&2
+		return 1
+	fi
+}
 
 # --- the lab itself -----------------------------------------------------------
 
@@ -92,7 +104,7 @@ lab_postmasters() {
 	done 2>/dev/null
 }
 
-# lab_forget POSTMASTER.PID: what a postmaster that was killed could not remove
+# lab_forget POSTMASTER.PID: removes what a killed postmaster could not remove
 lab_forget() {
 	ipcrm -m "$(awk 'NR == 7 { print $2 }' "$1")" 2>/dev/null
 	rm -f "$1"
@@ -136,8 +148,8 @@ lab_leave() {
 
 # --- zklock -------------------------------------------------------------------
 
-# Build, install below $lab/stage, and write to $lab/stage.conf what makes a server
-# find it there.  Arguments go to make.  With SANITIZE=1, the library is built with sanitizers.
+# Build, install below $lab/stage, and write to $lab/stage.conf the settings with which a server
+# finds it there.  Arguments go to make.  With SANITIZE=1, the library is built with sanitizers.
 lab_stage() {
 	local stage=$lab/stage pg_config=${PG_CONFIG:-pg_config} path
 	[[ -z ${SANITIZE:-} ]] || set -- CC=gcc COPT='-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer' "$@"
@@ -163,19 +175,19 @@ lab_stage() {
 # another build.
 lab_stage_faults() (
 	mkdir "$lab/faults" && cp -r Makefile META.json zklock.control zklock--*.sql src "$lab/faults" || exit
-	cd "$lab/faults" && rm -f src/*.o src/*/*.o && lab=$lab/faults lab_stage FAULTS=1
+	cd "$lab/faults" && rm -f src/*.o src/*/*.o src/*/*/*.o && lab=$lab/faults lab_stage FAULTS=1
 )
 
 # lab_sanitized COMMAND...: with SANITIZE=1, preload AddressSanitizer, because postgres is
-# not linked with it.  What it finds ends the process, and is in the server's log.  Leaks
-# are not looked for: PostgreSQL's processes free memory by ending.
+# not linked with it.  A finding ends the process, and is in the server's log.  The sanitizer
+# does not look for leaks: PostgreSQL's processes free memory by ending.
 lab_sanitized() {
 	[[ -n ${SANITIZE:-} ]] || { "$@"; return; }
 	LD_PRELOAD=$(gcc -print-file-name=libasan.so) \
 		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:detect_stack_use_after_return=0 "$@"
 }
 
-# lab_sanitizers_found DIR: whether a server's log in DIR has a report of theirs, or of memcheck,
+# lab_sanitizers_found DIR: whether a server's log in DIR has a report of a sanitizer or of memcheck,
 # which is shown
 lab_sanitizers_found() {
 	if [[ -n ${VALGRIND:-} ]]; then
@@ -237,8 +249,8 @@ lab_memcheck_found() {
 		}' {} +
 }
 
-# lab_perl DIR COMMAND...: run it with what PostgreSQL's and our own modules for tests
-# need; they keep their files in DIR (TESTDIR until PostgreSQL 15, the others since).
+# lab_perl DIR COMMAND...: run it with the environment that PostgreSQL's and our own modules for
+# tests need; they keep their files in DIR (TESTDIR until PostgreSQL 15, the others since).
 lab_perl() {
 	local pgxs
 	pgxs=$(dirname "$("${PG_CONFIG:-pg_config}" --pgxs)")/../..
@@ -284,7 +296,7 @@ pg_standby() {
 	pg_launch "$1"
 }
 
-# Later lines win, so a standby overrides what it copied from its primary.
+# Later lines win, so a standby overrides the settings that it copied from its primary.
 pg_configure() {
 	local name=$1 port=$((${lab_last_port:=6000} + 1))
 	lab_last_port=$port

@@ -1,11 +1,11 @@
 /*
  * A disk that is slow or full, for a process that is started with this in LD_PRELOAD.
- * What the disk does is in the file "disk" in the process's working directory:
+ * The file "disk" in the process's working directory says what the disk does:
  *
  *	slow MS		each sync takes so many milliseconds
  *	full		nothing can be written below a directory "version-2"
  *
- * No file, or anything else: nothing.
+ * No file, or anything else: the disk works.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -110,6 +110,8 @@ def perform(clients, op, session_timeout, client="default", path=None, data="",
     if op == "create":
         return zk.create(path, data.encode(), ephemeral=ephemeral, sequence=sequence,
                          acl=acl, makepath=not perms)
+    if op == "create_many":
+        return create_many(zk, path, int(data))
     if op == "set":
         return stat_as_dict(zk.set(path, data.encode(), version))
     if op == "delete":
@@ -120,7 +122,7 @@ def perform(clients, op, session_timeout, client="default", path=None, data="",
         return sorted([entry.id.scheme, entry.id.id, entry.perms]
                       for entry in zk.retry(zk.get_acls, path)[0])
 
-    # A follower may lag; a test wants to read what has been answered to anybody.
+    # A follower may lag; a test wants to read every write that any client has seen answered.
     zk.retry(zk.sync, "/")
     if op == "children":
         return sorted(zk.retry(zk.get_children, path))
@@ -137,6 +139,16 @@ def perform(clients, op, session_timeout, client="default", path=None, data="",
     raise ValueError("no such operation: " + op)
 
 
+def create_many(zk, path, n):
+    """So many children of path, as the directories of locks below it would be."""
+    zk.ensure_path(path)
+    for first in range(0, n, 1000):
+        transaction = zk.transaction()
+        for i in range(first, min(first + 1000, n)):
+            transaction.create("%s/%d" % (path, i))
+        transaction.commit()
+
+
 def tree(zk, path):
     """All paths below path, in order."""
     found = []
@@ -150,7 +162,7 @@ def tree(zk, path):
 
 
 def snapshot(zk, path):
-    """The znode and all below it: stat and data of each."""
+    """The stat and data of the znode, and of each znode below it."""
     found = {}
     for znode in [path] + tree(zk, path):
         try:

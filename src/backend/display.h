@@ -17,7 +17,13 @@
 /* A moment of zkl_now(), as a timestamp. */
 extern TimestampTz zkl_display_time(int64 moment);
 
-/* A path, in the encoding of the database. */
+/*
+ * A path, in the encoding of the database; characters that the encoding lacks
+ * are escaped.  prepare finds out how to convert, which reads catalogs.
+ * After that, zkl_display_path() may be called at any time; before, it
+ * escapes all characters that are not ASCII.
+ */
+extern void zkl_display_prepare(void);
 extern const char *zkl_display_path(const char *path);
 
 #endif							/* ZKL_DISPLAY_H */

@@ -9,10 +9,15 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
+#include "miscadmin.h"
 #include "utils/timestamp.h"
 
 #include "backend/display.h"
 #include "backend/report.h"
+#include "protocol/jobrecord.h"
+#include "protocol/serverrecord.h"
+#include "protocol/waitrecord.h"
 #include "settings.h"
 
 typedef struct LossReport
@@ -20,13 +25,19 @@ typedef struct LossReport
 	int			sqlstate;
 	char	   *message;
 	char	   *detail;
-	char	   *hint;			/* NULL: none */
+	char	   *hint;			/* NULL if none */
 } LossReport;
 
 static LossReport describe_loss(const char *path, ZklLoss loss, int64 lost_at,
 								const char *release);
+static void write_late_commit(int level, const char *path, int64 until,
+							  int64 now);
 static void check_worker(int session);
 static void check_refusal(const char *path, int session);
+static const char *name(const char *path);
+static int	detail_of_silence(int session);
+static void report_denied(const char *path, ZklFailure failure);
+static void report_limit(const char *path, ZklFailure failure);
 
 void
 zkl_report_unless_loaded(void)
@@ -35,6 +46,26 @@ zkl_report_unless_loaded(void)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("zklock must be loaded via \"shared_preload_libraries\""));
+
+	/*
+	 * This is the first thing that a function does, and it may read catalogs.
+	 */
+	zkl_display_prepare();
+}
+
+/*
+ * A parallel worker has no claims, whatever its leader holds.  The leader is
+ * refused as well, so that no result depends on which process computes a row.
+ */
+void
+zkl_report_unless_usable(void)
+{
+	zkl_report_unless_loaded();
+	if (IsInParallelMode())
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_TRANSACTION_STATE),
+				errmsg("cannot access zklock locks during a parallel operation"),
+				errhint("Mark every function that calls a function of zklock as PARALLEL UNSAFE."));
 }
 
 void
@@ -67,9 +98,9 @@ zkl_report_loss_instead(ErrorData *error, const char *path, ZklLoss loss,
 
 /*
  * A session-level claim stays lost until it is released, so a transaction that
- * writes cannot succeed before that.  "release" is the function to call; NULL
- * if the claim ends with the transaction.  If the hold limit has passed, the
- * same transaction would probably take too long again.
+ * writes cannot succeed before that.  "release" is the SQL function to call;
+ * NULL if the claim ends with the transaction.  If the hold limit has passed,
+ * the same transaction would probably take too long again.
  */
 static LossReport
 describe_loss(const char *path, ZklLoss loss, int64 lost_at,
@@ -79,7 +110,9 @@ describe_loss(const char *path, ZklLoss loss, int64 lost_at,
 	const char *when = timestamptz_to_str(zkl_display_time(lost_at));
 	LossReport	report = {ERRCODE_ZKL_LOCK_LOST, NULL, NULL, NULL};
 
-	if (release != NULL)
+	if (release != NULL && strcmp(release, ZKL_REPORT_CLAIM) == 0)
+		report.hint = pstrdup(_("Request another claim, and retry the transaction with that."));
+	else if (release != NULL)
 		report.hint = psprintf(_("Release the lock with \"%s\" and acquire it again, then retry the transaction."), release);
 	else if (loss != ZKL_LOSS_LEASE_TIME)
 		report.hint = pstrdup(_("Retry the transaction."));
@@ -105,6 +138,44 @@ describe_loss(const char *path, ZklLoss loss, int64 lost_at,
 	return report;
 }
 
+/*
+ * If the client's encoding lacks a character of a message, sending it raises
+ * an error, and an error after the commit would end the server.  So catch
+ * that error.  PostgreSQL holds off interrupts while it commits, and the
+ * error has released that hold.
+ */
+void
+zkl_report_late_commit(const char *path, int64 until, int64 now)
+{
+	MemoryContext context = CurrentMemoryContext;
+	uint32		holdoff = InterruptHoldoffCount;
+
+	PG_TRY();
+	{
+		write_late_commit(LOG_SERVER_ONLY, path, until, now);
+		write_late_commit(WARNING_CLIENT_ONLY, path, until, now);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		InterruptHoldoffCount = holdoff;
+	}
+	PG_END_TRY();
+}
+
+static void
+write_late_commit(int level, const char *path, int64 until, int64 now)
+{
+	ereport(level,
+			errcode(ERRCODE_ZKL_LATE_COMMIT),
+			errmsg("transaction committed %.3f ms after lock \"%s\" was last certain",
+				   (now - until) / 1000.0, zkl_display_path(path)),
+			errdetail("The lock was certain until %s.  Another client may have acquired it before the transaction committed.",
+					  timestamptz_to_str(zkl_display_time(until))),
+			errhint("Check what was written under the lock.  If commits often take so long, raise \"zklock.commit_margin\"."));
+}
+
 void
 zkl_report_doubt(const char *path)
 {
@@ -115,26 +186,64 @@ zkl_report_doubt(const char *path)
 			errhint("Retry the transaction."));
 }
 
-/* If the session has no worker, ZooKeeper is not to blame. */
+/* Two directories of zklock itself are not locks. */
+static const char *
+name(const char *path)
+{
+	if (strcmp(path, ZKL_JOBRECORD_DIRECTORY) == 0)
+		return _("the records of jobs");
+	if (strcmp(path, ZKL_WAITRECORD_DIRECTORY) == 0)
+		return _("the records of waits");
+	if (strcmp(path, ZKL_SERVERRECORD_DIRECTORY) == 0)
+		return _("the records of servers");
+	return psprintf(_("lock \"%s\""), zkl_display_path(path));
+}
+
+/*
+ * The error that the worker noted last is the reason only while there is no
+ * connection.  Later it may be about a connection of long ago.
+ */
+static int
+detail_of_silence(int session)
+{
+	ZklSessionInfo *info = &zkl_session_info[session];
+	char		server[ZKL_SERVER_SIZE];
+	char		error[ZKL_ERROR_SIZE];
+
+	LWLockAcquire(zkl_lock_table_session_lock(), LW_SHARED);
+	strlcpy(server, info->server, sizeof(server));
+	strlcpy(error, info->last_error_at != 0 ? info->last_error : "",
+			sizeof(error));
+	LWLockRelease(zkl_lock_table_session_lock());
+	if (pg_atomic_read_u32(&info->connected) != 0)
+		return errdetail("The servers are \"%s\".  The last one, %s, has not answered in time.",
+						 zkl_hosts, server);
+	if (error[0] == '\0')
+		return errdetail("The servers are \"%s\".  None of them has answered yet.", zkl_hosts);
+	return errdetail("The servers are \"%s\".  The last error was: %s.",
+					 zkl_hosts, error);
+}
+
+/* If the session has no worker, the reason is not ZooKeeper. */
 static void
 check_worker(int session)
 {
-	if (pg_atomic_read_u32(&zkl_lock_table->session[session].worker_pid) == 0)
+	if (pg_atomic_read_u32(&zkl_session_info[session].worker_pid) == 0)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("zklock worker is not running"),
 				errhint("More details may be available in the server log."));
 }
 
-/* ZooKeeper can be reached, but will not have this server. */
+/* ZooKeeper can be reached, but refuses this server. */
 static void
 check_refusal(const char *path, int session)
 {
 	if (zkl_session_info_is_refused(session))
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
-				errmsg("could not access lock \"%s\": this server is not authenticated with ZooKeeper",
-					   zkl_display_path(path)),
+				errmsg("could not access %s: this server is not authenticated with ZooKeeper",
+					   name(path)),
 				errdetail("ZooKeeper has refused its credentials, or they could not be read, or TLS has failed."),
 				errhint("More details may be available in the server log."));
 }
@@ -148,7 +257,75 @@ zkl_report_unreachable(const char *path, int session)
 			errcode(ERRCODE_CONNECTION_FAILURE),
 			errmsg("could not acquire lock \"%s\": ZooKeeper cannot be reached",
 				   zkl_display_path(path)),
-			errdetail("The servers are \"%s\".", zkl_hosts));
+			detail_of_silence(session),
+			errhint("Check that ZooKeeper is running, and that \"zklock.hosts\" names its servers."));
+}
+
+/* The failures that come from ZooKeeper's access control; others raise nothing. */
+static void
+report_denied(const char *path, ZklFailure failure)
+{
+	const char *shown = zkl_display_path(path);
+
+	switch (failure)
+	{
+		case ZKL_FAILURE_PERMISSION:
+			ereport(ERROR,
+					errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
+					errmsg("permission denied by ZooKeeper for %s", name(path)),
+					errhint("The access control lists of the lock's directory and its parents must allow zklock to create, read, write and delete."));
+			break;
+		case ZKL_FAILURE_ACL:
+			ereport(ERROR,
+					errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
+					errmsg("could not acquire lock \"%s\"", shown),
+					errdetail("ZooKeeper does not accept the access control list in \"zklock.acl\"."),
+					errhint("\"creator\" needs a ZooKeeper session that is authenticated, as by \"zklock.auth_file\"."));
+			break;
+		case ZKL_FAILURE_STUCK:
+			ereport(ERROR,
+					errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
+					errmsg("permission denied by ZooKeeper for lock \"%s\"", shown),
+					errdetail("A znode that this server created for it earlier could not be deleted, and stays until the ZooKeeper session ends."),
+					errhint("The access control list of the lock's directory must allow zklock to delete."));
+			break;
+		default:
+			break;
+	}
+}
+
+/* The failures that come from a limit; others raise nothing. */
+static void
+report_limit(const char *path, ZklFailure failure)
+{
+	const char *shown = zkl_display_path(path);
+
+	switch (failure)
+	{
+		case ZKL_FAILURE_SEQUENCE:
+			ereport(ERROR,
+					errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					errmsg("could not acquire lock \"%s\"", shown),
+					errdetail("The sequence numbers of its directory in ZooKeeper are used up."),
+					errhint("Delete the directory in ZooKeeper while no client uses the lock; zklock creates it again."));
+			break;
+		case ZKL_FAILURE_TOKENS:
+			ereport(ERROR,
+					errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					errmsg("could not acquire lock \"%s\"", shown),
+					errdetail("The tokens of this ZooKeeper ensemble are used up, because it has elected a leader more than 32,767 times."),
+					errhint("Move all servers to a new ensemble at the same time, where tokens begin anew."));
+			break;
+		case ZKL_FAILURE_SESSION_FULL:
+			ereport(ERROR,
+					errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					errmsg("could not acquire lock \"%s\"", shown),
+					errdetail("The ZooKeeper session of this server holds as many locks as it safely can."),
+					errhint("Raise \"zklock.sessions\", hold fewer locks at a time, or give them shorter paths."));
+			break;
+		default:
+			break;
+	}
 }
 
 void
@@ -161,17 +338,14 @@ zkl_report_failure(const char *path, ZklFailure failure)
 		case ZKL_FAILURE_NONE:
 			break;
 		case ZKL_FAILURE_PERMISSION:
-			ereport(ERROR,
-					errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
-					errmsg("permission denied by ZooKeeper for lock \"%s\"", shown),
-					errhint("The access control lists of the lock's directory and its parents must allow zklock to create, read, write and delete."));
-			break;
 		case ZKL_FAILURE_ACL:
-			ereport(ERROR,
-					errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
-					errmsg("could not acquire lock \"%s\"", shown),
-					errdetail("ZooKeeper does not accept the access control list in \"zklock.acl\"."),
-					errhint("\"creator\" needs a ZooKeeper session that is authenticated, as by \"zklock.auth_file\"."));
+		case ZKL_FAILURE_STUCK:
+			report_denied(path, failure);
+			break;
+		case ZKL_FAILURE_SEQUENCE:
+		case ZKL_FAILURE_TOKENS:
+		case ZKL_FAILURE_SESSION_FULL:
+			report_limit(path, failure);
 			break;
 		case ZKL_FAILURE_EPHEMERAL_PARENT:
 			ereport(ERROR,
@@ -185,13 +359,6 @@ zkl_report_failure(const char *path, ZklFailure failure)
 					errmsg("could not acquire lock \"%s\"", shown),
 					errdetail("Its directory was removed again and again while it was in use."));
 			break;
-		case ZKL_FAILURE_SEQUENCE:
-			ereport(ERROR,
-					errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					errmsg("could not acquire lock \"%s\"", shown),
-					errdetail("The sequence numbers of its directory in ZooKeeper are used up."),
-					errhint("Delete the directory in ZooKeeper while no client uses the lock; zklock creates it again."));
-			break;
 		case ZKL_FAILURE_FOREIGN_NAME:
 			ereport(ERROR,
 					errcode(ERRCODE_LOCK_NOT_AVAILABLE),
@@ -199,22 +366,10 @@ zkl_report_failure(const char *path, ZklFailure failure)
 					errdetail("Another client queues for it with a znode whose name is longer than %d characters.",
 							  ZKL_CHILD_SIZE - 1));
 			break;
-		case ZKL_FAILURE_SESSION_FULL:
-			ereport(ERROR,
-					errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					errmsg("could not acquire lock \"%s\"", shown),
-					errdetail("The ZooKeeper session of this server holds as many locks as it safely can."),
-					errhint("Raise \"zklock.sessions\", hold fewer locks at a time, or give them shorter paths."));
-			break;
-		case ZKL_FAILURE_STUCK:
-			ereport(ERROR,
-					errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
-					errmsg("permission denied by ZooKeeper for lock \"%s\"", shown),
-					errdetail("A znode that this server created for it earlier could not be deleted, and stays until the ZooKeeper session ends."),
-					errhint("The access control list of the lock's directory must allow zklock to delete."));
-			break;
 		case ZKL_FAILURE_OTHER_KIND:
 			zkl_report_other_kind(path);
+		case ZKL_FAILURE_LIMIT:
+			break;				/* the backend looks, and reports what it sees */
 		case ZKL_FAILURE_REFUSED:
 			ereport(ERROR,
 					errcode(ERRCODE_CONNECTION_FAILURE),
@@ -282,47 +437,57 @@ zkl_report_silence(const char *path)
 	check_refusal(path, ZKL_COMMAND_SESSION);
 	ereport(ERROR,
 			errcode(ERRCODE_CONNECTION_FAILURE),
-			errmsg("could not access lock \"%s\": ZooKeeper cannot be reached",
-				   zkl_display_path(path)),
-			errdetail("The servers are \"%s\".", zkl_hosts));
+			errmsg("could not access %s: ZooKeeper cannot be reached", name(path)),
+			detail_of_silence(ZKL_COMMAND_SESSION),
+			errhint("Check that ZooKeeper is running, and that \"zklock.hosts\" names its servers."));
 }
 
 void
 zkl_report_command(const char *path, ZklCommandOutcome outcome)
 {
-	const char *shown = zkl_display_path(path);
+	const char *shown = name(path);
 
 	switch (outcome)
 	{
 		case ZKL_COMMAND_OK:
 		case ZKL_COMMAND_ABSENT:
 			break;
+		case ZKL_COMMAND_AWAY:
+			zkl_report_silence(path);
 		case ZKL_COMMAND_DENIED:
 			zkl_report_failure(path, ZKL_FAILURE_PERMISSION);
 		case ZKL_COMMAND_REFUSED:
 			ereport(ERROR,
 					errcode(ERRCODE_CONNECTION_FAILURE),
-					errmsg("could not access lock \"%s\" in ZooKeeper", shown),
+					errmsg("could not access %s in ZooKeeper", shown),
 					errdetail("ZooKeeper refused a request."),
 					errhint("More details may be available in the server log."));
 			break;
 		case ZKL_COMMAND_DIFFERS:
 			ereport(ERROR,
 					errcode(ERRCODE_DATA_CORRUPTED),
-					errmsg("ZooKeeper's servers do not agree about lock \"%s\"", shown),
+					errmsg("ZooKeeper's servers do not agree about %s", shown),
 					errdetail("ZooKeeper refused a write because the znode has changed since it was read, but a server of the ensemble still shows the znode as it was."),
 					errhint("The server log names that ZooKeeper server, and says how to repair it."));
 			break;
 		case ZKL_COMMAND_TOO_LARGE:
 			ereport(ERROR,
 					errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-					errmsg("directory of lock \"%s\" is too large", shown));
+					errmsg("directory of %s is too large", shown),
+					errhint("The directories of the locks below this one are among its znodes. ZooKeeper removes those that are empty."));
+			break;
+		case ZKL_COMMAND_TOO_MANY:
+			ereport(ERROR,
+					errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					errmsg("too many znodes below \"%s\"", shown),
+					errdetail("At most %d are read in one call.", ZKL_WALK_MAX),
+					errhint("Call zk_cluster_locks() with the path of a part of them."));
 			break;
 		case ZKL_COMMAND_NO_MEMORY:
 			ereport(ERROR,
 					errcode(ERRCODE_OUT_OF_MEMORY),
 					errmsg("out of shared memory"),
-					errdetail("The directory of lock \"%s\" needs a dynamic shared memory segment.", shown),
+					errdetail("The directory of %s needs a dynamic shared memory segment.", shown),
 					errhint("More details may be available in the server log."));
 			break;
 	}

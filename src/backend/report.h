@@ -19,15 +19,21 @@
 #define ERRCODE_ZKL_LOCK_LOST	MAKE_SQLSTATE('Z', 'K', '0', '0', '1')
 #define ERRCODE_ZKL_LEASE_OVER	MAKE_SQLSTATE('Z', 'K', '0', '0', '2')
 #define ERRCODE_ZKL_OTHER_KIND	MAKE_SQLSTATE('Z', 'K', '0', '0', '3')
+#define ERRCODE_ZKL_LATE_COMMIT MAKE_SQLSTATE('0', '1', 'Z', 'K', '1')
 
 /* Raise 55000 unless zklock was preloaded. */
 extern void zkl_report_unless_loaded(void);
 
+/* The same where the transaction matters.  25000 during a parallel operation. */
+extern void zkl_report_unless_usable(void);
+
 /*
  * ZK001: a claim was lost; ZK002 if its hold limit has passed.  "loss" and
  * "lost_at" are from zkl_claim_status_loss.  "release" is the SQL function that
- * releases the claim; NULL if the claim ends with the transaction.
+ * releases the claim; NULL if the claim ends with the transaction; and the constant
+ * if there must be another detached claim.
  */
+#define ZKL_REPORT_CLAIM	""
 extern void zkl_report_loss(int level, const char *path, ZklLoss loss,
 							int64 lost_at, const char *release);
 
@@ -35,6 +41,13 @@ extern void zkl_report_loss(int level, const char *path, ZklLoss loss,
 extern void zkl_report_loss_instead(ErrorData *error, const char *path,
 									ZklLoss loss, int64 lost_at,
 									const char *release);
+
+/*
+ * The transaction has committed at "now", but the commit guard had relied on
+ * the lock only up to "until".  Raises a WARNING with 01ZK1, for the client
+ * and the log.  It raises no error, so it may be called after the commit.
+ */
+extern void zkl_report_late_commit(const char *path, int64 until, int64 now);
 
 /* ZK001: the claim on this path is in doubt. */
 ZKL_NORETURN extern void zkl_report_doubt(const char *path);
@@ -63,13 +76,13 @@ ZKL_NORETURN extern void zkl_report_full(void);
 /* 57P01 */
 ZKL_NORETURN extern void zkl_report_shutdown(void);
 
-/* 55P03, as the lock manager says it; NULL: there is no detail */
+/* 55P03, with the lock manager's message; NULL: there is no detail */
 ZKL_NORETURN extern void zkl_report_lock_timeout(const char *detail);
 
-/* The same: a command was not answered. */
+/* The same, because a command got no reply */
 ZKL_NORETURN extern void zkl_report_silence(const char *path);
 
-/* Why a command failed; not for OK and ABSENT. */
+/* Why a command failed.  Not for OK and ABSENT. */
 ZKL_NORETURN extern void zkl_report_command(const char *path,
 											ZklCommandOutcome outcome);
 

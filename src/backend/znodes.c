@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * znodes.c
- *	  What a backend has the worker do once: read znodes, or change one.
+ *	  What a backend makes the worker do once: read znodes, or change one.
  *
  * src/backend/znodes.c
  *
@@ -17,26 +17,29 @@
 #include "backend/znodes.h"
 #include "compat.h"
 #include "faultpoint.h"
+#include "protocol/serverrecord.h"
 #include "protocol/waitrecord.h"
 #include "settings.h"
 #include "shared/mailbox.h"
+#include "shared/process.h"
 
-static int	my_slot = -1;		/* a backend asks for one thing at a time */
+static int	my_slot = -1;		/* a backend has at most one command at a time */
 
 static bool ask_about_child(ZklCommandKind kind, const char *path,
 							const char *child);
 static ZklCommand job_command(ZklCommandKind kind, const char *path);
 static char *ask(const ZklCommand *command, int64 until, bool *exists);
+static char *ask_for_outcome(const ZklCommand *command, int64 until,
+							 ZklCommandOutcome *result);
 static void set_up(void);
 static void end_at_exit(int code, Datum arg);
 static void end(void);
 static bool take_slot(const ZklCommand *command, int64 asked_at, int64 until);
 static void report_no_slot(void);
 static bool wait_until_done(const char *path, int64 asked_at, int64 until);
-static long milliseconds_until(int64 moment);
 static void copy_argument(char *to, Size size, const char *from);
 
-ZklSnapshot *
+ZklListing *
 zkl_znodes_survey(const char *path, ZklZnodesDepth depth, int64 until)
 {
 	ZklCommand	command = {0};
@@ -47,7 +50,23 @@ zkl_znodes_survey(const char *path, ZklZnodesDepth depth, int64 until)
 		ZKL_COMMAND_LIST;
 	copy_argument(command.path, sizeof(command.path), path);
 	answer = ask(&command, until, &exists);
-	return answer ? zkl_snapshot_unpack(answer) : NULL;
+	return answer ? zkl_listing_unpack(answer) : NULL;
+}
+
+ZklListing *
+zkl_znodes_survey_if_allowed(const char *path)
+{
+	ZklCommand	command = {.kind = ZKL_COMMAND_SURVEY};
+	ZklCommandOutcome outcome;
+	char	   *answer;
+
+	copy_argument(command.path, sizeof(command.path), path);
+	answer = ask_for_outcome(&command, PG_INT64_MAX, &outcome);
+	if (outcome == ZKL_COMMAND_DENIED)
+		return NULL;
+	if (outcome != ZKL_COMMAND_OK)
+		zkl_report_command(path, outcome);
+	return zkl_listing_unpack(answer);
 }
 
 const char *
@@ -56,12 +75,12 @@ zkl_znodes_read(const char *path, const char *child, int64 until)
 	ZklCommand	command = {.kind = ZKL_COMMAND_READ};
 	bool		exists;
 	char	   *answer;
-	const ZklSnapshot *survey;
+	const ZklListing *survey;
 
 	copy_argument(command.path, sizeof(command.path), path);
 	copy_argument(command.child, sizeof(command.child), child);
 	answer = ask(&command, until, &exists);
-	survey = answer ? zkl_snapshot_unpack(answer) : NULL;
+	survey = answer ? zkl_listing_unpack(answer) : NULL;
 	return survey != NULL && survey->nnodes > 0 ? survey->nodes[0].data : NULL;
 }
 
@@ -80,6 +99,18 @@ zkl_znodes_write(const char *path, const char *child, const char *data,
 }
 
 bool
+zkl_znodes_write_limit(const char *path, int limit)
+{
+	ZklCommand	command = {.kind = ZKL_COMMAND_LIMIT,.child = ZKL_LIMIT};
+	bool		exists;
+
+	copy_argument(command.path, sizeof(command.path), path);
+	zkl_recipe_write_limit(limit, command.data);
+	(void) ask(&command, PG_INT64_MAX, &exists);
+	return exists;
+}
+
+bool
 zkl_znodes_delete(const char *path, const char *child)
 {
 	return ask_about_child(ZKL_COMMAND_DELETE, path, child);
@@ -92,8 +123,8 @@ zkl_znodes_revoke(const char *path, const char *child)
 }
 
 /*
- * A command about one znode below the directory.  False if there is no such
- * znode.
+ * Run a command about one znode below the directory.  False if there is no
+ * such znode.
  */
 static bool
 ask_about_child(ZklCommandKind kind, const char *path, const char *child)
@@ -113,9 +144,9 @@ zkl_znodes_job(const char *path, ZklJobZnode *znode)
 {
 	ZklCommand	command = job_command(ZKL_COMMAND_JOB, path);
 	bool		exists;
-	const ZklSnapshot *survey = zkl_snapshot_unpack(ask(&command, PG_INT64_MAX,
-														&exists));
-	const ZklSnapshotNode *node = survey->nodes;
+	const ZklListing *survey = zkl_listing_unpack(ask(&command, PG_INT64_MAX,
+													  &exists));
+	const ZklListingNode *node = survey->nodes;
 
 	memset(znode, 0, sizeof(*znode));
 	znode->exists = survey->nnodes > 0;
@@ -123,7 +154,7 @@ zkl_znodes_job(const char *path, ZklJobZnode *znode)
 		return;
 
 	/*
-	 * The record is there, but ZooKeeper's access control does not let this
+	 * The record exists, but ZooKeeper's access control does not let this
 	 * server read it.
 	 */
 	if (node->data == NULL)
@@ -134,24 +165,44 @@ zkl_znodes_job(const char *path, ZklJobZnode *znode)
 	memcpy(znode->text, node->data, znode->length);
 }
 
-ZklSnapshot *
+ZklListing *
 zkl_znodes_jobs(void)
 {
 	ZklCommand	command = {.kind = ZKL_COMMAND_JOBS};
 	bool		exists;
 
 	copy_argument(command.path, sizeof(command.path), ZKL_JOBRECORD_DIRECTORY);
-	return zkl_snapshot_unpack(ask(&command, PG_INT64_MAX, &exists));
+	return zkl_listing_unpack(ask(&command, PG_INT64_MAX, &exists));
 }
 
-ZklSnapshot *
+ZklListing *
 zkl_znodes_waits(void)
 {
 	ZklCommand	command = {.kind = ZKL_COMMAND_WAITS};
 	bool		exists;
 
 	copy_argument(command.path, sizeof(command.path), ZKL_WAITRECORD_DIRECTORY);
-	return zkl_snapshot_unpack(ask(&command, PG_INT64_MAX, &exists));
+	return zkl_listing_unpack(ask(&command, PG_INT64_MAX, &exists));
+}
+
+ZklListing *
+zkl_znodes_servers(void)
+{
+	ZklCommand	command = {.kind = ZKL_COMMAND_SERVERS};
+	bool		exists;
+
+	copy_argument(command.path, sizeof(command.path), ZKL_SERVERRECORD_DIRECTORY);
+	return zkl_listing_unpack(ask(&command, PG_INT64_MAX, &exists));
+}
+
+ZklListing *
+zkl_znodes_walk(const char *below)
+{
+	ZklCommand	command = {.kind = ZKL_COMMAND_WALK};
+	bool		exists;
+
+	copy_argument(command.path, sizeof(command.path), below);
+	return zkl_listing_unpack(ask(&command, PG_INT64_MAX, &exists));
 }
 
 bool
@@ -164,7 +215,10 @@ zkl_znodes_forget(const char *path)
 	return exists;
 }
 
-/* A command about the record of one job, which has its name from the path. */
+/*
+ * Make a command about the record of one job; the record's name comes from
+ * the path.
+ */
 static ZklCommand
 job_command(ZklCommandKind kind, const char *path)
 {
@@ -175,7 +229,7 @@ job_command(ZklCommandKind kind, const char *path)
 	return command;
 }
 
-/* A foreign client may have given its znode any name. */
+/* A foreign client may have given its znode any name, so check the length. */
 static void
 copy_argument(char *to, Size size, const char *from)
 {
@@ -187,11 +241,28 @@ copy_argument(char *to, Size size, const char *from)
 						  strlen(from), size - 1));
 }
 
-/* The answer, in the current memory context; NULL where there is none. */
+/*
+ * Run the command.  Returns the result, in the current memory context; NULL
+ * if there is none.
+ */
 static char *
 ask(const ZklCommand *command, int64 until, bool *exists)
 {
+	ZklCommandOutcome outcome;
+	char	   *answer = ask_for_outcome(command, until, &outcome);
+
+	if (outcome != ZKL_COMMAND_OK && outcome != ZKL_COMMAND_ABSENT)
+		zkl_report_command(command->path[0] != '\0' ? command->path : "/", outcome);
+	*exists = outcome == ZKL_COMMAND_OK;
+	return answer;
+}
+
+static char *
+ask_for_outcome(const ZklCommand *command, int64 until,
+				ZklCommandOutcome *result)
+{
 	int64		asked_at = zkl_now();
+	const char *path = command->path[0] != '\0' ? command->path : "/";
 	volatile ZklCommandOutcome outcome = ZKL_COMMAND_ABSENT;
 	char	   *answer = NULL;
 
@@ -202,7 +273,7 @@ ask(const ZklCommand *command, int64 until, bool *exists)
 		bool		taken = take_slot(command, asked_at, until);
 
 		ZKL_FAULT_POINT("command-asked");
-		if (taken && wait_until_done(command->path, asked_at, until))
+		if (taken && wait_until_done(path, asked_at, until))
 		{
 			ZKL_FAULT_POINT("command-done");
 			outcome = zkl_mailbox_result(my_slot, &answer);
@@ -211,23 +282,20 @@ ask(const ZklCommand *command, int64 until, bool *exists)
 
 	/*
 	 * Also after an error.  The worker may still carry the command out, but
-	 * its answer is for a slot of an older generation, and is dropped.
+	 * then its result is for an older generation of the slot, and is dropped.
 	 */
 	PG_FINALLY();
 	{
 		end();
 	}
 	PG_END_TRY();
-
-	if (outcome != ZKL_COMMAND_OK && outcome != ZKL_COMMAND_ABSENT)
-		zkl_report_command(command->path, outcome);
-	*exists = outcome == ZKL_COMMAND_OK;
+	*result = outcome;
 	return answer;
 }
 
 /*
- * A backend that is terminated runs no PG_FINALLY, so its exit must free the
- * slot.
+ * PG_FINALLY does not run in a backend that is terminated, so its exit must
+ * free the slot.
  */
 static void
 set_up(void)
@@ -260,7 +328,7 @@ end(void)
  * Waiting
  */
 
-/* False if the time is over. */
+/* Get a slot.  False if the time is over. */
 static bool
 take_slot(const ZklCommand *command, int64 asked_at, int64 until)
 {
@@ -270,7 +338,7 @@ take_slot(const ZklCommand *command, int64 asked_at, int64 until)
 	{
 		/*
 		 * All slots are in use, or this role has its share.  If ZooKeeper is
-		 * silent, that is why, and so the better error.
+		 * silent, that is the cause, so report that instead.
 		 */
 		if (zkl_now() >= patient_until)
 		{
@@ -281,7 +349,7 @@ take_slot(const ZklCommand *command, int64 asked_at, int64 until)
 		}
 		if (zkl_now() >= until)
 			break;
-		zkl_mailbox_wait_for_slot(milliseconds_until(Min(until, patient_until)));
+		zkl_mailbox_wait_for_slot(zkl_ms_until(Min(until, patient_until)));
 	}
 	ConditionVariableCancelSleep();
 	return my_slot >= 0;
@@ -298,8 +366,9 @@ report_no_slot(void)
 }
 
 /*
- * A long survey may take its time, as long as ZooKeeper answers anything, even
- * if only signs of life.  False if the time is over.
+ * Wait for the result.  A long survey may take its time, as long as ZooKeeper
+ * replies to anything, even if only to signs of life.  False if the time is
+ * over.
  */
 static bool
 wait_until_done(const char *path, int64 asked_at, int64 until)
@@ -316,20 +385,7 @@ wait_until_done(const char *path, int64 asked_at, int64 until)
 			zkl_report_silence(path);
 		if (zkl_now() >= until)
 			return false;
-		(void) WaitLatch(MyLatch,
-						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 milliseconds_until(Min(until, patient_until)),
-						 zkl_wait_event("ZklockCommand", &wait_event));
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
+		zkl_process_sleep(Min(until, patient_until), "ZklockCommand", &wait_event);
 	}
 	return true;
-}
-
-static long
-milliseconds_until(int64 moment)
-{
-	int64		ms = (moment - zkl_now() + 999) / 1000;
-
-	return Min(Max(0, ms), 60 * 1000);
 }

@@ -9,34 +9,143 @@
  */
 #include "postgres.h"
 
-#include "lib/stringinfo.h"
-#include "mb/pg_wchar.h"
-#include "utils/builtins.h"
+#include "commands/dbcommands.h"
+#include "miscadmin.h"
+#include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
 
 #include "backend/display.h"
 #include "backend/znodetext.h"
 #include "protocol/fieldtext.h"
+#include "protocol/recipe.h"
+#include "settings.h"
+
+/* The last description, and the facts from which it was made. */
+static struct
+{
+	bool		valid;
+	Oid			role;
+	char		application[NAMEDATALEN];
+	char		about[ZKL_ABOUT_SIZE];
+}			described;
+
+static void describe(void);
+static void put_backend(char about[ZKL_ABOUT_SIZE], int pid);
+static void put_fields(char about[ZKL_ABOUT_SIZE], int pid, const char *database,
+					   const char *role, const char *application);
+static void on_role_changed(Datum arg, int cache, uint32 hash);
+
+/*
+ * Writing
+ */
+
+/* Each claim uses it, so the usual case must cost next to nothing. */
+const char *
+zkl_znode_text_of_backend(void)
+{
+	if (!described.valid || described.role != GetUserId() ||
+		strcmp(described.application, application_name) != 0)
+		describe();
+	return described.about;
+}
+
+static void
+describe(void)
+{
+	static bool registered = false;
+
+	if (!registered)
+		CacheRegisterSyscacheCallback(AUTHOID, on_role_changed, (Datum) 0);
+	registered = true;
+
+	/*
+	 * If the role changes while the catalogs are read, that makes the
+	 * description invalid again.  After an error, it has no role, so the next
+	 * call makes it again.
+	 */
+	described.valid = true;
+	described.role = InvalidOid;
+	put_backend(described.about, MyProcPid);
+	strlcpy(described.application, application_name,
+			sizeof(described.application));
+	described.role = GetUserId();
+}
+
+void
+zkl_znode_text_of_claim(int pid, char about[ZKL_ABOUT_SIZE])
+{
+	put_backend(about, pid);
+}
+
+static void
+put_backend(char about[ZKL_ABOUT_SIZE], int pid)
+{
+	const char *database = OidIsValid(MyDatabaseId) ?
+	get_database_name(MyDatabaseId) : NULL;
+
+	put_fields(about, pid, database, GetUserNameFromId(GetUserId(), true),
+			   application_name);
+}
+
+void
+zkl_znode_text_of_leader(char about[ZKL_ABOUT_SIZE])
+{
+	put_fields(about, MyProcPid, NULL, NULL, "zklock leader");
+}
+
+/*
+ * The settings limit the length of the server's name, so there is room for
+ * the rest.
+ */
+static void
+put_fields(char about[ZKL_ABOUT_SIZE], int pid, const char *database,
+		   const char *role, const char *application)
+{
+	char		number[12];
+
+	snprintf(number, sizeof(number), "%d", pid);
+	about[0] = '\0';
+	zkl_field_text_put(about, ZKL_ABOUT_SIZE, "server", zkl_settings_node_name());
+	zkl_field_text_put(about, ZKL_ABOUT_SIZE, "pid", number);
+	zkl_field_text_put(about, ZKL_ABOUT_SIZE, "database", database ? database : "");
+	zkl_field_text_put(about, ZKL_ABOUT_SIZE, "role", role ? role : "");
+	zkl_field_text_put(about, ZKL_ABOUT_SIZE, "application",
+					   application ? application : "");
+}
+
+/*
+ * The role may have been renamed, or its OID may now belong to another role.
+ */
+static void
+on_role_changed(Datum arg, int cache, uint32 hash)
+{
+	described.valid = false;
+}
+
+/*
+ * Reading
+ */
 
 bool
-zkl_znode_text_put(Datum *values, bool *nulls, const char *data)
+zkl_znode_text_add(ZklRow *row, const char *data)
 {
 	static const char *const names[] = {
 		"server", "pid", "database", "role", "application"
 	};
-	char	   *fields[lengthof(names)];
 	bool		any = false;
 
 	for (int i = 0; i < lengthof(names); i++)
 	{
-		fields[i] = zkl_znode_text_field(data, names[i]);
-		any |= fields[i] != NULL;
-		if (fields[i] == NULL || (i == 1 && atoi(fields[i]) <= 0))
-			continue;
-		if (i == 1)
-			values[i] = Int32GetDatum(atoi(fields[i]));
+		char	   *field = data ? zkl_znode_text_field(data, names[i]) : NULL;
+
+		any |= field != NULL;
+		if (strcmp(names[i], "pid") == 0)
+			zkl_row_add_if(row, field != NULL && atoi(field) > 0,
+						   Int32GetDatum(field != NULL ? atoi(field) : 0));
 		else
-			values[i] = CStringGetTextDatum(zkl_znode_text_show(fields[i]));
-		nulls[i] = false;
+			zkl_row_add_text(row, field != NULL ? zkl_znode_text_show(field) : NULL);
 	}
 	return any;
 }
@@ -52,18 +161,8 @@ zkl_znode_text_field(const char *data, const char *name)
 const char *
 zkl_znode_text_show(const char *text)
 {
-	StringInfoData shown;
-	int			length = strlen(text);
+	char	   *shown = palloc(4 * strlen(text) + 1);
 
-	if (pg_encoding_verifymbstr(PG_UTF8, text, length) == length)
-		return zkl_display_path(text);
-	initStringInfo(&shown);
-	for (const char *at = text; *at; at++)
-	{
-		if (IS_HIGHBIT_SET(*at))
-			appendStringInfo(&shown, "\\x%02x", (unsigned char) *at);
-		else
-			appendStringInfoChar(&shown, *at);
-	}
-	return shown.data;
+	zkl_field_text_show(text, shown);
+	return zkl_display_path(shown);
 }

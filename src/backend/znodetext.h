@@ -3,7 +3,7 @@
  * znodetext.h
  *	  What the text of one of zklock's znodes says about a backend.
  *
- * Any client may have written the text, so nothing in it is trusted.
+ * Any client may have written a text that is read, so nothing in it is trusted.
  *
  * Called only by backends.
  *
@@ -14,17 +14,40 @@
 #ifndef ZKL_ZNODETEXT_H
 #define ZKL_ZNODETEXT_H
 
-/* The value of "name=value", with its %XX undone; NULL: there is none. */
+#include "backend/row.h"
+#include "protocol/ticket.h"
+
+/*
+ * The fields of a znode's text about this backend, cut to ZKL_ABOUT_SIZE.
+ * The text is kept until the role, the role's name or application_name
+ * changes.  After a change, this may read catalogs, and so must run in a
+ * transaction.
+ */
+extern const char *zkl_znode_text_of_backend(void);
+
+/*
+ * The same for a detached claim that this backend requests: the role and the database are
+ * its own, and the process is the owner process.  This reads catalogs.
+ */
+extern void zkl_znode_text_of_claim(int pid, char about[ZKL_ABOUT_SIZE]);
+
+/* The same for the leader process, which has neither role nor database. */
+extern void zkl_znode_text_of_leader(char about[ZKL_ABOUT_SIZE]);
+
+/* The value of "name=value", with %XX decoded; NULL if there is none. */
 extern char *zkl_znode_text_field(const char *data, const char *name);
 
-/* Another server's text, in the encoding of the database. */
+/*
+ * Another client's text, in the encoding of the database, with its control
+ * characters escaped.
+ */
 extern const char *zkl_znode_text_show(const char *text);
 
 /*
- * The fields that zkl_describe_backend wrote, as five columns: server, pid,
- * database, role, application.  False: there are none.  The columns whose
- * fields are missing stay as they are.
+ * Add the fields that zkl_znode_text_of_backend wrote, as five columns: server, pid,
+ * database, role, application.  False: there are none.  A column whose field is
+ * missing is null; so are all if there is no text.
  */
-extern bool zkl_znode_text_put(Datum *values, bool *nulls, const char *data);
+extern bool zkl_znode_text_add(ZklRow *row, const char *data);
 
 #endif							/* ZKL_ZNODETEXT_H */

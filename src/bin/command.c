@@ -4,10 +4,10 @@
  *	  The command that zklock-run runs.
  *
  * The command must have ended before another client can own the lock, so the
- * program must foresee the loss.  It asks its backend again and again until
- * when the lock is safe.  When an answer fails to come, for whatever reason,
- * the command gets SIGTERM while the lock is still safe, and SIGKILL when it is
- * not any more.  If the lock is lost before that moment, because a client
+ * program must foresee the loss.  It asks its backend repeatedly until when
+ * the lock is safe.  If an answer fails to come, for whatever reason, the
+ * command gets SIGTERM while the lock is still safe, and SIGKILL when it is
+ * no longer safe.  If the lock is lost before that moment, because a client
  * deleted its znode or the backend ended, SIGTERM follows at once.
  *
  * src/bin/command.c
@@ -20,6 +20,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #ifdef __linux__
@@ -31,17 +32,79 @@
 #include "bin/server.h"
 #include "bin/signals.h"
 
-/* How often the backend is asked, and how long before the end SIGTERM comes. */
+/*
+ * How often to ask the backend, and how long before the end to send SIGTERM.
+ */
 #define ASK_INTERVAL		(fmax(zkl_server_standing.session_timeout, 1) / 20)
 #define MAX_GRACE			(zkl_server_standing.session_timeout / 5)
 
 /* How often to look whether processes that are not children have ended. */
 #define LOOK_INTERVAL		0.05
 
-static pid_t command;			/* 0: not started, or ended */
+static pid_t command;			/* 0 if it has not started, or has ended */
 static bool own_group;			/* the command has a process group of its own */
 
-/* Is this program in the foreground of a terminal? */
+/* Report why the command cannot be executed, and return the exit status. */
+static int
+complain_of_command(const ZklOptions *options, int error)
+{
+	zkl_messages_error("could not execute \"%s\": %s", options->command[0], strerror(error));
+	return error == ENOENT || error == ENOTDIR ? STATUS_NO_COMMAND : STATUS_CANNOT_EXEC;
+}
+
+/* Why this file cannot be executed, or 0. */
+static int
+look_at(const char *file)
+{
+	struct stat status;
+
+	if (stat(file, &status) != 0)
+		return errno;
+	if (!S_ISREG(status.st_mode))
+		return EACCES;
+	return access(file, X_OK) == 0 ? 0 : errno;
+}
+
+/*
+ * Search PATH as execvp() does.  If a file was found but refused, report that
+ * rather than that there is none.
+ */
+static int
+look_along(const char *path, const char *name)
+{
+	int			error = ENOENT;
+
+	for (;;)
+	{
+		size_t		length = strcspn(path, ":");
+		char	   *file = zkl_messages_format("%.*s%s%s", (int) length, path, length > 0 ? "/" : "", name);
+		int			found = look_at(file);
+
+		free(file);
+		if (found == 0 || found == EACCES)
+			error = found;
+		if (found == 0 || path[length] == '\0')
+			return error;
+		path += length + 1;
+	}
+}
+
+void
+zkl_command_find(const ZklOptions *options)
+{
+	const char *name = options->command[0];
+	const char *path = getenv("PATH");
+	int			error = 0;		/* if PATH is not set, execvp() uses a default */
+
+	if (name[0] == '\0' || strchr(name, '/') != NULL)
+		error = look_at(name);
+	else if (path != NULL)
+		error = look_along(path, name);
+	if (error != 0)
+		exit(complain_of_command(options, error));
+}
+
+/* Does this program run in the foreground of a terminal? */
 static bool
 is_foreground(void)
 {
@@ -63,23 +126,26 @@ run_command(const ZklOptions *options, pid_t parent)
 		setpgid(0, 0);
 #ifdef __linux__
 
-	/* Nothing watches the lock once this program was killed. */
+	/*
+	 * If this program is killed, nothing watches the lock, so the command
+	 * must end, too.
+	 */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
 
-	/* The program may have been killed before the request took effect. */
+	/* This program may have been killed before that request took effect. */
 	if (getppid() != parent)
 		_exit(STATUS_OS_ERROR);
 	zkl_signals_restore();
 	execvp(options->command[0], options->command);
-	zkl_messages_error("could not execute \"%s\": %s", options->command[0], strerror(errno));
-	_exit(errno == ENOENT ? STATUS_NO_COMMAND : STATUS_CANNOT_EXEC);
+	_exit(complain_of_command(options, errno));
 }
 
 /*
- * A process group of its own lets a signal reach all that the command has started.
- * But a background group could not use the terminal, so in the foreground the
- * command stays in the group of the terminal.
+ * With a process group of its own, a signal reaches all processes that the
+ * command has started.  But a background group could not use the terminal.
+ * So in the foreground of a terminal, the command stays in this program's
+ * group.
  */
 void
 zkl_command_start(const ZklOptions *options)
@@ -97,22 +163,40 @@ zkl_command_start(const ZklOptions *options)
 		run_command(options, self);
 	zkl_signals_share_terminal = !own_group;
 	if (own_group)
-		setpgid(command, command);	/* whichever of the two is first */
+		setpgid(command, command);	/* parent and child both do this,
+									 * whichever is first */
 }
 
 /*
- * With a group of its own, the signal also reaches the processes that the
- * command has started.
+ * Signal the command.  If it has a group of its own, the signal also reaches
+ * the processes that it has started.
+ *
+ * A command that has changed its user, as sudo does, cannot be signalled, and
+ * would go on running beside the next holder of the lock.  Report that at
+ * once, even if writing the message has to wait for a reader: there is
+ * nothing else that this program could do in time.
  */
-static void
+static bool
 signal_command(pid_t pid, int number)
 {
-	kill(own_group ? -pid : pid, number);
+	static bool said = false;
+
+	if (kill(own_group ? -pid : pid, number) == 0)
+		return true;
+	if (errno == EPERM && !said)
+	{
+		zkl_messages_error("could not send a signal to the command: %s", strerror(errno));
+		zkl_messages_hint("The command runs as another user, so it cannot be ended when the lock is lost. "
+						  "Put sudo before zklock-run, not after it.");
+		said = true;
+	}
+	return false;
 }
 
 /*
- * Has the command ended?  When the lock is lost, all processes of the command's group
- * must have ended, but those that even SIGKILL leaves behind are zombies.
+ * Has the command ended?  When the lock is lost, all processes of the
+ * command's group must have ended; those that remain even after SIGKILL are
+ * zombies.
  */
 static bool
 has_ended(pid_t pid, int *wait_status, bool whole_group)
@@ -122,10 +206,13 @@ has_ended(pid_t pid, int *wait_status, bool whole_group)
 		command = 0;
 		zkl_signals_share_terminal = false;
 	}
-	return command == 0 && !(whole_group && own_group && kill(-pid, 0) == 0);
+	return command == 0 && !(whole_group && own_group && (kill(-pid, 0) == 0 || errno == EPERM));
 }
 
-/* When the command must be told to end, unless better news comes. */
+/*
+ * When to tell the command to end, unless the backend confirms the lock
+ * before.
+ */
 static double
 end_at(const ZklOptions *options)
 {
@@ -145,29 +232,74 @@ zkl_command_reason_to_end(const ZklOptions *options)
 }
 
 /*
- * The lock is lost, or about to be.  Nothing can stop another client from owning a
- * lock whose loss comes as a surprise, but none owns it yet while it is safe.
+ * The lock is lost, or about to be.  If it was lost without warning, nothing
+ * can stop another client from owning it.  But while it is still safe, no
+ * other client owns it.
  */
 static void
-end_command(const ZklOptions *options, pid_t pid)
+end_command(const ZklOptions *options, pid_t pid, const char *reason)
 {
-	/* SIGKILL comes at the latest when another client may own the lock. */
+	/* Send SIGKILL at the latest when another client may own the lock. */
 	double		kill_at = fmin(zkl_server_clock() + options->kill_after, zkl_server_standing.safe_until);
 	int			wait_status;
 
 	signal_command(pid, SIGTERM);
 
-	/* A process that is stopped takes SIGTERM only when it continues. */
+	/* A stopped process handles SIGTERM only after SIGCONT. */
 	signal_command(pid, SIGCONT);
 	while (!has_ended(pid, &wait_status, true) && zkl_server_clock() < kill_at)
 		zkl_server_wait_until(fmin(kill_at, zkl_server_clock() + LOOK_INTERVAL));
 	if (!has_ended(pid, &wait_status, true))
 		signal_command(pid, SIGKILL);
+
+	/*
+	 * A command that cannot be signalled may run for long, so do not keep its
+	 * messages back.
+	 */
+	zkl_messages_let_out();
+	zkl_messages_lost(options->path, reason);
 	while (!has_ended(pid, &wait_status, false))
 		zkl_server_wait_until(INFINITY);
 }
 
-/* The command's exit status as a shell has it. */
+/*
+ * The user stops this program, for instance by Ctrl-Z.  A command that is not
+ * watched must not go on, so stop it as well, by a signal that it cannot
+ * ignore.  It continues when the server has confirmed the lock.
+ */
+static void
+pause_command(const ZklOptions *options, pid_t pid)
+{
+	if (!signal_command(pid, SIGSTOP))
+		return;
+	raise(SIGSTOP);
+
+	/*
+	 * In the foreground of a terminal, the shell has continued the command as
+	 * well.
+	 */
+	signal_command(pid, SIGSTOP);
+	(void) zkl_server_confirm(options, zkl_server_clock() + MAX_GRACE);
+	if (zkl_command_reason_to_end(options) == NULL)
+		signal_command(pid, SIGCONT);
+}
+
+/* Pass on the signals that have arrived. */
+static void
+pass_signals_on(const ZklOptions *options, pid_t pid)
+{
+	int			number;
+
+	while ((number = zkl_signals_next()) != 0)
+	{
+		if (zkl_signals_is_stop(number))
+			pause_command(options, pid);
+		else
+			signal_command(pid, number);
+	}
+}
+
+/* The command's exit status, as a shell reports it. */
 static int
 shell_status(int wait_status)
 {
@@ -178,33 +310,32 @@ int
 zkl_command_watch(const ZklOptions *options, bool *lost)
 {
 	pid_t		pid = command;
-	const char *reason = NULL;
+	const char *reason;
 	int			wait_status = 0;
-	int			number;
 
 	zkl_messages_hold();
 	while (!has_ended(pid, &wait_status, false))
 	{
-		while ((number = zkl_signals_next()) != 0)
-			signal_command(pid, number);
+		pass_signals_on(options, pid);
 		zkl_server_read_answer();
 		if ((reason = zkl_command_reason_to_end(options)) != NULL)
 		{
 			*lost = true;
-			end_command(options, pid);
+			end_command(options, pid, reason);
 			break;
 		}
 		if (!zkl_server_asking && zkl_server_clock() >= zkl_server_asked_at + ASK_INTERVAL)
+		{
+			signal_command(pid, 0); /* can it still be signalled? */
 			zkl_server_ask(options);
+		}
 
 		/*
-		 * A suspended machine does not count such a wait, so it is never
-		 * long.
+		 * If the machine is suspended, such a wait does not count that time,
+		 * so keep each wait short.
 		 */
 		zkl_server_wait_until(fmin(end_at(options), (zkl_server_asking ? zkl_server_clock() : zkl_server_asked_at) + ASK_INTERVAL));
 	}
 	zkl_messages_let_out();
-	if (*lost)
-		zkl_messages_lost(options->path, reason);
 	return shell_status(wait_status);
 }

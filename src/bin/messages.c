@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * messages.c
- *	  What zklock-run says.
+ *	  The messages of zklock-run.
  *
  * src/bin/messages.c
  *
@@ -17,8 +17,9 @@
 
 const char *const zkl_messages_progname = "zklock-run";
 
-static bool holding;			/* the command, or what it left behind, runs */
-static char unsaid[4096];		/* what was to be said meanwhile */
+static bool holding;			/* the command is running, or processes that
+								 * it has left behind */
+static char unsaid[4096];		/* messages that are kept back meanwhile */
 
 void
 zkl_messages_error(const char *format,...)
@@ -37,6 +38,12 @@ zkl_messages_lost(const char *path, const char *detail)
 {
 	zkl_messages_error("lock \"%s\" was lost", path);
 	fprintf(stderr, "%s: detail: %s\n", zkl_messages_progname, detail);
+}
+
+void
+zkl_messages_hint(const char *hint)
+{
+	fprintf(stderr, "%s: hint: %s\n", zkl_messages_progname, hint);
 }
 
 void

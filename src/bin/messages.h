@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * messages.h
- *	  What zklock-run says, and how it exits.
+ *	  The messages of zklock-run, and its exit statuses.
  *
  * src/bin/messages.h
  *
@@ -11,8 +11,8 @@
 #define ZKL_MESSAGES_H
 
 /*
- * Exit statuses besides the command's own.  They follow sysexits.h and env(1);
- * none of them is one that a shell makes of a signal.
+ * Exit statuses of the program itself.  They follow sysexits.h and env(1).
+ * None of them is one that a shell reports for a signal.
  */
 #define STATUS_USAGE		64
 #define STATUS_UNAVAILABLE	69
@@ -27,20 +27,23 @@ extern const char *const zkl_messages_progname;
 /* An error of the program itself, with its name before it. */
 extern void zkl_messages_error(const char *format,...) __attribute__((format(printf, 1, 2)));
 
-/* The lock was lost, and how that was seen. */
+/* Report that the lock was lost, and how the program noticed. */
 extern void zkl_messages_lost(const char *path, const char *detail);
 
+/* A hint about the error that was reported last. */
+extern void zkl_messages_hint(const char *hint);
+
 /*
- * Write a text as it is.  Between hold and let_out it is kept, because a write
- * to standard error waits if no process reads there.  While the command runs,
- * this program must not wait: it must end the command in time when the lock is
- * lost.
+ * Write a text as it is.  Between hold and let_out, texts are kept back,
+ * because a write to standard error blocks if no process reads it.  While the
+ * command runs, this program must not block: it must end the command in time
+ * when the lock is lost.
  */
 extern void zkl_messages_add(const char *text);
 extern void zkl_messages_hold(void);
 extern void zkl_messages_let_out(void);
 
-/* A string of its own.  Without memory, the program ends. */
+/* Format a string, in allocated memory.  Exits if there is no memory. */
 extern char *zkl_messages_format(const char *format,...) __attribute__((format(printf, 1, 2)));
 
 #endif							/* ZKL_MESSAGES_H */

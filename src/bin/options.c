@@ -67,7 +67,7 @@ choose_kind(ZklOptions *options, const char *function, const char *argument)
 	options->argument = argument;
 }
 
-/* A message has said what is wrong. */
+/* The caller has already reported what is wrong. */
 static void
 advise_and_exit(void)
 {
@@ -75,7 +75,7 @@ advise_and_exit(void)
 	exit(STATUS_USAGE);
 }
 
-/* The functions get their parameters from zkl_server_acquire(). */
+/* zkl_server_acquire() passes the parameters of the functions. */
 static void
 choose_once(ZklOptions *options, const char *tick)
 {
@@ -128,7 +128,7 @@ take_option(ZklOptions *options, int c)
 			choose_kind(options, "zk_write_lock_acquire($1, $2::interval)", NULL);
 			break;
 		default:
-			advise_and_exit();	/* the message is getopt_long's */
+			advise_and_exit();	/* getopt_long() has reported the mistake */
 	}
 }
 
@@ -141,7 +141,10 @@ zkl_options_parse(int argc, char **argv, ZklOptions *options)
 	options->kill_after = 5;
 	options->not_acquired = STATUS_NOT_ACQUIRED;
 
-	/* The plus sign leaves the options of the command to the command. */
+	/*
+	 * The plus sign stops the parsing at the command, so that it keeps its
+	 * own options.
+	 */
 	while ((c = getopt_long(argc, argv, "+d:E:hk:st:Vx", long_options, NULL)) != -1)
 		take_option(options, c);
 	if (!options->once && (options->retry != NULL || options->spacing != NULL))

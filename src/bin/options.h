@@ -15,7 +15,8 @@
 typedef struct ZklOptions
 {
 	const char *conninfo;
-	const char *function;		/* that acquires: its name and arguments */
+	const char *function;		/* the SQL function that acquires: its name
+								 * and arguments */
 	const char *argument;		/* its $3, or NULL */
 	const char *timeout;
 	const char *retry;			/* its $4 */
@@ -27,7 +28,7 @@ typedef struct ZklOptions
 	char	  **command;
 } ZklOptions;
 
-/* Ends the program if the command line is wrong, or asks for help. */
+/* Exits if the command line is wrong or asks for help. */
 extern void zkl_options_parse(int argc, char **argv, ZklOptions *options);
 
 #endif							/* ZKL_OPTIONS_H */

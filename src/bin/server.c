@@ -20,15 +20,23 @@
 #include <libpq-fe.h>
 
 #include "bin/messages.h"
+#include "bin/pooler.h"
 #include "bin/server.h"
 #include "bin/signals.h"
 
 ZklStanding zkl_server_standing;
+
+/*
+ * In twentieths of the session timeout: what a command has at most to end, and one
+ * more.
+ */
+#define FIRM	5
+
 double		zkl_server_asked_at;
 bool		zkl_server_asking;
 
 static PGconn *conn;
-static char *schema;			/* of the extension, quoted */
+static char *schema;			/* schema of the extension, quoted */
 
 double
 zkl_server_clock(void)
@@ -50,7 +58,7 @@ say_notice(void *arg, const char *message)
 	zkl_messages_add(message);
 }
 
-/* libpq's message ends with a newline of its own. */
+/* libpq's messages end with a newline. */
 static void
 complain_of_server(void)
 {
@@ -59,34 +67,79 @@ complain_of_server(void)
 	zkl_messages_add(PQerrorMessage(conn));
 }
 
+/*
+ * The path is UTF-8, whatever the encodings of the database and of a cron
+ * job's locale are: the same text must name the same lock.  The connection
+ * string may set another encoding.
+ */
+static PGconn *
+open_connection(const ZklOptions *options)
+{
+	const char *keywords[] = {"client_encoding", "dbname", "fallback_application_name", NULL};
+	const char *values[] = {"UTF8", options->conninfo, zkl_messages_progname, NULL};
+	PGconn	   *opened;
+
+	/*
+	 * With 1 as the last argument, the database name may also be a connection
+	 * string or a URI.
+	 */
+	opened = PQconnectdbParams(keywords, values, 1);
+	if (PQstatus(opened) != CONNECTION_OK)
+	{
+		zkl_messages_add(zkl_messages_progname);
+		zkl_messages_add(": error: ");
+		zkl_messages_add(PQerrorMessage(opened));
+		exit(STATUS_UNAVAILABLE);
+	}
+	PQsetNoticeProcessor(opened, say_notice, NULL);
+	return opened;
+}
+
+/*
+ * If a pooler shares the backend, the lock would also belong to other
+ * clients.
+ */
+static void
+refuse_shared_connection(const ZklOptions *options)
+{
+	PGconn	   *other;
+
+	if (!zkl_pooler_is_between(conn))
+		return;
+	other = open_connection(options);
+	if (zkl_pooler_shares(conn, other))
+	{
+		zkl_messages_error("the pooler gives this connection to other clients between transactions");
+		zkl_messages_hint("Connect to the server itself, or through a pooler in session mode.");
+		exit(STATUS_UNAVAILABLE);
+	}
+	PQfinish(other);
+}
+
 void
 zkl_server_connect(const ZklOptions *options)
 {
-	const char *keywords[] = {"dbname", "fallback_application_name", NULL};
-	const char *values[] = {options->conninfo, zkl_messages_progname, NULL};
 	PGresult   *result;
 
-	/*
-	 * With 1 as the last argument, the name of the database may also be a
-	 * connection string or a URI.
-	 */
-	conn = PQconnectdbParams(keywords, values, 1);
-	PQsetNoticeProcessor(conn, say_notice, NULL);
-	if (PQstatus(conn) != CONNECTION_OK)
-	{
-		complain_of_server();
-		exit(STATUS_UNAVAILABLE);
-	}
+	conn = open_connection(options);
 
-	/* pselect() cannot wait for a descriptor above this limit. */
+	/* pselect() cannot wait for a descriptor beyond this limit. */
 	if (PQsocket(conn) >= FD_SETSIZE)
 	{
 		zkl_messages_error("too many files are open");
 		exit(STATUS_OS_ERROR);
 	}
 
-	/* A backend that is idle reports a loss only by its end. */
+	refuse_shared_connection(options);
+
+	/*
+	 * An idle backend can report a loss only by ending.  A timeout that is
+	 * set for the role must end neither the wait for the lock nor a run
+	 * between two queries; PostgreSQL 17 also has transaction_timeout.
+	 */
 	result = PQexec(conn, "SET search_path = pg_catalog; SET zklock.on_lost = terminate; "
+					"SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('statement_timeout', 'lock_timeout',"
+					" 'idle_session_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout'); "
 					"SELECT quote_ident(n.nspname) FROM pg_extension e "
 					"JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'zklock'");
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
@@ -130,11 +183,11 @@ zkl_server_wait_until(double until)
 	if (found > 0)
 	{
 		PQconsumeInput(conn);
-		PQisBusy(conn);			/* shows what the server says by itself */
+		PQisBusy(conn);			/* report what the server has sent unasked */
 	}
 }
 
-/* The last result of the query under way, or NULL if the connection broke. */
+/* The last result of the present query, or NULL if the connection broke. */
 static PGresult *
 take_result(void)
 {
@@ -149,7 +202,10 @@ take_result(void)
 	return result;
 }
 
-/* A signal during the wait for the lock: withdraw, and die of it. */
+/*
+ * A signal came during the wait for the lock: withdraw the request, and end
+ * by that signal.
+ */
 static void
 give_up(int number)
 {
@@ -158,7 +214,7 @@ give_up(int number)
 
 	/*
 	 * A second signal ends the program at once, even if the server does not
-	 * answer the cancel.
+	 * react to the cancel.
 	 */
 	signal(number, SIG_DFL);
 	sigprocmask(SIG_SETMASK, &zkl_signals_unblocked, NULL);
@@ -176,8 +232,8 @@ send_query(const char *query, int n, const char *const *values)
 }
 
 /*
- * Before the command is started: wait for the result, which must not be an error.
- * Nor may the query have failed to be sent.
+ * Used before the command is started: wait for the result, which must not be
+ * an error.  It is also an error if the query could not be sent.
  */
 static PGresult *
 finish_query(void)
@@ -188,7 +244,9 @@ finish_query(void)
 	while (zkl_server_is_alive() && PQisBusy(conn))
 	{
 		zkl_server_wait_until(INFINITY);
-		if ((number = zkl_signals_next()) != 0)
+		if (zkl_signals_is_stop(number = zkl_signals_next()))
+			raise(SIGSTOP);
+		else if (number != 0)
 			give_up(number);
 	}
 	result = take_result();
@@ -201,9 +259,9 @@ finish_query(void)
 }
 
 /*
- * Ask the backend how the lock stands.  zk_lock_is_held is computed last, so a
- * ZooKeeper session that has just expired cannot lend the lock the safety of the
- * next one.
+ * Query the backend about the lock.  zk_lock_is_held is computed last:
+ * otherwise, if the ZooKeeper session has just expired, the result could
+ * combine the old session's lock with the new session's safety.
  */
 void
 zkl_server_ask(const ZklOptions *options)
@@ -220,13 +278,16 @@ zkl_server_ask(const ZklOptions *options)
 }
 
 /*
- * The time that is left counts from the moment of the question, which cannot be
- * later than the moment at which the server computed the answer.
+ * Read the reply.  The remaining time counts from the moment of the query,
+ * which is not later than the moment at which the server computed the reply.
  */
 static void
 note_standing(PGresult *result)
 {
-	/* If the server knows of no safe moment, the lock is not safe. */
+	/*
+	 * If the server knows of no moment up to which the lock is safe, it is
+	 * not safe.
+	 */
 	zkl_server_standing.safe_until = PQgetisnull(result, 0, 0) ? 0 :
 		zkl_server_asked_at + strtod(PQgetvalue(result, 0, 0), NULL);
 	zkl_server_standing.session_timeout = strtod(PQgetvalue(result, 0, 1), NULL);
@@ -236,7 +297,7 @@ note_standing(PGresult *result)
 	PQclear(result);
 }
 
-/* An error tells nothing about the lock. */
+/* An error says nothing about the lock. */
 void
 zkl_server_read_answer(void)
 {
@@ -255,49 +316,58 @@ zkl_server_read_answer(void)
 	PQclear(result);
 }
 
-/* Wait for the answer while the lock is safe. */
 static void
-await_standing(void)
+await_standing(double until)
 {
-	while (zkl_server_asking && zkl_server_clock() < zkl_server_standing.safe_until)
+	until = fmax(until, zkl_server_standing.safe_until);
+	while (zkl_server_asking && zkl_server_clock() < until)
 	{
-		zkl_server_wait_until(zkl_server_standing.safe_until);
+		zkl_server_wait_until(until);
 		zkl_server_read_answer();
 	}
 }
 
 bool
-zkl_server_confirm(const ZklOptions *options)
+zkl_server_confirm(const ZklOptions *options, double until)
 {
-	await_standing();			/* what was asked before says nothing */
+	await_standing(until);		/* a reply to an earlier query says nothing */
 	if (zkl_server_asking || !zkl_server_is_alive())
 		return false;
 	zkl_server_ask(options);
-	await_standing();
+	await_standing(until);
 
-	/* After an error, the standing is still that of an earlier question. */
+	/*
+	 * If the reply was an error, the standing is still that of an earlier
+	 * query.
+	 */
 	return zkl_server_standing.asked_at == zkl_server_asked_at && zkl_server_standing.held;
 }
 
 /*
- * A run of a job has failed if the last transaction before its end has.  So this
- * transaction lasts until the command has succeeded, and aborts with the connection
- * if this program is killed, gives up or loses the lock.  No timeout of the server's
- * may end it; transaction_timeout is there since PostgreSQL 17.
+ * If the server's ZooKeeper session was idle, its first lock is safe for a short
+ * time only.  That may be less than the grace of a command, which would then be
+ * ended at its start.  The next signs of life move the moment, so wait for them
+ * as long as the lock is safe.
  */
 static void
-begin_run(void)
+await_firm_standing(const ZklOptions *options)
 {
-	PGresult   *result;
+	for (;;)
+	{
+		double		interval;
 
-	(void) PQsendQuery(conn, "SELECT set_config(name, '0', false) FROM pg_settings "
-					   "WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout'); "
-					   "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; SELECT 1");
-	result = finish_query();
-	PQclear(result);
+		zkl_server_ask(options);
+		note_standing(finish_query());
+		interval = zkl_server_standing.session_timeout / 20;
+		if (!zkl_server_standing.held ||
+			zkl_server_clock() >= zkl_server_standing.safe_until ||
+			zkl_server_clock() < zkl_server_standing.safe_until - FIRM * interval)
+			return;
+		zkl_server_wait_until(fmin(zkl_server_clock() + interval, zkl_server_standing.safe_until));
+	}
 }
 
-/* Acquire the lock, and tell the command which it is. */
+/* Acquire the lock, and describe it to the command. */
 bool
 zkl_server_acquire(const ZklOptions *options)
 {
@@ -305,12 +375,9 @@ zkl_server_acquire(const ZklOptions *options)
 	PGresult   *result;
 	bool		acquired;
 
-	if (options->once)
-		begin_run();
-
 	/*
-	 * Each function uses some of the five parameters.  The server needs a
-	 * type for the others as well, so the query mentions them.
+	 * Each function uses some of the five parameters.  The query mentions the
+	 * others as well, because the server needs a type for each.
 	 */
 	(void) send_query(zkl_messages_format("SELECT %s.%s, $3::text, $4::boolean, $5::interval", schema, options->function), 5, values);
 	result = finish_query();
@@ -325,34 +392,36 @@ zkl_server_acquire(const ZklOptions *options)
 	setenv("ZKLOCK_TOKEN", PQgetvalue(result, 0, 0), 1);
 	PQclear(result);
 
-	zkl_server_ask(options);
-	note_standing(finish_query());
+	await_firm_standing(options);
 	return true;
 }
 
-/* Send a query, and wait for its result as long as the lock is safe. */
-static void
-run_query(const char *query)
+/*
+ * Release the lock.  The run of a job is done only if a function releases it;
+ * DISCARD ALL ends it as failed.  The reply counts only while the lock is
+ * safe.
+ */
+bool
+zkl_server_release(const ZklOptions *options, bool done)
 {
-	(void) send_query(query, 0, NULL);
+	const char *query = options->once ? "SELECT %s.zk_lock_release($1)" : "SELECT %s.zk_lock_release_all() > 0";
+	PGresult   *result;
+	bool		released;
+
+	if (done)
+		(void) send_query(zkl_messages_format(query, schema), options->once ? 1 : 0, &options->path);
+	else
+		(void) PQsendQuery(conn, "DISCARD ALL");
 	while (zkl_server_is_alive() && PQisBusy(conn) && zkl_server_clock() < zkl_server_standing.safe_until)
 		zkl_server_wait_until(zkl_server_standing.safe_until);
-	if (zkl_server_is_alive() && !PQisBusy(conn))
-		PQclear(take_result());
-}
-
-/* End the transaction that begin_run began. */
-void
-zkl_server_end_run(bool done)
-{
-	run_query(done ? "COMMIT" : "ROLLBACK");
-}
-
-/* Release the lock before this program ends, for a program that waits for its end. */
-void
-zkl_server_release(void)
-{
-	run_query(zkl_messages_format("SELECT %s.zk_lock_release_all()", schema));
+	if (zkl_server_is_alive() && PQisBusy(conn))
+		return false;
+	result = take_result();
+	released = PQresultStatus(result) == PGRES_TUPLES_OK && PQgetvalue(result, 0, 0)[0] == 't';
+	if (!released && PQresultStatus(result) != PGRES_COMMAND_OK)
+		complain_of_server();
+	PQclear(result);
+	return released;
 }
 
 void

@@ -14,52 +14,58 @@
 
 #include "bin/options.h"
 
-/* What the backend said last about the lock, and when that was asked. */
+/* What the backend last reported about the lock, and when it was asked. */
 typedef struct ZklStanding
 {
 	bool		held;
-	double		safe_until;		/* less the commit margin */
+	double		safe_until;		/* without the commit margin */
 	double		session_timeout;
 	double		asked_at;
 } ZklStanding;
 
 /* Only server.c writes these. */
 extern ZklStanding zkl_server_standing;
-extern double zkl_server_asked_at;	/* when the last question was sent */
-extern bool zkl_server_asking;	/* it has no answer yet */
+extern double zkl_server_asked_at;	/* when the last query about it was sent */
+extern bool zkl_server_asking;	/* it has no reply yet */
 
 /*
- * Seconds on the clock that counts while the machine is suspended, as the
- * server's does.
+ * Seconds, on the same kind of clock as the server's, which also counts while
+ * the machine is suspended.
  */
 extern double zkl_server_clock(void);
 
-/* Connect and prepare the session.  Ends the program on error. */
+/* Connect and prepare the session.  Exits on error. */
 extern void zkl_server_connect(const ZklOptions *options);
 extern bool zkl_server_is_alive(void);
 
 /*
- * Wait for the server, for a signal, or until this moment.  Signals arrive
- * only here, so that none is missed between a look and a wait.
+ * Wait for the server, for a signal, or until this moment.  Signals are
+ * unblocked only here, so that none is missed between a check and a wait.
  */
 extern void zkl_server_wait_until(double until);
 
 /*
- * Acquire the lock, and put into the environment which it is.  False if it was
- * not acquired in time.  Ends the program on error and on a signal.
+ * Acquire the lock, and describe it in the environment.  False if it was not
+ * acquired in time.  Exits on an error or a signal.
  */
 extern bool zkl_server_acquire(const ZklOptions *options);
 
-/* Ask how the lock stands; read the answer if it is there. */
+/* Send a query about the lock; read the reply if it has come. */
 extern void zkl_server_ask(const ZklOptions *options);
 extern void zkl_server_read_answer(void);
 
-/* Was the lock held until now, when the command has ended? */
-extern bool zkl_server_confirm(const ZklOptions *options);
+/*
+ * Is the lock still held?  Waits for the reply while the lock is safe, and at
+ * least until this moment.
+ */
+extern bool zkl_server_confirm(const ZklOptions *options, double until);
 
-/* End the run of a job, release the lock, and close the connection. */
-extern void zkl_server_end_run(bool done);
-extern void zkl_server_release(void);
+/*
+ * Release the lock before this program ends, because other programs may wait
+ * for that, and record whether the run of a job is done.  False if the server
+ * did not confirm the release.
+ */
+extern bool zkl_server_release(const ZklOptions *options, bool done);
 extern void zkl_server_close(void);
 
 #endif							/* ZKL_SERVER_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * signals.c
- *	  The signals that zklock-run gets, for the command.
+ *	  The signals that zklock-run receives for the command.
  *
  * src/bin/signals.c
  *
@@ -11,8 +11,11 @@
 
 #include "bin/signals.h"
 
-/* These are passed on to the command; SIGCHLD and SIGPIPE are only noted. */
-static const int passed_on[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+/*
+ * These are passed on to the command, except for the last three, which stop
+ * both the command and this program.  SIGCHLD and SIGPIPE are only noted.
+ */
+static const int passed_on[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU};
 
 #define N_PASSED_ON ((int) (sizeof(passed_on) / sizeof(passed_on[0])))
 
@@ -21,6 +24,12 @@ volatile sig_atomic_t zkl_signals_share_terminal;
 
 static volatile sig_atomic_t arrived[N_PASSED_ON];
 
+bool
+zkl_signals_is_stop(int number)
+{
+	return number == SIGTSTP || number == SIGTTIN || number == SIGTTOU;
+}
+
 static void
 note_signal(int number, siginfo_t *info, void *context)
 {
@@ -28,10 +37,10 @@ note_signal(int number, siginfo_t *info, void *context)
 #ifdef SI_KERNEL
 
 	/*
-	 * What the terminal sent has reached all processes of the group by
-	 * itself.
+	 * A signal of the terminal has already reached all processes of the
+	 * group.  But the command may ignore a signal that should stop it.
 	 */
-	if (zkl_signals_share_terminal && info->si_code == SI_KERNEL)
+	if (zkl_signals_share_terminal && info->si_code == SI_KERNEL && !zkl_signals_is_stop(number))
 		return;
 #endif
 	for (int i = 0; i < N_PASSED_ON; i++)
@@ -62,14 +71,17 @@ zkl_signals_catch(void)
 
 	/*
 	 * SIGPIPE gets a handler instead of being ignored, because the command
-	 * would inherit that.  SIGCHLD ends a wait when the command ends.
+	 * would inherit the latter.  SIGCHLD ends a wait when the command ends.
 	 */
 	for (int i = 0; i < 2; i++)
 		sigaction(noted[i], &action, NULL);
 	sigaddset(&blocked, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &blocked, &zkl_signals_unblocked);
 
-	/* The parent process may have blocked SIGCHLD, but the waits need it. */
+	/*
+	 * The parent process may have blocked SIGCHLD, but this program needs it
+	 * for its waits.
+	 */
 	sigdelset(&zkl_signals_unblocked, SIGCHLD);
 }
 
@@ -87,7 +99,10 @@ zkl_signals_next(void)
 	return 0;
 }
 
-/* A signal that came before the command had begun must not get lost in the handler. */
+/*
+ * A signal that came before the command had started must not be lost in the
+ * handler.
+ */
 void
 zkl_signals_restore(void)
 {

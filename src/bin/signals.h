@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * signals.h
- *	  The signals that zklock-run gets, for the command.
+ *	  The signals that zklock-run receives for the command.
  *
  * src/bin/signals.h
  *
@@ -13,25 +13,32 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/* The mask for waits, in which signals arrive. */
+/* The signal mask during waits, in which signals are delivered. */
 extern sigset_t zkl_signals_unblocked;
 
 /*
- * Set when the command is in this program's process group: the terminal's
- * signals reach it by themselves, and are not passed on.
+ * Set if the command is in this program's process group: the terminal's
+ * signals then reach the command directly, and are not passed on.
  */
 extern volatile sig_atomic_t zkl_signals_share_terminal;
 
 /*
- * From here on signals are blocked, but for waits.  A signal that is ignored,
- * as by nohup, stays so, here and in the command.
+ * From now on, signals are blocked except during waits.  A signal that is
+ * ignored, for instance because of nohup, stays ignored, here and in the
+ * command.
  */
 extern void zkl_signals_catch(void);
 
 /* The next signal to pass on, or 0. */
 extern int	zkl_signals_next(void);
 
-/* In the child: what zkl_signals_catch found. */
+/*
+ * Is it a signal by which a terminal or its user stops a job?  If so, raise
+ * SIGSTOP instead.
+ */
+extern bool zkl_signals_is_stop(int number);
+
+/* In the child: restore what zkl_signals_catch found. */
 extern void zkl_signals_restore(void);
 
 #endif							/* ZKL_SIGNALS_H */

@@ -24,6 +24,7 @@ main(int argc, char **argv)
 	int			status;
 
 	zkl_options_parse(argc, argv, &options);
+	zkl_command_find(&options);
 	zkl_server_connect(&options);
 	zkl_signals_catch();
 
@@ -31,8 +32,8 @@ main(int argc, char **argv)
 		return options.not_acquired;
 
 	/*
-	 * The wait for the answers may have taken too long.  A command that would
-	 * have to end at once is not started.
+	 * Waiting for the answers may have taken too long.  If the command would
+	 * have to end at once, do not start it.
 	 */
 	if ((reason = zkl_command_reason_to_end(&options)) != NULL)
 	{
@@ -43,18 +44,20 @@ main(int argc, char **argv)
 	status = zkl_command_watch(&options, &lost);
 
 	/*
-	 * The lock may have been lost since the last answer.  Only a confirmation
-	 * after the command's end shows that the whole run had the lock.
+	 * The lock may have been lost since the last reply.  Only a confirmation
+	 * after the command's end shows that the lock was held during the whole
+	 * run.
 	 */
-	if (!lost && !zkl_server_confirm(&options))
+	if (!lost && !zkl_server_confirm(&options, 0))
 	{
 		lost = true;
 		zkl_messages_lost(options.path, "The server did not confirm it when the command had ended.");
 	}
-	if (!lost && options.once)
-		zkl_server_end_run(status == 0);
-	if (!lost)
-		zkl_server_release();
+	if (!lost && !zkl_server_release(&options, !options.once || status == 0) && options.once && status == 0)
+	{
+		lost = true;
+		zkl_messages_lost(options.path, "The server did not confirm that the run is done.");
+	}
 	zkl_server_close();
 	return lost ? STATUS_LOST : status;
 }

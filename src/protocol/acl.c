@@ -50,8 +50,9 @@ zkl_acl_parse(const char *text, ZklAcl *acl)
 
 /*
  * An entry ends with its permissions, at a comma or at the end.  A comma after
- * anything else is part of the id, as in the name in a certificate.  Without
- * such an end, the rest of the text is one entry, and faulty.
+ * anything else is part of the id, as in the name in a certificate.  If there
+ * is no such end, the rest of the text is one entry, and the caller finds it
+ * faulty.
  */
 static size_t
 entry_length(const char *text)
@@ -116,7 +117,7 @@ permissions_of(const char *text, size_t length, int *permissions)
 	return *permissions != 0 && at > text &&at[-1] == ':' ? at - 1 : NULL;
 }
 
-/* 0: not a permission */
+/* 0 if the letter is not a permission */
 static int
 permission_of(char letter)
 {

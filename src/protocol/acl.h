@@ -46,8 +46,8 @@ typedef struct ZklAcl
 } ZklAcl;
 
 /*
- * Read the text.  Returns NULL, or a sentence that names the rule that the
- * text breaks; then the list is not to be used.
+ * Read the text.  Returns NULL if it is valid, else a sentence that names
+ * the rule that it breaks; the caller must then not use the list.
  */
 extern const char *zkl_acl_parse(const char *text, ZklAcl *acl);
 

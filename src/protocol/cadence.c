@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * cadence.c
- *	  What to send when, so that a ZooKeeper session lives, and is known to.
+ *	  What to send when, so that a ZooKeeper session lives and the worker
+ *	  knows it.
  *
  * src/protocol/cadence.c
  *
@@ -29,8 +30,9 @@ zkl_cadence_period(int64_t timeout)
 }
 
 /*
- * Safe until is 0.4 timeouts ahead at least.  A sign is due within a period,
- * and this leaves time to find another server before safe until.
+ * Safe until must be at least 0.4 session timeouts ahead.  A sign is due
+ * within a period, and this leaves time to find another server before safe
+ * until.
  */
 int64_t
 zkl_cadence_patience(int64_t timeout)
@@ -48,9 +50,10 @@ zkl_cadence_connected(ZklCadence *cadence, int64_t timeout)
 }
 
 /*
- * A write that was just sent is a proof, or will be followed by another one on
- * a busy server.  So a proof of our own waits for a period.  But writes that
- * fail prove nothing, however many there are.
+ * A write that was just sent is a proof itself, and on a busy server other
+ * writes follow it.  So a separate proof waits for one period.  But a write
+ * that fails proves nothing, so failing writes do not put the proof off for
+ * ever.
  */
 static int64_t
 may_prove_at(const ZklCadence *cadence)
@@ -66,7 +69,9 @@ may_prove(const ZklCadence *cadence, int64_t now, bool holds)
 	return holds && now >= may_prove_at(cadence);
 }
 
-/* The next proof will be answered after two signs, if the last echo counts. */
+/*
+ * If the last echo counts, the reply to the next proof comes after two signs.
+ */
 static bool
 is_near(const ZklCadence *cadence, int64_t now, int64_t safe_until)
 {
@@ -102,7 +107,7 @@ zkl_cadence_due(const ZklCadence *cadence, bool holds)
 	return prove_at < cadence->due_at ? prove_at : cadence->due_at;
 }
 
-/* From the sending, not from the answer. */
+/* The period counts from the sending of a sign, not from its reply. */
 void
 zkl_cadence_sent(ZklCadence *cadence, ZklSign sign, int64_t now)
 {
@@ -119,8 +124,9 @@ zkl_cadence_sent(ZklCadence *cadence, ZklSign sign, int64_t now)
 }
 
 /*
- * If the answer came late, the next sign does not follow at once: an echo tells
- * more if the one before was answered a little earlier; see safeuntil.h.
+ * If the reply came late, the next sign does not follow at once.  An echo
+ * tells more if the reply to the one before came a little earlier; see
+ * safeuntil.h.
  */
 void
 zkl_cadence_answered(ZklCadence *cadence, ZklSign sign, int64_t now)

@@ -1,15 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * cadence.h
- *	  What to send when, so that a ZooKeeper session lives, and is known to.
+ *	  What to send when, so that a ZooKeeper session lives and the worker
+ *	  knows it.
  *
  * A worker has one sign of life under way at a time.  There are three kinds, and
  * safeuntil.h says what each of them tells:
  *
  * - A read is answered by the server that we are connected to.  It keeps the
  *	 session alive, and shows that the connection works.
- * - An echo is answered by the leader.  It is no write: it takes no place in
- *	 ZooKeeper's order, and goes to no disk.
+ * - An echo is answered by the leader.  It is not a write: it has no place in
+ *   ZooKeeper's order, and is not written to disk.
  * - A proof is a write that changes nothing.
  *
  * Signs are a twentieth of the session timeout apart.  A round is two echoes and
@@ -20,8 +21,8 @@
  * A session without tickets sends none.  It is idle, and the create of its next
  * ticket moves safe until by itself.
  *
- * If safe until comes near nevertheless, because ZooKeeper is slow or the worker
- * stood still, each sign is a proof.
+ * Safe until may come near nevertheless, because ZooKeeper is slow or the
+ * worker was suspended.  Then each sign is a proof.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no clock.  All moments and times are in
  * microseconds, on the caller's clock.
@@ -52,14 +53,16 @@ typedef struct ZklCadence
 	int64_t		wrote_at;		/* when the last write was sent; 0: never */
 	int64_t		proof_at;		/* ... and the last proof */
 	int64_t		sent_at;		/* when the last sign was sent */
-	int64_t		took;			/* the time to the last answer of a sign */
+	int64_t		took;			/* from the last sign to its reply */
 	int			beat;			/* the sign's place in the round, from 0 on */
-	bool		barrier;		/* the connection begins with a proof */
-	bool		prepared;		/* there is a new base to prove */
+	bool		barrier;		/* the connection has yet to begin with a
+								 * proof */
+	bool		prepared;		/* there is a new base, which the next proof
+								 * makes safe until */
 	bool		fails;			/* a write has failed since the last proof */
 } ZklCadence;
 
-/* How far apart signs are, and how long one may remain without an answer. */
+/* How far apart signs are, and how long a sign may wait for its reply. */
 extern int64_t zkl_cadence_period(int64_t timeout);
 extern int64_t zkl_cadence_patience(int64_t timeout);
 
@@ -67,22 +70,23 @@ extern int64_t zkl_cadence_patience(int64_t timeout);
 extern void zkl_cadence_connected(ZklCadence *cadence, int64_t timeout);
 
 /*
- * What shall be sent now, if no sign is under way?  And when is it time to ask
- * this again?  "holds": the session has a ticket of which something is to be
- * proved.  Safe until is a moment that has passed if nothing is known.
+ * Which sign to send now, if none is under way, and when to call this
+ * function again.  "holds": the session has a ticket, so something must be
+ * proved.  If nothing is known of safe until, pass a moment in the past.
  */
 extern ZklSign zkl_cadence_next(const ZklCadence *cadence, int64_t now,
 								bool holds, int64_t safe_until);
 extern int64_t zkl_cadence_due(const ZklCadence *cadence, bool holds);
 
-/* This sign was sent, and has been answered. */
+/* Call these when a sign was sent, and when its reply has come. */
 extern void zkl_cadence_sent(ZklCadence *cadence, ZklSign sign, int64_t now);
 extern void zkl_cadence_answered(ZklCadence *cadence, ZklSign sign,
 								 int64_t now);
 
 /*
- * Another write was sent, which is a proof if it succeeds.  And: it did not
- * succeed, so a proof follows soon, unless yet another write does.
+ * Call zkl_cadence_wrote when another write was sent; it is a proof if it
+ * succeeds.  Call the second function if it has failed: then a proof follows
+ * soon, unless another write succeeds first.
  */
 extern void zkl_cadence_wrote(ZklCadence *cadence, int64_t now);
 extern void zkl_cadence_failed(ZklCadence *cadence);

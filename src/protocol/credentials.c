@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * credentials.c
- *	  The text of zklock.auth_file: what a ZooKeeper session says who it is.
+ *	  The text of zklock.auth_file: the credentials that identify a ZooKeeper
+ *	  session.
  *
  * src/protocol/credentials.c
  *
@@ -60,7 +61,7 @@ zkl_credentials_next(const char **at, const char *end,
 	return false;
 }
 
-/* A line, without what ends it, and move on behind that. */
+/* Returns the next line without its end, and advances "at" behind that. */
 static const char *
 take_line(const char **at, const char *end, size_t *length)
 {
@@ -69,7 +70,10 @@ take_line(const char **at, const char *end, size_t *length)
 
 	*length = (newline ? newline : end) - line;
 	*at = newline ? newline + 1 : end;
-	/* Some editors end lines with two characters. */
+
+	/*
+	 * Editors on Windows end lines with "\r ".
+	 */
 	if (*length > 0 && line[*length - 1] == '\r')
 		--* length;
 	return line;
@@ -115,8 +119,8 @@ split_line(const char *line, size_t length, ZklCredentials *credentials)
 		return "a scheme, a blank and credentials were expected";
 
 	/*
-	 * ZooKeeper takes any text for this scheme, but a user without a password
-	 * is one that each other client knows as well.
+	 * ZooKeeper accepts any text for this scheme.  But every client can add
+	 * the identity of a user without a password, so that protects nothing.
 	 */
 	if (strcmp(credentials->scheme, "digest") != 0)
 		return NULL;

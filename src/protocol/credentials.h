@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * credentials.h
- *	  The text of zklock.auth_file: what a ZooKeeper session says who it is.
+ *	  The text of zklock.auth_file: the credentials that identify a ZooKeeper
+ *	  session.
  *
  * Each line is a scheme, blanks, and the credentials, which are the rest of
  * the line:
@@ -9,9 +10,9 @@
  *		digest user:password
  *
  * Empty lines, and lines that begin with "#", are left out.  A text without
- * credentials is not valid: it may be a file that is about to be written.  The
- * credentials are secret: a fault names the number of the line, and nothing
- * that is in it.
+ * credentials is not valid: the user may be about to write the file.  The
+ * credentials are secret, so an error message gives the number of the line
+ * but nothing of its text.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation.
  *
@@ -35,15 +36,17 @@ typedef struct ZklCredentials
 } ZklCredentials;
 
 /*
- * Returns NULL if the text is valid, else a phrase about what is wrong with the
- * line that has the number *line; 0: with the whole.
+ * Returns NULL if the text is valid, else a phrase that says what is wrong.
+ * *line is the number of the faulty line, or 0 if the fault is in the whole
+ * text.
  */
 extern const char *zkl_credentials_fault(const char *text, size_t length,
 										 int *line);
 
 /*
- * The next credentials of a valid text.  *at begins with the text, and moves
- * on; "end" is the text's end.  False: there are no more.
+ * Get the next credentials of a valid text.  *at begins as the start of the
+ * text, and advances; "end" is the text's end.  Returns false when there are
+ * no more.
  */
 extern bool zkl_credentials_next(const char **at, const char *end,
 								 ZklCredentials *credentials);

@@ -8,11 +8,75 @@
  *-------------------------------------------------------------------------
  */
 #include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "protocol/fieldtext.h"
 
 static int	hex_value(char digit);
+static int	character_length(const uint8_t *at);
+
+int
+zkl_field_text_escape(char *to, unsigned char c)
+{
+	return sprintf(to, "%%%02X", c);
+}
+
+int
+zkl_field_text_escaped(const char *at)
+{
+	int			high = *at == '%' ? hex_value(at[1]) : -1;
+	int			low = high >= 0 ? hex_value(at[2]) : -1;
+
+	return low >= 0 && high + low > 0 ? high * 16 + low : -1;
+}
+
+static int
+hex_value(char digit)
+{
+	static const char digits[] = "0123456789ABCDEF";
+	const char *at = digit == '\0' ? NULL : strchr(digits, digit);
+
+	return at != NULL ? at - digits : -1;
+}
+
+void
+zkl_field_text_put(char *text, size_t size, const char *name,
+				   const char *value)
+{
+	size_t		begin = strlen(text);
+	size_t		end = begin + (begin > 0) + strlen(name) + 1;
+	size_t		length;
+
+	/*
+	 * Cut the text only between characters.  Leave room for one byte of the
+	 * value and the terminating null.
+	 */
+	if (end + 1 >= size)
+		return;
+	snprintf(text +begin, size - begin, "%s%s=", begin > 0 ? " " : "", name);
+	for (; *value != '\0'; value += length)
+	{
+		unsigned char c = (unsigned char) *value;
+		bool		is_escaped = c <= ' ' || c == '%' || c == 0x7f;
+
+		/* A byte that begins no valid character is copied by itself. */
+		length = (size_t) character_length((const uint8_t *) value);
+		if (length == 0)
+			length = 1;
+		if (end + (is_escaped ? 3 : length) >= size)
+			return;
+		if (is_escaped)
+			end += (size_t) zkl_field_text_escape(text +end, c);
+		else
+		{
+			memcpy(text +end, value, length);
+			end += length;
+			text[		end] = '\0';
+		}
+	}
+}
 
 bool
 zkl_field_text_get(const char *text, const char *name, char *value)
@@ -29,27 +93,66 @@ zkl_field_text_get(const char *text, const char *name, char *value)
 	}
 	for (at += length + 1; *at != '\0' && *at != ' '; at++)
 	{
-		int			high = *at == '%' ? hex_value(at[1]) : -1;
-		int			low = high >= 0 ? hex_value(at[2]) : -1;
+		int			c = zkl_field_text_escaped(at);
 
-		/* A null would end the value, so it is left as it is written. */
-		if (high + low > 0 && low >= 0)
-		{
-			*value++ = (char) (high * 16 + low);
-			at += 2;
-		}
-		else
-			*value++ = *at;
+		*value++ = c > 0 ? (char) c : *at;
+		at += c > 0 ? 2 : 0;
 	}
 	*value = '\0';
 	return true;
 }
 
-static int
-hex_value(char digit)
+void
+zkl_field_text_show(const char *text, char *shown)
 {
-	static const char digits[] = "0123456789ABCDEF";
-	const char *at = digit == '\0' ? NULL : strchr(digits, digit);
+	const uint8_t *at = (const uint8_t *) text;
 
-	return at != NULL ? at - digits : -1;
+	while (*at != '\0')
+	{
+		int			length = character_length(at);
+
+		if (length == 0)
+			shown += sprintf(shown, "\\x%02x", *at++);
+		else
+		{
+			memcpy(shown, at, (size_t) length);
+			shown += length;
+			at += length;
+		}
+	}
+	*shown = '\0';
+}
+
+/*
+ * The number of bytes of the character at this position; 0 if it is not a
+ * character that can be shown.
+ */
+static int
+character_length(const uint8_t *at)
+{
+	/* The range of the second byte, which depends on the first one. */
+	uint8_t		least = 0x80;
+	uint8_t		greatest = 0xbf;
+	int			length = at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : 4;
+
+	if (at[0] < 0x80)
+		return at[0] >= ' ' && at[0] != 0x7f ? 1 : 0;
+	if (at[0] < 0xc2 || at[0] > 0xf4)
+		return 0;
+	if (at[0] == 0xc2 || at[0] == 0xe0)
+		least = 0xa0;			/* C1 controls, and overlong forms */
+	else if (at[0] == 0xf0)
+		least = 0x90;
+	else if (at[0] == 0xed)
+		greatest = 0x9f;		/* surrogates */
+	else if (at[0] == 0xf4)
+		greatest = 0x8f;		/* the end of Unicode */
+	if (at[1] < least || at[1] > greatest)
+		return 0;
+	for (int i = 2; i < length; i++)
+	{
+		if (at[i] < 0x80 || at[i] > 0xbf)
+			return 0;
+	}
+	return length;
 }

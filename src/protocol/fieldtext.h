@@ -3,8 +3,8 @@
  * fieldtext.h
  *	  The fields in the text of a znode: "name=value name=value".
  *
- * A value has "%" and two hexadecimal digits for a character that would end it.
- * Any client may have written the text.
+ * In a value, a character that would end it is written as "%" and two
+ * hexadecimal digits.  Any client may have written the text.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation.
  *
@@ -16,12 +16,37 @@
 #define ZKL_FIELDTEXT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /*
- * Write the value of this field, which has room for strlen(text) + 1 bytes.
- * False: the text has no such field.
+ * Write a character as "%XX" and a null, and return the length, which is 3.  And
+ * back: the character that "%XX" at this place stands for; -1: no such thing is
+ * there, or it stands for a null, which would end the value.
+ */
+extern int	zkl_field_text_escape(char *to, unsigned char c);
+extern int	zkl_field_text_escaped(const char *at);
+
+/*
+ * Append a field to the text, which has "size" bytes with its null.  "value"
+ * is in UTF-8.  If the value does not fit, it is cut after a whole character.
+ * If the name does not fit, the field is left out.
+ */
+extern void zkl_field_text_put(char *text, size_t size, const char *name,
+							   const char *value);
+
+/*
+ * Copy the value of this field into "value", which has room for
+ * strlen(text) + 1 bytes.  Returns false if the text has no such field.
  */
 extern bool zkl_field_text_get(const char *text, const char *name,
 							   char *value);
+
+/*
+ * Write the text so that it can be shown: each byte of a control character
+ * (C0, DEL, C1), and each that is not part of a character of UTF-8, as \xXX.
+ * A raw control character could send commands to a terminal, or forge a line
+ * of the log.  "shown" has room for 4 * strlen(text) + 1 bytes.
+ */
+extern void zkl_field_text_show(const char *text, char *shown);
 
 #endif							/* ZKL_FIELDTEXT_H */

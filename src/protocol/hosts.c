@@ -3,8 +3,8 @@
  * hosts.c
  *	  The connect string: "host:port,host:port/chroot".
  *
- * The chroot is taken off here and put before the root, so that it is made
- * like any other directory.
+ * The client library does not see the chroot: zklock puts it before the root
+ * instead, and so creates it like any other directory.
  *
  * src/protocol/hosts.c
  *
@@ -19,14 +19,15 @@
 #include "protocol/path.h"
 
 #define MAX_SERVERS		255
+#define DEFAULT_PORT	"2181"	/* as in ZooKeeper's client for Java */
 
 static const char *find_server(const char *hosts, int server, size_t *length);
 static bool split_server(const char *server, size_t length, char *name,
 						 char *port);
 
 /*
- * The loop runs at least once, and once more after a trailing comma.  So an
- * empty list and an empty server are both faults.
+ * The loop runs at least once, and once more after a trailing comma.  So it
+ * finds both an empty list and an empty server.
  */
 const char *
 zkl_hosts_fault(const char *hosts)
@@ -41,7 +42,7 @@ zkl_hosts_fault(const char *hosts)
 		size_t		length = strcspn(at, ",/");
 
 		if (!split_server(at, length, name, port))
-			return "Servers are given as \"host:port\", separated by commas.";
+			return "Servers are given as \"host\" or \"host:port\", separated by commas.";
 		at += length;
 		if (at >= end)
 			break;
@@ -88,7 +89,7 @@ zkl_hosts_server(const char *hosts, int server, char *name, char *port)
 	return at != NULL && split_server(at, length, name, port);
 }
 
-/* NULL: there are fewer. */
+/* Returns NULL if the list has fewer servers. */
 static const char *
 find_server(const char *hosts, int server, size_t *length)
 {
@@ -106,7 +107,10 @@ find_server(const char *hosts, int server, size_t *length)
 	return NULL;
 }
 
-/* "name:port" or "[address]:port", spaces around it. */
+/*
+ * Parse "name:port" or "[address]:port".  The port may be missing, and
+ * spaces may surround the whole.
+ */
 static bool
 split_server(const char *server, size_t length, char *name, char *port)
 {
@@ -120,7 +124,10 @@ split_server(const char *server, size_t length, char *name, char *port)
 	while (server < end && end[-1] == ' ')
 		end--;
 
-	/* The colons in an IPv6 address separate no port, so it is in brackets. */
+	/*
+	 * An IPv6 address is in brackets, because its colons do not separate a
+	 * port.
+	 */
 	if (server < end && *server == '[')
 	{
 		const char *close = memchr(server, ']', end - server);
@@ -141,14 +148,22 @@ split_server(const char *server, size_t length, char *name, char *port)
 		memchr(server, ' ', name_length) != NULL)
 		return false;
 
-	/* The caller may show the name, even if the port is at fault. */
+	/*
+	 * Fill in the name first: the caller may show it even if the port is
+	 * wrong.
+	 */
 	memcpy(name, server, name_length);
 	name[name_length] = '\0';
 
 	if (colon == NULL)
-		return false;
+	{
+		strcpy(port, DEFAULT_PORT);
+		return true;
+	}
 
-	/* atoi() would accept a sign, blanks, and text behind the number. */
+	/*
+	 * atoi() would accept a sign, leading blanks, and text after the number.
+	 */
 	digits = strspn(colon + 1, "0123456789");
 	if (digits == 0 || digits >= ZKL_HOSTS_PORT_SIZE || colon + 1 + digits != end ||
 		atoi(colon + 1) > 65535 || atoi(colon + 1) == 0)

@@ -17,25 +17,26 @@
 #define ZKL_HOSTS_NAME_SIZE		256
 #define ZKL_HOSTS_PORT_SIZE		6
 
-/* What is wrong with a connect string?  NULL: nothing. */
+/* Returns NULL if the connect string is valid, else what is wrong with it. */
 extern const char *zkl_hosts_fault(const char *hosts);
 
-/* The chroot, "" where there is none.  Points into "hosts". */
+/* The chroot, or "" if there is none.  The result points into "hosts". */
 extern const char *zkl_hosts_chroot(const char *hosts);
 
 /*
- * The directory in ZooKeeper below which this server's locks lie: chroot and
+ * The directory in ZooKeeper that contains this server's locks: chroot and
  * root, without a trailing slash.  "prefix" has room for ZKL_ROOT_SIZE.
  */
 extern void zkl_hosts_prefix(const char *hosts, const char *root,
 							 char *prefix);
 
-/* How many servers are named? */
+/* How many servers the connect string names. */
 extern int	zkl_hosts_servers(const char *hosts);
 
 /*
- * The name and port of one server, counted from 0.  False if it is not there
- * or not of that form; "name" is then empty or the part that was understood.
+ * Get the name and port of one server, counted from 0.  Returns false if
+ * there is no such server or its form is wrong; "name" is then empty, or the
+ * part that was understood.
  */
 extern bool zkl_hosts_server(const char *hosts, int server, char *name,
 							 char *port);

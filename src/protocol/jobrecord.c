@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "protocol/fieldtext.h"
 #include "protocol/scan.h"
 
 static bool take_state(const char **at, ZklJobState *state);
@@ -26,7 +27,7 @@ static const char *const state_names[] = {
 
 #define NSTATES	((int) (sizeof(state_names) / sizeof(state_names[0])))
 
-/* A byte takes three at most, so there is room for every path. */
+/* An encoded byte takes at most three characters, so each path fits. */
 void
 zkl_job_record_name(const char *path, char name[ZKL_JOBRECORD_NAME_SIZE])
 {
@@ -35,7 +36,7 @@ zkl_job_record_name(const char *path, char name[ZKL_JOBRECORD_NAME_SIZE])
 	for (const char *at = path + 1; *at != '\0'; at++)
 	{
 		if (*at == '/' || *at == '%')
-			to += sprintf(to, "%%%02X", (unsigned) *at);
+			to += zkl_field_text_escape(to, (unsigned char) *at);
 		else
 			*to++ = *at;
 	}
@@ -43,7 +44,7 @@ zkl_job_record_name(const char *path, char name[ZKL_JOBRECORD_NAME_SIZE])
 }
 
 /*
- * Only what zkl_job_record_name() writes is accepted, so no path has two
+ * Accept only what zkl_job_record_name() writes, so that no path has two
  * records.
  */
 bool
@@ -54,17 +55,18 @@ zkl_job_record_path(const char *name, char path[ZKL_PATH_SIZE])
 	path[length++] = '/';
 	while (*name != '\0')
 	{
-		char		c = *name;
+		int			c = zkl_field_text_escaped(name);
+		bool		is_escaped = c == '/' || c == '%';
 
-		if (strncmp(name, "%2F", 3) == 0)
-			c = '/';
 		/* No znode's name has a slash, but a forged reply may have one. */
-		else if (c == '/' || (c == '%' && strncmp(name, "%25", 3) != 0))
+		if (!is_escaped && (*name == '/' || *name == '%'))
 			return false;
-		name += *name == '%' ? 3 : 1;
+		if (!is_escaped)
+			c = *name;
+		name += is_escaped ? 3 : 1;
 		if (length == ZKL_PATH_SIZE - 1)
 			return false;
-		path[length++] = c;
+		path[length++] = (char) c;
 	}
 	path[length] = '\0';
 	return zkl_path_fault(path) == NULL;
@@ -90,7 +92,7 @@ zkl_job_record_format(const ZklJobRecord *record, char text[ZKL_JOBRECORD_SIZE])
 			 record->about);
 }
 
-/* A text of the greatest length may have been cut. */
+/* A text of the maximum length may have been cut off, so refuse it. */
 bool
 zkl_job_record_parse(const char *text, size_t length, ZklJobRecord *record)
 {
@@ -98,7 +100,7 @@ zkl_job_record_parse(const char *text, size_t length, ZklJobRecord *record)
 	const char *at = copy;
 	int64_t		attempt;
 
-	/* A null would hide from the parser what comes after it. */
+	/* A null would hide from the parser what follows it. */
 	if (length >= sizeof(copy) || memchr(text, '\0', length) != NULL)
 		return false;
 	memcpy(copy, text, length);
@@ -154,10 +156,10 @@ zkl_job_record_state_name(ZklJobState state)
 }
 
 /*
- * A record that still says "started" is that of a runner that died, because
- * the caller holds the lock.  A tick that counts as the last one keeps that
- * one's number.  Otherwise each retry would move the span in which ticks count
- * as used.
+ * The caller holds the job's lock.  So if the record still says "started",
+ * its runner has died.  If the wanted tick counts as the same as the last
+ * one, the record keeps the last one's number.  Otherwise each retry would
+ * move the span in which ticks count as used.
  */
 bool
 zkl_job_record_decide(const ZklJobRecord *last, const ZklJobTick *wanted,
@@ -166,11 +168,11 @@ zkl_job_record_decide(const ZklJobRecord *last, const ZklJobTick *wanted,
 	bool		same = last != NULL &&
 	distance(wanted->tick, last->tick) <= wanted->spacing;
 
-	/* An earlier tick counts as used up. */
+	/* A tick earlier than the last one counts as used up. */
 	if (last != NULL && !same && wanted->tick < last->tick)
 		return false;
 
-	/* A run that failed or died may be repeated, one that is done may not. */
+	/* A run that failed or died may be repeated; one that is done may not. */
 	if (same && (!wanted->retry || last->state == ZKL_JOB_DONE))
 		return false;
 	next->tick = same ? last->tick : wanted->tick;
@@ -178,7 +180,7 @@ zkl_job_record_decide(const ZklJobRecord *last, const ZklJobTick *wanted,
 	return true;
 }
 
-/* The greatest number where the distance does not fit. */
+/* The distance, or the greatest number if the distance overflows. */
 static int64_t
 distance(int64_t a, int64_t b)
 {
@@ -189,8 +191,8 @@ distance(int64_t a, int64_t b)
 }
 
 /*
- * The moment is known a little late.  So twice what a tick may be ahead leaves
- * none out.
+ * The caller knows ZooKeeper's time a little late.  Twice the time by which a
+ * tick may be ahead certainly covers every tick.
  */
 void
 zkl_job_record_close(ZklJobRecord *record, int64_t zookeeper_time)

@@ -15,8 +15,8 @@
  *
  * with one blank between two fields.  The times are microseconds since 1970;
  * "ended" is 0 while the state is "started".  S is "started", "done" or
- * "failed".  R is 32 hexadecimal digits, which no other run has.  The last
- * five fields are those of a lock's znode.
+ * "failed".  R is 32 hexadecimal digits that identify the run.  The last five
+ * fields are those of a lock's znode.
  *
  * Any client may have written the znode, so the text is parsed strictly: a
  * text that zklock cannot have written is no record.
@@ -36,7 +36,7 @@
 /* The directory of the records, below the root. */
 #define ZKL_JOBRECORD_DIRECTORY		"/" ZKL_PATH_RESERVED "/jobs"
 
-#define ZKL_JOBRECORD_SIZE			512 /* of the text, with its null */
+#define ZKL_JOBRECORD_SIZE			512 /* with the terminating null */
 #define ZKL_JOBRECORD_NAME_SIZE		(3 * ZKL_PATH_SIZE)
 #define ZKL_JOBRECORD_ID_SIZE		33
 
@@ -57,21 +57,25 @@ typedef struct ZklJobRecord
 	char		run[ZKL_JOBRECORD_ID_SIZE];
 	int			attempt;		/* how often the tick has been run; from 1 */
 	int64_t		token;			/* of the claim on the job's lock */
-	int64_t		started;		/* on the clock of the server that ran it */
-	int64_t		ended;			/* the same; 0: not yet */
-	char		about[ZKL_ABOUT_SIZE];	/* the backend, as in znodes of locks */
+	int64_t		started;		/* by the clock of the server that ran it */
+	int64_t		ended;			/* likewise; 0 until it ends */
+	char		about[ZKL_ABOUT_SIZE];	/* the backend, as in the znodes of
+										 * locks */
 } ZklJobRecord;
 
-/* What a caller wants to run. */
+/* The tick that a caller wants to run. */
 typedef struct ZklJobTick
 {
 	int64_t		tick;
-	int64_t		spacing;		/* ticks so near to the last used one are the
-								 * same tick */
-	bool		retry;			/* a run that failed, or died, may be repeated */
+	int64_t		spacing;		/* a tick this near to the last used one is
+								 * the same tick */
+	bool		retry;			/* a run that failed or died may be repeated */
 } ZklJobTick;
 
-/* The znode's name, and back.  False: it is the name of no path's record. */
+/*
+ * Convert a path to the znode's name, and back.  The second function returns
+ * false if no path has that name.
+ */
 extern void zkl_job_record_name(const char *path,
 								char name[ZKL_JOBRECORD_NAME_SIZE]);
 extern bool zkl_job_record_path(const char *name, char path[ZKL_PATH_SIZE]);
@@ -80,7 +84,10 @@ extern bool zkl_job_record_path(const char *name, char path[ZKL_PATH_SIZE]);
 extern void zkl_job_record_make_id(const uint8_t random[16],
 								   char id[ZKL_JOBRECORD_ID_SIZE]);
 
-/* The text of a record, and back.  False: this is no record. */
+/*
+ * Write and read the text of a record.  The second function returns false if
+ * the text is not a record.
+ */
 extern void zkl_job_record_format(const ZklJobRecord *record,
 								  char text[ZKL_JOBRECORD_SIZE]);
 extern bool zkl_job_record_parse(const char *text, size_t length,
@@ -89,18 +96,19 @@ extern bool zkl_job_record_parse(const char *text, size_t length,
 extern const char *zkl_job_record_state_name(ZklJobState state);
 
 /*
- * May a caller that holds the job's lock run this tick?  "last" is the record;
- * NULL: there is none.  If so, *next is the tick and the attempt of the new
- * record; its other fields are left alone.
+ * May a caller that holds the job's lock run this tick?  "last" is the
+ * current record, or NULL if there is none.  If so, *next gets the tick and
+ * the attempt of the new record; its other fields stay as they are.
  */
 extern bool zkl_job_record_decide(const ZklJobRecord *last,
 								  const ZklJobTick *wanted,
 								  ZklJobRecord *next);
 
 /*
- * The record of a run that does not begin, because it has replaced a record
- * which its backend had not read.  That one may have been of any tick that could
- * be used by this moment of ZooKeeper's time, so none of these can be run again.
+ * Make the record of a run that must not begin, because its write has
+ * replaced a record that its backend had not read.  The replaced record may
+ * have been that of any tick that was allowed by this moment of ZooKeeper's
+ * time.  So the new record rules out all of these.
  */
 extern void zkl_job_record_close(ZklJobRecord *record, int64_t zookeeper_time);
 

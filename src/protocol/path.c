@@ -41,8 +41,8 @@ zkl_path_fault(const char *path)
 }
 
 /*
- * The prefix of all directories is the chroot and the root together, so each
- * gets one half of its room.
+ * The chroot and the root together are the prefix of all directories, so each
+ * may fill half of the buffer.
  */
 const char *
 zkl_path_root_fault(const char *root)
@@ -76,7 +76,7 @@ shape_fault(const char *path, size_t size)
 		if (fault != NULL)
 			return fault;
 
-		/* Only at the top: ZooKeeper reserves no deeper component. */
+		/* Only at the top level: ZooKeeper does not reserve it deeper down. */
 		if (component == path + 1 &&
 			is_component(component, length, "zookeeper"))
 			return "The path \"/zookeeper\" is reserved.";
@@ -100,7 +100,7 @@ component_fault(const char *component, size_t length)
 		is_component(component, length, ".."))
 		return "A path must not contain \".\" or \"..\" as a component.";
 
-	/* The parser needs a null, which the component has not got. */
+	/* The parser needs a terminated string, and the component has no null. */
 	memcpy(name, component, length);
 	name[length] = '\0';
 	if (zkl_recipe_parse(name, &contender))
@@ -108,7 +108,10 @@ component_fault(const char *component, size_t length)
 	return NULL;
 }
 
-/* A component ends with a slash or the path, so its length is given. */
+/*
+ * A component ends at a slash or at the end of the path, so the caller passes
+ * its length.
+ */
 static bool
 is_component(const char *component, size_t length, const char *name)
 {

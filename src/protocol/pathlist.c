@@ -52,7 +52,10 @@ zkl_pathlist_fault(const char *list)
 	return NULL;
 }
 
-/* All but the slash at the end of a prefix is checked like a path. */
+/*
+ * Check an element.  A prefix is checked like a path, without the slash at
+ * its end.
+ */
 static const char *
 element_fault(const char *element, size_t length)
 {
@@ -62,7 +65,7 @@ element_fault(const char *element, size_t length)
 		return NULL;
 	if (length >= sizeof(path))
 		return "A path is too long.";
-	/* A lock may be called so, but a pattern is what is meant. */
+	/* A lock may have this name, but the user certainly means a pattern. */
 	if (length >= 2 && memcmp(element + length - 2, "/*", 2) == 0)
 		return "A prefix must end with a slash, not with \"/*\".";
 	if (length > 0 && element[length - 1] == '/')

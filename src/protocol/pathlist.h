@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* In zklock.allowed_paths, this allows every path. */
+/* This value of zklock.allowed_paths allows every path. */
 #define ZKL_PATHLIST_ALL	"*"
 
 /*

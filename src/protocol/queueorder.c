@@ -32,7 +32,7 @@ zkl_queue_order(ZklPlace *places, int nplaces, int limit)
 	for (int i = 0; i < nplaces; i++)
 	{
 		/*
-		 * A copy, because the places change: those that are in no queue move
+		 * Copy the place: this loop also moves those that are in no queue
 		 * behind the others.
 		 */
 		ZklPlace	place = places[i];
@@ -70,7 +70,7 @@ any_lease(const ZklPlace *places, int nplaces)
 	return false;
 }
 
-/* False if it is in no queue. */
+/* Returns false if the place is in no queue. */
 static bool
 describe(ZklPlace *place, bool semaphore)
 {
@@ -79,7 +79,10 @@ describe(ZklPlace *place, bool semaphore)
 
 	if (place->where == ZKL_WHERE_LEASES)
 	{
-		/* The directory belongs to another lock below this one. */
+		/*
+		 * Without a semaphore, the directory belongs to another lock below
+		 * this one.
+		 */
 		if (!semaphore)
 			return false;
 		contender.mode = ZKL_MODE_LEASE;
@@ -97,7 +100,8 @@ describe(ZklPlace *place, bool semaphore)
 }
 
 /*
- * kazoo's __lock__ is a mutex; but if other znodes read or write, it writes.
+ * A "__lock__" znode of kazoo is a mutex.  But if other znodes in the queue
+ * read or write, it is a writer.
  */
 static void
 settle_kazoo(ZklPlace *places, int nplaces)
@@ -114,8 +118,9 @@ settle_kazoo(ZklPlace *places, int nplaces)
 }
 
 /*
- * By directory, and in each by key, as all clients compare keys.  Leases go by
- * czxid, because their names may be anything.
+ * Sort by directory, and within a directory by key, as all clients compare
+ * keys.  Leases are sorted by czxid, because other clients may give them any
+ * names.
  */
 static int
 compare(const void *a, const void *b)
@@ -134,56 +139,34 @@ compare(const void *a, const void *b)
 }
 
 /*
- * A znode holds the lock if no other goes before it.  Readers before a reader
- * do not count, nor do znodes of another kind.
+ * A znode holds the lock if it does not wait for any that came before, by the rule of
+ * recipe.h.
  */
 static void
 judge_queue(ZklPlace *places, int nplaces)
 {
-	bool		lock = false;	/* what came before */
-	bool		write = false;
-	bool		read = false;
-	bool		kazoo_lock = false;
-	bool		kazoo_read = false;
+	bool		came[ZKL_MODES] = {false};
 
 	for (int i = 0; i < nplaces; i++)
 	{
 		ZklPlace   *place = &places[i];
 
-		switch (place->mode)
+		place->holds = true;
+		for (int mode = 0; mode < ZKL_MODES; mode++)
 		{
-			case ZKL_MODE_LOCK:
-				place->holds = !lock && !kazoo_lock && !kazoo_read;
-				lock = true;
-				break;
-			case ZKL_MODE_WRITE:
-				place->holds = !write && !read && !kazoo_lock && !kazoo_read;
-				write = true;
-				break;
-			case ZKL_MODE_READ:
-				place->holds = !write && !kazoo_lock;
-				read = true;
-				break;
-			case ZKL_MODE_KAZOO_LOCK:
-
-				/* kazoo's Lock waits for every znode before it. */
-				place->holds = i == 0;
-				kazoo_lock = true;
-				break;
-			case ZKL_MODE_KAZOO_READ:
-				place->holds = !lock && !write && !kazoo_lock;
-				kazoo_read = true;
-				break;
-			case ZKL_MODE_LEASE:
-				break;
+			if (came[mode] &&
+				zkl_recipe_relation(place->mode, (ZklMode) mode) == ZKL_RELATION_RIVAL)
+				place->holds = false;
 		}
+		came[place->mode] = true;
 	}
 }
 
 /*
- * The newest leases above the limit wait.  The client in front of the queue in
- * "locks" is still collecting, so it holds none of the leases that it has made
- * since it came, unless all leases are known to be within the limit.
+ * The newest leases above the limit wait.  The first client in the queue of
+ * "locks" is still collecting leases.  So it holds none of the leases that it
+ * has made since it came to the front, unless all leases are known to be
+ * within the limit.
  */
 static void
 judge_leases(ZklPlace *leases, int nleases, int limit,
@@ -202,7 +185,6 @@ judge_leases(ZklPlace *leases, int nleases, int limit,
 	}
 }
 
-/* As zkl_recipe_judge() decides it: of two readers, none waits for the other. */
 bool
 zkl_queue_order_is_in_way(const ZklPlace *place, ZklWhere where, ZklMode mode,
 						  const char *key)
@@ -211,8 +193,7 @@ zkl_queue_order_is_in_way(const ZklPlace *place, ZklWhere where, ZklMode mode,
 		return false;
 	if (where == ZKL_WHERE_LEASES)
 		return place->holds;
-	if (mode == ZKL_MODE_READ && (place->mode == ZKL_MODE_READ ||
-								  place->mode == ZKL_MODE_KAZOO_READ))
+	if (zkl_recipe_relation(mode, place->mode) == ZKL_RELATION_NONE)
 		return false;
 	return key == NULL || strcmp(place->key, key) <= 0;
 }
@@ -222,38 +203,10 @@ zkl_queue_order_mode_name(const ZklPlace *place)
 {
 	if (place->where == ZKL_WHERE_LOCKS)
 		return "acquiring";
-	switch (place->mode)
-	{
-		case ZKL_MODE_LOCK:
-			return "lock";
-		case ZKL_MODE_WRITE:
-			return "write";
-		case ZKL_MODE_READ:
-		case ZKL_MODE_KAZOO_READ:
-			return "read";
-		case ZKL_MODE_LEASE:
-			return "lease";
-
-			/* settle_kazoo() has decided which of the two this is. */
-		case ZKL_MODE_KAZOO_LOCK:
-			break;
-	}
-	return place->kind == ZKL_KIND_READ_WRITE ? "write" : "lock";
-}
-
-const char *
-zkl_queue_order_kind_name(ZklKind kind)
-{
-	switch (kind)
-	{
-		case ZKL_KIND_MUTEX:
-			break;
-		case ZKL_KIND_READ_WRITE:
-			return "read-write";
-		case ZKL_KIND_SEMAPHORE:
-			return "semaphore";
-	}
-	return "mutex";
+	/* settle_kazoo() has already decided which of the two it is. */
+	if (place->mode == ZKL_MODE_KAZOO_LOCK && place->kind == ZKL_KIND_READ_WRITE)
+		return zkl_recipe_mode_name(ZKL_MODE_WRITE);
+	return zkl_recipe_mode_name(place->mode);
 }
 
 const char *

@@ -3,8 +3,8 @@
  * queueorder.h
  *	  The queue of a lock: its znodes, their order, and the holders.
  *
- * recipe.h decides for one znode of this server's; this file decides for all
- * znodes in the queue, whatever client made them.  The result is shown to
+ * recipe.h decides about one znode of this server.  This file decides about
+ * all znodes in the queue, whatever client made them.  The result is shown to
  * users, and names the holders.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no clock.
@@ -41,7 +41,7 @@ typedef struct ZklPlace
 	ZklKind		kind;
 	ZklMode		mode;
 	ZklClient	client;
-	const char *key;			/* NULL where the name has none */
+	const char *key;			/* NULL if the name has none */
 	bool		holds;
 } ZklPlace;
 
@@ -64,17 +64,16 @@ typedef struct ZklPlace
 extern int	zkl_queue_order(ZklPlace *places, int nplaces, int limit);
 
 /*
- * Is this place in the way of a client that waits in this directory, for a
- * lock of this mode, with a znode of this key?  NULL: it has no znode yet, so
- * it will come last.  Among leases, those that are held are in the way.  The
- * client's own znode counts as well.
+ * Does a client that waits in this directory wait for this place?  The client
+ * wants a lock of this mode; "key" is that of its znode, or NULL if it has no
+ * znode yet and so will come last.  A waiter for a lease waits for all leases
+ * that are held.  The result is also true for the client's own znode.
  */
 extern bool zkl_queue_order_is_in_way(const ZklPlace *place, ZklWhere where,
 									  ZklMode mode, const char *key);
 
-/* The name of a place's mode: 'lock', 'write', 'read', 'lease'. */
+/* The name of a place's mode: 'acquiring' in "locks", or as in recipe.h. */
 extern const char *zkl_queue_order_mode_name(const ZklPlace *place);
-extern const char *zkl_queue_order_kind_name(ZklKind kind);
 extern const char *zkl_queue_order_client_name(ZklClient client);
 
 #endif							/* ZKL_QUEUEORDER_H */

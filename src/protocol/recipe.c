@@ -4,9 +4,9 @@
  *	  Znode names and their order in the queue, in Apache Curator's layout.
  *
  * Keys are compared as strings, as Curator and kazoo compare them.  That
- * agrees with the order of the numbers as long as all have ten digits.  If one
- * does not (a counter that overflowed), it matters more to agree with the
- * other clients than to be right alone.
+ * agrees with the order of the numbers as long as all have ten digits.  If
+ * one has not, because the counter overflowed, it matters more to agree with
+ * the other clients than to compare numbers correctly.
  *
  * src/protocol/recipe.c
  *
@@ -15,6 +15,7 @@
 #include "protocol/recipe.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SEQUENCE_DIGITS		10
@@ -32,7 +33,7 @@ typedef struct Mark
 #define MARK(text)	{text, sizeof(text) - 1}
 
 /* What a mode's znodes have before their number.  None is the end of another. */
-static const Mark marks[] = {
+static const Mark marks[ZKL_MODES] = {
 	[ZKL_MODE_LOCK] = MARK("lock-"),
 	[ZKL_MODE_WRITE] = MARK("__WRIT__"),
 	[ZKL_MODE_READ] = MARK("__READ__"),
@@ -43,23 +44,34 @@ static const Mark marks[] = {
 
 static const Mark latch_mark = MARK("latch-");
 
-#define NMODES	((int) (sizeof(marks) / sizeof(marks[0])))
+/*
+ * The one rule of who waits for whom: what a znode of the first mode makes of one of
+ * the second before it.  kazoo's Lock and WriteLock have the same mark, so that is a
+ * rival of every mode, and tells no kind; and they wait for every znode.  kazoo's
+ * ReadLock waits for all but readers.  Leases are in a directory of their own.
+ *
+ * The columns are LOCK, WRITE, READ, LEASE, KAZOO_LOCK, KAZOO_READ.
+ */
+#define NONE	ZKL_RELATION_NONE
+#define RIVAL	ZKL_RELATION_RIVAL
+#define OTHER	ZKL_RELATION_OTHER_KIND
 
-/* What another znode in the directory is to this one. */
-typedef enum Relation
-{
-	RELATION_NONE,				/* not at all */
-	RELATION_RIVAL,				/* one of the two has to wait for the other */
-	RELATION_OTHER_KIND
-} Relation;
+static const ZklRelation relations[ZKL_MODES][ZKL_MODES] = {
+	[ZKL_MODE_LOCK] = {RIVAL, OTHER, OTHER, NONE, RIVAL, RIVAL},
+	[ZKL_MODE_WRITE] = {OTHER, RIVAL, RIVAL, NONE, RIVAL, RIVAL},
+	[ZKL_MODE_READ] = {OTHER, RIVAL, NONE, NONE, RIVAL, NONE},
+	[ZKL_MODE_LEASE] = {OTHER, OTHER, OTHER, NONE, OTHER, OTHER},
+	[ZKL_MODE_KAZOO_LOCK] = {RIVAL, RIVAL, RIVAL, NONE, RIVAL, RIVAL},
+	[ZKL_MODE_KAZOO_READ] = {RIVAL, RIVAL, NONE, NONE, RIVAL, NONE}
+};
 
-/* The contenders in a list that come first, beside "me". */
+/* The first contenders in a list, without "me". */
 typedef struct Firsts
 {
-	const char *child;			/* of all others; NULL: there are none */
+	const char *child;			/* of all others; NULL if there are none */
 	const char *child_key;
 	const char *key;			/* the least of all keys, mine included ... */
-	const char *other_key;		/* ... and of those that do not just read */
+	const char *other_key;		/* ... and of those that are not readers */
 } Firsts;
 
 /* The contenders in a list that "me" has to wait for. */
@@ -68,14 +80,15 @@ typedef struct Rivals
 	int			number;
 	const char *nearest;
 	const char *nearest_key;
-	bool		may_downgrade;	/* one of them writes */
+	bool		may_downgrade;	/* one of them is a writer */
 } Rivals;
 
 static void note_rival(Rivals *rivals, const ZklContender *rival,
 					   const char *child);
 static void judge_place(ZklVerdict *verdict, ZklMode mode,
 						const Rivals *rivals, const char *first);
-static void judge_behind(ZklVerdict *verdict, Relation relation,
+static void judge_ask(ZklVerdict *verdict, ZklMode mode, const char *ask);
+static void judge_behind(ZklVerdict *verdict, ZklRelation relation,
 						 ZklClient client, const char *child);
 static void note_first(Firsts *firsts, const ZklContender *contender,
 					   const char *child);
@@ -83,12 +96,14 @@ static const char *whom_to_ask(ZklMode mode, const char *me,
 							   const Firsts *firsts,
 							   const char *const *children, int nchildren);
 static bool only_tries(const char *child);
-static Relation relation_of(ZklMode mine, ZklMode other);
 static ZklClient client_of(const char *child, ZklMode mode);
 static bool is_marked(const char *child, const char *key, const Mark *mark);
 static const char *find_key(const char *child, size_t width);
 static int	count_digits(const char *text);
 static const char *key_of(const char *child);
+static int	lease_rank(const char *child);
+static int	compare_leases(const void *one, const void *other);
+static int	count_ranks_up_to(int rank, const ZklLease *leases, int nleases);
 
 ZklKind
 zkl_recipe_kind(ZklMode mode)
@@ -108,6 +123,33 @@ zkl_recipe_kind(ZklMode mode)
 	return ZKL_KIND_MUTEX;
 }
 
+const char *
+zkl_recipe_kind_name(ZklKind kind)
+{
+	static const char *const names[] = {
+		[ZKL_KIND_MUTEX] = "mutex",
+		[ZKL_KIND_READ_WRITE] = "read-write",
+		[ZKL_KIND_SEMAPHORE] = "semaphore"
+	};
+
+	return names[kind];
+}
+
+const char *
+zkl_recipe_mode_name(ZklMode mode)
+{
+	static const char *const names[] = {
+		[ZKL_MODE_LOCK] = "lock",
+		[ZKL_MODE_WRITE] = "write",
+		[ZKL_MODE_READ] = "read",
+		[ZKL_MODE_LEASE] = "lease",
+		[ZKL_MODE_KAZOO_LOCK] = "lock",
+		[ZKL_MODE_KAZOO_READ] = "read"
+	};
+
+	return names[mode];
+}
+
 /*
  * A ticket that writes owns the lock against all clients, so its server's
  * readers need no other.
@@ -121,7 +163,7 @@ zkl_recipe_serves(ZklMode ticket, ZklMode claim)
 
 /*
  * The mark takes the place of two random bytes, and the variant that of two
- * random bits, as RFC 9562 demands.  All others are random.
+ * random bits, as RFC 9562 demands.  All other bits are random.
  */
 void
 zkl_recipe_make_uuid(const uint8_t random[16], bool only_tries,
@@ -161,7 +203,7 @@ zkl_recipe_make_prefix(ZklMode mode, const char *uuid,
 	snprintf(prefix, ZKL_ZNODE_SIZE, "_c_%.36s-%s", uuid, marks[mode].text);
 }
 
-/* The number stays, and with it the place in the queue. */
+/* The znode keeps its number, and with it its place in the queue. */
 void
 zkl_recipe_make_downgrade(const char *writer, char reader[ZKL_ZNODE_SIZE])
 {
@@ -179,7 +221,7 @@ zkl_recipe_find(ZklMode mode, const char *uuid, const char *const *children,
 	char		prefix[ZKL_ZNODE_SIZE];
 	size_t		length;
 
-	/* No create was sent yet. */
+	/* Without a UUID, no create was sent. */
 	if (uuid[0] == '\0')
 		return NULL;
 	zkl_recipe_make_prefix(mode, uuid, prefix);
@@ -204,7 +246,7 @@ zkl_recipe_parse(const char *child, ZklContender *contender)
 	{
 		const char *key = find_key(child, width);
 
-		for (int mode = 0; key != NULL && mode < NMODES; mode++)
+		for (int mode = 0; key != NULL && mode < ZKL_MODES; mode++)
 		{
 			if (!is_marked(child, key, &marks[mode]))
 				continue;
@@ -216,7 +258,7 @@ zkl_recipe_parse(const char *child, ZklContender *contender)
 	}
 
 	/*
-	 * An empty key is Curator's for a lock znode without a number, which goes
+	 * Curator gives a lock znode without a number an empty key, which sorts
 	 * before all others.
 	 */
 	contender->key = child + strlen(child);
@@ -226,8 +268,8 @@ zkl_recipe_parse(const char *child, ZklContender *contender)
 }
 
 /*
- * Curator's names begin as zklock's do; only the UUID tells them apart.  So
- * "_c_" is tested last.
+ * Curator's names begin like zklock's; only the UUID distinguishes them.  So
+ * test "_c_" last.
  */
 static ZklClient
 client_of(const char *child, ZklMode mode)
@@ -263,7 +305,7 @@ zkl_recipe_number(const char *key)
 	return number < ZKL_SEQUENCE_LIMIT ? (int) number : -1;
 }
 
-/* ZooKeeper counts all children, whatever they are called. */
+/* ZooKeeper's counter counts all children, whatever their names. */
 bool
 zkl_recipe_is_first_ever(const char *child)
 {
@@ -288,7 +330,7 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 
 	for (int i = 0; i < nchildren; i++)
 	{
-		Relation	relation;
+		ZklRelation relation;
 
 		if (strcmp(children[i], me) == 0)
 		{
@@ -299,8 +341,8 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 		if (!zkl_recipe_parse(children[i], &other))
 		{
 			/*
-			 * A lock below this one may be called so, too.  The ticket finds
-			 * out by looking into that directory.
+			 * A lock below this one may also have this name.  The ticket
+			 * finds out by listing that directory.
 			 */
 			if (strcmp(children[i], ZKL_LEASES) == 0)
 				verdict.maybe_semaphore = true;
@@ -309,24 +351,25 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 		}
 
 		note_first(&firsts, &other, children[i]);
-		relation = relation_of(mode, other.mode);
+		relation = relations[mode][other.mode];
 		if (strcmp(other.key, my_key) > 0)
 			judge_behind(&verdict, relation, other.client, children[i]);
-		else if (relation == RELATION_OTHER_KIND)
+		else if (relation == ZKL_RELATION_OTHER_KIND)
 			verdict.other_kind = true;
-		else if (relation == RELATION_RIVAL)
+		else if (relation == ZKL_RELATION_RIVAL)
 			note_rival(&rivals, &other, children[i]);
 	}
 	if (verdict.found)
+	{
 		judge_place(&verdict, mode, &rivals, firsts.child);
-	if (verdict.found &&
-		(verdict.other_kind || (!verdict.owned && only_tries(me))))
-		verdict.ask = whom_to_ask(mode, me, &firsts, children, nchildren);
-	verdict.ask_other_kind = verdict.ask != NULL &&
-		zkl_recipe_parse(verdict.ask, &other) &&
-		relation_of(mode, other.mode) == RELATION_OTHER_KIND;
+		if (verdict.other_kind || (!verdict.owned && only_tries(me)))
+			judge_ask(&verdict, mode, whom_to_ask(mode, me, &firsts, children, nchildren));
+	}
 
-	/* There is no one to ask: a latch waits for no lock, wherever it stands. */
+	/*
+	 * No znode can be queried here: a LeaderLatch's znode waits for no lock,
+	 * wherever it is in the order.
+	 */
 	if (latch)
 	{
 		verdict.other_kind = true;
@@ -337,8 +380,8 @@ zkl_recipe_judge(ZklMode mode, const char *me, const char *const *children,
 }
 
 /*
- * The ticket watches the nearest only: until that goes, none of the others
- * matters.
+ * The ticket watches only the nearest rival: while that exists, it does not
+ * matter whether the others do.
  */
 static void
 note_rival(Rivals *rivals, const ZklContender *rival, const char *child)
@@ -352,7 +395,7 @@ note_rival(Rivals *rivals, const ZklContender *rival, const char *child)
 	}
 }
 
-/* What follows from the rivals before this znode, which is in the list. */
+/* What the rivals before this znode mean for it.  The znode is in the list. */
 static void
 judge_place(ZklVerdict *verdict, ZklMode mode, const Rivals *rivals,
 			const char *first)
@@ -363,11 +406,23 @@ judge_place(ZklVerdict *verdict, ZklMode mode, const Rivals *rivals,
 		verdict->front = first;
 
 	/*
-	 * In a downgrade, a reader's znode appears in the writer's place, and
-	 * readers do not wait for that one.
+	 * In a downgrade, a reader's znode takes the writer's place.  A reader
+	 * must not wait for that znode, so it cannot rely on the predecessor's
+	 * watch alone.
 	 */
 	verdict->next = rivals->number == 1 && !verdict->other_kind &&
 		(mode == ZKL_MODE_READ || !rivals->may_downgrade);
+}
+
+/* "me" queries this znode; NULL: none. */
+static void
+judge_ask(ZklVerdict *verdict, ZklMode mode, const char *ask)
+{
+	ZklContender asked;
+
+	verdict->ask = ask;
+	verdict->ask_other_kind = ask != NULL && zkl_recipe_parse(ask, &asked) &&
+		relations[mode][asked.mode] == ZKL_RELATION_OTHER_KIND;
 }
 
 /* No znode goes before the first contender, so it owns the lock. */
@@ -403,24 +458,25 @@ zkl_recipe_latch_key(const char *child)
 }
 
 /*
- * A client that takes the path for another kind of lock does not wait for this
- * znode to go, but for its answer.
+ * A client that wants the path as another kind of lock does not wait until
+ * this znode is gone.  It waits for this znode's text to say that the lock is
+ * in use.
  */
 static void
-judge_behind(ZklVerdict *verdict, Relation relation, ZklClient client,
+judge_behind(ZklVerdict *verdict, ZklRelation relation, ZklClient client,
 			 const char *child)
 {
-	bool		asks = relation != RELATION_NONE &&
+	bool		asks = relation != ZKL_RELATION_NONE &&
 	client == ZKL_CLIENT_ZKLOCK &&
-	(relation == RELATION_OTHER_KIND || only_tries(child));
+	(relation == ZKL_RELATION_OTHER_KIND || only_tries(child));
 
-	verdict->contended |= asks || relation == RELATION_RIVAL;
+	verdict->contended |= asks || relation == ZKL_RELATION_RIVAL;
 	verdict->asked |= asks;
 }
 
 /*
- * The first znode owns the lock.  If it is a reader's, all readers own the
- * lock before which there are only readers.
+ * The first znode owns the lock.  If it is a reader's, each reader owns the
+ * lock that has only readers before it.
  */
 static const char *
 whom_to_ask(ZklMode mode, const char *me, const Firsts *firsts,
@@ -436,7 +492,7 @@ whom_to_ask(ZklMode mode, const char *me, const Firsts *firsts,
 		if (strcmp(children[i], me) == 0 ||
 			!zkl_recipe_parse(children[i], &other) ||
 			strcmp(other.key, my_key) > 0 ||
-			relation_of(mode, other.mode) == RELATION_NONE)
+			relations[mode][other.mode] == ZKL_RELATION_NONE)
 			continue;
 		if (other.client != ZKL_CLIENT_ZKLOCK ||
 			(strcmp(other.key, firsts->key) > 0 &&
@@ -452,7 +508,7 @@ whom_to_ask(ZklMode mode, const char *me, const Firsts *firsts,
 	return ask;
 }
 
-/* A name of another client's says nothing about tries. */
+/* The name of another client's znode does not tell whether it only tries. */
 static bool
 only_tries(const char *child)
 {
@@ -461,30 +517,10 @@ only_tries(const char *child)
 	return zkl_recipe_is_zklock(child, &tries) && tries;
 }
 
-/*
- * kazoo's Lock and WriteLock have the same mark, so that is a rival of every
- * mode, and tells no kind.  Leases are in a directory of their own.
- */
-static Relation
-relation_of(ZklMode mine, ZklMode other)
+ZklRelation
+zkl_recipe_relation(ZklMode mine, ZklMode other)
 {
-	switch (other)
-	{
-		case ZKL_MODE_LOCK:
-			return mine == ZKL_MODE_LOCK ? RELATION_RIVAL : RELATION_OTHER_KIND;
-		case ZKL_MODE_WRITE:
-			return mine == ZKL_MODE_LOCK ? RELATION_OTHER_KIND : RELATION_RIVAL;
-		case ZKL_MODE_READ:
-			return mine == ZKL_MODE_LOCK ? RELATION_OTHER_KIND :
-				mine == ZKL_MODE_WRITE ? RELATION_RIVAL : RELATION_NONE;
-		case ZKL_MODE_KAZOO_LOCK:
-			return RELATION_RIVAL;
-		case ZKL_MODE_KAZOO_READ:
-			return mine == ZKL_MODE_READ ? RELATION_NONE : RELATION_RIVAL;
-		case ZKL_MODE_LEASE:
-			break;
-	}
-	return RELATION_NONE;
+	return relations[mine][other];
 }
 
 /* A mark begins with a blank, and must end with one or with the text. */
@@ -502,7 +538,7 @@ zkl_recipe_has_mark(const char *text, int length, const char *mark)
 	return false;
 }
 
-/* Marks may follow. */
+/* Marks may follow the description. */
 bool
 zkl_recipe_is_about(const char *text, int length, const char *about)
 {
@@ -512,7 +548,10 @@ zkl_recipe_is_about(const char *text, int length, const char *about)
 		(length == about_length || text[about_length] == ' ');
 }
 
-/* Curator replaces the whole text by its request; zklock adds a mark. */
+/*
+ * Curator replaces the whole text with its request; zklock adds a mark to the
+ * text.
+ */
 bool
 zkl_recipe_is_revoked(const char *text, int length)
 {
@@ -543,7 +582,7 @@ key_of(const char *child)
 	return zkl_recipe_parse(child, &contender) ? contender.key : NULL;
 }
 
-/* Does this mark stand right before the key? */
+/* Is this mark right before the key? */
 static bool
 is_marked(const char *child, const char *key, const Mark *mark)
 {
@@ -552,9 +591,10 @@ is_marked(const char *child, const char *key, const Mark *mark)
 }
 
 /*
- * The end of a name, if it is a number as the server prints it: "%010d" of a
+ * The number at the end of a name, as the server prints it: "%010d" of a
  * signed 32-bit counter.  The width of ten includes the sign, so nine digits
- * follow it, or ten where the number needs them.  NULL: it is no number.
+ * follow a sign, or ten if the number needs them.  NULL if there is no such
+ * number.
  */
 static const char *
 find_key(const char *child, size_t width)
@@ -581,4 +621,151 @@ count_digits(const char *text)
 	while (text[n] >= '0' && text[n] <= '9')
 		n++;
 	return n;
+}
+
+/*
+ * The leases of a semaphore, and which of them are granted
+ */
+
+/*
+ * The order of leases.  First come the leases that every lease counts, namely
+ * those of other clients than zklock.  Then come zklock's own leases without
+ * a number in safe order, and then zklock's other leases by number.
+ */
+#define RANK_FOREIGN	(-2)
+#define RANK_NO_NUMBER	(-1)	/* zkl_recipe_number() returns this */
+
+void
+zkl_recipe_order_leases(const char *const *children, int nchildren,
+						ZklLease *leases)
+{
+	for (int i = 0; i < nchildren; i++)
+	{
+		leases[i].name = children[i];
+		leases[i].rank = lease_rank(children[i]);
+	}
+	if (nchildren > 0)
+		qsort(leases, (size_t) nchildren, sizeof(ZklLease), compare_leases);
+}
+
+/* Other clients may give their leases any names, so parse only zklock's. */
+static int
+lease_rank(const char *child)
+{
+	ZklContender contender;
+	bool		tries;
+
+	if (!zkl_recipe_is_zklock(child, &tries))
+		return RANK_FOREIGN;
+	if (!zkl_recipe_parse(child, &contender) ||
+		contender.mode != ZKL_MODE_LEASE)
+		return RANK_NO_NUMBER;
+	return zkl_recipe_number(contender.key);
+}
+
+/*
+ * Names decide between equal ranks, so that a binary search finds exactly one
+ * lease.
+ */
+static int
+compare_leases(const void *one, const void *other)
+{
+	const ZklLease *a = one;
+	const ZklLease *b = other;
+
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	return strcmp(a->name, b->name);
+}
+
+bool
+zkl_recipe_has_lease(const char *me, const ZklLease *leases, int nleases)
+{
+	ZklLease	wanted = {me, lease_rank(me)};
+
+	return nleases > 0 &&
+		bsearch(&wanted, leases, (size_t) nleases, sizeof(ZklLease),
+				compare_leases) != NULL;
+}
+
+/*
+ * Every child of the directory counts as a lease, as it does for Curator.
+ * zklock's leases with higher numbers do not count, but those without a
+ * number in safe order do.
+ */
+ZklVerdict
+zkl_recipe_judge_lease(int limit, const char *me, const ZklLease *leases,
+					   int nleases)
+{
+	ZklVerdict	verdict = {0};
+	int			rank = lease_rank(me);
+	int			before = nleases - 1;	/* without "me" */
+	bool		only_tries = false;
+
+	verdict.found = zkl_recipe_has_lease(me, leases, nleases);
+	verdict.contended = nleases > limit;
+	if (!verdict.found)
+		return verdict;
+
+	/*
+	 * With a number of its own, the lease need not count zklock's leases with
+	 * higher numbers.  The binary search counts "me" as well.
+	 */
+	if (rank >= 0)
+		before = count_ranks_up_to(rank, leases, nleases) - 1;
+	verdict.owned = before < limit || !verdict.contended;
+
+	/*
+	 * Any other lease of zklock may linger, so it can be queried.  zklock's
+	 * leases are at the end of the order.
+	 */
+	if (!verdict.owned && zkl_recipe_is_zklock(me, &only_tries) && only_tries)
+	{
+		/* At least one of the last two leases is not this one. */
+		for (int i = nleases - 1; i >= 0 && i >= nleases - 2; i--)
+		{
+			if (leases[i].rank != RANK_FOREIGN &&
+				strcmp(leases[i].name, me) != 0)
+				verdict.ask = leases[i].name;
+		}
+	}
+	return verdict;
+}
+
+int
+zkl_recipe_read_limit(const char *data, int length)
+{
+	uint32_t	limit = 0;
+
+	if (length != ZKL_LIMIT_SIZE)
+		return ZKL_LIMIT_NONE;
+	for (int i = 0; i < ZKL_LIMIT_SIZE; i++)
+		limit = limit << 8 | (uint8_t) data[i];
+	return limit <= INT32_MAX ? (int) limit : ZKL_LIMIT_NONE;
+}
+
+void
+zkl_recipe_write_limit(int limit, char data[ZKL_LIMIT_SIZE])
+{
+	for (int i = ZKL_LIMIT_SIZE - 1; i >= 0; i--, limit >>= 8)
+		data[i] = (char) (limit & 0xff);
+}
+
+/* The leases are sorted, so a binary search finds where these ranks end. */
+static int
+count_ranks_up_to(int rank, const ZklLease *leases, int nleases)
+{
+	int			low = 0;
+	int			high = nleases;
+
+	while (low < high)
+	{
+		int			middle = low + (high - low) / 2;
+
+		if (leases[middle].rank <= rank)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
 }

@@ -22,10 +22,10 @@
  *		leases/_c_<uuid>-lease-<sequence>	one a lease
  *
  * A client owns a lease when the directory "leases" has no more children than
- * the semaphore has leases.  That is Curator's rule.  zklock does not count
- * leases of zklock with higher numbers: otherwise two servers that come
- * together could both give up.  This is safe, because of all leases that are
- * owned, the one with the highest number has seen all the others.
+ * the semaphore has leases.  That is Curator's rule.  For zklock, leases of
+ * zklock with higher numbers do not count: otherwise two servers that come at
+ * the same time could both give up.  This is safe: among all leases that are
+ * owned, the one with the highest number has counted all the others.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *
@@ -43,11 +43,22 @@
 #define ZKL_UUID_SIZE	37		/* 36 characters and a null */
 #define ZKL_ZNODE_SIZE	64		/* "_c_" uuid "-lock-" ten digits and a null */
 
-/* The directories in that of a semaphore. */
+/* Directories within that of a semaphore. */
 #define ZKL_LEASES		"leases"
 #define ZKL_LOCKS		"locks"
 
-/* Curator requests the release of a lock by replacing its znode's text by this. */
+/*
+ * ... and the znode beside them that may hold the number of its leases, as
+ * Curator's SharedCount writes a number: four bytes, big-endian.
+ */
+#define ZKL_LIMIT		"limit"
+#define ZKL_LIMIT_SIZE	4
+#define ZKL_LIMIT_NONE	(-1)	/* there is none, or none is known */
+
+/*
+ * Curator requests the release of a lock by replacing the text of its znode
+ * with this one.
+ */
 #define ZKL_REVOKE		"__REVOKE__"
 
 /*
@@ -74,8 +85,8 @@ typedef enum ZklKind
 } ZklKind;
 
 /*
- * How a claim wants its lock, and what the name of a znode in the lock's
- * directory says.
+ * How a claim wants its lock, and which mode the name of a znode in the
+ * lock's directory has.
  */
 typedef enum ZklMode
 {
@@ -83,9 +94,20 @@ typedef enum ZklMode
 	ZKL_MODE_WRITE,				/* of a read-write lock */
 	ZKL_MODE_READ,
 	ZKL_MODE_LEASE,				/* of a semaphore */
-	ZKL_MODE_KAZOO_LOCK,		/* kazoo's; of a mutex or a read-write lock */
+	ZKL_MODE_KAZOO_LOCK,		/* kazoo's; either a mutex or a read-write
+								 * lock */
 	ZKL_MODE_KAZOO_READ
 } ZklMode;
+
+#define ZKL_MODES	(ZKL_MODE_KAZOO_READ + 1)
+
+/* What a znode of one mode makes of one of another mode before it in the queue. */
+typedef enum ZklRelation
+{
+	ZKL_RELATION_NONE,			/* it does not wait for that */
+	ZKL_RELATION_RIVAL,			/* it waits */
+	ZKL_RELATION_OTHER_KIND		/* that is of another kind of lock */
+} ZklRelation;
 
 typedef enum ZklClient
 {
@@ -107,44 +129,55 @@ typedef struct ZklContender
 typedef struct ZklLease
 {
 	const char *name;
-	int			rank;			/* its place in the order, see recipelease.c */
+	int			rank;			/* its place in the order, see lease_rank() */
 } ZklLease;
 
 /* What a list of a lock's directory says about one of its znodes. */
 typedef struct ZklVerdict
 {
 	bool		found;			/* the znode is in the directory */
-	bool		owned;			/* no other znode has to go before it */
-	bool		next;			/* only the predecessor has to, and when that
-								 * is gone no other znode takes its place */
-	bool		contended;		/* another client waits for it to go */
-	bool		asked;			/* ... or waits for its text to say that the
-								 * lock is in use */
+	bool		owned;			/* no other znode goes before it */
+	bool		next;			/* only the predecessor goes before it, and no
+								 * other znode will take the predecessor's
+								 * place */
+	bool		contended;		/* another client waits until it is gone */
+	bool		asked;			/* ... or queries it: waits until its text
+								 * says that the lock is in use */
 	bool		other_kind;		/* a znode before it is one of another kind of
 								 * lock */
 	bool		maybe_semaphore;	/* there is a directory "leases" */
 	const char *predecessor;	/* the last one that goes before it, or NULL */
 	const char *front;			/* if it is not owned: the first contender,
 								 * which owns the lock; else NULL */
-	const char *ask;			/* the first znode before it, if "me" asks
-								 * that one; else NULL */
+	const char *ask;			/* the znode that "me" queries: the first one
+								 * before it; else NULL */
 	bool		ask_other_kind; /* ... and that one is of another kind of lock */
 } ZklVerdict;
 
 /* What kind of lock has this mode? */
 extern ZklKind zkl_recipe_kind(ZklMode mode);
 
+/*
+ * The names by which users and records know them.  Those of kazoo's modes are what
+ * kazoo's clients do: 'lock' and 'read'.
+ */
+extern const char *zkl_recipe_kind_name(ZklKind kind);
+extern const char *zkl_recipe_mode_name(ZklMode mode);
+
+/* For each pair of modes, those of kazoo included. */
+extern ZklRelation zkl_recipe_relation(ZklMode mine, ZklMode other);
+
 /* Does a ticket of this mode serve a claim of that mode? */
 extern bool zkl_recipe_serves(ZklMode ticket, ZklMode claim);
 
 /*
  * Write a version 8 UUID (RFC 9562) made of 16 random bytes.  Twelve of its
- * bits say that the znode is zklock's, and whether it only tries.
+ * bits say that zklock made the znode, and whether its ticket only tries.
  */
 extern void zkl_recipe_make_uuid(const uint8_t random[16], bool only_tries,
 								 char uuid[ZKL_UUID_SIZE]);
 
-/* Was this child made by zklock, and if so, does it only try? */
+/* Did zklock make this child, and if so, does its ticket only try? */
 extern bool zkl_recipe_is_zklock(const char *child, bool *only_tries);
 
 /* Write the name to create with: "_c_<uuid>-lock-", without the number. */
@@ -158,17 +191,17 @@ extern void zkl_recipe_make_prefix(ZklMode mode, const char *uuid,
 extern void zkl_recipe_make_downgrade(const char *writer,
 									  char reader[ZKL_ZNODE_SIZE]);
 
-/* Find the child that was created with this UUID; NULL where there is none. */
+/* Find the child that was created with this UUID; NULL if there is none. */
 extern const char *zkl_recipe_find(ZklMode mode, const char *uuid,
 								   const char *const *children, int nchildren);
 
-/* Read a name.  False if it is not a contender's. */
+/* Parse a name.  Returns false if it is not a contender's. */
 extern bool zkl_recipe_parse(const char *child, ZklContender *contender);
 
 /*
- * The sequence number of a znode of Curator's LeaderLatch, which is no
- * contender: it looks only at znodes of its own kind.  NULL: it is no such
- * znode.
+ * The sequence number of a znode of Curator's LeaderLatch; NULL if it is not
+ * such a znode.  That is not a contender: the latch looks only at znodes of
+ * its own kind.
  */
 extern const char *zkl_recipe_latch_key(const char *child);
 
@@ -178,15 +211,17 @@ extern const char *zkl_recipe_latch_key(const char *child);
  */
 extern bool zkl_recipe_sequence_is_sound(const char *child);
 
-/* The number of a key; -1: it has no safe place in the order. */
+/* The number of a key; -1 if its place in the order is not safe. */
 extern int	zkl_recipe_number(const char *key);
 
-/* Is its number that of the first znode that was ever made in a directory? */
+/*
+ * Is this the first znode that was ever made in its directory, by its number?
+ */
 extern bool zkl_recipe_is_first_ever(const char *child);
 
 /*
- * Decide from the directory's children the place of the znode "me", which has
- * this mode.
+ * Decide from the directory's children which place the znode "me" has, which
+ * has this mode.
  *
  * Every contender with a lower key goes before it, whatever client made it.
  * The exception: readers do not go before a reader.  A contender with an equal
@@ -195,21 +230,21 @@ extern bool zkl_recipe_is_first_ever(const char *child);
  * "children".
  *
  * A znode that goes before "me" does not always mean that the lock is in use:
- * it may be a lingering ticket, or one that only tries.  A ticket that only
- * tries, or that finds the path in use as another kind of lock, may therefore
- * have to ask.  "ask" names the znode to ask: the first one, if all that go
- * before "me" are zklock's and each owns the lock or only tries.  In that
- * znode's verdict, "asked" is set.  If any other znode goes before "me", that
- * one waits for the lock, or its client is not zklock and does not answer;
- * then "ask" is NULL.
+ * it may be a lingering ticket, or one that only tries.  So a ticket that
+ * only tries, or that finds the path in use as another kind of lock, may have
+ * to query the owner.  "ask" names the znode to query: the first one, if all
+ * znodes before "me" are zklock's and each owns the lock or only tries.  That
+ * znode's own verdict has "asked" set.  If any other znode goes before "me",
+ * either it waits for the lock, or its client is not zklock and does not
+ * answer; then "ask" is NULL.
  */
 extern ZklVerdict zkl_recipe_judge(ZklMode mode, const char *me,
 								   const char *const *children, int nchildren);
 
 /*
  * The same for a lease.  A server may have a thousand leases, and one list
- * judges all of them.  So the list is put in order once ("leases" has room for
- * nchildren), and each lease then takes a binary search.
+ * judges all of them.  So the caller sorts the list once ("leases" has room
+ * for nchildren), and each lease then takes a binary search.
  *
  * Every child goes before the lease "me", except zklock's own leases with
  * higher numbers.  "limit" is the number of leases that the semaphore has.
@@ -219,18 +254,26 @@ extern void zkl_recipe_order_leases(const char *const *children, int nchildren,
 extern ZklVerdict zkl_recipe_judge_lease(int limit, const char *me,
 										 const ZklLease *leases, int nleases);
 
-/* Is this znode among them? */
+/* Is this znode among the leases? */
 extern bool zkl_recipe_has_lease(const char *me, const ZklLease *leases,
 								 int nleases);
 
 /*
- * Does a znode's text have this mark?  Does it describe the backend like this?
+ * Does a znode's text have this mark?  Does it have this description of a
+ * backend?
  */
 extern bool zkl_recipe_has_mark(const char *text, int length, const char *mark);
 extern bool zkl_recipe_is_about(const char *text, int length, const char *about);
 
-/* Do a znode's data request the release of its lock? */
+/* Does the text of a znode request the release of its lock? */
 extern bool zkl_recipe_is_revoked(const char *text, int length);
+
+/*
+ * A limit as a znode holds it.  read: ZKL_LIMIT_NONE if the data are no limit,
+ * such as those of a directory.
+ */
+extern int	zkl_recipe_read_limit(const char *data, int length);
+extern void zkl_recipe_write_limit(int limit, char data[ZKL_LIMIT_SIZE]);
 
 /* Is there a lease among these children? */
 extern bool zkl_recipe_any_lease(const char *const *children, int nchildren);

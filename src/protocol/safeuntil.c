@@ -13,7 +13,7 @@
 #include <string.h>
 
 /*
- * The longest half tick: ZooKeeper's shortest session timeout is two ticks.
+ * The longest half tick.  ZooKeeper's shortest session timeout is two ticks.
  */
 static int64_t
 half_tick(const ZklSafeUntil *safe)
@@ -22,8 +22,8 @@ half_tick(const ZklSafeUntil *safe)
 }
 
 /*
- * A ping may be this late, and clocks may differ by as much in a session
- * timeout.
+ * An allowance for a late ping, and for clocks that run at different rates
+ * during a session timeout.
  */
 static int64_t
 jitter(int64_t timeout)
@@ -39,7 +39,8 @@ zkl_safe_until_begin(ZklSafeUntil *safe, int64_t timeout, int64_t until)
 	safe->timeout = timeout;
 
 	/*
-	 * The moment was computed as zkl_safe_until() does; this is the way back.
+	 * zkl_safe_until() computes the moment from the base; this computes the
+	 * base from the moment.
 	 */
 	if (until != 0)
 		safe->base = until - timeout + jitter(timeout);
@@ -47,9 +48,9 @@ zkl_safe_until_begin(ZklSafeUntil *safe, int64_t timeout, int64_t until)
 
 /*
  * The timeout may have been another before, if ZooKeeper's configuration has
- * changed.  The leader may count with any that the session has had: with that
- * of the session's creation, if it has just been elected, or with that of an
- * earlier connection, if another follower tells of it late.  Hence the
+ * changed.  The leader may use any timeout that the session has had: the one
+ * of the session's creation, if the leader was just elected, or the one of an
+ * earlier connection, if another follower reports it late.  So use the
  * shortest.
  */
 void
@@ -60,17 +61,19 @@ zkl_safe_until_connected(ZklSafeUntil *safe, int64_t sent, int64_t timeout)
 		safe->timeout = timeout;
 
 	/*
-	 * Where the connection begins, the leader is asked about the session. The
-	 * first proof shows that this leader is not deposed.  Signs of the
-	 * connection before count no more: its server may not have told the
-	 * leader of them.
+	 * When a connection begins, the server asks the leader about the session.
+	 * The first proof shows that this leader is not deposed.  Signs of
+	 * earlier connections do not count any more: their servers may not have
+	 * reported them to the leader.
 	 */
 	safe->provable = sent;
 	safe->echo.answered = 0;
 	safe->nsigns = 0;
 }
 
-/* If a sign is missing, the base is only older, so some may be left out. */
+/*
+ * A sign that is missing only makes the base older, so some may be left out.
+ */
 void
 zkl_safe_until_sign(ZklSafeUntil *safe, int64_t sent, int64_t answered)
 {
@@ -84,8 +87,8 @@ zkl_safe_until_sign(ZklSafeUntil *safe, int64_t sent, int64_t answered)
 		assert(sent >= last->sent && answered >= last->answered);
 
 		/*
-		 * The signs that are kept must span a session timeout, so those that
-		 * come too close to the last one are left out.
+		 * The signs that are kept must span a session timeout, so leave out a
+		 * sign that comes too soon after the last one.
 		 */
 		if (sent - last->sent < safe->timeout / ZKL_SAFE_UNTIL_SIGNS)
 			return;
@@ -96,9 +99,9 @@ zkl_safe_until_sign(ZklSafeUntil *safe, int64_t sent, int64_t answered)
 }
 
 /*
- * If this echo was sent too soon after the answer to the one before, a leader
- * that had just woken up may have replied to both before it sent a ping.  Then
- * the earlier one goes on to count.
+ * This echo may have been sent very soon after the reply to the one before.
+ * Then a leader that had just been resumed may have replied to both before it
+ * sent a ping.  So the earlier echo goes on to count.
  */
 void
 zkl_safe_until_echo(ZklSafeUntil *safe, int64_t sent, int64_t answered)
@@ -109,7 +112,10 @@ zkl_safe_until_echo(ZklSafeUntil *safe, int64_t sent, int64_t answered)
 	if (safe->echo.answered == 0 ||
 		sent >= safe->echo.answered + jitter(safe->timeout))
 	{
-		/* What the follower has told of can be proved from now on. */
+		/*
+		 * The follower has reported these signs, so a write can prove them
+		 * from now on.
+		 */
 		while (safe->echo.answered != 0 && nolder < safe->nsigns &&
 			   safe->sign[nolder].answered <= told)
 			safe->provable = safe->sign[nolder++].sent;

@@ -48,7 +48,7 @@ zkl_scan_number(const char **at, const char *field, int64_t min, int64_t max,
 	}
 	*number = negative ? (int64_t) (0 - value) : (int64_t) value;
 
-	/* Neither leading zeros nor a sign without a number. */
+	/* This refuses leading zeros, and a sign without a number. */
 	snprintf(written, sizeof(written), "%lld ", (long long) *number);
 	return *number >= min && *number <= max && zkl_scan_word(at, written);
 }

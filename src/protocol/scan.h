@@ -3,9 +3,9 @@
  * scan.h
  *	  Reading the fields of a text that any client may have written.
  *
- * Each function goes on behind what it has read.  If the text is not what
+ * Each function advances behind what it has read.  If the text is not what
  * zklock itself would write there, the function returns false, and the caller
- * gives the whole text up.
+ * must reject the whole text.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *
@@ -19,12 +19,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* This word, if it is there. */
+/* Read this word. */
 extern bool zkl_scan_word(const char **at, const char *word);
 
 /*
- * A field with a number in decimal, and the blank behind it: neither leading
- * zeros, nor a plus sign, nor a number out of range.
+ * Read a field with a decimal number, and the blank behind it.  Leading
+ * zeros, a plus sign and numbers out of range are refused.
  */
 extern bool zkl_scan_number(const char **at, const char *field, int64_t min,
 							int64_t max, int64_t *number);

@@ -50,7 +50,7 @@ zkl_session_text_parse(const char *text, int64_t *id,
 	return strcmp(text, "\n") == 0;
 }
 
-/* A hexadecimal number of so many digits at the most. */
+/* Read a hexadecimal number of at most this many digits. */
 static bool
 take_digits(const char **at, size_t most, uint64_t *number)
 {

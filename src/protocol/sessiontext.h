@@ -23,7 +23,10 @@ extern void zkl_session_text_format(int64_t id,
 									const char password[ZKL_SESSION_TEXT_PASSWORD],
 									char text[ZKL_SESSION_TEXT_SIZE]);
 
-/* And back.  False: the text names no session; it was cut off, say. */
+/*
+ * Read them.  Returns false if the text names no session, for instance
+ * because it was cut off.
+ */
 extern bool zkl_session_text_parse(const char *text, int64_t *id,
 								   char password[ZKL_SESSION_TEXT_PASSWORD]);
 

@@ -3,7 +3,9 @@
  * ticket.c
  *	  The life of one ticket as a pure step function: event in, request out.
  *
- * What a reply means is in ticketreply.c; all other events are here.
+ * The file has four parts: the few ways in which a step ends; the events
+ * other than replies; what ZooKeeper's replies mean until the ticket owns the
+ * lock; and what they mean after that.
  *
  * Two rules carry the difficult cases:
  *
@@ -16,13 +18,17 @@
  *   predecessor is gone.  A name never comes back, and no znode ever gets a
  *   place before one that exists.  So if the predecessor was the only znode
  *   before the ticket's, the ticket owns the lock now, unless the directory has
- *   changed in another way before.  The directory's watch has told that first.
+ *   changed in another way before.  In that case, ZooKeeper has sent the
+ *   directory's watch event first.
  *
  * src/protocol/ticket.c
  *
  *-------------------------------------------------------------------------
  */
-#include "protocol/ticketint.h"
+#include <assert.h>
+#include <string.h>
+
+#include "protocol/ticket.h"
 
 static ZklTicketStep on_want(ZklTicket *ticket, const ZklTicketEvent *event);
 static ZklTicketStep on_unwant(ZklTicket *ticket, bool unsent);
@@ -35,6 +41,221 @@ static ZklTicketStep on_recheck(ZklTicket *ticket);
 static ZklTicketStep on_children_changed(ZklTicket *ticket);
 static ZklTicketStep on_reconnected(ZklTicket *ticket);
 static ZklTicketStep on_expired(ZklTicket *ticket);
+static ZklTicketStep look_again(ZklTicket *ticket);
+
+static ZklTicketStep on_reply(ZklTicket *ticket, const ZklTicketEvent *event);
+static ZklTicketStep on_create_both_reply(ZklTicket *ticket,
+										  const ZklTicketEvent *event);
+static void on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event);
+static ZklTicketStep on_find_reply(ZklTicket *ticket,
+								   const ZklTicketEvent *event);
+static ZklTicketStep not_found(ZklTicket *ticket);
+static ZklTicketStep on_inspect_reply(ZklTicket *ticket,
+									  const ZklTicketEvent *event);
+static ZklTicketStep on_place_reply(ZklTicket *ticket,
+									const ZklTicketEvent *event);
+static ZklTicketStep on_survey_reply(ZklTicket *ticket,
+									 const ZklTicketEvent *event);
+static ZklTicketStep on_watch_reply(ZklTicket *ticket,
+									const ZklTicketEvent *event);
+
+static bool makes_tokens(const ZklTicket *ticket);
+static ZklTicketStep take_place(ZklTicket *ticket, const ZklVerdict *verdict);
+static ZklTicketStep take_answer(ZklTicket *ticket);
+static ZklTicketStep delete_and_fail(ZklTicket *ticket, ZklFailure failure);
+
+static ZklTicketStep on_owners_reply(ZklTicket *ticket,
+									 const ZklTicketEvent *event);
+static ZklTicketStep on_check_reply(ZklTicket *ticket,
+									const ZklTicketEvent *event);
+static ZklTicketStep on_watch_self_reply(ZklTicket *ticket,
+										 const ZklTicketEvent *event);
+static ZklTicketStep on_answer_reply(ZklTicket *ticket,
+									 const ZklTicketEvent *event);
+static ZklTicketStep on_downgrade_reply(ZklTicket *ticket,
+										const ZklTicketEvent *event);
+static ZklTicketStep on_reread_reply(ZklTicket *ticket,
+									 const ZklTicketEvent *event);
+static ZklTicketStep on_confirm_reply(ZklTicket *ticket,
+									  const ZklTicketEvent *event);
+static bool still_expected(ZklTicket *ticket, const ZklTicketEvent *event);
+static ZklReport note_text(ZklTicket *ticket, const ZklTicketEvent *event);
+static void take_readers_name(ZklTicket *ticket);
+static ZklTicketStep become_reader(ZklTicket *ticket);
+static ZklTicketStep stay_writer(ZklTicket *ticket);
+
+/*
+ * The ways in which a step ends
+ */
+
+static const ZklTicketStep nothing = {
+	ZKL_REQUEST_NOTHING, ZKL_REPORT_NOTHING, ZKL_FAILURE_NONE, false
+};
+
+static ZklTicketStep
+become(ZklTicket *ticket, ZklTicketState state, ZklRequest request)
+{
+	ZklTicketStep step = nothing;
+
+	ticket->state = state;
+	step.request = request;
+	return step;
+}
+
+static ZklTicketStep
+gone(ZklTicket *ticket)
+{
+	ZklTicketStep step = nothing;
+
+	ticket->state = ZKL_TICKET_NONE;
+	step.report = ZKL_REPORT_GONE;
+	return step;
+}
+
+/*
+ * Write the znode's text.  What the ticket learns meanwhile goes into the next
+ * write.
+ */
+static ZklTicketStep
+write_text(ZklTicket *ticket)
+{
+	assert(ticket->state == ZKL_TICKET_OWNED && ticket->name[0] != '\0');
+	ticket->writes_answer = ticket->answers;
+	return become(ticket, ZKL_TICKET_WRITING_DATA, ZKL_REQUEST_ANSWER);
+}
+
+static void
+set_name(ZklTicket *ticket, const char *name)
+{
+	strncpy(ticket->name, name, sizeof(ticket->name) - 1);
+	ticket->name[sizeof(ticket->name) - 1] = '\0';
+}
+
+/*
+ * Where is the znode in the list?  If there is no directory, there is no
+ * znode.
+ */
+static ZklVerdict
+judge(const ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	int			nchildren = event->outcome == ZKL_OUTCOME_OK ?
+	event->nchildren : 0;
+
+	assert(ticket->name[0] != '\0');
+	if (ticket->mode == ZKL_MODE_LEASE)
+		return zkl_recipe_judge_lease(event->limit, ticket->name,
+									  event->leases, nchildren);
+	return zkl_recipe_judge(ticket->mode, ticket->name, event->children,
+							nchildren);
+}
+
+/* Does the server own the lock by this ticket, as far as it knows? */
+static bool
+is_owner(const ZklTicket *ticket)
+{
+	return ticket->state == ZKL_TICKET_OWNED ||
+		ticket->state == ZKL_TICKET_CHECKING ||
+		ticket->state == ZKL_TICKET_WRITING_DATA ||
+		ticket->state == ZKL_TICKET_DOWNGRADING ||
+		ticket->state == ZKL_TICKET_REREADING ||
+		ticket->state == ZKL_TICKET_CONFIRMING;
+}
+
+/* The ticket was owned, and another client may own the lock by now. */
+static ZklTicketStep
+lose(ZklTicket *ticket)
+{
+	ZklTicketStep step = nothing;
+
+	assert(is_owner(ticket));
+
+	ticket->state = ZKL_TICKET_NONE;
+	step.report = ZKL_REPORT_LOST;
+	return step;
+}
+
+/*
+ * The only znode before this one is gone, and nothing else in the directory
+ * had changed before that.  So the ticket owns the lock.  A list has still to
+ * show which znodes are behind it.
+ */
+static ZklTicketStep
+take_over(ZklTicket *ticket)
+{
+	ZklTicketStep step;
+
+	assert(ticket->state == ZKL_TICKET_QUEUED && ticket->next);
+	assert(ticket->mode != ZKL_MODE_LEASE);
+	step = become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
+	ticket->predecessor[0] = '\0';
+	step.report = ZKL_REPORT_OWNED;
+	return step;
+}
+
+/* There is no znode, and no request under way will make one. */
+static ZklTicketStep
+fail(ZklTicket *ticket, ZklFailure failure)
+{
+	ZklTicketStep step = gone(ticket);
+
+	if (!ticket->unwanted)
+	{
+		step.report = ZKL_REPORT_FAILED;
+		step.failure = failure;
+	}
+	return step;
+}
+
+/*
+ * There is a znode, or perhaps is, that ZooKeeper refuses to delete.  It goes
+ * before all znodes that the server could make, so the server cannot get the
+ * lock until that znode is gone.
+ */
+static ZklTicketStep
+get_stuck(ZklTicket *ticket, ZklFailure failure)
+{
+	ZklTicketStep step = become(ticket, ZKL_TICKET_STUCK,
+								ZKL_REQUEST_NOTHING);
+
+	ticket->unwanted = true;
+	step.report = ZKL_REPORT_FAILED;
+	step.failure = failure;
+	return step;
+}
+
+/* There is no znode; make one, if the ticket is still wanted. */
+static ZklTicketStep
+create_anew(ZklTicket *ticket)
+{
+	if (ticket->unwanted)
+		return gone(ticket);
+	return become(ticket, ZKL_TICKET_CREATING, ZKL_REQUEST_CREATE);
+}
+
+/*
+ * ZooKeeper may remove an empty directory before a znode is made in it.  If
+ * that seems to happen more often, it has another cause.
+ */
+#define MAX_ROUNDS	10
+
+/*
+ * There is no directory, and perhaps not even its parent.  The request makes a
+ * directory only together with a znode in it: ZooKeeper never removes a
+ * container that has had no child, so an empty one would stay for ever.
+ */
+static ZklTicketStep
+create_both(ZklTicket *ticket)
+{
+	if (ticket->unwanted)
+		return gone(ticket);
+	if (++ticket->rounds > MAX_ROUNDS)
+		return fail(ticket, ZKL_FAILURE_DIRECTORY);
+	return become(ticket, ZKL_TICKET_CREATING_BOTH, ZKL_REQUEST_CREATE_BOTH);
+}
+
+/*
+ * Events
+ */
 
 ZklTicketStep
 zkl_ticket_step(ZklTicket *ticket, const ZklTicketEvent *event)
@@ -58,7 +279,7 @@ zkl_ticket_step(ZklTicket *ticket, const ZklTicketEvent *event)
 		case ZKL_EVENT_RECHECK:
 			return on_recheck(ticket);
 		case ZKL_EVENT_REPLY:
-			return zkl_ticket_on_reply(ticket, event);
+			return on_reply(ticket, event);
 		case ZKL_EVENT_CHILDREN_CHANGED:
 			return on_children_changed(ticket);
 
@@ -88,7 +309,7 @@ zkl_ticket_step(ZklTicket *ticket, const ZklTicketEvent *event)
 		case ZKL_EVENT_RECONNECTED:
 			return on_reconnected(ticket);
 		case ZKL_EVENT_RESTARTED:
-			return zkl_ticket_look_again(ticket);
+			return look_again(ticket);
 		case ZKL_EVENT_EXPIRED:
 			return on_expired(ticket);
 	}
@@ -135,7 +356,6 @@ on_want(ZklTicket *ticket, const ZklTicketEvent *event)
 	if (ticket->state != ZKL_TICKET_NONE)
 		return nothing;
 	ticket->mode = event->mode;
-	ticket->limit = event->limit;
 	ticket->unwanted = false;
 	ticket->rechecks = false;
 	ticket->rounds = 0;
@@ -161,9 +381,10 @@ on_unwant(ZklTicket *ticket, bool unsent)
 			return nothing;
 
 			/* The name is not known yet; the reply will tell. */
-		case ZKL_TICKET_HOMELESS:
+		case ZKL_TICKET_NO_DIRECTORY:
 		case ZKL_TICKET_UNSURE:
 		case ZKL_TICKET_REFUSED:
+		case ZKL_TICKET_UNDONE:
 		case ZKL_TICKET_FINDING:
 			ticket->unwanted = true;
 			return nothing;
@@ -180,12 +401,12 @@ on_unwant(ZklTicket *ticket, bool unsent)
 		case ZKL_TICKET_CREATED:
 		case ZKL_TICKET_INSPECTING:
 		case ZKL_TICKET_LISTING:
-		case ZKL_TICKET_SURVEYING:
+		case ZKL_TICKET_CHECKING_KIND:
 		case ZKL_TICKET_WATCHING:
 		case ZKL_TICKET_QUEUED:
 		case ZKL_TICKET_OWNED:
 		case ZKL_TICKET_CHECKING:
-		case ZKL_TICKET_ANSWERING:
+		case ZKL_TICKET_WRITING_DATA:
 		case ZKL_TICKET_REREADING:
 		case ZKL_TICKET_CONFIRMING:
 			ticket->unwanted = true;
@@ -196,7 +417,7 @@ on_unwant(ZklTicket *ticket, bool unsent)
 
 			/* ZooKeeper may allow the delete by now. */
 		case ZKL_TICKET_STUCK:
-			return zkl_ticket_look_again(ticket);
+			return look_again(ticket);
 	}
 	return nothing;
 }
@@ -211,7 +432,7 @@ on_downgrade(ZklTicket *ticket)
 	if (ticket->mode == ZKL_MODE_WRITE &&
 		(ticket->state == ZKL_TICKET_OWNED ||
 		 ticket->state == ZKL_TICKET_CHECKING ||
-		 ticket->state == ZKL_TICKET_ANSWERING))
+		 ticket->state == ZKL_TICKET_WRITING_DATA))
 		return become(ticket, ZKL_TICKET_DOWNGRADING, ZKL_REQUEST_DOWNGRADE);
 	return nothing;
 }
@@ -232,8 +453,9 @@ on_watch(ZklTicket *ticket)
  * In other states, the request under way ends with a read of the znode's data,
  * which shows whether the answer is still missing.
  *
- * The ticket tries even if it is mute: ZooKeeper may allow the write by now,
- * and a refused answer leads to no other until the ticket is told again.
+ * The ticket writes even if it is mute: ZooKeeper may allow the write by now.
+ * If ZooKeeper refuses it again, the ticket does not repeat it until the next
+ * ANSWER event.
  */
 static ZklTicketStep
 on_answer(ZklTicket *ticket)
@@ -277,7 +499,7 @@ on_recheck(ZklTicket *ticket)
 {
 	ticket->rechecks = true;
 	if (ticket->state == ZKL_TICKET_OWNED ||
-		ticket->state == ZKL_TICKET_ANSWERING)
+		ticket->state == ZKL_TICKET_WRITING_DATA)
 		return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
 	return nothing;
 }
@@ -294,7 +516,7 @@ on_children_changed(ZklTicket *ticket)
 		ticket->state == ZKL_TICKET_QUEUED)
 		ticket->next = false;
 	if ((ticket->state == ZKL_TICKET_OWNED ||
-		 ticket->state == ZKL_TICKET_ANSWERING) &&
+		 ticket->state == ZKL_TICKET_WRITING_DATA) &&
 		(!ticket->contended || ticket->rechecks))
 		return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
 	if (ticket->state == ZKL_TICKET_QUEUED && ticket->mode == ZKL_MODE_LEASE)
@@ -313,9 +535,9 @@ on_reconnected(ZklTicket *ticket)
 	if (ticket->state == ZKL_TICKET_WATCHING ||
 		ticket->state == ZKL_TICKET_QUEUED ||
 		ticket->state == ZKL_TICKET_OWNED ||
-		ticket->state == ZKL_TICKET_ANSWERING ||
+		ticket->state == ZKL_TICKET_WRITING_DATA ||
 		ticket->state == ZKL_TICKET_STUCK)
-		return zkl_ticket_look_again(ticket);
+		return look_again(ticket);
 	return nothing;
 }
 
@@ -328,7 +550,817 @@ on_expired(ZklTicket *ticket)
 {
 	if (ticket->state == ZKL_TICKET_NONE)
 		return nothing;
-	if (!ticket->unwanted && zkl_ticket_is_owner(ticket))
+	if (!ticket->unwanted && is_owner(ticket))
 		return lose(ticket);
 	return gone(ticket);
+}
+
+/*
+ * The reply to the request under way is lost, or the watches that the ticket
+ * relies on are.  The next request finds out what is in ZooKeeper.
+ */
+static ZklTicketStep
+look_again(ZklTicket *ticket)
+{
+	ticket->next = false;
+	switch (ticket->state)
+	{
+		case ZKL_TICKET_NONE:
+			return nothing;
+		case ZKL_TICKET_CREATING_BOTH:
+		case ZKL_TICKET_CREATING:
+		case ZKL_TICKET_UNSURE:
+		case ZKL_TICKET_FINDING:
+			return become(ticket, ZKL_TICKET_FINDING, ZKL_REQUEST_LIST);
+		case ZKL_TICKET_NO_DIRECTORY:
+			return create_both(ticket);
+		case ZKL_TICKET_REFUSED:
+			return fail(ticket, ticket->failure);
+		case ZKL_TICKET_UNDONE:
+			return create_anew(ticket);
+		case ZKL_TICKET_INSPECTING:
+			return become(ticket, ZKL_TICKET_INSPECTING, ZKL_REQUEST_INSPECT);
+		case ZKL_TICKET_CREATED:
+		case ZKL_TICKET_LISTING:
+		case ZKL_TICKET_CHECKING_KIND:
+		case ZKL_TICKET_WATCHING:
+		case ZKL_TICKET_QUEUED:
+			if (ticket->unwanted)
+				return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
+			return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
+		case ZKL_TICKET_OWNED:
+		case ZKL_TICKET_CHECKING:
+		case ZKL_TICKET_WRITING_DATA:
+			return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
+		case ZKL_TICKET_DOWNGRADING:
+			return become(ticket, ZKL_TICKET_DOWNGRADING,
+						  ZKL_REQUEST_DOWNGRADE);
+		case ZKL_TICKET_REREADING:
+			return become(ticket, ZKL_TICKET_REREADING,
+						  ZKL_REQUEST_WATCH_SELF);
+		case ZKL_TICKET_CONFIRMING:
+			return become(ticket, ZKL_TICKET_CONFIRMING, ZKL_REQUEST_INSPECT);
+		case ZKL_TICKET_STUCK:
+			if (ticket->name[0] == '\0')
+				return become(ticket, ZKL_TICKET_FINDING, ZKL_REQUEST_LIST);
+			return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
+		case ZKL_TICKET_DELETING:
+			return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
+	}
+	return nothing;
+}
+
+/*
+ * What ZooKeeper's replies mean, until the ticket owns the lock
+ *
+ * A reply is for the state that sent the request.  Any other state has sent
+ * another request since, and ignores the reply.
+ */
+
+/* OWNED asks for the watch on its own znode, but does not wait for it. */
+static const ZklRequest awaited[ZKL_TICKET_NSTATES] = {
+	[ZKL_TICKET_CREATING_BOTH] = ZKL_REQUEST_CREATE_BOTH,
+	[ZKL_TICKET_CREATING] = ZKL_REQUEST_CREATE,
+	[ZKL_TICKET_CREATED] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_NO_DIRECTORY] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_UNSURE] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_REFUSED] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_UNDONE] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_FINDING] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_INSPECTING] = ZKL_REQUEST_INSPECT,
+	[ZKL_TICKET_LISTING] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_CHECKING_KIND] = ZKL_REQUEST_SURVEY,
+	[ZKL_TICKET_WATCHING] = ZKL_REQUEST_WATCH,
+	[ZKL_TICKET_OWNED] = ZKL_REQUEST_WATCH_SELF,
+	[ZKL_TICKET_CHECKING] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_WRITING_DATA] = ZKL_REQUEST_ANSWER,
+	[ZKL_TICKET_DOWNGRADING] = ZKL_REQUEST_DOWNGRADE,
+	[ZKL_TICKET_REREADING] = ZKL_REQUEST_WATCH_SELF,
+	[ZKL_TICKET_CONFIRMING] = ZKL_REQUEST_INSPECT,
+	[ZKL_TICKET_DELETING] = ZKL_REQUEST_DELETE
+};
+
+/*
+ * A reply for which the ticket's state does not wait is ignored.  A reply with
+ * outcome UNKNOWN is treated like a restart of the worker.  There are two
+ * exceptions: a create, after which the reply to the list is still to come,
+ * and an answer.
+ */
+static ZklTicketStep
+on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	if (event->request == ZKL_REQUEST_NOTHING ||
+		event->request != awaited[ticket->state])
+		return nothing;
+	if (event->outcome == ZKL_OUTCOME_UNKNOWN &&
+		ticket->state != ZKL_TICKET_CREATING &&
+		ticket->state != ZKL_TICKET_WRITING_DATA)
+		return look_again(ticket);
+
+	switch (ticket->state)
+	{
+		case ZKL_TICKET_CREATING_BOTH:
+			return on_create_both_reply(ticket, event);
+		case ZKL_TICKET_CREATING:
+			on_create_reply(ticket, event);
+			break;
+
+			/*
+			 * The list that was sent along with a create which failed, or
+			 * whose reply was lost.  The state says how the create ended, and
+			 * what to do next.
+			 */
+		case ZKL_TICKET_NO_DIRECTORY:
+		case ZKL_TICKET_UNSURE:
+		case ZKL_TICKET_REFUSED:
+		case ZKL_TICKET_UNDONE:
+			return look_again(ticket);
+		case ZKL_TICKET_FINDING:
+			return on_find_reply(ticket, event);
+		case ZKL_TICKET_INSPECTING:
+			return on_inspect_reply(ticket, event);
+		case ZKL_TICKET_CREATED:
+		case ZKL_TICKET_LISTING:
+			return on_place_reply(ticket, event);
+		case ZKL_TICKET_CHECKING_KIND:
+			return on_survey_reply(ticket, event);
+		case ZKL_TICKET_WATCHING:
+			return on_watch_reply(ticket, event);
+		case ZKL_TICKET_OWNED:
+		case ZKL_TICKET_CHECKING:
+		case ZKL_TICKET_WRITING_DATA:
+		case ZKL_TICKET_DOWNGRADING:
+		case ZKL_TICKET_REREADING:
+		case ZKL_TICKET_CONFIRMING:
+			return on_owners_reply(ticket, event);
+
+			/* An absent znode is gone as well. */
+		case ZKL_TICKET_DELETING:
+			if (event->outcome == ZKL_OUTCOME_UNDONE)
+				return look_again(ticket);
+			return event->outcome == ZKL_OUTCOME_REFUSED ?
+				get_stuck(ticket, ZKL_FAILURE_STUCK) : gone(ticket);
+
+		case ZKL_TICKET_NONE:
+		case ZKL_TICKET_QUEUED:
+		case ZKL_TICKET_STUCK:
+			break;
+	}
+	return nothing;
+}
+
+/*
+ * Numbers begin with 0 and only grow, so the znode with number 0 is the first.
+ * The leases of a semaphore are listed in any case, because they rely on one
+ * watch.
+ */
+static ZklTicketStep
+on_create_both_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	ZklTicketStep step;
+
+	/* This round has said nothing about the directory. */
+	if (event->outcome == ZKL_OUTCOME_UNDONE)
+		return ticket->unwanted ? gone(ticket) :
+			become(ticket, ZKL_TICKET_CREATING_BOTH, ZKL_REQUEST_CREATE_BOTH);
+	on_create_reply(ticket, event);
+
+	/*
+	 * No list is under way that would have to come first, as it would after
+	 * CREATE.
+	 */
+	if (ticket->state != ZKL_TICKET_CREATED)
+		return look_again(ticket);
+	if (ticket->unwanted)
+		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
+	if (ticket->mode == ZKL_MODE_LEASE || !makes_tokens(ticket) ||
+		!zkl_recipe_is_first_ever(ticket->name))
+		return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
+	step = become(ticket, ZKL_TICKET_OWNED, ZKL_REQUEST_NOTHING);
+	step.report = ZKL_REPORT_OWNED;
+	return step;
+}
+
+/* Only take note: the reply to the list follows, and decides. */
+static void
+on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	switch (event->outcome)
+	{
+		case ZKL_OUTCOME_OK:
+			/* A znode of another session is no ticket of ours. */
+			ticket->state = ZKL_TICKET_UNSURE;
+			if (!event->ours)
+				break;
+			ticket->state = ZKL_TICKET_CREATED;
+			ticket->czxid = event->czxid;
+			set_name(ticket, event->name);
+			break;
+		case ZKL_OUTCOME_ABSENT:
+			ticket->state = ZKL_TICKET_NO_DIRECTORY;
+			break;
+		case ZKL_OUTCOME_CHANGED:
+		case ZKL_OUTCOME_UNKNOWN:
+			ticket->state = ZKL_TICKET_UNSURE;
+			break;
+		case ZKL_OUTCOME_REFUSED:
+			ticket->state = ZKL_TICKET_REFUSED;
+			ticket->failure = event->failure;
+			break;
+		case ZKL_OUTCOME_UNDONE:
+			ticket->state = ZKL_TICKET_UNDONE;
+			break;
+	}
+}
+
+/*
+ * The reply to a create was lost.  The list shows by the UUID whether the
+ * create was done.  If so, the ticket still lacks the czxid and the owner of
+ * the znode.  If ZooKeeper refuses the list, there may be a znode that the
+ * ticket cannot name.
+ */
+static ZklTicketStep
+on_find_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	const char *found;
+
+	switch (event->outcome)
+	{
+		case ZKL_OUTCOME_OK:
+			found = zkl_recipe_find(ticket->mode, ticket->uuid,
+									event->children, event->nchildren);
+			if (found == NULL)
+				return not_found(ticket);
+			set_name(ticket, found);
+			if (ticket->unwanted)
+				return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
+			return become(ticket, ZKL_TICKET_INSPECTING, ZKL_REQUEST_INSPECT);
+		case ZKL_OUTCOME_ABSENT:
+			return not_found(ticket);
+		case ZKL_OUTCOME_REFUSED:
+			return get_stuck(ticket, event->failure);
+		case ZKL_OUTCOME_CHANGED:
+		case ZKL_OUTCOME_UNKNOWN:
+		case ZKL_OUTCOME_UNDONE:
+			break;
+	}
+	return nothing;
+}
+
+/*
+ * The create was not done; but it may be done late, behind the ticket's back.
+ * Without a UUID it was never sent: its worker ended before that.
+ */
+static ZklTicketStep
+not_found(ZklTicket *ticket)
+{
+	ZklTicketStep step = create_anew(ticket);
+
+	step.orphan = ticket->uuid[0] != '\0';
+	return step;
+}
+
+/*
+ * A znode of another session goes when that one ends, so the ticket cannot
+ * rely on it.
+ */
+static ZklTicketStep
+on_inspect_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	switch (event->outcome)
+	{
+		case ZKL_OUTCOME_OK:
+			if (!event->ours)
+				return create_anew(ticket);
+			ticket->czxid = event->czxid;
+			return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
+		case ZKL_OUTCOME_ABSENT:
+			return create_anew(ticket);
+		case ZKL_OUTCOME_REFUSED:
+			return delete_and_fail(ticket, event->failure);
+		case ZKL_OUTCOME_CHANGED:
+		case ZKL_OUTCOME_UNKNOWN:
+		case ZKL_OUTCOME_UNDONE:
+			break;
+	}
+	return nothing;
+}
+
+/* The list by which a znode that exists learns its place in the queue. */
+static ZklTicketStep
+on_place_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	ZklVerdict	verdict;
+
+	assert(ticket->name[0] != '\0');
+
+	/* Withdrawn while the create was under way: now it has a name. */
+	if (ticket->unwanted)
+		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
+
+	switch (event->outcome)
+	{
+		case ZKL_OUTCOME_OK:
+			if (event->limit == ZKL_LIMIT_NONE)
+				return delete_and_fail(ticket, ZKL_FAILURE_LIMIT);
+			verdict = judge(ticket, event);
+			return take_place(ticket, &verdict);
+
+			/* Without a directory, there is no znode either. */
+		case ZKL_OUTCOME_ABSENT:
+			return create_anew(ticket);
+		case ZKL_OUTCOME_REFUSED:
+			return delete_and_fail(ticket, event->failure);
+		case ZKL_OUTCOME_CHANGED:
+		case ZKL_OUTCOME_UNKNOWN:
+		case ZKL_OUTCOME_UNDONE:
+			break;
+	}
+	return nothing;
+}
+
+/*
+ * Leases below the directory make the path a semaphore.  If ZooKeeper forbids
+ * to read them, the ticket cannot know, and goes on.
+ */
+static ZklTicketStep
+on_survey_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	assert(ticket->mode != ZKL_MODE_LEASE && !ticket->surveyed);
+	if (event->outcome == ZKL_OUTCOME_OK &&
+		zkl_recipe_any_lease(event->children, event->nchildren))
+		return delete_and_fail(ticket, ZKL_FAILURE_OTHER_KIND);
+	ticket->surveyed = true;
+	return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
+}
+
+/*
+ * The ticket has read its predecessor's znode, and set a watch on it.  If the
+ * znode had gone before, the watch would never fire, so the ticket lists
+ * again.
+ */
+static ZklTicketStep
+on_watch_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	assert(ticket->predecessor[0] != '\0');
+	switch (event->outcome)
+	{
+		case ZKL_OUTCOME_OK:
+			ticket->state = ZKL_TICKET_QUEUED;
+			if (ticket->asking && event->answered)
+				return take_answer(ticket);
+			return nothing;
+		case ZKL_OUTCOME_ABSENT:
+			return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
+		case ZKL_OUTCOME_REFUSED:
+			return delete_and_fail(ticket, event->failure);
+		case ZKL_OUTCOME_CHANGED:
+		case ZKL_OUTCOME_UNKNOWN:
+		case ZKL_OUTCOME_UNDONE:
+			break;
+	}
+	return nothing;
+}
+
+/*
+ * A greater czxid would make the token negative, and so smaller than all
+ * earlier tokens.  Then an earlier holder would pass for the newest one.
+ */
+static bool
+makes_tokens(const ZklTicket *ticket)
+{
+	return ticket->czxid >= 0 && ticket->czxid <= ZKL_TICKET_CZXID_MAX;
+}
+
+/*
+ * What the list means for a znode in the queue: it owns the lock, it waits for
+ * another znode, or it has to go.  If the path is in use as another kind of
+ * lock, the ticket fails at once only if there is no znode to query.
+ */
+static ZklTicketStep
+take_place(ZklTicket *ticket, const ZklVerdict *verdict)
+{
+	ZklTicketStep step;
+	const char *before;
+
+	ticket->predecessor[0] = '\0';
+	ticket->front[0] = '\0';
+
+	/* The order of leases does not matter. */
+	if (ticket->mode != ZKL_MODE_LEASE &&
+		!zkl_recipe_sequence_is_sound(ticket->name))
+		return delete_and_fail(ticket, ZKL_FAILURE_SEQUENCE);
+	if (!makes_tokens(ticket))
+		return delete_and_fail(ticket, ZKL_FAILURE_TOKENS);
+	if (!verdict->found)
+		return create_anew(ticket); /* another client deleted it */
+	if (verdict->other_kind && verdict->ask == NULL)
+		return delete_and_fail(ticket, ZKL_FAILURE_OTHER_KIND);
+	if (verdict->maybe_semaphore && !ticket->surveyed)
+		return become(ticket, ZKL_TICKET_CHECKING_KIND, ZKL_REQUEST_SURVEY);
+
+	ticket->listed = true;
+	ticket->next = verdict->next;
+	ticket->contended = verdict->contended;
+	ticket->asked = verdict->asked;
+
+	/*
+	 * A znode that has said "in use" need not be queried again: its text
+	 * stays true.
+	 */
+	ticket->asking = verdict->ask != NULL &&
+		(verdict->other_kind || strcmp(verdict->ask, ticket->in_use) != 0);
+	ticket->other_kind = verdict->ask_other_kind;
+	if (verdict->owned && !verdict->other_kind)
+	{
+		ticket->watched |= verdict->contended;
+		step = become(ticket, ZKL_TICKET_OWNED, ticket->watched ?
+					  ZKL_REQUEST_WATCH_SELF : ZKL_REQUEST_NOTHING);
+		step.report = ZKL_REPORT_OWNED;
+		return step;
+	}
+
+	/* The directory's watch tells a lease when other leases go. */
+	if (ticket->mode == ZKL_MODE_LEASE)
+	{
+		step = become(ticket, ZKL_TICKET_QUEUED, ZKL_REQUEST_NOTHING);
+		step.report = ZKL_REPORT_QUEUED;
+		return step;
+	}
+
+	/* A ticket that queries another znode watches that one. */
+	before = verdict->ask ? verdict->ask : verdict->predecessor;
+	if (strlen(before) >= sizeof(ticket->predecessor))
+		return delete_and_fail(ticket, ZKL_FAILURE_FOREIGN_NAME);
+	strcpy(ticket->predecessor, before);
+	if (verdict->front != NULL &&
+		strlen(verdict->front) < sizeof(ticket->front))
+		strcpy(ticket->front, verdict->front);
+	step = become(ticket, ZKL_TICKET_WATCHING, ZKL_REQUEST_WATCH);
+	step.report = ZKL_REPORT_QUEUED;
+	return step;
+}
+
+/*
+ * The lock is in use as long as that znode exists, so the next attempt need
+ * not query it again.  If another claim now waits with this ticket, the watch
+ * on that znode is enough: that znode goes before the ticket's turn comes.
+ */
+static ZklTicketStep
+take_answer(ZklTicket *ticket)
+{
+	ZklTicketStep step = nothing;
+
+	assert(ticket->state == ZKL_TICKET_QUEUED && ticket->predecessor[0] != '\0');
+	ticket->asking = false;
+	strcpy(ticket->in_use, ticket->predecessor);
+	if (ticket->other_kind)
+		return delete_and_fail(ticket, ZKL_FAILURE_OTHER_KIND);
+	step.report = ZKL_REPORT_QUEUED;
+	return step;
+}
+
+/*
+ * The znode is of no use: delete it.  Report FAILED now, GONE when it is
+ * deleted.
+ */
+static ZklTicketStep
+delete_and_fail(ZklTicket *ticket, ZklFailure failure)
+{
+	ZklTicketStep step = become(ticket, ZKL_TICKET_DELETING,
+								ZKL_REQUEST_DELETE);
+
+	if (!ticket->unwanted)
+	{
+		step.report = ZKL_REPORT_FAILED;
+		step.failure = failure;
+	}
+	ticket->unwanted = true;
+	return step;
+}
+
+/*
+ * What the replies mean to a ticket that owns the lock
+ *
+ * An owner learns from lists who queues behind it, and from its own znode what
+ * other clients have written there.  It writes into its znode which backend
+ * holds the lock, and a downgrade makes it a reader's.  Any reply may tell
+ * that the znode is gone; then the lock is lost.
+ */
+
+static ZklTicketStep
+on_owners_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	switch (ticket->state)
+	{
+		case ZKL_TICKET_OWNED:
+			return on_watch_self_reply(ticket, event);
+		case ZKL_TICKET_CHECKING:
+			return on_check_reply(ticket, event);
+		case ZKL_TICKET_WRITING_DATA:
+			return on_answer_reply(ticket, event);
+		case ZKL_TICKET_DOWNGRADING:
+			return on_downgrade_reply(ticket, event);
+		case ZKL_TICKET_REREADING:
+			return on_reread_reply(ticket, event);
+		case ZKL_TICKET_CONFIRMING:
+			return on_confirm_reply(ticket, event);
+		default:
+			assert(!is_owner(ticket));
+			return nothing;
+	}
+}
+
+/*
+ * By this list an owner learns whether it still owns the lock, and which
+ * znodes queue behind it.  While there are none, the directory's watch tells
+ * it when its own znode goes.  After that the directory changes too often, and
+ * a watch on the znode itself takes over.
+ */
+static ZklTicketStep
+on_check_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	ZklTicketStep step = nothing;
+	ZklVerdict	verdict;
+
+	/*
+	 * If ZooKeeper refuses the list, the ticket keeps the lock, because its
+	 * znode still exists.  Without the directory's watch, only the watch on
+	 * its own znode tells if another client deletes that.  No event tells
+	 * when other clients come, so assume that they are there.
+	 */
+	ticket->state = ZKL_TICKET_OWNED;
+	ticket->listed = true;
+	if (event->outcome == ZKL_OUTCOME_REFUSED)
+	{
+		if (!ticket->contended)
+			step.report = ZKL_REPORT_CONTENDED;
+		ticket->watched = ticket->contended = true;
+		step.request = ZKL_REQUEST_WATCH_SELF;
+		return step;
+	}
+
+	verdict = judge(ticket, event);
+
+	/* Another client has deleted the znode. */
+	if (!verdict.found)
+		return lose(ticket);
+	if (verdict.contended)
+		step.report = ZKL_REPORT_CONTENDED;
+	else
+	{
+		if (ticket->contended)
+			step.report = ZKL_REPORT_UNCONTENDED;
+		ticket->rechecks = false;
+	}
+	ticket->contended = verdict.contended;
+	ticket->asked = verdict.asked;
+	ticket->watched |= verdict.contended;
+	if (ticket->watched)
+		step.request = ZKL_REQUEST_WATCH_SELF;
+	return step;
+}
+
+/*
+ * The ticket has read its own znode, and set a watch on it.  The text may
+ * request the release, and it may not say what it has to say.  After a refused
+ * write, a stale name alone is no reason for another write.
+ */
+static ZklTicketStep
+on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	ZklTicketStep step = nothing;
+	ZklReport	report;
+
+	switch (event->outcome)
+	{
+		case ZKL_OUTCOME_OK:
+			if (still_expected(ticket, event))
+			{
+				step.report = ZKL_REPORT_DIFFERS;
+				ticket->answers &= ticket->answered;
+				ticket->mute = true;
+				return step;
+			}
+			report = note_text(ticket, event);
+			if ((ticket->answers && !ticket->answered) ||
+				(event->stale && !ticket->mute))
+				step = write_text(ticket);
+			step.report = report;
+			return step;
+		case ZKL_OUTCOME_REFUSED:
+
+			/* The next ANSWER event may try again. */
+			ticket->answers &= ticket->answered;
+			return nothing;
+		case ZKL_OUTCOME_ABSENT:
+			return lose(ticket);
+		case ZKL_OUTCOME_CHANGED:
+		case ZKL_OUTCOME_UNKNOWN:
+		case ZKL_OUTCOME_UNDONE:
+			break;
+	}
+	return nothing;
+}
+
+/*
+ * The ticket reads the data again in any case.  That sets the watch, which the
+ * ticket's own write may have used up.  It also shows the result of a write
+ * whose reply was lost, and what another client has written instead: perhaps
+ * __REVOKE__, to request the release.  The ticket notes that before it
+ * overwrites the data.  If ZooKeeper refuses writes, other clients' tries are
+ * not told that the lock is in use.
+ */
+static ZklTicketStep
+on_answer_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	if (event->outcome == ZKL_OUTCOME_ABSENT)
+		return lose(ticket);
+	if (event->outcome == ZKL_OUTCOME_REFUSED)
+	{
+		/* The next ANSWER event may try again. */
+		ticket->answers &= ticket->answered;
+		ticket->mute = true;
+	}
+	else
+	{
+		ticket->answered = event->outcome == ZKL_OUTCOME_OK &&
+			ticket->writes_answer;
+		ticket->mute &= event->outcome != ZKL_OUTCOME_OK;
+		ticket->refused |= event->outcome == ZKL_OUTCOME_CHANGED;
+	}
+	return become(ticket, ZKL_TICKET_OWNED, ZKL_REQUEST_WATCH_SELF);
+}
+
+/*
+ * The reader's znode takes the writer's place in the queue in one moment.  So
+ * no other znode can come between.  And if the writer's znode is gone, the
+ * ticket does not take a place that may be another client's by now.
+ */
+static ZklTicketStep
+on_downgrade_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	assert(ticket->mode == ZKL_MODE_WRITE);
+	switch (event->outcome)
+	{
+		case ZKL_OUTCOME_OK:
+			take_readers_name(ticket);
+			return become_reader(ticket);
+
+			/*
+			 * Deleted by another client, or by this ticket, if a reply was
+			 * lost.
+			 */
+		case ZKL_OUTCOME_ABSENT:
+			take_readers_name(ticket);
+			if (ticket->unwanted)
+				return become(ticket, ZKL_TICKET_DELETING,
+							  ZKL_REQUEST_DELETE);
+			return become(ticket, ZKL_TICKET_CONFIRMING, ZKL_REQUEST_INSPECT);
+
+			/*
+			 * Another client wrote to the znode, or this ticket did just
+			 * before.  In any case the writer's znode is still there.
+			 */
+		case ZKL_OUTCOME_CHANGED:
+			if (ticket->unwanted)
+				break;
+			ticket->refused = true;
+			return become(ticket, ZKL_TICKET_REREADING,
+						  ZKL_REQUEST_WATCH_SELF);
+		case ZKL_OUTCOME_UNKNOWN:
+		case ZKL_OUTCOME_UNDONE:
+		case ZKL_OUTCOME_REFUSED:
+			break;
+	}
+	return stay_writer(ticket);
+}
+
+/*
+ * Now the ticket has heard a request that would have been deleted with the
+ * writer's znode.
+ */
+static ZklTicketStep
+on_reread_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	ZklTicketStep step;
+	ZklReport	report;
+
+	assert(ticket->mode == ZKL_MODE_WRITE);
+	switch (event->outcome)
+	{
+		case ZKL_OUTCOME_OK:
+			if (still_expected(ticket, event))
+			{
+				step = stay_writer(ticket);
+				step.report = ZKL_REPORT_DIFFERS;
+				return step;
+			}
+			report = note_text(ticket, event);
+			step = become(ticket, ZKL_TICKET_DOWNGRADING,
+						  ZKL_REQUEST_DOWNGRADE);
+			step.report = report;
+			return step;
+		case ZKL_OUTCOME_ABSENT:
+			return lose(ticket);
+		case ZKL_OUTCOME_CHANGED:
+		case ZKL_OUTCOME_UNKNOWN:
+		case ZKL_OUTCOME_UNDONE:
+		case ZKL_OUTCOME_REFUSED:
+			break;
+	}
+	return stay_writer(ticket);
+}
+
+/*
+ * If the reader's znode belongs to this session, a downgrade has made it.  If
+ * ZooKeeper refuses to say, the ticket loses the lock, because another client
+ * may have it.  Then the znode, if there is one, stays until the session ends.
+ */
+static ZklTicketStep
+on_confirm_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	assert(ticket->mode == ZKL_MODE_WRITE);
+	if (event->outcome == ZKL_OUTCOME_OK && event->ours)
+		return become_reader(ticket);
+	return lose(ticket);
+}
+
+/*
+ * Did ZooKeeper refuse the write because of the data's version, although it
+ * shows the same version now?
+ */
+static bool
+still_expected(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	bool		refused = ticket->refused;
+
+	ticket->refused = false;
+	return refused && event->version == ticket->version;
+}
+
+/* What the ticket read in its own znode. */
+static ZklReport
+note_text(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	ticket->version = event->version;
+	ticket->answered = event->answered;
+	ticket->answers |= event->answered;
+	if (!event->revoked || ticket->revoked)
+		return ZKL_REPORT_NOTHING;
+	ticket->revoked = true;
+	return ZKL_REPORT_REVOKED;
+}
+
+/*
+ * The reader's znode keeps the writer's sequence number, so the ticket knows
+ * its name without a reply.
+ */
+static void
+take_readers_name(ZklTicket *ticket)
+{
+	char		name[ZKL_ZNODE_SIZE];
+
+	zkl_recipe_make_downgrade(ticket->name, name);
+	set_name(ticket, name);
+}
+
+/*
+ * The downgrade is done.  The facts about the writer's znode must be found out
+ * anew for the reader's: which clients wait for it, and whether its release is
+ * requested.  The list sets its watches.  The czxid stays the writer's,
+ * because the tokens of the present holders are made of it.
+ */
+static ZklTicketStep
+become_reader(ZklTicket *ticket)
+{
+	ZklTicketStep step;
+
+	assert(ticket->mode == ZKL_MODE_WRITE);
+	ticket->mode = ZKL_MODE_READ;
+	ticket->contended = false;
+	ticket->asked = false;
+	ticket->answers = false;
+	ticket->answered = false;
+	ticket->mute = false;
+	ticket->version = 0;
+	ticket->refused = false;
+	ticket->revoked = false;
+	if (ticket->unwanted)
+		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
+	step = become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
+	step.report = ZKL_REPORT_DOWNGRADED;
+	return step;
+}
+
+/*
+ * The writer's znode is still there, or ZooKeeper forbids all deletes.  This
+ * server's readers can use it; other servers' readers wait.
+ */
+static ZklTicketStep
+stay_writer(ZklTicket *ticket)
+{
+	if (ticket->unwanted)
+		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
+	return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
 }

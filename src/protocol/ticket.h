@@ -14,6 +14,11 @@
  * CREATE is two requests, the create and a list that is sent after it.  It
  * gets two replies, CREATE and LIST.  The list may serve other leases as well.
  *
+ * Creates, and deletes, of several tickets may be one transaction in ZooKeeper,
+ * which is done as a whole or not at all.  If it fails, the reply of the ticket that
+ * made it fail says why.  The others are UNDONE: ZooKeeper has done nothing, and the
+ * ticket requests the same again.
+ *
  * CREATE_BOTH creates the directory, from the second round on also the directories
  * above it, and then the znode.  The reply is the znode's: it is ABSENT if the
  * directory is still missing.  A znode with number 0 is the first that was
@@ -24,30 +29,31 @@
  *
  * ANSWER and DOWNGRADE are CHANGED if the znode's data have changed since the
  * ticket read them: another client may have written a request to release the
- * lock.  The ticket reads the data before it tries again, so no request is
- * overwritten or deleted unheard.  ZooKeeper takes a refusal into the order of its
- * writes, so the server that passes it on has all writes before it.  If that server
- * still shows the data that the ticket expected, it differs from the leader, and the
- * ticket does not try again.
+ * lock.  The ticket reads the data before it tries again, so it does not
+ * overwrite or delete a request that it has not seen.  A refusal has a place
+ * in the order of ZooKeeper's writes, so the ZooKeeper server that passes it
+ * on has applied all writes before it.  If that server still shows the data
+ * that the ticket expected, its data differ from the leader's, and the ticket
+ * does not try again.
  *
  * A znode's text names the backend for which the znode was made.  While other
  * clients wait, the text must name the backend that holds the lock now.
- * ANSWER writes the whole text: the holder and, once a try has asked, that the
- * lock is in use.  The ticket reads the text again after each write.  So it
- * notices whatever was lost or overwritten, and writes again.
+ * ANSWER writes the whole text: the holder and, once a try has queried the
+ * znode, that the lock is in use.  The ticket reads the text again after each
+ * write.  So it notices whatever was lost or overwritten, and writes again.
  *
  * A try must not report "held" because of a ticket that lingers.  So the UUID
- * of a znode says that its ticket only tries, and the owner before it reads
- * that in its list as a question.  If the owner lingers, it gives the ticket
- * up; if the lock is in use, it writes so into its own znode.  The ticket that
- * tries reads and watches that znode, and so learns either.  The text stays
- * true, because a ticket that has answered never lingers.  A downgrade makes a
- * new znode, which has not answered yet.
+ * of a znode says that its ticket only tries.  The owner before it takes that
+ * as a query when it lists the directory.  If the owner lingers, it gives the
+ * ticket up; if the lock is in use, it writes so into its own znode.  The
+ * ticket that tries reads and watches that znode, and so learns which of the
+ * two is the case.  The text stays true, because a ticket that has answered
+ * never lingers.  A downgrade makes a new znode, which has not answered yet.
  *
  * A create whose reply was lost with its connection may be done late, even
- * after requests of the next connection (src/worker/strays.h says when).  The
+ * after requests of the next connection (src/worker/orphans.h says when).  The
  * ticket goes by what the list shows, and does not wait.  The step says that a
- * STRAY may come: a znode with the UUID that the ticket has at this moment, and
+ * ORPHAN may come: a znode with the UUID that the ticket has at this moment, and
  * that no ticket will know.  The caller then takes the UUID from the ticket.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
@@ -64,6 +70,15 @@
 #define ZKL_CHILD_SIZE	128		/* the longest name of another client's
 								 * contender */
 
+/*
+ * The greatest czxid of which a token can be made: the token is the czxid
+ * times 65536 plus a counter.  The upper 32 bits of a czxid count the
+ * ensemble's elections, so the next one follows after 32,767 of them.  From
+ * the lower of the two numbers on, a quarter of the elections is left.
+ */
+#define ZKL_TICKET_CZXID_MAX	(INT64_MAX >> 16)
+#define ZKL_TICKET_CZXID_HIGH	(ZKL_TICKET_CZXID_MAX / 4 * 3)
+
 typedef enum ZklTicketState
 {
 	ZKL_TICKET_NONE,			/* no znode and nothing under way */
@@ -71,21 +86,23 @@ typedef enum ZklTicketState
 	ZKL_TICKET_CREATING,		/* create and list sent */
 	ZKL_TICKET_CREATED,			/* ... the create was answered, the list not
 								 * yet */
-	ZKL_TICKET_HOMELESS,		/* ... the directory is missing */
+	ZKL_TICKET_NO_DIRECTORY,	/* ... the directory is missing */
 	ZKL_TICKET_UNSURE,			/* ... the create's outcome is unknown */
 	ZKL_TICKET_REFUSED,			/* ... the create was refused */
+	ZKL_TICKET_UNDONE,			/* ... the create was not done, because
+								 * another one in its transaction failed */
 	ZKL_TICKET_FINDING,			/* list sent, to find out whether the znode
 								 * exists */
 	ZKL_TICKET_INSPECTING,		/* found; its czxid and owner requested */
 	ZKL_TICKET_LISTING,			/* znode exists; list sent to see its place */
-	ZKL_TICKET_SURVEYING,		/* ... list showed a child "leases"; its
+	ZKL_TICKET_CHECKING_KIND,	/* ... list showed a child "leases"; its
 								 * children requested */
 	ZKL_TICKET_WATCHING,		/* not first; watch on the predecessor sent */
 	ZKL_TICKET_QUEUED,			/* waits for the predecessor's watch */
 	ZKL_TICKET_OWNED,			/* first in the queue */
 	ZKL_TICKET_CHECKING,		/* owned; list sent to see the znodes behind
 								 * it */
-	ZKL_TICKET_ANSWERING,		/* owned; write of the znode's text sent: the
+	ZKL_TICKET_WRITING_DATA,	/* owned; write of the znode's text sent: the
 								 * holder, and that the lock is in use */
 	ZKL_TICKET_DOWNGRADING,		/* owned; a reader's znode requested in the
 								 * writer's place */
@@ -107,6 +124,9 @@ typedef enum ZklRequest
 	ZKL_REQUEST_CREATE_BOTH,	/* directories, then create under a new UUID */
 	ZKL_REQUEST_CREATE,			/* create under a new UUID, then LIST */
 	ZKL_REQUEST_LIST,			/* children of the directory, with a watch */
+	ZKL_REQUEST_LIMIT,			/* data of the semaphore's limit, with a
+								 * watch: goes before each LIST of a lease,
+								 * and no step asks for it */
 	ZKL_REQUEST_INSPECT,		/* Stat of the own znode */
 	ZKL_REQUEST_SURVEY,			/* children of the directory's "leases" */
 	ZKL_REQUEST_WATCH,			/* data of the predecessor, with a watch */
@@ -126,7 +146,10 @@ typedef enum ZklOutcome
 	ZKL_OUTCOME_CHANGED,		/* ANSWER, DOWNGRADE: not done, because the
 								 * znode's data have changed */
 	ZKL_OUTCOME_UNKNOWN,		/* perhaps done, perhaps not */
-	ZKL_OUTCOME_REFUSED			/* not done, and a retry would not help */
+	ZKL_OUTCOME_REFUSED,		/* not done, and a retry would not help */
+	ZKL_OUTCOME_UNDONE			/* CREATE_BOTH, CREATE, DELETE: not done,
+								 * because another operation of the same
+								 * transaction failed */
 } ZklOutcome;
 
 /* Why a lock cannot be acquired. */
@@ -138,10 +161,13 @@ typedef enum ZklFailure
 	ZKL_FAILURE_EPHEMERAL_PARENT,	/* an ancestor cannot have children */
 	ZKL_FAILURE_DIRECTORY,		/* the directory vanishes again and again */
 	ZKL_FAILURE_SEQUENCE,		/* the directory's counter is used up */
+	ZKL_FAILURE_TOKENS,			/* the ensemble's znodes have numbers that are
+								 * too great for tokens */
 	ZKL_FAILURE_FOREIGN_NAME,	/* a contender's name is too long */
 	ZKL_FAILURE_SESSION_FULL,	/* the session may not hold more znodes */
 	ZKL_FAILURE_STUCK,			/* an earlier znode cannot be deleted */
 	ZKL_FAILURE_OTHER_KIND,		/* the path is in use as another kind of lock */
+	ZKL_FAILURE_LIMIT,			/* nothing says how many leases there are */
 	ZKL_FAILURE_REFUSED			/* anything else */
 } ZklFailure;
 
@@ -150,7 +176,7 @@ typedef enum ZklReport
 {
 	ZKL_REPORT_NOTHING,
 	ZKL_REPORT_QUEUED,			/* the znode exists and is not first; reported
-								 * again when it no longer asks */
+								 * again when it no longer queries another one */
 	ZKL_REPORT_OWNED,			/* the server owns the lock now */
 	ZKL_REPORT_CONTENDED,		/* another client queues behind the owned
 								 * ticket */
@@ -198,7 +224,6 @@ typedef struct ZklTicketEvent
 	/* WANT */
 	bool		is_new;			/* the directory is probably missing */
 	ZklMode		mode;
-	int			limit;			/* if the mode is LEASE: of the semaphore */
 
 	/* UNWANT: the last step's request was never sent */
 	bool		unsent;
@@ -221,7 +246,9 @@ typedef struct ZklTicketEvent
 	int32_t		version;		/* WATCH_SELF: of the znode's data */
 	const char *const *children;	/* LIST, SURVEY */
 	int			nchildren;
-	const ZklLease *leases;		/* LIST, of a lease: the children in order */
+	const ZklLease *leases;		/* LIST, of a lease: the children in order ... */
+	int			limit;			/* ... and how many leases the semaphore has,
+								 * or ZKL_LIMIT_NONE */
 } ZklTicketEvent;
 
 typedef struct ZklTicketStep
@@ -229,7 +256,7 @@ typedef struct ZklTicketStep
 	ZklRequest	request;
 	ZklReport	report;
 	ZklFailure	failure;
-	bool		stray;			/* the create may still be done: see below */
+	bool		orphan;			/* the create may still be done: see above */
 } ZklTicketStep;
 
 /*
@@ -243,9 +270,8 @@ typedef struct ZklTicket
 	ZklTicketState state;
 	uint32_t	attempt;		/* counts creates; tags requests and replies */
 
-	/* about the wish, from WANT on; "mode" changes with a downgrade */
+	/* about the request, from WANT on; "mode" changes with a downgrade */
 	ZklMode		mode;
-	int			limit;			/* of a lease */
 	bool		unwanted;		/* delete it as soon as its name is known */
 	bool		rechecks;		/* it lists again, to see whether it is still
 								 * contended */
@@ -257,8 +283,8 @@ typedef struct ZklTicket
 	char		name[ZKL_ZNODE_SIZE];	/* of the znode, once it is known */
 	int64_t		czxid;
 	int32_t		version;		/* of its data */
-	bool		refused;		/* ... which it is not any more: a write was
-								 * refused for that since */
+	bool		refused;		/* ... but no longer that version: ZooKeeper
+								 * has refused a write because of it */
 	bool		surveyed;		/* the path is no semaphore: the ticket saw no
 								 * lease since its znode exists */
 
@@ -277,9 +303,9 @@ typedef struct ZklTicket
 	/* what the last list showed; later lists only add to it */
 	bool		listed;			/* there was a list */
 	bool		contended;		/* another client waits for the znode to go */
-	bool		asked;			/* ... or asks whether the lock is in use */
-	bool		asking;			/* this ticket asks: the one before it may
-								 * linger */
+	bool		asked;			/* ... or queries whether the lock is in use */
+	bool		asking;			/* this ticket queries the one before it,
+								 * which may linger */
 	bool		other_kind;		/* ... and that one takes the path for another
 								 * kind of lock */
 	char		predecessor[ZKL_CHILD_SIZE];	/* the znode that it waits

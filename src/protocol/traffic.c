@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * traffic.c
- *	  What zk_stat tells apart of the requests to ZooKeeper and their answers.
+ *	  The kinds of requests to ZooKeeper and the latencies that zk_stat
+ *	  distinguishes.
  *
  * src/protocol/traffic.c
  *

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * traffic.h
- *	  What zk_stat tells apart of the requests to ZooKeeper and their answers.
+ *	  The kinds of requests to ZooKeeper and the latencies that zk_stat
+ *	  distinguishes.
  *
  * Pure code; see recipe.h.
  *
@@ -30,13 +31,17 @@ typedef enum ZklTraffic
 	ZKL_TRAFFIC_KINDS
 } ZklTraffic;
 
-/* Is it a write?  A heartbeat is one, too, but is not counted here. */
+/*
+ * Is it a write?  A heartbeat is also a write, but does not count as one
+ * here.
+ */
 extern bool zkl_traffic_is_write(ZklTraffic kind);
 
 /*
- * The buckets of the histogram of latencies: bucket i has the answers that
- * took at most zkl_traffic_bounds[i] microseconds, and longer than the bucket
- * before.  One more bucket has those that took longer than all bounds.
+ * The buckets of the histogram of latencies.  Bucket i counts the replies
+ * that took longer than the bounds before zkl_traffic_bounds[i], and at most
+ * that many microseconds.  One more bucket counts those that took longer than
+ * all bounds.
  */
 #define ZKL_TRAFFIC_BOUNDS	14
 extern const int64_t zkl_traffic_bounds[ZKL_TRAFFIC_BOUNDS];

@@ -6,32 +6,36 @@
  * Why the rules of waitgraph.h are exact, although nodes know nothing of the
  * places in the queues:
  *
- * - A znode in a queue waits for that lock.  So what is before a waiter either
- *	 owns the lock, or waits behind the same owners.  If no owner is stuck, the
- *	 owners leave, and all before the waiter get the lock in turn and leave.
- *	 If one is stuck, the waiter is stuck, whoever is between the two, and
- *	 whether that has a record or not.
+ * - A znode in a queue waits for that lock.  So each znode before a waiter
+ *   either owns the lock, or waits behind the same owners.  If no owner is
+ *   stuck, the owners leave, and each znode before the waiter gets the lock
+ *   in turn and leaves.  If one owner is stuck, the waiter is stuck, whatever
+ *   znodes are between the two, with or without a record.
  * - A reader that has to wait behind a reader waits behind a writer between
  *	 the two.  The writer need not have a record, because it may hold nothing
- *	 else.  It is stuck behind the first reader.  Therefore a stuck node that
- *	 reads is in the way of a reader as well.  (A reader with nothing but
+ *	 else.  It is stuck behind the first reader.  Therefore a reader counts as
+ *	 waiting for a stuck node that reads as well.  (A reader with nothing but
  *	 readers before it does not wait, and so has no record.)
  * - A backend that waits for leases has the inner mutex of the semaphore.
  *	 That is among its holds, so a waiter for one lease that stands behind a
  *	 waiter for three is stuck behind that node.
- * - A node's own holds are in the way of its wait like those of others.  A
- *	 backend that has the last lease may wait for a row of the backend that
- *	 waits for the lease: a circle of one node, of which PostgreSQL sees only
- *	 the half.
+ * - A node may wait for its own holds as well as for those of others.  The
+ *   backend that has the last lease may wait for a row of the backend that
+ *   waits for that lease.  That is a circle of one node, and PostgreSQL sees
+ *   only half of it.
  *
  * src/protocol/waitgraph.c
  *
  *-------------------------------------------------------------------------
  */
-#include "protocol/waitgraphint.h"
-
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "protocol/waitgraph.h"
+
+static int	find_node(const ZklWaitGraph *graph, int64_t instance,
+					  int64_t claim);
 static void add_record(ZklWaitGraph *graph, const ZklWaitSet *set,
 					   const ZklWaitRecord *record, bool own);
 static bool has_nonce(const ZklWaitRecord *record, int64_t nonce);
@@ -43,6 +47,32 @@ static int	find_claim(ZklWaitGraph *graph, int64_t instance,
 static void reach(ZklWaitGraph *graph, int node);
 static bool can_end(const ZklWaitGraph *graph, const ZklGraphNode *node);
 static void count_stuck(ZklWaitGraph *graph, const ZklGraphNode *node, int by);
+
+static bool explore(ZklWaitGraph *graph, int64_t instance, int64_t claim,
+					int *start);
+static void explore_forward(ZklWaitGraph *graph, int start);
+static void explore_backward(ZklWaitGraph *graph, int start);
+static bool is_younger(const ZklGraphNode *one, const ZklGraphNode *other);
+static void make_circle(ZklWaitGraph *graph, int victim);
+static const ZklGraphHolding *find_entry(const ZklWaitGraph *graph, int victim);
+static bool is_better_entry(const ZklWaitHold *one, const ZklWaitHold *other,
+							const ZklWaitRecord *record);
+static bool waits_for_itself(const ZklWaitRecord *record,
+							 const ZklWaitHold *hold);
+static int	find_member(const ZklWaitGraph *graph, int lock);
+static const ZklWaitHold *find_hold(const ZklWaitGraph *graph,
+									const ZklGraphNode *node, int lock);
+
+static uint64_t evidence_item(const ZklWaitSet *set,
+							  const ZklWaitRecord *record,
+							  const ZklWaitHold *hold);
+static bool is_among(const ZklWaitEvidence *evidence, const ZklGraphNode *node,
+					 const ZklWaitHold *hold);
+static int	compare_items(const void *one, const void *other);
+static bool is_evident(const ZklWaitGraph *graph, const ZklGraphNode *node,
+					   const ZklWaitHold *hold);
+static uint64_t hash_text(const char *text);
+static uint64_t hash_number(uint64_t hash, int64_t number);
 
 /*
  * Building the graph
@@ -78,8 +108,8 @@ zkl_wait_graph_add(ZklWaitGraph *graph, int64_t session, bool own,
 				   const ZklWaitSet *set)
 {
 	/*
-	 * A lock may have a thousand readers, of which few wait for anything.
-	 * Their sessions take no place.
+	 * A lock may have a thousand readers, of which few wait for anything.  So
+	 * a session without records takes no place.
 	 */
 	if (zkl_wait_graph_has(graph, session) || (set == NULL && !own))
 		return;
@@ -123,9 +153,9 @@ has_nonce(const ZklWaitRecord *record, int64_t nonce)
 	return record->search == nonce;
 }
 
-int
-zkl_wait_graph_find_node(const ZklWaitGraph *graph, int64_t instance,
-						 int64_t claim)
+static int
+find_node(const ZklWaitGraph *graph, int64_t instance,
+		  int64_t claim)
 {
 	for (int i = 0; i < graph->nnodes; i++)
 	{
@@ -137,8 +167,8 @@ zkl_wait_graph_find_node(const ZklWaitGraph *graph, int64_t instance,
 }
 
 /*
- * A session of another server that was lost and opened again may show a wait
- * twice, in an old znode and a new one; the first counts.
+ * A server that has lost its session and opened a new one may show one wait
+ * twice, in an old znode and in a new one.  The first one counts.
  */
 static void
 add_record(ZklWaitGraph *graph, const ZklWaitSet *set,
@@ -153,7 +183,7 @@ add_record(ZklWaitGraph *graph, const ZklWaitSet *set,
 		graph->complete = false;
 		return;
 	}
-	if (zkl_wait_graph_find_node(graph, set->instance, record->claim) >= 0)
+	if (find_node(graph, set->instance, record->claim) >= 0)
 		return;
 
 	graph->nnodes++;
@@ -170,7 +200,7 @@ add_record(ZklWaitGraph *graph, const ZklWaitSet *set,
 	{
 		const ZklWaitHold *hold = &set->holds[record->first_hold + i];
 
-		if (!zkl_wait_graph_is_evident(graph, node, hold))
+		if (!is_evident(graph, node, hold))
 			continue;
 		if (!add_holding(graph, index, hold))
 		{
@@ -189,7 +219,7 @@ add_record(ZklWaitGraph *graph, const ZklWaitSet *set,
 	}
 }
 
-/* False: there is no room. */
+/* Returns false if there is no room. */
 static bool
 add_holding(ZklWaitGraph *graph, int node, const ZklWaitHold *hold)
 {
@@ -202,7 +232,7 @@ add_holding(ZklWaitGraph *graph, int node, const ZklWaitHold *hold)
 	if (lock < 0)
 		return false;
 
-	/* There are as many claims as holdings at most. */
+	/* There are at most as many claims as holdings, so there is room. */
 	claim = find_claim(graph, graph->nodes[node].set->instance, hold, lock);
 	graph->holdings[graph->nholdings] = (ZklGraphHolding)
 	{
@@ -216,12 +246,12 @@ add_holding(ZklWaitGraph *graph, int node, const ZklWaitHold *hold)
 	return true;
 }
 
-/* Find or make it; -1: there is no room. */
+/* Find or make the lock; return -1 if there is no room. */
 static int
 find_lock(ZklWaitGraph *graph, const char *path, ZklMode mode)
 {
 	bool		is_semaphore = mode == ZKL_MODE_LEASE;
-	int		   *bucket = &graph->lock_buckets[zkl_wait_graph_hash_text(path) %
+	int		   *bucket = &graph->lock_buckets[hash_text(path) %
 											  ZKL_WAITGRAPH_BUCKETS];
 
 	for (int i = *bucket; i >= 0; i = graph->locks[i].next)
@@ -243,12 +273,12 @@ find_lock(ZklWaitGraph *graph, const char *path, ZklMode mode)
 	return *bucket = graph->nlocks++;
 }
 
-/* Find or make it. */
+/* Find or make the claim. */
 static int
 find_claim(ZklWaitGraph *graph, int64_t instance, const ZklWaitHold *hold,
 		   int lock)
 {
-	uint64_t	hash = zkl_wait_graph_hash_number(zkl_wait_graph_hash_number(0, instance), hold->claim);
+	uint64_t	hash = hash_number(hash_number(0, instance), hold->claim);
 	int		   *bucket = &graph->claim_buckets[hash % ZKL_WAITGRAPH_BUCKETS];
 
 	for (int i = *bucket; i >= 0; i = graph->claims[i].next)
@@ -273,8 +303,8 @@ find_claim(ZklWaitGraph *graph, int64_t instance, const ZklWaitHold *hold,
 }
 
 /*
- * This node matters to a wait of this server, and so do those that hold what
- * it waits for.
+ * A wait of this server leads to this node, so mark it, and all nodes that
+ * hold what it waits for.
  */
 static void
 reach(ZklWaitGraph *graph, int node)
@@ -361,8 +391,8 @@ zkl_wait_graph_solve(ZklWaitGraph *graph)
 
 /*
  * A mutex or a read-write lock counts as a semaphore with one lease.  Readers
- * hold one lease each, so there may be more than the limit, but any of them is
- * in the way.
+ * hold one lease each.  They may hold more than the limit, but any one of
+ * them suffices to block.
  */
 static bool
 can_end(const ZklWaitGraph *graph, const ZklGraphNode *node)
@@ -371,7 +401,7 @@ can_end(const ZklWaitGraph *graph, const ZklGraphNode *node)
 		node->record->limit - node->record->leases;
 }
 
-/* A node becomes stuck, by 1, or not any more, by -1. */
+/* A node becomes stuck (1), or stops being stuck (-1). */
 static void
 count_stuck(ZklWaitGraph *graph, const ZklGraphNode *node, int by)
 {
@@ -385,4 +415,355 @@ count_stuck(ZklWaitGraph *graph, const ZklGraphNode *node, int by)
 		if (was_stuck != (claim->nstuck > 0))
 			graph->locks[claim->lock].stuck += by * (int64_t) claim->hold->leases;
 	}
+}
+
+/*
+ * Which wait is the victim, what the circle is, and which backend is
+ * cancelled.
+ */
+
+bool
+zkl_wait_graph_is_victim(ZklWaitGraph *graph, int64_t instance, int64_t claim)
+{
+	int			start;
+
+	if (!explore(graph, instance, claim, &start))
+		return false;
+	for (int i = 0; i < graph->nnodes; i++)
+	{
+		const ZklGraphNode *node = &graph->nodes[i];
+
+		/*
+		 * The arrow leads out of the circle, or another wait in it is
+		 * younger.
+		 */
+		if (node->led_to &&
+			(!node->leads_here || is_younger(node, &graph->nodes[start])))
+			return false;
+	}
+	make_circle(graph, start);
+	return true;
+}
+
+int
+zkl_wait_graph_searches(ZklWaitGraph *graph, int64_t instance, int64_t claim,
+						int64_t nonces[ZKL_WAITRECORD_CONFIRMS])
+{
+	int			start;
+	int			n = 0;
+
+	if (!explore(graph, instance, claim, &start))
+		return 0;
+	for (int i = 0; i < graph->nnodes && n < ZKL_WAITRECORD_CONFIRMS; i++)
+	{
+		const ZklGraphNode *node = &graph->nodes[i];
+
+		if (i != start && node->led_to && node->leads_here &&
+			node->record->search != 0)
+			nonces[n++] = node->record->search;
+	}
+	return n;
+}
+
+/*
+ * From a stuck node, mark all stuck nodes that it leads to, and all that lead
+ * to it.  It is in a circle if it leads to itself.  Returns false if there is
+ * no such node or it is not stuck.
+ */
+static bool
+explore(ZklWaitGraph *graph, int64_t instance, int64_t claim, int *start)
+{
+	*start = find_node(graph, instance, claim);
+	if (*start < 0 || !graph->nodes[*start].stuck)
+		return false;
+	for (int i = 0; i < graph->nnodes; i++)
+		graph->nodes[i].led_to = graph->nodes[i].leads_here = false;
+	explore_forward(graph, *start);
+	explore_backward(graph, *start);
+	return true;
+}
+
+/*
+ * Visit the nearest nodes first, so that the circle is as short as possible.
+ */
+static void
+explore_forward(ZklWaitGraph *graph, int start)
+{
+	int			nqueued = 0;
+
+	for (int next = -1; next < nqueued; next++)
+	{
+		int			from = next < 0 ? start : graph->queue[next];
+		const ZklGraphLock *lock = &graph->locks[graph->nodes[from].lock];
+
+		for (int i = lock->first_claim; i >= 0; i = graph->claims[i].next_of_lock)
+		{
+			for (int j = graph->claims[i].first_holding; j >= 0;
+				 j = graph->holdings[j].next_of_claim)
+			{
+				ZklGraphNode *node = &graph->nodes[graph->holdings[j].node];
+
+				if (!node->stuck || node->led_to)
+					continue;
+				node->led_to = true;
+				node->came_from = from;
+				graph->queue[nqueued++] = graph->holdings[j].node;
+			}
+		}
+	}
+	graph->nled_to = nqueued;
+}
+
+static void
+explore_backward(ZklWaitGraph *graph, int start)
+{
+	int			nqueued = 0;
+
+	graph->back[nqueued++] = start;
+	graph->nodes[start].leads_here = true;
+	for (int next = 0; next < nqueued; next++)
+	{
+		const ZklGraphNode *to = &graph->nodes[graph->back[next]];
+
+		for (int i = 0; i < to->nholdings; i++)
+		{
+			int			claim = graph->holdings[to->first_holding + i].claim;
+			int			lock = graph->claims[claim].lock;
+
+			for (int j = graph->locks[lock].first_waiter; j >= 0;
+				 j = graph->nodes[j].next_waiter)
+			{
+				if (!graph->nodes[j].stuck || graph->nodes[j].leads_here)
+					continue;
+				graph->nodes[j].leads_here = true;
+				graph->back[nqueued++] = j;
+			}
+		}
+	}
+}
+
+/*
+ * Tickets of one batch have one czxid, and they are one server's.  So two waits
+ * have the same czxid only if they wait for tickets of one server.
+ */
+static bool
+is_younger(const ZklGraphNode *one, const ZklGraphNode *other)
+{
+	if (one->record->czxid != other->record->czxid)
+		return one->record->czxid > other->record->czxid;
+	if (one->record->claim != other->record->claim)
+		return one->record->claim > other->record->claim;
+	return one->set->instance > other->set->instance;
+}
+
+/*
+ * The members of a circle through the victim, as PostgreSQL lists them: each
+ * waits for the next.
+ */
+static void
+make_circle(ZklWaitGraph *graph, int victim)
+{
+	const ZklGraphHolding *entry = find_entry(graph, victim);
+	int			member = find_member(graph, graph->claims[entry->claim].lock);
+	const ZklWaitHold *waits_for = entry->hold;
+	int			n = 1;
+
+	for (int i = member; i != victim; i = graph->nodes[i].came_from)
+		n++;
+	graph->nmembers = n;
+	while (n-- > 0)
+	{
+		const ZklGraphNode *node = &graph->nodes[member];
+
+		graph->members[n] = (ZklGraphMember)
+		{
+			.set = node->set,
+				.record = node->record,
+				.waits_for = waits_for
+		};
+		if (n > 0)
+		{
+			const ZklGraphNode *before = &graph->nodes[node->came_from];
+
+			waits_for = find_hold(graph, node, before->lock);
+			member = node->came_from;
+		}
+	}
+}
+
+/* The claim because of which the circle leads to the victim's node. */
+static const ZklGraphHolding *
+find_entry(const ZklWaitGraph *graph, int victim)
+{
+	const ZklGraphNode *node = &graph->nodes[victim];
+	const ZklGraphHolding *best = NULL;
+
+	for (int i = 0; i < node->nholdings; i++)
+	{
+		const ZklGraphHolding *holding =
+		&graph->holdings[node->first_holding + i];
+
+		if (find_member(graph, graph->claims[holding->claim].lock) >= 0 &&
+			(best == NULL || is_better_entry(holding->hold, best->hold,
+											 node->record)))
+			best = holding;
+	}
+	return best;
+}
+
+/*
+ * If the backend that waits for the ticket holds such a lock itself, choose
+ * its claim: its wait is the youngest.  Otherwise choose the youngest claim.
+ * But a backend that waits for more leases does not wait for its own leases
+ * if other backends hold the leases that it needs.
+ */
+static bool
+is_better_entry(const ZklWaitHold *one, const ZklWaitHold *other,
+				const ZklWaitRecord *record)
+{
+	if (waits_for_itself(record, one) != waits_for_itself(record, other))
+		return waits_for_itself(record, other);
+	if ((one->pid == record->pid) != (other->pid == record->pid))
+		return one->pid == record->pid;
+	return one->claim > other->claim;
+}
+
+static bool
+waits_for_itself(const ZklWaitRecord *record, const ZklWaitHold *hold)
+{
+	return hold->pid == record->pid && strcmp(hold->path, record->path) == 0;
+}
+
+/*
+ * The nearest node of the circle that waits for this lock; -1 if there is
+ * none.
+ */
+static int
+find_member(const ZklWaitGraph *graph, int lock)
+{
+	for (int i = 0; i < graph->nled_to; i++)
+	{
+		if (graph->nodes[graph->queue[i]].lock == lock)
+			return graph->queue[i];
+	}
+	return -1;
+}
+
+static const ZklWaitHold *
+find_hold(const ZklWaitGraph *graph, const ZklGraphNode *node, int lock)
+{
+	for (int i = 0; i < node->nholdings; i++)
+	{
+		const ZklGraphHolding *holding =
+		&graph->holdings[node->first_holding + i];
+
+		if (graph->claims[holding->claim].lock == lock)
+			return holding->hold;
+	}
+	return NULL;
+}
+
+/*
+ * Evidence: what one look has seen, and whether a later look sees the same.
+ */
+
+/*
+ * Note the whole strongly connected part, not only the circle.  With
+ * semaphores and readers, the circle alone need not be a deadlock.
+ */
+void
+zkl_wait_graph_note_evidence(const ZklWaitGraph *graph,
+							 ZklWaitEvidence *evidence)
+{
+	evidence->nitems = 0;
+	for (int i = 0; i < graph->nholdings; i++)
+	{
+		const ZklGraphNode *node = &graph->nodes[graph->holdings[i].node];
+
+		if (node->led_to)
+			evidence->items[evidence->nitems++] =
+				evidence_item(node->set, node->record, graph->holdings[i].hold);
+	}
+	qsort(evidence->items, (size_t) evidence->nitems, sizeof(uint64_t),
+		  compare_items);
+}
+
+bool
+zkl_wait_graph_exceeds(const ZklWaitGraph *graph,
+					   const ZklWaitEvidence *evidence)
+{
+	for (int i = 0; i < graph->nholdings; i++)
+	{
+		const ZklGraphNode *node = &graph->nodes[graph->holdings[i].node];
+
+		if (node->led_to &&
+			!is_among(evidence, node, graph->holdings[i].hold))
+			return true;
+	}
+	return false;
+}
+
+/* A number that identifies this very wait and this very hold. */
+static uint64_t
+evidence_item(const ZklWaitSet *set, const ZklWaitRecord *record,
+			  const ZklWaitHold *hold)
+{
+	uint64_t	hash = hash_number(0, set->instance);
+
+	hash = hash_number(hash, record->claim);
+	hash = hash_number(hash, record->czxid);
+	hash = hash_number(hash, (int64_t) hash_text(record->path));
+	hash = hash_number(hash, hold->claim);
+	hash = hash_number(hash, hold->stuck);
+	return hash_number(hash, (int64_t) hash_text(hold->path));
+}
+
+static bool
+is_evident(const ZklWaitGraph *graph, const ZklGraphNode *node,
+		   const ZklWaitHold *hold)
+{
+	return graph->evidence == NULL || is_among(graph->evidence, node, hold);
+}
+
+static bool
+is_among(const ZklWaitEvidence *evidence, const ZklGraphNode *node,
+		 const ZklWaitHold *hold)
+{
+	uint64_t	item = evidence_item(node->set, node->record, hold);
+
+	return bsearch(&item, evidence->items, (size_t) evidence->nitems,
+				   sizeof(uint64_t), compare_items) != NULL;
+}
+
+static int
+compare_items(const void *one, const void *other)
+{
+	uint64_t	a = *(const uint64_t *) one;
+	uint64_t	b = *(const uint64_t *) other;
+
+	return (a > b) - (a < b);
+}
+
+/* FNV-1a */
+static uint64_t
+hash_text(const char *text)
+{
+	uint64_t	hash = UINT64_C(14695981039346656037);
+
+	for (; *text !='\0'; text ++)
+		hash = (hash ^ (unsigned char) *text) *UINT64_C(1099511628211);
+	return hash;
+}
+
+/*
+ * The mixing function of splitmix64: every bit of the input changes the
+ * output.
+ */
+static uint64_t
+hash_number(uint64_t hash, int64_t number)
+{
+	hash = (hash ^ (uint64_t) number) + UINT64_C(0x9e3779b97f4a7c15);
+	hash = (hash ^ (hash >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	hash = (hash ^ (hash >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return hash ^ (hash >> 31);
 }

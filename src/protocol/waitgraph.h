@@ -1,29 +1,31 @@
 /*-------------------------------------------------------------------------
  *
  * waitgraph.h
- *	  Deadlocks between servers: which waits cannot end, and which backend ends.
+ *	  Deadlocks between servers: which waits cannot end, and which backend to
+ *	  cancel.
  *
  * The graph has a NODE for each record of a wait (waitrecord.h), and an arrow
  * from a node to every node that holds what it waits for.
  *
- * At first every node counts as stuck, and whoever holds anything without a
- * record can go on.  Then the nodes whose waits can end are taken out, until
- * nothing changes any more.  A wait
+ * At first every node counts as stuck, and each holder without a record
+ * counts as one that can go on.  Then the nodes whose waits can end are
+ * removed, until nothing changes any more.  A wait
  *
  *		for a mutex, or to write, can end if no stuck node holds the lock;
  *		to read, can end if no stuck node holds the lock in any mode;
  *		for leases, can end if the semaphore has enough leases besides those
  *		that stuck nodes hold, the waiter's own node included.
  *
- * Each claim of a server counts once, however many of its nodes it is in.  The
- * nodes that are left are deadlocked, or stuck behind a deadlock.  The arrows
- * between them lead to at least one innermost circle: nodes that all lead to
- * each other and nowhere else.  Of those, the youngest wait is the VICTIM: the
- * one with the greatest czxid, or with the greatest claim if two wait for one
- * ticket.  All servers see that alike.
+ * Each claim of a server counts once, even if it is in several of its nodes.
+ * The nodes that are left are deadlocked, or stuck behind a deadlock.  The
+ * arrows between them lead to at least one innermost circle: nodes that all
+ * lead to each other and nowhere else.  Of those, the youngest wait is the
+ * VICTIM: the one with the greatest czxid, or with the greatest claim if two
+ * wait for one ticket, or for two that were created in one transaction.  All servers come to the same result.
  *
- * What is read of other servers is old.  So the victim's server proves the
- * deadlock before it acts, and anything that changed meanwhile is left out:
+ * What a server reads of other servers may be out of date.  So the victim's
+ * server proves the deadlock before it acts, and leaves out all that has
+ * changed meanwhile:
  *
  *		1. It notes what it has seen, the EVIDENCE; makes a nonce; and only
  *		   then publishes its record with that nonce as "search".
@@ -35,7 +37,7 @@
  *		   record is still the victim then, all waits and holds of the other
  *		   members existed when the nonce was published.
  *		4. It looks at its own wait and hold once more, in shared memory, and
- *		   cancels in the same moment.
+ *		   cancels the backend in the same moment.
  *
  *		A nonce is used for one search only.
  *
@@ -72,20 +74,20 @@ typedef struct ZklGraphLock
 	int			first_claim;
 	int			first_waiter;
 	int64_t		stuck;			/* leases of it that stuck nodes hold */
-	bool		wanted;			/* a node that was reached waits for it */
+	bool		wanted;			/* a reached node waits for it */
 	bool		looked_up;
 } ZklGraphLock;
 
-/* A claim, whatever nodes it is in. */
+/* A claim, which may be in several nodes. */
 typedef struct ZklGraphClaim
 {
 	int64_t		instance;
-	const ZklWaitHold *hold;	/* one of them */
+	const ZklWaitHold *hold;	/* one of its holds */
 	int			lock;
 	int			next;			/* in its bucket */
 	int			next_of_lock;
 	int			first_holding;
-	int			nstuck;			/* nodes that have it and are stuck */
+	int			nstuck;			/* how many stuck nodes have it */
 } ZklGraphClaim;
 
 /* A claim in a node. */
@@ -102,13 +104,13 @@ typedef struct ZklGraphNode
 	const ZklWaitSet *set;
 	const ZklWaitRecord *record;
 	int			lock;			/* what it waits for */
-	int			next_waiter;	/* for the same lock */
+	int			next_waiter;	/* the next node that waits for the same lock */
 	int			first_holding;
 	int			nholdings;
-	bool		reached;		/* from a wait of this server */
+	bool		reached;		/* a wait of this server leads to it */
 	bool		stuck;
-	bool		leads_here;		/* the node being looked at can be reached */
-	bool		led_to;			/* it can be reached from that one ... */
+	bool		leads_here;		/* it leads to the node being looked at */
+	bool		led_to;			/* the node being looked at leads to it ... */
 	int			came_from;		/* ... and this is the node before it */
 } ZklGraphNode;
 
@@ -122,8 +124,9 @@ typedef struct ZklGraphMember
 } ZklGraphMember;
 
 /*
- * Some holds of a deadlock, each with the wait behind which it was stuck, as
- * numbers that say whether the very same are seen again.
+ * Some holds of a deadlock, each together with the wait behind which it was
+ * stuck, as numbers.  They tell whether a later look sees the very same holds
+ * and waits.
  */
 typedef struct ZklWaitEvidence
 {
@@ -137,9 +140,11 @@ typedef struct ZklWaitEvidence
  */
 typedef struct ZklWaitGraph
 {
-	bool		complete;		/* everything had room */
-	int64_t		confirms;		/* only records with this nonce; 0: all */
-	const ZklWaitEvidence *evidence;	/* and only what is in here */
+	bool		complete;		/* there was room for everything */
+	int64_t		confirms;		/* use only records with this nonce; 0: use
+								 * all */
+	const ZklWaitEvidence *evidence;	/* ... and only what is in this
+										 * evidence */
 	int			nsessions;
 	int64_t		sessions[ZKL_WAITGRAPH_SESSIONS];
 	int			nnodes;
@@ -152,8 +157,8 @@ typedef struct ZklWaitGraph
 	ZklGraphLock locks[ZKL_WAITGRAPH_LOCKS];
 	int			lock_buckets[ZKL_WAITGRAPH_BUCKETS];
 	int			claim_buckets[ZKL_WAITGRAPH_BUCKETS];
-	int			nled_to;		/* nodes that can be reached from one, the
-								 * nearest first: */
+	int			nled_to;		/* nodes that one node leads to, the nearest
+								 * first: */
 	int			queue[ZKL_WAITGRAPH_NODES];
 	int			back[ZKL_WAITGRAPH_NODES];
 	int			nmembers;
@@ -171,51 +176,54 @@ extern void zkl_wait_graph_begin_proof(ZklWaitGraph *graph, int64_t nonce,
 									   const ZklWaitEvidence *evidence);
 
 /*
- * Add what the znode of a session says; NULL: there is none, or it is no set.
- * "own": the session is of this server, and its waits are the ones from which
- * the search begins.  Nothing happens if the session was added before.
+ * Add the text of a session's znode; NULL if there is none, or it is not a
+ * set.  "own": the session is this server's, and the search begins from its
+ * waits.  Nothing happens if the session was added before.
  */
 extern void zkl_wait_graph_add(ZklWaitGraph *graph, int64_t session, bool own,
 							   const ZklWaitSet *set);
 
 /*
- * Has this session been added?  Of another server, only one with records
- * counts.
+ * Has this session been added?  A session of another server counts only if it
+ * has records.
  */
 extern bool zkl_wait_graph_has(const ZklWaitGraph *graph, int64_t session);
 
 /*
- * The next wait whose lock the caller has to look up in ZooKeeper: it adds all
- * sessions that own the lock.  Those are the first znode; or the readers
- * before the first writer; or all children of the semaphore's "leases".  Who
- * only waits for the lock, need not be looked up: that is stuck only behind
- * the same owners.  NULL: everything has been looked up.  Each lock is named
- * once.
+ * The next wait whose lock the caller must look up in ZooKeeper.  The caller
+ * then adds all sessions that own the lock: that of the first znode, those of
+ * the readers before the first writer, or those of all children of the
+ * semaphore's "leases".  The caller need not look up the other waiters for
+ * the lock: they can be stuck only behind the same owners.  Returns NULL when
+ * everything has been looked up.  Each lock is named once.
  */
 extern const ZklWaitRecord *zkl_wait_graph_next(ZklWaitGraph *graph);
 
-/* Find out which waits cannot end.  Returns how many. */
+/* Find out which waits cannot end, and return how many. */
 extern int	zkl_wait_graph_solve(ZklWaitGraph *graph);
 
 /*
  * After zkl_wait_graph_solve: is the wait of this claim the victim of a
  * deadlock?  Then graph->members is a circle, with the victim first, and the
  * last member waits for a claim of the victim's server.  The backend of that
- * claim is to be cancelled: it holds the lock by which the circle enters the
- * record, and need not be the one that waits for the ticket.
+ * claim is to be cancelled.  It holds the lock for which the last member
+ * waits, and need not be the backend that waits for the ticket.
  */
 extern bool zkl_wait_graph_is_victim(ZklWaitGraph *graph, int64_t instance,
 									 int64_t claim);
 
-/* After that was true: the evidence for it; is there more than this evidence? */
+/*
+ * After that returned true: note the evidence for it, or check whether the
+ * graph has more than this evidence.
+ */
 extern void zkl_wait_graph_note_evidence(const ZklWaitGraph *graph,
 										 ZklWaitEvidence *evidence);
 extern bool zkl_wait_graph_exceeds(const ZklWaitGraph *graph,
 								   const ZklWaitEvidence *evidence);
 
 /*
- * After zkl_wait_graph_solve: the nonces of searches by other records of the
- * deadlock that this wait is in; the record of the wait is to confirm them.
+ * After zkl_wait_graph_solve: the nonces of the searches of other records in
+ * the same deadlock as this wait.  The record of the wait must confirm them.
  * Returns how many, and at most ZKL_WAITRECORD_CONFIRMS.
  */
 extern int	zkl_wait_graph_searches(ZklWaitGraph *graph, int64_t instance,

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "protocol/fieldtext.h"
 #include "protocol/scan.h"
 
 #define HEAD	"zklock-waits=1 instance=%lld truncated=%d server=%s\n"
@@ -41,22 +42,6 @@ static bool take_text(char **at, const char *field, char end, size_t size,
 					  const char **value);
 static bool take_about(char **at, const char **about);
 static bool decode(char **from, char *to);
-static int	hex_value(char digit);
-
-static const char *const mode_names[] = {
-	[ZKL_MODE_LOCK] = "lock",
-	[ZKL_MODE_WRITE] = "write",
-	[ZKL_MODE_READ] = "read",
-	[ZKL_MODE_LEASE] = "lease"
-};
-
-#define NMODES	((int) (sizeof(mode_names) / sizeof(mode_names[0])))
-
-const char *
-zkl_wait_record_mode_name(ZklMode mode)
-{
-	return mode_names[mode];
-}
 
 void
 zkl_wait_record_name(int64_t session, char name[ZKL_WAITRECORD_NAME_SIZE])
@@ -69,8 +54,8 @@ zkl_wait_record_name(int64_t session, char name[ZKL_WAITRECORD_NAME_SIZE])
  */
 
 /*
- * Whether all records fit is known at the end only, so the first line is
- * written again then.  Both forms of it have the same length.
+ * Whether all records fit is known only at the end, so the first line is then
+ * written again.  Both forms of it have the same length.
  */
 size_t
 zkl_wait_record_format(const ZklWaitSet *set, char *text, size_t size)
@@ -101,8 +86,9 @@ zkl_wait_record_format(const ZklWaitSet *set, char *text, size_t size)
 }
 
 /*
- * Returns the length.  If there is not room enough, it is "cut": the last holds
- * are left out; or all of the record, and the length is 0.
+ * Write a record, and return its length.  If there is not enough room, the
+ * record is "cut": its last holds are left out, or all of it, and then the
+ * length is 0.
  */
 static size_t
 format_record(const ZklWaitSet *set, const ZklWaitRecord *record, char *text,
@@ -126,7 +112,7 @@ format_record(const ZklWaitSet *set, const ZklWaitRecord *record, char *text,
 			return 0;
 	}
 	if (!fits(snprintf(text +length, size - length, "mode=%s znode=%s",
-					   mode_names[record->mode],
+					   zkl_recipe_mode_name(record->mode),
 					   encode(record->znode, encoded)), size, &length) ||
 		!fits(snprintf(text +length, size - length, " path=%s %s\n",
 					   encode(record->path, encoded), record->about),
@@ -154,12 +140,15 @@ format_hold(const ZklWaitHold *hold, char *text, size_t size)
 	return fits(snprintf(text, size, "hold claim=%lld pid=%d leases=%d"
 						 " stuck=%lld mode=%s path=%s\n",
 						 (long long) hold->claim, hold->pid, hold->leases,
-						 (long long) hold->stuck, mode_names[hold->mode],
+						 (long long) hold->stuck, zkl_recipe_mode_name(hold->mode),
 						 encode(hold->path, encoded)),
 				size, &length) ? length : 0;
 }
 
-/* Count what was written, if there was room for it and its null. */
+/*
+ * Returns the length of what was written, or 0 if it did not fit with its
+ * null.
+ */
 static bool
 fits(int written, size_t size, size_t *length)
 {
@@ -167,7 +156,7 @@ fits(int written, size_t size, size_t *length)
 	return *length < size;
 }
 
-/* A value that is too long is cut; zklock has none. */
+/* Cut a value that is too long, which zklock itself does not produce. */
 static const char *
 encode(const char *value, char encoded[ENCODED_SIZE])
 {
@@ -180,7 +169,7 @@ encode(const char *value, char encoded[ENCODED_SIZE])
 		if (is_plain(c))
 			*to++ = (char) c;
 		else
-			to += sprintf(to, "%%%02X", c);
+			to += zkl_field_text_escape(to, c);
 	}
 	*to = '\0';
 	return encoded;
@@ -201,7 +190,7 @@ zkl_wait_record_parse(char *text, size_t length, ZklWaitSet *set)
 {
 	char	   *at = text;
 
-	/* A null would hide from the parser what comes after it. */
+	/* A null would hide from the parser what follows it. */
 	if (length >= ZKL_WAITRECORD_TEXT_SIZE ||
 		memchr(text, '\0', length) != NULL)
 		return false;
@@ -233,7 +222,7 @@ parse_head(char **at, ZklWaitSet *set)
 	return true;
 }
 
-/* A line that begins with "wait", and those with its holds. */
+/* Read a line that begins with "wait", and the lines of its holds. */
 static bool
 parse_record(char **at, ZklWaitSet *set)
 {
@@ -304,7 +293,10 @@ parse_hold(char **at, ZklWaitHold *hold)
 		(hold->mode == ZKL_MODE_LEASE || hold->leases == 1);
 }
 
-/* A claim waits once.  With two records of one wait, no order is total. */
+/*
+ * A claim waits only once.  With two records of one wait, the order of waits
+ * would not be total.
+ */
 static bool
 is_new(const ZklWaitSet *set, const ZklWaitRecord *record)
 {
@@ -316,7 +308,7 @@ is_new(const ZklWaitSet *set, const ZklWaitRecord *record)
 	return true;
 }
 
-/* The same as in scan.h, in a text that changes. */
+/* Like zkl_scan_number() in scan.h, but in a text that the parser changes. */
 static bool
 take_word(char **at, const char *word)
 {
@@ -354,20 +346,18 @@ take_mode(char **at, ZklMode *mode)
 {
 	if (!take_word(at, "mode="))
 		return false;
-	for (int i = 0; i < NMODES; i++)
+	for (*mode = ZKL_MODE_LOCK; *mode <= ZKL_MODE_LEASE; (*mode)++)
 	{
-		if (take_word(at, mode_names[i]))
-		{
-			*mode = (ZklMode) i;
+		if (take_word(at, zkl_recipe_mode_name(*mode)))
 			return take_word(at, " ");
-		}
 	}
 	return false;
 }
 
 /*
- * The worker looks the path up in ZooKeeper, so it has to be one.  That of a
- * semaphore's inner mutex has one component more than a user may give.
+ * The worker looks the path up in ZooKeeper, so it must be a valid one.  The
+ * path of a semaphore's inner mutex may have one component more than a user
+ * may give.
  */
 static bool
 take_path(char **at, char end, const char **path)
@@ -387,8 +377,9 @@ take_path(char **at, char end, const char **path)
 }
 
 /*
- * A field and the character behind it.  The value replaces its encoded form,
- * which is never shorter, and its null at most the character behind.
+ * Read a field and the character behind it.  The value is decoded in place:
+ * it is never longer than its encoded form.  Its null overwrites at most the
+ * character behind the field.
  */
 static bool
 take_text(char **at, const char *field, char end, size_t size,
@@ -411,13 +402,12 @@ take_text(char **at, const char *field, char end, size_t size,
 	return to > start && (size_t) (to - start) < size;
 }
 
-/* Only what encode() writes is accepted, so no value has two forms. */
+/* Accept only what encode() writes, so that no value has two forms. */
 static bool
 decode(char **from, char *to)
 {
 	const char *at = *from;
-	int			high;
-	int			low;
+	int			c = zkl_field_text_escaped(at);
 
 	if (is_plain((unsigned char) *at))
 	{
@@ -425,23 +415,11 @@ decode(char **from, char *to)
 		(*from)++;
 		return true;
 	}
-	if (*at != '%' || (high = hex_value(at[1])) < 0 ||
-		(low = hex_value(at[2])) < 0 ||
-		high * 16 + low == 0 || is_plain((unsigned char) (high * 16 + low)))
+	if (c < 0 || is_plain((unsigned char) c))
 		return false;
-	*to = (char) (high * 16 + low);
+	*to = (char) c;
 	*from += 3;
 	return true;
-}
-
-static int
-hex_value(char digit)
-{
-	if (digit >= '0' && digit <= '9')
-		return digit - '0';
-	if (digit >= 'A' && digit <= 'F')
-		return digit - 'A' + 10;
-	return -1;
 }
 
 /* The rest of the line.  Its fields are encoded already, as in other znodes. */

@@ -7,7 +7,7 @@
  * lock; and meanwhile these claims of the server on other locks, the record's
  * HOLDS, cannot be released.  They are the claims of the backend itself, and
  * those of all local backends that wait for it, directly or through others.
- * A wait that holds up nothing needs no record.
+ * A wait without holds needs no record.
  *
  * Each ZooKeeper session has at most one ephemeral znode with records,
  * <root>/.zklock/waits/<session>, and <session> is 16 hexadecimal digits.
@@ -26,9 +26,9 @@
  * ZKL_WAITRECORD_TEXT_SIZE - 1 bytes.
  *
  * Any client may have written the znode, so the text is parsed strictly: a
- * text that zklock cannot have written is no set.  Without its records, a
- * server counts as one that can go on; so deadlocks may stay, but none is
- * invented.
+ * text that zklock cannot have written is no set.  A server without valid
+ * records counts as one that can go on.  So a deadlock may be missed, but
+ * none is reported wrongly.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *
@@ -51,7 +51,7 @@
 #define ZKL_WAITRECORD_HOLDS		512 /* in a set, of all its records */
 #define ZKL_WAITRECORD_CONFIRMS		4	/* in a record */
 
-/* A claim that cannot be released before the record's wait is over. */
+/* A claim that cannot be released before the record's wait has ended. */
 typedef struct ZklWaitHold
 {
 	int64_t		claim;			/* its number on its server; from 1 */
@@ -61,9 +61,9 @@ typedef struct ZklWaitHold
 	const char *path;
 
 	/*
-	 * Tells whether the claim has been stuck behind the record's wait without
-	 * a break since an earlier look: any number that changes whenever a local
-	 * wait that makes it so has ended.
+	 * Shows whether the claim has been stuck behind the record's wait ever
+	 * since an earlier look.  It can be any number that changes whenever a
+	 * local wait ends that makes the claim stuck.
 	 */
 	int64_t		stuck;
 } ZklWaitHold;
@@ -80,15 +80,17 @@ typedef struct ZklWaitRecord
 	int			pid;			/* of the backend that waits */
 	const char *path;			/* what it waits for: this lock, ... */
 	ZklMode		mode;			/* ... LOCK, WRITE, READ or LEASE */
-	int			leases;			/* wanted; 1 if the mode is not LEASE */
-	int			limit;			/* of the semaphore; 1 if it is none */
+	int			leases;			/* how many it wants; 1 if the mode is not
+								 * LEASE */
+	int			limit;			/* of the semaphore; 1 if it is not one */
 	int64_t		since;			/* microseconds since 1970 */
-	const char *about;			/* the backend, as in znodes of locks */
+	const char *about;			/* the backend, as in the znodes of locks */
 
 	/*
-	 * The nonce of a search that this record's server has begun, because the
-	 * wait is to be the victim; 0: none.  And the nonces of other servers'
-	 * searches: the wait and its holds were looked at after those were read.
+	 * "search" is the nonce of the search that this record's server has begun
+	 * because the wait would be the victim; 0 if none.  "confirms" has the
+	 * nonces of other servers' searches.  The server read these before it
+	 * last looked at the wait and its holds.
 	 */
 	int64_t		search;
 	int			nconfirms;
@@ -99,15 +101,16 @@ typedef struct ZklWaitRecord
 } ZklWaitRecord;
 
 /*
- * A set does not own its strings.  After a parse, they are in the text that
- * was parsed.
+ * A set does not own its strings.  After parsing, they point into the text
+ * that was parsed.
  */
 typedef struct ZklWaitSet
 {
-	int64_t		instance;		/* of the server: random, new at each start,
-								 * from 1; names need not be unique */
+	int64_t		instance;		/* of the server: a random number from 1 on,
+								 * new at each start, because names need not
+								 * be unique */
 	const char *server;			/* its name */
-	bool		truncated;		/* there were more records */
+	bool		truncated;		/* some records did not fit */
 	int			nrecords;
 	ZklWaitRecord records[ZKL_WAITRECORD_WAITS];
 	int			nholds;
@@ -119,22 +122,19 @@ extern void zkl_wait_record_name(int64_t session,
 								 char name[ZKL_WAITRECORD_NAME_SIZE]);
 
 /*
- * Write a set's text, and return its length.  What does not fit is left out,
- * and the text then says "truncated": of the first record that does not fit
- * whole, the last holds; or all of it, if not one hold fits; and all records
- * after it.  The size must be 1024 at least: the first line always fits.
+ * Write a set's text, and return its length.  If not everything fits, the
+ * text says "truncated".  The first record that does not fit loses its last
+ * holds, or is left out if not even one hold fits.  All records after it are
+ * left out.  The size must be 1024 at least: the first line always fits.
  */
 extern size_t zkl_wait_record_format(const ZklWaitSet *set, char *text,
 									 size_t size);
 
 /*
- * Read a set.  This changes the text, which must have room for a null behind
- * its end, and must live as long as the set is used.  False: this is no set;
- * the text may have been changed nevertheless.
+ * Parse a set.  This changes the text, which must have room for a null
+ * behind its end and must live as long as the set is used.  Returns false if
+ * it is not a set; the text may have been changed nevertheless.
  */
 extern bool zkl_wait_record_parse(char *text, size_t length, ZklWaitSet *set);
-
-/* "lock", "write", "read" or "lease" */
-extern const char *zkl_wait_record_mode_name(ZklMode mode);
 
 #endif							/* ZKL_WAITRECORD_H */

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * window.c
- *	  How many requests ZooKeeper works on at a time without making one wait
- *	  for the others.
+ *	  How many requests ZooKeeper can process at a time without making one
+ *	  wait for the others.
  *
  * src/protocol/window.c
  *
@@ -13,7 +13,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* ZooKeeper may become slower for good, so the best time is forgotten slowly. */
+/* Forget the best time slowly: ZooKeeper may have become slower for good. */
 #define AGE		INT64_C(600000000)
 
 static void note_least(ZklWindow *window, int64_t took, int64_t now);

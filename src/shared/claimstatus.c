@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * claimstatus.c
- *	  How a claim stands: good, in doubt or lost; and facts about its lock.
+ *	  Whether a claim is good, in doubt or lost; and facts about its lock.
  *
  * src/shared/claimstatus.c
  *
@@ -14,7 +14,7 @@
 #include "shared/entry.h"
 #include "shared/leases.h"
 
-/* What is looked for, and what is found. */
+/* What to look for, and what was found. */
 typedef struct Description
 {
 	const char *znode;
@@ -22,45 +22,72 @@ typedef struct Description
 	char	   *about;
 } Description;
 
-/* The znode by which a claim waits. */
+/* The znode with which a claim waits. */
 typedef struct Ticket
 {
-	bool		blocked;		/* it has to wait, and so do all others */
-	int64		czxid;			/* 0: none yet */
+	bool		blocked;		/* it certainly has to wait, and so do all
+								 * others */
+	int64		czxid;			/* 0 if there is none yet */
 	char	   *znode;
 } Ticket;
 
 static void describe_if_found(ZklEntry *entry, void *arg);
 static const ZklClaim *first_waiting(const ZklEntry *entry);
 static void note_ticket(ZklEntry *entry, void *arg);
+static void disown_if_deleted(ZklEntry *entry, void *znode);
 
 ZklClaimStatus
 zkl_claim_status(ZklClaim *claim, int64 margin)
 {
+	int64		until = PG_INT64_MAX;
+
+	return zkl_claim_status_until(claim, margin, &until);
+}
+
+ZklClaimStatus
+zkl_claim_status_until(ZklClaim *claim, int64 margin, int64 *until)
+{
 	ZklEntry   *entry = claim->entry;
 	ZklClaimStatus standing = ZKL_STATUS_GOOD;
-	int64		until;
-
-	/* The clock is read when no wait can make the reading old any more. */
-	LWLockAcquire(zkl_lock_table_partition(entry->hash), LW_SHARED);
-	until = zkl_now() + margin;
+	int64		needed;
+	int64		good_until;
 
 	/*
-	 * A claim counts as lost from the moment of its hold limit, whether or
-	 * not the worker has marked it by then.
+	 * Read the clock while the partition is locked, so that no wait can make
+	 * the reading old.
 	 */
-	if (claim->state != ZKL_CLAIM_HELD ||
-		(claim->lease_until != 0 && claim->lease_until <= until))
-		standing = ZKL_STATUS_LOST;
+	LWLockAcquire(zkl_lock_table_partition(entry->hash), LW_SHARED);
+	needed = zkl_now() + margin;
 
-	/* The worker raises the epoch first, then comes to mark each claim. */
-	else if (zkl_session_info_is_in_doubt(claim->epoch, entry->session, until))
+	/*
+	 * After an expiry, the worker first raises the epoch, and marks each
+	 * claim later.
+	 */
+	good_until = zkl_session_info_until(claim->epoch, entry->session);
+	if (good_until <= needed)
 		standing = ZKL_STATUS_DOUBT;
+
+	/*
+	 * A claim counts as lost from the moment of its hold limit, or from the
+	 * moment at which this server has deleted its znode, even if the worker
+	 * has not marked it yet.
+	 */
+	if (claim->lease_until != 0)
+		good_until = Min(good_until, claim->lease_until);
+	if (claim->state != ZKL_CLAIM_HELD || claim->epoch == ZKL_EPOCH_NONE ||
+		(claim->lease_until != 0 && claim->lease_until <= needed))
+		standing = ZKL_STATUS_LOST;
 	LWLockRelease(zkl_lock_table_partition(entry->hash));
+
+	if (standing == ZKL_STATUS_GOOD)
+		*until = Min(*until, good_until);
 	return standing;
 }
 
-/* If the worker has not marked the claim yet, its hold limit has passed. */
+/*
+ * If the worker has not marked the claim, either this server has deleted its
+ * znode, or its hold limit has passed.
+ */
 ZklLoss
 zkl_claim_status_loss(ZklClaim *claim, int64 *lost_at)
 {
@@ -73,13 +100,18 @@ zkl_claim_status_loss(ZklClaim *claim, int64 *lost_at)
 		loss = claim->loss;
 		*lost_at = claim->lost_at;
 	}
+	else if (claim->epoch == ZKL_EPOCH_NONE)
+	{
+		loss = ZKL_LOSS_DELETED;
+		*lost_at = zkl_now();
+	}
 	LWLockRelease(zkl_lock_table_partition(claim->entry->hash));
 	return loss;
 }
 
 /*
- * A claim on leases has a znode for each of them.  Other clients can request
- * the release of each.
+ * A claim on leases has a znode for each of them, and other clients can
+ * request the release of each.
  */
 bool
 zkl_claim_status_is_revoked(ZklClaim *claim)
@@ -112,8 +144,8 @@ zkl_claim_status_is_surveyed(ZklClaim *claim)
 }
 
 /*
- * If the claim was lost, so was its lease, and other clients may have made the
- * path another kind of lock since the survey.
+ * If the claim was lost, its leases were lost as well.  Then other clients
+ * may have made the path another kind of lock since the survey.
  */
 void
 zkl_claim_status_set_surveyed(ZklClaim *claim)
@@ -133,7 +165,7 @@ zkl_claim_status_is_settled(ZklClaim *claim)
 	zkl_entry_lock(entry);
 
 	/*
-	 * Look and mark under one lock: if the znode goes after the look, the
+	 * Look and mark under one lock.  If the znode goes after the look, the
 	 * worker finds the mark and sets the latch.
 	 */
 	settled = !zkl_entry_is_releasing(entry);
@@ -156,7 +188,7 @@ zkl_claim_status_is_releasing(const char *path)
 	return releasing;
 }
 
-/* A claim on leases has no ticket, so nothing is known of other clients. */
+/* A claim on leases has no ticket, so nothing is known about other clients. */
 ZklObstacle
 zkl_claim_status_obstacle(const ZklClaim *claim)
 {
@@ -194,7 +226,9 @@ zkl_claim_status_describe(const char *path, const char *znode,
 	entry = zkl_lock_table_find(path, hash);
 	if (entry != NULL)
 	{
-		/* The leases are in the semaphore's partition, which is locked. */
+		/*
+		 * The leases are in the semaphore's partition, which is locked, too.
+		 */
 		describe_if_found(entry, &description);
 		zkl_leases_visit(entry, describe_if_found, &description);
 	}
@@ -203,8 +237,8 @@ zkl_claim_status_describe(const char *path, const char *znode,
 }
 
 /*
- * A znode in the queue is for the claim that waits, and an owned one for the
- * claim that holds.  A ticket that lingers or is given up is for no backend.
+ * A queued znode is for the claim that waits, and an owned one for the claim
+ * that holds.  A ticket that lingers or is given up is for no backend.
  */
 static void
 describe_if_found(ZklEntry *entry, void *arg)
@@ -221,7 +255,10 @@ describe_if_found(ZklEntry *entry, void *arg)
 	strlcpy(description->about, claim ? claim->about : "", ZKL_ABOUT_SIZE);
 }
 
-/* Claims are in the order in which they began. */
+/*
+ * The first claim that needs the ticket.  Claims are in the order in which they
+ * began.
+ */
 static const ZklClaim *
 first_waiting(const ZklEntry *entry)
 {
@@ -237,10 +274,50 @@ first_waiting(const ZklEntry *entry)
 	return NULL;
 }
 
+void
+zkl_claim_status_note_deleted(const char *path, const char *znode)
+{
+	uint32		hash = zkl_lock_table_hash(path);
+	ZklEntry   *entry;
+
+	LWLockAcquire(zkl_lock_table_partition(hash), LW_EXCLUSIVE);
+	entry = zkl_lock_table_find(path, hash);
+	if (entry != NULL)
+	{
+		/*
+		 * The leases are in the semaphore's partition, which is locked, too.
+		 */
+		disown_if_deleted(entry, unconstify(char *, znode));
+		zkl_leases_visit(entry, disown_if_deleted, unconstify(char *, znode));
+	}
+	zkl_entry_unlock(hash);
+}
+
 /*
- * A semaphore's pending leases are those that its waiting claim requests.  If
- * this server has all leases already, there are none; then the claim waits for
- * other claims of this server.
+ * Mark the claims, and then raise the count of losses.  If a commit guard
+ * found a claim good before this, it has read the old count, and will look
+ * again: see lose_claim() in entrystate.c.
+ */
+static void
+disown_if_deleted(ZklEntry *entry, void *znode)
+{
+	dlist_iter	iter;
+
+	if (entry->state != ZKL_ENTRY_OWNED || strcmp(entry->znode, znode) != 0)
+		return;
+	entry->epoch = ZKL_EPOCH_NONE;
+	if (entry->holder != NULL)
+		entry->holder->epoch = ZKL_EPOCH_NONE;
+	dlist_foreach(iter, &entry->claims)
+		dlist_container(ZklClaim, link, iter.cur)->epoch = ZKL_EPOCH_NONE;
+	pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
+	zkl_entry_ask_worker(entry);
+}
+
+/*
+ * The pending leases of a semaphore are those that its waiting claim
+ * requests.  If this server already has all leases, none is pending, and the
+ * claim waits for other claims of this server.
  */
 ZklTicketStatus
 zkl_claim_status_ticket(ZklClaim *claim, int64 *czxid,
@@ -261,7 +338,7 @@ zkl_claim_status_ticket(ZklClaim *claim, int64 *czxid,
 		if (dlist_is_empty(&entry->pending))
 			zkl_leases_visit(entry, note_ticket, &ticket);
 	}
-	/* An idle session may have expired unnoticed. */
+	/* An idle session may have expired without notice. */
 	in_touch = zkl_session_info_is_in_touch(entry->session, zkl_now()) &&
 		zkl_session_info_is_safe(entry->session, zkl_now());
 	LWLockRelease(zkl_lock_table_partition(entry->hash));
@@ -272,7 +349,7 @@ zkl_claim_status_ticket(ZklClaim *claim, int64 *czxid,
 		ZKL_TICKET_SOON;
 }
 
-/* A claim may also wait for claims of its own server, on an owned ticket. */
+/* On an owned ticket, a claim may also wait for claims of its own server. */
 static void
 note_ticket(ZklEntry *entry, void *arg)
 {

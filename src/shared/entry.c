@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * entry.c
- *	  The changes of an entry and its ticket: one function for each arrow.
+ *	  The changes of an entry and its ticket: one function for each change.
  *
  * Only this file and entrystate.c, the worker's part, write the state of an
  * entry.  lockentry.h has the states, and says which process makes each change.
@@ -18,8 +18,7 @@
 #include "compat.h"
 #include "settings.h"
 #include "shared/entry.h"
-#include "shared/kept.h"
-#include "shared/leases.h"
+#include "shared/lingerquota.h"
 #include "shared/lockstat.h"
 
 #ifdef USE_ASSERT_CHECKING
@@ -29,13 +28,14 @@ static void assert_consistent(const ZklEntry *entry);
 #endif
 static void wake_later(Latch *latch);
 static bool shall_linger(ZklEntry *entry);
+static bool pays_to_linger(const ZklEntry *entry);
 static bool is_within_linger(int64 released_at, int64 now);
 static void take_back(ZklEntry *entry);
 
 /*
- * Whom to wake when the partition is unlocked.  The first thing that a process
- * does when it is woken is to lock the partition, so before that it would only
- * fall asleep again.
+ * The latches to set when the partition is unlocked.  A process that wakes up
+ * first locks the partition, so if it woke up earlier, it would only go to
+ * sleep again.
  */
 static Latch *late[8];
 static int	nlate = 0;
@@ -56,7 +56,7 @@ zkl_entry_unlock(uint32 hash)
 	nlate = 0;
 }
 
-/* More of them than there is room for are woken at once. */
+/* If there is no room left for a latch, set it at once. */
 static void
 wake_later(Latch *latch)
 {
@@ -78,7 +78,7 @@ length_of(const dlist_head *list)
 	return length;
 }
 
-/* What is true whenever no process changes the entry. */
+/* Invariants that hold whenever no process is changing the entry. */
 static void
 assert_consistent(const ZklEntry *entry)
 {
@@ -86,6 +86,7 @@ assert_consistent(const ZklEntry *entry)
 	int			nheld = 0;
 	int			nwaiting = 0;
 	int			nneeding = 0;
+	int			ndetached = 0;
 	int			nleases = length_of(&entry->idle) + length_of(&entry->pending);
 
 	Assert(entry->state != ZKL_ENTRY_OWNED || entry->owned_at != 0);
@@ -109,11 +110,13 @@ assert_consistent(const ZklEntry *entry)
 		nwaiting += claim->state == ZKL_CLAIM_WAITING &&
 			claim->generation == entry->generation;
 		nneeding += claim->needs_ticket;
+		ndetached += claim->detached != 0 && claim->state == ZKL_CLAIM_WAITING;
 		nleases += claim->nleases;
 	}
 	Assert(entry->nheld == nheld);
 	Assert(entry->nwaiting == nwaiting);
 	Assert(entry->nneeding == nneeding);
+	Assert(entry->ndetached == ndetached);
 	Assert(entry->nleases == nleases);
 	Assert(entry->nowned <= entry->nleases && entry->nleases <= entry->nlinked);
 	Assert(!entry->exclusive || entry->nheld > 0);
@@ -121,8 +124,8 @@ assert_consistent(const ZklEntry *entry)
 #endif
 
 /*
- * A claim has ended: hand the ticket on to the claims that wait; or else let
- * it linger, or give it up.
+ * A claim has ended.  Hand the ticket on to the claims that wait; if there
+ * are none, let it linger or give it up.
  */
 void
 zkl_entry_settle(ZklEntry *entry, int64 now)
@@ -143,7 +146,7 @@ zkl_entry_settle(ZklEntry *entry, int64 now)
 		{
 			/*
 			 * A ticket that created its directory has not been listed yet.
-			 * Only a list tells whether other clients queue.  Without it, the
+			 * Only a list shows whether other clients queue.  Without it, the
 			 * server would hand the lock on beyond its tenure.
 			 */
 			entry->handed_on = true;
@@ -173,8 +176,8 @@ zkl_entry_settle(ZklEntry *entry, int64 now)
 
 /*
  * To keep releases cheap, this wakes the worker only if the timer is not
- * armed, or is armed for too late.  A timer that fires too early is armed
- * again.
+ * armed, or is armed for a later moment than needed.  A timer that fires too
+ * early is armed again.
  */
 void
 zkl_entry_settle_idle(ZklEntry *entry)
@@ -182,13 +185,17 @@ zkl_entry_settle_idle(ZklEntry *entry)
 	Assert(zkl_entry_is_idle(entry));
 	if (!shall_linger(entry))
 		zkl_entry_give_up(entry);
-	else if (!entry->timer_armed ||
-			 entry->armed_for > entry->idle_at + ZKL_MS(zkl_linger))
-		zkl_entry_ask_worker(entry);
+	else
+	{
+		entry->lingers = true;
+		if (!entry->timer_armed ||
+			entry->armed_for > entry->idle_at + ZKL_MS(zkl_linger))
+			zkl_entry_ask_worker(entry);
+	}
 }
 
 /*
- * A lease that no claim holds is not idle while a claim needs leases: it is
+ * While a claim needs leases, a lease that no claim holds is not idle: it is
  * one of those that the claim is collecting.
  */
 bool
@@ -200,20 +207,54 @@ zkl_entry_is_idle(const ZklEntry *entry)
 }
 
 /*
- * A ticket that lingers must keep no client waiting.  One whose znode says
- * that the lock is in use must not linger, because that text stays true until
- * its end.  And a ticket with no numbers left for tokens can serve no claim.
+ * A ticket may linger only if no other client waits for it.  A ticket whose
+ * znode says that the lock is in use must not linger, because that text stays
+ * true until the ticket's end.  And a ticket without numbers left for tokens
+ * can serve no claim.
  *
  * A session may make any number of tickets linger, because
- * zklock.max_locks_per_backend bounds only what it holds.  So kept.h bounds what
- * a role keeps.
+ * zklock.max_locks_per_backend bounds only what it holds.  So lingerquota.h bounds
+ * the tickets that linger for a role.
  */
 static bool
 shall_linger(ZklEntry *entry)
 {
-	return entry->comes_back && zkl_linger > 0 && !entry->contended &&
+	return entry->comes_back && zkl_linger > 0 && pays_to_linger(entry) &&
+		!entry->contended &&
 		!entry->answered && !entry->revoked && entry->claim_number < ZKL_CLAIM_NUMBER_MAX &&
-		zkl_kept_begin(entry);
+		zkl_linger_quota_begin(entry);
+}
+
+/* Leases linger wherever a semaphore comes back: any server may take any of them. */
+static bool
+pays_to_linger(const ZklEntry *entry)
+{
+	const ZklComeback *comeback = zkl_entry_comeback(entry);
+
+	return comeback == NULL || zkl_comeback_pays(comeback);
+}
+
+ZklComeback *
+zkl_entry_comeback(const ZklEntry *entry)
+{
+	ZklRecent  *recent = zkl_lock_table_recent(entry->hash);
+
+	return entry->semaphore == NULL && recent->hash == entry->hash ?
+		&recent->comeback : NULL;
+}
+
+ZklComeback *
+zkl_entry_begin_comeback(const ZklEntry *entry)
+{
+	ZklRecent  *recent = zkl_lock_table_recent(entry->hash);
+
+	if (recent->hash != entry->hash)
+	{
+		recent->hash = entry->hash;
+		recent->released_at = 0;
+		zkl_comeback_start(&recent->comeback, entry->znode);
+	}
+	return &recent->comeback;
 }
 
 bool
@@ -224,9 +265,10 @@ zkl_entry_tenure_is_over(const ZklEntry *entry, int64 now)
 }
 
 /*
- * Readers that join one after the other would keep a writer on another server
- * waiting for ever.  But a contended ticket lists no more, so that writer may
- * be gone: the worker lists once more, and wakes the claims if so.
+ * If readers could always join, they would keep a writer on another server
+ * waiting for ever.  But a contended ticket no longer lists the directory, so
+ * that writer may be gone: the worker lists once more, and wakes the claims
+ * if so.
  */
 bool
 zkl_entry_may_join(ZklEntry *entry, int64 now)
@@ -245,12 +287,17 @@ void
 zkl_entry_count_claim(ZklEntry *entry, const ZklEntry *lock, int64 now)
 {
 	ZklRecent  *recent = zkl_lock_table_recent(lock->hash);
+	ZklComeback *comeback = zkl_entry_comeback(entry);
 
 	entry->claim_number++;
+	if (entry->lingers && comeback != NULL)
+		zkl_comeback_used(comeback);
+	entry->lingers = false;
 
 	/*
-	 * Another path may have the same slot, so the hash must agree.  Two paths
-	 * with one hash do no harm: a ticket lingers, or does not.
+	 * Another path may use the same slot, so the hash must agree.  If two
+	 * paths have one hash, a ticket lingers or does not linger by mistake,
+	 * which does no harm.
 	 */
 	entry->comes_back = is_within_linger(lock->released_at, now) ||
 		(recent->hash == lock->hash && is_within_linger(recent->released_at, now));
@@ -264,7 +311,7 @@ is_within_linger(int64 released_at, int64 now)
 
 /*
  * ZooKeeper gives each later znode a greater czxid, so later tickets have
- * greater tokens.  The lower bits tell the claims on one ticket apart.
+ * greater tokens.  The lower bits distinguish the claims on one ticket.
  */
 int64
 zkl_entry_token(const ZklEntry *entry)
@@ -280,7 +327,7 @@ zkl_entry_downgrade(ZklEntry *entry)
 		return;
 
 	/*
-	 * From here on no writer is granted.  The worker finds that the entry's
+	 * From here on, no writer is granted.  The worker finds that the entry's
 	 * mode differs from the ticket's, and changes the znode.
 	 */
 	entry->mode = ZKL_MODE_READ;
@@ -288,8 +335,8 @@ zkl_entry_downgrade(ZklEntry *entry)
 }
 
 /*
- * The worker creates the znode under a name that says the mode.  Once the
- * worker has looked, a ticket of another mode takes another znode.
+ * The name of the znode contains the mode.  So once the worker has looked, a
+ * ticket of another mode needs another znode.
  */
 void
 zkl_entry_change_mode(ZklEntry *entry, ZklMode mode)
@@ -325,7 +372,7 @@ zkl_entry_holder(const ZklEntry *entry)
 			continue;
 
 		/*
-		 * The znode names this backend already, so the worker has nothing to
+		 * The znode already names this backend, so the worker has nothing to
 		 * write as long as this claim is held.
 		 */
 		if (strcmp(claim->about, entry->about) == 0)
@@ -357,7 +404,7 @@ zkl_entry_want(ZklEntry *entry, ZklMode mode)
 
 	/*
 	 * Until the worker looks, backends may change the request or take it back
-	 * without a word to ZooKeeper.
+	 * without any request to ZooKeeper.
 	 */
 	entry->seen = false;
 	zkl_entry_ask_worker(entry);
@@ -375,16 +422,16 @@ zkl_entry_withdraw(ZklEntry *entry)
 }
 
 /*
- * WANTED -> NONE.  The worker has not looked at the request yet, and perhaps
- * there is no worker.  If the worker has just taken the entry off its list, it
- * will still look, and find nothing to do.  The same holds if the entry has
- * come back to the list since.  So the entry must not be removed before the
- * worker has looked.
+ * WANTED -> NONE.  The worker has not looked at the request yet, or there is
+ * no worker.  If the worker has just taken the entry off its list, it will
+ * still look, and find nothing to do, even if the entry has been put back on
+ * the list since.  So the entry must not be removed before the worker has
+ * looked.
  */
 static void
 take_back(ZklEntry *entry)
 {
-	ZklSessionInfo *session = &zkl_lock_table->session[entry->session];
+	ZklSessionInfo *session = &zkl_session_info[entry->session];
 
 	Assert(entry->state == ZKL_ENTRY_WANTED && !entry->seen);
 	zkl_entry_become_none(entry);
@@ -408,11 +455,11 @@ zkl_entry_give_up(ZklEntry *entry)
 		zkl_lock_stat_given_up(entry);
 
 	/*
-	 * A lease leaves its list at once, so no claim takes it, and another
+	 * A lease leaves its list at once, so that no claim takes it, and another
 	 * lease may be requested in its place.
 	 */
 	entry->state = ZKL_ENTRY_RELEASING;
-	zkl_kept_end(entry);
+	zkl_linger_quota_end(entry);
 	if (entry->semaphore != NULL)
 		zkl_entry_unlink_lease(entry);
 	zkl_entry_ask_worker(entry);
@@ -424,7 +471,7 @@ zkl_entry_unlink_lease(ZklEntry *lease)
 	Assert(LWLockHeldByMeInMode(zkl_lock_table_partition(lease->hash),
 								LW_EXCLUSIVE));
 
-	/* A lease that was given up or lost before is in no list any more. */
+	/* A lease that was already given up or lost is in no list. */
 	if (lease->lease_link.next == NULL)
 		return;
 	dlist_delete(&lease->lease_link);
@@ -434,11 +481,13 @@ zkl_entry_unlink_lease(ZklEntry *lease)
 	lease->holder = NULL;
 	lease->nheld = 0;
 
-	lease->semaphore->nleases--;
+	/* Without a lease, this server does not watch the limit. */
+	if (--lease->semaphore->nleases == 0)
+		lease->semaphore->stored = ZKL_LIMIT_NONE;
 
 	/*
-	 * Without a lease here, other clients may make the path another kind of
-	 * lock.
+	 * Without a lease of this server, other clients may make the path another
+	 * kind of lock.
 	 */
 	if (lease->owned_at != 0 && --lease->semaphore->nowned == 0)
 		lease->semaphore->surveyed = false;
@@ -448,7 +497,7 @@ void
 zkl_entry_become_none(ZklEntry *entry)
 {
 	entry->state = ZKL_ENTRY_NONE;
-	zkl_kept_end(entry);
+	zkl_linger_quota_end(entry);
 	entry->znode[0] = '\0';
 	entry->contended = false;
 	entry->answered = false;
@@ -458,7 +507,7 @@ zkl_entry_become_none(ZklEntry *entry)
 	{
 		/*
 		 * The backend that was collecting this lease must request another
-		 * one: the worker does not do so by itself.
+		 * one; the worker does not do so.
 		 */
 		zkl_entry_unlink_lease(entry);
 		zkl_entry_wake_needing(entry);
@@ -474,7 +523,7 @@ zkl_entry_set_needs_ticket(ZklClaim *claim, bool needs_ticket)
 		claim->entry->nneeding += needs_ticket ? 1 : -1;
 		Assert(claim->entry->nneeding >= 0);
 
-		/* The ticket may begin or cease to stand by. */
+		/* This may change whether the ticket stands by. */
 		if (claim->entry->leader != NULL)
 			zkl_entry_ask_worker(claim->entry);
 	}
@@ -484,34 +533,71 @@ zkl_entry_set_needs_ticket(ZklClaim *claim, bool needs_ticket)
 void
 zkl_entry_wake_needing(ZklEntry *entry)
 {
+	int			left;
 	dlist_iter	iter;
 
 	Assert(LWLockHeldByMe(zkl_lock_table_partition(entry->hash)));
 	if (entry->semaphore != NULL)
 		entry = entry->semaphore;
-	if (entry->nneeding == 0)
+	left = entry->nneeding;
+	if (left == 0)
 		return;
 
-	/* A backend that is woken looks again at what it waits for. */
+	/*
+	 * A backend that wakes up looks again at what it waits for.  Many
+	 * detached claims may come after the last one that needs the ticket.
+	 */
 	dlist_foreach(iter, &entry->claims)
 	{
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 
-		if (claim->needs_ticket)
-			wake_later(zkl_lock_table_latch(claim));
+		if (!claim->needs_ticket)
+			continue;
+		wake_later(zkl_lock_table_latch(claim));
+		if (--left == 0)
+			break;
 	}
 }
 
+/* Claims are in the order in which they began. */
+ZklClaim *
+zkl_entry_first_detached(const ZklEntry *entry)
+{
+	dlist_iter	iter;
+
+	if (entry->ndetached == 0)
+		return NULL;
+	dlist_foreach(iter, &unconstify(ZklEntry *, entry)->claims)
+	{
+		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		if (claim->detached != 0 && claim->state == ZKL_CLAIM_WAITING)
+			return claim;
+	}
+	return NULL;
+}
+
+void
+zkl_entry_pass_turn(ZklEntry *entry)
+{
+	ZklClaim   *next;
+
+	entry->ndetached--;
+	next = zkl_entry_first_detached(entry);
+	if (next != NULL)
+		wake_later(zkl_lock_table_latch(next));
+}
+
 /*
- * Ask the worker to look at this entry.  The entry is not removed before that:
- * in_work stays set until the worker looks, also after the worker took the
- * entry off the list.  If the worker itself calls this, it looks before it
- * sleeps again.
+ * Put the entry on the worker's list, and wake the worker.  The entry is not
+ * removed before the worker has looked: in_work stays set until then, also
+ * after the worker took the entry off the list.  If the worker itself calls
+ * this, it looks before it sleeps again.
  */
 void
 zkl_entry_ask_worker(ZklEntry *entry)
 {
-	ZklSessionInfo *session = &zkl_lock_table->session[entry->session];
+	ZklSessionInfo *session = &zkl_session_info[entry->session];
 	Latch	   *latch = session == zkl_session_info_mine ? NULL :
 	zkl_lock_table_worker_latch(entry->session);
 
@@ -556,9 +642,9 @@ zkl_entry_remove_if_unused(ZklEntry *entry)
 }
 
 /*
- * Leases that were given up are counted in nlinked, but not in nleases.  Those
- * of them that are stuck are in nstuck, with the entry's own ticket if that
- * is.
+ * Leases that were given up are counted in nlinked, but not in nleases.  The
+ * stuck ones among them are in nstuck, and so is the entry's own ticket if it
+ * is stuck.
  */
 bool
 zkl_entry_is_releasing(const ZklEntry *entry)

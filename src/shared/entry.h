@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * entry.h
- *	  The changes of an entry and its ticket: one function for each arrow.
+ *	  The changes of an entry and its ticket: one function for each change.
  *
- * The states and the arrows are in lockentry.h.  Callers hold the entry's
- * partition, exclusively, unless the comment of a function says otherwise.  No
- * function raises an error.
+ * lockentry.h has the states and their changes.  Callers hold the entry's
+ * partition, exclusively, unless the comment of a function says otherwise.
+ * No function raises an error.
  *
  * src/shared/entry.h
  *
@@ -18,9 +18,9 @@
 
 /*
  * Lock an entry's partition, exclusively, and unlock it.  The caller holds no
- * partition before the first.  The second takes the hash, because the entry
- * may be gone by then; and it wakes the processes that the functions below have
- * to wake.
+ * partition before the first.  zkl_entry_unlock takes the hash, because the
+ * entry may be gone by then.  It also sets the latches of the processes that
+ * the functions below wake.
  */
 extern void zkl_entry_lock(const ZklEntry *entry);
 extern void zkl_entry_unlock(uint32 hash);
@@ -29,9 +29,10 @@ extern void zkl_entry_unlock(uint32 hash);
 extern void zkl_entry_want(ZklEntry *entry, ZklMode mode);
 
 /*
- * The claim that the ticket's znode names next.  If the backend that it names
- * now holds the lock, that backend's claim; else the first claim that holds
- * it; NULL if no claim does.  A shared lock on the partition is enough.
+ * The claim whose backend the ticket's znode must name.  If the backend that
+ * it names now holds the lock, that backend's claim; else the first claim
+ * that holds the lock; NULL if there is none.  A shared lock on the partition
+ * is enough.
  */
 extern const ZklClaim *zkl_entry_holder(const ZklEntry *entry);
 
@@ -39,15 +40,15 @@ extern const ZklClaim *zkl_entry_holder(const ZklEntry *entry);
  * Remember that this backend requested the ticket, for the text of its znode.
  * "plain": the ticket will serve no superuser, because the claim that requests
  * it does not belong to one.  "together": the backend has requested other
- * tickets at the same time, and so this one goes behind those for which other
- * backends wait.
+ * tickets at the same time, so this one goes behind the tickets for which
+ * other backends wait.
  */
 extern void zkl_entry_note_asker(ZklEntry *entry, bool only_tries, bool plain,
 								 bool together, const char *about);
 
 /*
- * May the ticket serve this claim?  The modes must fit.  And a ticket whose
- * znode says that it serves no superuser must not serve one, because
+ * May the ticket serve this claim?  Its mode must fit.  If its znode says
+ * that it serves no superuser, it must not serve one, because
  * zk_lock_force_release() trusts that text.
  */
 extern bool zkl_entry_serves(const ZklEntry *entry, const ZklClaim *claim);
@@ -61,14 +62,14 @@ extern void zkl_entry_withdraw(ZklEntry *entry);
 /*
  * A claim needs a ticket of another mode.  If the worker has not looked at the
  * entry yet, this changes the wanted mode.  Otherwise it gives the ticket up,
- * unless a claim holds the lock; the caller asks again when that claim has
+ * unless a claim holds the lock; the caller calls again when that claim has
  * ended.
  */
 extern void zkl_entry_change_mode(ZklEntry *entry, ZklMode mode);
 
 /*
- * No claim writes any more: let other servers read, too.  Does nothing unless
- * the server owns a ticket that writes.
+ * No claim of this server writes any more, so let other servers read.  Does
+ * nothing unless the server owns a writer's ticket.
  */
 extern void zkl_entry_downgrade(ZklEntry *entry);
 
@@ -79,33 +80,50 @@ extern void zkl_entry_downgrade(ZklEntry *entry);
 extern void zkl_entry_settle(ZklEntry *entry, int64 now);
 
 /*
- * The same for an owned ticket without a claim: let it linger, or give it up.
+ * The same for an owned ticket that no claim holds: let it linger, or give it
+ * up.
  */
 extern void zkl_entry_settle_idle(ZklEntry *entry);
 
 /*
- * May one more claim share the lock with its present holders?  Not if other
- * clients have waited for the ticket's tenure.  Then this asks the worker
- * whether they still do.
+ * May one more claim share the lock with its present holders?  It may not if
+ * other clients have waited for the ticket's tenure.  In that case, this
+ * makes the worker check whether they still wait.
  */
 extern bool zkl_entry_may_join(ZklEntry *entry, int64 now);
 
 /*
  * The ticket of "entry" serves one more claim on "lock".  The two differ if
- * the ticket is of a lease; then "lock" is the semaphore.
+ * it is the ticket of a lease; then "lock" is the semaphore.
  */
 extern void zkl_entry_count_claim(ZklEntry *entry, const ZklEntry *lock,
 								  int64 now);
+
+/*
+ * Whether it pays that the entry's tickets linger.  NULL: not known, or the entry
+ * is a lease.
+ */
+extern ZklComeback *zkl_entry_comeback(const ZklEntry *entry);
+
+/* The same, known from now on.  Not of a lease. */
+extern ZklComeback *zkl_entry_begin_comeback(const ZklEntry *entry);
 extern int64 zkl_entry_token(const ZklEntry *entry);
 
 /*
- * Note that a claim waits for the ticket, or no longer waits.  The second
- * wakes all claims that do.
+ * The first function notes that a claim waits for the ticket, or no longer
+ * waits.  The second wakes all claims that wait.
  */
 extern void zkl_entry_set_needs_ticket(ZklClaim *claim, bool needs_ticket);
 extern void zkl_entry_wake_needing(ZklEntry *entry);
 
-/* Ask the worker to look at the entry.  The entry stays until it has. */
+/*
+ * The detached claim that is next to hold the lock, or NULL.  And: a detached claim does
+ * not wait any more, so wake that one.
+ */
+extern ZklClaim *zkl_entry_first_detached(const ZklEntry *entry);
+extern void zkl_entry_pass_turn(ZklEntry *entry);
+
+/* Make the worker look at the entry.  The entry stays until it has looked. */
 extern void zkl_entry_ask_worker(ZklEntry *entry);
 
 /*
@@ -127,24 +145,25 @@ extern bool zkl_entry_is_releasing(const ZklEntry *entry);
 extern bool zkl_entry_remove_if_unused(ZklEntry *entry);
 
 /*
- * Also used by entrystate.c and entrywork.c
+ * Also used by entrystate.c and entryqueue.c
  */
 
 /*
- * Does no claim hold the lock or wait for it?  An owned ticket lingers then.
+ * Does no claim hold the lock or wait for it?  If so, an owned ticket
+ * lingers.
  */
 extern bool zkl_entry_is_idle(const ZklEntry *entry);
 
 /*
- * Is it the turn of other clients?  A ticket whose release has been requested
- * is not handed on within the server: the lock goes to the client that
- * requested it.
+ * Must the server let other clients go first?  A ticket whose release has
+ * been requested is not handed on within the server either: the lock goes to
+ * the client that requested it.
  */
 extern bool zkl_entry_tenure_is_over(const ZklEntry *entry, int64 now);
 
 /*
- * The server does not own the lease any more, or never will.  Does nothing for
- * an entry that is no lease.
+ * The server no longer owns the lease, or never will.  Does nothing for an
+ * entry that is not a lease.
  */
 extern void zkl_entry_unlink_lease(ZklEntry *lease);
 

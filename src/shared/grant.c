@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * grant.c
- *	  A claim asks for its lock, and is granted it.
+ *	  A claim requests its lock, and is granted it.
  *
  * lockentry.h has the states of a claim, and says which process makes each
  * change.  The grant itself is hold(), under the lock of the partition.
@@ -20,18 +20,22 @@
 #include "shared/lockstat.h"
 
 static void need_ticket(ZklClaim *claim);
+static void ask_for_other_mode(ZklClaim *claim, bool only_tries,
+							   const char *about);
 static ZklAnswer ask_for_ticket(ZklClaim *claim, bool only_tries,
 								const char *about);
 static ZklAnswer ask_for_leases(ZklClaim *claim, bool only_tries,
 								const char *about);
+static bool suits_limit(const ZklClaim *claim, int usable);
 static void note_asker(ZklClaim *claim, bool only_tries, const char *about);
 static ZklAnswer answer_owned(ZklClaim *claim, int64 now);
+static bool is_its_turn(const ZklClaim *claim);
 static void hold(ZklClaim *claim, uint64 epoch, int64 now);
 
 /*
- * A claim of an old generation must not hold the lock: its local lock does not
- * keep newcomers out, who take that of the new generation.  Claims on leases
- * have no local lock.
+ * A claim of an old generation must not hold the lock.  Its local lock does
+ * not exclude newcomers, because they take the local lock of the new
+ * generation.  Claims on leases have no local lock.
  */
 ZklAnswer
 zkl_grant_request(ZklClaim *claim, bool only_tries, const char *about)
@@ -45,10 +49,20 @@ zkl_grant_request(ZklClaim *claim, bool only_tries, const char *about)
 	if (claim->generation != entry->generation &&
 		claim->mode != ZKL_MODE_LEASE)
 		answer = ZKL_ANSWER_STALE;
+	else if (claim->failure == ZKL_FAILURE_LIMIT)
+	{
+		/* The backend finds out what is wrong, and reports it. */
+		claim->failure = ZKL_FAILURE_NONE;
+		answer = ZKL_ANSWER_STALE;
+	}
 	else if (claim->failure != ZKL_FAILURE_NONE)
 		answer = ZKL_ANSWER_FAILED;
 	else if (pg_atomic_read_u32(&zkl_lock_table->shutting_down))
 		answer = ZKL_ANSWER_SHUTDOWN;
+
+	/* Of the detached claims of a lock, only the first one asks. */
+	else if (claim->detached != 0 && zkl_entry_first_detached(entry) != claim)
+		answer = ZKL_ANSWER_QUEUED;
 	else if (claim->mode == ZKL_MODE_LEASE)
 		answer = ask_for_leases(claim, only_tries, about);
 	else
@@ -61,7 +75,8 @@ zkl_grant_request(ZklClaim *claim, bool only_tries, const char *about)
 }
 
 /*
- * A stuck znode may be gone by now, or can be deleted; the worker finds out.
+ * A stuck znode may be gone by now, or ZooKeeper may allow its delete; let
+ * the worker find out.
  */
 static void
 need_ticket(ZklClaim *claim)
@@ -73,10 +88,10 @@ need_ticket(ZklClaim *claim)
 }
 
 /*
- * Without "about", this takes only what is there: the caller has yet to write
- * the text, and then calls again.  With it, the claim is marked as needing the
- * ticket before the look at the state, under the same lock.  So its backend
- * can sleep after this without missing a wake-up.
+ * Without "about", this only grants what the server owns already; the caller
+ * writes the text, and then calls again.  With "about", it marks the claim as
+ * needing the ticket before it looks at the state, under the same lock.  So
+ * the backend can sleep after this without missing a wake-up.
  */
 static ZklAnswer
 ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
@@ -111,43 +126,46 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 		case ZKL_ENTRY_QUEUED:
 
 			/*
-			 * The local lock admits no two claims of different modes.  So the
-			 * claim that requested this ticket has ended, as a rule, and this
+			 * The local lock excludes two claims of different modes.  So the
+			 * claim that requested this ticket has usually ended, and this
 			 * claim waited behind it.
 			 */
 			if (about != NULL && entry->mode != claim->mode)
-			{
-				note_asker(claim, only_tries, about);
-				zkl_entry_change_mode(entry, claim->mode);
-			}
+				ask_for_other_mode(claim, only_tries, about);
 			else if (entry->state == ZKL_ENTRY_QUEUED)
 				return only_tries && entry->asking ? ZKL_ANSWER_ASKING :
 					ZKL_ANSWER_QUEUED;
 			break;
 		case ZKL_ENTRY_OWNED:
+			if (!is_its_turn(claim))
+				return ZKL_ANSWER_QUEUED;
 
 			/*
-			 * A reader's ticket does not serve a writer, and a plain one no
-			 * superuser.  While claims hold such a ticket, it must stay; the
-			 * last of them to end wakes this backend.
+			 * A reader's ticket cannot serve a writer, and a plain one cannot
+			 * serve a superuser.  The ticket must stay while claims hold it;
+			 * when the last of them ends, it wakes this backend.
 			 */
 			if (zkl_entry_serves(entry, claim))
 				return answer_owned(claim, zkl_now());
 			if (entry->nheld > 0)
 				return ZKL_ANSWER_QUEUED;
 			if (about != NULL)
-			{
-				note_asker(claim, only_tries, about);
-				zkl_entry_change_mode(entry, claim->mode);
-			}
+				ask_for_other_mode(claim, only_tries, about);
 			break;
 	}
 	return ZKL_ANSWER_NONE;
 }
 
+static void
+ask_for_other_mode(ZklClaim *claim, bool only_tries, const char *about)
+{
+	note_asker(claim, only_tries, about);
+	zkl_entry_change_mode(claim->entry, claim->mode);
+}
+
 /*
- * Other claims, superusers' as well, may join a ticket that reads at any time,
- * so it is never plain.
+ * Other claims may join a reader's ticket at any time, also those of
+ * superusers.  So a reader's ticket is never plain.
  */
 static void
 note_asker(ZklClaim *claim, bool only_tries, const char *about)
@@ -155,13 +173,15 @@ note_asker(ZklClaim *claim, bool only_tries, const char *about)
 	zkl_entry_note_asker(claim->entry, only_tries,
 						 !claim->superuser && claim->mode != ZKL_MODE_READ,
 						 claim->together, about);
+	claim->entry->role = claim->login;	/* also where the owner process asks */
 }
 
 /*
- * The server owns the lock.  This backend has the local lock, so another claim
- * is in the way only in three cases.  Its backend released the local lock with
- * pg_advisory_unlock_all(), or is about to end, or has the local lock of an
- * old generation.  That backend will wake this one.
+ * The server owns the lock.  This backend has the local lock, so another
+ * backend's claim can hold the lock only in three cases: that backend has released
+ * the local lock with pg_advisory_unlock_all(), or is about to end, or has the
+ * local lock of an old generation.  Detached claims, their uses, and the leader
+ * process's claim have no local lock at all.  The end of such a claim wakes this one.
  */
 static ZklAnswer
 answer_owned(ZklClaim *claim, int64 now)
@@ -169,21 +189,23 @@ answer_owned(ZklClaim *claim, int64 now)
 	ZklEntry   *entry = claim->entry;
 
 	/*
-	 * Readers share the lock only with readers, and not past the tenure. Else
-	 * a writer on another server would wait for ever.
+	 * Readers share the lock only with readers, and not after the tenure.
+	 * Otherwise a writer on another server could wait for ever.
 	 */
 	if (entry->nheld > 0 &&
 		(entry->exclusive || claim->mode != ZKL_MODE_READ ||
 		 !zkl_entry_may_join(entry, now)))
 		return ZKL_ANSWER_QUEUED;
 
-	/* The session may have expired, and another client may own the lock. */
+	/*
+	 * The session may have expired, and then another client may own the lock.
+	 */
 	if (zkl_session_info_is_in_doubt(entry->epoch, entry->session, now))
 		return ZKL_ANSWER_DOUBT;
 
 	/*
-	 * One more claim would get a token that belongs to the next czxid.  A new
-	 * ticket has a greater czxid, and counts from the beginning.
+	 * The token of one more claim would be one of the next czxid.  A new
+	 * ticket has a greater czxid, and its numbers start again.
 	 */
 	if (entry->claim_number >= ZKL_CLAIM_NUMBER_MAX)
 	{
@@ -192,6 +214,34 @@ answer_owned(ZklClaim *claim, int64 now)
 	}
 	hold(claim, entry->epoch, now);
 	return ZKL_ANSWER_HELD;
+}
+
+/*
+ * The local lock decides between backends, but a detached claim has none, and neither
+ * has the leader process's.  So detached claims and backends that need the ticket go in
+ * the order in which they began, and the leader process's after those that began before
+ * it.  The claim that goes first wakes the others at its end.
+ */
+static bool
+is_its_turn(const ZklClaim *claim)
+{
+	const ZklEntry *entry = claim->entry;
+	bool		is_unlocked = claim->detached != 0 || claim == entry->leader;
+	dlist_iter	iter;
+
+	if (entry->ndetached == 0 && !is_unlocked)
+		return true;
+	dlist_foreach(iter, &unconstify(ZklEntry *, entry)->claims)
+	{
+		const ZklClaim *other = dlist_container(ZklClaim, link, iter.cur);
+
+		if (other == claim)
+			break;
+		if (other->state == ZKL_CLAIM_WAITING && other->needs_ticket &&
+			(other->detached != 0 || is_unlocked))
+			return false;
+	}
+	return true;
 }
 
 bool
@@ -203,24 +253,30 @@ zkl_grant_owned(ZklClaim *claim, int64 now)
 		answer_owned(claim, now) == ZKL_ANSWER_HELD;
 }
 
-/* The claim holds the inner mutex, or finds enough leases without it. */
+/*
+ * Either the claim's backend holds the inner mutex, or this server has enough
+ * leases without it.
+ */
 static ZklAnswer
 ask_for_leases(ZklClaim *claim, bool only_tries, const char *about)
 {
 	ZklEntry   *semaphore = claim->entry;
-	ZklSessionInfo *session = &zkl_lock_table->session[semaphore->session];
+	ZklSessionInfo *session = &zkl_session_info[semaphore->session];
 	uint64		epoch = pg_atomic_read_u64(&session->epoch);
+	int			usable = zkl_leases_usable(semaphore, epoch);
 	int64		now = zkl_now();
 
+	if (!suits_limit(claim, usable))
+		return ZKL_ANSWER_STALE;
 	/* A try must not take leases already collected for a waiter. */
 	if (only_tries && semaphore->nneeding > (claim->needs_ticket ? 1 : 0))
 		return ZKL_ANSWER_QUEUED;
-	if (zkl_leases_usable(semaphore, epoch) >= claim->quantity)
+	if (usable >= claim->quantity)
 	{
 		/*
-		 * This reads the epoch again.  If the session has expired since the
-		 * first look, the leases are gone, although the worker has not come
-		 * to them.
+		 * Check the epoch again.  If the session has expired since the first
+		 * look, the leases are gone, even if the worker has not processed
+		 * them yet.
 		 */
 		if (zkl_session_info_is_in_doubt(epoch, semaphore->session, now))
 			return ZKL_ANSWER_DOUBT;
@@ -244,7 +300,21 @@ ask_for_leases(ZklClaim *claim, bool only_tries, const char *about)
 		ZKL_ANSWER_QUEUED;
 }
 
-/* "epoch" is that of the ticket, or of the leases. */
+/*
+ * A claim that names no limit must not take leases that were acquired without a
+ * stored one.  A claim that names another than the stored one is refused.
+ */
+static bool
+suits_limit(const ZklClaim *claim, int usable)
+{
+	int			stored = claim->entry->stored;
+
+	if (claim->limit == 0)
+		return stored != ZKL_LIMIT_NONE || usable == 0;
+	return stored == ZKL_LIMIT_NONE || stored == claim->limit;
+}
+
+/* "epoch" is the epoch of the ticket, or of the leases. */
 static void
 hold(ZklClaim *claim, uint64 epoch, int64 now)
 {
@@ -254,9 +324,12 @@ hold(ZklClaim *claim, uint64 epoch, int64 now)
 	Assert(claim->mode == ZKL_MODE_LEASE || entry->state == ZKL_ENTRY_OWNED);
 	Assert(claim->mode == ZKL_MODE_READ || claim->mode == ZKL_MODE_LEASE ||
 		   entry->nheld == 0);
-	ZKL_FAULT_POINT("hold-begun");	/* under the partition's lock */
+	ZKL_FAULT_POINT("hold-begun");	/* while the partition is locked */
 
-	/* zkl_leases_settle() keeps leases for the claims that still need some. */
+	/*
+	 * Do this after the grant: zkl_leases_settle() keeps leases for the
+	 * claims that still need some.
+	 */
 	zkl_entry_set_needs_ticket(claim, false);
 	entry->nwaiting--;
 	entry->nheld++;
@@ -265,10 +338,12 @@ hold(ZklClaim *claim, uint64 epoch, int64 now)
 	zkl_lock_stat_granted(claim, now);
 	claim->state = ZKL_CLAIM_HELD;
 	claim->since = now;
+	if (claim->detached != 0)
+		zkl_entry_pass_turn(entry);
 
 	/*
-	 * If the session's epoch changes, the claim counts as in doubt at once,
-	 * and as lost when the worker has marked it.
+	 * From now on, if the session's epoch changes, the claim counts as in
+	 * doubt at once, and as lost when the worker has marked it.
 	 */
 	claim->epoch = epoch;
 	zkl_lock_table->nclaims[entry->hash % ZKL_PARTITIONS]++;
@@ -283,14 +358,28 @@ hold(ZklClaim *claim, uint64 epoch, int64 now)
 	claim->token = zkl_entry_token(entry);
 
 	/*
-	 * A ticket that writes serves this server's readers, but keeps readers of
-	 * other servers waiting.  Only other clients in the queue make a
-	 * downgrade worth its write.
+	 * A writer's ticket serves this server's readers, but keeps readers of
+	 * other servers waiting.  A downgrade is worth its write only if other
+	 * clients queue.
 	 */
 	if (claim->mode != ZKL_MODE_READ)
 		entry->exclusive = true;
 	else if (entry->contended)
 		zkl_entry_downgrade(entry);
+}
+
+/* The lock has a holder already, so no other claim takes this for a grant. */
+void
+zkl_grant_use(ZklClaim *claim, const ZklClaim *detached)
+{
+	Assert(claim->entry == detached->entry);
+	claim->entry->nwaiting--;
+	claim->entry->nheld++;
+	claim->state = ZKL_CLAIM_HELD;
+	claim->is_use = true;
+	claim->epoch = detached->epoch;
+	claim->token = detached->token;
+	claim->lease_until = detached->lease_until;
 }
 
 bool
@@ -302,9 +391,8 @@ zkl_grant_at_once(ZklClaim *claim)
 	zkl_entry_lock(semaphore);
 
 	/*
-	 * This claim overtakes no backend if it is the only one that waits.
-	 * Without a survey, the path may be another kind of lock for other
-	 * servers.
+	 * If this is the only claim that waits, it overtakes no backend.  Without
+	 * a survey, the path may be another kind of lock for other servers.
 	 */
 	if (semaphore->nwaiting == 1 && semaphore->surveyed &&
 		!pg_atomic_read_u32(&zkl_lock_table->shutting_down))
@@ -314,14 +402,15 @@ zkl_grant_at_once(ZklClaim *claim)
 }
 
 /*
- * A request that went on would keep a znode in the way of other clients, while
- * the backend waits for the inner mutex again.
+ * Give the requests up.  Otherwise they would keep a znode in the queue
+ * before other clients, while the backend waits for the inner mutex again.
+ * The leases that are there may be of another limit.
  */
 void
-zkl_grant_stop_asking(ZklClaim *claim)
+zkl_grant_begin_anew(ZklClaim *claim)
 {
 	zkl_entry_lock(claim->entry);
 	zkl_entry_set_needs_ticket(claim, false);
-	zkl_leases_settle(claim->entry);
+	zkl_leases_retire(claim->entry);
 	zkl_entry_unlock(claim->entry->hash);
 }

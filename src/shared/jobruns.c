@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * jobruns.c
- *	  The runs of jobs that this server has: what their records have to say.
+ *	  The runs of jobs on this server, whose begin and end must be recorded.
  *
  * States, their changes and the lock are described in jobruns.h.
  *
@@ -13,21 +13,18 @@
 
 #include "miscadmin.h"
 #include "port/atomics.h"
-#include "storage/ipc.h"
-#include "storage/lwlock.h"
 #include "storage/proc.h"
+#include "storage/shmem.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
 #include "shared/jobruns.h"
 #include "shared/locktable.h"
-#include "shared/share.h"
-
-#define TRANCHE_NAME	"zklock jobs"
+#include "shared/rolequota.h"
 
 /*
- * A backend begins one run at a time.  The rest is for backends with several
- * runs, and for runs whose end ZooKeeper has not confirmed yet.
+ * A backend runs one job at a time.  The other places are for backends with
+ * several runs, and for runs whose end ZooKeeper has not confirmed yet.
  */
 #define SLOTS_PER_BACKEND	2
 
@@ -41,41 +38,27 @@ typedef struct JobRuns
 
 static JobRuns *runs = NULL;
 
-static Size shared_size(void);
 static int	free_slot(void);
 static bool is_pending(const ZklJobRun *run);
 static void set_state(ZklJobRun *run, ZklJobRunState state);
 static bool has_serial(const ZklJobRun *run, uint32 serial);
 static bool was_written(const ZklJobRun *run);
 
-void
-zkl_job_runs_request(void)
-{
-	RequestAddinShmemSpace(shared_size());
-	RequestNamedLWLockTranche(TRANCHE_NAME, 1);
-}
-
-void
-zkl_job_runs_startup(void)
-{
-	bool		found;
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	runs = ShmemInitStruct(TRANCHE_NAME, shared_size(), &found);
-	if (!found)
-	{
-		memset(runs, 0, shared_size());
-		runs->lock = &GetNamedLWLockTranche(TRANCHE_NAME)->lock;
-		pg_atomic_init_u32(&runs->npending, 0);
-	}
-	LWLockRelease(AddinShmemInitLock);
-}
-
-static Size
-shared_size(void)
+Size
+zkl_job_runs_size(void)
 {
 	return add_size(offsetof(JobRuns, slots),
 					mul_size(zkl_job_runs_number(), sizeof(ZklJobRun)));
+}
+
+void
+zkl_job_runs_attach(void *memory, LWLockPadded *locks, bool is_new)
+{
+	runs = memory;
+	if (!is_new)
+		return;
+	runs->lock = &locks->lock;
+	pg_atomic_init_u32(&runs->npending, 0);
 }
 
 int
@@ -85,8 +68,9 @@ zkl_job_runs_number(void)
 }
 
 /*
- * The caller holds the lock of the slots.  Each change begins a new serial, so
- * replies to earlier requests are recognized.
+ * Change the state.  The caller holds the lock of the slots.  Each change
+ * begins a new serial, so that the worker recognizes replies to earlier
+ * requests.
  */
 static void
 set_state(ZklJobRun *run, ZklJobRunState state)
@@ -101,7 +85,7 @@ set_state(ZklJobRun *run, ZklJobRunState state)
 		pg_atomic_fetch_sub_u32(&runs->npending, 1);
 }
 
-/* A slot in one of these states waits for the worker. */
+/* Does a slot in this state wait for the worker? */
 static bool
 is_pending(const ZklJobRun *run)
 {
@@ -156,9 +140,9 @@ zkl_job_runs_take(const char *path, int session, const ZklJobRecord *record,
 }
 
 /*
- * A slot that this backend may take.  Runs whose end is still to be written
- * count for their role, too, although their backends may be gone.  The caller
- * holds the lock of the slots.
+ * Find a slot that this backend may take.  Runs whose end is still to be
+ * written also count for their role, even if their backends are gone.  The
+ * caller holds the lock of the slots.
  */
 static int
 free_slot(void)
@@ -177,12 +161,12 @@ free_slot(void)
 		else
 			mine += runs->slots[i].role == MyProc->roleId;
 	}
-	return zkl_share_allows(mine, nfree) ? found : ZKL_JOBRUNS_NONE;
+	return zkl_role_quota_allows(mine, nfree) ? found : ZKL_JOBRUNS_NONE;
 }
 
 /*
  * This reads the slot without its lock.  If the run has ended since, and the
- * slot is another run's, the call wakes a worker for nothing.
+ * slot now has another run, this wakes a worker needlessly.
  */
 void
 zkl_job_runs_ask(int slot)
@@ -199,8 +183,8 @@ zkl_job_runs_ask_again(int slot, const ZklJobRecord *record,
 	LWLockAcquire(runs->lock, LW_EXCLUSIVE);
 
 	/*
-	 * The run may have ended with its claim meanwhile.  Then the slot may be
-	 * another run's.
+	 * The run may have ended with its claim meanwhile, and the slot may have
+	 * another run.
 	 */
 	if (run->state == ZKL_JOBRUN_ANSWERED &&
 		strcmp(run->record.run, record->run) == 0)
@@ -223,7 +207,10 @@ zkl_job_runs_answer(int slot, const char *id, ZklJobAnswer *answer,
 
 	LWLockAcquire(runs->lock, LW_SHARED);
 
-	/* The run may have ended with its claim, and the slot may be reused. */
+	/*
+	 * The run may have ended with its claim, and the slot may have another
+	 * run.
+	 */
 	if (strcmp(run->record.run, id) != 0 ||
 		run->state == ZKL_JOBRUN_FREE || run->state == ZKL_JOBRUN_ENDED)
 		*answer = ZKL_JOB_ANSWER_ENDED;
@@ -240,8 +227,9 @@ zkl_job_runs_answer(int slot, const char *id, ZklJobAnswer *answer,
 }
 
 /*
- * If the start has not been answered, it may still be written.  And after every
- * answer but CHANGED, an earlier write whose answer was lost may have been done.
+ * The start may still be written if ZooKeeper has not replied to it.  And
+ * after every answer but CHANGED, an earlier write whose reply was lost may
+ * have been done.  In these cases the run is unsure.
  */
 void
 zkl_job_runs_end(int *slot, bool done, bool lost)
@@ -251,7 +239,7 @@ zkl_job_runs_end(int *slot, bool done, bool lost)
 	if (*slot == ZKL_JOBRUNS_NONE)
 		return;
 
-	/* Whatever ends the claim later must not end the run again. */
+	/* Clear it first: what ends the claim later must not end the run again. */
 	*slot = ZKL_JOBRUNS_NONE;
 	LWLockAcquire(runs->lock, LW_EXCLUSIVE);
 	Assert(run->state == ZKL_JOBRUN_STARTING ||
@@ -265,8 +253,8 @@ zkl_job_runs_end(int *slot, bool done, bool lost)
 			!was_written(run);
 
 		/*
-		 * Only a run whose start is certainly written, under a claim that was
-		 * not lost, can have ended well.
+		 * A run can have succeeded only if its start was certainly written,
+		 * and if its claim was not lost.
 		 */
 		run->record.state = done && !run->unsure ? ZKL_JOB_DONE : ZKL_JOB_FAILED;
 		if (run->state == ZKL_JOBRUN_ANSWERED &&
@@ -290,7 +278,10 @@ was_written(const ZklJobRun *run)
  * The worker
  */
 
-/* Whatever asked for the slot before has woken the worker since. */
+/*
+ * This takes no lock.  A process that makes a slot pending wakes the worker
+ * after that, so the worker misses no slot.
+ */
 bool
 zkl_job_runs_any(void)
 {
@@ -298,7 +289,7 @@ zkl_job_runs_any(void)
 }
 
 /*
- * The worker gets a copy, and works on without the lock.  If the run changes
+ * The worker gets a copy, and uses it without the lock.  If the run changes
  * meanwhile, the serial of the copy is out of date.
  */
 bool
@@ -316,8 +307,8 @@ zkl_job_runs_get(int slot, int session, ZklJobRun *run)
 }
 
 /*
- * Both the end of one run and the start of the next write the same record.  So
- * the worker sends the end first.
+ * The end of one run and the start of the next write the same record, so the
+ * worker must send the end first.
  */
 bool
 zkl_job_runs_is_ending(const char *path)
@@ -333,8 +324,8 @@ zkl_job_runs_is_ending(const char *path)
 }
 
 /*
- * A reply to a request that a backend has replaced or ended since must not
- * change the slot.
+ * Find the slot of this request.  A reply to a request that a backend has
+ * replaced or ended since must not change the slot.
  */
 static bool
 has_serial(const ZklJobRun *run, uint32 serial)
@@ -356,7 +347,7 @@ zkl_job_runs_set_answer(int slot, uint32 serial, ZklJobAnswer answer,
 		run->epoch = pg_atomic_read_u64(&zkl_session_info_mine->epoch);
 		run->zookeeper_time = zookeeper_time;
 
-		/* The next write replaces this version of the record. */
+		/* From now on, this version of the record is the one to replace. */
 		if (znode != NULL)
 			run->last = *znode;
 		set_state(run, ZKL_JOBRUN_ANSWERED);

@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * jobruns.h
- *	  The runs of jobs that this server has: what their records have to say.
+ *	  The runs of jobs on this server, whose begin and end must be recorded.
  *
  * A run has a SLOT in shared memory from the moment at which a backend wants
  * its record to be written, until the record says how the run has ended.
- * Backends ask; the worker of the ZooKeeper session that carries the ticket of
- * the job's lock writes.  A slot outlives its backend: a run always ends.
+ * Backends make the requests, and the worker of the ZooKeeper session that
+ * has the ticket of the job's lock writes.  A slot outlives its backend: a
+ * run always ends.
  *
  *		from -> to				by			when
  *		FREE -> STARTING		backend		it holds the job's lock
@@ -23,14 +24,15 @@
  *
  * The claim on the job's lock has the slot's number.  Whatever ends the claim,
  * or loses it, ends the run: as failed, unless its backend has ended the run
- * before.  The worker sends what the record has to say about a run's end
- * before it sends the delete of the ticket.  So the next client that gets the
- * lock finds the end in the record.
+ * before.  The worker writes the end of a run into the record before it
+ * deletes the ticket.  So the next client that gets the lock finds the end in
+ * the record.
  *
  * Writes are conditional on the version of the record.  If the record has
  * another version, the worker reads it, and recognizes its own write by the
- * run's ID.  A run that was lost, or has ended before it is certain whether its
- * start was written, is UNSURE: then the worker reads before it writes.
+ * run's ID.  A run is UNSURE if it was lost, or if it has ended before it was
+ * certain that its start was written.  Then the worker reads before it
+ * writes.
  *
  * Locks.  One LWLock protects all slots.  A process may take it while it holds
  * a partition of the lock table, and takes no other lock of zklock after it.
@@ -44,6 +46,7 @@
 #define ZKL_JOBRUNS_H
 
 #include "datatype/timestamp.h"
+#include "storage/lwlock.h"
 
 #include "protocol/jobrecord.h"
 
@@ -51,7 +54,7 @@
 #define ZKL_JOB_EPOCH \
 	((POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
 
-#define ZKL_JOBRUNS_NONE	(-1)	/* no slot's number */
+#define ZKL_JOBRUNS_NONE	(-1)	/* the number of no slot */
 #define ZKL_JOBRUNS_PER_BACKEND	64
 
 typedef enum ZklJobRunState
@@ -62,22 +65,24 @@ typedef enum ZklJobRunState
 	ZKL_JOBRUN_ENDED
 } ZklJobRunState;
 
-/* What became of the write that begins a run. */
+/* The outcome of the write that begins a run. */
 typedef enum ZklJobAnswer
 {
 	ZKL_JOB_ANSWER_WRITTEN,
-	ZKL_JOB_ANSWER_OVERTAKEN,	/* ... but not over the record that was read */
-	ZKL_JOB_ANSWER_CHANGED,		/* the record is not the one that was read */
+	ZKL_JOB_ANSWER_OVERTAKEN,	/* ... but it did not replace the record that
+								 * was read */
+	ZKL_JOB_ANSWER_CHANGED,		/* not written: the record is not the one that
+								 * was read */
 	ZKL_JOB_ANSWER_AHEAD,		/* the tick is too far in the future */
 	ZKL_JOB_ANSWER_FULL,		/* there are zklock.max_jobs records already */
 	ZKL_JOB_ANSWER_DENIED,		/* ZooKeeper's access control forbids it */
-	ZKL_JOB_ANSWER_REFUSED,		/* by ZooKeeper, for another reason */
+	ZKL_JOB_ANSWER_REFUSED,		/* ZooKeeper refuses it for another reason */
 	ZKL_JOB_ANSWER_DIFFERS,		/* ZooKeeper's servers do not agree about the
 								 * record */
-	ZKL_JOB_ANSWER_ENDED		/* the claim was lost, and with it the run */
+	ZKL_JOB_ANSWER_ENDED		/* the claim was lost, and so was the run */
 } ZklJobAnswer;
 
-/* A record's znode: what it says, and which version it is. */
+/* The znode of a record: its text and version. */
 typedef struct ZklJobZnode
 {
 	bool		exists;
@@ -90,43 +95,45 @@ typedef struct ZklJobZnode
 typedef struct ZklJobRun
 {
 	ZklJobRunState state;
-	uint32		serial;			/* grows whenever the worker has to begin anew */
+	uint32		serial;			/* grows whenever the worker has to begin
+								 * again */
 	int			session;		/* of the ticket */
 	int			proc_number;	/* of the backend */
 	Oid			role;			/* ... and the role that logged in */
-	bool		look;			/* STARTING: the record may have been made
-								 * anew since the backend read it */
+	bool		look;			/* STARTING: the record may have been deleted
+								 * and created again since the backend read it */
 	bool		unsure;
 	char		path[ZKL_PATH_SIZE];
-	ZklJobRecord record;		/* what the worker has to write */
+	ZklJobRecord record;		/* the record that the worker must write */
 	ZklJobZnode last;			/* the record that the write replaces; since
 								 * WRITTEN, version and czxid are the run's */
 
-	/* since ANSWERED */
+	/* from ANSWERED on */
 	ZklJobAnswer answer;
 	uint64		epoch;			/* of the ZooKeeper session */
 	int64		zookeeper_time; /* AHEAD */
 } ZklJobRun;
 
-/* For the shared-memory hooks: once in the postmaster, once in each process. */
-extern void zkl_job_runs_request(void);
-extern void zkl_job_runs_startup(void);
+/* The part of shared memory, for the table in zklock.c. */
+extern Size zkl_job_runs_size(void);
+extern void zkl_job_runs_attach(void *memory, LWLockPadded *locks, bool is_new);
 
 /*
- * For backends.
+ * For backends:
  *
- * mine: how many runs of this backend go on.  It may begin another one only if
- * they are fewer than ZKL_JOBRUNS_PER_BACKEND: when they all end together, the
- * worker writes so in one go, and other backends' requests wait for that.
+ * mine: how many runs this backend has.  It may begin another one only if
+ * they are fewer than ZKL_JOBRUNS_PER_BACKEND: when they all end together,
+ * the worker writes so in one go, and other backends' requests wait for that.
  *
  * take: FREE -> STARTING.  Returns the slot, or ZKL_JOBRUNS_NONE if all are in
- * use, or if the role has its share (share.h).  The caller puts the number into
+ * use, or if the role has its share (rolequota.h).  The caller puts the number into
  * its claim, and then calls ask, which wakes the worker.  ask_again: ANSWERED
  * -> STARTING, to replace this record.
  *
- * answer: false if there is none yet; the backend's latch will be set.  For
- * CHANGED, *last is the record as it is now.  The worker may have ended the
- * run with its claim, so "id" says which run is meant.
+ * answer: get the answer.  False if there is none yet; then the backend's
+ * latch will be set.  For CHANGED, *last is the record as it is now.  "id" is
+ * the ID of the run, because the worker may have ended that run with its
+ * claim.
  */
 extern int	zkl_job_runs_mine(void);
 extern int	zkl_job_runs_take(const char *path, int session,
@@ -139,22 +146,22 @@ extern bool zkl_job_runs_answer(int slot, const char *id, ZklJobAnswer *answer,
 								ZklJobZnode *last, int64 *zookeeper_time);
 
 /*
- * End the run of a claim, if it has one: *slot becomes ZKL_JOBRUNS_NONE.
- * "lost": other clients may have had the lock since.  The caller has locked the
- * claim's partition.
+ * End the run of a claim, if it has one, and set *slot to ZKL_JOBRUNS_NONE.
+ * "lost": other clients may have had the lock since.  The caller has locked
+ * the claim's partition.
  */
 extern void zkl_job_runs_end(int *slot, bool done, bool lost);
 
 /*
- * For the worker.
+ * For the worker:
  *
- * any: may there be slots to work on?  get: a copy of a slot that is STARTING
- * or ENDED, and of this session; false for all others.  is_ending: is a slot
- * of this job ENDED?
+ * any: may there be slots to work on?  get: copy a slot that is STARTING or
+ * ENDED and belongs to this session; false for all others.  is_ending: is a
+ * slot of this job ENDED?
  *
  * set_answer and finish are for the request with this serial; if the slot has
- * another by now, they do nothing.  For WRITTEN, OVERTAKEN and
- * CHANGED the slot takes over *znode.  finish: ENDED -> FREE.
+ * another one by now, they do nothing.  For WRITTEN, OVERTAKEN and CHANGED
+ * the slot takes over *znode.  finish: ENDED -> FREE.
  */
 extern int	zkl_job_runs_number(void);
 extern bool zkl_job_runs_any(void);

@@ -13,9 +13,11 @@
 #include "shared/entry.h"
 #include "shared/leadership.h"
 
+static int64 forbid(ZklClaim *claim);
+
 /*
- * The leader process stands for the server, so its claim names no role.
- * Backends of this server find the claim through the entry.
+ * The leader process acts for the server, so its claim has no role.  Backends
+ * of this server find the claim through the entry.
  */
 void
 zkl_leadership_begin(ZklClaim *claim)
@@ -26,28 +28,16 @@ zkl_leadership_begin(ZklClaim *claim)
 	zkl_entry_unlock(claim->entry->hash);
 }
 
-/*
- * A backend needs the ticket only once it has the local lock.  Claims are in
- * the order in which they began, so those behind the leader's came later.
- */
-bool
-zkl_leadership_is_its_turn(ZklClaim *claim)
+void
+zkl_leadership_allow(ZklClaim *claim, bool may_lead)
 {
-	bool		its_turn = true;
-	dlist_iter	iter;
+	zkl_entry_lock(claim->entry);
+	claim->may_lead = may_lead;
 
-	LWLockAcquire(zkl_lock_table_partition(claim->entry->hash), LW_SHARED);
-	dlist_foreach(iter, &claim->entry->claims)
-	{
-		const ZklClaim *other = dlist_container(ZklClaim, link, iter.cur);
-
-		if (other == claim)
-			break;
-		if (other->state == ZKL_CLAIM_WAITING && other->needs_ticket)
-			its_turn = false;
-	}
-	LWLockRelease(zkl_lock_table_partition(claim->entry->hash));
-	return its_turn;
+	/* A resignation may just have set the pause that is to come. */
+	if (may_lead && !claim->resigned)
+		zkl_leadership_end_pause(claim->entry->path);
+	zkl_entry_unlock(claim->entry->hash);
 }
 
 /* The caller holds the path's partition. */
@@ -60,36 +50,136 @@ find_leader(const char *path, uint32 hash)
 }
 
 ZklClaimStatus
-zkl_leadership_standing(const char *path, int64 margin, int64 *token)
+zkl_leadership_standing(const char *path, int64 margin, int64 *token,
+						int64 *until)
 {
 	uint32		hash = zkl_lock_table_hash(path);
 	LWLock	   *partition = zkl_lock_table_partition(hash);
 	ZklClaimStatus standing = ZKL_STATUS_LOST;
 	const ZklClaim *claim;
-	int64		until;
+	int64		needed;
 
-	/* The clock is read when no wait can make the reading old any more. */
+	/*
+	 * Read the clock while the partition is locked, so that no wait can make
+	 * the reading old.
+	 */
 	LWLockAcquire(partition, LW_SHARED);
-	until = zkl_now() + margin;
+	needed = zkl_now() + margin;
 	claim = find_leader(path, hash);
 
 	/*
 	 * A claim that has resigned still holds the lock until the leader process
-	 * has ended it.  But no transaction may rely on it any more.
+	 * has ended it, but no transaction may rely on it any more. Nor may one
+	 * before the leader process has found that this history may lead.
 	 */
-	if (claim != NULL && claim->state == ZKL_CLAIM_HELD && !claim->resigned)
+	if (claim != NULL && claim->state == ZKL_CLAIM_HELD && claim->may_lead &&
+		!claim->resigned)
 	{
 		*token = claim->token;
-		standing = zkl_session_info_is_in_doubt(claim->epoch, claim->entry->session,
-												until) ?
-			ZKL_STATUS_DOUBT : ZKL_STATUS_GOOD;
+		*until = zkl_session_info_until(claim->epoch, claim->entry->session);
+		standing = needed < *until ? ZKL_STATUS_GOOD : ZKL_STATUS_DOUBT;
 	}
 	LWLockRelease(partition);
 	return standing;
 }
 
+bool
+zkl_leadership_is_held(const char *path, int64 token)
+{
+	uint32		hash = zkl_lock_table_hash(path);
+	const ZklClaim *claim;
+	bool		held;
+
+	LWLockAcquire(zkl_lock_table_partition(hash), LW_SHARED);
+	claim = find_leader(path, hash);
+	held = claim != NULL && claim->state == ZKL_CLAIM_HELD &&
+		claim->token == token &&
+		!zkl_session_info_is_in_doubt(claim->epoch, claim->entry->session,
+									  zkl_now());
+	LWLockRelease(zkl_lock_table_partition(hash));
+	return held;
+}
+
+/*
+ * The slot with the pause of this path, or else the slot whose pause ends
+ * first.  That slot is usually free: the server has no more paths than there
+ * are slots, and the leader process ends the pauses of other paths.  The
+ * caller holds pauses_mutex.
+ */
+static ZklPause *
+find_pause(const char *path)
+{
+	ZklPause   *first = zkl_lock_table->pauses;
+
+	for (int i = 0; i < ZKL_LEADERS_MAX; i++)
+	{
+		ZklPause   *pause = &zkl_lock_table->pauses[i];
+
+		if (strcmp(pause->path, path) == 0)
+			return pause;
+		if (pause->until < first->until)
+			first = pause;
+	}
+	return first;
+}
+
+static void
+set_pause(const char *path, int64 until, const char *why)
+{
+	ZklPause   *pause;
+
+	SpinLockAcquire(&zkl_lock_table->pauses_mutex);
+	pause = find_pause(path);
+	strlcpy(pause->path, path, sizeof(pause->path));
+	strlcpy(pause->why, why, sizeof(pause->why));
+	pause->until = until;
+	SpinLockRelease(&zkl_lock_table->pauses_mutex);
+}
+
+int64
+zkl_leadership_paused_until(const char *path)
+{
+	const ZklPause *pause;
+	int64		until;
+
+	SpinLockAcquire(&zkl_lock_table->pauses_mutex);
+	pause = find_pause(path);
+	until = strcmp(pause->path, path) == 0 ? pause->until : 0;
+	SpinLockRelease(&zkl_lock_table->pauses_mutex);
+	return until;
+}
+
+void
+zkl_leadership_end_pause(const char *path)
+{
+	if (zkl_leadership_paused_until(path) != 0)
+		set_pause(path, 0, "");
+}
+
+void
+zkl_leadership_refuse(const char *path, int64 until, const char *why)
+{
+	set_pause(path, until, why);
+}
+
+bool
+zkl_leadership_is_refused(const char *path, char why[ZKL_WHY_SIZE])
+{
+	const ZklPause *pause;
+
+	SpinLockAcquire(&zkl_lock_table->pauses_mutex);
+	pause = find_pause(path);
+	strlcpy(why, strcmp(pause->path, path) == 0 ? pause->why : "", ZKL_WHY_SIZE);
+	SpinLockRelease(&zkl_lock_table->pauses_mutex);
+	return why[0] != '\0';
+}
+
+/*
+ * The partition stays locked until the pause is set, so of two calls for the
+ * same path the later one takes effect.
+ */
 ZklResignation
-zkl_leadership_resign(const char *path, int64 until)
+zkl_leadership_resign(const char *path, int64 until, int64 *relied_until)
 {
 	uint32		hash = zkl_lock_table_hash(path);
 	ZklResignation result = ZKL_RESIGN_NO_CANDIDATE;
@@ -99,30 +189,59 @@ zkl_leadership_resign(const char *path, int64 until)
 	claim = find_leader(path, hash);
 	if (claim != NULL)
 	{
-		result = claim->state == ZKL_CLAIM_HELD && !claim->resigned ?
+		result = claim->state == ZKL_CLAIM_HELD && claim->may_lead && !claim->resigned ?
 			ZKL_RESIGN_LED : ZKL_RESIGN_QUEUED;
-		claim->resigned = true;
-		claim->resigned_until = until;
+		*relied_until = forbid(claim);
+		set_pause(path, until, "");
 
-		/*
-		 * The commit guards of transactions that rely on the leadership must
-		 * look again.  The leader process wakes up, and ends its claim.
-		 */
-		pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
+		/* Wake the leader process, so that it ends its claim. */
 		zkl_lock_table_wake(claim);
+	}
+	else if (zkl_leadership_paused_until(path) > zkl_now())
+	{
+		result = ZKL_RESIGN_QUEUED;
+		set_pause(path, until, "");
 	}
 	LWLockRelease(zkl_lock_table_partition(hash));
 	return result;
 }
 
+int64
+zkl_leadership_stop(ZklClaim *claim)
+{
+	uint32		hash = claim->entry->hash;
+	int64		relied_until;
+
+	LWLockAcquire(zkl_lock_table_partition(hash), LW_EXCLUSIVE);
+	relied_until = forbid(claim);
+	LWLockRelease(zkl_lock_table_partition(hash));
+	return relied_until;
+}
+
+/*
+ * Make the commit guards of transactions that rely on the leadership look
+ * again; they will find it resigned.  If a guard reads the count of losses
+ * before this raises it, it has read "safe until" even earlier.  So it cannot
+ * rely on a later moment than the one that this returns.  The caller holds
+ * the partition exclusively.
+ */
+static int64
+forbid(ZklClaim *claim)
+{
+	claim->resigned = true;
+	pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
+	if (claim->state != ZKL_CLAIM_HELD)
+		return 0;
+	return zkl_session_info_until(claim->epoch, claim->entry->session);
+}
+
 bool
-zkl_leadership_has_resigned(ZklClaim *claim, int64 *until)
+zkl_leadership_has_resigned(ZklClaim *claim)
 {
 	bool		resigned;
 
 	LWLockAcquire(zkl_lock_table_partition(claim->entry->hash), LW_SHARED);
 	resigned = claim->resigned;
-	*until = claim->resigned_until;
 	LWLockRelease(zkl_lock_table_partition(claim->entry->hash));
 	return resigned;
 }

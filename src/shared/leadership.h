@@ -15,37 +15,74 @@
 
 #include "shared/claimstatus.h"
 
-/* What the server was when it resigned. */
+/* The state of the server when it resigned. */
 typedef enum ZklResignation
 {
 	ZKL_RESIGN_NO_CANDIDATE,
-	ZKL_RESIGN_QUEUED,
+	ZKL_RESIGN_QUEUED,			/* it waited for its turn, or its candidacy
+								 * was paused */
 	ZKL_RESIGN_LED
 } ZklResignation;
 
-/* From now on this claim, of no role, stands for the leadership of its path. */
+/*
+ * From now on this claim, which has no role, represents the leadership of its
+ * path.
+ */
 extern void zkl_leadership_begin(ZklClaim *claim);
 
 /*
- * The leader process has no local lock, so it lets the backend of this server
- * go first that has the local lock and came before.
+ * Does the server lead as soon as the claim is held?  If not, this is called again when
+ * it may.  The first call comes before the claim asks for its grant.
  */
-extern bool zkl_leadership_is_its_turn(ZklClaim *claim);
+extern void zkl_leadership_allow(ZklClaim *claim, bool may_lead);
 
 /*
- * How does the leadership of this path stand?  LOST also if the server never
- * had it; otherwise this writes the token of its claim.  Good means for at
- * least "margin" more microseconds.
+ * Whether the leadership of this path is good, in doubt or lost.  LOST is
+ * also returned if the server never had it; otherwise this writes the token
+ * of its claim, and the moment up to which its session certainly lives.  Good
+ * means for at least "margin" more microseconds.
  */
 extern ZklClaimStatus zkl_leadership_standing(const char *path, int64 margin,
-											  int64 *token);
+											  int64 *token, int64 *until);
+
+/*
+ * Does the leader process certainly hold the lock with this token?  Also true
+ * if the leadership was resigned but has not ended yet.
+ */
+extern bool zkl_leadership_is_held(const char *path, int64 token);
 
 /*
  * Resign, and do not stand again before "until", of zkl_now().  From here on
  * the server does not lead, although the leader process still has to end its
- * claim.
+ * claim.  If the server already pauses, this moment replaces the end of the
+ * pause; the leader process reads it again from time to time.  stop: the
+ * leader process is about to end its claim, for any reason.
+ *
+ * After either, no further transaction that relies on the leadership passes the
+ * commit guard.  Those that have passed it rely on the leadership up to a
+ * certain moment.  stop returns that moment, and resign writes it if there is
+ * a claim.  Until that moment, the leader process waits for their passes
+ * (passes.h) before it ends the claim.
  */
-extern ZklResignation zkl_leadership_resign(const char *path, int64 until);
-extern bool zkl_leadership_has_resigned(ZklClaim *claim, int64 *until);
+extern ZklResignation zkl_leadership_resign(const char *path, int64 until,
+											int64 *relied_until);
+extern int64 zkl_leadership_stop(ZklClaim *claim);
+extern bool zkl_leadership_has_resigned(ZklClaim *claim);
+
+/*
+ * The first function returns when the last pause of this path ends; if that
+ * is not later than now, the server may stand.  The second ends the pause, so
+ * that the server may stand at once when it wants this path again.
+ */
+extern int64 zkl_leadership_paused_until(const char *path);
+extern void zkl_leadership_end_pause(const char *path);
+
+/*
+ * The history of this server must not lead the path, for this reason, so it does not
+ * stand before "until".  And: the reason, if that is so; what is refused stays so
+ * until the server leads the path, resigns, or no longer stands for it.
+ */
+extern void zkl_leadership_refuse(const char *path, int64 until, const char *why);
+extern bool zkl_leadership_is_refused(const char *path, char why[ZKL_WHY_SIZE]);
 
 #endif							/* ZKL_LEADERSHIP_H */

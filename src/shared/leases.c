@@ -27,6 +27,7 @@ static bool is_used_up(const ZklEntry *lease);
 static bool is_usable(const ZklEntry *lease, uint64 epoch);
 static void give_up_used_up(ZklEntry *semaphore);
 static void withdraw_surplus(ZklEntry *semaphore);
+static void retire_lease(ZklEntry *lease, void *arg);
 static ZklEntry *make_lease(ZklEntry *semaphore);
 static int	count_pending(ZklEntry *semaphore);
 static bool any_has_znode(ZklEntry *semaphore);
@@ -57,7 +58,7 @@ is_usable(const ZklEntry *lease, uint64 epoch)
 
 /*
  * A revoked lease goes to the client that requested its release.  One without
- * numbers for tokens can serve no claim.
+ * numbers for tokens can serve no claim, and nor can one that is retired.
  */
 static bool
 is_used_up(const ZklEntry *lease)
@@ -134,6 +135,9 @@ zkl_leases_move(ZklClaim *to, ZklClaim *from)
 		to->nleases++;
 	}
 	to->token = Max(to->token, from->token);
+
+	/* What one of the claims has lost, both have. */
+	to->epoch = Min(to->epoch, from->epoch);
 }
 
 /*
@@ -146,12 +150,20 @@ zkl_leases_ask(ZklEntry *semaphore, uint64 epoch, int quantity,
 {
 	int			missing = quantity - count_pending(semaphore) -
 	zkl_leases_usable(semaphore, epoch);
+	int			limit;
 
 	/* This lowers nleases, so it comes before the limit is compared. */
 	give_up_used_up(semaphore);
 	if (!any_has_znode(semaphore))
 		missing = Min(missing, 1 - semaphore->nleases);
-	while (missing-- > 0 && semaphore->nleases < semaphore->limit)
+
+	/*
+	 * One waits in ZooKeeper even if the limit is 0.  If none is known, one
+	 * more than are owned finds out.
+	 */
+	limit = zkl_leases_limit(semaphore);
+	limit = limit == ZKL_LIMIT_NONE ? semaphore->nowned + 1 : Max(1, limit);
+	while (missing-- > 0 && semaphore->nleases < limit)
 	{
 		ZklEntry   *lease = make_lease(semaphore);
 
@@ -202,11 +214,51 @@ make_lease(ZklEntry *semaphore)
 	if (lease == NULL)
 		return NULL;
 	lease->semaphore = semaphore;
-	lease->limit = semaphore->limit;
 	dlist_push_tail(&semaphore->pending, &lease->lease_link);
 	semaphore->nleases++;
 	semaphore->nlinked++;
 	return lease;
+}
+
+int
+zkl_leases_limit(const ZklEntry *semaphore)
+{
+	if (semaphore->stored != ZKL_LIMIT_NONE)
+		return semaphore->stored;
+	return semaphore->limit > 0 ? semaphore->limit : ZKL_LIMIT_NONE;
+}
+
+/*
+ * When the limit is lowered, no lease may be handed on within the server: more
+ * than the new limit may be held, and only a list shows how many are.
+ */
+void
+zkl_leases_set_stored(ZklEntry *semaphore, int stored)
+{
+	int			before = zkl_leases_limit(semaphore);
+
+	if (stored == semaphore->stored)
+		return;
+	semaphore->stored = stored;
+	if (zkl_leases_limit(semaphore) < before)
+		zkl_leases_retire(semaphore);
+	else
+		zkl_entry_wake_needing(semaphore);
+}
+
+void
+zkl_leases_retire(ZklEntry *semaphore)
+{
+	zkl_leases_visit(semaphore, retire_lease, NULL);
+	zkl_leases_settle(semaphore);
+}
+
+/* The tokens of the claims that it serves are in the claims. */
+static void
+retire_lease(ZklEntry *lease, void *arg)
+{
+	if (lease->state == ZKL_ENTRY_OWNED)
+		lease->claim_number = ZKL_CLAIM_NUMBER_MAX;
 }
 
 static int

@@ -42,6 +42,24 @@ extern void zkl_leases_move(ZklClaim *to, ZklClaim *from);
 extern bool zkl_leases_ask(ZklEntry *semaphore, uint64 epoch, int quantity,
 						   bool only_tries, const char *about);
 
+/*
+ * How many leases has the semaphore?  The stored limit counts, and without one
+ * what the claims say; ZKL_LIMIT_NONE if they say nothing.
+ */
+extern int	zkl_leases_limit(const ZklEntry *semaphore);
+
+/*
+ * The worker has read the stored limit, while this server has leases.  A claim
+ * that needs leases may request more now.
+ */
+extern void zkl_leases_set_stored(ZklEntry *semaphore, int stored);
+
+/*
+ * No claim takes the leases that this server owns now.  Those that are held
+ * stay with their claims.
+ */
+extern void zkl_leases_retire(ZklEntry *semaphore);
+
 /* Has ZooKeeper answered all requests for leases? */
 extern bool zkl_leases_answered(ZklEntry *semaphore);
 

@@ -61,8 +61,15 @@
  *										that is HELD conflicts; at once, if
  *										there are no other claims at all
  *		HELD -> LOST		worker		the ticket was lost, or the claim's
- *										hold limit has passed
+ *										hold limit has passed.  A backend that
+ *										has deleted the znode by force sets
+ *										the claim's epoch before that
  *		any -> (gone)		backend		released, withdrawn, or the backend ends
+ *
+ * A detached claim belongs to the owner process (detached.h).  That process is
+ * "the backend" of such a claim, and so is each backend that calls a function about
+ * it.  A transaction uses a detached claim by a claim of its own, which is HELD from
+ * the beginning, on the same ticket and with the same token.
  *
  * A grant is complete when the worker has written OWNED.  Nothing necessary
  * happens after a backend's wait returns.  A backend that is cancelled at that
@@ -85,7 +92,18 @@
 #include "protocol/path.h"
 #include "protocol/ticket.h"
 
-/* The token keeps 16 bits for the claims that one ticket serves. */
+/*
+ * The epoch of no session, so no claim is granted in it, and no claim with it
+ * is good.  A claim has it before it is granted.  An owned ticket and the
+ * claims that hold it have it when this server has deleted the znode by
+ * zk_lock_force_release().
+ */
+#define ZKL_EPOCH_NONE		0
+
+/*
+ * The token reserves 16 bits for the number of the claim among those that one
+ * ticket serves.
+ */
 #define ZKL_CLAIM_NUMBER_MAX	65535
 
 typedef enum ZklEntryState
@@ -118,13 +136,14 @@ typedef struct ZklEntry ZklEntry;
 typedef struct ZklLockStat ZklLockStat;
 
 /*
- * The requests that are due to a lock or a semaphore.  Only the worker uses
+ * The requests that are due for one lock or semaphore.  Only the worker uses
  * it; see sendqueue.c.
  */
 typedef struct ZklLine
 {
 	dlist_head	entries;
 	dlist_node	turn_link;		/* linked while there are entries */
+	bool		batched;		/* ... and among those that wait for batches */
 } ZklLine;
 
 struct ZklEntry
@@ -138,21 +157,21 @@ struct ZklEntry
 
 	/*
 	 * Protected by the partition's LWLock.  To make requests, the worker also
-	 * reads mode, limit, role, only_tries, plain, together and about without
-	 * it. Once the worker has seen that a ticket is wanted, backends change
-	 * these but mode and limit only when they give the ticket up, or later.
-	 * Then the new values are about the next ticket, and what the worker
-	 * reads goes at worst into a znode that it is about to delete.  Backends
-	 * change the mode only when they downgrade an owned ticket; the worker
-	 * uses a mode that it read without the lock only for a new ticket.
+	 * reads mode, role, only_tries, plain, together and about without it.
+	 * Once the worker has seen that a ticket is wanted, backends change these
+	 * but the mode only when they give the ticket up, or later. Then the new
+	 * values are about the next ticket, and what the worker reads goes at
+	 * worst into a znode that it is about to delete.  Backends change the
+	 * mode only when they downgrade an owned ticket; the worker uses a mode
+	 * that it read without the lock only for a new ticket.
 	 */
 	ZklEntryState state;
 	ZklMode		mode;			/* of the ticket, present or wanted */
-	int			limit;			/* of a semaphore and its leases */
 	uint32		generation;		/* in the local lock's tag; grows at a loss */
 	uint64		epoch;			/* of the ZooKeeper session, since OWNED */
 	int64		czxid;			/* of the znode, since QUEUED or OWNED */
-	int			claim_number;	/* claims that this ticket has served */
+	int			claim_number;	/* claims that this ticket has served; at
+								 * ZKL_CLAIM_NUMBER_MAX it serves no more */
 	bool		contended;		/* another client queues behind the owned
 								 * ticket */
 	bool		recheck_asked;	/* the worker has been asked whether that is
@@ -160,8 +179,8 @@ struct ZklEntry
 	bool		answered;		/* the znode says, or is about to say, that it
 								 * is in use */
 	bool		asking;			/* QUEUED, behind a ticket that may linger */
-	bool		blocked;		/* QUEUED, and all that the worker has heard
-								 * says that the ticket has to wait */
+	bool		blocked;		/* QUEUED, and as far as the worker knows, the
+								 * ticket certainly has to wait */
 	bool		revoked;		/* its release has been requested */
 	bool		list_asked;		/* the worker has listed, or lists now, the
 								 * znodes behind the ticket */
@@ -169,8 +188,11 @@ struct ZklEntry
 								 * changes hands */
 	bool		watch_asked;	/* the worker watches the ticket's znode */
 	bool		comes_back;		/* re-acquired within zklock.linger */
-	int			kept_for;		/* which count of kept.h, from 1; 0: none */
-	Oid			role;			/* that requested the ticket */
+	bool		lingers;		/* since the last claim ended */
+	int			kept_for;		/* which count of lingerquota.h the ticket is
+								 * in, from 1 on; 0 if none */
+	Oid			role;			/* the role that requested the ticket, and
+								 * that had logged in */
 	bool		only_tries;		/* the backend that requested the ticket only
 								 * tries */
 	bool		plain;			/* the ticket must not serve superusers,
@@ -182,11 +204,12 @@ struct ZklEntry
 	ZklLockStat *stat;			/* its row in lockstat.h, or NULL; leases have
 								 * none */
 	dlist_head	claims;
-	ZklClaim   *leader;			/* that of the leader process, or NULL */
+	ZklClaim   *leader;			/* the claim of the leader process, or NULL */
 	int			nheld;			/* claims in state HELD */
-	bool		exclusive;		/* ... and one of them is not a reader */
+	bool		exclusive;		/* ... and one of them is a writer's */
 	int			nwaiting;		/* claims in state WAITING, in this generation */
 	int			nneeding;		/* claims with needs_ticket */
+	int			ndetached;		/* detached claims in state WAITING */
 	char		about[ZKL_ABOUT_SIZE];	/* the backend that the znode names:
 										 * the one that requested the ticket,
 										 * or has held the lock for
@@ -195,7 +218,7 @@ struct ZklEntry
 	char		znode[ZKL_ZNODE_SIZE];	/* since QUEUED or OWNED */
 	char		front[ZKL_CHILD_SIZE];	/* since QUEUED: the znode that owns
 										 * the lock; empty: not known */
-	bool		front_is_next;	/* ... and that the ticket waits for */
+	bool		front_is_next;	/* ... and the ticket waits for that one */
 	char		before[ZKL_ABOUT_SIZE]; /* the text of the znode that the
 										 * ticket waits for; empty: not known */
 	bool		timer_armed;	/* the worker will look at the entry without
@@ -207,7 +230,16 @@ struct ZklEntry
 	bool		seen;			/* the worker has looked since the state
 								 * became WANTED */
 
-	/* of a semaphore; protected by the partition's LWLock */
+	/*
+	 * Of a semaphore; protected by the partition's LWLock.  The worker reads
+	 * both limits without it: while a lease waits for a list, only the worker
+	 * changes "stored", and no claim names another number than those before.
+	 */
+	int			limit;			/* how many leases its callers have said; 0:
+								 * they leave that to ... */
+	int			stored;			/* ... the limit that is stored in ZooKeeper,
+								 * as last read; ZKL_LIMIT_NONE also if this
+								 * server has no lease */
 	dlist_head	idle;
 	dlist_head	pending;
 	int			nleases;		/* its leases that are WANTED, QUEUED or OWNED
@@ -215,7 +247,7 @@ struct ZklEntry
 	int			nowned;			/* ... OWNED ... */
 	int			nlinked;		/* ... and all that have an entry */
 	uint64		last_lease;		/* the number in the name of the newest lease */
-	bool		surveyed;		/* the path is no other kind of lock: a
+	bool		surveyed;		/* the path is not another kind of lock: a
 								 * backend saw none while this server owned a
 								 * lease */
 
@@ -239,23 +271,25 @@ struct ZklEntry
 
 	/*
 	 * Only the worker uses these, so no lock protects them.  A new worker
-	 * keeps the ticket, and builds the rest anew.
+	 * keeps the ticket, and sets the other fields again.
 	 */
 	ZklTicket	ticket;
 	bool		counted;		/* its znode is counted in ephemeral_bytes */
 	bool		standby;		/* it needs no proof: see sendqueue.h */
 	int			bypass;			/* the greatest number of a znode that
-								 * bypass.c has counted; 0: none */
+								 * bypass.c has counted; 0 if none */
 	Oid			sent_for;		/* the role when its create was sent ... */
-	int64		sent_at;		/* ... and that moment; 0: not to be timed */
-	uint32		bulk_epoch;		/* a bulk request is on its way, if this is
-								 * the number that sendqueue.c has */
+	int64		sent_at;		/* ... and when; 0: do not measure the time */
+	bool		in_bulk;		/* it has a bulk request on its way */
+	bool		alone;			/* its create or delete joins no batch */
 	ZklRequest	due;			/* the request to send next */
 	dlist_node	due_link;
 	ZklLine		line;			/* the requests of this lock, or of this
 								 * semaphore's leases */
 	dlist_head	listening;		/* of a semaphore: leases that wait for a list
 								 * which was sent */
+	bool		limit_read;		/* of a semaphore: "stored" has been read, and
+								 * has not changed since, as far as heard */
 	dlist_node	listening_link;
 	uint32		list;			/* of a lease: the number of that list */
 	pairingheap_node timer;
@@ -269,6 +303,9 @@ struct ZklClaim
 	int			proc_number;	/* fixed */
 	int			pid;			/* fixed */
 	int			loss_signal;	/* fixed */
+	int			detached;		/* a detached claim: which (detached.h), from
+								 * 1; 0: it is a backend's; fixed */
+	Oid			login;			/* the role that logged in; fixed */
 	Oid			role;			/* current user when the claim began; fixed */
 	Oid			database;		/* fixed */
 	bool		superuser;		/* of a superuser's session; fixed */
@@ -276,25 +313,29 @@ struct ZklClaim
 	/*
 	 * Written under the LWLock of the entry's partition, exclusively.  The
 	 * claim's own backend reads some of these without the lock: token,
-	 * lease_until and waits_locally, which no other process writes; failure,
-	 * once it has been told ZKL_ANSWER_FAILED; and generation.  The worker
-	 * writes the generation of a claim on leases when one is lost, perhaps at
-	 * the same moment; but leases share their local lock, so the old value
-	 * will do as well as the new one.
+	 * lease_until and waits_locally, which no other process writes, but for a
+	 * lease_until that is renewed with a detached claim; failure, once it has
+	 * been told ZKL_ANSWER_FAILED; and generation.  The worker writes the
+	 * generation of a claim on leases when one is lost, perhaps at the same
+	 * moment; but leases share their local lock, so the old value will do as
+	 * well as the new one.
 	 */
 	dlist_node	link;			/* in entry->claims; while free, in
 								 * free_claims, under claims_mutex */
 	ZklClaimState state;
 	ZklMode		mode;
-	int			quantity;		/* of a semaphore: leases that it requests */
+	int			limit;			/* of a semaphore: how many leases it has, as
+								 * the caller says; 0: the stored limit says */
+	int			quantity;		/* ... leases that it requests */
 	int			nleases;		/* ... and that it holds: */
 	dlist_head	leases;
 	uint64		epoch;			/* since HELD */
 	uint32		generation;		/* of the local lock that the backend has or
 								 * waits for */
 	bool		waits_locally;	/* its backend waits for the local lock ... */
-	bool		nudged;			/* ... and the worker cancelled that wait,
-								 * because there is a new generation */
+	bool		nudged;			/* ... and the worker has ended that wait,
+								 * because there is a new generation; a signal
+								 * handler of the backend reads this */
 	bool		needs_ticket;	/* its backend waits on its latch, for the
 								 * ticket or for a delete */
 	bool		asked;			/* for statistics: a ticket had to be
@@ -307,8 +348,10 @@ struct ZklClaim
 	int64		lease_until;	/* when the hold limit passes; 0: never */
 	int			run;			/* slot of the job's run that the claim is
 								 * for, or ZKL_JOBRUNS_NONE */
-	bool		resigned;		/* of the leader process: it must end ... */
-	int64		resigned_until; /* ... and not begin again before that */
+	bool		may_lead;		/* of the leader process: the server leads as
+								 * soon as it is HELD ... */
+	bool		resigned;		/* ... unless the claim must end */
+	bool		is_use;			/* by it, a transaction uses a detached claim */
 	int64		since;			/* of the present state */
 
 	/*
@@ -326,6 +369,12 @@ struct ZklClaim
 	 * with others.
 	 */
 	bool		together;
+
+	/*
+	 * Of a detached claim: linked while the owner process has to look at it.
+	 * Protected by due_mutex.
+	 */
+	dlist_node	due_link;
 
 	char		about[ZKL_ABOUT_SIZE];	/* the backend; fixed */
 };

@@ -13,7 +13,6 @@
  */
 #include "postgres.h"
 
-#include "storage/ipc.h"
 #include "storage/shmem.h"
 #include "utils/hsearch.h"
 #include "utils/timestamp.h"
@@ -41,50 +40,48 @@ static void discard(Part *part, ZklLockStat *row);
 static void add(ZklLockCounts *sum, const ZklLockCounts *counts);
 static void count_wait(ZklLockStat *row, const ZklClaim *claim, int64 now);
 
-/* Rounded down, so that there are never more than the setting says. */
+/* Round down, so that there are never more rows than the setting allows. */
 static int
 max_rows_of_part(void)
 {
 	return zkl_stat_locks / ZKL_PARTITIONS;
 }
 
-void
-zkl_lock_stat_request(void)
+Size
+zkl_lock_stat_size(void)
 {
-	RequestAddinShmemSpace(sizeof(Part) * ZKL_PARTITIONS);
-	RequestAddinShmemSpace(hash_estimate_size(max_rows_of_part() * ZKL_PARTITIONS,
-											  sizeof(ZklLockStat)));
+	return sizeof(Part) * ZKL_PARTITIONS;
+}
+
+Size
+zkl_lock_stat_hash_size(void)
+{
+	return hash_estimate_size(max_rows_of_part() * ZKL_PARTITIONS, sizeof(ZklLockStat));
 }
 
 void
-zkl_lock_stat_startup(void)
+zkl_lock_stat_attach(void *memory, LWLockPadded *locks, bool is_new)
 {
 	HASHCTL		info = {0};
-	bool		found;
 
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	parts = ShmemInitStruct("zklock statistics of locks",
-							sizeof(Part) * ZKL_PARTITIONS, &found);
-	if (!found)
-	{
-		memset(parts, 0, sizeof(Part) * ZKL_PARTITIONS);
-		for (int i = 0; i < ZKL_PARTITIONS; i++)
-			dlist_init(&parts[i].rows);
-	}
+	parts = memory;
+	for (int i = 0; i < ZKL_PARTITIONS && is_new; i++)
+		dlist_init(&parts[i].rows);
 
-	/* All look-ups bring the hash of the lock table along. */
+	/* All look-ups pass the hash of the lock table. */
 	info.keysize = ZKL_PATH_SIZE;
 	info.entrysize = sizeof(ZklLockStat);
 	info.num_partitions = ZKL_PARTITIONS;
 	table = zkl_shmem_init_hash("zklock rows of statistics",
 								max_rows_of_part() * ZKL_PARTITIONS, &info,
 								HASH_ELEM | HASH_STRINGS | HASH_PARTITION);
-	LWLockRelease(AddinShmemInitLock);
 }
 
 /*
- * The row of the claim's path, which is now the most recently used; NULL if
- * there is no room.  The quick way is for a lock that is used again and again.
+ * Find or make the row of the claim's path, and make it the most recently
+ * used one; NULL if there is no room.  The quick path is for a lock that is
+ * used repeatedly.
+ * A transaction that uses a detached claim acquires nothing.
  */
 static ZklLockStat *
 use(ZklClaim *claim)
@@ -92,13 +89,18 @@ use(ZklClaim *claim)
 	ZklEntry   *entry = claim->entry;
 	ZklLockStat *row = entry->stat;
 
+	if (claim->is_use)
+		return NULL;
 	if (row == NULL)
 		row = find_or_make(entry, claim->role);
 	if (row == NULL)
 		return NULL;
 	dlist_move_head(&parts[entry->hash % ZKL_PARTITIONS].rows, &row->link);
 
-	/* Only roles that may see all see what several roles have used. */
+	/*
+	 * If several roles have used the row, only roles that may see everything
+	 * see it.
+	 */
 	if (row->role != claim->role)
 		row->role = InvalidOid;
 	return row;
@@ -192,7 +194,7 @@ zkl_lock_stat_granted(ZklClaim *claim, int64 now)
 	count_wait(row, claim, now);
 }
 
-/* The grant of a lock that is free and owned is no wait. */
+/* The grant of a lock that is free and owned does not count as a wait. */
 static void
 count_wait(ZklLockStat *row, const ZklClaim *claim, int64 now)
 {
@@ -213,7 +215,7 @@ zkl_lock_stat_lost(ZklClaim *claim, int64 now)
 	row->counts.hold_time += now - claim->since;
 }
 
-/* The time of a claim that was lost has been counted at the loss. */
+/* If the claim was lost, its time was already counted at the loss. */
 void
 zkl_lock_stat_ended(ZklClaim *claim, int64 now)
 {

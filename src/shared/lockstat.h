@@ -9,9 +9,9 @@
  *
  * The partition of the path protects its row, the entry's link to it, and the
  * order of the partition's rows.  Callers hold the partition, exclusively,
- * unless the comment of a function says otherwise.  So an acquire that holds it
- * anyway takes no other lock to be counted, and no other reading of the clock.
- * No function raises an error.
+ * unless the comment of a function says otherwise.  So to count an acquire,
+ * which holds the partition anyway, takes no other lock, and no other reading
+ * of the clock.  No function raises an error.
  *
  * src/shared/lockstat.h
  *
@@ -28,7 +28,8 @@
 typedef struct ZklLockCounts
 {
 	uint64		acquired;		/* grants ... */
-	uint64		acquired_locally;	/* ... with a ticket that was there */
+	uint64		acquired_locally;	/* ... for which the server already had
+									 * the ticket */
 	uint64		waited;			/* claims that found the lock taken */
 	int64		wait_time;		/* of all claims not granted at once */
 	int64		hold_time;		/* of claims that ended */
@@ -43,41 +44,44 @@ struct ZklLockStat
 	char		path[ZKL_PATH_SIZE];	/* hash key; fixed */
 	dlist_node	link;			/* the most recently used row comes first */
 	ZklEntry   *entry;			/* the one that links here, or NULL */
-	Oid			role;			/* of all claims so far; invalid: of several */
+	Oid			role;			/* of all claims so far; invalid if of several
+								 * roles */
 	TimestampTz since;			/* when the row was made */
 	ZklLockCounts counts;
 };
 
-/* For the shared-memory hooks: once in the postmaster, once in each process. */
-extern void zkl_lock_stat_request(void);
-extern void zkl_lock_stat_startup(void);
+/* The part of shared memory, for the table in zklock.c. */
+extern Size zkl_lock_stat_size(void);
+extern Size zkl_lock_stat_hash_size(void);
+extern void zkl_lock_stat_attach(void *memory, LWLockPadded *locks, bool is_new);
 
 /*
- * A claim that waited is about to be HELD, or one that was HELD to be LOST, or
- * a claim in any state to end: called before the state and "since" change.
+ * Call these before a claim that waited becomes HELD, before a held claim
+ * becomes LOST, and before a claim in any state ends: state and "since" must
+ * still be the old ones.
  */
 extern void zkl_lock_stat_granted(ZklClaim *claim, int64 now);
 extern void zkl_lock_stat_lost(ZklClaim *claim, int64 now);
 extern void zkl_lock_stat_ended(ZklClaim *claim, int64 now);
 
-/* The entry's owned ticket, or a lease's, is given up; do others queue? */
+/* The entry's owned ticket, or that of a lease, is given up. */
 extern void zkl_lock_stat_given_up(const ZklEntry *entry);
 
 /* The entry is about to be removed. */
 extern void zkl_lock_stat_unlink(ZklEntry *entry);
 
 /*
- * This backend's wait with the claim has failed.  Counts a deadlock (40P01), and
- * a timeout (55P03), whether that is lock_timeout or the timeout of the call.
- * Called without the partition.
+ * This backend's wait with the claim has failed.  Counts a deadlock (40P01)
+ * or a timeout (55P03), whether that is lock_timeout or the timeout of the
+ * call.  The caller must not hold the partition.
  */
 extern void zkl_lock_stat_failed(ZklClaim *claim, int sqlstate);
 
 /*
- * A copy of all rows, as an array in the current memory context, each partition
- * at a moment of its own.  And the sum of all rows, and of those that were
- * discarded, with their number.  reset makes all rows go, and the sum.  Called
- * without a partition.
+ * copy returns all rows, as an array in the current memory context; each
+ * partition is copied at a different moment.  The sum is that of all rows,
+ * including those that were discarded, whose number is counted.  reset
+ * discards all rows and the sum.  The caller must not hold a partition.
  */
 extern ZklLockStat *zkl_lock_stat_copy(int *nrows);
 extern uint64 zkl_lock_stat_sum(ZklLockCounts *sum);

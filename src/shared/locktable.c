@@ -19,7 +19,6 @@
 #include "access/twophase.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
-#include "storage/ipc.h"
 #include "storage/lock.h"
 #include "storage/shmem.h"
 #include "utils/hsearch.h"
@@ -29,16 +28,16 @@
 #include "settings.h"
 #include "shared/locktable.h"
 
-#define TRANCHE_NAME	"zklock"
-
-/* The locks of the tranche that are no partition's. */
+/* The locks of the tranche that do not belong to a partition. */
 #define SESSION_LOCK	ZKL_PARTITIONS
 #define BROWSE_LOCK		(ZKL_PARTITIONS + 1)
-#define NLOCKS			(ZKL_PARTITIONS + 2)
 
 #define ALL_SESSIONS	(-1)
 
-/* With zklock.max_locks = -1, if PostgreSQL's lock table carries this many. */
+/*
+ * The limit for zklock.max_locks = -1, if PostgreSQL's lock table has room
+ * for this many.
+ */
 #define MAX_LOCKS_DEFAULT	8192
 
 ZklLockTable *zkl_lock_table = NULL;
@@ -54,59 +53,48 @@ static ZklClaim *claims = NULL;
 static int	nclaims = 0;
 
 static int	max_claims(void);
+static int	set_aside(void);
 static int	max_recent(void);
-static Size shared_size(void);
-static void init_shared(void);
-static void init_session(ZklSessionInfo *session);
-static void init_claims(void);
+static void init_shared(LWLockPadded *locks);
 static Size lock_length(const char *path);
 static uint32 hash_path(const void *key, Size size);
 static int	compare_paths(const void *one, const void *other, Size size);
 static void *copy_path(void *to, const void *from, Size size);
 static void visit_partition(int partition, int session, ZklVisitor visitor,
 							void *arg);
+static void set_due(ZklClaim *claim);
 static void send_signal(int pid, int signal);
 
-/*
- * Shared memory has a fixed size, so each part is announced before the
- * postmaster makes it.  The sizes here and in startup must agree.
- */
-void
-zkl_lock_table_request(void)
+/* The number of entries is chosen here, because this is called first. */
+Size
+zkl_lock_table_size(void)
 {
-	choose_max_entries();
-	RequestAddinShmemSpace(add_size(shared_size(),
-									hash_estimate_size(max_entries,
-													   sizeof(ZklEntry))));
-	RequestAddinShmemSpace(mul_size(max_claims(), sizeof(ZklClaim)));
-	RequestNamedLWLockTranche(TRANCHE_NAME, NLOCKS);
+	if (max_entries == 0)
+		choose_max_entries();
+	return add_size(offsetof(ZklLockTable, recent),
+					mul_size(max_recent(), sizeof(ZklRecent)));
 }
 
-/*
- * Only the first process to come here finds the memory uninitialized: the
- * postmaster.  A child that did not inherit the postmaster's pointers
- * attaches.
- */
+Size
+zkl_lock_table_hash_size(void)
+{
+	return hash_estimate_size(max_entries + ZKL_LEADERS_MAX, sizeof(ZklEntry));
+}
+
 void
-zkl_lock_table_startup(void)
+zkl_lock_table_attach(void *memory, LWLockPadded *locks, bool is_new)
 {
 	HASHCTL		info = {0};
-	bool		found;
 
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-
-	zkl_lock_table = ShmemInitStruct("zklock", shared_size(), &found);
-	if (!found)
-	{
-		init_shared();
-		init_claims();
-	}
+	zkl_lock_table = memory;
+	if (is_new)
+		init_shared(locks);
 
 	/*
 	 * HASH_PARTITION lets backends change the table at the same time, each
 	 * under the lock of its own partition.  The hash of a lease must put it
-	 * into its semaphore's partition, so the table has functions of its own
-	 * for keys.
+	 * into its semaphore's partition, so the table has its own functions for
+	 * keys.
 	 */
 	info.keysize = ZKL_PATH_SIZE;
 	info.entrysize = sizeof(ZklEntry);
@@ -114,17 +102,16 @@ zkl_lock_table_startup(void)
 	info.hash = hash_path;
 	info.match = compare_paths;
 	info.keycopy = copy_path;
-	entries = zkl_shmem_init_hash("zklock entries", max_entries, &info,
+	entries = zkl_shmem_init_hash("zklock entries",
+								  max_entries + ZKL_LEADERS_MAX, &info,
 								  HASH_ELEM | HASH_FUNCTION | HASH_COMPARE |
 								  HASH_KEYCOPY | HASH_PARTITION);
-
-	LWLockRelease(AddinShmemInitLock);
 }
 
 /*
  * Each entry may also take a place in PostgreSQL's own lock table.  When that
- * is full, no client can even connect.  So zklock takes half of it at most,
- * and reaches its own limit first.
+ * is full, not even a new client can connect.  So zklock takes at most half
+ * of it, and reaches its own limit first.
  */
 static void
 choose_max_entries(void)
@@ -132,7 +119,7 @@ choose_max_entries(void)
 	int64		processes = (int64) MaxBackends + max_prepared_xacts;
 	int64		carried = max_locks_per_xact * processes / 2;
 
-	/* -1 asks for no certain number, so it causes no warning. */
+	/* -1 does not request a certain number, so it causes no warning. */
 	if (zkl_max_locks > carried)
 		ereport(WARNING,
 				errmsg("\"zklock.max_locks\" (%d) is more than PostgreSQL's lock table carries",
@@ -150,7 +137,7 @@ wished_entries(void)
 	return zkl_max_locks < 0 ? MAX_LOCKS_DEFAULT : zkl_max_locks;
 }
 
-/* For the hint of the error that all entries are in use. */
+/* For the hint of the error about too many locks. */
 const char *
 zkl_lock_table_limiting_setting(void)
 {
@@ -158,11 +145,22 @@ zkl_lock_table_limiting_setting(void)
 		"max_locks_per_transaction" : "zklock.max_locks";
 }
 
-/* Several backends may hold or want one lock, but rarely so for all locks. */
+/* Several backends may hold or want one lock, but rarely all locks at once. */
 static int
 max_claims(void)
 {
-	return 2 * max_entries + MaxBackends;
+	return 2 * max_entries + MaxBackends + ZKL_LEADERS_MAX;
+}
+
+/*
+ * So many entries and claims are set aside for the leader process: where commits
+ * require a leadership, a full table would stop all writes.  Other processes get 0.
+ */
+static int
+set_aside(void)
+{
+	return pg_atomic_read_u32(&zkl_lock_table->leader_pid) == MyProcPid ?
+		ZKL_LEADERS_MAX : 0;
 }
 
 /* A multiple of the partitions, so that each slot belongs to one of them. */
@@ -172,82 +170,66 @@ max_recent(void)
 	return ((max_entries + ZKL_PARTITIONS) / ZKL_PARTITIONS) * ZKL_PARTITIONS;
 }
 
-static Size
-shared_size(void)
-{
-	return add_size(offsetof(ZklLockTable, recent),
-					mul_size(max_recent(), sizeof(ZklRecent)));
-}
-
 /*
- * The count of losses starts at 1, because a backend whose guard has not
- * looked at its claims yet remembers 0.
+ * The count of losses starts at 1: a backend whose guard has never looked at
+ * its claims remembers 0.
  */
 static void
-init_shared(void)
+init_shared(LWLockPadded *locks)
 {
-	memset(zkl_lock_table, 0, shared_size());
-	zkl_lock_table->partitions = GetNamedLWLockTranche(TRANCHE_NAME);
+	zkl_lock_table->partitions = locks;
 	pg_atomic_init_u32(&zkl_lock_table->nentries, 0);
 	pg_atomic_init_u32(&zkl_lock_table->shutting_down, 0);
 	pg_atomic_init_u64(&zkl_lock_table->losses, 1);
 	pg_atomic_init_u32(&zkl_lock_table->leader_pid, 0);
+	SpinLockInit(&zkl_lock_table->pauses_mutex);
+	SpinLockInit(&zkl_lock_table->due_mutex);
+	dlist_init(&zkl_lock_table->due);
 	pg_atomic_init_u64(&zkl_lock_table->revocations, 0);
 	zkl_lock_table->max_entries = max_entries;
 	zkl_lock_table->nrecent = max_recent();
-	if (!pg_strong_random(&zkl_lock_table->seed, sizeof(zkl_lock_table->seed)))
+#ifndef ZKLOCK_FAULTS			/* tests need to find locks of one partition */
+	if (!pg_strong_random(&zkl_lock_table->key, sizeof(zkl_lock_table->key)))
 		elog(ERROR, "could not generate a random number");
-	for (int i = 0; i < zkl_sessions; i++)
-		init_session(&zkl_lock_table->session[i]);
+#endif
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
 		dlist_init(&zkl_lock_table->entries[i]);
 
 	pg_atomic_init_u64(&zkl_lock_table->counters.requests, 0);
 	pg_atomic_init_u64(&zkl_lock_table->counters.tickets, 0);
-	pg_atomic_init_u64(&zkl_lock_table->counters.owned, 0);
 	pg_atomic_init_u64(&zkl_lock_table->counters.lost, 0);
 	pg_atomic_init_u64(&zkl_lock_table->counters.connects, 0);
 	pg_atomic_init_u64(&zkl_lock_table->counters.expirations, 0);
 	pg_atomic_init_u64(&zkl_lock_table->counters.bypasses, 0);
+	pg_atomic_init_u64(&zkl_lock_table->counters.ensembles, 0);
+	pg_atomic_init_u32(&zkl_lock_table->namesakes, 0);
 }
 
-/* Epochs begin with 1, because a claim that was never held has epoch 0. */
-static void
-init_session(ZklSessionInfo *session)
+Size
+zkl_lock_table_claims_size(void)
 {
-	pg_atomic_init_u64(&session->epoch, 1);
-	pg_atomic_init_u64(&session->safe_until, 0);
-	pg_atomic_init_u64(&session->heard_at, 0);
-	pg_atomic_init_u32(&session->period_ms, 0);
-	pg_atomic_init_u32(&session->connected, 0);
-	pg_atomic_init_u64(&session->refused_at, 0);
-	pg_atomic_init_u32(&session->worker_proc, 0);
-	pg_atomic_init_u32(&session->worker_pid, 0);
-	pg_atomic_init_u64(&session->ephemeral_bytes, 0);
-	SpinLockInit(&session->work_mutex);
-	dlist_init(&session->work);
+	return mul_size(max_claims(), sizeof(ZklClaim));
 }
 
-static void
-init_claims(void)
+/* Called after the lock table is attached. */
+void
+zkl_lock_table_attach_claims(void *memory, LWLockPadded *locks, bool is_new)
 {
-	bool		found;
-
-	claims = ShmemInitStruct("zklock claims",
-							 mul_size(max_claims(), sizeof(ZklClaim)),
-							 &found);
+	claims = memory;
 	nclaims = max_claims();
-
+	if (!is_new)
+		return;
 	SpinLockInit(&zkl_lock_table->claims_mutex);
 	dlist_init(&zkl_lock_table->free_claims);
+	zkl_lock_table->nfree_claims = nclaims;
 	for (int i = 0; i < nclaims; i++)
-	{
-		claims[i].pid = 0;
 		dlist_push_tail(&zkl_lock_table->free_claims, &claims[i].link);
-	}
 }
 
-/* The length of a path, for a lease that of its semaphore's path. */
+/*
+ * The length of the part of a path that chooses the partition: for a lease,
+ * that of its semaphore's path.
+ */
 static Size
 lock_length(const char *path)
 {
@@ -262,9 +244,7 @@ hash_path(const void *key, Size size)
 {
 	const char *path = key;
 	Size		length = lock_length(path);
-
-	/* string_hash() uses at most one byte less than it is told. */
-	uint32		hash = string_hash(path, length + 1);
+	uint32		hash = zkl_siphash(&zkl_lock_table->key, path, length, NULL);
 
 	if (path[length] == '\0')
 		return hash;
@@ -273,7 +253,8 @@ hash_path(const void *key, Size size)
 	 * The number of the lease changes only bits that do not choose the
 	 * partition.
 	 */
-	return hash ^ (string_hash(path + length, size - length) &
+	return hash ^ ((uint32) zkl_siphash(&zkl_lock_table->key, path + length,
+										strlen(path + length), NULL) &
 				   ~(uint32) (ZKL_PARTITIONS - 1));
 }
 
@@ -293,13 +274,26 @@ copy_path(void *to, const void *from, Size size)
 uint32
 zkl_lock_table_hash(const char *path)
 {
-	return get_hash_value(entries, path);
+	return hash_path(path, ZKL_PATH_SIZE);
+}
+
+/* The same hash as hash_path() computes for a lock. */
+uint32
+zkl_lock_table_both_hashes(const char *path, uint64 *shown)
+{
+	return zkl_siphash(&zkl_lock_table->key, path, strlen(path), shown);
 }
 
 LWLock *
 zkl_lock_table_session_lock(void)
 {
 	return &zkl_lock_table->partitions[SESSION_LOCK].lock;
+}
+
+int
+zkl_lock_table_max_entries(void)
+{
+	return max_entries;
 }
 
 int
@@ -313,12 +307,11 @@ zkl_lock_table_session(const char *path)
 		return 0;
 	length = lock_length(path);
 
-	/* A semaphore's own path may end like that, too. */
+	/* The path of a semaphore may itself end like that. */
 	while (length > inner_length &&
 		   strncmp(path + length - inner_length, inner, inner_length) == 0)
 		length -= inner_length;
 
-	/* The lower bits choose the partition, and more. */
 	return (string_hash(path, length + 1) >> 16) % zkl_sessions;
 }
 
@@ -336,8 +329,8 @@ zkl_lock_table_make(const char *path, uint32 hash)
 
 	Assert(LWLockHeldByMeInMode(zkl_lock_table_partition(hash), LW_EXCLUSIVE));
 
-	/* dynahash's own limit is soft, so count. */
-	if (pg_atomic_fetch_add_u32(&zkl_lock_table->nentries, 1) >= zkl_lock_table->max_entries ||
+	/* dynahash does not enforce its limit exactly, so count the entries. */
+	if (pg_atomic_fetch_add_u32(&zkl_lock_table->nentries, 1) >= zkl_lock_table->max_entries + set_aside() ||
 		(entry = hash_search_with_hash_value(entries, path, hash,
 											 HASH_ENTER_NULL, NULL)) == NULL)
 	{
@@ -345,10 +338,14 @@ zkl_lock_table_make(const char *path, uint32 hash)
 		return NULL;
 	}
 
-	/* The key is in place; the rest is left from an earlier entry. */
+	/*
+	 * The key is in place; clear the rest, which is left from an earlier
+	 * entry.
+	 */
 	memset((char *) entry + ZKL_PATH_SIZE, 0, sizeof(*entry) - ZKL_PATH_SIZE);
 	entry->hash = hash;
 	entry->session = zkl_lock_table_session(path);
+	entry->stored = ZKL_LIMIT_NONE;
 	dlist_push_tail(&zkl_lock_table->entries[hash % ZKL_PARTITIONS],
 					&entry->partition_link);
 	dlist_init(&entry->claims);
@@ -367,7 +364,7 @@ zkl_lock_table_remove(ZklEntry *entry)
 
 	/*
 	 * An entry must not be removed twice.  If a bug did so, the count would
-	 * stay wrong for ever, so do not count it.
+	 * be wrong for ever, so do not decrement it then.
 	 */
 	if (zkl_lock_table_find(entry->path, entry->hash) != entry)
 	{
@@ -375,7 +372,10 @@ zkl_lock_table_remove(ZklEntry *entry)
 		return;
 	}
 
-	/* Another process may use the memory as soon as the hash table has it. */
+	/*
+	 * Take the entry off the list first: another process may use the memory
+	 * as soon as the hash table has it back.
+	 */
 	dlist_delete(&entry->partition_link);
 	(void) hash_search_with_hash_value(entries, entry->path, entry->hash,
 									   HASH_REMOVE, NULL);
@@ -387,10 +387,15 @@ zkl_lock_table_take_claim(void)
 {
 	ZklClaim   *claim = NULL;
 
+	int			others = ZKL_LEADERS_MAX - set_aside();
+
 	SpinLockAcquire(&zkl_lock_table->claims_mutex);
-	if (!dlist_is_empty(&zkl_lock_table->free_claims))
+	if (zkl_lock_table->nfree_claims > others)
+	{
 		claim = dlist_container(ZklClaim, link,
 								dlist_pop_head_node(&zkl_lock_table->free_claims));
+		zkl_lock_table->nfree_claims--;
+	}
 	SpinLockRelease(&zkl_lock_table->claims_mutex);
 
 	if (claim != NULL)
@@ -406,7 +411,8 @@ zkl_lock_table_take_claim(void)
 }
 
 /*
- * Another backend may take the claim at once, so the caller uses it no more.
+ * Another backend may take the claim at once, so the caller must not use it
+ * any more.
  */
 void
 zkl_lock_table_free_claim(ZklClaim *claim)
@@ -414,12 +420,13 @@ zkl_lock_table_free_claim(ZklClaim *claim)
 	claim->pid = 0;
 	SpinLockAcquire(&zkl_lock_table->claims_mutex);
 	dlist_push_head(&zkl_lock_table->free_claims, &claim->link);
+	zkl_lock_table->nfree_claims++;
 	SpinLockRelease(&zkl_lock_table->claims_mutex);
 }
 
 /*
- * Every process that takes several partitions takes them in this order, so no
- * two wait for each other.
+ * Every process that locks several partitions locks them in this order, so
+ * that no two wait for each other.
  */
 void
 zkl_lock_table_visit(int session, LWLockMode mode, ZklVisitor visitor,
@@ -468,16 +475,17 @@ zkl_lock_table_browse(int partition, ZklVisitor visitor, void *arg)
 }
 
 /*
- * PostgreSQL grants a lock in shared mode past processes that wait for it in
- * exclusive mode.  If many backends read at a time, a partition would hardly
- * ever be free for those that acquire locks.
+ * PostgreSQL grants a shared lock ahead of processes that wait for an
+ * exclusive one.  If many backends read at the same time, a partition would
+ * hardly ever be free for those that acquire locks.  So only one backend
+ * reads at a time.
  */
 void
 zkl_lock_table_begin_browsing(int partition)
 {
 	LWLockAcquire(&zkl_lock_table->partitions[BROWSE_LOCK].lock, LW_EXCLUSIVE);
 	LWLockAcquire(zkl_lock_table_partition(partition), LW_SHARED);
-	ZKL_FAULT_POINT("partition-browsed");	/* with both locks */
+	ZKL_FAULT_POINT("partition-browsed");	/* while both locks are held */
 }
 
 void
@@ -487,9 +495,7 @@ zkl_lock_table_end_browsing(int partition)
 	LWLockRelease(&zkl_lock_table->partitions[BROWSE_LOCK].lock);
 }
 
-/*
- * The search usually finds an entry soon, so it need not pass over all.
- */
+/* Stop at the first match; usually there is one soon. */
 bool
 zkl_lock_table_any(int session, bool (*condition) (const ZklEntry *entry))
 {
@@ -520,7 +526,10 @@ typedef struct Collection
 	int			nentries;
 } Collection;
 
-/* Only the worker changes the ticket, so the worker reads it safely. */
+/*
+ * Only the worker changes the ticket, so it can read the ticket without more
+ * locks.
+ */
 static void
 collect(ZklEntry *entry, void *arg)
 {
@@ -534,8 +543,11 @@ collect(ZklEntry *entry, void *arg)
 ZklEntry  **
 zkl_lock_table_collect(int session, int *nentries)
 {
-	/* There are never more entries than this, so the array needs no check. */
-	Collection	collection = {palloc(sizeof(ZklEntry *) * zkl_lock_table->max_entries), 0};
+	/*
+	 * There are never more entries than this, those set aside for leaderships
+	 * included, so the array needs no bounds check.
+	 */
+	Collection	collection = {palloc(sizeof(ZklEntry *) * (zkl_lock_table->max_entries + set_aside())), 0};
 
 	zkl_lock_table_visit(session, LW_SHARED, collect, &collection);
 	*nentries = collection.nentries;
@@ -558,13 +570,13 @@ zkl_lock_table_wake_worker(int session)
 }
 
 /*
- * The worker may have ended since the look, and its PGPROC may belong to
- * another process.
+ * The worker may have ended since this look, and its PGPROC may belong to
+ * another process; then that one wakes up needlessly.
  */
 Latch *
 zkl_lock_table_worker_latch(int session)
 {
-	uint32		proc = pg_atomic_read_u32(&zkl_lock_table->session[session].worker_proc);
+	uint32		proc = pg_atomic_read_u32(&zkl_session_info[session].worker_proc);
 
 	return proc != 0 ? &zkl_proc(proc - 1)->procLatch : NULL;
 }
@@ -578,13 +590,52 @@ zkl_lock_table_wake(const ZklClaim *claim)
 Latch *
 zkl_lock_table_latch(const ZklClaim *claim)
 {
+	if (claim->detached != 0)
+		set_due(unconstify(ZklClaim *, claim));
 	return &zkl_proc(claim->proc_number)->procLatch;
 }
 
-void
-zkl_lock_table_cancel(const ZklClaim *claim)
+static void
+set_due(ZklClaim *claim)
 {
-	send_signal(claim->pid, SIGINT);
+	SpinLockAcquire(&zkl_lock_table->due_mutex);
+	if (claim->due_link.next == NULL)
+		dlist_push_tail(&zkl_lock_table->due, &claim->due_link);
+	SpinLockRelease(&zkl_lock_table->due_mutex);
+}
+
+ZklClaim *
+zkl_lock_table_next_due(void)
+{
+	ZklClaim   *claim = NULL;
+
+	SpinLockAcquire(&zkl_lock_table->due_mutex);
+	if (!dlist_is_empty(&zkl_lock_table->due))
+	{
+		claim = dlist_container(ZklClaim, due_link,
+								dlist_pop_head_node(&zkl_lock_table->due));
+		claim->due_link.next = NULL;
+	}
+	SpinLockRelease(&zkl_lock_table->due_mutex);
+	return claim;
+}
+
+void
+zkl_lock_table_not_due(ZklClaim *claim)
+{
+	SpinLockAcquire(&zkl_lock_table->due_mutex);
+	if (claim->due_link.next != NULL)
+	{
+		dlist_delete(&claim->due_link);
+		claim->due_link.next = NULL;
+	}
+	SpinLockRelease(&zkl_lock_table->due_mutex);
+}
+
+void
+zkl_lock_table_nudge(const ZklClaim *claim)
+{
+	send_signal(claim->pid, ZKL_NUDGE_SIGNAL);
 }
 
 void
@@ -594,8 +645,8 @@ zkl_lock_table_tell_lost(const ZklClaim *claim)
 }
 
 /*
- * A signal handler calls this, so it takes no lock.  A claim that this process
- * begins or ends just now is no lost one.
+ * A signal handler calls this, so it takes no lock.  A claim that this
+ * process is just beginning or ending is not a lost one.
  */
 bool
 zkl_lock_table_has_lost(int pid, int64 since)

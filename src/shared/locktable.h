@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * locktable.h
- *	  The shared lock table, through which backends and workers talk.
+ *	  The shared lock table, through which backends and workers communicate.
  *
  * The table has one entry for each lock that this server holds, wants or is
  * giving up; see lockentry.h.
@@ -10,9 +10,11 @@
  * hash protects the entry and its claims, except for the fields that say
  * otherwise.  A semaphore and its leases are in the same partition.  A process
  * takes one partition (or all of them, in order) first, and then one spinlock
- * (a work_mutex, claims_mutex).  A backend that reads all entries takes
- * browse_lock before each partition.  Wake-ups carry no data.  So it does no harm
- * if the process to wake has gone meanwhile, and another one wakes up for nothing.
+ * (a work_mutex, claims_mutex, pauses_mutex, due_mutex).  A backend that reads all
+ * entries takes browse_lock before each partition, and a process that changes
+ * detached claims takes their lock (detached.h).  Wake-ups carry no data.  So it does no
+ * harm if the process to wake has ended meanwhile, and another one wakes up
+ * needlessly.
  *
  * src/shared/locktable.h
  *
@@ -26,36 +28,56 @@
 #include "storage/lwlock.h"
 #include "storage/spin.h"
 
+#include "protocol/comeback.h"
+#include "protocol/serverrecord.h"
+#include "protocol/siphash.h"
 #include "settings.h"
 #include "shared/lockentry.h"
 #include "shared/sessioninfo.h"
 
 #define ZKL_PARTITIONS		16
+#define ZKL_LOCKTABLE_LOCKS	(ZKL_PARTITIONS + 2)	/* see "partitions" */
 #define ZKL_SERVERS_SIZE	16384	/* addresses of all servers */
 
 /* What zk_status counts. */
 typedef struct ZklCounters
 {
-	pg_atomic_uint64 requests;	/* sent to ZooKeeper, heartbeats apart */
+	pg_atomic_uint64 requests;	/* sent to ZooKeeper, without heartbeats */
 	pg_atomic_uint64 tickets;	/* creates of tickets sent */
-	pg_atomic_uint64 owned;		/* times that a ticket became owned */
 	pg_atomic_uint64 lost;		/* tickets lost while owned */
 	pg_atomic_uint64 connects;
 	pg_atomic_uint64 expirations;
 	pg_atomic_uint64 bypasses;	/* znodes of clients that do not wait for
 								 * zklock, seen behind a ticket */
+	pg_atomic_uint64 ensembles; /* how often ZooKeeper's data were not those
+								 * of before */
 } ZklCounters;
 
 /*
- * When a path was last released, which decides whether its next ticket
- * lingers.  The slot outlives the entry, until another path with the same slot
+ * When a path was last released, and whether it pays to keep its ticket, which
+ * decide whether its next ticket lingers.  A slot outlives the entry, until another path with the same slot
  * is released.  The partition of the slot's hash protects it.
  */
 typedef struct ZklRecent
 {
 	uint32		hash;
 	int64		released_at;
+	ZklComeback comeback;		/* of all but semaphores */
 } ZklRecent;
+
+/*
+ * Until when this server does not stand for the leadership of a path, because it
+ * has resigned, or because its history must not lead.  The slot of a pause that is
+ * over is free, but keeps its path and its reason until it is needed.
+ */
+#define ZKL_WHY_SIZE	256
+typedef struct ZklPause
+{
+	char		path[ZKL_PATH_SIZE];
+	int64		until;
+	char		why[ZKL_WHY_SIZE];	/* a sentence about the history; empty: it
+									 * has resigned, or may lead */
+} ZklPause;
 
 typedef struct ZklLockTable
 {
@@ -67,28 +89,45 @@ typedef struct ZklLockTable
 											 * zk_status reads it without */
 
 	slock_t		claims_mutex;
-	dlist_head	free_claims;	/* protected by claims_mutex */
+	dlist_head	free_claims;	/* protected by claims_mutex ... */
+	int			nfree_claims;	/* ... as is their number */
 
-	uint64		seed;			/* of the hash in local locks; fixed */
+	slock_t		due_mutex;
+	dlist_head	due;			/* detached claims that the owner process has
+								 * to look at; protected by due_mutex */
+
+	slock_t		pauses_mutex;
+	ZklPause	pauses[ZKL_LEADERS_MAX];	/* protected by pauses_mutex */
+
+	ZklSipHashKey key;			/* key of all hashes of paths; fixed */
 	int			max_entries;	/* fixed */
 	pg_atomic_uint32 nentries;
 	pg_atomic_uint32 shutting_down;
-	pg_atomic_uint32 leader_pid;	/* the leader process; 0: none */
+	pg_atomic_uint32 leader_pid;	/* pid of the leader process; 0 if none */
 	pg_atomic_uint64 losses;	/* grows when a ZooKeeper session expires, and
-								 * when a claim is lost or this server stops
-								 * leading, with the partition locked */
+								 * when its safe until moves back; also when a
+								 * claim is lost or this server stops leading,
+								 * and then with the partition locked */
 	pg_atomic_uint64 revocations;	/* grows when the release of a ticket is
 									 * requested */
 
 	/*
+	 * What the first worker knows about the cluster: how many other servers
+	 * have this one's name, and which data ZooKeeper has (serverrecord.h;
+	 * empty if not known).  Protected by session_lock, except for the
+	 * worker's own reads.
+	 */
+	pg_atomic_uint32 namesakes; /* read without a lock */
+	char		birth[ZKL_SERVERRECORD_BIRTH_SIZE];
+
+	/*
 	 * Addresses that a lookup found for the names in zklock.hosts, in the
-	 * form that addresses.h describes.  A worker uses them when it cannot
+	 * form that lookup.c describes.  A worker uses them when it cannot
 	 * resolve the names.  Protected by session_lock.
 	 */
 	uint64		servers_of;		/* hash of zklock.hosts */
 	char		servers[ZKL_SERVERS_SIZE];
 
-	ZklSessionInfo session[ZKL_SESSIONS_MAX];	/* zklock.sessions of them */
 	ZklCounters counters;
 	int			nrecent;		/* fixed */
 	ZklRecent	recent[FLEXIBLE_ARRAY_MEMBER];
@@ -96,16 +135,29 @@ typedef struct ZklLockTable
 
 extern ZklLockTable *zkl_lock_table;	/* NULL if zklock was not preloaded */
 
-/* For the shared-memory hooks: once in the postmaster, once in each process. */
-extern void zkl_lock_table_request(void);
-extern void zkl_lock_table_startup(void);
+/*
+ * Two parts of shared memory, for the table in zklock.c: the lock table, with the
+ * hash table of its entries; and the claims.
+ */
+extern Size zkl_lock_table_size(void);
+extern Size zkl_lock_table_hash_size(void);
+extern void zkl_lock_table_attach(void *memory, LWLockPadded *locks, bool is_new);
+extern Size zkl_lock_table_claims_size(void);
+extern void zkl_lock_table_attach_claims(void *memory, LWLockPadded *locks,
+										 bool is_new);
 
 /*
- * A path's hash, and the lock of its partition.  The path of a lease is that
- * of its semaphore, ZKL_LEASE_MARK and a number; it has the same partition.
+ * The hash of a path, and the lock of its partition.  The path of a lease is
+ * that of its semaphore, ZKL_LEASE_MARK and a number; it is in the
+ * semaphore's partition.
+ *
+ * The hash is secret, because a role that knew it could crowd another role's
+ * part of the table.  "shown" is another hash of a lock's path, which
+ * pg_locks shows.
  */
 #define ZKL_LEASE_MARK	'\1'
 extern uint32 zkl_lock_table_hash(const char *path);
+extern uint32 zkl_lock_table_both_hashes(const char *path, uint64 *shown);
 
 static inline LWLock *
 zkl_lock_table_partition(uint32 hash)
@@ -115,10 +167,13 @@ zkl_lock_table_partition(uint32 hash)
 
 extern LWLock *zkl_lock_table_session_lock(void);
 
+/* How many entries there are room for; known before there is shared memory. */
+extern int	zkl_lock_table_max_entries(void);
+
 /*
- * The number of the ZooKeeper session that carries the ticket of this path.  A
- * semaphore's leases and its inner mutex have the same session, because other
- * clients recognize by the session that they belong together.
+ * The number of the ZooKeeper session for the ticket of this path.  A
+ * semaphore's leases and its inner mutex are in the same session, because
+ * other clients see from the session that they belong together.
  */
 extern int	zkl_lock_table_session(const char *path);
 
@@ -153,26 +208,27 @@ extern void zkl_lock_table_visit(int session, LWLockMode mode,
 								 ZklVisitor visitor, void *arg);
 
 /*
- * Does this hold of any entry of the session?  Locks as zkl_lock_table_visit()
- * does, shared.
+ * Does any entry of the session satisfy the condition?  Locks as
+ * zkl_lock_table_visit() does, in shared mode.
  */
 extern bool zkl_lock_table_any(int session,
 							   bool (*condition) (const ZklEntry *entry));
 
 /*
- * Call the visitor for the entries of all sessions, one partition after the other: the
- * others stay free.  For a worker; the caller holds no partition.  The visitor
- * changes nothing.
+ * Call the visitor for the entries of all sessions, one partition after
+ * another, so that the others stay free.  Called by a worker that holds no
+ * partition.  The visitor changes nothing.
  */
 extern void zkl_lock_table_pass(ZklVisitor visitor, void *arg);
 
 /*
  * Call the visitor for the entries of one partition, of all sessions, for
- * backends.  The visitor changes nothing.  Any role may read the whole table in a loop.  So
- * only one backend at a time does, and it locks only one partition at a time:
- * the others stay free, however many backends read.
+ * backends.  The visitor changes nothing.  Any role may read the whole table
+ * in a loop.  So only one backend reads at a time, and it locks only one
+ * partition at a time.  The other partitions stay free, however many backends
+ * want to read.
  *
- * begin and end are for what else a partition protects.
+ * begin and end are for reading other data that a partition protects.
  */
 extern void zkl_lock_table_browse(int partition, ZklVisitor visitor, void *arg);
 extern void zkl_lock_table_begin_browsing(int partition);
@@ -193,8 +249,8 @@ extern ZklRecent *zkl_lock_table_recent(uint32 hash);
 
 /*
  * Wake the worker of a session, or the backend of a claim.  Harmless if that
- * process is gone.  And: the latch by which to do so later; NULL, if the
- * session has no worker.
+ * process has ended.  The last function returns the latch by which to wake
+ * the worker later; NULL if the session has no worker.
  */
 extern void zkl_lock_table_wake_worker(int session);
 extern void zkl_lock_table_wake(const ZklClaim *claim);
@@ -202,16 +258,31 @@ extern Latch *zkl_lock_table_worker_latch(int session);
 extern Latch *zkl_lock_table_latch(const ZklClaim *claim);
 
 /*
- * Cancel the statement that a claim's backend runs, or signal the backend that
+ * To wake the owner process of a detached claim, or to take its latch for that, is
+ * also to put the claim into the list of those that are due.  next_due takes the first
+ * one off the list, and NULL is the end; not_due takes this claim off.  Callers of
+ * these two hold detached_lock, so the claim exists.
+ */
+extern ZklClaim *zkl_lock_table_next_due(void);
+extern void zkl_lock_table_not_due(ZklClaim *claim);
+
+/*
+ * Every PostgreSQL process handles this signal, and takes one without a
+ * reason for a mere wake-up.  So it does no harm if it comes late.
+ */
+#define ZKL_NUDGE_SIGNAL	SIGUSR1
+
+/*
+ * Signal a claim's backend that its wait for the local lock is to end, or that
  * its claim is lost.  The caller holds the partition: the claim then exists,
  * so its backend does, and the signal cannot hit another process.
  */
-extern void zkl_lock_table_cancel(const ZklClaim *claim);
+extern void zkl_lock_table_nudge(const ZklClaim *claim);
 extern void zkl_lock_table_tell_lost(const ZklClaim *claim);
 
 /*
- * Has this process a claim that was lost at this moment of zkl_now(), or since?
- * A signal handler may call it.
+ * Does this process have a claim that was lost at this moment of zkl_now() or
+ * later?  A signal handler may call this.
  */
 extern bool zkl_lock_table_has_lost(int pid, int64 since);
 

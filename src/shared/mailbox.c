@@ -15,19 +15,15 @@
 #include "port/atomics.h"
 #include "storage/condition_variable.h"
 #include "storage/dsm.h"
-#include "storage/ipc.h"
-#include "storage/lwlock.h"
 #include "storage/proc.h"
 
 #include "compat.h"
 #include "settings.h"
 #include "shared/locktable.h"
 #include "shared/mailbox.h"
-#include "shared/share.h"
+#include "shared/rolequota.h"
 
-#define TRANCHE_NAME	"zklock commands"
-
-/* Most answers are smaller, and then cost no segment. */
+/* Most results are smaller, and then need no segment. */
 #define INLINE_SIZE		4096
 
 typedef enum SlotState
@@ -45,21 +41,22 @@ typedef struct Slot
 								 * lock */
 	int			proc_number;	/* of the backend */
 	Oid			role;			/* ... and the role that logged in */
-	bool		again;			/* another worker has run it */
+	bool		again;			/* another worker may have done it before */
 	ZklCommand	command;
 	pg_atomic_uint64 heard_at;	/* written by the worker, without the lock */
 
-	/* since DONE; the slot's backend then reads these without the lock */
+	/* from DONE on; the slot's backend then reads these without the lock */
 	ZklCommandOutcome outcome;
-	Size		size;			/* of the answer; 0: none */
-	dsm_handle	segment;		/* ... that has it, if it is not in here */
+	Size		size;			/* of the result; 0 if there is none */
+	dsm_handle	segment;		/* the segment with the result, if it is not
+								 * in here */
 	char		answer[INLINE_SIZE];
 } Slot;
 
 typedef struct Commands
 {
 	LWLock	   *lock;			/* protects the slots */
-	ConditionVariable slot_freed;	/* own synchronization */
+	ConditionVariable slot_freed;	/* synchronizes itself */
 	Slot		slots[ZKL_COMMANDS];
 } Commands;
 
@@ -68,29 +65,22 @@ static Commands *commands = NULL;
 static int	free_slot(void);
 static dsm_segment *make_segment(const char *answer, Size size);
 
-void
-zkl_mailbox_request(void)
+Size
+zkl_mailbox_size(void)
 {
-	RequestAddinShmemSpace(sizeof(Commands));
-	RequestNamedLWLockTranche(TRANCHE_NAME, 1);
+	return sizeof(Commands);
 }
 
 void
-zkl_mailbox_startup(void)
+zkl_mailbox_attach(void *memory, LWLockPadded *locks, bool is_new)
 {
-	bool		found;
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	commands = ShmemInitStruct(TRANCHE_NAME, sizeof(Commands), &found);
-	if (!found)
-	{
-		memset(commands, 0, sizeof(Commands));
-		commands->lock = &GetNamedLWLockTranche(TRANCHE_NAME)->lock;
-		ConditionVariableInit(&commands->slot_freed);
-		for (int i = 0; i < ZKL_COMMANDS; i++)
-			pg_atomic_init_u64(&commands->slots[i].heard_at, 0);
-	}
-	LWLockRelease(AddinShmemInitLock);
+	commands = memory;
+	if (!is_new)
+		return;
+	commands->lock = &locks->lock;
+	ConditionVariableInit(&commands->slot_freed);
+	for (int i = 0; i < ZKL_COMMANDS; i++)
+		pg_atomic_init_u64(&commands->slots[i].heard_at, 0);
 }
 
 /*
@@ -114,7 +104,9 @@ zkl_mailbox_ask(const ZklCommand *command)
 		slot->command = *command;
 		slot->size = 0;
 
-		/* An answer to the slot's last command is none to this one. */
+		/*
+		 * A reply to the slot's previous command does not count for this one.
+		 */
 		pg_atomic_write_u64(&slot->heard_at, 0);
 		slot->state = SLOT_ASKED;
 		zkl_lock_table_wake_worker(ZKL_COMMAND_SESSION);
@@ -124,8 +116,8 @@ zkl_mailbox_ask(const ZklCommand *command)
 }
 
 /*
- * A slot that this backend may take; -1 if there is none.  The caller holds the
- * lock.
+ * Find a slot that this backend may take; -1 if there is none.  The caller
+ * holds the lock.
  */
 static int
 free_slot(void)
@@ -144,13 +136,13 @@ free_slot(void)
 		else
 			mine += commands->slots[i].role == MyProc->roleId;
 	}
-	return zkl_share_allows(mine, nfree) ? found : -1;
+	return zkl_role_quota_allows(mine, nfree) ? found : -1;
 }
 
 /*
  * The first call only adds this backend to the list that a freed slot wakes,
- * and returns at once.  So the caller tries again before it sleeps, and misses
- * no wake-up.
+ * and returns at once.  The caller then tries again before it sleeps, so it
+ * misses no wake-up.
  */
 void
 zkl_mailbox_wait_for_slot(long timeout_ms)
@@ -179,7 +171,9 @@ zkl_mailbox_heard_at(int slot)
 	return (int64) pg_atomic_read_u64(&commands->slots[slot].heard_at);
 }
 
-/* No lock is needed, because the worker does not touch a slot that is DONE. */
+/*
+ * This needs no lock, because the worker does not touch a slot that is DONE.
+ */
 ZklCommandOutcome
 zkl_mailbox_result(int slot, char **answer)
 {
@@ -191,7 +185,7 @@ zkl_mailbox_result(int slot, char **answer)
 	if (done->size == 0)
 		return done->outcome;
 
-	/* A survey of a large directory may be more than palloc() allows. */
+	/* The result for a large directory may be larger than palloc() allows. */
 	*answer = MemoryContextAllocHuge(CurrentMemoryContext, done->size);
 	if (done->segment == DSM_HANDLE_INVALID)
 		memcpy(*answer, done->answer, done->size);
@@ -207,8 +201,8 @@ zkl_mailbox_result(int slot, char **answer)
 }
 
 /*
- * If the worker is still busy with the command, it finds another generation
- * when it comes back, and drops the answer.
+ * If the worker is still busy with the command, it will find another
+ * generation, and drop the result.
  */
 void
 zkl_mailbox_end(int slot)
@@ -224,13 +218,17 @@ zkl_mailbox_end(int slot)
 	ended->generation++;
 	ended->state = SLOT_FREE;
 
-	/* Not each backend that waits may take it. */
+	/*
+	 * Wake all backends that wait: the first of them may not be allowed to
+	 * take the slot, because its role has its share.
+	 */
 	ConditionVariableBroadcast(&commands->slot_freed);
 	LWLockRelease(commands->lock);
 
 	/*
 	 * The slot no longer has the handle, so no other process frees the
-	 * segment.  The call takes locks of PostgreSQL's own.
+	 * segment.  Do this after the unlock, because it takes locks of
+	 * PostgreSQL.
 	 */
 	if (segment != DSM_HANDLE_INVALID)
 		dsm_unpin_segment(segment);
@@ -241,8 +239,8 @@ zkl_mailbox_end(int slot)
  */
 
 /*
- * What became of a command under way is not known.  It is done again, because
- * each may be done twice.
+ * Nothing is known about a command that was under way.  Do it again: each
+ * command may be done twice.
  */
 void
 zkl_mailbox_adopt(void)
@@ -302,8 +300,8 @@ zkl_mailbox_is_wanted(int slot, uint32 generation)
 }
 
 /*
- * Without the lock, this may write to the slot's next command.  That only
- * gives it a little more time.
+ * Without the lock, this may write to the slot's next command, which then
+ * only waits a little longer.
  */
 void
 zkl_mailbox_note_heard(int slot, uint32 generation)
@@ -320,8 +318,8 @@ zkl_mailbox_finish(int slot, uint32 generation, ZklCommandOutcome outcome,
 	dsm_segment *segment = NULL;
 
 	/*
-	 * The segment is made before the slots are locked, because that takes
-	 * long and may fail.
+	 * Create the segment before locking the slots, because that takes long
+	 * and may fail.
 	 */
 	if (size > INLINE_SIZE)
 	{
@@ -336,7 +334,7 @@ zkl_mailbox_finish(int slot, uint32 generation, ZklCommandOutcome outcome,
 	LWLockAcquire(commands->lock, LW_EXCLUSIVE);
 
 	/*
-	 * If the backend has gone, the segment is not pinned.  Then the detach
+	 * If the backend has ended, the segment is not pinned, and the detach
 	 * below destroys it.
 	 */
 	if (done->generation == generation)
@@ -347,7 +345,7 @@ zkl_mailbox_finish(int slot, uint32 generation, ZklCommandOutcome outcome,
 		done->segment = DSM_HANDLE_INVALID;
 		if (segment != NULL)
 		{
-			/* Keeps the segment when the worker has detached. */
+			/* The pin keeps the segment when the worker detaches from it. */
 			dsm_pin_segment(segment);
 			done->segment = dsm_segment_handle(segment);
 		}
@@ -363,8 +361,8 @@ zkl_mailbox_finish(int slot, uint32 generation, ZklCommandOutcome outcome,
 }
 
 /*
- * A segment with the answer; NULL if there is no memory, which the worker
- * must outlive.  A resource owner takes back what was left half done.
+ * Create a segment with the result; NULL if there is no memory, because that
+ * must not end the worker.  A resource owner cleans up after a failure.
  */
 static dsm_segment *
 make_segment(const char *answer, Size size)
@@ -374,7 +372,10 @@ make_segment(const char *answer, Size size)
 	ResourceOwner owner = ResourceOwnerCreate(NULL, "zklock answer");
 	dsm_segment *volatile segment = NULL;
 
-	/* dsm_create() needs a resource owner, to undo its steps on error. */
+	/*
+	 * dsm_create() needs a resource owner, which undoes its steps after an
+	 * error.
+	 */
 	CurrentResourceOwner = owner;
 	PG_TRY();
 	{

@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * mailbox.h
- *	  Commands: what a backend has the worker do once, besides tickets.
+ *	  Commands: what a backend makes the worker do once, besides tickets.
  *
  * There is a fixed number of SLOTs in shared memory.  A slot belongs to the
  * backend that took it, until that backend puts it back.  Then the slot's
- * generation grows, and the worker drops what it still does for the old
- * generation.  So a backend that is cancelled or ends leaves nothing behind,
- * and does not have to wait for the worker.
+ * generation grows, and the worker stops its work for the old generation.  So
+ * a backend that is cancelled or ends leaves nothing behind, and does not
+ * have to wait for the worker.
  *
  *		from -> to			by			when
  *		FREE -> ASKED		backend		its command is in the slot
@@ -18,16 +18,16 @@
  *		any -> FREE			backend		it has the answer, or no longer wants
  *										it; the generation grows
  *
- * All commands may be done twice.  A read changes nothing.  A second write
+ * All commands but REPLACE may be done twice.  A read changes nothing.  A second write
  * writes the same.  Two requests for release are the same as one.  ZooKeeper
- * never gives out a deleted name again.  So a command begins anew if the
- * connection or the worker was lost.
+ * never gives out a deleted name again.  So if the connection or the worker
+ * is lost, the command is simply done again.
  *
  * Locks.  One LWLock protects all slots, except for the fields that say
  * otherwise.  A process that holds it takes no other lock of zklock and raises
  * no error.  Wake-ups are sent while it is held.
  *
- * An answer that does not fit into the slot is in a dynamic shared memory
+ * A result that does not fit into the slot is in a dynamic shared memory
  * segment.  The segment is pinned from DONE to FREE.  The process that frees
  * the slot unpins it, and nothing else keeps it alive.
  *
@@ -38,15 +38,20 @@
 #ifndef ZKL_MAILBOX_H
 #define ZKL_MAILBOX_H
 
+#include "storage/lwlock.h"
+
 #include "protocol/jobrecord.h"
 #include "protocol/path.h"
 
 /*
- * The first worker does all commands, whatever session a lock's ticket is in.
+ * The first worker does all commands, whatever session the ticket of a lock
+ * is in.
  */
 #define ZKL_COMMAND_SESSION		0
 
 #define ZKL_COMMANDS			16
+#define ZKL_WALK_MAX			20000	/* requests of a WALK, about one for
+										 * each znode */
 #define ZKL_COMMAND_CHILD_SIZE	ZKL_JOBRECORD_NAME_SIZE /* or "leases/" and a
 														 * name */
 #define ZKL_COMMAND_DATA_SIZE	256
@@ -54,15 +59,25 @@
 typedef enum ZklCommandKind
 {
 	ZKL_COMMAND_LIST,			/* the names in a lock's directories */
-	ZKL_COMMAND_SURVEY,			/* the same, and what is in the znodes */
-	ZKL_COMMAND_WRITE,			/* the data of a child or the directory */
+	ZKL_COMMAND_SURVEY,			/* the names and the contents of the znodes */
+	ZKL_COMMAND_WRITE,			/* write the data of a child or of the
+								 * directory */
+	ZKL_COMMAND_LIMIT,			/* write the first bytes of "data" as a
+								 * semaphore's limit */
 	ZKL_COMMAND_REVOKE,			/* request the release of a child's lock */
-	ZKL_COMMAND_DELETE,			/* a child */
-	ZKL_COMMAND_READ,			/* what is in one child */
+	ZKL_COMMAND_DELETE,			/* delete a child */
+	ZKL_COMMAND_READ,			/* read one child */
 	ZKL_COMMAND_JOB,			/* read the record "child" of a job */
-	ZKL_COMMAND_JOBS,			/* all records */
+	ZKL_COMMAND_JOBS,			/* read all records */
 	ZKL_COMMAND_FORGET,			/* delete the record "child" */
-	ZKL_COMMAND_WAITS			/* the records of waits, of all servers */
+	ZKL_COMMAND_WAITS,			/* read the records of waits, of all servers */
+	ZKL_COMMAND_SERVERS,		/* read the records of all servers */
+	ZKL_COMMAND_WALK,			/* list the locks at "path" and below */
+	ZKL_COMMAND_READ_NEWEST,	/* READ, with all that any client has written
+								 * before */
+	ZKL_COMMAND_REPLACE			/* WRITE over "version", or make the child.
+								 * Not done twice: REFUSED, unless it was
+								 * certainly written */
 } ZklCommandKind;
 
 typedef enum ZklCommandOutcome
@@ -70,10 +85,12 @@ typedef enum ZklCommandOutcome
 	ZKL_COMMAND_OK,
 	ZKL_COMMAND_ABSENT,			/* no such znode */
 	ZKL_COMMAND_DENIED,			/* ZooKeeper's access control forbids it */
-	ZKL_COMMAND_REFUSED,		/* by ZooKeeper, for another reason */
+	ZKL_COMMAND_REFUSED,		/* ZooKeeper refuses it for another reason */
+	ZKL_COMMAND_AWAY,			/* ZooKeeper cannot be reached */
 	ZKL_COMMAND_DIFFERS,		/* ZooKeeper's servers do not agree about the
 								 * znode */
-	ZKL_COMMAND_TOO_LARGE,		/* the answer is */
+	ZKL_COMMAND_TOO_LARGE,		/* the result is too large */
+	ZKL_COMMAND_TOO_MANY,		/* more than ZKL_WALK_MAX requests */
 	ZKL_COMMAND_NO_MEMORY		/* no shared memory for the answer */
 } ZklCommandOutcome;
 
@@ -81,20 +98,22 @@ typedef struct ZklCommand
 {
 	ZklCommandKind kind;
 	char		path[ZKL_PATH_SIZE];	/* the lock */
-	char		child[ZKL_COMMAND_CHILD_SIZE];	/* of the lock's directory;
-												 * empty: the directory */
-	char		data[ZKL_COMMAND_DATA_SIZE];	/* to be written */
+	char		child[ZKL_COMMAND_CHILD_SIZE];	/* a znode in the lock's
+												 * directory; empty: the
+												 * directory itself */
+	char		data[ZKL_COMMAND_DATA_SIZE];	/* the data to write */
+	int32		version;		/* REPLACE: of the child; -1: it is absent */
 } ZklCommand;
 
-/* For the shared-memory hooks: once in the postmaster, once in each process. */
-extern void zkl_mailbox_request(void);
-extern void zkl_mailbox_startup(void);
+/* The part of shared memory, for the table in zklock.c. */
+extern Size zkl_mailbox_size(void);
+extern void zkl_mailbox_attach(void *memory, LWLockPadded *locks, bool is_new);
 
 /*
- * For backends.
+ * For backends:
  *
  * ask takes a slot and hands over the command; -1 if no slot is free, or the role
- * has its share (share.h).
+ * has its share (rolequota.h).
  * wait_for_slot returns when a slot may be free or the time has passed, and
  * raises an error if the backend is cancelled.  end gives the slot back in
  * whatever state it is, and never raises an error.
@@ -104,18 +123,18 @@ extern void zkl_mailbox_wait_for_slot(long timeout_ms);
 extern bool zkl_mailbox_is_done(int slot);
 extern void zkl_mailbox_end(int slot);
 
-/* When ZooKeeper last answered anything for the command; 0: never. */
+/* When ZooKeeper last replied to any request for the command; 0 if never. */
 extern int64 zkl_mailbox_heard_at(int slot);
 
 /*
- * The outcome of a command that is done, and a copy of its answer in the
- * current memory context (NULL: none).  Raises an error if the segment cannot
- * be attached; the caller must still end the slot.
+ * The outcome of a command that is done, and a copy of its result in the
+ * current memory context (NULL if there is none).  Raises an error if the
+ * segment cannot be attached; the caller must still end the slot.
  */
 extern ZklCommandOutcome zkl_mailbox_result(int slot, char **answer);
 
 /*
- * For the worker.
+ * For the worker:
  *
  * adopt: a worker starts, and does again what its predecessor was doing.
  * take: get the next command, which is RUNNING now, and the role that logged in to

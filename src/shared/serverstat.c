@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * serverstat.c
- *	  What zk_stat counts: the requests to ZooKeeper, and how the sessions live.
+ *	  What zk_stat counts: the requests to ZooKeeper, and the fate of the
+ *	  sessions.
  *
  * src/shared/serverstat.c
  *
@@ -9,8 +10,6 @@
  */
 #include "postgres.h"
 
-#include "storage/ipc.h"
-#include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
@@ -19,34 +18,31 @@
 
 ZklServerStat *zkl_server_stat = NULL;
 
-void
-zkl_server_stat_request(void)
+Size
+zkl_server_stat_size(void)
 {
-	RequestAddinShmemSpace(sizeof(ZklServerStat));
+	return sizeof(ZklServerStat);
 }
 
 void
-zkl_server_stat_startup(void)
+zkl_server_stat_attach(void *memory, LWLockPadded *locks, bool is_new)
 {
-	bool		found;
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	zkl_server_stat = ShmemInitStruct("zklock statistics",
-									  sizeof(ZklServerStat), &found);
-	if (!found)
-	{
-		for (int i = 0; i < ZKL_TRAFFIC_KINDS; i++)
-			pg_atomic_init_u64(&zkl_server_stat->sent[i], 0);
-		for (int i = 0; i <= ZKL_TRAFFIC_BOUNDS; i++)
-			pg_atomic_init_u64(&zkl_server_stat->answers[i], 0);
-		pg_atomic_init_u64(&zkl_server_stat->answer_time, 0);
-		pg_atomic_init_u64(&zkl_server_stat->reconnects, 0);
-		pg_atomic_init_u64(&zkl_server_stat->expirations, 0);
-		pg_atomic_init_u64(&zkl_server_stat->doubt_time, 0);
-		pg_atomic_init_u64(&zkl_server_stat->reset_at, zkl_now());
-		pg_atomic_init_u64(&zkl_server_stat->reset_time, GetCurrentTimestamp());
-	}
-	LWLockRelease(AddinShmemInitLock);
+	zkl_server_stat = memory;
+	if (!is_new)
+		return;
+	for (int i = 0; i < ZKL_TRAFFIC_KINDS; i++)
+		pg_atomic_init_u64(&zkl_server_stat->sent[i], 0);
+	for (int i = 0; i <= ZKL_TRAFFIC_BOUNDS; i++)
+		pg_atomic_init_u64(&zkl_server_stat->answers[i], 0);
+	pg_atomic_init_u64(&zkl_server_stat->answer_time, 0);
+	pg_atomic_init_u64(&zkl_server_stat->reconnects, 0);
+	pg_atomic_init_u64(&zkl_server_stat->expirations, 0);
+	pg_atomic_init_u64(&zkl_server_stat->doubt_time, 0);
+	pg_atomic_init_u64(&zkl_server_stat->late_commits, 0);
+	pg_atomic_init_u64(&zkl_server_stat->batches, 0);
+	pg_atomic_init_u64(&zkl_server_stat->batches_undone, 0);
+	pg_atomic_init_u64(&zkl_server_stat->reset_at, zkl_now());
+	pg_atomic_init_u64(&zkl_server_stat->reset_time, GetCurrentTimestamp());
 }
 
 void
@@ -62,9 +58,27 @@ zkl_server_stat_count_answer(int64 latency)
 	pg_atomic_fetch_add_u64(&zkl_server_stat->answer_time, latency);
 }
 
+void
+zkl_server_stat_count_late_commit(void)
+{
+	pg_atomic_fetch_add_u64(&zkl_server_stat->late_commits, 1);
+}
+
+void
+zkl_server_stat_count_batch(void)
+{
+	pg_atomic_fetch_add_u64(&zkl_server_stat->batches, 1);
+}
+
+void
+zkl_server_stat_count_batch_undone(void)
+{
+	pg_atomic_fetch_add_u64(&zkl_server_stat->batches_undone, 1);
+}
+
 /*
- * In doubt since "safe until", as zk_sessions says it: with tickets, and with a
- * session that was safe before.
+ * As in zk_sessions, a session is in doubt since "safe until" if it has
+ * tickets, and was safe before.
  */
 int64
 zkl_server_stat_doubt(ZklSessionInfo *session, int64 now)
@@ -78,7 +92,7 @@ zkl_server_stat_doubt(ZklSessionInfo *session, int64 now)
 	return Max(0, now - since);
 }
 
-/* A worker that counts meanwhile may count on either side of this. */
+/* If a worker counts at the same time, its count may be lost or not. */
 void
 zkl_server_stat_reset(void)
 {
@@ -90,6 +104,9 @@ zkl_server_stat_reset(void)
 	pg_atomic_write_u64(&zkl_server_stat->reconnects, 0);
 	pg_atomic_write_u64(&zkl_server_stat->expirations, 0);
 	pg_atomic_write_u64(&zkl_server_stat->doubt_time, 0);
+	pg_atomic_write_u64(&zkl_server_stat->late_commits, 0);
+	pg_atomic_write_u64(&zkl_server_stat->batches, 0);
+	pg_atomic_write_u64(&zkl_server_stat->batches_undone, 0);
 	pg_atomic_write_u64(&zkl_server_stat->reset_at, zkl_now());
 	pg_atomic_write_u64(&zkl_server_stat->reset_time, GetCurrentTimestamp());
 }

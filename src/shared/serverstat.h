@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * serverstat.h
- *	  What zk_stat counts: the requests to ZooKeeper, and how the sessions live.
+ *	  What zk_stat counts: the requests to ZooKeeper, and the fate of the
+ *	  sessions.
  *
  * The counts are of all ZooKeeper sessions of the server, and are kept while
  * the server runs, however often a worker is started again.  They are atomics:
- * a worker adds, and any process reads, without a lock.  No function raises an
- * error.
+ * a worker or a backend adds, and any process reads, without a lock.  No function
+ * raises an error.
  *
  * src/shared/serverstat.h
  *
@@ -16,6 +17,7 @@
 #define ZKL_SERVERSTAT_H
 
 #include "port/atomics.h"
+#include "storage/lwlock.h"
 
 #include "protocol/traffic.h"
 #include "shared/sessioninfo.h"
@@ -28,29 +30,39 @@ typedef struct ZklServerStat
 	pg_atomic_uint64 answer_time;	/* the sum of their latencies */
 	pg_atomic_uint64 reconnects;
 	pg_atomic_uint64 expirations;
-	pg_atomic_uint64 doubt_time;	/* of all doubts that are over */
+	pg_atomic_uint64 doubt_time;	/* of all doubts that have ended */
+	pg_atomic_uint64 late_commits;	/* backends count these */
+	pg_atomic_uint64 batches;	/* transactions of several operations ... */
+	pg_atomic_uint64 batches_undone;	/* ... and those that failed */
 	pg_atomic_uint64 reset_at;	/* on the clock of zkl_now() ... */
 	pg_atomic_uint64 reset_time;	/* ... and as a TimestampTz */
 } ZklServerStat;
 
 extern ZklServerStat *zkl_server_stat;
 
-/* For the shared-memory hooks: once in the postmaster, once in each process. */
-extern void zkl_server_stat_request(void);
-extern void zkl_server_stat_startup(void);
+/* The part of shared memory, for the table in zklock.c. */
+extern Size zkl_server_stat_size(void);
+extern void zkl_server_stat_attach(void *memory, LWLockPadded *locks, bool is_new);
 
-/* A worker has sent a request, or got an answer after this time. */
+/* A commit ended after its lock had become uncertain. */
+extern void zkl_server_stat_count_late_commit(void);
+
+/* A worker has sent a request, or has got a reply after this time. */
 extern void zkl_server_stat_count_sent(ZklTraffic kind);
 extern void zkl_server_stat_count_answer(int64 latency);
 
+/* A worker has sent a batch; ZooKeeper has done nothing of a batch. */
+extern void zkl_server_stat_count_batch(void);
+extern void zkl_server_stat_count_batch_undone(void);
+
 /*
- * How long the session's locks have been in doubt by now, since the counts
- * begin.  The worker adds this to doubt_time when it moves safe until past
- * "now", or when the session has expired.
+ * How long the session's locks have been in doubt by now, not counting the
+ * time before the last reset.  The worker adds this to doubt_time when it
+ * moves safe until past "now", or when the session has expired.
  */
 extern int64 zkl_server_stat_doubt(ZklSessionInfo *session, int64 now);
 
-/* Begin to count anew. */
+/* Reset all counts. */
 extern void zkl_server_stat_reset(void);
 
 #endif							/* ZKL_SERVERSTAT_H */

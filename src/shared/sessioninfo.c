@@ -9,30 +9,66 @@
  */
 #include "postgres.h"
 
+#include "storage/shmem.h"
+
 #include "settings.h"
-#include "shared/locktable.h"
+#include "shared/lockentry.h"
 #include "shared/sessioninfo.h"
 
-/* Of signs of life: more than half a session timeout. */
+/* The longest silence of signs of life: more than half a session timeout. */
 #define IDLE_PERIODS	12
 
+ZklSessionInfo *zkl_session_info = NULL;
 ZklSessionInfo *zkl_session_info_mine = NULL;
+
+static void init(ZklSessionInfo *info);
+
+Size
+zkl_session_info_size(void)
+{
+	return mul_size(zkl_sessions, sizeof(ZklSessionInfo));
+}
+
+void
+zkl_session_info_attach(void *memory, LWLockPadded *locks, bool is_new)
+{
+	zkl_session_info = memory;
+	for (int i = 0; i < zkl_sessions && is_new; i++)
+		init(&zkl_session_info[i]);
+}
+
+static void
+init(ZklSessionInfo *info)
+{
+	pg_atomic_init_u64(&info->epoch, ZKL_EPOCH_NONE + 1);
+	pg_atomic_init_u64(&info->safe_until, 0);
+	pg_atomic_init_u64(&info->heard_at, 0);
+	pg_atomic_init_u32(&info->period_ms, 0);
+	pg_atomic_init_u32(&info->connected, 0);
+	pg_atomic_init_u64(&info->refused_at, 0);
+	pg_atomic_init_u32(&info->worker_proc, 0);
+	pg_atomic_init_u32(&info->worker_pid, 0);
+	pg_atomic_init_u64(&info->ephemeral_bytes, 0);
+	SpinLockInit(&info->work_mutex);
+	dlist_init(&info->work);
+}
 
 int
 zkl_session_info_number(void)
 {
-	return zkl_session_info_mine - zkl_lock_table->session;
+	return zkl_session_info_mine - zkl_session_info;
 }
 
 bool
 zkl_session_info_is_safe(int session, int64 now)
 {
-	int64		safe_until = pg_atomic_read_u64(&zkl_lock_table->session[session].safe_until);
+	int64		safe_until = pg_atomic_read_u64(&zkl_session_info[session].safe_until);
 
 	/*
-	 * The caller may read the epoch or the count of losses next.  If this
-	 * moment is of a new session, those must not be older: on_expired() in
-	 * sessionkeeper.c raises both before the next session can be safe.
+	 * The caller may read the epoch or the count of losses after this.  If
+	 * this moment belongs to a new session, those must not be older than that
+	 * session: on_expired() in sessionkeeper.c raises both before the next
+	 * session can be safe.
 	 */
 	pg_read_barrier();
 	return now < safe_until;
@@ -45,12 +81,13 @@ zkl_session_info_is_in_touch(int session, int64 now)
 }
 
 /*
- * An idle session has as much time as the proofs of a holder would give it.
+ * An idle session has as much time as the proofs would give it if it held
+ * tickets.
  */
 int64
 zkl_session_info_in_touch_until(int session)
 {
-	ZklSessionInfo *info = &zkl_lock_table->session[session];
+	ZklSessionInfo *info = &zkl_session_info[session];
 	int64		safe_until = (int64) pg_atomic_read_u64(&info->safe_until);
 
 	if (pg_atomic_read_u32(&info->connected) == 0)
@@ -62,20 +99,20 @@ zkl_session_info_in_touch_until(int session)
 }
 
 /*
- * While ZooKeeper answers signs of life, it can be reached, and the backend's
- * request only waits for its turn.
+ * While ZooKeeper replies to signs of life, it can be reached, and the
+ * backend's request only waits for its turn.
  */
 int64
 zkl_session_info_silent_from(int session, int64 asked, int64 since)
 {
-	ZklSessionInfo *info = &zkl_lock_table->session[session];
+	ZklSessionInfo *info = &zkl_session_info[session];
 	int64		heard_at = (int64) pg_atomic_read_u64(&info->heard_at);
 	int64		refused_at = (int64) pg_atomic_read_u64(&info->refused_at);
 	int			patience_ms = zkl_connection_timeout;
 
 	if (refused_at != 0 && asked >= refused_at)
 		return since;
-	/* The next sign of life may be due only later than that. */
+	/* The next sign of life may not be due before that. */
 	if (pg_atomic_read_u32(&info->connected) != 0)
 		patience_ms = Max(patience_ms, 2 * (int) pg_atomic_read_u32(&info->period_ms));
 	return Max(since, heard_at) + ZKL_MS(patience_ms);
@@ -84,36 +121,48 @@ zkl_session_info_silent_from(int session, int64 asked, int64 since)
 bool
 zkl_session_info_is_refused(int session)
 {
-	return pg_atomic_read_u64(&zkl_lock_table->session[session].refused_at) != 0;
+	return pg_atomic_read_u64(&zkl_session_info[session].refused_at) != 0;
 }
 
 /*
- * The commit guard's quick way looks at all sessions, not only at its claims'.
- * None of its claims is of an idle session, unless the claim was lost before.
+ * The quick check of the commit guard covers all sessions, not only those of
+ * its claims.  No claim of a transaction is in an idle session, unless it was
+ * lost before.
  */
-bool
-zkl_session_info_all_safe(int64 now)
+int64
+zkl_session_info_all_until(void)
 {
+	int64		until = PG_INT64_MAX;
+
 	for (int i = 0; i < zkl_sessions; i++)
 	{
-		int64		safe_until = (int64) pg_atomic_read_u64(&zkl_lock_table->session[i].safe_until);
+		int64		safe_until = (int64) pg_atomic_read_u64(&zkl_session_info[i].safe_until);
 
-		if (safe_until != ZKL_SAFE_UNTIL_IDLE && now >= safe_until)
-			return false;
+		if (safe_until != ZKL_SAFE_UNTIL_IDLE)
+			until = Min(until, safe_until);
 	}
-	/* As in zkl_session_info_is_safe(). */
+	/* For the reason, see zkl_session_info_is_safe(). */
 	pg_read_barrier();
-	return true;
+	return until;
 }
 
-/*
- * The epoch is read last, behind the barrier in zkl_session_info_is_safe().
- * So a moment that belongs to the next session comes with that session's
- * epoch.
- */
 bool
 zkl_session_info_is_in_doubt(uint64 epoch, int session, int64 now)
 {
-	return !zkl_session_info_is_safe(session, now) ||
-		epoch != pg_atomic_read_u64(&zkl_lock_table->session[session].epoch);
+	return now >= zkl_session_info_until(epoch, session);
+}
+
+/*
+ * Read the epoch last, after a barrier as in zkl_session_info_is_safe().  So
+ * if the moment belongs to the next session, the epoch is that of the next
+ * session, too.
+ */
+int64
+zkl_session_info_until(uint64 epoch, int session)
+{
+	ZklSessionInfo *info = &zkl_session_info[session];
+	int64		safe_until = (int64) pg_atomic_read_u64(&info->safe_until);
+
+	pg_read_barrier();
+	return epoch == pg_atomic_read_u64(&info->epoch) ? safe_until : 0;
 }

@@ -12,6 +12,7 @@
 
 #include "lib/ilist.h"
 #include "port/atomics.h"
+#include "storage/lwlock.h"
 #include "storage/spin.h"
 
 #define ZKL_SERVER_SIZE		80	/* "address:port" */
@@ -19,17 +20,19 @@
 #define ZKL_ERROR_SIZE		256
 
 /*
- * In place of safe until: the session is idle.  It holds no lock, so that it need
- * not be proved to live.
+ * Published instead of safe until: the session is idle.  It holds no lock, so
+ * no proof is needed that it lives.
  */
 #define ZKL_SAFE_UNTIL_IDLE	1
 
 /*
- * The end of a session is one transaction that names all its ephemeral znodes.
- * A transaction of some 2 MB brings the whole ensemble down, so stay far below
- * the least that a server is configured for.
+ * The end of a session is one ZooKeeper transaction that names all its
+ * ephemeral znodes.  A transaction of about 2 MB brings the whole ensemble
+ * down, so stay far below the smallest limit that a ZooKeeper server may be
+ * configured with.
  */
 #define ZKL_EPHEMERAL_BYTES_MAX	900000
+#define ZKL_EPHEMERAL_BYTES_LEADERS	50000	/* more, for leaderships only */
 
 /*
  * One ZooKeeper session.  Only its worker writes this, except for the list of
@@ -38,65 +41,74 @@
 typedef struct ZklSessionInfo
 {
 	pg_atomic_uint64 epoch;		/* grows when the session has expired */
-	pg_atomic_uint64 safe_until;	/* on the clock of zkl_now(); 0: nothing
+	pg_atomic_uint64 safe_until;	/* on the clock of zkl_now(); 0 if nothing
 									 * is known */
-	pg_atomic_uint64 heard_at;	/* when ZooKeeper last answered a sign of life */
-	pg_atomic_uint32 period_ms; /* between signs of life */
+	pg_atomic_uint64 heard_at;	/* when ZooKeeper last replied to a sign of
+								 * life */
+	pg_atomic_uint32 period_ms; /* the time between two signs of life */
 	pg_atomic_uint32 connected;
 	pg_atomic_uint64 refused_at;	/* since when ZooKeeper has refused this
-									 * server; 0: it does not */
+									 * server; 0 if it does not */
 
 	/*
 	 * Written under session_lock.  The worker itself reads them without it.
 	 */
-	int64		id;				/* 0: none */
+	int64		id;				/* 0 if none */
 	char		password[ZKL_PASSWORD_SIZE];
 	int			timeout_ms;		/* the shortest that ZooKeeper has granted */
 	char		server[ZKL_SERVER_SIZE];
 	int64		connected_at;
 	char		last_error[ZKL_ERROR_SIZE];
-	int64		last_error_at;	/* 0: never */
+	int64		last_error_at;	/* 0 if never */
 
 	pg_atomic_uint32 worker_proc;	/* proc number + 1; 0: not running */
 	pg_atomic_uint32 worker_pid;
 	pg_atomic_uint64 ephemeral_bytes;	/* see sendqueue.c */
 
 	slock_t		work_mutex;
-	dlist_head	work;			/* entries that the worker is asked to look
-								 * at; protected by work_mutex */
+	dlist_head	work;			/* entries that the worker must look at;
+								 * protected by work_mutex */
 } ZklSessionInfo;
 
+/* The part of shared memory, for the table in zklock.c. */
+extern Size zkl_session_info_size(void);
+extern void zkl_session_info_attach(void *memory, LWLockPadded *locks, bool is_new);
+
+extern ZklSessionInfo *zkl_session_info;	/* zklock.sessions of them */
+
 /*
- * In a worker: its ZooKeeper session, which is fixed, and the number of that
- * session.  Elsewhere: NULL.
+ * In a worker: its ZooKeeper session, which does not change, and the number
+ * of that session.  In other processes: NULL.
  */
 extern ZklSessionInfo *zkl_session_info_mine;
 extern int	zkl_session_info_number(void);
 
 /*
- * Is this ZooKeeper session certainly alive at this moment of zkl_now()?  And: is
- * each of them alive or idle?  A caller that reads "losses" or an epoch after
+ * The first function tells whether this ZooKeeper session certainly lives at
+ * this moment of zkl_now(); the second, up to what moment each session
+ * certainly lives or is idle.  A caller that reads "losses" or an epoch after
  * that sees values at least as new: when a session expires, both grow before
- * the next session can be safe, and when a claim is lost, "losses" grows before
- * its session can be idle.
+ * the next session can be safe, and when a claim is lost, "losses" grows
+ * before its session can be idle.
  */
 extern bool zkl_session_info_is_safe(int session, int64 now);
-extern bool zkl_session_info_all_safe(int64 now);
+extern int64 zkl_session_info_all_until(void);
 
 /*
- * Is its worker connected to ZooKeeper, and the session certainly alive; or if it
- * is idle, has ZooKeeper answered of late?  And: up to what moment does this hold,
- * if nothing more is heard?  A moment that has passed stands for "no".
+ * Is the session in touch?  That is: its worker is connected to ZooKeeper,
+ * and the session certainly lives; or, if it is idle, ZooKeeper has replied
+ * recently.  The second function returns up to what moment this holds if no
+ * more replies come; a moment in the past means "no".
  */
 extern bool zkl_session_info_is_in_touch(int session, int64 now);
 extern int64 zkl_session_info_in_touch_until(int session);
 
 /*
- * A backend that asked at "asked" has waited for an answer since "since".  This
- * returns the moment from which it may report that ZooKeeper cannot be reached.
- * While ZooKeeper answers signs of life, that moment moves on: then the answer
- * only takes long.  If ZooKeeper had refused this server before the backend
- * asked, there is nothing to wait for.
+ * A backend made its request at "asked", and has waited for an answer since
+ * "since".  Returns the moment from which it may report that ZooKeeper cannot
+ * be reached.  While ZooKeeper replies to signs of life, that moment moves
+ * on: then the answer just takes long.  If ZooKeeper had refused this server
+ * before the request, there is nothing to wait for.
  */
 extern int64 zkl_session_info_silent_from(int session, int64 asked,
 										  int64 since);
@@ -105,8 +117,15 @@ extern int64 zkl_session_info_silent_from(int session, int64 asked,
 extern bool zkl_session_info_is_refused(int session);
 
 /*
- * Is the session not certainly alive, or has its epoch changed since this one?
+ * Is the session not certainly alive, or has its epoch changed since this
+ * one?
  */
 extern bool zkl_session_info_is_in_doubt(uint64 epoch, int session, int64 now);
+
+/*
+ * Up to what moment does the session of this epoch certainly live?  0 if it
+ * does not.
+ */
+extern int64 zkl_session_info_until(uint64 epoch, int session);
 
 #endif							/* ZKL_SESSIONINFO_H */

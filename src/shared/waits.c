@@ -13,17 +13,14 @@
 
 #include "miscadmin.h"
 #include "port/atomics.h"
-#include "storage/ipc.h"
-#include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
+#include "storage/shmem.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
 #include "shared/locktable.h"
 #include "shared/waits.h"
-
-#define TRANCHE_NAME	"zklock waits"
 
 /* The worker that publishes the waits of all ZooKeeper sessions. */
 #define PUBLISHER		0
@@ -31,14 +28,15 @@
 typedef struct Slot
 {
 	ZklWaitInfo wait;
-	uint32		asked;			/* requests of the worker, counted for ever */
+	uint32		asked;			/* number of the worker's last request */
 	bool		sentenced;
 	ZklWaitSentence sentence;
 
-	/* for the backend as a holder */
+	/* for the backend as the holder of a lock */
 	ZklWaitSentence notice;
-	TimestampTz notice_at;		/* when it came; that backend reads this, and
-								 * the three below, without the lock */
+	TimestampTz notice_at;		/* when the notice came; the backend reads
+								 * this field, and the three below, without
+								 * the lock */
 	int			waiter;			/* the process that waits ... */
 	int			waiter_number;	/* ... and its number */
 	pg_atomic_uint64 notice_for;	/* its local wait that began at this
@@ -58,7 +56,6 @@ typedef struct Waits
 
 static Waits *waits = NULL;
 
-static Size shared_size(void);
 static Slot *my_slot(void);
 static Slot *find(uint64 number);
 static void note_change(void);
@@ -66,39 +63,26 @@ static ZklClaim *find_claim(const ZklWaitSentence *sentence, uint32 hash);
 static int	compare_ages(const void *one, const void *other);
 static int	compare_turns(const void *one, const void *other);
 
-void
-zkl_waits_request(void)
-{
-	RequestAddinShmemSpace(shared_size());
-	RequestNamedLWLockTranche(TRANCHE_NAME, 1);
-}
-
-void
-zkl_waits_startup(void)
-{
-	bool		found;
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	waits = ShmemInitStruct(TRANCHE_NAME, shared_size(), &found);
-	if (!found)
-	{
-		memset(waits, 0, shared_size());
-		waits->lock = &GetNamedLWLockTranche(TRANCHE_NAME)->lock;
-		if (!pg_strong_random(&waits->instance, sizeof(waits->instance)))
-			elog(ERROR, "could not generate a random number");
-		waits->instance = Max(1, waits->instance & PG_INT64_MAX);
-		pg_atomic_init_u64(&waits->last_number, 0);
-		pg_atomic_init_u64(&waits->changes, 0);
-		for (int i = 0; i < MaxBackends; i++)
-			pg_atomic_init_u64(&waits->slots[i].notice_for, 0);
-	}
-	LWLockRelease(AddinShmemInitLock);
-}
-
-static Size
-shared_size(void)
+Size
+zkl_waits_size(void)
 {
 	return add_size(offsetof(Waits, slots), mul_size(MaxBackends, sizeof(Slot)));
+}
+
+void
+zkl_waits_attach(void *memory, LWLockPadded *locks, bool is_new)
+{
+	waits = memory;
+	if (!is_new)
+		return;
+	waits->lock = &locks->lock;
+	if (!pg_strong_random(&waits->instance, sizeof(waits->instance)))
+		elog(ERROR, "could not generate a random number");
+	waits->instance = Max(1, waits->instance & PG_INT64_MAX);
+	pg_atomic_init_u64(&waits->last_number, 0);
+	pg_atomic_init_u64(&waits->changes, 0);
+	for (int i = 0; i < MaxBackends; i++)
+		pg_atomic_init_u64(&waits->slots[i].notice_for, 0);
 }
 
 static Slot *
@@ -154,8 +138,8 @@ zkl_waits_put(const ZklWaitInfo *wait)
 	LWLockRelease(waits->lock);
 
 	/*
-	 * What the holders hold may have changed even if they are the same, so
-	 * the worker looks each time.
+	 * The holders' locks may have changed even if the holders are the same,
+	 * so the worker looks each time.
 	 */
 	note_change();
 }
@@ -201,9 +185,9 @@ zkl_waits_is_held(const ZklWaitSentence *sentence)
 }
 
 /*
- * The partition is locked from the look at the claim to the signal.  So the
- * claim exists, and with it the backend, and the signal cannot hit another
- * process.
+ * The partition stays locked from the look at the claim to the signal.  So
+ * the claim exists, and with it the backend, and the signal cannot hit
+ * another process.
  */
 bool
 zkl_waits_cancel(const ZklWaitSentence *sentence, int waiter,
@@ -234,7 +218,10 @@ zkl_waits_cancel(const ZklWaitSentence *sentence, int waiter,
 	return claim != NULL;
 }
 
-/* NULL also if the claim is in doubt: then the deadlock is, too. */
+/*
+ * The claim that the sentence names; NULL also if the claim is in doubt,
+ * because then the deadlock is in doubt, too.
+ */
 static ZklClaim *
 find_claim(const ZklWaitSentence *sentence, uint32 hash)
 {
@@ -256,7 +243,10 @@ find_claim(const ZklWaitSentence *sentence, uint32 hash)
 	return NULL;
 }
 
-/* A semaphore's entry does not know about its leases. */
+/*
+ * A semaphore's entry does not show whether clients wait for its leases, so
+ * assume that they do.
+ */
 bool
 zkl_waits_is_wanted(const ZklClaim *claim)
 {
@@ -264,12 +254,28 @@ zkl_waits_is_wanted(const ZklClaim *claim)
 }
 
 /*
+ * While its backend waits like that, a claim with this path can only be that
+ * on the inner mutex, not that on a user's lock.
+ */
+bool
+zkl_waits_hold_up(ZklMode mode, const char *path, const ZklClaim *held)
+{
+	Size		length = strlen(path);
+	const char *held_path = held->entry->path;
+	bool		is_inner = mode == ZKL_MODE_LEASE &&
+	strncmp(held_path, path, length) == 0 &&
+	strcmp(held_path + length, "/" ZKL_LOCKS) == 0;
+
+	return !is_inner || zkl_waits_is_wanted(held);
+}
+
+/*
  * The backend that is cancelled
  */
 
 /*
- * The slot may have been another process's before.  Auxiliary processes have
- * none.
+ * The slot may have belonged to another process before.  Auxiliary processes
+ * have no slot.
  */
 bool
 zkl_waits_has_notice(void)
@@ -287,9 +293,9 @@ zkl_waits_notice_at(void)
 
 /*
  * PostgreSQL writes waitStart while the wait begins, and resets waitStatus
- * when it ends.  A wait that has lost its time is named by the transaction.
- * A parallel worker that has ended has left the group; its place may be another
- * process's.
+ * when it ends.  If a wait has no waitStart, it is identified by the
+ * transaction.  A parallel worker that has ended has left the group, and its
+ * PGPROC may belong to another process.
  */
 bool
 zkl_waits_accept_notice(void)
@@ -351,7 +357,7 @@ zkl_waits_get(ZklWaitInfo **copies)
 	return nfound;
 }
 
-/* By roles, and then the oldest first. */
+/* Order by turn within the role, and then the oldest first. */
 static int
 compare_ages(const void *one, const void *other)
 {

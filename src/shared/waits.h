@@ -7,9 +7,9 @@
  * server's ticket for deadlock_timeout puts the wait into its slot, if
  * something cannot be released before the wait ends.  The slot names the
  * backends that hold such locks: the waiter itself, or local backends that
- * wait for it, directly or through others.  Which locks they hold is in the
- * lock table.  The first worker publishes what the slots say, and finds
- * deadlocks with what other servers have published (src/README.md).
+ * wait for it, directly or through others.  The lock table says which locks
+ * they hold.  The first worker publishes the contents of the slots, and
+ * searches for deadlocks in what all servers have published (src/README.md).
  *
  *		from -> to				by			when
  *		EMPTY -> WAITING		backend		it has waited for deadlock_timeout,
@@ -20,14 +20,13 @@
  *											or nothing depends on it any more
  *		WAITING -> SENTENCED	worker		the wait is part of a deadlock, and
  *											this server has to break it
- *		SENTENCED -> WAITING	backend		it has cancelled another backend,
- *											which holds the lock in question
- *		SENTENCED -> EMPTY		backend		it raises the error itself; or the
- *											wait has ended
+ *		SENTENCED -> WAITING	backend		it has read the sentence, and is about
+ *											to cancel the holder, or itself
+ *		SENTENCED -> EMPTY		backend		the wait has ended
  *
- * A wait has a number that no other wait of this server ever gets.  So what the
- * worker wants of a wait cannot hit the backend's next one.  A worker that
- * starts finds the slots as they are: they outlive workers.
+ * A wait has a number that no other wait of this server ever gets.  So a
+ * request of the worker for one wait cannot affect the backend's next wait.
+ * The slots outlive workers: a worker that starts finds them as they are.
  *
  * A slot also has a NOTICE for its backend as the holder of a lock: another
  * backend of this server cancels its local wait, because of a deadlock.  That
@@ -36,8 +35,8 @@
  * moment at which the wait began, as PostgreSQL has noted it, or else the
  * number of the process's transaction.
  *
- * A sentence and a notice soon expire.  If a process has stood still in
- * between, other waits of the deadlock may have ended meanwhile.
+ * A sentence and a notice soon expire: if a process was suspended in between,
+ * other waits of the deadlock may have ended meanwhile.
  *
  * Locks.  One LWLock protects all slots, except for the fields that say
  * otherwise.  A process may take it while it holds a partition of the lock
@@ -52,20 +51,24 @@
 #define ZKL_WAITS_H
 
 #include "datatype/timestamp.h"
+#include "storage/lwlock.h"
 
 #include "protocol/path.h"
 #include "protocol/recipe.h"
 #include "shared/lockentry.h"
 
-/* A wait lists so many holders at most, and so many processes in its report. */
+/*
+ * A wait lists at most this many holders, and this many processes in its
+ * report.
+ */
 #define ZKL_WAITS_HOLDERS		32
 #define ZKL_WAITS_PROCESSES		16
 #define ZKL_WAITS_DETAIL_SIZE	2048
 
 /*
- * A backend that cannot go on before the wait ends.  "since" identifies its own
- * wait, and those of the backends between: it is the last wait_start of these;
- * 0 for the waiter itself.
+ * A backend that cannot go on before the wait ends.  "since" identifies the
+ * chain of local waits from this backend to the waiter: it is the latest
+ * wait_start of these waits; 0 for the waiter itself.
  */
 typedef struct ZklWaitHolder
 {
@@ -76,13 +79,13 @@ typedef struct ZklWaitHolder
 /* A wait, as its backend describes it. */
 typedef struct ZklWaitInfo
 {
-	uint64		number;			/* of the wait; 0: the slot is EMPTY */
+	uint64		number;			/* number of the wait; 0: the slot is EMPTY */
 	int			pid;
-	Oid			role;			/* that logged in */
+	Oid			role;			/* the role that logged in */
 	int			turn;			/* in what zkl_waits_get returns: how many
-								 * older waits the role has */
-	char		path[ZKL_PATH_SIZE];	/* of the lock; of leases, the
-										 * semaphore's */
+								 * older waits this role has */
+	char		path[ZKL_PATH_SIZE];	/* path of the lock; for leases, of
+										 * the semaphore */
 	ZklMode		mode;
 	int			limit;			/* of a semaphore */
 	int			quantity;		/* leases that are requested */
@@ -91,17 +94,17 @@ typedef struct ZklWaitInfo
 	char		znode[ZKL_ZNODE_SIZE];
 	TimestampTz since;			/* when the wait began */
 	int			timeout_ms;		/* deadlock_timeout of the backend */
-	uint32		computed;		/* the worker's last request that the holders
-								 * are newer than */
-	bool		truncated;		/* there are more holders */
+	uint32		computed;		/* the worker's last request before the
+								 * holders were computed */
+	bool		truncated;		/* not all holders are listed */
 	int			nholders;
 	ZklWaitHolder holders[ZKL_WAITS_HOLDERS];
 	char		about[ZKL_ABOUT_SIZE];	/* the backend */
 } ZklWaitInfo;
 
 /*
- * How a deadlock is broken: the backend "pid" is cancelled, which holds the
- * lock "path" with this token, before the moment "until" of zkl_now().
+ * How to break a deadlock: cancel the backend "pid", which holds the lock
+ * "path" with this token, before the moment "until" of zkl_now().
  */
 typedef struct ZklWaitSentence
 {
@@ -110,28 +113,29 @@ typedef struct ZklWaitSentence
 	char		path[ZKL_PATH_SIZE];
 	int64		token;
 	char		detail[ZKL_WAITS_DETAIL_SIZE];	/* for the error message */
-	int			nprocesses;		/* of this server, that are part of it */
+	int			nprocesses;		/* processes of this server that are part of
+								 * the deadlock */
 	int			processes[ZKL_WAITS_PROCESSES];
 } ZklWaitSentence;
 
-/* For the shared-memory hooks: once in the postmaster, once in each process. */
-extern void zkl_waits_request(void);
-extern void zkl_waits_startup(void);
+/* The part of shared memory, for the table in zklock.c. */
+extern Size zkl_waits_size(void);
+extern void zkl_waits_attach(void *memory, LWLockPadded *locks, bool is_new);
 
-/* This start of the server: a random number from 1. */
+/* Identifies this start of the server: a random number from 1 on. */
 extern int64 zkl_waits_instance(void);
 
 /*
- * For the backend that waits.
+ * For the backend that waits:
  *
  * new_number: the number of a new wait.  put: fill in this backend's slot, with
- * holders that were computed after "computed" had been read by look; wakes the
- * worker if something has changed or the worker has asked.  end: the slot
- * becomes EMPTY, if it is not.
+ * holders that were computed after "computed" had been read by look; wakes
+ * the worker if something has changed or the worker has requested this.  end:
+ * the slot becomes EMPTY, if it is not.
  *
- * look: what the worker has last asked for, and whether the wait is sentenced;
- * then *sentence is filled in, and the slot is WAITING again.  Both are false
- * and 0 if the slot is EMPTY.
+ * look: the number of the worker's last request, and whether the wait is
+ * sentenced.  If it is, *sentence is filled in, and the slot is WAITING
+ * again.  If the slot is EMPTY, the results are 0 and false.
  */
 extern uint64 zkl_waits_new_number(void);
 extern void zkl_waits_put(const ZklWaitInfo *wait);
@@ -139,22 +143,24 @@ extern void zkl_waits_end(void);
 extern bool zkl_waits_look(uint32 *asked, ZklWaitSentence *sentence);
 
 /*
- * Does the claim exist that the sentence names, and is it certainly held?
- * Cancel its backend, if so: another one of this server.  It, or its parallel
- * worker, is the process "waiter" in the local wait with this wait_start.
- * These lock the claim's partition, so the caller holds none.
+ * is_held: does the claim exist that the sentence names, and is it certainly
+ * held?  cancel: the same, and if so, cancel its backend, another one of this
+ * server.  That backend, or its parallel worker, is the process "waiter", and
+ * is in the local wait with this wait_start.  These functions lock the
+ * claim's partition, so the caller holds none.
  */
 extern bool zkl_waits_is_held(const ZklWaitSentence *sentence);
 extern bool zkl_waits_cancel(const ZklWaitSentence *sentence, int waiter,
 							 TimestampTz wait_start);
 
 /*
- * For the backend that is cancelled.  has_notice: is there a notice?
- * notice_at: then, when did it come?
- * accept_notice: is it for the local wait that this backend is in, or a
- * parallel worker of its statement?  In any case there is none any more.  A
- * signal handler may call both.  read_notice: what the last notice says; there
- * is none any more.
+ * For the backend that is cancelled:
+ *
+ * has_notice: is there a notice?  notice_at: if so, when did it come?
+ * accept_notice: is it for the local wait of this backend, or of a parallel
+ * worker of its statement?  In any case, this removes the notice.  A signal
+ * handler may call both.  read_notice: what the last notice said; this also
+ * removes the notice.
  */
 extern bool zkl_waits_has_notice(void);
 extern TimestampTz zkl_waits_notice_at(void);
@@ -162,22 +168,33 @@ extern bool zkl_waits_accept_notice(void);
 extern void zkl_waits_read_notice(ZklWaitSentence *sentence);
 
 /*
- * May other clients wait for this claim, as far as the worker knows?  Such
- * claims go first where there is no room for all.  The caller holds the
+ * As far as the worker knows, may other clients wait for this claim?  If
+ * there is no room for all claims, these go first.  The caller holds the
  * partition.
  */
 extern bool zkl_waits_is_wanted(const ZklClaim *claim);
 
 /*
- * For the worker.
+ * Does a wait of this mode for this path delay the release of this claim, for
+ * which other clients may wait?  A backend that waits for leases holds the
+ * inner mutex meanwhile.  That counts only while other clients queue for it:
+ * otherwise each wait for leases would be published, and a search would read
+ * all leases repeatedly.  Local backends that wait for the inner mutex count
+ * only by their own claims.
+ */
+extern bool zkl_waits_hold_up(ZklMode mode, const char *path,
+							  const ZklClaim *held);
+
+/*
+ * For the worker:
  *
- * changes: grows with each change that has to be published, and with each
- * answer to ask.  get: copies of all waits, in the current memory context: the
- * oldest of each role, then the second oldest of each, and so on.  So what one
- * role has in excess does not come before the waits of others.  ask: request
- * that the backend computes the holders again; returns the number of the
- * request, or 0 if the wait has ended.  sentence: WAITING -> SENTENCED, and wakes
- * the backend; nothing if the wait has ended.
+ * changes: grows with each change that must be published, and with each
+ * answer to a request by ask.  get: copies of all waits, in the current
+ * memory context: the oldest of each role, then the second oldest of each,
+ * and so on.  So if one role has very many waits, they do not displace the
+ * waits of others.  ask: request that the backend computes the holders again;
+ * returns the number of the request, or 0 if the wait has ended.  sentence:
+ * WAITING -> SENTENCED, and wakes the backend; nothing if the wait has ended.
  */
 extern uint64 zkl_waits_changes(void);
 extern int	zkl_waits_get(ZklWaitInfo **waits);

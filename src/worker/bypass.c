@@ -1,15 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * bypass.c
- *	  Clients that do not wait for zklock: notice them, and say so.
+ *	  Notice and log clients that do not wait for zklock's locks.
  *
- * Each znode that a ticket's lists show is counted once.  The log tells of the
- * first one on each path, with the ZooKeeper session of its client, for which
- * the worker asks ZooKeeper.
+ * Each such znode that a ticket's lists show is counted once.  The log
+ * reports the first one on each path.
  *
- * A list is read when a ticket queues, and when the directory of an owned
- * ticket changes, until other clients wait.  So a client that comes behind
- * those, or goes at once, may be missed.
+ * A list is read when a ticket queues.  It is also read when the directory of
+ * an owned ticket changes, until other clients wait.  So a client that comes
+ * after those, or leaves at once, may be missed.
  *
  * src/worker/bypass.c
  *
@@ -17,25 +16,12 @@
  */
 #include "postgres.h"
 
+#include "protocol/fieldtext.h"
 #include "worker/bypass.h"
-#include "worker/lockdirectory.h"
 
-/* The log tells of no more paths than this, so that it cannot be flooded. */
+/* The log reports at most this many paths, so that it cannot be flooded. */
 #define MAX_TOLD		1000
 
-/* So many questions may be under way; a path beyond them has its turn later. */
-#define MAX_QUESTIONS	8
-
-/* A znode whose session is asked for. */
-typedef struct Question
-{
-	bool		active;
-	uint32		attempt;		/* tags the request */
-	char		path[ZKL_PATH_SIZE];
-	char		child[ZKL_CHILD_SIZE];
-} Question;
-
-static Question questions[MAX_QUESTIONS];
 static uint32 told[MAX_TOLD];	/* hashes of paths */
 static int	ntold = 0;
 
@@ -44,8 +30,7 @@ static const char *kazoo_key(const ZklTicket *ticket, const char *child);
 static const char *latch_key(const ZklTicket *ticket, const char *child);
 static void tell(const ZklEntry *entry, const char *child);
 static bool was_told(uint32 hash);
-static void ask(const ZklEntry *entry, const char *child);
-static void report(const Question *question, int64 owner);
+static void report(const char *path, const char *child);
 
 void
 zkl_bypass_look(ZklEntry *entry, const ZklTicketEvent *list)
@@ -53,7 +38,7 @@ zkl_bypass_look(ZklEntry *entry, const ZklTicketEvent *list)
 	int			newest = entry->bypass;
 	const char *child = NULL;
 
-	/* A semaphore of kazoo's has another layout. */
+	/* A semaphore of kazoo's has another layout, so leases are not checked. */
 	if (entry->semaphore != NULL || list->outcome != ZKL_OUTCOME_OK)
 		return;
 	for (int i = 0; i < list->nchildren; i++)
@@ -72,8 +57,8 @@ zkl_bypass_look(ZklEntry *entry, const ZklTicketEvent *list)
 }
 
 /*
- * The sequence number of a znode that is behind the ticket's, and whose client
- * should wait for it, but may not; or 0.
+ * The sequence number of a znode behind the ticket's whose client should wait
+ * for the ticket but may not; 0 if the child is not such a znode.
  */
 static int
 number_behind(const ZklTicket *ticket, const char *child)
@@ -89,8 +74,8 @@ number_behind(const ZklTicket *ticket, const char *child)
 }
 
 /*
- * The number of a znode with a name of kazoo's own, which would have to wait
- * for the ticket.  Readers do not wait for a reader.
+ * The number of a znode with one of kazoo's own names, if it should wait for
+ * the ticket.  Readers do not wait for a reader.
  */
 static const char *
 kazoo_key(const ZklTicket *ticket, const char *child)
@@ -106,9 +91,9 @@ kazoo_key(const ZklTicket *ticket, const char *child)
 }
 
 /*
- * The number of a znode of Curator's LeaderLatch.  Where the server does not own
- * the lock, it gives up because of the latch, and says so.  So this looks only
- * at lists of owned tickets, which are short.
+ * The number of a znode of Curator's LeaderLatch.  If the ticket queues
+ * behind one, it fails because of the latch, and the error says so.  So this
+ * looks only at lists of owned tickets, which are short.
  */
 static const char *
 latch_key(const ZklTicket *ticket, const char *child)
@@ -120,14 +105,13 @@ latch_key(const ZklTicket *ticket, const char *child)
 static void
 tell(const ZklEntry *entry, const char *child)
 {
-	if (ntold == MAX_TOLD || was_told(entry->hash) ||
-		strlen(child) >= ZKL_CHILD_SIZE || !zkl_session_is_usable())
+	if (ntold == MAX_TOLD || was_told(entry->hash))
 		return;
 	told[ntold++] = entry->hash;
-	ask(entry, child);
+	report(entry->path, child);
 }
 
-/* If two paths have one hash, the log tells of one of them only. */
+/* If two paths have one hash, the log reports only one of them. */
 static bool
 was_told(uint32 hash)
 {
@@ -140,79 +124,21 @@ was_told(uint32 hash)
 }
 
 static void
-ask(const ZklEntry *entry, const char *child)
+report(const char *path, const char *child)
 {
-	char		directory[ZKL_DIR_SIZE];
-
-	for (int i = 0; i < MAX_QUESTIONS; i++)
-	{
-		Question   *question = &questions[i];
-		ZklSessionAsk request = {question, question->attempt + 1, 0};
-
-		if (question->active)
-			continue;
-		question->active = true;
-		question->attempt++;
-		strlcpy(question->path, entry->path, sizeof(question->path));
-		strlcpy(question->child, child, sizeof(question->child));
-		zkl_lock_directory_of(entry, directory);
-		pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests, 1);
-		zkl_session_ask_stat(request, psprintf("%s/%s", directory, child));
-		return;
-	}
-
-	/* All are under way, so the next list tells of this path. */
-	ntold--;
-}
-
-/*
- * If the znode has gone, or the answer was lost, the log tells of it without
- * the session.
- */
-bool
-zkl_bypass_handle(const ZklSessionEvent *event)
-{
-	Question   *question = event->tag;
-
-	if (question < questions || question >= questions + MAX_QUESTIONS)
-		return false;
-	if (question->active && event->attempt == question->attempt)
-	{
-		report(question, event->reply.outcome == ZKL_OUTCOME_OK ? event->owner : 0);
-		question->active = false;
-	}
-	return true;
-}
-
-void
-zkl_bypass_restarted(void)
-{
-	for (int i = 0; i < MAX_QUESTIONS; i++)
-	{
-		if (questions[i].active)
-			report(&questions[i], 0);
-		questions[i].active = false;
-	}
-}
-
-static void
-report(const Question *question, int64 owner)
-{
-	bool		is_latch = zkl_recipe_latch_key(question->child) != NULL;
+	bool		is_latch = zkl_recipe_latch_key(child) != NULL;
+	char	   *shown = palloc(4 * strlen(child) + 1);
 	const char *why = is_latch ? "A LeaderLatch waits for no other kind of client." :
 	"A client with kazoo's own names waits for zklock only if its lock has \"extra_lock_patterns\".";
 
+	zkl_field_text_show(child, shown);
 	ereport(WARNING,
 			is_latch ?
 			errmsg("lock \"%s\" does not exclude a LeaderLatch of Curator",
-				   question->path) :
-			errmsg("lock \"%s\" may not exclude a kazoo client",
-				   question->path),
-			owner != 0 ?
-			errdetail("ZooKeeper session 0x%llx has created znode \"%s\" behind this server's.  %s",
-					  (unsigned long long) owner, question->child, why) :
+				   path) :
+			errmsg("lock \"%s\" may not exclude a kazoo client", path),
 			errdetail("A client has created znode \"%s\" behind this server's.  %s",
-					  question->child, why),
+					  shown, why),
 			is_latch ? errhint("Use Curator's LeaderSelector.") :
 			errhint("Give kazoo's locks Curator's names."));
 }

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * bypass.h
- *	  Clients that do not wait for zklock: notice them, and say so.
+ *	  Notice and log clients that do not wait for zklock's locks.
  *
- * kazoo's own locks wait only for znodes with kazoo's own names.  So if such a
- * znode appears behind one of this server's, its client may hold the lock at
- * the same time.
+ * kazoo's own locks wait only for znodes with kazoo's own names.  So if such
+ * a znode appears behind a ticket of this server, its client may hold the
+ * lock at the same time as the server.
  *
  * Called only by the worker's files.
  *
@@ -17,15 +17,8 @@
 #define ZKL_BYPASS_H
 
 #include "shared/locktable.h"
-#include "zookeeper/session.h"
 
 /* Look at the reply to a list that the entry's ticket has requested. */
 extern void zkl_bypass_look(ZklEntry *entry, const ZklTicketEvent *list);
-
-/* Handle an answer.  False if it is the answer to another file's request. */
-extern bool zkl_bypass_handle(const ZklSessionEvent *event);
-
-/* The session's handle is gone, and with it all replies to come. */
-extern void zkl_bypass_restarted(void);
 
 #endif							/* ZKL_BYPASS_H */

@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * commandrunner.c
- *	  The worker's side of the commands of backends.
+ *	  Carries out the commands of backends.
  *
- * There is one run (see commandrun.h) for each slot of the mailbox.  The runs
- * send their requests in turn, as the window allows.  When the last request of
- * a run is answered, the run is finished.  If an answer was lost with the
+ * A command that is carried out is a RUN; there is one for each slot of the mailbox.
+ * It makes several asks, and their answers may lead to more.  When all its
+ * asks have answers, the run is finished.  If a reply was lost with the
  * connection, or if the data to replace have changed, the whole run begins
- * anew.
+ * again.
  *
  * src/worker/commandrunner.c
  *
@@ -15,99 +15,135 @@
  */
 #include "postgres.h"
 
+#include "lib/stringinfo.h"
 #include "utils/memutils.h"
 
 #include "faultpoint.h"
+#include "protocol/jobrecord.h"
+#include "protocol/waitrecord.h"
 #include "settings.h"
+#include "shared/listing.h"
 #include "shared/locktable.h"
-#include "worker/commandrun.h"
+#include "shared/mailbox.h"
+#include "worker/ask.h"
 #include "worker/commandrunner.h"
-#include "worker/rolewindow.h"
+#include "worker/sessionlog.h"
 
 /*
- * Two for each command.  Not more may be on their way, because a ticket's request
- * waits for all that was sent before it, and any role may read long queues in a
- * loop.  They may be on their way however busy the tickets are.
+ * A larger result is of no use, and the backend would have to keep it in
+ * memory as well.
  */
-#define WINDOW			32
+#define ANSWER_MAX		(64 * 1024 * 1024)
+#define NODES_AT_FIRST	64
 
-static ZklCommandRun runs[ZKL_COMMANDS];
-static int	next_run = 0;		/* the run whose turn it is to send */
-static int	in_flight = 0;		/* requests on their way, those of runs that
-								 * were stopped too */
+/*
+ * Users are not shown longer queues.  The directories of locks below a lock
+ * are also in the lock's directory, and any role may create as many of these
+ * as it likes.
+ */
+#define CHILDREN_MAX	10000
 
-static void take_commands(void);
-static bool may_send(void);
-static bool send_next(ZklCommandRun *run);
-static void finish(ZklCommandRun *run);
-static void stop(ZklCommandRun *run);
+/* What an ask of a run is for. */
+typedef enum ItemKind
+{
+	ITEM_QUORUM,				/* a check by a quorum, before the reads */
+	ITEM_DIRECTORY_DATA,		/* their numbers are a ZklWhere ... */
+	ITEM_DIRECTORY_STAT,
+	ITEM_CHILDREN,				/* ... up to here */
+	ITEM_WALKED,				/* children; their numbers are indexes in the
+								 * survey ... */
+	ITEM_NODE_DATA,
+	ITEM_NODE_STAT,				/* ... up to here; for a znode whose data may
+								 * not be read */
+	ITEM_OLD_DATA,				/* REVOKE: of the child */
+	ITEM_OLD_STAT,				/* LIMIT: of the child */
+	ITEM_WRITE,
+	ITEM_DELETE
+} ItemKind;
+
+/* Only the worker's process uses it, so no lock protects it. */
+typedef struct Run
+{
+	bool		active;
+	uint32		generation;		/* of the slot */
+	ZklAsker	asker;
+	bool		again;			/* an earlier attempt may have done it already */
+	ZklCommand	command;
+
+	MemoryContext context;		/* has all that follows; reset at each attempt */
+	ZklListing	survey;
+	int			max_nodes;
+	Size		size;			/* approximate size of the survey */
+	const char *text;			/* to write ... */
+	int			version;		/* ... over data of this version; -1: any */
+	int64		czxid;			/* of the znode, once its data were read */
+	int			refused_version;	/* the version because of which an earlier
+									 * attempt's write was refused; -1 if none */
+	int64		refused_czxid;
+	ZklCommandOutcome outcome;	/* the worst so far */
+} Run;
+
+static Run	runs[ZKL_COMMANDS];
+static char prefix[ZKL_ROOT_SIZE];
+
+static void take_command(int slot, uint32 generation, Oid role, bool again,
+						 const ZklCommand *command);
+static bool waits_for_zookeeper(ZklCommandKind kind);
+static void on_answer(ZklAsker *asker, int what, int64 number,
+					  const ZklSessionEvent *answer);
+static void finish(Run *run);
+static void stop(Run *run);
+static void begin(Run *run);
+static void note_answer(Run *run, ItemKind kind, int64 number,
+						const ZklSessionEvent *event);
+static void pack(Run *run, StringInfo packed);
+static void ask_first(Run *run);
+static void ask_directories(Run *run);
+static const char *target_of(const Run *run);
+static char *copy_data(const Run *run, const ZklSessionEvent *event);
+static void note_old_stat(Run *run, const ZklSessionEvent *event);
+static bool is_walk(const Run *run);
+static const char *path_of(const Run *run, int number);
+static void ask_node(Run *run, ItemKind kind, int number);
+static void ask_write(Run *run);
+static const char *directory_of(const Run *run, ZklWhere where);
+static ZklCommandOutcome outcome_of(const ZklSessionEvent *event);
+static void note_directory(Run *run, ZklWhere where,
+						   const ZklSessionEvent *event);
+static void note_walked(Run *run, int number,
+						const ZklSessionEvent *event);
+static bool is_leaf(const Run *run, int directory, ZklWhere where,
+					const char *name);
+static void note_children(Run *run, ZklWhere where,
+						  const ZklSessionEvent *event);
+static void add_node(Run *run, ZklWhere where, const char *name);
+static bool still_expected(const Run *run,
+						   const ZklSessionEvent *event);
+static void note_old_data(Run *run, const ZklSessionEvent *event);
+static void note_node(Run *run, ItemKind kind, int number,
+					  const ZklSessionEvent *event);
 
 void
 zkl_command_runner_start(const char *directory_prefix)
 {
-	zkl_command_run_set_prefix(directory_prefix);
+	strlcpy(prefix, directory_prefix, sizeof(prefix));
 	for (int i = 0; i < ZKL_COMMANDS; i++)
+	{
+		runs[i].asker.owner = &runs[i];
+		runs[i].asker.answered = on_answer;
 		runs[i].context = AllocSetContextCreate(TopMemoryContext,
 												"zklock command",
 												ALLOCSET_START_SMALL_SIZES);
+	}
 
 	/*
-	 * The replies to an earlier worker are lost, so its commands begin anew.
+	 * The replies to an earlier worker are lost, so its commands begin again.
 	 */
 	zkl_mailbox_adopt();
 }
 
 void
-zkl_command_runner_restarted(void)
-{
-	in_flight = 0;
-	for (int i = 0; i < ZKL_COMMANDS; i++)
-	{
-		if (!runs[i].active)
-			continue;
-		/* What was sent may have been done, although its answer is lost. */
-		runs[i].again |= runs[i].nsent > 0;
-		zkl_command_run_begin(&runs[i]);
-	}
-}
-
-/*
- * The runs take turns, one request each, so that a long survey does not keep
- * other runs waiting.
- */
-void
-zkl_command_runner_send(void)
-{
-	int			idle = 0;
-
-	take_commands();
-
-	/*
-	 * A backend may have given its slot back meanwhile, because it was
-	 * cancelled, say.  What is still to be sent for it would be in vain.
-	 */
-	for (int i = 0; i < ZKL_COMMANDS; i++)
-	{
-		if (runs[i].active && !zkl_mailbox_is_wanted(i, runs[i].generation))
-			stop(&runs[i]);
-	}
-	/* Until a whole round of runs has nothing to send. */
-	while (idle < ZKL_COMMANDS && may_send())
-	{
-		idle = send_next(&runs[next_run]) ? 0 : idle + 1;
-		next_run = (next_run + 1) % ZKL_COMMANDS;
-	}
-}
-
-int
-zkl_command_runner_outstanding(void)
-{
-	return in_flight;
-}
-
-/* A run for an earlier generation of the slot is stopped. */
-static void
-take_commands(void)
+zkl_command_runner_take(void)
 {
 	int			slot;
 	uint32		generation;
@@ -116,110 +152,671 @@ take_commands(void)
 	ZklCommand	command;
 
 	while (zkl_mailbox_take(&slot, &generation, &role, &command, &again))
-	{
-		ZklCommandRun *run = &runs[slot];
+		take_command(slot, generation, role, again, &command);
 
-		ZKL_FAULT_POINT("command-taken");
-		stop(run);
-		run->active = true;
-		run->generation = generation;
-		run->role = role;
-		/* The deletes of an earlier worker may have been done. */
-		run->again = again;
-		run->command = command;
-		run->refused_version = -1;
-		zkl_command_run_begin(run);
+	/*
+	 * A backend may have given its slot back meanwhile, for instance because
+	 * it was cancelled.  Then the requests still to be sent for it are
+	 * useless.
+	 */
+	for (int i = 0; i < ZKL_COMMANDS; i++)
+	{
+		if (runs[i].active && !zkl_mailbox_is_wanted(i, runs[i].generation))
+			stop(&runs[i]);
+		else if (runs[i].active && zkl_session_log_is_away() &&
+				 !waits_for_zookeeper(runs[i].command.kind))
+		{
+			zkl_mailbox_finish(i, runs[i].generation, ZKL_COMMAND_AWAY, NULL, 0);
+			stop(&runs[i]);
+		}
 	}
 }
 
-/*
- * Requests
- */
-
-static bool
-may_send(void)
+/* If the slot has a newer generation, stop the run for the earlier one. */
+static void
+take_command(int slot, uint32 generation, Oid role, bool again,
+			 const ZklCommand *command)
 {
-	int			window = zkl_role_window_is_shared(zkl_now()) ?
-	zkl_role_window_size() : WINDOW;
+	Run		   *run = &runs[slot];
 
-	return zkl_session_is_usable() && in_flight < window;
-}
-
-/* False if there is nothing to send. */
-static bool
-send_next(ZklCommandRun *run)
-{
-	if (!run->active || run->nsent == run->nitems)
-		return false;
-
-	/* Each request gets exactly one answer, which takes it off again. */
-	in_flight++;
-	zkl_role_window_note(run->role, zkl_now());
-	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests, 1);
-	zkl_command_run_send(run);
-	return true;
+	ZKL_FAULT_POINT("command-taken");
+	stop(run);
+	run->active = true;
+	run->generation = generation;
+	run->asker.role = role;
+	/* An earlier worker may already have done the deletes. */
+	run->again = again;
+	run->command = *command;
+	run->refused_version = -1;
+	begin(run);
 }
 
 /*
- * Answers
+ * A command that an acquire needs waits as long as the acquire does.  The
+ * others are for a user who looks, and who must not wait for a reply that
+ * will certainly not come.
  */
-
-void
-zkl_command_runner_handle(const ZklSessionEvent *event)
+static bool
+waits_for_zookeeper(ZklCommandKind kind)
 {
-	ZklCommandRun *run = event->tag;
+	switch (kind)
+	{
+		case ZKL_COMMAND_LIST:
+		case ZKL_COMMAND_WRITE:
+		case ZKL_COMMAND_READ:
+		case ZKL_COMMAND_JOB:
+			return true;
+		default:
+			return false;
+	}
+}
 
-	/*
-	 * The answer may be for a run that was stopped, or for an earlier
-	 * attempt. It still frees its place in the window.
-	 */
-	in_flight--;
-	if (!run->active || event->attempt != run->attempt)
-		return;
-	/* Each command may be done twice; mailbox.h says why. */
-	if (event->reply.outcome == ZKL_OUTCOME_UNKNOWN ||
-		event->reply.outcome == ZKL_OUTCOME_CHANGED)
+static void
+on_answer(ZklAsker *asker, int what, int64 number,
+		  const ZklSessionEvent *answer)
+{
+	Run		   *run = asker->owner;
+
+	/* Each of these commands may be done twice; mailbox.h says why. */
+	if (run->command.kind != ZKL_COMMAND_REPLACE &&
+		(answer->reply.outcome == ZKL_OUTCOME_UNKNOWN ||
+		 answer->reply.outcome == ZKL_OUTCOME_CHANGED))
 	{
 		run->again = true;
-		if (event->reply.outcome == ZKL_OUTCOME_CHANGED)
-			zkl_command_run_note_refusal(run);
-		zkl_command_run_begin(run);
+		if (answer->reply.outcome == ZKL_OUTCOME_CHANGED)
+		{
+			run->refused_version = run->version;
+			run->refused_czxid = run->czxid;
+		}
+		begin(run);
 		return;
 	}
 
-	/* The backend sees that its command makes progress, and waits on. */
+	/*
+	 * Let the backend see that its command makes progress, so that it goes on
+	 * waiting.
+	 */
 	zkl_mailbox_note_heard(run - runs, run->generation);
-	run->nanswered++;
 
 	/*
-	 * This may add items, so only then it is clear whether all are answered.
+	 * This may make more asks, so check only afterwards whether all are
+	 * answered.
 	 */
-	zkl_command_run_note(run, event);
-	if (run->nanswered == run->nitems)
+	note_answer(run, what, number, answer);
+	if (asker->outstanding == 0)
 		finish(run);
 }
 
-/* Hand the result to the backend. */
+/* Pass the result to the backend. */
 static void
-finish(ZklCommandRun *run)
+finish(Run *run)
 {
 	StringInfoData packed = {0};
 
-	zkl_command_run_pack(run, &packed);
+	pack(run, &packed);
 	ZKL_FAULT_POINT("command-answered");
 	zkl_mailbox_finish(run - runs, run->generation, run->outcome, packed.data,
 					   packed.len);
 	stop(run);
 }
 
-/*
- * The run ends, and late answers find another attempt.  Its slot of the
- * mailbox is not touched.
- */
+/* End the run.  Its slot of the mailbox stays as it is. */
 static void
-stop(ZklCommandRun *run)
+stop(Run *run)
 {
 	run->active = false;
-	run->attempt++;
+	zkl_ask_cancel(&run->asker);
 	MemoryContextReset(run->context);
+}
+
+/*
+ * One run: its requests, and what their answers mean
+ */
+
+/*
+ * Ask for all that is known from the start.  What the attempt before has asked and
+ * learnt is forgotten, but for what was refused.
+ */
+static void
+begin(Run *run)
+{
+	zkl_ask_cancel(&run->asker);
+	MemoryContextReset(run->context);
+	memset(&run->survey, 0, sizeof(run->survey));
+	run->survey.data = "";
+	run->max_nodes = 0;
+	run->size = 0;
+	run->text = run->command.data;
+	/* Write over any version, until the run has read the present one. */
+	run->version = -1;
+	run->outcome = ZKL_COMMAND_OK;
+	ask_first(run);
+}
+
+/*
+ * Make the asks that are known from the start.  The answers to some of them
+ * lead to more.
+ */
+static void
+ask_first(Run *run)
+{
+	ZklAsker   *asker = &run->asker;
+
+	switch (run->command.kind)
+	{
+		case ZKL_COMMAND_SURVEY:
+		case ZKL_COMMAND_LIST:
+			ask_directories(run);
+			break;
+		case ZKL_COMMAND_WRITE:
+			ask_write(run);
+			break;
+		case ZKL_COMMAND_REPLACE:
+			run->version = run->command.version;
+			if (run->version >= 0)
+				ask_write(run);
+			else
+				zkl_ask_create(asker, ITEM_WRITE, target_of(run), run->text,
+							   ZKL_CREATE_PERSISTENT, true);
+			break;
+		case ZKL_COMMAND_REVOKE:
+			/* The write follows when the run has read the present text, ... */
+			zkl_ask_data(asker, ITEM_OLD_DATA, 0, target_of(run),
+						 ZKL_LISTING_DATA_SIZE);
+			break;
+		case ZKL_COMMAND_LIMIT:
+			/* ... or its version. */
+			zkl_ask_stat(asker, ITEM_OLD_STAT, 0, target_of(run));
+			break;
+		case ZKL_COMMAND_DELETE:
+		case ZKL_COMMAND_FORGET:
+			zkl_ask_delete(asker, ITEM_DELETE, target_of(run));
+			break;
+		case ZKL_COMMAND_READ_NEWEST:
+			zkl_ask_check(asker, ITEM_QUORUM);
+			/* FALLTHROUGH */
+		case ZKL_COMMAND_READ:
+		case ZKL_COMMAND_JOB:
+			/* The name is known, so add the node before its data come. */
+			add_node(run, ZKL_WHERE_LOCK, run->command.child);
+			ask_node(run, ITEM_NODE_DATA, 0);
+			break;
+		case ZKL_COMMAND_JOBS:
+		case ZKL_COMMAND_WAITS:
+			zkl_ask_check(asker, ITEM_QUORUM);
+			zkl_ask_stat(asker, ITEM_DIRECTORY_STAT, ZKL_WHERE_LOCK,
+						 directory_of(run, ZKL_WHERE_LOCK));
+			break;
+		case ZKL_COMMAND_SERVERS:
+		case ZKL_COMMAND_WALK:
+			zkl_ask_check(asker, ITEM_QUORUM);
+			add_node(run, ZKL_WHERE_LOCK, run->command.path);
+			run->survey.nodes[0].is_directory = true;
+			ask_node(run, ITEM_WALKED, 0);
+			break;
+	}
+}
+
+/*
+ * The path may be any kind of lock; its znodes are in one of the lock's
+ * directories.  The run lists a directory when it knows how long the list
+ * will be.
+ */
+static void
+ask_directories(Run *run)
+{
+	/*
+	 * The ZooKeeper server of this session may not know yet what other
+	 * sessions have already seen.
+	 */
+	if (run->command.kind == ZKL_COMMAND_SURVEY || zkl_sessions > 1)
+		zkl_ask_check(&run->asker, ITEM_QUORUM);
+	zkl_ask_data(&run->asker, ITEM_DIRECTORY_DATA, 0,
+				 directory_of(run, ZKL_WHERE_LOCK), ZKL_LISTING_DATA_SIZE);
+	for (int where = ZKL_WHERE_LOCK + 1; where < ZKL_NWHERE; where++)
+		zkl_ask_stat(&run->asker, ITEM_DIRECTORY_STAT, where,
+					 directory_of(run, where));
+}
+
+/* Read what the survey says about a znode, besides its name. */
+static void
+ask_node(Run *run, ItemKind kind, int number)
+{
+	const char *path = path_of(run, number);
+
+	if (kind == ITEM_WALKED)
+		zkl_ask_children(&run->asker, kind, number, path);
+	else if (kind == ITEM_NODE_STAT)
+		zkl_ask_stat(&run->asker, kind, number, path);
+	else
+		zkl_ask_data(&run->asker, kind, number, path,
+					 run->command.kind == ZKL_COMMAND_WAITS ?
+					 ZKL_WAITRECORD_TEXT_SIZE : ZKL_LISTING_DATA_SIZE);
+}
+
+/* Does the command go down into directories? */
+static bool
+is_walk(const Run *run)
+{
+	return run->command.kind == ZKL_COMMAND_SERVERS ||
+		run->command.kind == ZKL_COMMAND_WALK;
+}
+
+/* The path of a znode in the survey.  A root that is "/" has no prefix. */
+static const char *
+path_of(const Run *run, int number)
+{
+	const ZklListingNode *node = &run->survey.nodes[number];
+
+	if (!is_walk(run))
+		return psprintf("%s/%s", directory_of(run, node->where), node->name);
+	return prefix[0] == '\0' && node->name[0] == '\0' ? "/" :
+		psprintf("%s%s", prefix, node->name);
+}
+
+/* Write the text over the version that the run has read. */
+static void
+ask_write(Run *run)
+{
+	zkl_ask_write(&run->asker, ITEM_WRITE, target_of(run), run->text, run->version);
+}
+
+/* The znode that the command names: a child of the directory, or that itself. */
+static const char *
+target_of(const Run *run)
+{
+	const char *directory = directory_of(run, ZKL_WHERE_LOCK);
+	const char *child = run->command.child;
+
+	return child[0] == '\0' ? directory : psprintf("%s/%s", directory, child);
+}
+
+static const char *
+directory_of(const Run *run, ZklWhere where)
+{
+	static const char *const below[] = {
+		[ZKL_WHERE_LOCK] = "",
+		[ZKL_WHERE_LEASES] = "/" ZKL_LEASES,
+		[ZKL_WHERE_LOCKS] = "/" ZKL_LOCKS,
+	};
+
+	/* The records of all jobs are in one directory. */
+	if (run->command.kind == ZKL_COMMAND_JOB ||
+		run->command.kind == ZKL_COMMAND_JOBS ||
+		run->command.kind == ZKL_COMMAND_FORGET)
+		return psprintf("%s" ZKL_JOBRECORD_DIRECTORY, prefix);
+	if (run->command.kind == ZKL_COMMAND_WAITS)
+		return psprintf("%s" ZKL_WAITRECORD_DIRECTORY, prefix);
+	return psprintf("%s%s%s", prefix, run->command.path, below[where]);
+}
+
+static void
+note_answer(Run *run, ItemKind kind, int64 number,
+			const ZklSessionEvent *event)
+{
+	ZklCommandOutcome outcome = outcome_of(event);
+
+	switch (kind)
+	{
+		case ITEM_NODE_DATA:
+		case ITEM_NODE_STAT:
+			note_node(run, kind, number, event);
+			return;
+		case ITEM_CHILDREN:
+			if (outcome == ZKL_COMMAND_OK)
+				note_children(run, number, event);
+			break;
+		case ITEM_WALKED:
+			if (outcome == ZKL_COMMAND_OK)
+				note_walked(run, number, event);
+			/* The directories of other clients need not be readable. */
+			if (outcome == ZKL_COMMAND_DENIED)
+				return;
+			break;
+		case ITEM_DIRECTORY_STAT:
+			note_directory(run, number, event);
+			break;
+		case ITEM_DIRECTORY_DATA:
+			note_directory(run, number, event);
+			run->survey.exists = outcome == ZKL_COMMAND_OK;
+			if (outcome == ZKL_COMMAND_OK)
+			{
+				run->survey.data = copy_data(run, event);
+				run->survey.data_length = event->data_length;
+			}
+			break;
+		case ITEM_DELETE:
+
+			/*
+			 * An earlier attempt has deleted the znode, and its reply was
+			 * lost.
+			 */
+			if (outcome == ZKL_COMMAND_ABSENT && run->again)
+				outcome = ZKL_COMMAND_OK;
+			run->outcome = outcome;
+			return;
+		case ITEM_OLD_DATA:
+			note_old_data(run, event);
+			return;
+		case ITEM_OLD_STAT:
+			note_old_stat(run, event);
+			return;
+		case ITEM_WRITE:
+			/* The write is the last request of its run. */
+			run->outcome = outcome;
+			return;
+		case ITEM_QUORUM:
+			break;
+	}
+
+	/* An absent directory has no children; that is a valid result. */
+	if (outcome != ZKL_COMMAND_ABSENT)
+		run->outcome = Max(run->outcome, outcome);
+}
+
+/* The data of a znode, as a string. */
+static char *
+copy_data(const Run *run, const ZklSessionEvent *event)
+{
+	return memcpy(MemoryContextAllocZero(run->context, event->data_length + 1),
+				  event->data, event->data_length);
+}
+
+/*
+ * What a reply means for the backend.  The caller has dealt with lost replies
+ * and changed data.
+ */
+static ZklCommandOutcome
+outcome_of(const ZklSessionEvent *event)
+{
+	switch (event->reply.outcome)
+	{
+		case ZKL_OUTCOME_OK:
+			return ZKL_COMMAND_OK;
+		case ZKL_OUTCOME_ABSENT:
+			return ZKL_COMMAND_ABSENT;
+		case ZKL_OUTCOME_CHANGED:
+		case ZKL_OUTCOME_UNKNOWN:
+		case ZKL_OUTCOME_UNDONE:
+		case ZKL_OUTCOME_REFUSED:
+			break;
+	}
+	return event->reply.failure == ZKL_FAILURE_PERMISSION ?
+		ZKL_COMMAND_DENIED : ZKL_COMMAND_REFUSED;
+}
+
+/*
+ * The Stat gives the number of children before the run reads them.  A very
+ * long list would hold up the requests of other clients, and be of no use to
+ * a reader.  A command that acquires a semaphore needs it nevertheless.
+ */
+static void
+note_directory(Run *run, ZklWhere where,
+			   const ZklSessionEvent *event)
+{
+	if (outcome_of(event) != ZKL_COMMAND_OK || event->numchildren == 0)
+		return;
+	if (run->command.kind == ZKL_COMMAND_SURVEY &&
+		event->numchildren > CHILDREN_MAX)
+	{
+		run->outcome = ZKL_COMMAND_TOO_LARGE;
+		return;
+	}
+	zkl_ask_children(&run->asker, ITEM_CHILDREN, where,
+					 directory_of(run, where));
+}
+
+/*
+ * Add a child.  If it is a record, a semaphore's limit, or may be a contender,
+ * read its znode as well.
+ */
+static void
+note_children(Run *run, ZklWhere where, const ZklSessionEvent *event)
+{
+	ZklContender contender;
+
+	for (int i = 0; i < event->reply.nchildren; i++)
+	{
+		const char *name = event->reply.children[i];
+
+		run->size += strlen(name) + sizeof(ZklListingNode);
+
+		/*
+		 * The asks that are under way still run to their end; then the
+		 * backend gets the error.
+		 */
+		if (run->size > ANSWER_MAX)
+		{
+			run->outcome = ZKL_COMMAND_TOO_LARGE;
+			return;
+		}
+		add_node(run, where, name);
+		if (run->command.kind == ZKL_COMMAND_JOBS ||
+			run->command.kind == ZKL_COMMAND_WAITS ||
+			(where == ZKL_WHERE_LOCK && strcmp(name, ZKL_LIMIT) == 0) ||
+			(run->command.kind == ZKL_COMMAND_SURVEY &&
+			 (where == ZKL_WHERE_LEASES || zkl_recipe_parse(name, &contender))))
+			ask_node(run, ITEM_NODE_DATA, run->survey.nnodes - 1);
+	}
+}
+
+/*
+ * In a walk, the run reads each child that is a record or a contender, and
+ * lists every other child as a directory in turn.  It also reads a
+ * semaphore's directory, because its text has the number of leases.
+ */
+static void
+note_walked(Run *run, int number, const ZklSessionEvent *event)
+{
+	const char *const *children = event->reply.children;
+	int			nchildren = event->reply.nchildren;
+	const char *above = run->survey.nodes[number].name;
+	ZklWhere	where = run->survey.nodes[number].where;
+	bool		has_leases = false;
+
+	if (run->survey.nnodes + nchildren > ZKL_WALK_MAX)
+	{
+		run->outcome = ZKL_COMMAND_TOO_MANY;
+		zkl_ask_cancel(&run->asker);
+		return;
+	}
+	/* This is a lock with that name, not a directory of leases. */
+	if (where == ZKL_WHERE_LEASES && !zkl_recipe_any_lease(children, nchildren))
+		where = ZKL_WHERE_LOCK;
+	for (int i = 0; i < nchildren; i++)
+		has_leases |= strcmp(children[i], ZKL_LEASES) == 0;
+	if (has_leases && run->command.kind == ZKL_COMMAND_WALK)
+		ask_node(run, ITEM_NODE_DATA, number);
+
+	for (int i = 0; i < nchildren; i++)
+	{
+		const char *name = psprintf("%s/%s", above, children[i]);
+		bool		leaf = is_leaf(run, number, where, children[i]);
+		ZklWhere	inside = !has_leases ? ZKL_WHERE_LOCK :
+		strcmp(children[i], ZKL_LEASES) == 0 ? ZKL_WHERE_LEASES :
+		strcmp(children[i], ZKL_LOCKS) == 0 ? ZKL_WHERE_LOCKS : ZKL_WHERE_LOCK;
+
+		/* These directories belong to no lock. */
+		if (strcmp(name, "/" ZKL_PATH_RESERVED) == 0 ||
+			(prefix[0] == '\0' && strcmp(name, "/zookeeper") == 0))
+			continue;
+		run->size += strlen(name) + sizeof(ZklListingNode);
+		if (run->size > ANSWER_MAX)
+		{
+			run->outcome = ZKL_COMMAND_TOO_LARGE;
+			return;
+		}
+		add_node(run, leaf ? where : inside, name);
+		run->survey.nodes[run->survey.nnodes - 1].is_directory = !leaf;
+		ask_node(run, leaf ? ITEM_NODE_DATA : ITEM_WALKED,
+				 run->survey.nnodes - 1);
+	}
+}
+
+/* The records of servers are two levels below the start. */
+static bool
+is_leaf(const Run *run, int directory, ZklWhere where,
+		const char *name)
+{
+	ZklContender contender;
+
+	if (run->command.kind == ZKL_COMMAND_SERVERS)
+		return directory > 0;
+	return where == ZKL_WHERE_LEASES || zkl_recipe_parse(name, &contender);
+}
+
+/* Append a znode to the survey, by its name.  Its details may follow. */
+static void
+add_node(Run *run, ZklWhere where, const char *name)
+{
+	ZklListing *survey = &run->survey;
+	ZklListingNode *node;
+
+	if (survey->nnodes == run->max_nodes)
+	{
+		int			max_nodes = Max(NODES_AT_FIRST, 2 * run->max_nodes);
+		ZklListingNode *nodes = MemoryContextAllocHuge(run->context,
+													   max_nodes * sizeof(ZklListingNode));
+
+		if (survey->nnodes > 0)
+		{
+			memcpy(nodes, survey->nodes, survey->nnodes * sizeof(ZklListingNode));
+			pfree(survey->nodes);
+		}
+		survey->nodes = nodes;
+		run->max_nodes = max_nodes;
+	}
+	node = &survey->nodes[survey->nnodes++];
+	memset(node, 0, sizeof(*node));
+	node->where = where;
+	node->name = MemoryContextStrdup(run->context, name);
+}
+
+/*
+ * If a znode has vanished meanwhile, clear its name, so that it is not in the
+ * result.  A znode whose data may not be read still has a Stat, which every
+ * client may read.
+ */
+static void
+note_node(Run *run, ItemKind kind, int number,
+		  const ZklSessionEvent *event)
+{
+	ZklListingNode *node = &run->survey.nodes[number];
+
+	switch (outcome_of(event))
+	{
+		case ZKL_COMMAND_OK:
+			break;
+		case ZKL_COMMAND_ABSENT:
+			node->name = NULL;
+			return;
+		default:
+			if (kind == ITEM_NODE_DATA)
+				ask_node(run, ITEM_NODE_STAT, number);
+			return;
+	}
+
+	/* From here on, the result has what the Stat says. */
+	node->detailed = true;
+	node->czxid = event->reply.czxid;
+	node->version = event->reply.version;
+	node->ctime_ms = event->ctime_ms;
+	node->owner = event->owner;
+	if (kind == ITEM_NODE_STAT)
+		return;
+	node->data = copy_data(run, event);
+	node->data_length = event->data_length;
+	run->size += node->data_length;
+	/* The outcome reports this; the result itself is not packed. */
+	if (run->size > ANSWER_MAX)
+		run->outcome = ZKL_COMMAND_TOO_LARGE;
+}
+
+/*
+ * Did ZooKeeper refuse the write because of the data's version, although it
+ * shows the same version now?  ticket.h says why that happens only if its
+ * servers differ.
+ */
+static bool
+still_expected(const Run *run, const ZklSessionEvent *event)
+{
+	return run->refused_version >= 0 &&
+		event->reply.version == run->refused_version &&
+		event->reply.czxid == run->refused_czxid;
+}
+
+/*
+ * Curator requires the text to be exactly its word.  A znode of zklock keeps
+ * its own text, which names the holder, and gets a mark.  If the holder
+ * writes meanwhile, the version is no longer the one that was read, and the
+ * run begins again.
+ */
+static void
+note_old_data(Run *run, const ZklSessionEvent *event)
+{
+	ZklCommandOutcome outcome = outcome_of(event);
+	const char *name = strrchr(run->command.child, '/');
+	bool		only_tries;
+
+	/*
+	 * ZooKeeper may forbid reading the text and still allow writing it.  Then
+	 * the write takes any version.
+	 */
+	run->outcome = outcome == ZKL_COMMAND_DENIED ? ZKL_COMMAND_OK : outcome;
+	if (run->outcome != ZKL_COMMAND_OK)
+		return;
+	run->text = ZKL_REVOKE;
+	if (outcome == ZKL_COMMAND_OK)
+	{
+		/* The release has been requested already, so the run ends here. */
+		if (zkl_recipe_is_revoked(event->data, event->data_length))
+			return;
+		if (still_expected(run, event))
+		{
+			zkl_session_log_difference(target_of(run));
+			run->outcome = ZKL_COMMAND_DIFFERS;
+			return;
+		}
+		run->version = event->reply.version;
+		run->czxid = event->reply.czxid;
+		if (zkl_recipe_is_zklock(name ? name + 1 : run->command.child, &only_tries) &&
+			event->data_length > 0 && event->data_length <= ZKL_TEXT_SIZE)
+			run->text = MemoryContextStrdup(run->context,
+											psprintf("%s" ZKL_REQUESTED, event->data));
+	}
+	ask_write(run);
+}
+
+/* Write the limit over the version that was found, or create it. */
+static void
+note_old_stat(Run *run, const ZklSessionEvent *event)
+{
+	bool		found = outcome_of(event) == ZKL_COMMAND_OK;
+
+	run->outcome = outcome_of(event);
+	if (run->outcome == ZKL_COMMAND_ABSENT)
+		run->outcome = ZKL_COMMAND_OK;
+	if (run->outcome == ZKL_COMMAND_OK)
+		zkl_ask_put(&run->asker, ITEM_WRITE, target_of(run),
+					run->command.data, ZKL_LIMIT_SIZE,
+					found ? event->reply.version : -1);
+}
+
+/* Leave out znodes that vanished during the run: they have no name. */
+static void
+pack(Run *run, StringInfo packed)
+{
+	ZklListing *survey = &run->survey;
+	int			nnodes = 0;
+
+	if (run->outcome != ZKL_COMMAND_OK)
+		return;
+	for (int i = 0; i < survey->nnodes; i++)
+	{
+		if (survey->nodes[i].name != NULL)
+			survey->nodes[nnodes++] = survey->nodes[i];
+	}
+	survey->nnodes = nnodes;
+	initStringInfo(packed);
+	zkl_listing_pack(survey, packed);
 }

@@ -3,17 +3,18 @@
  * deadlocksearch.c
  *	  The worker looks for deadlocks across servers, and breaks them.
  *
- * While records of this server are published, the worker looks each time when
+ * While records of this server are published, the worker searches whenever
  * they have changed, and after each deadlock_timeout.  It follows the graph
  * from its own records: it reads the queue of a lock that a record waits for,
- * finds out the sessions of its owners, and reads their records; and so on
- * with the locks that those wait for.  What the graph means is in waitgraph.h.
+ * finds out the sessions of its owners, and reads their records.  Then it
+ * does the same with the locks that those records wait for.  What the graph
+ * means is in waitgraph.h.
  *
  * A search that has found a deadlock is soon followed by another one, so that
  * the servers that are part of it need not wait a deadlock_timeout for each
  * other at each step.  If one of them does not answer, the searches slow down
  * again.
- * What is done about deadlocks is in deadlockcase.c.
+ * deadlockproof.c decides what to do about a deadlock.
  *
  * src/worker/deadlocksearch.c
  *
@@ -31,27 +32,25 @@
 #include "protocol/waitgraph.h"
 #include "settings.h"
 #include "shared/locktable.h"
-#include "worker/deadlockcase.h"
+#include "worker/ask.h"
+#include "worker/deadlockproof.h"
 #include "worker/deadlocksearch.h"
 #include "worker/waitcontents.h"
 #include "worker/waitpublisher.h"
 
-/* Requests of a search that are under way. */
-#define WINDOW			32
-
 /*
- * While a deadlock is there: so many searches in a deadlock_timeout, at most
- * one in the constant below, and so many altogether.
+ * While there is a deadlock: this many searches in a deadlock_timeout, with
+ * at least the pause below between two, and this many in a row.
  */
 #define QUICK_SEARCHES	8
 #define QUICK_AT_LEAST	ZKL_MS(10)
 #define MAX_QUICK		40
 
 /*
- * What a search has read is good for so long, from its beginning, and for twice
- * the time that the search before it took.  If that is not enough, the worker
- * may have stood still in between; with a slow ZooKeeper, the next search has
- * time enough.
+ * What a search has read is valid for this long from its beginning, and for
+ * twice the time that the search before it took.  If a search takes longer,
+ * the worker may have been suspended.  If only ZooKeeper is slow, the next
+ * search has enough time.
  */
 #define GOOD_FOR		ZKL_MS(1000)
 
@@ -59,51 +58,47 @@ typedef enum ItemKind
 {
 	ITEM_SYNC,
 	ITEM_QUORUM,
-	ITEM_QUEUE,					/* the children of a lock's directory */
-	ITEM_OWNER,					/* of a znode in it */
-	ITEM_SET					/* the records of a session */
+	ITEM_QUEUE,					/* the children of the directory of a lock */
+	ITEM_OWNER,					/* a znode in it */
+	ITEM_SET					/* the records of a session, whose id is the
+								 * number of the ask */
 } ItemKind;
-
-typedef struct Item
-{
-	ItemKind	kind;
-	const char *lock;			/* QUEUE: what a record waits for */
-	char	   *path;			/* QUEUE: of the directory; OWNER, SET: of the
-								 * znode */
-	bool		of_leases;		/* QUEUE */
-	int64		session;		/* SET */
-} Item;
 
 static struct
 {
 	char		prefix[ZKL_ROOT_SIZE];
-	MemoryContext context;		/* emptied when a search begins */
+	MemoryContext context;		/* reset when a search begins */
 	ZklWaitGraph *graph;
 	bool		running;
-	uint32		attempt;		/* tags requests */
-	uint64		serial;			/* of the own records that it began with */
+	ZklAsker	asker;
+	uint64		serial;			/* serial of the own records with which it
+								 * began */
 	int64		due_at;
 	int64		begun_at;
-	int64		took;			/* how long the last search did */
+	int64		took;			/* how long the last search took */
 	int			nquick;			/* quick searches in a row */
-	bool		found;			/* the last search has found a deadlock */
+	bool		found;			/* the last search found a deadlock */
 
 	/* while it runs */
-	List	   *items;			/* of Item */
-	int			nsent;
-	int			nanswered;
+	const ZklWaitRecord *record;	/* the search reads the queue of this
+									 * record's lock */
+	const char *directory;		/* the directory of that lock */
+	List	   *sessions;		/* sessions whose records were asked for, as
+								 * int64 pointers */
 	ZklDeadlockSeen seen;
 }			search;
 
+static void give_up(const char *text);
 static void begin(const char *text, uint64 serial);
 static void stop(void);
-static Item *add_item(ItemKind kind, char *path);
-static void send_items(void);
-static void take_answer(const Item *item, const ZklSessionEvent *event);
-static void add_owners(const Item *item, const ZklSessionEvent *event);
+static void on_answer(ZklAsker *asker, int what, int64 number,
+					  const ZklSessionEvent *event);
+static void take_answer(ItemKind kind, int64 session,
+						const ZklSessionEvent *event);
+static void add_owners(const ZklSessionEvent *event);
 static void add_reader(const char *lock, const char *znode);
 static void add_session(int64 session);
-static void add_set(const Item *item, const ZklSessionEvent *event);
+static void add_set(int64 session, const ZklSessionEvent *event);
 static void add_source(int64 session, bool own, ZklWaitSet *set);
 static void advance(void);
 static void finish(bool found);
@@ -116,20 +111,14 @@ zkl_deadlock_search_start(const char *prefix)
 										   "zklock deadlock search",
 										   ALLOCSET_DEFAULT_SIZES);
 	search.due_at = PG_INT64_MAX;
+	search.asker.answered = on_answer;
 }
 
-void
-zkl_deadlock_search_restarted(void)
-{
-	stop();
-}
-
-/* Answers to what was sent before this are ignored. */
 static void
 stop(void)
 {
 	search.running = false;
-	search.attempt++;
+	zkl_ask_cancel(&search.asker);
 }
 
 int64
@@ -139,11 +128,11 @@ zkl_deadlock_search_wake_at(void)
 }
 
 /*
- * A search that is made for records which have changed since is finished
- * first.  What it finds of the old records is confirmed or not by the new ones.
+ * If the records have changed since a search began, the search is finished
+ * first.  The new records then confirm what it has found, or do not.
  */
 void
-zkl_deadlock_search_send(void)
+zkl_deadlock_search_begin(void)
 {
 	uint64		serial;
 	const char *text = zkl_wait_publisher_text(&serial);
@@ -155,7 +144,7 @@ zkl_deadlock_search_send(void)
 		/* Nothing is published, so there is nothing to search for. */
 		if (search.running || search.due_at != PG_INT64_MAX)
 			stop();
-		zkl_deadlock_case_forget();
+		zkl_deadlock_proof_forget();
 		zkl_wait_contents_forget_searches();
 		search.due_at = PG_INT64_MAX;
 		return;
@@ -163,8 +152,6 @@ zkl_deadlock_search_send(void)
 	if (!search.running &&
 		(serial != search.serial || zkl_now() >= search.due_at))
 		begin(text, serial);
-	if (search.running)
-		send_items();
 }
 
 static void
@@ -180,141 +167,116 @@ begin(const char *text, uint64 serial)
 		search.graph = MemoryContextAlloc(TopMemoryContext,
 										  sizeof(ZklWaitGraph));
 	search.running = true;
-	search.attempt++;
-	/* What is new shall not wait for a member of an old deadlock. */
+
+	/*
+	 * A new wait must not be delayed because a member of an old deadlock does
+	 * not answer.
+	 */
 	if (serial != search.serial)
 		search.nquick = 0;
 	search.serial = serial;
-	search.items = NIL;
+	search.sessions = NIL;
 	search.begun_at = zkl_now();
 	memset(&search.seen, 0, sizeof(search.seen));
 	search.seen.good_until = search.begun_at + GOOD_FOR + 2 * search.took;
-	search.nsent = search.nanswered = 0;
 	zkl_wait_graph_begin(search.graph);
 
 	copy = pstrdup(text);
 	search.seen.own = palloc(sizeof(ZklWaitSet));
 	if (!zkl_wait_record_parse(copy, strlen(copy), search.seen.own))
-		elog(ERROR, "could not read the waits of this server");
+	{
+		give_up(text);
+		MemoryContextSwitchTo(previous);
+		return;
+	}
 	add_source(zkl_session_info_mine->id, true, search.seen.own);
 	for (int i = 1; i < zkl_sessions; i++)
-		add_source(zkl_lock_table->session[i].id, true, NULL);
+		add_source(zkl_session_info[i].id, true, NULL);
 
 	/*
-	 * ZooKeeper's server must know all that was acknowledged before this
-	 * server's own records were.  Only a search that may prove something
-	 * makes certain of it by a write: many servers may search for hours.
+	 * Before the search, ZooKeeper's server must know everything that was
+	 * acknowledged before this server's own records were.  Only a search that
+	 * may prove something ensures that by a write: many servers may search
+	 * for hours.
 	 */
-	add_item(zkl_deadlock_case_any() ? ITEM_QUORUM : ITEM_SYNC, NULL);
+	if (zkl_deadlock_proof_any())
+		zkl_ask_check(&search.asker, ITEM_QUORUM);
+	else
+		zkl_ask_sync(&search.asker, ITEM_SYNC);
 	MemoryContextSwitchTo(previous);
 }
 
 /*
- * Requests
+ * This does not raise an error: the next worker would find the same text, so
+ * one worker after another would end.  The search goes on when the records
+ * change.
  */
-
-static Item *
-add_item(ItemKind kind, char *path)
-{
-	Item	   *item = palloc0(sizeof(Item));
-
-	item->kind = kind;
-	item->path = path;
-	search.items = lappend(search.items, item);
-	return item;
-}
-
 static void
-send_items(void)
+give_up(const char *text)
 {
-	while (search.nsent < list_length(search.items) &&
-		   search.nsent - search.nanswered < WINDOW)
-	{
-		ZklSessionAsk ask = {&search, search.attempt, search.nsent};
-		const Item *item = list_nth(search.items, search.nsent++);
+	static bool logged = false;
 
-		pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests, 1);
-		switch (item->kind)
-		{
-			case ITEM_SYNC:
-				zkl_session_ask_sync(ask);
-				break;
-			case ITEM_QUORUM:
-				zkl_session_ask_quorum(ask);
-				break;
-			case ITEM_QUEUE:
-				zkl_session_ask_children(ask, item->path);
-				break;
-			case ITEM_OWNER:
-				zkl_session_ask_stat(ask, item->path);
-				break;
-			case ITEM_SET:
-				zkl_session_ask_data(ask, item->path, ZKL_WAITRECORD_TEXT_SIZE);
-				break;
-		}
-	}
+	if (!logged)
+		ereport(LOG,
+				errmsg("could not read the waits of this server, so it does not search for deadlocks"),
+				errdetail("The text is \"%s\".", text));
+	logged = true;
+	search.due_at = PG_INT64_MAX;
+	stop();
 }
 
-/*
- * Answers
- */
-
-/* If an answer was lost, the search is given up, and begins again soon. */
-bool
-zkl_deadlock_search_handle(const ZklSessionEvent *event)
+/* If a reply was lost, give the search up, and begin another one soon. */
+static void
+on_answer(ZklAsker *asker, int what, int64 number,
+		  const ZklSessionEvent *event)
 {
 	MemoryContext previous;
 
-	if (event->tag != &search)
-		return false;
-	if (!search.running || event->attempt != search.attempt)
-		return true;
 	if (event->reply.outcome == ZKL_OUTCOME_UNKNOWN)
 	{
 		finish(search.found);
-		return true;
+		return;
 	}
 	ZKL_FAULT_POINT("search-answered");
-	search.nanswered++;
 	previous = MemoryContextSwitchTo(search.context);
-	take_answer(list_nth(search.items, event->item), event);
-	if (search.nanswered == list_length(search.items))
+	take_answer(what, number, event);
+	if (asker->outstanding == 0)
 		advance();
 	MemoryContextSwitchTo(previous);
-	return true;
 }
 
 static void
-take_answer(const Item *item, const ZklSessionEvent *event)
+take_answer(ItemKind kind, int64 session, const ZklSessionEvent *event)
 {
 	bool		ok = event->reply.outcome == ZKL_OUTCOME_OK;
 
-	switch (item->kind)
+	switch (kind)
 	{
 		case ITEM_SYNC:
 		case ITEM_QUORUM:
 			break;
 		case ITEM_QUEUE:
 			if (ok)
-				add_owners(item, event);
+				add_owners(event);
 			break;
 		case ITEM_OWNER:
 			if (ok && event->owner != 0)
 				add_session(event->owner);
 			break;
 		case ITEM_SET:
-			add_set(item, event);
+			add_set(session, event);
 			break;
 	}
 }
 
 /*
- * The clients that own the lock.  Of a semaphore, all that have leases count:
- * one that only waits for leases names none in its records.  The readers in the
- * queue that do not own the lock are kept for the proof.
+ * Find the clients that own the lock.  For a semaphore, each client with a
+ * znode in "leases" counts; the records of a client that only waits for
+ * leases hold none.  Keep the readers in the queue that do not own the lock,
+ * for the proof.
  */
 static void
-add_owners(const Item *item, const ZklSessionEvent *event)
+add_owners(const ZklSessionEvent *event)
 {
 	int			n = event->reply.nchildren;
 	ZklPlace   *places = palloc0((n + 1) * sizeof(ZklPlace));
@@ -326,14 +288,15 @@ add_owners(const Item *item, const ZklSessionEvent *event)
 		places[i].name = event->reply.children[i];
 		places[i].holds = true;
 	}
-	if (!item->of_leases)
+	if (search.record->mode != ZKL_MODE_LEASE)
 		n = zkl_queue_order(places, n, 0);
 	for (int i = 0; i < n; i++)
 	{
 		if (places[i].holds)
-			add_item(ITEM_OWNER, psprintf("%s/%s", item->path, places[i].name));
+			zkl_ask_stat(&search.asker, ITEM_OWNER, 0,
+						 psprintf("%s/%s", search.directory, places[i].name));
 		else if (places[i].mode == ZKL_MODE_READ)
-			add_reader(item->lock, places[i].name);
+			add_reader(search.record->path, places[i].name);
 	}
 	pfree(places);
 }
@@ -352,28 +315,31 @@ static void
 add_session(int64 session)
 {
 	char		name[ZKL_WAITRECORD_NAME_SIZE];
+	int64	   *asked;
 	ListCell   *cell;
 
 	if (zkl_wait_graph_has(search.graph, session))
 		return;
-	foreach(cell, search.items)
+	foreach(cell, search.sessions)
 	{
-		const Item *item = lfirst(cell);
-
-		if (item->kind == ITEM_SET && item->session == session)
+		if (*(const int64 *) lfirst(cell) == session)
 			return;
 	}
+	asked = palloc(sizeof(int64));
+	*asked = session;
+	search.sessions = lappend(search.sessions, asked);
 	zkl_wait_record_name(session, name);
-	add_item(ITEM_SET, psprintf("%s/%s", zkl_wait_publisher_directory(),
-								name))->session = session;
+	zkl_ask_data(&search.asker, ITEM_SET, session,
+				 psprintf("%s/%s", zkl_wait_publisher_directory(), name),
+				 ZKL_WAITRECORD_TEXT_SIZE);
 }
 
 /*
- * The records of a session; or where they are, if it is not the first session
- * of its server.
+ * Take the records of a session, or follow the reference to them if it is not
+ * the first session of its server.
  */
 static void
-add_set(const Item *item, const ZklSessionEvent *event)
+add_set(int64 session, const ZklSessionEvent *event)
 {
 	const int	length = strlen(ZKL_WAIT_PUBLISHER_SEE);
 	ZklWaitSet *set = NULL;
@@ -399,10 +365,10 @@ add_set(const Item *item, const ZklSessionEvent *event)
 				set = NULL;
 		}
 	}
-	add_source(item->session, false, set);
+	add_source(session, false, set);
 }
 
-/* The sources are kept for the proof, which makes a graph of its own. */
+/* Keep the sources for the proof, which makes a graph of its own. */
 static void
 add_source(int64 session, bool own, ZklWaitSet *set)
 {
@@ -415,24 +381,21 @@ add_source(int64 session, bool own, ZklWaitSet *set)
 	zkl_wait_graph_add(search.graph, session, own, set);
 }
 
-/* All that was asked is answered: go on with the next lock, or decide. */
+/* When all asks have their answers, go on with the next lock, or decide. */
 static void
 advance(void)
 {
-	const ZklWaitRecord *record = zkl_wait_graph_next(search.graph);
-	Item	   *item;
-
-	if (record == NULL)
+	search.record = zkl_wait_graph_next(search.graph);
+	if (search.record == NULL)
 	{
 		ZKL_FAULT_POINT("search-complete");
-		finish(zkl_deadlock_case_decide(search.graph, &search.seen));
+		finish(zkl_deadlock_proof_decide(search.graph, &search.seen));
 		return;
 	}
-	item = add_item(ITEM_QUEUE, psprintf("%s%s%s", search.prefix, record->path,
-										 record->mode == ZKL_MODE_LEASE ?
-										 "/" ZKL_LEASES : ""));
-	item->lock = record->path;
-	item->of_leases = record->mode == ZKL_MODE_LEASE;
+	search.directory = psprintf("%s%s%s", search.prefix, search.record->path,
+								search.record->mode == ZKL_MODE_LEASE ?
+								"/" ZKL_LEASES : "");
+	zkl_ask_children(&search.asker, ITEM_QUEUE, 0, search.directory);
 }
 
 static void

@@ -19,14 +19,15 @@
 #include "settings.h"
 #include "shared/entry.h"
 #include "shared/jobruns.h"
-#include "shared/kept.h"
 #include "shared/leases.h"
+#include "shared/lingerquota.h"
 #include "shared/lockstat.h"
+#include "shared/passes.h"
 #include "worker/entrystate.h"
 
 /*
- * When a hold limit has passed, the waiting backends have so long to come back
- * with the local lock of the new generation, before the ticket counts as idle.
+ * When a hold limit has passed, the waiting backends have this long to return
+ * with the local lock of the new generation.  Then the ticket counts as idle.
  */
 #define HAND_ON_WITHIN	ZKL_MS(1000)
 
@@ -41,8 +42,8 @@ zkl_entry_state_set_queued(ZklEntry *entry)
 	if (entry->state == ZKL_ENTRY_WANTED || entry->state == ZKL_ENTRY_QUEUED)
 	{
 		/*
-		 * Backends that try wait for both: that the ticket is queued, and
-		 * that the one before it has answered.
+		 * Backends that try wait for both: until the ticket is queued, and
+		 * until the owner before it has answered.
 		 */
 		bool		is_news = entry->state == ZKL_ENTRY_WANTED ||
 		entry->asking != entry->ticket.asking;
@@ -62,7 +63,7 @@ zkl_entry_state_set_queued(ZklEntry *entry)
 	zkl_entry_unlock(entry->hash);
 }
 
-/* The text is for users to see, so its end may be missing. */
+/* The text is for users to see, so it may be cut off. */
 void
 zkl_entry_state_note_before(ZklEntry *entry, const char *data, int length)
 {
@@ -74,8 +75,8 @@ zkl_entry_state_note_before(ZklEntry *entry, const char *data, int length)
 }
 
 /*
- * Only the worker writes this field, so it reads it without the lock.  Most
- * steps change nothing.
+ * Only the worker writes this field, so it may read it without the lock.
+ * Most steps do not change it.
  */
 void
 zkl_entry_state_note_blocked(ZklEntry *entry)
@@ -113,27 +114,43 @@ zkl_entry_state_set_owned(ZklEntry *entry, bool contended)
 		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
 		entry->claim_number = 0;
 		entry->comes_back = false;
+		entry->lingers = false;
 
 		/*
-		 * All that is known of other clients comes from this ticket's lists.
-		 * Nothing of an earlier ticket may stay.
+		 * Servers that read together do not take the lock from each other, so
+		 * their numbers tell nothing.
+		 */
+		if (entry->ticket.mode != ZKL_MODE_READ &&
+			zkl_entry_comeback(entry) != NULL)
+			zkl_comeback_owned(zkl_entry_comeback(entry), entry->znode);
+
+		/*
+		 * Everything that is known of other clients comes from this ticket's
+		 * lists.  Nothing may remain from an earlier ticket.
 		 */
 		entry->contended = contended;
 		entry->recheck_asked = false;
 		entry->answered = false;
 		entry->asking = false;
 		entry->revoked = false;
-		/* A reader's ticket may serve superusers after all. */
+
+		/*
+		 * Once the mode is a reader's, the ticket may serve superusers again.
+		 */
 		entry->plain &= zkl_entry_state_says_plain(entry);
 		entry->list_asked = entry->ticket.listed;
 		entry->handed_on = false;
 		entry->watch_asked = false;
 		entry->described_at = 0;
 		entry->owned_at = zkl_now();
-		/* From pending to idle: any claim on the semaphore may take it. */
+
+		/*
+		 * The lease changes from pending to idle: any claim on the semaphore
+		 * may take it.
+		 */
 		if (entry->semaphore != NULL)
 			zkl_leases_set_owned(entry);
-		zkl_entry_ask_worker(entry);	/* for its timer */
+		zkl_entry_ask_worker(entry);	/* so that it arms the timer */
 		zkl_entry_wake_needing(entry);
 	}
 	zkl_entry_unlock(entry->hash);
@@ -153,12 +170,14 @@ zkl_entry_state_set_contended(ZklEntry *entry)
 
 		entry->contended = true;
 		lingered = zkl_entry_state_give_up_if_idle(entry);
+		if (lingered && zkl_entry_comeback(entry) != NULL)
+			zkl_comeback_taken(zkl_entry_comeback(entry));
 		if (!lingered && is_news)
-			zkl_entry_ask_worker(entry);	/* for its timer */
+			zkl_entry_ask_worker(entry);	/* so that it arms the timer */
 
 		/*
-		 * No backend of this server writes, so readers of other servers need
-		 * not wait.
+		 * No backend of this server writes, so the readers of other servers
+		 * need not wait.
 		 */
 		if (!lingered && entry->nheld > 0 && !entry->exclusive)
 			zkl_entry_downgrade(entry);
@@ -172,7 +191,7 @@ zkl_entry_state_set_contended(ZklEntry *entry)
 
 /*
  * A ticket that is about to be downgraded does not answer: readers need no
- * answer, and tickets that write will ask the reader's znode anew.
+ * answer, and tickets of writers will query the reader's znode instead.
  */
 bool
 zkl_entry_state_shall_answer(ZklEntry *entry)
@@ -182,8 +201,8 @@ zkl_entry_state_shall_answer(ZklEntry *entry)
 	zkl_entry_lock(entry);
 
 	/*
-	 * The write costs a round trip, so it waits until a try has asked, or the
-	 * lock is held for longer.
+	 * The write costs a round trip, so it waits until a try has queried the
+	 * znode, or until the lock has been held for a while.
 	 */
 	shall_answer = entry->state == ZKL_ENTRY_OWNED && entry->contended &&
 		entry->semaphore == NULL && entry->mode == entry->ticket.mode &&
@@ -196,9 +215,9 @@ zkl_entry_state_shall_answer(ZklEntry *entry)
 }
 
 /*
- * The znode of a reader's ticket never says that it is plain, because
- * superusers may join.  The mode of a ticket may have changed since a backend
- * requested it.
+ * The znode of a reader's ticket never says that the ticket serves no
+ * superuser, because superusers may join it.  The mode may have changed since
+ * a backend requested the ticket.
  */
 bool
 zkl_entry_state_says_plain(const ZklEntry *entry)
@@ -206,7 +225,10 @@ zkl_entry_state_says_plain(const ZklEntry *entry)
 	return entry->plain && entry->ticket.mode != ZKL_MODE_READ;
 }
 
-/* Once the ticket is given up, entry->about may be about the next ticket. */
+/*
+ * When the ticket has been given up, entry->about may already be for the next
+ * ticket.
+ */
 bool
 zkl_entry_state_copy_about(ZklEntry *entry, char about[ZKL_ABOUT_SIZE])
 {
@@ -220,7 +242,7 @@ zkl_entry_state_copy_about(ZklEntry *entry, char about[ZKL_ABOUT_SIZE])
 	return owned;
 }
 
-/* ... and its znode is right whatever it says. */
+/* ... and then it does not matter what its znode says */
 bool
 zkl_entry_state_is_described(ZklEntry *entry, const char *data, int length)
 {
@@ -240,9 +262,21 @@ zkl_entry_state_set_uncontended(ZklEntry *entry)
 	if (entry->state == ZKL_ENTRY_OWNED)
 	{
 		entry->contended = false;
-		/* Claims that had to leave the turn to other clients may join now. */
+		/* Claims that had to let other clients go first may join now. */
 		zkl_entry_wake_needing(entry);
 	}
+	zkl_entry_unlock(entry->hash);
+}
+
+/*
+ * When the request is sent: the last claim may end before the reply, and then the
+ * number is used up all the same.
+ */
+void
+zkl_entry_state_note_downgrade(ZklEntry *entry)
+{
+	zkl_entry_lock(entry);
+	zkl_comeback_downgraded(zkl_entry_begin_comeback(entry));
 	zkl_entry_unlock(entry->hash);
 }
 
@@ -253,14 +287,23 @@ zkl_entry_state_set_downgraded(ZklEntry *entry)
 	if (entry->state == ZKL_ENTRY_OWNED)
 	{
 		/*
-		 * All that was known of the writer's znode must be found out anew for
-		 * the reader's.
+		 * These facts were about the writer's znode.  They must be found out
+		 * anew for the reader's.
 		 */
 		entry->contended = false;
 		entry->answered = false;
-		entry->plain = false;	/* the reader's znode does not say plain */
-		zkl_entry_wake_needing(entry);
+		entry->plain = false;	/* the reader's znode does not say so */
 		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
+
+		/*
+		 * zk_lock_force_release() may have found the writer's znode gone
+		 * because this downgrade had replaced it.  The reader's znode still
+		 * exists.  Claims that were told otherwise stay lost; the next ones
+		 * need the ticket.
+		 */
+		if (entry->epoch == ZKL_EPOCH_NONE)
+			entry->epoch = pg_atomic_read_u64(&zkl_session_info_mine->epoch);
+		zkl_entry_wake_needing(entry);
 	}
 	zkl_entry_unlock(entry->hash);
 }
@@ -276,8 +319,8 @@ zkl_entry_state_set_revoked(ZklEntry *entry)
 		entry->revoked = true;
 
 		/*
-		 * Otherwise the claims keep the lock, and the ticket goes when they
-		 * have ended.
+		 * If the ticket did not linger, the claims keep the lock, and the
+		 * ticket is given up when they have ended.
 		 */
 		lingered = zkl_entry_state_give_up_if_idle(entry);
 		pg_atomic_fetch_add_u64(&zkl_lock_table->revocations, 1);
@@ -286,7 +329,7 @@ zkl_entry_state_set_revoked(ZklEntry *entry)
 	return lingered;
 }
 
-/* The caller, in the worker, deletes the znode. */
+/* On true, the caller, in the worker, deletes the znode. */
 bool
 zkl_entry_state_give_up_if_idle(ZklEntry *entry)
 {
@@ -294,8 +337,8 @@ zkl_entry_state_give_up_if_idle(ZklEntry *entry)
 		return false;
 	zkl_lock_stat_given_up(entry);
 	entry->state = ZKL_ENTRY_RELEASING;
-	zkl_kept_end(entry);
-	/* No claim may take the lease any more. */
+	zkl_linger_quota_end(entry);
+	/* From now on no claim may take the lease. */
 	if (entry->semaphore != NULL)
 		zkl_entry_unlink_lease(entry);
 	return true;
@@ -308,7 +351,11 @@ zkl_entry_state_set_gone(ZklEntry *entry)
 	bool		wanted;
 
 	zkl_entry_lock(entry);
-	/* The worker has disarmed the timer, so it keeps the entry no longer. */
+
+	/*
+	 * The worker has disarmed the timer, so the timer no longer keeps the
+	 * entry.
+	 */
 	entry->timer_armed = false;
 	zkl_entry_set_stuck(entry, false);
 	wanted = want_again(entry);
@@ -326,8 +373,8 @@ zkl_entry_state_set_lost(ZklEntry *entry, ZklLoss loss)
 	entry->timer_armed = false;
 
 	/*
-	 * A claim that loses one of its leases is lost as a whole.  The claim is
-	 * in the semaphore's entry, and so is its count.
+	 * A claim that loses one of its leases is lost as a whole.  Both the
+	 * claim and its count are in the semaphore's entry.
 	 */
 	if (entry->holder != NULL && entry->holder->state == ZKL_CLAIM_HELD)
 	{
@@ -348,18 +395,19 @@ zkl_entry_state_set_lost(ZklEntry *entry, ZklLoss loss)
 	new_generation(entry);
 
 	/*
-	 * new_generation() has woken all claims, and they ask anew.  None needs
-	 * this ticket any more, so the entry becomes NONE, and may be gone.
+	 * new_generation() has woken all claims, and each requests its lock
+	 * again.  No claim needs this ticket any more, so the entry becomes NONE,
+	 * and may be gone.
 	 */
 	(void) want_again(entry);
 	zkl_entry_unlock(hash);
 }
 
 /*
- * A backend reads the count of losses, and then looks at the claim with the
- * partition locked.  If it finds the claim held, it locked the partition
- * before this function did.  So its count does not include this loss, and it
- * will look again.
+ * Mark the claim and count the loss, in this order.  A backend reads the
+ * count of losses, and then looks at the claim with the partition locked.  If
+ * it finds the claim held, it locked the partition before this function did.
+ * So its count does not include this loss, and it will look again.
  */
 static void
 lose_claim(ZklClaim *claim, ZklLoss loss)
@@ -372,21 +420,24 @@ lose_claim(ZklClaim *claim, ZklLoss loss)
 	claim->loss = loss;
 	claim->lost_at = claim->since = now;
 	zkl_job_runs_end(&claim->run, false, true);
-	ZKL_FAULT_POINT("claim-marked");	/* under the partition's lock */
+	ZKL_FAULT_POINT("claim-marked");	/* while the partition is locked */
 
-	/* A backend that is still acquiring relies on nothing yet. */
-	if (claim->session_count + claim->xact_count > 0)
+	/* A backend that is still acquiring does not rely on the lock yet. */
+	if (claim->detached != 0)
+		zkl_lock_table_wake(claim);
+	else if (claim->session_count + claim->xact_count > 0)
 		zkl_lock_table_tell_lost(claim);
 }
 
 /*
- * Newcomers must not wait behind a backend that holds nothing any more.  A
- * claim whose backend has, or waits for, the old local lock counts as waiting
- * again when the backend has asked for the new generation.
+ * Newcomers must not wait behind a backend that no longer holds anything.  If
+ * a claim's backend has the old local lock, or waits for it, the claim counts
+ * as waiting again once the backend has requested the new generation.
  */
 static void
 new_generation(ZklEntry *entry)
 {
+	ZklClaim   *first;
 	dlist_iter	iter;
 
 	entry->generation++;
@@ -396,25 +447,37 @@ new_generation(ZklEntry *entry)
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 
 		zkl_entry_set_needs_ticket(claim, false);
-		zkl_lock_table_wake(claim);
+		if (claim->detached == 0)
+			zkl_lock_table_wake(claim);
 
 		/*
-		 * The holder of the old local lock may be idle for hours.  Only a
-		 * cancel ends a wait for it.
+		 * The holder of the old local lock may be idle for hours, so no
+		 * backend must go on waiting for that.
 		 */
 		if (claim->waits_locally && !claim->nudged)
 		{
 			claim->nudged = true;
-			zkl_lock_table_cancel(claim);
+			zkl_lock_table_nudge(claim);
 		}
 
-		/* A claim on leases waits for no local lock. */
-		if (claim->mode == ZKL_MODE_LEASE)
+		/*
+		 * A claim on leases does not wait for a local lock, nor does a
+		 * detached one.
+		 */
+		if (claim->mode == ZKL_MODE_LEASE || claim->detached != 0)
 		{
 			claim->generation = entry->generation;
 			entry->nwaiting += claim->state == ZKL_CLAIM_WAITING;
 		}
 	}
+
+	/*
+	 * There may be thousands of detached claims, and the others ask after
+	 * this one.
+	 */
+	first = zkl_entry_first_detached(entry);
+	if (first != NULL)
+		zkl_lock_table_wake(first);
 }
 
 void
@@ -430,8 +493,8 @@ zkl_entry_state_set_failed(ZklEntry *entry, ZklFailure failure, bool znode_left)
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 
 		/*
-		 * Claims that came later, or wait for the local lock only, ask anew
-		 * and may have more luck.
+		 * Claims that came later, or that wait only for the local lock,
+		 * request the ticket again and may succeed.
 		 */
 		if (claim->needs_ticket)
 		{
@@ -442,8 +505,8 @@ zkl_entry_state_set_failed(ZklEntry *entry, ZklFailure failure, bool znode_left)
 	}
 
 	/*
-	 * Whatever the ticket was, it serves no claim any more.  If a znode is
-	 * left, the entry stays until that is gone.
+	 * The ticket serves no claim any more.  If a znode is left, the entry
+	 * stays until the znode is gone.
 	 */
 	zkl_entry_become_none(entry);
 	if (znode_left)
@@ -457,7 +520,19 @@ zkl_entry_state_set_failed(ZklEntry *entry, ZklFailure failure, bool znode_left)
 	zkl_entry_unlock(hash);
 }
 
-/* Wake-ups change nothing, so a shared lock is enough. */
+/* If all leases are given up by now, what was read counts for none. */
+void
+zkl_entry_state_set_limit(ZklEntry *semaphore, int stored)
+{
+	uint32		hash = semaphore->hash;
+
+	zkl_entry_lock(semaphore);
+	if (semaphore->nleases > 0)
+		zkl_leases_set_stored(semaphore, stored);
+	zkl_entry_unlock(hash);
+}
+
+/* Waking changes no data, so a shared lock is enough. */
 static void
 wake_visited(ZklEntry *entry, void *arg)
 {
@@ -473,7 +548,10 @@ zkl_entry_state_wake_all(void)
 	zkl_lock_table_visit(zkl_session_info_number(), LW_SHARED, wake_visited, NULL);
 }
 
-/* The lock that the last search has found, so that few of the next ones search. */
+/*
+ * The held lock that the last search found.  While it is held, the next calls
+ * need no search.
+ */
 static struct
 {
 	char		path[ZKL_PATH_SIZE];
@@ -506,9 +584,9 @@ is_last_still_held(void)
 }
 
 /*
- * A worker that stops asks this in each turn.  With many locks, to search each
- * time would take longer than the rest of the turn, and keep the holders that
- * end from the partitions.
+ * A worker that stops calls this in each turn.  With many locks, a search in
+ * each turn would take longer than everything else.  It would also keep the
+ * partitions locked, so that holders could not release.
  */
 bool
 zkl_entry_state_any_held(void)
@@ -518,9 +596,9 @@ zkl_entry_state_any_held(void)
 }
 
 /*
- * There is no znode: -> WANTED and true if a claim waits for the ticket right
- * now; -> NONE otherwise, and the entry may be gone.  A backend that waits for
- * leases requests them again by itself, if it still has the inner mutex.
+ * No znode is left.  -> WANTED, and true, if a claim still waits for the
+ * ticket; otherwise -> NONE, and the entry may be gone.  A backend that waits
+ * for leases requests them again by itself, if it still has the inner mutex.
  */
 static bool
 want_again(ZklEntry *entry)
@@ -536,18 +614,22 @@ want_again(ZklEntry *entry)
 			continue;
 
 		/*
-		 * The claim wants leases, or leases of the path still have entries.
-		 * The backend decides what to do about them.
+		 * The claim is for leases, or the entry still has leases.  The
+		 * backend decides what to do about these.
 		 */
 		if (claim->mode == ZKL_MODE_LEASE || entry->nlinked > 0)
 		{
 			zkl_lock_table_wake(claim);
 			continue;
 		}
-		/* The caller feeds WANT at once, so the request counts as seen. */
+
+		/*
+		 * The caller feeds WANT to the ticket at once, so mark the request as
+		 * seen.
+		 */
 		entry->state = ZKL_ENTRY_WANTED;
 		entry->mode = claim->mode;
-		entry->role = claim->role;
+		entry->role = claim->login;
 		strlcpy(entry->about, claim->about, sizeof(entry->about));
 		entry->plain &= !claim->superuser;
 		entry->seen = true;
@@ -558,8 +640,9 @@ want_again(ZklEntry *entry)
 }
 
 /*
- * The worker may see a leader's claim too late, or one that is gone: then it is
- * about to look again.  So most tickets need no look under the lock.
+ * The worker may see a leader's claim late, or see one that is gone; in both
+ * cases it is about to look again.  So for most tickets it need not lock the
+ * partition.
  */
 bool
 zkl_entry_state_is_for_leader(ZklEntry *entry)
@@ -589,8 +672,15 @@ zkl_entry_state_end_lease_times(ZklEntry *entry, int64 now)
 		if (claim->state != ZKL_CLAIM_HELD || claim->lease_until == 0 ||
 			claim->lease_until > now)
 			continue;
+
+		/*
+		 * The use of a detached claim is kept while its transaction is
+		 * between its commit guard and its end.
+		 */
+		if (claim->is_use && zkl_passes_has(claim->proc_number, entry->path))
+			continue;
 		any = true;
-		/* The ticket is still owned, and other claims of readers stay. */
+		/* The ticket is still owned, and the claims of other readers stay. */
 		lose_claim(claim, ZKL_LOSS_LEASE_TIME);
 		entry->nheld--;
 		if (claim->mode != ZKL_MODE_READ)
@@ -606,7 +696,7 @@ zkl_entry_state_end_lease_times(ZklEntry *entry, int64 now)
 			zkl_entry_settle(entry, now);
 		else if (entry->nheld == 0)
 		{
-			/* The waiting backends come back, for the new generation. */
+			/* The waiting backends return for the new generation. */
 			entry->idle_at = now + HAND_ON_WITHIN;
 		}
 	}

@@ -1,12 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * entrystate.h
- *	  The worker's changes of entries: one function for each arrow.
+ *	  The worker's changes of an entry's state: one function for each change.
  *
- * The states and the arrows are in lockentry.h.  Functions lock the entry's
+ * lockentry.h has the states and their changes.  Functions lock the entry's
  * partition themselves, so the caller holds none, unless their comments say
- * otherwise.  No function raises an
- * error.
+ * otherwise.  No function raises an error.
  *
  * Called only by the worker, for entries of its own session.
  *
@@ -21,25 +20,26 @@
 #include "shared/locktable.h"
 
 /*
- * If a lock is held for so long, a client may request its release, so the
+ * If a lock is held for this long, a client may request its release, so the
  * worker watches the znode.
  */
 #define ZKL_WATCH_AFTER	ZKL_MS(100)
 
 /*
  * WANTED -> QUEUED, unless the ticket is unwanted by now.  If the entry is
- * QUEUED already, note whether the ticket still asks the one before it, and
- * which znode owns the lock now.
+ * QUEUED already, note whether the ticket still queries the one before it,
+ * and which znode owns the lock now.
  */
 extern void zkl_entry_state_set_queued(ZklEntry *entry);
 
-/* The ticket has read the znode that it waits for: note what that says. */
+/* The ticket has read the znode that it waits for: note that znode's text. */
 extern void zkl_entry_state_note_before(ZklEntry *entry, const char *data,
 										int length);
 
 /*
- * Note whether the ticket certainly has to wait.  Not while it lists again, or
- * a reader's ticket waits for one that only tries: that goes away by itself.
+ * Note whether the ticket certainly has to wait.  It does not certainly wait
+ * while it lists again, nor if it is a reader's and waits for a ticket that
+ * only tries: such a ticket soon goes away by itself.
  */
 extern void zkl_entry_state_note_blocked(ZklEntry *entry);
 
@@ -47,33 +47,33 @@ extern void zkl_entry_state_note_blocked(ZklEntry *entry);
 extern bool zkl_entry_state_set_owned(ZklEntry *entry, bool contended);
 
 /*
- * Another client queues behind the ticket.  If the ticket lingered, OWNED ->
- * RELEASING and true.
+ * Another client queues behind the ticket.  If the ticket lingered: OWNED ->
+ * RELEASING, and true.
  */
 extern bool zkl_entry_state_set_contended(ZklEntry *entry);
 
 /*
- * Has the znode to say that the lock is in use?  From then on the lock is in
+ * Must the znode say that the lock is in use?  From then on the lock is in
  * use until the ticket's end, because a ticket that has answered never
  * lingers.
  */
 extern bool zkl_entry_state_shall_answer(ZklEntry *entry);
 
 /*
- * Does the ticket's znode say that the ticket serves no superuser?  Locks
- * nothing.
+ * Does the ticket's znode say that the ticket serves no superuser?  Needs no
+ * lock.
  */
 extern bool zkl_entry_state_says_plain(const ZklEntry *entry);
 
 /*
- * The backend that an owned ticket's znode has to name.  False: the entry is not
- * OWNED any more.
+ * Copy the text about the backend that an owned ticket's znode must name.
+ * False: the entry is no longer OWNED.
  */
 extern bool zkl_entry_state_copy_about(ZklEntry *entry, char about[ZKL_ABOUT_SIZE]);
 
 /*
- * Do the znode's data name the backend that they have to name?  True also if
- * the entry is not OWNED any more.
+ * Do the znode's data name the backend that they must name?  Also true if the
+ * entry is no longer OWNED.
  */
 extern bool zkl_entry_state_is_described(ZklEntry *entry, const char *data,
 										 int length);
@@ -81,18 +81,21 @@ extern bool zkl_entry_state_is_described(ZklEntry *entry, const char *data,
 /* No other client queues behind the ticket any more. */
 extern void zkl_entry_state_set_uncontended(ZklEntry *entry);
 
+/* A downgrade is sent, which uses up a number in the ticket's directory. */
+extern void zkl_entry_state_note_downgrade(ZklEntry *entry);
+
 /* The downgrade is done: the ticket is a reader's now. */
 extern void zkl_entry_state_set_downgraded(ZklEntry *entry);
 
 /*
- * The release of the lock has been requested.  If the ticket lingered, OWNED
- * -> RELEASING and true.
+ * Another client has requested the release of the lock.  If the ticket
+ * lingered: OWNED -> RELEASING, and true.
  */
 extern bool zkl_entry_state_set_revoked(ZklEntry *entry);
 
 /*
- * The znode is gone: -> NONE or WANTED; true if the ticket is wanted again.
- * For this function and the next two, the caller has disarmed the entry's
+ * The znode is gone: -> NONE or WANTED.  True if the ticket is wanted again.
+ * Before this function and the next two, the caller has disarmed the entry's
  * timer, if no ticket is left.
  */
 extern bool zkl_entry_state_set_gone(ZklEntry *entry);
@@ -102,14 +105,14 @@ extern void zkl_entry_state_set_lost(ZklEntry *entry, ZklLoss loss);
 
 /*
  * The lock cannot be acquired: tell the claims that wait.  -> RELEASING if a
- * znode is left, else NONE; then the entry may be gone afterwards.
+ * znode is left, else -> NONE, and then the entry may be gone.
  */
 extern void zkl_entry_state_set_failed(ZklEntry *entry, ZklFailure failure,
 									   bool znode_left);
 
 /*
- * The connection is gone or back.  Wake all claims, so that those look again
- * that wait for a ticket, or for one that is in doubt.
+ * The connection was lost or is back.  Wake the claims that wait for a ticket
+ * or whose ticket is in doubt, so that they look again.
  */
 extern void zkl_entry_state_wake_all(void);
 
@@ -120,14 +123,17 @@ extern bool zkl_entry_state_is_for_leader(ZklEntry *entry);
 extern bool zkl_entry_state_any_held(void);
 
 /*
- * OWNED -> RELEASING, if no claim holds the lock or waits for it.  True if so.
- * The caller holds the partition, exclusively.
+ * OWNED -> RELEASING, and true, if no claim holds the lock or waits for it.
+ * The caller holds the partition exclusively.
  */
 extern bool zkl_entry_state_give_up_if_idle(ZklEntry *entry);
 
+/* The limit that is stored for a semaphore has been read. */
+extern void zkl_entry_state_set_limit(ZklEntry *semaphore, int stored);
+
 /*
- * Claims whose hold limit has passed become LOST.  True if one did.  The
- * caller holds the partition, exclusively.
+ * Claims whose hold limit has passed become LOST.  True if there was one.
+ * The caller holds the partition exclusively.
  */
 extern bool zkl_entry_state_end_lease_times(ZklEntry *entry, int64 now);
 

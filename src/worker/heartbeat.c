@@ -3,14 +3,15 @@
  * heartbeat.c
  *	  Proves that the ZooKeeper session lives: signs of life, and safe until.
  *
- * safeuntil.h has the rule, cadence.h says what is sent when.  A heartbeat is a
- * proof that the worker sends by itself; successful writes of tickets, commands
- * and jobs are proofs as well.
+ * safeuntil.h has the rule, and cadence.h says what is sent when.  A
+ * heartbeat is a proof that the worker sends by itself; successful writes of
+ * tickets, commands and jobs are proofs as well.
  *
- * While nothing is to be proved and safe until passes, the session is idle.  The
- * worker publishes this in place of the moment, so that no process takes it for
- * a doubt.  Then no claim is held: only the worker makes a ticket owned, and
- * while it has such a ticket, it does not call the session idle.
+ * If nothing must be proved, the session is idle, and safe until may pass.
+ * The worker then publishes that the session is idle instead of the moment,
+ * so that no process takes the session to be in doubt.  Then no claim is
+ * held: only the worker makes a ticket owned, and while it has such a ticket,
+ * it does not call the session idle.
  *
  * src/worker/heartbeat.c
  *
@@ -25,9 +26,9 @@
 #include "shared/serverstat.h"
 #include "worker/entrystate.h"
 #include "worker/heartbeat.h"
+#include "worker/orphans.h"
 #include "worker/sendqueue.h"
-#include "worker/sessionnews.h"
-#include "worker/strays.h"
+#include "worker/sessionlog.h"
 #include "zookeeper/session.h"
 
 static ZklSafeUntil safe;
@@ -71,7 +72,7 @@ zkl_heartbeat_answered(const ZklSessionEvent *event)
 	if (event->sign == ZKL_SIGN_PROOF)
 		prove(event->provable);
 
-	/* Backends that wait see that ZooKeeper answers, only slowly. */
+	/* This shows waiting backends that ZooKeeper answers, only slowly. */
 	pg_atomic_write_u64(&info->heard_at, now);
 	pg_atomic_write_u32(&info->period_ms,
 						zkl_cadence_period(safe.timeout) / ZKL_MS(1));
@@ -84,59 +85,76 @@ zkl_heartbeat_wrote(void)
 }
 
 /*
- * This comes before the ticket hears of its reply.  So when the reply to a
- * create makes the server own a lock, safe until has been moved by the same
- * reply.
+ * Call this before the ticket gets its reply.  Then, when the reply to a
+ * create makes the server own a lock, the same reply has already moved safe
+ * until.
  */
 void
 zkl_heartbeat_note_reply(const ZklSessionEvent *event)
 {
 	if (!event->writes)
 		return;
-	if (event->reply.outcome == ZKL_OUTCOME_OK)
+	/* UNDONE is what a quorum has found, too. */
+	if (event->reply.outcome == ZKL_OUTCOME_OK ||
+		event->reply.outcome == ZKL_OUTCOME_UNDONE)
 		prove(event->provable);
 	else
 		zkl_cadence_failed(&cadence);
 }
 
-/* A quorum has answered a write: the session lives on. */
+/* A quorum has acknowledged a write, so the session lives on. */
 static void
 prove(int64 provable)
 {
-	int			session = zkl_session_info_number();
-	int64		now = zkl_now();
-	bool		was_safe = zkl_session_info_is_safe(session, now);
+	int64		published_before = published();
+	int64		now;
 
+	zkl_orphans_proved(zkl_now());
 	zkl_safe_until_proof(&safe, provable);
+	ZKL_FAULT_POINT("proof-noted");
 	publish_safe_until();
-	zkl_strays_proved(now);
-	ZKL_FAULT_POINT("safe-until-moved");
-	if (zkl_session_news_is_refused())
-		zkl_session_news_accepted();
 
 	/*
-	 * Claims are good again, and backends may be granted what they wait for.
+	 * Read the clock after the new moment is visible to every backend.  A
+	 * backend may have found the session in doubt just before that, and gone
+	 * to sleep.
 	 */
-	if (!was_safe && zkl_session_info_is_safe(session, now))
+	pg_memory_barrier();
+	now = zkl_now();
+	ZKL_FAULT_POINT("safe-until-moved");
+	if (zkl_session_log_is_refused())
+		zkl_session_log_accepted();
+
+	/*
+	 * Claims are no longer in doubt, and waiting backends may be granted
+	 * their locks.
+	 */
+	if (published_before <= now &&
+		zkl_session_info_is_safe(zkl_session_info_number(), now))
 		zkl_entry_state_wake_all();
 }
 
 /*
- * If a shorter timeout moves safe until back, this comes before the timeout is
+ * If a shorter timeout moves safe until back, do this before the timeout is
  * published.  Otherwise a worker that starts in between would add the shorter
- * timeout to a moment that it takes for later than it was.
+ * timeout to a moment that it computes too late.  Then count that as a loss, in
+ * this order: a commit whose guard relied on the later moment sees that the
+ * count has grown, and looks at its claims again.
  */
 static void
 publish_safe_until(void)
 {
 	int64		safe_until = zkl_safe_until(&safe);
 	int64		now = zkl_now();
+	bool		moves_back = safe_until < published();
 
 	if (safe_until > now)
 		zkl_heartbeat_count_doubt(now);
 	else if (published() == ZKL_SAFE_UNTIL_IDLE)
 		return;
 	pg_atomic_write_u64(&zkl_session_info_mine->safe_until, safe_until);
+	if (moves_back)
+		pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
 }
 
 static int64
@@ -146,8 +164,8 @@ published(void)
 }
 
 /*
- * A little before safe until, so that no backend finds a moment that has
- * passed.
+ * Do this a little before safe until, so that no backend finds a moment that
+ * has passed.
  */
 void
 zkl_heartbeat_tend(void)
@@ -164,7 +182,7 @@ zkl_heartbeat_tend(void)
 	}
 }
 
-/* A doubt, if there is one, is over: the session lives, or has expired. */
+/* If there was a doubt, it is over: the session lives, or has expired. */
 void
 zkl_heartbeat_count_doubt(int64 now)
 {
@@ -172,7 +190,10 @@ zkl_heartbeat_count_doubt(int64 now)
 							zkl_server_stat_doubt(zkl_session_info_mine, now));
 }
 
-/* At once, if the connection still waits for its barrier. */
+/*
+ * If the connection still waits for its barrier, call zkl_heartbeat_send() at
+ * once.
+ */
 int64
 zkl_heartbeat_next(void)
 {
@@ -183,11 +204,11 @@ zkl_heartbeat_next(void)
 	return zkl_cadence_due(&cadence, has_to_prove());
 }
 
-/* Is there something to be proved? */
+/* Is there something that must be proved? */
 static bool
 has_to_prove(void)
 {
-	return zkl_send_queue_holds() || zkl_strays_may_come();
+	return zkl_send_queue_holds() || zkl_orphans_may_come();
 }
 
 /*
@@ -206,7 +227,7 @@ zkl_heartbeat_send(void)
 	int64		now = zkl_now();
 	ZklSign		sign;
 
-	/* A connection that answers nothing is of no use. */
+	/* A connection on which no reply comes is of no use. */
 	if (zkl_session_is_usable() && !zkl_session_may_sign() &&
 		now - zkl_session_sign_sent() > zkl_cadence_patience(safe.timeout))
 		zkl_session_break_connection();

@@ -22,32 +22,34 @@
 extern void zkl_heartbeat_begin(int64 timeout, int64 safe_until);
 
 /*
- * There is a connection: a shorter session timeout moves safe until back, and
- * the first sign of life is the connection's barrier.
+ * A connection has begun.  A shorter session timeout moves safe until back.
+ * The first sign of life is the connection's barrier.
  */
 extern void zkl_heartbeat_connected(void);
 
-/* A sign of life has been answered. */
+/* The reply to a sign of life has come. */
 extern void zkl_heartbeat_answered(const ZklSessionEvent *event);
 
 /*
- * The worker has just sent a write, other than a heartbeat.  And: this reply or
- * answer has come, which may be that of a write.
+ * Call the first function when the worker has sent a write other than a
+ * heartbeat, and the second for each reply or answer, which may be that of a
+ * write.
  */
 extern void zkl_heartbeat_wrote(void);
 extern void zkl_heartbeat_note_reply(const ZklSessionEvent *event);
 
 /*
- * Send the next sign of life if it is due, give up a connection that does not
- * answer, and say when it is time for either.
+ * zkl_heartbeat_send sends the next sign of life if it is due, and gives up a
+ * connection on which no reply comes.  zkl_heartbeat_next says when to call
+ * it again.
  */
 extern void zkl_heartbeat_send(void);
 extern int64 zkl_heartbeat_next(void);
 
-/* In each turn: publish that the session is idle, if it is. */
+/* Called in each turn: publish that the session is idle, if it is. */
 extern void zkl_heartbeat_tend(void);
 
-/* A doubt, if there is one, is over: count how long it was. */
+/* If there was a doubt, it is over: add its length to the statistics. */
 extern void zkl_heartbeat_count_doubt(int64 now);
 
 /* The shortest timeout that the session has had. */

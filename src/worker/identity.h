@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * identity.h
- *	  Who this server is to ZooKeeper: all that its files say about it.
+ *	  The identity of this server in ZooKeeper: the files with its
+ *	  credentials.
  *
- * Only a worker reads the files.  What is in them never gets into shared
+ * Only a worker reads the files.  Their contents never get into shared
  * memory, into a message, or into a backend.
  *
  * Called only by sessionkeeper.c and lookup.c.
@@ -16,21 +17,22 @@
 #define ZKL_IDENTITY_H
 
 /*
- * Read the files, unless that has been done.  False: a file or a setting
- * cannot be used, as *error says, and no handle must be opened.
+ * Read the files, unless that was done before.  False: a file or a setting
+ * cannot be used, as *error says, and the caller must not open a handle.
  */
 extern bool zkl_identity_load(const char **error);
 
 /*
- * Read the files again.  True if this server is to show another identity from
- * now on.  What cannot be used stays as it was before, and the log says so.
+ * Read the files again.  True if this server must show another identity from
+ * now on.  If a file cannot be used, its old contents stay in use, and the
+ * log says so.
  */
 extern bool zkl_identity_reload(void);
 
-/* Give the open handle what it needs besides what it was opened with. */
+/* Give the open handle the credentials that it was not opened with. */
 extern void zkl_identity_show(void);
 
-/* In a child of the worker, which needs no secrets. */
+/* Erase the secrets, in a child of the worker, which does not need them. */
 extern void zkl_identity_forget(void);
 
 #endif							/* ZKL_IDENTITY_H */

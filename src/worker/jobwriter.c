@@ -3,17 +3,16 @@
  * jobwriter.c
  *	  The worker writes the records of jobs: how runs begin and end.
  *
- * Each slot of jobruns.h has a TASK.  It sends one request at a time, and the
- * reply decides about the next one.
+ * Each slot of jobruns.h has a TASK.  It has one ask at a time, and each
+ * answer decides what the next ask is.
  *
  * A run begins with a write that is conditional on the record which its
  * backend has read.  Before that, the worker must know ZooKeeper's time, and
  * for a new record the number of all records.  Both are usually known from
  * replies to requests of the last seconds.
  *
- * ZooKeeper handles the requests of one session in their order.  Therefore a
- * read that follows a write whose answer is unknown sees that write, if it was
- * done at all.
+ * ZooKeeper processes the requests of one session in order.  So a read after
+ * a write whose outcome is unknown sees that write, if it was done at all.
  *
  * src/worker/jobwriter.c
  *
@@ -27,19 +26,20 @@
 #include "settings.h"
 #include "shared/jobruns.h"
 #include "shared/locktable.h"
+#include "worker/ask.h"
 #include "worker/jobwriter.h"
-#include "worker/sessionnews.h"
+#include "worker/sessionlog.h"
 
-/* So long is a fact about ZooKeeper fresh. */
+/* For this long, a fact about ZooKeeper counts as fresh. */
 #define FRESH_FOR		ZKL_MS(10 * 1000)
 
-/* So many records may be made without a look at their number. */
+/* This many records may be created before they are counted again. */
 #define MAX_UNCOUNTED	10
 
 /*
- * A record that was in the way of a new one may be gone for the read that
- * follows, because zk_job_forget has removed it.  If that seems to happen more
- * often, ZooKeeper's servers differ.
+ * A create may fail because a record exists, and the read after it may find
+ * none, because zk_job_forget has removed the record in between.  If that
+ * seems to happen more often, ZooKeeper's servers differ.
  */
 #define MAX_ROUNDS		10
 
@@ -47,7 +47,6 @@
 
 typedef enum Step
 {
-	STEP_NONE,					/* no request is under way */
 	STEP_COUNT,					/* how many records there are */
 	STEP_TIME,					/* ZooKeeper's time */
 	STEP_WRITE,
@@ -57,27 +56,31 @@ typedef enum Step
 typedef struct Task
 {
 	ZklJobRun	run;			/* a copy of the slot */
-	uint32		attempt;		/* tags requests */
-	Step		step;
+	ZklAsker	asker;
 	bool		looked;			/* it has read the record again */
 	bool		counted;		/* it has had its step COUNT */
 	int			rounds;			/* how often a record was there and gone */
-	bool		no_directory;	/* the directories must be made first */
+	bool		no_directory;	/* the directories must be created first */
 } Task;
 
 static Task *tasks = NULL;
 static int	ntasks;
 static char directory[ZKL_ROOT_SIZE + sizeof(ZKL_JOBRECORD_DIRECTORY)];
 
-/* A moment of ZooKeeper's time, the number of records, and when they were so. */
+/*
+ * A moment of ZooKeeper's time, the number of records, and when each was
+ * noted.
+ */
 static int64 time_then;
-static int64 time_noted_at = 0; /* 0: never */
+static int64 time_noted_at = 0; /* 0 if never */
 static int	nrecords;
 static int	nuncounted;			/* records made since then */
 static int64 nrecords_noted_at = 0;
 
 static void send_all(ZklJobRunState state);
 static void take_over(Task *task, const ZklJobRun *run);
+static void on_answer(ZklAsker *asker, int what, int64 number,
+					  const ZklSessionEvent *event);
 static void next_request(Task *task);
 static bool must_read(const Task *task);
 static void next_of_start(Task *task);
@@ -87,7 +90,6 @@ static bool must_count(const Task *task);
 static bool is_fresh(int64 noted_at);
 static void note_time(int64 time_ms);
 static int64 time_now(void);
-static void take_reply(Task *task, Step step, const ZklSessionEvent *event);
 static void on_start_written(Task *task, const ZklSessionEvent *event);
 static void on_start_read(Task *task, const ZklSessionEvent *event);
 static void on_end_written(Task *task, const ZklSessionEvent *event);
@@ -108,23 +110,25 @@ zkl_job_writer_start(const char *prefix)
 			 prefix);
 	ntasks = zkl_job_runs_number();
 	tasks = MemoryContextAllocZero(TopMemoryContext, ntasks * sizeof(Task));
+	for (int i = 0; i < ntasks; i++)
+	{
+		tasks[i].asker.owner = &tasks[i];
+		tasks[i].asker.answered = on_answer;
+		tasks[i].asker.urgent = true;
+	}
 }
 
 void
-zkl_job_writer_restarted(void)
+zkl_job_writer_forget_time(void)
 {
-	time_noted_at = 0;			/* the reply may have been read late */
-	for (int i = 0; i < ntasks; i++)
-	{
-		tasks[i].attempt++;
-		tasks[i].step = STEP_NONE;
-	}
+	time_noted_at = 0;
 }
 
 /*
  * A backend that got the job's lock within this server must not overtake the
- * end of the run before: it would take that run for one that died.  So the ends
- * of runs go first, and a run begins only when no other of the job is ending.
+ * end of the previous run: otherwise it would take that run for one that
+ * died.  So the ends of runs go first, and a run begins only when no other
+ * run of the job is ending.
  */
 void
 zkl_job_writer_send(void)
@@ -138,8 +142,8 @@ zkl_job_writer_send(void)
 }
 
 /*
- * A slot whose serial has changed has something new to say: then its task
- * begins anew.
+ * If the serial of the slot has changed, it has a new request, and its task
+ * begins again.
  */
 static void
 send_all(ZklJobRunState state)
@@ -153,20 +157,18 @@ send_all(ZklJobRunState state)
 			continue;
 		if (tasks[i].run.serial != run.serial)
 			take_over(&tasks[i], &run);
-		/* One request a task: the reply decides about the next one. */
-		if (tasks[i].step == STEP_NONE &&
+		if (tasks[i].asker.outstanding == 0 &&
 			(state == ZKL_JOBRUN_ENDED || !zkl_job_runs_is_ending(run.path)))
 			next_request(&tasks[i]);
 	}
 }
 
-/* The slot has a new request. */
+/* Begin the task of a new request. */
 static void
 take_over(Task *task, const ZklJobRun *run)
 {
 	task->run = *run;
-	task->attempt++;
-	task->step = STEP_NONE;
+	zkl_ask_cancel(&task->asker);
 	task->looked = task->counted = task->no_directory = false;
 	task->rounds = 0;
 }
@@ -176,8 +178,8 @@ take_over(Task *task, const ZklJobRun *run)
  */
 
 /*
- * For a start, some facts must be known first.  An end can be written at once,
- * unless it is unsure what the record says now.
+ * For a start, some facts must be known first.  An end can be written at
+ * once, unless the task cannot be sure what the record says now.
  */
 static void
 next_request(Task *task)
@@ -189,9 +191,10 @@ next_request(Task *task)
 }
 
 /*
- * A write whose answer was lost is sent again as it is, before the delete of
- * the ticket.  But if the session has expired, the lock has been free: then
- * the record may have been deleted and made anew, with the same version.
+ * A write whose outcome is unknown is sent again as it was, before the delete
+ * of the ticket.  But if the session has expired, the lock was free
+ * meanwhile.  Then the record may have been deleted and created again, with
+ * the same version.
  */
 static bool
 must_read(const Task *task)
@@ -202,8 +205,9 @@ must_read(const Task *task)
 
 /*
  * If the backend waited for the lock after it had read the record, the record
- * may have been deleted and made anew since, with the same version.  This
- * server holds the lock now, so no other run changes the record after a look.
+ * may have been deleted and created again, with the same version.  This
+ * server holds the lock now, so after another look no other run changes the
+ * record.
  */
 static void
 next_of_start(Task *task)
@@ -223,8 +227,8 @@ next_of_start(Task *task)
 }
 
 /*
- * A number of the last seconds will do, unless it comes near the limit: other
- * servers may have made records since, or removed some.
+ * A count of the last seconds is enough, unless it is close to the limit:
+ * other servers may have created or removed some records since.
  */
 static bool
 must_count(const Task *task)
@@ -244,51 +248,46 @@ is_fresh(int64 noted_at)
 static void
 ask(Task *task, Step step)
 {
-	ZklSessionAsk tag = {task, task->attempt, step};
+	ZklAsker   *asker = &task->asker;
 	ZklJobRun  *run = &task->run;
 	char		path[RECORD_PATH_SIZE];
 	char		line[ZKL_JOBRECORD_SIZE];
 
-	/*
-	 * If the client refuses the request, its answer is among the events, and
-	 * a later turn handles it.
-	 */
-	task->step = step;
-	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests, 1);
 	record_path(task, path);
 	zkl_job_record_format(&run->record, line);
 	switch (step)
 	{
-		case STEP_NONE:
-			break;
 		case STEP_COUNT:
-			zkl_session_ask_stat(tag, directory);
+			zkl_ask_stat(asker, step, 0, directory);
 			break;
 		case STEP_TIME:
 
 			/*
-			 * A write to the directory itself tells the time: its Stat has
+			 * A write to the directory itself shows the time: its Stat has
 			 * the moment of the write.
 			 */
 			if (task->no_directory)
-				zkl_session_create_directory(tag, directory);
+				zkl_ask_create(asker, step, directory, "", ZKL_CREATE_CONTAINER,
+							   true);
 			else
-				zkl_session_ask_write(tag, directory, "", -1);
+				zkl_ask_write(asker, step, directory, "", -1);
 			break;
 		case STEP_WRITE:
 			if (run->state == ZKL_JOBRUN_STARTING && !run->last.exists)
-				zkl_session_create_record(tag, path, line, task->no_directory);
+				zkl_ask_create(asker, step, path, line, ZKL_CREATE_PERSISTENT,
+							   task->no_directory);
 			else
-				zkl_session_ask_write(tag, path, line, run->last.version);
-			if (run->state == ZKL_JOBRUN_STARTING)
-				ZKL_FAULT_POINT("run-start-sent");
-			else
-				ZKL_FAULT_POINT("run-end-sent");
+				zkl_ask_write(asker, step, path, line, run->last.version);
 			break;
 		case STEP_READ:
-			zkl_session_ask_data(tag, path, ZKL_JOBRECORD_SIZE);
+			zkl_ask_data(asker, step, 0, path, ZKL_JOBRECORD_SIZE);
 			break;
 	}
+	zkl_ask_send_urgent(asker);
+	if (step == STEP_WRITE && run->state == ZKL_JOBRUN_STARTING)
+		ZKL_FAULT_POINT("run-start-sent");
+	else if (step == STEP_WRITE)
+		ZKL_FAULT_POINT("run-end-sent");
 }
 
 static void
@@ -301,8 +300,8 @@ record_path(const Task *task, char *path)
 }
 
 /*
- * ZooKeeper's time.  The znode was made before its reply came, so the time is
- * this one or a little later.
+ * Note ZooKeeper's time.  The znode was created before its reply came, so it
+ * is now that time or a little later.
  */
 void
 zkl_job_writer_note_reply(const ZklSessionEvent *event)
@@ -313,7 +312,7 @@ zkl_job_writer_note_reply(const ZklSessionEvent *event)
 		note_time(event->ctime_ms);
 }
 
-/* From now on, time_now() counts from this moment on. */
+/* From now on, time_now() counts from this moment. */
 static void
 note_time(int64 time_ms)
 {
@@ -323,7 +322,7 @@ note_time(int64 time_ms)
 
 /*
  * ZooKeeper's time, as far as this server knows it.  Ticks are compared with
- * that, because the clocks of servers may differ.
+ * it, because the clocks of servers may differ.
  */
 static int64
 time_now(void)
@@ -335,48 +334,30 @@ time_now(void)
  * Replies
  */
 
-bool
-zkl_job_writer_handle(const ZklSessionEvent *event)
-{
-	Task	   *task = event->tag;
-
-	/* The tags of commands are runs of commandrunner.c, and lie elsewhere. */
-	if (task < tasks || task >= tasks + ntasks)
-		return false;
-	if (event->attempt == task->attempt)
-	{
-		Step		step = task->step;
-
-		/* Before the reply is taken, which may begin the next step. */
-		task->step = STEP_NONE;
-		take_reply(task, step, event);
-	}
-	return true;
-}
-
 /*
- * If the answer was lost with the connection, the task begins anew.  After the
- * start of a run was lost, the write comes again, and finds out.
+ * If the reply was lost with the connection, the task begins again.  If it
+ * was the reply to the start of a run, the write is repeated, and its outcome
+ * shows whether the first one was done.
  */
 static void
-take_reply(Task *task, Step step, const ZklSessionEvent *event)
+on_answer(ZklAsker *asker, int what, int64 number,
+		  const ZklSessionEvent *event)
 {
+	Task	   *task = asker->owner;
 	bool		starting = task->run.state == ZKL_JOBRUN_STARTING;
 	ZklOutcome	outcome = event->reply.outcome;
 
 	if (outcome == ZKL_OUTCOME_UNKNOWN)
 		return;
-	switch (step)
+	switch ((Step) what)
 	{
-		case STEP_NONE:
-			break;
 		case STEP_COUNT:
 			if (outcome == ZKL_OUTCOME_REFUSED)
 			{
 				answer_refusal(task, event);
 				break;
 			}
-			/* Without the directory there are no records. */
+			/* If the directory is missing, there are no records. */
 			nrecords = outcome == ZKL_OUTCOME_OK ? event->numchildren : 0;
 			nrecords_noted_at = zkl_now();
 			nuncounted = 0;
@@ -389,8 +370,8 @@ take_reply(Task *task, Step step, const ZklSessionEvent *event)
 				note_time(event->mtime_ms);
 
 			/*
-			 * The next attempt makes the directory, which tells the time as
-			 * well.
+			 * The next attempt creates the directory, whose reply also shows
+			 * the time.
 			 */
 			task->no_directory = outcome == ZKL_OUTCOME_ABSENT;
 			break;
@@ -409,7 +390,7 @@ take_reply(Task *task, Step step, const ZklSessionEvent *event)
 	}
 }
 
-/* What became of the write that begins the run. */
+/* Handle the reply to the write that begins the run. */
 static void
 on_start_written(Task *task, const ZklSessionEvent *event)
 {
@@ -421,8 +402,8 @@ on_start_written(Task *task, const ZklSessionEvent *event)
 			ZKL_FAULT_POINT("run-start-answered");
 
 			/*
-			 * Version and czxid are now those of this run's record, and its
-			 * end is written on condition of them.
+			 * Version and czxid are now those of this run's record.  The end
+			 * is written on condition of them.
 			 */
 			znode.version = event->reply.version;
 			znode.czxid = event->reply.czxid;
@@ -436,9 +417,9 @@ on_start_written(Task *task, const ZklSessionEvent *event)
 		case ZKL_OUTCOME_ABSENT:
 
 			/*
-			 * The record that the backend has read is gone; the backend
-			 * decides anew.  A new record lacks its directory: the next
-			 * attempt makes that.
+			 * The record that the backend has read is gone, so the backend
+			 * must decide again.  If there was none, the directory is
+			 * missing: the next attempt creates it.
 			 */
 			if (task->run.last.exists)
 			{
@@ -450,12 +431,13 @@ on_start_written(Task *task, const ZklSessionEvent *event)
 		case ZKL_OUTCOME_CHANGED:
 
 			/*
-			 * Another run was faster, or an earlier write of this task was
-			 * done and its answer lost.  The record tells which.
+			 * Either another run was faster, or an earlier write of this task
+			 * was done and its reply lost.  The record tells which.
 			 */
 			ask(task, STEP_READ);
 			break;
 		case ZKL_OUTCOME_UNKNOWN:
+		case ZKL_OUTCOME_UNDONE:
 			break;
 		case ZKL_OUTCOME_REFUSED:
 			answer_refusal(task, event);
@@ -464,13 +446,15 @@ on_start_written(Task *task, const ZklSessionEvent *event)
 }
 
 /*
- * Another run's record, or this one's, if the first answer was lost; or, after
- * a look, the one that the backend has read.  Then the write comes next.
+ * The record may be another run's; or this run's own, if the first reply was
+ * lost; or, after a look, the one that the backend has read.  In the last
+ * case the write comes next.
  *
- * After a refused write, it cannot be the one that the backend has read.
- * ZooKeeper takes a refusal into the order of its writes, so the server that
- * passes it on has all writes before it, and the record's change is among them.
- * But if there was no record and is none, one may have come and gone.
+ * After a refused write, it cannot be the one that the backend has read.  A
+ * refusal has a place in the order of ZooKeeper's writes, so the server that
+ * passes it on has applied all writes before it, and the record's change is
+ * among them.  But if there was no record and still is none, one may have
+ * come and gone.
  */
 static void
 on_start_read(Task *task, const ZklSessionEvent *event)
@@ -493,7 +477,10 @@ on_start_read(Task *task, const ZklSessionEvent *event)
 		answer_difference(task);
 }
 
-/* If the record has changed or is gone, it is not this run's any more. */
+/*
+ * If the record has changed or is gone, it does not belong to this run any
+ * more.
+ */
 static void
 on_end_written(Task *task, const ZklSessionEvent *event)
 {
@@ -501,8 +488,8 @@ on_end_written(Task *task, const ZklSessionEvent *event)
 		ZKL_FAULT_POINT("run-end-answered");
 
 	/*
-	 * To try again would not help.  The next run finds this one started, and
-	 * takes it for one that died.
+	 * A retry would not help.  The next run will find that this one has
+	 * started, and take it for one that died.
 	 */
 	if (event->reply.outcome == ZKL_OUTCOME_REFUSED)
 		ereport(LOG,
@@ -512,8 +499,8 @@ on_end_written(Task *task, const ZklSessionEvent *event)
 }
 
 /*
- * The record is only this run's if it has the run's ID and says that the run
- * goes on.  Then the write follows, on condition of this version.
+ * The record belongs to this run only if it has the run's ID and says that
+ * the run goes on.  Then the write follows, on condition of this version.
  */
 static void
 on_end_read(Task *task, const ZklSessionEvent *event)
@@ -530,14 +517,16 @@ on_end_read(Task *task, const ZklSessionEvent *event)
 		return;
 	}
 
-	/* The backend was gone before it could hear that it was overtaken. */
+	/*
+	 * The backend has ended before it could hear that another run was faster.
+	 */
 	if (has_overtaken(task, &znode))
 		zkl_job_record_close(&task->run.record, ZKL_MS(event->mtime_ms));
 	task->run.last = znode;
 	ask(task, STEP_WRITE);
 }
 
-/* False: there is no record that can be read. */
+/* Parse the record.  False: there is no readable record. */
 static bool
 read_record(const ZklSessionEvent *event, ZklJobZnode *znode,
 			ZklJobRecord *record)
@@ -548,15 +537,19 @@ read_record(const ZklSessionEvent *event, ZklJobZnode *znode,
 		return false;
 	znode->czxid = event->reply.czxid;
 	znode->version = event->reply.version;
-	/* A record of zklock's fits.  Other data are cut off, and do not parse. */
+
+	/*
+	 * Every record of zklock fits.  Longer data are cut off, and cannot be
+	 * parsed.
+	 */
 	znode->length = Min(event->data_length, (int) sizeof(znode->text));
 	memcpy(znode->text, event->data, znode->length);
 	return zkl_job_record_parse(znode->text, znode->length, record);
 }
 
 /*
- * Tell the backend what became of its request.  If the slot has another
- * request by now, this does nothing.
+ * Tell the backend the outcome of its request.  If the slot already has
+ * another request, this does nothing.
  */
 static void
 answer(Task *task, ZklJobAnswer answer, const ZklJobZnode *znode)
@@ -573,9 +566,9 @@ answer_written(Task *task, const ZklJobZnode *znode)
 }
 
 /*
- * Versions begin anew with a new znode.  If the record was deleted and made
- * anew since the backend read it, this write may have replaced a run's record
- * that the backend has not seen.
+ * The versions of a new znode begin again.  So if the record was deleted and
+ * created again since the backend read it, this write may have replaced the
+ * record of a run that the backend has not seen.
  */
 static bool
 has_overtaken(const Task *task, const ZklJobZnode *znode)
@@ -592,18 +585,18 @@ answer_refusal(Task *task, const ZklSessionEvent *event)
 		   ZKL_JOB_ANSWER_DENIED : ZKL_JOB_ANSWER_REFUSED, NULL);
 }
 
-/* To try again would not help as long as the session is with this server. */
+/* A retry would not help while the session is with this server. */
 static void
 answer_difference(Task *task)
 {
 	char		path[RECORD_PATH_SIZE];
 
 	record_path(task, path);
-	zkl_session_news_difference(path);
+	zkl_session_log_difference(path);
 	answer(task, ZKL_JOB_ANSWER_DIFFERS, NULL);
 }
 
-/* The slot is free again: the record says what it can. */
+/* Free the slot: the record cannot say more. */
 static void
 finish(Task *task)
 {

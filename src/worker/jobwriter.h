@@ -14,21 +14,21 @@
 
 #include "zookeeper/session.h"
 
-/* A worker starts, and takes over what its predecessor was doing. */
+/* Take over, when a worker starts, what its predecessor was doing. */
 extern void zkl_job_writer_start(const char *prefix);
 
-/* The session's handle is gone, and with it all replies to come. */
-extern void zkl_job_writer_restarted(void);
+/*
+ * The session's handle is gone.  Forget ZooKeeper's time: its last replies
+ * may have been read late.
+ */
+extern void zkl_job_writer_forget_time(void);
 
-/* The reply to a ticket's create tells ZooKeeper's time. */
+/* The reply to the create of a ticket shows ZooKeeper's time. */
 extern void zkl_job_writer_note_reply(const ZklSessionEvent *event);
 
-/* Handle an answer.  False if it is the answer to another file's request. */
-extern bool zkl_job_writer_handle(const ZklSessionEvent *event);
-
 /*
- * Send what is to be sent.  Call this before the requests of tickets are sent,
- * so that the end of a run goes before the delete of the ticket.
+ * Send the requests that are due.  Call this before the requests of tickets
+ * are sent, so that the end of a run is written before the ticket is deleted.
  */
 extern void zkl_job_writer_send(void);
 

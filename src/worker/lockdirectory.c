@@ -13,19 +13,28 @@
 #include "shared/leases.h"
 #include "worker/lockdirectory.h"
 
-/* ZooKeeper looks for empty containers once a minute, and removes them. */
+/*
+ * ZooKeeper looks for empty containers once a minute, and removes them.  So a
+ * directory certainly exists for a while after it was seen.
+ */
 #define LIKELY_FOR		ZKL_MS(60000)
 #define MAX_NOTED		8192
 
 static char prefix[ZKL_ROOT_SIZE];
 
-/* If two directories have the same slot, the first one is only forgotten. */
+/* If two directories have the same slot, the first one is merely forgotten. */
 static struct
 {
 	uint32		hash;
 	int64		at;
 }			noted[MAX_NOTED];
 
+static int64 voided_until = 0;	/* notes of that moment and before do not
+								 * count */
+
+static bool is_noted(uint32 hash);
+static void note(uint32 hash);
+static uint32 parent_hash(const ZklEntry *entry);
 static void collect_lease(ZklEntry *lease, void *arg);
 static bool path_of(const char *directory, size_t length,
 					char path[ZKL_PATH_SIZE]);
@@ -46,8 +55,8 @@ void
 zkl_lock_directory_of(const ZklEntry *entry, char *directory)
 {
 	/*
-	 * A lease's own path has a mark and a number.  In ZooKeeper, all leases
-	 * of a semaphore are in one directory.
+	 * The path of a lease's entry has a mark and a number.  In ZooKeeper, all
+	 * leases of a semaphore are in one directory.
 	 */
 	if (entry->semaphore != NULL)
 		snprintf(directory, ZKL_DIR_SIZE, "%s%s/" ZKL_LEASES, prefix,
@@ -56,30 +65,88 @@ zkl_lock_directory_of(const ZklEntry *entry, char *directory)
 		snprintf(directory, ZKL_DIR_SIZE, "%s%s", prefix, entry->path);
 }
 
+void
+zkl_lock_directory_limit(const ZklEntry *semaphore, char *path)
+{
+	snprintf(path, ZKL_DIR_SIZE, "%s%s/" ZKL_LIMIT, prefix, semaphore->path);
+}
+
 bool
 zkl_lock_directory_is_likely(const ZklEntry *entry)
 {
-	int			slot = entry->hash % MAX_NOTED;
+	return is_noted(entry->hash);
+}
 
-	/*
-	 * Two paths may have one hash.  A wrong guess costs a round trip more,
-	 * and nothing else.
-	 */
-	return noted[slot].at != 0 && noted[slot].hash == entry->hash &&
+bool
+zkl_lock_directory_is_parent_likely(const ZklEntry *entry)
+{
+	return is_noted(parent_hash(entry));
+}
+
+/*
+ * Two paths may have one hash.  A wrong guess costs a round trip more, and
+ * nothing else.
+ */
+static bool
+is_noted(uint32 hash)
+{
+	int			slot = hash % MAX_NOTED;
+
+	return noted[slot].at > voided_until && noted[slot].hash == hash &&
 		zkl_now() - noted[slot].at < LIKELY_FOR;
 }
 
 void
 zkl_lock_directory_note(const ZklEntry *entry)
 {
+	note(entry->hash);
+}
+
+void
+zkl_lock_directory_note_parent(const ZklEntry *entry)
+{
+	note(parent_hash(entry));
+}
+
+/*
+ * An older note in this slot is forgotten, which costs its path a round trip at
+ * most.
+ */
+static void
+note(uint32 hash)
+{
+	int			slot = hash % MAX_NOTED;
+
+	noted[slot].hash = hash;
+	noted[slot].at = zkl_now();
+}
+
+void
+zkl_lock_directory_note_removed(const ZklEntry *entry)
+{
 	int			slot = entry->hash % MAX_NOTED;
 
-	/*
-	 * An older note in this slot is forgotten, which costs its path a round
-	 * trip at most.
-	 */
-	noted[slot].hash = entry->hash;
-	noted[slot].at = zkl_now();
+	if (noted[slot].hash == entry->hash)
+		voided_until = Max(voided_until, noted[slot].at);
+}
+
+void
+zkl_lock_directory_forget_parent(const ZklEntry *entry)
+{
+	uint32		hash = parent_hash(entry);
+
+	if (is_noted(hash))
+		noted[hash % MAX_NOTED].at = 0;
+}
+
+/* The path above "/a" is empty: the root. */
+static uint32
+parent_hash(const ZklEntry *entry)
+{
+	char		path[ZKL_PATH_SIZE];
+
+	strlcpy(path, entry->path, strrchr(entry->path, '/') - entry->path + 1);
+	return zkl_lock_table_hash(path);
 }
 
 ZklEntry *
@@ -96,8 +163,8 @@ zkl_lock_directory_find(const char *directory, size_t length)
 	entry = zkl_lock_table_find(path, hash);
 
 	/*
-	 * Only this worker changes the tickets of its session, so the result is
-	 * still right after the unlock.
+	 * Only this worker changes the tickets of its session, so the result
+	 * stays correct after the unlock.
 	 */
 	if (entry != NULL && (entry->session != zkl_session_info_number() ||
 						  entry->ticket.state == ZKL_TICKET_NONE))
@@ -106,7 +173,7 @@ zkl_lock_directory_find(const char *directory, size_t length)
 	return entry;
 }
 
-/* A visitor, with the semaphore's partition locked. */
+/* Called for each entry, with the semaphore's partition locked. */
 static void
 collect_lease(ZklEntry *lease, void *arg)
 {
@@ -147,8 +214,8 @@ path_of(const char *directory, size_t length, char path[ZKL_PATH_SIZE])
 	size_t		prefix_length = strlen(prefix);
 
 	/*
-	 * The directory of leases has room for more than a path, so the length is
-	 * checked, too.
+	 * The directory of leases has room for more than a path, so check the
+	 * length as well.
 	 */
 	if (strncmp(directory, prefix, prefix_length) != 0 ||
 		length <= prefix_length || length - prefix_length >= ZKL_PATH_SIZE)

@@ -1,17 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * lookup.c
- *	  The servers' addresses, found without making the worker wait.
+ *	  Looks up the servers' addresses without making the worker wait.
  *
  * getaddrinfo() waits for DNS as long as it likes, and cannot be interrupted.
  * In the worker, that would let the session expire although ZooKeeper can be
  * reached.  PostgreSQL's processes cannot use threads.  So a child process
- * asks, and writes the answer to a pipe.  The child keeps nothing of the
- * server: it first lets go of shared memory and all files, and calls nothing
- * that might use them.
+ * looks the names up, and writes the addresses to a pipe.  The child keeps
+ * nothing of the server: it first detaches from shared memory, closes all
+ * files, and calls nothing that might use them.
  *
- * DNS may fail when ZooKeeper does not.  So the addresses that were found last
- * stay in shared memory; those of a name stay until others are found for it.
+ * DNS may fail while ZooKeeper works.  So the last known addresses stay in
+ * shared memory, and those of a name stay until a lookup finds other ones.
+ *
+ * The client does not resolve names itself, because it forgets half of the
+ * servers when it is given an even number of addresses.
  *
  * src/worker/lookup.c
  *
@@ -20,11 +23,15 @@
 #include "postgres.h"
 
 #include <fcntl.h>
+#include <limits.h>
+#include <netdb.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/hashfn.h"
+#include "common/ip.h"
 #include "lib/stringinfo.h"
 #include "libpq/pqsignal.h"
 #include "storage/fd.h"
@@ -37,20 +44,31 @@
 #include "protocol/hosts.h"
 #include "settings.h"
 #include "shared/locktable.h"
-#include "worker/addresses.h"
 #include "worker/identity.h"
 #include "worker/lookup.h"
 
 #define LOOKUP_SECONDS	30
-#define PATIENCE		ZKL_MS(500) /* for the last name, before others are
-									 * used */
+#define PATIENCE		ZKL_MS(500) /* how long to wait for the last name
+									 * before the other servers are used */
+
+#define MAX_ADDRESSES	255
+
+/*
+ * What is known of the servers is a text with one line for each server: its
+ * number, a letter, and either its addresses, separated by commas, or the
+ * reason why it has none.  A line is short enough to be written to a pipe in
+ * one piece.
+ */
+#define KNOWN			'+'
+#define UNKNOWN			'!'
+#define LINE_SIZE		PIPE_BUF
 
 static struct
 {
-	pid_t		child;			/* 0: none */
+	pid_t		child;			/* 0 if none */
 	int64		begun;			/* when it was started */
 	uint64		hosts;			/* hash of the names that it looks up */
-	int			pipe;			/* for the child's answer */
+	int			pipe;			/* for the child's output */
 	StringInfoData answer;
 }			lookup;
 
@@ -64,6 +82,13 @@ static uint64 hash_hosts(void);
 ZKL_NORETURN static void look_up(int out);
 static void forget_server(int but);
 static ZklLookup judge_answer(char **text);
+static char *resolve(const char *hosts, int server, bool numeric);
+static void append_addresses(StringInfo line, struct addrinfo *addresses);
+static char *merge_lines(const char *hosts, const char *new, const char *old,
+						 size_t size);
+static const char *find_line(const char *lines, int server);
+static char *list_addresses(const char *lines);
+static int	compare_addresses(const void *a, const void *b);
 
 bool
 zkl_lookup_servers(char **servers)
@@ -71,27 +96,30 @@ zkl_lookup_servers(char **servers)
 	char	   *lines = resolve_numeric();
 	bool		running = lookup.child != 0 && lookup.hosts == hash_hosts();
 
-	/* Only a name can be unknown; if all are numbers, nothing else counts. */
+	/*
+	 * Only a name can be unknown, so if all servers are given as addresses,
+	 * ignore the lookup.
+	 */
 	if (names_are_left(lines))
 	{
 		/*
-		 * The first answer may name a single server.  A session that is
-		 * opened with that alone would have nowhere else to go.
+		 * The first line may be for a single server.  A session that is
+		 * opened with that server alone could not move to another one.
 		 */
 		if (running && zkl_now() < lookup.begun + PATIENCE &&
 			*recall() == '\0')
 			return false;
 
 		/*
-		 * A worker that moves to these servers ends, and the lookup with it;
-		 * the next one must not begin with the old addresses again.
+		 * A worker that moves to these servers exits, and its lookup ends.
+		 * The next worker must not begin with the old addresses again.
 		 */
-		if (running && *zkl_addresses_list(lookup.answer.data) != '\0')
+		if (running && *list_addresses(lookup.answer.data) != '\0')
 			remember(lookup.answer.data);
-		lines = zkl_addresses_update(zkl_hosts, recall(), lines,
-									 ZKL_SERVERS_SIZE);
+		lines = merge_lines(zkl_hosts, recall(), lines,
+							ZKL_SERVERS_SIZE);
 	}
-	*servers = zkl_addresses_list(lines);
+	*servers = list_addresses(lines);
 	return **servers != '\0';
 }
 
@@ -100,7 +128,7 @@ zkl_lookup_start(void)
 {
 	int			ends[2];
 
-	/* With numbers alone, there is nothing to look up. */
+	/* If all servers are given as addresses, there is nothing to look up. */
 	if (lookup.child != 0 || !names_are_left(resolve_numeric()))
 		return;
 	set_up();
@@ -109,7 +137,11 @@ zkl_lookup_start(void)
 		elog(LOG, "could not create a pipe: %m");
 		return;
 	}
-	/* Otherwise the child would have a copy of what is not written yet. */
+
+	/*
+	 * Otherwise the child would inherit buffered output, and write it a
+	 * second time.
+	 */
 	fflush(NULL);
 	lookup.child = fork();
 	if (lookup.child == 0)
@@ -125,9 +157,9 @@ zkl_lookup_start(void)
 	}
 	lookup.pipe = ends[0];
 	lookup.begun = zkl_now();
-	/* zklock.hosts may change before the answer comes. */
+	/* zklock.hosts may change before the lookup ends. */
 	lookup.hosts = hash_hosts();
-	/* A read of the pipe must not make the worker wait for DNS. */
+	/* A read from the pipe must not make the worker wait for DNS. */
 	(void) fcntl(lookup.pipe, F_SETFL, O_NONBLOCK);
 	(void) fcntl(lookup.pipe, F_SETFD, FD_CLOEXEC);
 	resetStringInfo(&lookup.answer);
@@ -137,6 +169,16 @@ bool
 zkl_lookup_is_running(void)
 {
 	return lookup.child != 0;
+}
+
+int
+zkl_lookup_count(const char *servers)
+{
+	int			count = 1;
+
+	for (const char *at = servers; *at; at++)
+		count += *at == ',';
+	return count;
 }
 
 ZklLookup
@@ -151,8 +193,8 @@ zkl_lookup_take(char **text)
 		appendBinaryStringInfo(&lookup.answer, buffer, length);
 
 	/*
-	 * Nothing to read now.  The end of the pipe would be 0: it comes when the
-	 * last of the children is gone.
+	 * Nothing to read at present.  At the end of the pipe, read() returns 0:
+	 * the last child has exited.
 	 */
 	if (length < 0)
 		return ZKL_LOOKUP_NONE;
@@ -167,8 +209,8 @@ zkl_lookup_take(char **text)
 }
 
 /*
- * Once a process: the answer outlives the turn, and the worker's exit ends the
- * child.
+ * Done once in a process.  The buffer must outlive the turn, and the worker's
+ * exit must end the child.
  */
 static void
 set_up(void)
@@ -183,7 +225,10 @@ set_up(void)
 	before_shmem_exit(end_child, (Datum) 0);
 }
 
-/* Called when the worker exits: the answer would have no reader any more. */
+/*
+ * End the child when the worker exits: nothing would read its output any
+ * more.
+ */
 static void
 end_child(int code, Datum arg)
 {
@@ -192,46 +237,54 @@ end_child(int code, Datum arg)
 	(void) kill(lookup.child, SIGKILL);
 	(void) waitpid(lookup.child, NULL, 0);
 
-	/* Its children, too: they are alone with it in this process's group. */
+	/*
+	 * Also end the child's own children: they are all in this process's
+	 * group.
+	 */
 	pqsignal(SIGTERM, PG_SIG_IGN);
 	(void) kill(0, SIGTERM);
 	lookup.child = 0;
 }
 
-/* In the child: it has a process for each name, since any may be silent. */
+/*
+ * In the child: make a process for each name, since any of the lookups may
+ * hang.
+ */
 static void
 look_up(int out)
 {
 	int			n = zkl_hosts_servers(zkl_hosts);
 
-	/* The process list shows what this process of the server does. */
+	/* Show in the process list what this process does. */
 	set_ps_display("looking up servers");
 	zkl_identity_forget();
-	/* Before anything that may wait. */
+	/* Do this before anything that may wait. */
 	forget_server(out);
 	for (int i = 0; i < n; i++)
 	{
-		char	   *line = zkl_addresses_resolve(zkl_hosts, i, true);
+		char	   *line = resolve(zkl_hosts, i, true);
 		bool		is_name = names_are_left(line);
 
 		/*
-		 * The parent goes on with the next server.  A number needs no child.
+		 * The parent goes on with the next server.  An address needs no
+		 * child.
 		 */
 		if (is_name && fork() != 0)
 			continue;
 		if (is_name)
 		{
 			/*
-			 * No handler is set, so the signal ends the child, and with it
-			 * its end of the pipe.  The others' answers still count.
+			 * No handler is set, so the signal ends the child, which closes
+			 * its end of the pipe.  The lines of the other children still
+			 * count.
 			 */
 			alarm(LOOKUP_SECONDS);
-			line = zkl_addresses_resolve(zkl_hosts, i, false);
+			line = resolve(zkl_hosts, i, false);
 		}
 
 		/*
-		 * A line is short enough for the pipe to take it in one piece, so the
-		 * lines of several children do not mix.
+		 * A line is short enough to be written to the pipe in one piece, so
+		 * the lines of several children do not mix.
 		 */
 		if (write(out, line, strlen(line)) < 0 || is_name)
 			_exit(0);
@@ -241,7 +294,10 @@ look_up(int out)
 	_exit(0);
 }
 
-/* A server that is restarted must not find its shared memory in use. */
+/*
+ * Detach from shared memory.  Otherwise a server that is restarted would find
+ * it in use.
+ */
 static void
 forget_server(int but)
 {
@@ -250,18 +306,18 @@ forget_server(int but)
 	};
 	sigset_t	none;
 
-	/* The worker's handlers would use what the child gives away. */
+	/* The worker's signal handlers would use what the child gives up. */
 	for (int i = 0; i < lengthof(signals); i++)
 		pqsignal(signals[i], PG_SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 
-	/* The worker's exit callbacks are not this process's. */
+	/* The worker's exit callbacks must not run in this process. */
 	on_exit_reset();
 	PGSharedMemoryDetach();
 
 	/*
-	 * Among them is the socket to ZooKeeper.  The connection would stay open
+	 * One of them is the socket to ZooKeeper.  The connection would stay open
 	 * as long as the child lives, even if the worker has closed it.
 	 */
 	for (int fd = 0; fd < max_files_per_process; fd++)
@@ -272,15 +328,15 @@ forget_server(int but)
 }
 
 /*
- * A single address is enough.  Otherwise the reason is the first error that a
- * child has written.
+ * Use what the children found.  One address is enough for success.  Otherwise
+ * the reason is the first error that a child has written.
  */
 static ZklLookup
 judge_answer(char **text)
 {
-	const char *error = strchr(lookup.answer.data, ZKL_ADDRESSES_UNKNOWN);
+	const char *error = strchr(lookup.answer.data, UNKNOWN);
 
-	if (*zkl_addresses_list(lookup.answer.data) != '\0')
+	if (*list_addresses(lookup.answer.data) != '\0')
 	{
 		remember(lookup.answer.data);
 		return ZKL_LOOKUP_DONE;
@@ -292,21 +348,21 @@ judge_answer(char **text)
 	return ZKL_LOOKUP_FAILED;
 }
 
-/* A name without an answer keeps the addresses that it had. */
+/* A name for which nothing was found keeps the addresses that it had. */
 static void
 remember(const char *answer)
 {
-	char	   *lines = zkl_addresses_update(zkl_hosts, answer, recall(),
-											 ZKL_SERVERS_SIZE);
+	char	   *lines = merge_lines(zkl_hosts, answer, recall(),
+									ZKL_SERVERS_SIZE);
 
 	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
-	/* Other workers, and the next one after this, begin with them. */
+	/* Other workers, and later ones, begin with these addresses. */
 	strlcpy(zkl_lock_table->servers, lines, ZKL_SERVERS_SIZE);
 	zkl_lock_table->servers_of = lookup.hosts;
 	LWLockRelease(zkl_lock_table_session_lock());
 }
 
-/* What was found for these hosts, by whatever worker. */
+/* What any worker found for these hosts. */
 static char *
 recall(void)
 {
@@ -327,21 +383,189 @@ resolve_numeric(void)
 
 	initStringInfo(&lines);
 	for (int i = 0; i < n; i++)
-		appendStringInfoString(&lines, zkl_addresses_resolve(zkl_hosts, i, true));
+		appendStringInfoString(&lines, resolve(zkl_hosts, i, true));
 	return lines.data;
 }
 
-/* Is a server among the lines whose address is not known? */
+/* Is there a server among the lines whose address is not known? */
 static bool
 names_are_left(const char *lines)
 {
-	return strchr(lines, ZKL_ADDRESSES_UNKNOWN) != NULL;
+	return strchr(lines, UNKNOWN) != NULL;
 }
 
-/* This tells whether addresses are for the present setting. */
+/* This hash tells whether addresses are those of the present setting. */
 static uint64
 hash_hosts(void)
 {
 	return DatumGetUInt64(hash_any_extended((const unsigned char *) zkl_hosts,
 											strlen(zkl_hosts), 0));
+}
+
+/*
+ * The text with what is known of the servers
+ */
+
+static int
+compare_addresses(const void *a, const void *b)
+{
+	return strcmp(*(char *const *) a, *(char *const *) b);
+}
+
+/*
+ * Make the line of one server, allocated.  If "numeric", a name counts as
+ * unknown.  Otherwise this looks the name up, and waits for that.
+ */
+static char *
+resolve(const char *hosts, int server, bool numeric)
+{
+	struct addrinfo hint = {0};
+	struct addrinfo *addresses = NULL;
+	StringInfoData line;
+	char		name[ZKL_HOSTS_NAME_SIZE];
+	char		port[ZKL_HOSTS_PORT_SIZE];
+	int			error = EAI_NONAME;
+
+	hint.ai_family = AF_UNSPEC;
+	hint.ai_socktype = SOCK_STREAM;
+
+	/*
+	 * A numeric address is recognized without DNS.  With AI_NUMERICHOST a
+	 * name is an error, and its line then says that the server is unknown.
+	 */
+	hint.ai_flags = numeric ? AI_NUMERICHOST : 0;
+	/* A part that cannot be parsed counts as an unknown name, too. */
+	if (zkl_hosts_server(hosts, server, name, port))
+		error = pg_getaddrinfo_all(name, port, &hint, &addresses);
+
+	initStringInfo(&line);
+	appendStringInfo(&line, "%d", server);
+	if (error != 0)
+		appendStringInfo(&line, "%c\"%s\": %s", UNKNOWN, name,
+						 gai_strerror(error));
+	else
+	{
+		append_addresses(&line, addresses);
+		pg_freeaddrinfo_all(AF_UNSPEC, addresses);
+	}
+	appendStringInfoChar(&line, '\n');
+	return line.data;
+}
+
+/*
+ * Append the addresses of a name, in numeric form, as far as the line has
+ * room.
+ */
+static void
+append_addresses(StringInfo line, struct addrinfo *addresses)
+{
+	char		separator = KNOWN;
+
+	for (struct addrinfo *a = addresses; a; a = a->ai_next)
+	{
+		char		host[NI_MAXHOST];
+		char		service[NI_MAXSERV];
+
+		/*
+		 * The line must stay short enough to be written to a pipe in one
+		 * piece.
+		 */
+		if (getnameinfo(a->ai_addr, a->ai_addrlen, host, sizeof(host),
+						service, sizeof(service),
+						NI_NUMERICHOST | NI_NUMERICSERV) != 0 ||
+			line->len + strlen(host) + strlen(service) + 4 > LINE_SIZE)
+			continue;
+
+		/* The client splits at the last colon, for IPv6 too. */
+		appendStringInfo(line, "%c%s:%s", separator, host, service);
+		separator = ',';
+	}
+}
+
+/*
+ * Merge: the known lines of "new", and those of "old" for the other servers,
+ * as far as there is room.  Allocated.
+ */
+static char *
+merge_lines(const char *hosts, const char *new, const char *old,
+			size_t size)
+{
+	StringInfoData lines;
+	int			n = zkl_hosts_servers(hosts);
+
+	initStringInfo(&lines);
+	for (int i = 0; i < n; i++)
+	{
+		const char *line = find_line(new, i);
+		size_t		length;
+
+		/* The new lookup found nothing for this server. */
+		if (line == NULL)
+			line = find_line(old, i);
+		length = line ? strcspn(line, "\n") + 1 : 0;
+		if (lines.len + length < size)
+			appendBinaryStringInfo(&lines, line, length);
+	}
+	return lines.data;
+}
+
+/* Find the line of this server; lines may be in any order. */
+static const char *
+find_line(const char *lines, int server)
+{
+	for (const char *at = lines; *at; at += strcspn(at, "\n") + 1)
+	{
+		char	   *letter;
+
+		if (strtol(at, &letter, 10) == server && *letter == KNOWN)
+			return at;
+	}
+	return NULL;
+}
+
+/*
+ * All addresses, sorted (the client shuffles them) and odd in number, as the
+ * client needs them.  Allocated.  "" if there are none.
+ */
+static char *
+list_addresses(const char *lines)
+{
+	char	   *address[MAX_ADDRESSES + 1];
+	int			n = 0;
+	StringInfoData list;
+
+	for (const char *at = lines; *at; at += strcspn(at, "\n") + 1)
+	{
+		/*
+		 * The letter follows the number of the server.  The line of an
+		 * unknown server has no address, but its reason may contain commas.
+		 */
+		const char *end = at + strspn(at, "0123456789");
+
+		while (*end != '\n' && *end != UNKNOWN && n < MAX_ADDRESSES)
+		{
+			/* "end" is at the letter or at a comma. */
+			const char *begin = end + 1;
+
+			end = begin + strcspn(begin, ",\n");
+			address[n++] = pnstrdup(begin, end - begin);
+		}
+	}
+
+	initStringInfo(&list);
+
+	/*
+	 * Sort, so that equal lists are equal texts.  The worker compares them to
+	 * find out whether servers have moved.
+	 */
+	qsort(address, n, sizeof(char *), compare_addresses);
+	/* Repeat one address if the number is even; a duplicate does no harm. */
+	if (n > 0 && n % 2 == 0)
+	{
+		address[n] = address[0];
+		n++;
+	}
+	for (int i = 0; i < n; i++)
+		appendStringInfo(&list, "%s%s", i > 0 ? "," : "", address[i]);
+	return list.data;
 }

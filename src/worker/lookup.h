@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lookup.h
- *	  The servers' addresses, found without making the worker wait.
+ *	  Looks up the servers' addresses without making the worker wait.
  *
  * Short-lived child processes resolve the names, because a resolver may block
  * for as long as it likes.  One lookup runs at a time.
@@ -18,18 +18,22 @@
 typedef enum ZklLookup
 {
 	ZKL_LOOKUP_NONE,			/* no lookup has ended since the last call */
-	ZKL_LOOKUP_DONE,			/* addresses were found, and remembered */
+	ZKL_LOOKUP_DONE,			/* addresses were found, and stored */
 	ZKL_LOOKUP_FAILED
 } ZklLookup;
 
 /*
- * What is known of the servers in zklock.hosts, without asking DNS: those that
- * are given as numbers, the addresses that any worker found last for the names,
- * and what the lookup that is running has found so far.  False if nothing is
- * known; and if nothing was found before, until the lookup has had some time to
- * find all.
+ * The addresses of the servers in zklock.hosts, as far as they are known
+ * without DNS, sorted (the client shuffles them) and odd in number, as the
+ * client needs them: those that are given as addresses, those that any worker
+ * found last for the names, and what the present lookup has found so far.
+ * False if nothing is known.  If nothing was found before, also false until
+ * the lookup has had some time to find all names.
  */
 extern bool zkl_lookup_servers(char **servers);
+
+/* The number of addresses in such a list. */
+extern int	zkl_lookup_count(const char *servers);
 
 /*
  * Begin to look up the names, unless a lookup is running.  The lookup ends
@@ -38,7 +42,7 @@ extern bool zkl_lookup_servers(char **servers);
 extern void zkl_lookup_start(void);
 extern bool zkl_lookup_is_running(void);
 
-/* The result of the lookup.  If it has FAILED, "text" says why. */
+/* The outcome of the lookup.  If it has FAILED, "text" says why. */
 extern ZklLookup zkl_lookup_take(char **text);
 
 #endif							/* ZKL_LOOKUP_H */

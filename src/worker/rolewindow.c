@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * rolewindow.c
- *	  How much may be on its way while several roles need ZooKeeper.
+ *	  How many requests may be on their way while several roles need
+ *	  ZooKeeper.
  *
  * src/worker/rolewindow.c
  *
@@ -13,13 +14,21 @@
 #include "settings.h"
 #include "worker/rolewindow.h"
 
-/* Another role is expected for so long after it has sent something. */
+/*
+ * For this long after a role had something to send, it is expected to send
+ * again.
+ */
 #define SHARED_FOR		ZKL_MS(1000)
 
+/* What is refused once may be requested again and again. */
+#define SPOILER_FOR		ZKL_MS(10000)
+
 static int	on_the_way[ZKL_ROLE_WINDOWS];
+static int64 spoiler_until[ZKL_ROLE_WINDOWS];
 static ZklWindow window;
-static int	last_number;		/* of the role that had something to send ... */
-static int64 last_at;			/* ... at this moment; 0: none had */
+static int	last_number;		/* the last role that had something to send
+								 * ... */
+static int64 last_at;			/* ... and when; 0 if there was none */
 static int64 shared_until;
 
 static int	number_of(Oid role);
@@ -74,6 +83,18 @@ zkl_role_window_answered(Oid role, int64 took, int64 now)
 	on_the_way[number_of(role)]--;
 	if (took >= 0)
 		zkl_window_answered(&window, took, now);
+}
+
+void
+zkl_role_window_note_spoiler(Oid role, int64 now)
+{
+	spoiler_until[number_of(role)] = now + SPOILER_FOR;
+}
+
+bool
+zkl_role_window_is_spoiler(Oid role, int64 now)
+{
+	return now < spoiler_until[number_of(role)];
 }
 
 bool

@@ -11,13 +11,18 @@
  * the line behind the creates that were due before, so that it is sent after
  * them: only a list that was sent after a lease's create may grant that lease.
  *
+ * Creates and deletes that will probably succeed go out in batches (batches.h).
+ * Those of leases go alone: two leases in one transaction would have the same czxid,
+ * which is what their order is known by.
+ *
  * src/worker/sendqueue.c
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "worker/commandrunner.h"
+#include "worker/ask.h"
+#include "worker/batches.h"
 #include "worker/entrystate.h"
 #include "worker/lockdirectory.h"
 #include "worker/rolewindow.h"
@@ -32,12 +37,18 @@
  */
 #define WINDOW				128
 #define BULK_WINDOW			16
-
-#define DATA_SIZE			(ZKL_ABOUT_SIZE + sizeof(ZKL_PLAIN))
+#define BULK_BATCH_WINDOW	64	/* if they go out in batches */
 
 /*
- * Which lines are the next?  A lock that is waited for, then one of those that come
- * in bulk, of their kinds by turns.
+ * Longer than any text of zklock, so that a longer text is certainly not
+ * zklock's.
+ */
+#define WATCHED_DATA_SIZE	(2 * ZKL_TEXT_SIZE)
+
+/*
+ * The kinds of lines, which determine the next line.  A lock for which a
+ * backend waits comes first, then one of the bulk lines, of their kinds in
+ * turn.
  */
 typedef enum Turn
 {
@@ -53,41 +64,65 @@ typedef enum Turn
 
 #define NTURNS	(TURN_REST + 1)
 
-static dlist_head turns[NTURNS];
+/* Of each turn: the lines that need not wait for a batch, and those that do. */
+static dlist_head turns[NTURNS][2];
+static bool batched_is_next[NTURNS];	/* of the two */
 static Turn next_bulk = TURN_LEASES;
 static bool bulk_is_next = false;	/* a lock for which a backend waits had
 									 * its turn */
-static int	nbulk = 0;			/* tickets with a bulk request on its way ... */
-static uint32 bulk_epoch = 1;	/* ... which have this number */
+static int	nbulk = 0;			/* tickets with a bulk request on its way */
 static int	ncounted = 0;		/* tickets whose bytes count ... */
 static int	nstandby = 0;		/* ... and those of them that stand by */
+static ZklAsker directories;	/* deletes those that no ticket was made in */
 
 static void start_entry(ZklEntry *entry, void *arg);
 static ZklEntry *owner_of_line(ZklEntry *entry);
 static Turn turn_of(const ZklEntry *entry);
 static void leave_line(ZklEntry *entry);
 static void stop_listening(ZklEntry *lease);
+static bool waits_for_batch(const ZklEntry *entry);
+static bool joins_batch(const ZklEntry *entry, ZklRequest request);
+static int	nunanswered(void);
 static ZklLine *choose_line(Turn *turn);
 static ZklLine *first_line(Turn turn);
+static ZklLine *first_of(Turn turn, bool batched);
 static bool is_over_share(const ZklEntry *entry);
 static Turn bulk_after(Turn bulk);
-static bool bulk_may_be_sent(void);
+static bool bulk_may_be_sent(const ZklLine *line);
 static ZklEntry *send_due(void);
+static int64 nrequests(void);
 static void count_bulk(ZklEntry *entry);
+static ZklSessionTag tag_of(ZklEntry *entry, ZklRequest request);
+static const char *join_path(const char *directory, const char *child);
 static bool send_request(ZklEntry *entry, ZklRequest request);
 static void send_list(ZklEntry *entry, const char *directory);
+static void send_limit(ZklEntry *lease);
 static void listen_to(ZklEntry *lease, uint32 list);
 static void send_answer(ZklEntry *entry, const char *directory);
+static void send_downgrade(ZklEntry *entry, ZklSessionTag tag,
+						   const char *directory);
 static const char *plain_mark(const ZklEntry *entry);
+static void send_delete(ZklEntry *entry, const char *directory);
 static bool send_create(ZklEntry *entry, ZklRequest request,
 						const char *directory);
+static void send_create_alone(ZklEntry *entry, ZklSessionOperation operation,
+							  const char *directory);
+static void note_done(ZklEntry *entry, ZklRequest request);
+static void note_undone(ZklEntry *entry, const ZklSessionEvent *event);
+static void delete_directory(const ZklEntry *entry);
+static void on_directory_deleted(ZklAsker *asker, int what, int64 number,
+								 const ZklSessionEvent *answer);
 static void count_bytes(ZklEntry *entry, bool counted);
 
 void
 zkl_send_queue_start(void)
 {
 	for (int i = 0; i < NTURNS; i++)
-		dlist_init(&turns[i]);
+	{
+		dlist_init(&turns[i][false]);
+		dlist_init(&turns[i][true]);
+	}
+	directories.answered = on_directory_deleted;
 	zkl_role_window_start();
 	pg_atomic_write_u64(&zkl_session_info_mine->ephemeral_bytes, 0);
 	zkl_lock_table_visit(zkl_session_info_number(), LW_EXCLUSIVE, start_entry, NULL);
@@ -108,7 +143,9 @@ start_entry(ZklEntry *entry, void *arg)
 	entry->listening_link.next = NULL;
 	entry->counted = false;
 	entry->standby = false;
-	entry->bulk_epoch = 0;
+	entry->in_bulk = false;
+	/* The dead worker's delete may have been done. */
+	entry->alone = entry->ticket.state == ZKL_TICKET_DELETING;
 	if (entry->ticket.state != ZKL_TICKET_NONE)
 		count_bytes(entry, true);
 }
@@ -135,7 +172,10 @@ zkl_send_queue_make_due(ZklEntry *entry, ZklRequest request)
 	 * that many requests of one lock gain nothing.
 	 */
 	if (line->turn_link.next == NULL)
-		dlist_push_tail(&turns[turn_of(entry)], &line->turn_link);
+	{
+		line->batched = waits_for_batch(entry);
+		dlist_push_tail(&turns[turn_of(entry)][line->batched], &line->turn_link);
+	}
 }
 
 /* All leases of a semaphore share the line of its entry. */
@@ -159,6 +199,39 @@ turn_of(const ZklEntry *entry)
 	if (entry->due == ZKL_REQUEST_CREATE_BOTH && entry->ticket.rounds > 0)
 		return TURN_PARENTS;
 	return entry->together ? TURN_TOGETHER : TURN_WAITING;
+}
+
+/* Is the request one that waits while enough batches of its kind are under way? */
+static bool
+waits_for_batch(const ZklEntry *entry)
+{
+	return entry->semaphore == NULL && !entry->alone &&
+		(entry->due == ZKL_REQUEST_DELETE || entry->due == ZKL_REQUEST_CREATE ||
+		 (entry->due == ZKL_REQUEST_CREATE_BOTH && entry->ticket.rounds == 0)) &&
+		zkl_batches_are_allowed();
+}
+
+/*
+ * One that fails spoils the whole batch.  So a create joins only if its directory, or
+ * the one above, was found there lately, and if the role's creates do not fail on
+ * purpose.
+ */
+static bool
+joins_batch(const ZklEntry *entry, ZklRequest request)
+{
+	if (entry->semaphore != NULL || entry->alone || !entry->line.batched)
+		return false;
+	switch (request)
+	{
+		case ZKL_REQUEST_DELETE:
+			return true;
+		case ZKL_REQUEST_CREATE:
+			return zkl_lock_directory_is_likely(entry) &&
+				!zkl_role_window_is_spoiler(entry->role, zkl_now());
+		default:
+			return zkl_lock_directory_is_parent_likely(entry) &&
+				!zkl_role_window_is_spoiler(entry->role, zkl_now());
+	}
 }
 
 /*
@@ -186,6 +259,7 @@ zkl_send_queue_forget(ZklEntry *entry)
 {
 	leave_line(entry);
 	stop_listening(entry);
+	entry->alone = false;
 }
 
 /* The lease waits for no list any more. */
@@ -233,8 +307,8 @@ choose_line(Turn *turn)
 	Turn		bulk = next_bulk;
 	ZklLine    *line;
 
-	/* Before the barrier of a new connection, nothing may be sent. */
-	if (!zkl_session_is_usable() || zkl_session_outstanding() >= WINDOW)
+	/* On a new connection, nothing may be sent before the barrier. */
+	if (!zkl_session_is_usable() || nunanswered() >= WINDOW)
 		return NULL;
 	for (int i = 0; i < NTURNS; i++)
 	{
@@ -245,19 +319,38 @@ choose_line(Turn *turn)
 		if (!waiting)
 			bulk = bulk_after(bulk);
 		line = first_line(*turn);
-		if (line != NULL && (waiting || bulk_may_be_sent()))
+		if (line != NULL && (waiting || bulk_may_be_sent(line)))
 			return line;
 	}
 	return NULL;
 }
 
-/* Of those that are waited for, the first that is not over its role's share. */
+/* Requests under way, and those that are about to be sent. */
+static int
+nunanswered(void)
+{
+	return zkl_session_outstanding() + zkl_batches_added();
+}
+
+/* What waits for batches and what does not take turns, too. */
 static ZklLine *
 first_line(Turn turn)
 {
+	ZklLine    *line = first_of(turn, batched_is_next[turn]);
+
+	return line != NULL ? line : first_of(turn, !batched_is_next[turn]);
+}
+
+/* Of those that are waited for, the first that is not over its role's share. */
+static ZklLine *
+first_of(Turn turn, bool batched)
+{
 	dlist_iter	iter;
 
-	dlist_foreach(iter, &turns[turn])
+	/* All that wait for batches in a turn are creates, or all are deletes. */
+	if (batched && !zkl_batches_are_open(turn == TURN_REST ? ZKL_REQUEST_DELETE : ZKL_REQUEST_CREATE))
+		return NULL;
+	dlist_foreach(iter, &turns[turn][batched])
 	{
 		ZklLine    *line = dlist_container(ZklLine, turn_link, iter.cur);
 
@@ -288,7 +381,7 @@ bulk_after(Turn bulk)
  * however many locks backends wait.
  */
 static bool
-bulk_may_be_sent(void)
+bulk_may_be_sent(const ZklLine *line)
 {
 	/*
 	 * While several roles need ZooKeeper, few tickets have one, whatever else
@@ -299,25 +392,28 @@ bulk_may_be_sent(void)
 	if (zkl_role_window_is_shared(zkl_now()))
 		return nbulk < zkl_role_window_size() / 2;
 	return bulk_is_next ||
-		zkl_session_outstanding() - zkl_command_runner_outstanding() < BULK_WINDOW;
+		nunanswered() - zkl_ask_on_the_way() <
+		(line->batched ? BULK_BATCH_WINDOW : BULK_WINDOW);
 }
 
 static ZklEntry *
 send_due(void)
 {
+	ZklEntry   *refused = NULL;
 	Turn		turn;
 	ZklLine    *line;
 
-	while ((line = choose_line(&turn)) != NULL)
+	while (refused == NULL && (line = choose_line(&turn)) != NULL)
 	{
 		ZklEntry   *entry = dlist_head_element(ZklEntry, due_link,
 											   &line->entries);
 		ZklRequest	request = entry->due;
-		int64		nsent = zkl_session_requests();
+		int64		nsent = nrequests();
 
 		/* The line goes behind all others. */
 		dlist_delete(&line->turn_link);
-		dlist_push_tail(&turns[turn], &line->turn_link);
+		dlist_push_tail(&turns[turn][line->batched], &line->turn_link);
+		batched_is_next[turn] = !line->batched;
 		bulk_is_next = turn == TURN_WAITING;
 		if (!bulk_is_next)
 			next_bulk = bulk_after(turn);
@@ -329,21 +425,49 @@ send_due(void)
 		leave_line(entry);
 		/* Only a create is refused.  The rest goes on in the next call. */
 		if (!send_request(entry, request))
-			return entry;
+		{
+			refused = entry;
+			continue;
+		}
 		/* An answer to another client may have become needless. */
-		if (turn != TURN_WAITING && zkl_session_requests() != nsent)
+		if (nrequests() == nsent)
+			continue;
+		if (turn != TURN_WAITING)
 			count_bulk(entry);
 	}
-	return NULL;
+	zkl_batches_send();
+	return refused;
+}
+
+/* The number grows with each request that is sent, or about to be sent. */
+static int64
+nrequests(void)
+{
+	return zkl_session_requests() + zkl_batches_added();
 }
 
 /* Any answer to this ticket takes it off again. */
 static void
 count_bulk(ZklEntry *entry)
 {
-	if (entry->bulk_epoch != bulk_epoch)
-		nbulk++;
-	entry->bulk_epoch = bulk_epoch;
+	nbulk += !entry->in_bulk;
+	entry->in_bulk = true;
+}
+
+/* The reply comes back with the entry and the attempt. */
+static ZklSessionTag
+tag_of(ZklEntry *entry, ZklRequest request)
+{
+	ZklSessionTag tag = {ZKL_SESSION_REPLY, entry, entry->ticket.attempt, request, false};
+
+	return tag;
+}
+
+/* In the memory of the worker's turn. */
+static const char *
+join_path(const char *directory, const char *child)
+{
+	return psprintf("%s/%s", directory, child);
 }
 
 /*
@@ -354,14 +478,14 @@ static bool
 send_request(ZklEntry *entry, ZklRequest request)
 {
 	ZklTicket  *ticket = &entry->ticket;
+	ZklSessionTag tag = tag_of(entry, request);
 	char		directory[ZKL_DIR_SIZE];
-	char		name[ZKL_ZNODE_SIZE];
 
 	zkl_lock_directory_of(entry, directory);
-	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests, 1);
 	switch (request)
 	{
 		case ZKL_REQUEST_NOTHING:
+		case ZKL_REQUEST_LIMIT:
 			break;
 		case ZKL_REQUEST_CREATE_BOTH:
 		case ZKL_REQUEST_CREATE:
@@ -370,34 +494,24 @@ send_request(ZklEntry *entry, ZklRequest request)
 			send_list(entry, directory);
 			break;
 		case ZKL_REQUEST_INSPECT:
-			zkl_session_inspect(entry, ticket->attempt, directory,
-								ticket->name);
+			zkl_session_stat(tag, join_path(directory, ticket->name));
 			break;
 		case ZKL_REQUEST_WATCH:
-			zkl_session_watch(entry, ticket->attempt, request, directory,
-							  ticket->predecessor);
+			zkl_session_data(tag, join_path(directory, ticket->predecessor),
+							 WATCHED_DATA_SIZE, true);
 			break;
 		case ZKL_REQUEST_WATCH_SELF:
-			zkl_session_watch(entry, ticket->attempt, request, directory,
-							  ticket->name);
+			zkl_session_data(tag, join_path(directory, ticket->name),
+							 WATCHED_DATA_SIZE, true);
 			break;
 		case ZKL_REQUEST_ANSWER:
 			send_answer(entry, directory);
 			break;
 		case ZKL_REQUEST_SURVEY:
-			strlcat(directory, "/" ZKL_LEASES, sizeof(directory));
-			zkl_session_survey(entry, ticket->attempt, directory);
+			zkl_session_children(tag, join_path(directory, ZKL_LEASES), false);
 			break;
 		case ZKL_REQUEST_DOWNGRADE:
-
-			/*
-			 * With the version that the ticket read last: a request to
-			 * release the lock that came since must not be deleted unread.
-			 */
-			zkl_recipe_make_downgrade(ticket->name, name);
-			zkl_session_downgrade(entry, ticket->attempt, directory,
-								  ticket->name, ticket->version, name,
-								  entry->about);
+			send_downgrade(entry, tag, directory);
 			break;
 		case ZKL_REQUEST_DELETE:
 
@@ -408,11 +522,10 @@ send_request(ZklEntry *entry, ZklRequest request)
 			 */
 			if (ticket->predecessor[0])
 			{
-				zkl_session_unwatch(directory, ticket->predecessor);
+				zkl_session_unwatch(join_path(directory, ticket->predecessor));
 				ticket->predecessor[0] = '\0';
 			}
-			zkl_session_delete(entry, ticket->attempt, directory,
-							   ticket->name);
+			send_delete(entry, directory);
 			/* The directory exists, and will stay for a while. */
 			zkl_lock_directory_note(entry);
 			break;
@@ -429,12 +542,13 @@ static void
 send_list(ZklEntry *entry, const char *directory)
 {
 	static uint32 nlists = 0;
+	ZklSessionTag tag;
 	dlist_mutable_iter iter;
 
 	/* The list of a lock is for one ticket, and has its attempt. */
 	if (entry->semaphore == NULL)
 	{
-		zkl_session_list(entry, entry->ticket.attempt, directory);
+		zkl_session_children(tag_of(entry, ZKL_REQUEST_LIST), directory, true);
 		return;
 	}
 
@@ -455,7 +569,24 @@ send_list(ZklEntry *entry, const char *directory)
 			listen_to(other, nlists);
 		}
 	}
-	zkl_session_list(entry, nlists, directory);
+	send_limit(entry);
+	tag = tag_of(entry, ZKL_REQUEST_LIST);
+	tag.attempt = nlists;
+	zkl_session_children(tag, directory, true);
+}
+
+/*
+ * Right before each list, so that a list never grants by a limit of before the
+ * leases' creates.  The watch tells of a change between the two.
+ */
+static void
+send_limit(ZklEntry *lease)
+{
+	char		path[ZKL_DIR_SIZE];
+
+	zkl_lock_directory_limit(lease->semaphore, path);
+	zkl_session_data(tag_of(lease, ZKL_REQUEST_LIMIT), path,
+					 ZKL_LIMIT_SIZE + 1, true);
 }
 
 /* From now on, the lease waits for the list with this number. */
@@ -485,26 +616,40 @@ zkl_send_queue_take_listeners(ZklEntry *semaphore, uint32 attempt)
 	return leases;
 }
 
+static void
+send_delete(ZklEntry *entry, const char *directory)
+{
+	ZklSessionOperation operation = {
+		.tag = tag_of(entry, ZKL_REQUEST_DELETE),
+		.path = join_path(directory, entry->ticket.name)
+	};
+
+	if (joins_batch(entry, ZKL_REQUEST_DELETE))
+		zkl_batches_add(entry, operation);
+	else
+		zkl_session_delete(operation.tag, operation.path);
+}
+
 /*
- * Several requests, of which one was counted already.  They go out together,
- * without waiting for one another, because the session keeps their order.  The
- * list of a lease comes due only now, because it serves other leases as well.
+ * Several requests.  They go out together, without waiting for one another,
+ * because the session keeps their order.  The list of a lease comes due only
+ * now, because it serves other leases as well.
  */
 static bool
 send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 {
 	ZklTicket  *ticket = &entry->ticket;
-	int64		counted = zkl_session_requests() + 1;
+	ZklSessionOperation operation = {0};
 	uint8		random_bytes[16];
 	char		name[ZKL_ZNODE_SIZE];
-	char		data[DATA_SIZE];
 
 	/*
 	 * Counted first.  If the create is refused, the ticket ends, and that
 	 * takes the bytes off the sum again.
 	 */
 	count_bytes(entry, true);
-	if (pg_atomic_read_u64(&zkl_session_info_mine->ephemeral_bytes) > ZKL_EPHEMERAL_BYTES_MAX ||
+	if (pg_atomic_read_u64(&zkl_session_info_mine->ephemeral_bytes) >
+		ZKL_EPHEMERAL_BYTES_MAX + (entry->leader ? ZKL_EPHEMERAL_BYTES_LEADERS : 0) ||
 		!pg_strong_random(random_bytes, sizeof(random_bytes)))
 		return false;
 
@@ -516,52 +661,123 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	entry->sent_at = ticket->rounds > 0 ? 0 : zkl_now();
 	zkl_role_window_sent(entry->sent_for);
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.tickets, 1);
-	snprintf(data, sizeof(data), "%s%s", entry->about, plain_mark(entry));
-	if (request == ZKL_REQUEST_CREATE_BOTH)
-		zkl_session_create_both(entry, ticket->attempt, directory,
-								ticket->rounds > 0, name, data);
+	operation.tag = tag_of(entry, request);
+	operation.path = join_path(directory, name);
+	operation.data = psprintf("%s%s", entry->about, plain_mark(entry));
+	operation.with_directory = request == ZKL_REQUEST_CREATE_BOTH;
+	if (joins_batch(entry, request))
+		zkl_batches_add(entry, operation);
 	else
-	{
-		zkl_session_create(entry, ticket->attempt, directory, name, data);
-
-		/*
-		 * The list of a lease stands behind the creates of other leases that
-		 * are due, and then serves them, too.
-		 */
-		if (entry->semaphore != NULL)
-			zkl_send_queue_make_due(entry, ZKL_REQUEST_LIST);
-		else
-			zkl_session_list(entry, ticket->attempt, directory);
-	}
-	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests,
-							zkl_session_requests() - counted);
+		send_create_alone(entry, operation, directory);
 	return true;
 }
 
-void
-zkl_send_queue_answered(ZklEntry *entry, const ZklTicketEvent *reply)
+static void
+send_create_alone(ZklEntry *entry, ZklSessionOperation operation,
+				  const char *directory)
 {
+	zkl_session_create(operation.tag, operation.path, operation.data,
+					   strlen(operation.data),
+					   ZKL_CREATE_TICKET,
+					   !operation.with_directory ? ZKL_PARENTS_NONE :
+					   entry->ticket.rounds > 0 ? ZKL_PARENTS_ALL : ZKL_PARENTS_NEAREST);
+	if (operation.with_directory)
+		return;
+
+	/*
+	 * The list of a lease stands behind the creates of other leases that are
+	 * due, and then serves them, too.
+	 */
+	if (entry->semaphore != NULL)
+		zkl_send_queue_make_due(entry, ZKL_REQUEST_LIST);
+	else
+		send_list(entry, directory);
+}
+
+void
+zkl_send_queue_answered(ZklEntry *entry, const ZklSessionEvent *event)
+{
+	const ZklTicketEvent *reply = &event->reply;
 	int64		now = zkl_now();
 	bool		is_timed = reply->outcome == ZKL_OUTCOME_OK &&
 	entry->sent_at != 0;
 
-	if (entry->bulk_epoch == bulk_epoch)
-	{
-		nbulk--;
-		entry->bulk_epoch = 0;
-	}
+	nbulk -= entry->in_bulk;
+	entry->in_bulk = false;
 	if (reply->request == ZKL_REQUEST_CREATE ||
 		reply->request == ZKL_REQUEST_CREATE_BOTH)
 		zkl_role_window_answered(entry->sent_for,
 								 is_timed ? now - entry->sent_at : -1, now);
+	if (event->ends_batch)
+		zkl_batches_answered(event);
+	if (reply->outcome == ZKL_OUTCOME_UNDONE)
+		note_undone(entry, event);
+
+	/*
+	 * The repeated delete of a znode that is gone would spoil a batch.  And a
+	 * batch that makes a server close the connection must not be sent again.
+	 */
+	else if (reply->outcome == ZKL_OUTCOME_UNKNOWN)
+		entry->alone |= reply->request == ZKL_REQUEST_DELETE ||
+			reply->request == ZKL_REQUEST_CREATE ||
+			reply->request == ZKL_REQUEST_CREATE_BOTH;
+	else if (reply->outcome == ZKL_OUTCOME_OK)
+		note_done(entry, reply->request);
 }
 
-void
-zkl_send_queue_forget_requests(void)
+static void
+note_done(ZklEntry *entry, ZklRequest request)
 {
-	nbulk = 0;
-	bulk_epoch++;
-	zkl_role_window_start();
+	if (request == ZKL_REQUEST_CREATE || request == ZKL_REQUEST_CREATE_BOTH)
+		entry->alone = false;
+	if (request == ZKL_REQUEST_CREATE_BOTH)
+		zkl_lock_directory_note_parent(entry);
+}
+
+/*
+ * The ticket sends its request again, and then nothing else depends on it, nor it
+ * on anything else.  That ZooKeeper has removed a directory which was there a
+ * moment ago is not the role's fault.
+ *
+ * But a directory in which one was made lately has children, and ZooKeeper does not
+ * remove it so soon.  If one cannot be made there now, other creates below it fail as well,
+ * and a role may have brought that about.
+ */
+static void
+note_undone(ZklEntry *entry, const ZklSessionEvent *event)
+{
+	ZklRequest	request = event->reply.request;
+
+	entry->alone = true;
+	if (request == ZKL_REQUEST_CREATE_BOTH && entry->ticket.unwanted)
+		delete_directory(entry);
+	if (event->cause == ZKL_OUTCOME_OK || request == ZKL_REQUEST_DELETE)
+		return;
+	if (event->cause == ZKL_OUTCOME_ABSENT && request == ZKL_REQUEST_CREATE)
+		zkl_lock_directory_note_removed(entry);
+	else
+		zkl_role_window_note_spoiler(entry->sent_for, zkl_now());
+	if (event->cause == ZKL_OUTCOME_ABSENT && request == ZKL_REQUEST_CREATE_BOTH)
+		zkl_lock_directory_forget_parent(entry);
+}
+
+/*
+ * ZooKeeper removes a container only after that had a child, so this directory would
+ * stay for good.  If another client uses it meanwhile, ZooKeeper refuses to delete it.
+ */
+static void
+delete_directory(const ZklEntry *entry)
+{
+	char		directory[ZKL_DIR_SIZE];
+
+	zkl_lock_directory_of(entry, directory);
+	zkl_ask_delete(&directories, 0, directory);
+}
+
+static void
+on_directory_deleted(ZklAsker *asker, int what, int64 number,
+					 const ZklSessionEvent *answer)
+{
 }
 
 /*
@@ -594,8 +810,26 @@ send_answer(ZklEntry *entry, const char *directory)
 	 */
 	snprintf(words, sizeof(words), "%s%s%s", about, plain_mark(entry),
 			 ticket->writes_answer ? ZKL_IN_USE : "");
-	zkl_session_answer(entry, ticket->attempt, directory, ticket->name, words,
-					   ticket->version);
+	zkl_session_write(tag_of(entry, ZKL_REQUEST_ANSWER),
+					  join_path(directory, ticket->name), words, strlen(words),
+					  ticket->version);
+}
+
+/*
+ * With the version that the ticket read last: a request to release the lock that
+ * came since must not be deleted unread.
+ */
+static void
+send_downgrade(ZklEntry *entry, ZklSessionTag tag, const char *directory)
+{
+	const ZklTicket *ticket = &entry->ticket;
+	char		reader[ZKL_ZNODE_SIZE];
+
+	zkl_entry_state_note_downgrade(entry);
+	zkl_recipe_make_downgrade(ticket->name, reader);
+	zkl_session_downgrade(tag, join_path(directory, ticket->name),
+						  ticket->version, join_path(directory, reader),
+						  entry->about);
 }
 
 /*

@@ -15,6 +15,7 @@
 #include "nodes/pg_list.h"
 
 #include "shared/locktable.h"
+#include "zookeeper/session.h"
 
 /* A worker starts: nothing is due. */
 extern void zkl_send_queue_start(void);
@@ -50,10 +51,7 @@ extern void zkl_send_queue_note_standby(ZklEntry *entry);
 extern ZklEntry *zkl_send_queue_send(void);
 
 /* A request of this ticket has been answered, or the answer is lost. */
-extern void zkl_send_queue_answered(ZklEntry *entry, const ZklTicketEvent *reply);
-
-/* All answers under way are dropped with the handle. */
-extern void zkl_send_queue_forget_requests(void);
+extern void zkl_send_queue_answered(ZklEntry *entry, const ZklSessionEvent *event);
 
 /*
  * A semaphore's list has been answered; "attempt" came back with it.  Returns

@@ -1,16 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * sessionfile.c
- *	  The file that carries a session over a crash of the server.
+ *	  The file that carries a session over to the server's next run.
  *
- * After a crash restart, shared memory is new and no process knows the session
- * whose znodes still lock all clients out.  With its id and password the new
- * worker ends it at once, instead of after the session timeout.
+ * After a crash, or a stop while ZooKeeper was unreachable, shared memory is
+ * new.  No process knows the old session, but its znodes still lock out all
+ * clients.  With the session's id and password from this file, the new worker
+ * ends it at once instead of after the session timeout.
  *
  * A copy of the data directory (base backup, snapshot, clone) must not do
- * that to the original's session.  The file lies where base backups leave
- * files out, and it names its own device and inode and the boot of the
- * machine: in a copy, at least one of them differs.
+ * that to the original's session.  The file is in a directory that base
+ * backups leave out, and it contains its own device and inode and the boot of
+ * the machine: in a copy, at least one of them differs.
  *
  * src/worker/sessionfile.c
  *
@@ -29,6 +30,7 @@
 #include "worker/sessionfile.h"
 
 #define SESSION_FILE		"pg_stat_tmp/zklock.session"
+#define BIRTH_FILE			"pg_stat_tmp/zklock.ensemble"
 #define BOOT_ID_FILE		"/proc/sys/kernel/random/boot_id"
 #define BOOT_ID_LENGTH		36
 #define MAX_SIZE			512
@@ -43,7 +45,7 @@ static bool describe_home(int fd, const struct stat *status, char *home,
 void
 zkl_session_file_start(int session)
 {
-	/* With one session, the name has no number. */
+	/* If there is only one session, the name has no number. */
 	if (session == 0)
 		strlcpy(file_name, SESSION_FILE, sizeof(file_name));
 	else
@@ -59,14 +61,14 @@ zkl_session_file_read(ZklSessionId *identity)
 	struct stat status;
 	size_t		length;
 
-	/* No file, or no name for this boot: there is nothing to close. */
+	/* There is no file, or this boot has no name: nothing has to be closed. */
 	if (!read_file(file_name, text, &status) ||
 		!describe_home(-1, &status, home, sizeof(home)))
 		return false;
 
 	/*
-	 * The file begins with a description of its home.  In a copy, that is
-	 * another one.
+	 * The file begins with its home, the description of its place.  A copy
+	 * has another home.
 	 */
 	length = strlen(home);
 	if (strncmp(text, home, length) != 0)
@@ -76,7 +78,7 @@ zkl_session_file_read(ZklSessionId *identity)
 					   file_name));
 		return false;
 	}
-	/* A file that was not written to its end names no session. */
+	/* A file that was not written completely names no session. */
 	return zkl_session_text_parse(text +length, &identity->id,
 								  identity->password);
 }
@@ -90,11 +92,15 @@ zkl_session_file_write(const ZklSessionId *identity)
 	int			fd;
 
 	/*
-	 * A new file has a new inode, which it must name.  And readers find the
-	 * old file or the new one, never half of one.
+	 * A new file has a new inode, and must name that.  And readers find the
+	 * old file or the new one, but never a part of one.
 	 */
 	unlink(new_file_name);
-	/* With the password, another client could close the session. */
+
+	/*
+	 * With the password, another client could close the session, so only the
+	 * server may read the file.
+	 */
 	fd = OpenTransientFilePerm(new_file_name,
 							   O_WRONLY | O_CREAT | O_EXCL | PG_BINARY, 0600);
 	if (fd < 0)
@@ -106,7 +112,7 @@ zkl_session_file_write(const ZklSessionId *identity)
 	}
 	if (!describe_home(fd, &status, text, MAX_SIZE))
 	{
-		/* If the machine's boot has no name, there is no file. */
+		/* If the machine's boot has no name, write no file. */
 		CloseTransientFile(fd);
 		unlink(new_file_name);
 		return;
@@ -116,7 +122,10 @@ zkl_session_file_write(const ZklSessionId *identity)
 							text +strlen(text));
 	length = strlen(text);
 
-	/* Not synced: after a crash of the machine the file is of no use. */
+	/*
+	 * The file is not synced, because it is of no use after a crash of the
+	 * machine.
+	 */
 	if (write(fd, text, length) != length)
 		ereport(LOG,
 				errcode_for_file_access(),
@@ -135,16 +144,50 @@ zkl_session_file_remove(void)
 {
 	if (unlink(file_name) == 0 || errno == ENOENT)
 		return true;
-	/* The caller must know: the next worker would read it again. */
+
+	/*
+	 * The caller must know of this: the next worker would read the file
+	 * again.
+	 */
 	ereport(LOG,
 			errcode_for_file_access(),
 			errmsg("could not remove file \"%s\": %m", file_name));
 	return false;
 }
 
+/* Read the birth.  A text without its end was not written completely. */
+void
+zkl_session_file_read_birth(char birth[ZKL_SERVERRECORD_BIRTH_SIZE])
+{
+	char text[	MAX_SIZE];
+	struct stat status;
+	size_t		length;
+
+	if (!read_file(BIRTH_FILE, text, &status))
+		return;
+	length = strcspn(text, "\n");
+	if (text[length] == '\n' && length < ZKL_SERVERRECORD_BIRTH_SIZE)
+		strlcpy(birth, text, length + 1);
+}
+
+void
+zkl_session_file_write_birth(const char *birth)
+{
+	char text[	ZKL_SERVERRECORD_BIRTH_SIZE + 1];
+	int			length = snprintf(text, sizeof(text), "%s\n", birth);
+	int			fd = OpenTransientFile(BIRTH_FILE, O_WRONLY | O_CREAT | O_TRUNC | PG_BINARY);
+
+	if (fd < 0 || write(fd, text, length) != length)
+		ereport(LOG,
+				errcode_for_file_access(),
+				errmsg("could not write file \"%s\": %m", BIRTH_FILE));
+	if (fd >= 0)
+		CloseTransientFile(fd);
+}
+
 /*
- * The home of the file: the machine's present boot, and the file's own device
- * and inode (of fd, unless that is negative).
+ * Make the home of the file: the machine's present boot, and the file's own
+ * device and inode (of fd, unless that is negative).
  */
 static bool
 describe_home(int fd, const struct stat *status, char *home, size_t size)
@@ -169,7 +212,7 @@ describe_home(int fd, const struct stat *status, char *home, size_t size)
 }
 
 /*
- * The beginning of a file, as a string.  False if there is none, or if it is
+ * Read the beginning of a file as a string.  False if the file is missing or
  * empty.
  */
 static bool
@@ -180,7 +223,7 @@ read_file(const char *path, char *text, struct stat *status)
 
 	if (fd < 0)
 	{
-		/* Most often there is no file, and that is no error. */
+		/* Usually there is no file, and that is not an error. */
 		if (errno != ENOENT)
 			ereport(LOG,
 					errcode_for_file_access(),

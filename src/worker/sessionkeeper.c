@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sessionkeeper.c
- *	  Keeps the ZooKeeper session: opens it, and carries it on.
+ *	  Keeps the ZooKeeper session: opens it, and continues it.
  *
  * src/worker/sessionkeeper.c
  *
@@ -16,22 +16,18 @@
 #include "faultpoint.h"
 #include "settings.h"
 #include "shared/serverstat.h"
-#include "worker/addresses.h"
-#include "worker/bypass.h"
-#include "worker/commandrunner.h"
-#include "worker/deadlocksearch.h"
+#include "worker/ask.h"
 #include "worker/entrystate.h"
 #include "worker/heartbeat.h"
 #include "worker/identity.h"
 #include "worker/jobwriter.h"
 #include "worker/lookup.h"
-#include "worker/sendqueue.h"
+#include "worker/membership.h"
+#include "worker/orphans.h"
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
-#include "worker/sessionnews.h"
-#include "worker/strays.h"
+#include "worker/sessionlog.h"
 #include "worker/tickets.h"
-#include "worker/waitpublisher.h"
 #include "zookeeper/session.h"
 
 #define RETRY_OPEN			ZKL_MS(1000)
@@ -39,23 +35,29 @@
 
 static struct
 {
-	bool		ending_old;		/* attached to a session only to close it */
+	bool		ending_old;		/* the handle has attached to a session only
+								 * to close it */
 	bool		connected;
-	bool		was_connected;	/* the open handle, at any time */
+	bool		was_connected;	/* the open handle has had a connection */
 	int64		open_at;		/* when to try to open a handle */
-	bool		awaits_address; /* there was none for it at the last attempt */
-	char	   *hosts;			/* those of the open handle ... */
+	bool		awaits_address; /* the last attempt to open one found no
+								 * address */
+	char	   *hosts;			/* the hosts of the open handle ... */
 	char	   *servers;		/* ... and their addresses */
-	int64		resolve_at;		/* while disconnected: when to look again */
+	int64		resolve_at;		/* while disconnected: when to look names up
+								 * again */
 }			keeper;
 
 static void open_session(void);
+static bool find_session(ZklSessionId *identity);
+static void remember_servers(const char *servers);
 static void take_lookup(void);
 static void move_to_servers(const char *servers);
 static void look_for_servers(void);
 static void renew_handle(void);
 static void abandon_handle(void);
-static void forget_requests(void);
+static void hand_out_last_answers(void);
+static void hand_out(const ZklSessionEvent *event);
 static void on_connected(void);
 static void on_disconnected(void);
 static void on_expired(void);
@@ -67,7 +69,7 @@ static void publish_session(void);
 void
 zkl_session_keeper_tend(void)
 {
-	/* A send that fails ends the connection, too, but without an event. */
+	/* A failed send also ends the connection, but without an event. */
 	if (keeper.connected && !zkl_session_is_connected())
 		on_disconnected();
 
@@ -76,12 +78,12 @@ zkl_session_keeper_tend(void)
 		open_session();
 	else if (zkl_session_is_open() && !keeper.connected)
 	{
-		zkl_session_news_unreachable();
+		zkl_session_log_unreachable();
 		if (zkl_now() >= keeper.resolve_at)
 			look_for_servers();
 	}
 	zkl_heartbeat_tend();
-	zkl_session_news_doubt();
+	zkl_session_log_doubt();
 }
 
 int64
@@ -94,10 +96,14 @@ zkl_session_keeper_wake_at(void)
 		wake_at = keeper.open_at;
 	else if (zkl_session_is_connected())
 		wake_at = zkl_heartbeat_next();
-	/* To log in time that claims are in doubt. */
+	/* Wake up then, to log that claims are in doubt. */
 	if (safe_until > zkl_now())
 		wake_at = Min(wake_at, safe_until);
-	/* The pipe from the lookup is not among what the worker waits for. */
+
+	/*
+	 * The worker does not wait for the pipe of the lookup, so it must poll
+	 * it.
+	 */
 	if (zkl_lookup_is_running())
 		wake_at = Min(wake_at, zkl_now() + LOOK_AGAIN);
 	return wake_at;
@@ -118,8 +124,8 @@ zkl_session_keeper_close(void)
 	ZKL_FAULT_POINT("session-closed");
 
 	/*
-	 * The file names a session that the next worker would have to end.  There
-	 * is nothing left to end.
+	 * The session is closed.  Remove the file, or the next worker would have
+	 * to end that session.
 	 */
 	(void) zkl_session_file_remove();
 	ereport(LOG,
@@ -127,75 +133,103 @@ zkl_session_keeper_close(void)
 }
 
 /*
- * Open a handle: to carry on the session in shared memory, else to end the one
- * in the session file, else for a new session.  The connection is made later,
- * and on_connected() hears of it.
+ * Open a handle: to continue the session in shared memory, else to end the
+ * one in the session file, else for a new session.  The connection comes
+ * later, and then on_connected() is called.
  */
 static void
 open_session(void)
 {
 	ZklSessionInfo *info = zkl_session_info_mine;
-	ZklSessionId identity = {0};
+	ZklSessionId identity;
+	bool		has_session;
 	char	   *servers;
 	const char *error;
 
 	keeper.open_at = zkl_now() + RETRY_OPEN;
 	zkl_lookup_start();
-	/* Without an address, wait for the lookup's end or the next attempt. */
+
+	/*
+	 * Without an address, wait until the lookup ends or until the next
+	 * attempt.
+	 */
 	keeper.awaits_address = !zkl_lookup_servers(&servers);
 	if (keeper.awaits_address)
 		return;
-	/* Without its identity, the server could not use what it has made. */
+
+	/*
+	 * Without its credentials, the server could not use the znodes that it
+	 * has created.
+	 */
 	if (!zkl_identity_load(&error))
 	{
-		zkl_session_news_refused(error);
+		zkl_session_log_refused(error);
 		return;
 	}
 
-	keeper.ending_old = false;
 	keeper.was_connected = false;
-	identity.id = info->id;
-	memcpy(identity.password, info->password, sizeof(identity.password));
+	has_session = find_session(&identity);
 
 	/*
-	 * Shared memory knows no session.  If the file does, the server has
-	 * crashed since, and the znodes of that session have no claims any more.
-	 */
-	if (identity.id == 0)
-		keeper.ending_old = zkl_session_file_read(&identity);
-
-	/*
-	 * What an earlier worker has published stays true: the session is the
-	 * same.
+	 * What an earlier worker has published stays true, because the session is
+	 * the same.
 	 */
 	zkl_heartbeat_begin(info->id != 0 ? ZKL_MS(info->timeout_ms) : 0,
 						pg_atomic_read_u64(&info->safe_until));
 
 	/* A session keeps the timeout that it was made with. */
-	if (!zkl_session_open(servers, zkl_addresses_count(servers),
+	if (!zkl_session_open(servers, zkl_lookup_count(servers),
 						  info->id != 0 ? info->timeout_ms : zkl_session_timeout,
-						  identity.id != 0 ? &identity : NULL))
+						  has_session ? &identity : NULL))
 	{
 		ereport(LOG,
 				errmsg("could not make a ZooKeeper client: %m"));
 		return;
 	}
 	zkl_identity_show();
+	remember_servers(servers);
+
+	/*
+	 * For this long, the client may try before the names are looked up again.
+	 */
+	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
+}
+
+/*
+ * The session that the handle is to attach to.  False: to none, but to open a
+ * new one.  If shared memory has no session but the file has one, the server
+ * has crashed, or was stopped while ZooKeeper was unreachable.  The znodes of
+ * that session have no claims any more.
+ */
+static bool
+find_session(ZklSessionId *identity)
+{
+	ZklSessionInfo *info = zkl_session_info_mine;
+
+	keeper.ending_old = false;
+	identity->id = info->id;
+	memcpy(identity->password, info->password, sizeof(identity->password));
+	if (identity->id == 0)
+		keeper.ending_old = zkl_session_file_read(identity);
+	return identity->id != 0;
+}
+
+/* To be compared with the setting and with later lookups. */
+static void
+remember_servers(const char *servers)
+{
 	if (keeper.hosts)
 	{
 		pfree(keeper.hosts);
 		pfree(keeper.servers);
 	}
-	/* They are compared with the setting and with later lookups. */
 	keeper.hosts = MemoryContextStrdup(TopMemoryContext, zkl_hosts);
 	keeper.servers = MemoryContextStrdup(TopMemoryContext, servers);
-	/* So long the client may try, before other addresses are looked for. */
-	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
 }
 
 /*
  * The lookup has ended: open a handle at once, or move to other servers.  A
- * failure is logged once, until a lookup succeeds.
+ * failed lookup is logged once, until one succeeds.
  */
 static void
 take_lookup(void)
@@ -212,7 +246,10 @@ take_lookup(void)
 			logged = false;
 			if (!zkl_session_is_open())
 			{
-				/* A pause after a refusal goes on. */
+				/*
+				 * If there was no address, try again at once.  A pause after
+				 * a refusal goes on.
+				 */
 				if (keeper.awaits_address)
 					keeper.open_at = 0;
 			}
@@ -222,7 +259,9 @@ take_lookup(void)
 		case ZKL_LOOKUP_FAILED:
 			break;
 	}
-	zkl_session_news_error(psprintf("could not resolve any of the servers: %s", text));
+	zkl_session_log_error(psprintf("could not resolve any of the servers: %s", text));
+	if (!zkl_session_is_open())
+		zkl_session_log_nowhere();
 	if (!logged)
 		ereport(LOG,
 				errmsg("could not resolve any of the ZooKeeper servers \"%s\"",
@@ -231,21 +270,22 @@ take_lookup(void)
 	logged = true;
 }
 
-/* The next worker carries the session on at the new addresses. */
+/* Exit, so that the next worker continues the session at the new addresses. */
 static void
 move_to_servers(const char *servers)
 {
 	if (strcmp(servers, keeper.servers) == 0)
 		return;
-	/* The claims are not affected: the session lives on meanwhile. */
+	/* The claims are not affected, because the session lives on meanwhile. */
 	ereport(LOG,
 			errmsg("restarting the zklock worker, because the addresses of the ZooKeeper servers have changed"));
 	proc_exit(1);
 }
 
 /*
- * The servers may have moved, or may refuse this handle: see renew_handle().  A
- * lookup may also have found more of them since the handle was opened.
+ * The connection has been missing for long.  The servers may have moved, or
+ * may refuse this handle: see renew_handle().  A lookup may also have found
+ * more servers since the handle was opened.
  */
 static void
 look_for_servers(void)
@@ -263,9 +303,9 @@ look_for_servers(void)
  * A ZooKeeper server refuses a client that has seen a later write than the
  * server's last one.  After ZooKeeper was emptied, or restored from a backup,
  * it would do so for ever, because a handle does not forget what it has seen.
- * So another handle carries the session on, or is told that the session has
- * expired.  If ZooKeeper only cannot be reached, this happens once for
- * nothing, and does no harm.
+ * So another handle continues the session, or learns that the session has
+ * expired.  If ZooKeeper is merely unreachable, this is needless but does no
+ * harm, and happens once.
  */
 static void
 renew_handle(void)
@@ -278,34 +318,47 @@ renew_handle(void)
 	keeper.open_at = 0;
 }
 
-/*
- * A new handle does not know this one's requests, so their replies are lost.
- */
+/* A new handle does not know the requests of this one. */
 static void
 abandon_handle(void)
 {
 	zkl_session_abandon();
-	forget_requests();
+	hand_out_last_answers();
 	zkl_tickets_restarted();
 }
 
-/* All replies are dropped with the handle, and these wait for some. */
+/*
+ * The handle is gone, and the outstanding replies are lost: each owner of a
+ * request gets the outcome UNKNOWN.  Do this before the tickets get other
+ * events, because an entry stays only until the requests of its ticket have
+ * their replies.
+ */
 static void
-forget_requests(void)
+hand_out_last_answers(void)
 {
-	zkl_send_queue_forget_requests();
-	zkl_command_runner_restarted();
-	zkl_job_writer_restarted();
-	zkl_wait_publisher_restarted();
-	zkl_deadlock_search_restarted();
-	zkl_bypass_restarted();
-	zkl_strays_restarted();
+	ZklSessionEvent *event;
+
+	while ((event = zkl_session_next_event()) != NULL)
+	{
+		hand_out(event);
+		zkl_session_free_event(event);
+	}
+	zkl_job_writer_forget_time();
+}
+
+static void
+hand_out(const ZklSessionEvent *event)
+{
+	if (event->kind == ZKL_SESSION_ANSWER)
+		zkl_ask_handle(event);
+	else
+		zkl_tickets_handle(event);
 }
 
 /*
- * Events come in the order of ZooKeeper's answers.  Requests that were lost
- * with a connection have got their outcome before the event of the next
- * connection, and tickets rely on that.
+ * Events come in the order of ZooKeeper's replies.  Requests that were lost
+ * with a connection get their outcome before the event of the next
+ * connection; tickets rely on that.
  */
 void
 zkl_session_keeper_handle_events(void)
@@ -336,23 +389,18 @@ zkl_session_keeper_handle_events(void)
 				break;
 			case ZKL_SESSION_REPLY:
 				zkl_heartbeat_note_reply(event);
-				/* The reply to a create also tells ZooKeeper's time. */
+				/* The reply to a create also shows ZooKeeper's time. */
 				zkl_job_writer_note_reply(event);
-				zkl_tickets_handle(event);
-				break;
-			case ZKL_SESSION_CHILDREN_CHANGED:
-			case ZKL_SESSION_NODE_CHANGED:
-				zkl_tickets_handle(event);
+				hand_out(event);
 				break;
 			case ZKL_SESSION_ANSWER:
 				zkl_heartbeat_note_reply(event);
-				/* The tag of an answer shows whose it is. */
-				if (!zkl_job_writer_handle(event) &&
-					!zkl_bypass_handle(event) &&
-					!zkl_strays_handle(event) &&
-					!zkl_wait_publisher_handle(event) &&
-					!zkl_deadlock_search_handle(event))
-					zkl_command_runner_handle(event);
+				hand_out(event);
+				break;
+			case ZKL_SESSION_CHILDREN_CHANGED:
+			case ZKL_SESSION_NODE_CHANGED:
+				if (!zkl_membership_note_change(event->path))
+					hand_out(event);
 				break;
 		}
 		zkl_session_free_event(event);
@@ -362,7 +410,7 @@ zkl_session_keeper_handle_events(void)
 static void
 on_connected(void)
 {
-	/* What this server says must not move safe until, nor be published. */
+	/* What this server says must neither move safe until nor be published. */
 	if (!zkl_session_is_plausible())
 	{
 		on_stranger();
@@ -373,41 +421,41 @@ on_connected(void)
 	{
 		/*
 		 * This deletes the znodes of the old session at once.  If the file
-		 * cannot be removed, the next attempt reads it again, so make no
-		 * haste.
+		 * cannot be removed, the next attempt reads it again, so pause before
+		 * that.
 		 */
 		zkl_session_close();
 		ZKL_FAULT_POINT("old-session-closed");
 		keeper.open_at = zkl_session_file_remove() ? 0 : zkl_now() + RETRY_OPEN;
 		ereport(LOG,
-				errmsg("closed the ZooKeeper session that the server had before it crashed"));
+				errmsg("closed the ZooKeeper session that an earlier run of this server left behind"));
 		return;
 	}
 
 	/*
-	 * First, a shorter session timeout moves safe until back.  Then comes the
-	 * barrier.  Then every ticket is looked at again.
+	 * First, a shorter session timeout moves safe until back.  Then the
+	 * barrier is sent.  Then every ticket is looked at again.
 	 */
 	zkl_heartbeat_connected();
 	publish_session();
-	zkl_session_news_connected(!keeper.connected);
+	zkl_session_log_connected(!keeper.connected);
 	keeper.connected = true;
 	keeper.was_connected = true;
 	pg_atomic_write_u32(&zkl_session_info_mine->connected, 1);
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.connects, 1);
 
 	/*
-	 * The connection has no watches yet.  Each ticket that relies on one
-	 * lists again.  And backends that wait for ZooKeeper look again.
+	 * The new connection has no watches, so each ticket that relies on one
+	 * lists again.  Backends that wait for ZooKeeper look again, too.
 	 */
 	zkl_tickets_reconnected();
-	zkl_strays_reconnected();
+	zkl_orphans_reconnected();
 	zkl_entry_state_wake_all();
 }
 
 /*
- * Also called for a connection that ended without an event, so only the first
- * call of two does anything.
+ * Also called for a connection that ended without an event.  Only the first
+ * of two calls does anything.
  */
 static void
 on_disconnected(void)
@@ -417,15 +465,15 @@ on_disconnected(void)
 	if (!keeper.connected)
 		return;
 	error = zkl_session_take_error();
-	zkl_session_news_error(error ? error : "lost the connection to ZooKeeper");
-	if (!zkl_session_news_is_refused())
+	zkl_session_log_error(error ? error : "lost the connection to ZooKeeper");
+	if (!zkl_session_log_is_refused())
 		ereport(LOG,
 				errmsg("lost the connection to ZooKeeper"),
 				error ? errdetail("The last error was: %s.", error) : 0);
 	lose_connection();
 }
 
-/* What on_disconnected() says is for the caller to say. */
+/* The caller reports what on_disconnected() would report. */
 static void
 lose_connection(void)
 {
@@ -434,22 +482,25 @@ lose_connection(void)
 	keeper.connected = false;
 
 	/*
-	 * Only if the client finds no server by itself for so long, look for
-	 * other addresses.
+	 * If the client finds no server by itself for this long, look the names
+	 * up again.
 	 */
 	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
 	pg_atomic_write_u32(&zkl_session_info_mine->connected, 0);
 	zkl_tickets_disconnected();
-	/* Backends that wait may have to report that ZooKeeper is away. */
+
+	/*
+	 * Backends that wait may have to report that ZooKeeper cannot be reached.
+	 */
 	zkl_entry_state_wake_all();
 }
 
 /*
- * First the session stops being safe, and its loss is counted.  So no commit
- * guard takes the quick way any more, even if this worker fails and the next
- * one has a new session before it has marked the claims.  Then the epoch
- * grows.  From that moment on no claim of the old session counts as held, even
- * before the worker has marked it.
+ * First the session stops being safe, and its loss is counted.  From then on
+ * each commit guard looks at its claims one by one, even if this worker
+ * fails, and the next one has a new session before it has marked the claims.
+ * Then the epoch grows.  From that moment on no claim of the old session
+ * counts as held, even before the worker has marked it.
  */
 static void
 on_expired(void)
@@ -458,7 +509,10 @@ on_expired(void)
 	bool		was_proved = pg_atomic_read_u64(&info->safe_until) != 0;
 
 	ZKL_FAULT_POINT("expired");
-	/* A session that is attached to only to be closed has no claims. */
+
+	/*
+	 * A session to which the worker attached only to close it has no claims.
+	 */
 	if (!keeper.ending_old)
 	{
 		zkl_heartbeat_count_doubt(zkl_now());
@@ -468,7 +522,7 @@ on_expired(void)
 		ZKL_FAULT_POINT("epoch-raised");
 	}
 	zkl_session_close();
-	forget_requests();
+	hand_out_last_answers();
 	keeper.open_at = zkl_session_file_remove() ? 0 : zkl_now() + RETRY_OPEN;
 	if (keeper.ending_old)
 		return;
@@ -483,46 +537,52 @@ on_expired(void)
 	LWLockRelease(zkl_lock_table_session_lock());
 	ZKL_FAULT_POINT("session-forgotten");
 
-	zkl_session_news_expired();
-	zkl_session_news_error("the ZooKeeper session has expired");
-	/* A session that ZooKeeper has refused from the beginning held nothing. */
-	if (was_proved || !zkl_session_news_is_refused())
+	zkl_session_log_expired();
+	zkl_session_log_error("the ZooKeeper session has expired");
+
+	/*
+	 * A session that ZooKeeper has refused from the beginning held no locks,
+	 * so say nothing.
+	 */
+	if (was_proved || !zkl_session_log_is_refused())
 		ereport(LOG,
 				errmsg("the ZooKeeper session has expired"));
-	zkl_strays_expired();
-	/* Last: this marks claim after claim, and may take a while. */
+	zkl_orphans_expired();
+	/* Do this last: it marks one claim after another, and may take a while. */
 	zkl_tickets_expired();
 }
 
-/* Another handle carries the session on. */
+/* Give the handle up, so that another one continues the session. */
 static void
 on_stranger(void)
 {
-	/* Once for each worker: this may come again and again. */
+	/* Logged once by each worker, because this may happen repeatedly. */
 	static bool logged = false;
 
 	on_disconnected();
-	zkl_session_news_error("one of the servers does not answer like a ZooKeeper server");
+	zkl_session_log_error(psprintf("server %s does not answer like a ZooKeeper server",
+								   zkl_session_server()));
 	if (!logged)
 		ereport(LOG,
-				errmsg("one of the servers \"%s\" does not answer like a ZooKeeper server",
-					   zkl_hosts));
+				errmsg("server \"%s\" does not answer like a ZooKeeper server",
+					   zkl_session_server()),
+				errhint("See that \"zklock.hosts\" names ZooKeeper servers only."));
 	logged = true;
 	abandon_handle();
 	keeper.open_at = zkl_now() + RETRY_OPEN;
 }
 
 /*
- * The server refuses the credentials, or demands some.  To try again soon would
- * be to ask the same again and again.  And each attempt to carry the session on
- * keeps it alive.  Locks that this server cannot use would block other servers
- * for ever, so the next attempt comes when the session has expired.  But a
- * reload may bring other credentials before that, and then nothing is lost.
+ * The server refuses the credentials, or requires some.  A quick retry would
+ * be refused as well.  And each attempt to continue the session keeps the
+ * session alive: locks that this server cannot use would block other servers
+ * for ever.  So the next attempt comes when the session has expired.  But if
+ * a reload brings other credentials before that, nothing is lost.
  */
 static void
 on_refused(void)
 {
-	zkl_session_news_refused("ZooKeeper refused the credentials of this server, or demands some");
+	zkl_session_log_refused("ZooKeeper refused the credentials of this server, or demands some");
 	lose_connection();
 	abandon_handle();
 	keeper.open_at = zkl_now() +
@@ -530,17 +590,21 @@ on_refused(void)
 }
 
 /*
- * A handle cannot take back credentials, so another one carries the session on
- * with the new ones.
+ * A handle cannot take back credentials, so a new handle continues the
+ * session with the new ones.
  */
 void
 zkl_session_keeper_reload(void)
 {
 	bool		changed = zkl_identity_reload();
 
-	if (!changed && !zkl_session_news_is_refused())
+	if (!changed && !zkl_session_log_is_refused())
 		return;
-	/* Callers wait again, and what ZooKeeper says next is news. */
+
+	/*
+	 * Callers wait again until ZooKeeper has decided about the new
+	 * credentials.
+	 */
 	pg_atomic_write_u64(&zkl_session_info_mine->refused_at, 0);
 	keeper.open_at = 0;
 	if (!changed || !zkl_session_is_open())
@@ -553,10 +617,10 @@ zkl_session_keeper_reload(void)
 
 /*
  * Publish the session's id and password: in shared memory for the next worker,
- * and in a file for the worker after a crash of the server.  The file comes
- * first.  If this worker fails in between, the next worker ends a session that
- * is not in use yet.  In the other order, the next worker would carry on a
- * session that is in no file, and a crash would leave its znodes behind.
+ * and in a file for the worker of the server's next run.  The file comes
+ * first.  If this worker fails in between, the next worker ends a session
+ * that is not in use yet.  In the other order, the next worker would continue
+ * a session that is in no file, and a crash would leave its znodes behind.
  */
 static void
 publish_session(void)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sessionkeeper.h
- *	  Keeps the ZooKeeper session: opens it, and carries it on.
+ *	  Keeps the ZooKeeper session: opens it, and continues it.
  *
  * Called only by worker.c.
  *
@@ -13,29 +13,34 @@
 #define ZKL_SESSIONKEEPER_H
 
 /*
- * Open the session, if it is not open.  May have to wait until names are
- * resolved.
+ * Open the session, if it is not open.  If no address is known yet, a later
+ * call opens it.
  */
 extern void zkl_session_keeper_tend(void);
 
-/* Handle the events of the last turn: replies, watches, the session's end. */
+/*
+ * Handle the events of the last turn: replies, watches, the end of the
+ * session.
+ */
 extern void zkl_session_keeper_handle_events(void);
 
 /* When the next of these calls is due; PG_INT64_MAX: only after an event. */
 extern int64 zkl_session_keeper_wake_at(void);
 
-/* Does zklock.hosts name other servers now than those the session uses? */
+/*
+ * Does zklock.hosts now name other servers than those that the session uses?
+ */
 extern bool zkl_session_keeper_has_other_hosts(void);
 
 /*
- * The configuration was reloaded: use the credentials that zklock.auth_file has
- * now.
+ * The configuration was reloaded: use the credentials, certificates and passwords
+ * that the files of identity.c have now.
  */
 extern void zkl_session_keeper_reload(void);
 
 /*
- * End the session, if ZooKeeper can be reached.  The caller has made sure that
- * no reply is outstanding.
+ * End the session, if ZooKeeper can be reached.  The caller has made sure
+ * that no reply is outstanding.
  */
 extern void zkl_session_keeper_close(void);
 

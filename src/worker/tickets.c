@@ -3,8 +3,9 @@
  * tickets.c
  *	  The worker's side of the tickets: feed events, do what the steps say.
  *
- * What happens in the life of one ticket is decided in ticket.c; here a step
- * is carried out: its request becomes due, its report goes to the lock table.
+ * ticket.c decides what happens in the life of a ticket.  This file carries
+ * out each step: its request becomes due, and its report goes to the lock
+ * table.
  *
  * A ticket in state NONE has no request due and none on its way, and only
  * then may its entry be removed.
@@ -20,13 +21,14 @@
 #include "compat.h"
 #include "faultpoint.h"
 #include "settings.h"
+#include "shared/leases.h"
 #include "worker/bypass.h"
+#include "worker/entryqueue.h"
 #include "worker/entrystate.h"
-#include "worker/entrywork.h"
 #include "worker/lockdirectory.h"
+#include "worker/orphans.h"
 #include "worker/sendqueue.h"
-#include "worker/sessionnews.h"
-#include "worker/strays.h"
+#include "worker/sessionlog.h"
 #include "worker/tickets.h"
 #include "worker/timers.h"
 
@@ -34,16 +36,23 @@ static void feed_all(ZklTicketEventKind kind);
 static void feed(ZklEntry *entry, ZklTicketEventKind kind);
 static bool is_to_look(const ZklEntry *entry);
 static void carry_out(ZklEntry *entry, ZklTicketStep step);
-static void note_stray(ZklEntry *entry);
+static void note_orphan(ZklEntry *entry);
 static void report_difference(const ZklEntry *entry);
+static void report_owned(ZklEntry *entry);
+static void report_lost(ZklEntry *entry);
 static void report(ZklEntry *entry, ZklTicketStep step);
 static void do_work(ZklEntry *entry, ZklWork work);
 static void retry_deletes(ZklEntry *semaphore);
 static void answer(ZklEntry *entry);
+static void on_reply(ZklEntry *entry, const ZklSessionEvent *event);
+static void on_node_changed(const ZklSessionEvent *event);
 static void take_reply(ZklEntry *entry, const ZklSessionEvent *event);
 static void feed_if_concerned(ZklEntry *entry, const char *child, bool gone);
 static void feed_leases(List *leases);
 static void hand_out_list(ZklEntry *semaphore, const ZklSessionEvent *event);
+static void take_limit(ZklEntry *semaphore, const ZklSessionEvent *event);
+static void on_limit_changed(List *leases);
+static void forget_limit(const ZklEntry *lease);
 static void look_after_leases(ZklEntry *semaphore, const ZklTicketEvent *list);
 static void drop_child_watch(const char *directory, const char *child);
 static void delete_leftover(ZklEntry *entry, const ZklTicketEvent *reply);
@@ -60,7 +69,7 @@ zkl_tickets_start(const char *prefix)
 	 * Shared memory still has the links into the dead worker's heap.  The
 	 * adoption forgets them, before a step disarms a timer.
 	 */
-	zkl_entry_work_adopt();
+	zkl_entry_queue_adopt();
 	zkl_tickets_restarted();
 }
 
@@ -105,6 +114,11 @@ zkl_tickets_disconnected(void)
 		zkl_session_drop_watch(directory);
 		drop_child_watch(directory, ticket->predecessor);
 		drop_child_watch(directory, ticket->name);
+		if (entries[i]->semaphore != NULL)
+		{
+			zkl_lock_directory_limit(entries[i]->semaphore, directory);
+			zkl_session_drop_watch(directory);
+		}
 	}
 	pfree(entries);
 }
@@ -124,63 +138,20 @@ void
 zkl_tickets_handle(const ZklSessionEvent *event)
 {
 	ZklEntry   *entry;
-	const char *slash;
-	List	   *leases;
-	ListCell   *cell;
 
 	switch (event->kind)
 	{
 		case ZKL_SESSION_REPLY:
-
-			/*
-			 * The entry still exists: it stays until all requests of its
-			 * ticket are answered, or dropped with the handle.
-			 */
-			entry = event->tag;
-			zkl_send_queue_answered(entry, &event->reply);
-			if (event->reply.request == ZKL_REQUEST_DELETE &&
-				event->reply.outcome == ZKL_OUTCOME_REFUSED)
-				ereport(LOG,
-						errmsg("could not delete the znode of lock \"%s\": it stays until the ZooKeeper session ends",
-							   entry->semaphore ? entry->semaphore->path : entry->path));
-
-			/*
-			 * A list of leases is for all leases that listen to it.  Any
-			 * other reply is for one ticket, and a reply to an earlier
-			 * attempt tells nothing about the present znode.
-			 */
-			if (entry->semaphore != NULL &&
-				event->reply.request == ZKL_REQUEST_LIST)
-				hand_out_list(entry->semaphore, event);
-			else if (event->attempt == entry->ticket.attempt)
-			{
-				if (event->reply.request == ZKL_REQUEST_LIST)
-					zkl_bypass_look(entry, &event->reply);
-				/* First, because the step leaves the state WATCHING. */
-				delete_leftover(entry, &event->reply);
-				take_reply(entry, event);
-			}
+			on_reply(event->tag, event);
 			break;
 		case ZKL_SESSION_CHILDREN_CHANGED:
 			entry = zkl_lock_directory_find(event->path, strlen(event->path));
 			if (entry != NULL)
 				feed(entry, ZKL_EVENT_CHILDREN_CHANGED);
-			leases = zkl_lock_directory_find_leases(event->path, strlen(event->path));
-			feed_leases(leases);
+			feed_leases(zkl_lock_directory_find_leases(event->path, strlen(event->path)));
 			break;
 		case ZKL_SESSION_NODE_CHANGED:
-			slash = strrchr(event->path, '/');
-
-			/*
-			 * The znode may be a ticket in a lock's own directory, or one of
-			 * a semaphore's leases.
-			 */
-			entry = zkl_lock_directory_find(event->path, slash - event->path);
-			if (entry != NULL)
-				feed_if_concerned(entry, slash + 1, event->gone);
-			leases = zkl_lock_directory_find_leases(event->path, slash - event->path);
-			foreach(cell, leases)
-				feed_if_concerned(lfirst(cell), slash + 1, event->gone);
+			on_node_changed(event);
 			break;
 		case ZKL_SESSION_CONNECTED:
 		case ZKL_SESSION_DISCONNECTED:
@@ -189,9 +160,68 @@ zkl_tickets_handle(const ZklSessionEvent *event)
 		case ZKL_SESSION_REFUSED:
 		case ZKL_SESSION_SIGN:
 		case ZKL_SESSION_ANSWER:
-			/* The session keeper passes none of these on. */
+			/* The session keeper does not pass these on. */
 			Assert(false);
 			break;
+	}
+}
+
+/*
+ * The entry still exists: it stays until all requests of its ticket are
+ * answered.
+ */
+static void
+on_reply(ZklEntry *entry, const ZklSessionEvent *event)
+{
+	zkl_send_queue_answered(entry, event);
+	if (event->reply.request == ZKL_REQUEST_DELETE &&
+		event->reply.outcome == ZKL_OUTCOME_REFUSED)
+		ereport(LOG,
+				errmsg("could not delete the znode of lock \"%s\": it stays until the ZooKeeper session ends",
+					   entry->semaphore ? entry->semaphore->path : entry->path));
+
+	/*
+	 * A list of leases is for all leases that listen to it.  Any other reply
+	 * is for one ticket, and a reply to an earlier attempt tells nothing
+	 * about the present znode.
+	 */
+	if (event->reply.request == ZKL_REQUEST_LIMIT)
+		take_limit(entry->semaphore, event);
+	else if (entry->semaphore != NULL &&
+			 event->reply.request == ZKL_REQUEST_LIST)
+		hand_out_list(entry->semaphore, event);
+	else if (event->attempt == entry->ticket.attempt)
+	{
+		if (event->reply.request == ZKL_REQUEST_LIST)
+			zkl_bypass_look(entry, &event->reply);
+		/* First, because the step leaves the state WATCHING. */
+		delete_leftover(entry, &event->reply);
+		take_reply(entry, event);
+	}
+}
+
+/*
+ * The znode may be a ticket in a lock's own directory, one of a semaphore's
+ * leases, or a semaphore's limit.
+ */
+static void
+on_node_changed(const ZklSessionEvent *event)
+{
+	const char *child = strrchr(event->path, '/') + 1;
+	int			length = child - 1 - event->path;
+	ZklEntry   *entry = zkl_lock_directory_find(event->path, length);
+	List	   *leases = zkl_lock_directory_find_leases(event->path, length);
+	ListCell   *cell;
+
+	if (entry != NULL)
+		feed_if_concerned(entry, child, event->gone);
+	foreach(cell, leases)
+		feed_if_concerned(lfirst(cell), child, event->gone);
+	if (strcmp(child, ZKL_LIMIT) == 0)
+	{
+		const char *sibling = psprintf("%.*s/" ZKL_LEASES, length, event->path);
+
+		on_limit_changed(zkl_lock_directory_find_leases(sibling, strlen(sibling)));
 	}
 }
 
@@ -242,7 +272,7 @@ feed_leases(List *leases)
 
 		if (lease->ticket.state == ZKL_TICKET_QUEUED)
 			feed(lease, ZKL_EVENT_CHILDREN_CHANGED);
-		/* The list of this lease is due or under way, and does for all. */
+		/* This lease's list is due or under way, and serves all leases. */
 		else if (lease->ticket.state == ZKL_TICKET_CHECKING)
 			looked = true;
 		else if (lease->ticket.state == ZKL_TICKET_OWNED &&
@@ -270,6 +300,14 @@ hand_out_list(ZklEntry *semaphore, const ZklSessionEvent *event)
 
 	zkl_recipe_order_leases(reply.children, reply.nchildren, leases);
 	reply.leases = leases;
+	reply.limit = zkl_leases_limit(semaphore);
+
+	/*
+	 * The limit has changed between its read and the list.  So the list tells
+	 * nothing, and each lease lists again.
+	 */
+	if (!semaphore->limit_read && reply.outcome == ZKL_OUTCOME_OK)
+		reply.outcome = ZKL_OUTCOME_UNKNOWN;
 
 	/*
 	 * A failed list has no children; that must not look as if all leases were
@@ -283,6 +321,61 @@ hand_out_list(ZklEntry *semaphore, const ZklSessionEvent *event)
 
 		carry_out(lease, zkl_ticket_step(&lease->ticket, &reply));
 	}
+}
+
+/*
+ * The list that was sent after this comes next.  Data that are no limit count
+ * as none: a lock may have this path, and its directory these data.
+ */
+static void
+take_limit(ZklEntry *semaphore, const ZklSessionEvent *event)
+{
+	bool		found = event->reply.outcome == ZKL_OUTCOME_OK;
+
+	semaphore->limit_read = event->reply.outcome != ZKL_OUTCOME_UNKNOWN;
+	if (semaphore->limit_read)
+		zkl_entry_state_set_limit(semaphore, found ?
+								  zkl_recipe_read_limit(event->data, event->data_length) :
+								  ZKL_LIMIT_NONE);
+	ZKL_FAULT_POINT("limit-read");
+}
+
+/*
+ * ZooKeeper tells of the change before it shows a list that is newer.  All
+ * leases list again, and so read the limit before that.
+ */
+static void
+on_limit_changed(List *leases)
+{
+	ListCell   *cell;
+
+	ZKL_FAULT_POINT("limit-changed");
+	foreach(cell, leases)
+	{
+		ZklEntry   *lease = lfirst(cell);
+
+		lease->semaphore->limit_read = false;
+		if (lease->ticket.state == ZKL_TICKET_QUEUED)
+			feed(lease, ZKL_EVENT_CHILDREN_CHANGED);
+		else if (lease->ticket.state == ZKL_TICKET_OWNED ||
+				 lease->ticket.state == ZKL_TICKET_WRITING_DATA)
+			feed(lease, ZKL_EVENT_RECHECK);
+	}
+}
+
+/*
+ * A ticket has ended.  If it was the last one of its semaphore, the limit is not
+ * watched any more.  Without a watch, this sends nothing.
+ */
+static void
+forget_limit(const ZklEntry *lease)
+{
+	char		path[ZKL_DIR_SIZE];
+
+	if (lease->semaphore->nleases > (lease->lease_link.next != NULL ? 1 : 0))
+		return;
+	zkl_lock_directory_limit(lease->semaphore, path);
+	zkl_session_unwatch(path);
 }
 
 /*
@@ -315,6 +408,7 @@ look_after_leases(ZklEntry *semaphore, const ZklTicketEvent *list)
 static void
 delete_leftover(ZklEntry *entry, const ZklTicketEvent *reply)
 {
+	ZklSessionTag tag = {ZKL_SESSION_REPLY, entry, entry->ticket.attempt - 1, ZKL_REQUEST_DELETE, false};
 	char		directory[ZKL_DIR_SIZE];
 
 	if (reply->request != ZKL_REQUEST_WATCH || !reply->ours ||
@@ -327,8 +421,7 @@ delete_leftover(ZklEntry *entry, const ZklTicketEvent *reply)
 	 * With an earlier attempt, so that the ticket does not take the reply for
 	 * that to a delete of its own znode.
 	 */
-	zkl_session_delete(entry, entry->ticket.attempt - 1, directory,
-					   entry->ticket.predecessor);
+	zkl_session_delete(tag, psprintf("%s/%s", directory, entry->ticket.predecessor));
 }
 
 void
@@ -336,8 +429,8 @@ zkl_tickets_take_work(void)
 {
 	ZklEntry   *entry;
 
-	while ((entry = zkl_entry_work_next()) != NULL)
-		do_work(entry, zkl_entry_work_look(entry));
+	while ((entry = zkl_entry_queue_next()) != NULL)
+		do_work(entry, zkl_entry_queue_look(entry));
 }
 
 void
@@ -347,7 +440,7 @@ zkl_tickets_run_timers(void)
 	ZklEntry   *entry;
 
 	while ((entry = zkl_timers_take_due(now)) != NULL)
-		do_work(entry, zkl_entry_work_timer_fired(entry));
+		do_work(entry, zkl_entry_queue_timer_fired(entry));
 }
 
 /*
@@ -368,7 +461,7 @@ zkl_tickets_reset_timers(void)
 	while ((entry = zkl_timers_take_any()) != NULL)
 		armed = lappend(armed, entry);
 	foreach(cell, armed)
-		do_work(lfirst(cell), zkl_entry_work_timer_fired(lfirst(cell)));
+		do_work(lfirst(cell), zkl_entry_queue_timer_fired(lfirst(cell)));
 	list_free(armed);
 }
 
@@ -406,6 +499,8 @@ do_work(ZklEntry *entry, ZklWork work)
 		retry_deletes(entry);
 	if (work.recheck)
 		feed(entry, ZKL_EVENT_RECHECK);
+	if (work.deleted)
+		feed(entry, ZKL_EVENT_SELF_CHANGED);
 	if (work.unwant)
 	{
 		ZKL_FAULT_POINT("release-seen");
@@ -442,7 +537,7 @@ zkl_tickets_send(void)
 		refuse_create(refused);
 }
 
-/* Answer in ZooKeeper's place. */
+/* Give the ticket the reply in ZooKeeper's place. */
 static void
 refuse_create(ZklEntry *entry)
 {
@@ -482,8 +577,8 @@ feed_all(ZklTicketEventKind kind)
 }
 
 /*
- * One event for one ticket.  The worker reads the mode and the limit without
- * the partition; lockentry.h says why it may.
+ * One event for one ticket.  The worker reads the mode without the partition;
+ * lockentry.h says why it may.
  */
 static void
 feed(ZklEntry *entry, ZklTicketEventKind kind)
@@ -491,9 +586,8 @@ feed(ZklEntry *entry, ZklTicketEventKind kind)
 	ZklTicketEvent event = {.kind = kind};
 	bool		was_to_look = is_to_look(entry);
 
-	/* Only WANT uses these. */
+	/* Only WANT uses these fields. */
 	event.mode = entry->mode;
-	event.limit = entry->limit;
 	if (kind == ZKL_EVENT_WANT)
 		event.is_new = entry->semaphore == NULL &&
 			!zkl_lock_directory_is_likely(entry);
@@ -529,8 +623,8 @@ is_to_look(const ZklEntry *entry)
 static void
 carry_out(ZklEntry *entry, ZklTicketStep step)
 {
-	if (step.stray)
-		note_stray(entry);
+	if (step.orphan)
+		note_orphan(entry);
 
 	/*
 	 * Before the report, which may remove the entry: nothing of the worker
@@ -541,6 +635,8 @@ carry_out(ZklEntry *entry, ZklTicketStep step)
 		zkl_send_queue_forget(entry);
 		zkl_send_queue_uncount(entry);
 		zkl_timers_disarm(entry);
+		if (entry->semaphore != NULL)
+			forget_limit(entry);
 	}
 	else if (step.request != ZKL_REQUEST_NOTHING)
 		zkl_send_queue_make_due(entry, step.request);
@@ -550,17 +646,17 @@ carry_out(ZklEntry *entry, ZklTicketStep step)
 }
 
 /*
- * From now on only strays.c looks for the znode.  Without the UUID, a ticket
+ * From now on only orphans.c looks for the znode.  Without the UUID, a ticket
  * whose next create is not sent before its worker ends cannot find that znode
- * and own it, while strays.c deletes it.
+ * and own it, while orphans.c deletes it.
  */
 static void
-note_stray(ZklEntry *entry)
+note_orphan(ZklEntry *entry)
 {
 	char		directory[ZKL_DIR_SIZE];
 
 	zkl_lock_directory_of(entry, directory);
-	zkl_strays_note(directory, entry->ticket.uuid);
+	zkl_orphans_note(directory, entry->ticket.uuid);
 	entry->ticket.uuid[0] = '\0';
 }
 
@@ -578,7 +674,45 @@ report_difference(const ZklEntry *entry)
 	char		directory[ZKL_DIR_SIZE];
 
 	zkl_lock_directory_of(entry, directory);
-	zkl_session_news_difference(psprintf("%s/%s", directory, entry->ticket.name));
+	zkl_session_log_difference(psprintf("%s/%s", directory, entry->ticket.name));
+}
+
+static void
+report_owned(ZklEntry *entry)
+{
+	zkl_session_log_czxid(entry->ticket.czxid);
+	ZKL_FAULT_POINT("owned");
+
+	/*
+	 * False: the last backend withdrew while the reply was under way, so no
+	 * claim uses the ticket.
+	 */
+	if (!zkl_entry_state_set_owned(entry, entry->ticket.contended))
+	{
+		feed(entry, ZKL_EVENT_UNWANT);
+		return;
+	}
+
+	/*
+	 * The grant is complete.  What follows is only for the clients that queue
+	 * behind the ticket.
+	 */
+	ZKL_FAULT_POINT("grant-written");
+	answer(entry);
+}
+
+/*
+ * As long as requests can be sent, the session lives, and only the znode is
+ * gone.
+ */
+static void
+report_lost(ZklEntry *entry)
+{
+	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.lost, 1);
+	ZKL_FAULT_POINT("loss-noticed");
+	zkl_entry_state_set_lost(entry, zkl_session_is_usable() ?
+							 ZKL_LOSS_DELETED : ZKL_LOSS_EXPIRED);
+	ZKL_FAULT_POINT("claims-marked");
 }
 
 /* The entry may be gone afterwards, where no ticket is left. */
@@ -593,24 +727,7 @@ report(ZklEntry *entry, ZklTicketStep step)
 			zkl_entry_state_set_queued(entry);
 			break;
 		case ZKL_REPORT_OWNED:
-			pg_atomic_fetch_add_u64(&zkl_lock_table->counters.owned, 1);
-			ZKL_FAULT_POINT("owned");
-
-			/*
-			 * False: the last backend withdrew while the reply was under way,
-			 * so no claim uses the ticket.
-			 */
-			if (zkl_entry_state_set_owned(entry, entry->ticket.contended))
-			{
-				/*
-				 * The grant is complete.  What follows is only for the
-				 * clients that queue behind the ticket.
-				 */
-				ZKL_FAULT_POINT("grant-written");
-				answer(entry);
-			}
-			else
-				feed(entry, ZKL_EVENT_UNWANT);
+			report_owned(entry);
 			break;
 		case ZKL_REPORT_CONTENDED:
 			/* True: the ticket lingered, and another client waits for it. */
@@ -633,16 +750,7 @@ report(ZklEntry *entry, ZklTicketStep step)
 			report_difference(entry);
 			break;
 		case ZKL_REPORT_LOST:
-
-			/*
-			 * As long as requests can be sent, the session lives, and only
-			 * the znode is gone.
-			 */
-			pg_atomic_fetch_add_u64(&zkl_lock_table->counters.lost, 1);
-			ZKL_FAULT_POINT("loss-noticed");
-			zkl_entry_state_set_lost(entry, zkl_session_is_usable() ?
-									 ZKL_LOSS_DELETED : ZKL_LOSS_EXPIRED);
-			ZKL_FAULT_POINT("claims-marked");
+			report_lost(entry);
 			break;
 		case ZKL_REPORT_FAILED:
 			zkl_entry_state_set_failed(entry, step.failure,

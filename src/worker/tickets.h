@@ -21,8 +21,9 @@
 extern void zkl_tickets_start(const char *prefix);
 
 /*
- * The session has a new connection; it has lost its connection; its handle is
- * gone, and with it all replies; it has expired.
+ * Call these when the session has a new connection; when it has lost its
+ * connection; when its handle is gone, and with it all replies; and when it
+ * has expired.
  */
 extern void zkl_tickets_reconnected(void);
 extern void zkl_tickets_disconnected(void);
@@ -32,7 +33,7 @@ extern void zkl_tickets_expired(void);
 /* A reply, or a watch that fired. */
 extern void zkl_tickets_handle(const ZklSessionEvent *event);
 
-/* Do what backends have asked for, and what timers are due for. */
+/* Do the work that backends have requested, and that timers are due for. */
 extern void zkl_tickets_take_work(void);
 extern void zkl_tickets_run_timers(void);
 

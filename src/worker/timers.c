@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * timers.c
- *	  When the worker looks at an entry again.
+ *	  Timers: when the worker looks at an entry again.
  *
  * src/worker/timers.c
  *
@@ -13,7 +13,7 @@
 
 static pairingheap *timers = NULL;
 
-/* The earliest on top. */
+/* Compare, so that the earliest timer is on top of the heap. */
 static int
 compare_timers(const pairingheap_node *a, const pairingheap_node *b, void *arg)
 {
@@ -24,7 +24,8 @@ compare_timers(const pairingheap_node *a, const pairingheap_node *b, void *arg)
 }
 
 /*
- * The memory context is that of the start, which lives as long as the worker.
+ * The heap is allocated in the memory context of the worker's start, which
+ * lives as long as the worker.
  */
 void
 zkl_timers_start(void)
@@ -75,8 +76,8 @@ zkl_timers_take_any(void)
 }
 
 /*
- * The caller passes a moment that stays the same until nothing is due.  So a
- * timer that is armed for later meanwhile waits for the next turn.
+ * The caller passes the same moment until no timer is due.  So a timer that
+ * is armed meanwhile for a later moment waits for the next turn.
  */
 ZklEntry *
 zkl_timers_take_due(int64 now)

@@ -23,13 +23,13 @@ extern void zkl_timers_arm(ZklEntry *entry, int64 at);
 /* Disarm it, if it is armed. */
 extern void zkl_timers_disarm(ZklEntry *entry);
 
-/* The first moment at which one fires; PG_INT64_MAX: none is armed. */
+/* The first moment at which a timer fires; PG_INT64_MAX if none is armed. */
 extern int64 zkl_timers_next(void);
 
-/* Take any entry whose timer is armed; NULL: none. */
+/* Take any entry whose timer is armed; NULL if there is none. */
 extern ZklEntry *zkl_timers_take_any(void);
 
-/* Take an entry whose timer is due at this moment; NULL: none. */
+/* Take an entry whose timer is due at this moment; NULL if there is none. */
 extern ZklEntry *zkl_timers_take_due(int64 now);
 
 #endif							/* ZKL_TIMERS_H */

@@ -5,17 +5,18 @@
  *
  * The records are built anew whenever a wait has changed (waits.h).
  *
- * A build looks at one partition of the lock table after the other, so a claim in
- * the first one may have ended before the last one is read.  That does no harm,
- * because nothing follows from two holds of one moment.  Servers read each other's
- * records much later than that, and a proof takes each hold by itself: the claim
- * was held at some moment before the nonce was published, and again at some moment
- * after it, so it was held when the nonce was published (src/README.md).  All that
- * this needs of a build is that each claim is read between its beginning and its
- * end.  And no hold is missing for long.  A backend that gets a claim in a
- * partition that was read already is not stuck just then.  If it gets stuck later,
- * a wait changes, and the next build finds the claim: a build notes the number of
- * changes before it reads anything.
+ * A build reads the partitions of the lock table one after another, so a
+ * claim in the first one may have ended before the last one is read.  That
+ * does no harm, because no conclusion relies on two holds of the same moment.
+ * Servers read each other's records much later than that, and a proof
+ * considers each hold by itself: the claim was held at some moment before the
+ * nonce was published, and again at some moment after it, so it was held when
+ * the nonce was published (src/README.md).  For this, it is enough that a
+ * build reads each claim between its beginning and its end.  Nor is any hold
+ * missing for long.  A backend that gets a claim in a partition that was read
+ * already is not stuck just then.  If it gets stuck later, a wait changes,
+ * and the next build finds the claim: a build notes the number of changes
+ * before it reads anything.
  *
  * src/worker/waitcontents.c
  *
@@ -39,17 +40,18 @@
 /* What a wait or a hold takes in the text, besides its path. */
 #define FRAME			100
 
-/* What the search wants of a record. */
+/* What the search requests of a record. */
 typedef struct Mark
 {
-	int64		claim;			/* the record's; 0: the mark is free */
+	int64		claim;			/* the record's claim; 0: the mark is free */
 	int64		search;
 	int			nconfirms;
 	int64		confirms[ZKL_WAITRECORD_CONFIRMS];
-	uint32		asked[ZKL_WAITRECORD_CONFIRMS]; /* the request for each */
+	uint32		asked[ZKL_WAITRECORD_CONFIRMS]; /* the number of the request
+												 * for each */
 } Mark;
 
-/* A backend that cannot go on before the wait of a record ends. */
+/* A backend that cannot go on before the wait of a record has ended. */
 typedef struct Holder
 {
 	int			record;
@@ -65,14 +67,16 @@ typedef struct Building
 	int			nholders;
 	ZklWaitSet *set;
 	bool	   *owns;			/* see ZklWaitContents */
-	bool		any_in_doubt;	/* a hold is left out because of that */
+	bool		any_in_doubt;	/* some hold is left out because it is in
+								 * doubt */
 	List	   *holds[ZKL_WAITRECORD_WAITS];	/* of ZklWaitHold */
 } Building;
 
 static Mark marks[ZKL_WAITRECORD_WAITS];
 static uint64 seen_changes = 0;
 static bool must_build = false;
-static int64 build_at = PG_INT64_MAX;	/* a hold was in doubt: look again */
+static int64 build_at = PG_INT64_MAX;	/* when to build again because a hold
+										 * was in doubt */
 static bool built_with_detection = true;
 static bool truncated_logged = false;
 static int	timeout_ms = 0;
@@ -115,8 +119,7 @@ zkl_wait_contents_timeout_ms(void)
 }
 
 /*
- * The number of changes is read first: what changes after that is built the
- * next time.
+ * Read the number of changes first: a later change then causes another build.
  */
 void
 zkl_wait_contents_build(ZklWaitContents *contents)
@@ -161,8 +164,9 @@ zkl_wait_contents_build(ZklWaitContents *contents)
 }
 
 /*
- * A backend may keep several waits from ending.  Sorted, so that the partitions are
- * not locked for long, however many waits and claims there are.
+ * Collect the holders.  A backend may keep several waits from ending.  The
+ * list is sorted, so that the partitions are not locked for long, however
+ * many waits and claims there are.
  */
 static void
 collect_holders(Building *building)
@@ -195,7 +199,7 @@ compare_holders(const void *one, const void *other)
 	return a->record - b->record;
 }
 
-/* The entry's partition is locked, so this only copies. */
+/* The entry's partition is locked, so only copy here. */
 static void
 add_holds(ZklEntry *entry, void *arg)
 {
@@ -217,7 +221,10 @@ add_holds(ZklEntry *entry, void *arg)
 	}
 }
 
-/* The first with this pid, or else any place where it would not be. */
+/*
+ * The index of the first holder with this pid, or of any other one if there
+ * is none.
+ */
 static int
 first_holder(const Building *building, int pid)
 {
@@ -237,15 +244,20 @@ first_holder(const Building *building, int pid)
 }
 
 /*
- * A claim that is in doubt may be lost already, and another client may hold the
- * lock.  With a pool, only the session that carries the claim knows.
+ * A claim in doubt may already be lost, and another client may hold the lock.
+ * If there are several sessions, only the session to which the claim belongs
+ * can tell.
  */
 static void
 add_hold(Building *building, int record, const ZklEntry *entry,
 		 const ZklClaim *claim, int64 since)
 {
+	const ZklWaitInfo *wait = &building->waits[record];
 	ZklWaitHold *hold;
 
+	/* The wait for a lock with a detached claim ends by itself. */
+	if (claim->is_use || !zkl_waits_hold_up(wait->mode, wait->path, claim))
+		return;
 	if (zkl_session_info_is_in_doubt(claim->epoch, entry->session, zkl_now()))
 	{
 		building->any_in_doubt = true;
@@ -259,7 +271,10 @@ add_hold(Building *building, int record, const ZklEntry *entry,
 	hold->path = pstrdup(entry->path);
 	hold->stuck = since;
 
-	/* What others want comes first: it is not left out if there is no room. */
+	/*
+	 * Put claims that other clients may wait for first, so that they are not
+	 * left out if there is not room for all.
+	 */
 	building->holds[record] = zkl_waits_is_wanted(claim) ?
 		lcons(hold, building->holds[record]) :
 		lappend(building->holds[record], hold);
@@ -267,7 +282,7 @@ add_hold(Building *building, int record, const ZklEntry *entry,
 }
 
 /*
- * The waits that take more than their share of the room come last, so that one of
+ * Put waits that take more than their share of the room last, so that one of
  * them does not keep all others out.
  */
 static void
@@ -280,14 +295,14 @@ add_records(Building *building, bool large)
 	}
 }
 
-/* Texts count as they are; few have to be encoded. */
+/* Estimate with the unencoded texts; few have to be encoded. */
 static bool
 is_large(const Building *building, int number)
 {
 	Size		length = FRAME;
 	ListCell   *cell;
 
-	/* These are left out, in whatever order. */
+	/* The waits from here on are left out, whatever their order. */
 	if (number >= ZKL_WAITRECORD_WAITS)
 		return false;
 	foreach(cell, building->holds[number])
@@ -299,8 +314,8 @@ is_large(const Building *building, int number)
 }
 
 /*
- * A wait whose holders have released everything meanwhile holds nothing up.
- * Its backend withdraws it at its next look.
+ * If the holders of a wait have released everything meanwhile, the wait holds
+ * nothing up.  Its backend withdraws it when it looks next.
  */
 static void
 add_record(Building *building, int number)
@@ -335,7 +350,10 @@ add_record(Building *building, int number)
 		record->search = mark->search;
 		for (int i = 0; i < mark->nconfirms; i++)
 		{
-			/* "asked" is 0 if the wait had ended when it was asked. */
+			/*
+			 * "asked" is 0 if the wait had already ended at the time of the
+			 * request.
+			 */
 			if (mark->asked[i] != 0 && wait->computed >= mark->asked[i])
 				record->confirms[record->nconfirms++] = mark->confirms[i];
 		}
@@ -352,7 +370,7 @@ add_record(Building *building, int number)
 }
 
 /*
- * What the search wants
+ * What the search requests
  */
 
 static Mark *
@@ -374,7 +392,7 @@ find_mark(int64 claim, bool make)
 	return unused;
 }
 
-/* Waits that have ended need none any more. */
+/* Free the marks of waits that have ended. */
 static void
 drop_marks(const Building *building)
 {
@@ -401,8 +419,8 @@ zkl_wait_contents_set_search(int64 claim, int64 nonce)
 }
 
 /*
- * A nonce that is new makes the backend compute again; its answer is a change
- * of the wait, which is then published.
+ * A new nonce makes the backend compute its holders again.  The result is a
+ * change of the wait, which is then published.
  */
 void
 zkl_wait_contents_set_confirms(int64 claim, const int64 *nonces, int nnonces)

@@ -3,13 +3,14 @@
  * waitpublisher.c
  *	  Publishes this server's waits, for the search for deadlocks.
  *
- * waitcontents.h says what the records say.  Each znode has at most one request
- * under way.  What has changed meanwhile
- * goes out when that is answered, so the number of writes is bounded by the
- * speed of ZooKeeper, however many waits come and go.
+ * waitcontents.h makes the text of the records.  Each znode has at most one
+ * request under way.  Later changes are sent when the reply to that has come.
+ * So ZooKeeper's speed bounds the number of writes, however many waits come
+ * and go.
  *
- * A znode whose last answer was lost may exist or not, and say anything.  Then
- * it is written again, or deleted again.
+ * If the last reply about a znode was lost, the znode may or may not exist,
+ * and may have the old or the new text.  Then it is written again, or deleted
+ * again.
  *
  * src/worker/waitpublisher.c
  *
@@ -22,17 +23,17 @@
 #include "faultpoint.h"
 #include "settings.h"
 #include "shared/locktable.h"
+#include "worker/ask.h"
 #include "worker/waitcontents.h"
 #include "worker/waitpublisher.h"
 
-/* After ZooKeeper has refused a request. */
+/* The pause after ZooKeeper has refused a request. */
 #define AGAIN_AFTER		ZKL_MS(5000)
 
 #define NODE_PATH_SIZE	(ZKL_ROOT_SIZE + sizeof(ZKL_WAITRECORD_DIRECTORY) + ZKL_WAITRECORD_NAME_SIZE + 1)
 
 typedef enum Step
 {
-	STEP_NONE,					/* no request is under way */
 	STEP_CREATE,
 	STEP_WRITE,
 	STEP_DELETE
@@ -41,28 +42,32 @@ typedef enum Step
 /* The znode of one of this server's sessions. */
 typedef struct Znode
 {
-	char		name[ZKL_WAITRECORD_NAME_SIZE]; /* it exists, or may; empty:
-												 * it does not exist */
-	char	   *wanted;			/* its text; NULL: it shall not exist */
-	char	   *sent;			/* under way */
-	char	   *written;		/* as acknowledged; NULL: not known */
-	Step		step;
-	uint32		attempt;		/* tags requests */
-	bool		no_directory;	/* the directories must be made first */
+	char		name[ZKL_WAITRECORD_NAME_SIZE]; /* if it exists or may exist;
+												 * else empty */
+	char	   *wanted;			/* the text that it should have; NULL: it
+								 * should not exist */
+	char	   *sent;			/* the text that is under way */
+	char	   *written;		/* the text that was acknowledged; NULL if not
+								 * known */
+	ZklAsker	asker;			/* has one ask at most */
+	bool		no_directory;	/* the directories must be created first */
 	int64		again_at;		/* after a refusal: when to try again */
 } Znode;
 
 static char directory[ZKL_ROOT_SIZE + sizeof(ZKL_WAITRECORD_DIRECTORY)];
 static Znode nodes[ZKL_SESSIONS_MAX];	/* for each session */
-static uint64 acknowledged = 0; /* writes of the records */
+static uint64 acknowledged = 0; /* how many writes of the records were
+								 * acknowledged */
 static bool refusal_logged = false;
 
 static void build(void);
 static void want(int session, const char *text);
 static bool is_due(const Znode *node);
+static bool is_of_session(const Znode *node);
 static void send_next(Znode *node);
 static void begin_step(Znode *node, Step step);
-static void on_written(Znode *node, const ZklSessionEvent *event);
+static void on_written(ZklAsker *asker, int what, int64 number,
+					   const ZklSessionEvent *event);
 static void note_written(Znode *node);
 static void set_text(char **text, const char *value);
 
@@ -73,32 +78,20 @@ zkl_wait_publisher_start(const char *prefix)
 			 prefix);
 
 	/*
-	 * The worker before this one may have left znodes of the session that is
-	 * carried on.
+	 * The previous worker may have left znodes in the session that this
+	 * worker continues.
 	 */
 	for (int i = 0; i < zkl_sessions; i++)
 	{
-		int64		id = zkl_lock_table->session[i].id;
+		int64		id = zkl_session_info[i].id;
 
+		nodes[i].asker.owner = &nodes[i];
+		nodes[i].asker.answered = on_written;
+		nodes[i].asker.urgent = true;
 		if (id != 0 && zkl_session_info_mine->id != 0)
 			zkl_wait_record_name(id, nodes[i].name);
 	}
 	zkl_wait_contents_start();
-}
-
-/*
- * Requests that were under way may have been done.  If the session has
- * expired, the znodes are gone; then a write or a delete finds none.
- */
-void
-zkl_wait_publisher_restarted(void)
-{
-	for (int i = 0; i < zkl_sessions; i++)
-	{
-		nodes[i].attempt++;
-		nodes[i].step = STEP_NONE;
-		set_text(&nodes[i].written, NULL);
-	}
 }
 
 const char *
@@ -111,10 +104,10 @@ const char *
 zkl_wait_publisher_text(uint64 *serial)
 {
 	*serial = acknowledged;
-	return nodes[0].written;
+	return is_of_session(&nodes[0]) ? nodes[0].written : NULL;
 }
 
-/* What the znodes shall say. */
+/* Compute what the znodes should say. */
 static void
 build(void)
 {
@@ -129,7 +122,7 @@ build(void)
 			 psprintf(ZKL_WAIT_PUBLISHER_SEE "%s", name) : NULL);
 }
 
-/* Make a text what the znode shall say; NULL: it shall not exist. */
+/* Set the text that the znode should have; NULL: it should not exist. */
 static void
 want(int session, const char *text)
 {
@@ -175,34 +168,47 @@ zkl_wait_publisher_wake_at(void)
 static bool
 is_due(const Znode *node)
 {
-	if (node->step != STEP_NONE ||
+	if (node->asker.outstanding > 0 ||
 		(node->again_at != 0 && zkl_now() < node->again_at))
 		return false;
 	if (node->wanted == NULL)
 		return node->name[0] != '\0';
-	return node->written == NULL || strcmp(node->wanted, node->written) != 0;
+	return node->written == NULL ||
+		strcmp(node->wanted, node->written) != 0 || !is_of_session(node);
 }
 
 /*
- * A session that has expired has another name now.  The znode of its old name
- * goes first: a further session's znode is the first session's, and stays.
+ * Should the znode be deleted?  Not if its session has expired since: then it
+ * is already gone.
+ */
+static bool
+is_of_session(const Znode *node)
+{
+	char		name[ZKL_WAITRECORD_NAME_SIZE];
+
+	zkl_wait_record_name(zkl_session_info[node - nodes].id, name);
+	return strcmp(node->name, name) == 0;
+}
+
+/*
+ * After a session has expired, its znode has another name.  Delete the znode
+ * with the old name first: a further session's znode was created in the first
+ * session, and so stays.
  */
 static void
 send_next(Znode *node)
 {
-	char		name[ZKL_WAITRECORD_NAME_SIZE];
-	int64		id = zkl_lock_table->session[node - nodes].id;
+	int64		id = zkl_session_info[node - nodes].id;
 
-	zkl_wait_record_name(id, name);
 	node->again_at = 0;
 	if (node->name[0] != '\0' &&
-		(node->wanted == NULL || strcmp(node->name, name) != 0))
+		(node->wanted == NULL || !is_of_session(node)))
 		begin_step(node, STEP_DELETE);
 	else if (node->name[0] != '\0')
 		begin_step(node, STEP_WRITE);
 	else if (id != 0)
 	{
-		strlcpy(node->name, name, sizeof(node->name));
+		zkl_wait_record_name(id, node->name);
 		begin_step(node, STEP_CREATE);
 	}
 }
@@ -210,70 +216,55 @@ send_next(Znode *node)
 static void
 begin_step(Znode *node, Step step)
 {
-	ZklSessionAsk ask = {node, ++node->attempt, step};
 	char		path[NODE_PATH_SIZE];
 
 	snprintf(path, sizeof(path), "%s/%s", directory, node->name);
-	node->step = step;
 	set_text(&node->sent, node->wanted);
-	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests, 1);
 	switch (step)
 	{
-		case STEP_NONE:
-			break;
 		case STEP_CREATE:
-			zkl_session_create_ephemeral(ask, path, node->wanted,
-										 node->no_directory);
+			zkl_ask_create(&node->asker, step, path, node->wanted,
+						   ZKL_CREATE_EPHEMERAL, node->no_directory);
 			break;
 		case STEP_WRITE:
-			zkl_session_ask_write(ask, path, node->wanted, -1);
+			zkl_ask_write(&node->asker, step, path, node->wanted, -1);
 			break;
 		case STEP_DELETE:
-			zkl_session_ask_delete(ask, path);
+			zkl_ask_delete(&node->asker, step, path);
 			break;
 	}
+	zkl_ask_send_urgent(&node->asker);
 	ZKL_FAULT_POINT("waits-sent");
 }
 
-bool
-zkl_wait_publisher_handle(const ZklSessionEvent *event)
-{
-	Znode	   *node = event->tag;
-
-	if (node < nodes || node >= nodes + lengthof(nodes))
-		return false;
-	if (event->attempt == node->attempt)
-		on_written(node, event);
-	return true;
-}
-
 /*
- * ABSENT after a create means that the directory is missing; after a write,
- * that the znode is, with the session that made it.
+ * ABSENT after a create means that the directory is missing.  After a write,
+ * it means that the znode is gone, with the session that created it.
  */
 static void
-on_written(Znode *node, const ZklSessionEvent *event)
+on_written(ZklAsker *asker, int what, int64 number,
+		   const ZklSessionEvent *event)
 {
-	Step		step = node->step;
+	Znode	   *node = asker->owner;
 
-	node->step = STEP_NONE;
 	switch (event->reply.outcome)
 	{
 		case ZKL_OUTCOME_OK:
-			if (step == STEP_DELETE)
+			if (what == STEP_DELETE)
 				node->name[0] = '\0';
 			note_written(node);
 			break;
 		case ZKL_OUTCOME_ABSENT:
-			node->no_directory = step == STEP_CREATE;
+			node->no_directory = what == STEP_CREATE;
 			node->name[0] = '\0';
 			set_text(&node->sent, NULL);
 			note_written(node);
 			break;
 		case ZKL_OUTCOME_CHANGED:
 		case ZKL_OUTCOME_UNKNOWN:
+		case ZKL_OUTCOME_UNDONE:
 
-			/* It exists, or may exist. */
+			/* The znode exists, or may exist. */
 			set_text(&node->written, NULL);
 			break;
 		case ZKL_OUTCOME_REFUSED:
@@ -288,7 +279,7 @@ on_written(Znode *node, const ZklSessionEvent *event)
 	}
 }
 
-/* What was sent last is acknowledged; NULL: that there is no znode. */
+/* What was sent last is acknowledged; if that is NULL, there is no znode. */
 static void
 note_written(Znode *node)
 {

@@ -3,10 +3,10 @@
  * worker.c
  *	  The background worker that holds a session: one for each session.
  *
- * It never runs SQL.  It exits with 1 whenever it is to be started again: the
- * session stays alive meanwhile, and the next worker carries it on from what
- * is in shared memory.  It exits with 0 only when the server shuts down and
- * the session is closed.
+ * It never runs SQL.  It exits with 1 whenever PostgreSQL must start it
+ * again: the session stays alive meanwhile, and the next worker continues it
+ * from what is in shared memory.  It exits with 0 only when the server shuts
+ * down and the session is closed.
  *
  * src/worker/worker.c
  *
@@ -26,44 +26,50 @@
 #include "utils/memutils.h"
 
 #include "compat.h"
-#include "settings.h"
 #include "protocol/hosts.h"
+#include "settings.h"
 #include "shared/mailbox.h"
+#include "shared/process.h"
 #include "shared/serverstat.h"
+#include "worker/ask.h"
+#include "worker/batches.h"
 #include "worker/commandrunner.h"
 #include "worker/deadlocksearch.h"
+#include "worker/entryqueue.h"
 #include "worker/entrystate.h"
-#include "worker/entrywork.h"
 #include "worker/heartbeat.h"
 #include "worker/jobwriter.h"
+#include "worker/membership.h"
+#include "worker/orphans.h"
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
-#include "worker/strays.h"
+#include "worker/sessionlog.h"
 #include "worker/tickets.h"
 #include "worker/timers.h"
 #include "worker/waitpublisher.h"
 #include "worker/worker.h"
 #include "zookeeper/session.h"
 
-#define RESTART_SECONDS		1
 #define SHUTDOWN_LIMIT		ZKL_MS(60 * 1000)
 #define DRAIN_LIMIT			ZKL_MS(2000)
 
-/* After the leader process could not be started. */
+/* The pause after the leader process could not be started. */
 #define START_LEADER_AGAIN	ZKL_MS(5000)
 
-/* The client's counter of requests breaks at 2^32. */
+/* The client's counter of requests fails at 2^32. */
 #define MAX_REQUESTS		1000000000
 
 static struct
 {
 	bool		stopping;
-	int64		stop_at;		/* when to stop even if claims are held */
-	int64		drain_until;	/* not 0 in drain(): how long that may take */
-	int64		start_leader_at;	/* when to try again; 0: no need */
+	int64		stop_at;		/* when to stop even if claims are still held */
+	int64		drain_until;	/* in drain(): when to give up; else 0 */
+	int64		start_leader_at;	/* when to try again; 0: not needed */
 }			worker;
 
-/* What the process waits on; made anew when the socket changes. */
+/*
+ * What the process waits on.  The set is made again when the socket changes.
+ */
 static struct
 {
 	WaitEventSet *set;
@@ -76,6 +82,7 @@ static struct
 static void register_one(int session);
 static void start_up(int session);
 static void start_leader(void);
+static void warn_unless_standing(const char *path, void *arg);
 static void note_sent(ZklTraffic kind);
 static void advertise(void);
 static void withdraw(int code, Datum arg);
@@ -93,14 +100,14 @@ void
 zkl_worker_register(void)
 {
 	/*
-	 * pg_upgrade starts servers that must do nothing by themselves.  Such a
+	 * pg_upgrade starts servers that must not act by themselves.  Such a
 	 * server could become the leader of the cluster.
 	 */
 	if (IsBinaryUpgrade)
 		return;
 
 	/*
-	 * With only some workers running, some locks would fail and others work,
+	 * If only some workers could run, some locks would work and others fail,
 	 * which is hard to notice.  So refuse to start.
 	 */
 	if (zkl_sessions > 1 && zkl_sessions > max_worker_processes)
@@ -115,32 +122,18 @@ zkl_worker_register(void)
 static void
 register_one(int session)
 {
-	BackgroundWorker bgworker = {0};
+	BackgroundWorker bgworker = zkl_process_describe("zklock worker", "zkl_worker_main");
 
-	/*
-	 * With a database connection, though to none: so it is seen in
-	 * pg_stat_activity, and takes part in what DROP DATABASE waits for.
-	 */
-	bgworker.bgw_flags = BGWORKER_SHMEM_ACCESS |
-		BGWORKER_BACKEND_DATABASE_CONNECTION;
-	/* A hot standby has its worker, too: backends may need locks there. */
-	bgworker.bgw_start_time = BgWorkerStart_ConsistentState;
-	bgworker.bgw_restart_time = RESTART_SECONDS;
-	strlcpy(bgworker.bgw_library_name, "zklock", BGW_MAXLEN);
-	strlcpy(bgworker.bgw_function_name, "zkl_worker_main", BGW_MAXLEN);
-	/* The number in the name is counted from 1, as users count. */
-	if (zkl_sessions == 1)
-		strlcpy(bgworker.bgw_name, "zklock worker", BGW_MAXLEN);
-	else
+	/* Users count from 1, so the number in the name does. */
+	if (zkl_sessions > 1)
 		snprintf(bgworker.bgw_name, BGW_MAXLEN, "zklock worker %d", session + 1);
-	strlcpy(bgworker.bgw_type, "zklock worker", BGW_MAXLEN);
 	bgworker.bgw_main_arg = Int32GetDatum(session);
 	RegisterBackgroundWorker(&bgworker);
 }
 
 /*
  * An error ends the process, and PostgreSQL starts the next worker a second
- * later.  So no function below has to clean up after an error.
+ * later.  So no function called from here has to clean up after an error.
  */
 void
 zkl_worker_main(Datum main_arg)
@@ -152,7 +145,7 @@ zkl_worker_main(Datum main_arg)
 										 ALLOCSET_DEFAULT_SIZES);
 	for (;;)
 	{
-		/* What a turn allocates and does not free cannot add up. */
+		/* Memory that a turn allocates and does not free must not add up. */
 		MemoryContextSwitchTo(turn_context);
 		turn();
 		MemoryContextReset(turn_context);
@@ -160,34 +153,36 @@ zkl_worker_main(Datum main_arg)
 }
 
 /*
- * The order matters.  A backend that asked while no worker ran could wake no
- * process.  zkl_tickets_start() asks again in its place, so that comes after
- * advertise().
+ * The order matters.  A backend that made a request while no worker ran could
+ * not wake one.  zkl_tickets_start() puts such entries on the list of work,
+ * so it must come after advertise().
  */
 static void
 start_up(int session)
 {
 	char		prefix[ZKL_ROOT_SIZE];
 
-	zkl_session_info_mine = &zkl_lock_table->session[session];
+	zkl_session_info_mine = &zkl_session_info[session];
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 
 	/*
-	 * Only a flag: on shutdown the worker must still wait for the holders of
-	 * locks, and close the session.
+	 * Only set a flag: on shutdown the worker must still wait for the holders
+	 * of locks, and close the session.
 	 */
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
-	/* First, so that no exit leaves a stale proc number behind. */
+	/* Do this first, so that no exit leaves an outdated proc number behind. */
 	before_shmem_exit(withdraw, (Datum) 0);
 	advertise();
 
 	zkl_session_observe(note_sent, zkl_server_stat_count_answer);
 	zkl_session_file_start(session);
 	zkl_hosts_prefix(zkl_hosts, zkl_root, prefix);
-	zkl_strays_start();
+	zkl_ask_start();
+	zkl_orphans_start();
+	zkl_batches_start(prefix);
 	zkl_tickets_start(prefix);
 	zkl_job_writer_start(prefix);
 	if (session == ZKL_COMMAND_SESSION)
@@ -195,42 +190,49 @@ start_up(int session)
 		zkl_command_runner_start(prefix);
 		zkl_wait_publisher_start(prefix);
 		zkl_deadlock_search_start(prefix);
+		zkl_membership_start(prefix);
 		start_leader();
+		zkl_settings_visit_leaders(zkl_commit_requires, warn_unless_standing, NULL);
 	}
+}
+
+/* The first write would tell; but then it is late. */
+static void
+warn_unless_standing(const char *path, void *arg)
+{
+	if (!zkl_settings_lists_leader(zkl_leader_of, path))
+		ereport(WARNING,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("\"zklock.commit_requires\" names \"%s\", but \"zklock.leader_of\" does not",
+					   path),
+				errdetail("As a primary, this server refuses to write."));
 }
 
 static void
 note_sent(ZklTraffic kind)
 {
 	zkl_server_stat_count_sent(kind);
+	if (kind != ZKL_TRAFFIC_HEARTBEAT && kind != ZKL_TRAFFIC_SIGN)
+		pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests, 1);
 	if (zkl_traffic_is_write(kind))
 		zkl_heartbeat_wrote();
 }
 
 /*
- * The leader process runs only where it is needed, and then stays.  The first
- * worker starts it.
+ * The leader process runs only if leader_of names a path, and then stays.
+ * The first worker starts it.
  */
 static void
 start_leader(void)
 {
-	BackgroundWorker bgworker = {0};
 	bool		tried_before = worker.start_leader_at != 0;
 
-	/* No need to try again, unless the registration below fails. */
+	/* No retry is needed, unless the registration below fails. */
 	worker.start_leader_at = 0;
 	if (zkl_leader_of[0] == '\0' ||
 		pg_atomic_read_u32(&zkl_lock_table->leader_pid) != 0)
 		return;
-	bgworker.bgw_flags = BGWORKER_SHMEM_ACCESS |
-		BGWORKER_BACKEND_DATABASE_CONNECTION;
-	bgworker.bgw_start_time = BgWorkerStart_ConsistentState;
-	bgworker.bgw_restart_time = RESTART_SECONDS;
-	strlcpy(bgworker.bgw_library_name, "zklock", BGW_MAXLEN);
-	strlcpy(bgworker.bgw_function_name, "zkl_leader_main", BGW_MAXLEN);
-	strlcpy(bgworker.bgw_name, "zklock leader", BGW_MAXLEN);
-	strlcpy(bgworker.bgw_type, "zklock leader", BGW_MAXLEN);
-	if (!RegisterDynamicBackgroundWorker(&bgworker, NULL))
+	if (!zkl_process_start("zklock leader", "zkl_leader_main"))
 	{
 		/* Parallel queries may use all processes for a while. */
 		if (!tried_before)
@@ -242,8 +244,8 @@ start_leader(void)
 }
 
 /*
- * From now on backends can wake this worker.  0 stands for no worker, so the
- * number is stored plus 1.
+ * From now on backends can wake this worker.  0 stands for no worker, so
+ * store the number plus 1.
  */
 static void
 advertise(void)
@@ -253,7 +255,7 @@ advertise(void)
 }
 
 /*
- * On every way out, also after an error: the next process with this proc
+ * Called on every exit, also after an error.  The next process with this proc
  * number must not get the wake-ups that are meant for a worker.
  */
 static void
@@ -265,11 +267,11 @@ withdraw(int code, Datum arg)
 }
 
 /*
- * Events come first, so that new work meets tickets which know what ZooKeeper
- * has said.  A sign of life goes before all other requests of the turn, because
- * ZooKeeper answers in the order of sending, and the sign moves safe until.  The
- * ends of jobs' runs go before the deletes of their tickets, so that the next
- * client which gets the lock finds the end in the record.
+ * Events come first, so that tickets know what ZooKeeper has said before they
+ * get new work.  A sign of life goes before all other requests of the turn,
+ * because ZooKeeper answers in the order of sending, and the sign moves safe
+ * until.  The ends of jobs' runs go before the deletes of their tickets, so
+ * that the next client which gets the lock finds the end in the record.
  */
 static void
 turn(void)
@@ -278,10 +280,10 @@ turn(void)
 	zkl_session_keeper_tend();
 
 	/*
-	 * The worker does not wake itself, because most of what it asks itself to
-	 * do is done in the same turn.  The rest is to be done now.
+	 * The worker does not set its own latch, because it does most of what it
+	 * puts on the list in the same turn.  What is left must be done now.
 	 */
-	if (zkl_entry_work_any())
+	if (zkl_entry_queue_any())
 		SetLatch(MyLatch);
 	wait_for_something();
 	zkl_session_keeper_handle_events();
@@ -289,18 +291,20 @@ turn(void)
 	zkl_tickets_run_timers();
 	zkl_heartbeat_send();
 	zkl_job_writer_send();
-	zkl_strays_send();
+	zkl_orphans_look();
 	zkl_tickets_send();
 	if (zkl_session_info_number() == ZKL_COMMAND_SESSION)
 	{
-		zkl_command_runner_send();
+		zkl_command_runner_take();
 		zkl_wait_publisher_send();
-		zkl_deadlock_search_send();
+		zkl_deadlock_search_begin();
+		zkl_membership_send();
 	}
+	zkl_ask_send();
 
 	/*
-	 * The next worker carries the session on with a new handle, which counts
-	 * from the beginning.
+	 * The next worker continues the session with a new handle, whose counter
+	 * begins again.
 	 */
 	if (zkl_session_requests() > MAX_REQUESTS)
 		proc_exit(1);
@@ -313,7 +317,7 @@ turn(void)
 static void
 check_signals(void)
 {
-	/* PostgreSQL may wait for this process to answer a barrier. */
+	/* PostgreSQL may wait for this process to absorb a barrier. */
 	CHECK_FOR_INTERRUPTS();
 
 	if (ConfigReloadPending)
@@ -321,19 +325,19 @@ check_signals(void)
 		ConfigReloadPending = false;
 		reload();
 	}
-	/* The last registration failed, because no process was free. */
+	/* The last registration failed, because no process slot was free. */
 	if (worker.start_leader_at != 0 && zkl_now() >= worker.start_leader_at)
 		start_leader();
 
 	if (ShutdownRequestPending && !worker.stopping)
 	{
-		/* Only this worker was terminated: the next worker carries on. */
+		/* Only this worker was terminated, so the next worker continues. */
 		if (!server_is_shutting_down())
 			proc_exit(1);
 
 		/*
-		 * The limit is for holders that never end: the postmaster waits for
-		 * this worker.
+		 * The limit is for holders that never end, because the postmaster
+		 * waits for this worker.
 		 */
 		worker.stopping = true;
 		worker.stop_at = zkl_now() + SHUTDOWN_LIMIT;
@@ -341,16 +345,17 @@ check_signals(void)
 	}
 
 	/*
-	 * In every turn, until no claim is held any more.  The turns between keep
-	 * the session alive for the holders.
+	 * Check this in every turn, until no claim is held any more.  The turns
+	 * in between keep the session alive for the holders.
 	 */
 	if (worker.stopping)
 		stop();
 }
 
 /*
- * The postmaster does not tell its children that it shuts down.  But before it
- * signals them, it says so to pg_ctl, in the last line of its lock file.
+ * The postmaster does not tell its children that the server shuts down.  But
+ * before it signals them, it writes that into the last line of its lock file,
+ * for pg_ctl.
  */
 static bool
 server_is_shutting_down(void)
@@ -360,7 +365,7 @@ server_is_shutting_down(void)
 	bool		result = false;
 
 	/*
-	 * A missing file means that the server goes away.  Any other error says
+	 * If the file is missing, the server shuts down.  Any other error proves
 	 * nothing; then the worker exits with 1, and the session stays.
 	 */
 	if (file == NULL)
@@ -372,22 +377,25 @@ server_is_shutting_down(void)
 }
 
 /*
- * If the list of servers has changed, exit: the next worker carries the
- * session on there.
+ * If the list of servers has changed, exit: the next worker continues the
+ * session with the new servers.
  */
 static void
 reload(void)
 {
-	/* Both settings are part of the moments at which timers fire. */
+	/* The moments at which timers fire depend on both settings. */
 	int			old_linger = zkl_linger;
 	int			old_deadlock_timeout = DeadlockTimeout;
 
 	ProcessConfigFile(PGC_SIGHUP);
 	if (zkl_linger != old_linger || DeadlockTimeout != old_deadlock_timeout)
 		zkl_tickets_reset_timers();
-	/* zklock.leader_of may name its first path now. */
+	/* zklock.leader_of may have got its first path. */
 	if (zkl_session_info_number() == ZKL_COMMAND_SESSION)
+	{
 		start_leader();
+		zkl_settings_visit_leaders(zkl_commit_requires, warn_unless_standing, NULL);
+	}
 	if (!zkl_session_keeper_has_other_hosts())
 	{
 		zkl_session_keeper_reload();
@@ -395,6 +403,7 @@ reload(void)
 	}
 	ereport(LOG,
 			errmsg("restarting the zklock worker, because \"zklock.hosts\" was changed"));
+	zkl_session_log_forget_error();
 	proc_exit(1);
 }
 
@@ -403,8 +412,8 @@ reload(void)
  */
 
 /*
- * In drain(), timers and heartbeats that are due stay due.  A worker that
- * waited for those would turn in circles.
+ * In drain(), timers and heartbeats that are due stay due.  If the worker
+ * waited for them, it would loop without pause.
  */
 static int64
 next_moment(void)
@@ -419,13 +428,14 @@ next_moment(void)
 	{
 		wake_at = Min(wake_at, zkl_wait_publisher_wake_at());
 		wake_at = Min(wake_at, zkl_deadlock_search_wake_at());
+		wake_at = Min(wake_at, zkl_membership_wake_at());
 	}
 	return wake_at;
 }
 
 /*
- * Sleep until the latch, the socket or the next moment at which there is
- * something to do.  Then let the client read and write.
+ * Sleep until the latch is set, the socket is ready, or something is due.
+ * Then let the client read and write.
  */
 static void
 wait_for_something(void)
@@ -441,8 +451,8 @@ wait_for_something(void)
 	wake_at = next_moment();
 
 	/*
-	 * Rounded up to milliseconds.  Otherwise the worker would wake too early,
-	 * and turn in circles until the moment has come.
+	 * Round up to milliseconds.  Otherwise the worker would wake too early,
+	 * and loop without pause until the moment has come.
 	 */
 	if (wake_at != PG_INT64_MAX)
 		timeout_ms = Min(timeout_ms, Max(0, (wake_at - now + 999) / 1000));
@@ -455,8 +465,8 @@ wait_for_something(void)
 
 /*
  * Wait for the latch, the postmaster's death, or the socket.  After a
- * reconnect the socket may have the same number and yet be another one, so
- * inodes are compared.
+ * reconnect, a new socket may have the number of the old one, so compare
+ * inodes.
  */
 static uint32
 wait_on_socket(int fd, uint32 events, long timeout_ms)
@@ -468,8 +478,7 @@ wait_on_socket(int fd, uint32 events, long timeout_ms)
 	int			n;
 
 	/*
-	 * If the client has closed the socket meanwhile, wait for the latch
-	 * alone.
+	 * If the client has closed the socket meanwhile, wait only for the latch.
 	 */
 	if (fd < 0 || fstat(fd, &status) != 0)
 	{
@@ -478,8 +487,8 @@ wait_on_socket(int fd, uint32 events, long timeout_ms)
 	}
 
 	/*
-	 * The kernel takes a closed socket out of the set without a word.  The
-	 * set would never report the new socket with the same number.
+	 * The kernel silently removes a closed socket from the set.  The set
+	 * would never report a new socket with the same number.
 	 */
 	if (waiting.set == NULL || fd != waiting.fd ||
 		status.st_ino != waiting.inode)
@@ -502,8 +511,8 @@ wait_on_socket(int fd, uint32 events, long timeout_ms)
 	waiting.events = events;
 
 	/*
-	 * If the postmaster dies, the worker exits in here.  The session then
-	 * ends by its timeout, or through the session file.
+	 * If the postmaster dies, the worker exits in this call.  The session
+	 * then ends by its timeout, or with the help of the session file.
 	 */
 	n = WaitEventSetWait(waiting.set, timeout_ms, occurred, lengthof(occurred),
 						 zkl_wait_event("ZklockWorkerMain", &wait_event));
@@ -522,8 +531,8 @@ wait_on_socket(int fd, uint32 events, long timeout_ms)
  */
 
 /*
- * Wait until the holders' transactions have ended, before other clients get
- * their locks.
+ * Wait until the holders' transactions have ended, because other clients get
+ * the locks after that.
  */
 static void
 stop(void)
@@ -548,8 +557,9 @@ stop(void)
 }
 
 /*
- * First write how the runs of jobs have ended, and read all answers: the
- * server would lose the close request of a client that has not read them.
+ * First write how the runs of jobs have ended, and read all replies: if a
+ * client has not read all replies, ZooKeeper's server loses its close
+ * request.
  */
 static void
 drain(void)
@@ -560,7 +570,7 @@ drain(void)
 		   zkl_session_is_open())
 	{
 		/*
-		 * An answer may decide about the next request of a run, which is sent
+		 * A reply may decide about the next request of a run, which is sent
 		 * below.
 		 */
 		wait_for_something();

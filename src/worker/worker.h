@@ -10,7 +10,7 @@
 #ifndef ZKL_WORKER_H
 #define ZKL_WORKER_H
 
-/* For _PG_init, in the postmaster. */
+/* Register the workers.  Called by _PG_init in the postmaster. */
 extern void zkl_worker_register(void);
 
 extern PGDLLEXPORT void zkl_worker_main(Datum main_arg);

@@ -8,10 +8,10 @@
  * the events.  Nothing in here waits, except for names being resolved when a
  * session is opened.
  *
- * Every request that is sent gets exactly one reply event, except when the
- * session is closed: then all replies are dropped.
+ * Every request becomes exactly one event that answers it.
  *
- * Called only by the worker's files.  There is one session a process.
+ * Called only by the worker's files.  There is one session a process.  This is
+ * the interface of all files of this folder; sessionint.h is what they share.
  *
  * src/zookeeper/session.h
  *
@@ -32,15 +32,15 @@ typedef enum ZklSessionEventKind
 {
 	ZKL_SESSION_CONNECTED,		/* all watches are gone; send a proof */
 	ZKL_SESSION_DISCONNECTED,
-	ZKL_SESSION_EXPIRED,		/* the handle is of no more use: close it */
-	ZKL_SESSION_STRANGER,		/* the server is no ZooKeeper: abandon the
+	ZKL_SESSION_EXPIRED,		/* the session has expired: close the handle */
+	ZKL_SESSION_STRANGER,		/* the server is not ZooKeeper: abandon the
 								 * handle */
-	ZKL_SESSION_REFUSED,		/* the server refuses who this client is:
-								 * abandon the handle */
-	ZKL_SESSION_SIGN,			/* the sign of life that was sent at "sent"
-								 * was answered */
+	ZKL_SESSION_REFUSED,		/* the server refuses this client's
+								 * credentials: abandon the handle */
+	ZKL_SESSION_SIGN,			/* the reply to the sign of life that was sent
+								 * at "sent" */
 	ZKL_SESSION_REPLY,
-	ZKL_SESSION_ANSWER,			/* to a request of sessionadmin.c */
+	ZKL_SESSION_ANSWER,			/* the reply to an ask */
 	ZKL_SESSION_CHILDREN_CHANGED,	/* of the directory "path" */
 	ZKL_SESSION_NODE_CHANGED	/* the znode "path" changed or is gone */
 } ZklSessionEventKind;
@@ -51,24 +51,28 @@ typedef struct ZklSessionEvent
 	ZklSessionEventKind kind;
 	ZklSign		sign;			/* SIGN */
 	int64_t		sent;			/* SIGN: on the clock of zkl_now() */
-	int64_t		provable;		/* SIGN, REPLY, ANSWER: as set when the
+	int64_t		provable;		/* SIGN, REPLY, ANSWER: as it was when the
 								 * request was sent */
 	char	   *path;			/* CHILDREN_CHANGED, NODE_CHANGED */
-	bool		gone;			/* NODE_CHANGED: the znode does not exist any
-								 * more */
+	bool		gone;			/* NODE_CHANGED: the znode no longer exists */
 
 	/* REPLY, ANSWER */
 	bool		writes;			/* the request was a write */
-	void	   *tag;			/* as given with the request */
+	void	   *tag;			/* the owner in the request's tag */
 	uint32_t	attempt;
+	bool		ends_batch;		/* as in the tag */
 	ZklTicketEvent reply;		/* its strings are freed with the event */
+
+	/* UNDONE: the outcome that made the batch fail */
+	ZklOutcome	cause;			/* ... if it was this operation's; or OK */
+	ZklOutcome	stamp;			/* ... if it was the stamp's: ABSENT, REFUSED;
+								 * or OK */
 
 	char	   *data;			/* WATCH, WATCH_SELF; ANSWER: its beginning;
 								 * NULL: none */
 	int			data_length;
 
 	/* ANSWER */
-	int			item;			/* as given with the request */
 	int64_t		ctime_ms;		/* also of a REPLY */
 	int64_t		mtime_ms;
 	int64_t		owner;			/* session; 0: the znode is not ephemeral */
@@ -78,7 +82,7 @@ typedef struct ZklSessionEvent
 /* What identifies a session, so that another process can carry it on. */
 typedef struct ZklSessionId
 {
-	int64_t		id;				/* 0: none */
+	int64_t		id;				/* 0 if there is none */
 	char		password[16];
 } ZklSessionId;
 
@@ -115,7 +119,7 @@ extern const char *zkl_session_set_sasl(const char *user,
 extern bool zkl_session_end_sasl(void);
 
 /*
- * Open a handle: for a new session, or to carry on the one given.  "servers"
+ * Open a handle, for a new session or to continue the given one.  "servers"
  * are numeric addresses, an odd number of them.  False (with errno) if the
  * client could not make the handle.
  */
@@ -124,8 +128,9 @@ extern bool zkl_session_open(const char *servers, int nservers,
 extern bool zkl_session_is_open(void);
 
 /*
- * Give the open handle credentials.  The client sends them at the beginning of
- * each connection, before all else.  False: the client could not take them.
+ * Give the open handle credentials.  The client sends them at the beginning
+ * of each connection, before anything else.  False: the client could not take
+ * them.
  */
 extern bool zkl_session_add_auth(const char *scheme, const char *credentials,
 								 size_t length);
@@ -136,8 +141,9 @@ extern bool zkl_session_add_auth(const char *scheme, const char *credentials,
 extern void zkl_session_close(void);
 
 /*
- * Free the handle, but leave the session alive, to be carried on.  All replies
- * are dropped.
+ * Free the handle, but leave the session alive, so that another handle can
+ * continue it.  After this, as after close, the only events are those of the
+ * outstanding requests, all with outcome UNKNOWN.
  */
 extern void zkl_session_abandon(void);
 
@@ -145,8 +151,8 @@ extern void zkl_session_abandon(void);
 extern void zkl_session_break_connection(void);
 
 /*
- * What to wait for: the socket (-1: none now), whether it shall be writable
- * as well as readable, and for how many milliseconds at most.
+ * What to wait for: the socket (-1: none now), whether to wait until it is
+ * also writable, and for how many milliseconds at most.
  */
 extern void zkl_session_interest(int *fd, bool *writable, long *timeout_ms);
 
@@ -159,16 +165,16 @@ extern void zkl_session_free_event(ZklSessionEvent *event);
 
 /*
  * Send a sign of life.  A proof is also the barrier that must be the first
- * request on each new connection: nothing else is sent before it.  Does nothing
- * unless may_sign: there is a connection, and no sign is under way.
+ * request on each new connection.  Does nothing unless may_sign: there is a
+ * connection, and no sign is under way.
  */
 extern void zkl_session_sign(ZklSign sign);
 extern bool zkl_session_may_sign(void);
 
-/* When the sign that is under way was sent; 0: none is. */
+/* When the sign that is under way was sent; 0 if none is. */
 extern int64_t zkl_session_sign_sent(void);
 
-/* What a write proves that is sent from now on: see safeuntil.h. */
+/* What a write proves that is sent from now on; see safeuntil.h. */
 extern void zkl_session_set_provable(int64_t provable);
 
 /* May requests be sent now? */
@@ -185,28 +191,31 @@ extern void zkl_session_begin_sending(void);
 extern void zkl_session_end_sending(void);
 
 /*
- * What the client has said, since the last call, about a connection that
- * failed or was lost; NULL: nothing.  And: has the client tried all servers in
- * vain?
+ * The first function returns what the client has said, since the last call,
+ * about a connection that failed or was lost; NULL if nothing.  The second
+ * tells whether the client has tried all servers in vain.
  */
 extern const char *zkl_session_take_error(void);
 extern bool zkl_session_tried_all(void);
 
 /*
- * How TLS has failed, since the last connection, because one side does not
- * trust the other; NULL: it has not.
+ * Why TLS has failed since the last connection, because one side does not
+ * trust the other; NULL if it has not.
  */
 extern const char *zkl_session_mistrust(void);
 
 /*
- * Call the first function for each request that is sent, and the second for
- * each answer, with the microseconds that it took.  The end of a connection is
- * no answer.  Neither must raise an error.
+ * Set callbacks: the first is called for each request that is sent, the
+ * second for each reply, with the microseconds that it took.  The end of a
+ * connection is not a reply.  Neither callback may raise an error.
  */
 extern void zkl_session_observe(void (*sent) (ZklTraffic kind),
 								void (*answered) (int64_t latency));
 
-/* Requests without an answer, and all that this process has sent. */
+/*
+ * The number of requests without a reply, and of all that this process has
+ * sent.
+ */
 extern int	zkl_session_outstanding(void);
 extern int64_t zkl_session_requests(void);
 
@@ -220,84 +229,97 @@ extern void zkl_session_identity(ZklSessionId *identity);
 extern const char *zkl_session_server(void);
 
 /*
- * Requests.  "tag" and "attempt" come back with the reply.  "prefix" is what
- * the znode's name begins with; the server adds the number.
+ * Requests.  Each becomes exactly one event, even if the client does not take
+ * it, or the handle is closed before the reply.  The tag comes back with the
+ * event.
  */
-extern void zkl_session_create(void *tag, uint32_t attempt,
-							   const char *directory, const char *prefix,
-							   const char *data);
-extern void zkl_session_create_both(void *tag, uint32_t attempt,
-									const char *directory, bool with_parents,
-									const char *prefix, const char *data);
-extern void zkl_session_list(void *tag, uint32_t attempt,
-							 const char *directory);
+typedef struct ZklSessionTag
+{
+	ZklSessionEventKind kind;	/* REPLY for a ticket's request; ANSWER for an
+								 * ask */
+	void	   *owner;
+	uint32_t	attempt;		/* REPLY */
+	ZklRequest	request;		/* REPLY */
+	bool		ends_batch;		/* REPLY: the caller's mark */
+} ZklSessionTag;
 
-extern void zkl_session_survey(void *tag, uint32_t attempt,
-							   const char *directory);
-extern void zkl_session_downgrade(void *tag, uint32_t attempt,
-								  const char *directory, const char *writer,
+typedef enum ZklCreateMode
+{
+	ZKL_CREATE_TICKET,			/* ephemeral, and numbered by ZooKeeper */
+	ZKL_CREATE_EPHEMERAL,		/* it ends with this session */
+	ZKL_CREATE_PERSISTENT,
+	ZKL_CREATE_CONTAINER
+} ZklCreateMode;
+
+/* Which directories above the znode to create if they are missing. */
+typedef enum ZklParents
+{
+	ZKL_PARENTS_NONE,
+	ZKL_PARENTS_NEAREST,
+	ZKL_PARENTS_ALL
+} ZklParents;
+
+/* The outcome is CHANGED if the znode already exists. */
+extern void zkl_session_create(ZklSessionTag tag, const char *path,
+							   const char *data, int length,
+							   ZklCreateMode mode, ZklParents parents);
+
+/* "watch": an event reports the next change. */
+extern void zkl_session_children(ZklSessionTag tag, const char *path,
+								 bool watch);
+
+/* At most "data_size" bytes of the data are kept. */
+extern void zkl_session_data(ZklSessionTag tag, const char *path,
+							 int data_size, bool watch);
+extern void zkl_session_stat(ZklSessionTag tag, const char *path);
+
+/* CHANGED if the data have another version than this; -1 stands for any. */
+extern void zkl_session_write(ZklSessionTag tag, const char *path,
+							  const char *data, int length, int version);
+extern void zkl_session_delete(ZklSessionTag tag, const char *path);
+
+/*
+ * Several creates of tickets, or several deletes, that are done together or not
+ * at all.  Each becomes an event of its own, in this order.  UNDONE stands for
+ * all that ZooKeeper has answered but OK.  "stamp" is a znode of which the session
+ * writes the data, for creates; NULL for deletes.
+ */
+#define ZKL_SESSION_BATCH_SIZE	64
+
+typedef struct ZklSessionOperation
+{
+	ZklSessionTag tag;
+	const char *path;
+	const char *data;			/* of the ticket to create; NULL: delete */
+	bool		with_directory; /* make the nearest directory, if it is
+								 * missing; by itself, before the batch */
+} ZklSessionOperation;
+
+extern void zkl_session_batch(const ZklSessionOperation *operations,
+							  int noperations, const char *stamp);
+
+/* Delete the writer's znode and create the reader's, both or none. */
+extern void zkl_session_downgrade(ZklSessionTag tag, const char *writer,
 								  int version, const char *reader,
 								  const char *data);
-extern void zkl_session_inspect(void *tag, uint32_t attempt,
-								const char *directory, const char *child);
-extern void zkl_session_watch(void *tag, uint32_t attempt, ZklRequest request,
-							  const char *directory, const char *child);
-extern void zkl_session_answer(void *tag, uint32_t attempt,
-							   const char *directory, const char *child,
-							   const char *text, int version);
-extern void zkl_session_delete(void *tag, uint32_t attempt,
-							   const char *directory, const char *child);
 
-/* Remove the watch on a child, in the client and at the server. */
-extern void zkl_session_unwatch(const char *directory, const char *child);
+/*
+ * Bring the connected server up to date.  A check is a write: its reply shows
+ * that the server's leader still has a quorum.  So the server then knows
+ * everything that any client was told before.  A sync would not suffice: the
+ * server would then know what its leader knows, but another leader may have
+ * been elected.
+ */
+extern void zkl_session_check(ZklSessionTag tag);
+extern void zkl_session_sync(ZklSessionTag tag);
+
+/* Remove the data watch of a path, in the client and at the server. */
+extern void zkl_session_unwatch(const char *path);
 
 /*
  * Remove the watches on this path in the client, after the connection was
  * lost.
  */
 extern void zkl_session_drop_watch(const char *path);
-
-/*
- * Requests of commands, in sessionadmin.c.  "tag", "attempt" and "item" come
- * back with the answer, which is an event ZKL_SESSION_ANSWER.  Its reply has
- * outcome and failure, the children, and the czxid.  At most "data_size" bytes
- * of the data are kept.
- *
- * quorum answers when a quorum has agreed that this server may still speak for
- * it: the server then knows all that any client has been told before.  That is
- * a write.  sync is none: the server then knows all that its leader does, but
- * another leader may have been elected.  write is CHANGED if the data have another version than the one given; -1 stands for
- * any.
- */
-typedef struct ZklSessionAsk
-{
-	void	   *tag;
-	uint32_t	attempt;
-	int			item;
-} ZklSessionAsk;
-
-extern void zkl_session_ask_quorum(ZklSessionAsk ask);
-extern void zkl_session_ask_sync(ZklSessionAsk ask);
-extern void zkl_session_ask_children(ZklSessionAsk ask, const char *path);
-extern void zkl_session_ask_data(ZklSessionAsk ask, const char *path,
-								 int data_size);
-extern void zkl_session_ask_stat(ZklSessionAsk ask, const char *path);
-extern void zkl_session_ask_write(ZklSessionAsk ask, const char *path,
-								  const char *data, int version);
-extern void zkl_session_ask_delete(ZklSessionAsk ask, const char *path);
-
-/*
- * Requests about the records of jobs, in sessionadmin.c.  A record is a
- * persistent znode.  create_directory makes the directories above as well, and
- * create_record does if with_parents.  Both answer with the znode's Stat.  The
- * outcome is CHANGED if the znode exists already.
- */
-extern void zkl_session_create_directory(ZklSessionAsk ask, const char *path);
-extern void zkl_session_create_record(ZklSessionAsk ask, const char *path,
-									  const char *data, bool with_parents);
-
-/* The same for a znode that ends with this session, for records of waits. */
-extern void zkl_session_create_ephemeral(ZklSessionAsk ask, const char *path,
-										 const char *data, bool with_parents);
 
 #endif							/* ZKL_SESSION_H */

@@ -1,9 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * sessioncalls.c
- *	  The requests that a ticket makes, and their replies.
+ *	  The requests to ZooKeeper, and from their completions to events.
  *
- * What becomes of a request is in sessionreply.c.
+ * A CALL is a request under way.  Its completion turns it into one event: a
+ * REPLY to a ticket, or an ANSWER to an ask.  Each call becomes exactly one
+ * event.  If the handle is closed first, the client completes the call in
+ * there, and the event's outcome is UNKNOWN.  See sessionhandle.c for what a
+ * callback may do.
  *
  * src/zookeeper/sessioncalls.c
  *
@@ -12,156 +16,217 @@
 #include "postgres.h"
 
 #include "faultpoint.h"
+#include "settings.h"
 #include "zookeeper/sessionint.h"
 
 /*
- * Longer than any text of zklock's, so that other data are recognized as such.
+ * The completions get the call as their data.
  */
-#define WATCHED_DATA_SIZE	(2 * ZKL_TEXT_SIZE)
+typedef struct ZklSessionCall
+{
+	ZklSessionTag tag;
+	ZklTraffic	traffic;		/* of the deciding request */
+	int64		sent_at;
+	int64		provable;		/* then */
+	int			data_size;		/* how many bytes of the data are kept */
+	int			parts;			/* completions still to come */
+	int			refusal;		/* why a directory above could not be made */
+	zoo_op_result_t results[2]; /* of a multi; the client's until it completes */
+} ZklSessionCall;
 
-static void create(ZklSessionCall *call, const char *directory,
-				   const char *prefix, const char *data);
+static ZklSessionCall *begin_call(ZklSessionTag tag, ZklTraffic traffic);
+static bool is_of_ticket(const ZklSessionCall *call);
+static void sent(ZklSessionCall *call, int rc);
+static void end_part(ZklSessionCall *call);
+static ZklSessionEvent *finish_call(ZklSessionCall *call, int rc);
+static void log_denial(ZklFailure failure);
+static void offer_above(ZklSessionCall *call, const char *path, bool all);
+static void on_offered(int rc, const char *path, const void *data);
 static void on_created(int rc, const char *path, const struct Stat *stat,
 					   const void *data);
-static void offer(ZklSessionCall *call, const char *directory);
-static void on_offered(int rc, const char *path, const void *data);
-static void on_listed(int rc, const struct String_vector *strings,
-					  const void *data);
-static void on_downgraded(int rc, const void *data);
-static void on_watched(int rc, const char *value, int value_length,
-					   const struct Stat *stat, const void *data);
+static void on_children(int rc, const struct String_vector *strings,
+						const void *data);
+static const char *const *copy_strings(const struct String_vector *strings);
+static void on_data(int rc, const char *value, int value_length,
+					const struct Stat *stat, const void *data);
+static void on_stat(int rc, const struct Stat *stat, const void *data);
+static void set_stat(ZklSessionEvent *event, const struct Stat *stat);
 static void on_deleted(int rc, const void *data);
-static ZklSessionCall *begin_call(void *tag, uint32_t attempt,
-								  ZklRequest request);
-static ZklTraffic traffic_of(ZklRequest request);
-static void join_path(char *path, size_t size, const char *directory,
-					  const char *child);
+static void on_downgraded(int rc, const void *data);
+static void on_checked(int rc, const void *data);
+static void on_synced(int rc, const char *path, const void *data);
+static void on_unwatched(int rc, const void *data);
 
 /*
- * Requests
+ * Calls
  */
 
-/* A call whose reply is an event for a ticket. */
+/*
+ * The call outlives the worker's turn and its memory context.  The last
+ * completion frees it.
+ */
 static ZklSessionCall *
-begin_call(void *tag, uint32_t attempt, ZklRequest request)
+begin_call(ZklSessionTag tag, ZklTraffic traffic)
 {
-	ZklSessionCall *call = zkl_session_begin_call(ZKL_SESSION_REPLY, tag,
-												  attempt, traffic_of(request));
+	ZklSessionCall *call = zkl_session_allocate(sizeof(ZklSessionCall));
 
-	call->request = request;
+	call->tag = tag;
+	call->traffic = traffic;
+	call->sent_at = zkl_now();
+	call->provable = zkl_session_state.provable;
+	/* The request that decides.  Others that go before it are added. */
+	call->parts = 1;
 	return call;
 }
 
-static ZklTraffic
-traffic_of(ZklRequest request)
+/* Tests stop at the requests of tickets, not at those of asks. */
+static bool
+is_of_ticket(const ZklSessionCall *call)
 {
-	switch (request)
-	{
-		case ZKL_REQUEST_CREATE:
-		case ZKL_REQUEST_CREATE_BOTH:
-			return ZKL_TRAFFIC_CREATE;
-		case ZKL_REQUEST_LIST:
-		case ZKL_REQUEST_SURVEY:
-			return ZKL_TRAFFIC_LIST;
-		case ZKL_REQUEST_DOWNGRADE:
-		case ZKL_REQUEST_ANSWER:
-			return ZKL_TRAFFIC_WRITE;
-		case ZKL_REQUEST_DELETE:
-			return ZKL_TRAFFIC_DELETE;
-		default:
-			return ZKL_TRAFFIC_READ;
-	}
+	return call->tag.kind == ZKL_SESSION_REPLY;
 }
 
-void
-zkl_session_create(void *tag, uint32_t attempt, const char *directory,
-				   const char *prefix, const char *data)
-{
-	create(begin_call(tag, attempt, ZKL_REQUEST_CREATE), directory, prefix, data);
-}
-
-/*
- * The last part of a call that makes a ticket's znode.  The session is the
- * owner, so the znode goes with it.
- */
+/* The deciding request of a call was sent, with this result. */
 static void
-create(ZklSessionCall *call, const char *directory, const char *prefix,
-	   const char *data)
+sent(ZklSessionCall *call, int rc)
 {
-	char		path[ZKL_SESSION_PATH_SIZE];
-
-	join_path(path, sizeof(path), directory, prefix);
-	zkl_session_sent(call, zoo_acreate2(zkl_session_state.handle, path, data, strlen(data),
-										zkl_session_acl(), ZOO_EPHEMERAL_SEQUENTIAL,
-										on_created, call));
-	ZKL_FAULT_POINT("create-sent");
-}
-
-static void
-on_created(int rc, const char *path, const struct Stat *stat, const void *data)
-{
-	ZklSessionCall *call = unconstify(void *, data);
-	ZklSessionEvent *event;
-
-	ZKL_FAULT_POINT("create-answered");
+	zkl_session_count_sent(call->traffic);
 
 	/*
-	 * If the directory is missing because ZooKeeper refused to make it, the
-	 * refusal is the reason.
+	 * The client took nothing, so no completion will come.  The reply is an
+	 * event like any other, and the caller need not care.
 	 */
-	event = zkl_session_finish_call(call, rc == ZNONODE && call->refusal != ZOK ?
-									call->refusal : rc);
-	if (event == NULL || rc != ZOK)
-		return;
-	event->reply.name = zkl_session_copy(strrchr(path, '/') + 1);
-	zkl_session_set_stat(event, stat);
+	if (rc != ZOK)
+		finish_call(call, rc);
 }
 
-/*
- * Make the directory in case it is missing, perhaps its parents before it, and
- * the znode.  The session keeps their order, so the znode's reply tells the
- * result of all.
- */
-void
-zkl_session_create_both(void *tag, uint32_t attempt, const char *directory,
-						bool with_parents, const char *prefix, const char *data)
+static void
+end_part(ZklSessionCall *call)
 {
-	ZklSessionCall *call = begin_call(tag, attempt, ZKL_REQUEST_CREATE_BOTH);
+	zkl_session_state.outstanding--;
 
-	if (with_parents)
-		zkl_session_offer_above(call, directory);
-	offer(call, directory);
-	ZKL_FAULT_POINT("directory-sent");
-	create(call, directory, prefix, data);
+	/*
+	 * Completions come in the order of sending.  Parts without a reply of
+	 * their own may still be under way when the call has failed at once.
+	 */
+	if (--call->parts == 0)
+		free(call);
 }
 
 /*
- * Make each directory above the path in case it is missing, from the top.  The
- * session keeps their order, so each finds its parent.
+ * The deciding request is completed.  The call is freed with its last part.
+ */
+static ZklSessionEvent *
+finish_call(ZklSessionCall *call, int rc)
+{
+	ZklSessionEvent *event = zkl_session_append_event(call->tag.kind);
+	ZklFailure	failure = ZKL_FAILURE_NONE;
+	ZklOutcome	outcome = zkl_session_outcome_of(rc, &failure);
+
+	/*
+	 * The other failures have an error message for the backend.  Here only
+	 * the log tells the reason.
+	 */
+	if (outcome != ZKL_OUTCOME_UNKNOWN)
+		zkl_session_state.on_answered(zkl_now() - call->sent_at);
+	if (failure == ZKL_FAILURE_REFUSED)
+		elog(LOG, "ZooKeeper refused a request: %s", zerror(rc));
+	else if (failure == ZKL_FAILURE_PERMISSION || failure == ZKL_FAILURE_ACL)
+		log_denial(failure);
+
+	event->tag = call->tag.owner;
+	event->attempt = call->tag.attempt;
+	event->ends_batch = call->tag.ends_batch;
+	event->writes = zkl_traffic_is_write(call->traffic);
+	event->provable = call->provable;
+	event->reply.kind = ZKL_EVENT_REPLY;
+	event->reply.request = call->tag.request;
+	event->reply.outcome = outcome;
+	event->reply.failure = failure;
+	end_part(call);
+	return event;
+}
+
+/*
+ * Each once a handle: each caller gets an error anyway, and a log that repeats it
+ * for every request would hide the rest.
+ */
+static void
+log_denial(ZklFailure failure)
+{
+	bool	   *logged = failure == ZKL_FAILURE_ACL ?
+	&zkl_session_state.acl_logged : &zkl_session_state.denial_logged;
+
+	if (*logged || zkl_session_state.closing)
+		return;
+	*logged = true;
+	if (failure == ZKL_FAILURE_ACL)
+		ereport(LOG,
+				errmsg("ZooKeeper does not accept the access control list in \"zklock.acl\""),
+				errhint("\"creator\" and the scheme \"auth\" need a ZooKeeper session that is authenticated, as by \"zklock.auth_file\"."));
+	else
+		ereport(LOG,
+				errmsg("ZooKeeper denied permission for a request of this server"),
+				errdetail("Its callers get an error each time; this message comes only once for each set of credentials."),
+				errhint("Check the credentials in \"zklock.auth_file\", and the access control lists of the directory \"zklock.root\" and below."));
+}
+
+/*
+ * Creating znodes
+ */
+
+/*
+ * The session keeps the order of its requests.  So the directories above are
+ * there when the znode is made, and the znode's reply tells the result of all.
  */
 void
-zkl_session_offer_above(ZklSessionCall *call, const char *path)
+zkl_session_create(ZklSessionTag tag, const char *path, const char *data,
+				   int length, ZklCreateMode mode, ZklParents parents)
+{
+	const int	modes[] = {
+		[ZKL_CREATE_TICKET] = ZOO_EPHEMERAL_SEQUENTIAL,
+		[ZKL_CREATE_EPHEMERAL] = ZOO_EPHEMERAL,
+		[ZKL_CREATE_PERSISTENT] = ZOO_PERSISTENT,
+		[ZKL_CREATE_CONTAINER] = ZOO_CONTAINER
+	};
+	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_CREATE);
+
+	if (parents != ZKL_PARENTS_NONE)
+	{
+		offer_above(call, path, parents == ZKL_PARENTS_ALL);
+		if (is_of_ticket(call))
+			ZKL_FAULT_POINT("directory-sent");
+	}
+	sent(call, zoo_acreate2(zkl_session_state.handle, path, data, length,
+							zkl_session_acl(), modes[mode], on_created, call));
+	if (mode == ZKL_CREATE_TICKET)
+		ZKL_FAULT_POINT("create-sent");
+}
+
+/*
+ * Make each directory above the path in case it is missing, from the top; or
+ * only the nearest.
+ */
+static void
+offer_above(ZklSessionCall *call, const char *path, bool all)
 {
 	char		directory[ZKL_SESSION_PATH_SIZE];
 
 	for (const char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/'))
 	{
+		int			rc;
+
+		if (!all && strchr(at + 1, '/') != NULL)
+			continue;
 		strlcpy(directory, path, Min(sizeof(directory), at - path + 1));
-		offer(call, directory);
+		rc = zoo_acreate(zkl_session_state.handle, directory, "", 0,
+						 zkl_session_acl(), ZOO_CONTAINER, on_offered, call);
+		call->parts++;
+		zkl_session_count_sent(ZKL_TRAFFIC_CREATE);
+		/* The client took nothing, so no completion will come. */
+		if (rc != ZOK)
+			on_offered(rc, NULL, call);
 	}
-}
-
-static void
-offer(ZklSessionCall *call, const char *directory)
-{
-	int			rc = zoo_acreate(zkl_session_state.handle, directory, "", 0,
-								 zkl_session_acl(), ZOO_CONTAINER,
-								 on_offered, call);
-
-	zkl_session_add_part(call);
-	/* The client took nothing, so no completion will come. */
-	if (rc != ZOK)
-		on_offered(rc, NULL, call);
 }
 
 /*
@@ -175,39 +240,202 @@ on_offered(int rc, const char *path, const void *data)
 	ZklSessionCall *call = unconstify(void *, data);
 	ZklFailure	failure;
 
-	ZKL_FAULT_POINT("directory-answered");
+	if (is_of_ticket(call))
+		ZKL_FAULT_POINT("directory-answered");
 	if (rc == ZOK || rc == ZNODEEXISTS)
 		call->refusal = ZOK;
 	else if (zkl_session_outcome_of(rc, &failure) == ZKL_OUTCOME_REFUSED)
 		call->refusal = rc;
-	zkl_session_end_part(call);
-}
-
-void
-zkl_session_list(void *tag, uint32_t attempt, const char *directory)
-{
-	ZklSessionCall *call = begin_call(tag, attempt, ZKL_REQUEST_LIST);
-
-	zkl_session_sent(call, zoo_awget_children(zkl_session_state.handle, directory, zkl_session_on_watch, NULL,
-											  on_listed, call));
-	ZKL_FAULT_POINT("list-sent");
+	end_part(call);
 }
 
 static void
-on_listed(int rc, const struct String_vector *strings, const void *data)
+on_created(int rc, const char *path, const struct Stat *stat, const void *data)
 {
-	ZKL_FAULT_POINT("list-answered");
-	zkl_session_on_children(rc, strings, data);
+	ZklSessionCall *call = unconstify(void *, data);
+	ZklSessionEvent *event;
+
+	if (is_of_ticket(call))
+		ZKL_FAULT_POINT("create-answered");
+
+	/*
+	 * If the directory is missing because ZooKeeper refused to make it, the
+	 * refusal is the reason.  That the znode exists counts as a change.
+	 */
+	if (rc == ZNONODE && call->refusal != ZOK)
+		rc = call->refusal;
+	event = finish_call(call, rc == ZNODEEXISTS ? ZBADVERSION : rc);
+	if (rc != ZOK)
+		return;
+	/* As the client itself does with an answer that it does not expect. */
+	if (path == NULL || strrchr(path, '/') == NULL)
+		abort();
+	event->reply.name = zkl_session_copy(strrchr(path, '/') + 1);
+	set_stat(event, stat);
 }
 
-/* The children of another directory, without a watch. */
-void
-zkl_session_survey(void *tag, uint32_t attempt, const char *directory)
-{
-	ZklSessionCall *call = begin_call(tag, attempt, ZKL_REQUEST_SURVEY);
+/*
+ * Reading
+ */
 
-	zkl_session_sent(call, zoo_aget_children(zkl_session_state.handle, directory, 0,
-											 on_listed, call));
+void
+zkl_session_children(ZklSessionTag tag, const char *path, bool watch)
+{
+	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_LIST);
+
+	sent(call, zoo_awget_children(zkl_session_state.handle, path,
+								  watch ? zkl_session_on_watch : NULL, NULL,
+								  on_children, call));
+	if (watch && tag.kind == ZKL_SESSION_REPLY)
+		ZKL_FAULT_POINT("list-sent");
+}
+
+static void
+on_children(int rc, const struct String_vector *strings, const void *data)
+{
+	ZklSessionCall *call = unconstify(void *, data);
+	ZklSessionEvent *event;
+
+	if (is_of_ticket(call))
+		ZKL_FAULT_POINT("list-answered");
+	event = finish_call(call, rc);
+	if (rc != ZOK)
+		return;
+	event->reply.children = copy_strings(strings);
+	event->reply.nchildren = strings->count;
+}
+
+/*
+ * The client frees its strings when the completion returns.  The copy is one
+ * piece of memory, because there may be thousands.
+ */
+static const char *const *
+copy_strings(const struct String_vector *strings)
+{
+	Size		size = sizeof(char *) * (strings->count + 1);
+	const char **copy;
+	char	   *to;
+
+	/* As the client itself does with an answer that it does not expect. */
+	if (strings->count < 0)
+		abort();
+	for (int i = 0; i < strings->count; i++)
+		size += strlen(strings->data[i]) + 1;
+	copy = zkl_session_allocate(size);
+	to = (char *) (copy + strings->count + 1);
+	for (int i = 0; i < strings->count; i++)
+	{
+		copy[i] = to;
+		to = stpcpy(to, strings->data[i]) + 1;
+	}
+	return copy;
+}
+
+/* This uses getData, which leaves no watch behind if the znode is gone. */
+void
+zkl_session_data(ZklSessionTag tag, const char *path, int data_size, bool watch)
+{
+	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_READ);
+
+	call->data_size = data_size;
+	sent(call, zoo_awget(zkl_session_state.handle, path,
+						 watch ? zkl_session_on_watch : NULL, NULL,
+						 on_data, call));
+	if (watch)
+		ZKL_FAULT_POINT("watch-sent");
+}
+
+/* The client says -1 for the length of data that are null. */
+static void
+on_data(int rc, const char *value, int value_length, const struct Stat *stat,
+		const void *data)
+{
+	ZklSessionCall *call = unconstify(void *, data);
+	int			length = Min(Max(value_length, 0), call->data_size);
+	ZklSessionEvent *event;
+
+	if (is_of_ticket(call))
+		ZKL_FAULT_POINT("watch-answered");
+	event = finish_call(call, rc);
+	if (rc != ZOK)
+		return;
+	set_stat(event, stat);
+	/* One byte more, which is null: the data are text to their readers. */
+	event->data = zkl_session_allocate(length + 1);
+	event->data_length = length;
+	if (length > 0)
+		memcpy(event->data, value, length);
+	event->reply.revoked = zkl_recipe_is_revoked(event->data, length);
+	event->reply.answered = zkl_recipe_has_mark(event->data, length, ZKL_IN_USE);
+}
+
+void
+zkl_session_stat(ZklSessionTag tag, const char *path)
+{
+	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_READ);
+
+	sent(call, zoo_aexists(zkl_session_state.handle, path, 0, on_stat, call));
+}
+
+static void
+on_stat(int rc, const struct Stat *stat, const void *data)
+{
+	ZklSessionEvent *event = finish_call(unconstify(void *, data), rc);
+
+	if (rc == ZOK)
+		set_stat(event, stat);
+}
+
+static void
+set_stat(ZklSessionEvent *event, const struct Stat *stat)
+{
+	event->reply.czxid = stat->czxid;
+	event->reply.version = stat->version;
+	/* Only a znode of the present session is the ticket's. */
+	event->reply.ours = stat->ephemeralOwner ==
+		zoo_client_id(zkl_session_state.handle)->client_id;
+	event->ctime_ms = stat->ctime;
+	event->mtime_ms = stat->mtime;
+	event->owner = stat->ephemeralOwner;
+	event->numchildren = stat->numChildren;
+}
+
+/*
+ * Changing znodes
+ */
+
+void
+zkl_session_write(ZklSessionTag tag, const char *path, const char *data,
+				  int length, int version)
+{
+	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_WRITE);
+
+	sent(call, zoo_aset(zkl_session_state.handle, path, data, length,
+						version, on_stat, call));
+}
+
+void
+zkl_session_delete(ZklSessionTag tag, const char *path)
+{
+	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_DELETE);
+
+	sent(call, zoo_adelete(zkl_session_state.handle, path, -1, on_deleted, call));
+	if (tag.kind == ZKL_SESSION_REPLY)
+		ZKL_FAULT_POINT("delete-sent");
+}
+
+/*
+ * That the znode was absent is reported as such; the ticket takes both for the
+ * end.
+ */
+static void
+on_deleted(int rc, const void *data)
+{
+	ZklSessionCall *call = unconstify(void *, data);
+
+	if (is_of_ticket(call))
+		ZKL_FAULT_POINT("delete-answered");
+	finish_call(call, rc);
 }
 
 /*
@@ -215,27 +443,21 @@ zkl_session_survey(void *tag, uint32_t attempt, const char *directory)
  * it takes them, but writes to the results when the answer comes.
  */
 void
-zkl_session_downgrade(void *tag, uint32_t attempt, const char *directory,
-					  const char *writer, int version, const char *reader,
-					  const char *data)
+zkl_session_downgrade(ZklSessionTag tag, const char *writer, int version,
+					  const char *reader, const char *data)
 {
-	ZklSessionCall *call = begin_call(tag, attempt, ZKL_REQUEST_DOWNGRADE);
-	char		old_path[ZKL_SESSION_PATH_SIZE];
-	char		new_path[ZKL_SESSION_PATH_SIZE];
+	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_WRITE);
 	zoo_op_t	ops[2];
-
-	join_path(old_path, sizeof(old_path), directory, writer);
-	join_path(new_path, sizeof(new_path), directory, reader);
 
 	/*
 	 * With the version, so that a request that another client has written
 	 * since is not deleted unread.
 	 */
-	zoo_delete_op_init(&ops[0], old_path, version);
-	zoo_create_op_init(&ops[1], new_path, data, strlen(data),
+	zoo_delete_op_init(&ops[0], writer, version);
+	zoo_create_op_init(&ops[1], reader, data, strlen(data),
 					   zkl_session_acl(), ZOO_EPHEMERAL, NULL, 0);
-	zkl_session_sent(call, zoo_amulti(zkl_session_state.handle, lengthof(ops), ops,
-									  call->results, on_downgraded, call));
+	sent(call, zoo_amulti(zkl_session_state.handle, lengthof(ops), ops,
+						  call->results, on_downgraded, call));
 	ZKL_FAULT_POINT("downgrade-sent");
 }
 
@@ -250,86 +472,44 @@ static void
 on_downgraded(int rc, const void *data)
 {
 	ZKL_FAULT_POINT("downgrade-answered");
-	zkl_session_finish_call(unconstify(void *, data), rc);
-}
-
-void
-zkl_session_inspect(void *tag, uint32_t attempt, const char *directory,
-					const char *child)
-{
-	ZklSessionCall *call = begin_call(tag, attempt, ZKL_REQUEST_INSPECT);
-	char		path[ZKL_SESSION_PATH_SIZE];
-
-	join_path(path, sizeof(path), directory, child);
-	zkl_session_sent(call, zoo_aexists(zkl_session_state.handle, path, 0,
-									   zkl_session_on_stat, call));
-}
-
-/* This uses getData, which leaves no watch behind if the znode is gone. */
-void
-zkl_session_watch(void *tag, uint32_t attempt, ZklRequest request,
-				  const char *directory, const char *child)
-{
-	ZklSessionCall *call = begin_call(tag, attempt, request);
-	char		path[ZKL_SESSION_PATH_SIZE];
-
-	call->data_size = WATCHED_DATA_SIZE;
-	join_path(path, sizeof(path), directory, child);
-	zkl_session_sent(call, zoo_awget(zkl_session_state.handle, path, zkl_session_on_watch, NULL, on_watched,
-									 call));
-	ZKL_FAULT_POINT("watch-sent");
-}
-
-static void
-on_watched(int rc, const char *value, int value_length,
-		   const struct Stat *stat, const void *data)
-{
-	ZklSessionEvent *event;
-
-	ZKL_FAULT_POINT("watch-answered");
-	event = zkl_session_finish_data(unconstify(void *, data), rc, value,
-									value_length, stat);
-	if (event == NULL || rc != ZOK)
-		return;
-	event->reply.revoked = zkl_recipe_is_revoked(event->data,
-												 event->data_length);
-	event->reply.answered = zkl_recipe_has_mark(event->data,
-												event->data_length,
-												ZKL_IN_USE);
-}
-
-void
-zkl_session_answer(void *tag, uint32_t attempt, const char *directory,
-				   const char *child, const char *text, int version)
-{
-	char		path[ZKL_SESSION_PATH_SIZE];
-
-	join_path(path, sizeof(path), directory, child);
-	zkl_session_set(begin_call(tag, attempt, ZKL_REQUEST_ANSWER), path, text,
-					version);
-}
-
-void
-zkl_session_delete(void *tag, uint32_t attempt, const char *directory,
-				   const char *child)
-{
-	ZklSessionCall *call = begin_call(tag, attempt, ZKL_REQUEST_DELETE);
-	char		path[ZKL_SESSION_PATH_SIZE];
-
-	join_path(path, sizeof(path), directory, child);
-	zkl_session_sent(call, zoo_adelete(zkl_session_state.handle, path, -1, on_deleted, call));
-	ZKL_FAULT_POINT("delete-sent");
+	finish_call(unconstify(void *, data), rc);
 }
 
 /*
- * That the znode was absent is reported as such; the ticket takes both for the
- * end.
+ * What a server knows
  */
-static void
-on_deleted(int rc, const void *data)
+
+/*
+ * ZooKeeper's sync would not do: a leader that has lost its quorum answers a
+ * sync until it notices, while another leader may have been elected.
+ */
+void
+zkl_session_check(ZklSessionTag tag)
 {
-	ZKL_FAULT_POINT("delete-answered");
-	zkl_session_finish_call(unconstify(void *, data), rc);
+	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_CHECK);
+
+	sent(call, zkl_session_check_quorum(call->results, on_checked, call));
+}
+
+/* What the check itself found does not matter: a quorum has answered. */
+static void
+on_checked(int rc, const void *data)
+{
+	finish_call(unconstify(void *, data), zkl_session_is_answer(rc) ? ZOK : rc);
+}
+
+void
+zkl_session_sync(ZklSessionTag tag)
+{
+	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_READ);
+
+	sent(call, zoo_async(zkl_session_state.handle, "/", on_synced, call));
+}
+
+static void
+on_synced(int rc, const char *path, const void *data)
+{
+	finish_call(unconstify(void *, data), rc);
 }
 
 /*
@@ -339,19 +519,9 @@ on_deleted(int rc, const void *data)
  * of a removal, but the client takes it for the function itself.
  */
 
-static void
-on_unwatched(int rc, const void *data)
-{
-	zkl_session_state.outstanding--;
-}
-
 void
-zkl_session_unwatch(const char *directory, const char *child)
+zkl_session_unwatch(const char *path)
 {
-	char		path[ZKL_SESSION_PATH_SIZE];
-
-	join_path(path, sizeof(path), directory, child);
-
 	/*
 	 * ZooKeeper keeps the watch as long as the connection lives, so it is
 	 * asked to remove it.  Without a connection it has none.
@@ -365,6 +535,12 @@ zkl_session_unwatch(const char *directory, const char *child)
 		zkl_session_drop_watch(path);
 }
 
+static void
+on_unwatched(int rc, const void *data)
+{
+	zkl_session_state.outstanding--;
+}
+
 void
 zkl_session_drop_watch(const char *path)
 {
@@ -373,8 +549,25 @@ zkl_session_drop_watch(const char *path)
 								NULL, NULL);
 }
 
-static void
-join_path(char *path, size_t size, const char *directory, const char *child)
+/*
+ * The list is built for each request, which costs little beside the request
+ * itself.  So a change of the setting applies to the next znode.  The client
+ * copies the list when it takes the request.
+ */
+const struct ACL_vector *
+zkl_session_acl(void)
 {
-	snprintf(path, size, "%s/%s", directory, child);
+	static struct ACL entries[ZKL_ACL_ENTRIES];
+	static struct ACL_vector result = {0, entries};
+
+	result.count = zkl_settings_acl.nentries;
+	for (int i = 0; i < result.count; i++)
+	{
+		ZklAclEntry *entry = &zkl_settings_acl.entry[i];
+
+		entries[i].perms = entry->permissions;
+		entries[i].id.scheme = entry->scheme;
+		entries[i].id.id = entry->id;
+	}
+	return &result;
 }

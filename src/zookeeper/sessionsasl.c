@@ -3,9 +3,9 @@
  * sessionsasl.c
  *	  SASL with ZooKeeper, where the library of ZooKeeper's C client has it.
  *
- * The mechanism is DIGEST-MD5: the password does not go over the network.  The
- * library authenticates at the beginning of each connection, before it lets
- * any request out.
+ * The mechanism is DIGEST-MD5: the password does not go over the network.
+ * The library authenticates at the beginning of each connection, before it
+ * sends any request.
  *
  * src/zookeeper/sessionsasl.c
  *
@@ -19,7 +19,7 @@
 
 #include <sasl/sasl.h>
 
-/* What ZooKeeper servers call themselves for this mechanism. */
+/* The service name of ZooKeeper servers in this mechanism. */
 #define SERVICE			"zookeeper"
 #define HOST			"zk-sasl-md5"
 #define MECHANISM		"DIGEST-MD5"
@@ -96,7 +96,7 @@ zkl_session_init_sasl(zhandle_t **handle, const char *servers, int timeout_ms,
 	return true;
 }
 
-/* Once a process. */
+/* Initialize Cyrus SASL once in a process. */
 static bool
 start_library(void)
 {
@@ -108,8 +108,8 @@ start_library(void)
 }
 
 /*
- * Without this, Cyrus SASL writes to the system's log.  At its higher levels,
- * there may be secrets in what it says.
+ * Without this callback, Cyrus SASL writes to syslog.  At its higher levels,
+ * its messages may contain secrets.
  */
 static int
 on_sasl_log(void *context, int level, const char *message)
@@ -138,7 +138,7 @@ tell_password(struct sasl_conn *connection, void *context, int id,
 
 #else							/* ZKLOCK_SASL */
 
-/* The settings refuse to be set, so this is not reached. */
+/* The settings cannot be set without SASL, so this is not reached. */
 const char *
 zkl_session_set_sasl(const char *user, const char *password, bool *changed)
 {

@@ -37,13 +37,13 @@ zkl_session_sign(ZklSign sign)
 		zkl_session_count_sent(ZKL_TRAFFIC_SIGN);
 		return;
 	}
-	/* Now the barrier is out, so requests of tickets may follow. */
+	/* The barrier is sent, so tickets may send requests. */
 	zkl_session_state.barrier_sent = true;
 	zkl_session_count_sent(ZKL_TRAFFIC_HEARTBEAT);
 	ZKL_FAULT_POINT("heartbeat-sent");
 }
 
-/* A sync is answered by the leader, but is no write. */
+/* The leader replies to a sync, but a sync is not a write. */
 static int
 send_sign(ZklSign sign)
 {
@@ -64,9 +64,10 @@ send_sign(ZklSign sign)
 }
 
 /*
- * A multi goes through the quorum although it changes nothing, and even if "/"
- * must not be read.  A follower does not refuse it by itself, as it may refuse
- * other writes (enableEagerACLCheck).  The client copies the operation.
+ * A multi goes through the quorum although it changes nothing, and even if
+ * this client may not read "/".  A follower does not refuse it by itself, as
+ * it may refuse other writes (enableEagerACLCheck).  The client copies the
+ * operation.
  */
 int
 zkl_session_check_quorum(zoo_op_result_t *result,
@@ -103,8 +104,8 @@ on_proof(int rc, const void *data)
 	ZKL_FAULT_POINT("heartbeat-answered");
 
 	/*
-	 * Only now the connection has been of use, so that the next attempts are
-	 * made at full speed.
+	 * Only this reply shows that the connection is of use, so the next
+	 * attempts to connect may be made at full speed.
 	 */
 	if (!zkl_session_state.closing && zkl_session_is_answer(rc))
 	{
@@ -134,7 +135,7 @@ on_sign(int rc)
 
 	zkl_session_state.sign = ZKL_SIGN_NONE;
 	zkl_session_state.outstanding--;
-	/* No answer has come: the handle is being closed. */
+	/* This is not a reply: the handle is being closed. */
 	if (zkl_session_state.closing)
 		return;
 	if (zkl_session_is_answer(rc))
@@ -152,23 +153,5 @@ on_sign(int rc)
 	{
 		zkl_session_state.refusal_logged = true;
 		elog(LOG, "ZooKeeper refuses the heartbeat: %s", zerror(rc));
-	}
-}
-
-/* An error that a multi finds in the tree comes from the quorum, too. */
-bool
-zkl_session_is_answer(int rc)
-{
-	switch (rc)
-	{
-		case ZOK:
-		case ZNONODE:
-		case ZNOAUTH:
-		case ZBADVERSION:
-		case ZNODEEXISTS:
-		case ZNOTEMPTY:
-			return true;
-		default:
-			return false;
 	}
 }

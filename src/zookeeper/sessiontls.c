@@ -4,14 +4,15 @@
  *	  TLS to ZooKeeper, where the library of ZooKeeper's C client has it.
  *
  * The library's weak points, and what this file does about them:
- * - it reads the files again for each connection, and turns in circles if they
- *   do not fit together just then: it gets copies of its own, which were
- *   checked;
- * - it trusts all authorities of the system besides the given one: OpenSSL is
- *   told that there are none;
+ * - it reads the files again for each connection, and loops without end if
+ *   they do not fit together at that moment: this file gives it copies, which
+ *   it has checked;
+ * - it trusts all authorities of the system besides the given one: this file
+ *   tells OpenSSL that there are none;
  * - it does not compare the name in the server's certificate with anything:
  *   OpenSSL does, by its parameters for all connections of this process;
- * - it waits in the handshake as long as the server likes: a timer ends that;
+ * - it waits in the handshake as long as the server likes: a timer ends the
+ *   wait;
  * - it does not say why TLS failed: OpenSSL's queue of errors does.
  *
  * src/zookeeper/sessiontls.c
@@ -41,7 +42,7 @@
 
 #define PATH_SIZE		32
 
-/* The library has this state, but its header does not. */
+/* The library has this state, but its header does not declare it. */
 extern const int ZOO_SSL_CONNECTING_STATE;
 
 static struct
@@ -50,7 +51,8 @@ static struct
 	int			copy[ZKL_TLS_TEXTS];	/* files in memory only */
 	bool		is_timed;		/* the timer runs */
 	volatile sig_atomic_t timed_out;
-	char		server[INET6_ADDRSTRLEN + 16];	/* of the work under way */
+	char		server[INET6_ADDRSTRLEN + 16];	/* the server of the handshake
+												 * under way */
 	char		error[256];
 }			tls;
 
@@ -110,7 +112,7 @@ is_in_use(const ZklTlsText *texts)
 		int			length = texts[i].length;
 		char	   *data = palloc(length + 1);
 
-		/* A copy that is longer fills the byte more. */
+		/* Read one byte more, so that a longer copy is noticed. */
 		result = pread(tls.copy[i], data, length + 1, 0) == length &&
 			memcmp(data, texts[i].data, length) == 0;
 		explicit_bzero(data, length + 1);
@@ -120,8 +122,8 @@ is_in_use(const ZklTlsText *texts)
 }
 
 /*
- * The library wants the names of files.  These files have no name but one that
- * is valid in this process only, and they are on no disk.
+ * The library wants file names.  The copies have only a name that is valid
+ * within this process, and they are not on any disk.
  */
 static int
 copy_text(const ZklTlsText *text)
@@ -147,7 +149,7 @@ copy_path(int copy, char *path)
 	return path;
 }
 
-/* What the library will do with the files, tried here. */
+/* Try the files here as the library will use them. */
 static const char *
 copies_fault(int *copy, int *faulty)
 {
@@ -180,7 +182,7 @@ copies_fault(int *copy, int *faulty)
 	return fault;
 }
 
-/* A key with a password: there is no terminal to ask for it. */
+/* Refuse a key with a password: no terminal is there to ask for it. */
 static int
 no_password(char *buffer, int size, int for_write, void *context)
 {
@@ -188,8 +190,8 @@ no_password(char *buffer, int size, int for_write, void *context)
 }
 
 /*
- * OpenSSL looks for other authorities where its environment says.  A file that
- * is named there for the whole server does not count here.
+ * OpenSSL looks for other authorities where its environment variables say.
+ * Such a variable may be set for the whole server; it must not count here.
  */
 bool
 zkl_session_init_tls(zhandle_t **handle, const char *servers, int timeout_ms,
@@ -223,8 +225,8 @@ zkl_session_begin_tls_work(int limit_ms)
 		return;
 
 	/*
-	 * The library takes an error for "nothing to read" if an older system
-	 * call has left that here.
+	 * If an older system call has left an error here, the library takes it
+	 * for "nothing to read".
 	 */
 	errno = 0;
 	ERR_clear_error();
@@ -239,7 +241,7 @@ zkl_session_begin_tls_work(int limit_ms)
 }
 
 /*
- * A connection that only ends is no fault of TLS.
+ * Why TLS has failed.  A connection that merely ends is not a failure of TLS.
  */
 const char *
 zkl_session_end_tls_work(bool *is_mistrusted)
@@ -271,7 +273,7 @@ zkl_session_end_tls_work(bool *is_mistrusted)
 	return tls.error;
 }
 
-/* What is said of certificates that were only looked for counts for nothing. */
+/* Ignore errors about certificates that OpenSSL only looked for. */
 static unsigned long
 take_tls_error(void)
 {
@@ -285,10 +287,11 @@ take_tls_error(void)
 }
 
 /*
- * OpenSSL compares the certificate with the parameters that it has for servers
- * in general.  They are replaced by ours: the certificate must be for one of
- * the names in zklock.hosts, or for the address if that is there instead of a
- * name.  Names are not told apart, because the library knows only addresses.
+ * OpenSSL checks the certificate against the parameters that it has for
+ * servers in general.  Replace these by ours: the certificate must be for one
+ * of the names in zklock.hosts, or for the address if zklock.hosts has that.
+ * The names cannot be matched with addresses, because the library knows only
+ * addresses.
  */
 static void
 expect_server(void)
@@ -298,7 +301,7 @@ expect_server(void)
 	char		address[sizeof(tls.server)];
 	bool		done;
 
-	/* The library puts the port behind the last colon, also for IPv6. */
+	/* The library puts the port after the last colon, for IPv6 too. */
 	strlcpy(address, tls.server, sizeof(address));
 	if (strrchr(address, ':') != NULL)
 		*strrchr(address, ':') = '\0';
@@ -325,7 +328,7 @@ expect_server(void)
 		elog(ERROR, "could not set the names of the ZooKeeper servers for TLS");
 }
 
-/* Is the name the same address, perhaps written in another way? */
+/* Is the name the same address, perhaps in another notation? */
 static bool
 is_address(const char *address, const char *name)
 {
@@ -352,7 +355,7 @@ start_timer(int limit_ms)
 	enable_timeout_after(USER_TIMEOUT, limit_ms);
 }
 
-/* A signal's handler: the library finds that the connection has ended. */
+/* A signal handler: the library then finds that the connection has ended. */
 static void
 on_timeout(void)
 {
@@ -363,7 +366,7 @@ on_timeout(void)
 
 #else							/* ZKLOCK_TLS */
 
-/* The settings refuse to be set, so this is not reached. */
+/* The settings cannot be set without TLS, so this is not reached. */
 const char *
 zkl_session_set_tls(const ZklTlsText *texts, bool *changed, int *faulty)
 {

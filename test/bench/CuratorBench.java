@@ -126,7 +126,7 @@ public class CuratorBench
 		void once() throws Exception;
 	}
 
-	// A client begins with what is its own, and then does rounds.
+	// A client first makes its own objects, and then does rounds.
 	interface Client
 	{
 		Round begin() throws Exception;

@@ -3,7 +3,7 @@
 # Measures the workloads of Workloads.pm, with servers that test/bench/run has started.
 #
 # The systems and their forms take turns, round by round; each measurement follows a shorter
-# one of the same that does not count.  What was measured goes to a CSV file.
+# one of the same that does not count.  The measurements go to a CSV file.
 
 use strict;
 use warnings;
@@ -42,7 +42,7 @@ sub record
 
 # --- clients that are driven by lines -------------------------------------------
 
-# Server I of every system asks the same ZooKeeper, so that none is nearer to the leader
+# Server I of every system uses the same ZooKeeper server, so that no system is nearer to the leader
 # than another by chance.
 sub host_of { my ($i) = @_; return $zookeepers[ $i % @zookeepers ]; }
 sub hosts_from { my ($i) = @_; return join ',', map { host_of($i + $_) } 0 .. $#zookeepers; }
@@ -112,7 +112,7 @@ sub psql
 	return $out;
 }
 
-# A session that stays, to hold what it acquired.
+# A session that stays, to hold the locks that it acquired.
 sub open_session
 {
 	my ($i) = @_;
@@ -228,7 +228,7 @@ sub measure_rest
 	return;
 }
 
-# --- what a client of SQL does --------------------------------------------------
+# --- the work of an SQL client --------------------------------------------------
 
 sub acquire_release { my ($acquire, $release) = @_; return { before => "$acquire;\n", after => "$release;\n" }; }
 
@@ -282,11 +282,17 @@ my %sql = (
 		zklock => { before => "SELECT 1 WHERE zk_xact_lock_acquire('/bench/w1x');\n" },
 		advisory => { before => "SELECT pg_advisory_xact_lock(1);\n" },
 		table => { before => "SELECT path FROM lock WHERE path = 'w1x' FOR UPDATE;\n" } },
+	W12 => {
+		zklock => { before => "SELECT zk_claim_request('/bench/w12', '1 min') AS claim \\gset\nSELECT zk_claim_wait(:claim);\n"
+			  . "BEGIN;\nSELECT zk_xact_claim_use(:claim);\nCOMMIT;\n", after => "SELECT zk_claim_release(:claim);\n" },
+		'zklock-session' => { before => "SELECT zk_lock_acquire('/bench/w12');\nBEGIN;\nSELECT zk_lock_token('/bench/w12');\nCOMMIT;\n",
+			after => "SELECT zk_lock_release('/bench/w12');\n" } },
 	W2 => {
 		zklock => zklock_sql(q{'/bench/w2/' || :k}, $any),
 		advisory => advisory_sql(':k', $any),
 		'advisory-named' => advisory_sql(q{hashtextextended('/bench/w2/' || :k, 0)}, $any),
 		table => table_sql(q{'w2/' || :k}, $any) },
+	W2back => { zklock => zklock_sql(q{'/bench/w2back/' || :k}, $any) },
 	W2s => { zklock => zklock_sql(q{'/bench/w2s/' || :k}, $any) },
 	W2c => {
 		zklock => zklock_sql(q{'/bench/w2c/' || :k}, $new),
@@ -370,9 +376,9 @@ sub measure_lines
 {
 	my ($w, $system, $time) = @_;
 	my %kind = (W5 => 'rw', W6 => 'semaphore', W7 => 'try', W11 => 'try');
-	my %number = (W0 => 1000, W2 => 1000, W2s => 1000, W2c => 0, W5 => 95, W6 => 8);
+	my %number = (W0 => 1000, W2 => 1000, W2first => 1000, W2back => 1000, W2s => 1000, W2c => 0, W5 => 95, W6 => 8);
 	my $kind = $kind{ $w->{family} } // 'mutex';
-	my $path = lc "/bench-@{[base_of($system)]}/$w->{family}";
+	my $path = lc "/bench-@{[base_of($system)]}/" . ($w->{path} // $w->{family});
 	my $line = "$kind $w->{clients} $time $path";
 
 	$path = $line = "$kind $w->{clients} $time /zklock/bench/" . lc $w->{id} if $kind eq 'try';
@@ -426,7 +432,7 @@ sub measure_rate
 	my $once = sub { return $is_sql ? measure_sql($w, $system, @_) : measure_lines($w, $system, @_); };
 
 	check_sql($w, $system) if $round == 1 && $is_sql && $w->{is_contended};
-	$once->(warm_up_time($w, $is_sql, $round)) unless $is_short;
+	$once->(warm_up_time($w, $is_sql, $round)) unless $is_short || $w->{family} eq 'W2first';
 
 	my ($packets, $begin) = (packets(), time);
 	my $r = $once->($seconds);
@@ -445,23 +451,44 @@ sub measure_rate
 # A server gives the lock up as soon as it knows that others queue.
 sub measure_turns
 {
-	my @measurement = @_;
-	alter_tenure('SET zklock.tenure = 0', 'setting = \'0\'');
+	return measure_without('zklock.tenure', @_);
+}
+
+# No ticket lingers, so each lock needs a new one.
+sub measure_back
+{
+	my ($w, $system, $round) = @_;
+	return $system eq 'zklock' ? measure_without('zklock.linger', @_) : measure_rate(@_);
+}
+
+# Each round has new paths, and nothing is done before.
+sub measure_first
+{
+	my ($w, $system, $round) = @_;
+	my $path = "w2first-$ensemble-$round";
+	$sql{W2first} = { zklock => zklock_sql("'/bench/$path/' || :k", $any) };
+	return measure_rate({ %$w, path => $path }, $system, $round);
+}
+
+sub measure_without
+{
+	my ($setting, @measurement) = @_;
+	alter($setting, "SET $setting = 0", 'setting = \'0\'');
 	my $rate = eval { measure_rate(@measurement) };
 	my $error = $@;
-	alter_tenure('RESET zklock.tenure', 'setting = boot_val');
+	alter($setting, "RESET $setting", 'setting = boot_val');
 	die $error unless defined $rate;
 	return $rate;
 }
 
-sub alter_tenure
+sub alter
 {
-	my ($change, $is_done) = @_;
+	my ($setting, $change, $is_done) = @_;
 	foreach my $i (0 .. $#ports)
 	{
 		psql($i, "ALTER SYSTEM $change");
 		psql($i, 'SELECT pg_reload_conf()');
-		usleep(10_000) until psql($i, "SELECT $is_done FROM pg_settings WHERE name = 'zklock.tenure'") eq 't';
+		usleep(10_000) until psql($i, "SELECT $is_done FROM pg_settings WHERE name = '$setting'") eq 't';
 	}
 	return;
 }
@@ -531,6 +558,29 @@ sub measure_handover
 	$once->($seconds / 2) unless $is_short || $round > 1;
 	my @us = $once->($w->{crowd} && !$is_short ? 2 * $seconds : $seconds);
 	wait_for_backends_to_end();
+	return record_times($w, $system, $round, @us);
+}
+
+# One backend acquires many locks in one call.
+sub measure_multilock
+{
+	my ($w, $system, $round) = @_;
+	my $n = $is_short ? 50 : $w->{locks};
+	my $is_new = $w->{id} =~ /new/;
+	my $s = open_session(0);
+	my @us;
+
+	foreach my $i (0 .. 5)
+	{
+		my $base = "/bench/multi-$ensemble" . ($is_new ? "-$round-$i" : '');
+		my $paths = "(SELECT array_agg('$base/' || i) FROM generate_series(1, $n) AS i)";
+		my $begin = time;
+		session_query($s, "SELECT zk_multilock_acquire($paths)");
+		push @us, 1e6 * (time - $begin) if $i > 0;
+		session_query($s, "SELECT zk_multilock_release($paths)");
+		usleep(20_000) until psql(0, "SELECT count(*) = 0 FROM zk_locks WHERE path LIKE '$base/%'") eq 't';
+	}
+	close_session($s);
 	return record_times($w, $system, $round, @us);
 }
 
@@ -605,7 +655,7 @@ sub measure_tpcb
 	return $n;
 }
 
-# How fast a lock is that has nothing to do with those that are held, in proportion to one
+# How fast a lock is that is none of those held, in proportion to one
 # of PostgreSQL's own, next to it in time: the median of three.
 sub w1_of
 {
@@ -661,6 +711,47 @@ sub measure_many
 	return $value{rate};
 }
 
+# So many claims wait for one lock: their memory, what they cost at rest, and how long after the release
+# of one the wait for the next one returns.
+sub measure_claims
+{
+	my ($w, $system, $round) = @_;
+	my $n = $is_short ? 500 : $w->{claims};
+	my ($releases, $waits) = map { open_session(0) } 1 .. 2;
+	my $path = '/bench/' . lc $w->{id};
+	my $claims = session_query($releases, "SELECT zk_claim_request('$path', '1 h') FROM generate_series(0, $n)");
+	my ($held, @claims) = split /\n/, $claims;
+	session_query($waits, "SELECT zk_claim_wait('$held')");
+
+	my $owner = psql(0, q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock owner'});
+	my $rest = $is_short ? 1 : 5;
+	my %value = (worker_cpu_percent => worker_cpu_percent(0), owner_cpu_percent => -100 * cpu_of($owner) / $rest);
+	usleep(1e6 * $rest);
+	$value{owner_cpu_percent} += 100 * cpu_of($owner) / $rest;
+	$value{shared_bytes} = psql(0, q{SELECT sum(size) / current_setting('zklock.max_locks')::int FROM pg_shmem_allocations
+		WHERE name IN ('zklock detached claims', 'zklock claims')});
+	record($w->{id}, $system, $round, %value);
+
+	my @us;
+	foreach my $claim (@claims[ 0 .. ($is_short ? 10 : 300) ])
+	{
+		print { $waits->{in} } "SELECT zk_claim_wait('$claim');\n\\echo end\n";
+		$waits->{in}->flush;
+		usleep(500) until psql(0, "SELECT waiting_pid IS NOT NULL FROM zk_claims WHERE claim = '$claim'") eq 't';
+		my $begin = time;
+		print { $releases->{in} } "SELECT zk_claim_release('$held');\n\\echo end\n";
+		$releases->{in}->flush;
+		readline($waits->{out}) eq "t\n" or die "not granted\n";
+		push @us, 1e6 * (time - $begin);
+		readline $waits->{out};
+		readline $releases->{out} foreach 1 .. 2;
+		$held = $claim;
+	}
+	session_query($releases, q{SELECT count(zk_claim_release(claim)) FROM zk_claims});
+	close_session($_) foreach $releases, $waits;
+	return record_times($w, $system, $round, @us);
+}
+
 # So many in a pool of sessions.  Eight backends acquire them at a time.  In the end the
 # server is stopped, and the ensemble has to survive that all its sessions end at once.
 sub measure_pool
@@ -699,7 +790,7 @@ sub measure_pool
 	pop @ports;
 	close_session($_) foreach @holders;
 
-	# Whom else it serves has noticed nothing.
+	# The ensemble's other clients have noticed nothing.
 	my $epochs = join ' ', map { psql($_, 'SELECT epoch FROM zk_status') } 0 .. $#ports;
 	$value{ensemble_survives} = $epochs eq join(' ', (1) x @ports) ? 1 : 0;
 	complain("$w->{id}: other sessions have expired: $epochs") unless $value{ensemble_survives};
@@ -767,11 +858,15 @@ sub cpu_of
 }
 
 my %how = (
+	W2back => \&measure_back,
+	W2first => \&measure_first,
+	W2multi => \&measure_multilock,
 	W7 => sub { my ($w) = @_; return $w->{crowd} ? measure_handover(@_) : measure_try(@_); },
 	W8 => \&measure_handover,
 	W9 => \&measure_tpcb,
 	W10 => sub { my ($w) = @_; return $w->{locks} ? measure_pool(@_) : measure_many(@_); },
-	W11 => \&measure_try);
+	W11 => \&measure_try,
+	W12 => sub { my ($w) = @_; return $w->{claims} ? measure_claims(@_) : measure_rate(@_); });
 
 # --- all of it ------------------------------------------------------------------
 
@@ -796,7 +891,7 @@ sub warm_up
 	return;
 }
 
-# What the figures depend on.
+# The machine and the versions on which the figures depend.
 sub record_machine
 {
 	my %version = (

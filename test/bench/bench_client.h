@@ -44,7 +44,7 @@ next_random(uint64_t *state)
 	return *state >> 33;
 }
 
-/* Read, write back plus one: with nothing to protect it but the lock. */
+/* Read, write back plus one: only the lock protects it. */
 static inline volatile int64_t *
 map_counter(const char *file)
 {

@@ -2,7 +2,7 @@
 #
 # Counts the requests to ZooKeeper of one acquisition and its release, of several kinds.
 #
-# Each step waits until all that it causes has been sent: a ticket that is owned for a while
+# Each step waits until all requests that it causes have been sent: a ticket that is owned for a while
 # is listed and watched.  So the figures do not depend on how fast the machine is.  Heartbeats
 # are not counted.  test/bench/requests calls this, and gives the file for the figures:
 # standard output is a log while PostgreSQL's modules for tests are loaded.
@@ -24,7 +24,7 @@ my $a = ZklockNode->started('a', $zk, %settings, 'zklock.linger' => 0);
 my $b = ZklockNode->started('b', $zk, %settings, 'zklock.linger' => '1h');
 my ($on_a, $on_b, @readers) = map { $_->backend } $a, $b, $a, $b;
 
-# Until both servers have sent nothing for a while: longer than after which a ticket is watched.
+# Until both servers have sent nothing for longer than the time after which a ticket is watched.
 my $requests = 0;
 sub settle
 {

@@ -1,5 +1,6 @@
 /*
- * How long it takes until a lock that one server's backend gives back is had on another.
+ * How long it takes from a release on one server until a backend of another server has
+ * the lock.
  *
  *	sql_handover MODE SECONDS PATH WAITERS CONNINFO CONNINFO
  *
@@ -150,7 +151,7 @@ crowd_mode(double seconds, PGconn **work, PGconn **watch, const char *path, int 
 	{
 		wait_until(watch[0], sql);
 
-		/* its tenure has to be over, or it hands the lock on in the house */
+		/* its tenure has to be over, or it hands the lock on among its own backends */
 		snprintf(settled, sizeof(settled), "SELECT bool_or(owned_since < now() - interval '150 ms')"
 				 " FROM zk_locks WHERE path = '%s'", path);
 		wait_until(watch[0], settled);

@@ -2,7 +2,7 @@
  * session.c: one ZooKeeper session that plays the worker of a server.
  *
  * What it sends is what a worker sends, and the pure code of zklock decides when.  The rest
- * repeats in short what src/zookeeper/session.c and src/worker/heartbeat.c do with a session
+ * repeats in short what src/zookeeper/sessionhandle.c and src/worker/heartbeat.c do with a session
  * in a worker.
  */
 #include "session.h"
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "protocol/attempts.h"
+#include "protocol/backoff.h"
 #include "protocol/recipe.h"
 
 Count		count;
@@ -29,14 +29,14 @@ static void on_children(int rc, const struct String_vector *names, const void *d
 static void hold(Session *s);
 static void delete_ticket(Session *s);
 
-/* No answer will come: whether ZooKeeper did it is not known. */
+/* No answer will come: it is not known whether ZooKeeper did the request. */
 bool
 is_unanswered(int rc)
 {
 	return rc == ZCONNECTIONLOSS || rc == ZOPERATIONTIMEOUT || rc == ZSESSIONEXPIRED || rc == ZCLOSING;
 }
 
-/* What ZooKeeper answers is never an error. */
+/* An answer of ZooKeeper is never an error here. */
 void
 check(int rc, const char *what)
 {
@@ -64,7 +64,7 @@ earlier(int64_t a, int64_t b)
 
 /* --- when to send what --- */
 
-/* The requests are those of the worker: see src/zookeeper/session.c. */
+/* The requests are those of the worker: see src/zookeeper/sessionhandle.c. */
 static int
 request_sign(Session *s, ZklSign sign)
 {
@@ -160,7 +160,7 @@ on_proof(int rc, const void *data)
 	on_sign((Session *) data, rc);
 }
 
-/* --- what is seen of it --- */
+/* --- how the session is seen --- */
 
 static void
 note_ahead(Session *s, int64_t now)
@@ -223,7 +223,7 @@ on_session(zhandle_t *zk, int type, int state, const char *path, void *context)
 	}
 }
 
-/* --- the connection, as zookeeper/session.c has it --- */
+/* --- the connection, as zookeeper/sessionhandle.c has it --- */
 
 void
 session_open(Session *s, int number, bool is_load)
@@ -261,7 +261,7 @@ static int64_t
 check_connecting(Session *s, int64_t now)
 {
 	int			state = zoo_state(s->zk);
-	int64_t		limit = MS(zkl_attempts_limit_ms(nservers, timeout_ms));
+	int64_t		limit = MS(zkl_backoff_limit_ms(nservers, timeout_ms));
 
 	if (s->fd < 0 || (state != ZOO_CONNECTING_STATE && state != ZOO_ASSOCIATING_STATE))
 		s->connecting_since = 0;
@@ -296,7 +296,7 @@ interest_of(Session *s, int64_t now)
 		s->attempted_at = now;
 	rc = zookeeper_interest(s->zk, &p.fd, &interest, &wait);
 	if (connects && (rc != ZOK || p.fd >= 0))
-		s->attempt_at = now + MS(zkl_attempts_pause_ms(++s->attempts, nservers, timeout_ms, random()));
+		s->attempt_at = now + MS(zkl_backoff_pause_ms(++s->attempts, nservers, timeout_ms, random()));
 	s->fd = p.fd = rc == ZOK ? p.fd : -1;
 	if (rc != ZOK)
 		return p;
@@ -344,8 +344,8 @@ session_serve(Session *s, struct pollfd *p)
 /* --- locks --- */
 
 /*
- * What was not answered is asked again on the next connection.  The session's directory tells
- * then whether the create of its ticket was done.
+ * A request without an answer is repeated on the next connection.  The list of the session's
+ * directory then tells whether the create of its ticket was done.
  */
 static void
 ask_again(Session *s)

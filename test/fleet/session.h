@@ -24,7 +24,7 @@ typedef struct Session
 	bool		is_load;		/* see load.c: sends no proofs, holds no lock */
 	int			in_flight;		/* ... but so many writes at a time */
 
-	/* the connection, as src/zookeeper/session.c has it */
+	/* the connection, as src/zookeeper/sessionhandle.c has it */
 	int			fd;
 	bool		connected;
 	int			attempts;		/* since an answer */

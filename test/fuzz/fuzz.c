@@ -85,7 +85,7 @@ fuzz_name(char *name)
 		HOLDS(strlen(name) >= 10);
 }
 
-/* The children of a lock's directory: each is asked who has the lock. */
+/* The children of a lock's directory: is each of them the holder? */
 static void
 fuzz_mutex(char *text)
 {
@@ -171,6 +171,24 @@ fuzz_queue(char *text)
 	HOLDS(sum == n * (n - 1) / 2);
 }
 
+/* Nothing that a terminal obeys is left, and what is shown is shown as it is. */
+static void
+fuzz_shown(const char *text)
+{
+	char	   *shown = malloc(4 * strlen(text) + 1);
+	char	   *again;
+
+	zkl_field_text_show(text, shown);
+	HOLDS(strlen(shown) >= strlen(text));
+	for (const char *at = shown; *at; at++)
+		HOLDS((unsigned char) *at >= ' ' && *at != 0x7f);
+	again = malloc(4 * strlen(shown) + 1);
+	zkl_field_text_show(shown, again);
+	HOLDS(strcmp(shown, again) == 0);
+	free(shown);
+	free(again);
+}
+
 /* The text of a znode. */
 static void
 fuzz_ticket_text(char *text)
@@ -182,6 +200,7 @@ fuzz_ticket_text(char *text)
 		HOLDS(strlen(value) + strlen("server=") <= strlen(text));
 	(void) zkl_field_text_get(text, "pid", value);
 	free(value);
+	fuzz_shown(text);
 	HOLDS(!zkl_recipe_has_mark(text, length, ZKL_IN_USE) ||
 		  strstr(text, ZKL_IN_USE) != NULL);
 	(void) zkl_recipe_is_revoked(text, length);
@@ -224,7 +243,10 @@ fuzz_hosts(char *text)
 		return;
 	HOLDS(n > 0);
 	for (int i = 0; i < n; i++)
+	{
 		HOLDS(zkl_hosts_server(text, i, name, port));
+		HOLDS(name[0] != '\0' && atoi(port) > 0 && atoi(port) <= 65535);
+	}
 	zkl_hosts_prefix(text, "/zklock", prefix);
 }
 
@@ -289,7 +311,7 @@ fuzz_waits(char *text)
 		nwaits += set[i].nrecords;
 		zkl_wait_graph_add(&graph, i + 1, i == 0, &set[i]);
 
-		/* What is written again says the same, if all of it has room. */
+		/* A record that is written again says the same, if all of it has room. */
 		HOLDS(zkl_wait_record_parse(written,
 									zkl_wait_record_format(&set[i], written,
 														   sizeof(written)),
@@ -345,7 +367,7 @@ fuzz_path_list(char *text)
 		HOLDS(allowed == zkl_pathlist_allows(list, text));
 }
 
-/* The only one whose text may contain nulls. */
+/* The only parser whose text may contain nulls. */
 static void
 fuzz_credentials(const char *text, size_t size)
 {

@@ -16,6 +16,7 @@
  *	semmutex		InterProcessSemaphoreMutex
  *	read, write		InterProcessReadWriteLock; both of one actor and path are one lock
  *	semaphore=N		InterProcessSemaphoreV2 of N leases
+ *	semaphore=limit	InterProcessSemaphoreV2 with the SharedCount in PATH/limit
  *	selector		LeaderSelector: acquired when it leads
  *	latch			LeaderLatch: the same
  *	rw=N			for "hammer": read in N of 100 rounds, else write
@@ -54,6 +55,7 @@ import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.framework.recipes.locks.Revoker;
+import org.apache.curator.framework.recipes.shared.SharedCount;
 import org.apache.curator.retry.BoundedExponentialBackoffRetry;
 import org.apache.zookeeper.ZooDefs;
 import org.apache.zookeeper.data.ACL;
@@ -98,7 +100,7 @@ public class CuratorPeer
 		System.out.flush();
 	}
 
-	// What can be asked of an actor that is busy is done here, the rest by its thread.
+	// Operations that do not wait for a busy actor are done here, the rest by its thread.
 	static void dispatch(Request request)
 	{
 		try
@@ -188,7 +190,7 @@ public class CuratorPeer
 			return i < args.length ? args[i] : otherwise;
 		}
 
-		// No test waits for the answer to what an actor asked itself.
+		// No test waits for the answer to an actor's request to itself.
 		void answer(String value)
 		{
 			if (!id.equals("*"))
@@ -214,6 +216,7 @@ public class CuratorPeer
 		final Map<String, InterProcessReadWriteLock> rwLocks = new HashMap<>();
 		final Map<String, InterProcessSemaphoreV2> semaphores = new HashMap<>();
 		final Map<String, Deque<Lease>> leases = new HashMap<>();
+		final Map<String, SharedCount> counts = new HashMap<>();
 
 		Actor(String name, CuratorFramework client)
 		{
@@ -261,6 +264,12 @@ public class CuratorPeer
 					yield "t";
 				}
 				case "held" -> bool(isHeld(r.arg(0), r.arg(1)));
+				case "count" -> Integer.toString(count(r.arg(0)).getCount());
+				case "set-count" ->
+				{
+					count(r.arg(0)).setCount(Integer.parseInt(r.arg(1)));
+					yield "t";
+				}
 				case "nodes" -> String.join(" ", nodes(r.arg(0), r.arg(1)));
 				case "revocable" ->
 				{
@@ -322,9 +331,27 @@ public class CuratorPeer
 
 		InterProcessSemaphoreV2 semaphore(String kind, String path)
 		{
-			int max = Integer.parseInt(kind.substring("semaphore=".length()));
+			String max = kind.substring("semaphore=".length());
 			return semaphores.computeIfAbsent(kind + " " + path,
-					key -> new InterProcessSemaphoreV2(client, path, max));
+					key -> max.equals("limit") ? new InterProcessSemaphoreV2(client, path, count(path))
+							: new InterProcessSemaphoreV2(client, path, Integer.parseInt(max)));
+		}
+
+		// The limit of a semaphore, as Curator keeps it.
+		SharedCount count(String path)
+		{
+			return counts.computeIfAbsent(path, key -> {
+				try
+				{
+					var count = new SharedCount(client, path + "/limit", 0);
+					count.start();
+					return count;
+				}
+				catch (Exception e)
+				{
+					throw new IllegalStateException(e);
+				}
+			});
 		}
 
 		Deque<Lease> leases(String path)

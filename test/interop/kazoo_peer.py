@@ -209,7 +209,7 @@ class Peer:
         return "t"
 
     def dispatch(self, request):
-        """What can be asked of an actor that is busy is done here, the rest by its
+        """Operations that do not wait for a busy actor are done here, the rest by its
         thread."""
         if request.op == "session":
             request.answer(hex(self.client(request.client).client_id[0]))

@@ -2,12 +2,12 @@
  * job.pml: a job that runs once a tick, for spin.
  *
  * SERVERS servers call for a run, CALLS times each, of one of TICKS ticks.  ZooKeeper has
- * the record, and knows who has the lock.  The lock itself is as zklock.pml proves it: one
- * server has it, and the commit guard refuses who does not have it any more.  Each run
- * commits or is rolled back.
+ * the record, and knows which server has the lock.  zklock.pml proves the lock itself: one
+ * server has it, and the commit guard refuses a server that does not have it any more.
+ * Each run commits or is rolled back.
  *
  * A write, and the delete of the ticket behind it, are sent, executed and answered in steps
- * of their own.  With the connection, what is on its way gets lost, or the caller is
+ * of their own.  Requests on their way get lost with the connection, or the caller is
  * cancelled (LOSSES); a server's session may expire (EXPIRIES); a server may crash
  * (CRASHES); a user may remove the record (FORGETS), unless a run is under way.
  *
@@ -15,8 +15,8 @@
  *	ONCE	without RETRY: each tick is run at most once
  *	TWICE	with RETRY: a tick commits at most once, unless the server of the first
  *			crashes, or loses its session, before the record says "done"
- *	LEAST	with RETRY: who is refused because of the same tick is so because it was committed
- *	QUIET	when nothing moves any more, nobody has the lock, and no record says "started",
+ *	LEAST	with RETRY: a call is refused because of the same tick only if that was committed
+ *	QUIET	when nothing moves any more, no server has the lock, and no record says "started",
  *			unless its server has crashed
  *
  * Defects, each of which spin must find: NO_CONDITION, NO_LOCK, TRUE_TOO_EARLY, NO_ID,
@@ -53,7 +53,7 @@
 #define DONE		2
 #define FAILED		3
 
-/* What a request is: none, to be sent, on its way, executed and its answer on its way */
+/* The state of a request: none, to be sent, on its way, executed and its answer on its way */
 #define NONE		0
 #define DUE			1
 #define SENT		2
@@ -144,7 +144,7 @@ inline copy(to, from) {
 
 inline clear(r) { r.czxid = 0; r.version = 0; r.tick = 0; r.state = 0; r.id = 0 }
 
-/* Whatever happened, the caller has an answer.  What it remembers does not count any more. */
+/* The caller has an answer.  Its memory of the call does not count any more. */
 inline become_idle(n) {
 	s[n].what = IDLE; s[n].tick = 0; s[n].id = 0;
 	s[n].start = NONE; s[n].outcome = 0; s[n].czxid = 0; s[n].version = 0;
@@ -318,7 +318,7 @@ inline answer_start(n) {
 	fi
 }
 
-/* xact.c: guard_commit, then zkl_holds_end_xact */
+/* xact.c: guard_commit, then zkl_hold_counts_end_xact */
 inline commit(n) {
 	finish(n, DONE, 0);
 	if
@@ -364,7 +364,7 @@ inline execute_end(n) {
 	s[n].end = ANSWERED
 }
 
-/* What is on its way is lost.  The worker sends it again, in the same order. */
+/* The requests on their way are lost.  The worker sends them again, in the same order. */
 inline lose(n) {
 	if
 	:: s[n].start > DUE -> s[n].start = DUE; s[n].outcome = 0

@@ -2,8 +2,8 @@
  * safe.pml: until when a session may be believed, for spin.
  *
  * A worker, the follower that it is connected to, and the leader.  Messages keep
- * their order, but may take any time: so each way may stall, also the one from the
- * leader to the follower alone, and the follower may be cut off at any moment.  The
+ * their order, but may take any time: so each connection may stall, even in one direction
+ * only, and the follower may be cut off at any moment.  The
  * leader pings each half tick, unless it stands still, which it may do PAUSES times.
  * When it wakes, it sends the ping that is due in the same step of the clock, but may
  * do other things before.
@@ -59,7 +59,7 @@
 
 mtype = { CONNECT, WRITE, SYNC, READ, REVALIDATE, REQUEST, REQUEST_SYNC, PONG, PING, VALID, COMMIT, REPLY_SYNC };
 
-/* What is on its way: the moment at which the worker began it, and what was provable then. */
+/* A message on its way: the moment at which the worker began it, and what was provable then. */
 chan to_follower = [1] of { mtype, byte, byte };
 chan to_worker = [1] of { mtype, byte, byte };
 chan to_leader = [2] of { mtype, byte, byte };
@@ -127,7 +127,7 @@ inline sign(sent) {
 #define WAS_TOLD(k, sent) (REACHED[k] + AGO < sent)
 #endif
 
-/* What the follower has told of when the proof was sent. */
+/* What the follower has told the leader by the time at which the proof was sent. */
 inline collect(sent) {
 	i = 0;
 	do
@@ -283,7 +283,7 @@ end:
 	/* Not again before it has sent the ping that was due when it woke up. */
 	:: atomic { !stands_still && pauses > 0 && now <= ping_at -> pauses--; stands_still = 1 }
 	:: stands_still = 0
-	/* The others have a new leader, which begins to count. */
+	/* The other servers have a new leader, which begins to count. */
 	:: atomic { !deposed && elections > 0 -> elections--; deposed = 1; touched = now }
 	od
 }

@@ -3,10 +3,10 @@
  *
  * Server 0 has the ticket when all begins, and its backends take the lock and
  * release it.  The other servers try once each, and the one that gets the lock then has
- * the ticket in the same way.  What fails is not here, but in zklock.pml and in
+ * the ticket in the same way.  Failures are not here, but in zklock.pml and in
  * test/unit/test_ticket_walk.c; doc/model.md says more.
  *
- * A request is executed in one step, and its reply looked at in a later one.
+ * A request is executed in one step, and its reply is handled in a later one.
  *
  * Properties:
  *	HELD	a try that ends in vain saw a znode before its own that was there for
@@ -167,7 +167,7 @@ inline become_contended(s, answer) {
 	look()
 }
 
-/* Has the ticket, until it is given up. */
+/* Server s has the ticket, until it gives the ticket up. */
 inline have_ticket(s, before, behind, answer) {
 endhave:
 	do

@@ -3,16 +3,16 @@
  *
  * Each of two servers has a backend that holds a lock, and another that waits for the
  * lock of the other server.  The holder is stuck as long as it waits for the other one
- * of its server, say for a row; this local wait may end and begin again.  All that the
- * backends do may happen at any moment: waits begin and time out, holders get stuck and
+ * of its server, say for a row; this local wait may end and begin again.  The backends
+ * may act at any moment: waits begin and time out, holders get stuck and
  * get free, release, and acquire again.  A worker may stand still between any two steps.
  * doc/model.md says more.
  *
- * What is one number here is one in src/protocol/waitrecord.h: the wait (its claim and
+ * One number here stands for one in src/protocol/waitrecord.h: the wait (its claim and
  * czxid), the claim that is held, and "stuck".
  *
  * Properties:
- *	EXISTED	there was a moment at which all that the victim's server relies on was there
+ *	EXISTED	there was a moment at which everything existed that the victim's server relies on
  *	ONE		a deadlock has one victim
  *	BROKEN	(LTL, weak fairness) no deadlock stays
  *
@@ -28,7 +28,7 @@
 #define NEXT(m)		(1 - m)
 #define STATES		16			/* of one server, one after the other */
 
-/* what a server's shared memory says */
+/* a server's shared memory */
 byte wait[N];					/* its number; 0: none */
 byte claim[N];					/* the holder's; 0: none */
 byte stuck[N];					/* since which of its local waits; 0: it is not */
@@ -36,7 +36,7 @@ byte changes;
 byte zxid;						/* numbers the waits */
 byte claims[N], locals[N];
 
-/* what its znode says */
+/* the data of its znode */
 typedef Record {
 	byte wait;
 	byte claim;
@@ -48,7 +48,7 @@ typedef Record {
 Record record[N];
 byte nonces;
 
-/* what nobody knows */
+/* ghosts, which no server knows */
 byte ghost[N];					/* changes with wait, claim and stuck */
 bit existed[STATES * STATES];	/* this deadlock, by both ghosts */
 bit broken[STATES * STATES];	/* ... has had its victim */

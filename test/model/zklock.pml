@@ -1,14 +1,14 @@
 /*
  * zklock.pml: the two-tier protocol, for spin.
  *
- * One lock, a mutex, and all that deals with it: SERVERS PostgreSQL servers with
+ * One lock, a mutex, and everything that handles it: SERVERS PostgreSQL servers with
  * a worker and BACKENDS backends each, and ZooKeeper.  Each backend acquires the
  * lock, or gives up; writes; commits under the guard, or rolls back; and releases.
- * At most FAULTS times, something goes wrong.  What is left out is in doc/model.md.
+ * At most FAULTS times, something goes wrong.  doc/model.md lists what is left out.
  *
- * A step of the model (an "atomic" or "d_step") is what C does under the partition's
- * lock, or between two such moments in the worker.  The file and function in src/
- * that a step stands for is named with it.
+ * A step of the model (an "atomic" or "d_step") is what the C code does under the partition's
+ * lock, or between two such moments in the worker.  Each step names the file and the
+ * function in src/ for which it stands.
  *
  * Properties:
  *	EXCLUSION	no two transactions that pass the guard overlap, from the grant to
@@ -208,7 +208,7 @@ inline become(k, state, request) {
 	s[k].due = request
 }
 
-/* entry.c: zkl_entry_become_none.  What has no meaning now is 0: fewer states. */
+/* entry.c: zkl_entry_become_none.  A value without a meaning now is 0: fewer states. */
 inline forget(k) {
 	s[k].entry = E_NONE;
 	s[k].attempt = 1;
@@ -233,7 +233,7 @@ inline forget(k) {
 #define WANT_TICKET(k)	become(k, T_CREATING, CREATE)
 #endif
 
-/* ticketint.h: gone; entrystate.c: zkl_entry_state_set_gone, want_again; ticket.c: on_want */
+/* ticket.c: gone, on_want; entrystate.c: zkl_entry_state_set_gone, want_again */
 inline gone(k) {
 	become(k, T_NONE, NOTHING);
 	s[k].name = 0;
@@ -250,7 +250,7 @@ inline gone(k) {
 	fi
 }
 
-/* ticketint.h: lose; entrystate.c: zkl_entry_state_set_lost, new_generation */
+/* ticket.c: lose; entrystate.c: zkl_entry_state_set_lost, new_generation */
 inline lose(k) {
 	become(k, T_NONE, NOTHING);
 	s[k].name = 0;
@@ -262,14 +262,14 @@ inline lose(k) {
 	END_CLAIMS
 }
 
-inline create_anew(k) {			/* ticketint.h: create_anew */
+inline create_anew(k) {			/* ticket.c: create_anew */
 	if
 	:: s[k].unwanted -> gone(k)
 	:: else -> s[k].name = 0; become(k, T_CREATING, CREATE)
 	fi
 }
 
-/* A create whose outcome is not known: ticketreply.c, UNSURE; ticket.c, on_restarted */
+/* A create whose outcome is not known: ticket.c, UNSURE, look_again */
 inline look_for_create(k) {
 #ifdef NO_SEARCH
 	create_anew(k)
@@ -296,7 +296,7 @@ inline on_unwant(k) {			/* ticket.c: on_unwant */
 	fi
 }
 
-/* ticketreply.c: take_place; entrystate.c: zkl_entry_state_set_owned */
+/* ticket.c: take_place; entrystate.c: zkl_entry_state_set_owned */
 inline become_owned(k, is_contended) {
 	s[k].ticket = T_OWNED;
 	s[k].due = NOTHING;
@@ -319,7 +319,7 @@ inline become_owned(k, is_contended) {
 	fi
 }
 
-/* ticketint.h: take_over */
+/* ticket.c: take_over */
 inline take_over(k) {
 	become_owned(k, s[k].contended);
 	if
@@ -340,7 +340,7 @@ inline become_queued(k) {
 	fi
 }
 
-/* ticketreply.c: on_place_reply */
+/* ticket.c: on_place_reply */
 inline on_place(k) {
 	if
 	:: s[k].unwanted -> delete_it(k)
@@ -350,7 +350,7 @@ inline on_place(k) {
 	fi
 }
 
-/* ticketowned.c: on_check_reply; entrystate.c: zkl_entry_state_set_contended */
+/* ticket.c: on_check_reply; entrystate.c: zkl_entry_state_set_contended */
 inline on_check(k) {
 	s[k].ticket = T_OWNED;
 	if
@@ -372,7 +372,7 @@ inline on_check(k) {
 	fi
 }
 
-/* ticketreply.c: on_find_reply, on_inspect_reply */
+/* ticket.c: on_find_reply, on_inspect_reply */
 inline on_find(k) {
 	if
 	:: x == 0 -> create_anew(k)
@@ -385,7 +385,7 @@ inline on_find(k) {
 	fi
 }
 
-/* ticketreply.c: on_found_reply */
+/* ticket.c: on_inspect_reply */
 inline on_found(k) {
 	s[k].name = x;
 	if
@@ -399,7 +399,7 @@ inline on_found(k) {
 	fi
 }
 
-/* tickets.c: zkl_tickets_handle; ticket.c, ticketreply.c: zkl_ticket_on_reply */
+/* tickets.c: zkl_tickets_handle; ticket.c: on_reply */
 inline on_reply(k, what) {
 	if
 	:: what == CREATE && s[k].ticket == T_CREATING ->
@@ -437,7 +437,7 @@ inline on_reply(k, what) {
 	fi
 }
 
-/* The replies to what is under way are UNKNOWN: ticket.c: zkl_ticket_look_again */
+/* The replies to what is under way are UNKNOWN: ticket.c: look_again */
 inline on_unknown(k) {
 	if
 	:: (s[k].ticket == T_CREATING || s[k].ticket == T_FOUNDING) &&
@@ -467,7 +467,7 @@ inline on_reconnected(k) {		/* ticket.c: on_reconnected */
 #endif
 }
 
-inline on_restarted(k) {		/* ticket.c: zkl_ticket_look_again */
+inline on_restarted(k) {		/* ticket.c: look_again */
 	s[k].next = 0;
 	if
 	:: s[k].ticket == T_CREATING || s[k].ticket == T_FOUNDING ||
@@ -678,7 +678,7 @@ inline send(k) {
 }
 
 /*
- * The barrier: what the old connection has not executed by now never will be.
+ * The barrier: a request that the old connection has not executed by now never will be.
  * session.h: zkl_session_heartbeat; keeper.c: on_connected, publish_session
  */
 inline connect(k) {
@@ -743,7 +743,7 @@ end:
 			before = 0; x = 0; y = 0; behind = 0
 		}
 
-	/* tickets.c: zkl_tickets_take_work; entrywork.c: zkl_entry_work_look */
+	/* tickets.c: zkl_tickets_take_work; entryqueue.c: zkl_entry_queue_look */
 	:: d_step {
 			RUNS(k) && s[k].in_work ->
 			s[k].in_work = 0;
@@ -760,7 +760,7 @@ end:
 			send(k)
 		}
 
-	/* entrywork.c: zkl_entry_work_timer_fired, when it has lingered long enough */
+	/* entryqueue.c: zkl_entry_queue_timer_fired, when it has lingered long enough */
 	:: d_step {
 			RUNS(k) && s[k].entry == E_OWNED && IDLE(k) ->
 			s[k].entry = E_RELEASING;
@@ -849,7 +849,7 @@ inline ask_for_ticket(me, k) {
 	fi
 }
 
-/* sharedclaim.c: detach; entry.c: zkl_entry_settle, zkl_entry_settle_idle */
+/* claim.c: detach; entry.c: zkl_entry_settle, zkl_entry_settle_idle */
 inline end_claim(me, k) {
 	b[me].needs = 0;
 	b[me].latch = 0;
@@ -923,7 +923,7 @@ proctype backend(byte me) {
 	byte k = SERVER(me);
 	bit patient = 1;
 
-	atomic {	/* sharedclaim.c: zkl_shared_claim_begin */
+	atomic {	/* claim.c: zkl_claim_begin */
 		b[me].claim = C_WAITING;
 		b[me].generation = s[k].generation;
 
@@ -935,7 +935,7 @@ proctype backend(byte me) {
 	}
 
 	do
-	/* acquire.c: zkl_acquire_locally; sharedclaim.c: zkl_shared_claim_generation */
+	/* acquire.c: zkl_acquire_locally; claim.c: zkl_claim_generation */
 	:: d_step {
 			b[me].claim == C_WAITING && b[me].locked == 0 &&
 			b[me].generation == s[k].generation && LOCK_IS_FREE(me) ->
@@ -955,11 +955,11 @@ proctype backend(byte me) {
 
 	/*
 	 * It holds the lock, or has lost it; has written, commits, and releases the lock.
-	 * claims.c: zkl_claims_end; sharedclaim.c: zkl_shared_claim_end
+	 * localclaim.c: zkl_local_claim_end; claim.c: zkl_claim_end
 	 */
 	:: atomic { b[me].claim >= C_HELD -> guard(me, k); end_claim(me, k); patient = 1; break }
 
-	/* It is cancelled, while waiting for whatever. */
+	/* It is cancelled in any of its waits. */
 	:: atomic { b[me].claim == C_WAITING && !patient -> end_claim(me, k); patient = 1; break }
 	od;
 }
@@ -977,7 +977,7 @@ end:
 			on_unknown(k)
 		}
 
-	/* Or just after a reply has come: what that asks for is not sent yet. */
+	/* Or just after a reply has come: the request that follows from it is not sent yet. */
 	:: d_step {
 			faults > 0 && RUNS(k) && s[k].connected && nempty(rep[k]) ->
 			faults--;
@@ -990,8 +990,8 @@ end:
 
 	/*
 	 * The worker ends, by an error or because it was told to, and another one
-	 * starts.  (How long that takes makes no difference: it has still to connect.)
-	 * tickets.c: zkl_tickets_start; entrywork.c: zkl_entry_work_adopt
+	 * starts.  (How long that takes makes no difference: the next worker still has to connect.)
+	 * tickets.c: zkl_tickets_start; entryqueue.c: zkl_entry_queue_adopt
 	 */
 	:: d_step {
 			faults > 0 ->
@@ -1012,7 +1012,7 @@ end:
 			if :: s[k].beat -> s[k].stale = 1 :: else fi
 		}
 
-	/* Only then ZooKeeper may end the session, whatever the worker knows. */
+	/* Only then may ZooKeeper end the session, whatever the worker knows. */
 	:: d_step {
 			s[k].alive && !s[k].fresh ->
 			s[k].alive = 0;

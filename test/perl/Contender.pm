@@ -30,8 +30,8 @@ use warnings;
 
 =item Contender->zklock($backend, $node, acquire => sub { ... }, release => sub { ... })
 
-A backend, with the SQL that acquires and releases: functions of a path and, for
-C<acquire>, of a timeout in ms or undef.  Without them it is the mutex.
+A backend, with the SQL that acquires and releases: functions of a path and, for C<acquire>, of
+a timeout in ms or undef.  Without them, the SQL is that of the mutex.
 
 =item Contender->foreign($actor, $kind, $quantity)
 
@@ -68,8 +68,7 @@ sub foreign
 
 =item $c->acquire($path, $ms), $c->try($path), $c->release($path)
 
-Wait for the answer, C<t> or C<f>; die if it is an error.  Without C<$ms> it waits for
-the lock without a limit.
+Wait for the answer, C<t> or C<f>; die if it is an error.  Without C<$ms> there is no limit.
 
 =item $c->send_acquire($path, $ms), $c->is_done, $c->answer, $c->result
 
@@ -77,23 +76,23 @@ As those of L<ZklockBackend>.
 
 =item $c->party, $c->node
 
-Backend or actor; the server, or undef if it is not zklock.
+The backend or actor; the server, or undef if the contender is not zklock.
 
 =item $c->queue($zk, $path, $for_whom)
 
-C<send_acquire>, and wait until its znode is there and its ZooKeeper session watches the
-one before it, which is how every client waits: from then on, not having the lock means
-that it is not given to it.  No other client may come meanwhile, but others may go.
+C<send_acquire>, and wait until the contender's znode is there and its ZooKeeper session watches
+the znode before, which is how every client waits.  From then on, a contender without the lock
+has not been given it.  No other client may come meanwhile, but others may go.
 
-With a pattern C<$for_whom>, it watches any that matches of those before it.
+With a pattern C<$for_whom>, the session may watch any earlier znode that matches.
 
 =item $c->queue_in($zk, $directory, $path, $for_whom)
 
-The same, where the queue is in another directory than the path of the lock says.
+The same, for a queue in another directory than the path of the lock says.
 
 =item $c->wait_until_watching($zk, $znode)
 
-The same for another znode than the one before it.
+The same for another znode than the one before.
 
 =item Contender::queue_of($zk, $path)
 
@@ -151,7 +150,7 @@ sub _is_watching
 	return $zk->cmd('wchc') =~ /^\Q$session\E\n(?:\t.*\n)*\t\Q$znode\E$/m;
 }
 
-# What has no number goes first.
+# A znode without a number goes first.
 sub queue_of
 {
 	my ($zk, $path) = @_;

@@ -29,31 +29,31 @@ blanks:
 												queue again
 
 TIME is in microseconds of one clock.  MODE is C<lock>, C<write>, C<read>, C<lease>, or C<row>
-for what only one server knows, such as a row.  A client has at most one C<want> without an
-answer.
+for a resource that only one server knows, such as a row.  A client has at most one C<want>
+without an answer.
 
 =head1 WHAT IS A DEADLOCK
 
 While a client waits for an answer, it holds all that it was granted before, and releases
-nothing.  So the history knows with certainty who holds what, whenever somebody waits.  It
-does not know the order of a queue, if two clients came at nearly the same time, and not
-whether a client that waits for an answer has got its lock already.  Therefore there are two graphs:
-one with all that I<may> have been, and one with what I<must> have been.  A 40P01 is right if
-there may have been a circle through its client.  A deadlock that must have been is to be broken
-in time.
+nothing.  So whenever a client waits, the history knows with certainty which clients hold which
+locks.  It does not know the order of a queue if two clients came at nearly the same time, nor
+whether a client that waits for an answer has got its lock already.  Therefore there are two
+graphs: one of all waits that I<may> have been, and one of those that I<must> have been.  A
+40P01 is right if there may have been a circle through its client.  A deadlock that must have
+been has to be broken in time.
 
-In a queue, of two clients the one whose C<want> came earlier is before the other, give or take
-C<race>.  There is one way in which a later one of another server comes first: the earlier one
-waits for a ticket that other clients of its server use, and when that server's turn is over, it
-queues again.  So C<turn> counts only if there were such clients, or if the server stood still.  And
-what comes afterwards tells about the order, too: a client that is granted the lock while
-a client of another server still waits did not wait behind that one.
+Of two clients in a queue, the one whose C<want> came earlier is before the other, give or take
+C<race>.  There is one way in which a later client of another server comes first: the earlier
+one waits for a ticket that other clients of its server use, and when that server's turn is
+over, it queues again.  So C<turn> counts only if there were such clients, or if the server
+stood still.  Later events tell about the order, too: a client that is granted the lock while a
+client of another server still waits did not wait behind that one.
 
-A client is stuck if what it waits for is held by clients that are stuck.  Of those that wait for
-the same lock, only holders count, because the others wait for the same holders.  A reader is
-stuck behind a reader too, if a writer waits between them.  Of leases, as many must be in stuck
-hands that not enough are left.  The first of those that wait for leases keeps the others
-waiting.
+A client is stuck if the lock that it waits for is held by clients that are stuck.  Of several
+clients that wait for the same lock, only the holders matter to each other's waits, because all
+of them wait for the same holders.  A reader is also stuck behind a reader if a writer waits
+between them.  A waiter for leases is stuck if stuck clients hold so many of them that not
+enough are left.  The first waiter for leases keeps the others waiting.
 
 =cut
 
@@ -74,12 +74,12 @@ What is wrong, as a list of messages, each beginning with the name of its rule: 
 C<false> (a 40P01 without a deadlock), C<twice> (a deadlock with two victims), C<detail> (a process
 is named that was not in the circle), C<slow>, C<stays>.
 
-A C<detail> is judged only where C<held_by> is given.  PostgreSQL's own 40P01 may name a process
-that only queues before another one, so it should come without.
+A C<detail> is judged only if C<held_by> is given.  PostgreSQL's own 40P01 may name a process
+that only queues before another one, so it should come without C<held_by>.
 
 =item $history->figures
 
-What was counted, as a hash.
+The counts, as a hash.
 
 =back
 
@@ -93,7 +93,7 @@ sub new
 	my ($class, @lines) = @_;
 	my $self = bless {
 		problems => [], bound => 10_000_000, race => 100_000, turn => undef,
-		uses => {},				# server => path => those who want or hold it, and did of late
+		uses => {},				# server => path => the clients that want or hold it, or did of late
 		stops => {},			# server => when it stood still
 		held => {},				# path => client => what it was granted
 		waits => {},			# client => its request without an answer
@@ -154,7 +154,7 @@ sub _note_answers
 	return;
 }
 
-# --- what happens ---
+# --- events ---
 
 sub _on_config
 {
@@ -329,8 +329,8 @@ sub _has_circle_without
 
 # --- the graph ---
 
-# Those in whose way the request may stand, or must.  Clients that hold something and do not wait can
-# go on, so only requests matter.
+# The requests that this request may hold up, or must.  Clients that hold something and do not wait
+# can go on, so only requests matter.
 sub _blockers
 {
 	my ($self, $want, $may) = @_;
@@ -348,7 +348,7 @@ sub _blockers
 
 sub _turn { my ($self) = @_; return $self->{turn} // $self->{race}; }
 
-# Did it come before, to the same queue?
+# Did the request come earlier, to the same queue?
 sub _is_before
 {
 	my ($self, $one, $other, $may) = @_;
@@ -360,15 +360,15 @@ sub _is_before
 	return $one->{t} < $other->{t} + $self->_turn && $self->_may_queue_again($other, $one->{t});
 }
 
-# Is it granted the lock while the other one still waits?
+# Is the request granted the lock while the other one still waits?
 sub _goes_first
 {
 	my ($self, $want, $other) = @_;
 	return ($want->{outcome} // '') eq 'granted' && (!defined $other->{answered} || $want->{answered} + $self->{race} < $other->{answered});
 }
 
-# May a request of another server at this time have got a place before it?  Its server stood
-# still, or has other clients with a ticket.
+# May a request of another server at this time have got a place before this one?  That is so if its
+# server stood still, or has other clients with a ticket.
 sub _may_queue_again
 {
 	my ($self, $want, $t) = @_;
@@ -379,7 +379,7 @@ sub _may_queue_again
 		|| (grep { $_->{from} <= $to && ($_->{to} // $to) >= $from - $self->_turn } @stops));
 }
 
-# Those before which a waiter for leases may have to wait, or must, in the queue.
+# The requests in the queue before which a waiter for leases may have to wait, or must.
 sub _queue
 {
 	my ($self, $want, $may) = @_;
@@ -394,7 +394,7 @@ sub _circle
 	my ($self, $start, $may) = @_;
 	my (%reached, %next, @todo);
 
-	# All that matters to it
+	# All requests that matter to this one
 	@todo = ($start);
 	$reached{$start} = $start;
 	while (my $want = shift @todo)
@@ -408,7 +408,7 @@ sub _circle
 		}
 	}
 
-	# Whoever can go on, goes.
+	# A client that can go on leaves the graph.
 	my $changed = 1;
 	while ($changed)
 	{
@@ -431,7 +431,7 @@ sub _is_stuck
 	my ($self, $want, $next, $stuck, $may) = @_;
 	return scalar grep { $stuck->{$_} } @$next if $want->{mode} ne 'lease';
 
-	# Only who is short of leases keeps others waiting in the queue.
+	# Only a client that is short of leases keeps others waiting in the queue.
 	return 1 if $self->_is_short($want, $stuck);
 	return grep { $stuck->{$_} && $self->_is_short($_, $stuck) } $self->_queue($want, $may);
 }
@@ -471,7 +471,7 @@ sub _note_circle
 	my ($self, $want, $since) = @_;
 	my $circle = $self->_circle($want, 0) or return;
 
-	# It may have grown out of others.
+	# The circle may have grown out of others.
 	my %new = map { $_ => 1 } @{ $circle->{members} };
 	@{ $self->{circles} } = grep { !grep { $new{$_} } @{ $_->{members} } } @{ $self->{circles} };
 	push @{ $self->{circles} }, { %$circle, since => $since };

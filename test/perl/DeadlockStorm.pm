@@ -30,7 +30,7 @@ use POSIX ();
 
 use PgWire;
 
-# Of each lock: how it is acquired, and what the history calls that.
+# For each lock: how it is acquired, and its name in the history.
 my @locks = (
 	(map { [ "/storm/m$_", "zk_xact_lock_acquire('/storm/m$_')", 'lock' ] } 0 .. 19),
 	(map { [ "/storm/r$_", "zk_xact_write_lock_acquire('/storm/r$_')", 'write' ], [ "/storm/r$_", "zk_xact_read_lock_acquire('/storm/r$_')", 'read' ] } 0 .. 3),
@@ -64,7 +64,8 @@ sub run
 				my @out;
 				eval { _client($node, \@out, $until, $opt{ordered}); 1 } or push @out, "0 * - failed $@";
 
-				# Only now: a pipe holds little, and the clients are read one after the other.
+				# The client waits for this moment: a pipe holds little, and the clients are read
+				# one after the other.
 				print {$write} map { "$_\n" } @out;
 				close $write;
 				POSIX::_exit(0);
@@ -84,7 +85,7 @@ sub run
 	my $committed = grep { / committed$/ } @lines;
 	@lines = grep { !/ committed$/ } @lines;
 
-	# The first deadlock_timeout is that after which a wait is published.  The rest is for the
+	# A wait is published after the first deadlock_timeout.  The rest of the bound is for the
 	# machine: how long it took is among the figures, and 042_deadlocks can check that.
 	unshift @lines, sprintf '%d * - config bound=%d race=%d turn=%d', 0, 4000 * $self->{deadlock_timeout} + 10_000, 1000, 5000;
 	return { lines => \@lines, committed => $committed, deadlocks => scalar grep { / deadlock/ } @lines };
@@ -120,7 +121,7 @@ sub _client
 	return;
 }
 
-# Different locks, as a path may be wanted in one mode only.
+# The locks differ, because a path may be wanted in one mode only.
 sub _choose
 {
 	my ($n, $ordered) = @_;
@@ -135,8 +136,8 @@ sub _choose
 	return map { $locks[ ref $_ ? $_->[0] : $_ ] } @order;
 }
 
-# PostgreSQL's own deadlock check may cancel a client that only stands in a queue of the circle,
-# with nothing in its hands.  The checker is for those across servers.
+# PostgreSQL's own deadlock check may cancel a client that only stands in a queue of the circle and
+# holds nothing.  The checker judges deadlocks between servers.
 sub _is_across
 {
 	my ($result) = @_;

@@ -9,9 +9,9 @@ FaultClient - works under locks of all kinds, and writes down what it is told
 	...
 	$client->wait;
 
-Each is a process of its own with a session on its server, C<$node>, and one on the server
-that has the store with the fence, C<$store>.  What it does follows from the seed; when, from
-the faults.  The file has a line for each record; L<FaultHistory> says what is in them.
+Each client is a process of its own with a session on its server, C<$node>, and one on the
+server that has the store with the fence, C<$store>.  The seed decides what the client does; the
+faults decide when.  The file has a line for each record; L<FaultHistory> explains the records.
 
 =cut
 
@@ -29,7 +29,7 @@ use FaultHistory;
 use FaultJobs;
 use PgWire;
 
-# Paths, each of one kind, and how many leases there are.
+# Paths, each of one kind, and the number of leases.
 our %paths = (
 	'/m1' => { kind => 'mutex' },
 	'/m2' => { kind => 'mutex' },
@@ -51,7 +51,8 @@ The tables that clients of this server write to.
 =item FaultClient->start($who, $node, $store, $file, seed => , until => , connection => , jobs => )
 
 C<until> is a moment of L<PgWire/now>; C<connection> is C<zklock.connection_timeout> in ms,
-which bounds what only tries; C<jobs> is how often it plays with L<FaultJobs>, from 0 to 1.
+which bounds the duration of a try; C<jobs> is how often the client plays with L<FaultJobs>,
+from 0 to 1.
 
 =item $client->wait
 
@@ -181,7 +182,8 @@ sub _acquire
 	  : $result->{error} ? 'fail' : $result->{rows}[0][0] eq 't' ? 'ok' : 'no';
 
 	# lock_timeout is for one wait: in the server, or between servers, for each lock; and
-	# connection_timeout for one question: a semaphore's first comer has two before the try.
+	# connection_timeout is for one question: the first client of a semaphore has two before the
+	# try.
 	my $bound = $wait eq 'try' ? $self->{connection} * ($lock->{n} ? 3 : 1)
 	  : $wait eq 'lock_timeout' ? $ms * 2 * ($lock->{n} ? 2 : @$paths) : $ms;
 	my @claims;
@@ -237,7 +239,8 @@ sub _release
 		  . ($first->{quantity} ? ", $first->{quantity}" : '') . ')');
 }
 
-# The end of a transaction or a savepoint.  A commit is evidence for what guards it.
+# The end of a transaction or a savepoint.  A commit proves that the claims that guard it were
+# valid.
 sub _end
 {
 	my ($self, $sql, @claims) = @_;
@@ -260,7 +263,7 @@ sub _fate
 
 sub _is_exclusive { my ($c) = @_; return $c->{kind} =~ /^(mutex|write)$/ || ($c->{n} // 0) == 1; }
 
-# Holds it for a while and looks whether it is still there.  False if there was an error.
+# Holds the claim for a while and checks whether it is still held.  False if there was an error.
 sub _hold
 {
 	my ($self, @claims) = @_;
@@ -279,7 +282,7 @@ sub _hold
 	return 1;
 }
 
-# One step of work in the store with the fence: the first only looks.
+# One step of work in the store with the fence: the first step only reads.
 sub _fenced
 {
 	my ($self, $claim) = @_;
@@ -307,7 +310,7 @@ sub _fenced
 	return;
 }
 
-# The same number plus one, whatever is there.
+# Writes the number that is there, plus one.
 sub _write
 {
 	my ($self, $pg, $table, $before, $claim, $value, $token, @guards) = @_;
@@ -351,7 +354,7 @@ sub _wait
 	return [ $how, $how eq 'try' ? 0 : 1 + int _pick(rand 50, rand 500, rand 500, rand 3000) ];
 }
 
-# Which lock, and how: what acquire() takes.
+# The lock and how to acquire it: the arguments of acquire().
 sub _choose
 {
 	my ($scope) = @_;
@@ -379,7 +382,7 @@ sub _play
 	}
 	return unless $self->{pg}->is_alive;
 
-	# Whatever went wrong.
+	# However the play went wrong.
 	$self->_sql('ROLLBACK');
 	$self->_sql('SELECT zk_lock_release_all()');
 	return;
@@ -450,7 +453,7 @@ sub _play_savepoint
 	return;
 }
 
-# Acquired twice in this or that scope: it ends with the last.
+# Acquired twice, in this or that scope: the claim ends with the last of the two.
 sub _play_reentrant
 {
 	my ($self) = @_;

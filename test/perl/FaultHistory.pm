@@ -36,16 +36,16 @@ L<JobHistory> has the records about jobs and leaderships.
 
 =head1 WHAT IS A HOLDER
 
-No client can know when exactly it lost a lock.  But some answers prove that the claim was
-valid at some moment between question and answer: the grant, C<zk_lock_is_held> being true,
-C<zk_lock_token> not failing, the commit of what it guards.  A claim that is lost never comes
-back, so it was valid from the first of these moments to the last.  Two claims that exclude each
-other are right if these moments I<can> have been such that the one was over before the
-other began.
+No client can know when exactly it lost a lock.  But some answers prove that the claim was valid
+at some moment between question and answer: the grant, C<zk_lock_is_held> being true,
+C<zk_lock_token> not failing, the commit of a transaction that the claim guards.  A lost claim
+never comes back, so it was valid from the first of these moments to the last.  Two claims that
+exclude each other are right if these moments I<can> have been such that the one was over before
+the other began.
 
-What a user does by hand, no server can foresee: while it does not know, it
-takes for held what is not.  Evidence of this time does not count, for these locks.  What is
-in a store has to be right nevertheless.
+No server can foresee what a user does by hand: until the server knows, it takes lost claims for
+held.  The evidence of this time does not count, for these locks.  The content of a store has to
+be right nevertheless.
 
 =cut
 
@@ -70,16 +70,16 @@ What is wrong, as a list of messages, each beginning with the name of its rule.
 
 =item $history->figures
 
-What was counted, as a hash.
+The counts, as a hash.
 
 =back
 
 =cut
 
-# How late the end of a wait may be seen, and by when a server knows of a foul.
+# How late the end of a wait may be seen, and by when a server knows of a user's intervention.
 our $margin = 1_000_000;
 
-# What a fault may have left behind.
+# Effects that a fault may have left behind.
 my $aftermath = 2_000_000;
 
 sub parse { my ($line) = @_; chomp $line; return { map { split /=/, $_, 2 } split / /, $line }; }
@@ -104,8 +104,8 @@ sub new
 sub _of { my ($self, $op) = @_; return @{ $self->{of}{$op} // [] }; }
 sub figures { my ($self) = @_; return %{ $self->{figures} }; }
 
-# Claims that were granted, each with its evidence: "since", by when it was granted, and
-# "until", when the last question was asked whose answer proved that it was valid.
+# Claims that were granted, each with its evidence: "since" is the time by which it was granted, and
+# "until" is the time of the last question whose answer proved that it was valid.
 sub _gather
 {
 	my ($self) = @_;
@@ -179,7 +179,7 @@ sub problems
 	  foreach sort { $a->{since} <=> $b->{since} } grep { defined $_->{since} } values %{ $self->{claims} };
 
 	my @problems;
-	push @problems, 'empty: nobody was granted anything' unless %by_path;
+	push @problems, 'empty: no lock was granted' unless %by_path;
 	foreach my $path (sort keys %by_path)
 	{
 		my @claims = @{ $by_path{$path} };
@@ -202,8 +202,8 @@ sub _excludes
 	return !($one->{kind} eq 'read' && $other->{kind} eq 'read');
 }
 
-# In order of "since".  If the last proof of the one was asked for after the grant of the
-# other was known, and the other way round, then none can have been over before the other.
+# In order of "since".  If the last proof of each claim was requested after the grant of the other
+# was known, then neither can have been over before the other.
 sub _exclusion
 {
 	my (@problems, @open);
@@ -245,7 +245,7 @@ sub _token_order
 	my @by_asking = sort { $a->{t} <=> $b->{t} } grep { _is_exclusive($_) } @claims;
 	my $greatest;
 
-	# Both are in order of time: those that were granted before this one was asked for.
+	# Both are in order of time: the claims that were granted before this one was requested.
 	foreach my $claim (@by_asking)
 	{
 		while (@claims && $claims[0]{since} < $claim->{t})
@@ -291,7 +291,7 @@ sub _lease_times
 	return @problems;
 }
 
-# A process that stood still could not see that the time was over.
+# A process that stood still could not see that the timeout had passed.
 sub _deadlines
 {
 	my ($self) = @_;
@@ -343,8 +343,8 @@ sub _survivors
 
 # --- order among servers ---
 
-# Only where nothing disturbs, and where the server that was overtaken, and the one that
-# overtook, have no other client in the queue in whose turn it might have been.
+# Only where nothing disturbs, and where neither the overtaken server nor the overtaking one has
+# another client in the queue in whose turn it might have been.
 sub _fifo
 {
 	my ($self) = @_;
@@ -380,8 +380,8 @@ sub _is_disturbed
 	return grep { $_->{t} <= $to && $_->{end} + $after >= $from } $self->_of('fault'), $self->_of('foul');
 }
 
-# Others of the same server that may have been in the queue when this one came, or that
-# came to it while the other waited.
+# Other clients of the same server that may have been in the queue when this one came, or that came
+# to it while the other waited.
 sub _has_company
 {
 	my ($asked, $claim, $slow) = @_;
@@ -392,8 +392,8 @@ sub _has_company
 
 # --- stores ---
 
-# The values that were read are 0, 1, 2, ...: no client has overwritten what it had not read.
-# Tokens do not shrink.  What was answered is there, what failed is not.
+# The values that were read are 0, 1, 2, ...: no client has overwritten a value that it had not
+# read.  Tokens do not shrink.  A confirmed write is there, a failed one is not.
 sub _store
 {
 	my ($self, $store) = @_;
@@ -432,8 +432,8 @@ sub _store
 	return @problems;
 }
 
-# The commit guard looks some time ahead.  A commit that takes longer than that may be
-# too late: the documentation says so, and that a fence is what helps.
+# The commit guard looks some time ahead.  A commit that takes longer than that may be too late: the
+# documentation says so, and that a fence helps.
 sub _is_in_the_gap
 {
 	my ($self, @writes) = @_;

@@ -9,7 +9,7 @@ FaultJobs - what clients and servers of a fault run do with jobs and a leadershi
 	FaultJobs::play($client);						# a FaultClient
 	FaultJobs::finish($client, $tick_of);			# when all is right again
 
-Writes down what it is told; L<JobHistory> says what is in the records, and judges them.
+Writes down the answers; L<JobHistory> explains the records, and judges them.
 
 =cut
 
@@ -25,9 +25,9 @@ use PgWire;
 # A path that all servers stand for.
 our $led = '/led';
 
-# Jobs: how many seconds there are between their ticks, and who knows these: a scheduler that
-# knows the time, or the clock of each server.  A job of ten years has a tick that is older
-# than any that a wrong clock makes; only its retries matter.
+# Jobs: the seconds between their ticks, and the source of the ticks: a scheduler that knows the
+# time, or the clock of each server.  A job of ten years has a tick that is older than any tick of a
+# wrong clock; only its retries matter.
 our %jobs = (
 	'/once/fast' => { every => 0.5 },
 	'/once/slow' => { every => 3, is_local => 1 },
@@ -46,7 +46,7 @@ The tables that clients of this server write to.
 
 =item FaultJobs::play($client)
 
-One run of a job, if it is allowed, or one transaction of a leader.
+One run of a job, if the record allows it, or one transaction of a leader.
 
 =item FaultJobs::finish($client, $tick_of)
 
@@ -134,7 +134,7 @@ sub _begin
 		retry => $jobs{$path}{retry} ? 1 : 0, code => $result->{error} || undef, final => $how{final});
 	return unless $outcome eq 'ok';
 
-	# It holds the lock, and has to obey all rules for that.
+	# The client holds the lock, and has to obey all rules for that.
 	$client->_record('acquire', %said, kind => 'mutex', scope => $how{scope});
 	return $client->_ask('token', $claim) ? $claim : undef;
 }
@@ -160,8 +160,8 @@ sub _incarnation
 	return $result->{error} ? undef : { is_safe => $result->{rows}[0][1] eq 't', text => "$result->{rows}[0][0] $result->{rows}[0][2]" };
 }
 
-# Wait until the record says how the run has ended.  A server that crashes, or loses its
-# session, before that may leave another word there than "done".
+# Wait until the record says how the run has ended.  A server that crashes or loses its session
+# before that may leave another word in the record than "done".
 sub _settle
 {
 	my ($client, $claim, $before) = @_;

@@ -14,8 +14,8 @@ FaultNet - a network between servers that can be cut, held up and slowed down
 	$net->set('a', '1', 'cut');			# connections end, and there are no new ones
 	$net->set('a', '1', 'open');
 
-All links are proxies in one process.  What is held up is sent when the way is open again,
-as TCP would do it; a connection that ends meanwhile takes it along.
+All links are proxies in one process.  A link sends packets that were held up when it is open
+again, as TCP would do it; if the connection ends meanwhile, they are lost.
 
 =cut
 
@@ -40,28 +40,33 @@ use Time::HiRes qw(CLOCK_MONOTONIC clock_gettime);
 
 =item $net->link($from, $to, $target, sub { ... })
 
-Listen for what C<$from> wants to send to C<$to>, which is at C<$target>, and return the
-address.  Before C<run>.  The function may change the first that C<$from> says on a
+Listen for the connections of C<$from> to C<$to>, which is at C<$target>, and return the
+address.  Before C<run>.  The function may change the first bytes that C<$from> sends on a
 connection.
 
 =item $net->link_members($zk)
 
-Let the servers of an ensemble reach one another through it.  Before C<run>, and before
+Let the servers of an ensemble reach one another through the net.  Before C<run>, and before
 they are started.
+
+=item $net->link_nodes($one, $other)
+
+Let two PostgreSQL servers follow one another through the net.  Returns, by the name of each, how it
+reaches the other one, for C<< $node->follow >>.  Before C<run>.
 
 =item $net->run
 
-Start the process that connects them.  It ends with the test.
+Start the process that connects the servers.  It ends with the test.
 
 =item $net->set($from, $to, $mode, $ms)
 
-How what C<$from> sends travels to C<$to>, whichever of them made the connection: C<open>,
-C<hold>, C<cut> (which concerns both ways) or C<delay>.  May be called by forked
-processes, too.  Does not wait for it.
+How the packets of C<$from> travel to C<$to>, whichever of them made the connection: C<open>,
+C<hold>, C<cut> (which concerns both ways) or C<delay>.  May be called by forked processes, too.
+Does not wait for the change.
 
 =item $net->reset($from, $to)
 
-End their connections.  New ones are let pass.
+End the connections between the two.  New ones are let pass.
 
 =back
 
@@ -83,8 +88,8 @@ sub link
 	return '127.0.0.1:' . $listener->sockport;
 }
 
-# When one member connects to another for an election, it tells where it wants to be
-# connected to, which has to be in the net as well.
+# When one member connects to another for an election, it sends the address at which it wants to be
+# reached, which has to be in the net as well.
 sub link_members
 {
 	my ($self, $zk) = @_;
@@ -107,6 +112,19 @@ sub link_members
 		$zk->set_setting($i, "server.$_", $line{$i}{$_}) foreach keys %{ $line{$i} };
 	}
 	return;
+}
+
+sub link_nodes
+{
+	my ($self, $one, $other) = @_;
+	my %upstream;
+	foreach ([ $one, $other ], [ $other, $one ])
+	{
+		my ($from, $to) = @$_;
+		my ($port) = $self->link($from->name, $to->name, '127.0.0.1:' . $to->port) =~ /:(\d+)$/;
+		$upstream{ $from->name } = "host=127.0.0.1 port=$port user=postgres application_name=" . $from->name;
+	}
+	return %upstream;
 }
 
 sub run
@@ -140,8 +158,8 @@ sub _tell
 
 # --- the other process ---
 
-# Each connection is two streams, each of which knows the other as its back.  A stream
-# reads from one socket and writes to another.
+# Each connection is two streams, each of which knows the other as its back.  A stream reads from
+# one socket and writes to another.
 my (%mode, %stream_of, %links);
 my $select_writable = IO::Select->new;
 
@@ -221,7 +239,7 @@ sub _connect
 	my $client = $listener->accept or return;
 	return CORE::close $client if _is_cut($link->{from}, $link->{to});
 
-	# A stopped process does not accept, and no other process shall wait for that.
+	# A stopped process does not accept, and no other process must wait for that.
 	my $server = IO::Socket::INET->new(PeerAddr => $link->{target}, Blocking => 0)
 	  or return CORE::close $client;
 	$client->blocking(0);

@@ -8,8 +8,8 @@ FaultRun - three ZooKeeper and three PostgreSQL servers, clients, faults, and a 
 	my $cluster = FaultRun->new;
 	my @problems = $cluster->run(17, 30);
 
-The clients are L<FaultClient>, what goes wrong is in L<FaultSchedule>, what they are connected
-with is L<FaultNet>, and what must be true of it all is in L<FaultHistory>.
+The clients are L<FaultClient>, the faults are in L<FaultSchedule>, L<FaultNet> connects the
+servers, and L<FaultHistory> has the rules for all of it.
 
 =cut
 
@@ -55,16 +55,16 @@ directory.
 
 =item $run->run
 
-Lets clients and faults do their worst, puts all right, and returns the problems.
+Lets clients and faults do their worst, repairs everything, and returns the problems.
 
 =item $run->void
 
-Where ZooKeeper itself has lost what it had committed, or its servers differ, so that the run
-proves nothing: a list of messages.
+ZooKeeper itself has lost what it had committed, or its servers differ, so that the run proves
+nothing: a list of messages.
 
 =item $run->figures
 
-What was counted, as a hash.
+The counts, as a hash.
 
 =back
 
@@ -123,7 +123,7 @@ sub _start_node
 		'log_min_error_statement' => 'panic',
 		'autovacuum' => 'off');
 
-	# Copies of the first one, because initdb takes its time.
+	# Copies of the first server, because initdb takes long.
 	my $first = $self->{node}{ $FaultSchedule::nodes[0] };
 	my $node = $first ? ZklockNode->new($name) : ZklockNode->initialized($name, undef, %settings);
 	if ($first)
@@ -201,7 +201,7 @@ sub figures { my ($self) = @_; return %{ $self->{figures} }; }
 
 # --- faults ---
 
-# At its time, in a process of its own; returns its id.
+# The fault begins at its time, in a process of its own; returns the process's id.
 sub _when
 {
 	my ($self, $fault) = @_;
@@ -230,7 +230,7 @@ sub _inflict
 	my ($self, $fault) = @_;
 	my ($group, $name) = split /\./, $fault->{kind};
 
-	# What the one before it stopped or killed has to be there again.
+	# The servers that the previous fault stopped or killed have to be there again.
 	my $alone;
 	if ($group =~ /^(zk|worker|backend|server|postmaster)$/)
 	{
@@ -247,7 +247,7 @@ sub _inflict
 
 sub _sleep { my ($fault) = @_; usleep(1e6 * $fault->{for}); return; }
 
-# What a member is at the moment, without waiting long for one that stands still.
+# The state of a member at the moment, without a long wait for one that stands still.
 sub _mode
 {
 	my ($self, $i) = @_;
@@ -263,7 +263,7 @@ sub _mode
 	return $text =~ /^Mode: (\w+)/m ? $1 : '';
 }
 
-# The names of members that are meant; there may be none.
+# The names of the members that are meant; there may be none.
 sub _members
 {
 	my ($self, $what, $detail) = @_;
@@ -276,7 +276,7 @@ sub _members
 	return $found // $all[0];
 }
 
-# The member that a server is connected to, with one of its sessions.
+# The member to which a server is connected with one of its sessions.
 sub _home
 {
 	my ($self, $name) = @_;
@@ -292,7 +292,7 @@ sub _fault_zk
 	$self->_say($fault, "zookeeper @who");
 	if ($name eq 'pause')
 	{
-		# One that was killed may be about to start only now.
+		# A member that was killed may be about to start only now.
 		foreach my $i (@who) { eval { $zk->pause($i) }; }
 		_sleep($fault);
 		foreach my $i (@who) { eval { $zk->resume($i) }; }
@@ -306,7 +306,7 @@ sub _fault_zk
 	return "@who";
 }
 
-# A short question to a server that may be out of order.
+# A short query to a server that may be out of order.
 sub _ask
 {
 	my ($self, $name, $sql) = @_;
@@ -331,7 +331,7 @@ sub _fault_worker
 {
 	my ($self, $name, $fault) = @_;
 	my $node = $fault->{what};
-	my $pid = $self->_ask($node, 'SELECT worker_pid FROM zk_sessions ORDER BY random() LIMIT 1') // return 'nobody';
+	my $pid = $self->_ask($node, 'SELECT worker_pid FROM zk_sessions ORDER BY random() LIMIT 1') // return 'no process';
 	$self->_say($fault, "pid $pid");
 	return $self->_hit($name, $fault, $node, $pid, 'worker');
 }
@@ -341,7 +341,7 @@ sub _fault_backend
 	my ($self, $name, $fault) = @_;
 	my $node = $fault->{what};
 	my $who = $node . (1 + $fault->{detail} % $clients_per_node);
-	my $pid = $self->_ask($node, "SELECT pid FROM pg_stat_activity WHERE application_name = '$who'") // return 'nobody';
+	my $pid = $self->_ask($node, "SELECT pid FROM pg_stat_activity WHERE application_name = '$who'") // return 'no process';
 	$self->_say($fault, "pid $pid of $who");
 	return $self->_hit($name, $fault, $node, $pid, $pid);
 }
@@ -361,7 +361,7 @@ sub _postmaster
 	return $pid;
 }
 
-# First the postmaster, so that there are no new ones.
+# The postmaster is killed first, so that it starts no new processes.
 sub _fault_server
 {
 	my ($self, $name, $fault) = @_;
@@ -407,7 +407,7 @@ sub _start_again
 	return;
 }
 
-# Every pair of the two, as [ from, to ].
+# Every pair of the two groups, as [ from, to ].
 sub _pairs
 {
 	my ($self, $fault) = @_;
@@ -439,7 +439,7 @@ sub _fault_net
 	$net->set(@$_, @mode) foreach @ways;
 	_sleep($fault);
 
-	# What was held up may arrive late or never.
+	# Packets that were held up may arrive late or never.
 	$net->reset(@$_) foreach $fault->{detail} % 3 ? () : @pairs;
 	$net->set(@$_, 'open') foreach @ways;
 	return $text;
@@ -448,7 +448,7 @@ sub _fault_net
 sub _fault_session
 {
 	my ($self, $name, $fault) = @_;
-	my $session = $self->_ask($fault->{what}, 'SELECT session_id FROM zk_sessions ORDER BY random() LIMIT 1') // return 'nobody';
+	my $session = $self->_ask($fault->{what}, 'SELECT session_id FROM zk_sessions ORDER BY random() LIMIT 1') // return 'no session';
 	$self->_say($fault, $session);
 	my $t = PgWire::now();
 	my $ended = $self->_own_zk->kill_session($session);
@@ -456,7 +456,7 @@ sub _fault_session
 	return $session;
 }
 
-# A client of its own for this process.
+# A ZooKeeper client of its own for this process.
 sub _own_zk
 {
 	my ($self) = @_;
@@ -502,7 +502,7 @@ sub _heal
 	return;
 }
 
-# An ensemble that has forgotten refuses clients that remember more.
+# An ensemble that has lost transactions refuses clients that have seen them.
 sub _wait_until_connected
 {
 	my ($self, $name) = @_;
@@ -517,8 +517,8 @@ sub _wait_until_connected
 	return $self->{node}{$name}->wait_until_connected;
 }
 
-# Servers that have applied the same writes have the same tree.  One that still catches up,
-# or a znode that is just being deleted, is a matter of time.
+# Servers that have applied the same writes have the same tree.  A server that still catches up, or
+# a znode that is just being deleted, needs a moment.
 sub _compare_replicas
 {
 	my ($self) = @_;
@@ -530,7 +530,7 @@ sub _compare_replicas
 	return;
 }
 
-# Nothing stands in the way of any client.
+# No lock is in the way of any client.
 sub _final_acquires
 {
 	my ($self) = @_;
@@ -550,7 +550,7 @@ sub _final_acquires
 	return;
 }
 
-# One server leads, the others stand behind it, and then none stands any more.
+# One server leads, and the others stand behind it; then none stands any more.
 sub _final_leader
 {
 	my ($self) = @_;
@@ -564,7 +564,7 @@ sub _final_leader
 	return;
 }
 
-# The last tick of each job is run, or was.
+# The last tick of each job is run, or has been run.
 sub _final_runs
 {
 	my ($self) = @_;
@@ -593,13 +593,13 @@ sub _look_for_leftovers
 		$self->{log}->_record('left', node => $name, what => $left) if $left ne '';
 	}
 	delete $self->{deletes};
-	my $znodes = $self->_until_nothing(sub { join ' ', grep { /\d{10}$/ } @{ $self->{zk}->tree('/zklock') } });
+	my $znodes = $self->_until_nothing(sub { join ' ', grep { /[-_]\d{10}$/ } @{ $self->{zk}->tree('/zklock') } });
 	foreach my $znode (split / /, $znodes)
 	{
 		my $deleted = $self->_was_deleted($znode);
 		$self->{log}->_record($deleted ? 'void' : 'left', what => "$znode is left $deleted");
 
-		# Where the servers differ, the leader may not have it.
+		# If the servers differ, the leader may not have the znode.
 		eval { $self->{zk}->delete($znode); 1 } or $@ =~ /NoNodeError/ or die $@;
 	}
 	return;

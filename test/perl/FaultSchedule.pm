@@ -12,8 +12,8 @@ Pure: the same seed and seconds give the same schedule.  C<settings> are those o
 servers (C<tenure>, C<linger> of each, C<margin>, C<timeout>, C<connection>, in ms;
 C<sessions> of each; ZooKeeper's C<tick>; C<skew>, by how many seconds the clock of each is
 wrong: up to 10, or years; C<jobs>, the share of jobs among what clients do).
-C<faults> are in order of their time: C<at> and C<for> are seconds, C<what> is who is
-concerned.
+C<faults> are in order of their time: C<at> and C<for> are seconds, C<what> names
+the process or server.
 
 =over
 
@@ -58,7 +58,7 @@ package FaultSchedule;
 use strict;
 use warnings;
 
-# How often, in relation to the others; and whose processes are concerned.
+# How often each fault comes, relative to the others; and whose processes it concerns.
 our %kinds = (
 	'zk.pause' => [ 6, 'zk' ],
 	'zk.kill' => [ 3, 'zk' ],
@@ -142,7 +142,7 @@ sub _chain
 	return @chain;
 }
 
-# Each run has its own mixture: what never happens leaves room for what does.  A few have
+# Each run has its own mixture: faults that never happen leave room for the others.  A few runs have
 # no faults at all, to judge the order among servers.
 sub _faults
 {
@@ -160,7 +160,7 @@ sub _faults
 		my @what = _what($kind);
 		my $needs = $kinds{$kind}[1] eq 'node' ? $what[0] : $kinds{$kind}[1];
 
-		# What stands still cannot be killed in good order, and three cuts at a time are
+		# A process that stands still cannot be killed in order, and three cuts at a time are
 		# nothing but a cluster that is away.
 		$needs = 'net' . int rand 2 if $needs eq 'net';
 		if ($needs eq 'none' || ($free{$needs} // 0) <= $at)

@@ -13,7 +13,8 @@ Fleet - many ZooKeeper sessions that play workers, and what they cost ZooKeeper
 	is($row->{writes}, 0, 'idle sessions write nothing');
 	note $fleet->table;
 
-The sessions are in one process, whose commands F<test/fleet/sessions.c> explains.  When the test ends, it ends.
+The sessions are in one process, whose commands F<test/fleet/sessions.c> explains.  The process
+ends with the test.
 
 =cut
 
@@ -36,7 +37,7 @@ use ZklockNode;
 my $top = abs_path(dirname(__FILE__) . '/../..');
 my @fleets;
 
-# What ZooKeeper's servers count, and what it is called here.
+# The counters of ZooKeeper's servers, and their names here.
 my %counter = (
 	zk_proposal_count => 'writes',
 	zk_cnt_readlatency => 'reads',
@@ -156,7 +157,7 @@ sub _sample
 
 =item $fleet->connections
 
-How many each ZooKeeper server has.
+The number of connections of each ZooKeeper server.
 
 =item $fleet->table
 
@@ -166,7 +167,7 @@ The phases so far, as a table in Markdown.
 
 =cut
 
-# One of them asks for the number.
+# The connection that asks for the number counts as well.
 sub connections
 {
 	my ($self) = @_;
@@ -191,7 +192,7 @@ END
 	return $table;
 }
 
-# Its sessions end as those of a process that dies.
+# The sessions end like those of a process that dies.
 END
 {
 	my $status = $?;

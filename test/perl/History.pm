@@ -72,8 +72,8 @@ sub directory { my ($self) = @_; return $self->{directory}; }
 
 =item $history->hammer($actor, $kind, $path, rounds => 0, hold_us => 0, quantity => 1)
 
-Let an actor of L<InteropPeer> work; without C<rounds> until C<stop>.  C<hold_us> is how
-long a section is held at least.
+Let an actor of L<InteropPeer> work; without C<rounds> until C<stop>.  C<hold_us> is the least
+time for which a section is held.
 
 =item $history->hammer_sql($node, $who, $acquire, $release, mode => 'x', rounds => 0, hold_us => 0)
 
@@ -121,8 +121,8 @@ sub hammer_mix
 		return;
 	}
 
-	# Nothing of what the test does at its end may happen in here, and no output that
-	# could pass for its own.
+	# In here, nothing may happen that the test does at its end, and no output may come that could
+	# pass for the test's own.
 	my $is_ok = eval {
 		open my $nowhere, '>', '/dev/null' or die $!;
 		my $builder = Test::More->builder;
@@ -241,14 +241,14 @@ sub clock { return sprintf '%.0f', 1e9 * clock_gettime(CLOCK_MONOTONIC); }
 
 =item $history->records
 
-All there are so far, in order of their begin: hashes of C<begin>, C<end>, C<mode>,
-C<value>, C<who>.  A line that does not say all of this is C<malformed>.
+All records so far, in order of their begin: hashes of C<begin>, C<end>, C<mode>, C<value>,
+C<who>.  A line that does not say all of this is C<malformed>.
 
 =item $history->wait_until(sub { ... }, $what)
 
 =item $history->each_has($n, @who)
 
-Has each of these, or each of all that work, done C<$n> rounds?
+Has each of these contenders, or each of all that work, done C<$n> rounds?
 
 =item $history->has_handovers(sub { $of_which_kind{ $_[0] } }, @kinds)
 
@@ -257,7 +257,7 @@ the other?  The function tells the kind of a WHO.
 
 =item $history->most_at_a_time
 
-How many sections there were at one moment.
+The greatest number of sections at one moment.
 
 =cut
 
@@ -338,12 +338,12 @@ sub most_at_a_time
 
 =item $history->problems(leases => 1)
 
-What is wrong with it, as a list of messages: see C<problems_of>; and each has recorded as
-many rounds as it says that it did.
+The problems of the history, as a list of messages: see C<problems_of>; and each contender has
+recorded as many rounds as it says that it did.
 
 =item $history->summary
 
-How many rounds each did, in one line.
+The number of rounds of each contender, in one line.
 
 =cut
 
@@ -428,7 +428,7 @@ sub problems_of
 	return @problems;
 }
 
-# With those that had begun before it and had not ended.
+# Compare it with the sections that had begun before it and had not ended.
 sub _conflicts
 {
 	my ($record, $leases, @open) = @_;

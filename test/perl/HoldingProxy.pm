@@ -12,8 +12,8 @@ HoldingProxy - a connection that a TAP test can hold up and cut
 	...							# what the node asks for now is done and not answered
 	$proxy->cut;
 
-What is held up is lost when the connection is cut, so that it is certain which of the
-requests were done.
+Held requests and replies are lost when the connection is cut, so the test knows for certain
+which requests were carried out.
 
 =cut
 
@@ -33,14 +33,14 @@ use Socket;
 
 =over
 
-=item HoldingProxy->new($target)
+=item HoldingProxy->new($target, spoil => \&spoil)
 
 Listen, and connect every client to C<$target>, an address with a port.  It is a process
-of its own, and ends with the test.
+of its own, and ends with the test.  C<spoil> is for the method of that name.
 
 =item $proxy->address
 
-Where it listens.
+The address at which the proxy listens.
 
 =item $proxy->hold('requests'), $proxy->hold('replies')
 
@@ -56,13 +56,19 @@ Close all connections.  New ones are let pass again.
 
 =item $proxy->keep
 
-The same, but the requests that are held up are kept: C<deliver> sends them late, as a
-network or a server does that has held them up.
+The same, but the held requests are kept: C<deliver> sends them late, as a network or a server
+does that has held them up.
+
+=item $proxy->spoil($how), $proxy->is_spoilt
+
+Call the function C<spoil> for each reply, with C<$how>, the type of the request (C<connect>, or
+ZooKeeper's number) and the reply without its length, until it returns something.  That goes to
+the client in place of the reply, as it is.  And: has it?
 
 =item $proxy->deliver
 
-Send what is kept, on a connection of the same session, while no other gets through.
-Returns how many of the requests ZooKeeper has done.
+Send the kept requests, on a connection of the same session, while no other connection gets
+through.  Returns how many of the requests ZooKeeper has carried out.
 
 =back
 
@@ -70,7 +76,7 @@ Returns how many of the requests ZooKeeper has done.
 
 sub new
 {
-	my ($class, $target) = @_;
+	my ($class, $target, %options) = @_;
 	my $listener = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1')
 	  or croak "could not listen: $!";
 	socketpair(my $ours, my $its, AF_UNIX, SOCK_STREAM, PF_UNSPEC)
@@ -80,7 +86,7 @@ sub new
 	if (!$pid)
 	{
 		close $ours;
-		eval { _serve($listener, $its, $target) };
+		eval { _serve($listener, $its, $target, $options{spoil}) };
 		POSIX::_exit(0);
 	}
 	close $its;
@@ -93,6 +99,8 @@ sub hold { my ($self, $what) = @_; return $self->_tell("hold $what"); }
 sub pass { my ($self) = @_; return $self->_tell('pass'); }
 sub cut { my ($self) = @_; return $self->_tell('cut'); }
 sub keep { my ($self) = @_; return $self->_tell('keep'); }
+sub spoil { my ($self, $how) = @_; return $self->_tell("spoil $how"); }
+sub is_spoilt { my ($self) = @_; return $self->_tell('is spoilt') eq 'yes'; }
 sub deliver { my ($self) = @_; return $self->_tell('deliver'); }
 
 sub _tell
@@ -107,12 +115,14 @@ sub _tell
 # --- the other process ---
 
 my (%peer, %is_client, $held);
+my ($spoil, $spoil_how);
+my (%part_of, %requests);		# a connection => a frame that is not complete; its requests
 my %session_of;					# a connection to the server => its session, packed
 my ($kept_session, $kept) = ('', '');
 
 sub _serve
 {
-	my ($listener, $control, $target) = @_;
+	(my ($listener, $control, $target), $spoil) = @_;
 	$control->autoflush;
 	$SIG{PIPE} = 'IGNORE';
 
@@ -137,6 +147,8 @@ sub _obey
 	if ($command =~ /^hold (\w+)/) { $held = $1; }
 	elsif ($command =~ /^pass/) { undef $held; }
 	elsif ($command =~ /^deliver/) { $answer = _deliver($target); }
+	elsif ($command =~ /^spoil (.*)/) { $spoil_how = $1; }
+	elsif ($command =~ /^is spoilt/) { $answer = defined $spoil_how ? 'no' : 'yes'; }
 	else
 	{
 		_keep() if $command =~ /^keep/;
@@ -206,15 +218,42 @@ sub _pass
 	my $to = $peer{$from}[1];
 	return _hang_up($from) unless sysread $from, my $data, 65536;
 
-	# The first that ZooKeeper says: length, protocol, timeout, id, and the password.
+	# The first packet of ZooKeeper: length, protocol, timeout, id, and the password.
 	$session_of{$from} //= pack 'a8 a16', unpack('x12 a8 x4 a16', $data)
 	  if !$is_client{$from} && length $data >= 40;
+	$data = _spoil($from, $data) if $spoil;
 	while (length $data)
 	{
 		my $n = syswrite($to, $data) // return _hang_up($from);
 		substr($data, 0, $n) = '';
 	}
 	return;
+}
+
+# Whole frames only, each perhaps spoilt.
+sub _spoil
+{
+	my ($from, $data) = @_;
+	my $result = '';
+	$part_of{$from} .= $data;
+	while (length $part_of{$from} >= 4 && length $part_of{$from} >= 4 + unpack 'N', $part_of{$from})
+	{
+		my $frame = unpack 'N/a', $part_of{$from};
+		substr($part_of{$from}, 0, 4 + length $frame) = '';
+		my $other;
+		if (!$is_client{$from})
+		{
+			my $requests = $requests{ $peer{$from}[1] };
+			my $type = delete $requests->{first} // delete $requests->{ substr $frame, 0, 4 } // 'event';
+			$other = $spoil->($spoil_how, $type, $frame) if defined $spoil_how;
+			undef $spoil_how if defined $other;
+		}
+		# The first request has no number, and neither has its answer.
+		elsif (!$requests{$from}) { $requests{$from} = { first => 'connect' }; }
+		else { $requests{$from}{ substr $frame, 0, 4 } = unpack 'x4 l>', $frame; }
+		$result .= $other // pack 'N/a', $frame;
+	}
+	return $result;
 }
 
 sub _hang_up
@@ -224,7 +263,7 @@ sub _hang_up
 	{
 		delete $peer{$end};
 		delete $is_client{$end};
-		delete $session_of{$end};
+		delete @$_{$end} foreach \(%session_of, %part_of, %requests);
 		close $end;
 	}
 	return;

@@ -41,6 +41,8 @@ operations in the second half are done at once, even if the actor is busy.
 	release KIND PATH [QUANTITY]			t; an error (kazoo: f) if it was not held
 	held KIND PATH							t or f, as the library has it
 	nodes KIND PATH							znodes of all participants, in order (Curator)
+	count PATH								the SharedCount in PATH/limit (Curator)
+	set-count PATH N						t
 	revocable PATH report|release			before acquiring a mutex (Curator); when asked
 											by others: "* ACTOR revoked PATH", and with
 											"release" then "* ACTOR released PATH"
@@ -54,7 +56,7 @@ operations in the second half are done at once, even if the actor is busy.
 	clock									CLOCK_MONOTONIC in ns, as the service reads it
 
 Kinds of Curator's: C<mutex>, C<semmutex>, C<selector> and C<latch> (leadership), C<read> and C<write> (of one actor and path
-they are one lock, so C<write> can be downgraded), C<semaphore=N>; and only for C<hammer>
+they are one lock, so C<write> can be downgraded), C<semaphore=N> or C<semaphore=limit>; and only for C<hammer>
 C<rw=N>, which reads in N of 100 rounds and else writes.
 
 Kinds of kazoo's: C<mutex>, C<read>, C<write>, which have Curator's names;
@@ -84,7 +86,7 @@ my @peers;
 
 =over
 
-=item InteropPeer->curator($zk, session_timeout => 4), InteropPeer->kazoo(...)
+=item InteropPeer->curator($zk, session_timeout => 10), InteropPeer->kazoo(...)
 
 Start one.  The timeout of its sessions is in seconds.  With C<< user => 'user:password' >>
 its clients authenticate, and what they make is only for that user.
@@ -121,7 +123,7 @@ sub _start
 	}, $class;
 
 	$self->{pid} = open2($self->{output}, $self->{input}, @command, $zk->hosts,
-		1000 * ($params->{session_timeout} // 4), $params->{user} // ());
+		1000 * ($params->{session_timeout} // 10), $params->{user} // ());
 	push @peers, $self;
 	return $self;
 }
@@ -136,7 +138,7 @@ Of the library, to be compared with C<v5.5>, say.
 
 =item $peer->kill9, $peer->pause, $peer->resume
 
-kill -9, SIGSTOP and SIGCONT.  After C<kill9>, what was asked and not answered has failed.
+kill -9, SIGSTOP and SIGCONT.  After C<kill9>, requests without an answer have failed.
 
 =cut
 
@@ -171,7 +173,7 @@ sub kill9
 
 =item $peer->ask($actor_name, $command)
 
-Ask, wait, and return the value; dies with what the service says if it fails.
+Ask, wait, and return the value; dies with the service's message if the request fails.
 
 =back
 
@@ -221,7 +223,7 @@ sub _wait_until
 	return;
 }
 
-# Take what has been said, waiting for it for so many seconds at most.
+# Take the service's answers, and wait for them for so many seconds at most.
 sub _receive
 {
 	my ($self, $seconds) = @_;
@@ -268,8 +270,8 @@ use Time::HiRes qw(time);
 
 =item $actor->send($command), is_done, result, answer, run, query, errcode
 
-As in L<ZklockBackend>: C<query> waits, and dies with what the service says if it failed.
-Of a C<result>, C<err> is what it says and C<errcode> the class of the error.
+As in L<ZklockBackend>: C<query> waits, and dies with the service's message if it failed.  In a
+C<result>, C<err> is the message and C<errcode> the class of the error.
 
 =cut
 
@@ -320,12 +322,12 @@ sub errcode { my ($self, $command) = @_; return $self->run($command)->{errcode};
 
 =item $actor->session, $actor->cancel, $actor->close, $actor->clock
 
-The operations that do not wait until the actor is done with what it was sent.
+Operations that do not wait until the actor has done its earlier requests.
 
 =item $actor->wait_for_event($event)
 
-Until the service has said so of this actor, such as C<revoked /zklock/job>.  Each event
-is waited for once.
+Wait until the service has reported this event of the actor, such as C<revoked /zklock/job>.
+Each event is waited for once.
 
 =item $actor->name
 

@@ -12,7 +12,7 @@ Records as in L<FaultHistory>, with times of the same clock, and:
 
 	op=run claim= who= node= path= tick= retry=1 timeout= wall= result= code= final=1
 		may it run this tick?  Tick and wall are seconds since 1970; wall is the true time of
-		the answer.  Final: everything works, and nobody else calls.
+		the answer.  Final: everything works, and no other client calls.
 	op=ran claim= wid= result=			the commit of what the run wrote
 	op=gave_up claim= result=			a run that its caller has rolled back
 	op=settled claim= state= result=	what the record said of a run that has committed: started,
@@ -34,10 +34,10 @@ use strict;
 use warnings;
 
 
-# A tick may be so far ahead of ZooKeeper's time, in seconds, and ours may differ a bit.
+# A tick may be so far ahead of ZooKeeper's time, in seconds; our own clock may differ a bit.
 my $ahead_max = 61;
 
-# An answer that came so much earlier than the timeout was not due to it, in us.
+# An answer that came so much earlier than the timeout was not due to the timeout, in us.
 my $early = 100_000;
 
 =head1 FUNCTIONS
@@ -126,7 +126,7 @@ sub _say
 	} @runs;
 }
 
-# A clock that is wrong by years uses nothing up.
+# A clock that is wrong by years uses no tick up.
 sub _ahead
 {
 	return map { _say('ahead', $_) } grep { $_->{result} eq 'ok' && $_->{tick} > $_->{wall} + $ahead_max } @_;
@@ -144,7 +144,7 @@ sub _once
 	return @problems;
 }
 
-# With retry, none after one that has committed, unless its server did not live to write that
+# With retry, no run follows one that has committed, unless its server did not live to write that
 # down.
 sub _twice
 {
@@ -176,8 +176,8 @@ sub _older
 	return @problems;
 }
 
-# A call that waits is refused because of another one: of a later tick, or of this one, unless
-# that is over and may be repeated.
+# A call that waits is refused because of another run: of a later tick, or of this one, unless that
+# run is over and may be repeated.
 sub _refused
 {
 	my @problems;
@@ -198,20 +198,20 @@ sub _has_failed
 	return $end && $end->{end} < $at && ($run->{gave_up} || $end->{result} eq 'fail');
 }
 
-# At least once while a caller is left: the last one runs the tick, unless it was run.
+# At least once while callers are left: the last caller runs the tick, unless it was run.
 sub _final
 {
 	my @problems;
 	foreach my $call (grep { $_->{final} } @_)
 	{
 		my @done = grep { $_ != $call && $_->{tick} >= $call->{tick} && ($_->{is_there} || !$call->{retry}) } @_;
-		push @problems, _say('final: nobody has run it', $call) if $call->{result} ne 'ok' && !@done;
+		push @problems, _say('final: no client has run it', $call) if $call->{result} ne 'ok' && !@done;
 		push @problems, _say('final: has not committed', $call) if $call->{result} eq 'ok' && !$call->{is_there};
 	}
 	return @problems;
 }
 
-# What was committed is there, and the record says so.
+# Committed work is there, and the record says so.
 sub _rows
 {
 	my ($history, @runs) = @_;
@@ -222,7 +222,7 @@ sub _rows
 	  (map { _say('run: is there', $_) } grep { $_->{ran}{result} eq 'fail' && $_->{is_there} } @ended),
 	  (map { _say("record: $_->{settled}{state}", $_) }
 		grep { $_->{is_there} && $_->{is_settled} && $_->{settled}{state} !~ /^(done|replaced)$/ } @ended),
-	  (map { 'run: of nobody: ' . _show($_) } grep { !$is_known{ $_->{wid} } } $history->_of('ran_row'));
+	  (map { 'run: of no client: ' . _show($_) } grep { !$is_known{ $_->{wid} } } $history->_of('ran_row'));
 }
 
 # --- leadership ---

@@ -33,13 +33,13 @@ The path of the program, or undef if it is not installed.
 
 =item PgBouncer->new($node, %databases)
 
-Start one.  C<%databases> has for each pool its name and what to say of it in
-C<[databases]>, where C<dbname> is C<postgres> by default; C<pgbouncer> is what to add to
-the section of that name.  It ends with the test.
+Start one.  C<%databases> has for each pool its name and its entry in C<[databases]>, where
+C<dbname> is C<postgres> by default; C<pgbouncer> is added to the section of that name.  The
+pooler ends with the test.
 
 =item $pooler->directory, $pooler->port
 
-Where it listens: a Unix socket in this directory.
+The pooler listens on a Unix socket in this directory.
 
 =item $pooler->backend($database)
 

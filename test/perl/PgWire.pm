@@ -154,7 +154,7 @@ sub _answer
 		my $now = now();
 		if (defined $cancel_at && $now >= $cancel_at)
 		{
-			# One that comes before the query has begun is in vain.
+			# A cancel that comes before the query has begun is in vain.
 			$cancel_at = $now + 300_000;
 			$self->_cancel;
 		}
@@ -177,7 +177,7 @@ sub _lost
 	return;
 }
 
-# True if it was the last one of the answer.
+# True if the message was the last one of the answer.
 sub _message
 {
 	my ($self, $result, $type, $body) = @_;
@@ -210,7 +210,7 @@ sub _message
 	return 0;
 }
 
-# A cancel request has a connection of its own, and no answer but its end.
+# A cancel request has a connection of its own, and the only answer is the end of that connection.
 sub _cancel
 {
 	my ($self) = @_;

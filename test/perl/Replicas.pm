@@ -25,7 +25,7 @@ package Replicas;
 use strict;
 use warnings;
 
-# What makes a znode, and what its children's numbers depend on.
+# The fields that make a znode, and those on which the numbers of its children depend.
 my @fields = qw(czxid mzxid pzxid cversion ephemeralOwner data);
 my %is_hexadecimal = map { $_ => 1 } qw(czxid mzxid pzxid ephemeralOwner);
 

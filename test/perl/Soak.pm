@@ -16,10 +16,10 @@ A line is flat if the median of its last third is not above that of its second t
 for a tolerance, which is given as a part of it and an absolute number.  The first third is
 for warming up.
 
-Medians, since a line has spikes, when all clients reconnect for instance, and spikes are
-none of a leak's.  Thirds, since a leak of so much an hour makes the two medians differ by
-what it leaks in a third of the time, however the line began; so the longer the run, the
-smaller a leak it finds.  The tolerance is for the noise of short runs.
+Medians, because a line has spikes, for instance when all clients reconnect, and a leak has
+none.  Thirds, because a leak of a constant rate makes the two medians differ by what it leaks
+in a third of the time, however the line began; so the longer the run, the smaller a leak it
+finds.  The tolerance is for the noise of short runs.
 
 =cut
 
@@ -42,7 +42,7 @@ my $least = 9;					# samples without which nothing can be said
 
 =item $soak->note($name => $value, ...)
 
-A sample of some or all of the lines.  What is undef was not to be had.
+A sample of some or all of the lines.  A value that is undef was not available.
 
 =item $soak->growing
 
@@ -123,7 +123,8 @@ sub _median
 	return $sorted[ $#sorted / 2 ];
 }
 
-# One character for some samples in turn, the greatest of which it shows.  All begin at 0.
+# One character for several samples in turn, which shows the greatest of them.  All lines begin at
+# 0.
 sub _picture
 {
 	my ($values) = @_;

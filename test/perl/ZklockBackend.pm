@@ -44,16 +44,16 @@ sub adopt
 
 =item $s->send($sql)
 
-Begin to execute it.
+Begin to execute the statement.
 
 =item $s->is_done
 
-Has it ended?  Does not wait.
+Has the statement ended?  Does not wait.
 
 =item $s->result
 
-Wait until it has, and return a reference to a hash: C<out>, what was printed; C<err>,
-all messages; C<errcode>, the SQLSTATE of the first error, or the empty string;
+Wait until the statement has ended, and return a reference to a hash: C<out>, what was printed;
+C<err>, all messages; C<errcode>, the SQLSTATE of the first error, or the empty string;
 C<seconds>, the time since C<send>.
 
 =cut

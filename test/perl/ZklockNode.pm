@@ -42,10 +42,19 @@ a setting that is undef is left out altogether.  Without C<$zk>, C<zklock.hosts>
 be among them.  Two are special: C<init>, a reference to what C<< Cluster->init >> takes, and
 C<install_path>, where another PostgreSQL is installed.
 
+The session timeout is long, because on a busy machine ZooKeeper or the worker may stand still for
+seconds, and then zklock refuses commits.  Only a test that waits for an expiry or a doubt sets a
+shorter one, and only for the server in question.  C<< $zk->kill_session >> ends a session without a
+wait.
+
 =item ZklockNode->started($name, $zk, %settings)
 
 The same, started, with the extension in database C<postgres> and connected to
 ZooKeeper.
+
+=item ZklockNode->existing($name, $host, $port)
+
+A server that something else has started, and will stop.
 
 =item ZklockNode->standby($name, $primary, %settings)
 
@@ -54,7 +63,7 @@ and caught up.
 
 =cut
 
-# Whoever runs the tests, the superuser is postgres.
+# Whichever user runs the tests, the superuser is postgres.
 $ENV{PGUSER} = 'postgres';
 
 sub init
@@ -73,7 +82,7 @@ sub initialized
 	$node->init(@$init);
 	$node->configure(
 		'shared_preload_libraries' => 'zklock',
-		'zklock.session_timeout' => '4s',
+		'zklock.session_timeout' => '30s',
 		'zklock.node_name' => $name,
 		$zk ? ('zklock.hosts' => $zk->hosts) : (),
 		%settings);
@@ -91,6 +100,14 @@ sub started
 	return $node;
 }
 
+sub existing
+{
+	my ($class, $name, $host, $port) = @_;
+	my $node = $class->new($name, port => $port);
+	$node->{_host} = $host;
+	return $node;
+}
+
 sub standby
 {
 	my ($class, $name, $primary, %settings) = @_;
@@ -102,6 +119,35 @@ sub standby
 	$node->start;
 	$primary->wait_for_catchup($node, 'replay');
 	return $node;
+}
+
+=item $node->follow($upstream, %settings)
+
+Make a standby of a server that does not run.
+
+=item $node->rewind($primary)
+
+Let a server that has been stopped forget what C<$primary> never had.  It keeps its configuration.
+
+=cut
+
+sub follow
+{
+	my ($self, $upstream, %settings) = @_;
+	$self->configure('primary_conninfo' => $upstream, %settings);
+	return $self->set_standby_mode;
+}
+
+sub rewind
+{
+	my ($self, $primary) = @_;
+	my $config = $self->data_dir . '/postgresql.conf';
+	my $own = slurp_file($config);
+	$primary->safe_psql('postgres', 'CHECKPOINT');
+	system_or_bail('pg_rewind', '--target-pgdata', $self->data_dir, '--source-server', $primary->connstr('postgres'));
+	unlink $config;
+	append_to_file($config, $own);
+	return;
 }
 
 =item $node->configure(%settings)
@@ -194,7 +240,7 @@ sub wait_until_away
 
 =item $node->status($column)
 
-What C<zk_status> says in this column.
+The value of this column of C<zk_status>.
 
 =cut
 
@@ -293,9 +339,9 @@ sub cpu_of
 End a ZooKeeper session of this server, and wait until it has a new one.  Its worker
 stands still meanwhile, until ZooKeeper has given it up.
 
-C<by_hand> ends it at once.  But no client can foresee that, so claims pass for held for
-a moment when another client may have the lock already.  On a machine that is slow
-enough, the session expires before the client that is to end it has joined it.
+C<by_hand> ends it at once.  But no client can foresee that, so for a moment claims count as
+held when another client may have the lock already.  On a slow machine, the session may expire
+before the client that is to end it has joined it.
 
 =cut
 
@@ -306,7 +352,8 @@ sub expire_session
 	my ($worker, $session, $epoch) =
 	  split /\|/, $self->safe_psql('postgres', "SELECT worker_pid, session_id, epoch $where");
 
-	# Standing still keeps it from fighting over the session with the client that ends it, too.
+	# The worker stands still, so that it does not fight for the session with the client that ends
+	# it.
 	kill 'STOP', $worker;
 	my $is_gone =
 	  $opt{by_hand}
@@ -319,10 +366,26 @@ sub expire_session
 	return $self->wait_until_connected;
 }
 
+=item $node->set_session_timeout($zk, $timeout)
+
+Change the setting, and begin ZooKeeper sessions that have this timeout.  The present ones end, with
+all locks of the server.
+
+=cut
+
+sub set_session_timeout
+{
+	my ($self, $zk, $timeout) = @_;
+	$self->set('zklock.session_timeout', $timeout);
+	my @sessions = split /\n/, $self->safe_psql('postgres', 'SELECT session FROM zk_sessions');
+	$self->expire_session($zk, by_hand => 1, session => $_) foreach @sessions;
+	return;
+}
+
 =item $node->kill9
 
-As in Cluster: the postmaster goes as if the machine had died.  What it leaves in the
-kernel is removed at the end, should the test not start the server again.
+As in Cluster: the postmaster goes as if the machine had died.  If the test does not start the
+server again, its shared memory is removed at the end.
 
 =cut
 
@@ -338,7 +401,7 @@ sub kill9
 
 =item $node->kill9_all
 
-The postmaster and all its children, as if the machine had died.  Returns when they are
+Kill the postmaster and all its children, as if the machine had died.  Returns when they are
 gone.
 
 =item $node->who_has_in_memory($text)
@@ -347,7 +410,7 @@ Process ids of the postmaster and its children that have this text in their memo
 
 =item $node->children
 
-Process ids of the postmaster's children, each with what it calls itself.
+Process ids of the postmaster's children, each with its name.
 
 =cut
 
@@ -359,7 +422,7 @@ sub kill9_all
 	$self->kill9;
 	kill 'KILL', keys %children;
 
-	# The next postmaster takes the zombie of this one for alive.
+	# The next postmaster would take this one's zombie for alive.
 	usleep(10_000) while -e "/proc/$postmaster" || grep { !_is_dead($_) } keys %children;
 	return;
 }
@@ -438,6 +501,60 @@ sub backend
 	my ($self, %params) = @_;
 	my $dbname = delete $params{dbname} // 'postgres';
 	return ZklockBackend->adopt($self->background_psql($dbname, on_error_stop => 0, %params));
+}
+
+=item ZklockNode::paths_in($partition, $n)
+
+C<$n> paths in one of the 16 partitions of the lock table.  Needs a server with fault points:
+only there the key of the hash is known, because it is zero.
+
+=cut
+
+sub paths_in
+{
+	my ($partition, $n) = @_;
+	my @paths;
+	for (my $i = 1; @paths < $n; $i++)
+	{
+		push @paths, "/x$i" if (_siphash("/x$i") & 15) == $partition;
+	}
+	return @paths;
+}
+
+# The first half of src/protocol/siphash.c.  Perl's bits have no sign; sums need "integer" to wrap.
+sub _siphash
+{
+	my ($text) = @_;
+	no warnings qw(portable);
+	my ($a, $b, $c, $d) = (0x736f6d6570736575, 0x646f72616e646f6d ^ 0xee, 0x6c7967656e657261, 0x7465646279746573);
+	my $sum = sub { use integer; return $_[0] + $_[1]; };
+	my $rotate = sub { my ($word, $bits) = @_; return ($word << $bits) | ($word >> (64 - $bits)); };
+	my $mix = sub {
+		foreach (1 .. shift)
+		{
+			$a = $sum->($a, $b);
+			$b = $rotate->($b, 13) ^ $a;
+			$a = $rotate->($a, 32);
+			$c = $sum->($c, $d);
+			$d = $rotate->($d, 16) ^ $c;
+			$a = $sum->($a, $d);
+			$d = $rotate->($d, 21) ^ $a;
+			$c = $sum->($c, $b);
+			$b = $rotate->($b, 17) ^ $c;
+			$c = $rotate->($c, 32);
+		}
+	};
+	my $rest = length($text) % 8;
+	my @words = unpack 'Q<*', $text . "\0" x (7 - $rest) . chr(length($text) % 256);
+	foreach my $word (@words)
+	{
+		$d ^= $word;
+		$mix->(2);
+		$a ^= $word;
+	}
+	$c ^= 0xee;
+	$mix->(4);
+	return $a ^ $b ^ $c ^ $d;
 }
 
 =item $node->errcode($sql)

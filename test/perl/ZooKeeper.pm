@@ -69,12 +69,12 @@ sub new
 
 =item $zk->start(@i), stop(@i), restart(@i), kill9(@i), pause(@i), resume(@i)
 
-For the servers with these numbers, counted from 1, or for all.  C<start> and
-C<restart> return when these servers serve, so start enough of them for a quorum.
+For the servers with these numbers, counted from 1, or for all.  C<start> and C<restart> return
+when these servers serve, so start enough of them for a quorum.
 
-A leader that was paused and is resumed may still believe for a moment that it leads,
-and then tells clients that sessions have expired which live on elsewhere.
-C<wait_until_follower> waits until it knows better.
+A leader that was paused and is resumed may still believe for a moment that it leads, and then
+tells clients that sessions have expired which live on elsewhere.  C<wait_until_follower> waits
+until it knows that it does not lead.
 
 =cut
 
@@ -121,15 +121,15 @@ sub set_setting
 
 =item $zk->address($i)
 
-Of one server.
+The address of one server.
 
 =item $zk->setting($i, $name), $zk->set_setting($i, $name, $value)
 
-Of its zoo.cfg.
+A line of the server's zoo.cfg.
 
 =item $zk->edit($i, [$path, $what, $value], ...)
 
-Change what server C<$i>, which is not running, has of a znode: see F<test/EditTree.java>.
+Change the data of a znode on server C<$i>, which is not running: see F<test/EditTree.java>.
 
 =item $zk->forget($i)
 
@@ -137,7 +137,7 @@ Remove the data of server C<$i>, which is not running, except for the file F<myi
 
 =item $zk->pid($i)
 
-Its process, or undef.
+The server's process, or undef.
 
 =item $zk->cmd('wchs', $i)
 
@@ -247,8 +247,8 @@ A reference to all paths below.
 
 =item $zk->snapshot($path, $i)
 
-As server C<$i> alone has it: a reference to a hash of all paths from C<$path> on, each
-with its stat and C<data>.
+The tree of server C<$i> alone: a reference to a hash of all paths from C<$path> on, each with
+its stat and C<data>.
 
 =item $zk->exists($path)
 
@@ -310,6 +310,8 @@ sub create
 	return $self->_ask('create', path => $path, %opt);
 }
 
+sub create_many { my ($self, $path, $n) = @_; return $self->_ask('create_many', path => $path, data => "$n"); }
+
 sub set
 {
 	my ($self, $path, $data, %opt) = @_;
@@ -369,7 +371,7 @@ returns the children.  Dies when the time (default: 60 seconds) is over.
 
 =item $zk->wait_until(sub { ... }, $what, $seconds)
 
-For whatever else can be asked.
+Wait for any other condition.
 
 =back
 
@@ -398,7 +400,7 @@ sub wait_for_gone
 	return _wait_for(sub { !$self->exists($path) }, $seconds, "$path to go");
 }
 
-# --- how it is done ---
+# --- the implementation ---
 
 sub _wait_for
 {
@@ -441,8 +443,8 @@ sub _ask
 	return $answer->{result};
 }
 
-# In seconds.  A single server that a test pauses must not expire the test's own session,
-# however slow the machine is.  Beside others, a silent server must be left soon.
+# In seconds.  A single server that a test pauses must not expire the test's own session, however
+# slow the machine is.  With several servers, the client must leave a silent one soon.
 sub _session_timeout { my ($self) = @_; return $self->{servers} == 1 ? 60 : 10; }
 
 # Waiting for children sets $?, which is the exit status of the test here.

@@ -1,20 +1,14 @@
-# The same lock on three servers: who has it, who is next, and what it costs.
+# The same lock on three servers: which server has it, which is next, and what it costs.
 
 use strict;
 use warnings;
 
-use FindBin;
-use lib "$FindBin::Bin/../perl";
-
-use PostgreSQL::Test::Utils;
-use Test::More;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 
-# Every ticket is given back at once, and handed on within the server as long as it
-# takes; tests that want it otherwise say so.
+# Every ticket is given up at once, and is handed on within the server without a time limit; tests
+# that need other settings set them.
 my @settings = (
 	'zklock.session_timeout' => '20s',
 	'zklock.linger' => 0,
@@ -25,9 +19,7 @@ my $node_c = ZklockNode->started('c', $zk, @settings);
 
 my ($on_a, $on_a2, $on_b, $on_c) = map { $_->backend } $node_a, $node_a, $node_b, $node_c;
 
-sub acquire { my ($path, $timeout) = @_; return "SELECT zk_lock_acquire('$path'" . (defined $timeout ? ", '$timeout'" : '') . ')'; }
 sub grows { my @n = @_; return !grep { $n[$_] <= $n[ $_ - 1 ] } 1 .. $#n; }
-sub release { my ($path) = @_; return "SELECT zk_lock_release('$path')"; }
 
 # --- exclusion ------------------------------------------------------------------
 
@@ -79,21 +71,21 @@ foreach my $order ([ $on_b, $on_c ], [ $on_c, $on_b ])
 	$second->send(acquire('/fifo'));
 	$node{$second}->wait_for_ticket('/fifo', 'queued');
 
-	# The other one may only be watched again when the first one has the lock.
+	# Only when the first server has the lock may the other one be watched again.
 	$on_a->query(release('/fifo'));
 	is($first->answer, 't', "$what: the first one is served");
 	$node{$second}->wait_for_ticket('/fifo', 'queued');
 	ok(!$second->is_done, "$what: the second one still waits");
 
-	# Who had it queues behind who waited.
+	# The server that had the lock queues behind the one that waited.
 	$on_a->send(acquire('/fifo'));
 	$node_a->wait_for_ticket('/fifo', 'queued');
 	$first->query(release('/fifo'));
 	is($second->answer, 't', "$what: the second one is served");
 	$node_a->wait_for_ticket('/fifo', 'queued');
-	ok(!$on_a->is_done, "$what: who came back waits");
+	ok(!$on_a->is_done, "$what: the server that comes back waits");
 	$second->query(release('/fifo'));
-	is($on_a->answer, 't', "$what: and is the last");
+	is($on_a->answer, 't', "$what: and is the last in the queue");
 	$on_a->query(release('/fifo'));
 	$_->wait_until_clean('/fifo') foreach $node_a, $node_b, $node_c;
 }
@@ -131,7 +123,7 @@ $node_b->wait_until_clean('/house');
 
 # --- tenure ------------------------------------------------------------------------
 
-# Within the tenure a contended ticket is handed on in the house.
+# Within the tenure, the server hands a contended ticket on among its own backends.
 $on_a->query(acquire('/tenure'));
 $on_b->send(acquire('/tenure'));
 $node_b->wait_for_ticket('/tenure', 'queued');
@@ -143,10 +135,10 @@ is($on_a2->answer, 't', 'within the tenure the local waiter comes first');
 $node_b->wait_for_ticket('/tenure', 'queued');
 ok(!$on_b->is_done, 'and the other server waits');
 $on_a2->query(release('/tenure'));
-is($on_b->answer, 't', 'until the house is done');
+is($on_b->answer, 't', 'until no backend of the first server wants it');
 $on_b->query(release('/tenure'));
 
-# With none at all, ZooKeeper's queue has its turn after every claim.
+# Without a tenure, ZooKeeper's queue has its turn after every claim.
 $node_a->set('zklock.tenure', '0');
 my ($a_new, $a_new2) = map { $node_a->backend } 1, 2;
 $a_new->query(acquire('/tenure'));
@@ -196,8 +188,8 @@ $on_c->query(release('/timeout'));
 
 # --- watches ---------------------------------------------------------------------------
 
-# Znodes of containers that are reaped would disturb, but nothing is reaped within
-# a minute.  A ticket that is owned has a watch, too.
+# A container whose znode is reaped would disturb the count, but nothing is reaped within a minute.
+# An owned ticket has a watch, too.
 sub watches { my ($n) = $zk->cmd('wchs') =~ /Total watches:(\d+)/; return $n; }
 $on_a->query(acquire('/watches'));
 $on_b->send(acquire('/watches', '1s'));
@@ -216,7 +208,7 @@ $on_a->query(release('/watches'));
 
 # --- cost ---------------------------------------------------------------------------------
 
-# cversion counts what is created and deleted in a directory: ZooKeeper's own word.
+# ZooKeeper itself counts: cversion grows with each znode that is created or deleted in a directory.
 sub counts
 {
 	my ($node, $path) = @_;
@@ -226,13 +218,14 @@ sub counts
 
 sub difference { my ($x, $y) = @_; return join ' ', map { $y->[$_] - $x->[$_] } 0 .. $#$x; }
 
-# The directory is there already, made by another server, but who has not seen it cannot
-# know.  It is sent ahead; the znode's number then says that a list is needed.
+# Another server has made the directory, but this server has not seen it yet, so it sends the
+# directory's create ahead.  The number of the ticket's znode then says that a list is needed.
 $on_b->query(acquire('/cost'));
 $on_b->query(release('/cost'));
 $zk->wait_for_children('/zklock/cost', 0);
 
-# Who has it for longer watches its own znode: that is the last request, so wait for it.
+# A server that holds the lock for longer watches its own znode.  That is the last request, so wait
+# for it.
 sub counts_when_watched
 {
 	my ($node, $path, $requests) = @_;
@@ -252,7 +245,7 @@ $node_a->wait_until_clean('/cost');
 $on_a->query(acquire('/cost'));
 @after = counts_when_watched($node_a, '/cost', $before[1] + 3);
 is(difference(\@before, \@after), '1 3 1', 'another one: one create, sent with one list; then a watch');
-is($on_a->query(acquire('/cost_new')), 't', 'a path that nobody has used');
+is($on_a->query(acquire('/cost_new')), 't', 'a path that no server has used');
 is(difference(\@after, [ counts_when_watched($node_a, '/cost', $after[1] + 4) ]), '1 4 0', 'costs no more than one that others have used');
 $on_a->query(release('/cost_new'));
 $node_a->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path = '/cost_new'});
@@ -265,16 +258,16 @@ $on_a->query(release('/cost'));
 $on_a2->send(acquire('/cost'));
 $node_a->wait_for_waiter('/cost', 1);
 $on_a->query(release('/cost'));
-is($on_a2->answer, 't', 'handed on in the house');
+is($on_a2->answer, 't', 'handed on within the server');
 @after = counts($node_a, '/cost');
-is(difference(\@before, \@after), '0 0 0', 'no request while the ticket is in the house');
+is(difference(\@before, \@after), '0 0 0', 'no request while the ticket stays with the server');
 $on_a2->query(release('/cost'));
 $zk->wait_for_children('/zklock/cost', 0);
 @before = @after;
 @after = counts($node_a, '/cost');
 is(difference(\@before, \@after), '0 1 1', 'the release: one delete');
 
-# Linger: a lock that came back once is kept.
+# Linger: a server keeps a ticket once its lock has come back.
 $node_a->set('zklock.linger', '1h');
 my $l = $node_a->backend;
 $l->query(acquire('/linger'));
@@ -304,7 +297,7 @@ $node_a->safe_psql('postgres', 'CREATE DATABASE other');
 $node_a->safe_psql('other', 'CREATE EXTENSION zklock');
 my $other = $node_a->backend(dbname => 'other');
 $on_a->query(acquire('/databases'));
-is($other->query(acquire('/databases', '0')), 'f', 'a lock is the same in all databases');
+is($other->query(try('/databases')), 'f', 'a lock is the same in all databases');
 $other->send(acquire('/databases'));
 $node_a->wait_for_waiter('/databases', 1);
 is(scalar @{ $zk->children('/zklock/databases') }, 1, 'with one znode for the server');
@@ -315,7 +308,7 @@ is( $node_a->safe_psql(
 	'zk_locks shows both');
 $on_a->query(release('/databases'));
 is($other->answer, 't', 'and it is handed on from one to the other');
-is($on_b->query(acquire('/databases', '0')), 'f', 'another server is excluded');
+is($on_b->query(try('/databases')), 'f', 'another server is excluded');
 $other->quit;
 is($on_b->query(acquire('/databases')), 't', 'until that session ends');
 $on_b->query(release('/databases'));
@@ -332,18 +325,18 @@ like($znode, qr/^_c_[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a
 my $stat = $zk->get("/zklock/deep/down/job/$znode");
 is($stat->{data},
 	'server=a pid=' . $boss->pid . ' database=postgres role=big%20boss application=nightly%20=%20100%25',
-	'its data says who asked');
+	'its data names the requester');
 is(sprintf('0x%x', $stat->{ephemeralOwner}), $node_a->status('session_id'),
 	'it belongs to the session of the server');
 is($node_a->safe_psql('postgres', "SELECT znode FROM zk_locks WHERE path = '/deep/down/job'"),
 	$znode, 'zk_locks names it');
-# Not even an application of that name asks the holder to let go.
+# Not even an application of that name requests the release.
 $on_b->query('SET application_name = __REVOKE__');
 $on_b->send(acquire('/deep/down/job'));
 $node_b->wait_for_ticket('/deep/down/job', 'queued');
 foreach my $name (@{ $zk->children('/zklock/deep/down/job') })
 {
-	isnt($zk->get("/zklock/deep/down/job/$name")->{data}, '__REVOKE__', 'no znode asks to revoke');
+	isnt($zk->get("/zklock/deep/down/job/$name")->{data}, '__REVOKE__', 'no znode requests the release');
 }
 $boss->quit;
 is($on_b->answer, 't', 'the end of a session releases');
@@ -380,8 +373,8 @@ $on_a->query(acquire('/tokens'));
 like($zk->children('/zklock/tokens')->[0], qr/-0{10}$/, 'where sequence numbers begin anew');
 $on_a->query(release('/tokens'));
 
-$zk->wait_for_gone('/zklock');
-pass('all parents are containers: in the end nothing at all is left in ZooKeeper');
+$zk->wait_until(sub { join(' ', @{ $zk->children('/zklock') }) eq '.zklock' }, 'the directories of all locks to go');
+pass('all parents are containers: in the end nothing is left in ZooKeeper but the records of the servers');
 
 $_->quit foreach $on_a, $on_a2, $on_b, $on_c;
 $_->stop foreach $node_a, $node_b, $node_c;

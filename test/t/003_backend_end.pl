@@ -3,18 +3,13 @@
 use strict;
 use warnings;
 
-use FindBin;
-use lib "$FindBin::Bin/../perl";
-
-use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes qw(time);
-use ZklockNode;
-use ZooKeeper;
+
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 
-# What comes much earlier than this did not have to wait for the session to expire.
+# A release that comes much earlier than this did not have to wait for the session's expiry.
 my $long = 40;
 my $soon = 20;
 
@@ -40,7 +35,7 @@ sub holder
 	return $holder;
 }
 
-# The other server wants both.
+# The other server wants both locks.
 sub wait_for_both
 {
 	my ($path) = @_;
@@ -133,14 +128,14 @@ are_served('/crash', 'kill -9 of a backend');
 cmp_ok(time - $killed_at, '<', $soon, 'kill -9 of a backend: long before the session would expire');
 $node_a->wait_until_connected;
 isnt($node_a->status('session_id'), $session, 'kill -9 of a backend: there is a new session');
-ok($node_a->log_contains('closed the ZooKeeper session that the server had before it crashed', $log_at),
+ok($node_a->log_contains('closed the ZooKeeper session that an earlier run of this server left behind', $log_at),
 	'kill -9 of a backend: the old one was closed');
 $near = $node_a->backend;
-is($near->query("SELECT zk_lock_acquire('/crash/session', '0')"), 't', 'kill -9 of a backend: the server locks again');
-is($waiters[0]->query("SELECT zk_lock_acquire('/crash/session', '0')"), 'f', 'and excludes others');
-$near->query("SELECT zk_lock_release('/crash/session')");
+is($near->query(try('/crash/session')), 't', 'kill -9 of a backend: the server locks again');
+is($waiters[0]->query(try('/crash/session')), 'f', 'and excludes others');
+$near->query(release('/crash/session'));
 
-# Crash after crash, at whatever moment of the new worker's life.
+# Crash after crash, at any moment of the new worker's life.
 $holder = holder('/crashes');
 wait_for_both('/crashes');
 $killed_at = time;
@@ -149,7 +144,7 @@ foreach my $round (1 .. 4)
 {
 	kill 'KILL', $victim;
 
-	# The next is killed as soon as there is one; the last one lives.
+	# The next worker is killed as soon as there is one; the last one lives.
 	my $old = $victim;
 	last if $round == 4;
 	$zk->wait_until(
@@ -182,12 +177,12 @@ foreach my $end (sort keys %ends)
 	$node_a->start;
 	are_served('/server', $what);
 	cmp_ok(time - $killed_at, '<', $soon, "$what: long before the session would expire");
-	ok($node_a->log_contains('closed the ZooKeeper session that the server had before it crashed', $log_at),
+	ok($node_a->log_contains('closed the ZooKeeper session that an earlier run of this server left behind', $log_at),
 		"$what: the old session was closed");
 	$node_a->wait_until_connected;
 }
 
-# When it does not come back, the session expires.
+# If the server does not come back, the session expires.
 $node_a->configure('zklock.session_timeout' => '2s');
 $node_a->restart;
 foreach my $end (sort keys %ends)

@@ -3,23 +3,20 @@
 use strict;
 use warnings;
 
-use FindBin;
-use lib "$FindBin::Bin/../perl";
-
 use IPC::Run;
-use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes qw(time);
-use ZklockNode;
-use ZooKeeper;
+
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 
-# What comes much earlier than this did not have to wait for the session to expire.
-my $long = 20;
-my $soon = 12;
+# A release that comes much earlier than this did not have to wait for the session's expiry.
+my $long = 30;
+my $soon = 25;
 
-my @settings = ('zklock.session_timeout' => "${long}s", 'zklock.linger' => 0);
+# A server whose connection a ZooKeeper accepts and forgets while it starts tries again after a
+# third of the session timeout.
+my @settings = ('zklock.session_timeout' => "${long}s", 'zklock.connection_timeout' => '1min', 'zklock.linger' => 0);
 my $node_a = ZklockNode->started('a', $zk, @settings,
 	'log_min_messages' => 'debug1',
 	'max_connections' => 20,
@@ -42,13 +39,14 @@ sub prepare
 	$session = $node_a->status('session_id');
 	$worker = $node_a->worker_pid;
 	my $holder = $node_a->backend;
-	$holder->query("SELECT zk_lock_acquire('$path')");
-	$waiter->send("SELECT zk_lock_acquire('$path')");
+	$holder->query(acquire($path));
+	$waiter->send(acquire($path));
 	$judge->wait_until("SELECT count(*) > 0 FROM zk_locks WHERE path = '$path' AND ticket = 'queued'");
 	return $holder;
 }
 
-# Begin to stop, and go on when the postmaster has heard of it; it may even be done.
+# Begin to stop the server, and go on when the postmaster has received the signal; the server may
+# even be down.
 sub begin_stop
 {
 	my ($mode) = @_;
@@ -72,7 +70,7 @@ sub end_stop
 	return;
 }
 
-# The server has ended, and all is in order.
+# The server has ended, and left everything in order.
 sub is_clean
 {
 	my ($path, $what) = @_;
@@ -88,15 +86,15 @@ sub is_clean
 	return;
 }
 
-# How many packets the server has had in this session, or undef where there is none.
+# How many packets the server has had in this session, or undef where there is no session.
 sub packets
 {
 	my ($n) = $zk->cmd('cons') =~ /recved=(\d+)[^\n]*sid=$session\b/;
 	return $n;
 }
 
-# The worker has had its signal, and done with it what it does at once: it was seen to
-# go on after that.
+# The worker has received its signal, and has done what it does at once: it was seen to go on after
+# the signal.
 sub wait_until_worker_knows
 {
 	$zk->wait_until(
@@ -117,11 +115,11 @@ my $holder = prepare('/fast');
 my $in_transaction = $node_a->backend;
 $in_transaction->query("BEGIN; SELECT zk_xact_lock_acquire('/fast2')");
 my $local_waiter = $node_a->backend;
-$local_waiter->send("SELECT zk_lock_acquire('/fast')");
+$local_waiter->send(acquire('/fast'));
 $node_a->wait_for_waiter('/fast', 1);
-$judge->query("SELECT zk_lock_acquire('/fast3')");
+$judge->query(acquire('/fast3'));
 my $far_waiter = $node_a->backend;
-$far_waiter->send("SELECT zk_lock_acquire('/fast3', '1h')");
+$far_waiter->send(acquire('/fast3', '1h'));
 $node_a->wait_for_ticket('/fast3', 'queued');
 
 my $stopped_at = time;
@@ -131,7 +129,7 @@ cmp_ok(time - $stopped_at, '<', $soon, 'fast: long before the session would expi
 is($_->result->{errcode}, '57P01', 'fast: a waiter is told') foreach $local_waiter, $far_waiter;
 $zk->wait_for_children('/zklock/fast2', 0);
 $zk->wait_for_children('/zklock/fast3', 1);
-$judge->query("SELECT zk_lock_release('/fast3')");
+$judge->query(release('/fast3'));
 
 # --- fast, with a holder that takes its time ----------------------------------------------
 
@@ -145,7 +143,7 @@ $zk->wait_until(sub { my %children = $node_a->children; !exists $children{ $byst
 wait_until_worker_knows();
 ok(defined packets(), 'slow holder: the session lives while there is a holder');
 is($judge->query("SELECT ticket FROM zk_locks WHERE path = '/slow'"), 'queued', 'slow holder: it holds the lock');
-ok(!$waiter->is_done, 'slow holder: nobody else has it');
+ok(!$waiter->is_done, 'slow holder: no other backend has it');
 kill 'CONT', $holder->pid;
 end_stop('slow holder');
 is_clean('/slow', 'slow holder');
@@ -159,12 +157,12 @@ $committer->query('SET synchronous_commit = on');
 $committer->query("BEGIN; INSERT INTO work VALUES ('committed'); SELECT zk_xact_lock_acquire('/commit2')");
 $committer->send('COMMIT');
 $node_a->wait_until("SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = " . $committer->pid);
-is($judge->query("SELECT zk_lock_acquire('/commit2', '0')"), 'f', 'in COMMIT: the lock is held to its end');
-$judge->send("SELECT zk_lock_acquire('/commit2')");
+is($judge->query(try('/commit2')), 'f', 'in COMMIT: the lock is held to its end');
+$judge->send(acquire('/commit2'));
 $node_b->wait_for_ticket('/commit2', 'queued');
 begin_stop('fast');
 is($judge->answer, 't', 'in COMMIT: then it is free');
-$judge->query("SELECT zk_lock_release('/commit2')");
+$judge->query(release('/commit2'));
 end_stop('in COMMIT');
 is_clean('/commit', 'in COMMIT');
 $node_a->configure('synchronous_standby_names' => '');
@@ -175,11 +173,11 @@ is($node_a->safe_psql('postgres', 'SELECT done FROM work'), 'committed', 'in COM
 
 $holder = prepare('/smart');
 begin_stop('smart');
-is($holder->query("SELECT zk_lock_is_held('/smart')"), 't', 'smart: a session goes on');
+is($holder->query(held('/smart')), 't', 'smart: a session goes on');
 is($holder->query("SELECT zk_lock_acquire('/smart'), zk_lock_release('/smart')"), 't|t', 'smart: with its locks');
-is($holder->query("SELECT zk_lock_acquire('/smart2')"), 't', 'smart: and can take others');
+is($holder->query(acquire('/smart2')), 't', 'smart: and can take others');
 ok(!$waiter->is_done, 'smart: others wait');
-is($judge->query("SELECT zk_lock_acquire('/smart2', '0')"), 'f', 'smart: for all its locks');
+is($judge->query(try('/smart2')), 'f', 'smart: for all its locks');
 $holder->quit;
 end_stop('smart');
 is_clean('/smart', 'smart');
@@ -191,12 +189,13 @@ $node_a->restart;
 is_clean('/restart', 'restart');
 $node_a->wait_until_connected;
 isnt($node_a->status('session_id'), $session, 'restart: there is a new session');
-is($node_a->safe_psql('postgres', "SELECT zk_lock_acquire('/restart')"), 't', 'restart: it works');
-ok(!$node_a->log_contains('that the server had before it crashed', $log_at), 'restart: there was no old session');
+is($node_a->safe_psql('postgres', acquire('/restart')), 't', 'restart: it works');
+ok(!$node_a->log_contains('that an earlier run', $log_at), 'restart: there was no old session');
 
 # --- while ZooKeeper is silent, or away -----------------------------------------------------------
 
-# The worker waits for the answer to a create, while it is time to give a lingering lock up.
+# The worker waits for the answer to a create, at the moment at which it should give a lingering
+# lock up.
 $holder = prepare('/silent');
 $node_a->set('zklock.linger', '1s');
 $holder->query("SELECT zk_lock_acquire('/lingers'), zk_lock_release('/lingers')");
@@ -205,7 +204,7 @@ my $cpu_before = $node_a->worker_cpu;
 my $creates = $node_a->safe_psql('postgres', 'SELECT creates FROM zk_stat');
 my $cpu;
 $zk->pause;
-$late->send("SELECT zk_lock_acquire('/silent2')");
+$late->send(acquire('/silent2'));
 $node_a->wait_until("SELECT creates > $creates FROM zk_stat");
 begin_stop('fast');
 $zk->wait_until(sub { my $now = eval { ZklockNode::cpu_of($worker) }; $cpu = $now // $cpu; return !defined $now },
@@ -223,10 +222,14 @@ $zk->stop;
 $node_a->stop('fast');
 pass('no ZooKeeper: the server stops all the same');
 $zk->start;
+$log_at = -s $node_a->logfile;
 $stopped_at = time;
 $node_a->start;
 is($waiter->answer, 't', 'no ZooKeeper: the next start frees the lock');
 cmp_ok(time - $stopped_at, '<', $soon, 'no ZooKeeper: long before the session would expire');
+ok($node_a->log_contains('closed the ZooKeeper session that an earlier run of this server left behind', $log_at),
+	'no ZooKeeper: the log says so');
+ok(!$node_a->log_contains('crash', $log_at), 'no ZooKeeper: and speaks of no crash');
 $waiter->query('SELECT zk_lock_release_all()');
 
 $node_a->wait_until_connected;

@@ -3,13 +3,7 @@
 use strict;
 use warnings;
 
-use FindBin;
-use lib "$FindBin::Bin/../perl";
-
-use PostgreSQL::Test::Utils;
-use Test::More;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new(servers => 3);
 my @hosts = split /,/, $zk->hosts;
@@ -46,18 +40,18 @@ sub all_claims
 
 my $session = $judge->query('SELECT session_id, epoch FROM zk_status');
 my $holder = $node_a->backend;
-$holder->query("SELECT zk_lock_acquire('/held')");
+$holder->query(acquire('/held'));
 $holder->query("BEGIN; CREATE TABLE written (t text); SELECT zk_xact_lock_acquire('/xact')");
 my $near_waiter = $node_a->backend;
-$near_waiter->send("SELECT zk_lock_acquire('/held')");
+$near_waiter->send(acquire('/held'));
 $node_a->wait_for_waiter('/held', 1);
 
 my ($far_holder, $far_waiter, $far) = map { $node_b->backend } 1 .. 3;
-$far_holder->query("SELECT zk_lock_acquire('/far')");
+$far_holder->query(acquire('/far'));
 my $queued = $node_a->backend;
-$queued->send("SELECT zk_lock_acquire('/far')");
+$queued->send(acquire('/far'));
 $node_a->wait_for_ticket('/far', 'queued');
-$far_waiter->send("SELECT zk_lock_acquire('/held')");
+$far_waiter->send(acquire('/held'));
 $node_b->wait_for_ticket('/held', 'queued');
 $node_a->wait_until_contended('/held');
 
@@ -73,27 +67,27 @@ foreach my $round (1 .. 3)
 }
 is(scalar @{ $zk->children('/zklock/far') }, 2, 'terminated: one znode in the queue');
 is($holder->query('COMMIT; SELECT count(*) FROM written'), '0', 'terminated: the transaction commits');
-$far_holder->query("SELECT zk_lock_release('/far')");
+$far_holder->query(release('/far'));
 is($queued->answer, 't', 'terminated: a waiter in the queue of ZooKeeper goes on');
-$queued->query("SELECT zk_lock_release('/far')");
-$holder->query("SELECT zk_lock_release('/held')");
+$queued->query(release('/far'));
+$holder->query(release('/held'));
 is($near_waiter->answer, 't', 'terminated: a local waiter goes on');
 ok(!$far_waiter->is_done, 'terminated: the other server waits');
-$near_waiter->query("SELECT zk_lock_release('/held')");
-is($far_waiter->answer, 't', 'terminated: until the house is done');
-$far_waiter->query("SELECT zk_lock_release('/held')");
+$near_waiter->query(release('/held'));
+is($far_waiter->answer, 't', 'terminated: until no backend of the first server wants it');
+$far_waiter->query(release('/held'));
 
-# What is asked while there is none is done by the next.
+# A request that is made without a worker is carried out by the next worker.
 my $old = $judge->query('SELECT worker_pid FROM zk_status');
-$holder->query("SELECT zk_lock_acquire('/meanwhile/release')");
+$holder->query(acquire('/meanwhile/release'));
 $judge->query("SELECT pg_terminate_backend($old)");
 $judge->wait_until("SELECT worker_pid IS DISTINCT FROM $old FROM zk_status");
 is($holder->query("SELECT zk_lock_release('/meanwhile/release'), zk_lock_acquire('/meanwhile/acquire'), zk_lock_acquire('/meanwhile/try', '0')"),
-	't|t|t', 'released and acquired while there is no worker');
+	't|t|t', 'released and acquired without a worker');
 $zk->wait_for_children('/zklock/meanwhile/release', 0);
 $holder->query('SELECT zk_lock_release_all()');
 
-# All the time.
+# The worker ends again and again while backends lock and release.
 $_->safe_psql('postgres', 'CREATE TABLE tokens (token bigint)') foreach $node_a, $node_b;
 my @busy = map { ($node_a->backend, $node_b->backend) } 1, 2;
 my $work = q{
@@ -126,8 +120,8 @@ $_->set('zklock.tenure', '1h') foreach $node_a, $node_b;
 
 # --- other commands that wait for all processes ------------------------------------------------
 
-$holder->query("SELECT zk_lock_acquire('/held')");
-$far_waiter->send("SELECT zk_lock_acquire('/held')");
+$holder->query(acquire('/held'));
+$far_waiter->send(acquire('/held'));
 $node_b->wait_for_ticket('/held', 'queued');
 $judge->query("SET statement_timeout = '60s'");
 foreach my $command (
@@ -138,7 +132,7 @@ foreach my $command (
 {
 	is($judge->errcode($command), '', "not blocked while a lock is held: $command");
 }
-is($holder->query("SELECT zk_lock_is_held('/held')"), 't', 'which still is');
+is($holder->query(held('/held')), 't', 'which still is');
 is($node_b->errcode('CREATE DATABASE d') . $node_b->errcode('DROP DATABASE d'), '',
 	'nor where one is waited for');
 
@@ -153,7 +147,7 @@ sub reload_hosts
 	return;
 }
 
-my $token = $holder->query("SELECT zk_lock_token('/held')");
+my $token = $holder->query(token('/held'));
 foreach my $hosts (join(',', reverse @hosts), $hosts[0], "$hosts[1]", "$hosts[2], $hosts[0]", join(',', @hosts))
 {
 	reload_hosts($hosts);
@@ -162,10 +156,10 @@ foreach my $hosts (join(',', reverse @hosts), $hosts[0], "$hosts[1]", "$hosts[2]
 	my $server = $judge->query('SELECT server FROM zk_status');
 	ok((grep { $_ eq $server } split /, */, $hosts), "$what: connected to one of them");
 	is($holder->query("SELECT zk_lock_is_held('/held'), zk_lock_token('/held')"), "t|$token", "$what: held, with its token");
-	is($far->query("SELECT zk_lock_acquire('/held', '0')"), 'f', "$what: others are excluded");
+	is($far->query(try('/held')), 'f', "$what: others are excluded");
 }
 
-# --- what cannot be -----------------------------------------------------------------------------------
+# --- what is refused ----------------------------------------------------------------------------------
 
 my $good = $judge->query('SHOW zklock.hosts');
 my $worker = $judge->query('SELECT worker_pid FROM zk_status');
@@ -187,16 +181,16 @@ foreach my $case (
 is($judge->query('SELECT worker_pid, state FROM zk_status'), "$worker|connected", 'the worker is not concerned');
 $node_a->configure('zklock.hosts' => $good);
 $node_a->reload;
-is($holder->query("SELECT zk_lock_is_held('/held')"), 't', 'nor is the lock');
-$holder->query("SELECT zk_lock_release('/held')");
+is($holder->query(held('/held')), 't', 'nor is the lock');
+$holder->query(release('/held'));
 is($far_waiter->answer, 't', 'which is handed over in the end');
-$far_waiter->query("SELECT zk_lock_release('/held')");
+$far_waiter->query(release('/held'));
 
 # --- linger ------------------------------------------------------------------------------------------
 
 $node_a->set('zklock.linger', '1h');
 $judge->wait_until("SELECT current_setting('zklock.linger') = '1h'");
-my $twice = join '; ', ("SELECT zk_lock_acquire('/linger')", "SELECT zk_lock_release('/linger')") x 2;
+my $twice = join '; ', (acquire('/linger'), release('/linger')) x 2;
 $judge->query($twice);
 $node_a->wait_for_ticket('/linger', 'lingering');
 $node_a->set('zklock.linger', '100ms');
@@ -242,7 +236,7 @@ foreach my $case (
 $node_a->configure(%default);
 ok($node_a->start, 'it starts with others');
 $node_a->wait_until_connected;
-is($node_a->safe_psql('postgres', "SELECT zk_lock_acquire('/held')"), 't', 'and works');
+is($node_a->safe_psql('postgres', acquire('/held')), 't', 'and works');
 
 $node_a->stop;
 done_testing();

@@ -3,13 +3,7 @@
 use strict;
 use warnings;
 
-use FindBin;
-use lib "$FindBin::Bin/../perl";
-
-use PostgreSQL::Test::Utils;
-use Test::More;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 # Three servers: too large a transaction would end all of them.
 my $zk = ZooKeeper->new(servers => 3);
@@ -19,11 +13,14 @@ my $zk = ZooKeeper->new(servers => 3);
 my $node = ZklockNode->initialized('n', $zk, 'shared_preload_libraries' => undef,
 	'zklock.session_timeout' => '20s', 'zklock.linger' => 0);
 $node->start;
-is($node->errcode('CREATE EXTENSION zklock'), '', 'not preloaded: the extension can be made');
+my ($rc, $out, $err) = $node->psql('postgres', 'CREATE EXTENSION zklock');
+is($rc, 0, 'not preloaded: the extension can be made');
+like($err, qr/WARNING:  zklock is not loaded via "shared_preload_libraries"\n.*^HINT:  .*restart the server\.$/ms,
+	'which warns, and says what to do');
 my $s = $node->backend;
 foreach my $sql (
-	"SELECT zk_lock_acquire('/a')", "SELECT zk_xact_lock_acquire('/a', '0')", "SELECT zk_lock_release('/a')",
-	'SELECT zk_lock_release_all()', "SELECT zk_lock_is_held('/a')", "SELECT zk_lock_token('/a')",
+	acquire('/a'), "SELECT zk_xact_lock_acquire('/a', '0')", release('/a'),
+	'SELECT zk_lock_release_all()', held('/a'), token('/a'),
 	'SELECT * FROM zk_locks', 'SELECT * FROM zk_status')
 {
 	my $result = $s->run($sql);
@@ -42,7 +39,8 @@ $node->configure(
 	'max_worker_processes' => 0,
 	'zklock.connection_timeout' => '2s');
 $node->restart;
-$node->safe_psql('postgres', 'CREATE EXTENSION zklock');
+(undef, undef, $err) = $node->psql('postgres', 'CREATE EXTENSION zklock');
+is($err, '', 'preloaded: no warning');
 ok($node->log_contains('too many background workers'), 'no worker: the log says so');
 $s = $node->backend;
 foreach my $call ("'/a'", "'/a', '1h'", "'/a', '500ms'", "'/a', '0'")
@@ -57,7 +55,7 @@ foreach my $call ("'/a'", "'/a', '1h'", "'/a', '500ms'", "'/a', '0'")
 }
 is($s->query('SELECT state, worker_pid, safe, entries FROM zk_status'), 'none||f|0', 'no worker: zk_status');
 is($s->query('SELECT count(*) FROM zk_locks'), 0, 'no worker: zk_locks');
-is($s->query("SELECT zk_lock_is_held('/a')"), 'f', 'no worker: nothing is held');
+is($s->query(held('/a')), 'f', 'no worker: nothing is held');
 is($s->query("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"), 0, 'no worker: no local lock is left');
 $s->quit;
 
@@ -71,7 +69,7 @@ my $other = $node->backend;
 my $third = $node->backend;
 is($s->query("SELECT count(*) FROM generate_series(1, 16) AS i WHERE zk_lock_acquire('/n/' || i)"), 16, '16 locks');
 is($s->query('SELECT entries, max_locks FROM zk_status'), '16|16', 'zk_status says so');
-foreach my $sql ("SELECT zk_lock_acquire('/n/17')", "SELECT zk_xact_lock_acquire('/n/17', '0')")
+foreach my $sql (acquire('/n/17'), "SELECT zk_xact_lock_acquire('/n/17', '0')")
 {
 	foreach my $backend ($s, $other)
 	{
@@ -80,21 +78,38 @@ foreach my $sql ("SELECT zk_lock_acquire('/n/17')", "SELECT zk_xact_lock_acquire
 		like($result->{err}, qr/HINT:.*zklock\.max_locks/, 'and what to do');
 	}
 }
-is($s->query("SELECT zk_lock_acquire('/n/3')"), 't', 'one of them can be acquired again');
-is($other->query("SELECT zk_lock_acquire('/n/3', '0')"), 'f', 'and tried by others');
-$other->send("SELECT zk_lock_acquire('/n/3')");
+# What is set aside for the leader process is in use while the others have used up theirs.
+$node->set('zklock.leader_of', '/lead/1,/lead/2');
+$node->wait_until(q{SELECT zk_is_leader('/lead/1') AND zk_is_leader('/lead/2')});
+is($node->status('entries'), 18, 'the leader process has entries of its own');
+is($s->errcode(acquire('/n/17')), '53400', 'which are no room for others');
+is($s->errcode(q{SELECT zk_claim_request('/n/17', '1 min')}), '53400', 'nor for claims');
+$node->safe_psql('postgres', q{SELECT zk_leader_resign('/lead/1', '1 ms')});
+$node->wait_until(q{SELECT zk_is_leader('/lead/1')});
+pass('it leads again in the full table');
+$s->query(release('/n/1'));
+is($s->errcode(acquire('/n/1')), '53400', 'nor is what others give up, as long as there are more than they may have');
+is($s->query(acquire('/n/2')), 't', 'what is held can be acquired again');
+$s->query(release('/n/2'));
+$node->set('zklock.leader_of', '');
+$node->wait_until('SELECT entries <= 15 FROM zk_status');
+is($s->query(acquire('/n/1')), 't', 'it leaves room for others when it stands no more');
+
+is($s->query(acquire('/n/3')), 't', 'one of them can be acquired again');
+is($other->query(try('/n/3')), 'f', 'and tried by others');
+$other->send(acquire('/n/3'));
 $node->wait_for_waiter('/n/3', 1);
-$third->send("SELECT zk_lock_acquire('/n/3')");
+$third->send(acquire('/n/3'));
 $node->wait_for_waiter('/n/3', 2);
 $s->query("SELECT zk_lock_release('/n/3') FROM generate_series(1, 2)");
 is($other->answer, 't', 'and waited for');
-$other->query("SELECT zk_lock_release('/n/3')");
+$other->query(release('/n/3'));
 is($third->answer, 't', 'by several');
-$third->query("SELECT zk_lock_release('/n/3')");
+$third->query(release('/n/3'));
 
-# What is released can be used for another path.
+# An entry that is released can be used for another path.
 $node->wait_until('SELECT entries = 15 FROM zk_status');
-is($s->query("SELECT zk_lock_acquire('/n/17')"), 't', 'there is room again');
+is($s->query(acquire('/n/17')), 't', 'there is room again');
 $s->query("BEGIN; SAVEPOINT s");
 is($s->errcode("SELECT zk_xact_lock_acquire('/n/18')"), '53400', 'no room in a savepoint');
 is($s->query("ROLLBACK TO s; SELECT zk_lock_is_held('/n/17')"), 't', 'does no harm');
@@ -113,7 +128,7 @@ $_->quit foreach $s, $other, $third;
 
 # --- no room in PostgreSQL's own lock table ----------------------------------------------------------
 
-# zklock takes half of it at most, so that others, and new connections, go on.
+# zklock takes half of the table at most, so that other locks, and new connections, go on.
 my $at = -s $node->logfile;
 $node->configure('zklock.max_locks' => 8192, 'max_locks_per_transaction' => 10, 'max_connections' => 10);
 $node->restart;
@@ -136,21 +151,21 @@ like($full->{err}, qr/HINT:.*max_locks_per_transaction/, 'and what to do');
 $node->wait_until('SELECT entries = 0 FROM zk_status');
 
 is($s->query("SELECT count(*) FROM generate_series(1, $limit) AS i WHERE zk_lock_acquire('/many/' || i)"), $limit, 'as many as that');
-is($other->errcode(q{SELECT zk_lock_acquire('/many/0')}), '53400', 'not one more');
+is($other->errcode(acquire('/many/0')), '53400', 'not one more');
 is($node->safe_psql('postgres', 'CREATE TABLE goes_on (i int); DROP TABLE goes_on; SELECT 1'), 1, 'new connections go on');
 $s->query('SELECT zk_lock_release_all()');
 $node->wait_until('SELECT entries = 0 FROM zk_status');
 
-# If others have filled it, that does no harm either.
+# If other locks have filled the table, that does no harm either.
 is($other->errcode('SELECT pg_advisory_lock(i) FROM generate_series(1, 100000) AS i'), '53200', 'the table is full');
 is($s->errcode($take), '53200', 'no lock of zklock');
 $other->query('SELECT pg_advisory_unlock_all()');
 $node->wait_until('SELECT entries = 0 FROM zk_status');
 is($s->query("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"), 0, 'nothing is left');
-is($s->query("SELECT zk_lock_acquire('/many/1')"), 't', 'and the server locks on');
+is($s->query(acquire('/many/1')), 't', 'and the server locks on');
 $_->quit foreach $s, $other;
 
-# What the hint says is enough.
+# Following the hint is enough.
 $at = -s $node->logfile;
 $node->configure('max_locks_per_transaction' => $needed);
 $node->restart;
@@ -160,13 +175,14 @@ unlike(slurp_file($node->logfile, $at), qr/lock table carries/, 'and nothing is 
 
 # --- no room in the session -------------------------------------------------------------------------------
 
-# What one session holds is deleted by one transaction when it ends, so it is limited.
+# When a session ends, ZooKeeper deletes all its znodes in one transaction, so their number is limited.
+# One znode is the record of the server.
 sub ephemerals { my ($n) = $zk->cmd('mntr', $_[0]) =~ /zk_ephemerals_count\s+(\d+)/; return $n // -1; }
 sub wait_for_no_ephemerals
 {
 	foreach my $i (1 .. 3)
 	{
-		$zk->wait_until(sub { ephemerals($i) == 0 }, "ZooKeeper server $i to have no ephemerals");
+		$zk->wait_until(sub { ephemerals($i) == 1 }, "ZooKeeper server $i to have no ephemerals but the record");
 	}
 	return;
 }
@@ -203,7 +219,7 @@ is($s->errcode(
 my $held = $node->safe_psql('postgres', 'SELECT count(*) FROM zk_locks WHERE granted');
 cmp_ok($held, '>', 2000, 'thousands');
 cmp_ok($node->status('ephemeral_bytes'), '<=', 900000, 'but not too many bytes');
-is(ephemerals(1), $held, 'as ZooKeeper sees it, too');
+is(ephemerals(1), $held + 1, 'as ZooKeeper sees it, too');
 $node->restart;
 wait_for_no_ephemerals();
 is($zk->leader, $leader, 'the ensemble survives the end of such a session');
@@ -211,7 +227,7 @@ is($zk->mode($_) =~ /^(leader|follower)$/, 1, "server $_ serves") foreach 1 .. 3
 $zk->wait_until(sub { $zk->cmd('mntr', $leader) =~ /^zk_synced_followers\s+2\b/m }, 'the followers to be in sync');
 unlike(slurp_file("$zk->{directory}/$_/log"), qr/Unreasonable length/, "server $_ has lost no other") foreach 1 .. 3;
 $node->wait_until_connected;
-is($node->safe_psql('postgres', "SELECT zk_lock_acquire('/a')"), 't', 'and locks go on');
+is($node->safe_psql('postgres', acquire('/a')), 't', 'and locks go on');
 
 wait_for_no_ephemerals();
 pass('nothing is left');

@@ -1,15 +1,10 @@
 
-# Who queues for a lock in the whole cluster, and how to make them go.
+# Which backends and clients queue for a lock in the whole cluster, and how to make them go.
 
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my %settings = (
@@ -20,9 +15,6 @@ my %settings = (
 my $node_a = ZklockNode->started('a', $zk, %settings);
 my $node_b = ZklockNode->started('b', $zk, %settings, 'dynamic_shared_memory_type' => 'mmap');
 my ($a1, $a2, $b1, $b2) = map { $_->backend } $node_a, $node_a, $node_b, $node_b;
-
-sub acquire { my ($path) = @_; return "SELECT zk_lock_acquire('$path')"; }
-sub release { my ($path) = @_; return "SELECT zk_lock_release('$path')"; }
 
 # A foreign znode in a lock's directory.
 sub queue
@@ -41,15 +33,15 @@ sub rows
 		  . " FROM zk_lock_queue('$path')");
 }
 
-# Segments, of which each is a file here.
+# Segments of shared memory, each of which is a file here.
 sub segments { return scalar(() = glob $node_b->data_dir . '/pg_dynshmem/*'); }
 my $segments = segments();
 sub no_answer_is_left { return $zk->wait_until(sub { segments() == $segments }, 'segments to go'); }
 
 # --- a mutex of two servers and others ---
 
-is($b2->query(q{SELECT count(*) FROM zk_lock_queue('/nobody')}), '0', 'nobody queues');
-is($zk->exists('/zklock/nobody'), undef, 'and nothing is made by looking');
+is($b2->query(q{SELECT count(*) FROM zk_lock_queue('/nobody')}), '0', 'an empty queue');
+is($zk->exists('/zklock/nobody'), undef, 'and reading it makes nothing');
 $zk->create('/zklock/empty');
 is($b2->query(q{SELECT count(*) FROM zk_lock_queue('/empty')}), '0', 'an empty directory');
 
@@ -68,7 +60,7 @@ is(rows('/m', 'position, kind, mode, holds, client, server, pid = ' . $a1->pid .
 		'3 mutex lock f curator 192.0.2.1',
 		'4 mutex lock f kazoo worker 7',
 		'5 mutex lock f unknown'),
-	'a mutex: who holds it, who waits, in order');
+	'a mutex: the holder and the waiters, in order');
 is($b2->query(q{SELECT string_agg(znode, ' ' ORDER BY znode COLLATE "C") FROM zk_lock_queue('/m')}),
 	join(' ', grep { $_ ne 'no contender' } @{ $zk->children('/zklock/m') }), 'the znodes are those');
 is($b2->query(q{SELECT znode FROM zk_lock_queue('/m') WHERE holds}),
@@ -81,7 +73,25 @@ is($b1->answer, 't', 'handed on');
 is(rows('/m', 'position, holds, server'), '1 t b', 'and seen at once');
 $b1->query(release('/m'));
 
-# One that hides its data.
+# Nothing that a client writes reaches the terminal or the log unchanged.
+{
+	my $evil = "ev%1B]0;x%07%0AERROR%7F%C2%9B\x1b[31m%FFil";
+	my $shown = 'ev\x1b]0;x\x07\x0aERROR\x7f\xc2\x9b\x1b[31m\xffil';
+	$a1->query(acquire('/evil'));
+	my ($name) = $zk->children('/zklock/evil')->[0] =~ /^(.*?)\d+$/;
+	$a1->query(release('/evil'));
+	queue('/evil', $name, data => "server=$evil pid=77 database=$evil role=$evil application=$evil");
+	is(rows('/evil', 'server, pid, database, role, application'), "$shown 77 $shown $shown $shown", 'control characters are escaped in a view');
+	$b2->query(q{SET lock_timeout = '1s'});
+	my $result = $b2->run(acquire('/evil'));
+	$b2->query('RESET lock_timeout');
+	like($result->{err}, qr/DETAIL:  Process 77 on server "\Q$shown\E" holds the lock\./, 'and in a message');
+	queue('/evil', "_c_$uuid-lock-", data => "a\xc2\x9bb");
+	is($b2->query(q{SELECT data IS NULL FROM zk_lock_queue('/evil') WHERE client = 'curator'}), 't', 'data with such characters are not shown');
+	unlike(slurp_file($node_b->logfile), qr/[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|^ERROR/m, 'and in the log');
+}
+
+# A client that hides its data.
 queue('/hidden', "_c_$uuid-lock-", client => 'other');
 $zk->create("/zklock/hidden/_c_$uuid-lock-", ephemeral => 1, sequence => 1, perms => 'cdwa', data => 'secret');
 is(rows('/hidden', 'holds, client, data'), "t curator \nf curator", 'data that may not be read');
@@ -92,6 +102,10 @@ my $times = eval { $zk->exists("/zklock/hidden/$hidden") } ? 't' : 'f';
 is(rows('/hidden', 'since IS NOT NULL'), "t\n$times", 'since when, as far as it may be seen');
 $zk->create('/zklock/no_read', perms => 'cdwa');
 is($b2->errcode(q{SELECT * FROM zk_lock_queue('/no_read')}), '28000', 'a directory that may not be read');
+is($b2->query(q{SELECT count(*), count(position), count(holds) FROM zk_lock_queue_or_null('/no_read')}), '1|0|0', 'zk_lock_queue_or_null: a row of nulls');
+is($b2->query(q{SELECT count(*) FROM zk_lock_queue_or_null('/nothing')}), '0', 'zk_lock_queue_or_null: none for an empty queue');
+is($b2->query(q{SELECT string_agg(q::text, ' ' ORDER BY position) FROM zk_lock_queue_or_null('/hidden') AS q}),
+	$b2->query(q{SELECT string_agg(q::text, ' ' ORDER BY position) FROM zk_lock_queue('/hidden') AS q}), 'zk_lock_queue_or_null: else the queue');
 
 # --- readers and writers ---
 
@@ -115,7 +129,7 @@ queue('/sem/leases', "_c_$uuid-lease-", client => 'three', data => '192.0.2.3');
 queue('/sem/locks', "_c_$uuid-lock-", client => 'four');
 is(rows('/sem', "position, kind, mode, holds, client, split_part(znode, '/', 1)"),
 	join("\n", (map { "$_ semaphore lease t curator leases" } 1, 2), '3 semaphore lease f curator leases',
-		map { "$_ semaphore acquiring f curator locks" } 4, 5), 'who waits for a lease');
+		map { "$_ semaphore acquiring f curator locks" } 4, 5), 'the waiter for a lease');
 $zk->close('one');
 is(rows('/sem', 'position, mode, holds'), "1 lease t\n2 lease t\n3 acquiring f\n4 acquiring f", 'and gets it');
 
@@ -123,9 +137,9 @@ queue('/unsaid/leases', "_c_$uuid-lease-", client => 'two');
 queue('/unsaid/locks', "_c_$uuid-lock-", client => 'three');
 queue('/unsaid/leases', "_c_$uuid-lease-", client => 'three');
 is(rows('/unsaid', 'position, mode, holds'), "1 lease t\n2 lease f\n3 acquiring f",
-	'without a limit, the one who acquires waits');
+	'without a limit, the client that acquires waits');
 
-# Another lock inside of a lock's directory is none of its business.
+# Another lock inside of a lock's directory does not belong to its queue.
 queue('/outer', "_c_$uuid-lock-");
 queue('/outer/leases', "_c_$uuid-lock-", data => 'inner');
 is(rows('/outer', 'position, kind, mode, holds'), '1 mutex lock t', 'a lock of the name "leases" is no lease');
@@ -140,12 +154,12 @@ is($b2->query(q{SELECT count(*), count(*) FILTER (WHERE holds), max(position), b
 is($b2->query(q{SELECT count(*) FROM generate_series(1, 20), zk_lock_queue('/many')}), '40000', 'again and again');
 my @surveyors = map { $node_b->backend } 1 .. 24;
 $_->send(q{SELECT count(*) FROM zk_lock_queue('/many')}) foreach @surveyors;
-is(join(' ', map { $_->answer } @surveyors), join(' ', (2000) x 24), 'by more backends at a time than can ask');
+is(join(' ', map { $_->answer } @surveyors), join(' ', (2000) x 24), 'by more backends at a time than there are slots');
 ok(no_answer_is_left(), 'and no answer is left in shared memory');
 
 # --- revocation ---
 
-is($b2->query(q{SELECT zk_lock_revoke('/nobody')}), '0', 'nobody to be asked');
+is($b2->query(q{SELECT zk_lock_revoke('/nobody')}), '0', 'no holder that could be asked');
 my $holder = queue('/ask', "_c_$uuid-lock-");
 my $waiter = queue('/ask', "_c_$uuid-lock-");
 is($b2->query(q{SELECT zk_lock_revoke('/ask')}), '1', 'the holder is asked');
@@ -159,7 +173,8 @@ is($b2->query(q{SELECT zk_lock_revoke('/ask/ours')}), '1', 'a claim of another s
 is($a1->query(q{SELECT zk_lock_is_held('/ask/ours')}), 't', 'which is not lost by that');
 $a1->query(release('/ask/ours'));
 
-# Which functions tell the holder so: those that depend on the session's own locks.
+# Which functions tell the holder that its release is requested: those that depend on the session's
+# own locks.
 foreach ([ 0, 'SELECT count(*) FROM zk_locks, zk_status, zk_sessions' ],
 	[ 0, q{SELECT count(*) FROM zk_lock_queue('/told')} ],
 	[ 0, q{SELECT zk_lock_revoke('/told'), zk_lock_force_release('/nobody')} ],
@@ -185,31 +200,59 @@ $a1->query("BEGIN; SET LOCAL zklock.on_lost = notice; SELECT zk_xact_lock_acquir
 $b1->send(acquire('/force'));
 $node_b->wait_for_ticket('/force', 'queued');
 is($b2->query(q{SELECT zk_lock_force_release('/force')}), '1', 'one holder');
-is($b1->answer, 't', 'who waits gets the lock');
+is($b1->answer, 't', 'the waiter gets the lock');
 $node_a->wait_until(q{SELECT bool_or(claim = 'lost') FROM zk_locks WHERE path = '/force'});
-is($a1->errcode('COMMIT'), 'ZK001', 'whose lock was taken away cannot commit');
+is($a1->errcode('COMMIT'), 'ZK001', 'the holder whose lock was taken away cannot commit');
 is($a1->query('SELECT count(*) FROM written'), '0', 'nothing was written');
 like(slurp_file($node_b->logfile),
 	qr/LOG:  role "\w+" releases lock "\/force" by force\n.*DETAIL:  It deletes the znode "_c_[^"]+-lock-\d+"\./,
 	'it is in the server log');
 $b1->query(release('/force'));
-is($b2->query(q{SELECT zk_lock_force_release('/force')}), '0', 'nobody holds it');
+is($b2->query(q{SELECT zk_lock_force_release('/force')}), '0', 'no client holds it');
 is($b2->query(q{SELECT zk_lock_force_release('/rw')}), '2', 'both readers');
 is(rows('/rw', 'mode, holds'), "write t\nread f\nwrite f", 'then the writer has it');
 is($b2->query(q{SELECT zk_lock_force_release('/sem')}), '2', 'all leases');
-is(rows('/sem', 'mode, holds'), "acquiring f\nacquiring f", 'but not who acquires one');
+is(rows('/sem', 'mode, holds'), "acquiring f\nacquiring f", 'but not from the client that is acquiring one');
+
+# Once the lock is taken away, nothing that relies on it succeeds on the holder's own server,
+# whichever of the server's sessions has the znode.
+my $node_c = ZklockNode->started('c', $zk, %settings, 'zklock.sessions' => 2, 'zklock.on_lost' => 'notice');
+my ($c1, $c2) = map { $node_c->backend } 1, 2;
+my %late;
+foreach my $round (1 .. 20)
+{
+	foreach my $function ('zk_lock', 'zk_read_lock', 'zk_semaphore')
+	{
+		my $path = "/own/$function/$round";
+		my $more = $function eq 'zk_semaphore' ? ', 1' : '';
+		$c1->query("BEGIN; CREATE TEMP TABLE t$round$function (); SELECT ${function}_acquire('$path'$more)");
+
+		# The holder's backend checks in the same message.
+		$late{'is held'}++ if $c1->query("SELECT zk_lock_force_release('$path')\\; SELECT zk_lock_is_held('$path')") ne "1\nf";
+		$late{'commits'}++ if $c1->errcode('COMMIT') ne 'ZK001';
+		$c1->query("SELECT ${function}_release('$path')");
+
+		$c1->query("BEGIN; CREATE TEMP TABLE u$round$function (); SELECT ${function}_acquire('$path'$more)");
+		$late{'not taken'}++ if $c2->query("SELECT zk_lock_force_release('$path')") ne '1';
+		$late{'commits after another backend has taken it'}++ if $c1->errcode('COMMIT') ne 'ZK001';
+		$c1->query("SELECT ${function}_release('$path')");
+	}
+}
+is_deeply(\%late, {}, 'by force on its own server: the holder does not commit after that');
+is($c1->query(acquire('/own/zk_lock/1')), 't', 'and may acquire the lock again');
+$node_c->stop;
 
 $b2->query('CREATE ROLE plain; CREATE ROLE signaller; GRANT pg_signal_backend TO signaller; SET ROLE plain');
-is($b2->errcode(q{SELECT zk_lock_force_release('/many')}), '42501', 'not everybody may');
-is($b2->query(q{SELECT count(*) FROM zk_lock_queue('/ask')}), '2', 'but look');
-is($b2->errcode(q{SELECT zk_lock_revoke('/ask')}), '42501', 'not even ask');
+is($b2->errcode(q{SELECT zk_lock_force_release('/many')}), '42501', 'a plain role may not');
+is($b2->query(q{SELECT count(*) FROM zk_lock_queue('/ask')}), '2', 'but may look');
+is($b2->errcode(q{SELECT zk_lock_revoke('/ask')}), '42501', 'a plain role may not even request a release');
 $b2->query('SET ROLE signaller');
-is($b2->query(q{SELECT zk_lock_revoke('/ask')}), '1', 'who may end sessions may ask');
-is($b2->errcode(q{SELECT zk_lock_force_release('/many')}), '42501', 'but not take a lock from who does not say who it is');
+is($b2->query(q{SELECT zk_lock_revoke('/ask')}), '1', 'a role that may end sessions may request a release');
+is($b2->errcode(q{SELECT zk_lock_force_release('/many')}), '42501', 'but takes no lock from a holder that does not say which role it has');
 $b2->query('RESET ROLE');
 is($b2->query(q{SELECT zk_lock_force_release('/many')}), '1', 'a superuser may');
 
-# As pg_terminate_backend(), members of pg_signal_backend take no lock from a superuser.
+# As with pg_terminate_backend(), members of pg_signal_backend take no lock from a superuser.
 $node_a->safe_psql('postgres', 'CREATE ROLE plain LOGIN; CREATE ROLE boss LOGIN SUPERUSER; GRANT plain TO boss');
 my ($plain, $plain2, $boss, $boss2) =
   map { my $role = $_; $node_a->backend(extra_params => [ '-U', $role ]) } 'plain', 'plain', 'boss', 'boss';
@@ -237,12 +280,12 @@ foreach my $call ([ 'mutex', 'zk_lock', 1 ], [ 'writer', 'zk_write_lock', 1 ], [
 	$boss->query("SELECT ${function}_acquire('$path')");
 	is(word_of($path), '-', "$kind: what the znode of a superuser says");
 	is(force($path), '42501', "$kind: not taken from a superuser");
-	is($boss->query("SELECT zk_lock_is_held('$path')"), 't', "$kind: who holds it still");
+	is($boss->query("SELECT zk_lock_is_held('$path')"), 't', "$kind: the superuser still holds it");
 	$boss->query("SELECT ${function}_release('$path')");
 	$node_a->wait_until_clean($path);
 
 	$boss->query("SET ROLE plain; SELECT ${function}_acquire('$path'); RESET ROLE");
-	is(force($path), '42501', "$kind: nor if it has set another role");
+	is(force($path), '42501', "$kind: not taken from a superuser that has set another role, either");
 	$boss->query("SELECT ${function}_release('$path')");
 	$node_a->wait_until_clean($path);
 }
@@ -266,7 +309,8 @@ is($znodes->(), $before, 'with the same ticket');
 is(force('/on'), '42501', 'which is not taken either');
 $plain->query(release('/on'));
 
-# Readers share a lock, whoever they are.  A writer of a plain role becomes a reader beside one.
+# Readers share a ticket, whatever their roles are.  A writer of a plain role becomes a reader
+# beside one.
 $plain->query(q{SELECT zk_write_lock_acquire('/down'), zk_read_lock_acquire('/down')});
 is(word_of('/down'), 'superuser=f', 'a writer');
 $boss->send(q{SELECT zk_read_lock_acquire('/down')});
@@ -279,7 +323,7 @@ is($plain2->query(q{SELECT zk_read_lock_acquire('/down', '0')}), 't', 'another r
 is($boss2->query(q{SELECT zk_read_lock_acquire('/down', '0')}), 't', 'and another');
 $_->query('SELECT zk_lock_release_all()') foreach $plain, $plain2, $boss, $boss2;
 
-# Who answers a try goes on saying so.
+# A ticket that has answered a try keeps the answer.
 $plain->query(q{SELECT zk_lock_acquire('/tried')});
 is($b2->query(q{SELECT zk_lock_acquire('/tried', '0')}), 'f', 'a try');
 $zk->wait_until(sub { $zk->get('/zklock/tried/' . $zk->children('/zklock/tried')->[0])->{data} =~ / superuser=f in_use=t$/ },
@@ -289,7 +333,7 @@ $_->quit foreach $plain, $plain2, $boss, $boss2;
 
 # --- ZooKeeper is silent ---
 
-# Nothing of the cancelled ones may stay behind, be it before or after ZooKeeper is back.
+# The cancelled commands must leave nothing behind, neither before nor after ZooKeeper is back.
 $zk->pause;
 $b2->query("SET zklock.connection_timeout = '300ms'");
 my $result = $b2->run(q{SELECT * FROM zk_lock_queue('/ask')});
@@ -306,7 +350,7 @@ $node_b->wait_until(q{SELECT count(*) >= 24 FROM pg_stat_activity WHERE wait_eve
 $node_b->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $_->pid . ')') foreach @surveyors[0 .. 11];
 $zk->resume;
 is(join(' ', map { $_->answer } @surveyors[12 .. 23]), join(' ', (2) x 12),
-	'those who waited on, more than there are slots left, have their answer');
+	'the waiters that went on, more than there are slots left, have their answers');
 $b2->query("SET statement_timeout = 0");
 is(join(' ', map { $b2->query(q{SELECT count(*) FROM zk_lock_queue('/ask')}) } 1 .. 40), join(' ', (2) x 40),
 	'all slots are free again');
@@ -330,7 +374,7 @@ for my $round (1 .. 5)
 	is($b1->answer, '1999', "ended while it works, $round");
 }
 
-# Cancelled at any moment, also when the answer is on its way.
+# Cancelled at any moment, also while the answer is on its way.
 my $busy = 0;
 foreach my $ms (1 .. 60)
 {

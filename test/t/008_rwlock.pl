@@ -4,14 +4,10 @@
 use strict;
 use warnings;
 
-use Test::More;
 use Time::HiRes qw(time);
 
-use PostgreSQL::Test::Utils;
-
 use History;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my %settings = (
@@ -29,8 +25,6 @@ sub rd { my ($path, $timeout) = @_; return "SELECT zk_read_lock_acquire('$path'"
 sub wr { my ($path, $timeout) = @_; return "SELECT zk_write_lock_acquire('$path'" . (defined $timeout ? ", '$timeout')" : ')'); }
 sub unrd { my ($path) = @_; return "SELECT zk_read_lock_release('$path')"; }
 sub unwr { my ($path) = @_; return "SELECT zk_write_lock_release('$path')"; }
-sub token { my ($path) = @_; return "SELECT zk_lock_token('$path')"; }
-sub held { my ($path) = @_; return "SELECT zk_lock_is_held('$path')"; }
 
 # The queue in ZooKeeper, as "WRIT READ".
 sub queue
@@ -106,7 +100,7 @@ is($a1->answer, 't', 'then the last reader');
 $a1->query(unrd('/fifo'));
 wait_until_clean('/fifo');
 
-# --- the ticket of a writer serves local readers, until somebody else queues ---
+# --- the ticket of a writer serves local readers, until another client queues ---
 
 $a1->query(wr('/serves'));
 my $token = $a1->query(token('/serves'));
@@ -136,7 +130,7 @@ cmp_ok($writers, '>', $_, 'has a greater token than each reader') foreach @token
 $c1->query(unwr('/serves'));
 wait_until_clean('/serves');
 
-# --- the downgrade of a claim, with who waits for it ---
+# --- the downgrade of a claim, while others wait ---
 
 foreach my $how ('release', 'COMMIT')
 {
@@ -167,7 +161,7 @@ foreach my $how ('release', 'COMMIT')
 	wait_until_clean($path);
 }
 
-# It is eager, so that nobody who comes later has to wait for it.
+# The server downgrades at once, so that no later client has to wait for that.
 $a1->query($_) foreach wr('/eager'), rd('/eager'), unwr('/eager');
 wait_for_queue('/eager', 'READ');
 is($b1->query(rd('/eager', '0')), 't', 'a try of a reader elsewhere succeeds at once');
@@ -191,7 +185,7 @@ pass('which it shares');
 $_->query(unrd('/mode')) foreach $a1, $b2;
 wait_until_clean('/mode');
 
-# A local writer behind local readers, with a remote reader; it gives up.
+# A local writer waits behind local readers and a remote reader; it gives up.
 $_->query(rd('/gives-up')) foreach $a1, $b1;
 $b2->send(wr('/gives-up'));
 $node_b->wait_for_waiter('/gives-up', 1);
@@ -237,7 +231,7 @@ foreach my $tenure ('0', '300ms')
 	# (A tenure begins before the server knows of the writer.)
 	$node_a->wait_until_contended($path) if $tenure eq '0';
 
-	# Each hands over to the other, so that there is always a reader.
+	# Each reader hands over to the other, so that there is always one.
 	my $rounds = 0;
 	my ($x, $y) = ($first_reader, $second);
 	my $deadline = time + 60;
@@ -322,16 +316,17 @@ foreach (
 	is($b1->errcode("SELECT $wants"), 'ZK003', "$wants while another server has $has");
 	$node_b->wait_until_clean('/kind');
 	$a1->query('SELECT zk_lock_release_all()');
-	$zk->wait_until(sub { !grep { /\d{10}$/ } @{ $zk->tree('/zklock/kind') } }, 'nobody to use it');
+	$zk->wait_until(sub { !grep { /[-_]\d{10}$/ } @{ $zk->tree('/zklock/kind') } }, 'no user of the path is left');
 	is($b1->query("SELECT $wants"), 't', 'but not afterwards');
 	$b1->query('SELECT zk_lock_release_all()');
-	$zk->wait_until(sub { !grep { /\d{10}$/ } @{ $zk->tree('/zklock/kind') } }, 'nobody to use it');
+	$zk->wait_until(sub { !grep { /[-_]\d{10}$/ } @{ $zk->tree('/zklock/kind') } }, 'no user of the path is left');
 	$_->wait_until_clean('/kind') foreach $node_a, $node_b;
 }
 
 # --- faults ---
 
-# The session expires: all readers of the server have lost it, those of others not.
+# The session expires: all readers of that server have lost the lock, those of other servers have
+# not.
 $_->query(rd('/expires')) foreach $a1, $a2, $b1;
 $c1->send(wr('/expires'));
 wait_for_queue('/expires', 'READ READ WRIT');
@@ -347,7 +342,7 @@ is($_->run(unrd('/expires'))->{out}, 'f', 'release of the lost one') foreach $a1
 $c1->query(unwr('/expires'));
 wait_until_clean('/expires');
 
-# The worker ends while readers hold, and one is downgraded.
+# The worker ends while readers hold the lock, and while one is being downgraded.
 $a1->query($_) foreach wr('/worker'), rd('/worker');
 $_->query(rd('/worker2')) foreach $a1, $a2, $b1;
 my $worker = $node_a->worker_pid;
@@ -358,7 +353,7 @@ $a1->query(unwr('/worker'));
 $node_a->wait_until_connected;
 wait_for_queue('/worker', 'READ');
 is($_->query(held('/worker2')), 't', 'a new worker: readers still hold') foreach $a1, $a2, $b1;
-is($a1->query(token('/worker')), $token, 'and who was a writer');
+is($a1->query(token('/worker')), $token, 'and so does the former writer');
 is($b1->query(rd('/worker', '1min')), 't', 'the downgrade was carried out');
 is($b2->query(wr('/worker2', '0')), 'f', 'writers are kept out');
 $_->query('SELECT zk_lock_release_all()') foreach $a1, $a2, $b1;
@@ -402,7 +397,7 @@ foreach ([ '100ms', '1s' ], [ '0', '0' ], [ '1h', '0' ])
 	}
 	$history->wait_until(sub { $history->records >= 100 }, '100 rounds');
 	$history->stop;
-	is_deeply([ $history->problems ], [], "tenure $tenure, linger $linger: nobody overlapped a writer");
+	is_deeply([ $history->problems ], [], "tenure $tenure, linger $linger: no reader or writer overlapped a writer");
 	wait_until_clean($path) if $linger eq '0';
 }
 
@@ -412,6 +407,6 @@ foreach my $node ($node_a, $node_b, $node_c)
 	$node->stop;
 	is(() = slurp_file($node->logfile) =~ /(?:PANIC|TRAP|terminated by signal|you don't own)/g, 0, $node->name . ': a quiet log');
 }
-is_deeply([ grep { /\d{10}$/ } @{ $zk->tree('/zklock') } ], [], 'nothing is left in the end');
+is_deeply([ grep { /[-_]\d{10}$/ } @{ $zk->tree('/zklock') } ], [], 'nothing is left in the end');
 
 done_testing();

@@ -1,17 +1,12 @@
 
-# The semaphore on two servers: never more than n leases, all or nothing, in turn; and
-# what becomes of leases and of who waits for them when something breaks.
+# The semaphore on two servers: never more than n leases, all or nothing, in turn; and what becomes
+# of leases and their waiters when something breaks.
 
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
-
 use History;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest qw(!acquire !release);
 
 my $zk = ZooKeeper->new;
 my @settings = (
@@ -32,14 +27,12 @@ sub acquire
 	  . (defined $timeout ? "'$timeout'" : 'NULL') . ', ' . ($quantity // 1) . ')';
 }
 sub release { my ($path, $quantity) = @_; return "SELECT zk_semaphore_release('$path', " . ($quantity // 1) . ')'; }
-sub held { my ($path) = @_; return "SELECT zk_lock_is_held('$path')"; }
-sub token { my ($path) = @_; return "SELECT zk_lock_token('$path')"; }
 
 sub leases { my ($path) = @_; return "/zklock$path/leases"; }
 sub inner { my ($path) = @_; return "/zklock$path/locks"; }
 sub nleases { my ($path) = @_; return scalar @{ $zk->children(leases($path)) }; }
 
-# Begin to acquire, and wait until it has the inner mutex and its leases wait in ZooKeeper.
+# Begin to acquire, and wait until the backend has the inner mutex and its leases wait in ZooKeeper.
 sub wait_with_leases
 {
 	my ($node, $backend, $path, $n, $quantity, $expected) = @_;
@@ -49,7 +42,7 @@ sub wait_with_leases
 	return;
 }
 
-# Begin to acquire, and wait until it queues for the inner mutex behind others.
+# Begin to acquire, and wait until the backend queues for the inner mutex behind others.
 sub wait_for_turn
 {
 	my ($node, $backend, $path, $n, $quantity, $waiters) = @_;
@@ -71,7 +64,7 @@ sub is_clean
 	return;
 }
 
-# --- as many leases as there are, whoever has them ---
+# --- as many leases as there are, whichever server has them ---
 
 is($a1->query(acquire('/count', 3, undef, 2)), 't', 'two leases for a');
 is($b1->query(acquire('/count', 3, '0')), 't', 'one for b');
@@ -87,7 +80,7 @@ is_deeply(\%of_session, { $node_a->status('session_id') => 2, $node_b->status('s
 is($node_a->safe_psql('postgres', q{SELECT count(*), count(DISTINCT znode), string_agg(DISTINCT concat_ws(' ', kind, mode, claim, ticket, session_count, xact_count), ', ')
 		FROM zk_locks WHERE path = '/count'}), '2|2|semaphore lease held owned 2 0', 'zk_locks has a row for each lease');
 $zk->wait_for_children(inner('/count'), 0);
-pass('nobody waits, nobody has the inner mutex');
+pass('no backend waits, and none has the inner mutex');
 
 $a1->query(release('/count'));
 $b2->wait_until(acquire('/count', 3, '0'));
@@ -110,19 +103,19 @@ is($b2->query(acquire('/all', 3, '0', 1)), 't', 'what is there was not taken awa
 $b2->query(release('/all'));
 
 wait_with_leases($node_b, $b1, '/all', 3, 2, 1);
-cmp_ok(nleases('/all'), '>', 3, 'who waits has its leases in ZooKeeper already');
+cmp_ok(nleases('/all'), '>', 3, 'the waiter has its leases in ZooKeeper already');
 is(scalar(@{ $zk->children(inner('/all')) }), 1, 'and the inner mutex');
 $node_a->wait_until(q{SELECT bool_and(contended) FROM zk_locks WHERE path = '/all'});
-is($node_a->safe_psql('postgres', q{SELECT count(*) FROM zk_locks WHERE path = '/all' AND granted}), 2, 'that does not make it held');
+is($node_a->safe_psql('postgres', q{SELECT count(*) FROM zk_locks WHERE path = '/all' AND granted}), 2, 'its claim does not count as held');
 is($node_b->safe_psql('postgres', q{SELECT count(*) FROM zk_locks WHERE path = '/all' AND granted}), 0, 'not a single one');
-is($node_b->safe_psql('postgres', q{SELECT count(*) FROM zk_locks WHERE path = '/all' AND claim = 'waiting'}), 1, 'there is one who waits');
+is($node_b->safe_psql('postgres', q{SELECT count(*) FROM zk_locks WHERE path = '/all' AND claim = 'waiting'}), 1, 'there is one waiter');
 $a1->query(release('/all'));
 is($b1->answer, 't', 'it has both as soon as they are there');
 is(nleases('/all'), 3, 'and a has kept one');
 $_->query('SELECT zk_lock_release_all()') foreach $a1, $b1;
 is_clean('/all', 'all or nothing');
 
-# Two who want all of them do not wait for each other with one in hand.
+# Two backends that want all leases do not wait for each other with one lease in hand.
 foreach my $pair ([ 'two servers', $a1, $b1 ], [ 'one server', $a1, $a2 ])
 {
 	my ($what, @backends) = @$pair;
@@ -144,7 +137,7 @@ wait_for_turn($node_b, $b2, '/turn', 3, 1, 1);
 is($a3->query(acquire('/turn', 3, '0')), 'f', 'a try while others wait');
 $a1->query(release('/turn', 2));
 is($a3->query(acquire('/turn', 3, '0')), 'f', 'a try while some are free, but others wait');
-ok(!grep({ $_->is_done } $a2, $b1, $b2), 'who wants little does not pass who wants much');
+ok(!grep({ $_->is_done } $a2, $b1, $b2), 'a backend that wants few leases does not pass one that wants many');
 $a1->query(release('/turn'));
 is($b1->answer, 't', 'the first one');
 ok(!$a2->is_done && !$b2->is_done, 'only the first one');
@@ -157,7 +150,7 @@ is($b2->answer, 't', 'the third one');
 $_->query('SELECT zk_lock_release_all()') foreach $a2, $b2;
 is_clean('/turn', 'in turn');
 
-# Somebody in the middle gives up.
+# A waiter in the middle gives up.
 my %give_up = (
 	'pg_cancel_backend' => sub { my ($node, $backend) = @_; $node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $backend->pid . ')'); is($backend->result->{errcode}, '57014', 'cancelled'); return $backend; },
 	'pg_terminate_backend' => sub { my ($node, $backend) = @_; $node->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $backend->pid . ')'); is($backend->result->{errcode}, '57P01', 'terminated'); return $node->backend; });
@@ -180,25 +173,26 @@ foreach my $way (sort keys %give_up)
 	is_clean('/middle', $way);
 }
 
-# A try for more than who waits in the same server wants leaves nothing in its way.
+# A try that wants more leases than the waiter of the same server does not stand in the waiter's
+# way.
 $_->query(acquire('/surplus', 2)) foreach $b1, $b2;
 wait_with_leases($node_a, $a1, '/surplus', 2, 1, 1);
-is($a2->query(acquire('/surplus', 2, '0', 2)), 'f', 'a try for more than who waits wants');
+is($a2->query(acquire('/surplus', 2, '0', 2)), 'f', 'a try that wants more than the waiter');
 $zk->wait_for_children(leases('/surplus'), 3);
 $b1->query(release('/surplus'));
-is($a1->answer, 't', 'who waits is served as soon as there is one');
+is($a1->answer, 't', 'the waiter is served as soon as there is a lease');
 $_->query('SELECT zk_lock_release_all()') foreach $a1, $b2;
 is_clean('/surplus', 'surplus');
 
-# --- who holds some and wants more ---
+# --- a holder that wants more leases ---
 
 $a1->query(acquire('/more', 3));
 $b1->query(acquire('/more', 3, undef, 2));
 wait_with_leases($node_a, $a1, '/more', 3, 2, 2);
 is($node_a->safe_psql('postgres', q{SELECT count(*) FILTER (WHERE granted), count(*) FILTER (WHERE claim = 'waiting') FROM zk_locks WHERE path = '/more'}),
-	'1|1', 'one that is held and one that waits');
+	'1|1', 'one lease is held and one waits');
 is($node_a->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $a1->pid . ')') && $a1->result->{errcode}, '57014', 'cancelled');
-is($a1->query(held('/more')), 't', 'what it had it still has');
+is($a1->query(held('/more')), 't', 'the backend still has what it had');
 $zk->wait_for_children(leases('/more'), 3);
 wait_with_leases($node_a, $a1, '/more', 3, 2, 2);
 $b1->query(release('/more', 2));
@@ -223,7 +217,12 @@ my %end = (
 	'exit' => sub { $_[0]->quit },
 	'client gone' => sub { $_[0]->kill_client },
 	'pg_terminate_backend' => sub { $node_a->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $_[0]->pid . ')') },
-	'kill -9 of the backend' => sub { kill 'KILL', $_[0]->pid; $node_a->wait_until_connected; },
+	'kill -9 of the backend' => sub {
+		my $session = $node_a->status('session_id');
+		kill 'KILL', $_[0]->pid;
+		$node_a->wait_until("SELECT session_id <> '$session' FROM zk_status");	# the server has started anew
+		$node_a->wait_until_connected;
+	},
 	'kill -9 of the server' => sub { $node_a->kill9_all; $node_a->start; $node_a->wait_until_connected; });
 foreach my $way ('exit', 'client gone', 'pg_terminate_backend', 'kill -9 of the backend', 'kill -9 of the server')
 {
@@ -233,13 +232,13 @@ foreach my $way ('exit', 'client gone', 'pg_terminate_backend', 'kill -9 of the 
 	wait_with_leases($node_b, $b1, '/end', 3, 3, 3);
 	$end{$way}->($holder);
 	is($b1->answer, 't', "$way: all leases come back");
-	is(nleases('/end'), 3, "$way: no more than those of who has them now");
+	is(nleases('/end'), 3, "$way: no more leases than the new holders have");
 	$b1->query(release('/end', 3));
 	is_clean('/end', $way);
 }
 ($a1, $a2, $a3) = map { $node_a->backend } 1 .. 3;
 
-# The same for who waits, with leases in ZooKeeper and the inner mutex.
+# The same for a waiter with leases in ZooKeeper and the inner mutex.
 foreach my $way ('exit', 'kill -9 of the backend', 'kill -9 of the server')
 {
 	my $waiter = $node_a->backend;
@@ -249,11 +248,11 @@ foreach my $way ('exit', 'kill -9 of the backend', 'kill -9 of the server')
 	$way eq 'exit' ? $node_a->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $waiter->pid . ')') : $end{$way}->($waiter);
 	$node_b->wait_until(q{SELECT bool_and(ticket = 'owned') FROM zk_locks WHERE path = '/waiter/locks'});
 	$zk->wait_for_children(leases('/waiter'), 2);
-	ok(!$b2->is_done, "$way of who waits: the next one has the inner mutex, and waits for a lease");
+	ok(!$b2->is_done, "$way of the waiter: the next one has the inner mutex, and waits for a lease");
 	$b1->query(release('/waiter'));
-	is($b2->answer, 't', "$way of who waits: the next one is served");
+	is($b2->answer, 't', "$way of the waiter: the next one is served");
 	$_->query('SELECT zk_lock_release_all()') foreach $b1, $b2;
-	is_clean('/waiter', "$way of who waits");
+	is_clean('/waiter', "$way of the waiter");
 }
 ($a1, $a2, $a3) = map { $node_a->backend } 1 .. 3;
 
@@ -265,7 +264,7 @@ wait_with_leases($node_b, $b1, '/expire', 3, 3, 3);
 $node_a->expire_session($zk, by_hand => 1);
 is($b1->answer, 't', 'leases of an expired session are free');
 is($a1->query(held('/expire')), 'f', 'they are not held any more');
-is($a1->errcode(acquire('/expire', 3, '0')), 'ZK001', 'who lost some cannot have more');
+is($a1->errcode(acquire('/expire', 3, '0')), 'ZK001', 'a backend that has lost some leases cannot have more');
 is($a1->errcode(token('/expire')), 'ZK001', 'nor a token');
 is($a2->errcode('COMMIT'), 'ZK001', 'and does not commit');
 my $result = $a1->run(release('/expire'));
@@ -274,17 +273,17 @@ like($result->{err}, qr/lock "\/expire" was lost/, 'warns');
 is($a1->query('SELECT zk_lock_release_all()'), 1, 'the other one');
 wait_with_leases($node_a, $a1, '/expire', 3, 1, 1);
 $b1->query(release('/expire', 3));
-is($a1->answer, 't', 'then it can have one again');
+is($a1->answer, 't', 'then the backend can have one again');
 is($a1->query(held('/expire')), 't', 'and holds it');
 $a1->query(release('/expire'));
 is_clean('/expire', 'expired');
 
-# Who waits for leases with the inner mutex, and who waits for the inner mutex, wait on.
+# A waiter with the inner mutex, and a waiter for the inner mutex, both go on waiting.
 $b1->query(acquire('/wait', 2, undef, 2));
 wait_with_leases($node_a, $a1, '/wait', 2, 2, 2);
 wait_for_turn($node_a, $a2, '/wait', 2, 1, 1);
 $node_a->expire_session($zk, by_hand => 1);
-$zk->wait_until(sub { @{ $zk->children(leases('/wait')) } > 2 }, 'whoever comes first now');
+$zk->wait_until(sub { @{ $zk->children(leases('/wait')) } > 2 }, 'a client to be the first now');
 ok(!$a1->is_done && !$a2->is_done, 'they wait on with a new session');
 is($node_a->safe_psql('postgres', q{SELECT count(*) FROM zk_locks WHERE path = '/wait' AND claim = 'waiting'}), 2, 'both of them');
 $b1->query(release('/wait', 2));
@@ -294,7 +293,7 @@ is($first->result->{out}, 't', 'one of them is granted');
 is($first->query('SELECT zk_lock_release_all()') > 0, 1, 'and releases');
 is($second->result->{out}, 't', 'then the other one');
 $second->query('SELECT zk_lock_release_all()');
-is_clean('/wait', 'the session of who waits expired');
+is_clean('/wait', 'the session of the waiters expired');
 
 # The path was a mutex before, whose ticket is still there when the session expires.
 $node_a->set('zklock.linger', '1h');
@@ -305,7 +304,7 @@ $a1->send(acquire('/was_mutex', 2));
 $node_a->wait_until(q{SELECT count(*) = 1 FROM zk_locks WHERE path = '/was_mutex/locks' AND ticket = 'queued'});
 $node_a->expire_session($zk, by_hand => 1);
 $zk->close('foreign');
-is($a1->answer, 't', 'who waits for a semaphore does not mind what its path was before');
+is($a1->answer, 't', 'a waiter for a semaphore does not mind what its path was before');
 $a1->query(release('/was_mutex'));
 $node_a->set('zklock.linger', '0');
 $a1->query("SELECT zk_semaphore_acquire('/was_mutex', 2), zk_lock_release_all()");
@@ -321,7 +320,7 @@ my $worker = $node_a->worker_pid;
 $node_a->safe_psql('postgres', "SELECT pg_terminate_backend($worker)");
 $node_a->wait_until("SELECT worker_pid <> $worker AND state IN ('connected', 'idle') AND safe FROM zk_status");
 is($a1->query(held('/worker')), 't', 'a new worker: what was held is held');
-ok(!$a2->is_done && !$a3->is_done, 'a new worker: who waited waits');
+ok(!$a2->is_done && !$a3->is_done, 'a new worker: the waiters wait');
 $b1->query(release('/worker'));
 is($a2->answer, 't', 'a new worker: until it is served');
 ok(!$a3->is_done, 'a new worker: one after the other');
@@ -341,13 +340,13 @@ $node_a->wait_until(q{SELECT bool_or(claim = 'lost') FROM zk_locks WHERE path = 
 is($a1->query(held('/delete')), 'f', 'it is not held');
 is($a1->errcode(token('/delete')), 'ZK001', 'a lease whose znode was deleted is lost');
 is($a2->query(held('/delete')), 't', 'others are not');
-is($b1->query(acquire('/delete', 2, '1min')), 't', 'somebody else can have it');
+is($b1->query(acquire('/delete', 2, '1min')), 't', 'another backend can have it');
 is($b1->query(acquire('/delete', 2, '0')), 'f', 'but no more');
 $a1->run('SELECT zk_lock_release_all()');
 $_->query('SELECT zk_lock_release_all()') foreach $a2, $b1;
 is_clean('/delete', 'a lease was deleted');
 
-# One of two: the claim is lost, and with its release both are given back.
+# One of two leases is deleted: the claim is lost, and its release gives both back.
 $a1->query(acquire('/delete', 2, undef, 2));
 $zk->delete(leases('/delete') . '/' . $zk->children(leases('/delete'))->[0]);
 $node_a->wait_until(q{SELECT bool_or(claim = 'lost') FROM zk_locks WHERE path = '/delete'});
@@ -364,7 +363,7 @@ $a1->query(acquire('/delete', 2));
 $a1->send('SELECT pg_sleep(3600)');
 $node_a->wait_until("SELECT state = 'active' AND query ~ 'pg_sleep' FROM pg_stat_activity WHERE pid = " . $a1->pid);
 $zk->delete(leases('/delete') . '/' . $zk->children(leases('/delete'))->[0]);
-is($a1->result->{errcode}, 'ZK001', 'the statement of who lost a lease is cancelled');
+is($a1->result->{errcode}, 'ZK001', 'the statement of the backend that lost a lease is cancelled');
 $a1->run('SELECT zk_lock_release_all()');
 is_clean('/delete', 'while a statement runs');
 
@@ -381,8 +380,8 @@ is($a1->answer, 't', 'and it is granted');
 $_->query('SELECT zk_lock_release_all()') foreach $a1, $b1;
 is_clean('/delete', 'a lease that waited was deleted');
 
-# The inner mutex of who waits.  Somebody else has it then, and neither keeps from the
-# other what they have got so far.
+# The znode with which a waiter has the inner mutex is deleted.  The next client has the inner mutex
+# then, and neither takes from the other the leases that it has collected.
 $zk->create(leases('/inner') . '/_c_1b4e28ba-2fa1-41d2-883f-0016d3cca427-lease-', ephemeral => 1, sequence => 1, client => 'foreign');
 $a1->send(acquire('/inner', 2, undef, 2));
 $zk->wait_for_children(leases('/inner'), 3);
@@ -390,9 +389,9 @@ wait_for_turn($node_b, $b1, '/inner', 2, 1, 1);
 $node_b->wait_until(q{SELECT count(*) = 1 FROM zk_locks WHERE path = '/inner/locks' AND ticket = 'queued'});
 $mine = $node_a->safe_psql('postgres', q{SELECT znode FROM zk_locks WHERE path = '/inner/locks'});
 $zk->delete(inner('/inner') . "/$mine");
-$zk->wait_until(sub { $b1->is_done }, 'who has the inner mutex now');
+$zk->wait_until(sub { $b1->is_done }, 'the next waiter to have the inner mutex');
 is($b1->answer, 't', 'the inner mutex was deleted: the next one has it, and a lease');
-ok(!$a1->is_done, 'the inner mutex was deleted: who had it waits on');
+ok(!$a1->is_done, 'the inner mutex was deleted: the waiter that had it waits on');
 $b1->query(release('/inner'));
 $zk->close('foreign');
 is($a1->answer, 't', 'the inner mutex was deleted: and is served in the end');
@@ -417,7 +416,7 @@ $zk->close('foreign');
 $_->query('SELECT zk_lock_release_all()') foreach $a1, $b1;
 is_clean('/foreign', 'leases of others');
 
-# Somebody else has the inner mutex: a try does not need it, a wait does.
+# Another client has the inner mutex: a try does not need it, a wait does.
 $zk->create(inner('/foreign') . '/_c_1b4e28ba-2fa1-41d2-883f-0016d3cca427-lock-', ephemeral => 1, sequence => 1, client => 'foreign');
 is($a1->query(acquire('/foreign', 2, '0')), 't', 'a try goes without the inner mutex');
 is($b1->query(acquire('/foreign', 2, '100ms')), 'f', 'a wait does not');
@@ -439,8 +438,8 @@ $a1->wait_until(q{SELECT zk_lock_is_revoked('/revoke')});
 pass('a lease can be revoked');
 my $old_token = $a1->query(token('/revoke'));
 $a1->query(release('/revoke'));
-is($a2->answer, 't', 'who waits in the same server is given another one');
-ok(!$zk->exists($revoked), 'and the one that was asked for is gone');
+is($a2->answer, 't', 'the waiter of the same server is given another lease');
+ok(!$zk->exists($revoked), 'and the lease whose release was requested is gone');
 cmp_ok($a2->query(token('/revoke')), '>', $old_token, 'the token grows');
 is($a2->query(q{SELECT zk_lock_is_revoked('/revoke')}), 'f', 'the new one is not revoked');
 $a2->query(release('/revoke'));
@@ -456,7 +455,7 @@ is($node_a->safe_psql('postgres', q{SELECT string_agg(ticket, ', ') FROM zk_lock
 is(nleases('/linger'), 2, 'in ZooKeeper, too');
 my $tickets = $node_a->status('tickets');
 
-# What the worker had still to do for tickets that are new is done some time.
+# The worker still has work to do for new tickets; it is done after a while.
 my $quiet = 0;
 $zk->wait_until(
 	sub {
@@ -477,7 +476,7 @@ is($node_a->status('tickets') - $tickets, 1, 'is the only one that is made');
 is($b1->query(acquire('/linger', 3, '0')), 'f', 'none is left');
 $a2->query(release('/linger', 3));
 
-# They hinder nobody.
+# Lingering leases stand in no client's way.
 is($b1->query(acquire('/linger', 3, '1min', 3)), 't', 'the other server has all of them at once');
 is(nleases('/linger'), 3, 'none lingers any more');
 $b1->query(release('/linger', 3));
@@ -489,7 +488,7 @@ $a1->query(acquire('/linger', 3, '1min', 2)), $a1->query(release('/linger', 2)) 
 is($b1->query(acquire('/linger', 3, '0')), 't', 'one that does not linger can be had at once');
 $b1->query(release('/linger'));
 
-# Another number of leases: nobody uses the old ones.
+# Another number of leases: the old leases are not in use.
 $a1->query(acquire('/linger', 3, '1min', 3)), $a1->query(release('/linger', 3)) foreach 1 .. 2;
 is($a1->query(acquire('/linger', 2, '1min', 2)), 't', 'another n while leases linger');
 is($a2->errcode(acquire('/linger', 3, '0')), '22023', 'now that is the one in use');
@@ -501,7 +500,8 @@ $zk->wait_for_children(leases('/linger'), 0);
 is($a2->errcode(acquire('/linger', 2, '0')), 'ZK003', 'now it is a mutex');
 $a1->query('SELECT zk_lock_release_all()');
 
-# One server hands its leases on inside of it while others wait, and tenure does not matter.
+# Whatever the tenure is, a server does not hand its leases on among its own backends while others
+# wait.
 foreach my $tenure ('0', '1h')
 {
 	$node_a->set('zklock.tenure', $tenure);
@@ -529,7 +529,7 @@ is($b1->errcode(acquire('/stored', 4, $_)), '22023', 'another server may not use
 is($b1->query(acquire('/stored', 3)), 't', 'but the same');
 $_->query(release('/stored')) foreach $a1, $b1;
 is_clean('/stored', 'n is stored');
-is($b1->query(acquire('/stored', 4)), 't', 'nobody uses it: another one is fine');
+is($b1->query(acquire('/stored', 4)), 't', 'the semaphore is not in use: another n is fine');
 is(stored('/stored'), '4', 'and stored');
 is($a1->errcode(acquire('/stored', 3)), '22023', 'so now the old one is not');
 $b1->query(release('/stored'));
@@ -552,7 +552,7 @@ is(stored('/never_seen'), '5', 'n is stored all the same');
 $a1->query(release('/never_seen'));
 is_clean('/never_seen', 'a try');
 
-# n = 1 is a mutex: its tokens grow, whoever has it.
+# n = 1 is a mutex: its tokens grow, whichever server has it.
 my $last = 0;
 my $grows = 1;
 foreach my $backend (($a1, $a1, $a2, $b1, $b1, $a1) x 5)
@@ -589,7 +589,7 @@ is_deeply([ $history->problems(leases => 4) ], [], 'never more than there are: '
 cmp_ok($history->most_at_a_time, '>', 1, 'but more than one at a time');
 is_clean('/storm', 'many');
 
-# Whoever only tries is told, or has it, and nothing is left of it.
+# Each try gets an answer or a lease, and leaves nothing behind.
 $history = History->new;
 foreach my $server ('a', 'b')
 {

@@ -1,5 +1,5 @@
 
-# Several mutexes at once, on three servers: all or none, in whatever order they are
+# Several mutexes at once, on three servers: all or none, whatever the order in which they are
 # named, and without a deadlock.
 
 use strict;
@@ -83,7 +83,7 @@ is_clean('a hundred');
 $zk->pause(1);
 $a1->send(acquire(undef, @hundred));
 $node_a->wait_until(q{SELECT count(*) = 100 FROM zk_locks WHERE claim = 'waiting' AND ticket = 'wanted'});
-pass('a hundred: nobody waits for one before it asks for the next');
+pass('a hundred: the backend requests the next without waiting for the one before');
 $zk->resume(1);
 is($a1->answer, 't', 'a hundred: then they come');
 $a1->query(release(@hundred));
@@ -91,7 +91,7 @@ is_clean('a hundred on their way');
 
 my @thousand = map { "t$_" } shuffle(1 .. 1000);
 is($a1->query(acquire(undef, @thousand)), 't', 'a thousand');
-is($node_a->safe_psql('postgres', q{SELECT count(*), count(DISTINCT token), count(DISTINCT znode) FROM zk_locks WHERE granted}),
+is($node_a->safe_psql('postgres', q{SELECT count(*), count(token), count(DISTINCT znode) FROM zk_locks WHERE granted}),
 	'1000|1000|1000', 'a thousand: each held, with a token and a znode');
 is($b1->query(acquire('0', @thousand[ 998 .. 999 ])), 'f', 'a thousand: others have none of them');
 $b1->send(acquire('1min', @thousand));
@@ -101,7 +101,7 @@ is($b1->answer, 't', 'a thousand: handed over');
 $b1->query('SELECT zk_lock_release_all()');
 is_clean('a thousand');
 
-# --- who waits has those before it and none of those behind it ---
+# --- a waiter has the locks before the one for which it waits, and none of those behind it ---
 
 $b1->query(lock_one('b'));
 $a1->send(acquire(undef, 'c', 'b', 'a'));
@@ -118,7 +118,7 @@ is($a1->answer, 't', 'and has all');
 $a1->query('SELECT zk_lock_release_all()');
 is_clean('one after the other');
 
-# Those it had already stay, and are counted once more.
+# Locks that the session held already stay, and are counted once more.
 $a1->query(lock_one('b'));
 $b1->query(lock_one('c'));
 is($a1->query(acquire('100ms', 'a', 'b', 'c')), 'f', 'one that is held already does not help');
@@ -133,25 +133,25 @@ is_clean('held already');
 # Each of them alone would be worth the whole time.
 $zk->create("/zklock/m/$_/_c_1b4e28ba-2fa1-41d2-883f-0016d3cca427-lock-", ephemeral => 1, sequence => 1, client => $_)
   foreach 'a' .. 'd';
-$a1->send(acquire('5s', 'a' .. 'd'));
+$a1->send(acquire('8s', 'a' .. 'd'));
 foreach my $name ('a' .. 'c')
 {
 	$node_a->wait_for_ticket("/m/$name", 'queued');
 
 	# Most of the time goes by with the first one.
-	$node_a->wait_until(q{SELECT bool_and(claim_since < clock_timestamp() - interval '3s') FROM zk_locks WHERE path = '/m/a'})
+	$node_a->wait_until(q{SELECT bool_and(claim_since < clock_timestamp() - interval '4s') FROM zk_locks WHERE path = '/m/a'})
 	  if $name eq 'a';
 	$zk->close($name);
 	$node_a->wait_for_ticket("/m/$name", 'owned');
 }
 my $result = $a1->result;
 is($result->{out}, 'f', 'the last one was not to be had in time');
-cmp_ok($result->{seconds}, '>=', 5, 'it has waited as long as it should');
-cmp_ok($result->{seconds}, '<', 7.5, 'and not so long for each');
+cmp_ok($result->{seconds}, '>=', 8, 'it has waited as long as it should');
+cmp_ok($result->{seconds}, '<', 11.5, 'and not so long for each');
 $zk->close('d');
 is_clean('one deadline');
 
-# --- nothing is left of what did not succeed ---
+# --- a multilock that fails leaves nothing behind ---
 
 my %fail = (
 	'timeout' => [ acquire('50ms', 'a', 'b', 'c'), '', sub { } ],
@@ -196,7 +196,7 @@ is_clean('another kind');
 
 # --- losses ---
 
-# One of them is lost while all are held.
+# One of the locks is lost while all are held.
 $node_a->safe_psql('postgres', 'CREATE TABLE t (v text)');
 $a1->query(acquire(undef, 'a', 'b', 'c'));
 $a1->query(q{BEGIN; SET LOCAL zklock.on_lost = notice; INSERT INTO t VALUES ('x')});
@@ -213,7 +213,7 @@ like($result->{err}, qr{WARNING:  ZK001: lock "/m/b" was lost}, 'and warns');
 is($node_a->safe_psql('postgres', 'SELECT count(*) FROM t'), 0, 'nothing was written');
 is_clean('one was lost');
 
-# Those it has are lost while it waits for another: it gets them again.
+# The locks that it has are lost while it waits for another: it gets them again.
 my %lose = (
 	'expired' => sub { $node_a->expire_session($zk, by_hand => 1) },
 	'deleted' => sub { $zk->delete('/zklock/m/a/' . $zk->children('/zklock/m/a')->[0]); $node_a->wait_until(q{SELECT claim = 'lost' FROM zk_locks WHERE path = '/m/a'}) });
@@ -244,7 +244,7 @@ foreach my $name (sort keys %node)
 {
 	my $node = $node{$name};
 
-	# Each path has a counter, a file, which nothing but the lock protects.
+	# Each path has a counter, which is a file that only the lock protects.
 	$node->safe_psql('postgres', q{
 		CREATE PROCEDURE work(directory text, rounds int, seed float8) LANGUAGE plpgsql AS $$
 		DECLARE
@@ -289,7 +289,7 @@ foreach my $name (@six)
 {
 	my $done = 0;
 	$done += $_->safe_psql('postgres', "SELECT sum(n) FROM done WHERE path = '/m/$name'") foreach values %node;
-	is(slurp_file("$counters/$name") + 0, $done, "$name: nobody disturbed anybody");
+	is(slurp_file("$counters/$name") + 0, $done, "$name: no worker disturbed another");
 	cmp_ok($done, '>', 100, "$name: it was used");
 }
 $_->quit foreach @workers, $a1, $a2, $b1, $b2;

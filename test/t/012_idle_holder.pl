@@ -1,20 +1,15 @@
 
-# A backend that loses its lock while it is idle does not keep those waiting who queue for
-# the lock in the same server, though PostgreSQL's own lock is still its.
+# A backend that loses its lock while it is idle does not hold up the waiters of the same server,
+# although it still has the local lock.
 
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my $node = ZklockNode->started('a', $zk,
-	'zklock.session_timeout' => '4s', 'zklock.tenure' => '1h', 'zklock.linger' => 0,
+	'zklock.tenure' => '1h', 'zklock.linger' => 0,
 	'zklock.on_lost' => 'notice');
 my ($holder, $other, $w1, $w2, $w3) = map { $node->backend } 1 .. 5;
 
@@ -26,7 +21,7 @@ sub local_locks
 		. $backend->pid);
 }
 
-# One row after another, each with the whole life of a lock that its holder loses.
+# One row after another, each with a lock's whole life, up to its loss by the holder.
 my %lose = (
 	'the lease time is over' => [ q{, lease_time => '500 ms'}, sub { } ],
 	'the znode is deleted' => [ '', sub { my ($path) = @_; $zk->delete("/zklock$path/" . $zk->children("/zklock$path")->[0]); } ],
@@ -43,8 +38,8 @@ foreach my $loss (sort keys %lose)
 
 		$holder->query('BEGIN') if $scope eq 'transaction';
 		$holder->query("SELECT $function('$path'$argument)");
-		$w1->send("SELECT zk_lock_acquire('$path')");
-		$w2->send("SELECT zk_lock_acquire('$path', '1min')");
+		$w1->send(acquire($path));
+		$w2->send(acquire($path, '1min'));
 		$w3->send("SET lock_timeout = '1min'; SELECT zk_lock_acquire('$path')");
 		$node->wait_for_waiter($path, 3) unless $argument;
 		$lose->($path);
@@ -53,22 +48,22 @@ foreach my $loss (sort keys %lose)
 		foreach my $turn (1 .. 3)
 		{
 			my $who;
-			$zk->wait_until(sub { ($who) = grep { $waits{$_}->is_done } sort keys %waits; defined $who }, "$what: somebody");
+			$zk->wait_until(sub { ($who) = grep { $waits{$_}->is_done } sort keys %waits; defined $who }, "$what: a waiter to get it");
 			my $backend = delete $waits{$who};
 			is($backend->answer, 't', "$what: waiter $turn has it");
 			ok(!(grep { $waits{$_}->is_done } keys %waits), "$what: and no other");
 			is(local_locks($holder), '1', "$what: the holder has done nothing") if $turn == 1;
-			$backend->query("SELECT zk_lock_release('$path')");
+			$backend->query(release($path));
 			$backend->query('RESET lock_timeout');
 		}
 		if ($scope eq 'transaction')
 		{
-			like($holder->errcode("SELECT zk_lock_token('$path')"), qr/^ZK00[12]$/, "$what: the holder is told");
+			like($holder->errcode(token($path)), qr/^ZK00[12]$/, "$what: the holder is told");
 			$holder->query('ROLLBACK');
 		}
 		else
 		{
-			is($holder->query("SELECT zk_lock_release('$path')"), 'f', "$what: the holder is told");
+			is($holder->query(release($path)), 'f', "$what: the holder is told");
 		}
 		is(local_locks($holder), '0', "$what: then it has nothing left");
 		$node->wait_until_clean($path);
@@ -83,32 +78,32 @@ $node->wait_until("SELECT bool_or(claim = 'lost') FROM zk_locks WHERE path = '/r
 $node->wait_until("SELECT bool_or(mode = 'write' AND claim = 'waiting') FROM zk_locks WHERE path = '/rw'");
 ok(!$w1->is_done, 'a reader is left: the writer waits');
 $other->query("SELECT zk_read_lock_release('/rw')");
-is($w1->answer, 't', 'nobody reads: it writes');
+is($w1->answer, 't', 'no reader is left: it writes');
 $w1->query("SELECT zk_write_lock_release('/rw')");
 $holder->query("SELECT zk_lock_release_all()");
 
-# The wait is ended by a cancel, which must hit nothing else: neither what the waiter does
-# next, nor a user's own cancel be lost for long.
+# A cancel ends the wait.  It must hit nothing else: not the waiter's next statement; and a user's
+# own cancel must not get lost for long.
 my ($granted, $stray) = (0, 0);
 foreach my $round (1 .. 100)
 {
 	$holder->query("SELECT zk_lock_acquire('/race', lease_time => '" . (1 + $round % 20) . " ms')");
-	$_->send("SELECT zk_lock_acquire('/race')") foreach $w1, $w2;
+	$_->send(acquire('/race')) foreach $w1, $w2;
 	foreach my $turn (1, 2)
 	{
 		my $who;
 		$zk->wait_until(sub { ($who) = grep { defined $_->{banner} && $_->is_done } $w1, $w2; defined $who }, 'a waiter');
 		$granted++ if $who->answer eq 't';
 		$stray++ if $who->errcode('SELECT count(*) FROM generate_series(1, 20000)') ne '';
-		$who->query("SELECT zk_lock_release('/race')");
+		$who->query(release('/race'));
 	}
-	$holder->run("SELECT zk_lock_release('/race')");
+	$holder->run(release('/race'));
 }
 is($granted, 200, 'a lease time that ends at any moment of a wait: all waiters had it');
 is($stray, 0, 'and no statement was cancelled after that');
 
-# The same while the releasing backend waits for the end of the znode: the end of the lease
-# time must not be counted for it once more.
+# The same while the releasing backend waits until its znode is gone: the end of the lease time must
+# not be counted for that claim once more.
 $node->set('zklock.synchronous_release', 'on');
 $node->set('zklock.linger', '10ms');
 $holder->query("SELECT zk_lock_acquire('/sync', lease_time => '1500 ms')");
@@ -117,27 +112,64 @@ $holder->query("SELECT zk_lock_acquire('/sync', lease_time => '1500 ms')");
 $node->wait_until("SELECT clock_timestamp() > owned_since + interval '200 ms' FROM zk_locks WHERE path = '/sync'");
 my $lease_ends = $holder->query("SELECT lease_ends FROM zk_locks WHERE path = '/sync'");
 $zk->pause(1);
-$holder->send("SELECT zk_lock_release('/sync')");
+$holder->send(release('/sync'));
 $node->wait_for_ticket('/sync', 'releasing');
-$w1->send("SELECT zk_lock_acquire('/sync')");
+$w1->send(acquire('/sync'));
 $node->wait_for_waiter('/sync', 1);
 $node->wait_until("SELECT clock_timestamp() > '$lease_ends'::timestamptz + interval '100 ms'");
 $zk->resume(1);
 is($holder->answer, 't', 'released before its end');
 is($w1->answer, 't', 'the next one has it');
 
-# What it does under the lock takes longer than an idle ticket would last.
+# The waiter's work under the lock takes longer than an idle ticket would last.
 is($w1->query(q{SELECT pg_sleep(0.2), zk_lock_is_held('/sync'), (SELECT ticket FROM zk_locks WHERE path = '/sync')}), '|t|owned', 'and its ticket does not pass for idle');
 is(scalar @{ $zk->children('/zklock/sync') }, 1, 'nor is its znode gone');
-$w1->query("SELECT zk_lock_release('/sync')");
+$w1->query(release('/sync'));
 $node->set('zklock.synchronous_release', 'off');
 $node->set('zklock.linger', '0');
 
-$holder->query("SELECT zk_lock_acquire('/cancel')");
-$w1->send("SELECT zk_lock_acquire('/cancel')");
+$holder->query(acquire('/cancel'));
+$w1->send(acquire('/cancel'));
 $node->wait_for_waiter('/cancel', 1);
 $node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $w1->pid . ')');
 is($w1->result->{errcode}, '57014', "a user's cancel ends a wait as ever");
-$holder->query("SELECT zk_lock_release('/cancel')");
+$holder->query(release('/cancel'));
+
+# A signal that arrives at the same moment as zklock's is not lost.  The waiter stands still until
+# both signals are there.
+my $pid = $w1->pid;
+my %zklock_ends_it = (
+	'new generation' => [ '', sub { my ($path) = @_;
+		$zk->delete("/zklock$path/" . $zk->children("/zklock$path")->[0]);
+		$node->wait_until("SELECT bool_or(claim = 'lost') FROM zk_locks WHERE path = '$path'"); } ],
+	'end of the time' => [ q{, '1s'}, sub {
+		$node->wait_until("SELECT clock_timestamp() > query_start + interval '1100 ms' FROM pg_stat_activity WHERE pid = $pid"); } ]);
+my %other_end = (
+	'cancel' => [ '0', sub { $node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)") } ],
+	'statement_timeout' => [ '1s', sub {
+		$node->wait_until("SELECT clock_timestamp() > query_start + interval '1100 ms' FROM pg_stat_activity WHERE pid = $pid"); } ]);
+foreach my $end (sort keys %zklock_ends_it)
+{
+	foreach my $other (sort keys %other_end)
+	{
+		# Of two timeouts, the first one counts.
+		next if $end eq 'end of the time' && $other eq 'statement_timeout';
+		my $path = "/$end and $other" =~ s/ /_/gr;
+		my ($argument, $end_it) = @{ $zklock_ends_it{$end} };
+		my ($timeout, $end_otherwise) = @{ $other_end{$other} };
+
+		$holder->query(acquire($path));
+		$w1->query("SET statement_timeout = '$timeout'");
+		$w1->send("SELECT zk_lock_acquire('$path'$argument)");
+		$node->wait_for_waiter($path, 1);
+		kill 'STOP', $pid;
+		$end_it->($path);
+		$end_otherwise->();
+		kill 'CONT', $pid;
+		is($w1->result->{errcode}, '57014', "$end and $other at one moment: the wait is cancelled");
+		$w1->query('RESET statement_timeout');
+		$holder->run(release($path));
+	}
+}
 
 done_testing();

@@ -1,19 +1,14 @@
 
-# A transaction that writes on another server as well, through postgres_fdw, which commits
+# A transaction that also writes on another server, through postgres_fdw.  postgres_fdw commits
 # there at the same stage at which the commit guard may still refuse: the guard comes first,
-# whatever was the backend's first use of postgres_fdw.  And such a transaction has written,
+# whatever was the backend's first use of postgres_fdw.  And such a transaction counts as writing,
 # although it has no transaction ID here.
 
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
-
 use PgWire;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my $node = ZklockNode->started('a', $zk, 'zklock.session_timeout' => '30s', 'zklock.on_lost' => 'notice',
@@ -170,18 +165,18 @@ foreach my $procedure ('empty_and_commit', 'empty_then_acquire')
 	$backend->quit;
 }
 
-# A call of a function by the fast path is no statement at all.
+# A fast-path function call is no statement at all.
 foreach my $function ('empties_after_insert', 'empties_in_sql_after_insert')
 {
 	my $client = PgWire->new($node->host, $node->port, 'fast');
-	$client->query(q{SELECT zk_lock_acquire('/guarded')});
+	$client->query(acquire('/guarded'));
 	lose('/guarded');
 	is($client->call($node->safe_psql('postgres', "SELECT '$function'::regproc::oid"))->{error}, 'ZK001', "fast path, $function: refused");
 	is_untouched("fast path, $function");
 	$client->close;
 }
 
-# A portal that was only bound has a connection, too.
+# A portal that was only bound opens a connection, too.
 {
 	my $client = PgWire->new($node->host, $node->port, 'bound');
 	$client->query("BEGIN; $acquire");
@@ -193,7 +188,7 @@ foreach my $function ('empties_after_insert', 'empties_in_sql_after_insert')
 	$client->close;
 }
 
-# A background worker: one that applies what another database publishes.
+# A background worker: one that applies the changes that another database publishes.
 $node->safe_psql('postgres', q{CREATE TABLE news (what text); CREATE PUBLICATION news FOR TABLE news; CREATE DATABASE reader});
 $node->safe_psql('reader', $remote . <<'END');
 	CREATE EXTENSION zklock;
@@ -222,9 +217,9 @@ $node->safe_psql('reader', 'ALTER SUBSCRIPTION news SET (slot_name = NONE); DROP
 
 # --- written on the other server only, under a session-level lock ---
 
-# In one statement, whose transaction ends with it.
+# In one statement, which is a transaction of its own.
 my $backend = $node->backend;
-$backend->query(q{SELECT zk_lock_acquire('/session')});
+$backend->query(acquire('/session'));
 lose('/session');
 is($backend->errcode(q{WITH here AS (INSERT INTO here VALUES ('here')) INSERT INTO remote_work VALUES ('lost')}),
 	'ZK001', 'one statement here and there: it is refused');
@@ -263,16 +258,29 @@ foreach my $statement (
 	is($result->{errcode}, '', "$statement: only reads");
 	like($result->{err}, qr/WARNING:  ZK001: lock "\/session" was lost/, "$statement: it is told");
 }
-$backend->query(q{SELECT zk_lock_release('/session')});
+$backend->query(release('/session'));
 is($backend->errcode($write), '', 'released: it can write');
 is(rows(), 'lost there', 'released: it has');
 
-# The lock is acquired, and lost, after the transaction has written; and released before it commits.
+# The lock is acquired and lost after the transaction has written, and released before it commits.
 reset_rows();
 $backend->query("BEGIN; $write; SELECT zk_lock_acquire('/session')");
 lose('/session');
-$backend->query(q{SELECT zk_lock_release('/session')});
+$backend->query(release('/session'));
 is($backend->errcode('COMMIT'), 'ZK001', 'released while it is lost: refused');
 is_untouched('released while it is lost');
+
+# Both transactions notify, here and on the other server, which is in the same cluster; so one must not
+# wait for the other.  (If it does, no timeout ends that.)
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION tells() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_notify('news', 'there'); RETURN NULL; END $$;
+	CREATE TRIGGER tells AFTER INSERT ON work FOR EACH ROW EXECUTE FUNCTION tells()});
+foreach my $both ("BEGIN; $write", q{BEGIN; INSERT INTO parted VALUES ('lost')}, "BEGIN; $copy")
+{
+	$backend->query($both);
+	$backend->query(q{SELECT zk_xact_lock_acquire('/guarded')});
+	$backend->query(q{NOTIFY news, 'here'});
+	is($backend->errcode('COMMIT'), '', "$both: notifies on both servers");
+}
 
 done_testing();

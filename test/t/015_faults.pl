@@ -1,21 +1,15 @@
 
-# Faults of doc/guarantees.md that no other test plays: a machine that sleeps, znodes
-# that may not be deleted.  And a fence where there is neither
-# worker nor ZooKeeper.
+# Faults of doc/guarantees.md that no other test plays: a machine that sleeps, and znodes that may
+# not be deleted.  Also a fence on a server without a worker and without ZooKeeper.
 
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
-my %settings = ('zklock.session_timeout' => '4s', 'zklock.linger' => 0);
-my $node_a = ZklockNode->started('a', $zk, %settings);
+my %settings = ('zklock.linger' => 0);
+my $node_a = ZklockNode->started('a', $zk, %settings, 'zklock.session_timeout' => '6s');
 my $node_b = ZklockNode->started('b', $zk, %settings);
 my ($a1, $a2, $b1) = map { $_->backend } $node_a, $node_a, $node_b;
 $node_a->safe_psql('postgres', 'CREATE TABLE t (v text)');
@@ -28,32 +22,35 @@ sub all_of_a
 	return ($node_a->{_pid}, keys %children);
 }
 
-$a1->query(q{SELECT zk_lock_acquire('/sleep')});
-my $token = $a1->query(q{SELECT zk_lock_token('/sleep')});
+$a1->query(acquire('/sleep'));
+my $token = $a1->query(token('/sleep'));
 $a2->query(q{BEGIN; SELECT zk_xact_lock_acquire('/sleep2'); INSERT INTO t VALUES ('asleep')});
 my @all = all_of_a();
 kill 'STOP', @all;
-is($b1->query(q{SELECT zk_lock_acquire('/sleep', '1min')}), 't', 'asleep: others have the lock on expiry');
-cmp_ok($b1->query(q{SELECT zk_lock_token('/sleep')}), '>', $token, 'asleep: with a greater token');
+is($b1->query(acquire('/sleep', '1min')), 't', 'asleep: others have the lock on expiry');
+cmp_ok($b1->query(token('/sleep')), '>', $token, 'asleep: with a greater token');
 $a2->send('COMMIT');
 kill 'CONT', @all;
 is($a2->result->{errcode}, 'ZK001', 'awake: the first that it does is refused');
-# The notice of the loss may cancel a statement.  Let that be one of no importance.
+# The notice of the loss may cancel a statement, so let it cancel one that does not matter.
 $node_a->wait_until(q{SELECT bool_and(claim = 'lost') FROM zk_locks WHERE path = '/sleep'});
 $a1->run('SELECT 1');
-is($a1->query(q{SELECT zk_lock_is_held('/sleep')}), 'f', 'awake: the lock is not held');
+is($a1->query(held('/sleep')), 'f', 'awake: the lock is not held');
 is($node_a->safe_psql('postgres', 'SELECT count(*) FROM t'), '0', 'awake: nothing is there');
 $_->run('SELECT zk_lock_release_all()') foreach $a1, $b1;
-$node_a->wait_until_connected;
+
+# The releases that follow do not wait for the expiry of a session.
+$node_a->set('zklock.session_timeout', '30s');
+$node_a->expire_session($zk, by_hand => 1);
 
 # --- znodes may not be deleted ---
 
 $zk->create('/zklock/kept', perms => 'rcwa');
-is($a1->query(q{SELECT zk_lock_acquire('/kept')}), 't', 'deleting is forbidden: acquired');
+is($a1->query(acquire('/kept')), 't', 'deleting is forbidden: acquired');
 my $at = -s $node_a->logfile;
-is($a1->query(q{SELECT zk_lock_release('/kept')}), 't', 'deleting is forbidden: released');
+is($a1->query(release('/kept')), 't', 'deleting is forbidden: released');
 $node_a->wait_for_log(qr/could not delete the znode of lock "\/kept": it stays until/, $at);
-$b1->send(q{SELECT zk_lock_acquire('/kept')});
+$b1->send(acquire('/kept'));
 $node_b->wait_for_ticket('/kept', 'queued');
 $node_a->expire_session($zk, by_hand => 1);
 is($b1->answer, 't', 'deleting is forbidden: until the session ends');
@@ -70,8 +67,8 @@ sub keeps
 	return;
 }
 $node_a->wait_until_connected;
-is($a1->query(q{SELECT zk_lock_acquire('/kept2', '0')}), 't', 'kept: acquired');
-is($a1->query(q{SELECT zk_lock_release('/kept2')}), 't', 'kept: released');
+is($a1->query(try('/kept2')), 't', 'kept: acquired');
+is($a1->query(release('/kept2')), 't', 'kept: released');
 foreach my $sql (q{zk_lock_acquire('/kept2', '0')}, q{zk_lock_acquire('/kept2')}, q{zk_write_lock_acquire('/kept2', '1min')})
 {
 	my $result = $a1->run("SELECT $sql");
@@ -80,7 +77,7 @@ foreach my $sql (q{zk_lock_acquire('/kept2', '0')}, q{zk_lock_acquire('/kept2')}
 }
 $a1->run('SET zklock.synchronous_release = on');
 is($a1->query(q{SELECT zk_semaphore_acquire('/kept3', 3)}), 't', 'kept: a lease');
-is($a1->query(q{SELECT zk_semaphore_release('/kept3')}), 't', 'kept: released, without waiting for what will not be');
+is($a1->query(q{SELECT zk_semaphore_release('/kept3')}), 't', 'kept: released, without waiting for a delete that cannot be');
 $a1->run('SET zklock.synchronous_release = off');
 is($a1->errcode(q{SELECT zk_semaphore_acquire('/kept3', 3, $$0$$)}), '28000', 'kept: no other lease');
 is($a1->errcode(q{SELECT zk_semaphore_acquire('/kept3', 3, $$1min$$, 2)}), '28000', 'kept: nor two');
@@ -91,13 +88,13 @@ keeps('/zklock/kept3/leases', 1, 'kept');
 my $worker = $node_a->status('worker_pid');
 $node_a->safe_psql('postgres', 'SELECT pg_terminate_backend(worker_pid) FROM zk_status');
 $node_a->wait_until("SELECT worker_pid <> $worker AND state IN ('connected', 'idle') AND safe FROM zk_status");
-is($a1->errcode(q{SELECT zk_lock_acquire('/kept2', '0')}), '28000', 'kept: not with another worker');
+is($a1->errcode(try('/kept2')), '28000', 'kept: not with another worker');
 keeps('/zklock/kept2', 1, 'kept, another worker');
 
-# When it is asked again and may delete, it does.
+# When the server is asked again and may delete the znode, it does.
 $zk->allow("/zklock/$_", 'rcdwa') foreach qw(kept2 kept3/leases);
-is($a1->query(q{SELECT zk_lock_acquire('/kept2', '1min')}), 't', 'kept: allowed again');
-is($a1->query(q{SELECT zk_lock_release('/kept2')}), 't', 'kept: released');
+is($a1->query(acquire('/kept2', '1min')), 't', 'kept: allowed again');
+is($a1->query(release('/kept2')), 't', 'kept: released');
 is($a1->query(q{SELECT zk_semaphore_acquire('/kept3', 3, '1min', 3)}), 't', 'kept: leases are allowed again');
 is($a1->query(q{SELECT zk_semaphore_release('/kept3', 3)}), 't', 'kept: released');
 $node_a->wait_until('SELECT entries = 0 AND ephemeral_bytes = 0 FROM zk_status');
@@ -110,7 +107,7 @@ $_->quit foreach $a1, $a2, $b1;
 $node_b->stop;
 $node_b->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 $node_b->start;
-is($node_b->errcode(q{SELECT zk_lock_acquire('/x')}), '55000', 'not preloaded: no locks');
+is($node_b->errcode(acquire('/x')), '55000', 'not preloaded: no locks');
 is($node_b->errcode(q{SELECT zk_fence('x', 2)}), '', 'not preloaded: but a fence');
 is($node_b->errcode(q{SELECT zk_fence('x', 1)}), 'ZK001', 'not preloaded: which fences');
 $_->stop foreach $node_a, $node_b;

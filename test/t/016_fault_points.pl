@@ -2,9 +2,9 @@
 # At each fault point of src, a process stops, fails or dies; and others can or cannot have
 # the lock as they should.  Needs servers with fault points (make FAULTS=1).
 #
-# The server where it happens is a victim; on another one is the judge, who wants the lock
-# meanwhile.  A case is a point, a way to get there and an action.  Cases do not concern
-# one another, so many are in a state together, and wait for the same expiry.
+# The server where it happens is a victim.  The judge is a backend of another server that wants the
+# lock meanwhile.  A case is a point, a way to get there and an action.  Cases do not affect one
+# another, so many are in one state together, and wait for the same expiry.
 
 use strict;
 use warnings;
@@ -31,7 +31,7 @@ my %settings = (
 	'restart_after_crash' => 'on',
 	'max_worker_processes' => 2);
 
-# The others are copies of one.
+# The other servers are copies of this one.
 my $judge_node = ZklockNode->started('judge', $zk, %settings);
 $judge_node->safe_psql('postgres', 'CREATE TABLE t (n serial, path text, v integer, token bigint)');
 $judge_node->stop;
@@ -46,13 +46,13 @@ $_->start foreach $judge_node, @nodes;
 $_->wait_until_connected foreach $judge_node, @nodes;
 my $judge = $judge_node->backend;
 
-# One backend of each server that asks and watches.
+# One backend of each server that queries and watches.
 my %watcher;
 sub ask { my ($node, $sql) = @_; return ($watcher{ $node->name } //= $node->backend)->query($sql); }
 sub wait_until { my ($node, $sql) = @_; return wait_for(sub { ask($node, $sql) eq 't' }, $node->name . ": $sql"); }
 sub forget_watcher { my ($node) = @_; (delete $watcher{ $node->name })->kill_client if $watcher{ $node->name }; return; }
 
-# --- kinds of locks: acquire, for who waits that long; release ---
+# --- kinds of locks: acquire, with the time that the backend waits; release ---
 
 my %kinds = (
 	mutex => [ q{zk_lock_acquire('%s', %s)}, q{zk_lock_release('%s')} ],
@@ -66,7 +66,8 @@ my %kinds = (
 sub acquire { my ($kind, $path, $timeout) = @_; return 'SELECT ' . sprintf($kinds{$kind}[0], $path, defined $timeout ? "'$timeout'" : 'NULL'); }
 sub release { my ($kind, $path) = @_; return 'SELECT ' . sprintf($kinds{$kind}[1], $path); }
 
-# What is written under a lock counts, and shows if another has counted from the same.
+# Rows that are written under a lock count up, and show whether another transaction has counted from
+# the same row.
 sub count_up { my ($path, $token) = @_; $token //= "zk_lock_token('$path')"; return "INSERT INTO t (path, v, token) SELECT '$path', count(*) + 1, $token FROM t WHERE path = '$path'"; }
 
 # --- ways to a point: what is done before, then what leads there ---
@@ -79,10 +80,10 @@ sub transaction { my ($c, @paths) = @_; query($c, 'BEGIN', (map { acquire('xact'
 
 my %drives = (
 	acquire => [ sub { }, acquires() ],
-	# Where the directory was used lately, there is a list.
+	# A directory that was used lately needs a list.
 	again => [ sub { my ($c) = @_; holds($c); query($c, release($c->{kind}, $c->{path})); }, acquires() ],
 	release => [ \&holds, sub { my ($c) = @_; $c->{victim}->send(release($c->{kind}, $c->{path})); } ],
-	# The worker stands still until the backend is there; else it may be too quick.
+	# The worker stands still until the backend is there; otherwise the worker may be too quick.
 	synchronous => [
 		sub { my ($c) = @_; query($c, 'SET zklock.synchronous_release = on'); holds($c); },
 		sub {
@@ -102,7 +103,7 @@ my %drives = (
 			wait_until($c->{node}, "SELECT count(*) = 1 FROM zk_locks WHERE path = '$c->{path}' AND NOT granted");
 		},
 		sub { my ($c) = @_; $c->{helper}->query(release('mutex', $c->{path})); $c->{helper}->quit; } ],
-	# The other server has it.
+	# The other server has the lock.
 	queue => [ sub { my ($c) = @_; $judge->query(acquire('mutex', $c->{path})); $c->{judge_holds} = 1; }, acquires() ],
 	turn => [
 		sub {
@@ -138,14 +139,15 @@ my %drives = (
 			$judge->query(acquire('mutex', $c->{path}));
 			$c->{victim}->send(acquire('multi', $c->{path}));
 			wait_until_watching($c);
-			# First it requests both at once.  It is to wait for the first one alone.
+			# First the backend requests both locks at once.  The case is about its wait for the
+			# first one alone.
 			wait_for(sub { $zk->exists("/zklock$c->{path}/2") }, "$c->{name}: the second path to be requested");
 			wait_until($c->{node}, "SELECT count(*) = 0 FROM zk_locks WHERE path = '$c->{path}/2' AND pid IS NOT NULL");
 		},
 		sub { my ($c) = @_; $judge->query(release('mutex', $c->{path})); } ],
 	command => [ sub { }, sub { my ($c) = @_; $c->{victim}->send("SELECT count(*) FROM zk_lock_queue('$c->{path}')"); } ],
 
-	# What only the worker does.
+	# Steps that only the worker makes.
 	hold => [ \&holds, sub { } ],
 	downgrade => [
 		sub { my ($c) = @_; holds($c); query($c, "SELECT zk_read_lock_acquire('$c->{path}')"); },
@@ -220,8 +222,8 @@ my @backend_points = (
 
 # --- points of the worker, and where it has to wait for a backend ---
 
-# What the judge's try says while it stands still; what becomes of the claim then, and
-# when the worker fails there instead.
+# What the judge's try says while the worker stands still; what becomes of the claim then, and when
+# the worker fails there instead.
 my @worker_points = (
 	# point					drive			kind		judge	expiry	failure
 	[ 'want-seen',			'acquire',		'mutex',	't',	'held',	'held' ],
@@ -263,7 +265,8 @@ my @worker_points = (
 	[ 'command-taken',		'command',		'mutex',	't',	'done',	'done' ],
 	[ 'command-answered',	'command',		'mutex',	't',	'done',	'done' ]);
 
-# Who stands still there holds up all that want the same part of the lock table.
+# A backend that stands still there holds up all backends that want the same partition of the lock
+# table.
 my $in_the_midst = qr/^(claim-marked|hold-begun)$/;
 
 # --- one case ---
@@ -306,7 +309,7 @@ sub arm
 	return;
 }
 
-# Somebody has got there, and stands still if it shall.
+# A process has got to the point, and stands still if it is told to.
 sub wait_until_there
 {
 	my ($c) = @_;
@@ -339,8 +342,8 @@ sub judge_tries
 {
 	my ($c, $wanted, $when) = @_;
 	return if $c->{judge_holds} || !defined $wanted;
-	# What is on its way to be free is so in a moment; but one who only tries for leases
-	# passes those who queue.
+	# A lock that is being released is free in a moment; but a try for leases passes the backends
+	# that queue.
 	my $timeout = $wanted eq 't' && $c->{kind} ne 'semaphore' ? "${promptly}s" : 0;
 	my $answer = $judge->query(acquire($c->{kind}, $c->{path}, $timeout));
 	my $is_expired = $answer ne $wanted && !$zk->has_session($c->{session});	# so late is it
@@ -374,7 +377,7 @@ sub judge_releases
 	return;
 }
 
-# The other one may have the next word only when the first has had the last.
+# The other backend may have the last word only after the first one.
 sub judge_counts_up_fenced
 {
 	my ($c) = @_;
@@ -397,7 +400,7 @@ sub check_victim
 		is($result->{errcode}, 'ZK001', "$c->{name}: refused");
 		return;
 	}
-	# If the worker has seen the expiry before it was stopped, the statement may say so.
+	# If the worker has seen the expiry before it was stopped, the statement may report it.
 	my $as_expected = $ending eq 'lost' && $c->{expired_early} ? qr/^(t|[01]|ZK001|)$/ : qr/^(t|[01]|)$/;
 	like("$result->{errcode}$result->{out}", $as_expected, "$c->{name}: the statement succeeds");
 	if ($ending eq 'held')
@@ -438,7 +441,7 @@ sub check_nothing_left
 			AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND database = 0)});
 	}
 	my $left;
-	eval { wait_for(sub { $left = join ' ', grep { /\d{10}$/ } @{ $zk->tree('/zklock') }; $left eq '' }, 'znodes to go') };
+	eval { wait_for(sub { $left = join ' ', grep { /[-_]\d{10}$/ } @{ $zk->tree('/zklock') }; $left eq '' }, 'znodes to go') };
 	is($left, '', "$_[0]: no znode is left");
 	return;
 }
@@ -470,7 +473,7 @@ sub continue_to_sign_of_life
 	return;
 }
 
-# It stands still until the session has expired.
+# The worker stands still until the session has expired.
 sub worker_stands_still
 {
 	my @batch = cases_of('expiry', @_);
@@ -509,7 +512,7 @@ sub worker_stands_still
 	return;
 }
 
-# It stands still until the victim has gone, by a cancel if it waits.
+# The worker stands still until the victim has gone.  A cancel ends the victim's wait.
 sub worker_stands_still_briefly
 {
 	my @batch = cases_of('goodbye', grep { $_->[0] !~ $in_the_midst && $_->[1] !~ /^(crash|expire)$/ } @_);
@@ -576,7 +579,7 @@ sub process_dies
 			$c->{drive_name} =~ /^commit/ && $c->{point} =~ /^xact/ ? 1 : 0,
 			"$c->{name}: what was committed is there");
 		judge_acquires($c, 'when the server is up again');
-		like(slurp_file($c->{node}->logfile, $c->{log_at}), qr/closed the ZooKeeper session that the server had before/,
+		like(slurp_file($c->{node}->logfile, $c->{log_at}), qr/closed the ZooKeeper session that an earlier run of this server left behind/,
 			"$c->{name}: because the old session was closed")
 		  unless $c->{point} =~ /^(expired|epoch-raised|session-forgotten|session-file-new|old-session-closed)$/;
 		settle($c);
@@ -631,7 +634,9 @@ sub backends_stand_still
 		$c->{drive_name} eq 'fenced' ? judge_counts_up_fenced($c) : judge_counts_up($c);
 	}
 	kill 'CONT', map { $_->{process} } @batch;
-	my %is_late = map { $_ => $_->{expiry} eq 'held' || $_->{point} =~ /^(command|request)-/ } @batch;
+	# These points need the worker.  A backend that has been granted leases still has the worker
+	# look for other kinds of locks on the path.
+	my %is_late = map { $_ => $_->{expiry} eq 'held' || $_->{point} =~ /^(command-|request-|semaphore-granted$)/ ? 1 : 0 } @batch;
 	check_backend($_) foreach grep { !$is_late{$_} } @batch;
 	$_->{writer}->answer, $_->{writer}->quit foreach grep { $_->{writer} } @batch;
 	kill 'CONT', $worker;
@@ -752,7 +757,7 @@ part('backends stand still', \&backends_stand_still, @backend_points,
 part('the worker stands still', sub { in_batches(\&worker_stands_still, @_) }, @worker_points);
 part('the postmaster dies', \&postmaster_dies);
 
-# What comes now does not wait for any session to expire.  The crashes make new ones.
+# The releases that follow do not wait for the expiry of a session.  The crashes make new sessions.
 $_->set('zklock.session_timeout', '20s') foreach @nodes;
 part('processes die', sub { in_batches(\&process_dies, @_) }, @backend_points, @worker_points);
 part('backends are terminated', \&backends_are_terminated, @backend_points);
@@ -780,10 +785,10 @@ foreach my $node ($judge_node, @nodes)
 
 # --- no point was left out ---
 
-my @points = map { slurp_file($_) =~ /ZKL_FAULT_POINT\("(.*?)"\)/g } glob "$FindBin::Bin/../../src/{,*/}*.c";
+my @points = map { slurp_file($_) =~ /ZKL_FAULT_POINT\("(.*?)"\)/g } glob "$FindBin::Bin/../../src/{,*/,*/*/}*.c";
 # (A point that only one scene can reach has a file of its own.)
 my %tested = map { $_ => 1 } (map { $_->{point} } @cases),
-  map { slurp_file($_) =~ /zklock\.fault\.([\w-]+)/g } grep { !/016_/ } glob "$FindBin::Bin/*_fault_points.pl";
+  map { slurp_file($_) =~ /(?:zklock\.fault\.|')(\w+-[\w-]+)/g } grep { !/016_/ } glob "$FindBin::Bin/*_fault_points.pl";
 cmp_ok(@points, '>', 60, 'there are points');
 is(join(' ', sort @points), join(' ', sort(uniq(@points))), 'each name is used once');
 is(join(' ', grep { !$tested{$_} } sort @points), '', 'all points are tested');

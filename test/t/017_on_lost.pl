@@ -1,19 +1,14 @@
 
-# zklock.on_lost: what happens to a session whose lock is lost, whatever it does just then.
+# zklock.on_lost: what happens to a session that loses a lock, whatever it does at that moment.
 
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my $node = ZklockNode->started('a', $zk, 'zklock.session_timeout' => '20s', 'zklock.linger' => 0,
-	'wal_level' => 'replica', 'max_wal_senders' => 1);
+	'wal_level' => 'logical', 'max_wal_senders' => 2);
 $node->safe_psql('postgres', q{
 	CREATE TABLE t (v text); CREATE TABLE steps (v text);
 	CREATE ROLE patient LOGIN SUPERUSER; ALTER ROLE patient SET zklock.on_lost = notice;
@@ -27,7 +22,7 @@ $node->safe_psql('postgres', q{
 $node->safe_psql('strict', 'CREATE EXTENSION zklock');
 
 my $watcher = $node->backend;
-$watcher->query('BEGIN; LOCK TABLE steps; SAVEPOINT s');		# for whoever shall wait for a row or table
+$watcher->query('BEGIN; LOCK TABLE steps; SAVEPOINT s');		# for backends that are to wait for a row or table
 
 my $number = 0;
 
@@ -44,7 +39,7 @@ sub holder
 	return ($backend, $path);
 }
 
-# Delete its znode, and wait until it is known in the server.
+# Delete the lock's znode, and wait until the server knows that.
 sub lose
 {
 	my ($path) = @_;
@@ -73,7 +68,7 @@ sub wait_until_active
 	return $node->wait_until("SELECT wait_event = '$event' FROM pg_stat_activity WHERE state = 'active' AND pid = " . $backend->pid);
 }
 
-# It says which lock, when and why, and what to do.
+# The message says which lock, when and why, and what to do.
 sub tells_loss
 {
 	my ($result, $level, $path, $what) = @_;
@@ -89,9 +84,9 @@ my %running = (
 	'in a function' => [ 'SELECT deep(3)', 'PgSleep' ],
 	'in a DO block' => [ 'DO $$ BEGIN PERFORM deep(1); END $$', 'PgSleep' ],
 	'in a procedure that goes on' => [ 'CALL go_on(170)', 'PgSleep' ],
-	'waiting for another lock' => [ q{SELECT zk_lock_acquire('/taken')}, undef ]);
+	'waiting for another lock' => [ acquire('/taken'), undef ]);
 
-$watcher->query(q{SELECT zk_lock_acquire('/taken')});
+$watcher->query(acquire('/taken'));
 
 # --- cancel ---
 
@@ -112,7 +107,7 @@ foreach my $state (sort keys %running)
 		like($result->{err}, $xact ? qr/HINT:  Retry the transaction/ : qr/HINT:  Release the lock with "zk_lock_release"/,
 			"$what: says what to do");
 		like($result->{err}, qr/CONTEXT:.*deep\(integer\)/s, "$what: says where") if $statement =~ /deep/;
-		like($result->{err}, qr/caught/, "$what: who catches it cannot commit") if $statement =~ /go_on/;
+		like($result->{err}, qr/caught/, "$what: a block that catches it cannot commit") if $statement =~ /go_on/;
 		unlike($result->{err}, qr/user request/, "$what: and nothing else");
 		is($backend->errcode('SELECT 1'), $xact ? '25P02' : '', "$what: the session goes on");
 		$backend->quit;
@@ -133,7 +128,7 @@ foreach my $read_only (0, 1)
 	ok(slurp_file($node->logfile) =~ /FATAL:  lock "\Q$path\E" was lost/, "$what: so is the log");
 }
 
-# In a transaction that has failed, or in none, nothing is at stake.
+# In a failed transaction, or outside of any, nothing is at stake.
 {
 	my ($backend, $path) = holder('cancel', before => ['BEGIN']);
 	$backend->errcode('SELECT 1/0');
@@ -147,9 +142,9 @@ foreach my $read_only (0, 1)
 	lose($path);
 	my $result = $backend->run('SELECT 1');
 	is($result->{out}, '1', 'cancel, idle: goes on');
-	tells_loss($result, 'WARNING', $path, 'cancel, idle, who reads');
-	tells_loss($backend->run(q{INSERT INTO t VALUES ('x')}), 'ERROR', $path, 'cancel, idle, who writes');
-	is($backend->query("SELECT zk_lock_release('$path')"), 'f', 'cancel, idle: released');
+	tells_loss($result, 'WARNING', $path, 'cancel, idle, a transaction that reads');
+	tells_loss($backend->run(q{INSERT INTO t VALUES ('x')}), 'ERROR', $path, 'cancel, idle, a transaction that writes');
+	is($backend->query(release($path)), 'f', 'cancel, idle: released');
 	is($backend->errcode(q{INSERT INTO t VALUES ('fine')}), '', 'cancel, idle: and can write');
 	$backend->quit;
 }
@@ -203,7 +198,7 @@ foreach my $state ('idle', 'idle in transaction', sort keys %running)
 	tells_loss($backend->run('COMMIT'), 'ERROR', $path, "$what, COMMIT");
 	$backend->quit;
 
-	# a cancel that somebody asks for is one still
+	# a cancel that a user requests still counts
 	$what = 'notice, cancelled by hand';
 	($backend, $path) = holder('notice');
 	$backend->send('SELECT pg_sleep(170)');
@@ -218,14 +213,14 @@ foreach my $state ('idle', 'idle in transaction', sort keys %running)
 $watcher->query('ROLLBACK');
 $watcher->quit;
 
-# All is lost while it waits behind another backend, which also ends that wait.
+# All locks are lost while the backend waits behind another one, and the loss ends that wait, too.
 foreach my $round (1 .. 3)
 {
 	my $what = "notice, waits within the server, $round";
 	my ($backend, $path) = holder('notice');
 	my $other = $node->backend;
 	$other->query("SET zklock.on_lost = notice; SELECT zk_lock_acquire('/behind')");
-	$backend->send(q{SELECT zk_lock_acquire('/behind', '2min')});
+	$backend->send(acquire('/behind', '2min'));
 	$node->wait_for_waiter('/behind', 1);
 	$node->expire_session($zk, by_hand => 1);
 	my $result = $backend->result;
@@ -236,7 +231,7 @@ foreach my $round (1 .. 3)
 	$_->quit foreach $backend, $other;
 }
 
-# --- in the midst of a commit, when the guard has been passed ---
+# --- in the middle of a commit, after the guard has been passed ---
 
 my $fine = $node->safe_psql('postgres', q{SELECT count(*) FROM t WHERE v = 'fine'});
 foreach my $on_lost ('cancel', 'terminate')
@@ -257,7 +252,49 @@ foreach my $on_lost ('cancel', 'terminate')
 	$backend->quit if $on_lost eq 'cancel';
 }
 
+# COMMIT PREPARED is refused in a transaction block, which goes on from a savepoint.
+my ($refused, $refused_path) = holder('cancel', xact => 1, before => [ 'BEGIN' ]);
+$refused->query('SAVEPOINT s');
+is($refused->errcode(q{COMMIT PREPARED 'none'}), '25001', 'COMMIT PREPARED in a transaction block: refused');
+$refused->query('ROLLBACK TO s');
+$refused->send('SELECT pg_sleep(170)');
+$node->wait_until(q{SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = } . $refused->pid);
+lose($refused_path);
+is($refused->result->{errcode}, 'ZK001', 'COMMIT PREPARED in a transaction block: a loss still cancels');
+$refused->quit;
+
 is($node->safe_psql('postgres', q{SELECT count(*) FROM t WHERE v <> 'fine'}), '0', 'nothing was written without its lock');
+
+# --- a background process: one that applies the changes that another database publishes ---
+
+$node->safe_psql('postgres', q{CREATE TABLE news (v text); CREATE PUBLICATION news FOR TABLE news; CREATE DATABASE reader;});
+$node->safe_psql('reader', <<'END');
+	CREATE EXTENSION zklock;
+	CREATE TABLE news (v text);
+	CREATE FUNCTION on_news() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS $$ BEGIN
+		IF NEW.v = 'first' THEN PERFORM zk_lock_acquire('/applied'); END IF; RETURN NULL; END $$;
+	CREATE TRIGGER on_news AFTER INSERT ON news FOR EACH ROW EXECUTE FUNCTION on_news();
+	ALTER TABLE news ENABLE ALWAYS TRIGGER on_news;
+END
+$node->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('news', 'pgoutput')});
+$node->safe_psql('reader', sprintf(<<'END', $node->host, $node->port));
+	CREATE SUBSCRIPTION news CONNECTION 'host=%s port=%s user=postgres dbname=postgres' PUBLICATION news
+		WITH (create_slot = false, copy_data = false)
+END
+$node->safe_psql('postgres', q{INSERT INTO news VALUES ('first')});
+$node->wait_until(q{SELECT bool_or(claim = 'held') FROM zk_locks WHERE path = '/applied'});
+my $applies = $node->safe_psql('postgres', 'SELECT pid FROM pg_stat_subscription');
+my $log_at = -s $node->logfile;
+lose('/applied');
+
+# The process also hears of changes that it does not apply.
+my $lsn = $node->safe_psql('postgres', q{INSERT INTO t VALUES ('fine'); SELECT pg_current_wal_lsn()});
+$node->wait_until("SELECT latest_end_lsn >= '$lsn' FROM pg_stat_subscription");
+is($node->safe_psql('postgres', 'SELECT pid FROM pg_stat_subscription'), $applies, 'an idle background process goes on');
+$node->safe_psql('postgres', q{INSERT INTO news VALUES ('second')});
+$node->wait_for_log(qr/\[$applies\] ERROR:  lock "\/applied" was lost/, $log_at);
+pass('but applies nothing without its lock');
+$node->safe_psql('reader', 'ALTER SUBSCRIPTION news DISABLE; ALTER SUBSCRIPTION news SET (slot_name = NONE); DROP SUBSCRIPTION news');
 
 # --- the setting ---
 

@@ -1,17 +1,14 @@
 
-# A writer that becomes a reader: who gets in, who does not, and what if it is disturbed.
+# A writer that becomes a reader: which clients get in, which do not, and what happens if the
+# downgrade is disturbed.
 
 use strict;
 use warnings;
 
-use Test::More;
 use Time::HiRes qw(usleep);
 
-use PostgreSQL::Test::Utils;
-
 use HoldingProxy;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest qw(!acquire !release);
 
 my $zk = ZooKeeper->new;
 my $proxy = HoldingProxy->new($zk->hosts);
@@ -30,8 +27,6 @@ my $writer = qr/^_c_[0-9a-f-]{36}-__WRIT__\d{10}$/;
 
 sub acquire { my ($mode, $path) = @_; return "SELECT zk_${mode}_lock_acquire('$path')"; }
 sub release { my ($mode, $path) = @_; return "SELECT zk_${mode}_lock_release('$path')"; }
-sub held { my ($path) = @_; return "SELECT zk_lock_is_held('$path')"; }
-sub token { my ($path) = @_; return "SELECT zk_lock_token('$path')"; }
 
 # The names in a lock's directory, in the order of their numbers.
 sub queue
@@ -40,12 +35,12 @@ sub queue
 	return sort { substr($a, -10) cmp substr($b, -10) } @{ $zk->children("/zklock$path") };
 }
 
-# What the reader's znode is called that takes the place of this writer's.
+# The name of the reader's znode that takes the place of this writer's.
 sub downgraded { my ($name) = @_; return $name =~ s/__WRIT__/__READ__/r; }
 
 sub owner_of { my ($znode) = @_; return sprintf '0x%x', $zk->exists($znode)->{ephemeralOwner}; }
 
-# a1 writes and reads; returns its znode's name.
+# a1 writes and reads; returns the name of its znode.
 sub write_and_read
 {
 	my ($path) = @_;
@@ -54,7 +49,7 @@ sub write_and_read
 	return $zk->children("/zklock$path")->[0];
 }
 
-# Another one comes, and its server sees that it has to wait.
+# Another writer comes, and its server sees that it has to wait.
 sub queue_up
 {
 	my ($backend, $node, $mode, $path) = @_;
@@ -81,7 +76,7 @@ sub wait_until_watched
 		"session $session to watch $path");
 }
 
-# b1 waits to write; a1 reads, and then does not any more.
+# b1 waits to write; a1 reads, and then stops reading.
 sub goes_on
 {
 	my ($path, $name, $token, $what) = @_;
@@ -101,7 +96,7 @@ sub goes_on
 	return;
 }
 
-# Now b1 has the lock, and then nobody.
+# Now b1 has the lock, and then no backend has it.
 sub ends_well
 {
 	my ($path, $token, $what) = @_;
@@ -126,7 +121,7 @@ queue_up($b1, $node_b, 'write', '/writer');
 $a1->query(release('write', '/writer'));
 goes_on('/writer', $name, $token, 'a writer waits');
 
-# Who reads in the same server is let in.
+# A reader of the same server is let in.
 $name = write_and_read('/local');
 $a2->send(acquire('read', '/local'));
 $node_a->wait_for_waiter('/local', 1);
@@ -137,7 +132,7 @@ wait_for_znode($node_a, '/local', downgraded($name));
 $_->query(release('read', '/local')) foreach $a1, $a2;
 $zk->wait_for_children('/zklock/local', 0);
 
-# So is who reads in another, although somebody waits behind it to write.
+# So is a reader of another server, although a writer waits behind it.
 $name = write_and_read('/readers');
 $token = $a1->query(token('/readers'));
 queue_up($b1, $node_b, 'read', '/readers');
@@ -158,21 +153,21 @@ $zk->wait_for_children('/zklock/readers', 1);
 $zk->close('foreign');
 $zk->wait_for_children('/zklock/readers', 0);
 
-# A ticket that writes is good for local readers, until somebody else comes.
+# A writer's ticket serves local readers, until another client comes.
 $a1->query(acquire('write', '/passed_on'));
 ($name) = queue('/passed_on');
 $a2->send(acquire('read', '/passed_on'));
 $node_a->wait_for_waiter('/passed_on', 1);
 $a1->query(release('write', '/passed_on'));
 is($a2->result->{out}, 't', 'a writer\'s ticket passed on to a reader');
-is_deeply([ queue('/passed_on') ], [$name], 'nobody else: the znode stays');
+is_deeply([ queue('/passed_on') ], [$name], 'no other client: the znode stays');
 $b1->send(acquire('read', '/passed_on'));
 is($b1->result->{out}, 't', 'a reader of another server: let in at once');
 wait_for_znode($node_a, '/passed_on', downgraded($name));
 $_->query('SELECT zk_lock_release_all()') foreach $a2, $b1;
 $zk->wait_for_children('/zklock/passed_on', 0);
 
-# What was known of the writer's znode is known of the reader's.
+# What the server knew of the writer's znode, it knows of the reader's.
 $name = write_and_read('/watched');
 wait_until_watched($node_a, "/zklock/watched/$name");
 $a1->query(release('write', '/watched'));
@@ -187,7 +182,7 @@ $node_a->wait_until(q{SELECT bool_or(claim = 'lost') FROM zk_locks WHERE path = 
 is($a1->errcode('COMMIT'), 'ZK001', 'the reader\'s znode is deleted: lost');
 $a1->query('SELECT zk_lock_release_all()');
 
-# --- refused: somebody has put a znode of that name there ---
+# --- refused: another client has put a znode of that name there ---
 
 $name = write_and_read('/forged');
 $token = $a1->query(token('/forged'));
@@ -212,7 +207,7 @@ ends_well('/forged', $token, 'refused');
 
 my $n = 0;
 
-# Up to when the request is held up before it reaches ZooKeeper, or its reply on the way back.
+# The proxy holds up the request before it reaches ZooKeeper, or the reply on its way back.
 sub begin_to_downgrade
 {
 	my ($what) = @_;
@@ -223,7 +218,7 @@ sub begin_to_downgrade
 	queue_up($b1, $node_b, 'write', $path);
 	$node_a->wait_until_contended($path);
 
-	# A downgrade that overtakes the node's own write into the znode would be refused at first.
+	# A downgrade that overtakes the worker's own write into the znode would be refused at first.
 	$zk->wait_until(sub { $zk->get("/zklock$path/$name")->{data} =~ / in_use=t$/ }, 'the node\'s own write');
 	$a1->query("SELECT FROM zk_lock_queue('$path')");			# answered after it
 
@@ -253,7 +248,7 @@ foreach my $what (('requests', 'replies') x 3)
 	goes_on($path, $name, $token, "$what lost");
 }
 
-# It is given up before the server knows what has become of it.
+# The reader gives up before the server knows what has become of the downgrade.
 foreach my $what ('requests', 'replies')
 {
 	my ($path, $name, $token) = begin_to_downgrade($what);
@@ -264,7 +259,7 @@ foreach my $what ('requests', 'replies')
 	ends_well($path, $token, "$what lost, and withdrawn");
 }
 
-# Another worker carries it on.
+# Another worker carries the downgrade on.
 foreach my $what ('requests', 'replies')
 {
 	my ($path, $name, $token) = begin_to_downgrade($what);
@@ -277,8 +272,8 @@ foreach my $what ('requests', 'replies')
 	goes_on($path, $name, $token, "$what lost with the worker");
 }
 
-# A foreign hand deletes the znode, before it is a reader's or afterwards: then others have
-# the lock, and there is no place left to take.
+# Another client deletes the znode, before it is a reader's or afterwards: then others have the
+# lock, and there is no place left to take.
 foreach my $what (('requests', 'replies') x 2)
 {
 	my ($path, $name, $token) = begin_to_downgrade($what);

@@ -1,6 +1,6 @@
 
-# Who only tries is not told "held" of a lock that just lingers on another server: it asks,
-# and the ticket is given up, or says that it is in use.
+# A try is not told "held" because of a ticket that only lingers on another server: the try asks the
+# holder, and the holder gives the ticket up or says that it is in use.
 
 use strict;
 use warnings;
@@ -28,7 +28,7 @@ sub acquire { my ($kind, $path) = @_; return "SELECT $lock{$kind}[0]('$path')"; 
 sub try { my ($kind, $path) = @_; return "SELECT $lock{$kind}[0]('$path', '0')"; }
 sub release { my ($kind, $path) = @_; return "SELECT $lock{$kind}[1]('$path')"; }
 
-# A lock that comes back lingers.
+# A lock that comes back, so that its ticket lingers.
 sub let_linger
 {
 	my ($node, $backend, $kind, $path) = @_;
@@ -37,7 +37,7 @@ sub let_linger
 	return;
 }
 
-# What the znodes of a lock say.
+# The data of a lock's znodes.
 sub data_of
 {
 	my ($path) = @_;
@@ -65,16 +65,16 @@ is($b1->query(try('read', '/readers')), 't', 'a read ticket lingers: read');
 is(scalar @{ $zk->children('/zklock/readers') }, 2, 'a read ticket lingers: it stays');
 $b1->query(release('read', '/readers'));
 
-# Who waits for another kind of lock asks as well: the one that lingers is in nobody's way.
+# A waiter for another kind of lock asks as well: a lingering ticket stands in no client's way.
 let_linger($node_a, $a1, 'mutex', '/kinds');
 is($b1->query(acquire('write', '/kinds')), 't', 'a wait for another kind of lock');
 is($a1->errcode(try('mutex', '/kinds')), 'ZK003', 'is answered if that is in use');
 is($a1->errcode(acquire('mutex', '/kinds')), 'ZK003', 'and so is a wait');
 $b1->query(release('write', '/kinds'));
 
-# --- one that is held says so ---
+# --- a ticket that is held says so ---
 
-# Curator's layout, and what zk_lock_queue shows, stay what they are.
+# Curator's layout, and what zk_lock_queue shows, stay the same.
 $a1->query(acquire('mutex', '/held'));
 my ($before) = data_of('/held');
 my $requests = $node_a->status('requests');
@@ -83,11 +83,11 @@ cmp_ok($node_a->status('requests') - $requests, '<=', 5, 'held: the holder lists
 $zk->wait_for_children('/zklock/held', 1);
 is_deeply([ data_of('/held') ], ["$before in_use=t"], 'held: the znode says so');
 is($c1->query("SELECT znode IS NOT NULL, holds, client, server, pid, application FROM zk_lock_queue('/held')"),
-	join('|', 't', 't', 'zklock', 'a', $a1->pid, $a1->query('SHOW application_name')), 'held: and who holds it, as before');
+	join('|', 't', 't', 'zklock', 'a', $a1->pid, $a1->query('SHOW application_name')), 'held: and names the holder, as before');
 my $result = $a1->run(q{SELECT zk_lock_is_revoked('/held')});
-is("$result->{out}$result->{err}", 'f', 'held: nobody was asked to release it');
+is("$result->{out}$result->{err}", 'f', 'held: no release was requested');
 
-# Once it has said so, its server has no more to do with tries.
+# Once the ticket has answered, its server has no more to do with tries.
 $requests = $node_a->status('requests');
 foreach my $i (1 .. 20)
 {
@@ -97,7 +97,7 @@ foreach my $i (1 .. 20)
 cmp_ok($node_a->status('requests') - $requests, '<=', 1, 'held: the holder is not troubled by any of them');
 $zk->wait_for_children('/zklock/held', 1);
 
-# What it has said stays true: it does not linger any more.
+# The answer stays true: the ticket does not linger any more.
 $a1->query(release('mutex', '/held'));
 $zk->wait_for_children('/zklock/held', 0);
 $node_a->wait_until_clean('/held');
@@ -105,17 +105,17 @@ pass('held: a ticket that has answered does not linger');
 is($c1->query(try('mutex', '/held')), 't', 'held: afterwards it is free');
 $c1->query(release('mutex', '/held'));
 
-# A ticket that once was uncontended again has still answered.
+# A ticket that is uncontended again has still answered.
 $a1->query($_) foreach acquire('read', '/joined'), release('read', '/joined'), acquire('read', '/joined');
 is($b1->query(try('write', '/joined')), 'f', 'answered: readers hold it');
 $zk->wait_for_children('/zklock/joined', 1);
-is($a2->query(acquire('read', '/joined')), 't', 'answered: another one joins, for nobody waits');
+is($a2->query(acquire('read', '/joined')), 't', 'answered: another reader joins, for no client waits');
 $node_a->wait_until(q{SELECT NOT bool_or(contended) FROM zk_locks WHERE path = '/joined'});
 $_->query(release('read', '/joined')) foreach $a1, $a2;
 $zk->wait_for_children('/zklock/joined', 0);
 pass('answered: it does not linger');
 
-# Where others wait, it is written before anybody tries.
+# While others wait, the holder writes the answer before any try comes.
 $a1->query(acquire('mutex', '/waited'));
 $b1->send(acquire('mutex', '/waited'));
 $zk->wait_until(sub { grep { / in_use=t$/ } data_of('/waited') }, 'the answer');
@@ -125,7 +125,7 @@ $a1->query(release('mutex', '/waited'));
 is($b1->answer, 't', 'others wait: they get it');
 $b1->query(release('mutex', '/waited'));
 
-# Those who cannot answer are not asked.
+# Clients that cannot answer are not asked.
 my $foreign = $zk->create('/zklock/foreign/_c_1b4e28ba-2fa1-41d2-883f-0016d3cca427-lock-',
 	ephemeral => 1, sequence => 1);
 is($b1->query(try('mutex', '/foreign')), 'f', 'Curator holds it');
@@ -164,12 +164,12 @@ foreach my $second (qw(read write))
 	is($b1->query(try($second, $path)), $second eq 'read' ? 't' : 'f', "a ticket that writes serves a reader: $second, tried once");
 	$zk->wait_for_children("/zklock$path", sub { grep { /__READ__/ } @{ $_[0] } });
 	pass("a ticket that writes serves a reader: now it reads");
-	is($c1->query(try('write', $path)), 'f', 'who writes is told that it is held');
+	is($c1->query(try('write', $path)), 'f', 'a writer is told that it is held');
 	$_->query('SELECT zk_lock_release_all()') foreach $a1, $b1;
 	$node_a->wait_until_clean($path);
 }
 
-# --- several try at a time ---
+# --- several tries at a time ---
 
 foreach my $i (1 .. 10)
 {
@@ -190,13 +190,13 @@ foreach my $i (1 .. 5)
 	$a1->query(release('mutex', $path));
 }
 
-# Of several paths, each is asked for.
+# Each of several paths is asked for.
 let_linger($node_a, $a1, 'mutex', $_) foreach '/multi1', '/multi2';
 let_linger($node_c, $c1, 'mutex', '/multi3');
 is($b1->query(q{SELECT zk_multilock_acquire('{/multi1, /multi2, /multi3}', '0')}), 't', 'several locks that linger, tried at once');
 $b1->query(q{SELECT zk_multilock_release('{/multi1, /multi2, /multi3}')});
 
-# --- nobody answers ---
+# --- no answer comes ---
 
 let_linger($node_a, $a1, 'mutex', '/silent');
 my $worker = $node_a->worker_pid;
@@ -212,7 +212,7 @@ is($b1->errcode(try('mutex', '/silent')), '55P03', 'the other server stands stil
 $b1->query('RESET lock_timeout');
 $zk->wait_for_children('/zklock/silent', 1);
 
-# The own request was held up for a while.  That must not be paid several times over.
+# The try's own request was held up for a while.  The try must not pay for that several times.
 my $own_worker = $node_b->worker_pid;
 kill 'STOP', $own_worker;
 $b1->query(q{SET zklock.connection_timeout = '1s'});
@@ -231,7 +231,7 @@ kill 'CONT', $worker;
 is($b1->query(try('mutex', '/silent')), 't', 'the other server goes on: a try has it');
 $b1->query(release('mutex', '/silent'));
 
-# It ends meanwhile, and the next worker has to answer.
+# The holder's worker ends meanwhile, and the next worker has to answer.
 $a1->query(acquire('mutex', '/restarted'));
 kill 'STOP', $node_a->worker_pid;
 $b1->send(try('mutex', '/restarted'));

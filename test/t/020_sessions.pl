@@ -3,13 +3,7 @@
 use strict;
 use warnings;
 
-use FindBin;
-use lib "$FindBin::Bin/../perl";
-
-use PostgreSQL::Test::Utils;
-use Test::More;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $n = 3;
 my $zk = ZooKeeper->new;
@@ -28,7 +22,6 @@ my $single = ZklockNode->started('single', $zk, @settings);
 my $judge = $pool->backend;
 $judge->query('CREATE TABLE t (v text)');
 
-sub acquire { my ($path, $timeout) = @_; return "SELECT zk_lock_acquire('$path'" . (defined $timeout ? ", '$timeout')" : ')'); }
 sub owner_of { my ($directory, $i) = @_; return sprintf '0x%x', $zk->exists("$directory/" . $zk->children($directory)->[ $i // 0 ])->{ephemeralOwner}; }
 
 # The number of the session that carries a lock that is held.
@@ -82,7 +75,7 @@ $holder->query("INSERT INTO t VALUES ('multi'); COMMIT");
 like($waiter->answer, qr/t$/, 'and are handed over together');
 $waiter->query('COMMIT');
 
-# Others tell whose a lease is by the session, so its mutex is in the same one.
+# Other servers tell by the session whose a lease is, so the inner mutex is in the same session.
 my $acquire_leases = "SELECT zk_semaphore_acquire('/sem/' || i, 3, quantity => 2) FROM generate_series(1, 12) AS i";
 is($holder->query("SELECT count(*) FROM ($acquire_leases) AS s"), 12, 'two leases of each of 12 semaphores');
 my %owners;
@@ -103,7 +96,7 @@ foreach my $i (values %owners)
 	$zk->wait_for_children($mutex, 1);
 	$zk->wait_for_children("/zklock/sem/$i/leases", 3);
 	my $foreign = $zk->create("/zklock/sem/$i/leases/_c_00000000-0000-4000-8000-000000000000-lease-", ephemeral => 1, sequence => 1);
-	is(owner_of($mutex), $owner, "who waits for semaphore $i has the mutex in the same session");
+	is(owner_of($mutex), $owner, "the waiter for semaphore $i has the mutex in the same session");
 	is($single->safe_psql('postgres', "SELECT count(*) FILTER (WHERE holds) FROM zk_lock_queue('/sem/$i')"), 2,
 		'so another server sees that the third lease is not held yet');
 	$zk->delete($foreign);
@@ -133,7 +126,7 @@ kill 'STOP', $worker;
 my $free = $in_session{1}[1];
 is($holder->query(acquire($free)), 't', 'a worker stands still: paths of another session are acquired');
 $holder->query("SELECT zk_lock_release('$free')");
-is($holder->query(acquire($other, '0')), 't', 'and so is what its session has already');
+is($holder->query(try($other)), 't', 'and so is what its session has already');
 $waiter->send(acquire($one));
 $pool->wait_until_contended($one);
 $holder->query("SELECT zk_lock_release('$one')");
@@ -161,18 +154,18 @@ $pool->expire_session($zk, session => 2, by_hand => 1);
 is($judge->query('SELECT session, epoch FROM zk_sessions ORDER BY 1'), "1|1\n2|2\n3|1", 'a session expired: the others did not');
 is($judge->query('SELECT epoch, expirations, safe, tickets_lost FROM zk_status'), '2|1|t|2', 'zk_status counts it');
 is($holder->query("SELECT zk_lock_is_held('$one')"), 't', 'a lock in another session is held');
-is($bystander->errcode('COMMIT'), '', 'and who holds only such commits');
+is($bystander->errcode('COMMIT'), '', 'and a holder of only such locks commits');
 my $result = $both->run('COMMIT');
-is($result->{errcode}, 'ZK001', 'who has lost one of two does not');
+is($result->{errcode}, 'ZK001', 'a backend that has lost one of two does not');
 like($result->{err}, qr/lock "\Q$other_x\E" was lost/, 'because of that one');
-is($mourner->errcode('COMMIT'), 'ZK001', 'nor does who had just one');
+is($mourner->errcode('COMMIT'), 'ZK001', 'nor does a backend that had just one');
 is($judge->query(q{SELECT string_agg(v, ' ' ORDER BY v) FROM t}), 'bystander multi', 'so it stands in the table');
 $waiter->query("SELECT zk_lock_release('$in_session{2}[3]')");
-is($queued->answer, 't', 'who waited gets the lock in the new session');
+is($queued->answer, 't', 'the waiter gets the lock in the new session');
 is($judge->query("SELECT path FROM zk_locks WHERE claim = 'lost'"), '', 'no lost claim is left');
 is($both->query("BEGIN; SELECT zk_xact_lock_acquire('$other_x'); INSERT INTO t VALUES ('again'); COMMIT"), 't', 'it can be acquired again');
 
-# --- the guard is not blind for a session that is not the first -------------------------------------------------
+# --- the guard sees sessions other than the first ---------------------------------------------------------------
 
 my ($first, $third) = ($in_session{1}[3], $in_session{3}[0]);
 $both->query("SET zklock.commit_margin = '11s'; BEGIN; SELECT zk_xact_lock_acquire('$third'); INSERT INTO t VALUES ('unsafe')");
@@ -194,8 +187,8 @@ foreach my $path (map { ("/odd/$_/locks", "/odd/$_/locks/locks") } 1 .. 4)
 	is($holder->query("SELECT zk_semaphore_acquire('$path', 2)"), 't', "semaphore $path");
 	is($holder->query('SELECT zk_semaphore_acquire($$' . $path . '$$, 2)'), 't', 'and once more');
 	is($bystander->query("SELECT zk_semaphore_acquire('$path', 2, '0')"), 'f', 'but not a third time');
-	is($bystander->query("BEGIN; SELECT 1; COMMIT"), 1, 'who tried goes on');
-	is($holder->query("BEGIN; INSERT INTO t VALUES ('odd'); COMMIT; SELECT zk_semaphore_release('$path', 2)"), 't', 'who holds it commits');
+	is($bystander->query("BEGIN; SELECT 1; COMMIT"), 1, 'the backend that tried goes on');
+	is($holder->query("BEGIN; INSERT INTO t VALUES ('odd'); COMMIT; SELECT zk_semaphore_release('$path', 2)"), 't', 'the holder commits');
 }
 
 # A lock whose directory is that in which a semaphore keeps its leases.
@@ -217,7 +210,7 @@ my @old = split /\n/, $judge->query('SELECT session_id FROM zk_sessions ORDER BY
 kill 'KILL', $queued->pid;
 $pool->wait_until('SELECT NOT pg_is_in_recovery()');
 $pool->wait_until_connected;
-$zk->wait_until(sub { !$zk->has_session($_) }, "session $_ to be gone", 10) foreach @old;
+$zk->wait_until(sub { !$zk->has_session($_) }, "session $_ to be gone") foreach @old;
 is($single->safe_psql('postgres', "SELECT zk_lock_acquire('$in_session{$_}[0]', '0')"), 't', "after a crash, the locks of session $_ are free at once")
   foreach 1 .. $n;
 $_->kill_client foreach $holder, $judge, $queued;

@@ -4,12 +4,7 @@
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my $node = ZklockNode->started('a', $zk, 'zklock.session_timeout' => '20s', 'zklock.linger' => 0,
@@ -19,7 +14,7 @@ my $s = $node->backend;
 
 sub hint_of { my ($result) = @_; return $result->{err} =~ /^(?:\S+ )?HINT:  (.*)$/m ? $1 : ''; }
 
-# The znode of the lock is deleted by somebody else, and the server knows it.
+# Another client deletes the znode of the lock, and the server knows it.
 sub lose
 {
 	my ($path) = @_;
@@ -31,7 +26,7 @@ sub lose
 
 # --- a lost lock ---
 
-# How it is acquired, and the function that ends it: none with transaction scope.
+# How it is acquired, and the function that releases it: none for a transaction-level lock.
 my @ways = (
 	[ q{zk_lock_acquire('%s')}, 'zk_lock_release' ],
 	[ q{zk_multilock_acquire('{%s}')}, 'zk_lock_release' ],
@@ -66,7 +61,7 @@ foreach my $way (@ways)
 	if ($release)
 	{
 		is($s->errcode("INSERT INTO t VALUES ('$what')"), 'ZK001', "$what: retrying alone is of no use");
-		is(hint_of($s->run("SELECT zk_lock_token('$path')")), $hint, "$what: using the lock gives the same hint");
+		is(hint_of($s->run(token($path))), $hint, "$what: using the lock gives the same hint");
 		is(hint_of($s->run($acquire)), $hint, "$what: so does acquiring it");
 		is($s->run("SELECT $release('$path')")->{out}, 'f', "$what: released as advised");
 	}
@@ -74,7 +69,7 @@ foreach my $way (@ways)
 	$s->query('SELECT zk_lock_release_all()');
 }
 
-# A writer that reads is to release both, one after the other.
+# A writer that reads must release both, one after the other.
 $s->query(q{SELECT zk_write_lock_acquire('/lost/both'), zk_read_lock_acquire('/lost/both')});
 lose('/lost/both');
 foreach my $release ('zk_write_lock_release', 'zk_read_lock_release')
@@ -90,7 +85,7 @@ $node->wait_until(q{SELECT bool_or(claim = 'lost') FROM zk_locks WHERE path = '/
 my $result = $s->run(q{INSERT INTO t VALUES ('over')});
 is($result->{errcode}, 'ZK002', 'lease time: over');
 is(hint_of($result), release_first('zk_lock_release'), 'lease time: a hint');
-$s->run(q{SELECT zk_lock_release('/over')});
+$s->run(release('/over'));
 is($s->errcode(q{SELECT zk_lock_acquire('/over'); INSERT INTO t VALUES ('over')}), '', 'lease time: it works');
 $s->query('SELECT zk_lock_release_all()');
 
@@ -100,7 +95,7 @@ $s->send('SELECT pg_sleep(170)');
 $node->wait_until(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'});
 lose('/cancelled');
 is(hint_of($s->result), release_first('zk_lock_release'), 'cancelled: a hint');
-$s->run(q{SELECT zk_lock_release('/cancelled')});
+$s->run(release('/cancelled'));
 is($s->errcode(q{INSERT INTO t VALUES ('cancelled')}), '', 'cancelled: it works');
 
 # --- the wrong function ---
@@ -117,14 +112,14 @@ foreach my $has (grep { $_->[1] } @ways)
 		is($s->query("SELECT $has->[1]('/wrong')"), 't', "$what: released");
 	}
 }
-unlike($s->run(q{SELECT zk_lock_release('/wrong')})->{err}, qr/HINT/, 'nothing is held: no hint');
+unlike($s->run(release('/wrong'))->{err}, qr/HINT/, 'nothing is held: no hint');
 $s->query(q{BEGIN; SELECT zk_xact_semaphore_acquire('/wrong', 2)});
-$result = $s->run(q{SELECT zk_lock_release('/wrong')});
+$result = $s->run(release('/wrong'));
 is(hint_of($result), '', 'transaction-level: no function releases it');
 like($result->{err}, qr/DETAIL:  This session holds it until the end of the transaction\./, 'transaction-level: and a detail says so');
 $s->query('COMMIT');
 
-# --- reading, and wants to write ---
+# --- a reader that wants to write ---
 
 my $write = q{SELECT zk_write_lock_acquire('/upgrade')};
 $s->query(q{SELECT zk_read_lock_acquire('/upgrade')});
@@ -143,9 +138,9 @@ $s->query(q{SELECT zk_semaphore_acquire('/sem', 3)});
 is(hint_of($other->run(q{SELECT zk_semaphore_acquire('/sem', 4)})),
 	'All sessions and clients that use a semaphore must pass the same number of leases.', 'another limit: a hint');
 is($other->query(q{SELECT zk_semaphore_acquire('/sem', 3)}), 't', 'another limit: the same works');
-$result = $other->run(q{SELECT zk_lock_acquire('/sem')});
+$result = $other->run(acquire('/sem'));
 is(hint_of($result), 'Use another path.', 'another kind: a hint');
-is($other->query(q{SELECT zk_lock_acquire('/sem2')}), 't', 'another kind: it works');
+is($other->query(acquire('/sem2')), 't', 'another kind: it works');
 
 # --- a lock that is released at the end of its statement ---
 

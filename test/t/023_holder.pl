@@ -1,17 +1,13 @@
 
-# zk_lock_queue and the znode name the backend that holds a contended lock now, whatever
-# backend the ticket was made for; and they still do when its release is requested.
+# zk_lock_queue and the znode name the backend that holds a contended lock now, whichever backend
+# the ticket was made for.  They still do so when its release is requested.
 
 use strict;
 use warnings;
 
-use Test::More;
 use Time::HiRes qw(time);
 
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my %settings = ('zklock.session_timeout' => '30s', 'zklock.tenure' => '1h', 'zklock.linger' => '1h',
@@ -34,7 +30,7 @@ sub wait_for_holder
 	return;
 }
 
-# What is written in the first znode of the queue, and how often it was written.
+# The data of the first znode of the queue, and how often it was written.
 sub znode
 {
 	my ($path) = @_;
@@ -44,22 +40,22 @@ sub znode
 
 # --- handed on while others wait ---
 
-$n1->query(q{SELECT zk_lock_acquire('/m')});
-$n2->send(q{SELECT zk_lock_acquire('/m')});
+$n1->query(acquire('/m'));
+$n2->send(acquire('/m'));
 $north->wait_for_waiter('/m', 1);
-$s1->send(q{SELECT zk_lock_acquire('/m')});
+$s1->send(acquire('/m'));
 $south->wait_for_ticket('/m', 'queued');
 $north->wait_until_contended('/m');
 is(holder($s2, '/m'), 'north ' . $n1->pid, 'the backend for which the ticket was made holds it');
 my $writes = znode('/m')->{version};
-$n1->query(q{SELECT zk_lock_release('/m')});
+$n1->query(release('/m'));
 is($n2->answer, 't', 'handed on within the server');
 is(holder($n3, '/m'), 'north ' . $n2->pid, 'its own server knows that at once');
 wait_for_holder($s2, '/m', $n2);
 is(holder($s2, '/m'), 'north ' . $n2->pid, 'other servers are told');
 like(znode('/m')->{data}, qr/^server=north pid=${\ $n2->pid } /, 'by the znode');
 cmp_ok(znode('/m')->{version} - $writes, '<=', 2, 'which is written once for that, and once to say that it is in use');
-is($s2->query(q{SELECT zk_lock_acquire('/m', '0')}), 'f', 'which a try still sees');
+is($s2->query(try('/m')), 'f', 'which a try still sees');
 like(znode('/m')->{data}, qr/ in_use=t( |$)/, 'in the znode');
 
 # --- its release is requested ---
@@ -74,14 +70,14 @@ is($s2->query(q{SELECT zk_lock_revoke('/m')}), '1', 'requested again');
 is(znode('/m')->{version}, $version, 'which needs no write');
 $zk->set('/zklock/m/' . $s2->query(q{SELECT znode FROM zk_lock_queue('/m') WHERE holds}), '__REVOKE__');
 wait_for_holder($s2, '/m', $n2);
-like(znode('/m')->{data}, qr/^server=north pid=${\ $n2->pid } .* in_use=t$/, "what Curator's word has overwritten is written again");
-$n2->query(q{SELECT zk_lock_release('/m')});
+like(znode('/m')->{data}, qr/^server=north pid=${\ $n2->pid } .* in_use=t$/, "the data that Curator has overwritten is written again");
+$n2->query(release('/m'));
 is($s1->answer, 't', 'the waiter has it');
 $s1->query(q{SELECT zk_lock_release_all()});
 
-# A request that comes as Curator's word alone is heard before it is overwritten.
-$n1->query(q{SELECT zk_lock_acquire('/word')});
-$s1->send(q{SELECT zk_lock_acquire('/word')});
+# A request by Curator, which overwrites the znode's data, is heard before the worker writes again.
+$n1->query(acquire('/word'));
+$s1->send(acquire('/word'));
 $south->wait_for_ticket('/word', 'queued');
 $north->wait_until_contended('/word');
 $zk->set('/zklock/word/' . $s2->query(q{SELECT znode FROM zk_lock_queue('/word') WHERE holds}), '__REVOKE__');
@@ -89,29 +85,29 @@ $north->wait_until(q{SELECT bool_or(revoked) FROM zk_locks WHERE path = '/word'}
 is($n1->query(q{SELECT zk_lock_is_revoked('/word')}), 't', "Curator's word is heard");
 wait_for_holder($s2, '/word', $n1);
 pass('and the holder is named again');
-$n1->query(q{SELECT zk_lock_release('/word')});
+$n1->query(release('/word'));
 is($s1->answer, 't', 'the waiter has it');
-$s1->query(q{SELECT zk_lock_release('/word')});
+$s1->query(release('/word'));
 
-# --- handed on before others come ---
+# --- handed on before other clients come ---
 
 $n1->query(q{SELECT zk_lock_acquire('/early'), zk_lock_release('/early')}) foreach 1 .. 2;
 $north->wait_for_ticket('/early', 'lingering');
 is(holder($n3, '/early'), 'north', 'no backend holds a ticket that lingers, and its server says so');
-$n2->query(q{SELECT zk_lock_acquire('/early')});
-$s1->send(q{SELECT zk_lock_acquire('/early')});
+$n2->query(acquire('/early'));
+$s1->send(acquire('/early'));
 wait_for_holder($s2, '/early', $n2);
 pass('a ticket that had been handed on names its holder when others come');
 
 # The name outlives the worker, and a worker that is started later writes it.
 $north->safe_psql('postgres', 'SELECT pg_terminate_backend(worker_pid) FROM zk_status');
-$n3->send(q{SELECT zk_lock_acquire('/early')});
+$n3->send(acquire('/early'));
 $north->wait_for_waiter('/early', 1);
-$n2->query(q{SELECT zk_lock_release('/early')});
+$n2->query(release('/early'));
 is($n3->answer, 't', 'handed on without a worker');
 wait_for_holder($s2, '/early', $n3);
 pass('the next worker writes it');
-$n3->query(q{SELECT zk_lock_release('/early')});
+$n3->query(release('/early'));
 $s1->answer;
 
 # --- several readers on one ticket ---
@@ -130,7 +126,7 @@ pass('then the one that came first');
 $n3->query(q{SELECT zk_read_lock_release('/rw')});
 $version = znode('/rw')->{version};
 $n2->query(q{SELECT pg_sleep(0.7)});
-is(znode('/rw')->{version}, $version, 'who goes without being named changes nothing');
+is(znode('/rw')->{version}, $version, 'a reader that goes without being named changes nothing');
 $n2->query(q{SELECT zk_read_lock_release('/rw')});
 is($s3->answer, 't', 'the writer has it');
 $s3->query(q{SELECT zk_lock_release_all()});
@@ -156,12 +152,12 @@ $s3->query(q{SELECT zk_lock_release_all()});
 
 # --- fast hands ---
 
-$n1->query(q{SELECT zk_lock_acquire('/fast')});
+$n1->query(acquire('/fast'));
 my $s4 = $south->backend;
-$s4->send(q{SELECT zk_lock_acquire('/fast')});
+$s4->send(acquire('/fast'));
 $south->wait_for_ticket('/fast', 'queued');
 $north->wait_until_contended('/fast');
-$n2->send(q{SELECT zk_lock_acquire('/fast')});
+$n2->send(acquire('/fast'));
 $north->wait_for_waiter('/fast', 1);
 $zk->wait_until(sub { znode('/fast')->{data} =~ / in_use=t/ }, 'the znode to say that it is in use');
 $north->set('deadlock_timeout', '1min');
@@ -171,9 +167,9 @@ my ($holder, $waiter) = ($n1, $n2);
 
 sub hand_on
 {
-	$holder->query(q{SELECT zk_lock_release('/fast')});
+	$holder->query(release('/fast'));
 	$waiter->answer;
-	$holder->send(q{SELECT zk_lock_acquire('/fast')});
+	$holder->send(acquire('/fast'));
 	($holder, $waiter) = ($waiter, $holder);
 	$north->wait_for_waiter('/fast', 1);
 	return;
@@ -182,7 +178,7 @@ hand_on() foreach 1 .. 20;
 is(znode('/fast')->{version}, $version, 'handed on 20 times before deadlock_timeout: nothing is written');
 cmp_ok($north->status('requests') - $requests, '<=', 2, 'nor asked');
 
-# Each has it for longer than deadlock_timeout.
+# Each backend has the lock for longer than deadlock_timeout.
 $north->set('deadlock_timeout', '300ms');
 my $begun = time;
 foreach my $turn (1 .. 5)
@@ -194,14 +190,14 @@ my $seconds = time - $begun;
 $version = znode('/fast')->{version} - $version;
 cmp_ok($version, '>=', 5, 'handed on slowly: each is written');
 cmp_ok($version, '<=', 1 + $seconds / 0.3, 'at most one write a deadlock_timeout');
-$holder->query(q{SELECT zk_lock_release('/fast')});
+$holder->query(release('/fast'));
 $waiter->answer;
-$waiter->query(q{SELECT zk_lock_release('/fast')});
+$waiter->query(release('/fast'));
 is($s4->answer, 't', 'the other server has it in the end');
 
 # --- a cancel while the names are read ---
 
-# The lock keeps whoever reads the catalog of databases waiting, until it is cancelled.
+# The lock keeps any backend that reads the catalog of databases waiting, until it is cancelled.
 my ($described, $changer) = map { $north->backend } 1, 2;
 
 sub cancel_in_catalog
@@ -210,10 +206,10 @@ sub cancel_in_catalog
 	$changer->query(q{BEGIN});
 	$changer->query(q{LOCK TABLE pg_database});
 	$described->query(q{SET statement_timeout = '300ms'});
-	is($described->run(q{SELECT zk_lock_acquire('/cancelled')})->{errcode}, '57014', 'cancelled while the names are read');
+	is($described->run(acquire('/cancelled'))->{errcode}, '57014', 'cancelled while the names are read');
 	$changer->query(q{COMMIT});
 	$described->query(q{RESET statement_timeout});
-	$described->query(q{SELECT zk_lock_acquire('/described')});
+	$described->query(acquire('/described'));
 	my $names = $described->query(q{SELECT concat_ws(' ', role, application) FROM zk_lock_queue('/described')});
 	$described->query(q{SELECT zk_lock_release_all()});
 	return $names;

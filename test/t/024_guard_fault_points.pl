@@ -1,7 +1,7 @@
 
 # The commit guard and the end of a backend, at moments at which a backend has to wait
-# where it seldom does: for a partition of the lock table, and for a catalog.  Needs servers
-# with fault points (make FAULTS=1).
+# where it seldom does: for a partition of the lock table, and for a catalog.  And what becomes
+# of a commit that is held up behind the guard.  Needs servers with fault points (make FAULTS=1).
 
 use strict;
 use warnings;
@@ -16,21 +16,14 @@ use ZooKeeper;
 
 $ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
 my $zk = ZooKeeper->new;
-my $node_a = ZklockNode->started('a', $zk, 'zklock.session_timeout' => '4s', 'zklock.linger' => 0);
+my $node_a = ZklockNode->started('a', $zk, 'zklock.session_timeout' => '6s', 'zklock.linger' => 0,
+	'max_prepared_transactions' => 1);
 my $node_b = ZklockNode->started('b', $zk, 'zklock.session_timeout' => '20s');
 my ($holder, $stopper, $watcher) = map { $node_a->backend } 1 .. 3;
 my ($judge, $stopper_b) = map { $node_b->backend } 1 .. 2;
 $watcher->query('CREATE TABLE work (v text)');
 
-# So many paths in this partition of the lock table, of 16.
-sub paths_in
-{
-	my ($partition, $n) = @_;
-	return split /\n/, $watcher->query(
-		"SELECT '/x' || g FROM generate_series(1, 1000) g WHERE (hashtext('/x' || g) & 15) = $partition LIMIT $n");
-}
-
-# A backend stands still with the lock of this path's partition; returns its process.
+# A backend stands still while it has the partition of this path; returns its process.
 sub stand_still
 {
 	my ($node, $backend, $path) = @_;
@@ -54,7 +47,7 @@ sub wait_until_still
 # --- the guard waits for a partition until the session has expired ---
 
 # (A path of the same partition; the worker is held up there, too.)
-my ($path, $other) = paths_in(5, 2);
+my ($path, $other) = ZklockNode::paths_in(5, 2);
 $holder->query('BEGIN');
 is($holder->query("SELECT zk_xact_lock_acquire('$path')"), 't', 'late guard: held');
 $holder->query(q{INSERT INTO work VALUES ('late')});
@@ -67,6 +60,8 @@ is($holder->result->{errcode}, 'ZK001', 'late guard: no commit');
 $stopper->result;
 $node_a->wait_until_connected;
 $stopper->query('SELECT zk_lock_release_all()');
+$node_a->set('zklock.session_timeout', '30s');		# no other part waits for an expiry
+$node_a->expire_session($zk, by_hand => 1);
 is($judge->query("SELECT zk_lock_release('$path')"), 't', 'late guard: the other one had it all the time');
 is($watcher->query(q{SELECT count(*) FROM work WHERE v = 'late'}), '0', 'late guard: nothing was written');
 
@@ -77,8 +72,8 @@ is($watcher->query(q{SELECT count(*) FROM work WHERE v = 'late'}), '0', 'late gu
 # for, and some behind.  The worker stands still before it counts the losses, so only the
 # guard's clock tells of them.)
 $node_b->safe_psql('postgres', 'CREATE TABLE work (v text)');
-my ($stop, @stuck) = paths_in(9, 9);
-my @ending = (paths_in(3, 4), paths_in(15, 4));
+my ($stop, @stuck) = ZklockNode::paths_in(9, 9);
+my @ending = (ZklockNode::paths_in(3, 4), ZklockNode::paths_in(15, 4));
 my @holders = map { $node_b->backend } @stuck;
 foreach my $i (0 .. $#holders)
 {
@@ -102,9 +97,168 @@ is($node_b->safe_psql('postgres', 'SELECT count(*) FROM work'), '0', 'between cl
 $stopper_b->result;
 $_->quit foreach @holders, $stopper_b;
 
+# --- the guard looks again only if a claim of its own transaction was lost ---
+
+sub arm { my ($node, $link) = @_; symlink 'stop', $node->data_dir . "/$link" or die "symlink: $!"; return; }
+
+# Returns the process that stands still there.
+sub wait_until_there
+{
+	my ($node, $point, $at) = @_;
+	my $there;
+	$zk->wait_until(
+		sub { ($there) = slurp_file($node->logfile, $at) =~ /fault point "$point": process (\d+) shall stop\n/; return $there; },
+		"a backend to get to $point");
+	wait_until_still($there);
+	return $there;
+}
+
+sub lose
+{
+	my ($node, $path) = @_;
+	$zk->delete("/zklock$path/" . $zk->children("/zklock$path")->[0]);
+	return $node->wait_until("SELECT bool_or(claim = 'lost') FROM zk_locks WHERE path = '$path'");
+}
+
+# The guard looks at a claim with a hold limit each time.
+my ($bystander, $looks) = map { $node_b->backend } 1 .. 2;
+$_->query(q{SET zklock.on_lost = 'notice'}) foreach $bystander, $looks;
+$bystander->query(q{SELECT zk_lock_acquire('/looks/bystander')});
+foreach my $lost ('bystander', 'own')
+{
+	$looks->query('BEGIN');
+	$looks->query("SELECT zk_xact_lock_acquire('/looks/own', NULL, '1 h')");
+	$looks->query(q{INSERT INTO work VALUES ('looks')});
+	my $at = -s $node_b->logfile;
+	arm($node_b, 'zklock.fault.guard-looked');
+	$looks->send('COMMIT');
+	$process = wait_until_there($node_b, 'guard-looked', $at);
+	lose($node_b, "/looks/$lost");
+	arm($node_b, 'zklock.fault.guard-looked') if $lost eq 'bystander';
+	kill 'CONT', $process;
+	is($looks->result->{errcode}, $lost eq 'own' ? 'ZK001' : '', "lost while the guard looks: $lost");
+	ok(unlink($node_b->data_dir . '/zklock.fault.guard-looked'), 'it has not looked again') if $lost eq 'bystander';
+}
+is($node_b->safe_psql('postgres', q{SELECT count(*) FROM work WHERE v = 'looks'}), '1', 'and one has committed');
+$_->quit foreach $bystander, $looks;
+
+# --- a late commit is reported, and only that ---
+
+sub late_commits { my ($node) = @_; return $node->safe_psql('postgres', 'SELECT late_commits FROM zk_stat'); }
+
+# Let the backend commit, and stand still behind the guard.
+sub pass_guard
+{
+	my ($node, $backend) = @_;
+	my $at = -s $node->logfile;
+	arm($node, 'zklock.fault.guard-passed');
+	$backend->send('COMMIT');
+	return wait_until_there($node, 'guard-passed', $at);
+}
+
+# Temporary tables are emptied and dropped before the guard, which may take long.
+my $temporary = $node_a->backend;
+$node_a->wait_until_connected;
+$temporary->query('CREATE TEMPORARY TABLE emptied (v text) ON COMMIT DELETE ROWS');
+my $file = $node_a->data_dir . '/' . $temporary->query(q{SELECT pg_relation_filepath('emptied')});
+$temporary->query('BEGIN');
+$temporary->query(q{SELECT zk_xact_lock_acquire('/late/temporary')});
+$temporary->query(q{INSERT INTO emptied SELECT repeat('x', 1000) FROM generate_series(1, 2000)});
+$temporary->query('CREATE TEMPORARY TABLE dropped ON COMMIT DROP AS SELECT 1');
+cmp_ok(-s $file, '>', 0, 'temporary tables: there are rows');
+$process = pass_guard($node_a, $temporary);
+is(-s $file, 0, 'temporary tables: none when the guard has been passed');
+kill 'CONT', $process;
+is($temporary->result->{errcode}, '', 'temporary tables: commit');
+is($temporary->query(q{SELECT count(*) || ' ' || (to_regclass('dropped') IS NULL) FROM emptied}), '0 true', 'temporary tables: empty and gone');
+$temporary->query('BEGIN');
+$temporary->query(q{SELECT zk_xact_lock_acquire('/late/temporary')});
+$temporary->query('INSERT INTO emptied VALUES (1)');
+is($temporary->errcode('COMMIT') . $temporary->query('SELECT count(*) FROM emptied'), '0', 'temporary tables: the next time, too');
+
+# The commit takes longer than the guard could know.  But the session lives on, and the lock with
+# it.
+$temporary->query('BEGIN');
+$temporary->query(q{SELECT zk_xact_lock_acquire('/late/slow')});
+$temporary->query(q{INSERT INTO work VALUES ('slow')});
+$process = pass_guard($node_a, $temporary);
+my $certain = $node_a->status('safe_until');
+$node_a->wait_until("SELECT clock_timestamp() > '$certain'");
+$node_a->wait_until('SELECT safe FROM zk_status');
+kill 'CONT', $process;
+is($temporary->result->{err}, '', 'a slow commit under a lock that is still good: no message');
+is(late_commits($node_a), '0', '... and it does not count');
+
+# Both commits are held up until the session has expired.  The first one's client cannot be told the
+# name of the lock, which is no reason to fail.
+my ($writer, $reader) = map { $node_a->backend } 1 .. 2;
+foreach my $backend ($temporary, $writer, $reader)
+{
+	$backend->query('BEGIN');
+	$backend->query('SELECT zk_xact_lock_acquire(' . ($backend == $temporary ? q{U&'/late/\4e00'} : q{'/late/} . $backend->pid . q{'}) . ')');
+	$backend->query(q{INSERT INTO work VALUES ('too late')}) if $backend != $reader;
+}
+$temporary->query('SET client_encoding = latin1');
+my $at = -s $node_a->logfile;
+my @processes = map { pass_guard($node_a, $_) } $temporary, $writer, $reader;
+$worker = $node_a->worker_pid;
+kill 'STOP', $worker;
+is($judge->query(q{SELECT zk_lock_acquire('/late/} . $writer->pid . q{', '1min')}), 't', 'late: another server has the lock');
+kill 'CONT', @processes;
+my @results = map { $_->result } $temporary, $writer, $reader;
+kill 'CONT', $worker;
+is(join(' ', map { $_->{errcode} } @results), '  ', 'late: the commits stand');
+is($results[0]{err}, '', 'late: what its client cannot read is not sent');
+like($results[1]{err}, qr/WARNING:  01ZK1: transaction committed \d+\.\d+ ms after lock "\/late\/${\ $writer->pid}" was last certain\n/m, 'late: a WARNING');
+is($results[2]{err}, '', 'late: no message to a transaction that only reads');
+like(slurp_file($node_a->logfile, $at), qr/LOG:  transaction committed [\d.]+ ms after lock "$_" was last certain/, "late: the log names $_")
+	foreach '/late/\S{3}', '/late/' . $writer->pid;
+is(late_commits($node_a), '2', 'late: two were late');
+is($temporary->query(q{SELECT count(*) FROM work WHERE v = 'too late'}), '2', 'late: the backends go on');
+$temporary->send('SELECT pg_sleep(600)');
+$node_a->wait_until(q{SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = } . $temporary->pid);
+$node_a->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $temporary->pid . ')');
+is($temporary->result->{errcode}, '57014', 'late: and can be cancelled');
+
+# Another client deletes the znode, long before the moment up to which the guard counted on the lock.
+$node_a->wait_until_connected;
+$writer->query('BEGIN');
+$writer->query(q{SELECT zk_xact_lock_acquire('/late/deleted')});
+$writer->query(q{INSERT INTO work VALUES ('deleted')});
+$process = pass_guard($node_a, $writer);
+lose($node_a, '/late/deleted');
+is($judge->query(q{SELECT zk_lock_acquire('/late/deleted', '1min')}), 't', 'late, deleted: another server has the lock');
+kill 'CONT', $process;
+my $deleted = $writer->result;
+is($deleted->{errcode}, '', 'late, deleted: the commit stands');
+like($deleted->{err}, qr/WARNING:  01ZK1: transaction committed \d+\.\d+ ms after lock "\/late\/deleted" was last certain\n/, 'late, deleted: a WARNING');
+is(late_commits($node_a), '3', 'late, deleted: it counts');
+
+# COMMIT PREPARED writes its record before its own transaction ends.
+$node_a->wait_until_connected;
+$writer->query('BEGIN');
+$writer->query(q{INSERT INTO work VALUES ('prepared')});
+$writer->query(q{PREPARE TRANSACTION 'late'});
+$writer->query(q{SELECT zk_lock_acquire('/late/prepared')});
+$at = -s $node_a->logfile;
+arm($node_a, 'zklock.fault.prepared-guarded');
+$writer->send(q{COMMIT PREPARED 'late'});
+$process = wait_until_there($node_a, 'prepared-guarded', $at);
+$worker = $node_a->worker_pid;
+kill 'STOP', $worker;
+is($judge->query(q{SELECT zk_lock_acquire('/late/prepared', '1min')}), 't', 'late COMMIT PREPARED: another server has the lock');
+kill 'CONT', $process;
+my $result = $writer->result;
+kill 'CONT', $worker;
+is($result->{errcode}, '', 'late COMMIT PREPARED: it stands');
+like($result->{err}, qr/WARNING:  01ZK1: /, 'late COMMIT PREPARED: a WARNING');
+is(late_commits($node_a), '4', 'late COMMIT PREPARED: it counts');
+$_->quit foreach $temporary, $writer, $reader;
+$judge->query('SELECT zk_lock_release_all()');
+
 # --- a backend is terminated while it reads the catalogs for its claim ---
 
-# What is left of an earlier claim in this backend's memory is another backend's by now; a
+# An entry that this backend's memory still names has another backend's claim by now; a
 # fresh backend has nothing there at all.
 $node_a->wait_until_connected;
 foreach my $fresh (0, 1)
@@ -134,6 +288,34 @@ foreach my $fresh (0, 1)
 	is($watcher->query(q{SELECT count(*) FROM zk_locks WHERE path = '/held' AND claim = 'held'}), '1', "$label: and it is shown");
 	is($holder->errcode('COMMIT'), '', "$label: commit");
 }
+
+# --- safe until moves back after the guard has counted on it ---
+
+# (ZooKeeper comes back with a shorter session timeout, and the worker stands still before its first
+# proof over the new connection.  So the lock is in doubt long before the moment on which the guard
+# counted.)
+$node_a->set('zklock.session_timeout', '50s');
+$node_a->expire_session($zk, by_hand => 1);
+$watcher->query('BEGIN');
+is($watcher->query(q{SELECT zk_xact_lock_acquire('/late/shorter')}), 't', 'a shorter timeout: held');
+$watcher->query(q{INSERT INTO work VALUES ('shorter')});
+$process = pass_guard($node_a, $watcher);
+my $counted = $node_a->status('safe_until');
+$zk->stop;
+$at = -s $node_a->logfile;
+arm($node_a, 'zklock.fault.proof-noted');
+$zk->set_setting(1, 'maxSessionTimeout', 6000);
+$zk->start;
+$worker = wait_until_there($node_a, 'proof-noted', $at);
+$node_a->wait_until('SELECT safe_until < clock_timestamp() FROM zk_status');
+is($node_a->safe_psql('postgres', "SELECT clock_timestamp() < '$counted'"), 't', 'a shorter timeout: safe until was moved back');
+kill 'CONT', $process;
+$result = $watcher->result;
+kill 'CONT', $worker;
+is($result->{errcode}, '', 'a shorter timeout: the commit stands');
+like($result->{err}, qr/WARNING:  01ZK1: transaction committed \d+\.\d+ ms after lock "\/late\/shorter" was last certain\n/,
+	'a shorter timeout: a WARNING');
+is(late_commits($node_a), '5', 'a shorter timeout: it counts');
 
 $_->quit foreach $holder, $stopper, $watcher, $judge;
 $_->stop foreach $node_a, $node_b;

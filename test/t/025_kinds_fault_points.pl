@@ -1,7 +1,7 @@
 
-# Two servers want a path as two kinds of lock at once: never do both have it.  One of them
-# stands still at a fault point between its look and its znode, in both orders.  Needs
-# servers with fault points (make FAULTS=1).
+# Two servers want a path as two kinds of lock at once: they never both have it.  One of them stands
+# still at a fault point between its look and its znode, in both orders.  Needs servers with fault
+# points (make FAULTS=1).
 
 use strict;
 use warnings;
@@ -21,7 +21,7 @@ my %settings = (
 my ($node_a, $node_b) = map { ZklockNode->started($_, $zk, %settings) } qw(a b);
 my ($a1, $b1) = map { $_->backend } $node_a, $node_b;
 
-# Who gets to the point stands still; returns its process.
+# The process that gets to the point stands still; returns it.
 sub stand_still
 {
 	my ($node, $point, $backend, $sql) = @_;
@@ -83,7 +83,7 @@ kill 'CONT', $process;
 is($a1->answer, 't', 'leases are there: the semaphore has it');
 is($a1->query(q{SELECT zk_semaphore_release('/granted')}), 't', 'leases are there: released');
 
-# The time ends before the second look has its reply.
+# The timeout passes before the second look has its reply.
 foreach (['1 s', 0, ''], ['1min', '1s', '55P03'])
 {
 	my ($timeout, $lock_timeout, $errcode) = @$_;
@@ -117,7 +117,7 @@ $b1->query(q{SELECT zk_lock_release('/mutex')});
 
 sub again { my ($backend, $path) = @_; $backend->query("SELECT zk_semaphore_acquire('$path', 3, '1min'), zk_semaphore_release('$path')") foreach 1 .. 2; return; }
 
-# They are good for the next claim, and the path stays a semaphore.
+# Lingering leases serve the next claim, and the path stays a semaphore.
 $node_a->set('zklock.linger', '1min');
 again($a1, '/lingers');
 my $tickets = $node_a->status('tickets');
@@ -126,7 +126,7 @@ is($node_a->status('tickets'), $tickets, 'and no other is made');
 is_in_use($b1->run(q{SELECT zk_lock_acquire('/lingers', '1min')}), '/lingers', 'no mutex beside it');
 $a1->query(q{SELECT zk_semaphore_release('/lingers')});
 
-# Leases that are lost prove nothing any more.
+# Lost leases prove nothing any more.
 again($a1, '/lost');
 $process = stand_still($node_a, 'semaphore-surveyed', $a1, q{SELECT zk_semaphore_acquire('/lost', 3, '1min', 2)});
 $zk->delete("/zklock/lost/leases/$_") foreach @{ $zk->children('/zklock/lost/leases') };
@@ -137,7 +137,8 @@ is_in_use($a1->result, '/lost', 'leases that were lost prove nothing');
 
 # --- a lease is taken while another backend of the server takes the path for a mutex ---
 
-# At zklock.fault.local-lock-tried, it has the local lock, and has not seen what the path is.
+# At zklock.fault.local-lock-tried, the backend has the local lock, and has not seen what kind the
+# path is.
 my ($a2, $a3) = map { $node_a->backend } 1, 2;
 foreach ([ '', 'granted' ], [ '', 'cancelled' ], [ '', 'timed out' ], [ 'xact_', 'granted' ], [ 'xact_', 'cancelled' ])
 {
@@ -179,8 +180,8 @@ $_->stop foreach $node_a, $node_b;
 
 # --- the second look, at a leader that has lost its quorum ---
 
-# Another leader may have granted the path as another kind of lock by then.  So the look must
-# wait, although the leader has not noticed yet, and would answer a read or a sync.
+# Another leader may have granted the path as another kind of lock by then.  So the look must wait,
+# although the old leader has not noticed yet, and would answer a read or a sync.
 my $ensemble = ZooKeeper->new(servers => 3, tick_time => 2000);
 my $leader = $ensemble->leader;
 my @followers = $ensemble->followers;
@@ -203,7 +204,7 @@ sub waits_for_a_quorum
 	return;
 }
 
-# The directory says already how many leases there are, so the second look writes nothing.
+# The directory already has the number of leases, so the second look writes nothing.
 $c1->query(q{SELECT zk_semaphore_acquire('/deposed', 3), zk_semaphore_release('/deposed')});
 $node_c->wait_until_clean('/deposed');
 $process = stand_still($node_c, 'semaphore-granted', $c1, q{SELECT zk_semaphore_acquire('/deposed', 3)});

@@ -1,7 +1,7 @@
 
-# Creates whose connection was lost, and which ZooKeeper carries out when the tickets have
-# already been told that there is no znode: as when a partition has held up a server that the
-# client had left.  The proxy plays that server.
+# Creates whose connection was lost, and which ZooKeeper carries out after the tickets were told
+# that there is no znode: as when a partition has held up a ZooKeeper server that the client has
+# left.  The proxy plays that server.
 
 use strict;
 use warnings;
@@ -22,17 +22,22 @@ my $node = ZklockNode->started('a', undef, 'zklock.hosts' => $proxy->address,
 my ($patient, $impatient, $counting, $watcher) = map { $node->backend } 1 .. 4;
 my $other = ZklockNode->started('b', $zk);
 
-sub znodes { my ($path) = @_; return grep { /\d{10}$/ } @{ $zk->children("/zklock$path") // [] }; }
+sub znodes { my ($path) = @_; return grep { /[-_]\d{10}$/ } @{ $zk->children("/zklock$path") // [] }; }
 
-# All creates are under way, and no backend wants these locks any more but the patient one.
+# All creates are under way, and only the patient backend still wants its lock.
 sub lose_creates
 {
 	my ($run) = @_;
 	$proxy->hold('requests');
 	my $before = $watcher->query('SELECT tickets FROM zk_status');
+	# All are sent at once.  One after the other, the third would wait for one of the others.
+	my $worker = $node->worker_pid;
+	kill 'STOP', $worker;
 	$patient->send("SELECT zk_lock_acquire('/wanted$run')");
 	$impatient->send("SELECT zk_lock_acquire('/unwanted$run')");
 	$counting->send("SELECT zk_semaphore_acquire('/sem$run', 2)");
+	$node->wait_until('SELECT count(DISTINCT pid) = 3 FROM zk_locks');
+	kill 'CONT', $worker;
 	$node->wait_until("SELECT tickets = $before + 3 FROM zk_status");
 	$watcher->query('SELECT pg_cancel_backend(' . $_->pid . ')') foreach $impatient, $counting;
 	is($_->result->{errcode}, '57014', "$run: withdrawn while the create is under way") foreach $impatient, $counting;
@@ -43,7 +48,7 @@ sub lose_creates
 	return;
 }
 
-# Makes the directories: a create in a directory that is missing could not be done late.
+# Make the directories: a create in a missing directory could not be carried out late.
 foreach my $run (qw(1 2 idle))
 {
 	$watcher->query("SELECT zk_lock_acquire('$_'), zk_lock_release('$_')") foreach "/wanted$run", "/unwanted$run";
@@ -77,7 +82,7 @@ foreach my $run (qw(1 2))
 	$node->wait_until('SELECT count(*) = 0 FROM zk_locks');
 }
 
-# A session that holds nothing any more is still proved to live, as long as a znode may come.
+# A session that holds nothing any more is still proved to live, as long as a late znode may come.
 lose_creates('idle');
 $patient->query(q{SELECT zk_lock_release('/wantedidle')});
 $node->wait_until('SELECT count(*) = 0 FROM zk_locks');
@@ -89,7 +94,7 @@ $node->wait_until(q{SELECT state = 'idle' FROM zk_status});
 is_deeply([ map { znodes($_) } '/wantedidle', '/unwantedidle', '/semidle/locks' ], [], 'idle: and not any more when they are deleted');
 
 # A server remembers 256 such creates.  One role can lose more at once; then the oldest makes room.
-# What that creates late ends with the ZooKeeper session.
+# A late znode of a forgotten create ends with the ZooKeeper session.
 my $forgotten = '/wanted1';
 $proxy->hold('requests');
 my $tickets = $watcher->query('SELECT tickets FROM zk_status');
@@ -103,14 +108,18 @@ $node->wait_until('SELECT count(*) = 0 FROM zk_locks');
 my $at = -s $node->logfile;
 my $script = PostgreSQL::Test::Utils::tempdir() . '/crowd.sql';
 append_to_file($script, q{SELECT zk_lock_acquire('/crowd/' || :client_id);});
-# (So many are on their way at a time; so it takes some connections.)
+# (At most so many are on their way at a time, so it takes several connections.)
 foreach my $n (1 .. 5)
 {
 	unlike(slurp_file($node->logfile, $at), qr/too many lost connections/, 'crowd: up to now there is room');
 	$proxy->hold('requests');
 	$tickets = $watcher->query('SELECT tickets FROM zk_status');
+	my $worker = $node->worker_pid;
+	kill 'STOP', $worker;
 	my $crowd = IPC::Run::start([ 'pgbench', '-n', '-c', 52, '-j', '1', '-t', '1', '-f', $script, '-h', $node->host, '-p', $node->port, 'postgres' ],
 		'>', \my $out, '2>', \my $err);
+	$node->wait_until(q{SELECT count(*) = 52 FROM zk_locks WHERE path LIKE '/crowd/%'});
+	kill 'CONT', $worker;
 	$node->wait_until("SELECT tickets = $tickets + 52 FROM zk_status");
 	is($watcher->query(q{SELECT count(pg_cancel_backend(pid)) FROM zk_locks WHERE path LIKE '/crowd/%'}), 52, 'crowd: 52 more are lost');
 	$crowd->finish;
@@ -122,7 +131,7 @@ is(@made_room, 1 + 5 * 52 - 256, 'crowd: as many have made room as there are too
 is($made_room[0], $forgotten, 'crowd: the oldest first');
 cmp_ok($proxy->deliver, '>', 0, 'crowd: ZooKeeper creates znodes late');
 $node->wait_until_connected;
-is($other->safe_psql('postgres', "SELECT zk_lock_acquire('$forgotten', '0')"), 'f', 'crowd: nobody deletes the one that is forgotten');
+is($other->safe_psql('postgres', "SELECT zk_lock_acquire('$forgotten', '0')"), 'f', 'crowd: the forgotten znode is not deleted');
 $_->quit foreach $patient, $impatient, $counting, $watcher;
 $node->stop;
 is($other->safe_psql('postgres', "SELECT zk_lock_acquire('$forgotten', '10s')"), 't', 'crowd: it ends with the ZooKeeper session');

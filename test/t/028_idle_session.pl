@@ -13,8 +13,9 @@ use HoldingProxy;
 use ZklockNode;
 use ZooKeeper;
 
-my $timeout = 2;
-my $zk = ZooKeeper->new;
+my $timeout = 4;
+# A directory that ZooKeeper has removed would cost creates.
+my $zk = ZooKeeper->new(java_opts => '-Dznode.container.checkIntervalMs=3600000');
 my $proxy = HoldingProxy->new($zk->hosts);
 my %settings = (
 	'zklock.session_timeout' => "${timeout}s",
@@ -56,7 +57,7 @@ sub release_after
 	return wait_until_idle();
 }
 
-# What has to be over before the session expires.  A slow machine may need another go.
+# The function must be done before the session expires.  On a slow machine, the test may need another go.
 sub in_time
 {
 	my ($what, $try) = @_;
@@ -84,7 +85,7 @@ sub first_is_quick
 
 # --- idle ---
 
-# So that the directory exists, and the create is all.
+# Make the directory, so that the first acquire costs the create alone.
 $user->query(q{SELECT zk_lock_acquire('/idle/one')});
 release_all();
 
@@ -161,7 +162,7 @@ like($answer, qr/^t\|t\|/, 'cut, and at once: acquired');
 is($user->errcode(q{INSERT INTO t VALUES ('cut')}), '', 'cut, and at once: a transaction commits');
 release_after((split /\|/, $answer)[2]);
 
-# A connection that is silent is given up, and nothing is in doubt.
+# The worker gives up a connection that is silent, and nothing is in doubt.
 in_time('silent', sub {
 	$connects = $node->status('connects');
 	$proxy->hold('replies');

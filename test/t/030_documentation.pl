@@ -1,5 +1,5 @@
-# The documentation is true: its examples run as they are printed, and it has an entry for
-# everything that there is.
+# The documentation is true: its examples run as they are printed, and everything that exists has an
+# entry.
 #
 # Every block of a page that is marked as sql is executed, in a database made for the page,
 # on server a; on server b if the first line of the block is
@@ -11,14 +11,8 @@
 #
 #	-- client 1 of PgBouncer in transaction mode
 #
-# Each section of a page begins with new sessions, so it holds no locks of those before.
-# Comments that begin like these are checked, and belong to the statement on their line:
-#
-#	-- t, -- f, -- 3			what it returns
-#	-- f, with a WARNING		and what it says
-#	-- fails with ZK003			how it fails; nothing else may fail
-#	-- waits; t when the first commits
-#								waits in the other session until the first one commits
+# Each section of a page begins with new sessions, so it holds no locks of earlier sections.  The module
+# Examples says which comments are checked.  315_readme runs README.md.
 
 use strict;
 use warnings;
@@ -29,6 +23,7 @@ use lib "$FindBin::Bin/../perl";
 
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Examples;
 use PgBouncer;
 use ZklockNode;
 use ZooKeeper;
@@ -38,86 +33,9 @@ my $zk = ZooKeeper->new;
 my $node_a = ZklockNode->started('a', $zk, 'zklock.session_timeout' => '20s');
 my $node_b = ZklockNode->started('b', $zk, 'zklock.session_timeout' => '20s');
 
-# --- reading pages ---
-
-# The sections of a page: name, and blocks of sql; a block is its number of line, where it
-# runs, and its statements; a statement is its text, and its comment.
-sub sections_of
-{
-	my ($page) = @_;
-	my @sections = ({ name => 'beginning', blocks => [] });
-	my ($fence, $indent, $block, $text);
-	my $number = 0;
-
-	foreach my $line (split /\n/, slurp_file("$top/$page"))
-	{
-		$number++;
-		if (defined $fence)
-		{
-			$line =~ s/^$indent//;
-			if ($line =~ /^```\s*$/)
-			{
-				die "$page:$number: a statement without an end: $text" if length $text;
-				($fence, $block) = (undef, undef);
-			}
-			elsif ($block)
-			{
-				my ($code, $comment) = $line =~ /^(.*?)\s*(?:--\s*(.*?)\s*)?$/;
-				$block->{where} = $1
-				  if !@{ $block->{statements} } && $line =~ /^-- (on another server|client \d of PgBouncer in \w+ mode)$/;
-				$text .= "$code\n" if length $code;
-				next unless $code =~ /;$/;
-				push @{ $block->{statements} }, { text => $text, comment => $comment // '', line => $number };
-				$text = '';
-			}
-		}
-		elsif ($line =~ /^( *)```(\w*)/)
-		{
-			($indent, $fence, $text) = ($1, $2, '');
-			next unless $fence eq 'sql';
-			$block = { statements => [], where => 'here' };
-			push @{ $sections[-1]{blocks} }, $block;
-		}
-		elsif ($line =~ /^##+ (.*)/)
-		{
-			push @sections, { name => $1, blocks => [] };
-		}
-	}
-	return @sections;
-}
-
 # --- running them ---
 
-sub run_statement
-{
-	my ($statement, $session, $first, $where) = @_;
-	my ($text, $comment) = @$statement{ 'text', 'comment' };
-	my $result;
-
-	if ($comment =~ /^waits; (t|f) when the first commits$/)
-	{
-		$comment = $1;
-		$session->send($text);
-		$node_b->wait_until(q{SELECT count(*) = 1 FROM zk_locks WHERE claim = 'waiting' AND ticket = 'queued'});
-		ok(!$session->is_done, "$where: waits");
-		$first->query('COMMIT');
-		$result = $session->result;
-	}
-	else
-	{
-		$result = $session->run($text);
-	}
-
-	my ($errcode) = $comment =~ /^fails with (\w{5})$/;
-	is($result->{errcode}, $errcode // '', $where) or diag("$text\n$result->{err}");
-	is($result->{out}, $1, "$where: result") if $comment =~ /^(t|f|\d{1,3})(?:[,:;] |$)/;
-	return if defined $errcode;
-	is($result->{err} =~ /WARNING/ ? 1 : 0, $comment =~ /with a WARNING/ ? 1 : 0, "$where: WARNING")
-	  or diag($result->{err});
-	return;
-}
-
-# One for each database.
+# One pooler for each database.
 sub pooler
 {
 	my ($database) = @_;
@@ -134,20 +52,21 @@ sub run_page
 
 	$_->safe_psql('postgres', "CREATE DATABASE $database") foreach $node_a, $node_b;
 	$node_b->safe_psql($database, 'CREATE EXTENSION zklock');
-	foreach my $section (sections_of($page))
+	foreach my $section (Examples::sections_of("$top/$page", $page))
 	{
-		next unless @{ $section->{blocks} };
+		my @blocks = grep { $_->{language} eq 'sql' } @{ $section->{blocks} };
+		next unless @blocks;
 		my ($first, $other) = map { $_->backend(dbname => $database) } $node_a, $node_b;
 		my %session = ('here' => $first, 'on another server' => $other);
-		foreach my $block (@{ $section->{blocks} })
+		foreach my $block (@blocks)
 		{
 			my ($mode) = $block->{where} =~ /PgBouncer in (\w+) mode/;
 			next if $mode && !PgBouncer->program;
 			my $session = $session{ $block->{where} } //= pooler($database)->backend($mode);
 			foreach my $statement (@{ $block->{statements} })
 			{
-				run_statement($statement, $session,
-					$first, "$page:$statement->{line}, $section->{name}");
+				Examples::run_statement($statement, $session, $first, $node_b,
+					"$page:$statement->{line}, $section->{name}");
 				$n++;
 			}
 		}
@@ -158,7 +77,7 @@ sub run_page
 	return;
 }
 
-run_page($_) foreach 'README.md', 'doc/zklock.md', 'doc/coming-from.md', 'doc/guarantees.md', 'doc/recipes.md', 'doc/installing.md',
+run_page($_) foreach 'doc/zklock.md', 'doc/locking.md', 'doc/coming-from.md', 'doc/guarantees.md', 'doc/recipes.md', 'doc/installing.md',
   'doc/operations.md', 'doc/security.md';
 
 # --- nothing is missing ---
@@ -167,7 +86,7 @@ run_page($_) foreach 'README.md', 'doc/zklock.md', 'doc/coming-from.md', 'doc/gu
 my @objects = map { [ split /\|/, $_, 3 ] } split /\n/, $node_a->safe_psql('postgres', q{
 	SELECT p.proname,
 		   CASE WHEN p.proretset THEN '' ELSE
-		   p.proname || '(' || replace(replace(pg_get_function_arguments(p.oid), ' DEFAULT ', ' = '), '::interval', '')
+		   p.proname || '(' || regexp_replace(replace(pg_get_function_arguments(p.oid), ' DEFAULT ', ' = '), '::inte(rval|ger)', '', 'g')
 		   || ') → ' || pg_get_function_result(p.oid) END,
 		   coalesce(obj_description(p.oid, 'pg_proc'), '')
 	FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
@@ -184,15 +103,24 @@ foreach (@objects)
 {
 	my ($name, $signature, $comment) = @$_;
 	isnt($comment, '', "$name: has a comment");
+	like(slurp_file("$top/README.md"), qr/^\|.*`$name`.*\|.*\|$/m, "$name: is in a table of README.md");
 	my ($entry) = $reference =~ /^## \Q$name\E\n(.*?)(?=^## |\z)/ms;
 	ok(defined $entry, "$name: has an entry in the reference") or next;
 	like($entry, qr/^`\Q$signature\E`$/m, "$name: its signature") if length $signature;
 	like($entry, qr/^```sql$/m, "$name: an example");
 }
 
-# Headings that name functions name some that exist.
+# Headings name no function that does not exist.
 my %exists = map { $_->[0] => 1 } @objects;
 is(join(' ', grep { !$exists{$_} } $reference =~ /^## (zk_\w+)$/mg), '', 'and for nothing else');
+
+is($node_a->safe_psql('postgres', q{
+	SELECT string_agg(a.attrelid::regclass || '.' || a.attname, ' ' ORDER BY a.attrelid, a.attnum)
+	FROM pg_depend d JOIN pg_attribute a ON d.classid = 'pg_class'::regclass AND d.objid = a.attrelid
+	WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
+		  AND (SELECT relkind IN ('r', 'v') FROM pg_class WHERE oid = a.attrelid) AND a.attnum > 0 AND NOT a.attisdropped
+		  AND col_description(a.attrelid, a.attnum) IS NULL}),
+	'', 'columns of views and tables that have no comment');
 
 # Columns of views, and settings.
 foreach my $view ('zk_locks', 'zk_jobs', 'zk_waits', 'zk_status', 'zk_sessions', 'zk_stat_locks', 'zk_stat')
@@ -209,7 +137,7 @@ foreach my $page ('README.md', 'doc/zklock.md')
 	is(join(' ', grep { $text !~ /^\|(?: `[\w.]+`,)* `\Q$_\E`(?:, `[\w.]+`)* \|/m } @settings), '', "$page: all settings");
 }
 
-# ... with their defaults, and with what it takes to change them.
+# ... with their defaults, and with when they can be changed.
 my %change = (postmaster => 'restart', sighup => 'reload', superuser => 'superuser', user => 'any time');
 my @defaults = map { [ split /\|/ ] } split /\n/, $node_a->safe_psql('postgres', q{
 	SELECT name, CASE WHEN unit || boot_val ~ '^ms\d+000$' THEN boot_val::int / 1000 || ' s'
@@ -229,13 +157,13 @@ foreach (@defaults)
 my %sqlstate;
 foreach my $header ($node_a->safe_psql('postgres',
 		q{SELECT setting || '/utils/errcodes.h' FROM pg_config() WHERE name = 'INCLUDEDIR-SERVER'}),
-	glob("$top/src/{,*/}*.h"))
+	glob("$top/src/{,*/,*/*/}*.h"))
 {
 	my %define = slurp_file($header) =~ /^#define\s+(ERRCODE_\w+)\s+MAKE_SQLSTATE\((.*)\)/mg;
 	$sqlstate{$_} = $define{$_} =~ s/[^0-9A-Z]//gr foreach keys %define;
 }
 my %raised = map { $_ => 1 } '25006', '40001',
-  map { $sqlstate{$_} // $_ } map { slurp_file($_) =~ /\b(ERRCODE_\w+)/g } glob("$top/src/{,*/}*.c");
+  map { $sqlstate{$_} // $_ } map { slurp_file($_) =~ /\b(ERRCODE_\w+)/g } glob("$top/src/{,*/,*/*/}*.c");
 my ($errors) = $reference =~ /^## Errors\n(.*?)(?=^## |\z)/ms;
 my %listed = map { $_ => 1 } map { /\b(\w{5})\b/g } $errors =~ /^\| (\w{5}(?:, \w{5})*) \|/mg;
 cmp_ok(scalar(keys %raised), '>', 15, 'the code raises errors');
@@ -247,20 +175,21 @@ foreach my $page (map { s{^\Q$top\E/}{}r } "$top/README.md", glob("$top/doc/*.md
 	is(join(' ', sort grep { !$listed{$_} } keys %named), '', "$page: SQLSTATEs");
 }
 
-# Privileges, but for the owner's: "function or relation: privilege to role".
+# Privileges, but for the owner's: "function or relation: privilege to role".  A function that only
+# the owner may execute has its line, too.
 my %granted = map { $_ => 1 } split /\n/, $node_a->safe_psql('postgres', q{
-	SELECT o.name || ': ' || a.privilege_type || ' to ' ||
-		   CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END
+	SELECT o.name || ': ' || coalesce(a.privilege_type, 'EXECUTE') || ' to ' ||
+		   CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE coalesce(a.grantee::regrole::text, 'no other role') END
 	FROM pg_depend d
 		 JOIN (SELECT 'pg_proc'::regclass, oid, proname, coalesce(proacl, acldefault('f', proowner)), proowner FROM pg_proc
 			   UNION ALL
 			   SELECT 'pg_class'::regclass, oid, relname, coalesce(relacl, acldefault('r', relowner)), relowner FROM pg_class)
-			  AS o (classid, objid, name, acl, owner) USING (classid, objid), aclexplode(o.acl) AS a
-	WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
-		  AND a.grantee <> o.owner});
+			  AS o (classid, objid, name, acl, owner) USING (classid, objid)
+		 LEFT JOIN LATERAL aclexplode(o.acl) AS a ON a.grantee <> o.owner
+	WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')});
 my ($privileges) = slurp_file("$top/doc/security.md") =~ /^## Privileges\n(.*?)(?=^## |\z)/ms;
 my %told;
-foreach (map { [ /^\| (`.*`) \| (`.*`) \| `(.*)` \|$/ ] } split /\n/, $privileges)
+foreach (map { [ /^\| (`.*`) \| (`.*`) \| `?(.*?)`? \|$/ ] } split /\n/, $privileges)
 {
 	my ($names, $what, $role) = @$_ or next;
 	foreach my $name ($names =~ /`(.*?)`/g)
@@ -271,7 +200,7 @@ foreach (map { [ /^\| (`.*`) \| (`.*`) \| `(.*)` \|$/ ] } split /\n/, $privilege
 cmp_ok(scalar(keys %granted), '>', 20, 'there are privileges');
 is(join("\n", sort keys %told), join("\n", sort keys %granted), 'privileges: as the catalogue has them');
 
-# Every feature is told of each.
+# Each feature has a full cell in every column.
 my ($features) = slurp_file("$top/doc/coming-from.md") =~ /^## Features\n(.*)\z/ms;
 my (undef, undef, @features) = grep { /^\|/ } split /\n/, $features;
 cmp_ok(scalar(@features), '>', 20, 'there are features');
@@ -299,7 +228,7 @@ foreach my $page (map { s{^\Q$top\E/}{}r } glob("$top/*.md $top/doc/*.md $top/sr
 	is("@dead", '', "$page: links");
 }
 
-# Commands that they print exist.
+# Commands that the pages print exist.
 my %target = map { $_ => 1 } 'install', 'installcheck', 'clean', slurp_file("$top/Makefile") =~ /^([\w-]+):(?!=)/mg;
 foreach my $page (map { s{^\Q$top\E/}{}r } glob("$top/*.md $top/doc/*.md $top/src/*.md $top/test/*.md $top/test/bench/*.md"))
 {
@@ -307,14 +236,14 @@ foreach my $page (map { s{^\Q$top\E/}{}r } glob("$top/*.md $top/doc/*.md $top/sr
 		'', "$page: make");
 }
 
-# So do the tests that the page on guarantees names: where there is no directory, in test/t.
+# So do the tests that the page on guarantees names: names without a directory are in test/t.
 my @tests = slurp_file("$top/doc/guarantees.md") =~ m{`([\w/]+\.(?:pl|c|sql|spec))`}g;
 cmp_ok(scalar(@tests), '>', 20, 'doc/guarantees.md: names tests');
 is(join(' ', grep { !-e "$top/" . (m{/} ? $_ : "test/t/$_") } @tests), '', 'doc/guarantees.md: they exist');
 
 # Each source file has its line.
 my $sources = slurp_file("$top/src/README.md");
-is(join(' ', grep { $sources !~ /^\|[^|]*`\Q$_\E`/m } map { m{([^/]+)\.c$} } glob("$top/src/{,*/}*.c")), '',
+is(join(' ', grep { $sources !~ /^\|[^|]*`\Q$_\E`/m } map { m{([^/]+)\.c$} } glob("$top/src/{,*/,*/*/}*.c")), '',
 	'src/README.md: all files');
 
 # test/README.md lists the files of each folder, and no others.  A name has no extension where
@@ -328,7 +257,7 @@ sub files_in
 }
 
 my %files = ('Tests' => [ files_in('test/*', '') ],
-	'Unit tests' => [ files_in('test/unit/*.c'), files_in('test/unit/*.h', '') ],
+	'Unit tests' => [ files_in('test/unit/*.c'), files_in('test/unit/*.{h,trace}', '') ],
 	'pg_regress tests' => [ files_in('sql/*.sql') ],
 	'Isolation tests' => [ files_in('test/specs/*.spec') ],
 	'TAP tests' => [ files_in('test/t/*.pl') ],

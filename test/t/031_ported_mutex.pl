@@ -4,13 +4,7 @@
 use strict;
 use warnings;
 
-use FindBin;
-use lib "$FindBin::Bin/../perl";
-
-use PostgreSQL::Test::Utils;
-use Test::More;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my %settings = ('zklock.session_timeout' => '20s', 'zklock.linger' => 0, 'zklock.tenure' => 0);
@@ -18,16 +12,13 @@ my $node_a = ZklockNode->started('a', $zk, %settings);
 my $node_b = ZklockNode->started('b', $zk, %settings);
 my ($a1, $b1) = map { $_->backend } $node_a, $node_b;
 
-sub acquire { my ($path, $timeout) = @_; return "SELECT zk_lock_acquire('$path'" . (defined $timeout ? ", '$timeout')" : ')'); }
-sub release { my ($path) = @_; return "SELECT zk_lock_release('$path')"; }
-
 # --- kazoo: test_lock_many_threads_no_block ---
 
 my @many = map { ($node_a->backend, $node_b->backend) } 1 .. 10;
 foreach my $round (1 .. 5)
 {
 	my $at = $a1->query(q{SELECT clock_timestamp() + '300ms'});
-	$_->send("SELECT pg_sleep(extract(epoch FROM '$at' - clock_timestamp())); " . acquire('/tries', '0')) foreach @many;
+	$_->send("SELECT pg_sleep(extract(epoch FROM '$at' - clock_timestamp())); " . try('/tries')) foreach @many;
 	my @answers = map { $_->answer =~ s/^\n//r } @many;
 	is(join('', sort @answers), 'f' x 19 . 't', "20 tries: one succeeds, round $round");
 	my ($winner) = grep { $answers[$_] eq 't' } 0 .. $#many;
@@ -64,12 +55,12 @@ unlike($a1->run(q{SELECT zk_lock_is_revoked('/revoke')})->{err}, qr/NOTICE/, 're
 ok(!$b1->is_done, 'revoked: nothing is taken away');
 is($a1->query(release('/revoke')), 't', 'revoked: the holder releases');
 is($b1->answer, 't', 'revoked: the next has it');
-is($b1->query(q{SELECT zk_lock_is_revoked('/revoke')}), 'f', 'revoked: and nobody asks it to let go');
+is($b1->query(q{SELECT zk_lock_is_revoked('/revoke')}), 'f', 'revoked: and its release is not requested');
 $b1->query(release('/revoke'));
 
 # --- Curator: testLockACLs ---
 
-# Another client may queue, and give up what is its own: the znodes are as it would make them.
+# Another client may queue, and may delete its own znodes: the ACLs are those that it would set.
 $a1->query(acquire('/acl/deep/job'));
 ($znode) = @{ $zk->children('/zklock/acl/deep/job') };
 like($zk->get("/zklock/acl/deep/job/$znode", client => 'stranger')->{data}, qr/^server=a /, 'the ACL of a lock lets all read it');
@@ -86,14 +77,14 @@ $a1->query(release('/acl/deep/job'));
 
 # --- Curator: testWithNamespace ---
 
-# The same lock, said in two ways; and another one.
+# Two names for one lock, and another lock.
 my $node_c = ZklockNode->started('c', undef, %settings, 'zklock.hosts' => $zk->hosts . '/services/pg');
 my $node_d = ZklockNode->started('d', $zk, %settings, 'zklock.root' => '/services/pg/zklock');
 my ($c1, $d1) = map { $_->backend } $node_c, $node_d;
 is($c1->query(acquire('/job')), 't', 'below a chroot: held');
 is(scalar(@{ $zk->children('/services/pg/zklock/job') }), 1, 'below a chroot: its znode is there');
-is($d1->query(acquire('/job', '0')), 'f', 'below a chroot: the same as the full path');
-is($a1->query(acquire('/job', '0')), 't', 'below a chroot: another than without it');
+is($d1->query(try('/job')), 'f', 'below a chroot: the same as the full path');
+is($a1->query(try('/job')), 't', 'below a chroot: another than without it');
 $d1->send(acquire('/job'));
 $node_d->wait_for_ticket('/job', 'queued');
 is($c1->query(release('/job')), 't', 'below a chroot: released');

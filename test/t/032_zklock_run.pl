@@ -13,14 +13,14 @@ use Time::HiRes qw(time usleep);
 use ZklockNode;
 use ZooKeeper;
 
-# As "make install" left it.
+# As "make install" installed it.
 my $stage = dirname($ENV{TEMP_CONFIG}) . '/stage';
-chomp(my ($bindir, $mandir) = map { scalar `pg_config --$_` } 'bindir', 'mandir');
+chomp(my $bindir = `pg_config --bindir`);
 my $program = "$stage$bindir/zklock-run";
 my $directory = PostgreSQL::Test::Utils::tempdir;
 
 my $zk = ZooKeeper->new;
-my %settings = ('zklock.session_timeout' => '8s', 'zklock.linger' => 0);
+my %settings = ('zklock.linger' => 0);
 my $node = ZklockNode->started('a', $zk, %settings);
 my $other = ZklockNode->started('b', $zk, %settings);
 my $watcher = $other->backend;
@@ -44,13 +44,15 @@ sub start_run
 sub wait_for_output
 {
 	my ($run, $pattern) = @_;
-	until ($run->{out} =~ $pattern)
+	my $found;
+
+	until (($found) = $run->{out} =~ $pattern)
 	{
 		die "ended too early: $run->{out}$run->{err}" unless $run->{harness}->pumpable;
 		die "timed out: $run->{out}$run->{err}" if $run->{timer}->is_expired;
 		$run->{harness}->pump;
 	}
-	return $1;
+	return $found;
 }
 
 # Exit status as a shell has it.
@@ -69,7 +71,7 @@ sub run_it
 	return $run;
 }
 
-# A command in Perl that says when it has begun, and its process.
+# A Perl command that says when it has begun, and its process ID.
 sub perl_command
 {
 	my ($code) = @_;
@@ -106,7 +108,7 @@ sub wait_until_gone
 	return 1;
 }
 
-# The lock can be had by another server.  A try may come before ZooKeeper has processed the release.
+# Another server can have the lock.  A try may come before ZooKeeper has processed the release.
 sub is_free
 {
 	my ($path) = @_;
@@ -140,6 +142,15 @@ $run = run_it([ '/run/plain', '/nowhere/to/be/found' ]);
 is($run->{status}, 127, 'a command that does not exist');
 like($run->{err}, qr{error: could not execute "/nowhere/to/be/found": No such file}, 'is named');
 is(run_it([ '/run/plain', '/etc/passwd' ])->{status}, 126, 'a file that is no command');
+is(run_it([ '/run/plain', '/etc' ])->{status}, 126, 'a directory');
+is(run_it([ '/run/plain', $_ ])->{status}, 127, "a command that does not exist: '$_'") foreach '', '/etc/passwd/x';
+append_to_file("$directory/refused", '');
+{
+	local $ENV{PATH} = "/nowhere:$directory:/usr/bin:/bin";
+	is(run_it([ '/run/plain', 'no-such-command' ])->{status}, 127, 'a command that is nowhere in PATH');
+	is(run_it([ '/run/plain', 'refused' ])->{status}, 126, 'a file of PATH that is no command');
+	is(run_it([ '/run/plain', 'true' ])->{status}, 0, 'a command at the end of PATH');
+}
 
 $run = run_it([ '/run/plain', 'sh', '-c', 'echo $ZKLOCK_PATH $ZKLOCK_TOKEN' ]);
 like($run->{out}, qr{^/run/plain [1-9]\d+$}, 'the command knows path and token');
@@ -156,6 +167,17 @@ $node->safe_psql('postgres', 'CREATE DATABASE empty; CREATE DATABASE elsewhere')
 $node->safe_psql('elsewhere', 'CREATE SCHEMA "Of Locks"; CREATE EXTENSION zklock SCHEMA "Of Locks"');
 $run = run_it([ '-d', 'dbname=elsewhere application_name=mine', '/run/plain', 'echo', 'fine' ]);
 is("$run->{status} $run->{out}", "0 fine\n", 'the extension is found in its schema');
+
+# A path is the same lock in all databases.
+$node->safe_psql('postgres', q{CREATE DATABASE western ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0});
+$node->safe_psql('western', 'CREATE EXTENSION zklock');
+$run = started(["/run/\xc3\xa4"]);
+is(run_it([ '-d', $_, '-t', '0', "/run/\xc3\xa4", 'true' ])->{status}, 75, "not ASCII: taken, in database $_")
+  foreach 'postgres', 'western', 'dbname=western client_encoding=UTF8';
+is(run_it([ '-d', 'dbname=western client_encoding=LATIN1', '-t', '0', "/run/\xe4", 'true' ])->{status}, 75, 'not ASCII: taken, in another encoding');
+is(run_it([ '-d', 'western', '-t', '0', "/run/\xe4", 'true' ])->{status}, 69, 'not UTF-8: refused');
+kill 'TERM', $run->{pid};
+finish($run);
 
 # --- what is no command ---
 
@@ -181,8 +203,15 @@ like(run_it(['--help'])->{out}, qr/Usage:/, '--help');
 like(run_it(['--version'])->{out}, qr/^zklock-run \(zklock\) \d/, '--version');
 
 # The manual page is there, without an error, and has each option.
+my ($mandir) = map { m{^\Q$stage\E(.*)/man1/zklock-run\.1$} } split /\n/, `find $stage -name zklock-run.1`;
 my $manual = "$stage$mandir/man1/zklock-run.1";
 ok(-f $manual, 'the manual page is installed');
+SKIP: {
+	skip 'there is no manpath', 1 if !grep { -x "$_/manpath" } split /:/, $ENV{PATH};
+	local $ENV{PATH} = "$bindir:$ENV{PATH}";
+	chomp(my $searched = `manpath -q`);
+	like(":$searched:", qr/:\Q$mandir\E:/, 'where man looks for it');
+}
 $run = {};
 IPC::Run::run([ 'groff', '-man', '-Tutf8', '-ww', $manual ], '>', \$run->{out}, '2>', \$run->{err});
 is($run->{err}, '', 'groff does not complain of it');
@@ -197,6 +226,7 @@ $run = run_it([ '-t', '0', '/run/taken', 'echo', 'ran' ]);
 is("$run->{status} $run->{out}$run->{err}", '75 ', 'not acquired: the command does not run, and nothing is said');
 is(run_it([ '--timeout=300 ms', '/run/taken', 'true' ])->{status}, 75, 'not acquired after a timeout');
 is(run_it([ '-t', '0', '-E', '0', '/run/taken', 'false' ])->{status}, 0, 'not acquired: another exit status');
+is(run_it([ '-t', '0', '/run/taken', '/nowhere/to/be/found' ])->{status}, 127, 'the command is looked for first');
 
 foreach my $signal ('TERM', 'INT')
 {
@@ -212,6 +242,18 @@ $node->wait_for_waiter('/run/taken', 1);
 $watcher->query(q{SELECT zk_lock_release('/run/taken')});
 is(finish($run), 0, 'waits for its turn');
 is($run->{out}, "ran\n", 'and then runs');
+
+# No timeout of the role ends the wait, for this server's own lock or another server's.
+foreach my $holder ($node->backend, $watcher)
+{
+	local $ENV{PGOPTIONS} = '-c statement_timeout=200ms -c lock_timeout=200ms -c idle_session_timeout=200ms';
+	$holder->query(q{SELECT zk_lock_acquire('/run/taken')});
+	$run = start_run([ '/run/taken', 'sleep', '1' ]);
+	$node->wait_until(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'zklock-run' AND wait_event IS NOT NULL
+		AND state = 'active' AND clock_timestamp() > query_start + '500 ms'});
+	$holder->query(q{SELECT zk_lock_release('/run/taken')});
+	is(finish($run), 0, 'waits longer than the timeouts, and runs longer') or diag($run->{err});
+}
 
 my @readers = map { started([ '-s', '/run/rw' ]) } 1, 2;
 is(run_it([ '-x', '-t', '0', '/run/rw', 'true' ])->{status}, 75, 'readers share, a writer does not');
@@ -243,7 +285,8 @@ kill 'HUP', $run->{pid};
 kill 'USR1', $run->{pid};
 is(finish($run), 5, 'a signal that is ignored stays so');
 
-# In the foreground of a terminal, the command can use it, and gets what it sends once.
+# In the foreground of a terminal, the command can use the terminal, and gets each of its signals
+# once.
 $run = started(['/run/terminal'], "$traps $begin \$line = <STDIN>; print qq{read \$line}; sleep 180 until \$n; sleep 0.3; print qq{got \$n\n}", pty => 1);
 $run->{in} .= "words\n";
 wait_for_output($run, qr/(read words)/);
@@ -254,6 +297,73 @@ like($run->{out}, qr/^got 1\r?$/m, 'terminal: one signal');
 $run = started(['/run/terminal'], undef, pty => 1);
 $watcher->query(q{SELECT zk_lock_force_release('/run/terminal')});
 is_lost($run, 'terminal', qr/The connection to the server was lost/);
+
+# --- the user stops and continues it ---
+
+sub wait_until_stopped
+{
+	my (@pids) = @_;
+	my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
+	until (@pids == grep { slurp_file("/proc/$_/status") =~ /^State:\s+T/m } @pids)
+	{
+		die 'not stopped' if time > $deadline;
+		usleep(10_000);
+	}
+	return pass("stopped: @_");
+}
+
+# A shell with job control, in a few lines: its job is stopped by the terminal, and continues
+# with the next line of input.
+my $shell = q{use POSIX; $| = 1; $SIG{TTOU} = 'IGNORE'; $job = fork; setpgid($job, $job);
+	if (!$job) { tcsetpgrp(0, getpid()); $SIG{TTOU} = 'DEFAULT'; exec @ARGV }
+	while (waitpid($job, WUNTRACED) && kill 0, $job)		# it has not ended
+	{ tcsetpgrp(0, getpgrp()); print "job $job stopped\n"; <STDIN>; tcsetpgrp(0, $job); kill 'CONT', -$job; }
+	exit($? >> 8)};
+my $patient = "\$SIG{TSTP} = 'IGNORE'; $begin sleep 0.01 until -e '$directory/go'; print 'went on'";
+
+foreach my $terminal (0, 1)
+{
+	my $where = $terminal ? 'in a terminal' : 'without a terminal';
+	my %how = $terminal ? (pty => 1, before => [ 'perl', '-e', $shell ]) : ();
+
+	# The pause is longer than the lock was known to be safe.
+	$run = started(['/run/stopped'], $patient, %how);
+	$terminal ? ($run->{in} .= "\x1a") : kill 'TSTP', $run->{pid};
+	my $watching = $terminal ? wait_for_output($run, qr/job (\d+) stopped/) : $run->{pid};
+	wait_until_stopped($watching, $run->{command});
+	my $safe_until = $node->status('safe_until');
+	$node->wait_until("SELECT clock_timestamp() > '$safe_until'");
+	$terminal ? ($run->{in} .= "\n") : kill 'CONT', $run->{pid};
+	append_to_file("$directory/go", '');
+	is(finish($run), 0, "$where: continues") or diag($run->{err});
+	like($run->{out}, qr/went on/, "$where: so does the command");
+	unlink("$directory/go");
+
+	# And the lock is lost during the pause.
+	$run = started(['/run/stopped'], $patient, %how);
+	$terminal ? ($run->{in} .= "\x1a") : kill 'TSTP', $run->{pid};
+	$watching = $terminal ? wait_for_output($run, qr/job (\d+) stopped/) : $run->{pid};
+	wait_until_stopped($watching, $run->{command});
+	$watcher->query(q{SELECT zk_lock_force_release('/run/stopped')});
+	$node->wait_until(q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'zklock-run'});
+	$terminal ? ($run->{in} .= "\n") : kill 'CONT', $run->{pid};
+	is_lost($run, "$where: lost while it was stopped", qr/The (connection|server)/);
+}
+
+# --- the command runs as another user ---
+
+append_to_file("$directory/no_kill.c", "#include <errno.h>\n#include <signal.h>\nint kill(pid_t pid, int number) { errno = EPERM; return -1; }\n");
+system_or_bail('cc', '-shared', '-fPIC', '-o', "$directory/no_kill.so", "$directory/no_kill.c");
+$run = started(['/run/user'], undef, before => [ 'env', "LD_PRELOAD=$directory/no_kill.so" ]);
+foreach my $says ('could not send a signal to the command: Operation not permitted', 'Put sudo before zklock-run', 'lock "/run/user" was lost')
+{
+	$watcher->query(q{SELECT zk_lock_force_release('/run/user')}) if $says =~ /lost/;
+	$run->{harness}->pump until $run->{err} =~ /\Q$says/ || $run->{timer}->is_expired;
+	like($run->{err}, qr/\Q$says/, "another user: says: $says");
+	ok(is_running($run->{command}), 'another user: while the command runs');
+}
+kill 'KILL', $run->{command};
+is(finish($run), 79, 'another user: waits for the end of the command');
 
 # --- the lock is lost ---
 
@@ -310,7 +420,10 @@ ok(is_free('/run/lost'), 'zklock-run killed: free');
 
 # --- the loss is foreseen ---
 
-# The lock is not lost yet: the command, which ignores SIGTERM, ends before that, and
+$node->set('zklock.session_timeout', '8s');
+$node->expire_session($zk, by_hand => 1);
+
+# The lock is not lost yet.  The command, which ignores SIGTERM, ends before the lock is lost, and
 # before another server has it.
 foreach my $what ('worker', 'backend')
 {
@@ -340,7 +453,7 @@ foreach my $what ('worker', 'backend')
 	$watcher->query(q{SELECT zk_lock_release('/run/foreseen')});
 }
 
-# A silence that no commit would notice does not end the command.
+# A silence of ZooKeeper that no commit would notice does not end the command.
 $run = started(['/run/foreseen'], "$begin <STDIN>; exit 0");
 $zk->pause;
 usleep(1_000_000);

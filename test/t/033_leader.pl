@@ -4,16 +4,12 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Utils;
-use Test::More;
-
 use InteropPeer;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $path = '/leaders/cron';
 my $zk = ZooKeeper->new;
-my %settings = ('zklock.session_timeout' => '4s', 'zklock.leader_of' => $path);
+my %settings = ('zklock.session_timeout' => '10s', 'zklock.leader_of' => $path);
 my $north = ZklockNode->started('north', $zk, %settings, init => [ allows_streaming => 1 ]);
 
 sub leads
@@ -43,35 +39,35 @@ sub wait_for_line
 		  . " FROM zk_leaders WHERE path = '" . ($what // $path) . "'", $expected);
 }
 
-# --- who leads ---
+# --- which server leads ---
 
 wait_until_leads($north);
 my $south = ZklockNode->started('south', $zk, %settings, 'restart_after_crash' => 'on');
 ok(wait_for_line($south, 'north* south'), 'the first one leads, the second one stands behind');
-is(leads($north) . leads($south), 'tf', 'and each knows');
+is(leads($north) . leads($south), 'tf', 'and each knows whether it leads');
 is($north->safe_psql('postgres', q{SELECT application FROM zk_leaders WHERE leads}), 'zklock leader', 'the process has a name');
 is($north->safe_psql('postgres', qq{
 	SELECT l.claim, a.backend_type, l.usename IS NULL FROM zk_locks l JOIN pg_stat_activity a USING (pid) WHERE path = '$path'}),
 	'held|zklock leader|t', 'zk_locks shows it as the claim of no role');
-is(leads($north, '/leaders/none'), 'f', 'nobody leads what no server stands for');
+is(leads($north, '/leaders/none'), 'f', 'no server leads for a path for which none stands');
 is($north->errcode("SELECT zk_is_leader('relative')"), '22023', 'an invalid path');
 my $requests = $north->status('requests');
 leads($north) foreach 1 .. 5;
 is($north->status('requests'), $requests, 'zk_is_leader asks ZooKeeper nothing');
 
 # The commit guard would refuse the statement, so it is told that the server does not lead.
-is($north->safe_psql('postgres', "SET zklock.commit_margin = '4s'; SELECT zk_is_leader('$path')"), 'f', 'not within the margin of the guard');
+is($north->safe_psql('postgres', "SET zklock.commit_margin = '10s'; SELECT zk_is_leader('$path')"), 'f', 'not within the margin of the guard');
 
-# The leader's own server waits as any other.
+# Backends of the leader's own server wait like any other backend.
 foreach my $node ($north, $south)
 {
-	is($node->safe_psql('postgres', "SELECT zk_lock_acquire('$path', '0')"), 'f', $node->name . ': a try gets nothing');
-	is($node->safe_psql('postgres', "SELECT zk_lock_acquire('$path', '300 ms')"), 'f', $node->name . ': nor does a wait');
+	is($node->safe_psql('postgres', try($path)), 'f', $node->name . ': a try gets nothing');
+	is($node->safe_psql('postgres', acquire($path, '300 ms')), 'f', $node->name . ': nor does a wait');
 }
 is($north->errcode("SELECT zk_read_lock_acquire('$path', '0')"), 'ZK003', 'the path is a mutex');
 
 my $waiter = $north->backend;
-$waiter->send("SELECT zk_lock_acquire('$path')");
+$waiter->send(acquire($path));
 $north->wait_for_waiter($path, 1);
 $north->safe_psql('postgres', 'CREATE ROLE terminator LOGIN IN ROLE pg_signal_backend');
 is($north->errcode("SET SESSION AUTHORIZATION terminator; SELECT zk_lock_force_release('$path')"), '42501',
@@ -89,14 +85,14 @@ ok(wait_for_line($south, 'north* south'), 'and again as before');
 
 $north->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
-# A transaction of the leader that is open while something happens.
+# A transaction of the leader that is open while its leadership is disturbed.
 sub relies
 {
 	my ($what, $happens, %expect) = @_;
 	my $backend = $north->backend;
 	wait_until_leads($north);
 	is($backend->query("BEGIN; INSERT INTO t VALUES ('$what'); SELECT zk_is_leader('$path')"), 't', "$what: leads");
-	is($backend->query("SELECT zk_lock_token('$path')"),
+	is($backend->query(token($path)),
 		$north->safe_psql('postgres', "SELECT token FROM zk_locks WHERE path = '$path'"), "$what: the leadership's token");
 	$happens->();
 	is($backend->errcode("SAVEPOINT s; SELECT zk_lock_token('$path')"), $expect{errcode} // 'ZK001', "$what: token");
@@ -113,7 +109,7 @@ sub relies
 	return;
 }
 
-is($north->errcode("SELECT zk_lock_token('$path')"), '55000', 'a transaction that does not rely on the leadership has no token');
+is($north->errcode(token($path)), '55000', 'a transaction that does not rely on the leadership has no token');
 relies('nothing happens', sub { }, errcode => '');
 relies('resigned', sub {
 	is($north->safe_psql('postgres', "SELECT zk_leader_resign('$path')"), 't', 'resigns');
@@ -123,7 +119,7 @@ relies('resigned', sub {
 });
 is($south->safe_psql('postgres', "SELECT zk_leader_resign('$path')"), 't', 'the other one resigns');
 
-# It leads again before the commit; but another one has led meanwhile.
+# It leads again before the commit; but another server has led meanwhile.
 relies('leads again meanwhile', sub {
 	$north->safe_psql('postgres', "SELECT zk_leader_resign('$path')");
 	wait_until_leads($south);
@@ -146,7 +142,7 @@ is($north->safe_psql('postgres', q{SELECT count(*) FROM t WHERE v <> 'nothing ha
 my $reader = $north->backend;
 $reader->query("BEGIN; SELECT zk_is_leader('$path'); SAVEPOINT s");
 $north->safe_psql('postgres', "SELECT zk_leader_resign('$path')");
-is($reader->errcode('ROLLBACK TO s; COMMIT'), 'ZK001', 'who reads relies on it, too');
+is($reader->errcode('ROLLBACK TO s; COMMIT'), 'ZK001', 'a transaction that reads relies on it, too');
 is($reader->errcode(q{INSERT INTO t VALUES ('fine')}), '', 'but only in that transaction');
 $reader->quit;
 wait_until_leads($south);
@@ -157,14 +153,21 @@ is($south->errcode("BEGIN; SELECT zk_is_leader('$path'); PREPARE TRANSACTION 'x'
 is($south->safe_psql('postgres', "SELECT zk_leader_resign('$path', '1 hour')"), 't', 'resign for an hour');
 wait_until_leads($north);
 ok(wait_for_line($north, 'north*'), 'for an hour: does not stand');
-my ($status, $out, $err) = $south->psql('postgres', "SELECT zk_leader_resign('$path')");
-is($out, 'f', 'one that does not stand cannot resign');
+foreach (['2 hours', 'north*', 'replaces the pause'], ['0', 'north* south', 'ends the pause'], ['1 hour', 'north*', 'pauses again'])
+{
+	my ($pause, $line, $what) = @$_;
+	my ($status, $out, $err) = $south->psql('postgres', "SELECT zk_leader_resign('$path', '$pause')");
+	is("$out$err", 'f', "resign for $pause: $what");
+	ok(wait_for_line($north, $line), "resign for $pause: $line");
+}
+my ($status, $out, $err) = $south->psql('postgres', "SELECT zk_leader_resign('/leaders/none')");
+is($out, 'f', 'a server that does not stand cannot resign');
 like($err, qr/WARNING:  this server does not stand/, 'and is told so');
 is($north->errcode("SELECT zk_leader_resign('$path', '-1 s')"), '22023', 'a negative pause');
 $north->safe_psql('postgres', 'CREATE ROLE nobody');
-is($north->errcode("SET ROLE nobody; SELECT zk_leader_resign('$path')"), '42501', 'not for everybody');
-is($north->errcode("SET ROLE nobody; SELECT zk_is_leader('$path')"), '', 'to ask is for everybody');
-is($north->safe_psql('postgres', "SET ROLE nobody; SELECT leads FROM zk_leaders"), 't', 'to look as well');
+is($north->errcode("SET ROLE nobody; SELECT zk_leader_resign('$path')"), '42501', 'a plain role may not resign');
+is($north->errcode("SET ROLE nobody; SELECT zk_is_leader('$path')"), '', 'every role may call zk_is_leader');
+is($north->safe_psql('postgres', "SET ROLE nobody; SELECT leads FROM zk_leaders"), 't', 'and read zk_leaders');
 
 # --- the setting ---
 
@@ -187,7 +190,7 @@ ok(wait_for_line($north, 'south* north'), 'put back: stands again');
 
 # --- what ends ---
 
-# The worker ends: nobody notices.
+# The worker ends: that changes nothing.
 my $token = $south->safe_psql('postgres', "SELECT token FROM zk_locks WHERE path = '$path'");
 my $worker = $south->worker_pid;
 kill 'TERM', $worker;
@@ -216,7 +219,7 @@ pass('kill -9: the next one leads when the session has expired');
 $south->start;
 ok(wait_for_line($north, 'north* south'), 'kill -9: stands again');
 
-# Silence: it knows that it does not lead any more before another one does.
+# Silence: the leader knows that it does not lead any more before another server leads.
 $worker = $north->worker_pid;
 kill 'STOP', $worker;
 wait_until_leads($south);
@@ -235,11 +238,11 @@ is($south->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE b
 $north->safe_psql('postgres', "SELECT zk_leader_resign('$path')");
 ok(wait_for_line($north, 'south* north'), 'and back');
 
-# There is no room for the leader process beside the worker and PostgreSQL's own one.
+# There is no room for the leader process beside the worker and PostgreSQL's own launcher.
 my $full = ZklockNode->started('full', $zk, %settings, 'max_worker_processes' => 2);
 $full->wait_for_log(qr/could not start the leader process, will try again\n.*HINT: .*max_worker_processes/);
 is(leads($full), 'f', 'no room for the leader process: does not lead');
-is($full->safe_psql('postgres', q{SELECT zk_lock_acquire('/x', '10 s')}), 't', 'no room for the leader process: locks work');
+is($full->safe_psql('postgres', acquire('/x', '10 s')), 't', 'no room for the leader process: locks work');
 $full->stop;
 
 # --- a standby ---
@@ -260,7 +263,7 @@ pass('and leads in its turn');
 
 # --- Curator ---
 
-my $curator = InteropPeer->curator($zk, session_timeout => 4);
+my $curator = InteropPeer->curator($zk);
 my ($selector, $latch) = map { $curator->actor($_) } 'selector', 'latch';
 $selector->send("acquire selector /zklock$path");
 ok(wait_for_line($standby, 'standby* -'), 'LeaderSelector: stands behind');
@@ -273,7 +276,7 @@ wait_until_leads($standby);
 pass('LeaderSelector: and followed by the server');
 
 is($latch->query('acquire latch /zklock/leaders/latched'), 't', 'LeaderLatch: leads');
-is($standby->errcode(q{SELECT zk_lock_acquire('/leaders/latched', '0')}), 'ZK003', 'LeaderLatch: another kind');
+is($standby->errcode(try('/leaders/latched')), 'ZK003', 'LeaderLatch: another kind');
 is($standby->errcode(q{SELECT zk_read_lock_acquire('/leaders/latched', '0')}), 'ZK003', 'LeaderLatch: of any');
 $standby->set('zklock.leader_of', "$path,/leaders/latched");
 $standby->wait_for_log(qr{this server cannot stand for the leadership of "/leaders/latched"});
@@ -282,6 +285,12 @@ is(leads($standby), 't', 'LeaderLatch: its other leaderships are not disturbed')
 is($latch->query('release latch /zklock/leaders/latched'), 't', 'LeaderLatch: is closed');
 wait_until_leads($standby, '/leaders/latched');
 is(scalar(() = slurp_file($standby->logfile) =~ /cannot stand for the leadership/g), 1, 'LeaderLatch: told once');
+
+# A path whose queue may not be read hides no others.
+$zk->create('/zklock/closed', perms => 'cdwa');
+$standby->set('zklock.leader_of', "$path,/closed");
+wait_until_leads($standby);
+is($standby->safe_psql('postgres', 'SELECT path, leads FROM zk_leaders ORDER BY path'), "/closed|\n$path|t", 'a path that may not be read: nulls');
 
 # --- many ---
 

@@ -5,9 +5,11 @@ use strict;
 use warnings;
 
 use File::Basename qw(dirname);
+use FindBin;
 use IPC::Run;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Text::ParseWords qw(shellwords);
 
 use ZklockNode;
 use ZooKeeper;
@@ -15,7 +17,7 @@ use ZooKeeper;
 chomp(my $bindir = `pg_config --bindir`);
 my $program = dirname($ENV{TEMP_CONFIG}) . "/stage$bindir/zklock-run";
 my $zk = ZooKeeper->new;
-my @nodes = map { ZklockNode->started($_, $zk, 'zklock.session_timeout' => '8s', 'zklock.sessions' => $_ eq 'a' ? 2 : 1, 'zklock.linger' => 0) } qw(a b);
+my @nodes = map { ZklockNode->started($_, $zk, 'zklock.sessions' => $_ eq 'a' ? 2 : 1, 'zklock.linger' => 0) } qw(a b);
 
 # zklock-run on this server: exit status, a space, and what it printed.
 sub run_on
@@ -51,13 +53,37 @@ is(run_on($nodes[0], "--once=$second", '-E', '0', '/jobs/a', 'echo', 'ran'), '0 
 is(run_on($nodes[0], "--once=$second", '--retry', '/jobs/a', 'echo', 'ran'), "0 ran\n", 'a failed tick: runs with --retry');
 record_is('/jobs/a', 'done 2', 'a failed tick: then it is done');
 
-# The transaction that lasts as long as the command outlives the timeouts of the server.
-my ($has_timeout) = $nodes[0]->safe_psql('postgres', q{SELECT count(*) FROM pg_settings WHERE name = 'transaction_timeout'});
+# A command that does not exist leaves the tick to other servers.
+is(run_on($nodes[0], "--once=$first", '/jobs/none', '/nowhere/to/be/found'), '127 ', 'no command');
+is(run_on($nodes[1], "--once=$first", '/jobs/none', 'echo', 'ran'), "0 ran\n", 'no command: the tick is not used up');
+
+# The server refuses the end of the run.
+$nodes[0]->safe_psql('postgres', 'REVOKE EXECUTE ON FUNCTION zk_lock_release(text) FROM PUBLIC; GRANT EXECUTE ON FUNCTION zk_lock_release(text) TO postgres');
+$nodes[0]->safe_psql('postgres', 'CREATE ROLE runner LOGIN');
+like(run_on($nodes[0], '-d', 'user=runner', "--once=$first", '/jobs/unreleased', 'echo', 'ran'), qr/^79 ran/, 'the run was not released: the exit status tells');
+record_is('/jobs/unreleased', 'failed 1', 'the run was not released: failed');
+$nodes[0]->safe_psql('postgres', 'GRANT EXECUTE ON FUNCTION zk_lock_release(text) TO PUBLIC');
+
+# While the command runs, no transaction stays open: the views are not locked, and a query that
+# fails is repeated.
 {
-	local $ENV{PGOPTIONS} = '-c idle_in_transaction_session_timeout=100ms' . ($has_timeout ? ' -c transaction_timeout=2s' : '');
-	is(run_on($nodes[0], "--once=$first", '/jobs/long', 'sleep', $has_timeout ? 3 : 1), '0 ', 'a command longer than the timeouts of transactions');
+	my $end = PostgreSQL::Test::Utils::tempdir() . '/end';
+	my $log = -s $nodes[0]->logfile;
+	$nodes[0]->safe_psql('postgres', 'CREATE ROLE asker LOGIN');
+	my $long = IPC::Run::start([ $program, '-d', $nodes[0]->connstr('postgres') . ' user=asker', "--once=$first", '/jobs/long',
+			'sh', '-c', "until test -e $end; do sleep 0.1; done" ]);
+	$nodes[0]->wait_until(q{SELECT count(*) = 1 FROM zk_locks WHERE path = '/jobs/long' AND granted});
+	$nodes[0]->safe_psql('postgres', q{BEGIN; SET LOCAL lock_timeout = '10 s'; LOCK TABLE zk_status IN ACCESS EXCLUSIVE MODE; COMMIT});
+	pass('during a run, zk_status is not locked');
+	$nodes[0]->safe_psql('postgres', 'REVOKE SELECT ON zk_status FROM PUBLIC');
+	$nodes[0]->wait_for_log(qr/permission denied for view zk_status/, $log);
+	$nodes[0]->safe_psql('postgres', 'GRANT SELECT ON zk_status TO PUBLIC');
+	my $asked = $nodes[0]->safe_psql('postgres', q{SELECT query_start FROM pg_stat_activity WHERE usename = 'asker'});
+	$nodes[0]->wait_until("SELECT query_start > '$asked' AND query LIKE '%zk_status%' FROM pg_stat_activity WHERE usename = 'asker'");
+	append_to_file($end, '');
+	ok($long->finish, 'a query that fails does no harm');
 }
-record_is('/jobs/long', 'done 1', 'a command longer than the timeouts: done');
+record_is('/jobs/long', 'done 1', 'the run is done all the same');
 
 # Timers that are late by minutes: ticks within the spacing are one run.
 is(run_on($nodes[0], "--once=$first", '--spacing=1 hour', '/jobs/late', 'echo', 'ran'), "0 ran\n", 'spacing: runs');
@@ -70,7 +96,7 @@ foreach my $option ('--retry', '--spacing=1 hour')
 	is(run_on($nodes[0], $option, '/jobs/late', 'echo', 'ran'), '64 ', "$option without --once");
 }
 
-# Whatever ends the command before it has succeeded, the run has failed.
+# However the command ends before it has succeeded, the run has failed.
 sub start_on
 {
 	my ($node, @args) = @_;
@@ -86,6 +112,9 @@ my $run = start_on($nodes[0], "--once=$first", '/jobs/killed');
 $run->{harness}->kill_kill(grace => 0);
 record_is('/jobs/killed', 'failed 1', 'zklock-run is killed: failed');
 
+$nodes[0]->configure('zklock.session_timeout' => '8s');
+$nodes[0]->restart;
+$nodes[0]->wait_until_connected;
 $run = start_on($nodes[0], "--once=$first", '/jobs/stalled');
 # The session without locks is idle, and its worker may stand still.
 my ($worker, $idle) = split /\n/, $nodes[0]->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions ORDER BY ephemeral_bytes DESC');
@@ -100,9 +129,10 @@ $run->{harness}->finish;
 is($run->{harness}->full_result >> 8, 79, 'the worker of the session with the lock stalls: lost');
 kill 'CONT', $worker;
 record_is('/jobs/stalled', 'failed 1', 'the worker stalls: failed');
+$nodes[0]->wait_until('SELECT safe FROM zk_status');
 is(run_on($nodes[1], "--once=$first", '--retry', '-t', '1 min', '/jobs/stalled', 'echo', 'ran'), "0 ran\n", 'and run elsewhere with --retry');
 
-# Another run goes on: only --timeout waits for it.
+# A run goes on elsewhere: only a call with --timeout waits for it.
 my $backend = $nodes[1]->backend;
 is($backend->query("SELECT zk_run_once('/jobs/a', '$third')"), 't', 'a run goes on elsewhere');
 is(run_on($nodes[0], "--once=$third", '--retry', '/jobs/a', 'echo', 'ran'), '75 ', 'it is not waited for');
@@ -115,6 +145,28 @@ cmp_ok(scalar(@ran), '>=', 1, 'now: runs');
 cmp_ok(scalar(@ran), '<=', 2, 'now: once a minute');
 is(run_on($nodes[0], '--once=sometime', '/jobs/a', 'true'), '69 ', 'no point in time');
 is(run_on($nodes[0], '--once=infinity', '/jobs/a', 'true'), '69 ', 'no tick');
+
+# --- the units for systemd, as the recipes show them ---
+
+my $page = slurp_file("$FindBin::RealBin/../../doc/recipes.md");
+my %unit = $page =~ m{^```ini\n# /etc/systemd/system/(\S+)\n(.*?)^```$}msg;
+is(join(' ', sort keys %unit), 'rotate.service rotate.timer', 'systemd: the units');
+my ($start) = $unit{'rotate.service'} =~ /^ExecStart=(.*)$/m;
+my (undef, @shown) = shellwords($start);
+is(run_on($nodes[$_], @shown[ 0 .. $#shown - 2 ], 'echo', 'ran'), $_ ? '0 ' : "0 ran\n", "systemd: server $_") foreach 0, 1;
+
+# The programs that they name are not on this machine.
+my $units = PostgreSQL::Test::Utils::tempdir;
+s{^ExecStart=\S+}{ExecStart=$program}m, s{/usr/local/bin/rotate}{/bin/true} foreach values %unit;
+append_to_file("$units/$_", $unit{$_}) foreach keys %unit;
+SKIP: {
+	skip 'there is no systemd-analyze', 2 if !grep { -x "$_/systemd-analyze" } split /:/, $ENV{PATH};
+	foreach my $name (sort keys %unit)
+	{
+		IPC::Run::run([ 'systemd-analyze', 'verify', '--man=no', "$units/$name" ], '>&', \my $out);
+		is($? . join('', grep { /\brotate\b/ } split /^/, $out), '0', "systemd: $name is valid");
+	}
+}
 
 $_->stop foreach @nodes;
 done_testing();

@@ -1,6 +1,7 @@
 
 # Drivers of applications: the retry loops of demo/ do what they say, with psycopg, JDBC and pgx,
-# and parameters may have the types that the drivers send.  pgx needs Go, which test/packages
+# pools inside applications do what the recipes say, and parameters may have the types that the
+# drivers send.  pgx needs Go, which test/packages
 # does not install, because it is large.
 
 use strict;
@@ -47,6 +48,9 @@ $watcher->query(q{
 		END LOOP;
 	END $$});
 
+my $starting = ZklockNode->started('b', $zk, 'hot_standby' => 'off', 'wal_level' => 'replica', 'listen_addresses' => '127.0.0.1');
+$starting->safe_psql('postgres', q{CREATE TABLE done (driver text)});
+
 my $user = $watcher->query('SELECT current_user');
 my $address = '127.0.0.1:' . $node->port;
 my %driver = (
@@ -58,9 +62,11 @@ $driver{pgx} = [ $go_retry, "postgresql://$user\@$address/postgres" ] if $pgx;
 # Run a statement in a transaction under the lock /retry.
 sub start_driver
 {
-	my ($driver, $statement) = @_;
+	my ($driver, $statement, $on) = @_;
 	my %run = (out => '', err => '');
-	$run{harness} = IPC::Run::start([ @{ $driver{$driver} }, '/retry', $statement ],
+	my @command = @{ $driver{$driver} };
+	$command[-1] =~ s/$address/'127.0.0.1:' . $on->port/e if $on;
+	$run{harness} = IPC::Run::start([ @command, '/retry', $statement ],
 		'<', \undef, '>', \$run{out}, '2>', \$run{err},
 		$run{timer} = IPC::Run::timer($PostgreSQL::Test::Utils::timeout_default));
 	return \%run;
@@ -109,6 +115,16 @@ foreach my $driver (sort keys %driver)
 	$zk->start;
 	succeeds($run, "$driver, without ZooKeeper at first");
 	is($watcher->query($count), '2', "$driver: committed once more");
+
+	# PostgreSQL starts: a standby that is not hot refuses connections with 57P03.
+	$starting->stop;
+	$starting->set_standby_mode;
+	$starting->start;
+	$run = start_driver($driver, "INSERT INTO done SELECT '$driver'", $starting);
+	wait_for_message($run, qr/attempt 1 failed with/);
+	$starting->promote;
+	succeeds($run, "$driver, while PostgreSQL starts");
+	is($starting->safe_psql('postgres', $count), '1', "$driver: committed there");
 	$watcher->query('DELETE FROM gate');
 
 	# To do the same again would take as long again.
@@ -117,8 +133,6 @@ foreach my $driver (sort keys %driver)
 	like($run->{err}, qr/lease time of lock "\/short" is over/, "$driver: the error");
 	unlike($run->{err}, qr/attempt/, "$driver: no other attempt");
 }
-
-# --- types of parameters ---
 
 # Each line is what was tried, and what came of it.
 sub results_of
@@ -129,6 +143,99 @@ sub results_of
 	diag($err) if $err;
 	return $out;
 }
+
+# --- pools ---
+
+# A session-level lock stays when its connection has come back to the pool, but not if the pool
+# is made as the recipes show.
+my @recipes = slurp_file("$demo/../doc/recipes.md") =~ /^```python\n(.*?)^```$/msg;
+my ($psycopg_pool) = grep { /reset=reset/ } @recipes;
+my ($sqlalchemy) = grep { /create_engine/ } @recipes;
+my $begin = <<'END';
+import sys, time, psycopg
+url = conninfo = sys.argv[1]
+def held():
+    with psycopg.connect(conninfo) as connection:
+        return connection.execute("SELECT count(*) FROM zk_locks WHERE path = '/pool' AND claim = 'held'").fetchone()[0]
+END
+my $use_psycopg_pool = <<'END';
+for i in 1, 2:
+    with pool.connection() as connection:
+        connection.execute("SELECT zk_lock_acquire('/pool')", prepare=True)
+    while pool.get_stats()["pool_available"] < pool.get_stats()["pool_size"]:
+        time.sleep(0.01)
+    print(held())
+pool.close()
+END
+my $use_sqlalchemy = <<'END';
+from sqlalchemy import text
+for i in 1, 2:
+    with engine.connect() as connection:
+        connection.execute(text("SELECT zk_lock_acquire('/pool')"))
+    print(held())
+END
+
+foreach ([ 'psycopg_pool', $psycopg_pool, qr/, reset=reset/, $use_psycopg_pool ],
+	[ 'SQLAlchemy', $sqlalchemy, qr/\@event.*/s, $use_sqlalchemy ])
+{
+	my ($name, $recipe, $advice, $use) = @$_;
+	my @python = ('/usr/bin/python3', '-c');
+
+	$recipe =~ s{ConnectionPool\(conninfo}{$&, min_size=1};		# always the same connection
+	is(results_of(@python, $begin . $recipe . $use, $driver{psycopg}[2]), "0\n0\n", "$name, as in the recipe: no lock stays");
+	$recipe =~ s/$advice//;
+	is(results_of(@python, $begin . $recipe . $use, $driver{psycopg}[2]), "1\n1\n", "$name, without its advice: the lock stays");
+	$node->wait_until_clean('/pool');
+}
+
+my $hikari = '/usr/share/java/HikariCP.jar';
+SKIP: {
+	skip 'there is no HikariCP', 1 if !-e $hikari;
+
+	$watcher->query('CREATE ROLE site LOGIN; ALTER ROLE site SET zklock.session_level = off');
+	my $text = PostgreSQL::Test::Utils::tempdir() . '/Pool.java';
+	append_to_file($text, <<'END');
+import java.sql.*;
+import com.zaxxer.hikari.*;
+
+public class Pool {
+    static void show(HikariDataSource pool, String query) throws SQLException {
+        try (Connection connection = pool.getConnection(); Statement statement = connection.createStatement()) {
+            ResultSet result = statement.executeQuery(query);
+            result.next();
+            System.out.println(result.getString(1));
+        } catch (SQLException e) {
+            System.out.println(e.getSQLState());
+        }
+    }
+
+    public static void main(String[] args) throws Exception {
+        for (String user : new String[] { args[1], "site" }) {
+            HikariConfig config = new HikariConfig();
+            config.setJdbcUrl(args[0].replaceFirst("user=.*", "user=" + user));
+            config.setMaximumPoolSize(1);
+            try (HikariDataSource pool = new HikariDataSource(config)) {
+                show(pool, "SELECT zk_lock_acquire('/pool')");
+                show(pool, "SELECT zk_lock_is_held('/pool')");
+                show(pool, "SELECT zk_xact_lock_acquire('/pool')");
+            }
+        }
+    }
+}
+END
+	my @java = @{ $driver{JDBC} }[ 0 .. 2 ];
+	is(results_of(@java, join(':', $driver{JDBC}[3], $hikari, '/usr/share/java/slf4j-api.jar', '/usr/share/java/slf4j-nop.jar'),
+			$text, $driver{JDBC}[-1], $user), <<'END', 'HikariCP: the lock stays, but for a role that cannot acquire it');
+t
+t
+t
+42501
+f
+t
+END
+}
+
+# --- types of parameters ---
 
 my $python = <<'END';
 import sys, psycopg

@@ -1,16 +1,11 @@
 
-# Who keeps a backend waiting: what zk_blockers shows, what the log says of a wait for
-# ZooKeeper, and what the messages say that end one.
+# Which backend keeps another one waiting: what zk_blockers shows, what the log says of a wait for
+# ZooKeeper, and what the messages say that end a wait.
 
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my %settings = ('zklock.session_timeout' => '30s', 'zklock.connection_timeout' => '30s', 'zklock.tenure' => '1h',
@@ -22,7 +17,7 @@ my ($s1, $s2, $judge) = map { $south->backend } 1 .. 3;
 my $uuid = '1b4e28ba-2fa1-41d2-883f-0016d3cca427';
 my $role = $judge->query('SELECT current_user');
 
-# One line for each client in the way of a backend; it must be $judge who looks.
+# One line for each client in the way of a backend; only $judge may look.
 sub blockers
 {
 	my ($backend, $columns) = @_;
@@ -30,7 +25,7 @@ sub blockers
 		  . ') FROM zk_blockers(' . $backend->pid . ')');
 }
 
-# The text of the first znode of a queue has to say this.
+# The data of the first znode of a queue has to say this.
 sub wait_for_text
 {
 	my ($path, $what) = @_;
@@ -48,14 +43,14 @@ sub release_all { $_->query('SELECT zk_lock_release_all()') foreach @_; return; 
 # --- a mutex ---
 
 is($judge->query('SELECT count(*) FROM unnest(ARRAY[0, NULL, pg_backend_pid()]) AS p, zk_blockers(p)'), '0',
-	'nobody is in the way of who does not wait');
+	'no client is in the way of a backend that does not wait');
 $n1->query(q{SET application_name = 'a b'});
-$n1->query(q{SELECT zk_lock_acquire('/m')});
+$n1->query(acquire('/m'));
 my $foreign = $zk->create("/zklock/m/_c_$uuid-lock-", ephemeral => 1, sequence => 1, data => '192.0.2.1');
 my $at = log_end();
-$s1->send(q{SELECT zk_lock_acquire('/m')});
+$s1->send(acquire('/m'));
 $south->wait_for_ticket('/m', 'queued');
-$s2->send(q{SELECT zk_lock_acquire('/m')});
+$s2->send(acquire('/m'));
 $south->wait_for_waiter('/m', 2);
 my $before = join "\n", '/m lock t zklock north ' . $n1->pid, '/m lock f curator';
 is(blockers($s1), $before, 'two clients are before the ticket: one holds the lock, one waits');
@@ -95,16 +90,22 @@ like(logged($at), qr/${\ still($s1, $m) }.*DETAIL:  Process ${\ $n1->pid } on se
 like(logged($at), qr/$local.*\n.*DETAIL:  Process holding the lock: ${\ $s1->pid }\..*\n.*CONTEXT:  while waiting for lock "\/m"/,
 	"PostgreSQL's own line has the path");
 $zk->close;
-$n1->query(q{SELECT zk_lock_release('/m')});
-is($s1->answer, 't', 'acquired');
-$s1->query(q{SELECT zk_lock_release('/m')});
-is($s2->answer, 't', 'handed on');
+$n1->query(release('/m'));
+my $told = $s1->result;
+is($told->{out}, 't', 'acquired');
+like($told->{err}, qr/NOTICE:  00000: still waiting for ExclusiveLock on lock "\/m"\nDETAIL:  Process ${\ $n1->pid } on server "north" holds the lock\.\n/,
+	'the user who waits for another server is told');
+$s1->query(release('/m'));
+$told = $s2->result;
+is($told->{out}, 't', 'handed on');
+like($told->{err}, qr/NOTICE:  00000: still waiting for lock "\/m"\n/, 'a user who waits for a backend of the same server is told');
+is(scalar(() = $told->{err} =~ /NOTICE/g), 1, 'once');
 like(logged($at), acquired($s1, $m), 'the log says that the wait is over');
 unlike(logged($at), qr/process ${\ $s2->pid } acquired.*in ZooKeeper/, 'but not of a wait that was over at once');
 is(scalar(() = logged($at) =~ /still waiting/g), 2, 'one line a wait');
 release_all($s2);
 
-# What the ticket has read is enough to name the holder that it waits for.
+# The list that the ticket has read is enough to name the holder.
 $at = log_end();
 $n1->query(q{SELECT zk_read_lock_acquire('/quiet')});
 wait_for_text('/quiet', qr/^server=north/);
@@ -183,10 +184,10 @@ $n3->send(q{SELECT zk_semaphore_acquire('/sem', 2)});
 $north->wait_for_ticket('/sem/locks', 'queued');
 my @leases = map { '/sem lease t zklock north ' . $_->pid } $n1, $n2;
 my @before = sort @leases, '/sem acquiring f zklock south ' . $s1->pid;
-is(blockers($s1), join("\n", @leases), 'who holds the leases');
+is(blockers($s1), join("\n", @leases), 'the holders of the leases');
 
 # The leases and the inner mutex may come in either order.
-is_deeply([ sort split /\n/, blockers($s2) ], \@before, 'and who waits for leases before');
+is_deeply([ sort split /\n/, blockers($s2) ], \@before, 'and the earlier waiter for leases');
 is_deeply([ sort split /\n/, $north->safe_psql('postgres', q{SELECT concat_ws(' ', path, mode, holds, client, server, pid) FROM zk_blockers(} . $n3->pid . ')') ],
 	\@before, 'seen from the server that holds the leases');
 $south->wait_for_log(still($s1, '1 lease on semaphore "/sem"'), $at);
@@ -203,21 +204,21 @@ release_all($s2, $n3);
 
 # --- the messages that end a wait ---
 
-$n1->query(q{SELECT zk_lock_acquire('/end')});
+$n1->query(acquire('/end'));
 $s1->query(q{SET lock_timeout = '700ms'});
-my $ended = $s1->run(q{SELECT zk_lock_acquire('/end')});
+my $ended = $s1->run(acquire('/end'));
 is($ended->{errcode}, '55P03', 'lock_timeout');
-like($ended->{err}, qr/DETAIL:  Process ${\ $n1->pid } on server "north" holds the lock\./, 'says who holds the lock');
+like($ended->{err}, qr/DETAIL:  Process ${\ $n1->pid } on server "north" holds the lock\./, 'names the holder of the lock');
 $s1->query(q{RESET lock_timeout; SET statement_timeout = '700ms'});
-$ended = $s1->run(q{SELECT zk_lock_acquire('/end')});
+$ended = $s1->run(acquire('/end'));
 is($ended->{errcode}, '57014', 'statement_timeout');
 my $context = qr/CONTEXT:  while waiting for lock "\/end", which process ${\ $n1->pid } on server "north" holds\n/;
 like($ended->{err}, $context, 'says so, too');
 $s1->query(q{RESET statement_timeout});
-$s1->send(q{SELECT zk_lock_acquire('/end')});
+$s1->send(acquire('/end'));
 $south->wait_for_ticket('/end', 'queued');
 $s2->query(q{SET statement_timeout = '700ms'});
-$ended = $s2->run(q{SELECT zk_lock_acquire('/end')});
+$ended = $s2->run(acquire('/end'));
 is($ended->{errcode}, '57014', 'statement_timeout behind another backend of the same server');
 like($ended->{err}, $context, 'names the holder on the other server');
 $s2->query(q{RESET statement_timeout});
@@ -237,23 +238,29 @@ release_all($n1);
 
 $at = log_end();
 $zk->pause;
-$s1->send(q{SELECT zk_lock_acquire('/silent')});
+$s1->send(acquire('/silent'));
 $south->wait_for_log(still($s1, 'ExclusiveLock on lock "/silent"'), $at);
-like(logged($at), qr/on lock "\/silent" in ZooKeeper.*\n.*DETAIL:  ZooKeeper has not replied yet\./, 'nobody is blamed for what ZooKeeper does');
+like(logged($at), qr/on lock "\/silent" in ZooKeeper.*\n.*DETAIL:  ZooKeeper has not replied yet\./, 'no client is blamed for a silence of ZooKeeper');
 is(event($s1), $named eq 't' ? 'Extension|ZklockReply' : 'Extension|Extension', 'a wait for ZooKeeper');
 $zk->resume;
 is($s1->answer, 't', 'acquired');
 release_all($s1);
 
+$s1->query(acquire('/here'));
+like($s2->run(acquire('/here', '600ms'))->{err},
+	qr/NOTICE:  00000: still waiting for lock "\/here"\nDETAIL:  Process ${\ $s1->pid } on server "south" holds the lock\.\n/,
+	'the user is told which backend of the same server holds the lock');
+release_all($s1);
+
 # --- not logged ---
 
 $at = log_end();
-$n1->query(q{SELECT zk_lock_acquire('/not')});
+$n1->query(acquire('/not'));
 $s1->query(q{SET log_lock_waits = off});
-is($s1->query(q{SELECT zk_lock_acquire('/not', '600ms')}), 'f', 'log_lock_waits is off');
+is($s1->run(acquire('/not', '600ms'))->{err}, '', 'log_lock_waits is off: the user is told nothing');
 $s1->query(q{RESET log_lock_waits});
-is($s1->query(q{SELECT zk_lock_acquire('/not', '50ms')}), 'f', 'a wait that is shorter than deadlock_timeout');
-is($s1->query(q{SELECT zk_lock_acquire('/not', '0')}), 'f', 'a try');
+is($s1->query(acquire('/not', '50ms')), 'f', 'a wait that is shorter than deadlock_timeout');
+is($s1->query(try('/not')), 'f', 'a try');
 unlike(logged($at), qr/still waiting|acquired/, 'nothing is logged of these');
 release_all($n1);
 

@@ -1,16 +1,13 @@
 
-# Jobs: once a tick, on two servers, whatever the schedulers' clocks say and whoever dies.
+# Jobs: once a tick, on two servers, whatever the schedulers' clocks say and whichever server dies.
 
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
+use FindBin;
 
 use HoldingProxy;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my $proxy = HoldingProxy->new($zk->hosts);
@@ -33,7 +30,6 @@ sub run_once
 	return 'SELECT zk_' . ($scope // '') . "run_once('$path', '$tick'" . ($more ? ", $more" : '') . ')';
 }
 sub xact_run_once { return run_once(@_[0 .. 1], $_[2] // '', 'xact_'); }
-sub release { my ($path) = @_; return "SELECT zk_lock_release('$path')"; }
 sub field { my ($path, $column) = @_; return $a2->query("SELECT $column FROM zk_jobs() WHERE path = '$path'"); }
 sub wait_for_state
 {
@@ -52,9 +48,9 @@ sub run_of_one_tick
 
 sub requests { my ($node) = @_; return $node->status('requests'); }
 
-# How many requests a call costs that begins a transaction.  The end of the transaction
-# waits until nothing is left of it.  (The count is read at once: a lock that is held for
-# longer costs a watch.)
+# How many requests a call costs that begins a transaction.  The end of the transaction waits until
+# nothing is left of the lock.  (The count is read at once: a lock that is held for longer costs a
+# watch.)
 sub cost
 {
 	my ($path, $call) = @_;
@@ -69,7 +65,7 @@ sub cost
 	return $cost;
 }
 
-# For later: a ticket that is old by then, below another root, where there are no records.
+# For later: c holds a ticket that will be old by then, below another root, which has no records.
 is($c1->query(q{SELECT zk_lock_acquire('/old ticket')}), 't', 'c holds a lock');
 
 # --- both servers call for the same tick ---
@@ -86,7 +82,7 @@ foreach my $i (1 .. 20)
 	is($_->query(xact_run_once('/both', $tick)), 'f', "same tick $i: used up") foreach $a1, $b1;
 }
 
-# A run goes on: no other begins, not even of a later tick, unless it waits.
+# While a run goes on, no other run begins, not even of a later tick, unless the call waits.
 is($a1->query(run_once('/both', '2024-05-05 03:00Z')), 't', 'a runs');
 is($b1->query(run_once('/both', '2024-05-05 03:00Z')), 'f', 'not b, for the same tick');
 is($b1->query(run_once('/both', '2024-05-05 03:01Z')), 'f', 'nor for a later one');
@@ -153,13 +149,33 @@ foreach my $end (sort keys %ends)
 	$runner->quit if $end =~ /commit|rollback|error/;
 }
 
+# For a session-level run, only a release says that the run is done.
+my $release_run = sub { my ($runner) = @_; return $runner->query('SELECT zk_lock_release(path) FROM zk_locks WHERE pid = pg_backend_pid()'); };
 %ends = (
-	'release' => [ 'done', sub { $_[0]->query('SELECT zk_lock_release_all()') } ],
-	'quit' => [ 'done', sub { $_[0]->quit } ],
+	'release' => [ 'done', $release_run ],
+	'release of all' => [ 'done', sub { $_[0]->query('SELECT zk_lock_release_all()') } ],
+	'multilock' => [ 'done', sub { $_[0]->query('SELECT zk_multilock_release(array_agg(path)) FROM zk_locks WHERE pid = pg_backend_pid()') } ],
+	'release, rollback' => [ 'done', sub { $_[0]->query('BEGIN'); $release_run->($_[0]); $_[0]->query('ROLLBACK'); } ],
+	'release, rollback to' => [ 'done', sub { $_[0]->query('BEGIN; SAVEPOINT s'); $release_run->($_[0]); $_[0]->query('ROLLBACK TO s; COMMIT'); } ],
+	'error, release' => [ 'failed', sub { $_[0]->run('SELECT 1/0'); $release_run->($_[0]); } ],
+	'quit' => [ 'failed', sub { $_[0]->quit } ],
 	'error, quit' => [ 'failed', sub { $_[0]->run('SELECT 1/0'); $_[0]->quit; } ],
 	'transaction, quit' => [ 'failed', sub { $_[0]->query('BEGIN'); $_[0]->quit; } ],
 	'client' => [ 'failed', sub { $_[0]->kill_client } ],
-	'terminated' => [ 'failed', sub { $b2->query('SELECT pg_terminate_backend(' . $_[0]->pid . ')') } ]);
+	'terminated' => [ 'failed', sub { $b2->query('SELECT pg_terminate_backend(' . $_[0]->pid . ')') } ],
+	'discard' => [ 'failed', sub { $_[0]->query('DISCARD ALL') } ],
+	'unlock' => [ 'failed', sub { $_[0]->query('SELECT pg_advisory_unlock_all()') } ],
+	'hold limit' => [ 'failed', sub { $_[0]->query(q{SELECT zk_lock_acquire(path, lease_time => '10 ms') FROM zk_locks WHERE pid = pg_backend_pid()}) } ],
+	# The worker must not mark the claim as lost before the release.
+	'hold limit, release' => [ 'failed', sub {
+		my $worker = $node_b->worker_pid;
+		kill 'STOP', $worker;
+		$_[0]->query(q{SELECT zk_lock_acquire(path, lease_time => '1 ms') FROM zk_locks WHERE pid = pg_backend_pid()});
+		$_[0]->query('SELECT pg_sleep(0.01)');
+		$_[0]->run('SELECT zk_lock_release_all()');
+		kill 'CONT', $worker;
+	} ],
+	'taken away' => [ 'failed', sub { $b2->query(q{SELECT zk_lock_force_release('/session/taken away')}) } ]);
 foreach my $end (sort keys %ends)
 {
 	my $runner = $node_b->backend;
@@ -167,7 +183,7 @@ foreach my $end (sort keys %ends)
 	$ends{$end}[1]->($runner);
 	wait_for_state("/session/$end", $ends{$end}[0]);
 	pass("session, $end: the record says $ends{$end}[0]");
-	$runner->quit if $end eq 'release';
+	$runner->quit unless $end =~ /quit|client|terminated/;
 }
 
 # --- retry, and standing by ---
@@ -186,9 +202,9 @@ $b1->query('COMMIT');
 is($a1->answer, 'f', 'retry: b succeeds, a does not run');
 is(field('/retry', 'state'), 'done', 'retry: done before the next has the lock');
 is($a1->query('SELECT count(*) FROM zk_locks WHERE claim IS NOT NULL'), '0', 'retry: a holds nothing');
-is($b1->query(xact_run_once('/retry', '2024-05-05 02:00Z', q{timeout => '0', retry => true})), 'f', 'retry: nobody does any more');
+is($b1->query(xact_run_once('/retry', '2024-05-05 02:00Z', q{timeout => '0', retry => true})), 'f', 'retry: no server runs it any more');
 
-# Forgotten while callers wait: a run that has ended since is not overwritten.
+# Forgotten while callers wait: the record of a run that has ended since is not overwritten.
 $a1->query(run_once('/forgotten', '2024-05-05 01:00Z'));
 $a1->query(q{SELECT zk_lock_release('/forgotten')});
 wait_for_state('/forgotten', 'done');
@@ -208,14 +224,14 @@ wait_for_state('/forgotten', 'done');
 is($b3->query(xact_run_once('/forgotten', '2024-05-05 03:00Z')), 'f', 'forgotten: the tick of the first stays used up');
 $b3->quit;
 
-# A timeout that is over.
+# A timeout that has passed.
 $a1->query('BEGIN');
 is($a1->query(xact_run_once('/retry', '2024-05-05 03:00Z')), 't', 'timeout: a runs');
 is($b1->query(xact_run_once('/retry', '2024-05-05 03:00Z', q{timeout => '100 ms', retry => true})), 'f', 'timeout: b stood by');
 $a1->query('COMMIT');
 wait_for_state('/retry', 'done');
 
-# On one server: the next backend does not overtake the end of the run before.
+# On one server: the next backend does not overtake the end of the previous run.
 foreach my $i (1 .. 20)
 {
 	my $tick = sprintf '2024-05-05 04:%02d:00Z', $i;
@@ -236,7 +252,7 @@ foreach my $what ('requests', 'replies')
 	my $path = "/lost $what";
 	run_of_one_tick($a1, $path, '2024-05-05 02:00Z');
 
-	# Of the whole call.
+	# The answer to the whole call is lost.
 	$b1->query('BEGIN');
 	$proxy->hold($what);
 	$b1->send(xact_run_once($path, '2024-05-05 03:00Z', q{timeout => '1min'}));
@@ -244,7 +260,7 @@ foreach my $what ('requests', 'replies')
 	is($b1->answer, 't', "lost $what: runs");
 	is(field($path, q{server || ' ' || attempt || ' ' || state}), 'b 1 started', "lost $what: once");
 
-	# Of the end, while another server waits to retry.
+	# The answer to the end of the run is lost, while another server waits to retry.
 	$a1->send(xact_run_once($path, '2024-05-05 03:00Z', 'timeout => NULL, retry => true'));
 	$node_a->wait_for_waiter($path, 1);
 	$proxy->hold($what);
@@ -279,11 +295,11 @@ wait_for_state('/expired', 'failed');
 is($b1->run('COMMIT')->{errcode}, 'ZK001', 'expired: does not commit');
 is($a1->query(xact_run_once('/expired', '2024-05-05 03:00Z')), 'f', 'expired: used up');
 $a1->query('BEGIN');
-is($a1->query(xact_run_once('/expired', '2024-05-05 03:00Z', 'retry => true')), 't', 'expired: but not for one that retries');
+is($a1->query(xact_run_once('/expired', '2024-05-05 03:00Z', 'retry => true')), 't', 'expired: but not for a call that retries');
 $a1->query('COMMIT');
 wait_for_state('/expired', 'done');
 
-# Taken over by another server before the loser is back.
+# Another server takes the job over before the loser is back.
 $b1->query('BEGIN');
 is($b1->query(xact_run_once('/expired', '2024-05-05 04:00Z')), 't', 'taken over: b runs');
 $b1->query(q{INSERT INTO ran VALUES ('/expired', '2024-05-05 04:00Z')});
@@ -312,6 +328,8 @@ foreach my $text ('', 'nonsense', $record =~ s/state=done/state=undone/r, $recor
 	is($result->{errcode}, 'XX001', 'a spoilt record is an error: ' . substr($text, 0, 20));
 	is(field('/spoilt', 'state'), 'unreadable', 'and shown as such');
 }
+is($node_a->errcode(q{CREATE ROLE forgetful; GRANT pg_signal_backend TO forgetful; SET ROLE forgetful; SELECT zk_job_forget('/spoilt')}), '42501',
+	'forget: what cannot be read may be of a superuser');
 is($a1->query(q{SELECT zk_job_forget('/spoilt')}), 't', 'forget: there was one');
 is($a1->query(q{SELECT zk_job_forget('/spoilt')}), 'f', 'forget: there is none');
 is($a1->query(run_once('/spoilt', '2024-05-05 02:00Z')), 't', 'forget: it runs again');
@@ -322,16 +340,24 @@ $a1->query(release('/spoilt'));
 $node_a->wait_until_clean('/spoilt');
 ok(!$zk->exists("$records/spoilt"), 'the end of the run does not bring it back');
 
-# Others may put anything there.
+# Other clients may put anything there.
 $zk->create("$records/%%", data => 'x');
 $zk->create("$records/a%2F", data => $record);
 $zk->create("$records/future", data => $record =~ s/tick=\d+/tick=9223372036854775807/r);
 $zk->create("$records/past", data => $record =~ s/tick=\d+/tick=-9223372036854775808/r);
 is(field('/past', q{tick IS NULL AND state = 'done'}), 't', 'a time that PostgreSQL does not have');
 is($a2->query(q{SELECT count(*) FROM zk_jobs() WHERE path LIKE '%\%%' OR path LIKE '/a%'}), '0', 'foreign names are left out');
-is($a1->query(run_once('/future', '2024-05-05 03:00Z')), 'f', 'a future that somebody wrote');
+is($a1->query(run_once('/future', '2024-05-05 03:00Z')), 'f', 'a future tick that another client wrote');
 $a1->query(q{SELECT zk_job_forget('/future')});
 $zk->delete("$records/$_") foreach '%%', 'a%2F', 'past';
+
+# --- the directory of a lock may not be read ---
+
+run_of_one_tick($a1, '/closed', '2024-05-05 02:00Z');
+$zk->allow('/zklock/closed', 'cdwa');
+is($a2->query(q{SELECT state, holder_server FROM zk_jobs WHERE path = '/closed'}), 'done|', 'closed: the view leaves the holder out');
+cmp_ok($a2->query('SELECT count(*) FROM zk_jobs'), '>', 1, 'closed: the other jobs are there');
+$zk->allow('/zklock/closed', 'rcdwa');
 
 # --- too many ---
 
@@ -372,17 +398,70 @@ $node_b->wait_until_connected;
 $b1->query('RESET zklock.connection_timeout');
 is($b1->query(run_once('/late', '2024-05-08 02:00Z')), 't', 'then it runs');
 
+# --- the recipes, while ZooKeeper is away when the job is due ---
+
+my $recipes = slurp_file("$FindBin::Bin/../../doc/recipes.md");
+my ($minutes, $hour, $nightly) = $recipes =~ /cron\.schedule\('nightly', '(\S+) (\d+) \* \* \*', \$\$ (.*?) \$\$\)/;
+my ($patience, $billing) = $recipes =~ /^BEGIN;\n(SET LOCAL zklock\.connection_timeout = .*?;)\n(SELECT zk_xact_run_once\('\/jobs\/billing'.*?;)/m;
+$_->safe_psql('postgres', q{CREATE FUNCTION nightly() RETURNS void LANGUAGE sql AS $$ INSERT INTO ran VALUES ('nightly') $$}) foreach $node_a, $node_b;
+
+# ZooKeeper is silent for longer than a call waits by default.
+sub outage
+{
+	my ($calls) = @_;
+	$_->query(q{SET zklock.connection_timeout = '500 ms'}) foreach $a1, $b1;
+	$zk->pause;
+	$calls->();
+	$zk->resume;
+	$_->wait_until_connected foreach $node_a, $node_b;
+	$_->query('RESET zklock.connection_timeout') foreach $a1, $b1;
+	return;
+}
+
+# What the schedulers of both servers do at that minute of a night.
+sub call_nightly
+{
+	my ($day, $minute) = @_;
+	my $tick = sprintf '2024-05-%02d %02d:%02d:00Z', $day, $hour, $minute;
+	return map { $_->run($nightly =~ s/(zk_xact_run_once\('.*?')/$1, '$tick'/r)->{errcode} } $a1, $b1;
+}
+
+my ($first, @later) = $minutes =~ /^\*\/(\d+)$/ ? map { $_ * $1 } 0 .. 59 / $1 : $minutes;
+my $nights = sub { my $sql = q{SELECT count(*) FROM ran WHERE path = 'nightly'}; return $a1->query($sql) + $b1->query($sql); };
+outage(sub { is_deeply([ call_nightly(6, $first) ], [ '08006', '08006' ], 'recipe, outage: no server can run the job') });
+is($nights->(), 0, 'recipe, outage: and neither runs it');
+is_deeply([ call_nightly(6, $_) ], [ '', '' ], "recipe: minute $_") foreach @later;
+is($nights->(), 1, 'recipe, outage: a later call of the same night runs it, once');
+call_nightly(7, $_) foreach $first, @later;
+is($nights->(), 2, 'recipe: once in the next night');
+
+is($a1->query("BEGIN; $patience $billing"), 't', 'recipe for standing by: a runs');
+$b2->send("BEGIN; $patience $billing");
+$node_b->wait_for_waiter('/jobs/billing', 1);
+my $latecomer = $node_b->backend;
+outage(sub {
+	$latecomer->send("BEGIN; $patience $billing");
+	is($b1->errcode($billing), '08006', 'recipe for standing by, outage: fails without the setting');
+});
+ok(!$_->is_done, 'recipe for standing by, outage: with it, a caller waits') foreach $b2, $latecomer;
+$a1->query('ROLLBACK');
+is($b2->answer . $latecomer->is_done, 't', 'recipe for standing by, outage: and takes over');
+$b2->query('ROLLBACK');
+is($latecomer->answer, 't', 'recipe for standing by, outage: so does a caller that came meanwhile');
+$latecomer->query('COMMIT');
+$latecomer->quit;
+
 # --- a server stops, or dies ---
 
 is($b2->query(run_once('/stopped', '2024-05-05 02:00Z')), 't', 'b runs two jobs');
 $node_b->stop('fast');
 is(field($_, 'state'), 'failed', "a stop ends its runs: $_") foreach '/late', '/stopped';
-$node_b->configure('zklock.sessions' => 3, 'zklock.session_timeout' => '4s');
+$node_b->configure('zklock.sessions' => 3);
 $node_b->start;
 $node_b->wait_until_connected;
 ($b1, $b2) = map { $node_b->backend } 1, 2;
 
-# With several sessions, the end of a run still goes before the ticket.
+# With several sessions, too, the end of a run is sent before the ticket's delete.
 foreach my $i (1 .. 12)
 {
 	my $path = "/sessions/$i";
@@ -397,9 +476,11 @@ foreach my $i (1 .. 12)
 is($b1->query(run_once('/dead', '2024-05-05 02:00Z')), 't', 'b runs');
 my $shown = q{SELECT state, duration >= '0', holder_server FROM zk_jobs WHERE path = '/dead'};
 is($a1->query($shown), 'started|t|b', 'which the view shows');
+my @sessions = split /\n/, $node_b->safe_psql('postgres', 'SELECT session_id FROM zk_sessions');
 $node_b->kill9_all;
 is(field('/dead', 'state'), 'started', 'and dies');
-$zk->wait_until(sub { $a1->query($shown) eq 'started||' }, 'the view to show a run that nobody goes on with');
+$zk->kill_session($_) foreach @sessions;
+$zk->wait_until(sub { $a1->query($shown) eq 'started||' }, 'the view to show a run that no session carries on');
 is($a1->query(run_once('/dead', '2024-05-05 02:00Z', q{timeout => '1min'})), 'f', 'used up');
 is($a1->query(run_once('/dead', '2024-05-05 02:00Z', q{timeout => '1min', retry => true})), 't', 'taken over');
 is($a1->query(release('/dead')), 't', 'released');

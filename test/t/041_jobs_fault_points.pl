@@ -18,7 +18,7 @@ my $zk = ZooKeeper->new;
 my $proxy = HoldingProxy->new($zk->hosts);
 my %settings = ('zklock.connection_timeout' => '2min', 'zklock.linger' => 0);
 my $node_a = ZklockNode->started('a', undef, %settings,
-	'zklock.hosts' => $proxy->address, 'zklock.session_timeout' => '5s', 'restart_after_crash' => 'on');
+	'zklock.hosts' => $proxy->address, 'zklock.session_timeout' => '30s', 'restart_after_crash' => 'on');
 my $node_b = ZklockNode->started('b', $zk, %settings, 'zklock.session_timeout' => '60s');
 my $judge = $node_b->backend;
 my $other = $node_b->backend;
@@ -37,7 +37,7 @@ sub wait_for_state
 }
 sub ran { my ($path) = @_; return $node_a->safe_psql('postgres', "SELECT count(*) FROM ran WHERE path = '$path'"); }
 
-# A job that has run before, as most have.
+# A job that has run before, as most jobs have.
 sub made
 {
 	my ($path) = @_;
@@ -96,7 +96,7 @@ my @points = map { s/^zklock\.fault\.//r } qw(
 
 # --- the server dies ---
 
-# What the record may say then, and what a caller that retries gets.
+# What the record may say then, and what a call that retries gets.
 my %after = (
 	'record-read' => [ qr/^done$/, 't' ],
 	'run-start-sent' => [ qr/^(done|started)$/, 't' ],
@@ -169,7 +169,7 @@ foreach my $how (qw(cancel terminate))
 		wait_for_state($path, 'failed');
 		is(field($path, "tick = '$tick'"), 't', "$point, $how: then the record says failed");
 		is($judge->query(run_once($path)), 'f', "$point, $how: used up");
-		is($judge->query(retry($path)), 't', "$point, $how: but not for one that retries");
+		is($judge->query(retry($path)), 't', "$point, $how: but not for a call that retries");
 		wait_for_state($path, 'done');
 		$runner->quit if $how eq 'cancel';
 	}
@@ -194,7 +194,7 @@ foreach my $what (qw(requests replies))
 	$_->quit foreach $runner, $holder;
 }
 
-# Of the write alone: the worker stands still when it has sent it.
+# The answer to the write alone is lost: the worker stands still when it has sent the write.
 foreach my $point (qw(run-start-sent run-end-sent))
 {
 	my $path = "/lost $point";
@@ -214,7 +214,7 @@ foreach my $point (qw(run-start-sent run-end-sent))
 
 # --- the record changes between the look and the write ---
 
-# Another server has run the tick, or failed to.
+# Another server has run the tick, or failed to run it.
 foreach my $end (qw(COMMIT ROLLBACK))
 {
 	my $path = "/changed $end";
@@ -240,7 +240,7 @@ wait_for_state('/anew', 'done');
 kill 'CONT', $process;
 is($runner->answer, 'f', 'anew: used up');
 $runner->query('COMMIT');
-is(field('/anew', 'state'), 'done', 'anew: what the other has done stays in the record');
+is(field('/anew', 'state'), 'done', 'anew: what the other server has done stays in the record');
 is($judge->query(run_once('/anew')), 'f', 'anew: for the others, too');
 
 # The same while the write is under way, and the new record is of a later tick.  The write replaces it.
@@ -272,7 +272,7 @@ foreach my $then (qw(answered cancelled))
 	$runner->quit;
 }
 
-# Deleted, and not made anew.
+# The record is deleted, and not made anew.
 ($runner, $process) = run_with('/gone', 'record-read', 'stop');
 $judge->query(q{SELECT zk_job_forget('/gone')});
 kill 'CONT', $process;
@@ -285,7 +285,7 @@ wait_for_state('/gone', 'done');
 my $worker;
 ($runner, $worker) = run_with('/lost lock', 'run-start-sent', 'stop');
 my $session = $node_a->status('session_id');
-$zk->wait_until(sub { !$zk->has_session($session) }, 'the session to expire');
+$zk->kill_session($session);
 kill 'CONT', $worker;
 is($runner->result->{errcode}, 'ZK001', 'lost lock: the call fails');
 $runner->query('ROLLBACK');

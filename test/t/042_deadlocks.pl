@@ -1,6 +1,6 @@
 
-# Deadlocks across servers are found and broken, whatever locks they are made of; and
-# what is no deadlock is left alone.
+# Deadlocks across servers are found and broken, whatever locks they are made of; and waits that are
+# no deadlock are left alone.
 
 use strict;
 use warnings;
@@ -14,10 +14,10 @@ use ZooKeeper;
 
 my $zk = ZooKeeper->new;
 my %settings = (
-	'zklock.session_timeout' => '10s', 'zklock.linger' => 0, 'zklock.tenure' => 0,
+	'zklock.session_timeout' => '60s', 'zklock.linger' => 0, 'zklock.tenure' => 0,
 	'deadlock_timeout' => '150ms', 'max_connections' => 600);
-# One server has a pool of sessions.
-my %node = map { $_ => ZklockNode->started($_, $zk, %settings, $_ eq 'west' ? ('zklock.sessions' => 3, 'zklock.session_timeout' => '6s') : ()) } qw(north south west);
+# One server has a pool of sessions.  One of these comes into doubt below.
+my %node = map { $_ => ZklockNode->started($_, $zk, %settings, $_ eq 'west' ? ('zklock.sessions' => 3, 'zklock.session_timeout' => '15s') : ()) } qw(north south west);
 my ($north, $south, $west) = @node{qw(north south west)};
 foreach my $node (values %node)
 {
@@ -31,9 +31,9 @@ my %backend = (
 my %watch = map { $_ => $node{$_}->backend } keys %node;
 my $judge = $watch{west};
 
-# What backends do, in the order given; each waits only for the last thing it did.  Then
-# one of those that wait gets 40P01, and all others go on when it has rolled back.
-# "NAME: SQL", and "NAME+ SQL" for a wait.
+# What backends do, in the order given; each waits only for its last statement.  Then one of the
+# waiters gets 40P01, and all others go on when it has rolled back.  "NAME: SQL", and "NAME+ SQL"
+# for a wait.
 sub play
 {
 	my ($title, $victims, @steps) = @_;
@@ -58,10 +58,10 @@ sub play
 	return $result;
 }
 
-# Until the backend waits for a lock of PostgreSQL's, or for its server's ticket; a waiter
-# for leases holds the inner mutex, so its wait is published.  A multilock first requests all
-# its tickets, and gives some of them back before it waits.  The ticket that it waits for comes
-# after that; so the wait is certain only when it is published.
+# Until the backend waits for a lock of PostgreSQL's, or for its server's ticket.  A waiter for
+# leases holds something, so its wait is published.  A multilock first requests all its tickets, and
+# gives some of them back before it waits.  Its wait for a ticket begins after that, and so is
+# certain only when it is published.
 sub wait_until_waiting
 {
 	my ($name, $many) = @_;
@@ -73,7 +73,7 @@ sub wait_until_waiting
 		  . " OR EXISTS (SELECT FROM zk_waits WHERE pid = $pid AND mode = 'lease')");
 }
 
-# All waits end: those of victims with 40P01, and then with a rollback.
+# All waits end: those of victims with 40P01 and a rollback.
 sub finish
 {
 	my ($title, $waiting) = @_;
@@ -126,7 +126,7 @@ unlike(slurp_file($south->logfile, $log), qr/Process $pid_n: /, 'and none of ano
 $south->wait_until(q{SELECT deadlocks = 1 FROM pg_stat_database WHERE datname = 'postgres'});
 pass('it counts as a deadlock');
 
-# A role that may use some paths only learns nothing of the others.
+# A role that may use only some paths learns nothing of the others.
 $log = -s $south->logfile;
 $backend{s1}->query(q{SET zklock.allowed_paths = '/a, /b'});
 $result = play('a role that may use these paths', 's1', 'n1: ' . mutex('/a'), 's1: ' . mutex('/b'), 'n1+ ' . mutex('/b'), 's1+ ' . mutex('/a'));
@@ -147,9 +147,9 @@ play('an upgrade of one through another', 's1', 'n1: ' . reading('/rw/a'), 'n1: 
 	'n1+ ' . writing('/rw/c'), 's1+ ' . writing('/rw/b'));
 like(play('a writer that holds nothing between two readers', 's1', 'n1: ' . reading('/rw/a'), 's1: ' . mutex('/b'), 'w1+ ' . writing('/rw/a'),
 		'n1+ ' . mutex('/b'), 's1+ ' . reading('/rw/a'))->{err}, qr/waits for read lock "\/rw\/a"; blocked by process ${\ $backend{n1}->pid } on server "north"/,
-	'whom the detail leaves out');
+	'the member that the detail leaves out');
 
-# A reader may not join its server's ticket after the tenure, and waits for a reader there.
+# After the tenure, a reader may not join its server's ticket, and waits for a reader there.
 $_->query('BEGIN') foreach @backend{qw(n1 n2 s1 w1)};
 $backend{n1}->query('SELECT ' . reading('/rw/t'));
 $backend{n2}->query('SELECT ' . mutex('/a'));
@@ -176,7 +176,25 @@ play('a multilock that has got a part', 's1', 'n1: ' . mutex('/m2'), 's1: ' . mu
 play('semaphores, n of n', 's1', 'n1: ' . leases('/sem/a', 2, 2), 's1: ' . leases('/sem/b', 3, 3), 'n1+ ' . leases('/sem/b', 3), 's1+ ' . leases('/sem/a', 2));
 play('semaphores, and what is left does not suffice', 's1', 'n1: ' . leases('/sem/c', 3, 2), 's1: ' . mutex('/b'), 'n1+ ' . mutex('/b'), 's1+ ' . leases('/sem/c', 3, 2));
 play('a waiter for two leases before a waiter for one', 's1', 'n1: ' . leases('/sem/d', 2), 's1: ' . mutex('/b'), 'n1+ ' . mutex('/b'),
-	'w2+ ' . leases('/sem/d', 2, 2), 's1+ ' . leases('/sem/d', 2));
+	'w2: ' . mutex('/c'), 'w2+ ' . leases('/sem/d', 2, 2), 's1+ ' . leases('/sem/d', 2));
+
+# A waiter for leases has the inner mutex, which counts only as long as other servers want it.
+$_->query('BEGIN') foreach @backend{qw(n1 s1 w2)};
+$backend{n1}->query('SELECT ' . leases('/sem/h', 2));
+$backend{s1}->query('SELECT ' . mutex('/b'));
+$backend{w2}->send('SELECT ' . leases('/sem/h', 2, 2));
+sub wait_for_w2 { my ($time) = @_; return $watch{west}->wait_until("SELECT clock_timestamp() > query_start + interval '$time' FROM pg_stat_activity WHERE pid = " . $backend{w2}->pid); }
+$zk->wait_until(sub { @{ $zk->children('/zklock/sem/h/leases') } == 3 }, 'w2 to wait for leases');
+wait_for_w2('0.5 s');
+my $before = $watch{west}->query('SELECT requests FROM zk_status');
+wait_for_w2('1.5 s');
+is($watch{west}->query('SELECT requests FROM zk_status'), $before, 'a waiter for leases that no other server waits for: no requests');
+is($judge->query('SELECT count(*) FROM zk_waits'), 0, '... and its wait is not published');
+$backend{n1}->send('SELECT ' . mutex('/b'));
+wait_until_waiting('n1');
+$backend{s1}->send('SELECT ' . leases('/sem/h', 2));
+is(finish('a wanted inner mutex', [qw(w2 n1 s1)])->{victims}, 's1', '... until another server queues for the inner mutex');
+$_->query('ROLLBACK') foreach @backend{qw(n1 s1 w2)};
 
 play('two servers that have some leases and wait for more', 's1', 'n1: ' . leases('/sem/g', 3), 's1: ' . leases('/sem/g', 3), 'n1+ ' . leases('/sem/g', 3, 2), 's1+ ' . leases('/sem/g', 3, 2));
 
@@ -186,7 +204,7 @@ play('leases, all on one server', 'n1', 'n1: ' . leases('/sem/e', 2, 2), 'n2: ' 
 
 $result = play('a row on one server', 's1', 'n1: ' . mutex('/a'), 'n2: ' . lock_row(1), 's1: ' . mutex('/b'), 'n1+ ' . row(1), 'n2+ ' . mutex('/b'), 's1+ ' . mutex('/a'));
 like($result->{err}, qr/blocked by process ${\ $backend{n1}->pid } on server "north"\.\nProcess ${\ $backend{n1}->pid } on server "north" waits for process ${\ $backend{n2}->pid } of that server\.\n/,
-	'the detail says who waits for whom there');
+	'the detail says which backend waits for which there');
 sub counted { return $watch{north}->query(q{SELECT l.deadlocks, s.deadlocks FROM zk_stat_locks AS l, zk_stat AS s WHERE path = '/a'}); }
 my ($counted_a, $counted) = split /\|/, counted();
 play('the holder waits for the row', 'n1', 'n1: ' . mutex('/a'), 'n2: ' . lock_row(1), 's1: ' . mutex('/b'), 's1+ ' . mutex('/a'), 'n1+ ' . row(1), 'n2+ ' . mutex('/b'));
@@ -198,9 +216,9 @@ play('a table', 's1', 'n1: ' . mutex('/a'), 'n2: ' . 'pg_advisory_xact_lock(42)'
 
 # --- exchanged places ---
 
-# When PostgreSQL solves a deadlock by exchanging places in a queue, the backend that does so
-# waits on; in older releases, without the time at which its wait began.  It is n2 here, and it
-# holds a lock for which another server waits.
+# When PostgreSQL solves a deadlock by exchanging places in a queue, the backend that does so waits
+# on; in older releases, without the time at which its wait began.  Here that is n2, and it holds a
+# lock for which another server waits.
 $north->safe_psql('postgres', 'CREATE TABLE one (); CREATE TABLE two ();');
 sub lock_table { my ($name, $table, $mode) = @_; $backend{$name}->send("LOCK TABLE $table IN ACCESS $mode MODE"); return; }
 $_->query('BEGIN') foreach @backend{qw(n1 n2 n3 n4 s1)};
@@ -262,7 +280,7 @@ $zk->wait_for_children('/zklock/.zklock/waits', 0);
 
 # --- a session of a pool that is in doubt ---
 
-# The locks of one session of west stand still with its worker.
+# The locks of one session of west stand still with their worker.
 sub session_of
 {
 	my ($path) = @_;
@@ -283,7 +301,7 @@ my ($path, $path_too) = @{ $paths{$stopped} };
 ($pool{worker}, $pool{id}) = split /\|/, $watch{west}->query("SELECT worker_pid, session_id FROM zk_sessions WHERE session = $stopped");
 sub wait_until_doubt { return $watch{west}->wait_until("SELECT NOT safe FROM zk_sessions WHERE session = $stopped"); }
 
-# It does not hear that the writer between two readers has gone.
+# This worker does not hear that the writer between two readers has gone.
 $_->query('BEGIN') foreach @backend{qw(w1 s1 n1)};
 $backend{w1}->query('SELECT ' . mutex($first));
 $backend{s1}->query('SELECT ' . reading($path));
@@ -324,7 +342,7 @@ $backend{s1}->query('ROLLBACK');
 is($backend{w1}->answer, 't', 'the other one goes on');
 $backend{w1}->query('COMMIT');
 
-# A hold is none while it is in doubt: another client may have the lock.  And a backend that
+# A hold does not count while it is in doubt: another client may have the lock.  And a backend that
 # waits until the session is certain waits for no other client.
 $_->query('BEGIN') foreach @backend{qw(w1 w2 w3 w4 s1 s2 n1)};
 $backend{w3}->query('SELECT ' . reading($path_too));
@@ -361,7 +379,7 @@ $watch{west}->wait_until('SELECT bool_and(safe) FROM zk_sessions');
 
 # --- a session of a pool that is idle but for a leadership ---
 
-# The server stands by for a path for which a backend of it waits, too.
+# The server stands by for a path for which one of its backends waits, too.
 $backend{s1}->query('BEGIN');
 $backend{s1}->query('SELECT ' . mutex($path));
 $west->set('zklock.leader_of', $path);
@@ -405,7 +423,7 @@ is($judge->query(q{SELECT path, mode, leases, server, pid, database, role, holds
 	'zk_waits shows the wait on another server');
 $judge->query(q{CREATE ROLE anyone});
 $judge->query(q{SET ROLE anyone});
-is($judge->query(q{SELECT path, server, waiting_since IS NULL, holds IS NULL, held_by IS NULL FROM zk_waits}), '/wanted|north|t|t|t', 'any role sees who waits for what');
+is($judge->query(q{SELECT path, server, waiting_since IS NULL, holds IS NULL, held_by IS NULL FROM zk_waits}), '/wanted|north|t|t|t', 'any role sees which backend waits for which path');
 $judge->query(q{RESET ROLE});
 like(join('', map { $zk->get("/zklock/.zklock/waits/$_")->{data} } @{ $zk->children('/zklock/.zklock/waits') }),
 	qr/^zklock-waits=1 .*\nwait claim=\d+ pid=${\ $backend{n1}->pid } .* path=\/wanted server=north .*\nhold .* path=\/held\n$/, 'the znode says the same');
@@ -472,9 +490,9 @@ $backend{s1}->query('ROLLBACK');
 is($backend{n1}->answer, 't', 'the other one goes on');
 $backend{n1}->query('COMMIT');
 
-# --- a case goes on until all confirm ---
+# --- a search goes on until all members confirm ---
 
-# What the record of a server says of its search, when it confirms that itself.
+# What a server's record says of its search, when the server confirms its own part.
 sub nonce_of
 {
 	my ($server) = @_;
@@ -489,7 +507,7 @@ sub nonce_of
 	return $nonce;
 }
 
-# The leases that n1 has are in the way of its own wait, but not alone.
+# The leases that n1 has are in the way of its own wait, but they are not alone in that.
 $_->query('BEGIN') foreach @backend{qw(n1 s1)};
 $backend{n1}->query('SELECT ' . mutex('/a'));
 $backend{n1}->query('SELECT ' . leases('/sem/f', 3));
@@ -524,7 +542,7 @@ kill 'STOP', $worker;
 $backend{n1}->send('SELECT ' . writing('/rw/a'));
 nonce_of('north');
 is($judge->query(q{SELECT count(*) FROM zk_waits}), 2, 'a deadlock stays while a member does not answer');
-is($backend{n1}->result->{errcode}, '40P01', 'and is broken when there is one without that member, too');
+is($backend{n1}->result->{errcode}, '40P01', 'and is broken when another deadlock, without that member, is there');
 $backend{n1}->query('ROLLBACK');
 kill 'CONT', $worker;
 foreach (qw(s1 w1))
@@ -535,7 +553,7 @@ foreach (qw(s1 w1))
 
 # --- many deadlocks wait for one member ---
 
-# All have victims on north, and are older than the one of n1 and w1.
+# All have victims on north, and are older than the deadlock of n1 and w1.
 my @pairs = map { [ $north->backend, $south->backend ] } 1 .. 9;
 foreach my $i (0 .. $#pairs)
 {
@@ -587,7 +605,7 @@ $backend{n1}->query('COMMIT');
 
 # --- many waits ---
 
-# So many clients on one server execute a file of pgbench, and all wait for their locks.
+# As many clients of one server execute a pgbench script, and all wait for their locks.
 sub many
 {
 	my ($clients, $sql) = @_;
@@ -631,7 +649,8 @@ $north->wait_for_log(qr/too many waits to publish all of them/, $log);
 pass('of 80 waits that hold something, 64 are published, which the log says');
 end_many(80, $many);
 
-# One of them waits for another server, and 39 for that one, which is too many for a record.
+# One of the waiters waits for another server, and 39 wait for that one, which is too many for a
+# record.
 $many = many(40, q{SELECT zk_lock_acquire('/mine/' || :client_id); SELECT zk_lock_acquire('/many/0');});
 $judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits WHERE cardinality(holds) = 32});
 my $left_out = $judge->query(q{SELECT min(m.path) FROM (SELECT '/mine/' || n AS path FROM generate_series(0, 39) AS n) AS m, zk_waits AS w WHERE m.path <> ALL (w.holds)});
@@ -642,9 +661,9 @@ end_many(40, $many);
 
 # --- again and again ---
 
-# A record is published deadlock_timeout after its wait began, at the earliest.  So three of
-# them after that are four after the wait began.  Only who sets ROUNDS asks for this, on a
-# machine that does nothing else: a slow one cannot keep to any time.
+# A record is published deadlock_timeout after its wait began, at the earliest.  So three times
+# deadlock_timeout after that is four times after the wait began.  The test checks this only if
+# ROUNDS is set, on a machine that does nothing else: a slow one cannot keep to any time.
 my $rounds = $ENV{ROUNDS} // 10;
 my ($late, $false) = (0, 0);
 foreach my $round (1 .. $rounds)

@@ -19,13 +19,13 @@ my $zk = ZooKeeper->new;
 my $proxy = HoldingProxy->new($zk->hosts);
 my %settings = ('zklock.leader_of' => $path, 'zklock.linger' => '10s', 'zklock.on_lost' => 'notice');
 my $north = ZklockNode->started('north', undef, %settings, 'zklock.hosts' => $proxy->address,
-	'zklock.session_timeout' => '3s', 'restart_after_crash' => 'on', init => [ allows_streaming => 1 ]);
+	'zklock.session_timeout' => '5s', 'restart_after_crash' => 'on', init => [ allows_streaming => 1 ]);
 $north->safe_psql('postgres', 'CREATE TABLE t (v text)');
 $north->wait_until("SELECT zk_is_leader('$path')");
 my $n = $north->backend;
 
-# Every resignation gives the ticket up.  If it lingered, the leader process would take it again, and
-# lead on before the servers that queue behind it.
+# Every resignation gives the ticket up.  If the ticket lingered, the leader process would take it
+# again, and lead on before the servers that queue behind it.
 foreach my $i (1 .. 3)
 {
 	my $ticket = $zk->children("/zklock$path")->[0];
@@ -37,7 +37,7 @@ foreach my $i (1 .. 3)
 my $south = ZklockNode->started('south', $zk, %settings, 'zklock.session_timeout' => '20s');
 my ($s, $relies) = map { $_->backend } $south, $north;
 
-# A statement that ends when the leadership is not certain any more fails.
+# A statement fails if the leadership is not certain any more when it ends.
 sub leads
 {
 	my ($backend) = @_;
@@ -47,7 +47,7 @@ sub leads
 sub resign { my ($backend, $pause) = @_; return $backend->query("SELECT zk_leader_resign('$path', '" . ($pause // '0') . "')"); }
 sub leader_pid { return $n->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock leader'}); }
 
-# Wait until the one leads, and the other stands behind.
+# Wait until one server leads, and the other stands behind it.
 sub wait_for_line
 {
 	my ($expected) = @_;
@@ -58,7 +58,7 @@ sub wait_for_line
 # Also if the server has ended them.
 sub quit { eval { $_->quit } foreach @_; return; }
 
-# As at the beginning.
+# Restore the first state.
 sub north_leads
 {
 	quit($n, $relies);
@@ -73,7 +73,7 @@ sub north_leads
 	return is(leads($relies), 't', 'north leads');
 }
 
-# The transaction that relied on it does not commit, not even if north leads again.
+# A transaction that relied on the leadership does not commit, not even if north leads again.
 sub is_deposed
 {
 	my ($what) = @_;
@@ -102,7 +102,7 @@ sub wait_until_still
 # --- what is not certain for long enough ---
 
 # The commit guard would refuse the statement; so it is told that the server does not lead.
-is($n->query(q{SET zklock.commit_margin = '3s'}), '', 'a margin as long as the session timeout');
+is($n->query(q{SET zklock.commit_margin = '5s'}), '', 'a margin as long as the session timeout');
 is($n->run("SELECT zk_is_leader('$path')")->{out}, 'f', 'within the margin of the guard: does not lead');
 is($n->query("BEGIN; SET LOCAL zklock.commit_margin = 0; SELECT zk_is_leader('$path')"), 't', 'without a margin: leads');
 is($n->errcode('ROLLBACK; RESET zklock.commit_margin'), '', 'as before');
@@ -127,7 +127,7 @@ is(leads($relies) . $relies->errcode('COMMIT'), 'f', 'cut off: one that is told 
 $proxy->cut;
 wait_for_line('south* north');
 
-# A short one: it stops in time, and leads on afterwards, with the same token.
+# The network is cut briefly: north stops in time, and leads on afterwards, with the same token.
 north_leads();
 $proxy->hold('replies');
 $zk->wait_until(sub { leads($n) eq 'f' }, 'north to stop');
@@ -159,7 +159,7 @@ $leader = leader_pid();
 kill 'STOP', $leader;
 wait_until_still($leader);
 is(resign($n), 't', 'stands still, resigned');
-is(leads($n) . leads($s), 'ff', 'stands still, resigned: nobody leads');
+is(leads($n) . leads($s), 'ff', 'stands still, resigned: no server leads');
 is_deposed('stands still, resigned');
 kill 'CONT', $leader;
 wait_for_line('south* north');
@@ -194,7 +194,7 @@ foreach my $point (@points)
 {
 	my $leads = $point eq 'leader-granted' ? 't' : 'f';
 	my $process = get_to($point, 'stop');
-	is(leads($n) . leads($s), "${leads}f", "$point, stop: who leads");
+	is(leads($n) . leads($s), "${leads}f", "$point, stop: which server leads");
 	is_deposed("$point, stop");
 
 	# The worker ends meanwhile, and another one carries on.
@@ -224,7 +224,7 @@ foreach my $point (@points)
 	$n = $north->backend;
 }
 
-# Killed while it resigns; and the worker that would start it again is not there.
+# The process is killed while it resigns; and the worker that would start it again is not there.
 my $process = get_to('leader-ending', 'stop');
 my $worker = $north->worker_pid;
 kill 'STOP', $worker;
@@ -269,13 +269,13 @@ foreach my $then (sort keys %replace)
 		kill 'STOP', $worker;
 		$do->();
 		claim_is(q{'waiting'});
-		is(leads($n) . leads($s), 'ff', "$what without a worker: nobody leads");
+		is(leads($n) . leads($s), 'ff', "$what without a worker: no server leads");
 		$replace{$then}->($worker);
 		is_in_line_once("$what without a worker, $then");
 		is_deposed("$what without a worker, $then");
 	}
 
-	# From the place in the queue.
+	# Put back from its place in the queue.
 	my ($ticket) = $n->query("SELECT znode FROM zk_lock_queue('$path') WHERE server = 'north'");
 	$worker = $north->worker_pid;
 	kill 'STOP', $worker;
@@ -298,7 +298,7 @@ kill 'CONT', $process;
 is_in_line_once('resigned and expired');
 is_deposed('resigned and expired');
 
-# Removed from the setting between the grant and the announcement.
+# The path is removed from the setting between the grant and the announcement.
 $process = get_to('leader-granted', 'stop');
 $north->set('zklock.leader_of', '');
 is(leads($n), 't', 'removed while it is granted: leads until the process has seen it');
@@ -309,9 +309,112 @@ is_deposed('removed while it is granted');
 $north->set('zklock.leader_of', $path);
 wait_for_line('south* north');
 
+# --- a commit that has passed the guard ---
+
+# South leads, and a transaction that relies on it stands still at the point.
+$south->safe_psql('postgres', 'CREATE TABLE t (v text)');
+my $ticket;
+sub south_commits
+{
+	my ($point) = @_;
+	my $commits = $south->backend;
+	wait_for_line('south* north') if leads($s) eq 't';
+	resign($n) if leads($n) eq 't';
+	wait_for_line('south* north');
+	$zk->wait_until(sub { leads($s) eq 't' }, 'south to lead');
+	($ticket) = $n->query("SELECT znode FROM zk_lock_queue('$path') WHERE server = 'south'");
+	$commits->query("BEGIN; INSERT INTO t VALUES ('$point')");
+	is(leads($commits), 't', "$point: it relies on the leadership");
+	my $at = -s $south->logfile;
+	symlink 'stop', $south->data_dir . "/zklock.fault.$point" or die "symlink: $!";
+	$commits->send('COMMIT');
+	return ($commits, there($south, $point, $at, 'stop'));
+}
+
+# The guard counts on the leadership for 0.4 session timeouts and more; the leadership does not end
+# in that time.
+sub is_not_overtaken
+{
+	my ($what) = @_;
+	my $until = time + 7;
+	my ($looks, $gone) = (0, 0);
+	foreach (1 .. 10)
+	{
+		my $is_gone = leads($n) eq 't' || !grep { $_ eq $ticket } @{ $zk->children("/zklock$path") };
+		last if time > $until;
+		$looks++;
+		$gone++ if $is_gone;
+	}
+	note "$looks looks";
+	return is($gone, 0, "$what: the leadership does not end before the commit");
+}
+
+my %give_up = (
+	'resigned' => sub { $s->send("SELECT zk_leader_resign('$path')"); },
+	'removed from the setting' => sub { $south->set('zklock.leader_of', ''); },
+	'terminated' => sub { $s->query(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'zklock leader'}); });
+my $asks = $south->backend;
+foreach my $what (sort keys %give_up)
+{
+	my ($commits, $still) = south_commits('guard-passed');
+	my $rows = $asks->query('SELECT count(*) FROM t');
+	$give_up{$what}->();
+	$zk->wait_until(sub { leads($asks) eq 'f' }, 'south to lead no longer');
+	is_not_overtaken($what);
+	ok(!$s->is_done, "$what: the call waits for the commit") if $what eq 'resigned';
+	kill 'CONT', $still;
+	is($commits->result->{err}, '', "$what: commit");
+	is($s->result->{out} . ($asks->query('SELECT count(*) FROM t') - $rows), 't1', "$what: when the call returns, it has committed") if $what eq 'resigned';
+	$zk->wait_until(sub { leads($n) eq 't' }, 'north to lead');
+	$south->set('zklock.leader_of', $path);
+	quit($commits);
+}
+
+# A fast shutdown lets the commit end, and then the leadership.
+my ($commits, $still) = south_commits('xact-ended');
+my $at = -s $south->logfile;
+system_or_bail('pg_ctl', '-D', $south->data_dir, '-m', 'fast', '-W', 'stop');
+$south->wait_for_log(qr/received fast shutdown request/, $at);
+is_not_overtaken('fast shutdown');
+kill 'CONT', $still;
+$zk->wait_until(sub { !-e $south->data_dir . '/postmaster.pid' }, 'the server to be down');
+$south->_update_pid(0);
+quit($s, $asks, $commits);
+$zk->wait_until(sub { leads($n) eq 't' }, 'north to lead');
+$south->start;
+$s = $south->backend;
+wait_for_line('north* south');
+
+# A commit that takes too long is overtaken at last, and reported.
+north_leads();
+$at = -s $north->logfile;
+arm('guard-passed', 'stop');
+$relies->send('COMMIT');
+$still = there($north, 'guard-passed', $at, 'stop');
+is(resign($n), 't', 'too long: resigned');
+$zk->wait_until(sub { leads($s) eq 't' }, 'south to lead');
+kill 'CONT', $still;
+like($relies->result->{err}, qr{WARNING:  01ZK1: transaction committed \S+ ms after lock "$path" was last certain$}m, 'too long: a WARNING');
+is($n->query('SELECT late_commits FROM zk_stat'), '1', 'too long: it counts');
+is($n->query(q{DELETE FROM t WHERE v = 'deposed' RETURNING v}), 'deposed', 'too long: it has committed');
+
+# So is a commit whose leadership was lost because another client has deleted the znode.
+north_leads();
+$at = -s $north->logfile;
+arm('guard-passed', 'stop');
+$relies->send('COMMIT');
+$still = there($north, 'guard-passed', $at, 'stop');
+($ticket) = $s->query("SELECT znode FROM zk_lock_queue('$path') WHERE server = 'north'");
+$zk->delete("/zklock$path/$ticket");
+$zk->wait_until(sub { leads($s) eq 't' && leads($n) eq 'f' }, 'south to lead, and north to know');
+kill 'CONT', $still;
+like($relies->result->{err}, qr{WARNING:  01ZK1: transaction committed \S+ ms after lock "$path" was last certain$}m, 'deleted: a WARNING');
+is($n->query(q{DELETE FROM t WHERE v = 'deposed' RETURNING v}), 'deposed', 'deleted: it has committed');
+wait_for_line('south* north');
+
 # --- shutdown ---
 
-# From each state a stop gives the leadership up before the session would expire.  A process that stands
+# In each state, a stop gives the leadership up before the session would expire.  A process that stands
 # still goes on when the postmaster has told it to end.
 sub stop
 {
@@ -345,7 +448,7 @@ $n->query('DELETE FROM t');
 
 # --- a standby ---
 
-# It may lead only as long as the setting lets it, or when it is promoted.
+# A standby may lead only as long as the setting lets it, or after it is promoted.
 my $west = ZklockNode->standby('west', $north, 'zklock.leader_of' => '/leaders/west');
 my $w = $west->backend;
 foreach my $then ('off', 'promoted')

@@ -22,8 +22,8 @@ my %settings = ('zklock.session_timeout' => '20s', 'deadlock_timeout' => '100ms'
 my @nodes = map { ZklockNode->started($_, $zk, %settings) } qw(north south);
 my $storm = DeadlockStorm->new(\@nodes, clients => 4, deadlock_timeout => 0.1);
 
-# A long storm has pauses, in which the locks are ordered: as a machine is now quick and now
-# slow, what is compared was done at about the same time.
+# A long storm has pauses, in which the locks are ordered: a machine is now quick and now slow, so
+# figures that are compared were measured at about the same time.
 my ($part, $pause) = (min($seconds, 60), min($seconds, 6));
 my ($ordered, $random, $deadlocks) = (0, 0, 0);
 for (my $done = 0; $done < $seconds || (!$deadlocks && $done < 60); $done += $part)

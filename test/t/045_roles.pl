@@ -42,7 +42,7 @@ sub is_refused
 
 # --- every function that takes a path ---------------------------------------------------------
 
-# All text arguments of all functions are paths, but for those that are named here.  %s is a path.
+# All text arguments of all functions are paths, except those that are named here. %s is a path.
 my %calls = (
 	'zk_lock_acquire' => q{'%s', '0'},
 	'zk_xact_lock_acquire' => q{'%s', '0'},
@@ -56,6 +56,8 @@ my %calls = (
 	'zk_semaphore_acquire' => q{'%s', 2, '0'},
 	'zk_xact_semaphore_acquire' => q{'%s', 2, '0'},
 	'zk_semaphore_release' => q{'%s'},
+	'zk_semaphore_limit' => q{'%s'},
+	'zk_semaphore_set_limit' => q{'%s', 2},
 	'zk_multilock_acquire' => q{ARRAY['/jobs/other', '%s'], '0'},
 	'zk_xact_multilock_acquire' => q{ARRAY['/jobs/other', '%s'], '0'},
 	'zk_multilock_release' => q{ARRAY['/jobs/other', '%s']},
@@ -67,11 +69,19 @@ my %calls = (
 	'zk_lock_remaining' => q{'%s'},
 	'zk_lock_is_revoked' => q{'%s'},
 	'zk_lock_queue' => q{'%s'},
+	'zk_lock_queue_or_null' => q{'%s'},
 	'zk_lock_revoke' => q{'%s'},
 	'zk_lock_force_release' => q{'%s'},
+	'zk_leader_forget' => q{'%s'},
+	'zk_claim_request' => q{'%s', '1 min'},
+	'zk_claim_wait' => q{(SELECT zk_claim_request('%s', '1 min')), '0'},
+	'zk_xact_claim_use' => q{(SELECT zk_claim_request('%s', '1 min'))},
+	'zk_claim_renew' => q{(SELECT zk_claim_request('%s', '1 min')), '1 min'},
+	'zk_claim_release' => q{(SELECT zk_claim_request('%s', '1 min'))},
 	'zk_is_leader' => q{'%s'},
 	'zk_leader_resign' => q{'%s'},
 	'zk_fence' => q{'%s', 1},
+	'zk_cluster_locks' => q{'%s'},
 	'zk_path_is_allowed' => q{'%s'});
 my %session_level = map { $_ => 1 } qw(zk_lock_acquire zk_read_lock_acquire zk_write_lock_acquire
 	zk_semaphore_acquire zk_multilock_acquire zk_run_once);
@@ -87,8 +97,8 @@ my @functions = split /\n/, $super->query(q{
 is(join(' ', grep { !$calls{$_} } @functions), '', 'this test knows how to call each function that takes a path');
 is(join(' ', grep { my $name = $_; !grep { $_ eq $name } @functions } sort keys %calls), '', 'and they exist');
 
-# With all privileges: what is refused is refused because of the path.
-$super->query('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO batch');
+# The role has all privileges: what is refused is refused because of the path.
+$super->query('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO batch; GRANT SELECT ON zk_cluster_locks TO batch');
 my $batch = login('batch');
 foreach my $name (@functions)
 {
@@ -98,11 +108,17 @@ foreach my $name (@functions)
 		is($batch->query($call), 'f', "$name: is no secret");
 		next;
 	}
+	if ($name eq 'zk_cluster_locks')
+	{
+		is($batch->query($call), '', "$name: shows nothing that is not allowed");
+		next;
+	}
 	is_refused($batch->run($call), '/hidden/lock', "$name: not allowed");
 	my $own = $name eq 'zk_fence' ? '/jobs/fenced' : "/jobs/$name";
 	my $result = $batch->run("SELECT $name(" . sprintf($calls{$name}, $own) . ')');
 	like($result->{errcode}, qr/^(?:55000)?$/, "$name: allowed");
 	$batch->query('SELECT zk_lock_release_all()');
+	$batch->query('SELECT count(zk_claim_release(claim)) FROM zk_claims');
 }
 is($super->query("SELECT count(*) FROM zk_locks WHERE path = '/hidden/lock'"), 0, 'nothing was left behind');
 is($zk->exists('/zklock/hidden/lock') ? 1 : 0, 0, 'and ZooKeeper was not asked');
@@ -142,7 +158,7 @@ $in_pooled->quit;
 
 # --- views --------------------------------------------------------------------------------------
 
-# The same things are in use twice: where the role may look, and where it may not.
+# The same objects are in use twice: where the role may look, and where it may not.
 $super->query('SELECT zk_lock_release_all()');
 foreach my $where ('/hidden', '/jobs')
 {
@@ -152,7 +168,7 @@ foreach my $where ('/hidden', '/jobs')
 	$node->wait_until("SELECT zk_is_leader('$where/leader')");
 }
 
-# A wait is published if something is held meanwhile.
+# A wait is published if its backend holds something meanwhile.
 my %waiter;
 foreach my $where ('/hidden', '/jobs')
 {
@@ -174,8 +190,9 @@ my @sources = split /\n/, $super->query(q{
 	WHERE classid = 'pg_proc'::regclass AND deptype = 'e' AND proretset AND pronargs = pronargdefaults
 		  AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
 	ORDER BY 1});
+$super->query(q{SELECT zk_claim_request('/hidden/claim', '1 h'), zk_claim_request('/jobs/claim', '1 h')});
 cmp_ok(scalar(@sources), '>=', 8, "there are views: @sources");
-my %told = map { $_ => 1 } 'zk_stat_locks', 'zk_locks', 'zk_locks()', 'zk_jobs', 'zk_jobs()', 'zk_leaders', 'zk_waits', 'zk_waits()';
+my %told = map { $_ => 1 } 'zk_claims', 'zk_claims()', 'zk_stat_locks', 'zk_locks', 'zk_locks()', 'zk_jobs', 'zk_jobs()', 'zk_leaders', 'zk_waits', 'zk_waits()';
 foreach my $source (@sources)
 {
 	my $count = "SELECT count(*) FILTER (WHERE row::text LIKE '%/hidden/%'), count(*) FILTER (WHERE row::text LIKE '%/jobs/%') FROM $source AS row";
@@ -187,6 +204,7 @@ foreach my $source (@sources)
 	# The statistics show the path only to the role that has used it.
 	is($allowed, $shown, "$source: but what it may use") unless $source =~ /^zk_stat_locks/;
 }
+$super->query('SELECT count(zk_claim_release(claim)) FROM zk_claims');
 
 foreach my $where ('/hidden', '/jobs')
 {
@@ -202,7 +220,7 @@ is($batch->query(q{SELECT count(*) > 0, count(*) FILTER (WHERE (classid::bigint 
 
 is($batch->query(q{SHOW zklock.leader_of}), '/hidden/leader, /jobs/leader', 'settings: are not hidden');
 
-# What is hidden of other roles' work is hidden in each view.
+# Each view hides the details of other roles' work.
 is($batch->query(q{SELECT count(*) FROM zk_locks WHERE path LIKE '/jobs/%' AND claim = 'held'
 	AND (claim_since IS NOT NULL OR token IS NOT NULL OR owned_since IS NOT NULL OR session_count IS NOT NULL)}), 0, 'zk_locks: no times, counts and tokens');
 is($batch->query(q{SELECT count(*), count(since) FROM zk_lock_queue('/jobs/held')}), '1|0', 'zk_lock_queue: no times');
@@ -224,7 +242,7 @@ $batch = login('batch');
 is_refused($batch->run(try_lock('/jobs/a')), '/jobs/a', 'a change: a new session');
 is($batch->query(try_lock('/other/a')), 't', 'a change: has the new value');
 
-# The login role counts, neither its groups nor SET ROLE.
+# The login role counts, not its groups or SET ROLE.
 $super->query(q{ALTER ROLE staff SET zklock.allowed_paths = '/staff/'; ALTER ROLE staff SET zklock.max_locks_per_backend = 0; ALTER ROLE staff SET zklock.session_level = off});
 my $grouped = login('grouped');
 is($grouped->query(try_lock('/anything')), 't', 'settings of a group: do nothing for its members');
@@ -266,7 +284,7 @@ $grouped->wait_until(q{SELECT current_setting('zklock.allowed_paths') = '*'});
 ok($super->query(q{SELECT zk_is_leader('/hidden/leader')}), 'the leaderships of the server do not depend on it');
 $grouped->quit;
 
-# --- who may change them ----------------------------------------------------------------------------
+# --- which roles may change them --------------------------------------------------------------------
 
 foreach my $sql ("SET zklock.allowed_paths = '*'", 'RESET zklock.allowed_paths', 'SET zklock.max_locks_per_backend = 5000', 'SET zklock.session_level = on',
 	"ALTER ROLE batch SET zklock.allowed_paths = '*'", 'ALTER ROLE batch RESET zklock.allowed_paths',
@@ -278,8 +296,8 @@ $batch->query('ALTER ROLE batch RESET ALL');
 is($node->safe_psql('postgres', 'SHOW zklock.allowed_paths', extra_params => [ '-U', 'batch' ]), '/other/', 'RESET ALL leaves it');
 {
 	local $ENV{PGOPTIONS} = '-c zklock.allowed_paths=*';
-	my ($rc, $out, $err) = $node->psql('postgres', 'SHOW zklock.allowed_paths', extra_params => [ '-U', 'batch' ]);
-	like($err, qr/permission denied to set parameter "zklock\.allowed_paths"/, 'nor can its client');
+	$node->connect_fails('dbname=postgres user=batch', 'nor can its client',
+		expected_stderr => qr/permission denied to set parameter "zklock\.allowed_paths"/);
 }
 
 # A security definer function with its own SET lifts the limits for its callers.

@@ -40,7 +40,7 @@ sub there
 	return $process;
 }
 
-# The wait of n1 is the younger one, so north has the victim.
+# The wait of n1 is the younger one, so the victim is on north.
 sub circle
 {
 	my ($point, $action) = @_;
@@ -115,7 +115,7 @@ foreach my $point (qw(waits-sent search-begun search-answered case-begun))
 	is_broken("$point, cut off");
 }
 
-# The server that must confirm stands still, and the other wait ends: no victim.
+# The server that must confirm stands still, and the other wait ends: there is no victim.
 my $worker = circle('case-begun', 'stop');
 $south->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $s1->pid . ')');
 is($s1->result->{errcode}, '57014', 'the wait of the other server is cancelled');
@@ -124,7 +124,7 @@ kill 'CONT', $worker;
 is($n1->answer, 't', 'so there is no victim');
 $n1->query('COMMIT');
 
-# The same when the deadlock is proved, and for so long that the proof is good no more.
+# The same when the deadlock is proved, but so long ago that the proof is good no more.
 $worker = circle('deadlock-proved', 'stop');
 $south->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $s1->pid . ')');
 is($s1->result->{errcode}, '57014', 'the wait of the other server is cancelled after the proof');
@@ -134,7 +134,7 @@ kill 'CONT', $worker;
 is($n1->answer, 't', 'there is no victim, either');
 $n1->query('COMMIT');
 
-# The wait of the victim is over before it sees the sentence.
+# The wait of the victim is over before the victim sees the sentence.
 my $victim = circle('wait-sentenced', 'stop');
 $south->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $s1->pid . ')');
 is($s1->result->{errcode}, '57014', 'the wait of the other server is cancelled after the sentence');
@@ -144,7 +144,8 @@ kill 'CONT', $victim;
 is($n1->answer, 't', 'a wait that is over is no victim');
 $n1->query('COMMIT');
 
-# The holder's local wait ends just before it would be cancelled: its next statement is not.
+# The holder's local wait ends just before it would be cancelled: its next statement is not
+# cancelled.
 my $at = -s $north->logfile;
 $_->query('BEGIN') foreach $n1, $n2, $s1;
 $n1->query(mutex('/a'));
@@ -175,8 +176,8 @@ $n2->query('COMMIT');
 
 my ($holder_found, $locks_copied) = map { s/^zklock\.fault\.//r } qw(zklock.fault.holder-found zklock.fault.locks-copied);
 
-# The end of a circle: n2 waits for a ticket, and is to cancel $holder, which waits for n2.
-# Leaves n2 at the point.
+# The end of a circle: n2 waits for a ticket, and is to cancel $holder, which waits for n2.  Leaves
+# n2 at the point.
 sub circle_around
 {
 	my ($holder, $sql, $point) = @_;
@@ -203,7 +204,7 @@ sub end_of_circle
 	return;
 }
 
-# The notice comes when the wait is over; in the end also to a backend that has lost a lock long ago.
+# The notice comes after the wait is over; in the end also to a backend that lost a lock long ago.
 foreach my $next ('idle', 'busy', 'idle after a loss', 'busy after a loss')
 {
 	if ($next eq 'idle after a loss')
@@ -311,7 +312,7 @@ $late{run}->finish;
 like($late{out}, qr/^number of deadlock failures: 1 /m, 'a holder that waits at the end of its transaction is cancelled');
 end_of_circle($n1);
 
-# A walsender is told of losses and deadlocks by SIGINT, whatever it does by then.
+# A walsender is told of losses and deadlocks by SIGINT, whatever it does at that moment.
 my $sender = $north->backend(replication => 'database');
 $_->query('BEGIN') foreach $n2, $sender;
 $sender->query(mutex('/a'));
@@ -336,10 +337,10 @@ $north->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $sender->pid . ')');
 is($sender->result->{errcode}, '57014', 'a cancel after a notice that came late is no deadlock');
 $sender->quit;
 
-# --- what the log reads ---
+# --- the log message reads the queue ---
 
-# The lock is handed over while the backend reads for log_lock_waits who holds it, because
-# another client is between.  It stands still, and so finds both wake-ups at once.
+# The lock is handed over while the backend reads the queue for log_lock_waits, because another
+# client stands between.  The backend stands still, and so finds both wake-ups at once.
 $north->set('zklock.deadlock_detection', 'off');
 my $logging = $north->backend;
 $logging->query(q{SET log_lock_waits = on; SET deadlock_timeout = '1s'});
@@ -365,7 +366,7 @@ $north->set('zklock.deadlock_detection', 'on');
 
 # --- what it costs to look ---
 
-# n1 waits for another server, n2 for a table of another backend.  Nobody waits for n1.
+# n1 waits for another server, n2 for another backend's table lock.  No backend waits for n1.
 my $other = $north->backend;
 $_->query('BEGIN') foreach $n1, $n2, $other, $s1;
 $n1->query(mutex('/a'));
@@ -375,7 +376,7 @@ $n2->send('SELECT n FROM accounts');
 arm($locks_copied, 'fail');
 $n1->send(mutex('/b'));
 $judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits WHERE server = 'north'});
-ok(-l $north->data_dir . "/zklock.fault.$locks_copied", 'a backend for whose locks nobody waits does not copy the lock table');
+ok(-l $north->data_dir . "/zklock.fault.$locks_copied", 'a backend for whose locks no backend waits does not copy the lock table');
 unlink $north->data_dir . "/zklock.fault.$locks_copied";
 $other->query('COMMIT');
 $n2->answer;
@@ -387,7 +388,7 @@ sub switches { my ($pid) = @_; my ($n) = slurp_file("/proc/$pid/status") =~ /^vo
 $judge->query('SELECT pg_sleep(1)');
 my $switches = switches($n1->pid);
 $judge->query('SELECT pg_sleep(1.6)');
-cmp_ok(switches($n1->pid) - $switches, '<=', 4, 'a backend that has found the same several times looks less often');
+cmp_ok(switches($n1->pid) - $switches, '<=', 4, 'a backend that has found the same circle several times looks less often');
 $s1->query('COMMIT');
 is($n1->answer, 't', 'the wait ends');
 $n1->query('COMMIT');

@@ -1,6 +1,6 @@
-# The files in monitoring/, with the programs that read them: postgres_exporter runs the queries
-# on a real server, promtool tests the rules, and Prometheus scrapes and evaluates everything
-# that the rules and the dashboard ask for.  And what doc/operations.md names exists.
+# The files in monitoring/, with the programs that read them: postgres_exporter runs the queries on
+# a real server, promtool tests the rules, and Prometheus scrapes and evaluates everything that the
+# rules and the dashboard query.  Everything that doc/operations.md names exists.
 
 use strict;
 use warnings;

@@ -1,7 +1,7 @@
 
 # Many clients acquire locks in random orders, while servers stand still, the network holds up
-# what is sent, and connections break: nobody who is not deadlocked gets 40P01, and each
-# deadlock is broken when all servers work again.
+# requests, and connections break: no client that is not deadlocked gets 40P01, and each deadlock is
+# broken when all servers work again.
 
 use strict;
 use warnings;
@@ -30,7 +30,8 @@ my %node = map { $_ => ZklockNode->started($_, undef, %settings, 'zklock.hosts' 
 my $storm = DeadlockStorm->new([ @node{qw(north south)} ], clients => 4, deadlock_timeout => 0.1);
 my %worker = map { $_ => $node{$_}->worker_pid } keys %node;
 
-# A fault begins, and returns how it ends; or it is over at once.
+# Each begins a fault, and returns the function that ends it, or nothing if the fault is over at
+# once.
 my %faults = (
 	'the worker stands still' => sub {
 		my ($name) = @_;
@@ -54,7 +55,7 @@ sub held_up
 	return sub { $_->pass foreach @{ $proxies{$name} } };
 }
 
-# Each of them once, in a random order, and again.
+# Each fault once, in a random order, and again.
 sub disturb
 {
 	my ($until) = @_;

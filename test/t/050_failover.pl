@@ -27,7 +27,7 @@ my %hosts = map { $_ => $to_zk->link($_, 'zk', $zk->address(1)) } 'north', 'sout
 $to_zk->run;
 
 my $north = ZklockNode->started('north', undef, 'zklock.hosts' => $hosts{north},
-	'zklock.session_timeout' => '4s', 'zklock.leader_of' => $leader, 'zklock.on_lost' => 'notice',
+	'zklock.session_timeout' => '8s', 'zklock.leader_of' => $leader, 'zklock.on_lost' => 'notice',
 	'listen_addresses' => '127.0.0.1', 'track_commit_timestamp' => 'on',
 	'wal_log_hints' => 'on', 'wal_keep_size' => '64MB', 'wal_receiver_status_interval' => '1s',
 	init => [ allows_streaming => 1 ]);
@@ -35,13 +35,7 @@ my $south = ZklockNode->new('south');
 my %node = (north => $north, south => $south);
 
 my $replication = FaultNet->new;
-my %upstream;
-foreach (['north', 'south'], ['south', 'north'])
-{
-	my ($name, $other) = @$_;
-	my ($port) = $replication->link($name, $other, '127.0.0.1:' . $node{$other}->port) =~ /:(\d+)$/;
-	$upstream{$name} = "host=127.0.0.1 port=$port user=postgres application_name=$name";
-}
+my %upstream = $replication->link_nodes($north, $south);
 $replication->run;
 
 $north->safe_psql('postgres', q{
@@ -49,18 +43,14 @@ $north->safe_psql('postgres', q{
 	CREATE TABLE job_runs (job text PRIMARY KEY, server text)});
 $north->backup('for_south');
 $south->init_from_backup($north, 'for_south');
-follow('south', $hosts{south});
+follow('south');
 $south->start;
 $north->wait_for_catchup($south, 'replay');
 
-# Make a standby of a server that does not run.
 sub follow
 {
-	my ($name, $hosts) = @_;
-	$node{$name}->configure('zklock.node_name' => $name, 'zklock.hosts' => $hosts,
-		'primary_conninfo' => $upstream{$name});
-	$node{$name}->set_standby_mode;
-	return;
+	my ($name) = @_;
+	return $node{$name}->follow($upstream{$name}, 'zklock.node_name' => $name, 'zklock.hosts' => $hosts{$name});
 }
 
 sub set_links
@@ -71,7 +61,7 @@ sub set_links
 	return;
 }
 
-# Nothing is told of the cut: whatever is sent just does not arrive.
+# No server is told of the cut: packets just do not arrive.
 sub isolate { my ($name) = @_; set_links($to_zk, $name, 'zk', 'hold'); return set_links($replication, 'north', 'south', 'hold'); }
 sub heal { my ($name) = @_; set_links($to_zk, $name, 'zk', 'open'); return set_links($replication, 'north', 'south', 'open'); }
 
@@ -214,20 +204,15 @@ is($south->safe_psql('postgres', $tick), 'f', 'which is not done again');
 
 # --- the old primary comes back ---
 
-# As long as it takes itself for a primary, it stands; but behind the new one.
+# As long as the old primary takes itself for a primary, it stands; but behind the new one.
 heal('north');
 ok(wait_for_line($south, 'south* north'), 'back in the network, the old primary stands behind the new one');
 is($north->safe_psql('postgres', $leads), 'f', 'and does not lead');
 $_->quit foreach values %open;
 $north->stop('fast');
 
-my $config = $north->data_dir . '/postgresql.conf';
-my $own = slurp_file($config);
-$south->safe_psql('postgres', 'CHECKPOINT');
-command_ok([ 'pg_rewind', '--target-pgdata', $north->data_dir, '--source-server', $south->connstr('postgres') ], 'pg_rewind');
-unlink $config;
-append_to_file($config, $own);
-follow('north', $hosts{north});
+$north->rewind($south);
+follow('north');
 $north->start;
 $south->wait_for_catchup($north, 'replay', $south->lsn('write'));
 $north->wait_until_connected;
@@ -271,7 +256,7 @@ $north->backup('for_south_again');
 $south->clean_node;
 $south = $node{south} = ZklockNode->new('again');
 $south->init_from_backup($north, 'for_south_again');
-follow('south', $hosts{south});
+follow('south');
 $south->start;
 $south->wait_until_connected;
 ok(wait_for_line($north, 'north*'), 'a standby that was built anew does not stand either');

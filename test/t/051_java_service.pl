@@ -55,7 +55,7 @@ sub start_service
 	return \%service;
 }
 
-# What it says matches; that is said once.
+# Wait for a line of the output that matches, and drop the output up to it.
 sub wait_for_word
 {
 	my ($service, $pattern) = @_;
@@ -156,7 +156,7 @@ my $token = wait_for_word($service, qr/leads with token (\d+)/);
 wait_for_turn('service');
 wait_for_line('curator north south');
 
-# Its connection falls silent.
+# The service's connection falls silent.
 $net->set('service', 'zk', 'hold');
 $net->set('zk', 'service', 'hold');
 wait_for_word($service, qr/does not lead any more/);
@@ -178,7 +178,7 @@ ok(!-e "$directory/failed", 'no job has failed') or diag(slurp_file("$directory/
 is($north->safe_psql('postgres', qq{
 	SELECT count(*) FROM turns AS late JOIN turns AS early
 	ON late.id > early.id AND late.token < early.token AND late.resource = early.resource}),
-	'0', 'nobody has worked after one who led later');
+	'0', 'no old leader has worked after a later one');
 is(rows("resource = '/zklock$leader' AND token IS NULL"), '0', 'each row has a token');
 is($north->safe_psql('postgres', q{
 	SELECT string_agg(who, ' ' ORDER BY token) FROM (SELECT DISTINCT who, token FROM turns) AS t}),
@@ -197,7 +197,7 @@ $backend->query("SELECT zk_lock_release('$mutex')");
 $token = wait_for_word($service, qr/has the lock with token (\d+)/);
 is($backend->query("SELECT zk_lock_acquire('$mutex', '0')"), 'f', 'then the service has the mutex');
 
-# It stands still until its session has expired, and its write is still under way.  (The
+# The service stands still until its session has expired, while its write is still under way.  (The
 # driver waits for a connection as long as it takes.)
 signal_service($service, 'STOP');
 is($backend->query("SELECT zk_lock_acquire('$mutex')"), 't', 'the session expires: the server has the mutex');

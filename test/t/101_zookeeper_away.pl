@@ -6,12 +6,8 @@ use warnings;
 
 use IO::Socket::INET;
 use POSIX ();
-use Test::More;
 
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 # The session outlives every outage in here, and stays safe for more than half of its timeout.
 my $zk = ZooKeeper->new(start => 0);
@@ -19,15 +15,17 @@ my %settings =
   ('zklock.session_timeout' => '30s', 'zklock.connection_timeout' => '4s', 'zklock.linger' => 0);
 my $servers = $zk->hosts;
 
-# Nobody waits longer than this for what ought to come at once, on however slow a machine.
+# On however slow a machine, no backend waits longer than this for a result that ought to come at
+# once.
 my $soon = 3;
 
 sub is_unreachable
 {
-	my ($result, $hosts, $what) = @_;
+	my ($result, $hosts, $what, $why) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	is($result->{errcode}, '08006', "$what: error");
 	like($result->{err}, qr/DETAIL:.*\Q$hosts\E/, "$what: names the servers");
+	like($result->{err}, qr/DETAIL:.*\.  $why\.\n.*HINT:  Check that ZooKeeper is running/s, "$what: says why") if $why;
 	return;
 }
 
@@ -43,9 +41,9 @@ my $a2 = $node_a->backend;
 my $a2_pid = $a2->pid;
 my $result;
 
-$a1->send(q{SELECT zk_lock_acquire('/start')});
-$result = $a2->run(q{SELECT zk_lock_acquire('/start2', '1s')});
-is_unreachable($result, $servers, 'timeout');
+$a1->send(acquire('/start'));
+$result = $a2->run(acquire('/start2', '1s'));
+is_unreachable($result, $servers, 'timeout', qr/The last error was: server \Q$servers\E refused the connection/);
 cmp_ok($result->{seconds}, '>=', 1, 'timeout: not before it is over');
 cmp_ok($result->{seconds}, '<', 1 + $soon, 'timeout: no later');
 
@@ -54,28 +52,39 @@ is_unreachable($result, $servers, 'no timeout');
 cmp_ok($result->{seconds}, '>=', 4, 'no timeout: not before zklock.connection_timeout');
 cmp_ok($result->{seconds}, '<', 4 + $soon, 'no timeout: no later');
 
-$result = $a1->run(q{SELECT zk_lock_acquire('/start', '0')});
+$result = $a1->run(try('/start'));
 is_unreachable($result, $servers, 'a try');
 cmp_ok($result->{seconds}, '<', $soon, 'a try: at once');
 
 $a1->query(q{SET zklock.connection_timeout = '1min'});
 $a1->query(q{SET lock_timeout = '500ms'});
-is($a1->errcode(q{SELECT zk_lock_acquire('/start')}), '55P03', 'lock_timeout comes first');
+is($a1->errcode(acquire('/start')), '55P03', 'lock_timeout comes first');
 $a1->query(q{RESET lock_timeout; SET statement_timeout = '500ms'});
-is($a1->errcode(q{SELECT zk_lock_acquire('/start')}), '57014', 'statement_timeout comes first');
+is($a1->errcode(acquire('/start')), '57014', 'statement_timeout comes first');
 $a1->query(q{RESET statement_timeout});
+
+# A user who only looks is not kept waiting for an answer that is known not to come.
+foreach my $look ([ q{SELECT * FROM zk_lock_queue('/start')} => 'lock "/start"' ],
+	[ 'SELECT * FROM zk_jobs' => 'the records of jobs' ],
+	[ 'SELECT * FROM zk_waits' => 'the records of waits' ])
+{
+	$result = $a1->run($look->[0]);
+	is_unreachable($result, $servers, $look->[0], qr/The last error was: server \Q$servers\E refused the connection/);
+	like($result->{err}, qr/could not access $look->[1]: ZooKeeper cannot be reached/, 'what it wanted');
+	cmp_ok($result->{seconds}, '<', $soon, 'soon, whatever zklock.connection_timeout is');
+}
 
 $node_a->wait_until(q{SELECT count(*) = 0 FROM zk_locks});
 
-# It comes while somebody waits.
-$a1->send(q{SELECT zk_lock_acquire('/start')});
+# ZooKeeper comes while a backend waits.
+$a1->send(acquire('/start'));
 $node_a->wait_for_waiter('/start', 1);
 $zk->start;
-is($a1->result->{out}, 't', 'who waited long enough gets the lock when ZooKeeper comes');
+is($a1->result->{out}, 't', 'a backend that waited long enough gets the lock when ZooKeeper comes');
 is_deeply([ grep { /lock-/ } @{ $zk->tree('/zklock') } ],
 	[ '/zklock/start/' . $zk->children('/zklock/start')->[0] ],
 	'no other znode was made');
-$a1->query(q{SELECT zk_lock_release('/start')});
+$a1->query(release('/start'));
 
 # --- away while locks are held and waited for ---
 
@@ -89,38 +98,38 @@ foreach my $waiter ($a1, $a2, $b1, $b2)
 }
 
 $node_a->wait_until_connected;
-is($a1->query(q{SELECT zk_lock_acquire('/held')}), 't', 'held');
-my $token = $a1->query(q{SELECT zk_lock_token('/held')});
+is($a1->query(acquire('/held')), 't', 'held');
+my $token = $a1->query(token('/held'));
 my $znode = $zk->children('/zklock/held')->[0];
-$a2->send(q{SELECT zk_lock_acquire('/held')});
+$a2->send(acquire('/held'));
 $node_a->wait_for_waiter('/held', 1);
-$b1->send(q{SELECT zk_lock_acquire('/held')});
+$b1->send(acquire('/held'));
 my $queue = $zk->wait_for_children('/zklock/held', 2);
 my @sessions = map { $_->status('session_id') } $node_a, $node_b;
 
 $zk->stop;
 $_->wait_until_away foreach $node_a, $node_b;
-is($a1->query(q{SELECT zk_lock_is_held('/held')}), 't', 'held while ZooKeeper is away');
-is($a1->query(q{SELECT zk_lock_acquire('/held', '0')}), 't', 'and can be acquired again');
-is($a1->query(q{SELECT zk_lock_token('/held')}), $token, 'with the same token');
+is($a1->query(held('/held')), 't', 'held while ZooKeeper is away');
+is($a1->query(try('/held')), 't', 'and can be acquired again');
+is($a1->query(token('/held')), $token, 'with the same token');
 is($a1->query(q{INSERT INTO t VALUES ('away'); SELECT v FROM t}), 'away', 'and guards a commit');
-$b2->send(q{SELECT zk_lock_acquire('/new')});
+$b2->send(acquire('/new'));
 $node_b->wait_for_waiter('/new', 1);
 $zk->start;
 $_->wait_until_connected foreach $node_a, $node_b;
 
 is_deeply([ map { $_->status('session_id') } $node_a, $node_b ], \@sessions, 'back: the same sessions');
-is($b2->result->{out}, 't', 'back: who came meanwhile gets the lock');
+is($b2->result->{out}, 't', 'back: the one that came meanwhile gets the lock');
 is_deeply($zk->children('/zklock/held'), $queue, 'back: the same queue');
-is($a1->query(q{SELECT zk_lock_is_held('/held')}), 't', 'back: still held');
-is($a1->query(q{SELECT zk_lock_token('/held')}), $token, 'back: the same token');
+is($a1->query(held('/held')), 't', 'back: still held');
+is($a1->query(token('/held')), $token, 'back: the same token');
 ok(!$a2->is_done && !$b1->is_done, 'back: others still wait');
 
 $a1->query(q{SELECT zk_lock_release_all()});
 is($b1->result->{out}, 't', 'back: the waiter of the other server gets the lock');
-$b1->query(q{SELECT zk_lock_release('/held')});
+$b1->query(release('/held'));
 is($a2->result->{out}, 't', 'back: the waiter of the same server gets the lock');
-cmp_ok($a2->query(q{SELECT zk_lock_token('/held')}), '>', $token, 'back: tokens grow');
+cmp_ok($a2->query(token('/held')), '>', $token, 'back: tokens grow');
 $a2->query(q{SELECT zk_lock_release_all()});
 $b2->query(q{SELECT zk_lock_release_all()});
 is(scalar(@{ $zk->wait_for_children('/zklock/held', 0) }), 0, 'back: nothing is left');
@@ -128,13 +137,13 @@ $zk->wait_for_children('/zklock/new', 0);
 
 # --- waits that end while it is away ---
 
-$a1->query(q{SELECT zk_lock_acquire('/held')});
-$a2->send(q{SELECT zk_lock_acquire('/held', '4s')});
-$b1->send(q{SELECT zk_lock_acquire('/held', '4s')});
+$a1->query(acquire('/held'));
+$a2->send(acquire('/held', '4s'));
+$b1->send(acquire('/held', '4s'));
 $zk->wait_for_children('/zklock/held', 2);
 $zk->stop;
 $_->wait_until_away foreach $node_a, $node_b;
-$b2->send(q{SELECT zk_lock_acquire('/held', '1s')});
+$b2->send(acquire('/held', '1s'));
 $result = $b1->result;
 is_unreachable($result, $servers, 'a wait that ends meanwhile');
 cmp_ok($result->{seconds}, '>=', 4, 'a wait that ends meanwhile: not before its timeout');
@@ -146,15 +155,15 @@ $result = $a2->result;
 isnt($result->{out}, 't', 'a wait behind the holder of the same server ends without the lock');
 cmp_ok($result->{seconds}, '<', 4 + $soon, 'and in time');
 is($b1->query('SELECT count(*) FROM zk_locks WHERE claim IS NOT NULL'), '0', 'no claim is left');
-is($a1->query(q{SELECT zk_lock_is_held('/held')}), 't', 'the holder holds on');
+is($a1->query(held('/held')), 't', 'the holder holds on');
 
-# So do waits that are cancelled, and backends that are ended.
-$a2->send(q{SELECT zk_lock_acquire('/held')});
-$b1->send(q{SELECT zk_lock_acquire('/new')});
+# So do waits that are cancelled, and waits of backends that are terminated.
+$a2->send(acquire('/held'));
+$b1->send(acquire('/new'));
 my $ended = $node_b->backend;
 my $ended_pid = $ended->pid;
 $ended->query(q{SET zklock.connection_timeout = '2min'});
-$ended->send(q{SELECT zk_lock_acquire('/new2')});
+$ended->send(acquire('/new2'));
 $node_a->wait_for_waiter('/held', 1);
 $node_b->wait_for_waiter('/new', 1);
 $node_b->wait_for_waiter('/new2', 1);
@@ -165,29 +174,29 @@ is($b1->result->{errcode}, '57014', 'cancelled while away, in the queue');
 is($ended->result->{errcode}, '57P01', 'terminated while away');
 $node_b->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path <> '/held'});
 
-# A transaction that commits, a release and the end of a backend do not wait either.
+# A commit, a release and the end of a backend do not wait either.
 my $leaver = $node_a->backend;
 $zk->start;
 $_->wait_until_connected foreach $node_a, $node_b;
-is(scalar(@{ $zk->wait_for_children('/zklock/held', 1) }), 1, 'back: no znode of theirs is left');
+is(scalar(@{ $zk->wait_for_children('/zklock/held', 1) }), 1, 'back: none of their znodes is left');
 
 $a2->query(q{BEGIN; SELECT zk_xact_lock_acquire('/commit'); INSERT INTO t VALUES ('commit')});
 $b1->query(q{BEGIN; SELECT zk_xact_lock_acquire('/abort')});
-$b2->query(q{SELECT zk_lock_acquire('/release')});
-$leaver->query(q{SELECT zk_lock_acquire('/leave')});
+$b2->query(acquire('/release'));
+$leaver->query(acquire('/leave'));
 $zk->stop;
 $_->wait_until_away foreach $node_a, $node_b;
 $result = $a2->run('COMMIT');
 is($result->{err}, '', 'COMMIT while away');
 cmp_ok($result->{seconds}, '<', $soon, 'COMMIT while away: at once');
 cmp_ok($b1->run('ROLLBACK')->{seconds}, '<', $soon, 'ROLLBACK while away: at once');
-$result = $b2->run(q{SELECT zk_lock_release('/release')});
+$result = $b2->run(release('/release'));
 is($result->{out}, 't', 'release while away');
 cmp_ok($result->{seconds}, '<', $soon, 'release while away: at once');
 $leaver->quit;
 
 $a1->query(q{SET zklock.synchronous_release = on; SET zklock.connection_timeout = '1s'});
-$result = $a1->run(q{SELECT zk_lock_release('/held')});
+$result = $a1->run(release('/held'));
 is($result->{out}, 't', 'synchronous release while away');
 cmp_ok($result->{seconds}, '<', 1 + $soon, 'synchronous release while away: not for long');
 is($a2->query(q{SELECT v FROM t WHERE v = 'commit'}), 'commit', 'what was committed is there');
@@ -216,13 +225,13 @@ is($left, 0, 'synchronous release: the znode is gone afterwards');
 
 # --- silent ---
 
-$a1->query(q{SELECT zk_lock_acquire('/silent')});
-$b1->send(q{SELECT zk_lock_acquire('/silent')});
+$a1->query(acquire('/silent'));
+$b1->send(acquire('/silent'));
 $zk->wait_for_children('/zklock/silent', 2);
-$a1->query(q{SELECT zk_lock_acquire('/sync')});
-$b2->query(q{SELECT zk_lock_acquire('/taken')});
+$a1->query(acquire('/sync'));
+$b2->query(acquire('/taken'));
 
-# A semaphore that has to be looked at again, where the inner mutex lingers.
+# A semaphore that needs a second look, while its inner mutex lingers.
 $node_a->set('zklock.linger', '1h');
 $a2->query(q{SELECT zk_semaphore_acquire('/sem', 2), zk_semaphore_release('/sem')}) foreach 1 .. 3;
 $zk->delete("/zklock/sem/leases/$_") foreach @{ $zk->children('/zklock/sem/leases') };
@@ -235,7 +244,7 @@ my $several = $node_a->backend;
 $several->query(q{SET zklock.synchronous_release = on; SET zklock.connection_timeout = '1s'; BEGIN});
 $several->query("SELECT zk_xact_lock_acquire('/several$_')") foreach 1 .. 6;
 $zk->pause;
-$result = $a1->run(q{SELECT zk_lock_release('/sync')});
+$result = $a1->run(release('/sync'));
 is($result->{out}, 't', 'silent: synchronous release');
 cmp_ok($result->{seconds}, '>=', 1, 'silent: waits');
 cmp_ok($result->{seconds}, '<', 1 + $soon, 'silent: but not for long');
@@ -251,26 +260,26 @@ is($result->{errcode}, '55P03', 'silent: lock_timeout while it looks at a semaph
 cmp_ok($result->{seconds}, '<', 0.5 + $soon, 'silent: in time');
 $a2->query(q{RESET lock_timeout});
 $node_a->set('zklock.linger', 0);
-$b2->query(q{SELECT zk_lock_release('/taken')});
+$b2->query(release('/taken'));
 $a1->query(q{RESET zklock.synchronous_release; SET zklock.connection_timeout = '2min'});
-$b2->send(q{SELECT zk_lock_acquire('/silent', '2s')});
-$result = $a2->run(q{SELECT zk_lock_acquire('/unanswered', '2s')});
+$b2->send(acquire('/silent', '2s'));
+$result = $a2->run(acquire('/unanswered', '2s'));
 is_unreachable($result, $servers, 'silent');
 cmp_ok($result->{seconds}, '<', 2 + $soon, 'silent: in time');
 $result = $b2->result;
 isnt($result->{out}, 't', 'silent: a wait in the queue ends');
 cmp_ok($result->{seconds}, '<', 2 + $soon, 'silent: in time');
-$a2->send(q{SELECT zk_lock_acquire('/cancelled')});
+$a2->send(acquire('/cancelled'));
 $node_a->wait_for_waiter('/cancelled', 1);
 $a1->query('SELECT pg_cancel_backend(' . $a2_pid . ')');
 is($a2->result->{errcode}, '57014', 'silent: a wait can be cancelled');
 $zk->resume;
 $node_a->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path IN ('/unanswered', '/cancelled')});
 is(scalar(@{ $zk->children('/zklock/unanswered') }), 0, 'resumed: no znode is left');
-is(scalar(@{ $zk->children('/zklock/cancelled') }), 0, 'resumed: of the cancelled one neither');
-$a1->query(q{SELECT zk_lock_release('/silent')});
+is(scalar(@{ $zk->children('/zklock/cancelled') }), 0, 'resumed: nor one of the cancelled wait');
+$a1->query(release('/silent'));
 is($b1->result->{out}, 't', 'resumed: the waiter gets the lock');
-$b1->query(q{SELECT zk_lock_release('/silent')});
+$b1->query(release('/silent'));
 is($node_a->status('session_id'), $sessions[0], 'resumed: still the same session');
 
 # --- no such host, and strangers on the port ---
@@ -280,10 +289,14 @@ $b2->quit;
 $node_b->configure('zklock.hosts' => 'no-such-host.invalid:2181');
 $node_b->restart;
 $b1 = $node_b->backend;
-$result = $b1->run(q{SELECT zk_lock_acquire('/host', '1s')});
-is_unreachable($result, 'no-such-host.invalid:2181', 'no such host');
+$result = $b1->run(acquire('/host', '1s'));
+is_unreachable($result, 'no-such-host.invalid:2181', 'no such host',
+	qr/The last error was: could not resolve any of the servers: "no-such-host\.invalid": \w.*/);
 cmp_ok($result->{seconds}, '<', 1 + $soon, 'no such host: in time');
 is(kill(0, $node_b->worker_pid), 1, 'no such host: the worker lives');
+$b1->query(q{SET zklock.connection_timeout = '1min'});
+cmp_ok($b1->run('SELECT * FROM zk_jobs')->{seconds}, '<', $soon, 'no such host: a view does not wait');
+$b1->query(q{RESET zklock.connection_timeout});
 
 my @strangers;
 
@@ -331,8 +344,12 @@ my %stranger = (
 	'negative length' => stranger("\xff\xff\xff\xff" . 'x' x 100),
 	'zeros' => stranger("\0" x 400));
 
+
 foreach my $who (sort keys %stranger)
 {
+	my $why = $who =~ /silent/ ? qr/None of them has answered yet/ :
+	  $who =~ /hangs up/ ? qr/The last error was: server \Q$stranger{$who}\E closed the connection/ :
+	  qr/The last error was: server \Q$stranger{$who}\E does not answer like a ZooKeeper server/;
 	$node_b->configure('zklock.hosts' => $stranger{$who});
 	$node_b->reload;
 	$b1->wait_until("SELECT current_setting('zklock.hosts') = '$stranger{$who}'");
@@ -340,8 +357,8 @@ foreach my $who (sort keys %stranger)
 
 	my $worker = $node_b->worker_pid;
 	my $ticks = cpu_ticks($worker);
-	$result = $b1->run(q{SELECT zk_lock_acquire('/stranger', '2s')});
-	is_unreachable($result, $stranger{$who}, $who);
+	$result = $b1->run(acquire('/stranger', '2s'));
+	is_unreachable($result, $stranger{$who}, $who, $why);
 	cmp_ok($result->{seconds}, '<', 2 + $soon, "$who: in time");
 	is($node_b->worker_pid, $worker, "$who: the worker lives");
 	cmp_ok(cpu_ticks($worker) - $ticks, '<', 50, "$who: the worker is idle");
@@ -350,12 +367,12 @@ foreach my $who (sort keys %stranger)
 $node_b->configure('zklock.hosts' => join(',', (map { $stranger{$_} } sort keys %stranger), $servers));
 $node_b->reload;
 $node_b->wait_until_connected;
-is($b1->query(q{SELECT zk_lock_acquire('/stranger')}), 't', 'the right one among them is found');
+is($b1->query(acquire('/stranger')), 't', 'the right one among them is found');
 is($node_b->status('server'), $servers, 'and no other');
 
-# The addresses are tried in random order, so half of these meet the stranger first.
-# (Who answers with some other session's id says, to the client, that ours has expired,
-# and is believed.  That is safe, but it costs the locks.)
+# The client tries the addresses in random order, so half of these meet the stranger first.  (A
+# stranger that answers with some other session's id tells the client that ours has expired, and the
+# client believes that.  That is safe, but it costs the locks.)
 foreach my $who ('one who hangs up', 'one who is silent')
 {
 	my $worker = $node_b->worker_pid;
@@ -363,7 +380,7 @@ foreach my $who ('one who hangs up', 'one who is silent')
 	$node_b->reload;
 	$node_b->wait_until("SELECT worker_pid <> $worker FROM zk_status");
 	$node_b->wait_until_connected;
-	is($b1->query(q{SELECT zk_lock_is_held('/stranger')}), 't', "$who: costs no lock");
+	is($b1->query(held('/stranger')), 't', "$who: costs no lock");
 }
 
 $_->quit foreach $a1, $a2, $b1;

@@ -4,12 +4,7 @@
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my @settings = (
@@ -24,10 +19,6 @@ $node_a->safe_psql('postgres', 'CREATE TABLE t (v text)');
 my ($a1, $a2, $a3, $b1, $b2) =
   map { $_->backend } $node_a, $node_a, $node_a, $node_b, $node_b;
 
-sub acquire { my ($path, $timeout) = @_; return "SELECT zk_lock_acquire('$path'" . (defined $timeout ? ", '$timeout')" : ')'); }
-sub release { my ($path) = @_; return "SELECT zk_lock_release('$path')"; }
-sub held { my ($path) = @_; return "SELECT zk_lock_is_held('$path')"; }
-sub token { my ($path) = @_; return "SELECT zk_lock_token('$path')"; }
 sub insert { my ($value) = @_; return "INSERT INTO t VALUES ('$value')"; }
 sub rows { return $node_a->safe_psql('postgres', 'SELECT v FROM t ORDER BY v'); }
 
@@ -40,7 +31,7 @@ sub expire
 	return;
 }
 
-# A commit, or whatever, that complains of a lost lock.
+# A commit, or another statement, that complains of a lost lock.
 sub is_lost
 {
 	my ($result, $path, $what) = @_;
@@ -74,7 +65,7 @@ is_deeply($zk->children('/zklock/one'), [], 'the znode is gone');
 is($a1->query(held('/one')), 'f', 'a lost lock is not held');
 is($a1->query(held('/two')), 'f', 'nor is the other');
 is_lost($a1->run(acquire('/one')), '/one', 'acquire again');
-is_lost($a1->run(acquire('/one', '0')), '/one', 'try again');
+is_lost($a1->run(try('/one')), '/one', 'try again');
 is_lost($a1->run(token('/one')), '/one', 'token');
 is($node_a->safe_psql('postgres',
 		q{SELECT string_agg(path || ' ' || claim || ' ' || granted, ', ' ORDER BY path) FROM zk_locks}),
@@ -84,7 +75,7 @@ is($node_a->status('tickets_lost'), '2', 'and the tickets');
 
 only_warns($a1->run('SELECT 1'), '/one', 'a transaction that only reads');
 is($a1->errcode(insert('lost')), 'ZK001', 'a transaction that writes');
-is($a2->query(acquire('/one', '0')), 't', 'another backend of the server can have the lock');
+is($a2->query(try('/one')), 't', 'another backend of the server can have the lock');
 cmp_ok($a2->query(token('/one')), '>', $token, 'with a greater token');
 is($a2->query(insert('of a2')), '', 'and write');
 my $znode = $zk->children('/zklock/one');
@@ -103,7 +94,7 @@ is(rows(), "of a1\nof a2", 'what was refused is not there');
 $a1->send(acquire('/one'));
 $node_a->wait_for_waiter('/one', 1);
 $a2->query(release('/one'));
-is($a1->result->{out}, 't', 'who lost the lock can have it again');
+is($a1->result->{out}, 't', 'the backend that lost the lock can have it again');
 is($a1->query(held('/one')), 't', 'and holds it');
 $a1->query(release('/one'));
 $node_a->wait_until(q{SELECT count(*) = 0 FROM zk_locks});
@@ -121,7 +112,7 @@ expire($node_a);
 
 is($a1->query(held('/x')), 'f', 'transaction scope: not held');
 is_lost($a1->run('COMMIT'), '/x', 'transaction scope: COMMIT');
-is_lost($a2->run('COMMIT'), '/y', 'transaction scope: COMMIT of who only read under the lock');
+is_lost($a2->run('COMMIT'), '/y', 'transaction scope: COMMIT of a transaction that only read under the lock');
 is($a1->run('SELECT 1')->{err}, '', 'transaction scope: then it is over');
 
 $result = $a3->run(release('/z'));
@@ -178,13 +169,13 @@ $zk->wait_for_children('/zklock/turn', 2);
 expire($node_a);
 is($b1->result->{out}, 't', 'the other server has the lock');
 cmp_ok($b1->query(token('/turn')), '>', $token, 'with a greater token');
-is($a1->query(held('/turn')), 'f', 'who lost it knows');
+is($a1->query(held('/turn')), 'f', 'the backend that lost it knows');
 is($a1->run(release('/turn'))->{out}, 'f', 'and releases nothing');
 is($b1->query(held('/turn')), 't', 'of the other server');
 is(scalar(@{ $zk->children('/zklock/turn') }), 1, 'one znode');
-is($a1->run(acquire('/turn', '0'))->{out}, 'f', 'who lost it finds it held');
+is($a1->run(try('/turn'))->{out}, 'f', 'the backend that lost it finds it held');
 
-# --- the server of those who wait ---
+# --- the server of the waiters ---
 
 $a1->send(acquire('/turn'));
 $node_a->wait_for_waiter('/turn', 1);
@@ -194,7 +185,7 @@ $zk->wait_for_children('/zklock/turn', 2);
 $znode = $zk->children('/zklock/turn');
 expire($node_a);
 my $now = $zk->wait_for_children('/zklock/turn', 2);
-isnt("@$now", "@$znode", 'who waited is queued anew');
+isnt("@$now", "@$znode", 'the waiter is queued anew');
 ok(!$a1->is_done && !$a2->is_done, 'and goes on waiting');
 $b1->query(release('/turn'));
 is($a1->result->{out}, 't', 'and gets the lock');
@@ -213,23 +204,23 @@ is($a1->query(held('/turn')), 'f', 'both expired: the holder lost it');
 $b1->query(release('/turn'));
 $a1->run(release('/turn'));
 
-# --- newcomers, and those who waited behind the lost claim of their own server ---
+# --- newcomers, and waiters behind the lost claim of their own server ---
 
 $a1->query(acquire('/generation'));
 $a2->send(acquire('/generation'));
 $node_a->wait_for_waiter('/generation', 1);
 expire($node_a);
-is($a2->result->{out}, 't', 'who waited has the lock, though the old holder has done nothing');
+is($a2->result->{out}, 't', 'the waiter has the lock, though the old holder has done nothing');
 is($a2->query(held('/generation')), 't', 'and holds it');
-is($a3->query(acquire('/generation', '0')), 'f', 'against newcomers');
+is($a3->query(try('/generation')), 'f', 'against newcomers');
 $a1->run(release('/generation'));
-is($a1->run(acquire('/generation', '0'))->{out}, 'f', 'and against who lost it');
-is($a2->query(held('/generation')), 't', 'who lost it takes nothing away');
+is($a1->run(try('/generation'))->{out}, 'f', 'and against the backend that lost it');
+is($a2->query(held('/generation')), 't', 'the backend that lost it takes nothing away');
 $a2->query(release('/generation'));
 is($a3->query(acquire('/generation', '1min')), 't', 'a newcomer has it then');
 $a3->query(release('/generation'));
 
-# --- the znode is deleted by a foreign hand ---
+# --- another client deletes the znode ---
 
 sub delete_znodes
 {
@@ -261,7 +252,7 @@ is($b1->query(acquire('/foreign')), 't', 'deleted: the other server can have the
 is($a1->run(release('/foreign'))->{out}, 'f', 'deleted: release');
 $b1->query(release('/foreign'));
 
-# The znode of one who waits: it is noticed when its turn would have come.
+# The znode of a waiter: the server notices when the waiter's turn would have come.
 $a1->query(acquire('/foreign'));
 $b1->send(acquire('/foreign'));
 $zk->wait_for_children('/zklock/foreign', 2);
@@ -274,7 +265,7 @@ is($b1->query(held('/foreign')), 't', 'deleted while waiting: and holds it');
 is($node_b->status('tickets_lost'), $lost, 'deleted while waiting: nothing was lost');
 $b1->query(release('/foreign'));
 
-# Somebody queues behind it.
+# Another client queues behind the ticket.
 $a1->query(acquire('/foreign'));
 $b1->send(acquire('/foreign'));
 $node_a->wait_until_contended('/foreign');
@@ -283,13 +274,12 @@ is($b1->result->{out}, 't', 'deleted while contended: the next one has the lock'
 $a1->wait_until(q{SELECT NOT zk_lock_is_held('/foreign')});
 is($a1->errcode(insert('contended')), 'ZK001', 'deleted while contended: the owner has lost it');
 $a1->run(release('/foreign'));
-is($b1->query(held('/foreign')), 't', 'deleted while contended: its release touches nobody');
+is($b1->query(held('/foreign')), 't', 'deleted while contended: its release does not touch the new holder');
 $b1->query(release('/foreign'));
 
 # --- the worker stands still, and ZooKeeper gives the session up ---
 
-$node_b->set('zklock.session_timeout', '6s');
-$node_b->expire_session($zk, by_hand => 1);
+$node_b->set_session_timeout($zk, '6s');
 is($node_b->status('session_timeout'), '00:00:06', 'a shorter session');
 $node_b->safe_psql('postgres', 'CREATE TABLE t (v text)');
 $b1->query(acquire('/still'));
@@ -309,7 +299,7 @@ $zk->wait_until(
 		return $gone;
 	},
 	'the session to expire');
-is($wrong, 0, 'nobody believes in a lock that is gone');
+is($wrong, 0, 'no backend believes in a lock that is gone');
 cmp_ok($doubts, '>', 0, 'it is in doubt before');
 $result = $b1->run(token('/still'));
 is($result->{errcode}, 'ZK001', 'in doubt: no token');

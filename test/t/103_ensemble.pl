@@ -4,19 +4,14 @@
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new(servers => 3);
 my @zk_hosts = split /,/, $zk->hosts;
 my @followers = $zk->followers;
 is(scalar(@followers), 2, 'two followers');
 
-# Server a begins at a follower, server b wherever it likes.
+# Server a begins at a follower, server b at any server.
 my %settings = (
 	'zklock.session_timeout' => '15s',
 	'zklock.connection_timeout' => '2min',
@@ -29,12 +24,7 @@ $node_a->safe_psql('postgres', 'CREATE TABLE t (v text)');
 my ($a1, $a2, $a3, $b1, $b2) =
   map { $_->backend } $node_a, $node_a, $node_a, $node_b, $node_b;
 
-sub acquire { my ($path, $timeout) = @_; return "SELECT zk_lock_acquire('$path'" . (defined $timeout ? ", '$timeout')" : ')'); }
-sub release { my ($path) = @_; return "SELECT zk_lock_release('$path')"; }
-sub held { my ($path) = @_; return "SELECT zk_lock_is_held('$path')"; }
-sub token { my ($path) = @_; return "SELECT zk_lock_token('$path')"; }
-
-# Which server of the ensemble is this node's session with?
+# Which ZooKeeper server has this node's session?
 sub server_of
 {
 	my ($node) = @_;
@@ -42,7 +32,7 @@ sub server_of
 	return (grep { $zk_hosts[ $_ - 1 ] eq $server } 1 .. 3)[0];
 }
 
-# What is held and waited for all the time.
+# The locks that are held and waited for all the time.
 $a1->query(acquire('/held'));
 $b1->query(acquire('/held by b'));
 my $token = $a1->query(token('/held'));
@@ -106,7 +96,7 @@ foreach my $how ('stop', 'kill9')
 	$a3->send(acquire('/meanwhile'));
 	$node_a->wait_for_waiter('/meanwhile', 1);
 	$zk->start;
-	is($a3->result->{out}, 't', "all ended by $how: who came meanwhile has the lock");
+	is($a3->result->{out}, 't', "all ended by $how: the backend that came meanwhile has the lock");
 	$a3->query(release('/meanwhile'));
 	all_goes_on("all ended by $how");
 }
@@ -126,7 +116,7 @@ $a1->wait_until(q{SELECT NOT safe FROM zk_status});
 my %seen = (
 	held => $a1->query(held('/held')),
 	token => $a1->errcode(token('/held')),
-	try => $a3->errcode(acquire('/unanswered', '0')),
+	try => $a3->errcode(try('/unanswered')),
 	commit => $a5->run('COMMIT'),
 	write => $a1->errcode(q{INSERT INTO t VALUES ('in doubt')}),
 	read => $a1->errcode('SELECT 1'),
@@ -136,8 +126,8 @@ $a1->send(acquire('/held'));
 $node_a->wait_for_waiter('/unanswered', 1);
 $seen{granted} = $a4->is_done;
 
-# A leader that is resumed may find that the sessions have expired meanwhile, if the machine is
-# slow.  One that starts gives them their time anew.
+# If the machine is slow, a leader that is resumed may find that the sessions have expired
+# meanwhile.  A leader that starts gives them their time anew.
 $zk->kill9;
 $zk->start;
 
@@ -147,15 +137,15 @@ is($seen{try}, '08006', 'in doubt: a try is no refusal');
 is($seen{commit}{errcode}, 'ZK001', 'in doubt: no commit');
 like($seen{commit}{err}, qr/lock "\/guard" is in doubt/, 'in doubt: says which lock');
 is($seen{write}, 'ZK001', 'in doubt: no write under a session-level lock');
-is($seen{read}, '', 'in doubt: but who only reads is not stopped');
+is($seen{read}, '', 'in doubt: but a transaction that only reads is not stopped');
 is($seen{release}, 't', 'in doubt: release');
 ok(!$seen{granted}, 'in doubt: nothing is handed on');
 
 is($a4->result->{out}, 't', 'then it is handed on');
 is($a5->result->{out}, 't', 'and new locks can be had');
 my $again = $a1->result;
-is($again->{out}, 't', 'and who acquired again has it');
-cmp_ok($again->{seconds}, '<', 30, 'and who acquired again has it, soon');
+is($again->{out}, 't', 'and the backend that acquired again has it');
+cmp_ok($again->{seconds}, '<', 30, 'and the backend that acquired again has it, soon');
 $a1->query(release('/held'));
 $a4->query(release('/hand'));
 $a5->query(release('/unanswered'));

@@ -4,13 +4,15 @@
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
+use File::Basename qw(dirname);
+use IO::Socket::INET;
+use IO::Socket::UNIX;
+use IPC::Run;
+use POSIX ();
+use Time::HiRes qw(sleep);
 
 use PgBouncer;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 plan skip_all => 'there is no pgbouncer' unless PgBouncer->program;
 
@@ -20,12 +22,17 @@ my $node_a = ZklockNode->started('a', $zk, %settings);
 my $node_b = ZklockNode->started('b', $zk, %settings);
 my $b1 = $node_b->backend;
 
-# A pool for each mode; all of one pool goes over the same few connections to server a.
+# A pool for each mode; all clients of a pool share a few connections to server a.
 my $pooler = PgBouncer->new($node_a,
 	one => 'pool_mode=transaction pool_size=1',
 	two => 'pool_mode=transaction pool_size=2',
 	sessions => 'pool_mode=session pool_size=1',
+	off => 'dbname=pooled pool_mode=transaction pool_size=1',
+	more => 'pool_mode=session pool_size=3',
 	pgbouncer => 'server_reset_query = DISCARD ALL');
+
+chomp(my $bindir = `pg_config --bindir`);
+my $program = dirname($ENV{TEMP_CONFIG}) . "/stage$bindir/zklock-run";
 
 sub pooled { my ($pool) = @_; return $pooler->backend($pool); }
 
@@ -40,25 +47,25 @@ is("@pids", "$pids[0] $pids[0] $pids[0]", 'all clients share a connection');
 my $last = 0;
 foreach my $client ($c1, $c2, $c3)
 {
-	is($client->query(q{SELECT zk_lock_is_held('/x')}), 'f', 'nothing is held by who went before');
+	is($client->query(held('/x')), 'f', 'nothing is held from the client before');
 	$client->query('BEGIN');
 	is($client->query(q{SELECT zk_xact_lock_acquire('/x', '0')}), 't', 'acquired');
-	is($b1->query(q{SELECT zk_lock_acquire('/x', '0')}), 'f', 'the other server is excluded');
-	my $token = $client->query(q{SELECT zk_lock_token('/x')});
+	is($b1->query(try('/x')), 'f', 'the other server is excluded');
+	my $token = $client->query(token('/x'));
 	cmp_ok($token, '>', $last, 'a greater token');
 	$last = $token;
 	is($client->run('COMMIT')->{err}, '', 'COMMIT');
 	is(claims(), '0', 'the lock has ended with the transaction');
 }
-is($b1->query(q{SELECT zk_lock_acquire('/x')}), 't', 'and then the other server has the lock');
+is($b1->query(acquire('/x')), 't', 'and then the other server has the lock');
 
-# Who waits in the lock keeps the connection, and the others wait for that.
+# A client that waits for a lock keeps the connection, and the other clients wait for that.
 $c1->query('BEGIN');
 $c1->send(q{SELECT zk_xact_lock_acquire('/x')});
 $node_a->wait_for_waiter('/x', 1);
 $c2->send(q{SELECT zk_xact_lock_acquire('/x')});
-$b1->query(q{SELECT zk_lock_release('/x')});
-is($c1->result->{out}, 't', 'who waited gets the lock');
+$b1->query(release('/x'));
+is($c1->result->{out}, 't', 'the waiter gets the lock');
 ok(!$c2->is_done, 'the next client waits');
 $c1->query('ROLLBACK');
 is($c2->result->{out}, 't', 'until the transaction is over');
@@ -68,7 +75,7 @@ is(claims(), '0', 'a single statement is a transaction, too');
 $c1->query(q{BEGIN; SELECT zk_xact_lock_acquire('/gone')});
 $c1->kill_client;
 $zk->wait_for_children('/zklock/gone', 0);
-is($b1->query(q{SELECT zk_lock_acquire('/gone', '1min')}), 't', 'a client that is gone holds nothing');
+is($b1->query(acquire('/gone', '1min')), 't', 'a client that is gone holds nothing');
 $b1->query('SELECT zk_lock_release_all()');
 is($c2->query(q{BEGIN; SELECT zk_xact_lock_acquire('/gone'); COMMIT}), 't', 'others go on');
 $_->quit foreach $c2, $c3;
@@ -84,19 +91,15 @@ SELECT v FROM counter \gset
 UPDATE counter SET v = :v + 1;
 COMMIT;
 END
-command_ok(
-	[
-		'pgbench', '-n', '-c', '6', '-t', '20', '-f', $script,
-		'-h', $pooler->directory, '-p', $pooler->port, '-U', 'postgres', 'two'
-	],
-	'many clients');
+my @pgbench = ('pgbench', '-n', '-c', '6', '-f', $script, '-h', $pooler->directory, '-p', $pooler->port, '-U', 'postgres');
+command_ok([ @pgbench, '-t', '20', 'two' ], 'many clients');
 is($node_a->safe_psql('postgres', 'SELECT v FROM counter'), '120', 'no update is lost');
 is(claims(), '0', 'and no claim is left');
 
 # --- transaction mode: a lock that is lost ---
 
-# The transaction of a client that is idle in it ends with the connection to the server, and
-# the client's connection with it; an idle connection to the server is not concerned.
+# If a client is idle in a transaction, the transaction ends with the connection to the server, and
+# so does the client's connection; an idle connection to the server is not affected.
 ($c1, $c2) = map { pooled('one') } 1 .. 2;
 $c1->query(q{BEGIN; SELECT zk_xact_lock_acquire('/lost')});
 is($b1->query(q{SELECT zk_lock_force_release('/lost')}), '1', 'a lock is taken away');
@@ -104,19 +107,19 @@ $node_a->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path = '/lost' AND
 isnt($c1->run('SELECT 1; COMMIT')->{err}, '', 'its transaction does not commit');
 is($c2->query(q{BEGIN; SELECT zk_xact_lock_acquire('/lost'); COMMIT}), 't', 'the next client gets a good connection');
 $c2->query(q{SELECT zk_xact_run_once('/jobs/pooled', '2024-05-05 02:00Z')});
-is($c2->query(q{SELECT zk_xact_run_once('/jobs/pooled', '2024-05-05 02:00Z')}), 'f', 'a tick is used up, whoever asks');
+is($c2->query(q{SELECT zk_xact_run_once('/jobs/pooled', '2024-05-05 02:00Z')}), 'f', 'a tick is used up, whichever client asks');
 is(claims(), '0', 'and no lock is left of the run');
 $c2->quit;
 
 # --- transaction mode: what goes wrong with session-level locks ---
 
 ($c1, $c2) = map { pooled('one') } 1 .. 2;
-is($c1->query(q{SELECT zk_lock_acquire('/stray')}), 't', 'a session-level lock');
-is($c2->query(q{SELECT zk_lock_acquire('/stray', '0')}), 't', 'the next client has it, too: both work at once');
-is($c2->query(q{SELECT zk_lock_release('/stray')}), 't', 'each can release what is not its own');
+is($c1->query(acquire('/stray')), 't', 'a session-level lock');
+is($c2->query(try('/stray')), 't', 'the next client has it, too: both work at once');
+is($c2->query(release('/stray')), 't', 'each can release the lock of the other');
 $_->quit foreach $c1, $c2;
 is(claims(), '1', 'and when both have gone, the lock is still held');
-is($b1->query(q{SELECT zk_lock_acquire('/stray', '0')}), 'f', 'by no client');
+is($b1->query(try('/stray')), 'f', 'by no client');
 $c1 = pooled('one');
 is($c1->query('SELECT zk_lock_release_all()'), '1', 'until the connection is cleaned up');
 $c1->quit;
@@ -125,21 +128,113 @@ $node_a->wait_until_clean('/stray');
 my $always = PgBouncer->new($node_a, one => 'pool_mode=transaction pool_size=1',
 	pgbouncer => "server_reset_query = DISCARD ALL\nserver_reset_query_always = 1");
 $c1 = $always->backend('one');
-is($c1->query(q{SELECT zk_lock_acquire('/reset')}), 't', 'server_reset_query_always: acquired');
-is($c1->query(q{SELECT zk_lock_is_held('/reset')}), 'f', 'server_reset_query_always: and dropped behind the back of the client');
+is($c1->query(acquire('/reset')), 't', 'server_reset_query_always: acquired');
+is($c1->query(held('/reset')), 'f', 'server_reset_query_always: and dropped behind the back of the client');
 $c1->quit;
 $always->stop;
+
+# --- transaction mode: session-level locks are turned off ---
+
+$node_a->safe_psql('postgres', 'CREATE DATABASE pooled');
+$node_a->safe_psql('pooled', 'CREATE EXTENSION zklock; ALTER DATABASE pooled SET zklock.session_level = off');
+$c1 = pooled('off');
+is($c1->errcode(acquire('/off')), '42501', 'turned off: a session-level lock is refused');
+is($c1->query(q{SELECT zk_xact_lock_acquire('/off')}), 't', 'turned off: a transaction-level lock is not');
+$c1->quit;
+
+# --- zklock-run ---
+
+sub run_through
+{
+	my ($pool, @command) = @_;
+	return run_at('host=' . $pooler->directory . ' port=' . $pooler->port, $pool, @command);
+}
+
+sub run_at
+{
+	my ($address, $pool, @command) = @_;
+	my $conninfo = "$address user=postgres dbname=$pool";
+	IPC::Run::run([ $program, '-d', $conninfo, '-t', '0', '/run', @command ], '<', \'', '>', \my $out, '2>', \my $err);
+	return ($? >> 8) . " $out$err";
+}
+
+my @proxies;
+
+# The address of a proxy in front of the pooler, which passes on the answers of the nth connection late.
+sub late_proxy
+{
+	my ($socket, $nth, $seconds) = @_;
+	my $listener = IO::Socket::INET->new(Listen => 10, LocalAddr => '127.0.0.1') or die "could not listen: $!";
+	my $pid = fork // die "could not fork: $!";
+	if (!$pid)
+	{
+		setpgrp;
+		for (my $n = 1; my $client = $listener->accept; $n++)
+		{
+			my $server = IO::Socket::UNIX->new($socket) or POSIX::_exit(1);
+			copy_all($client, $server, 0);
+			copy_all($server, $client, $n == $nth ? $seconds : 0);
+		}
+		POSIX::_exit(0);
+	}
+	push @proxies, $pid;
+	return 'host=127.0.0.1 port=' . $listener->sockport;
+}
+
+sub copy_all
+{
+	my ($from, $to, $seconds) = @_;
+	return if fork // die "could not fork: $!";
+	while (sysread $from, my $data, 65536)
+	{
+		sleep $seconds;
+		syswrite $to, $data;
+	}
+	shutdown $to, 1;
+	POSIX::_exit(0);
+}
+
+END
+{
+	my $status = $?;
+	kill 'KILL', map { -$_ } @proxies;
+	waitpid $_, 0 foreach @proxies;
+	$? = $status;
+}
+
+# A pool that is busy gives the connections in no certain order.
+foreach my $pool ('one', 'two')
+{
+	my $result = run_through($pool, 'echo', 'ran');
+	like($result, qr/^69 zklock-run: error: the pooler gives this connection to other clients/, "zklock-run, transaction mode: refused in pool $pool");
+	like($result, qr/hint: .* session mode\./, "zklock-run, transaction mode: with advice in pool $pool");
+}
+append_to_file("$script.busy", "SELECT 'busy';\n");
+my ($busy_out, $busy_err);
+my $busy = IPC::Run::start([ (map { $_ eq $script ? "$script.busy" : $_ } @pgbench), '-T', '600', 'two' ], '>', \$busy_out, '2>', \$busy_err);
+$node_a->wait_until(q{SELECT count(*) > 0 FROM pg_stat_activity WHERE query = $$SELECT 'busy';$$}) or diag($busy_err);
+my @refused = grep { run_through('two', 'echo', 'ran') =~ /^69 / } 1 .. 10;
+is(scalar(@refused), 10, 'zklock-run, transaction mode: refused while the pool is busy');
+$busy->kill_kill(grace => 0);
+
+# The second connection is the one by which zklock-run finds out.
+my $late = late_proxy($pooler->directory . '/.s.PGSQL.' . $pooler->port, 2, 1.5);
+like(run_at($late, 'one', 'echo', 'ran'), qr/^69 /, 'zklock-run, transaction mode: refused although an answer comes late');
+is(run_through($_, 'echo', 'ran'), "0 ran\n", "zklock-run, session mode: runs in pool $_") foreach 'sessions', 'more';
+is($b1->query(acquire('/run')), 't', 'zklock-run, session mode: has released the lock');
+is(run_through('more', 'echo', 'ran'), '75 ', 'zklock-run, session mode: excluded');
+$b1->query(release('/run'));
 
 # --- session mode: the reset query drops what a client leaves behind ---
 
 $c1 = pooled('sessions');
 my $pid = $c1->query('SELECT pg_backend_pid()');
-is($c1->query(q{SELECT zk_lock_acquire('/s')}), 't', 'session mode: acquired');
-is($c1->query(q{SELECT zk_lock_acquire('/s')}), 't', 'session mode: twice');
-is($c1->query(q{SELECT zk_lock_acquire('/s2')}), 't', 'session mode: and another');
-is($c1->query(q{SELECT zk_lock_is_held('/s')}), 't', 'session mode: held beyond the transaction');
-is($b1->query(q{SELECT zk_lock_acquire('/s', '0')}), 'f', 'session mode: excludes the other server');
-$b1->send(q{SELECT zk_lock_acquire('/s')});
+is($c1->query(acquire('/s')), 't', 'session mode: acquired');
+is($c1->query(acquire('/s')), 't', 'session mode: twice');
+is($c1->query(acquire('/s2')), 't', 'session mode: and another');
+is($c1->query(held('/s')), 't', 'session mode: held beyond the transaction');
+is($b1->query(try('/s')), 'f', 'session mode: excludes the other server');
+$b1->send(acquire('/s'));
 $zk->wait_for_children('/zklock/s', 2);
 $c1->quit;
 is($b1->result->{out}, 't', 'session mode: freed when the client has gone');
@@ -148,10 +243,20 @@ is(claims(), '0', 'session mode: and all else, too');
 
 $c2 = pooled('sessions');
 is($c2->query('SELECT pg_backend_pid()'), $pid, 'session mode: the connection is the same');
-is($c2->query(q{SELECT zk_lock_is_held('/s')}), 'f', 'session mode: the next client holds nothing');
-is($c2->query(q{SELECT zk_lock_acquire('/s2', '0')}), 't', 'session mode: and can acquire');
-is($c2->run(q{SELECT zk_lock_release('/s')})->{out}, 'f', 'session mode: but not release what is not its own');
-is($c2->query(q{SELECT zk_lock_release('/s2')}), 't', 'session mode: only what is');
+is($c2->query(held('/s')), 'f', 'session mode: the next client holds nothing');
+is($c2->query(try('/s2')), 't', 'session mode: and can acquire');
+is($c2->run(release('/s'))->{out}, 'f', 'session mode: but not release a lock that it does not hold');
+is($c2->query(release('/s2')), 't', 'session mode: only its own');
+
+# The connection goes on when the client dies in the middle of a job, or forgets to say that it is done.
+foreach my $how ('kill_client', 'quit')
+{
+	is($c2->query("SELECT zk_run_once('/jobs/$how', '2024-05-05 02:00Z')"), 't', "session mode, $how: runs");
+	$c2->$how;
+	$node_b->wait_until("SELECT state = 'failed' FROM zk_jobs() WHERE path = '/jobs/$how'");
+	pass("session mode, $how: the run has failed");
+	$c2 = pooled('sessions');
+}
 $c2->quit;
 
 $b1->query('SELECT zk_lock_release_all()');

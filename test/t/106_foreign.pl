@@ -4,12 +4,7 @@
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my %settings = (
@@ -20,9 +15,6 @@ my %settings = (
 my $node_a = ZklockNode->started('a', $zk, %settings);
 my $node_b = ZklockNode->started('b', $zk, %settings);
 my ($a1, $a2, $b1) = map { $_->backend } $node_a, $node_a, $node_b;
-
-sub acquire { my ($path, $timeout) = @_; return "SELECT zk_lock_acquire('$path'" . (defined $timeout ? ", '$timeout')" : ')'); }
-sub release { my ($path) = @_; return "SELECT zk_lock_release('$path')"; }
 
 # A contender as other clients make it: ephemeral, sequential.
 my %prefix = (
@@ -40,14 +32,14 @@ sub queue
 		$opt{perms} ? (perms => $opt{perms}) : ());
 }
 
-# --- in the queue with others ---
+# --- in the queue with other clients ---
 
 foreach my $kind (sort keys %prefix)
 {
 	my $path = '/' . $kind =~ s/\W+/_/gr;
 
 	queue($path, 'first', as => $kind);
-	is($a1->query(acquire($path, '0')), 'f', "$kind: a try finds it held");
+	is($a1->query(try($path)), 'f', "$kind: a try finds it held");
 	is($a1->query(acquire($path, '200ms')), 'f', "$kind: and so does a wait");
 	$zk->wait_for_children("/zklock$path", 1);
 	$a1->send(acquire($path));
@@ -75,7 +67,7 @@ foreach my $kind (sort keys %prefix)
 	$zk->wait_for_children("/zklock$path", 0);
 }
 
-# In the middle of the queue, others come and go.
+# In the middle of the queue, other clients come and go.
 $a1->query(acquire('/middle'));
 my $one = queue('/middle', 'one');
 my $two = queue('/middle', 'two');
@@ -85,13 +77,13 @@ $node_b->wait_for_ticket('/middle', 'queued');
 $zk->delete($one);
 $zk->delete($two);
 $zk->wait_for_children('/zklock/middle', 2);
-ok(!$b1->is_done, 'whom it waited for has gone, but there is another before it');
+ok(!$b1->is_done, 'the client before it has gone, but there is another one before it');
 is($node_b->status('tickets_lost'), '0', 'and nothing was lost');
 $a1->query(release('/middle'));
 is($b1->result->{out}, 't', 'gets the lock after all of them');
 $b1->query(release('/middle'));
 
-# What a watched znode says may change without a consequence.
+# The data of a watched znode may change without a consequence.
 $one = queue('/middle', 'one');
 $a1->send(acquire('/middle'));
 $node_a->wait_for_ticket('/middle', 'queued');
@@ -113,7 +105,7 @@ $zk->create('/zklock/junk/sequence', sequence => 1);
 is($a1->query(acquire('/junk', '1min')), 't', 'other children do not count');
 is($node_a->safe_psql('postgres', q{SELECT contended FROM zk_locks WHERE path = '/junk'}),
 	'f', 'neither before nor behind');
-is($b1->query(acquire('/junk', '0')), 'f', 'the lock is held');
+is($b1->query(try('/junk')), 'f', 'the lock is held');
 $a1->query(release('/junk'));
 is($b1->query(acquire('/junk', '1min')), 't', 'and handed on');
 $b1->query(release('/junk'));
@@ -126,14 +118,14 @@ $_->query('SELECT zk_lock_release_all()') foreach $a1, $b1;
 
 # A name without a number goes before all others, as Curator sees it.
 $zk->create('/zklock/empty/lock-');
-is($a1->query(acquire('/empty', '0')), 'f', 'a znode without a number holds the lock');
+is($a1->query(try('/empty')), 'f', 'a znode without a number holds the lock');
 $a1->send(acquire('/empty'));
 $node_a->wait_for_ticket('/empty', 'queued');
 $zk->delete('/zklock/empty/lock-');
 is($a1->result->{out}, 't', 'until it is deleted');
 $a1->query(release('/empty'));
 
-# A long name that cannot be remembered is refused and not waited for in vain.
+# A znode whose name is too long to be remembered is refused, and no backend waits for it in vain.
 $zk->create('/zklock/long/' . 'x' x 200 . '-lock-', ephemeral => 1, sequence => 1);
 is($a1->errcode(acquire('/long')), '55P03', 'a name that is too long');
 $zk->wait_for_children('/zklock/long', 1);
@@ -151,13 +143,13 @@ sub is_denied
 
 $zk->create('/zklock/unreadable');
 my $secret = queue('/unreadable', 'secretive', perms => 'cdwa');
-is_denied($a1->run(acquire('/unreadable')), '/unreadable', 'who is before it hides its znode');
+is_denied($a1->run(acquire('/unreadable')), '/unreadable', 'the znode before it cannot be read');
 $zk->wait_for_children('/zklock/unreadable', 1);
 $zk->close('secretive');
 is($a1->query(acquire('/unreadable', '1min')), 't', 'afterwards the lock can be had');
 queue('/unreadable', 'secretive', perms => 'cdwa');
 $node_a->wait_until_contended('/unreadable');
-is($a1->query(q{SELECT zk_lock_is_held('/unreadable')}), 't', 'who is behind it does no harm');
+is($a1->query(q{SELECT zk_lock_is_held('/unreadable')}), 't', 'a hidden znode behind it does no harm');
 $a1->query(release('/unreadable'));
 $zk->wait_for_children('/zklock/unreadable', 1);
 $zk->close('secretive');
@@ -165,14 +157,14 @@ $zk->close('secretive');
 $zk->create('/zklock/no_create', perms => 'rdwa');
 is_denied($a1->run(acquire('/no_create')), '/no_create', 'no permission to create');
 is_denied($a1->run(acquire('/no_create/deeper')), '/no_create/deeper', 'no permission to create the directory');
-is_denied($a1->run(acquire('/no_create', '0')), '/no_create', 'a try');
+is_denied($a1->run(try('/no_create')), '/no_create', 'a try');
 is_denied($a1->run(acquire('/no_create', '1min')), '/no_create', 'with a timeout');
 is_deeply($zk->children('/zklock/no_create'), [], 'nothing was made');
 
 $zk->create('/zklock/no_read', perms => 'cdwa');
 is($a1->query(acquire('/no_read')), 't', 'no permission to list: the first ever has the lock');
 $node_a->wait_until(q{SELECT owned_since < now() - interval '50 ms' FROM zk_locks WHERE path = '/no_read'});
-is($a1->query("SELECT zk_lock_is_held('/no_read')"), 't', 'and keeps it, though it cannot see who comes');
+is($a1->query("SELECT zk_lock_is_held('/no_read')"), 't', 'and keeps it, though it cannot see its queue');
 is_denied($b1->run(acquire('/no_read', '1min')), '/no_read', 'no permission to list: the second');
 $a1->query(release('/no_read'));
 $node_a->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path = '/no_read'});
@@ -180,19 +172,19 @@ is_denied($a1->run(acquire('/no_read')), '/no_read', 'no permission to list');
 is_denied($b1->run(acquire('/no_read', '1min')), '/no_read', 'with a timeout');
 ok(eval { $zk->delete('/zklock/no_read'); 1 }, 'nothing is left') or diag $@;
 
-# Of the directories above a lock, some may be closed, if they are there.
+# Some of the directories above a lock may be closed, if they exist.
 $zk->create('/zklock/closed/open');
 $zk->allow($_, 'ra') foreach '/', '/zklock/closed';
 is($a1->run(acquire('/closed/open/some/job'))->{err} // '', '', 'closed above: a lock');
 is($b1->run(q{SELECT zk_semaphore_acquire('/closed/open/deep/in/it', 2)})->{err} // '', '', 'closed above: a semaphore');
-is($b1->run(acquire('/closed/open/another/job', '0'))->{err} // '', '', 'closed above: a try');
+is($b1->run(try('/closed/open/another/job'))->{err} // '', '', 'closed above: a try');
 is_denied($a1->run(acquire('/closed/job')), '/closed/job', 'closed above, and not there');
-is_denied($a1->run(acquire('/closed/some/job', '0')), '/closed/some/job', 'a try of the same');
+is_denied($a1->run(try('/closed/some/job')), '/closed/some/job', 'a try of the same');
 $zk->allow('/', 'rcdwa');
 $_->query('SELECT zk_lock_release_all()') foreach $a1, $b1;
 $node_b->wait_until('SELECT entries = 0 AND ephemeral_bytes = 0 FROM zk_status');
 
-# The waiters of one server all learn it.
+# All waiters of one server learn it.
 $zk->create('/zklock/unreadable2');
 queue('/unreadable2', 'first');
 queue('/unreadable2', 'secretive', perms => 'cdwa');
@@ -208,10 +200,10 @@ is($node_a->safe_psql('postgres', 'SELECT count(*) FROM zk_locks'), '0', 'no ent
 is($node_a->status('connects'), '1', 'the connection was never broken');
 $_->quit foreach $a1, $a2, $b1;
 
-# The root cannot be read.  A heartbeat that is refused went through the quorum, too, and
-# proves that the session lives.
+# The root cannot be read.  A heartbeat that is refused went through the quorum, too, and so proves
+# that the session lives.
 $zk->allow('/', 'cdwa');
-$node_a->configure('zklock.session_timeout' => '4s');
+$node_a->configure('zklock.session_timeout' => '8s');
 $node_a->restart;
 $node_a->wait_until_connected;
 $a1 = $node_a->backend;

@@ -1,16 +1,13 @@
 
-# How long a server keeps a ticket: while others wait (tenure), and while nobody does (linger).
+# How long a server keeps a ticket: while others wait (tenure), and while no backend wants it
+# (linger).
 
 use strict;
 use warnings;
 
-use Test::More;
 use Time::HiRes qw(usleep);
 
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my %settings = ('zklock.session_timeout' => '30s', 'zklock.linger' => 0, 'zklock.tenure' => 0);
@@ -18,9 +15,6 @@ my $node_a = ZklockNode->started('a', $zk, %settings);
 my $node_b = ZklockNode->started('b', $zk, %settings);
 my %node = (a => $node_a, b => $node_b);
 my %backend = map { my $name = $_; $name => $node{ substr $name, 0, 1 }->backend } qw(a1 a2 a3 a4 b1 b2 b3);
-
-sub acquire { my ($path, $timeout) = @_; return "SELECT zk_lock_acquire('$path'" . (defined $timeout ? ", '$timeout')" : ')'); }
-sub release { my ($path) = @_; return "SELECT zk_lock_release('$path')"; }
 
 # The two parts of a token.
 sub ticket_of { my ($backend, $path) = @_; return $backend->query("SELECT zk_lock_token('$path') / 65536"); }
@@ -55,8 +49,8 @@ sub line_up
 	return;
 }
 
-# The holder releases, whoever gets the lock releases in its turn, and so on.  Each waits
-# until its server knows that the other one queues, as long as it does.
+# The holder releases, then the next holder releases, and so on.  Each holder first waits until its
+# server knows that the other server queues, if it does.
 sub run_through
 {
 	my ($path, $holder, @waiters) = @_;
@@ -103,7 +97,7 @@ is_deeply($of_a, [ map { "$first:$_" } 1 .. 3 ], 'a long tenure: one ticket, cla
 ($first) = $of_b->[0] =~ /^(\d+):/;
 is_deeply($of_b, [ map { "$first:$_" } 1 .. 2 ], 'a long tenure: the same for the other server');
 
-# It ends, and then the other server has its turn, however many wait here.
+# The tenure ends, and then the other server has its turn, however many backends wait here.
 set_everywhere('tenure', '1s');
 line_up('/tenure2', qw(a1 a2 b1));
 $node_a->wait_until(q{SELECT bool_and(contended AND owned_since < now() - interval '1s')
@@ -111,7 +105,7 @@ $node_a->wait_until(q{SELECT bool_and(contended AND owned_since < now() - interv
 ($order) = run_through('/tenure2', qw(a1 a2 b1));
 is("@$order", 'b1 a2', 'tenure is over');
 
-# Where nobody else queues, it does not matter.
+# Without other clients in the queue, the tenure does not matter.
 set_everywhere('tenure', '0');
 $backend{a1}->query(acquire('/tenure3'));
 my $ticket = ticket_of($backend{a1}, '/tenure3');
@@ -124,7 +118,7 @@ is(number_of($backend{a2}, '/tenure3'), 2, 'alone: the second claim of it');
 $backend{a2}->query(release('/tenure3'));
 $zk->wait_for_children('/zklock/tenure3', 0);
 
-# An other client that queues is an other server, too.
+# A client of another kind that queues counts as another server.
 my $znode;
 $backend{a1}->query(acquire('/tenure4'));
 $backend{a2}->send(acquire('/tenure4'));
@@ -163,8 +157,8 @@ sub use_once
 sub tickets_made { return $node_a->status('tickets'); }
 
 my @first = use_once($a1, '/linger');
-is($first[1], 1, 'a one-shot lock: the first claim');
-is(scalar(@{ $zk->wait_for_children('/zklock/linger', 0) }), 0, 'a one-shot lock is deleted at once');
+is($first[1], 1, 'a lock that is used once: the first claim');
+is(scalar(@{ $zk->wait_for_children('/zklock/linger', 0) }), 0, 'a lock that is used once is deleted at once');
 $node_a->wait_until_clean('/linger');
 
 my @second = use_once($a1, '/linger');
@@ -185,7 +179,7 @@ cmp_ok($node_a->status('requests') - $requests, '<=', 1, 'lingering: ZooKeeper i
 is($node_a->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'}), '0',
 	'lingering: no local lock');
 
-# Many locks that come back do not make the server forget one another's releases.
+# A server remembers the releases of many locks that come back.
 my $use_many = q{DO $$ BEGIN FOR i IN 1 .. 300 LOOP FOR n IN 1 .. %d LOOP
 	PERFORM zk_lock_acquire('/many/' || i); PERFORM zk_lock_release('/many/' || i); END LOOP; END LOOP; END $$};
 $a1->query(sprintf $use_many, $_) foreach 2, 1;
@@ -193,7 +187,7 @@ $node_a->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path ~ '^/many/' A
 is($node_a->safe_psql('postgres', q{SELECT count(*) FROM zk_locks WHERE path ~ '^/many/'}), '300',
 	'many locks that come back: all linger');
 
-# Others do not have to wait until it has lingered.
+# Other servers do not have to wait until the ticket's linger time has passed.
 is($b1->query(acquire('/linger', '1min')), 't', 'the other server has it at once');
 $node_a->wait_until_clean('/linger');
 is(scalar(@{ $zk->children('/zklock/linger') }), 1, 'the lingering ticket is gone');
@@ -203,8 +197,8 @@ $b1->query(release('/linger'));
 use_once($a1, '/linger2') foreach 1 .. 2;
 is($node_a->safe_psql('postgres', q{SELECT ticket FROM zk_locks WHERE path = '/linger2'}),
 	'lingering', 'a lock lingers');
-$b1->wait_until(acquire('/linger2', '0'));
-is($b1->query(q{SELECT zk_lock_is_held('/linger2')}), 't', 'even to who only tries, and tries again, it is given');
+$b1->wait_until(try('/linger2'));
+is($b1->query(q{SELECT zk_lock_is_held('/linger2')}), 't', 'the other server gets it even by a try, which is repeated');
 $b1->query(release('/linger2'));
 
 # A contended ticket does not linger.
@@ -216,22 +210,22 @@ $a1->query(release('/linger3'));
 is($b1->result->{out}, 't', 'a contended ticket does not linger');
 $b1->query(release('/linger3'));
 
-# Transaction scope lingers as well.
+# A transaction-level lock lingers as well.
 $a1->query(q{BEGIN; SELECT zk_xact_lock_acquire('/linger4'); COMMIT}) foreach 1 .. 2;
 is($node_a->safe_psql('postgres', q{SELECT ticket FROM zk_locks WHERE path = '/linger4'}),
 	'lingering', 'transaction scope');
 
-# Lingering tickets hinder nobody in the same server, and end with it.
+# A lingering ticket stands in no backend's way in the same server.
 is($backend{a3}->query(q{BEGIN; SELECT zk_xact_lock_acquire('/linger4', '0'); ROLLBACK}), 't',
 	'another backend takes it over by a try');
 
-# It ends.
+# Lingering ends when its time has passed.
 set_everywhere('linger', '400ms');
 use_once($a1, '/linger5') foreach 1 .. 3;
 $node_a->wait_until_clean('/linger5');
 is(scalar(@{ $zk->wait_for_children('/zklock/linger5', 0) }), 0, 'lingering ends');
 
-# Without it, a lock that comes back is given back all the same.
+# With linger off, the server gives up even a lock that comes back.
 set_everywhere('linger', '0');
 use_once($a1, '/linger6') foreach 1 .. 3;
 $node_a->wait_until_clean('/linger6');

@@ -1,7 +1,7 @@
 
 # Two servers at work on a few locks while everything around them breaks, again and again.
-# Afterwards the records have to show that no two ever held a lock at the same time, that
-# tokens grew, and nothing may be left behind.
+# Afterwards the records have to show that no two backends ever held a lock at the same time, that
+# tokens grew, and that nothing is left behind.
 
 use strict;
 use warnings;
@@ -24,7 +24,7 @@ my @nodes = map { ZklockNode->started($_, $zk, %settings) } 'a', 'b';
 my $workers = 3;
 my $paths = 2;
 
-# Work until told to stop.  What is written down was done under the lock for certain.
+# Work until told to stop.  A record is written under the lock for certain.
 foreach my $node (@nodes)
 {
 	$node->safe_psql('postgres', q{
@@ -83,7 +83,7 @@ sub begin
 	return;
 }
 
-# All that have ended are begun again.
+# Start all workers again that have ended.
 sub tend
 {
 	foreach my $b (grep { $_->{backend}->is_done } @backends)
@@ -103,7 +103,7 @@ sub tend
 	return;
 }
 
-# kill -9 of a backend brings all of them down.
+# kill -9 of a backend brings all backends down.
 sub crash
 {
 	my ($node) = @_;
@@ -198,7 +198,7 @@ foreach my $node (@nodes)
 }
 is_deeply([ grep { /lock-/ } @{ $zk->tree('/zklock') } ], [], 'no znode is left');
 
-# Put the records of both together.
+# Merge the records of both servers.
 my @records;
 foreach my $node (@nodes)
 {

@@ -9,18 +9,14 @@ use warnings;
 use IO::Select;
 use IO::Socket::INET;
 use List::Util qw(max);
-use Test::More;
 use Time::HiRes qw(time);
 
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 # --- connections -------------------------------------------------------------------------
 
-# Accept what comes within so many seconds, or until there have been so many pauses, and do with
-# it as told.  Returns the times.
+# Accept connections for so many seconds, or until there have been so many pauses, and handle them
+# as told.  Returns the times.
 my $accepted;						# until when
 sub visits
 {
@@ -48,7 +44,7 @@ sub pauses
 	return @pauses;
 }
 
-# As ZooKeeper does it, but for what follows.
+# Accept the session, as ZooKeeper does.
 sub welcome
 {
 	my ($visitor) = @_;
@@ -68,9 +64,9 @@ my $node = ZklockNode->initialized('n', undef,
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION zklock');
 
-# What a hundred servers do to three of ZooKeeper that do not want them.  The pauses have grown to
-# a quarter of a second at least by then, each after a round of three; so many may a slow machine
-# count in that time, but not more.
+# What a hundred servers do to three ZooKeeper servers that refuse them.  By then the pauses have
+# grown to a quarter of a second at least, each after a round of three.  A slow machine may count as
+# many attempts in that time, but not more.
 my $seconds = 2;
 sub is_bounded
 {
@@ -108,7 +104,7 @@ is_bounded($refused, time - $begin, $node->worker_cpu - $cpu, 'refused');
 
 # --- watches -----------------------------------------------------------------------------
 
-# Watches on more than a megabyte of paths, which is more than ZooKeeper takes at once.
+# Watches on more than a megabyte of paths, which is more than ZooKeeper takes in one packet.
 my $zk = ZooKeeper->new;
 $node->configure('zklock.hosts' => $zk->hosts, 'zklock.session_timeout' => '30s',
 	'zklock.connection_timeout' => '2min', 'zklock.linger' => 0, 'log_min_messages' => 'warning');
@@ -122,20 +118,20 @@ my @paths = split /\n/, $node->safe_psql('postgres', "SELECT $path FROM generate
 $zk->create("/zklock$_/_c_1b4e28ba-2fa1-41d2-883f-0016d3cca427-lock-", ephemeral => 1, sequence => 1, client => 'crowd') foreach @paths;
 $node->wait_until("SELECT count(*) = $many FROM zk_locks WHERE contended");
 
-# One of each directory, and one of each znode.
+# One watch on each directory, one on each znode, and one on the record of the server.
 sub watches { my ($n) = $zk->cmd('mntr') =~ /zk_watch_count\s+(\d+)/; return $n // 0; }
-$zk->wait_until(sub { watches() == 2 * $many }, 'watches on all znodes and directories');
+$zk->wait_until(sub { watches() == 2 * $many + 1 }, 'watches on all znodes and directories');
 my $before = $node->status('session_id, connects');
 $zk->restart;
 $node->wait_until_connected;
-$zk->wait_until(sub { watches() == 2 * $many }, 'watches on all znodes and directories');
+$zk->wait_until(sub { watches() == 2 * $many + 1 }, 'watches on all znodes and directories');
 is($node->status('session_id, connects - 1'), $before, 'one new connection, in the same session');
 is($node->safe_psql('postgres', "SELECT count(*) FROM zk_locks WHERE claim = 'held'"), $many, 'all are held');
 is($holder->query('SELECT zk_lock_release_all()'), $many, 'all are released');
 $zk->close('crowd');
 $node->wait_until('SELECT count(*) = 0 FROM zk_locks');
-$zk->wait_until(sub { watches() == 0 }, 'no watch');
-pass('no watch is left');
+$zk->wait_until(sub { watches() == 1 }, 'only the watch on the record');
+pass('no other watch is left');
 
 # --- sequence numbers ----------------------------------------------------------------------
 
@@ -155,32 +151,32 @@ my $other = ZklockNode->started('o', $zk);
 my $waiter = $other->backend;
 $zk->create('/zklock/end');
 set_counter('/zklock/end', 1999999998);
-is($holder->query(q{SELECT zk_lock_acquire('/end')}), 't', 'the last but one sequence number');
-$waiter->send(q{SELECT zk_lock_acquire('/end')});
+is($holder->query(acquire('/end')), 't', 'the last but one sequence number');
+$waiter->send(acquire('/end'));
 $zk->wait_for_children('/zklock/end', 2);
 is(names(), '1999999998 1999999999', 'and the last one');
-$holder->query(q{SELECT zk_lock_release('/end')});
+$holder->query(release('/end'));
 is($waiter->answer, 't', 'are handed on');
 
-# From here on everybody is refused, up to the end, where ZooKeeper repeats a number.
+# From here on every acquire is refused, up to the end, where ZooKeeper repeats a number.
 foreach my $counter (2000000000, 2147483647)
 {
 	set_counter('/zklock/end', $counter) if $counter > 2000000000;
 	foreach my $n (1, 2)
 	{
-		my $result = $holder->run(q{SELECT zk_lock_acquire('/end')});
+		my $result = $holder->run(acquire('/end'));
 		is($result->{errcode}, '53400', "counter at $counter: refused");
 		like($result->{err}, qr/DETAIL:.*sequence numbers.*used up/s, "counter at $counter: and why");
 	}
 	$zk->wait_for_children('/zklock/end', 1);
-	is(names(), '1999999999', "counter at $counter: who holds it, holds it");
-	is($waiter->query(q{SELECT zk_lock_is_held('/end')}), 't', "counter at $counter: for certain");
+	is(names(), '1999999999', "counter at $counter: the holder still holds it");
+	is($waiter->query(held('/end')), 't', "counter at $counter: for certain");
 }
-is($holder->query(q{SELECT zk_lock_acquire('/other')}), 't', 'other locks can be had');
-$waiter->query(q{SELECT zk_lock_release('/end')});
+is($holder->query(acquire('/other')), 't', 'other locks can be had');
+$waiter->query(release('/end'));
 $zk->wait_for_children('/zklock/end', 0);
 $zk->delete('/zklock/end');
-is($holder->query(q{SELECT zk_lock_acquire('/end')}), 't', 'and this one when its directory is new');
+is($holder->query(acquire('/end')), 't', 'and this one when its directory is new');
 
 $_->quit foreach $holder, $waiter;
 $_->stop foreach $node, $other;

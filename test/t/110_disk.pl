@@ -8,13 +8,9 @@ use warnings;
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
-use Test::More;
 use Time::HiRes qw(time usleep);
 
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 # Every server of ZooKeeper has a disk of its own, which really syncs.
 my $disk = PostgreSQL::Test::Utils::tempdir('disk') . '/slow_disk.so';
@@ -45,9 +41,7 @@ sub disk
 	return;
 }
 
-sub acquire { my ($path, $timeout) = @_; return "SELECT zk_lock_acquire('$path'" . ($timeout ? ", '$timeout')" : ')'); }
-
-# Backend a1 holds the lock, b1 waits for it.  Does b1 ever have it while a1 says that it
+# Backend a1 holds the lock, b1 waits for it.  Does b1 ever have the lock while a1 says that it
 # holds it?
 my $both;
 sub look
@@ -66,8 +60,8 @@ sub turns
 	return $n;
 }
 
-# Strike, look on for some seconds and until the function returns true, relieve.  Returns how
-# it ends for the claim.
+# Strike, look on for some seconds and until the function returns true, then relieve.  Returns how
+# the claim ends.
 sub fault
 {
 	my ($what, $seconds, $until, $strike, $relieve) = @_;
@@ -101,7 +95,7 @@ sub fault
 	{
 		like($result->{errcode} || $result->{out}, qr/^(t|f|08006)$/, "$what: a wait ends");
 	}
-	cmp_ok($waited{$_}, '<', 1 + 2, "$what: in time") foreach keys %waited;
+	cmp_ok($waited{$_}, '<', 1 + 4, "$what: in time") foreach keys %waited;
 	foreach my $node ($node_a, $node_b)
 	{
 		my $name = "$what: the worker of " . $node->name;
@@ -120,7 +114,7 @@ sub fault
 	note "$what: seen " . join(', ', map { "$_ $seen{$_}" } sort keys %seen) . "; commit '$commit'; in the end $end";
 
 	$a1->run('SELECT zk_lock_release_all()');
-	is($b1->answer, 't', "$what: the next has it");
+	is($b1->answer, 't', "$what: the next one has it");
 	$_->run('SELECT zk_lock_release_all()') foreach $a2, $b1, $b2;
 	$_->wait_until('SELECT count(*) = 0 FROM zk_locks') foreach $node_a, $node_b;
 	return $end;
@@ -128,11 +122,11 @@ sub fault
 
 sub until_doubt { my ($seen) = @_; return $seen->{doubt} || $seen->{lost}; }
 
-# Slower than any disk should be, and yet nobody notices but by waiting.
+# The disks are slower than any disk should be, but only waits show that.
 is(fault('slow disks', 2, sub { 1 }, sub { disk('slow 500') }, sub { disk('') }),
 	'held', 'slow disks: held in the end');
 
-# So slow that heartbeats are not answered in time.
+# The disks are so slow that heartbeats are not answered in time.
 fault('very slow disks', 0, \&until_doubt, sub { disk('slow 5000') }, sub { disk('') });
 
 # One disk that is full ends its server, and the others go on.

@@ -49,7 +49,7 @@ like($leaking->report, qr/^level .* flat .*\nleak .* GROWS /m, 'and reported');
 
 # --- the servers --------------------------------------------------------------------------
 
-# Empty directories are to go as fast as they come.
+# Empty directories must go as fast as they come.
 my $zk = ZooKeeper->new(
 	java_opts => '-Dznode.container.checkIntervalMs=500 -Dznode.container.maxPerMinute=100000');
 my $proxy = HoldingProxy->new($zk->hosts);
@@ -58,7 +58,7 @@ my $node_a = ZklockNode->started('a', undef, %settings, 'zklock.hosts' => $proxy
 my $node_b = ZklockNode->started('b', $zk, %settings);
 my @nodes = ($node_a, $node_b);
 
-# Some of everything.  Every fourth path is one that all want.
+# Some locks of each kind.  Every fourth path is one that all backends want.
 foreach my $node (@nodes)
 {
 	$node->safe_psql('postgres', <<'END');
@@ -120,7 +120,7 @@ END
 my $pause = $ENV{SOAK_HOURS} ? 0.3 : 0;
 my $work = "CALL some_rounds($batch, $paths); SELECT pg_sleep($pause)";
 
-# And those who hold a hundred locks for longer, or until they lose them.
+# Backends that hold a hundred locks for longer, or until they lose them.
 my $hold = "SELECT zk_lock_acquire('/soak/held' || (random() * $paths)::int, '0') FROM generate_series(1, 100);"
   . 'SELECT pg_sleep(1); SELECT zk_lock_release_all()';
 my @workers = map {
@@ -156,8 +156,8 @@ sub memory
 	return $kb;
 }
 
-# The tolerances: what the allocators of a process may do, and by how much the load is more
-# at one time than at another.
+# The tolerances: what the allocators of a process may do, and how much the load differs from one
+# time to another.
 my @of_node = (worker_kB => [ 0.05, 256 ], backend_kB => [ 0.05, 256 ], worker_fds => [ 0, 3 ], entries => [ 0.5, 150 ], bytes => [ 0.5, 15000 ]);
 my @of_zk = (znode_count => [ 0.5, 500 ], watch_count => [ 0.5, 300 ], ephemerals_count => [ 0.5, 300 ], num_alive_connections => [ 0, 1 ]);
 my $soak = Soak->new(
@@ -187,7 +187,7 @@ sub sample
 
 # --- the soak ----------------------------------------------------------------------------------
 
-# In turn, some times or once a minute.  The worker of a stays the same.
+# One after the other, several times or once a minute.  The worker of a stays the same.
 my @disturbances = (
 	sub { $proxy->cut },
 	sub { $node_b->expire_session($zk, by_hand => 1) },
@@ -198,7 +198,7 @@ my $every = $seconds / 8 < 60 ? $seconds / 8 : 60;
 my $sample_every = $seconds / 30 < 5 ? $seconds / 30 : 5;
 my ($disturb_at, $sample_at, $disturbed, $samples) = ($begin + $every, $begin, 0, 0);
 
-# A slow machine takes longer for what is asked for below.
+# A slow machine takes longer for the load that is checked below.
 sub is_enough { return $samples >= 20 && $disturbed >= @disturbances && $rounds > 10 * $seconds; }
 my $patience = $begin + $seconds + $PostgreSQL::Test::Utils::timeout_default;
 while (time < $begin + $seconds || (!is_enough() && time < $patience))

@@ -1,17 +1,13 @@
 
-# Answers get lost, and others delete directories: each at the worst moment.
+# Answers get lost, and other clients delete directories: each at the worst moment.
 
 use strict;
 use warnings;
 
-use Test::More;
 use Time::HiRes qw(usleep);
 
-use PostgreSQL::Test::Utils;
-
 use HoldingProxy;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my $proxy = HoldingProxy->new($zk->hosts);
@@ -24,9 +20,6 @@ my $node_b = ZklockNode->started('b', $zk, %settings);
 my ($a1, $a2, $b1) = map { $_->backend } $node_a, $node_a, $node_b;
 $node_a->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
-sub acquire { my ($path, $timeout) = @_; return "SELECT zk_lock_acquire('$path'" . ($timeout ? ", '$timeout')" : ')'); }
-sub release { my ($path) = @_; return "SELECT zk_lock_release('$path')"; }
-
 # --- lost requests and replies -----------------------------------------------------------
 
 foreach my $what ('requests', 'replies')
@@ -35,7 +28,7 @@ foreach my $what ('requests', 'replies')
 	my $directory = "/zklock$path";
 	$zk->create($directory);
 
-	# Does it come to ZooKeeper?  Wait for that, or for it to be held up for certain.
+	# Does the request come to ZooKeeper?  Wait for that, or until it is certainly held up.
 	my $come = sub {
 		my ($n) = @_;
 		return $zk->wait_for_children($directory, $n) if $what eq 'replies';
@@ -52,7 +45,7 @@ foreach my $what ('requests', 'replies')
 	is(scalar(@{ $zk->children($directory) }), 1, "create, lost $what: by one znode");
 	is($a1->query("SELECT zk_lock_is_held('$path')"), 't', "create, lost $what: for certain");
 
-	# Who gives up meanwhile leaves nothing behind.
+	# A backend that gives up meanwhile leaves nothing behind.
 	$b1->query(acquire("$path/other"));
 	$proxy->hold($what);
 	$a2->send(acquire("$path/other", '300ms'));
@@ -81,10 +74,21 @@ foreach my $what ('requests', 'replies')
 }
 is($node_a->status('tickets_lost'), '0', 'nothing was lost');
 
+# A backend that reads meanwhile waits for the next connection, and is not told that ZooKeeper is
+# away.
+foreach my $what ('requests', 'replies')
+{
+	$proxy->hold($what);
+	$a1->send('SELECT count(*) FROM zk_jobs');
+	$node_a->wait_until(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND backend_type = 'client backend'});
+	$proxy->cut;
+	is($a1->answer, '0', "read, lost $what: answered after the reconnect");
+}
+
 # --- directories are deleted -------------------------------------------------------------
 
-# With all that is in it, up to the root, and as far as nobody makes it anew meanwhile.  Who
-# waits goes first, or else it would be its turn for a moment.
+# Delete a directory with all its contents, up to the root, unless a client makes it anew meanwhile.
+# The waiter's znode goes first; otherwise it would be the waiter's turn for a moment.
 sub delete_all
 {
 	my ($path) = @_;
@@ -103,15 +107,15 @@ foreach my $path ('/zklock/gone/deep', '/zklock/gone', '/zklock')
 	delete_all($path);
 	$a1->wait_until(q{SELECT NOT zk_lock_is_held('/gone/deep')});
 	is($a1->errcode(q{INSERT INTO t VALUES ('gone')}), 'ZK001', "$path deleted: the holder has lost the lock");
-	is($b1->answer, 't', "$path deleted: who waited gets it, in a new directory");
+	is($b1->answer, 't', "$path deleted: the waiter gets it, in a new directory");
 	is(scalar(@{ $zk->children('/zklock/gone/deep') }), 1, "$path deleted: by one znode");
 	$a1->run(release('/gone/deep'));
 	$b1->query(release('/gone/deep'));
 	$zk->wait_for_children('/zklock/gone/deep', 0);
 }
 
-# As soon as it is empty, which is also between being made and being used.  (How often that
-# happens depends on the machine.)
+# Delete each directory as soon as it is empty, which is also the moment between its creation and
+# its use.  (How often that happens depends on the machine.)
 my $deleted = 0;
 my @results;
 while ($deleted <= 10 && @results < 20)

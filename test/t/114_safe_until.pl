@@ -1,7 +1,7 @@
 
-# The gap between safe until, after which a server relies on nothing any more, and the
-# moment at which the ensemble gives the lock to another server.  It must never be negative,
-# and nothing may be committed in it.
+# The gap between safe until, after which a server does not rely on its claims any more, and the
+# moment at which the ensemble gives the lock to another server.  It must never be negative, and
+# nothing may be committed in it.
 #
 # ROUNDS=n makes more rounds of each kind of fault than a short test needs.
 
@@ -22,8 +22,8 @@ my $rounds = $ENV{ROUNDS} // 2;
 my $seed = $ENV{SEED} // 1;
 srand $seed;
 
-# The short timeout makes many rounds possible.  The tick is the longest that it allows: the
-# longer it is, the later the leader hears that a session lives.
+# The short timeout makes many rounds possible.  The tick is the longest that the timeout allows:
+# the longer the tick, the later the leader hears that a session lives.
 my ($timeout, $tick) = (2, 1);
 my $zk = ZooKeeper->new(servers => 3, tick_time => 1000 * $tick, start => 0);
 my $net = FaultNet->new;
@@ -33,17 +33,17 @@ $net->run;
 $zk->start;
 my $follower = ($zk->followers)[0];
 
-# a is connected to the follower alone, b to all.
+# Server a is connected to the follower only, b to all.
 my %settings = ('zklock.session_timeout' => "${timeout}s", 'zklock.linger' => 0, 'zklock.commit_margin' => 0,
 	'zklock.connection_timeout' => '1min', 'zklock.on_lost' => 'notice');
 my $node_a = ZklockNode->started('a', undef, 'zklock.hosts' => $way{a}[ $follower - 1 ], %settings, 'track_commit_timestamp' => 'on');
 my $node_b = ZklockNode->started('b', undef, 'zklock.hosts' => join(',', @{ $way{b} }), %settings);
 $_->wait_until_connected foreach $node_a, $node_b;
 
-# (Where only what ZooKeeper says does not arrive, the session lives on, in doubt, because each
-# new connection touches it.)
+# (Where only ZooKeeper's packets do not arrive, the session lives on, in doubt, because each new
+# connection touches it.)
 
-# Commits under the lock as fast as it can, until it may not.
+# Commit under the lock as fast as possible, until a commit is refused.
 $node_a->safe_psql('postgres', q{
 	CREATE TABLE work (id serial);
 	CREATE PROCEDURE work_on() LANGUAGE plpgsql AS $$ BEGIN
@@ -65,15 +65,15 @@ sub let_in
 	return;
 }
 
-# The follower tells the leader each half tick which sessions live.  So what happens within
-# the half tick before it is cut off, the leader never hears of.
+# Each half tick, the follower tells the leader which sessions live.  So the leader never hears of
+# what happens within the half tick before the cut.
 sub cut_off_soon
 {
 	usleep(1e6 * rand $tick / 2);
 	return cut_off();
 }
 
-# One after which the server is not in doubt, or hardly so.
+# A round after which the server is not in doubt, or hardly so.
 sub pause_for_a_while
 {
 	usleep(1e6 * $timeout * (0.35 + rand 0.31));
@@ -105,7 +105,7 @@ my %fault = (
 	'the leader stands still, then the follower is cut off' => [
 		sub { $zk->pause($zk->leader), pause_for_a_while(), $zk->resume, cut_off_soon() }, \&let_in ]);
 
-# All ways between a member and the others.
+# All connections between a member and the others.
 sub members_of
 {
 	my ($i) = @_;
@@ -149,7 +149,7 @@ foreach my $what (sort keys %fault)
 		$zk->wait_until_follower($follower);
 		$node_a->wait_until_connected;
 		$other->query("SELECT zk_lock_release('$path')");
-		is($holder->query('SELECT zk_lock_release_all()'), '1', "$label: what was lost is released");
+		is($holder->query('SELECT zk_lock_release_all()'), '1', "$label: the lost claim is released");
 	}
 }
 

@@ -1,25 +1,21 @@
 
-# Somebody sets the wall clock of a server.  Nothing of zklock goes by it.
+# An administrator sets the wall clock of a server.  zklock does not go by that clock.
 
 use strict;
 use warnings;
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
-use Test::More;
 use Time::HiRes qw(time);
 
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $clock = PostgreSQL::Test::Utils::tempdir('clock') . '/set_clock.so';
 system_or_bail('cc', '-shared', '-fPIC', '-O', '-o', $clock,
 	abs_path(dirname(__FILE__)) . '/../set_clock.c', '-ldl');
 
 my $zk = ZooKeeper->new;
-my %settings = ('zklock.session_timeout' => '4s', 'zklock.linger' => 0);
+my %settings = ('zklock.session_timeout' => '8s', 'zklock.linger' => 0);
 my $node_b = ZklockNode->started('b', $zk, %settings);
 my $node_a = ZklockNode->initialized('a', $zk, %settings);
 {
@@ -30,7 +26,7 @@ $node_a->safe_psql('postgres', 'CREATE EXTENSION zklock; CREATE TABLE t (v text)
 $node_a->wait_until_connected;
 my ($a1, $a2, $b1) = map { $_->backend } $node_a, $node_a, $node_b;
 
-# Returns by how much the server finds that it has changed.
+# Returns by how much the server finds that its clock has changed.
 sub set_clock
 {
 	my ($seconds) = @_;
@@ -45,9 +41,9 @@ foreach my $seconds (3600, -3600, 0)
 	my $what = "set by $seconds s";
 	my $epoch = $node_a->status('epoch');
 	$a1->query(q{SELECT zk_lock_acquire('/held'), zk_lock_acquire('/lease', lease_time => '1h')});
-	my $token = $a1->query(q{SELECT zk_lock_token('/held')});
-	$b1->query(q{SELECT zk_lock_acquire('/theirs')});
-	$a2->send(q{SELECT zk_lock_acquire('/theirs', '2s')});
+	my $token = $a1->query(token('/held'));
+	$b1->query(acquire('/theirs'));
+	$a2->send(acquire('/theirs', '2s'));
 	$node_a->wait_for_waiter('/theirs', 1);
 	$a1->query('BEGIN');
 	$a1->query("INSERT INTO t VALUES ('$seconds')");
@@ -67,11 +63,26 @@ foreach my $seconds (3600, -3600, 0)
 	$node_a->wait_until("SELECT safe_until > '$safe'::timestamptz + 1.2 * session_timeout FROM zk_status");
 	is($node_a->status('state'), 'connected', "$what: the session goes on");
 	is($node_a->status('epoch'), $epoch, "$what: the same");
-	is($a1->query(q{SELECT zk_lock_token('/held')}), $token, "$what: with its locks");
+	is($a1->query(token('/held')), $token, "$what: with its locks");
 	$_->query('SELECT zk_lock_release_all()') foreach $a1, $b1;
-	is($a2->query(q{SELECT zk_lock_acquire('/held', '1min')}), 't', "$what: the next one");
-	cmp_ok($a2->query(q{SELECT zk_lock_token('/held')}), '>', $token, "$what: has a greater token");
+	is($a2->query(acquire('/held', '1min')), 't', "$what: the next one");
+	cmp_ok($a2->query(token('/held')), '>', $token, "$what: has a greater token");
 	$a2->query('SELECT zk_lock_release_all()');
+}
+
+# Before 1970, the record of a wait has a time that no server can parse.
+{
+	my $worker = $node_a->worker_pid;
+	my $at = -s $node_a->logfile;
+	$b1->query(acquire('/theirs'));
+	$a1->query(acquire('/held'));
+	ok(set_clock(-1_900_000_000), 'before 1970: the server sees it');
+	$a1->send(acquire('/theirs'));
+	$node_a->wait_for_log(qr/could not read the waits of this server/, $at);
+	$b1->query(q{SELECT zk_lock_release_all()});
+	is($a1->result->{out}, 't', 'before 1970: a wait ends');
+	is($node_a->worker_pid, $worker, 'before 1970: the worker goes on without a search for deadlocks');
+	set_clock(0);
 }
 
 $_->quit foreach $a1, $a2, $b1;

@@ -1,6 +1,6 @@
 
-# One user cannot stop the others: however much somebody asks for at once, the next lock of
-# somebody else is not far behind, and all that there is cannot be taken by one.
+# One user cannot stop the others: however much one role requests at once, the next lock of another
+# role does not wait long, and no role can take all that there is.
 
 use strict;
 use warnings;
@@ -30,8 +30,8 @@ sub release { my ($path, $n) = @_; return "SELECT zk_semaphore_release('$path', 
 
 # --- what leases cost ---------------------------------------------------------------------
 
-# A create for each, a look at the own znode for each that is held for a while, and a delete;
-# the lists and everything else do not grow with their number.
+# Each lease costs a create, a delete, and if it is held for a while, a watch on its own znode and the
+# end of that; the lists and everything else do not grow with their number.
 my %others;
 foreach my $n (10, 100, 400)
 {
@@ -40,13 +40,13 @@ foreach my $n (10, 100, 400)
 	my ($requests, $tickets) = split /\|/, $node->status('requests, tickets');
 	my $cpu = $node->worker_cpu;
 	is($holder->query(acquire($path, $n)), 't', "$n leases");
-	$zk->wait_until(sub { $zk->cmd('mntr') =~ /zk_watch_count\s+(\d+)/ && $1 == $n + 1 },
-		"$n leases: a watch on each znode, and one on the directory");
+	$zk->wait_until(sub { $zk->cmd('mntr') =~ /zk_watch_count\s+(\d+)/ && $1 == $n + 2 },
+		"$n leases: a watch on each znode, one on the directory, and one on the record of the server");
 	is($holder->query(release($path, $n)), 't', "$n leases: released");
 	$zk->wait_for_children("/zklock$path/leases", 0);
 	$node->wait_until('SELECT entries = 0 FROM zk_status');
 	my ($requests_now, $tickets_now) = split /\|/, $node->status('requests, tickets');
-	$others{$n} = $requests_now - $requests - 3 * $n;
+	$others{$n} = $requests_now - $requests - 4 * $n;
 	note sprintf '%d leases: %d requests, %.2f s of CPU', $n, $requests_now - $requests, $node->worker_cpu - $cpu;
 	cmp_ok($tickets_now - $tickets, '<=', $n + 3, "$n leases: one create each, and the inner mutex's");
 	cmp_ok($others{$n}, '<', 40, "$n leases: few requests besides");
@@ -55,20 +55,20 @@ cmp_ok($others{400} - $others{10}, '<', 10, 'not more of them for more leases');
 
 # The same holds after a reconnect.
 is($holder->query(acquire('/cost/again', 400)), 't', '400 leases');
-$zk->wait_until(sub { $zk->cmd('mntr') =~ /zk_watch_count\s+(\d+)/ && $1 == 401 }, 'all watches');
+$zk->wait_until(sub { $zk->cmd('mntr') =~ /zk_watch_count\s+(\d+)/ && $1 == 402 }, 'all watches');
 my ($requests, $connects) = split /\|/, $node->status('requests, connects');
 $zk->restart;
 $node->wait_until("SELECT connects > $connects FROM zk_status");
 $node->wait_until_connected;
-$zk->wait_until(sub { $zk->cmd('mntr') =~ /zk_watch_count\s+(\d+)/ && $1 == 401 }, 'all watches');
+$zk->wait_until(sub { $zk->cmd('mntr') =~ /zk_watch_count\s+(\d+)/ && $1 == 402 }, 'all watches');
 cmp_ok($node->status('requests') - $requests, '<', 440, 'a reconnect takes one list for all of them');
 is($holder->query("SELECT zk_lock_is_held('/cost/again')"), 't', 'they are held');
 is($holder->query(release('/cost/again', 400)), 't', 'and released');
 
-# --- somebody else meanwhile ---------------------------------------------------------------
+# --- another role meanwhile ----------------------------------------------------------------
 
 is($abuser->errcode("SELECT zk_semaphore_acquire('/bulk', 4000, '15 s', 4000)"), '54000', 'not thousands of leases in one call');
-like($abuser->run("SELECT zk_semaphore_acquire('/bulk', 4000, '15 s', 1001)")->{err}, qr/DETAIL:\s+At most 1000 can be acquired together/, 'but as many as is said');
+like($abuser->run("SELECT zk_semaphore_acquire('/bulk', 4000, '15 s', 1001)")->{err}, qr/DETAIL:\s+At most 1000 can be acquired together/, 'but as many as the message says');
 
 sub try_locks
 {
@@ -89,7 +89,7 @@ sub try_locks
 	return;
 }
 
-# ZooKeeper may take its time for an answer, as long as it answers heartbeats.
+# ZooKeeper may take long for an answer, as long as it answers heartbeats.
 $victim->query("SET zklock.connection_timeout = '1ms'");
 try_locks(100, 'alone');
 foreach my $case (
@@ -108,7 +108,7 @@ foreach my $case (
 	$node->wait_until('SELECT entries = 0 FROM zk_status');
 }
 
-# While a thousand leases are on their way, others have their turn.  (The tokens are in the
+# While a thousand leases are on their way, other backends have their turn.  (The tokens are in the
 # order of the creates.)
 my $in_between = 0;
 foreach my $round (1 .. 5)
@@ -129,7 +129,7 @@ $victim->query('SELECT zk_lock_release_all()');
 
 $_->quit foreach $abuser, $victim, $holder;
 
-# --- what one may have -----------------------------------------------------------------------
+# --- how much one role may have --------------------------------------------------------------
 
 # With PostgreSQL's own defaults.
 $node->configure('max_connections' => 100, 'max_locks_per_transaction' => 64, 'zklock.connection_timeout' => '30s');
@@ -177,7 +177,7 @@ is($abuser->query(q{ROLLBACK TO s; SELECT zk_xact_lock_acquire('/few/1')}), 't',
 is($abuser->query(q{COMMIT; SELECT count(*) FROM generate_series(1, 3) AS i WHERE zk_lock_acquire('/few/' || i)}), 3, 'and so does the end of the transaction');
 $abuser->quit;
 
-# Many backends together get all there is, and PostgreSQL goes on.
+# Together, many backends get all that there is, and PostgreSQL goes on.
 $node->safe_psql('postgres', 'ALTER ROLE abuser RESET zklock.max_locks_per_backend');
 my @abusers = map { backend_of('abuser') } 0 .. $limit / 1000;
 $_->send($take) foreach @abusers;
@@ -186,7 +186,7 @@ is($node->status('entries'), $limit, 'that is all there is');
 is($victim->errcode("SELECT zk_lock_acquire('/victim/2')"), '53400', 'no more of it');
 $node->safe_psql('postgres', 'CREATE TABLE goes_on (i int); DROP TABLE goes_on') foreach 1 .. 5;
 pass('but new connections go on');
-is($victim->query("SELECT zk_lock_release('/victim')"), 't', 'and who has a lock');
+is($victim->query("SELECT zk_lock_release('/victim')"), 't', 'and so does a backend that has a lock');
 $_->quit foreach @abusers, $victim;
 $node->wait_until('SELECT entries = 0 FROM zk_status');
 

@@ -1,19 +1,15 @@
 
-# What one role does in bulk does not stand before another role's first request.  While
-# ZooKeeper stands still, bulk work fills the worker's queue, and then somebody else wants a lock.
-# ZooKeeper numbers all writes, so the numbers of the bystander's tickets tell how many came
+# One role's bulk work does not stand before another role's first request.  While ZooKeeper stands
+# still, bulk work fills the worker's queue, and then another role, the bystander, wants a lock.
+# ZooKeeper numbers all writes, so the numbers of the bystander's tickets tell how many writes came
 # in between.
 
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Utils;
-use Test::More;
+use ZklockTest;
 
-use ZklockNode;
-use ZooKeeper;
-
-# The bulk work that may be on its way, the bystander's own writes, heartbeats.
+# The bulk writes that may be on their way, the bystander's own writes, heartbeats.
 my $few = 16 + 24;
 
 my $zk = ZooKeeper->new;
@@ -30,7 +26,7 @@ my $n = 0;
 
 sub czxid { return $bystander->query("SELECT zk_lock_token('$_[0]') / 65536"); }
 
-# All that the worker can send without an answer has been sent.
+# The worker has sent everything that it can send without an answer.
 sub wait_until_quiet
 {
 	my ($before, $now) = (-1, $node->status('requests'));
@@ -83,14 +79,15 @@ check('releases of leases', "SELECT zk_semaphore_acquire('/bulk/leases', 1000, '
 check('queues to be read', "SELECT zk_semaphore_acquire('/bulk/leases', 1000, '1min', $many)",
 	"SELECT count(*) FROM zk_lock_queue('/bulk/leases')", "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = " . $abuser->pid, $few);
 
-# When runs of jobs end, their records are written before all else; so their number is limited.
+# When runs of jobs end, the worker writes their records before all else; so their number is
+# limited.
 my $run = q{SELECT count(*) FROM generate_series(1, %d) AS i WHERE zk_xact_run_once('/bulk/job/' || i)};
 is($abuser->errcode('BEGIN; ' . sprintf($run, 65)), '53400', 'a session has at most 64 runs of jobs at a time');
 $abuser->query('ROLLBACK');
 check('runs of jobs', 'BEGIN; ' . sprintf("SELECT count(*) FROM generate_series(1, %d) AS i WHERE zk_xact_run_once('/bulk/other/' || i)", 64),
 	'ROLLBACK', tickets('releasing', 64), $few + 64);
 
-# What one call may ask for.
+# The limits of one call.
 my $deep = join '', map { "/d$_" } 1 .. 15;
 is($abuser->query("SELECT zk_lock_acquire('/bulk$deep')"), 't', 'a path of 16 components');
 is($abuser->errcode("SELECT zk_lock_acquire('/bulk$deep/d16')"), '22023', 'not of 17');

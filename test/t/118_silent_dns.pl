@@ -1,19 +1,15 @@
 
-# DNS is silent: the server's names cannot be resolved, and whoever asks waits.  That must
-# cost nobody the session, and the worker must go on with its work.
+# DNS is silent: the servers' names cannot be resolved, and each lookup waits.  That must not cost a
+# server its session, and the worker must go on with its work.
 
 use strict;
 use warnings;
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
-use Test::More;
 use Time::HiRes qw(time);
 
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $resolver = PostgreSQL::Test::Utils::tempdir('resolver') . '/silent_dns.so';
 system_or_bail('cc', '-shared', '-fPIC', '-O', '-o', $resolver,
@@ -21,7 +17,7 @@ system_or_bail('cc', '-shared', '-fPIC', '-O', '-o', $resolver,
 
 my $zk = ZooKeeper->new;
 (my $hosts = $zk->hosts) =~ s/127\.0\.0\.1/zk.test/g;
-my $node = ZklockNode->initialized('a', undef, 'zklock.hosts' => $hosts, 'zklock.session_timeout' => '4s');
+my $node = ZklockNode->initialized('a', undef, 'zklock.hosts' => $hosts, 'zklock.session_timeout' => '8s');
 
 sub file { return $node->data_dir . "/$_[0]"; }
 sub dns_falls_silent { append_to_file(file('silent'), ''); unlink file('asked'); return; }
@@ -85,8 +81,8 @@ pass('connected as soon as it answers');
 # --- an outage of both ---
 
 my $judge = $node->backend;
-$judge->query(q{SELECT zk_lock_acquire('/held')});
-my $token = $judge->query(q{SELECT zk_lock_token('/held')});
+$judge->query(acquire('/held'));
+my $token = $judge->query(token('/held'));
 my $session = $node->status('session_id, epoch');
 
 dns_falls_silent();
@@ -99,8 +95,8 @@ $zk->wait_until_serving;
 $node->wait_until_connected;
 ok(-e file('silent'), 'ZooKeeper is back before DNS is');
 is($node->status('session_id, epoch'), $session, 'the session is carried on');
-is($judge->query(q{SELECT zk_lock_is_held('/held')}), 't', 'the lock is held');
-is($judge->query(q{SELECT zk_lock_token('/held')}), $token, 'it is the same lock');
+is($judge->query(held('/held')), 't', 'the lock is held');
+is($judge->query(token('/held')), $token, 'it is the same lock');
 
 # --- another worker ---
 
@@ -111,7 +107,8 @@ ok(-e file('silent'), 'another worker needs no DNS');
 is($node->status('session_id, epoch'), $session, 'and carries the session on');
 $zk->wait_until(sub { children() <= 1 }, 'one lookup at a time');
 
-# Other hosts have not been found yet, and what is known of the old ones is of no use.
+# The hosts of the new setting have not been found yet, and the addresses of the old ones are of no
+# use.
 $worker = $node->worker_pid;
 $node->configure('zklock.hosts' => "$hosts,$hosts");
 $node->reload;
@@ -124,7 +121,7 @@ $judge->query(q{SELECT zk_lock_release_all()});
 
 # --- some of the names ---
 
-# What a name has now replaces what it had, whatever the others say.
+# A name's new addresses replace its old ones, whatever addresses the other names have.
 my ($port) = $hosts =~ /:(\d+)/;
 sub restart_with
 {
@@ -136,7 +133,7 @@ sub restart_with
 name_is("zk$_.test", "127.0.0.${_}7") foreach 1 .. 3;
 restart_with("zk1.test:$port,zk2.test:$port,zk3.test:$port");
 $node->wait_until(q{SELECT last_error LIKE '%127.0.0.%' FROM zk_status});
-is($node->status('state'), 'none', 'nobody answers at the three addresses');
+is($node->status('state'), 'none', 'no server answers at the three addresses');
 name_is('zk3.test', undef);
 name_is("zk$_.test", '127.0.0.1') foreach 1, 2;
 $node->wait_until_connected;
@@ -154,8 +151,8 @@ restart_with("zk1.test:$port,zk2.test:$port,zk.test:$port");
 $node->wait_until_connected;
 cmp_ok(time - $begun, '<', 20, 'a name is used while two others are silent');
 
-# The others are found later, while there is a connection.  When that is lost, the worker uses
-# them at once, though DNS is silent again.
+# The other names are found later, while there is a connection.  When the connection is lost, the
+# worker uses them at once, though DNS is silent again.
 name_is("zk$_.test", "127.0.0.$_") foreach 1, 2;
 $zk->wait_until(sub { children() == 0 }, 'the lookup to end');
 dns_falls_silent();
@@ -171,8 +168,8 @@ unlike($log, qr/could not resolve/, 'silence is no failure');
 
 # --- a name that cannot be looked up, and credentials that ZooKeeper refuses ---
 
-# Each attempt starts a lookup.  Its end must not cut the pause short that follows a refusal: the
-# attempts would keep the session alive, and come as fast as lookups end.
+# Each attempt starts a lookup.  When the lookup ends, that must not cut short the pause that
+# follows a refusal: the attempts would keep the session alive, and come as fast as lookups end.
 dns_is_back();
 name_is('zk1.test', undef);
 append_to_file(file('credentials'), "nosuchscheme x\n");

@@ -1,17 +1,13 @@
 
-# zklock.auth_file and zklock.acl: who this server is to ZooKeeper, and what others may do
-# with its znodes.
+# zklock.auth_file and zklock.acl: as which user this server authenticates to ZooKeeper, and what
+# other clients may do with its znodes.
 
 use strict;
 use warnings;
 
 use Digest::SHA qw(sha1_base64);
-use Test::More;
 
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my $SECRET = 'kei7-Noo9-uuXo';
@@ -37,8 +33,6 @@ sub wait_for_log
 	$zk->wait_until(sub { count($node, $regexp) >= $n }, "$n times in the log: $regexp");
 	return;
 }
-
-sub acquire { my ($path, $timeout) = @_; return "SELECT zk_lock_acquire('$path'" . (defined $timeout ? ", '$timeout')" : ')'); }
 
 $zk->exists('/', user => "svc:$SECRET");	# as this user, the test itself looks at znodes
 my $dir = PostgreSQL::Test::Utils::tempdir('credentials');
@@ -96,7 +90,7 @@ like($known, qr/\Q$file\E/, 'but the name of the file is');
 is($node_a->safe_psql('postgres', q{
 	CREATE ROLE plain; SET ROLE plain;
 	SELECT count(*) FROM pg_settings WHERE name IN ('zklock.auth_file', 'zklock.acl')}), '0',
-	'only for those who may see it');
+	'only for roles that may see it');
 
 my %children = $node_a->children;
 my ($worker) = $node_a->worker_pid;
@@ -110,10 +104,11 @@ $node_a->set('log_min_messages', 'warning');
 
 # --- a file that cannot be used ---
 
-# At a reload, what was in use stays in use.
+# At a reload, the credentials that were in use stay in use.
 is($a1->query(acquire('/kept')), 't', 'a lock is held');
 my %unusable = (
 	'group access' => [ sub { write_file($file, "digest svc:$SECRET\n", 0640) }, qr/group or world access; it must have permissions u=rw \(0600\)/ ],
+	'a file of root that all may read' => [ sub { unlink $file; symlink '/etc/passwd', $file or die $! }, qr/or, if owned by root, u=rw,g=r \(0640\) or less/ ],
 	'no file' => [ sub { unlink $file }, qr/could not open "zklock\.auth_file": No such file/ ],
 	'a directory' => [ sub { unlink $file; mkdir $file }, qr/not a regular file/ ],
 	'no colon' => [ sub { rmdir $file; write_file($file, "\ndigest $SECRET\n") }, qr/line 2 of "zklock\.auth_file": the credentials of scheme "digest" must be "user:password"/ ],
@@ -134,7 +129,7 @@ foreach my $what (sort keys %unusable)
 }
 is($node_a->status('connects'), '1', 'all over one connection');
 
-# At the start, there is nothing to go on with, so callers learn it at once.
+# At the start, the server has no credentials to go on with, so callers get the error at once.
 $a1->quit;
 $a2->quit;
 write_file($file, "digest svc:$SECRET\n", 0644);
@@ -183,7 +178,8 @@ is($a1->query(q{SELECT zk_lock_is_held('/start')}), 't', 'and the session-level 
 ok(!$a3->is_done, 'the other backend waits on');
 $zk->close('holder');
 is($a3->result->{out}, 't', 'and gets the lock');
-cmp_ok($node_a->status('connects') - $connects, '<=', 1, 'there was no storm');
+# An attempt may have been under way, or have been closed before ZooKeeper said why.
+cmp_ok($node_a->status('connects') - $connects, '<=', 3, 'there was no storm');
 is(count($node_a, qr/could not authenticate with ZooKeeper: ZooKeeper refused/), 1, 'the log has said it once');
 unlike(log_of($node_a), qr/\Q$SECRET\E/, 'and never the secret');
 
@@ -193,7 +189,7 @@ my $file_b = "$dir/of_b";
 write_file($file_b, "digest svc:wrong\n");
 my $node_b = ZklockNode->started('b', $zk, 'zklock.auth_file' => $file_b, 'zklock.acl' => 'creator');
 my $b2 = $node_b->backend;
-foreach my $call (acquire('/start', '0'), acquire('/new/one'), q{SELECT zk_semaphore_acquire('/s', 2)},
+foreach my $call (try('/start'), acquire('/new/one'), q{SELECT zk_semaphore_acquire('/s', 2)},
 	q{SELECT * FROM zk_lock_queue('/start')}, q{SELECT zk_run_once('/some/other/job', now())},
 	q{SELECT zk_lock_revoke('/start')})
 {
@@ -209,7 +205,7 @@ write_file($file_b, "digest svc:$SECRET\n");
 $node_b->reload;
 wait_for_log($node_b, qr/continuing the ZooKeeper session with other credentials/, 1);
 $node_b->wait_until_connected;
-is($b2->query(acquire('/start', '0')), 'f', 'with the right one it sees who holds the lock');
+is($b2->query(try('/start')), 'f', 'with the right one it sees the holder of the lock');
 is($b2->query(acquire('/new/one')), 't', 'and acquires others');
 $b2->query('SELECT zk_lock_release_all()');
 
@@ -228,10 +224,10 @@ wait_for_log($node_b, qr/continuing the ZooKeeper session with other credentials
 $node_b->wait_until_connected;
 $zk->create('/zklock/for_all', acl => [ [ 'world', 'anyone', 'cdrwa' ] ]);
 $result = $b2->run(acquire('/for_all/x'));
-is($result->{errcode}, '28000', '"creator", but nobody knows the creator');
+is($result->{errcode}, '28000', '"creator", but the creator has no identity');
 like($result->{err}, qr/does not accept the access control list in "zklock.acl"/, 'and why');
 is(count($node_b, qr/LOG:  ZooKeeper does not accept the access control list/), 1, 'the log has it once');
-is($b2->errcode(acquire('/for_all/y', '0')), '28000', 'again');
+is($b2->errcode(try('/for_all/y')), '28000', 'again');
 is(count($node_b, qr/LOG:  ZooKeeper does not accept the access control list/), 1, 'and still once');
 
 foreach my $bad ('', 'closed', 'creator,open', 'world:anyone', 'world:anyone:x', ':anyone:r', 'world:anyone:r,', 'x' x 40 . ':y:r',

@@ -5,23 +5,17 @@ use strict;
 use warnings;
 
 use Digest::SHA qw(sha1_base64);
-use Test::More;
 
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 sub hash { my ($credentials) = @_; return ($credentials =~ s/:.*//r) . ':' . sha1_base64($credentials) . '='; }
-sub acquire { my ($path, $timeout) = @_; return "SELECT zk_lock_acquire('$path'" . (defined $timeout ? ", '$timeout')" : ')'); }
-sub release { my ($path) = @_; return "SELECT zk_lock_release('$path')"; }
 
 my $zk = ZooKeeper->new(java_opts => '-Dzookeeper.enforce.auth.enabled=true -Dzookeeper.enforce.auth.schemes=digest');
 my $ADMIN = 'admin:Aiz6-aeb4';
 my $ZKLOCK = 'zklock:oo4U-ieph';
 my @admin = ('digest', hash($ADMIN), 'cdrwa');
 
-# As this user, the test itself looks at znodes.
+# The test itself looks at znodes as this user.
 $zk->exists('/', user => $ADMIN);
 
 # What zklock may do with a directory.
@@ -37,7 +31,7 @@ sub allow
 
 my $file = PostgreSQL::Test::Utils::tempdir('hardened') . '/credentials';
 my $node = ZklockNode->initialized('a', $zk,
-	'zklock.session_timeout' => '1s',
+	'zklock.session_timeout' => '2s',
 	'zklock.connection_timeout' => '2min',
 	'zklock.acl' => "digest:" . hash($ZKLOCK) . ":cdrwa, digest:" . hash($ADMIN) . ":cdrwa");
 $node->start;
@@ -55,14 +49,18 @@ is($b->errcode(q{SELECT * FROM zk_lock_queue('/job')}), '28000', 'and for a queu
 # Each attempt makes a ZooKeeper session, or finds that the last one has expired.
 $node->wait_until('SELECT epoch >= 4 FROM zk_status');
 my ($epoch, $connects) = split /\|/, $node->safe_psql('postgres', 'SELECT epoch, connects FROM zk_status');
-cmp_ok($connects, '<=', $epoch + 1, 'the server tries again once for each session that has expired');
+# ZooKeeper may close the connection before the client has read that it is refused.
+my $closed = count(qr/LOG:  could not connect/);
+cmp_ok($connects, '<=', $epoch + 1 + $closed, 'the server tries again once for each session that has expired');
+cmp_ok($closed, '<=', $epoch, 'and is seldom told nothing');
 is(count(qr/could not authenticate with ZooKeeper/), 1, 'the log says it once');
-is(count(qr/(?:lost the connection|has expired|could not connect|refused a request)/), 0, 'and nothing else');
-cmp_ok(count(qr/LOG:  connected to ZooKeeper/), '<=', 1, 'nor that it is connected, again and again');
+is(count(qr/(?:has expired|refused a request)/), 0, 'and nothing else');
+# The worker takes a connection that closes without a reason for a broken one, and logs the next one anew.
+cmp_ok(count(qr/LOG:  connected to ZooKeeper/), '<=', 1 + $closed, 'nor that it is connected, again and again');
 
 append_to_file($file, "digest $ZKLOCK\n");
 chmod 0600, $file;
-$node->configure('zklock.auth_file' => $file, 'zklock.session_timeout' => '4s');
+$node->configure('zklock.auth_file' => $file, 'zklock.session_timeout' => '8s');
 $node->reload;
 $node->wait_until_connected;
 is($b->query(acquire('/job')), 't', 'with credentials and a reload the server is let in');
@@ -73,7 +71,7 @@ ok($zk->has_session($id), 'in a session of its own');
 # --- a part of the tree ---
 
 allow('/');
-allow('/zklock', 'r');
+allow($_, 'r') foreach '/zklock', '/zklock/.zklock';
 allow('/zklock/app', 'cdrw');
 $node->restart;
 $node->wait_until_connected;
@@ -89,7 +87,8 @@ is($b->errcode(q{SELECT zk_multilock_acquire('{/app/c, /other}', '0')}), '28000'
 $node->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path IN ('/app/c', '/other')});
 pass('nothing is left of that');
 
-# "/" must not be read, which the heartbeat would do.  The refusal proves life all the same.
+# zklock may not read "/", which the heartbeat does.  The refusal still proves that the session
+# lives.
 my $since = $node->status('connected_since');
 $node->wait_until("SELECT safe_until > '$since'::timestamptz + 2 * session_timeout FROM zk_status");
 is($node->safe_psql('postgres', 'SELECT safe, epoch, connects, expirations FROM zk_status'), 't|1|1|0',
@@ -104,17 +103,17 @@ $node->wait_until('SELECT ephemeral_bytes = 0 FROM zk_status');
 # --- no permission to delete ---
 
 allow('/zklock/app/kept', 'crw');
-is($b->query(acquire('/app/kept', '0')), 't', 'deleting is forbidden: a lock can be had');
+is($b->query(try('/app/kept')), 't', 'deleting is forbidden: a lock can be had');
 is($b->query(release('/app/kept')), 't', 'and released');
 $node->wait_for_log(qr/could not delete the znode of lock "\/app\/kept"/);
 my $bytes = $node->status('ephemeral_bytes');
 cmp_ok($bytes, '>', 0, 'the znode that stays is counted');
 is(scalar(@{ $zk->children('/zklock/app/kept') }), 1, 'it is there');
-$result = $b->run(acquire('/app/kept', '0'));
+$result = $b->run(try('/app/kept'));
 is($result->{errcode}, '28000', 'the next acquire fails');
 like($result->{err}, qr/could not be deleted, and stays until/, 'and says why');
 is($node->status('ephemeral_bytes'), $bytes, 'the znode still counts');
-is($b->query(acquire('/app/one', '0')), 't', 'other locks are not concerned');
+is($b->query(try('/app/one')), 't', 'other locks are not concerned');
 allow('/zklock/app/kept', 'cdrw');
 is($b->query(acquire('/app/kept', '1min')), 't', 'when deleting is allowed, the lock is as any other');
 $b->query('SELECT zk_lock_release_all()');

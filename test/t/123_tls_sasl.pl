@@ -47,7 +47,8 @@ sub write_file
 
 sub sh { my ($script) = @_; my $out; run([ 'bash', '-ec', "cd $dir\n$script" ], '>&', \$out) or die "$script: $out"; return; }
 
-# An authority, and a certificate of it: files NAME.cert, NAME.key, and both in NAME.pem.
+# A certificate authority, and a certificate that it has signed: files NAME.cert, NAME.key, and both
+# in NAME.pem.
 sub make_authority
 {
 	my ($name) = @_;
@@ -63,7 +64,7 @@ sub make_certificate
 		chmod 600 $name.key; cat $name.key $name.cert >$name.pem});
 }
 
-# What this server shows from the next reload on.
+# The certificate that this ZooKeeper server presents after the next reload.
 sub use_certificate
 {
 	my ($name, $ca) = @_;
@@ -236,7 +237,7 @@ foreach my $what (sort keys %mistrusted)
 	is_right_again();
 }
 
-# Of the server's certificate, its time and its names are looked at, too.
+# The certificate's validity period and names are checked, too.
 foreach my $what ('expired', 'other')
 {
 	remember_log();
@@ -264,7 +265,7 @@ remember_log();
 $node->wait_until(q{SELECT last_error IS NOT NULL FROM zk_status});
 is($b->errcode(acquire('/env', '1min')), '28000', 'authorities of the system do not count');
 
-# Of three attempts that follow now, two at least come after a pause of a second or more.
+# Of the three attempts that follow, two at least come after a pause of a second or more.
 sub attempts { return scalar(() = server_log() =~ /Unsuccessful handshake/g); }
 my $begun = time;
 my $before = attempts();
@@ -301,7 +302,7 @@ $node->reload;
 $node->wait_until(q{SELECT last_error LIKE '%TLS or SASL, but not both' FROM zk_status});
 is($b->errcode(acquire('/both', '1min')), '28000', 'TLS and SASL exclude each other');
 
-# --- SASL: a server that lets in nobody without it ---
+# --- SASL: a server that refuses clients without it ---
 
 write_file('jaas', qq{Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_zklock="$PASSWORD"; };\n});
 my $jaas = "-Djava.security.auth.login.config=$dir/jaas -Dzookeeper.authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider";
@@ -362,7 +363,7 @@ is_right_again();
 is($holder->run('COMMIT')->{err}, '', 'the transaction that held a lock all the time commits');
 is($b->query(q{SELECT zk_lock_is_held('/held')}), 't', 'and the session-level lock is held');
 
-# Curator and kazoo, with the same user; what each makes is for its creator.
+# Curator and kazoo, as the same user; what each makes is for its creator.
 write_file('jaas_client', qq{Client { org.apache.zookeeper.server.auth.DigestLoginModule required username="zklock" password="$PASSWORD"; };\n});
 foreach my $service (qw(curator kazoo))
 {

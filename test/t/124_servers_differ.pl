@@ -1,6 +1,6 @@
 
-# ZooKeeper's servers differ for good, by a defect of ZooKeeper: one of them shows what the
-# leader does not have.  A write that is refused for that is not tried for ever.
+# ZooKeeper's servers differ for good, by a defect of ZooKeeper: one of them shows data that the
+# leader does not have.  A write that is refused for that is not repeated for ever.
 
 use strict;
 use warnings;
@@ -33,7 +33,7 @@ sub differs
 	return;
 }
 
-# A loop would send hundreds of requests in this time, even where all is slow.
+# A loop would send hundreds of requests in this time, even on a slow machine.
 sub is_quiet
 {
 	my ($what) = @_;

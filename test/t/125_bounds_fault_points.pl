@@ -1,6 +1,6 @@
 
-# What all roles share: one role that takes as much of it as it can get leaves enough to others.
-# Counted are places and waits, not times.  Needs servers with fault points (make FAULTS=1).
+# What all roles share: one role that takes as much as it can get leaves enough to the others.  The
+# test counts places and waits, not times.  Needs servers with fault points (make FAULTS=1).
 
 use strict;
 use warnings;
@@ -42,14 +42,7 @@ sub waiting
 
 # --- readers of the views ---------------------------------------------------------------------
 
-# So many paths in this partition of the lock table, of 16.
-sub paths_in
-{
-	my ($partition, $n) = @_;
-	return split /\n/, $watcher->query(
-		"SELECT '/x' || g FROM generate_series(1, 1000) g WHERE (hashtext('/x' || g) & 15) = $partition LIMIT $n");
-}
-my @paths = map { (paths_in($_, 1))[0] } 0 .. 15;
+my @paths = map { (ZklockNode::paths_in($_, 1))[0] } 0 .. 15;
 my @views = ('FROM zk_locks', 'FROM zk_stat_locks', 'FROM zk_stat', 'FROM zk_blockers(' . $victim->pid . ')');
 my @readers = map { session_of('abuser') } @views, @views, @views;
 
@@ -80,7 +73,7 @@ $_->quit foreach @readers;
 
 # --- requests to ZooKeeper ----------------------------------------------------------------------
 
-# There are 16 places.  One role leaves as many free as it has.
+# There are 16 places.  One role leaves as many places free as it has.
 my @abusers = map { session_of('abuser') } 1 .. 10;
 my @third = map { session_of('third') } 1 .. 4;
 my $queue = 'SELECT count(*) FROM zk_waits()';
@@ -88,7 +81,8 @@ my $asked = $node->data_dir . '/zklock.fault.command-asked';
 
 sub stands_still { my ($pid) = @_; return slurp_file("/proc/$pid/stat") =~ /^\d+ \(.*\) T /; }
 
-# Each session wants to read.  One that gets a place stands still, and the others wait for one.
+# Each session wants to read.  A session that gets a place stands still, and the others wait for
+# one.
 sub take_places
 {
 	my ($role, $wanted, @sessions) = @_;
@@ -114,7 +108,7 @@ take_places('victim', 4, @victims);
 take_places('third', 2, @third);
 is(go_on(@abusers, @victims, @third), '0' x 22, 'all are answered in the end');
 
-# What a job needs goes the same way.
+# The requests of a job go the same way.
 take_places('abuser', 8, @abusers);
 is($victim->query(q{SELECT zk_xact_run_once('/victim/job')}), 't', 'beside them, another role runs a job');
 go_on(@abusers);
@@ -171,8 +165,8 @@ $south->stop;
 
 # --- tickets that linger ----------------------------------------------------------------------------
 
-# They are not held, so zklock.max_locks_per_backend does not count them; but those of one role
-# stop to linger when they take half of the room.  Those of another role go on.
+# Lingering tickets are not held, so zklock.max_locks_per_backend does not count them; but those of
+# one role stop lingering when they take half of the room.  Those of another role go on.
 $node->set('zklock.linger', '1h');
 my $twice = q{SELECT count(*) FROM generate_series(1, %d) AS i, LATERAL (SELECT '/linger/' || i AS path OFFSET 0) AS p
 	WHERE zk_lock_acquire(path) AND zk_lock_release(path) AND zk_lock_acquire(path) AND zk_lock_release(path)};

@@ -4,8 +4,8 @@
 # paths.  It does so alone, beside backends that keep the processors busy with plain SQL, and beside
 # as many backends that abuse zklock, in turns.
 #
-# In short this shows that each kind of abuse is one, and does not stop the victim.  No time is
-# checked.  "make abuse" sets ABUSE_SECONDS, for each kind of abuse, and makes a table.
+# In short, this test shows that each kind of abuse is one, and does not stop the victim.  It checks
+# no time.  "make abuse" sets ABUSE_SECONDS, for each kind of abuse, and prints a table.
 
 use strict;
 use warnings;
@@ -100,10 +100,8 @@ $victim->query($_) foreach ("SELECT zk_lock_acquire('/victim/kept'), zk_lock_rel
 
 # --- the kinds of abuse -------------------------------------------------------------------------
 
-# What readers of the lock table find most of is in the victim's part of the table.
-my $crowd = $watcher->query(
-	q{SELECT '/abuser/crowd' || g FROM generate_series(1, 1000) g
-		WHERE (hashtext('/abuser/crowd' || g) & 15) = (hashtext('/victim/kept') & 15) LIMIT 1});
+# No role knows which partition of the table a lock is in, so a role cannot aim at the victim's.
+my $crowd = '/abuser/crowd';
 my $fill = "SELECT zk_semaphore_acquire('$crowd', 2000, '1min', $many)";
 my $foreign = '/abuser/foreign';
 sub multilock { my ($paths) = @_; return "SELECT zk_multilock_acquire(p), zk_multilock_release(p) FROM (SELECT array_agg($paths) FROM generate_series(1, $many) AS i) AS a (p)"; }
@@ -124,12 +122,19 @@ my @kinds = (
 	[ 'locks on new paths, given up after 1 ms', q{SELECT zk_lock_acquire('/abuser/up/' || $1, '1ms') AND zk_lock_release('/abuser/up/' || $1)} ],
 	[ 'locks on new paths of 16 components', q{SELECT zk_lock_acquire(p), zk_lock_release(p) FROM (SELECT '/abuser/' || replace($1, '/', 'x') || repeat('/d', 14)) AS a (p)} ],
 	[ 'locks on new paths that linger', q{SELECT zk_lock_acquire(p), zk_lock_release(p), zk_lock_acquire(p), zk_lock_release(p) FROM (SELECT '/abuser/back/' || $1) AS a (p)} ],
+	# Each spoils the transaction that it is in.
+	[ 'locks that ZooKeeper refuses', q{SELECT zk_lock_acquire(p), zk_lock_release(p), zk_lock_acquire('/abuser/closed') FROM (SELECT '/abuser/shut' || replace($1, '/', 'x')) AS a (p)} ],
 	[ 'locks on new paths with a hold limit', q{SELECT zk_lock_acquire('/abuser/limit/' || $1, NULL, '1h'), zk_lock_release('/abuser/limit/' || $1)} ],
 	[ "multilocks of $many new paths", multilock(q{'/abuser/multi/' || $1 || '/' || i}) ],
 	[ "multilocks of $some long paths that linger", "SELECT zk_multilock_acquire(p), zk_multilock_release(p) FROM (SELECT array_agg('/abuser/long/' || repeat('x', 220) || pg_backend_pid() || '/' || i) FROM generate_series(1, $some) AS i) AS a (p)" ],
 	[ "$many leases at once", "SELECT zk_semaphore_acquire('/abuser/leases', 4000, '1min', $many), zk_semaphore_release('/abuser/leases', $many)" ],
 	[ 'runs of new jobs', q{SELECT zk_run_once('/abuser/job/' || $1), zk_lock_release('/abuser/job/' || $1)} ],
+	[ 'calls of `zk_lock_queue`, for a path above very many locks', "SELECT count(*) FROM zk_lock_queue('/abuser/above')" ],
+	[ 'locks on a path above very many locks', q{SELECT zk_lock_acquire('/abuser/above'), zk_lock_release('/abuser/above')} ],
 	[ 'requests that a lock be released', "SELECT zk_lock_revoke('/abuser/held')", q{SELECT zk_lock_acquire('/abuser/held')} ]);
+$zk->create_many('/zklock/abuser/above', $seconds ? 60_000 : 10_001);
+$zk->create('/zklock/abuser/closed');
+$zk->allow('/zklock/abuser/closed', 'ra');
 $zk->create("/zklock$foreign");
 $zk->create("/zklock$foreign/_c_1b4e28ba-2fa1-41d2-883f-0016d3cca427-lock-", ephemeral => 1, sequence => 1);
 
@@ -195,7 +200,7 @@ foreach my $kind (@kinds)
 		$_->query('SELECT zk_lock_release_all()') foreach @abusers, @holders;
 		$node->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path LIKE '/abuser/%' AND ticket <> 'lingering'});
 	}
-	cmp_ok($per_second, '>', 0, "$what: done, and refused $refused times");
+	cmp_ok($per_second + $refused, '>', 0, "$what: done, and refused $refused times");
 	next unless $seconds;
 	my @cells;
 	foreach my $i (0, 1)

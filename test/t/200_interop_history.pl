@@ -1,6 +1,5 @@
 
-# The checker of histories: it has to find what is wrong, or the tests under load prove
-# nothing.
+# The checker of histories has to find what is wrong; otherwise the tests under load prove nothing.
 
 use strict;
 use warnings;
@@ -68,7 +67,7 @@ is_wrong('too large a counter', qr/^the counter is 3, but 2/, 3, undef, '1-2 x',
 is_wrong('a section that ends before it begins', qr/^ends before/, undef, undef, '3-2 x');
 is_wrong('nothing at all', qr/^the history is empty/, 0, undef);
 
-# Three that all overlap are three pairs.
+# Three rounds that all overlap are three pairs.
 is(scalar(problems(undef, undef, '1-9 x', '2-8 x', '3-7 x')), 3, 'every pair is found');
 
 foreach my $line ("1 2 x 0\n", "1 2 x 0 a", "1 2 y 0 a\n", "1 2 x 0 a1 2 x 0 b\n", "\n", "1 2 0 0 a\n")
@@ -77,7 +76,8 @@ foreach my $line ("1 2 x 0\n", "1 2 x 0 a", "1 2 y 0 a\n", "1 2 x 0 a1 2 x 0 b\n
 	ok(scalar(grep { /^malformed/ } @problems), 'malformed: ' . $line =~ s/\n/\\n/gr);
 }
 
-# What processes write is what is read; with nothing that keeps them apart, it is wrong.
+# The test reads the records that processes write; without a lock that keeps the processes apart,
+# they are wrong.
 my $history = History->new;
 $history->section('me', 'x', 0) foreach 1 .. 3;
 is_deeply([ $history->problems ], [], 'sections of one process');

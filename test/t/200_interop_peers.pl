@@ -1,6 +1,6 @@
 
-# What Curator and kazoo, of several versions, do among themselves: without zklock, as a ground for the
-# tests with it.  Where they are unsafe, those have to know it.
+# What Curator and kazoo, of several versions, do among themselves, without zklock: the ground for the
+# tests with it.  Where they are unsafe, those tests have to know it.
 
 use strict;
 use warnings;
@@ -42,7 +42,7 @@ foreach ([ 'Curator', $c1, $c2 ], [ 'kazoo', $k1, $k2 ], [ 'Curator and kazoo', 
 	$two->query("release write $path");
 }
 
-# Before kazoo 2.9, a reader looks for the last writer of all, also behind itself, and then the two
+# Before kazoo 2.9, a reader looks for the last writer of all, even behind itself, and then the two
 # wait for each other (issue 649 of kazoo).
 $c1->query('acquire write /zklock/rw');
 queue($k1, 'read', '/zklock/rw');
@@ -71,7 +71,7 @@ else
 $c1->query('acquire write /zklock/down');
 queue($c2, 'write', '/zklock/down');
 is($c1->query('acquire read /zklock/down 0'), 't', 'a writer reads as well');
-is($c1->query('release write /zklock/down'), 't', 'and ends to write');
+is($c1->query('release write /zklock/down'), 't', 'and stops writing');
 if ($curator->version < v5.5)
 {
 	is($c2->answer, 't', q{Curator 5.4: a waiting writer does not wait for it});
@@ -82,12 +82,12 @@ else
 {
 	ok(!$c2->is_done, 'Curator 5.5: a waiting writer waits for it');
 	$c1->query('release read /zklock/down');
-	is($c2->answer, 't', 'Curator 5.5: until it ends to read');
+	is($c2->answer, 't', 'Curator 5.5: until it stops reading');
 }
 $c2->query('release write /zklock/down');
 $zk->wait_for_children('/zklock/down', 0);
 
-# Upgrading is not possible.
+# A reader cannot become a writer.
 $c1->query('acquire read /zklock/up');
 is($c1->query('acquire write /zklock/up 100'), 'f', 'Curator: no upgrade');
 $c1->query('release read /zklock/up');
@@ -100,14 +100,14 @@ is($c2->query('acquire semaphore=3 /zklock/sem 100'), 't', 'one more is not');
 is(scalar(split / /, $c3->query('nodes semaphore=3 /zklock/sem')), 3, 'three leases');
 $c3->send('acquire semaphore=3 /zklock/sem');
 $zk->wait_for_children('/zklock/sem/leases', 4);
-ok(!$c3->is_done, 'who waits has made its lease already');
+ok(!$c3->is_done, 'the waiter has made its lease already');
 $c1->query('release semaphore=3 /zklock/sem 1');
 is($c3->answer, 't', 'and has it when there is one');
-is($c1->errcode('release semaphore=3 /zklock/sem 2'), 'IllegalMonitorStateException', 'releasing more than one has');
+is($c1->errcode('release semaphore=3 /zklock/sem 2'), 'IllegalMonitorStateException', 'releasing more than the session has');
 $_->query('release semaphore=3 /zklock/sem') foreach $c1, $c2, $c3;
 $zk->wait_for_children('/zklock/sem/leases', 0);
 
-# Leases are taken one by one, so that two can wait for each other.
+# Curator takes leases one by one, so that two sessions can wait for each other.
 my ($one, $two);
 foreach (1 .. 100)
 {
@@ -175,6 +175,6 @@ is($c1->errcode('juggle'), 'IllegalArgumentException', 'no such operation');
 is($k1->errcode('juggle'), 'ValueError', 'no such operation');
 
 $curator->kill9;
-is($c1->errcode('held mutex /zklock/x'), 'Died', 'who was killed answers no more');
+is($c1->errcode('held mutex /zklock/x'), 'Died', 'a killed peer answers no more');
 
 done_testing();

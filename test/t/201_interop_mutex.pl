@@ -16,8 +16,8 @@ use ZklockNode;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new;
-my $curator = InteropPeer->curator($zk, session_timeout => 4);
-my $kazoo = InteropPeer->kazoo($zk, session_timeout => 4);
+my $curator = InteropPeer->curator($zk, session_timeout => 8);
+my $kazoo = InteropPeer->kazoo($zk, session_timeout => 8);
 my %settings = ('zklock.tenure' => 0, 'zklock.linger' => 0, 'zklock.connection_timeout' => '1min');
 my $node_a = ZklockNode->started('a', $zk, %settings);
 my $node_b = ZklockNode->started('b', $zk, %settings);
@@ -31,7 +31,7 @@ my ($c1, $c1b, $c2) = map { curator($_) } 'c1', 'c1.b', 'c2';
 my ($k1, $k2) = map { kazoo($_, 'mutex') } 'k1', 'k2';
 my $k3 = kazoo('k3', 'patterns');
 
-# Queue, and be sure that the wait has begun.
+# Queue, and wait until the wait has begun.
 sub queue { my ($path, $contender) = @_; return $contender->queue($zk, $path); }
 sub queue_of { my ($path) = @_; return Contender::queue_of($zk, $path); }
 
@@ -72,8 +72,8 @@ foreach (
 	wait_for_znodes($path, 0);
 }
 
-# Without the patterns, kazoo's lock waits for nobody but kazoo, and Curator does not see
-# it.  That is as far as zklock can go: it waits for kazoo's.
+# Without the patterns, kazoo's lock waits only for kazoo, and Curator does not see it.  zklock can
+# only do its own part: it waits for kazoo's.
 my $stock = kazoo('k1', 'stock');
 is($stock->acquire('/stock'), 't', 'stock kazoo holds');
 is($a1->try('/stock'), 'f', 'stock kazoo holds: zklock is refused');
@@ -113,11 +113,11 @@ $c1->release('/xact');
 
 # --- the order of a mixed queue ---
 
-# Kazoo with patterns is not seen by Curator, but by zklock, so it goes before zklock here,
-# and who is behind that waits for both.
+# zklock sees kazoo with patterns, and Curator does not; so kazoo goes before zklock here, and a
+# client behind zklock waits for both.
 #
-# A second backend of server a waits in that server's house.  Since it does not hand the
-# lock on inside while others wait, its turn comes when its server's comes again.
+# A second backend of server a waits within that server.  Since the server does not hand the lock on
+# among its backends while others wait, that backend's turn comes with the server's next turn.
 sub run_queue
 {
 	my ($path, @queue) = @_;
@@ -164,7 +164,7 @@ run_queue('/queue1', c1 => $c1, a1 => $a1, k1 => $k1, k3 => $k3, b1 => $b1, 'c1.
 run_queue('/queue2', a1 => $a1, c2 => $c2, k2 => $k2, c1 => $c1, k3 => $k3, b1 => $b1, 'c1.b' => $c1b, k1 => $k1);
 run_queue('/queue3', k3 => $k3, b1 => $b1, k1 => $k1, c1 => $c1, 'c1.b' => $c1b, a1 => $a1, k2 => $k2, c2 => $c2);
 
-# --- who leaves the queue ---
+# --- a client leaves the queue ---
 
 foreach (
 	[ 'Curator', $c2, 'InterruptedException' ],
@@ -198,7 +198,7 @@ foreach (
 	wait_for_znodes($path, 0);
 }
 
-# --- who ends ---
+# --- a holder or a waiter ends ---
 
 # Backends.
 $a1->acquire('/end1');
@@ -211,13 +211,13 @@ queue('/end1', $k1);
 $node_a->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $a1->party->pid . ')');
 wait_for_znodes('/end1', 2);
 $k1->wait_until_watching($zk, (queue_of('/end1'))[0]);
-ok(!$k1->is_done, 'a waiting backend is terminated: who is behind waits on');
+ok(!$k1->is_done, 'a waiting backend is terminated: the client behind it waits on');
 $c1->release('/end1');
 is($k1->answer, 't', 'and then has it');
 $k1->release('/end1');
 $a1 = zklock($node_a);
 
-# Sessions of others, in good order, and expired without their knowing it.
+# Sessions of other clients, some closed in order, some expired without the client's knowledge.
 foreach ([ 'Curator', $curator, $c2, $c1 ], [ 'kazoo', $kazoo, $k2, $k1, $k3 ])
 {
 	my ($who, $peer, $other, @others) = @$_;
@@ -239,7 +239,7 @@ foreach ([ 'Curator', $curator, $c2, $c1 ], [ 'kazoo', $kazoo, $k2, $k1, $k3 ])
 	ok(!$zk->has_session($session), "$who stands still: not before its session had expired");
 	is($a1->answer, 't', "$who stands still: zklock has it");
 
-	# The others of the service lose theirs as well, and are needed below.
+	# The other clients of the service lose their sessions as well, and are needed below.
 	$zk->wait_until(sub { !grep { $zk->has_session($_->[1]) } @old }, "all sessions of $who to expire");
 	$peer->resume;
 	foreach (@old)
@@ -255,7 +255,8 @@ foreach ([ 'Curator', $curator, $c2, $c1 ], [ 'kazoo', $kazoo, $k2, $k1, $k3 ])
 	$a1->release($path);
 }
 
-# A server of ours, and the session of one.
+# The session of a server with zklock expires, and a server is killed.
+$node_b->set_session_timeout($zk, '8s');
 $b1->acquire('/end2');
 queue('/end2', $c1);
 queue('/end2', $k3);
@@ -277,6 +278,7 @@ my $session = $node_b->status('session_id');
 $node_b->kill9_all;
 is($c1->answer, 't', 'the server is killed: Curator has it');
 ok(!$zk->has_session($session), 'the server is killed: after its session had expired');
+$node_b->configure('zklock.session_timeout' => '30s');
 $node_b->start;
 $node_b->wait_until_connected;
 $b1 = zklock($node_b);
@@ -288,10 +290,9 @@ $b1->release('/end3');
 
 # --- strange znodes in the directory ---
 
-# Curator takes every child for a contender, and kazoo those that look like one.  Whatever
-# they make of it, none of them holds the lock together with zklock; and a znode that does
-# not look like a lock's does not keep zklock from it.  A LeaderLatch waits for no lock, so
-# it is another kind.
+# Curator takes every child for a contender, and kazoo those that look like one.  However they treat
+# a child, no client holds the lock together with zklock; and a znode that does not look like a
+# lock's does not keep zklock from it.  A LeaderLatch waits for no lock, so it is another kind.
 my $uuid = '1b4e28ba-2fa1-41d2-883f-0016d3cca427';
 
 # t, f, or how it was refused
@@ -359,7 +360,7 @@ foreach (
 	is_deeply(wait_for_znodes($path, 1), [$child], "beside $child: left alone");
 }
 
-# What keeps Curator waiting and is ignored by zklock hinders neither for ever.
+# A znode that keeps Curator waiting and that zklock ignores holds up neither for ever.
 $zk->create('/zklock/mixed/0');
 queue('/mixed', $c1);
 is($a1->try('/mixed'), 'f', 'zklock queues behind Curator, which waits for something else');
@@ -425,7 +426,7 @@ sub load
 		"load $what");
 
 	my @problems = $history->problems;
-	is(scalar(@problems), 0, "load $what: nobody overlapped, and the counter is exact")
+	is(scalar(@problems), 0, "load $what: no two overlapped, and the counter is exact")
 	  or diag join "\n", splice @problems, 0, 10;
 	note "load $what: " . $history->summary;
 	wait_for_znodes($path, 0);
@@ -443,7 +444,7 @@ foreach my $node ($node_a, $node_b)
 }
 load('with the defaults', '/load3', 100, %all);
 
-# That the checker finds real overlaps: two that do not exclude each other.
+# The checker finds real overlaps: here are two clients that do not exclude each other.
 my $history = History->new;
 start_foreign($history, '/load4', 'c1.h1' => 'mutex', 'k1.h' => 'stock');
 $history->work_until(sub { $history->most_at_a_time > 1 }, 'an overlap');
@@ -470,7 +471,7 @@ foreach ([ 'kazoo', $kazoo, $k1, $k2, $c1 ], [ 'Curator', $curator, $c1, $c2, un
 	$peer->kill9;
 	is($a1->answer, 't', "$who is killed, holding and waiting: zklock has it");
 	is_deeply([ grep { $zk->has_session($_) } @sessions ], [], "$who is killed: when its sessions had expired");
-	is($waiter->result->{errcode}, 'Died', "$who is killed: who waited is told nothing");
+	is($waiter->result->{errcode}, 'Died', "$who is killed: the waiter is told nothing");
 	$node_a->wait_until_contended($path);
 	$a1->release($path);
 	if ($survivor)

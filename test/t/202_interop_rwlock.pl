@@ -17,9 +17,9 @@ use ZklockNode;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new;
-my $curator = InteropPeer->curator($zk, session_timeout => 4);
+my $curator = InteropPeer->curator($zk, session_timeout => 8);
 my $victim = InteropPeer->curator($zk, session_timeout => 2);
-my $kazoo = InteropPeer->kazoo($zk, session_timeout => 4);
+my $kazoo = InteropPeer->kazoo($zk, session_timeout => 8);
 my %settings = ('zklock.tenure' => 0, 'zklock.linger' => 0, 'zklock.connection_timeout' => '1min');
 my $node_a = ZklockNode->started('a', $zk, %settings);
 my $node_b = ZklockNode->started('b', $zk, %settings);
@@ -51,8 +51,8 @@ my ($c1, $c2, $c3, $c4) = map { foreign($curator->actor("c$_")) } 1 .. 4;
 my ($k1, $k2) = map { foreign($kazoo->actor("k$_")) } 1 .. 2;
 my $k3 = foreign($kazoo->actor('k3'), '_patterns');
 
-# Queue, and be sure that the wait has begun.  Readers wait for one of the writers before
-# them, and clients differ in which.
+# Queue, and wait until the wait has begun.  Readers wait for one of the writers before them, and
+# clients differ in which.
 my $writers = qr/__WRIT__|__lock__/;
 sub queue { my ($path, $who, $mode) = @_; return $who->{$mode}->queue($zk, $path, $mode eq 'read' ? $writers : undef); }
 sub queue_of { my ($path) = @_; return Contender::queue_of($zk, $path); }
@@ -75,7 +75,7 @@ sub wait_for_znodes { my ($path, $n) = @_; return $zk->wait_for_children("/zkloc
 sub token { my ($who, $path) = @_; return $who->{read}->party->query("SELECT zk_lock_token('$path')"); }
 sub is_held { my ($who, $path) = @_; return $who->{read}->party->query("SELECT zk_lock_is_held('$path')"); }
 
-# All of these get it.
+# All of these get the lock.
 sub have_it
 {
 	my ($what, @contenders) = @_;
@@ -83,7 +83,7 @@ sub have_it
 	return is(join(' ', map { $_->answer } @contenders), join(' ', map { 't' } @contenders), $what);
 }
 
-# None of these has it.
+# None of these has the lock.
 sub wait_on
 {
 	my ($what, @contenders) = @_;
@@ -148,7 +148,7 @@ $c1->{write}->release('/xact');
 
 # --- the order of a mixed queue ---
 
-# Readers that stand together are let in together, and everybody else in turn.
+# Readers that stand together are let in together, and all other clients in turn.
 #
 # Readers of kazoo 2.8 and writers behind them wait for each other (issue 649 of kazoo), so
 # no writer comes after those.  Curator does not see kazoo with patterns, so it does not
@@ -185,7 +185,7 @@ sub run_queue
 		($last_token) = sort { $b <=> $a } $last_token, @tokens;
 		foreach my $holder (@$holders)
 		{
-			wait_on("$path: $names: nobody else, when $holder->{name} ends", @waiting);
+			wait_on("$path: $names: no waiter yet, when $holder->{name} ends", @waiting);
 			$holder->{contender}->release($path);
 		}
 		$holders = shift @batches // last;
@@ -215,8 +215,8 @@ foreach my $who ('Curator', q{kazoo with Curator's names}, 'kazoo with extra_loc
 	my $token = token($a1, $path);
 	queue($path, $other, 'write');
 	queue($path, $b1, 'write');
-	is($a1->{read}->acquire($path), 't', "$who waits: who writes may read");
-	is($a1->{write}->release($path), 't', "$who waits: and ends to write");
+	is($a1->{read}->acquire($path), 't', "$who waits: a writer may read");
+	is($a1->{write}->release($path), 't', "$who waits: and stops writing");
 	wait_for_shape($path, 'RWW');
 	my ($reader) = queue_of($path);
 	is($reader, $writer =~ s/__WRIT__/__READ__/r, "$who waits: the reader has the writer's place");
@@ -260,7 +260,7 @@ have_it('the first readers are let in', $c1->{read}, $b1->{read});
 $a1->{read}->release('/down_mixed');
 $c1->{read}->release('/down_mixed');
 wait_for_shape('/down_mixed', 'RWR');
-wait_on('the writer waits for all of them, and who is behind for the writer', $c2->{write}, $c3->{read});
+wait_on('the writer waits for all of them, and the reader behind it for the writer', $c2->{write}, $c3->{read});
 $b1->{read}->release('/down_mixed');
 have_it('then it may write', $c2->{write});
 wait_on('alone', $c3->{read});
@@ -268,7 +268,7 @@ $c2->{write}->release('/down_mixed');
 have_it('then the last', $c3->{read});
 $c3->{read}->release('/down_mixed');
 
-# The same without anybody's doing: another reader of the server has the writer's ticket.
+# The same without a request by any client: another reader of the server has the writer's ticket.
 $node_a->set('zklock.tenure', '1min');
 foreach my $is_queued (0, 1)
 {
@@ -311,12 +311,12 @@ $node_a->set('zklock.tenure', '0');
 
 # --- Curator goes on reading ---
 
-# Before Curator 5.5 (CURATOR-621), the znode of its reader queues behind whoever waits, so that
-# a writer gets the lock beside it.  zklock cannot know better than the znodes do.
+# Before Curator 5.5 (CURATOR-621), the znode of its reader queues behind all waiters, so that a
+# writer gets the lock beside it.  zklock cannot know better than the znodes do.
 my $version = $curator->version;
 $c1->{write}->acquire('/theirs');
 queue('/theirs', $b1, 'write');
-is($c1->{read}->try('/theirs'), 't', "Curator $version: who writes may read");
+is($c1->{read}->try('/theirs'), 't', "Curator $version: a writer may read");
 if ($version < v5.5)
 {
 	wait_for_shape('/theirs', 'WWR');
@@ -345,24 +345,23 @@ else
 }
 wait_for_znodes('/theirs', 0);
 
-# Where nobody waited before its reader came, there is nothing wrong with it.
+# If no client waited before Curator's reader came, the downgrade is right.
 $c1->{write}->acquire('/theirs2');
 is($c1->{read}->try('/theirs2'), 't', 'Curator: reads, too');
 queue('/theirs2', $a1, 'read');
 queue('/theirs2', $b1, 'write');
 $c1->{write}->release('/theirs2');
-have_it('Curator: ends to write, and zklock may read', $a1->{read});
+have_it('Curator: stops writing, and zklock may read', $a1->{read});
 $a1->{read}->release('/theirs2');
 wait_for_shape('/theirs2', 'RW');
 wait_on('Curator: and not write', $b1->{write});
 $c1->{read}->release('/theirs2');
-have_it('Curator: until it ends to read', $b1->{write});
+have_it('Curator: until it stops reading', $b1->{write});
 $b1->{write}->release('/theirs2');
 
 # --- a writer that waits does not starve ---
 
-# Without a tenure, no reader that comes later is let in, of whatever client, the server's
-# own included.
+# Without a tenure, no client's later reader is let in, not even one of the server itself.
 foreach my $writer ($c1, $b1)
 {
 	my $who = $writer == $b1 ? 'zklock' : 'Curator';
@@ -377,7 +376,7 @@ foreach my $writer ($c1, $b1)
 	is($a2->{read}->acquire($path, 100), 'f', "a writer of $who waits: the same with a timeout");
 	is($c2->{read}->try($path), 'f', "a writer of $who waits: a try of Curator");
 	is($k1->{read}->try($path), 'f', "a writer of $who waits: a try of kazoo");
-	is($a1->{read}->acquire($path), 't', "a writer of $who waits: who reads already may again");
+	is($a1->{read}->acquire($path), 't', "a writer of $who waits: a reader may read again");
 	wait_for_shape($path, 'RRW');
 
 	$a2->{read}->send_acquire($path);
@@ -430,7 +429,7 @@ foreach my $writer ($c1, $b1)
 	wait_for_znodes($path, 0);
 }
 
-# Readers without a gap: each lets go only when the other has come, or has to wait.
+# Readers without a gap: each releases only when the other has come, or has to wait.
 foreach my $who ('zklock', 'Curator')
 {
 	my $path = "/relay_$who";
@@ -455,7 +454,7 @@ foreach my $who ('zklock', 'Curator')
 }
 $node_a->set('zklock.tenure', '0');
 
-# --- who leaves the queue ---
+# --- a client leaves the queue ---
 
 # A reader holds, a writer and then a reader queue; the writer gives up.
 foreach (
@@ -497,7 +496,7 @@ $node_a->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $a1->{read}->party-
 is($a1->{read}->result->{errcode}, '57014', 'a reader of zklock is cancelled');
 wait_for_shape('/leave', 'WW');
 $c2->{write}->wait_until_watching($zk, (queue_of('/leave'))[0]);
-wait_on('a reader of zklock is cancelled: who is behind waits on', $c2->{write});
+wait_on('a reader of zklock is cancelled: the client behind it waits on', $c2->{write});
 queue('/leave', $c3, 'read');
 queue('/leave', $b1, 'write');
 $c3->{read}->party->cancel;
@@ -515,13 +514,13 @@ $c1->{read}->acquire('/leave2');
 $a1->{write}->send_acquire('/leave2', 2000);
 wait_for_shape('/leave2', 'RW');
 queue('/leave2', $c2, 'read');
-is($a1->{write}->answer, 'f', 'the time of a writer is over');
+is($a1->{write}->answer, 'f', 'the timeout of a writer passes');
 have_it('so a reader of Curator is let in', $c2->{read});
 $_->{read}->release('/leave2') foreach $c1, $c2;
 
-# --- who ends ---
+# --- a holder or a waiter ends ---
 
-# A backend: one that writes, one that waits to write, one of two that read.
+# A backend ends: one that writes, one that waits to write, one of two that read.
 $a2->{write}->acquire('/end1');
 queue('/end1', $c1, 'read');
 queue('/end1', $b1, 'read');
@@ -547,7 +546,7 @@ have_it('the other ends, too', $c1->{write});
 $c1->{write}->release('/end2');
 $a2 = zklock($node_a);
 
-# A service that is killed as it reads and as it waits to write; another as it writes.
+# A service is killed while it reads and waits to write; another one while it writes.
 my ($v1, $v2, $v3) = map { foreign($victim->actor("v$_")) } 1 .. 3;
 my @sessions = map { $_->{read}->party->session } $v1, $v2, $v3;
 $v1->{read}->acquire('/kill1');
@@ -559,7 +558,7 @@ $v3->{write}->acquire('/kill2');
 queue('/kill2', $a2, 'write');
 queue('/kill2', $c2, 'read');
 $victim->kill9;
-have_it('the waiting writer is killed: who is behind may read', $b1->{read}, $c1->{read});
+have_it('the waiting writer is killed: the readers behind it may read', $b1->{read}, $c1->{read});
 have_it('the writer is killed: zklock may write', $a2->{write});
 is(scalar(grep { $zk->has_session($_) } @sessions), 0, 'when its session had expired');
 wait_on('Curator waits for zklock', $c2->{read});
@@ -569,7 +568,8 @@ $c2->{read}->release('/kill2');
 $_->{read}->release('/kill1') foreach $a1, $b1, $c1;
 wait_for_znodes('/kill1', 0);
 
-# The session of a server, which reads one lock and writes another.
+# The session of a server expires; the server reads one lock and writes another.
+$node_b->set_session_timeout($zk, '8s');
 $b1->{read}->acquire('/end3');
 $b1->{write}->acquire('/end4');
 queue('/end3', $c1, 'write');
@@ -596,6 +596,7 @@ my $session = $node_b->status('session_id');
 $node_b->kill9_all;
 have_it('the server is killed: Curator may write', $c1->{write});
 ok(!$zk->has_session($session), 'the server is killed: after its session had expired');
+$node_b->configure('zklock.session_timeout' => '30s');
 $node_b->start;
 $node_b->wait_until_connected;
 $b1 = zklock($node_b);
@@ -620,7 +621,7 @@ foreach my $mode ('read', 'write')
 	is($a1->{read}->party->query("SELECT zk_lock_acquire('$path')"), 't', "Curator ${mode}s no more: a mutex");
 	foreach my $wanted ('read', 'write')
 	{
-		is($b1->{$wanted}->party->errcode("SELECT zk_${wanted}_lock_acquire('$path')"), 'ZK003', "a mutex of zklock: none to $wanted");
+		is($b1->{$wanted}->party->errcode("SELECT zk_${wanted}_lock_acquire('$path')"), 'ZK003', "a mutex of zklock: no lock to $wanted");
 	}
 	$a1->{read}->party->query("SELECT zk_lock_release('$path')");
 	wait_for_znodes($path, 0);
@@ -631,14 +632,14 @@ foreach my $mode ('read', 'write')
 	{
 		foreach my $arguments ("'$path'", "'$path', '0'", "'$path', '1min'")
 		{
-			is($a1->{$wanted}->party->errcode("SELECT zk_${wanted}_lock_acquire($arguments)"), 'ZK003', "a mutex of Curator: none to $wanted: $arguments");
+			is($a1->{$wanted}->party->errcode("SELECT zk_${wanted}_lock_acquire($arguments)"), 'ZK003', "a mutex of Curator: no lock to $wanted: $arguments");
 		}
 	}
 	wait_for_znodes($path, 1);
 	$mutex->release($path);
 
-	# Curator itself does not look, and so both have something on the path.  zklock tells
-	# whoever comes later.
+	# Curator itself does not look, and so both have something on the path.  zklock tells every
+	# later client.
 	is($a1->{$mode}->acquire($path), 't', "no mutex any more: zklock ${mode}s");
 	is($mutex->try($path), 't', "zklock ${mode}s: Curator sees nothing, and has a mutex");
 	is($b1->{read}->party->errcode("SELECT zk_read_lock_acquire('$path')"), 'ZK003', "zklock ${mode}s, and Curator has a mutex: an error");
@@ -648,7 +649,7 @@ foreach my $mode ('read', 'write')
 	wait_for_znodes($path, 0);
 }
 
-# What queues behind: a waiting mutex of Curator does not disturb who reads and writes.
+# The queue: a waiting mutex of Curator does not disturb readers and writers.
 $a1->{write}->acquire('/kind');
 is($a1->{read}->party->errcode(q{SELECT zk_lock_acquire('/kind')}), 'ZK003', 'zklock writes: no mutex, not for itself');
 queue('/kind', $c1, 'write');
@@ -718,8 +719,8 @@ my %hammers;
 my %kind = (a => 'zklock', b => 'zklock', c => 'Curator', k => 'kazoo');
 sub kind_of { my ($who) = @_; return $kind{ substr $who, 0, 1 }; }
 
-# Two backends of each server and two threads of two sessions of Curator, of whose rounds so
-# many of 100 read, and writers of kazoo.
+# Two backends of each server and two threads of two sessions of Curator, which read in the given
+# percentage of their rounds, and writers of kazoo.
 sub load
 {
 	my ($what, $path, $reads, $rounds, @kazoo) = @_;
@@ -746,7 +747,7 @@ sub load
 		"load $what");
 
 	my @problems = $history->problems;
-	is(scalar(@problems), 0, "load $what: writers overlapped nobody, and the counter is exact")
+	is(scalar(@problems), 0, "load $what: no client overlapped a writer, and the counter is exact")
 	  or diag join "\n", splice @problems, 0, 10;
 	note "load $what: " . $history->summary . '; wrote: ' . grep({ $_->{mode} eq 'x' } $history->records)
 	  . '; readers at a time: ' . $history->most_at_a_time;

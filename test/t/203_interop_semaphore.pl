@@ -1,7 +1,7 @@
 
 # The semaphore together with services on Curator, InterProcessSemaphoreV2 and
 # InterProcessSemaphoreMutex: both directions, several leases at once, the order that the
-# inner mutex gives, ends of all kinds, foreign hands, and load.
+# inner mutex gives, ends of all kinds, znodes that others delete, and load.
 
 use strict;
 use warnings;
@@ -17,7 +17,7 @@ use ZklockNode;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new;
-my $curator = InteropPeer->curator($zk, session_timeout => 4);
+my $curator = InteropPeer->curator($zk, session_timeout => 8);
 my $victim = InteropPeer->curator($zk, session_timeout => 2);
 my %settings = ('zklock.tenure' => 0, 'zklock.linger' => 0, 'zklock.connection_timeout' => '1min');
 my %node = map { $_ => ZklockNode->started($_, $zk, %settings) } 'a', 'b';
@@ -40,7 +40,7 @@ sub curator { my ($name, $n, $quantity) = @_; return Contender->foreign($curator
 sub semmutex { my ($name) = @_; return Contender->foreign($curator->actor($name), 'semmutex'); }
 sub who { my ($name, @what) = @_; return $name =~ /^c/ ? curator($name, @what) : zklock($name, @what); }
 
-# How many znodes there are: "LEASES/LOCKS", for each lease one and for each who waits for
+# How many znodes there are: "LEASES/LOCKS", for each lease one and for each client that waits for
 # the inner mutex or has it.  zklock answers before its znodes are gone.
 sub nodes { my ($path) = @_; return join '/', map { scalar @{ $zk->children("/zklock$path/$_") } } 'leases', 'locks'; }
 
@@ -63,7 +63,7 @@ sub wait_first
 	return wait_on($what, $contender);
 }
 
-# Queue for the inner mutex, which somebody has.
+# Queue for the inner mutex, which another client has.
 sub queue { my ($path, $contender) = @_; return $contender->queue_in($zk, "$path/locks", $path); }
 
 sub have_it
@@ -130,7 +130,7 @@ foreach (
 	is($c->acquire($path, 100), 'f', "$what: the other server has it: Curator with a timeout");
 	wait_for_nodes($path, "$n/0", "$what: Curator has left nothing");
 	$b->release($path);
-	wait_for_nodes($path, '0/0', "$what: nobody has it");
+	wait_for_nodes($path, '0/0', "$what: no client has it");
 }
 
 # --- never more than there are ---
@@ -149,7 +149,7 @@ foreach (
 	is(node_of('a')->safe_psql('postgres', q{SELECT count(*), bool_and(granted), min(kind), min(mode) FROM zk_locks WHERE path = '/max'}),
 		'1|t|semaphore|lease', 'a server sees its own');
 
-	# Each release lets one in.
+	# Each release lets one waiter in.
 	wait_first('/max', $all[3], 4, 'the fourth waits');
 	foreach my $i (4, 5)
 	{
@@ -166,7 +166,7 @@ foreach (
 	wait_for_nodes('/max', '0/0', 'all are released');
 }
 
-# A session that asks again holds more of them.
+# A session that acquires again holds more leases.
 {
 	my ($a, $c) = (zklock('a1', 3), curator('c1', 3));
 	is($a->acquire('/again'), 't', 'one, and again') foreach 1 .. 2;
@@ -199,10 +199,10 @@ foreach (
 	wait_on('there is one, but zklock is the first', $a, $d);
 	is($curator->actor('c1')->query('release semaphore=3 /zklock/several 1'), 't', 'Curator gives one back');
 	have_it('zklock has two', $a);
-	wait_for_nodes('/several', '4/1', 'who is behind waits');
-	wait_on('who is behind', $d);
+	wait_for_nodes('/several', '4/1', 'the client behind it waits');
+	wait_on('the client behind it', $d);
 	is($backend{a1}->query(q{SELECT zk_semaphore_release('/several')}), 't', 'zklock gives one back');
-	have_it('who is behind has it', $d);
+	have_it('the client behind it has it', $d);
 	is(is_held('a1', '/several'), 't', 'zklock holds one');
 	wait_for_nodes('/several', '3/0', 'three');
 	is($backend{a1}->query(q{SELECT zk_semaphore_release('/several', 2)}), 'f', 'it cannot give back two');
@@ -213,18 +213,18 @@ foreach (
 	wait_for_nodes('/several', '0/0', 'all are released');
 }
 
-# Curator takes one by one and keeps what it has, so that it and others can wait for each
-# other, until its time is over.
+# Curator takes leases one by one and keeps those that it has, so that it and others can wait for
+# each other, until its timeout passes.
 {
 	my ($a, $b, $c) = (zklock('a1', 3), zklock('b1', 3, 3), curator('c1', 3, 3));
 	is($a->acquire('/one_by_one'), 't', 'zklock has one of three');
 	$c->send_acquire('/one_by_one', 3000);
 	wait_for_nodes('/one_by_one', '4/1', 'Curator has two, and waits for the third');
 	queue('/one_by_one', $b);
-	is($c->answer, 'f', 'its time is over');
+	is($c->answer, 'f', 'its timeout passes');
 	wait_for_nodes('/one_by_one', '4/1', 'it has given all back, and zklock waits for three');
 	wait_on('zklock waits for three', $b);
-	is(zklock('a2', 3)->try('/one_by_one'), 'f', 'there are two, but somebody is there before');
+	is(zklock('a2', 3)->try('/one_by_one'), 'f', 'there are two, but another client stands before');
 	$a->release('/one_by_one');
 	have_it('zklock has three', $b);
 	is($c->acquire('/one_by_one', 100), 'f', 'Curator has none');
@@ -243,7 +243,7 @@ foreach (
 	$d->release('/circle');
 	wait_for_nodes('/circle', '5/2', 'it has two now, and zklock waits for three');
 	wait_on('it has two now, and zklock waits for three', $b, $c);
-	is($c->answer, 'f', 'its time is over');
+	is($c->answer, 'f', 'its timeout passes');
 	have_it('zklock has all three', $b);
 	$b->release('/circle');
 	wait_for_nodes('/circle', '0/0', 'all are released');
@@ -266,7 +266,7 @@ sub run_queue
 	}
 	while (@names)
 	{
-		# Who is to be next has the inner mutex, and a znode that is one too many.
+		# The next client to get a lease has the inner mutex, and a znode that is one too many.
 		wait_for_nodes($path, '2/' . @names, "$path: $holder has it");
 		wait_on("$path: $holder has it", map { $contender{$_} } @names);
 		$contender{$holder}->release($path);
@@ -274,7 +274,7 @@ sub run_queue
 		have_it("$path: $holder is next", $contender{$holder});
 	}
 	$contender{$holder}->release($path);
-	wait_for_nodes($path, '0/0', "$path: nobody");
+	wait_for_nodes($path, '0/0', "$path: no client is left");
 	return;
 }
 
@@ -283,7 +283,7 @@ run_queue('/order2', qw(a1 c1 b1 c2 c3));
 run_queue('/order3', qw(b1 a1 c1 c2));
 run_queue('/order4', qw(c1 c2 a1 b1 c3));
 
-# Whoever has the inner mutex keeps others waiting, though there are leases.
+# The owner of the inner mutex keeps others waiting, though there are leases.
 {
 	my ($a, $c) = (zklock('a1', 2), curator('c1', 2));
 	my $mutex = Contender->foreign($curator->actor('c2'), 'mutex');
@@ -309,7 +309,7 @@ run_queue('/order4', qw(c1 c2 a1 b1 c3));
 	wait_for_nodes('/inner', '0/0', 'all are released');
 }
 
-# A try does not disturb who waits.
+# A try does not disturb the waiter.
 {
 	my ($a, $c) = (zklock('a1', 1), curator('c1', 1));
 	my $b = zklock('b1', 1);
@@ -317,7 +317,7 @@ run_queue('/order4', qw(c1 c2 a1 b1 c3));
 	wait_for_nodes('/try', '1/0', 'held');
 	wait_first('/try', $c, 2, 'Curator waits');
 	is($a->try('/try'), 'f', 'Curator waits: a try of zklock') foreach 1 .. 20;
-	is($backend{b1}->query(q{SELECT zk_semaphore_acquire('/try', 1, '0')}), 'f', 'Curator waits: a try of who has it');
+	is($backend{b1}->query(q{SELECT zk_semaphore_acquire('/try', 1, '0')}), 'f', 'Curator waits: a try of the holder');
 	wait_for_nodes('/try', '2/1', 'Curator waits');
 	wait_on('Curator waits', $c);
 	$b->release('/try');
@@ -326,9 +326,9 @@ run_queue('/order4', qw(c1 c2 a1 b1 c3));
 	wait_for_nodes('/try', '0/0', 'all are released');
 }
 
-# --- who gives up ---
+# --- a client gives up ---
 
-# A lease of one holder has to stay, and nothing else.
+# The holder's lease has to stay, and nothing else.
 {
 	my $c = curator('c1', 2);
 	my @points = (
@@ -352,7 +352,7 @@ run_queue('/order4', qw(c1 c2 a1 b1 c3));
 		$d->release('/cancel') if $quantity == 1;
 	}
 
-	# Behind others for the inner mutex, and those go on.
+	# A client that waits behind others for the inner mutex gives up, and the others go on.
 	my ($first, $behind) = (curator('c2', 1 + 1, 2), curator('c3', 2));
 	wait_first('/cancel', $first, 3, 'Curator waits for two');
 	queue('/cancel', zklock('a1', 2));
@@ -364,15 +364,15 @@ run_queue('/order4', qw(c1 c2 a1 b1 c3));
 	terminate('a1');
 	wait_for_nodes('/cancel', '3/2', 'terminated while it waits for the inner mutex');
 	renew('a1');
-	is(zklock('a1', 2)->acquire('/cancel', 100), 'f', 'its time is over while it waits for the inner mutex');
-	wait_for_nodes('/cancel', '3/2', 'its time is over while it waits for the inner mutex');
+	is(zklock('a1', 2)->acquire('/cancel', 100), 'f', 'its timeout passes while it waits for the inner mutex');
+	wait_for_nodes('/cancel', '3/2', 'its timeout passes while it waits for the inner mutex');
 	wait_on('all others wait on', $first, $behind);
 	$first->party->cancel;
 	is($first->result->{errcode}, 'InterruptedException', 'Curator is interrupted');
-	have_it('who was behind has the lease that is there', $behind);
+	have_it('the client behind has the lease that is there', $behind);
 	wait_for_nodes('/cancel', '2/0', 'two have one');
 
-	# In other ways.
+	# Clients give up in other ways.
 	foreach (
 		[ q{SET statement_timeout = '200ms'}, '57014' ],
 		[ q{SET lock_timeout = '200ms'}, '55P03' ])
@@ -387,13 +387,13 @@ run_queue('/order4', qw(c1 c2 a1 b1 c3));
 	queue('/cancel', zklock('b1', 2));
 	terminate('a1');
 	renew('a1');
-	wait_for_nodes('/cancel', '3/1', 'who waits for a lease is terminated: the other server waits');
-	wait_on('who waits for a lease is terminated: the other server waits', zklock('b1', 2));
+	wait_for_nodes('/cancel', '3/1', 'a waiter for a lease is terminated: the other server waits');
+	wait_on('a waiter for a lease is terminated: the other server waits', zklock('b1', 2));
 	$behind->release('/cancel');
 	have_it('and has it then', zklock('b1', 2));
 	zklock('b1', 2)->release('/cancel');
 
-	# At whatever moment.
+	# The cancel comes at any moment.
 	$behind->acquire('/cancel', 5000);
 	my %seen;
 	foreach my $i (1 .. 30)
@@ -409,9 +409,10 @@ run_queue('/order4', qw(c1 c2 a1 b1 c3));
 			'the cancelled statement');
 		$backend{a1}->result->{errcode} eq '57014' or fail('cancelled at whatever moment');
 	}
-	wait_for_nodes('/cancel', '2/0', 'cancelled at whatever moments');
+	wait_for_nodes('/cancel', '2/0', 'cancelled at any moments');
 
-	# As the lease comes: it has it or not, and nobody else has it for that.
+	# The cancel comes with the lease: the backend has it or not, and no other client has the lease
+	# because of that.
 	my %outcome;
 	my $a = zklock('a1', 1);
 	my $e = curator('c4', 1);
@@ -435,7 +436,7 @@ run_queue('/order4', qw(c1 c2 a1 b1 c3));
 	wait_for_nodes('/cancel', '0/0', 'all are released');
 }
 
-# --- who ends ---
+# --- a holder or a waiter ends ---
 
 # Transactions and backends.
 {
@@ -463,7 +464,7 @@ run_queue('/order4', qw(c1 c2 a1 b1 c3));
 	wait_for_nodes('/end', '0/0', 'all are released');
 }
 
-# A service that is killed, having leases and waiting.
+# A service is killed that has leases and waits.
 {
 	my ($v1, $v2, $v3) = map { my $quantity = $_; Contender->foreign($victim->actor("v$_"), 'semaphore=3', $quantity == 1 ? 2 : 1) } 1 .. 3;
 	my ($a, $b, $c) = (zklock('a1', 3, 2), zklock('b1', 3), curator('c1', 3));
@@ -486,9 +487,10 @@ run_queue('/order4', qw(c1 c2 a1 b1 c3));
 	wait_for_nodes('/kill', '0/0', 'all are released');
 }
 
-# The session of a server expires, with a lease and with one that waits.
+# The session of a server expires, which has a lease and waits for another.
 {
 	my ($b, $b2, $c) = (zklock('b1', 2, 2), zklock('b2', 1), curator('c1', 2));
+	$node{b}->set_session_timeout($zk, '8s');
 	$b->acquire('/expire');
 	wait_first('/expire', $c, 3, 'Curator waits');
 	curator('c2', 1)->acquire('/expire_wait');
@@ -507,8 +509,8 @@ run_queue('/order4', qw(c1 c2 a1 b1 c3));
 	$b->release('/expire');
 	wait_for_nodes('/expire', '0/0', 'all are released');
 
-	wait_for_nodes('/expire_wait', '2/1', 'who waited waits on, with new znodes');
-	wait_on('who waited waits on', $b2);
+	wait_for_nodes('/expire_wait', '2/1', 'the waiter waits on, with new znodes');
+	wait_on('the waiter waits on', $b2);
 	curator('c2', 1)->release('/expire_wait');
 	have_it('and has it', $b2);
 	$b2->release('/expire_wait');
@@ -527,6 +529,7 @@ run_queue('/order4', qw(c1 c2 a1 b1 c3));
 	have_it('the server is killed: Curator has it', $c);
 	ok(!$zk->has_session($session), 'the server is killed: after its session had expired');
 	wait_for_nodes('/crash_wait', '0/0', 'the server is killed: nothing is left');
+	$node{b}->configure('zklock.session_timeout' => '30s');
 	$node{b}->start;
 	$node{b}->wait_until_connected;
 	renew($_) foreach 'b1', 'b2';
@@ -539,9 +542,9 @@ run_queue('/order4', qw(c1 c2 a1 b1 c3));
 	wait_for_nodes('/crash', '0/0', 'all are released');
 }
 
-# --- foreign hands ---
+# --- other clients delete znodes ---
 
-# Somebody deletes a lease that is held, with somebody waiting or not.
+# Another client deletes a lease that is held, while a client waits or not.
 foreach my $is_awaited (0, 1)
 {
 	foreach my $quantity (1, 2)
@@ -568,8 +571,8 @@ foreach my $is_awaited (0, 1)
 	}
 }
 
-# Somebody deletes what zklock, or Curator, waits with.  Curator would queue anew behind
-# others then.
+# Another client deletes the znode with which zklock, or Curator, waits.  Curator would then queue
+# anew behind the others.
 foreach my $name ('a1', 'c2')
 {
 	my $what = $name eq 'a1' ? 'zklock' : 'Curator';
@@ -606,7 +609,7 @@ foreach my $name ('a1', 'c2')
 	wait_for_nodes($path, '0/0', 'all are released');
 }
 
-# Somebody deletes the znode with which zklock has the inner mutex.
+# Another client deletes the znode with which zklock has the inner mutex.
 {
 	my ($a, $b, $c) = (zklock('a1', 1), zklock('b1', 1), curator('c1', 1));
 	$c->acquire('/delete_inner');
@@ -627,7 +630,7 @@ foreach my $name ('a1', 'c2')
 	wait_for_nodes('/delete_inner', '0/0', 'all are released');
 }
 
-# Whatever is in "leases" counts as one.
+# Any child of "leases" counts as one lease.
 foreach my $child ('junk', '0', '_c_1b4e28ba-2fa1-41d2-883f-0016d3cca427-lease-0000000007', 'x-lock-0000000000')
 {
 	my $path = '/junk_' . $child =~ s/\W+/_/gr;
@@ -653,7 +656,7 @@ foreach my $child ('junk', '0', '_c_1b4e28ba-2fa1-41d2-883f-0016d3cca427-lease-0
 	wait_for_nodes($path, '0/0', "$child: all are released");
 }
 
-# Others have leases of the path: it is no lock of another kind.
+# Other clients have leases of the path: it is no lock of another kind.
 {
 	my $c = curator('c1', 2);
 	$c->acquire('/kind');
@@ -668,14 +671,14 @@ foreach my $child ('junk', '0', '_c_1b4e28ba-2fa1-41d2-883f-0016d3cca427-lease-0
 	zklock('b1', 2)->acquire('/kind');
 	is($backend{a1}->errcode(q{SELECT zk_lock_acquire('/kind')}), 'ZK003', 'another server has a lease: no mutex');
 	zklock('b1', 2)->release('/kind');
-	wait_for_nodes('/kind', '0/0', 'nobody has a lease');
-	is($backend{a1}->query(q{SELECT zk_lock_acquire('/kind')}), 't', 'nobody has a lease: a mutex');
+	wait_for_nodes('/kind', '0/0', 'no client has a lease');
+	is($backend{a1}->query(q{SELECT zk_lock_acquire('/kind')}), 't', 'no client has a lease: a mutex');
 	is($backend{a1}->query(q{SELECT zk_lock_release('/kind')}), 't', 'and no more');
 }
 
 # --- leases that linger ---
 
-# Who keeps a lease that nobody holds gives it up as soon as Curator waits, and so it does
+# A server that keeps an idle lease gives it up as soon as Curator waits, and so does the server
 # with the inner mutex.
 $_->set('zklock.linger', '1h') foreach values %node;
 {
@@ -710,9 +713,9 @@ $_->set('zklock.linger', '0') foreach values %node;
 
 my %hammers;
 
-# Two backends of each server and these of Curator, each with its quantity.  One of Curator's
-# with a lease in hand and zklock that waits for all often wait for each other, until Curator
-# gives up and tries again; so who wants several does less.
+# Two backends of each server and these clients of Curator, each with its quantity.  A client of
+# Curator with a lease in hand and a backend that waits for all leases often wait for each other,
+# until Curator gives up and tries again; so the clients that want several leases do fewer rounds.
 sub load
 {
 	my ($what, $path, $n, $rounds, $quantities, %foreign) = @_;
@@ -728,15 +731,15 @@ sub load
 				return ("SELECT zk_semaphore_acquire('$path', $n, NULL, $quantity)", "SELECT zk_semaphore_release('$path', $quantity)",
 					$is_mutex ? 'x' : $quantity);
 			},
-			hold_us => $is_mutex ? 0 : 2000);
+			hold_us => $is_mutex ? 0 : 20_000);
 	}
 	foreach my $name (sort keys %foreign)
 	{
 		$history->hammer($curator->actor($name), $is_mutex ? 'semmutex' : "semaphore=$n", "/zklock$path",
-			hold_us => $is_mutex ? 0 : 2000, quantity => $foreign{$name});
+			hold_us => $is_mutex ? 0 : 20_000, quantity => $foreign{$name});
 	}
 
-	# Until all were in use at a moment, too.
+	# Until all leases were in use at one moment, too.
 	$history->work_until(
 		sub {
 			return $history->each_has($n == 3 ? 3 : $rounds)

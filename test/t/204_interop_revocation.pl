@@ -1,18 +1,13 @@
 
-# Revocation, both ways: Curator's Revoker asks zklock, zk_lock_revoke() asks Curator's
-# Revocable; and what zklock does when it is asked.
+# Revocation, both ways: Curator's Revoker asks zklock, zk_lock_revoke() asks Curator's Revocable;
+# and what zklock does when its release is requested.
 
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
-
 use Contender;
 use InteropPeer;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my %settings = ('zklock.session_timeout' => '30s', 'zklock.tenure' => '1h', 'zklock.linger' => '1h');
@@ -48,7 +43,7 @@ foreach my $case (
 	my ($what, $acquire, $release) = @$case;
 	my $path = "/from_curator_$what";
 	$a1->query('SELECT ' . sprintf $acquire, $path);
-	is(is_revoked($a1, $path), 'f', "$what: nobody asks for it");
+	is(is_revoked($a1, $path), 'f', "$what: no client requests the release");
 	$c1->query('revoke ' . first_of($path));
 	wait_until_revoked($node_a, $path);
 
@@ -64,25 +59,26 @@ foreach my $case (
 	is($a1->query('SELECT ' . sprintf $release, $path), 't', "$what: released");
 	$zk->wait_for_children("/zklock$path", 0);
 	is($a1->query('SELECT ' . sprintf $acquire, $path), 't', "$what: acquired again, with a new ticket");
-	is(is_revoked($a1, $path), 'f', "$what: for which nobody asks");
+	is(is_revoked($a1, $path), 'f', "$what: whose release no client requests");
 	$a1->query('SELECT ' . sprintf $release, $path);
 }
 
-# A ticket that was asked for is not handed on within the server, however long its tenure.
-$a1->query("SELECT zk_lock_acquire('/turn')");
-$a2->send("SELECT zk_lock_acquire('/turn')");
+# A ticket whose release was requested is not handed on within the server, however long the tenure
+# is.
+$a1->query(acquire('/turn'));
+$a2->send(acquire('/turn'));
 $node_a->wait_for_waiter('/turn', 1);
 my $theirs = Contender->foreign($c1, 'mutex')->queue($zk, '/turn');
 $c2->query('revoke ' . first_of('/turn'));
 wait_until_revoked($node_a, '/turn');
-$a1->query("SELECT zk_lock_release('/turn')");
-is($c1->answer, 't', 'who asks comes before those who wait in the same server');
-ok(!$a2->is_done, 'and they wait for their turn');
+$a1->query(release('/turn'));
+is($c1->answer, 't', 'the requester comes before the waiters of the same server');
+ok(!$a2->is_done, 'and these wait for their turn');
 $c1->query('release mutex /zklock/turn');
 is($a2->answer, 't', 'which comes');
-$a2->query("SELECT zk_lock_release('/turn')");
+$a2->query(release('/turn'));
 
-# A transaction that is asked goes on to its end.
+# A transaction whose lock is requested goes on to its end.
 $a1->query("BEGIN");
 $a1->query("SELECT zk_xact_lock_acquire('/xact')");
 $c1->query('revoke ' . first_of('/xact'));
@@ -94,20 +90,20 @@ is($a1->errcode('COMMIT'), '', 'asked is not lost: the transaction commits');
 
 $c1->query('revocable /zklock/to_curator release');
 is($c1->query('acquire mutex /zklock/to_curator'), 't', 'Curator holds a lock and may be asked');
-$a1->send("SELECT zk_lock_acquire('/to_curator')");
+$a1->send(acquire('/to_curator'));
 $node_a->wait_for_ticket('/to_curator', 'queued');
 is($b1->query("SELECT zk_lock_revoke('/to_curator')"), '1', 'one holder was asked');
 $c1->wait_for_event('released /zklock/to_curator');
 is($a1->answer, 't', 'it lets go, and zklock has the lock');
-$a1->query("SELECT zk_lock_release('/to_curator')");
+$a1->query(release('/to_curator'));
 
 $c1->query('revocable /zklock/stubborn report');
 $c1->query('acquire mutex /zklock/stubborn');
 is($a1->query("SELECT zk_lock_revoke('/stubborn')"), '1', 'another is asked');
-is($a1->query("SELECT zk_lock_acquire('/stubborn', '0')"), 'f', 'and need not let go');
-is($a1->query("SELECT zk_lock_force_release('/stubborn')"), '1', 'who may, takes the lock away');
-is($a1->query("SELECT zk_lock_acquire('/stubborn')"), 't', 'and gets it');
-$a1->query("SELECT zk_lock_release('/stubborn')");
+is($a1->query(try('/stubborn')), 'f', 'and need not let go');
+is($a1->query("SELECT zk_lock_force_release('/stubborn')"), '1', 'a role with the privilege takes the lock away');
+is($a1->query(acquire('/stubborn')), 't', 'and gets it');
+$a1->query(release('/stubborn'));
 
 # --- zklock asks zklock, on another server and on its own ---
 
@@ -115,16 +111,16 @@ foreach ([ 'another server', $b1 ], [ 'the same server', $a2 ])
 {
 	my ($where, $who) = @$_;
 	my $path = '/own_' . $where =~ s/ /_/gr;
-	$a1->query("SELECT zk_lock_acquire('$path')");
+	$a1->query(acquire($path));
 	is($who->query("SELECT zk_lock_revoke('$path')"), '1', "$where asks");
 	wait_until_revoked($node_a, $path);
 	is(is_revoked($a1, $path), 't', "$where: the holder is told");
-	$a1->query("SELECT zk_lock_release('$path')");
-	is($who->query("SELECT zk_lock_acquire('$path')"), 't', "$where has it");
-	$who->query("SELECT zk_lock_release('$path')");
+	$a1->query(release($path));
+	is($who->query(acquire($path)), 't', "$where has it");
+	$who->query(release($path));
 }
 
-# Each lease of a semaphore is asked for, on whatever server.
+# The release of each lease of a semaphore is requested, on every server.
 $a1->query("SELECT zk_semaphore_acquire('/leases', 4, NULL, 2)");
 $b1->query("SELECT zk_semaphore_acquire('/leases', 4)");
 is($a2->query("SELECT zk_lock_revoke('/leases')"), '3', 'three leases are asked for');
@@ -133,14 +129,14 @@ is(is_revoked($_, '/leases'), 't', 'and their holders are told') foreach $a1, $b
 $_->query("SELECT zk_lock_release_all()") foreach $a1, $b1;
 $zk->wait_for_children('/zklock/leases/leases', 0);
 
-# A ticket that lingers is given up when somebody asks for it.
+# A server gives up a lingering ticket when its release is requested.
 $a1->query("SELECT zk_lock_acquire('/lingers'), zk_lock_release('/lingers')") foreach 1 .. 2;
 $node_a->wait_for_ticket('/lingers', 'lingering');
 $b1->query("SELECT zk_lock_revoke('/lingers')");
 $zk->wait_for_children('/zklock/lingers', 0);
 pass('a lingering ticket is given up when it is asked for');
 
-is($a1->errcode("SELECT zk_lock_is_revoked('/lingers')"), '55000', 'who does not hold a lock is not asked for it');
-is($a1->query("SELECT zk_lock_revoke('/nobody')"), '0', 'nobody to ask');
+is($a1->errcode("SELECT zk_lock_is_revoked('/lingers')"), '55000', 'a server that does not hold a lock is not asked for it');
+is($a1->query("SELECT zk_lock_revoke('/nobody')"), '0', 'no holder to ask');
 
 done_testing();

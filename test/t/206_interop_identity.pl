@@ -1,17 +1,12 @@
 
-# Curator and kazoo with the identity of zklock, and with another one, on paths of which each
-# makes what it needs only for itself.
+# Curator and kazoo with the identity of zklock, and with another one, on paths whose znodes each
+# makes for itself alone.
 
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
-
 use InteropPeer;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $OURS = 'zklock:oo4U-ieph';
 my $THEIRS = 'theirs:Eib2-ahch';

@@ -1,6 +1,6 @@
 
-# The checker of what clients saw under faults: for each of its rules, histories that are
-# wrong on purpose, and those next to them that are right.  The comparer of replicas, with
+# The checker of what clients saw under faults: for each of its rules, histories that are wrong on
+# purpose, and right histories that differ from them by little.  The comparer of replicas, with
 # planted differences.  And the schedule of faults.
 
 use strict;
@@ -12,8 +12,8 @@ use FaultHistory;
 use FaultSchedule;
 use Replicas;
 
-# A claim "ID KIND ASKED-GRANTED[-PROVED] [TOKEN]" of /m; its ID begins with the node, and is
-# that of the client, too.  Times are ms.  Everything else is a record.
+# A claim "ID KIND ASKED-GRANTED[-PROVED] [TOKEN]" of /m; its ID begins with the node, and is also
+# that of the client.  Times are ms.  All other lines are records.
 sub records
 {
 	my @records = FaultHistory::parse('op=config t=0 end=0 tenure=100 margin=100 timeout=2000');
@@ -83,13 +83,13 @@ is_wrong('too many leases', qr/^leases: 4 of 3/, 'a 2of3 1-2-9', 'b 2of3 1-3-9')
 is_wrong('one by one', qr/^leases: 3 of 2/, 'a 1of2 1-2-9', 'b 1of2 1-3-9', 'c 1of2 4-5-6');
 is_wrong('one lease is exclusive', qr/^leases: 2 of 1/, 'a 1of1 1-2-9', 'b 1of1 1-3-9');
 
-# --- what somebody does with his own hand ---
+# --- an administrator takes a lock away ---
 
 my $by_hand = 'op=foul node=a t=4 end=5';
-is_right('nobody can foresee it', $by_hand, 'a mutex 1-2-7', 'b mutex 3-6-9');
+is_right('no client can foresee it', $by_hand, 'a mutex 1-2-7', 'b mutex 3-6-9');
 is_wrong('others could', qr/^exclusion/, 'op=foul node=c t=4 end=5', 'a mutex 1-2-7', 'b mutex 3-6-9');
 is_wrong('after a while it is known', qr/^survivor/, $by_hand, 'a mutex 1-2-7', 'op=held claim=a t=5006 end=5007 result=ok');
-is_wrong('and then, nobody else has it', qr/^exclusion/, $by_hand, 'a mutex 4000-4001-6000', 'b mutex 4000-4002-6000');
+is_wrong('and then, no other client has it', qr/^exclusion/, $by_hand, 'a mutex 4000-4001-6000', 'b mutex 4000-4002-6000');
 is_right('a lock that is taken away', 'op=foul path=/m t=4 end=5', 'a mutex 1-2-7', 'b mutex 3-6-9');
 is_wrong('another lock', qr/^exclusion/, 'op=foul path=/x t=4 end=5', 'a mutex 1-2-7', 'b mutex 3-6-9');
 
@@ -161,7 +161,7 @@ sub put { my ($value, $wid, $more) = @_; return "op=audit store=fence node=a pat
 	"op=write store=fence node=a path=/m value=$value token=9 wid=$wid t=20 $more"; }
 
 is_right('a chain of writes', @fenced, counter('fence', 3));
-is_right('one of which nobody knows', @fenced, put(3, 3, 'end=21 result=info'), counter('fence', 4));
+is_right('one whose result is unknown', @fenced, put(3, 3, 'end=21 result=info'), counter('fence', 4));
 is_right('one that did not happen', @fenced, 'op=write store=fence node=a path=/m wid=x t=1 end=1 result=info', counter('fence', 3));
 is_wrong('a lost update', qr/^fence: lost update on a \/m/, @fenced, put(2, 'x', 'end=21 result=ok'), counter('fence', 3));
 is_wrong('even if it takes long', qr/^fence: lost update/, @fenced, put(2, 'x', 'end=999 result=ok'), counter('fence', 3));
@@ -227,14 +227,14 @@ job_is_right('another tick does', "a1 60 10-11 ok $again, ran ok 12, settled rep
 job_is_wrong('failed, says the record', qr/^record: failed/, "a1 60 10-11 ok $again, ran ok 12, settled failed 13");
 job_is_wrong('a commit is lost', qr/^run: is not there/, 'a1 60 10-11 ok, lost ok 12');
 job_is_wrong('what failed is there', qr/^run: is there/, 'a1 60 10-11 ok, kept fail 12');
-is_wrong('job: rows of nobody', qr/^run: of nobody/, $granted, 'op=ran_row path=/j tick=60 wid=x t=99 end=99');
+is_wrong('job: rows of no client', qr/^run: of no client/, $granted, 'op=ran_row path=/j tick=60 wid=x t=99 end=99');
 
 my $waits = 'timeout=1000';
 job_is_right('refused by a later one', "a1 120 10-11 ok", "b1 60 12-13 no $waits");
 job_is_right('by a run that goes on', "a1 60 10-11 ok $again", "b1 60 12-13 no $again $waits");
-job_is_right('by one of which nobody knows', "a1 60 10-11 info $again", "b1 60 12-13 no $again $waits");
+job_is_right('by one whose result is unknown', "a1 60 10-11 info $again", "b1 60 12-13 no $again $waits");
 job_is_right('its time was over', "b1 60 12-1000 no $again $waits");
-job_is_wrong('refused by nobody', qr/^refused: b1/, "b1 60 12-13 no $waits");
+job_is_wrong('refused without a run', qr/^refused: b1/, "b1 60 12-13 no $waits");
 job_is_wrong('by an older one', qr/^refused/, "a1 60 10-11 ok, ran ok 12", "b1 120 13-14 no $waits");
 job_is_wrong('by one that has failed', qr/^refused/, "a1 60 10-11 ok $again, gave_up ok 12", "b1 60 13-14 no $again $waits");
 job_is_wrong('by one that was refused the commit', qr/^refused/, "a1 60 10-11 ok $again, ran fail 12", "b1 60 13-14 no $again $waits");
@@ -243,8 +243,8 @@ job_is_right('by one that fails later', "a1 60 10-11 ok $again, gave_up ok 20", 
 job_is_right('the last one finds it done', "a1 60 10-11 ok $again, ran ok 12", "b1 60 90-91 no $again final=1");
 job_is_right('or does it', "a1 60 10-11 ok $again, gave_up ok 12", "b1 60 90-91 ok $again final=1, ran ok 92", "c1 60 93-94 no $again final=1");
 job_is_right('without retry, it leaves it', 'a1 60 10-11 ok, gave_up ok 12', 'b1 60 90-91 no final=1');
-job_is_wrong('nobody does it', qr/^final: nobody has run it: b1/, "a1 60 10-11 ok $again, gave_up ok 12", "b1 60 90-91 no $again final=1");
-job_is_wrong('there is an error at the end', qr/^final: nobody/, "a1 60 10-11 ok $again, gave_up ok 12", "b1 60 90-91 fail $again final=1");
+job_is_wrong('no client does it', qr/^final: no client has run it: b1/, "a1 60 10-11 ok $again, gave_up ok 12", "b1 60 90-91 no $again final=1");
+job_is_wrong('there is an error at the end', qr/^final: no client/, "a1 60 10-11 ok $again, gave_up ok 12", "b1 60 90-91 fail $again final=1");
 job_is_wrong('the last one does not commit', qr/^final: has not/, "a1 60 10-11 ok $again, gave_up ok 12", "b1 60 90-91 ok $again final=1, ran fail 92");
 
 # --- leadership ---
@@ -265,7 +265,7 @@ sub lead_is_wrong { my ($what, $rule, @led) = @_; return is_wrong("leaders: $wha
 
 lead_is_right('one after the other', 'a 5 10-20', 'a 5 15-30', 'b 6 40-50', 'a 7 60-70');
 lead_is_right('one was refused', 'a 5 10-20', 'b 6 30-40', 'a 5 25-50 fail');
-lead_is_right('of one, nobody knows', 'a 5 10-20', 'b 6 30-40', 'a 5 25-50 info');
+lead_is_right('of one, the result is unknown', 'a 5 10-20', 'b 6 30-40', 'a 5 25-50 info');
 lead_is_right('the answer of the one may have been before that of the other', 'a 5 10-20', 'b 6 19-30');
 lead_is_wrong('two at a time', qr/^exclusion: a:5 .* and b:6/, 'a 5 10-30', 'b 6 20-40');
 lead_is_wrong('one within the other', qr/^exclusion/, 'a 5 10-50', 'b 6 20-40');

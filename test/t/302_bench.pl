@@ -1,6 +1,6 @@
 
-# The benchmark runs: its short form measures every workload with every system and form, and
-# what the workloads check of exclusion holds.  How fast anything is says nothing here.
+# The benchmark runs: its short form measures every workload with every system and form, and the
+# workloads' own checks of exclusion hold.  The speed does not matter here.
 
 use strict;
 use warnings;

@@ -22,7 +22,7 @@ is_deeply([ sort keys %{ $zk->snapshot('/zklock', 2) } ], [ '/zklock', @{ $zk->t
 $run->_compare_replicas;
 is_deeply(\@void, [], 'the servers have the same tree');
 
-# One that stands still is read when it goes on.
+# A server that stands still is read when it goes on.
 my ($follower) = $zk->followers;
 my $leader = $zk->address($zk->leader);
 $zk->pause($follower);
@@ -37,7 +37,7 @@ $zk->start($follower);
 $run->_compare_replicas;
 is(scalar @void, 1, 'a server that counts otherwise differs');
 
-# What a stat shows is twice the counter, less the children there are.
+# A stat shows twice the counter, less the number of children.
 like($void[0], qr{^void: ZooKeeper's servers differ: /zklock/m: .*cversion=31 \S+ data= on $follower$}, 'it is said which, and where');
 
 done_testing();

@@ -1,6 +1,7 @@
 
-# What test/packages asks for, of whom, and what it says: on releases with other versions of
-# PostgreSQL, with and without sudo.  The tools of the package manager are replaced.
+# Which packages test/packages asks for, and with which command, and what it says: on releases with
+# other versions of PostgreSQL, with and without sudo.  The tools of the package manager are
+# replaced.
 
 use strict;
 use warnings;
@@ -53,7 +54,7 @@ sub run_it
 	return ($out, $err, $? >> 8);
 }
 
-# The same on a terminal: what it shows, and exit status.
+# The same on a terminal: what the script shows, and its exit status.
 sub run_on_terminal
 {
 	my ($groups) = @_;
@@ -91,7 +92,7 @@ is_deeply([ run_it(['build'], PG_VERSION => 15) ], [ "sudo -n env PG_VERSION=15 
 
 machine(sudo => 'no');
 ($out, $err, $status) = run_it(['build']);
-is($status, 1, 'sudo that would ask, where nobody is');
+is($status, 1, 'sudo that would ask, without a terminal');
 like($err, qr/if root runs it/, 'sudo that would ask: the command for root');
 
 machine(installed => \@needed, sudo => 'asks');

@@ -40,7 +40,7 @@ sub table_of
 
 sub rate_in { my ($cell) = @_; return $cell =~ /^([\d,.]+)/ ? $1 : ''; }
 
-# Whether README and the picture say what the page says.
+# Whether README and the picture agree with the page.
 sub agree
 {
 	my ($readme, $page, $svg, $which) = @_;

@@ -1,12 +1,14 @@
 
 # The version of a release stands in several places; they agree, and "make release" changes
-# all of them.  META.json has what PGXN requires, the packages are those of debian/control.in,
-# and the Compose file uses settings and releases that exist.
+# all of them, or refuses.  META.json is as PGXN requires, and the bundle has all that is in the
+# repository.  The packages are those of debian/control.in; the Compose file uses settings and releases
+# that exist, and the Dockerfile does what it says, as far as that can be seen without containers.
 
 use strict;
 use warnings;
 
 use Cwd qw(abs_path);
+use Digest::SHA;
 use File::Basename qw(dirname);
 use IPC::Run;
 use JSON::PP qw(decode_json);
@@ -14,11 +16,13 @@ use Test::More;
 
 use PostgreSQL::Test::Utils;
 
+use Examples;
+
 my $top = abs_path(dirname(__FILE__) . '/../..');
 
 sub text { return slurp_file("$_[0]/$_[1]"); }
 
-# Where a tree says which version it is: what it says there.
+# The places in a tree that name the version, and what they say.
 sub versions
 {
 	my ($tree) = @_;
@@ -54,21 +58,54 @@ my $meta = decode_json(text($top, 'META.json'));
 my $version = $meta->{version};
 
 all_are($top, $version, 'all places name one version');
-ok(-f "$top/zklock--" . ($version =~ s/\.\d+$//r) . '.sql', 'the SQL objects of that version are there');
+my $series = $version =~ s{\.\d+$}{}r;
+ok(-f "$top/zklock--1.0--$series.sql", "the SQL objects of that version are there");
 like(text($top, 'CHANGELOG.md'), qr/^## \Q@{[ $version =~ s{\.\d+$}{}r ]}\E/m, 'CHANGELOG.md has a section for it');
 
-# What https://pgxn.org/meta/spec.txt requires.
-foreach my $key (qw(name version abstract maintainer license provides meta-spec))
-{
-	ok($meta->{$key}, "META.json has $key");
-}
-like($meta->{version}, qr/^\d+\.\d+\.\d+$/, 'a semantic version');
-is($meta->{'meta-spec'}{version}, '1.0.0', 'the version of the specification');
-is($meta->{license}, 'postgresql', 'a licence by the name that PGXN knows');
-ok(-f "$top/$_", "META.json: $_ exists") foreach map { @{$_}{qw(file docfile)} } values %{ $meta->{provides} };
-like($meta->{release_status}, qr/^(?:stable|testing|unstable)$/, 'a release status');
+# What was released stays as it was.
+is(Digest::SHA->new(256)->addfile("$top/zklock--1.0.sql")->hexdigest, '39a775b4b3a92e3d5ae0be6cdec56d713b0d5966f732481340f4c3f680d14ded', 'zklock--1.0.sql is that of 1.0.0');
 
-# debian/control is made of debian/control.in, here for the oldest version.
+# What of META.json is not as https://pgxn.org/meta/spec.txt requires.
+sub problems_of
+{
+	my ($m) = @_;
+	my ($term, $text, $semver) = (qr{^[^\s/\\[:cntrl:]]{2,}$}, qr/\S/, qr/^\d+\.\d+\.\d+(?:-[\w.-]+)?$/);
+	my $url = qr{^(?:https?|git|ssh)://[\w.-]+(?:/\S*)?$};
+	my %resources = %{ $m->{resources} // {} };
+	my %must = (
+		'name' => [ $m->{name}, $term ],
+		'version' => [ $m->{version}, $semver ],
+		'abstract' => [ $m->{abstract}, $text ],
+		'maintainer' => [ $m->{maintainer}, qr/^\S[^<>]* <[^<>\s@]+@[\w.-]+>$/ ],
+		'license' => [ $m->{license}, qr/^postgresql$/ ],
+		'release_status' => [ $m->{release_status}, qr/^(?:stable|testing|unstable)$/ ],
+		'meta-spec version' => [ $m->{'meta-spec'}{version}, qr/^1\.0\.\d+$/ ],
+		'meta-spec url' => [ $m->{'meta-spec'}{url}, $url ],
+		'homepage' => [ $resources{homepage}, $url ],
+		'bugtracker web' => [ $resources{bugtracker}{web}, $url ],
+		'bugtracker mailto' => [ $resources{bugtracker}{mailto}, qr/^[^<>\s@]+@[\w.-]+$/ ],
+		'repository url' => [ $resources{repository}{url}, $url ],
+		'repository web' => [ $resources{repository}{web}, $url ],
+		'repository type' => [ $resources{repository}{type}, qr/^git$/ ],
+		'the extension' => [ join(' ', keys %{ $m->{provides} // {} }), qr/^zklock$/ ],
+		(map { ("provides $_ version" => [ $m->{provides}{$_}{version}, $semver ]) } keys %{ $m->{provides} // {} }),
+		(map { ("requires $_" => [ $m->{prereqs}{runtime}{requires}{$_}, $semver ]) } keys %{ $m->{prereqs}{runtime}{requires} // {} }),
+		(map { ("tag $_" => [ $_, qr{^[^/\\[:cntrl:]]{1,255}$} ]) } @{ $m->{tags} // [] }));
+	my %known = map { $_ => 1 } qw(name version abstract description maintainer license provides prereqs resources release_status
+	  generated_by meta-spec tags no_index);
+	return ((map { "unknown key $_" } grep { !$known{$_} && !/^x_/i } sort keys %$m),
+		(map { "no file $_" } grep { !defined || !-f "$top/$_" } map { @{$_}{qw(file docfile)} } values %{ $m->{provides} // {} }),
+		grep { ($must{$_}[0] // '') !~ $must{$_}[1] } sort keys %must);
+}
+
+is(join(', ', problems_of($meta)), '', 'META.json');
+foreach ([ 'version', '1.1' ], [ 'maintainer', 'somebody' ], [ 'licence', 'postgresql' ], [ 'resources', { homepage => 'here' } ],
+	[ 'provides', { zklock => { file => 'zklock.sql', docfile => 'doc/zklock.md', version => '1.1.0' } } ])
+{
+	isnt(join(', ', problems_of({ %$meta, $_->[0] => $_->[1] })), '', "META.json with another $_->[0]");
+}
+
+# debian/control is made from debian/control.in, here for the oldest version.
 is(text($top, 'debian/control'), text($top, 'debian/control.in') =~ s/PGVERSION/15/gr,
 	'debian/control is that of debian/control.in');
 my ($oldest) = text($top, 'debian/pgversions') =~ /^(\d+)\+$/m;
@@ -88,49 +125,137 @@ foreach my $server (qw(pg1 pg2))
 	my $build = $services{$server}{build};
 	ok(-f "$top/package/$build->{context}/$build->{dockerfile}", "$server: the Dockerfile");
 }
-my ($image_version) = text($top, 'package/Dockerfile') =~ /^ARG PG_VERSION=(\d+)$/m;
+
+# The Dockerfile: its instructions, and what is run in the stage that builds.  There, the directories of
+# the image are in a scratch directory, and the tree is built already.
+my $image = PostgreSQL::Test::Utils::tempdir;
+my @instructions = map { [ /^(\w+) (.*)$/ ] } grep { /^\w/ } split /\n/, text($top, 'package/Dockerfile') =~ s/\\\n\s*/ /gr;
+is(join(' ', grep { !/^(?:ARG|FROM|RUN|COPY|WORKDIR)$/ } map { $_->[0] } @instructions), '', 'Dockerfile: instructions');
+my ($image_version) = map { $_->[1] =~ /^PG_VERSION=(\d+)$/ } grep { $_->[0] eq 'ARG' } @instructions;
 cmp_ok($image_version, '>=', $oldest, 'the image has a PostgreSQL that is supported');
+my %stage;
+my ($pg_version) = qx{pg_config --version} =~ /(\d+)/;
+foreach (@instructions)
+{
+	my ($instruction, $words) = @$_;
+	$stage{$1} = 1 if $instruction eq 'FROM' && $words =~ / AS (\w+)$/;
+	ok($stage{$1}, "Dockerfile: $words") if $instruction eq 'COPY' && $words =~ /^--from=(\w+)/;
+	next unless $instruction eq 'RUN';
+	is(run_it($top, 'bash', '-n', '-c', $words)->{err}, '', "Dockerfile: $words: syntax");
+	next unless $words =~ /\bmake\b/ && $words !~ /apt-get/;
+	local $ENV{PG_VERSION} = $pg_version;
+	my $result = run_it($top, 'bash', '-e', '-c', $words =~ s{^make clean +&& +}{}r =~ s{(?<=[ =])/(?=(?:stage|extension)\b)}{$image/}gr);
+	is($result->{status}, 0, "Dockerfile: $words") or diag $result->{err};
+}
+is_deeply([ sort grep { $_ ne 'build' } keys %stage ], ['extension'], 'Dockerfile: two images');
+is(scalar(() = run_it($image, 'find', '.', '-name', '*.so*')->{out} =~ m{^\./(?:stage|extension)/\S*/(?:zklock\.so|libzookeeper_st\.so\.2)$}mg), 4,
+	'Dockerfile: each has both libraries');
+
+# The manifests of doc/kubernetes.md: settings that exist, the layout of package/extension, and the
+# ZooKeepers of the page.
+my $manifests = join "---\n", grep { /^apiVersion: /m }
+  map { map { $_->{language} eq 'yaml' ? $_->{text} : () } @{ $_->{blocks} } } Examples::sections_of("$top/doc/kubernetes.md", 'doc/kubernetes.md');
+IPC::Run::run([ 'python3', '-c', 'import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(sys.stdin))))' ], '<', \$manifests, '>', \my $parsed);
+my %kind = map { $_->{kind} => $_->{spec} } @{ decode_json($parsed) };
+is_deeply([ sort keys %kind ], [qw(Cluster Database PodDisruptionBudget Service StatefulSet)], 'doc/kubernetes.md: the manifests');
+my $cluster = $kind{Cluster}{postgresql};
+like(text($top, 'src/settings.c'), qr/"\Q$_\E"/, "doc/kubernetes.md: $_ is a setting") foreach sort keys %{ $cluster->{parameters} };
+is_deeply([ map { s/:2181$//r } split /,/, $cluster->{parameters}{'zklock.hosts'} ],
+	[ map { "zk-$_." . $kind{StatefulSet}{serviceName} } 0 .. $kind{StatefulSet}{replicas} - 1 ], 'doc/kubernetes.md: zklock.hosts');
+is($cluster->{extensions}[0]{ld_library_path}[0], 'system', 'doc/kubernetes.md: the directory of the client library');
+is($kind{Database}{extensions}[0]{version}, $series, 'doc/kubernetes.md: the version');
 
 # "make install" installs these files, below the directories that pg_config names.
 my $stage = PostgreSQL::Test::Utils::tempdir;
 is(run_it($top, qw(make -s install), "DESTDIR=$stage")->{status}, 0, 'make install');
-my $series = $version =~ s/\.\d+$//r;
 is_deeply([ sort map { s{.*/}{}r } split /\n/, run_it($stage, qw(find . -type f))->{out} ],
-	[ sort 'zklock.so', 'zklock.control', "zklock--$series.sql", 'zklock-run', 'zklock-run.1' ],
+	[ sort 'zklock.so', 'zklock.control', qw(zklock--1.0.sql zklock--1.0--1.1.sql zklock-run), 'zklock-run.1' ],
 	'what is installed');
 
-# A release, in a repository of its own.
+# --- a bundle, and a release, in a repository of their own ---
+
 my $copy = PostgreSQL::Test::Utils::tempdir;
-my @git = qw(git -c user.name=test -c user.email=test@example.org);
 local @ENV{qw(GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL GIT_CONFIG_GLOBAL)} =
   (qw(test test@example.org test test@example.org), '/dev/null');
 
-is(run_it($top, qw(cp -r META.json CHANGELOG.md zklock.control zklock--1.0.sql package debian), $copy)->{status}, 0, 'copied');
-is(run_it($copy, @$_)->{status}, 0, "@$_")
-  foreach [qw(git init -q)], [qw(git add .)], [qw(git commit -q -m first)];
+sub git
+{
+	my (@command) = @_;
+	my $result = run_it($copy, 'git', @command);
+	is($result->{status}, 0, "git @command") or diag $result->{err};
+	return $result->{out};
+}
+
+is(run_it($top, 'cp', '-rT', '.', $copy)->{status}, 0, 'copied');
+git(qw(init -q));
+git(qw(add .));
+git(qw(commit -q -m first));
+
+my $bundle = run_it($copy, 'package/dist', "$copy/test/out");
+is($bundle->{out}, "$copy/test/out/zklock-$version.zip\n", 'a bundle');
+my $unpacked = PostgreSQL::Test::Utils::tempdir;
+is(run_it($unpacked, qw(unzip -q), "$copy/test/out/zklock-$version.zip")->{status}, 0, 'which can be unpacked');
+my $all = 'find . ! -type d ! -path "./.git/*" -printf "%P %m\n" | sed "s/ [0-9]*[1357][0-9]*\$/ x/; s/ [0-9]*\$/ -/" | sort';
+is(run_it("$unpacked/zklock-$version", 'bash', '-c', $all)->{out},
+	join('', sort map { /^(\d+) \S+ \d+\t(.*)$/ ? "$2 " . ($1 eq '100755' ? 'x' : '-') . "\n" : () } split /\n/, git(qw(ls-files --stage))),
+	'it has all that is in the repository');
+
+# Its targets have all that they are made from.  "make dist-check" makes them.
+my $make = run_it("$unpacked/zklock-$version", qw(make -n all install installcheck));
+is($make->{status}, 0, 'it can be built') or diag $make->{err};
+
+# The comparison of catalogues is 308_upgrade; here, it does what CATALOGUE says.
+unlink "$copy/test/run";
+append_to_file("$copy/test/run", "#!/bin/bash\n[[ \$* == 'tap 308_upgrade' ]] && \${CATALOGUE:-true}\n");
+chmod 0755, "$copy/test/run" or die $!;
+git(qw(commit -q -a -m), 'replace the comparison');
 
 sub refused
 {
 	my ($arguments, $why, $name) = @_;
+	my $before = git(qw(diff HEAD));
 	my $result = run_it($copy, 'package/release', @$arguments);
 	is($result->{status}, 1, "$name: refused");
 	like($result->{err}, $why, "$name: says why");
-	is(run_it($copy, qw(git status --porcelain -uno))->{out}, '', "$name: nothing was changed");
+	is(git(qw(diff HEAD)), $before, "$name: nothing was changed");
+	return;
+}
+
+# The same with another text in a file, committed.
+sub refused_with
+{
+	my ($file, $from, $to, $why, $name) = @_;
+	my $text = text($copy, $file);
+	unlink "$copy/$file";
+	append_to_file("$copy/$file", $text =~ s/$from/$to/rs);
+	git(qw(commit -q -a -m), $name);
+	refused(['1.1.3'], $why, $name);
+	git(qw(reset -q --hard HEAD~));
 	return;
 }
 
 refused([], qr/which version/, 'no version');
-refused(['1.0'], qr/which version/, 'half a version');
-refused(['7.5.0'], qr/no zklock--7\.5\.sql/, 'a version without SQL objects');
+refused(['1.1'], qr/which version/, 'half a version');
+refused(['7.5.0'], qr/no script .* leads to 7\.5/, 'a version without SQL objects');
+append_to_file("$copy/README.md", "more\n");
+refused(['1.1.3'], qr/not committed/, 'changes that are not committed');
+git(qw(checkout -q README.md));
+refused_with('CHANGELOG.md', qr/^## 1\.1 \(unreleased\)/m, '## 1.1', qr/no section/, 'no section in CHANGELOG.md');
+refused_with('CHANGELOG.md', qr/(?<=unreleased\)\n).*?(?=^## )/ms, "\n", qr/no entry/, 'no entry in CHANGELOG.md');
+refused_with('zklock.control', qr/default_version = '1\.1'/, "default_version = '1.0'", qr/another default_version/, 'another default version');
+{
+	local $ENV{CATALOGUE} = 'false';
+	refused(['1.1.3'], qr/does not lead to 1\.1$/m, 'another catalogue after an update');
+}
 
-my $released = run_it($copy, 'package/release', '1.0.3');
+my $released = run_it($copy, 'package/release', '1.1.3');
 is($released->{status}, 0, 'released') or diag $released->{err};
-all_are($copy, '1.0.3', 'all places name the new version');
-like(text($copy, 'CHANGELOG.md'), qr/^## 1\.0\.3 \(\d{4}-\d\d-\d\d\)$/m, 'the section of CHANGELOG.md has a date');
+all_are($copy, '1.1.3', 'all places name the new version');
+like(text($copy, 'CHANGELOG.md'), qr/^## 1\.1\.3 \(\d{4}-\d\d-\d\d\)$/m, 'the section of CHANGELOG.md has a date');
 unlike(text($copy, 'debian/changelog'), qr/UNRELEASED/, 'the packages are for release');
 is(decode_json(text($copy, 'META.json'))->{'meta-spec'}{version}, '1.0.0', 'the specification is the same');
-is(run_it($copy, qw(git describe --exact-match))->{out}, "v1.0.3\n", 'the commit has a tag');
-is(run_it($copy, qw(git status --porcelain))->{out}, '', 'nothing is left over');
-refused(['1.0.3'], qr/exists already/, 'the same again');
+is(git(qw(describe --exact-match)), "v1.1.3\n", 'the commit has a tag');
+is(git(qw(status --porcelain)), '', 'nothing is left over');
+refused(['1.1.3'], qr/exists already/, 'the same again');
 
 done_testing();

@@ -1,6 +1,6 @@
 
 # The checker of deadlocks between servers: for each of its rules, histories that are wrong on
-# purpose, and those next to them that are right.
+# purpose, and right histories that differ from them by little.
 
 use strict;
 use warnings;
@@ -92,7 +92,7 @@ is_wrong('two victims', qr/^twice: b:1 and a:1 /, @broken, 'a1 deadlock');
 is_right('two circles, two victims', @broken, 'b1 end', 'a1 granted', has('b1', '/q2 lock'),
 	'b1 want /p lock', 'a1 want /q2 lock', 'a1 deadlock');
 
-# --- who is named ---
+# --- which members are named ---
 
 is_right('both are named', @two, 'b1 deadlock held_by=a:1,b:1');
 is_wrong('another one is', qr/^detail: b:1 names c:1/, @two, 'b1 deadlock held_by=a:1,c:1');
@@ -120,7 +120,7 @@ is_wrong('readers share', qr/^false/, has('a1', '/p lock'), has('a2', '/q read')
 	'a1 want /q read', 'b1 want /p lock', 'b1 deadlock');
 my @between = (has('a1', '/q read'), has('b1', '/p lock'), 'c1 want /q write', 'b1 want /q read', 'a1 want /p lock');
 is_right('a writer between two readers', @between, 'a1 deadlock');
-is_wrong('who stay', qr/^stays/, @between, '99000 d1 end');
+is_wrong('which stay', qr/^stays/, @between, '99000 d1 end');
 is_right('the writer goes', @between, 'c1 refused', 'b1 granted');
 my @readers = (has('a1', '/p lock'), has('b1', '/q read'), has('c1', '/q read'), 'a1 want /q write', 'b1 want /p lock',
 	'c1 want /p lock');
@@ -146,7 +146,7 @@ is_right('or ZooKeeper', @joins, '8500 *- stop', '8600 *- go', @later);
 is_wrong('but not long before', qr/^false/, '1 b- stop', '2 b- go', @joins, @later);
 is_wrong('nor another server', qr/^false/, '1 c- stop', @joins, @later);
 my @before = (@joins, '9000 b1 want /q read', '9050 c1 want /q write', '9500 a1 deadlock', '9600 a1 end');
-is_right('who was first', @before, '9700 c1 granted', '9800 c1 end', '9900 b1 granted');
+is_right('the first one in the queue', @before, '9700 c1 granted', '9800 c1 end', '9900 b1 granted');
 is_right('or gave up', @before, '9700 c1 refused', '9700 b1 granted');
 is_wrong('was not', qr/^false: a:1 /, @before, '9700 b1 granted', '9900 c1 granted');
 is_wrong('and waits on', qr/^false: a:1 /, @before, '9700 b1 granted');

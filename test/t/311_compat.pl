@@ -1,10 +1,12 @@
 
-# Two servers with two versions of zklock share locks.  OLD_CONFIG is the configuration that
-# makes a server find the older one; test/compat makes it.  Without it, both are of today.
+# Two servers with two versions of zklock share locks, and one server goes on to the other's version
+# while its clients work.  OLD_CONFIG is the configuration with which a server finds the older version;
+# test/compat makes it.  Without it, both servers run today's version.
 
 use strict;
 use warnings;
 
+use IPC::Run;
 use Test::More;
 
 use PostgreSQL::Test::Utils;
@@ -25,8 +27,8 @@ my %backend = map { $_ => $node{$_}->backend } keys %node;
 my %library = map { $_ => join ' ', slurp_file('/proc/' . $node{$_}->worker_pid . '/maps') =~ m{(/\S+/zklock\.so)$}m } keys %node;
 isnt($library{old}, $library{new}, "two libraries: $library{old} and $library{new}") if %old_library;
 
-# zk_lock_revoke once wrote what Curator writes, and adds a mark to the holder's text now.
-my %knows_marks = map { $_ => slurp_file($library{$_}) =~ / revoke=t/ } keys %node;
+# zk_lock_revoke once wrote what Curator writes; now it adds a mark to the holder's text.
+my %knows_marks = map { $_ => slurp_file($library{$_}) =~ / revoke=t/ ? 1 : 0 } keys %node;
 ok($knows_marks{new}, 'the library of today knows marks');
 
 sub contender
@@ -65,7 +67,8 @@ sub is_released
 	return $node->wait_until("SELECT NOT EXISTS (SELECT FROM zk_locks WHERE starts_with(path, '$path') AND coalesce(ticket, 'lingering') <> 'lingering')");
 }
 
-# The first holds what the second wants, and hands it over; a try of the second fails before.
+# The first server holds the lock that the second wants, and hands it over; before that, a try of
+# the second fails.
 sub hands_over
 {
 	my ($what, $path, $holder, $waiter, %opt) = @_;
@@ -88,8 +91,9 @@ sub hands_over
 	is($holder->try($path), 'f', "$what: and excludes the first");
 	$waiter->release($path);
 
-	# Both servers may linger now, and find out from each other that nobody holds it.  A release
-	# is under way to ZooKeeper when it returns; a try in the meantime would find it held.
+	# Both servers may linger now, and find out from each other that no backend holds the lock.  The
+	# delete is under way to ZooKeeper when a release returns; a try in the meantime would find the
+	# lock held.
 	is_released($waiter->node, $path);
 	is($holder->try($path), 't', "$what: a try, while the lock lingers on the other server at most");
 	$holder->release($path);
@@ -144,7 +148,7 @@ foreach (['new', 'old'], ['old', 'new'])
 	is($backend{$two}->errcode("SELECT zk_semaphore_acquire('$path', 3, '0')"), 'ZK003', "$what: and no semaphore");
 	contender($one)->release($path);
 
-	# Each reads the other's queue, and can request and force a release.
+	# Each server reads the other's queue, and can request and force a release.
 	$path = "$dir/queue";
 	contender($one)->acquire($path);
 	contender($two)->send_acquire($path);
@@ -168,7 +172,7 @@ foreach (['new', 'old'], ['old', 'new'])
 	is($backend{$one}->errcode("SELECT zk_lock_release('$path')"), '', "$what: the first gives up what it has lost");
 	contender($two)->release($path);
 
-	# The end of a server frees its locks for the other.
+	# When a server ends, its locks are free for the other.
 	$path = "$dir/stop";
 	contender($one)->acquire($path);
 	contender($two)->send_acquire($path);
@@ -183,7 +187,7 @@ foreach (['new', 'old'], ['old', 'new'])
 	contender($two)->release($path);
 }
 
-# Jobs: the lock excludes both ways; the records are left alone by a server without jobs.
+# Jobs: the lock excludes both ways; a server without jobs leaves the records alone.
 is($backend{new}->query("SELECT zk_run_once('/job', '2026-01-01 02:00+00')"), 't', 'a job');
 is(contender('old')->try('/job'), 'f', 'a job: its lock excludes the other server');
 $backend{new}->query("SELECT zk_lock_release('/job')");
@@ -221,6 +225,68 @@ sub load
 load('mutex', 40, 'mutex');
 load('read-write lock', 40, 'read', 'read', 'write');
 load('semaphore', 40, 'one', 'two');
+
+# --- an update under load ---
+
+# Both databases are at 1.0.  The older server gets today's library, and then both databases go on to
+# today's version, while two clients of each server take turns.
+my $work = PostgreSQL::Test::Utils::tempdir;
+append_to_file("$work/round.sql", q{
+	BEGIN;
+	SELECT zk_xact_lock_acquire('/update');
+	INSERT INTO work SELECT zk_lock_token('/update'), clock_timestamp();
+	UPDATE work SET ended = clock_timestamp() WHERE token = zk_lock_token('/update');
+	COMMIT;
+});
+my @clients;
+foreach my $name ('new', 'old')
+{
+	$node{$name}->safe_psql('postgres', 'CREATE DATABASE app');
+	$node{$name}->safe_psql('app', q{CREATE EXTENSION zklock VERSION '1.0'; CREATE TABLE work (token bigint, began timestamptz, ended timestamptz)});
+	push @clients, IPC::Run::start([ 'bash', '-c', 'until [[ -e $0/stop ]]; do
+			psql -XqAt -v ON_ERROR_STOP=1 -v VERBOSITY=verbose -d "$1" -f "$0/round.sql" >/dev/null 2>>"$0/errors"
+		done', $work, $node{$name}->connstr('app') ], '<', \'') foreach 1, 2;
+}
+
+sub rounds_of { return $node{ $_[0] }->safe_psql('app', 'SELECT count(*) FROM work'); }
+
+sub goes_on
+{
+	my ($what) = @_;
+	my %before = map { $_ => rounds_of($_) } keys %node;
+	$node{$_}->poll_query_until('app', "SELECT count(*) >= $before{$_} + 15 FROM work") or die "$what: no rounds" foreach keys %node;
+	ok(1, "update: both servers work $what");
+	return;
+}
+
+goes_on('at 1.0');
+$node{old}->configure(slurp_file($ENV{TEMP_CONFIG}) =~ /^(\w+) = '(.*)'$/mg);
+$backend{old}->quit;
+$node{old}->restart;
+goes_on("with today's library");
+my $version = $node{new}->safe_psql('postgres', q{SELECT extversion FROM pg_extension WHERE extname = 'zklock'});
+foreach my $name ('old', 'new')
+{
+	$node{$name}->safe_psql('app', 'ALTER EXTENSION zklock UPDATE');
+	goes_on("after the update on $name");
+	is($node{$name}->safe_psql('app', q{SELECT extversion FROM pg_extension WHERE extname = 'zklock'}), $version, "update: $name is at $version");
+}
+append_to_file("$work/stop", '');
+$_->finish foreach @clients;
+$backend{old} = $node{old}->backend;
+
+# A server that restarts ends its clients' statements, or makes them wait for ZooKeeper.  What psql says of
+# its lost connections has no SQLSTATE.
+my %errors;
+$errors{$_}++ foreach slurp_file("$work/errors") =~ /(?:ERROR|FATAL|PANIC): +(\w{5}):/g;
+is(join(' ', grep { !/^(?:08006|57P01|57P03)$/ } sort keys %errors), '', 'update: no errors but those of a server that restarts');
+note 'update: ' . join ' ', map { "$_: $errors{$_}" } sort keys %errors;
+
+my @turns = sort { $a->[1] <=> $b->[1] } map { [ split /\|/ ] } map { split /\n/, $node{$_}->safe_psql('app', q{
+	SELECT token, extract(epoch FROM began), extract(epoch FROM ended) FROM work}) } keys %node;
+cmp_ok(scalar(@turns), '>=', 100, 'update: rounds');
+is(scalar(grep { $turns[$_][1] < $turns[ $_ - 1 ][2] || $turns[$_][0] <= $turns[ $_ - 1 ][0] } 1 .. $#turns), 0,
+	'update: one after the other, and tokens grow');
 
 foreach my $name (sort keys %node)
 {

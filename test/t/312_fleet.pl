@@ -1,10 +1,10 @@
 
-# Many servers on an ensemble of three ZooKeepers: what they cost it, idle and holding locks, and
-# that none loses its session in an outage or a rolling restart.  Two of them are real, and the
-# locks of these are measured.  The others are ZooKeeper sessions that play workers: see Fleet.
+# Many servers on an ensemble of three ZooKeeper servers: what they cost it, idle and holding locks,
+# and that none loses its session in an outage or a rolling restart.  Two of them are real, and the
+# test measures their locks.  The others are ZooKeeper sessions that play workers: see Fleet.
 #
 # "make fleet" sets FLEET_SESSIONS and so chooses the full form, with a session timeout of 20 s,
-# ZooKeepers as they come, and a table.
+# ZooKeeper servers with default settings, and a table.
 
 use strict;
 use warnings;
@@ -24,8 +24,8 @@ my $timeout = $full ? 20 : 10;
 my $window = $full ? 2 * $timeout : 4;
 my $locks = $full ? 300 : 100;
 
-# A directory that is removed a minute after its last lock would count as a write of a phase that
-# writes nothing.  The other options make the ZooKeepers what they are outside of tests: they
+# A directory that is removed a minute after its last lock would count as a write in a phase that
+# writes nothing.  The other options make the ZooKeeper servers as they are outside of tests: they
 # sync their logs, and have the whole compiler.
 my $java_opts = '-Dznode.container.checkIntervalMs=3600000';
 $java_opts .= ' -Xmx512m -XX:TieredStopAtLevel=4 -Dzookeeper.forceSync=yes -Dzookeeper.preAllocSize=65536'
@@ -54,7 +54,7 @@ my $fleet = Fleet->new($zk, sessions => $n, timeout => $timeout);
 
 # --- the locks of the two real servers ---
 
-# Seconds until both have executed it.  Each returns $locks.
+# The seconds until both servers have executed the locks.  Each returns $locks.
 sub seconds_of
 {
 	my ($what, $sql) = @_;
@@ -76,7 +76,7 @@ sub measure_locks
 	$_->run('SELECT zk_lock_release_all()') foreach @backends;
 	$_->wait_until('SELECT count(*) = 0 FROM zk_locks WHERE path <> \'/held\'') foreach @nodes;
 
-	# The first ones are slower than all others, because Java has to warm up.
+	# The first locks are slower than all others, because Java has to warm up.
 	%alone = %seconds if !%alone || $phase eq 'alone';
 	return map {
 		sprintf "two servers, $_, $phase: %.0f a second, %.2f times as many as alone",
@@ -117,12 +117,12 @@ $row = $fleet->phase('all acquire a lock', sub { $fleet->command('hold'); $fleet
 is_sound($row, $n);
 is($held->run(q{SELECT zk_lock_acquire('/held')})->{out}, 't', 'a real server holds one as well');
 my ($ephemerals) = $zk->cmd('mntr') =~ /^zk_ephemerals_count\s+(\d+)/m;
-is($ephemerals, $n + 1, 'ZooKeeper has their znodes');
+is($ephemerals, $n + 1 + @nodes, 'ZooKeeper has their znodes, and the records of the real servers');
 
 $row = $fleet->phase('all hold a lock', sub { sleep $window });
 is_sound($row, $n);
 my $each = $row->{writes} / $row->{seconds} * $timeout / ($n + 1);
-# All began together, so a window may have one write more at its end.
+# All sessions began together, so a window may have one write more at its end.
 cmp_ok($row->{writes}, '<=', ($n + 1) * (6 * $row->{seconds} / $timeout + 1),
 	'a server that holds a lock writes up to five times in a session timeout, and a little');
 cmp_ok($each, '>', 1, 'and its session is proved');
@@ -178,10 +178,22 @@ cmp_ok($row->{reconnects}, '>=', $n, 'rolling restart: each session had to recon
 
 # --- answers that are lost with their connections ---
 
+# ... besides the records of the real servers.
 sub wait_for_ephemerals
 {
 	my ($wanted) = @_;
-	return $zk->wait_until(sub { $zk->cmd('mntr') =~ /^zk_ephemerals_count\s+$wanted$/m }, "$wanted ephemeral znodes");
+	my $all = $wanted + @nodes;
+	return $zk->wait_until(sub { $zk->cmd('mntr') =~ /^zk_ephemerals_count\s+$all$/m }, "$wanted ephemeral znodes");
+}
+
+# A leader that stood still with its followers may lead them on and yet answer nothing any more.
+sub resume_all
+{
+	$zk->resume;
+	return if eval { $fleet->wait_for(usable => $n); 1 };
+	note "the leader answers nothing: $@";
+	$zk->restart($zk->leader // ());
+	return $fleet->wait_for(usable => $n);
 }
 
 $fleet->command('release');
@@ -192,8 +204,7 @@ foreach my $case ([ 'hold', $n ], [ 'release', 0 ])
 	$zk->pause;
 	$fleet->command($command);
 	$fleet->wait_for(usable => 0);
-	$zk->resume;
-	$fleet->wait_for(usable => $n);
+	resume_all();
 	$fleet->wait_for(holding => $holding);
 	ok(wait_for_ephemerals($holding + 1), "$command: what was lost with a connection is asked again");
 }

@@ -1,7 +1,8 @@
 
-# How package/matrix and .ci/run count: what fails or breaks off has failed; what cannot be
-# prepared, or for which there is no time, is skipped by name in the short form and has failed in
-# the long one.  What makes and enters a chroot is replaced.
+# How package/matrix and .ci/run count: tests that fail or break off have failed; a step that cannot
+# be prepared, or for which there is no time, is skipped by name in the short form and has failed in
+# the long one.  The commands that make and enter a chroot are replaced.  And which steps the workflows
+# of a hosted CI have, for each PostgreSQL and Debian.
 
 use strict;
 use warnings;
@@ -11,6 +12,7 @@ use File::Basename qw(dirname);
 use File::Copy qw(copy);
 use File::Path qw(make_path);
 use IPC::Run;
+use JSON::PP qw(decode_json);
 use Test::More;
 
 use PostgreSQL::Test::Utils;
@@ -51,8 +53,8 @@ is_deeply(matrix(['trixie'], SMOKE => ''),
 	[ 1, "FAILED: trixie: $no_chroot\n0 passed, 1 failed\n" ],
 	'in the long form, it has failed');
 
-# A root who can make chroots, where a chroot of trixie is there already: what is to be run in it does
-# what the variable of that name says, and by default succeeds.
+# The user is root and can make chroots, and a chroot of trixie exists already: a command in it does
+# what the variable of its name says, and by default succeeds.
 script('bin/id', 'echo 0');
 script('bin/wget', 'exit 4');
 script('bin/debootstrap', '');
@@ -61,11 +63,11 @@ case "$*" in
 	*/test/packages*) eval "${PREPARATION:-}" ;;
 	*dpkg-query*) echo 'postgresql-17 17.1'; echo 'libzookeeper-java 3.9.3' ;;
 	*test/run*) eval "${TESTS:-echo 7 passed, 0 failed}" ;;
-	*/package/try*) eval "${PACKAGES:-}" ;;
+	*/package/installcheck*) eval "${PACKAGES:-}" ;;
 	*) exit 1 ;;
 esac
 END
-make_path(map { "$scratch/matrix/trixie/$_" } 'etc', 'root', 'made');
+make_path((map { "$scratch/matrix/trixie/$_" } 'etc', 'root', 'made'), { mode => 0755 });
 
 sub short
 {
@@ -85,8 +87,24 @@ is_deeply(short('trixie', PREPARATION => 'exit 1'),
 is_deeply(short('bookworm'),
 	[ 0, "skipped: bookworm: $no_chroot\n0 passed, 0 failed, 1 skipped\n" ], "no way to Debian's servers");
 
+# Root runs programs in the directory of the chroots, so another user's directory is refused: the
+# same chroot exists, but others may write into it, or it is behind a symbolic link, or another user
+# owns it.
+chmod 0777, "$scratch/matrix" or die $!;
+is_deeply(short('trixie'),
+	[ 0, "skipped: trixie: $no_chroot\n0 passed, 0 failed, 1 skipped\n" ], 'a directory that others may write into');
+chmod 0755, "$scratch/matrix" or die $!;
+symlink "$scratch/matrix", "$scratch/link" or die $!;
+is_deeply(short('trixie', MATRIX_DIR => "$scratch/link"),
+	[ 0, "skipped: trixie: $no_chroot\n0 passed, 0 failed, 1 skipped\n" ], 'a symbolic link');
+is_deeply(short('trixie', MATRIX_DIR => '/usr'),
+	[ 0, "skipped: trixie: $no_chroot\n0 passed, 0 failed, 1 skipped\n" ], 'a directory of another user');
+is_deeply(short('trixie', MATRIX_DIR => "$scratch/new/matrix"),
+	[ 0, "skipped: trixie: $no_chroot\n0 passed, 0 failed, 1 skipped\n" ], "a new directory, without a way to Debian's servers");
+is((stat "$scratch/new/matrix")[2] & 07777, 0700, 'which is for its owner alone');
+
 # With MINUTES=0, each step has a second.  The step that takes for ever is the first one; later ones
-# only break off, so that a slow machine does not decide which one the time ends in.
+# only break off, so that a slow machine does not decide in which step the time ends.
 is_deeply(short('trixie', MINUTES => 0, PREPARATION => 'exec sleep infinity'),
 	[ 0, "skipped: trixie: there was no time to prepare its chroot\n0 passed, 0 failed, 1 skipped\n" ],
 	'a preparation that takes too long');
@@ -129,5 +147,73 @@ sum_is('echo 9 passed, 0 failed; echo', $good, {}, 1, "5 passed, 1 failed\n");
 sum_is($good, 'exit 1', {}, 1, "5 passed, 1 failed\n");
 sum_is('echo 9 passed, 0 failed; exit 3', $good, {}, 1, "14 passed, 1 failed\n");
 sum_is($good, 'echo 7 passed, 0 failed', { SECONDS => 3900 }, 0, "5 passed, 0 failed, 1 skipped\n");
+
+# --- the workflows of a hosted CI ------------------------------------------------
+
+# Their steps are shell: each is run here, for each combination of its matrix, in a container whose tools
+# say what they are asked for.  Debian has one version of PostgreSQL a release.
+script("ci/bin/$_", "echo \"$_ \$*\"") foreach qw(apt-get git make);
+script('ci/bin/apt-cache', 'case "$DEBIAN $2" in "debian:bookworm postgresql-15" | "debian:trixie postgresql-17") echo "  Candidate: 1" ;;'
+	  . ' *) echo "  Candidate: (none)" ;; esac');
+script('ci/pgdg', 'echo "pgdg $*"');
+symlink "$top/.ci", "$scratch/ci/.ci" or die $!;
+
+sub combinations
+{
+	my (%matrix) = @_;
+	my @all = ({});
+	foreach my $key (sort keys %matrix)
+	{
+		@all = map { my $one = $_; map { { %$one, $key => $_ } } @{ $matrix{$key} } } @all;
+	}
+	return @all;
+}
+
+# What the steps of a job print, and which PostgreSQL on which Debian they are for.
+sub run_job
+{
+	my ($job) = @_;
+	my %ran;
+	foreach my $values (combinations(%{ $job->{strategy}{matrix} }))
+	{
+		my $fill = sub { return $_[0] =~ s/\$\{\{ matrix\.(\w+) \}\}/$values->{$1} \/\/ die "no $1"/ger; };
+		my %env = map { $_ => $fill->($job->{env}{$_}) } keys %{ $job->{env} // {} };
+		my $image = $fill->($job->{container}{image});
+		my $printed = '';
+		foreach my $step (grep { $_->{run} } @{ $job->{steps} })
+		{
+			local %ENV = (%ENV, PG_VERSION => '', %env, DEBIAN => $image, PGDG => "$scratch/ci/pgdg", PATH => "$scratch/ci/bin:$ENV{PATH}");
+			my $ok = IPC::Run::run([ 'bash', '-e', '-c', $step->{run} ], '<', \'', '>', \my $out, '2>', \my $messages,
+				init => sub { chdir "$scratch/ci" or die $! });
+			$printed .= $out . ($ok ? '' : "FAILED: $step->{run}: $messages");
+		}
+		$ran{ join ' ', $image, grep { length } $env{PG_VERSION} // '' } = $printed;
+	}
+	return \%ran;
+}
+
+sub prepared
+{
+	my ($pgdg) = @_;
+	return "apt-get update -q\napt-get install -y -q --no-install-recommends ca-certificates git make postgresql-common\n"
+	  . ($pgdg ? "pgdg -y\n" : '') . "git config --global --add safe.directory $scratch/ci\n";
+}
+
+my %workflow = map {
+	IPC::Run::run([ 'python3', '-c', 'import json, sys, yaml; print(json.dumps(yaml.load(sys.stdin, yaml.BaseLoader)))' ],
+		'<', "$top/.github/workflows/$_.yml", '>', \my $json) or die "$_.yml";
+	$_ => decode_json($json)
+} 'check', 'nightly';
+my @releases = ('debian:bookworm', 'debian:trixie');
+my ($versions) = slurp_file("$top/debian/pgversions") =~ /^(\d+)\+/m;
+my %everywhere = map { my $image = $_; map { ("$image $_" => "$image $_" !~ /bookworm 15|trixie 17/) } $versions .. 18 } @releases;
+is_deeply($workflow{check}{on}, [ 'push', 'pull_request' ], 'check.yml: for each change');
+is_deeply(run_job($workflow{check}{jobs}{check}), { map { $_ => prepared($everywhere{$_}) . "make check\n" } keys %everywhere },
+	'check.yml: make check on each PostgreSQL and Debian');
+ok($workflow{nightly}{on}{schedule}[0]{cron} =~ /^\d+ \d+ \* \* \*$/, 'nightly.yml: every night');
+is_deeply(run_job($workflow{nightly}{jobs}{test}), { map { $_ => prepared('') . "make test\n" } @releases },
+	'nightly.yml: make test on each Debian');
+is_deeply(run_job($workflow{nightly}{jobs}{bundle}), { map { $_ => prepared($everywhere{$_}) . "make dist-check\n" } keys %everywhere },
+	'nightly.yml: the bundle on each PostgreSQL and Debian');
 
 done_testing();

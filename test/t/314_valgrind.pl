@@ -1,5 +1,5 @@
 
-# VALGRIND=1 finds an error that is planted in zklock, and tells it from those of others.
+# VALGRIND=1 finds an error that is planted in zklock, and tells it from errors elsewhere.
 
 use strict;
 use warnings;
@@ -67,8 +67,8 @@ is_deeply([ found(a => "2026-01-01 00:00:00 UTC [11] LOG:  a line of the server\
 
 # --- a server ---
 
-# A copy of the tree and of the objects that were built from it, with a function that reads
-# what nothing has written.
+# A copy of the tree and of the objects that were built from it, with a function that reads memory
+# that nothing has written.
 system_or_bail('cp', '-a', $top, "$lab/tree");
 my $source = slurp_file("$lab/tree/src/zklock.c");
 $source =~ s/^zklock_version\(.*\)\n\{\n/$&\tvolatile int *planted = malloc(sizeof(int));\n\n/m or die;

@@ -12,17 +12,12 @@
 #ifndef ZKL_PLAY_H
 #define ZKL_PLAY_H
 
-#include "unit.h"
+#include "names.h"
 
 #include "protocol/ticket.h"
 
-#define CURATORS	"_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-"
-#define ZKLOCKS(tries)	"_c_f81d4fae-7dec-8b4" tries "-a765-00a0c91e6bf6-"
-#define OTHER_TICKET(number)	ZKLOCKS("c") "lock-000000000" #number
-#define OTHER_TRY(number)	ZKLOCKS("d") "lock-000000000" #number
-#define FOREIGN(number)	CURATORS "lock-000000000" #number
+#define FOREIGN(number) CURATORS "lock-000000000" #number
 #define WRITER(number)	CURATORS "__WRIT__000000000" #number
-#define READER(number)	CURATORS "__READ__000000000" #number
 #define LEASE(number)	CURATORS "lease-000000000" #number
 
 #define MY_CZXID	4711
@@ -34,14 +29,26 @@
 	lengthof(((const char *const []) {__VA_ARGS__}))
 #define NO_NAMES	NULL, 0
 
+static const char *const state_names[ZKL_TICKET_NSTATES] = {
+	"NONE", "CREATING_BOTH", "CREATING", "CREATED", "NO_DIRECTORY", "UNSURE", "REFUSED", "UNDONE",
+	"FINDING", "INSPECTING", "LISTING", "CHECKING_KIND", "WATCHING", "QUEUED", "OWNED", "CHECKING", "WRITING_DATA",
+	"DOWNGRADING", "REREADING", "CONFIRMING", "DELETING", "STUCK"
+};
+
+static const char *const event_names[ZKL_TICKET_NEVENTS] = {
+	"want", "unwant", "downgrade", "watch", "answer", "describe", "look", "recheck", "reply",
+	"children-changed", "predecessor-changed", "predecessor-gone", "self-changed", "reconnected",
+	"restarted", "expired"
+};
+
 /* What the sender does before it sends a create. */
 static inline void
-begin_attempt(ZklTicket *ticket)
+begin_attempt(ZklTicket *ticket, bool only_tries)
 {
 	uint8_t		random[16];
 
 	memset(random, (int) ticket->attempt + 1, sizeof(random));
-	zkl_ticket_begin_attempt(ticket, random, false);
+	zkl_ticket_begin_attempt(ticket, random, only_tries);
 }
 
 static inline ZklTicketStep
@@ -50,7 +57,7 @@ feed(ZklTicket *ticket, const ZklTicketEvent *event)
 	ZklTicketStep step = zkl_ticket_step(ticket, event);
 
 	if (step.request == ZKL_REQUEST_CREATE || step.request == ZKL_REQUEST_CREATE_BOTH)
-		begin_attempt(ticket);
+		begin_attempt(ticket, false);
 	return step;
 }
 
@@ -68,17 +75,10 @@ wants_anew(ZklTicket *ticket, ZklMode mode, bool is_new)
 	ZklTicketEvent event = {
 		.kind = ZKL_EVENT_WANT,
 		.is_new = is_new,
-		.mode = mode,
-		.limit = mode == ZKL_MODE_LEASE ? MY_LIMIT : 0
+		.mode = mode
 	};
 
 	return feed(ticket, &event);
-}
-
-static inline ZklTicketStep
-wants(ZklTicket *ticket, ZklMode mode)
-{
-	return wants_anew(ticket, mode, false);
 }
 
 static inline ZklTicketStep
@@ -89,7 +89,7 @@ unwant_unsent(ZklTicket *ticket)
 	return feed(ticket, &event);
 }
 
-/* A reply that says nothing but how it went. */
+/* A reply that has an outcome and nothing else. */
 static inline ZklTicketStep
 reply(ZklTicket *ticket, ZklRequest request, ZklOutcome outcome)
 {
@@ -116,55 +116,27 @@ own_name(const ZklTicket *ticket, const char *number)
 }
 
 static inline ZklTicketStep
-replied_with_znode(ZklTicket *ticket, ZklRequest request, const char *number,
-				   bool ours)
+created(ZklTicket *ticket)
 {
 	ZklTicketEvent event = {
 		.kind = ZKL_EVENT_REPLY,
-		.request = request,
+		.request = ZKL_REQUEST_CREATE,
 		.outcome = ZKL_OUTCOME_OK,
-		.name = own_name(ticket, number),
+		.name = own_name(ticket, "0000000005"),
 		.czxid = MY_CZXID,
-		.ours = ours
+		.ours = true
 	};
 
 	return feed(ticket, &event);
 }
 
+/* The children are copied: a reply does not point into the ticket. */
 static inline ZklTicketStep
-created_as(ZklTicket *ticket, const char *number, bool ours)
+replied_with_names(ZklTicket *ticket, ZklTicketEvent *event, const char *const *children, int nchildren)
 {
-	return replied_with_znode(ticket, ZKL_REQUEST_CREATE, number, ours);
-}
-
-static inline ZklTicketStep
-created(ZklTicket *ticket)
-{
-	return created_as(ticket, "0000000005", true);
-}
-
-static inline ZklTicketStep
-founded(ZklTicket *ticket, const char *number)
-{
-	return replied_with_znode(ticket, ZKL_REQUEST_CREATE_BOTH, number, true);
-}
-
-/* The names are copied: a reply does not point into the ticket. */
-static inline ZklTicketStep
-replied_with_names(ZklTicket *ticket, ZklRequest request,
-				   const char *const *children, int nchildren)
-{
-	char		names[8][2 * ZKL_CHILD_SIZE];
-	const char *copies[8];
-	ZklLease	leases[8];
-	ZklTicketEvent event = {
-		.kind = ZKL_EVENT_REPLY,
-		.request = request,
-		.outcome = ZKL_OUTCOME_OK,
-		.children = copies,
-		.nchildren = nchildren,
-		.leases = leases
-	};
+	char		names[20][2 * ZKL_CHILD_SIZE];
+	const char *copies[lengthof(names)];
+	ZklLease	leases[lengthof(names)];
 
 	assert_true(nchildren <= lengthof(names));
 	for (int i = 0; i < nchildren; i++)
@@ -174,26 +146,28 @@ replied_with_names(ZklTicket *ticket, ZklRequest request,
 		copies[i] = names[i];
 	}
 	zkl_recipe_order_leases(copies, nchildren, leases);
-	return feed(ticket, &event);
+	event->children = copies;
+	event->nchildren = nchildren;
+	event->leases = leases;
+	if (event->limit == 0)
+		event->limit = MY_LIMIT;
+	return feed(ticket, event);
 }
 
 static inline ZklTicketStep
 listed(ZklTicket *ticket, const char *const *children, int nchildren)
 {
-	return replied_with_names(ticket, ZKL_REQUEST_LIST, children, nchildren);
+	ZklTicketEvent event = {
+		.kind = ZKL_EVENT_REPLY,
+		.request = ZKL_REQUEST_LIST,
+		.outcome = ZKL_OUTCOME_OK
+	};
+
+	return replied_with_names(ticket, &event, children, nchildren);
 }
 
 static inline ZklTicketStep
-surveyed(ZklTicket *ticket, const char *const *children, int nchildren)
-{
-	return replied_with_names(ticket, ZKL_REQUEST_SURVEY, children,
-							  nchildren);
-}
-
-/* "stale": the data does not name the backend that it shall name. */
-static inline ZklTicketStep
-watched_text(ZklTicket *ticket, int32_t version, bool answered, bool revoked,
-			 bool stale)
+watched_own(ZklTicket *ticket, int32_t version, bool answered, bool revoked)
 {
 	ZklTicketEvent event = {
 		.kind = ZKL_EVENT_REPLY,
@@ -201,30 +175,10 @@ watched_text(ZklTicket *ticket, int32_t version, bool answered, bool revoked,
 		.outcome = ZKL_OUTCOME_OK,
 		.version = version,
 		.answered = answered,
-		.revoked = revoked,
-		.stale = stale
+		.revoked = revoked
 	};
 
 	return feed(ticket, &event);
-}
-
-static inline ZklTicketStep
-watched_own(ZklTicket *ticket, int32_t version, bool answered, bool revoked)
-{
-	return watched_text(ticket, version, answered, revoked, false);
-}
-
-static inline ZklTicketStep
-watched_stale(ZklTicket *ticket, int32_t version, bool answered, bool revoked)
-{
-	return watched_text(ticket, version, answered, revoked, true);
-}
-
-/* The same of one that has not answered any try. */
-static inline ZklTicketStep
-watched_itself(ZklTicket *ticket, bool revoked)
-{
-	return watched_own(ticket, 0, false, revoked);
 }
 
 static inline ZklTicketStep
@@ -245,8 +199,7 @@ inspected(ZklTicket *ticket, bool ours)
 static inline const char *
 rival_of(ZklMode mode)
 {
-	return mode == ZKL_MODE_LOCK ? FOREIGN(1) :
-		mode == ZKL_MODE_LEASE ? LEASE(1) : WRITER(1);
+	return mode == ZKL_MODE_LOCK ? FOREIGN(1) : mode == ZKL_MODE_LEASE ? LEASE(1) : WRITER(1);
 }
 
 /* Does a ticket that was wanted in this mode ever get to this state? */
@@ -259,7 +212,7 @@ has_state(ZklMode mode, ZklTicketState state)
 		case ZKL_TICKET_REREADING:
 		case ZKL_TICKET_CONFIRMING:
 			return mode == ZKL_MODE_WRITE;
-		case ZKL_TICKET_SURVEYING:
+		case ZKL_TICKET_CHECKING_KIND:
 		case ZKL_TICKET_WATCHING:
 			return mode != ZKL_MODE_LEASE;
 		default:
@@ -275,7 +228,7 @@ lead_to_known_znode(ZklTicket *ticket, ZklTicketState state)
 {
 	switch (state)
 	{
-		case ZKL_TICKET_HOMELESS:
+		case ZKL_TICKET_NO_DIRECTORY:
 			reply(ticket, ZKL_REQUEST_CREATE, ZKL_OUTCOME_ABSENT);
 			break;
 		case ZKL_TICKET_UNSURE:
@@ -283,6 +236,9 @@ lead_to_known_znode(ZklTicket *ticket, ZklTicketState state)
 			break;
 		case ZKL_TICKET_REFUSED:
 			reply(ticket, ZKL_REQUEST_CREATE, ZKL_OUTCOME_REFUSED);
+			break;
+		case ZKL_TICKET_UNDONE:
+			reply(ticket, ZKL_REQUEST_CREATE, ZKL_OUTCOME_UNDONE);
 			break;
 		case ZKL_TICKET_FINDING:
 			*ticket = ticket_as(ticket->mode, ZKL_TICKET_UNSURE);
@@ -297,7 +253,7 @@ lead_to_known_znode(ZklTicket *ticket, ZklTicketState state)
 	}
 }
 
-/* From CREATED to a state in which its place is known or asked for. */
+/* From CREATED to a state in which its place is known or requested. */
 static inline void
 lead_to_place(ZklTicket *ticket, ZklTicketState state)
 {
@@ -308,7 +264,7 @@ lead_to_place(ZklTicket *ticket, ZklTicketState state)
 		case ZKL_TICKET_LISTING:
 			reply(ticket, ZKL_REQUEST_LIST, ZKL_OUTCOME_UNKNOWN);
 			break;
-		case ZKL_TICKET_SURVEYING:
+		case ZKL_TICKET_CHECKING_KIND:
 			listed(ticket, NAMES("leases", ticket->name));
 			break;
 		case ZKL_TICKET_WATCHING:
@@ -333,7 +289,7 @@ lead_to_end(ZklTicket *ticket, ZklTicketState state)
 		case ZKL_TICKET_CHECKING:
 			happens(ticket, ZKL_EVENT_CHILDREN_CHANGED);
 			break;
-		case ZKL_TICKET_ANSWERING:
+		case ZKL_TICKET_WRITING_DATA:
 			happens(ticket, ZKL_EVENT_ANSWER);
 			break;
 		case ZKL_TICKET_DOWNGRADING:
@@ -378,63 +334,6 @@ ticket_as(ZklMode mode, ZklTicketState state)
 	if (state >= ZKL_TICKET_OWNED)
 		lead_to_end(&ticket, state);
 	assert_int_equal(ticket.state, state);
-	return ticket;
-}
-
-/* A mutex's, where a mutex has this state. */
-static inline ZklTicket
-ticket_in_state(ZklTicketState state)
-{
-	return ticket_as(has_state(ZKL_MODE_LOCK, state) ? ZKL_MODE_LOCK :
-					 ZKL_MODE_WRITE, state);
-}
-
-/*
- * What a step asks for and reports
- */
-
-static inline void
-assert_step(ZklTicketStep step, ZklRequest request, ZklReport report)
-{
-	assert_int_equal(step.request, request);
-	assert_int_equal(step.report, report);
-	assert_int_equal(step.failure, ZKL_FAILURE_NONE);
-}
-
-static inline void
-assert_nothing(ZklTicketStep step)
-{
-	assert_step(step, ZKL_REQUEST_NOTHING, ZKL_REPORT_NOTHING);
-}
-
-static inline void
-assert_asks(ZklTicketStep step, ZklRequest request)
-{
-	assert_step(step, request, ZKL_REPORT_NOTHING);
-}
-
-static inline void
-assert_reports(ZklTicketStep step, ZklReport report)
-{
-	assert_step(step, ZKL_REQUEST_NOTHING, report);
-}
-
-static inline void
-assert_fails(ZklTicketStep step, ZklRequest request, ZklFailure failure)
-{
-	assert_int_equal(step.request, request);
-	assert_int_equal(step.report, ZKL_REPORT_FAILED);
-	assert_int_equal(step.failure, failure);
-}
-
-/* One that has asked for the watch on its own znode. */
-static inline ZklTicket
-contended_owner(void)
-{
-	ZklTicket	ticket = ticket_in_state(ZKL_TICKET_CHECKING);
-
-	assert_step(listed(&ticket, NAMES(ticket.name, FOREIGN(6))),
-				ZKL_REQUEST_WATCH_SELF, ZKL_REPORT_CONTENDED);
 	return ticket;
 }
 

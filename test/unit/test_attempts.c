@@ -9,7 +9,7 @@
  */
 #include "unit.h"
 
-#include "protocol/attempts.h"
+#include "protocol/backoff.h"
 
 #define TIMEOUT_MS 20000
 
@@ -17,14 +17,14 @@ static void
 the_list_is_tried_once_without_a_pause(void **state)
 {
 	(void) state;
-	assert_int_equal(zkl_attempts_pause_ms(1, 3, TIMEOUT_MS, UINT32_MAX), 0);
-	assert_int_equal(zkl_attempts_pause_ms(2, 3, TIMEOUT_MS, UINT32_MAX), 0);
-	assert_int_not_equal(zkl_attempts_pause_ms(3, 3, TIMEOUT_MS, 0), 0);
-	assert_int_equal(zkl_attempts_pause_ms(4, 3, TIMEOUT_MS, UINT32_MAX), 0);
-	assert_int_not_equal(zkl_attempts_pause_ms(1, 1, TIMEOUT_MS, 0), 0);
+	assert_int_equal(zkl_backoff_pause_ms(1, 3, TIMEOUT_MS, UINT32_MAX), 0);
+	assert_int_equal(zkl_backoff_pause_ms(2, 3, TIMEOUT_MS, UINT32_MAX), 0);
+	assert_int_not_equal(zkl_backoff_pause_ms(3, 3, TIMEOUT_MS, 0), 0);
+	assert_int_equal(zkl_backoff_pause_ms(4, 3, TIMEOUT_MS, UINT32_MAX), 0);
+	assert_int_not_equal(zkl_backoff_pause_ms(1, 1, TIMEOUT_MS, 0), 0);
 }
 
-/* The longest and the shortest that a random number can make of it. */
+/* The longest and the shortest pause that a random number can give. */
 static int
 longest(int rounds, int timeout_ms)
 {
@@ -32,7 +32,7 @@ longest(int rounds, int timeout_ms)
 
 	for (uint32_t random = 0; random < 200000; random++)
 	{
-		int			pause = zkl_attempts_pause_ms(3 * rounds, 3, timeout_ms, random);
+		int			pause = zkl_backoff_pause_ms(3 * rounds, 3, timeout_ms, random);
 
 		if (pause > max)
 			max = pause;
@@ -56,18 +56,18 @@ static void
 servers_pause_for_different_times(void **state)
 {
 	(void) state;
-	assert_int_equal(zkl_attempts_pause_ms(30, 3, TIMEOUT_MS, 0), 500);
-	assert_int_equal(zkl_attempts_pause_ms(30, 3, TIMEOUT_MS, 500), 1000);
-	assert_int_equal(zkl_attempts_pause_ms(30, 3, TIMEOUT_MS, 501), 500);
+	assert_int_equal(zkl_backoff_pause_ms(30, 3, TIMEOUT_MS, 0), 500);
+	assert_int_equal(zkl_backoff_pause_ms(30, 3, TIMEOUT_MS, 500), 1000);
+	assert_int_equal(zkl_backoff_pause_ms(30, 3, TIMEOUT_MS, 501), 500);
 }
 
 static void
 all_servers_can_be_tried_within_a_third_of_the_timeout(void **state)
 {
 	(void) state;
-	assert_int_equal(zkl_attempts_limit_ms(1, TIMEOUT_MS), TIMEOUT_MS / 3);
-	assert_int_equal(zkl_attempts_limit_ms(5, TIMEOUT_MS), TIMEOUT_MS / 15);
-	assert_int_equal(zkl_attempts_limit_ms(3, 1000), 200);
+	assert_int_equal(zkl_backoff_limit_ms(1, TIMEOUT_MS), TIMEOUT_MS / 3);
+	assert_int_equal(zkl_backoff_limit_ms(5, TIMEOUT_MS), TIMEOUT_MS / 15);
+	assert_int_equal(zkl_backoff_limit_ms(3, 1000), 200);
 }
 
 int

@@ -109,10 +109,9 @@ speak(World *world)
 
 	if (world->sign != ZKL_SIGN_NONE)
 		return;
-	sign = zkl_cadence_next(&world->cadence, world->now, world->holds,
-							zkl_safe_until(&world->safe));
+	sign = zkl_cadence_next(&world->cadence, world->now, world->holds, zkl_safe_until(&world->safe));
 
-	/* Nothing is due before the moment that it names. */
+	/* Nothing is due before the moment that zkl_cadence_due() names. */
 	if (sign != ZKL_SIGN_NONE)
 		assert_true(zkl_cadence_due(&world->cadence, world->holds) <= world->now);
 	else
@@ -223,7 +222,7 @@ a_slow_zookeeper_gets_more_proofs(void **state)
 	}
 }
 
-/* At whatever moment it comes, and however long the session was idle. */
+/* The lock may come at any moment, however long the session was idle. */
 static void
 the_first_write_proves_enough(void **state)
 {
@@ -282,7 +281,7 @@ a_write_that_fails_is_no_proof(void **state)
 	assert_true(ahead(&world) >= T * 2 / 5);
 }
 
-/* However many writes fail, the others' locks do not fall into doubt. */
+/* However many writes fail, the locks of others do not fall into doubt. */
 static void
 writes_that_fail_do_not_keep_proofs_away(void **state)
 {

@@ -24,8 +24,7 @@ static const ZklJobRecord example = {
 	.about = "server=a pid=7 database=db role=r application="
 };
 
-static const char example_text[] =
-"zklock-job=1 tick=1795348800000000 state=started"
+static const char example_text[] = "zklock-job=1 tick=1795348800000000 state=started"
 " run=00112233445566778899aabbccddeeff attempt=2 token=281474976710657"
 " started=1795348800000001 ended=0"
 " server=a pid=7 database=db role=r application=";
@@ -225,8 +224,7 @@ other_texts_are_no_records(void **state)
 
 /* May a tick be run, so many minutes after that of the record? */
 static bool
-may_run(ZklJobState last, int64_t minutes, bool retry, int64_t spacing,
-		ZklJobRecord *next)
+may_run(ZklJobState last, int64_t minutes, bool retry, int64_t spacing, ZklJobRecord *next)
 {
 	ZklJobRecord record = example;
 	ZklJobTick	wanted = {NOON + minutes * MINUTE, spacing, retry};
@@ -319,7 +317,7 @@ ticks_at_the_ends_of_time_do_not_overflow(void **state)
 	assert_int_equal(next.attempt, 1);
 }
 
-/* Of no tick that a caller could have used by then. */
+/* A tick that no caller could have used by then. */
 static void
 a_closed_record_leaves_no_tick_that_may_have_been_used(void **state)
 {

@@ -115,7 +115,7 @@ dots_are_refused_as_components_only(void **state)
 	assert_accepted("/a.b/c..d");
 }
 
-/* Also below a root of zklock's own: simpler to say, and no loss. */
+/* Also below a root of zklock's own: that is simpler to explain, and no loss. */
 static void
 zookeepers_own_directory_is_reserved(void **state)
 {
@@ -157,7 +157,7 @@ a_path_may_have_255_bytes_and_no_more(void **state)
 	assert_fault(path_of_length(1000), TOO_LONG);
 }
 
-/* zklock.root has as many of its own. */
+/* zklock.root may have as many of its own. */
 static void
 a_path_may_have_16_components_and_no_more(void **state)
 {
@@ -279,8 +279,8 @@ control_characters_are_refused(void **state)
 }
 
 /*
- * Both sides of every border of what ZooKeeper refuses.  What it does refuse
- * was asked of PathUtils.validatePath() of ZooKeeper 3.8.
+ * Both sides of every border of the characters that ZooKeeper refuses, as
+ * PathUtils.validatePath() of ZooKeeper 3.8 told them.
  */
 static void
 characters_are_those_of_zookeeper(void **state)
@@ -363,15 +363,11 @@ a_root_keeps_the_other_rules(void **state)
 	(void) state;
 	assert_null(zkl_path_root_fault("/zklock"));
 	assert_null(zkl_path_root_fault("/zklock/production"));
-	assert_string_equal(zkl_path_root_fault("zklock"),
-						"A path must begin with a slash.");
-	assert_string_equal(zkl_path_root_fault("/zklock/"),
-						"A path must not end with a slash.");
-	assert_string_equal(zkl_path_root_fault("/a//b"),
-						"A path must not contain an empty component.");
+	assert_string_equal(zkl_path_root_fault("zklock"), "A path must begin with a slash.");
+	assert_string_equal(zkl_path_root_fault("/zklock/"), "A path must not end with a slash.");
+	assert_string_equal(zkl_path_root_fault("/a//b"), "A path must not contain an empty component.");
 	assert_string_equal(zkl_path_root_fault("/a/.."), COMPONENT);
-	assert_string_equal(zkl_path_root_fault("/zookeeper/zklock"),
-						"The path \"/zookeeper\" is reserved.");
+	assert_string_equal(zkl_path_root_fault("/zookeeper/zklock"), "The path \"/zookeeper\" is reserved.");
 	assert_string_equal(zkl_path_root_fault("/a\tb"), CHARACTER);
 	assert_string_equal(zkl_path_root_fault("/lock-0000000001"), CONTENDER);
 }

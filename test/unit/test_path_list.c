@@ -110,7 +110,7 @@ elements_are_separated_by_commas_and_blanks(void **state)
 	assert_valid("/a, /b,");
 }
 
-/* Whatever is not valid allows nothing, also of what it looks like. */
+/* An entry that is not valid allows nothing, not even the path that it looks like. */
 static void
 what_is_not_valid_allows_nothing(void **state)
 {

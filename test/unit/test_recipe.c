@@ -3,19 +3,166 @@
  * test_recipe.c
  *	  Znode names and their order in a queue, in Apache Curator's layout.
  *
- * Of mutexes; test_recipe_modes.c has the other kinds of lock.
- *
- * The generated tests at the end state the rule in another way than
- * recipe.c: they sort all contenders and look at the neighbours.
+ * Plays the traces in recipe.trace, which has the single cases and describes
+ * its words.  The tests in this file are those that go through many names.  The
+ * generated queues state the rule in another way than recipe.c: they sort all
+ * contenders and look at the neighbours, or they know which znode excludes
+ * which, and never look at a name.
  *
  * test/unit/test_recipe.c
  *
  *-------------------------------------------------------------------------
  */
 #include "names.h"
+#include "trace.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
+
+/*
+ * The interpreter
+ */
+
+static void
+trace_begin(void)
+{
+}
+
+/* The word of the line for a name that a verdict points to. */
+static const char *
+word_of(const TraceLine *line, int first, const char *const *names, int nnames, const char *name)
+{
+	for (int i = 0; i < nnames; i++)
+	{
+		if (names[i] == name)
+			return line->event[first + i];
+	}
+	return "unknown";
+}
+
+#define CLIENT_NAMES	((const char *const []) {"zklock", "curator", "kazoo", "unknown"})
+
+/* "parse NAME": the mode, the client and the key. */
+static void
+parse(const char *name, char *effect)
+{
+	ZklContender contender;
+
+	if (!zkl_recipe_parse(name, &contender))
+		return;
+	assert_ptr_equal(contender.key, name + strlen(name) - strlen(contender.key));
+	trace_add(effect, "%s", mode_names[contender.mode]);
+	trace_add(effect, "%s", CLIENT_NAMES[contender.client]);
+	trace_add(effect, "%s", contender.key);
+}
+
+/* "maker NAME": is it zklock's, and is it a try's? */
+static void
+tell_maker(const char *name, char *effect)
+{
+	bool		only_tries = false;
+
+	if (zkl_recipe_is_zklock(name, &only_tries))
+		trace_add(effect, "zklock");
+	if (only_tries)
+		trace_add(effect, "tries");
+}
+
+/* "number NAME": what its sequence number says. */
+static void
+tell_number(const char *name, char *effect)
+{
+	if (zkl_recipe_sequence_is_sound(name))
+		trace_add(effect, "sound");
+	if (zkl_recipe_is_first_ever(name))
+		trace_add(effect, "first");
+	if (zkl_recipe_latch_key(name) != NULL)
+		trace_add(effect, "latch=%s", zkl_recipe_latch_key(name));
+}
+
+/* "judge MODE ME : CHILD ...", and "judge lease/LIMIT ME : CHILD ...". */
+static void
+judge(const TraceLine *line, const char *me, const char *const *children, int nchildren, char *effect)
+{
+	int			mode = trace_find(mode_names, NMODES, line->event[1]);
+	ZklVerdict	verdict = mode >= 0 ? zkl_recipe_judge((ZklMode) mode, me, children, nchildren) :
+		judge_in_order(atoi(line->event[1] + strlen("lease/")), me, children, nchildren);
+
+	trace_add(effect, !verdict.found ? "absent" : verdict.owned ? "owned" : "waits");
+	assert_true(verdict.found || !verdict.owned);
+	if (verdict.predecessor)
+		trace_add(effect, "for=%s", word_of(line, 4, children, nchildren, verdict.predecessor));
+	if (verdict.front && verdict.front != verdict.predecessor)
+		trace_add(effect, "first=%s", word_of(line, 4, children, nchildren, verdict.front));
+	if (verdict.ask)
+		trace_add(effect, "ask=%s", word_of(line, 4, children, nchildren, verdict.ask));
+	trace_add(effect, verdict.next ? "next" : "");
+	trace_add(effect, verdict.contended ? "contended" : "");
+	trace_add(effect, verdict.asked ? "asked" : "");
+	trace_add(effect, verdict.other_kind ? "other-kind" : "");
+	trace_add(effect, verdict.maybe_semaphore ? "maybe-semaphore" : "");
+}
+
+/* Play a line, and tell the effect as a line does. */
+static void
+trace_play(const TraceLine *line, char *effect)
+{
+	char		names[TRACE_WORDS][2 * ZKL_ZNODE_SIZE];
+	const char *in_line[TRACE_WORDS] = {NULL};	/* none behind the last */
+	const char *const *children = in_line;
+	char		made[ZKL_ZNODE_SIZE];
+	const char *what = line->event[0];
+	int			first = 1;
+	int			n;
+
+	while (first < line->nevent && strcmp(line->event[first++], ":") != 0)
+		;
+	n = line->nevent - first;
+	for (int i = 0; i < line->nevent; i++)
+		name_of(i > 2 && strcmp(line->event[i], "me") == 0 ? line->event[2] : line->event[i], names[i]);
+	for (int i = 0; i < n; i++)
+		in_line[i] = names[first + i];
+	if (n == 0)
+		children = NULL;
+
+	if (strcmp(what, "parse") == 0)
+		parse(names[1], effect);
+	else if (strcmp(what, "maker") == 0)
+		tell_maker(names[1], effect);
+	else if (strcmp(what, "number") == 0)
+		tell_number(names[1], effect);
+	else if (strcmp(what, "judge") == 0)
+		judge(line, names[2], children, n, effect);
+	else if (strcmp(what, "find") == 0)
+	{
+		const char *found = zkl_recipe_find((ZklMode) trace_find(mode_names, NMODES, line->event[1]),
+											names[2], children, n);
+
+		if (found)
+			trace_add(effect, "%s", word_of(line, first, children, n, found));
+	}
+	else if (strcmp(what, "any-lease") == 0)
+		trace_add(effect, zkl_recipe_any_lease(children, n) ? "yes" : "");
+	else if (strcmp(what, "prefix") == 0)
+	{
+		zkl_recipe_make_prefix((ZklMode) trace_find(mode_names, NMODES, line->event[1]), names[2], made);
+		trace_add(effect, strcmp(made, children[0]) == 0 ? "same" : made);
+	}
+	else if (strcmp(what, "downgrade") == 0)
+	{
+		zkl_recipe_make_downgrade(names[1], made);
+		trace_add(effect, strcmp(made, children[0]) == 0 ? "same" : made);
+	}
+	else
+		trace_add(effect, "unknown event");
+}
+
+static bool
+trace_fact(const char *fact, char *now)
+{
+	(void) fact;
+	strcpy(now, "there are no facts here");
+	return false;
+}
 
 /*
  * Names
@@ -47,7 +194,7 @@ one_bit_of_a_uuid_says_that_it_only_tries(void **state)
 	assert_string_equal(uuid, "00000000-0000-8b4d-8000-000000000000");
 }
 
-/* Else two znodes could be taken for one another. */
+/* Otherwise two znodes could be taken for one another. */
 static void
 every_free_bit_of_a_uuid_is_random(void **state)
 {
@@ -71,36 +218,11 @@ every_free_bit_of_a_uuid_is_random(void **state)
 }
 
 static void
-a_prefix_is_what_curator_would_write(void **state)
-{
-	static const struct
-	{
-		ZklMode		mode;
-		const char *prefix;
-	}			cases[] = {
-		{ZKL_MODE_LOCK, CURATOR},
-		{ZKL_MODE_WRITE, WRITER},
-		{ZKL_MODE_READ, READER},
-		{ZKL_MODE_LEASE, LEASE},
-	};
-	char		prefix[ZKL_ZNODE_SIZE];
-
-	(void) state;
-	for (int i = 0; i < lengthof(cases); i++)
-	{
-		zkl_recipe_make_prefix(cases[i].mode,
-							   "f81d4fae-7dec-41d0-a765-00a0c91e6bf6",
-							   prefix);
-		assert_string_equal(prefix, cases[i].prefix);
-	}
-}
-
-static void
 the_longest_name_has_room(void **state)
 {
 	(void) state;
-	assert_true(strlen(CURATOR "-2147483648") < ZKL_ZNODE_SIZE);
-	assert_true(strlen(WRITER "-2147483648") < ZKL_ZNODE_SIZE);
+	assert_true(strlen(CURATORS "lock--2147483648") < ZKL_ZNODE_SIZE);
+	assert_true(strlen(CURATORS "__WRIT__-2147483648") < ZKL_ZNODE_SIZE);
 }
 
 static void
@@ -131,521 +253,291 @@ a_name_says_whether_its_maker_only_tries(void **state)
 }
 
 static void
-znodes_of_others_are_not_taken_for_zklocks(void **state)
+a_mode_has_a_kind(void **state)
 {
-	static const char *const children[] = {
-		CURATOR "0000000001",
-		GO "0000000001",
-		KAZOO "0000000001",
-		KAZOO_READ "0000000001",
-		"_c_01234567-89ab-4b4c-8123-456789abcdef-lock-0000000001",
-		"_c_01234567-89ab-8b4e-8123-456789abcdef-lock-0000000001",
-		"_c_01234567-89ab-8b5c-8123-456789abcdef-lock-0000000001",
-		"_c_01234567-89ab-8B4C-8123-456789abcdef-lock-0000000001",
-		"_c_01234567-89ab08b4c-8123-456789abcdef-lock-0000000001",
-		"_c_01234567-89ab-8b4c08123-456789abcdef-lock-0000000001",
-		"_x_01234567-89ab-8b4c-8123-456789abcdef-lock-0000000001",
-		"01234567-89ab-8b4c-8123-456789abcdef-lock-0000000001",
-		"_c_01234567-89ab-8b4c-8123",
-		"_c_",
-		"_c_-lock-0000000001",
-		"leases",
-		"0",
-		"",
+	static const ZklKind kinds[NMODES] = {
+		[ZKL_MODE_LOCK] = ZKL_KIND_MUTEX,
+		[ZKL_MODE_WRITE] = ZKL_KIND_READ_WRITE,
+		[ZKL_MODE_READ] = ZKL_KIND_READ_WRITE,
+		[ZKL_MODE_LEASE] = ZKL_KIND_SEMAPHORE,
+		[ZKL_MODE_KAZOO_LOCK] = ZKL_KIND_MUTEX,
+		[ZKL_MODE_KAZOO_READ] = ZKL_KIND_READ_WRITE,
 	};
-	bool		only_tries;
 
 	(void) state;
-	for (int i = 0; i < lengthof(children); i++)
+	for (int mode = 0; mode < NMODES; mode++)
+		assert_int_equal(zkl_recipe_kind((ZklMode) mode), kinds[mode]);
+}
+
+static void
+a_ticket_serves_its_mode_and_a_writers_readers_too(void **state)
+{
+	(void) state;
+	for (int ticket = 0; ticket < NMODES; ticket++)
 	{
-		if (zkl_recipe_is_zklock(children[i], &only_tries))
-			fail_msg("\"%s\" was taken for zklock's", children[i]);
+		for (int claim = 0; claim < NMODES; claim++)
+			assert_int_equal(zkl_recipe_serves((ZklMode) ticket,
+											   (ZklMode) claim),
+							 ticket == claim || (ticket == ZKL_MODE_WRITE && claim == ZKL_MODE_READ));
 	}
 }
 
-/* Their 32 hex digits can be anything at the place of our mark. */
+/* ... so it has the place of the writer's, and its maker's mark. */
 static void
-a_go_zookeeper_name_with_our_mark_in_it_is_not_zklocks(void **state)
+a_downgraded_name_has_the_writers_key(void **state)
 {
-	bool		only_tries;
+	uint64_t	seed = 30;
 
 	(void) state;
-	assert_false(zkl_recipe_is_zklock("_c_f81d4fae7dec418b4da500a0c91e6bf6"
-									  "-lock-0000000001", &only_tries));
-}
-
-/*
- * Finding a znode again
- */
-
-static void
-a_znode_is_found_by_its_uuid(void **state)
-{
-	const char *const children[] = {
-		KAZOO "0000000002",
-		CURATOR "0000000003",
-		OURS "0000000004",
-		OUR_TRY "0000000001",
-		"leases",
-	};
-
-	(void) state;
-	assert_ptr_equal(zkl_recipe_find(ZKL_MODE_LOCK, OUR_UUID,
-									 children, lengthof(children)),
-					 children[2]);
-	assert_ptr_equal(zkl_recipe_find(ZKL_MODE_LOCK,
-									 "01234567-89ab-8b4d-8123-456789abcdef",
-									 children, lengthof(children)),
-					 children[3]);
-}
-
-static void
-a_znode_that_is_not_there_is_not_found(void **state)
-{
-	const char *const children[] = {
-		CURATOR "0000000003",
-		"01234567-89ab-8b4c-8123-456789abcdef-lock-0000000001",
-		"_c_01234567-89ab-8b4c-8123-456789abcde-lock-0000000001",
-		"_c_01234567-89ab-8b4c-8123-456789abcdef",
-		"_c_01234567-89ab-8b4c-8123-456789abcdef-__WRIT__0000000001",
-		"x" OURS "0000000001",
-	};
-
-	(void) state;
-	assert_null(zkl_recipe_find(ZKL_MODE_LOCK, OUR_UUID,
-								children, lengthof(children)));
-	assert_null(zkl_recipe_find(ZKL_MODE_LOCK, OUR_UUID,
-								NULL, 0));
-}
-
-/* A ticket has no UUID before its first create is sent. */
-static void
-without_a_uuid_nothing_is_found(void **state)
-{
-	const char *const children[] = {
-		"_c_-lock-0000000001",
-		"_c_-lock-",
-		"_c_",
-		"",
-		CURATOR "0000000003",
-	};
-
-	(void) state;
-	assert_null(zkl_recipe_find(ZKL_MODE_LOCK, "", children,
-								lengthof(children)));
-	assert_null(zkl_recipe_find(ZKL_MODE_LOCK, "", NULL, 0));
-}
-
-/*
- * Which znode is a contender
- */
-
-static void
-znodes_of_all_lock_recipes_are_contenders(void **state)
-{
-	static const char *const children[] = {
-		CURATOR "0000000001",
-		CURATOR "2147483647",
-		CURATOR "-2147483648",
-		GO "0000000001",
-		KAZOO "0000000001",
-		KAZOO "-2147483648",
-		KAZOO_READ "0000000001",
-		OURS "0000000001",
-		OUR_TRY "0000000001",
-		WRITER "0000000001",
-		READER "0000000001",
-		READER "-2147483648",
-		LEASE "0000000001",
-		"__WRIT__0000000001",
-		"__READ__0000000001",
-		"lease-0000000001",
-		"lock-0000000001",
-		"x-lock-0000000001",
-		"__lock__0000000001",
-		"my-lock-lock-0000000001",
-		"block-0000000001",
-	};
-
-	(void) state;
-	for (int i = 0; i < lengthof(children); i++)
+	for (int i = 0; i < 2000; i++)
 	{
-		if (!is_contender(children[i]))
-			fail_msg("\"%s\" is no contender", children[i]);
+		uint8_t		random[16];
+		bool		only_tries = random_below(&seed, 2) == 1;
+		bool		said = !only_tries;
+		char		uuid[ZKL_UUID_SIZE];
+		char		prefix[ZKL_ZNODE_SIZE];
+		char		writer[2 * ZKL_ZNODE_SIZE];
+		char		reader[ZKL_ZNODE_SIZE];
+		ZklContender contender;
+
+		random_bytes(&seed, random, sizeof(random));
+		zkl_recipe_make_uuid(random, only_tries, uuid);
+		zkl_recipe_make_prefix(ZKL_MODE_WRITE, uuid, prefix);
+		snprintf(writer, sizeof(writer), "%s%010d", prefix, (int) random_below(&seed, ZKL_SEQUENCE_LIMIT));
+		zkl_recipe_make_downgrade(writer, reader);
+
+		assert_true(zkl_recipe_parse(reader, &contender));
+		assert_int_equal(contender.mode, ZKL_MODE_READ);
+		assert_int_equal(contender.client, ZKL_CLIENT_ZKLOCK);
+		assert_string_equal(contender.key, writer + strlen(prefix));
+		assert_true(zkl_recipe_is_zklock(reader, &said));
+		assert_int_equal(said, only_tries);
+		assert_true(zkl_recipe_sequence_is_sound(reader));
+		assert_non_null(zkl_recipe_find(ZKL_MODE_READ, uuid, (const char *const []) {reader}, 1));
 	}
 }
 
-/* Curator gives them the empty key, which goes before all others. */
+#define TEXT(literal)	literal, (int) sizeof(literal) - 1
+#define ABOUT	"server=a pid=7"
+
 static void
-a_lock_znode_without_a_number_is_a_contender(void **state)
+a_text_has_marks_behind_the_backend(void **state)
 {
 	(void) state;
-	assert_true(is_contender("lock-"));
-	assert_true(is_contender("_c_x-lock-"));
-	assert_true(is_contender(CURATOR));
+	assert_true(zkl_recipe_is_about(TEXT(ABOUT), ABOUT));
+	assert_true(zkl_recipe_is_about(TEXT(ABOUT ZKL_IN_USE ZKL_REQUESTED), ABOUT));
+	assert_false(zkl_recipe_is_about(TEXT(ABOUT "1"), ABOUT));
+	assert_false(zkl_recipe_is_about(TEXT("server=a pid="), ABOUT));
+	assert_false(zkl_recipe_is_about(TEXT(ZKL_REVOKE), ABOUT));
+	assert_false(zkl_recipe_is_about("", 0, ABOUT));
+
+	assert_true(zkl_recipe_has_mark(TEXT(ABOUT ZKL_IN_USE), ZKL_IN_USE));
+	assert_true(zkl_recipe_has_mark(TEXT(ABOUT ZKL_IN_USE ZKL_REQUESTED), ZKL_IN_USE));
+	assert_true(zkl_recipe_has_mark(TEXT(ABOUT ZKL_REQUESTED ZKL_IN_USE), ZKL_IN_USE));
+	assert_false(zkl_recipe_has_mark(TEXT(ABOUT ZKL_IN_USE "x"), ZKL_IN_USE));
+	assert_false(zkl_recipe_has_mark(TEXT(ABOUT), ZKL_IN_USE));
+	assert_false(zkl_recipe_has_mark("", 0, ZKL_IN_USE));
 }
 
-/* kazoo ignores its own without a number. */
 static void
-a_kazoo_znode_without_a_number_is_no_contender(void **state)
+a_release_is_requested_by_a_mark_or_by_curators_word_alone(void **state)
 {
 	(void) state;
-	assert_false(is_contender("__lock__"));
-	assert_false(is_contender(KAZOO_READ));
-}
-
-static void
-junk_is_no_contender(void **state)
-{
-	static const char *const children[] = {
-		"", "0", "0000000001", "-0000000001", "-x", "!", "abc", "1.5", "zz",
-		"leases", "locks", "lock", "_lock_0000000001", "lock_0000000001",
-		"lease_holder", "-", "lock-abc", "lock--", "lock-x0000000001",
-		"lock-0000000001x", "lock- 000000001", "lock-+000000001",
-		"lock-0x00000001", "LOCK-0000000001", "lock-0000000001 ",
-		CURATOR "1", CURATOR "000000001", CURATOR "00000000001",
-		CURATOR "-1", CURATOR "-00000001", CURATOR "-00000000001",
-		CURATOR "--000000001", CURATOR "000000-001",
-		KAZOO "1", KAZOO "00000000001", KAZOO "x", KAZOO_READ "-1",
-		"f81d4fae7dec41d0a76500a0c91e6bf6",
-		WRITER, READER, LEASE, "__WRIT__", "__READ__", "lease-",
-		WRITER "1", READER "00000000001", LEASE "x", WRITER "-1",
-		"__WRIT_0000000001", "_WRIT__0000000001", "__writ__0000000001",
-		"__READ__0000000001x", "lease0000000001", "leases-0000000001",
-		"_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-latch-0000000001",
-		"lock-0000000001-lock-x", "lock-0000000001lock-1",
-	};
-
-	(void) state;
-	for (int i = 0; i < lengthof(children); i++)
-	{
-		if (is_contender(children[i]))
-			fail_msg("\"%s\" is a contender", children[i]);
-	}
-}
-
-/* As Curator does: the mark may also be in what a client put before it. */
-static void
-the_last_mark_counts(void **state)
-{
-	(void) state;
-	assert_owns(judge("lock-0000000009-lock-0000000001",
-					  "lock-0000000009-lock-0000000001",
-					  CURATOR "0000000002"));
-	assert_waits_for(judge(CURATOR "0000000002",
-						   CURATOR "0000000002",
-						   "lock-0000000009__lock__0000000001"),
-					 "lock-0000000009__lock__0000000001");
+	assert_true(zkl_recipe_is_revoked(TEXT(ZKL_REVOKE)));
+	assert_true(zkl_recipe_is_revoked(TEXT(ABOUT ZKL_REQUESTED)));
+	assert_true(zkl_recipe_is_revoked(TEXT(ABOUT ZKL_IN_USE ZKL_REQUESTED)));
+	assert_false(zkl_recipe_is_revoked(TEXT(ZKL_REVOKE " ")));
+	assert_false(zkl_recipe_is_revoked(TEXT(ABOUT " " ZKL_REVOKE)));
+	assert_false(zkl_recipe_is_revoked(TEXT(ABOUT ZKL_IN_USE)));
+	assert_false(zkl_recipe_is_revoked("", 0));
 }
 
 /*
- * Sequence numbers
+ * Which znode concerns which
  */
 
-static void
-sequence_numbers_are_sound_up_to_the_limit(void **state)
+typedef enum Concern
 {
-	static const struct
-	{
-		const char *child;
-		bool		sound;
-	}			cases[] = {
-		{CURATOR "0000000000", true},
-		{CURATOR "0000000001", true},
-		{CURATOR "0999999999", true},
-		{CURATOR "1000000000", true},
-		{CURATOR "1999999999", true},
-		{CURATOR "2000000000", false},
-		{CURATOR "2000000001", false},
-		{CURATOR "2147483646", false},
-		{CURATOR "2147483647", false},
-		{CURATOR "2147483648", false},
-		{CURATOR "9999999999", false},
-		{CURATOR "-2147483648", false},
-		{CURATOR "-2147483647", false},
-		{CURATOR "-1000000000", false},
-		{CURATOR "-999999999", false},
-		{CURATOR "-000000001", false},
-		{KAZOO "1999999999", true},
-		{KAZOO "2000000000", false},
-		{KAZOO_READ "1999999999", true},
-		{KAZOO_READ "2000000000", false},
-		{CURATOR, false},
-		{CURATOR "1", false},
-		{CURATOR "00000000001", false},
-		{"0000000001", false},
-		{"abc", false},
-		{"", false},
-	};
+	NONE,
+	RIVAL,
+	OTHER
+} Concern;
 
+static const char *const marks[NMODES] = {
+	[ZKL_MODE_LOCK] = "lock-",
+	[ZKL_MODE_WRITE] = "__WRIT__",
+	[ZKL_MODE_READ] = "__READ__",
+	[ZKL_MODE_LEASE] = "lease-",
+	[ZKL_MODE_KAZOO_LOCK] = "__lock__",
+	[ZKL_MODE_KAZOO_READ] = "__rlock__",
+};
+
+static const Concern concerns[][NMODES] = {
+	/* LOCK, WRITE, READ, LEASE, kazoo's lock and read lock */
+	[ZKL_MODE_LOCK] = {RIVAL, OTHER, OTHER, NONE, RIVAL, RIVAL},
+	[ZKL_MODE_WRITE] = {OTHER, RIVAL, RIVAL, NONE, RIVAL, RIVAL},
+	[ZKL_MODE_READ] = {OTHER, RIVAL, NONE, NONE, RIVAL, NONE},
+};
+
+static void
+every_mode_meets_every_mode_before_and_behind(void **state)
+{
 	(void) state;
-	assert_int_equal(ZKL_SEQUENCE_LIMIT, 2000000000);
-	for (int i = 0; i < lengthof(cases); i++)
+	for (int mine = 0; mine < lengthof(concerns); mine++)
 	{
-		if (zkl_recipe_sequence_is_sound(cases[i].child) != cases[i].sound)
-			fail_msg("\"%s\": should be %s", cases[i].child,
-					 cases[i].sound ? "sound" : "unsound");
+		for (int other = 0; other < NMODES; other++)
+		{
+			for (int number = 4; number <= 6; number++)
+			{
+				Concern		concern = concerns[mine][other];
+				bool		before = number <= 5;	/* equal, too */
+				char		me[ZKL_ZNODE_SIZE];
+				char		them[ZKL_ZNODE_SIZE];
+				ZklVerdict	verdict;
+
+				snprintf(me, sizeof(me), "_c_me-%s0000000005", marks[mine]);
+				snprintf(them, sizeof(them), "_c_them-%s%010d", marks[other], number);
+				verdict = judge_as((ZklMode) mine, me, them, me);
+				assert_true(verdict.found);
+				assert_false(verdict.maybe_semaphore);
+				assert_int_equal(verdict.other_kind, before && concern == OTHER);
+				assert_int_equal(verdict.contended, !before && concern == RIVAL);
+				if (before && concern == RIVAL)
+					assert_waits_for(verdict, them);
+				else
+					assert_owns(verdict);
+
+				/* A writer's znode may give way to a reader's. */
+				assert_int_equal(verdict.next, before && concern == RIVAL &&
+								 (mine != ZKL_MODE_WRITE || other != ZKL_MODE_WRITE));
+			}
+		}
 	}
 }
 
 /*
- * Which znode goes first
+ * Leases
  */
 
 static void
-the_first_znode_ever_has_number_zero(void **state)
+a_lease_is_owned_while_fewer_than_the_limit_go_before_it(void **state)
 {
 	(void) state;
-	assert_true(zkl_recipe_is_first_ever(OURS "0000000000"));
-	assert_false(zkl_recipe_is_first_ever(OURS "0000000001"));
-	assert_false(zkl_recipe_is_first_ever(OURS "-2147483648"));
-	assert_false(zkl_recipe_is_first_ever(OURS));
-	assert_false(zkl_recipe_is_first_ever("0000000000"));
-}
-
-static void
-alone_in_the_directory_one_owns_the_lock(void **state)
-{
-	ZklVerdict	verdict = judge(OURS "0000000000", OURS "0000000000");
-
-	(void) state;
-	assert_owns(verdict);
-	assert_false(verdict.contended);
-}
-
-static void
-the_lowest_number_owns_the_lock(void **state)
-{
-	ZklVerdict	verdict = judge(OURS "0000000005",
-								CURATOR "0000000007",
-								OURS "0000000005",
-								KAZOO "0000000006");
-
-	(void) state;
-	assert_owns(verdict);
-	assert_true(verdict.contended);
-}
-
-static void
-the_nearest_predecessor_is_watched_and_not_the_owner(void **state)
-{
-	ZklVerdict	verdict = judge(OURS "0000000009",
-								CURATOR "0000000002",
-								CURATOR "0000000008",
-								OURS "0000000009",
-								CURATOR "0000000005");
-
-	(void) state;
-	assert_waits_for(verdict, CURATOR "0000000008");
-	assert_string_equal(verdict.front, CURATOR "0000000002");
-	assert_false(verdict.contended);
-}
-
-static void
-the_middle_of_the_queue_is_contended_too(void **state)
-{
-	ZklVerdict	verdict = judge(OURS "0000000009",
-								CURATOR "0000000010",
-								CURATOR "0000000008",
-								OURS "0000000009");
-
-	(void) state;
-	assert_waits_for(verdict, CURATOR "0000000008");
-	assert_true(verdict.contended);
-}
-
-static void
-uuids_do_not_order(void **state)
-{
-	(void) state;
-	assert_owns(judge("_c_ffffffff-89ab-8b4c-8123-456789abcdef-lock-0000000001",
-					  "_c_00000000-89ab-8b4c-8123-456789abcdef-lock-0000000002",
-					  "_c_ffffffff-89ab-8b4c-8123-456789abcdef-lock-0000000001"));
-}
-
-static void
-every_kind_of_client_is_waited_for(void **state)
-{
-	static const char *const predecessors[] = {
-		CURATOR "0000000004", GO "0000000004", KAZOO "0000000004",
-		KAZOO_READ "0000000004", OUR_TRY "0000000004", "lock-0000000004",
-	};
-
-	(void) state;
-	for (int i = 0; i < lengthof(predecessors); i++)
-		assert_waits_for(judge(OURS "0000000005",
-							   CURATOR "0000000003",
-							   OURS "0000000005",
-							   predecessors[i],
-							   KAZOO "0000000006"),
-						 predecessors[i]);
-}
-
-static void
-every_kind_of_client_behind_makes_the_lock_contended(void **state)
-{
-	static const char *const successors[] = {
-		CURATOR "0000000006", GO "0000000006", KAZOO "0000000006",
-		KAZOO_READ "0000000006", OUR_TRY "0000000006", "lock-0000000006",
-	};
-
-	(void) state;
-	for (int i = 0; i < lengthof(successors); i++)
+	for (int n = 1; n <= 10; n++)
 	{
-		ZklVerdict	verdict = judge(OURS "0000000005", successors[i],
-									OURS "0000000005");
+		for (int limit = 0; limit <= 11; limit++)
+		{
+			char		names[10][ZKL_ZNODE_SIZE];
+			const char *children[10];
 
-		assert_owns(verdict);
-		assert_true(verdict.contended);
+			for (int i = 0; i < n; i++)
+			{
+				snprintf(names[i], sizeof(names[i]), PEERS "lease-%010d", i);
+				children[i] = names[i];
+			}
+			for (int i = 0; i < n; i++)
+			{
+				ZklVerdict	verdict = judge_in_order(limit, names[i], children, n);
+
+				assert_true(verdict.found);
+				assert_int_equal(verdict.owned, n <= limit || i < limit);
+				assert_int_equal(verdict.contended, n > limit);
+				assert_null(verdict.predecessor);
+				assert_false(verdict.other_kind);
+				assert_false(verdict.maybe_semaphore);
+			}
+		}
 	}
 }
 
 /*
- * Some of these block Curator's own mutex; no client owns the
- * lock by them, so it is safe not to wait.
+ * Each lease is judged by one ordered list; the verdict must be the same as
+ * from the list in the order of its arrival.
  */
-static void
-junk_neither_goes_before_nor_queues_behind(void **state)
+static ZklVerdict
+judge_one_by_one(int limit, const char *me, const char *const *children, int nchildren)
 {
-	ZklVerdict	verdict = judge(OURS "0000000005",
-								"0", "0000000001", "-x", "!", "abc", "leases",
-								"locks", "zz", "1.5",
-								OURS "0000000005",
-								"_c_x-__WRIT__1", "__READ__x",
-								LEASE "0000000001", LEASE "0000000009",
-								CURATOR "1", CURATOR "00000000009", "");
+	ZklVerdict	verdict = {0};
+	ZklContender mine;
+	ZklContender other;
+	int			before = 0;
+	bool		tries;
 
-	(void) state;
-	assert_owns(verdict);
-	assert_false(verdict.contended);
-}
-
-/* It looks only at its own kind, so it leads whatever else is there. */
-static void
-a_leader_latch_is_another_kind_wherever_it_stands(void **state)
-{
-	static const char *const latches[] = {
-		"_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-latch-0000000004",
-		"_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-latch-0000000006",
-	};
-
-	(void) state;
-	for (int i = 0; i < lengthof(latches); i++)
+	assert_true(zkl_recipe_parse(me, &mine));
+	for (int i = 0; i < nchildren; i++)
 	{
-		ZklVerdict	verdict = judge(OURS "0000000005", OURS "0000000003",
-									latches[i], OURS "0000000005");
+		bool		behind = zkl_recipe_sequence_is_sound(me) &&
+			zkl_recipe_parse(children[i], &other) &&
+			other.mode == ZKL_MODE_LEASE &&
+			other.client == ZKL_CLIENT_ZKLOCK &&
+			zkl_recipe_sequence_is_sound(children[i]) && strcmp(other.key, mine.key) > 0;
 
-		assert_true(verdict.found);
-		assert_true(verdict.other_kind);
-		assert_null(verdict.ask);
-		assert_false(verdict.next);
+		if (strcmp(children[i], me) == 0)
+			verdict.found = true;
+		else
+		{
+			before += !behind;
+			if (zkl_recipe_is_zklock(children[i], &tries))
+				verdict.ask = children[i];
+		}
 	}
-	assert_string_equal(zkl_recipe_latch_key(latches[0]), "0000000004");
-	assert_string_equal(zkl_recipe_latch_key("latch--2147483648"), "-2147483648");
-	assert_null(zkl_recipe_latch_key(OURS "0000000005"));
-	assert_null(zkl_recipe_latch_key("latch-x"));
-	assert_false(judge(OURS "0000000005", OURS "0000000005",
-					   "latch-x").other_kind);
+	verdict.contended = nchildren > limit;
+	verdict.owned = verdict.found && (before < limit || !verdict.contended);
+	if (!verdict.found || verdict.owned || !zkl_recipe_is_zklock(me, &tries) || !tries)
+		verdict.ask = NULL;
+	return verdict;
 }
 
 static void
-a_lock_znode_without_a_number_goes_first(void **state)
+many_leases_are_judged_by_one_ordered_list(void **state)
 {
-	(void) state;
-	assert_waits_for(judge(OURS "0000000000", OURS "0000000000", "lock-"),
-					 "lock-");
-	assert_waits_for(judge(OURS "0000000000", "_c_x-lock-",
-						   OURS "0000000000"),
-					 "_c_x-lock-");
-
-	/* ... and is no nearer than any znode with a number */
-	assert_waits_for(judge(OURS "0000000005", "lock-", CURATOR "0000000004",
-						   OURS "0000000005"),
-					 CURATOR "0000000004");
-}
-
-/* ZooKeeper never gives a number twice; a client that forges one makes us wait. */
-static void
-an_equal_number_goes_before(void **state)
-{
-	ZklVerdict	verdict = judge(OURS "0000000005",
-								OURS "0000000005", CURATOR "0000000005");
+	static const char *const forms[] = {
+		"_c_%08x-89ab-8b4c-8123-456789abcdef-lease-%010d",
+		"_c_%08x-89ab-8b4d-8123-456789abcdef-lease-%010d",
+		"_c_%08x-7dec-41d0-a765-00a0c91e6bf6-lease-%010d",
+		"_c_%08x-89ab-8b4c-8123-456789abcdef-lock-%010d",
+		"_c_%08x-89ab-8b4c-8123-456789abcdef-lease-%09d",
+		"%08x-lease-%010d",
+		"junk%08x-%d",
+	};
+	uint64_t	seed = 7;
 
 	(void) state;
-	assert_waits_for(verdict, CURATOR "0000000005");
-	assert_false(verdict.contended);
-	assert_waits_for(judge(OURS "0000000005",
-						   CURATOR "0000000004",
-						   KAZOO "0000000005",
-						   OURS "0000000005"),
-					 KAZOO "0000000005");
-}
+	for (int round = 0; round < 20000; round++)
+	{
+		char		names[12][ZKL_ZNODE_SIZE];
+		const char *children[12];
+		int			n = (int) random_below(&seed, lengthof(names)) + 1;
+		int			limit = (int) random_below(&seed, lengthof(names) + 1);
+		ZklVerdict	expected;
+		ZklVerdict	verdict;
 
-/* The same number in the same string is the znode itself. */
-static void
-a_list_that_repeats_the_own_name_changes_nothing(void **state)
-{
-	(void) state;
-	assert_owns(judge(OURS "0000000005", OURS "0000000005",
-					  OURS "0000000005"));
-}
+		for (int i = 0; i < n; i++)
+		{
+			int			form = (int) random_below(&seed, 2) == 0 ? 0 :
+				(int) random_below(&seed, lengthof(forms));
+			int			number = (int) random_below(&seed, 8);
 
-static void
-who_is_not_in_the_list_owns_nothing(void **state)
-{
-	ZklVerdict	verdict = judge(OURS "0000000005", CURATOR "0000000006");
+			if (random_below(&seed, 8) == 0)
+				number += ZKL_SEQUENCE_LIMIT - 4;
+			snprintf(names[i], sizeof(names[i]), forms[form],
+					 (unsigned) random_below(&seed, UINT32_MAX), number);
+			children[i] = names[i];
+		}
+		snprintf(names[0], sizeof(names[0]), forms[random_below(&seed, 2)],
+				 4711, (int) random_below(&seed, 8) +
+				 (random_below(&seed, 8) == 0 ? ZKL_SEQUENCE_LIMIT - 4 : 0));
 
-	(void) state;
-	assert_false(verdict.found);
-	assert_false(verdict.owned);
-	verdict = judge(OURS "0000000005", CURATOR "0000000004");
-	assert_false(verdict.found);
-	assert_false(verdict.owned);
-}
-
-static void
-in_an_empty_list_nobody_owns_anything(void **state)
-{
-	ZklVerdict	verdict = zkl_recipe_judge(ZKL_MODE_LOCK, OURS "0000000005",
-										   NULL, 0);
-
-	(void) state;
-	assert_false(verdict.found);
-	assert_false(verdict.owned);
-	assert_false(verdict.contended);
-	assert_null(verdict.predecessor);
-}
-
-static void
-who_is_no_contender_owns_nothing(void **state)
-{
-	(void) state;
-	assert_false(judge("abc", "abc").owned);
-	assert_false(judge("0000000001", "0000000001").owned);
-	assert_false(judge(OURS "1", OURS "1").owned);
-	assert_false(judge("", "").owned);
-}
-
-/*
- * Behind 2147483647 the numbers are negative, and a string comparison puts
- * them first.  All clients do so; sequence_is_sound keeps us out of it.
- */
-static void
-negative_numbers_are_compared_as_the_others_do(void **state)
-{
-	(void) state;
-	assert_waits_for(judge(OURS "2147483647",
-						   OURS "2147483647", CURATOR "-2147483648"),
-					 CURATOR "-2147483648");
-	assert_waits_for(judge(OURS "-2147483648",
-						   OURS "-2147483648", CURATOR "-2147483647"),
-					 CURATOR "-2147483647");
-	assert_waits_for(judge(OURS "0000000000",
-						   OURS "0000000000", KAZOO "-000000001"),
-					 KAZOO "-000000001");
-	assert_owns(judge(OURS "-000000001",
-					  OURS "-000000001", CURATOR "-999999999",
-					  CURATOR "-1000000000", CURATOR "0000000000"));
+		/* Now and then it is not there. */
+		expected = judge_one_by_one(limit, names[0], children + (round % 8 == 0), n - (round % 8 == 0));
+		verdict = judge_in_order(limit, names[0], children + (round % 8 == 0), n - (round % 8 == 0));
+		assert_int_equal(verdict.found, expected.found);
+		assert_int_equal(verdict.owned, expected.owned);
+		assert_int_equal(verdict.contended, expected.contended);
+		assert_int_equal(verdict.ask != NULL, expected.ask != NULL);
+		if (verdict.ask != NULL)
+			assert_string_not_equal(verdict.ask, names[0]);
+	}
 }
 
 /*
@@ -683,8 +575,7 @@ make_contender(uint64_t *seed, Child *child, int64_t number)
 	child->contends = true;
 	child->number = number;
 	snprintf(child->name, sizeof(child->name),
-			 forms[random_below(seed, lengthof(forms))],
-			 (unsigned) random_below(seed, UINT32_MAX), number);
+			 forms[random_below(seed, lengthof(forms))], (unsigned) random_below(seed, UINT32_MAX), number);
 }
 
 static void
@@ -698,8 +589,7 @@ make_junk(uint64_t *seed, Child *child)
 
 	child->contends = false;
 	snprintf(child->name, sizeof(child->name),
-			 forms[random_below(seed, lengthof(forms))],
-			 (unsigned) random_below(seed, 1000));
+			 forms[random_below(seed, lengthof(forms))], (unsigned) random_below(seed, 1000));
 }
 
 static void
@@ -752,8 +642,7 @@ check_verdict(const List *list, int of)
 	const Child *me = &list->children[of];
 	const Child *before = neighbour(list, of, -1);
 	const Child *behind = neighbour(list, of, 1);
-	ZklVerdict	verdict = zkl_recipe_judge(ZKL_MODE_LOCK, me->name,
-										   list->names, list->nchildren);
+	ZklVerdict	verdict = zkl_recipe_judge(ZKL_MODE_LOCK, me->name, list->names, list->nchildren);
 
 	if (!me->contends)
 	{
@@ -762,8 +651,7 @@ check_verdict(const List *list, int of)
 		return;
 	}
 	assert_true(is_contender(me->name));
-	assert_int_equal(zkl_recipe_sequence_is_sound(me->name),
-					 me->number < 2000000000);
+	assert_int_equal(zkl_recipe_sequence_is_sound(me->name), me->number < 2000000000);
 	assert_int_equal(verdict.contended, behind != NULL);
 	if (before == NULL)
 		assert_owns(verdict);
@@ -811,9 +699,7 @@ generated_queues_have_one_owner_and_no_gap(void **state)
 			if (!list.children[i].contends)
 				continue;
 			ncontenders++;
-			verdict = zkl_recipe_judge(ZKL_MODE_LOCK,
-									   list.children[i].name, list.names,
-									   list.nchildren);
+			verdict = zkl_recipe_judge(ZKL_MODE_LOCK, list.children[i].name, list.names, list.nchildren);
 			nowners += verdict.owned;
 			for (int j = 0; j < list.nchildren && !verdict.owned; j++)
 			{
@@ -829,7 +715,8 @@ generated_queues_have_one_owner_and_no_gap(void **state)
 
 /*
  * The order of Curator's sort for any key: compare as if a key went on in
- * blanks.  Used where numbers alone do not order: negative, equal, missing.
+ * blanks.  It is used where numbers alone give no order: negative, equal,
+ * missing.
  */
 typedef struct Key
 {
@@ -853,10 +740,8 @@ make_odd_key(uint64_t *seed, Key *key, char *name, size_t size)
 	char		text[13] = "";
 
 	if (random_below(seed, 10) > 0)
-		snprintf(text, sizeof(text), "%010" PRId64,
-				 numbers[random_below(seed, lengthof(numbers))]);
-	snprintf(name, size, "_c_%08x-lock-%s",
-			 (unsigned) random_below(seed, UINT32_MAX), text);
+		snprintf(text, sizeof(text), "%010" PRId64, numbers[random_below(seed, lengthof(numbers))]);
+	snprintf(name, size, "_c_%08x-lock-%s", (unsigned) random_below(seed, UINT32_MAX), text);
 	memset(key->text, ' ', sizeof(key->text));
 	memcpy(key->text, text, strlen(text));
 	key->name = name;
@@ -884,8 +769,7 @@ generated_odd_numbers_are_ordered_as_curator_orders_them(void **state)
 
 		for (int i = 0; i < n; i++)
 		{
-			ZklVerdict	verdict = zkl_recipe_judge(ZKL_MODE_LOCK,
-												   keys[i].name, children, n);
+			ZklVerdict	verdict = zkl_recipe_judge(ZKL_MODE_LOCK, keys[i].name, children, n);
 			int			last = i;
 			bool		alone_first;
 
@@ -901,10 +785,238 @@ generated_odd_numbers_are_ordered_as_curator_orders_them(void **state)
 				const Key  *nearest = &keys[last == i ? i - 1 : last];
 
 				assert_non_null(verdict.predecessor);
-				assert_string_equal(strstr(verdict.predecessor, "lock-"),
-									strstr(nearest->name, "lock-"));
+				assert_string_equal(strstr(verdict.predecessor, "lock-"), strstr(nearest->name, "lock-"));
 				assert_true(strcmp(verdict.predecessor, keys[i].name) != 0);
 			}
+		}
+	}
+}
+
+/*
+ * Generated queues of readers and writers
+ *
+ * The queue is an array in the order of numbers.  A downgrade under way puts a
+ * reader next to its writer, with the same number.
+ */
+
+#define MAX_QUEUE	9			/* one more while a downgrade is under way */
+
+typedef struct Waiter
+{
+	char		name[ZKL_ZNODE_SIZE];
+	ZklMode		mode;
+	int			number;
+	bool		half;			/* of a downgrade that is under way */
+} Waiter;
+
+typedef struct WaitQueue
+{
+	int			n;
+	Waiter		waiters[MAX_QUEUE + 1];
+} WaitQueue;
+
+static bool
+is_reader(const Waiter *waiter)
+{
+	return waiter->mode == ZKL_MODE_READ || waiter->mode == ZKL_MODE_KAZOO_READ;
+}
+
+static bool
+excludes(const Waiter *a, const Waiter *b)
+{
+	return !is_reader(a) || !is_reader(b);
+}
+
+static bool
+may_hold(const WaitQueue *queue, int i)
+{
+	for (int j = 0; j < i; j++)
+	{
+		if (excludes(&queue->waiters[i], &queue->waiters[j]))
+			return false;
+	}
+	return true;
+}
+
+static void
+name_waiter(Waiter *waiter, unsigned uuid)
+{
+	snprintf(waiter->name, sizeof(waiter->name),
+			 waiter->mode >= ZKL_MODE_KAZOO_LOCK ? "%08x%s%010d" :
+			 "_c_%08x-1234-8b4c-9abc-def012345678-%s%010d", uuid, marks[waiter->mode], waiter->number);
+}
+
+static void
+make_queue(uint64_t *seed, WaitQueue *queue)
+{
+	static const ZklMode modes[] = {
+		ZKL_MODE_READ, ZKL_MODE_READ, ZKL_MODE_READ, ZKL_MODE_WRITE,
+		ZKL_MODE_WRITE, ZKL_MODE_KAZOO_LOCK, ZKL_MODE_KAZOO_READ
+	};
+	int			number = 0;
+
+	memset(queue, 0, sizeof(*queue));
+	queue->n = 1 + (int) random_below(seed, MAX_QUEUE);
+	for (int i = 0; i < queue->n; i++)
+	{
+		Waiter	   *waiter = &queue->waiters[i];
+
+		number += 1 + (int) random_below(seed, 3);
+		waiter->mode = modes[random_below(seed, lengthof(modes))];
+		waiter->number = number;
+		name_waiter(waiter, random_below(seed, UINT32_MAX));
+	}
+}
+
+/* All names in a random order, with a name among them that is no lock's. */
+static int
+list_queue(uint64_t *seed, const WaitQueue *queue, const char **names)
+{
+	int			n = queue->n;
+
+	for (int i = 0; i < n; i++)
+		names[i] = queue->waiters[i].name;
+	names[n++] = "junk-0000000000";
+	for (int i = n - 1; i > 0; i--)
+	{
+		int			j = (int) random_below(seed, (uint32_t) i + 1);
+		const char *name = names[i];
+
+		names[i] = names[j];
+		names[j] = name;
+	}
+	return n;
+}
+
+static int
+index_of(const WaitQueue *queue, const char *name)
+{
+	for (int i = 0; i < queue->n; i++)
+	{
+		if (queue->waiters[i].name == name)
+			return i;
+	}
+	return -1;
+}
+
+/* Returns which one is watched, or -1. */
+static int
+check_waiter(const WaitQueue *queue, int i, const char *const *names, int n)
+{
+	const Waiter *me = &queue->waiters[i];
+	ZklVerdict	verdict = zkl_recipe_judge(me->mode, me->name, names, n);
+	bool		contended = false;
+	int			front;
+	int			watched;
+
+	for (int j = i + 1; j < queue->n; j++)
+		contended |= excludes(me, &queue->waiters[j]);
+	assert_true(verdict.found);
+	assert_false(verdict.other_kind);
+	assert_int_equal(verdict.contended, contended);
+	assert_int_equal(verdict.owned, may_hold(queue, i));
+	if (verdict.owned)
+	{
+		assert_false(verdict.next);
+		return -1;
+	}
+
+	/* none is before the first */
+	front = index_of(queue, verdict.front);
+	assert_true(front >= 0 && queue->waiters[front].number == queue->waiters[0].number);
+
+	/* before it, in its way, and none between them is */
+	watched = index_of(queue, verdict.predecessor);
+	assert_true(watched >= 0 && watched < i);
+	assert_true(excludes(me, &queue->waiters[watched]));
+	for (int j = watched + 1; j < i; j++)
+		assert_true(!excludes(me, &queue->waiters[j]) ||
+					queue->waiters[j].number == queue->waiters[watched].number);
+	return watched;
+}
+
+/* kazoo judges its own, and a ticket in a downgrade owns the lock already. */
+static void
+check_queue(uint64_t *seed, const WaitQueue *queue)
+{
+	const char *names[MAX_QUEUE + 2];
+	int			n = list_queue(seed, queue, names);
+	int			watched[MAX_QUEUE + 1];
+	int			nwriters = 0;
+	int			nreaders = 0;
+
+	for (int i = 0; i < queue->n; i++)
+	{
+		const Waiter *waiter = &queue->waiters[i];
+
+		watched[i] = -1;
+		if (waiter->half)
+			continue;
+		if (waiter->mode < ZKL_MODE_KAZOO_LOCK)
+			watched[i] = check_waiter(queue, i, names, n);
+		if (may_hold(queue, i))
+		{
+			nwriters += !is_reader(waiter);
+			nreaders += is_reader(waiter);
+		}
+	}
+	assert_true(nwriters <= 1 && (nwriters == 0 || nreaders == 0));
+	for (int i = 0; i < queue->n; i++)
+	{
+		if (watched[i] >= 0)
+			assert_int_not_equal(watched[watched[i]], i);
+	}
+}
+
+static void
+leave(WaitQueue *queue, int i)
+{
+	memmove(&queue->waiters[i], &queue->waiters[i + 1], sizeof(Waiter) * (size_t) (queue->n - i - 1));
+	queue->n--;
+}
+
+/* The first is a writer and owns: it becomes a reader, in two steps. */
+static void
+downgrade(uint64_t *seed, WaitQueue *queue)
+{
+	Waiter	   *writer = &queue->waiters[0];
+	Waiter	   *reader = &queue->waiters[1];
+
+	memmove(reader, writer, sizeof(Waiter) * (size_t) queue->n);
+	queue->n++;
+	reader->mode = ZKL_MODE_READ;
+	zkl_recipe_make_downgrade(writer->name, reader->name);
+	writer->half = reader->half = true;
+	check_queue(seed, queue);
+	reader->half = false;
+	leave(queue, 0);
+	check_queue(seed, queue);
+}
+
+static void
+generated_queues_drain_in_any_order(void **state)
+{
+	uint64_t	seed = 31;
+
+	(void) state;
+	for (int round = 0; round < 10000; round++)
+	{
+		WaitQueue	queue;
+
+		make_queue(&seed, &queue);
+		check_queue(&seed, &queue);
+		while (queue.n > 0)
+		{
+			int			i = (int) random_below(&seed, (uint32_t) queue.n);
+
+			if (queue.waiters[0].mode == ZKL_MODE_WRITE && random_below(&seed, 3) == 0)
+				downgrade(&seed, &queue);
+
+			/* mostly a holder leaves, sometimes a waiter gives up */
+			if (!may_hold(&queue, i) && random_below(&seed, 4) > 0)
+				continue;
+			leave(&queue, i);
+			check_queue(&seed, &queue);
 		}
 	}
 }
@@ -916,41 +1028,21 @@ main(void)
 		cmocka_unit_test(a_uuid_has_version_8_and_the_variant_of_rfc_9562),
 		cmocka_unit_test(one_bit_of_a_uuid_says_that_it_only_tries),
 		cmocka_unit_test(every_free_bit_of_a_uuid_is_random),
-		cmocka_unit_test(a_prefix_is_what_curator_would_write),
 		cmocka_unit_test(the_longest_name_has_room),
 		cmocka_unit_test(a_name_says_whether_its_maker_only_tries),
-		cmocka_unit_test(znodes_of_others_are_not_taken_for_zklocks),
-		cmocka_unit_test(a_go_zookeeper_name_with_our_mark_in_it_is_not_zklocks),
-		cmocka_unit_test(a_znode_is_found_by_its_uuid),
-		cmocka_unit_test(a_znode_that_is_not_there_is_not_found),
-		cmocka_unit_test(without_a_uuid_nothing_is_found),
-		cmocka_unit_test(znodes_of_all_lock_recipes_are_contenders),
-		cmocka_unit_test(a_lock_znode_without_a_number_is_a_contender),
-		cmocka_unit_test(a_kazoo_znode_without_a_number_is_no_contender),
-		cmocka_unit_test(junk_is_no_contender),
-		cmocka_unit_test(the_last_mark_counts),
-		cmocka_unit_test(sequence_numbers_are_sound_up_to_the_limit),
-		cmocka_unit_test(the_first_znode_ever_has_number_zero),
-		cmocka_unit_test(alone_in_the_directory_one_owns_the_lock),
-		cmocka_unit_test(the_lowest_number_owns_the_lock),
-		cmocka_unit_test(the_nearest_predecessor_is_watched_and_not_the_owner),
-		cmocka_unit_test(the_middle_of_the_queue_is_contended_too),
-		cmocka_unit_test(uuids_do_not_order),
-		cmocka_unit_test(every_kind_of_client_is_waited_for),
-		cmocka_unit_test(every_kind_of_client_behind_makes_the_lock_contended),
-		cmocka_unit_test(junk_neither_goes_before_nor_queues_behind),
-		cmocka_unit_test(a_leader_latch_is_another_kind_wherever_it_stands),
-		cmocka_unit_test(a_lock_znode_without_a_number_goes_first),
-		cmocka_unit_test(an_equal_number_goes_before),
-		cmocka_unit_test(a_list_that_repeats_the_own_name_changes_nothing),
-		cmocka_unit_test(who_is_not_in_the_list_owns_nothing),
-		cmocka_unit_test(in_an_empty_list_nobody_owns_anything),
-		cmocka_unit_test(who_is_no_contender_owns_nothing),
-		cmocka_unit_test(negative_numbers_are_compared_as_the_others_do),
+		cmocka_unit_test(a_mode_has_a_kind),
+		cmocka_unit_test(a_ticket_serves_its_mode_and_a_writers_readers_too),
+		cmocka_unit_test(a_downgraded_name_has_the_writers_key),
+		cmocka_unit_test(a_text_has_marks_behind_the_backend),
+		cmocka_unit_test(a_release_is_requested_by_a_mark_or_by_curators_word_alone),
+		cmocka_unit_test(every_mode_meets_every_mode_before_and_behind),
+		cmocka_unit_test(a_lease_is_owned_while_fewer_than_the_limit_go_before_it),
+		cmocka_unit_test(many_leases_are_judged_by_one_ordered_list),
 		cmocka_unit_test(in_generated_lists_all_wait_for_their_neighbour),
 		cmocka_unit_test(generated_queues_have_one_owner_and_no_gap),
 		cmocka_unit_test(generated_odd_numbers_are_ordered_as_curator_orders_them),
+		cmocka_unit_test(generated_queues_drain_in_any_order),
 	};
 
-	return cmocka_run_group_tests_name("recipe", tests, NULL, NULL);
+	return trace_main("recipe", "test/unit/recipe.trace", tests, lengthof(tests));
 }

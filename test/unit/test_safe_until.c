@@ -95,7 +95,7 @@ book_ago(const Book *book)
 		(book->rule == NO_JITTER ? 0 : book->timeout / 40);
 }
 
-/* What a write proves that is sent at this moment. */
+/* What a write that is sent at this moment proves. */
 static int64_t
 book_provable(const Book *book, int64_t now)
 {
@@ -106,8 +106,7 @@ book_provable(const Book *book, int64_t now)
 	{
 		const ZklSafeUntilSign *sign = &book->sign[i];
 
-		if ((book->rule == SENT_FOR_ANSWERED ? sign->sent : sign->answered) <= told &&
-			sign->sent > base)
+		if ((book->rule == SENT_FOR_ANSWERED ? sign->sent : sign->answered) <= told && sign->sent > base)
 			base = sign->sent;
 	}
 	return base;
@@ -141,8 +140,7 @@ book_proof(Book *book, int64_t sent, int64_t provable)
 	{
 		int64_t		from = sent;
 
-		if (book->rule == FROM_PREVIOUS && book->last_write != 0 &&
-			book->last_write + 2 * period < sent)
+		if (book->rule == FROM_PREVIOUS && book->last_write != 0 && book->last_write + 2 * period < sent)
 			from = book->last_write + 2 * period;
 		book->until = from + t - (t / 3 > t / 4 + 2 * period ? t / 3 : t / 4 + 2 * period);
 		book->last_write = sent;
@@ -288,7 +286,7 @@ heartbeats_give_six_tenths(void **state)
 	}
 }
 
-/* However long nothing was written: the echoes have prepared it. */
+/* However long the session wrote nothing: the echoes have prepared the proof. */
 static void
 one_write_is_enough_after_idling(void **state)
 {
@@ -307,7 +305,7 @@ one_write_is_enough_after_idling(void **state)
 	}
 }
 
-/* Reads alone prepare nothing: nothing shows that the leader knows of them. */
+/* Reads alone prepare no proof: nothing shows that the leader knows of them. */
 static void
 reads_prepare_nothing(void **state)
 {
@@ -448,7 +446,7 @@ a_write_may_overtake_the_answer_to_a_ping(void **state)
 	assert_true(book_until(&book) > 5000 + T);
 }
 
-/* Requests that wait on their way to the follower may all reach it at once. */
+/* Requests that are held up on their way to the follower may all reach it at once. */
 static void
 what_was_sent_has_not_arrived(void **state)
 {
@@ -504,7 +502,7 @@ the_shortest_timeout_counts(void **state)
 	heartbeat(&safe, 5110, 5111);
 	assert_int_equal(zkl_safe_until(&safe), 5100 + T / 2 - T / 2 / 40);
 
-	/* A new leader would still count with the shorter one. */
+	/* A new leader would still count with the shorter timeout. */
 	zkl_safe_until_connected(&safe, 5200, 2 * T);
 	assert_int_equal(zkl_safe_until(&safe), 5100 + T / 2 - T / 2 / 40);
 	heartbeat(&safe, 5210, 5211);
@@ -533,12 +531,12 @@ a_worker_carries_on(void **state)
 	zkl_safe_until_connected(&safe, 5100, T / 2);
 	assert_int_equal(zkl_safe_until(&safe), until - T + J + T / 2 - T / 2 / 40);
 
-	/* It was moved back, and then the worker ended before it published the timeout. */
+	/* The worker moved it back, and ended before it published the timeout. */
 	zkl_safe_until_begin(&safe, T, until - T / 2);
 	zkl_safe_until_connected(&safe, 5100, T / 2);
 	assert_true(zkl_safe_until(&safe) <= until - T / 2);
 
-	/* Of an idle session it knows nothing. */
+	/* It knows nothing of an idle session. */
 	zkl_safe_until_begin(&safe, T, 0);
 	zkl_safe_until_connected(&safe, 5100, T);
 	assert_int_equal(zkl_safe_until(&safe), 0);
@@ -564,8 +562,7 @@ signs_may_be_dense(void **state)
 			continue;
 		heartbeat(&safe, at, at);
 		if (at > 1000 + T)
-			assert_true(zkl_safe_until(&safe) >= at - period - T / 4 - J -
-						T / ZKL_SAFE_UNTIL_SIGNS + T - J);
+			assert_true(zkl_safe_until(&safe) >= at - period - T / 4 - J - T / ZKL_SAFE_UNTIL_SIGNS + T - J);
 	}
 
 	/* No proof for long: the last one has shown what was known then. */
@@ -681,7 +678,7 @@ one_in(Walk *walk, int n)
 	return random_below(&walk->seed, (uint32_t) n) == 0;
 }
 
-/* What does not fit in is lost with all that follows, as if the worker had sent less. */
+/* Packets that do not fit in are lost with all that follow, as if the worker had sent fewer. */
 static void
 put(Walk *walk, Way *way, Message message)
 {
@@ -824,8 +821,7 @@ worker_step(Walk *walk)
 	}
 	if (one_in(walk, 100))
 		walk->holds = !walk->holds;
-	sign = zkl_cadence_next(&walk->cadence, STEP_TIME * walk->now, walk->holds,
-							STEP_TIME * walk->until);
+	sign = zkl_cadence_next(&walk->cadence, STEP_TIME * walk->now, walk->holds, STEP_TIME * walk->until);
 	if (!walk->sign_is_out && sign != ZKL_SIGN_NONE)
 	{
 		walk->sign_is_out = true;
@@ -1012,7 +1008,7 @@ elect(Walk *walk)
 	follow(walk, &walk->follower[up_to(walk, NFOLLOWERS - 1)]);
 }
 
-/* The session is carried on by a worker that knows only what was published. */
+/* The worker that carries the session on knows only what was published. */
 static void
 restart_worker(Walk *walk)
 {
@@ -1021,7 +1017,7 @@ restart_worker(Walk *walk)
 	walk->connection++;
 }
 
-/* Not again before it has sent the ping that was due when it woke up. */
+/* The leader does not stop again before it has sent the ping that was due when it woke up. */
 static void
 stop_leader(Walk *walk, Leader *leader, int64_t until)
 {
@@ -1128,7 +1124,7 @@ walk(uint64_t seed, bool by_book, Rule rule)
 		worker_step(&walk);
 
 		/*
-		 * A shorter timeout is with the leader before the worker can know.
+		 * The leader has a shorter timeout before the worker can know.
 		 */
 		leader = &walk.leaders[walk.leader];
 		ends = leader->touched + (leader->timeout < walk.told ? walk.told : leader->timeout);

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * test_texts.c
- *	  The fields in the text of a znode, and what the session file says.
+ *	  The fields in the text of a znode, names and births of servers' records, and
+ *	  what the session file says.
  *
  * test/unit/test_texts.c
  *
@@ -10,6 +11,7 @@
 #include "unit.h"
 
 #include "protocol/fieldtext.h"
+#include "protocol/serverrecord.h"
 #include "protocol/sessiontext.h"
 
 #define PASSWORD	"00112233445566778899aabbccddeeff"
@@ -53,6 +55,117 @@ bad_escapes_stay_as_they_are(void **state)
 	assert_field("a=%4g%G1", "a", "%4g%G1");
 	assert_field("a=x%00y", "a", "x%00y");
 	assert_field("a=%25%41", "a", "%A");
+}
+
+/* The text after "a=1", cut to 16 bytes. */
+static void
+assert_put(const char *value, const char *expected)
+{
+	char		text[17] = "";
+
+	zkl_field_text_put(text, sizeof(text), "a", "1");
+	zkl_field_text_put(text, sizeof(text), "name", value);
+	assert_string_equal(text, expected);
+}
+
+static void
+fields_are_cut_at_a_character(void **state)
+{
+	char		text[10] = "a=12345";
+
+	(void) state;
+	assert_put("", "a=1 name=");
+	assert_put("1234567", "a=1 name=1234567");
+	assert_put("12345678", "a=1 name=1234567");
+	assert_put("12 45%78", "a=1 name=12%2045");
+	assert_put("12345 7", "a=1 name=12345");
+	assert_put("123456\303\244", "a=1 name=123456");
+	assert_put("12345\303\244", "a=1 name=12345\303\244");
+	assert_put("12345\342\202\254", "a=1 name=12345");
+	assert_put("1234\360\237\230\200", "a=1 name=1234");
+	/* No UTF-8: the bytes are what they are. */
+	assert_put("123456\344", "a=1 name=123456\344");
+	assert_put("12345\303x", "a=1 name=12345\303x");
+
+	/* Not even a character of the value would fit. */
+	zkl_field_text_put(text, sizeof(text), "b", "1");
+	assert_string_equal(text, "a=12345");
+}
+
+static void
+a_server_may_have_any_name(void **state)
+{
+	char		znode[ZKL_SERVERRECORD_NAME_SIZE];
+	char		name[85];
+
+	(void) state;
+	zkl_server_record_name("db1.example:5432", znode);
+	assert_string_equal(znode, "db1.example:5432");
+	zkl_server_record_name("..", znode);
+	assert_string_equal(znode, "%2E.");
+	zkl_server_record_name("a/b%\303\244 \177", znode);
+	assert_string_equal(znode, "a%2Fb%25%C3%A4%20%7F");
+
+	/* The longest that has room. */
+	memset(name, '/', sizeof(name));
+	name[84] = '\0';
+	zkl_server_record_name(name, znode);
+	assert_int_equal(strlen(znode), 252);
+}
+
+static void
+birth_is_transaction_and_time(void **state)
+{
+	char		birth[ZKL_SERVERRECORD_BIRTH_SIZE];
+
+	(void) state;
+	zkl_server_record_birth(0x100000002, 0x19ab, birth);
+	assert_string_equal(birth, "100000002-19ab");
+	zkl_server_record_birth(-1, -1, birth);
+	assert_string_equal(birth, "ffffffffffffffff-ffffffffffffffff");
+}
+
+static void
+assert_shown(const char *text, const char *expected)
+{
+	char		shown[256];
+
+	zkl_field_text_show(text, shown);
+	assert_string_equal(shown, expected);
+}
+
+static void
+what_can_be_shown_stays_as_it_is(void **state)
+{
+	(void) state;
+	assert_shown("", "");
+	assert_shown(" a~\\", " a~\\");
+	assert_shown("\xc2\xa0\xc3\xa4\xe0\xa0\x80\xed\x9f\xbf\xef\xbf\xbf", "\xc2\xa0\xc3\xa4\xe0\xa0\x80\xed\x9f\xbf\xef\xbf\xbf");
+	assert_shown("\xf0\x90\x80\x80\xf4\x8f\xbf\xbf", "\xf0\x90\x80\x80\xf4\x8f\xbf\xbf");
+}
+
+static void
+control_characters_are_escaped(void **state)
+{
+	(void) state;
+	assert_shown("\x01\n\x1b[0m\x1f\x7f", "\\x01\\x0a\\x1b[0m\\x1f\\x7f");
+	assert_shown("a\xc2\x80\xc2\x9f", "a\\xc2\\x80\\xc2\\x9f");
+}
+
+static void
+what_is_no_character_is_escaped(void **state)
+{
+	(void) state;
+	assert_shown("\x80\xbf", "\\x80\\xbf");
+	assert_shown("\xc0\xaf\xc1\xbf", "\\xc0\\xaf\\xc1\\xbf");
+	assert_shown("\xe0\x9f\xbf", "\\xe0\\x9f\\xbf");
+	assert_shown("\xed\xa0\x80", "\\xed\\xa0\\x80");
+	assert_shown("\xf0\x8f\xbf\xbf", "\\xf0\\x8f\\xbf\\xbf");
+	assert_shown("\xf4\x90\x80\x80\xf5\xff", "\\xf4\\x90\\x80\\x80\\xf5\\xff");
+	/* cut within a character, and followed by another one */
+	assert_shown("\xc3", "\\xc3");
+	assert_shown("\xe2\x82", "\\xe2\\x82");
+	assert_shown("\xf0\x9f\x98 a", "\\xf0\\x9f\\x98 a");
 }
 
 static void
@@ -109,7 +222,13 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fields_are_found_by_name),
+		cmocka_unit_test(fields_are_cut_at_a_character),
+		cmocka_unit_test(a_server_may_have_any_name),
+		cmocka_unit_test(birth_is_transaction_and_time),
 		cmocka_unit_test(bad_escapes_stay_as_they_are),
+		cmocka_unit_test(what_can_be_shown_stays_as_it_is),
+		cmocka_unit_test(control_characters_are_escaped),
+		cmocka_unit_test(what_is_no_character_is_escaped),
 		cmocka_unit_test(a_session_is_read_as_it_was_written),
 		cmocka_unit_test(other_texts_name_no_session),
 	};

@@ -4,8 +4,9 @@
  *	  All that can happen in a downgrade.
  *
  * A ZooKeeper of two znodes, the writer's and the reader's, another client that
- * requests the release in the writer's, and a ticket that is told to downgrade.  All sequences of the turns below are played, up to a
- * certain depth; each must end well once nothing disturbs any more.
+ * requests the release in the writer's, and a ticket that is told to downgrade.
+ * All sequences of the turns below are played, up to a certain depth; each must
+ * end well once nothing disturbs any more.
  *
  * test/unit/test_ticket_downgrade.c
  *
@@ -63,11 +64,10 @@ take(Play *play, ZklTicketStep step)
 	assert_int_not_equal(step.report, ZKL_REPORT_FAILED);
 	assert_true(play->robbed || !play->lost);
 	assert_false(play->writer && play->reader);
-	assert_true(play->writer || play->reader || play->ticket.unwanted ||
-				play->robbed);
+	assert_true(play->writer || play->reader || play->ticket.unwanted || play->robbed);
 }
 
-/* The znode that the ticket goes by. */
+/* The znode that the ticket takes for its own. */
 static bool *
 named_znode(Play *play)
 {
@@ -77,7 +77,7 @@ named_znode(Play *play)
 	return &play->writer;
 }
 
-/* What ZooKeeper does with the request that is due, and what it says. */
+/* What ZooKeeper does with the request that is due, and its reply. */
 static ZklOutcome
 do_due(Play *play)
 {
@@ -108,13 +108,11 @@ answer(Play *play, ZklRequest request, ZklOutcome outcome)
 	if (request == ZKL_REQUEST_INSPECT && outcome == ZKL_OUTCOME_OK)
 		take(play, inspected(&play->ticket, true));
 	else if (request == ZKL_REQUEST_WATCH_SELF && outcome == ZKL_OUTCOME_OK)
-		take(play, watched_own(&play->ticket, play->version, false,
-							   play->revoked));
+		take(play, watched_own(&play->ticket, play->version, false, play->revoked));
 	else if (request != ZKL_REQUEST_LIST || outcome != ZKL_OUTCOME_OK)
 		take(play, reply(&play->ticket, request, outcome));
 	else if (play->writer || play->reader)
-		take(play, listed(&play->ticket, NAMES(play->writer ? play->writers :
-											   play->readers)));
+		take(play, listed(&play->ticket, NAMES(play->writer ? play->writers : play->readers)));
 	else
 		take(play, listed(&play->ticket, NO_NAMES));
 }
@@ -136,8 +134,7 @@ answer_due(Play *play, ZklOutcome outcome)
 static void
 refuse_due(Play *play)
 {
-	if (!play->writer || (play->due != ZKL_REQUEST_DOWNGRADE &&
-						  play->due != ZKL_REQUEST_WATCH_SELF))
+	if (!play->writer || (play->due != ZKL_REQUEST_DOWNGRADE && play->due != ZKL_REQUEST_WATCH_SELF))
 		return;
 	play->refused = true;
 	answer_due(play, ZKL_OUTCOME_REFUSED);
@@ -191,8 +188,7 @@ take_turn(Play *play, Turn turn)
 			break;
 		case TURN_UNWANT_UNSENT:
 			take(play, play->due == ZKL_REQUEST_NOTHING ?
-				 happens(&play->ticket, ZKL_EVENT_UNWANT) :
-				 unwant_unsent(&play->ticket));
+				 happens(&play->ticket, ZKL_EVENT_UNWANT) : unwant_unsent(&play->ticket));
 			break;
 		case TURN_UNWANT_SENT:
 			unwant_sent(play);

@@ -22,97 +22,52 @@
  */
 static const struct
 {
-	const char *name;
 	ZklRequest	awaits;
 	unsigned	successors;		/* by anything but EXPIRED */
 }			states[ZKL_TICKET_NSTATES] = {
-	[ZKL_TICKET_NONE] = {
-		"NONE", ZKL_REQUEST_NOTHING,
-		S(CREATING_BOTH) | S(CREATING)
-	},
+	[ZKL_TICKET_NONE] = {ZKL_REQUEST_NOTHING, S(CREATING_BOTH) | S(CREATING)},
 	[ZKL_TICKET_CREATING_BOTH] = {
-		"CREATING_BOTH", ZKL_REQUEST_CREATE_BOTH,
+		ZKL_REQUEST_CREATE_BOTH,
 		S(OWNED) | S(LISTING) | S(FINDING) | S(DELETING) | S(NONE)
 	},
 	[ZKL_TICKET_CREATING] = {
-		"CREATING", ZKL_REQUEST_CREATE,
-		S(CREATED) | S(HOMELESS) | S(UNSURE) | S(REFUSED) |
-		S(FINDING) | S(NONE)
+		ZKL_REQUEST_CREATE,
+		S(CREATED) | S(NO_DIRECTORY) | S(UNSURE) | S(REFUSED) | S(UNDONE) | S(FINDING) | S(NONE)
 	},
 	[ZKL_TICKET_CREATED] = {
-		"CREATED", ZKL_REQUEST_LIST,
-		S(SURVEYING) | S(WATCHING) | S(QUEUED) | S(OWNED) |
-		S(LISTING) | S(CREATING) | S(DELETING)
+		ZKL_REQUEST_LIST,
+		S(CHECKING_KIND) | S(WATCHING) | S(QUEUED) | S(OWNED) | S(LISTING) | S(CREATING) | S(DELETING)
 	},
-	[ZKL_TICKET_HOMELESS] = {
-		"HOMELESS", ZKL_REQUEST_LIST,
-		S(CREATING_BOTH) | S(NONE)
-	},
-	[ZKL_TICKET_UNSURE] = {
-		"UNSURE", ZKL_REQUEST_LIST,
-		S(FINDING)
-	},
-	[ZKL_TICKET_REFUSED] = {
-		"REFUSED", ZKL_REQUEST_LIST,
-		S(NONE)
-	},
-	[ZKL_TICKET_FINDING] = {
-		"FINDING", ZKL_REQUEST_LIST,
-		S(INSPECTING) | S(CREATING) | S(DELETING) | S(STUCK) | S(NONE)
-	},
-	[ZKL_TICKET_INSPECTING] = {
-		"INSPECTING", ZKL_REQUEST_INSPECT,
-		S(LISTING) | S(CREATING) | S(DELETING)
-	},
+	[ZKL_TICKET_NO_DIRECTORY] = {ZKL_REQUEST_LIST, S(CREATING_BOTH) | S(NONE)},
+	[ZKL_TICKET_UNSURE] = {ZKL_REQUEST_LIST, S(FINDING)},
+	[ZKL_TICKET_REFUSED] = {ZKL_REQUEST_LIST, S(NONE)},
+	[ZKL_TICKET_UNDONE] = {ZKL_REQUEST_LIST, S(CREATING) | S(NONE)},
+	[ZKL_TICKET_FINDING] = {ZKL_REQUEST_LIST, S(INSPECTING) | S(CREATING) | S(DELETING) | S(STUCK) | S(NONE)},
+	[ZKL_TICKET_INSPECTING] = {ZKL_REQUEST_INSPECT, S(LISTING) | S(CREATING) | S(DELETING)},
 	[ZKL_TICKET_LISTING] = {
-		"LISTING", ZKL_REQUEST_LIST,
-		S(SURVEYING) | S(WATCHING) | S(QUEUED) | S(OWNED) |
-		S(CREATING) | S(DELETING)
+		ZKL_REQUEST_LIST,
+		S(CHECKING_KIND) | S(WATCHING) | S(QUEUED) | S(OWNED) | S(CREATING) | S(DELETING)
 	},
-	[ZKL_TICKET_SURVEYING] = {
-		"SURVEYING", ZKL_REQUEST_SURVEY,
-		S(LISTING) | S(DELETING)
-	},
-	[ZKL_TICKET_WATCHING] = {
-		"WATCHING", ZKL_REQUEST_WATCH,
-		S(QUEUED) | S(LISTING) | S(DELETING)
-	},
-	[ZKL_TICKET_QUEUED] = {
-		"QUEUED", ZKL_REQUEST_NOTHING,
-		S(LISTING) | S(CHECKING) | S(DELETING)
-	},
+	[ZKL_TICKET_CHECKING_KIND] = {ZKL_REQUEST_SURVEY, S(LISTING) | S(DELETING)},
+	[ZKL_TICKET_WATCHING] = {ZKL_REQUEST_WATCH, S(QUEUED) | S(LISTING) | S(DELETING)},
+	[ZKL_TICKET_QUEUED] = {ZKL_REQUEST_NOTHING, S(LISTING) | S(CHECKING) | S(DELETING)},
 	[ZKL_TICKET_OWNED] = {
-		"OWNED", ZKL_REQUEST_NOTHING,
-		S(CHECKING) | S(ANSWERING) | S(DOWNGRADING) | S(DELETING) | S(NONE)
+		ZKL_REQUEST_NOTHING,
+		S(CHECKING) | S(WRITING_DATA) | S(DOWNGRADING) | S(DELETING) | S(NONE)
 	},
-	[ZKL_TICKET_ANSWERING] = {
-		"ANSWERING", ZKL_REQUEST_ANSWER,
+	[ZKL_TICKET_WRITING_DATA] = {
+		ZKL_REQUEST_ANSWER,
 		S(OWNED) | S(CHECKING) | S(DOWNGRADING) | S(DELETING) | S(NONE)
 	},
-	[ZKL_TICKET_CHECKING] = {
-		"CHECKING", ZKL_REQUEST_LIST,
-		S(OWNED) | S(DOWNGRADING) | S(DELETING) | S(NONE)
-	},
+	[ZKL_TICKET_CHECKING] = {ZKL_REQUEST_LIST, S(OWNED) | S(DOWNGRADING) | S(DELETING) | S(NONE)},
 	[ZKL_TICKET_DOWNGRADING] = {
-		"DOWNGRADING", ZKL_REQUEST_DOWNGRADE,
+		ZKL_REQUEST_DOWNGRADE,
 		S(REREADING) | S(CONFIRMING) | S(CHECKING) | S(DELETING)
 	},
-	[ZKL_TICKET_REREADING] = {
-		"REREADING", ZKL_REQUEST_WATCH_SELF,
-		S(DOWNGRADING) | S(CHECKING) | S(DELETING) | S(NONE)
-	},
-	[ZKL_TICKET_CONFIRMING] = {
-		"CONFIRMING", ZKL_REQUEST_INSPECT,
-		S(CHECKING) | S(DELETING) | S(NONE)
-	},
-	[ZKL_TICKET_DELETING] = {
-		"DELETING", ZKL_REQUEST_DELETE,
-		S(STUCK) | S(NONE)
-	},
-	[ZKL_TICKET_STUCK] = {
-		"STUCK", ZKL_REQUEST_NOTHING,
-		S(FINDING) | S(DELETING)
-	},
+	[ZKL_TICKET_REREADING] = {ZKL_REQUEST_WATCH_SELF, S(DOWNGRADING) | S(CHECKING) | S(DELETING) | S(NONE)},
+	[ZKL_TICKET_CONFIRMING] = {ZKL_REQUEST_INSPECT, S(CHECKING) | S(DELETING) | S(NONE)},
+	[ZKL_TICKET_DELETING] = {ZKL_REQUEST_DELETE, S(STUCK) | S(NONE)},
+	[ZKL_TICKET_STUCK] = {ZKL_REQUEST_NOTHING, S(FINDING) | S(DELETING)},
 };
 
 /*
@@ -120,33 +75,14 @@ static const struct
  * in DELETING or STUCK is always unwanted.
  */
 #define UNWANTED_STATES \
-	(S(NONE) | S(CREATING_BOTH) | S(CREATING) | S(CREATED) | S(HOMELESS) | S(UNSURE) | \
-	 S(REFUSED) | S(FINDING) | S(DOWNGRADING) | S(DELETING) | \
+	(S(NONE) | S(CREATING_BOTH) | S(CREATING) | S(CREATED) | S(NO_DIRECTORY) | S(UNSURE) | \
+	 S(REFUSED) | S(UNDONE) | S(FINDING) | S(DOWNGRADING) | S(DELETING) | \
 	 S(STUCK))
 
 /* In these the lock is owned, unless the ticket is unwanted. */
 #define OWNING_STATES \
-	(S(OWNED) | S(CHECKING) | S(ANSWERING) | S(DOWNGRADING) | S(REREADING) | \
+	(S(OWNED) | S(CHECKING) | S(WRITING_DATA) | S(DOWNGRADING) | S(REREADING) | \
 	 S(CONFIRMING))
-
-static const char *const event_names[ZKL_TICKET_NEVENTS] = {
-	[ZKL_EVENT_WANT] = "WANT",
-	[ZKL_EVENT_UNWANT] = "UNWANT",
-	[ZKL_EVENT_DOWNGRADE] = "DOWNGRADE",
-	[ZKL_EVENT_WATCH] = "WATCH",
-	[ZKL_EVENT_ANSWER] = "ANSWER",
-	[ZKL_EVENT_DESCRIBE] = "DESCRIBE",
-	[ZKL_EVENT_LOOK] = "LOOK",
-	[ZKL_EVENT_RECHECK] = "RECHECK",
-	[ZKL_EVENT_REPLY] = "REPLY",
-	[ZKL_EVENT_CHILDREN_CHANGED] = "CHILDREN_CHANGED",
-	[ZKL_EVENT_PREDECESSOR_CHANGED] = "PREDECESSOR_CHANGED",
-	[ZKL_EVENT_PREDECESSOR_GONE] = "PREDECESSOR_GONE",
-	[ZKL_EVENT_SELF_CHANGED] = "SELF_CHANGED",
-	[ZKL_EVENT_RECONNECTED] = "RECONNECTED",
-	[ZKL_EVENT_RESTARTED] = "RESTARTED",
-	[ZKL_EVENT_EXPIRED] = "EXPIRED",
-};
 
 /* Which other znodes are in a list. */
 typedef enum Other
@@ -191,14 +127,14 @@ check(const Case *c, bool holds, const char *condition)
 		return;
 	fail_msg("%s\n\tmode %d in state %s%s%s%s, event %s%s, request %d, outcome %d, "
 			 "ours %d, %d children%s: -> %s, request %d, report %d",
-			 condition, c->before.mode, states[c->before.state].name,
+			 condition, c->before.mode, state_names[c->before.state],
 			 c->before.unwanted ? ", unwanted" : "",
 			 c->before.watched ? ", watched" : "",
 			 c->before.contended ? ", contended" : "",
 			 event_names[c->event.kind], c->event.unsent ? ", unsent" : "",
 			 c->event.request, c->event.outcome, c->event.ours,
 			 c->event.nchildren, c->listed ? " with the own" : "",
-			 states[c->after.state].name, c->step.request, c->step.report);
+			 state_names[c->after.state], c->step.request, c->step.report);
 }
 
 static void
@@ -212,14 +148,12 @@ try_event(Case *c)
 
 /* The name that the znode has, or will have. */
 static const char *
-name_of(const Case *c)
+znode_name(const Case *c)
 {
 	static char name[ZKL_ZNODE_SIZE + 16];
 	char		writer[ZKL_ZNODE_SIZE + 16];
 
-	strcpy(name, own_name(&c->before,
-						  c->first ? "0000000000" :
-						  c->sound ? "0000000005" : "2147483647"));
+	strcpy(name, own_name(&c->before, c->first ? "0000000000" : c->sound ? "0000000005" : "2147483647"));
 	if (c->before.state == ZKL_TICKET_CONFIRMING)
 	{
 		strcpy(writer, name);
@@ -237,10 +171,9 @@ name_after(const Case *c)
 	if (c->before.state != ZKL_TICKET_DOWNGRADING ||
 		c->event.kind != ZKL_EVENT_REPLY ||
 		c->event.request != ZKL_REQUEST_DOWNGRADE ||
-		(c->event.outcome != ZKL_OUTCOME_OK &&
-		 c->event.outcome != ZKL_OUTCOME_ABSENT))
-		return name_of(c);
-	zkl_recipe_make_downgrade(name_of(c), name);
+		(c->event.outcome != ZKL_OUTCOME_OK && c->event.outcome != ZKL_OUTCOME_ABSENT))
+		return znode_name(c);
+	zkl_recipe_make_downgrade(znode_name(c), name);
 	return name;
 }
 
@@ -251,9 +184,8 @@ other_ticket(ZklMode mode, Other other, bool before)
 	bool		lock = (mode == ZKL_MODE_LOCK) == (other != STRANGE_TICKET);
 
 	sprintf(names[before], "%s%s000000000%c",
-			other == TRY ? ZKLOCKS("d") : ZKLOCKS("c"),
-			mode == ZKL_MODE_LEASE ? "lease-" : lock ? "lock-" : "__WRIT__",
-			before ? '3' : '6');
+			other == TRY ? TRIES : OURS,
+			mode == ZKL_MODE_LEASE ? "lease-" : lock ? "lock-" : "__WRIT__", before ? '3' : '6');
 	return names[before];
 }
 
@@ -300,7 +232,7 @@ try_list(Case *c)
 	if (before)
 		children[n++] = before;
 	if (c->listed)
-		children[n++] = name_of(c);
+		children[n++] = znode_name(c);
 	if (behind)
 		children[n++] = behind;
 	if (c->leases)
@@ -309,6 +241,7 @@ try_list(Case *c)
 	c->event.nchildren = n;
 	zkl_recipe_order_leases(children, n, leases);
 	c->event.leases = leases;
+	c->event.limit = MY_LIMIT;
 	try_event(c);
 	c->event.children = NULL;
 	c->event.nchildren = 0;
@@ -328,8 +261,7 @@ try_lists(Case *c)
 			{
 				c->other_before = (Other) before;
 				c->other_behind = (Other) behind;
-				if (behind != LONG_RIVAL &&
-					(c->listed || (before < TICKET && behind < TICKET)))
+				if (behind != LONG_RIVAL && (c->listed || (before < TICKET && behind < TICKET)))
 					try_list(c);
 			}
 		}
@@ -360,10 +292,9 @@ try_reply(Case *c, ZklRequest request, ZklOutcome outcome, bool yes)
 {
 	c->event.request = request;
 	c->event.outcome = outcome;
-	c->event.failure = outcome == ZKL_OUTCOME_REFUSED ?
-		ZKL_FAILURE_PERMISSION : ZKL_FAILURE_NONE;
+	c->event.failure = outcome == ZKL_OUTCOME_REFUSED ? ZKL_FAILURE_PERMISSION : ZKL_FAILURE_NONE;
 	c->event.czxid = MY_CZXID + 1;
-	c->event.name = name_of(c);
+	c->event.name = znode_name(c);
 	c->event.ours = yes;
 	c->event.revoked = yes;
 	c->event.answered = yes;
@@ -389,8 +320,11 @@ try_replies(Case *c)
 	c->event.kind = ZKL_EVENT_REPLY;
 	for (int request = 0; request <= ZKL_REQUEST_DELETE; request++)
 	{
-		for (int outcome = 0; outcome <= ZKL_OUTCOME_REFUSED; outcome++)
+		for (int outcome = 0; outcome <= ZKL_OUTCOME_UNDONE; outcome++)
 		{
+			if (outcome == ZKL_OUTCOME_UNDONE && request != ZKL_REQUEST_CREATE_BOTH &&
+				request != ZKL_REQUEST_CREATE && request != ZKL_REQUEST_DELETE)
+				continue;
 			if (outcome == ZKL_OUTCOME_CHANGED &&
 				request != ZKL_REQUEST_ANSWER && request != ZKL_REQUEST_DOWNGRADE)
 				continue;
@@ -443,7 +377,7 @@ in_state(ZklMode mode, ZklTicketState state)
 		c.before.watched = (bits & 8) != 0;
 		c.before.surveyed = (bits & 16) != 0;
 		c.before.revoked = (bits & 32) != 0;
-		c.before.answers = bits & 64 || state == ZKL_TICKET_ANSWERING;
+		c.before.answers = bits & 64 || state == ZKL_TICKET_WRITING_DATA;
 		c.before.answered = (bits & 128) != 0;
 		c.tries = (bits & 256) != 0;
 		c.before.next = (bits & 512) != 0;
@@ -457,18 +391,15 @@ in_state(ZklMode mode, ZklTicketState state)
 			c.before.listed = !c.before.listed;
 		if (c.before.contended && state == ZKL_TICKET_CREATING_BOTH)
 			continue;
-		if (bits & 1024 && !c.first && (c.before.contended ||
-							!IN(state, S(OWNED) | S(CHECKING) | S(STUCK))))
+		if (bits & 1024 && !c.first && (c.before.contended || !IN(state, S(OWNED) | S(CHECKING) | S(STUCK))))
 			continue;
-		if (c.before.unwanted ? !IN(state, UNWANTED_STATES) :
-			IN(state, S(DELETING) | S(STUCK)))
+		if (c.before.unwanted ? !IN(state, UNWANTED_STATES) : IN(state, S(DELETING) | S(STUCK)))
 			continue;
 		if (!c.sound && IN(state, S(DOWNGRADING) | S(REREADING) | S(CONFIRMING)))
 			continue;
 		if (c.before.surveyed && !IN(state, S(CREATED) | S(LISTING)))
 			continue;
-		if (c.before.next && (mode == ZKL_MODE_LEASE ||
-							  !IN(state, S(WATCHING) | S(QUEUED))))
+		if (c.before.next && (mode == ZKL_MODE_LEASE || !IN(state, S(WATCHING) | S(QUEUED))))
 			continue;
 		if (c.before.revoked && !IN(state, OWNING_STATES))
 			continue;
@@ -482,7 +413,7 @@ in_state(ZklMode mode, ZklTicketState state)
 			c.before.asking = true;
 		}
 		if (c.before.name[0] != '\0')
-			strcpy(c.before.name, name_of(&c));
+			strcpy(c.before.name, znode_name(&c));
 		try_all_events(&c);
 	}
 }
@@ -513,11 +444,10 @@ is_reply(const Case *c)
 static ZklRequest
 request_of(ZklTicketState state)
 {
-	return state == ZKL_TICKET_OWNED ? ZKL_REQUEST_WATCH_SELF :
-		states[state].awaits;
+	return state == ZKL_TICKET_OWNED ? ZKL_REQUEST_WATCH_SELF : states[state].awaits;
 }
 
-/* A reply to what was asked for in the state before. */
+/* A reply to a request of the state before. */
 static bool
 is_awaited(const Case *c)
 {
@@ -528,8 +458,7 @@ is_awaited(const Case *c)
 static bool
 is_nothing(ZklTicketStep step)
 {
-	return step.request == ZKL_REQUEST_NOTHING &&
-		step.report == ZKL_REPORT_NOTHING;
+	return step.request == ZKL_REQUEST_NOTHING && step.report == ZKL_REPORT_NOTHING;
 }
 
 /*
@@ -557,12 +486,11 @@ static unsigned seen[ZKL_TICKET_NSTATES];
 static void
 note_successor(const Case *c)
 {
-	if (c->event.kind != ZKL_EVENT_EXPIRED &&
-		c->after.state != c->before.state)
+	if (c->event.kind != ZKL_EVENT_EXPIRED && c->after.state != c->before.state)
 		seen[c->before.state] |= 1u << c->after.state;
 }
 
-/* Else the table would say too much. */
+/* Otherwise the table would allow too much. */
 static void
 a_ticket_does_go_everywhere_the_table_says(void **state)
 {
@@ -571,16 +499,14 @@ a_ticket_does_go_everywhere_the_table_says(void **state)
 	for (int s = 0; s < ZKL_TICKET_NSTATES; s++)
 	{
 		if (seen[s] != states[s].successors)
-			fail_msg("%s leads to 0x%x, and not to 0x%x", states[s].name,
-					 seen[s], states[s].successors);
+			fail_msg("%s leads to 0x%x, and not to 0x%x", state_names[s], seen[s], states[s].successors);
 	}
 }
 
 static void
 asks_for_what_its_state_awaits(const Case *c)
 {
-	hold(c->step.request == ZKL_REQUEST_NOTHING ||
-		 c->step.request == request_of(c->after.state));
+	hold(c->step.request == ZKL_REQUEST_NOTHING || c->step.request == request_of(c->after.state));
 }
 
 /* So there is never more than one request, but for the create and its list. */
@@ -596,8 +522,7 @@ goes_on_waiting_for_something(const Case *c)
 {
 	bool		changed = c->before.state != c->after.state;
 	bool		awaits = states[c->after.state].awaits != ZKL_REQUEST_NOTHING;
-	bool		list_is_outstanding = c->before.state == ZKL_TICKET_CREATING &&
-		is_reply(c);
+	bool		list_is_outstanding = c->before.state == ZKL_TICKET_CREATING && is_reply(c);
 
 	/* The reply that it waited for is used up, or will not come any more. */
 	if (changed || is_awaited(c) || c->event.kind == ZKL_EVENT_RESTARTED)
@@ -630,7 +555,7 @@ stale_replies_change_nothing(void **state)
 	in_all_cases(ignores_what_is_not_awaited);
 }
 
-/* What a restart leads to, the loss of an awaited reply does, too. */
+/* The loss of an awaited reply leads to the same states as a restart. */
 static void
 is_as_after_a_restart(const Case *c)
 {
@@ -638,11 +563,9 @@ is_as_after_a_restart(const Case *c)
 	ZklTicket	restarted = c->before;
 	ZklTicketStep step = zkl_ticket_step(&restarted, &restart);
 	bool		lost = is_awaited(c) &&
-		c->event.outcome == ZKL_OUTCOME_UNKNOWN &&
-		!IN(c->before.state, S(CREATING) | S(ANSWERING));
+		c->event.outcome == ZKL_OUTCOME_UNKNOWN && !IN(c->before.state, S(CREATING) | S(WRITING_DATA));
 	bool		reconnected = c->event.kind == ZKL_EVENT_RECONNECTED &&
-		IN(c->before.state, S(WATCHING) | S(QUEUED) | S(OWNED) | S(ANSWERING) |
-		   S(STUCK));
+		IN(c->before.state, S(WATCHING) | S(QUEUED) | S(OWNED) | S(WRITING_DATA) | S(STUCK));
 
 	if (!lost && !reconnected)
 		return;
@@ -651,7 +574,7 @@ is_as_after_a_restart(const Case *c)
 	hold(step.request == c->step.request);
 	hold(step.report == c->step.report);
 	hold(step.failure == c->step.failure);
-	hold(step.stray == c->step.stray);
+	hold(step.orphan == c->step.orphan);
 }
 
 static void
@@ -673,13 +596,11 @@ means_nothing_in_other_states(const Case *c)
 			meaningful = S(NONE);
 			break;
 		case ZKL_EVENT_DOWNGRADE:
-			meaningful = c->before.mode == ZKL_MODE_WRITE ?
-				S(OWNED) | S(CHECKING) | S(ANSWERING) : 0;
+			meaningful = c->before.mode == ZKL_MODE_WRITE ? S(OWNED) | S(CHECKING) | S(WRITING_DATA) : 0;
 			break;
 		case ZKL_EVENT_ANSWER:
 			before.answers = true;
-			meaningful = c->before.answers || c->before.answered ?
-				0 : S(OWNED);
+			meaningful = c->before.answers || c->before.answered ? 0 : S(OWNED);
 			break;
 		case ZKL_EVENT_DESCRIBE:
 			before.watched = true;
@@ -694,11 +615,10 @@ means_nothing_in_other_states(const Case *c)
 			break;
 		case ZKL_EVENT_RECHECK:
 			before.rechecks = true;
-			meaningful = S(OWNED) | S(ANSWERING);
+			meaningful = S(OWNED) | S(WRITING_DATA);
 			break;
 		case ZKL_EVENT_CHILDREN_CHANGED:
-			meaningful = c->before.contended && !c->before.rechecks ?
-				0 : S(OWNED) | S(ANSWERING);
+			meaningful = c->before.contended && !c->before.rechecks ? 0 : S(OWNED) | S(WRITING_DATA);
 			if (IN(c->before.state, S(WATCHING) | S(QUEUED)))
 				before.next = false;
 			if (c->before.mode == ZKL_MODE_LEASE)
@@ -712,8 +632,7 @@ means_nothing_in_other_states(const Case *c)
 			meaningful = S(OWNED);
 			break;
 		case ZKL_EVENT_RECONNECTED:
-			meaningful = S(WATCHING) | S(QUEUED) | S(OWNED) | S(ANSWERING) |
-				S(STUCK);
+			meaningful = S(WATCHING) | S(QUEUED) | S(OWNED) | S(WRITING_DATA) | S(STUCK);
 			break;
 		default:
 			return;
@@ -738,14 +657,12 @@ static void
 rests_on_one_watch(const Case *c)
 {
 	bool		listed = is_awaited(c) &&
-		c->event.request == ZKL_REQUEST_LIST &&
-		c->event.outcome == ZKL_OUTCOME_OK;
+		c->event.request == ZKL_REQUEST_LIST && c->event.outcome == ZKL_OUTCOME_OK;
 
 	bool		watches = c->step.request == ZKL_REQUEST_WATCH_SELF;
 
 	bool		may_not_look = is_awaited(c) &&
-		c->before.state == ZKL_TICKET_CHECKING &&
-		c->event.outcome == ZKL_OUTCOME_REFUSED;
+		c->before.state == ZKL_TICKET_CHECKING && c->event.outcome == ZKL_OUTCOME_REFUSED;
 
 	/*
 	 * Every list leaves the directory's watch, but a contended owner does not
@@ -763,13 +680,12 @@ rests_on_one_watch(const Case *c)
 	else if (c->after.state == ZKL_TICKET_REREADING)
 		hold(watches == (is_awaited(c) || c->event.kind == ZKL_EVENT_RESTARTED));
 	else if (c->event.kind == ZKL_EVENT_WATCH)
-		hold(watches == (c->before.state == ZKL_TICKET_OWNED &&
-						 !c->before.watched));
+		hold(watches == (c->before.state == ZKL_TICKET_OWNED && !c->before.watched));
 	else
 		hold(!watches);
 }
 
-/* Else it would not learn that its znode was deleted. */
+/* Otherwise it would not learn that its znode was deleted. */
 static void
 an_owner_rests_on_the_directorys_watch_or_on_its_own(void **state)
 {
@@ -783,8 +699,7 @@ is_lost_if_absent(const Case *c)
 	ZklTicket	before = c->before;
 	bool		rereading = before.state == ZKL_TICKET_REREADING;
 	bool		done = c->event.outcome == ZKL_OUTCOME_OK;
-	bool		differs = done && before.refused &&
-		c->event.version == before.version;
+	bool		differs = done && before.refused && c->event.version == before.version;
 	bool		revoked;
 
 	if (!is_awaited(c) || c->event.request != ZKL_REQUEST_WATCH_SELF ||
@@ -808,10 +723,9 @@ is_lost_if_absent(const Case *c)
 		before.answers |= c->event.answered;
 		if (rereading)
 			before.state = ZKL_TICKET_DOWNGRADING;
-		else if ((before.answers && !before.answered) ||
-				 (c->event.stale && !before.mute))
+		else if ((before.answers && !before.answered) || (c->event.stale && !before.mute))
 		{
-			before.state = ZKL_TICKET_ANSWERING;
+			before.state = ZKL_TICKET_WRITING_DATA;
 			before.writes_answer = before.answers;
 		}
 	}
@@ -821,8 +735,7 @@ is_lost_if_absent(const Case *c)
 		before.answers = false;
 	hold(memcmp(&before, &c->after, sizeof(ZklTicket)) == 0);
 	hold(c->step.report == (differs ? ZKL_REPORT_DIFFERS :
-							revoked && !c->before.revoked ?
-							ZKL_REPORT_REVOKED : ZKL_REPORT_NOTHING));
+							revoked && !c->before.revoked ? ZKL_REPORT_REVOKED : ZKL_REPORT_NOTHING));
 }
 
 /*
@@ -834,18 +747,15 @@ reads_what_it_wrote(const Case *c)
 {
 	ZklOutcome	outcome = c->event.outcome;
 
-	if (!is_awaited(c) || c->event.request != ZKL_REQUEST_ANSWER ||
-		outcome == ZKL_OUTCOME_ABSENT)
+	if (!is_awaited(c) || c->event.request != ZKL_REQUEST_ANSWER || outcome == ZKL_OUTCOME_ABSENT)
 	{
-		hold(c->after.mute == c->before.mute || !c->after.mute ||
-			 c->step.report == ZKL_REPORT_DIFFERS);
+		hold(c->after.mute == c->before.mute || !c->after.mute || c->step.report == ZKL_REPORT_DIFFERS);
 		return;
 	}
 	hold(c->after.state == ZKL_TICKET_OWNED);
 	hold(c->step.request == ZKL_REQUEST_WATCH_SELF);
 	hold(c->after.refused == (outcome == ZKL_OUTCOME_CHANGED));
-	hold(c->after.mute == (outcome == ZKL_OUTCOME_REFUSED ||
-						   (c->before.mute && outcome != ZKL_OUTCOME_OK)));
+	hold(c->after.mute == (outcome == ZKL_OUTCOME_REFUSED || (c->before.mute && outcome != ZKL_OUTCOME_OK)));
 	if (outcome == ZKL_OUTCOME_REFUSED)
 		hold(c->after.answered == c->before.answered);
 	else
@@ -880,8 +790,7 @@ reports_what_its_state_says(const Case *c)
 			break;
 		case ZKL_REPORT_QUEUED:
 			if (before == ZKL_TICKET_WATCHING)
-				hold(after == ZKL_TICKET_QUEUED && c->event.answered &&
-					 c->before.asking && !c->after.asking);
+				hold(after == ZKL_TICKET_QUEUED && c->event.answered && c->before.asking && !c->after.asking);
 			else
 				hold(after == (is_lease ? ZKL_TICKET_QUEUED : ZKL_TICKET_WATCHING));
 			hold((c->after.predecessor[0] == '\0') == is_lease);
@@ -890,8 +799,7 @@ reports_what_its_state_says(const Case *c)
 			if (after == ZKL_TICKET_CHECKING)
 			{
 				hold(c->before.next && c->after.predecessor[0] == '\0');
-				hold(before == ZKL_TICKET_QUEUED &&
-					 c->event.kind == ZKL_EVENT_PREDECESSOR_GONE);
+				hold(before == ZKL_TICKET_QUEUED && c->event.kind == ZKL_EVENT_PREDECESSOR_GONE);
 				break;
 			}
 			hold(after == ZKL_TICKET_OWNED);
@@ -921,7 +829,7 @@ reports_what_its_state_says(const Case *c)
 			hold(c->after.mode == ZKL_MODE_READ && !c->after.contended);
 			break;
 		case ZKL_REPORT_REVOKED:
-			hold((IN(after, S(OWNED) | S(ANSWERING)) && before == ZKL_TICKET_OWNED) ||
+			hold((IN(after, S(OWNED) | S(WRITING_DATA)) && before == ZKL_TICKET_OWNED) ||
 				 (after == ZKL_TICKET_DOWNGRADING && before == ZKL_TICKET_REREADING));
 			hold(c->after.revoked);
 			break;
@@ -944,8 +852,7 @@ reports_what_its_state_says(const Case *c)
 			hold(!owning);
 			break;
 	}
-	hold((c->step.report == ZKL_REPORT_FAILED) ==
-		 (c->step.failure != ZKL_FAILURE_NONE));
+	hold((c->step.report == ZKL_REPORT_FAILED) == (c->step.failure != ZKL_FAILURE_NONE));
 }
 
 static void
@@ -968,8 +875,7 @@ does_not_acquire_unwanted(const Case *c)
 		return;
 	hold(IN(c->after.state, UNWANTED_STATES));
 	hold(IN(c->step.request, 1u << ZKL_REQUEST_NOTHING |
-			1u << ZKL_REQUEST_LIST | 1u << ZKL_REQUEST_DOWNGRADE |
-			1u << ZKL_REQUEST_DELETE));
+			1u << ZKL_REQUEST_LIST | 1u << ZKL_REQUEST_DOWNGRADE | 1u << ZKL_REQUEST_DELETE));
 	hold(c->step.report != ZKL_REPORT_OWNED);
 	hold(c->step.report != ZKL_REPORT_QUEUED);
 	hold(c->step.report != ZKL_REPORT_DOWNGRADED);
@@ -991,20 +897,17 @@ static bool
 no_znode_is_left(const Case *c)
 {
 	ZklOutcome	outcome = c->event.outcome;
-	bool		absent = outcome == ZKL_OUTCOME_ABSENT ||
-		(outcome == ZKL_OUTCOME_OK && !c->listed);
+	bool		absent = outcome == ZKL_OUTCOME_ABSENT || (outcome == ZKL_OUTCOME_OK && !c->listed);
 
-	if (c->event.kind == ZKL_EVENT_EXPIRED ||
-		c->before.state == ZKL_TICKET_NONE)
+	if (c->event.kind == ZKL_EVENT_EXPIRED || c->before.state == ZKL_TICKET_NONE)
 		return true;
 
 	/* A create that was not sent, or answered with an error, made nothing. */
 	if (c->event.kind == ZKL_EVENT_UNWANT)
-		return c->event.unsent &&
-			IN(c->before.state, S(CREATING_BOTH) | S(CREATING));
+		return c->event.unsent && IN(c->before.state, S(CREATING_BOTH) | S(CREATING));
 	if (c->event.kind == ZKL_EVENT_RESTARTED || is_reply(c))
 	{
-		if (IN(c->before.state, S(HOMELESS) | S(REFUSED)))
+		if (IN(c->before.state, S(NO_DIRECTORY) | S(REFUSED) | S(UNDONE)))
 			return true;
 	}
 	if (!is_awaited(c))
@@ -1013,7 +916,8 @@ no_znode_is_left(const Case *c)
 	switch (c->before.state)
 	{
 		case ZKL_TICKET_CREATING_BOTH:
-			return outcome == ZKL_OUTCOME_ABSENT || outcome == ZKL_OUTCOME_REFUSED;
+			return outcome == ZKL_OUTCOME_ABSENT || outcome == ZKL_OUTCOME_REFUSED ||
+				outcome == ZKL_OUTCOME_UNDONE;
 		case ZKL_TICKET_CREATED:
 		case ZKL_TICKET_LISTING:
 		case ZKL_TICKET_CHECKING:
@@ -1021,15 +925,13 @@ no_znode_is_left(const Case *c)
 		case ZKL_TICKET_FINDING:
 			return absent;
 		case ZKL_TICKET_INSPECTING:
-			return outcome == ZKL_OUTCOME_ABSENT ||
-				(outcome == ZKL_OUTCOME_OK && !c->event.ours);
+			return outcome == ZKL_OUTCOME_ABSENT || (outcome == ZKL_OUTCOME_OK && !c->event.ours);
 		case ZKL_TICKET_CONFIRMING:
 			/* The writer's is gone.  Refused: left to the session's end. */
 			return outcome == ZKL_OUTCOME_ABSENT ||
-				outcome == ZKL_OUTCOME_REFUSED ||
-				(outcome == ZKL_OUTCOME_OK && !c->event.ours);
+				outcome == ZKL_OUTCOME_REFUSED || (outcome == ZKL_OUTCOME_OK && !c->event.ours);
 		case ZKL_TICKET_OWNED:
-		case ZKL_TICKET_ANSWERING:
+		case ZKL_TICKET_WRITING_DATA:
 		case ZKL_TICKET_REREADING:
 			return outcome == ZKL_OUTCOME_ABSENT;
 		case ZKL_TICKET_DELETING:
@@ -1043,16 +945,14 @@ static void
 does_not_forget_a_znode(const Case *c)
 {
 	bool		forgets = c->after.state == ZKL_TICKET_NONE ||
-		c->step.request == ZKL_REQUEST_CREATE ||
-		c->step.request == ZKL_REQUEST_CREATE_BOTH;
+		c->step.request == ZKL_REQUEST_CREATE || c->step.request == ZKL_REQUEST_CREATE_BOTH;
 
 	if (forgets)
 		hold(no_znode_is_left(c));
 	hold(c->after.state != ZKL_TICKET_NONE ||
 		 c->before.state == ZKL_TICKET_NONE ||
 		 c->step.report == ZKL_REPORT_GONE ||
-		 c->step.report == ZKL_REPORT_LOST ||
-		 c->step.report == ZKL_REPORT_FAILED);
+		 c->step.report == ZKL_REPORT_LOST || c->step.report == ZKL_REPORT_FAILED);
 }
 
 static void
@@ -1062,18 +962,16 @@ a_znode_that_may_exist_is_never_forgotten(void **state)
 	in_all_cases(does_not_forget_a_znode);
 }
 
-/* Which znode stands where, by the list alone. */
+/* The order of the znodes, by the list alone. */
 static bool
 has_the_lock(const Case *c)
 {
 	bool		alone = c->other_before == NOBODY;
-	bool		behind_counts = c->other_behind != NOBODY &&
-	(c->other_behind <= STRANGER || !c->sound);
+	bool		behind_counts = c->other_behind != NOBODY && (c->other_behind <= STRANGER || !c->sound);
 
 	if (c->before.mode == ZKL_MODE_LEASE)
 		return c->listed && !alone + behind_counts + c->leases < MY_LIMIT;
-	return c->listed && alone && c->sound &&
-		(c->before.surveyed || !c->leases);
+	return c->listed && alone && c->sound && (c->before.surveyed || !c->leases);
 }
 
 static void
@@ -1087,21 +985,17 @@ gets_what_the_list_says(const Case *c)
 	if (!c->listed || c->before.mode == ZKL_MODE_LEASE)
 		return;
 	hold((c->step.failure == ZKL_FAILURE_SEQUENCE) == !c->sound);
-	hold((c->step.failure == ZKL_FAILURE_OTHER_KIND) ==
-		 (c->sound && c->other_before == STRANGER));
-	hold((c->after.state == ZKL_TICKET_SURVEYING) ==
-		 (c->sound && c->other_before != STRANGER && c->leases &&
-		  !c->before.surveyed));
+	hold((c->step.failure == ZKL_FAILURE_OTHER_KIND) == (c->sound && c->other_before == STRANGER));
+	hold((c->after.state == ZKL_TICKET_CHECKING_KIND) ==
+		 (c->sound && c->other_before != STRANGER && c->leases && !c->before.surveyed));
 	if (!IN(c->after.state, S(OWNED) | S(WATCHING)))
 		return;
-	hold(c->after.contended == (c->other_behind == RIVAL ||
-								c->other_behind >= TICKET));
+	hold(c->after.contended == (c->other_behind == RIVAL || c->other_behind >= TICKET));
 	hold(c->after.asked == (c->other_behind >= TRY));
 	hold(c->after.next == (c->after.state == ZKL_TICKET_WATCHING &&
 						   IN(c->other_before, 1u << RIVAL | 1u << LONG_RIVAL | 1u << TICKET | 1u << TRY) &&
 						   c->before.mode != ZKL_MODE_WRITE));
-	hold(c->after.asking == (c->other_before == STRANGE_TICKET ||
-							 (c->tries && c->other_before >= TICKET)));
+	hold(c->after.asking == (c->other_before == STRANGE_TICKET || (c->tries && c->other_before >= TICKET)));
 }
 
 static void
@@ -1119,8 +1013,7 @@ heeds_the_survey(const Case *c)
 	if (!is_awaited(c) || c->event.request != ZKL_REQUEST_SURVEY)
 		return;
 	hold((c->step.failure == ZKL_FAILURE_OTHER_KIND) == c->leased);
-	hold(c->after.state == (c->leased ? ZKL_TICKET_DELETING :
-							ZKL_TICKET_LISTING));
+	hold(c->after.state == (c->leased ? ZKL_TICKET_DELETING : ZKL_TICKET_LISTING));
 	hold(c->leased || c->after.surveyed == answered);
 }
 
@@ -1140,12 +1033,10 @@ heeds_the_reply(const Case *c)
 {
 	ZklOutcome	outcome = c->event.outcome;
 	bool		confirming = c->before.state == ZKL_TICKET_CONFIRMING;
-	bool		done = outcome == ZKL_OUTCOME_OK &&
-		(!confirming || c->event.ours);
+	bool		done = outcome == ZKL_OUTCOME_OK && (!confirming || c->event.ours);
 
 	hold((c->after.mode == ZKL_MODE_READ) == done);
-	hold((c->step.report == ZKL_REPORT_DOWNGRADED) ==
-		 (done && !c->before.unwanted));
+	hold((c->step.report == ZKL_REPORT_DOWNGRADED) == (done && !c->before.unwanted));
 	if (done)
 		hold(!c->after.contended && !c->after.revoked &&
 			 !c->after.answers && !c->after.answered && !c->after.mute &&
@@ -1155,10 +1046,8 @@ heeds_the_reply(const Case *c)
 		hold((c->step.report == ZKL_REPORT_LOST) == !done);
 		return;
 	}
-	hold((c->after.state == ZKL_TICKET_CONFIRMING) ==
-		 (outcome == ZKL_OUTCOME_ABSENT && !c->before.unwanted));
-	hold((c->after.state == ZKL_TICKET_REREADING) ==
-		 (outcome == ZKL_OUTCOME_CHANGED && !c->before.unwanted));
+	hold((c->after.state == ZKL_TICKET_CONFIRMING) == (outcome == ZKL_OUTCOME_ABSENT && !c->before.unwanted));
+	hold((c->after.state == ZKL_TICKET_REREADING) == (outcome == ZKL_OUTCOME_CHANGED && !c->before.unwanted));
 }
 
 static void
@@ -1167,17 +1056,14 @@ ends_a_downgrade(const Case *c)
 	if (!IN(c->before.state, S(DOWNGRADING) | S(CONFIRMING)))
 	{
 		hold(c->after.state != ZKL_TICKET_CONFIRMING);
-		hold(c->after.state != ZKL_TICKET_REREADING ||
-			 c->before.state == ZKL_TICKET_REREADING);
-		hold(c->after.mode == c->before.mode ||
-			 c->event.kind == ZKL_EVENT_WANT);
+		hold(c->after.state != ZKL_TICKET_REREADING || c->before.state == ZKL_TICKET_REREADING);
+		hold(c->after.mode == c->before.mode || c->event.kind == ZKL_EVENT_WANT);
 	}
 	else if (c->event.kind == ZKL_EVENT_EXPIRED)
 		return;
 	else if (is_awaited(c) && c->event.outcome != ZKL_OUTCOME_UNKNOWN)
 		heeds_the_reply(c);
-	else if (c->event.kind == ZKL_EVENT_UNWANT &&
-			 c->before.state == ZKL_TICKET_CONFIRMING)
+	else if (c->event.kind == ZKL_EVENT_UNWANT && c->before.state == ZKL_TICKET_CONFIRMING)
 		hold(c->after.state == ZKL_TICKET_DELETING);
 	else
 		hold(c->after.state == c->before.state);
@@ -1195,19 +1081,16 @@ names_what_it_asks_for(const Case *c)
 {
 	bool		names_own = c->step.request == ZKL_REQUEST_INSPECT ||
 		c->step.request == ZKL_REQUEST_WATCH_SELF ||
-		c->step.request == ZKL_REQUEST_ANSWER ||
-		c->step.request == ZKL_REQUEST_DELETE;
+		c->step.request == ZKL_REQUEST_ANSWER || c->step.request == ZKL_REQUEST_DELETE;
 
 	hold(memchr(c->after.name, '\0', sizeof(c->after.name)) != NULL);
-	hold(memchr(c->after.predecessor, '\0',
-				sizeof(c->after.predecessor)) != NULL);
+	hold(memchr(c->after.predecessor, '\0', sizeof(c->after.predecessor)) != NULL);
 	if (names_own || c->step.request == ZKL_REQUEST_DOWNGRADE)
 		hold(strcmp(c->after.name, name_after(c)) == 0);
 	if (c->step.request == ZKL_REQUEST_DOWNGRADE)
 		hold(strstr(c->after.name, "__WRIT__") != NULL);
 	if (c->step.request == ZKL_REQUEST_WATCH)
-		hold(strcmp(c->after.predecessor,
-					other_name(c->before.mode, c->other_before, true)) == 0);
+		hold(strcmp(c->after.predecessor, other_name(c->before.mode, c->other_before, true)) == 0);
 }
 
 static void
@@ -1217,11 +1100,11 @@ a_request_for_a_znode_has_its_name(void **state)
 	in_all_cases(names_what_it_asks_for);
 }
 
-/* It has looked for its znode, and found none. */
+/* The ticket has looked for its znode, and found none. */
 static void
-may_leave_a_stray(const Case *c)
+may_leave_an_orphan(const Case *c)
 {
-	hold(c->step.stray == (c->before.state == ZKL_TICKET_FINDING &&
+	hold(c->step.orphan == (c->before.state == ZKL_TICKET_FINDING &&
 						   is_awaited(c) && c->before.uuid[0] != '\0' &&
 						   (c->event.outcome == ZKL_OUTCOME_ABSENT ||
 							(c->event.outcome == ZKL_OUTCOME_OK && !c->listed))));
@@ -1231,7 +1114,7 @@ static void
 a_search_in_vain_is_told(void **state)
 {
 	(void) state;
-	in_all_cases(may_leave_a_stray);
+	in_all_cases(may_leave_an_orphan);
 }
 
 static void
@@ -1241,7 +1124,7 @@ keeps_its_attempt(const Case *c)
 	hold(strcmp(c->after.uuid, c->before.uuid) == 0);
 }
 
-/* That is the sender's to change, and it may send later or never. */
+/* The sender may change the name that it creates with, and it may send later or never. */
 static void
 a_step_begins_no_attempt(void **state)
 {
@@ -1253,15 +1136,14 @@ static void
 owns_a_known_znode(const Case *c)
 {
 	if (c->step.report == ZKL_REPORT_OWNED)
-		hold(c->after.czxid == (c->before.state == ZKL_TICKET_CREATING_BOTH ?
-								c->event.czxid : MY_CZXID));
+		hold(c->after.czxid == (c->before.state == ZKL_TICKET_CREATING_BOTH ? c->event.czxid : MY_CZXID));
 	if (c->after.czxid != c->before.czxid)
 		hold(is_awaited(c) && c->event.outcome == ZKL_OUTCOME_OK &&
 			 IN(c->before.state, S(CREATING_BOTH) | S(CREATING) | S(INSPECTING)) &&
 			 c->after.czxid == c->event.czxid);
 }
 
-/* The fencing token is made of it. */
+/* The fencing token is made of the number. */
 static void
 a_czxid_comes_from_a_reply_about_the_own_znode(void **state)
 {
@@ -1295,6 +1177,5 @@ main(void)
 		cmocka_unit_test(a_czxid_comes_from_a_reply_about_the_own_znode),
 	};
 
-	return cmocka_run_group_tests_name("ticket, case by case", tests,
-									   NULL, NULL);
+	return cmocka_run_group_tests_name("ticket, case by case", tests, NULL, NULL);
 }

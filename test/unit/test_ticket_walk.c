@@ -71,6 +71,7 @@ typedef struct Weather
 	bool		restarts;
 	bool		reaping;
 	bool		refusals;
+	bool		spoilers;		/* transactions of several requests fail */
 	bool		foreign_hands;	/* delete our znodes */
 	bool		tries;			/* some servers only try, and tickets linger */
 	int64_t		first_number;
@@ -169,8 +170,7 @@ static void
 check_that(bool holds, const char *condition, int line)
 {
 	if (!holds)
-		fail_msg("line %d: %s\n\tseed %" PRIu64 ", step %d", line, condition,
-				 first_seed, nsteps);
+		fail_msg("line %d: %s\n\tseed %" PRIu64 ", step %d", line, condition, first_seed, nsteps);
 }
 
 static bool
@@ -197,8 +197,7 @@ pop(Queue *queue)
 	Message		first = queue->messages[0];
 
 	queue->n--;
-	memmove(&queue->messages[0], &queue->messages[1],
-			sizeof(Message) * (size_t) queue->n);
+	memmove(&queue->messages[0], &queue->messages[1], sizeof(Message) * (size_t) queue->n);
 	return first;
 }
 
@@ -242,8 +241,7 @@ fire_child(Child *child, bool gone)
 
 	child->watchers = 0;
 	fire_about(&self, ZKL_EVENT_SELF_CHANGED, child->name);
-	fire_about(&others, gone ? ZKL_EVENT_PREDECESSOR_GONE :
-			   ZKL_EVENT_PREDECESSOR_CHANGED, child->name);
+	fire_about(&others, gone ? ZKL_EVENT_PREDECESSOR_GONE : ZKL_EVENT_PREDECESSOR_CHANGED, child->name);
 }
 
 static Child *
@@ -330,8 +328,7 @@ answer_create(int s, Message *answer)
 		answer->event.outcome = ZKL_OUTCOME_ABSENT;
 		return;
 	}
-	snprintf(name, sizeof(name), "%.100s%010" PRId64, answer->name,
-			 next_number);
+	snprintf(name, sizeof(name), "%.100s%010" PRId64, answer->name, next_number);
 	child = add_child(name, s, roles[servers[s].mode], next_number++);
 	child->holder = answer->holder;
 	strcpy(answer->name, name);
@@ -395,7 +392,7 @@ answer_survey(Message *answer)
 		strcpy(answer->children[answer->nchildren++], "x-lease-0000000001");
 }
 
-/* Only where no other client has written there meanwhile. */
+/* Only if no other client has written there meanwhile. */
 static void
 answer_answer(int s, Message *answer)
 {
@@ -410,7 +407,7 @@ answer_answer(int s, Message *answer)
 		/* No request for the lock is overwritten unread. */
 		check(!child->revoked || servers[s].ticket.revoked);
 
-		/* What others rely on is not taken back. */
+		/* An answer on which others rely is not taken back. */
 		check(!child->answered || answer->answers || weather.refusals);
 		child->answered = answer->answers;
 		child->holder = answer->holder;
@@ -432,8 +429,7 @@ answer_about_child(int s, Message *answer)
 		answer->event.czxid = child->czxid;
 		answer->event.ours = is_of_session(child, s);
 	}
-	else if (answer->event.request == ZKL_REQUEST_WATCH ||
-			 answer->event.request == ZKL_REQUEST_WATCH_SELF)
+	else if (answer->event.request == ZKL_REQUEST_WATCH || answer->event.request == ZKL_REQUEST_WATCH_SELF)
 	{
 		child->watchers |= 1u << s;
 		answer->event.revoked = child->revoked;
@@ -454,7 +450,7 @@ make_directory(void)
 	next_number = weather.first_number;
 }
 
-/* By the name that its ticket knows, or by that which a downgrade has given. */
+/* By the name that its ticket knows, or by the one that a downgrade has given. */
 static const Child *
 own_child(int s)
 {
@@ -472,8 +468,7 @@ static bool
 downgrades(int s)
 {
 	return servers[s].ticket.state == ZKL_TICKET_DOWNGRADING ||
-		servers[s].ticket.state == ZKL_TICKET_REREADING ||
-		servers[s].ticket.state == ZKL_TICKET_CONFIRMING;
+		servers[s].ticket.state == ZKL_TICKET_REREADING || servers[s].ticket.state == ZKL_TICKET_CONFIRMING;
 }
 
 /* At all times, one of a downgrade's two znodes has the place. */
@@ -487,7 +482,7 @@ check_places(void)
 	}
 }
 
-/* Do what was asked; the request becomes its answer. */
+/* Do what was requested; the request becomes its answer. */
 static void
 execute(int s, Message *message)
 {
@@ -502,6 +497,7 @@ execute(int s, Message *message)
 		case ZKL_REQUEST_CREATE:
 			answer_create(s, message);
 			break;
+		case ZKL_REQUEST_LIMIT:
 		case ZKL_REQUEST_LIST:
 			answer_list(s, message);
 			break;
@@ -537,8 +533,17 @@ is_refused(int s, const Message *message)
 		(message->event.request != ZKL_REQUEST_INSPECT ||
 		 servers[s].ticket.state == ZKL_TICKET_INSPECTING) &&
 		(message->event.request != ZKL_REQUEST_LIST ||
-		 servers[s].ticket.state == ZKL_TICKET_FINDING ||
-		 servers[s].ticket.state == ZKL_TICKET_LISTING);
+		 servers[s].ticket.state == ZKL_TICKET_FINDING || servers[s].ticket.state == ZKL_TICKET_LISTING);
+}
+
+/* Is this request in one transaction with another that fails? */
+static bool
+is_spoiled(const Message *message)
+{
+	return weather.spoilers && one_in(20) &&
+		(message->event.request == ZKL_REQUEST_CREATE_BOTH ||
+		 message->event.request == ZKL_REQUEST_CREATE ||
+		 message->event.request == ZKL_REQUEST_DELETE);
 }
 
 /* ZooKeeper comes to the next request of a server. */
@@ -556,6 +561,8 @@ serve(int s)
 		message.event.outcome = ZKL_OUTCOME_REFUSED;
 		message.event.failure = ZKL_FAILURE_PERMISSION;
 	}
+	else if (is_spoiled(&message))
+		message.event.outcome = ZKL_OUTCOME_UNDONE;
 	else
 		execute(s, &message);
 	*push(&servers[s].inbox) = message;
@@ -572,7 +579,7 @@ end_session(int s)
 	}
 }
 
-/* Some of what was under way is done, the rest is not. */
+/* Some of the requests under way are done, the rest are not. */
 static void
 cut_requests(int s)
 {
@@ -600,8 +607,7 @@ static void
 lose_connection(int s)
 {
 	Server	   *server = &servers[s];
-	int			arrived = (int) random_below(&seed,
-											 (uint32_t) server->inbox.n + 1);
+	int			arrived = (int) random_below(&seed, (uint32_t) server->inbox.n + 1);
 	Queue		rest;
 
 	if (!server->connected)
@@ -644,8 +650,7 @@ check_token(const Server *server)
 	check(!server->withdrawn);
 	if (weather.kind == ZKL_KIND_SEMAPHORE || !server->alive)
 		return;
-	check(token > (reads ? last_writers_token : last_token) ||
-		  weather.foreign_hands);
+	check(token > (reads ? last_writers_token : last_token) || weather.foreign_hands);
 	if (!reads)
 		last_writers_token = token;
 	if (token > last_token)
@@ -656,7 +661,7 @@ static void feed_kind(int s, ZklTicketEventKind kind);
 static bool is_owner(int s);
 static void end_try(int s);
 
-/* From now on, it does not linger, whatever becomes of the answer. */
+/* From now on, the ticket does not linger, whatever becomes of the answer. */
 static void
 tell_to_answer(int s)
 {
@@ -670,8 +675,7 @@ say_that_it_is_in_use(int s)
 {
 	const ZklTicket *ticket = &servers[s].ticket;
 
-	if (!ticket->contended || !servers[s].wanted ||
-		weather.kind == ZKL_KIND_SEMAPHORE)
+	if (!ticket->contended || !servers[s].wanted || weather.kind == ZKL_KIND_SEMAPHORE)
 		return;
 	if (ticket->mode == ZKL_MODE_WRITE && one_in(3))
 		feed_kind(s, ZKL_EVENT_DOWNGRADE);
@@ -679,7 +683,7 @@ say_that_it_is_in_use(int s)
 		tell_to_answer(s);
 }
 
-/* What the lock table says to a report, and what becomes of a try. */
+/* How the lock table answers a report, and what becomes of a try. */
 static void
 on_report(int s, ZklReport what)
 {
@@ -726,8 +730,7 @@ feed(int s, const ZklTicketEvent *event)
 	times_in_state[server->ticket.state]++;
 	times_asked[step.request]++;
 	times_reported[step.report]++;
-	if (server->due == ZKL_REQUEST_WATCH_SELF &&
-		step.request == ZKL_REQUEST_DELETE)
+	if (server->due == ZKL_REQUEST_WATCH_SELF && step.request == ZKL_REQUEST_DELETE)
 		times_gave_way_unsent++;
 	if (step.request != ZKL_REQUEST_NOTHING)
 		server->due = step.request;
@@ -736,8 +739,7 @@ feed(int s, const ZklTicketEvent *event)
 		server->due = ZKL_REQUEST_NOTHING;
 		server->withdrawn = false;
 		server->lingers = false;
-		check(before == ZKL_TICKET_NONE ||
-			  step.report != ZKL_REPORT_NOTHING);
+		check(before == ZKL_TICKET_NONE || step.report != ZKL_REPORT_NOTHING);
 	}
 	on_report(s, step.report);
 }
@@ -750,7 +752,7 @@ feed_kind(int s, ZklTicketEventKind kind)
 	feed(s, &event);
 }
 
-/* The session is told to be over; a new one takes its place. */
+/* The session ends for ZooKeeper; a new one takes its place. */
 static void
 begin_session(int s)
 {
@@ -766,7 +768,7 @@ acquires(int s)
 
 	return !servers[s].withdrawn && state != ZKL_TICKET_NONE &&
 		state != ZKL_TICKET_OWNED && state != ZKL_TICKET_CHECKING &&
-		state != ZKL_TICKET_ANSWERING && state != ZKL_TICKET_DELETING;
+		state != ZKL_TICKET_WRITING_DATA && state != ZKL_TICKET_DELETING;
 }
 
 /* A semaphore's mutex is held by another client. */
@@ -797,7 +799,6 @@ want(int s)
 			break;
 		case ZKL_KIND_SEMAPHORE:
 			event.mode = ZKL_MODE_LEASE;
-			event.limit = LIMIT;
 			break;
 	}
 	event.is_new = weather.kind != ZKL_KIND_SEMAPHORE && one_in(2);
@@ -808,7 +809,7 @@ want(int s)
 	feed(s, &event);
 }
 
-/* Tell the ticket what its backends wish, if it does not know. */
+/* Tell the ticket what its backends want, if it does not know. */
 static void
 tell_wish(int s)
 {
@@ -867,8 +868,7 @@ push_request(Server *server, ZklRequest request)
 	message->answers = server->ticket.writes_answer;
 	message->holder = server->holder;
 	message->with_parents = server->ticket.rounds > 0;
-	strcpy(message->name, request == ZKL_REQUEST_WATCH ?
-		   server->ticket.predecessor : server->ticket.name);
+	strcpy(message->name, request == ZKL_REQUEST_WATCH ? server->ticket.predecessor : server->ticket.name);
 	return message;
 }
 
@@ -887,8 +887,7 @@ send_due(int s)
 
 		random_bytes(&seed, random, sizeof(random));
 		zkl_ticket_begin_attempt(&server->ticket, random, server->is_try);
-		zkl_recipe_make_prefix(server->ticket.mode, server->ticket.uuid,
-							   push_request(server, request)->name);
+		zkl_recipe_make_prefix(server->ticket.mode, server->ticket.uuid, push_request(server, request)->name);
 		if (request == ZKL_REQUEST_CREATE)
 			push_request(server, ZKL_REQUEST_LIST);
 	}
@@ -908,8 +907,7 @@ deliver(int s)
 	if (server->inbox.n == 0)
 		return;
 	message = pop(&server->inbox);
-	if (message.event.kind == ZKL_EVENT_REPLY &&
-		message.attempt != server->ticket.attempt)
+	if (message.event.kind == ZKL_EVENT_REPLY && message.attempt != server->ticket.attempt)
 		return;
 	if (message.event.kind == ZKL_EVENT_PREDECESSOR_GONE &&
 		strcmp(message.name, server->ticket.predecessor) != 0)
@@ -924,14 +922,13 @@ deliver(int s)
 	message.event.nchildren = message.nchildren;
 	zkl_recipe_order_leases(names, message.nchildren, leases);
 	message.event.leases = leases;
+	message.event.limit = LIMIT;
 	message.event.stale = message.event.request == ZKL_REQUEST_WATCH_SELF &&
-		message.event.outcome == ZKL_OUTCOME_OK &&
-		message.holder != server->holder;
+		message.event.outcome == ZKL_OUTCOME_OK && message.holder != server->holder;
 	feed(s, &message.event);
 
 	/* The tickets that were queued at that moment, and no others. */
-	if (message.event.kind == ZKL_EVENT_PREDECESSOR_GONE &&
-		server->ticket.state == ZKL_TICKET_CHECKING)
+	if (message.event.kind == ZKL_EVENT_PREDECESSOR_GONE && server->ticket.state == ZKL_TICKET_CHECKING)
 		check(message.own_exists);
 }
 
@@ -949,11 +946,10 @@ is_told(const Server *server, ZklTicketEventKind kind)
 static bool
 expects_news_of_session(int s)
 {
-	return is_told(&servers[s], ZKL_EVENT_EXPIRED) ||
-		is_told(&servers[s], ZKL_EVENT_RECONNECTED);
+	return is_told(&servers[s], ZKL_EVENT_EXPIRED) || is_told(&servers[s], ZKL_EVENT_RECONNECTED);
 }
 
-/* Of a session that has expired, only what is UNKNOWN may come late. */
+/* Of a session that has expired, only UNKNOWN outcomes may come late. */
 static void
 tell_expiry_first(Server *server)
 {
@@ -965,13 +961,12 @@ tell_expiry_first(Server *server)
 	{
 		Message		message = pop(&rest);
 
-		if (message.event.kind == ZKL_EVENT_REPLY &&
-			message.event.outcome == ZKL_OUTCOME_UNKNOWN)
+		if (message.event.kind == ZKL_EVENT_REPLY && message.event.outcome == ZKL_OUTCOME_UNKNOWN)
 			*push(&server->inbox) = message;
 	}
 }
 
-/* What came of the old connection comes before the news of the new one. */
+/* What came over the old connection is handled before the news of the new one. */
 static void
 reconnect(int s)
 {
@@ -1080,8 +1075,7 @@ foreigner_comes(void)
 	if (strcmp(form->prefix, "leases") == 0)
 		strcpy(name, form->prefix);
 	else
-		snprintf(name, sizeof(name), "%s%010" PRId64, form->prefix,
-				 next_number);
+		snprintf(name, sizeof(name), "%s%010" PRId64, form->prefix, next_number);
 	if (find_child(name) != NULL)
 		return;
 	add_child(name, FOREIGN_OWNER, form->role, next_number);
@@ -1096,8 +1090,7 @@ foreigner_downgrades(void)
 
 	for (int i = 0; i < nchildren && nchildren < MAX_CHILDREN; i++)
 	{
-		if (children[i].owner != FOREIGN_OWNER ||
-			children[i].role != ROLE_WRITER)
+		if (children[i].owner != FOREIGN_OWNER || children[i].role != ROLE_WRITER)
 			continue;
 		zkl_recipe_make_downgrade(children[i].name, name);
 		if (find_child(name) != NULL)
@@ -1128,7 +1121,7 @@ foreigner_goes(void)
 
 /*
  * Its data is set: the watches fire, and it stays.  Where an owner may be refused
- * to read its own znode, an answer that a foreign hand takes away is gone.
+ * to read its own znode, an answer that another client takes away is gone.
  */
 static void
 child_changes(void)
@@ -1223,11 +1216,10 @@ is_rival(const Child *mine, const Child *other)
 static bool
 goes_before(const Child *other, const Child *mine)
 {
-	return other != mine && is_rival(mine, other) &&
-		other->number <= mine->number;
+	return other != mine && is_rival(mine, other) && other->number <= mine->number;
 }
 
-/* The last that goes before it. */
+/* The last child that goes before it. */
 static const Child *
 predecessor_of(const Child *znode)
 {
@@ -1235,8 +1227,7 @@ predecessor_of(const Child *znode)
 
 	for (int i = 0; i < nchildren; i++)
 	{
-		if (goes_before(&children[i], znode) &&
-			(nearest == NULL || children[i].number > nearest->number))
+		if (goes_before(&children[i], znode) && (nearest == NULL || children[i].number > nearest->number))
 			nearest = &children[i];
 	}
 	return nearest;
@@ -1248,7 +1239,7 @@ is_downgraded(int s)
 	return servers[s].ticket.mode != servers[s].mode;
 }
 
-/* Never two. */
+/* There are never two. */
 static const Child *
 znode_of(int s)
 {
@@ -1269,26 +1260,26 @@ is_owner(int s)
 {
 	return servers[s].ticket.state == ZKL_TICKET_OWNED ||
 		servers[s].ticket.state == ZKL_TICKET_CHECKING ||
-		servers[s].ticket.state == ZKL_TICKET_ANSWERING ||
-		(downgrades(s) && !servers[s].withdrawn &&
-		 !servers[s].ticket.unwanted);
+		servers[s].ticket.state == ZKL_TICKET_WRITING_DATA ||
+		(downgrades(s) && !servers[s].withdrawn && !servers[s].ticket.unwanted);
 }
 
-/* What a ticket in this state waits to be told. */
+/* The event for which a ticket in this state waits. */
 static const ZklRequest awaited[ZKL_TICKET_NSTATES] = {
 	[ZKL_TICKET_CREATING_BOTH] = ZKL_REQUEST_CREATE_BOTH,
 	[ZKL_TICKET_CREATING] = ZKL_REQUEST_CREATE,
 	[ZKL_TICKET_CREATED] = ZKL_REQUEST_LIST,
-	[ZKL_TICKET_HOMELESS] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_NO_DIRECTORY] = ZKL_REQUEST_LIST,
 	[ZKL_TICKET_UNSURE] = ZKL_REQUEST_LIST,
 	[ZKL_TICKET_REFUSED] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_UNDONE] = ZKL_REQUEST_LIST,
 	[ZKL_TICKET_FINDING] = ZKL_REQUEST_LIST,
 	[ZKL_TICKET_INSPECTING] = ZKL_REQUEST_INSPECT,
 	[ZKL_TICKET_LISTING] = ZKL_REQUEST_LIST,
-	[ZKL_TICKET_SURVEYING] = ZKL_REQUEST_SURVEY,
+	[ZKL_TICKET_CHECKING_KIND] = ZKL_REQUEST_SURVEY,
 	[ZKL_TICKET_WATCHING] = ZKL_REQUEST_WATCH,
 	[ZKL_TICKET_CHECKING] = ZKL_REQUEST_LIST,
-	[ZKL_TICKET_ANSWERING] = ZKL_REQUEST_ANSWER,
+	[ZKL_TICKET_WRITING_DATA] = ZKL_REQUEST_ANSWER,
 	[ZKL_TICKET_DOWNGRADING] = ZKL_REQUEST_DOWNGRADE,
 	[ZKL_TICKET_REREADING] = ZKL_REQUEST_WATCH_SELF,
 	[ZKL_TICKET_CONFIRMING] = ZKL_REQUEST_INSPECT,
@@ -1301,14 +1292,13 @@ is_in(const Queue *queue, ZklRequest request, uint32_t attempt)
 	for (int i = 0; i < queue->n; i++)
 	{
 		if (queue->messages[i].event.kind == ZKL_EVENT_REPLY &&
-			queue->messages[i].event.request == request &&
-			queue->messages[i].attempt == attempt)
+			queue->messages[i].event.request == request && queue->messages[i].attempt == attempt)
 			return true;
 	}
 	return false;
 }
 
-/* It is to be sent, was sent, or is answered: so there will be a reply. */
+/* The request is to be sent, was sent, or is answered: so there will be a reply. */
 static void
 check_awaited(const Server *server)
 {
@@ -1329,12 +1319,10 @@ check_next(int s)
 {
 	const Server *server = &servers[s];
 
-	if (server->ticket.state != ZKL_TICKET_QUEUED || !server->ticket.next ||
-		!server->connected)
+	if (server->ticket.state != ZKL_TICKET_QUEUED || !server->ticket.next || !server->connected)
 		return;
 	check(directory_watchers & 1u << s ||
-		  is_told(server, ZKL_EVENT_CHILDREN_CHANGED) ||
-		  is_told(server, ZKL_EVENT_RECONNECTED));
+		  is_told(server, ZKL_EVENT_CHILDREN_CHANGED) || is_told(server, ZKL_EVENT_RECONNECTED));
 }
 
 /*
@@ -1348,18 +1336,15 @@ check_owner_is_told(int s)
 	const Child *znode = find_child(server->ticket.name);
 
 	if (server->ticket.state != ZKL_TICKET_OWNED || !server->ticket.listed ||
-		!server->connected || !server->alive ||
-		is_told(server, ZKL_EVENT_RECONNECTED))
+		!server->connected || !server->alive || is_told(server, ZKL_EVENT_RECONNECTED))
 		return;
 	if (!server->ticket.contended || server->ticket.rechecks)
-		check(directory_watchers & 1u << s ||
-			  is_told(server, ZKL_EVENT_CHILDREN_CHANGED));
+		check(directory_watchers & 1u << s || is_told(server, ZKL_EVENT_CHILDREN_CHANGED));
 	if (server->ticket.watched && !any_refusal && znode != NULL &&
 		server->due == ZKL_REQUEST_NOTHING &&
 		!is_in(&server->sent, ZKL_REQUEST_WATCH_SELF, server->ticket.attempt) &&
 		!is_in(&server->inbox, ZKL_REQUEST_WATCH_SELF, server->ticket.attempt))
-		check(znode->watchers & 1u << s ||
-			  is_told(server, ZKL_EVENT_SELF_CHANGED));
+		check(znode->watchers & 1u << s || is_told(server, ZKL_EVENT_SELF_CHANGED));
 }
 
 static void look_for_use(int s);
@@ -1397,7 +1382,7 @@ check_owner(int s)
 
 /*
  * A ticket whose session has expired does not know it yet; its claims are in
- * doubt by then.  The same goes for one that was deleted by a foreign hand.
+ * doubt by then.  The same goes for one that another client has deleted.
  * A ticket that is downgraded does not write any more.
  */
 static void
@@ -1445,7 +1430,7 @@ check_rules(void)
  */
 
 /*
- * The znode belongs to a wish that has ended.  A restarted worker has the ticket
+ * The znode belongs to a lock request that has ended.  A restarted worker has the ticket
  * told so once more, but the ticket knows.
  */
 static bool
@@ -1486,7 +1471,7 @@ end_try(int s)
 	servers[s].unused = true;
 }
 
-/* It is released, or given up. */
+/* The lock is released, or given up. */
 static void
 end_wish(int s)
 {
@@ -1494,12 +1479,11 @@ end_wish(int s)
 
 	server->unused |= server->tries && !is_given_up(server) && !is_owner(s);
 	server->wanted = server->tries = false;
-	if (weather.tries && is_owner(s) && !server->ticket.contended &&
-		!server->answered)
+	if (weather.tries && is_owner(s) && !server->ticket.contended && !server->answered)
 		server->lingers = one_in(2);
 }
 
-/* A ticket that waits already, or lingers, serves this wish as well. */
+/* A ticket that waits already, or lingers, serves this request as well. */
 static void
 begin_wish(int s)
 {
@@ -1566,7 +1550,7 @@ take_step(void)
  * Rest
  */
 
-/* The holder of a contended lock says so after a while, asked or not. */
+/* After a while, the holder of a contended lock says that it is in use, asked or not. */
 static bool
 owes_an_answer(int s)
 {
@@ -1576,12 +1560,11 @@ owes_an_answer(int s)
 		ticket->state == ZKL_TICKET_OWNED && !ticket->answered;
 }
 
-/* Time tells it to. */
+/* Time makes it list. */
 static bool
 has_never_looked(int s)
 {
-	return servers[s].ticket.state == ZKL_TICKET_OWNED &&
-		!servers[s].ticket.listed;
+	return servers[s].ticket.state == ZKL_TICKET_OWNED && !servers[s].ticket.listed;
 }
 
 static bool
@@ -1593,8 +1576,7 @@ is_at_rest(int s)
 		!owes_an_answer(s) && server->connected && server->alive && server->inbox.n == 0 &&
 		server->sent.n == 0 && server->due == ZKL_REQUEST_NOTHING &&
 		((server->wanted || server->lingers) ==
-		 (server->ticket.state != ZKL_TICKET_NONE) ||
-		 (server->wanted && must_wait(s)));
+		 (server->ticket.state != ZKL_TICKET_NONE) || (server->wanted && must_wait(s)));
 }
 
 /* Let everything take its course, without accidents. */
@@ -1626,19 +1608,18 @@ come_to_rest(void)
 }
 
 static bool
-somebody_waits_for(const Child *znode)
+any_ticket_waits_for(const Child *znode)
 {
 	for (int i = 0; i < nchildren; i++)
 	{
-		if (is_rival(znode, &children[i]) &&
-			children[i].number > znode->number)
+		if (is_rival(znode, &children[i]) && children[i].number > znode->number)
 			return true;
 	}
 	return znode->role == ROLE_LEASE && nchildren > LIMIT;
 }
 
 /*
- * A foreign hand deleted the znode.  A queued ticket learns it when the turn of
+ * Another client deleted the znode.  A queued ticket learns it when the turn of
  * the predecessor is over, but an owner has learnt it.
  */
 static void
@@ -1659,7 +1640,7 @@ check_rest_of_owner(const Server *server, const Child *znode, int s)
 {
 	check(predecessor_of(znode) == NULL);
 	check(strcmp(server->ticket.name, znode->name) == 0);
-	check(server->ticket.contended || !somebody_waits_for(znode));
+	check(server->ticket.contended || !any_ticket_waits_for(znode));
 	check(server->ticket.watched || !server->ticket.contended);
 	if (!server->ticket.contended)
 		check(directory_watchers & 1u << s);
@@ -1671,7 +1652,7 @@ check_rest_of_owner(const Server *server, const Child *znode, int s)
 	}
 }
 
-/* It was made for a try, and may watch the first one in the queue. */
+/* The znode was made for a try, and may watch the first one in the queue. */
 static bool
 only_tries(const Server *server)
 {
@@ -1730,8 +1711,7 @@ check_rest(int s)
 	}
 	predecessor = find_child(server->ticket.predecessor);
 	check(predecessor != NULL && goes_before(predecessor, znode));
-	check(predecessor->number == predecessor_of(znode)->number ||
-		  only_tries(server));
+	check(predecessor->number == predecessor_of(znode)->number || only_tries(server));
 	check(predecessor->watchers & 1u << s);
 }
 
@@ -1761,8 +1741,7 @@ find_owner(void)
 	}
 	for (int s = 0; s < SERVERS && owner < 0; s++)
 	{
-		if (servers[s].wanted && weather.kind == ZKL_KIND_SEMAPHORE &&
-			!weather.one_at_a_time)
+		if (servers[s].wanted && weather.kind == ZKL_KIND_SEMAPHORE && !weather.one_at_a_time)
 			owner = s;
 	}
 	check(owner >= 0);
@@ -1837,7 +1816,7 @@ walk(const Weather *of_the_day, int nseeds)
 	}
 }
 
-/* Else a walk might prove nothing. */
+/* Otherwise a walk might prove nothing. */
 static void
 assert_was_in(ZklTicketState first, ZklTicketState last)
 {
@@ -1865,337 +1844,135 @@ static void
 assert_was_everywhere(void)
 {
 	unsigned	states = 0;
-	unsigned	requests = 0;
+	unsigned	requests = 1u << ZKL_REQUEST_LIMIT;	/* no step asks for it */
 	unsigned	reports = 0;
 
 	if (weather.kind != ZKL_KIND_READ_WRITE)
 	{
-		states = 1u << ZKL_TICKET_DOWNGRADING | 1u << ZKL_TICKET_REREADING |
-			1u << ZKL_TICKET_CONFIRMING;
-		requests = 1u << ZKL_REQUEST_DOWNGRADE;
+		states = 1u << ZKL_TICKET_DOWNGRADING | 1u << ZKL_TICKET_REREADING | 1u << ZKL_TICKET_CONFIRMING;
+		requests |= 1u << ZKL_REQUEST_DOWNGRADE;
 		reports = 1u << ZKL_REPORT_DOWNGRADED;
 	}
 	if (weather.kind == ZKL_KIND_SEMAPHORE)
 	{
-		states |= 1u << ZKL_TICKET_SURVEYING | 1u << ZKL_TICKET_WATCHING;
+		states |= 1u << ZKL_TICKET_CHECKING_KIND | 1u << ZKL_TICKET_WATCHING;
 		requests |= 1u << ZKL_REQUEST_SURVEY | 1u << ZKL_REQUEST_WATCH;
 	}
 	assert_had(times_in_state, lengthof(times_in_state), states, "state");
 	assert_had(times_asked, lengthof(times_asked), requests, "request");
 
 	/* The servers of this ZooKeeper never differ. */
-	assert_had(times_reported, lengthof(times_reported),
-			   reports | 1u << ZKL_REPORT_DIFFERS, "report");
+	assert_had(times_reported, lengthof(times_reported), reports | 1u << ZKL_REPORT_DIFFERS, "report");
 	assert_true(times_gave_way_unsent > 100);
 }
 
 /*
- * The tests
+ * The tests: a weather, and what the walks in it must have seen
  */
 
-static void
-in_fair_weather_all_get_their_turn(void **state)
+#define NEVER	(-1)
+
+typedef struct Forecast
 {
-	const Weather fair = {0};
+	const char *title;
+	int			nseeds;
+	Weather		weather;
 
-	(void) state;
-	walk(&fair, 30);
-	assert_true(times_reported[ZKL_REPORT_OWNED] > 1000);
-	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
-	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
-}
+	/* reports: more than so many, or NEVER; 0: any number */
+	int			owned;
+	int			downgraded;
+	int			lost;
+	int			failed;
 
-static void
-lost_connections_lose_no_lock_and_no_znode(void **state)
-{
-	const Weather bad = {
-		.disconnects = true
-	};
+	bool		everywhere;		/* all that this kind of lock has */
+	ZklTicketState first;		/* the states from here to there; last 0: any */
+	ZklTicketState last;
+	int			readers;		/* at once, at least */
+} Forecast;
 
-	(void) state;
-	walk(&bad, 60);
-	assert_was_in(ZKL_TICKET_FINDING, ZKL_TICKET_CHECKING);
-	assert_true(times_reported[ZKL_REPORT_OWNED] > 1000);
-	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
-	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
-}
+#define MUTEX			.kind = ZKL_KIND_MUTEX
+#define READ_WRITE		.kind = ZKL_KIND_READ_WRITE
+#define SEMAPHORE		.kind = ZKL_KIND_SEMAPHORE
+#define DISCONNECTS		.disconnects = true
+#define EXPIRIES		.expiries = true
+#define RESTARTS		.restarts = true
+#define REAPING			.reaping = true
+#define REFUSALS		.refusals = true
+#define SPOILERS		.spoilers = true
+#define FOREIGN_HANDS	.foreign_hands = true
+#define OTHER_KINDS		.other_kinds = true
+#define ONE_AT_A_TIME	.one_at_a_time = true
+#define TRIES			.tries = true
+#define COUNTER_ENDS	.first_number = ZKL_SEQUENCE_LIMIT - 100
+#define ALL_FAULTS		DISCONNECTS, EXPIRIES, RESTARTS, REAPING, REFUSALS, SPOILERS
 
-static void
-expired_sessions_leave_one_owner(void **state)
-{
-	const Weather bad = {
-		.disconnects = true,
-		.expiries = true
-	};
+static const Forecast forecasts[] = {
+	{"in fair weather all get their turn", 30, {MUTEX},
+	.owned = 1000,.lost = NEVER,.failed = NEVER},
+	{"lost connections lose no lock and no znode", 60, {MUTEX, DISCONNECTS},
+	.owned = 1000,.lost = NEVER,.failed = NEVER,.first = ZKL_TICKET_FINDING,.last = ZKL_TICKET_CHECKING},
+	{"expired sessions leave one owner", 60, {MUTEX, DISCONNECTS, EXPIRIES},
+	.lost = 100,.failed = NEVER},
+	{"restarted workers lose no lock and no znode", 60, {MUTEX, DISCONNECTS, RESTARTS},
+	.lost = NEVER,.failed = NEVER},
+	{"reaped directories are made again", 60, {MUTEX, DISCONNECTS, REAPING},
+	.lost = NEVER,.first = ZKL_TICKET_NO_DIRECTORY,.last = ZKL_TICKET_NO_DIRECTORY},
+	{"refusals leave no znode", 60, {MUTEX, DISCONNECTS, REAPING, REFUSALS},
+	.failed = 100},
+	{"transactions that fail lose no lock and no znode", 60, {MUTEX, DISCONNECTS, RESTARTS, REAPING, SPOILERS},
+	.owned = 1000,.lost = NEVER,.first = ZKL_TICKET_UNDONE,.last = ZKL_TICKET_UNDONE},
+	{"a counter that runs out grants nothing unsafe", 60, {MUTEX, DISCONNECTS, RESTARTS, COUNTER_ENDS},
+	.owned = 100,.failed = 100},
+	{"in any weather the rules hold", 120, {MUTEX, ALL_FAULTS},
+	.everywhere = true},
+	{"other clients that delete znodes do not confuse the others", 60,
+		{MUTEX, DISCONNECTS, EXPIRIES, RESTARTS, REAPING, FOREIGN_HANDS},
+	.lost = 100},
+	/* Only watches tell an owner here. */
+	{"owners learn that another client deleted their znode", 60, {MUTEX, FOREIGN_HANDS},
+	.lost = 100,.failed = NEVER},
+	{"other kinds about do not confuse a mutex", 60, {MUTEX, OTHER_KINDS, DISCONNECTS},
+	.owned = 100,.failed = 100},
 
-	(void) state;
-	walk(&bad, 60);
-	assert_true(times_reported[ZKL_REPORT_LOST] > 100);
-	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
-}
+	{"in fair weather readers and writers get their turn", 30, {READ_WRITE},
+	.owned = 1000,.downgraded = 200,.lost = NEVER,.failed = NEVER,.readers = 3},
+	{"lost connections and restarts keep readers and writers apart", 100,
+		{READ_WRITE, DISCONNECTS, RESTARTS, REAPING},
+	.downgraded = 500,.lost = NEVER,.failed = NEVER,.first = ZKL_TICKET_NONE,.last = ZKL_TICKET_UNSURE},
+	{"in any weather the rules hold for readers and writers", 120, {READ_WRITE, OTHER_KINDS, ALL_FAULTS},
+	.everywhere = true},
+	{"other clients that delete znodes do not confuse readers and writers", 60,
+		{READ_WRITE, DISCONNECTS, EXPIRIES, RESTARTS, REAPING, FOREIGN_HANDS},
+	.lost = 100},
 
-static void
-restarted_workers_lose_no_lock_and_no_znode(void **state)
-{
-	const Weather bad = {
-		.disconnects = true,
-		.restarts = true
-	};
+	{"in fair weather all get a lease", 30, {SEMAPHORE, ONE_AT_A_TIME},
+	.owned = 1000,.lost = NEVER,.failed = NEVER},
+	/* A client that creates and then counts needs the mutex only to get on, not to be safe. */
+	{"without the mutex there are never too many leases", 60, {SEMAPHORE, DISCONNECTS, RESTARTS, REAPING},
+	.owned = 1000,.lost = NEVER,.failed = NEVER},
+	{"in any weather the rules hold for leases", 120, {SEMAPHORE, ONE_AT_A_TIME, ALL_FAULTS, COUNTER_ENDS},
+	.everywhere = true},
+	{"leases that other clients delete are lost", 60, {SEMAPHORE, ONE_AT_A_TIME, DISCONNECTS, FOREIGN_HANDS},
+	.lost = 100},
 
-	(void) state;
-	walk(&bad, 60);
-	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
-	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
-}
-
-static void
-reaped_directories_are_made_again(void **state)
-{
-	const Weather bad = {
-		.disconnects = true,
-		.reaping = true
-	};
-
-	(void) state;
-	walk(&bad, 60);
-	assert_was_in(ZKL_TICKET_HOMELESS, ZKL_TICKET_HOMELESS);
-	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
-}
-
-static void
-refusals_leave_no_znode(void **state)
-{
-	const Weather bad = {
-		.disconnects = true,
-		.reaping = true,
-		.refusals = true
-	};
-
-	(void) state;
-	walk(&bad, 60);
-	assert_true(times_reported[ZKL_REPORT_FAILED] > 100);
-}
-
-static void
-a_counter_that_runs_out_grants_nothing_unsafe(void **state)
-{
-	const Weather bad = {
-		.disconnects = true,
-		.restarts = true,
-		.first_number = ZKL_SEQUENCE_LIMIT - 100
-	};
-
-	(void) state;
-	walk(&bad, 60);
-	assert_true(times_reported[ZKL_REPORT_OWNED] > 100);
-	assert_true(times_reported[ZKL_REPORT_FAILED] > 100);
-}
+	{"in fair weather no try fails for nothing", 60, {MUTEX, TRIES},
+	.lost = NEVER,.failed = NEVER},
+	{"no try of readers and writers fails for nothing", 60, {READ_WRITE, TRIES},
+	.downgraded = 200,.lost = NEVER,.failed = NEVER},
+	{"in any weather no try fails for nothing", 60, {MUTEX, TRIES, ALL_FAULTS},
+	.everywhere = true},
+	{"in any weather no try of readers and writers fails for nothing", 60, {READ_WRITE, TRIES, ALL_FAULTS},
+	.everywhere = false},
+};
 
 static void
-in_any_weather_the_rules_hold(void **state)
+assert_reported(ZklReport report, int forecast)
 {
-	const Weather bad = {
-		.disconnects = true,
-		.expiries = true,
-		.restarts = true,
-		.reaping = true,
-		.refusals = true
-	};
-
-	(void) state;
-	walk(&bad, 120);
-	assert_was_everywhere();
+	if (forecast == NEVER)
+		assert_int_equal(times_reported[report], 0);
+	else if (forecast != 0)
+		assert_true(times_reported[report] > forecast);
 }
-
-static void
-foreign_hands_do_not_confuse_the_others(void **state)
-{
-	const Weather bad = {
-		.disconnects = true,
-		.expiries = true,
-		.restarts = true,
-		.reaping = true,
-		.foreign_hands = true
-	};
-
-	(void) state;
-	walk(&bad, 60);
-	assert_true(times_reported[ZKL_REPORT_LOST] > 100);
-}
-
-/* Nothing but watches tells an owner here. */
-static void
-owners_learn_that_a_foreign_hand_deleted_their_znode(void **state)
-{
-	const Weather bad = {
-		.foreign_hands = true
-	};
-
-	(void) state;
-	walk(&bad, 60);
-	assert_true(times_reported[ZKL_REPORT_LOST] > 100);
-	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
-}
-
-/*
- * Read-write locks
- */
-
-static void
-in_fair_weather_readers_and_writers_get_their_turn(void **state)
-{
-	const Weather fair = {.kind = ZKL_KIND_READ_WRITE};
-
-	(void) state;
-	walk(&fair, 30);
-	assert_true(times_reported[ZKL_REPORT_OWNED] > 1000);
-	assert_true(times_reported[ZKL_REPORT_DOWNGRADED] > 200);
-	assert_true(most_readers >= 3);
-	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
-	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
-}
-
-static void
-lost_connections_and_restarts_keep_readers_and_writers_apart(void **state)
-{
-	const Weather bad = {
-		.kind = ZKL_KIND_READ_WRITE,
-		.disconnects = true,
-		.restarts = true,
-		.reaping = true
-	};
-
-	(void) state;
-	walk(&bad, 100);
-	assert_was_in(ZKL_TICKET_NONE, ZKL_TICKET_UNSURE);
-	assert_true(times_reported[ZKL_REPORT_DOWNGRADED] > 500);
-	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
-	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
-}
-
-static void
-in_any_weather_the_rules_hold_for_readers_and_writers(void **state)
-{
-	const Weather bad = {
-		.kind = ZKL_KIND_READ_WRITE,
-		.other_kinds = true,
-		.disconnects = true,
-		.expiries = true,
-		.restarts = true,
-		.reaping = true,
-		.refusals = true
-	};
-
-	(void) state;
-	walk(&bad, 120);
-	assert_was_everywhere();
-}
-
-static void
-foreign_hands_do_not_confuse_readers_and_writers(void **state)
-{
-	const Weather bad = {
-		.kind = ZKL_KIND_READ_WRITE,
-		.disconnects = true,
-		.expiries = true,
-		.restarts = true,
-		.reaping = true,
-		.foreign_hands = true
-	};
-
-	(void) state;
-	walk(&bad, 60);
-	assert_true(times_reported[ZKL_REPORT_LOST] > 100);
-}
-
-static void
-other_kinds_about_do_not_confuse_a_mutex(void **state)
-{
-	const Weather bad = {
-		.other_kinds = true,
-		.disconnects = true
-	};
-
-	(void) state;
-	walk(&bad, 60);
-	assert_true(times_reported[ZKL_REPORT_OWNED] > 100);
-	assert_true(times_reported[ZKL_REPORT_FAILED] > 100);
-}
-
-/*
- * Semaphores
- */
-
-static void
-in_fair_weather_all_get_a_lease(void **state)
-{
-	const Weather fair = {
-		.kind = ZKL_KIND_SEMAPHORE,
-		.one_at_a_time = true
-	};
-
-	(void) state;
-	walk(&fair, 30);
-	assert_true(times_reported[ZKL_REPORT_OWNED] > 1000);
-	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
-	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
-}
-
-/* A client that creates and then counts needs the mutex only to get on, not to be safe. */
-static void
-without_the_mutex_there_are_never_too_many_leases(void **state)
-{
-	const Weather bad = {
-		.kind = ZKL_KIND_SEMAPHORE,
-		.disconnects = true,
-		.restarts = true,
-		.reaping = true
-	};
-
-	(void) state;
-	walk(&bad, 60);
-	assert_true(times_reported[ZKL_REPORT_OWNED] > 1000);
-	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
-	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
-}
-
-static void
-in_any_weather_the_rules_hold_for_leases(void **state)
-{
-	const Weather bad = {
-		.kind = ZKL_KIND_SEMAPHORE,
-		.one_at_a_time = true,
-		.disconnects = true,
-		.expiries = true,
-		.restarts = true,
-		.reaping = true,
-		.refusals = true,
-		.first_number = ZKL_SEQUENCE_LIMIT - 100
-	};
-
-	(void) state;
-	walk(&bad, 120);
-	assert_was_everywhere();
-}
-
-static void
-leases_deleted_by_foreign_hands_are_lost(void **state)
-{
-	const Weather bad = {
-		.kind = ZKL_KIND_SEMAPHORE,
-		.one_at_a_time = true,
-		.disconnects = true,
-		.foreign_hands = true
-	};
-
-	(void) state;
-	walk(&bad, 60);
-	assert_true(times_reported[ZKL_REPORT_LOST] > 100);
-}
-
-/*
- * Tries
- */
 
 static void
 assert_tried(void)
@@ -2207,83 +1984,32 @@ assert_tried(void)
 }
 
 static void
-in_fair_weather_no_try_fails_for_nothing(void **state)
+comes_true(void **state)
 {
-	const Weather fair = {.tries = true};
+	const Forecast *forecast = *state;
 
-	(void) state;
-	walk(&fair, 60);
-	assert_tried();
-	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
-	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
-}
-
-static void
-no_try_of_readers_and_writers_fails_for_nothing(void **state)
-{
-	const Weather fair = {
-		.kind = ZKL_KIND_READ_WRITE,
-		.tries = true
-	};
-
-	(void) state;
-	walk(&fair, 60);
-	assert_tried();
-	assert_true(times_reported[ZKL_REPORT_DOWNGRADED] > 200);
-	assert_int_equal(times_reported[ZKL_REPORT_LOST], 0);
-	assert_int_equal(times_reported[ZKL_REPORT_FAILED], 0);
-}
-
-static void
-in_any_weather_no_try_fails_for_nothing(void **state)
-{
-	Weather		bad = {
-		.tries = true,
-		.disconnects = true,
-		.expiries = true,
-		.restarts = true,
-		.reaping = true,
-		.refusals = true
-	};
-
-	(void) state;
-	walk(&bad, 60);
-	assert_was_everywhere();
-	assert_tried();
-
-	bad.kind = ZKL_KIND_READ_WRITE;
-	walk(&bad, 60);
-	assert_tried();
+	walk(&forecast->weather, forecast->nseeds);
+	assert_reported(ZKL_REPORT_OWNED, forecast->owned);
+	assert_reported(ZKL_REPORT_DOWNGRADED, forecast->downgraded);
+	assert_reported(ZKL_REPORT_LOST, forecast->lost);
+	assert_reported(ZKL_REPORT_FAILED, forecast->failed);
+	assert_true(most_readers >= forecast->readers);
+	if (forecast->last != 0)
+		assert_was_in(forecast->first, forecast->last);
+	if (forecast->everywhere)
+		assert_was_everywhere();
+	if (forecast->weather.tries)
+		assert_tried();
 }
 
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(in_fair_weather_all_get_their_turn),
-		cmocka_unit_test(lost_connections_lose_no_lock_and_no_znode),
-		cmocka_unit_test(expired_sessions_leave_one_owner),
-		cmocka_unit_test(restarted_workers_lose_no_lock_and_no_znode),
-		cmocka_unit_test(reaped_directories_are_made_again),
-		cmocka_unit_test(refusals_leave_no_znode),
-		cmocka_unit_test(a_counter_that_runs_out_grants_nothing_unsafe),
-		cmocka_unit_test(in_any_weather_the_rules_hold),
-		cmocka_unit_test(foreign_hands_do_not_confuse_the_others),
-		cmocka_unit_test(owners_learn_that_a_foreign_hand_deleted_their_znode),
-		cmocka_unit_test(in_fair_weather_readers_and_writers_get_their_turn),
-		cmocka_unit_test(lost_connections_and_restarts_keep_readers_and_writers_apart),
-		cmocka_unit_test(in_any_weather_the_rules_hold_for_readers_and_writers),
-		cmocka_unit_test(foreign_hands_do_not_confuse_readers_and_writers),
-		cmocka_unit_test(other_kinds_about_do_not_confuse_a_mutex),
-		cmocka_unit_test(in_fair_weather_all_get_a_lease),
-		cmocka_unit_test(without_the_mutex_there_are_never_too_many_leases),
-		cmocka_unit_test(in_any_weather_the_rules_hold_for_leases),
-		cmocka_unit_test(leases_deleted_by_foreign_hands_are_lost),
-		cmocka_unit_test(in_fair_weather_no_try_fails_for_nothing),
-		cmocka_unit_test(no_try_of_readers_and_writers_fails_for_nothing),
-		cmocka_unit_test(in_any_weather_no_try_fails_for_nothing),
-	};
+	struct CMUnitTest tests[lengthof(forecasts)];
 
-	return cmocka_run_group_tests_name("ticket, walked at random", tests,
-									   NULL, NULL);
+	for (int i = 0; i < lengthof(forecasts); i++)
+		tests[i] = (struct CMUnitTest) {
+			.name = forecasts[i].title,.test_func = comes_true,.initial_state = (void *) &forecasts[i]
+		};
+	return cmocka_run_group_tests_name("ticket, walked at random", tests, NULL, NULL);
 }

@@ -51,7 +51,7 @@ typedef enum Doing
 	GONE
 } Doing;
 
-/* PostgreSQL's queue: who has it and who waits for it, in order of coming. */
+/* PostgreSQL's queue: the backends that hold it and that wait for it, in order of coming. */
 typedef struct Queue
 {
 	int			n;
@@ -118,8 +118,7 @@ static char paths[LOCKS + 1][16];
 static bool
 blocks(const Queue *queue, int i, int j)
 {
-	return i != j && (queue->item[j].granted || j < i) &&
-		!(queue->item[i].shared && queue->item[j].shared);
+	return i != j && (queue->item[j].granted || j < i) && !(queue->item[i].shared && queue->item[j].shared);
 }
 
 static bool
@@ -162,8 +161,7 @@ dequeue(Queue *queue, int backend)
 
 	if (i < 0)
 		return;
-	memmove(&queue->item[i], &queue->item[i + 1],
-			sizeof(queue->item[0]) * (queue->n - i - 1));
+	memmove(&queue->item[i], &queue->item[i + 1], sizeof(queue->item[0]) * (queue->n - i - 1));
 	queue->n--;
 }
 
@@ -219,8 +217,7 @@ remove_ticket(int lock, int t)
 static void
 make_ticket(int lock, int server, bool reads)
 {
-	world.ticket[lock][world.ntickets[lock]++] =
-		(Ticket) {server, reads, false, ++world.zxid};
+	world.ticket[lock][world.ntickets[lock]++] = (Ticket) {server, reads, false, ++world.zxid};
 }
 
 static int
@@ -237,8 +234,7 @@ count_holders(int lock, int server)
 static bool
 may_join(int lock, int t)
 {
-	return !world.strict[lock] || !world.ticket[lock][t].served ||
-		is_owned(lock, world.ntickets[lock] - 1);
+	return !world.strict[lock] || !world.ticket[lock][t].served || is_owned(lock, world.ntickets[lock] - 1);
 }
 
 static void
@@ -248,8 +244,7 @@ hold(int b, int lock, bool reads)
 	world.held[b][lock] = world.backend[b].claim;
 	world.held_reads[b][lock] = reads;
 	world.backend[b].doing = GOES_ON;
-	if (lock > 0 && world.kind[lock - 1] == SEMAPHORE &&
-		world.backend[b].leases > 0)
+	if (lock > 0 && world.kind[lock - 1] == SEMAPHORE && world.backend[b].leases > 0)
 	{
 		world.backend[b].doing = WAITS_FOR_LEASES;
 		world.backend[b].what = lock - 1;
@@ -274,7 +269,7 @@ want_ticket(int b, int lock)
 		 (world.ticket[lock][t].reads && !reads) || !may_join(lock, t) :
 		 world.ticket[lock][t].reads != reads))
 	{
-		/* It is of the wrong mode, or other servers have their turn. */
+		/* The ticket is of the wrong mode, or other servers have their turn. */
 		remove_ticket(lock, t);
 		world.settles_again = true;
 		t = -1;
@@ -300,8 +295,7 @@ acquire_row(int b, int row)
 	if (find_item(queue, b) >= 0)
 		return;
 	world.backend[b].what = row;
-	world.backend[b].doing = enqueue(queue, b, random_below(&world.seed, 3) == 0) ?
-		GOES_ON : WAITS_FOR_ROW;
+	world.backend[b].doing = enqueue(queue, b, random_below(&world.seed, 3) == 0) ? GOES_ON : WAITS_FOR_ROW;
 }
 
 static void
@@ -361,7 +355,7 @@ free_leases(int lock)
 	return n;
 }
 
-/* A ticket goes when no backend needs it; one that only serves readers, reads. */
+/* A ticket that no backend needs goes; one that only serves readers becomes a reader's. */
 static void
 settle_lock(int lock)
 {
@@ -374,8 +368,7 @@ settle_lock(int lock)
 		for (int b = ticket->server * PER_SERVER;
 			 b < (ticket->server + 1) * PER_SERVER; b++)
 		{
-			bool		waits = world.backend[b].doing == WAITS_FOR_TICKET &&
-			world.backend[b].what == lock;
+			bool		waits = world.backend[b].doing == WAITS_FOR_TICKET && world.backend[b].what == lock;
 
 			needed |= waits || world.held[b][lock] != 0;
 			writes |= (waits && !world.backend[b].reads) ||
@@ -414,8 +407,7 @@ settle(void)
 			}
 			else if (backend->doing == WAITS_FOR_TICKET)
 				want_ticket(b, backend->what);
-			else if (backend->doing == WAITS_FOR_LEASES &&
-					 free_leases(backend->what) >= backend->leases)
+			else if (backend->doing == WAITS_FOR_LEASES && free_leases(backend->what) >= backend->leases)
 			{
 				world.nleases[b][backend->what] += backend->leases;
 				release_mutex(b, backend->what + 1);
@@ -444,8 +436,7 @@ waits_for(int b, int c)
 	if (world.backend[c].doing == GONE)
 		return false;
 	if (queue != NULL)
-		return find_item(queue, c) >= 0 &&
-			blocks(queue, find_item(queue, b), find_item(queue, c));
+		return find_item(queue, c) >= 0 && blocks(queue, find_item(queue, b), find_item(queue, c));
 	if (backend->doing == WAITS_FOR_LEASES)
 		return world.nleases[c][backend->what] > 0;
 	if (backend->doing != WAITS_FOR_TICKET || b == c)
@@ -453,17 +444,15 @@ waits_for(int b, int c)
 
 	/*
 	 * A reader that may not join waits for the others of its server, and then
-	 * behind all that queue.  So it keeps nobody waiting.
+	 * behind the whole queue.  So it keeps no backend waiting.
 	 */
 	mine = find_ticket(backend->what, server_of(b));
 	other = find_ticket(backend->what, server_of(c));
 	if (world.held[c][backend->what] == 0 &&
-		(world.backend[c].doing != WAITS_FOR_TICKET ||
-		 world.backend[c].what != backend->what))
+		(world.backend[c].doing != WAITS_FOR_TICKET || world.backend[c].what != backend->what))
 		return false;
 	if (is_owned(backend->what, mine))
-		return world.held[c][backend->what] != 0 ?
-			server_of(c) == server_of(b) : !world.backend[c].reads;
+		return world.held[c][backend->what] != 0 ? server_of(c) == server_of(b) : !world.backend[c].reads;
 	if (world.held[c][backend->what] == 0 && is_owned(backend->what, other))
 		return false;
 	return other < mine && (!world.ticket[backend->what][mine].reads ||
@@ -483,7 +472,7 @@ look(void)
 	}
 }
 
-/* Let everybody go who can; what is left is stuck. */
+/* Let all backends go on that can; what is left is stuck. */
 static void
 find_stuck(bool stuck[BACKENDS])
 {
@@ -567,7 +556,7 @@ break_local_deadlocks(void)
  * What is published
  */
 
-/* Who cannot go on before backend b: those that wait for it locally. */
+/* The backends that cannot go on before backend b: those that wait for it locally. */
 static void
 find_followers(int b, bool follows[BACKENDS])
 {
@@ -590,8 +579,7 @@ find_followers(int b, bool follows[BACKENDS])
 }
 
 static void
-publish_hold(ZklWaitSet *set, int64_t claim, int b, ZklMode mode, int leases,
-			 int lock)
+publish_hold(ZklWaitSet *set, int64_t claim, int b, ZklMode mode, int leases, int lock)
 {
 	set->holds[set->nholds++] = (ZklWaitHold) {
 		.claim = claim, .pid = b + 1, .mode = mode, .leases = leases,
@@ -602,8 +590,7 @@ publish_hold(ZklWaitSet *set, int64_t claim, int b, ZklMode mode, int leases,
 static ZklMode
 mode_of(int lock, bool reads)
 {
-	return world.kind[lock] == MUTEX ? ZKL_MODE_LOCK :
-		reads ? ZKL_MODE_READ : ZKL_MODE_WRITE;
+	return world.kind[lock] == MUTEX ? ZKL_MODE_LOCK : reads ? ZKL_MODE_READ : ZKL_MODE_WRITE;
 }
 
 static void
@@ -617,11 +604,9 @@ publish_holds(ZklWaitSet *set, int b)
 		for (int lock = 0; lock <= LOCKS && follows[c]; lock++)
 		{
 			if (world.held[c][lock] != 0)
-				publish_hold(set, world.held[c][lock], c,
-							 mode_of(lock, world.held_reads[c][lock]), 1, lock);
+				publish_hold(set, world.held[c][lock], c, mode_of(lock, world.held_reads[c][lock]), 1, lock);
 			if (world.nleases[c][lock] > 0)
-				publish_hold(set, 1000000 + c * 100 + lock, c, ZKL_MODE_LEASE,
-							 world.nleases[c][lock], lock);
+				publish_hold(set, 1000000 + c * 100 + lock, c, ZKL_MODE_LEASE, world.nleases[c][lock], lock);
 		}
 	}
 }
@@ -647,8 +632,7 @@ publish(void)
 			continue;
 		*record = (ZklWaitRecord) {
 			.claim = backend->claim,
-			.czxid = leases ? backend->czxid :
-			world.ticket[lock][find_ticket(lock, server_of(b))].czxid,
+			.czxid = leases ? backend->czxid : world.ticket[lock][find_ticket(lock, server_of(b))].czxid,
 			.znode = "x", .pid = b + 1, .path = paths[lock],
 			.mode = leases ? ZKL_MODE_LEASE : mode_of(lock, backend->reads),
 			.leases = leases ? backend->leases : 1,
@@ -731,7 +715,7 @@ solve_all(void)
 	(void) zkl_wait_graph_solve(&graph);
 }
 
-/* The same as a server sees it: it adds only the owners of what it is told. */
+/* The same as one server sees it: it adds only the owners that it is told of. */
 static void
 search_from(int server)
 {
@@ -834,7 +818,7 @@ try_world(uint64_t seed)
 			for (int b = 0; b < BACKENDS; b++)
 			{
 				if (stuck[b])
-					fail_msg("seed %d: nobody helps backend %d", (int) seed, b + 1);
+					fail_msg("seed %d: no victim helps backend %d", (int) seed, b + 1);
 			}
 			return nvictims;
 		}

@@ -13,8 +13,7 @@
 
 #include "protocol/waitrecord.h"
 
-static const char example[] =
-"zklock-waits=1 instance=77 truncated=0 server=db%201\n"
+static const char example[] = "zklock-waits=1 instance=77 truncated=0 server=db%201\n"
 "wait claim=12 pid=4711 leases=1 limit=1 czxid=4294967297 since=1795348800000000"
 " search=0 mode=write znode=_c_1-__WRIT__0000000003 path=/jobs/night%20ly"
 " server=db%201 pid=4711 database=d role=r application=\n"
@@ -38,7 +37,7 @@ copy_of(const char *text, size_t length)
 	return copy;
 }
 
-/* Whatever is accepted, is what would be written. */
+/* A text that is accepted is what would be written. */
 static bool
 is_set(const char *text, size_t length)
 {
@@ -49,8 +48,7 @@ is_set(const char *text, size_t length)
 
 	if (parsed)
 	{
-		assert_int_equal(zkl_wait_record_format(&set, written, sizeof(written)),
-						 length);
+		assert_int_equal(zkl_wait_record_format(&set, written, sizeof(written)), length);
 		assert_memory_equal(written, text, length);
 	}
 	free(copy);
@@ -97,8 +95,7 @@ a_text_is_read(void **state)
 	assert_int_equal(record->nconfirms, 0);
 	assert_string_equal(record->znode, "_c_1-__WRIT__0000000003");
 	assert_string_equal(record->path, "/jobs/night ly");
-	assert_string_equal(record->about,
-						"server=db%201 pid=4711 database=d role=r application=");
+	assert_string_equal(record->about, "server=db%201 pid=4711 database=d role=r application=");
 	assert_int_equal(record->first_hold, 0);
 	assert_int_equal(record->nholds, 2);
 	assert_string_equal(set.holds[0].path, "/a%b");
@@ -131,8 +128,7 @@ a_text_is_written_as_it_was_read(void **state)
 
 	(void) state;
 	assert_true(zkl_wait_record_parse(text, strlen(example), &set));
-	assert_int_equal(zkl_wait_record_format(&set, written, sizeof(written)),
-					 strlen(example));
+	assert_int_equal(zkl_wait_record_format(&set, written, sizeof(written)), strlen(example));
 	assert_string_equal(written, example);
 	free(text);
 }
@@ -164,8 +160,7 @@ make_set(ZklWaitSet *set, uint64_t *seed, char names[][ZKL_PATH_SIZE])
 		for (int j = 0; j < length; j++)
 		{
 			do
-				name[j] = (char) (i % 2 ? 0x20 + random_below(seed, 0x5f) :
-								  1 + random_below(seed, 255));
+				name[j] = (char) (i % 2 ? 0x20 + random_below(seed, 0x5f) : 1 + random_below(seed, 255));
 			while (i % 2 && name[j] == '/');
 		}
 		name[0] = i % 2 ? '/' : 'x';
@@ -230,8 +225,7 @@ assert_same_record(const ZklWaitSet *a, const ZklWaitSet *b, int i)
 	assert_string_equal(one->about, other->about);
 	assert_int_equal(one->search, other->search);
 	assert_int_equal(one->nconfirms, other->nconfirms);
-	assert_memory_equal(one->confirms, other->confirms,
-						one->nconfirms * sizeof(int64_t));
+	assert_memory_equal(one->confirms, other->confirms, one->nconfirms * sizeof(int64_t));
 	assert_int_equal(one->nholds, other->nholds);
 	assert_int_equal(one->first_hold, other->first_hold);
 	for (int j = 0; j < one->nholds; j++)
@@ -263,8 +257,7 @@ sets_survive_as_text(void **state)
 	(void) state;
 	for (int round = 0; round < 3000; round++)
 	{
-		size_t		size = random_below(&seed, 2) ? sizeof(text) :
-			1024 + random_below(&seed, 9000);
+		size_t		size = random_below(&seed, 2) ? sizeof(text) : 1024 + random_below(&seed, 9000);
 		size_t		length;
 		bool		is_short = false;
 
@@ -286,8 +279,7 @@ sets_survive_as_text(void **state)
 			if (is_short)
 				set.records[last].nholds = nholds;
 		}
-		assert_int_equal(parsed.truncated, set.truncated || is_short ||
-						 parsed.nrecords < set.nrecords);
+		assert_int_equal(parsed.truncated, set.truncated || is_short || parsed.nrecords < set.nrecords);
 		ncut += parsed.nrecords < set.nrecords;
 		nshort += is_short;
 		for (int i = 0; i < parsed.nrecords; i++)
@@ -405,8 +397,7 @@ names_have_bounds(void **state)
 	{
 		name[0] = '/';
 		memset(name + 1, 'p', sizeof(name) - 1);
-		snprintf(text, sizeof(text), "zklock-waits=1 instance=1 truncated=0 server=%.*s\n",
-				 length, name);
+		snprintf(text, sizeof(text), "zklock-waits=1 instance=1 truncated=0 server=%.*s\n", length, name);
 		assert_int_equal(is_set(text, strlen(text)), length < ZKL_ABOUT_SIZE);
 		snprintf(text, sizeof(text), "zklock-waits=1 instance=1 truncated=0 server=a\n"
 				 "wait claim=1 pid=1 leases=1 limit=1 czxid=1 since=0 search=0 mode=lock"

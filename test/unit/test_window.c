@@ -11,7 +11,7 @@
 
 #include "protocol/window.h"
 
-/* So many answers, of which each takes this long for each request on its way. */
+/* So many answers, each of which takes this long for each request on its way. */
 static int
 size_after(ZklWindow *window, int nanswers, int64_t alone, int64_t each, int64_t *now)
 {

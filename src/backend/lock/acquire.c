@@ -1,0 +1,212 @@
+/*-------------------------------------------------------------------------
+ *
+ * acquire.c
+ *	  Acquire a mutex or a read-write lock: the two waits.
+ *
+ * First the local lock decides between the backends of this server, then the
+ * server's ticket decides between servers.  Both waits end at the same moment.
+ *
+ * src/backend/lock/acquire.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "backend/display.h"
+#include "backend/lock/acquire.h"
+#include "backend/lock/deadlock.h"
+#include "backend/lock/holdcounts.h"
+#include "backend/lock/onlost.h"
+#include "backend/lock/wait.h"
+#include "backend/lock/xact.h"
+#include "faultpoint.h"
+#include "settings.h"
+#include "shared/lockstat.h"
+
+static bool acquire_at_once(const ZklLockRequest *request);
+static bool acquire_first(ZklLocalClaim *claim, const ZklLockRequest *request,
+						  void *arg);
+static bool is_cancelled(void);
+static void acquire_again(ZklLocalClaim *claim, const ZklLockRequest *request);
+static void set_lease_time(ZklLocalClaim *claim, const ZklLockRequest *request);
+
+bool
+zkl_acquire(const ZklLockRequest *request)
+{
+	ZklLocalClaim *claim = zkl_hold_counts_update_to_acquire(request);
+
+	/*
+	 * Only a new claim takes room in the lock table.  A further acquire only
+	 * raises a count in this backend's memory.
+	 */
+	if (claim == NULL)
+	{
+		bool		acquired;
+
+		zkl_hold_counts_check_room(1);
+		acquired = acquire_at_once(request) ||
+			zkl_local_claim_begin_for(request, acquire_first, NULL);
+		ZKL_FAULT_POINT("acquired");
+		return acquired;
+	}
+	acquire_again(claim, request);
+	return true;
+}
+
+/*
+ * The usual case, in which the backend requests nothing and waits for
+ * nothing.  The room to count the acquire exists already, so nothing can fail
+ * once the claim is held.
+ */
+static bool
+acquire_at_once(const ZklLockRequest *request)
+{
+	ZklLocalClaim *claim = zkl_local_claim_begin_held(request);
+
+	if (claim == NULL)
+		return false;
+	zkl_hold_counts_add(claim, zkl_local_claim_part(request->mode), request->scope, 1);
+	set_lease_time(claim, request);
+	return true;
+}
+
+/* The first acquire of a lock by this backend. */
+static bool
+acquire_first(ZklLocalClaim *claim, const ZklLockRequest *request, void *arg)
+{
+	if (!zkl_acquire_claim(claim, request))
+		return false;
+	zkl_hold_counts_add(claim, zkl_local_claim_part(request->mode), request->scope, 1);
+	ZKL_FAULT_POINT("counted");
+	set_lease_time(claim, request);
+	return true;
+}
+
+/*
+ * If a backend gets the local lock of an old generation, it has waited behind
+ * a claim that was lost.  It starts again with the new generation.
+ */
+bool
+zkl_acquire_claim(ZklLocalClaim *claim, const ZklLockRequest *request)
+{
+	ZklWait		wait;
+	ZklAnswer	answer;
+
+	zkl_wait_begin(&wait, request);
+	ZKL_FAULT_POINT("claim-begun");
+	for (;;)
+	{
+		if (!zkl_acquire_locally(claim, request))
+			break;
+		ZKL_FAULT_POINT("local-locked");
+		answer = zkl_wait_for_ticket(&wait, claim->shared, NULL);
+		if (answer == ZKL_ANSWER_HELD)
+			return true;
+		if (answer != ZKL_ANSWER_STALE)
+			break;
+
+		/*
+		 * The next round overwrites the tag, so release the old local lock
+		 * before that.
+		 */
+		zkl_local_claim_unlock(claim, zkl_local_claim_part(request->mode));
+	}
+	zkl_lock_stat_failed(claim->shared, ERRCODE_LOCK_NOT_AVAILABLE);
+	return false;
+}
+
+/*
+ * Get the local lock of the entry's present generation.  A try takes it only
+ * if no other backend has it or waits for it.
+ */
+bool
+zkl_acquire_locally(ZklLocalClaim *claim, const ZklLockRequest *request)
+{
+	ZklPartName name = zkl_local_claim_part(request->mode);
+	ZklPart    *part = &claim->parts[name];
+	LOCKMODE	mode = zkl_local_claim_lock_mode(name);
+	ZklLocalWait result;
+
+	part->lock_scope = request->scope;
+
+	/*
+	 * When the worker begins a new generation, it ends this wait, because the
+	 * holder of the old local lock has lost its claim, but may keep that lock
+	 * for hours.  The wait then begins again with the new tag.
+	 */
+	do
+	{
+		zkl_local_claim_set_generation(claim,
+									   zkl_claim_generation(claim->shared));
+		claim->crowded = !zkl_local_lock_try(&claim->tag, mode, request->scope);
+		if (!claim->crowded)
+			result = ZKL_LOCAL_LOCKED;
+		else if (request->only_tries)
+			result = ZKL_LOCAL_TIME_OVER;
+		else
+			result = zkl_local_lock_wait(claim->shared, &claim->tag, mode,
+										 request->scope, request->until,
+										 is_cancelled);
+	} while (result == ZKL_LOCAL_NEW_GENERATION);
+
+	part->locked = result == ZKL_LOCAL_LOCKED;
+	return part->locked;
+}
+
+/*
+ * Has zklock cancelled the whole statement, and not only the local wait?  If
+ * it did so by SIGINT, the wait has noted that itself.
+ */
+static bool
+is_cancelled(void)
+{
+	return zkl_local_claim_loss_signal != SIGINT &&
+		(zkl_on_lost_has_cancelled() || zkl_deadlock_has_cancelled());
+}
+
+/*
+ * Acquire a lock that this backend holds already.  If the claim is in doubt,
+ * wait until the session certainly lives.  A backend that holds the lock to
+ * write may also acquire it to read.  But a backend that holds it to read
+ * must not wait to write: two such backends would each wait for the other to
+ * stop reading.
+ */
+static void
+acquire_again(ZklLocalClaim *claim, const ZklLockRequest *request)
+{
+	ZklPartName part = zkl_local_claim_part(request->mode);
+	ZklWait		wait;
+
+	if (part == ZKL_EXCLUSIVE && zkl_local_claim_count(claim, part) == 0)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("cannot acquire the write lock \"%s\" while holding its read lock",
+					   zkl_display_path(request->path)),
+				claim->parts[ZKL_SHARED].session_count > 0 ?
+				errhint("Release the read lock first, or acquire the write lock instead of it.") :
+				errhint("Acquire the write lock instead of the read lock."));
+
+	/*
+	 * The server already owns the ticket, so the backend requests nothing
+	 * from the worker.
+	 */
+	zkl_wait_begin(&wait, request);
+	if (zkl_wait_for_certainty(&wait, claim->shared) == ZKL_STATUS_LOST)
+		zkl_local_claim_report_lost(ERROR, claim);
+	zkl_hold_counts_add(claim, part, request->scope, 1);
+	set_lease_time(claim, request);
+}
+
+/*
+ * Each acquire with a hold limit sets the limit again, counted from the
+ * grant.  The quick check of the commit guard does not notice that a limit
+ * has passed, so zkl_xact_note_lease_time() disables it.
+ */
+static void
+set_lease_time(ZklLocalClaim *claim, const ZklLockRequest *request)
+{
+	if (request->lease_time == 0)
+		return;
+	zkl_xact_note_lease_time();
+	zkl_claim_set_lease_time(claim->shared, zkl_now() + request->lease_time);
+}

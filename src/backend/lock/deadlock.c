@@ -1,0 +1,542 @@
+/*-------------------------------------------------------------------------
+ *
+ * deadlock.c
+ *	  A backend's part in finding and breaking deadlocks across servers.
+ *
+ * In PostgreSQL, a backend looks for deadlocks when it has waited for
+ * deadlock_timeout, because most waits end before that.  In zklock it does
+ * the same.  It looks again after each further deadlock_timeout, because
+ * another server may close the circle later.  It looks less often while the
+ * same backends wait for it.  If the wait holds nothing up, the backend gives
+ * nothing to the worker, and nothing is sent to ZooKeeper.
+ *
+ * To break a deadlock, the backend that holds the lock in question is
+ * cancelled.  It need not be the backend that waits for the ticket: it may
+ * wait for a row that that backend has locked.  In this case, the backend
+ * that waits for the ticket cancels the holder, after checking that the
+ * holder still waits for it.
+ *
+ * src/backend/lock/deadlock.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "access/xact.h"
+#include "common/hashfn.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "tcop/tcopprot.h"
+#include "utils/backend_status.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "backend/lock/deadlock.h"
+#include "backend/lock/dependents.h"
+#include "backend/lock/permission.h"
+#include "backend/znodetext.h"
+#include "compat.h"
+#include "faultpoint.h"
+#include "settings.h"
+#include "shared/leases.h"
+#include "shared/lockstat.h"
+#include "shared/waits.h"
+
+/*
+ * If it is not certain that the ticket has to wait, look again after this
+ * time.
+ */
+#define UNSURE_MS	20
+
+/* At most this many times deadlock_timeout pass between two looks. */
+#define MAX_INTERVAL	8
+
+/* The present wait of this backend. */
+static struct
+{
+	bool		active;			/* this backend has looked at the wait */
+	bool		published;		/* it is in this backend's slot */
+	uint64		number;			/* number of the wait; 0 if it was never
+								 * published */
+	uint32		answered;		/* the last request of the worker that was
+								 * answered */
+	TimestampTz since;
+	int64		next_look;
+	int			interval;		/* the time between two looks, in
+								 * deadlock_timeouts */
+	uint64		seen;			/* a hash of the holders that the last look
+								 * found */
+	bool		sentenced;
+	ZklWaitSentence sentence;
+}			wait;
+
+/* When the statement began that the signal handler has cancelled. */
+static volatile TimestampTz cancelled_statement = 0;
+
+/*
+ * The backends that cannot go on before this one, and which of them hold a
+ * lock.
+ */
+typedef struct Census
+{
+	ZklDependents *stuck;
+	int			nstuck;
+	bool	   *holds;			/* whether each of them holds a lock ... */
+	bool	   *is_wanted;		/* ... for which other clients may wait */
+	const ZklClaim *awaited;	/* what this backend waits for */
+	bool		i_hold;			/* this backend holds a lock */
+	bool		i_may_hold;		/* ... or holds one that will count as soon as
+								 * other clients want it */
+} Census;
+
+static void begin(void);
+static void publish(ZklClaim *claim, uint32 asked);
+static bool note_holders(ZklWaitInfo *info, const ZklClaim *claim);
+static void choose_interval(const Census *census);
+static void note_own_claim(ZklLocalClaim *claim, void *arg);
+static void note_entry(ZklEntry *entry, void *arg);
+static void add_stuck(ZklWaitInfo *info, const Census *census, bool is_wanted);
+static void add_holder(ZklWaitInfo *info, int pid, TimestampTz since);
+static void execute(ZklClaim *claim, const ZklWaitSentence *sentence);
+static int	describe(const ZklWaitSentence *sentence);
+static void end_at_exit(int code, Datum arg);
+static const char *lines_of(const char *text);
+static char *statements_of(const ZklWaitSentence *sentence);
+static void explain(void *arg);
+static void count_victim(const ZklWaitSentence *sentence);
+static void note_local_wait(ZklLocalClaim *claim, void *arg);
+static const char *detail_for_client(const char *detail);
+
+int64
+zkl_deadlock_look(ZklClaim *claim)
+{
+	uint32		asked = 0;
+
+	if (!zkl_deadlock_detection)
+		return ZKL_FOREVER;
+	if (!wait.active)
+		begin();
+
+	/*
+	 * The caller first checks whether the lock is granted now.  So return at
+	 * once to let it do so: a wait that is over must not be the victim.
+	 */
+	if (wait.sentenced)
+		execute(claim, &wait.sentence);
+	wait.sentenced = wait.published && zkl_waits_look(&asked, &wait.sentence);
+	if (wait.sentenced)
+	{
+		ZKL_FAULT_POINT("wait-sentenced");
+		return 0;
+	}
+
+	/*
+	 * Read the request before computing the holders.  Then the holders are
+	 * newer than the reason for the request.
+	 */
+	if (zkl_now() >= wait.next_look ||
+		(wait.published && asked != wait.answered))
+		publish(claim, asked);
+	return wait.next_look;
+}
+
+static void
+begin(void)
+{
+	static bool registered = false;
+
+	/*
+	 * PG_FINALLY does not run in a backend that is terminated, so register a
+	 * callback.
+	 */
+	if (!registered)
+		before_shmem_exit(end_at_exit, (Datum) 0);
+	registered = true;
+	wait.active = true;
+	wait.published = wait.sentenced = false;
+	wait.number = 0;
+	wait.since = GetCurrentTimestamp();
+	wait.next_look = zkl_now() + ZKL_MS(DeadlockTimeout);
+	wait.interval = 1;
+	wait.seen = 0;
+}
+
+void
+zkl_deadlock_end(void)
+{
+	if (wait.published)
+		zkl_waits_end();
+	wait.active = wait.published = false;
+}
+
+static void
+end_at_exit(int code, Datum arg)
+{
+	zkl_deadlock_end();
+}
+
+/*
+ * Compute the holders, and publish the wait through the worker.  If the wait
+ * no longer holds anything up, withdraw it.
+ */
+static void
+publish(ZklClaim *claim, uint32 asked)
+{
+	ZklWaitInfo info = {0};
+	ZklTicketStatus status = zkl_claim_status_ticket(claim, &info.czxid,
+													 info.znode);
+	bool		any_holds;
+
+	/*
+	 * Without a place in the queue, the wait means nothing to other servers.
+	 * If ZooKeeper has just reported that the predecessor is gone, the wait
+	 * is probably about to end.  And while the session is in doubt, the wait
+	 * must not confirm anything.
+	 */
+	if (status != ZKL_TICKET_WAITS)
+	{
+		wait.next_look = zkl_now() + ZKL_MS(status == ZKL_TICKET_SOON ?
+											Min(DeadlockTimeout, UNSURE_MS) :
+											DeadlockTimeout);
+		return;
+	}
+	any_holds = note_holders(&info, claim);
+	wait.next_look = zkl_now() + wait.interval * ZKL_MS(DeadlockTimeout);
+	if (!any_holds)
+	{
+		if (wait.published)
+			zkl_waits_end();
+		wait.published = false;
+		return;
+	}
+	if (wait.number == 0)
+		wait.number = zkl_waits_new_number();
+	info.number = wait.number;
+	info.pid = MyProcPid;
+	info.role = MyProc->roleId;
+	strlcpy(info.path, claim->entry->path, sizeof(info.path));
+	info.mode = claim->mode;
+	info.quantity = claim->mode == ZKL_MODE_LEASE ? claim->quantity : 1;
+	/* A record never says that a wait needs more leases than there are. */
+	info.limit = claim->mode == ZKL_MODE_LEASE ?
+		Max(zkl_leases_limit(claim->entry), claim->quantity) : 1;
+	info.since = wait.since;
+	info.timeout_ms = DeadlockTimeout;
+	info.computed = asked;
+	strlcpy(info.about, claim->about, sizeof(info.about));
+	wait.answered = asked;
+	wait.published = true;
+	zkl_waits_put(&info);
+	ZKL_FAULT_POINT("wait-published");
+}
+
+/*
+ * Fill in the holders.  False if none of the backends that cannot go on holds
+ * anything.  Free what the lock manager copies at once, because a wait may
+ * last for days.
+ */
+static bool
+note_holders(ZklWaitInfo *info, const ZklClaim *claim)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
+												  "zklock stuck backends",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext previous = MemoryContextSwitchTo(context);
+	Census		census = {.awaited = claim};
+
+	census.nstuck = zkl_dependents_find(&census.stuck);
+	zkl_claim_table_visit(note_own_claim, &census);
+
+	/* If only this backend is stuck, the whole table need not be read. */
+	if (census.nstuck > 0)
+	{
+		census.holds = palloc0(census.nstuck * sizeof(bool));
+		census.is_wanted = palloc0(census.nstuck * sizeof(bool));
+		for (int i = 0; i < ZKL_PARTITIONS; i++)
+			zkl_lock_table_browse(i, note_entry, &census);
+	}
+	if (census.i_hold)
+		add_holder(info, MyProcPid, 0);
+	add_stuck(info, &census, true);
+	add_stuck(info, &census, false);
+	choose_interval(&census);
+	MemoryContextSwitchTo(previous);
+	MemoryContextDelete(context);
+	return info->nholders > 0;
+}
+
+/*
+ * A look at PostgreSQL's locks costs time, so if a look finds the same as
+ * before, the next one comes later.  If no backend waits for this one, a look
+ * costs very little, so the interval stays short.  The same holds for an
+ * inner mutex, because other clients may queue for it at any moment.
+ */
+static void
+choose_interval(const Census *census)
+{
+	uint64		seen = 0;
+
+	for (int i = 0; i < census->nstuck; i++)
+		seen = hash_combine64(hash_combine64(seen, census->stuck[i].pid),
+							  census->stuck[i].since);
+	wait.interval = seen == 0 || seen != wait.seen || census->i_may_hold ? 1 :
+		Min(2 * wait.interval, MAX_INTERVAL);
+	wait.seen = seen;
+}
+
+/*
+ * This reads without the partition's lock: if the claim is just being lost,
+ * the next look will find that.
+ */
+static void
+note_own_claim(ZklLocalClaim *claim, void *arg)
+{
+	Census	   *census = arg;
+
+	if (claim->shared->state != ZKL_CLAIM_HELD)
+		return;
+	if (zkl_waits_hold_up(census->awaited->mode, census->awaited->entry->path,
+						  claim->shared))
+		census->i_hold = true;
+	else
+		census->i_may_hold = true;
+}
+
+/* Claims on leases are in the semaphore's entry. */
+static void
+note_entry(ZklEntry *entry, void *arg)
+{
+	Census	   *census = arg;
+	dlist_iter	iter;
+
+	if (entry->semaphore != NULL)
+		return;
+	dlist_foreach(iter, &entry->claims)
+	{
+		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		for (int i = 0; i < census->nstuck; i++)
+		{
+			if (claim->state != ZKL_CLAIM_HELD ||
+				claim->pid != census->stuck[i].pid)
+				continue;
+			census->holds[i] = true;
+			census->is_wanted[i] |= zkl_waits_is_wanted(claim);
+		}
+	}
+}
+
+/*
+ * A hundred backends may wait behind this one, and there is not room for all.
+ * Put those first whose locks other clients want: the others are not part of
+ * a circle.
+ */
+static void
+add_stuck(ZklWaitInfo *info, const Census *census, bool is_wanted)
+{
+	for (int i = 0; i < census->nstuck; i++)
+	{
+		if (census->holds[i] && census->is_wanted[i] == is_wanted)
+			add_holder(info, census->stuck[i].pid, census->stuck[i].since);
+	}
+}
+
+static void
+add_holder(ZklWaitInfo *info, int pid, TimestampTz since)
+{
+	if (info->nholders == ZKL_WAITS_HOLDERS)
+	{
+		info->truncated = true;
+		return;
+	}
+	info->holders[info->nholders].pid = pid;
+	info->holders[info->nholders].since = since;
+	info->nholders++;
+}
+
+/*
+ * Break the deadlock, if it still exists: this backend waits, the claim is
+ * held, and the claim's backend waits for this one.
+ */
+static void
+execute(ZklClaim *claim, const ZklWaitSentence *sentence)
+{
+	ZklDependents *stuck;
+	int			nstuck;
+	int64		czxid;
+	char		znode[ZKL_ZNODE_SIZE];
+
+	if (zkl_now() >= sentence->until ||
+		zkl_claim_status_ticket(claim, &czxid, znode) != ZKL_TICKET_WAITS)
+		return;
+	if (sentence->pid != MyProcPid)
+	{
+		nstuck = zkl_dependents_find(&stuck);
+		for (int i = 0; i < nstuck; i++)
+		{
+			if (stuck[i].pid != sentence->pid)
+				continue;
+			ZKL_FAULT_POINT("holder-found");
+			(void) zkl_waits_cancel(sentence, stuck[i].waiter,
+									stuck[i].wait_start);
+		}
+		return;
+	}
+	if (!zkl_waits_is_held(sentence))
+		return;
+	pgstat_report_deadlock();
+	zkl_lock_stat_failed(claim, ERRCODE_T_R_DEADLOCK_DETECTED);
+	ereport(ERROR, describe(sentence));
+}
+
+/* Fill in the error that is being raised. */
+static int
+describe(const ZklWaitSentence *sentence)
+{
+	const char *detail = lines_of(sentence->detail);
+
+	errcode(ERRCODE_T_R_DEADLOCK_DETECTED);
+	errmsg("deadlock detected");
+	errdetail_internal("%s", detail_for_client(detail));
+	errdetail_log("%s%s", detail, statements_of(sentence));
+	return errhint("See server log for query details.");
+}
+
+/*
+ * Make each line safe to show.  The worker has escaped the names in the
+ * lines, but may have cut the last one within a character.
+ */
+static const char *
+lines_of(const char *text)
+{
+	StringInfoData lines;
+
+	initStringInfo(&lines);
+	for (const char *at = text; *at; at += strspn(at, "\n"))
+	{
+		size_t		length = strcspn(at, "\n");
+
+		appendStringInfo(&lines, "%s%s", at > text ? "\n" : "",
+						 zkl_znode_text_show(pnstrdup(at, length)));
+		at += length;
+	}
+	return lines.data;
+}
+
+/* A role that may use only some paths must not see other paths. */
+static const char *
+detail_for_client(const char *detail)
+{
+	return zkl_permission_allows_all() ? detail :
+		_("The server log has the processes and the locks.");
+}
+
+/*
+ * The statements of this server's processes, for the log.  The statements of
+ * other servers are only in those servers' views.
+ */
+static char *
+statements_of(const ZklWaitSentence *sentence)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	for (int i = 0; i < sentence->nprocesses; i++)
+		appendStringInfo(&text, _("\nProcess %d: %s"), sentence->processes[i],
+						 pgstat_get_backend_current_activity(sentence->processes[i],
+															 false));
+	return text.data;
+}
+
+/*
+ * Being cancelled
+ */
+
+bool
+zkl_deadlock_on_signal(int64 told_until, SIGNAL_ARGS)
+{
+	if (!zkl_waits_has_notice())
+		return false;
+
+	/*
+	 * The wait may have ended before the signal came.  Then the signal means
+	 * nothing, unless the worker has also reported a loss.
+	 */
+	if (!zkl_waits_accept_notice())
+		return !zkl_lock_table_has_lost(MyProcPid, told_until);
+	cancelled_statement = GetCurrentStatementStartTimestamp();
+	StatementCancelHandler(ZKL_SIGNAL_ARGUMENTS);
+	return true;
+}
+
+/*
+ * PostgreSQL's own handler for SIGINT does not read the notice.  So the
+ * notice may have come too late, for a wait of an earlier statement.
+ */
+bool
+zkl_deadlock_has_cancelled(void)
+{
+	TimestampTz statement = GetCurrentStatementStartTimestamp();
+
+	if (zkl_local_claim_loss_signal == SIGINT)
+		return zkl_waits_has_notice() && zkl_waits_notice_at() >= statement;
+	return cancelled_statement != 0 && cancelled_statement == statement;
+}
+
+/*
+ * Make this the outermost error context.  The cancel may be raised where no
+ * hook sees it, for instance in the parser or at the end of a transaction.
+ * But every error calls all contexts, and this one last.  PostgreSQL clears
+ * the list after each error that reaches its main loop.  So the context is
+ * added again when a transaction or savepoint ends, and before each
+ * statement.
+ */
+void
+zkl_deadlock_listen(void)
+{
+	static ErrorContextCallback context = {.callback = explain};
+
+	if (error_context_stack == NULL)
+		error_context_stack = &context;
+}
+
+/* Replace the error that is being raised by that of the deadlock. */
+static void
+explain(void *arg)
+{
+	ZklWaitSentence sentence;
+
+	if (geterrcode() != ERRCODE_QUERY_CANCELED || !zkl_deadlock_has_cancelled())
+		return;
+	cancelled_statement = 0;
+	zkl_waits_read_notice(&sentence);
+	pgstat_report_deadlock();
+	count_victim(&sentence);
+	(void) describe(&sentence);
+}
+
+/*
+ * A wait for a local lock counts itself when it ends.  Any other wait, such
+ * as that for a row, counts for the lock that this backend holds.
+ */
+static void
+count_victim(const ZklWaitSentence *sentence)
+{
+	ZklLocalClaim *claim = zkl_claim_table_find(sentence->path);
+	bool		waits_locally = false;
+
+	zkl_claim_table_visit(note_local_wait, &waits_locally);
+	if (claim != NULL && !waits_locally)
+		zkl_lock_stat_failed(claim->shared, ERRCODE_T_R_DEADLOCK_DETECTED);
+}
+
+static void
+note_local_wait(ZklLocalClaim *claim, void *arg)
+{
+	*(bool *) arg |= claim->shared->waits_locally;
+}

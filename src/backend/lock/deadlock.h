@@ -1,0 +1,48 @@
+/*-------------------------------------------------------------------------
+ *
+ * deadlock.h
+ *	  A backend's part in finding and breaking deadlocks across servers.
+ *
+ * A backend that waits for its server's ticket computes which locks cannot be
+ * released before the wait is over.  It puts the result into shared memory
+ * (waits.h) for the first worker, which finds deadlocks.  The victim of a
+ * deadlock raises 40P01.
+ *
+ * Called only by backends.
+ *
+ * src/backend/lock/deadlock.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_DEADLOCK_H
+#define ZKL_DEADLOCK_H
+
+#include "backend/lock/localclaim.h"
+
+/*
+ * Call look before each sleep in the wait for a ticket, after checking that
+ * the lock is not granted.  It returns the moment of zkl_now() by which to
+ * call it again.  If the wait is the victim of a deadlock, it raises 40P01.
+ * Call end however the wait has ended; it never raises an error.
+ */
+extern int64 zkl_deadlock_look(ZklClaim *claim);
+extern void zkl_deadlock_end(void);
+
+/*
+ * The other side: another backend of this server has found that this
+ * backend's local wait is part of a deadlock, and has sent it the signal for
+ * losses.
+ *
+ * on_signal is for the signal handler, which has handled all losses up to the
+ * moment "told_until" of zkl_now().  It cancels the statement if that local
+ * wait still goes on.  It returns false if the signal may be for a loss.
+ * has_cancelled: has on_signal cancelled the present statement?  listen: call
+ * it at the start of the process, at the end of each transaction and
+ * savepoint, and before each statement.  It turns the cancel into error
+ * 40P01.
+ */
+extern bool zkl_deadlock_on_signal(int64 told_until, SIGNAL_ARGS);
+extern bool zkl_deadlock_has_cancelled(void);
+extern void zkl_deadlock_listen(void);
+
+#endif							/* ZKL_DEADLOCK_H */

@@ -1,0 +1,93 @@
+/*-------------------------------------------------------------------------
+ *
+ * holdcounts.h
+ *	  How many acquires a claim counts, at which level, and when they end.
+ *
+ * Called only by backends.
+ *
+ * src/backend/lock/holdcounts.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_HOLDCOUNTS_H
+#define ZKL_HOLDCOUNTS_H
+
+#include "backend/lock/localclaim.h"
+
+/*
+ * Count acquires of a claim that is held.  May raise the errors of the lock
+ * manager; then nothing has changed.
+ */
+extern void zkl_hold_counts_add(ZklLocalClaim *claim, ZklPartName part,
+								ZklScope scope, int count);
+
+/*
+ * The acquire that was counted last is for the run of a job, which ends when
+ * that acquire is released.
+ */
+extern void zkl_hold_counts_begin_run(ZklLocalClaim *claim, ZklScope scope);
+
+/*
+ * May this backend hold this many more locks or leases?  Raises 53400 if
+ * zklock.max_locks_per_backend does not allow it.  Also makes room to count
+ * one of them.
+ */
+extern void zkl_hold_counts_check_room(int wanted);
+
+/*
+ * Remove session-level acquires.  When none is left at any level, the claim
+ * ends.  If this ends a run, the run is done, unless its last transaction was
+ * rolled back.
+ */
+extern void zkl_hold_counts_take_session(ZklLocalClaim *claim, ZklPartName part,
+										 int count);
+
+/* The same for all session-level acquires.  Returns how many there were. */
+extern int	zkl_hold_counts_take_all_session(ZklLocalClaim *claim);
+
+/* The first claim with a session-level acquire, or NULL. */
+extern ZklLocalClaim *zkl_hold_counts_first_session(void);
+
+/*
+ * Release all session-level locks, after DISCARD ALL.  Their runs count as
+ * failed.
+ */
+extern void zkl_hold_counts_discard_session(void);
+
+/*
+ * Every function that depends on this backend's claims calls this first.  It
+ * brings the claims and local locks up to date: it releases the local locks
+ * of claims that were lost.  And if DISCARD ALL or pg_advisory_unlock_all()
+ * has released the session-level local locks, it releases all session-level
+ * locks.  Claims may end.  Raises a NOTICE for each claim whose release has
+ * been requested.  Raises 55000 unless zklock was preloaded, and 25000 during
+ * a parallel operation.
+ */
+extern void zkl_hold_counts_update(void);
+
+/*
+ * The same.  Returns this backend's claim on the wanted lock, or NULL.
+ * Raises ZK003 if it is a claim of another kind.
+ */
+extern ZklLocalClaim *zkl_hold_counts_update_to_acquire(const ZklLockRequest *request);
+
+/* Does this backend hold the lock, and is that certain? */
+extern bool zkl_hold_counts_certainly(const char *path);
+
+/*
+ * Facts about a lock that this backend certainly holds; otherwise these raise
+ * an error.  token: the claim's token, or that of a leadership on which the
+ * transaction relies.  The others: the rest of its hold limit, in
+ * microseconds (false if it has none), and whether its release has been
+ * requested.
+ */
+extern int64 zkl_hold_counts_token(const char *path);
+extern bool zkl_hold_counts_remaining(const char *path, int64 *remaining);
+extern bool zkl_hold_counts_is_revoked(const char *path);
+
+/* Called when transactions and savepoints end. */
+extern void zkl_hold_counts_end_xact(bool committed);
+extern void zkl_hold_counts_abort_savepoint(int nest_level);
+extern void zkl_hold_counts_release_savepoint(int nest_level);
+
+#endif							/* ZKL_HOLDCOUNTS_H */

@@ -1,0 +1,308 @@
+/*-------------------------------------------------------------------------
+ *
+ * hooks.c
+ *	  What zklock does around statements.
+ *
+ * If a loss cancelled a statement, the hooks replace its error (onlost.c).  The
+ * hook for messages does that for errors that are raised just before a
+ * statement begins.
+ *
+ * They release all session-level locks after DISCARD ALL.  That cannot be
+ * left to the sweep of holdcounts.c, which looks at the local locks, because a lost
+ * claim has none.
+ *
+ * They keep the commit guard in front of extensions that commit on other
+ * servers, and note which transactions write there.  COMMIT PREPARED needs a guard
+ * of its own.  The rules are in xact.c.
+ *
+ * src/backend/lock/hooks.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_class.h"
+#include "executor/executor.h"
+#include "tcop/utility.h"
+
+#include "backend/lock/deadlock.h"
+#include "backend/lock/holdcounts.h"
+#include "backend/lock/hooks.h"
+#include "backend/lock/locallock.h"
+#include "backend/lock/onlost.h"
+#include "backend/lock/xact.h"
+#include "compat.h"
+#include "settings.h"
+
+static ExecutorRun_hook_type next_executor_run = NULL;
+static ExecutorFinish_hook_type next_executor_finish = NULL;
+static ProcessUtility_hook_type next_process_utility = NULL;
+static emit_log_hook_type next_emit_log = NULL;
+
+static bool may_be_remote(const PlannedStmt *plan);
+static void require_leadership(Node *command);
+static bool takes_effect_at_once(const Node *command);
+static void leave_statement(void);
+static void leave_statement_by_error(MemoryContext context);
+static void executor_run(ZKL_EXECUTOR_RUN_PARAMETERS);
+static void executor_finish(QueryDesc *query_desc);
+static void finish(QueryDesc *query_desc);
+static void process_utility(ZKL_PROCESS_UTILITY_PARAMETERS);
+static void run_utility(ZKL_PROCESS_UTILITY_PARAMETERS);
+static void emit_log(ErrorData *error);
+
+void
+zkl_hooks_init(void)
+{
+	zkl_xact_init();
+	zkl_deadlock_listen();
+
+	next_executor_run = ExecutorRun_hook;
+	ExecutorRun_hook = executor_run;
+	next_executor_finish = ExecutorFinish_hook;
+	ExecutorFinish_hook = executor_finish;
+	next_process_utility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+	next_emit_log = emit_log_hook;
+	emit_log_hook = emit_log;
+}
+
+/*
+ * A write to a foreign table assigns no transaction ID on this server, so the
+ * commit guard learns of it from the plan.  Note it before the statement
+ * runs, because a statement that fails inside a savepoint may also have
+ * written.
+ */
+static void
+executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	zkl_deadlock_listen();
+	zkl_xact_note_statement(false);
+	if (!CommandIsReadOnly(query_desc->plannedstmt))
+	{
+		zkl_xact_require(false);
+		zkl_xact_note_write();
+	}
+	if (may_be_remote(query_desc->plannedstmt))
+		zkl_xact_note_remote();
+	zkl_xact_begin_run();
+	PG_TRY();
+	{
+		if (next_executor_run)
+			next_executor_run(ZKL_EXECUTOR_RUN_ARGUMENTS);
+		else
+			standard_ExecutorRun(ZKL_EXECUTOR_RUN_ARGUMENTS);
+	}
+	PG_CATCH();
+	{
+		zkl_xact_end_run();
+		leave_statement_by_error(context);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	zkl_xact_end_run();
+	leave_statement();
+}
+
+/*
+ * Does the statement use a foreign table?  A row that is written to a
+ * partitioned table may go to a partition that the plan does not name, so a
+ * partitioned table counts as well.
+ */
+static bool
+may_be_remote(const PlannedStmt *plan)
+{
+	ListCell   *cell;
+
+	foreach(cell, plan->rtable)
+	{
+		const RangeTblEntry *table = lfirst(cell);
+
+		if (table->rtekind == RTE_RELATION &&
+			(table->relkind == RELKIND_FOREIGN_TABLE ||
+			 (table->relkind == RELKIND_PARTITIONED_TABLE &&
+			  !CommandIsReadOnly(unconstify(PlannedStmt *, plan)))))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * AFTER triggers run here, and may use connections to other servers.  A
+ * statement that only reads has no triggers, and does nothing here.
+ */
+static void
+executor_finish(QueryDesc *query_desc)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	if (CommandIsReadOnly(query_desc->plannedstmt))
+	{
+		finish(query_desc);
+		return;
+	}
+	PG_TRY();
+	{
+		finish(query_desc);
+	}
+	PG_CATCH();
+	{
+		leave_statement_by_error(context);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	leave_statement();
+}
+
+static void
+finish(QueryDesc *query_desc)
+{
+	if (next_executor_finish)
+		next_executor_finish(query_desc);
+	else
+		standard_ExecutorFinish(query_desc);
+}
+
+static void
+process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
+{
+	MemoryContext caller_context = CurrentMemoryContext;
+	Node	   *command = statement->utilityStmt;
+	bool		is_discard_all = IsA(command, DiscardStmt) &&
+	((DiscardStmt *) command)->target == DISCARD_ALL;
+
+	zkl_deadlock_listen();
+
+	/*
+	 * BEGIN, COMMIT and the like only set a state here; the transaction
+	 * begins or ends outside of the statement.  But a prepared transaction
+	 * ends within it.
+	 */
+	if (IsA(command, TransactionStmt))
+	{
+		TransactionStmtKind kind = ((TransactionStmt *) command)->kind;
+		bool		is_prepared = kind == TRANS_STMT_COMMIT_PREPARED ||
+		kind == TRANS_STMT_ROLLBACK_PREPARED;
+
+		if (is_prepared)
+			zkl_xact_begin_prepared();
+		run_utility(ZKL_PROCESS_UTILITY_ARGUMENTS);
+		if (is_prepared)
+			zkl_xact_end_prepared();
+		zkl_on_lost_tell();
+		return;
+	}
+	zkl_xact_note_statement(IsA(command, ListenStmt) || IsA(command, UnlistenStmt));
+	require_leadership(command);
+
+	/*
+	 * These statements may write to foreign tables, which assigns no
+	 * transaction ID.
+	 */
+	if (IsA(command, TruncateStmt) ||
+		(IsA(command, CopyStmt) && ((CopyStmt *) command)->is_from))
+	{
+		zkl_xact_note_write();
+		zkl_xact_note_remote();
+	}
+	PG_TRY();
+	{
+		run_utility(ZKL_PROCESS_UTILITY_ARGUMENTS);
+	}
+	PG_CATCH();
+	{
+		leave_statement_by_error(caller_context);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	leave_statement();
+
+	/*
+	 * Do this only after it has succeeded.  Then nothing else in the
+	 * transaction counts as a write.
+	 */
+	if (is_discard_all)
+	{
+		zkl_xact_note_discard();
+		zkl_hold_counts_discard_session();
+	}
+}
+
+/*
+ * A command that writes fails early if this server does not lead.  What runs other
+ * statements is not asked: these come here, or to the executor.  Nor is ALTER SYSTEM,
+ * which writes no transaction, and which changes the setting.
+ */
+static void
+require_leadership(Node *command)
+{
+	if (takes_effect_at_once(command))
+		zkl_xact_require(true);
+	else if (zkl_commit_requires[0] != '\0' &&
+			 !IsA(command, AlterSystemStmt) && !IsA(command, PrepareStmt) &&
+			 !IsA(command, ExecuteStmt) && !IsA(command, ExplainStmt) &&
+			 GetCommandLogLevel(command) != LOGSTMT_ALL)
+		zkl_xact_require(false);
+}
+
+/*
+ * These change files, or another server, before the transaction commits.
+ */
+static bool
+takes_effect_at_once(const Node *command)
+{
+	switch (nodeTag(command))
+	{
+		case T_CreatedbStmt:
+		case T_DropdbStmt:
+		case T_AlterDatabaseStmt:
+		case T_CreateTableSpaceStmt:
+		case T_DropTableSpaceStmt:
+		case T_CreateSubscriptionStmt:
+		case T_AlterSubscriptionStmt:
+		case T_DropSubscriptionStmt:
+			return true;
+		default:
+			return false;
+	}
+}
+
+static void
+run_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
+{
+	if (next_process_utility)
+		next_process_utility(ZKL_PROCESS_UTILITY_ARGUMENTS);
+	else
+		standard_ProcessUtility(ZKL_PROCESS_UTILITY_ARGUMENTS);
+}
+
+/* The statement may have opened connections to other servers. */
+static void
+leave_statement(void)
+{
+	zkl_xact_keep_guard_first();
+	zkl_on_lost_tell();
+}
+
+/*
+ * Keep the guard first before explaining the loss, because that raises an
+ * error.
+ */
+static void
+leave_statement_by_error(MemoryContext context)
+{
+	zkl_xact_keep_guard_first();
+	zkl_on_lost_explain(context);
+}
+
+/* Replace the text before other extensions see the message. */
+static void
+emit_log(ErrorData *error)
+{
+	zkl_on_lost_explain_instead(error);
+	zkl_local_lock_tell(error);
+	if (next_emit_log)
+		next_emit_log(error);
+}

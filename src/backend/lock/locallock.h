@@ -1,0 +1,83 @@
+/*-------------------------------------------------------------------------
+ *
+ * locallock.h
+ *	  PostgreSQL's own lock behind a claim: the order within this server.
+ *
+ * A claim holds its local lock exactly once in a mode, whatever its counts: at
+ * session level while it counts session-level acquires, else at transaction
+ * level.  Transaction level means the top transaction; savepoints are counted
+ * in holdcounts.c.  The modes are ExclusiveLock, and ShareLock for readers and for
+ * leases.
+ *
+ * Called only by backends.
+ *
+ * src/backend/lock/locallock.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_LOCALLOCK_H
+#define ZKL_LOCALLOCK_H
+
+#include "storage/lock.h"
+
+typedef enum ZklScope
+{
+	ZKL_SCOPE_SESSION,
+	ZKL_SCOPE_XACT
+} ZklScope;
+
+struct ZklClaim;
+
+/*
+ * The tag for a path whose shown hash is this one (locktable.h).  The
+ * generation begins with 0.  A new generation keeps newcomers from waiting
+ * behind a backend whose claim was lost.
+ */
+extern void zkl_local_lock_tag(LOCKTAG *tag, uint64 hash);
+extern void zkl_local_lock_set_generation(LOCKTAG *tag, uint32 generation);
+
+/* Acquire the local lock, if that is possible without a wait. */
+extern bool zkl_local_lock_try(const LOCKTAG *tag, LOCKMODE mode,
+							   ZklScope scope);
+
+/*
+ * Acquire ShareLock, in one of two cases: in addition to an ExclusiveLock
+ * that this backend holds, which never waits, even if other backends wait for
+ * the lock; or where other backends hold a conflicting lock only for a
+ * moment.
+ */
+extern void zkl_local_lock_add_share(const LOCKTAG *tag, ZklScope scope);
+
+typedef enum ZklLocalWait
+{
+	ZKL_LOCAL_LOCKED,
+	ZKL_LOCAL_TIME_OVER,
+	ZKL_LOCAL_NEW_GENERATION	/* there is a new generation, so wait for its
+								 * lock instead */
+} ZklLocalWait;
+
+/*
+ * Wait for the lock until this moment of zkl_now().  Raises the errors of any
+ * lock wait (55P03, 57014, 40P01).  After an error, the backend does not hold
+ * the lock.  "is_cancelled" tells whether zklock has cancelled the statement
+ * for another reason than this wait.
+ */
+extern ZklLocalWait zkl_local_lock_wait(struct ZklClaim *claim,
+										const LOCKTAG *tag, LOCKMODE mode,
+										ZklScope scope, int64 until,
+										bool (*is_cancelled) (void));
+
+/*
+ * For the hook for messages: if this is PostgreSQL's message that the wait
+ * goes on, raise a NOTICE for the user, once in each wait.
+ */
+extern void zkl_local_lock_tell(const ErrorData *message);
+
+/* Change the level at which the lock is held. */
+extern void zkl_local_lock_move(const LOCKTAG *tag, LOCKMODE mode,
+								ZklScope from, ZklScope to);
+
+extern void zkl_local_lock_release(const LOCKTAG *tag, LOCKMODE mode,
+								   ZklScope scope);
+
+#endif							/* ZKL_LOCALLOCK_H */

@@ -1,0 +1,28 @@
+/*-------------------------------------------------------------------------
+ *
+ * multilock.h
+ *	  Several mutexes at once, all or none.
+ *
+ * Called only by backends.
+ *
+ * src/backend/lock/multilock.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_MULTILOCK_H
+#define ZKL_MULTILOCK_H
+
+#include "backend/lock/localclaim.h"
+
+/*
+ * Acquire the mutexes of all these paths, which are checked and in UTF-8.
+ * This sorts the array and drops duplicates.  Result and errors are those of
+ * zkl_acquire.  "request" has all parameters except the path.
+ */
+extern bool zkl_multilock_acquire(const char **paths, int npaths,
+								  const ZklLockRequest *request);
+
+/* Release one acquire of each; false, with WARNINGs, unless all were held. */
+extern bool zkl_multilock_release(const char **paths, int npaths);
+
+#endif							/* ZKL_MULTILOCK_H */

@@ -1,0 +1,319 @@
+/*-------------------------------------------------------------------------
+ *
+ * onlost.c
+ *	  What a backend does when one of its claims is lost.
+ *
+ * src/backend/lock/onlost.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "tcop/tcopprot.h"
+
+#include "backend/lock/deadlock.h"
+#include "backend/lock/localclaim.h"
+#include "backend/lock/onlost.h"
+#include "backend/report.h"
+#include "compat.h"
+#include "settings.h"
+
+/*
+ * A claim that was lost or in doubt when this transaction released it; if
+ * there were several, the first one with the worst status.  "told": the user
+ * has seen a WARNING about it.
+ */
+static struct
+{
+	ZklClaimStatus standing;
+	bool		told;
+	char		path[ZKL_PATH_SIZE];
+	ZklLoss		loss;
+	int64		lost_at;
+}			released;
+
+/*
+ * Variables that the signal handler reads and sets.  "deaf": the transaction
+ * is committing, so the handler only notes that a signal came.
+ */
+static volatile sig_atomic_t deaf = false;
+static volatile sig_atomic_t came_while_deaf = false;
+static volatile sig_atomic_t terminating = false;
+static volatile TimestampTz cancelled_statement = 0;	/* when it began */
+static volatile int64 told_until = 0;	/* it has handled all losses up to
+										 * this moment */
+
+static void on_loss(SIGNAL_ARGS);
+static void handle_loss(SIGNAL_ARGS);
+static ZklOnLost reaction(void);
+static bool released_lost(void);
+static bool is_idle(void);
+static void explain(ErrorData *error);
+static void tell_if_lost(ZklLocalClaim *claim, void *arg);
+
+/*
+ * If SIGUSR2 is ignored, zklock may use it.  Some processes, such as a
+ * walsender, use it for something else; for these, a cancel by SIGINT is
+ * enough.
+ */
+void
+zkl_on_lost_listen(void)
+{
+	struct sigaction present;
+
+	if (sigaction(SIGUSR2, NULL, &present) != 0 ||
+		present.sa_handler != SIG_IGN)
+		return;
+	pqsignal(SIGUSR2, on_loss);
+	zkl_local_claim_loss_signal = SIGUSR2;
+}
+
+/*
+ * With SIGINT, PostgreSQL's own handler runs, and cancels the statement
+ * regardless of zklock.on_lost.
+ */
+static ZklOnLost
+reaction(void)
+{
+	return zkl_local_claim_loss_signal == SIGINT ? ZKL_ON_LOST_CANCEL : zkl_on_lost;
+}
+
+/*
+ * A signal handler.  It only sets flags, or calls PostgreSQL's own handlers,
+ * which do the same; CHECK_FOR_INTERRUPTS() then raises the error.  If a loss
+ * only cancels, an idle backend outside of a transaction does nothing: its
+ * next use of the lock reports the loss.
+ */
+static void
+on_loss(SIGNAL_ARGS)
+{
+	int			save_errno = errno;
+
+	if (deaf)
+		came_while_deaf = true;
+	else if (!zkl_deadlock_on_signal(told_until, ZKL_SIGNAL_ARGUMENTS))
+		handle_loss(ZKL_SIGNAL_ARGUMENTS);
+	errno = save_errno;
+}
+
+static void
+handle_loss(SIGNAL_ARGS)
+{
+	told_until = zkl_now();
+	if (zkl_claim_table_number() == 0 || reaction() == ZKL_ON_LOST_NOTICE)
+		;						/* the signal has come too late, or may be
+								 * late */
+	else if (reaction() == ZKL_ON_LOST_TERMINATE ||
+			 (is_idle() && IsTransactionBlock() &&
+			  !IsAbortedTransactionBlockState()))
+	{
+		/*
+		 * An idle transaction has no statement to cancel, and can no longer
+		 * succeed.  So the backend ends, as in a recovery conflict.
+		 */
+		terminating = true;
+		die(ZKL_SIGNAL_ARGUMENTS);
+	}
+	else if (!is_idle())
+	{
+		cancelled_statement = GetCurrentStatementStartTimestamp();
+		StatementCancelHandler(ZKL_SIGNAL_ARGUMENTS);
+	}
+}
+
+/*
+ * Does the backend wait for its client?  PostgreSQL clears debug_query_string
+ * before that.  A background process, such as one that applies changes for
+ * logical replication, has no client.  In a transaction, its work can be
+ * cancelled; outside of one, a cancel would end the process.
+ */
+static bool
+is_idle(void)
+{
+	return MyBackendType == B_BACKEND ? debug_query_string == NULL :
+		!IsTransactionState();
+}
+
+void
+zkl_on_lost_commit_begins(void)
+{
+	deaf = true;
+}
+
+void
+zkl_on_lost_xact_ended(void)
+{
+	deaf = false;
+
+	/*
+	 * The loss may be that of a session-level claim, which outlives the
+	 * transaction.  So now that the transaction is over, let the handler
+	 * decide again.
+	 */
+	if (came_while_deaf)
+	{
+		came_while_deaf = false;
+		raise(zkl_local_claim_loss_signal);
+	}
+}
+
+/*
+ * The moment at which a statement began identifies it, even if the clock has
+ * been set since.  If the signal is SIGINT, assume that a loss of which the
+ * user was not told is the reason.
+ */
+bool
+zkl_on_lost_has_cancelled(void)
+{
+	if (zkl_local_claim_loss_signal == SIGINT)
+		return zkl_local_claim_find_lost() != NULL;
+	return cancelled_statement != 0 &&
+		cancelled_statement == GetCurrentStatementStartTimestamp();
+}
+
+/*
+ * A cancel by the user or by statement_timeout keeps its own error.  And if
+ * the lost claim is gone, there is no lock to name.
+ */
+void
+zkl_on_lost_explain(MemoryContext context)
+{
+	ErrorData  *error;
+
+	if (geterrcode() != ERRCODE_QUERY_CANCELED || !zkl_on_lost_has_cancelled() ||
+		(zkl_local_claim_find_lost() == NULL && !released_lost()))
+		return;
+
+	/*
+	 * FlushErrorState() frees the memory of errors, so copy the error to
+	 * another context.
+	 */
+	MemoryContextSwitchTo(context);
+	error = CopyErrorData();
+	FlushErrorState();
+	explain(error);
+	ReThrowError(error);
+}
+
+/*
+ * This is the last chance to name the lock, for errors that end the backend,
+ * and for errors outside of any statement.
+ */
+void
+zkl_on_lost_explain_instead(ErrorData *error)
+{
+	if ((error->elevel == ERROR && zkl_on_lost_has_cancelled() &&
+		 error->sqlerrcode == ERRCODE_QUERY_CANCELED) ||
+		(error->elevel == FATAL && terminating &&
+		 error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN))
+		explain(error);
+}
+
+/*
+ * Put the loss into the error.  The user then knows of the loss, so it must
+ * not explain a later cancel as well.
+ */
+static void
+explain(ErrorData *error)
+{
+	ZklLocalClaim *lost = zkl_local_claim_find_lost();
+
+	cancelled_statement = 0;
+	if (lost != NULL)
+	{
+		lost->told_lost = true;
+		zkl_local_claim_report_lost_instead(error, lost);
+	}
+	else if (released_lost())
+		zkl_report_loss_instead(error, released.path, released.loss,
+								released.lost_at, NULL);
+}
+
+/*
+ * Called after a statement.  Outside of a transaction block, the commit
+ * reports the loss right after this.
+ */
+void
+zkl_on_lost_tell(void)
+{
+	static uint64 seen_losses = 0;
+	uint64		losses;
+
+	if (reaction() != ZKL_ON_LOST_NOTICE || zkl_claim_table_number() == 0 ||
+		!IsTransactionBlock())
+		return;
+
+	/* Read the count before the visit, so that a later loss is not missed. */
+	losses = pg_atomic_read_u64(&zkl_lock_table->losses);
+	if (losses == seen_losses)
+		return;
+	zkl_claim_table_visit(tell_if_lost, NULL);
+	seen_losses = losses;
+}
+
+static void
+tell_if_lost(ZklLocalClaim *claim, void *arg)
+{
+	if (claim->told_lost ||
+		zkl_claim_status(claim->shared, 0) != ZKL_STATUS_LOST)
+		return;
+	claim->told_lost = true;
+	zkl_local_claim_report_lost(WARNING, claim);
+}
+
+/*
+ * Claims that were released while lost or in doubt
+ */
+
+void
+zkl_on_lost_note_release(const ZklLocalClaim *claim, ZklClaimStatus standing,
+						 bool told)
+{
+	/*
+	 * The values of the status grow from GOOD to LOST.  The worst one decides
+	 * whether the transaction may commit.
+	 */
+	if (standing <= released.standing)
+		return;
+	released.standing = standing;
+	released.told = told;
+	strlcpy(released.path, claim->path, sizeof(released.path));
+	released.loss = zkl_claim_status_loss(claim->shared, &released.lost_at);
+}
+
+bool
+zkl_on_lost_any_released(void)
+{
+	return released.standing != ZKL_STATUS_GOOD;
+}
+
+void
+zkl_on_lost_forget_released(void)
+{
+	released.standing = ZKL_STATUS_GOOD;
+}
+
+static bool
+released_lost(void)
+{
+	return released.standing == ZKL_STATUS_LOST;
+}
+
+/*
+ * What the transaction wrote without protection must not be committed, even
+ * if the user knows of the loss.  A transaction that only reads gets one
+ * warning, and only about a certain loss.
+ */
+void
+zkl_on_lost_report_released(bool writes)
+{
+	if (released.standing == ZKL_STATUS_LOST && (writes || !released.told))
+		zkl_report_loss(writes ? ERROR : WARNING, released.path,
+						released.loss, released.lost_at, NULL);
+	else if (released.standing != ZKL_STATUS_GOOD && writes)
+		zkl_report_doubt(released.path);
+}

@@ -1,0 +1,76 @@
+/*-------------------------------------------------------------------------
+ *
+ * onlost.h
+ *	  What a backend does when one of its claims is lost: zklock.on_lost.
+ *
+ * The worker sends the backend a signal.  The backend then cancels its
+ * running statement, as after pg_cancel_backend(), because a cancel reaches a
+ * statement wherever it waits.  Or it ends, as after pg_terminate_backend().
+ * PostgreSQL's error would only mention a user's request or an
+ * administrator's command.  So it is replaced by an error that names the
+ * lock.
+ *
+ * Called only by backends.
+ *
+ * src/backend/lock/onlost.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_ONLOST_H
+#define ZKL_ONLOST_H
+
+#include "backend/lock/localclaim.h"
+
+/* From now on this backend acts on the signal. */
+extern void zkl_on_lost_listen(void);
+
+/*
+ * The transaction is about to commit.  From now on, a loss must not cancel
+ * anything: neither the wait for a synchronous standby nor what comes after
+ * it.  A signal that comes meanwhile takes effect when the transaction has
+ * ended.
+ */
+extern void zkl_on_lost_commit_begins(void);
+extern void zkl_on_lost_xact_ended(void);
+
+/* Has a loss cancelled the present statement? */
+extern bool zkl_on_lost_has_cancelled(void);
+
+/*
+ * Call this in PG_CATCH() where a statement ends, with the memory context
+ * from the statement's beginning.  If a loss cancelled the statement, this
+ * raises the error that names the lock.
+ */
+extern void zkl_on_lost_explain(MemoryContext context);
+
+/*
+ * The same for an error that is being sent to the log and the client: this
+ * replaces its text.
+ */
+extern void zkl_on_lost_explain_instead(ErrorData *error);
+
+/*
+ * Call this where a statement has succeeded.  If zklock.on_lost only warns,
+ * this raises a WARNING for a loss.
+ */
+extern void zkl_on_lost_tell(void);
+
+/*
+ * A claim that is lost or in doubt is being released.  What this transaction
+ * wrote was not protected, so the commit guard must refuse it even though the
+ * claim is gone.  If the user has been told of the loss, a transaction that
+ * only reads gets no second warning.
+ */
+extern void zkl_on_lost_note_release(const ZklLocalClaim *claim,
+									 ZklClaimStatus standing, bool told);
+
+/*
+ * any: has this transaction released such a claim?  report: raise an ERROR
+ * for it if the transaction writes, else a WARNING or nothing.  forget: the
+ * transaction has ended.
+ */
+extern bool zkl_on_lost_any_released(void);
+extern void zkl_on_lost_report_released(bool writes);
+extern void zkl_on_lost_forget_released(void);
+
+#endif							/* ZKL_ONLOST_H */

@@ -1,0 +1,94 @@
+/*-------------------------------------------------------------------------
+ *
+ * permission.c
+ *	  What this session may use and see.
+ *
+ * Locks are shared by all databases of a server, and exist on standbys.  So
+ * permissions are settings of PostgreSQL and not rows of a table: the
+ * settings of roles and databases are in shared catalogs.
+ *
+ * The errors name the path and the setting, and reveal nothing about other
+ * sessions.
+ *
+ * src/backend/lock/permission.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_authid.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+
+#include "backend/display.h"
+#include "backend/lock/permission.h"
+#include "protocol/pathlist.h"
+#include "settings.h"
+
+bool
+zkl_permission_allows(const char *path)
+{
+	/* With the default, a call costs no more than this test. */
+	return zkl_permission_allows_all() ||
+		zkl_pathlist_allows(zkl_allowed_paths, path);
+}
+
+bool
+zkl_permission_allows_all(void)
+{
+	/* If zklock was not preloaded, there are no locks and no settings. */
+	return zkl_allowed_paths == NULL ||
+		strcmp(zkl_allowed_paths, ZKL_PATHLIST_ALL) == 0;
+}
+
+void
+zkl_permission_check_path(const char *path)
+{
+	if (!zkl_permission_allows(path))
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("permission denied for lock \"%s\"",
+					   zkl_display_path(path)),
+				errdetail("\"zklock.allowed_paths\" does not allow this path."));
+}
+
+void
+zkl_permission_check_claim(const char *path)
+{
+	if (zkl_commit_requires[0] != '\0' &&
+		zkl_settings_lists_leader(zkl_commit_requires, path))
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("permission denied for lock \"%s\"",
+					   zkl_display_path(path)),
+				errdetail("\"zklock.commit_requires\" names this path: only servers acquire it."));
+}
+
+void
+zkl_permission_check_resource(const char *resource)
+{
+	if (!zkl_permission_allows(resource))
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("permission denied for resource \"%s\"",
+					   zkl_display_path(resource)),
+				errdetail("\"zklock.allowed_paths\" does not allow it."));
+}
+
+void
+zkl_permission_check_level(ZklScope scope)
+{
+	if (scope == ZKL_SCOPE_SESSION && !zkl_session_level)
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("permission denied to acquire a session-level lock"),
+				errdetail("\"zklock.session_level\" is off."),
+				errhint("Use a function whose name begins with \"zk_xact_\"."));
+}
+
+bool
+zkl_permission_may_see(Oid role)
+{
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
+		(OidIsValid(role) && has_privs_of_role(GetUserId(), role));
+}

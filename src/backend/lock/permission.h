@@ -1,0 +1,50 @@
+/*-------------------------------------------------------------------------
+ *
+ * permission.h
+ *	  What this session may use and see.
+ *
+ * sqlargs.c checks each path that a function is given.  So no other function
+ * checks a path that it is given.  But each function that returns rows leaves
+ * out the paths that are not allowed.
+ *
+ * Called only by backends.
+ *
+ * src/backend/lock/permission.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_PERMISSION_H
+#define ZKL_PERMISSION_H
+
+#include "backend/lock/locallock.h"
+
+/* May this session use, and see, this path?  The path is in UTF-8. */
+extern bool zkl_permission_allows(const char *path);
+
+/* May it see all paths? */
+extern bool zkl_permission_allows_all(void);
+
+/*
+ * Raise 42501 if this session may not use the path, or the resource of
+ * zk_fence.
+ */
+extern void zkl_permission_check_path(const char *path);
+
+/*
+ * 42501 if a backend must not have a claim on the path, because the commits of all
+ * others depend on it.
+ */
+extern void zkl_permission_check_claim(const char *path);
+extern void zkl_permission_check_resource(const char *resource);
+
+/* Raise 42501 if this session may not acquire locks at this level. */
+extern void zkl_permission_check_level(ZklScope scope);
+
+/*
+ * May this user see the details of a backend of this role: since when it
+ * holds or waits, how often, and its token?  The rule is that of
+ * pg_stat_activity.  Use InvalidOid for details that may concern any role.
+ */
+extern bool zkl_permission_may_see(Oid role);
+
+#endif							/* ZKL_PERMISSION_H */

@@ -1,0 +1,348 @@
+/*-------------------------------------------------------------------------
+ *
+ * runonce.c
+ *	  Run a job once a tick.
+ *
+ * The backend first reads the record: if the tick is used up, that is all.
+ * Then it acquires the job's lock, and has the record written on condition
+ * that it is still the one that was read.  If it is not, another run has
+ * begun or ended since; so the backend decides again, now with the lock held.
+ *
+ * src/backend/lock/runonce.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+
+#include "backend/display.h"
+#include "backend/lock/acquire.h"
+#include "backend/lock/holdcounts.h"
+#include "backend/lock/runonce.h"
+#include "backend/lock/wait.h"
+#include "backend/report.h"
+#include "backend/znodes.h"
+#include "compat.h"
+#include "faultpoint.h"
+#include "settings.h"
+#include "shared/process.h"
+
+/*
+ * If a backend has waited for the lock for longer than this, it has the
+ * record read again before it is replaced: zk_job_forget may have allowed
+ * other runs meanwhile.
+ */
+#define READ_IS_OLD		ZKL_MS(20)
+
+typedef struct Attempt
+{
+	const ZklLockRequest *request;
+	const ZklJobTick *tick;
+	ZklJobZnode last;			/* the record, as far as it is known ... */
+	int64		read_at;		/* ... and when it was read */
+	ZklJobRecord record;		/* the record that will replace it */
+} Attempt;
+
+static bool may_run(Attempt *attempt);
+static bool run_with_new_claim(ZklLocalClaim *claim, const ZklLockRequest *request,
+							   void *attempt);
+static bool run_with_claim(ZklLocalClaim *claim, Attempt *attempt);
+static bool start(ZklLocalClaim *claim, Attempt *attempt);
+static void make_certain(ZklLocalClaim *claim, const Attempt *attempt);
+static void describe(const ZklLocalClaim *claim, ZklJobRecord *record);
+static int	ask(ZklLocalClaim *claim, const Attempt *attempt);
+static ZklJobAnswer wait_for_answer(int slot, Attempt *attempt, int session,
+									int64 *zookeeper_time);
+static void report_ahead(const Attempt *attempt, int64 zookeeper_time);
+static void report_full(const char *path);
+
+bool
+zkl_run_once_begin(const ZklLockRequest *request, const ZklJobTick *tick)
+{
+	Attempt		attempt = {.request = request,.tick = tick};
+	ZklLocalClaim *claim;
+	ZklWait		wait;
+
+	claim = zkl_hold_counts_update_to_acquire(request);
+	if (claim != NULL && claim->shared->run != ZKL_JOBRUNS_NONE)
+		return false;			/* this backend itself is running the job */
+
+	/*
+	 * Other transactions may use the same claim, and would find that the run
+	 * of this one has no runner.
+	 */
+	if (claim != NULL && claim->shared->is_use)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_IN_USE),
+				errmsg("cannot run job \"%s\" while using a claim on its lock",
+					   zkl_display_path(request->path)),
+				errhint("Run the job without the claim: it acquires the lock itself."));
+
+	zkl_znodes_job(request->path, &attempt.last);
+	attempt.read_at = zkl_now();
+	ZKL_FAULT_POINT("record-read");
+	if (!may_run(&attempt))
+		return false;
+	if (claim == NULL)
+	{
+		zkl_hold_counts_check_room(1);
+		return zkl_local_claim_begin_for(request, run_with_new_claim, &attempt);
+	}
+
+	/*
+	 * This backend already holds the job's lock.  The run may begin only
+	 * while the session certainly lives.
+	 */
+	zkl_wait_begin(&wait, request);
+	if (zkl_wait_for_certainty(&wait, claim->shared) == ZKL_STATUS_LOST)
+		zkl_local_claim_report_lost(ERROR, claim);
+	return run_with_claim(claim, &attempt);
+}
+
+/*
+ * Decide whether this backend may run the tick, from what it knows of the
+ * record.  If so, fill in the tick and the attempt of the new record.
+ */
+static bool
+may_run(Attempt *attempt)
+{
+	const ZklJobZnode *last = &attempt->last;
+	ZklJobRecord record;
+
+	if (last->exists &&
+		!zkl_job_record_parse(last->text, last->length, &record))
+		ereport(ERROR,
+				errcode(ERRCODE_DATA_CORRUPTED),
+				errmsg("could not read the record of job \"%s\"",
+					   zkl_display_path(attempt->request->path)),
+				errdetail("Its znode does not contain what zklock writes."),
+				errhint("If no run of the job can be in progress, remove the record with \"zk_job_forget\"."));
+	return zkl_job_record_decide(last->exists ? &record : NULL, attempt->tick,
+								 &attempt->record);
+}
+
+/* Acquire the job's lock for the run. */
+static bool
+run_with_new_claim(ZklLocalClaim *claim, const ZklLockRequest *request, void *attempt)
+{
+	return zkl_acquire_claim(claim, request) && run_with_claim(claim, attempt);
+}
+
+/*
+ * The claim is held; begin the run.  If that succeeds, the run ends with the
+ * acquire that is counted here.  Otherwise it ends here, so that its slot
+ * does not stay in use.
+ */
+static bool
+run_with_claim(ZklLocalClaim *claim, Attempt *attempt)
+{
+	volatile bool started = false;
+
+	PG_TRY();
+	{
+		started = start(claim, attempt);
+		ZKL_FAULT_POINT("run-started");
+		if (started)
+		{
+			zkl_hold_counts_add(claim, ZKL_EXCLUSIVE, attempt->request->scope, 1);
+			zkl_hold_counts_begin_run(claim, attempt->request->scope);
+		}
+	}
+	PG_CATCH();
+	{
+		zkl_claim_end_run(claim->shared, false);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	if (!started)
+		zkl_claim_end_run(claim->shared, false);
+	return started;
+}
+
+/*
+ * Have the record written.  The run now gets a slot, which the caller must
+ * end unless this returns true.
+ */
+static bool
+start(ZklLocalClaim *claim, Attempt *attempt)
+{
+	const char *path = attempt->request->path;
+	int64		zookeeper_time = 0;
+	int			slot;
+
+	/*
+	 * The record is written while this backend holds the lock, on condition
+	 * of what it has read before.  Each round decides again with a newer
+	 * record.
+	 */
+	describe(claim, &attempt->record);
+	slot = ask(claim, attempt);
+	for (;;)
+	{
+		switch (wait_for_answer(slot, attempt, claim->shared->entry->session,
+								&zookeeper_time))
+		{
+			case ZKL_JOB_ANSWER_WRITTEN:
+				make_certain(claim, attempt);
+				return true;
+			case ZKL_JOB_ANSWER_OVERTAKEN:
+
+				/*
+				 * The record that was read has been removed since, and the
+				 * write has replaced another one.  That may be the record of
+				 * a run of the same tick, or of a later one.  So this run
+				 * does not begin, and its end closes the record.
+				 */
+				return false;
+			case ZKL_JOB_ANSWER_CHANGED:
+
+				/*
+				 * wait_for_answer() has copied the present record into the
+				 * attempt.
+				 */
+				if (!may_run(attempt))
+					return false;
+				zkl_job_runs_ask_again(slot, &attempt->record, &attempt->last);
+				break;
+			case ZKL_JOB_ANSWER_AHEAD:
+				report_ahead(attempt, zookeeper_time);
+				break;
+			case ZKL_JOB_ANSWER_FULL:
+				report_full(path);
+				break;
+			case ZKL_JOB_ANSWER_DENIED:
+				zkl_report_command(path, ZKL_COMMAND_DENIED);
+			case ZKL_JOB_ANSWER_REFUSED:
+				zkl_report_command(path, ZKL_COMMAND_REFUSED);
+			case ZKL_JOB_ANSWER_DIFFERS:
+				zkl_report_command(path, ZKL_COMMAND_DIFFERS);
+			case ZKL_JOB_ANSWER_ENDED:
+				zkl_local_claim_report_lost(ERROR, claim);
+				break;
+		}
+	}
+}
+
+/*
+ * The session may have become unsafe while the backend waited for the record.  The
+ * job must not start then.
+ */
+static void
+make_certain(ZklLocalClaim *claim, const Attempt *attempt)
+{
+	ZklWait		wait;
+
+	zkl_wait_begin(&wait, attempt->request);
+	if (zkl_wait_for_certainty(&wait, claim->shared) == ZKL_STATUS_LOST)
+		zkl_local_claim_report_lost(ERROR, claim);
+}
+
+/*
+ * Fill in what may_run() has left open.  By its ID, the worker recognizes its
+ * own write if the reply was lost.
+ */
+static void
+describe(const ZklLocalClaim *claim, ZklJobRecord *record)
+{
+	uint8		random_bytes[16];
+
+	if (!pg_strong_random(random_bytes, sizeof(random_bytes)))
+		elog(ERROR, "could not generate random values");
+	zkl_job_record_make_id(random_bytes, record->run);
+	record->state = ZKL_JOB_STARTED;
+	record->token = claim->shared->token;
+	record->started = GetCurrentTimestamp() + ZKL_JOB_EPOCH;
+	record->ended = 0;
+	strlcpy(record->about, claim->shared->about, sizeof(record->about));
+}
+
+/*
+ * Take a slot for the run, give it to the claim, and wake the worker.  Once
+ * the claim has the slot, the run ends when the claim ends or is lost.
+ */
+static int
+ask(ZklLocalClaim *claim, const Attempt *attempt)
+{
+	int			slot;
+
+	if (zkl_job_runs_mine() >= ZKL_JOBRUNS_PER_BACKEND)
+		ereport(ERROR,
+				errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				errmsg("too many runs of jobs in one session"),
+				errdetail("The session may have at most %d runs at a time.",
+						  ZKL_JOBRUNS_PER_BACKEND));
+	slot = zkl_job_runs_take(attempt->request->path,
+							 claim->shared->entry->session,
+							 &attempt->record, &attempt->last,
+							 zkl_now() - attempt->read_at > READ_IS_OLD);
+	if (slot == ZKL_JOBRUNS_NONE)
+		ereport(ERROR,
+				errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				errmsg("too many runs of jobs on this server"),
+				errdetail("There are %d places for runs, and at most half of them for one role.",
+						  zkl_job_runs_number()));
+
+	/*
+	 * The claim was lost before it had the slot, and the slot has been ended.
+	 */
+	if (!zkl_claim_set_run(claim->shared, slot))
+		zkl_local_claim_report_lost(ERROR, claim);
+	zkl_job_runs_ask(slot);
+	return slot;
+}
+
+/*
+ * Wait until the worker has a reply from ZooKeeper.  The timeout of the call
+ * does not end this wait: that is for the lock, which this backend has.
+ */
+static ZklJobAnswer
+wait_for_answer(int slot, Attempt *attempt, int session,
+				int64 *zookeeper_time)
+{
+	static uint32 wait_event = 0;
+	int64		asked_at = zkl_now();
+	ZklJobAnswer answer;
+
+	while (!zkl_job_runs_answer(slot, attempt->record.run, &answer,
+								&attempt->last, zookeeper_time))
+	{
+		int64		until = zkl_session_info_silent_from(session, asked_at, asked_at);
+
+		if (zkl_now() >= until)
+			zkl_report_unreachable(attempt->request->path, session);
+		zkl_process_sleep(until, "ZklockJob", &wait_event);
+	}
+	return answer;
+}
+
+static void
+report_ahead(const Attempt *attempt, int64 zookeeper_time)
+{
+	/*
+	 * timestamptz_to_str() returns the same buffer each time, so copy the
+	 * first.
+	 */
+	char	   *tick = pstrdup(timestamptz_to_str(attempt->tick->tick - ZKL_JOB_EPOCH));
+
+	ereport(ERROR,
+			errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			errmsg("tick of job \"%s\" is in the future",
+				   zkl_display_path(attempt->request->path)),
+			errdetail("The tick is %s, and ZooKeeper's time is %s.", tick,
+					  timestamptz_to_str(zookeeper_time - ZKL_JOB_EPOCH)),
+			errhint("Check the clock of this server, and those of the ZooKeeper servers."));
+}
+
+static void
+report_full(const char *path)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			errmsg("too many jobs"),
+			errdetail("There is no record of job \"%s\" yet, and the cluster has %d records of others already.",
+					  zkl_display_path(path), zkl_max_jobs),
+			errhint("Remove records of jobs that are no longer run with \"zk_job_forget\", or raise \"zklock.max_jobs\"."));
+}

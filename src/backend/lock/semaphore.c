@@ -1,0 +1,410 @@
+/*-------------------------------------------------------------------------
+ *
+ * semaphore.c
+ *	  How a backend gets leases of a semaphore.
+ *
+ * If this server has enough leases and no backend of it waits, a backend takes
+ * them at once.  Otherwise it queues for the semaphore's inner mutex, a lock
+ * like others below the semaphore's path, and holds it until all its leases
+ * are there.  So leases are granted in order, and no two clients wait for each
+ * other with some leases in hand.
+ *
+ * How many leases there are, the call says, or a limit that is stored in
+ * ZooKeeper (limit.c).  Such a limit may change at any time.  If what the server
+ * hears of it does not suit a claim, the claim's backend begins anew.
+ *
+ * A try needs no place in that queue.  It requests its leases at once, and
+ * withdraws the request if there is no room; leases.c says why that is safe.
+ *
+ * src/backend/lock/semaphore.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "backend/display.h"
+#include "backend/lock/acquire.h"
+#include "backend/lock/holdcounts.h"
+#include "backend/lock/limit.h"
+#include "backend/lock/permission.h"
+#include "backend/lock/semaphore.h"
+#include "backend/lock/wait.h"
+#include "backend/report.h"
+#include "backend/znodes.h"
+#include "compat.h"
+#include "faultpoint.h"
+#include "settings.h"
+#include "shared/lockstat.h"
+
+/* More leases would only keep other backends waiting. */
+#define MAX_QUANTITY	1000
+
+static void check_wish(const ZklLocalClaim *claim, const ZklLockRequest *request);
+static bool acquire_first(ZklLocalClaim *claim, const ZklLockRequest *request,
+						  void *arg);
+static bool acquire_more(ZklLocalClaim *claim, const ZklLockRequest *request);
+static void add_leases(ZklLocalClaim *claim, ZklClaim *second,
+					   const ZklLockRequest *request);
+static bool acquire_leases(ZklClaim *claim, const ZklLockRequest *request);
+static void begin_anew(ZklClaim *claim, const ZklLockRequest *request);
+static ZklAnswer acquire_by_trying(ZklClaim *claim, const ZklLockRequest *request);
+static ZklAnswer acquire_in_turn(ZklClaim *claim, const ZklLockRequest *request);
+static void survey_before(ZklClaim *claim, const ZklWait *wait);
+static bool survey_after(ZklClaim *claim, const ZklLockRequest *request);
+static int64 survey_until(const ZklWait *wait);
+static bool survey(const ZklLockRequest *request, int64 until);
+static int	check_survey(const ZklListing *survey, const ZklLockRequest *request);
+static bool is_foreign_text(const ZklListing *survey);
+
+bool
+zkl_semaphore_acquire(const ZklLockRequest *request)
+{
+	ZklLocalClaim *claim = zkl_hold_counts_update_to_acquire(request);
+
+	check_wish(claim, request);
+	zkl_hold_counts_check_room(request->quantity);
+	return claim == NULL ? zkl_local_claim_begin_for(request, acquire_first, NULL) :
+		acquire_more(claim, request);
+}
+
+static void
+check_wish(const ZklLocalClaim *claim, const ZklLockRequest *request)
+{
+	/*
+	 * A limit that is stored may be raised meanwhile, so no number of leases
+	 * is too great for it.
+	 */
+	if (request->limit != 0 && request->quantity > request->limit)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("cannot acquire %d leases of a semaphore with %d",
+					   request->quantity, request->limit));
+	if (request->quantity > MAX_QUANTITY)
+		ereport(ERROR,
+				errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				errmsg("too many leases: %d", request->quantity),
+				errdetail("At most %d can be acquired together.", MAX_QUANTITY));
+	zkl_limit_check_path(request->path);
+	if (claim == NULL || request->limit == 0)
+		return;
+
+	if (claim->limit != 0 && claim->limit != request->limit)
+		zkl_report_other_limit(request->path, claim->limit, request->limit);
+
+	/*
+	 * With a timeout the wait ends by itself.  Without one, no other session
+	 * could ever end it: the missing leases are this session's own.
+	 */
+	if (request->until == ZKL_FOREVER &&
+		zkl_local_claim_count(claim, ZKL_SHARED) + request->quantity > request->limit)
+		ereport(ERROR,
+				errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
+				errmsg("deadlock detected"),
+				errdetail("This session holds %d of the %d leases of semaphore \"%s\", and would wait for itself.",
+						  zkl_local_claim_count(claim, ZKL_SHARED), request->limit,
+						  zkl_display_path(request->path)));
+}
+
+/*
+ * The first leases of this backend.  It waits for no local lock, because
+ * claims on leases do not exclude each other.
+ */
+static bool
+acquire_first(ZklLocalClaim *claim, const ZklLockRequest *request, void *arg)
+{
+	if (!acquire_leases(claim->shared, request))
+		return false;
+
+	/*
+	 * The worker may have changed the generation during the wait, so the tag
+	 * gets it now.  Then zkl_hold_counts_add() acquires the local lock.
+	 */
+	zkl_local_claim_set_generation(claim, claim->shared->generation);
+	zkl_hold_counts_add(claim, ZKL_SHARED, request->scope, request->quantity);
+	return true;
+}
+
+/*
+ * A second claim waits.  It is merged with the first when it has all its
+ * leases.
+ */
+static bool
+acquire_more(ZklLocalClaim *claim, const ZklLockRequest *request)
+{
+	ZklClaim   *second;
+	volatile bool acquired = false;
+
+	/*
+	 * Leases cannot be added to a claim that is lost, so do not wait for
+	 * them.
+	 */
+	if (zkl_claim_status(claim->shared, 0) == ZKL_STATUS_LOST)
+		zkl_local_claim_report_lost(ERROR, claim);
+
+	second = zkl_local_claim_begin_second(request);
+	PG_TRY();
+	{
+		acquired = acquire_leases(second, request);
+	}
+	PG_CATCH();
+	{
+		zkl_local_claim_end_second();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	if (acquired)
+		add_leases(claim, second, request);
+	else
+		zkl_local_claim_end_second();
+	return acquired;
+}
+
+static void
+add_leases(ZklLocalClaim *claim, ZklClaim *second, const ZklLockRequest *request)
+{
+	/*
+	 * If the merge fails, the first or the second claim has been lost since.
+	 * This reports the one that was.
+	 */
+	if (!zkl_claim_merge(claim->shared, second))
+	{
+		int64		lost_at;
+		ZklLoss		loss = zkl_claim_status_loss(second, &lost_at);
+
+		zkl_local_claim_end_second();
+		if (zkl_claim_status(claim->shared, 0) == ZKL_STATUS_LOST)
+			zkl_local_claim_report_lost(ERROR, claim);
+		zkl_report_loss(ERROR, claim->path, loss, lost_at, NULL);
+	}
+	zkl_local_claim_forget_second();
+	PG_TRY();
+	{
+		ZKL_FAULT_POINT("semaphore-merged");
+		zkl_hold_counts_add(claim, ZKL_SHARED, request->scope, request->quantity);
+	}
+	PG_CATCH();
+	{
+		/*
+		 * The leases are in the first claim, and not counted.  No release
+		 * would give them back before the claim ends.
+		 */
+		zkl_claim_release_leases(claim->shared, request->quantity);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+/*
+ * Get the leases for a claim that has begun.  True if it holds them, and the
+ * path is no other kind of lock.
+ */
+static bool
+acquire_leases(ZklClaim *claim, const ZklLockRequest *request)
+{
+	ZklAnswer	answer;
+
+	if (zkl_grant_at_once(claim))
+		return true;
+
+	while ((answer = request->only_tries ? acquire_by_trying(claim, request) :
+			acquire_in_turn(claim, request)) == ZKL_ANSWER_STALE)
+		begin_anew(claim, request);
+	if (answer != ZKL_ANSWER_HELD || !survey_after(claim, request))
+	{
+		zkl_lock_stat_failed(claim, ERRCODE_LOCK_NOT_AVAILABLE);
+		return false;
+	}
+	ZKL_FAULT_POINT("semaphore-acquired");
+	return true;
+}
+
+/*
+ * The backend has lost the inner mutex while it waited; or the stored limit does
+ * not suit the claim, as far as this server has heard.  Then the survey raises
+ * an error, unless the limit has changed again.  Only after that, the leases that
+ * other claims use are retired.
+ */
+static void
+begin_anew(ZklClaim *claim, const ZklLockRequest *request)
+{
+	ZklWait		wait;
+
+	zkl_wait_begin(&wait, request);
+	(void) survey(request, survey_until(&wait));
+	zkl_grant_begin_anew(claim);
+}
+
+/* Request the leases without the inner mutex. */
+static ZklAnswer
+acquire_by_trying(ZklClaim *claim, const ZklLockRequest *request)
+{
+	ZklWait		wait;
+
+	zkl_wait_begin(&wait, request);
+	survey_before(claim, &wait);
+	return zkl_wait_for_ticket(&wait, claim, NULL);
+}
+
+/* Wait for the inner mutex, and with it for the leases. */
+static ZklAnswer
+acquire_in_turn(ZklClaim *claim, const ZklLockRequest *request)
+{
+	ZklLockRequest inner = *request;
+	ZklWait		wait;
+	ZklLocalClaim *mutex;
+	volatile ZklAnswer answer = ZKL_ANSWER_QUEUED;
+
+	/*
+	 * At transaction level, the local lock of the inner mutex goes away with
+	 * the transaction, whatever fails.
+	 */
+	inner.path = psprintf("%s/" ZKL_LOCKS, request->path);
+	inner.mode = ZKL_MODE_LOCK;
+	inner.scope = ZKL_SCOPE_XACT;
+	zkl_wait_begin(&wait, request);
+	zkl_permission_check_claim(inner.path);
+
+	/*
+	 * A backend has at most one claim on a path.  This one would be the
+	 * user's, who has locked the inner mutex by its name.
+	 */
+	if (zkl_claim_table_find(inner.path) != NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_IN_USE),
+				errmsg("cannot acquire semaphore \"%s\" while holding lock \"%s\"",
+					   zkl_display_path(request->path), zkl_display_path(inner.path)));
+	mutex = zkl_local_claim_begin(&inner);
+	PG_TRY();
+	{
+		if (zkl_acquire_claim(mutex, &inner))
+		{
+			ZKL_FAULT_POINT("semaphore-mutex-held");
+			survey_before(claim, &wait);
+			ZKL_FAULT_POINT("semaphore-surveyed");
+			answer = zkl_wait_for_ticket(&wait, claim, mutex->shared);
+			ZKL_FAULT_POINT("semaphore-granted");
+		}
+	}
+	PG_FINALLY();
+	{
+		zkl_local_claim_end(mutex);
+	}
+	PG_END_TRY();
+	pfree(unconstify(char *, inner.path));
+	return answer;
+}
+
+/*
+ * The first claim of a server on a semaphore looks whether the path is in use
+ * as another kind of lock, or with another number of leases.  So it makes no
+ * leases that would be in the way of that lock.
+ *
+ * If that takes until the time is over, the wait that follows reports so.
+ */
+static void
+survey_before(ZklClaim *claim, const ZklWait *wait)
+{
+	const ZklLockRequest *request = wait->request;
+	ZklWait		own = *wait;
+
+	if (zkl_claim_status_is_surveyed(claim))
+		return;
+
+	/*
+	 * A znode that this server has just released must not count as another
+	 * kind of lock.
+	 */
+	if (zkl_wait_until_settled(&own, claim))
+		(void) survey(request, survey_until(wait));
+}
+
+/*
+ * The claim looks again when it has its leases, because another server may
+ * have made the path another kind of lock in between.  Both servers create
+ * first and look afterwards.  So at least one of them finds the other's znode
+ * and gives up.  From then on, any other client finds a lease of this server,
+ * as long as it has one.
+ *
+ * False if the time is over before ZooKeeper has replied.
+ */
+static bool
+survey_after(ZklClaim *claim, const ZklLockRequest *request)
+{
+	ZklWait		wait;
+
+	if (zkl_claim_status_is_surveyed(claim))
+		return true;
+	zkl_wait_begin(&wait, request);
+	if (!survey(request, survey_until(&wait)))
+	{
+		zkl_wait_fail_unanswered(&wait, claim);
+		return false;
+	}
+	zkl_claim_status_set_surveyed(claim);
+	return true;
+}
+
+/* A try waits for ZooKeeper. */
+static int64
+survey_until(const ZklWait *wait)
+{
+	return wait->request->only_tries ? wait->lock_timeout_at :
+		Min(wait->request->until, wait->lock_timeout_at);
+}
+
+/*
+ * Raise an error if the path is in use as another kind of lock or with another
+ * number of leases.  Otherwise write the number of leases into the data of the
+ * semaphore's directory, where kazoo looks for it; or nothing, if it is a limit
+ * that may change.  False if the time is over.
+ */
+static bool
+survey(const ZklLockRequest *request, int64 until)
+{
+	ZklListing *seen = zkl_znodes_survey(request->path, ZKL_ZNODES_NAMES, until);
+	int			limit;
+
+	if (seen == NULL)
+		return false;
+	limit = check_survey(seen, request);
+	if (seen->exists && zkl_listing_limit(seen) != limit &&
+		!is_foreign_text(seen))
+		(void) zkl_znodes_write(request->path, "",
+								limit == 0 ? "" : psprintf("%d", limit), until);
+	return true;
+}
+
+/*
+ * Names of clients in the directory itself are those of a mutex or a
+ * read-write lock.  The number of leases matters only while there are leases:
+ * before that, any client may set another one.  Returns what the directory's
+ * data are to say, 0: nothing.
+ */
+static int
+check_survey(const ZklListing *survey, const ZklLockRequest *request)
+{
+	int			limit = zkl_listing_limit(survey);
+
+	for (int i = 0; i < survey->nnodes; i++)
+	{
+		ZklContender contender;
+
+		if (survey->nodes[i].where == ZKL_WHERE_LOCK &&
+			zkl_recipe_parse(survey->nodes[i].name, &contender))
+			zkl_report_other_kind(request->path);
+	}
+	if (zkl_limit_check(survey, request))
+		return 0;
+	if (limit != 0 && limit != request->limit &&
+		zkl_listing_count(survey, ZKL_WHERE_LEASES) > 0)
+		zkl_report_other_limit(request->path, limit, request->limit);
+	return request->limit;
+}
+
+/* Other clients' data of the directory must not be overwritten. */
+static bool
+is_foreign_text(const ZklListing *survey)
+{
+	return survey->data_length > 0 && zkl_listing_limit(survey) == 0;
+}

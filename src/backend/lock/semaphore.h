@@ -1,0 +1,23 @@
+/*-------------------------------------------------------------------------
+ *
+ * semaphore.h
+ *	  How a backend gets leases of a semaphore.
+ *
+ * Called only by backends.
+ *
+ * src/backend/lock/semaphore.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_SEMAPHORE_H
+#define ZKL_SEMAPHORE_H
+
+#include "backend/lock/localclaim.h"
+
+/*
+ * Acquire as many leases as the lock request says, all or none, in addition to those
+ * that this backend has.  Result and errors are those of zkl_acquire.
+ */
+extern bool zkl_semaphore_acquire(const ZklLockRequest *request);
+
+#endif							/* ZKL_SEMAPHORE_H */

@@ -1,0 +1,278 @@
+/*-------------------------------------------------------------------------
+ *
+ * sqlargs.c
+ *	  The arguments of the SQL functions, checked.
+ *
+ * src/backend/lock/sqlargs.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "common/int.h"
+#include "mb/pg_wchar.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "backend/lock/permission.h"
+#include "backend/lock/sqlargs.h"
+#include "protocol/path.h"
+#include "settings.h"
+#include "shared/jobruns.h"
+
+/* PostgreSQL's own timeouts have this limit. */
+#define MAX_TIMEOUT_MS	((int64) INT_MAX)
+
+/* No process may notice that a detached claim is forgotten, so it ends after a day. */
+#define MAX_CLAIM_TIME_MS	INT64CONST(86400000)
+
+/*
+ * The spacing of ticks is not a timeout: a job may run once a year.  This
+ * allows a million days.
+ */
+#define MAX_SPACING_MS	INT64CONST(86400000000000)
+
+/* More paths would delay other backends too much. */
+#define MAX_PATHS	1000
+
+static const char *remembered_path(const text *given);
+static const char *valid_path(const text *given);
+static void check_lease_time(int64 lease_time);
+static int64 interval_argument(FunctionCallInfo fcinfo, int argument,
+							   const char *name, int64 max_ms,
+							   const char *hint);
+
+const char *
+zkl_sqlargs_path(FunctionCallInfo fcinfo)
+{
+	const char *path = zkl_sqlargs_any_path(fcinfo);
+
+	zkl_permission_check_path(path);
+	return path;
+}
+
+const char *
+zkl_sqlargs_any_path(FunctionCallInfo fcinfo)
+{
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("invalid lock path"),
+				errdetail("The path is null."));
+	return remembered_path(PG_GETARG_TEXT_PP(0));
+}
+
+/*
+ * A backend that acquires a lock usually releases it soon, and checking its
+ * path costs more than PostgreSQL's own lock.  So remember the last path that
+ * passed, as it was given, before the conversion.
+ */
+static const char *
+remembered_path(const text *given)
+{
+	static char passed[ZKL_PATH_SIZE];
+	static char passed_as[ZKL_PATH_SIZE];
+	static int	passed_length = -1;
+	int			length = VARSIZE_ANY_EXHDR(given);
+
+	if (length != passed_length ||
+		memcmp(VARDATA_ANY(given), passed_as, length) != 0)
+	{
+		const char *path = valid_path(given);
+
+		/*
+		 * In another encoding it may be too long to be remembered; then it is
+		 * converted again each time.
+		 */
+		passed_length = length <= sizeof(passed_as) ? length : -1;
+		if (passed_length == length)
+			memcpy(passed_as, VARDATA_ANY(given), length);
+		strlcpy(passed, path, sizeof(passed));
+	}
+	return passed;
+}
+
+static const char *
+valid_path(const text *given)
+{
+	char	   *shown = text_to_cstring(given);
+	char	   *path = pg_server_to_any(shown, strlen(shown), PG_UTF8);
+	const char *fault = zkl_path_fault(path);
+
+	if (fault != NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("invalid lock path: \"%s\"", shown),
+				errdetail("%s", fault));
+	return path;
+}
+
+const char **
+zkl_sqlargs_paths(FunctionCallInfo fcinfo, int *npaths)
+{
+	ArrayType  *array;
+	Datum	   *values;
+	bool	   *nulls;
+	const char **paths;
+
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("invalid array of lock paths"),
+				errdetail("The array is null."));
+	array = PG_GETARG_ARRAYTYPE_P(0);
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls,
+					  npaths);
+	if (*npaths > MAX_PATHS)
+		ereport(ERROR,
+				errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				errmsg("too many locks: %d", *npaths),
+				errdetail("At most %d can be acquired together.", MAX_PATHS));
+
+	paths = palloc(sizeof(char *) * (*npaths + 1));
+	for (int i = 0; i < *npaths; i++)
+	{
+		if (nulls[i])
+			ereport(ERROR,
+					errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					errmsg("array of lock paths must not contain nulls"));
+		paths[i] = valid_path(DatumGetTextPP(values[i]));
+		zkl_permission_check_path(paths[i]);
+	}
+	return paths;
+}
+
+int
+zkl_sqlargs_count(FunctionCallInfo fcinfo, int argument, const char *name)
+{
+	if (PG_ARGISNULL(argument) || PG_GETARG_INT32(argument) < 1)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("%s must be greater than zero", name));
+	return PG_GETARG_INT32(argument);
+}
+
+void
+zkl_sqlargs_timeout(FunctionCallInfo fcinfo, int argument, ZklLockRequest *request)
+{
+	int64		microseconds;
+
+	request->until = ZKL_FOREVER;
+	request->only_tries = false;
+	if (PG_ARGISNULL(argument))
+		return;
+
+	microseconds = interval_argument(fcinfo, argument, "timeout",
+									 MAX_TIMEOUT_MS,
+									 "Use NULL to wait without a limit.");
+
+	/*
+	 * The time counts from here, so both waits of an acquire end at the same
+	 * moment.
+	 */
+	request->until = zkl_now() + microseconds;
+	request->only_tries = microseconds == 0;
+}
+
+void
+zkl_sqlargs_lease_time(FunctionCallInfo fcinfo, int argument, ZklLockRequest *request)
+{
+	if (PG_ARGISNULL(argument))
+		return;
+	request->lease_time = interval_argument(fcinfo, argument, "lease time",
+											MAX_TIMEOUT_MS,
+											"Use NULL to hold the lock without a limit.");
+	check_lease_time(request->lease_time);
+}
+
+int64
+zkl_sqlargs_claim_time(FunctionCallInfo fcinfo, int argument)
+{
+	int64		lease_time;
+
+	if (PG_ARGISNULL(argument))
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("lease time must not be null"));
+	lease_time = interval_argument(fcinfo, argument, "lease time",
+								   MAX_CLAIM_TIME_MS, NULL);
+	check_lease_time(lease_time);
+	return lease_time;
+}
+
+static void
+check_lease_time(int64 lease_time)
+{
+	if (lease_time == 0)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("lease time must be greater than zero"));
+}
+
+/*
+ * Near the end of time the number overflows.  Such a tick is refused anyway,
+ * because it is in the future.
+ */
+ZklJobTick
+zkl_sqlargs_tick(FunctionCallInfo fcinfo, int tick, int retry, int spacing)
+{
+	ZklJobTick	result = {0};
+
+	if (PG_ARGISNULL(tick))
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("tick must not be null"));
+	if (TIMESTAMP_NOT_FINITE(PG_GETARG_TIMESTAMPTZ(tick)))
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("tick must be finite"));
+	if (PG_ARGISNULL(retry))
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("retry must not be null"));
+	if (pg_add_s64_overflow(PG_GETARG_TIMESTAMPTZ(tick), ZKL_JOB_EPOCH,
+							&result.tick))
+		result.tick = PG_INT64_MAX;
+	result.retry = PG_GETARG_BOOL(retry);
+	if (!PG_ARGISNULL(spacing))
+		result.spacing = interval_argument(fcinfo, spacing, "spacing",
+										   MAX_SPACING_MS,
+										   "Use NULL to tell all ticks apart.");
+	return result;
+}
+
+int64
+zkl_sqlargs_duration(FunctionCallInfo fcinfo, int argument, const char *name)
+{
+	if (PG_ARGISNULL(argument))
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("%s must not be null", name));
+	return interval_argument(fcinfo, argument, name, MAX_TIMEOUT_MS, NULL);
+}
+
+/* Convert to microseconds. */
+static int64
+interval_argument(FunctionCallInfo fcinfo, int argument, const char *name,
+				  int64 max_ms, const char *hint)
+{
+	Interval   *interval = PG_GETARG_INTERVAL_P(argument);
+	double		microseconds = (double) interval->time +
+	((double) interval->day + (double) interval->month * DAYS_PER_MONTH) *
+	USECS_PER_DAY;
+
+	if (microseconds < 0)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("%s must not be negative", name));
+
+	if (microseconds > (double) max_ms * 1000.0)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("%s is too large", name),
+				errdetail("It must not exceed %lld ms.", (long long) max_ms),
+				hint == NULL ? 0 : errhint("%s", hint));
+	return (int64) microseconds;
+}

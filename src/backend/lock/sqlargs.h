@@ -1,0 +1,57 @@
+/*-------------------------------------------------------------------------
+ *
+ * sqlargs.h
+ *	  The arguments of the SQL functions, checked.
+ *
+ * All functions raise 22023 for an invalid argument, and other errors if the
+ * comment says so.
+ *
+ * src/backend/lock/sqlargs.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_SQLARGS_H
+#define ZKL_SQLARGS_H
+
+#include "fmgr.h"
+
+#include "backend/lock/localclaim.h"
+#include "protocol/jobrecord.h"
+
+/*
+ * The first argument, a lock's path, in UTF-8.  It is valid until the next
+ * call.  Also raises 42501 if the settings for roles and databases do not
+ * allow this path.
+ */
+extern const char *zkl_sqlargs_path(FunctionCallInfo fcinfo);
+
+/* The same without 42501; only for zk_path_is_allowed. */
+extern const char *zkl_sqlargs_any_path(FunctionCallInfo fcinfo);
+
+/* The first argument, an array of such paths.  Also raises 22004, 42501 and 54000. */
+extern const char **zkl_sqlargs_paths(FunctionCallInfo fcinfo, int *npaths);
+
+/* A number greater than zero; "name" is for the message. */
+extern int	zkl_sqlargs_count(FunctionCallInfo fcinfo, int argument,
+							  const char *name);
+
+/* Turn the timeout into a moment.  Null: no limit.  Zero: a try. */
+extern void zkl_sqlargs_timeout(FunctionCallInfo fcinfo, int argument,
+								ZklLockRequest *request);
+
+/* A time span in microseconds, which must not be null. */
+extern int64 zkl_sqlargs_duration(FunctionCallInfo fcinfo, int argument,
+								  const char *name);
+
+/* The hold limit.  Null: the lock is held until it is released. */
+extern void zkl_sqlargs_lease_time(FunctionCallInfo fcinfo, int argument,
+								   ZklLockRequest *request);
+
+/* The lease time of a detached claim: more than nothing, and at most a day. */
+extern int64 zkl_sqlargs_claim_time(FunctionCallInfo fcinfo, int argument);
+
+/* The tick of a job, whether to retry, and how far ticks are apart. */
+extern ZklJobTick zkl_sqlargs_tick(FunctionCallInfo fcinfo, int tick,
+								   int retry, int spacing);
+
+#endif							/* ZKL_SQLARGS_H */

@@ -1,0 +1,371 @@
+/*-------------------------------------------------------------------------
+ *
+ * wait.c
+ *	  How a backend waits for its server's ticket.
+ *
+ * src/backend/lock/wait.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/proc.h"
+
+#include "backend/lock/deadlock.h"
+#include "backend/lock/wait.h"
+#include "backend/report.h"
+#include "compat.h"
+#include "faultpoint.h"
+#include "settings.h"
+#include "shared/grant.h"
+#include "shared/lockstat.h"
+#include "shared/process.h"
+
+/*
+ * How long a try waits until the owner before it has answered or given the
+ * ticket up: this many times as long as its own request took, but not less
+ * than the constant below.  It seldom waits that long: only if the owner's
+ * server has stopped, or cannot reach ZooKeeper.  But no znode says whether
+ * leases linger, so each try for leases that fails waits that long.
+ *
+ * If a request was delayed, or its backend was suspended meanwhile, its
+ * duration says little about the other server.  So the multiple is at most
+ * zklock.connection_timeout.
+ */
+#define ASK_TIMES		4
+#define ASK_LOCK		ZKL_MS(1000)
+#define ASK_LEASES		ZKL_MS(10)
+
+/* The reason for the wait, as pg_stat_activity shows it. */
+typedef enum Reason
+{
+	REASON_TICKET,				/* other clients hold the lock, or go first */
+	REASON_REPLY,				/* ZooKeeper has not replied */
+	REASON_DOUBT				/* ZooKeeper has not confirmed the session */
+} Reason;
+
+static bool look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex,
+				 ZklAnswer *answer);
+static void begin_asking(ZklWait *wait, const ZklClaim *claim);
+static Reason reason_of(ZklAnswer answer);
+static int	session_of(const ZklWait *wait);
+static bool time_is_over(ZklWait *wait, ZklAnswer answer);
+static bool has_asked_enough(ZklWait *wait);
+static bool is_silent(const ZklWait *wait, int64 now);
+static void sleep_until_next(const ZklWait *wait, Reason reason,
+							 int64 look_at);
+
+void
+zkl_wait_begin(ZklWait *wait, const ZklLockRequest *request)
+{
+	wait->request = request;
+
+	/*
+	 * lock_timeout counts from here.  For a mutex or a read-write lock, that
+	 * includes the wait for the local lock.
+	 */
+	wait->begun_at = zkl_now();
+	wait->lock_timeout_at = LockTimeout > 0 ?
+		wait->begun_at + ZKL_MS(LockTimeout) : ZKL_FOREVER;
+	wait->asks_until = 0;
+	wait->silent_since = 0;
+	wait->impatient = false;
+	wait->about = NULL;
+}
+
+ZklAnswer
+zkl_wait_ask(ZklWait *wait, ZklClaim *claim)
+{
+	/* If the text for the znode is there, request the ticket at once. */
+	if (wait->about == NULL)
+		begin_asking(wait, claim);
+	return zkl_grant_request(claim, wait->request->only_tries, wait->about);
+}
+
+/* From here on, the wait may be a long one. */
+static void
+begin_asking(ZklWait *wait, const ZklClaim *claim)
+{
+	wait->about = claim->about;
+	zkl_wait_report_begin(&wait->report, wait->request->path, wait->request->mode,
+						  wait->request->quantity,
+						  !wait->request->only_tries && !wait->impatient);
+}
+
+/*
+ * The first look has not requested the ticket from the worker.  It suffices
+ * if the server owns the ticket, and then costs nothing more.
+ */
+ZklAnswer
+zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
+{
+	ZklAnswer	answer;
+
+	wait->claim = claim;
+	if (wait->about == NULL)
+	{
+		if (look(wait, claim, mutex, &answer))
+			return answer;
+		begin_asking(wait, claim);
+	}
+	PG_TRY();
+	{
+		while (!look(wait, claim, mutex, &answer) &&
+			   !time_is_over(wait, answer) &&
+			   !(wait->impatient && answer == ZKL_ANSWER_QUEUED))
+		{
+			int64		until = ZKL_FOREVER;
+
+			/*
+			 * A try does not wait for other clients, so it is not part of a
+			 * deadlock.  Neither is a backend that waits for ZooKeeper's
+			 * reply.
+			 */
+			if (!wait->request->only_tries && !wait->impatient &&
+				answer == ZKL_ANSWER_QUEUED)
+				until = zkl_deadlock_look(claim);
+			ZKL_FAULT_POINT("request-queued");
+			zkl_wait_report_still(&wait->report, claim,
+								  reason_of(answer) == REASON_TICKET);
+			sleep_until_next(wait, reason_of(answer),
+							 Min(until, wait->report.due_at));
+		}
+	}
+	PG_FINALLY();
+	{
+		zkl_deadlock_end();
+	}
+	PG_END_TRY();
+	return answer;
+}
+
+/*
+ * Is the wait over, with HELD or STALE?  Raises an error if the lock cannot
+ * be acquired.
+ */
+static bool
+look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex, ZklAnswer *answer)
+{
+	/*
+	 * Without the inner mutex, this backend must not request leases: another
+	 * client may have the mutex, and must get its leases first.
+	 */
+	*answer = ZKL_ANSWER_STALE;
+	if (mutex != NULL && zkl_claim_status(mutex, 0) == ZKL_STATUS_LOST)
+		return true;
+	*answer = zkl_grant_request(claim,
+								wait->request->only_tries || wait->impatient,
+								wait->about);
+
+	/*
+	 * The owner has not answered this try, so the try assumes that the lock
+	 * is held.
+	 */
+	if (*answer == ZKL_ANSWER_ASKING && has_asked_enough(wait))
+		*answer = ZKL_ANSWER_QUEUED;
+	switch (*answer)
+	{
+		case ZKL_ANSWER_HELD:
+			ZKL_FAULT_POINT("granted");
+			if (wait->about != NULL)
+				zkl_wait_report_acquired(&wait->report);
+			return true;
+		case ZKL_ANSWER_STALE:
+			return true;
+		case ZKL_ANSWER_FAILED:
+
+			/* This report and the next two raise errors. */
+			zkl_report_failure(wait->request->path, claim->failure);
+		case ZKL_ANSWER_FULL:
+			zkl_report_full();
+		case ZKL_ANSWER_SHUTDOWN:
+			zkl_report_shutdown();
+		case ZKL_ANSWER_QUEUED:
+		case ZKL_ANSWER_ASKING:
+		case ZKL_ANSWER_NONE:
+		case ZKL_ANSWER_DOUBT:
+			break;
+	}
+	return false;
+}
+
+/*
+ * Each look notes that the claim must be woken, so the worker sets this
+ * backend's latch when the znodes are gone.
+ */
+bool
+zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim)
+{
+	wait->claim = claim;
+	while (!zkl_claim_status_is_settled(claim))
+	{
+		if (time_is_over(wait, ZKL_ANSWER_NONE))
+			return false;
+		sleep_until_next(wait, REASON_REPLY, ZKL_FOREVER);
+	}
+	return true;
+}
+
+void
+zkl_wait_fail_unanswered(ZklWait *wait, ZklClaim *claim)
+{
+	wait->claim = claim;
+	(void) time_is_over(wait, ZKL_ANSWER_NONE);
+}
+
+ZklClaimStatus
+zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim)
+{
+	wait->claim = claim;
+	for (;;)
+	{
+		ZklClaimStatus standing = zkl_claim_status(claim, 0);
+
+		if (standing != ZKL_STATUS_DOUBT)
+			return standing;
+
+		/*
+		 * Called only for its errors.  The backend holds the lock, so the end
+		 * of the time must not count as "not acquired".
+		 */
+		(void) time_is_over(wait, ZKL_ANSWER_NONE);
+		sleep_until_next(wait, REASON_DOUBT, ZKL_FOREVER);
+	}
+}
+
+static Reason
+reason_of(ZklAnswer answer)
+{
+	if (answer == ZKL_ANSWER_QUEUED || answer == ZKL_ANSWER_ASKING)
+		return REASON_TICKET;
+	return answer == ZKL_ANSWER_DOUBT ? REASON_DOUBT : REASON_REPLY;
+}
+
+/* The number of the ZooKeeper session for the ticket. */
+static int
+session_of(const ZklWait *wait)
+{
+	return wait->claim->entry->session;
+}
+
+/*
+ * Is it time to return that the lock was not acquired?  Usually only after
+ * ZooKeeper has replied that the lock is taken.  If there is no reply when
+ * the time is over, that is an error, unless ZooKeeper still replies to signs
+ * of life: then the timeout was merely shorter than the request.  A try
+ * always needs the reply.
+ */
+static bool
+time_is_over(ZklWait *wait, ZklAnswer answer)
+{
+	const ZklLockRequest *request = wait->request;
+	bool		asking = request->only_tries && answer == ZKL_ANSWER_ASKING;
+	bool		answered = answer == ZKL_ANSWER_QUEUED ||
+	answer == ZKL_ANSWER_ASKING;
+	int64		now = zkl_now();
+	bool		over = now >= request->until;
+	bool		in_touch = zkl_session_info_is_in_touch(session_of(wait), now);
+
+	/*
+	 * A reply counts only while the server is connected: an earlier reply may
+	 * be out of date.
+	 */
+	if (answered && in_touch)
+		wait->silent_since = 0;
+	else if (wait->silent_since == 0)
+		wait->silent_since = now;
+
+	/*
+	 * ZooKeeper has replied that the lock is taken, and a try has waited long
+	 * enough for the owner's answer.
+	 */
+	if (over && in_touch && answered && !asking)
+		return true;
+
+	/* There is no reply yet, but ZooKeeper can be reached. */
+	if (over && in_touch && !request->only_tries && !is_silent(wait, now))
+		return true;
+
+	/*
+	 * The time is over without a reply; or ZooKeeper has been silent for too
+	 * long, even if time is left.
+	 */
+	if ((over && !request->only_tries) || (over && !in_touch) ||
+		(wait->silent_since != 0 &&
+		 now >= zkl_session_info_silent_from(session_of(wait), wait->begun_at, wait->silent_since)))
+		zkl_report_unreachable(request->path, session_of(wait));
+	if (now >= wait->lock_timeout_at)
+	{
+		zkl_lock_stat_failed(wait->claim, ERRCODE_LOCK_NOT_AVAILABLE);
+		zkl_report_lock_timeout(answered ?
+								zkl_wait_report_obstacle(wait->claim, 0) : NULL);
+	}
+	return false;
+}
+
+/* Has this try waited long enough for the answer of the owner before it? */
+static bool
+has_asked_enough(ZklWait *wait)
+{
+	int64		now = zkl_now();
+	int64		least = wait->request->mode == ZKL_MODE_LEASE ? ASK_LEASES : ASK_LOCK;
+
+	if (wait->asks_until == 0)
+		wait->asks_until = now +
+			Max(least, Min(ASK_TIMES * (now - wait->begun_at),
+						   ZKL_MS(zkl_connection_timeout)));
+	return now >= wait->asks_until;
+}
+
+/*
+ * There is no reply to the request yet.  Is ZooKeeper silent, or was the time
+ * merely too short?
+ */
+static bool
+is_silent(const ZklWait *wait, int64 now)
+{
+	ZklSessionInfo *session = &zkl_session_info[session_of(wait)];
+
+	return (int64) pg_atomic_read_u64(&session->heard_at) < wait->silent_since &&
+		now - wait->silent_since >
+		ZKL_MS(pg_atomic_read_u32(&session->period_ms));
+}
+
+/*
+ * Sleep until this backend is woken, until the wait may have to end, or until
+ * "look_at".
+ */
+static void
+sleep_until_next(const ZklWait *wait, Reason reason, int64 look_at)
+{
+	static const char *const names[] = {
+		[REASON_TICKET] = "ZklockTicket",
+		[REASON_REPLY] = "ZklockReply",
+		[REASON_DOUBT] = "ZklockDoubt"
+	};
+	static uint32 wait_events[lengthof(names)];
+	ErrorContextCallback context;
+	int64		now = zkl_now();
+	int64		until = Min(wait->lock_timeout_at, look_at);
+
+	if (!wait->request->only_tries)
+		until = Min(until, wait->request->until);
+	if (wait->asks_until > now)
+		until = Min(until, wait->asks_until);
+	if (wait->silent_since != 0)
+		until = Min(until, zkl_session_info_silent_from(session_of(wait),
+														wait->begun_at,
+														wait->silent_since));
+	else
+		until = Min(until, zkl_session_info_in_touch_until(session_of(wait)));
+
+	/*
+	 * Reset the latch before the caller looks again, so that no wake-up is
+	 * missed.  The sleep also ends when the server is no longer in touch with
+	 * ZooKeeper, because silence is measured from then on.
+	 */
+	zkl_wait_report_push_context(&context, wait->claim);
+	zkl_process_sleep(until, names[reason], &wait_events[reason]);
+	error_context_stack = context.previous;
+}

@@ -1,0 +1,66 @@
+/*-------------------------------------------------------------------------
+ *
+ * wait.h
+ *	  How a backend waits for its server's ticket.
+ *
+ * Called only by backends.
+ *
+ * src/backend/lock/wait.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_WAIT_H
+#define ZKL_WAIT_H
+
+#include "backend/lock/waitreport.h"
+#include "shared/grant.h"
+
+/* A wait: when it began, when it ends, and since when ZooKeeper is silent. */
+typedef struct ZklWait
+{
+	const ZklLockRequest *request;
+	ZklClaim   *claim;			/* the claim that waits, once it does */
+	int64		lock_timeout_at;	/* when lock_timeout ends it */
+	int64		begun_at;
+	int64		asks_until;		/* until when a try waits for the owner's
+								 * answer; 0 if it has not queried it */
+	int64		silent_since;	/* 0 if ZooKeeper has replied */
+	bool		impatient;		/* end the wait if another client holds the
+								 * lock */
+	const char *about;			/* the text for znodes, once it is needed;
+								 * until then there is nothing to log */
+	ZklWaitReport report;
+} ZklWait;
+
+extern void zkl_wait_begin(ZklWait *wait, const ZklLockRequest *request);
+
+/*
+ * Wait until the server owns its ticket and the claim holds the lock: HELD.
+ * STALE if the local lock is of an old generation or, for leases, if the inner
+ * mutex was lost ("mutex", else NULL).  Any other answer means that the time
+ * is over, or that an impatient request must wait.  Raises the error of any
+ * other end of the wait (55P03, 57014, 08006 ...).
+ */
+extern ZklAnswer zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim,
+									 ZklClaim *mutex);
+
+/* Request the ticket, without waiting. */
+extern ZklAnswer zkl_wait_ask(ZklWait *wait, ZklClaim *claim);
+
+/* Wait until released znodes of the lock are gone; false if the time is over. */
+extern bool zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim);
+
+/*
+ * A command has ended without a reply from ZooKeeper, because the time is
+ * over.  Raises 55P03 or 08006, unless the timeout was merely shorter than
+ * the request.
+ */
+extern void zkl_wait_fail_unanswered(ZklWait *wait, ZklClaim *claim);
+
+/*
+ * Wait while a held claim is in doubt.  Returns whether it is good again or
+ * lost.
+ */
+extern ZklClaimStatus zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim);
+
+#endif							/* ZKL_WAIT_H */

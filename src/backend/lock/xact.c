@@ -1,0 +1,710 @@
+/*-------------------------------------------------------------------------
+ *
+ * xact.c
+ *	  What transactions and savepoints do to claims, and the commit guard.
+ *
+ * These refuse a commit, and say so:
+ *
+ *		function						when									SQLSTATE
+ *		zkl_on_lost_report_released		a lock had been lost, or was in doubt,	ZK001, ZK002
+ *										when it was released, and the
+ *										transaction has written
+ *		guard_claim						a lock is lost or in doubt, and the		ZK001, ZK002
+ *										transaction has written, or the lock
+ *										is a transaction-level one
+ *		zkl_reliance_check				the leadership that the transaction		ZK001, ZK002
+ *										was told of is lost or in doubt
+ *		zkl_requirement_check			the transaction has written, and a		25006, 55000,
+ *										leadership of commit_requires is not	or FATAL, as
+ *										certain									not_leading says
+ *		refuse_prepare					PREPARE TRANSACTION with any of these	0A000
+ *
+ * In doubt also means that it is good for less than zklock.commit_margin.  The last
+ * look is guard_commit()'s, or the condition at the end of look_at_all().
+ *
+ * The commit guard is a transaction callback.  An extension such as postgres_fdw
+ * commits on other servers in a callback of its own, at the same stage.  If that
+ * were called first, the other server would commit although the guard refuses.
+ *
+ * PostgreSQL calls the callback first that was registered last.  postgres_fdw
+ * registers its callback at its first use in the backend.  So the guard is
+ * registered anew when a claim begins, and on every way out of a statement:
+ * ExecutorRun, ExecutorFinish and ProcessUtility, nested ones included, whether
+ * they succeed or fail.  (Where nothing can come in between, once is enough; see
+ * hooks.c and on_claim_begins().)  Then it is first, because
+ *
+ *	- foreign tables are written in these three functions only.  Planning and
+ *	  ExecutorStart may connect, but what writes over that connection goes
+ *	  through them afterwards.
+ *	- so does everything that CommitTransaction() runs before the callbacks:
+ *	  a deferred trigger or a held cursor runs statements of its own, and
+ *	  PortalDrop() finishes the execution of an open cursor.
+ *	- COMMIT in a procedure, a function call by the fast path and a background
+ *	  worker run their statements through the same functions, by way of SPI, of
+ *	  the executor of SQL functions, or of portals.
+ *	- a claim may begin without any statement: PL/pgSQL evaluates an expression
+ *	  by itself.
+ *
+ * What is left is code in C that writes elsewhere without a statement, and
+ * registers its callback there for the first time in the backend, such as the
+ * target of a fast-path call or a deferred trigger.
+ *
+ * Where zklock.commit_requires names leaderships, the guard looks at these for every
+ * transaction that has written, whatever wrote it: the callback is there from the
+ * start of each process.  What PostgreSQL does between the guard and the commit record
+ * is bounded by nothing: the callbacks of other extensions, a backend that stands still,
+ * or a slow disk.  So:
+ *
+ *	- The guard requires that the leadership is certain for zklock.commit_margin
+ *	  more.  A record that is written within that comes before any other server leads.
+ *	- A leadership that is given up waits for the transaction's pass (passes.h).
+ *	- on_xact() looks again after the commit, when the record is on disk, and a
+ *	  synchronous standby has it.  If the server does not certainly still have the same
+ *	  leadership, the commit is reported and counted, and the connection ends before
+ *	  the client is told that it has committed.
+ *
+ * src/backend/lock/xact.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_database.h"
+#include "commands/async.h"
+#include "commands/tablecmds.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "tcop/tcopprot.h"
+#include "utils/builtins.h"
+
+#include "backend/lock/deadlock.h"
+#include "backend/lock/holdcounts.h"
+#include "backend/lock/localclaim.h"
+#include "backend/lock/onlost.h"
+#include "backend/lock/reliance.h"
+#include "backend/lock/requirement.h"
+#include "backend/lock/xact.h"
+#include "backend/report.h"
+#include "faultpoint.h"
+#include "settings.h"
+#include "shared/passes.h"
+#include "shared/serverstat.h"
+
+/*
+ * The count of losses when all claims of this backend were last seen to be good, and
+ * none had a lease time.  Losses begin with 1.  And whether this server led by then all
+ * that zklock.commit_requires named, with this serial number.
+ */
+static uint64 good_losses = 0;
+static bool good_required = false;
+static uint64 good_serial = 0;
+
+/* Has a statement had a stake?  How many ExecutorRuns are under way? */
+static bool is_listening = false;
+static int	runs = 0;
+
+/* Has this transaction a pass?  See passes.h. */
+static bool has_pass = false;
+
+/* Of a statement that did nothing but acquire a lock: see zkl_xact_note_alone. */
+static struct
+{
+	TimestampTz statement;		/* when it began */
+	NameData	function;
+}			alone;
+
+/*
+ * The last transaction that ran a statement which may write, the last that may have
+ * begun a transaction on another server, the last that ran DISCARD ALL, and the last
+ * that has only run LISTEN and UNLISTEN since it did so first.
+ */
+static LocalTransactionId writing_xact = InvalidLocalTransactionId;
+static LocalTransactionId remote_xact = InvalidLocalTransactionId;
+static LocalTransactionId discarding_xact = InvalidLocalTransactionId;
+static LocalTransactionId listening_xact = InvalidLocalTransactionId;
+
+typedef struct Guard
+{
+	bool		writes;
+	bool		all_good;
+	bool		again;			/* warnings were given at the first look */
+	int64		until;			/* what the transaction needs is good up to
+								 * this moment */
+} Guard;
+
+/*
+ * Of a transaction that the guard has let pass: when, what the count of losses was
+ * then, up to what moment it counts on its locks (PG_INT64_MAX: it needs none),
+ * whether it writes although it has no transaction ID, and whether the guard has
+ * looked at what zklock.commit_requires names.
+ */
+static struct
+{
+	int64		at;
+	uint64		losses;
+	int64		until;
+	bool		writes;
+	bool		required;
+}			passed = {.until = PG_INT64_MAX};
+
+static bool has_stake(void);
+static void begin_pass(uint64 bits);
+static void on_claim_begins(void);
+static void put_guard_first(void);
+static void on_xact(XactEvent event, void *arg);
+static void on_subxact(SubXactEvent event, SubTransactionId my_id,
+					   SubTransactionId parent_id, void *arg);
+static void warn_if_alone(void);
+static void work_beforehand(void);
+static void guard_commit(bool writes);
+static void look_at_all(Guard *guard);
+static bool has_written(void);
+static bool has_notified(void);
+static void guard_claim(ZklLocalClaim *claim, void *arg);
+static void report_if_late(void);
+static void find_uncertain(ZklLocalClaim *claim, void *arg);
+static void end_unacknowledged(void);
+static void refuse_prepare(void);
+
+/*
+ * Does the transaction depend on a claim or a leadership?  If not, the guard
+ * and the end of the transaction have nothing to do.
+ */
+static bool
+has_stake(void)
+{
+	return zkl_requirement_applies() || zkl_claim_table_number() > 0 ||
+		zkl_on_lost_any_released() || zkl_reliance_any() ||
+		zkl_reliance_bits() != 0 || has_pass;
+}
+
+/*
+ * This runs in the postmaster, so all processes have the callback from the start: a
+ * process may write without a statement.
+ */
+void
+zkl_xact_init(void)
+{
+	zkl_local_claim_begin_hook = on_claim_begins;
+	RegisterXactCallback(on_xact, NULL);
+}
+
+/*
+ * From now on, until the transaction ends, this server gives up no leadership that
+ * every commit requires, and no lock with one of these bits, as long as the
+ * transaction can count on it.
+ */
+static void
+begin_pass(uint64 bits)
+{
+	if (zkl_requirement_applies())
+		bits |= zkl_requirement_bits();
+	if (bits == 0)
+		return;
+	has_pass = true;
+	zkl_passes_begin(bits);
+}
+
+/*
+ * The first statement that writes finds out early.  This is for the user; what is
+ * promised is the guard's.  But a command that destroys something before it commits
+ * has its pass, and its margin, from here on.  If it takes longer than that, its end is
+ * refused, though what it has destroyed is gone.
+ */
+void
+zkl_xact_require(bool at_once)
+{
+	if (!zkl_requirement_applies())
+		return;
+	if (at_once)
+		begin_pass(0);
+	(void) zkl_requirement_check(ZKL_MS(zkl_commit_margin));
+}
+
+void
+zkl_xact_begin_run(void)
+{
+	runs++;
+}
+
+void
+zkl_xact_end_run(void)
+{
+	runs--;
+}
+
+void
+zkl_xact_keep_guard_first(void)
+{
+	if (has_stake())
+		put_guard_first();
+}
+
+/*
+ * No transaction ends while ExecutorRun runs, and the way out of that puts the
+ * guard first.  A procedure, however, may begin a claim without a statement, and
+ * commit in the middle of CALL.
+ */
+static void
+on_claim_begins(void)
+{
+	if (runs == 0 || !is_listening)
+		put_guard_first();
+}
+
+static void
+put_guard_first(void)
+{
+	/* PostgreSQL puts a new callback in front of its list. */
+	UnregisterXactCallback(on_xact, NULL);
+	RegisterXactCallback(on_xact, NULL);
+	if (is_listening)
+		return;
+	zkl_on_lost_listen();
+	RegisterSubXactCallback(on_subxact, NULL);
+	is_listening = true;
+}
+
+void
+zkl_xact_note_lease_time(void)
+{
+	good_losses = 0;
+}
+
+void
+zkl_xact_note_alone(const char *function)
+{
+	/* In a pipeline, another statement has come before. */
+	if (MyXactFlags & XACT_FLAGS_PIPELINING)
+		return;
+	alone.statement = GetCurrentStatementStartTimestamp();
+	namestrcpy(&alone.function, function);
+}
+
+/* In a pipeline, another statement may have begun since. */
+static void
+warn_if_alone(void)
+{
+	if (alone.statement == 0 ||
+		alone.statement != GetCurrentStatementStartTimestamp() ||
+		IsTransactionBlock())
+		return;
+	alone.statement = 0;
+	ereport(WARNING,
+			errcode(ERRCODE_NO_ACTIVE_SQL_TRANSACTION),
+			errmsg("\"%s\" should be called in a transaction block",
+				   NameStr(alone.function)),
+			errdetail("Outside of a transaction block, the lock is released at the end of the statement."),
+			errhint("Begin a transaction block first, or acquire a session-level lock."));
+}
+
+void
+zkl_xact_note_write(void)
+{
+	writing_xact = zkl_my_local_xid();
+}
+
+void
+zkl_xact_note_remote(void)
+{
+	remote_xact = zkl_my_local_xid();
+}
+
+void
+zkl_xact_note_discard(void)
+{
+	discarding_xact = zkl_my_local_xid();
+}
+
+void
+zkl_xact_note_statement(bool listens)
+{
+	if (!listens)
+		listening_xact = InvalidLocalTransactionId;
+	else if (!has_notified())
+		listening_xact = zkl_my_local_xid();
+}
+
+/*
+ * The statement commits or rolls back what another transaction has prepared, so
+ * the commit guard at its own end would come too late.  That one still warns of a
+ * loss.  Only session-level claims can exist here.
+ *
+ * In a transaction block PostgreSQL refuses the statement.  The transaction may go
+ * on from a savepoint then, so its losses must still cancel statements.
+ */
+void
+zkl_xact_begin_prepared(void)
+{
+	if (!has_stake() || IsTransactionBlock())
+		return;
+	zkl_on_lost_commit_begins();
+	begin_pass(zkl_reliance_bits());
+	guard_commit(true);
+	ZKL_FAULT_POINT("prepared-guarded");
+}
+
+void
+zkl_xact_end_prepared(void)
+{
+	report_if_late();
+}
+
+static void
+on_xact(XactEvent event, void *arg)
+{
+	if (is_listening)
+		zkl_deadlock_listen();
+	if (!has_stake())
+		return;
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+			ZKL_FAULT_POINT("commit-begun");
+			work_beforehand();
+
+			/*
+			 * From here on a loss does not cancel the statement: the cancel
+			 * could come after the guard has let the commit pass.
+			 */
+			zkl_on_lost_commit_begins();
+			begin_pass(zkl_reliance_bits());
+			guard_commit(false);
+			warn_if_alone();
+			ZKL_FAULT_POINT("guard-passed");
+			break;
+		case XACT_EVENT_PRE_PREPARE:
+			refuse_prepare();
+			if (!zkl_requirement_applies())
+				break;
+
+			/* A prepared transaction is a promise that it can commit. */
+			begin_pass(zkl_reliance_bits());
+			guard_commit(true);
+			ZKL_FAULT_POINT("prepare-guarded");
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_PREPARE:
+			report_if_late();
+			/* FALLTHROUGH */
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PARALLEL_ABORT:
+			ZKL_FAULT_POINT("xact-ended");
+
+			/* First, because a resignation waits for it. */
+			if (has_pass)
+				zkl_passes_end();
+			has_pass = false;
+			zkl_reliance_forget();
+
+			/*
+			 * Ending the claims may note lost ones as released.  The
+			 * transaction has ended, so that is forgotten afterwards.
+			 */
+			zkl_hold_counts_end_xact(event != XACT_EVENT_ABORT &&
+									 event != XACT_EVENT_PARALLEL_ABORT);
+			zkl_on_lost_forget_released();
+			passed.until = PG_INT64_MAX;
+			passed.required = false;
+			zkl_on_lost_xact_ended();
+			break;
+	}
+}
+
+static void
+on_subxact(SubXactEvent event, SubTransactionId my_id,
+		   SubTransactionId parent_id, void *arg)
+{
+	zkl_deadlock_listen();
+	if (zkl_claim_table_number() == 0)
+		return;
+	switch (event)
+	{
+		case SUBXACT_EVENT_START_SUB:
+		case SUBXACT_EVENT_PRE_COMMIT_SUB:
+			break;
+		case SUBXACT_EVENT_COMMIT_SUB:
+			zkl_hold_counts_release_savepoint(GetCurrentTransactionNestLevel());
+			break;
+		case SUBXACT_EVENT_ABORT_SUB:
+			ZKL_FAULT_POINT("savepoint-aborted");
+			zkl_hold_counts_abort_savepoint(GetCurrentTransactionNestLevel());
+			break;
+	}
+}
+
+/*
+ * PostgreSQL still has some work to do between the guard and the commit record.  Do
+ * now what may take long, so that the guard comes after it.  PostgreSQL then finds
+ * nothing left to do.
+ *
+ * It empties and drops temporary tables as ON COMMIT says.  It does so only if this
+ * transaction has used any; what uses one from here on sets that flag again.
+ *
+ * All commits that notify go one after the other: each takes this lock, and has it
+ * while it waits for a synchronous standby.  A transaction that postgres_fdw commits
+ * on another server as well must not take the lock before that: the commit there may
+ * notify, too, and wait for this transaction, which waits for it.  PostgreSQL would
+ * not find that deadlock.
+ */
+static void
+work_beforehand(void)
+{
+	if (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE)
+	{
+		PreCommit_on_commit_actions();
+		MyXactFlags &= ~XACT_FLAGS_ACCESSEDTEMPNAMESPACE;
+	}
+	if (discarding_xact != zkl_my_local_xid() &&
+		listening_xact != zkl_my_local_xid() &&
+		remote_xact != zkl_my_local_xid() && has_notified())
+		LockSharedObject(DatabaseRelationId, InvalidOid, 0, AccessExclusiveLock);
+}
+
+/*
+ * Refuse the commit of a transaction whose lock was lost.  This is the last
+ * moment at which it can still be refused.  "writes": it has certainly written.
+ */
+static void
+guard_commit(bool writes)
+{
+	Guard		guard = {.all_good = true};
+	uint64		losses;
+
+	/*
+	 * What this transaction wrote before it released a claim relied on that
+	 * claim, too.
+	 */
+	if (zkl_on_lost_any_released())
+		zkl_on_lost_report_released(writes || has_written());
+
+	/* In this order: a session that is safe again has counted its losses. */
+	passed.until = zkl_session_info_all_until();
+	losses = passed.losses = pg_atomic_read_u64(&zkl_lock_table->losses);
+	passed.at = zkl_now();
+	passed.writes = writes || writing_xact == zkl_my_local_xid();
+	passed.required = zkl_requirement_applies();
+
+	/*
+	 * The quick way: the sessions are safe, and since all claims and
+	 * leaderships were last seen to be good, none was lost, no claim got a
+	 * hold limit, and no other leadership is required.
+	 */
+	if (passed.at + ZKL_MS(zkl_commit_margin) < passed.until &&
+		losses == good_losses &&
+		(!passed.required ||
+		 (good_required && good_serial == zkl_commit_requires_serial)))
+		return;
+
+	/* What only reads needs no leadership, but notes that it is there. */
+	guard.writes = writes || has_written();
+	if (passed.required && !guard.writes)
+		passed.required = zkl_requirement_is_met(ZKL_MS(zkl_commit_margin));
+	look_at_all(&guard);
+	passed.until = guard.until;
+	passed.at = zkl_now();
+	if (guard.all_good)
+	{
+		good_losses = losses;
+		good_required = passed.required;
+		good_serial = zkl_commit_requires_serial;
+	}
+}
+
+/*
+ * All claims must be good at one moment, which is the end of the look.  A claim
+ * that was seen to be good may have been lost while the guard looked at others.  So
+ * look again if a claim of this backend was lost meanwhile, or if the look took so
+ * long that one may have been.
+ */
+static void
+look_at_all(Guard *guard)
+{
+	int64		margin = ZKL_MS(zkl_commit_margin);
+	int64		begun_at;
+	uint64		losses;
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		begun_at = zkl_now();
+		losses = pg_atomic_read_u64(&zkl_lock_table->losses);
+		guard->until = PG_INT64_MAX;
+		zkl_claim_table_visit(guard_claim, guard);
+		guard->until = Min(guard->until, zkl_reliance_check(margin));
+		if (passed.required && guard->writes)
+			guard->until = Min(guard->until, zkl_requirement_check(margin));
+		guard->again = true;
+		ZKL_FAULT_POINT("guard-looked");
+	} while (guard->until - margin <= zkl_now() ||
+			 (losses != pg_atomic_read_u64(&zkl_lock_table->losses) &&
+			  zkl_lock_table_has_lost(MyProcPid, begun_at)));
+}
+
+/*
+ * Would other transactions see the commit?  A transaction that has changed
+ * this database has a transaction ID.  One that has run a statement that may
+ * write, perhaps on another server, counts as having written, whatever the
+ * statement did.
+ */
+static bool
+has_written(void)
+{
+	if (discarding_xact == zkl_my_local_xid())
+		return false;
+	return TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
+		writing_xact == zkl_my_local_xid() || has_notified();
+}
+
+/*
+ * A transaction that notifies gets its transaction ID only after the guard.
+ * PREPARE TRANSACTION is refused for it, and for LISTEN and UNLISTEN.  The
+ * function that refuses does nothing but look and raise an error, so it serves
+ * as the test.
+ */
+static bool
+has_notified(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool notified = false;
+
+	PG_TRY();
+	{
+		AtPrepare_Notify();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		notified = true;
+	}
+	PG_END_TRY();
+	return notified;
+}
+
+/*
+ * A transaction that only reads does not rely on a claim with only
+ * session-level acquires.
+ */
+static void
+guard_claim(ZklLocalClaim *claim, void *arg)
+{
+	Guard	   *guard = arg;
+	bool		must_hold = guard->writes ||
+	claim->parts[ZKL_EXCLUSIVE].xact_count > 0 ||
+	claim->parts[ZKL_SHARED].xact_count > 0;
+
+	/*
+	 * A transaction that only reads is warned of a loss that has happened,
+	 * not of one that may.
+	 */
+	int64		margin = must_hold ? ZKL_MS(zkl_commit_margin) : 0;
+	int64		ignored = PG_INT64_MAX;
+
+	switch (zkl_claim_status_until(claim->shared, margin,
+								   must_hold ? &guard->until : &ignored))
+	{
+		case ZKL_STATUS_GOOD:
+
+			/*
+			 * A claim with a hold limit may end at any time, so look at it at
+			 * each commit.
+			 */
+			if (claim->shared->lease_until != 0)
+				break;
+			return;
+		case ZKL_STATUS_DOUBT:
+			if (must_hold)
+				zkl_report_doubt(claim->path);
+			break;
+		case ZKL_STATUS_LOST:
+			if (must_hold || !guard->again)
+				zkl_local_claim_report_lost(must_hold ? ERROR : WARNING, claim);
+			break;
+	}
+	guard->all_good = false;
+}
+
+/*
+ * The transaction has committed.  Did that take longer than the guard could count
+ * on the locks, or was a lock lost earlier, because another client has deleted its
+ * znode?  A lock that is still good has been good all the time, so what took long
+ * did no harm.  Otherwise the commit cannot be refused any more, but neither does it
+ * pass in silence.  No error is possible here.
+ */
+static void
+report_if_late(void)
+{
+	const char *path = NULL;
+	const char *required = NULL;
+	int64		now;
+
+	if (passed.until == PG_INT64_MAX ||
+		!(passed.writes || TransactionIdIsValid(GetTopTransactionIdIfAny())))
+		return;
+	now = zkl_now();
+	if (now < passed.until &&
+		passed.losses == pg_atomic_read_u64(&zkl_lock_table->losses))
+		return;
+	if (passed.required)
+		required = path = zkl_requirement_find_uncertain();
+	if (path == NULL)
+		zkl_claim_table_visit(find_uncertain, &path);
+	if (path == NULL)
+		path = zkl_reliance_find_uncertain();
+	if (path == NULL)
+		return;
+	zkl_server_stat_count_late_commit();
+	/* What was lost earlier was last seen to be good by the guard. */
+	zkl_report_late_commit(path, now < passed.until ? passed.at : passed.until,
+						   now);
+	if (required != NULL)
+		end_unacknowledged();
+}
+
+/*
+ * Another server may lead, and its clients may not see this commit.  So the client of
+ * this one must not be told that it has committed.  This does what PostgreSQL does when
+ * it stops waiting for a synchronous standby: nothing more is sent, and the next check
+ * for interrupts ends the session.  The reply that is already in the buffer stays there.
+ * An error would come too late, and a transaction that has committed cannot be aborted.
+ */
+static void
+end_unacknowledged(void)
+{
+	ProcDiePending = true;
+	InterruptPending = true;
+	whereToSendOutput = DestNone;
+}
+
+static void
+find_uncertain(ZklLocalClaim *claim, void *arg)
+{
+	const ZklClaim *shared = claim->shared;
+
+	/*
+	 * If only the lease time is over, this transaction's pass has kept the
+	 * lock.
+	 */
+	if (shared->is_use && shared->state == ZKL_CLAIM_HELD &&
+		!zkl_session_info_is_in_doubt(shared->epoch, shared->entry->session,
+									  zkl_now()))
+		return;
+	if (zkl_claim_status(claim->shared, 0) != ZKL_STATUS_GOOD)
+		*(const char **) arg = claim->path;
+}
+
+/* A leadership that every commit requires is no obstacle, because it has no token. */
+static void
+refuse_prepare(void)
+{
+	if (zkl_claim_table_number() > 0 || zkl_reliance_any())
+		ereport(ERROR,
+				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				errmsg("cannot PREPARE a transaction that holds zklock locks"));
+	if (zkl_on_lost_any_released())
+		zkl_on_lost_report_released(has_written());
+}

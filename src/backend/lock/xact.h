@@ -1,0 +1,88 @@
+/*-------------------------------------------------------------------------
+ *
+ * xact.h
+ *	  What transactions and savepoints do to claims, and the commit guard.
+ *
+ * Called only by backends.
+ *
+ * src/backend/lock/xact.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_XACT_H
+#define ZKL_XACT_H
+
+#include "backend/lock/localclaim.h"
+#include "compat.h"
+
+/*
+ * For zkl_hooks_init: registers the commit guard, in the postmaster.
+ */
+extern void zkl_xact_init(void);
+
+/*
+ * If this backend has claims, make the commit guard the first of all
+ * transaction callbacks.  Call this on every way out of a statement,
+ * including nested statements and errors: the statement may have registered
+ * callbacks that commit on other servers.
+ */
+extern void zkl_xact_keep_guard_first(void);
+
+/*
+ * Call this around an ExecutorRun, before zkl_xact_keep_guard_first().  No
+ * transaction ends within the run, so if a claim begins there, the callbacks
+ * need not be reordered before the end of the run.
+ */
+extern void zkl_xact_begin_run(void);
+extern void zkl_xact_end_run(void);
+
+/*
+ * The transaction is about to write: raise 25006 or 55000 unless this server leads
+ * what zklock.commit_requires names.  at_once: what it does will not wait for its
+ * commit, so a resignation waits for its end.
+ */
+extern void zkl_xact_require(bool at_once);
+
+/* The transaction runs a statement that may write, perhaps on another server. */
+extern void zkl_xact_note_write(void);
+
+/*
+ * The transaction runs a statement that may begin a transaction on another server,
+ * which commits together with this one.
+ */
+extern void zkl_xact_note_remote(void);
+
+/*
+ * The transaction runs a statement: LISTEN or UNLISTEN, or any other one that is
+ * about more than the transaction itself.
+ */
+extern void zkl_xact_note_statement(bool listens);
+
+/*
+ * Call before and after a COMMIT PREPARED or ROLLBACK PREPARED, which takes effect
+ * before its own transaction commits.  begin raises an error as the commit guard
+ * does for a transaction that has written.
+ */
+extern void zkl_xact_begin_prepared(void);
+extern void zkl_xact_end_prepared(void);
+
+/*
+ * The transaction runs DISCARD ALL, which must be its only statement.  It may
+ * drop temporary tables and stop listening, but relies on no lock for that.
+ */
+extern void zkl_xact_note_discard(void);
+
+/*
+ * This function acquired a transaction-level lock, and the client's statement
+ * does nothing else.  The user is warned at the commit, unless the transaction
+ * has done something else until then.
+ */
+extern void zkl_xact_note_alone(const char *function);
+
+/*
+ * A claim gets a hold limit: from now on, the guard looks at the claims at
+ * each commit.
+ */
+extern void zkl_xact_note_lease_time(void);
+
+#endif							/* ZKL_XACT_H */

@@ -1,0 +1,49 @@
+/*-------------------------------------------------------------------------
+ *
+ * row.h
+ *	  The rows that a set-returning function returns, column after column.
+ *
+ * A function calls zkl_row_begin_set() once.  For each row it makes a ZklRow, adds
+ * all columns in the order of the SQL function's declaration, and calls
+ * zkl_row_put().
+ *
+ * Called only by backends.
+ *
+ * src/backend/row.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_ROW_H
+#define ZKL_ROW_H
+
+#include "fmgr.h"
+#include "nodes/execnodes.h"
+
+#define ZKL_ROW_COLUMNS_MAX		64
+
+typedef struct ZklRow
+{
+	int			ncolumns;		/* so far */
+	Datum		values[ZKL_ROW_COLUMNS_MAX];
+	bool		nulls[ZKL_ROW_COLUMNS_MAX];
+} ZklRow;
+
+/* The caller's result; its rows are kept until the function returns. */
+extern ReturnSetInfo *zkl_row_begin_set(FunctionCallInfo fcinfo);
+
+/* Add a column.  One that is not "known" is null; then the value is not looked at. */
+extern void zkl_row_add(ZklRow *row, Datum value);
+extern void zkl_row_add_if(ZklRow *row, bool known, Datum value);
+extern void zkl_row_add_nulls(ZklRow *row, int ncolumns);
+
+/* A text, or null if it is NULL; and a moment of zkl_now(). */
+extern void zkl_row_add_text(ZklRow *row, const char *text);
+extern void zkl_row_add_moment_if(ZklRow *row, bool known, int64 moment);
+
+/*
+ * The row is complete.  It may have more columns than the function returns, if the
+ * SQL function is of an older version of the extension.
+ */
+extern void zkl_row_put(ReturnSetInfo *set, ZklRow *row);
+
+#endif							/* ZKL_ROW_H */

@@ -1,0 +1,135 @@
+/*-------------------------------------------------------------------------
+ *
+ * fence.c
+ *	  zk_fence: refuse writes under a lock that has had another holder since.
+ *
+ * This is safe regardless of clocks and sessions.  A table has a row with the
+ * greatest token of each resource.  A transaction that presents a token locks
+ * the row, or inserts it, until the transaction ends.  So of two transactions
+ * that write to the resource, one comes first.  If the first one has the
+ * greater token, the second one finds that token and is refused.  If the
+ * second one has the greater token, the first one's writes precede its own,
+ * as they should.
+ *
+ * src/backend/sql/fence.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
+#include "backend/lock/permission.h"
+#include "backend/report.h"
+
+PG_FUNCTION_INFO_V1(zklock_fence);
+
+static bool present(const char *table, Datum resource, Datum token);
+static int64 greatest(const char *table, Datum resource);
+static uint64 execute(const char *query, int nargs, Datum resource,
+					  Datum token);
+static void report_stale(const char *table, const char *resource, int64 token,
+						 int64 greatest);
+
+Datum
+zklock_fence(PG_FUNCTION_ARGS)
+{
+	const char *schema;
+	const char *table;
+	char	   *resource;
+
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		ereport(ERROR,
+				errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				errmsg("resource and token must not be null"));
+	if (PG_GETARG_INT64(1) <= 0)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("token must be greater than zero"));
+	resource = TextDatumGetCString(PG_GETARG_DATUM(0));
+	zkl_permission_check_resource(pg_server_to_any(resource, strlen(resource),
+												   PG_UTF8));
+
+	/* The table is in the schema of the function. */
+	schema = get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid));
+	table = quote_qualified_identifier(schema, "zk_fences");
+
+	SPI_connect();
+	if (!present(table, PG_GETARG_DATUM(0), PG_GETARG_DATUM(1)))
+		report_stale(table, resource, PG_GETARG_INT64(1),
+					 greatest(table, PG_GETARG_DATUM(0)));
+	SPI_finish();
+	PG_RETURN_VOID();
+}
+
+/* Insert or update the row.  False if a greater token has been presented. */
+static bool
+present(const char *table, Datum resource, Datum token)
+{
+	const char *query =
+	psprintf("INSERT INTO %s AS f (resource, token) VALUES ($1, $2) "
+			 "ON CONFLICT (resource) DO UPDATE SET token = EXCLUDED.token "
+			 "WHERE f.token <= EXCLUDED.token", table);
+
+	return execute(query, 2, resource, token) > 0;
+}
+
+/*
+ * Only for the message.  This transaction has locked the row, so the row
+ * exists.
+ */
+static int64
+greatest(const char *table, Datum resource)
+{
+	const char *query =
+	psprintf("SELECT token FROM %s WHERE resource = $1", table);
+	bool		isnull = true;
+	int64		token = 0;
+
+	if (execute(query, 1, resource, (Datum) 0) > 0)
+		token = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
+											SPI_tuptable->tupdesc, 1,
+											&isnull));
+	return isnull ? 0 : token;
+}
+
+/*
+ * Return the number of rows.  For the INSERT, it is 0 if its WHERE refuses
+ * the token; the row is locked even then.
+ */
+static uint64
+execute(const char *query, int nargs, Datum resource, Datum token)
+{
+	Oid			types[] = {TEXTOID, INT8OID};
+	Datum		values[] = {resource, token};
+	int			rc = SPI_execute_with_args(query, nargs, types, values, NULL,
+										   false, 0);
+
+	if (rc < 0)
+		elog(ERROR, "could not execute \"%s\": %s", query,
+			 SPI_result_code_string(rc));
+	return SPI_processed;
+}
+
+/*
+ * A greater token means that the lock has had another holder since, so raise
+ * the error of a lost lock.
+ */
+static void
+report_stale(const char *table, const char *resource, int64 token,
+			 int64 greatest)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_ZKL_LOCK_LOST),
+			errmsg("token " INT64_FORMAT " is too old for resource \"%s\"",
+				   token, resource),
+			errdetail("Token " INT64_FORMAT " has been presented for it.",
+					  greatest),
+			errhint("Acquire the lock again.  If its tokens have begun anew in another ZooKeeper ensemble, delete the resource's row from table %s.",
+					table));
+}

@@ -1,0 +1,356 @@
+/*-------------------------------------------------------------------------
+ *
+ * functions.c
+ *	  The functions that SQL calls: each unpacks its arguments, makes one
+ *	  call, and returns.
+ *
+ * src/backend/sql/functions.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "executor/execdesc.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "optimizer/optimizer.h"
+#include "tcop/pquery.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
+
+#include "backend/lock/acquire.h"
+#include "backend/lock/holdcounts.h"
+#include "backend/lock/multilock.h"
+#include "backend/lock/permission.h"
+#include "backend/lock/release.h"
+#include "backend/lock/runonce.h"
+#include "backend/lock/semaphore.h"
+#include "backend/lock/sqlargs.h"
+#include "backend/lock/xact.h"
+#include "backend/report.h"
+#include "settings.h"
+
+PG_FUNCTION_INFO_V1(zklock_lock_acquire);
+PG_FUNCTION_INFO_V1(zklock_xact_lock_acquire);
+PG_FUNCTION_INFO_V1(zklock_read_lock_acquire);
+PG_FUNCTION_INFO_V1(zklock_xact_read_lock_acquire);
+PG_FUNCTION_INFO_V1(zklock_write_lock_acquire);
+PG_FUNCTION_INFO_V1(zklock_xact_write_lock_acquire);
+PG_FUNCTION_INFO_V1(zklock_lock_release);
+PG_FUNCTION_INFO_V1(zklock_read_lock_release);
+PG_FUNCTION_INFO_V1(zklock_write_lock_release);
+PG_FUNCTION_INFO_V1(zklock_semaphore_acquire);
+PG_FUNCTION_INFO_V1(zklock_xact_semaphore_acquire);
+PG_FUNCTION_INFO_V1(zklock_semaphore_release);
+PG_FUNCTION_INFO_V1(zklock_multilock_acquire);
+PG_FUNCTION_INFO_V1(zklock_xact_multilock_acquire);
+PG_FUNCTION_INFO_V1(zklock_multilock_release);
+PG_FUNCTION_INFO_V1(zklock_run_once);
+PG_FUNCTION_INFO_V1(zklock_xact_run_once);
+PG_FUNCTION_INFO_V1(zklock_lock_release_all);
+PG_FUNCTION_INFO_V1(zklock_lock_is_held);
+PG_FUNCTION_INFO_V1(zklock_lock_is_revoked);
+PG_FUNCTION_INFO_V1(zklock_lock_token);
+PG_FUNCTION_INFO_V1(zklock_lock_remaining);
+PG_FUNCTION_INFO_V1(zklock_path_is_allowed);
+
+static ZklLockRequest begin_wish(ZklMode mode, ZklScope scope);
+static bool acquire(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope);
+static bool acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope);
+static bool acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope);
+static bool run_once(FunctionCallInfo fcinfo, ZklScope scope);
+static void note_if_alone(FunctionCallInfo fcinfo, ZklScope scope);
+static bool is_whole_statement(const FmgrInfo *function);
+
+Datum
+zklock_lock_acquire(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(acquire(fcinfo, ZKL_MODE_LOCK, ZKL_SCOPE_SESSION));
+}
+
+Datum
+zklock_xact_lock_acquire(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(acquire(fcinfo, ZKL_MODE_LOCK, ZKL_SCOPE_XACT));
+}
+
+Datum
+zklock_read_lock_acquire(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(acquire(fcinfo, ZKL_MODE_READ, ZKL_SCOPE_SESSION));
+}
+
+Datum
+zklock_xact_read_lock_acquire(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(acquire(fcinfo, ZKL_MODE_READ, ZKL_SCOPE_XACT));
+}
+
+Datum
+zklock_write_lock_acquire(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(acquire(fcinfo, ZKL_MODE_WRITE, ZKL_SCOPE_SESSION));
+}
+
+Datum
+zklock_xact_write_lock_acquire(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(acquire(fcinfo, ZKL_MODE_WRITE, ZKL_SCOPE_XACT));
+}
+
+Datum
+zklock_lock_release(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(zkl_release(zkl_sqlargs_path(fcinfo), ZKL_MODE_LOCK, 1));
+}
+
+Datum
+zklock_read_lock_release(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(zkl_release(zkl_sqlargs_path(fcinfo), ZKL_MODE_READ, 1));
+}
+
+Datum
+zklock_write_lock_release(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(zkl_release(zkl_sqlargs_path(fcinfo), ZKL_MODE_WRITE, 1));
+}
+
+Datum
+zklock_semaphore_acquire(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(acquire_semaphore(fcinfo, ZKL_SCOPE_SESSION));
+}
+
+Datum
+zklock_xact_semaphore_acquire(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(acquire_semaphore(fcinfo, ZKL_SCOPE_XACT));
+}
+
+Datum
+zklock_semaphore_release(PG_FUNCTION_ARGS)
+{
+	const char *path = zkl_sqlargs_path(fcinfo);
+
+	PG_RETURN_BOOL(zkl_release(path, ZKL_MODE_LEASE,
+							   zkl_sqlargs_count(fcinfo, 1, "quantity")));
+}
+
+Datum
+zklock_multilock_acquire(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(acquire_multilock(fcinfo, ZKL_SCOPE_SESSION));
+}
+
+Datum
+zklock_xact_multilock_acquire(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(acquire_multilock(fcinfo, ZKL_SCOPE_XACT));
+}
+
+Datum
+zklock_multilock_release(PG_FUNCTION_ARGS)
+{
+	int			npaths;
+	const char **paths = zkl_sqlargs_paths(fcinfo, &npaths);
+
+	PG_RETURN_BOOL(zkl_multilock_release(paths, npaths));
+}
+
+Datum
+zklock_run_once(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(run_once(fcinfo, ZKL_SCOPE_SESSION));
+}
+
+Datum
+zklock_xact_run_once(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(run_once(fcinfo, ZKL_SCOPE_XACT));
+}
+
+Datum
+zklock_lock_release_all(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT32(zkl_release_all());
+}
+
+Datum
+zklock_lock_is_held(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(zkl_hold_counts_certainly(zkl_sqlargs_path(fcinfo)));
+}
+
+Datum
+zklock_lock_is_revoked(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(zkl_hold_counts_is_revoked(zkl_sqlargs_path(fcinfo)));
+}
+
+Datum
+zklock_lock_token(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(zkl_hold_counts_token(zkl_sqlargs_path(fcinfo)));
+}
+
+Datum
+zklock_lock_remaining(PG_FUNCTION_ARGS)
+{
+	int64		remaining;
+	Interval   *result;
+
+	if (!zkl_hold_counts_remaining(zkl_sqlargs_path(fcinfo), &remaining))
+		PG_RETURN_NULL();
+	result = palloc0(sizeof(Interval));
+	result->time = Max(remaining, 0);
+	PG_RETURN_INTERVAL_P(result);
+}
+
+Datum
+zklock_path_is_allowed(PG_FUNCTION_ARGS)
+{
+	zkl_report_unless_loaded();
+	PG_RETURN_BOOL(zkl_permission_allows(zkl_sqlargs_any_path(fcinfo)));
+}
+
+/*
+ * Each function that acquires calls this first.  Nothing works without shared
+ * memory, so check for that before the arguments.
+ */
+static ZklLockRequest
+begin_wish(ZklMode mode, ZklScope scope)
+{
+	ZklLockRequest request = {.mode = mode,.scope = scope};
+
+	zkl_report_unless_loaded();
+	zkl_permission_check_level(scope);
+	return request;
+}
+
+/*
+ * The common end of the functions that acquire a mutex or a read-write lock.
+ */
+static bool
+acquire(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope)
+{
+	ZklLockRequest request = begin_wish(mode, scope);
+	bool		acquired;
+
+	request.path = zkl_sqlargs_path(fcinfo);
+	zkl_sqlargs_timeout(fcinfo, 1, &request);
+	zkl_sqlargs_lease_time(fcinfo, 2, &request);
+	acquired = zkl_acquire(&request);
+	if (acquired)
+		note_if_alone(fcinfo, scope);
+	return acquired;
+}
+
+static bool
+acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope)
+{
+	ZklLockRequest request = begin_wish(ZKL_MODE_LEASE, scope);
+	bool		acquired;
+
+	request.path = zkl_sqlargs_path(fcinfo);
+	/* Null: the limit that is stored. */
+	if (!PG_ARGISNULL(1))
+		request.limit = zkl_sqlargs_count(fcinfo, 1, "number of leases");
+	zkl_sqlargs_timeout(fcinfo, 2, &request);
+	request.quantity = zkl_sqlargs_count(fcinfo, 3, "quantity");
+	acquired = zkl_semaphore_acquire(&request);
+	if (acquired)
+		note_if_alone(fcinfo, scope);
+	return acquired;
+}
+
+static bool
+acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope)
+{
+	ZklLockRequest request = begin_wish(ZKL_MODE_LOCK, scope);
+	int			npaths;
+	const char **paths;
+	bool		acquired;
+
+	paths = zkl_sqlargs_paths(fcinfo, &npaths);
+	zkl_sqlargs_timeout(fcinfo, 1, &request);
+	acquired = zkl_multilock_acquire(paths, npaths, &request);
+	if (acquired && npaths > 0)
+		note_if_alone(fcinfo, scope);
+	return acquired;
+}
+
+static bool
+run_once(FunctionCallInfo fcinfo, ZklScope scope)
+{
+	ZklLockRequest request = begin_wish(ZKL_MODE_LOCK, scope);
+	ZklJobTick	tick;
+	bool		started;
+
+	request.path = zkl_sqlargs_path(fcinfo);
+	tick = zkl_sqlargs_tick(fcinfo, 1, 3, 4);
+	zkl_sqlargs_timeout(fcinfo, 2, &request);
+	started = zkl_run_once_begin(&request, &tick);
+	if (started)
+		note_if_alone(fcinfo, scope);
+	return started;
+}
+
+/*
+ * If a statement outside of a transaction block does nothing but acquire a
+ * transaction-level lock, the lock protects nothing: note that, so that the
+ * commit warns.
+ */
+static void
+note_if_alone(FunctionCallInfo fcinfo, ZklScope scope)
+{
+	if (scope == ZKL_SCOPE_XACT && !IsTransactionBlock() &&
+		is_whole_statement(fcinfo->flinfo))
+		zkl_xact_note_alone(get_func_name(fcinfo->flinfo->fn_oid));
+}
+
+/*
+ * Is this the client's own statement, and does it do nothing but call this
+ * function?  If that is not certain, return false.  A statement of a
+ * function, a procedure or a trigger runs in the portal of the client's
+ * statement, or in a portal with a name.
+ */
+static bool
+is_whole_statement(const FmgrInfo *function)
+{
+	Portal		portal = ActivePortal;
+	const PlannedStmt *statement;
+	bool		found = false;
+	ListCell   *cell;
+
+	if (MyBackendType != B_BACKEND || portal == NULL ||
+		portal->name[0] != '\0' || portal->strategy != PORTAL_ONE_SELECT ||
+		portal->queryDesc == NULL)
+		return false;
+
+	/*
+	 * A SELECT without FROM, WHERE or subqueries, whose columns all call this
+	 * function.
+	 */
+	statement = portal->queryDesc->plannedstmt;
+	if (statement->subplans != NIL || !IsA(statement->planTree, Result) ||
+		outerPlan(statement->planTree) != NULL ||
+		statement->planTree->qual != NIL ||
+		((Result *) statement->planTree)->resconstantqual != NULL)
+		return false;
+
+	foreach(cell, statement->planTree->targetlist)
+	{
+		Expr	   *column = lfirst_node(TargetEntry, cell)->expr;
+
+		if (!IsA(column, FuncExpr) ||
+			((FuncExpr *) column)->funcid != function->fn_oid ||
+			contain_volatile_functions((Node *) ((FuncExpr *) column)->args))
+			return false;
+
+		/* Is it this very call, and not another call of the same function? */
+		found |= (Node *) column == function->fn_expr;
+	}
+	return found;
+}

@@ -1,0 +1,333 @@
+/*-------------------------------------------------------------------------
+ *
+ * views.c
+ *	  The functions behind the views zk_locks, zk_status and zk_sessions.
+ *
+ * src/backend/sql/views.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <inttypes.h>
+
+#include "catalog/pg_authid.h"
+#include "fmgr.h"
+#include "utils/timestamp.h"
+
+#include "backend/display.h"
+#include "backend/lock/permission.h"
+#include "backend/report.h"
+#include "backend/row.h"
+#include "settings.h"
+#include "shared/locktable.h"
+
+PG_FUNCTION_INFO_V1(zklock_locks);
+PG_FUNCTION_INFO_V1(zklock_status);
+PG_FUNCTION_INFO_V1(zklock_sessions);
+
+/* A copy of one row, made while the table is locked. */
+typedef struct LocksRow
+{
+	char		path[ZKL_PATH_SIZE];
+	char		znode[ZKL_ZNODE_SIZE];
+	const char *ticket;
+	bool		owned;
+	ZklKind		kind;
+	bool		contended;
+	bool		revoked;
+	int64		owned_at;
+	bool		has_claim;
+	ZklClaim	claim;
+} LocksRow;
+
+typedef struct LocksCopy
+{
+	LocksRow   *rows;
+	int			nrows;
+	int			max_rows;
+} LocksCopy;
+
+static void copy_entry(ZklEntry *entry, void *arg);
+static const ZklEntry *lock_of(const ZklEntry *entry);
+static void copy_row(LocksCopy *copy, const ZklEntry *entry,
+					 const ZklClaim *claim);
+static void put_row(ReturnSetInfo *set, const LocksRow *row);
+static const char *ticket_text(const ZklEntry *entry);
+static const char *claim_text(const ZklClaim *claim);
+static void put_session(ReturnSetInfo *set, int number);
+static const char *state_text(const ZklSessionInfo *info, bool connected,
+							  bool safe, bool idle, bool has_tickets);
+
+Datum
+zklock_locks(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *set;
+	LocksCopy	copy = {0};
+
+	zkl_report_unless_loaded();
+	set = zkl_row_begin_set(fcinfo);
+
+	/* Make room before a partition is locked; it is rarely too little. */
+	copy.max_rows = 64 + 2 * pg_atomic_read_u32(&zkl_lock_table->nentries) / ZKL_PARTITIONS;
+	copy.rows = palloc(copy.max_rows * sizeof(LocksRow));
+	for (int i = 0; i < ZKL_PARTITIONS; i++)
+	{
+		copy.nrows = 0;
+		zkl_lock_table_browse(i, copy_entry, &copy);
+		for (int j = 0; j < copy.nrows; j++)
+			put_row(set, &copy.rows[j]);
+	}
+	return (Datum) 0;
+}
+
+/*
+ * One row for each claim, and one for a ticket without claims.  A claim on a
+ * semaphore has a row for each lease that it holds.
+ */
+static void
+copy_entry(ZklEntry *entry, void *arg)
+{
+	LocksCopy  *copy = arg;
+	dlist_iter	iter;
+	bool		any = false;
+
+	if (!zkl_permission_allows(lock_of(entry)->path))
+		return;
+	if (entry->semaphore != NULL)
+	{
+		if (entry->state != ZKL_ENTRY_NONE)
+			copy_row(copy, entry, entry->holder);
+		return;
+	}
+	dlist_foreach(iter, &entry->claims)
+	{
+		const ZklClaim *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		if (claim->nleases == 0)
+		{
+			copy_row(copy, entry, claim);
+			any = true;
+		}
+	}
+	if (!any && entry->state != ZKL_ENTRY_NONE)
+		copy_row(copy, entry, NULL);
+}
+
+/* Of a lease: its semaphore. */
+static const ZklEntry *
+lock_of(const ZklEntry *entry)
+{
+	return entry->semaphore != NULL ? entry->semaphore : entry;
+}
+
+/*
+ * Called with the partition locked, so this only copies.  The copy of the
+ * claim is for its plain fields: its links are not followed later.
+ */
+static void
+copy_row(LocksCopy *copy, const ZklEntry *entry, const ZklClaim *claim)
+{
+	LocksRow   *row;
+
+	if (copy->nrows == copy->max_rows)
+	{
+		copy->max_rows *= 2;
+		copy->rows = repalloc_huge(copy->rows,
+								   copy->max_rows * sizeof(LocksRow));
+	}
+	row = &copy->rows[copy->nrows++];
+	strlcpy(row->path, lock_of(entry)->path, sizeof(row->path));
+	strlcpy(row->znode, entry->znode, sizeof(row->znode));
+	row->ticket = ticket_text(entry);
+	row->owned = entry->state == ZKL_ENTRY_OWNED;
+	row->contended = row->owned && entry->contended;
+	row->revoked = row->owned && entry->revoked;
+	row->owned_at = entry->owned_at;
+	row->kind = zkl_recipe_kind(claim ? claim->mode : entry->mode);
+	row->has_claim = claim != NULL;
+	if (claim != NULL)
+		row->claim = *claim;
+}
+
+/*
+ * One row of zk_locks, made without any lock.  What another user's backend
+ * does in detail is null, unless this user may see it.
+ */
+static void
+put_row(ReturnSetInfo *set, const LocksRow *row)
+{
+	const ZklClaim *claim = row->has_claim ? &row->claim : NULL;
+	bool		in_detail = claim != NULL && zkl_permission_may_see(claim->role);
+	ZklRow		columns = {0};
+
+	zkl_row_add_text(&columns, zkl_display_path(row->path));
+	zkl_row_add_text(&columns, zkl_recipe_kind_name(row->kind));
+	if (claim != NULL)
+	{
+		zkl_row_add_text(&columns, claim->mode == ZKL_MODE_LOCK ? "exclusive" :
+						 zkl_recipe_mode_name(claim->mode));
+		zkl_row_add_text(&columns, claim_text(claim));
+		zkl_row_add(&columns, Int32GetDatum(claim->pid));
+		zkl_row_add(&columns, ObjectIdGetDatum(claim->database));
+		zkl_row_add(&columns, ObjectIdGetDatum(claim->role));
+	}
+	else
+		zkl_row_add_nulls(&columns, 5);
+	zkl_row_add_moment_if(&columns, in_detail, row->claim.since);
+	zkl_row_add_text(&columns, row->ticket);
+	zkl_row_add_if(&columns, in_detail, Int32GetDatum(row->claim.session_count));
+	zkl_row_add_if(&columns, in_detail, Int32GetDatum(row->claim.xact_count));
+	zkl_row_add_if(&columns, in_detail && claim->state != ZKL_CLAIM_WAITING,
+				   Int64GetDatum(row->claim.token));
+	zkl_row_add(&columns, BoolGetDatum(row->contended));
+	zkl_row_add_text(&columns, row->znode[0] != '\0' ? row->znode : NULL);
+	/* A ticket may have served claims of any role. */
+	zkl_row_add_moment_if(&columns, row->owned && zkl_permission_may_see(InvalidOid),
+						  row->owned_at);
+	zkl_row_add(&columns, BoolGetDatum(row->revoked));
+	zkl_row_add_moment_if(&columns, in_detail && claim->lease_until != 0,
+						  row->claim.lease_until);
+	zkl_row_put(set, &columns);
+}
+
+static const char *
+ticket_text(const ZklEntry *entry)
+{
+	switch (entry->state)
+	{
+		case ZKL_ENTRY_NONE:
+			return "none";
+		case ZKL_ENTRY_WANTED:
+			return "wanted";
+		case ZKL_ENTRY_QUEUED:
+			return "queued";
+		case ZKL_ENTRY_OWNED:
+			return entry->nheld + entry->nwaiting > 0 ? "owned" : "lingering";
+		case ZKL_ENTRY_RELEASING:
+			return "releasing";
+	}
+	return NULL;
+}
+
+static const char *
+claim_text(const ZklClaim *claim)
+{
+	switch (claim->state)
+	{
+		case ZKL_CLAIM_WAITING:
+			return "waiting";
+		case ZKL_CLAIM_HELD:
+			return "held";
+		case ZKL_CLAIM_LOST:
+			return "lost";
+	}
+	return NULL;
+}
+
+static void
+add_counter(ZklRow *row, pg_atomic_uint64 *counter)
+{
+	zkl_row_add(row, Int64GetDatum((int64) pg_atomic_read_u64(counter)));
+}
+
+Datum
+zklock_status(PG_FUNCTION_ARGS)
+{
+	ZklRow		row = {0};
+	uint64		claims = 0;
+
+	zkl_report_unless_loaded();
+
+	/*
+	 * Read without the partitions' locks: the sum need not be of one moment.
+	 */
+	for (int i = 0; i < ZKL_PARTITIONS; i++)
+		claims += zkl_lock_table->nclaims[i];
+
+	zkl_row_add_text(&row, zkl_display_path(zkl_settings_node_name()));
+	zkl_row_add(&row, Int32GetDatum(pg_atomic_read_u32(&zkl_lock_table->nentries)));
+	zkl_row_add(&row, Int32GetDatum(zkl_lock_table->max_entries));
+	zkl_row_add(&row, Int64GetDatum((int64) claims));
+	add_counter(&row, &zkl_lock_table->counters.tickets);
+	add_counter(&row, &zkl_lock_table->counters.lost);
+	add_counter(&row, &zkl_lock_table->counters.requests);
+	add_counter(&row, &zkl_lock_table->counters.connects);
+	add_counter(&row, &zkl_lock_table->counters.expirations);
+	add_counter(&row, &zkl_lock_table->counters.bypasses);
+	zkl_row_put(zkl_row_begin_set(fcinfo), &row);
+	return (Datum) 0;
+}
+
+Datum
+zklock_sessions(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *set;
+
+	zkl_report_unless_loaded();
+	set = zkl_row_begin_set(fcinfo);
+	for (int i = 0; i < zkl_sessions; i++)
+		put_session(set, i);
+	return (Datum) 0;
+}
+
+/*
+ * Only few roles may see the session's id: a client that knows it can compute
+ * the session's password and end the session.
+ */
+static void
+put_session(ReturnSetInfo *set, int number)
+{
+	ZklSessionInfo *session = &zkl_session_info[number];
+	ZklRow		row = {0};
+	ZklSessionInfo info;
+	uint32		worker_pid = pg_atomic_read_u32(&session->worker_pid);
+	bool		connected = pg_atomic_read_u32(&session->connected) != 0;
+	uint64		safe_until = pg_atomic_read_u64(&session->safe_until);
+	uint64		bytes = pg_atomic_read_u64(&session->ephemeral_bytes);
+	bool		idle = safe_until == ZKL_SAFE_UNTIL_IDLE;
+	bool		safe = zkl_now() < (idle ? zkl_session_info_in_touch_until(number) :
+									(int64) safe_until);
+
+	/*
+	 * The lock is for the fields that are no atomics, so that the row does
+	 * not mix those of two sessions.
+	 */
+	LWLockAcquire(zkl_lock_table_session_lock(), LW_SHARED);
+	info = *session;
+	LWLockRelease(zkl_lock_table_session_lock());
+
+	zkl_row_add(&row, Int32GetDatum(number + 1));
+	zkl_row_add_if(&row, worker_pid != 0, Int32GetDatum(worker_pid));
+	zkl_row_add_text(&row, state_text(&info, connected, safe, idle, bytes > 0));
+	zkl_row_add_text(&row, info.id != 0 && zkl_permission_may_see(BOOTSTRAP_SUPERUSERID) ?
+					 psprintf("0x%" PRIx64, (uint64) info.id) : NULL);
+	zkl_row_add_text(&row, connected ? info.server : NULL);
+	zkl_row_add_if(&row, info.id != 0, Int32GetDatum(info.timeout_ms));
+	zkl_row_add_moment_if(&row, connected, info.connected_at);
+	zkl_row_add_moment_if(&row, safe_until != 0 && !idle, safe_until);
+	zkl_row_add(&row, BoolGetDatum(safe));
+	zkl_row_add(&row, Int64GetDatum((int64) pg_atomic_read_u64(&session->epoch)));
+	zkl_row_add(&row, Int64GetDatum((int64) bytes));
+	zkl_row_add_text(&row, info.last_error_at != 0 ? info.last_error : NULL);
+	zkl_row_add_moment_if(&row, info.last_error_at != 0, info.last_error_at);
+	zkl_row_put(set, &row);
+}
+
+/*
+ * A session without a ticket is never in doubt; nor is it usable before
+ * ZooKeeper has confirmed it.  An idle session may have tickets that need no
+ * proof.
+ */
+static const char *
+state_text(const ZklSessionInfo *info, bool connected, bool safe, bool idle,
+		   bool has_tickets)
+{
+	if (info->id != 0 && has_tickets && !safe && !idle)
+		return "in doubt";
+	if (connected && safe)
+		return idle ? "idle" : "connected";
+	if (connected)
+		return "connecting";
+	return info->id != 0 ? "disconnected" : "none";
+}

@@ -1,0 +1,89 @@
+/*-------------------------------------------------------------------------
+ *
+ * comeback.c
+ *	  Does it pay to keep the ticket of a path for the path's next lock?
+ *
+ * src/protocol/comeback.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "protocol/comeback.h"
+
+#include <string.h>
+
+#include "protocol/recipe.h"
+
+#define MOST		3
+#define PAYS_FROM	2
+#define DIGITS		10
+
+static int	number_in(const char *name);
+static void raise_worth(ZklComeback *comeback);
+static void lower_worth(ZklComeback *comeback);
+
+void
+zkl_comeback_start(ZklComeback *comeback, const char *name)
+{
+	comeback->worth = PAYS_FROM;
+	comeback->number = number_in(name);
+}
+
+/* A smaller number tells nothing: the directory was made anew. */
+void
+zkl_comeback_owned(ZklComeback *comeback, const char *name)
+{
+	int			last = comeback->number;
+
+	comeback->number = number_in(name);
+	if (last < 0 || comeback->number <= last)
+		return;
+	if (comeback->number == last + 1)
+		raise_worth(comeback);
+	else
+		lower_worth(comeback);
+}
+
+void
+zkl_comeback_used(ZklComeback *comeback)
+{
+	raise_worth(comeback);
+}
+
+void
+zkl_comeback_taken(ZklComeback *comeback)
+{
+	lower_worth(comeback);
+}
+
+void
+zkl_comeback_downgraded(ZklComeback *comeback)
+{
+	if (comeback->number >= 0)
+		comeback->number++;
+}
+
+bool
+zkl_comeback_pays(const ZklComeback *comeback)
+{
+	return comeback->worth >= PAYS_FROM;
+}
+
+static int
+number_in(const char *name)
+{
+	size_t		length = strlen(name);
+
+	return length < DIGITS ? -1 : zkl_recipe_number(name + length - DIGITS);
+}
+
+static void
+raise_worth(ZklComeback *comeback)
+{
+	comeback->worth += comeback->worth < MOST;
+}
+
+static void
+lower_worth(ZklComeback *comeback)
+{
+	comeback->worth -= comeback->worth > 0;
+}

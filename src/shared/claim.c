@@ -1,0 +1,504 @@
+/*-------------------------------------------------------------------------
+ *
+ * claim.c
+ *	  A claim in the lock table: how it begins, changes, and ends.
+ *
+ * lockentry.h has the states, and says which process makes each change.
+ *
+ * src/shared/claim.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/proc.h"
+
+#include "compat.h"
+#include "settings.h"
+#include "shared/claim.h"
+#include "shared/entry.h"
+#include "shared/grant.h"
+#include "shared/jobruns.h"
+#include "shared/leases.h"
+#include "shared/lockstat.h"
+
+static ZklClaim *take_claim(const ZklClaimant *claimant);
+static void attach(ZklClaim *claim, ZklEntry *entry, ZklMode mode, int64 now);
+static ZklBeginning check_use(ZklEntry *entry, ZklMode mode, int *limit);
+static void make_way(ZklEntry *entry, ZklMode mode);
+static void note_release(ZklEntry *entry, int64 now);
+static void detach(ZklClaim *claim, int64 now);
+
+ZklBeginning
+zkl_claim_begin(const char *path, ZklMode mode, int *limit, int quantity,
+				const ZklClaimant *claimant, ZklClaim **new_claim)
+{
+	uint32		hash = zkl_lock_table_hash(path);
+	ZklClaim   *claim = take_claim(claimant);
+	ZklEntry   *entry;
+	ZklBeginning beginning = ZKL_BEGIN_FULL;
+
+	if (claim == NULL)
+		return ZKL_BEGIN_FULL;
+
+	/*
+	 * One exclusive lock covers the look-up, the check and the link, so no
+	 * other backend can make the path another kind of lock in between.  A new
+	 * entry always passes the check, so it does not stay without a claim.
+	 */
+	LWLockAcquire(zkl_lock_table_partition(hash), LW_EXCLUSIVE);
+	entry = zkl_lock_table_find(path, hash);
+	if (entry == NULL)
+		entry = zkl_lock_table_make(path, hash);
+	if (entry != NULL)
+		beginning = check_use(entry, mode, limit);
+	if (beginning == ZKL_BEGUN)
+	{
+		make_way(entry, mode);
+		/* Claims that name no limit leave what others have named. */
+		if (mode == ZKL_MODE_LEASE &&
+			(*limit != 0 || dlist_is_empty(&entry->claims)))
+			entry->limit = *limit;
+		claim->limit = *limit;
+		claim->quantity = quantity;
+		attach(claim, entry, mode, zkl_now());
+	}
+	zkl_entry_unlock(hash);
+
+	if (beginning != ZKL_BEGUN)
+		zkl_lock_table_free_claim(claim);
+	*new_claim = beginning == ZKL_BEGUN ? claim : NULL;
+	return beginning;
+}
+
+/*
+ * A semaphore's leases on the path would have to be given up first, and other
+ * claims may have to be served first.  In these cases the caller begins a
+ * claim that waits.
+ */
+ZklClaim *
+zkl_claim_begin_held(const char *path, uint32 hash, ZklMode mode,
+					 uint32 generation, const ZklClaimant *claimant)
+{
+	ZklClaim   *claim = take_claim(claimant);
+	ZklEntry   *entry;
+	bool		held = false;
+
+	if (claim == NULL)
+		return NULL;
+	LWLockAcquire(zkl_lock_table_partition(hash), LW_EXCLUSIVE);
+	entry = zkl_lock_table_find(path, hash);
+	if (entry != NULL && entry->state == ZKL_ENTRY_OWNED &&
+		entry->generation == generation && entry->nlinked == 0 &&
+		dlist_is_empty(&entry->claims))
+	{
+		int64		now = zkl_now();
+
+		attach(claim, entry, mode, now);
+		held = zkl_grant_owned(claim, now);
+		if (!held)
+		{
+			entry->nwaiting--;
+			dlist_delete(&claim->link);
+		}
+	}
+	zkl_entry_unlock(hash);
+	if (held)
+		return claim;
+	zkl_lock_table_free_claim(claim);
+	return NULL;
+}
+
+/* The claim is in no list yet, so no other process sees it. */
+static ZklClaim *
+take_claim(const ZklClaimant *claimant)
+{
+	ZklClaim   *claim = zkl_lock_table_take_claim();
+
+	if (claim == NULL)
+		return NULL;
+	claim->proc_number = claimant->proc_number;
+	claim->pid = claimant->pid;
+	claim->loss_signal = claimant->loss_signal;
+	claim->detached = claimant->detached;
+	claim->login = MyProc->roleId;
+	claim->role = GetUserId();
+	claim->database = MyDatabaseId;
+	claim->superuser = claimant->superuser;
+	claim->run = ZKL_JOBRUNS_NONE;
+
+	/* Both buffers have room for any such text. */
+	memcpy(claim->about, claimant->about, strlen(claimant->about) + 1);
+	return claim;
+}
+
+/* Link the claim to the entry, WAITING.  The caller holds the partition. */
+static void
+attach(ZklClaim *claim, ZklEntry *entry, ZklMode mode, int64 now)
+{
+	claim->entry = entry;
+	claim->state = ZKL_CLAIM_WAITING;
+	claim->mode = mode;
+	claim->since = now;
+	claim->generation = entry->generation;
+	entry->nwaiting++;
+	if (claim->detached != 0)
+		entry->ndetached++;
+	dlist_push_tail(&entry->claims, &claim->link);
+}
+
+/*
+ * Superusers are recognized as in pg_terminate_backend(), whatever role the
+ * session has set.  A process without a role counts as a superuser's, because
+ * no other role may end it.
+ */
+ZklClaimant
+zkl_claim_claimant(const char *about, int loss_signal)
+{
+	ZklClaimant claimant = {.about = about,.loss_signal = loss_signal};
+
+	claimant.proc_number = zkl_my_proc_number();
+	claimant.pid = MyProcPid;
+	claimant.superuser = !OidIsValid(MyProc->roleId) ||
+		superuser_arg(MyProc->roleId);
+	return claimant;
+}
+
+/*
+ * All claims on a lock at a time use it as the same kind, so it is enough to
+ * check the first one.
+ */
+static ZklBeginning
+check_use(ZklEntry *entry, ZklMode mode, int *limit)
+{
+	bool		in_use = !dlist_is_empty(&entry->claims);
+
+	if (in_use &&
+		zkl_recipe_kind(dlist_head_element(ZklClaim, link, &entry->claims)->mode) !=
+		zkl_recipe_kind(mode))
+		return ZKL_BEGIN_OTHER_KIND;
+	if (mode != ZKL_MODE_LEASE || *limit == 0 || entry->limit == *limit)
+		return ZKL_BEGUN;
+	if (in_use && entry->limit != 0)
+	{
+		*limit = entry->limit;
+		return ZKL_BEGIN_OTHER_LIMIT;
+	}
+
+	/* Idle leases belong to the old limit; give them up. */
+	if (!in_use)
+		zkl_leases_give_up(entry);
+	return ZKL_BEGUN;
+}
+
+/* Give up the lingering tickets of another kind of lock on the path. */
+static void
+make_way(ZklEntry *entry, ZklMode mode)
+{
+	if (mode != ZKL_MODE_LEASE)
+		zkl_leases_give_up(entry);
+	else if (entry->state == ZKL_ENTRY_OWNED)
+		zkl_entry_give_up(entry);
+}
+
+/*
+ * When the worker begins a new generation, it no longer counts the claims
+ * that wait for the old local lock.  A claim that returns for the new
+ * generation is counted again.
+ */
+uint32
+zkl_claim_generation(ZklClaim *claim)
+{
+	ZklEntry   *entry = claim->entry;
+
+	zkl_entry_lock(entry);
+	if (claim->generation != entry->generation)
+	{
+		claim->generation = entry->generation;
+		entry->nwaiting++;
+	}
+	zkl_entry_unlock(entry->hash);
+	return claim->generation;
+}
+
+/*
+ * Compare and mark while the partition is locked.  If a worker begins a new
+ * generation before that, this returns false.  If it does so later, it finds
+ * the mark, and ends the wait.
+ */
+bool
+zkl_claim_begin_local_wait(ZklClaim *claim)
+{
+	zkl_entry_lock(claim->entry);
+	claim->waits_locally = claim->generation == claim->entry->generation;
+	claim->waited |= claim->waits_locally;
+	zkl_entry_unlock(claim->entry->hash);
+	return claim->waits_locally;
+}
+
+/*
+ * After the mark is cleared here, the worker does not end a wait of this
+ * claim.
+ */
+void
+zkl_claim_end_local_wait(ZklClaim *claim)
+{
+	zkl_entry_lock(claim->entry);
+	claim->waits_locally = false;
+	claim->nudged = false;
+	zkl_entry_unlock(claim->entry->hash);
+}
+
+bool
+zkl_claim_merge(ZklClaim *claim, ZklClaim *second)
+{
+	ZklEntry   *semaphore = claim->entry;
+	bool		both_held;
+
+	/*
+	 * Both claims must be held at the same moment: the leases of a lost claim
+	 * may already be another client's.
+	 */
+	zkl_entry_lock(semaphore);
+	both_held = claim->state == ZKL_CLAIM_HELD &&
+		second->state == ZKL_CLAIM_HELD;
+	if (both_held)
+	{
+		zkl_leases_move(claim, second);
+		semaphore->nheld--;
+		dlist_delete(&second->link);
+	}
+	zkl_entry_unlock(semaphore->hash);
+	if (both_held)
+		zkl_lock_table_free_claim(second);
+	return both_held;
+}
+
+void
+zkl_claim_release_leases(ZklClaim *claim, int quantity)
+{
+	ZklEntry   *semaphore = claim->entry;
+	int64		now = zkl_now();
+
+	zkl_entry_lock(semaphore);
+	zkl_leases_put_back(claim, quantity, now);
+	note_release(semaphore, now);
+	zkl_leases_settle(semaphore);
+	zkl_entry_unlock(semaphore->hash);
+}
+
+void
+zkl_claim_downgrade(ZklClaim *claim)
+{
+	ZklEntry   *entry = claim->entry;
+
+	zkl_entry_lock(entry);
+	claim->mode = ZKL_MODE_READ;
+	if (claim->state == ZKL_CLAIM_HELD)
+	{
+		entry->exclusive = false;
+		zkl_entry_downgrade(entry);
+
+		/* Backends that got QUEUED because of the writer may join now. */
+		zkl_entry_wake_needing(entry);
+	}
+	zkl_entry_unlock(entry->hash);
+}
+
+void
+zkl_claim_set_lease_time(ZklClaim *claim, int64 lease_until)
+{
+	zkl_entry_lock(claim->entry);
+	/* The use of a detached claim must not last longer than that. */
+	claim->lease_until = claim->is_use ?
+		Min(claim->lease_until, lease_until) : lease_until;
+
+	/* The worker's timer may be armed for a later moment than this limit. */
+	zkl_entry_ask_worker(claim->entry);
+	zkl_entry_unlock(claim->entry->hash);
+}
+
+/*
+ * The claims that use the detached one have its token.  One that has just passed its
+ * hold limit counts as lost, whether or not the worker has marked it.
+ */
+bool
+zkl_claim_renew(ZklClaim *claim, int64 lease_until)
+{
+	ZklEntry   *entry = claim->entry;
+	bool		held;
+	dlist_iter	iter;
+
+	zkl_entry_lock(entry);
+	held = claim->state == ZKL_CLAIM_HELD && claim->epoch != ZKL_EPOCH_NONE &&
+		claim->lease_until > zkl_now();
+	dlist_foreach(iter, &entry->claims)
+	{
+		ZklClaim   *other = dlist_container(ZklClaim, link, iter.cur);
+
+		if (held && other->state == ZKL_CLAIM_HELD && other->token == claim->token)
+			other->lease_until = lease_until;
+	}
+	zkl_entry_ask_worker(entry);	/* for its timer */
+	zkl_entry_unlock(entry->hash);
+	return held;
+}
+
+ZklClaim *
+zkl_claim_use(ZklClaim *detached, const ZklClaimant *claimant, bool *full)
+{
+	ZklEntry   *entry = detached->entry;
+	ZklClaim   *claim = take_claim(claimant);
+	bool		held;
+
+	*full = claim == NULL;
+	if (claim == NULL)
+		return NULL;
+	zkl_entry_lock(entry);
+	held = detached->state == ZKL_CLAIM_HELD &&
+		detached->epoch != ZKL_EPOCH_NONE;
+	if (held)
+	{
+		attach(claim, entry, detached->mode, zkl_now());
+		zkl_grant_use(claim, detached);
+	}
+	zkl_entry_unlock(entry->hash);
+	if (held)
+		return claim;
+	zkl_lock_table_free_claim(claim);
+	return NULL;
+}
+
+bool
+zkl_claim_set_run(ZklClaim *claim, int slot)
+{
+	bool		held;
+
+	zkl_entry_lock(claim->entry);
+	held = claim->state == ZKL_CLAIM_HELD;
+	claim->run = slot;
+
+	/*
+	 * If the claim was lost before it had the run's slot, the worker could
+	 * not end the run, so end it here.
+	 */
+	if (!held)
+		zkl_job_runs_end(&claim->run, false, false);
+	zkl_entry_unlock(claim->entry->hash);
+	return held;
+}
+
+void
+zkl_claim_end_run(ZklClaim *claim, bool done)
+{
+	zkl_entry_lock(claim->entry);
+	zkl_job_runs_end(&claim->run, done, false);
+	zkl_entry_unlock(claim->entry->hash);
+}
+
+void
+zkl_claim_end(ZklClaim *claim)
+{
+	ZklEntry   *entry = claim->entry;
+
+	/* detach() may remove the entry, so copy what is needed after it. */
+	uint32		hash = entry->hash;
+	int			session = entry->session;
+
+	zkl_entry_lock(entry);
+
+	/*
+	 * End the run before detach() gives the ticket up.  Then the worker sends
+	 * the run's end first, and the next client that gets the lock finds it in
+	 * the record.
+	 */
+	zkl_job_runs_end(&claim->run, false, false);
+	detach(claim, zkl_now());
+	zkl_entry_unlock(hash);
+
+	/* No process finds the claim any more, so it does not become due again. */
+	if (claim->detached != 0)
+		zkl_lock_table_not_due(claim);
+	zkl_lock_table_free_claim(claim);
+	if (pg_atomic_read_u32(&zkl_lock_table->shutting_down))
+		zkl_lock_table_wake_worker(session);
+}
+
+/*
+ * Take a claim off its entry, and decide what becomes of the ticket.  The
+ * entry may be gone afterwards.
+ */
+static void
+detach(ZklClaim *claim, int64 now)
+{
+	ZklEntry   *entry = claim->entry;
+
+	zkl_lock_stat_ended(claim, now);
+	dlist_delete(&claim->link);
+	zkl_entry_set_needs_ticket(claim, false);
+	if (entry->leader == claim)
+	{
+		/*
+		 * The guards of transactions that rely on the leadership must look
+		 * again.
+		 */
+		pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
+		entry->leader = NULL;
+
+		/*
+		 * The next leader must be another server.  If the ticket lingered,
+		 * the next claim of the leader process would take it.
+		 */
+		entry->revoked |= claim->state == ZKL_CLAIM_HELD;
+	}
+	zkl_leases_put_back(claim, claim->nleases, now);
+	switch (claim->state)
+	{
+		case ZKL_CLAIM_WAITING:
+
+			/* A claim of an older generation is not counted. */
+			if (claim->generation == entry->generation)
+				entry->nwaiting--;
+			if (claim->detached != 0)
+				zkl_entry_pass_turn(entry);
+			break;
+		case ZKL_CLAIM_HELD:
+			note_release(entry, now);
+			entry->nheld--;
+			if (claim->mode != ZKL_MODE_READ)
+				entry->exclusive = false;
+			break;
+		case ZKL_CLAIM_LOST:
+			break;
+	}
+	if (claim->mode == ZKL_MODE_LEASE)
+		zkl_leases_settle(entry);
+
+	/*
+	 * When the claim was lost, the ticket was dealt with.  By now it may
+	 * serve other claims.
+	 */
+	else if (claim->state == ZKL_CLAIM_LOST)
+		zkl_entry_remove_if_unused(entry);
+	else
+		zkl_entry_settle(entry, now);
+}
+
+/*
+ * Note the release: if the lock is soon acquired again, its ticket will
+ * linger.
+ */
+static void
+note_release(ZklEntry *entry, int64 now)
+{
+	/*
+	 * The entry may be gone before the lock is acquired again.  The slot
+	 * outlives it, until another path with the same slot overwrites it.
+	 */
+	ZklRecent  *recent = zkl_lock_table_recent(entry->hash);
+
+	entry->released_at = now;
+	zkl_entry_begin_comeback(entry);
+	recent->released_at = now;
+}

@@ -1,0 +1,133 @@
+/*-------------------------------------------------------------------------
+ *
+ * claim.h
+ *	  A claim in the lock table: how it begins, changes, and ends.
+ *
+ * lockentry.h has the states and their changes.  All functions lock the
+ * entry's partition themselves, so the caller holds none.  None raises an
+ * error, except zkl_claim_claimant.
+ *
+ * Called only by backends.
+ *
+ * src/shared/claim.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_CLAIM_H
+#define ZKL_CLAIM_H
+
+#include "shared/claimstatus.h"
+#include "shared/locktable.h"
+
+/* What a backend learns when it begins a claim. */
+typedef enum ZklBeginning
+{
+	ZKL_BEGUN,
+	ZKL_BEGIN_FULL,				/* entries or claims are used up */
+	ZKL_BEGIN_OTHER_KIND,		/* the path is in use as another kind of lock */
+	ZKL_BEGIN_OTHER_LIMIT,		/* the semaphore is in use with another limit */
+
+	/* a detached claim */
+	ZKL_BEGIN_OWNERLESS,		/* the owner process does not run */
+	ZKL_BEGIN_BOUND				/* the role has as many as it may have */
+} ZklBeginning;
+
+/*
+ * The process that makes the claim, with the text for its znodes; of a detached
+ * claim, the owner process.
+ */
+typedef struct ZklClaimant
+{
+	int			proc_number;
+	int			pid;
+	int			detached;		/* which detached claim, from 1; 0: none */
+	const char *about;			/* shorter than ZKL_ABOUT_SIZE */
+	int			loss_signal;
+	bool		superuser;
+} ZklClaimant;
+
+/*
+ * Fill it in for this process.  This reads a catalog, and so may raise an
+ * error or process an interrupt.
+ */
+extern ZklClaimant zkl_claim_claimant(const char *about,
+									  int loss_signal);
+
+/*
+ * Begin a claim in state WAITING.  "limit" (0: the stored one) and "quantity" are
+ * for semaphores.
+ * If the semaphore is in use with another limit, this writes that limit to
+ * "limit" and returns ZKL_BEGIN_OTHER_LIMIT.
+ */
+extern ZklBeginning zkl_claim_begin(const char *path, ZklMode mode,
+									int *limit, int quantity,
+									const ZklClaimant *claimant,
+									ZklClaim **claim);
+
+/*
+ * Begin a claim that is granted at once, in state HELD: the server owns the
+ * ticket, and there are no other claims.  Otherwise this does nothing, and
+ * returns NULL.  The caller has the local lock of this generation.  For a mutex
+ * or a read-write lock.
+ */
+extern ZklClaim *zkl_claim_begin_held(const char *path, uint32 hash,
+									  ZklMode mode, uint32 generation,
+									  const ZklClaimant *claimant);
+
+/*
+ * The generation of the local lock that the backend must take now.  The claim
+ * waits in this generation until the backend calls this again.
+ */
+extern uint32 zkl_claim_generation(ZklClaim *claim);
+
+/*
+ * Call these around a wait for the local lock.  If the worker begins a new
+ * generation meanwhile, it ends the wait by a signal, because the old local
+ * lock's holder may be idle for hours.  begin returns false if there is
+ * already a new generation.  A signal that was sent before the call of end
+ * may arrive after it.
+ */
+extern bool zkl_claim_begin_local_wait(ZklClaim *claim);
+extern void zkl_claim_end_local_wait(ZklClaim *claim);
+
+/*
+ * For leases: move those of a second claim to the first, and end the second.
+ * False if either claim was lost; then nothing is done.
+ */
+extern bool zkl_claim_merge(ZklClaim *claim, ZklClaim *second);
+
+/* For leases: release some of them. */
+extern void zkl_claim_release_leases(ZklClaim *claim, int quantity);
+
+/*
+ * Change the claim from writing to reading.  No other client can write in
+ * between.
+ */
+extern void zkl_claim_downgrade(ZklClaim *claim);
+
+/* Set the claim's hold limit, as a moment of zkl_now(); 0 for none. */
+extern void zkl_claim_set_lease_time(ZklClaim *claim, int64 lease_until);
+
+/*
+ * A detached claim.  renew also sets the hold limit of the claims that use it; false if
+ * it was lost.  use begins a claim of this process that is HELD as well, on the same
+ * ticket, with the same token and hold limit.  So the ticket stays until both have ended,
+ * in whatever order.  NULL: the claim is not held; "full": there is no room for another
+ * one.
+ */
+extern bool zkl_claim_renew(ZklClaim *claim, int64 lease_until);
+extern ZklClaim *zkl_claim_use(ZklClaim *detached,
+							   const ZklClaimant *claimant, bool *full);
+
+/*
+ * set_run: from now on the claim is for this run of a job, and when the claim
+ * ends, the run ends as failed.  False if the claim was lost; then the run
+ * has ended, too.  end_run: end the run before that, if it has not ended.
+ */
+extern bool zkl_claim_set_run(ZklClaim *claim, int slot);
+extern void zkl_claim_end_run(ZklClaim *claim, bool done);
+
+/* End a claim, in whatever state, and free it. */
+extern void zkl_claim_end(ZklClaim *claim);
+
+#endif							/* ZKL_CLAIM_H */

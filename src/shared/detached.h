@@ -1,0 +1,124 @@
+/*-------------------------------------------------------------------------
+ *
+ * detached.h
+ *	  Detached claims: those that belong to a number, and to no backend.
+ *
+ * A detached claim is a claim on a mutex (lockentry.h) that belongs to the owner
+ * process.  Any backend that knows its number may ask about it, renew it, release it,
+ * and use it in a transaction.  It has no local lock: grant.c decides in which order
+ * detached claims and backends of this server get the lock.
+ *
+ * A transaction that uses a detached claim has a claim of its own, which holds the same
+ * ticket.  So a release refuses further uses at once, and the znode stays until the last
+ * transaction that uses the claim has ended: no release overtakes a commit.  At the end of
+ * the lease time, such transactions lose their claims as they lose any lock; but those that
+ * commit, and have a pass (passes.h), keep theirs until they have committed.
+ *
+ * Each number has a SLOT.  While the claim exists, the slot leads to it.  After that, the
+ * slot remembers how it ended, until the slot has another number.
+ *
+ *		from -> to				by				when
+ *		(none) -> WAITING		backend			request
+ *		WAITING -> HELD			the same, or	it is the first in line (zkl_grant_request);
+ *								the owner		the lease time begins
+ *		HELD -> LOST			worker			the lock was lost, or the lease time is over
+ *		WAITING -> (ended)		the owner		no backend has asked for it within its lease
+ *												time, or the lock cannot be acquired
+ *		LOST -> (ended)			the owner		as soon as it looks
+ *		any -> (ended)			backend			release
+ *		any -> (ended)			the owner		the process exits
+ *
+ * The arrow to HELD and those to "ended" need detached_lock, exclusively; so a process that
+ * has it, in whatever mode, may follow a slot to its claim.  HELD -> LOST needs only the
+ * partition: a process that has found a claim HELD must expect it to be LOST.  The worker
+ * and other processes wake the owner process by way of the list of claims that are due
+ * (locktable.h), which has a spinlock.  Order: detached_lock, one partition, one spinlock.
+ *
+ * No function raises an error.  Each takes detached_lock itself.
+ *
+ * src/shared/detached.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_DETACHED_H
+#define ZKL_DETACHED_H
+
+#include "storage/proc.h"
+
+#include "shared/claim.h"
+
+/*
+ * A slot, protected by detached_lock.  Of a number that is known no more, all but the state
+ * is zero.
+ */
+typedef struct ZklDetached
+{
+	uint64		number;			/* of the present claim or the last one */
+	ZklClaim   *claim;			/* NULL: it has ended */
+	char		path[ZKL_PATH_SIZE];
+	Oid			role;			/* that requested it */
+	int64		lease_time;
+	int64		asked_until;	/* WAITING: when it ends, unless a backend
+								 * asks for it or waits for it */
+	PGPROC	   *waiter;			/* the backend that waits for it, or NULL */
+	ZklLoss		loss;			/* how it ended; NONE: released, or the owner
+								 * process ended */
+	int64		lost_at;
+	ZklFailure	failure;		/* the lock could not be acquired */
+} ZklDetached;
+
+/* A copy of what there is to know about one. */
+typedef struct ZklDetachedInfo
+{
+	ZklDetached slot;
+	ZklClaim	claim;			/* unless LOST */
+	ZklClaimState state;		/* LOST: it has ended, or is about to */
+	bool		in_doubt;		/* HELD */
+} ZklDetachedInfo;
+
+/* A part of shared memory; see zklock.c.  Attached after the lock table. */
+extern Size zkl_detached_size(void);
+extern void zkl_detached_attach(void *memory, LWLockPadded *locks, bool is_new);
+
+/* The process that the claims belong to; 0: there is none. */
+extern int	zkl_detached_owner(void);
+
+/*
+ * Begin a claim, and ask for the lock, without a wait.  "claimant" is this process, with
+ * the text about the owner process of this pid; OWNERLESS if there is another one by now.
+ */
+extern ZklBeginning zkl_detached_request(const char *path, int64 lease_time,
+										 const ZklClaimant *claimant, int owner,
+										 uint64 *number);
+
+/* Look at a claim.  False: there was none with this number. */
+extern bool zkl_detached_look(uint64 number, ZklDetachedInfo *info);
+
+/* Look at all claims that exist: *place is 0 at first, and false is the end. */
+extern bool zkl_detached_next(int *place, ZklDetachedInfo *info);
+
+/*
+ * This backend's latch is to be set when the claim is granted or ends; until end_wait,
+ * which the backend calls on every way out.  False if another backend waits for it.
+ */
+extern bool zkl_detached_begin_wait(uint64 number);
+extern void zkl_detached_end_wait(uint64 number);
+
+/* False if the claim had ended. */
+extern bool zkl_detached_renew(uint64 number, int64 lease_time);
+extern bool zkl_detached_release(uint64 number);
+
+/* As zkl_claim_use(). */
+extern ZklClaim *zkl_detached_use(uint64 number, const ZklClaimant *claimant,
+								  bool *full);
+
+/*
+ * For the owner process.  begin: claims may belong to this process from now on; false if
+ * there is another such process.  tend: do what is due, and return when to look again.
+ * end: end all claims.
+ */
+extern bool zkl_detached_begin_owner(void);
+extern int64 zkl_detached_tend(void);
+extern void zkl_detached_end_owner(void);
+
+#endif							/* ZKL_DETACHED_H */

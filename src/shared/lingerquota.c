@@ -1,0 +1,134 @@
+/*-------------------------------------------------------------------------
+ *
+ * lingerquota.c
+ *	  How many tickets the server keeps for each role.
+ *
+ * src/shared/lingerquota.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "port/atomics.h"
+#include "storage/proc.h"
+#include "storage/shmem.h"
+
+#include "settings.h"
+#include "shared/lingerquota.h"
+#include "shared/locktable.h"
+#include "shared/rolequota.h"
+
+typedef struct Kept
+{
+	pg_atomic_uint32 tickets[ZKL_LINGER_QUOTA_ROLES];
+	pg_atomic_uint32 bytes[FLEXIBLE_ARRAY_MEMBER][ZKL_LINGER_QUOTA_ROLES];	/* for each session */
+} Kept;
+
+static Kept *kept = NULL;
+
+static bool is_half_free(const ZklEntry *entry);
+static bool is_allowed(int session, int role, int nfree);
+static void count(const char *path, int session, int role, int sign);
+
+Size
+zkl_linger_quota_size(void)
+{
+	return add_size(offsetof(Kept, bytes),
+					mul_size(zkl_sessions, sizeof(kept->bytes[0])));
+}
+
+void
+zkl_linger_quota_attach(void *memory, LWLockPadded *locks, bool is_new)
+{
+	kept = memory;
+	for (int role = 0; role < ZKL_LINGER_QUOTA_ROLES && is_new; role++)
+	{
+		pg_atomic_init_u32(&kept->tickets[role], 0);
+		for (int i = 0; i < zkl_sessions; i++)
+			pg_atomic_init_u32(&kept->bytes[i][role], 0);
+	}
+}
+
+/*
+ * Usually the role has kept the ticket before, and there is room: then this
+ * only compares.
+ */
+bool
+zkl_linger_quota_begin(ZklEntry *entry)
+{
+	int			role = MyProc->roleId % ZKL_LINGER_QUOTA_ROLES;
+
+	if (!is_half_free(entry) &&
+		!is_allowed(entry->session, role, zkl_lock_table->max_entries))
+		return false;
+	if (entry->kept_for != role + 1)
+	{
+		zkl_linger_quota_end(entry);
+		entry->kept_for = role + 1;
+		count(entry->path, entry->session, role, 1);
+	}
+	return true;
+}
+
+void
+zkl_linger_quota_end(ZklEntry *entry)
+{
+	if (entry->kept_for != 0)
+		count(entry->path, entry->session, entry->kept_for - 1, -1);
+	entry->kept_for = 0;
+}
+
+bool
+zkl_linger_quota_begin_claim(const char *path, int nfree)
+{
+	int			session = zkl_lock_table_session(path);
+	int			role = MyProc->roleId % ZKL_LINGER_QUOTA_ROLES;
+
+	if (!is_allowed(session, role, nfree))
+		return false;
+	count(path, session, role, 1);
+	return true;
+}
+
+void
+zkl_linger_quota_end_claim(const char *path, Oid role)
+{
+	count(path, zkl_lock_table_session(path), role % ZKL_LINGER_QUOTA_ROLES, -1);
+}
+
+static bool
+is_half_free(const ZklEntry *entry)
+{
+	ZklSessionInfo *session = &zkl_session_info[entry->session];
+
+	return pg_atomic_read_u32(&zkl_lock_table->nentries) <= zkl_lock_table->max_entries / 2 &&
+		pg_atomic_read_u64(&session->ephemeral_bytes) <= ZKL_EPHEMERAL_BYTES_MAX / 2;
+}
+
+/* The counts may change at any time, so the result is approximate. */
+static bool
+is_allowed(int session, int role, int nfree)
+{
+	ZklSessionInfo *info = &zkl_session_info[session];
+	int			free_entries = zkl_lock_table->max_entries -
+	(int) pg_atomic_read_u32(&zkl_lock_table->nentries);
+	int			free_bytes = ZKL_EPHEMERAL_BYTES_MAX -
+	(int) pg_atomic_read_u64(&info->ephemeral_bytes);
+
+	return zkl_role_quota_allows(pg_atomic_read_u32(&kept->tickets[role]),
+								 Min(free_entries, nfree)) &&
+		zkl_role_quota_allows(pg_atomic_read_u32(&kept->bytes[session][role]), free_bytes);
+}
+
+/*
+ * The bytes are those that sendqueue.c counts, without the common prefix of
+ * all paths.
+ */
+static void
+count(const char *path, int session, int role, int sign)
+{
+	int			bytes = strlen(path) + ZKL_ZNODE_SIZE;
+
+	pg_atomic_fetch_add_u32(&kept->tickets[role], sign);
+	pg_atomic_fetch_add_u32(&kept->bytes[session][role], sign * bytes);
+}

@@ -1,0 +1,348 @@
+/*-------------------------------------------------------------------------
+ *
+ * membership.c
+ *	  This server's record among those of all servers (serverrecord.h).
+ *
+ * The worker makes one request at a time: LOOK at the directory of all
+ * records, BEGIN it if it is missing, JOIN with a record, and LIST the
+ * directory of this server's name, with a watch.  A lost connection loses its
+ * watches, so the next one begins with LIST, or with LOOK if the session is a
+ * new one.
+ *
+ * src/worker/membership.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+
+#include "protocol/fieldtext.h"
+#include "protocol/serverrecord.h"
+#include "protocol/waitrecord.h"
+#include "settings.h"
+#include "shared/locktable.h"
+#include "worker/ask.h"
+#include "worker/membership.h"
+#include "worker/sessionfile.h"
+
+/* The pause after a reply that should not occur. */
+#define AGAIN_AFTER		ZKL_MS(5000)
+
+#define DIRECTORY_SIZE	(ZKL_ROOT_SIZE + sizeof(ZKL_SERVERRECORD_DIRECTORY))
+#define RECORD_SIZE		(DIRECTORY_SIZE + ZKL_SERVERRECORD_NAME_SIZE + ZKL_WAITRECORD_NAME_SIZE + 2)
+
+typedef enum Step
+{
+	STEP_NONE,					/* there is nothing to do */
+	STEP_LOOK,
+	STEP_BEGIN,
+	STEP_JOIN,
+	STEP_LIST
+} Step;
+
+static struct
+{
+	char		directory[DIRECTORY_SIZE];	/* of all records ... */
+	char		home[RECORD_SIZE];	/* ... and of those of this name */
+	Step		step;			/* under way, or due at "at" */
+	int64		at;
+	ZklAsker	asker;			/* has one ask at most */
+	int64		connected_at;	/* the connection to which the steps belong */
+	int64		joined;			/* session that has created the record; 0 if
+								 * none */
+	bool		no_home;		/* the directories must be created first */
+	int64		shared_since;	/* since when another session has a record in
+								 * "home"; 0 if none has */
+}			member;
+
+static void go(Step step, int64 delay);
+static void note_connection(void);
+static void ask(void);
+static void own_record(char record[RECORD_SIZE]);
+static void make_text(char text[ZKL_SERVERRECORD_TEXT_SIZE]);
+static void on_refused(void);
+static void on_answer(ZklAsker *asker, int what, int64 number,
+					  const ZklSessionEvent *event);
+static void on_looked(const ZklSessionEvent *event);
+static void on_joined(const ZklSessionEvent *event);
+static void on_listed(const ZklSessionEvent *event);
+static void note_others(int nothers);
+static void note_birth(const ZklSessionEvent *event);
+
+void
+zkl_membership_start(const char *prefix)
+{
+	char		name[ZKL_SERVERRECORD_NAME_SIZE];
+
+	member.asker.answered = on_answer;
+	zkl_server_record_name(zkl_settings_node_name(), name);
+	snprintf(member.directory, sizeof(member.directory),
+			 "%s" ZKL_SERVERRECORD_DIRECTORY, prefix);
+	snprintf(member.home, sizeof(member.home), "%s/%s", member.directory, name);
+}
+
+/* Take the next step after a pause. */
+static void
+go(Step step, int64 delay)
+{
+	member.step = step;
+	member.at = zkl_now() + delay;
+}
+
+void
+zkl_membership_send(void)
+{
+	if (!zkl_session_is_usable())
+		return;
+	if (member.connected_at != zkl_session_info_mine->connected_at)
+		note_connection();
+	if (member.step != STEP_NONE && member.asker.outstanding == 0 &&
+		zkl_now() >= member.at)
+		ask();
+}
+
+int64
+zkl_membership_wake_at(void)
+{
+	return member.step != STEP_NONE && member.asker.outstanding == 0 ?
+		member.at : PG_INT64_MAX;
+}
+
+/* Replies to requests of an earlier connection do not count any more. */
+static void
+note_connection(void)
+{
+	member.connected_at = zkl_session_info_mine->connected_at;
+	zkl_ask_cancel(&member.asker);
+	go(member.joined == zkl_session_info_mine->id ? STEP_LIST : STEP_LOOK, 0);
+}
+
+static void
+ask(void)
+{
+	ZklAsker   *asker = &member.asker;
+	char		record[RECORD_SIZE];
+	char text[	ZKL_SERVERRECORD_TEXT_SIZE];
+
+	switch (member.step)
+	{
+		case STEP_NONE:
+			break;
+		case STEP_LOOK:
+			zkl_ask_stat(asker, STEP_LOOK, 0, member.directory);
+			break;
+		case STEP_BEGIN:
+			zkl_ask_create(asker, STEP_BEGIN, member.directory, "",
+						   ZKL_CREATE_PERSISTENT, true);
+			break;
+		case STEP_JOIN:
+			own_record(record);
+			make_text(text);
+			zkl_ask_create(asker, STEP_JOIN, record, text,
+						   ZKL_CREATE_EPHEMERAL, member.no_home);
+			break;
+		case STEP_LIST:
+			zkl_ask_watched_children(asker, STEP_LIST, member.home);
+			break;
+	}
+}
+
+static void
+own_record(char record[RECORD_SIZE])
+{
+	char		name[ZKL_WAITRECORD_NAME_SIZE];
+
+	zkl_wait_record_name(zkl_session_info_mine->id, name);
+	snprintf(record, RECORD_SIZE, "%s/%s", member.home, name);
+}
+
+/* The text after PostgreSQL's version number is only about the package. */
+static void
+make_text(char text[ZKL_SERVERRECORD_TEXT_SIZE])
+{
+	const char *version = GetConfigOption("server_version", false, false);
+
+	text[		0] = '\0';
+
+	zkl_field_text_put(text, ZKL_SERVERRECORD_TEXT_SIZE, "server",
+					   zkl_settings_node_name());
+	zkl_field_text_put(text, ZKL_SERVERRECORD_TEXT_SIZE, "host",
+					   zkl_settings_host());
+	zkl_field_text_put(text, ZKL_SERVERRECORD_TEXT_SIZE, "zklock",
+					   ZKLOCK_VERSION);
+	zkl_field_text_put(text, ZKL_SERVERRECORD_TEXT_SIZE, "postgresql",
+					   pnstrdup(version, strcspn(version, " ")));
+}
+
+bool
+zkl_membership_note_change(const char *path)
+{
+	if (strcmp(path, member.home) != 0)
+		return false;
+
+	/*
+	 * A reply that is under way is newer than the event, or another event
+	 * will follow.
+	 */
+	if (member.asker.outstanding == 0)
+		go(STEP_LIST, 0);
+	return true;
+}
+
+static void
+on_answer(ZklAsker *asker, int what, int64 number,
+		  const ZklSessionEvent *event)
+{
+	if (event->reply.outcome == ZKL_OUTCOME_UNKNOWN)
+		go(what, AGAIN_AFTER);
+	else if (event->reply.outcome == ZKL_OUTCOME_REFUSED)
+		on_refused();
+	else if (what == STEP_JOIN)
+		on_joined(event);
+	else if (what == STEP_LIST)
+		on_listed(event);
+	else
+		on_looked(event);
+}
+
+/*
+ * Report a refusal once.  Each later connection tries again, but does not
+ * repeat the message.
+ */
+static void
+on_refused(void)
+{
+	static bool logged = false;
+
+	if (!logged)
+		ereport(LOG,
+				errmsg("could not publish in ZooKeeper that this server takes part"),
+				errdetail("ZooKeeper refused a request below \"%s\".",
+						  member.directory));
+	logged = true;
+	go(STEP_NONE, 0);
+}
+
+/*
+ * Handle the reply to LOOK or BEGIN.  CHANGED: another server has created the
+ * directory first.
+ */
+static void
+on_looked(const ZklSessionEvent *event)
+{
+	switch (event->reply.outcome)
+	{
+		case ZKL_OUTCOME_OK:
+			note_birth(event);
+			member.no_home = false;
+			go(STEP_JOIN, 0);
+			break;
+		case ZKL_OUTCOME_CHANGED:
+			go(STEP_LOOK, 0);
+			break;
+		default:
+			go(STEP_BEGIN, member.step == STEP_BEGIN ? AGAIN_AFTER : 0);
+			break;
+	}
+}
+
+/* CHANGED: an earlier worker of this session has created the record. */
+static void
+on_joined(const ZklSessionEvent *event)
+{
+	if (event->reply.outcome == ZKL_OUTCOME_ABSENT)
+	{
+		go(member.no_home ? STEP_LOOK : STEP_JOIN,
+		   member.no_home ? AGAIN_AFTER : 0);
+		member.no_home = true;
+		return;
+	}
+	member.joined = zkl_session_info_mine->id;
+	go(STEP_LIST, 0);
+}
+
+/* If the record is missing, another client has deleted it; create it again. */
+static void
+on_listed(const ZklSessionEvent *event)
+{
+	char		record[RECORD_SIZE];
+	bool		found = false;
+
+	own_record(record);
+	for (int i = 0; i < event->reply.nchildren; i++)
+		found |= strcmp(event->reply.children[i], strrchr(record, '/') + 1) == 0;
+	if (!found)
+	{
+		member.joined = 0;
+		go(STEP_LOOK, AGAIN_AFTER);
+		return;
+	}
+	go(STEP_NONE, 0);
+	note_others(event->reply.nchildren - 1);
+}
+
+/*
+ * Another session may be this server's own from before a crash of the
+ * machine.  That session expires after a while.
+ */
+static void
+note_others(int nothers)
+{
+	int64		patience = 2 * ZKL_MS(zkl_session_info_mine->timeout_ms);
+	bool		known = pg_atomic_read_u32(&zkl_lock_table->namesakes) > 0;
+
+	if (nothers == 0)
+		member.shared_since = 0;
+	else if (member.shared_since == 0)
+		member.shared_since = zkl_now();
+	if (nothers > 0 && zkl_now() < member.shared_since + patience)
+	{
+		go(STEP_LIST, member.shared_since + patience - zkl_now());
+		return;
+	}
+	pg_atomic_write_u32(&zkl_lock_table->namesakes, nothers);
+	if (nothers > 0 && !known)
+		ereport(WARNING,
+				errmsg("another server has the name \"%s\", too",
+					   zkl_settings_node_name()),
+				errhint("Set \"zklock.node_name\" on one of the servers.  The view zk_servers shows their hosts."));
+	else if (nothers == 0 && known)
+		ereport(LOG,
+				errmsg("no other server has the name \"%s\" any more",
+					   zkl_settings_node_name()));
+}
+
+/*
+ * Shared memory keeps the birth, and the file keeps it over a restart of the
+ * server.
+ */
+static void
+note_birth(const ZklSessionEvent *event)
+{
+	char		birth[ZKL_SERVERRECORD_BIRTH_SIZE];
+	char		known[ZKL_SERVERRECORD_BIRTH_SIZE];
+
+	zkl_server_record_birth(event->reply.czxid, event->ctime_ms, birth);
+	/* Only this worker writes it, so no lock is needed. */
+	strlcpy(known, zkl_lock_table->birth, sizeof(known));
+	if (known[0] == '\0')
+		zkl_session_file_read_birth(known);
+	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
+	strlcpy(zkl_lock_table->birth, birth, sizeof(zkl_lock_table->birth));
+	LWLockRelease(zkl_lock_table_session_lock());
+	if (strcmp(known, birth) == 0)
+		return;
+
+	/* Write the file first, so that the warning is not repeated. */
+	zkl_session_file_write_birth(birth);
+	if (known[0] == '\0')
+		return;
+	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.ensembles, 1);
+	ereport(WARNING,
+			errmsg("ZooKeeper does not have the data that this server has used before"),
+			errdetail("The directory \"%s\" was created at %s.", member.directory,
+					  timestamptz_to_str(ZKL_MS(event->ctime_ms) - (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)),
+			errhint("Unless the ensemble was replaced on purpose, its data are lost: jobs may run again, and tokens begin anew."));
+}

@@ -1,0 +1,233 @@
+/*-------------------------------------------------------------------------
+ *
+ * orphans.c
+ *	  Deletes the znodes that lost creates have made late.
+ *
+ * src/worker/orphans.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "settings.h"
+#include "shared/locktable.h"
+#include "worker/ask.h"
+#include "worker/orphans.h"
+
+/*
+ * A connection that has worked for this long shows that nothing can come late
+ * any more.  ZooKeeper's leader drops a server that it has not heard for
+ * syncLimit ticks (ten seconds by default), and with it all that this server
+ * had to send.
+ */
+#define LATE_AT_MOST	ZKL_MS(5 * 60 * 1000)
+
+#define MAX_ROWS		256		/* of one session */
+
+/*
+ * The rows are in shared memory, because they must outlive the worker.  Each
+ * ZooKeeper session has its own rows, which only the worker of that session
+ * reads and writes.  So they need no lock.
+ */
+typedef struct Row
+{
+	int64		noted_at;		/* 0: the row is free */
+	char		directory[ZKL_DIR_SIZE];
+	char		uuid[ZKL_UUID_SIZE];	/* in the name of the znode */
+} Row;
+
+typedef enum State
+{
+	QUIET,
+	DUE,
+	LISTING,
+	DELETING
+} State;
+
+/* What the worker does about the row of the table with the same number. */
+typedef struct Look
+{
+	State		state;
+	ZklAsker	asker;			/* has one ask at most */
+} Look;
+
+static Row *all_rows = NULL;	/* of all sessions */
+static Row *rows;				/* of this worker's session */
+static Look looks[MAX_ROWS];
+static int	nrows = 0;			/* rows that are not free */
+static int64 connected_at;
+
+static int	row_to_fill(void);
+static void on_answer(ZklAsker *asker, int what, int64 number,
+					  const ZklSessionEvent *answer);
+static void on_list(int row, const ZklTicketEvent *reply);
+static void on_delete(int row, const ZklTicketEvent *reply);
+static void set_free(int row);
+
+Size
+zkl_orphans_size(void)
+{
+	return mul_size(mul_size(zkl_sessions, MAX_ROWS), sizeof(Row));
+}
+
+void
+zkl_orphans_attach(void *memory, LWLockPadded *locks, bool is_new)
+{
+	all_rows = memory;
+}
+
+void
+zkl_orphans_start(void)
+{
+	rows = all_rows + zkl_session_info_number() * MAX_ROWS;
+	for (int i = 0; i < MAX_ROWS; i++)
+	{
+		looks[i].asker.owner = &looks[i];
+		looks[i].asker.answered = on_answer;
+		nrows += rows[i].noted_at != 0;
+	}
+}
+
+void
+zkl_orphans_note(const char *directory, const char *uuid)
+{
+	int			row = row_to_fill();
+
+	Assert(strlen(uuid) == ZKL_UUID_SIZE - 1);
+	if (rows[row].noted_at != 0)
+		ereport(LOG,
+				errmsg("the requests of too many lost connections are remembered"),
+				errdetail("A znode that ZooKeeper creates late in \"%s\" will not be deleted before the ZooKeeper session ends.",
+						  rows[row].directory));
+	set_free(row);
+	strlcpy(rows[row].directory, directory, sizeof(rows[row].directory));
+	strlcpy(rows[row].uuid, uuid, sizeof(rows[row].uuid));
+	rows[row].noted_at = zkl_now();
+	nrows++;
+}
+
+bool
+zkl_orphans_may_come(void)
+{
+	return nrows > 0;
+}
+
+/* Choose a free row, or else the oldest. */
+static int
+row_to_fill(void)
+{
+	int			oldest = 0;
+
+	for (int i = 0; i < MAX_ROWS; i++)
+	{
+		if (rows[i].noted_at < rows[oldest].noted_at)
+			oldest = i;
+	}
+	return oldest;
+}
+
+void
+zkl_orphans_reconnected(void)
+{
+	connected_at = zkl_now();
+	for (int i = 0; i < MAX_ROWS; i++)
+	{
+		if (rows[i].noted_at == 0)
+			continue;
+		zkl_ask_cancel(&looks[i].asker);
+		looks[i].state = DUE;
+	}
+}
+
+/*
+ * The znodes have gone with the session, and ZooKeeper creates none for it
+ * any more.
+ */
+void
+zkl_orphans_expired(void)
+{
+	for (int i = 0; i < MAX_ROWS; i++)
+		set_free(i);
+}
+
+void
+zkl_orphans_proved(int64 now)
+{
+	if (nrows == 0 || now < connected_at + LATE_AT_MOST)
+		return;
+	for (int i = 0; i < MAX_ROWS; i++)
+	{
+		if (now > rows[i].noted_at + LATE_AT_MOST)
+			set_free(i);
+	}
+}
+
+void
+zkl_orphans_look(void)
+{
+	if (nrows == 0)
+		return;
+	for (int i = 0; i < MAX_ROWS; i++)
+	{
+		if (looks[i].state != DUE)
+			continue;
+		looks[i].state = LISTING;
+		zkl_ask_children(&looks[i].asker, LISTING, 0, rows[i].directory);
+	}
+}
+
+static void
+on_answer(ZklAsker *asker, int what, int64 number,
+		  const ZklSessionEvent *answer)
+{
+	Look	   *look = asker->owner;
+
+	if (answer->reply.outcome == ZKL_OUTCOME_UNKNOWN)
+		look->state = DUE;
+	else if (what == LISTING)
+		on_list(look - looks, &answer->reply);
+	else
+		on_delete(look - looks, &answer->reply);
+}
+
+static void
+on_list(int row, const ZklTicketEvent *reply)
+{
+	const Row  *orphan = &rows[row];
+
+	for (int i = 0; i < reply->nchildren; i++)
+	{
+		if (strstr(reply->children[i], orphan->uuid) == NULL)
+			continue;
+		looks[row].state = DELETING;
+		zkl_ask_delete(&looks[row].asker, DELETING,
+					   psprintf("%s/%s", orphan->directory, reply->children[i]));
+		return;
+	}
+	looks[row].state = QUIET;
+}
+
+/* A create is done at most once, so the row is no longer needed. */
+static void
+on_delete(int row, const ZklTicketEvent *reply)
+{
+	if (reply->outcome == ZKL_OUTCOME_REFUSED)
+		ereport(LOG,
+				errmsg("could not delete a znode in \"%s\" that ZooKeeper has created late: it stays until the ZooKeeper session ends",
+					   rows[row].directory));
+	else if (reply->outcome == ZKL_OUTCOME_OK)
+		ereport(LOG,
+				errmsg("deleted a znode in \"%s\" that ZooKeeper has created late",
+					   rows[row].directory),
+				errdetail("The request came by a connection that was lost before."));
+	set_free(row);
+}
+
+static void
+set_free(int row)
+{
+	nrows -= rows[row].noted_at != 0;
+	rows[row].noted_at = 0;
+	looks[row].state = QUIET;
+	zkl_ask_cancel(&looks[row].asker);
+}

@@ -1,0 +1,620 @@
+/*-------------------------------------------------------------------------
+ *
+ * sessionhandle.c
+ *	  The handle of the ZooKeeper session, on the single-threaded client.
+ *
+ * Callbacks run inside the client.  They must not raise errors (logging is
+ * fine), call the client or allocate with palloc.  They copy what they are
+ * given into an event, and append it to a queue that the worker empties.
+ *
+ * The client's weak points, and what this file does about them:
+ * - it may close the socket silently and open another with the same number:
+ *   the caller compares inodes; requests are held back until a proof went
+ *   out on the new connection (is_usable);
+ * - it waits two thirds of the session timeout for a server that does not
+ *   answer a connect: we give up much earlier;
+ * - it tries servers that are away many times a second: we make pauses;
+ * - it turns in circles on a connection that sends nonsense: we count;
+ * - it aborts, or reads null, if an answer is odd: see sessionguard.c.
+ *
+ * src/zookeeper/sessionhandle.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "faultpoint.h"
+#include "protocol/backoff.h"
+#include "settings.h"
+#include "zookeeper/sessionint.h"
+
+#define MAX_FRAMES_A_TURN	256
+#define MAX_IDLE_TURNS		1000
+#define MIN_TIMEOUT_MS		1000
+#define MAX_TIMEOUT_MS		(60 * 60 * 1000)
+#define NO_SOCKET_WAIT_MS	50
+
+static zhandle_t *init_handle(const char *servers, int timeout_ms,
+							  const clientid_t *client_id);
+static int	process(int events);
+static void on_log(const char *message);
+static void note_error(const char *text);
+static void give_up(const char *reason);
+static bool has_no_connection(void);
+static void note_attempt(void);
+static void check_connecting(void);
+static int	connect_limit(void);
+static void set_cork(int on);
+
+/*
+ * The handle
+ */
+
+bool
+zkl_session_open(const char *servers, int nservers, int timeout_ms,
+				 const ZklSessionId *carry_on)
+{
+	clientid_t	client_id;
+
+	Assert(zkl_session_state.handle == NULL);
+	if (carry_on)
+	{
+		client_id.client_id = carry_on->id;
+		memcpy(client_id.passwd, carry_on->password, sizeof(client_id.passwd));
+	}
+
+	zoo_set_debug_level(ZOO_LOG_LEVEL_WARN);
+	/* These facts were about the previous handle. */
+	zkl_session_state.closing = false;
+	zkl_session_state.barrier_sent = false;
+	zkl_session_state.sign = ZKL_SIGN_NONE;
+	zkl_session_state.refusal_logged = false;
+	zkl_session_state.denial_logged = zkl_session_state.acl_logged = false;
+	zkl_session_state.auth_refused = false;
+	zkl_session_state.outstanding = 0;
+	zkl_session_state.nservers = nservers;
+	zkl_session_state.timeout_ms = timeout_ms;
+	zkl_session_state.fd = -1;
+	zkl_session_state.connecting_since = 0;
+	zkl_session_state.attempts = 0;
+	zkl_session_state.attempt_at = 0;
+	zkl_session_state.attempted_at = zkl_now();
+	zkl_session_state.idle_turns = 0;
+	zkl_session_state.gave_up = false;
+	zkl_session_state.is_unread = false;
+	zkl_session_state.mistrust[0] = '\0';
+	zkl_session_state.mistrusts = 0;
+	zkl_session_state.handle = init_handle(servers, timeout_ms,
+										   carry_on ? &client_id : NULL);
+	if (zkl_session_state.handle == NULL)
+		return false;
+
+	/*
+	 * The addresses are numeric, so the client need not resolve them each
+	 * turn.
+	 */
+	zoo_set_servers_resolution_delay(zkl_session_state.handle, -1);
+	return true;
+}
+
+static zhandle_t *
+init_handle(const char *servers, int timeout_ms, const clientid_t *client_id)
+{
+	zhandle_t  *handle;
+
+	if (zkl_session_init_tls(&handle, servers, timeout_ms, client_id,
+							 zkl_session_on_watch, on_log) ||
+		zkl_session_init_sasl(&handle, servers, timeout_ms, client_id,
+							  zkl_session_on_watch, on_log))
+		return handle;
+	return zookeeper_init2(servers, zkl_session_on_watch, timeout_ms,
+						   client_id, NULL, ZOO_NO_LOG_CLIENTENV, on_log);
+}
+
+/*
+ * No completion is needed: if ZooKeeper refuses the credentials, the handle's
+ * state says so.
+ */
+bool
+zkl_session_add_auth(const char *scheme, const char *credentials,
+					 size_t length)
+{
+	return zoo_add_auth(zkl_session_state.handle, scheme, credentials,
+						(int) length, NULL, NULL) == ZOK;
+}
+
+bool
+zkl_session_is_open(void)
+{
+	return zkl_session_state.handle != NULL;
+}
+
+void
+zkl_session_close(void)
+{
+	if (zkl_session_state.handle == NULL)
+		return;
+
+	/*
+	 * The client calls the completions that are still due in here.  So each
+	 * request gets its reply; all other events of this handle are dropped.
+	 */
+	zkl_session_state.closing = true;
+	zookeeper_close(zkl_session_state.handle);
+	zkl_session_state.handle = NULL;
+	zkl_session_state.barrier_sent = false;
+	zkl_session_void_events();
+}
+
+/*
+ * Free the handle without a connection, so that the client cannot close the
+ * session at the server.
+ */
+void
+zkl_session_abandon(void)
+{
+	if (zkl_session_state.handle == NULL)
+		return;
+	zkl_session_state.closing = true;
+	if (zkl_session_state.fd >= 0)
+	{
+		/*
+		 * The client must notice that the connection is gone.  Otherwise it
+		 * would send the close.
+		 */
+		zkl_session_break_connection();
+		(void) process(ZOOKEEPER_READ);
+	}
+	zkl_session_close();
+}
+
+void
+zkl_session_interest(int *fd, bool *writable, long *timeout_ms)
+{
+	struct timeval wait = {0, 0};
+	int			interest = 0;
+	int			rc;
+	int64		now = zkl_now();
+	bool		connects;
+
+	*fd = -1;
+	*writable = false;
+	*timeout_ms = NO_SOCKET_WAIT_MS;
+
+	/*
+	 * Without a handle, there is nothing to wait for, but the caller may open
+	 * one soon.
+	 */
+	if (zkl_session_state.handle == NULL)
+		return;
+
+	connects = has_no_connection();
+
+	/*
+	 * During a pause between two attempts, do not ask the client, because
+	 * that would make it connect.
+	 */
+	if (connects && now < zkl_session_state.attempt_at)
+	{
+		zkl_session_state.fd = -1;
+		*timeout_ms = (zkl_session_state.attempt_at - now + 999) / 1000;
+		return;
+	}
+	if (connects)
+		zkl_session_state.attempted_at = now;
+	rc = zookeeper_interest(zkl_session_state.handle, fd, &interest, &wait);
+	if (connects && (rc != ZOK || *fd >= 0))
+	{
+		strlcpy(zkl_session_state.server, zkl_session_server(),
+				sizeof(zkl_session_state.server));
+		note_attempt();
+	}
+	if (rc != ZOK)
+	{
+		*fd = zkl_session_state.fd = -1;
+		return;
+	}
+
+	if (*fd >= 0 && *fd != zkl_session_state.fd)
+	{
+		/*
+		 * Programs that the server starts must not inherit the connection and
+		 * keep it open.
+		 */
+		fcntl(*fd, F_SETFD, FD_CLOEXEC);
+		zkl_session_state.connecting_since = 0;
+	}
+	zkl_session_state.fd = *fd;
+	*writable = (interest & ZOOKEEPER_WRITE) != 0;
+	*timeout_ms = wait.tv_sec * 1000L + wait.tv_usec / 1000;
+	if (zkl_session_state.is_unread)
+		*timeout_ms = 0;
+	check_connecting();
+}
+
+void
+zkl_session_process(bool readable, bool writable)
+{
+	int			rc;
+
+	if (zkl_session_state.handle == NULL)
+		return;
+	readable |= zkl_session_state.is_unread;
+	rc = process((readable ? ZOOKEEPER_READ : 0) |
+				 (writable ? ZOOKEEPER_WRITE : 0));
+
+	/*
+	 * Count a turn in which the socket was ready but the client did nothing.
+	 */
+	if (rc == ZOK || !(readable || writable))
+		zkl_session_state.idle_turns = 0;
+	else if (++zkl_session_state.idle_turns > MAX_IDLE_TURNS)
+	{
+		zkl_session_state.idle_turns = 0;
+		give_up("does not answer like a ZooKeeper server");
+	}
+
+	/*
+	 * Read several replies in a turn, but leave the worker time for its other
+	 * work.  With TLS, the library may already have read the rest from the
+	 * socket.
+	 */
+	for (int i = 0; rc == ZOK && i < MAX_FRAMES_A_TURN; i++)
+		rc = process(ZOOKEEPER_READ);
+	zkl_session_state.is_unread = rc == ZOK;
+}
+
+/*
+ * Let the client work on its connection.  The client reports no event about a
+ * failure of TLS or SASL, so find out the reason here.
+ */
+static int
+process(int events)
+{
+	bool		was_connected = zkl_session_is_connected();
+	bool		is_mistrusted;
+	const char *error;
+	int			rc;
+
+	zkl_session_begin_tls_work(connect_limit());
+	rc = zkl_session_guard_process(events);
+	error = zkl_session_end_tls_work(&is_mistrusted);
+	if (zkl_session_state.closing)
+		return rc;
+	if (error != NULL && !zkl_session_state.gave_up)
+	{
+		strlcpy(zkl_session_state.error, error, sizeof(zkl_session_state.error));
+		zkl_session_state.has_error = true;
+	}
+	if (is_mistrusted && !was_connected)
+	{
+		strlcpy(zkl_session_state.mistrust, error, sizeof(zkl_session_state.mistrust));
+		zkl_session_state.mistrusts++;
+	}
+	if (zoo_state(zkl_session_state.handle) == ZOO_AUTH_FAILED_STATE)
+		zkl_session_note_refused();
+	return rc;
+}
+
+/*
+ * Has the client no connection, not even one that it is about to make?  It
+ * uses two states for this, one before the first connection and one after a
+ * failure.
+ */
+static bool
+has_no_connection(void)
+{
+	int			state = zoo_state(zkl_session_state.handle);
+
+	return state == 0 || state == ZOO_NOTCONNECTED_STATE;
+}
+
+/* Only a proof with a reply shows that a connection was of use. */
+static void
+note_attempt(void)
+{
+	int			attempts = ++zkl_session_state.attempts;
+	uint32		random = 0;
+	int			pause;
+
+	zkl_session_state.gave_up = false;
+	(void) pg_strong_random(&random, sizeof(random));
+	pause = zkl_backoff_pause_ms(attempts, zkl_session_state.nservers,
+								 zkl_session_state.timeout_ms, random);
+	if (pause > 0)
+	{
+		/*
+		 * Without trust, the next round has little chance either.  Pause,
+		 * because many servers that go on trying would burden ZooKeeper with
+		 * TLS handshakes.
+		 */
+		if (zkl_session_state.mistrusts >= zkl_session_state.nservers)
+			pause = zkl_session_state.timeout_ms / 4 +
+				random % (zkl_session_state.timeout_ms / 4 + 1);
+		zkl_session_state.mistrusts = 0;
+	}
+	zkl_session_state.attempt_at = zkl_now() + ZKL_MS(pause);
+}
+
+/* Give up a silent server earlier than the client itself would. */
+static void
+check_connecting(void)
+{
+	int			state = zoo_state(zkl_session_state.handle);
+	int64		now = zkl_now();
+
+	/* Only an attempt to connect can take too long. */
+	if (zkl_session_state.fd < 0 || has_no_connection() ||
+		state == ZOO_CONNECTED_STATE || state == ZOO_READONLY_STATE)
+		zkl_session_state.connecting_since = 0;
+	else if (zkl_session_state.connecting_since == 0)
+		zkl_session_state.connecting_since = now;
+	else if (now - zkl_session_state.connecting_since > ZKL_MS(connect_limit()))
+	{
+		zkl_session_state.connecting_since = 0;
+		zkl_session_break_connection();
+	}
+}
+
+/* How long a connect may take, in milliseconds. */
+static int
+connect_limit(void)
+{
+	return zkl_backoff_limit_ms(zkl_session_state.nservers,
+								zkl_session_state.timeout_ms);
+}
+
+/*
+ * Another program than ZooKeeper may answer on that port.  The client
+ * believes whatever it says, and then the handle is useless.
+ */
+bool
+zkl_session_is_plausible(void)
+{
+	int			timeout_ms = zoo_recv_timeout(zkl_session_state.handle);
+
+	return zoo_client_id(zkl_session_state.handle)->client_id != 0 &&
+		timeout_ms >= MIN_TIMEOUT_MS && timeout_ms <= MAX_TIMEOUT_MS;
+}
+
+void
+zkl_session_break_connection(void)
+{
+	give_up("did not answer in time");
+}
+
+/*
+ * End the connection.  The client notices at its next turn, and tries the
+ * next server.
+ */
+static void
+give_up(const char *reason)
+{
+	if (zkl_session_state.fd < 0)
+		return;
+	if (!zkl_session_state.closing)
+	{
+		/* The client's own message about the loss would hide this reason. */
+		snprintf(zkl_session_state.error, sizeof(zkl_session_state.error),
+				 "server %s %s", zkl_session_server(), reason);
+		zkl_session_state.has_error = zkl_session_state.gave_up = true;
+	}
+	shutdown(zkl_session_state.fd, SHUT_RDWR);
+}
+
+/*
+ * Events
+ */
+
+/*
+ * The client reports that the session's state has changed, or that a watch
+ * has fired.
+ */
+void
+zkl_session_on_watch(zhandle_t *handle, int type, int state, const char *path,
+					 void *context)
+{
+	if (zkl_session_state.closing)
+		return;
+	if (type == ZOO_SESSION_EVENT)
+	{
+		/* In any new state, nothing may be sent before the next proof. */
+		zkl_session_state.barrier_sent = false;
+		if (state == ZOO_CONNECTED_STATE)
+		{
+			zkl_session_state.has_error = false;
+			zkl_session_state.mistrust[0] = '\0';
+			zkl_session_append_event(ZKL_SESSION_CONNECTED);
+		}
+		else if (state == ZOO_EXPIRED_SESSION_STATE)
+			zkl_session_append_event(ZKL_SESSION_EXPIRED);
+		else if (state == ZOO_AUTH_FAILED_STATE)
+			zkl_session_note_refused();
+		/* This client has not agreed to a read-only server. */
+		else if (state == ZOO_READONLY_STATE)
+			zkl_session_append_event(ZKL_SESSION_STRANGER);
+		else
+			zkl_session_append_event(ZKL_SESSION_DISCONNECTED);
+	}
+	else if (type == ZOO_CHILD_EVENT)
+		zkl_session_append_event(ZKL_SESSION_CHILDREN_CHANGED)->path = zkl_session_copy(path);
+	else if (type == ZOO_CHANGED_EVENT || type == ZOO_DELETED_EVENT)
+	{
+		ZklSessionEvent *event;
+
+		ZKL_FAULT_POINT("watch-fired");
+		event = zkl_session_append_event(ZKL_SESSION_NODE_CHANGED);
+		event->path = zkl_session_copy(path);
+		event->gone = type == ZOO_DELETED_EVENT;
+	}
+}
+
+/*
+ * A line of the client's log.  The worker itself logs changes of state, so
+ * this is only for debugging.  But errors are all about connections; keep
+ * them as the reason why there is none.
+ */
+static void
+on_log(const char *message)
+{
+	const char *text = strstr(message, ": ");
+
+	if (text !=NULL && strstr(message, "ZOO_ERROR") != NULL &&
+		!zkl_session_state.gave_up && !zkl_session_state.closing)
+		note_error(text +2);
+	elog(DEBUG1, "ZooKeeper client: %.*s",
+		 (int) strcspn(message, "\n"), message);
+}
+
+/*
+ * Users do not know the client's error numbers.  And if a server has closed
+ * the connection, the client says "Host is down", which misleads.
+ */
+static void
+note_error(const char *text)
+{
+	const char *numbers = strstr(text, "zk retcode=");
+	char		reason[128];
+	int			rc;
+	int			code;
+
+	zkl_session_state.has_error = true;
+	if (numbers == NULL ||
+		sscanf(numbers, "zk retcode=%d, errno=%d", &rc, &code) != 2)
+	{
+		snprintf(zkl_session_state.error, sizeof(zkl_session_state.error),
+				 "%.*s", (int) strcspn(text, "\n"), text);
+		return;
+	}
+	if (rc == ZRUNTIMEINCONSISTENCY)
+		strlcpy(reason, "does not answer in the order of the requests", sizeof(reason));
+	else if (code == ECONNREFUSED)
+		strlcpy(reason, "refused the connection", sizeof(reason));
+	else if (code == EHOSTDOWN || code == ECONNRESET || code == EPIPE)
+		strlcpy(reason, "closed the connection", sizeof(reason));
+	else if (code == ETIMEDOUT)
+		strlcpy(reason, "did not answer in time", sizeof(reason));
+	else
+		snprintf(reason, sizeof(reason), "cannot be reached: %s", strerror(code));
+	snprintf(zkl_session_state.error, sizeof(zkl_session_state.error),
+			 "server %s %s", zkl_session_state.server, reason);
+}
+
+/*
+ * Facts
+ */
+
+bool
+zkl_session_is_connected(void)
+{
+	return zkl_session_state.handle != NULL &&
+		zoo_state(zkl_session_state.handle) == ZOO_CONNECTED_STATE;
+}
+
+const char *
+zkl_session_take_error(void)
+{
+	bool		is_new = zkl_session_state.has_error;
+
+	zkl_session_state.has_error = false;
+	return is_new ? zkl_session_state.error : NULL;
+}
+
+const char *
+zkl_session_mistrust(void)
+{
+	return zkl_session_state.mistrust[0] ? zkl_session_state.mistrust : NULL;
+}
+
+bool
+zkl_session_tried_all(void)
+{
+	return zkl_session_state.attempts > zkl_session_state.nservers ||
+		(zkl_session_state.attempts == zkl_session_state.nservers &&
+		 has_no_connection());
+}
+
+bool
+zkl_session_is_usable(void)
+{
+	return zkl_session_state.barrier_sent && zkl_session_is_connected();
+}
+
+void
+zkl_session_begin_sending(void)
+{
+	set_cork(1);
+}
+
+void
+zkl_session_end_sending(void)
+{
+	set_cork(0);
+}
+
+/* If this fails, requests are only slower. */
+static void
+set_cork(int on)
+{
+#ifdef TCP_CORK
+	if (zkl_session_state.fd >= 0)
+		(void) setsockopt(zkl_session_state.fd, IPPROTO_TCP, TCP_CORK, &on,
+						  sizeof(on));
+#endif
+}
+
+void
+zkl_session_observe(void (*sent) (ZklTraffic kind),
+					void (*answered) (int64_t latency))
+{
+	zkl_session_state.on_sent = sent;
+	zkl_session_state.on_answered = answered;
+}
+
+int
+zkl_session_outstanding(void)
+{
+	return zkl_session_state.outstanding;
+}
+
+int64_t
+zkl_session_requests(void)
+{
+	return zkl_session_state.requests;
+}
+
+int
+zkl_session_timeout_ms(void)
+{
+	return zoo_recv_timeout(zkl_session_state.handle);
+}
+
+int64_t
+zkl_session_connect_sent(void)
+{
+	return zkl_session_state.attempted_at;
+}
+
+void
+zkl_session_identity(ZklSessionId *identity)
+{
+	const clientid_t *client_id = zoo_client_id(zkl_session_state.handle);
+
+	identity->id = client_id->client_id;
+	memcpy(identity->password, client_id->passwd, sizeof(identity->password));
+}
+
+const char *
+zkl_session_server(void)
+{
+	const char *server = zoo_get_current_server(zkl_session_state.handle);
+
+	return server ? server : "";
+}

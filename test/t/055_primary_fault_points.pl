@@ -1,0 +1,187 @@
+
+# zklock.commit_requires: what may come between the guard and the commit record, and between the lock
+# and the record of histories.  Needs servers with fault points (make FAULTS=1).
+
+use strict;
+use warnings;
+
+use Test::More;
+
+use PostgreSQL::Test::Utils;
+
+use PgWire;
+use ZklockNode;
+use ZooKeeper;
+
+$ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
+my $path = '/leaders/primary';
+my $record = '/zklock/.zklock/leaders/leaders%2Fprimary';
+my $zk = ZooKeeper->new;
+my %settings = ('zklock.leader_of' => $path, 'max_prepared_transactions' => 10);
+my $north = ZklockNode->started('north', $zk, %settings, 'zklock.session_timeout' => '5s', 'restart_after_crash' => 'on',
+	init => [ allows_streaming => 1 ]);
+$north->safe_psql('postgres', 'CREATE TABLE t (v text)');
+$north->wait_until("SELECT zk_is_leader('$path')");
+
+# Another server with the same history, for the record: a standby that is promoted at the end.
+my $south = ZklockNode->standby('south', $north, 'zklock.session_timeout' => '20s', 'zklock.leader_of' => '');
+my $stands = $south->backend;
+
+sub leads { my ($node) = @_; return $node->safe_psql('postgres', "SELECT zk_is_leader('$path')"); }
+sub wait_until_leads { my ($node) = @_; return $node->wait_until("SELECT zk_is_leader('$path')"); }
+sub resign { my ($node, $pause) = @_; return $node->safe_psql('postgres', "SELECT zk_leader_resign('$path', '" . ($pause // '0') . "')"); }
+sub late { return $north->safe_psql('postgres', 'SELECT late_commits FROM zk_stat'); }
+sub rows { my ($v) = @_; return $north->safe_psql('postgres', "SELECT count(*) FROM t WHERE v = '$v'"); }
+sub arm { my ($point, $action) = @_; symlink $action, $north->data_dir . "/zklock.fault.$point" or die "symlink: $!"; return; }
+
+sub there
+{
+	my ($point, $at, $action) = @_;
+	my $process;
+	$zk->wait_until(
+		sub { ($process) = slurp_file($north->logfile, $at) =~ /fault point "$point": process (\d+) shall $action\n/; return $process; },
+		"a process to get to $point");
+	$zk->wait_until(sub { slurp_file("/proc/$process/stat") =~ /^\d+ \(.*\) T / }, 'it to stand still') if $action eq 'stop';
+	return $process;
+}
+
+sub wire { return PgWire->new($north->host, $north->port, 'wire', patience => 120); }
+
+$north->set('zklock.commit_requires', $path);
+wait_until_leads($north);
+
+# --- a commit that has passed the guard ---
+
+# The messages of both protocols.
+sub frames { return join '', map { my ($type, $body) = @$_; pack('aN', $type, length($body) + 4) . $body } @_; }
+sub simple { my ($sql) = @_; return frames([ Q => "$sql\0" ]); }
+sub extended { my ($sql) = @_; return frames([ P => pack('Z*Z*n', '', $sql, 0) ], [ B => pack('Z*Z*nnn', '', '', 0, 0, 0) ], [ E => pack('Z*N', '', 0) ], [ S => '' ]); }
+
+my @commits = (
+	[ 'simple protocol', 'guard-passed', undef, simple(q{INSERT INTO t VALUES ('simple protocol')}), 1 ],
+	[ 'extended protocol', 'guard-passed', undef, extended(q{INSERT INTO t VALUES ('extended protocol')}), 1 ],
+	[ 'COMMIT', 'guard-passed', q{BEGIN; INSERT INTO t VALUES ('COMMIT')}, simple('COMMIT'), 1 ],
+	[ 'COMMIT, extended', 'guard-passed', q{BEGIN; INSERT INTO t VALUES ('COMMIT, extended')}, extended('COMMIT'), 1 ],
+	[ 'procedure', 'guard-passed', undef, simple(q{DO $$ BEGIN INSERT INTO t VALUES ('procedure'); COMMIT; INSERT INTO t VALUES ('second'); COMMIT; END $$}), 1 ],
+	[ 'PREPARE TRANSACTION', 'prepare-guarded', q{BEGIN; INSERT INTO t VALUES ('prepared')}, simple(q{PREPARE TRANSACTION 'p'}), 0 ],
+	[ 'COMMIT PREPARED', 'prepared-guarded', undef, simple(q{COMMIT PREPARED 'p'}), 0 ]);
+
+# It is taken away while the commit stands still: what has passed the guard is late, and is not acknowledged.
+foreach (@commits)
+{
+	my ($what, $point, $before, $message, $counts) = @$_;
+	wait_until_leads($north);
+	my $client = wire();
+	is($client->query($before)->{error}, '', "$what: before") if $before;
+	my ($at, $late) = (-s $north->logfile, late());
+	arm($point, 'stop');
+	syswrite $client->{socket}, $message;
+	my $process = there($point, $at, 'stop');
+	$north->expire_session($zk);
+	wait_until_leads($north);
+	kill 'CONT', $process;
+	my $result = $client->_answer;
+	is($result->{error}, 'lost', "$what: the connection ends without an acknowledgement");
+	is($result->{tag}, '', "$what: not even of the command") unless $what eq 'extended protocol';
+	is($result->{status}, 'I', "$what: nor is it ready for another");
+	like(slurp_file($north->logfile, $at), qr/committed \S+ ms after lock "$path" was last certain/, "$what: the log has it");
+	is(late() - $late, 1, "$what: it is counted");
+	is(rows($what), '1', "$what: it has committed") if $counts;
+	is(rows('second'), '0', "$what: and nothing after that");
+}
+is(rows('prepared'), '1', 'what was prepared has committed');
+
+# It is certain all the time: a slow commit is acknowledged.
+{
+	my $client = wire();
+	my $at = -s $north->logfile;
+	arm('guard-passed', 'stop');
+	syswrite $client->{socket}, simple(q{INSERT INTO t VALUES ('slow')});
+	my $process = there('guard-passed', $at, 'stop');
+	my $until = $north->safe_psql('postgres', 'SELECT safe_until FROM zk_status');
+	$north->wait_until("SELECT safe_until > '$until'::timestamptz + interval '1 s' FROM zk_status");
+	kill 'CONT', $process;
+	my $result = $client->_answer;
+	is("$result->{error}|$result->{tag}", '|INSERT 0 1', 'a slow commit of a server that leads on is acknowledged');
+}
+
+# A resignation waits for it.
+foreach (@commits)
+{
+	my ($what, $point, $before, $message) = @$_;
+	next if $what eq 'procedure';
+	wait_until_leads($north);
+	my ($client, $asks) = (wire(), $north->backend);
+	$before =~ s/'[^']*'/'waited'/ if $before;
+	is($client->query($before)->{error}, '', "$what: before") if $before;
+	my $at = -s $north->logfile;
+	my ($ticket) = @{ $zk->children("/zklock$path") };
+	arm($point, 'stop');
+	syswrite $client->{socket}, $message;
+	my $process = there($point, $at, 'stop');
+	$asks->send("SELECT zk_leader_resign('$path')");
+	$north->wait_until("SELECT NOT zk_is_leader('$path')");
+	my $others = wire();
+	is($others->query(q{INSERT INTO t VALUES ('overtakes')})->{error}, '25006', "$what, resigned: no other commit passes");
+	ok((grep { $_ eq $ticket } @{ $zk->children("/zklock$path") }) && !$asks->is_done, "$what, resigned: the lock is not free before it has ended");
+	kill 'CONT', $process;
+	my $result = $client->_answer;
+	is($result->{error}, '', "$what, resigned: it is acknowledged");
+	is($asks->answer, 't', "$what, resigned: and only then the resignation is done");
+	$_->close foreach $client, $others;
+	$asks->quit;
+}
+
+# --- the record ---
+
+# The leader process stands still between the lock and its look, and between the look and the write.
+sub text { return $zk->get($record)->{data}; }
+foreach my $what ('read', 'written')
+{
+	wait_until_leads($north);
+	# So that it has to be written.
+	$north->safe_psql('postgres', "SELECT zk_leader_forget('$path')") if $what eq 'written';
+	my $at = -s $north->logfile;
+	arm('history-answered', 'stop');
+	resign($north);
+	my $process = there('history-answered', $at, 'stop');
+	is(leads($north), 'f', "record $what: it does not lead yet");
+	is($north->errcode(q{INSERT INTO t VALUES ('too early')}), '25006', "record $what: and does not commit");
+	my $mine = $what eq 'read' ? text() : undef;
+	my $other = 'zklock history 1 1 7 0/1 ' . 'a' x 32 . ' elsewhere';
+	$zk->set($record, $other);
+	kill 'CONT', $process;
+	if ($what eq 'written')
+	{
+		$north->wait_for_log(qr/this server must not lead/, $at);
+		is(text(), $other, "record $what: what another server has written stays");
+		is(leads($north), 'f', "record $what: and it does not lead");
+		like($north->status('refused_leaderships'), qr/Server "elsewhere" led last, which has another database system identifier/, "record $what: why");
+	}
+	else
+	{
+		wait_until_leads($north);
+		resign($north);
+		$north->wait_for_log(qr/this server must not lead/, $at);
+		is(leads($north), 'f', 'record read: and not the next time');
+	}
+	$north->safe_psql('postgres', "SELECT zk_leader_forget('$path')");
+}
+
+# It fails, dies, or is asked to end there.
+foreach my $action ('fail', 'die')
+{
+	wait_until_leads($north);
+	my $at = -s $north->logfile;
+	arm('history-answered', $action);
+	resign($north);
+	there('history-answered', $at, $action);
+	$zk->wait_until(sub { eval { leads($north) eq 't' } }, 'it to lead again');
+	is($north->errcode("INSERT INTO t VALUES ('$action')"), '', "$action while it looks: leads again");
+}
+is($stands->query('SELECT 1'), '1', 'the standby is there');
+$stands->quit;
+
+is(rows('too early') + rows('overtakes'), 0, 'nothing has committed that was refused');
+$_->stop foreach $south, $north;
+done_testing();

@@ -1,0 +1,93 @@
+
+# The recipe about what the last holder of a lock wrote: without it, the next holder on a replica
+# reads what was there before; with each of its ways it does not.  A hot standby, and a subscriber of
+# logical replication.
+
+use strict;
+use warnings;
+
+use FindBin;
+use ZklockTest;
+
+my $zk = ZooKeeper->new;
+my $primary = ZklockNode->started('primary', $zk, init => [ allows_streaming => 'logical' ]);
+
+# The functions as they are printed.
+my ($section) = slurp_file("$FindBin::Bin/../../doc/recipes.md") =~ /^## What the last holder wrote, on a replica\n(.*?)^## /ms;
+my @functions = $section =~ /^```text\n(CREATE FUNCTION .*?)^```/msg;
+is(scalar(@functions), 2, 'the page has two functions');
+$primary->safe_psql('postgres', "CREATE TABLE report (id int PRIMARY KEY, v int); INSERT INTO report VALUES (1, 0); @functions");
+my $standby = ZklockNode->standby('standby', $primary);
+my $subscriber = ZklockNode->started('subscriber', $zk, 'zklock.node_name' => 'subscriber');
+$primary->safe_psql('postgres', 'CREATE PUBLICATION news FOR TABLE report');
+$subscriber->safe_psql('postgres', 'CREATE TABLE report (id int PRIMARY KEY, v int)');
+$subscriber->safe_psql('postgres', q{CREATE SUBSCRIPTION news CONNECTION '} . $primary->connstr . q{ dbname=postgres' PUBLICATION news});
+$subscriber->wait_until(q{SELECT count(*) = 1 FROM report});
+$primary->wait_until(q{SELECT count(*) = 1 FROM pg_stat_replication WHERE application_name = 'news' AND state = 'streaming'});
+
+# Each replica, with what holds up what it replays, and what waits for it.
+my $blocker = $subscriber->backend;
+my $asked = $primary->backend;
+my %replicas = (
+	standby => {
+		node => $standby,
+		hold => sub { $standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()'); $standby->wait_until(q{SELECT pg_get_wal_replay_pause_state() = 'paused'}); },
+		let_go => sub { $standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()'); },
+		wait => sub { my ($backend, $lsn, $timeout) = @_; return $backend->query("SELECT wait_for_replay('$lsn', '$timeout')"); },
+	},
+	news => {
+		node => $subscriber,
+		hold => sub { $blocker->query('BEGIN; LOCK report IN SHARE MODE'); },
+		let_go => sub { $blocker->query('COMMIT'); },
+		wait => sub { my ($backend, $lsn, $timeout) = @_; return $asked->query("SELECT wait_for_subscriber('news', '$lsn', '$timeout')"); },
+	});
+
+my $holder = $primary->backend;
+my $value = 0;
+foreach my $name (sort keys %replicas)
+{
+	my ($node, $hold, $let_go, $wait) = @{ $replicas{$name} }{qw(node hold let_go wait)};
+	my $next = $node->backend;
+	my $read = q{SELECT v FROM report WHERE id = 1};
+
+	# The accident.
+	my $old = $value++;
+	$hold->();
+	$holder->query($_) foreach q{SELECT zk_lock_acquire('/report')}, "UPDATE report SET v = $value", q{SELECT zk_lock_release('/report')};
+	is($next->query(q{SELECT zk_lock_acquire('/report', '1min')}), 't', "$name: the next holder");
+	is($next->query($read), $old, "$name: reads what was there before");
+
+	# The next holder waits.
+	my $lsn = $asked->query('SELECT pg_current_wal_insert_lsn()');
+	is($wait->($next, $lsn, '100 ms'), 'f', "$name: the wait is bounded");
+	$let_go->();
+	is($wait->($next, $lsn, '3 min'), 't', "$name: and ends when that is replayed");
+	is($next->query($read), $value, "$name: then the next holder reads what the last one wrote");
+	$next->query(q{SELECT zk_lock_release('/report')});
+
+	# The holder waits.
+	$primary->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = '$name'");
+	$primary->reload;
+	$primary->wait_until("SELECT count(*) = 1 FROM pg_stat_replication WHERE application_name = '$name' AND sync_state = 'sync'");
+	$value++;
+	$hold->();
+	$holder->query($_) foreach 'BEGIN', 'SET LOCAL synchronous_commit = remote_apply', q{SELECT zk_xact_lock_acquire('/report')}, "UPDATE report SET v = $value";
+	$holder->send('COMMIT');
+	$asked->wait_until(q{SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = } . $holder->pid);
+	is($next->query(q{SELECT zk_lock_acquire('/report', '100 ms')}), 'f', "$name: the lock is not free before that is replayed");
+	$next->send(q{SELECT zk_lock_acquire('/report')});
+	$let_go->();
+	$holder->result;
+	is($next->answer, 't', "$name: then it is");
+	is($next->query($read), $value, "$name: and the next holder reads what the last one wrote");
+	$next->query(q{SELECT zk_lock_release('/report')});
+	$primary->safe_psql('postgres', 'ALTER SYSTEM RESET synchronous_standby_names');
+	$primary->reload;
+	$asked->wait_until(q{SELECT current_setting('synchronous_standby_names') = ''});
+	$next->quit;
+}
+
+$_->quit foreach $holder, $asked, $blocker;
+$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION news');
+$_->stop foreach $standby, $subscriber, $primary;
+done_testing();

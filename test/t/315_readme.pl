@@ -1,0 +1,119 @@
+
+# The first ten minutes: every block of README.md does what it says, as it stands and in its order.
+# Those of sh run in the tree, "make install" into a scratch directory; those of sql on the two servers
+# of package/try, or, after these are gone, on a server with the configuration in the block of conf.
+# And package/try, where it is used wrongly.
+
+use strict;
+use warnings;
+
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
+use IPC::Run;
+
+use Examples;
+use ZklockTest;
+
+my $top = abs_path(dirname(__FILE__) . '/../..');
+my $stage = PostgreSQL::Test::Utils::tempdir;
+
+# The library is the one under test; building it again would only take time.
+local $ENV{ZKLOCK_CONF} = $ENV{TEMP_CONFIG};
+
+sub sh
+{
+	my ($text, %env) = @_;
+	local %ENV = (%ENV, %env);
+	IPC::Run::run([ 'bash', '-ec', $text ], '<', \'', '>', \my $out, '2>', \my $err, init => sub { chdir $top or die $! });
+	return { out => $out, err => $err, status => $? >> 8 };
+}
+
+sub refused
+{
+	my ($command, $why) = @_;
+	my $result = sh("package/try $command");
+	isnt($result->{status}, 0, "package/try $command: refused");
+	like($result->{err}, $why, "package/try $command: says why");
+	return;
+}
+
+refused('', qr/^package\/try start$/m);
+refused('psql', qr/^package\/try psql NAME/m);
+refused('psql north', qr/no servers run; "package\/try start"/);
+refused('stop', qr/no servers run/);
+
+# The servers that are there at this point of the page.
+my ($directory, %node, $port);
+
+sub find_servers
+{
+	my ($out) = @_;
+	if ($out =~ /^the servers run in (\S+);/m)
+	{
+		$directory = $1;
+		refused('start', qr/the servers run already/);
+		refused('psql east', qr/no server "east", but north and south/);
+		%node = map { $_ => ZklockNode->existing($_, $directory, sh("package/try psql $_ -Atc 'SHOW port'")->{out} =~ s/\n//r) } 'north', 'south';
+	}
+	elsif ($out =~ /^the servers are gone/m)
+	{
+		%node = ();
+		ok(!-e $directory, 'nothing is left of the servers');
+		refused('psql north', qr/no servers run/);
+	}
+	return;
+}
+
+my %count;
+foreach my $section (Examples::sections_of("$top/README.md", 'README.md'))
+{
+	my %session;
+	foreach my $block (@{ $section->{blocks} })
+	{
+		my ($language, $text) = @$block{ 'language', 'text' };
+		my $where = "README.md:$block->{line}, $section->{name}";
+		$count{$language}++;
+		if ($language eq 'sh')
+		{
+			my $result = sh($text, DESTDIR => $stage);
+			is($result->{status}, 0, $where) or diag $result->{out}, $result->{err};
+			find_servers($result->{out});
+		}
+		elsif ($language eq 'conf')
+		{
+			my $node = $node{north} = ZklockNode->new('installed');
+			$node->init;
+			$node->append_conf('postgresql.conf', $text);
+			ok($node->start, "$where: a server starts with it");
+		}
+		elsif ($language eq 'sql')
+		{
+			$session{north} //= $node{north}->backend;
+			$session{south} //= $node{south}->backend if $node{south};
+			my $session = $session{ $block->{where} eq 'here' ? 'north' : 'south' };
+			Examples::run_statement($_, $session, $session{north}, $node{south}, "README.md:$_->{line}, $section->{name}")
+			  foreach @{ $block->{statements} };
+		}
+		elsif ($language ne 'text')
+		{
+			fail("$where: a block of sh, sql, conf or text");
+		}
+	}
+	$_->quit foreach values %session;
+}
+
+is($count{text}, 1, 'one picture');
+cmp_ok($count{$_}, '>=', $_ eq 'conf' ? 1 : 3, "blocks of $_") foreach 'sh', 'sql', 'conf';
+is(join(' ', sort map { s{.*/}{}r } split /\n/, sh("find $stage -name 'zklock*' -type f")->{out}),
+	'zklock--1.0--1.1.sql zklock--1.0.sql zklock-run zklock-run.1 zklock.control zklock.so', 'zklock was installed');
+
+$node{north}->stop;
+done_testing();
+
+# However the test ends.
+END
+{
+	my $status = $?;
+	sh('package/try stop') if %node && $directory && -e $directory;
+	$? = $status;
+}

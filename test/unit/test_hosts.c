@@ -1,0 +1,77 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_hosts.c
+ *	  The connect string.
+ *
+ * test/unit/test_hosts.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "unit.h"
+
+#include "protocol/hosts.h"
+
+/* The server of this number is "name:port". */
+static void
+assert_server(const char *hosts, int server, const char *expected)
+{
+	char		name[ZKL_HOSTS_NAME_SIZE];
+	char		port[ZKL_HOSTS_PORT_SIZE];
+	char		found[ZKL_HOSTS_NAME_SIZE + ZKL_HOSTS_PORT_SIZE];
+
+	assert_null(zkl_hosts_fault(hosts));
+	assert_true(zkl_hosts_server(hosts, server, name, port));
+	snprintf(found, sizeof(found), "%s:%s", name, port);
+	assert_string_equal(found, expected);
+}
+
+static void
+servers_are_names_or_addresses_with_ports(void **state)
+{
+	(void) state;
+	assert_server("zk1:2182", 0, "zk1:2182");
+	assert_server("zk1:2182, 10.0.0.2:2183 ,[::1]:2184", 1, "10.0.0.2:2183");
+	assert_server("zk1:2182,10.0.0.2:2183,[::1]:2184", 2, "::1:2184");
+	assert_int_equal(zkl_hosts_servers("a:1,b:2,c:3/x"), 3);
+}
+
+/* As in ZooKeeper's client for Java. */
+static void
+the_port_is_2181_if_it_is_left_out(void **state)
+{
+	(void) state;
+	assert_server("zk1", 0, "zk1:2181");
+	assert_server("zk1:2182,zk2", 1, "zk2:2181");
+	assert_server("zk1,zk2:2182", 0, "zk1:2181");
+	assert_server(" zk1 , zk2", 0, "zk1:2181");
+	assert_server("[::1]", 0, "::1:2181");
+	assert_server("zk1/chroot", 0, "zk1:2181");
+	assert_string_equal(zkl_hosts_chroot("zk1/chroot"), "/chroot");
+}
+
+static void
+other_texts_are_refused(void **state)
+{
+	static const char *const wrong[] = {
+		"", ",", "a,", ",a", "a,,b", " ", ":2181", "a:", "a:0", "a:65536",
+		"a:port", "a:1:2", "a:+1", "a b", "[::1", "[]", "[]:1", "[::1]2181",
+		"::1", "fe80::1", "/chroot", "a/x/", "a/x/../y"
+	};
+
+	(void) state;
+	for (int i = 0; i < lengthof(wrong); i++)
+		if (zkl_hosts_fault(wrong[i]) == NULL)
+			fail_msg("\"%s\" was accepted", wrong[i]);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(servers_are_names_or_addresses_with_ports),
+		cmocka_unit_test(the_port_is_2181_if_it_is_left_out),
+		cmocka_unit_test(other_texts_are_refused),
+	};
+
+	return cmocka_run_group_tests_name("hosts", tests, NULL, NULL);
+}
