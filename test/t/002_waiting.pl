@@ -240,10 +240,10 @@ foreach my $where ('ZooKeeper', 'local')
 		my ($holder, $rounds, $release_at, %outcome) = ($holder{$where}, 25, 0.03);
 		my $timeout = $limit eq 'timeout' ? "'30ms'" : 'NULL';
 
-		$waiter->query("SET $limit = '30ms'") unless $limit eq 'timeout';
 		foreach my $round (1 .. $rounds)
 		{
 			$holder->query(acquire($path));
+			$waiter->query("SET $limit = '30ms'") unless $limit eq 'timeout';
 			$waiter->send("SELECT zk_lock_acquire('$path', $timeout)");
 			$holder->send("SELECT pg_sleep($release_at), zk_lock_release('$path')");
 			$holder->answer;
@@ -253,9 +253,9 @@ foreach my $where ('ZooKeeper', 'local')
 			$release_at = 0 if $release_at < 0;
 
 			# A statement that is cancelled too late has the lock, too, as with pg_advisory_lock().
+			$waiter->query("RESET $limit") unless $limit eq 'timeout';
 			$waiter->query('SELECT zk_lock_release_all()') if $outcome->{out} eq 't' || $outcome->{errcode} eq '57014';
 		}
-		$waiter->query("RESET $limit") unless $limit eq 'timeout';
 
 		note explain \%outcome;
 		my $other = { timeout => 'f', lock_timeout => '55P03', statement_timeout => '57014' }->{$limit};
