@@ -142,7 +142,7 @@ ask_about_child(ZklCommandKind kind, const char *path, const char *child)
 void
 zkl_znodes_job(const char *path, ZklJobZnode *znode)
 {
-	ZklCommand	command = job_command(ZKL_COMMAND_JOB, path);
+	ZklCommand	command = job_command(ZKL_COMMAND_READ, path);
 	bool		exists;
 	const ZklListing *survey = zkl_listing_unpack(ask(&command, PG_INT64_MAX,
 													  &exists));
@@ -208,7 +208,7 @@ zkl_znodes_walk(const char *below)
 bool
 zkl_znodes_forget(const char *path)
 {
-	ZklCommand	command = job_command(ZKL_COMMAND_FORGET, path);
+	ZklCommand	command = job_command(ZKL_COMMAND_DELETE, path);
 	bool		exists;
 
 	(void) ask(&command, PG_INT64_MAX, &exists);
@@ -224,7 +224,7 @@ job_command(ZklCommandKind kind, const char *path)
 {
 	ZklCommand	command = {.kind = kind};
 
-	copy_argument(command.path, sizeof(command.path), path);
+	copy_argument(command.path, sizeof(command.path), ZKL_JOBRECORD_DIRECTORY);
 	zkl_job_record_name(path, command.child);
 	return command;
 }

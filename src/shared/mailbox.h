@@ -18,10 +18,12 @@
  *		any -> FREE			backend		it has the answer, or no longer wants
  *										it; the generation grows
  *
- * All commands but REPLACE may be done twice.  A read changes nothing.  A second write
+ * All commands may be begun again.  A read changes nothing.  A second write
  * writes the same.  Two requests for release are the same as one.  ZooKeeper
  * never gives out a deleted name again.  So if the connection or the worker
- * is lost, the command is simply done again.
+ * is lost, the worker simply does the command again.  Only REPLACE is not sent again
+ * after an unknown outcome.  If the next worker begins with it again, its condition fails
+ * where the first one had written.
  *
  * Locks.  One LWLock protects all slots, except for the fields that say
  * otherwise.  A process that holds it takes no other lock of zklock and raises
@@ -67,17 +69,15 @@ typedef enum ZklCommandKind
 	ZKL_COMMAND_REVOKE,			/* request the release of a child's lock */
 	ZKL_COMMAND_DELETE,			/* delete a child */
 	ZKL_COMMAND_READ,			/* read one child */
-	ZKL_COMMAND_JOB,			/* read the record "child" of a job */
 	ZKL_COMMAND_JOBS,			/* read all records */
-	ZKL_COMMAND_FORGET,			/* delete the record "child" */
 	ZKL_COMMAND_WAITS,			/* read the records of waits, of all servers */
 	ZKL_COMMAND_SERVERS,		/* read the records of all servers */
 	ZKL_COMMAND_WALK,			/* list the locks at "path" and below */
 	ZKL_COMMAND_READ_NEWEST,	/* READ, with all that any client has written
 								 * before */
 	ZKL_COMMAND_REPLACE			/* WRITE over "version", or make the child.
-								 * Not done twice: REFUSED, unless it was
-								 * certainly written */
+								 * REFUSED, unless this command has certainly
+								 * written it */
 } ZklCommandKind;
 
 typedef enum ZklCommandOutcome
@@ -97,7 +97,7 @@ typedef enum ZklCommandOutcome
 typedef struct ZklCommand
 {
 	ZklCommandKind kind;
-	char		path[ZKL_PATH_SIZE];	/* the lock */
+	char		path[ZKL_PATH_SIZE];	/* the lock, or another directory */
 	char		child[ZKL_COMMAND_CHILD_SIZE];	/* a znode in the lock's
 												 * directory; empty: the
 												 * directory itself */

@@ -204,7 +204,6 @@ waits_for_zookeeper(ZklCommandKind kind)
 		case ZKL_COMMAND_LIST:
 		case ZKL_COMMAND_WRITE:
 		case ZKL_COMMAND_READ:
-		case ZKL_COMMAND_JOB:
 			return true;
 		default:
 			return false;
@@ -329,14 +328,12 @@ ask_first(Run *run)
 			zkl_ask_stat(asker, ITEM_OLD_STAT, 0, target_of(run));
 			break;
 		case ZKL_COMMAND_DELETE:
-		case ZKL_COMMAND_FORGET:
 			zkl_ask_delete(asker, ITEM_DELETE, target_of(run));
 			break;
 		case ZKL_COMMAND_READ_NEWEST:
 			zkl_ask_check(asker, ITEM_QUORUM);
 			/* FALLTHROUGH */
 		case ZKL_COMMAND_READ:
-		case ZKL_COMMAND_JOB:
 			/* The name is known, so add the node before its data come. */
 			add_node(run, ZKL_WHERE_LOCK, run->command.child);
 			ask_node(run, ITEM_NODE_DATA, 0);
@@ -440,13 +437,6 @@ directory_of(const Run *run, ZklWhere where)
 		[ZKL_WHERE_LOCKS] = "/" ZKL_LOCKS,
 	};
 
-	/* The records of all jobs are in one directory. */
-	if (run->command.kind == ZKL_COMMAND_JOB ||
-		run->command.kind == ZKL_COMMAND_JOBS ||
-		run->command.kind == ZKL_COMMAND_FORGET)
-		return psprintf("%s" ZKL_JOBRECORD_DIRECTORY, prefix);
-	if (run->command.kind == ZKL_COMMAND_WAITS)
-		return psprintf("%s" ZKL_WAITRECORD_DIRECTORY, prefix);
 	return psprintf("%s%s%s", prefix, run->command.path, below[where]);
 }
 
