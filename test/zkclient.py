@@ -44,8 +44,12 @@ class Clients:
 
     def get(self, name, timeout, hosts=None, user=None):
         if name not in self.clients:
+            # A ZooKeeper server that is starting may lose a client's first request, and never
+            # answer it.  kazoo waits for the answer for the session timeout, divided by the
+            # number of addresses.  So each address is there several times.
+            addresses = (hosts or self.hosts).split(",")
             client = KazooClient(
-                hosts or self.hosts,
+                ",".join(addresses * max(1, int(timeout // (3 * len(addresses))))),
                 timeout=timeout,
                 auth_data=[("digest", user)] if user else None,
                 connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.5},

@@ -108,7 +108,7 @@ foreach my $w (@all)
 	$w->{of} //= 'rate';
 	$w->{servers} //= 1;
 	$w->{forms} //= [];
-	$w->{only_long} = $w->{id} =~ /^(W3-(8|64)|W7-\d000|W7own-100+)$/;
+	$w->{only_long} = $w->{id} =~ /^(W2c-64|W2multi-existing|W3-(2|8|64)|W6-1|W7-1000?|W7-5000|W7own-100+)$/;
 }
 
 our %by_id = map { $_->{id} => $_ } @all;

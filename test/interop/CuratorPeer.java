@@ -64,8 +64,10 @@ public class CuratorPeer
 {
 	static final int PATIENCE_MS = 60_000;	// for a ZooKeeper that is away
 
-	// Several leases are taken one by one, so that two can wait for each other.
-	static final String SHORT_MS = "200";
+	// Several leases are taken one by one, so that two can wait for each other.  How long each
+	// attempt waits at first, and at last: a queue may be longer than the first attempt.
+	static final int SHORT_MS = 200;
+	static final int LONG_MS = 3200;
 
 	static String hosts;
 	static int sessionTimeout;
@@ -441,8 +443,9 @@ public class CuratorPeer
 				while ((rounds == 0 || done < rounds) && !Files.exists(directory.resolve("stop")))
 				{
 					String now = kindOfRound(kind);
-					while (!acquire(now, path, quantity > 1 ? SHORT_MS : "-", quantity))
-						continue;
+					int patience = SHORT_MS;
+					while (!acquire(now, path, quantity > 1 ? Integer.toString(patience) : "-", quantity))
+						patience = Math.min(2 * patience, LONG_MS);
 					section(now.equals("read") ? "s" : isSemaphore(now) ? Integer.toString(quantity) : "x",
 							counter, history, holdMicros);
 					release(now, path, quantity);

@@ -152,8 +152,10 @@ $zk->start;
 $a->wait_until_connected;
 cmp_ok(zk_stat('reconnects'), '>', $reconnects, 'a reconnect');
 $doubt = zk_stat('doubt_time');
+# If the machine is slow, the session may have expired already while ZooKeeper stood still.
+my $expirations = zk_stat('expirations');
 $a->expire_session($zk);
-is(zk_stat('expirations'), 1, 'an expiration');
+is(zk_stat('expirations'), $expirations + 1, 'an expiration');
 cmp_ok(zk_stat('doubt_time'), '>', $doubt, 'a session that expires was in doubt before');
 $a->wait_until(q{SELECT lost = 1 FROM zk_stat_locks WHERE path = '/doubt'});
 pass('its lock is lost');

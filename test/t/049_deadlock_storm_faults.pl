@@ -55,12 +55,13 @@ sub held_up
 	return sub { $_->pass foreach @{ $proxies{$name} } };
 }
 
-# Each fault once, in a random order, and again.
+# Each fault once, in a random order, and again.  On a slow machine, the first of each may take longer
+# than the clients are at work.
 sub disturb
 {
 	my ($until) = @_;
 	my (@lines, @todo);
-	while (PgWire::now() < $until - 3e6)
+	while (PgWire::now() < $until - 3e6 || grep { !$_ } values %number_of)
 	{
 		@todo = shuffle(sort keys %faults) unless @todo;
 		my $fault = shift @todo;

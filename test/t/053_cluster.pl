@@ -75,16 +75,7 @@ is($node_a->safe_psql('postgres', 'SET ROLE monitor; SELECT count(*) FROM zk_clu
 $node_b->safe_psql("postgres", "SELECT pg_cancel_backend(" . $_->pid . ")") foreach $b1, $b2, $b3;
 $_->result foreach $b1, $b2, $b3;
 
-system_or_bail('/usr/bin/python3', '-c', <<'EOF', $zk->hosts);
-import sys
-from kazoo.client import KazooClient
-client = KazooClient(sys.argv[1])
-client.start()
-client.ensure_path("/zklock/many")
-for answer in [client.create_async("/zklock/many/%d" % i) for i in range(20000)]:
-    answer.get()
-client.stop()
-EOF
+$zk->create_many('/zklock/many', 20_000);
 is($node_a->errcode('SELECT count(*) FROM zk_cluster_locks'), '54000', 'there is a bound');
 is($node_a->safe_psql('postgres', q{SELECT DISTINCT path FROM zk_cluster_locks('/pool')}), '/pool', 'to what one call reads');
 $_->quit foreach $a1, $a2, $b1, $b2, $b3;

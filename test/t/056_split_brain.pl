@@ -207,8 +207,8 @@ sub cut
 	$stop->();
 	my $in_doubt = $what =~ /backend/ && has_xid($old, $backend);
 	at($begun + $pause_after + $pause);
-	$continue->();
 	my $continued = PgWire::now();
+	$continue->();
 	at($begun + $length);
 	set_links($old_name, 'open');
 	waitpid $promotes, 0;
@@ -229,9 +229,11 @@ sub cut
 	my @acknowledged = grep { $answer{$_}[1] eq 'ok' } keys %answer;
 	my @after = grep { $answer{$_}[0] > $granted } @acknowledged;
 
-	# One that stood still after the look behind its commit may tell so later.
-	my @told = $in_doubt ? () : grep { $what =~ /backend/ && $answer{$_}[0] > $continued && $answer{$_}[0] < $continued + 100_000 } @after;
-	@after = @after[ 1 .. $#after ] if @told;
+	# A backend that stood still after the look behind its commit may tell so later.  That answer is the
+	# first one after the backend goes on, however late the machine is with it.
+	my ($next) = sort { $answer{$a}[0] <=> $answer{$b}[0] } grep { $answer{$_}[0] > $continued } keys %answer;
+	my @told = $in_doubt || $what !~ /backend/ ? () : grep { $_ == $next } @after;
+	@after = grep { $_ != $next } @after if @told;
 	my @late = grep { $when{$_} - $offset > $granted } keys %when;
 	my ($last) = sort { $b <=> $a } map { $answer{$_}[0] } @acknowledged;
 	push @gaps, ($granted - $last) / 1000 if $required;

@@ -18,7 +18,7 @@ use FaultNet;
 use ZklockNode;
 use ZooKeeper;
 
-my $rounds = $ENV{ROUNDS} // 2;
+my $rounds = $ENV{ROUNDS} // 1;
 my $seed = $ENV{SEED} // 1;
 srand $seed;
 

@@ -83,41 +83,58 @@ sub spoil
 	return $change->($frame);
 }
 
+# Each server has a connection of its own that is spoilt, so that several have their odd frames at a
+# time.
 my $zk = ZooKeeper->new;
-my $proxy = HoldingProxy->new($zk->hosts, spoil => \&spoil);
-my $node = ZklockNode->started('a', undef, 'zklock.hosts' => $proxy->address,
-	'zklock.session_timeout' => '15s', 'zklock.connection_timeout' => '1min', 'restart_after_crash' => 'on');
-my $backend = $node->backend;
-my $bystander = $node->backend;
-$bystander->query(acquire('/held'));
-my $session = $node->status('session_id');
-
-my $n = 0;
-foreach my $how (sort keys %odd)
+my @servers = map { { proxy => HoldingProxy->new($zk->hosts, spoil => \&spoil) } } 1 .. 4;
+foreach my $i (0 .. $#servers)
 {
-	$node->wait_until_connected;
-	$proxy->spoil($how);
-	$proxy->cut if $odd{$how}[0] eq 'connect';
-	$n++;
-	until ($proxy->is_spoilt)
-	{
-		$backend->run("SELECT zk_lock_acquire('/odd/$n', '10s'), count(*) FROM zk_lock_queue('/odd/$n')");
-		$backend->run('SELECT zk_lock_release_all()');
-	}
-	is($bystander->run('SELECT 1')->{out}, '1', "$how: the server goes on");
-	$bystander->query('SELECT 1');
+	my $server = $servers[$i];
+	$server->{node} = ZklockNode->started("n$i", undef, 'zklock.hosts' => $server->{proxy}->address,
+		'zklock.session_timeout' => '15s', 'zklock.connection_timeout' => '1min', 'restart_after_crash' => 'on');
+	$server->{$_} = $server->{node}->backend foreach qw(backend bystander);
+	$server->{bystander}->query(acquire("/held/$i"));
+	$server->{session} = $server->{node}->status('session_id');
 }
 
-$node->wait_until_connected;
-is($backend->query(acquire('/odd')), 't', 'locks can be acquired in the end');
-my $log = slurp_file($node->logfile);
-note scalar(() = $log =~ /client library has failed/g), ' of ', scalar(keys %odd), ' ended the worker';
-unlike($log, qr/terminating any other active server processes/, 'and the server was never restarted');
-like($log, qr/restarting the zklock worker, because ZooKeeper's client library has failed\n.*DETAIL:  It was reading what server "\Q@{[ $proxy->address ]}\E" has sent, and failed with signal 6: Aborted/,
-	'the log says why the worker was');
-is($node->status('session_id'), $session, 'the ZooKeeper session is the same');
-is($bystander->query(held('/held')), 't', 'a lock that was held all the time still is');
-$_->quit foreach $backend, $bystander;
+my @todo = sort keys %odd;
+my $n = 0;
+while (my @batch = splice @todo, 0, @servers)
+{
+	foreach my $i (0 .. $#batch)
+	{
+		my ($server, $how) = ($servers[$i], $batch[$i]);
+		$server->{node}->wait_until_connected;
+		$server->{proxy}->spoil($how);
+		$server->{proxy}->cut if $odd{$how}[0] eq 'connect';
+		$server->{path} = '/odd/' . ++$n;
+	}
+	while (my @left = grep { !$_->{proxy}->is_spoilt } @servers[ 0 .. $#batch ])
+	{
+		$_->{backend}->send("SELECT zk_lock_acquire('$_->{path}', '10s'), count(*) FROM zk_lock_queue('$_->{path}')") foreach @left;
+		$_->{backend}->result foreach @left;
+		$_->{backend}->run('SELECT zk_lock_release_all()') foreach @left;
+	}
+	is($servers[$_]{bystander}->run('SELECT 1')->{out}, '1', "$batch[$_]: the server goes on") foreach 0 .. $#batch;
+}
+
+my $ended = 0;
+foreach my $i (0 .. $#servers)
+{
+	my ($node, $proxy, $backend, $bystander) = @{ $servers[$i] }{qw(node proxy backend bystander)};
+	$node->wait_until_connected;
+	is($backend->query(acquire("/odd/end/$i")), 't', 'locks can be acquired in the end');
+	my $log = slurp_file($node->logfile);
+	$ended += () = $log =~ /client library has failed/g;
+	unlike($log, qr/terminating any other active server processes/, 'and the server was never restarted');
+	like($log, qr/restarting the zklock worker, because ZooKeeper's client library has failed\n.*DETAIL:  It was reading what server "\Q@{[ $proxy->address ]}\E" has sent, and failed with signal 6: Aborted/,
+		'the log says why the worker was');
+	is($node->status('session_id'), $servers[$i]{session}, 'the ZooKeeper session is the same');
+	is($bystander->query(held("/held/$i")), 't', 'a lock that was held all the time still is');
+	$_->quit foreach $backend, $bystander;
+}
+note "$ended of ", scalar(keys %odd), ' ended the worker';
+my $node = $servers[0]{node};
 
 # After a crash, the postmaster may send SIGABRT.  The library has no part in that, and the signal ends the
 # worker at once.
@@ -125,5 +142,5 @@ my $log_at = -s $node->logfile;
 kill 'ABRT', $node->worker_pid;
 ok($node->wait_for_log(qr/"zklock worker" \(PID \d+\) was terminated by signal 6/, $log_at), 'a signal of another process ends the worker');
 $node->wait_until_connected;
-$node->stop;
+$_->{node}->stop foreach @servers;
 done_testing();
