@@ -32,7 +32,6 @@ static struct
 }			described;
 
 static void describe(void);
-static void put_backend(char about[ZKL_ABOUT_SIZE], int pid);
 static void put_fields(char about[ZKL_ABOUT_SIZE], int pid, const char *database,
 					   const char *role, const char *application);
 static void on_role_changed(Datum arg, int cache, uint32 hash);
@@ -67,7 +66,7 @@ describe(void)
 	 */
 	described.valid = true;
 	described.role = InvalidOid;
-	put_backend(described.about, MyProcPid);
+	zkl_znode_text_of_claim(MyProcPid, described.about);
 	strlcpy(described.application, application_name,
 			sizeof(described.application));
 	described.role = GetUserId();
@@ -75,12 +74,6 @@ describe(void)
 
 void
 zkl_znode_text_of_claim(int pid, char about[ZKL_ABOUT_SIZE])
-{
-	put_backend(about, pid);
-}
-
-static void
-put_backend(char about[ZKL_ABOUT_SIZE], int pid)
 {
 	const char *database = OidIsValid(MyDatabaseId) ?
 	get_database_name(MyDatabaseId) : NULL;

@@ -345,14 +345,18 @@ zkl_claim_renew(ZklClaim *claim, int64 lease_until)
 	return held;
 }
 
+/*
+ * The lock has a holder already, so no other claim takes this for a grant.  The new claim
+ * comes right after the other in the list, and so before all that wait: a timer that looks
+ * at the claims that are held need not look at those.
+ */
 ZklClaim *
-zkl_claim_use(ZklClaim *detached, const ZklClaimant *claimant, bool *full)
+zkl_claim_use(ZklClaim *detached, const ZklClaimant *claimant)
 {
 	ZklEntry   *entry = detached->entry;
 	ZklClaim   *claim = take_claim(claimant);
 	bool		held;
 
-	*full = claim == NULL;
 	if (claim == NULL)
 		return NULL;
 	zkl_entry_lock(entry);
@@ -361,7 +365,15 @@ zkl_claim_use(ZklClaim *detached, const ZklClaimant *claimant, bool *full)
 	if (held)
 	{
 		attach(claim, entry, detached->mode, zkl_now());
-		zkl_grant_use(claim, detached);
+		dlist_delete(&claim->link);
+		dlist_insert_after(&detached->link, &claim->link);
+		entry->nwaiting--;
+		entry->nheld++;
+		claim->state = ZKL_CLAIM_HELD;
+		claim->is_use = true;
+		claim->epoch = detached->epoch;
+		claim->token = detached->token;
+		claim->lease_until = detached->lease_until;
 	}
 	zkl_entry_unlock(entry->hash);
 	if (held)

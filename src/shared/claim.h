@@ -112,12 +112,10 @@ extern void zkl_claim_set_lease_time(ZklClaim *claim, int64 lease_until);
  * A detached claim.  renew also sets the hold limit of the claims that use it; false if
  * it was lost.  use begins a claim of this process that is HELD as well, on the same
  * ticket, with the same token and hold limit.  So the ticket stays until both have ended,
- * in whatever order.  NULL: the claim is not held; "full": there is no room for another
- * one.
+ * in whatever order.  NULL: the claim is not held, or there is no room for another one.
  */
 extern bool zkl_claim_renew(ZklClaim *claim, int64 lease_until);
-extern ZklClaim *zkl_claim_use(ZklClaim *detached,
-							   const ZklClaimant *claimant, bool *full);
+extern ZklClaim *zkl_claim_use(ZklClaim *detached, const ZklClaimant *claimant);
 
 /*
  * set_run: from now on the claim is for this run of a job, and when the claim

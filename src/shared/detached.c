@@ -42,16 +42,13 @@ typedef struct Detached
 
 static Detached *detached = NULL;
 
-static void lock(LWLockMode mode);
-static void unlock(void);
 static ZklDetached *free_slot(void);
 static ZklDetached *find(uint64 number);
-static ZklDetached *slot_of(const ZklClaim *claim);
-static void fill(ZklDetached *slot, ZklClaim *claim, int64 lease_time);
+static ZklDetached *lock_existing(uint64 number, LWLockMode mode);
 static void copy(const ZklDetached *slot, ZklDetachedInfo *info);
+static bool is_lost(ZklDetached *slot);
 static void ask(ZklDetached *slot);
-static void end(ZklDetached *slot, ZklLoss loss, int64 lost_at, ZklFailure failure);
-static bool end_if_lost(ZklDetached *slot);
+static void end(ZklDetached *slot);
 static void wake_waiter(const ZklDetached *slot);
 static void note_asked(ZklDetached *slot, int64 lease_time);
 static void look_by(int64 moment);
@@ -77,18 +74,6 @@ zkl_detached_attach(void *memory, LWLockPadded *locks, bool is_new)
 	detached->last = detached->nslots;	/* 0 is no claim */
 }
 
-static void
-lock(LWLockMode mode)
-{
-	LWLockAcquire(detached->lock, mode);
-}
-
-static void
-unlock(void)
-{
-	LWLockRelease(detached->lock);
-}
-
 /* The slot of this claim, which may have ended; NULL: it is not known any more. */
 static ZklDetached *
 find(uint64 number)
@@ -98,10 +83,15 @@ find(uint64 number)
 	return slot->number == number ? slot : NULL;
 }
 
+/* Take detached_lock.  NULL: the claim has ended. */
 static ZklDetached *
-slot_of(const ZklClaim *claim)
+lock_existing(uint64 number, LWLockMode mode)
 {
-	return &detached->slots[claim->detached - 1];
+	ZklDetached *slot;
+
+	LWLockAcquire(detached->lock, mode);
+	slot = find(number);
+	return slot != NULL && slot->claim != NULL ? slot : NULL;
 }
 
 int
@@ -109,9 +99,9 @@ zkl_detached_owner(void)
 {
 	int			pid;
 
-	lock(LW_SHARED);
+	LWLockAcquire(detached->lock, LW_SHARED);
 	pid = detached->owner_pid;
-	unlock();
+	LWLockRelease(detached->lock);
 	return pid;
 }
 
@@ -120,39 +110,41 @@ zkl_detached_owner(void)
  */
 
 ZklBeginning
-zkl_detached_request(const char *path, int64 lease_time,
-					 const ZklClaimant *claimant, int owner, uint64 *number)
+zkl_detached_request(const char *path, int64 lease_time, ZklClaimant *claimant,
+					 uint64 *number)
 {
-	ZklClaimant for_owner = *claimant;
 	ZklBeginning beginning = ZKL_BEGIN_OWNERLESS;
 	ZklClaim   *claim;
 	ZklDetached *slot;
 	int			limit = 0;
 
-	lock(LW_EXCLUSIVE);
-	if (owner == 0 || detached->owner_pid != owner)
+	LWLockAcquire(detached->lock, LW_EXCLUSIVE);
+	if (detached->owner_pid != claimant->pid)
 		;						/* another one may have begun */
 	else if (!zkl_linger_quota_begin_claim(path, detached->nfree))
 		beginning = ZKL_BEGIN_BOUND;
 	else
 	{
 		slot = free_slot();
-		for_owner.pid = owner;
-		for_owner.proc_number = detached->owner_proc;
-		for_owner.detached = slot - detached->slots + 1;
-		beginning = zkl_claim_begin(path, ZKL_MODE_LOCK, &limit, 0,
-									&for_owner, &claim);
+		claimant->proc_number = detached->owner_proc;
+		claimant->detached = slot - detached->slots + 1;
+		beginning = zkl_claim_begin(path, ZKL_MODE_LOCK, &limit, 0, claimant, &claim);
 		if (beginning == ZKL_BEGUN)
 		{
-			*number = detached->last;
-			fill(slot, claim, lease_time);
+			memset(slot, 0, sizeof(*slot));
+			slot->number = *number = detached->last;
+			slot->claim = claim;
+			strlcpy(slot->path, path, sizeof(slot->path));
+			slot->role = claim->role;
+			detached->nfree--;
+			note_asked(slot, lease_time);
 			ZKL_FAULT_POINT("detached-begun");	/* under detached_lock */
 			ask(slot);
 		}
 		else
 			zkl_linger_quota_end_claim(path, MyProc->roleId);
 	}
-	unlock();
+	LWLockRelease(detached->lock);
 	return beginning;
 }
 
@@ -169,27 +161,15 @@ free_slot(void)
 	return slot;
 }
 
-static void
-fill(ZklDetached *slot, ZklClaim *claim, int64 lease_time)
-{
-	memset(slot, 0, sizeof(*slot));
-	slot->number = detached->last;
-	slot->claim = claim;
-	strlcpy(slot->path, claim->entry->path, sizeof(slot->path));
-	slot->role = claim->role;
-	note_asked(slot, lease_time);
-	detached->nfree--;
-}
-
 bool
 zkl_detached_look(uint64 number, ZklDetachedInfo *info)
 {
 	bool		existed;
 
-	lock(LW_SHARED);
+	LWLockAcquire(detached->lock, LW_SHARED);
 	existed = number > detached->nslots && number <= detached->last;
 	copy(find(number), info);
-	unlock();
+	LWLockRelease(detached->lock);
 	return existed;
 }
 
@@ -198,7 +178,7 @@ zkl_detached_next(int *place, ZklDetachedInfo *info)
 {
 	bool		found = false;
 
-	lock(LW_SHARED);
+	LWLockAcquire(detached->lock, LW_SHARED);
 	while (!found && *place < detached->nslots)
 	{
 		const ZklDetached *slot = &detached->slots[(*place)++];
@@ -206,121 +186,99 @@ zkl_detached_next(int *place, ZklDetachedInfo *info)
 		if (slot->claim == NULL)
 			continue;
 		copy(slot, info);
-		found = info->state != ZKL_CLAIM_LOST;
+		found = info->claim.state != ZKL_CLAIM_LOST;
 	}
-	unlock();
+	LWLockRelease(detached->lock);
 	return found;
 }
 
-/*
- * NULL: a claim of which nothing is known but that it has ended.  The owner process may
- * not have noticed a loss yet.
- */
+/* NULL: a claim of which nothing is known but that it has ended. */
 static void
 copy(const ZklDetached *slot, ZklDetachedInfo *info)
 {
-	ZklClaimStatus standing;
-
 	memset(info, 0, sizeof(*info));
-	info->state = ZKL_CLAIM_LOST;
-	if (slot == NULL)
-		return;
-	info->slot = *slot;
-	if (slot->claim == NULL)
-		return;
-	info->claim = *slot->claim;
-	info->state = slot->claim->state;
-	if (info->state == ZKL_CLAIM_WAITING)
-		return;
-	standing = zkl_claim_status(slot->claim, 0);
-	info->in_doubt = standing == ZKL_STATUS_DOUBT;
-	if (standing != ZKL_STATUS_LOST)
-		return;
-	info->state = ZKL_CLAIM_LOST;
-	info->slot.loss = zkl_claim_status_loss(slot->claim, &info->slot.lost_at);
+	if (slot != NULL)
+		info->slot = *slot;
+	if (info->slot.claim != NULL)
+		info->claim = *slot->claim;
+	if (info->slot.claim == NULL || is_lost(&info->slot))
+		info->claim.state = ZKL_CLAIM_LOST;
+	else if (info->claim.state == ZKL_CLAIM_HELD)
+		info->in_doubt = zkl_claim_status(slot->claim, 0) == ZKL_STATUS_DOUBT;
+}
+
+/*
+ * Is the claim about to end, because it was lost?  The owner process may not have noticed
+ * yet.  This notes in the slot, or in a copy of it, how the claim was lost.
+ */
+static bool
+is_lost(ZklDetached *slot)
+{
+	if (slot->claim->state == ZKL_CLAIM_WAITING ||
+		zkl_claim_status(slot->claim, 0) != ZKL_STATUS_LOST)
+		return false;
+	slot->loss = zkl_claim_status_loss(slot->claim, &slot->lost_at);
+	return true;
 }
 
 bool
 zkl_detached_begin_wait(uint64 number)
 {
-	ZklDetached *slot;
-	bool		mine = true;
+	ZklDetached *slot = lock_existing(number, LW_EXCLUSIVE);
+	bool		mine = slot == NULL || slot->waiter == NULL;
 
-	lock(LW_EXCLUSIVE);
-	slot = find(number);
-	if (slot != NULL && slot->claim != NULL)
-	{
-		mine = slot->waiter == NULL;
-		if (mine)
-			slot->waiter = MyProc;
-		note_asked(slot, slot->lease_time);
-	}
-	unlock();
+	if (slot != NULL && mine)
+		slot->waiter = MyProc;
+	LWLockRelease(detached->lock);
 	return mine;
 }
 
 void
-zkl_detached_end_wait(uint64 number)
+zkl_detached_end_wait(int code, Datum number)
 {
-	ZklDetached *slot;
+	ZklDetached *slot = lock_existing(DatumGetUInt64(number), LW_EXCLUSIVE);
 
-	lock(LW_EXCLUSIVE);
-	slot = find(number);
-	if (slot != NULL && slot->waiter == MyProc)
+	if (slot != NULL)
 	{
 		slot->waiter = NULL;
 		note_asked(slot, slot->lease_time);
 	}
-	unlock();
+	LWLockRelease(detached->lock);
 }
 
 bool
 zkl_detached_renew(uint64 number, int64 lease_time)
 {
-	ZklDetached *slot;
-	bool		renewed = false;
+	ZklDetached *slot = lock_existing(number, LW_EXCLUSIVE);
+	bool		renewed = slot != NULL &&
+	(slot->claim->state == ZKL_CLAIM_WAITING ||
+	 zkl_claim_renew(slot->claim, zkl_now() + lease_time));
 
-	lock(LW_EXCLUSIVE);
-	slot = find(number);
-	if (slot != NULL && slot->claim != NULL)
-	{
-		renewed = slot->claim->state == ZKL_CLAIM_WAITING ||
-			zkl_claim_renew(slot->claim, zkl_now() + lease_time);
+	if (renewed)
 		note_asked(slot, lease_time);
-	}
-	unlock();
+	LWLockRelease(detached->lock);
 	return renewed;
 }
 
 bool
 zkl_detached_release(uint64 number)
 {
-	ZklDetached *slot;
-	bool		released = false;
+	ZklDetached *slot = lock_existing(number, LW_EXCLUSIVE);
+	bool		released = slot != NULL && !is_lost(slot);
 
-	lock(LW_EXCLUSIVE);
-	slot = find(number);
-	if (slot != NULL && slot->claim != NULL && !end_if_lost(slot))
-	{
-		end(slot, ZKL_LOSS_NONE, zkl_now(), ZKL_FAILURE_NONE);
-		released = true;
-	}
-	unlock();
+	if (slot != NULL)
+		end(slot);
+	LWLockRelease(detached->lock);
 	return released;
 }
 
 ZklClaim *
-zkl_detached_use(uint64 number, const ZklClaimant *claimant, bool *full)
+zkl_detached_use(uint64 number, const ZklClaimant *claimant)
 {
-	ZklDetached *slot;
-	ZklClaim   *claim = NULL;
+	ZklDetached *slot = lock_existing(number, LW_SHARED);
+	ZklClaim   *claim = slot != NULL ? zkl_claim_use(slot->claim, claimant) : NULL;
 
-	*full = false;
-	lock(LW_SHARED);
-	slot = find(number);
-	if (slot != NULL && slot->claim != NULL)
-		claim = zkl_claim_use(slot->claim, claimant, full);
-	unlock();
+	LWLockRelease(detached->lock);
 	return claim;
 }
 
@@ -341,7 +299,10 @@ ask(ZklDetached *slot)
 	if (answer == ZKL_ANSWER_DOUBT)
 		look_by(zkl_now() + LOOK_INTERVAL);
 	else if (answer == ZKL_ANSWER_FAILED)
-		end(slot, ZKL_LOSS_NONE, zkl_now(), claim->failure);
+	{
+		slot->failure = claim->failure;
+		end(slot);
+	}
 	else if (answer == ZKL_ANSWER_HELD)
 	{
 		ZKL_FAULT_POINT("detached-granted");	/* under detached_lock */
@@ -350,35 +311,21 @@ ask(ZklDetached *slot)
 	}
 }
 
-/* Transactions that use the claim keep the ticket, until they end. */
+/*
+ * The slot says why, unless the claim was released or the owner process ends.
+ * Transactions that use the claim keep the ticket, until they end.
+ */
 static void
-end(ZklDetached *slot, ZklLoss loss, int64 lost_at, ZklFailure failure)
+end(ZklDetached *slot)
 {
 	ZklClaim   *claim = slot->claim;
 
 	ZKL_FAULT_POINT("detached-ending"); /* under detached_lock */
-	slot->loss = loss;
-	slot->lost_at = lost_at;
-	slot->failure = failure;
 	slot->claim = NULL;
 	zkl_linger_quota_end_claim(slot->path, claim->login);
 	zkl_claim_end(claim);
 	detached->nfree++;
 	wake_waiter(slot);
-}
-
-static bool
-end_if_lost(ZklDetached *slot)
-{
-	ZklLoss		loss;
-	int64		lost_at;
-
-	if (slot->claim->state == ZKL_CLAIM_WAITING ||
-		zkl_claim_status(slot->claim, 0) != ZKL_STATUS_LOST)
-		return false;
-	loss = zkl_claim_status_loss(slot->claim, &lost_at);
-	end(slot, loss, lost_at, ZKL_FAILURE_NONE);
-	return true;
 }
 
 static void
@@ -406,8 +353,7 @@ look_by(int64 moment)
 	if (moment >= detached->look_at)
 		return;
 	detached->look_at = moment;
-	if (detached->owner_pid != 0 && detached->owner_pid != MyProcPid)
-		SetLatch(&zkl_proc(detached->owner_proc)->procLatch);
+	SetLatch(&zkl_proc(detached->owner_proc)->procLatch);
 }
 
 /*
@@ -419,14 +365,14 @@ zkl_detached_begin_owner(void)
 {
 	bool		mine;
 
-	lock(LW_EXCLUSIVE);
+	LWLockAcquire(detached->lock, LW_EXCLUSIVE);
 	mine = detached->owner_pid == 0;
 	if (mine)
 	{
 		detached->owner_pid = MyProcPid;
 		detached->owner_proc = zkl_my_proc_number();
 	}
-	unlock();
+	LWLockRelease(detached->lock);
 	return mine;
 }
 
@@ -435,26 +381,27 @@ int64
 zkl_detached_tend(void)
 {
 	ZklClaim   *claim;
-	int64		now;
 	int64		look_at;
 
 	do
 	{
 		ZKL_FAULT_POINT("owner-woken");
-		lock(LW_EXCLUSIVE);
+		LWLockAcquire(detached->lock, LW_EXCLUSIVE);
 		claim = zkl_lock_table_next_due();
-		if (claim != NULL && !end_if_lost(slot_of(claim)) &&
-			claim->state == ZKL_CLAIM_WAITING)
-			ask(slot_of(claim));
-		unlock();
-	} while (claim != NULL);
+		if (claim != NULL)
+		{
+			ZklDetached *slot = &detached->slots[claim->detached - 1];
 
-	lock(LW_EXCLUSIVE);
-	now = zkl_now();
-	if (now >= detached->look_at)
-		look_at_waiting(now);
-	look_at = detached->look_at;
-	unlock();
+			if (is_lost(slot))
+				end(slot);
+			else if (claim->state == ZKL_CLAIM_WAITING)
+				ask(slot);
+		}
+		else if (zkl_now() >= detached->look_at)
+			look_at_waiting(zkl_now());
+		look_at = detached->look_at;
+		LWLockRelease(detached->lock);
+	} while (claim != NULL);
 	return look_at;
 }
 
@@ -471,7 +418,11 @@ look_at_waiting(int64 now)
 		if (slot->waiter != NULL)
 			note_asked(slot, slot->lease_time);
 		if (slot->asked_until <= now)
-			end(slot, ZKL_LOSS_LEASE_TIME, now, ZKL_FAILURE_NONE);
+		{
+			slot->loss = ZKL_LOSS_LEASE_TIME;
+			slot->lost_at = now;
+			end(slot);
+		}
 		else
 		{
 			look_by(slot->asked_until);
@@ -484,14 +435,16 @@ look_at_waiting(int64 now)
 void
 zkl_detached_end_owner(void)
 {
-	lock(LW_EXCLUSIVE);
+	LWLockAcquire(detached->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < detached->nslots; i++)
 	{
 		ZklDetached *slot = &detached->slots[i];
 
-		if (slot->claim != NULL && !end_if_lost(slot))
-			end(slot, ZKL_LOSS_NONE, zkl_now(), ZKL_FAILURE_NONE);
+		if (slot->claim == NULL)
+			continue;
+		(void) is_lost(slot);
+		end(slot);
 	}
 	detached->owner_pid = 0;
-	unlock();
+	LWLockRelease(detached->lock);
 }

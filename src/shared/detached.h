@@ -71,8 +71,8 @@ typedef struct ZklDetached
 typedef struct ZklDetachedInfo
 {
 	ZklDetached slot;
-	ZklClaim	claim;			/* unless LOST */
-	ZklClaimState state;		/* LOST: it has ended, or is about to */
+	ZklClaim	claim;			/* LOST: it has ended, or is about to, and of
+								 * it there may be nothing but the state */
 	bool		in_doubt;		/* HELD */
 } ZklDetachedInfo;
 
@@ -84,12 +84,12 @@ extern void zkl_detached_attach(void *memory, LWLockPadded *locks, bool is_new);
 extern int	zkl_detached_owner(void);
 
 /*
- * Begin a claim, and ask for the lock, without a wait.  "claimant" is this process, with
- * the text about the owner process of this pid; OWNERLESS if there is another one by now.
+ * Begin a claim, and ask for the lock, without a wait.  "claimant" is this process, but with
+ * the pid of the owner process and the text about it; OWNERLESS if there is another one by
+ * now.
  */
 extern ZklBeginning zkl_detached_request(const char *path, int64 lease_time,
-										 const ZklClaimant *claimant, int owner,
-										 uint64 *number);
+										 ZklClaimant *claimant, uint64 *number);
 
 /* Look at a claim.  False: there was none with this number. */
 extern bool zkl_detached_look(uint64 number, ZklDetachedInfo *info);
@@ -99,18 +99,18 @@ extern bool zkl_detached_next(int *place, ZklDetachedInfo *info);
 
 /*
  * This backend's latch is to be set when the claim is granted or ends; until end_wait,
- * which the backend calls on every way out.  False if another backend waits for it.
+ * which the backend calls on every way out, and so has the arguments of a callback for
+ * its exit.  False if another backend waits for the claim.
  */
 extern bool zkl_detached_begin_wait(uint64 number);
-extern void zkl_detached_end_wait(uint64 number);
+extern void zkl_detached_end_wait(int code, Datum number);
 
 /* False if the claim had ended. */
 extern bool zkl_detached_renew(uint64 number, int64 lease_time);
 extern bool zkl_detached_release(uint64 number);
 
 /* As zkl_claim_use(). */
-extern ZklClaim *zkl_detached_use(uint64 number, const ZklClaimant *claimant,
-								  bool *full);
+extern ZklClaim *zkl_detached_use(uint64 number, const ZklClaimant *claimant);
 
 /*
  * For the owner process.  begin: claims may belong to this process from now on; false if

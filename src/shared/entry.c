@@ -359,6 +359,7 @@ const ZklClaim *
 zkl_entry_holder(const ZklEntry *entry)
 {
 	const ZklClaim *holder = entry->holder;
+	int			left = entry->nheld;
 	dlist_iter	iter;
 
 	/* Claims on leases are in the list of the semaphore's entry. */
@@ -368,8 +369,12 @@ zkl_entry_holder(const ZklEntry *entry)
 	{
 		const ZklClaim *claim = dlist_container(ZklClaim, link, iter.cur);
 
+		/* Thousands of detached claims may wait after the last one. */
+		if (left == 0)
+			break;
 		if (claim->state != ZKL_CLAIM_HELD)
 			continue;
+		left--;
 
 		/*
 		 * The znode already names this backend, so the worker has nothing to

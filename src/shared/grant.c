@@ -368,20 +368,6 @@ hold(ZklClaim *claim, uint64 epoch, int64 now)
 		zkl_entry_downgrade(entry);
 }
 
-/* The lock has a holder already, so no other claim takes this for a grant. */
-void
-zkl_grant_use(ZklClaim *claim, const ZklClaim *detached)
-{
-	Assert(claim->entry == detached->entry);
-	claim->entry->nwaiting--;
-	claim->entry->nheld++;
-	claim->state = ZKL_CLAIM_HELD;
-	claim->is_use = true;
-	claim->epoch = detached->epoch;
-	claim->token = detached->token;
-	claim->lease_until = detached->lease_until;
-}
-
 bool
 zkl_grant_at_once(ZklClaim *claim)
 {

@@ -56,12 +56,6 @@ extern ZklAnswer zkl_grant_request(ZklClaim *claim, bool only_tries,
 extern bool zkl_grant_owned(ZklClaim *claim, int64 now);
 
 /*
- * A claim that was just attached holds the lock with the detached claim that it
- * uses.  The caller holds the partition.
- */
-extern void zkl_grant_use(ZklClaim *claim, const ZklClaim *detached);
-
-/*
  * For leases: hold them at once, if this server has enough of them and no
  * other claim of this server waits for any.
  */

@@ -233,6 +233,7 @@ static int64
 next_timer(const ZklEntry *entry)
 {
 	int64		at = PG_INT64_MAX;
+	int			left = entry->nheld;
 	dlist_iter	iter;
 
 	if (zkl_entry_is_idle(entry))
@@ -246,6 +247,11 @@ next_timer(const ZklEntry *entry)
 	dlist_foreach(iter, &unconstify(ZklEntry *, entry)->claims)
 	{
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		/* Thousands of detached claims may wait after the last one. */
+		if (left == 0)
+			break;
+		left -= claim->state == ZKL_CLAIM_HELD;
 
 		/*
 		 * This server ends a hold limit, not ZooKeeper, so the timer must

@@ -663,12 +663,17 @@ bool
 zkl_entry_state_end_lease_times(ZklEntry *entry, int64 now)
 {
 	bool		any = false;
+	int			left = entry->nheld;
 	dlist_iter	iter;
 
 	dlist_foreach(iter, &entry->claims)
 	{
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 
+		/* As in the timer's next look. */
+		if (left == 0)
+			break;
+		left -= claim->state == ZKL_CLAIM_HELD;
 		if (claim->state != ZKL_CLAIM_HELD || claim->lease_until == 0 ||
 			claim->lease_until > now)
 			continue;

@@ -191,11 +191,8 @@ zkl_local_claim_use(const ZklLockRequest *request, uint64 number)
 {
 	ZklLocalClaim *claim = prepare(request);
 	ZklClaimant claimant = describe_claimant();
-	bool		full;
 
-	claim->shared = zkl_detached_use(number, &claimant, &full);
-	if (full)
-		zkl_report_full();
+	claim->shared = zkl_detached_use(number, &claimant);
 	if (claim->shared == NULL)
 		return NULL;
 	add(claim, request);

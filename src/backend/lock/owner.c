@@ -80,8 +80,6 @@ zkl_owner_find(void)
 				errhint("You might need to increase \"max_worker_processes\"."));
 	while (pid == 0)
 	{
-		if (pg_atomic_read_u32(&zkl_lock_table->shutting_down))
-			zkl_report_shutdown();
 		if (zkl_now() >= until)
 			ereport(ERROR,
 					errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

@@ -55,12 +55,10 @@ typedef struct Argument
 } Argument;
 
 static uint64 request(const char *path, int64 lease_time);
-static uint32 instance(void);
 static const char *name_of(uint64 number);
 static Argument claim_argument(FunctionCallInfo fcinfo);
 static void parse_number(Argument *claim);
 static void look(Argument *claim);
-static void end_wait(int code, Datum number);
 static bool wait_for(Argument *claim, int64 until);
 static bool is_granted(const Argument *claim);
 static int64 use(Argument *claim);
@@ -97,8 +95,9 @@ request(const char *path, int64 lease_time)
 
 		zkl_znode_text_of_claim(owner, about);
 		claimant = zkl_claim_claimant(about, 0);
+		claimant.pid = owner;
 		CHECK_FOR_INTERRUPTS();
-		beginning = zkl_detached_request(path, lease_time, &claimant, owner, &number);
+		beginning = zkl_detached_request(path, lease_time, &claimant, &number);
 	} while (beginning == ZKL_BEGIN_OWNERLESS);
 
 	/* Each report raises an error. */
@@ -126,19 +125,13 @@ zklock_claim_wait(PG_FUNCTION_ARGS)
 				errmsg("another session waits for claim \"%s\"", claim.name));
 
 	/* On every way out, FATAL included. */
-	PG_ENSURE_ERROR_CLEANUP(end_wait, UInt64GetDatum(claim.number));
+	PG_ENSURE_ERROR_CLEANUP(zkl_detached_end_wait, UInt64GetDatum(claim.number));
 	{
 		granted = wait_for(&claim, request.until);
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(end_wait, UInt64GetDatum(claim.number));
-	zkl_detached_end_wait(claim.number);
+	PG_END_ENSURE_ERROR_CLEANUP(zkl_detached_end_wait, UInt64GetDatum(claim.number));
+	zkl_detached_end_wait(0, UInt64GetDatum(claim.number));
 	PG_RETURN_BOOL(granted);
-}
-
-static void
-end_wait(int code, Datum number)
-{
-	zkl_detached_end_wait(DatumGetUInt64(number));
 }
 
 Datum
@@ -179,17 +172,12 @@ zklock_claim_release(PG_FUNCTION_ARGS)
  */
 
 /* Every server has a number of its own, and another one after each start. */
-static uint32
-instance(void)
-{
-	return (uint32) zkl_waits_instance();
-}
-
 static const char *
 name_of(uint64 number)
 {
 	return psprintf("%s/%u/" UINT64_FORMAT,
-					zkl_display_path(zkl_settings_node_name()), instance(), number);
+					zkl_display_path(zkl_settings_node_name()),
+					(uint32) zkl_waits_instance(), number);
 }
 
 /*
@@ -233,7 +221,7 @@ parse_number(Argument *claim)
 	if (at == NULL ||
 		sscanf(at, "/%u/" UINT64_FORMAT "%c", &of_instance, &claim->number, &rest) != 2)
 		report_absent(claim, NULL);
-	if (of_instance != instance())
+	if (of_instance != (uint32) zkl_waits_instance())
 		report_absent(claim, psprintf("It is a claim of server \"%.*s\", or of this server before its last start.",
 									  (int) (at - claim->name), claim->name));
 }
@@ -279,9 +267,9 @@ wait_for(Argument *claim, int64 until)
 static bool
 is_granted(const Argument *claim)
 {
-	if (claim->info.state == ZKL_CLAIM_LOST)
+	if (claim->info.claim.state == ZKL_CLAIM_LOST)
 		report_ended(claim);
-	return claim->info.state == ZKL_CLAIM_HELD;
+	return claim->info.claim.state == ZKL_CLAIM_HELD;
 }
 
 /*
@@ -311,8 +299,9 @@ use(Argument *claim)
 	}
 	if (local == NULL)
 	{
-		look(claim);			/* it has ended since the first look */
-		report_ended(claim);
+		look(claim);
+		(void) is_granted(claim);	/* it may have ended since the first look */
+		zkl_report_full();
 	}
 	zkl_hold_counts_add(local, ZKL_EXCLUSIVE, ZKL_SCOPE_XACT, 1);
 	zkl_xact_note_lease_time();
@@ -393,7 +382,7 @@ put_claim(ReturnSetInfo *set, const ZklDetachedInfo *info)
 {
 	ZklRow		row = {0};
 	const PGPROC *waiter = info->slot.waiter;
-	bool		waits = info->state == ZKL_CLAIM_WAITING;
+	bool		waits = info->claim.state == ZKL_CLAIM_WAITING;
 	bool		may_see = zkl_permission_may_see(info->slot.role);
 
 	zkl_row_add_text(&row, name_of(info->slot.number));
