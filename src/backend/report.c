@@ -186,7 +186,7 @@ zkl_report_doubt(const char *path)
 			errhint("Retry the transaction."));
 }
 
-/* Two directories of zklock itself are not locks. */
+/* Three directories of zklock itself are not locks. */
 static const char *
 name(const char *path)
 {

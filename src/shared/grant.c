@@ -178,7 +178,7 @@ note_asker(ZklClaim *claim, bool only_tries, const char *about)
 
 /*
  * The server owns the lock.  This backend has the local lock, so another
- * backend's claim can hold the lock only in three cases: that backend has released
+ * backend's claim can hold the lock only if both read, or in three cases: that backend has released
  * the local lock with pg_advisory_unlock_all(), or is about to end, or has the
  * local lock of an old generation.  Detached claims, their uses, and the leader
  * process's claim have no local lock at all.  The end of such a claim wakes this one.

@@ -6,7 +6,8 @@
  * It never runs SQL.  It exits with 1 whenever PostgreSQL must start it
  * again: the session stays alive meanwhile, and the next worker continues it
  * from what is in shared memory.  It exits with 0 only when the server shuts
- * down and the session is closed.
+ * down: it has closed the session, or leaves it to expire because locks are still
+ * held.
  *
  * src/worker/worker.c
  *

@@ -5,6 +5,7 @@ use strict;
 use warnings;
 
 use FindBin;
+use List::Util qw(min);
 
 use HoldingProxy;
 use ZklockTest;
@@ -50,7 +51,7 @@ sub requests { my ($node) = @_; return $node->status('requests'); }
 
 # How many requests a call costs that begins a transaction.  The end of the transaction waits until
 # nothing is left of the lock.  (The count is read at once: a lock that is held for longer costs a
-# watch.)
+# watch.  Therefore take the least of several calls: the machine may stand still meanwhile.)
 sub cost
 {
 	my ($path, $call) = @_;
@@ -122,11 +123,11 @@ wait_for_state('/late', 'done');
 
 run_of_one_tick($a1, '/cost', '2024-05-05 02:00Z');
 $node_a->wait_until_clean('/cost');
-my $cold = cost('/cost', q{zk_xact_lock_acquire('/cost')});
-is(cost('/cost', q{zk_xact_run_once('/cost', '2024-05-05 03:00Z')}), $cold + 2,
+my $cold = min(map { cost('/cost', q{zk_xact_lock_acquire('/cost')}) } 1 .. 5);
+is(min(map { cost('/cost', "zk_xact_run_once('/cost', '2024-05-05 02:5$_:00Z')") } 5 .. 9), $cold + 2,
 	"a new tick costs two requests more than the lock ($cold)");
 my $before = requests($node_a);
-is($a1->query(xact_run_once('/cost', '2024-05-05 03:00Z')), 'f', 'a used tick');
+is($a1->query(xact_run_once('/cost', '2024-05-05 02:59Z')), 'f', 'a used tick');
 is(requests($node_a) - $before, 1, 'costs one request');
 
 # --- however a run ends ---

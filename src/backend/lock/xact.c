@@ -12,12 +12,18 @@
  *		guard_claim						a lock is lost or in doubt, and the		ZK001, ZK002
  *										transaction has written, or the lock
  *										is a transaction-level one
- *		zkl_reliance_check				the leadership that the transaction		ZK001, ZK002
+ *		zkl_reliance_check				the leadership that the transaction		ZK001
  *										was told of is lost or in doubt
- *		zkl_requirement_check			the transaction has written, and a		25006, 55000,
- *										leadership of commit_requires is not	or FATAL, as
+ *		zkl_requirement_check			the transaction has written, and a		25006, or FATAL
+ *										leadership of commit_requires is not	57P01, as
  *										certain									not_leading says
- *		refuse_prepare					PREPARE TRANSACTION with any of these	0A000
+ *										... or leader_of does not name it		55000
+ *		refuse_prepare					PREPARE TRANSACTION with a lock, also	0A000
+ *										a good one, or a leadership that the
+ *										transaction was told of
+ *
+ * ZK001 is for a lock that is lost or in doubt, ZK002 for one whose lease time is over,
+ * or nearly.
  *
  * In doubt also means that it is good for less than zklock.commit_margin.  The last
  * look is guard_commit()'s, or the condition at the end of look_at_all().
