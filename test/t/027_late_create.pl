@@ -24,6 +24,15 @@ my $other = ZklockNode->started('b', $zk);
 
 sub znodes { my ($path) = @_; return grep { /[-_]\d{10}$/ } @{ $zk->children("/zklock$path") // [] }; }
 
+# Nothing is held or under way, not even what the worker asks after a lost connection: the next
+# requests are the first to be held up.
+sub wait_until_idle
+{
+	$node->wait_until('SELECT count(*) = 0 FROM zk_locks');
+	$node->wait_until('SELECT entries = 0 FROM zk_status');
+	return;
+}
+
 # All creates are under way, and only the patient backend still wants its lock.
 sub lose_creates
 {
@@ -54,7 +63,7 @@ foreach my $run (qw(1 2 idle))
 	$watcher->query("SELECT zk_lock_acquire('$_'), zk_lock_release('$_')") foreach "/wanted$run", "/unwanted$run";
 	$watcher->query("SELECT zk_semaphore_acquire('/sem$run', 2), zk_semaphore_release('/sem$run')");
 }
-$node->wait_until('SELECT count(*) = 0 FROM zk_locks');
+wait_until_idle();
 
 foreach my $run (qw(1 2))
 {
@@ -79,7 +88,7 @@ foreach my $run (qw(1 2))
 	is($other->safe_psql('postgres', "SELECT zk_lock_acquire('/unwanted$run', '10s')"), 't', "$run: another server gets the lock");
 	is($patient->query("SELECT zk_lock_is_held('/wanted$run')"), 't', "$run: and the lock that is held is held");
 	is($patient->query("SELECT zk_lock_release('/wanted$run')"), 't', "$run: to the end");
-	$node->wait_until('SELECT count(*) = 0 FROM zk_locks');
+	wait_until_idle();
 }
 
 # A session that holds nothing any more is still proved to live, as long as a late znode may come.
@@ -103,7 +112,7 @@ $node->wait_until("SELECT tickets = $tickets + 1 FROM zk_status");
 $watcher->query('SELECT pg_cancel_backend(' . $impatient->pid . ')');
 is($impatient->result->{errcode}, '57014', 'crowd: one create is lost first');
 $proxy->keep;
-$node->wait_until('SELECT count(*) = 0 FROM zk_locks');
+wait_until_idle();
 
 my $at = -s $node->logfile;
 my $script = PostgreSQL::Test::Utils::tempdir() . '/crowd.sql';
@@ -124,7 +133,7 @@ foreach my $n (1 .. 5)
 	is($watcher->query(q{SELECT count(pg_cancel_backend(pid)) FROM zk_locks WHERE path LIKE '/crowd/%'}), 52, 'crowd: 52 more are lost');
 	$crowd->finish;
 	$proxy->keep;
-	$node->wait_until('SELECT count(*) = 0 FROM zk_locks');
+	wait_until_idle();
 }
 my @made_room = slurp_file($node->logfile, $at) =~ m{too many lost connections are remembered\n.*"/zklock(\S+)" will not be deleted before}g;
 is(@made_room, 1 + 5 * 52 - 256, 'crowd: as many have made room as there are too many, and the log says so');
