@@ -256,8 +256,8 @@ describe_if_found(ZklEntry *entry, void *arg)
 }
 
 /*
- * The first claim that needs the ticket.  Claims are in the order in which they
- * began.
+ * The first claim that needs the ticket.  Claims that wait are in the order in which
+ * they began.
  */
 static const ZklClaim *
 first_waiting(const ZklEntry *entry)

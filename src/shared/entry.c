@@ -564,7 +564,7 @@ zkl_entry_wake_needing(ZklEntry *entry)
 	}
 }
 
-/* Claims are in the order in which they began. */
+/* Claims that wait are in the order in which they began. */
 ZklClaim *
 zkl_entry_first_detached(const ZklEntry *entry)
 {
