@@ -27,7 +27,6 @@ static int	my_slot = -1;		/* a backend has at most one command at a time */
 
 static bool ask_about_child(ZklCommandKind kind, const char *path,
 							const char *child);
-static ZklCommand job_command(ZklCommandKind kind, const char *path);
 static char *ask(const ZklCommand *command, int64 until, bool *exists);
 static char *ask_for_outcome(const ZklCommand *command, int64 until,
 							 ZklCommandOutcome *result);
@@ -142,12 +141,14 @@ ask_about_child(ZklCommandKind kind, const char *path, const char *child)
 void
 zkl_znodes_job(const char *path, ZklJobZnode *znode)
 {
-	ZklCommand	command = job_command(ZKL_COMMAND_READ, path);
+	ZklCommand	command = {.kind = ZKL_COMMAND_READ,.path = ZKL_JOBRECORD_DIRECTORY};
 	bool		exists;
-	const ZklListing *survey = zkl_listing_unpack(ask(&command, PG_INT64_MAX,
-													  &exists));
-	const ZklListingNode *node = survey->nodes;
+	const ZklListing *survey;
+	const ZklListingNode *node;
 
+	zkl_job_record_name(path, command.child);
+	survey = zkl_listing_unpack(ask(&command, PG_INT64_MAX, &exists));
+	node = survey->nodes;
 	memset(znode, 0, sizeof(*znode));
 	znode->exists = survey->nnodes > 0;
 	if (!znode->exists)
@@ -208,25 +209,10 @@ zkl_znodes_walk(const char *below)
 bool
 zkl_znodes_forget(const char *path)
 {
-	ZklCommand	command = job_command(ZKL_COMMAND_DELETE, path);
-	bool		exists;
+	char		record[ZKL_JOBRECORD_NAME_SIZE];
 
-	(void) ask(&command, PG_INT64_MAX, &exists);
-	return exists;
-}
-
-/*
- * Make a command about the record of one job; the record's name comes from
- * the path.
- */
-static ZklCommand
-job_command(ZklCommandKind kind, const char *path)
-{
-	ZklCommand	command = {.kind = kind};
-
-	copy_argument(command.path, sizeof(command.path), ZKL_JOBRECORD_DIRECTORY);
-	zkl_job_record_name(path, command.child);
-	return command;
+	zkl_job_record_name(path, record);
+	return zkl_znodes_delete(ZKL_JOBRECORD_DIRECTORY, record);
 }
 
 /* A foreign client may have given its znode any name, so check the length. */

@@ -189,7 +189,7 @@ zkl_waits_is_held(const ZklWaitSentence *sentence)
  * the claim exists, and with it the backend, and the signal cannot hit
  * another process.
  */
-bool
+void
 zkl_waits_cancel(const ZklWaitSentence *sentence, int waiter,
 				 TimestampTz wait_start)
 {
@@ -198,7 +198,7 @@ zkl_waits_cancel(const ZklWaitSentence *sentence, int waiter,
 	ZklClaim   *claim;
 
 	if (proc == NULL)
-		return false;
+		return;
 	LWLockAcquire(zkl_lock_table_partition(hash), LW_EXCLUSIVE);
 	claim = find_claim(sentence, hash);
 	if (claim != NULL)
@@ -215,7 +215,6 @@ zkl_waits_cancel(const ZklWaitSentence *sentence, int waiter,
 		zkl_lock_table_tell_lost(claim);
 	}
 	LWLockRelease(zkl_lock_table_partition(hash));
-	return claim != NULL;
 }
 
 /*

@@ -144,13 +144,13 @@ extern bool zkl_waits_look(uint32 *asked, ZklWaitSentence *sentence);
 
 /*
  * is_held: does the claim exist that the sentence names, and is it certainly
- * held?  cancel: the same, and if so, cancel its backend, another one of this
+ * held?  cancel: if that is so, cancel its backend, another one of this
  * server.  That backend, or its parallel worker, is the process "waiter", and
  * is in the local wait with this wait_start.  These functions lock the
  * claim's partition, so the caller holds none.
  */
 extern bool zkl_waits_is_held(const ZklWaitSentence *sentence);
-extern bool zkl_waits_cancel(const ZklWaitSentence *sentence, int waiter,
+extern void zkl_waits_cancel(const ZklWaitSentence *sentence, int waiter,
 							 TimestampTz wait_start);
 
 /*

@@ -382,8 +382,7 @@ execute(ZklClaim *claim, const ZklWaitSentence *sentence)
 			if (stuck[i].pid != sentence->pid)
 				continue;
 			ZKL_FAULT_POINT("holder-found");
-			(void) zkl_waits_cancel(sentence, stuck[i].waiter,
-									stuck[i].wait_start);
+			zkl_waits_cancel(sentence, stuck[i].waiter, stuck[i].wait_start);
 		}
 		return;
 	}

@@ -171,7 +171,7 @@ zklock_claim_release(PG_FUNCTION_ARGS)
  * Names
  */
 
-/* Every server has a number of its own, and another one after each start. */
+/* The second part is the server's number, another one after each start. */
 static const char *
 name_of(uint64 number)
 {
@@ -300,7 +300,7 @@ use(Argument *claim)
 	if (local == NULL)
 	{
 		look(claim);
-		(void) is_granted(claim);	/* it may have ended since the first look */
+		(void) is_granted(claim);	/* an error if it has ended meanwhile */
 		zkl_report_full();
 	}
 	zkl_hold_counts_add(local, ZKL_EXCLUSIVE, ZKL_SCOPE_XACT, 1);
