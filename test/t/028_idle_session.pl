@@ -13,7 +13,7 @@ use HoldingProxy;
 use ZklockNode;
 use ZooKeeper;
 
-my $timeout = 4;
+my $timeout = 8;
 # A directory that ZooKeeper has removed would cost creates.
 my $zk = ZooKeeper->new(java_opts => '-Dznode.container.checkIntervalMs=3600000');
 my $proxy = HoldingProxy->new($zk->hosts);

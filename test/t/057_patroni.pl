@@ -183,8 +183,9 @@ foreach my $node ($north, $south)
 
 # --- a switchover, a crash, a cut ---
 
+# Patroni answers 503 if the other one does not lead as soon as it expects; it goes on all the same.
 moves('switchover', $north, $south, sub {
-	is(api($north, 'POST', '/switchover', { leader => 'north', candidate => 'south' })->{status}, 200, 'switchover');
+	like(api($north, 'POST', '/switchover', { leader => 'north', candidate => 'south' })->{status}, qr/^(?:200|503)$/, 'switchover');
 });
 wait_for('the old primary to follow', sub { is_standby($north) });
 
