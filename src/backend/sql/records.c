@@ -22,7 +22,7 @@
 #include "backend/lock/permission.h"
 #include "backend/lock/sqlargs.h"
 #include "backend/report.h"
-#include "backend/sql/lockqueue.h"
+#include "backend/row.h"
 #include "backend/znodes.h"
 #include "backend/znodetext.h"
 #include "protocol/waitrecord.h"
@@ -40,7 +40,6 @@ static void add_job(ZklRow *row, const ZklJobRecord *record);
 static bool may_see(const ZklJobRecord *record);
 static Oid	role_of(const ZklJobRecord *record);
 static void check_no_superuser(const char *path);
-static void add_time_if(ZklRow *row, bool known, int64 time);
 static void put_waits(ReturnSetInfo *rsinfo, const ZklWaitSet *set);
 static void put_wait(ReturnSetInfo *rsinfo, const ZklWaitSet *set,
 					 const ZklWaitRecord *record);
@@ -60,12 +59,9 @@ static void append_refused(const char *path, void *arg);
 Datum
 zklock_jobs(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *set;
-	ZklListing *survey;
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
+	ZklListing *survey = zkl_znodes_jobs();
 
-	zkl_report_unless_loaded();
-	survey = zkl_znodes_jobs();
-	set = zkl_row_begin_set(fcinfo);
 	for (int i = 0; i < survey->nnodes; i++)
 		put_job(set, &survey->nodes[i]);
 	return (Datum) 0;
@@ -98,11 +94,11 @@ add_job(ZklRow *row, const ZklJobRecord *record)
 {
 	bool		seen = may_see(record);
 
-	add_time_if(row, true, record->tick);
+	zkl_row_add_time_if(row, true, record->tick);
 	zkl_row_add_text(row, zkl_job_record_state_name(record->state));
 	zkl_row_add(row, Int32GetDatum(record->attempt));
-	add_time_if(row, seen, record->started);
-	add_time_if(row, seen && record->ended != 0, record->ended);
+	zkl_row_add_time_if(row, seen, record->started);
+	zkl_row_add_time_if(row, seen && record->ended != 0, record->ended);
 	zkl_row_add_if(row, seen, Int64GetDatum(record->token));
 	(void) zkl_znode_text_add(row, record->about);
 }
@@ -125,15 +121,6 @@ role_of(const ZklJobRecord *record)
 
 	return role == NULL ? InvalidOid :
 		get_role_oid(zkl_znode_text_show(role), true);
-}
-
-/* A timestamp; null if PostgreSQL cannot represent it. */
-static void
-add_time_if(ZklRow *row, bool known, int64 time)
-{
-	known = known && time >= PG_INT64_MIN + ZKL_JOB_EPOCH &&
-		IS_VALID_TIMESTAMP(time - ZKL_JOB_EPOCH);
-	zkl_row_add_if(row, known, TimestampTzGetDatum(known ? time - ZKL_JOB_EPOCH : 0));
 }
 
 Datum
@@ -186,13 +173,10 @@ check_no_superuser(const char *path)
 Datum
 zklock_waits(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *rsinfo;
-	ZklListing *survey;
+	ReturnSetInfo *rsinfo = zkl_row_begin_set(fcinfo);
+	ZklListing *survey = zkl_znodes_waits();
 	ZklWaitSet *set = palloc(sizeof(ZklWaitSet));
 
-	zkl_report_unless_loaded();
-	survey = zkl_znodes_waits();
-	rsinfo = zkl_row_begin_set(fcinfo);
 	for (int i = 0; i < survey->nnodes; i++)
 	{
 		const ZklListingNode *node = &survey->nodes[i];
@@ -250,7 +234,6 @@ add_details(ZklRow *row, const ZklWaitSet *set, const ZklWaitRecord *record)
 	Datum	   *paths = palloc(sizeof(Datum) * (record->nholds + 1));
 	Datum	   *pids = palloc(sizeof(Datum) * (record->nholds + 1));
 	int			nholds = 0;
-	TimestampTz since = record->since - ZKL_JOB_EPOCH;
 
 	for (int i = 0; i < record->nholds; i++)
 	{
@@ -261,8 +244,7 @@ add_details(ZklRow *row, const ZklWaitSet *set, const ZklWaitRecord *record)
 		paths[nholds] = CStringGetTextDatum(zkl_znode_text_show(hold->path));
 		pids[nholds++] = Int32GetDatum(hold->pid);
 	}
-	zkl_row_add_if(row, record->since >= 0 && IS_VALID_TIMESTAMP(since),
-				   TimestampTzGetDatum(since));
+	zkl_row_add_time_if(row, record->since >= 0, record->since);
 	zkl_row_add(row, PointerGetDatum(construct_array(paths, nholds, TEXTOID, -1,
 													 false, TYPALIGN_INT)));
 	zkl_row_add(row, PointerGetDatum(construct_array(pids, nholds, INT4OID, 4,
@@ -277,12 +259,9 @@ add_details(ZklRow *row, const ZklWaitSet *set, const ZklWaitRecord *record)
 Datum
 zklock_servers(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *set;
-	ZklListing *survey;
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
+	ZklListing *survey = zkl_znodes_servers();
 
-	zkl_report_unless_loaded();
-	survey = zkl_znodes_servers();
-	set = zkl_row_begin_set(fcinfo);
 	for (int i = 0; i < survey->nnodes; i++)
 	{
 		if (survey->nodes[i].data != NULL &&
@@ -307,7 +286,8 @@ put_server(ReturnSetInfo *set, const ZklListingNode *node)
 			field = NULL;
 		zkl_row_add_text(&row, field != NULL ? zkl_znode_text_show(field) : NULL);
 	}
-	zkl_lock_queue_add_since(&row, node);
+	zkl_row_add_time_if(&row, node->detailed && zkl_permission_may_see(InvalidOid),
+						node->ctime_ms * 1000);
 	zkl_row_put(set, &row);
 }
 
@@ -315,22 +295,22 @@ put_server(ReturnSetInfo *set, const ZklListingNode *node)
 Datum
 zklock_cluster_status(PG_FUNCTION_ARGS)
 {
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
 	ZklRow		row = {0};
 	StringInfoData refused;
 	char		birth[ZKL_SERVERRECORD_BIRTH_SIZE];
 
-	zkl_report_unless_loaded();
 	LWLockAcquire(zkl_lock_table_session_lock(), LW_SHARED);
 	strlcpy(birth, zkl_lock_table->birth, sizeof(birth));
 	LWLockRelease(zkl_lock_table_session_lock());
 
 	zkl_row_add_text(&row, birth[0] != '\0' ? birth : NULL);
-	zkl_row_add(&row, Int64GetDatum((int64) pg_atomic_read_u64(&zkl_lock_table->counters.ensembles)));
+	zkl_row_add_counter(&row, &zkl_lock_table->counters.ensembles);
 	zkl_row_add(&row, Int32GetDatum(pg_atomic_read_u32(&zkl_lock_table->namesakes)));
 	initStringInfo(&refused);
 	zkl_settings_visit_leaders(zkl_leader_of, append_refused, &refused);
 	zkl_row_add_text(&row, refused.len > 0 ? refused.data : NULL);
-	zkl_row_put(zkl_row_begin_set(fcinfo), &row);
+	zkl_row_put(set, &row);
 	return (Datum) 0;
 }
 
