@@ -46,7 +46,7 @@ static void put_wait(ReturnSetInfo *rsinfo, const ZklWaitSet *set,
 static void add_details(ZklRow *row, const ZklWaitSet *set,
 						const ZklWaitRecord *record);
 static void put_server(ReturnSetInfo *set, const ZklListingNode *node);
-static void append_refused(const char *path, void *arg);
+static void append_refused(StringInfo refused, const char *path);
 
 /*
  * Jobs
@@ -298,6 +298,8 @@ zklock_cluster_status(PG_FUNCTION_ARGS)
 	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
 	ZklRow		row = {0};
 	StringInfoData refused;
+	const char *at = zkl_leader_of;
+	char		path[ZKL_SETTINGS_LEADER_SIZE];
 	char		birth[ZKL_SERVERRECORD_BIRTH_SIZE];
 
 	LWLockAcquire(zkl_lock_table_session_lock(), LW_SHARED);
@@ -308,7 +310,8 @@ zklock_cluster_status(PG_FUNCTION_ARGS)
 	zkl_row_add_counter(&row, &zkl_lock_table->counters.ensembles);
 	zkl_row_add(&row, Int32GetDatum(pg_atomic_read_u32(&zkl_lock_table->namesakes)));
 	initStringInfo(&refused);
-	zkl_settings_visit_leaders(zkl_leader_of, append_refused, &refused);
+	while (zkl_settings_next_leader(&at, path))
+		append_refused(&refused, path);
 	zkl_row_add_text(&row, refused.len > 0 ? refused.data : NULL);
 	zkl_row_put(set, &row);
 	return (Datum) 0;
@@ -316,9 +319,8 @@ zklock_cluster_status(PG_FUNCTION_ARGS)
 
 /* A server's name in the reason may be of any encoding. */
 static void
-append_refused(const char *path, void *arg)
+append_refused(StringInfo refused, const char *path)
 {
-	StringInfo	refused = arg;
 	char		why[ZKL_WHY_SIZE];
 
 	if (zkl_leadership_is_refused(path, why))
