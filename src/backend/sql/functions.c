@@ -63,12 +63,12 @@ PG_FUNCTION_INFO_V1(zklock_is_leader);
 PG_FUNCTION_INFO_V1(zklock_leader_resign);
 PG_FUNCTION_INFO_V1(zklock_leader_forget);
 
-static ZklLockRequest begin_wish(ZklMode mode, ZklScope scope);
+static ZklLockRequest begin_request(ZklMode mode, ZklScope scope);
 static bool acquire(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope);
 static bool acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope);
 static bool acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope);
 static bool run_once(FunctionCallInfo fcinfo, ZklScope scope);
-static void note_if_alone(FunctionCallInfo fcinfo, ZklScope scope);
+static bool end_request(FunctionCallInfo fcinfo, ZklScope scope, bool acquired);
 static bool is_whole_statement(const FmgrInfo *function);
 
 Datum
@@ -291,7 +291,7 @@ zklock_leader_forget(PG_FUNCTION_ARGS)
  * memory, so check for that before the arguments.
  */
 static ZklLockRequest
-begin_wish(ZklMode mode, ZklScope scope)
+begin_request(ZklMode mode, ZklScope scope)
 {
 	ZklLockRequest request = {.mode = mode,.scope = scope};
 
@@ -306,23 +306,18 @@ begin_wish(ZklMode mode, ZklScope scope)
 static bool
 acquire(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope)
 {
-	ZklLockRequest request = begin_wish(mode, scope);
-	bool		acquired;
+	ZklLockRequest request = begin_request(mode, scope);
 
 	request.path = zkl_sqlargs_path(fcinfo);
 	zkl_sqlargs_timeout(fcinfo, 1, &request);
 	zkl_sqlargs_lease_time(fcinfo, 2, &request);
-	acquired = zkl_acquire(&request);
-	if (acquired)
-		note_if_alone(fcinfo, scope);
-	return acquired;
+	return end_request(fcinfo, scope, zkl_acquire(&request));
 }
 
 static bool
 acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope)
 {
-	ZklLockRequest request = begin_wish(ZKL_MODE_LEASE, scope);
-	bool		acquired;
+	ZklLockRequest request = begin_request(ZKL_MODE_LEASE, scope);
 
 	request.path = zkl_sqlargs_path(fcinfo);
 	/* Null: the limit that is stored. */
@@ -330,16 +325,13 @@ acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope)
 		request.limit = zkl_sqlargs_count(fcinfo, 1, "number of leases");
 	zkl_sqlargs_timeout(fcinfo, 2, &request);
 	request.quantity = zkl_sqlargs_count(fcinfo, 3, "quantity");
-	acquired = zkl_semaphore_acquire(&request);
-	if (acquired)
-		note_if_alone(fcinfo, scope);
-	return acquired;
+	return end_request(fcinfo, scope, zkl_semaphore_acquire(&request));
 }
 
 static bool
 acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope)
 {
-	ZklLockRequest request = begin_wish(ZKL_MODE_LOCK, scope);
+	ZklLockRequest request = begin_request(ZKL_MODE_LOCK, scope);
 	int			npaths;
 	const char **paths;
 	bool		acquired;
@@ -347,38 +339,33 @@ acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope)
 	paths = zkl_sqlargs_paths(fcinfo, &npaths);
 	zkl_sqlargs_timeout(fcinfo, 1, &request);
 	acquired = zkl_multilock_acquire(paths, npaths, &request);
-	if (acquired && npaths > 0)
-		note_if_alone(fcinfo, scope);
-	return acquired;
+	return npaths > 0 ? end_request(fcinfo, scope, acquired) : acquired;
 }
 
 static bool
 run_once(FunctionCallInfo fcinfo, ZklScope scope)
 {
-	ZklLockRequest request = begin_wish(ZKL_MODE_LOCK, scope);
+	ZklLockRequest request = begin_request(ZKL_MODE_LOCK, scope);
 	ZklJobTick	tick;
-	bool		started;
 
 	request.path = zkl_sqlargs_path(fcinfo);
 	tick = zkl_sqlargs_tick(fcinfo, 1, 3, 4);
 	zkl_sqlargs_timeout(fcinfo, 2, &request);
-	started = zkl_run_once_begin(&request, &tick);
-	if (started)
-		note_if_alone(fcinfo, scope);
-	return started;
+	return end_request(fcinfo, scope, zkl_run_once_begin(&request, &tick));
 }
 
 /*
- * If a statement outside of a transaction block does nothing but acquire a
- * transaction-level lock, the lock protects nothing: note that, so that the
- * commit warns.
+ * And this last.  If a statement outside of a transaction block does nothing but
+ * acquire a transaction-level lock, the lock protects nothing: note that, so that
+ * the commit warns.  Returns "acquired".
  */
-static void
-note_if_alone(FunctionCallInfo fcinfo, ZklScope scope)
+static bool
+end_request(FunctionCallInfo fcinfo, ZklScope scope, bool acquired)
 {
-	if (scope == ZKL_SCOPE_XACT && !IsTransactionBlock() &&
+	if (acquired && scope == ZKL_SCOPE_XACT && !IsTransactionBlock() &&
 		is_whole_statement(fcinfo->flinfo))
 		zkl_xact_note_alone(get_func_name(fcinfo->flinfo->fn_oid));
+	return acquired;
 }
 
 /*

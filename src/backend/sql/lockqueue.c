@@ -88,7 +88,6 @@ typedef struct Search
 } Search;
 
 static LockQueue read_queue(const char *path);
-static bool read_if_allowed(const char *path, LockQueue *queue);
 static LockQueue queue_of(const char *path, const ZklListing *survey);
 static LockQueue *walk_queues(const char *below, int *nqueues);
 static Walked *sort_by_lock(const ZklListing *walk);
@@ -106,7 +105,7 @@ static void put_queue(ReturnSetInfo *set, const LockQueue *queue,
 static void add_place(ZklRow *row, const char *path, int position,
 					  const ZklPlace *place, const ZklListingNode *node);
 static void add_since(ZklRow *row, const ZklListingNode *node);
-static char *data_of(const ZklListingNode *node);
+static const char *data_of(const ZklListingNode *node);
 static void search_entry(ZklEntry *entry, void *arg);
 static WaitedLock *waited_lock(const ZklEntry *entry, const ZklClaim *claim);
 static LocalBlocker *local_blocker(const ZklClaim *claim);
@@ -131,20 +130,6 @@ static LockQueue
 read_queue(const char *path)
 {
 	return queue_of(path, zkl_znodes_survey(path, ZKL_ZNODES_DETAILS, PG_INT64_MAX));
-}
-
-/*
- * The same, but if ZooKeeper's access control forbids it, return false
- * instead of raising an error.
- */
-static bool
-read_if_allowed(const char *path, LockQueue *queue)
-{
-	const ZklListing *survey = zkl_znodes_survey_if_allowed(path);
-
-	if (survey != NULL)
-		*queue = queue_of(path, survey);
-	return survey != NULL;
 }
 
 static LockQueue
@@ -330,11 +315,16 @@ zklock_lock_queue_or_null(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
 	ZklRow		nothing = {0};
-	LockQueue	queue;
+	const char *path;
+	const ZklListing *survey;
 
 	check_privilege(fcinfo->flinfo->fn_oid);
-	if (read_if_allowed(zkl_sqlargs_path(fcinfo), &queue))
+	path = zkl_sqlargs_path(fcinfo);
+	survey = zkl_znodes_survey_if_allowed(path);
+	if (survey != NULL)
 	{
+		LockQueue	queue = queue_of(path, survey);
+
 		put_queue(set, &queue, false);
 		return (Datum) 0;
 	}
@@ -530,7 +520,7 @@ add_since(ZklRow *row, const ZklListingNode *node)
 /*
  * A foreign znode's data, if they can be shown.  They may have been cut off.
  */
-static char *
+static const char *
 data_of(const ZklListingNode *node)
 {
 	int			length = pg_encoding_verifymbstr(PG_UTF8, node->data,
@@ -549,7 +539,7 @@ data_of(const ZklListingNode *node)
 	/* The text has control characters. */
 	if (strcmp(text, shown) != 0)
 		return NULL;
-	return unconstify(char *, zkl_display_path(text));
+	return zkl_display_path(text);
 }
 
 /*

@@ -37,7 +37,6 @@ PG_FUNCTION_INFO_V1(zklock_cluster_status);
 
 static void put_job(ReturnSetInfo *set, const ZklListingNode *node);
 static void add_job(ZklRow *row, const ZklJobRecord *record);
-static bool may_see(const ZklJobRecord *record);
 static Oid	role_of(const ZklJobRecord *record);
 static void check_no_superuser(const char *path);
 static void put_waits(ReturnSetInfo *rsinfo, const ZklWaitSet *set);
@@ -89,10 +88,11 @@ put_job(ReturnSetInfo *set, const ZklListingNode *node)
 	zkl_row_put(set, &row);
 }
 
+/* The backend is shown as zk_locks shows that of a claim. */
 static void
 add_job(ZklRow *row, const ZklJobRecord *record)
 {
-	bool		seen = may_see(record);
+	bool		seen = zkl_permission_may_see(role_of(record));
 
 	zkl_row_add_time_if(row, true, record->tick);
 	zkl_row_add_text(row, zkl_job_record_state_name(record->state));
@@ -101,13 +101,6 @@ add_job(ZklRow *row, const ZklJobRecord *record)
 	zkl_row_add_time_if(row, seen && record->ended != 0, record->ended);
 	zkl_row_add_if(row, seen, Int64GetDatum(record->token));
 	(void) zkl_znode_text_add(row, record->about);
-}
-
-/* Show the backend as zk_locks shows that of a claim. */
-static bool
-may_see(const ZklJobRecord *record)
-{
-	return zkl_permission_may_see(role_of(record));
 }
 
 /*

@@ -62,7 +62,6 @@ static void copy_row(LocksCopy *copy, const ZklEntry *entry,
 					 const ZklClaim *claim);
 static void put_lock(ReturnSetInfo *set, const LocksRow *row);
 static const char *ticket_text(const ZklEntry *entry);
-static const char *claim_text(const ZklClaim *claim);
 static void put_session(ReturnSetInfo *set, int number);
 static const char *state_text(const ZklSessionInfo *info, bool connected,
 							  bool safe, bool idle, bool has_tickets);
@@ -170,6 +169,11 @@ copy_row(LocksCopy *copy, const ZklEntry *entry, const ZklClaim *claim)
 static void
 put_lock(ReturnSetInfo *set, const LocksRow *row)
 {
+	static const char *const claim_states[] = {
+		[ZKL_CLAIM_WAITING] = "waiting",
+		[ZKL_CLAIM_HELD] = "held",
+		[ZKL_CLAIM_LOST] = "lost"
+	};
 	const ZklClaim *claim = row->has_claim ? &row->claim : NULL;
 	bool		in_detail = claim != NULL && zkl_permission_may_see(claim->role);
 	ZklRow		columns = {0};
@@ -180,7 +184,7 @@ put_lock(ReturnSetInfo *set, const LocksRow *row)
 	{
 		zkl_row_add_text(&columns, claim->mode == ZKL_MODE_LOCK ? "exclusive" :
 						 zkl_recipe_mode_name(claim->mode));
-		zkl_row_add_text(&columns, claim_text(claim));
+		zkl_row_add_text(&columns, claim_states[claim->state]);
 		zkl_row_add(&columns, Int32GetDatum(claim->pid));
 		zkl_row_add(&columns, ObjectIdGetDatum(claim->database));
 		zkl_row_add(&columns, ObjectIdGetDatum(claim->role));
@@ -207,35 +211,17 @@ put_lock(ReturnSetInfo *set, const LocksRow *row)
 static const char *
 ticket_text(const ZklEntry *entry)
 {
-	switch (entry->state)
-	{
-		case ZKL_ENTRY_NONE:
-			return "none";
-		case ZKL_ENTRY_WANTED:
-			return "wanted";
-		case ZKL_ENTRY_QUEUED:
-			return "queued";
-		case ZKL_ENTRY_OWNED:
-			return entry->nheld + entry->nwaiting > 0 ? "owned" : "lingering";
-		case ZKL_ENTRY_RELEASING:
-			return "releasing";
-	}
-	return NULL;
-}
+	static const char *const texts[] = {
+		[ZKL_ENTRY_NONE] = "none",
+		[ZKL_ENTRY_WANTED] = "wanted",
+		[ZKL_ENTRY_QUEUED] = "queued",
+		[ZKL_ENTRY_OWNED] = "owned",
+		[ZKL_ENTRY_RELEASING] = "releasing"
+	};
 
-static const char *
-claim_text(const ZklClaim *claim)
-{
-	switch (claim->state)
-	{
-		case ZKL_CLAIM_WAITING:
-			return "waiting";
-		case ZKL_CLAIM_HELD:
-			return "held";
-		case ZKL_CLAIM_LOST:
-			return "lost";
-	}
-	return NULL;
+	if (entry->state == ZKL_ENTRY_OWNED && entry->nheld + entry->nwaiting == 0)
+		return "lingering";
+	return texts[entry->state];
 }
 
 /*
