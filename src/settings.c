@@ -76,62 +76,40 @@ static void define_other_settings(void);
 static void define_leader_settings(void);
 static void define_role_settings(void);
 static void define_security_settings(void);
+static void define_int(const char *name, GucContext context, int flags,
+					   const char *purpose, const char *detail,
+					   int *variable, int min, int max, GucIntCheckHook check);
+static void define_bool(const char *name, GucContext context,
+						const char *purpose, const char *detail, bool *variable);
+static void define_enum(const char *name, GucContext context,
+						const char *purpose, const char *detail, int *variable,
+						const struct config_enum_entry *options);
+static void define_text(const char *name, GucContext context, int flags,
+						const char *purpose, const char *detail,
+						char **variable, const char *value,
+						GucStringCheckHook check, GucStringAssignHook assign);
+static char *value_in_files(const char *name);
+static void check_again(const char *name, const char *value);
+static bool is_valid(const char *fault);
+static bool is_valid_or_stored(const char *name, const char *value, const char *fault,
+							   GucSource source);
 static bool check_allowed_paths(char **newval, void **extra, GucSource source);
 static bool check_leader_of(char **newval, void **extra, GucSource source);
 static const char *leaders_fault(const char *list);
-static void check_leader(const char *path, void *arg);
 static bool check_commit_requires(char **newval, void **extra, GucSource source);
 static void assign_commit_requires(const char *newval, void *extra);
 static bool check_hosts(char **newval, void **extra, GucSource source);
 static bool check_node_name(char **newval, void **extra, GucSource source);
 static bool check_root(char **newval, void **extra, GucSource source);
 static bool check_max_locks(int *newval, void **extra, GucSource source);
-static void define_acl(void);
 static bool check_acl(char **newval, void **extra, GucSource source);
 static void assign_acl(const char *newval, void *extra);
-static void define_text(const char *name, const char *purpose,
-						const char *detail, char **variable,
-						GucStringCheckHook check);
 static bool check_tls(char **newval, void **extra, GucSource source);
 static bool check_sasl(char **newval, void **extra, GucSource source);
 
-/*
- * PostgreSQL replaces an invalid setting of an extension by the default, with
- * a WARNING.  But a server whose locks are in another place excludes no other
- * server.  So here that is an error.
- */
 void
 zkl_settings_define(void)
 {
-	static const char *const names[] = {
-		"zklock.hosts", "zklock.root", "zklock.node_name",
-		"zklock.session_timeout", "zklock.connection_timeout",
-		"zklock.tenure", "zklock.linger", "zklock.commit_margin",
-		"zklock.max_locks", "zklock.max_locks_per_backend",
-		"zklock.max_jobs", "zklock.stat_locks", "zklock.sessions",
-		"zklock.on_lost", "zklock.synchronous_release",
-		"zklock.leader_of", "zklock.leader_on_standby",
-		"zklock.commit_requires", "zklock.not_leading",
-		"zklock.deadlock_detection",
-		"zklock.allowed_paths", "zklock.session_level",
-		"zklock.auth_file", "zklock.acl",
-		"zklock.ssl_ca_file", "zklock.ssl_cert_file", "zklock.ssl_key_file",
-		"zklock.sasl_user", "zklock.sasl_password_file"
-	};
-	char	   *given[lengthof(names)] = {NULL};
-
-	/*
-	 * Until they are defined, the settings are placeholders, with the values
-	 * that the configuration files give them.
-	 */
-	for (int i = 0; i < lengthof(names); i++)
-	{
-		const char *value = GetConfigOption(names[i], true, false);
-
-		if (value != NULL)
-			given[i] = pstrdup(value);
-	}
-
 	define_place_settings();
 	define_time_settings();
 	define_other_settings();
@@ -139,44 +117,24 @@ zkl_settings_define(void)
 	define_role_settings();
 	define_security_settings();
 	MarkGUCPrefixReserved("zklock");
-
-	/*
-	 * Set the same values again.  Now PostgreSQL checks them, at level FATAL.
-	 */
-	for (int i = 0; i < lengthof(names); i++)
-	{
-		if (given[i] != NULL)
-			(void) set_config_option(names[i], given[i], PGC_POSTMASTER,
-									 PGC_S_FILE, GUC_ACTION_SET, true, FATAL,
-									 false);
-	}
 }
 
 /* The settings for the place of the locks, and for this server's name. */
 static void
 define_place_settings(void)
 {
-	DefineCustomStringVariable("zklock.hosts",
-							   "The ZooKeeper servers, as host or host:port, separated by commas.",
-							   "A chroot may follow; zklock keeps everything below it.",
-							   &zkl_hosts,
-							   "127.0.0.1:2181",
-							   PGC_SIGHUP, 0,
-							   check_hosts, NULL, NULL);
-	DefineCustomStringVariable("zklock.root",
-							   "The directory in ZooKeeper that contains all locks.",
-							   NULL,
-							   &zkl_root,
-							   "/zklock",
-							   PGC_POSTMASTER, 0,
-							   check_root, NULL, NULL);
-	DefineCustomStringVariable("zklock.node_name",
-							   "The name by which other servers see this one.",
-							   "Empty means the host's name and the port.",
-							   &zkl_node_name,
-							   "",
-							   PGC_POSTMASTER, 0,
-							   check_node_name, NULL, NULL);
+	define_text("zklock.hosts", PGC_SIGHUP, 0,
+				"The ZooKeeper servers, as host or host:port, separated by commas.",
+				"A chroot may follow; zklock keeps everything below it.",
+				&zkl_hosts, "127.0.0.1:2181", check_hosts, NULL);
+	define_text("zklock.root", PGC_POSTMASTER, 0,
+				"The directory in ZooKeeper that contains all locks.",
+				NULL,
+				&zkl_root, "/zklock", check_root, NULL);
+	define_text("zklock.node_name", PGC_POSTMASTER, 0,
+				"The name by which other servers see this one.",
+				"Empty means the host's name and the port.",
+				&zkl_node_name, "", check_node_name, NULL);
 }
 
 /*
@@ -186,41 +144,26 @@ define_place_settings(void)
 static void
 define_time_settings(void)
 {
-	DefineCustomIntVariable("zklock.session_timeout",
-							"How long ZooKeeper keeps the locks of a server that has died.",
-							"The ZooKeeper servers have limits of their own for it.",
-							&zkl_session_timeout,
-							10000, 1000, 60 * 60 * 1000,
-							PGC_SIGHUP, GUC_UNIT_MS,
-							NULL, NULL, NULL);
-	DefineCustomIntVariable("zklock.connection_timeout",
-							"How long ZooKeeper may be silent before a call that waits for it fails.",
-							NULL,
-							&zkl_connection_timeout,
-							10000, 1, INT_MAX / 2,
-							PGC_USERSET, GUC_UNIT_MS,
-							NULL, NULL, NULL);
-	DefineCustomIntVariable("zklock.tenure",
-							"How long a server hands on a lock among its own backends while other servers wait for it.",
-							"With zero, the server gives the lock up as soon as it knows that others queue.",
-							&zkl_tenure,
-							100, 0, 60 * 60 * 1000,
-							PGC_SIGHUP, GUC_UNIT_MS,
-							NULL, NULL, NULL);
-	DefineCustomIntVariable("zklock.linger",
-							"How long a server keeps a released lock that comes back.",
-							"With zero, the server gives up every lock when it is released.",
-							&zkl_linger,
-							1000, 0, 60 * 60 * 1000,
-							PGC_SIGHUP, GUC_UNIT_MS,
-							NULL, NULL, NULL);
-	DefineCustomIntVariable("zklock.commit_margin",
-							"How long a lock must still be certain when a transaction commits.",
-							"It should be longer than the time from the check of the locks to the end of the commit.",
-							&zkl_commit_margin,
-							100, 0, 60 * 60 * 1000,
-							PGC_USERSET, GUC_UNIT_MS,
-							NULL, NULL, NULL);
+	define_int("zklock.session_timeout", PGC_SIGHUP, GUC_UNIT_MS,
+			   "How long ZooKeeper keeps the locks of a server that has died.",
+			   "The ZooKeeper servers have limits of their own for it.",
+			   &zkl_session_timeout, 1000, 60 * 60 * 1000, NULL);
+	define_int("zklock.connection_timeout", PGC_USERSET, GUC_UNIT_MS,
+			   "How long ZooKeeper may be silent before a call that waits for it fails.",
+			   NULL,
+			   &zkl_connection_timeout, 1, INT_MAX / 2, NULL);
+	define_int("zklock.tenure", PGC_SIGHUP, GUC_UNIT_MS,
+			   "How long a server hands on a lock among its own backends while other servers wait for it.",
+			   "With zero, the server gives the lock up as soon as it knows that others queue.",
+			   &zkl_tenure, 0, 60 * 60 * 1000, NULL);
+	define_int("zklock.linger", PGC_SIGHUP, GUC_UNIT_MS,
+			   "How long a server keeps a released lock that comes back.",
+			   "With zero, the server gives up every lock when it is released.",
+			   &zkl_linger, 0, 60 * 60 * 1000, NULL);
+	define_int("zklock.commit_margin", PGC_USERSET, GUC_UNIT_MS,
+			   "How long a lock must still be certain when a transaction commits.",
+			   "It should be longer than the time from the check of the locks to the end of the commit.",
+			   &zkl_commit_margin, 0, 60 * 60 * 1000, NULL);
 }
 
 /*
@@ -230,90 +173,55 @@ define_time_settings(void)
 static void
 define_other_settings(void)
 {
-	DefineCustomIntVariable("zklock.max_locks",
-							"Maximum number of locks and leases tracked by this server.",
-							"-1 means 8192, or half of PostgreSQL's lock table if that is less.",
-							&zkl_max_locks,
-							-1, -1, 1000000,
-							PGC_POSTMASTER, 0,
-							check_max_locks, NULL, NULL);
-	DefineCustomIntVariable("zklock.max_jobs",
-							"How many jobs the cluster can have records of.",
-							"Zero means that no new job can be run.",
-							&zkl_max_jobs,
-							1000, 0, 1000000,
-							PGC_SIGHUP, 0,
-							NULL, NULL, NULL);
-	DefineCustomIntVariable("zklock.stat_locks",
-							"Maximum number of paths that zk_stat_locks has rows for.",
-							"The row that was used least recently is discarded first.",
-							&zkl_stat_locks,
-							5000, 100, 1000000,
-							PGC_POSTMASTER, 0,
-							NULL, NULL, NULL);
-	DefineCustomIntVariable("zklock.sessions",
-							"Number of ZooKeeper sessions that hold the locks of this server.",
-							"Each has a background worker of its own.",
-							&zkl_sessions,
-							1, 1, ZKL_SESSIONS_MAX,
-							PGC_POSTMASTER, 0,
-							NULL, NULL, NULL);
-	DefineCustomEnumVariable("zklock.on_lost",
-							 "What happens to a session whose lock is lost.",
-							 "Its statement is cancelled, the session is terminated, or the session gets a notice.",
-							 &zkl_on_lost,
-							 ZKL_ON_LOST_CANCEL,
-							 on_lost_options,
-							 PGC_USERSET, 0,
-							 NULL, NULL, NULL);
-	DefineCustomBoolVariable("zklock.deadlock_detection",
-							 "Looks for deadlocks across servers.",
-							 "A wait is looked at when it has lasted for \"deadlock_timeout\".",
-							 &zkl_deadlock_detection,
-							 true,
-							 PGC_SIGHUP, 0,
-							 NULL, NULL, NULL);
-	DefineCustomBoolVariable("zklock.synchronous_release",
-							 "Waits until ZooKeeper has confirmed the release of a lock.",
-							 NULL,
-							 &zkl_synchronous_release,
-							 false,
-							 PGC_USERSET, 0,
-							 NULL, NULL, NULL);
+	define_int("zklock.max_locks", PGC_POSTMASTER, 0,
+			   "Maximum number of locks and leases tracked by this server.",
+			   "-1 means 8192, or half of PostgreSQL's lock table if that is less.",
+			   &zkl_max_locks, -1, 1000000, check_max_locks);
+	define_int("zklock.max_jobs", PGC_SIGHUP, 0,
+			   "How many jobs the cluster can have records of.",
+			   "Zero means that no new job can be run.",
+			   &zkl_max_jobs, 0, 1000000, NULL);
+	define_int("zklock.stat_locks", PGC_POSTMASTER, 0,
+			   "Maximum number of paths that zk_stat_locks has rows for.",
+			   "The row that was used least recently is discarded first.",
+			   &zkl_stat_locks, 100, 1000000, NULL);
+	define_int("zklock.sessions", PGC_POSTMASTER, 0,
+			   "Number of ZooKeeper sessions that hold the locks of this server.",
+			   "Each has a background worker of its own.",
+			   &zkl_sessions, 1, ZKL_SESSIONS_MAX, NULL);
+	define_enum("zklock.on_lost", PGC_USERSET,
+				"What happens to a session whose lock is lost.",
+				"Its statement is cancelled, the session is terminated, or the session gets a notice.",
+				&zkl_on_lost, on_lost_options);
+	define_bool("zklock.deadlock_detection", PGC_SIGHUP,
+				"Looks for deadlocks across servers.",
+				"A wait is looked at when it has lasted for \"deadlock_timeout\".",
+				&zkl_deadlock_detection);
+	define_bool("zklock.synchronous_release", PGC_USERSET,
+				"Waits until ZooKeeper has confirmed the release of a lock.",
+				NULL,
+				&zkl_synchronous_release);
 }
 
 static void
 define_leader_settings(void)
 {
-	DefineCustomStringVariable("zklock.leader_of",
-							   "The leaderships for which this server stands, as paths separated by commas.",
-							   NULL,
-							   &zkl_leader_of,
-							   "",
-							   PGC_SIGHUP, 0,
-							   check_leader_of, NULL, NULL);
-	DefineCustomBoolVariable("zklock.leader_on_standby",
-							 "Stands for leaderships also while the server is a standby.",
-							 NULL,
-							 &zkl_leader_on_standby,
-							 false,
-							 PGC_SIGHUP, 0,
-							 NULL, NULL, NULL);
-	DefineCustomStringVariable("zklock.commit_requires",
-							   "The leaderships without which no transaction that has written commits, as paths separated by commas.",
-							   "It must be the same on all servers that may become the primary.",
-							   &zkl_commit_requires,
-							   "",
-							   PGC_SUSET, 0,
-							   check_commit_requires, assign_commit_requires, NULL);
-	DefineCustomEnumVariable("zklock.not_leading",
-							 "What happens to a session that writes while this server does not lead what \"zklock.commit_requires\" names.",
-							 "Its statement fails, or the session is terminated.",
-							 &zkl_not_leading,
-							 ZKL_NOT_LEADING_ERROR,
-							 not_leading_options,
-							 PGC_USERSET, 0,
-							 NULL, NULL, NULL);
+	define_text("zklock.leader_of", PGC_SIGHUP, 0,
+				"The leaderships for which this server stands, as paths separated by commas.",
+				NULL,
+				&zkl_leader_of, "", check_leader_of, NULL);
+	define_bool("zklock.leader_on_standby", PGC_SIGHUP,
+				"Stands for leaderships also while the server is a standby.",
+				NULL,
+				&zkl_leader_on_standby);
+	define_text("zklock.commit_requires", PGC_SUSET, 0,
+				"The leaderships without which no transaction that has written commits, as paths separated by commas.",
+				"It must be the same on all servers that may become the primary.",
+				&zkl_commit_requires, "", check_commit_requires, assign_commit_requires);
+	define_enum("zklock.not_leading", PGC_USERSET,
+				"What happens to a session that writes while this server does not lead what \"zklock.commit_requires\" names.",
+				"Its statement fails, or the session is terminated.",
+				&zkl_not_leading, not_leading_options);
 }
 
 /*
@@ -322,94 +230,169 @@ define_leader_settings(void)
 static void
 define_role_settings(void)
 {
-	DefineCustomStringVariable("zklock.allowed_paths",
-							   "The paths that a session may use, separated by commas.",
-							   "A path that ends with a slash stands for all paths below it; \"*\" stands for all paths.",
-							   &zkl_allowed_paths,
-							   ZKL_PATHLIST_ALL,
-							   PGC_SUSET, 0,
-							   check_allowed_paths, NULL, NULL);
-	DefineCustomIntVariable("zklock.max_locks_per_backend",
-							"Maximum number of locks and leases that a backend can hold at a time.",
-							NULL,
-							&zkl_max_locks_per_backend,
-							1000, 0, 1000000,
-							PGC_SUSET, 0,
-							NULL, NULL, NULL);
-	DefineCustomBoolVariable("zklock.session_level",
-							 "Allows a session to acquire session-level locks.",
-							 NULL,
-							 &zkl_session_level,
-							 true,
-							 PGC_SUSET, 0,
-							 NULL, NULL, NULL);
+	define_text("zklock.allowed_paths", PGC_SUSET, 0,
+				"The paths that a session may use, separated by commas.",
+				"A path that ends with a slash stands for all paths below it; \"*\" stands for all paths.",
+				&zkl_allowed_paths, ZKL_PATHLIST_ALL, check_allowed_paths, NULL);
+	define_int("zklock.max_locks_per_backend", PGC_SUSET, 0,
+			   "Maximum number of locks and leases that a backend can hold at a time.",
+			   NULL,
+			   &zkl_max_locks_per_backend, 0, 1000000, NULL);
+	define_bool("zklock.session_level", PGC_SUSET,
+				"Allows a session to acquire session-level locks.",
+				NULL,
+				&zkl_session_level);
 }
 
 /*
- * The names of files help those who look for secrets, so not every role may
- * see these settings.
+ * The names of files help those who look for secrets, and the hashes in an access
+ * control list those who guess passwords.  So not every role may see these settings.
  */
 static void
 define_security_settings(void)
 {
-	define_acl();
-	define_text("zklock.auth_file",
+	define_text("zklock.acl", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+				"The access control list of the znodes that this server creates.",
+				"\"open\", \"creator\", or a list of scheme:id:permissions.",
+				&zkl_acl, "open", check_acl, assign_acl);
+	define_text("zklock.auth_file", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
 				"The file with this server's credentials for ZooKeeper.",
 				"Each line is a scheme, a blank, and the credentials.",
-				&zkl_auth_file, NULL);
-	define_text("zklock.ssl_ca_file",
+				&zkl_auth_file, "", NULL, NULL);
+	define_text("zklock.ssl_ca_file", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
 				"The file with the authorities that sign the certificates of ZooKeeper servers.",
 				"With it, all connections to ZooKeeper use TLS.",
-				&zkl_ssl_ca_file, check_tls);
-	define_text("zklock.ssl_cert_file",
+				&zkl_ssl_ca_file, "", check_tls, NULL);
+	define_text("zklock.ssl_cert_file", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
 				"The file with this server's certificate for ZooKeeper.",
 				NULL,
-				&zkl_ssl_cert_file, check_tls);
-	define_text("zklock.ssl_key_file",
+				&zkl_ssl_cert_file, "", check_tls, NULL);
+	define_text("zklock.ssl_key_file", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
 				"The file with the private key of \"zklock.ssl_cert_file\".",
 				NULL,
-				&zkl_ssl_key_file, check_tls);
-	define_text("zklock.sasl_user",
+				&zkl_ssl_key_file, "", check_tls, NULL);
+	define_text("zklock.sasl_user", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
 				"The user as which this server authenticates with ZooKeeper by SASL.",
 				"The mechanism is DIGEST-MD5.",
-				&zkl_sasl_user, check_sasl);
-	define_text("zklock.sasl_password_file",
+				&zkl_sasl_user, "", check_sasl, NULL);
+	define_text("zklock.sasl_password_file", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
 				"The file with the password of \"zklock.sasl_user\".",
 				NULL,
-				&zkl_sasl_password_file, check_sasl);
+				&zkl_sasl_password_file, "", check_sasl, NULL);
+}
+
+/*
+ * PostgreSQL replaces an invalid setting of an extension by the default, with
+ * a WARNING.  But a server whose locks are in another place excludes no other
+ * server.  So here that is an error: after its definition, each setting gets the
+ * value that the configuration files give it once more, and then PostgreSQL checks
+ * it at level FATAL.
+ */
+static void
+define_int(const char *name, GucContext context, int flags,
+		   const char *purpose, const char *detail,
+		   int *variable, int min, int max, GucIntCheckHook check)
+{
+	char	   *given = value_in_files(name);
+
+	DefineCustomIntVariable(name, purpose, detail, variable, *variable, min, max,
+							context, flags, check, NULL, NULL);
+	check_again(name, given);
 }
 
 static void
-define_text(const char *name, const char *purpose, const char *detail,
-			char **variable, GucStringCheckHook check)
+define_bool(const char *name, GucContext context,
+			const char *purpose, const char *detail, bool *variable)
 {
-	DefineCustomStringVariable(name, purpose, detail, variable, "",
-							   PGC_SIGHUP, GUC_SUPERUSER_ONLY,
-							   check, NULL, NULL);
+	char	   *given = value_in_files(name);
+
+	DefineCustomBoolVariable(name, purpose, detail, variable, *variable,
+							 context, 0, NULL, NULL, NULL);
+	check_again(name, given);
 }
 
-/* The hashes in an access control list help those who guess passwords. */
 static void
-define_acl(void)
+define_enum(const char *name, GucContext context,
+			const char *purpose, const char *detail, int *variable,
+			const struct config_enum_entry *options)
 {
-	DefineCustomStringVariable("zklock.acl",
-							   "The access control list of the znodes that this server creates.",
-							   "\"open\", \"creator\", or a list of scheme:id:permissions.",
-							   &zkl_acl,
-							   "open",
-							   PGC_SIGHUP, GUC_SUPERUSER_ONLY,
-							   check_acl, assign_acl, NULL);
+	char	   *given = value_in_files(name);
+
+	DefineCustomEnumVariable(name, purpose, detail, variable, *variable, options,
+							 context, 0, NULL, NULL, NULL);
+	check_again(name, given);
+}
+
+static void
+define_text(const char *name, GucContext context, int flags,
+			const char *purpose, const char *detail,
+			char **variable, const char *value,
+			GucStringCheckHook check, GucStringAssignHook assign)
+{
+	char	   *given = value_in_files(name);
+
+	DefineCustomStringVariable(name, purpose, detail, variable, value,
+							   context, flags, check, assign, NULL);
+	check_again(name, given);
+}
+
+/*
+ * Until it is defined, a setting is a placeholder with this value; NULL if there is
+ * none.
+ */
+static char *
+value_in_files(const char *name)
+{
+	const char *value = GetConfigOption(name, true, false);
+
+	return value != NULL ? pstrdup(value) : NULL;
+}
+
+static void
+check_again(const char *name, const char *value)
+{
+	if (value != NULL)
+		(void) set_config_option(name, value, PGC_POSTMASTER, PGC_S_FILE,
+								 GUC_ACTION_SET, true, FATAL, false);
+}
+
+/*
+ * Checks
+ */
+
+static bool
+is_valid(const char *fault)
+{
+	if (fault != NULL)
+		GUC_check_errdetail("%s", fault);
+	return fault == NULL;
+}
+
+/*
+ * For a setting whose default allows more.  If its check refused a value that a session
+ * finds in the catalog when it begins, PostgreSQL would go on with the value of the
+ * server.  Such a value was stored before zklock was loaded, and so was not checked.
+ * It is kept, because what is not valid in it allows nothing.
+ */
+static bool
+is_valid_or_stored(const char *name, const char *value, const char *fault,
+				   GucSource source)
+{
+	if (fault == NULL || source < PGC_S_GLOBAL || source > PGC_S_DATABASE_USER)
+		return is_valid(fault);
+	ereport(WARNING,
+			errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			errmsg("invalid value for parameter \"%s\": \"%s\"", name, value),
+			errdetail("%s", fault));
+	return true;
 }
 
 static bool
 check_acl(char **newval, void **extra, GucSource source)
 {
 	ZklAcl		acl;
-	const char *fault = zkl_acl_parse(*newval, &acl);
 
-	if (fault != NULL)
-		GUC_check_errdetail("%s", fault);
-	return fault == NULL;
+	return is_valid(zkl_acl_parse(*newval, &acl));
 }
 
 static void
@@ -450,147 +433,89 @@ check_sasl(char **newval, void **extra, GucSource source)
 	return true;
 }
 
-/*
- * If this refused a value that a session finds in the catalog when it begins,
- * PostgreSQL would go on with the default, which allows all paths.  Such a
- * value was stored before zklock was loaded, and so was not checked.  It is
- * kept: what is not valid in it allows nothing.
- */
 static bool
 check_allowed_paths(char **newval, void **extra, GucSource source)
 {
-	const char *fault = zkl_pathlist_fault(*newval);
-	bool		is_stored = source >= PGC_S_GLOBAL && source <= PGC_S_DATABASE_USER;
-
-	if (fault != NULL && is_stored)
-		ereport(WARNING,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("invalid value for parameter \"%s\": \"%s\"",
-					   "zklock.allowed_paths", *newval),
-				errdetail("%s", fault));
-	else if (fault != NULL)
-		GUC_check_errdetail("%s", fault);
-	return fault == NULL || is_stored;
+	return is_valid_or_stored("zklock.allowed_paths", *newval,
+							  zkl_pathlist_fault(*newval), source);
 }
 
 /*
- * An empty path between two commas is visited as well, so that the check can
+ * An empty path between two commas is returned as well, so that the check can
  * refuse it.
  */
-void
-zkl_settings_visit_leaders(const char *list, ZklLeaderVisitor visitor,
-						   void *arg)
+bool
+zkl_settings_next_leader(const char **at, char path[ZKL_SETTINGS_LEADER_SIZE])
 {
-	const char *at = list;
-	const char *element;
 	size_t		length;
+	const char *element = zkl_pathlist_next(at, &length);
 
-	while ((element = zkl_pathlist_next(&at, &length)) != NULL)
-	{
-		char		path[ZKL_PATH_SIZE + 1];
-
-		/* What is cut off here is too long with one byte more, too. */
-		strlcpy(path, element, Min(length + 1, sizeof(path)));
-		visitor(path, arg);
-	}
-}
-
-typedef struct LeaderSearch
-{
-	const char *path;
-	bool		found;
-} LeaderSearch;
-
-static void
-compare_leader(const char *path, void *arg)
-{
-	LeaderSearch *search = arg;
-
-	search->found |= strcmp(path, search->path) == 0;
+	/* What is cut off here is too long with one byte more, too. */
+	if (element != NULL)
+		strlcpy(path, element, Min(length + 1, ZKL_SETTINGS_LEADER_SIZE));
+	return element != NULL;
 }
 
 bool
 zkl_settings_lists_leader(const char *list, const char *path)
 {
-	LeaderSearch search = {path, false};
+	char		listed[ZKL_SETTINGS_LEADER_SIZE];
 
-	zkl_settings_visit_leaders(list, compare_leader, &search);
-	return search.found;
+	while (zkl_settings_next_leader(&list, listed))
+	{
+		if (strcmp(listed, path) == 0)
+			return true;
+	}
+	return false;
 }
-
-/* What is wrong with the list, or NULL; and how many paths it has. */
-typedef struct LeaderCheck
-{
-	const char *fault;
-	int			npaths;
-} LeaderCheck;
 
 static bool
 check_leader_of(char **newval, void **extra, GucSource source)
 {
-	const char *fault = leaders_fault(*newval);
-
-	if (fault != NULL)
-		GUC_check_errdetail("%s", fault);
-	return fault == NULL;
+	return is_valid(leaders_fault(*newval));
 }
 
 static const char *
 leaders_fault(const char *list)
 {
-	LeaderCheck check = {NULL, 0};
+	char		path[ZKL_SETTINGS_LEADER_SIZE];
+	int			npaths = 0;
 
-	zkl_settings_visit_leaders(list, check_leader, &check);
-	if (check.fault == NULL && check.npaths > ZKL_LEADERS_MAX)
-		return "There are more than " CppAsString2(ZKL_LEADERS_MAX) " paths.";
-	return check.fault;
+	while (zkl_settings_next_leader(&list, path))
+	{
+		const char *fault = path[0] == '\0' ? "A path is empty." : zkl_path_fault(path);
+
+		if (fault != NULL)
+			return fault;
+		npaths++;
+	}
+	return npaths <= ZKL_LEADERS_MAX ? NULL :
+		"There are more than " CppAsString2(ZKL_LEADERS_MAX) " paths.";
 }
 
 /*
- * A superuser may write without the leadership, but not in silence.
- *
- * If this refused a value that a session finds in the catalog when it begins,
- * PostgreSQL would go on with the value of the server, which may require less.  Such
- * a value was stored before zklock was loaded, and so was not checked.  It is kept:
- * no server leads what is no valid path, so it allows no writes.
+ * A superuser may write without the leadership, but not in silence.  A stored value
+ * that is not valid allows no writes: no server leads what is no valid path.
  */
 static bool
 check_commit_requires(char **newval, void **extra, GucSource source)
 {
 	const char *fault = leaders_fault(*newval);
-	bool		is_stored = source >= PGC_S_GLOBAL && source <= PGC_S_DATABASE_USER;
 
-	if (fault != NULL && is_stored)
-		ereport(WARNING,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("invalid value for parameter \"%s\": \"%s\"",
-					   "zklock.commit_requires", *newval),
-				errdetail("%s", fault));
-	else if (fault != NULL)
-		GUC_check_errdetail("%s", fault);
-	else if ((source == PGC_S_SESSION || source == PGC_S_CLIENT) &&
-			 !InitializingParallelWorker && zkl_commit_requires != NULL &&
-			 strcmp(*newval, zkl_commit_requires) != 0)
+	if (fault == NULL &&
+		(source == PGC_S_SESSION || source == PGC_S_CLIENT) &&
+		!InitializingParallelWorker && zkl_commit_requires != NULL &&
+		strcmp(*newval, zkl_commit_requires) != 0)
 		ereport(LOG_SERVER_ONLY,
 				errmsg("this session sets \"zklock.commit_requires\" from \"%s\" to \"%s\"",
 					   zkl_commit_requires, *newval));
-	return fault == NULL || is_stored;
+	return is_valid_or_stored("zklock.commit_requires", *newval, fault, source);
 }
 
 static void
 assign_commit_requires(const char *newval, void *extra)
 {
 	zkl_commit_requires_serial++;
-}
-
-static void
-check_leader(const char *path, void *arg)
-{
-	LeaderCheck *check = arg;
-
-	check->npaths++;
-	if (check->fault == NULL)
-		check->fault = path[0] == '\0' ? "A path is empty." : zkl_path_fault(path);
 }
 
 /*
@@ -600,13 +525,8 @@ check_leader(const char *path, void *arg)
 static bool
 check_hosts(char **newval, void **extra, GucSource source)
 {
-	const char *fault = zkl_hosts_fault(*newval);
-
-	if (fault != NULL)
-	{
-		GUC_check_errdetail("%s", fault);
+	if (!is_valid(zkl_hosts_fault(*newval)))
 		return false;
-	}
 
 	/*
 	 * While PostgreSQL loads the library, the value replaces only the
@@ -630,12 +550,8 @@ check_hosts(char **newval, void **extra, GucSource source)
 static bool
 check_root(char **newval, void **extra, GucSource source)
 {
-	const char *fault = (*newval)[0] == '\0' ? "The path is empty." :
-	zkl_path_root_fault(*newval);
-
-	if (fault != NULL)
-		GUC_check_errdetail("%s", fault);
-	return fault == NULL;
+	return is_valid((*newval)[0] == '\0' ? "The path is empty." :
+					zkl_path_root_fault(*newval));
 }
 
 /*

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "protocol/acl.h"
+#include "protocol/path.h"
 
 /* The greatest value of zklock.sessions; each session has its own worker. */
 #define ZKL_SESSIONS_MAX	64
@@ -72,12 +73,12 @@ extern char *zkl_sasl_password_file;
 extern void zkl_settings_define(void);
 
 /*
- * Call the visitor for each path in a value of zklock.leader_of or
- * zklock.commit_requires, which is a list with commas.
+ * The next path in a value of zklock.leader_of or zklock.commit_requires, which is a
+ * list with commas; false at the end.  "at" begins as the list and moves on.
  */
-typedef void (*ZklLeaderVisitor) (const char *path, void *arg);
-extern void zkl_settings_visit_leaders(const char *list,
-									   ZklLeaderVisitor visitor, void *arg);
+#define ZKL_SETTINGS_LEADER_SIZE	(ZKL_PATH_SIZE + 1)
+extern bool zkl_settings_next_leader(const char **at,
+									 char path[ZKL_SETTINGS_LEADER_SIZE]);
 
 /* Is the path in such a list? */
 extern bool zkl_settings_lists_leader(const char *list, const char *path);

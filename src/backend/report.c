@@ -20,6 +20,84 @@
 #include "protocol/waitrecord.h"
 #include "settings.h"
 
+/*
+ * A reason why ZooKeeper does not allow what a backend wants.  A message may have a %s
+ * for what it is about.
+ */
+typedef struct Reason
+{
+	int			sqlstate;
+	const char *message;
+	const char *detail;			/* NULL if none */
+	const char *hint;			/* NULL if none */
+} Reason;
+
+#define COULD_NOT_ACQUIRE	gettext_noop("could not acquire %s")
+#define PERMISSION_DENIED	gettext_noop("permission denied by ZooKeeper for %s")
+#define SEE_LOG				gettext_noop("More details may be available in the server log.")
+
+static const Reason failure_reasons[] = {
+	[ZKL_FAILURE_PERMISSION] = {
+		ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION, PERMISSION_DENIED, NULL,
+		gettext_noop("The access control lists of the lock's directory and its parents must allow zklock to create, read, write and delete.")
+	},
+	[ZKL_FAILURE_ACL] = {
+		ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION, COULD_NOT_ACQUIRE,
+		gettext_noop("ZooKeeper does not accept the access control list in \"zklock.acl\"."),
+		gettext_noop("\"creator\" needs a ZooKeeper session that is authenticated, as by \"zklock.auth_file\".")
+	},
+	[ZKL_FAILURE_STUCK] = {
+		ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION, PERMISSION_DENIED,
+		gettext_noop("A znode that this server created for it earlier could not be deleted, and stays until the ZooKeeper session ends."),
+		gettext_noop("The access control list of the lock's directory must allow zklock to delete.")
+	},
+	[ZKL_FAILURE_SEQUENCE] = {
+		ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, COULD_NOT_ACQUIRE,
+		gettext_noop("The sequence numbers of its directory in ZooKeeper are used up."),
+		gettext_noop("Delete the directory in ZooKeeper while no client uses the lock; zklock creates it again.")
+	},
+	[ZKL_FAILURE_TOKENS] = {
+		ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, COULD_NOT_ACQUIRE,
+		gettext_noop("The tokens of this ZooKeeper ensemble are used up, because it has elected a leader more than 32,767 times."),
+		gettext_noop("Move all servers to a new ensemble at the same time, where tokens begin anew.")
+	},
+	[ZKL_FAILURE_SESSION_FULL] = {
+		ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, COULD_NOT_ACQUIRE,
+		gettext_noop("The ZooKeeper session of this server holds as many locks as it safely can."),
+		gettext_noop("Raise \"zklock.sessions\", hold fewer locks at a time, or give them shorter paths.")
+	},
+	[ZKL_FAILURE_EPHEMERAL_PARENT] = {
+		ERRCODE_INVALID_PARAMETER_VALUE, COULD_NOT_ACQUIRE,
+		gettext_noop("A parent of its directory is an ephemeral znode, which cannot have children."),
+		NULL
+	},
+	[ZKL_FAILURE_DIRECTORY] = {
+		ERRCODE_LOCK_NOT_AVAILABLE, COULD_NOT_ACQUIRE,
+		gettext_noop("Its directory was removed again and again while it was in use."),
+		NULL
+	},
+	[ZKL_FAILURE_REFUSED] = {
+		ERRCODE_CONNECTION_FAILURE, COULD_NOT_ACQUIRE,
+		gettext_noop("ZooKeeper refused a request."), SEE_LOG
+	}
+};
+
+static const Reason command_reasons[] = {
+	[ZKL_COMMAND_REFUSED] = {
+		ERRCODE_CONNECTION_FAILURE, gettext_noop("could not access %s in ZooKeeper"),
+		gettext_noop("ZooKeeper refused a request."), SEE_LOG
+	},
+	[ZKL_COMMAND_DIFFERS] = {
+		ERRCODE_DATA_CORRUPTED, gettext_noop("ZooKeeper's servers do not agree about %s"),
+		gettext_noop("ZooKeeper refused a write because the znode has changed since it was read, but a server of the ensemble still shows the znode as it was."),
+		gettext_noop("The server log names that ZooKeeper server, and says how to repair it.")
+	},
+	[ZKL_COMMAND_TOO_LARGE] = {
+		ERRCODE_PROGRAM_LIMIT_EXCEEDED, gettext_noop("directory of %s is too large"), NULL,
+		gettext_noop("The directories of the locks below this one are among its znodes. ZooKeeper removes those that are empty.")
+	}
+};
+
 typedef struct LossReport
 {
 	int			sqlstate;
@@ -36,8 +114,9 @@ static void check_worker(int session);
 static void check_refusal(const char *path, int session);
 static const char *name(const char *path);
 static int	detail_of_silence(int session);
-static void report_denied(const char *path, ZklFailure failure);
-static void report_limit(const char *path, ZklFailure failure);
+ZKL_NORETURN static void report_silence(const char *message, const char *path,
+										int session);
+ZKL_NORETURN static void report_reason(const Reason *reason, const char *path);
 
 void
 zkl_report_unless_loaded(void)
@@ -251,134 +330,59 @@ check_refusal(const char *path, int session)
 void
 zkl_report_unreachable(const char *path, int session)
 {
+	report_silence(gettext_noop("could not acquire %s: ZooKeeper cannot be reached"),
+				   path, session);
+}
+
+void
+zkl_report_silence(const char *path)
+{
+	report_silence(gettext_noop("could not access %s: ZooKeeper cannot be reached"),
+				   path, ZKL_COMMAND_SESSION);
+}
+
+static void
+report_silence(const char *message, const char *path, int session)
+{
 	check_worker(session);
 	check_refusal(path, session);
 	ereport(ERROR,
 			errcode(ERRCODE_CONNECTION_FAILURE),
-			errmsg("could not acquire lock \"%s\": ZooKeeper cannot be reached",
-				   zkl_display_path(path)),
+			errmsg(message, name(path)),
 			detail_of_silence(session),
 			errhint("Check that ZooKeeper is running, and that \"zklock.hosts\" names its servers."));
 }
 
-/* The failures that come from ZooKeeper's access control; others raise nothing. */
 static void
-report_denied(const char *path, ZklFailure failure)
+report_reason(const Reason *reason, const char *path)
 {
-	const char *shown = zkl_display_path(path);
-
-	switch (failure)
-	{
-		case ZKL_FAILURE_PERMISSION:
-			ereport(ERROR,
-					errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
-					errmsg("permission denied by ZooKeeper for %s", name(path)),
-					errhint("The access control lists of the lock's directory and its parents must allow zklock to create, read, write and delete."));
-			break;
-		case ZKL_FAILURE_ACL:
-			ereport(ERROR,
-					errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
-					errmsg("could not acquire lock \"%s\"", shown),
-					errdetail("ZooKeeper does not accept the access control list in \"zklock.acl\"."),
-					errhint("\"creator\" needs a ZooKeeper session that is authenticated, as by \"zklock.auth_file\"."));
-			break;
-		case ZKL_FAILURE_STUCK:
-			ereport(ERROR,
-					errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
-					errmsg("permission denied by ZooKeeper for lock \"%s\"", shown),
-					errdetail("A znode that this server created for it earlier could not be deleted, and stays until the ZooKeeper session ends."),
-					errhint("The access control list of the lock's directory must allow zklock to delete."));
-			break;
-		default:
-			break;
-	}
-}
-
-/* The failures that come from a limit; others raise nothing. */
-static void
-report_limit(const char *path, ZklFailure failure)
-{
-	const char *shown = zkl_display_path(path);
-
-	switch (failure)
-	{
-		case ZKL_FAILURE_SEQUENCE:
-			ereport(ERROR,
-					errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					errmsg("could not acquire lock \"%s\"", shown),
-					errdetail("The sequence numbers of its directory in ZooKeeper are used up."),
-					errhint("Delete the directory in ZooKeeper while no client uses the lock; zklock creates it again."));
-			break;
-		case ZKL_FAILURE_TOKENS:
-			ereport(ERROR,
-					errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					errmsg("could not acquire lock \"%s\"", shown),
-					errdetail("The tokens of this ZooKeeper ensemble are used up, because it has elected a leader more than 32,767 times."),
-					errhint("Move all servers to a new ensemble at the same time, where tokens begin anew."));
-			break;
-		case ZKL_FAILURE_SESSION_FULL:
-			ereport(ERROR,
-					errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					errmsg("could not acquire lock \"%s\"", shown),
-					errdetail("The ZooKeeper session of this server holds as many locks as it safely can."),
-					errhint("Raise \"zklock.sessions\", hold fewer locks at a time, or give them shorter paths."));
-			break;
-		default:
-			break;
-	}
+	ereport(ERROR,
+			errcode(reason->sqlstate),
+			errmsg(reason->message, name(path)),
+			reason->detail ? errdetail_internal("%s", _(reason->detail)) : 0,
+			reason->hint ? errhint("%s", _(reason->hint)) : 0);
 }
 
 void
 zkl_report_failure(const char *path, ZklFailure failure)
 {
-	const char *shown = zkl_display_path(path);
+	if (failure == ZKL_FAILURE_OTHER_KIND)
+		zkl_report_other_kind(path);
+	if (failure == ZKL_FAILURE_FOREIGN_NAME)
+		ereport(ERROR,
+				errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				errmsg("could not acquire lock \"%s\"", zkl_display_path(path)),
+				errdetail("Another client queues for it with a znode whose name is longer than %d characters.",
+						  ZKL_CHILD_SIZE - 1));
 
-	switch (failure)
-	{
-		case ZKL_FAILURE_NONE:
-			break;
-		case ZKL_FAILURE_PERMISSION:
-		case ZKL_FAILURE_ACL:
-		case ZKL_FAILURE_STUCK:
-			report_denied(path, failure);
-			break;
-		case ZKL_FAILURE_SEQUENCE:
-		case ZKL_FAILURE_TOKENS:
-		case ZKL_FAILURE_SESSION_FULL:
-			report_limit(path, failure);
-			break;
-		case ZKL_FAILURE_EPHEMERAL_PARENT:
-			ereport(ERROR,
-					errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					errmsg("could not acquire lock \"%s\"", shown),
-					errdetail("A parent of its directory is an ephemeral znode, which cannot have children."));
-			break;
-		case ZKL_FAILURE_DIRECTORY:
-			ereport(ERROR,
-					errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					errmsg("could not acquire lock \"%s\"", shown),
-					errdetail("Its directory was removed again and again while it was in use."));
-			break;
-		case ZKL_FAILURE_FOREIGN_NAME:
-			ereport(ERROR,
-					errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					errmsg("could not acquire lock \"%s\"", shown),
-					errdetail("Another client queues for it with a znode whose name is longer than %d characters.",
-							  ZKL_CHILD_SIZE - 1));
-			break;
-		case ZKL_FAILURE_OTHER_KIND:
-			zkl_report_other_kind(path);
-		case ZKL_FAILURE_LIMIT:
-			break;				/* the backend looks, and reports what it sees */
-		case ZKL_FAILURE_REFUSED:
-			ereport(ERROR,
-					errcode(ERRCODE_CONNECTION_FAILURE),
-					errmsg("could not acquire lock \"%s\"", shown),
-					errdetail("ZooKeeper refused a request."),
-					errhint("More details may be available in the server log."));
-			break;
-	}
-	elog(ERROR, "unrecognized failure: %d", (int) failure);
+	/*
+	 * ZKL_FAILURE_LIMIT has none: the backend looks, and reports what it
+	 * sees.
+	 */
+	if ((uint32) failure >= lengthof(failure_reasons) ||
+		failure_reasons[failure].message == NULL)
+		elog(ERROR, "unrecognized failure: %d", (int) failure);
+	report_reason(&failure_reasons[failure], path);
 }
 
 void
@@ -431,51 +435,20 @@ zkl_report_lock_timeout(const char *detail)
 }
 
 void
-zkl_report_silence(const char *path)
-{
-	check_worker(ZKL_COMMAND_SESSION);
-	check_refusal(path, ZKL_COMMAND_SESSION);
-	ereport(ERROR,
-			errcode(ERRCODE_CONNECTION_FAILURE),
-			errmsg("could not access %s: ZooKeeper cannot be reached", name(path)),
-			detail_of_silence(ZKL_COMMAND_SESSION),
-			errhint("Check that ZooKeeper is running, and that \"zklock.hosts\" names its servers."));
-}
-
-void
 zkl_report_command(const char *path, ZklCommandOutcome outcome)
 {
 	const char *shown = name(path);
 
 	switch (outcome)
 	{
-		case ZKL_COMMAND_OK:
-		case ZKL_COMMAND_ABSENT:
-			break;
 		case ZKL_COMMAND_AWAY:
 			zkl_report_silence(path);
 		case ZKL_COMMAND_DENIED:
 			zkl_report_failure(path, ZKL_FAILURE_PERMISSION);
 		case ZKL_COMMAND_REFUSED:
-			ereport(ERROR,
-					errcode(ERRCODE_CONNECTION_FAILURE),
-					errmsg("could not access %s in ZooKeeper", shown),
-					errdetail("ZooKeeper refused a request."),
-					errhint("More details may be available in the server log."));
-			break;
 		case ZKL_COMMAND_DIFFERS:
-			ereport(ERROR,
-					errcode(ERRCODE_DATA_CORRUPTED),
-					errmsg("ZooKeeper's servers do not agree about %s", shown),
-					errdetail("ZooKeeper refused a write because the znode has changed since it was read, but a server of the ensemble still shows the znode as it was."),
-					errhint("The server log names that ZooKeeper server, and says how to repair it."));
-			break;
 		case ZKL_COMMAND_TOO_LARGE:
-			ereport(ERROR,
-					errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-					errmsg("directory of %s is too large", shown),
-					errhint("The directories of the locks below this one are among its znodes. ZooKeeper removes those that are empty."));
-			break;
+			report_reason(&command_reasons[outcome], path);
 		case ZKL_COMMAND_TOO_MANY:
 			ereport(ERROR,
 					errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -489,6 +462,9 @@ zkl_report_command(const char *path, ZklCommandOutcome outcome)
 					errmsg("out of shared memory"),
 					errdetail("The directory of %s needs a dynamic shared memory segment.", shown),
 					errhint("More details may be available in the server log."));
+			break;
+		case ZKL_COMMAND_OK:
+		case ZKL_COMMAND_ABSENT:
 			break;
 	}
 	elog(ERROR, "unrecognized outcome: %d", (int) outcome);

@@ -15,11 +15,14 @@
 #include "utils/tuplestore.h"
 
 #include "backend/display.h"
+#include "backend/report.h"
 #include "backend/row.h"
+#include "shared/jobruns.h"
 
 ReturnSetInfo *
 zkl_row_begin_set(FunctionCallInfo fcinfo)
 {
+	zkl_report_unless_loaded();
 	InitMaterializedSRF(fcinfo, 0);
 	return (ReturnSetInfo *) fcinfo->resultinfo;
 }
@@ -57,6 +60,26 @@ zkl_row_add_moment_if(ZklRow *row, bool known, int64 moment)
 {
 	zkl_row_add_if(row, known,
 				   TimestampTzGetDatum(known ? zkl_display_time(moment) : 0));
+}
+
+void
+zkl_row_add_time_if(ZklRow *row, bool known, int64 time)
+{
+	known = known && time >= PG_INT64_MIN + ZKL_JOB_EPOCH &&
+		IS_VALID_TIMESTAMP(time - ZKL_JOB_EPOCH);
+	zkl_row_add_if(row, known, TimestampTzGetDatum(known ? time - ZKL_JOB_EPOCH : 0));
+}
+
+void
+zkl_row_add_counter(ZklRow *row, pg_atomic_uint64 *counter)
+{
+	zkl_row_add(row, Int64GetDatum((int64) pg_atomic_read_u64(counter)));
+}
+
+void
+zkl_row_add_ms(ZklRow *row, int64 microseconds)
+{
+	zkl_row_add(row, Float8GetDatum(microseconds / 1000.0));
 }
 
 void

@@ -18,6 +18,7 @@
 
 #include "fmgr.h"
 #include "nodes/execnodes.h"
+#include "port/atomics.h"
 
 #define ZKL_ROW_COLUMNS_MAX		64
 
@@ -28,7 +29,10 @@ typedef struct ZklRow
 	bool		nulls[ZKL_ROW_COLUMNS_MAX];
 } ZklRow;
 
-/* The caller's result; its rows are kept until the function returns. */
+/*
+ * The caller's result; its rows are kept until the function returns.  Raises an error
+ * unless zklock was preloaded.
+ */
 extern ReturnSetInfo *zkl_row_begin_set(FunctionCallInfo fcinfo);
 
 /* Add a column.  One that is not "known" is null; then the value is not looked at. */
@@ -36,9 +40,17 @@ extern void zkl_row_add(ZklRow *row, Datum value);
 extern void zkl_row_add_if(ZklRow *row, bool known, Datum value);
 extern void zkl_row_add_nulls(ZklRow *row, int ncolumns);
 
-/* A text, or null if it is NULL; and a moment of zkl_now(). */
+/*
+ * A text, or null if it is NULL; a moment of zkl_now(); and a time in microseconds
+ * since 1970, null also if PostgreSQL cannot represent it.
+ */
 extern void zkl_row_add_text(ZklRow *row, const char *text);
 extern void zkl_row_add_moment_if(ZklRow *row, bool known, int64 moment);
+extern void zkl_row_add_time_if(ZklRow *row, bool known, int64 time);
+
+/* A counter in shared memory, and a time in microseconds as milliseconds. */
+extern void zkl_row_add_counter(ZklRow *row, pg_atomic_uint64 *counter);
+extern void zkl_row_add_ms(ZklRow *row, int64 microseconds);
 
 /*
  * The row is complete.  It may have more columns than the function returns, if the

@@ -25,11 +25,13 @@
 
 static int	my_slot = -1;		/* a backend has at most one command at a time */
 
-static bool ask_about_child(ZklCommandKind kind, const char *path,
-							const char *child);
-static char *ask(const ZklCommand *command, int64 until, bool *exists);
-static char *ask_for_outcome(const ZklCommand *command, int64 until,
-							 ZklCommandOutcome *result);
+static ZklCommand make_command(ZklCommandKind kind, const char *path,
+							   const char *child);
+static bool ask(const ZklCommand *command, int64 until);
+static ZklListing *list(ZklCommandKind kind, const char *path,
+						const char *child, int64 until);
+static ZklCommandOutcome run(const ZklCommand *command, int64 until, char **answer);
+static void check_outcome(const ZklCommand *command, ZklCommandOutcome outcome);
 static void set_up(void);
 static void end_at_exit(int code, Datum arg);
 static void end(void);
@@ -41,45 +43,28 @@ static void copy_argument(char *to, Size size, const char *from);
 ZklListing *
 zkl_znodes_survey(const char *path, ZklZnodesDepth depth, int64 until)
 {
-	ZklCommand	command = {0};
-	bool		exists;
-	char	   *answer;
-
-	command.kind = depth == ZKL_ZNODES_DETAILS ? ZKL_COMMAND_SURVEY :
-		ZKL_COMMAND_LIST;
-	copy_argument(command.path, sizeof(command.path), path);
-	answer = ask(&command, until, &exists);
-	return answer ? zkl_listing_unpack(answer) : NULL;
+	return list(depth == ZKL_ZNODES_DETAILS ? ZKL_COMMAND_SURVEY : ZKL_COMMAND_LIST,
+				path, "", until);
 }
 
 ZklListing *
 zkl_znodes_survey_if_allowed(const char *path)
 {
-	ZklCommand	command = {.kind = ZKL_COMMAND_SURVEY};
-	ZklCommandOutcome outcome;
+	ZklCommand	command = make_command(ZKL_COMMAND_SURVEY, path, "");
 	char	   *answer;
+	ZklCommandOutcome outcome = run(&command, PG_INT64_MAX, &answer);
 
-	copy_argument(command.path, sizeof(command.path), path);
-	answer = ask_for_outcome(&command, PG_INT64_MAX, &outcome);
 	if (outcome == ZKL_COMMAND_DENIED)
 		return NULL;
-	if (outcome != ZKL_COMMAND_OK)
-		zkl_report_command(path, outcome);
+	check_outcome(&command, outcome);
 	return zkl_listing_unpack(answer);
 }
 
 const char *
 zkl_znodes_read(const char *path, const char *child, int64 until)
 {
-	ZklCommand	command = {.kind = ZKL_COMMAND_READ};
-	bool		exists;
-	char	   *answer;
-	const ZklListing *survey;
+	const ZklListing *survey = list(ZKL_COMMAND_READ, path, child, until);
 
-	copy_argument(command.path, sizeof(command.path), path);
-	copy_argument(command.child, sizeof(command.child), child);
-	answer = ask(&command, until, &exists);
-	survey = answer ? zkl_listing_unpack(answer) : NULL;
 	return survey != NULL && survey->nnodes > 0 ? survey->nodes[0].data : NULL;
 }
 
@@ -87,67 +72,46 @@ bool
 zkl_znodes_write(const char *path, const char *child, const char *data,
 				 int64 until)
 {
-	ZklCommand	command = {.kind = ZKL_COMMAND_WRITE};
-	bool		exists;
+	ZklCommand	command = make_command(ZKL_COMMAND_WRITE, path, child);
 
-	copy_argument(command.path, sizeof(command.path), path);
-	copy_argument(command.child, sizeof(command.child), child);
 	copy_argument(command.data, sizeof(command.data), data);
-	(void) ask(&command, until, &exists);
-	return exists;
+	return ask(&command, until);
 }
 
 bool
 zkl_znodes_write_limit(const char *path, int limit)
 {
-	ZklCommand	command = {.kind = ZKL_COMMAND_LIMIT,.child = ZKL_LIMIT};
-	bool		exists;
+	ZklCommand	command = make_command(ZKL_COMMAND_LIMIT, path, ZKL_LIMIT);
 
-	copy_argument(command.path, sizeof(command.path), path);
 	zkl_recipe_write_limit(limit, command.data);
-	(void) ask(&command, PG_INT64_MAX, &exists);
-	return exists;
+	return ask(&command, PG_INT64_MAX);
 }
 
 bool
 zkl_znodes_delete(const char *path, const char *child)
 {
-	return ask_about_child(ZKL_COMMAND_DELETE, path, child);
+	ZklCommand	command = make_command(ZKL_COMMAND_DELETE, path, child);
+
+	return ask(&command, PG_INT64_MAX);
 }
 
 bool
 zkl_znodes_revoke(const char *path, const char *child)
 {
-	return ask_about_child(ZKL_COMMAND_REVOKE, path, child);
-}
+	ZklCommand	command = make_command(ZKL_COMMAND_REVOKE, path, child);
 
-/*
- * Run a command about one znode below the directory.  False if there is no
- * such znode.
- */
-static bool
-ask_about_child(ZklCommandKind kind, const char *path, const char *child)
-{
-	ZklCommand	command = {.kind = kind};
-	bool		exists;
-
-	Assert(child[0] != '\0');
-	copy_argument(command.path, sizeof(command.path), path);
-	copy_argument(command.child, sizeof(command.child), child);
-	(void) ask(&command, PG_INT64_MAX, &exists);
-	return exists;
+	return ask(&command, PG_INT64_MAX);
 }
 
 void
 zkl_znodes_job(const char *path, ZklJobZnode *znode)
 {
-	ZklCommand	command = {.kind = ZKL_COMMAND_READ,.path = ZKL_JOBRECORD_DIRECTORY};
-	bool		exists;
+	char		record[ZKL_JOBRECORD_NAME_SIZE];
 	const ZklListing *survey;
 	const ZklListingNode *node;
 
-	zkl_job_record_name(path, command.child);
-	survey = zkl_listing_unpack(ask(&command, PG_INT64_MAX, &exists));
+	zkl_job_record_name(path, record);
+	survey = list(ZKL_COMMAND_READ, ZKL_JOBRECORD_DIRECTORY, record, PG_INT64_MAX);
 	node = survey->nodes;
 	memset(znode, 0, sizeof(*znode));
 	znode->exists = survey->nnodes > 0;
@@ -169,41 +133,25 @@ zkl_znodes_job(const char *path, ZklJobZnode *znode)
 ZklListing *
 zkl_znodes_jobs(void)
 {
-	ZklCommand	command = {.kind = ZKL_COMMAND_JOBS};
-	bool		exists;
-
-	copy_argument(command.path, sizeof(command.path), ZKL_JOBRECORD_DIRECTORY);
-	return zkl_listing_unpack(ask(&command, PG_INT64_MAX, &exists));
+	return list(ZKL_COMMAND_JOBS, ZKL_JOBRECORD_DIRECTORY, "", PG_INT64_MAX);
 }
 
 ZklListing *
 zkl_znodes_waits(void)
 {
-	ZklCommand	command = {.kind = ZKL_COMMAND_WAITS};
-	bool		exists;
-
-	copy_argument(command.path, sizeof(command.path), ZKL_WAITRECORD_DIRECTORY);
-	return zkl_listing_unpack(ask(&command, PG_INT64_MAX, &exists));
+	return list(ZKL_COMMAND_WAITS, ZKL_WAITRECORD_DIRECTORY, "", PG_INT64_MAX);
 }
 
 ZklListing *
 zkl_znodes_servers(void)
 {
-	ZklCommand	command = {.kind = ZKL_COMMAND_SERVERS};
-	bool		exists;
-
-	copy_argument(command.path, sizeof(command.path), ZKL_SERVERRECORD_DIRECTORY);
-	return zkl_listing_unpack(ask(&command, PG_INT64_MAX, &exists));
+	return list(ZKL_COMMAND_SERVERS, ZKL_SERVERRECORD_DIRECTORY, "", PG_INT64_MAX);
 }
 
 ZklListing *
 zkl_znodes_walk(const char *below)
 {
-	ZklCommand	command = {.kind = ZKL_COMMAND_WALK};
-	bool		exists;
-
-	copy_argument(command.path, sizeof(command.path), below);
-	return zkl_listing_unpack(ask(&command, PG_INT64_MAX, &exists));
+	return list(ZKL_COMMAND_WALK, below, "", PG_INT64_MAX);
 }
 
 bool
@@ -213,6 +161,16 @@ zkl_znodes_forget(const char *path)
 
 	zkl_job_record_name(path, record);
 	return zkl_znodes_delete(ZKL_JOBRECORD_DIRECTORY, record);
+}
+
+static ZklCommand
+make_command(ZklCommandKind kind, const char *path, const char *child)
+{
+	ZklCommand	command = {.kind = kind};
+
+	copy_argument(command.path, sizeof(command.path), path);
+	copy_argument(command.child, sizeof(command.child), child);
+	return command;
 }
 
 /* A foreign client may have given its znode any name, so check the length. */
@@ -227,31 +185,47 @@ copy_argument(char *to, Size size, const char *from)
 						  strlen(from), size - 1));
 }
 
-/*
- * Run the command.  Returns the result, in the current memory context; NULL
- * if there is none.
- */
-static char *
-ask(const ZklCommand *command, int64 until, bool *exists)
+/* Run a command that has no result.  False if there is no such znode. */
+static bool
+ask(const ZklCommand *command, int64 until)
 {
-	ZklCommandOutcome outcome;
-	char	   *answer = ask_for_outcome(command, until, &outcome);
+	char	   *answer;
+	ZklCommandOutcome outcome = run(command, until, &answer);
 
-	if (outcome != ZKL_COMMAND_OK && outcome != ZKL_COMMAND_ABSENT)
-		zkl_report_command(command->path[0] != '\0' ? command->path : "/", outcome);
-	*exists = outcome == ZKL_COMMAND_OK;
-	return answer;
+	check_outcome(command, outcome);
+	return outcome == ZKL_COMMAND_OK;
 }
 
-static char *
-ask_for_outcome(const ZklCommand *command, int64 until,
-				ZklCommandOutcome *result)
+/* Run a command that reads; NULL if it has no result. */
+static ZklListing *
+list(ZklCommandKind kind, const char *path, const char *child, int64 until)
+{
+	ZklCommand	command = make_command(kind, path, child);
+	char	   *answer;
+
+	check_outcome(&command, run(&command, until, &answer));
+	return answer ? zkl_listing_unpack(answer) : NULL;
+}
+
+static void
+check_outcome(const ZklCommand *command, ZklCommandOutcome outcome)
+{
+	if (outcome != ZKL_COMMAND_OK && outcome != ZKL_COMMAND_ABSENT)
+		zkl_report_command(command->path[0] != '\0' ? command->path : "/", outcome);
+}
+
+/*
+ * Run the command.  "answer" becomes its result, in the current memory context; NULL
+ * if there is none.
+ */
+static ZklCommandOutcome
+run(const ZklCommand *command, int64 until, char **answer)
 {
 	int64		asked_at = zkl_now();
 	const char *path = command->path[0] != '\0' ? command->path : "/";
 	volatile ZklCommandOutcome outcome = ZKL_COMMAND_ABSENT;
-	char	   *answer = NULL;
 
+	*answer = NULL;
 	set_up();
 	Assert(my_slot < 0);
 	PG_TRY();
@@ -262,7 +236,7 @@ ask_for_outcome(const ZklCommand *command, int64 until,
 		if (taken && wait_until_done(path, asked_at, until))
 		{
 			ZKL_FAULT_POINT("command-done");
-			outcome = zkl_mailbox_result(my_slot, &answer);
+			outcome = zkl_mailbox_result(my_slot, answer);
 		}
 	}
 
@@ -275,8 +249,7 @@ ask_for_outcome(const ZklCommand *command, int64 until,
 		end();
 	}
 	PG_END_TRY();
-	*result = outcome;
-	return answer;
+	return outcome;
 }
 
 /*

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * options.h
- *	  The command line of zklock-run.
+ *	  What the command line of zklock-run says.
  *
  * src/bin/options.h
  *
@@ -27,8 +27,5 @@ typedef struct ZklOptions
 	const char *path;
 	char	  **command;
 } ZklOptions;
-
-/* Exits if the command line is wrong or asks for help. */
-extern void zkl_options_parse(int argc, char **argv, ZklOptions *options);
 
 #endif							/* ZKL_OPTIONS_H */

@@ -10,6 +10,7 @@
  *-------------------------------------------------------------------------
  */
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,6 @@
 #include <libpq-fe.h>
 
 #include "bin/messages.h"
-#include "bin/pooler.h"
 #include "bin/server.h"
 #include "bin/signals.h"
 
@@ -31,6 +31,15 @@ ZklStanding zkl_server_standing;
  * more.
  */
 #define FIRM	5
+
+/*
+ * How a pooler is found out: by this query, in so many rounds, each of which waits so
+ * many milliseconds for an answer that may not come.  While other clients are busy, a
+ * round shows nothing, with a probability of at most one in four.
+ */
+#define POOLER_QUERY	"SELECT pg_catalog.pg_backend_pid()"
+#define POOLER_ROUNDS	10
+#define POOLER_PATIENCE	300
 
 double		zkl_server_asked_at;
 bool		zkl_server_asking;
@@ -60,11 +69,11 @@ say_notice(void *arg, const char *message)
 
 /* libpq's messages end with a newline. */
 static void
-complain_of_server(void)
+complain_of_server(PGconn *of)
 {
 	zkl_messages_add(zkl_messages_progname);
 	zkl_messages_add(": error: ");
-	zkl_messages_add(PQerrorMessage(conn));
+	zkl_messages_add(PQerrorMessage(of));
 }
 
 /*
@@ -86,28 +95,116 @@ open_connection(const ZklOptions *options)
 	opened = PQconnectdbParams(keywords, values, 1);
 	if (PQstatus(opened) != CONNECTION_OK)
 	{
-		zkl_messages_add(zkl_messages_progname);
-		zkl_messages_add(": error: ");
-		zkl_messages_add(PQerrorMessage(opened));
+		complain_of_server(opened);
 		exit(STATUS_UNAVAILABLE);
 	}
 	PQsetNoticeProcessor(opened, say_notice, NULL);
 	return opened;
 }
 
+/* The last result of the present query, or NULL if the connection broke. */
+static PGresult *
+take_result(PGconn *from)
+{
+	PGresult   *result = NULL;
+	PGresult   *next;
+
+	while ((next = PQgetResult(from)) != NULL)
+	{
+		PQclear(result);
+		result = next;
+	}
+	return result;
+}
+
+/*
+ * Poolers
+ *
+ * A session-level lock belongs to a backend.  A pooler in transaction mode
+ * gives that backend to another client after each transaction, so two
+ * commands could run under the same lock.  A client cannot query the mode of
+ * a pooler, but it can observe it: either two connections that are open at
+ * the same time have the same backend, or one of them has different backends
+ * one after another.
+ */
+
+/* The answer to POOLER_QUERY, or 0. */
+static int
+take_pid(PGconn *from)
+{
+	PGresult   *result = take_result(from);
+	int			pid = PQresultStatus(result) == PGRES_TUPLES_OK ? atoi(PQgetvalue(result, 0, 0)) : 0;
+
+	PQclear(result);
+	return pid;
+}
+
+static int
+ask_pid(PGconn *of)
+{
+	return PQsendQuery(of, POOLER_QUERY) ? take_pid(of) : 0;
+}
+
+static bool
+has_answer(PGconn *other)
+{
+	struct pollfd readable = {.fd = PQsocket(other),.events = POLLIN};
+
+	while (PQisBusy(other))
+	{
+		if (poll(&readable, 1, POOLER_PATIENCE) != 1 || !PQconsumeInput(other))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Does the pooler give the backend of conn to other clients while conn is open?  The other
+ * connection is of the same user and database, and is of no use afterwards.
+ *
+ * Silence of the other connection shows nothing in one round.  In session
+ * mode, the pooler may have no backend left for it.  In transaction mode, the
+ * query has been given to a backend by now, because it was sent first, but the
+ * answer may come late on a busy machine.  So the next rounds go on with conn
+ * alone until the answer is there.
+ */
+static bool
+is_shared(PGconn *other)
+{
+	int			own = ask_pid(conn);
+	bool		asked = false;
+
+	for (int round = 0; round < POOLER_ROUNDS; round++)
+	{
+		if (!asked && !PQsendQuery(other, POOLER_QUERY))
+			return false;
+		asked = true;
+		if (ask_pid(conn) != own)
+			return true;
+		if (!has_answer(other))
+			continue;
+		if (take_pid(other) == own)
+			return true;
+		asked = false;
+	}
+	return false;
+}
+
 /*
  * If a pooler shares the backend, the lock would also belong to other
- * clients.
+ * clients.  A pooler gives its clients numbers of its own instead of the
+ * backend's PID.
  */
 static void
 refuse_shared_connection(const ZklOptions *options)
 {
+	int			pid = ask_pid(conn);
 	PGconn	   *other;
 
-	if (!zkl_pooler_is_between(conn))
-		return;
+	if (pid == 0 || pid == PQbackendPID(conn))
+		return;					/* no pooler is between */
 	other = open_connection(options);
-	if (zkl_pooler_shares(conn, other))
+	if (is_shared(other))
 	{
 		zkl_messages_error("the pooler gives this connection to other clients between transactions");
 		zkl_messages_hint("Connect to the server itself, or through a pooler in session mode.");
@@ -115,6 +212,10 @@ refuse_shared_connection(const ZklOptions *options)
 	}
 	PQfinish(other);
 }
+
+/*
+ * The session
+ */
 
 void
 zkl_server_connect(const ZklOptions *options)
@@ -144,7 +245,7 @@ zkl_server_connect(const ZklOptions *options)
 					"JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'zklock'");
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 	{
-		complain_of_server();
+		complain_of_server(conn);
 		exit(STATUS_UNAVAILABLE);
 	}
 	if (PQntuples(result) == 0)
@@ -185,21 +286,6 @@ zkl_server_wait_until(double until)
 		PQconsumeInput(conn);
 		PQisBusy(conn);			/* report what the server has sent unasked */
 	}
-}
-
-/* The last result of the present query, or NULL if the connection broke. */
-static PGresult *
-take_result(void)
-{
-	PGresult   *result = NULL;
-	PGresult   *next;
-
-	while ((next = PQgetResult(conn)) != NULL)
-	{
-		PQclear(result);
-		result = next;
-	}
-	return result;
 }
 
 /*
@@ -249,10 +335,10 @@ finish_query(void)
 		else if (number != 0)
 			give_up(number);
 	}
-	result = take_result();
+	result = take_result(conn);
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 	{
-		complain_of_server();
+		complain_of_server(conn);
 		exit(STATUS_UNAVAILABLE);
 	}
 	return result;
@@ -305,13 +391,13 @@ zkl_server_read_answer(void)
 
 	if (!zkl_server_asking || (zkl_server_is_alive() && PQisBusy(conn)))
 		return;
-	result = take_result();
+	result = take_result(conn);
 	if (PQresultStatus(result) == PGRES_TUPLES_OK)
 	{
 		note_standing(result);
 		return;
 	}
-	complain_of_server();
+	complain_of_server(conn);
 	zkl_server_asking = false;
 	PQclear(result);
 }
@@ -416,10 +502,10 @@ zkl_server_release(const ZklOptions *options, bool done)
 		zkl_server_wait_until(zkl_server_standing.safe_until);
 	if (zkl_server_is_alive() && PQisBusy(conn))
 		return false;
-	result = take_result();
+	result = take_result(conn);
 	released = PQresultStatus(result) == PGRES_TUPLES_OK && PQgetvalue(result, 0, 0)[0] == 't';
 	if (!released && PQresultStatus(result) != PGRES_COMMAND_OK)
-		complain_of_server();
+		complain_of_server(conn);
 	PQclear(result);
 	return released;
 }

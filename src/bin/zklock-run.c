@@ -1,19 +1,204 @@
 /*-------------------------------------------------------------------------
  *
  * zklock-run.c
- *	  Runs a command under a lock, a lease of a semaphore, or a tick of a job.
+ *	  Runs a command under a lock, a lease of a semaphore, or a tick of a job:
+ *	  the command line, and the steps of a run.
  *
  * src/bin/zklock-run.c
  *
  *-------------------------------------------------------------------------
  */
+#include <getopt.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "bin/command.h"
 #include "bin/messages.h"
 #include "bin/options.h"
 #include "bin/server.h"
 #include "bin/signals.h"
+
+enum
+{
+	OPTION_SEMAPHORE = 256,
+	OPTION_ONCE,
+	OPTION_RETRY,
+	OPTION_SPACING
+};
+
+static const struct option long_options[] = {
+	{"conflict-exit-code", required_argument, NULL, 'E'},
+	{"dbname", required_argument, NULL, 'd'},
+	{"exclusive", no_argument, NULL, 'x'},
+	{"help", no_argument, NULL, 'h'},
+	{"kill-after", required_argument, NULL, 'k'},
+	{"once", required_argument, NULL, OPTION_ONCE},
+	{"retry", no_argument, NULL, OPTION_RETRY},
+	{"semaphore", required_argument, NULL, OPTION_SEMAPHORE},
+	{"shared", no_argument, NULL, 's'},
+	{"spacing", required_argument, NULL, OPTION_SPACING},
+	{"timeout", required_argument, NULL, 't'},
+	{"version", no_argument, NULL, 'V'},
+	{NULL, 0, NULL, 0}
+};
+
+static void
+usage(void)
+{
+	puts("zklock-run runs a command under a lock of the whole cluster.\n"
+		 "\n"
+		 "Usage:\n"
+		 "  zklock-run [OPTION]... PATH COMMAND [ARGUMENT]...\n"
+		 "\n"
+		 "The lock is a mutex, unless one of these options is given:\n"
+		 "  -s, --shared             a read-write lock, for reading\n"
+		 "  -x, --exclusive          a read-write lock, for writing\n"
+		 "      --semaphore=N        a lease of a semaphore that has N\n"
+		 "      --once=TICK          a tick of a job: a point in time, or \"now\" for the\n"
+		 "                           nearest minute\n"
+		 "\n"
+		 "Options:\n"
+		 "  -d, --dbname=CONNINFO    database name, connection string or URI\n"
+		 "  -E, --conflict-exit-code=STATUS\n"
+		 "                           exit status if the lock was not acquired (default 75)\n"
+		 "  -k, --kill-after=SECONDS at most this time lies between SIGTERM and SIGKILL\n"
+		 "                           when the lock is lost (default 5)\n"
+		 "      --retry              with --once: also a tick whose run has failed\n"
+		 "      --spacing=INTERVAL   with --once: no tick this near to the last one used\n"
+		 "  -t, --timeout=INTERVAL   how long to wait for the lock; 0: do not wait\n"
+		 "  -V, --version            show the version, then exit\n"
+		 "  -h, --help               show this help, then exit\n"
+		 "\n"
+		 "The exit status is the command's, 75 if the lock was not acquired, or 79 if it\n"
+		 "was lost. See zklock-run(1) for the others.");
+}
+
+static double
+parse_number(const char *value, const char *option, double max)
+{
+	char	   *end;
+	double		number = strtod(value, &end);
+
+	if (end == value || *end != '\0' || !(number >= 0 && number <= max))
+	{
+		zkl_messages_error("invalid value \"%s\" for option %s", value, option);
+		exit(STATUS_USAGE);
+	}
+	return number;
+}
+
+static void
+choose_kind(ZklOptions *options, const char *function, const char *argument)
+{
+	if (options->function != NULL)
+	{
+		zkl_messages_error("only one of --shared, --exclusive, --semaphore and --once can be given");
+		exit(STATUS_USAGE);
+	}
+	options->function = function;
+	options->argument = argument;
+}
+
+/* The caller has already reported what is wrong. */
+static void
+advise_and_exit(void)
+{
+	fprintf(stderr, "Try \"%s --help\" for more information.\n", zkl_messages_progname);
+	exit(STATUS_USAGE);
+}
+
+/* zkl_server_acquire() passes the parameters of the functions. */
+static void
+choose_once(ZklOptions *options, const char *tick)
+{
+	choose_kind(options, strcmp(tick, "now") == 0 ?
+				"zk_run_once($1, timeout => coalesce($2::interval, '0'), retry => $4, spacing => $5)" :
+				"zk_run_once($1, $3::timestamptz, coalesce($2::interval, '0'), $4, $5)",
+				tick);
+	options->once = true;
+}
+
+static void
+take_option(ZklOptions *options, int c)
+{
+	switch (c)
+	{
+		case 'd':
+			options->conninfo = optarg;
+			break;
+		case 'E':
+			options->not_acquired = (int) parse_number(optarg, "--conflict-exit-code", 255);
+			break;
+		case 'h':
+			usage();
+			exit(0);
+		case 'k':
+			options->kill_after = parse_number(optarg, "--kill-after", 1e6);
+			break;
+		case OPTION_ONCE:
+			choose_once(options, optarg);
+			break;
+		case OPTION_RETRY:
+			options->retry = "true";
+			break;
+		case 's':
+			choose_kind(options, "zk_read_lock_acquire($1, $2::interval)", NULL);
+			break;
+		case OPTION_SEMAPHORE:
+			choose_kind(options, "zk_semaphore_acquire($1, $3::integer, $2::interval)", optarg);
+			break;
+		case OPTION_SPACING:
+			options->spacing = optarg;
+			break;
+		case 't':
+			options->timeout = optarg;
+			break;
+		case 'V':
+			puts("zklock-run (zklock) " ZKLOCK_VERSION);
+			exit(0);
+		case 'x':
+			choose_kind(options, "zk_write_lock_acquire($1, $2::interval)", NULL);
+			break;
+		default:
+			advise_and_exit();	/* getopt_long() has reported the mistake */
+	}
+}
+
+/* Exits if the command line is wrong or asks for help. */
+static void
+parse_options(int argc, char **argv, ZklOptions *options)
+{
+	int			c;
+
+	memset(options, 0, sizeof(*options));
+	options->kill_after = 5;
+	options->not_acquired = STATUS_NOT_ACQUIRED;
+
+	/*
+	 * The plus sign stops the parsing at the command, so that it keeps its
+	 * own options.
+	 */
+	while ((c = getopt_long(argc, argv, "+d:E:hk:st:Vx", long_options, NULL)) != -1)
+		take_option(options, c);
+	if (!options->once && (options->retry != NULL || options->spacing != NULL))
+	{
+		zkl_messages_error("%s can be given only with --once", options->retry != NULL ? "--retry" : "--spacing");
+		exit(STATUS_USAGE);
+	}
+	if (argc - optind < 2)
+	{
+		zkl_messages_error(argc == optind ? "no path was given" : "no command was given");
+		advise_and_exit();
+	}
+	if (options->retry == NULL)
+		options->retry = "false";
+	if (options->function == NULL)
+		options->function = "zk_lock_acquire($1, $2::interval)";
+	options->path = argv[optind];
+	options->command = argv + optind + 1;
+}
 
 int
 main(int argc, char **argv)
@@ -23,7 +208,7 @@ main(int argc, char **argv)
 	bool		lost = false;
 	int			status;
 
-	zkl_options_parse(argc, argv, &options);
+	parse_options(argc, argv, &options);
 	zkl_command_find(&options);
 	zkl_server_connect(&options);
 	zkl_signals_catch();

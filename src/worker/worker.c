@@ -83,7 +83,7 @@ static struct
 static void register_one(int session);
 static void start_up(int session);
 static void start_leader(void);
-static void warn_unless_standing(const char *path, void *arg);
+static void warn_unless_standing(void);
 static void note_sent(ZklTraffic kind);
 static void advertise(void);
 static void withdraw(int code, Datum arg);
@@ -193,20 +193,26 @@ start_up(int session)
 		zkl_deadlock_search_start(prefix);
 		zkl_membership_start(prefix);
 		start_leader();
-		zkl_settings_visit_leaders(zkl_commit_requires, warn_unless_standing, NULL);
+		warn_unless_standing();
 	}
 }
 
 /* The first write would tell; but then it is late. */
 static void
-warn_unless_standing(const char *path, void *arg)
+warn_unless_standing(void)
 {
-	if (!zkl_settings_lists_leader(zkl_leader_of, path))
-		ereport(WARNING,
-				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				errmsg("\"zklock.commit_requires\" names \"%s\", but \"zklock.leader_of\" does not",
-					   path),
-				errdetail("As a primary, this server refuses to write."));
+	const char *at = zkl_commit_requires;
+	char		path[ZKL_SETTINGS_LEADER_SIZE];
+
+	while (zkl_settings_next_leader(&at, path))
+	{
+		if (!zkl_settings_lists_leader(zkl_leader_of, path))
+			ereport(WARNING,
+					errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("\"zklock.commit_requires\" names \"%s\", but \"zklock.leader_of\" does not",
+						   path),
+					errdetail("As a primary, this server refuses to write."));
+	}
 }
 
 static void
@@ -395,7 +401,7 @@ reload(void)
 	if (zkl_session_info_number() == ZKL_COMMAND_SESSION)
 	{
 		start_leader();
-		zkl_settings_visit_leaders(zkl_commit_requires, warn_unless_standing, NULL);
+		warn_unless_standing();
 	}
 	if (!zkl_session_keeper_has_other_hosts())
 	{

@@ -73,7 +73,8 @@ static void start_up(void);
 static void wake(SIGNAL_ARGS);
 static void withdraw(int code, Datum arg);
 static void read_setting(void);
-static void want(const char *path, void *arg);
+static void want_all(void);
+static void want(const char *path);
 static int64 tend_all(void);
 static bool stands_in_recovery(const Leadership *leadership);
 static int64 tend(Leadership *leadership, bool may_stand, int64 now);
@@ -160,7 +161,7 @@ withdraw(int code, Datum arg)
  */
 
 /*
- * Follow zklock.leader_of.  The first visit marks the leaderships that stay,
+ * Follow zklock.leader_of.  The first pass marks the leaderships that stay,
  * and the second adds those for which there was no room.
  */
 static void
@@ -168,7 +169,7 @@ read_setting(void)
 {
 	for (int i = 0; i < nleaderships; i++)
 		leaderships[i].wanted = false;
-	zkl_settings_visit_leaders(zkl_leader_of, want, NULL);
+	want_all();
 
 	/* The other leaderships end here, so that there is room for the new ones. */
 	for (int i = nleaderships - 1; i >= 0; i--)
@@ -184,11 +185,21 @@ read_setting(void)
 		zkl_leadership_end_pause(leaderships[i].path);
 		leaderships[i] = leaderships[--nleaderships];
 	}
-	zkl_settings_visit_leaders(zkl_leader_of, want, NULL);
+	want_all();
 }
 
 static void
-want(const char *path, void *arg)
+want_all(void)
+{
+	const char *at = zkl_leader_of;
+	char		path[ZKL_SETTINGS_LEADER_SIZE];
+
+	while (zkl_settings_next_leader(&at, path))
+		want(path);
+}
+
+static void
+want(const char *path)
 {
 	for (int i = 0; i < nleaderships; i++)
 	{
@@ -199,7 +210,7 @@ want(const char *path, void *arg)
 		}
 	}
 	if (nleaderships == ZKL_LEADERS_MAX)
-		return;					/* the second visit has room */
+		return;					/* the second pass has room */
 	memset(&leaderships[nleaderships], 0, sizeof(Leadership));
 	strlcpy(leaderships[nleaderships].path, path, ZKL_PATH_SIZE);
 	leaderships[nleaderships].wanted = true;

@@ -37,7 +37,6 @@ static struct
 }		   *required = NULL;
 
 static void read_setting(void);
-static void note(const char *path, void *arg);
 static const char *look(int64 margin, ZklClaimStatus *standing, int64 *until);
 ZKL_NORETURN static void refuse(const char *path, ZklClaimStatus standing);
 
@@ -54,9 +53,13 @@ zkl_requirement_applies_here(void)
 		!IsParallelWorker() && !RecoveryInProgress();
 }
 
+/* A value that was not checked may have too many paths; so none of them is led. */
 static void
 read_setting(void)
 {
+	const char *at = zkl_commit_requires;
+	char		path[ZKL_SETTINGS_LEADER_SIZE];
+
 	if (required == NULL)
 		required = MemoryContextAllocZero(TopMemoryContext, sizeof(*required));
 	if (required->serial == zkl_commit_requires_serial)
@@ -64,18 +67,12 @@ read_setting(void)
 	required->npaths = 0;
 	required->bits = 0;
 	required->losses = 0;
-	zkl_settings_visit_leaders(zkl_commit_requires, note, NULL);
+	while (required->npaths < ZKL_LEADERS_MAX && zkl_settings_next_leader(&at, path))
+	{
+		strlcpy(required->paths[required->npaths++], path, ZKL_PATH_SIZE);
+		required->bits |= zkl_passes_bit(path);
+	}
 	required->serial = zkl_commit_requires_serial;
-}
-
-/* A value that was not checked may have too many paths; so none of them is led. */
-static void
-note(const char *path, void *arg)
-{
-	if (required->npaths == ZKL_LEADERS_MAX)
-		return;
-	strlcpy(required->paths[required->npaths++], path, ZKL_PATH_SIZE);
-	required->bits |= zkl_passes_bit(path);
 }
 
 uint64

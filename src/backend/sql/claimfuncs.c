@@ -361,12 +361,10 @@ report_ended(const Argument *claim)
 Datum
 zklock_claims(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *set;
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
 	ZklDetachedInfo info;
 	int			place = 0;
 
-	zkl_report_unless_loaded();
-	set = zkl_row_begin_set(fcinfo);
 	while (zkl_detached_next(&place, &info))
 	{
 		CHECK_FOR_INTERRUPTS();

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * functions.c
- *	  The functions that SQL calls: each unpacks its arguments, makes one
- *	  call, and returns.
+ *	  The functions that SQL calls for locks and leaderships: each unpacks
+ *	  its arguments, makes one call, and returns.
  *
  * src/backend/sql/functions.c
  *
@@ -19,17 +19,22 @@
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
+#include "backend/display.h"
 #include "backend/lock/acquire.h"
+#include "backend/lock/history.h"
 #include "backend/lock/holdcounts.h"
 #include "backend/lock/multilock.h"
 #include "backend/lock/permission.h"
 #include "backend/lock/release.h"
+#include "backend/lock/reliance.h"
 #include "backend/lock/runonce.h"
 #include "backend/lock/semaphore.h"
 #include "backend/lock/sqlargs.h"
 #include "backend/lock/xact.h"
 #include "backend/report.h"
 #include "settings.h"
+#include "shared/leadership.h"
+#include "shared/passes.h"
 
 PG_FUNCTION_INFO_V1(zklock_lock_acquire);
 PG_FUNCTION_INFO_V1(zklock_xact_lock_acquire);
@@ -54,13 +59,16 @@ PG_FUNCTION_INFO_V1(zklock_lock_is_revoked);
 PG_FUNCTION_INFO_V1(zklock_lock_token);
 PG_FUNCTION_INFO_V1(zklock_lock_remaining);
 PG_FUNCTION_INFO_V1(zklock_path_is_allowed);
+PG_FUNCTION_INFO_V1(zklock_is_leader);
+PG_FUNCTION_INFO_V1(zklock_leader_resign);
+PG_FUNCTION_INFO_V1(zklock_leader_forget);
 
-static ZklLockRequest begin_wish(ZklMode mode, ZklScope scope);
+static ZklLockRequest begin_request(ZklMode mode, ZklScope scope);
 static bool acquire(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope);
 static bool acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope);
 static bool acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope);
 static bool run_once(FunctionCallInfo fcinfo, ZklScope scope);
-static void note_if_alone(FunctionCallInfo fcinfo, ZklScope scope);
+static bool end_request(FunctionCallInfo fcinfo, ZklScope scope, bool acquired);
 static bool is_whole_statement(const FmgrInfo *function);
 
 Datum
@@ -216,11 +224,74 @@ zklock_path_is_allowed(PG_FUNCTION_ARGS)
 }
 
 /*
+ * The leaderships of this server
+ */
+
+Datum
+zklock_is_leader(PG_FUNCTION_ARGS)
+{
+	const char *path = zkl_sqlargs_path(fcinfo);
+	int64		token = 0;
+	int64		until;
+
+	zkl_report_unless_usable();
+
+	/* With the margin of the commit guard, which would refuse the commit. */
+	if (zkl_leadership_standing(path, ZKL_MS(zkl_commit_margin),
+								&token, &until) != ZKL_STATUS_GOOD)
+		PG_RETURN_BOOL(false);
+	if (zkl_reliance_note(path, token))
+		zkl_xact_keep_guard_first();
+	PG_RETURN_BOOL(true);
+}
+
+Datum
+zklock_leader_resign(PG_FUNCTION_ARGS)
+{
+	const char *path = zkl_sqlargs_path(fcinfo);
+	int64		pause = zkl_sqlargs_duration(fcinfo, 1, "pause");
+	int64		relied_until = 0;
+	ZklResignation result;
+
+	zkl_report_unless_loaded();
+	result = zkl_leadership_resign(path, zkl_now() + pause, &relied_until);
+
+	/*
+	 * The leader process waits for the same.  A caller that moves work to
+	 * another server wants to know that the commits here are over.
+	 */
+	while (zkl_now() < relied_until && zkl_passes_any(path))
+	{
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(ZKL_PASSES_POLL);
+	}
+	if (result == ZKL_RESIGN_NO_CANDIDATE)
+		ereport(WARNING,
+				errmsg("this server does not stand for the leadership of \"%s\"",
+					   zkl_display_path(path)));
+	PG_RETURN_BOOL(result == ZKL_RESIGN_LED);
+}
+
+/* Also on a server that does not stand for the leadership. */
+Datum
+zklock_leader_forget(PG_FUNCTION_ARGS)
+{
+	const char *path = zkl_sqlargs_path(fcinfo);
+
+	zkl_report_unless_loaded();
+	PG_RETURN_BOOL(zkl_history_forget(path));
+}
+
+/*
+ * Acquiring
+ */
+
+/*
  * Each function that acquires calls this first.  Nothing works without shared
  * memory, so check for that before the arguments.
  */
 static ZklLockRequest
-begin_wish(ZklMode mode, ZklScope scope)
+begin_request(ZklMode mode, ZklScope scope)
 {
 	ZklLockRequest request = {.mode = mode,.scope = scope};
 
@@ -235,23 +306,18 @@ begin_wish(ZklMode mode, ZklScope scope)
 static bool
 acquire(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope)
 {
-	ZklLockRequest request = begin_wish(mode, scope);
-	bool		acquired;
+	ZklLockRequest request = begin_request(mode, scope);
 
 	request.path = zkl_sqlargs_path(fcinfo);
 	zkl_sqlargs_timeout(fcinfo, 1, &request);
 	zkl_sqlargs_lease_time(fcinfo, 2, &request);
-	acquired = zkl_acquire(&request);
-	if (acquired)
-		note_if_alone(fcinfo, scope);
-	return acquired;
+	return end_request(fcinfo, scope, zkl_acquire(&request));
 }
 
 static bool
 acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope)
 {
-	ZklLockRequest request = begin_wish(ZKL_MODE_LEASE, scope);
-	bool		acquired;
+	ZklLockRequest request = begin_request(ZKL_MODE_LEASE, scope);
 
 	request.path = zkl_sqlargs_path(fcinfo);
 	/* Null: the limit that is stored. */
@@ -259,16 +325,13 @@ acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope)
 		request.limit = zkl_sqlargs_count(fcinfo, 1, "number of leases");
 	zkl_sqlargs_timeout(fcinfo, 2, &request);
 	request.quantity = zkl_sqlargs_count(fcinfo, 3, "quantity");
-	acquired = zkl_semaphore_acquire(&request);
-	if (acquired)
-		note_if_alone(fcinfo, scope);
-	return acquired;
+	return end_request(fcinfo, scope, zkl_semaphore_acquire(&request));
 }
 
 static bool
 acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope)
 {
-	ZklLockRequest request = begin_wish(ZKL_MODE_LOCK, scope);
+	ZklLockRequest request = begin_request(ZKL_MODE_LOCK, scope);
 	int			npaths;
 	const char **paths;
 	bool		acquired;
@@ -276,38 +339,33 @@ acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope)
 	paths = zkl_sqlargs_paths(fcinfo, &npaths);
 	zkl_sqlargs_timeout(fcinfo, 1, &request);
 	acquired = zkl_multilock_acquire(paths, npaths, &request);
-	if (acquired && npaths > 0)
-		note_if_alone(fcinfo, scope);
-	return acquired;
+	return npaths > 0 ? end_request(fcinfo, scope, acquired) : acquired;
 }
 
 static bool
 run_once(FunctionCallInfo fcinfo, ZklScope scope)
 {
-	ZklLockRequest request = begin_wish(ZKL_MODE_LOCK, scope);
+	ZklLockRequest request = begin_request(ZKL_MODE_LOCK, scope);
 	ZklJobTick	tick;
-	bool		started;
 
 	request.path = zkl_sqlargs_path(fcinfo);
 	tick = zkl_sqlargs_tick(fcinfo, 1, 3, 4);
 	zkl_sqlargs_timeout(fcinfo, 2, &request);
-	started = zkl_run_once_begin(&request, &tick);
-	if (started)
-		note_if_alone(fcinfo, scope);
-	return started;
+	return end_request(fcinfo, scope, zkl_run_once_begin(&request, &tick));
 }
 
 /*
- * If a statement outside of a transaction block does nothing but acquire a
- * transaction-level lock, the lock protects nothing: note that, so that the
- * commit warns.
+ * And this last.  If a statement outside of a transaction block does nothing but
+ * acquire a transaction-level lock, the lock protects nothing: note that, so that
+ * the commit warns.  Returns "acquired".
  */
-static void
-note_if_alone(FunctionCallInfo fcinfo, ZklScope scope)
+static bool
+end_request(FunctionCallInfo fcinfo, ZklScope scope, bool acquired)
 {
-	if (scope == ZKL_SCOPE_XACT && !IsTransactionBlock() &&
+	if (acquired && scope == ZKL_SCOPE_XACT && !IsTransactionBlock() &&
 		is_whole_statement(fcinfo->flinfo))
 		zkl_xact_note_alone(get_func_name(fcinfo->flinfo->fn_oid));
+	return acquired;
 }
 
 /*

@@ -2,7 +2,8 @@
  *
  * lockqueue.c
  *	  The queue of a lock in the whole cluster: the functions that read it
- *	  from ZooKeeper, show it, and make its holders release.
+ *	  from ZooKeeper, show it, make its holders release, and tell which
+ *	  clients keep a backend of this server waiting.
  *
  * src/backend/sql/lockqueue.c
  *
@@ -25,7 +26,7 @@
 #include "backend/lock/permission.h"
 #include "backend/lock/sqlargs.h"
 #include "backend/report.h"
-#include "backend/sql/lockqueue.h"
+#include "backend/row.h"
 #include "backend/znodes.h"
 #include "backend/znodetext.h"
 #include "compat.h"
@@ -37,6 +38,16 @@ PG_FUNCTION_INFO_V1(zklock_lock_queue_or_null);
 PG_FUNCTION_INFO_V1(zklock_cluster_locks);
 PG_FUNCTION_INFO_V1(zklock_lock_revoke);
 PG_FUNCTION_INFO_V1(zklock_lock_force_release);
+PG_FUNCTION_INFO_V1(zklock_blockers);
+
+/* A lock's queue, in order. */
+typedef struct LockQueue
+{
+	const char *path;
+	const ZklListing *survey;
+	ZklPlace   *places;
+	int			nplaces;
+} LockQueue;
 
 /* A znode that a walk has found, and the lock to which it belongs. */
 typedef struct Walked
@@ -45,51 +56,86 @@ typedef struct Walked
 	ZklListingNode node;
 } Walked;
 
-static bool read_if_allowed(const char *path, ZklLockQueue *queue);
-static ZklLockQueue queue_of(const char *path, const ZklListing *survey);
-static ZklLockQueue *walk_queues(const char *below, int *nqueues);
+#define INNER_SUFFIX	"/" ZKL_LOCKS
+
+/* A lock for which the backend waits. */
+typedef struct WaitedLock
+{
+	char		path[ZKL_PATH_SIZE];	/* for a semaphore, a second row is
+										 * for its inner mutex; see "where" */
+	ZklWhere	where;			/* the directory in which it waits */
+	ZklMode		mode;			/* of this server's ticket, or the claim's */
+	char		znode[ZKL_ZNODE_SIZE];	/* of this server's ticket; or empty */
+	bool		queued;			/* ... which is in the queue */
+	bool		owned;			/* ... or is the first one there */
+	List	   *blockers;		/* of LocalBlocker */
+} WaitedLock;
+
+/* A claim of another backend of this server that blocks the backend. */
+typedef struct LocalBlocker
+{
+	ZklMode		mode;
+	bool		holds;
+	Oid			role;
+	int64		since;
+	char		about[ZKL_ABOUT_SIZE];
+} LocalBlocker;
+
+typedef struct Search
+{
+	int			pid;
+	List	   *locks;			/* of WaitedLock */
+} Search;
+
+static LockQueue read_queue(const char *path);
+static LockQueue queue_of(const char *path, const ZklListing *survey);
+static LockQueue *walk_queues(const char *below, int *nqueues);
 static Walked *sort_by_lock(const ZklListing *walk);
 static void take_from_walk(Walked *walked, const ZklListingNode *node);
 static int	compare_walked(const void *a, const void *b);
 static ZklListing *survey_of(const Walked *walked, int n);
-static TimestampTz timestamp_of(int64 unix_ms);
+static const ZklListingNode *node_at(const LockQueue *queue, const ZklPlace *place);
+static const char *text_of(const char *path, const ZklPlace *place,
+						   const ZklListingNode *node);
 static void check_privilege(Oid variant);
-static void check_no_superuser(const char *path, const ZklLockQueue *queue);
+static void check_no_superuser(const char *path, const LockQueue *queue);
 static const char *child_of(const ZklPlace *place);
-static void put_queue(ReturnSetInfo *set, const ZklLockQueue *queue,
+static void put_queue(ReturnSetInfo *set, const LockQueue *queue,
 					  bool with_path);
 static void add_place(ZklRow *row, const char *path, int position,
 					  const ZklPlace *place, const ZklListingNode *node);
-static char *data_of(const ZklListingNode *node);
+static void add_since(ZklRow *row, const ZklListingNode *node);
+static const char *data_of(const ZklListingNode *node);
+static void search_entry(ZklEntry *entry, void *arg);
+static WaitedLock *waited_lock(const ZklEntry *entry, const ZklClaim *claim);
+static LocalBlocker *local_blocker(const ZklClaim *claim);
+static bool is_in_way(const ZklClaim *other, const ZklClaim *claim,
+					  bool came_before);
+static void find_inner_mutexes(List *locks);
+static void put_remote(ReturnSetInfo *set, const WaitedLock *lock);
+static bool is_without_process(const char *text);
+static void put_local(ReturnSetInfo *set, const WaitedLock *lock,
+					  const LocalBlocker *blocker);
+static void add_blocker(ZklRow *row, const char *path, const ZklPlace *place);
 
 /*
  * Reading
  */
 
-ZklLockQueue
-zkl_lock_queue_read(const char *path)
+/*
+ * Read the lock's directory with all details, and put the clients into the
+ * order of the queue.
+ */
+static LockQueue
+read_queue(const char *path)
 {
 	return queue_of(path, zkl_znodes_survey(path, ZKL_ZNODES_DETAILS, PG_INT64_MAX));
 }
 
-/*
- * The same, but if ZooKeeper's access control forbids it, return false
- * instead of raising an error.
- */
-static bool
-read_if_allowed(const char *path, ZklLockQueue *queue)
-{
-	const ZklListing *survey = zkl_znodes_survey_if_allowed(path);
-
-	if (survey != NULL)
-		*queue = queue_of(path, survey);
-	return survey != NULL;
-}
-
-static ZklLockQueue
+static LockQueue
 queue_of(const char *path, const ZklListing *survey)
 {
-	ZklLockQueue queue = {.path = path,.survey = survey};
+	LockQueue	queue = {.path = path,.survey = survey};
 
 	queue.places = palloc0(Max(1, survey->nnodes) * sizeof(ZklPlace));
 	for (int i = 0; i < survey->nnodes; i++)
@@ -112,12 +158,12 @@ queue_of(const char *path, const ZklListing *survey)
  * order of their paths.  A path is returned as it is in ZooKeeper, and need
  * not be valid.
  */
-static ZklLockQueue *
+static LockQueue *
 walk_queues(const char *below, int *nqueues)
 {
 	ZklListing *walk = zkl_znodes_walk(below);
 	Walked	   *walked = sort_by_lock(walk);
-	ZklLockQueue *queues = palloc((walk->nnodes + 1) * sizeof(ZklLockQueue));
+	LockQueue  *queues = palloc((walk->nnodes + 1) * sizeof(LockQueue));
 	int			end;
 
 	*nqueues = 0;
@@ -200,14 +246,20 @@ survey_of(const Walked *walked, int n)
 	return survey;
 }
 
-const ZklListingNode *
-zkl_lock_queue_node(const ZklLockQueue *queue, const ZklPlace *place)
+/* What was read from the znode at this place. */
+static const ZklListingNode *
+node_at(const LockQueue *queue, const ZklPlace *place)
 {
 	return &queue->survey->nodes[place->index];
 }
 
-const char *
-zkl_lock_queue_text(const char *path, const ZklPlace *place, const ZklListingNode *node)
+/*
+ * The text of one of zklock's znodes.  For a ticket of this server, the lock
+ * table says which backend has the lock at this moment.  If no backend has
+ * it, the text has only the server's name.
+ */
+static const char *
+text_of(const char *path, const ZklPlace *place, const ZklListingNode *node)
 {
 	char	   *about = palloc(ZKL_ABOUT_SIZE);
 
@@ -220,24 +272,6 @@ zkl_lock_queue_text(const char *path, const ZklPlace *place, const ZklListingNod
 														 * name */
 }
 
-void
-zkl_lock_queue_add_since(ZklRow *row, const ZklListingNode *node)
-{
-	zkl_row_add_if(row, node->detailed && zkl_permission_may_see(InvalidOid),
-				   TimestampTzGetDatum(timestamp_of(node->ctime_ms)));
-}
-
-/*
- * ZooKeeper counts milliseconds since 1970, and PostgreSQL microseconds since
- * 2000.
- */
-static TimestampTz
-timestamp_of(int64 unix_ms)
-{
-	return unix_ms * 1000 -
-		(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
-}
-
 /*
  * SQL functions
  */
@@ -245,13 +279,10 @@ timestamp_of(int64 unix_ms)
 Datum
 zklock_lock_queue(PG_FUNCTION_ARGS)
 {
-	const char *path;
-	ZklLockQueue queue;
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
+	LockQueue	queue = read_queue(zkl_sqlargs_path(fcinfo));
 
-	zkl_report_unless_loaded();
-	path = zkl_sqlargs_path(fcinfo);
-	queue = zkl_lock_queue_read(path);
-	put_queue(zkl_row_begin_set(fcinfo), &queue, false);
+	put_queue(set, &queue, false);
 	return (Datum) 0;
 }
 
@@ -262,14 +293,11 @@ zklock_lock_queue(PG_FUNCTION_ARGS)
 Datum
 zklock_cluster_locks(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *set;
-	ZklLockQueue *queues;
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
 	int			nqueues;
+	LockQueue  *queues = walk_queues(PG_ARGISNULL(0) ? "" : zkl_sqlargs_any_path(fcinfo),
+									 &nqueues);
 
-	zkl_report_unless_loaded();
-	queues = walk_queues(PG_ARGISNULL(0) ? "" : zkl_sqlargs_any_path(fcinfo),
-						 &nqueues);
-	set = zkl_row_begin_set(fcinfo);
 	for (int i = 0; i < nqueues; i++)
 	{
 		if (zkl_permission_allows(queues[i].path))
@@ -285,17 +313,18 @@ zklock_cluster_locks(PG_FUNCTION_ARGS)
 Datum
 zklock_lock_queue_or_null(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *set;
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
 	ZklRow		nothing = {0};
 	const char *path;
-	ZklLockQueue queue;
+	const ZklListing *survey;
 
-	zkl_report_unless_loaded();
 	check_privilege(fcinfo->flinfo->fn_oid);
 	path = zkl_sqlargs_path(fcinfo);
-	set = zkl_row_begin_set(fcinfo);
-	if (read_if_allowed(path, &queue))
+	survey = zkl_znodes_survey_if_allowed(path);
+	if (survey != NULL)
 	{
+		LockQueue	queue = queue_of(path, survey);
+
 		put_queue(set, &queue, false);
 		return (Datum) 0;
 	}
@@ -327,12 +356,12 @@ Datum
 zklock_lock_revoke(PG_FUNCTION_ARGS)
 {
 	const char *path;
-	ZklLockQueue queue;
+	LockQueue	queue;
 	int			asked = 0;
 
 	zkl_report_unless_loaded();
 	path = zkl_sqlargs_path(fcinfo);
-	queue = zkl_lock_queue_read(path);
+	queue = read_queue(path);
 	for (int i = 0; i < queue.nplaces; i++)
 	{
 		if (queue.places[i].holds)
@@ -349,12 +378,12 @@ Datum
 zklock_lock_force_release(PG_FUNCTION_ARGS)
 {
 	const char *path;
-	ZklLockQueue queue;
+	LockQueue	queue;
 	int			removed = 0;
 
 	zkl_report_unless_loaded();
 	path = zkl_sqlargs_path(fcinfo);
-	queue = zkl_lock_queue_read(path);
+	queue = read_queue(path);
 
 	/* Check all holders before the first znode is deleted. */
 	if (!superuser())
@@ -392,12 +421,12 @@ zklock_lock_force_release(PG_FUNCTION_ARGS)
  * that some time passes before the znode is deleted.
  */
 static void
-check_no_superuser(const char *path, const ZklLockQueue *queue)
+check_no_superuser(const char *path, const LockQueue *queue)
 {
 	for (int i = 0; i < queue->nplaces; i++)
 	{
 		const ZklPlace *place = &queue->places[i];
-		const char *data = zkl_lock_queue_node(queue, place)->data;
+		const char *data = node_at(queue, place)->data;
 		const char *word = data ? zkl_znode_text_field(data, "superuser") : NULL;
 
 		if (place->holds && (place->client != ZKL_CLIENT_ZKLOCK ||
@@ -433,7 +462,7 @@ child_of(const ZklPlace *place)
 
 /* Put one row for each place.  If "with_path", the path comes first. */
 static void
-put_queue(ReturnSetInfo *set, const ZklLockQueue *queue, bool with_path)
+put_queue(ReturnSetInfo *set, const LockQueue *queue, bool with_path)
 {
 	for (int i = 0; i < queue->nplaces; i++)
 	{
@@ -443,7 +472,7 @@ put_queue(ReturnSetInfo *set, const ZklLockQueue *queue, bool with_path)
 		if (with_path)
 			zkl_row_add_text(&row, zkl_znode_text_show(queue->path));
 		add_place(&row, queue->path, i + 1, place,
-				  zkl_lock_queue_node(queue, place));
+				  node_at(queue, place));
 		zkl_row_put(set, &row);
 	}
 }
@@ -457,7 +486,7 @@ add_place(ZklRow *row, const char *path, int position, const ZklPlace *place,
 		  const ZklListingNode *node)
 {
 	const char *text = place->client == ZKL_CLIENT_ZKLOCK && node->data != NULL ?
-	zkl_lock_queue_text(path, place, node) : NULL;
+	text_of(path, place, node) : NULL;
 	bool		is_understood;
 
 	zkl_row_add(row, Int32GetDatum(position));
@@ -467,7 +496,7 @@ add_place(ZklRow *row, const char *path, int position, const ZklPlace *place,
 	zkl_row_add(row, BoolGetDatum(place->holds));
 	zkl_row_add_text(row, zkl_queue_order_client_name(place->client));
 	is_understood = zkl_znode_text_add(row, text);
-	zkl_lock_queue_add_since(row, node);
+	add_since(row, node);
 	zkl_row_add_text(row, node->data != NULL && !is_understood ? data_of(node) : NULL);
 
 	/*
@@ -478,9 +507,20 @@ add_place(ZklRow *row, const char *path, int position, const ZklPlace *place,
 }
 
 /*
+ * When the znode was created, on ZooKeeper's clock; null if that is not known,
+ * or if this user may not see it.
+ */
+static void
+add_since(ZklRow *row, const ZklListingNode *node)
+{
+	zkl_row_add_time_if(row, node->detailed && zkl_permission_may_see(InvalidOid),
+						node->ctime_ms * 1000);
+}
+
+/*
  * A foreign znode's data, if they can be shown.  They may have been cut off.
  */
-static char *
+static const char *
 data_of(const ZklListingNode *node)
 {
 	int			length = pg_encoding_verifymbstr(PG_UTF8, node->data,
@@ -499,5 +539,227 @@ data_of(const ZklListingNode *node)
 	/* The text has control characters. */
 	if (strcmp(text, shown) != 0)
 		return NULL;
-	return unconstify(char *, zkl_display_path(text));
+	return zkl_display_path(text);
+}
+
+/*
+ * zk_blockers: which clients keep a backend of this server waiting.  The lock
+ * table says for which locks the backend waits, and which backends of this
+ * server block it.  If this server does not own the lock, the lock's queue in
+ * ZooKeeper says which other clients block it.
+ */
+
+/*
+ * The rows are not from one moment: after the look at the lock table, each
+ * queue is read from ZooKeeper.
+ */
+Datum
+zklock_blockers(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
+	Search		search = {.pid = PG_GETARG_INT32(0)};
+	ListCell   *cell;
+
+	for (int i = 0; i < ZKL_PARTITIONS; i++)
+		zkl_lock_table_browse(i, search_entry, &search);
+	find_inner_mutexes(search.locks);
+	foreach(cell, search.locks)
+	{
+		const WaitedLock *lock = lfirst(cell);
+		ListCell   *blocker;
+
+		if (!zkl_permission_allows(lock->path))
+			continue;
+		put_remote(set, lock);
+		foreach(blocker, lock->blockers)
+			put_local(set, lock, lfirst(blocker));
+	}
+	return (Datum) 0;
+}
+
+/*
+ * Called with the partition locked, so only copy here.  While a backend waits
+ * for more leases of a semaphore, it has two claims on it.
+ */
+static void
+search_entry(ZklEntry *entry, void *arg)
+{
+	Search	   *search = arg;
+	WaitedLock *lock;
+	const ZklClaim *waiting = NULL;
+	bool		came_before = true;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &entry->claims)
+	{
+		const ZklClaim *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		if (claim->pid == search->pid && claim->state == ZKL_CLAIM_WAITING)
+			waiting = claim;
+	}
+	if (waiting == NULL)
+		return;
+	lock = waited_lock(entry, waiting);
+	search->locks = lappend(search->locks, lock);
+	dlist_foreach(iter, &entry->claims)
+	{
+		const ZklClaim *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		if (claim == waiting)
+			came_before = false;
+		else if (is_in_way(claim, waiting, came_before))
+			lock->blockers = lappend(lock->blockers, local_blocker(claim));
+	}
+}
+
+static WaitedLock *
+waited_lock(const ZklEntry *entry, const ZklClaim *claim)
+{
+	WaitedLock *lock = palloc0(sizeof(WaitedLock));
+
+	strlcpy(lock->path, entry->path, sizeof(lock->path));
+	strlcpy(lock->znode, entry->znode, sizeof(lock->znode));
+	lock->where = claim->mode == ZKL_MODE_LEASE ? ZKL_WHERE_LEASES : ZKL_WHERE_LOCK;
+	lock->queued = entry->state == ZKL_ENTRY_QUEUED;
+	lock->mode = lock->queued ? entry->mode : claim->mode;
+	lock->owned = entry->state == ZKL_ENTRY_OWNED;
+	return lock;
+}
+
+static LocalBlocker *
+local_blocker(const ZklClaim *claim)
+{
+	LocalBlocker *blocker = palloc(sizeof(LocalBlocker));
+
+	blocker->mode = claim->mode;
+	blocker->holds = claim->state == ZKL_CLAIM_HELD;
+	blocker->role = claim->role;
+	blocker->since = claim->since;
+	strlcpy(blocker->about, claim->about, sizeof(blocker->about));
+	return blocker;
+}
+
+/*
+ * Readers do not wait for readers.  The znodes of leases say which backends
+ * of this server hold them, so these claims need no rows of their own.
+ *
+ * A backend that waits for the local lock waits for the holder of the local
+ * lock, and for the backends that came before it.  If backends came at the
+ * same moment, PostgreSQL's order may be another one.  A detached
+ * claim has no local lock.
+ */
+static bool
+is_in_way(const ZklClaim *other, const ZklClaim *claim, bool came_before)
+{
+	if (claim->mode == ZKL_MODE_LEASE || other->state == ZKL_CLAIM_LOST ||
+		(claim->mode == ZKL_MODE_READ && other->mode == ZKL_MODE_READ))
+		return false;
+	return other->state == ZKL_CLAIM_HELD ||
+		(came_before && other->detached != 0) ||
+		(claim->waits_locally && (came_before || other->needs_ticket));
+}
+
+/*
+ * A backend that waits for leases first waits for the semaphore's inner
+ * mutex.  To the user, that is also a wait for the semaphore.
+ */
+static void
+find_inner_mutexes(List *locks)
+{
+	ListCell   *cell;
+	ListCell   *other;
+
+	foreach(cell, locks)
+	{
+		WaitedLock *lock = lfirst(cell);
+		int			length = strlen(lock->path) - strlen(INNER_SUFFIX);
+
+		if (length <= 0 || strcmp(lock->path + length, INNER_SUFFIX) != 0)
+			continue;
+		foreach(other, locks)
+		{
+			const WaitedLock *semaphore = lfirst(other);
+
+			if (semaphore->mode == ZKL_MODE_LEASE &&
+				strlen(semaphore->path) == length &&
+				strncmp(semaphore->path, lock->path, length) == 0)
+			{
+				lock->path[length] = '\0';
+				lock->where = ZKL_WHERE_LOCKS;
+				break;
+			}
+		}
+	}
+}
+
+/*
+ * Clients in the queue in ZooKeeper.  Leases that this server owns without a
+ * claim block no backend: they are kept for the backend that collects them.
+ */
+static void
+put_remote(ReturnSetInfo *set, const WaitedLock *lock)
+{
+	ZklContender me = {0};
+	LockQueue	queue;
+
+	if (lock->owned)
+		return;
+	if (lock->queued)
+		(void) zkl_recipe_parse(lock->znode, &me);
+	queue = read_queue(lock->path);
+	for (int i = 0; i < queue.nplaces; i++)
+	{
+		const ZklPlace *place = &queue.places[i];
+		const ZklListingNode *node = node_at(&queue, place);
+		const char *text = place->client == ZKL_CLIENT_ZKLOCK && node->data != NULL ?
+		text_of(lock->path, place, node) : "";
+		ZklRow		row = {0};
+
+		if (!zkl_queue_order_is_in_way(place, lock->where, lock->mode, me.key) ||
+			strcmp(place->name, lock->znode) == 0 ||
+			(place->where == ZKL_WHERE_LEASES && is_without_process(text)))
+			continue;
+		add_blocker(&row, lock->path, place);
+		(void) zkl_znode_text_add(&row, text);
+		add_since(&row, node);
+		zkl_row_put(set, &row);
+	}
+}
+
+/* Does the text name a server, and no process? */
+static bool
+is_without_process(const char *text)
+{
+	const char *pid = zkl_znode_text_field(text, "pid");
+
+	return zkl_znode_text_field(text, "server") != NULL &&
+		(pid == NULL || atoi(pid) <= 0);
+}
+
+/* Backends of this server. */
+static void
+put_local(ReturnSetInfo *set, const WaitedLock *lock,
+		  const LocalBlocker *blocker)
+{
+	ZklPlace	place = {.where = lock->where,.mode = blocker->mode,
+	.client = ZKL_CLIENT_ZKLOCK,.holds = blocker->holds};
+	ZklRow		row = {0};
+
+	/* The holder of the inner mutex waits for leases. */
+	if (lock->where == ZKL_WHERE_LOCKS)
+		place.holds = false;
+	place.kind = zkl_recipe_kind(place.mode);
+	add_blocker(&row, lock->path, &place);
+	(void) zkl_znode_text_add(&row, blocker->about);
+	zkl_row_add_moment_if(&row, zkl_permission_may_see(blocker->role), blocker->since);
+	zkl_row_put(set, &row);
+}
+
+static void
+add_blocker(ZklRow *row, const char *path, const ZklPlace *place)
+{
+	zkl_row_add_text(row, zkl_display_path(path));
+	zkl_row_add_text(row, zkl_queue_order_mode_name(place));
+	zkl_row_add(row, BoolGetDatum(place->holds));
+	zkl_row_add_text(row, zkl_queue_order_client_name(place->client));
 }

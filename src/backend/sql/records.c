@@ -22,7 +22,7 @@
 #include "backend/lock/permission.h"
 #include "backend/lock/sqlargs.h"
 #include "backend/report.h"
-#include "backend/sql/lockqueue.h"
+#include "backend/row.h"
 #include "backend/znodes.h"
 #include "backend/znodetext.h"
 #include "protocol/waitrecord.h"
@@ -37,17 +37,15 @@ PG_FUNCTION_INFO_V1(zklock_cluster_status);
 
 static void put_job(ReturnSetInfo *set, const ZklListingNode *node);
 static void add_job(ZklRow *row, const ZklJobRecord *record);
-static bool may_see(const ZklJobRecord *record);
 static Oid	role_of(const ZklJobRecord *record);
 static void check_no_superuser(const char *path);
-static void add_time_if(ZklRow *row, bool known, int64 time);
 static void put_waits(ReturnSetInfo *rsinfo, const ZklWaitSet *set);
 static void put_wait(ReturnSetInfo *rsinfo, const ZklWaitSet *set,
 					 const ZklWaitRecord *record);
 static void add_details(ZklRow *row, const ZklWaitSet *set,
 						const ZklWaitRecord *record);
 static void put_server(ReturnSetInfo *set, const ZklListingNode *node);
-static void append_refused(const char *path, void *arg);
+static void append_refused(StringInfo refused, const char *path);
 
 /*
  * Jobs
@@ -60,12 +58,9 @@ static void append_refused(const char *path, void *arg);
 Datum
 zklock_jobs(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *set;
-	ZklListing *survey;
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
+	ZklListing *survey = zkl_znodes_jobs();
 
-	zkl_report_unless_loaded();
-	survey = zkl_znodes_jobs();
-	set = zkl_row_begin_set(fcinfo);
 	for (int i = 0; i < survey->nnodes; i++)
 		put_job(set, &survey->nodes[i]);
 	return (Datum) 0;
@@ -93,25 +88,19 @@ put_job(ReturnSetInfo *set, const ZklListingNode *node)
 	zkl_row_put(set, &row);
 }
 
+/* The backend is shown as zk_locks shows that of a claim. */
 static void
 add_job(ZklRow *row, const ZklJobRecord *record)
 {
-	bool		seen = may_see(record);
+	bool		seen = zkl_permission_may_see(role_of(record));
 
-	add_time_if(row, true, record->tick);
+	zkl_row_add_time_if(row, true, record->tick);
 	zkl_row_add_text(row, zkl_job_record_state_name(record->state));
 	zkl_row_add(row, Int32GetDatum(record->attempt));
-	add_time_if(row, seen, record->started);
-	add_time_if(row, seen && record->ended != 0, record->ended);
+	zkl_row_add_time_if(row, seen, record->started);
+	zkl_row_add_time_if(row, seen && record->ended != 0, record->ended);
 	zkl_row_add_if(row, seen, Int64GetDatum(record->token));
 	(void) zkl_znode_text_add(row, record->about);
-}
-
-/* Show the backend as zk_locks shows that of a claim. */
-static bool
-may_see(const ZklJobRecord *record)
-{
-	return zkl_permission_may_see(role_of(record));
 }
 
 /*
@@ -125,15 +114,6 @@ role_of(const ZklJobRecord *record)
 
 	return role == NULL ? InvalidOid :
 		get_role_oid(zkl_znode_text_show(role), true);
-}
-
-/* A timestamp; null if PostgreSQL cannot represent it. */
-static void
-add_time_if(ZklRow *row, bool known, int64 time)
-{
-	known = known && time >= PG_INT64_MIN + ZKL_JOB_EPOCH &&
-		IS_VALID_TIMESTAMP(time - ZKL_JOB_EPOCH);
-	zkl_row_add_if(row, known, TimestampTzGetDatum(known ? time - ZKL_JOB_EPOCH : 0));
 }
 
 Datum
@@ -186,13 +166,10 @@ check_no_superuser(const char *path)
 Datum
 zklock_waits(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *rsinfo;
-	ZklListing *survey;
+	ReturnSetInfo *rsinfo = zkl_row_begin_set(fcinfo);
+	ZklListing *survey = zkl_znodes_waits();
 	ZklWaitSet *set = palloc(sizeof(ZklWaitSet));
 
-	zkl_report_unless_loaded();
-	survey = zkl_znodes_waits();
-	rsinfo = zkl_row_begin_set(fcinfo);
 	for (int i = 0; i < survey->nnodes; i++)
 	{
 		const ZklListingNode *node = &survey->nodes[i];
@@ -250,7 +227,6 @@ add_details(ZklRow *row, const ZklWaitSet *set, const ZklWaitRecord *record)
 	Datum	   *paths = palloc(sizeof(Datum) * (record->nholds + 1));
 	Datum	   *pids = palloc(sizeof(Datum) * (record->nholds + 1));
 	int			nholds = 0;
-	TimestampTz since = record->since - ZKL_JOB_EPOCH;
 
 	for (int i = 0; i < record->nholds; i++)
 	{
@@ -261,8 +237,7 @@ add_details(ZklRow *row, const ZklWaitSet *set, const ZklWaitRecord *record)
 		paths[nholds] = CStringGetTextDatum(zkl_znode_text_show(hold->path));
 		pids[nholds++] = Int32GetDatum(hold->pid);
 	}
-	zkl_row_add_if(row, record->since >= 0 && IS_VALID_TIMESTAMP(since),
-				   TimestampTzGetDatum(since));
+	zkl_row_add_time_if(row, record->since >= 0, record->since);
 	zkl_row_add(row, PointerGetDatum(construct_array(paths, nholds, TEXTOID, -1,
 													 false, TYPALIGN_INT)));
 	zkl_row_add(row, PointerGetDatum(construct_array(pids, nholds, INT4OID, 4,
@@ -277,12 +252,9 @@ add_details(ZklRow *row, const ZklWaitSet *set, const ZklWaitRecord *record)
 Datum
 zklock_servers(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *set;
-	ZklListing *survey;
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
+	ZklListing *survey = zkl_znodes_servers();
 
-	zkl_report_unless_loaded();
-	survey = zkl_znodes_servers();
-	set = zkl_row_begin_set(fcinfo);
 	for (int i = 0; i < survey->nnodes; i++)
 	{
 		if (survey->nodes[i].data != NULL &&
@@ -307,7 +279,8 @@ put_server(ReturnSetInfo *set, const ZklListingNode *node)
 			field = NULL;
 		zkl_row_add_text(&row, field != NULL ? zkl_znode_text_show(field) : NULL);
 	}
-	zkl_lock_queue_add_since(&row, node);
+	zkl_row_add_time_if(&row, node->detailed && zkl_permission_may_see(InvalidOid),
+						node->ctime_ms * 1000);
 	zkl_row_put(set, &row);
 }
 
@@ -315,30 +288,32 @@ put_server(ReturnSetInfo *set, const ZklListingNode *node)
 Datum
 zklock_cluster_status(PG_FUNCTION_ARGS)
 {
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
 	ZklRow		row = {0};
 	StringInfoData refused;
+	const char *at = zkl_leader_of;
+	char		path[ZKL_SETTINGS_LEADER_SIZE];
 	char		birth[ZKL_SERVERRECORD_BIRTH_SIZE];
 
-	zkl_report_unless_loaded();
 	LWLockAcquire(zkl_lock_table_session_lock(), LW_SHARED);
 	strlcpy(birth, zkl_lock_table->birth, sizeof(birth));
 	LWLockRelease(zkl_lock_table_session_lock());
 
 	zkl_row_add_text(&row, birth[0] != '\0' ? birth : NULL);
-	zkl_row_add(&row, Int64GetDatum((int64) pg_atomic_read_u64(&zkl_lock_table->counters.ensembles)));
+	zkl_row_add_counter(&row, &zkl_lock_table->counters.ensembles);
 	zkl_row_add(&row, Int32GetDatum(pg_atomic_read_u32(&zkl_lock_table->namesakes)));
 	initStringInfo(&refused);
-	zkl_settings_visit_leaders(zkl_leader_of, append_refused, &refused);
+	while (zkl_settings_next_leader(&at, path))
+		append_refused(&refused, path);
 	zkl_row_add_text(&row, refused.len > 0 ? refused.data : NULL);
-	zkl_row_put(zkl_row_begin_set(fcinfo), &row);
+	zkl_row_put(set, &row);
 	return (Datum) 0;
 }
 
 /* A server's name in the reason may be of any encoding. */
 static void
-append_refused(const char *path, void *arg)
+append_refused(StringInfo refused, const char *path)
 {
-	StringInfo	refused = arg;
 	char		why[ZKL_WHY_SIZE];
 
 	if (zkl_leadership_is_refused(path, why))

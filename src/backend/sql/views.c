@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * views.c
- *	  The functions behind the views zk_locks, zk_status and zk_sessions.
+ *	  The functions behind the views of what this server knows by itself: zk_locks,
+ *	  zk_status and zk_sessions; zk_stat_locks and zk_stat.
  *
  * src/backend/sql/views.c
  *
@@ -12,7 +13,9 @@
 #include <inttypes.h>
 
 #include "catalog/pg_authid.h"
+#include "catalog/pg_type.h"
 #include "fmgr.h"
+#include "utils/array.h"
 #include "utils/timestamp.h"
 
 #include "backend/display.h"
@@ -20,11 +23,16 @@
 #include "backend/report.h"
 #include "backend/row.h"
 #include "settings.h"
+#include "shared/lockstat.h"
 #include "shared/locktable.h"
+#include "shared/serverstat.h"
 
 PG_FUNCTION_INFO_V1(zklock_locks);
 PG_FUNCTION_INFO_V1(zklock_status);
 PG_FUNCTION_INFO_V1(zklock_sessions);
+PG_FUNCTION_INFO_V1(zklock_stat_locks);
+PG_FUNCTION_INFO_V1(zklock_stat);
+PG_FUNCTION_INFO_V1(zklock_stat_reset);
 
 /* A copy of one row, made while the table is locked. */
 typedef struct LocksRow
@@ -52,21 +60,25 @@ static void copy_entry(ZklEntry *entry, void *arg);
 static const ZklEntry *lock_of(const ZklEntry *entry);
 static void copy_row(LocksCopy *copy, const ZklEntry *entry,
 					 const ZklClaim *claim);
-static void put_row(ReturnSetInfo *set, const LocksRow *row);
+static void put_lock(ReturnSetInfo *set, const LocksRow *row);
 static const char *ticket_text(const ZklEntry *entry);
-static const char *claim_text(const ZklClaim *claim);
 static void put_session(ReturnSetInfo *set, int number);
 static const char *state_text(const ZklSessionInfo *info, bool connected,
 							  bool safe, bool idle, bool has_tickets);
+static void put_counts(ReturnSetInfo *set, const ZklLockStat *stat);
+static void add_counts(ZklRow *row, const ZklLockCounts *counts);
+static void add_answers(ZklRow *row);
+static int64 doubt_time(void);
+
+/*
+ * Locks
+ */
 
 Datum
 zklock_locks(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *set;
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
 	LocksCopy	copy = {0};
-
-	zkl_report_unless_loaded();
-	set = zkl_row_begin_set(fcinfo);
 
 	/* Make room before a partition is locked; it is rarely too little. */
 	copy.max_rows = 64 + 2 * pg_atomic_read_u32(&zkl_lock_table->nentries) / ZKL_PARTITIONS;
@@ -76,7 +88,7 @@ zklock_locks(PG_FUNCTION_ARGS)
 		copy.nrows = 0;
 		zkl_lock_table_browse(i, copy_entry, &copy);
 		for (int j = 0; j < copy.nrows; j++)
-			put_row(set, &copy.rows[j]);
+			put_lock(set, &copy.rows[j]);
 	}
 	return (Datum) 0;
 }
@@ -155,8 +167,13 @@ copy_row(LocksCopy *copy, const ZklEntry *entry, const ZklClaim *claim)
  * does in detail is null, unless this user may see it.
  */
 static void
-put_row(ReturnSetInfo *set, const LocksRow *row)
+put_lock(ReturnSetInfo *set, const LocksRow *row)
 {
+	static const char *const claim_states[] = {
+		[ZKL_CLAIM_WAITING] = "waiting",
+		[ZKL_CLAIM_HELD] = "held",
+		[ZKL_CLAIM_LOST] = "lost"
+	};
 	const ZklClaim *claim = row->has_claim ? &row->claim : NULL;
 	bool		in_detail = claim != NULL && zkl_permission_may_see(claim->role);
 	ZklRow		columns = {0};
@@ -167,7 +184,7 @@ put_row(ReturnSetInfo *set, const LocksRow *row)
 	{
 		zkl_row_add_text(&columns, claim->mode == ZKL_MODE_LOCK ? "exclusive" :
 						 zkl_recipe_mode_name(claim->mode));
-		zkl_row_add_text(&columns, claim_text(claim));
+		zkl_row_add_text(&columns, claim_states[claim->state]);
 		zkl_row_add(&columns, Int32GetDatum(claim->pid));
 		zkl_row_add(&columns, ObjectIdGetDatum(claim->database));
 		zkl_row_add(&columns, ObjectIdGetDatum(claim->role));
@@ -194,50 +211,29 @@ put_row(ReturnSetInfo *set, const LocksRow *row)
 static const char *
 ticket_text(const ZklEntry *entry)
 {
-	switch (entry->state)
-	{
-		case ZKL_ENTRY_NONE:
-			return "none";
-		case ZKL_ENTRY_WANTED:
-			return "wanted";
-		case ZKL_ENTRY_QUEUED:
-			return "queued";
-		case ZKL_ENTRY_OWNED:
-			return entry->nheld + entry->nwaiting > 0 ? "owned" : "lingering";
-		case ZKL_ENTRY_RELEASING:
-			return "releasing";
-	}
-	return NULL;
+	static const char *const texts[] = {
+		[ZKL_ENTRY_NONE] = "none",
+		[ZKL_ENTRY_WANTED] = "wanted",
+		[ZKL_ENTRY_QUEUED] = "queued",
+		[ZKL_ENTRY_OWNED] = "owned",
+		[ZKL_ENTRY_RELEASING] = "releasing"
+	};
+
+	if (entry->state == ZKL_ENTRY_OWNED && entry->nheld + entry->nwaiting == 0)
+		return "lingering";
+	return texts[entry->state];
 }
 
-static const char *
-claim_text(const ZklClaim *claim)
-{
-	switch (claim->state)
-	{
-		case ZKL_CLAIM_WAITING:
-			return "waiting";
-		case ZKL_CLAIM_HELD:
-			return "held";
-		case ZKL_CLAIM_LOST:
-			return "lost";
-	}
-	return NULL;
-}
-
-static void
-add_counter(ZklRow *row, pg_atomic_uint64 *counter)
-{
-	zkl_row_add(row, Int64GetDatum((int64) pg_atomic_read_u64(counter)));
-}
+/*
+ * The server and its sessions
+ */
 
 Datum
 zklock_status(PG_FUNCTION_ARGS)
 {
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
 	ZklRow		row = {0};
 	uint64		claims = 0;
-
-	zkl_report_unless_loaded();
 
 	/*
 	 * Read without the partitions' locks: the sum need not be of one moment.
@@ -249,23 +245,21 @@ zklock_status(PG_FUNCTION_ARGS)
 	zkl_row_add(&row, Int32GetDatum(pg_atomic_read_u32(&zkl_lock_table->nentries)));
 	zkl_row_add(&row, Int32GetDatum(zkl_lock_table->max_entries));
 	zkl_row_add(&row, Int64GetDatum((int64) claims));
-	add_counter(&row, &zkl_lock_table->counters.tickets);
-	add_counter(&row, &zkl_lock_table->counters.lost);
-	add_counter(&row, &zkl_lock_table->counters.requests);
-	add_counter(&row, &zkl_lock_table->counters.connects);
-	add_counter(&row, &zkl_lock_table->counters.expirations);
-	add_counter(&row, &zkl_lock_table->counters.bypasses);
-	zkl_row_put(zkl_row_begin_set(fcinfo), &row);
+	zkl_row_add_counter(&row, &zkl_lock_table->counters.tickets);
+	zkl_row_add_counter(&row, &zkl_lock_table->counters.lost);
+	zkl_row_add_counter(&row, &zkl_lock_table->counters.requests);
+	zkl_row_add_counter(&row, &zkl_lock_table->counters.connects);
+	zkl_row_add_counter(&row, &zkl_lock_table->counters.expirations);
+	zkl_row_add_counter(&row, &zkl_lock_table->counters.bypasses);
+	zkl_row_put(set, &row);
 	return (Datum) 0;
 }
 
 Datum
 zklock_sessions(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *set;
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
 
-	zkl_report_unless_loaded();
-	set = zkl_row_begin_set(fcinfo);
 	for (int i = 0; i < zkl_sessions; i++)
 		put_session(set, i);
 	return (Datum) 0;
@@ -307,7 +301,7 @@ put_session(ReturnSetInfo *set, int number)
 	zkl_row_add_moment_if(&row, connected, info.connected_at);
 	zkl_row_add_moment_if(&row, safe_until != 0 && !idle, safe_until);
 	zkl_row_add(&row, BoolGetDatum(safe));
-	zkl_row_add(&row, Int64GetDatum((int64) pg_atomic_read_u64(&session->epoch)));
+	zkl_row_add_counter(&row, &session->epoch);
 	zkl_row_add(&row, Int64GetDatum((int64) bytes));
 	zkl_row_add_text(&row, info.last_error_at != 0 ? info.last_error : NULL);
 	zkl_row_add_moment_if(&row, info.last_error_at != 0, info.last_error_at);
@@ -330,4 +324,130 @@ state_text(const ZklSessionInfo *info, bool connected, bool safe, bool idle,
 	if (connected)
 		return "connecting";
 	return info->id != 0 ? "disconnected" : "none";
+}
+
+/*
+ * Statistics
+ */
+
+Datum
+zklock_stat_locks(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
+	int			nrows;
+	ZklLockStat *rows = zkl_lock_stat_copy(&nrows);
+
+	for (int i = 0; i < nrows; i++)
+	{
+		if (zkl_permission_allows(rows[i].path))
+			put_counts(set, &rows[i]);
+	}
+	return (Datum) 0;
+}
+
+/*
+ * All roles see the counts, but only roles that may see it see the path, as
+ * pg_stat_statements does with the text of a statement.  A path belongs to a
+ * role as long as no other role has used it.
+ */
+static void
+put_counts(ReturnSetInfo *set, const ZklLockStat *stat)
+{
+	ZklRow		row = {0};
+
+	zkl_row_add_text(&row, zkl_permission_may_see(stat->role) ?
+					 zkl_display_path(stat->path) : NULL);
+	add_counts(&row, &stat->counts);
+	zkl_row_add(&row, TimestampTzGetDatum(stat->since));
+	zkl_row_put(set, &row);
+}
+
+static void
+add_counts(ZklRow *row, const ZklLockCounts *counts)
+{
+	zkl_row_add(row, Int64GetDatum((int64) counts->acquired));
+	zkl_row_add(row, Int64GetDatum((int64) counts->acquired_locally));
+	zkl_row_add(row, Int64GetDatum((int64) counts->waited));
+	zkl_row_add_ms(row, counts->wait_time);
+	zkl_row_add_ms(row, counts->hold_time);
+	zkl_row_add(row, Int64GetDatum((int64) counts->timeouts));
+	zkl_row_add(row, Int64GetDatum((int64) counts->lost));
+	zkl_row_add(row, Int64GetDatum((int64) counts->deadlocks));
+	zkl_row_add(row, Int64GetDatum((int64) counts->handed_over));
+}
+
+/* One row.  The counts need not be from one moment. */
+Datum
+zklock_stat(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
+	ZklRow		row = {0};
+	ZklLockCounts sum;
+	uint64		ndiscarded = zkl_lock_stat_sum(&sum);
+
+	add_counts(&row, &sum);
+	zkl_row_add(&row, Int64GetDatum((int64) ndiscarded));
+	for (int kind = 0; kind < ZKL_TRAFFIC_KINDS; kind++)
+		zkl_row_add_counter(&row, &zkl_server_stat->sent[kind]);
+	add_answers(&row);
+	zkl_row_add_counter(&row, &zkl_server_stat->reconnects);
+	zkl_row_add_counter(&row, &zkl_server_stat->expirations);
+	zkl_row_add_ms(&row, doubt_time());
+	zkl_row_add(&row, TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&zkl_server_stat->reset_time)));
+
+	/* In version 1.0, the row ends here. */
+	zkl_row_add_counter(&row, &zkl_server_stat->late_commits);
+	zkl_row_add_counter(&row, &zkl_server_stat->batches);
+	zkl_row_add_counter(&row, &zkl_server_stat->batches_undone);
+	zkl_row_put(set, &row);
+	return (Datum) 0;
+}
+
+/* The histogram, as Prometheus counts: each bucket includes those before it. */
+static void
+add_answers(ZklRow *row)
+{
+	Datum		bounds[ZKL_TRAFFIC_BOUNDS];
+	Datum		buckets[ZKL_TRAFFIC_BOUNDS];
+	uint64		answers = 0;
+
+	for (int i = 0; i < ZKL_TRAFFIC_BOUNDS; i++)
+	{
+		answers += pg_atomic_read_u64(&zkl_server_stat->answers[i]);
+		bounds[i] = Float8GetDatum(zkl_traffic_bounds[i] / 1000.0);
+		buckets[i] = Int64GetDatum((int64) answers);
+	}
+	answers += pg_atomic_read_u64(&zkl_server_stat->answers[ZKL_TRAFFIC_BOUNDS]);
+
+	zkl_row_add(row, Int64GetDatum((int64) answers));
+	zkl_row_add_ms(row, pg_atomic_read_u64(&zkl_server_stat->answer_time));
+	zkl_row_add(row, PointerGetDatum(construct_array(bounds, ZKL_TRAFFIC_BOUNDS,
+													 FLOAT8OID, sizeof(float8),
+													 FLOAT8PASSBYVAL,
+													 TYPALIGN_DOUBLE)));
+	zkl_row_add(row, PointerGetDatum(construct_array(buckets, ZKL_TRAFFIC_BOUNDS,
+													 INT8OID, sizeof(int64),
+													 FLOAT8PASSBYVAL,
+													 TYPALIGN_DOUBLE)));
+}
+
+/* The total, including the sessions that are in doubt now. */
+static int64
+doubt_time(void)
+{
+	int64		total = (int64) pg_atomic_read_u64(&zkl_server_stat->doubt_time);
+	int64		now = zkl_now();
+
+	for (int i = 0; i < zkl_sessions; i++)
+		total += zkl_server_stat_doubt(&zkl_session_info[i], now);
+	return total;
+}
+
+Datum
+zklock_stat_reset(PG_FUNCTION_ARGS)
+{
+	zkl_report_unless_loaded();
+	zkl_lock_stat_reset();
+	zkl_server_stat_reset();
+	PG_RETURN_VOID();
 }
