@@ -37,9 +37,6 @@ extern void zkl_tickets_handle(const ZklSessionEvent *event);
 extern void zkl_tickets_take_work(void);
 extern void zkl_tickets_run_timers(void);
 
-/* zklock.linger was changed. */
-extern void zkl_tickets_reset_timers(void);
-
 /* Send what is due, as far as the window allows. */
 extern void zkl_tickets_send(void);
 

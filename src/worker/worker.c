@@ -36,7 +36,6 @@
 #include "worker/batches.h"
 #include "worker/commandrunner.h"
 #include "worker/deadlocksearch.h"
-#include "worker/entryqueue.h"
 #include "worker/entrystate.h"
 #include "worker/heartbeat.h"
 #include "worker/jobwriter.h"
@@ -46,7 +45,6 @@
 #include "worker/sessionkeeper.h"
 #include "worker/sessionlog.h"
 #include "worker/tickets.h"
-#include "worker/timers.h"
 #include "worker/waitpublisher.h"
 #include "worker/worker.h"
 #include "zookeeper/session.h"
@@ -284,7 +282,7 @@ turn(void)
 	 * The worker does not set its own latch, because it does most of what it
 	 * puts on the list in the same turn.  What is left must be done now.
 	 */
-	if (zkl_entry_queue_any())
+	if (zkl_entry_state_any_work())
 		SetLatch(MyLatch);
 	wait_for_something();
 	zkl_session_keeper_handle_events();
@@ -390,7 +388,7 @@ reload(void)
 
 	ProcessConfigFile(PGC_SIGHUP);
 	if (zkl_linger != old_linger || DeadlockTimeout != old_deadlock_timeout)
-		zkl_tickets_reset_timers();
+		zkl_entry_state_reset_timers();
 	/* zklock.leader_of may have got its first path. */
 	if (zkl_session_info_number() == ZKL_COMMAND_SESSION)
 	{
@@ -423,7 +421,7 @@ next_moment(void)
 
 	if (worker.drain_until != 0)
 		return worker.drain_until;
-	wake_at = Min(zkl_timers_next(), zkl_session_keeper_wake_at());
+	wake_at = Min(zkl_entry_state_wake_at(), zkl_session_keeper_wake_at());
 	if (zkl_session_info_number() == ZKL_COMMAND_SESSION &&
 		zkl_session_is_usable())
 	{
