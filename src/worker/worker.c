@@ -290,7 +290,6 @@ turn(void)
 	zkl_tickets_run_timers();
 	zkl_heartbeat_send();
 	zkl_job_writer_send();
-	zkl_orphans_look();
 	zkl_tickets_send();
 	if (zkl_session_info_number() == ZKL_COMMAND_SESSION)
 	{
