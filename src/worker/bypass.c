@@ -29,7 +29,6 @@ static int	number_behind(const ZklTicket *ticket, const char *child);
 static const char *kazoo_key(const ZklTicket *ticket, const char *child);
 static const char *latch_key(const ZklTicket *ticket, const char *child);
 static void tell(const ZklEntry *entry, const char *child);
-static bool was_told(uint32 hash);
 static void report(const char *path, const char *child);
 
 void
@@ -102,25 +101,19 @@ latch_key(const ZklTicket *ticket, const char *child)
 		zkl_recipe_latch_key(child) : NULL;
 }
 
+/* If two paths have one hash, the log reports only one of them. */
 static void
 tell(const ZklEntry *entry, const char *child)
 {
-	if (ntold == MAX_TOLD || was_told(entry->hash))
+	for (int i = 0; i < ntold; i++)
+	{
+		if (told[i] == entry->hash)
+			return;
+	}
+	if (ntold == MAX_TOLD)
 		return;
 	told[ntold++] = entry->hash;
 	report(entry->path, child);
-}
-
-/* If two paths have one hash, the log reports only one of them. */
-static bool
-was_told(uint32 hash)
-{
-	for (int i = 0; i < ntold; i++)
-	{
-		if (told[i] == hash)
-			return true;
-	}
-	return false;
 }
 
 static void

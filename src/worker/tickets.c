@@ -30,7 +30,6 @@
 #include "worker/sessionlog.h"
 #include "worker/tickets.h"
 
-static void feed_all(ZklTicketEventKind kind);
 static void feed(ZklEntry *entry, ZklTicketEventKind kind);
 static bool is_to_look(const ZklEntry *entry);
 static void carry_out(ZklEntry *entry, ZklTicketStep step);
@@ -67,25 +66,23 @@ zkl_tickets_start(const char *prefix)
 	 * adoption forgets them, before a step disarms a timer.
 	 */
 	zkl_entry_state_adopt();
-	zkl_tickets_restarted();
+	zkl_tickets_tell_all(ZKL_EVENT_RESTARTED);
 }
 
+/*
+ * To all tickets that have a state to lose.  They are collected first: a
+ * visitor of the table holds all partitions, and a step locks the entry's
+ * partition itself.
+ */
 void
-zkl_tickets_restarted(void)
+zkl_tickets_tell_all(ZklTicketEventKind kind)
 {
-	feed_all(ZKL_EVENT_RESTARTED);
-}
+	int			nentries;
+	ZklEntry  **entries = zkl_lock_table_collect(zkl_session_info_number(), &nentries);
 
-void
-zkl_tickets_reconnected(void)
-{
-	feed_all(ZKL_EVENT_RECONNECTED);
-}
-
-void
-zkl_tickets_expired(void)
-{
-	feed_all(ZKL_EVENT_EXPIRED);
+	for (int i = 0; i < nentries; i++)
+		feed(entries[i], kind);
+	pfree(entries);
 }
 
 /*
@@ -534,22 +531,6 @@ refuse_create(ZklEntry *entry)
 /*
  * Steps
  */
-
-/*
- * To all tickets that have a state to lose.  They are collected first: a
- * visitor of the table holds all partitions, and a step locks the entry's
- * partition itself.
- */
-static void
-feed_all(ZklTicketEventKind kind)
-{
-	int			nentries;
-	ZklEntry  **entries = zkl_lock_table_collect(zkl_session_info_number(), &nentries);
-
-	for (int i = 0; i < nentries; i++)
-		feed(entries[i], kind);
-	pfree(entries);
-}
 
 /*
  * One event for one ticket.  The worker reads the mode without the partition;

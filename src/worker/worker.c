@@ -43,7 +43,6 @@
 #include "worker/orphans.h"
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
-#include "worker/sessionlog.h"
 #include "worker/tickets.h"
 #include "worker/waitpublisher.h"
 #include "worker/worker.h"
@@ -78,7 +77,6 @@ static struct
 	int			position;
 }			waiting = {.fd = -1};
 
-static void register_one(int session);
 static void start_up(int session);
 static void start_leader(void);
 static void warn_unless_standing(const char *path, void *arg);
@@ -115,19 +113,15 @@ zkl_worker_register(void)
 				errmsg("\"zklock.sessions\" (%d) must not be greater than \"max_worker_processes\" (%d)",
 					   zkl_sessions, max_worker_processes));
 	for (int i = 0; i < zkl_sessions; i++)
-		register_one(i);
-}
+	{
+		BackgroundWorker bgworker = zkl_process_describe("zklock worker", "zkl_worker_main");
 
-static void
-register_one(int session)
-{
-	BackgroundWorker bgworker = zkl_process_describe("zklock worker", "zkl_worker_main");
-
-	/* Users count from 1, so the number in the name does. */
-	if (zkl_sessions > 1)
-		snprintf(bgworker.bgw_name, BGW_MAXLEN, "zklock worker %d", session + 1);
-	bgworker.bgw_main_arg = Int32GetDatum(session);
-	RegisterBackgroundWorker(&bgworker);
+		/* Users count from 1, so the number in the name does. */
+		if (zkl_sessions > 1)
+			snprintf(bgworker.bgw_name, BGW_MAXLEN, "zklock worker %d", i + 1);
+		bgworker.bgw_main_arg = Int32GetDatum(i);
+		RegisterBackgroundWorker(&bgworker);
+	}
 }
 
 /*
@@ -374,10 +368,6 @@ server_is_shutting_down(void)
 	return result;
 }
 
-/*
- * If the list of servers has changed, exit: the next worker continues the
- * session with the new servers.
- */
 static void
 reload(void)
 {
@@ -394,15 +384,7 @@ reload(void)
 		start_leader();
 		zkl_settings_visit_leaders(zkl_commit_requires, warn_unless_standing, NULL);
 	}
-	if (!zkl_session_keeper_has_other_hosts())
-	{
-		zkl_session_keeper_reload();
-		return;
-	}
-	ereport(LOG,
-			errmsg("restarting the zklock worker, because \"zklock.hosts\" was changed"));
-	zkl_session_log_forget_error();
-	proc_exit(1);
+	zkl_session_keeper_reload();
 }
 
 /*

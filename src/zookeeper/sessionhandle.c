@@ -64,7 +64,7 @@ static void set_cork(int on);
  */
 
 bool
-zkl_session_open(const char *servers, int nservers, int timeout_ms,
+zkl_session_open(const char *servers, int timeout_ms,
 				 const ZklSessionId *carry_on)
 {
 	clientid_t	client_id;
@@ -80,7 +80,9 @@ zkl_session_open(const char *servers, int nservers, int timeout_ms,
 	/* The facts about the previous handle. */
 	memset(&zkl_session_state.handle, 0,
 		   sizeof(zkl_session_state) - offsetof(ZklSessionState, handle));
-	zkl_session_state.nservers = nservers;
+	zkl_session_state.nservers = 1;
+	for (const char *at = servers; *at; at++)
+		zkl_session_state.nservers += *at == ',';
 	zkl_session_state.timeout_ms = timeout_ms;
 	zkl_session_state.fd = -1;
 	zkl_session_state.attempted_at = zkl_now();

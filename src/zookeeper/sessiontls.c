@@ -75,7 +75,6 @@ zkl_session_set_tls(const ZklTlsText *texts, bool *changed, int *faulty)
 	int			copy[ZKL_TLS_TEXTS];
 	const char *fault;
 
-	*changed = false;
 	if (is_in_use(texts))
 		return NULL;
 	for (int i = 0; i < ZKL_TLS_TEXTS; i++)
@@ -372,7 +371,6 @@ on_timeout(void)
 const char *
 zkl_session_set_tls(const ZklTlsText *texts, bool *changed, int *faulty)
 {
-	*changed = false;
 	*faulty = ZKL_TLS_CA;
 	return "zklock was built without TLS";
 }
