@@ -184,11 +184,10 @@ extern bool zkl_session_is_usable(void);
 extern bool zkl_session_is_connected(void);
 
 /*
- * Requests that are sent between these two go out together.  Otherwise the
- * client would send each request as two packets.
+ * Requests that are sent between the calls with true and with false go out
+ * together.  Otherwise the client would send each request as two packets.
  */
-extern void zkl_session_begin_sending(void);
-extern void zkl_session_end_sending(void);
+extern void zkl_session_cork(bool on);
 
 /*
  * The first function returns what the client has said, since the last call,

@@ -57,7 +57,6 @@ static void note_attempt(void);
 static void check_connecting(void);
 static int	connect_limit(void);
 static void void_events(void);
-static void set_cork(int on);
 
 /*
  * The handle
@@ -656,26 +655,16 @@ zkl_session_is_usable(void)
 	return zkl_session_state.barrier_sent && zkl_session_is_connected();
 }
 
-void
-zkl_session_begin_sending(void)
-{
-	set_cork(1);
-}
-
-void
-zkl_session_end_sending(void)
-{
-	set_cork(0);
-}
-
 /* If this fails, requests are only slower. */
-static void
-set_cork(int on)
+void
+zkl_session_cork(bool on)
 {
 #ifdef TCP_CORK
+	int			value = on;
+
 	if (zkl_session_state.fd >= 0)
-		(void) setsockopt(zkl_session_state.fd, IPPROTO_TCP, TCP_CORK, &on,
-						  sizeof(on));
+		(void) setsockopt(zkl_session_state.fd, IPPROTO_TCP, TCP_CORK, &value,
+						  sizeof(value));
 #endif
 }
 
