@@ -145,7 +145,7 @@ extern bool zkl_entry_is_releasing(const ZklEntry *entry);
 extern bool zkl_entry_remove_if_unused(ZklEntry *entry);
 
 /*
- * Also used by entrystate.c and entryqueue.c
+ * Also used by entrystate.c
  */
 
 /*

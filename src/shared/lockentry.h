@@ -292,9 +292,7 @@ struct ZklEntry
 								 * has not changed since, as far as heard */
 	dlist_node	listening_link;
 	uint32		list;			/* of a lease: the number of that list */
-	pairingheap_node timer;
-	bool		timer_set;		/* the timer is in the heap */
-	int64		timer_at;
+	pairingheap_node timer;		/* in the heap while timer_armed */
 };
 
 struct ZklClaim

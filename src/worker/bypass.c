@@ -26,10 +26,7 @@ static uint32 told[MAX_TOLD];	/* hashes of paths */
 static int	ntold = 0;
 
 static int	number_behind(const ZklTicket *ticket, const char *child);
-static const char *kazoo_key(const ZklTicket *ticket, const char *child);
-static const char *latch_key(const ZklTicket *ticket, const char *child);
 static void tell(const ZklEntry *entry, const char *child);
-static bool was_told(uint32 hash);
 static void report(const char *path, const char *child);
 
 void
@@ -64,8 +61,25 @@ static int
 number_behind(const ZklTicket *ticket, const char *child)
 {
 	ZklContender mine;
-	const char *key = strncmp(child, "_c_", 3) != 0 ? kazoo_key(ticket, child) :
-	latch_key(ticket, child);
+	ZklContender other;
+	const char *key = NULL;
+
+	/*
+	 * Curator's names: only a LeaderLatch does not wait.  If the ticket
+	 * queues behind one, it fails because of the latch, and the error says
+	 * so.  So this looks only at lists of owned tickets, which are short.
+	 */
+	if (strncmp(child, "_c_", 3) == 0)
+	{
+		if (ticket->state == ZKL_TICKET_CHECKING)
+			key = zkl_recipe_latch_key(child);
+	}
+	/* One of kazoo's own names.  Readers do not wait for a reader. */
+	else if (zkl_recipe_parse(child, &other) &&
+			 other.client == ZKL_CLIENT_KAZOO &&
+			 zkl_recipe_sequence_is_sound(child) &&
+			 !(other.mode == ZKL_MODE_KAZOO_READ && ticket->mode == ZKL_MODE_READ))
+		key = other.key;
 
 	if (key == NULL || !zkl_recipe_parse(ticket->name, &mine) ||
 		strcmp(key, mine.key) <= 0)
@@ -73,54 +87,19 @@ number_behind(const ZklTicket *ticket, const char *child)
 	return atoi(key);
 }
 
-/*
- * The number of a znode with one of kazoo's own names, if it should wait for
- * the ticket.  Readers do not wait for a reader.
- */
-static const char *
-kazoo_key(const ZklTicket *ticket, const char *child)
-{
-	ZklContender other;
-
-	if (!zkl_recipe_parse(child, &other) ||
-		other.client != ZKL_CLIENT_KAZOO ||
-		!zkl_recipe_sequence_is_sound(child) ||
-		(other.mode == ZKL_MODE_KAZOO_READ && ticket->mode == ZKL_MODE_READ))
-		return NULL;
-	return other.key;
-}
-
-/*
- * The number of a znode of Curator's LeaderLatch.  If the ticket queues
- * behind one, it fails because of the latch, and the error says so.  So this
- * looks only at lists of owned tickets, which are short.
- */
-static const char *
-latch_key(const ZklTicket *ticket, const char *child)
-{
-	return ticket->state == ZKL_TICKET_CHECKING ?
-		zkl_recipe_latch_key(child) : NULL;
-}
-
+/* If two paths have one hash, the log reports only one of them. */
 static void
 tell(const ZklEntry *entry, const char *child)
 {
-	if (ntold == MAX_TOLD || was_told(entry->hash))
+	for (int i = 0; i < ntold; i++)
+	{
+		if (told[i] == entry->hash)
+			return;
+	}
+	if (ntold == MAX_TOLD)
 		return;
 	told[ntold++] = entry->hash;
 	report(entry->path, child);
-}
-
-/* If two paths have one hash, the log reports only one of them. */
-static bool
-was_told(uint32 hash)
-{
-	for (int i = 0; i < ntold; i++)
-	{
-		if (told[i] == hash)
-			return true;
-	}
-	return false;
 }
 
 static void

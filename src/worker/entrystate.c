@@ -1,7 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * entrystate.c
- *	  The worker's changes of an entry's state.
+ *	  The worker's side of an entry: when it looks at the entry, and each
+ *	  change that it makes.
+ *
+ * The worker looks at an entry when a backend has put it on the list, or when
+ * its timer fires.  The timers are in a heap, so that the cost does not grow
+ * with the number of locks held.
  *
  * lockentry.h has the states, and says which process makes each change.
  *
@@ -26,14 +31,386 @@
 #include "worker/entrystate.h"
 
 /*
+ * A ticket that created its lock's directory was the first in it.  It lists
+ * the znodes behind it only after this time.  Most new locks are released
+ * before, and so save the list.
+ */
+#define LOOK_AFTER		ZKL_MS(10)
+
+/*
+ * If a lock is held for this long, a client may request its release, so the
+ * worker watches the znode.
+ */
+#define WATCH_AFTER		ZKL_MS(100)
+
+/*
  * When a hold limit has passed, the waiting backends have this long to return
  * with the local lock of the new generation.  Then the ticket counts as idle.
  */
 #define HAND_ON_WITHIN	ZKL_MS(1000)
 
+/* In the memory context of the worker's start, which lives as long as it. */
+static pairingheap *timers = NULL;
+
+static ZklEntry *take_off_list(void);
+static void look_at_owned(ZklEntry *entry, ZklWork *work);
+static int64 next_timer(const ZklEntry *entry);
+static int64 describe_at(const ZklEntry *entry);
+static bool describe_if_due(ZklEntry *entry, int64 now);
+static void arm_timer(ZklEntry *entry);
+static void disarm_timer(ZklEntry *entry);
+static int	compare_timers(const pairingheap_node *a,
+						   const pairingheap_node *b, void *arg);
+static bool give_up_if_idle(ZklEntry *entry);
 static void lose_claim(ZklClaim *claim, ZklLoss loss);
 static void new_generation(ZklEntry *entry);
 static bool want_again(ZklEntry *entry);
+static bool end_lease_times(ZklEntry *entry, int64 now);
+
+/*
+ * Looks
+ */
+
+/*
+ * The heap of the dead worker is gone.  The new worker looks at an entry if
+ * it had work or an armed timer, or if its state requires work of the worker.
+ * That also arms its timer again.
+ */
+static void
+adopt(ZklEntry *entry, void *arg)
+{
+	bool		is_needed = entry->in_work || entry->timer_armed ||
+	entry->state != ZKL_ENTRY_NONE;
+
+	entry->taken = false;
+	entry->timer_armed = false;
+	if (is_needed)
+		zkl_entry_ask_worker(entry);
+}
+
+/*
+ * The last worker may have died after it took entries off the list.  Lock all
+ * partitions at once, so that no backend removes an entry between the look
+ * and the mark.
+ */
+void
+zkl_entry_state_adopt(void)
+{
+	timers = pairingheap_allocate(compare_timers, NULL);
+	zkl_lock_table_visit(zkl_session_info_number(), LW_EXCLUSIVE, adopt, NULL);
+}
+
+static ZklEntry *
+take_off_list(void)
+{
+	ZklEntry   *entry = NULL;
+
+	SpinLockAcquire(&zkl_session_info_mine->work_mutex);
+	if (!dlist_is_empty(&zkl_session_info_mine->work))
+	{
+		entry = dlist_container(ZklEntry, work_link,
+								dlist_pop_head_node(&zkl_session_info_mine->work));
+
+		/*
+		 * Until the worker has looked, a backend may take its request back.
+		 * The mark tells the backend that the worker still has the entry, so
+		 * that the backend does not remove it.
+		 */
+		entry->work_link.next = NULL;
+		entry->taken = true;
+	}
+	SpinLockRelease(&zkl_session_info_mine->work_mutex);
+	return entry;
+}
+
+bool
+zkl_entry_state_any_work(void)
+{
+	bool		any;
+
+	SpinLockAcquire(&zkl_session_info_mine->work_mutex);
+	any = !dlist_is_empty(&zkl_session_info_mine->work);
+	SpinLockRelease(&zkl_session_info_mine->work_mutex);
+	return any;
+}
+
+ZklEntry *
+zkl_entry_state_next(ZklWork *work)
+{
+	ZklEntry   *entry = take_off_list();
+	uint32		hash;
+
+	memset(work, 0, sizeof(*work));
+	if (entry == NULL)
+		return NULL;
+	hash = entry->hash;
+	zkl_entry_lock(entry);
+
+	/*
+	 * A backend may have put the entry on the list again since it was taken
+	 * off.
+	 */
+	SpinLockAcquire(&zkl_session_info_mine->work_mutex);
+	entry->in_work = entry->work_link.next != NULL;
+	entry->taken = false;
+	SpinLockRelease(&zkl_session_info_mine->work_mutex);
+
+	switch (entry->state)
+	{
+		case ZKL_ENTRY_NONE:
+
+			/*
+			 * Stuck leases keep the entry, so it still exists for the retry.
+			 * Without them, it may be gone after this.
+			 */
+			work->retry = entry->nstuck > 0;
+			zkl_entry_remove_if_unused(entry);
+			break;
+		case ZKL_ENTRY_WANTED:
+
+			/*
+			 * From now on the request is under way.  A backend cannot take it
+			 * back; it can only give the ticket up.
+			 */
+			entry->seen = true;
+			work->want = true;
+			break;
+		case ZKL_ENTRY_QUEUED:
+			work->standby = true;
+			break;
+		case ZKL_ENTRY_OWNED:
+			look_at_owned(entry, work);
+			break;
+		case ZKL_ENTRY_RELEASING:
+			work->unwant = true;
+			break;
+	}
+	zkl_entry_unlock(hash);
+	return entry;
+}
+
+static void
+look_at_owned(ZklEntry *entry, ZklWork *work)
+{
+	/*
+	 * A backend or the worker has changed the entry's mode to READ, and the
+	 * znode is still a writer's.
+	 */
+	work->downgrade = entry->mode != entry->ticket.mode;
+	work->deleted = entry->epoch == ZKL_EPOCH_NONE;
+	work->recheck = entry->recheck_asked;
+	entry->recheck_asked = false;
+
+	/*
+	 * The lock changes hands within the server.  Before that goes on for
+	 * long, the worker must know whether other clients wait.
+	 */
+	if (entry->handed_on && !entry->list_asked)
+		work->look = entry->list_asked = true;
+	arm_timer(entry);
+}
+
+/*
+ * To be cheap, a release does not move the timer.  So it may fire while the
+ * lock is held again, or too early.
+ */
+ZklEntry *
+zkl_entry_state_next_due(int64 until, ZklWork *work)
+{
+	ZklEntry   *entry;
+	uint32		hash;
+	int64		now = zkl_now();
+	bool		any_over;
+
+	memset(work, 0, sizeof(*work));
+	if (zkl_entry_state_wake_at() > until)
+		return NULL;
+	entry = pairingheap_container(ZklEntry, timer, pairingheap_first(timers));
+	hash = entry->hash;
+	ZKL_FAULT_POINT("timer-fired");
+	zkl_entry_lock(entry);
+
+	/*
+	 * The armed timer has kept the entry.  If nothing arms it again, the
+	 * entry may be removed below.
+	 */
+	disarm_timer(entry);
+	any_over = end_lease_times(entry, now);
+	if (entry->state == ZKL_ENTRY_OWNED)
+	{
+		if (zkl_entry_is_idle(entry) && now >= entry->idle_at + ZKL_MS(zkl_linger))
+			work->unwant = give_up_if_idle(entry);
+
+		/*
+		 * The lock is held longer than most.  From now on the worker follows
+		 * the queue behind the ticket.
+		 */
+		if (!work->unwant && !entry->list_asked &&
+			now >= entry->owned_at + LOOK_AFTER)
+			work->look = entry->list_asked = true;
+
+		/*
+		 * And from later on, watch for requests of other clients to release
+		 * the lock.
+		 */
+		if (!work->unwant && !entry->watch_asked &&
+			now >= entry->owned_at + WATCH_AFTER)
+			work->watch = entry->watch_asked = true;
+		work->describe = !work->unwant && describe_if_due(entry, now);
+	}
+	if (entry->state == ZKL_ENTRY_OWNED)
+		arm_timer(entry);
+	else
+		zkl_entry_remove_if_unused(entry);
+	zkl_entry_unlock(hash);
+
+	if (any_over)
+		ZKL_FAULT_POINT("lease-time-marked");
+	return entry;
+}
+
+/*
+ * The first moment at which the worker must do something about an owned
+ * ticket.
+ */
+static int64
+next_timer(const ZklEntry *entry)
+{
+	int64		at = PG_INT64_MAX;
+	int			left = entry->nheld;
+	dlist_iter	iter;
+
+	if (zkl_entry_is_idle(entry))
+		at = entry->idle_at + ZKL_MS(zkl_linger);
+	if (!entry->list_asked)
+		at = Min(at, entry->owned_at + LOOK_AFTER);
+	if (!entry->watch_asked)
+		at = Min(at, entry->owned_at + WATCH_AFTER);
+	if (entry->contended)
+		at = Min(at, describe_at(entry));
+	dlist_foreach(iter, &unconstify(ZklEntry *, entry)->claims)
+	{
+		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		/* Thousands of detached claims may wait after the last one. */
+		if (left == 0)
+			break;
+		left -= claim->state == ZKL_CLAIM_HELD;
+
+		/*
+		 * This server ends a hold limit, not ZooKeeper, so the timer must
+		 * fire then.
+		 */
+		if (claim->state != ZKL_CLAIM_HELD || claim->lease_until == 0)
+			continue;
+		at = Min(at, claim->lease_until);
+
+		/* It has passed, and a commit is still under way. */
+		if (claim->is_use && at == claim->lease_until)
+			at = Max(at, zkl_now() + ZKL_PASSES_POLL);
+	}
+	return at;
+}
+
+/*
+ * While other clients wait for a lock, its znode may name a backend that no
+ * longer holds it.  A user who reads the znode might then cancel the wrong
+ * backend.  So the worker writes the present holder's name when that backend
+ * has held the lock for deadlock_timeout, and not more often: a lock that is
+ * handed on quickly within the server causes no writes.  A handover does not
+ * move the timer, so the worker looks repeatedly.
+ */
+static int64
+describe_at(const ZklEntry *entry)
+{
+	const ZklClaim *holder = zkl_entry_holder(entry);
+	int64		since = zkl_now();
+
+	/*
+	 * If the znode names the right holder, nothing is to be written: the
+	 * result is a moment in the future, whenever this is called.
+	 */
+	if (holder != NULL && strcmp(holder->about, entry->about) != 0)
+		since = Max(holder->since, entry->described_at);
+	return since + ZKL_MS(DeadlockTimeout);
+}
+
+static bool
+describe_if_due(ZklEntry *entry, int64 now)
+{
+	if (!entry->contended || now < describe_at(entry))
+		return false;
+
+	/*
+	 * If a write is due, there is a holder, and the znode names another
+	 * backend.
+	 */
+	strlcpy(entry->about, zkl_entry_holder(entry)->about, sizeof(entry->about));
+	entry->described_at = now;
+	return true;
+}
+
+/*
+ * Move the timer only to an earlier moment: it does no harm if it fires too
+ * early.
+ */
+static void
+arm_timer(ZklEntry *entry)
+{
+	int64		at = next_timer(entry);
+
+	if (at == PG_INT64_MAX || (entry->timer_armed && entry->armed_for <= at))
+		return;
+	disarm_timer(entry);
+	entry->timer_armed = true;
+	entry->armed_for = at;
+	pairingheap_add(timers, &entry->timer);
+}
+
+static void
+disarm_timer(ZklEntry *entry)
+{
+	if (entry->timer_armed)
+		pairingheap_remove(timers, &entry->timer);
+	entry->timer_armed = false;
+}
+
+/* Compare, so that the earliest timer is on top of the heap. */
+static int
+compare_timers(const pairingheap_node *a, const pairingheap_node *b, void *arg)
+{
+	int64		at_a = pairingheap_const_container(ZklEntry, timer, a)->armed_for;
+	int64		at_b = pairingheap_const_container(ZklEntry, timer, b)->armed_for;
+
+	return at_a < at_b ? 1 : at_a > at_b ? -1 : 0;
+}
+
+int64
+zkl_entry_state_wake_at(void)
+{
+	if (pairingheap_is_empty(timers))
+		return PG_INT64_MAX;
+	return pairingheap_container(ZklEntry, timer,
+								 pairingheap_first(timers))->armed_for;
+}
+
+/* An entry that is looked at also moves its timer. */
+static void
+look_if_armed(ZklEntry *entry, void *arg)
+{
+	if (entry->timer_armed)
+		zkl_entry_ask_worker(entry);
+}
+
+void
+zkl_entry_state_reset_timers(void)
+{
+	zkl_lock_table_visit(zkl_session_info_number(), LW_EXCLUSIVE, look_if_armed, NULL);
+}
+
+/*
+ * Changes of the state
+ */
 
 void
 zkl_entry_state_set_queued(ZklEntry *entry)
@@ -169,7 +546,7 @@ zkl_entry_state_set_contended(ZklEntry *entry)
 		bool		is_news = !entry->contended;
 
 		entry->contended = true;
-		lingered = zkl_entry_state_give_up_if_idle(entry);
+		lingered = give_up_if_idle(entry);
 		if (lingered && zkl_entry_comeback(entry) != NULL)
 			zkl_comeback_taken(zkl_entry_comeback(entry));
 		if (!lingered && is_news)
@@ -208,7 +585,7 @@ zkl_entry_state_shall_answer(ZklEntry *entry)
 		entry->semaphore == NULL && entry->mode == entry->ticket.mode &&
 		!zkl_entry_is_idle(entry) &&
 		(entry->ticket.asked ||
-		 zkl_now() >= entry->owned_at + ZKL_WATCH_AFTER);
+		 zkl_now() >= entry->owned_at + WATCH_AFTER);
 	entry->answered |= shall_answer;
 	zkl_entry_unlock(entry->hash);
 	return shall_answer;
@@ -240,19 +617,6 @@ zkl_entry_state_copy_about(ZklEntry *entry, char about[ZKL_ABOUT_SIZE])
 		strlcpy(about, entry->about, ZKL_ABOUT_SIZE);
 	zkl_entry_unlock(entry->hash);
 	return owned;
-}
-
-/* ... and then it does not matter what its znode says */
-bool
-zkl_entry_state_is_described(ZklEntry *entry, const char *data, int length)
-{
-	bool		described;
-
-	zkl_entry_lock(entry);
-	described = entry->state != ZKL_ENTRY_OWNED ||
-		zkl_recipe_is_about(data, length, entry->about);
-	zkl_entry_unlock(entry->hash);
-	return described;
 }
 
 void
@@ -322,16 +686,19 @@ zkl_entry_state_set_revoked(ZklEntry *entry)
 		 * If the ticket did not linger, the claims keep the lock, and the
 		 * ticket is given up when they have ended.
 		 */
-		lingered = zkl_entry_state_give_up_if_idle(entry);
+		lingered = give_up_if_idle(entry);
 		pg_atomic_fetch_add_u64(&zkl_lock_table->revocations, 1);
 	}
 	zkl_entry_unlock(entry->hash);
 	return lingered;
 }
 
-/* On true, the caller, in the worker, deletes the znode. */
-bool
-zkl_entry_state_give_up_if_idle(ZklEntry *entry)
+/*
+ * OWNED -> RELEASING, and true, if no claim holds the lock or waits for it.
+ * Then the caller deletes the znode.
+ */
+static bool
+give_up_if_idle(ZklEntry *entry)
 {
 	if (!zkl_entry_is_idle(entry))
 		return false;
@@ -352,11 +719,8 @@ zkl_entry_state_set_gone(ZklEntry *entry)
 
 	zkl_entry_lock(entry);
 
-	/*
-	 * The worker has disarmed the timer, so the timer no longer keeps the
-	 * entry.
-	 */
-	entry->timer_armed = false;
+	/* The timer no longer keeps the entry. */
+	disarm_timer(entry);
 	zkl_entry_set_stuck(entry, false);
 	wanted = want_again(entry);
 	zkl_entry_unlock(hash);
@@ -370,7 +734,7 @@ zkl_entry_state_set_lost(ZklEntry *entry, ZklLoss loss)
 	dlist_iter	iter;
 
 	zkl_entry_lock(entry);
-	entry->timer_armed = false;
+	disarm_timer(entry);
 
 	/*
 	 * A claim that loses one of its leases is lost as a whole.  Both the
@@ -515,7 +879,7 @@ zkl_entry_state_set_failed(ZklEntry *entry, ZklFailure failure, bool znode_left)
 		zkl_entry_set_stuck(entry, entry->ticket.state == ZKL_TICKET_STUCK);
 	}
 	else
-		entry->timer_armed = false;
+		disarm_timer(entry);
 	zkl_entry_remove_if_unused(entry);
 	zkl_entry_unlock(hash);
 }
@@ -658,9 +1022,9 @@ zkl_entry_state_is_for_leader(ZklEntry *entry)
 	return for_leader;
 }
 
-/* Claims whose hold limit has passed become LOST. */
-bool
-zkl_entry_state_end_lease_times(ZklEntry *entry, int64 now)
+/* Claims whose hold limit has passed become LOST.  True if there was one. */
+static bool
+end_lease_times(ZklEntry *entry, int64 now)
 {
 	bool		any = false;
 	int			left = entry->nheld;

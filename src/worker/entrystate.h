@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * entrystate.h
- *	  The worker's changes of an entry's state: one function for each change.
+ *	  The worker's side of an entry: when it looks at the entry, and each
+ *	  change that it makes.
  *
  * lockentry.h has the states and their changes.  Functions lock the entry's
- * partition themselves, so the caller holds none, unless their comments say
- * otherwise.  No function raises an error.
+ * partition themselves, so the caller holds none.  No function raises an error.
  *
  * Called only by the worker, for entries of its own session.
  *
@@ -20,10 +20,50 @@
 #include "shared/locktable.h"
 
 /*
- * If a lock is held for this long, a client may request its release, so the
- * worker watches the znode.
+ * What the worker must do about an entry.  If nothing is set, the entry may
+ * be gone.
  */
-#define ZKL_WATCH_AFTER	ZKL_MS(100)
+typedef struct ZklWork
+{
+	bool		want;			/* get the ticket */
+	bool		unwant;			/* give it up */
+	bool		downgrade;		/* downgrade it, so that readers of other
+								 * servers can join */
+	bool		watch;			/* watch the znode */
+	bool		look;			/* list the znodes behind it, for the first
+								 * time */
+	bool		retry;			/* delete the stuck znodes of the entry's
+								 * leases */
+	bool		recheck;		/* list again, because it may no longer be
+								 * contended */
+	bool		deleted;		/* this server has deleted its znode */
+	bool		describe;		/* write the present holder into the znode */
+	bool		standby;		/* note whether it stands by */
+} ZklWork;
+
+/*
+ * A worker starts, and takes over the list of its predecessor.  It must look at
+ * all entries that have work, a timer or a ticket.
+ */
+extern void zkl_entry_state_adopt(void);
+
+/* Is there an entry on the list of those that the worker must look at? */
+extern bool zkl_entry_state_any_work(void);
+
+/*
+ * What must be done about the next entry on the list, or about the next one
+ * whose timer is due at that moment?  NULL if there is none.  The caller passes
+ * the same moment until no timer is due.  So a timer that is armed meanwhile
+ * for a later moment waits for the next turn.
+ */
+extern ZklEntry *zkl_entry_state_next(ZklWork *work);
+extern ZklEntry *zkl_entry_state_next_due(int64 until, ZklWork *work);
+
+/* When the next timer fires; PG_INT64_MAX if none is armed. */
+extern int64 zkl_entry_state_wake_at(void);
+
+/* The settings have changed by which timers are computed. */
+extern void zkl_entry_state_reset_timers(void);
 
 /*
  * WANTED -> QUEUED, unless the ticket is unwanted by now.  If the entry is
@@ -71,13 +111,6 @@ extern bool zkl_entry_state_says_plain(const ZklEntry *entry);
  */
 extern bool zkl_entry_state_copy_about(ZklEntry *entry, char about[ZKL_ABOUT_SIZE]);
 
-/*
- * Do the znode's data name the backend that they must name?  Also true if the
- * entry is no longer OWNED.
- */
-extern bool zkl_entry_state_is_described(ZklEntry *entry, const char *data,
-										 int length);
-
 /* No other client queues behind the ticket any more. */
 extern void zkl_entry_state_set_uncontended(ZklEntry *entry);
 
@@ -95,8 +128,6 @@ extern bool zkl_entry_state_set_revoked(ZklEntry *entry);
 
 /*
  * The znode is gone: -> NONE or WANTED.  True if the ticket is wanted again.
- * Before this function and the next two, the caller has disarmed the entry's
- * timer, if no ticket is left.
  */
 extern bool zkl_entry_state_set_gone(ZklEntry *entry);
 
@@ -122,19 +153,7 @@ extern bool zkl_entry_state_is_for_leader(ZklEntry *entry);
 /* Does any claim hold a lock whose ticket is in this ZooKeeper session? */
 extern bool zkl_entry_state_any_held(void);
 
-/*
- * OWNED -> RELEASING, and true, if no claim holds the lock or waits for it.
- * The caller holds the partition exclusively.
- */
-extern bool zkl_entry_state_give_up_if_idle(ZklEntry *entry);
-
 /* The limit that is stored for a semaphore has been read. */
 extern void zkl_entry_state_set_limit(ZklEntry *semaphore, int stored);
-
-/*
- * Claims whose hold limit has passed become LOST.  True if there was one.
- * The caller holds the partition exclusively.
- */
-extern bool zkl_entry_state_end_lease_times(ZklEntry *entry, int64 now);
 
 #endif							/* ZKL_ENTRYSTATE_H */

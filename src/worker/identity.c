@@ -38,54 +38,36 @@ typedef struct AuthText
 	char		lines[AUTH_SIZE];
 } AuthText;
 
-static bool load_tls(bool *changed, const char **error);
-static bool load_sasl(bool *changed, const char **error);
+static const char *load_all(bool *changed);
+static const char *settings_fault(void);
+static const char *load_tls(bool *changed);
+static const char *load_sasl(bool *changed);
 static const char *take_password(char *line, int length);
-static bool load_auth(bool *changed, const char **error);
-static bool read_auth(AuthText *auth, const char **error);
-static int	read_secret(const SecretFile *file, char *data, int size,
-						const char **error);
+static const char *load_auth(bool *changed);
+static const char *read_auth(AuthText *auth);
+static const char *read_secret(const SecretFile *file, char *data, int size,
+							   int *length);
 static const char *describe_fault(const SecretFile *file, const char *fault);
 static const char *permissions_fault(int fd, bool is_public);
-static const char *settings_fault(void);
-
-/*
- * TLS first: if several files are wrong, the message should be about the
- * layer nearest to the network.
- */
-static bool (*const parts[]) (bool *changed, const char **error) =
-{
-	load_tls, load_sasl, load_auth
-};
 
 static bool is_loaded = false;
 static AuthText in_use;
 
-bool
-zkl_identity_load(const char **error)
+const char *
+zkl_identity_load(void)
 {
-	bool		changed;
+	bool		changed = false;
+	const char *error = is_loaded ? NULL : load_all(&changed);
 
-	if (is_loaded)
-		return true;
-	*error = settings_fault();
-	if (*error != NULL)
-		return false;
-	for (int i = 0; i < lengthof(parts); i++)
-	{
-		if (!parts[i] (&changed, error))
-			return false;
-	}
-	is_loaded = true;
-	return true;
+	is_loaded = error == NULL;
+	return error;
 }
 
 bool
 zkl_identity_reload(void)
 {
-	const char *error = settings_fault();
-	bool		any_changed = false;
-	bool		changed;
+	bool		changed = false;
+	const char *error;
 
 	/*
 	 * There is no need to reload: the next attempt to open a session reads
@@ -93,15 +75,29 @@ zkl_identity_reload(void)
 	 */
 	if (!is_loaded)
 		return false;
-	for (int i = 0; i < lengthof(parts) && error == NULL; i++)
-	{
-		(void) parts[i] (&changed, &error);
-		any_changed |= changed;
-	}
+	error = load_all(&changed);
 	if (error != NULL)
 		ereport(LOG,
 				errmsg("credentials for ZooKeeper were not reloaded: %s", error));
-	return any_changed;
+	return changed;
+}
+
+/*
+ * TLS first: if several files are wrong, the message should be about the
+ * layer nearest to the network.
+ */
+static const char *
+load_all(bool *changed)
+{
+	const char *error = settings_fault();
+
+	if (error == NULL)
+		error = load_tls(changed);
+	if (error == NULL)
+		error = load_sasl(changed);
+	if (error == NULL)
+		error = load_auth(changed);
+	return error;
 }
 
 void
@@ -149,75 +145,70 @@ settings_fault(void)
 
 /*
  * Each of these three reads what the settings name; without the settings,
- * there is none.  *changed: handles that are opened from now on show something
- * else than before.  False: a file cannot be used, as *error says, and the old
- * contents stay in use.
+ * there is none.  *changed becomes true if handles that are opened from now on
+ * show something else than before.  Returns NULL, or why a file cannot be used;
+ * then the old contents stay in use.
  */
-static bool
-load_tls(bool *changed, const char **error)
+static const char *
+load_tls(bool *changed)
 {
 	SecretFile	file[ZKL_TLS_TEXTS] = {
 		[ZKL_TLS_CA] = {"zklock.ssl_ca_file", zkl_ssl_ca_file, true},
 		[ZKL_TLS_CERTIFICATE] = {"zklock.ssl_cert_file", zkl_ssl_cert_file, true},
 		[ZKL_TLS_KEY] = {"zklock.ssl_key_file", zkl_ssl_key_file, false}
 	};
-	ZklTlsText	content[ZKL_TLS_TEXTS] = {0};
+	ZklTlsText	content[ZKL_TLS_TEXTS];
 	int			faulty = ZKL_TLS_CA;
 	const char *fault = NULL;
+	const char *error = NULL;
 
-	*changed = false;
-	*error = NULL;
 	if (zkl_ssl_ca_file[0] == '\0')
 	{
-		*changed = zkl_session_end_tls();
-		return true;
+		*changed |= zkl_session_end_tls();
+		return NULL;
 	}
-	for (int i = 0; i < ZKL_TLS_TEXTS && *error == NULL; i++)
-	{
-		content[i].data = palloc(TLS_SIZE);
-		content[i].length = read_secret(&file[i], content[i].data, TLS_SIZE,
-										error);
-	}
-	if (*error == NULL)
-		fault = zkl_session_set_tls(content, changed, &faulty);
-	if (fault != NULL)
-		*error = describe_fault(&file[faulty], fault);
 	for (int i = 0; i < ZKL_TLS_TEXTS; i++)
 	{
-		if (content[i].data != NULL)
-		{
-			explicit_bzero(content[i].data, TLS_SIZE);
-			pfree(content[i].data);
-		}
+		content[i].data = palloc(TLS_SIZE);
+		if (error == NULL)
+			error = read_secret(&file[i], content[i].data, TLS_SIZE,
+								&content[i].length);
 	}
-	return *error == NULL;
+	if (error == NULL)
+		fault = zkl_session_set_tls(content, changed, &faulty);
+	if (fault != NULL)
+		error = describe_fault(&file[faulty], fault);
+	for (int i = 0; i < ZKL_TLS_TEXTS; i++)
+	{
+		explicit_bzero(content[i].data, TLS_SIZE);
+		pfree(content[i].data);
+	}
+	return error;
 }
 
-static bool
-load_sasl(bool *changed, const char **error)
+static const char *
+load_sasl(bool *changed)
 {
 	SecretFile	file = {"zklock.sasl_password_file", zkl_sasl_password_file, false};
 	char		line[ZKL_SASL_PASSWORD_SIZE + 2];	/* with the end of the
 													 * line */
+	const char *error;
 	const char *fault;
 	int			length;
 
-	*changed = false;
 	if (zkl_sasl_user[0] == '\0')
 	{
-		*changed = zkl_session_end_sasl();
-		return true;
+		*changed |= zkl_session_end_sasl();
+		return NULL;
 	}
-	length = read_secret(&file, line, sizeof(line), error);
-	if (length < 0)
-		return false;
+	error = read_secret(&file, line, sizeof(line), &length);
+	if (error != NULL)
+		return error;
 	fault = take_password(line, length);
 	if (fault == NULL)
 		fault = zkl_session_set_sasl(zkl_sasl_user, line, changed);
-	if (fault != NULL)
-		*error = describe_fault(&file, fault);
 	explicit_bzero(line, sizeof(line));
-	return fault == NULL;
+	return fault != NULL ? describe_fault(&file, fault) : NULL;
 }
 
 /* Terminate the password, which must be the only line of the file. */
@@ -239,59 +230,52 @@ take_password(char *line, int length)
 	return NULL;
 }
 
-static bool
-load_auth(bool *changed, const char **error)
+static const char *
+load_auth(bool *changed)
 {
-	static AuthText other;
-	bool		result;
+	AuthText	auth = {0};
+	const char *error = read_auth(&auth);
 
-	*changed = false;
-	result = read_auth(&other, error);
-	if (result)
+	if (error == NULL)
 	{
-		*changed = other.length != in_use.length ||
-			memcmp(other.lines, in_use.lines, other.length) != 0;
-		in_use = other;
+		*changed |= auth.length != in_use.length ||
+			memcmp(auth.lines, in_use.lines, auth.length) != 0;
+		in_use = auth;
 	}
-	explicit_bzero(&other, sizeof(other));
-	return result;
+	explicit_bzero(&auth, sizeof(auth));
+	return error;
 }
 
 /* Without the setting there are no credentials. */
-static bool
-read_auth(AuthText *auth, const char **error)
+static const char *
+read_auth(AuthText *auth)
 {
 	SecretFile	file = {"zklock.auth_file", zkl_auth_file, false};
+	const char *error;
 	const char *fault;
 	int			line;
 
-	auth->length = 0;
 	if (zkl_auth_file[0] == '\0')
-		return true;
-	auth->length = read_secret(&file, auth->lines, AUTH_SIZE, error);
-	if (auth->length < 0)
-		return false;
+		return NULL;
+	error = read_secret(&file, auth->lines, AUTH_SIZE, &auth->length);
+	if (error != NULL)
+		return error;
 	fault = zkl_credentials_fault(auth->lines, auth->length, &line);
-	if (fault == NULL)
-		return true;
-	if (line > 0)
-		*error = psprintf("line %d of \"%s\": %s", line, file.setting, fault);
-	else
-		*error = describe_fault(&file, fault);
-	return false;
+	if (fault != NULL && line > 0)
+		return psprintf("line %d of \"%s\": %s", line, file.setting, fault);
+	return fault != NULL ? describe_fault(&file, fault) : NULL;
 }
 
 /*
  * Read the whole file into "data", which has room for "size" bytes; the file
- * must be shorter.  Return the length, or -1 if the file cannot be used, as
- * *error says.  *error is allocated in the turn's memory context.  All roles
- * can see it in zk_status, so it does not name the file.
+ * must be shorter.  Returns NULL, or why the file cannot be used, allocated in
+ * the turn's memory context.  All roles can see that in zk_status, so it does
+ * not name the file.
  */
-static int
-read_secret(const SecretFile *file, char *data, int size, const char **error)
+static const char *
+read_secret(const SecretFile *file, char *data, int size, int *length)
 {
 	const char *fault;
-	int			length = 0;
 	int			fd;
 
 	/*
@@ -300,26 +284,22 @@ read_secret(const SecretFile *file, char *data, int size, const char **error)
 	 */
 	fd = OpenTransientFile(file->name, O_RDONLY | O_NONBLOCK | PG_BINARY);
 	if (fd < 0)
-	{
-		*error = psprintf("could not open \"%s\": %s", file->setting,
-						  strerror(errno));
-		return -1;
-	}
+		return psprintf("could not open \"%s\": %s", file->setting,
+						strerror(errno));
 	fault = permissions_fault(fd, file->is_public);
 	if (fault == NULL)
 	{
-		length = read(fd, data, size);
-		if (length < 0)
+		*length = read(fd, data, size);
+		if (*length < 0)
 			fault = "it could not be read";
-		else if (length == size)
+		else if (*length == size)
 			fault = "it is too large";
 	}
 	CloseTransientFile(fd);
 	if (fault == NULL)
-		return length;
+		return NULL;
 	explicit_bzero(data, size);
-	*error = describe_fault(file, fault);
-	return -1;
+	return describe_fault(file, fault);
 }
 
 /* The message for a fault in the file, which the caller may have found itself. */

@@ -17,10 +17,10 @@
 #define ZKL_IDENTITY_H
 
 /*
- * Read the files, unless that was done before.  False: a file or a setting
- * cannot be used, as *error says, and the caller must not open a handle.
+ * Read the files, unless that was done before.  Returns NULL, or why a file or
+ * a setting cannot be used; then the caller must not open a handle.
  */
-extern bool zkl_identity_load(const char **error);
+extern const char *zkl_identity_load(void);
 
 /*
  * Read the files again.  True if this server must show another identity from

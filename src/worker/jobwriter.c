@@ -135,10 +135,10 @@ zkl_job_writer_send(void)
 {
 	if (!zkl_job_runs_any() || !zkl_session_is_usable())
 		return;
-	zkl_session_begin_sending();
+	zkl_session_cork(true);
 	send_all(ZKL_JOBRUN_ENDED);
 	send_all(ZKL_JOBRUN_STARTING);
-	zkl_session_end_sending();
+	zkl_session_cork(false);
 }
 
 /*

@@ -34,6 +34,7 @@
 #include "common/ip.h"
 #include "lib/stringinfo.h"
 #include "libpq/pqsignal.h"
+#include "nodes/pg_list.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/pg_shmem.h"
@@ -50,8 +51,6 @@
 #define LOOKUP_SECONDS	30
 #define PATIENCE		ZKL_MS(500) /* how long to wait for the last name
 									 * before the other servers are used */
-
-#define MAX_ADDRESSES	255
 
 /*
  * What is known of the servers is a text with one line for each server: its
@@ -82,13 +81,12 @@ static uint64 hash_hosts(void);
 ZKL_NORETURN static void look_up(int out);
 static void forget_server(int but);
 static ZklLookup judge_answer(char **text);
-static char *resolve(const char *hosts, int server, bool numeric);
+static char *resolve(int server, bool numeric);
 static void append_addresses(StringInfo line, struct addrinfo *addresses);
-static char *merge_lines(const char *hosts, const char *new, const char *old,
-						 size_t size);
+static char *merge_lines(const char *new, const char *old);
 static const char *find_line(const char *lines, int server);
 static char *list_addresses(const char *lines);
-static int	compare_addresses(const void *a, const void *b);
+static int	compare_addresses(const ListCell *a, const ListCell *b);
 
 bool
 zkl_lookup_servers(char **servers)
@@ -116,8 +114,7 @@ zkl_lookup_servers(char **servers)
 		 */
 		if (running && *list_addresses(lookup.answer.data) != '\0')
 			remember(lookup.answer.data);
-		lines = merge_lines(zkl_hosts, recall(), lines,
-							ZKL_SERVERS_SIZE);
+		lines = merge_lines(recall(), lines);
 	}
 	*servers = list_addresses(lines);
 	return **servers != '\0';
@@ -169,16 +166,6 @@ bool
 zkl_lookup_is_running(void)
 {
 	return lookup.child != 0;
-}
-
-int
-zkl_lookup_count(const char *servers)
-{
-	int			count = 1;
-
-	for (const char *at = servers; *at; at++)
-		count += *at == ',';
-	return count;
 }
 
 ZklLookup
@@ -262,7 +249,7 @@ look_up(int out)
 	forget_server(out);
 	for (int i = 0; i < n; i++)
 	{
-		char	   *line = resolve(zkl_hosts, i, true);
+		char	   *line = resolve(i, true);
 		bool		is_name = names_are_left(line);
 
 		/*
@@ -279,7 +266,7 @@ look_up(int out)
 			 * count.
 			 */
 			alarm(LOOKUP_SECONDS);
-			line = resolve(zkl_hosts, i, false);
+			line = resolve(i, false);
 		}
 
 		/*
@@ -352,8 +339,7 @@ judge_answer(char **text)
 static void
 remember(const char *answer)
 {
-	char	   *lines = merge_lines(zkl_hosts, answer, recall(),
-									ZKL_SERVERS_SIZE);
+	char	   *lines = merge_lines(answer, recall());
 
 	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
 	/* Other workers, and later ones, begin with these addresses. */
@@ -383,7 +369,7 @@ resolve_numeric(void)
 
 	initStringInfo(&lines);
 	for (int i = 0; i < n; i++)
-		appendStringInfoString(&lines, resolve(zkl_hosts, i, true));
+		appendStringInfoString(&lines, resolve(i, true));
 	return lines.data;
 }
 
@@ -406,18 +392,12 @@ hash_hosts(void)
  * The text with what is known of the servers
  */
 
-static int
-compare_addresses(const void *a, const void *b)
-{
-	return strcmp(*(char *const *) a, *(char *const *) b);
-}
-
 /*
  * Make the line of one server, allocated.  If "numeric", a name counts as
  * unknown.  Otherwise this looks the name up, and waits for that.
  */
 static char *
-resolve(const char *hosts, int server, bool numeric)
+resolve(int server, bool numeric)
 {
 	struct addrinfo hint = {0};
 	struct addrinfo *addresses = NULL;
@@ -435,7 +415,7 @@ resolve(const char *hosts, int server, bool numeric)
 	 */
 	hint.ai_flags = numeric ? AI_NUMERICHOST : 0;
 	/* A part that cannot be parsed counts as an unknown name, too. */
-	if (zkl_hosts_server(hosts, server, name, port))
+	if (zkl_hosts_server(zkl_hosts, server, name, port))
 		error = pg_getaddrinfo_all(name, port, &hint, &addresses);
 
 	initStringInfo(&line);
@@ -487,11 +467,10 @@ append_addresses(StringInfo line, struct addrinfo *addresses)
  * as far as there is room.  Allocated.
  */
 static char *
-merge_lines(const char *hosts, const char *new, const char *old,
-			size_t size)
+merge_lines(const char *new, const char *old)
 {
 	StringInfoData lines;
-	int			n = zkl_hosts_servers(hosts);
+	int			n = zkl_hosts_servers(zkl_hosts);
 
 	initStringInfo(&lines);
 	for (int i = 0; i < n; i++)
@@ -503,7 +482,7 @@ merge_lines(const char *hosts, const char *new, const char *old,
 		if (line == NULL)
 			line = find_line(old, i);
 		length = line ? strcspn(line, "\n") + 1 : 0;
-		if (lines.len + length < size)
+		if (lines.len + length < ZKL_SERVERS_SIZE)
 			appendBinaryStringInfo(&lines, line, length);
 	}
 	return lines.data;
@@ -530,9 +509,9 @@ find_line(const char *lines, int server)
 static char *
 list_addresses(const char *lines)
 {
-	char	   *address[MAX_ADDRESSES + 1];
-	int			n = 0;
-	StringInfoData list;
+	List	   *addresses = NIL;
+	ListCell   *cell;
+	StringInfoData text;
 
 	for (const char *at = lines; *at; at += strcspn(at, "\n") + 1)
 	{
@@ -542,30 +521,33 @@ list_addresses(const char *lines)
 		 */
 		const char *end = at + strspn(at, "0123456789");
 
-		while (*end != '\n' && *end != UNKNOWN && n < MAX_ADDRESSES)
+		while (*end != '\n' && *end != UNKNOWN)
 		{
 			/* "end" is at the letter or at a comma. */
 			const char *begin = end + 1;
 
 			end = begin + strcspn(begin, ",\n");
-			address[n++] = pnstrdup(begin, end - begin);
+			addresses = lappend(addresses, pnstrdup(begin, end - begin));
 		}
 	}
-
-	initStringInfo(&list);
 
 	/*
 	 * Sort, so that equal lists are equal texts.  The worker compares them to
 	 * find out whether servers have moved.
 	 */
-	qsort(address, n, sizeof(char *), compare_addresses);
+	list_sort(addresses, compare_addresses);
 	/* Repeat one address if the number is even; a duplicate does no harm. */
-	if (n > 0 && n % 2 == 0)
-	{
-		address[n] = address[0];
-		n++;
-	}
-	for (int i = 0; i < n; i++)
-		appendStringInfo(&list, "%s%s", i > 0 ? "," : "", address[i]);
-	return list.data;
+	if (addresses != NIL && list_length(addresses) % 2 == 0)
+		addresses = lappend(addresses, linitial(addresses));
+	initStringInfo(&text);
+	foreach(cell, addresses)
+		appendStringInfo(&text, "%s%s", text.len > 0 ? "," : "",
+						 (char *) lfirst(cell));
+	return text.data;
+}
+
+static int
+compare_addresses(const ListCell *a, const ListCell *b)
+{
+	return strcmp(lfirst(a), lfirst(b));
 }

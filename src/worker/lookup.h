@@ -32,9 +32,6 @@ typedef enum ZklLookup
  */
 extern bool zkl_lookup_servers(char **servers);
 
-/* The number of addresses in such a list. */
-extern int	zkl_lookup_count(const char *servers);
-
 /*
  * Begin to look up the names, unless a lookup is running.  The lookup ends
  * within a bounded time.

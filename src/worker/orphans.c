@@ -36,30 +36,23 @@ typedef struct Row
 	char		uuid[ZKL_UUID_SIZE];	/* in the name of the znode */
 } Row;
 
-typedef enum State
+/* The asks of a row, which has one at most. */
+enum
 {
-	QUIET,
-	DUE,
-	LISTING,
-	DELETING
-} State;
-
-/* What the worker does about the row of the table with the same number. */
-typedef struct Look
-{
-	State		state;
-	ZklAsker	asker;			/* has one ask at most */
-} Look;
+	LIST,
+	DELETE
+};
 
 static Row *all_rows = NULL;	/* of all sessions */
 static Row *rows;				/* of this worker's session */
-static Look looks[MAX_ROWS];
+static ZklAsker askers[MAX_ROWS];	/* of the rows with the same numbers */
 static int	nrows = 0;			/* rows that are not free */
 static int64 connected_at;
 
 static int	row_to_fill(void);
 static void on_answer(ZklAsker *asker, int what, int64 number,
 					  const ZklSessionEvent *answer);
+static void look_for(int row);
 static void on_list(int row, const ZklTicketEvent *reply);
 static void on_delete(int row, const ZklTicketEvent *reply);
 static void set_free(int row);
@@ -82,8 +75,7 @@ zkl_orphans_start(void)
 	rows = all_rows + zkl_session_info_number() * MAX_ROWS;
 	for (int i = 0; i < MAX_ROWS; i++)
 	{
-		looks[i].asker.owner = &looks[i];
-		looks[i].asker.answered = on_answer;
+		askers[i].answered = on_answer;
 		nrows += rows[i].noted_at != 0;
 	}
 }
@@ -132,11 +124,17 @@ zkl_orphans_reconnected(void)
 	connected_at = zkl_now();
 	for (int i = 0; i < MAX_ROWS; i++)
 	{
-		if (rows[i].noted_at == 0)
-			continue;
-		zkl_ask_cancel(&looks[i].asker);
-		looks[i].state = DUE;
+		zkl_ask_cancel(&askers[i]);
+		if (rows[i].noted_at != 0)
+			look_for(i);
 	}
+}
+
+/* This is sent after the barrier of the present connection, or of the next. */
+static void
+look_for(int row)
+{
+	zkl_ask_children(&askers[row], LIST, 0, rows[row].directory);
 }
 
 /*
@@ -162,49 +160,31 @@ zkl_orphans_proved(int64 now)
 	}
 }
 
-void
-zkl_orphans_look(void)
-{
-	if (nrows == 0)
-		return;
-	for (int i = 0; i < MAX_ROWS; i++)
-	{
-		if (looks[i].state != DUE)
-			continue;
-		looks[i].state = LISTING;
-		zkl_ask_children(&looks[i].asker, LISTING, 0, rows[i].directory);
-	}
-}
-
 static void
 on_answer(ZklAsker *asker, int what, int64 number,
 		  const ZklSessionEvent *answer)
 {
-	Look	   *look = asker->owner;
+	int			row = asker - askers;
 
 	if (answer->reply.outcome == ZKL_OUTCOME_UNKNOWN)
-		look->state = DUE;
-	else if (what == LISTING)
-		on_list(look - looks, &answer->reply);
+		look_for(row);
+	else if (what == LIST)
+		on_list(row, &answer->reply);
 	else
-		on_delete(look - looks, &answer->reply);
+		on_delete(row, &answer->reply);
 }
 
 static void
 on_list(int row, const ZklTicketEvent *reply)
 {
-	const Row  *orphan = &rows[row];
-
 	for (int i = 0; i < reply->nchildren; i++)
 	{
-		if (strstr(reply->children[i], orphan->uuid) == NULL)
+		if (strstr(reply->children[i], rows[row].uuid) == NULL)
 			continue;
-		looks[row].state = DELETING;
-		zkl_ask_delete(&looks[row].asker, DELETING,
-					   psprintf("%s/%s", orphan->directory, reply->children[i]));
+		zkl_ask_delete(&askers[row], DELETE,
+					   psprintf("%s/%s", rows[row].directory, reply->children[i]));
 		return;
 	}
-	looks[row].state = QUIET;
 }
 
 /* A create is done at most once, so the row is no longer needed. */
@@ -228,6 +208,5 @@ set_free(int row)
 {
 	nrows -= rows[row].noted_at != 0;
 	rows[row].noted_at = 0;
-	looks[row].state = QUIET;
-	zkl_ask_cancel(&looks[row].asker);
+	zkl_ask_cancel(&askers[row]);
 }

@@ -21,17 +21,17 @@
  *
  *		row			from -> to			when
  *		free		-> QUIET			a ticket found no znode
- *		QUIET		-> DUE				a new connection
- *		DUE			-> LISTING			the request for the list was sent
+ *		QUIET		-> LISTING			a new connection: the list is asked for
  *		LISTING		-> QUIET			the list does not show it
  *					-> DELETING			the list shows it
  *		DELETING	-> free				it is deleted
- *		LISTING, DELETING -> DUE		the answer was lost
+ *		LISTING, DELETING -> LISTING	the answer was lost
  *		any			-> free				a connection has worked for five minutes;
  *										or the session has expired
  *
- * The rows are in shared memory, and these states in the worker.  A worker that
- * starts has no connection yet, so each row begins as QUIET.
+ * The rows are in shared memory.  The state is the ask that is under way: none
+ * in a row that is QUIET, as each row is when a worker starts, because it has no
+ * connection yet.
  *
  * Called only by the worker's files.
  *
@@ -66,11 +66,8 @@ extern bool zkl_orphans_may_come(void);
 /* A quorum has answered a write of the present connection. */
 extern void zkl_orphans_proved(int64 now);
 
-/* The session has a new connection, or has expired. */
+/* The session has a new connection: look for orphans.  Or it has expired. */
 extern void zkl_orphans_reconnected(void);
 extern void zkl_orphans_expired(void);
-
-/* Look for the orphans that are due. */
-extern void zkl_orphans_look(void);
 
 #endif							/* ZKL_ORPHANS_H */

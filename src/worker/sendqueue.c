@@ -294,9 +294,9 @@ zkl_send_queue_send(void)
 	if (choose_line(&turn) == NULL)
 		return NULL;
 	/* All that the window allows goes out in few packets. */
-	zkl_session_begin_sending();
+	zkl_session_cork(true);
 	refused = send_due();
-	zkl_session_end_sending();
+	zkl_session_cork(false);
 	return refused;
 }
 

@@ -39,8 +39,7 @@ static char file_name[MAXPGPATH];
 static char new_file_name[MAXPGPATH];
 
 static bool read_file(const char *path, char *text, struct stat *status);
-static bool describe_home(int fd, const struct stat *status, char *home,
-						  size_t size);
+static bool describe_home(const struct stat *status, char *home);
 
 void
 zkl_session_file_start(int session)
@@ -63,7 +62,7 @@ zkl_session_file_read(ZklSessionId *identity)
 
 	/* There is no file, or this boot has no name: nothing has to be closed. */
 	if (!read_file(file_name, text, &status) ||
-		!describe_home(-1, &status, home, sizeof(home)))
+		!describe_home(&status, home))
 		return false;
 
 	/*
@@ -87,7 +86,7 @@ void
 zkl_session_file_write(const ZklSessionId *identity)
 {
 	char text[	2 * MAX_SIZE];
-	struct stat status = {0};
+	struct stat status;
 	int			length;
 	int			fd;
 
@@ -110,7 +109,7 @@ zkl_session_file_write(const ZklSessionId *identity)
 				errmsg("could not create file \"%s\": %m", new_file_name));
 		return;
 	}
-	if (!describe_home(fd, &status, text, MAX_SIZE))
+	if (fstat(fd, &status) != 0 || !describe_home(&status, text))
 	{
 		/* If the machine's boot has no name, write no file. */
 		CloseTransientFile(fd);
@@ -186,26 +185,19 @@ zkl_session_file_write_birth(const char *birth)
 }
 
 /*
- * Make the home of the file: the machine's present boot, and the file's own
- * device and inode (of fd, unless that is negative).
+ * Make the home of a file with this status: the machine's present boot, and
+ * the file's own device and inode.  "home" has room for MAX_SIZE.
  */
 static bool
-describe_home(int fd, const struct stat *status, char *home, size_t size)
+describe_home(const struct stat *status, char *home)
 {
 	char		boot_id[MAX_SIZE];
-	struct stat of_fd;
 	struct stat of_boot_id;
 
-	if (fd >= 0)
-	{
-		if (fstat(fd, &of_fd) != 0)
-			return false;
-		status = &of_fd;
-	}
 	if (!read_file(BOOT_ID_FILE, boot_id, &of_boot_id) ||
 		strlen(boot_id) < BOOT_ID_LENGTH)
 		return false;
-	snprintf(home, size, "zklock session 1\n%.*s " UINT64_FORMAT " " UINT64_FORMAT "\n",
+	snprintf(home, MAX_SIZE, "zklock session 1\n%.*s " UINT64_FORMAT " " UINT64_FORMAT "\n",
 			 BOOT_ID_LENGTH, boot_id,
 			 (uint64) status->st_dev, (uint64) status->st_ino);
 	return true;

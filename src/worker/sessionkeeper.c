@@ -109,12 +109,6 @@ zkl_session_keeper_wake_at(void)
 	return wake_at;
 }
 
-bool
-zkl_session_keeper_has_other_hosts(void)
-{
-	return keeper.hosts != NULL && strcmp(keeper.hosts, zkl_hosts) != 0;
-}
-
 void
 zkl_session_keeper_close(void)
 {
@@ -161,7 +155,8 @@ open_session(void)
 	 * Without its credentials, the server could not use the znodes that it
 	 * has created.
 	 */
-	if (!zkl_identity_load(&error))
+	error = zkl_identity_load();
+	if (error != NULL)
 	{
 		zkl_session_log_refused(error);
 		return;
@@ -178,7 +173,7 @@ open_session(void)
 						pg_atomic_read_u64(&info->safe_until));
 
 	/* A session keeps the timeout that it was made with. */
-	if (!zkl_session_open(servers, zkl_lookup_count(servers),
+	if (!zkl_session_open(servers,
 						  info->id != 0 ? info->timeout_ms : zkl_session_timeout,
 						  has_session ? &identity : NULL))
 	{
@@ -324,7 +319,7 @@ abandon_handle(void)
 {
 	zkl_session_abandon();
 	hand_out_last_answers();
-	zkl_tickets_restarted();
+	zkl_tickets_tell_all(ZKL_EVENT_RESTARTED);
 }
 
 /*
@@ -448,7 +443,7 @@ on_connected(void)
 	 * The new connection has no watches, so each ticket that relies on one
 	 * lists again.  Backends that wait for ZooKeeper look again, too.
 	 */
-	zkl_tickets_reconnected();
+	zkl_tickets_tell_all(ZKL_EVENT_RECONNECTED);
 	zkl_orphans_reconnected();
 	zkl_entry_state_wake_all();
 }
@@ -537,7 +532,6 @@ on_expired(void)
 	LWLockRelease(zkl_lock_table_session_lock());
 	ZKL_FAULT_POINT("session-forgotten");
 
-	zkl_session_log_expired();
 	zkl_session_log_error("the ZooKeeper session has expired");
 
 	/*
@@ -549,7 +543,7 @@ on_expired(void)
 				errmsg("the ZooKeeper session has expired"));
 	zkl_orphans_expired();
 	/* Do this last: it marks one claim after another, and may take a while. */
-	zkl_tickets_expired();
+	zkl_tickets_tell_all(ZKL_EVENT_EXPIRED);
 }
 
 /* Give the handle up, so that another one continues the session. */
@@ -596,8 +590,19 @@ on_refused(void)
 void
 zkl_session_keeper_reload(void)
 {
-	bool		changed = zkl_identity_reload();
+	bool		changed;
 
+	if (keeper.hosts != NULL && strcmp(keeper.hosts, zkl_hosts) != 0)
+	{
+		ereport(LOG,
+				errmsg("restarting the zklock worker, because \"zklock.hosts\" was changed"));
+		/* The last error was about servers that are no longer used. */
+		LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
+		zkl_session_info_mine->last_error_at = 0;
+		LWLockRelease(zkl_lock_table_session_lock());
+		proc_exit(1);
+	}
+	changed = zkl_identity_reload();
 	if (!changed && !zkl_session_log_is_refused())
 		return;
 

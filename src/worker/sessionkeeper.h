@@ -28,13 +28,9 @@ extern void zkl_session_keeper_handle_events(void);
 extern int64 zkl_session_keeper_wake_at(void);
 
 /*
- * Does zklock.hosts now name other servers than those that the session uses?
- */
-extern bool zkl_session_keeper_has_other_hosts(void);
-
-/*
  * The configuration was reloaded: use the credentials, certificates and passwords
- * that the files of identity.c have now.
+ * that the files of identity.c have now.  If the list of servers has changed,
+ * exit: the next worker continues the session with the new servers.
  */
 extern void zkl_session_keeper_reload(void);
 

@@ -93,12 +93,6 @@ zkl_session_log_accepted(void)
 	log_connected();
 }
 
-void
-zkl_session_log_expired(void)
-{
-	in_doubt = false;
-}
-
 /*
  * The session may have expired.  That matters only to backends that hold
  * locks, so without holders nothing is logged.
@@ -110,7 +104,10 @@ zkl_session_log_doubt(void)
 	bool		idle = safe_until == ZKL_SAFE_UNTIL_IDLE;
 	bool		safe = zkl_now() < safe_until;
 
-	if (in_doubt && idle)
+	/* It has expired, so nothing is in doubt any more. */
+	if (zkl_session_info_mine->id == 0)
+		in_doubt = false;
+	else if (in_doubt && idle)
 	{
 		in_doubt = false;
 		ereport(LOG,
@@ -124,7 +121,7 @@ zkl_session_log_doubt(void)
 				errmsg("locks are no longer in doubt"),
 				errdetail("ZooKeeper has confirmed the session that holds them."));
 	}
-	else if (!in_doubt && !safe && !idle && zkl_session_info_mine->id != 0 &&
+	else if (!in_doubt && !safe && !idle &&
 			 pg_atomic_read_u64(&zkl_session_info_mine->ephemeral_bytes) > 0 &&
 			 zkl_entry_state_any_held())
 	{
@@ -171,15 +168,6 @@ zkl_session_log_error(const char *error)
 	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
 	strlcpy(info->last_error, error, sizeof(info->last_error));
 	info->last_error_at = zkl_now();
-	LWLockRelease(zkl_lock_table_session_lock());
-}
-
-/* The error was about servers that this server no longer uses. */
-void
-zkl_session_log_forget_error(void)
-{
-	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
-	zkl_session_info_mine->last_error_at = 0;
 	LWLockRelease(zkl_lock_table_session_lock());
 }
 

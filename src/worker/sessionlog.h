@@ -17,9 +17,6 @@
 extern void zkl_session_log_unreachable(void);
 extern void zkl_session_log_doubt(void);
 
-/* The session uses other servers from now on. */
-extern void zkl_session_log_forget_error(void);
-
 /*
  * The first function reports that no name has an address.  The second tells
  * whether ZooKeeper has been unreachable for a while.
@@ -29,9 +26,6 @@ extern bool zkl_session_log_is_away(void);
 
 /* There is a connection; is_new: the session had none before. */
 extern void zkl_session_log_connected(bool is_new);
-
-/* The session has expired, so nothing is in doubt any more. */
-extern void zkl_session_log_expired(void);
 
 /*
  * ZooKeeper has refused a write to this znode because the znode has changed,

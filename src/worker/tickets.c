@@ -23,16 +23,13 @@
 #include "settings.h"
 #include "shared/leases.h"
 #include "worker/bypass.h"
-#include "worker/entryqueue.h"
 #include "worker/entrystate.h"
 #include "worker/lockdirectory.h"
 #include "worker/orphans.h"
 #include "worker/sendqueue.h"
 #include "worker/sessionlog.h"
 #include "worker/tickets.h"
-#include "worker/timers.h"
 
-static void feed_all(ZklTicketEventKind kind);
 static void feed(ZklEntry *entry, ZklTicketEventKind kind);
 static bool is_to_look(const ZklEntry *entry);
 static void carry_out(ZklEntry *entry, ZklTicketStep step);
@@ -41,7 +38,7 @@ static void report_difference(const ZklEntry *entry);
 static void report_owned(ZklEntry *entry);
 static void report_lost(ZklEntry *entry);
 static void report(ZklEntry *entry, ZklTicketStep step);
-static void do_work(ZklEntry *entry, ZklWork work);
+static void do_work(ZklEntry *entry, const ZklWork *work);
 static void retry_deletes(ZklEntry *semaphore);
 static void answer(ZklEntry *entry);
 static void on_reply(ZklEntry *entry, const ZklSessionEvent *event);
@@ -62,33 +59,30 @@ void
 zkl_tickets_start(const char *prefix)
 {
 	zkl_lock_directory_start(prefix);
-	zkl_timers_start();
 	zkl_send_queue_start();
 
 	/*
 	 * Shared memory still has the links into the dead worker's heap.  The
 	 * adoption forgets them, before a step disarms a timer.
 	 */
-	zkl_entry_queue_adopt();
-	zkl_tickets_restarted();
+	zkl_entry_state_adopt();
+	zkl_tickets_tell_all(ZKL_EVENT_RESTARTED);
 }
 
+/*
+ * To all tickets that have a state to lose.  They are collected first: a
+ * visitor of the table holds all partitions, and a step locks the entry's
+ * partition itself.
+ */
 void
-zkl_tickets_restarted(void)
+zkl_tickets_tell_all(ZklTicketEventKind kind)
 {
-	feed_all(ZKL_EVENT_RESTARTED);
-}
+	int			nentries;
+	ZklEntry  **entries = zkl_lock_table_collect(zkl_session_info_number(), &nentries);
 
-void
-zkl_tickets_reconnected(void)
-{
-	feed_all(ZKL_EVENT_RECONNECTED);
-}
-
-void
-zkl_tickets_expired(void)
-{
-	feed_all(ZKL_EVENT_EXPIRED);
+	for (int i = 0; i < nentries; i++)
+		feed(entries[i], kind);
+	pfree(entries);
 }
 
 /*
@@ -234,11 +228,12 @@ static void
 take_reply(ZklEntry *entry, const ZklSessionEvent *event)
 {
 	ZklTicketEvent reply = event->reply;
+	char		about[ZKL_ABOUT_SIZE];
 
 	if (reply.request == ZKL_REQUEST_WATCH_SELF &&
 		reply.outcome == ZKL_OUTCOME_OK)
-		reply.stale = !zkl_entry_state_is_described(entry, event->data,
-													event->data_length);
+		reply.stale = zkl_entry_state_copy_about(entry, about) &&
+			!zkl_recipe_is_about(event->data, event->data_length, about);
 	if (reply.request == ZKL_REQUEST_WATCH && reply.outcome == ZKL_OUTCOME_OK)
 		zkl_entry_state_note_before(entry, event->data, event->data_length);
 	carry_out(entry, zkl_ticket_step(&entry->ticket, &reply));
@@ -428,9 +423,10 @@ void
 zkl_tickets_take_work(void)
 {
 	ZklEntry   *entry;
+	ZklWork		work;
 
-	while ((entry = zkl_entry_queue_next()) != NULL)
-		do_work(entry, zkl_entry_queue_look(entry));
+	while ((entry = zkl_entry_state_next(&work)) != NULL)
+		do_work(entry, &work);
 }
 
 void
@@ -438,70 +434,46 @@ zkl_tickets_run_timers(void)
 {
 	int64		now = zkl_now();
 	ZklEntry   *entry;
+	ZklWork		work;
 
-	while ((entry = zkl_timers_take_due(now)) != NULL)
-		do_work(entry, zkl_entry_queue_timer_fired(entry));
-}
-
-/*
- * Every armed timer was computed from the old settings.  Each counts as fired,
- * and is armed anew.
- */
-void
-zkl_tickets_reset_timers(void)
-{
-	List	   *armed = NIL;
-	ListCell   *cell;
-	ZklEntry   *entry;
-
-	/*
-	 * Take all before the first is handled: what is handled arms its timer
-	 * again, and would be taken again for ever.
-	 */
-	while ((entry = zkl_timers_take_any()) != NULL)
-		armed = lappend(armed, entry);
-	foreach(cell, armed)
-		do_work(lfirst(cell), zkl_entry_queue_timer_fired(lfirst(cell)));
-	list_free(armed);
+	while ((entry = zkl_entry_state_next_due(now, &work)) != NULL)
+		do_work(entry, &work);
 }
 
 /* If the work is empty, the entry may be gone, so nothing here touches it. */
 static void
-do_work(ZklEntry *entry, ZklWork work)
+do_work(ZklEntry *entry, const ZklWork *work)
 {
-	/* First: a step below may end the ticket, which disarms the timer. */
-	if (work.timer_at != 0)
-		zkl_timers_arm(entry, work.timer_at);
-	if (work.want)
+	if (work->want)
 	{
 		ZKL_FAULT_POINT("want-seen");
 		feed(entry, ZKL_EVENT_WANT);
 	}
-	if (work.downgrade)
+	if (work->downgrade)
 		feed(entry, ZKL_EVENT_DOWNGRADE);
-	if (work.watch)
+	if (work->watch)
 	{
 		feed(entry, ZKL_EVENT_WATCH);
 
 		/*
-		 * The lock has been held for ZKL_WATCH_AFTER.  From now on the znode
-		 * says that it is in use, if other clients queue.
+		 * The lock has been held for a while.  From now on the znode says
+		 * that it is in use, if other clients queue.
 		 */
 		answer(entry);
 	}
-	if (work.describe)
+	if (work->describe)
 		feed(entry, ZKL_EVENT_DESCRIBE);
-	if (work.standby)
+	if (work->standby)
 		zkl_send_queue_note_standby(entry);
-	if (work.look)
+	if (work->look)
 		feed(entry, ZKL_EVENT_LOOK);
-	if (work.retry)
+	if (work->retry)
 		retry_deletes(entry);
-	if (work.recheck)
+	if (work->recheck)
 		feed(entry, ZKL_EVENT_RECHECK);
-	if (work.deleted)
+	if (work->deleted)
 		feed(entry, ZKL_EVENT_SELF_CHANGED);
-	if (work.unwant)
+	if (work->unwant)
 	{
 		ZKL_FAULT_POINT("release-seen");
 		feed(entry, ZKL_EVENT_UNWANT);
@@ -561,22 +533,6 @@ refuse_create(ZklEntry *entry)
  */
 
 /*
- * To all tickets that have a state to lose.  They are collected first: a
- * visitor of the table holds all partitions, and a step locks the entry's
- * partition itself.
- */
-static void
-feed_all(ZklTicketEventKind kind)
-{
-	int			nentries;
-	ZklEntry  **entries = zkl_lock_table_collect(zkl_session_info_number(), &nentries);
-
-	for (int i = 0; i < nentries; i++)
-		feed(entries[i], kind);
-	pfree(entries);
-}
-
-/*
  * One event for one ticket.  The worker reads the mode without the partition;
  * lockentry.h says why it may.
  */
@@ -634,7 +590,6 @@ carry_out(ZklEntry *entry, ZklTicketStep step)
 	{
 		zkl_send_queue_forget(entry);
 		zkl_send_queue_uncount(entry);
-		zkl_timers_disarm(entry);
 		if (entry->semaphore != NULL)
 			forget_limit(entry);
 	}

@@ -21,14 +21,14 @@
 extern void zkl_tickets_start(const char *prefix);
 
 /*
- * Call these when the session has a new connection; when it has lost its
- * connection; when its handle is gone, and with it all replies; and when it
- * has expired.
+ * Give this event to all tickets: RECONNECTED, when the session has a new
+ * connection; RESTARTED, when its handle is gone, and with it all replies; or
+ * EXPIRED.
  */
-extern void zkl_tickets_reconnected(void);
+extern void zkl_tickets_tell_all(ZklTicketEventKind kind);
+
+/* The session has lost its connection. */
 extern void zkl_tickets_disconnected(void);
-extern void zkl_tickets_restarted(void);
-extern void zkl_tickets_expired(void);
 
 /* A reply, or a watch that fired. */
 extern void zkl_tickets_handle(const ZklSessionEvent *event);
@@ -36,9 +36,6 @@ extern void zkl_tickets_handle(const ZklSessionEvent *event);
 /* Do the work that backends have requested, and that timers are due for. */
 extern void zkl_tickets_take_work(void);
 extern void zkl_tickets_run_timers(void);
-
-/* zklock.linger was changed. */
-extern void zkl_tickets_reset_timers(void);
 
 /* Send what is due, as far as the window allows. */
 extern void zkl_tickets_send(void);

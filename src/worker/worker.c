@@ -36,7 +36,6 @@
 #include "worker/batches.h"
 #include "worker/commandrunner.h"
 #include "worker/deadlocksearch.h"
-#include "worker/entryqueue.h"
 #include "worker/entrystate.h"
 #include "worker/heartbeat.h"
 #include "worker/jobwriter.h"
@@ -44,9 +43,7 @@
 #include "worker/orphans.h"
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
-#include "worker/sessionlog.h"
 #include "worker/tickets.h"
-#include "worker/timers.h"
 #include "worker/waitpublisher.h"
 #include "worker/worker.h"
 #include "zookeeper/session.h"
@@ -80,7 +77,6 @@ static struct
 	int			position;
 }			waiting = {.fd = -1};
 
-static void register_one(int session);
 static void start_up(int session);
 static void start_leader(void);
 static void warn_unless_standing(void);
@@ -117,19 +113,15 @@ zkl_worker_register(void)
 				errmsg("\"zklock.sessions\" (%d) must not be greater than \"max_worker_processes\" (%d)",
 					   zkl_sessions, max_worker_processes));
 	for (int i = 0; i < zkl_sessions; i++)
-		register_one(i);
-}
+	{
+		BackgroundWorker bgworker = zkl_process_describe("zklock worker", "zkl_worker_main");
 
-static void
-register_one(int session)
-{
-	BackgroundWorker bgworker = zkl_process_describe("zklock worker", "zkl_worker_main");
-
-	/* Users count from 1, so the number in the name does. */
-	if (zkl_sessions > 1)
-		snprintf(bgworker.bgw_name, BGW_MAXLEN, "zklock worker %d", session + 1);
-	bgworker.bgw_main_arg = Int32GetDatum(session);
-	RegisterBackgroundWorker(&bgworker);
+		/* Users count from 1, so the number in the name does. */
+		if (zkl_sessions > 1)
+			snprintf(bgworker.bgw_name, BGW_MAXLEN, "zklock worker %d", i + 1);
+		bgworker.bgw_main_arg = Int32GetDatum(i);
+		RegisterBackgroundWorker(&bgworker);
+	}
 }
 
 /*
@@ -290,7 +282,7 @@ turn(void)
 	 * The worker does not set its own latch, because it does most of what it
 	 * puts on the list in the same turn.  What is left must be done now.
 	 */
-	if (zkl_entry_queue_any())
+	if (zkl_entry_state_any_work())
 		SetLatch(MyLatch);
 	wait_for_something();
 	zkl_session_keeper_handle_events();
@@ -298,7 +290,6 @@ turn(void)
 	zkl_tickets_run_timers();
 	zkl_heartbeat_send();
 	zkl_job_writer_send();
-	zkl_orphans_look();
 	zkl_tickets_send();
 	if (zkl_session_info_number() == ZKL_COMMAND_SESSION)
 	{
@@ -383,10 +374,6 @@ server_is_shutting_down(void)
 	return result;
 }
 
-/*
- * If the list of servers has changed, exit: the next worker continues the
- * session with the new servers.
- */
 static void
 reload(void)
 {
@@ -396,22 +383,14 @@ reload(void)
 
 	ProcessConfigFile(PGC_SIGHUP);
 	if (zkl_linger != old_linger || DeadlockTimeout != old_deadlock_timeout)
-		zkl_tickets_reset_timers();
+		zkl_entry_state_reset_timers();
 	/* zklock.leader_of may have got its first path. */
 	if (zkl_session_info_number() == ZKL_COMMAND_SESSION)
 	{
 		start_leader();
 		warn_unless_standing();
 	}
-	if (!zkl_session_keeper_has_other_hosts())
-	{
-		zkl_session_keeper_reload();
-		return;
-	}
-	ereport(LOG,
-			errmsg("restarting the zklock worker, because \"zklock.hosts\" was changed"));
-	zkl_session_log_forget_error();
-	proc_exit(1);
+	zkl_session_keeper_reload();
 }
 
 /*
@@ -429,7 +408,7 @@ next_moment(void)
 
 	if (worker.drain_until != 0)
 		return worker.drain_until;
-	wake_at = Min(zkl_timers_next(), zkl_session_keeper_wake_at());
+	wake_at = Min(zkl_entry_state_wake_at(), zkl_session_keeper_wake_at());
 	if (zkl_session_info_number() == ZKL_COMMAND_SESSION &&
 		zkl_session_is_usable())
 	{

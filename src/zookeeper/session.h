@@ -89,8 +89,8 @@ typedef struct ZklSessionId
 /*
  * TLS for the handles that are opened from now on, in sessiontls.c.  set_tls
  * takes the contents of three files.  It returns NULL, or what is wrong with
- * the file *faulty; then all stays as it was.  *changed, and the result of
- * end_tls: it is not what was in use before.
+ * the file *faulty; then all stays as it was.  *changed becomes
+ * true, as the result of end_tls is, if it is not what was in use before.
  */
 typedef enum ZklTlsFile
 {
@@ -123,8 +123,8 @@ extern bool zkl_session_end_sasl(void);
  * are numeric addresses, an odd number of them.  False (with errno) if the
  * client could not make the handle.
  */
-extern bool zkl_session_open(const char *servers, int nservers,
-							 int timeout_ms, const ZklSessionId *carry_on);
+extern bool zkl_session_open(const char *servers, int timeout_ms,
+							 const ZklSessionId *carry_on);
 extern bool zkl_session_is_open(void);
 
 /*
@@ -184,11 +184,10 @@ extern bool zkl_session_is_usable(void);
 extern bool zkl_session_is_connected(void);
 
 /*
- * Requests that are sent between these two go out together.  Otherwise the
- * client would send each request as two packets.
+ * Requests that are sent between the calls with true and with false go out
+ * together.  Otherwise the client would send each request as two packets.
  */
-extern void zkl_session_begin_sending(void);
-extern void zkl_session_end_sending(void);
+extern void zkl_session_cork(bool on);
 
 /*
  * The first function returns what the client has said, since the last call,

@@ -1,13 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * sessioncalls.c
- *	  The requests to ZooKeeper, and from their completions to events.
+ *	  The requests to ZooKeeper, signs of life among them, and from their
+ *	  completions to events.
  *
  * A CALL is a request under way.  Its completion turns it into one event: a
  * REPLY to a ticket, or an ANSWER to an ask.  Each call becomes exactly one
  * event.  If the handle is closed first, the client completes the call in
  * there, and the event's outcome is UNKNOWN.  See sessionhandle.c for what a
  * callback may do.
+ *
+ * A SIGN OF LIFE keeps the session alive, or proves that it lives.  It is no
+ * call, because only one is under way at a time, and its reply concerns the
+ * session alone.
  *
  * src/zookeeper/sessioncalls.c
  *
@@ -55,7 +60,15 @@ static void on_deleted(int rc, const void *data);
 static void on_downgraded(int rc, const void *data);
 static void on_checked(int rc, const void *data);
 static void on_synced(int rc, const char *path, const void *data);
+static int	check_quorum(zoo_op_result_t *result,
+						 void_completion_t completion, const void *data);
+static bool is_answer(int rc);
 static void on_unwatched(int rc, const void *data);
+static int	send_sign(ZklSign sign);
+static void on_proof(int rc, const void *data);
+static void on_echo(int rc, const char *path, const void *data);
+static void on_read(int rc, const struct Stat *stat, const void *data);
+static void on_sign(int rc);
 
 /*
  * Calls
@@ -488,14 +501,51 @@ zkl_session_check(ZklSessionTag tag)
 {
 	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_CHECK);
 
-	sent(call, zkl_session_check_quorum(call->results, on_checked, call));
+	sent(call, check_quorum(call->results, on_checked, call));
+}
+
+/*
+ * A multi goes through the quorum although it changes nothing, and even if
+ * this client may not read "/".  A follower does not refuse it by itself, as
+ * it may refuse other writes (enableEagerACLCheck).  The client copies the
+ * operation.
+ */
+static int
+check_quorum(zoo_op_result_t *result,
+			 void_completion_t completion, const void *data)
+{
+	zoo_op_t	op;
+
+	zoo_check_op_init(&op, "/", -1);
+	return zoo_amulti(zkl_session_state.handle, 1, &op, result, completion,
+					  data);
 }
 
 /* What the check itself found does not matter: a quorum has answered. */
 static void
 on_checked(int rc, const void *data)
 {
-	finish_call(unconstify(void *, data), zkl_session_is_answer(rc) ? ZOK : rc);
+	finish_call(unconstify(void *, data), is_answer(rc) ? ZOK : rc);
+}
+
+/*
+ * The quorum has also decided about an error that a multi finds in the tree.
+ */
+static bool
+is_answer(int rc)
+{
+	switch (rc)
+	{
+		case ZOK:
+		case ZNONODE:
+		case ZNOAUTH:
+		case ZBADVERSION:
+		case ZNODEEXISTS:
+		case ZNOTEMPTY:
+			return true;
+		default:
+			return false;
+	}
 }
 
 void
@@ -547,6 +597,175 @@ zkl_session_drop_watch(const char *path)
 	if (zkl_session_state.handle != NULL)
 		zoo_aremove_all_watches(zkl_session_state.handle, path, ZWATCHTYPE_ANY, 1,
 								NULL, NULL);
+}
+
+/*
+ * Signs of life
+ */
+
+void
+zkl_session_sign(ZklSign sign)
+{
+	if (!zkl_session_may_sign())
+		return;
+
+	zkl_session_state.sign_sent = zkl_now();
+	zkl_session_state.sign_provable = zkl_session_state.provable;
+	if (send_sign(sign) != ZOK)
+		return;
+	zkl_session_state.sign = sign;
+	if (sign != ZKL_SIGN_PROOF)
+	{
+		zkl_session_count_sent(ZKL_TRAFFIC_SIGN);
+		return;
+	}
+	/* The barrier is sent, so tickets may send requests. */
+	zkl_session_state.barrier_sent = true;
+	zkl_session_count_sent(ZKL_TRAFFIC_HEARTBEAT);
+	ZKL_FAULT_POINT("heartbeat-sent");
+}
+
+/* The leader replies to a sync, but a sync is not a write. */
+static int
+send_sign(ZklSign sign)
+{
+	static zoo_op_result_t result;
+
+	switch (sign)
+	{
+		case ZKL_SIGN_READ:
+			return zoo_aexists(zkl_session_state.handle, "/", 0, on_read, NULL);
+		case ZKL_SIGN_ECHO:
+			return zoo_async(zkl_session_state.handle, "/", on_echo, NULL);
+		case ZKL_SIGN_PROOF:
+			return check_quorum(&result, on_proof, NULL);
+		case ZKL_SIGN_NONE:
+			break;
+	}
+	return ZBADARGUMENTS;
+}
+
+bool
+zkl_session_may_sign(void)
+{
+	return zkl_session_state.sign == ZKL_SIGN_NONE && zkl_session_is_connected();
+}
+
+int64_t
+zkl_session_sign_sent(void)
+{
+	return zkl_session_state.sign == ZKL_SIGN_NONE ? 0 : zkl_session_state.sign_sent;
+}
+
+void
+zkl_session_set_provable(int64_t provable)
+{
+	zkl_session_state.provable = provable;
+}
+
+static void
+on_proof(int rc, const void *data)
+{
+	ZKL_FAULT_POINT("heartbeat-answered");
+
+	/*
+	 * Only this reply shows that the connection is of use, so the next
+	 * attempts to connect may be made at full speed.
+	 */
+	if (!zkl_session_state.closing && is_answer(rc))
+	{
+		zkl_session_state.attempts = 0;
+		zkl_session_state.on_answered(zkl_now() - zkl_session_state.sign_sent);
+	}
+	on_sign(rc);
+}
+
+static void
+on_echo(int rc, const char *path, const void *data)
+{
+	on_sign(rc);
+}
+
+static void
+on_read(int rc, const struct Stat *stat, const void *data)
+{
+	on_sign(rc);
+}
+
+static void
+on_sign(int rc)
+{
+	ZklSign		sign = zkl_session_state.sign;
+	ZklFailure	failure;
+
+	zkl_session_state.sign = ZKL_SIGN_NONE;
+	zkl_session_state.outstanding--;
+	/* This is not a reply: the handle is being closed. */
+	if (zkl_session_state.closing)
+		return;
+	if (is_answer(rc))
+	{
+		ZklSessionEvent *event = zkl_session_append_event(ZKL_SESSION_SIGN);
+
+		event->sign = sign;
+		event->sent = zkl_session_state.sign_sent;
+		event->provable = zkl_session_state.sign_provable;
+	}
+	else if (rc == ZSESSIONCLOSEDREQUIRESASLAUTH)
+		zkl_session_note_refused();
+	else if (zkl_session_outcome_of(rc, &failure) == ZKL_OUTCOME_REFUSED &&
+			 !zkl_session_state.refusal_logged)
+	{
+		zkl_session_state.refusal_logged = true;
+		elog(LOG, "ZooKeeper refuses the heartbeat: %s", zerror(rc));
+	}
+}
+
+/*
+ * What the requests share
+ */
+
+ZklOutcome
+zkl_session_outcome_of(int rc, ZklFailure *failure)
+{
+	switch (rc)
+	{
+		case ZOK:
+			return ZKL_OUTCOME_OK;
+		case ZNONODE:
+			return ZKL_OUTCOME_ABSENT;
+		case ZBADVERSION:
+			return ZKL_OUTCOME_CHANGED;
+
+			/*
+			 * After these codes, the request may or may not have been done.
+			 * If ZooKeeper refuses this client's credentials, the next handle
+			 * finds out.
+			 */
+		case ZCONNECTIONLOSS:
+		case ZOPERATIONTIMEOUT:
+		case ZRUNTIMEINCONSISTENCY:
+		case ZSESSIONEXPIRED:
+		case ZSESSIONMOVED:
+		case ZSESSIONCLOSEDREQUIRESASLAUTH:
+		case ZAUTHFAILED:
+		case ZCLOSING:
+		case ZINVALIDSTATE:
+		case ZTHROTTLEDOP:
+			return ZKL_OUTCOME_UNKNOWN;
+		case ZNOAUTH:
+			*failure = ZKL_FAILURE_PERMISSION;
+			return ZKL_OUTCOME_REFUSED;
+		case ZINVALIDACL:
+			*failure = ZKL_FAILURE_ACL;
+			return ZKL_OUTCOME_REFUSED;
+		case ZNOCHILDRENFOREPHEMERALS:
+			*failure = ZKL_FAILURE_EPHEMERAL_PARENT;
+			return ZKL_OUTCOME_REFUSED;
+		default:
+			*failure = ZKL_FAILURE_REFUSED;
+			return ZKL_OUTCOME_REFUSED;
+	}
 }
 
 /*

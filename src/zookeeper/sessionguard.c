@@ -39,11 +39,11 @@ static sigjmp_buf way_out;
 
 static void set_up(void);
 static void on_fault(int signal, siginfo_t *info, void *context);
-static void leave(void);
+static void leave(const char *server);
 static void end_at_once(int code, Datum arg);
 
 int
-zkl_session_guard_process(int events)
+zkl_session_guard_process(zhandle_t *handle, int events, const char *server)
 {
 	int			rc;
 
@@ -55,9 +55,9 @@ zkl_session_guard_process(int events)
 	 * the process.
 	 */
 	if (sigsetjmp(way_out, 0) != 0)
-		leave();
+		leave(server);
 	in_library = true;
-	rc = zookeeper_process(zkl_session_state.handle, events);
+	rc = zookeeper_process(handle, events);
 	in_library = false;
 	return rc;
 }
@@ -105,13 +105,13 @@ on_fault(int signal, siginfo_t *info, void *context)
 
 /* The library's memory may be damaged, so do not call the library any more. */
 static void
-leave(void)
+leave(const char *server)
 {
 	on_proc_exit(end_at_once, (Datum) 0);
 	ereport(LOG,
 			errmsg("restarting the zklock worker, because ZooKeeper's client library has failed"),
 			errdetail("It was reading what server \"%s\" has sent, and failed with signal %d: %s.",
-					  zkl_session_state.server, (int) fault, pg_strsignal(fault)),
+					  server, (int) fault, pg_strsignal(fault)),
 			errhint("See that only ZooKeeper servers answer at the addresses in \"zklock.hosts\"."));
 	proc_exit(1);
 }

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * sessionhandle.c
- *	  The handle of the ZooKeeper session, on the single-threaded client.
+ *	  The handle of the ZooKeeper session, on the single-threaded client, its
+ *	  state, and its queue of events.
  *
  * Callbacks run inside the client.  They must not raise errors (logging is
  * fine), call the client or allocate with palloc.  They copy what they are
@@ -41,6 +42,10 @@
 #define MAX_TIMEOUT_MS		(60 * 60 * 1000)
 #define NO_SOCKET_WAIT_MS	50
 
+ZklSessionState zkl_session_state = {
+	.last = &zkl_session_state.first,.fd = -1
+};
+
 static zhandle_t *init_handle(const char *servers, int timeout_ms,
 							  const clientid_t *client_id);
 static int	process(int events);
@@ -51,14 +56,14 @@ static bool has_no_connection(void);
 static void note_attempt(void);
 static void check_connecting(void);
 static int	connect_limit(void);
-static void set_cork(int on);
+static void void_events(void);
 
 /*
  * The handle
  */
 
 bool
-zkl_session_open(const char *servers, int nservers, int timeout_ms,
+zkl_session_open(const char *servers, int timeout_ms,
 				 const ZklSessionId *carry_on)
 {
 	clientid_t	client_id;
@@ -71,26 +76,15 @@ zkl_session_open(const char *servers, int nservers, int timeout_ms,
 	}
 
 	zoo_set_debug_level(ZOO_LOG_LEVEL_WARN);
-	/* These facts were about the previous handle. */
-	zkl_session_state.closing = false;
-	zkl_session_state.barrier_sent = false;
-	zkl_session_state.sign = ZKL_SIGN_NONE;
-	zkl_session_state.refusal_logged = false;
-	zkl_session_state.denial_logged = zkl_session_state.acl_logged = false;
-	zkl_session_state.auth_refused = false;
-	zkl_session_state.outstanding = 0;
-	zkl_session_state.nservers = nservers;
+	/* The facts about the previous handle. */
+	memset(&zkl_session_state.handle, 0,
+		   sizeof(zkl_session_state) - offsetof(ZklSessionState, handle));
+	zkl_session_state.nservers = 1;
+	for (const char *at = servers; *at; at++)
+		zkl_session_state.nservers += *at == ',';
 	zkl_session_state.timeout_ms = timeout_ms;
 	zkl_session_state.fd = -1;
-	zkl_session_state.connecting_since = 0;
-	zkl_session_state.attempts = 0;
-	zkl_session_state.attempt_at = 0;
 	zkl_session_state.attempted_at = zkl_now();
-	zkl_session_state.idle_turns = 0;
-	zkl_session_state.gave_up = false;
-	zkl_session_state.is_unread = false;
-	zkl_session_state.mistrust[0] = '\0';
-	zkl_session_state.mistrusts = 0;
 	zkl_session_state.handle = init_handle(servers, timeout_ms,
 										   carry_on ? &client_id : NULL);
 	if (zkl_session_state.handle == NULL)
@@ -150,7 +144,7 @@ zkl_session_close(void)
 	zookeeper_close(zkl_session_state.handle);
 	zkl_session_state.handle = NULL;
 	zkl_session_state.barrier_sent = false;
-	zkl_session_void_events();
+	void_events();
 }
 
 /*
@@ -283,8 +277,10 @@ process(int events)
 	const char *error;
 	int			rc;
 
-	zkl_session_begin_tls_work(connect_limit());
-	rc = zkl_session_guard_process(events);
+	zkl_session_begin_tls_work(zkl_session_state.handle, zkl_session_state.fd,
+							   connect_limit());
+	rc = zkl_session_guard_process(zkl_session_state.handle, events,
+								   zkl_session_state.server);
 	error = zkl_session_end_tls_work(&is_mistrusted);
 	if (zkl_session_state.closing)
 		return rc;
@@ -411,7 +407,119 @@ give_up(const char *reason)
 
 /*
  * Events
+ *
+ * Callbacks append them; the worker's loop takes them.  Both run in the same
+ * process, one after the other.
  */
+
+ZklSessionEvent *
+zkl_session_next_event(void)
+{
+	ZklSessionEvent *event = zkl_session_state.first;
+
+	if (event != NULL)
+	{
+		zkl_session_state.first = event->next;
+		/* The queue is empty, so the next event will be its first. */
+		if (zkl_session_state.first == NULL)
+			zkl_session_state.last = &zkl_session_state.first;
+	}
+	return event;
+}
+
+void
+zkl_session_free_event(ZklSessionEvent *event)
+{
+	free((void *) event->reply.children);	/* one allocation, with its texts */
+	free(unconstify(char *, event->reply.name));
+	free(event->data);
+	free(event->path);
+	free(event);
+}
+
+/*
+ * A callback cannot report that it is out of memory; the client itself aborts
+ * then.
+ */
+void *
+zkl_session_allocate(size_t size)
+{
+	void	   *result = calloc(1, size);
+
+	if (result == NULL)
+		abort();
+	return result;
+}
+
+char *
+zkl_session_copy(const char *text)
+{
+	size_t		size = strlen(text) + 1;
+
+	return memcpy(zkl_session_allocate(size), text, size);
+}
+
+ZklSessionEvent *
+zkl_session_append_event(ZklSessionEventKind kind)
+{
+	ZklSessionEvent *event = zkl_session_allocate(sizeof(ZklSessionEvent));
+
+	event->kind = kind;
+	*zkl_session_state.last = event;
+	zkl_session_state.last = &event->next;
+	return event;
+}
+
+/*
+ * The handle is gone.  Give each reply that the worker has not taken the
+ * outcome UNKNOWN, and drop all other events of the handle.
+ */
+static void
+void_events(void)
+{
+	ZklSessionEvent *event = zkl_session_state.first;
+
+	zkl_session_state.first = NULL;
+	zkl_session_state.last = &zkl_session_state.first;
+	while (event != NULL)
+	{
+		ZklSessionEvent *next = event->next;
+
+		event->next = NULL;
+		if (event->kind == ZKL_SESSION_REPLY || event->kind == ZKL_SESSION_ANSWER)
+		{
+			event->reply.outcome = ZKL_OUTCOME_UNKNOWN;
+			event->reply.failure = ZKL_FAILURE_NONE;
+			event->reply.nchildren = 0;
+			*zkl_session_state.last = event;
+			zkl_session_state.last = &event->next;
+		}
+		else
+			zkl_session_free_event(event);
+		event = next;
+	}
+}
+
+void
+zkl_session_count_sent(ZklTraffic traffic)
+{
+	zkl_session_state.outstanding++;
+	zkl_session_state.requests++;
+	zkl_session_state.on_sent(traffic);
+}
+
+/*
+ * The client reports the refusal by the state of its handle, and the server
+ * by the code of a reply.  Both may come, so report only the first.
+ */
+void
+zkl_session_note_refused(void)
+{
+	if (zkl_session_state.auth_refused)
+		return;
+	zkl_session_state.auth_refused = true;
+	zkl_session_append_event(ZKL_SESSION_REFUSED);
+}
 
 /*
  * The client reports that the session's state has changed, or that a watch
@@ -547,26 +655,16 @@ zkl_session_is_usable(void)
 	return zkl_session_state.barrier_sent && zkl_session_is_connected();
 }
 
-void
-zkl_session_begin_sending(void)
-{
-	set_cork(1);
-}
-
-void
-zkl_session_end_sending(void)
-{
-	set_cork(0);
-}
-
 /* If this fails, requests are only slower. */
-static void
-set_cork(int on)
+void
+zkl_session_cork(bool on)
 {
 #ifdef TCP_CORK
+	int			value = on;
+
 	if (zkl_session_state.fd >= 0)
-		(void) setsockopt(zkl_session_state.fd, IPPROTO_TCP, TCP_CORK, &on,
-						  sizeof(on));
+		(void) setsockopt(zkl_session_state.fd, IPPROTO_TCP, TCP_CORK, &value,
+						  sizeof(value));
 #endif
 }
 

@@ -26,6 +26,18 @@
 
 typedef struct ZklSessionState
 {
+	int64		provable;		/* what a write proves that is sent from now
+								 * on */
+	int64		requests;
+	char		server[80];		/* the server of the last connect */
+	void		(*on_sent) (ZklTraffic kind);
+	void		(*on_answered) (int64_t latency);
+	bool		has_error;		/* the worker has not taken the error yet: */
+	char		error[256];		/* why there is no connection */
+	ZklSessionEvent *first;
+	ZklSessionEvent **last;
+
+	/* What follows is about the handle, and begins anew with the next one. */
 	zhandle_t  *handle;
 	bool		closing;		/* keep only the replies among the callbacks'
 								 * events */
@@ -40,17 +52,11 @@ typedef struct ZklSessionState
 	ZklSign		sign;			/* the sign of life under way, or NONE ... */
 	int64		sign_sent;
 	int64		sign_provable;
-	int64		provable;		/* what a write proves that is sent from now
-								 * on */
 	int			outstanding;
-	int64		requests;
 	int			nservers;
 	int			timeout_ms;		/* as requested */
 	int			fd;				/* socket of the last turn */
-	char		server[80];		/* the server of the last connect */
 	int64		connecting_since;	/* 0: not connecting */
-	void		(*on_sent) (ZklTraffic kind);
-	void		(*on_answered) (int64_t latency);
 	int			attempts;		/* attempts to connect since the last reply to
 								 * a proof */
 	int64		attempt_at;		/* when the next attempt may be made */
@@ -64,10 +70,6 @@ typedef struct ZklSessionState
 								 * pause */
 	bool		gave_up;		/* zklock ended the connection, and "error"
 								 * says why */
-	bool		has_error;		/* the worker has not taken the error yet: */
-	char		error[256];		/* why there is no connection */
-	ZklSessionEvent *first;
-	ZklSessionEvent **last;
 } ZklSessionState;
 
 extern ZklSessionState zkl_session_state;
@@ -75,17 +77,6 @@ extern ZklSessionState zkl_session_state;
 /* The watcher of the session and of all watches. */
 extern void zkl_session_on_watch(zhandle_t *handle, int type, int state,
 								 const char *path, void *context);
-
-/*
- * Send a write that changes nothing, and return the client's code.  The
- * second function tells from the code of its reply whether a quorum has
- * agreed to the write: ZooKeeper has either carried it out, or refused it
- * because of the contents of the tree.
- */
-extern int	zkl_session_check_quorum(zoo_op_result_t *result,
-									 void_completion_t completion,
-									 const void *data);
-extern bool zkl_session_is_answer(int rc);
 
 /*
  * Make a handle with TLS or SASL, if one is in use; *handle is NULL, with
@@ -102,14 +93,16 @@ extern bool zkl_session_init_sasl(zhandle_t **handle, const char *servers,
  * The client is about to work on a connection that is not complete yet, or
  * has worked on one.  end_tls_work returns why TLS has failed there, or NULL.
  */
-extern void zkl_session_begin_tls_work(int limit_ms);
+extern void zkl_session_begin_tls_work(zhandle_t *handle, int fd, int limit_ms);
 extern const char *zkl_session_end_tls_work(bool *is_mistrusted);
 
 /*
  * Let the client work on its connection, as zookeeper_process() does.  If the
- * library fails in it, the process logs that and exits with 1.
+ * library fails in it, the process logs that this server is to blame, and exits
+ * with 1.
  */
-extern int	zkl_session_guard_process(int events);
+extern int	zkl_session_guard_process(zhandle_t *handle, int events,
+									  const char *server);
 
 /* The access control list of each znode that is created. */
 extern const struct ACL_vector *zkl_session_acl(void);
@@ -128,12 +121,6 @@ extern void zkl_session_note_refused(void);
 
 /* Append an event, which the caller fills in. */
 extern ZklSessionEvent *zkl_session_append_event(ZklSessionEventKind kind);
-
-/*
- * The handle is gone.  Give each reply that the worker has not taken the
- * outcome UNKNOWN, and drop all other events of the handle.
- */
-extern void zkl_session_void_events(void);
 
 /* Zeroed memory, and a copy of a text, for events.  Never NULL. */
 extern void *zkl_session_allocate(size_t size);

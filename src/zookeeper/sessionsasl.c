@@ -58,12 +58,11 @@ zkl_session_set_sasl(const char *user, const char *password, bool *changed)
 {
 	size_t		length = strlen(password);
 
-	*changed = false;
 	if (strlen(user) >= sizeof(sasl.user))
 		return "the user in \"zklock.sasl_user\" is too long";
 	if (!start_library())
 		return "Cyrus SASL could not be started";
-	*changed = !sasl.is_on || strcmp(user, sasl.user) != 0 ||
+	*changed |= !sasl.is_on || strcmp(user, sasl.user) != 0 ||
 		length != sasl.password.secret.len ||
 		memcmp(password, sasl.password.secret.data, length) != 0;
 	strlcpy(sasl.user, user, sizeof(sasl.user));
@@ -142,7 +141,6 @@ tell_password(struct sasl_conn *connection, void *context, int id,
 const char *
 zkl_session_set_sasl(const char *user, const char *password, bool *changed)
 {
-	*changed = false;
 	return "zklock was built without SASL";
 }
 

@@ -51,6 +51,7 @@ static struct
 	int			copy[ZKL_TLS_TEXTS];	/* files in memory only */
 	bool		is_timed;		/* the timer runs */
 	volatile sig_atomic_t timed_out;
+	int			fd;				/* the socket of the handshake under way */
 	char		server[INET6_ADDRSTRLEN + 16];	/* the server of the handshake
 												 * under way */
 	char		error[256];
@@ -74,7 +75,6 @@ zkl_session_set_tls(const ZklTlsText *texts, bool *changed, int *faulty)
 	int			copy[ZKL_TLS_TEXTS];
 	const char *fault;
 
-	*changed = false;
 	if (is_in_use(texts))
 		return NULL;
 	for (int i = 0; i < ZKL_TLS_TEXTS; i++)
@@ -217,7 +217,7 @@ zkl_session_init_tls(zhandle_t **handle, const char *servers, int timeout_ms,
 }
 
 void
-zkl_session_begin_tls_work(int limit_ms)
+zkl_session_begin_tls_work(zhandle_t *handle, int fd, int limit_ms)
 {
 	const char *server;
 
@@ -231,9 +231,10 @@ zkl_session_begin_tls_work(int limit_ms)
 	errno = 0;
 	ERR_clear_error();
 	tls.timed_out = false;
-	server = zoo_get_current_server(zkl_session_state.handle);
+	tls.fd = fd;
+	server = zoo_get_current_server(handle);
 	strlcpy(tls.server, server ? server : "", sizeof(tls.server));
-	if (zoo_state(zkl_session_state.handle) == ZOO_SSL_CONNECTING_STATE)
+	if (zoo_state(handle) == ZOO_SSL_CONNECTING_STATE)
 	{
 		expect_server();
 		start_timer(limit_ms);
@@ -360,8 +361,8 @@ static void
 on_timeout(void)
 {
 	tls.timed_out = true;
-	if (zkl_session_state.fd >= 0)
-		shutdown(zkl_session_state.fd, SHUT_RDWR);
+	if (tls.fd >= 0)
+		shutdown(tls.fd, SHUT_RDWR);
 }
 
 #else							/* ZKLOCK_TLS */
@@ -370,7 +371,6 @@ on_timeout(void)
 const char *
 zkl_session_set_tls(const ZklTlsText *texts, bool *changed, int *faulty)
 {
-	*changed = false;
 	*faulty = ZKL_TLS_CA;
 	return "zklock was built without TLS";
 }
@@ -390,7 +390,7 @@ zkl_session_init_tls(zhandle_t **handle, const char *servers, int timeout_ms,
 }
 
 void
-zkl_session_begin_tls_work(int limit_ms)
+zkl_session_begin_tls_work(zhandle_t *handle, int fd, int limit_ms)
 {
 }
 

@@ -794,7 +794,7 @@ end:
 			s[k].known = 0;
 			s[k].expiring = 1
 		}
-	:: d_step {					/* tickets.c: zkl_tickets_expired */
+	:: d_step {					/* tickets.c: zkl_tickets_tell_all */
 			s[k].expiring ->
 			on_expired(k);
 			s[k].expiring = 0
