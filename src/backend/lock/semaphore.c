@@ -10,8 +10,11 @@
  * other with some leases in hand.
  *
  * How many leases there are, the call says, or a limit that is stored in
- * ZooKeeper (limit.c).  Such a limit may change at any time.  If what the server
- * hears of it does not suit a claim, the claim's backend begins anew.
+ * ZooKeeper, in a znode beside the directories of the semaphore's leases, as
+ * Curator's SharedCount writes it.  Here a backend reads and writes it; the
+ * worker reads it before each list that grants leases (tickets.c).  Such a limit
+ * may change at any time.  If what the server hears of it does not suit a claim,
+ * the claim's backend begins anew.
  *
  * A try needs no place in that queue.  It requests its leases at once, and
  * withdraws the request if there is no room; leases.c says why that is safe.
@@ -22,12 +25,16 @@
  */
 #include "postgres.h"
 
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+
 #include "backend/display.h"
 #include "backend/lock/acquire.h"
 #include "backend/lock/holdcounts.h"
-#include "backend/lock/limit.h"
 #include "backend/lock/permission.h"
 #include "backend/lock/semaphore.h"
+#include "backend/lock/sqlargs.h"
 #include "backend/lock/wait.h"
 #include "backend/report.h"
 #include "backend/znodes.h"
@@ -35,6 +42,15 @@
 #include "faultpoint.h"
 #include "settings.h"
 #include "shared/lockstat.h"
+
+PG_FUNCTION_INFO_V1(zklock_semaphore_limit);
+PG_FUNCTION_INFO_V1(zklock_semaphore_set_limit);
+
+/* There must be room for what is added to a semaphore's path. */
+#define PATH_MAX_LENGTH	(ZKL_PATH_SIZE - 24)
+
+/* So many bytes of a spoilt limit are shown. */
+#define SHOWN_BYTES		16
 
 /* More leases would only keep other backends waiting. */
 #define MAX_QUANTITY	1000
@@ -55,6 +71,11 @@ static int64 survey_until(const ZklWait *wait);
 static bool survey(const ZklLockRequest *request, int64 until);
 static int	check_survey(const ZklListing *survey, const ZklLockRequest *request);
 static bool is_foreign_text(const ZklListing *survey);
+static void check_path(const char *path);
+static bool check_limit(const ZklListing *survey, const ZklLockRequest *request);
+static const ZklListingNode *find_limit(const ZklListing *survey);
+static int	read_limit(const char *path, const ZklListingNode *node);
+static void report_spoilt_limit(const char *path, const ZklListingNode *node);
 
 bool
 zkl_semaphore_acquire(const ZklLockRequest *request)
@@ -84,7 +105,7 @@ check_wish(const ZklLocalClaim *claim, const ZklLockRequest *request)
 				errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				errmsg("too many leases: %d", request->quantity),
 				errdetail("At most %d can be acquired together.", MAX_QUANTITY));
-	zkl_limit_check_path(request->path);
+	check_path(request->path);
 	if (claim == NULL || request->limit == 0)
 		return;
 
@@ -394,7 +415,7 @@ check_survey(const ZklListing *survey, const ZklLockRequest *request)
 			zkl_recipe_parse(survey->nodes[i].name, &contender))
 			zkl_report_other_kind(request->path);
 	}
-	if (zkl_limit_check(survey, request))
+	if (check_limit(survey, request))
 		return 0;
 	if (limit != 0 && limit != request->limit &&
 		zkl_listing_count(survey, ZKL_WHERE_LEASES) > 0)
@@ -407,4 +428,134 @@ static bool
 is_foreign_text(const ZklListing *survey)
 {
 	return survey->data_length > 0 && zkl_listing_limit(survey) == 0;
+}
+
+/*
+ * The limit that is stored in ZooKeeper
+ */
+
+/* Null if there is none. */
+Datum
+zklock_semaphore_limit(PG_FUNCTION_ARGS)
+{
+	const char *path;
+	int			limit;
+
+	zkl_report_unless_loaded();
+	path = zkl_sqlargs_path(fcinfo);
+	limit = read_limit(path, find_limit(zkl_znodes_survey(path, ZKL_ZNODES_NAMES,
+														  ZKL_FOREVER)));
+	if (limit == ZKL_LIMIT_NONE)
+		PG_RETURN_NULL();
+	PG_RETURN_INT32(limit);
+}
+
+/* This also mends a limit that another client has spoilt. */
+Datum
+zklock_semaphore_set_limit(PG_FUNCTION_ARGS)
+{
+	const char *path;
+
+	zkl_report_unless_loaded();
+	path = zkl_sqlargs_path(fcinfo);
+	check_path(path);
+	if (PG_ARGISNULL(1))
+	{
+		(void) zkl_znodes_delete(path, ZKL_LIMIT);
+		PG_RETURN_VOID();
+	}
+	if (PG_GETARG_INT32(1) < 0)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("limit of a semaphore must not be negative"));
+	while (!zkl_znodes_write_limit(path, PG_GETARG_INT32(1)))
+		CHECK_FOR_INTERRUPTS();
+	PG_RETURN_VOID();
+}
+
+static void
+check_path(const char *path)
+{
+	if (strlen(path) > PATH_MAX_LENGTH)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("invalid lock path: \"%s\"", zkl_display_path(path)),
+				errdetail("The path of a semaphore must not be longer than %d bytes.",
+						  PATH_MAX_LENGTH));
+}
+
+/*
+ * Compare what a lock request says with what is stored.  Raises ZK003 if that is another
+ * number; if the lock request leaves it to the stored limit, 22023 if there is none, and
+ * 28000 if it may not be read.  True: there is a stored limit.
+ *
+ * A request that names a number needs no stored limit, so data that are none do not
+ * matter to it: the znode may be the directory of another lock.
+ */
+static bool
+check_limit(const ZklListing *survey, const ZklLockRequest *request)
+{
+	const ZklListingNode *node = find_limit(survey);
+	int			limit;
+
+	limit = request->limit == 0 ? read_limit(request->path, node) :
+		node != NULL && node->data != NULL ?
+		zkl_recipe_read_limit(node->data, node->data_length) : ZKL_LIMIT_NONE;
+
+	if (limit == ZKL_LIMIT_NONE && request->limit == 0)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("semaphore \"%s\" has no limit", zkl_display_path(request->path)),
+				errhint("Store a limit with zk_semaphore_set_limit(), or pass the number of leases."));
+	if (limit != ZKL_LIMIT_NONE && request->limit != 0 && limit != request->limit)
+		ereport(ERROR,
+				errcode(ERRCODE_ZKL_OTHER_KIND),
+				errmsg("semaphore \"%s\" has a limit of %d leases, not %d",
+					   zkl_display_path(request->path), limit, request->limit),
+				errhint("Acquire leases without a number of leases, or change the limit with zk_semaphore_set_limit()."));
+	return limit != ZKL_LIMIT_NONE;
+}
+
+/* The znode that holds the limit; NULL: there is none. */
+static const ZklListingNode *
+find_limit(const ZklListing *survey)
+{
+	for (int i = 0; i < survey->nnodes; i++)
+	{
+		if (survey->nodes[i].where == ZKL_WHERE_LOCK &&
+			strcmp(survey->nodes[i].name, ZKL_LIMIT) == 0)
+			return &survey->nodes[i];
+	}
+	return NULL;
+}
+
+/* ZKL_LIMIT_NONE if there is none.  The directory of another lock is empty. */
+static int
+read_limit(const char *path, const ZklListingNode *node)
+{
+	int			limit;
+
+	if (node == NULL)
+		return ZKL_LIMIT_NONE;
+	if (node->data == NULL)
+		zkl_report_failure(path, ZKL_FAILURE_PERMISSION);
+	limit = zkl_recipe_read_limit(node->data, node->data_length);
+	if (limit == ZKL_LIMIT_NONE && node->data_length > 0)
+		report_spoilt_limit(path, node);
+	return limit;
+}
+
+static void
+report_spoilt_limit(const char *path, const ZklListingNode *node)
+{
+	int			length = Min(node->data_length, SHOWN_BYTES);
+	char	   *shown = palloc0(2 * SHOWN_BYTES + 1);
+
+	hex_encode(node->data, length, shown);
+	ereport(ERROR,
+			errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			errmsg("invalid limit of semaphore \"%s\"", zkl_display_path(path)),
+			errdetail("Its znode holds \"\\x%s\"%s instead of a number of four bytes.",
+					  shown, length < node->data_length ? "..." : ""),
+			errhint("Store a limit with zk_semaphore_set_limit()."));
 }
