@@ -17,6 +17,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /*
  * Write a character as "%XX" and a null, and return the length, which is 3.  And
@@ -40,6 +41,21 @@ extern void zkl_field_text_put(char *text, size_t size, const char *name,
  */
 extern bool zkl_field_text_get(const char *text, const char *name,
 							   char *value);
+
+/*
+ * Reading a text of which the order of the fields is fixed.  Each function
+ * advances behind what it has read.  If the text is not what zklock itself
+ * would write there, the function returns false, and the caller must reject
+ * the whole text.
+ *
+ * The first one reads this word.  The second one reads a field with a decimal
+ * number, and the blank behind it.  Leading zeros, a plus sign and numbers out
+ * of range are refused.
+ */
+extern bool zkl_field_text_take_word(const char **at, const char *word);
+extern bool zkl_field_text_take_number(const char **at, const char *field,
+									   int64_t min, int64_t max,
+									   int64_t *number);
 
 /*
  * Write the text so that it can be shown: each byte of a control character

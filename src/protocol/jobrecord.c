@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "protocol/fieldtext.h"
-#include "protocol/scan.h"
 
 static bool take_state(const char **at, ZklJobState *state);
 static bool take_id(const char **at, char id[ZKL_JOBRECORD_ID_SIZE]);
@@ -106,14 +105,14 @@ zkl_job_record_parse(const char *text, size_t length, ZklJobRecord *record)
 	memcpy(copy, text, length);
 	copy[length] = '\0';
 
-	if (!zkl_scan_word(&at, "zklock-job=1 ") ||
-		!zkl_scan_number(&at, "tick=", INT64_MIN, INT64_MAX, &record->tick) ||
+	if (!zkl_field_text_take_word(&at, "zklock-job=1 ") ||
+		!zkl_field_text_take_number(&at, "tick=", INT64_MIN, INT64_MAX, &record->tick) ||
 		!take_state(&at, &record->state) ||
 		!take_id(&at, record->run) ||
-		!zkl_scan_number(&at, "attempt=", 1, INT32_MAX, &attempt) ||
-		!zkl_scan_number(&at, "token=", INT64_MIN, INT64_MAX, &record->token) ||
-		!zkl_scan_number(&at, "started=", 0, INT64_MAX, &record->started) ||
-		!zkl_scan_number(&at, "ended=", 0, INT64_MAX, &record->ended) ||
+		!zkl_field_text_take_number(&at, "attempt=", 1, INT32_MAX, &attempt) ||
+		!zkl_field_text_take_number(&at, "token=", INT64_MIN, INT64_MAX, &record->token) ||
+		!zkl_field_text_take_number(&at, "started=", 0, INT64_MAX, &record->started) ||
+		!zkl_field_text_take_number(&at, "ended=", 0, INT64_MAX, &record->ended) ||
 		strlen(at) >= sizeof(record->about))
 		return false;
 	record->attempt = (int) attempt;
@@ -124,14 +123,14 @@ zkl_job_record_parse(const char *text, size_t length, ZklJobRecord *record)
 static bool
 take_state(const char **at, ZklJobState *state)
 {
-	if (!zkl_scan_word(at, "state="))
+	if (!zkl_field_text_take_word(at, "state="))
 		return false;
 	for (int i = 0; i < NSTATES; i++)
 	{
-		if (zkl_scan_word(at, state_names[i]))
+		if (zkl_field_text_take_word(at, state_names[i]))
 		{
 			*state = (ZklJobState) i;
-			return zkl_scan_word(at, " ");
+			return zkl_field_text_take_word(at, " ");
 		}
 	}
 	return false;
@@ -140,13 +139,13 @@ take_state(const char **at, ZklJobState *state)
 static bool
 take_id(const char **at, char id[ZKL_JOBRECORD_ID_SIZE])
 {
-	if (!zkl_scan_word(at, "run=") ||
+	if (!zkl_field_text_take_word(at, "run=") ||
 		strspn(*at, "0123456789abcdef") != ZKL_JOBRECORD_ID_SIZE - 1)
 		return false;
 	memcpy(id, *at, ZKL_JOBRECORD_ID_SIZE - 1);
 	id[ZKL_JOBRECORD_ID_SIZE - 1] = '\0';
 	*at += ZKL_JOBRECORD_ID_SIZE - 1;
-	return zkl_scan_word(at, " ");
+	return zkl_field_text_take_word(at, " ");
 }
 
 const char *

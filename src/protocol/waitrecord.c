@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "protocol/fieldtext.h"
-#include "protocol/scan.h"
 
 #define HEAD	"zklock-waits=1 instance=%lld truncated=%d server=%s\n"
 
@@ -308,12 +307,12 @@ is_new(const ZklWaitSet *set, const ZklWaitRecord *record)
 	return true;
 }
 
-/* Like zkl_scan_number() in scan.h, but in a text that the parser changes. */
+/* Like the functions of fieldtext.h, but in a text that the parser changes. */
 static bool
 take_word(char **at, const char *word)
 {
 	const char *from = *at;
-	bool		taken = zkl_scan_word(&from, word);
+	bool		taken = zkl_field_text_take_word(&from, word);
 
 	*at += from - *at;
 	return taken;
@@ -324,7 +323,7 @@ take_number(char **at, const char *field, int64_t min, int64_t max,
 			int64_t *number)
 {
 	const char *from = *at;
-	bool		taken = zkl_scan_number(&from, field, min, max, number);
+	bool		taken = zkl_field_text_take_number(&from, field, min, max, number);
 
 	*at += from - *at;
 	return taken;
