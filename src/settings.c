@@ -20,7 +20,6 @@
 
 #include "protocol/hosts.h"
 #include "protocol/path.h"
-#include "protocol/pathlist.h"
 #include "settings.h"
 
 #define LEAST_MAX_LOCKS		16
@@ -326,7 +325,7 @@ define_role_settings(void)
 							   "The paths that a session may use, separated by commas.",
 							   "A path that ends with a slash stands for all paths below it; \"*\" stands for all paths.",
 							   &zkl_allowed_paths,
-							   ZKL_PATHLIST_ALL,
+							   ZKL_PATH_LIST_ALL,
 							   PGC_SUSET, 0,
 							   check_allowed_paths, NULL, NULL);
 	DefineCustomIntVariable("zklock.max_locks_per_backend",
@@ -405,7 +404,7 @@ static bool
 check_acl(char **newval, void **extra, GucSource source)
 {
 	ZklAcl		acl;
-	const char *fault = zkl_acl_parse(*newval, &acl);
+	const char *fault = zkl_access_parse_acl(*newval, &acl);
 
 	if (fault != NULL)
 		GUC_check_errdetail("%s", fault);
@@ -415,7 +414,7 @@ check_acl(char **newval, void **extra, GucSource source)
 static void
 assign_acl(const char *newval, void *extra)
 {
-	(void) zkl_acl_parse(newval, &zkl_settings_acl);
+	(void) zkl_access_parse_acl(newval, &zkl_settings_acl);
 }
 
 /*
@@ -459,7 +458,7 @@ check_sasl(char **newval, void **extra, GucSource source)
 static bool
 check_allowed_paths(char **newval, void **extra, GucSource source)
 {
-	const char *fault = zkl_pathlist_fault(*newval);
+	const char *fault = zkl_path_list_fault(*newval);
 	bool		is_stored = source >= PGC_S_GLOBAL && source <= PGC_S_DATABASE_USER;
 
 	if (fault != NULL && is_stored)
@@ -485,7 +484,7 @@ zkl_settings_visit_leaders(const char *list, ZklLeaderVisitor visitor,
 	const char *element;
 	size_t		length;
 
-	while ((element = zkl_pathlist_next(&at, &length)) != NULL)
+	while ((element = zkl_path_list_next(&at, &length)) != NULL)
 	{
 		char		path[ZKL_PATH_SIZE + 1];
 

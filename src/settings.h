@@ -12,7 +12,7 @@
 
 #include <time.h>
 
-#include "protocol/acl.h"
+#include "protocol/access.h"
 
 /* The greatest value of zklock.sessions; each session has its own worker. */
 #define ZKL_SESSIONS_MAX	64

@@ -16,7 +16,7 @@
 
 #include "storage/fd.h"
 
-#include "protocol/credentials.h"
+#include "protocol/access.h"
 #include "settings.h"
 #include "worker/identity.h"
 #include "zookeeper/session.h"
@@ -110,8 +110,8 @@ zkl_identity_show(void)
 	const char *at = in_use.lines;
 	ZklCredentials credentials;
 
-	while (zkl_credentials_next(&at, in_use.lines + in_use.length,
-								&credentials))
+	while (zkl_access_next_credentials(&at, in_use.lines + in_use.length,
+									   &credentials))
 	{
 		if (!zkl_session_add_auth(credentials.scheme, credentials.data,
 								  credentials.length))
@@ -271,7 +271,7 @@ read_auth(AuthText *auth, const char **error)
 	auth->length = read_secret(&file, auth->lines, AUTH_SIZE, error);
 	if (auth->length < 0)
 		return false;
-	fault = zkl_credentials_fault(auth->lines, auth->length, &line);
+	fault = zkl_access_credentials_fault(auth->lines, auth->length, &line);
 	if (fault == NULL)
 		return true;
 	if (line > 0)
