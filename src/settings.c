@@ -20,7 +20,6 @@
 
 #include "protocol/hosts.h"
 #include "protocol/path.h"
-#include "protocol/pathlist.h"
 #include "settings.h"
 
 #define LEAST_MAX_LOCKS		16
@@ -233,7 +232,7 @@ define_role_settings(void)
 	define_text("zklock.allowed_paths", PGC_SUSET, 0,
 				"The paths that a session may use, separated by commas.",
 				"A path that ends with a slash stands for all paths below it; \"*\" stands for all paths.",
-				&zkl_allowed_paths, ZKL_PATHLIST_ALL, check_allowed_paths, NULL);
+				&zkl_allowed_paths, ZKL_PATH_LIST_ALL, check_allowed_paths, NULL);
 	define_int("zklock.max_locks_per_backend", PGC_SUSET, 0,
 			   "Maximum number of locks and leases that a backend can hold at a time.",
 			   NULL,
@@ -392,13 +391,13 @@ check_acl(char **newval, void **extra, GucSource source)
 {
 	ZklAcl		acl;
 
-	return is_valid(zkl_acl_parse(*newval, &acl));
+	return is_valid(zkl_access_parse_acl(*newval, &acl));
 }
 
 static void
 assign_acl(const char *newval, void *extra)
 {
-	(void) zkl_acl_parse(newval, &zkl_settings_acl);
+	(void) zkl_access_parse_acl(newval, &zkl_settings_acl);
 }
 
 /*
@@ -437,7 +436,7 @@ static bool
 check_allowed_paths(char **newval, void **extra, GucSource source)
 {
 	return is_valid_or_stored("zklock.allowed_paths", *newval,
-							  zkl_pathlist_fault(*newval), source);
+							  zkl_path_list_fault(*newval), source);
 }
 
 /*
@@ -448,7 +447,7 @@ bool
 zkl_settings_next_leader(const char **at, char path[ZKL_SETTINGS_LEADER_SIZE])
 {
 	size_t		length;
-	const char *element = zkl_pathlist_next(at, &length);
+	const char *element = zkl_path_list_next(at, &length);
 
 	/* What is cut off here is too long with one byte more, too. */
 	if (element != NULL)

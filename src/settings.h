@@ -12,7 +12,7 @@
 
 #include <time.h>
 
-#include "protocol/acl.h"
+#include "protocol/access.h"
 #include "protocol/path.h"
 
 /* The greatest value of zklock.sessions; each session has its own worker. */

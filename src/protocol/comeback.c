@@ -18,8 +18,6 @@
 #define DIGITS		10
 
 static int	number_in(const char *name);
-static void raise_worth(ZklComeback *comeback);
-static void lower_worth(ZklComeback *comeback);
 
 void
 zkl_comeback_start(ZklComeback *comeback, const char *name)
@@ -38,21 +36,21 @@ zkl_comeback_owned(ZklComeback *comeback, const char *name)
 	if (last < 0 || comeback->number <= last)
 		return;
 	if (comeback->number == last + 1)
-		raise_worth(comeback);
+		zkl_comeback_used(comeback);
 	else
-		lower_worth(comeback);
+		zkl_comeback_taken(comeback);
 }
 
 void
 zkl_comeback_used(ZklComeback *comeback)
 {
-	raise_worth(comeback);
+	comeback->worth += comeback->worth < MOST;
 }
 
 void
 zkl_comeback_taken(ZklComeback *comeback)
 {
-	lower_worth(comeback);
+	comeback->worth -= comeback->worth > 0;
 }
 
 void
@@ -74,16 +72,4 @@ number_in(const char *name)
 	size_t		length = strlen(name);
 
 	return length < DIGITS ? -1 : zkl_recipe_number(name + length - DIGITS);
-}
-
-static void
-raise_worth(ZklComeback *comeback)
-{
-	comeback->worth += comeback->worth < MOST;
-}
-
-static void
-lower_worth(ZklComeback *comeback)
-{
-	comeback->worth -= comeback->worth > 0;
 }

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * hosts.c
- *	  The connect string: "host:port,host:port/chroot".
+ *	  The connect string, "host:port,host:port/chroot", and the pace at which a
+ *	  PostgreSQL server tries its servers.
  *
  * The client library does not see the chroot: zklock puts it before the root
  * instead, and so creates it like any other directory.
@@ -10,7 +11,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <stdbool.h>
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,8 @@
 
 #define MAX_SERVERS		255
 #define DEFAULT_PORT	"2181"	/* as in ZooKeeper's client for Java */
+#define MIN_PAUSE_MS	50
+#define MIN_LIMIT_MS	200
 
 static const char *find_server(const char *hosts, int server, size_t *length);
 static bool split_server(const char *server, size_t length, char *name,
@@ -171,4 +174,35 @@ split_server(const char *server, size_t length, char *name, char *port)
 	memcpy(port, colon + 1, digits);
 	port[digits] = '\0';
 	return true;
+}
+
+/*
+ * A server pauses after each round through the whole list, not after each
+ * attempt.
+ */
+int
+zkl_hosts_pause_ms(int attempts, int nservers, int timeout_ms,
+				   uint32_t random)
+{
+	int			rounds = attempts / nservers;
+	int			longest = timeout_ms / 20;
+	int			pause;
+
+	assert(attempts > 0 && nservers > 0);
+	if (attempts % nservers != 0)
+		return 0;
+	if (longest < 2 * MIN_PAUSE_MS)
+		longest = 2 * MIN_PAUSE_MS;
+	pause = MIN_PAUSE_MS << (rounds < 10 ? rounds : 10);
+	if (pause > longest)
+		pause = longest;
+	return pause / 2 + random % (pause / 2 + 1);
+}
+
+int
+zkl_hosts_limit_ms(int nservers, int timeout_ms)
+{
+	int			limit = timeout_ms / (3 * nservers);
+
+	return limit > MIN_LIMIT_MS ? limit : MIN_LIMIT_MS;
 }

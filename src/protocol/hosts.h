@@ -1,7 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * hosts.h
- *	  The connect string: "host:port,host:port/chroot".
+ *	  The connect string, "host:port,host:port/chroot", and the pace at which a
+ *	  PostgreSQL server tries its servers.
+ *
+ * When ZooKeeper fails, many PostgreSQL servers lose it at once, and they
+ * must not overload it when it comes back.  The list of ZooKeeper's servers
+ * is tried once at full speed, then with pauses.  The pauses grow from round
+ * to round, up to a twentieth of the session timeout, and differ from server
+ * to server.
  *
  * Pure.
  *
@@ -13,6 +20,7 @@
 #define ZKL_HOSTS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #define ZKL_HOSTS_NAME_SIZE		256
 #define ZKL_HOSTS_PORT_SIZE		6
@@ -40,5 +48,18 @@ extern int	zkl_hosts_servers(const char *hosts);
  */
 extern bool zkl_hosts_server(const char *hosts, int server, char *name,
 							 char *port);
+
+/*
+ * How long to pause after this many attempts on a list of nservers.  0 until
+ * each server of the list has been tried.  "random" is any number; it spreads
+ * the pauses of different servers.
+ */
+extern int	zkl_hosts_pause_ms(int attempts, int nservers, int timeout_ms,
+							   uint32_t random);
+
+/*
+ * How long a connect may take before the next server of the list is tried.
+ */
+extern int	zkl_hosts_limit_ms(int nservers, int timeout_ms);
 
 #endif							/* ZKL_HOSTS_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * path.c
- *	  What may be the path of a lock.
+ *	  What may be the path of a lock, and the lists of paths in settings.
  *
  * ZooKeeper's own rules, and four more: nothing below its reserved
  * "/zookeeper"; no lock below zklock's own "/.zklock"; no component that a
@@ -26,6 +26,7 @@ static const char *component_fault(const char *component, size_t length);
 static bool has_forbidden_character(const char *text);
 static bool is_component(const char *component, size_t length,
 						 const char *name);
+static const char *element_fault(const char *element, size_t length);
 
 const char *
 zkl_path_fault(const char *path)
@@ -109,8 +110,8 @@ component_fault(const char *component, size_t length)
 }
 
 /*
- * A component ends at a slash or at the end of the path, so the caller passes
- * its length.
+ * A component ends at a slash or at the end of the path, and the element of a
+ * list at a comma, so the caller passes the length.
  */
 static bool
 is_component(const char *component, size_t length, const char *name)
@@ -140,6 +141,91 @@ has_forbidden_character(const char *text)
 		if (two == 0xefbf && s[2] >= 0xb0)	/* U+FFF0 to U+FFFF */
 			return true;
 		if (s[0] >= 0xf0)		/* from U+10000 on */
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Lists of paths
+ */
+
+const char *
+zkl_path_list_next(const char **at, size_t *length)
+{
+	const char *blanks = " \t\r\n";
+	const char *element = *at;
+	size_t		end = strcspn(element, ",");
+
+	if (element[0] == '\0')
+		return NULL;
+	*at = element + end + (element[end] == ',');
+
+	for (; end > 0 && strchr(blanks, element[0]) != NULL; end--)
+		element++;
+	for (; end > 0 && strchr(blanks, element[end - 1]) != NULL; end--)
+		;
+	*length = end;
+	return element;
+}
+
+const char *
+zkl_path_list_fault(const char *list)
+{
+	const char *at = list;
+	const char *element;
+	size_t		length;
+
+	while ((element = zkl_path_list_next(&at, &length)) != NULL)
+	{
+		const char *fault = element_fault(element, length);
+
+		if (fault != NULL)
+			return fault;
+	}
+	return NULL;
+}
+
+/*
+ * Check an element.  A prefix is checked like a path, without the slash at
+ * its end.
+ */
+static const char *
+element_fault(const char *element, size_t length)
+{
+	char		path[ZKL_PATH_SIZE];
+
+	if (is_component(element, length, ZKL_PATH_LIST_ALL) || (length == 1 && element[0] == '/'))
+		return NULL;
+	if (length >= sizeof(path))
+		return "A path is too long.";
+	/* A lock may have this name, but the user certainly means a pattern. */
+	if (length >= 2 && memcmp(element + length - 2, "/*", 2) == 0)
+		return "A prefix must end with a slash, not with \"/*\".";
+	if (length > 0 && element[length - 1] == '/')
+		length--;
+	memcpy(path, element, length);
+	path[length] = '\0';
+	return zkl_path_fault(path);
+}
+
+/*
+ * Comparing bytes is enough, because a valid path has no component that is
+ * empty, "." or "..".
+ */
+bool
+zkl_path_list_allows(const char *list, const char *path)
+{
+	const char *at = list;
+	const char *element;
+	size_t		length;
+
+	while ((element = zkl_path_list_next(&at, &length)) != NULL)
+	{
+		if (is_component(element, length, ZKL_PATH_LIST_ALL))
+			return true;
+		if (length > 0 && strncmp(element, path, length) == 0 &&
+			(path[length] == '\0' || element[length - 1] == '/'))
 			return true;
 	}
 	return false;

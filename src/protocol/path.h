@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * path.h
- *	  What may be the path of a lock.
+ *	  What may be the path of a lock, and the lists of paths in settings.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation.
  *
@@ -13,6 +13,7 @@
 #define ZKL_PATH_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #define ZKL_PATH_SIZE	256		/* with the terminating null */
 #define ZKL_PATH_COMPONENTS	16	/* an acquire makes a znode for each */
@@ -37,5 +38,26 @@ extern const char *zkl_path_fault(const char *path);
  * may be "/" or empty, and must be shorter.
  */
 extern const char *zkl_path_root_fault(const char *root);
+
+/* This value of zklock.allowed_paths allows every path. */
+#define ZKL_PATH_LIST_ALL	"*"
+
+/*
+ * Get the next element of a list of paths that commas separate, without the
+ * blanks around it; NULL at the end.  "at" begins as the list and moves on.
+ * An element between two commas may be empty.  The result points into the
+ * list.
+ */
+extern const char *zkl_path_list_next(const char **at, size_t *length);
+
+/*
+ * A value of zklock.allowed_paths.  An element "/jobs/" allows all paths below
+ * "/jobs", but not "/jobs" itself.  "/jobs" allows just this path.
+ *
+ * fault: NULL if the list is valid, else a sentence that names the rule it
+ * breaks.  allows: an element that is not valid allows nothing.
+ */
+extern const char *zkl_path_list_fault(const char *list);
+extern bool zkl_path_list_allows(const char *list, const char *path);
 
 #endif							/* ZKL_PATH_H */

@@ -44,12 +44,13 @@ static ZklTicketStep on_expired(ZklTicket *ticket);
 static ZklTicketStep look_again(ZklTicket *ticket);
 
 static ZklTicketStep on_reply(ZklTicket *ticket, const ZklTicketEvent *event);
+static ZklTicketStep on_delete_reply(ZklTicket *ticket,
+									 const ZklTicketEvent *event);
 static ZklTicketStep on_create_both_reply(ZklTicket *ticket,
 										  const ZklTicketEvent *event);
 static void on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event);
 static ZklTicketStep on_find_reply(ZklTicket *ticket,
 								   const ZklTicketEvent *event);
-static ZklTicketStep not_found(ZklTicket *ticket);
 static ZklTicketStep on_inspect_reply(ZklTicket *ticket,
 									  const ZklTicketEvent *event);
 static ZklTicketStep on_place_reply(ZklTicket *ticket,
@@ -62,10 +63,7 @@ static ZklTicketStep on_watch_reply(ZklTicket *ticket,
 static bool makes_tokens(const ZklTicket *ticket);
 static ZklTicketStep take_place(ZklTicket *ticket, const ZklVerdict *verdict);
 static ZklTicketStep take_answer(ZklTicket *ticket);
-static ZklTicketStep delete_and_fail(ZklTicket *ticket, ZklFailure failure);
 
-static ZklTicketStep on_owners_reply(ZklTicket *ticket,
-									 const ZklTicketEvent *event);
 static ZklTicketStep on_check_reply(ZklTicket *ticket,
 									const ZklTicketEvent *event);
 static ZklTicketStep on_watch_self_reply(ZklTicket *ticket,
@@ -82,7 +80,6 @@ static bool still_expected(ZklTicket *ticket, const ZklTicketEvent *event);
 static ZklReport note_text(ZklTicket *ticket, const ZklTicketEvent *event);
 static void take_readers_name(ZklTicket *ticket);
 static ZklTicketStep become_reader(ZklTicket *ticket);
-static ZklTicketStep stay_writer(ZklTicket *ticket);
 
 /*
  * The ways in which a step ends
@@ -92,24 +89,73 @@ static const ZklTicketStep nothing = {
 	ZKL_REQUEST_NOTHING, ZKL_REPORT_NOTHING, ZKL_FAILURE_NONE, false
 };
 
+/*
+ * The request that each state sends when it begins, and then waits for.  Those
+ * that follow CREATING wait for the list that was sent with the create.  OWNED
+ * asks for the watch on its own znode, but does not wait for it.
+ */
+static const ZklRequest requests[ZKL_TICKET_NSTATES] = {
+	[ZKL_TICKET_CREATING_BOTH] = ZKL_REQUEST_CREATE_BOTH,
+	[ZKL_TICKET_CREATING] = ZKL_REQUEST_CREATE,
+	[ZKL_TICKET_CREATED] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_NO_DIRECTORY] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_UNSURE] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_REFUSED] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_UNDONE] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_FINDING] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_INSPECTING] = ZKL_REQUEST_INSPECT,
+	[ZKL_TICKET_LISTING] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_CHECKING_KIND] = ZKL_REQUEST_SURVEY,
+	[ZKL_TICKET_WATCHING] = ZKL_REQUEST_WATCH,
+	[ZKL_TICKET_OWNED] = ZKL_REQUEST_WATCH_SELF,
+	[ZKL_TICKET_CHECKING] = ZKL_REQUEST_LIST,
+	[ZKL_TICKET_WRITING_DATA] = ZKL_REQUEST_ANSWER,
+	[ZKL_TICKET_DOWNGRADING] = ZKL_REQUEST_DOWNGRADE,
+	[ZKL_TICKET_REREADING] = ZKL_REQUEST_WATCH_SELF,
+	[ZKL_TICKET_CONFIRMING] = ZKL_REQUEST_INSPECT,
+	[ZKL_TICKET_DELETING] = ZKL_REQUEST_DELETE
+};
+
+/* Begin this state, and send its request. */
 static ZklTicketStep
-become(ZklTicket *ticket, ZklTicketState state, ZklRequest request)
+become(ZklTicket *ticket, ZklTicketState state)
 {
 	ZklTicketStep step = nothing;
 
 	ticket->state = state;
-	step.request = request;
+	step.request = requests[state];
 	return step;
+}
+
+/* The same, where the znode's name is known: an unwanted ticket is deleted. */
+static ZklTicketStep
+go_on(ZklTicket *ticket, ZklTicketState state)
+{
+	return become(ticket, ticket->unwanted ? ZKL_TICKET_DELETING : state);
+}
+
+static ZklTicketStep
+with_report(ZklTicketStep step, ZklReport report)
+{
+	step.report = report;
+	return step;
+}
+
+/* Tell why the lock cannot be acquired, if it is still wanted. */
+static ZklTicketStep
+with_failure(const ZklTicket *ticket, ZklTicketStep step, ZklFailure failure)
+{
+	if (ticket->unwanted)
+		return step;
+	step.failure = failure;
+	return with_report(step, ZKL_REPORT_FAILED);
 }
 
 static ZklTicketStep
 gone(ZklTicket *ticket)
 {
-	ZklTicketStep step = nothing;
-
 	ticket->state = ZKL_TICKET_NONE;
-	step.report = ZKL_REPORT_GONE;
-	return step;
+	return with_report(nothing, ZKL_REPORT_GONE);
 }
 
 /*
@@ -121,7 +167,7 @@ write_text(ZklTicket *ticket)
 {
 	assert(ticket->state == ZKL_TICKET_OWNED && ticket->name[0] != '\0');
 	ticket->writes_answer = ticket->answers;
-	return become(ticket, ZKL_TICKET_WRITING_DATA, ZKL_REQUEST_ANSWER);
+	return become(ticket, ZKL_TICKET_WRITING_DATA);
 }
 
 static void
@@ -129,6 +175,20 @@ set_name(ZklTicket *ticket, const char *name)
 {
 	strncpy(ticket->name, name, sizeof(ticket->name) - 1);
 	ticket->name[sizeof(ticket->name) - 1] = '\0';
+}
+
+/* Another znode takes this one's place: neither its text nor a list is known. */
+static void
+forget_znode(ZklTicket *ticket)
+{
+	ticket->version = 0;
+	ticket->refused = false;
+	ticket->revoked = false;
+	ticket->answers = false;
+	ticket->answered = false;
+	ticket->mute = false;
+	ticket->contended = false;
+	ticket->asked = false;
 }
 
 /*
@@ -149,29 +209,24 @@ judge(const ZklTicket *ticket, const ZklTicketEvent *event)
 							nchildren);
 }
 
-/* Does the server own the lock by this ticket, as far as it knows? */
+/*
+ * Does the server own the lock by this ticket, as far as it knows?  The states
+ * from OWNED to CONFIRMING are those of an owner.
+ */
 static bool
 is_owner(const ZklTicket *ticket)
 {
-	return ticket->state == ZKL_TICKET_OWNED ||
-		ticket->state == ZKL_TICKET_CHECKING ||
-		ticket->state == ZKL_TICKET_WRITING_DATA ||
-		ticket->state == ZKL_TICKET_DOWNGRADING ||
-		ticket->state == ZKL_TICKET_REREADING ||
-		ticket->state == ZKL_TICKET_CONFIRMING;
+	return ticket->state >= ZKL_TICKET_OWNED &&
+		ticket->state <= ZKL_TICKET_CONFIRMING;
 }
 
 /* The ticket was owned, and another client may own the lock by now. */
 static ZklTicketStep
 lose(ZklTicket *ticket)
 {
-	ZklTicketStep step = nothing;
-
 	assert(is_owner(ticket));
-
 	ticket->state = ZKL_TICKET_NONE;
-	step.report = ZKL_REPORT_LOST;
-	return step;
+	return with_report(nothing, ZKL_REPORT_LOST);
 }
 
 /*
@@ -182,27 +237,31 @@ lose(ZklTicket *ticket)
 static ZklTicketStep
 take_over(ZklTicket *ticket)
 {
-	ZklTicketStep step;
-
 	assert(ticket->state == ZKL_TICKET_QUEUED && ticket->next);
 	assert(ticket->mode != ZKL_MODE_LEASE);
-	step = become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
 	ticket->predecessor[0] = '\0';
-	step.report = ZKL_REPORT_OWNED;
-	return step;
+	return with_report(become(ticket, ZKL_TICKET_CHECKING), ZKL_REPORT_OWNED);
 }
 
 /* There is no znode, and no request under way will make one. */
 static ZklTicketStep
 fail(ZklTicket *ticket, ZklFailure failure)
 {
-	ZklTicketStep step = gone(ticket);
+	return with_failure(ticket, gone(ticket), failure);
+}
 
-	if (!ticket->unwanted)
-	{
-		step.report = ZKL_REPORT_FAILED;
-		step.failure = failure;
-	}
+/*
+ * The znode is of no use: delete it.  Report FAILED now, GONE when it is
+ * deleted.
+ */
+static ZklTicketStep
+delete_and_fail(ZklTicket *ticket, ZklFailure failure)
+{
+	ZklTicketStep step = with_failure(ticket,
+									  become(ticket, ZKL_TICKET_DELETING),
+									  failure);
+
+	ticket->unwanted = true;
 	return step;
 }
 
@@ -214,13 +273,11 @@ fail(ZklTicket *ticket, ZklFailure failure)
 static ZklTicketStep
 get_stuck(ZklTicket *ticket, ZklFailure failure)
 {
-	ZklTicketStep step = become(ticket, ZKL_TICKET_STUCK,
-								ZKL_REQUEST_NOTHING);
+	ZklTicketStep step = become(ticket, ZKL_TICKET_STUCK);
 
 	ticket->unwanted = true;
-	step.report = ZKL_REPORT_FAILED;
 	step.failure = failure;
-	return step;
+	return with_report(step, ZKL_REPORT_FAILED);
 }
 
 /* There is no znode; make one, if the ticket is still wanted. */
@@ -229,7 +286,7 @@ create_anew(ZklTicket *ticket)
 {
 	if (ticket->unwanted)
 		return gone(ticket);
-	return become(ticket, ZKL_TICKET_CREATING, ZKL_REQUEST_CREATE);
+	return become(ticket, ZKL_TICKET_CREATING);
 }
 
 /*
@@ -250,7 +307,7 @@ create_both(ZklTicket *ticket)
 		return gone(ticket);
 	if (++ticket->rounds > MAX_ROUNDS)
 		return fail(ticket, ZKL_FAILURE_DIRECTORY);
-	return become(ticket, ZKL_TICKET_CREATING_BOTH, ZKL_REQUEST_CREATE_BOTH);
+	return become(ticket, ZKL_TICKET_CREATING_BOTH);
 }
 
 /*
@@ -290,12 +347,12 @@ zkl_ticket_step(ZklTicket *ticket, const ZklTicketEvent *event)
 			 */
 		case ZKL_EVENT_PREDECESSOR_CHANGED:
 			if (ticket->state == ZKL_TICKET_QUEUED)
-				return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
+				return become(ticket, ZKL_TICKET_LISTING);
 			return nothing;
 		case ZKL_EVENT_PREDECESSOR_GONE:
 			if (ticket->state == ZKL_TICKET_QUEUED)
 				return ticket->next ? take_over(ticket) :
-					become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
+					become(ticket, ZKL_TICKET_LISTING);
 			return nothing;
 
 			/*
@@ -304,7 +361,7 @@ zkl_ticket_step(ZklTicket *ticket, const ZklTicketEvent *event)
 			 */
 		case ZKL_EVENT_SELF_CHANGED:
 			if (ticket->state == ZKL_TICKET_OWNED)
-				return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
+				return become(ticket, ZKL_TICKET_CHECKING);
 			return nothing;
 		case ZKL_EVENT_RECONNECTED:
 			return on_reconnected(ticket);
@@ -328,18 +385,11 @@ zkl_ticket_begin_attempt(ZklTicket *ticket, const uint8_t random[16],
 	ticket->attempt++;
 	zkl_recipe_make_uuid(random, only_tries, ticket->uuid);
 	ticket->name[0] = '\0';
-	ticket->version = 0;
-	ticket->refused = false;
+	forget_znode(ticket);
 	ticket->surveyed = false;
 	ticket->watched = false;
-	ticket->revoked = false;
-	ticket->answers = false;
-	ticket->answered = false;
 	ticket->writes_answer = false;
-	ticket->mute = false;
 	ticket->listed = false;
-	ticket->contended = false;
-	ticket->asked = false;
 	ticket->asking = false;
 	ticket->predecessor[0] = '\0';
 	ticket->front[0] = '\0';
@@ -360,8 +410,8 @@ on_want(ZklTicket *ticket, const ZklTicketEvent *event)
 	ticket->rechecks = false;
 	ticket->rounds = 0;
 	if (event->is_new)
-		return become(ticket, ZKL_TICKET_CREATING_BOTH, ZKL_REQUEST_CREATE_BOTH);
-	return become(ticket, ZKL_TICKET_CREATING, ZKL_REQUEST_CREATE);
+		return become(ticket, ZKL_TICKET_CREATING_BOTH);
+	return become(ticket, ZKL_TICKET_CREATING);
 }
 
 static ZklTicketStep
@@ -410,7 +460,7 @@ on_unwant(ZklTicket *ticket, bool unsent)
 		case ZKL_TICKET_REREADING:
 		case ZKL_TICKET_CONFIRMING:
 			ticket->unwanted = true;
-			return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
+			return become(ticket, ZKL_TICKET_DELETING);
 
 		case ZKL_TICKET_DELETING:
 			return nothing;
@@ -433,7 +483,7 @@ on_downgrade(ZklTicket *ticket)
 		(ticket->state == ZKL_TICKET_OWNED ||
 		 ticket->state == ZKL_TICKET_CHECKING ||
 		 ticket->state == ZKL_TICKET_WRITING_DATA))
-		return become(ticket, ZKL_TICKET_DOWNGRADING, ZKL_REQUEST_DOWNGRADE);
+		return become(ticket, ZKL_TICKET_DOWNGRADING);
 	return nothing;
 }
 
@@ -445,7 +495,7 @@ on_watch(ZklTicket *ticket)
 
 	ticket->watched = true;
 	if (ticket->state == ZKL_TICKET_OWNED && !watched)
-		return become(ticket, ZKL_TICKET_OWNED, ZKL_REQUEST_WATCH_SELF);
+		return become(ticket, ZKL_TICKET_OWNED);
 	return nothing;
 }
 
@@ -486,7 +536,7 @@ static ZklTicketStep
 on_look(ZklTicket *ticket)
 {
 	if (ticket->state == ZKL_TICKET_OWNED && !ticket->listed)
-		return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
+		return become(ticket, ZKL_TICKET_CHECKING);
 	return nothing;
 }
 
@@ -500,7 +550,7 @@ on_recheck(ZklTicket *ticket)
 	ticket->rechecks = true;
 	if (ticket->state == ZKL_TICKET_OWNED ||
 		ticket->state == ZKL_TICKET_WRITING_DATA)
-		return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
+		return become(ticket, ZKL_TICKET_CHECKING);
 	return nothing;
 }
 
@@ -518,9 +568,9 @@ on_children_changed(ZklTicket *ticket)
 	if ((ticket->state == ZKL_TICKET_OWNED ||
 		 ticket->state == ZKL_TICKET_WRITING_DATA) &&
 		(!ticket->contended || ticket->rechecks))
-		return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
+		return become(ticket, ZKL_TICKET_CHECKING);
 	if (ticket->state == ZKL_TICKET_QUEUED && ticket->mode == ZKL_MODE_LEASE)
-		return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
+		return become(ticket, ZKL_TICKET_LISTING);
 	return nothing;
 }
 
@@ -570,42 +620,35 @@ look_again(ZklTicket *ticket)
 		case ZKL_TICKET_CREATING_BOTH:
 		case ZKL_TICKET_CREATING:
 		case ZKL_TICKET_UNSURE:
-		case ZKL_TICKET_FINDING:
-			return become(ticket, ZKL_TICKET_FINDING, ZKL_REQUEST_LIST);
+			return become(ticket, ZKL_TICKET_FINDING);
 		case ZKL_TICKET_NO_DIRECTORY:
 			return create_both(ticket);
 		case ZKL_TICKET_REFUSED:
 			return fail(ticket, ticket->failure);
 		case ZKL_TICKET_UNDONE:
 			return create_anew(ticket);
-		case ZKL_TICKET_INSPECTING:
-			return become(ticket, ZKL_TICKET_INSPECTING, ZKL_REQUEST_INSPECT);
 		case ZKL_TICKET_CREATED:
 		case ZKL_TICKET_LISTING:
 		case ZKL_TICKET_CHECKING_KIND:
 		case ZKL_TICKET_WATCHING:
 		case ZKL_TICKET_QUEUED:
-			if (ticket->unwanted)
-				return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
-			return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
+			return go_on(ticket, ZKL_TICKET_LISTING);
 		case ZKL_TICKET_OWNED:
-		case ZKL_TICKET_CHECKING:
 		case ZKL_TICKET_WRITING_DATA:
-			return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
-		case ZKL_TICKET_DOWNGRADING:
-			return become(ticket, ZKL_TICKET_DOWNGRADING,
-						  ZKL_REQUEST_DOWNGRADE);
-		case ZKL_TICKET_REREADING:
-			return become(ticket, ZKL_TICKET_REREADING,
-						  ZKL_REQUEST_WATCH_SELF);
-		case ZKL_TICKET_CONFIRMING:
-			return become(ticket, ZKL_TICKET_CONFIRMING, ZKL_REQUEST_INSPECT);
+			return become(ticket, ZKL_TICKET_CHECKING);
 		case ZKL_TICKET_STUCK:
-			if (ticket->name[0] == '\0')
-				return become(ticket, ZKL_TICKET_FINDING, ZKL_REQUEST_LIST);
-			return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
+			return become(ticket, ticket->name[0] == '\0' ?
+						  ZKL_TICKET_FINDING : ZKL_TICKET_DELETING);
+
+			/* The same request again. */
+		case ZKL_TICKET_FINDING:
+		case ZKL_TICKET_INSPECTING:
+		case ZKL_TICKET_CHECKING:
+		case ZKL_TICKET_DOWNGRADING:
+		case ZKL_TICKET_REREADING:
+		case ZKL_TICKET_CONFIRMING:
 		case ZKL_TICKET_DELETING:
-			return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
+			return become(ticket, ticket->state);
 	}
 	return nothing;
 }
@@ -617,40 +660,18 @@ look_again(ZklTicket *ticket)
  * another request since, and ignores the reply.
  */
 
-/* OWNED asks for the watch on its own znode, but does not wait for it. */
-static const ZklRequest awaited[ZKL_TICKET_NSTATES] = {
-	[ZKL_TICKET_CREATING_BOTH] = ZKL_REQUEST_CREATE_BOTH,
-	[ZKL_TICKET_CREATING] = ZKL_REQUEST_CREATE,
-	[ZKL_TICKET_CREATED] = ZKL_REQUEST_LIST,
-	[ZKL_TICKET_NO_DIRECTORY] = ZKL_REQUEST_LIST,
-	[ZKL_TICKET_UNSURE] = ZKL_REQUEST_LIST,
-	[ZKL_TICKET_REFUSED] = ZKL_REQUEST_LIST,
-	[ZKL_TICKET_UNDONE] = ZKL_REQUEST_LIST,
-	[ZKL_TICKET_FINDING] = ZKL_REQUEST_LIST,
-	[ZKL_TICKET_INSPECTING] = ZKL_REQUEST_INSPECT,
-	[ZKL_TICKET_LISTING] = ZKL_REQUEST_LIST,
-	[ZKL_TICKET_CHECKING_KIND] = ZKL_REQUEST_SURVEY,
-	[ZKL_TICKET_WATCHING] = ZKL_REQUEST_WATCH,
-	[ZKL_TICKET_OWNED] = ZKL_REQUEST_WATCH_SELF,
-	[ZKL_TICKET_CHECKING] = ZKL_REQUEST_LIST,
-	[ZKL_TICKET_WRITING_DATA] = ZKL_REQUEST_ANSWER,
-	[ZKL_TICKET_DOWNGRADING] = ZKL_REQUEST_DOWNGRADE,
-	[ZKL_TICKET_REREADING] = ZKL_REQUEST_WATCH_SELF,
-	[ZKL_TICKET_CONFIRMING] = ZKL_REQUEST_INSPECT,
-	[ZKL_TICKET_DELETING] = ZKL_REQUEST_DELETE
-};
-
 /*
  * A reply for which the ticket's state does not wait is ignored.  A reply with
  * outcome UNKNOWN is treated like a restart of the worker.  There are two
  * exceptions: a create, after which the reply to the list is still to come,
- * and an answer.
+ * and an answer.  So the functions below get OK, ABSENT or REFUSED, and what
+ * else ticket.h says of their request.
  */
 static ZklTicketStep
 on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
 	if (event->request == ZKL_REQUEST_NOTHING ||
-		event->request != awaited[ticket->state])
+		event->request != requests[ticket->state])
 		return nothing;
 	if (event->outcome == ZKL_OUTCOME_UNKNOWN &&
 		ticket->state != ZKL_TICKET_CREATING &&
@@ -687,26 +708,36 @@ on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		case ZKL_TICKET_WATCHING:
 			return on_watch_reply(ticket, event);
 		case ZKL_TICKET_OWNED:
+			return on_watch_self_reply(ticket, event);
 		case ZKL_TICKET_CHECKING:
+			return on_check_reply(ticket, event);
 		case ZKL_TICKET_WRITING_DATA:
+			return on_answer_reply(ticket, event);
 		case ZKL_TICKET_DOWNGRADING:
+			return on_downgrade_reply(ticket, event);
 		case ZKL_TICKET_REREADING:
+			return on_reread_reply(ticket, event);
 		case ZKL_TICKET_CONFIRMING:
-			return on_owners_reply(ticket, event);
-
-			/* An absent znode is gone as well. */
+			return on_confirm_reply(ticket, event);
 		case ZKL_TICKET_DELETING:
-			if (event->outcome == ZKL_OUTCOME_UNDONE)
-				return look_again(ticket);
-			return event->outcome == ZKL_OUTCOME_REFUSED ?
-				get_stuck(ticket, ZKL_FAILURE_STUCK) : gone(ticket);
-
+			return on_delete_reply(ticket, event);
 		case ZKL_TICKET_NONE:
 		case ZKL_TICKET_QUEUED:
 		case ZKL_TICKET_STUCK:
 			break;
 	}
 	return nothing;
+}
+
+/* An absent znode is gone as well. */
+static ZklTicketStep
+on_delete_reply(ZklTicket *ticket, const ZklTicketEvent *event)
+{
+	if (event->outcome == ZKL_OUTCOME_UNDONE)
+		return become(ticket, ZKL_TICKET_DELETING);
+	if (event->outcome == ZKL_OUTCOME_REFUSED)
+		return get_stuck(ticket, ZKL_FAILURE_STUCK);
+	return gone(ticket);
 }
 
 /*
@@ -717,12 +748,10 @@ on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 static ZklTicketStep
 on_create_both_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
-	ZklTicketStep step;
-
 	/* This round has said nothing about the directory. */
 	if (event->outcome == ZKL_OUTCOME_UNDONE)
 		return ticket->unwanted ? gone(ticket) :
-			become(ticket, ZKL_TICKET_CREATING_BOTH, ZKL_REQUEST_CREATE_BOTH);
+			become(ticket, ZKL_TICKET_CREATING_BOTH);
 	on_create_reply(ticket, event);
 
 	/*
@@ -731,14 +760,11 @@ on_create_both_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	 */
 	if (ticket->state != ZKL_TICKET_CREATED)
 		return look_again(ticket);
-	if (ticket->unwanted)
-		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
-	if (ticket->mode == ZKL_MODE_LEASE || !makes_tokens(ticket) ||
-		!zkl_recipe_is_first_ever(ticket->name))
-		return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
-	step = become(ticket, ZKL_TICKET_OWNED, ZKL_REQUEST_NOTHING);
-	step.report = ZKL_REPORT_OWNED;
-	return step;
+	if (ticket->unwanted || ticket->mode == ZKL_MODE_LEASE ||
+		!makes_tokens(ticket) || !zkl_recipe_is_first_ever(ticket->name))
+		return go_on(ticket, ZKL_TICKET_LISTING);
+	ticket->state = ZKL_TICKET_OWNED;
+	return with_report(nothing, ZKL_REPORT_OWNED);
 }
 
 /* Only take note: the reply to the list follows, and decides. */
@@ -782,40 +808,25 @@ on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 static ZklTicketStep
 on_find_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
-	const char *found;
+	const char *found = NULL;
+	ZklTicketStep step;
 
-	switch (event->outcome)
+	if (event->outcome == ZKL_OUTCOME_REFUSED)
+		return get_stuck(ticket, event->failure);
+	if (event->outcome == ZKL_OUTCOME_OK)
+		found = zkl_recipe_find(ticket->mode, ticket->uuid,
+								event->children, event->nchildren);
+	if (found != NULL)
 	{
-		case ZKL_OUTCOME_OK:
-			found = zkl_recipe_find(ticket->mode, ticket->uuid,
-									event->children, event->nchildren);
-			if (found == NULL)
-				return not_found(ticket);
-			set_name(ticket, found);
-			if (ticket->unwanted)
-				return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
-			return become(ticket, ZKL_TICKET_INSPECTING, ZKL_REQUEST_INSPECT);
-		case ZKL_OUTCOME_ABSENT:
-			return not_found(ticket);
-		case ZKL_OUTCOME_REFUSED:
-			return get_stuck(ticket, event->failure);
-		case ZKL_OUTCOME_CHANGED:
-		case ZKL_OUTCOME_UNKNOWN:
-		case ZKL_OUTCOME_UNDONE:
-			break;
+		set_name(ticket, found);
+		return go_on(ticket, ZKL_TICKET_INSPECTING);
 	}
-	return nothing;
-}
 
-/*
- * The create was not done; but it may be done late, behind the ticket's back.
- * Without a UUID it was never sent: its worker ended before that.
- */
-static ZklTicketStep
-not_found(ZklTicket *ticket)
-{
-	ZklTicketStep step = create_anew(ticket);
-
+	/*
+	 * The create was not done; but it may be done late, behind the ticket's
+	 * back.  Without a UUID it was never sent: its worker ended before that.
+	 */
+	step = create_anew(ticket);
 	step.orphan = ticket->uuid[0] != '\0';
 	return step;
 }
@@ -827,23 +838,12 @@ not_found(ZklTicket *ticket)
 static ZklTicketStep
 on_inspect_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
-	switch (event->outcome)
-	{
-		case ZKL_OUTCOME_OK:
-			if (!event->ours)
-				return create_anew(ticket);
-			ticket->czxid = event->czxid;
-			return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
-		case ZKL_OUTCOME_ABSENT:
-			return create_anew(ticket);
-		case ZKL_OUTCOME_REFUSED:
-			return delete_and_fail(ticket, event->failure);
-		case ZKL_OUTCOME_CHANGED:
-		case ZKL_OUTCOME_UNKNOWN:
-		case ZKL_OUTCOME_UNDONE:
-			break;
-	}
-	return nothing;
+	if (event->outcome == ZKL_OUTCOME_REFUSED)
+		return delete_and_fail(ticket, event->failure);
+	if (event->outcome == ZKL_OUTCOME_ABSENT || !event->ours)
+		return create_anew(ticket);
+	ticket->czxid = event->czxid;
+	return become(ticket, ZKL_TICKET_LISTING);
 }
 
 /* The list by which a znode that exists learns its place in the queue. */
@@ -856,27 +856,17 @@ on_place_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 
 	/* Withdrawn while the create was under way: now it has a name. */
 	if (ticket->unwanted)
-		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
+		return become(ticket, ZKL_TICKET_DELETING);
+	if (event->outcome == ZKL_OUTCOME_REFUSED)
+		return delete_and_fail(ticket, event->failure);
 
-	switch (event->outcome)
-	{
-		case ZKL_OUTCOME_OK:
-			if (event->limit == ZKL_LIMIT_NONE)
-				return delete_and_fail(ticket, ZKL_FAILURE_LIMIT);
-			verdict = judge(ticket, event);
-			return take_place(ticket, &verdict);
-
-			/* Without a directory, there is no znode either. */
-		case ZKL_OUTCOME_ABSENT:
-			return create_anew(ticket);
-		case ZKL_OUTCOME_REFUSED:
-			return delete_and_fail(ticket, event->failure);
-		case ZKL_OUTCOME_CHANGED:
-		case ZKL_OUTCOME_UNKNOWN:
-		case ZKL_OUTCOME_UNDONE:
-			break;
-	}
-	return nothing;
+	/* Without a directory, there is no znode either. */
+	if (event->outcome == ZKL_OUTCOME_ABSENT)
+		return create_anew(ticket);
+	if (event->limit == ZKL_LIMIT_NONE)
+		return delete_and_fail(ticket, ZKL_FAILURE_LIMIT);
+	verdict = judge(ticket, event);
+	return take_place(ticket, &verdict);
 }
 
 /*
@@ -891,7 +881,7 @@ on_survey_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		zkl_recipe_any_lease(event->children, event->nchildren))
 		return delete_and_fail(ticket, ZKL_FAILURE_OTHER_KIND);
 	ticket->surveyed = true;
-	return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
+	return become(ticket, ZKL_TICKET_LISTING);
 }
 
 /*
@@ -903,22 +893,13 @@ static ZklTicketStep
 on_watch_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
 	assert(ticket->predecessor[0] != '\0');
-	switch (event->outcome)
-	{
-		case ZKL_OUTCOME_OK:
-			ticket->state = ZKL_TICKET_QUEUED;
-			if (ticket->asking && event->answered)
-				return take_answer(ticket);
-			return nothing;
-		case ZKL_OUTCOME_ABSENT:
-			return become(ticket, ZKL_TICKET_LISTING, ZKL_REQUEST_LIST);
-		case ZKL_OUTCOME_REFUSED:
-			return delete_and_fail(ticket, event->failure);
-		case ZKL_OUTCOME_CHANGED:
-		case ZKL_OUTCOME_UNKNOWN:
-		case ZKL_OUTCOME_UNDONE:
-			break;
-	}
+	if (event->outcome == ZKL_OUTCOME_REFUSED)
+		return delete_and_fail(ticket, event->failure);
+	if (event->outcome == ZKL_OUTCOME_ABSENT)
+		return become(ticket, ZKL_TICKET_LISTING);
+	ticket->state = ZKL_TICKET_QUEUED;
+	if (ticket->asking && event->answered)
+		return take_answer(ticket);
 	return nothing;
 }
 
@@ -957,7 +938,7 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 	if (verdict->other_kind && verdict->ask == NULL)
 		return delete_and_fail(ticket, ZKL_FAILURE_OTHER_KIND);
 	if (verdict->maybe_semaphore && !ticket->surveyed)
-		return become(ticket, ZKL_TICKET_CHECKING_KIND, ZKL_REQUEST_SURVEY);
+		return become(ticket, ZKL_TICKET_CHECKING_KIND);
 
 	ticket->listed = true;
 	ticket->next = verdict->next;
@@ -974,19 +955,15 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 	if (verdict->owned && !verdict->other_kind)
 	{
 		ticket->watched |= verdict->contended;
-		step = become(ticket, ZKL_TICKET_OWNED, ticket->watched ?
-					  ZKL_REQUEST_WATCH_SELF : ZKL_REQUEST_NOTHING);
-		step.report = ZKL_REPORT_OWNED;
-		return step;
+		step = become(ticket, ZKL_TICKET_OWNED);
+		if (!ticket->watched)
+			step.request = ZKL_REQUEST_NOTHING;
+		return with_report(step, ZKL_REPORT_OWNED);
 	}
 
 	/* The directory's watch tells a lease when other leases go. */
 	if (ticket->mode == ZKL_MODE_LEASE)
-	{
-		step = become(ticket, ZKL_TICKET_QUEUED, ZKL_REQUEST_NOTHING);
-		step.report = ZKL_REPORT_QUEUED;
-		return step;
-	}
+		return with_report(become(ticket, ZKL_TICKET_QUEUED), ZKL_REPORT_QUEUED);
 
 	/* A ticket that queries another znode watches that one. */
 	before = verdict->ask ? verdict->ask : verdict->predecessor;
@@ -996,9 +973,7 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 	if (verdict->front != NULL &&
 		strlen(verdict->front) < sizeof(ticket->front))
 		strcpy(ticket->front, verdict->front);
-	step = become(ticket, ZKL_TICKET_WATCHING, ZKL_REQUEST_WATCH);
-	step.report = ZKL_REPORT_QUEUED;
-	return step;
+	return with_report(become(ticket, ZKL_TICKET_WATCHING), ZKL_REPORT_QUEUED);
 }
 
 /*
@@ -1009,34 +984,12 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 static ZklTicketStep
 take_answer(ZklTicket *ticket)
 {
-	ZklTicketStep step = nothing;
-
 	assert(ticket->state == ZKL_TICKET_QUEUED && ticket->predecessor[0] != '\0');
 	ticket->asking = false;
 	strcpy(ticket->in_use, ticket->predecessor);
 	if (ticket->other_kind)
 		return delete_and_fail(ticket, ZKL_FAILURE_OTHER_KIND);
-	step.report = ZKL_REPORT_QUEUED;
-	return step;
-}
-
-/*
- * The znode is of no use: delete it.  Report FAILED now, GONE when it is
- * deleted.
- */
-static ZklTicketStep
-delete_and_fail(ZklTicket *ticket, ZklFailure failure)
-{
-	ZklTicketStep step = become(ticket, ZKL_TICKET_DELETING,
-								ZKL_REQUEST_DELETE);
-
-	if (!ticket->unwanted)
-	{
-		step.report = ZKL_REPORT_FAILED;
-		step.failure = failure;
-	}
-	ticket->unwanted = true;
-	return step;
+	return with_report(nothing, ZKL_REPORT_QUEUED);
 }
 
 /*
@@ -1047,29 +1000,6 @@ delete_and_fail(ZklTicket *ticket, ZklFailure failure)
  * holds the lock, and a downgrade makes it a reader's.  Any reply may tell
  * that the znode is gone; then the lock is lost.
  */
-
-static ZklTicketStep
-on_owners_reply(ZklTicket *ticket, const ZklTicketEvent *event)
-{
-	switch (ticket->state)
-	{
-		case ZKL_TICKET_OWNED:
-			return on_watch_self_reply(ticket, event);
-		case ZKL_TICKET_CHECKING:
-			return on_check_reply(ticket, event);
-		case ZKL_TICKET_WRITING_DATA:
-			return on_answer_reply(ticket, event);
-		case ZKL_TICKET_DOWNGRADING:
-			return on_downgrade_reply(ticket, event);
-		case ZKL_TICKET_REREADING:
-			return on_reread_reply(ticket, event);
-		case ZKL_TICKET_CONFIRMING:
-			return on_confirm_reply(ticket, event);
-		default:
-			assert(!is_owner(ticket));
-			return nothing;
-	}
-}
 
 /*
  * By this list an owner learns whether it still owns the lock, and which
@@ -1129,38 +1059,27 @@ on_check_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 static ZklTicketStep
 on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
-	ZklTicketStep step = nothing;
 	ZklReport	report;
 
-	switch (event->outcome)
+	if (event->outcome == ZKL_OUTCOME_ABSENT)
+		return lose(ticket);
+	if (event->outcome == ZKL_OUTCOME_REFUSED)
 	{
-		case ZKL_OUTCOME_OK:
-			if (still_expected(ticket, event))
-			{
-				step.report = ZKL_REPORT_DIFFERS;
-				ticket->answers &= ticket->answered;
-				ticket->mute = true;
-				return step;
-			}
-			report = note_text(ticket, event);
-			if ((ticket->answers && !ticket->answered) ||
-				(event->stale && !ticket->mute))
-				step = write_text(ticket);
-			step.report = report;
-			return step;
-		case ZKL_OUTCOME_REFUSED:
-
-			/* The next ANSWER event may try again. */
-			ticket->answers &= ticket->answered;
-			return nothing;
-		case ZKL_OUTCOME_ABSENT:
-			return lose(ticket);
-		case ZKL_OUTCOME_CHANGED:
-		case ZKL_OUTCOME_UNKNOWN:
-		case ZKL_OUTCOME_UNDONE:
-			break;
+		/* The next ANSWER event may try again. */
+		ticket->answers &= ticket->answered;
+		return nothing;
 	}
-	return nothing;
+	if (still_expected(ticket, event))
+	{
+		ticket->answers &= ticket->answered;
+		ticket->mute = true;
+		return with_report(nothing, ZKL_REPORT_DIFFERS);
+	}
+	report = note_text(ticket, event);
+	if ((ticket->answers && !ticket->answered) ||
+		(event->stale && !ticket->mute))
+		return with_report(write_text(ticket), report);
+	return with_report(nothing, report);
 }
 
 /*
@@ -1189,7 +1108,7 @@ on_answer_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		ticket->mute &= event->outcome != ZKL_OUTCOME_OK;
 		ticket->refused |= event->outcome == ZKL_OUTCOME_CHANGED;
 	}
-	return become(ticket, ZKL_TICKET_OWNED, ZKL_REQUEST_WATCH_SELF);
+	return become(ticket, ZKL_TICKET_OWNED);
 }
 
 /*
@@ -1201,39 +1120,34 @@ static ZklTicketStep
 on_downgrade_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
 	assert(ticket->mode == ZKL_MODE_WRITE);
-	switch (event->outcome)
+	if (event->outcome == ZKL_OUTCOME_OK)
 	{
-		case ZKL_OUTCOME_OK:
-			take_readers_name(ticket);
-			return become_reader(ticket);
-
-			/*
-			 * Deleted by another client, or by this ticket, if a reply was
-			 * lost.
-			 */
-		case ZKL_OUTCOME_ABSENT:
-			take_readers_name(ticket);
-			if (ticket->unwanted)
-				return become(ticket, ZKL_TICKET_DELETING,
-							  ZKL_REQUEST_DELETE);
-			return become(ticket, ZKL_TICKET_CONFIRMING, ZKL_REQUEST_INSPECT);
-
-			/*
-			 * Another client wrote to the znode, or this ticket did just
-			 * before.  In any case the writer's znode is still there.
-			 */
-		case ZKL_OUTCOME_CHANGED:
-			if (ticket->unwanted)
-				break;
-			ticket->refused = true;
-			return become(ticket, ZKL_TICKET_REREADING,
-						  ZKL_REQUEST_WATCH_SELF);
-		case ZKL_OUTCOME_UNKNOWN:
-		case ZKL_OUTCOME_UNDONE:
-		case ZKL_OUTCOME_REFUSED:
-			break;
+		take_readers_name(ticket);
+		return become_reader(ticket);
 	}
-	return stay_writer(ticket);
+
+	/* Deleted by another client, or by this ticket, if a reply was lost. */
+	if (event->outcome == ZKL_OUTCOME_ABSENT)
+	{
+		take_readers_name(ticket);
+		return go_on(ticket, ZKL_TICKET_CONFIRMING);
+	}
+
+	/*
+	 * Another client wrote to the znode, or this ticket did just before.  In
+	 * any case the writer's znode is still there.
+	 */
+	if (event->outcome == ZKL_OUTCOME_CHANGED)
+	{
+		ticket->refused = true;
+		return go_on(ticket, ZKL_TICKET_REREADING);
+	}
+
+	/*
+	 * ZooKeeper forbids it.  This server's readers can use the writer's
+	 * znode; other servers' readers wait.
+	 */
+	return go_on(ticket, ZKL_TICKET_CHECKING);
 }
 
 /*
@@ -1243,33 +1157,18 @@ on_downgrade_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 static ZklTicketStep
 on_reread_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
-	ZklTicketStep step;
-	ZklReport	report;
-
 	assert(ticket->mode == ZKL_MODE_WRITE);
-	switch (event->outcome)
-	{
-		case ZKL_OUTCOME_OK:
-			if (still_expected(ticket, event))
-			{
-				step = stay_writer(ticket);
-				step.report = ZKL_REPORT_DIFFERS;
-				return step;
-			}
-			report = note_text(ticket, event);
-			step = become(ticket, ZKL_TICKET_DOWNGRADING,
-						  ZKL_REQUEST_DOWNGRADE);
-			step.report = report;
-			return step;
-		case ZKL_OUTCOME_ABSENT:
-			return lose(ticket);
-		case ZKL_OUTCOME_CHANGED:
-		case ZKL_OUTCOME_UNKNOWN:
-		case ZKL_OUTCOME_UNDONE:
-		case ZKL_OUTCOME_REFUSED:
-			break;
-	}
-	return stay_writer(ticket);
+	if (event->outcome == ZKL_OUTCOME_ABSENT)
+		return lose(ticket);
+
+	/* As after a refusal of the downgrade. */
+	if (event->outcome == ZKL_OUTCOME_REFUSED)
+		return go_on(ticket, ZKL_TICKET_CHECKING);
+	if (still_expected(ticket, event))
+		return with_report(go_on(ticket, ZKL_TICKET_CHECKING),
+						   ZKL_REPORT_DIFFERS);
+	return with_report(become(ticket, ZKL_TICKET_DOWNGRADING),
+					   note_text(ticket, event));
 }
 
 /*
@@ -1334,33 +1233,11 @@ take_readers_name(ZklTicket *ticket)
 static ZklTicketStep
 become_reader(ZklTicket *ticket)
 {
-	ZklTicketStep step;
-
 	assert(ticket->mode == ZKL_MODE_WRITE);
 	ticket->mode = ZKL_MODE_READ;
-	ticket->contended = false;
-	ticket->asked = false;
-	ticket->answers = false;
-	ticket->answered = false;
-	ticket->mute = false;
-	ticket->version = 0;
-	ticket->refused = false;
-	ticket->revoked = false;
+	forget_znode(ticket);
 	if (ticket->unwanted)
-		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
-	step = become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
-	step.report = ZKL_REPORT_DOWNGRADED;
-	return step;
-}
-
-/*
- * The writer's znode is still there, or ZooKeeper forbids all deletes.  This
- * server's readers can use it; other servers' readers wait.
- */
-static ZklTicketStep
-stay_writer(ZklTicket *ticket)
-{
-	if (ticket->unwanted)
-		return become(ticket, ZKL_TICKET_DELETING, ZKL_REQUEST_DELETE);
-	return become(ticket, ZKL_TICKET_CHECKING, ZKL_REQUEST_LIST);
+		return become(ticket, ZKL_TICKET_DELETING);
+	return with_report(become(ticket, ZKL_TICKET_CHECKING),
+					   ZKL_REPORT_DOWNGRADED);
 }

@@ -99,6 +99,8 @@ typedef enum ZklTicketState
 								 * children requested */
 	ZKL_TICKET_WATCHING,		/* not first; watch on the predecessor sent */
 	ZKL_TICKET_QUEUED,			/* waits for the predecessor's watch */
+
+	/* the states of an owner: from here ... */
 	ZKL_TICKET_OWNED,			/* first in the queue */
 	ZKL_TICKET_CHECKING,		/* owned; list sent to see the znodes behind
 								 * it */
@@ -110,6 +112,8 @@ typedef enum ZklTicketState
 								 * changed; they are requested */
 	ZKL_TICKET_CONFIRMING,		/* ... the writer's znode is gone; the owner
 								 * of the reader's requested */
+
+	/* ... to here */
 	ZKL_TICKET_DELETING,		/* delete sent */
 	ZKL_TICKET_STUCK			/* ... and refused: the znode may stay until
 								 * the session ends */

@@ -16,7 +16,7 @@
 
 #include "storage/fd.h"
 
-#include "protocol/credentials.h"
+#include "protocol/access.h"
 #include "settings.h"
 #include "worker/identity.h"
 #include "zookeeper/session.h"
@@ -106,8 +106,8 @@ zkl_identity_show(void)
 	const char *at = in_use.lines;
 	ZklCredentials credentials;
 
-	while (zkl_credentials_next(&at, in_use.lines + in_use.length,
-								&credentials))
+	while (zkl_access_next_credentials(&at, in_use.lines + in_use.length,
+									   &credentials))
 	{
 		if (!zkl_session_add_auth(credentials.scheme, credentials.data,
 								  credentials.length))
@@ -260,7 +260,7 @@ read_auth(AuthText *auth)
 	error = read_secret(&file, auth->lines, AUTH_SIZE, &auth->length);
 	if (error != NULL)
 		return error;
-	fault = zkl_credentials_fault(auth->lines, auth->length, &line);
+	fault = zkl_access_credentials_fault(auth->lines, auth->length, &line);
 	if (fault != NULL && line > 0)
 		return psprintf("line %d of \"%s\": %s", line, file.setting, fault);
 	return fault != NULL ? describe_fault(&file, fault) : NULL;

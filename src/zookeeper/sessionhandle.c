@@ -32,7 +32,7 @@
 #include <unistd.h>
 
 #include "faultpoint.h"
-#include "protocol/backoff.h"
+#include "protocol/hosts.h"
 #include "settings.h"
 #include "zookeeper/sessionint.h"
 
@@ -322,8 +322,8 @@ note_attempt(void)
 
 	zkl_session_state.gave_up = false;
 	(void) pg_strong_random(&random, sizeof(random));
-	pause = zkl_backoff_pause_ms(attempts, zkl_session_state.nservers,
-								 zkl_session_state.timeout_ms, random);
+	pause = zkl_hosts_pause_ms(attempts, zkl_session_state.nservers,
+							   zkl_session_state.timeout_ms, random);
 	if (pause > 0)
 	{
 		/*
@@ -363,8 +363,8 @@ check_connecting(void)
 static int
 connect_limit(void)
 {
-	return zkl_backoff_limit_ms(zkl_session_state.nservers,
-								zkl_session_state.timeout_ms);
+	return zkl_hosts_limit_ms(zkl_session_state.nservers,
+							  zkl_session_state.timeout_ms);
 }
 
 /*

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "protocol/backoff.h"
+#include "protocol/hosts.h"
 #include "protocol/recipe.h"
 
 Count		count;
@@ -261,7 +261,7 @@ static int64_t
 check_connecting(Session *s, int64_t now)
 {
 	int			state = zoo_state(s->zk);
-	int64_t		limit = MS(zkl_backoff_limit_ms(nservers, timeout_ms));
+	int64_t		limit = MS(zkl_hosts_limit_ms(nservers, timeout_ms));
 
 	if (s->fd < 0 || (state != ZOO_CONNECTING_STATE && state != ZOO_ASSOCIATING_STATE))
 		s->connecting_since = 0;
@@ -296,7 +296,7 @@ interest_of(Session *s, int64_t now)
 		s->attempted_at = now;
 	rc = zookeeper_interest(s->zk, &p.fd, &interest, &wait);
 	if (connects && (rc != ZOK || p.fd >= 0))
-		s->attempt_at = now + MS(zkl_backoff_pause_ms(++s->attempts, nservers, timeout_ms, random()));
+		s->attempt_at = now + MS(zkl_hosts_pause_ms(++s->attempts, nservers, timeout_ms, random()));
 	s->fd = p.fd = rc == ZOK ? p.fd : -1;
 	if (rc != ZOK)
 		return p;

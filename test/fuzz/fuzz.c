@@ -15,13 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "protocol/acl.h"
-#include "protocol/credentials.h"
+#include "protocol/access.h"
 #include "protocol/fieldtext.h"
 #include "protocol/hosts.h"
 #include "protocol/jobrecord.h"
 #include "protocol/path.h"
-#include "protocol/pathlist.h"
 #include "protocol/queueorder.h"
 #include "protocol/recipe.h"
 #include "protocol/sessiontext.h"
@@ -279,7 +277,7 @@ fuzz_acl(char *text)
 {
 	ZklAcl		acl;
 
-	if (zkl_acl_parse(text, &acl) != NULL)
+	if (zkl_access_parse_acl(text, &acl) != NULL)
 		return;
 	HOLDS(acl.nentries > 0 && acl.nentries <= ZKL_ACL_ENTRIES);
 	for (int i = 0; i < acl.nentries; i++)
@@ -353,7 +351,7 @@ fuzz_path_list(char *text)
 	if (zkl_path_fault(text) != NULL)
 		return;
 	at = list;
-	while ((element = zkl_pathlist_next(&at, &length)) != NULL)
+	while ((element = zkl_path_list_next(&at, &length)) != NULL)
 	{
 		HOLDS(element >= list && element + length <= list + strlen(list));
 		if (length == 0)
@@ -362,9 +360,9 @@ fuzz_path_list(char *text)
 		allowed |= strncmp(text, element, length) == 0 &&
 			(text[length] == '\0' || element[length - 1] == '/');
 	}
-	HOLDS(allowed || !zkl_pathlist_allows(list, text));
-	if (zkl_pathlist_fault(list) == NULL)
-		HOLDS(allowed == zkl_pathlist_allows(list, text));
+	HOLDS(allowed || !zkl_path_list_allows(list, text));
+	if (zkl_path_list_fault(list) == NULL)
+		HOLDS(allowed == zkl_path_list_allows(list, text));
 }
 
 /* The only parser whose text may contain nulls. */
@@ -374,10 +372,10 @@ fuzz_credentials(const char *text, size_t size)
 	const char *at = text;
 	ZklCredentials credentials;
 	int			line;
-	bool		valid = zkl_credentials_fault(text, size, &line) == NULL;
+	bool		valid = zkl_access_credentials_fault(text, size, &line) == NULL;
 
 	HOLDS(line >= 0);
-	while (zkl_credentials_next(&at, text + size, &credentials))
+	while (zkl_access_next_credentials(&at, text + size, &credentials))
 	{
 		HOLDS(credentials.scheme[0] != '\0' && credentials.length > 0);
 		HOLDS(credentials.data >= text &&

@@ -22,7 +22,7 @@
 
 #include "backend/display.h"
 #include "backend/lock/permission.h"
-#include "protocol/pathlist.h"
+#include "protocol/path.h"
 #include "settings.h"
 
 bool
@@ -30,7 +30,7 @@ zkl_permission_allows(const char *path)
 {
 	/* With the default, a call costs no more than this test. */
 	return zkl_permission_allows_all() ||
-		zkl_pathlist_allows(zkl_allowed_paths, path);
+		zkl_path_list_allows(zkl_allowed_paths, path);
 }
 
 bool
@@ -38,7 +38,7 @@ zkl_permission_allows_all(void)
 {
 	/* If zklock was not preloaded, there are no locks and no settings. */
 	return zkl_allowed_paths == NULL ||
-		strcmp(zkl_allowed_paths, ZKL_PATHLIST_ALL) == 0;
+		strcmp(zkl_allowed_paths, ZKL_PATH_LIST_ALL) == 0;
 }
 
 void

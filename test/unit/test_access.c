@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
- * test_acl.c
- *	  The access control list that zklock gives its znodes.
+ * test_access.c
+ *	  The texts of zklock.acl and of the file with a server's credentials.
  *
- * test/unit/test_acl.c
+ * test/unit/test_access.c
  *
  *-------------------------------------------------------------------------
  */
 #include "unit.h"
 
-#include "protocol/acl.h"
+#include "protocol/access.h"
 
 #define SHAPE		"It must be \"open\", \"creator\", or a list of \"scheme:id:permissions\", with permissions out of \"cdrwa\"."
 #define TOO_LONG	"A scheme or an id is too long."
@@ -20,7 +20,7 @@ static ZklAcl acl;
 static void
 assert_accepted(const char *text, int nentries)
 {
-	const char *fault = zkl_acl_parse(text, &acl);
+	const char *fault = zkl_access_parse_acl(text, &acl);
 
 	if (fault != NULL)
 		fail_msg("\"%s\" was refused: %s", text, fault);
@@ -38,7 +38,7 @@ assert_entry(int i, const char *scheme, const char *id, int permissions)
 static void
 assert_fault(const char *text, const char *fault)
 {
-	const char *found = zkl_acl_parse(text, &acl);
+	const char *found = zkl_access_parse_acl(text, &acl);
 
 	if (found == NULL)
 		fail_msg("\"%s\" was accepted", text);
@@ -111,9 +111,9 @@ test_sizes(void **state)
 	assert_entry(0, "ip", id, ZKL_ACL_READ);
 	snprintf(text, sizeof(text), "ip:%sx:r", id);
 	assert_fault(text, TOO_LONG);
-	snprintf(text, sizeof(text), "%.*s:y:r", ZKL_ACL_SCHEME_SIZE - 1, id);
+	snprintf(text, sizeof(text), "%.*s:y:r", ZKL_ACCESS_SCHEME_SIZE - 1, id);
 	assert_accepted(text, 1);
-	snprintf(text, sizeof(text), "%.*s:y:r", ZKL_ACL_SCHEME_SIZE, id);
+	snprintf(text, sizeof(text), "%.*s:y:r", ZKL_ACCESS_SCHEME_SIZE, id);
 	assert_fault(text, TOO_LONG);
 
 	strcpy(text, "a:b:r");
@@ -124,6 +124,67 @@ test_sizes(void **state)
 	assert_fault(text, TOO_MANY);
 }
 
+/* The text, without its null, as it comes from a file. */
+#define TEXT(text)	(text), sizeof(text) - 1
+
+static void
+assert_credentials(const char *text, size_t length, const char *expected)
+{
+	const char *at = text;
+	ZklCredentials credentials;
+	char		found[256] = "";
+	int			line;
+	const char *fault = zkl_access_credentials_fault(text, length, &line);
+
+	if (fault != NULL)
+		fail_msg("refused in line %d: %s", line, fault);
+	while (zkl_access_next_credentials(&at, text + length, &credentials))
+		snprintf(found + strlen(found), sizeof(found) - strlen(found), "%s=%.*s;",
+				 credentials.scheme, (int) credentials.length, credentials.data);
+	assert_string_equal(found, expected);
+}
+
+static void
+assert_refused(const char *text, size_t length, int expected, const char *part)
+{
+	int			line;
+	const char *fault = zkl_access_credentials_fault(text, length, &line);
+
+	assert_non_null(fault);
+	assert_non_null(strstr(fault, part));
+	assert_int_equal(line, expected);
+}
+
+static void
+test_accepted_credentials(void **state)
+{
+	(void) state;
+
+	assert_credentials(TEXT("\n\n  \n# digest a:b\n \t# c\ndigest d:e"), "digest=d:e;");
+	assert_credentials(TEXT("digest user:password"), "digest=user:password;");
+	assert_credentials(TEXT("digest user:password\n"), "digest=user:password;");
+	assert_credentials(TEXT("digest a:b\r\ndigest c:d\r\n"), "digest=a:b;digest=c:d;");
+	assert_credentials(TEXT(" digest \t a:b c : d #e \n"), "digest=a:b c : d #e ;");
+	assert_credentials(TEXT("other \xff\x01\nip 1\n"), "other=\xff\x01;ip=1;");
+}
+
+static void
+test_refused_credentials(void **state)
+{
+	(void) state;
+
+	assert_refused(TEXT(""), 0, "no credentials");
+	assert_refused(TEXT("\n\n  \n# digest a:b\n \t# c\n"), 0, "no credentials");
+	assert_refused(TEXT("secret"), 1, "were expected");
+	assert_refused(TEXT("\n\ndigest \n"), 3, "were expected");
+	assert_refused(TEXT("digest a:b\ndigest secret\n"), 2, "user:password");
+	assert_refused(TEXT("digest :secret"), 1, "user:password");
+	assert_refused(TEXT("digest user:\r\n"), 1, "user:password");
+	assert_refused(TEXT("digest a:b\0c\n"), 1, "null character");
+	assert_refused(TEXT("\0"), 1, "null character");
+	assert_refused(TEXT("thisnameisthirtytwocharacterslon secret"), 1, "scheme is too long");
+}
+
 int
 main(void)
 {
@@ -132,7 +193,9 @@ main(void)
 		cmocka_unit_test(test_lists),
 		cmocka_unit_test(test_faults),
 		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_accepted_credentials),
+		cmocka_unit_test(test_refused_credentials),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("access", tests, NULL, NULL);
 }
