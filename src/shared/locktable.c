@@ -524,6 +524,7 @@ typedef struct Collection
 {
 	ZklEntry  **entries;
 	int			nentries;
+	int			room;
 } Collection;
 
 /*
@@ -537,6 +538,7 @@ collect(ZklEntry *entry, void *arg)
 
 	if (entry->ticket.state == ZKL_TICKET_NONE)
 		return;
+	Assert(collection->nentries < collection->room);
 	collection->entries[collection->nentries++] = entry;
 }
 
@@ -544,11 +546,12 @@ ZklEntry  **
 zkl_lock_table_collect(int session, int *nentries)
 {
 	/*
-	 * There are never more entries than this, those set aside for leaderships
-	 * included, so the array needs no bounds check.
+	 * There are never more entries than this, those of the leader process
+	 * included.
 	 */
-	Collection	collection = {palloc(sizeof(ZklEntry *) * (zkl_lock_table->max_entries + set_aside())), 0};
+	Collection	collection = {.room = zkl_lock_table->max_entries + ZKL_LEADERS_MAX};
 
+	collection.entries = palloc(sizeof(ZklEntry *) * collection.room);
 	zkl_lock_table_visit(session, LW_SHARED, collect, &collection);
 	*nentries = collection.nentries;
 	return collection.entries;

@@ -198,5 +198,24 @@ is($node->safe_psql('postgres', q{SELECT ticket FROM zk_locks WHERE path = '/vic
 is($victim->query(q{SELECT count(*) FROM generate_series(1, 30) AS i WHERE zk_lock_acquire('/victim/' || i)}), 30, 'there is room for other locks');
 $_->quit foreach $abuser, $victim;
 
+# --- leaderships, for which places are set aside -----------------------------------------------------
+
+# The worker also has room for these when it goes through all tickets, as at an expiry.  (An assertion
+# ends the server otherwise.)
+$node->configure('zklock.linger' => 0, 'zklock.session_timeout' => '10s');
+$node->restart;
+$node->wait_until_connected;
+$victim = session_of('victim');
+is($victim->query(q{SELECT count(*) FROM generate_series(1, 64) AS i WHERE zk_lock_acquire('/full/' || i)}), 64, 'all places are taken');
+is($victim->errcode(q{SELECT zk_lock_acquire('/full/65')}), '53400', 'there is none for another lock');
+$node->configure('zklock.leader_of' => join ',', map { "/lead/$_" } 1 .. 20);
+$node->reload;
+$node->wait_until(q{SELECT bool_and(zk_is_leader('/lead/' || i)) FROM generate_series(1, 20) AS i});
+my $at = -s $node->logfile;
+$node->expire_session($zk);
+$node->wait_until(q{SELECT bool_and(zk_is_leader('/lead/' || i)) FROM generate_series(1, 20) AS i});
+unlike(slurp_file($node->logfile, $at), qr/terminated by signal/, 'the server leads again after an expiry with more tickets than places');
+$victim->quit;
+
 $node->stop;
 done_testing();
