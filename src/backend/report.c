@@ -452,7 +452,7 @@ zkl_report_command(const char *path, ZklCommandOutcome outcome)
 		case ZKL_COMMAND_TOO_MANY:
 			ereport(ERROR,
 					errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-					errmsg("too many znodes below \"%s\"", shown),
+					errmsg("too many znodes below \"%s\"", zkl_display_path(path)),
 					errdetail("At most %d are read in one call.", ZKL_WALK_MAX),
 					errhint("Call zk_cluster_locks() with the path of a part of them."));
 			break;
