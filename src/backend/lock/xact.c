@@ -22,6 +22,10 @@
  *										a good one, or a leadership that the
  *										transaction was told of
  *
+ * PREPARE TRANSACTION is also refused without a required leadership.  COMMIT PREPARED
+ * and ROLLBACK PREPARED are checked before they begin (zkl_xact_begin_prepared()), as
+ * a transaction that has written is.
+ *
  * ZK001 is for a lock that is lost or in doubt, ZK002 for one whose lease time is over,
  * or nearly.
  *
