@@ -253,7 +253,8 @@ foreach my $where ('ZooKeeper', 'local')
 			$release_at = 0 if $release_at < 0;
 
 			# A statement that is cancelled too late has the lock, too, as with pg_advisory_lock().
-			$waiter->query("RESET $limit") unless $limit eq 'timeout';
+			# (The limit also holds for the statement that ends it.)
+			1 while $limit ne 'timeout' && $waiter->errcode("RESET $limit") eq '57014';
 			$waiter->query('SELECT zk_lock_release_all()') if $outcome->{out} eq 't' || $outcome->{errcode} eq '57014';
 		}
 
