@@ -244,8 +244,8 @@ define_role_settings(void)
 }
 
 /*
- * The names of files help those who look for secrets, and the hashes in an access
- * control list those who guess passwords.  So not every role may see these settings.
+ * The names of the files tell where secrets are, and the hashes in an access control
+ * list help to guess passwords.  So not every role may see these settings.
  */
 static void
 define_security_settings(void)
@@ -286,6 +286,8 @@ define_security_settings(void)
  * server.  So here that is an error: after its definition, each setting gets the
  * value that the configuration files give it once more, and then PostgreSQL checks
  * it at level FATAL.
+ *
+ * The default of a setting that is no text is the initial value of its variable.
  */
 static void
 define_int(const char *name, GucContext context, int flags,

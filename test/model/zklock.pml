@@ -743,7 +743,7 @@ end:
 			before = 0; x = 0; y = 0; behind = 0
 		}
 
-	/* tickets.c: zkl_tickets_take_work; entryqueue.c: zkl_entry_queue_look */
+	/* tickets.c: zkl_tickets_take_work; entrystate.c: zkl_entry_state_next */
 	:: d_step {
 			RUNS(k) && s[k].in_work ->
 			s[k].in_work = 0;
@@ -760,7 +760,7 @@ end:
 			send(k)
 		}
 
-	/* entryqueue.c: zkl_entry_queue_timer_fired, when it has lingered long enough */
+	/* entrystate.c: zkl_entry_state_next_due, when it has lingered long enough */
 	:: d_step {
 			RUNS(k) && s[k].entry == E_OWNED && IDLE(k) ->
 			s[k].entry = E_RELEASING;
@@ -991,7 +991,7 @@ end:
 	/*
 	 * The worker ends, by an error or because it was told to, and another one
 	 * starts.  (How long that takes makes no difference: the next worker still has to connect.)
-	 * tickets.c: zkl_tickets_start; entryqueue.c: zkl_entry_queue_adopt
+	 * tickets.c: zkl_tickets_start; entrystate.c: zkl_entry_state_adopt
 	 */
 	:: d_step {
 			faults > 0 ->

@@ -183,7 +183,7 @@ foreach my $node ($north, $south)
 
 # --- a switchover, a crash, a cut ---
 
-# Patroni answers 503 if the other one does not lead as soon as it expects; it goes on all the same.
+# Patroni answers 503 if the new leader is later than Patroni expects, and completes the switchover all the same.
 moves('switchover', $north, $south, sub {
 	like(api($north, 'POST', '/switchover', { leader => 'north', candidate => 'south' })->{status}, qr/^(?:200|503)$/, 'switchover');
 });

@@ -560,7 +560,7 @@ queue('/kill2', $c2, 'read');
 $victim->kill9;
 have_it('the waiting writer is killed: the readers behind it may read', $b1->{read}, $c1->{read});
 have_it('the writer is killed: zklock may write', $a2->{write});
-# (Each has a session of its own, and nobody waited for the end of the reader's.)
+# (Each client has a session of its own.  The test has not waited for the end of the reader's session.)
 is(scalar(grep { $zk->has_session($_) } @sessions[ 1, 2 ]), 0, 'when its session had expired');
 wait_on('Curator waits for zklock', $c2->{read});
 $a2->{write}->release('/kill2');

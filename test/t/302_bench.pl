@@ -32,8 +32,8 @@ foreach my $w (grep { !$_->{only_long} } @Workloads::all)
 }
 
 # A release of Curator's mutex wakes one client, so an acquisition takes five requests, however many
-# clients queue; and each client has made some to begin with.  If the clients shared an object, each
-# release would wake all, and an acquisition would take more than 32.
+# clients queue.  The requests with which each client begins come on top.  If the clients shared an
+# object, each release would wake all, and an acquisition would take more than 32 requests.
 my $requests = $value{'W3-32'}{Curator}{requests};
 ok(defined $requests && $requests < 16, 'W3-32: each client of Curator has lock objects of its own')
   or diag 'requests for each acquisition: ', $requests // 'none';

@@ -55,7 +55,7 @@ PG_FUNCTION_INFO_V1(zklock_semaphore_set_limit);
 /* More leases would only keep other backends waiting. */
 #define MAX_QUANTITY	1000
 
-static void check_wish(const ZklLocalClaim *claim, const ZklLockRequest *request);
+static void check_request(const ZklLocalClaim *claim, const ZklLockRequest *request);
 static bool acquire_first(ZklLocalClaim *claim, const ZklLockRequest *request,
 						  void *arg);
 static bool acquire_more(ZklLocalClaim *claim, const ZklLockRequest *request);
@@ -82,14 +82,14 @@ zkl_semaphore_acquire(const ZklLockRequest *request)
 {
 	ZklLocalClaim *claim = zkl_hold_counts_update_to_acquire(request);
 
-	check_wish(claim, request);
+	check_request(claim, request);
 	zkl_hold_counts_check_room(request->quantity);
 	return claim == NULL ? zkl_local_claim_begin_for(request, acquire_first, NULL) :
 		acquire_more(claim, request);
 }
 
 static void
-check_wish(const ZklLocalClaim *claim, const ZklLockRequest *request)
+check_request(const ZklLocalClaim *claim, const ZklLockRequest *request)
 {
 	/*
 	 * A limit that is stored may be raised meanwhile, so no number of leases

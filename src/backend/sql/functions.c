@@ -355,7 +355,7 @@ run_once(FunctionCallInfo fcinfo, ZklScope scope)
 }
 
 /*
- * And this last.  If a statement outside of a transaction block does nothing but
+ * Each function that acquires ends with this.  If a statement outside of a transaction block does nothing but
  * acquire a transaction-level lock, the lock protects nothing: note that, so that
  * the commit warns.  Returns "acquired".
  */
