@@ -12,7 +12,8 @@ use File::Temp;
 use IO::Handle;
 use IO::Socket::INET;
 use IPC::Open2;
-use List::Util qw(max);
+use List::Util qw(max min);
+use POSIX qw(ceil);
 use Time::HiRes qw(time usleep);
 
 use Workloads;
@@ -138,11 +139,14 @@ sub session_query
 sub close_session { my ($s) = @_; close $s->{in}; waitpid $s->{pid}, 0; return; }
 
 # So many clients of pgbench on each of these servers at a time.
+# pgbench's time begins before its clients connect, and the first transaction of each has to
+# fill its backend's caches.  The clients of ZooKeeper and Redis are connected already.  So
+# pgbench works longer, and only "seconds" after the start-up count.
 sub pgbench
 {
 	my ($script, %opt) = @_;
 	my $directory = File::Temp->newdir(DIR => $bench);
-	my @limit = $opt{transactions} ? ('-t', $opt{transactions}) : ('-T', $opt{seconds});
+	my @limit = $opt{transactions} ? ('-t', $opt{transactions}) : ('-T', ceil($opt{start_up} + $opt{seconds} + 1 + $opt{servers} * $opt{clients} / 32));
 	my @runs;
 
 	open my $file, '>', "$directory/script" or die $!;
@@ -166,12 +170,32 @@ sub pgbench
 		close $run or die "pgbench failed: $text";
 		my ($tps) = $text =~ /^tps = ([\d.]+) \(without/m or die "pgbench: $text";
 		my ($done) = $text =~ /actually processed: (\d+)/;
-		$result{rate} += $tps;
+		$result{rate} += $opt{transactions} ? $tps : rate_in("$directory/log$i", $opt{start_up}, $opt{seconds});
 		$result{done} += $done;
 		$result{server}[$i] = $done;
 		push @{ $result{counts} }, counts_in("$directory/log$i", $opt{clients});
 	}
 	return \%result;
+}
+
+# Transactions a second, after so many seconds of start-up.
+sub rate_in
+{
+	my ($prefix, $start_up, $time) = @_;
+	my ($begin, @ends);
+	foreach my $name (glob "$prefix.*")
+	{
+		open my $log, '<', $name or die $!;
+		while (my $line = <$log>)
+		{
+			my (undef, undef, $latency, undef, $s, $us) = split ' ', $line;
+			push @ends, $s + $us / 1e6;
+			$begin = min($begin // $ends[-1], $ends[-1] - $latency / 1e6);
+		}
+	}
+	$begin += $start_up;
+	die "pgbench's clients took too long to connect\n" if max(@ends) < $begin + $time;
+	return grep({ $_ >= $begin && $_ < $begin + $time } @ends) / $time;
 }
 
 # How many transactions each client did.
@@ -369,7 +393,7 @@ sub measure_sql
 	my ($w, $system, $time) = @_;
 	my @limit = $time < 1 ? (transactions => 10) : (seconds => int($time + 0.5));
 	return pgbench(script_of($w, $system), servers => $w->{servers}, clients => $w->{clients},
-		first => $w->{first}, @limit);
+		first => $w->{first}, start_up => start_up_time($w), @limit);
 }
 
 sub measure_lines
@@ -417,12 +441,18 @@ sub check_counter
 }
 
 # How long a system works before it is measured.  In W2, each of 1,000 locks is to linger, and
-# ZooKeeper may need some seconds to write them.
+# ZooKeeper may need some seconds to write them.  pgbench works that long in the same run:
+# while another one connected, tickets would cease to linger.
+sub start_up_time
+{
+	my ($w) = @_;
+	return $w->{family} eq 'W2first' ? 0 : $w->{family} =~ /^W2s?$/ ? max(4, 2 * $seconds) : 0.5;
+}
+
 sub warm_up_time
 {
-	my ($w, $is_sql, $round) = @_;
-	return max(4, 2 * $seconds) if $w->{family} =~ /^W2s?$/;
-	return $seconds * ($is_sql ? 0.5 : $round == 1 ? 1 : 0.3);
+	my ($w, $round) = @_;
+	return $w->{family} =~ /^W2s?$/ ? start_up_time($w) : $seconds * ($round == 1 ? 1 : 0.3);
 }
 
 sub measure_rate
@@ -432,7 +462,7 @@ sub measure_rate
 	my $once = sub { return $is_sql ? measure_sql($w, $system, @_) : measure_lines($w, $system, @_); };
 
 	check_sql($w, $system) if $round == 1 && $is_sql && $w->{is_contended};
-	$once->(warm_up_time($w, $is_sql, $round)) unless $is_short || $w->{family} eq 'W2first';
+	$once->(warm_up_time($w, $round)) unless $is_sql || $is_short || $w->{family} eq 'W2first';
 
 	my ($packets, $begin) = (packets(), time);
 	my $r = $once->($seconds);
