@@ -24,7 +24,7 @@
  *
  * Defects, each of which spin must find: NO_EPOCH_CHECK, NO_DOUBT, SAFE_FROM_ANSWER,
  * NO_SEARCH, NO_BARRIER, DELETE_UNCONFIRMED, WATCH_BELIEVED, FOUND_BELIEVED,
- * NEXT_KEPT, NO_RELOOK, NO_WAKE_UP.  They are where the #ifdefs are.
+ * NEXT_KEPT, NO_RELOOK, NO_WAKE_UP, UNDONE_BELIEVED.  They are where the #ifdefs are.
  */
 
 #ifndef SERVERS
@@ -68,6 +68,7 @@
 #define T_CHECKING	8
 #define T_DELETING	9
 #define T_FOUNDING	10			/* only with FOUNDING */
+#define T_UNDONE	11			/* only with UNDONE */
 
 /* ZklRequest, ticket.h, and what comes back: their replies, and watches that fired */
 #define NOTHING		0
@@ -161,6 +162,9 @@ byte faults = FAULTS;
 byte impatient = IMPATIENT;
 #ifdef FOREIGN
 byte foreign = FOREIGN;
+#endif
+#ifdef UNDONE
+byte undone = UNDONE;			/* so often a neighbour in a batch fails */
 #endif
 
 hidden byte i, x, y, own, before, ahead, behind;
@@ -290,7 +294,7 @@ inline on_unwant(k) {			/* ticket.c: on_unwant */
 		s[k].due != NOTHING -> gone(k)
 	:: ((s[k].ticket == T_CREATING || s[k].ticket == T_FOUNDING) &&
 		s[k].due == NOTHING) ||
-		s[k].ticket == T_FINDING -> s[k].unwanted = 1
+		s[k].ticket == T_FINDING || s[k].ticket == T_UNDONE -> s[k].unwanted = 1
 	:: s[k].ticket == T_DELETING
 	:: else -> delete_it(k)
 	fi
@@ -399,14 +403,33 @@ inline on_found(k) {
 	fi
 }
 
+/* Without UNDONE, the reply to a delete says nothing else. */
+#if defined(UNDONE) && !defined(UNDONE_BELIEVED)
+#define IF_DONE		&& x == 0
+#else
+#define IF_DONE
+#endif
+
 /* tickets.c: zkl_tickets_handle; ticket.c: on_reply */
 inline on_reply(k, what) {
 	if
 	:: what == CREATE && s[k].ticket == T_CREATING ->
 		s[k].ticket = T_CREATED;
-		s[k].name = x
+		s[k].name = x;
+#ifdef UNDONE
+		if :: x == 0 -> s[k].ticket = T_UNDONE :: else fi
+	:: what == LIST && s[k].ticket == T_UNDONE -> create_anew(k)
+	:: what == FOUND && s[k].ticket == T_FOUNDING && x == 0 ->
+		if
+		:: s[k].unwanted -> gone(k)
+		:: else -> become(k, T_FOUNDING, FOUND)
+		fi
+#ifndef UNDONE_BELIEVED
+	:: what == DELETE && s[k].ticket == T_DELETING && x != 0 -> s[k].due = DELETE
+#endif
+#endif
 #ifdef FOUNDING
-	:: what == FOUND && s[k].ticket == T_FOUNDING -> on_found(k)
+	:: what == FOUND && s[k].ticket == T_FOUNDING && x != 0 -> on_found(k)
 #endif
 	:: what == LIST && (s[k].ticket == T_CREATED || s[k].ticket == T_LISTING) -> on_place(k)
 	:: what == LIST && s[k].ticket == T_FINDING -> on_find(k)
@@ -417,7 +440,7 @@ inline on_reply(k, what) {
 		:: else -> become(k, T_LISTING, LIST)
 		fi
 	:: what == WATCH_SELF && s[k].ticket == T_OWNED && x == 0 -> lose(k)
-	:: what == DELETE && s[k].ticket == T_DELETING -> gone(k)
+	:: what == DELETE && s[k].ticket == T_DELETING IF_DONE -> gone(k)
 	:: what == CHANGED && s[k].ticket == T_QUEUED && x == s[k].predecessor ->
 #ifdef WATCH_BELIEVED
 		take_over(k)
@@ -442,6 +465,7 @@ inline on_unknown(k) {
 	if
 	:: (s[k].ticket == T_CREATING || s[k].ticket == T_FOUNDING) &&
 		s[k].due == NOTHING -> look_for_create(k)
+	:: s[k].ticket == T_UNDONE -> create_anew(k)
 	:: s[k].ticket == T_FINDING -> s[k].due = LIST
 	:: s[k].ticket == T_CREATED || s[k].ticket == T_LISTING || s[k].ticket == T_WATCHING ->
 		s[k].next = 0;
@@ -472,6 +496,7 @@ inline on_restarted(k) {		/* ticket.c: look_again */
 	if
 	:: s[k].ticket == T_CREATING || s[k].ticket == T_FOUNDING ||
 		s[k].ticket == T_FINDING -> look_for_create(k)
+	:: s[k].ticket == T_UNDONE -> create_anew(k)
 	:: s[k].ticket == T_CREATED || s[k].ticket == T_LISTING ||
 		s[k].ticket == T_WATCHING || s[k].ticket == T_QUEUED -> become(k, T_LISTING, LIST)
 	:: s[k].ticket == T_OWNED || s[k].ticket == T_CHECKING -> become(k, T_CHECKING, LIST)
@@ -631,11 +656,28 @@ inline execute(k) {
 	x = 0; y = 0; own = 0; before = 0; ahead = 0; behind = 0
 }
 
+#ifdef UNDONE
+/*
+ * Another operation of the batch fails, so this one is not done.  batches.c:
+ * zkl_batches_answered
+ */
+inline leave_undone(k) {
+	undone--;
+	req[k]?x, y;
+	if :: s[k].connected -> rep[k]!x, (x == DELETE), 0, 0 :: else fi;
+	x = 0; y = 0
+}
+#define IN_BATCH(k)	(req[k]?[CREATE, _] || req[k]?[FOUND, _] || req[k]?[DELETE, _])
+#endif
+
 /* One for each session, in whose order requests are executed. */
 proctype zookeeper(byte k) {
 end:
 	do
 	:: d_step { s[k].alive && nempty(req[k]) -> execute(k) }
+#ifdef UNDONE
+	:: d_step { s[k].alive && undone > 0 && IN_BATCH(k) -> leave_undone(k) }
+#endif
 #ifdef NO_BARRIER
 	:: d_step { s[k].alive && s[k].late != 0 -> put(k, s[k].late); s[k].late = 0 }
 #endif
