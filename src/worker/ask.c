@@ -360,7 +360,8 @@ finish(Ask *ask, const ZklSessionEvent *answer)
 	{
 		dlist_delete(&ask->node);
 		asker->outstanding--;
-		asker->answered(asker, ask->what, ask->number, answer);
+		if (asker->answered != NULL)
+			asker->answered(asker, ask->what, ask->number, answer);
 	}
 	free_ask(ask);
 }

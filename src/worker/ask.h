@@ -43,7 +43,7 @@ typedef void (*ZklAskAnswered) (ZklAsker *asker, int what, int64 number,
 struct ZklAsker
 {
 	void	   *owner;
-	ZklAskAnswered answered;
+	ZklAskAnswered answered;	/* NULL: it does not care */
 	bool		urgent;
 	Oid			role;			/* the role that waits for the answers; 0 if
 								 * none */

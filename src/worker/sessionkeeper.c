@@ -57,7 +57,6 @@ static void look_for_servers(void);
 static void renew_handle(void);
 static void abandon_handle(void);
 static void hand_out_last_answers(void);
-static void hand_out(const ZklSessionEvent *event);
 static void on_connected(void);
 static void on_disconnected(void);
 static void on_expired(void);
@@ -335,19 +334,13 @@ hand_out_last_answers(void)
 
 	while ((event = zkl_session_next_event()) != NULL)
 	{
-		hand_out(event);
+		if (event->kind == ZKL_SESSION_ANSWER)
+			zkl_ask_handle(event);
+		else
+			zkl_tickets_take_reply(event);
 		zkl_session_free_event(event);
 	}
 	zkl_job_writer_forget_time();
-}
-
-static void
-hand_out(const ZklSessionEvent *event)
-{
-	if (event->kind == ZKL_SESSION_ANSWER)
-		zkl_ask_handle(event);
-	else
-		zkl_tickets_handle(event);
 }
 
 /*
@@ -386,16 +379,16 @@ zkl_session_keeper_handle_events(void)
 				zkl_heartbeat_note_reply(event);
 				/* The reply to a create also shows ZooKeeper's time. */
 				zkl_job_writer_note_reply(event);
-				hand_out(event);
+				zkl_tickets_take_reply(event);
 				break;
 			case ZKL_SESSION_ANSWER:
 				zkl_heartbeat_note_reply(event);
-				hand_out(event);
+				zkl_ask_handle(event);
 				break;
 			case ZKL_SESSION_CHILDREN_CHANGED:
 			case ZKL_SESSION_NODE_CHANGED:
 				if (!zkl_membership_note_change(event->path))
-					hand_out(event);
+					zkl_tickets_note_change(event);
 				break;
 		}
 		zkl_session_free_event(event);

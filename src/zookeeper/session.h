@@ -290,12 +290,15 @@ typedef struct ZklSessionOperation
 	ZklSessionTag tag;
 	const char *path;
 	const char *data;			/* of the ticket to create; NULL: delete */
-	bool		with_directory; /* make the nearest directory, if it is
-								 * missing; by itself, before the batch */
+	ZklParents	parents;		/* of a create; those of a batch are made
+								 * before it, and only the nearest */
 } ZklSessionOperation;
 
 extern void zkl_session_batch(const ZklSessionOperation *operations,
 							  int noperations, const char *stamp);
+
+/* Or each by itself. */
+extern void zkl_session_send_alone(const ZklSessionOperation *operation);
 
 /* Delete the writer's znode and create the reader's, both or none. */
 extern void zkl_session_downgrade(ZklSessionTag tag, const char *writer,

@@ -119,8 +119,10 @@ extern void zkl_session_count_sent(ZklTraffic traffic);
  */
 extern void zkl_session_note_refused(void);
 
-/* Append an event, which the caller fills in. */
+/* Append an event, or the one that answers a request; the caller fills in the rest. */
 extern ZklSessionEvent *zkl_session_append_event(ZklSessionEventKind kind);
+extern ZklSessionEvent *zkl_session_append_reply(const ZklSessionTag *tag, ZklOutcome outcome,
+												 bool writes, int64_t provable);
 
 /* Zeroed memory, and a copy of a text, for events.  Never NULL. */
 extern void *zkl_session_allocate(size_t size);
