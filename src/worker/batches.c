@@ -220,7 +220,7 @@ make_stamp(void)
 	stamp.asked_for = zkl_session_info_mine->id;
 	zkl_wait_record_name(stamp.asked_for, name);
 	zkl_ask_create(&stamp.asker, 0, psprintf("%s/%s", stamp.directory, name), "",
-				   ZKL_CREATE_EPHEMERAL, true);
+				   ZKL_CREATE_EPHEMERAL);
 }
 
 /*

@@ -49,6 +49,7 @@ typedef enum Step
 {
 	STEP_COUNT,					/* how many records there are */
 	STEP_TIME,					/* ZooKeeper's time */
+	STEP_DIRECTORY,				/* the same, where there is no directory yet */
 	STEP_WRITE,
 	STEP_READ
 } Step;
@@ -60,7 +61,6 @@ typedef struct Task
 	bool		looked;			/* it has read the record again */
 	bool		counted;		/* it has had its step COUNT */
 	int			rounds;			/* how often a record was there and gone */
-	bool		no_directory;	/* the directories must be created first */
 } Task;
 
 static Task *tasks = NULL;
@@ -169,7 +169,7 @@ take_over(Task *task, const ZklJobRun *run)
 {
 	task->run = *run;
 	zkl_ask_cancel(&task->asker);
-	task->looked = task->counted = task->no_directory = false;
+	task->looked = task->counted = false;
 	task->rounds = 0;
 }
 
@@ -266,16 +266,14 @@ ask(Task *task, Step step)
 			 * A write to the directory itself shows the time: its Stat has
 			 * the moment of the write.
 			 */
-			if (task->no_directory)
-				zkl_ask_create(asker, step, directory, "", ZKL_CREATE_CONTAINER,
-							   true);
-			else
-				zkl_ask_write(asker, step, directory, "", -1);
+			zkl_ask_write(asker, step, directory, "", -1);
+			break;
+		case STEP_DIRECTORY:
+			zkl_ask_create(asker, step, directory, "", ZKL_CREATE_CONTAINER);
 			break;
 		case STEP_WRITE:
 			if (run->state == ZKL_JOBRUN_STARTING && !run->last.exists)
-				zkl_ask_create(asker, step, path, line, ZKL_CREATE_PERSISTENT,
-							   task->no_directory);
+				zkl_ask_create(asker, step, path, line, ZKL_CREATE_PERSISTENT);
 			else
 				zkl_ask_write(asker, step, path, line, run->last.version);
 			break;
@@ -364,16 +362,13 @@ on_answer(ZklAsker *asker, int what, int64 number,
 			task->counted = true;
 			break;
 		case STEP_TIME:
+		case STEP_DIRECTORY:
 			if (outcome == ZKL_OUTCOME_REFUSED)
 				answer_refusal(task, event);
 			else if (outcome == ZKL_OUTCOME_OK)
 				note_time(event->mtime_ms);
-
-			/*
-			 * The next attempt creates the directory, whose reply also shows
-			 * the time.
-			 */
-			task->no_directory = outcome == ZKL_OUTCOME_ABSENT;
+			else if (what == STEP_TIME && outcome == ZKL_OUTCOME_ABSENT)
+				ask(task, STEP_DIRECTORY);
 			break;
 		case STEP_WRITE:
 			if (starting)
@@ -418,15 +413,14 @@ on_start_written(Task *task, const ZklSessionEvent *event)
 
 			/*
 			 * The record that the backend has read is gone, so the backend
-			 * must decide again.  If there was none, the directory is
-			 * missing: the next attempt creates it.
+			 * must decide again.  If there was none, the directory has gone
+			 * again before the record was made, and the task begins again.
 			 */
 			if (task->run.last.exists)
 			{
 				znode.exists = false;
 				answer(task, ZKL_JOB_ANSWER_CHANGED, &znode);
 			}
-			task->no_directory = true;
 			break;
 		case ZKL_OUTCOME_CHANGED:
 

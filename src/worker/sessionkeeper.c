@@ -290,7 +290,8 @@ look_for_servers(void)
 	zkl_lookup_start();
 	if (zkl_lookup_servers(&servers))
 		move_to_servers(servers);
-	renew_handle();
+	if (keeper.was_connected)
+		renew_handle();
 }
 
 /*
@@ -304,8 +305,6 @@ look_for_servers(void)
 static void
 renew_handle(void)
 {
-	if (!keeper.was_connected)
-		return;
 	ereport(LOG,
 			errmsg("continuing the ZooKeeper session with a new client handle, because no server has accepted the old one"));
 	abandon_handle();

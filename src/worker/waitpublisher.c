@@ -69,7 +69,6 @@ typedef struct Znode
 	char	   *written;		/* the text that was acknowledged; NULL if not
 								 * known */
 	ZklAsker	asker;			/* has one ask at most */
-	bool		no_directory;	/* the directories must be created first */
 	int64		again_at;		/* after a refusal: when to try again */
 } Znode;
 
@@ -289,7 +288,7 @@ begin_step(Znode *node, Step step)
 	{
 		case STEP_CREATE:
 			zkl_ask_create(&node->asker, step, path, node->wanted,
-						   ZKL_CREATE_EPHEMERAL, node->no_directory);
+						   ZKL_CREATE_EPHEMERAL);
 			break;
 		case STEP_WRITE:
 			zkl_ask_write(&node->asker, step, path, node->wanted, -1);
@@ -303,8 +302,8 @@ begin_step(Znode *node, Step step)
 }
 
 /*
- * ABSENT after a create means that the directory is missing.  After a write,
- * it means that the znode is gone, with the session that created it.
+ * ABSENT after a write means that the znode is gone, with the session that
+ * created it.
  */
 static void
 on_written(ZklAsker *asker, int what, int64 number,
@@ -320,7 +319,6 @@ on_written(ZklAsker *asker, int what, int64 number,
 			note_written(node);
 			break;
 		case ZKL_OUTCOME_ABSENT:
-			node->no_directory = what == STEP_CREATE;
 			node->name[0] = '\0';
 			set_text(&node->sent, NULL);
 			note_written(node);
