@@ -20,6 +20,8 @@
 #ifndef ZKL_SESSION_H
 #define ZKL_SESSION_H
 
+#include "lib/ilist.h"
+
 #include "protocol/cadence.h"
 #include "protocol/path.h"
 #include "protocol/ticket.h"
@@ -47,7 +49,7 @@ typedef enum ZklSessionEventKind
 
 typedef struct ZklSessionEvent
 {
-	struct ZklSessionEvent *next;
+	dlist_node	link;			/* in the queue of events */
 	ZklSessionEventKind kind;
 	ZklSign		sign;			/* SIGN */
 	int64_t		sent;			/* SIGN: on the clock of zkl_now() */

@@ -34,8 +34,7 @@ typedef struct ZklSessionState
 	void		(*on_answered) (int64_t latency);
 	bool		has_error;		/* the worker has not taken the error yet: */
 	char		error[256];		/* why there is no connection */
-	ZklSessionEvent *first;
-	ZklSessionEvent **last;
+	dlist_head	events;
 
 	/* What follows is about the handle, and begins anew with the next one. */
 	zhandle_t  *handle;
