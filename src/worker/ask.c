@@ -96,15 +96,13 @@ zkl_ask_sync(ZklAsker *asker, int what)
 }
 
 void
-zkl_ask_children(ZklAsker *asker, int what, int64 number, const char *path)
+zkl_ask_children(ZklAsker *asker, int what, int64 number, const char *path,
+				 bool watched)
 {
-	add(asker, what, CHILDREN, path)->number = number;
-}
+	Ask		   *ask = add(asker, what, CHILDREN, path);
 
-void
-zkl_ask_watched_children(ZklAsker *asker, int what, const char *path)
-{
-	add(asker, what, CHILDREN, path)->watch = true;
+	ask->number = number;
+	ask->watch = watched;
 }
 
 void

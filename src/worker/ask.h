@@ -62,9 +62,7 @@ extern void zkl_ask_start(void);
 extern void zkl_ask_check(ZklAsker *asker, int what);
 extern void zkl_ask_sync(ZklAsker *asker, int what);
 extern void zkl_ask_children(ZklAsker *asker, int what, int64 number,
-							 const char *path);
-extern void zkl_ask_watched_children(ZklAsker *asker, int what,
-									 const char *path);
+							 const char *path, bool watched);
 extern void zkl_ask_data(ZklAsker *asker, int what, int64 number,
 						 const char *path, int data_size);
 extern void zkl_ask_stat(ZklAsker *asker, int what, int64 number,
@@ -75,10 +73,7 @@ extern void zkl_ask_create(ZklAsker *asker, int what, const char *path,
 						   const char *data, ZklCreateMode mode);
 extern void zkl_ask_delete(ZklAsker *asker, int what, const char *path);
 
-/*
- * Write data that are no text: over this version, or -1: into a persistent
- * znode that is made.
- */
+/* Write over this version, or -1: into a persistent znode that is made. */
 extern void zkl_ask_put(ZklAsker *asker, int what, const char *path,
 						const char *data, int length, int version);
 

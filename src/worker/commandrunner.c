@@ -307,12 +307,8 @@ ask_first(Run *run)
 			ask_write(run);
 			break;
 		case ZKL_COMMAND_REPLACE:
-			run->version = run->command.version;
-			if (run->version >= 0)
-				ask_write(run);
-			else
-				zkl_ask_create(asker, ITEM_WRITE, target_of(run), run->text,
-							   ZKL_CREATE_PERSISTENT);
+			zkl_ask_put(asker, ITEM_WRITE, target_of(run), run->text,
+						strlen(run->text), run->command.version);
 			break;
 		case ZKL_COMMAND_REVOKE:
 			/* The write follows when the run has read the present text, ... */
@@ -378,7 +374,7 @@ ask_node(Run *run, ItemKind kind, int number)
 	const char *path = path_of(run, number);
 
 	if (kind == ITEM_WALKED)
-		zkl_ask_children(&run->asker, kind, number, path);
+		zkl_ask_children(&run->asker, kind, number, path, false);
 	else if (kind == ITEM_NODE_STAT)
 		zkl_ask_stat(&run->asker, kind, number, path);
 	else
@@ -541,7 +537,7 @@ note_directory(Run *run, ZklWhere where,
 		return;
 	}
 	zkl_ask_children(&run->asker, ITEM_CHILDREN, where,
-					 directory_of(run, where));
+					 directory_of(run, where), false);
 }
 
 /*

@@ -470,7 +470,7 @@ advance(void)
 	search.directory = psprintf("%s%s%s", search.prefix, search.record->path,
 								search.record->mode == ZKL_MODE_LEASE ?
 								"/" ZKL_LEASES : "");
-	zkl_ask_children(&search.asker, ITEM_QUEUE, 0, search.directory);
+	zkl_ask_children(&search.asker, ITEM_QUEUE, 0, search.directory, false);
 }
 
 static void

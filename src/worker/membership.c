@@ -143,7 +143,7 @@ ask(void)
 						   ZKL_CREATE_EPHEMERAL);
 			break;
 		case STEP_LIST:
-			zkl_ask_watched_children(asker, STEP_LIST, member.home);
+			zkl_ask_children(asker, STEP_LIST, 0, member.home, true);
 			break;
 	}
 }

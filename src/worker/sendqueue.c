@@ -104,9 +104,7 @@ static const char *plain_mark(const ZklEntry *entry);
 static void send_delete(ZklEntry *entry, const char *directory);
 static bool send_create(ZklEntry *entry, ZklRequest request,
 						const char *directory);
-static void note_done(ZklEntry *entry, ZklRequest request);
 static void note_undone(ZklEntry *entry, const ZklSessionEvent *event);
-static void delete_directory(const ZklEntry *entry);
 static void count_bytes(ZklEntry *entry, bool counted);
 
 void
@@ -664,13 +662,14 @@ zkl_send_queue_answered(ZklEntry *entry, const ZklSessionEvent *event)
 {
 	const ZklTicketEvent *reply = &event->reply;
 	int64		now = zkl_now();
+	bool		creates = reply->request == ZKL_REQUEST_CREATE ||
+	reply->request == ZKL_REQUEST_CREATE_BOTH;
 	bool		is_timed = reply->outcome == ZKL_OUTCOME_OK &&
 	entry->sent_at != 0;
 
 	nbulk -= entry->in_bulk;
 	entry->in_bulk = false;
-	if (reply->request == ZKL_REQUEST_CREATE ||
-		reply->request == ZKL_REQUEST_CREATE_BOTH)
+	if (creates)
 		zkl_role_window_answered(entry->sent_for,
 								 is_timed ? now - entry->sent_at : -1, now);
 	if (event->ends_batch)
@@ -683,20 +682,13 @@ zkl_send_queue_answered(ZklEntry *entry, const ZklSessionEvent *event)
 	 * batch that makes a server close the connection must not be sent again.
 	 */
 	else if (reply->outcome == ZKL_OUTCOME_UNKNOWN)
-		entry->alone |= reply->request == ZKL_REQUEST_DELETE ||
-			reply->request == ZKL_REQUEST_CREATE ||
-			reply->request == ZKL_REQUEST_CREATE_BOTH;
-	else if (reply->outcome == ZKL_OUTCOME_OK)
-		note_done(entry, reply->request);
-}
-
-static void
-note_done(ZklEntry *entry, ZklRequest request)
-{
-	if (request == ZKL_REQUEST_CREATE || request == ZKL_REQUEST_CREATE_BOTH)
+		entry->alone |= creates || reply->request == ZKL_REQUEST_DELETE;
+	else if (reply->outcome == ZKL_OUTCOME_OK && creates)
+	{
 		entry->alone = false;
-	if (request == ZKL_REQUEST_CREATE_BOTH)
-		zkl_lock_directory_note_parent(entry);
+		if (reply->request == ZKL_REQUEST_CREATE_BOTH)
+			zkl_lock_directory_note_parent(entry);
+	}
 }
 
 /*
@@ -712,10 +704,20 @@ static void
 note_undone(ZklEntry *entry, const ZklSessionEvent *event)
 {
 	ZklRequest	request = event->reply.request;
+	char		directory[ZKL_DIR_SIZE];
 
 	entry->alone = true;
+
+	/*
+	 * ZooKeeper removes a container only after that had a child, so the
+	 * directory would stay for good.  If another client uses it meanwhile,
+	 * ZooKeeper refuses to delete it.
+	 */
 	if (request == ZKL_REQUEST_CREATE_BOTH && entry->ticket.unwanted)
-		delete_directory(entry);
+	{
+		zkl_lock_directory_of(entry, directory);
+		zkl_ask_delete(&directories, 0, directory);
+	}
 	if (event->cause == ZKL_OUTCOME_OK || request == ZKL_REQUEST_DELETE)
 		return;
 	if (event->cause == ZKL_OUTCOME_ABSENT && request == ZKL_REQUEST_CREATE)
@@ -724,19 +726,6 @@ note_undone(ZklEntry *entry, const ZklSessionEvent *event)
 		zkl_role_window_note_spoiler(entry->sent_for, zkl_now());
 	if (event->cause == ZKL_OUTCOME_ABSENT && request == ZKL_REQUEST_CREATE_BOTH)
 		zkl_lock_directory_forget_parent(entry);
-}
-
-/*
- * ZooKeeper removes a container only after that had a child, so this directory would
- * stay for good.  If another client uses it meanwhile, ZooKeeper refuses to delete it.
- */
-static void
-delete_directory(const ZklEntry *entry)
-{
-	char		directory[ZKL_DIR_SIZE];
-
-	zkl_lock_directory_of(entry, directory);
-	zkl_ask_delete(&directories, 0, directory);
 }
 
 /*

@@ -54,7 +54,6 @@ static void remember_servers(const char *servers);
 static void take_lookup(void);
 static void move_to_servers(const char *servers);
 static void look_for_servers(void);
-static void renew_handle(void);
 static void abandon_handle(void);
 static void hand_out_last_answers(void);
 static void on_connected(void);
@@ -231,28 +230,20 @@ take_lookup(void)
 	static bool logged = false;
 	char	   *text;
 	char	   *servers;
+	ZklLookup	outcome = zkl_lookup_take(&text);
 
-	switch (zkl_lookup_take(&text))
+	if (outcome == ZKL_LOOKUP_DONE)
 	{
-		case ZKL_LOOKUP_NONE:
-			return;
-		case ZKL_LOOKUP_DONE:
-			logged = false;
-			if (!zkl_session_is_open())
-			{
-				/*
-				 * If there was no address, try again at once.  A pause after
-				 * a refusal goes on.
-				 */
-				if (keeper.awaits_address)
-					keeper.open_at = 0;
-			}
-			else if (!keeper.connected && zkl_lookup_servers(&servers))
-				move_to_servers(servers);
-			return;
-		case ZKL_LOOKUP_FAILED:
-			break;
+		logged = false;
+		/* A pause after a refusal goes on. */
+		if (!zkl_session_is_open() && keeper.awaits_address)
+			keeper.open_at = 0;
+		else if (zkl_session_is_open() && !keeper.connected &&
+				 zkl_lookup_servers(&servers))
+			move_to_servers(servers);
 	}
+	if (outcome != ZKL_LOOKUP_FAILED)
+		return;
 	zkl_session_log_error(psprintf("could not resolve any of the servers: %s", text));
 	if (!zkl_session_is_open())
 		zkl_session_log_nowhere();
@@ -278,7 +269,7 @@ move_to_servers(const char *servers)
 
 /*
  * The connection has been missing for long.  The servers may have moved, or
- * may refuse this handle: see renew_handle().  A lookup may also have found
+ * may refuse this handle.  A lookup may also have found
  * more servers since the handle was opened.
  */
 static void
@@ -290,21 +281,17 @@ look_for_servers(void)
 	zkl_lookup_start();
 	if (zkl_lookup_servers(&servers))
 		move_to_servers(servers);
-	if (keeper.was_connected)
-		renew_handle();
-}
+	if (!keeper.was_connected)
+		return;
 
-/*
- * A ZooKeeper server refuses a client that has seen a later write than the
- * server's last one.  After ZooKeeper was emptied, or restored from a backup,
- * it would do so for ever, because a handle does not forget what it has seen.
- * So another handle continues the session, or learns that the session has
- * expired.  If ZooKeeper is merely unreachable, this is needless but does no
- * harm, and happens once.
- */
-static void
-renew_handle(void)
-{
+	/*
+	 * A ZooKeeper server refuses a client that has seen a later write than
+	 * the server's last one.  After ZooKeeper was emptied, or restored from a
+	 * backup, it would do so for ever, because a handle does not forget what
+	 * it has seen.  So another handle continues the session, or learns that
+	 * the session has expired.  If ZooKeeper is merely unreachable, this is
+	 * needless but does no harm, and happens once.
+	 */
 	ereport(LOG,
 			errmsg("continuing the ZooKeeper session with a new client handle, because no server has accepted the old one"));
 	abandon_handle();

@@ -133,7 +133,6 @@ static char *build_records(Building *building);
 static void collect_holders(Building *building);
 static int	compare_holders(const void *one, const void *other);
 static void add_holds(ZklEntry *entry, void *arg);
-static int	first_holder(const Building *building, int pid);
 static void add_hold(Building *building, int record, const ZklEntry *entry,
 					 const ZklClaim *claim, int64 since);
 static void add_records(Building *building, bool large);
@@ -429,12 +428,7 @@ collect_holders(Building *building)
 static int
 compare_holders(const void *one, const void *other)
 {
-	const Holder *a = one;
-	const Holder *b = other;
-
-	if (a->who.pid != b->who.pid)
-		return a->who.pid < b->who.pid ? -1 : 1;
-	return a->record - b->record;
+	return ((const Holder *) one)->who.pid - ((const Holder *) other)->who.pid;
 }
 
 /* The entry's partition is locked, so only copy here. */
@@ -449,36 +443,21 @@ add_holds(ZklEntry *entry, void *arg)
 	dlist_foreach(iter, &entry->claims)
 	{
 		const ZklClaim *claim = dlist_container(ZklClaim, link, iter.cur);
+		Holder		key = {.who.pid = claim->pid};
+		Holder	   *holder;
 
-		if (claim->state != ZKL_CLAIM_HELD)
+		holder = claim->state != ZKL_CLAIM_HELD ? NULL :
+			bsearch(&key, building->holders, building->nholders,
+					sizeof(Holder), compare_holders);
+		if (holder == NULL)
 			continue;
-		for (int i = first_holder(building, claim->pid);
-			 i < building->nholders && building->holders[i].who.pid == claim->pid; i++)
-			add_hold(building, building->holders[i].record, entry, claim,
-					 building->holders[i].who.since);
+		/* It is one of those with this pid; begin with the first. */
+		while (holder > building->holders && holder[-1].who.pid == claim->pid)
+			holder--;
+		for (; holder < building->holders + building->nholders &&
+			 holder->who.pid == claim->pid; holder++)
+			add_hold(building, holder->record, entry, claim, holder->who.since);
 	}
-}
-
-/*
- * The index of the first holder with this pid, or of any other one if there
- * is none.
- */
-static int
-first_holder(const Building *building, int pid)
-{
-	int			low = 0;
-	int			high = building->nholders;
-
-	while (low < high)
-	{
-		int			middle = (low + high) / 2;
-
-		if (building->holders[middle].who.pid < pid)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
 }
 
 /*
