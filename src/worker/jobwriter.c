@@ -81,7 +81,6 @@ static void send_all(ZklJobRunState state);
 static void take_over(Task *task, const ZklJobRun *run);
 static void on_answer(ZklAsker *asker, int what, int64 number,
 					  const ZklSessionEvent *event);
-static void next_request(Task *task);
 static bool must_read(const Task *task);
 static void next_of_start(Task *task);
 static void ask(Task *task, Step step);
@@ -157,9 +156,13 @@ send_all(ZklJobRunState state)
 			continue;
 		if (tasks[i].run.serial != run.serial)
 			take_over(&tasks[i], &run);
-		if (tasks[i].asker.outstanding == 0 &&
-			(state == ZKL_JOBRUN_ENDED || !zkl_job_runs_is_ending(run.path)))
-			next_request(&tasks[i]);
+		if (tasks[i].asker.outstanding > 0)
+			continue;
+		/* An end can be written at once, unless it must be read first. */
+		if (state == ZKL_JOBRUN_ENDED)
+			ask(&tasks[i], must_read(&tasks[i]) ? STEP_READ : STEP_WRITE);
+		else if (!zkl_job_runs_is_ending(run.path))
+			next_of_start(&tasks[i]);
 	}
 }
 
@@ -178,19 +181,6 @@ take_over(Task *task, const ZklJobRun *run)
  */
 
 /*
- * For a start, some facts must be known first.  An end can be written at
- * once, unless the task cannot be sure what the record says now.
- */
-static void
-next_request(Task *task)
-{
-	if (task->run.state == ZKL_JOBRUN_STARTING)
-		next_of_start(task);
-	else
-		ask(task, must_read(task) ? STEP_READ : STEP_WRITE);
-}
-
-/*
  * A write whose outcome is unknown is sent again as it was, before the delete
  * of the ticket.  But if the session has expired, the lock was free
  * meanwhile.  Then the record may have been deleted and created again, with
@@ -204,6 +194,8 @@ must_read(const Task *task)
 }
 
 /*
+ * Some facts must be known before a start.
+ *
  * If the backend waited for the lock after it had read the record, the record
  * may have been deleted and created again, with the same version.  This
  * server holds the lock now, so after another look no other run changes the
