@@ -137,8 +137,8 @@ static struct
 	const ZklWaitRecord *record;	/* the search reads the queue of this
 									 * record's lock */
 	const char *directory;		/* the directory of that lock */
-	int64		good_until;		/* after this, what it has read is too old
-								 * for a cancel */
+	int64		good_until;		/* after this, what it has read is too old for
+								 * a cancel */
 	List	   *sources;		/* of Source */
 	List	   *readers;		/* of Reader */
 	ZklWaitSet *own;			/* the set of this server */
@@ -422,6 +422,7 @@ add_set(int64 session, const ZklSessionEvent *event)
 	set = palloc(sizeof(ZklWaitSet));
 	text = memcpy(palloc(event->data_length + 1), event->data,
 				  event->data_length);
+
 	if (!zkl_wait_record_parse(text, event->data_length, set))
 		return;
 	find_source(session)->set = set;

@@ -390,6 +390,7 @@ build_records(Building *building)
 	if (building->set->nrecords > 0)
 	{
 		text = palloc(ZKL_WAITRECORD_TEXT_SIZE);
+
 		zkl_wait_record_format(building->set, text, ZKL_WAITRECORD_TEXT_SIZE);
 	}
 	if (building->set->truncated && !truncated_logged)
