@@ -496,7 +496,7 @@ zkl_lock_table_end_browsing(int partition)
 }
 
 /* Stop at the first match; usually there is one soon. */
-bool
+const ZklEntry *
 zkl_lock_table_any(int session, bool (*condition) (const ZklEntry *entry))
 {
 	HASH_SEQ_STATUS scan;
@@ -517,7 +517,7 @@ zkl_lock_table_any(int session, bool (*condition) (const ZklEntry *entry))
 
 	for (int i = ZKL_PARTITIONS; --i >= 0;)
 		LWLockRelease(zkl_lock_table_partition(i));
-	return entry != NULL;
+	return entry;
 }
 
 typedef struct Collection

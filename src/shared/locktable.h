@@ -209,11 +209,11 @@ extern void zkl_lock_table_visit(int session, LWLockMode mode,
 								 ZklVisitor visitor, void *arg);
 
 /*
- * Does any entry of the session satisfy the condition?  Locks as
- * zkl_lock_table_visit() does, in shared mode.
+ * An entry of the session that satisfies the condition; NULL if there is none.
+ * Locks as zkl_lock_table_visit() does, in shared mode.
  */
-extern bool zkl_lock_table_any(int session,
-							   bool (*condition) (const ZklEntry *entry));
+extern const ZklEntry *zkl_lock_table_any(int session,
+										  bool (*condition) (const ZklEntry *entry));
 
 /*
  * Call the visitor for the entries of all sessions, one partition after

@@ -51,7 +51,7 @@ typedef struct Ask
 	int			data_size;		/* DATA */
 	int			version;		/* WRITE */
 	ZklCreateMode mode;			/* CREATE */
-	ZklParents	parents;
+	ZklParents	parents;		/* NONE, until that has failed */
 } Ask;
 
 static MemoryContext context;
@@ -63,11 +63,13 @@ static Ask *add(ZklAsker *asker, int what, Operation operation,
 				const char *path);
 static Ask *add_data(ZklAsker *asker, int what, Operation operation,
 					 const char *path, const char *data, int length);
+static void wait_to_be_sent(Ask *ask);
 static ZklAsker *next_asker(void);
 static bool may_send(const ZklAsker *asker);
 static Ask *take_first(ZklAsker *asker);
 static void send_it(Ask *ask);
 static void finish(Ask *ask, const ZklSessionEvent *answer);
+static void send_with_parents(Ask *ask);
 static void free_ask(Ask *ask);
 
 void
@@ -94,15 +96,13 @@ zkl_ask_sync(ZklAsker *asker, int what)
 }
 
 void
-zkl_ask_children(ZklAsker *asker, int what, int64 number, const char *path)
+zkl_ask_children(ZklAsker *asker, int what, int64 number, const char *path,
+				 bool watched)
 {
-	add(asker, what, CHILDREN, path)->number = number;
-}
+	Ask		   *ask = add(asker, what, CHILDREN, path);
 
-void
-zkl_ask_watched_children(ZklAsker *asker, int what, const char *path)
-{
-	add(asker, what, CHILDREN, path)->watch = true;
+	ask->number = number;
+	ask->watch = watched;
 }
 
 void
@@ -130,12 +130,9 @@ zkl_ask_write(ZklAsker *asker, int what, const char *path, const char *data,
 
 void
 zkl_ask_create(ZklAsker *asker, int what, const char *path, const char *data,
-			   ZklCreateMode mode, bool with_parents)
+			   ZklCreateMode mode)
 {
-	Ask		   *ask = add_data(asker, what, CREATE, path, data, strlen(data));
-
-	ask->mode = mode;
-	ask->parents = with_parents ? ZKL_PARENTS_ALL : ZKL_PARENTS_NONE;
+	add_data(asker, what, CREATE, path, data, strlen(data))->mode = mode;
 }
 
 void
@@ -147,7 +144,6 @@ zkl_ask_put(ZklAsker *asker, int what, const char *path, const char *data,
 
 	ask->version = version;
 	ask->mode = ZKL_CREATE_PERSISTENT;
-	ask->parents = ZKL_PARENTS_ALL;
 }
 
 static Ask *
@@ -180,11 +176,19 @@ add(ZklAsker *asker, int what, Operation operation, const char *path)
 	if (path != NULL)
 		ask->path = MemoryContextStrdup(context, path);
 	asker->outstanding++;
-	/* An asker with waiting asks has a place among those that take turns. */
+	wait_to_be_sent(ask);
+	return ask;
+}
+
+/* An asker with waiting asks has a place among those that take turns. */
+static void
+wait_to_be_sent(Ask *ask)
+{
+	ZklAsker   *asker = ask->asker;
+
 	if (!asker->urgent && dlist_is_empty(&asker->waiting))
 		dlist_push_tail(&askers, &asker->turn);
 	dlist_push_tail(&asker->waiting, &ask->node);
-	return ask;
 }
 
 void
@@ -359,10 +363,27 @@ finish(Ask *ask, const ZklSessionEvent *answer)
 	if (asker != NULL)
 	{
 		dlist_delete(&ask->node);
+		if (answer->reply.outcome == ZKL_OUTCOME_ABSENT &&
+			ask->operation == CREATE && ask->parents == ZKL_PARENTS_NONE)
+		{
+			send_with_parents(ask);
+			return;
+		}
 		asker->outstanding--;
-		asker->answered(asker, ask->what, ask->number, answer);
+		if (asker->answered != NULL)
+			asker->answered(asker, ask->what, ask->number, answer);
 	}
 	free_ask(ask);
+}
+
+/* The directories above the znode are missing, which is rare. */
+static void
+send_with_parents(Ask *ask)
+{
+	ask->parents = ZKL_PARENTS_ALL;
+	wait_to_be_sent(ask);
+	if (ask->urgent)
+		zkl_ask_send_urgent(ask->asker);
 }
 
 static void

@@ -43,7 +43,7 @@ typedef void (*ZklAskAnswered) (ZklAsker *asker, int what, int64 number,
 struct ZklAsker
 {
 	void	   *owner;
-	ZklAskAnswered answered;
+	ZklAskAnswered answered;	/* NULL: it does not care */
 	bool		urgent;
 	Oid			role;			/* the role that waits for the answers; 0 if
 								 * none */
@@ -55,13 +55,14 @@ struct ZklAsker
 
 extern void zkl_ask_start(void);
 
-/* These copy their texts.  watched: the session reports the next change. */
+/*
+ * These copy their texts.  watched: the session reports the next change.  If
+ * the directories above a znode to create are missing, they are made.
+ */
 extern void zkl_ask_check(ZklAsker *asker, int what);
 extern void zkl_ask_sync(ZklAsker *asker, int what);
 extern void zkl_ask_children(ZklAsker *asker, int what, int64 number,
-							 const char *path);
-extern void zkl_ask_watched_children(ZklAsker *asker, int what,
-									 const char *path);
+							 const char *path, bool watched);
 extern void zkl_ask_data(ZklAsker *asker, int what, int64 number,
 						 const char *path, int data_size);
 extern void zkl_ask_stat(ZklAsker *asker, int what, int64 number,
@@ -69,14 +70,10 @@ extern void zkl_ask_stat(ZklAsker *asker, int what, int64 number,
 extern void zkl_ask_write(ZklAsker *asker, int what, const char *path,
 						  const char *data, int version);
 extern void zkl_ask_create(ZklAsker *asker, int what, const char *path,
-						   const char *data, ZklCreateMode mode,
-						   bool with_parents);
+						   const char *data, ZklCreateMode mode);
 extern void zkl_ask_delete(ZklAsker *asker, int what, const char *path);
 
-/*
- * Write data that are no text: over this version, or -1: into a persistent
- * znode that is made, with the directories above it.
- */
+/* Write over this version, or -1: into a persistent znode that is made. */
 extern void zkl_ask_put(ZklAsker *asker, int what, const char *path,
 						const char *data, int length, int version);
 

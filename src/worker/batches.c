@@ -28,8 +28,9 @@
 #define ON_THE_WAY		2
 
 /* ZooKeeper refuses requests of more than a megabyte. */
-#define BATCH_BYTES		65536
-#define OPERATION_BYTES	128		/* besides its texts */
+StaticAssertDecl(ZKL_SESSION_BATCH_SIZE *
+				 (ZKL_SESSION_PATH_SIZE + ZKL_TEXT_SIZE + 2 * ZKL_ACL_ENTRIES * ZKL_ACL_ID_SIZE) < 1024 * 1024,
+				 "a batch is too large");
 
 #define STAMPS			"/" ZKL_PATH_RESERVED "/batches"
 
@@ -38,7 +39,6 @@ typedef struct Batch
 	int			on_the_way;		/* batches, or what went out in their place */
 	int			noperations;
 	int			nrequests;		/* with directories and lists */
-	int			bytes;
 	ZklEntry   *entries[ZKL_SESSION_BATCH_SIZE];
 	ZklSessionOperation operations[ZKL_SESSION_BATCH_SIZE];
 } Batch;
@@ -56,9 +56,7 @@ static struct
 }			stamp;
 
 static Batch *batch_of(ZklRequest request);
-static int	bytes_of(const ZklSessionOperation *operation);
 static void send_batch(Batch *batch);
-static void send_alone(const ZklSessionOperation *operation);
 static void send_lists(const Batch *batch);
 static const char *stamp_path(void);
 static void make_stamp(void);
@@ -92,29 +90,15 @@ zkl_batches_are_open(ZklRequest request)
 	return batch_of(request)->on_the_way < ON_THE_WAY;
 }
 
-/* What it adds to the request, or a little more. */
-static int
-bytes_of(const ZklSessionOperation *operation)
-{
-	if (operation->data == NULL)
-		return OPERATION_BYTES + strlen(operation->path);
-	return OPERATION_BYTES + strlen(operation->path) +
-		strlen(operation->data) + strlen(zkl_acl);
-}
-
 void
 zkl_batches_add(ZklEntry *entry, ZklSessionOperation operation)
 {
 	Batch	   *batch = batch_of(operation.tag.request);
-	int			bytes = bytes_of(&operation);
 
-	if (batch->noperations > 0 && batch->bytes + bytes > BATCH_BYTES)
-		send_batch(batch);
 	batch->entries[batch->noperations] = entry;
 	batch->operations[batch->noperations] = operation;
 	batch->noperations++;
-	batch->bytes += bytes;
-	batch->nrequests += 1 + operation.with_directory +
+	batch->nrequests += 1 + (operation.parents != ZKL_PARENTS_NONE) +
 		(operation.tag.request == ZKL_REQUEST_CREATE);
 	if (batch->noperations == ZKL_SESSION_BATCH_SIZE)
 		send_batch(batch);
@@ -158,22 +142,10 @@ send_batch(Batch *batch)
 	else
 	{
 		for (int i = 0; i < n; i++)
-			send_alone(&batch->operations[i]);
+			zkl_session_send_alone(&batch->operations[i]);
 	}
 	send_lists(batch);
-	batch->noperations = batch->nrequests = batch->bytes = 0;
-}
-
-static void
-send_alone(const ZklSessionOperation *operation)
-{
-	if (operation->data == NULL)
-		zkl_session_delete(operation->tag, operation->path);
-	else
-		zkl_session_create(operation->tag, operation->path, operation->data,
-						   strlen(operation->data),
-						   ZKL_CREATE_TICKET,
-						   operation->with_directory ? ZKL_PARENTS_NEAREST : ZKL_PARENTS_NONE);
+	batch->noperations = batch->nrequests = 0;
 }
 
 /*
@@ -248,7 +220,7 @@ make_stamp(void)
 	stamp.asked_for = zkl_session_info_mine->id;
 	zkl_wait_record_name(stamp.asked_for, name);
 	zkl_ask_create(&stamp.asker, 0, psprintf("%s/%s", stamp.directory, name), "",
-				   ZKL_CREATE_EPHEMERAL, true);
+				   ZKL_CREATE_EPHEMERAL);
 }
 
 /*

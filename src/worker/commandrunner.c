@@ -116,7 +116,8 @@ static bool is_leaf(const Run *run, int directory, ZklWhere where,
 					const char *name);
 static void note_children(Run *run, ZklWhere where,
 						  const ZklSessionEvent *event);
-static void add_node(Run *run, ZklWhere where, const char *name);
+static bool add_node(Run *run, ZklWhere where, const char *name);
+static bool note_size(Run *run, Size size);
 static bool still_expected(const Run *run,
 						   const ZklSessionEvent *event);
 static void note_old_data(Run *run, const ZklSessionEvent *event);
@@ -199,15 +200,8 @@ take_command(int slot, uint32 generation, Oid role, bool again,
 static bool
 waits_for_zookeeper(ZklCommandKind kind)
 {
-	switch (kind)
-	{
-		case ZKL_COMMAND_LIST:
-		case ZKL_COMMAND_WRITE:
-		case ZKL_COMMAND_READ:
-			return true;
-		default:
-			return false;
-	}
+	return kind == ZKL_COMMAND_LIST || kind == ZKL_COMMAND_WRITE ||
+		kind == ZKL_COMMAND_READ;
 }
 
 static void
@@ -283,7 +277,9 @@ begin(Run *run)
 	MemoryContextReset(run->context);
 	memset(&run->survey, 0, sizeof(run->survey));
 	run->survey.data = "";
-	run->max_nodes = 0;
+	run->max_nodes = NODES_AT_FIRST;
+	run->survey.nodes = MemoryContextAlloc(run->context,
+										   NODES_AT_FIRST * sizeof(ZklListingNode));
 	run->size = 0;
 	run->text = run->command.data;
 	/* Write over any version, until the run has read the present one. */
@@ -311,12 +307,8 @@ ask_first(Run *run)
 			ask_write(run);
 			break;
 		case ZKL_COMMAND_REPLACE:
-			run->version = run->command.version;
-			if (run->version >= 0)
-				ask_write(run);
-			else
-				zkl_ask_create(asker, ITEM_WRITE, target_of(run), run->text,
-							   ZKL_CREATE_PERSISTENT, true);
+			zkl_ask_put(asker, ITEM_WRITE, target_of(run), run->text,
+						strlen(run->text), run->command.version);
 			break;
 		case ZKL_COMMAND_REVOKE:
 			/* The write follows when the run has read the present text, ... */
@@ -335,7 +327,7 @@ ask_first(Run *run)
 			/* FALLTHROUGH */
 		case ZKL_COMMAND_READ:
 			/* The name is known, so add the node before its data come. */
-			add_node(run, ZKL_WHERE_LOCK, run->command.child);
+			(void) add_node(run, ZKL_WHERE_LOCK, run->command.child);
 			ask_node(run, ITEM_NODE_DATA, 0);
 			break;
 		case ZKL_COMMAND_JOBS:
@@ -347,7 +339,7 @@ ask_first(Run *run)
 		case ZKL_COMMAND_SERVERS:
 		case ZKL_COMMAND_WALK:
 			zkl_ask_check(asker, ITEM_QUORUM);
-			add_node(run, ZKL_WHERE_LOCK, run->command.path);
+			(void) add_node(run, ZKL_WHERE_LOCK, run->command.path);
 			run->survey.nodes[0].is_directory = true;
 			ask_node(run, ITEM_WALKED, 0);
 			break;
@@ -382,7 +374,7 @@ ask_node(Run *run, ItemKind kind, int number)
 	const char *path = path_of(run, number);
 
 	if (kind == ITEM_WALKED)
-		zkl_ask_children(&run->asker, kind, number, path);
+		zkl_ask_children(&run->asker, kind, number, path, false);
 	else if (kind == ITEM_NODE_STAT)
 		zkl_ask_stat(&run->asker, kind, number, path);
 	else
@@ -519,18 +511,10 @@ copy_data(const Run *run, const ZklSessionEvent *event)
 static ZklCommandOutcome
 outcome_of(const ZklSessionEvent *event)
 {
-	switch (event->reply.outcome)
-	{
-		case ZKL_OUTCOME_OK:
-			return ZKL_COMMAND_OK;
-		case ZKL_OUTCOME_ABSENT:
-			return ZKL_COMMAND_ABSENT;
-		case ZKL_OUTCOME_CHANGED:
-		case ZKL_OUTCOME_UNKNOWN:
-		case ZKL_OUTCOME_UNDONE:
-		case ZKL_OUTCOME_REFUSED:
-			break;
-	}
+	if (event->reply.outcome == ZKL_OUTCOME_OK)
+		return ZKL_COMMAND_OK;
+	if (event->reply.outcome == ZKL_OUTCOME_ABSENT)
+		return ZKL_COMMAND_ABSENT;
 	return event->reply.failure == ZKL_FAILURE_PERMISSION ?
 		ZKL_COMMAND_DENIED : ZKL_COMMAND_REFUSED;
 }
@@ -553,7 +537,7 @@ note_directory(Run *run, ZklWhere where,
 		return;
 	}
 	zkl_ask_children(&run->asker, ITEM_CHILDREN, where,
-					 directory_of(run, where));
+					 directory_of(run, where), false);
 }
 
 /*
@@ -569,18 +553,8 @@ note_children(Run *run, ZklWhere where, const ZklSessionEvent *event)
 	{
 		const char *name = event->reply.children[i];
 
-		run->size += strlen(name) + sizeof(ZklListingNode);
-
-		/*
-		 * The asks that are under way still run to their end; then the
-		 * backend gets the error.
-		 */
-		if (run->size > ANSWER_MAX)
-		{
-			run->outcome = ZKL_COMMAND_TOO_LARGE;
+		if (!add_node(run, where, name))
 			return;
-		}
-		add_node(run, where, name);
 		if (run->command.kind == ZKL_COMMAND_JOBS ||
 			run->command.kind == ZKL_COMMAND_WAITS ||
 			(where == ZKL_WHERE_LOCK && strcmp(name, ZKL_LIMIT) == 0) ||
@@ -630,13 +604,8 @@ note_walked(Run *run, int number, const ZklSessionEvent *event)
 		if (strcmp(name, "/" ZKL_PATH_RESERVED) == 0 ||
 			(prefix[0] == '\0' && strcmp(name, "/zookeeper") == 0))
 			continue;
-		run->size += strlen(name) + sizeof(ZklListingNode);
-		if (run->size > ANSWER_MAX)
-		{
-			run->outcome = ZKL_COMMAND_TOO_LARGE;
+		if (!add_node(run, leaf ? where : inside, name))
 			return;
-		}
-		add_node(run, leaf ? where : inside, name);
 		run->survey.nodes[run->survey.nnodes - 1].is_directory = !leaf;
 		ask_node(run, leaf ? ITEM_NODE_DATA : ITEM_WALKED,
 				 run->survey.nnodes - 1);
@@ -655,31 +624,42 @@ is_leaf(const Run *run, int directory, ZklWhere where,
 	return where == ZKL_WHERE_LEASES || zkl_recipe_parse(name, &contender);
 }
 
-/* Append a znode to the survey, by its name.  Its details may follow. */
-static void
+/*
+ * Append a znode to the survey, by its name.  Its details may follow.  False if
+ * the result becomes too large.
+ */
+static bool
 add_node(Run *run, ZklWhere where, const char *name)
 {
 	ZklListing *survey = &run->survey;
 	ZklListingNode *node;
 
+	if (!note_size(run, strlen(name) + sizeof(ZklListingNode)))
+		return false;
 	if (survey->nnodes == run->max_nodes)
 	{
-		int			max_nodes = Max(NODES_AT_FIRST, 2 * run->max_nodes);
-		ZklListingNode *nodes = MemoryContextAllocHuge(run->context,
-													   max_nodes * sizeof(ZklListingNode));
-
-		if (survey->nnodes > 0)
-		{
-			memcpy(nodes, survey->nodes, survey->nnodes * sizeof(ZklListingNode));
-			pfree(survey->nodes);
-		}
-		survey->nodes = nodes;
-		run->max_nodes = max_nodes;
+		run->max_nodes *= 2;
+		survey->nodes = repalloc_huge(survey->nodes,
+									  run->max_nodes * sizeof(ZklListingNode));
 	}
 	node = &survey->nodes[survey->nnodes++];
 	memset(node, 0, sizeof(*node));
 	node->where = where;
 	node->name = MemoryContextStrdup(run->context, name);
+	return true;
+}
+
+/*
+ * The asks that are under way still run to their end; then the backend gets the
+ * error.
+ */
+static bool
+note_size(Run *run, Size size)
+{
+	run->size += size;
+	if (run->size > ANSWER_MAX)
+		run->outcome = ZKL_COMMAND_TOO_LARGE;
+	return run->size <= ANSWER_MAX;
 }
 
 /*
@@ -716,10 +696,7 @@ note_node(Run *run, ItemKind kind, int number,
 		return;
 	node->data = copy_data(run, event);
 	node->data_length = event->data_length;
-	run->size += node->data_length;
-	/* The outcome reports this; the result itself is not packed. */
-	if (run->size > ANSWER_MAX)
-		run->outcome = ZKL_COMMAND_TOO_LARGE;
+	(void) note_size(run, node->data_length);
 }
 
 /*

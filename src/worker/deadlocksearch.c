@@ -14,7 +14,21 @@
  * the servers that are part of it need not wait a deadlock_timeout for each
  * other at each step.  If one of them does not answer, the searches slow down
  * again.
- * deadlockproof.c decides what to do about a deadlock.
+ *
+ * A victim of this server is a CASE until the deadlock is proved or gone.  The
+ * nonce of the case is published with the victim's record.  This server's own
+ * records confirm the nonce like those of other servers.
+ *
+ * A case goes on as long as its evidence would be a proof if all servers
+ * confirmed.  It ends when some wait or claim of the evidence has been replaced
+ * by another one.  It also ends, after a while, when the deadlock has grown: a
+ * part of the deadlock may now do without a server that does not answer.  The
+ * next search then begins another case, with new evidence.
+ *
+ * A proof is valid only for a moment.  If this worker or the backend was
+ * suspended before the cancel, other waits of the deadlock may have ended
+ * meanwhile.  So the sentence (the request to cancel the backend) expires,
+ * and another search follows.
  *
  * src/worker/deadlocksearch.c
  *
@@ -24,18 +38,19 @@
 
 #include <inttypes.h>
 
+#include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
 #include "utils/memutils.h"
 
 #include "faultpoint.h"
+#include "protocol/fieldtext.h"
 #include "protocol/queueorder.h"
 #include "protocol/waitgraph.h"
 #include "settings.h"
 #include "shared/locktable.h"
+#include "shared/waits.h"
 #include "worker/ask.h"
-#include "worker/deadlockproof.h"
 #include "worker/deadlocksearch.h"
-#include "worker/waitcontents.h"
 #include "worker/waitpublisher.h"
 
 /*
@@ -54,6 +69,14 @@
  */
 #define GOOD_FOR		ZKL_MS(1000)
 
+#define MAX_CASES		ZKL_WAITRECORD_WAITS
+
+/*
+ * After this many times deadlock_timeout, all servers have had time to
+ * confirm.
+ */
+#define PATIENCE		2
+
 typedef enum ItemKind
 {
 	ITEM_SYNC,
@@ -63,6 +86,37 @@ typedef enum ItemKind
 	ITEM_SET					/* the records of a session, whose id is the
 								 * number of the ask */
 } ItemKind;
+
+/* What a search has read about a session. */
+typedef struct Source
+{
+	int64		session;
+	bool		own;			/* it is a session of this server */
+	ZklWaitSet *set;			/* NULL if it has no records, or its answer
+								 * has not come yet */
+} Source;
+
+/* The znode of a reader that waits in the queue of a lock. */
+typedef struct Reader
+{
+	const char *path;			/* of the lock */
+	const char *znode;
+} Reader;
+
+typedef struct Case
+{
+	int64		claim;			/* the victim's claim; 0: the case is free */
+	int64		nonce;
+	ZklWaitEvidence *evidence;
+	int64		begun_at;
+
+	/* what the last search has seen */
+	bool		is_victim;
+	bool		confirmed;		/* confirmed by the record itself */
+	bool		has_grown;		/* the deadlock is more than the evidence */
+} Case;
+
+static Case cases[MAX_CASES];
 
 static struct
 {
@@ -83,9 +137,11 @@ static struct
 	const ZklWaitRecord *record;	/* the search reads the queue of this
 									 * record's lock */
 	const char *directory;		/* the directory of that lock */
-	List	   *sessions;		/* sessions whose records were asked for, as
-								 * int64 pointers */
-	ZklDeadlockSeen seen;
+	int64		good_until;		/* after this, what it has read is too old for
+								 * a cancel */
+	List	   *sources;		/* of Source */
+	List	   *readers;		/* of Reader */
+	ZklWaitSet *own;			/* the set of this server */
 }			search;
 
 static void give_up(const char *text);
@@ -100,8 +156,25 @@ static void add_reader(const char *lock, const char *znode);
 static void add_session(int64 session);
 static void add_set(int64 session, const ZklSessionEvent *event);
 static void add_source(int64 session, bool own, ZklWaitSet *set);
+static Source *find_source(int64 session);
 static void advance(void);
 static void finish(bool found);
+static bool decide(void);
+static void decide_record(const ZklWaitRecord *record);
+static void decide_case(Case *victim);
+static Case *find_case(int64 claim);
+static bool any_case(void);
+static Case *begin_case(int64 claim);
+static void drop_case(Case *victim);
+static bool is_proved(const Case *victim, int64 nonce);
+static void leave_out_readers(ZklWaitSet *set);
+static bool is_queued(const ZklWaitRecord *record);
+static bool confirms(const ZklWaitRecord *record, int64 nonce);
+static void sentence(int64 claim);
+static void add_process(ZklWaitSentence *to, const ZklWaitSet *set, int pid);
+static void describe(StringInfo detail, const ZklGraphMember *member,
+					 const ZklGraphMember *next);
+static const char *shown(const char *name);
 
 void
 zkl_deadlock_search_start(const char *prefix)
@@ -144,8 +217,9 @@ zkl_deadlock_search_begin(void)
 		/* Nothing is published, so there is nothing to search for. */
 		if (search.running || search.due_at != PG_INT64_MAX)
 			stop();
-		zkl_deadlock_proof_forget();
-		zkl_wait_contents_forget_searches();
+		for (int i = 0; i < MAX_CASES; i++)
+			cases[i].claim = 0;
+		zkl_wait_publisher_forget_searches();
 		search.due_at = PG_INT64_MAX;
 		return;
 	}
@@ -175,21 +249,20 @@ begin(const char *text, uint64 serial)
 	if (serial != search.serial)
 		search.nquick = 0;
 	search.serial = serial;
-	search.sessions = NIL;
+	search.sources = search.readers = NIL;
 	search.begun_at = zkl_now();
-	memset(&search.seen, 0, sizeof(search.seen));
-	search.seen.good_until = search.begun_at + GOOD_FOR + 2 * search.took;
+	search.good_until = search.begun_at + GOOD_FOR + 2 * search.took;
 	zkl_wait_graph_begin(search.graph);
 
 	copy = pstrdup(text);
-	search.seen.own = palloc(sizeof(ZklWaitSet));
-	if (!zkl_wait_record_parse(copy, strlen(copy), search.seen.own))
+	search.own = palloc(sizeof(ZklWaitSet));
+	if (!zkl_wait_record_parse(copy, strlen(copy), search.own))
 	{
 		give_up(text);
 		MemoryContextSwitchTo(previous);
 		return;
 	}
-	add_source(zkl_session_info_mine->id, true, search.seen.own);
+	add_source(zkl_session_info_mine->id, true, search.own);
 	for (int i = 1; i < zkl_sessions; i++)
 		add_source(zkl_session_info[i].id, true, NULL);
 
@@ -199,7 +272,7 @@ begin(const char *text, uint64 serial)
 	 * may prove something ensures that by a write: many servers may search
 	 * for hours.
 	 */
-	if (zkl_deadlock_proof_any())
+	if (any_case())
 		zkl_ask_check(&search.asker, ITEM_QUORUM);
 	else
 		zkl_ask_sync(&search.asker, ITEM_SYNC);
@@ -304,30 +377,22 @@ add_owners(const ZklSessionEvent *event)
 static void
 add_reader(const char *lock, const char *znode)
 {
-	ZklDeadlockReader *reader = palloc(sizeof(ZklDeadlockReader));
+	Reader	   *reader = palloc(sizeof(Reader));
 
 	reader->path = lock;
 	reader->znode = pstrdup(znode);
-	search.seen.readers = lappend(search.seen.readers, reader);
+	search.readers = lappend(search.readers, reader);
 }
 
+/* Read the records of a session, once in a search. */
 static void
 add_session(int64 session)
 {
 	char		name[ZKL_WAITRECORD_NAME_SIZE];
-	int64	   *asked;
-	ListCell   *cell;
 
-	if (zkl_wait_graph_has(search.graph, session))
+	if (find_source(session) != NULL)
 		return;
-	foreach(cell, search.sessions)
-	{
-		if (*(const int64 *) lfirst(cell) == session)
-			return;
-	}
-	asked = palloc(sizeof(int64));
-	*asked = session;
-	search.sessions = lappend(search.sessions, asked);
+	add_source(session, false, NULL);
 	zkl_wait_record_name(session, name);
 	zkl_ask_data(&search.asker, ITEM_SET, session,
 				 psprintf("%s/%s", zkl_wait_publisher_directory(), name),
@@ -342,43 +407,54 @@ static void
 add_set(int64 session, const ZklSessionEvent *event)
 {
 	const int	length = strlen(ZKL_WAIT_PUBLISHER_SEE);
-	ZklWaitSet *set = NULL;
+	ZklWaitSet *set;
 	char	   *text;
 	uint64		other;
 
-	if (event->reply.outcome == ZKL_OUTCOME_OK)
+	if (event->reply.outcome != ZKL_OUTCOME_OK)
+		return;
+	if (strncmp(event->data, ZKL_WAIT_PUBLISHER_SEE, length) == 0)
 	{
-		text = palloc(event->data_length + 1);
-
-		memcpy(text, event->data, event->data_length);
-		text[		event->data_length] = '\0';
-
-		if (strncmp(text, ZKL_WAIT_PUBLISHER_SEE, length) == 0)
-		{
-			if (sscanf(text +length, "%16" SCNx64, &other) == 1)
-				add_session((int64) other);
-		}
-		else
-		{
-			set = palloc(sizeof(ZklWaitSet));
-			if (!zkl_wait_record_parse(text, event->data_length, set))
-				set = NULL;
-		}
+		if (sscanf(event->data + length, "%16" SCNx64, &other) == 1)
+			add_session((int64) other);
+		return;
 	}
-	add_source(session, false, set);
+	set = palloc(sizeof(ZklWaitSet));
+	text = memcpy(palloc(event->data_length + 1), event->data,
+				  event->data_length);
+
+	if (!zkl_wait_record_parse(text, event->data_length, set))
+		return;
+	find_source(session)->set = set;
+	zkl_wait_graph_add(search.graph, session, false, set);
 }
 
 /* Keep the sources for the proof, which makes a graph of its own. */
 static void
 add_source(int64 session, bool own, ZklWaitSet *set)
 {
-	ZklDeadlockSource *source = palloc(sizeof(ZklDeadlockSource));
+	Source	   *source = palloc(sizeof(Source));
 
 	source->session = session;
 	source->own = own;
 	source->set = set;
-	search.seen.sources = lappend(search.seen.sources, source);
+	search.sources = lappend(search.sources, source);
 	zkl_wait_graph_add(search.graph, session, own, set);
+}
+
+static Source *
+find_source(int64 session)
+{
+	ListCell   *cell;
+
+	foreach(cell, search.sources)
+	{
+		Source	   *source = lfirst(cell);
+
+		if (source->session == session)
+			return source;
+	}
+	return NULL;
 }
 
 /* When all asks have their answers, go on with the next lock, or decide. */
@@ -389,19 +465,19 @@ advance(void)
 	if (search.record == NULL)
 	{
 		ZKL_FAULT_POINT("search-complete");
-		finish(zkl_deadlock_proof_decide(search.graph, &search.seen));
+		finish(decide());
 		return;
 	}
 	search.directory = psprintf("%s%s%s", search.prefix, search.record->path,
 								search.record->mode == ZKL_MODE_LEASE ?
 								"/" ZKL_LEASES : "");
-	zkl_ask_children(&search.asker, ITEM_QUEUE, 0, search.directory);
+	zkl_ask_children(&search.asker, ITEM_QUEUE, 0, search.directory, false);
 }
 
 static void
 finish(bool found)
 {
-	int64		period = ZKL_MS(zkl_wait_contents_timeout_ms());
+	int64		period = ZKL_MS(zkl_wait_publisher_timeout_ms());
 
 	search.took = zkl_now() - search.begun_at;
 	search.nquick = found ? search.nquick + 1 : 0;
@@ -410,4 +486,323 @@ finish(bool found)
 		period = Max(QUICK_AT_LEAST, period / QUICK_SEARCHES);
 	search.due_at = zkl_now() + period;
 	stop();
+}
+
+/*
+ * What to do about a deadlock
+ */
+
+/*
+ * Solve the graph.  Let the records of this server confirm the searches of
+ * other servers, begin or continue a case for each victim of this server, and
+ * cancel a backend for each case that is proved.  Returns whether any waits
+ * are deadlocked.
+ *
+ * Take everything from the graph before the proof, because a proof makes
+ * another graph.
+ */
+static bool
+decide(void)
+{
+	bool		found = zkl_wait_graph_solve(search.graph) > 0;
+	ListCell   *cell;
+
+	for (int i = 0; i < MAX_CASES; i++)
+		cases[i].is_victim = false;
+	for (int i = 0; i < search.own->nrecords; i++)
+		decide_record(&search.own->records[i]);
+	foreach(cell, search.sources)
+		leave_out_readers(((Source *) lfirst(cell))->set);
+	for (int i = 0; i < MAX_CASES; i++)
+	{
+		if (cases[i].claim != 0)
+			decide_case(&cases[i]);
+	}
+	return found;
+}
+
+/*
+ * Let the record confirm the searches of other servers.  If its wait is a
+ * victim, there is a case, and the record confirms that as well.  So its
+ * holders, like those of all other records, are computed after the nonce was
+ * published.
+ */
+static void
+decide_record(const ZklWaitRecord *record)
+{
+	int64		nonces[ZKL_WAITRECORD_CONFIRMS];
+	int			nnonces = zkl_wait_graph_searches(search.graph,
+												  search.own->instance,
+												  record->claim, nonces);
+	Case	   *victim = find_case(record->claim);
+
+	if (zkl_wait_graph_is_victim(search.graph, search.own->instance,
+								 record->claim))
+	{
+		if (victim == NULL)
+			victim = begin_case(record->claim);
+		if (victim != NULL)
+		{
+			/* Set the mark again if it was dropped meanwhile. */
+			zkl_wait_publisher_set_search(record->claim, victim->nonce);
+			victim->is_victim = true;
+			victim->confirmed = confirms(record, victim->nonce);
+			victim->has_grown = zkl_wait_graph_exceeds(search.graph,
+													   victim->evidence);
+			if (record->search == victim->nonce)
+			{
+				nnonces = Min(nnonces, ZKL_WAITRECORD_CONFIRMS - 1);
+				nonces[nnonces++] = victim->nonce;
+			}
+		}
+	}
+	zkl_wait_publisher_set_confirms(record->claim, nonces, nnonces);
+}
+
+static void
+decide_case(Case *victim)
+{
+	if (victim->is_victim && victim->confirmed &&
+		is_proved(victim, victim->nonce))
+	{
+		sentence(victim->claim);
+		drop_case(victim);
+	}
+	else if (!victim->is_victim || !is_proved(victim, 0) ||
+			 (victim->has_grown && zkl_now() >= victim->begun_at +
+			  PATIENCE * ZKL_MS(zkl_wait_publisher_timeout_ms())))
+		drop_case(victim);
+}
+
+static Case *
+find_case(int64 claim)
+{
+	for (int i = 0; i < MAX_CASES; i++)
+	{
+		if (cases[i].claim == claim)
+			return &cases[i];
+	}
+	return NULL;
+}
+
+static bool
+any_case(void)
+{
+	for (int i = 0; i < MAX_CASES; i++)
+	{
+		if (cases[i].claim != 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Begin a case.  The evidence is what this search has seen, before the nonce
+ * exists.  If no case is free, the next search tries again.
+ */
+static Case *
+begin_case(int64 claim)
+{
+	Case	   *victim = find_case(0);
+	uint64		random;
+
+	if (victim == NULL || !pg_strong_random(&random, sizeof(random)))
+		return NULL;
+	if (victim->evidence == NULL)
+		victim->evidence = MemoryContextAlloc(TopMemoryContext,
+											  sizeof(ZklWaitEvidence));
+	victim->claim = claim;
+	victim->nonce = Max(1, (int64) (random & PG_INT64_MAX));
+	victim->begun_at = zkl_now();
+	zkl_wait_graph_note_evidence(search.graph, victim->evidence);
+	zkl_wait_publisher_set_search(claim, victim->nonce);
+	ZKL_FAULT_POINT("case-begun");
+	return victim;
+}
+
+static void
+drop_case(Case *victim)
+{
+	zkl_wait_publisher_set_search(victim->claim, 0);
+	victim->claim = 0;
+}
+
+/*
+ * Is the wait the victim of a deadlock that existed when the nonce was
+ * published?  If so, the graph's members are those of that deadlock.  With
+ * nonce 0: would it be, if all records confirmed?
+ */
+static bool
+is_proved(const Case *victim, int64 nonce)
+{
+	ListCell   *cell;
+
+	zkl_wait_graph_begin_proof(search.graph, nonce, victim->evidence);
+	foreach(cell, search.sources)
+	{
+		const Source *source = lfirst(cell);
+
+		zkl_wait_graph_add(search.graph, source->session, source->own,
+						   source->set);
+	}
+
+	/* The search has already looked up all locks that this names. */
+	while (zkl_wait_graph_next(search.graph) != NULL)
+		;
+	(void) zkl_wait_graph_solve(search.graph);
+	return zkl_wait_graph_is_victim(search.graph, search.own->instance,
+									victim->claim);
+}
+
+/*
+ * A reader waits only while a writer is before it.  That writer may have left
+ * the queue without the knowledge of the reader's worker: the worker of a
+ * further session does not read the nonce that the first worker confirms for
+ * it.  So a proof needs to see the reader in the queue.  If the reader
+ * instead waits for readers of its own server, whose ticket it may not join,
+ * its server knows that itself.
+ */
+static void
+leave_out_readers(ZklWaitSet *set)
+{
+	for (int i = 0; set != NULL && i < set->nrecords; i++)
+	{
+		ZklWaitRecord *record = &set->records[i];
+		bool		behind_own = false;
+
+		for (int j = 0; j < set->nholds; j++)
+			behind_own |= strcmp(set->holds[j].path, record->path) == 0;
+		if (record->mode == ZKL_MODE_READ && !behind_own && !is_queued(record))
+			record->nholds = 0;
+	}
+}
+
+static bool
+is_queued(const ZklWaitRecord *record)
+{
+	ListCell   *cell;
+
+	foreach(cell, search.readers)
+	{
+		const Reader *reader = lfirst(cell);
+
+		if (strcmp(reader->path, record->path) == 0 &&
+			strcmp(reader->znode, record->znode) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool
+confirms(const ZklWaitRecord *record, int64 nonce)
+{
+	for (int i = 0; i < record->nconfirms; i++)
+	{
+		if (record->confirms[i] == nonce)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Ending a deadlock
+ */
+
+/*
+ * The graph has the circle, with the victim first.  The last member waits for
+ * a claim of the victim's server; cancel the backend of that claim.
+ */
+static void
+sentence(int64 claim)
+{
+	const ZklGraphMember *members = search.graph->members;
+	int			nmembers = search.graph->nmembers;
+	const ZklWaitHold *entered = members[nmembers - 1].waits_for;
+	ZklWaitSentence *verdict = palloc0(sizeof(ZklWaitSentence));
+	StringInfoData detail;
+
+	ZKL_FAULT_POINT("deadlock-proved");
+	verdict->until = search.good_until;
+	verdict->pid = entered->pid;
+	verdict->token = entered->claim;
+	strlcpy(verdict->path, entered->path, sizeof(verdict->path));
+	initStringInfo(&detail);
+	for (int i = 0; i < nmembers; i++)
+	{
+		const ZklGraphMember *next = &members[(i + 1) % nmembers];
+
+		if (i > 0)
+			appendStringInfoChar(&detail, '\n');
+		describe(&detail, &members[i], next);
+		add_process(verdict, members[i].set, members[i].record->pid);
+		add_process(verdict, next->set, members[i].waits_for->pid);
+	}
+	strlcpy(verdict->detail, detail.data, sizeof(verdict->detail));
+	zkl_waits_sentence(claim, verdict);
+}
+
+/* Log the statements of this server's processes. */
+static void
+add_process(ZklWaitSentence *to, const ZklWaitSet *set, int pid)
+{
+	bool		known = set->instance != search.own->instance ||
+	to->nprocesses == ZKL_WAITS_PROCESSES;
+
+	for (int i = 0; i < to->nprocesses; i++)
+		known |= to->processes[i] == pid;
+	if (!known)
+		to->processes[to->nprocesses++] = pid;
+}
+
+/*
+ * Describe a member of a deadlock as PostgreSQL does, with the servers.  If
+ * the holder itself does not wait for a ticket, it waits for the backend that
+ * does.
+ */
+static void
+describe(StringInfo detail, const ZklGraphMember *member,
+		 const ZklGraphMember *next)
+{
+	const ZklWaitRecord *record = member->record;
+	const char *server = shown(member->set->server);
+	const char *next_server = shown(next->set->server);
+
+	appendStringInfo(detail, _("Process %d on server \"%s\" waits for "),
+					 record->pid, server);
+	switch (record->mode)
+	{
+		case ZKL_MODE_WRITE:
+			appendStringInfo(detail, _("write lock \"%s\""), record->path);
+			break;
+		case ZKL_MODE_READ:
+			appendStringInfo(detail, _("read lock \"%s\""), record->path);
+			break;
+		case ZKL_MODE_LEASE:
+			appendStringInfo(detail, ngettext("%d lease of semaphore \"%s\"",
+											  "%d leases of semaphore \"%s\"",
+											  record->leases),
+							 record->leases, record->path);
+			break;
+		case ZKL_MODE_LOCK:
+		case ZKL_MODE_KAZOO_LOCK:
+		case ZKL_MODE_KAZOO_READ:
+			appendStringInfo(detail, _("lock \"%s\""), record->path);
+			break;
+	}
+	appendStringInfo(detail, _("; blocked by process %d on server \"%s\"."),
+					 member->waits_for->pid, next_server);
+	if (member->waits_for->pid != next->record->pid)
+		appendStringInfo(detail, _("\nProcess %d on server \"%s\" waits for process %d of that server."),
+						 member->waits_for->pid, next_server,
+						 next->record->pid);
+}
+
+/* Another client may have written this text, so make it safe to show. */
+static const char *
+shown(const char *name)
+{
+	char	   *result = palloc(4 * strlen(name) + 1);
+
+	zkl_field_text_show(name, result);
+	return result;
 }

@@ -49,6 +49,7 @@ typedef enum Step
 {
 	STEP_COUNT,					/* how many records there are */
 	STEP_TIME,					/* ZooKeeper's time */
+	STEP_DIRECTORY,				/* the same, where there is no directory yet */
 	STEP_WRITE,
 	STEP_READ
 } Step;
@@ -60,7 +61,6 @@ typedef struct Task
 	bool		looked;			/* it has read the record again */
 	bool		counted;		/* it has had its step COUNT */
 	int			rounds;			/* how often a record was there and gone */
-	bool		no_directory;	/* the directories must be created first */
 } Task;
 
 static Task *tasks = NULL;
@@ -81,7 +81,6 @@ static void send_all(ZklJobRunState state);
 static void take_over(Task *task, const ZklJobRun *run);
 static void on_answer(ZklAsker *asker, int what, int64 number,
 					  const ZklSessionEvent *event);
-static void next_request(Task *task);
 static bool must_read(const Task *task);
 static void next_of_start(Task *task);
 static void ask(Task *task, Step step);
@@ -157,9 +156,13 @@ send_all(ZklJobRunState state)
 			continue;
 		if (tasks[i].run.serial != run.serial)
 			take_over(&tasks[i], &run);
-		if (tasks[i].asker.outstanding == 0 &&
-			(state == ZKL_JOBRUN_ENDED || !zkl_job_runs_is_ending(run.path)))
-			next_request(&tasks[i]);
+		if (tasks[i].asker.outstanding > 0)
+			continue;
+		/* An end can be written at once, unless it must be read first. */
+		if (state == ZKL_JOBRUN_ENDED)
+			ask(&tasks[i], must_read(&tasks[i]) ? STEP_READ : STEP_WRITE);
+		else if (!zkl_job_runs_is_ending(run.path))
+			next_of_start(&tasks[i]);
 	}
 }
 
@@ -169,26 +172,13 @@ take_over(Task *task, const ZklJobRun *run)
 {
 	task->run = *run;
 	zkl_ask_cancel(&task->asker);
-	task->looked = task->counted = task->no_directory = false;
+	task->looked = task->counted = false;
 	task->rounds = 0;
 }
 
 /*
  * Requests
  */
-
-/*
- * For a start, some facts must be known first.  An end can be written at
- * once, unless the task cannot be sure what the record says now.
- */
-static void
-next_request(Task *task)
-{
-	if (task->run.state == ZKL_JOBRUN_STARTING)
-		next_of_start(task);
-	else
-		ask(task, must_read(task) ? STEP_READ : STEP_WRITE);
-}
 
 /*
  * A write whose outcome is unknown is sent again as it was, before the delete
@@ -204,6 +194,8 @@ must_read(const Task *task)
 }
 
 /*
+ * Some facts must be known before a start.
+ *
  * If the backend waited for the lock after it had read the record, the record
  * may have been deleted and created again, with the same version.  This
  * server holds the lock now, so after another look no other run changes the
@@ -266,16 +258,14 @@ ask(Task *task, Step step)
 			 * A write to the directory itself shows the time: its Stat has
 			 * the moment of the write.
 			 */
-			if (task->no_directory)
-				zkl_ask_create(asker, step, directory, "", ZKL_CREATE_CONTAINER,
-							   true);
-			else
-				zkl_ask_write(asker, step, directory, "", -1);
+			zkl_ask_write(asker, step, directory, "", -1);
+			break;
+		case STEP_DIRECTORY:
+			zkl_ask_create(asker, step, directory, "", ZKL_CREATE_CONTAINER);
 			break;
 		case STEP_WRITE:
 			if (run->state == ZKL_JOBRUN_STARTING && !run->last.exists)
-				zkl_ask_create(asker, step, path, line, ZKL_CREATE_PERSISTENT,
-							   task->no_directory);
+				zkl_ask_create(asker, step, path, line, ZKL_CREATE_PERSISTENT);
 			else
 				zkl_ask_write(asker, step, path, line, run->last.version);
 			break;
@@ -364,16 +354,13 @@ on_answer(ZklAsker *asker, int what, int64 number,
 			task->counted = true;
 			break;
 		case STEP_TIME:
+		case STEP_DIRECTORY:
 			if (outcome == ZKL_OUTCOME_REFUSED)
 				answer_refusal(task, event);
 			else if (outcome == ZKL_OUTCOME_OK)
 				note_time(event->mtime_ms);
-
-			/*
-			 * The next attempt creates the directory, whose reply also shows
-			 * the time.
-			 */
-			task->no_directory = outcome == ZKL_OUTCOME_ABSENT;
+			else if (what == STEP_TIME && outcome == ZKL_OUTCOME_ABSENT)
+				ask(task, STEP_DIRECTORY);
 			break;
 		case STEP_WRITE:
 			if (starting)
@@ -418,15 +405,14 @@ on_start_written(Task *task, const ZklSessionEvent *event)
 
 			/*
 			 * The record that the backend has read is gone, so the backend
-			 * must decide again.  If there was none, the directory is
-			 * missing: the next attempt creates it.
+			 * must decide again.  If there was none, the directory has gone
+			 * again before the record was made, and the task begins again.
 			 */
 			if (task->run.last.exists)
 			{
 				znode.exists = false;
 				answer(task, ZKL_JOB_ANSWER_CHANGED, &znode);
 			}
-			task->no_directory = true;
 			break;
 		case ZKL_OUTCOME_CHANGED:
 

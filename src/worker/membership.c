@@ -52,7 +52,6 @@ static struct
 	int64		connected_at;	/* the connection to which the steps belong */
 	int64		joined;			/* session that has created the record; 0 if
 								 * none */
-	bool		no_home;		/* the directories must be created first */
 	int64		shared_since;	/* since when another session has a record in
 								 * "home"; 0 if none has */
 }			member;
@@ -135,16 +134,16 @@ ask(void)
 			break;
 		case STEP_BEGIN:
 			zkl_ask_create(asker, STEP_BEGIN, member.directory, "",
-						   ZKL_CREATE_PERSISTENT, true);
+						   ZKL_CREATE_PERSISTENT);
 			break;
 		case STEP_JOIN:
 			own_record(record);
 			make_text(text);
 			zkl_ask_create(asker, STEP_JOIN, record, text,
-						   ZKL_CREATE_EPHEMERAL, member.no_home);
+						   ZKL_CREATE_EPHEMERAL);
 			break;
 		case STEP_LIST:
-			zkl_ask_watched_children(asker, STEP_LIST, member.home);
+			zkl_ask_children(asker, STEP_LIST, 0, member.home, true);
 			break;
 	}
 }
@@ -236,7 +235,6 @@ on_looked(const ZklSessionEvent *event)
 	{
 		case ZKL_OUTCOME_OK:
 			note_birth(event);
-			member.no_home = false;
 			go(STEP_JOIN, 0);
 			break;
 		case ZKL_OUTCOME_CHANGED:
@@ -254,9 +252,7 @@ on_joined(const ZklSessionEvent *event)
 {
 	if (event->reply.outcome == ZKL_OUTCOME_ABSENT)
 	{
-		go(member.no_home ? STEP_LOOK : STEP_JOIN,
-		   member.no_home ? AGAIN_AFTER : 0);
-		member.no_home = true;
+		go(STEP_LOOK, AGAIN_AFTER);
 		return;
 	}
 	member.joined = zkl_session_info_mine->id;

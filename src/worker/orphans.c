@@ -134,7 +134,7 @@ zkl_orphans_reconnected(void)
 static void
 look_for(int row)
 {
-	zkl_ask_children(&askers[row], LIST, 0, rows[row].directory);
+	zkl_ask_children(&askers[row], LIST, 0, rows[row].directory, false);
 }
 
 /*

@@ -36,10 +36,7 @@ static int	number_of(Oid role);
 void
 zkl_role_window_start(void)
 {
-	memset(on_the_way, 0, sizeof(on_the_way));
 	zkl_window_start(&window);
-	last_at = 0;
-	shared_until = 0;
 }
 
 static int

@@ -24,10 +24,7 @@
 
 #define ZKL_ROLE_WINDOWS	256
 
-/*
- * Reset, because the worker starts, or because the replies under way are lost
- * with the handle.
- */
+/* A worker starts. */
 extern void zkl_role_window_start(void);
 
 /* A backend of this role waits for something that is to be sent. */

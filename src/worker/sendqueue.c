@@ -90,7 +90,6 @@ static Turn bulk_after(Turn bulk);
 static bool bulk_may_be_sent(const ZklLine *line);
 static ZklEntry *send_due(void);
 static int64 nrequests(void);
-static void count_bulk(ZklEntry *entry);
 static ZklSessionTag tag_of(ZklEntry *entry, ZklRequest request);
 static const char *join_path(const char *directory, const char *child);
 static bool send_request(ZklEntry *entry, ZklRequest request);
@@ -104,24 +103,12 @@ static const char *plain_mark(const ZklEntry *entry);
 static void send_delete(ZklEntry *entry, const char *directory);
 static bool send_create(ZklEntry *entry, ZklRequest request,
 						const char *directory);
-static void send_create_alone(ZklEntry *entry, ZklSessionOperation operation,
-							  const char *directory);
-static void note_done(ZklEntry *entry, ZklRequest request);
 static void note_undone(ZklEntry *entry, const ZklSessionEvent *event);
-static void delete_directory(const ZklEntry *entry);
-static void on_directory_deleted(ZklAsker *asker, int what, int64 number,
-								 const ZklSessionEvent *answer);
 static void count_bytes(ZklEntry *entry, bool counted);
 
 void
 zkl_send_queue_start(void)
 {
-	for (int i = 0; i < NTURNS; i++)
-	{
-		dlist_init(&turns[i][false]);
-		dlist_init(&turns[i][true]);
-	}
-	directories.answered = on_directory_deleted;
 	zkl_role_window_start();
 	pg_atomic_write_u64(&zkl_session_info_mine->ephemeral_bytes, 0);
 	zkl_lock_table_visit(zkl_session_info_number(), LW_EXCLUSIVE, start_entry, NULL);
@@ -220,17 +207,11 @@ joins_batch(const ZklEntry *entry, ZklRequest request)
 {
 	if (entry->semaphore != NULL || entry->alone || !entry->line.batched)
 		return false;
-	switch (request)
-	{
-		case ZKL_REQUEST_DELETE:
-			return true;
-		case ZKL_REQUEST_CREATE:
-			return zkl_lock_directory_is_likely(entry) &&
-				!zkl_role_window_is_spoiler(entry->role, zkl_now());
-		default:
-			return zkl_lock_directory_is_parent_likely(entry) &&
-				!zkl_role_window_is_spoiler(entry->role, zkl_now());
-	}
+	if (request == ZKL_REQUEST_DELETE)
+		return true;
+	return !zkl_role_window_is_spoiler(entry->role, zkl_now()) &&
+		(request == ZKL_REQUEST_CREATE ? zkl_lock_directory_is_likely(entry) :
+		 zkl_lock_directory_is_parent_likely(entry));
 }
 
 /*
@@ -258,6 +239,7 @@ zkl_send_queue_forget(ZklEntry *entry)
 {
 	leave_line(entry);
 	stop_listening(entry);
+	count_bytes(entry, false);
 	entry->alone = false;
 }
 
@@ -276,12 +258,6 @@ bool
 zkl_send_queue_is_unsent(const ZklEntry *entry)
 {
 	return entry->due != ZKL_REQUEST_NOTHING && entry->due != ZKL_REQUEST_LIST;
-}
-
-void
-zkl_send_queue_uncount(ZklEntry *entry)
-{
-	count_bytes(entry, false);
 }
 
 ZklEntry *
@@ -435,11 +411,16 @@ send_due(void)
 			refused = entry;
 			continue;
 		}
-		/* An answer to another client may have become needless. */
-		if (nrequests() == nsent)
-			continue;
-		if (turn != TURN_WAITING)
-			count_bulk(entry);
+
+		/*
+		 * An answer to another client may have become needless.  Any answer
+		 * to this ticket takes it off again.
+		 */
+		if (turn != TURN_WAITING && nrequests() > nsent)
+		{
+			nbulk += !entry->in_bulk;
+			entry->in_bulk = true;
+		}
 	}
 	zkl_batches_send();
 	return refused;
@@ -450,14 +431,6 @@ static int64
 nrequests(void)
 {
 	return zkl_session_requests() + zkl_batches_added();
-}
-
-/* Any answer to this ticket takes it off again. */
-static void
-count_bulk(ZklEntry *entry)
-{
-	nbulk += !entry->in_bulk;
-	entry->in_bulk = true;
 }
 
 /* The reply comes back with the entry and the attempt. */
@@ -633,7 +606,7 @@ send_delete(ZklEntry *entry, const char *directory)
 	if (joins_batch(entry, ZKL_REQUEST_DELETE))
 		zkl_batches_add(entry, operation);
 	else
-		zkl_session_delete(operation.tag, operation.path);
+		zkl_session_send_alone(&operation);
 }
 
 /*
@@ -670,34 +643,24 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	operation.tag = tag_of(entry, request);
 	operation.path = join_path(directory, name);
 	operation.data = psprintf("%s%s", entry->about, plain_mark(entry));
-	operation.with_directory = request == ZKL_REQUEST_CREATE_BOTH;
+	if (request == ZKL_REQUEST_CREATE_BOTH)
+		operation.parents = ticket->rounds > 0 ? ZKL_PARENTS_ALL : ZKL_PARENTS_NEAREST;
 	if (joins_batch(entry, request))
+	{
 		zkl_batches_add(entry, operation);
-	else
-		send_create_alone(entry, operation, directory);
-	return true;
-}
-
-static void
-send_create_alone(ZklEntry *entry, ZklSessionOperation operation,
-				  const char *directory)
-{
-	zkl_session_create(operation.tag, operation.path, operation.data,
-					   strlen(operation.data),
-					   ZKL_CREATE_TICKET,
-					   !operation.with_directory ? ZKL_PARENTS_NONE :
-					   entry->ticket.rounds > 0 ? ZKL_PARENTS_ALL : ZKL_PARENTS_NEAREST);
-	if (operation.with_directory)
-		return;
+		return true;
+	}
+	zkl_session_send_alone(&operation);
 
 	/*
 	 * The list of a lease stands behind the creates of other leases that are
 	 * due, and then serves them, too.
 	 */
-	if (entry->semaphore != NULL)
+	if (request == ZKL_REQUEST_CREATE && entry->semaphore != NULL)
 		zkl_send_queue_make_due(entry, ZKL_REQUEST_LIST);
-	else
+	else if (request == ZKL_REQUEST_CREATE)
 		send_list(entry, directory);
+	return true;
 }
 
 void
@@ -705,13 +668,14 @@ zkl_send_queue_answered(ZklEntry *entry, const ZklSessionEvent *event)
 {
 	const ZklTicketEvent *reply = &event->reply;
 	int64		now = zkl_now();
+	bool		creates = reply->request == ZKL_REQUEST_CREATE ||
+	reply->request == ZKL_REQUEST_CREATE_BOTH;
 	bool		is_timed = reply->outcome == ZKL_OUTCOME_OK &&
 	entry->sent_at != 0;
 
 	nbulk -= entry->in_bulk;
 	entry->in_bulk = false;
-	if (reply->request == ZKL_REQUEST_CREATE ||
-		reply->request == ZKL_REQUEST_CREATE_BOTH)
+	if (creates)
 		zkl_role_window_answered(entry->sent_for,
 								 is_timed ? now - entry->sent_at : -1, now);
 	if (event->ends_batch)
@@ -724,20 +688,13 @@ zkl_send_queue_answered(ZklEntry *entry, const ZklSessionEvent *event)
 	 * batch that makes a server close the connection must not be sent again.
 	 */
 	else if (reply->outcome == ZKL_OUTCOME_UNKNOWN)
-		entry->alone |= reply->request == ZKL_REQUEST_DELETE ||
-			reply->request == ZKL_REQUEST_CREATE ||
-			reply->request == ZKL_REQUEST_CREATE_BOTH;
-	else if (reply->outcome == ZKL_OUTCOME_OK)
-		note_done(entry, reply->request);
-}
-
-static void
-note_done(ZklEntry *entry, ZklRequest request)
-{
-	if (request == ZKL_REQUEST_CREATE || request == ZKL_REQUEST_CREATE_BOTH)
+		entry->alone |= creates || reply->request == ZKL_REQUEST_DELETE;
+	else if (reply->outcome == ZKL_OUTCOME_OK && creates)
+	{
 		entry->alone = false;
-	if (request == ZKL_REQUEST_CREATE_BOTH)
-		zkl_lock_directory_note_parent(entry);
+		if (reply->request == ZKL_REQUEST_CREATE_BOTH)
+			zkl_lock_directory_note_parent(entry);
+	}
 }
 
 /*
@@ -753,10 +710,20 @@ static void
 note_undone(ZklEntry *entry, const ZklSessionEvent *event)
 {
 	ZklRequest	request = event->reply.request;
+	char		directory[ZKL_DIR_SIZE];
 
 	entry->alone = true;
+
+	/*
+	 * ZooKeeper removes a container only after that had a child, so the
+	 * directory would stay for good.  If another client uses it meanwhile,
+	 * ZooKeeper refuses to delete it.
+	 */
 	if (request == ZKL_REQUEST_CREATE_BOTH && entry->ticket.unwanted)
-		delete_directory(entry);
+	{
+		zkl_lock_directory_of(entry, directory);
+		zkl_ask_delete(&directories, 0, directory);
+	}
 	if (event->cause == ZKL_OUTCOME_OK || request == ZKL_REQUEST_DELETE)
 		return;
 	if (event->cause == ZKL_OUTCOME_ABSENT && request == ZKL_REQUEST_CREATE)
@@ -765,25 +732,6 @@ note_undone(ZklEntry *entry, const ZklSessionEvent *event)
 		zkl_role_window_note_spoiler(entry->sent_for, zkl_now());
 	if (event->cause == ZKL_OUTCOME_ABSENT && request == ZKL_REQUEST_CREATE_BOTH)
 		zkl_lock_directory_forget_parent(entry);
-}
-
-/*
- * ZooKeeper removes a container only after that had a child, so this directory would
- * stay for good.  If another client uses it meanwhile, ZooKeeper refuses to delete it.
- */
-static void
-delete_directory(const ZklEntry *entry)
-{
-	char		directory[ZKL_DIR_SIZE];
-
-	zkl_lock_directory_of(entry, directory);
-	zkl_ask_delete(&directories, 0, directory);
-}
-
-static void
-on_directory_deleted(ZklAsker *asker, int what, int64 number,
-					 const ZklSessionEvent *answer)
-{
 }
 
 /*

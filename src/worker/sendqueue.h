@@ -25,14 +25,14 @@ extern void zkl_send_queue_start(void);
  */
 extern void zkl_send_queue_make_due(ZklEntry *entry, ZklRequest request);
 
-/* The ticket has no request to send any more, and waits for no list. */
+/*
+ * The ticket has ended: it has no request to send any more, waits for no list,
+ * and has no znode whose bytes count.
+ */
 extern void zkl_send_queue_forget(ZklEntry *entry);
 
 /* Is the request that would make the ticket's znode still unsent? */
 extern bool zkl_send_queue_is_unsent(const ZklEntry *entry);
-
-/* The ticket has no znode any more: the znode's bytes no longer count. */
-extern void zkl_send_queue_uncount(ZklEntry *entry);
 
 /*
  * Has the session a znode, or one on its way, of which something is to be proved?

@@ -54,10 +54,8 @@ static void remember_servers(const char *servers);
 static void take_lookup(void);
 static void move_to_servers(const char *servers);
 static void look_for_servers(void);
-static void renew_handle(void);
 static void abandon_handle(void);
 static void hand_out_last_answers(void);
-static void hand_out(const ZklSessionEvent *event);
 static void on_connected(void);
 static void on_disconnected(void);
 static void on_expired(void);
@@ -232,28 +230,20 @@ take_lookup(void)
 	static bool logged = false;
 	char	   *text;
 	char	   *servers;
+	ZklLookup	outcome = zkl_lookup_take(&text);
 
-	switch (zkl_lookup_take(&text))
+	if (outcome == ZKL_LOOKUP_DONE)
 	{
-		case ZKL_LOOKUP_NONE:
-			return;
-		case ZKL_LOOKUP_DONE:
-			logged = false;
-			if (!zkl_session_is_open())
-			{
-				/*
-				 * If there was no address, try again at once.  A pause after
-				 * a refusal goes on.
-				 */
-				if (keeper.awaits_address)
-					keeper.open_at = 0;
-			}
-			else if (!keeper.connected && zkl_lookup_servers(&servers))
-				move_to_servers(servers);
-			return;
-		case ZKL_LOOKUP_FAILED:
-			break;
+		logged = false;
+		/* A pause after a refusal goes on. */
+		if (!zkl_session_is_open() && keeper.awaits_address)
+			keeper.open_at = 0;
+		else if (zkl_session_is_open() && !keeper.connected &&
+				 zkl_lookup_servers(&servers))
+			move_to_servers(servers);
 	}
+	if (outcome != ZKL_LOOKUP_FAILED)
+		return;
 	zkl_session_log_error(psprintf("could not resolve any of the servers: %s", text));
 	if (!zkl_session_is_open())
 		zkl_session_log_nowhere();
@@ -279,7 +269,7 @@ move_to_servers(const char *servers)
 
 /*
  * The connection has been missing for long.  The servers may have moved, or
- * may refuse this handle: see renew_handle().  A lookup may also have found
+ * may refuse this handle.  A lookup may also have found
  * more servers since the handle was opened.
  */
 static void
@@ -291,22 +281,17 @@ look_for_servers(void)
 	zkl_lookup_start();
 	if (zkl_lookup_servers(&servers))
 		move_to_servers(servers);
-	renew_handle();
-}
-
-/*
- * A ZooKeeper server refuses a client that has seen a later write than the
- * server's last one.  After ZooKeeper was emptied, or restored from a backup,
- * it would do so for ever, because a handle does not forget what it has seen.
- * So another handle continues the session, or learns that the session has
- * expired.  If ZooKeeper is merely unreachable, this is needless but does no
- * harm, and happens once.
- */
-static void
-renew_handle(void)
-{
 	if (!keeper.was_connected)
 		return;
+
+	/*
+	 * A ZooKeeper server refuses a client that has seen a later write than
+	 * the server's last one.  After ZooKeeper was emptied, or restored from a
+	 * backup, it would do so for ever, because a handle does not forget what
+	 * it has seen.  So another handle continues the session, or learns that
+	 * the session has expired.  If ZooKeeper is merely unreachable, this is
+	 * needless but does no harm, and happens once.
+	 */
 	ereport(LOG,
 			errmsg("continuing the ZooKeeper session with a new client handle, because no server has accepted the old one"));
 	abandon_handle();
@@ -335,19 +320,13 @@ hand_out_last_answers(void)
 
 	while ((event = zkl_session_next_event()) != NULL)
 	{
-		hand_out(event);
+		if (event->kind == ZKL_SESSION_ANSWER)
+			zkl_ask_handle(event);
+		else
+			zkl_tickets_take_reply(event);
 		zkl_session_free_event(event);
 	}
 	zkl_job_writer_forget_time();
-}
-
-static void
-hand_out(const ZklSessionEvent *event)
-{
-	if (event->kind == ZKL_SESSION_ANSWER)
-		zkl_ask_handle(event);
-	else
-		zkl_tickets_handle(event);
 }
 
 /*
@@ -386,16 +365,16 @@ zkl_session_keeper_handle_events(void)
 				zkl_heartbeat_note_reply(event);
 				/* The reply to a create also shows ZooKeeper's time. */
 				zkl_job_writer_note_reply(event);
-				hand_out(event);
+				zkl_tickets_take_reply(event);
 				break;
 			case ZKL_SESSION_ANSWER:
 				zkl_heartbeat_note_reply(event);
-				hand_out(event);
+				zkl_ask_handle(event);
 				break;
 			case ZKL_SESSION_CHILDREN_CHANGED:
 			case ZKL_SESSION_NODE_CHANGED:
 				if (!zkl_membership_note_change(event->path))
-					hand_out(event);
+					zkl_tickets_note_change(event);
 				break;
 		}
 		zkl_session_free_event(event);

@@ -41,7 +41,6 @@ static void report(ZklEntry *entry, ZklTicketStep step);
 static void do_work(ZklEntry *entry, const ZklWork *work);
 static void retry_deletes(ZklEntry *semaphore);
 static void answer(ZklEntry *entry);
-static void on_reply(ZklEntry *entry, const ZklSessionEvent *event);
 static void on_node_changed(const ZklSessionEvent *event);
 static void take_reply(ZklEntry *entry, const ZklSessionEvent *event);
 static void feed_if_concerned(ZklEntry *entry, const char *child, bool gone);
@@ -128,45 +127,15 @@ drop_child_watch(const char *directory, const char *child)
 	zkl_session_drop_watch(path);
 }
 
-void
-zkl_tickets_handle(const ZklSessionEvent *event)
-{
-	ZklEntry   *entry;
-
-	switch (event->kind)
-	{
-		case ZKL_SESSION_REPLY:
-			on_reply(event->tag, event);
-			break;
-		case ZKL_SESSION_CHILDREN_CHANGED:
-			entry = zkl_lock_directory_find(event->path, strlen(event->path));
-			if (entry != NULL)
-				feed(entry, ZKL_EVENT_CHILDREN_CHANGED);
-			feed_leases(zkl_lock_directory_find_leases(event->path, strlen(event->path)));
-			break;
-		case ZKL_SESSION_NODE_CHANGED:
-			on_node_changed(event);
-			break;
-		case ZKL_SESSION_CONNECTED:
-		case ZKL_SESSION_DISCONNECTED:
-		case ZKL_SESSION_EXPIRED:
-		case ZKL_SESSION_STRANGER:
-		case ZKL_SESSION_REFUSED:
-		case ZKL_SESSION_SIGN:
-		case ZKL_SESSION_ANSWER:
-			/* The session keeper does not pass these on. */
-			Assert(false);
-			break;
-	}
-}
-
 /*
  * The entry still exists: it stays until all requests of its ticket are
  * answered.
  */
-static void
-on_reply(ZklEntry *entry, const ZklSessionEvent *event)
+void
+zkl_tickets_take_reply(const ZklSessionEvent *event)
 {
+	ZklEntry   *entry = event->tag;
+
 	zkl_send_queue_answered(entry, event);
 	if (event->reply.request == ZKL_REQUEST_DELETE &&
 		event->reply.outcome == ZKL_OUTCOME_REFUSED)
@@ -192,6 +161,22 @@ on_reply(ZklEntry *entry, const ZklSessionEvent *event)
 		delete_leftover(entry, &event->reply);
 		take_reply(entry, event);
 	}
+}
+
+void
+zkl_tickets_note_change(const ZklSessionEvent *event)
+{
+	ZklEntry   *entry;
+
+	if (event->kind == ZKL_SESSION_NODE_CHANGED)
+	{
+		on_node_changed(event);
+		return;
+	}
+	entry = zkl_lock_directory_find(event->path, strlen(event->path));
+	if (entry != NULL)
+		feed(entry, ZKL_EVENT_CHILDREN_CHANGED);
+	feed_leases(zkl_lock_directory_find_leases(event->path, strlen(event->path)));
 }
 
 /*
@@ -589,7 +574,6 @@ carry_out(ZklEntry *entry, ZklTicketStep step)
 	if (entry->ticket.state == ZKL_TICKET_NONE)
 	{
 		zkl_send_queue_forget(entry);
-		zkl_send_queue_uncount(entry);
 		if (entry->semaphore != NULL)
 			forget_limit(entry);
 	}

@@ -30,8 +30,9 @@ extern void zkl_tickets_tell_all(ZklTicketEventKind kind);
 /* The session has lost its connection. */
 extern void zkl_tickets_disconnected(void);
 
-/* A reply, or a watch that fired. */
-extern void zkl_tickets_handle(const ZklSessionEvent *event);
+/* A reply to a ticket's request; a watch that fired. */
+extern void zkl_tickets_take_reply(const ZklSessionEvent *event);
+extern void zkl_tickets_note_change(const ZklSessionEvent *event);
 
 /* Do the work that backends have requested, and that timers are due for. */
 extern void zkl_tickets_take_work(void);

@@ -9,6 +9,10 @@
  * lock that a record names; that znode says only which session has the
  * records.
  *
+ * A record is a wait from shared memory (waits.h), with the claims in the lock
+ * table that cannot be released before it ends, and what the search for
+ * deadlocks wants of it.
+ *
  * Called only by the worker's files.
  *
  * src/worker/waitpublisher.h
@@ -44,5 +48,20 @@ extern int64 zkl_wait_publisher_wake_at(void);
  */
 extern const char *zkl_wait_publisher_directory(void);
 extern const char *zkl_wait_publisher_text(uint64 *serial);
+
+/* The shortest deadlock_timeout of the backends whose waits were built. */
+extern int	zkl_wait_publisher_timeout_ms(void);
+
+/*
+ * From now on, the record of this claim says that a search with this nonce
+ * has begun; 0 if none has.  The second function makes it confirm these
+ * nonces, as soon as its backend has computed the holders again.
+ */
+extern void zkl_wait_publisher_set_search(int64 claim, int64 nonce);
+extern void zkl_wait_publisher_set_confirms(int64 claim, const int64 *nonces,
+											int nnonces);
+
+/* From now on, no record searches or confirms anything. */
+extern void zkl_wait_publisher_forget_searches(void);
 
 #endif							/* ZKL_WAITPUBLISHER_H */

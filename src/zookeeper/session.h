@@ -20,6 +20,8 @@
 #ifndef ZKL_SESSION_H
 #define ZKL_SESSION_H
 
+#include "lib/ilist.h"
+
 #include "protocol/cadence.h"
 #include "protocol/path.h"
 #include "protocol/ticket.h"
@@ -47,7 +49,7 @@ typedef enum ZklSessionEventKind
 
 typedef struct ZklSessionEvent
 {
-	struct ZklSessionEvent *next;
+	dlist_node	link;			/* in the queue of events */
 	ZklSessionEventKind kind;
 	ZklSign		sign;			/* SIGN */
 	int64_t		sent;			/* SIGN: on the clock of zkl_now() */
@@ -290,12 +292,15 @@ typedef struct ZklSessionOperation
 	ZklSessionTag tag;
 	const char *path;
 	const char *data;			/* of the ticket to create; NULL: delete */
-	bool		with_directory; /* make the nearest directory, if it is
-								 * missing; by itself, before the batch */
+	ZklParents	parents;		/* of a create; those of a batch are made
+								 * before it, and only the nearest */
 } ZklSessionOperation;
 
 extern void zkl_session_batch(const ZklSessionOperation *operations,
 							  int noperations, const char *stamp);
+
+/* Or each by itself. */
+extern void zkl_session_send_alone(const ZklSessionOperation *operation);
 
 /* Delete the writer's znode and create the reader's, both or none. */
 extern void zkl_session_downgrade(ZklSessionTag tag, const char *writer,

@@ -53,8 +53,6 @@ static void offer_directory(const char *path);
 static void on_offered(int rc, const char *path, const void *data);
 static void on_batch(int rc, const void *data);
 static int	find_failure(const Batch *batch);
-static ZklSessionEvent *append_reply(const Batch *batch, int i,
-									 ZklOutcome outcome);
 static void note_failure(const Batch *batch, int failed, int i,
 						 ZklSessionEvent *event);
 static void note_created(const Batch *batch, int i, ZklSessionEvent *event);
@@ -75,7 +73,7 @@ zkl_session_batch(const ZklSessionOperation *operations, int noperations,
 	{
 		const ZklSessionOperation *operation = &operations[i];
 
-		if (operation->with_directory)
+		if (operation->parents != ZKL_PARENTS_NONE)
 			offer_directory(operation->path);
 		if (operation->data == NULL)
 			zoo_delete_op_init(op, operation->path, -1);
@@ -94,6 +92,17 @@ zkl_session_batch(const ZklSessionOperation *operations, int noperations,
 	if (rc != ZOK)
 		on_batch(rc, batch);
 	ZKL_FAULT_POINT("batch-sent");
+}
+
+void
+zkl_session_send_alone(const ZklSessionOperation *operation)
+{
+	if (operation->data == NULL)
+		zkl_session_delete(operation->tag, operation->path);
+	else
+		zkl_session_create(operation->tag, operation->path, operation->data,
+						   strlen(operation->data), ZKL_CREATE_TICKET,
+						   operation->parents);
 }
 
 static Batch *
@@ -152,7 +161,9 @@ on_batch(int rc, const void *data)
 	}
 	for (int i = 0; i < batch->noperations; i++)
 	{
-		ZklSessionEvent *event = append_reply(batch, i, outcome);
+		/* The transaction was one write. */
+		ZklSessionEvent *event = zkl_session_append_reply(&batch->operations[i].tag, outcome,
+														  i == 0, batch->provable);
 
 		if (outcome == ZKL_OUTCOME_UNDONE)
 			note_failure(batch, failed, i, event);
@@ -183,24 +194,6 @@ find_failure(const Batch *batch)
 			return i - batch->is_stamped;
 	}
 	return -1;
-}
-
-static ZklSessionEvent *
-append_reply(const Batch *batch, int i, ZklOutcome outcome)
-{
-	const ZklSessionTag *tag = &batch->operations[i].tag;
-	ZklSessionEvent *event = zkl_session_append_event(tag->kind);
-
-	event->tag = tag->owner;
-	event->attempt = tag->attempt;
-	event->ends_batch = tag->ends_batch;
-	/* The transaction was one write. */
-	event->writes = i == 0;
-	event->provable = batch->provable;
-	event->reply.kind = ZKL_EVENT_REPLY;
-	event->reply.request = tag->request;
-	event->reply.outcome = outcome;
-	return event;
 }
 
 static void

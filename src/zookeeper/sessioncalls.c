@@ -132,9 +132,11 @@ end_part(ZklSessionCall *call)
 static ZklSessionEvent *
 finish_call(ZklSessionCall *call, int rc)
 {
-	ZklSessionEvent *event = zkl_session_append_event(call->tag.kind);
 	ZklFailure	failure = ZKL_FAILURE_NONE;
 	ZklOutcome	outcome = zkl_session_outcome_of(rc, &failure);
+	ZklSessionEvent *event = zkl_session_append_reply(&call->tag, outcome,
+													  zkl_traffic_is_write(call->traffic),
+													  call->provable);
 
 	/*
 	 * The other failures have an error message for the backend.  Here only
@@ -147,14 +149,6 @@ finish_call(ZklSessionCall *call, int rc)
 	else if (failure == ZKL_FAILURE_PERMISSION || failure == ZKL_FAILURE_ACL)
 		log_denial(failure);
 
-	event->tag = call->tag.owner;
-	event->attempt = call->tag.attempt;
-	event->ends_batch = call->tag.ends_batch;
-	event->writes = zkl_traffic_is_write(call->traffic);
-	event->provable = call->provable;
-	event->reply.kind = ZKL_EVENT_REPLY;
-	event->reply.request = call->tag.request;
-	event->reply.outcome = outcome;
 	event->reply.failure = failure;
 	end_part(call);
 	return event;
@@ -724,6 +718,23 @@ on_sign(int rc)
 /*
  * What the requests share
  */
+
+ZklSessionEvent *
+zkl_session_append_reply(const ZklSessionTag *tag, ZklOutcome outcome,
+						 bool writes, int64_t provable)
+{
+	ZklSessionEvent *event = zkl_session_append_event(tag->kind);
+
+	event->tag = tag->owner;
+	event->attempt = tag->attempt;
+	event->ends_batch = tag->ends_batch;
+	event->writes = writes;
+	event->provable = provable;
+	event->reply.kind = ZKL_EVENT_REPLY;
+	event->reply.request = tag->request;
+	event->reply.outcome = outcome;
+	return event;
+}
 
 ZklOutcome
 zkl_session_outcome_of(int rc, ZklFailure *failure)

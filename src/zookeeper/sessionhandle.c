@@ -42,9 +42,7 @@
 #define MAX_TIMEOUT_MS		(60 * 60 * 1000)
 #define NO_SOCKET_WAIT_MS	50
 
-ZklSessionState zkl_session_state = {
-	.last = &zkl_session_state.first,.fd = -1
-};
+ZklSessionState zkl_session_state = {.fd = -1};
 
 static zhandle_t *init_handle(const char *servers, int timeout_ms,
 							  const clientid_t *client_id);
@@ -415,16 +413,10 @@ give_up(const char *reason)
 ZklSessionEvent *
 zkl_session_next_event(void)
 {
-	ZklSessionEvent *event = zkl_session_state.first;
-
-	if (event != NULL)
-	{
-		zkl_session_state.first = event->next;
-		/* The queue is empty, so the next event will be its first. */
-		if (zkl_session_state.first == NULL)
-			zkl_session_state.last = &zkl_session_state.first;
-	}
-	return event;
+	if (dlist_is_empty(&zkl_session_state.events))
+		return NULL;
+	return dlist_container(ZklSessionEvent, link,
+						   dlist_pop_head_node(&zkl_session_state.events));
 }
 
 void
@@ -465,8 +457,7 @@ zkl_session_append_event(ZklSessionEventKind kind)
 	ZklSessionEvent *event = zkl_session_allocate(sizeof(ZklSessionEvent));
 
 	event->kind = kind;
-	*zkl_session_state.last = event;
-	zkl_session_state.last = &event->next;
+	dlist_push_tail(&zkl_session_state.events, &event->link);
 	return event;
 }
 
@@ -477,26 +468,23 @@ zkl_session_append_event(ZklSessionEventKind kind)
 static void
 void_events(void)
 {
-	ZklSessionEvent *event = zkl_session_state.first;
+	dlist_mutable_iter iter;
 
-	zkl_session_state.first = NULL;
-	zkl_session_state.last = &zkl_session_state.first;
-	while (event != NULL)
+	dlist_foreach_modify(iter, &zkl_session_state.events)
 	{
-		ZklSessionEvent *next = event->next;
+		ZklSessionEvent *event = dlist_container(ZklSessionEvent, link, iter.cur);
 
-		event->next = NULL;
 		if (event->kind == ZKL_SESSION_REPLY || event->kind == ZKL_SESSION_ANSWER)
 		{
 			event->reply.outcome = ZKL_OUTCOME_UNKNOWN;
 			event->reply.failure = ZKL_FAILURE_NONE;
 			event->reply.nchildren = 0;
-			*zkl_session_state.last = event;
-			zkl_session_state.last = &event->next;
 		}
 		else
+		{
+			dlist_delete(&event->link);
 			zkl_session_free_event(event);
-		event = next;
+		}
 	}
 }
 

@@ -34,8 +34,7 @@ typedef struct ZklSessionState
 	void		(*on_answered) (int64_t latency);
 	bool		has_error;		/* the worker has not taken the error yet: */
 	char		error[256];		/* why there is no connection */
-	ZklSessionEvent *first;
-	ZklSessionEvent **last;
+	dlist_head	events;
 
 	/* What follows is about the handle, and begins anew with the next one. */
 	zhandle_t  *handle;
@@ -119,8 +118,10 @@ extern void zkl_session_count_sent(ZklTraffic traffic);
  */
 extern void zkl_session_note_refused(void);
 
-/* Append an event, which the caller fills in. */
+/* Append an event, or the one that answers a request; the caller fills in the rest. */
 extern ZklSessionEvent *zkl_session_append_event(ZklSessionEventKind kind);
+extern ZklSessionEvent *zkl_session_append_reply(const ZklSessionTag *tag, ZklOutcome outcome,
+												 bool writes, int64_t provable);
 
 /* Zeroed memory, and a copy of a text, for events.  Never NULL. */
 extern void *zkl_session_allocate(size_t size);

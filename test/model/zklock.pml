@@ -410,7 +410,7 @@ inline on_found(k) {
 #define IF_DONE
 #endif
 
-/* tickets.c: zkl_tickets_handle; ticket.c: on_reply */
+/* tickets.c: zkl_tickets_take_reply; ticket.c: on_reply */
 inline on_reply(k, what) {
 	if
 	:: what == CREATE && s[k].ticket == T_CREATING ->
@@ -776,7 +776,7 @@ end:
 			s[k].stale = 0
 		}
 
-	/* tickets.c: zkl_tickets_handle */
+	/* tickets.c: zkl_tickets_note_change */
 	:: d_step {
 			RUNS(k) && nempty(rep[k]) ->
 			rep[k]?before, x, y, behind;
