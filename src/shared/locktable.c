@@ -195,13 +195,8 @@ init_shared(LWLockPadded *locks)
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
 		dlist_init(&zkl_lock_table->entries[i]);
 
-	pg_atomic_init_u64(&zkl_lock_table->counters.requests, 0);
-	pg_atomic_init_u64(&zkl_lock_table->counters.tickets, 0);
-	pg_atomic_init_u64(&zkl_lock_table->counters.lost, 0);
-	pg_atomic_init_u64(&zkl_lock_table->counters.connects, 0);
-	pg_atomic_init_u64(&zkl_lock_table->counters.expirations, 0);
-	pg_atomic_init_u64(&zkl_lock_table->counters.bypasses, 0);
-	pg_atomic_init_u64(&zkl_lock_table->counters.ensembles, 0);
+	for (Size i = 0; i < sizeof(ZklCounters) / sizeof(pg_atomic_uint64); i++)
+		pg_atomic_init_u64(&((pg_atomic_uint64 *) &zkl_lock_table->counters)[i], 0);
 	pg_atomic_init_u32(&zkl_lock_table->namesakes, 0);
 }
 

@@ -40,7 +40,7 @@
 #define ZKL_LOCKTABLE_LOCKS	(ZKL_PARTITIONS + 2)	/* see "partitions" */
 #define ZKL_SERVERS_SIZE	16384	/* addresses of all servers */
 
-/* What zk_status counts. */
+/* What zk_status counts: atomics of one type only. */
 typedef struct ZklCounters
 {
 	pg_atomic_uint64 requests;	/* sent to ZooKeeper, without heartbeats */

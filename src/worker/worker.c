@@ -210,7 +210,7 @@ warn_unless_standing(void)
 static void
 note_sent(ZklTraffic kind)
 {
-	zkl_server_stat_count_sent(kind);
+	pg_atomic_fetch_add_u64(&zkl_server_stat->sent[kind], 1);
 	if (kind != ZKL_TRAFFIC_HEARTBEAT && kind != ZKL_TRAFFIC_SIGN)
 		pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests, 1);
 	if (zkl_traffic_is_write(kind))
