@@ -62,6 +62,7 @@ static int	compare_paths(const void *one, const void *other, Size size);
 static void *copy_path(void *to, const void *from, Size size);
 static void visit_partition(int partition, int session, ZklVisitor visitor,
 							void *arg);
+static bool any_held_in(int partition, int session);
 static void set_due(ZklClaim *claim);
 static void send_signal(int pid, int signal);
 
@@ -490,29 +491,43 @@ zkl_lock_table_end_browsing(int partition)
 	LWLockRelease(&zkl_lock_table->partitions[BROWSE_LOCK].lock);
 }
 
-/* Stop at the first match; usually there is one soon. */
+/*
+ * A worker that stops calls this in each turn.  So the search begins where the
+ * last one has ended, and keeps only one partition locked: holders must be able
+ * to release.
+ */
 bool
-zkl_lock_table_any(int session, bool (*condition) (const ZklEntry *entry))
+zkl_lock_table_any_held(int session)
 {
-	HASH_SEQ_STATUS scan;
-	ZklEntry   *entry;
+	static int	partition = 0;
+	bool		any = false;
 
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
-		LWLockAcquire(zkl_lock_table_partition(i), LW_SHARED);
-
-	hash_seq_init(&scan, entries);
-	while ((entry = hash_seq_search(&scan)) != NULL)
 	{
-		if (entry->session == session && condition(entry))
-		{
-			hash_seq_term(&scan);
+		LWLockAcquire(zkl_lock_table_partition(partition), LW_SHARED);
+		any = any_held_in(partition, session);
+		LWLockRelease(zkl_lock_table_partition(partition));
+		if (any)
 			break;
-		}
+		partition = (partition + 1) % ZKL_PARTITIONS;
 	}
+	return any;
+}
 
-	for (int i = ZKL_PARTITIONS; --i >= 0;)
-		LWLockRelease(zkl_lock_table_partition(i));
-	return entry != NULL;
+/* The caller has locked the partition. */
+static bool
+any_held_in(int partition, int session)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &zkl_lock_table->entries[partition])
+	{
+		const ZklEntry *entry = dlist_container(ZklEntry, partition_link, iter.cur);
+
+		if (entry->nheld > 0 && entry->session == session)
+			return true;
+	}
+	return false;
 }
 
 typedef struct Collection

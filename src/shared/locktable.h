@@ -209,11 +209,10 @@ extern void zkl_lock_table_visit(int session, LWLockMode mode,
 								 ZklVisitor visitor, void *arg);
 
 /*
- * Does any entry of the session satisfy the condition?  Locks as
- * zkl_lock_table_visit() does, in shared mode.
+ * Does any claim hold a lock whose ticket is in this session?  Called by a
+ * worker that holds no partition.
  */
-extern bool zkl_lock_table_any(int session,
-							   bool (*condition) (const ZklEntry *entry));
+extern bool zkl_lock_table_any_held(int session);
 
 /*
  * Call the visitor for the entries of all sessions, one partition after

@@ -913,53 +913,6 @@ zkl_entry_state_wake_all(void)
 }
 
 /*
- * The held lock that the last search found.  While it is held, the next calls
- * need no search.
- */
-static struct
-{
-	char		path[ZKL_PATH_SIZE];
-	uint32		hash;
-}			last_held;
-
-static bool
-note_held(const ZklEntry *entry)
-{
-	if (entry->nheld == 0)
-		return false;
-	strlcpy(last_held.path, entry->path, sizeof(last_held.path));
-	last_held.hash = entry->hash;
-	return true;
-}
-
-static bool
-is_last_still_held(void)
-{
-	ZklEntry   *entry;
-	bool		is_held;
-
-	if (last_held.path[0] == '\0')
-		return false;
-	LWLockAcquire(zkl_lock_table_partition(last_held.hash), LW_SHARED);
-	entry = zkl_lock_table_find(last_held.path, last_held.hash);
-	is_held = entry != NULL && entry->nheld > 0;
-	LWLockRelease(zkl_lock_table_partition(last_held.hash));
-	return is_held;
-}
-
-/*
- * A worker that stops calls this in each turn.  With many locks, a search in
- * each turn would take longer than everything else.  It would also keep the
- * partitions locked, so that holders could not release.
- */
-bool
-zkl_entry_state_any_held(void)
-{
-	return is_last_still_held() ||
-		zkl_lock_table_any(zkl_session_info_number(), note_held);
-}
-
-/*
  * No znode is left.  -> WANTED, and true, if a claim still waits for the
  * ticket; otherwise -> NONE, and the entry may be gone.  A backend that waits
  * for leases requests them again by itself, if it still has the inner mutex.

@@ -523,7 +523,7 @@ wait_on_socket(int fd, uint32 events, long timeout_ms)
 static void
 stop(void)
 {
-	bool		any_held = zkl_entry_state_any_held();
+	bool		any_held = zkl_lock_table_any_held(zkl_session_info_number());
 
 	if (any_held && zkl_now() < worker.stop_at)
 		return;
