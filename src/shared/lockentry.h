@@ -313,10 +313,10 @@ struct ZklClaim
 	 * claim's own backend reads some of these without the lock: token,
 	 * lease_until and waits_locally, which no other process writes, but for a
 	 * lease_until that is renewed with a detached claim; failure, once it has
-	 * been told ZKL_ANSWER_FAILED; and generation.  The worker writes the
-	 * generation of a claim on leases when one is lost, perhaps at the same
-	 * moment; but leases share their local lock, so the old value will do as
-	 * well as the new one.
+	 * been told ZKL_ANSWER_FAILED; resigned, whose change wakes it; and
+	 * generation.  The worker writes the generation of a claim on leases when
+	 * one is lost, perhaps at the same moment; but leases share their local
+	 * lock, so the old value will do as well as the new one.
 	 */
 	dlist_node	link;			/* in entry->claims; while free, in
 								 * free_claims, under claims_mutex */
