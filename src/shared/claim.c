@@ -395,7 +395,9 @@ zkl_claim_set_run(ZklClaim *claim, int slot)
 	 * If the claim was lost before it had the run's slot, the worker could
 	 * not end the run, so end it here.
 	 */
-	if (!held)
+	if (held)
+		zkl_lock_table_wake_worker(claim->entry->session);
+	else
 		zkl_job_runs_end(&claim->run, false, false);
 	zkl_entry_unlock(claim->entry->hash);
 	return held;

@@ -118,8 +118,8 @@ extern bool zkl_claim_renew(ZklClaim *claim, int64 lease_until);
 extern ZklClaim *zkl_claim_use(ZklClaim *detached, const ZklClaimant *claimant);
 
 /*
- * set_run: from now on the claim is for this run of a job, and when the claim
- * ends, the run ends as failed.  False if the claim was lost; then the run
+ * set_run: from now on the claim is for this run of a job, whose start the
+ * worker writes now; and when the claim ends, the run ends as failed.  False if the claim was lost; then the run
  * has ended, too.  end_run: end the run before that, if it has not ended.
  */
 extern bool zkl_claim_set_run(ZklClaim *claim, int slot);

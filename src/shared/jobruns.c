@@ -164,16 +164,6 @@ free_slot(void)
 	return zkl_role_quota_allows(mine, nfree) ? found : ZKL_JOBRUNS_NONE;
 }
 
-/*
- * This reads the slot without its lock.  If the run has ended since, and the
- * slot now has another run, this wakes a worker needlessly.
- */
-void
-zkl_job_runs_ask(int slot)
-{
-	zkl_lock_table_wake_worker(runs->slots[slot].session);
-}
-
 void
 zkl_job_runs_ask_again(int slot, const ZklJobRecord *record,
 					   const ZklJobZnode *last)
