@@ -25,22 +25,19 @@ static size_t format_hold(const ZklWaitHold *hold, char *text, size_t size);
 static bool fits(int written, size_t size, size_t *length);
 static const char *encode(const char *value, char encoded[ENCODED_SIZE]);
 static bool is_plain(unsigned char c);
-static bool parse_head(char **at, ZklWaitSet *set);
-static bool parse_record(char **at, ZklWaitSet *set);
-static bool parse_wait(char **at, ZklWaitRecord *record);
-static bool parse_confirms(char **at, ZklWaitRecord *record);
-static bool parse_hold(char **at, ZklWaitHold *hold);
+static bool parse_head(const char **at, ZklWaitSet *set);
+static bool parse_record(const char **at, ZklWaitSet *set);
+static bool parse_wait(const char **at, ZklWaitRecord *record);
+static bool parse_confirms(const char **at, ZklWaitRecord *record);
+static bool parse_hold(const char **at, ZklWaitHold *hold);
 static bool is_new(const ZklWaitSet *set, const ZklWaitRecord *record);
-static bool take_word(char **at, const char *word);
-static bool take_number(char **at, const char *field, int64_t min,
-						int64_t max, int64_t *number);
-static bool take_int(char **at, const char *field, int min, int *number);
-static bool take_mode(char **at, ZklMode *mode);
-static bool take_path(char **at, char end, const char **path);
-static bool take_text(char **at, const char *field, char end, size_t size,
+static bool take_int(const char **at, const char *field, int min, int *number);
+static bool take_mode(const char **at, ZklMode *mode);
+static bool take_path(const char **at, char end, const char **path);
+static bool take_text(const char **at, const char *field, char end, size_t size,
 					  const char **value);
-static bool take_about(char **at, const char **about);
-static bool decode(char **from, char *to);
+static bool take_about(const char **at, const char **about);
+static bool decode(const char **from, char *to);
 
 void
 zkl_wait_record_name(int64_t session, char name[ZKL_WAITRECORD_NAME_SIZE])
@@ -187,7 +184,7 @@ is_plain(unsigned char c)
 bool
 zkl_wait_record_parse(char *text, size_t length, ZklWaitSet *set)
 {
-	char	   *at = text;
+	const char *at = text;
 
 	/* A null would hide from the parser what follows it. */
 	if (length >= ZKL_WAITRECORD_TEXT_SIZE ||
@@ -208,13 +205,13 @@ zkl_wait_record_parse(char *text, size_t length, ZklWaitSet *set)
 }
 
 static bool
-parse_head(char **at, ZklWaitSet *set)
+parse_head(const char **at, ZklWaitSet *set)
 {
 	int64_t		truncated;
 
-	if (!take_word(at, "zklock-waits=1 ") ||
-		!take_number(at, "instance=", 1, INT64_MAX, &set->instance) ||
-		!take_number(at, "truncated=", 0, 1, &truncated) ||
+	if (!zkl_field_text_take_word(at, "zklock-waits=1 ") ||
+		!zkl_field_text_take_number(at, "instance=", 1, INT64_MAX, &set->instance) ||
+		!zkl_field_text_take_number(at, "truncated=", 0, 1, &truncated) ||
 		!take_text(at, "server=", '\n', ZKL_ABOUT_SIZE, &set->server))
 		return false;
 	set->truncated = truncated != 0;
@@ -223,7 +220,7 @@ parse_head(char **at, ZklWaitSet *set)
 
 /* Read a line that begins with "wait", and the lines of its holds. */
 static bool
-parse_record(char **at, ZklWaitSet *set)
+parse_record(const char **at, ZklWaitSet *set)
 {
 	ZklWaitRecord *record = &set->records[set->nrecords];
 
@@ -232,7 +229,7 @@ parse_record(char **at, ZklWaitSet *set)
 		return false;
 	record->first_hold = set->nholds;
 	record->nholds = 0;
-	while (take_word(at, "hold "))
+	while (zkl_field_text_take_word(at, "hold "))
 	{
 		if (set->nholds == ZKL_WAITRECORD_HOLDS ||
 			!parse_hold(at, &set->holds[set->nholds]))
@@ -245,16 +242,16 @@ parse_record(char **at, ZklWaitSet *set)
 }
 
 static bool
-parse_wait(char **at, ZklWaitRecord *record)
+parse_wait(const char **at, ZklWaitRecord *record)
 {
-	return take_word(at, "wait ") &&
-		take_number(at, "claim=", 1, INT64_MAX, &record->claim) &&
+	return zkl_field_text_take_word(at, "wait ") &&
+		zkl_field_text_take_number(at, "claim=", 1, INT64_MAX, &record->claim) &&
 		take_int(at, "pid=", 1, &record->pid) &&
 		take_int(at, "leases=", 1, &record->leases) &&
 		take_int(at, "limit=", 1, &record->limit) &&
-		take_number(at, "czxid=", 1, INT64_MAX, &record->czxid) &&
-		take_number(at, "since=", 0, INT64_MAX, &record->since) &&
-		take_number(at, "search=", 0, INT64_MAX, &record->search) &&
+		zkl_field_text_take_number(at, "czxid=", 1, INT64_MAX, &record->czxid) &&
+		zkl_field_text_take_number(at, "since=", 0, INT64_MAX, &record->since) &&
+		zkl_field_text_take_number(at, "search=", 0, INT64_MAX, &record->search) &&
 		parse_confirms(at, record) &&
 		take_mode(at, &record->mode) &&
 		take_text(at, "znode=", ' ', ZKL_ZNODE_SIZE, &record->znode) &&
@@ -266,13 +263,13 @@ parse_wait(char **at, ZklWaitRecord *record)
 }
 
 static bool
-parse_confirms(char **at, ZklWaitRecord *record)
+parse_confirms(const char **at, ZklWaitRecord *record)
 {
 	record->nconfirms = 0;
 	while (strncmp(*at, "confirms=", strlen("confirms=")) == 0)
 	{
 		if (record->nconfirms == ZKL_WAITRECORD_CONFIRMS ||
-			!take_number(at, "confirms=", 1, INT64_MAX,
+			!zkl_field_text_take_number(at, "confirms=", 1, INT64_MAX,
 						 &record->confirms[record->nconfirms]))
 			return false;
 		record->nconfirms++;
@@ -281,12 +278,12 @@ parse_confirms(char **at, ZklWaitRecord *record)
 }
 
 static bool
-parse_hold(char **at, ZklWaitHold *hold)
+parse_hold(const char **at, ZklWaitHold *hold)
 {
-	return take_number(at, "claim=", 1, INT64_MAX, &hold->claim) &&
+	return zkl_field_text_take_number(at, "claim=", 1, INT64_MAX, &hold->claim) &&
 		take_int(at, "pid=", 1, &hold->pid) &&
 		take_int(at, "leases=", 1, &hold->leases) &&
-		take_number(at, "stuck=", INT64_MIN, INT64_MAX, &hold->stuck) &&
+		zkl_field_text_take_number(at, "stuck=", INT64_MIN, INT64_MAX, &hold->stuck) &&
 		take_mode(at, &hold->mode) &&
 		take_path(at, '\n', &hold->path) &&
 		(hold->mode == ZKL_MODE_LEASE || hold->leases == 1);
@@ -307,48 +304,26 @@ is_new(const ZklWaitSet *set, const ZklWaitRecord *record)
 	return true;
 }
 
-/* Like the functions of fieldtext.h, but in a text that the parser changes. */
 static bool
-take_word(char **at, const char *word)
-{
-	const char *from = *at;
-	bool		taken = zkl_field_text_take_word(&from, word);
-
-	*at += from - *at;
-	return taken;
-}
-
-static bool
-take_number(char **at, const char *field, int64_t min, int64_t max,
-			int64_t *number)
-{
-	const char *from = *at;
-	bool		taken = zkl_field_text_take_number(&from, field, min, max, number);
-
-	*at += from - *at;
-	return taken;
-}
-
-static bool
-take_int(char **at, const char *field, int min, int *number)
+take_int(const char **at, const char *field, int min, int *number)
 {
 	int64_t		wide;
 
-	if (!take_number(at, field, min, INT32_MAX, &wide))
+	if (!zkl_field_text_take_number(at, field, min, INT32_MAX, &wide))
 		return false;
 	*number = (int) wide;
 	return true;
 }
 
 static bool
-take_mode(char **at, ZklMode *mode)
+take_mode(const char **at, ZklMode *mode)
 {
-	if (!take_word(at, "mode="))
+	if (!zkl_field_text_take_word(at, "mode="))
 		return false;
 	for (*mode = ZKL_MODE_LOCK; *mode <= ZKL_MODE_LEASE; (*mode)++)
 	{
-		if (take_word(at, zkl_recipe_mode_name(*mode)))
-			return take_word(at, " ");
+		if (zkl_field_text_take_word(at, zkl_recipe_mode_name(*mode)))
+			return zkl_field_text_take_word(at, " ");
 	}
 	return false;
 }
@@ -359,7 +334,7 @@ take_mode(char **at, ZklMode *mode)
  * may give.
  */
 static bool
-take_path(char **at, char end, const char **path)
+take_path(const char **at, char end, const char **path)
 {
 	static const char inner[] = "/" ZKL_LOCKS;
 	char		lock[ZKL_PATH_SIZE];
@@ -381,15 +356,15 @@ take_path(char **at, char end, const char **path)
  * character behind the field.
  */
 static bool
-take_text(char **at, const char *field, char end, size_t size,
+take_text(const char **at, const char *field, char end, size_t size,
 		  const char **value)
 {
 	char	   *start;
 	char	   *to;
 
-	if (!take_word(at, field))
+	if (!zkl_field_text_take_word(at, field))
 		return false;
-	start = to = *at;
+	start = to = (char *) *at;	/* of the text that the parser may change */
 	while (**at != end)
 	{
 		if (!decode(at, to++))
@@ -403,7 +378,7 @@ take_text(char **at, const char *field, char end, size_t size,
 
 /* Accept only what encode() writes, so that no value has two forms. */
 static bool
-decode(char **from, char *to)
+decode(const char **from, char *to)
 {
 	const char *at = *from;
 	int			c = zkl_field_text_escaped(at);
@@ -423,7 +398,7 @@ decode(char **from, char *to)
 
 /* The rest of the line.  Its fields are encoded already, as in other znodes. */
 static bool
-take_about(char **at, const char **about)
+take_about(const char **at, const char **about)
 {
 	size_t		length = strcspn(*at, "\n");
 
@@ -436,7 +411,7 @@ take_about(char **at, const char **about)
 		if (c < ' ' || c == 0x7f)
 			return false;
 	}
-	(*at)[length] = '\0';
+	((char *) *at)[length] = '\0';
 	*about = *at;
 	*at += length + 1;
 	return true;
