@@ -18,7 +18,6 @@
 #include "compat.h"
 #include "faultpoint.h"
 #include "settings.h"
-#include "shared/claimstatus.h"
 #include "shared/detached.h"
 #include "shared/grant.h"
 #include "shared/lingerquota.h"

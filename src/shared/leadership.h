@@ -13,7 +13,7 @@
 #ifndef ZKL_LEADERSHIP_H
 #define ZKL_LEADERSHIP_H
 
-#include "shared/claimstatus.h"
+#include "shared/claim.h"
 
 /* The state of the server when it resigned. */
 typedef enum ZklResignation
