@@ -24,13 +24,11 @@
 #include "shared/leases.h"
 #include "shared/lockstat.h"
 
-/* What to look for, and what was found. */
-typedef struct Description
+typedef struct TicketSearch
 {
-	const char *znode;
-	bool		found;
-	char	   *about;
-} Description;
+	const char *znode;			/* what to look for ... */
+	ZklEntry   *found;			/* ... and the entry of which it is the ticket */
+} TicketSearch;
 
 /* The znode with which a claim waits. */
 typedef struct Ticket
@@ -47,10 +45,10 @@ static ZklBeginning check_use(ZklEntry *entry, ZklMode mode, int *limit);
 static void make_way(ZklEntry *entry, ZklMode mode);
 static void note_release(ZklEntry *entry, int64 now);
 static void detach(ZklClaim *claim, int64 now);
-static void describe_if_found(ZklEntry *entry, void *arg);
+static ZklEntry *find_ticket(const char *path, uint32 hash, const char *znode);
+static void compare_znode(ZklEntry *entry, void *arg);
 static const ZklClaim *first_waiting(const ZklEntry *entry);
 static void note_ticket(ZklEntry *entry, void *arg);
-static void disown_if_deleted(ZklEntry *entry, void *znode);
 
 ZklBeginning
 zkl_claim_begin(const char *path, ZklMode mode, int *limit, int quantity,
@@ -721,45 +719,54 @@ zkl_claim_status_obstacle(const ZklClaim *claim)
 	return obstacle;
 }
 
+/*
+ * A queued znode is for the claim that waits, and an owned one for the claim
+ * that holds.  A ticket that lingers or is given up is for no backend.
+ */
 bool
 zkl_claim_status_describe(const char *path, const char *znode,
 						  char about[ZKL_ABOUT_SIZE])
 {
 	uint32		hash = zkl_lock_table_hash(path);
-	Description description = {znode, false, about};
-	ZklEntry   *entry;
+	const ZklEntry *entry;
+	const ZklClaim *claim = NULL;
 
 	LWLockAcquire(zkl_lock_table_partition(hash), LW_SHARED);
-	entry = zkl_lock_table_find(path, hash);
-	if (entry != NULL)
-	{
-		/*
-		 * The leases are in the semaphore's partition, which is locked, too.
-		 */
-		describe_if_found(entry, &description);
-		zkl_leases_visit(entry, describe_if_found, &description);
-	}
+	entry = find_ticket(path, hash, znode);
+	if (entry != NULL && entry->state == ZKL_ENTRY_QUEUED)
+		claim = first_waiting(entry->semaphore ? entry->semaphore : entry);
+	else if (entry != NULL && entry->state == ZKL_ENTRY_OWNED)
+		claim = zkl_entry_holder(entry);
+	strlcpy(about, claim ? claim->about : "", ZKL_ABOUT_SIZE);
 	LWLockRelease(zkl_lock_table_partition(hash));
-	return description.found;
+	return entry != NULL;
 }
 
 /*
- * A queued znode is for the claim that waits, and an owned one for the claim
- * that holds.  A ticket that lingers or is given up is for no backend.
+ * The entry of the lock, or of one of its leases, whose ticket has this znode; NULL
+ * if there is none.  The caller holds the partition, which all of them are in.
  */
-static void
-describe_if_found(ZklEntry *entry, void *arg)
+static ZklEntry *
+find_ticket(const char *path, uint32 hash, const char *znode)
 {
-	Description *description = arg;
-	const ZklClaim *claim;
+	ZklEntry   *lock = zkl_lock_table_find(path, hash);
+	TicketSearch search = {znode, NULL};
 
-	if (strcmp(entry->znode, description->znode) != 0)
-		return;
-	description->found = true;
-	claim = entry->state == ZKL_ENTRY_QUEUED ?
-		first_waiting(entry->semaphore ? entry->semaphore : entry) :
-		entry->state == ZKL_ENTRY_OWNED ? zkl_entry_holder(entry) : NULL;
-	strlcpy(description->about, claim ? claim->about : "", ZKL_ABOUT_SIZE);
+	if (lock != NULL)
+	{
+		compare_znode(lock, &search);
+		zkl_leases_visit(lock, compare_znode, &search);
+	}
+	return search.found;
+}
+
+static void
+compare_znode(ZklEntry *entry, void *arg)
+{
+	TicketSearch *search = arg;
+
+	if (strcmp(entry->znode, search->znode) == 0)
+		search->found = entry;
 }
 
 /*
@@ -781,44 +788,31 @@ first_waiting(const ZklEntry *entry)
 	return NULL;
 }
 
-void
-zkl_claim_status_note_deleted(const char *path, const char *znode)
-{
-	uint32		hash = zkl_lock_table_hash(path);
-	ZklEntry   *entry;
-
-	LWLockAcquire(zkl_lock_table_partition(hash), LW_EXCLUSIVE);
-	entry = zkl_lock_table_find(path, hash);
-	if (entry != NULL)
-	{
-		/*
-		 * The leases are in the semaphore's partition, which is locked, too.
-		 */
-		disown_if_deleted(entry, unconstify(char *, znode));
-		zkl_leases_visit(entry, disown_if_deleted, unconstify(char *, znode));
-	}
-	zkl_entry_unlock(hash);
-}
-
 /*
  * Mark the claims, and then raise the count of losses.  If a commit guard
  * found a claim good before this, it has read the old count, and will look
  * again: see lose_claim() in entrystate.c.
  */
-static void
-disown_if_deleted(ZklEntry *entry, void *znode)
+void
+zkl_claim_status_note_deleted(const char *path, const char *znode)
 {
+	uint32		hash = zkl_lock_table_hash(path);
+	ZklEntry   *entry;
 	dlist_iter	iter;
 
-	if (entry->state != ZKL_ENTRY_OWNED || strcmp(entry->znode, znode) != 0)
-		return;
-	entry->epoch = ZKL_EPOCH_NONE;
-	if (entry->holder != NULL)
-		entry->holder->epoch = ZKL_EPOCH_NONE;
-	dlist_foreach(iter, &entry->claims)
-		dlist_container(ZklClaim, link, iter.cur)->epoch = ZKL_EPOCH_NONE;
-	pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
-	zkl_entry_ask_worker(entry);
+	LWLockAcquire(zkl_lock_table_partition(hash), LW_EXCLUSIVE);
+	entry = find_ticket(path, hash, znode);
+	if (entry != NULL && entry->state == ZKL_ENTRY_OWNED)
+	{
+		entry->epoch = ZKL_EPOCH_NONE;
+		if (entry->holder != NULL)
+			entry->holder->epoch = ZKL_EPOCH_NONE;
+		dlist_foreach(iter, &entry->claims)
+			dlist_container(ZklClaim, link, iter.cur)->epoch = ZKL_EPOCH_NONE;
+		pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
+		zkl_entry_ask_worker(entry);
+	}
+	zkl_entry_unlock(hash);
 }
 
 /*
