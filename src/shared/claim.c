@@ -603,7 +603,7 @@ zkl_claim_status_loss(ZklClaim *claim, int64 *lost_at)
 	if (claim->state == ZKL_CLAIM_LOST)
 	{
 		loss = claim->loss;
-		*lost_at = claim->lost_at;
+		*lost_at = claim->since;
 	}
 	else if (claim->epoch == ZKL_EPOCH_NONE)
 	{

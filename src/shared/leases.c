@@ -29,7 +29,7 @@ static void give_up_used_up(ZklEntry *semaphore);
 static void withdraw_surplus(ZklEntry *semaphore);
 static void retire_lease(ZklEntry *lease, void *arg);
 static ZklEntry *make_lease(ZklEntry *semaphore);
-static int	count_pending(ZklEntry *semaphore);
+static int	count_pending(const ZklEntry *semaphore);
 static bool any_has_znode(ZklEntry *semaphore);
 
 int
@@ -145,10 +145,11 @@ zkl_leases_move(ZklClaim *to, ZklClaim *from)
  * which then stays.
  */
 bool
-zkl_leases_ask(ZklEntry *semaphore, uint64 epoch, int quantity,
-			   bool only_tries, const char *about)
+zkl_leases_ask(const ZklClaim *claim, uint64 epoch, bool only_tries,
+			   const char *about)
 {
-	int			missing = quantity - count_pending(semaphore) -
+	ZklEntry   *semaphore = claim->entry;
+	int			missing = claim->quantity - count_pending(semaphore) -
 	zkl_leases_usable(semaphore, epoch);
 	int			limit;
 
@@ -169,12 +170,7 @@ zkl_leases_ask(ZklEntry *semaphore, uint64 epoch, int quantity,
 
 		if (lease == NULL)
 			return false;
-
-		/*
-		 * Any claim of this server may take the lease when it is idle, a
-		 * superuser's as well.  So a lease is never plain.
-		 */
-		zkl_entry_note_asker(lease, only_tries, false, false, about);
+		zkl_entry_note_asker(lease, claim, only_tries, about);
 		zkl_entry_want(lease, ZKL_MODE_LEASE);
 	}
 	return true;
@@ -262,14 +258,9 @@ retire_lease(ZklEntry *lease, void *arg)
 }
 
 static int
-count_pending(ZklEntry *semaphore)
+count_pending(const ZklEntry *semaphore)
 {
-	dlist_iter	iter;
-	int			pending = 0;
-
-	dlist_foreach(iter, &semaphore->pending)
-		pending++;
-	return pending;
+	return semaphore->nleases - semaphore->nowned;
 }
 
 /* A lease that is neither WANTED nor given up has a znode. */

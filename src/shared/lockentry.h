@@ -340,8 +340,7 @@ struct ZklClaim
 								 * requested ... */
 	bool		waited;			/* ... or other claims or clients went first */
 	ZklFailure	failure;		/* why the lock cannot be acquired */
-	ZklLoss		loss;			/* why it was lost ... */
-	int64		lost_at;		/* ... and when */
+	ZklLoss		loss;			/* why it was lost */
 	int64		token;			/* since HELD */
 	int64		lease_until;	/* when the hold limit passes; 0: never */
 	int			run;			/* slot of the job's run that the claim is

@@ -667,7 +667,7 @@ zkl_lock_table_has_lost(int pid, int64 since)
 	for (int i = 0; i < nclaims; i++)
 	{
 		if (claims[i].pid == pid && claims[i].state == ZKL_CLAIM_LOST &&
-			claims[i].lost_at >= since)
+			claims[i].since >= since)
 			return true;
 	}
 	return false;

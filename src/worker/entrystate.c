@@ -25,7 +25,6 @@
 #include "shared/entry.h"
 #include "shared/jobruns.h"
 #include "shared/leases.h"
-#include "shared/lingerquota.h"
 #include "shared/lockstat.h"
 #include "shared/passes.h"
 #include "worker/entrystate.h"
@@ -702,12 +701,7 @@ give_up_if_idle(ZklEntry *entry)
 {
 	if (!zkl_entry_is_idle(entry))
 		return false;
-	zkl_lock_stat_given_up(entry);
-	entry->state = ZKL_ENTRY_RELEASING;
-	zkl_linger_quota_end(entry);
-	/* From now on no claim may take the lease. */
-	if (entry->semaphore != NULL)
-		zkl_entry_unlink_lease(entry);
+	zkl_entry_become_releasing(entry);
 	return true;
 }
 
@@ -782,7 +776,7 @@ lose_claim(ZklClaim *claim, ZklLoss loss)
 	zkl_lock_stat_lost(claim, now);
 	claim->state = ZKL_CLAIM_LOST;
 	claim->loss = loss;
-	claim->lost_at = claim->since = now;
+	claim->since = now;
 	zkl_job_runs_end(&claim->run, false, true);
 	ZKL_FAULT_POINT("claim-marked");	/* while the partition is locked */
 
