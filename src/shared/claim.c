@@ -840,7 +840,7 @@ zkl_claim_status_ticket(ZklClaim *claim, int64 *czxid,
 			zkl_leases_visit(entry, note_ticket, &ticket);
 	}
 	/* An idle session may have expired without notice. */
-	in_touch = zkl_session_info_is_in_touch(entry->session, zkl_now()) &&
+	in_touch = zkl_now() < zkl_session_info_in_touch_until(entry->session) &&
 		zkl_session_info_is_safe(entry->session, zkl_now());
 	LWLockRelease(zkl_lock_table_partition(entry->hash));
 	*czxid = ticket.czxid;

@@ -57,14 +57,10 @@ static int	set_aside(void);
 static int	max_recent(void);
 static void init_shared(LWLockPadded *locks);
 static Size lock_length(const char *path);
-static uint32 hash_path(const void *key, Size size);
-static int	compare_paths(const void *one, const void *other, Size size);
-static void *copy_path(void *to, const void *from, Size size);
 static void visit_partition(int partition, int session, ZklVisitor visitor,
 							void *arg);
 static bool any_held_in(int partition, int session);
 static void set_due(ZklClaim *claim);
-static void send_signal(int pid, int signal);
 
 /* The number of entries is chosen here, because this is called first. */
 Size
@@ -93,20 +89,15 @@ zkl_lock_table_attach(void *memory, LWLockPadded *locks, bool is_new)
 
 	/*
 	 * HASH_PARTITION lets backends change the table at the same time, each
-	 * under the lock of its own partition.  The hash of a lease must put it
-	 * into its semaphore's partition, so the table has its own functions for
-	 * keys.
+	 * under the lock of its own partition.  All look-ups pass the hash of
+	 * zkl_lock_table_hash().
 	 */
 	info.keysize = ZKL_PATH_SIZE;
 	info.entrysize = sizeof(ZklEntry);
 	info.num_partitions = ZKL_PARTITIONS;
-	info.hash = hash_path;
-	info.match = compare_paths;
-	info.keycopy = copy_path;
 	entries = zkl_shmem_init_hash("zklock entries",
 								  max_entries + ZKL_LEADERS_MAX, &info,
-								  HASH_ELEM | HASH_FUNCTION | HASH_COMPARE |
-								  HASH_KEYCOPY | HASH_PARTITION);
+								  HASH_ELEM | HASH_STRINGS | HASH_PARTITION);
 }
 
 /*
@@ -234,11 +225,9 @@ lock_length(const char *path)
 	return strcspn(path, mark);
 }
 
-/* The number of a lease does not change its partition. */
-static uint32
-hash_path(const void *key, Size size)
+uint32
+zkl_lock_table_hash(const char *path)
 {
-	const char *path = key;
 	Size		length = lock_length(path);
 	uint32		hash = zkl_siphash(&zkl_lock_table->key, path, length, NULL);
 
@@ -254,26 +243,7 @@ hash_path(const void *key, Size size)
 				   ~(uint32) (ZKL_PARTITIONS - 1));
 }
 
-static int
-compare_paths(const void *one, const void *other, Size size)
-{
-	return strncmp(one, other, size);
-}
-
-static void *
-copy_path(void *to, const void *from, Size size)
-{
-	strlcpy(to, from, size);
-	return to;
-}
-
-uint32
-zkl_lock_table_hash(const char *path)
-{
-	return hash_path(path, ZKL_PATH_SIZE);
-}
-
-/* The same hash as hash_path() computes for a lock. */
+/* The same hash as zkl_lock_table_hash() computes for a lock. */
 uint32
 zkl_lock_table_both_hashes(const char *path, uint64 *shown)
 {
@@ -646,15 +616,10 @@ zkl_lock_table_not_due(ZklClaim *claim)
 }
 
 void
-zkl_lock_table_nudge(const ZklClaim *claim)
+zkl_lock_table_signal(const ZklClaim *claim, int signal)
 {
-	send_signal(claim->pid, ZKL_NUDGE_SIGNAL);
-}
-
-void
-zkl_lock_table_tell_lost(const ZklClaim *claim)
-{
-	send_signal(claim->pid, claim->loss_signal);
+	if (kill(claim->pid, signal) < 0)
+		elog(LOG, "could not send signal to process %d: %m", claim->pid);
 }
 
 /*
@@ -671,11 +636,4 @@ zkl_lock_table_has_lost(int pid, int64 since)
 			return true;
 	}
 	return false;
-}
-
-static void
-send_signal(int pid, int signal)
-{
-	if (kill(pid, signal) < 0)
-		elog(LOG, "could not send signal to process %d: %m", pid);
 }

@@ -273,12 +273,12 @@ extern void zkl_lock_table_not_due(ZklClaim *claim);
 #define ZKL_NUDGE_SIGNAL	SIGUSR1
 
 /*
- * Signal a claim's backend that its wait for the local lock is to end, or that
- * its claim is lost.  The caller holds the partition: the claim then exists,
- * so its backend does, and the signal cannot hit another process.
+ * Signal a claim's backend: ZKL_NUDGE_SIGNAL, because its wait for the local lock is
+ * to end, or the claim's loss_signal, because the claim is lost.  The caller holds the
+ * partition: the claim then exists, so its backend does, and the signal cannot hit
+ * another process.
  */
-extern void zkl_lock_table_nudge(const ZklClaim *claim);
-extern void zkl_lock_table_tell_lost(const ZklClaim *claim);
+extern void zkl_lock_table_signal(const ZklClaim *claim, int signal);
 
 /*
  * Does this process have a claim that was lost at this moment of zkl_now() or

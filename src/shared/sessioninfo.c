@@ -74,12 +74,6 @@ zkl_session_info_is_safe(int session, int64 now)
 	return now < safe_until;
 }
 
-bool
-zkl_session_info_is_in_touch(int session, int64 now)
-{
-	return now < zkl_session_info_in_touch_until(session);
-}
-
 /*
  * An idle session has as much time as the proofs would give it if it held
  * tickets.

@@ -784,7 +784,7 @@ lose_claim(ZklClaim *claim, ZklLoss loss)
 	if (claim->detached != 0)
 		zkl_lock_table_wake(claim);
 	else if (claim->session_count + claim->xact_count > 0)
-		zkl_lock_table_tell_lost(claim);
+		zkl_lock_table_signal(claim, claim->loss_signal);
 }
 
 /*
@@ -815,7 +815,7 @@ new_generation(ZklEntry *entry)
 		if (claim->waits_locally && !claim->nudged)
 		{
 			claim->nudged = true;
-			zkl_lock_table_nudge(claim);
+			zkl_lock_table_signal(claim, ZKL_NUDGE_SIGNAL);
 		}
 
 		/*
