@@ -101,6 +101,7 @@ static bool is_marked(const char *child, const char *key, const Mark *mark);
 static const char *find_key(const char *child, size_t width);
 static int	count_digits(const char *text);
 static const char *key_of(const char *child);
+static int	number_of(const char *key);
 static int	lease_rank(const char *child);
 static int	compare_leases(const void *one, const void *other);
 static int	count_ranks_up_to(int rank, const ZklLease *leases, int nleases);
@@ -284,16 +285,16 @@ client_of(const char *child, ZklMode mode)
 		ZKL_CLIENT_UNKNOWN;
 }
 
-bool
-zkl_recipe_sequence_is_sound(const char *child)
+int
+zkl_recipe_number(const char *child)
 {
 	const char *key = key_of(child);
 
-	return key != NULL && zkl_recipe_number(key) >= 0;
+	return key != NULL ? number_of(key) : -1;
 }
 
-int
-zkl_recipe_number(const char *key)
+static int
+number_of(const char *key)
 {
 	int64_t		number = 0;
 
@@ -303,15 +304,6 @@ zkl_recipe_number(const char *key)
 	for (int i = 0; i < SEQUENCE_DIGITS; i++)
 		number = number * 10 + (key[i] - '0');
 	return number < ZKL_SEQUENCE_LIMIT ? (int) number : -1;
-}
-
-/* ZooKeeper's counter counts all children, whatever their names. */
-bool
-zkl_recipe_is_first_ever(const char *child)
-{
-	const char *key = key_of(child);
-
-	return key != NULL && strcmp(key, "0000000000") == 0;
 }
 
 ZklVerdict
@@ -633,7 +625,7 @@ count_digits(const char *text)
  * a number in safe order, and then zklock's other leases by number.
  */
 #define RANK_FOREIGN	(-2)
-#define RANK_NO_NUMBER	(-1)	/* zkl_recipe_number() returns this */
+#define RANK_NO_NUMBER	(-1)	/* number_of() returns this */
 
 void
 zkl_recipe_order_leases(const char *const *children, int nchildren,
@@ -660,7 +652,7 @@ lease_rank(const char *child)
 	if (!zkl_recipe_parse(child, &contender) ||
 		contender.mode != ZKL_MODE_LEASE)
 		return RANK_NO_NUMBER;
-	return zkl_recipe_number(contender.key);
+	return number_of(contender.key);
 }
 
 /*
