@@ -636,18 +636,6 @@ zkl_claim_status_is_revoked(ZklClaim *claim)
 	return revoked;
 }
 
-bool
-zkl_claim_status_is_surveyed(ZklClaim *claim)
-{
-	ZklEntry   *semaphore = claim->entry;
-	bool		surveyed;
-
-	zkl_entry_lock(semaphore);
-	surveyed = semaphore->surveyed;
-	zkl_entry_unlock(semaphore->hash);
-	return surveyed;
-}
-
 /*
  * If the claim was lost, its leases were lost as well.  Then other clients
  * may have made the path another kind of lock since the survey.

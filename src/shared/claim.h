@@ -175,12 +175,10 @@ extern bool zkl_claim_status_is_settled(ZklClaim *claim);
 extern bool zkl_claim_status_is_releasing(const char *path);
 
 /*
- * Is it known that the path is not another kind of lock?  A claim that gets
- * leases must find that out, unless another claim has done so since this
- * server first had leases.  set_surveyed notes that it is known, if the claim
- * is still held.
+ * Note that the path is known not to be another kind of lock, if the claim is still
+ * held.  A claim that gets leases must find that out, unless another claim has done
+ * so since this server first had leases ("surveyed" of the semaphore's entry).
  */
-extern bool zkl_claim_status_is_surveyed(ZklClaim *claim);
 extern void zkl_claim_status_set_surveyed(ZklClaim *claim);
 
 /*

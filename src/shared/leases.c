@@ -30,7 +30,7 @@ static void withdraw_surplus(ZklEntry *semaphore);
 static void retire_lease(ZklEntry *lease, void *arg);
 static ZklEntry *make_lease(ZklEntry *semaphore);
 static int	count_pending(const ZklEntry *semaphore);
-static bool any_has_znode(ZklEntry *semaphore);
+static int	count_wanted(const ZklEntry *semaphore);
 
 int
 zkl_leases_usable(ZklEntry *semaphore, uint64 epoch)
@@ -155,7 +155,7 @@ zkl_leases_ask(const ZklClaim *claim, uint64 epoch, bool only_tries,
 
 	/* This lowers nleases, so it comes before the limit is compared. */
 	give_up_used_up(semaphore);
-	if (!any_has_znode(semaphore))
+	if (semaphore->nleases == count_wanted(semaphore))
 		missing = Min(missing, 1 - semaphore->nleases);
 
 	/*
@@ -263,35 +263,23 @@ count_pending(const ZklEntry *semaphore)
 	return semaphore->nleases - semaphore->nowned;
 }
 
-/* A lease that is neither WANTED nor given up has a znode. */
-static bool
-any_has_znode(ZklEntry *semaphore)
+/* A pending lease is WANTED, and has no answer yet, or QUEUED. */
+static int
+count_wanted(const ZklEntry *semaphore)
 {
 	dlist_iter	iter;
 	int			nwanted = 0;
 
-	dlist_foreach(iter, &semaphore->pending)
+	dlist_foreach(iter, &unconstify(ZklEntry *, semaphore)->pending)
 		nwanted += dlist_container(ZklEntry, lease_link, iter.cur)->state ==
 		ZKL_ENTRY_WANTED;
-	return semaphore->nleases > nwanted;
+	return nwanted;
 }
 
-/*
- * A lease in state WANTED has no answer yet, so the backend does not know
- * whether other clients go first.
- */
 bool
-zkl_leases_answered(ZklEntry *semaphore)
+zkl_leases_answered(const ZklEntry *semaphore)
 {
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &semaphore->pending)
-	{
-		if (dlist_container(ZklEntry, lease_link, iter.cur)->state !=
-			ZKL_ENTRY_QUEUED)
-			return false;
-	}
-	return true;
+	return count_wanted(semaphore) == 0;
 }
 
 bool

@@ -61,7 +61,7 @@ extern void zkl_leases_set_stored(ZklEntry *semaphore, int stored);
 extern void zkl_leases_retire(ZklEntry *semaphore);
 
 /* Has ZooKeeper answered all requests for leases? */
-extern bool zkl_leases_answered(ZklEntry *semaphore);
+extern bool zkl_leases_answered(const ZklEntry *semaphore);
 
 /* ... and may other servers' leases that go first only linger? */
 extern bool zkl_leases_asking(ZklEntry *semaphore);

@@ -249,7 +249,9 @@ struct ZklEntry
 	uint64		last_lease;		/* the number in the name of the newest lease */
 	bool		surveyed;		/* the path is not another kind of lock: a
 								 * backend saw none while this server owned a
-								 * lease */
+								 * lease.  Backends that have a claim also
+								 * read this without the lock, right after
+								 * they had it */
 
 	/*
 	 * Of all but leases: how many tickets are stuck, its own or those of its

@@ -133,8 +133,8 @@ wished_entries(void)
 const char *
 zkl_lock_table_limiting_setting(void)
 {
-	return zkl_lock_table->max_entries < wished_entries() ?
-		"max_locks_per_transaction" : "zklock.max_locks";
+	return max_entries < wished_entries() ? "max_locks_per_transaction" :
+		"zklock.max_locks";
 }
 
 /* Several backends may hold or want one lock, but rarely all locks at once. */
@@ -178,7 +178,6 @@ init_shared(LWLockPadded *locks)
 	SpinLockInit(&zkl_lock_table->due_mutex);
 	dlist_init(&zkl_lock_table->due);
 	pg_atomic_init_u64(&zkl_lock_table->revocations, 0);
-	zkl_lock_table->max_entries = max_entries;
 	zkl_lock_table->nrecent = max_recent();
 #ifndef ZKLOCK_FAULTS			/* tests need to find locks of one partition */
 	if (!pg_strong_random(&zkl_lock_table->key, sizeof(zkl_lock_table->key)))
@@ -296,7 +295,7 @@ zkl_lock_table_make(const char *path, uint32 hash)
 	Assert(LWLockHeldByMeInMode(zkl_lock_table_partition(hash), LW_EXCLUSIVE));
 
 	/* dynahash does not enforce its limit exactly, so count the entries. */
-	if (pg_atomic_fetch_add_u32(&zkl_lock_table->nentries, 1) >= zkl_lock_table->max_entries + set_aside() ||
+	if (pg_atomic_fetch_add_u32(&zkl_lock_table->nentries, 1) >= max_entries + set_aside() ||
 		(entry = hash_search_with_hash_value(entries, path, hash,
 											 HASH_ENTER_NULL, NULL)) == NULL)
 	{
@@ -529,7 +528,7 @@ zkl_lock_table_collect(int session, int *nentries)
 	 * There are never more entries than this, those of the leader process
 	 * included.
 	 */
-	Collection	collection = {.room = zkl_lock_table->max_entries + ZKL_LEADERS_MAX};
+	Collection	collection = {.room = max_entries + ZKL_LEADERS_MAX};
 
 	collection.entries = palloc(sizeof(ZklEntry *) * collection.room);
 	zkl_lock_table_visit(session, LW_SHARED, collect, &collection);

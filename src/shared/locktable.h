@@ -101,7 +101,6 @@ typedef struct ZklLockTable
 	ZklPause	pauses[ZKL_LEADERS_MAX];	/* protected by pauses_mutex */
 
 	ZklSipHashKey key;			/* key of all hashes of paths; fixed */
-	int			max_entries;	/* fixed */
 	pg_atomic_uint32 nentries;
 	pg_atomic_uint32 shutting_down;
 	pg_atomic_uint32 leader_pid;	/* pid of the leader process; 0 if none */

@@ -329,7 +329,7 @@ survey_before(ZklClaim *claim, const ZklWait *wait)
 	const ZklLockRequest *request = wait->request;
 	ZklWait		own = *wait;
 
-	if (zkl_claim_status_is_surveyed(claim))
+	if (claim->entry->surveyed)
 		return;
 
 	/*
@@ -354,7 +354,7 @@ survey_after(ZklClaim *claim, const ZklLockRequest *request)
 {
 	ZklWait		wait;
 
-	if (zkl_claim_status_is_surveyed(claim))
+	if (claim->entry->surveyed)
 		return true;
 	zkl_wait_begin(&wait, request);
 	if (!survey(request, survey_until(&wait)))
