@@ -42,7 +42,6 @@ static int	free_slot(void);
 static bool is_pending(const ZklJobRun *run);
 static void set_state(ZklJobRun *run, ZklJobRunState state);
 static bool has_serial(const ZklJobRun *run, uint32 serial);
-static bool was_written(const ZklJobRun *run);
 
 Size
 zkl_job_runs_size(void)
@@ -240,7 +239,8 @@ zkl_job_runs_end(int *slot, bool done, bool lost)
 	else
 	{
 		run->unsure = lost || run->state == ZKL_JOBRUN_STARTING ||
-			!was_written(run);
+			(run->answer != ZKL_JOB_ANSWER_WRITTEN &&
+			 run->answer != ZKL_JOB_ANSWER_OVERTAKEN);
 
 		/*
 		 * A run can have succeeded only if its start was certainly written,
@@ -255,13 +255,6 @@ zkl_job_runs_end(int *slot, bool done, bool lost)
 		zkl_lock_table_wake_worker(run->session);
 	}
 	LWLockRelease(runs->lock);
-}
-
-static bool
-was_written(const ZklJobRun *run)
-{
-	return run->answer == ZKL_JOB_ANSWER_WRITTEN ||
-		run->answer == ZKL_JOB_ANSWER_OVERTAKEN;
 }
 
 /*

@@ -20,18 +20,11 @@ static int64 forbid(ZklClaim *claim);
  * of this server find the claim through the entry.
  */
 void
-zkl_leadership_begin(ZklClaim *claim)
+zkl_leadership_allow(ZklClaim *claim, bool may_lead)
 {
 	zkl_entry_lock(claim->entry);
 	claim->entry->leader = claim;
 	claim->role = InvalidOid;
-	zkl_entry_unlock(claim->entry->hash);
-}
-
-void
-zkl_leadership_allow(ZklClaim *claim, bool may_lead)
-{
-	zkl_entry_lock(claim->entry);
 	claim->may_lead = may_lead;
 
 	/* A resignation may just have set the pause that is to come. */

@@ -25,12 +25,7 @@ typedef enum ZklResignation
 } ZklResignation;
 
 /*
- * From now on this claim, which has no role, represents the leadership of its
- * path.
- */
-extern void zkl_leadership_begin(ZklClaim *claim);
-
-/*
+ * From now on this claim, which has no role, represents the leadership of its path.
  * Does the server lead as soon as the claim is held?  If not, this is called again when
  * it may.  The first call comes before the claim asks for its grant.
  */

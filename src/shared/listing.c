@@ -89,16 +89,6 @@ unpack_text(const char **at, int length)
 	return text;
 }
 
-int
-zkl_listing_count(const ZklListing *survey, ZklWhere where)
-{
-	int			count = 0;
-
-	for (int i = 0; i < survey->nnodes; i++)
-		count += survey->nodes[i].where == where;
-	return count;
-}
-
 /*
  * Other clients may have written anything into the directory.  A text that is
  * not a number, or too large a number, is not a limit.
@@ -106,16 +96,12 @@ zkl_listing_count(const ZklListing *survey, ZklWhere where)
 int
 zkl_listing_limit(const ZklListing *survey)
 {
-	int64		limit = 0;
+	int64		limit;
 
 	/* Ten digits are the most that an integer has. */
-	if (survey->data_length < 1 || survey->data_length > 10)
+	if (survey->data_length < 1 || survey->data_length > 10 ||
+		strspn(survey->data, "0123456789") != survey->data_length)
 		return 0;
-	for (int i = 0; i < survey->data_length; i++)
-	{
-		if (survey->data[i] < '0' || survey->data[i] > '9')
-			return 0;
-		limit = limit * 10 + (survey->data[i] - '0');
-	}
+	limit = strtoll(survey->data, NULL, 10);
 	return limit <= PG_INT32_MAX ? (int) limit : 0;
 }

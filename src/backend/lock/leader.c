@@ -312,7 +312,6 @@ begin(Leadership *leadership, int64 now)
 
 	if (beginning == ZKL_BEGUN)
 	{
-		zkl_leadership_begin(leadership->claim);
 		leadership->told_beginning = false;
 		return;
 	}
