@@ -364,7 +364,7 @@ take_text(const char **at, const char *field, char end, size_t size,
 
 	if (!zkl_field_text_take_word(at, field))
 		return false;
-	start = to = (char *) *at;	/* of the text that the parser may change */
+	start = to = (char *) *at;	/* the text is the caller's to change */
 	while (**at != end)
 	{
 		if (!decode(at, to++))
