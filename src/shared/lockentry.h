@@ -265,7 +265,7 @@ struct ZklEntry
 
 	/*
 	 * Protected by the session's work_mutex.  A worker that starts also
-	 * writes "taken" without it, while it holds all partitions.
+	 * writes "taken" without it, while it holds the partition exclusively.
 	 */
 	dlist_node	work_link;
 	bool		taken;			/* the worker has taken the entry off the

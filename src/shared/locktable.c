@@ -389,31 +389,22 @@ zkl_lock_table_free_claim(ZklClaim *claim)
 	SpinLockRelease(&zkl_lock_table->claims_mutex);
 }
 
-/*
- * Every process that locks several partitions locks them in this order, so
- * that no two wait for each other.
- */
 void
 zkl_lock_table_visit(int session, LWLockMode mode, ZklVisitor visitor,
 					 void *arg)
 {
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
+	{
 		LWLockAcquire(zkl_lock_table_partition(i), mode);
-	for (int i = 0; i < ZKL_PARTITIONS; i++)
 		visit_partition(i, session, visitor, arg);
-	for (int i = ZKL_PARTITIONS; --i >= 0;)
 		LWLockRelease(zkl_lock_table_partition(i));
+	}
 }
 
 void
 zkl_lock_table_pass(ZklVisitor visitor, void *arg)
 {
-	for (int i = 0; i < ZKL_PARTITIONS; i++)
-	{
-		LWLockAcquire(zkl_lock_table_partition(i), LW_SHARED);
-		visit_partition(i, ALL_SESSIONS, visitor, arg);
-		LWLockRelease(zkl_lock_table_partition(i));
-	}
+	zkl_lock_table_visit(ALL_SESSIONS, LW_SHARED, visitor, arg);
 }
 
 /* The caller has locked the partition. */

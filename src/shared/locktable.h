@@ -9,13 +9,12 @@
  * Locks.  The table has ZKL_PARTITIONS LWLocks.  The LWLock for an entry's
  * hash protects the entry and its claims, except for the fields that say
  * otherwise.  A semaphore and its leases are in the same partition.  A process
- * takes one partition (or all of them, in order) first, and then one spinlock
- * (a work_mutex, claims_mutex, pauses_mutex, due_mutex), or the lock of the waits (waits.h) or
- * of the ends of runs (jobruns.h).  A backend that reads all
- * entries takes browse_lock before each partition, and a process that changes
- * detached claims takes their lock (detached.h).  Wake-ups carry no data.  So it does no
- * harm if the process to wake has ended meanwhile, and another one wakes up
- * needlessly.
+ * takes one partition at a time, and then one spinlock (a work_mutex,
+ * claims_mutex, pauses_mutex, due_mutex), or the lock of the waits (waits.h) or
+ * of the ends of runs (jobruns.h).  A backend that reads all entries takes
+ * browse_lock before each partition, and a process that changes detached claims
+ * takes their lock (detached.h).  Wake-ups carry no data.  So it does no harm if
+ * the process to wake has ended meanwhile, and another one wakes up needlessly.
  *
  * src/shared/locktable.h
  *
@@ -198,10 +197,10 @@ extern ZklClaim *zkl_lock_table_take_claim(void);
 extern void zkl_lock_table_free_claim(ZklClaim *claim);
 
 /*
- * Call the visitor for the entries of one session.
- * This locks all partitions, so the caller must hold none.  The visitor
- * removes nothing, changes nothing if the mode is LW_SHARED, and calls nothing
- * of this file but wake-ups.
+ * Call the visitor for the entries of one session, one partition after
+ * another, so that the others stay free.  The caller holds no partition.  The
+ * visitor removes nothing, changes nothing if the mode is LW_SHARED, and
+ * calls nothing of this file but wake-ups.
  */
 typedef void (*ZklVisitor) (ZklEntry *entry, void *arg);
 extern void zkl_lock_table_visit(int session, LWLockMode mode,
@@ -213,11 +212,7 @@ extern void zkl_lock_table_visit(int session, LWLockMode mode,
  */
 extern bool zkl_lock_table_any_held(int session);
 
-/*
- * Call the visitor for the entries of all sessions, one partition after
- * another, so that the others stay free.  Called by a worker that holds no
- * partition.  The visitor changes nothing.
- */
+/* The same for the entries of all sessions, in shared mode. */
 extern void zkl_lock_table_pass(ZklVisitor visitor, void *arg);
 
 /*

@@ -88,9 +88,8 @@ adopt(ZklEntry *entry, void *arg)
 }
 
 /*
- * The last worker may have died after it took entries off the list.  Lock all
- * partitions at once, so that no backend removes an entry between the look
- * and the mark.
+ * The last worker may have died after it took entries off the list.  No backend
+ * removes an entry between the look and the mark, because its partition is locked.
  */
 void
 zkl_entry_state_adopt(void)
