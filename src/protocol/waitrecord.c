@@ -270,7 +270,7 @@ parse_confirms(const char **at, ZklWaitRecord *record)
 	{
 		if (record->nconfirms == ZKL_WAITRECORD_CONFIRMS ||
 			!zkl_field_text_take_number(at, "confirms=", 1, INT64_MAX,
-						 &record->confirms[record->nconfirms]))
+										&record->confirms[record->nconfirms]))
 			return false;
 		record->nconfirms++;
 	}
