@@ -412,7 +412,7 @@ zkl_report_full(void)
 	ereport(ERROR,
 			errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			errmsg("out of zklock entries"),
-			errdetail("All %d entries are in use.", zkl_lock_table->max_entries),
+			errdetail("All %d entries are in use.", zkl_lock_table_max_entries()),
 			errhint("You might need to increase \"%s\".",
 					zkl_lock_table_limiting_setting()));
 }

@@ -9,21 +9,16 @@
  */
 #include "protocol/comeback.h"
 
-#include <string.h>
-
 #include "protocol/recipe.h"
 
 #define MOST		3
 #define PAYS_FROM	2
-#define DIGITS		10
-
-static int	number_in(const char *name);
 
 void
 zkl_comeback_start(ZklComeback *comeback, const char *name)
 {
 	comeback->worth = PAYS_FROM;
-	comeback->number = number_in(name);
+	comeback->number = zkl_recipe_number(name);
 }
 
 /* A smaller number tells nothing: the directory was made anew. */
@@ -32,7 +27,7 @@ zkl_comeback_owned(ZklComeback *comeback, const char *name)
 {
 	int			last = comeback->number;
 
-	comeback->number = number_in(name);
+	comeback->number = zkl_recipe_number(name);
 	if (last < 0 || comeback->number <= last)
 		return;
 	if (comeback->number == last + 1)
@@ -64,12 +59,4 @@ bool
 zkl_comeback_pays(const ZklComeback *comeback)
 {
 	return comeback->worth >= PAYS_FROM;
-}
-
-static int
-number_in(const char *name)
-{
-	size_t		length = strlen(name);
-
-	return length < DIGITS ? -1 : zkl_recipe_number(name + length - DIGITS);
 }

@@ -212,16 +212,12 @@ zkl_queue_order_mode_name(const ZklPlace *place)
 const char *
 zkl_queue_order_client_name(ZklClient client)
 {
-	switch (client)
-	{
-		case ZKL_CLIENT_ZKLOCK:
-			return "zklock";
-		case ZKL_CLIENT_CURATOR:
-			return "curator";
-		case ZKL_CLIENT_KAZOO:
-			return "kazoo";
-		case ZKL_CLIENT_UNKNOWN:
-			break;
-	}
-	return "unknown";
+	static const char *const names[] = {
+		[ZKL_CLIENT_ZKLOCK] = "zklock",
+		[ZKL_CLIENT_CURATOR] = "curator",
+		[ZKL_CLIENT_KAZOO] = "kazoo",
+		[ZKL_CLIENT_UNKNOWN] = "unknown"
+	};
+
+	return names[client];
 }

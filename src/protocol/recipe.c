@@ -32,14 +32,24 @@ typedef struct Mark
 
 #define MARK(text)	{text, sizeof(text) - 1}
 
-/* What a mode's znodes have before their number.  None is the end of another. */
-static const Mark marks[ZKL_MODES] = {
-	[ZKL_MODE_LOCK] = MARK("lock-"),
-	[ZKL_MODE_WRITE] = MARK("__WRIT__"),
-	[ZKL_MODE_READ] = MARK("__READ__"),
-	[ZKL_MODE_LEASE] = MARK("lease-"),
-	[ZKL_MODE_KAZOO_LOCK] = MARK("__lock__"),
-	[ZKL_MODE_KAZOO_READ] = MARK("__rlock__"),
+/*
+ * What a mode's znodes have before their number; the kind of lock; and the name.  No
+ * mark is the end of another.
+ */
+typedef struct Mode
+{
+	Mark		mark;
+	ZklKind		kind;
+	const char *name;
+} Mode;
+
+static const Mode modes[ZKL_MODES] = {
+	[ZKL_MODE_LOCK] = {MARK("lock-"), ZKL_KIND_MUTEX, "lock"},
+	[ZKL_MODE_WRITE] = {MARK("__WRIT__"), ZKL_KIND_READ_WRITE, "write"},
+	[ZKL_MODE_READ] = {MARK("__READ__"), ZKL_KIND_READ_WRITE, "read"},
+	[ZKL_MODE_LEASE] = {MARK("lease-"), ZKL_KIND_SEMAPHORE, "lease"},
+	[ZKL_MODE_KAZOO_LOCK] = {MARK("__lock__"), ZKL_KIND_MUTEX, "lock"},
+	[ZKL_MODE_KAZOO_READ] = {MARK("__rlock__"), ZKL_KIND_READ_WRITE, "read"},
 };
 
 static const Mark latch_mark = MARK("latch-");
@@ -101,6 +111,7 @@ static bool is_marked(const char *child, const char *key, const Mark *mark);
 static const char *find_key(const char *child, size_t width);
 static int	count_digits(const char *text);
 static const char *key_of(const char *child);
+static int	number_of(const char *key);
 static int	lease_rank(const char *child);
 static int	compare_leases(const void *one, const void *other);
 static int	count_ranks_up_to(int rank, const ZklLease *leases, int nleases);
@@ -108,19 +119,7 @@ static int	count_ranks_up_to(int rank, const ZklLease *leases, int nleases);
 ZklKind
 zkl_recipe_kind(ZklMode mode)
 {
-	switch (mode)
-	{
-		case ZKL_MODE_WRITE:
-		case ZKL_MODE_READ:
-		case ZKL_MODE_KAZOO_READ:
-			return ZKL_KIND_READ_WRITE;
-		case ZKL_MODE_LEASE:
-			return ZKL_KIND_SEMAPHORE;
-		case ZKL_MODE_LOCK:
-		case ZKL_MODE_KAZOO_LOCK:
-			break;
-	}
-	return ZKL_KIND_MUTEX;
+	return modes[mode].kind;
 }
 
 const char *
@@ -138,16 +137,7 @@ zkl_recipe_kind_name(ZklKind kind)
 const char *
 zkl_recipe_mode_name(ZklMode mode)
 {
-	static const char *const names[] = {
-		[ZKL_MODE_LOCK] = "lock",
-		[ZKL_MODE_WRITE] = "write",
-		[ZKL_MODE_READ] = "read",
-		[ZKL_MODE_LEASE] = "lease",
-		[ZKL_MODE_KAZOO_LOCK] = "lock",
-		[ZKL_MODE_KAZOO_READ] = "read"
-	};
-
-	return names[mode];
+	return modes[mode].name;
 }
 
 /*
@@ -200,7 +190,7 @@ void
 zkl_recipe_make_prefix(ZklMode mode, const char *uuid,
 					   char prefix[ZKL_ZNODE_SIZE])
 {
-	snprintf(prefix, ZKL_ZNODE_SIZE, "_c_%.36s-%s", uuid, marks[mode].text);
+	snprintf(prefix, ZKL_ZNODE_SIZE, "_c_%.36s-%s", uuid, modes[mode].mark.text);
 }
 
 /* The znode keeps its number, and with it its place in the queue. */
@@ -208,10 +198,10 @@ void
 zkl_recipe_make_downgrade(const char *writer, char reader[ZKL_ZNODE_SIZE])
 {
 	const char *key = key_of(writer);
-	const char *mark = key - marks[ZKL_MODE_WRITE].length;
+	const char *mark = key - modes[ZKL_MODE_WRITE].mark.length;
 
 	snprintf(reader, ZKL_ZNODE_SIZE, "%.*s%s%s", (int) (mark - writer), writer,
-			 marks[ZKL_MODE_READ].text, key);
+			 modes[ZKL_MODE_READ].mark.text, key);
 }
 
 const char *
@@ -248,7 +238,7 @@ zkl_recipe_parse(const char *child, ZklContender *contender)
 
 		for (int mode = 0; key != NULL && mode < ZKL_MODES; mode++)
 		{
-			if (!is_marked(child, key, &marks[mode]))
+			if (!is_marked(child, key, &modes[mode].mark))
 				continue;
 			contender->key = key;
 			contender->mode = mode;
@@ -264,7 +254,7 @@ zkl_recipe_parse(const char *child, ZklContender *contender)
 	contender->key = child + strlen(child);
 	contender->mode = ZKL_MODE_LOCK;
 	contender->client = client_of(child, ZKL_MODE_LOCK);
-	return is_marked(child, contender->key, &marks[ZKL_MODE_LOCK]);
+	return is_marked(child, contender->key, &modes[ZKL_MODE_LOCK].mark);
 }
 
 /*
@@ -284,16 +274,16 @@ client_of(const char *child, ZklMode mode)
 		ZKL_CLIENT_UNKNOWN;
 }
 
-bool
-zkl_recipe_sequence_is_sound(const char *child)
+int
+zkl_recipe_number(const char *child)
 {
 	const char *key = key_of(child);
 
-	return key != NULL && zkl_recipe_number(key) >= 0;
+	return key != NULL ? number_of(key) : -1;
 }
 
-int
-zkl_recipe_number(const char *key)
+static int
+number_of(const char *key)
 {
 	int64_t		number = 0;
 
@@ -303,15 +293,6 @@ zkl_recipe_number(const char *key)
 	for (int i = 0; i < SEQUENCE_DIGITS; i++)
 		number = number * 10 + (key[i] - '0');
 	return number < ZKL_SEQUENCE_LIMIT ? (int) number : -1;
-}
-
-/* ZooKeeper's counter counts all children, whatever their names. */
-bool
-zkl_recipe_is_first_ever(const char *child)
-{
-	const char *key = key_of(child);
-
-	return key != NULL && strcmp(key, "0000000000") == 0;
 }
 
 ZklVerdict
@@ -633,7 +614,7 @@ count_digits(const char *text)
  * a number in safe order, and then zklock's other leases by number.
  */
 #define RANK_FOREIGN	(-2)
-#define RANK_NO_NUMBER	(-1)	/* zkl_recipe_number() returns this */
+#define RANK_NO_NUMBER	(-1)	/* number_of() returns this */
 
 void
 zkl_recipe_order_leases(const char *const *children, int nchildren,
@@ -660,7 +641,7 @@ lease_rank(const char *child)
 	if (!zkl_recipe_parse(child, &contender) ||
 		contender.mode != ZKL_MODE_LEASE)
 		return RANK_NO_NUMBER;
-	return zkl_recipe_number(contender.key);
+	return number_of(contender.key);
 }
 
 /*

@@ -206,18 +206,12 @@ extern bool zkl_recipe_parse(const char *child, ZklContender *contender);
 extern const char *zkl_recipe_latch_key(const char *child);
 
 /*
- * Does this child's sequence number give it a safe place in a queue?  That is:
- * ten digits, positive, below ZKL_SEQUENCE_LIMIT.
+ * The sequence number of a contender; -1 if it gives the znode no safe place in a
+ * queue: that takes ten digits, below ZKL_SEQUENCE_LIMIT.  ZooKeeper's counter counts
+ * all children, whatever their names, so 0 is that of the first znode that was ever
+ * made in the directory.
  */
-extern bool zkl_recipe_sequence_is_sound(const char *child);
-
-/* The number of a key; -1 if its place in the order is not safe. */
-extern int	zkl_recipe_number(const char *key);
-
-/*
- * Is this the first znode that was ever made in its directory, by its number?
- */
-extern bool zkl_recipe_is_first_ever(const char *child);
+extern int	zkl_recipe_number(const char *child);
 
 /*
  * Decide from the directory's children which place the znode "me" has, which

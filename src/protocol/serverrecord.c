@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "protocol/fieldtext.h"
 #include "protocol/serverrecord.h"
 
 /*
@@ -28,7 +29,7 @@ zkl_server_record_name(const char *name, char znode[ZKL_SERVERRECORD_NAME_SIZE])
 		if (strchr(plain, *at) != NULL && !(*at == '.' && at == name))
 			*to++ = *at;
 		else
-			to += sprintf(to, "%%%02X", (unsigned) (unsigned char) *at);
+			to += zkl_field_text_escape(to, (unsigned char) *at);
 	}
 	*to = '\0';
 }

@@ -761,7 +761,7 @@ on_create_both_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	if (ticket->state != ZKL_TICKET_CREATED)
 		return look_again(ticket);
 	if (ticket->unwanted || ticket->mode == ZKL_MODE_LEASE ||
-		!makes_tokens(ticket) || !zkl_recipe_is_first_ever(ticket->name))
+		!makes_tokens(ticket) || zkl_recipe_number(ticket->name) != 0)
 		return go_on(ticket, ZKL_TICKET_LISTING);
 	ticket->state = ZKL_TICKET_OWNED;
 	return with_report(nothing, ZKL_REPORT_OWNED);
@@ -929,7 +929,7 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 
 	/* The order of leases does not matter. */
 	if (ticket->mode != ZKL_MODE_LEASE &&
-		!zkl_recipe_sequence_is_sound(ticket->name))
+		zkl_recipe_number(ticket->name) < 0)
 		return delete_and_fail(ticket, ZKL_FAILURE_SEQUENCE);
 	if (!makes_tokens(ticket))
 		return delete_and_fail(ticket, ZKL_FAILURE_TOKENS);

@@ -69,8 +69,6 @@ static uint64_t evidence_item(const ZklWaitSet *set,
 static bool is_among(const ZklWaitEvidence *evidence, const ZklGraphNode *node,
 					 const ZklWaitHold *hold);
 static int	compare_items(const void *one, const void *other);
-static bool is_evident(const ZklWaitGraph *graph, const ZklGraphNode *node,
-					   const ZklWaitHold *hold);
 static uint64_t hash_text(const char *text);
 static uint64_t hash_number(uint64_t hash, int64_t number);
 
@@ -200,7 +198,7 @@ add_record(ZklWaitGraph *graph, const ZklWaitSet *set,
 	{
 		const ZklWaitHold *hold = &set->holds[record->first_hold + i];
 
-		if (!is_evident(graph, node, hold))
+		if (graph->evidence != NULL && !is_among(graph->evidence, node, hold))
 			continue;
 		if (!add_holding(graph, index, hold))
 		{
@@ -716,13 +714,6 @@ evidence_item(const ZklWaitSet *set, const ZklWaitRecord *record,
 	hash = hash_number(hash, hold->claim);
 	hash = hash_number(hash, hold->stuck);
 	return hash_number(hash, (int64_t) hash_text(hold->path));
-}
-
-static bool
-is_evident(const ZklWaitGraph *graph, const ZklGraphNode *node,
-		   const ZklWaitHold *hold)
-{
-	return graph->evidence == NULL || is_among(graph->evidence, node, hold);
 }
 
 static bool

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * claim.h
- *	  A claim in the lock table: how it begins, changes, and ends.
+ *	  A claim in the lock table: how it begins, changes, and ends; and whether
+ *	  it is good, in doubt or lost.
  *
  * lockentry.h has the states and their changes.  All functions lock the
  * entry's partition themselves, so the caller holds none.  None raises an
@@ -16,7 +17,6 @@
 #ifndef ZKL_CLAIM_H
 #define ZKL_CLAIM_H
 
-#include "shared/claimstatus.h"
 #include "shared/locktable.h"
 
 /* What a backend learns when it begins a claim. */
@@ -118,8 +118,8 @@ extern bool zkl_claim_renew(ZklClaim *claim, int64 lease_until);
 extern ZklClaim *zkl_claim_use(ZklClaim *detached, const ZklClaimant *claimant);
 
 /*
- * set_run: from now on the claim is for this run of a job, and when the claim
- * ends, the run ends as failed.  False if the claim was lost; then the run
+ * set_run: from now on the claim is for this run of a job, whose start the
+ * worker writes now; and when the claim ends, the run ends as failed.  False if the claim was lost; then the run
  * has ended, too.  end_run: end the run before that, if it has not ended.
  */
 extern bool zkl_claim_set_run(ZklClaim *claim, int slot);
@@ -127,5 +127,106 @@ extern void zkl_claim_end_run(ZklClaim *claim, bool done);
 
 /* End a claim, in whatever state, and free it. */
 extern void zkl_claim_end(ZklClaim *claim);
+
+/*
+ * The status of a claim, and facts about its lock
+ */
+
+/* The state of a claim that was held, as far as the server knows. */
+typedef enum ZklClaimStatus
+{
+	ZKL_STATUS_GOOD,
+	ZKL_STATUS_DOUBT,			/* good again if the session turns out to live */
+	ZKL_STATUS_LOST				/* or its hold limit has passed */
+} ZklClaimStatus;
+
+/*
+ * Whether a claim that was held is good, in doubt or lost.  Good means that
+ * the session certainly lives for at least "margin" more microseconds, and
+ * that the hold limit does not pass before that.
+ */
+extern ZklClaimStatus zkl_claim_status(ZklClaim *claim, int64 margin);
+
+/*
+ * The same.  If the claim is good, but only up to a moment before *until,
+ * this sets *until to that moment.
+ */
+extern ZklClaimStatus zkl_claim_status_until(ZklClaim *claim, int64 margin,
+											 int64 *until);
+
+/* Why and when was a lost claim lost? */
+extern ZklLoss zkl_claim_status_loss(ZklClaim *claim, int64 *lost_at);
+
+/*
+ * Has another client requested the release of the lock that this claim holds?
+ */
+extern bool zkl_claim_status_is_revoked(ZklClaim *claim);
+
+/*
+ * Is no znode of the lock on its way to be deleted?  If false, the claim's
+ * latch will be set when the znode is gone.
+ */
+extern bool zkl_claim_status_is_settled(ZklClaim *claim);
+
+/*
+ * Is a znode of the lock on its way to be deleted?  The caller needs no
+ * claim.
+ */
+extern bool zkl_claim_status_is_releasing(const char *path);
+
+/*
+ * Note that the path is known not to be another kind of lock, if the claim is still
+ * held.  A claim that gets leases must find that out, unless another claim has done
+ * so since this server first had leases ("surveyed" of the semaphore's entry).
+ */
+extern void zkl_claim_status_set_surveyed(ZklClaim *claim);
+
+/*
+ * As far as the worker knows, does this claim certainly wait for other
+ * clients?  If so (WAITS), write the czxid and the name of the znode with
+ * which this server queues for the claim's lock; for several leases, those of
+ * the newest.  SOON: the claim may be granted in a moment.  DOUBT: the
+ * session of the lock is not in touch with ZooKeeper.
+ */
+typedef enum ZklTicketStatus
+{
+	ZKL_TICKET_WAITS,
+	ZKL_TICKET_SOON,
+	ZKL_TICKET_DOUBT
+} ZklTicketStatus;
+
+extern ZklTicketStatus zkl_claim_status_ticket(ZklClaim *claim, int64 *czxid,
+											   char znode[ZKL_ZNODE_SIZE]);
+
+/*
+ * Is this znode a ticket of this server, for the path or for one of its
+ * leases?  If so, write the text about the backend that now holds the lock by
+ * it, or waits for it.  The text is empty if there is no such backend.
+ */
+extern bool zkl_claim_status_describe(const char *path, const char *znode,
+									  char about[ZKL_ABOUT_SIZE]);
+
+/*
+ * What this server knows, without any request, about the client for which a
+ * waiting claim waits.
+ */
+typedef struct ZklObstacle
+{
+	bool		holds;			/* true: it holds the lock; false: it is just
+								 * before the claim in the queue */
+	char		about[ZKL_ABOUT_SIZE];	/* the text of its znode; empty if not
+										 * known */
+	char		front[ZKL_CHILD_SIZE];	/* the znode of another client that
+										 * holds the lock; empty if not known */
+} ZklObstacle;
+
+extern ZklObstacle zkl_claim_status_obstacle(const ZklClaim *claim);
+
+/*
+ * ZooKeeper has reported that this znode of a lock or semaphore is gone.  If
+ * it is that of an owned ticket, the claims that hold it count as lost from
+ * now on.  The worker will find out later.
+ */
+extern void zkl_claim_status_note_deleted(const char *path, const char *znode);
 
 #endif							/* ZKL_CLAIM_H */

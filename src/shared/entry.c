@@ -12,10 +12,6 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-#include "storage/proc.h"
-
-#include "compat.h"
 #include "settings.h"
 #include "shared/entry.h"
 #include "shared/lingerquota.h"
@@ -31,6 +27,7 @@ static bool shall_linger(ZklEntry *entry);
 static bool pays_to_linger(const ZklEntry *entry);
 static bool is_within_linger(int64 released_at, int64 now);
 static void take_back(ZklEntry *entry);
+static void unlink_lease(ZklEntry *lease);
 
 /*
  * The latches to set when the partition is unlocked.  A process that wakes up
@@ -388,14 +385,19 @@ zkl_entry_holder(const ZklEntry *entry)
 	return holder;
 }
 
+/*
+ * Other claims may join a reader's ticket at any time, and take an idle lease, also
+ * those of superusers.  So these are never plain.
+ */
 void
-zkl_entry_note_asker(ZklEntry *entry, bool only_tries, bool plain,
-					 bool together, const char *about)
+zkl_entry_note_asker(ZklEntry *entry, const ZklClaim *claim, bool only_tries,
+					 const char *about)
 {
-	entry->role = MyProc->roleId;
+	entry->role = claim->login;
 	entry->only_tries = only_tries;
-	entry->plain = plain;
-	entry->together = together;
+	entry->plain = !claim->superuser && claim->mode != ZKL_MODE_READ &&
+		claim->mode != ZKL_MODE_LEASE;
+	entry->together = claim->together;
 	strlcpy(entry->about, about, sizeof(entry->about));
 }
 
@@ -451,9 +453,15 @@ take_back(ZklEntry *entry)
 	zkl_entry_remove_if_unused(entry);
 }
 
-/* -> RELEASING */
 void
 zkl_entry_give_up(ZklEntry *entry)
+{
+	zkl_entry_become_releasing(entry);
+	zkl_entry_ask_worker(entry);
+}
+
+void
+zkl_entry_become_releasing(ZklEntry *entry)
 {
 	Assert(entry->state != ZKL_ENTRY_NONE);
 	if (entry->state == ZKL_ENTRY_OWNED)
@@ -465,13 +473,15 @@ zkl_entry_give_up(ZklEntry *entry)
 	 */
 	entry->state = ZKL_ENTRY_RELEASING;
 	zkl_linger_quota_end(entry);
-	if (entry->semaphore != NULL)
-		zkl_entry_unlink_lease(entry);
-	zkl_entry_ask_worker(entry);
+	unlink_lease(entry);
 }
 
-void
-zkl_entry_unlink_lease(ZklEntry *lease)
+/*
+ * The server no longer owns the lease, or never will.  Does nothing for an
+ * entry that is not a lease.
+ */
+static void
+unlink_lease(ZklEntry *lease)
 {
 	Assert(LWLockHeldByMeInMode(zkl_lock_table_partition(lease->hash),
 								LW_EXCLUSIVE));
@@ -514,7 +524,7 @@ zkl_entry_become_none(ZklEntry *entry)
 		 * The backend that was collecting this lease must request another
 		 * one; the worker does not do so.
 		 */
-		zkl_entry_unlink_lease(entry);
+		unlink_lease(entry);
 		zkl_entry_wake_needing(entry);
 	}
 }

@@ -37,14 +37,13 @@ extern void zkl_entry_want(ZklEntry *entry, ZklMode mode);
 extern const ZklClaim *zkl_entry_holder(const ZklEntry *entry);
 
 /*
- * Remember that this backend requested the ticket, for the text of its znode.
- * "plain": the ticket will serve no superuser, because the claim that requests
- * it does not belong to one.  "together": the backend has requested other
- * tickets at the same time, so this one goes behind the tickets for which
- * other backends wait.
+ * Remember which claim requested the ticket, and the text about its backend for the
+ * znode.  If the claim is not a superuser's, the ticket may serve no superuser.  If
+ * its backend has requested other tickets at the same time, this one goes behind the
+ * tickets for which other backends wait.
  */
-extern void zkl_entry_note_asker(ZklEntry *entry, bool only_tries, bool plain,
-								 bool together, const char *about);
+extern void zkl_entry_note_asker(ZklEntry *entry, const ZklClaim *claim,
+								 bool only_tries, const char *about);
 
 /*
  * May the ticket serve this claim?  Its mode must fit.  If its znode says
@@ -162,12 +161,10 @@ extern bool zkl_entry_is_idle(const ZklEntry *entry);
 extern bool zkl_entry_tenure_is_over(const ZklEntry *entry, int64 now);
 
 /*
- * The server no longer owns the lease, or never will.  Does nothing for an
- * entry that is not a lease.
+ * -> RELEASING, and the caller has the znode deleted; -> NONE, and the caller removes
+ * the entry if it is unused.
  */
-extern void zkl_entry_unlink_lease(ZklEntry *lease);
-
-/* -> NONE.  The caller removes the entry if it is unused. */
+extern void zkl_entry_become_releasing(ZklEntry *entry);
 extern void zkl_entry_become_none(ZklEntry *entry);
 
 #endif							/* ZKL_ENTRY_H */

@@ -27,7 +27,6 @@ static ZklAnswer ask_for_ticket(ZklClaim *claim, bool only_tries,
 static ZklAnswer ask_for_leases(ZklClaim *claim, bool only_tries,
 								const char *about);
 static bool suits_limit(const ZklClaim *claim, int usable);
-static void note_asker(ZklClaim *claim, bool only_tries, const char *about);
 static ZklAnswer answer_owned(ZklClaim *claim, int64 now);
 static bool is_its_turn(const ZklClaim *claim);
 static void hold(ZklClaim *claim, uint64 epoch, int64 now);
@@ -110,7 +109,7 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 				break;
 			if (entry->nlinked > 0)
 				break;			/* leases are being deleted */
-			note_asker(claim, only_tries, about);
+			zkl_entry_note_asker(entry, claim, only_tries, about);
 			zkl_entry_want(entry, claim->mode);
 			break;
 		case ZKL_ENTRY_RELEASING:
@@ -120,7 +119,7 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 			 * another ticket by itself, if a claim still needs one.
 			 */
 			if (about != NULL)
-				note_asker(claim, only_tries, about);
+				zkl_entry_note_asker(entry, claim, only_tries, about);
 			break;
 		case ZKL_ENTRY_WANTED:
 		case ZKL_ENTRY_QUEUED:
@@ -159,21 +158,8 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 static void
 ask_for_other_mode(ZklClaim *claim, bool only_tries, const char *about)
 {
-	note_asker(claim, only_tries, about);
+	zkl_entry_note_asker(claim->entry, claim, only_tries, about);
 	zkl_entry_change_mode(claim->entry, claim->mode);
-}
-
-/*
- * Other claims may join a reader's ticket at any time, also those of
- * superusers.  So a reader's ticket is never plain.
- */
-static void
-note_asker(ZklClaim *claim, bool only_tries, const char *about)
-{
-	zkl_entry_note_asker(claim->entry, only_tries,
-						 !claim->superuser && claim->mode != ZKL_MODE_READ,
-						 claim->together, about);
-	claim->entry->role = claim->login;	/* also where the owner process asks */
 }
 
 /*
@@ -292,7 +278,7 @@ ask_for_leases(ZklClaim *claim, bool only_tries, const char *about)
 		return ZKL_ANSWER_NONE; /* the path was another lock until now */
 	if (semaphore->nstuck > 0)
 		return ZKL_ANSWER_NONE; /* until the worker has tried again */
-	if (!zkl_leases_ask(semaphore, epoch, claim->quantity, only_tries, about))
+	if (!zkl_leases_ask(claim, epoch, only_tries, about))
 		return ZKL_ANSWER_FULL;
 	if (!zkl_leases_answered(semaphore))
 		return ZKL_ANSWER_NONE;

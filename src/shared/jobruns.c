@@ -42,7 +42,6 @@ static int	free_slot(void);
 static bool is_pending(const ZklJobRun *run);
 static void set_state(ZklJobRun *run, ZklJobRunState state);
 static bool has_serial(const ZklJobRun *run, uint32 serial);
-static bool was_written(const ZklJobRun *run);
 
 Size
 zkl_job_runs_size(void)
@@ -164,16 +163,6 @@ free_slot(void)
 	return zkl_role_quota_allows(mine, nfree) ? found : ZKL_JOBRUNS_NONE;
 }
 
-/*
- * This reads the slot without its lock.  If the run has ended since, and the
- * slot now has another run, this wakes a worker needlessly.
- */
-void
-zkl_job_runs_ask(int slot)
-{
-	zkl_lock_table_wake_worker(runs->slots[slot].session);
-}
-
 void
 zkl_job_runs_ask_again(int slot, const ZklJobRecord *record,
 					   const ZklJobZnode *last)
@@ -250,7 +239,8 @@ zkl_job_runs_end(int *slot, bool done, bool lost)
 	else
 	{
 		run->unsure = lost || run->state == ZKL_JOBRUN_STARTING ||
-			!was_written(run);
+			(run->answer != ZKL_JOB_ANSWER_WRITTEN &&
+			 run->answer != ZKL_JOB_ANSWER_OVERTAKEN);
 
 		/*
 		 * A run can have succeeded only if its start was certainly written,
@@ -265,13 +255,6 @@ zkl_job_runs_end(int *slot, bool done, bool lost)
 		zkl_lock_table_wake_worker(run->session);
 	}
 	LWLockRelease(runs->lock);
-}
-
-static bool
-was_written(const ZklJobRun *run)
-{
-	return run->answer == ZKL_JOB_ANSWER_WRITTEN ||
-		run->answer == ZKL_JOB_ANSWER_OVERTAKEN;
 }
 
 /*

@@ -127,7 +127,7 @@ extern void zkl_job_runs_attach(void *memory, LWLockPadded *locks, bool is_new);
  *
  * take: FREE -> STARTING.  Returns the slot, or ZKL_JOBRUNS_NONE if all are in
  * use, or if the role has its share (rolequota.h).  The caller puts the number into
- * its claim, and then calls ask, which wakes the worker.  ask_again: ANSWERED
+ * its claim, which wakes the worker (zkl_claim_set_run).  ask_again: ANSWERED
  * -> STARTING, to replace this record.
  *
  * answer: get the answer.  False if there is none yet; then the backend's
@@ -139,7 +139,6 @@ extern int	zkl_job_runs_mine(void);
 extern int	zkl_job_runs_take(const char *path, int session,
 							  const ZklJobRecord *record,
 							  const ZklJobZnode *last, bool look);
-extern void zkl_job_runs_ask(int slot);
 extern void zkl_job_runs_ask_again(int slot, const ZklJobRecord *record,
 								   const ZklJobZnode *last);
 extern bool zkl_job_runs_answer(int slot, const char *id, ZklJobAnswer *answer,

@@ -20,18 +20,11 @@ static int64 forbid(ZklClaim *claim);
  * of this server find the claim through the entry.
  */
 void
-zkl_leadership_begin(ZklClaim *claim)
+zkl_leadership_allow(ZklClaim *claim, bool may_lead)
 {
 	zkl_entry_lock(claim->entry);
 	claim->entry->leader = claim;
 	claim->role = InvalidOid;
-	zkl_entry_unlock(claim->entry->hash);
-}
-
-void
-zkl_leadership_allow(ZklClaim *claim, bool may_lead)
-{
-	zkl_entry_lock(claim->entry);
 	claim->may_lead = may_lead;
 
 	/* A resignation may just have set the pause that is to come. */
@@ -123,8 +116,8 @@ find_pause(const char *path)
 	return first;
 }
 
-static void
-set_pause(const char *path, int64 until, const char *why)
+void
+zkl_leadership_pause(const char *path, int64 until, const char *why)
 {
 	ZklPause   *pause;
 
@@ -153,13 +146,7 @@ void
 zkl_leadership_end_pause(const char *path)
 {
 	if (zkl_leadership_paused_until(path) != 0)
-		set_pause(path, 0, "");
-}
-
-void
-zkl_leadership_refuse(const char *path, int64 until, const char *why)
-{
-	set_pause(path, until, why);
+		zkl_leadership_pause(path, 0, "");
 }
 
 bool
@@ -192,7 +179,7 @@ zkl_leadership_resign(const char *path, int64 until, int64 *relied_until)
 		result = claim->state == ZKL_CLAIM_HELD && claim->may_lead && !claim->resigned ?
 			ZKL_RESIGN_LED : ZKL_RESIGN_QUEUED;
 		*relied_until = forbid(claim);
-		set_pause(path, until, "");
+		zkl_leadership_pause(path, until, "");
 
 		/* Wake the leader process, so that it ends its claim. */
 		zkl_lock_table_wake(claim);
@@ -200,7 +187,7 @@ zkl_leadership_resign(const char *path, int64 until, int64 *relied_until)
 	else if (zkl_leadership_paused_until(path) > zkl_now())
 	{
 		result = ZKL_RESIGN_QUEUED;
-		set_pause(path, until, "");
+		zkl_leadership_pause(path, until, "");
 	}
 	LWLockRelease(zkl_lock_table_partition(hash));
 	return result;
@@ -233,15 +220,4 @@ forbid(ZklClaim *claim)
 	if (claim->state != ZKL_CLAIM_HELD)
 		return 0;
 	return zkl_session_info_until(claim->epoch, claim->entry->session);
-}
-
-bool
-zkl_leadership_has_resigned(ZklClaim *claim)
-{
-	bool		resigned;
-
-	LWLockAcquire(zkl_lock_table_partition(claim->entry->hash), LW_SHARED);
-	resigned = claim->resigned;
-	LWLockRelease(zkl_lock_table_partition(claim->entry->hash));
-	return resigned;
 }

@@ -13,7 +13,7 @@
 #ifndef ZKL_LEADERSHIP_H
 #define ZKL_LEADERSHIP_H
 
-#include "shared/claimstatus.h"
+#include "shared/claim.h"
 
 /* The state of the server when it resigned. */
 typedef enum ZklResignation
@@ -25,12 +25,7 @@ typedef enum ZklResignation
 } ZklResignation;
 
 /*
- * From now on this claim, which has no role, represents the leadership of its
- * path.
- */
-extern void zkl_leadership_begin(ZklClaim *claim);
-
-/*
+ * From now on this claim, which has no role, represents the leadership of its path.
  * Does the server lead as soon as the claim is held?  If not, this is called again when
  * it may.  The first call comes before the claim asks for its grant.
  */
@@ -67,22 +62,18 @@ extern bool zkl_leadership_is_held(const char *path, int64 token);
 extern ZklResignation zkl_leadership_resign(const char *path, int64 until,
 											int64 *relied_until);
 extern int64 zkl_leadership_stop(ZklClaim *claim);
-extern bool zkl_leadership_has_resigned(ZklClaim *claim);
 
 /*
- * The first function returns when the last pause of this path ends; if that
- * is not later than now, the server may stand.  The second ends the pause, so
- * that the server may stand at once when it wants this path again.
+ * Pauses.  pause: do not stand before "until"; "why" is the reason for which the
+ * history of this server must not lead the path, or empty.  paused_until: when the
+ * last pause of this path ends; if that is not later than now, the server may stand.
+ * end_pause: the server may stand at once when it wants this path again.
+ * is_refused: is there a reason?  It stays until the server leads the path, resigns,
+ * or no longer stands for it.
  */
+extern void zkl_leadership_pause(const char *path, int64 until, const char *why);
 extern int64 zkl_leadership_paused_until(const char *path);
 extern void zkl_leadership_end_pause(const char *path);
-
-/*
- * The history of this server must not lead the path, for this reason, so it does not
- * stand before "until".  And: the reason, if that is so; what is refused stays so
- * until the server leads the path, resigns, or no longer stands for it.
- */
-extern void zkl_leadership_refuse(const char *path, int64 until, const char *why);
 extern bool zkl_leadership_is_refused(const char *path, char why[ZKL_WHY_SIZE]);
 
 #endif							/* ZKL_LEADERSHIP_H */

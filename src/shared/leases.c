@@ -29,8 +29,8 @@ static void give_up_used_up(ZklEntry *semaphore);
 static void withdraw_surplus(ZklEntry *semaphore);
 static void retire_lease(ZklEntry *lease, void *arg);
 static ZklEntry *make_lease(ZklEntry *semaphore);
-static int	count_pending(ZklEntry *semaphore);
-static bool any_has_znode(ZklEntry *semaphore);
+static int	count_pending(const ZklEntry *semaphore);
+static int	count_wanted(const ZklEntry *semaphore);
 
 int
 zkl_leases_usable(ZklEntry *semaphore, uint64 epoch)
@@ -145,16 +145,17 @@ zkl_leases_move(ZklClaim *to, ZklClaim *from)
  * which then stays.
  */
 bool
-zkl_leases_ask(ZklEntry *semaphore, uint64 epoch, int quantity,
-			   bool only_tries, const char *about)
+zkl_leases_ask(const ZklClaim *claim, uint64 epoch, bool only_tries,
+			   const char *about)
 {
-	int			missing = quantity - count_pending(semaphore) -
+	ZklEntry   *semaphore = claim->entry;
+	int			missing = claim->quantity - count_pending(semaphore) -
 	zkl_leases_usable(semaphore, epoch);
 	int			limit;
 
 	/* This lowers nleases, so it comes before the limit is compared. */
 	give_up_used_up(semaphore);
-	if (!any_has_znode(semaphore))
+	if (semaphore->nleases == count_wanted(semaphore))
 		missing = Min(missing, 1 - semaphore->nleases);
 
 	/*
@@ -169,12 +170,7 @@ zkl_leases_ask(ZklEntry *semaphore, uint64 epoch, int quantity,
 
 		if (lease == NULL)
 			return false;
-
-		/*
-		 * Any claim of this server may take the lease when it is idle, a
-		 * superuser's as well.  So a lease is never plain.
-		 */
-		zkl_entry_note_asker(lease, only_tries, false, false, about);
+		zkl_entry_note_asker(lease, claim, only_tries, about);
 		zkl_entry_want(lease, ZKL_MODE_LEASE);
 	}
 	return true;
@@ -262,45 +258,28 @@ retire_lease(ZklEntry *lease, void *arg)
 }
 
 static int
-count_pending(ZklEntry *semaphore)
+count_pending(const ZklEntry *semaphore)
 {
-	dlist_iter	iter;
-	int			pending = 0;
-
-	dlist_foreach(iter, &semaphore->pending)
-		pending++;
-	return pending;
+	return semaphore->nleases - semaphore->nowned;
 }
 
-/* A lease that is neither WANTED nor given up has a znode. */
-static bool
-any_has_znode(ZklEntry *semaphore)
+/* A pending lease is WANTED, and has no answer yet, or QUEUED. */
+static int
+count_wanted(const ZklEntry *semaphore)
 {
 	dlist_iter	iter;
 	int			nwanted = 0;
 
-	dlist_foreach(iter, &semaphore->pending)
+	dlist_foreach(iter, &unconstify(ZklEntry *, semaphore)->pending)
 		nwanted += dlist_container(ZklEntry, lease_link, iter.cur)->state ==
 		ZKL_ENTRY_WANTED;
-	return semaphore->nleases > nwanted;
+	return nwanted;
 }
 
-/*
- * A lease in state WANTED has no answer yet, so the backend does not know
- * whether other clients go first.
- */
 bool
-zkl_leases_answered(ZklEntry *semaphore)
+zkl_leases_answered(const ZklEntry *semaphore)
 {
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &semaphore->pending)
-	{
-		if (dlist_container(ZklEntry, lease_link, iter.cur)->state !=
-			ZKL_ENTRY_QUEUED)
-			return false;
-	}
-	return true;
+	return count_wanted(semaphore) == 0;
 }
 
 bool

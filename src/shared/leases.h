@@ -36,11 +36,11 @@ extern void zkl_leases_put_back(ZklClaim *claim, int quantity, int64 now);
 extern void zkl_leases_move(ZklClaim *to, ZklClaim *from);
 
 /*
- * Request leases, until this many are usable or under way.  False if the table
- * is full.
+ * Request leases, until as many as the claim wants are usable or under way.  False
+ * if the table is full.
  */
-extern bool zkl_leases_ask(ZklEntry *semaphore, uint64 epoch, int quantity,
-						   bool only_tries, const char *about);
+extern bool zkl_leases_ask(const ZklClaim *claim, uint64 epoch, bool only_tries,
+						   const char *about);
 
 /*
  * How many leases has the semaphore?  The stored limit counts, and without one
@@ -61,7 +61,7 @@ extern void zkl_leases_set_stored(ZklEntry *semaphore, int stored);
 extern void zkl_leases_retire(ZklEntry *semaphore);
 
 /* Has ZooKeeper answered all requests for leases? */
-extern bool zkl_leases_answered(ZklEntry *semaphore);
+extern bool zkl_leases_answered(const ZklEntry *semaphore);
 
 /* ... and may other servers' leases that go first only linger? */
 extern bool zkl_leases_asking(ZklEntry *semaphore);

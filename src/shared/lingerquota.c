@@ -59,7 +59,7 @@ zkl_linger_quota_begin(ZklEntry *entry)
 	int			role = MyProc->roleId % ZKL_LINGER_QUOTA_ROLES;
 
 	if (!is_half_free(entry) &&
-		!is_allowed(entry->session, role, zkl_lock_table->max_entries))
+		!is_allowed(entry->session, role, zkl_lock_table_max_entries()))
 		return false;
 	if (entry->kept_for != role + 1)
 	{
@@ -101,7 +101,7 @@ is_half_free(const ZklEntry *entry)
 {
 	ZklSessionInfo *session = &zkl_session_info[entry->session];
 
-	return pg_atomic_read_u32(&zkl_lock_table->nentries) <= zkl_lock_table->max_entries / 2 &&
+	return pg_atomic_read_u32(&zkl_lock_table->nentries) <= zkl_lock_table_max_entries() / 2 &&
 		pg_atomic_read_u64(&session->ephemeral_bytes) <= ZKL_EPHEMERAL_BYTES_MAX / 2;
 }
 
@@ -110,7 +110,7 @@ static bool
 is_allowed(int session, int role, int nfree)
 {
 	ZklSessionInfo *info = &zkl_session_info[session];
-	int			free_entries = zkl_lock_table->max_entries -
+	int			free_entries = zkl_lock_table_max_entries() -
 	(int) pg_atomic_read_u32(&zkl_lock_table->nentries);
 	int			free_bytes = ZKL_EPHEMERAL_BYTES_MAX -
 	(int) pg_atomic_read_u64(&info->ephemeral_bytes);

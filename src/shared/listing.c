@@ -4,8 +4,10 @@
  *	  A survey: the contents of a lock's directory in ZooKeeper, for a
  *	  backend.
  *
- * A packed survey is a Head and the directory's data, then for each znode a
- * Piece, its name and its data.  Texts end with a null.  Nothing is aligned.
+ * A packed survey is a ZklListing and the directory's data, then for each znode
+ * a ZklListingNode, its name and its data.  Texts end with a null.  Nothing is
+ * aligned.  The pointers in these structs are those of the worker, and mean
+ * nothing to the backend, except that data are NULL.
  *
  * src/shared/listing.c
  *
@@ -14,26 +16,6 @@
 #include "postgres.h"
 
 #include "shared/listing.h"
-
-typedef struct Head
-{
-	bool		exists;
-	int			data_length;
-	int			nnodes;
-} Head;
-
-typedef struct Piece
-{
-	ZklWhere	where;
-	bool		is_directory;
-	bool		detailed;
-	int			name_length;
-	int			data_length;	/* -1 if the data are NULL */
-	int64		czxid;
-	int32		version;
-	int64		ctime_ms;
-	int64		owner;
-} Piece;
 
 static void pack_text(StringInfo packed, const char *text, int length);
 static const char *unpack_text(const char **at, int length);
@@ -45,27 +27,15 @@ static const char *unpack_text(const char **at, int length);
 void
 zkl_listing_pack(const ZklListing *survey, StringInfo packed)
 {
-	Head		head = {survey->exists, survey->data_length, survey->nnodes};
-
-	appendBinaryStringInfo(packed, (const char *) &head, sizeof(head));
+	appendBinaryStringInfo(packed, (const char *) survey, sizeof(*survey));
 	pack_text(packed, survey->data, survey->data_length);
 
 	for (int i = 0; i < survey->nnodes; i++)
 	{
 		const ZklListingNode *node = &survey->nodes[i];
-		Piece		piece = {0};
 
-		piece.where = node->where;
-		piece.is_directory = node->is_directory;
-		piece.detailed = node->detailed;
-		piece.name_length = strlen(node->name);
-		piece.data_length = node->data ? node->data_length : -1;
-		piece.czxid = node->czxid;
-		piece.version = node->version;
-		piece.ctime_ms = node->ctime_ms;
-		piece.owner = node->owner;
-		appendBinaryStringInfo(packed, (const char *) &piece, sizeof(piece));
-		pack_text(packed, node->name, piece.name_length);
+		appendBinaryStringInfo(packed, (const char *) node, sizeof(*node));
+		pack_text(packed, node->name, strlen(node->name));
 		if (node->data)
 			pack_text(packed, node->data, node->data_length);
 	}
@@ -78,40 +48,25 @@ zkl_listing_pack(const ZklListing *survey, StringInfo packed)
 ZklListing *
 zkl_listing_unpack(const char *packed)
 {
-	ZklListing *survey = palloc0(sizeof(ZklListing));
+	ZklListing *survey = palloc(sizeof(ZklListing));
 	const char *at = packed;
-	Head		head;
 
-	memcpy(&head, at, sizeof(head));
-	at += sizeof(head);
-	survey->exists = head.exists;
-	survey->data = unpack_text(&at, head.data_length);
-	survey->data_length = head.data_length;
-	survey->nnodes = head.nnodes;
-	survey->nodes = palloc0(Max(1, head.nnodes) * sizeof(ZklListingNode));
+	memcpy(survey, at, sizeof(*survey));
+	at += sizeof(*survey);
+	survey->data = unpack_text(&at, survey->data_length);
+	survey->nodes = palloc(Max(1, survey->nnodes) * sizeof(ZklListingNode));
 
 	for (int i = 0; i < survey->nnodes; i++)
 	{
 		ZklListingNode *node = &survey->nodes[i];
-		Piece		piece;
 
-		memcpy(&piece, at, sizeof(piece));
-		at += sizeof(piece);
-		node->where = piece.where;
-		node->is_directory = piece.is_directory;
-		node->detailed = piece.detailed;
-		node->name = unpack_text(&at, piece.name_length);
+		memcpy(node, at, sizeof(*node));
+		at += sizeof(*node);
+		node->name = unpack_text(&at, strlen(at));
 
 		/* Data that may not be read take no room. */
-		if (piece.data_length >= 0)
-		{
-			node->data = unpack_text(&at, piece.data_length);
-			node->data_length = piece.data_length;
-		}
-		node->czxid = piece.czxid;
-		node->version = piece.version;
-		node->ctime_ms = piece.ctime_ms;
-		node->owner = piece.owner;
+		if (node->data)
+			node->data = unpack_text(&at, node->data_length);
 	}
 	return survey;
 }
@@ -134,16 +89,6 @@ unpack_text(const char **at, int length)
 	return text;
 }
 
-int
-zkl_listing_count(const ZklListing *survey, ZklWhere where)
-{
-	int			count = 0;
-
-	for (int i = 0; i < survey->nnodes; i++)
-		count += survey->nodes[i].where == where;
-	return count;
-}
-
 /*
  * Other clients may have written anything into the directory.  A text that is
  * not a number, or too large a number, is not a limit.
@@ -151,16 +96,12 @@ zkl_listing_count(const ZklListing *survey, ZklWhere where)
 int
 zkl_listing_limit(const ZklListing *survey)
 {
-	int64		limit = 0;
+	int64		limit;
 
 	/* Ten digits are the most that an integer has. */
-	if (survey->data_length < 1 || survey->data_length > 10)
+	if (survey->data_length < 1 || survey->data_length > 10 ||
+		strspn(survey->data, "0123456789") != survey->data_length)
 		return 0;
-	for (int i = 0; i < survey->data_length; i++)
-	{
-		if (survey->data[i] < '0' || survey->data[i] > '9')
-			return 0;
-		limit = limit * 10 + (survey->data[i] - '0');
-	}
+	limit = strtoll(survey->data, NULL, 10);
 	return limit <= PG_INT32_MAX ? (int) limit : 0;
 }

@@ -56,9 +56,6 @@ extern void zkl_listing_pack(const ZklListing *survey, StringInfo packed);
  */
 extern ZklListing *zkl_listing_unpack(const char *packed);
 
-/* How many children does this directory have? */
-extern int	zkl_listing_count(const ZklListing *survey, ZklWhere where);
-
 /*
  * The number of leases of the semaphore, according to the data of its
  * directory; 0 if they do not have it.

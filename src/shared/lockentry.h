@@ -249,7 +249,9 @@ struct ZklEntry
 	uint64		last_lease;		/* the number in the name of the newest lease */
 	bool		surveyed;		/* the path is not another kind of lock: a
 								 * backend saw none while this server owned a
-								 * lease */
+								 * lease.  Backends that have a claim also
+								 * read this without the lock, right after
+								 * they had it */
 
 	/*
 	 * Of all but leases: how many tickets are stuck, its own or those of its
@@ -263,7 +265,7 @@ struct ZklEntry
 
 	/*
 	 * Protected by the session's work_mutex.  A worker that starts also
-	 * writes "taken" without it, while it holds all partitions.
+	 * writes "taken" without it, while it holds the partition exclusively.
 	 */
 	dlist_node	work_link;
 	bool		taken;			/* the worker has taken the entry off the
@@ -313,10 +315,10 @@ struct ZklClaim
 	 * claim's own backend reads some of these without the lock: token,
 	 * lease_until and waits_locally, which no other process writes, but for a
 	 * lease_until that is renewed with a detached claim; failure, once it has
-	 * been told ZKL_ANSWER_FAILED; and generation.  The worker writes the
-	 * generation of a claim on leases when one is lost, perhaps at the same
-	 * moment; but leases share their local lock, so the old value will do as
-	 * well as the new one.
+	 * been told ZKL_ANSWER_FAILED; resigned, whose change wakes it; and
+	 * generation.  The worker writes the generation of a claim on leases when
+	 * one is lost, perhaps at the same moment; but leases share their local
+	 * lock, so the old value will do as well as the new one.
 	 */
 	dlist_node	link;			/* in entry->claims; while free, in
 								 * free_claims, under claims_mutex */
@@ -340,8 +342,7 @@ struct ZklClaim
 								 * requested ... */
 	bool		waited;			/* ... or other claims or clients went first */
 	ZklFailure	failure;		/* why the lock cannot be acquired */
-	ZklLoss		loss;			/* why it was lost ... */
-	int64		lost_at;		/* ... and when */
+	ZklLoss		loss;			/* why it was lost */
 	int64		token;			/* since HELD */
 	int64		lease_until;	/* when the hold limit passes; 0: never */
 	int			run;			/* slot of the job's run that the claim is

@@ -57,13 +57,10 @@ static int	set_aside(void);
 static int	max_recent(void);
 static void init_shared(LWLockPadded *locks);
 static Size lock_length(const char *path);
-static uint32 hash_path(const void *key, Size size);
-static int	compare_paths(const void *one, const void *other, Size size);
-static void *copy_path(void *to, const void *from, Size size);
 static void visit_partition(int partition, int session, ZklVisitor visitor,
 							void *arg);
+static bool any_held_in(int partition, int session);
 static void set_due(ZklClaim *claim);
-static void send_signal(int pid, int signal);
 
 /* The number of entries is chosen here, because this is called first. */
 Size
@@ -92,20 +89,15 @@ zkl_lock_table_attach(void *memory, LWLockPadded *locks, bool is_new)
 
 	/*
 	 * HASH_PARTITION lets backends change the table at the same time, each
-	 * under the lock of its own partition.  The hash of a lease must put it
-	 * into its semaphore's partition, so the table has its own functions for
-	 * keys.
+	 * under the lock of its own partition.  All look-ups pass the hash of
+	 * zkl_lock_table_hash().
 	 */
 	info.keysize = ZKL_PATH_SIZE;
 	info.entrysize = sizeof(ZklEntry);
 	info.num_partitions = ZKL_PARTITIONS;
-	info.hash = hash_path;
-	info.match = compare_paths;
-	info.keycopy = copy_path;
 	entries = zkl_shmem_init_hash("zklock entries",
 								  max_entries + ZKL_LEADERS_MAX, &info,
-								  HASH_ELEM | HASH_FUNCTION | HASH_COMPARE |
-								  HASH_KEYCOPY | HASH_PARTITION);
+								  HASH_ELEM | HASH_STRINGS | HASH_PARTITION);
 }
 
 /*
@@ -141,8 +133,8 @@ wished_entries(void)
 const char *
 zkl_lock_table_limiting_setting(void)
 {
-	return zkl_lock_table->max_entries < wished_entries() ?
-		"max_locks_per_transaction" : "zklock.max_locks";
+	return max_entries < wished_entries() ? "max_locks_per_transaction" :
+		"zklock.max_locks";
 }
 
 /* Several backends may hold or want one lock, but rarely all locks at once. */
@@ -186,7 +178,6 @@ init_shared(LWLockPadded *locks)
 	SpinLockInit(&zkl_lock_table->due_mutex);
 	dlist_init(&zkl_lock_table->due);
 	pg_atomic_init_u64(&zkl_lock_table->revocations, 0);
-	zkl_lock_table->max_entries = max_entries;
 	zkl_lock_table->nrecent = max_recent();
 #ifndef ZKLOCK_FAULTS			/* tests need to find locks of one partition */
 	if (!pg_strong_random(&zkl_lock_table->key, sizeof(zkl_lock_table->key)))
@@ -195,13 +186,8 @@ init_shared(LWLockPadded *locks)
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
 		dlist_init(&zkl_lock_table->entries[i]);
 
-	pg_atomic_init_u64(&zkl_lock_table->counters.requests, 0);
-	pg_atomic_init_u64(&zkl_lock_table->counters.tickets, 0);
-	pg_atomic_init_u64(&zkl_lock_table->counters.lost, 0);
-	pg_atomic_init_u64(&zkl_lock_table->counters.connects, 0);
-	pg_atomic_init_u64(&zkl_lock_table->counters.expirations, 0);
-	pg_atomic_init_u64(&zkl_lock_table->counters.bypasses, 0);
-	pg_atomic_init_u64(&zkl_lock_table->counters.ensembles, 0);
+	for (Size i = 0; i < sizeof(ZklCounters) / sizeof(pg_atomic_uint64); i++)
+		pg_atomic_init_u64(&((pg_atomic_uint64 *) &zkl_lock_table->counters)[i], 0);
 	pg_atomic_init_u32(&zkl_lock_table->namesakes, 0);
 }
 
@@ -238,11 +224,9 @@ lock_length(const char *path)
 	return strcspn(path, mark);
 }
 
-/* The number of a lease does not change its partition. */
-static uint32
-hash_path(const void *key, Size size)
+uint32
+zkl_lock_table_hash(const char *path)
 {
-	const char *path = key;
 	Size		length = lock_length(path);
 	uint32		hash = zkl_siphash(&zkl_lock_table->key, path, length, NULL);
 
@@ -258,26 +242,7 @@ hash_path(const void *key, Size size)
 				   ~(uint32) (ZKL_PARTITIONS - 1));
 }
 
-static int
-compare_paths(const void *one, const void *other, Size size)
-{
-	return strncmp(one, other, size);
-}
-
-static void *
-copy_path(void *to, const void *from, Size size)
-{
-	strlcpy(to, from, size);
-	return to;
-}
-
-uint32
-zkl_lock_table_hash(const char *path)
-{
-	return hash_path(path, ZKL_PATH_SIZE);
-}
-
-/* The same hash as hash_path() computes for a lock. */
+/* The same hash as zkl_lock_table_hash() computes for a lock. */
 uint32
 zkl_lock_table_both_hashes(const char *path, uint64 *shown)
 {
@@ -330,7 +295,7 @@ zkl_lock_table_make(const char *path, uint32 hash)
 	Assert(LWLockHeldByMeInMode(zkl_lock_table_partition(hash), LW_EXCLUSIVE));
 
 	/* dynahash does not enforce its limit exactly, so count the entries. */
-	if (pg_atomic_fetch_add_u32(&zkl_lock_table->nentries, 1) >= zkl_lock_table->max_entries + set_aside() ||
+	if (pg_atomic_fetch_add_u32(&zkl_lock_table->nentries, 1) >= max_entries + set_aside() ||
 		(entry = hash_search_with_hash_value(entries, path, hash,
 											 HASH_ENTER_NULL, NULL)) == NULL)
 	{
@@ -424,31 +389,22 @@ zkl_lock_table_free_claim(ZklClaim *claim)
 	SpinLockRelease(&zkl_lock_table->claims_mutex);
 }
 
-/*
- * Every process that locks several partitions locks them in this order, so
- * that no two wait for each other.
- */
 void
 zkl_lock_table_visit(int session, LWLockMode mode, ZklVisitor visitor,
 					 void *arg)
 {
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
+	{
 		LWLockAcquire(zkl_lock_table_partition(i), mode);
-	for (int i = 0; i < ZKL_PARTITIONS; i++)
 		visit_partition(i, session, visitor, arg);
-	for (int i = ZKL_PARTITIONS; --i >= 0;)
 		LWLockRelease(zkl_lock_table_partition(i));
+	}
 }
 
 void
 zkl_lock_table_pass(ZklVisitor visitor, void *arg)
 {
-	for (int i = 0; i < ZKL_PARTITIONS; i++)
-	{
-		LWLockAcquire(zkl_lock_table_partition(i), LW_SHARED);
-		visit_partition(i, ALL_SESSIONS, visitor, arg);
-		LWLockRelease(zkl_lock_table_partition(i));
-	}
+	zkl_lock_table_visit(ALL_SESSIONS, LW_SHARED, visitor, arg);
 }
 
 /* The caller has locked the partition. */
@@ -495,29 +451,43 @@ zkl_lock_table_end_browsing(int partition)
 	LWLockRelease(&zkl_lock_table->partitions[BROWSE_LOCK].lock);
 }
 
-/* Stop at the first match; usually there is one soon. */
-const ZklEntry *
-zkl_lock_table_any(int session, bool (*condition) (const ZklEntry *entry))
+/*
+ * A worker that stops calls this in each turn.  So the search begins where the
+ * last one has ended, and keeps only one partition locked: holders must be able
+ * to release.
+ */
+bool
+zkl_lock_table_any_held(int session)
 {
-	HASH_SEQ_STATUS scan;
-	ZklEntry   *entry;
+	static int	partition = 0;
+	bool		any = false;
 
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
-		LWLockAcquire(zkl_lock_table_partition(i), LW_SHARED);
-
-	hash_seq_init(&scan, entries);
-	while ((entry = hash_seq_search(&scan)) != NULL)
 	{
-		if (entry->session == session && condition(entry))
-		{
-			hash_seq_term(&scan);
+		LWLockAcquire(zkl_lock_table_partition(partition), LW_SHARED);
+		any = any_held_in(partition, session);
+		LWLockRelease(zkl_lock_table_partition(partition));
+		if (any)
 			break;
-		}
+		partition = (partition + 1) % ZKL_PARTITIONS;
 	}
+	return any;
+}
 
-	for (int i = ZKL_PARTITIONS; --i >= 0;)
-		LWLockRelease(zkl_lock_table_partition(i));
-	return entry;
+/* The caller has locked the partition. */
+static bool
+any_held_in(int partition, int session)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &zkl_lock_table->entries[partition])
+	{
+		const ZklEntry *entry = dlist_container(ZklEntry, partition_link, iter.cur);
+
+		if (entry->nheld > 0 && entry->session == session)
+			return true;
+	}
+	return false;
 }
 
 typedef struct Collection
@@ -549,7 +519,7 @@ zkl_lock_table_collect(int session, int *nentries)
 	 * There are never more entries than this, those of the leader process
 	 * included.
 	 */
-	Collection	collection = {.room = zkl_lock_table->max_entries + ZKL_LEADERS_MAX};
+	Collection	collection = {.room = max_entries + ZKL_LEADERS_MAX};
 
 	collection.entries = palloc(sizeof(ZklEntry *) * collection.room);
 	zkl_lock_table_visit(session, LW_SHARED, collect, &collection);
@@ -636,15 +606,10 @@ zkl_lock_table_not_due(ZklClaim *claim)
 }
 
 void
-zkl_lock_table_nudge(const ZklClaim *claim)
+zkl_lock_table_signal(const ZklClaim *claim, int signal)
 {
-	send_signal(claim->pid, ZKL_NUDGE_SIGNAL);
-}
-
-void
-zkl_lock_table_tell_lost(const ZklClaim *claim)
-{
-	send_signal(claim->pid, claim->loss_signal);
+	if (kill(claim->pid, signal) < 0)
+		elog(LOG, "could not send signal to process %d: %m", claim->pid);
 }
 
 /*
@@ -657,15 +622,8 @@ zkl_lock_table_has_lost(int pid, int64 since)
 	for (int i = 0; i < nclaims; i++)
 	{
 		if (claims[i].pid == pid && claims[i].state == ZKL_CLAIM_LOST &&
-			claims[i].lost_at >= since)
+			claims[i].since >= since)
 			return true;
 	}
 	return false;
-}
-
-static void
-send_signal(int pid, int signal)
-{
-	if (kill(pid, signal) < 0)
-		elog(LOG, "could not send signal to process %d: %m", pid);
 }

@@ -9,13 +9,12 @@
  * Locks.  The table has ZKL_PARTITIONS LWLocks.  The LWLock for an entry's
  * hash protects the entry and its claims, except for the fields that say
  * otherwise.  A semaphore and its leases are in the same partition.  A process
- * takes one partition (or all of them, in order) first, and then one spinlock
- * (a work_mutex, claims_mutex, pauses_mutex, due_mutex), or the lock of the waits (waits.h) or
- * of the ends of runs (jobruns.h).  A backend that reads all
- * entries takes browse_lock before each partition, and a process that changes
- * detached claims takes their lock (detached.h).  Wake-ups carry no data.  So it does no
- * harm if the process to wake has ended meanwhile, and another one wakes up
- * needlessly.
+ * takes one partition at a time, and then one spinlock (a work_mutex,
+ * claims_mutex, pauses_mutex, due_mutex), or the lock of the waits (waits.h) or
+ * of the ends of runs (jobruns.h).  A backend that reads all entries takes
+ * browse_lock before each partition, and a process that changes detached claims
+ * takes their lock (detached.h).  Wake-ups carry no data.  So it does no harm if
+ * the process to wake has ended meanwhile, and another one wakes up needlessly.
  *
  * src/shared/locktable.h
  *
@@ -40,7 +39,7 @@
 #define ZKL_LOCKTABLE_LOCKS	(ZKL_PARTITIONS + 2)	/* see "partitions" */
 #define ZKL_SERVERS_SIZE	16384	/* addresses of all servers */
 
-/* What zk_status counts. */
+/* What zk_status counts: atomics of one type only. */
 typedef struct ZklCounters
 {
 	pg_atomic_uint64 requests;	/* sent to ZooKeeper, without heartbeats */
@@ -101,7 +100,6 @@ typedef struct ZklLockTable
 	ZklPause	pauses[ZKL_LEADERS_MAX];	/* protected by pauses_mutex */
 
 	ZklSipHashKey key;			/* key of all hashes of paths; fixed */
-	int			max_entries;	/* fixed */
 	pg_atomic_uint32 nentries;
 	pg_atomic_uint32 shutting_down;
 	pg_atomic_uint32 leader_pid;	/* pid of the leader process; 0 if none */
@@ -199,27 +197,22 @@ extern ZklClaim *zkl_lock_table_take_claim(void);
 extern void zkl_lock_table_free_claim(ZklClaim *claim);
 
 /*
- * Call the visitor for the entries of one session.
- * This locks all partitions, so the caller must hold none.  The visitor
- * removes nothing, changes nothing if the mode is LW_SHARED, and calls nothing
- * of this file but wake-ups.
+ * Call the visitor for the entries of one session, one partition after
+ * another, so that the others stay free.  The caller holds no partition.  The
+ * visitor removes nothing, changes nothing if the mode is LW_SHARED, and
+ * calls nothing of this file but wake-ups.
  */
 typedef void (*ZklVisitor) (ZklEntry *entry, void *arg);
 extern void zkl_lock_table_visit(int session, LWLockMode mode,
 								 ZklVisitor visitor, void *arg);
 
 /*
- * An entry of the session that satisfies the condition; NULL if there is none.
- * Locks as zkl_lock_table_visit() does, in shared mode.
+ * Does any claim hold a lock whose ticket is in this session?  Called by a
+ * worker that holds no partition.
  */
-extern const ZklEntry *zkl_lock_table_any(int session,
-										  bool (*condition) (const ZklEntry *entry));
+extern bool zkl_lock_table_any_held(int session);
 
-/*
- * Call the visitor for the entries of all sessions, one partition after
- * another, so that the others stay free.  Called by a worker that holds no
- * partition.  The visitor changes nothing.
- */
+/* The same for the entries of all sessions, in shared mode. */
 extern void zkl_lock_table_pass(ZklVisitor visitor, void *arg);
 
 /*
@@ -274,12 +267,12 @@ extern void zkl_lock_table_not_due(ZklClaim *claim);
 #define ZKL_NUDGE_SIGNAL	SIGUSR1
 
 /*
- * Signal a claim's backend that its wait for the local lock is to end, or that
- * its claim is lost.  The caller holds the partition: the claim then exists,
- * so its backend does, and the signal cannot hit another process.
+ * Signal a claim's backend: ZKL_NUDGE_SIGNAL, because its wait for the local lock is
+ * to end, or the claim's loss_signal, because the claim is lost.  The caller holds the
+ * partition: the claim then exists, so its backend does, and the signal cannot hit
+ * another process.
  */
-extern void zkl_lock_table_nudge(const ZklClaim *claim);
-extern void zkl_lock_table_tell_lost(const ZklClaim *claim);
+extern void zkl_lock_table_signal(const ZklClaim *claim, int signal);
 
 /*
  * Does this process have a claim that was lost at this moment of zkl_now() or

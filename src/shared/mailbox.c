@@ -37,8 +37,7 @@ typedef enum SlotState
 typedef struct Slot
 {
 	SlotState	state;
-	uint32		generation;		/* zkl_mailbox_note_heard reads it without the
-								 * lock */
+	uint32		generation;		/* the worker also reads it without the lock */
 	int			proc_number;	/* of the backend */
 	Oid			role;			/* ... and the role that logged in */
 	bool		again;			/* another worker may have done it before */
@@ -287,16 +286,14 @@ zkl_mailbox_take(int *slot, uint32 *generation, Oid *role,
 	return taken;
 }
 
-/* The worker drops a command when its backend has given the slot back. */
+/*
+ * The worker drops a command when its backend has given the slot back.  It looks again
+ * with the lock when the command is finished.
+ */
 bool
 zkl_mailbox_is_wanted(int slot, uint32 generation)
 {
-	bool		is_wanted;
-
-	LWLockAcquire(commands->lock, LW_SHARED);
-	is_wanted = commands->slots[slot].generation == generation;
-	LWLockRelease(commands->lock);
-	return is_wanted;
+	return commands->slots[slot].generation == generation;
 }
 
 /*
@@ -306,7 +303,7 @@ zkl_mailbox_is_wanted(int slot, uint32 generation)
 void
 zkl_mailbox_note_heard(int slot, uint32 generation)
 {
-	if (commands->slots[slot].generation == generation)
+	if (zkl_mailbox_is_wanted(slot, generation))
 		pg_atomic_write_u64(&commands->slots[slot].heard_at, zkl_now());
 }
 

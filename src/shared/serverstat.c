@@ -16,6 +16,9 @@
 #include "settings.h"
 #include "shared/serverstat.h"
 
+/* The struct has nothing but counts. */
+#define NCOUNTS		(sizeof(ZklServerStat) / sizeof(pg_atomic_uint64))
+
 ZklServerStat *zkl_server_stat = NULL;
 
 Size
@@ -30,25 +33,9 @@ zkl_server_stat_attach(void *memory, LWLockPadded *locks, bool is_new)
 	zkl_server_stat = memory;
 	if (!is_new)
 		return;
-	for (int i = 0; i < ZKL_TRAFFIC_KINDS; i++)
-		pg_atomic_init_u64(&zkl_server_stat->sent[i], 0);
-	for (int i = 0; i <= ZKL_TRAFFIC_BOUNDS; i++)
-		pg_atomic_init_u64(&zkl_server_stat->answers[i], 0);
-	pg_atomic_init_u64(&zkl_server_stat->answer_time, 0);
-	pg_atomic_init_u64(&zkl_server_stat->reconnects, 0);
-	pg_atomic_init_u64(&zkl_server_stat->expirations, 0);
-	pg_atomic_init_u64(&zkl_server_stat->doubt_time, 0);
-	pg_atomic_init_u64(&zkl_server_stat->late_commits, 0);
-	pg_atomic_init_u64(&zkl_server_stat->batches, 0);
-	pg_atomic_init_u64(&zkl_server_stat->batches_undone, 0);
-	pg_atomic_init_u64(&zkl_server_stat->reset_at, zkl_now());
-	pg_atomic_init_u64(&zkl_server_stat->reset_time, GetCurrentTimestamp());
-}
-
-void
-zkl_server_stat_count_sent(ZklTraffic kind)
-{
-	pg_atomic_fetch_add_u64(&zkl_server_stat->sent[kind], 1);
+	for (Size i = 0; i < NCOUNTS; i++)
+		pg_atomic_init_u64(&((pg_atomic_uint64 *) zkl_server_stat)[i], 0);
+	zkl_server_stat_reset();
 }
 
 void
@@ -56,24 +43,6 @@ zkl_server_stat_count_answer(int64 latency)
 {
 	pg_atomic_fetch_add_u64(&zkl_server_stat->answers[zkl_traffic_bucket(latency)], 1);
 	pg_atomic_fetch_add_u64(&zkl_server_stat->answer_time, latency);
-}
-
-void
-zkl_server_stat_count_late_commit(void)
-{
-	pg_atomic_fetch_add_u64(&zkl_server_stat->late_commits, 1);
-}
-
-void
-zkl_server_stat_count_batch(void)
-{
-	pg_atomic_fetch_add_u64(&zkl_server_stat->batches, 1);
-}
-
-void
-zkl_server_stat_count_batch_undone(void)
-{
-	pg_atomic_fetch_add_u64(&zkl_server_stat->batches_undone, 1);
 }
 
 /*
@@ -96,17 +65,8 @@ zkl_server_stat_doubt(ZklSessionInfo *session, int64 now)
 void
 zkl_server_stat_reset(void)
 {
-	for (int i = 0; i < ZKL_TRAFFIC_KINDS; i++)
-		pg_atomic_write_u64(&zkl_server_stat->sent[i], 0);
-	for (int i = 0; i <= ZKL_TRAFFIC_BOUNDS; i++)
-		pg_atomic_write_u64(&zkl_server_stat->answers[i], 0);
-	pg_atomic_write_u64(&zkl_server_stat->answer_time, 0);
-	pg_atomic_write_u64(&zkl_server_stat->reconnects, 0);
-	pg_atomic_write_u64(&zkl_server_stat->expirations, 0);
-	pg_atomic_write_u64(&zkl_server_stat->doubt_time, 0);
-	pg_atomic_write_u64(&zkl_server_stat->late_commits, 0);
-	pg_atomic_write_u64(&zkl_server_stat->batches, 0);
-	pg_atomic_write_u64(&zkl_server_stat->batches_undone, 0);
+	for (Size i = 0; i < NCOUNTS; i++)
+		pg_atomic_write_u64(&((pg_atomic_uint64 *) zkl_server_stat)[i], 0);
 	pg_atomic_write_u64(&zkl_server_stat->reset_at, zkl_now());
 	pg_atomic_write_u64(&zkl_server_stat->reset_time, GetCurrentTimestamp());
 }

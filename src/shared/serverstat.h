@@ -22,7 +22,7 @@
 #include "protocol/traffic.h"
 #include "shared/sessioninfo.h"
 
-/* All times are in microseconds. */
+/* Atomics of one type only.  All times are in microseconds. */
 typedef struct ZklServerStat
 {
 	pg_atomic_uint64 sent[ZKL_TRAFFIC_KINDS];
@@ -31,7 +31,8 @@ typedef struct ZklServerStat
 	pg_atomic_uint64 reconnects;
 	pg_atomic_uint64 expirations;
 	pg_atomic_uint64 doubt_time;	/* of all doubts that have ended */
-	pg_atomic_uint64 late_commits;	/* backends count these */
+	pg_atomic_uint64 late_commits;	/* commits that ended after their lock had
+									 * become uncertain; backends count these */
 	pg_atomic_uint64 batches;	/* transactions of several operations ... */
 	pg_atomic_uint64 batches_undone;	/* ... and those that failed */
 	pg_atomic_uint64 reset_at;	/* on the clock of zkl_now() ... */
@@ -44,16 +45,8 @@ extern ZklServerStat *zkl_server_stat;
 extern Size zkl_server_stat_size(void);
 extern void zkl_server_stat_attach(void *memory, LWLockPadded *locks, bool is_new);
 
-/* A commit ended after its lock had become uncertain. */
-extern void zkl_server_stat_count_late_commit(void);
-
-/* A worker has sent a request, or has got a reply after this time. */
-extern void zkl_server_stat_count_sent(ZklTraffic kind);
+/* A worker has got a reply after this time. */
 extern void zkl_server_stat_count_answer(int64 latency);
-
-/* A worker has sent a batch; ZooKeeper has done nothing of a batch. */
-extern void zkl_server_stat_count_batch(void);
-extern void zkl_server_stat_count_batch_undone(void);
 
 /*
  * How long the session's locks have been in doubt by now, not counting the

@@ -21,8 +21,6 @@
 ZklSessionInfo *zkl_session_info = NULL;
 ZklSessionInfo *zkl_session_info_mine = NULL;
 
-static void init(ZklSessionInfo *info);
-
 Size
 zkl_session_info_size(void)
 {
@@ -34,23 +32,21 @@ zkl_session_info_attach(void *memory, LWLockPadded *locks, bool is_new)
 {
 	zkl_session_info = memory;
 	for (int i = 0; i < zkl_sessions && is_new; i++)
-		init(&zkl_session_info[i]);
-}
+	{
+		ZklSessionInfo *info = &zkl_session_info[i];
 
-static void
-init(ZklSessionInfo *info)
-{
-	pg_atomic_init_u64(&info->epoch, ZKL_EPOCH_NONE + 1);
-	pg_atomic_init_u64(&info->safe_until, 0);
-	pg_atomic_init_u64(&info->heard_at, 0);
-	pg_atomic_init_u32(&info->period_ms, 0);
-	pg_atomic_init_u32(&info->connected, 0);
-	pg_atomic_init_u64(&info->refused_at, 0);
-	pg_atomic_init_u32(&info->worker_proc, 0);
-	pg_atomic_init_u32(&info->worker_pid, 0);
-	pg_atomic_init_u64(&info->ephemeral_bytes, 0);
-	SpinLockInit(&info->work_mutex);
-	dlist_init(&info->work);
+		pg_atomic_init_u64(&info->epoch, ZKL_EPOCH_NONE + 1);
+		pg_atomic_init_u64(&info->safe_until, 0);
+		pg_atomic_init_u64(&info->heard_at, 0);
+		pg_atomic_init_u32(&info->period_ms, 0);
+		pg_atomic_init_u32(&info->connected, 0);
+		pg_atomic_init_u64(&info->refused_at, 0);
+		pg_atomic_init_u32(&info->worker_proc, 0);
+		pg_atomic_init_u32(&info->worker_pid, 0);
+		pg_atomic_init_u64(&info->ephemeral_bytes, 0);
+		SpinLockInit(&info->work_mutex);
+		dlist_init(&info->work);
+	}
 }
 
 int
@@ -72,12 +68,6 @@ zkl_session_info_is_safe(int session, int64 now)
 	 */
 	pg_read_barrier();
 	return now < safe_until;
-}
-
-bool
-zkl_session_info_is_in_touch(int session, int64 now)
-{
-	return now < zkl_session_info_in_touch_until(session);
 }
 
 /*

@@ -95,12 +95,11 @@ extern bool zkl_session_info_is_safe(int session, int64 now);
 extern int64 zkl_session_info_all_until(void);
 
 /*
- * Is the session in touch?  That is: its worker is connected to ZooKeeper,
- * and the session certainly lives; or, if it is idle, ZooKeeper has replied
- * recently.  The second function returns up to what moment this holds if no
- * more replies come; a moment in the past means "no".
+ * Up to what moment is the session in touch, if no more replies come?  That is:
+ * its worker is connected to ZooKeeper, and the session certainly lives; or, if
+ * it is idle, ZooKeeper has replied recently.  A moment in the past means that
+ * it is not.
  */
-extern bool zkl_session_info_is_in_touch(int session, int64 now);
 extern int64 zkl_session_info_in_touch_until(int session);
 
 /*

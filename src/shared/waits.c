@@ -212,7 +212,7 @@ zkl_waits_cancel(const ZklWaitSentence *sentence, int waiter,
 		slot->waiter_number = proc - ProcGlobal->allProcs;
 		pg_atomic_write_u64(&slot->notice_for, (uint64) wait_start);
 		LWLockRelease(waits->lock);
-		zkl_lock_table_tell_lost(claim);
+		zkl_lock_table_signal(claim, claim->loss_signal);
 	}
 	LWLockRelease(zkl_lock_table_partition(hash));
 }

@@ -137,7 +137,7 @@ send_batch(Batch *batch)
 		for (int i = n > ZKL_WINDOW_MAX ? 0 : 1; i < n; i++)
 			batch->entries[i]->sent_at = 0;
 		zkl_session_batch(batch->operations, n, path);
-		zkl_server_stat_count_batch();
+		pg_atomic_fetch_add_u64(&zkl_server_stat->batches, 1);
 	}
 	else
 	{
@@ -180,7 +180,7 @@ zkl_batches_answered(const ZklSessionEvent *event)
 	Assert(event->ends_batch && batch->on_the_way > 0);
 	batch->on_the_way--;
 	if (event->reply.outcome == ZKL_OUTCOME_UNDONE)
-		zkl_server_stat_count_batch_undone();
+		pg_atomic_fetch_add_u64(&zkl_server_stat->batches_undone, 1);
 	/* The znode was deleted by other hands, or must not be written. */
 	if (event->stamp == ZKL_OUTCOME_ABSENT)
 		stamp.made_for = 0;

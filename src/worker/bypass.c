@@ -77,7 +77,7 @@ number_behind(const ZklTicket *ticket, const char *child)
 	/* One of kazoo's own names.  Readers do not wait for a reader. */
 	else if (zkl_recipe_parse(child, &other) &&
 			 other.client == ZKL_CLIENT_KAZOO &&
-			 zkl_recipe_sequence_is_sound(child) &&
+			 zkl_recipe_number(child) >= 0 &&
 			 !(other.mode == ZKL_MODE_KAZOO_READ && ticket->mode == ZKL_MODE_READ))
 		key = other.key;
 

@@ -25,7 +25,6 @@
 #include "shared/entry.h"
 #include "shared/jobruns.h"
 #include "shared/leases.h"
-#include "shared/lingerquota.h"
 #include "shared/lockstat.h"
 #include "shared/passes.h"
 #include "worker/entrystate.h"
@@ -89,9 +88,8 @@ adopt(ZklEntry *entry, void *arg)
 }
 
 /*
- * The last worker may have died after it took entries off the list.  Lock all
- * partitions at once, so that no backend removes an entry between the look
- * and the mark.
+ * The last worker may have died after it took entries off the list.  No backend
+ * removes an entry between the look and the mark, because its partition is locked.
  */
 void
 zkl_entry_state_adopt(void)
@@ -702,12 +700,7 @@ give_up_if_idle(ZklEntry *entry)
 {
 	if (!zkl_entry_is_idle(entry))
 		return false;
-	zkl_lock_stat_given_up(entry);
-	entry->state = ZKL_ENTRY_RELEASING;
-	zkl_linger_quota_end(entry);
-	/* From now on no claim may take the lease. */
-	if (entry->semaphore != NULL)
-		zkl_entry_unlink_lease(entry);
+	zkl_entry_become_releasing(entry);
 	return true;
 }
 
@@ -782,7 +775,7 @@ lose_claim(ZklClaim *claim, ZklLoss loss)
 	zkl_lock_stat_lost(claim, now);
 	claim->state = ZKL_CLAIM_LOST;
 	claim->loss = loss;
-	claim->lost_at = claim->since = now;
+	claim->since = now;
 	zkl_job_runs_end(&claim->run, false, true);
 	ZKL_FAULT_POINT("claim-marked");	/* while the partition is locked */
 
@@ -790,7 +783,7 @@ lose_claim(ZklClaim *claim, ZklLoss loss)
 	if (claim->detached != 0)
 		zkl_lock_table_wake(claim);
 	else if (claim->session_count + claim->xact_count > 0)
-		zkl_lock_table_tell_lost(claim);
+		zkl_lock_table_signal(claim, claim->loss_signal);
 }
 
 /*
@@ -821,7 +814,7 @@ new_generation(ZklEntry *entry)
 		if (claim->waits_locally && !claim->nudged)
 		{
 			claim->nudged = true;
-			zkl_lock_table_nudge(claim);
+			zkl_lock_table_signal(claim, ZKL_NUDGE_SIGNAL);
 		}
 
 		/*
@@ -910,29 +903,6 @@ void
 zkl_entry_state_wake_all(void)
 {
 	zkl_lock_table_visit(zkl_session_info_number(), LW_SHARED, wake_visited, NULL);
-}
-
-static bool
-is_held(const ZklEntry *entry)
-{
-	return entry->nheld > 0;
-}
-
-/*
- * A worker that stops calls this in each turn.  With many locks, a search in
- * each turn would take longer than everything else.  It would also keep the
- * partitions locked, so that holders could not release.  So no search is needed
- * while the entry that the last one found is held.  It may be gone by now, or be
- * another lock's, but its memory stays, and shows whether there is a holder now.
- */
-bool
-zkl_entry_state_any_held(void)
-{
-	static const ZklEntry *found = NULL;
-
-	if (found == NULL || found->session != zkl_session_info_number() || !is_held(found))
-		found = zkl_lock_table_any(zkl_session_info_number(), is_held);
-	return found != NULL;
 }
 
 /*

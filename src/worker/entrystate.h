@@ -150,9 +150,6 @@ extern void zkl_entry_state_wake_all(void);
 /* Does only the leader process wait for this ticket? */
 extern bool zkl_entry_state_is_for_leader(ZklEntry *entry);
 
-/* Does any claim hold a lock whose ticket is in this ZooKeeper session? */
-extern bool zkl_entry_state_any_held(void);
-
 /* The limit that is stored for a semaphore has been read. */
 extern void zkl_entry_state_set_limit(ZklEntry *semaphore, int stored);
 

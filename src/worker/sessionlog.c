@@ -123,7 +123,7 @@ zkl_session_log_doubt(void)
 	}
 	else if (!in_doubt && !safe && !idle &&
 			 pg_atomic_read_u64(&zkl_session_info_mine->ephemeral_bytes) > 0 &&
-			 zkl_entry_state_any_held())
+			 zkl_lock_table_any_held(zkl_session_info_number()))
 	{
 		in_doubt = true;
 		zkl_session_log_error("ZooKeeper has not recently confirmed the session");

@@ -70,8 +70,8 @@ zkl_tickets_start(const char *prefix)
 
 /*
  * To all tickets that have a state to lose.  They are collected first: a
- * visitor of the table holds all partitions, and a step locks the entry's
- * partition itself.
+ * visitor of the table holds the entry's partition, and a step locks that
+ * itself.
  */
 void
 zkl_tickets_tell_all(ZklTicketEventKind kind)

@@ -210,7 +210,7 @@ warn_unless_standing(void)
 static void
 note_sent(ZklTraffic kind)
 {
-	zkl_server_stat_count_sent(kind);
+	pg_atomic_fetch_add_u64(&zkl_server_stat->sent[kind], 1);
 	if (kind != ZKL_TRAFFIC_HEARTBEAT && kind != ZKL_TRAFFIC_SIGN)
 		pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests, 1);
 	if (zkl_traffic_is_write(kind))
@@ -523,7 +523,7 @@ wait_on_socket(int fd, uint32 events, long timeout_ms)
 static void
 stop(void)
 {
-	bool		any_held = zkl_entry_state_any_held();
+	bool		any_held = zkl_lock_table_any_held(zkl_session_info_number());
 
 	if (any_held && zkl_now() < worker.stop_at)
 		return;

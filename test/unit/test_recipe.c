@@ -71,9 +71,9 @@ tell_maker(const char *name, char *effect)
 static void
 tell_number(const char *name, char *effect)
 {
-	if (zkl_recipe_sequence_is_sound(name))
+	if (zkl_recipe_number(name) >= 0)
 		trace_add(effect, "sound");
-	if (zkl_recipe_is_first_ever(name))
+	if (zkl_recipe_number(name) == 0)
 		trace_add(effect, "first");
 	if (zkl_recipe_latch_key(name) != NULL)
 		trace_add(effect, "latch=%s", zkl_recipe_latch_key(name));
@@ -247,7 +247,7 @@ a_name_says_whether_its_maker_only_tries(void **state)
 
 		assert_true(zkl_recipe_is_zklock(child, &said));
 		assert_int_equal(said, only_tries);
-		assert_true(zkl_recipe_sequence_is_sound(child));
+		assert_true(zkl_recipe_number(child) >= 0);
 		assert_true(is_contender(child));
 	}
 }
@@ -312,7 +312,7 @@ a_downgraded_name_has_the_writers_key(void **state)
 		assert_string_equal(contender.key, writer + strlen(prefix));
 		assert_true(zkl_recipe_is_zklock(reader, &said));
 		assert_int_equal(said, only_tries);
-		assert_true(zkl_recipe_sequence_is_sound(reader));
+		assert_true(zkl_recipe_number(reader) >= 0);
 		assert_non_null(zkl_recipe_find(ZKL_MODE_READ, uuid, (const char *const []) {reader}, 1));
 	}
 }
@@ -466,11 +466,11 @@ judge_one_by_one(int limit, const char *me, const char *const *children, int nch
 	assert_true(zkl_recipe_parse(me, &mine));
 	for (int i = 0; i < nchildren; i++)
 	{
-		bool		behind = zkl_recipe_sequence_is_sound(me) &&
+		bool		behind = zkl_recipe_number(me) >= 0 &&
 			zkl_recipe_parse(children[i], &other) &&
 			other.mode == ZKL_MODE_LEASE &&
 			other.client == ZKL_CLIENT_ZKLOCK &&
-			zkl_recipe_sequence_is_sound(children[i]) && strcmp(other.key, mine.key) > 0;
+			zkl_recipe_number(children[i]) >= 0 && strcmp(other.key, mine.key) > 0;
 
 		if (strcmp(children[i], me) == 0)
 			verdict.found = true;
@@ -651,7 +651,7 @@ check_verdict(const List *list, int of)
 		return;
 	}
 	assert_true(is_contender(me->name));
-	assert_int_equal(zkl_recipe_sequence_is_sound(me->name), me->number < 2000000000);
+	assert_int_equal(zkl_recipe_number(me->name) >= 0, me->number < 2000000000);
 	assert_int_equal(verdict.contended, behind != NULL);
 	if (before == NULL)
 		assert_owns(verdict);

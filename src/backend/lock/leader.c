@@ -261,7 +261,8 @@ tend(Leadership *leadership, bool may_stand, int64 now)
 
 	/*
 	 * This comes after the look at the claim, because a resignation sets
-	 * both. And a pause may be set while the claim begins.
+	 * both, with the partition locked, for which end() waits.  And a pause
+	 * may be set while the claim begins.
 	 */
 	paused_until = zkl_leadership_paused_until(leadership->path);
 	if (now < paused_until)
@@ -291,7 +292,7 @@ static bool
 must_end(Leadership *leadership, bool may_stand)
 {
 	return !may_stand ||
-		zkl_leadership_has_resigned(leadership->claim) ||
+		leadership->claim->resigned ||
 		(leadership->held &&
 		 zkl_claim_status(leadership->claim, 0) == ZKL_STATUS_LOST);
 }
@@ -311,7 +312,6 @@ begin(Leadership *leadership, int64 now)
 
 	if (beginning == ZKL_BEGUN)
 	{
-		zkl_leadership_begin(leadership->claim);
 		leadership->told_beginning = false;
 		return;
 	}
@@ -401,7 +401,7 @@ look_at_history(Leadership *leadership, int64 now)
 				errhint("If this server shall lead nevertheless, call zk_leader_forget(%s).",
 						quote_literal_cstr(leadership->path)));
 	end(leadership);
-	zkl_leadership_refuse(leadership->path, now + REFUSED_INTERVAL, why);
+	zkl_leadership_pause(leadership->path, now + REFUSED_INTERVAL, why);
 	return now + LOOK_INTERVAL;
 }
 

@@ -260,7 +260,7 @@ describe(const ZklLocalClaim *claim, ZklJobRecord *record)
 }
 
 /*
- * Take a slot for the run, give it to the claim, and wake the worker.  Once
+ * Take a slot for the run, and give it to the claim, which wakes the worker.  Once
  * the claim has the slot, the run ends when the claim ends or is lost.
  */
 static int
@@ -290,7 +290,6 @@ ask(ZklLocalClaim *claim, const Attempt *attempt)
 	 */
 	if (!zkl_claim_set_run(claim->shared, slot))
 		zkl_local_claim_report_lost(ERROR, claim);
-	zkl_job_runs_ask(slot);
 	return slot;
 }
 

@@ -329,7 +329,7 @@ survey_before(ZklClaim *claim, const ZklWait *wait)
 	const ZklLockRequest *request = wait->request;
 	ZklWait		own = *wait;
 
-	if (zkl_claim_status_is_surveyed(claim))
+	if (claim->entry->surveyed)
 		return;
 
 	/*
@@ -354,7 +354,7 @@ survey_after(ZklClaim *claim, const ZklLockRequest *request)
 {
 	ZklWait		wait;
 
-	if (zkl_claim_status_is_surveyed(claim))
+	if (claim->entry->surveyed)
 		return true;
 	zkl_wait_begin(&wait, request);
 	if (!survey(request, survey_until(&wait)))
@@ -406,6 +406,7 @@ static int
 check_survey(const ZklListing *survey, const ZklLockRequest *request)
 {
 	int			limit = zkl_listing_limit(survey);
+	bool		any_lease = false;
 
 	for (int i = 0; i < survey->nnodes; i++)
 	{
@@ -414,11 +415,11 @@ check_survey(const ZklListing *survey, const ZklLockRequest *request)
 		if (survey->nodes[i].where == ZKL_WHERE_LOCK &&
 			zkl_recipe_parse(survey->nodes[i].name, &contender))
 			zkl_report_other_kind(request->path);
+		any_lease |= survey->nodes[i].where == ZKL_WHERE_LEASES;
 	}
 	if (check_limit(survey, request))
 		return 0;
-	if (limit != 0 && limit != request->limit &&
-		zkl_listing_count(survey, ZKL_WHERE_LEASES) > 0)
+	if (limit != 0 && limit != request->limit && any_lease)
 		zkl_report_other_limit(request->path, limit, request->limit);
 	return request->limit;
 }

@@ -265,7 +265,7 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 	answer == ZKL_ANSWER_ASKING;
 	int64		now = zkl_now();
 	bool		over = now >= request->until;
-	bool		in_touch = zkl_session_info_is_in_touch(session_of(wait), now);
+	bool		in_touch = now < zkl_session_info_in_touch_until(session_of(wait));
 
 	/*
 	 * A reply counts only while the server is connected: an earlier reply may

@@ -22,7 +22,7 @@
 #include "backend/znodes.h"
 #include "backend/znodetext.h"
 #include "settings.h"
-#include "shared/claimstatus.h"
+#include "shared/claim.h"
 
 /* The wait goes on meanwhile, but notices a grant only after that. */
 #define MAX_READ_TIME_MS	1000

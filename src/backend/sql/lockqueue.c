@@ -31,7 +31,7 @@
 #include "backend/znodetext.h"
 #include "compat.h"
 #include "protocol/fieldtext.h"
-#include "shared/claimstatus.h"
+#include "shared/claim.h"
 
 PG_FUNCTION_INFO_V1(zklock_lock_queue);
 PG_FUNCTION_INFO_V1(zklock_lock_queue_or_null);

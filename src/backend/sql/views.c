@@ -243,7 +243,7 @@ zklock_status(PG_FUNCTION_ARGS)
 
 	zkl_row_add_text(&row, zkl_display_path(zkl_settings_node_name()));
 	zkl_row_add(&row, Int32GetDatum(pg_atomic_read_u32(&zkl_lock_table->nentries)));
-	zkl_row_add(&row, Int32GetDatum(zkl_lock_table->max_entries));
+	zkl_row_add(&row, Int32GetDatum(zkl_lock_table_max_entries()));
 	zkl_row_add(&row, Int64GetDatum((int64) claims));
 	zkl_row_add_counter(&row, &zkl_lock_table->counters.tickets);
 	zkl_row_add_counter(&row, &zkl_lock_table->counters.lost);
