@@ -383,7 +383,7 @@ survey_until(const ZklWait *wait)
 static bool
 survey(const ZklLockRequest *request, int64 until)
 {
-	ZklListing *seen = zkl_znodes_survey(request->path, ZKL_ZNODES_NAMES, until);
+	ZklListing *seen = zkl_znodes_list(ZKL_COMMAND_LIST, request->path, until);
 	int			limit;
 
 	if (seen == NULL)
@@ -443,8 +443,7 @@ zklock_semaphore_limit(PG_FUNCTION_ARGS)
 
 	zkl_report_unless_loaded();
 	path = zkl_sqlargs_path(fcinfo);
-	limit = read_limit(path, find_limit(zkl_znodes_survey(path, ZKL_ZNODES_NAMES,
-														  ZKL_FOREVER)));
+	limit = read_limit(path, find_limit(zkl_znodes_list(ZKL_COMMAND_LIST, path, ZKL_FOREVER)));
 	if (limit == ZKL_LIMIT_NONE)
 		PG_RETURN_NULL();
 	PG_RETURN_INT32(limit);
@@ -461,7 +460,7 @@ zklock_semaphore_set_limit(PG_FUNCTION_ARGS)
 	check_path(path);
 	if (PG_ARGISNULL(1))
 	{
-		(void) zkl_znodes_delete(path, ZKL_LIMIT);
+		(void) zkl_znodes_end(ZKL_COMMAND_DELETE, path, ZKL_LIMIT);
 		PG_RETURN_VOID();
 	}
 	if (PG_GETARG_INT32(1) < 0)
