@@ -10,6 +10,7 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "storage/ipc.h"
 #include "storage/proc.h"
 
 #include "backend/lock/deadlock.h"
@@ -109,7 +110,7 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 			return answer;
 		begin_asking(wait, claim);
 	}
-	PG_TRY();
+	PG_ENSURE_ERROR_CLEANUP(zkl_deadlock_end, (Datum) 0);
 	{
 		while (!look(wait, claim, mutex, &answer) &&
 			   !time_is_over(wait, answer) &&
@@ -132,11 +133,8 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 							 Min(until, wait->report.due_at));
 		}
 	}
-	PG_FINALLY();
-	{
-		zkl_deadlock_end();
-	}
-	PG_END_TRY();
+	PG_END_ENSURE_ERROR_CLEANUP(zkl_deadlock_end, (Datum) 0);
+	zkl_deadlock_end(0, (Datum) 0);
 	return answer;
 }
 
