@@ -126,7 +126,7 @@ static void begin(void);
 static void publish(ZklClaim *claim, uint32 asked);
 static bool note_holders(ZklWaitInfo *info, const ZklClaim *claim);
 static void choose_interval(const Census *census);
-static void note_own_claim(ZklLocalClaim *claim, void *arg);
+static void note_own_claims(Census *census);
 static void note_entry(ZklEntry *entry, void *arg);
 static void add_stuck(ZklWaitInfo *info, const Census *census, bool is_wanted);
 static void add_holder(ZklWaitInfo *info, int pid, TimestampTz since);
@@ -147,7 +147,6 @@ static const char *lines_of(const char *text);
 static char *statements_of(const ZklWaitSentence *sentence);
 static void explain(void *arg);
 static void count_victim(const ZklWaitSentence *sentence);
-static void note_local_wait(ZklLocalClaim *claim, void *arg);
 static const char *detail_for_client(const char *detail);
 
 int64
@@ -273,7 +272,7 @@ note_holders(ZklWaitInfo *info, const ZklClaim *claim)
 	Census		census = {.awaited = claim};
 
 	census.nstuck = find_dependents(&census.stuck);
-	zkl_claim_table_visit(note_own_claim, &census);
+	note_own_claims(&census);
 
 	/* If only this backend is stuck, the whole table need not be read. */
 	for (int i = 0; i < ZKL_PARTITIONS && census.nstuck > 0; i++)
@@ -312,17 +311,19 @@ choose_interval(const Census *census)
  * the next look will find that.
  */
 static void
-note_own_claim(ZklLocalClaim *claim, void *arg)
+note_own_claims(Census *census)
 {
-	Census	   *census = arg;
-
-	if (claim->shared->state != ZKL_CLAIM_HELD)
-		return;
-	if (zkl_waits_hold_up(census->awaited->mode, census->awaited->entry->path,
-						  claim->shared))
-		census->i_hold = true;
-	else
-		census->i_may_hold = true;
+	for (ZklLocalClaim *claim = zkl_local_claim_next(NULL); claim != NULL;
+		 claim = zkl_local_claim_next(claim))
+	{
+		if (claim->shared->state != ZKL_CLAIM_HELD)
+			continue;
+		if (zkl_waits_hold_up(census->awaited->mode, census->awaited->entry->path,
+							  claim->shared))
+			census->i_hold = true;
+		else
+			census->i_may_hold = true;
+	}
 }
 
 /* Claims on leases are in the semaphore's entry. */
@@ -769,16 +770,14 @@ explain(void *arg)
 static void
 count_victim(const ZklWaitSentence *sentence)
 {
-	ZklLocalClaim *claim = zkl_claim_table_find(sentence->path);
-	bool		waits_locally = false;
+	const ZklLocalClaim *held = zkl_local_claim_find(sentence->path);
 
-	zkl_claim_table_visit(note_local_wait, &waits_locally);
-	if (claim != NULL && !waits_locally)
-		zkl_lock_stat_failed(claim->shared, ERRCODE_T_R_DEADLOCK_DETECTED);
-}
-
-static void
-note_local_wait(ZklLocalClaim *claim, void *arg)
-{
-	*(bool *) arg |= claim->shared->waits_locally;
+	for (ZklLocalClaim *claim = zkl_local_claim_next(NULL); claim != NULL;
+		 claim = zkl_local_claim_next(claim))
+	{
+		if (claim->shared->waits_locally)
+			return;
+	}
+	if (held != NULL)
+		zkl_lock_stat_failed(held->shared, ERRCODE_T_R_DEADLOCK_DETECTED);
 }

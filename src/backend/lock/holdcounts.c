@@ -143,7 +143,7 @@ note_leases(const ZklLocalClaim *claim, int before, int after)
 void
 zkl_hold_counts_check_room(int wanted)
 {
-	int			held = zkl_claim_table_number() + further_leases;
+	int			held = zkl_local_claim_number() + further_leases;
 
 	if (wanted > zkl_max_locks_per_backend - held)
 		ereport(ERROR,
@@ -438,7 +438,7 @@ zkl_hold_counts_update_to_acquire(const ZklLockRequest *request)
 
 	zkl_hold_counts_update();
 	zkl_permission_check_claim(request->path);
-	claim = zkl_claim_table_find(request->path);
+	claim = zkl_local_claim_find(request->path);
 	if (claim != NULL && claim->kind != zkl_recipe_kind(request->mode))
 		zkl_report_other_kind(request->path);
 	return claim;
@@ -605,7 +605,7 @@ zkl_hold_counts_certainly(const char *path)
 	ZklLocalClaim *claim;
 
 	zkl_hold_counts_update();
-	claim = zkl_claim_table_find(path);
+	claim = zkl_local_claim_find(path);
 	return claim != NULL &&
 		zkl_claim_status(claim->shared, 0) == ZKL_STATUS_GOOD;
 }
@@ -621,7 +621,7 @@ zkl_hold_counts_token(const char *path)
 	int64		token;
 
 	zkl_hold_counts_update();
-	claim = zkl_claim_table_find(path);
+	claim = zkl_local_claim_find(path);
 	if (claim == NULL && zkl_reliance_token(path, &token))
 		return token;
 	return certainly_held(path, claim)->shared->token;
@@ -650,7 +650,7 @@ static ZklLocalClaim *
 find_held(const char *path)
 {
 	zkl_hold_counts_update();
-	return certainly_held(path, zkl_claim_table_find(path));
+	return certainly_held(path, zkl_local_claim_find(path));
 }
 
 static ZklLocalClaim *

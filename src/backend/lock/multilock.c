@@ -254,7 +254,7 @@ begin_member(Multilock *lock, Member *member)
 	ZklWait		wait;
 
 	request.path = member->path;
-	member->claim = zkl_claim_table_find(member->path);
+	member->claim = zkl_local_claim_find(member->path);
 	if (member->claim == NULL)
 	{
 		zkl_permission_check_claim(member->path);

@@ -27,7 +27,7 @@ zkl_release(const char *path, ZklMode mode, int quantity)
 	bool		held;
 
 	zkl_hold_counts_update();
-	claim = zkl_claim_table_find(path);
+	claim = zkl_local_claim_find(path);
 	if (claim == NULL || claim->kind != zkl_recipe_kind(mode) ||
 		claim->parts[part].session_count < quantity)
 	{

@@ -27,6 +27,7 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
 #include "utils/builtins.h"
 
 #include "backend/display.h"
@@ -59,6 +60,7 @@ static void check_request(const ZklLocalClaim *claim, const ZklLockRequest *requ
 static bool acquire_first(ZklLocalClaim *claim, const ZklLockRequest *request,
 						  void *arg);
 static bool acquire_more(ZklLocalClaim *claim, const ZklLockRequest *request);
+static void end_second(int code, Datum arg);
 static void add_leases(ZklLocalClaim *claim, ZklClaim *second,
 					   const ZklLockRequest *request);
 static bool acquire_leases(ZklClaim *claim, const ZklLockRequest *request);
@@ -153,7 +155,7 @@ static bool
 acquire_more(ZklLocalClaim *claim, const ZklLockRequest *request)
 {
 	ZklClaim   *second;
-	volatile bool acquired = false;
+	bool		acquired;
 
 	/*
 	 * Leases cannot be added to a claim that is lost, so do not wait for
@@ -163,22 +165,23 @@ acquire_more(ZklLocalClaim *claim, const ZklLockRequest *request)
 		zkl_local_claim_report_lost(ERROR, claim);
 
 	second = zkl_local_claim_begin_second(request);
-	PG_TRY();
+	PG_ENSURE_ERROR_CLEANUP(end_second, PointerGetDatum(second));
 	{
 		acquired = acquire_leases(second, request);
 	}
-	PG_CATCH();
-	{
-		zkl_local_claim_end_second();
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
+	PG_END_ENSURE_ERROR_CLEANUP(end_second, PointerGetDatum(second));
 
 	if (acquired)
 		add_leases(claim, second, request);
 	else
-		zkl_local_claim_end_second();
+		zkl_claim_end(second);
 	return acquired;
+}
+
+static void
+end_second(int code, Datum arg)
+{
+	zkl_claim_end((ZklClaim *) DatumGetPointer(arg));
 }
 
 static void
@@ -193,12 +196,11 @@ add_leases(ZklLocalClaim *claim, ZklClaim *second, const ZklLockRequest *request
 		int64		lost_at;
 		ZklLoss		loss = zkl_claim_status_loss(second, &lost_at);
 
-		zkl_local_claim_end_second();
+		zkl_claim_end(second);
 		if (zkl_claim_status(claim->shared, 0) == ZKL_STATUS_LOST)
 			zkl_local_claim_report_lost(ERROR, claim);
 		zkl_report_loss(ERROR, claim->path, loss, lost_at, NULL);
 	}
-	zkl_local_claim_forget_second();
 	PG_TRY();
 	{
 		ZKL_FAULT_POINT("semaphore-merged");
@@ -290,7 +292,7 @@ acquire_in_turn(ZklClaim *claim, const ZklLockRequest *request)
 	 * A backend has at most one claim on a path.  This one would be the
 	 * user's, who has locked the inner mutex by its name.
 	 */
-	if (zkl_claim_table_find(inner.path) != NULL)
+	if (zkl_local_claim_find(inner.path) != NULL)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_IN_USE),
 				errmsg("cannot acquire semaphore \"%s\" while holding lock \"%s\"",

@@ -171,9 +171,9 @@ static void guard_commit(bool writes);
 static void look_at_all(Guard *guard);
 static bool has_written(void);
 static bool has_notified(void);
-static void guard_claim(ZklLocalClaim *claim, void *arg);
+static void guard_claim(const ZklLocalClaim *claim, Guard *guard);
 static void report_if_late(void);
-static void find_uncertain(ZklLocalClaim *claim, void *arg);
+static const char *find_uncertain(void);
 static void end_unacknowledged(void);
 static void refuse_prepare(void);
 
@@ -184,7 +184,7 @@ static void refuse_prepare(void);
 static bool
 has_stake(void)
 {
-	return zkl_requirement_applies() || zkl_claim_table_number() > 0 ||
+	return zkl_requirement_applies() || zkl_local_claim_number() > 0 ||
 		zkl_on_lost_any_released() || zkl_reliance_any() ||
 		zkl_reliance_bits() != 0 || has_pass;
 }
@@ -429,7 +429,7 @@ on_subxact(SubXactEvent event, SubTransactionId my_id,
 		   SubTransactionId parent_id, void *arg)
 {
 	zkl_deadlock_listen();
-	if (zkl_claim_table_number() == 0)
+	if (zkl_local_claim_number() == 0)
 		return;
 	switch (event)
 	{
@@ -543,7 +543,9 @@ look_at_all(Guard *guard)
 		begun_at = zkl_now();
 		losses = pg_atomic_read_u64(&zkl_lock_table->losses);
 		guard->until = PG_INT64_MAX;
-		zkl_claim_table_visit(guard_claim, guard);
+		for (ZklLocalClaim *claim = zkl_local_claim_next(NULL); claim != NULL;
+			 claim = zkl_local_claim_next(claim))
+			guard_claim(claim, guard);
 		guard->until = Min(guard->until, zkl_reliance_check(margin));
 		if (passed.required && guard->writes)
 			guard->until = Min(guard->until, zkl_requirement_check(margin));
@@ -600,9 +602,8 @@ has_notified(void)
  * session-level acquires.
  */
 static void
-guard_claim(ZklLocalClaim *claim, void *arg)
+guard_claim(const ZklLocalClaim *claim, Guard *guard)
 {
-	Guard	   *guard = arg;
 	bool		must_hold = guard->writes ||
 	claim->parts[ZKL_EXCLUSIVE].xact_count > 0 ||
 	claim->parts[ZKL_SHARED].xact_count > 0;
@@ -662,7 +663,7 @@ report_if_late(void)
 	if (passed.required)
 		required = path = zkl_requirement_find_uncertain();
 	if (path == NULL)
-		zkl_claim_table_visit(find_uncertain, &path);
+		path = find_uncertain();
 	if (path == NULL)
 		path = zkl_reliance_find_uncertain();
 	if (path == NULL)
@@ -690,28 +691,34 @@ end_unacknowledged(void)
 	whereToSendOutput = DestNone;
 }
 
-static void
-find_uncertain(ZklLocalClaim *claim, void *arg)
+/* A claim that is lost or in doubt. */
+static const char *
+find_uncertain(void)
 {
-	const ZklClaim *shared = claim->shared;
+	for (ZklLocalClaim *claim = zkl_local_claim_next(NULL); claim != NULL;
+		 claim = zkl_local_claim_next(claim))
+	{
+		ZklClaim   *shared = claim->shared;
 
-	/*
-	 * If only the lease time is over, this transaction's pass has kept the
-	 * lock.
-	 */
-	if (shared->is_use && shared->state == ZKL_CLAIM_HELD &&
-		!zkl_session_info_is_in_doubt(shared->epoch, shared->entry->session,
-									  zkl_now()))
-		return;
-	if (zkl_claim_status(claim->shared, 0) != ZKL_STATUS_GOOD)
-		*(const char **) arg = claim->path;
+		/*
+		 * If only the lease time is over, this transaction's pass has kept
+		 * the lock.
+		 */
+		if (shared->is_use && shared->state == ZKL_CLAIM_HELD &&
+			!zkl_session_info_is_in_doubt(shared->epoch, shared->entry->session,
+										  zkl_now()))
+			continue;
+		if (zkl_claim_status(shared, 0) != ZKL_STATUS_GOOD)
+			return claim->path;
+	}
+	return NULL;
 }
 
 /* A leadership that every commit requires is no obstacle, because it has no token. */
 static void
 refuse_prepare(void)
 {
-	if (zkl_claim_table_number() > 0 || zkl_reliance_any())
+	if (zkl_local_claim_number() > 0 || zkl_reliance_any())
 		ereport(ERROR,
 				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				errmsg("cannot PREPARE a transaction that holds zklock locks"));
