@@ -251,7 +251,6 @@ static void
 begin_member(Multilock *lock, Member *member)
 {
 	ZklLockRequest request = *lock->request;
-	ZklWait		wait;
 
 	request.path = member->path;
 	member->claim = zkl_local_claim_find(member->path);
@@ -265,10 +264,7 @@ begin_member(Multilock *lock, Member *member)
 	}
 	if (member->claim->kind != ZKL_KIND_MUTEX)
 		zkl_report_other_kind(member->path);
-	zkl_wait_begin(&wait, &request);
-	if (zkl_wait_for_certainty(&wait, member->claim->shared) ==
-		ZKL_STATUS_LOST)
-		zkl_local_claim_report_lost(ERROR, member->claim);
+	zkl_wait_for_certainty(&request, member->claim);
 	member->held = true;
 }
 
