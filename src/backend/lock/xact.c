@@ -14,7 +14,7 @@
  *										is a transaction-level one
  *		zkl_reliance_check				the leadership that the transaction		ZK001
  *										was told of is lost or in doubt
- *		zkl_requirement_check			the transaction has written, and a		25006, or FATAL
+ *		zkl_reliance_check_required		the transaction has written, and a		25006, or FATAL
  *										leadership of commit_requires is not	57P01, as
  *										certain									not_leading says
  *										... or leader_of does not name it		55000
@@ -93,7 +93,6 @@
 #include "backend/lock/localclaim.h"
 #include "backend/lock/onlost.h"
 #include "backend/lock/reliance.h"
-#include "backend/lock/requirement.h"
 #include "backend/lock/xact.h"
 #include "backend/report.h"
 #include "faultpoint.h"
@@ -184,7 +183,7 @@ static void refuse_prepare(void);
 static bool
 has_stake(void)
 {
-	return zkl_requirement_applies() || zkl_local_claim_number() > 0 ||
+	return zkl_reliance_is_required() || zkl_local_claim_number() > 0 ||
 		zkl_on_lost_any_released() || zkl_reliance_any() ||
 		zkl_reliance_bits() != 0 || has_pass;
 }
@@ -208,8 +207,8 @@ zkl_xact_init(void)
 static void
 begin_pass(uint64 bits)
 {
-	if (zkl_requirement_applies())
-		bits |= zkl_requirement_bits();
+	if (zkl_reliance_is_required())
+		bits |= zkl_reliance_required_bits();
 	if (bits == 0)
 		return;
 	has_pass = true;
@@ -225,11 +224,11 @@ begin_pass(uint64 bits)
 void
 zkl_xact_require(bool at_once)
 {
-	if (!zkl_requirement_applies())
+	if (!zkl_reliance_is_required())
 		return;
 	if (at_once)
 		begin_pass(0);
-	(void) zkl_requirement_check(ZKL_MS(zkl_commit_margin));
+	(void) zkl_reliance_check_required(ZKL_MS(zkl_commit_margin));
 }
 
 void
@@ -387,7 +386,7 @@ on_xact(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_PRE_PREPARE:
 			refuse_prepare();
-			if (!zkl_requirement_applies())
+			if (!zkl_reliance_is_required())
 				break;
 
 			/* A prepared transaction is a promise that it can commit. */
@@ -496,7 +495,7 @@ guard_commit(bool writes)
 	losses = passed.losses = pg_atomic_read_u64(&zkl_lock_table->losses);
 	passed.at = zkl_now();
 	passed.writes = writes || writing_xact == zkl_my_local_xid();
-	passed.required = zkl_requirement_applies();
+	passed.required = zkl_reliance_is_required();
 
 	/*
 	 * The quick way: the sessions are safe, and since all claims and
@@ -512,7 +511,7 @@ guard_commit(bool writes)
 	/* What only reads needs no leadership, but notes that it is there. */
 	guard.writes = writes || has_written();
 	if (passed.required && !guard.writes)
-		passed.required = zkl_requirement_is_met(ZKL_MS(zkl_commit_margin));
+		passed.required = zkl_reliance_has_required(ZKL_MS(zkl_commit_margin));
 	look_at_all(&guard);
 	passed.until = guard.until;
 	passed.at = zkl_now();
@@ -548,7 +547,7 @@ look_at_all(Guard *guard)
 			guard_claim(claim, guard);
 		guard->until = Min(guard->until, zkl_reliance_check(margin));
 		if (passed.required && guard->writes)
-			guard->until = Min(guard->until, zkl_requirement_check(margin));
+			guard->until = Min(guard->until, zkl_reliance_check_required(margin));
 		guard->again = true;
 		ZKL_FAULT_POINT("guard-looked");
 	} while (guard->until - margin <= zkl_now() ||
@@ -661,11 +660,11 @@ report_if_late(void)
 		passed.losses == pg_atomic_read_u64(&zkl_lock_table->losses))
 		return;
 	if (passed.required)
-		required = path = zkl_requirement_find_uncertain();
+		required = path = zkl_reliance_find_uncertain(true);
 	if (path == NULL)
 		path = find_uncertain();
 	if (path == NULL)
-		path = zkl_reliance_find_uncertain();
+		path = zkl_reliance_find_uncertain(false);
 	if (path == NULL)
 		return;
 	zkl_server_stat_count_late_commit();
