@@ -29,7 +29,6 @@
 #include "backend/lock/holdcounts.h"
 #include "backend/lock/multilock.h"
 #include "backend/lock/permission.h"
-#include "backend/lock/release.h"
 #include "backend/lock/wait.h"
 #include "backend/report.h"
 #include "compat.h"
@@ -361,6 +360,6 @@ zkl_multilock_release(const char **paths, int npaths)
 	zkl_hold_counts_update();
 	npaths = sort_unique(paths, npaths);
 	for (int i = npaths; --i >= 0;)
-		all_held &= zkl_release(paths[i], ZKL_MODE_LOCK, 1);
+		all_held &= zkl_hold_counts_release(paths[i], ZKL_MODE_LOCK, 1);
 	return all_held;
 }
