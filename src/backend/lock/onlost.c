@@ -146,6 +146,7 @@ zkl_on_lost_commit_begins(void)
 void
 zkl_on_lost_xact_ended(void)
 {
+	released.standing = ZKL_STATUS_GOOD;
 	deaf = false;
 
 	/*
@@ -286,12 +287,6 @@ bool
 zkl_on_lost_any_released(void)
 {
 	return released.standing != ZKL_STATUS_GOOD;
-}
-
-void
-zkl_on_lost_forget_released(void)
-{
-	released.standing = ZKL_STATUS_GOOD;
 }
 
 static bool

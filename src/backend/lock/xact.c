@@ -109,9 +109,10 @@ static uint64 good_losses = 0;
 static bool good_required = false;
 static uint64 good_serial = 0;
 
-/* Has a statement had a stake?  How many ExecutorRuns are under way? */
+int			zkl_xact_runs = 0;
+
+/* Has a statement had a stake? */
 static bool is_listening = false;
-static int	runs = 0;
 
 /* Has this transaction a pass?  See passes.h. */
 static bool has_pass = false;
@@ -123,15 +124,15 @@ static struct
 	NameData	function;
 }			alone;
 
-/*
- * The last transaction that ran a statement which may write, the last that may have
- * begun a transaction on another server, the last that ran DISCARD ALL, and the last
- * that has only run LISTEN and UNLISTEN since it did so first.
- */
-static LocalTransactionId writing_xact = InvalidLocalTransactionId;
-static LocalTransactionId remote_xact = InvalidLocalTransactionId;
-static LocalTransactionId discarding_xact = InvalidLocalTransactionId;
-static LocalTransactionId listening_xact = InvalidLocalTransactionId;
+/* The transaction has only run LISTEN and UNLISTEN since it did so first. */
+#define ZKL_XACT_LISTENS	0x08
+
+/* The facts about the statements of a transaction, which may be over by now. */
+static struct
+{
+	LocalTransactionId xact;
+	int			facts;
+}			noted = {InvalidLocalTransactionId, 0};
 
 typedef struct Guard
 {
@@ -165,13 +166,13 @@ static void on_xact(XactEvent event, void *arg);
 static void on_subxact(SubXactEvent event, SubTransactionId my_id,
 					   SubTransactionId parent_id, void *arg);
 static void warn_if_alone(void);
+static bool is_noted(int facts);
 static void work_beforehand(void);
 static void guard_commit(bool writes);
 static void look_at_all(Guard *guard);
 static bool has_written(void);
 static bool has_notified(void);
 static void guard_claim(const ZklLocalClaim *claim, Guard *guard);
-static void report_if_late(void);
 static const char *find_uncertain(void);
 static void end_unacknowledged(void);
 static void refuse_prepare(void);
@@ -232,18 +233,6 @@ zkl_xact_require(bool at_once)
 }
 
 void
-zkl_xact_begin_run(void)
-{
-	runs++;
-}
-
-void
-zkl_xact_end_run(void)
-{
-	runs--;
-}
-
-void
 zkl_xact_keep_guard_first(void)
 {
 	if (has_stake())
@@ -258,7 +247,7 @@ zkl_xact_keep_guard_first(void)
 static void
 on_claim_begins(void)
 {
-	if (runs == 0 || !is_listening)
+	if (zkl_xact_runs == 0 || !is_listening)
 		put_guard_first();
 }
 
@@ -309,30 +298,27 @@ warn_if_alone(void)
 }
 
 void
-zkl_xact_note_write(void)
+zkl_xact_note(int facts)
 {
-	writing_xact = zkl_my_local_xid();
+	if (noted.xact != zkl_my_local_xid())
+		noted.facts = 0;
+	noted.xact = zkl_my_local_xid();
+	noted.facts |= facts;
 }
 
-void
-zkl_xact_note_remote(void)
+static bool
+is_noted(int facts)
 {
-	remote_xact = zkl_my_local_xid();
-}
-
-void
-zkl_xact_note_discard(void)
-{
-	discarding_xact = zkl_my_local_xid();
+	return (noted.facts & facts) != 0 && noted.xact == zkl_my_local_xid();
 }
 
 void
 zkl_xact_note_statement(bool listens)
 {
 	if (!listens)
-		listening_xact = InvalidLocalTransactionId;
+		noted.facts &= ~ZKL_XACT_LISTENS;
 	else if (!has_notified())
-		listening_xact = zkl_my_local_xid();
+		zkl_xact_note(ZKL_XACT_LISTENS);
 }
 
 /*
@@ -352,12 +338,6 @@ zkl_xact_begin_prepared(void)
 	begin_pass(zkl_reliance_bits());
 	guard_commit(true);
 	ZKL_FAULT_POINT("prepared-guarded");
-}
-
-void
-zkl_xact_end_prepared(void)
-{
-	report_if_late();
 }
 
 static void
@@ -397,7 +377,7 @@ on_xact(XactEvent event, void *arg)
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
 		case XACT_EVENT_PREPARE:
-			report_if_late();
+			zkl_xact_report_if_late();
 			/* FALLTHROUGH */
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PARALLEL_ABORT:
@@ -409,13 +389,8 @@ on_xact(XactEvent event, void *arg)
 			has_pass = false;
 			zkl_reliance_forget();
 
-			/*
-			 * Ending the claims may note lost ones as released.  The
-			 * transaction has ended, so that is forgotten afterwards.
-			 */
 			zkl_hold_counts_end_xact(event != XACT_EVENT_ABORT &&
 									 event != XACT_EVENT_PARALLEL_ABORT);
-			zkl_on_lost_forget_released();
 			passed.until = PG_INT64_MAX;
 			passed.required = false;
 			zkl_on_lost_xact_ended();
@@ -467,9 +442,8 @@ work_beforehand(void)
 		PreCommit_on_commit_actions();
 		MyXactFlags &= ~XACT_FLAGS_ACCESSEDTEMPNAMESPACE;
 	}
-	if (discarding_xact != zkl_my_local_xid() &&
-		listening_xact != zkl_my_local_xid() &&
-		remote_xact != zkl_my_local_xid() && has_notified())
+	if (!is_noted(ZKL_XACT_DISCARDS | ZKL_XACT_LISTENS | ZKL_XACT_REMOTE) &&
+		has_notified())
 		LockSharedObject(DatabaseRelationId, InvalidOid, 0, AccessExclusiveLock);
 }
 
@@ -494,7 +468,7 @@ guard_commit(bool writes)
 	passed.until = zkl_session_info_all_until();
 	losses = passed.losses = pg_atomic_read_u64(&zkl_lock_table->losses);
 	passed.at = zkl_now();
-	passed.writes = writes || writing_xact == zkl_my_local_xid();
+	passed.writes = writes || is_noted(ZKL_XACT_WRITES);
 	passed.required = zkl_reliance_is_required();
 
 	/*
@@ -564,10 +538,10 @@ look_at_all(Guard *guard)
 static bool
 has_written(void)
 {
-	if (discarding_xact == zkl_my_local_xid())
+	if (is_noted(ZKL_XACT_DISCARDS))
 		return false;
 	return TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
-		writing_xact == zkl_my_local_xid() || has_notified();
+		is_noted(ZKL_XACT_WRITES) || has_notified();
 }
 
 /*
@@ -645,8 +619,8 @@ guard_claim(const ZklLocalClaim *claim, Guard *guard)
  * did no harm.  Otherwise the commit cannot be refused any more, but neither does it
  * pass in silence.  No error is possible here.
  */
-static void
-report_if_late(void)
+void
+zkl_xact_report_if_late(void)
 {
 	const char *path = NULL;
 	const char *required = NULL;
