@@ -123,8 +123,8 @@ find_pause(const char *path)
 	return first;
 }
 
-static void
-set_pause(const char *path, int64 until, const char *why)
+void
+zkl_leadership_pause(const char *path, int64 until, const char *why)
 {
 	ZklPause   *pause;
 
@@ -153,13 +153,7 @@ void
 zkl_leadership_end_pause(const char *path)
 {
 	if (zkl_leadership_paused_until(path) != 0)
-		set_pause(path, 0, "");
-}
-
-void
-zkl_leadership_refuse(const char *path, int64 until, const char *why)
-{
-	set_pause(path, until, why);
+		zkl_leadership_pause(path, 0, "");
 }
 
 bool
@@ -192,7 +186,7 @@ zkl_leadership_resign(const char *path, int64 until, int64 *relied_until)
 		result = claim->state == ZKL_CLAIM_HELD && claim->may_lead && !claim->resigned ?
 			ZKL_RESIGN_LED : ZKL_RESIGN_QUEUED;
 		*relied_until = forbid(claim);
-		set_pause(path, until, "");
+		zkl_leadership_pause(path, until, "");
 
 		/* Wake the leader process, so that it ends its claim. */
 		zkl_lock_table_wake(claim);
@@ -200,7 +194,7 @@ zkl_leadership_resign(const char *path, int64 until, int64 *relied_until)
 	else if (zkl_leadership_paused_until(path) > zkl_now())
 	{
 		result = ZKL_RESIGN_QUEUED;
-		set_pause(path, until, "");
+		zkl_leadership_pause(path, until, "");
 	}
 	LWLockRelease(zkl_lock_table_partition(hash));
 	return result;

@@ -78,11 +78,11 @@ extern int64 zkl_leadership_paused_until(const char *path);
 extern void zkl_leadership_end_pause(const char *path);
 
 /*
- * The history of this server must not lead the path, for this reason, so it does not
- * stand before "until".  And: the reason, if that is so; what is refused stays so
- * until the server leads the path, resigns, or no longer stands for it.
+ * The server does not stand for the path before "until"; "why" says that its history
+ * must not lead, or is empty.  And: the reason, if there is one; what is refused stays
+ * so until the server leads the path, resigns, or no longer stands for it.
  */
-extern void zkl_leadership_refuse(const char *path, int64 until, const char *why);
+extern void zkl_leadership_pause(const char *path, int64 until, const char *why);
 extern bool zkl_leadership_is_refused(const char *path, char why[ZKL_WHY_SIZE]);
 
 #endif							/* ZKL_LEADERSHIP_H */

@@ -138,7 +138,7 @@ zkl_acquire_locally(ZklLocalClaim *claim, const ZklLockRequest *request)
 	{
 		zkl_local_claim_set_generation(claim,
 									   zkl_claim_generation(claim->shared));
-		claim->crowded = !zkl_local_lock_try(&claim->tag, mode, request->scope);
+		claim->crowded = !zkl_local_lock_acquire(&claim->tag, mode, request->scope, true);
 		if (!claim->crowded)
 			result = ZKL_LOCAL_LOCKED;
 		else if (request->only_tries)

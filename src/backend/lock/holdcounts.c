@@ -284,19 +284,20 @@ book_local_lock(ZklLocalClaim *claim, ZklPartName name, ZklScope scope)
 
 	if (part->locked)
 		zkl_local_lock_move(&claim->tag, mode, part->lock_scope, scope);
-	else if ((name == ZKL_SHARED && claim->parts[ZKL_EXCLUSIVE].locked) ||
-			 claim->kind == ZKL_KIND_SEMAPHORE)
+	else
 	{
 		/*
-		 * Another backend may have this semaphore's ExclusiveLock for a
-		 * moment, because it takes the semaphore for a mutex, until it
-		 * notices its mistake.
+		 * A backend that holds ExclusiveLock never waits, even if other
+		 * backends wait for the lock: PostgreSQL grants it to a holder before
+		 * the waiters that the holder blocks.  And another backend may have a
+		 * semaphore's ExclusiveLock for a moment, because it takes the
+		 * semaphore for a mutex, until it notices its mistake.
 		 */
-		zkl_local_lock_add_share(&claim->tag, scope);
-		part->locked = true;
+		bool		may_wait = claim->kind == ZKL_KIND_SEMAPHORE ||
+		(name == ZKL_SHARED && claim->parts[ZKL_EXCLUSIVE].locked);
+
+		part->locked = zkl_local_lock_acquire(&claim->tag, mode, scope, !may_wait);
 	}
-	else
-		part->locked = zkl_local_lock_try(&claim->tag, mode, scope);
 	if (part->locked)
 		part->lock_scope = scope;
 	return part->locked;

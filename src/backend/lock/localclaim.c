@@ -243,7 +243,7 @@ zkl_local_claim_begin_held(const ZklLockRequest *request)
 	 * otherwise.
 	 */
 	claimant = describe_claimant();
-	if (!zkl_local_lock_try(&claim->tag, mode, request->scope))
+	if (!zkl_local_lock_acquire(&claim->tag, mode, request->scope, true))
 		return NULL;
 	ZKL_FAULT_POINT("local-lock-tried");
 	claim->shared = zkl_claim_begin_held(claim->path, claim->hash,
