@@ -104,7 +104,7 @@ typedef struct Search
 	BlockedProcsData **queues;	/* ... and the queue of each; NULL if it was
 								 * not read */
 	int			nwaiters;
-	Dependent *stuck;
+	Dependent *stuck;			/* this backend is the first */
 	int			nstuck;
 } Search;
 
@@ -137,7 +137,7 @@ static TimestampTz wait_start(const LockInstanceData *waiter);
 static void copy_locks(Search *search);
 static bool has_waiter(const Search *search, const LOCKTAG *tag);
 static bool add_waiter(Search *search, int index);
-static bool stuck_since(const Search *search, int pid, TimestampTz *since);
+static Dependent *find_stuck(const Search *search, int pid);
 static bool is_blocked_by(Search *search, int index,
 						  const LockInstanceData *other);
 static bool is_before(Search *search, int pid, int index);
@@ -420,8 +420,8 @@ find_dependents(Dependent **stuck)
 		for (int i = 0; i < search.nwaiters; i++)
 			changed |= add_waiter(&search, i);
 	}
-	*stuck = search.stuck;
-	return search.nstuck;
+	*stuck = search.stuck + 1;
+	return search.nstuck - 1;
 }
 
 /*
@@ -475,6 +475,7 @@ copy_locks(Search *search)
 	}
 	search->queues = palloc0(sizeof(BlockedProcsData *) * (search->nwaiters + 1));
 	search->stuck = palloc0(sizeof(Dependent) * (search->nwaiters + 1));
+	search->stuck[search->nstuck++].pid = MyProcPid;
 	for (int i = 0; i < data->nelements; i++)
 	{
 		if (has_waiter(search, &data->locks[i].locktag))
@@ -515,23 +516,17 @@ static bool
 add_waiter(Search *search, int index)
 {
 	const LockInstanceData *waiter = &search->waiters[index];
-	Dependent *known = NULL;
+	Dependent *known = find_stuck(search, waiter->leaderPid);
 	TimestampTz start = wait_start(waiter);
 	bool		changed = false;
 
-	for (int i = 0; i < search->nstuck; i++)
-	{
-		if (search->stuck[i].pid == waiter->leaderPid)
-			known = &search->stuck[i];
-	}
 	for (int i = 0; i < search->nlocks; i++)
 	{
 		const LockInstanceData *other = &search->locks[i];
-		TimestampTz since;
+		const Dependent *holder = find_stuck(search, other->leaderPid);
 
-		if (other->leaderPid == waiter->leaderPid ||
-			!stuck_since(search, other->leaderPid, &since) ||
-			(known != NULL && known->since <= Max(since, start)) ||
+		if (other->leaderPid == waiter->leaderPid || holder == NULL ||
+			(known != NULL && known->since <= Max(holder->since, start)) ||
 			!is_blocked_by(search, index, other))
 			continue;
 		if (known == NULL)
@@ -539,28 +534,22 @@ add_waiter(Search *search, int index)
 		known->pid = waiter->leaderPid;
 		known->waiter = waiter->pid;
 		known->wait_start = start;
-		known->since = Max(since, start);
+		known->since = Max(holder->since, start);
 		changed = true;
 	}
 	return changed;
 }
 
-/* Is this backend, or its lock group, stuck?  If so, since when? */
-static bool
-stuck_since(const Search *search, int pid, TimestampTz *since)
+/* This backend, or its lock group, if it is stuck; else NULL. */
+static Dependent *
+find_stuck(const Search *search, int pid)
 {
-	*since = 0;
-	if (pid == MyProcPid)
-		return true;
 	for (int i = 0; i < search->nstuck; i++)
 	{
 		if (search->stuck[i].pid == pid)
-		{
-			*since = search->stuck[i].since;
-			return true;
-		}
+			return &search->stuck[i];
 	}
-	return false;
+	return NULL;
 }
 
 /* All heavyweight locks have the same table of conflicts. */

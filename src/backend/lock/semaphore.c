@@ -72,7 +72,6 @@ static bool survey_after(ZklClaim *claim, const ZklLockRequest *request);
 static int64 survey_until(const ZklWait *wait);
 static bool survey(const ZklLockRequest *request, int64 until);
 static int	check_survey(const ZklListing *survey, const ZklLockRequest *request);
-static bool is_foreign_text(const ZklListing *survey);
 static void check_path(const char *path);
 static bool check_limit(const ZklListing *survey, const ZklLockRequest *request);
 static const ZklListingNode *find_limit(const ZklListing *survey);
@@ -386,13 +385,16 @@ static bool
 survey(const ZklLockRequest *request, int64 until)
 {
 	ZklListing *seen = zkl_znodes_list(ZKL_COMMAND_LIST, request->path, until);
+	int			stored;
 	int			limit;
 
 	if (seen == NULL)
 		return false;
+	stored = zkl_listing_limit(seen);
 	limit = check_survey(seen, request);
-	if (seen->exists && zkl_listing_limit(seen) != limit &&
-		!is_foreign_text(seen))
+
+	/* Other clients' data of the directory must not be overwritten. */
+	if (seen->exists && stored != limit && (stored != 0 || seen->data_length == 0))
 		(void) zkl_znodes_write(request->path, "",
 								limit == 0 ? "" : psprintf("%d", limit), until);
 	return true;
@@ -423,13 +425,6 @@ check_survey(const ZklListing *survey, const ZklLockRequest *request)
 		zkl_listing_count(survey, ZKL_WHERE_LEASES) > 0)
 		zkl_report_other_limit(request->path, limit, request->limit);
 	return request->limit;
-}
-
-/* Other clients' data of the directory must not be overwritten. */
-static bool
-is_foreign_text(const ZklListing *survey)
-{
-	return survey->data_length > 0 && zkl_listing_limit(survey) == 0;
 }
 
 /*
