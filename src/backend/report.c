@@ -98,16 +98,6 @@ static const Reason command_reasons[] = {
 	}
 };
 
-typedef struct LossReport
-{
-	int			sqlstate;
-	char	   *message;
-	char	   *detail;
-	char	   *hint;			/* NULL if none */
-} LossReport;
-
-static LossReport describe_loss(const char *path, ZklLoss loss, int64 lost_at,
-								const char *release);
 static void write_late_commit(int level, const char *path, int64 until,
 							  int64 now);
 static void check_worker(int session);
@@ -151,28 +141,15 @@ void
 zkl_report_loss(int level, const char *path, ZklLoss loss, int64 lost_at,
 				const char *release)
 {
-	LossReport	report = describe_loss(path, loss, lost_at, release);
+	ErrorData	error = {.elevel = level};
 
+	zkl_report_loss_instead(&error, path, loss, lost_at, release);
 	ereport(level,
-			errcode(report.sqlstate),
-			errmsg_internal("%s", report.message),
-			errdetail_internal("%s", report.detail),
-			level < ERROR || report.hint == NULL ? 0 :
-			errhint("%s", report.hint));
-}
-
-void
-zkl_report_loss_instead(ErrorData *error, const char *path, ZklLoss loss,
-						int64 lost_at, const char *release)
-{
-	LossReport	report = describe_loss(path, loss, lost_at, release);
-
-	error->sqlerrcode = report.sqlstate;
-	error->message = report.message;
-	error->detail = report.detail;
-	error->hint = report.hint;
-	if (error->elevel == FATAL)
-		error->hint = pstrdup(_("The connection was terminated by \"zklock.on_lost\".  Reconnect and retry the transaction."));
+			errcode(error.sqlerrcode),
+			errmsg_internal("%s", error.message),
+			errdetail_internal("%s", error.detail),
+			level < ERROR || error.hint == NULL ? 0 :
+			errhint("%s", error.hint));
 }
 
 /*
@@ -181,40 +158,42 @@ zkl_report_loss_instead(ErrorData *error, const char *path, ZklLoss loss,
  * NULL if the claim ends with the transaction.  If the hold limit has passed,
  * the same transaction would probably take too long again.
  */
-static LossReport
-describe_loss(const char *path, ZklLoss loss, int64 lost_at,
-			  const char *release)
+void
+zkl_report_loss_instead(ErrorData *error, const char *path, ZklLoss loss,
+						int64 lost_at, const char *release)
 {
 	const char *shown = zkl_display_path(path);
 	const char *when = timestamptz_to_str(zkl_display_time(lost_at));
-	LossReport	report = {ERRCODE_ZKL_LOCK_LOST, NULL, NULL, NULL};
 
-	if (release != NULL && strcmp(release, ZKL_REPORT_CLAIM) == 0)
-		report.hint = pstrdup(_("Request another claim, and retry the transaction with that."));
+	error->hint = NULL;
+	if (error->elevel == FATAL)
+		error->hint = pstrdup(_("The connection was terminated by \"zklock.on_lost\".  Reconnect and retry the transaction."));
+	else if (release != NULL && strcmp(release, ZKL_REPORT_CLAIM) == 0)
+		error->hint = pstrdup(_("Request another claim, and retry the transaction with that."));
 	else if (release != NULL)
-		report.hint = psprintf(_("Release the lock with \"%s\" and acquire it again, then retry the transaction."), release);
+		error->hint = psprintf(_("Release the lock with \"%s\" and acquire it again, then retry the transaction."), release);
 	else if (loss != ZKL_LOSS_LEASE_TIME)
-		report.hint = pstrdup(_("Retry the transaction."));
+		error->hint = pstrdup(_("Retry the transaction."));
 
+	error->sqlerrcode = ERRCODE_ZKL_LOCK_LOST;
 	switch (loss)
 	{
 		case ZKL_LOSS_LEASE_TIME:
-			report.sqlstate = ERRCODE_ZKL_LEASE_OVER;
-			report.message = psprintf(_("lease time of lock \"%s\" is over"), shown);
-			report.detail = psprintf(lost_at <= zkl_now() ? _("It ended at %s.") :
+			error->sqlerrcode = ERRCODE_ZKL_LEASE_OVER;
+			error->message = psprintf(_("lease time of lock \"%s\" is over"), shown);
+			error->detail = psprintf(lost_at <= zkl_now() ? _("It ended at %s.") :
 									 _("It ends at %s, which is less than \"zklock.commit_margin\" from now."), when);
 			break;
 		case ZKL_LOSS_DELETED:
-			report.message = psprintf(_("lock \"%s\" was lost"), shown);
-			report.detail = psprintf(_("Another client has deleted its znode, as this server noticed at %s."), when);
+			error->message = psprintf(_("lock \"%s\" was lost"), shown);
+			error->detail = psprintf(_("Another client has deleted its znode, as this server noticed at %s."), when);
 			break;
 		case ZKL_LOSS_NONE:
 		case ZKL_LOSS_EXPIRED:
-			report.message = psprintf(_("lock \"%s\" was lost"), shown);
-			report.detail = psprintf(_("The ZooKeeper session that held it has expired, as this server noticed at %s."), when);
+			error->message = psprintf(_("lock \"%s\" was lost"), shown);
+			error->detail = psprintf(_("The ZooKeeper session that held it has expired, as this server noticed at %s."), when);
 			break;
 	}
-	return report;
 }
 
 /*

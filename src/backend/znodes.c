@@ -17,10 +17,7 @@
 #include "backend/znodes.h"
 #include "compat.h"
 #include "faultpoint.h"
-#include "protocol/serverrecord.h"
-#include "protocol/waitrecord.h"
 #include "settings.h"
-#include "shared/mailbox.h"
 #include "shared/process.h"
 
 static int	my_slot = -1;		/* a backend has at most one command at a time */
@@ -32,19 +29,16 @@ static ZklListing *list(ZklCommandKind kind, const char *path,
 						const char *child, int64 until);
 static ZklCommandOutcome run(const ZklCommand *command, int64 until, char **answer);
 static void check_outcome(const ZklCommand *command, ZklCommandOutcome outcome);
-static void set_up(void);
-static void end_at_exit(int code, Datum arg);
-static void end(void);
+static void end(int code, Datum arg);
 static bool take_slot(const ZklCommand *command, int64 asked_at, int64 until);
 static void report_no_slot(void);
 static bool wait_until_done(const char *path, int64 asked_at, int64 until);
 static void copy_argument(char *to, Size size, const char *from);
 
 ZklListing *
-zkl_znodes_survey(const char *path, ZklZnodesDepth depth, int64 until)
+zkl_znodes_list(ZklCommandKind kind, const char *path, int64 until)
 {
-	return list(depth == ZKL_ZNODES_DETAILS ? ZKL_COMMAND_SURVEY : ZKL_COMMAND_LIST,
-				path, "", until);
+	return list(kind, path, "", until);
 }
 
 ZklListing *
@@ -88,17 +82,9 @@ zkl_znodes_write_limit(const char *path, int limit)
 }
 
 bool
-zkl_znodes_delete(const char *path, const char *child)
+zkl_znodes_end(ZklCommandKind kind, const char *path, const char *child)
 {
-	ZklCommand	command = make_command(ZKL_COMMAND_DELETE, path, child);
-
-	return ask(&command, PG_INT64_MAX);
-}
-
-bool
-zkl_znodes_revoke(const char *path, const char *child)
-{
-	ZklCommand	command = make_command(ZKL_COMMAND_REVOKE, path, child);
+	ZklCommand	command = make_command(kind, path, child);
 
 	return ask(&command, PG_INT64_MAX);
 }
@@ -128,39 +114,6 @@ zkl_znodes_job(const char *path, ZklJobZnode *znode)
 	znode->version = node->version;
 	znode->length = Min(node->data_length, (int) sizeof(znode->text));
 	memcpy(znode->text, node->data, znode->length);
-}
-
-ZklListing *
-zkl_znodes_jobs(void)
-{
-	return list(ZKL_COMMAND_JOBS, ZKL_JOBRECORD_DIRECTORY, "", PG_INT64_MAX);
-}
-
-ZklListing *
-zkl_znodes_waits(void)
-{
-	return list(ZKL_COMMAND_WAITS, ZKL_WAITRECORD_DIRECTORY, "", PG_INT64_MAX);
-}
-
-ZklListing *
-zkl_znodes_servers(void)
-{
-	return list(ZKL_COMMAND_SERVERS, ZKL_SERVERRECORD_DIRECTORY, "", PG_INT64_MAX);
-}
-
-ZklListing *
-zkl_znodes_walk(const char *below)
-{
-	return list(ZKL_COMMAND_WALK, below, "", PG_INT64_MAX);
-}
-
-bool
-zkl_znodes_forget(const char *path)
-{
-	char		record[ZKL_JOBRECORD_NAME_SIZE];
-
-	zkl_job_record_name(path, record);
-	return zkl_znodes_delete(ZKL_JOBRECORD_DIRECTORY, record);
 }
 
 static ZklCommand
@@ -226,9 +179,14 @@ run(const ZklCommand *command, int64 until, char **answer)
 	volatile ZklCommandOutcome outcome = ZKL_COMMAND_ABSENT;
 
 	*answer = NULL;
-	set_up();
 	Assert(my_slot < 0);
-	PG_TRY();
+
+	/*
+	 * Give the slot back on every way out, FATAL included.  The worker may still
+	 * carry the command out, but then its result is for an older generation of the
+	 * slot, and is dropped.
+	 */
+	PG_ENSURE_ERROR_CLEANUP(end, (Datum) 0);
 	{
 		bool		taken = take_slot(command, asked_at, until);
 
@@ -239,42 +197,14 @@ run(const ZklCommand *command, int64 until, char **answer)
 			outcome = zkl_mailbox_result(my_slot, answer);
 		}
 	}
-
-	/*
-	 * Also after an error.  The worker may still carry the command out, but
-	 * then its result is for an older generation of the slot, and is dropped.
-	 */
-	PG_FINALLY();
-	{
-		end();
-	}
-	PG_END_TRY();
+	PG_END_ENSURE_ERROR_CLEANUP(end, (Datum) 0);
+	end(0, (Datum) 0);
 	return outcome;
-}
-
-/*
- * PG_FINALLY does not run in a backend that is terminated, so its exit must
- * free the slot.
- */
-static void
-set_up(void)
-{
-	static bool done = false;
-
-	if (!done)
-		before_shmem_exit(end_at_exit, (Datum) 0);
-	done = true;
-}
-
-static void
-end_at_exit(int code, Datum arg)
-{
-	end();
 }
 
 /* Give the slot back, if this backend has one. */
 static void
-end(void)
+end(int code, Datum arg)
 {
 	int			slot = my_slot;
 

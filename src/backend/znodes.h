@@ -25,33 +25,31 @@
 
 #include "shared/jobruns.h"
 #include "shared/listing.h"
+#include "shared/mailbox.h"
 
 /*
- * Read the lock's directory, and its children "leases" and "locks", in the
- * current memory context.
+ * Read several znodes, in the current memory context.  Of the kinds in mailbox.h:
  *
- * With ZKL_ZNODES_NAMES the nodes have names only, and the survey is at least as
- * new as what this server's sessions have seen.  With ZKL_ZNODES_DETAILS,
- * contenders and all children of "leases" have their details, and the survey
- * shows every change that any client made before the call.  A survey never
- * shows a single moment.
+ *		LIST		the lock's directory, and its children "leases" and "locks":
+ *					names only, at least as new as what this server's sessions
+ *					have seen
+ *		SURVEY		the same, and contenders and all children of "leases" have
+ *					their details; it shows every change that any client made
+ *					before the call
+ *		WALK		the znodes of all locks at the path and below it ("" for all
+ *					locks), including directories
+ *		JOBS, WAITS, SERVERS	the records in the directory that their header names
+ *
+ * What is read never shows a single moment.
+ *
+ * Returns NULL, without an error, if the answer is not complete by this moment of
+ * zkl_now().  ZKL_FOREVER sets no limit.
  */
-typedef enum ZklZnodesDepth
-{
-	ZKL_ZNODES_NAMES,
-	ZKL_ZNODES_DETAILS
-} ZklZnodesDepth;
+extern ZklListing *zkl_znodes_list(ZklCommandKind kind, const char *path, int64 until);
 
 /*
- * Returns NULL, without an error, if the survey is not complete by this
- * moment of zkl_now().  ZKL_FOREVER sets no limit.
- */
-extern ZklListing *zkl_znodes_survey(const char *path, ZklZnodesDepth depth,
-									 int64 until);
-
-/*
- * The same with details and without a limit.  If ZooKeeper's access control
- * forbids it, this returns NULL instead of raising an error.
+ * SURVEY without a limit.  If ZooKeeper's access control forbids it, this returns
+ * NULL instead of raising an error.
  */
 extern ZklListing *zkl_znodes_survey_if_allowed(const char *path);
 
@@ -64,12 +62,11 @@ extern const char *zkl_znodes_read(const char *path, const char *child,
 
 /*
  * Write the data of a child of the lock's directory, such as "leases/_c_...",
- * or of the directory itself if "child" is empty; or delete a child.  Returns
- * false if there is no such znode or, for the write, if the time is over.
+ * or of the directory itself if "child" is empty.  Returns false if there is no such
+ * znode, or if the time is over.
  */
 extern bool zkl_znodes_write(const char *path, const char *child,
 							 const char *data, int64 until);
-extern bool zkl_znodes_delete(const char *path, const char *child);
 
 /*
  * Write the limit of a semaphore.  The caller writes again if that is false:
@@ -78,28 +75,14 @@ extern bool zkl_znodes_delete(const char *path, const char *child);
 extern bool zkl_znodes_write_limit(const char *path, int limit);
 
 /*
- * Request the release of the lock that a child holds.  A znode of zklock keeps
- * its text, which names the holder.  False if there is no such znode.
+ * DELETE a child.  Or REVOKE: request the release of the lock that it holds; a znode of
+ * zklock keeps its text, which names the holder.  False if there is no such znode.
  */
-extern bool zkl_znodes_revoke(const char *path, const char *child);
+extern bool zkl_znodes_end(ZklCommandKind kind, const char *path, const char *child);
 
 /*
- * The records of jobs: read one, read all, or delete one (false if there is
- * none).  The record may be older than what another session has written.
+ * Read the record of a job.  It may be older than what another session has written.
  */
 extern void zkl_znodes_job(const char *path, ZklJobZnode *znode);
-extern ZklListing *zkl_znodes_jobs(void);
-extern bool zkl_znodes_forget(const char *path);
-
-/* The znodes with the records of waits of all servers (waitrecord.h). */
-extern ZklListing *zkl_znodes_waits(void);
-
-/*
- * The znodes with the records of all servers (serverrecord.h); and the znodes
- * of all locks at a path and below it ("" for all locks), including
- * directories.
- */
-extern ZklListing *zkl_znodes_servers(void);
-extern ZklListing *zkl_znodes_walk(const char *below);
 
 #endif							/* ZKL_ZNODES_H */

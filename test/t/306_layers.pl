@@ -34,8 +34,8 @@ is($?, 0, 'and its exit status');
 
 my @mistakes = (
 	[ 'an include against the folders',
-		{ 'backend/lock/release.c' => qq{#include "worker/tickets.h"\n} },
-		'backend/lock must not use worker: backend/lock/release.c includes worker/tickets.h' ],
+		{ 'backend/lock/acquire.c' => qq{#include "worker/tickets.h"\n} },
+		'backend/lock must not use worker: backend/lock/acquire.c includes worker/tickets.h' ],
 	[ 'an include of the roof', { 'zklock.h' => "\n", 'shared/entry.c' => qq{#include "zklock.h"\n} },
 		'shared must not use roof: shared/entry.c includes zklock.h' ],
 	[ 'a call against the folders, without an include',

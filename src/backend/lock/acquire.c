@@ -138,7 +138,7 @@ zkl_acquire_locally(ZklLocalClaim *claim, const ZklLockRequest *request)
 	{
 		zkl_local_claim_set_generation(claim,
 									   zkl_claim_generation(claim->shared));
-		claim->crowded = !zkl_local_lock_try(&claim->tag, mode, request->scope);
+		claim->crowded = !zkl_local_lock_acquire(&claim->tag, mode, request->scope, true);
 		if (!claim->crowded)
 			result = ZKL_LOCAL_LOCKED;
 		else if (request->only_tries)
@@ -175,7 +175,6 @@ static void
 acquire_again(ZklLocalClaim *claim, const ZklLockRequest *request)
 {
 	ZklPartName part = zkl_local_claim_part(request->mode);
-	ZklWait		wait;
 
 	if (part == ZKL_EXCLUSIVE && zkl_local_claim_count(claim, part) == 0)
 		ereport(ERROR,
@@ -190,9 +189,7 @@ acquire_again(ZklLocalClaim *claim, const ZklLockRequest *request)
 	 * The server already owns the ticket, so the backend requests nothing
 	 * from the worker.
 	 */
-	zkl_wait_begin(&wait, request);
-	if (zkl_wait_for_certainty(&wait, claim->shared) == ZKL_STATUS_LOST)
-		zkl_local_claim_report_lost(ERROR, claim);
+	zkl_wait_for_certainty(request, claim);
 	zkl_hold_counts_add(claim, part, request->scope, 1);
 	set_lease_time(claim, request);
 }

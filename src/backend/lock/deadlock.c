@@ -29,7 +29,7 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/ipc.h"
+#include "storage/lock.h"
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
 #include "utils/backend_status.h"
@@ -37,7 +37,6 @@
 #include "utils/timestamp.h"
 
 #include "backend/lock/deadlock.h"
-#include "backend/lock/dependents.h"
 #include "backend/lock/permission.h"
 #include "backend/znodetext.h"
 #include "compat.h"
@@ -78,16 +77,45 @@ static struct
 /* When the statement began that the signal handler has cancelled. */
 static volatile TimestampTz cancelled_statement = 0;
 
+/* A backend that waits for this one, directly or through others. */
+typedef struct Dependent
+{
+	int			pid;			/* the backend's; for a parallel worker, its
+								 * leader's */
+	int			waiter;			/* the process that waits: the backend, or its
+								 * parallel worker */
+	TimestampTz wait_start;		/* when that wait began; if that is not known,
+								 * the number of the waiter's transaction */
+	TimestampTz since;			/* the latest wait_start of the waits between
+								 * it and this backend, including its own */
+
+	/* For a census: */
+	bool		holds;			/* it holds a lock ... */
+	bool		is_wanted;		/* ... for which other clients may wait */
+} Dependent;
+
+/* The search for these. */
+typedef struct Search
+{
+	LockInstanceData *locks;	/* those of the locks for which a process
+								 * waits */
+	int			nlocks;
+	LockInstanceData *waiters;	/* among these, the processes that wait ... */
+	BlockedProcsData **queues;	/* ... and the queue of each; NULL if it was
+								 * not read */
+	int			nwaiters;
+	Dependent *stuck;			/* this backend is the first */
+	int			nstuck;
+} Search;
+
 /*
  * The backends that cannot go on before this one, and which of them hold a
  * lock.
  */
 typedef struct Census
 {
-	ZklDependents *stuck;
+	Dependent *stuck;
 	int			nstuck;
-	bool	   *holds;			/* whether each of them holds a lock ... */
-	bool	   *is_wanted;		/* ... for which other clients may wait */
 	const ZklClaim *awaited;	/* what this backend waits for */
 	bool		i_hold;			/* this backend holds a lock */
 	bool		i_may_hold;		/* ... or holds one that will count as soon as
@@ -98,18 +126,27 @@ static void begin(void);
 static void publish(ZklClaim *claim, uint32 asked);
 static bool note_holders(ZklWaitInfo *info, const ZklClaim *claim);
 static void choose_interval(const Census *census);
-static void note_own_claim(ZklLocalClaim *claim, void *arg);
+static void note_own_claims(Census *census);
 static void note_entry(ZklEntry *entry, void *arg);
 static void add_stuck(ZklWaitInfo *info, const Census *census, bool is_wanted);
 static void add_holder(ZklWaitInfo *info, int pid, TimestampTz since);
+static int	find_dependents(Dependent **stuck);
+static bool is_awaited(void);
+static bool has_parallel_workers(void);
+static TimestampTz wait_start(const LockInstanceData *waiter);
+static void copy_locks(Search *search);
+static bool has_waiter(const Search *search, const LOCKTAG *tag);
+static bool add_waiter(Search *search, int index);
+static Dependent *find_stuck(const Search *search, int pid);
+static bool is_blocked_by(Search *search, int index,
+						  const LockInstanceData *other);
+static bool is_before(Search *search, int pid, int index);
 static void execute(ZklClaim *claim, const ZklWaitSentence *sentence);
 static int	describe(const ZklWaitSentence *sentence);
-static void end_at_exit(int code, Datum arg);
 static const char *lines_of(const char *text);
 static char *statements_of(const ZklWaitSentence *sentence);
 static void explain(void *arg);
 static void count_victim(const ZklWaitSentence *sentence);
-static void note_local_wait(ZklLocalClaim *claim, void *arg);
 static const char *detail_for_client(const char *detail);
 
 int64
@@ -148,15 +185,6 @@ zkl_deadlock_look(ZklClaim *claim)
 static void
 begin(void)
 {
-	static bool registered = false;
-
-	/*
-	 * PG_FINALLY does not run in a backend that is terminated, so register a
-	 * callback.
-	 */
-	if (!registered)
-		before_shmem_exit(end_at_exit, (Datum) 0);
-	registered = true;
 	wait.active = true;
 	wait.published = wait.sentenced = false;
 	wait.number = 0;
@@ -167,17 +195,11 @@ begin(void)
 }
 
 void
-zkl_deadlock_end(void)
+zkl_deadlock_end(int code, Datum arg)
 {
 	if (wait.published)
 		zkl_waits_end();
 	wait.active = wait.published = false;
-}
-
-static void
-end_at_exit(int code, Datum arg)
-{
-	zkl_deadlock_end();
 }
 
 /*
@@ -249,17 +271,12 @@ note_holders(ZklWaitInfo *info, const ZklClaim *claim)
 	MemoryContext previous = MemoryContextSwitchTo(context);
 	Census		census = {.awaited = claim};
 
-	census.nstuck = zkl_dependents_find(&census.stuck);
-	zkl_claim_table_visit(note_own_claim, &census);
+	census.nstuck = find_dependents(&census.stuck);
+	note_own_claims(&census);
 
 	/* If only this backend is stuck, the whole table need not be read. */
-	if (census.nstuck > 0)
-	{
-		census.holds = palloc0(census.nstuck * sizeof(bool));
-		census.is_wanted = palloc0(census.nstuck * sizeof(bool));
-		for (int i = 0; i < ZKL_PARTITIONS; i++)
-			zkl_lock_table_browse(i, note_entry, &census);
-	}
+	for (int i = 0; i < ZKL_PARTITIONS && census.nstuck > 0; i++)
+		zkl_lock_table_browse(i, note_entry, &census);
 	if (census.i_hold)
 		add_holder(info, MyProcPid, 0);
 	add_stuck(info, &census, true);
@@ -294,17 +311,19 @@ choose_interval(const Census *census)
  * the next look will find that.
  */
 static void
-note_own_claim(ZklLocalClaim *claim, void *arg)
+note_own_claims(Census *census)
 {
-	Census	   *census = arg;
-
-	if (claim->shared->state != ZKL_CLAIM_HELD)
-		return;
-	if (zkl_waits_hold_up(census->awaited->mode, census->awaited->entry->path,
-						  claim->shared))
-		census->i_hold = true;
-	else
-		census->i_may_hold = true;
+	for (ZklLocalClaim *claim = zkl_local_claim_next(NULL); claim != NULL;
+		 claim = zkl_local_claim_next(claim))
+	{
+		if (claim->shared->state != ZKL_CLAIM_HELD)
+			continue;
+		if (zkl_waits_hold_up(census->awaited->mode, census->awaited->entry->path,
+							  claim->shared))
+			census->i_hold = true;
+		else
+			census->i_may_hold = true;
+	}
 }
 
 /* Claims on leases are in the semaphore's entry. */
@@ -325,8 +344,8 @@ note_entry(ZklEntry *entry, void *arg)
 			if (claim->state != ZKL_CLAIM_HELD ||
 				claim->pid != census->stuck[i].pid)
 				continue;
-			census->holds[i] = true;
-			census->is_wanted[i] |= zkl_waits_is_wanted(claim);
+			census->stuck[i].holds = true;
+			census->stuck[i].is_wanted |= zkl_waits_is_wanted(claim);
 		}
 	}
 }
@@ -341,8 +360,10 @@ add_stuck(ZklWaitInfo *info, const Census *census, bool is_wanted)
 {
 	for (int i = 0; i < census->nstuck; i++)
 	{
-		if (census->holds[i] && census->is_wanted[i] == is_wanted)
-			add_holder(info, census->stuck[i].pid, census->stuck[i].since);
+		const Dependent *stuck = &census->stuck[i];
+
+		if (stuck->holds && stuck->is_wanted == is_wanted)
+			add_holder(info, stuck->pid, stuck->since);
 	}
 }
 
@@ -360,13 +381,225 @@ add_holder(ZklWaitInfo *info, int pid, TimestampTz since)
 }
 
 /*
+ * Which backends of this server cannot go on before this one
+ */
+
+/*
+ * The answer is in PostgreSQL's lock graph: heavyweight locks of all kinds, zklock's
+ * local locks among them.  A backend waits for another one if that one holds the lock
+ * in a conflicting mode, or is before it in the lock's queue with a conflicting
+ * request.  PostgreSQL's own deadlock check has the same rule (deadlock.c).  But that
+ * check may also rearrange a queue; this one does not.  A parallel worker counts as
+ * its leader.
+ *
+ * The search uses copies that the lock manager makes.  Copying takes time and keeps
+ * all partitions of its table locked, so the search ends at once if no process waits
+ * for a lock of this backend.  If such a wait begins at that moment, the next search
+ * finds it.  The caller holds no LWLock of that table.  The result, without this
+ * backend, is in the current memory context.
+ */
+static int
+find_dependents(Dependent **stuck)
+{
+	Search		search = {0};
+	bool		changed = is_awaited();
+
+	*stuck = NULL;
+	if (!changed)
+		return 0;
+	copy_locks(&search);
+
+	/*
+	 * Each round may find backends that wait for those found before.  It may
+	 * also find a way between one of them and this backend that has existed
+	 * for longer.
+	 */
+	while (changed)
+	{
+		changed = false;
+		for (int i = 0; i < search.nwaiters; i++)
+			changed |= add_waiter(&search, i);
+	}
+	*stuck = search.stuck + 1;
+	return search.nstuck - 1;
+}
+
+/*
+ * If another process waits for a lock that this backend has by the fast path,
+ * the lock becomes an ordinary one.  Other processes may also wait for locks
+ * of this backend's parallel workers.
+ */
+static bool
+is_awaited(void)
+{
+	bool		awaited = has_parallel_workers();
+
+	for (int i = 0; i < NUM_LOCK_PARTITIONS && !awaited; i++)
+		awaited = zkl_awaited_in_partition(i);
+	return awaited;
+}
+
+/* A backend that once had parallel workers stays in a group of its own. */
+static bool
+has_parallel_workers(void)
+{
+	LWLock	   *lock;
+	bool		any = false;
+	dlist_iter	iter;
+
+	if (MyProc->lockGroupLeader == NULL)
+		return false;
+	lock = LockHashPartitionLockByProc(MyProc->lockGroupLeader);
+	LWLockAcquire(lock, LW_SHARED);
+	dlist_foreach(iter, &MyProc->lockGroupLeader->lockGroupMembers)
+		any |= dlist_container(PGPROC, lockGroupLink, iter.cur) != MyProc;
+	LWLockRelease(lock);
+	return any;
+}
+
+/* Copy the waits, and all locks for which a process waits. */
+static void
+copy_locks(Search *search)
+{
+	LockData   *data = GetLockStatusData();
+
+	ZKL_FAULT_POINT("locks-copied");
+	search->locks = palloc(sizeof(LockInstanceData) * (data->nelements + 1));
+	search->waiters = palloc(sizeof(LockInstanceData) * (data->nelements + 1));
+	for (int i = 0; i < data->nelements; i++)
+	{
+		LockInstanceData *lock = &data->locks[i];
+
+		if (lock->waitLockMode != NoLock && lock->leaderPid != MyProcPid)
+			search->waiters[search->nwaiters++] = *lock;
+	}
+	search->queues = palloc0(sizeof(BlockedProcsData *) * (search->nwaiters + 1));
+	search->stuck = palloc0(sizeof(Dependent) * (search->nwaiters + 1));
+	search->stuck[search->nstuck++].pid = MyProcPid;
+	for (int i = 0; i < data->nelements; i++)
+	{
+		if (has_waiter(search, &data->locks[i].locktag))
+			search->locks[search->nlocks++] = data->locks[i];
+	}
+}
+
+/*
+ * When the wait began.  A wait that has just begun has no time yet.  And in
+ * older releases of PostgreSQL, ProcWakeup() clears the time of the process
+ * that wakes another one: a process that solves a deadlock by rearranging a
+ * queue does so, and goes on waiting.  Without a time, the number of the
+ * transaction identifies the wait.  It is smaller than any time.
+ */
+static TimestampTz
+wait_start(const LockInstanceData *waiter)
+{
+	return waiter->waitStart != 0 ? waiter->waitStart :
+		zkl_local_xid_of(waiter);
+}
+
+static bool
+has_waiter(const Search *search, const LOCKTAG *tag)
+{
+	for (int i = 0; i < search->nwaiters; i++)
+	{
+		if (memcmp(&search->waiters[i].locktag, tag, sizeof(LOCKTAG)) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Does this process wait for a stuck one?  If there are several ways, use the
+ * one that has existed for the longest.  True if this changes the result.
+ */
+static bool
+add_waiter(Search *search, int index)
+{
+	const LockInstanceData *waiter = &search->waiters[index];
+	Dependent *known = find_stuck(search, waiter->leaderPid);
+	TimestampTz start = wait_start(waiter);
+	bool		changed = false;
+
+	for (int i = 0; i < search->nlocks; i++)
+	{
+		const LockInstanceData *other = &search->locks[i];
+		const Dependent *holder = find_stuck(search, other->leaderPid);
+
+		if (other->leaderPid == waiter->leaderPid || holder == NULL ||
+			(known != NULL && known->since <= Max(holder->since, start)) ||
+			!is_blocked_by(search, index, other))
+			continue;
+		if (known == NULL)
+			known = &search->stuck[search->nstuck++];
+		known->pid = waiter->leaderPid;
+		known->waiter = waiter->pid;
+		known->wait_start = start;
+		known->since = Max(holder->since, start);
+		changed = true;
+	}
+	return changed;
+}
+
+/* This backend, or its lock group, if it is stuck; else NULL. */
+static Dependent *
+find_stuck(const Search *search, int pid)
+{
+	for (int i = 0; i < search->nstuck; i++)
+	{
+		if (search->stuck[i].pid == pid)
+			return &search->stuck[i];
+	}
+	return NULL;
+}
+
+/* All heavyweight locks have the same table of conflicts. */
+static bool
+is_blocked_by(Search *search, int index, const LockInstanceData *other)
+{
+	const LockInstanceData *waiter = &search->waiters[index];
+
+	if (memcmp(&waiter->locktag, &other->locktag, sizeof(LOCKTAG)) != 0)
+		return false;
+	for (LOCKMODE mode = 1; mode <= MaxLockMode; mode++)
+	{
+		if ((other->holdMask & LOCKBIT_ON(mode)) != 0 &&
+			DoLockModesConflict(waiter->waitLockMode, mode))
+			return true;
+	}
+	return other->waitLockMode != NoLock &&
+		DoLockModesConflict(waiter->waitLockMode, other->waitLockMode) &&
+		is_before(search, other->pid, index);
+}
+
+/* Is this process before the waiter in the queue of the lock? */
+static bool
+is_before(Search *search, int pid, int index)
+{
+	BlockedProcsData *queue = search->queues[index];
+
+	if (queue == NULL)
+		queue = search->queues[index] =
+			GetBlockerStatusData(search->waiters[index].pid);
+	for (int i = 0; i < queue->npids; i++)
+	{
+		if (queue->waiter_pids[i] == pid)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Breaking a deadlock
+ */
+
+/*
  * Break the deadlock, if it still exists: this backend waits, the claim is
  * held, and the claim's backend waits for this one.
  */
 static void
 execute(ZklClaim *claim, const ZklWaitSentence *sentence)
 {
-	ZklDependents *stuck;
+	Dependent *stuck;
 	int			nstuck;
 	int64		czxid;
 	char		znode[ZKL_ZNODE_SIZE];
@@ -376,7 +609,7 @@ execute(ZklClaim *claim, const ZklWaitSentence *sentence)
 		return;
 	if (sentence->pid != MyProcPid)
 	{
-		nstuck = zkl_dependents_find(&stuck);
+		nstuck = find_dependents(&stuck);
 		for (int i = 0; i < nstuck; i++)
 		{
 			if (stuck[i].pid != sentence->pid)
@@ -526,16 +759,14 @@ explain(void *arg)
 static void
 count_victim(const ZklWaitSentence *sentence)
 {
-	ZklLocalClaim *claim = zkl_claim_table_find(sentence->path);
-	bool		waits_locally = false;
+	const ZklLocalClaim *held = zkl_local_claim_find(sentence->path);
 
-	zkl_claim_table_visit(note_local_wait, &waits_locally);
-	if (claim != NULL && !waits_locally)
-		zkl_lock_stat_failed(claim->shared, ERRCODE_T_R_DEADLOCK_DETECTED);
-}
-
-static void
-note_local_wait(ZklLocalClaim *claim, void *arg)
-{
-	*(bool *) arg |= claim->shared->waits_locally;
+	for (ZklLocalClaim *claim = zkl_local_claim_next(NULL); claim != NULL;
+		 claim = zkl_local_claim_next(claim))
+	{
+		if (claim->shared->waits_locally)
+			return;
+	}
+	if (held != NULL)
+		zkl_lock_stat_failed(held->shared, ERRCODE_T_R_DEADLOCK_DETECTED);
 }

@@ -23,10 +23,11 @@
  * Call look before each sleep in the wait for a ticket, after checking that
  * the lock is not granted.  It returns the moment of zkl_now() by which to
  * call it again.  If the wait is the victim of a deadlock, it raises 40P01.
- * Call end however the wait has ended; it never raises an error.
+ * Call end however the wait has ended, FATAL included: it is for
+ * PG_ENSURE_ERROR_CLEANUP, and never raises an error.
  */
 extern int64 zkl_deadlock_look(ZklClaim *claim);
-extern void zkl_deadlock_end(void);
+extern void zkl_deadlock_end(int code, Datum arg);
 
 /*
  * The other side: another backend of this server has found that this

@@ -63,14 +63,20 @@ static void count_xact(ZklLocalClaim *claim, ZklPartName part, int count);
 static void make_room(void);
 static bool book_local_lock(ZklLocalClaim *claim, ZklPartName part,
 							ZklScope scope);
+static int	take_all_session(ZklLocalClaim *claim);
 static void uncount_xact(ZklLocalClaim *claim, ZklPartName part, int count);
 static void settle_part(ZklLocalClaim *claim, ZklPartName part, int count);
 static void show_counts(ZklLocalClaim *claim);
+static ZklLocalClaim *first_session(void);
 static void end_session_run(ZklLocalClaim *claim);
 static void note_xact_of_runs(bool committed);
 static void sweep(void);
 static bool session_locks_are_gone(void);
 static void drop_session_scope(ZklLocalClaim *claim);
+static void warn_not_held(const ZklLocalClaim *claim, const char *path,
+						  ZklMode mode, int quantity);
+static const char *held_as(const ZklLocalClaim *claim);
+static bool note_release(ZklLocalClaim *claim);
 static ZklLocalClaim *find_held(const char *path);
 static ZklLocalClaim *certainly_held(const char *path, ZklLocalClaim *claim);
 
@@ -143,7 +149,7 @@ note_leases(const ZklLocalClaim *claim, int before, int after)
 void
 zkl_hold_counts_check_room(int wanted)
 {
-	int			held = zkl_claim_table_number() + further_leases;
+	int			held = zkl_local_claim_number() + further_leases;
 
 	if (wanted > zkl_max_locks_per_backend - held)
 		ereport(ERROR,
@@ -278,19 +284,20 @@ book_local_lock(ZklLocalClaim *claim, ZklPartName name, ZklScope scope)
 
 	if (part->locked)
 		zkl_local_lock_move(&claim->tag, mode, part->lock_scope, scope);
-	else if ((name == ZKL_SHARED && claim->parts[ZKL_EXCLUSIVE].locked) ||
-			 claim->kind == ZKL_KIND_SEMAPHORE)
+	else
 	{
 		/*
-		 * Another backend may have this semaphore's ExclusiveLock for a
-		 * moment, because it takes the semaphore for a mutex, until it
-		 * notices its mistake.
+		 * A backend that holds ExclusiveLock never waits, even if other
+		 * backends wait for the lock: PostgreSQL grants it to a holder before
+		 * the waiters that the holder blocks.  And another backend may have a
+		 * semaphore's ExclusiveLock for a moment, because it takes the
+		 * semaphore for a mutex, until it notices its mistake.
 		 */
-		zkl_local_lock_add_share(&claim->tag, scope);
-		part->locked = true;
+		bool		may_wait = claim->kind == ZKL_KIND_SEMAPHORE ||
+		(name == ZKL_SHARED && claim->parts[ZKL_EXCLUSIVE].locked);
+
+		part->locked = zkl_local_lock_acquire(&claim->tag, mode, scope, !may_wait);
 	}
-	else
-		part->locked = zkl_local_lock_try(&claim->tag, mode, scope);
 	if (part->locked)
 		part->lock_scope = scope;
 	return part->locked;
@@ -327,8 +334,8 @@ zkl_hold_counts_take_session(ZklLocalClaim *claim, ZklPartName name, int count)
  * Release the exclusive part last: otherwise a writer would first be
  * downgraded.  The claim may end.
  */
-int
-zkl_hold_counts_take_all_session(ZklLocalClaim *claim)
+static int
+take_all_session(ZklLocalClaim *claim)
 {
 	int			shared = claim->parts[ZKL_SHARED].session_count;
 	int			exclusive = claim->parts[ZKL_EXCLUSIVE].session_count;
@@ -398,8 +405,9 @@ show_counts(ZklLocalClaim *claim)
 		claim->parts[ZKL_SHARED].xact_count;
 }
 
-ZklLocalClaim *
-zkl_hold_counts_first_session(void)
+/* The first claim with a session-level acquire, or NULL. */
+static ZklLocalClaim *
+first_session(void)
 {
 	if (dlist_is_empty(&session_claims))
 		return NULL;
@@ -438,7 +446,7 @@ zkl_hold_counts_update_to_acquire(const ZklLockRequest *request)
 
 	zkl_hold_counts_update();
 	zkl_permission_check_claim(request->path);
-	claim = zkl_claim_table_find(request->path);
+	claim = zkl_local_claim_find(request->path);
 	if (claim != NULL && claim->kind != zkl_recipe_kind(request->mode))
 		zkl_report_other_kind(request->path);
 	return claim;
@@ -474,7 +482,7 @@ zkl_hold_counts_discard_session(void)
 {
 	ZklLocalClaim *claim;
 
-	while ((claim = zkl_hold_counts_first_session()) != NULL)
+	while ((claim = first_session()) != NULL)
 		drop_session_scope(claim);
 }
 
@@ -495,7 +503,7 @@ drop_session_scope(ZklLocalClaim *claim)
 			claim->parts[part].locked = false;
 	}
 	claim->run_failed = true;
-	(void) zkl_hold_counts_take_all_session(claim);
+	(void) take_all_session(claim);
 }
 
 /*
@@ -596,6 +604,121 @@ zkl_hold_counts_release_savepoint(int nest_level)
 }
 
 /*
+ * Release, as the SQL functions do it
+ */
+
+bool
+zkl_hold_counts_release(const char *path, ZklMode mode, int quantity)
+{
+	ZklPartName part = zkl_local_claim_part(mode);
+	ZklLocalClaim *claim;
+	bool		held;
+
+	zkl_hold_counts_update();
+	claim = zkl_local_claim_find(path);
+	if (claim == NULL || claim->kind != zkl_recipe_kind(mode) ||
+		claim->parts[part].session_count < quantity)
+	{
+		warn_not_held(claim, path, mode, quantity);
+		return false;
+	}
+
+	/*
+	 * Check the claim before the release, which may end it.  The acquire is
+	 * released even if the claim was lost.
+	 */
+	held = note_release(claim);
+	zkl_hold_counts_take_session(claim, part, quantity);
+	return held;
+}
+
+/*
+ * Warn that the lock is not held.  "claim" is what this session has on the
+ * path, of any kind; or NULL.
+ */
+static void
+warn_not_held(const ZklLocalClaim *claim, const char *path, ZklMode mode,
+			  int quantity)
+{
+	const char *shown = zkl_display_path(path);
+	const char *release = claim ? zkl_local_claim_release_function(claim) : NULL;
+	bool		same_kind = claim && claim->kind == zkl_recipe_kind(mode);
+
+	/* The session has fewer leases than the call wants to release. */
+	if (same_kind && mode == ZKL_MODE_LEASE && release != NULL)
+		ereport(WARNING,
+				errmsg("you do not own %d session-level leases of semaphore \"%s\"",
+					   quantity, shown));
+	else if (claim != NULL &&
+			 (release == NULL ||
+			  (same_kind && claim->parts[zkl_local_claim_part(mode)].xact_count > 0)))
+		ereport(WARNING,
+				errmsg("you do not own lock \"%s\"", shown),
+				errdetail("This session holds it until the end of the transaction."));
+	else
+		ereport(WARNING,
+				errmsg("you do not own lock \"%s\"", shown),
+				claim == NULL ? 0 :
+				errdetail("This session holds it %s.", held_as(claim)),
+				claim == NULL ? 0 :
+				errhint("Use \"%s\" to release it.", release));
+}
+
+/* For the detail: how this session holds the lock. */
+static const char *
+held_as(const ZklLocalClaim *claim)
+{
+	switch (claim->kind)
+	{
+		case ZKL_KIND_MUTEX:
+			break;
+		case ZKL_KIND_READ_WRITE:
+			return claim->parts[ZKL_EXCLUSIVE].session_count > 0 ?
+				_("for writing") : _("for reading");
+		case ZKL_KIND_SEMAPHORE:
+			return _("as a semaphore");
+	}
+	return _("as a mutex");
+}
+
+int
+zkl_hold_counts_release_all(void)
+{
+	ZklLocalClaim *claim;
+	int			released = 0;
+
+	zkl_hold_counts_update();
+
+	/*
+	 * Each round releases all session-level acquires of one claim, so the
+	 * list of such claims becomes empty.
+	 */
+	while ((claim = first_session()) != NULL)
+	{
+		note_release(claim);
+		released += take_all_session(claim);
+	}
+	return released;
+}
+
+/*
+ * Note the release of a claim.  If it was lost, tell the user, and let the
+ * commit guard know: the transaction may have written without protection.
+ * Return whether the claim was held.
+ */
+static bool
+note_release(ZklLocalClaim *claim)
+{
+	ZklClaimStatus standing = zkl_claim_status(claim->shared, 0);
+
+	zkl_on_lost_note_release(claim, standing, true);
+	if (standing != ZKL_STATUS_LOST)
+		return true;
+	zkl_local_claim_report_lost(WARNING, claim);
+	return false;
+}
+
+/*
  * What a backend may ask about the locks that it holds
  */
 
@@ -605,7 +728,7 @@ zkl_hold_counts_certainly(const char *path)
 	ZklLocalClaim *claim;
 
 	zkl_hold_counts_update();
-	claim = zkl_claim_table_find(path);
+	claim = zkl_local_claim_find(path);
 	return claim != NULL &&
 		zkl_claim_status(claim->shared, 0) == ZKL_STATUS_GOOD;
 }
@@ -621,7 +744,7 @@ zkl_hold_counts_token(const char *path)
 	int64		token;
 
 	zkl_hold_counts_update();
-	claim = zkl_claim_table_find(path);
+	claim = zkl_local_claim_find(path);
 	if (claim == NULL && zkl_reliance_token(path, &token))
 		return token;
 	return certainly_held(path, claim)->shared->token;
@@ -650,7 +773,7 @@ static ZklLocalClaim *
 find_held(const char *path)
 {
 	zkl_hold_counts_update();
-	return certainly_held(path, zkl_claim_table_find(path));
+	return certainly_held(path, zkl_local_claim_find(path));
 }
 
 static ZklLocalClaim *

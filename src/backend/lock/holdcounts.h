@@ -42,11 +42,13 @@ extern void zkl_hold_counts_check_room(int wanted);
 extern void zkl_hold_counts_take_session(ZklLocalClaim *claim, ZklPartName part,
 										 int count);
 
-/* The same for all session-level acquires.  Returns how many there were. */
-extern int	zkl_hold_counts_take_all_session(ZklLocalClaim *claim);
-
-/* The first claim with a session-level acquire, or NULL. */
-extern ZklLocalClaim *zkl_hold_counts_first_session(void);
+/*
+ * What the SQL functions that release call.  release: release this many session-level
+ * acquires; false, with a WARNING, if the backend does not hold that many.
+ * release_all: release all of them, and return how many that were.
+ */
+extern bool zkl_hold_counts_release(const char *path, ZklMode mode, int quantity);
+extern int	zkl_hold_counts_release_all(void);
 
 /*
  * Release all session-level locks, after DISCARD ALL.  Their runs count as

@@ -83,11 +83,11 @@ executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 	if (!CommandIsReadOnly(query_desc->plannedstmt))
 	{
 		zkl_xact_require(false);
-		zkl_xact_note_write();
+		zkl_xact_note(ZKL_XACT_WRITES);
 	}
 	if (may_be_remote(query_desc->plannedstmt))
-		zkl_xact_note_remote();
-	zkl_xact_begin_run();
+		zkl_xact_note(ZKL_XACT_REMOTE);
+	zkl_xact_runs++;
 	PG_TRY();
 	{
 		if (next_executor_run)
@@ -97,12 +97,12 @@ executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 	}
 	PG_CATCH();
 	{
-		zkl_xact_end_run();
+		zkl_xact_runs--;
 		leave_statement_by_error(context);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	zkl_xact_end_run();
+	zkl_xact_runs--;
 	leave_statement();
 }
 
@@ -190,7 +190,7 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 			zkl_xact_begin_prepared();
 		run_utility(ZKL_PROCESS_UTILITY_ARGUMENTS);
 		if (is_prepared)
-			zkl_xact_end_prepared();
+			zkl_xact_report_if_late();
 		zkl_on_lost_tell();
 		return;
 	}
@@ -203,10 +203,7 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 	 */
 	if (IsA(command, TruncateStmt) ||
 		(IsA(command, CopyStmt) && ((CopyStmt *) command)->is_from))
-	{
-		zkl_xact_note_write();
-		zkl_xact_note_remote();
-	}
+		zkl_xact_note(ZKL_XACT_WRITES | ZKL_XACT_REMOTE);
 	PG_TRY();
 	{
 		run_utility(ZKL_PROCESS_UTILITY_ARGUMENTS);
@@ -225,7 +222,7 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 	 */
 	if (is_discard_all)
 	{
-		zkl_xact_note_discard();
+		zkl_xact_note(ZKL_XACT_DISCARDS);
 		zkl_hold_counts_discard_session();
 	}
 }

@@ -58,7 +58,6 @@ typedef struct Leadership
 	bool		may_lead;		/* the claim is held, and the record has this
 								 * server's history */
 	ZklHistoryLook look;
-	bool		wanted;			/* by the setting */
 	int64		stand_at;		/* not before that, after a failure */
 	ZklFailure	told;			/* the failure in the log */
 	bool		told_beginning; /* ... or that the claim could not begin */
@@ -73,7 +72,6 @@ static void start_up(void);
 static void wake(SIGNAL_ARGS);
 static void withdraw(int code, Datum arg);
 static void read_setting(void);
-static void want_all(void);
 static void want(const char *path);
 static int64 tend_all(void);
 static bool stands_in_recovery(const Leadership *leadership);
@@ -160,21 +158,17 @@ withdraw(int code, Datum arg)
  * The setting
  */
 
-/*
- * Follow zklock.leader_of.  The first pass marks the leaderships that stay,
- * and the second adds those for which there was no room.
- */
+/* Follow zklock.leader_of. */
 static void
 read_setting(void)
 {
-	for (int i = 0; i < nleaderships; i++)
-		leaderships[i].wanted = false;
-	want_all();
+	const char *at = zkl_leader_of;
+	char		path[ZKL_SETTINGS_LEADER_SIZE];
 
-	/* The other leaderships end here, so that there is room for the new ones. */
+	/* First end those that it no longer names, so that there is room. */
 	for (int i = nleaderships - 1; i >= 0; i--)
 	{
-		if (leaderships[i].wanted)
+		if (zkl_settings_lists_leader(zkl_leader_of, leaderships[i].path))
 			continue;
 
 		/*
@@ -185,15 +179,6 @@ read_setting(void)
 		zkl_leadership_end_pause(leaderships[i].path);
 		leaderships[i] = leaderships[--nleaderships];
 	}
-	want_all();
-}
-
-static void
-want_all(void)
-{
-	const char *at = zkl_leader_of;
-	char		path[ZKL_SETTINGS_LEADER_SIZE];
-
 	while (zkl_settings_next_leader(&at, path))
 		want(path);
 }
@@ -204,17 +189,12 @@ want(const char *path)
 	for (int i = 0; i < nleaderships; i++)
 	{
 		if (strcmp(leaderships[i].path, path) == 0)
-		{
-			leaderships[i].wanted = true;
 			return;
-		}
 	}
 	if (nleaderships == ZKL_LEADERS_MAX)
-		return;					/* the second pass has room */
+		return;					/* of a value that was not checked */
 	memset(&leaderships[nleaderships], 0, sizeof(Leadership));
-	strlcpy(leaderships[nleaderships].path, path, ZKL_PATH_SIZE);
-	leaderships[nleaderships].wanted = true;
-	nleaderships++;
+	strlcpy(leaderships[nleaderships++].path, path, ZKL_PATH_SIZE);
 }
 
 /*

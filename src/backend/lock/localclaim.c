@@ -3,6 +3,15 @@
  * localclaim.c
  *	  One backend's claims: the locks that it holds or wants.
  *
+ * A backend often releases the lock that it acquired last, and then acquires
+ * it again.  So the claim that was added last is found without hashing.  And
+ * the memory of the claim that was removed last is used first: if the path is
+ * the same, nothing is hashed or copied.
+ *
+ * Only prepare() allocates memory for a claim.  Adding and removing must
+ * not raise an error: when a claim is added, its shared claim already exists,
+ * and claims are removed while a transaction ends.
+ *
  * src/backend/lock/localclaim.c
  *
  *-------------------------------------------------------------------------
@@ -14,6 +23,7 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
+#include "utils/memutils.h"
 
 #include "backend/display.h"
 #include "backend/lock/localclaim.h"
@@ -26,6 +36,20 @@
 
 #define MAX_RELEASE_WAIT_MS	5000
 #define RELEASE_POLL_MS		1
+
+#define FIRST_BUCKETS	16		/* a power of two, like all later numbers */
+
+static MemoryContext context = NULL;	/* for the claims, in use or free */
+
+static dlist_head *buckets = NULL;
+static int	nbuckets = 0;
+static int	nclaims = 0;
+
+/* The claim that was added last, if it is still in a bucket; else NULL. */
+static ZklLocalClaim *latest = NULL;
+
+/* The claim that was removed last is the first in the list. */
+static dlist_head free_claims = DLIST_STATIC_INIT(free_claims);
 
 static uint32 release_wait_event = 0;
 
@@ -40,19 +64,70 @@ static int64 release_deadline = 0;
 void		(*zkl_local_claim_begin_hook) (void) = NULL;
 int			zkl_local_claim_loss_signal = SIGINT;
 
-static ZklClaim *second_claim = NULL;
-
+static dlist_head *bucket_of(uint32 hash);
 static const char *way_out(const ZklLocalClaim *claim);
-static ZklClaim *begin_shared(const ZklLockRequest *request);
 static ZklClaimant describe_claimant(void);
 static ZklLocalClaim *prepare(const ZklLockRequest *request);
+static void make_room(void);
 static void add(ZklLocalClaim *claim, const ZklLockRequest *request);
 static void set_up(void);
 static void end_all(int code, Datum arg);
-static void end_one(ZklLocalClaim *claim, void *arg);
-static void forget(ZklLocalClaim *claim);
 static void wait_until_released(const char *path);
-static void unlock_if_lost(ZklLocalClaim *claim, void *arg);
+
+ZklLocalClaim *
+zkl_local_claim_find(const char *path)
+{
+	uint32		hash;
+	dlist_iter	iter;
+
+	if (nclaims == 0)
+		return NULL;
+	if (latest != NULL && strcmp(latest->path, path) == 0)
+		return latest;
+	hash = zkl_lock_table_hash(path);
+	dlist_foreach(iter, bucket_of(hash))
+	{
+		ZklLocalClaim *claim = dlist_container(ZklLocalClaim, table_link,
+											   iter.cur);
+
+		if (claim->hash == hash && strcmp(claim->path, path) == 0)
+			return claim;
+	}
+	return NULL;
+}
+
+static dlist_head *
+bucket_of(uint32 hash)
+{
+	return &buckets[hash & (nbuckets - 1)];
+}
+
+ZklLocalClaim *
+zkl_local_claim_next(ZklLocalClaim *claim)
+{
+	dlist_head *bucket = buckets;
+
+	if (claim != NULL)
+	{
+		bucket = bucket_of(claim->hash);
+		if (dlist_has_next(bucket, &claim->table_link))
+			return dlist_container(ZklLocalClaim, table_link,
+								   dlist_next_node(bucket, &claim->table_link));
+		bucket++;
+	}
+	for (; bucket < buckets + nbuckets; bucket++)
+	{
+		if (!dlist_is_empty(bucket))
+			return dlist_head_element(ZklLocalClaim, table_link, bucket);
+	}
+	return NULL;
+}
+
+int
+zkl_local_claim_number(void)
+{
+	return nclaims;
+}
 
 ZklPartName
 zkl_local_claim_part(ZklMode mode)
@@ -142,7 +217,7 @@ zkl_local_claim_begin(const ZklLockRequest *request)
 	 * What may serve an interrupt comes first: FATAL runs end_all(), which
 	 * must not find a claim in the table that has no shared one yet.
 	 */
-	claim->shared = begin_shared(request);
+	claim->shared = zkl_local_claim_begin_second(request);
 	add(claim, request);
 	return claim;
 }
@@ -168,7 +243,7 @@ zkl_local_claim_begin_held(const ZklLockRequest *request)
 	 * otherwise.
 	 */
 	claimant = describe_claimant();
-	if (!zkl_local_lock_try(&claim->tag, mode, request->scope))
+	if (!zkl_local_lock_acquire(&claim->tag, mode, request->scope, true))
 		return NULL;
 	ZKL_FAULT_POINT("local-lock-tried");
 	claim->shared = zkl_claim_begin_held(claim->path, claim->hash,
@@ -201,11 +276,19 @@ zkl_local_claim_use(const ZklLockRequest *request, uint64 number)
 
 /*
  * What may fail comes before there is a shared claim, because only the claims in
- * the table lead to those.
+ * the buckets lead to those.
+ *
+ * Finds memory for a claim on the path, and fills in the path and all fields before
+ * "table_link".  If the memory was last used for the same path, the other fields are
+ * as they were.  The claim stays in the list of free ones until it is added, so it is
+ * not lost if the caller fails.
  */
 static ZklLocalClaim *
 prepare(const ZklLockRequest *request)
 {
+	ZklLocalClaim *claim;
+	uint64		shown;
+
 	set_up();
 
 	/*
@@ -213,7 +296,54 @@ prepare(const ZklLockRequest *request)
 	 * misses the claim.
 	 */
 	zkl_local_claim_begin_hook();
-	return zkl_claim_table_prepare(request->path);
+	if (nclaims >= nbuckets)
+		make_room();
+	if (dlist_is_empty(&free_claims))
+	{
+		claim = MemoryContextAllocZero(context, sizeof(ZklLocalClaim));
+		dlist_push_head(&free_claims, &claim->table_link);
+	}
+	claim = dlist_head_element(ZklLocalClaim, table_link, &free_claims);
+
+	/* No path is empty, so a claim that was never used does not match. */
+	if (strcmp(claim->path, request->path) != 0)
+	{
+		strlcpy(claim->path, request->path, sizeof(claim->path));
+		claim->hash = zkl_lock_table_both_hashes(request->path, &shown);
+		zkl_local_lock_tag(&claim->tag, shown);
+		claim->generation = 0;
+		claim->crowded = false;
+	}
+	return claim;
+}
+
+/* Double the buckets, so that each has at most one claim on average. */
+static void
+make_room(void)
+{
+	int			nold = nbuckets;
+	dlist_head *old = buckets;
+	int			nnew = Max(2 * nold, FIRST_BUCKETS);
+	dlist_head *new = MemoryContextAllocHuge(TopMemoryContext,
+											 nnew * sizeof(dlist_head));
+
+	for (int i = 0; i < nnew; i++)
+		dlist_init(&new[i]);
+	buckets = new;
+	nbuckets = nnew;
+	for (int i = 0; i < nold; i++)
+	{
+		while (!dlist_is_empty(&old[i]))
+		{
+			dlist_node *node = dlist_pop_head_node(&old[i]);
+			ZklLocalClaim *claim = dlist_container(ZklLocalClaim, table_link,
+												   node);
+
+			dlist_push_tail(bucket_of(claim->hash), node);
+		}
+	}
+	if (old != NULL)
+		pfree(old);
 }
 
 /*
@@ -232,7 +362,10 @@ add(ZklLocalClaim *claim, const ZklLockRequest *request)
 	memset(claim->parts, 0, sizeof(claim->parts));
 	for (int part = 0; part < ZKL_PARTS; part++)
 		claim->parts[part].xact_record = -1;
-	zkl_claim_table_add(claim);
+	dlist_delete(&claim->table_link);
+	dlist_push_tail(bucket_of(claim->hash), &claim->table_link);
+	nclaims++;
+	latest = claim;
 }
 
 bool
@@ -257,27 +390,6 @@ zkl_local_claim_begin_for(const ZklLockRequest *request, ZklClaimUse use, void *
 	return counted;
 }
 
-ZklClaim *
-zkl_local_claim_begin_second(const ZklLockRequest *request)
-{
-	Assert(second_claim == NULL);
-	second_claim = begin_shared(request);
-	return second_claim;
-}
-
-void
-zkl_local_claim_end_second(void)
-{
-	zkl_claim_end(second_claim);
-	second_claim = NULL;
-}
-
-void
-zkl_local_claim_forget_second(void)
-{
-	second_claim = NULL;
-}
-
 static ZklClaimant
 describe_claimant(void)
 {
@@ -290,8 +402,8 @@ describe_claimant(void)
  * catalogs, and so serve an interrupt.  Each report raises an error, so no
  * case falls through.
  */
-static ZklClaim *
-begin_shared(const ZklLockRequest *request)
+ZklClaim *
+zkl_local_claim_begin_second(const ZklLockRequest *request)
 {
 	ZklClaimant claimant = describe_claimant();
 	ZklClaim   *shared;
@@ -329,6 +441,8 @@ set_up(void)
 	 * ends, where nothing may fail.
 	 */
 	(void) zkl_wait_event("ZklockRelease", &release_wait_event);
+	context = SlabContextCreate(TopMemoryContext, "zklock claims",
+								SLAB_DEFAULT_BLOCK_SIZE, sizeof(ZklLocalClaim));
 	on_shmem_exit(end_all, (Datum) 0);
 	done = true;
 }
@@ -336,27 +450,23 @@ set_up(void)
 /*
  * The backend ends, however it does.  Its transaction has been rolled back by
  * now, and PostgreSQL has dropped the local locks or is about to.
+ *
+ * The end of a claim ends its run as failed.  Only a release says that a run
+ * is done: PostgreSQL ends a backend in the same way when the client's program
+ * has failed as when it has succeeded.
  */
 static void
 end_all(int code, Datum arg)
 {
 	ZKL_FAULT_POINT("exit-begun");
-	if (second_claim != NULL)
-		zkl_local_claim_end_second();
-	zkl_claim_table_visit(end_one, NULL);
-	zkl_claim_table_forget();
-}
-
-/*
- * The end of the claim ends its run as failed.  Only a release says that a run
- * is done: PostgreSQL ends a backend in the same way when the client's program
- * has failed as when it has succeeded.
- */
-static void
-end_one(ZklLocalClaim *claim, void *arg)
-{
-	zkl_claim_end(claim->shared);
-	ZKL_FAULT_POINT("exit-between");
+	for (ZklLocalClaim *claim = zkl_local_claim_next(NULL); claim != NULL;
+		 claim = zkl_local_claim_next(claim))
+	{
+		zkl_claim_end(claim->shared);
+		ZKL_FAULT_POINT("exit-between");
+	}
+	nclaims = nbuckets = 0;
+	latest = NULL;
 }
 
 void
@@ -394,7 +504,14 @@ void
 zkl_local_claim_end(ZklLocalClaim *claim)
 {
 	zkl_claim_end(claim->shared);
-	forget(claim);
+	ZKL_FAULT_POINT("release-marked");
+	for (int part = 0; part < ZKL_PARTS; part++)
+		zkl_local_claim_unlock(claim, part);
+	dlist_delete(&claim->table_link);
+	dlist_push_head(&free_claims, &claim->table_link);
+	nclaims--;
+	if (latest == claim)
+		latest = NULL;
 }
 
 void
@@ -415,19 +532,6 @@ zkl_local_claim_release(ZklLocalClaim *claim)
 	 */
 	if (zkl_synchronous_release && !proc_exit_inprogress)
 		wait_until_released(claim->path);
-}
-
-/*
- * The shared claim has ended.  Release what is left of the claim in this
- * backend.
- */
-static void
-forget(ZklLocalClaim *claim)
-{
-	ZKL_FAULT_POINT("release-marked");
-	for (int part = 0; part < ZKL_PARTS; part++)
-		zkl_local_claim_unlock(claim, part);
-	zkl_claim_table_remove(claim);
 }
 
 /*
@@ -461,7 +565,7 @@ wait_until_released(const char *path)
 }
 
 /*
- * Visiting
+ * All claims
  */
 
 /*
@@ -470,7 +574,7 @@ wait_until_released(const char *path)
  * the loss.
  */
 static void
-unlock_if_lost(ZklLocalClaim *claim, void *arg)
+unlock_if_lost(ZklLocalClaim *claim)
 {
 	if (zkl_claim_status(claim->shared, 0) != ZKL_STATUS_LOST)
 		return;
@@ -490,14 +594,16 @@ zkl_local_claim_unlock_lost(void)
 	/*
 	 * Without a new loss this reads one atomic, and no claim.  The count is
 	 * read before the claims are, so the next call looks again if a loss
-	 * comes during the visit.
+	 * comes meanwhile.
 	 */
 	static uint64 seen_losses = 0;
 	uint64		losses = pg_atomic_read_u64(&zkl_lock_table->losses);
 
 	if (losses == seen_losses)
 		return;
-	zkl_claim_table_visit(unlock_if_lost, NULL);
+	for (ZklLocalClaim *claim = zkl_local_claim_next(NULL); claim != NULL;
+		 claim = zkl_local_claim_next(claim))
+		unlock_if_lost(claim);
 	seen_losses = losses;
 }
 
@@ -505,39 +611,24 @@ zkl_local_claim_unlock_lost(void)
  * The worker signals a backend only about a claim that counts an acquire
  * (lose_claim in entrystate.c), so only such a claim explains a cancel.
  */
-static void
-note_if_lost(ZklLocalClaim *claim, void *arg)
-{
-	if (!claim->told_lost &&
-		claim->shared->session_count + claim->shared->xact_count > 0 &&
-		zkl_claim_status(claim->shared, 0) == ZKL_STATUS_LOST)
-		*(ZklLocalClaim **) arg = claim;
-}
-
 ZklLocalClaim *
 zkl_local_claim_find_lost(void)
 {
-	ZklLocalClaim *lost = NULL;
-
-	zkl_claim_table_visit(note_if_lost, &lost);
-	return lost;
+	for (ZklLocalClaim *claim = zkl_local_claim_next(NULL); claim != NULL;
+		 claim = zkl_local_claim_next(claim))
+	{
+		if (!claim->told_lost &&
+			claim->shared->session_count + claim->shared->xact_count > 0 &&
+			zkl_claim_status(claim->shared, 0) == ZKL_STATUS_LOST)
+			return claim;
+	}
+	return NULL;
 }
 
 /*
  * A holder sees one NOTICE for each claim, however often other clients
  * request the release.
  */
-static void
-tell_if_revoked(ZklLocalClaim *claim, void *arg)
-{
-	if (claim->told_revoked || !zkl_claim_status_is_revoked(claim->shared))
-		return;
-	claim->told_revoked = true;
-	ereport(NOTICE,
-			errmsg("release of lock \"%s\" has been requested", zkl_display_path(claim->path)),
-			errhint("Release it as soon as possible."));
-}
-
 void
 zkl_local_claim_tell_revoked(void)
 {
@@ -548,9 +639,18 @@ zkl_local_claim_tell_revoked(void)
 		return;
 
 	/*
-	 * Set before the visit: a revocation that comes during the visit makes
+	 * Set before the claims are read: a revocation that comes meanwhile makes
 	 * the next call look again.
 	 */
 	seen_revocations = revocations;
-	zkl_claim_table_visit(tell_if_revoked, NULL);
+	for (ZklLocalClaim *claim = zkl_local_claim_next(NULL); claim != NULL;
+		 claim = zkl_local_claim_next(claim))
+	{
+		if (claim->told_revoked || !zkl_claim_status_is_revoked(claim->shared))
+			continue;
+		claim->told_revoked = true;
+		ereport(NOTICE,
+				errmsg("release of lock \"%s\" has been requested", zkl_display_path(claim->path)),
+				errhint("Release it as soon as possible."));
+	}
 }

@@ -7,6 +7,9 @@
  * acquire and the last release of a lock touch shared memory.  For a semaphore
  * every acquire and release does, because the leases are counted there.
  *
+ * The second claim of a backend, for more leases of a semaphore, has the path
+ * of the first.  It is only in the lock table, and is not among these.
+ *
  * A claim has two parts, because a backend that writes may read as well: what
  * it holds exclusively, and what it shares.  A mutex has only the first, a
  * semaphore only the second.
@@ -20,7 +23,54 @@
 #ifndef ZKL_LOCALCLAIM_H
 #define ZKL_LOCALCLAIM_H
 
-#include "backend/lock/claimtable.h"
+#include "lib/ilist.h"
+
+#include "backend/lock/locallock.h"
+#include "shared/claim.h"
+
+typedef enum ZklPartName
+{
+	ZKL_EXCLUSIVE,
+	ZKL_SHARED
+} ZklPartName;
+
+#define ZKL_PARTS	2
+
+typedef struct ZklPart
+{
+	bool		locked;			/* the local lock is held in this mode ... */
+	ZklScope	lock_scope;		/* ... at this level */
+	int			session_count;
+	int			xact_count;
+	int			xact_record;	/* index of its latest record; -1 if none */
+} ZklPart;
+
+typedef struct ZklLocalClaim
+{
+	char		path[ZKL_PATH_SIZE];
+	uint32		hash;			/* of the path, in the lock table */
+	LOCKTAG		tag;			/* of the local lock ... */
+	uint32		generation;		/* ... and the generation in it */
+	bool		crowded;		/* the last acquire did not get the lock at
+								 * once */
+	dlist_node	table_link;		/* in the table, or among the free ones */
+	ZklClaim   *shared;
+	ZklKind		kind;
+	int			limit;			/* of a semaphore; 0: the stored one */
+	ZklPart		parts[ZKL_PARTS];
+	int			run_level;		/* the session-level run of a job ends when
+								 * fewer acquires than this are left; 0 if
+								 * there is no run */
+	bool		run_failed;		/* ... and a release does not mean that it is
+								 * done: the last transaction of the run was
+								 * rolled back, or DISCARD ALL releases the
+								 * lock */
+	bool		told_revoked;	/* the user was told that its release has been
+								 * requested ... */
+	bool		told_lost;		/* ... or why its statement was cancelled */
+	dlist_node	session_link;	/* linked while a part has session-level
+								 * acquires */
+} ZklLocalClaim;
 
 /* What one call wants. */
 typedef struct ZklLockRequest
@@ -37,6 +87,19 @@ typedef struct ZklLockRequest
 	int			limit;			/* 0: the stored one */
 	int			quantity;
 } ZklLockRequest;
+
+/* This backend's claim on a path, or NULL. */
+extern ZklLocalClaim *zkl_local_claim_find(const char *path);
+
+/*
+ * The first claim of this backend, in no particular order, or the next one after
+ * this; NULL: there is none.  A caller that goes through the claims may not begin or
+ * end any.
+ */
+extern ZklLocalClaim *zkl_local_claim_next(ZklLocalClaim *claim);
+
+/* How many claims are there? */
+extern int	zkl_local_claim_number(void);
 
 /* The part that a mode is about, and the local lock for it. */
 extern ZklPartName zkl_local_claim_part(ZklMode mode);
@@ -102,13 +165,11 @@ extern bool zkl_local_claim_begin_for(const ZklLockRequest *request, ZklClaimUse
 									  void *arg);
 
 /*
- * The same for more leases of a semaphore on which this backend has a claim.
- * A backend has at most one such second claim at a time.  The caller ends it,
- * or forgets it after it has been merged with the first.
+ * Begin a second claim, for more leases of a semaphore on which this backend has a
+ * claim.  The caller ends it, also when the backend exits, or merges it with the
+ * first.
  */
 extern ZklClaim *zkl_local_claim_begin_second(const ZklLockRequest *request);
-extern void zkl_local_claim_end_second(void);
-extern void zkl_local_claim_forget_second(void);
 
 /* End a claim in whatever state, and release its local lock. */
 extern void zkl_local_claim_end(ZklLocalClaim *claim);

@@ -71,8 +71,6 @@ static bool told = false;		/* the user was told that the wait goes on */
 static struct sigaction handler_of_sigint;
 static struct sigaction handler_of_nudge;
 
-static bool acquire(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope,
-					bool dont_wait);
 static void wait_here(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope);
 static ZklLocalWait wait_and_judge(ZklClaim *claim, const LOCKTAG *tag,
 								   LOCKMODE mode, ZklScope scope,
@@ -119,20 +117,25 @@ zkl_local_lock_set_generation(LOCKTAG *tag, uint32 generation)
 		generation % GENERATION_FIELDS;
 }
 
-bool
-zkl_local_lock_try(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope)
-{
-	return acquire(tag, mode, scope, true);
-}
-
 /*
- * PostgreSQL grants the lock to a holder before the waiters that the holder
- * blocks.
+ * Acquire the lock at its level.  Under the owner of a savepoint, the lock
+ * would go away when that savepoint is rolled back.
+ *
+ * After an error, the code that catches it sets the owner: PostgreSQL, when
+ * it aborts a transaction or a savepoint, or wait_and_judge().
  */
-void
-zkl_local_lock_add_share(const LOCKTAG *tag, ZklScope scope)
+bool
+zkl_local_lock_acquire(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope,
+					   bool dont_wait)
 {
-	(void) acquire(tag, ShareLock, scope, false);
+	ResourceOwner owner = CurrentResourceOwner;
+	LockAcquireResult result;
+
+	if (scope == ZKL_SCOPE_XACT)
+		CurrentResourceOwner = TopTransactionResourceOwner;
+	result = LockAcquire(tag, mode, scope == ZKL_SCOPE_SESSION, dont_wait);
+	CurrentResourceOwner = owner;
+	return result != LOCKACQUIRE_NOT_AVAIL;
 }
 
 ZklLocalWait
@@ -192,13 +195,13 @@ zkl_local_lock_move(const LOCKTAG *tag, LOCKMODE mode, ZklScope from,
 	 * The backend holds the lock already, so this only counts it, without a
 	 * wait.
 	 */
-	if (from != to && acquire(tag, mode, to, true))
+	if (from != to && zkl_local_lock_acquire(tag, mode, to, true))
 		zkl_local_lock_release(tag, mode, from);
 }
 
 /*
- * PostgreSQL finds the lock only under the resource owner that acquire()
- * used.
+ * PostgreSQL finds the lock only under the resource owner that
+ * zkl_local_lock_acquire() used.
  */
 void
 zkl_local_lock_release(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope)
@@ -209,26 +212,6 @@ zkl_local_lock_release(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope)
 		CurrentResourceOwner = TopTransactionResourceOwner;
 	LockRelease(tag, mode, scope == ZKL_SCOPE_SESSION);
 	CurrentResourceOwner = owner;
-}
-
-/*
- * Acquire the lock at its level.  Under the owner of a savepoint, the lock
- * would go away when that savepoint is rolled back.
- *
- * After an error, the code that catches it sets the owner: PostgreSQL, when
- * it aborts a transaction or a savepoint, or wait_and_judge().
- */
-static bool
-acquire(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope, bool dont_wait)
-{
-	ResourceOwner owner = CurrentResourceOwner;
-	LockAcquireResult result;
-
-	if (scope == ZKL_SCOPE_XACT)
-		CurrentResourceOwner = TopTransactionResourceOwner;
-	result = LockAcquire(tag, mode, scope == ZKL_SCOPE_SESSION, dont_wait);
-	CurrentResourceOwner = owner;
-	return result != LOCKACQUIRE_NOT_AVAIL;
 }
 
 /* Wait under the current resource owner, then move the lock to its level. */
@@ -243,7 +226,7 @@ wait_here(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope)
 	 * of the grant.
 	 */
 	CHECK_FOR_INTERRUPTS();
-	(void) acquire(tag, mode, scope, true);
+	(void) zkl_local_lock_acquire(tag, mode, scope, true);
 	LockRelease(tag, mode, false);
 }
 

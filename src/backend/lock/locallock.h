@@ -36,17 +36,12 @@ struct ZklClaim;
 extern void zkl_local_lock_tag(LOCKTAG *tag, uint64 hash);
 extern void zkl_local_lock_set_generation(LOCKTAG *tag, uint32 generation);
 
-/* Acquire the local lock, if that is possible without a wait. */
-extern bool zkl_local_lock_try(const LOCKTAG *tag, LOCKMODE mode,
-							   ZklScope scope);
-
 /*
- * Acquire ShareLock, in one of two cases: in addition to an ExclusiveLock
- * that this backend holds, which never waits, even if other backends wait for
- * the lock; or where other backends hold a conflicting lock only for a
- * moment.
+ * Acquire the local lock.  With "dont_wait", only if that is possible without a wait.
+ * A caller without it must know that the lock is free, or will be in a moment.
  */
-extern void zkl_local_lock_add_share(const LOCKTAG *tag, ZklScope scope);
+extern bool zkl_local_lock_acquire(const LOCKTAG *tag, LOCKMODE mode,
+								   ZklScope scope, bool dont_wait);
 
 typedef enum ZklLocalWait
 {

@@ -29,7 +29,6 @@
 #include "backend/lock/holdcounts.h"
 #include "backend/lock/multilock.h"
 #include "backend/lock/permission.h"
-#include "backend/lock/release.h"
 #include "backend/lock/wait.h"
 #include "backend/report.h"
 #include "compat.h"
@@ -251,10 +250,9 @@ static void
 begin_member(Multilock *lock, Member *member)
 {
 	ZklLockRequest request = *lock->request;
-	ZklWait		wait;
 
 	request.path = member->path;
-	member->claim = zkl_claim_table_find(member->path);
+	member->claim = zkl_local_claim_find(member->path);
 	if (member->claim == NULL)
 	{
 		zkl_permission_check_claim(member->path);
@@ -265,10 +263,7 @@ begin_member(Multilock *lock, Member *member)
 	}
 	if (member->claim->kind != ZKL_KIND_MUTEX)
 		zkl_report_other_kind(member->path);
-	zkl_wait_begin(&wait, &request);
-	if (zkl_wait_for_certainty(&wait, member->claim->shared) ==
-		ZKL_STATUS_LOST)
-		zkl_local_claim_report_lost(ERROR, member->claim);
+	zkl_wait_for_certainty(&request, member->claim);
 	member->held = true;
 }
 
@@ -365,6 +360,6 @@ zkl_multilock_release(const char **paths, int npaths)
 	zkl_hold_counts_update();
 	npaths = sort_unique(paths, npaths);
 	for (int i = npaths; --i >= 0;)
-		all_held &= zkl_release(paths[i], ZKL_MODE_LOCK, 1);
+		all_held &= zkl_hold_counts_release(paths[i], ZKL_MODE_LOCK, 1);
 	return all_held;
 }

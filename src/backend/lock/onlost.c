@@ -53,7 +53,6 @@ static ZklOnLost reaction(void);
 static bool released_lost(void);
 static bool is_idle(void);
 static void explain(ErrorData *error);
-static void tell_if_lost(ZklLocalClaim *claim, void *arg);
 
 /*
  * If SIGUSR2 is ignored, zklock may use it.  Some processes, such as a
@@ -104,7 +103,7 @@ static void
 handle_loss(SIGNAL_ARGS)
 {
 	told_until = zkl_now();
-	if (zkl_claim_table_number() == 0 || reaction() == ZKL_ON_LOST_NOTICE)
+	if (zkl_local_claim_number() == 0 || reaction() == ZKL_ON_LOST_NOTICE)
 		;						/* the signal has come too late, or may be
 								 * late */
 	else if (reaction() == ZKL_ON_LOST_TERMINATE ||
@@ -147,6 +146,7 @@ zkl_on_lost_commit_begins(void)
 void
 zkl_on_lost_xact_ended(void)
 {
+	released.standing = ZKL_STATUS_GOOD;
 	deaf = false;
 
 	/*
@@ -243,26 +243,24 @@ zkl_on_lost_tell(void)
 	static uint64 seen_losses = 0;
 	uint64		losses;
 
-	if (reaction() != ZKL_ON_LOST_NOTICE || zkl_claim_table_number() == 0 ||
+	if (reaction() != ZKL_ON_LOST_NOTICE || zkl_local_claim_number() == 0 ||
 		!IsTransactionBlock())
 		return;
 
-	/* Read the count before the visit, so that a later loss is not missed. */
+	/* Read the count before the claims, so that a later loss is not missed. */
 	losses = pg_atomic_read_u64(&zkl_lock_table->losses);
 	if (losses == seen_losses)
 		return;
-	zkl_claim_table_visit(tell_if_lost, NULL);
+	for (ZklLocalClaim *claim = zkl_local_claim_next(NULL); claim != NULL;
+		 claim = zkl_local_claim_next(claim))
+	{
+		if (claim->told_lost ||
+			zkl_claim_status(claim->shared, 0) != ZKL_STATUS_LOST)
+			continue;
+		claim->told_lost = true;
+		zkl_local_claim_report_lost(WARNING, claim);
+	}
 	seen_losses = losses;
-}
-
-static void
-tell_if_lost(ZklLocalClaim *claim, void *arg)
-{
-	if (claim->told_lost ||
-		zkl_claim_status(claim->shared, 0) != ZKL_STATUS_LOST)
-		return;
-	claim->told_lost = true;
-	zkl_local_claim_report_lost(WARNING, claim);
 }
 
 /*
@@ -289,12 +287,6 @@ bool
 zkl_on_lost_any_released(void)
 {
 	return released.standing != ZKL_STATUS_GOOD;
-}
-
-void
-zkl_on_lost_forget_released(void)
-{
-	released.standing = ZKL_STATUS_GOOD;
 }
 
 static bool

@@ -25,10 +25,11 @@
 extern void zkl_on_lost_listen(void);
 
 /*
- * The transaction is about to commit.  From now on, a loss must not cancel
- * anything: neither the wait for a synchronous standby nor what comes after
- * it.  A signal that comes meanwhile takes effect when the transaction has
- * ended.
+ * commit_begins: the transaction is about to commit.  From now on, a loss must not
+ * cancel anything: neither the wait for a synchronous standby nor what comes after it.
+ * A signal that comes meanwhile takes effect when the transaction has ended.
+ * xact_ended also forgets what the transaction has released, so call it after its
+ * claims have ended: that may note lost ones.
  */
 extern void zkl_on_lost_commit_begins(void);
 extern void zkl_on_lost_xact_ended(void);
@@ -66,11 +67,9 @@ extern void zkl_on_lost_note_release(const ZklLocalClaim *claim,
 
 /*
  * any: has this transaction released such a claim?  report: raise an ERROR
- * for it if the transaction writes, else a WARNING or nothing.  forget: the
- * transaction has ended.
+ * for it if the transaction writes, else a WARNING or nothing.
  */
 extern bool zkl_on_lost_any_released(void);
 extern void zkl_on_lost_report_released(bool writes);
-extern void zkl_on_lost_forget_released(void);
 
 #endif							/* ZKL_ONLOST_H */

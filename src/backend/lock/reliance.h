@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * reliance.h
- *	  The leaderships on which this transaction relies.
+ *	  The leaderships on which this transaction relies: those that it was told of,
+ *	  and those that every commit requires (zklock.commit_requires).
  *
  * Called only by backends.
  *
@@ -11,6 +12,8 @@
  */
 #ifndef ZKL_RELIANCE_H
 #define ZKL_RELIANCE_H
+
+#include "settings.h"
 
 /*
  * The transaction relies on the leadership with this token, until it ends,
@@ -44,13 +47,37 @@ extern uint64 zkl_reliance_bits(void);
  */
 extern int64 zkl_reliance_check(int64 margin);
 
-/*
- * The path of a leadership that has ended or is in doubt by now; NULL: there is
- * none.  This raises no error.
- */
-extern const char *zkl_reliance_find_uncertain(void);
-
 /* The transaction has ended. */
 extern void zkl_reliance_forget(void);
+
+/*
+ * Does this process need any leadership for what it writes?  Mostly one load.
+ */
+extern bool zkl_reliance_is_required_here(void);
+
+static inline bool
+zkl_reliance_is_required(void)
+{
+	return zkl_commit_requires[0] != '\0' && zkl_reliance_is_required_here();
+}
+
+/* The bits of the required paths. */
+extern uint64 zkl_reliance_required_bits(void);
+
+/*
+ * Raise 25006 unless this server leads all required paths, and certainly will for
+ * "margin" more microseconds; 55000 if it does not stand for one of them.  With
+ * zklock.not_leading = terminate, the error ends the session.  Returns the moment up
+ * to which all are certain.  Call only where any is required.
+ */
+extern int64 zkl_reliance_check_required(int64 margin);
+extern bool zkl_reliance_has_required(int64 margin);	/* raises no error */
+
+/*
+ * The path of a leadership, among those that the transaction was told of or among
+ * those that are required, that has ended by now, or is not the one that was checked
+ * last, or is in doubt; NULL: there is none.  This raises no error.
+ */
+extern const char *zkl_reliance_find_uncertain(bool of_required);
 
 #endif							/* ZKL_RELIANCE_H */

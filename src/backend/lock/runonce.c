@@ -50,7 +50,6 @@ static bool run_with_new_claim(ZklLocalClaim *claim, const ZklLockRequest *reque
 							   void *attempt);
 static bool run_with_claim(ZklLocalClaim *claim, Attempt *attempt);
 static bool start(ZklLocalClaim *claim, Attempt *attempt);
-static void make_certain(ZklLocalClaim *claim, const Attempt *attempt);
 static void describe(const ZklLocalClaim *claim, ZklJobRecord *record);
 static int	ask(ZklLocalClaim *claim, const Attempt *attempt);
 static ZklJobAnswer wait_for_answer(int slot, Attempt *attempt, int session,
@@ -63,7 +62,6 @@ zkl_run_once_begin(const ZklLockRequest *request, const ZklJobTick *tick)
 {
 	Attempt		attempt = {.request = request,.tick = tick};
 	ZklLocalClaim *claim;
-	ZklWait		wait;
 
 	claim = zkl_hold_counts_update_to_acquire(request);
 	if (claim != NULL && claim->shared->run != ZKL_JOBRUNS_NONE)
@@ -95,9 +93,7 @@ zkl_run_once_begin(const ZklLockRequest *request, const ZklJobTick *tick)
 	 * This backend already holds the job's lock.  The run may begin only
 	 * while the session certainly lives.
 	 */
-	zkl_wait_begin(&wait, request);
-	if (zkl_wait_for_certainty(&wait, claim->shared) == ZKL_STATUS_LOST)
-		zkl_local_claim_report_lost(ERROR, claim);
+	zkl_wait_for_certainty(request, claim);
 	return run_with_claim(claim, &attempt);
 }
 
@@ -186,7 +182,12 @@ start(ZklLocalClaim *claim, Attempt *attempt)
 								&zookeeper_time))
 		{
 			case ZKL_JOB_ANSWER_WRITTEN:
-				make_certain(claim, attempt);
+
+				/*
+				 * The session may have become unsafe while the backend waited
+				 * for the record.  The job must not start then.
+				 */
+				zkl_wait_for_certainty(attempt->request, claim);
 				return true;
 			case ZKL_JOB_ANSWER_OVERTAKEN:
 
@@ -224,20 +225,6 @@ start(ZklLocalClaim *claim, Attempt *attempt)
 				break;
 		}
 	}
-}
-
-/*
- * The session may have become unsafe while the backend waited for the record.  The
- * job must not start then.
- */
-static void
-make_certain(ZklLocalClaim *claim, const Attempt *attempt)
-{
-	ZklWait		wait;
-
-	zkl_wait_begin(&wait, attempt->request);
-	if (zkl_wait_for_certainty(&wait, claim->shared) == ZKL_STATUS_LOST)
-		zkl_local_claim_report_lost(ERROR, claim);
 }
 
 /*

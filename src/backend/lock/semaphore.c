@@ -27,6 +27,7 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
 #include "utils/builtins.h"
 
 #include "backend/display.h"
@@ -59,6 +60,7 @@ static void check_request(const ZklLocalClaim *claim, const ZklLockRequest *requ
 static bool acquire_first(ZklLocalClaim *claim, const ZklLockRequest *request,
 						  void *arg);
 static bool acquire_more(ZklLocalClaim *claim, const ZklLockRequest *request);
+static void end_second(int code, Datum arg);
 static void add_leases(ZklLocalClaim *claim, ZklClaim *second,
 					   const ZklLockRequest *request);
 static bool acquire_leases(ZklClaim *claim, const ZklLockRequest *request);
@@ -70,7 +72,6 @@ static bool survey_after(ZklClaim *claim, const ZklLockRequest *request);
 static int64 survey_until(const ZklWait *wait);
 static bool survey(const ZklLockRequest *request, int64 until);
 static int	check_survey(const ZklListing *survey, const ZklLockRequest *request);
-static bool is_foreign_text(const ZklListing *survey);
 static void check_path(const char *path);
 static bool check_limit(const ZklListing *survey, const ZklLockRequest *request);
 static const ZklListingNode *find_limit(const ZklListing *survey);
@@ -153,7 +154,7 @@ static bool
 acquire_more(ZklLocalClaim *claim, const ZklLockRequest *request)
 {
 	ZklClaim   *second;
-	volatile bool acquired = false;
+	bool		acquired;
 
 	/*
 	 * Leases cannot be added to a claim that is lost, so do not wait for
@@ -163,22 +164,23 @@ acquire_more(ZklLocalClaim *claim, const ZklLockRequest *request)
 		zkl_local_claim_report_lost(ERROR, claim);
 
 	second = zkl_local_claim_begin_second(request);
-	PG_TRY();
+	PG_ENSURE_ERROR_CLEANUP(end_second, PointerGetDatum(second));
 	{
 		acquired = acquire_leases(second, request);
 	}
-	PG_CATCH();
-	{
-		zkl_local_claim_end_second();
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
+	PG_END_ENSURE_ERROR_CLEANUP(end_second, PointerGetDatum(second));
 
 	if (acquired)
 		add_leases(claim, second, request);
 	else
-		zkl_local_claim_end_second();
+		zkl_claim_end(second);
 	return acquired;
+}
+
+static void
+end_second(int code, Datum arg)
+{
+	zkl_claim_end((ZklClaim *) DatumGetPointer(arg));
 }
 
 static void
@@ -193,12 +195,11 @@ add_leases(ZklLocalClaim *claim, ZklClaim *second, const ZklLockRequest *request
 		int64		lost_at;
 		ZklLoss		loss = zkl_claim_status_loss(second, &lost_at);
 
-		zkl_local_claim_end_second();
+		zkl_claim_end(second);
 		if (zkl_claim_status(claim->shared, 0) == ZKL_STATUS_LOST)
 			zkl_local_claim_report_lost(ERROR, claim);
 		zkl_report_loss(ERROR, claim->path, loss, lost_at, NULL);
 	}
-	zkl_local_claim_forget_second();
 	PG_TRY();
 	{
 		ZKL_FAULT_POINT("semaphore-merged");
@@ -290,7 +291,7 @@ acquire_in_turn(ZklClaim *claim, const ZklLockRequest *request)
 	 * A backend has at most one claim on a path.  This one would be the
 	 * user's, who has locked the inner mutex by its name.
 	 */
-	if (zkl_claim_table_find(inner.path) != NULL)
+	if (zkl_local_claim_find(inner.path) != NULL)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_IN_USE),
 				errmsg("cannot acquire semaphore \"%s\" while holding lock \"%s\"",
@@ -383,14 +384,17 @@ survey_until(const ZklWait *wait)
 static bool
 survey(const ZklLockRequest *request, int64 until)
 {
-	ZklListing *seen = zkl_znodes_survey(request->path, ZKL_ZNODES_NAMES, until);
+	ZklListing *seen = zkl_znodes_list(ZKL_COMMAND_LIST, request->path, until);
+	int			stored;
 	int			limit;
 
 	if (seen == NULL)
 		return false;
+	stored = zkl_listing_limit(seen);
 	limit = check_survey(seen, request);
-	if (seen->exists && zkl_listing_limit(seen) != limit &&
-		!is_foreign_text(seen))
+
+	/* Other clients' data of the directory must not be overwritten. */
+	if (seen->exists && stored != limit && (stored != 0 || seen->data_length == 0))
 		(void) zkl_znodes_write(request->path, "",
 								limit == 0 ? "" : psprintf("%d", limit), until);
 	return true;
@@ -424,13 +428,6 @@ check_survey(const ZklListing *survey, const ZklLockRequest *request)
 	return request->limit;
 }
 
-/* Other clients' data of the directory must not be overwritten. */
-static bool
-is_foreign_text(const ZklListing *survey)
-{
-	return survey->data_length > 0 && zkl_listing_limit(survey) == 0;
-}
-
 /*
  * The limit that is stored in ZooKeeper
  */
@@ -444,8 +441,7 @@ zklock_semaphore_limit(PG_FUNCTION_ARGS)
 
 	zkl_report_unless_loaded();
 	path = zkl_sqlargs_path(fcinfo);
-	limit = read_limit(path, find_limit(zkl_znodes_survey(path, ZKL_ZNODES_NAMES,
-														  ZKL_FOREVER)));
+	limit = read_limit(path, find_limit(zkl_znodes_list(ZKL_COMMAND_LIST, path, ZKL_FOREVER)));
 	if (limit == ZKL_LIMIT_NONE)
 		PG_RETURN_NULL();
 	PG_RETURN_INT32(limit);
@@ -462,7 +458,7 @@ zklock_semaphore_set_limit(PG_FUNCTION_ARGS)
 	check_path(path);
 	if (PG_ARGISNULL(1))
 	{
-		(void) zkl_znodes_delete(path, ZKL_LIMIT);
+		(void) zkl_znodes_end(ZKL_COMMAND_DELETE, path, ZKL_LIMIT);
 		PG_RETURN_VOID();
 	}
 	if (PG_GETARG_INT32(1) < 0)

@@ -39,6 +39,7 @@
 
 static const char *remembered_path(const text *given);
 static const char *valid_path(const text *given);
+static void check_not_null(FunctionCallInfo fcinfo, int argument, const char *name);
 static void check_lease_time(int64 lease_time);
 static int64 interval_argument(FunctionCallInfo fcinfo, int argument,
 							   const char *name, int64 max_ms,
@@ -192,14 +193,20 @@ zkl_sqlargs_claim_time(FunctionCallInfo fcinfo, int argument)
 {
 	int64		lease_time;
 
-	if (PG_ARGISNULL(argument))
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("lease time must not be null"));
+	check_not_null(fcinfo, argument, "lease time");
 	lease_time = interval_argument(fcinfo, argument, "lease time",
 								   MAX_CLAIM_TIME_MS, NULL);
 	check_lease_time(lease_time);
 	return lease_time;
+}
+
+static void
+check_not_null(FunctionCallInfo fcinfo, int argument, const char *name)
+{
+	if (PG_ARGISNULL(argument))
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("%s must not be null", name));
 }
 
 static void
@@ -220,18 +227,12 @@ zkl_sqlargs_tick(FunctionCallInfo fcinfo, int tick, int retry, int spacing)
 {
 	ZklJobTick	result = {0};
 
-	if (PG_ARGISNULL(tick))
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("tick must not be null"));
+	check_not_null(fcinfo, tick, "tick");
 	if (TIMESTAMP_NOT_FINITE(PG_GETARG_TIMESTAMPTZ(tick)))
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("tick must be finite"));
-	if (PG_ARGISNULL(retry))
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("retry must not be null"));
+	check_not_null(fcinfo, retry, "retry");
 	if (pg_add_s64_overflow(PG_GETARG_TIMESTAMPTZ(tick), ZKL_JOB_EPOCH,
 							&result.tick))
 		result.tick = PG_INT64_MAX;
@@ -246,10 +247,7 @@ zkl_sqlargs_tick(FunctionCallInfo fcinfo, int tick, int retry, int spacing)
 int64
 zkl_sqlargs_duration(FunctionCallInfo fcinfo, int argument, const char *name)
 {
-	if (PG_ARGISNULL(argument))
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("%s must not be null", name));
+	check_not_null(fcinfo, argument, name);
 	return interval_argument(fcinfo, argument, name, MAX_TIMEOUT_MS, NULL);
 }
 

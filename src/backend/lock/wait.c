@@ -10,10 +10,13 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "storage/ipc.h"
 #include "storage/proc.h"
 
+#include "backend/display.h"
 #include "backend/lock/deadlock.h"
 #include "backend/lock/wait.h"
+#include "backend/lock/waitreport.h"
 #include "backend/report.h"
 #include "compat.h"
 #include "faultpoint.h"
@@ -37,6 +40,12 @@
 #define ASK_LOCK		ZKL_MS(1000)
 #define ASK_LEASES		ZKL_MS(10)
 
+/*
+ * How long the report of a wait may read from ZooKeeper.  The wait goes on meanwhile,
+ * but notices a grant only after that.
+ */
+#define MAX_READ_TIME_MS	1000
+
 /* The reason for the wait, as pg_stat_activity shows it. */
 typedef enum Reason
 {
@@ -55,6 +64,10 @@ static bool has_asked_enough(ZklWait *wait);
 static bool is_silent(const ZklWait *wait, int64 now);
 static void sleep_until_next(const ZklWait *wait, Reason reason,
 							 int64 look_at);
+static void log_wait(ZklWait *wait, const ZklClaim *claim, bool answered);
+static void log_acquired(const ZklWait *wait);
+static const char *describe(const ZklLockRequest *request);
+static const char *detail_of(const ZklClaim *claim, bool answered);
 
 void
 zkl_wait_begin(ZklWait *wait, const ZklLockRequest *request)
@@ -83,14 +96,18 @@ zkl_wait_ask(ZklWait *wait, ZklClaim *claim)
 	return zkl_grant_request(claim, wait->request->only_tries, wait->about);
 }
 
-/* From here on, the wait may be a long one. */
+/*
+ * From here on, the wait may be a long one.  One that is patient is logged after
+ * deadlock_timeout.
+ */
 static void
 begin_asking(ZklWait *wait, const ZklClaim *claim)
 {
 	wait->about = claim->about;
-	zkl_wait_report_begin(&wait->report, wait->request->path, wait->request->mode,
-						  wait->request->quantity,
-						  !wait->request->only_tries && !wait->impatient);
+	wait->asked_at = zkl_now();
+	wait->log_at = !wait->request->only_tries && !wait->impatient && log_lock_waits ?
+		wait->asked_at + ZKL_MS(DeadlockTimeout) : ZKL_FOREVER;
+	wait->logged = false;
 }
 
 /*
@@ -109,7 +126,7 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 			return answer;
 		begin_asking(wait, claim);
 	}
-	PG_TRY();
+	PG_ENSURE_ERROR_CLEANUP(zkl_deadlock_end, (Datum) 0);
 	{
 		while (!look(wait, claim, mutex, &answer) &&
 			   !time_is_over(wait, answer) &&
@@ -126,17 +143,12 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 				answer == ZKL_ANSWER_QUEUED)
 				until = zkl_deadlock_look(claim);
 			ZKL_FAULT_POINT("request-queued");
-			zkl_wait_report_still(&wait->report, claim,
-								  reason_of(answer) == REASON_TICKET);
-			sleep_until_next(wait, reason_of(answer),
-							 Min(until, wait->report.due_at));
+			log_wait(wait, claim, reason_of(answer) == REASON_TICKET);
+			sleep_until_next(wait, reason_of(answer), Min(until, wait->log_at));
 		}
 	}
-	PG_FINALLY();
-	{
-		zkl_deadlock_end();
-	}
-	PG_END_TRY();
+	PG_END_ENSURE_ERROR_CLEANUP(zkl_deadlock_end, (Datum) 0);
+	zkl_deadlock_end(0, (Datum) 0);
 	return answer;
 }
 
@@ -169,7 +181,7 @@ look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex, ZklAnswer *answer)
 		case ZKL_ANSWER_HELD:
 			ZKL_FAULT_POINT("granted");
 			if (wait->about != NULL)
-				zkl_wait_report_acquired(&wait->report);
+				log_acquired(wait);
 			return true;
 		case ZKL_ANSWER_STALE:
 			return true;
@@ -214,24 +226,25 @@ zkl_wait_fail_unanswered(ZklWait *wait, ZklClaim *claim)
 	(void) time_is_over(wait, ZKL_ANSWER_NONE);
 }
 
-ZklClaimStatus
-zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim)
+void
+zkl_wait_for_certainty(const ZklLockRequest *request, ZklLocalClaim *claim)
 {
-	wait->claim = claim;
-	for (;;)
+	ZklWait		wait;
+	ZklClaimStatus standing;
+
+	zkl_wait_begin(&wait, request);
+	wait.claim = claim->shared;
+	while ((standing = zkl_claim_status(wait.claim, 0)) == ZKL_STATUS_DOUBT)
 	{
-		ZklClaimStatus standing = zkl_claim_status(claim, 0);
-
-		if (standing != ZKL_STATUS_DOUBT)
-			return standing;
-
 		/*
 		 * Called only for its errors.  The backend holds the lock, so the end
 		 * of the time must not count as "not acquired".
 		 */
-		(void) time_is_over(wait, ZKL_ANSWER_NONE);
-		sleep_until_next(wait, REASON_DOUBT, ZKL_FOREVER);
+		(void) time_is_over(&wait, ZKL_ANSWER_NONE);
+		sleep_until_next(&wait, REASON_DOUBT, ZKL_FOREVER);
 	}
+	if (standing == ZKL_STATUS_LOST)
+		zkl_local_claim_report_lost(ERROR, claim);
 }
 
 static Reason
@@ -368,4 +381,80 @@ sleep_until_next(const ZklWait *wait, Reason reason, int64 look_at)
 	zkl_wait_report_push_context(&context, wait->claim);
 	zkl_process_sleep(until, names[reason], &wait_events[reason]);
 	error_context_stack = context.previous;
+}
+
+/*
+ * log_lock_waits for the part of a wait that is about ZooKeeper.  PostgreSQL itself
+ * logs the wait for a local lock.  The lines here have the same form, so that programs
+ * that read the log understand them.  The waiting user cannot see the log, and so gets
+ * a NOTICE.
+ */
+
+/*
+ * Log that the wait goes on, if that is due.  "answered": ZooKeeper has replied that
+ * other clients go first.  This may send a request to ZooKeeper.  It raises an error
+ * only if the backend is cancelled.
+ */
+static void
+log_wait(ZklWait *wait, const ZklClaim *claim, bool answered)
+{
+	int64		waited = zkl_now() - wait->asked_at;
+	const char *detail;
+
+	if (wait->asked_at + waited < wait->log_at)
+		return;
+	wait->log_at = ZKL_FOREVER;
+	wait->logged = true;
+	detail = detail_of(claim, answered);
+	ereport(LOG,
+			errmsg("process %d still waiting for %s in ZooKeeper after %ld.%03d ms",
+				   MyProcPid, describe(wait->request), (long) (waited / 1000),
+				   (int) (waited % 1000)),
+			detail ? errdetail_log("%s", detail) : 0);
+	ereport(NOTICE,
+			errmsg("still waiting for %s", describe(wait->request)),
+			detail ? errdetail_internal("%s", detail) : 0);
+
+	/* The wait for the read may have consumed the wake-up of this wait. */
+	SetLatch(MyLatch);
+}
+
+/* If the wait was logged, log that the lock was acquired. */
+static void
+log_acquired(const ZklWait *wait)
+{
+	int64		waited = zkl_now() - wait->asked_at;
+
+	if (wait->logged)
+		ereport(LOG,
+				errmsg("process %d acquired %s in ZooKeeper after %ld.%03d ms",
+					   MyProcPid, describe(wait->request), (long) (waited / 1000),
+					   (int) (waited % 1000)));
+}
+
+/* The mode, as PostgreSQL calls it for the local lock, and the path. */
+static const char *
+describe(const ZklLockRequest *request)
+{
+	const char *path = zkl_display_path(request->path);
+
+	if (request->mode == ZKL_MODE_LEASE)
+		return psprintf(ngettext("%d lease on semaphore \"%s\"",
+								 "%d leases on semaphore \"%s\"",
+								 request->quantity), request->quantity, path);
+	return psprintf(_("%s on lock \"%s\""), request->mode == ZKL_MODE_READ ?
+					"ShareLock" : "ExclusiveLock", path);
+}
+
+/*
+ * End the request before ZooKeeper's silence would be an error, because only
+ * the wait itself may raise that.
+ */
+static const char *
+detail_of(const ZklClaim *claim, bool answered)
+{
+	if (!answered)
+		return _("ZooKeeper has not replied yet.");
+	return zkl_wait_report_obstacle(claim, zkl_now() +
+									ZKL_MS(Min(MAX_READ_TIME_MS, zkl_connection_timeout / 2)));
 }

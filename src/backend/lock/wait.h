@@ -12,7 +12,7 @@
 #ifndef ZKL_WAIT_H
 #define ZKL_WAIT_H
 
-#include "backend/lock/waitreport.h"
+#include "backend/lock/localclaim.h"
 #include "shared/grant.h"
 
 /* A wait: when it began, when it ends, and since when ZooKeeper is silent. */
@@ -29,7 +29,9 @@ typedef struct ZklWait
 								 * lock */
 	const char *about;			/* the text for znodes, once it is needed;
 								 * until then there is nothing to log */
-	ZklWaitReport report;
+	int64		asked_at;		/* log_lock_waits counts from here ... */
+	int64		log_at;			/* ... and logs the wait then, or ZKL_FOREVER */
+	bool		logged;			/* it has been logged */
 } ZklWait;
 
 extern void zkl_wait_begin(ZklWait *wait, const ZklLockRequest *request);
@@ -58,9 +60,9 @@ extern bool zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim);
 extern void zkl_wait_fail_unanswered(ZklWait *wait, ZklClaim *claim);
 
 /*
- * Wait while a held claim is in doubt.  Returns whether it is good again or
- * lost.
+ * Wait while a held claim is in doubt.  Raises ZK001 or ZK002 if it is lost, and the
+ * errors of a wait.
  */
-extern ZklClaimStatus zkl_wait_for_certainty(ZklWait *wait, ZklClaim *claim);
+extern void zkl_wait_for_certainty(const ZklLockRequest *request, ZklLocalClaim *claim);
 
 #endif							/* ZKL_WAIT_H */

@@ -1,12 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * waitreport.c
- *	  Messages about a wait: those of log_lock_waits, and the client that
- *	  blocks a claim.
- *
- * PostgreSQL itself logs the wait for a local lock.  The lines here have the
- * same form, so that programs that read the log understand them.  The waiting
- * user cannot see the log, and so gets a NOTICE.
+ *	  What messages say about the client that blocks a claim.
  *
  * src/backend/lock/waitreport.c
  *
@@ -14,107 +9,14 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-#include "storage/proc.h"
-
 #include "backend/display.h"
 #include "backend/lock/waitreport.h"
 #include "backend/znodes.h"
 #include "backend/znodetext.h"
-#include "settings.h"
 #include "shared/claim.h"
 
-/* The wait goes on meanwhile, but notices a grant only after that. */
-#define MAX_READ_TIME_MS	1000
-
-static const char *describe(const ZklWaitReport *report);
-static const char *detail_of(const ZklClaim *claim, bool answered);
 static void add_context(void *arg);
 static char *process_in(const char *about);
-
-/*
- * log_lock_waits for the part of a wait that is about ZooKeeper
- */
-
-void
-zkl_wait_report_begin(ZklWaitReport *report, const char *path, ZklMode mode,
-					  int quantity, bool patient)
-{
-	report->path = path;
-	report->mode = mode;
-	report->quantity = quantity;
-	report->begun_at = zkl_now();
-	report->due_at = patient && log_lock_waits ?
-		report->begun_at + ZKL_MS(DeadlockTimeout) : ZKL_FOREVER;
-	report->logged = false;
-}
-
-void
-zkl_wait_report_still(ZklWaitReport *report, const ZklClaim *claim, bool answered)
-{
-	int64		waited = zkl_now() - report->begun_at;
-	const char *detail;
-
-	if (report->begun_at + waited < report->due_at)
-		return;
-	report->due_at = ZKL_FOREVER;
-	report->logged = true;
-	detail = detail_of(claim, answered);
-	ereport(LOG,
-			errmsg("process %d still waiting for %s in ZooKeeper after %ld.%03d ms",
-				   MyProcPid, describe(report), (long) (waited / 1000),
-				   (int) (waited % 1000)),
-			detail ? errdetail_log("%s", detail) : 0);
-	ereport(NOTICE,
-			errmsg("still waiting for %s", describe(report)),
-			detail ? errdetail_internal("%s", detail) : 0);
-
-	/* The wait for the read may have consumed the wake-up of this wait. */
-	SetLatch(MyLatch);
-}
-
-void
-zkl_wait_report_acquired(const ZklWaitReport *report)
-{
-	int64		waited = zkl_now() - report->begun_at;
-
-	if (report->logged)
-		ereport(LOG,
-				errmsg("process %d acquired %s in ZooKeeper after %ld.%03d ms",
-					   MyProcPid, describe(report), (long) (waited / 1000),
-					   (int) (waited % 1000)));
-}
-
-/* The mode, as PostgreSQL calls it for the local lock, and the path. */
-static const char *
-describe(const ZklWaitReport *report)
-{
-	const char *path = zkl_display_path(report->path);
-
-	if (report->mode == ZKL_MODE_LEASE)
-		return psprintf(ngettext("%d lease on semaphore \"%s\"",
-								 "%d leases on semaphore \"%s\"",
-								 report->quantity), report->quantity, path);
-	return psprintf(_("%s on lock \"%s\""), report->mode == ZKL_MODE_READ ?
-					"ShareLock" : "ExclusiveLock", path);
-}
-
-/*
- * End the request before ZooKeeper's silence would be an error, because only
- * the wait itself may raise that.
- */
-static const char *
-detail_of(const ZklClaim *claim, bool answered)
-{
-	if (!answered)
-		return _("ZooKeeper has not replied yet.");
-	return zkl_wait_report_obstacle(claim, zkl_now() +
-									ZKL_MS(Min(MAX_READ_TIME_MS, zkl_connection_timeout / 2)));
-}
-
-/*
- * The client that keeps a claim from its lock
- */
 
 void
 zkl_wait_report_push_context(ErrorContextCallback *context, ZklClaim *claim)

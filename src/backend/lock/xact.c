@@ -14,7 +14,7 @@
  *										is a transaction-level one
  *		zkl_reliance_check				the leadership that the transaction		ZK001
  *										was told of is lost or in doubt
- *		zkl_requirement_check			the transaction has written, and a		25006, or FATAL
+ *		zkl_reliance_check_required		the transaction has written, and a		25006, or FATAL
  *										leadership of commit_requires is not	57P01, as
  *										certain									not_leading says
  *										... or leader_of does not name it		55000
@@ -93,7 +93,6 @@
 #include "backend/lock/localclaim.h"
 #include "backend/lock/onlost.h"
 #include "backend/lock/reliance.h"
-#include "backend/lock/requirement.h"
 #include "backend/lock/xact.h"
 #include "backend/report.h"
 #include "faultpoint.h"
@@ -110,9 +109,10 @@ static uint64 good_losses = 0;
 static bool good_required = false;
 static uint64 good_serial = 0;
 
-/* Has a statement had a stake?  How many ExecutorRuns are under way? */
+int			zkl_xact_runs = 0;
+
+/* Has a statement had a stake? */
 static bool is_listening = false;
-static int	runs = 0;
 
 /* Has this transaction a pass?  See passes.h. */
 static bool has_pass = false;
@@ -124,15 +124,15 @@ static struct
 	NameData	function;
 }			alone;
 
-/*
- * The last transaction that ran a statement which may write, the last that may have
- * begun a transaction on another server, the last that ran DISCARD ALL, and the last
- * that has only run LISTEN and UNLISTEN since it did so first.
- */
-static LocalTransactionId writing_xact = InvalidLocalTransactionId;
-static LocalTransactionId remote_xact = InvalidLocalTransactionId;
-static LocalTransactionId discarding_xact = InvalidLocalTransactionId;
-static LocalTransactionId listening_xact = InvalidLocalTransactionId;
+/* The transaction has only run LISTEN and UNLISTEN since it did so first. */
+#define ZKL_XACT_LISTENS	0x08
+
+/* The facts about the statements of a transaction, which may be over by now. */
+static struct
+{
+	LocalTransactionId xact;
+	int			facts;
+}			noted = {InvalidLocalTransactionId, 0};
 
 typedef struct Guard
 {
@@ -166,14 +166,14 @@ static void on_xact(XactEvent event, void *arg);
 static void on_subxact(SubXactEvent event, SubTransactionId my_id,
 					   SubTransactionId parent_id, void *arg);
 static void warn_if_alone(void);
+static bool is_noted(int facts);
 static void work_beforehand(void);
 static void guard_commit(bool writes);
 static void look_at_all(Guard *guard);
 static bool has_written(void);
 static bool has_notified(void);
-static void guard_claim(ZklLocalClaim *claim, void *arg);
-static void report_if_late(void);
-static void find_uncertain(ZklLocalClaim *claim, void *arg);
+static void guard_claim(const ZklLocalClaim *claim, Guard *guard);
+static const char *find_uncertain(void);
 static void end_unacknowledged(void);
 static void refuse_prepare(void);
 
@@ -184,7 +184,7 @@ static void refuse_prepare(void);
 static bool
 has_stake(void)
 {
-	return zkl_requirement_applies() || zkl_claim_table_number() > 0 ||
+	return zkl_reliance_is_required() || zkl_local_claim_number() > 0 ||
 		zkl_on_lost_any_released() || zkl_reliance_any() ||
 		zkl_reliance_bits() != 0 || has_pass;
 }
@@ -208,8 +208,8 @@ zkl_xact_init(void)
 static void
 begin_pass(uint64 bits)
 {
-	if (zkl_requirement_applies())
-		bits |= zkl_requirement_bits();
+	if (zkl_reliance_is_required())
+		bits |= zkl_reliance_required_bits();
 	if (bits == 0)
 		return;
 	has_pass = true;
@@ -225,23 +225,11 @@ begin_pass(uint64 bits)
 void
 zkl_xact_require(bool at_once)
 {
-	if (!zkl_requirement_applies())
+	if (!zkl_reliance_is_required())
 		return;
 	if (at_once)
 		begin_pass(0);
-	(void) zkl_requirement_check(ZKL_MS(zkl_commit_margin));
-}
-
-void
-zkl_xact_begin_run(void)
-{
-	runs++;
-}
-
-void
-zkl_xact_end_run(void)
-{
-	runs--;
+	(void) zkl_reliance_check_required(ZKL_MS(zkl_commit_margin));
 }
 
 void
@@ -259,7 +247,7 @@ zkl_xact_keep_guard_first(void)
 static void
 on_claim_begins(void)
 {
-	if (runs == 0 || !is_listening)
+	if (zkl_xact_runs == 0 || !is_listening)
 		put_guard_first();
 }
 
@@ -310,30 +298,27 @@ warn_if_alone(void)
 }
 
 void
-zkl_xact_note_write(void)
+zkl_xact_note(int facts)
 {
-	writing_xact = zkl_my_local_xid();
+	if (noted.xact != zkl_my_local_xid())
+		noted.facts = 0;
+	noted.xact = zkl_my_local_xid();
+	noted.facts |= facts;
 }
 
-void
-zkl_xact_note_remote(void)
+static bool
+is_noted(int facts)
 {
-	remote_xact = zkl_my_local_xid();
-}
-
-void
-zkl_xact_note_discard(void)
-{
-	discarding_xact = zkl_my_local_xid();
+	return (noted.facts & facts) != 0 && noted.xact == zkl_my_local_xid();
 }
 
 void
 zkl_xact_note_statement(bool listens)
 {
 	if (!listens)
-		listening_xact = InvalidLocalTransactionId;
+		noted.facts &= ~ZKL_XACT_LISTENS;
 	else if (!has_notified())
-		listening_xact = zkl_my_local_xid();
+		zkl_xact_note(ZKL_XACT_LISTENS);
 }
 
 /*
@@ -353,12 +338,6 @@ zkl_xact_begin_prepared(void)
 	begin_pass(zkl_reliance_bits());
 	guard_commit(true);
 	ZKL_FAULT_POINT("prepared-guarded");
-}
-
-void
-zkl_xact_end_prepared(void)
-{
-	report_if_late();
 }
 
 static void
@@ -387,7 +366,7 @@ on_xact(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_PRE_PREPARE:
 			refuse_prepare();
-			if (!zkl_requirement_applies())
+			if (!zkl_reliance_is_required())
 				break;
 
 			/* A prepared transaction is a promise that it can commit. */
@@ -398,7 +377,7 @@ on_xact(XactEvent event, void *arg)
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
 		case XACT_EVENT_PREPARE:
-			report_if_late();
+			zkl_xact_report_if_late();
 			/* FALLTHROUGH */
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PARALLEL_ABORT:
@@ -410,13 +389,8 @@ on_xact(XactEvent event, void *arg)
 			has_pass = false;
 			zkl_reliance_forget();
 
-			/*
-			 * Ending the claims may note lost ones as released.  The
-			 * transaction has ended, so that is forgotten afterwards.
-			 */
 			zkl_hold_counts_end_xact(event != XACT_EVENT_ABORT &&
 									 event != XACT_EVENT_PARALLEL_ABORT);
-			zkl_on_lost_forget_released();
 			passed.until = PG_INT64_MAX;
 			passed.required = false;
 			zkl_on_lost_xact_ended();
@@ -429,7 +403,7 @@ on_subxact(SubXactEvent event, SubTransactionId my_id,
 		   SubTransactionId parent_id, void *arg)
 {
 	zkl_deadlock_listen();
-	if (zkl_claim_table_number() == 0)
+	if (zkl_local_claim_number() == 0)
 		return;
 	switch (event)
 	{
@@ -468,9 +442,8 @@ work_beforehand(void)
 		PreCommit_on_commit_actions();
 		MyXactFlags &= ~XACT_FLAGS_ACCESSEDTEMPNAMESPACE;
 	}
-	if (discarding_xact != zkl_my_local_xid() &&
-		listening_xact != zkl_my_local_xid() &&
-		remote_xact != zkl_my_local_xid() && has_notified())
+	if (!is_noted(ZKL_XACT_DISCARDS | ZKL_XACT_LISTENS | ZKL_XACT_REMOTE) &&
+		has_notified())
 		LockSharedObject(DatabaseRelationId, InvalidOid, 0, AccessExclusiveLock);
 }
 
@@ -495,8 +468,8 @@ guard_commit(bool writes)
 	passed.until = zkl_session_info_all_until();
 	losses = passed.losses = pg_atomic_read_u64(&zkl_lock_table->losses);
 	passed.at = zkl_now();
-	passed.writes = writes || writing_xact == zkl_my_local_xid();
-	passed.required = zkl_requirement_applies();
+	passed.writes = writes || is_noted(ZKL_XACT_WRITES);
+	passed.required = zkl_reliance_is_required();
 
 	/*
 	 * The quick way: the sessions are safe, and since all claims and
@@ -512,7 +485,7 @@ guard_commit(bool writes)
 	/* What only reads needs no leadership, but notes that it is there. */
 	guard.writes = writes || has_written();
 	if (passed.required && !guard.writes)
-		passed.required = zkl_requirement_is_met(ZKL_MS(zkl_commit_margin));
+		passed.required = zkl_reliance_has_required(ZKL_MS(zkl_commit_margin));
 	look_at_all(&guard);
 	passed.until = guard.until;
 	passed.at = zkl_now();
@@ -543,10 +516,12 @@ look_at_all(Guard *guard)
 		begun_at = zkl_now();
 		losses = pg_atomic_read_u64(&zkl_lock_table->losses);
 		guard->until = PG_INT64_MAX;
-		zkl_claim_table_visit(guard_claim, guard);
+		for (ZklLocalClaim *claim = zkl_local_claim_next(NULL); claim != NULL;
+			 claim = zkl_local_claim_next(claim))
+			guard_claim(claim, guard);
 		guard->until = Min(guard->until, zkl_reliance_check(margin));
 		if (passed.required && guard->writes)
-			guard->until = Min(guard->until, zkl_requirement_check(margin));
+			guard->until = Min(guard->until, zkl_reliance_check_required(margin));
 		guard->again = true;
 		ZKL_FAULT_POINT("guard-looked");
 	} while (guard->until - margin <= zkl_now() ||
@@ -563,10 +538,10 @@ look_at_all(Guard *guard)
 static bool
 has_written(void)
 {
-	if (discarding_xact == zkl_my_local_xid())
+	if (is_noted(ZKL_XACT_DISCARDS))
 		return false;
 	return TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
-		writing_xact == zkl_my_local_xid() || has_notified();
+		is_noted(ZKL_XACT_WRITES) || has_notified();
 }
 
 /*
@@ -600,9 +575,8 @@ has_notified(void)
  * session-level acquires.
  */
 static void
-guard_claim(ZklLocalClaim *claim, void *arg)
+guard_claim(const ZklLocalClaim *claim, Guard *guard)
 {
-	Guard	   *guard = arg;
 	bool		must_hold = guard->writes ||
 	claim->parts[ZKL_EXCLUSIVE].xact_count > 0 ||
 	claim->parts[ZKL_SHARED].xact_count > 0;
@@ -645,8 +619,8 @@ guard_claim(ZklLocalClaim *claim, void *arg)
  * did no harm.  Otherwise the commit cannot be refused any more, but neither does it
  * pass in silence.  No error is possible here.
  */
-static void
-report_if_late(void)
+void
+zkl_xact_report_if_late(void)
 {
 	const char *path = NULL;
 	const char *required = NULL;
@@ -660,11 +634,11 @@ report_if_late(void)
 		passed.losses == pg_atomic_read_u64(&zkl_lock_table->losses))
 		return;
 	if (passed.required)
-		required = path = zkl_requirement_find_uncertain();
+		required = path = zkl_reliance_find_uncertain(true);
 	if (path == NULL)
-		zkl_claim_table_visit(find_uncertain, &path);
+		path = find_uncertain();
 	if (path == NULL)
-		path = zkl_reliance_find_uncertain();
+		path = zkl_reliance_find_uncertain(false);
 	if (path == NULL)
 		return;
 	pg_atomic_fetch_add_u64(&zkl_server_stat->late_commits, 1);
@@ -690,28 +664,34 @@ end_unacknowledged(void)
 	whereToSendOutput = DestNone;
 }
 
-static void
-find_uncertain(ZklLocalClaim *claim, void *arg)
+/* A claim that is lost or in doubt. */
+static const char *
+find_uncertain(void)
 {
-	const ZklClaim *shared = claim->shared;
+	for (ZklLocalClaim *claim = zkl_local_claim_next(NULL); claim != NULL;
+		 claim = zkl_local_claim_next(claim))
+	{
+		ZklClaim   *shared = claim->shared;
 
-	/*
-	 * If only the lease time is over, this transaction's pass has kept the
-	 * lock.
-	 */
-	if (shared->is_use && shared->state == ZKL_CLAIM_HELD &&
-		!zkl_session_info_is_in_doubt(shared->epoch, shared->entry->session,
-									  zkl_now()))
-		return;
-	if (zkl_claim_status(claim->shared, 0) != ZKL_STATUS_GOOD)
-		*(const char **) arg = claim->path;
+		/*
+		 * If only the lease time is over, this transaction's pass has kept
+		 * the lock.
+		 */
+		if (shared->is_use && shared->state == ZKL_CLAIM_HELD &&
+			!zkl_session_info_is_in_doubt(shared->epoch, shared->entry->session,
+										  zkl_now()))
+			continue;
+		if (zkl_claim_status(shared, 0) != ZKL_STATUS_GOOD)
+			return claim->path;
+	}
+	return NULL;
 }
 
 /* A leadership that every commit requires is no obstacle, because it has no token. */
 static void
 refuse_prepare(void)
 {
-	if (zkl_claim_table_number() > 0 || zkl_reliance_any())
+	if (zkl_local_claim_number() > 0 || zkl_reliance_any())
 		ereport(ERROR,
 				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				errmsg("cannot PREPARE a transaction that holds zklock locks"));

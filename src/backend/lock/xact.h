@@ -29,12 +29,11 @@ extern void zkl_xact_init(void);
 extern void zkl_xact_keep_guard_first(void);
 
 /*
- * Call this around an ExecutorRun, before zkl_xact_keep_guard_first().  No
- * transaction ends within the run, so if a claim begins there, the callbacks
- * need not be reordered before the end of the run.
+ * How many ExecutorRuns are under way?  hooks.c counts a run up to its call of
+ * zkl_xact_keep_guard_first().  No transaction ends within the run, so if a claim
+ * begins there, the callbacks need not be reordered before the end of the run.
  */
-extern void zkl_xact_begin_run(void);
-extern void zkl_xact_end_run(void);
+extern int	zkl_xact_runs;
 
 /*
  * The transaction is about to write: raise 25006 or 55000 unless this server leads
@@ -43,14 +42,18 @@ extern void zkl_xact_end_run(void);
  */
 extern void zkl_xact_require(bool at_once);
 
-/* The transaction runs a statement that may write, perhaps on another server. */
-extern void zkl_xact_note_write(void);
-
 /*
- * The transaction runs a statement that may begin a transaction on another server,
- * which commits together with this one.
+ * Facts about a statement that the transaction runs:
+ *
+ * WRITES: it may write, perhaps on another server.  REMOTE: it may begin a transaction
+ * on another server, which commits together with this one.  DISCARDS: it is DISCARD
+ * ALL, which must be the transaction's only statement.  It may drop temporary tables
+ * and stop listening, but relies on no lock for that.
  */
-extern void zkl_xact_note_remote(void);
+#define ZKL_XACT_WRITES		0x01
+#define ZKL_XACT_REMOTE		0x02
+#define ZKL_XACT_DISCARDS	0x04
+extern void zkl_xact_note(int facts);
 
 /*
  * The transaction runs a statement: LISTEN or UNLISTEN, or any other one that is
@@ -64,13 +67,7 @@ extern void zkl_xact_note_statement(bool listens);
  * does for a transaction that has written.
  */
 extern void zkl_xact_begin_prepared(void);
-extern void zkl_xact_end_prepared(void);
-
-/*
- * The transaction runs DISCARD ALL, which must be its only statement.  It may
- * drop temporary tables and stop listening, but relies on no lock for that.
- */
-extern void zkl_xact_note_discard(void);
+extern void zkl_xact_report_if_late(void);
 
 /*
  * This function acquired a transaction-level lock, and the client's statement

@@ -281,7 +281,7 @@ use(Argument *claim)
 {
 	const char *path = claim->info.slot.path;
 	ZklLockRequest request = {.path = path,.mode = ZKL_MODE_LOCK,.scope = ZKL_SCOPE_XACT};
-	ZklLocalClaim *local = zkl_claim_table_find(path);
+	ZklLocalClaim *local = zkl_local_claim_find(path);
 
 	if (local != NULL && zkl_claim_status(local->shared, 0) == ZKL_STATUS_LOST)
 		zkl_local_claim_report_lost(ERROR, local);

@@ -25,7 +25,6 @@
 #include "backend/lock/holdcounts.h"
 #include "backend/lock/multilock.h"
 #include "backend/lock/permission.h"
-#include "backend/lock/release.h"
 #include "backend/lock/reliance.h"
 #include "backend/lock/runonce.h"
 #include "backend/lock/semaphore.h"
@@ -110,19 +109,19 @@ zklock_xact_write_lock_acquire(PG_FUNCTION_ARGS)
 Datum
 zklock_lock_release(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zkl_release(zkl_sqlargs_path(fcinfo), ZKL_MODE_LOCK, 1));
+	PG_RETURN_BOOL(zkl_hold_counts_release(zkl_sqlargs_path(fcinfo), ZKL_MODE_LOCK, 1));
 }
 
 Datum
 zklock_read_lock_release(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zkl_release(zkl_sqlargs_path(fcinfo), ZKL_MODE_READ, 1));
+	PG_RETURN_BOOL(zkl_hold_counts_release(zkl_sqlargs_path(fcinfo), ZKL_MODE_READ, 1));
 }
 
 Datum
 zklock_write_lock_release(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zkl_release(zkl_sqlargs_path(fcinfo), ZKL_MODE_WRITE, 1));
+	PG_RETURN_BOOL(zkl_hold_counts_release(zkl_sqlargs_path(fcinfo), ZKL_MODE_WRITE, 1));
 }
 
 Datum
@@ -142,7 +141,7 @@ zklock_semaphore_release(PG_FUNCTION_ARGS)
 {
 	const char *path = zkl_sqlargs_path(fcinfo);
 
-	PG_RETURN_BOOL(zkl_release(path, ZKL_MODE_LEASE,
+	PG_RETURN_BOOL(zkl_hold_counts_release(path, ZKL_MODE_LEASE,
 							   zkl_sqlargs_count(fcinfo, 1, "quantity")));
 }
 
@@ -182,7 +181,7 @@ zklock_xact_run_once(PG_FUNCTION_ARGS)
 Datum
 zklock_lock_release_all(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT32(zkl_release_all());
+	PG_RETURN_INT32(zkl_hold_counts_release_all());
 }
 
 Datum

@@ -129,7 +129,7 @@ static void add_blocker(ZklRow *row, const char *path, const ZklPlace *place);
 static LockQueue
 read_queue(const char *path)
 {
-	return queue_of(path, zkl_znodes_survey(path, ZKL_ZNODES_DETAILS, PG_INT64_MAX));
+	return queue_of(path, zkl_znodes_list(ZKL_COMMAND_SURVEY, path, ZKL_FOREVER));
 }
 
 static LockQueue
@@ -161,7 +161,7 @@ queue_of(const char *path, const ZklListing *survey)
 static LockQueue *
 walk_queues(const char *below, int *nqueues)
 {
-	ZklListing *walk = zkl_znodes_walk(below);
+	ZklListing *walk = zkl_znodes_list(ZKL_COMMAND_WALK, below, ZKL_FOREVER);
 	Walked	   *walked = sort_by_lock(walk);
 	LockQueue  *queues = palloc((walk->nnodes + 1) * sizeof(LockQueue));
 	int			end;
@@ -365,7 +365,7 @@ zklock_lock_revoke(PG_FUNCTION_ARGS)
 	for (int i = 0; i < queue.nplaces; i++)
 	{
 		if (queue.places[i].holds)
-			asked += zkl_znodes_revoke(path, child_of(&queue.places[i]));
+			asked += zkl_znodes_end(ZKL_COMMAND_REVOKE, path, child_of(&queue.places[i]));
 	}
 	PG_RETURN_INT32(asked);
 }
@@ -403,7 +403,7 @@ zklock_lock_force_release(PG_FUNCTION_ARGS)
 					   GetUserNameFromId(GetUserId(), false),
 					   zkl_display_path(path)),
 				errdetail("It deletes the znode \"%s\".", zkl_znode_text_show(child)));
-		removed += zkl_znodes_delete(path, child);
+		removed += zkl_znodes_end(ZKL_COMMAND_DELETE, path, child);
 
 		/*
 		 * If this server holds the lock, transactions that rely on it must

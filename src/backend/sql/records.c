@@ -25,6 +25,7 @@
 #include "backend/row.h"
 #include "backend/znodes.h"
 #include "backend/znodetext.h"
+#include "protocol/serverrecord.h"
 #include "protocol/waitrecord.h"
 #include "settings.h"
 #include "shared/leadership.h"
@@ -59,7 +60,7 @@ Datum
 zklock_jobs(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
-	ZklListing *survey = zkl_znodes_jobs();
+	ZklListing *survey = zkl_znodes_list(ZKL_COMMAND_JOBS, ZKL_JOBRECORD_DIRECTORY, ZKL_FOREVER);
 
 	for (int i = 0; i < survey->nnodes; i++)
 		put_job(set, &survey->nodes[i]);
@@ -120,6 +121,7 @@ Datum
 zklock_job_forget(PG_FUNCTION_ARGS)
 {
 	const char *path;
+	char		record[ZKL_JOBRECORD_NAME_SIZE];
 
 	zkl_report_unless_loaded();
 	path = zkl_sqlargs_path(fcinfo);
@@ -129,7 +131,8 @@ zklock_job_forget(PG_FUNCTION_ARGS)
 			errmsg("role \"%s\" removes the record of job \"%s\"",
 				   GetUserNameFromId(GetUserId(), false),
 				   zkl_display_path(path)));
-	PG_RETURN_BOOL(zkl_znodes_forget(path));
+	zkl_job_record_name(path, record);
+	PG_RETURN_BOOL(zkl_znodes_end(ZKL_COMMAND_DELETE, ZKL_JOBRECORD_DIRECTORY, record));
 }
 
 /*
@@ -167,7 +170,7 @@ Datum
 zklock_waits(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = zkl_row_begin_set(fcinfo);
-	ZklListing *survey = zkl_znodes_waits();
+	ZklListing *survey = zkl_znodes_list(ZKL_COMMAND_WAITS, ZKL_WAITRECORD_DIRECTORY, ZKL_FOREVER);
 	ZklWaitSet *set = palloc(sizeof(ZklWaitSet));
 
 	for (int i = 0; i < survey->nnodes; i++)
@@ -253,7 +256,7 @@ Datum
 zklock_servers(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
-	ZklListing *survey = zkl_znodes_servers();
+	ZklListing *survey = zkl_znodes_list(ZKL_COMMAND_SERVERS, ZKL_SERVERRECORD_DIRECTORY, ZKL_FOREVER);
 
 	for (int i = 0; i < survey->nnodes; i++)
 	{
