@@ -104,7 +104,7 @@ typedef struct Search
 	BlockedProcsData **queues;	/* ... and the queue of each; NULL if it was
 								 * not read */
 	int			nwaiters;
-	Dependent *stuck;			/* this backend is the first */
+	Dependent  *stuck;			/* this backend is the first */
 	int			nstuck;
 } Search;
 
@@ -114,7 +114,7 @@ typedef struct Search
  */
 typedef struct Census
 {
-	Dependent *stuck;
+	Dependent  *stuck;
 	int			nstuck;
 	const ZklClaim *awaited;	/* what this backend waits for */
 	bool		i_hold;			/* this backend holds a lock */
@@ -516,7 +516,7 @@ static bool
 add_waiter(Search *search, int index)
 {
 	const LockInstanceData *waiter = &search->waiters[index];
-	Dependent *known = find_stuck(search, waiter->leaderPid);
+	Dependent  *known = find_stuck(search, waiter->leaderPid);
 	TimestampTz start = wait_start(waiter);
 	bool		changed = false;
 
@@ -599,7 +599,7 @@ is_before(Search *search, int pid, int index)
 static void
 execute(ZklClaim *claim, const ZklWaitSentence *sentence)
 {
-	Dependent *stuck;
+	Dependent  *stuck;
 	int			nstuck;
 	int64		czxid;
 	char		znode[ZKL_ZNODE_SIZE];

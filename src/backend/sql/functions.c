@@ -142,7 +142,7 @@ zklock_semaphore_release(PG_FUNCTION_ARGS)
 	const char *path = zkl_sqlargs_path(fcinfo);
 
 	PG_RETURN_BOOL(zkl_hold_counts_release(path, ZKL_MODE_LEASE,
-							   zkl_sqlargs_count(fcinfo, 1, "quantity")));
+										   zkl_sqlargs_count(fcinfo, 1, "quantity")));
 }
 
 Datum
