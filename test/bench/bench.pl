@@ -138,15 +138,16 @@ sub session_query
 
 sub close_session { my ($s) = @_; close $s->{in}; waitpid $s->{pid}, 0; return; }
 
-# So many clients of pgbench on each of these servers at a time.
-# pgbench's time begins before its clients connect, and the first transaction of each has to
-# fill its backend's caches.  The clients of ZooKeeper and Redis are connected already.  So
-# pgbench works longer, and only "seconds" after the start-up count.
+# pgbench with "clients" clients on each of "servers" servers, all at a time.  Its time begins
+# before its clients connect, and the first transaction of each client has to fill its backend's
+# caches.  The clients of ZooKeeper and Redis are connected already.  So pgbench works longer,
+# and the rate is that of the "seconds" after the first "start_up" seconds.
 sub pgbench
 {
 	my ($script, %opt) = @_;
 	my $directory = File::Temp->newdir(DIR => $bench);
-	my @limit = $opt{transactions} ? ('-t', $opt{transactions}) : ('-T', ceil($opt{start_up} + $opt{seconds} + 1 + $opt{servers} * $opt{clients} / 32));
+	my $connecting = 1 + $opt{servers} * $opt{clients} / 32;
+	my @limit = $opt{transactions} ? ('-t', $opt{transactions}) : ('-T', ceil($connecting + $opt{start_up} + $opt{seconds}));
 	my @runs;
 
 	open my $file, '>', "$directory/script" or die $!;
@@ -170,48 +171,43 @@ sub pgbench
 		close $run or die "pgbench failed: $text";
 		my ($tps) = $text =~ /^tps = ([\d.]+) \(without/m or die "pgbench: $text";
 		my ($done) = $text =~ /actually processed: (\d+)/;
-		$result{rate} += $opt{transactions} ? $tps : rate_in("$directory/log$i", $opt{start_up}, $opt{seconds});
+		my $log = read_log("$directory/log$i", $opt{clients});
+		$result{rate} += $opt{transactions} ? $tps : rate_of($log, $opt{start_up}, $opt{seconds});
 		$result{done} += $done;
 		$result{server}[$i] = $done;
-		push @{ $result{counts} }, counts_in("$directory/log$i", $opt{clients});
+		push @{ $result{counts} }, @{ $log->{counts} };
 	}
 	return \%result;
 }
 
-# Transactions a second, after so many seconds of start-up.
-sub rate_in
-{
-	my ($prefix, $start_up, $time) = @_;
-	my ($begin, @ends);
-	foreach my $name (glob "$prefix.*")
-	{
-		open my $log, '<', $name or die $!;
-		while (my $line = <$log>)
-		{
-			my (undef, undef, $latency, undef, $s, $us) = split ' ', $line;
-			push @ends, $s + $us / 1e6;
-			$begin = min($begin // $ends[-1], $ends[-1] - $latency / 1e6);
-		}
-	}
-	$begin += $start_up;
-	die "pgbench's clients took too long to connect\n" if max(@ends) < $begin + $time;
-	return grep({ $_ >= $begin && $_ < $begin + $time } @ends) / $time;
-}
-
-# How many transactions each client did.
-sub counts_in
+# How many transactions each client did, when the first one began, and when each ended.
+sub read_log
 {
 	my ($prefix, $clients) = @_;
-	my @counts = (0) x $clients;
+	my %log = (counts => [ (0) x $clients ], begin => 9**9**9, ends => []);
 	foreach my $name (glob "$prefix.*")
 	{
-		open my $log, '<', $name or die $!;
-		while (my $line = <$log>)
+		open my $file, '<', $name or die $!;
+		while (my $line = <$file>)
 		{
-			$counts[$1]++ if $line =~ /^(\d+) /;
+			my ($client, undef, $latency, undef, $s, $us) = split ' ', $line;
+			my $end = $s + $us / 1e6;
+			$log{counts}[$client]++;
+			$log{begin} = min($log{begin}, $end - $latency / 1e6);
+			push @{ $log{ends} }, $end;
 		}
 	}
-	return @counts;
+	return \%log;
+}
+
+# Transactions a second, when the clients have worked for "start_up" seconds.
+sub rate_of
+{
+	my ($log, $start_up, $time) = @_;
+	my $begin = $log->{begin} + $start_up;
+	my $end = $begin + $time;
+	die "pgbench's clients took too long to connect\n" if max(@{ $log->{ends} }) < $end;
+	return grep({ $_ >= $begin && $_ < $end } @{ $log->{ends} }) / $time;
 }
 
 # --- ZooKeeper ------------------------------------------------------------------

@@ -164,7 +164,7 @@ byte impatient = IMPATIENT;
 byte foreign = FOREIGN;
 #endif
 #ifdef UNDONE
-byte undone = UNDONE;			/* so often a neighbour in a batch fails */
+byte undone = UNDONE;			/* how many operations may still fail with their batch */
 #endif
 
 hidden byte i, x, y, own, before, ahead, behind;
@@ -403,13 +403,6 @@ inline on_found(k) {
 	fi
 }
 
-/* Without UNDONE, the reply to a delete says nothing else. */
-#if defined(UNDONE) && !defined(UNDONE_BELIEVED)
-#define IF_DONE		&& x == 0
-#else
-#define IF_DONE
-#endif
-
 /* tickets.c: zkl_tickets_take_reply; ticket.c: on_reply */
 inline on_reply(k, what) {
 	if
@@ -424,9 +417,6 @@ inline on_reply(k, what) {
 		:: s[k].unwanted -> gone(k)
 		:: else -> become(k, T_FOUNDING, FOUND)
 		fi
-#ifndef UNDONE_BELIEVED
-	:: what == DELETE && s[k].ticket == T_DELETING && x != 0 -> s[k].due = DELETE
-#endif
 #endif
 #ifdef FOUNDING
 	:: what == FOUND && s[k].ticket == T_FOUNDING && x != 0 -> on_found(k)
@@ -440,7 +430,15 @@ inline on_reply(k, what) {
 		:: else -> become(k, T_LISTING, LIST)
 		fi
 	:: what == WATCH_SELF && s[k].ticket == T_OWNED && x == 0 -> lose(k)
-	:: what == DELETE && s[k].ticket == T_DELETING IF_DONE -> gone(k)
+	:: what == DELETE && s[k].ticket == T_DELETING ->
+#ifdef UNDONE_BELIEVED
+		gone(k)
+#else
+		if
+		:: x != 0 -> s[k].due = DELETE		/* it was not done */
+		:: else -> gone(k)
+		fi
+#endif
 	:: what == CHANGED && s[k].ticket == T_QUEUED && x == s[k].predecessor ->
 #ifdef WATCH_BELIEVED
 		take_over(k)

@@ -354,9 +354,9 @@ run_once(FunctionCallInfo fcinfo, ZklScope scope)
 }
 
 /*
- * Each function that acquires ends with this.  If a statement outside of a transaction block does nothing but
- * acquire a transaction-level lock, the lock protects nothing: note that, so that
- * the commit warns.  Returns "acquired".
+ * Each function that acquires ends with this.  If a statement outside of a
+ * transaction block does nothing but acquire a transaction-level lock, the lock
+ * protects nothing: note that, so that the commit warns.  Returns "acquired".
  */
 static bool
 end_request(FunctionCallInfo fcinfo, ZklScope scope, bool acquired)
