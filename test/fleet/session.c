@@ -343,9 +343,17 @@ session_serve(Session *s, struct pollfd *p)
 
 /* --- locks --- */
 
+static void
+on_synced(int rc, const char *value, const void *data)
+{
+	(void) rc, (void) value, (void) data;
+}
+
 /*
  * A request without an answer is repeated on the next connection.  The list of the session's
- * directory then tells whether the create of its ticket was done.
+ * directory then tells whether the create of its ticket was done.  A server answers a list from
+ * what it knows, and the create may still be on its way through the leader; so the list comes after
+ * a sync.
  */
 static void
 ask_again(Session *s)
@@ -360,6 +368,7 @@ ask_again(Session *s)
 	else
 	{
 		snprintf(directory, sizeof(directory), DIRECTORY "/%d", s->number);
+		check(zoo_async(s->zk, directory, on_synced, NULL), "sync");
 		check(zoo_aget_children(s->zk, directory, 0, on_children, s), "reading of a directory");
 	}
 }

@@ -183,7 +183,10 @@ sub wait_for_ephemerals
 {
 	my ($wanted) = @_;
 	my $all = $wanted + @nodes;
-	return $zk->wait_until(sub { $zk->cmd('mntr') =~ /^zk_ephemerals_count\s+$all$/m }, "$wanted ephemeral znodes");
+	my $seen = 'no count';
+	my $done = sub { ($seen) = $zk->cmd('mntr') =~ /^zk_ephemerals_count\s+(\d+)$/m or return 0; return $seen == $all };
+	return 1 if eval { $zk->wait_until($done, "$all ephemeral znodes") };
+	die "$@ last seen: $seen\n";
 }
 
 # A leader that stood still with its followers may lead them on and yet answer nothing any more.
