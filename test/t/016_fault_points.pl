@@ -140,8 +140,8 @@ my %drives = (
 			$c->{victim}->send(acquire('multi', $c->{path}));
 			wait_until_watching($c);
 			# First the backend requests both locks at once.  The case is about its wait for the
-			# first one alone.
-			wait_for(sub { $zk->exists("/zklock$c->{path}/2") }, "$c->{name}: the second path to be requested");
+			# first one alone.  When it waits, it has requested both.
+			wait_until($c->{node}, "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = " . $c->{victim}->pid);
 			wait_until($c->{node}, "SELECT count(*) = 0 FROM zk_locks WHERE path = '$c->{path}/2' AND pid IS NOT NULL");
 		},
 		sub { my ($c) = @_; $judge->query(release('mutex', $c->{path})); } ],
