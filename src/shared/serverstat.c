@@ -16,8 +16,9 @@
 #include "settings.h"
 #include "shared/serverstat.h"
 
-/* The struct has nothing but counts. */
-#define NCOUNTS		(sizeof(ZklServerStat) / sizeof(pg_atomic_uint64))
+/* The struct has nothing but counts, and behind them the moment of their reset. */
+#define NFIELDS		(sizeof(ZklServerStat) / sizeof(pg_atomic_uint64))
+#define NCOUNTS		(offsetof(ZklServerStat, reset_at) / sizeof(pg_atomic_uint64))
 
 ZklServerStat *zkl_server_stat = NULL;
 
@@ -33,7 +34,7 @@ zkl_server_stat_attach(void *memory, LWLockPadded *locks, bool is_new)
 	zkl_server_stat = memory;
 	if (!is_new)
 		return;
-	for (Size i = 0; i < NCOUNTS; i++)
+	for (Size i = 0; i < NFIELDS; i++)
 		pg_atomic_init_u64(&((pg_atomic_uint64 *) zkl_server_stat)[i], 0);
 	zkl_server_stat_reset();
 }

@@ -27,10 +27,9 @@
 /* Of each kind.  The second one is worked on while the first is answered. */
 #define ON_THE_WAY		2
 
-/* ZooKeeper refuses requests of more than a megabyte. */
-StaticAssertDecl(ZKL_SESSION_BATCH_SIZE *
-				 (ZKL_SESSION_PATH_SIZE + ZKL_TEXT_SIZE + 2 * ZKL_ACL_ENTRIES * ZKL_ACL_ID_SIZE) < 1024 * 1024,
-				 "a batch is too large");
+/* ZooKeeper refuses requests that are larger than its jute.maxbuffer. */
+#define BATCH_BYTES		65536
+#define OPERATION_BYTES	128		/* besides its texts */
 
 #define STAMPS			"/" ZKL_PATH_RESERVED "/batches"
 
@@ -39,6 +38,7 @@ typedef struct Batch
 	int			on_the_way;		/* batches, or what went out in their place */
 	int			noperations;
 	int			nrequests;		/* with directories and lists */
+	int			bytes;
 	ZklEntry   *entries[ZKL_SESSION_BATCH_SIZE];
 	ZklSessionOperation operations[ZKL_SESSION_BATCH_SIZE];
 } Batch;
@@ -56,6 +56,7 @@ static struct
 }			stamp;
 
 static Batch *batch_of(ZklRequest request);
+static int	bytes_of(const ZklSessionOperation *operation);
 static void send_batch(Batch *batch);
 static void send_lists(const Batch *batch);
 static const char *stamp_path(void);
@@ -90,14 +91,29 @@ zkl_batches_are_open(ZklRequest request)
 	return batch_of(request)->on_the_way < ON_THE_WAY;
 }
 
+/* What it adds to the request, or a little more. */
+static int
+bytes_of(const ZklSessionOperation *operation)
+{
+	int			bytes = OPERATION_BYTES + strlen(operation->path);
+
+	if (operation->data != NULL)
+		bytes += strlen(operation->data) + strlen(zkl_acl);
+	return bytes;
+}
+
 void
 zkl_batches_add(ZklEntry *entry, ZklSessionOperation operation)
 {
 	Batch	   *batch = batch_of(operation.tag.request);
+	int			bytes = bytes_of(&operation);
 
+	if (batch->noperations > 0 && batch->bytes + bytes > BATCH_BYTES)
+		send_batch(batch);
 	batch->entries[batch->noperations] = entry;
 	batch->operations[batch->noperations] = operation;
 	batch->noperations++;
+	batch->bytes += bytes;
 	batch->nrequests += 1 + (operation.parents != ZKL_PARENTS_NONE) +
 		(operation.tag.request == ZKL_REQUEST_CREATE);
 	if (batch->noperations == ZKL_SESSION_BATCH_SIZE)
@@ -145,7 +161,7 @@ send_batch(Batch *batch)
 			zkl_session_send_alone(&batch->operations[i]);
 	}
 	send_lists(batch);
-	batch->noperations = batch->nrequests = 0;
+	batch->noperations = batch->nrequests = batch->bytes = 0;
 }
 
 /*

@@ -436,13 +436,14 @@ sub check_counter
 	return;
 }
 
-# How long a system works before it is measured.  In W2, each of 1,000 locks is to linger, and
-# ZooKeeper may need some seconds to write them.  pgbench works that long in the same run:
-# while another one connected, tickets would cease to linger.
+# How long pgbench works before it is measured, in the same run: while another one connected,
+# tickets would cease to linger.  Each of its backends is new and loads catalogs at first, while
+# the other systems' processes stay from one round to the next.  In W2, each of 1,000 locks is to
+# linger, and ZooKeeper may need some seconds to write them.
 sub start_up_time
 {
 	my ($w) = @_;
-	return $w->{family} eq 'W2first' ? 0 : $w->{family} =~ /^W2s?$/ ? max(4, 2 * $seconds) : 0.5;
+	return $w->{family} eq 'W2first' ? 0 : $w->{family} =~ /^W2s?$/ ? max(4, 2 * $seconds) : 3;
 }
 
 sub warm_up_time

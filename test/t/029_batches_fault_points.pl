@@ -266,4 +266,26 @@ foreach my $time (1, 2)
 }
 is(() = slurp_file($node->logfile, $at) =~ /creates and deletes the znodes of locks one by one/g, 1, 'a stamp that is refused: said once');
 
+# --- large requests ---
+
+# ZooKeeper refuses requests that are too large, and each create has the access control list.
+$node->set('zklock.acl', join ', ', 'world:anyone:cdrwa', map { sprintf 'digest:%s%d:none:r', 'x' x 200, $_ } 10 .. 24);
+$node->restart;
+$node->wait_until_connected;
+connect_all();
+warm_up();
+my @many = map { "/batch/many/$_" } 1 .. 60;
+foreach my $time ('new directories', 'known directories')
+{
+	together(sub {
+		$one->send(acquire(@many));
+		$node->wait_until('SELECT count(*) = 60 FROM zk_locks'); });
+	is($one->answer, 't', "large requests: $time");
+	my $most = $watcher->query('SELECT max(n) FROM (SELECT count(*) AS n FROM zk_locks WHERE granted GROUP BY token / 65536) AS t');
+	cmp_ok($most, '<=', 64 * 1024 / (15 * 200), "large requests: $time: small transactions");
+	cmp_ok($most, '>', 1, "large requests: $time: but of several creates") if $time eq 'known directories';
+	$one->query(release(@many));
+	is_clean("large requests: $time");
+}
+
 done_testing();
