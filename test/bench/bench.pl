@@ -689,7 +689,7 @@ sub w1_of
 	my ($server) = @_;
 	my $w1 = { %{ $Workloads::by_id{W1} }, first => $server };
 	my @ratios;
-	foreach (1 .. $is_short ? 1 : 3)
+	foreach (1 .. ($is_short ? 1 : 3))
 	{
 		my %rate = map { $_ => measure_sql($w1, $_, $seconds)->{rate} } qw(zklock advisory);
 		push @ratios, $rate{zklock} / $rate{advisory};
