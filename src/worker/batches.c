@@ -27,7 +27,7 @@
 /* Of each kind.  The second one is worked on while the first is answered. */
 #define ON_THE_WAY		2
 
-/* ZooKeeper refuses requests that are larger than its jute.maxbuffer. */
+/* ZooKeeper refuses what is larger than its jute.maxbuffer, by default a megabyte. */
 #define BATCH_BYTES		65536
 #define OPERATION_BYTES	128		/* besides its texts */
 

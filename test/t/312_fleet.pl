@@ -116,8 +116,8 @@ told(measure_locks('idle'));
 $row = $fleet->phase('all acquire a lock', sub { $fleet->command('hold'); $fleet->wait_for(holding => $n) });
 is_sound($row, $n);
 is($held->run(q{SELECT zk_lock_acquire('/held')})->{out}, 't', 'a real server holds one as well');
-my ($ephemerals) = $zk->cmd('mntr') =~ /^zk_ephemerals_count\s+(\d+)/m;
-is($ephemerals, $n + 1 + @nodes, 'ZooKeeper has their znodes, and the records of the real servers');
+sub ephemerals { my ($count) = $zk->cmd('mntr') =~ /^zk_ephemerals_count\s+(\d+)$/m; return $count // 'none that ZooKeeper tells'; }
+is(ephemerals(), $n + 1 + @nodes, 'ZooKeeper has their znodes, and the records of the real servers');
 
 $row = $fleet->phase('all hold a lock', sub { sleep $window });
 is_sound($row, $n);
@@ -183,10 +183,8 @@ sub wait_for_ephemerals
 {
 	my ($wanted) = @_;
 	my $all = $wanted + @nodes;
-	my $seen = 'no count';
-	my $done = sub { ($seen) = $zk->cmd('mntr') =~ /^zk_ephemerals_count\s+(\d+)$/m or return 0; return $seen == $all };
-	return 1 if eval { $zk->wait_until($done, "$all ephemeral znodes") };
-	die "$@ last seen: $seen\n";
+	return 1 if eval { $zk->wait_until(sub { ephemerals() eq $all }, "$all ephemeral znodes") };
+	die "${@}there are " . ephemerals() . "\n";
 }
 
 # A leader that stood still with its followers may lead them on and yet answer nothing any more.
