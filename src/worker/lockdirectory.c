@@ -18,7 +18,9 @@
  * directory certainly exists for a while after it was seen.
  */
 #define LIKELY_FOR		ZKL_MS(60000)
-#define MAX_NOTED		8192
+
+/* So many that of 1,000 directories fewer than one in a hundred is forgotten. */
+#define MAX_NOTED		65536
 
 static char prefix[ZKL_ROOT_SIZE];
 

@@ -37,7 +37,7 @@
  */
 #define WINDOW				128
 #define BULK_WINDOW			16
-#define BULK_BATCH_WINDOW	64	/* if they go out in batches */
+#define BULK_BATCH_WINDOW	64	/* in the batches that are sent next */
 
 /*
  * Longer than any text of zklock, so that a longer text is certainly not
@@ -82,7 +82,6 @@ static void leave_line(ZklEntry *entry);
 static void stop_listening(ZklEntry *lease);
 static bool waits_for_batch(const ZklEntry *entry);
 static bool joins_batch(const ZklEntry *entry, ZklRequest request);
-static int	nunanswered(void);
 static ZklLine *choose_line(Turn *turn);
 static ZklLine *first_line(Turn turn);
 static ZklLine *first_of(Turn turn, bool batched);
@@ -283,8 +282,12 @@ choose_line(Turn *turn)
 	Turn		bulk = next_bulk;
 	ZklLine    *line;
 
-	/* On a new connection, nothing may be sent before the barrier. */
-	if (!zkl_session_is_usable() || nunanswered() >= WINDOW)
+	/*
+	 * On a new connection, nothing may be sent before the barrier.  What is
+	 * about to be sent counts as being under way.
+	 */
+	if (!zkl_session_is_usable() ||
+		zkl_session_outstanding() + zkl_batches_added() >= WINDOW)
 		return NULL;
 	for (int i = 0; i < NTURNS; i++)
 	{
@@ -299,13 +302,6 @@ choose_line(Turn *turn)
 			return line;
 	}
 	return NULL;
-}
-
-/* Requests under way, and those that are about to be sent. */
-static int
-nunanswered(void)
-{
-	return zkl_session_outstanding() + zkl_batches_added();
 }
 
 /* What waits for batches and what does not take turns, too. */
@@ -359,6 +355,8 @@ bulk_after(Turn bulk)
 static bool
 bulk_may_be_sent(const ZklLine *line)
 {
+	int			on_the_way;
+
 	/*
 	 * While several roles need ZooKeeper, few tickets have one, whatever else
 	 * is under way.  Otherwise one is sent right after a lock that is waited
@@ -367,9 +365,17 @@ bulk_may_be_sent(const ZklLine *line)
 	 */
 	if (zkl_role_window_is_shared(zkl_now()))
 		return nbulk < zkl_role_window_size() / 2;
-	return bulk_is_next ||
-		nunanswered() - zkl_ask_on_the_way() <
-		(line->batched ? BULK_BATCH_WINDOW : BULK_WINDOW);
+	if (bulk_is_next)
+		return true;
+	on_the_way = zkl_session_outstanding() - zkl_ask_on_the_way();
+	if (!line->batched)
+		return on_the_way + zkl_batches_added() < BULK_WINDOW;
+
+	/*
+	 * A batch begins only if there is room for a whole one.  If it began as
+	 * soon as a reply has come, it would go out with the few that fit then.
+	 */
+	return on_the_way < BULK_WINDOW && zkl_batches_added() < BULK_BATCH_WINDOW;
 }
 
 static ZklEntry *

@@ -6,6 +6,7 @@
 use strict;
 use warnings;
 
+use List::Util qw(min);
 use Test::More;
 
 use PostgreSQL::Test::Utils;
@@ -119,6 +120,29 @@ is(transactions(), 1, 'one transaction: one czxid');
 is_held('one transaction', @paths);
 $one->query(release(@paths));
 is_clean('one transaction');
+
+# --- many paths ---
+
+# A batch waits until it has room for many creates, and the worker still knows most of the
+# directories.  How many transactions it takes depends on when ZooKeeper's answers arrive, so
+# the best of three counts.
+my @many = map { "/batch/many/$_" } 1 .. 900;
+my ($least, $fewest) = (900, 900);
+foreach my $time (0 .. 3)
+{
+	my $creates = count_of('creates');
+	is($one->query(acquire(@many)), 't', "many paths, $time");
+	$creates = count_of('creates') - $creates;
+	if ($time > 0)
+	{
+		$least = min($least, transactions());
+		$fewest = min($fewest, $creates - @many);
+	}
+	$one->query(release(@many));
+	$node->wait_until('SELECT count(*) = 0 FROM zk_locks');
+}
+cmp_ok($least, '<=', 45, 'many paths: few transactions');
+cmp_ok($fewest, '<=', 20, 'many paths: hardly any directory is created once more');
 
 # --- a neighbour fails ---
 
