@@ -12,10 +12,11 @@ use File::Temp;
 use IO::Handle;
 use IO::Socket::INET;
 use IPC::Open2;
-use List::Util qw(max min);
+use List::Util qw(max);
 use POSIX qw(ceil);
 use Time::HiRes qw(time usleep);
 
+use PgbenchLog;
 use Workloads;
 
 my %arg = map { split /=/, $_, 2 } @ARGV;
@@ -171,43 +172,13 @@ sub pgbench
 		close $run or die "pgbench failed: $text";
 		my ($tps) = $text =~ /^tps = ([\d.]+) \(without/m or die "pgbench: $text";
 		my ($done) = $text =~ /actually processed: (\d+)/;
-		my $log = read_log("$directory/log$i", $opt{clients});
-		$result{rate} += $opt{transactions} ? $tps : rate_of($log, $opt{start_up}, $opt{seconds});
+		my $log = PgbenchLog::read_files("$directory/log$i", $opt{clients});
+		$result{rate} += $opt{transactions} ? $tps : PgbenchLog::rate_of($log, $opt{start_up}, $opt{seconds});
 		$result{done} += $done;
 		$result{server}[$i] = $done;
 		push @{ $result{counts} }, @{ $log->{counts} };
 	}
 	return \%result;
-}
-
-# How many transactions each client did, when the first one began, and when each ended.
-sub read_log
-{
-	my ($prefix, $clients) = @_;
-	my %log = (counts => [ (0) x $clients ], begin => 9**9**9, ends => []);
-	foreach my $name (glob "$prefix.*")
-	{
-		open my $file, '<', $name or die $!;
-		while (my $line = <$file>)
-		{
-			my ($client, undef, $latency, undef, $s, $us) = split ' ', $line;
-			my $end = $s + $us / 1e6;
-			$log{counts}[$client]++;
-			$log{begin} = min($log{begin}, $end - $latency / 1e6);
-			push @{ $log{ends} }, $end;
-		}
-	}
-	return \%log;
-}
-
-# Transactions a second, when the clients have worked for "start_up" seconds.
-sub rate_of
-{
-	my ($log, $start_up, $time) = @_;
-	my $begin = $log->{begin} + $start_up;
-	my $end = $begin + $time;
-	die "pgbench's clients took too long to connect\n" if max(@{ $log->{ends} }) < $end;
-	return grep({ $_ >= $begin && $_ < $end } @{ $log->{ends} }) / $time;
 }
 
 # --- ZooKeeper ------------------------------------------------------------------

@@ -9,6 +9,7 @@ use Test::More;
 
 use FindBin;
 use lib "$FindBin::RealBin/../bench";
+use PgbenchLog;
 use PostgreSQL::Test::Utils;
 use Workloads;
 
@@ -143,5 +144,22 @@ like($page, qr/\| $Workloads::by_id{$id}{title} \| Curator, one object for all t
 $figure{1}{$id}{kazoo} = [];
 ok(!report(), 'one that lacks a system is refused');
 is(slurp_file($copy{'README.md'}), $readme, 'and nothing is written');
+
+# --- the rate that is counted from pgbench's log ---
+
+# client, transaction, latency in microseconds, script, and when it ended
+append_to_file("$dir/log.1", <<END);
+0 1 500000 0 100 500000
+1 1 100000 0 101 900000
+0 2 900000 0 102 0
+1 2 100000 0 103 999999
+END
+append_to_file("$dir/log.1.2", "2 1 100000 0 104 0\n2 2 100000 0 105 0\n3 1 100000 0 102 500000\n");
+my $log = PgbenchLog::read_files("$dir/log", 4);
+is_deeply($log->{counts}, [ 2, 2, 2, 1 ], 'transactions are counted for each client');
+is($log->{begin}, 100, 'the time begins when the first transaction does');
+is(PgbenchLog::rate_of($log, 2, 2), 1.5, 'only those that end in the time after the start-up are counted');
+is(PgbenchLog::rate_of($log, 0, 4), 1.25, 'or without a start-up from the beginning');
+ok(!eval { PgbenchLog::rate_of($log, 2, 4) }, 'clients that end before the time is over are an error');
 
 done_testing();
