@@ -130,6 +130,15 @@ cmp_ok($written, '<=', 22, 'held: ZooKeeper sees no more');
 cmp_ok($least, '>', 0, 'held: and never in doubt');
 release_all();
 
+sub nothing_in_doubt
+{
+	my ($when) = @_;
+	is(stat_of('lost, doubt_time'), '0|0', "$when: nothing was lost, or in doubt");
+	is(logged(qr/in doubt/, $at), 0, "$when: and the log says nothing of it");
+	return;
+}
+nothing_in_doubt('at first');
+
 # --- the worker stands still while the session is idle ---
 
 my $worker = $node->worker_pid;
@@ -145,6 +154,11 @@ in_time('standing still', sub {
 	like($answer, qr/^t\|/, 'standing still: an acquire goes on');
 });
 release_after((split /\|/, $answer)[1]);
+
+# The create proved no more than the signs of life before the worker stood still.  So if the next proof
+# was late, the lock was in doubt for a moment.
+$judge->query('SELECT zk_stat_reset()');
+$at = -s $node->logfile;
 
 # --- the connection is cut while the session is idle ---
 
@@ -183,8 +197,7 @@ is($node->status('expirations > 0, tickets_lost'), 't|0', 'expired: no lock was 
 wait_until_idle();
 first_is_quick('expired');
 release_all();
-is(stat_of('lost, doubt_time'), '0|0', 'nothing was ever lost, or in doubt');
-is(logged(qr/in doubt/, $at), 0, 'and the log says nothing of it');
+nothing_in_doubt('in the end');
 
 # --- and just after the first acquire, unknown to the worker ---
 
