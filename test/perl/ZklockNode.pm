@@ -27,6 +27,7 @@ use parent qw(PostgreSQL::Test::Cluster);
 use Carp;
 use POSIX ();
 use PostgreSQL::Test::Utils;
+use Test::More ();
 use Time::HiRes qw(usleep);
 
 use ZklockBackend;
@@ -182,27 +183,13 @@ sub set
 	return $self->wait_until("SELECT current_setting('$name') = '$value'");
 }
 
-=item $node->poll_query_until($database, $sql)
-
-As in C<PostgreSQL::Test::Cluster>, also while the server does not accept connections: IPC::Run
-dies if psql has ended before it has read its query.
-
-=cut
-
-sub poll_query_until
-{
-	my ($self, @arguments) = @_;
-	my $result;
-	until (eval { $result = $self->SUPER::poll_query_until(@arguments); 1 })
-	{
-		die $@ unless $@ =~ /Broken pipe/;
-	}
-	return $result;
-}
-
 =item $node->wait_until($sql)
 
-Until the query in database C<postgres> returns true; dies with what it returned last.
+Until the query in database C<postgres> returns true; dies with what it said last.
+
+=item $node->poll_query_until($database, $sql, $expected)
+
+The same, as in C<PostgreSQL::Test::Cluster>: for any database and answer, and false if that never comes.
 
 =cut
 
@@ -212,6 +199,33 @@ sub wait_until
 	$self->poll_query_until('postgres', $sql)
 	  or croak "timed out waiting until: $sql";
 	return;
+}
+
+# In one session, because a psql for each question would keep the processors busy.  The server may
+# not accept connections yet, or end the session.
+sub poll_query_until
+{
+	my ($self, $database, $sql, $expected) = @_;
+	my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
+	my $session;
+	for (;;)
+	{
+		my $answer = eval { ($session //= $self->backend(dbname => $database))->query($sql) };
+		my $problem = $@;
+		my $is_there = defined $answer && $answer eq ($expected // 't');
+		if ($session && ($is_there || !defined $answer))
+		{
+			eval { $session->quit };
+			undef $session;
+		}
+		return 1 if $is_there;
+		if (time > $deadline)
+		{
+			Test::More::diag("$sql: " . ($answer // $problem));
+			return 0;
+		}
+		usleep(20_000);
+	}
 }
 
 =item $node->wait_until_connected
