@@ -283,20 +283,26 @@ zkl_entry_may_join(ZklEntry *entry, int64 now)
 void
 zkl_entry_count_claim(ZklEntry *entry, const ZklEntry *lock, int64 now)
 {
-	ZklRecent  *recent = zkl_lock_table_recent(lock->hash);
 	ZklComeback *comeback = zkl_entry_comeback(entry);
 
 	entry->claim_number++;
 	if (entry->lingers && comeback != NULL)
 		zkl_comeback_used(comeback);
 	entry->lingers = false;
+	entry->comes_back = zkl_entry_comes_back(lock, now);
+}
 
-	/*
-	 * Another path may use the same slot, so the hash must agree.  If two
-	 * paths have one hash, a ticket lingers or does not linger by mistake,
-	 * which does no harm.
-	 */
-	entry->comes_back = is_within_linger(lock->released_at, now) ||
+/*
+ * Another path may use the same slot, so the hash must agree.  If two paths
+ * have one hash, a ticket lingers or does not linger by mistake, which does no
+ * harm.
+ */
+bool
+zkl_entry_comes_back(const ZklEntry *lock, int64 now)
+{
+	ZklRecent  *recent = zkl_lock_table_recent(lock->hash);
+
+	return is_within_linger(lock->released_at, now) ||
 		(recent->hash == lock->hash && is_within_linger(recent->released_at, now));
 }
 

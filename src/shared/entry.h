@@ -98,6 +98,9 @@ extern bool zkl_entry_may_join(ZklEntry *entry, int64 now);
 extern void zkl_entry_count_claim(ZklEntry *entry, const ZklEntry *lock,
 								  int64 now);
 
+/* Was the lock released less than zklock.linger ago? */
+extern bool zkl_entry_comes_back(const ZklEntry *lock, int64 now);
+
 /*
  * Whether it pays that the entry's tickets linger.  NULL: not known, or the entry
  * is a lease.

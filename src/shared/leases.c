@@ -27,6 +27,7 @@ static bool is_used_up(const ZklEntry *lease);
 static bool is_usable(const ZklEntry *lease, uint64 epoch);
 static void give_up_used_up(ZklEntry *semaphore);
 static void withdraw_surplus(ZklEntry *semaphore);
+static void withdraw(ZklEntry *lease);
 static void retire_lease(ZklEntry *lease, void *arg);
 static ZklEntry *make_lease(ZklEntry *semaphore);
 static int	count_pending(const ZklEntry *semaphore);
@@ -320,8 +321,21 @@ withdraw_surplus(ZklEntry *semaphore)
 	{
 		if (surplus-- <= 0)
 			break;
-		zkl_entry_withdraw(dlist_container(ZklEntry, lease_link, pending.cur));
+		withdraw(dlist_container(ZklEntry, lease_link, pending.cur));
 	}
+}
+
+/*
+ * If the create is on its way, the next claim may take the lease.  While many backends
+ * take turns, a claim often requests a lease and then gets one that another claim puts
+ * back.  To delete each of these znodes, and to create another one for the next claim,
+ * would make all of them wait for ZooKeeper.
+ */
+static void
+withdraw(ZklEntry *lease)
+{
+	if (lease->state != ZKL_ENTRY_WANTED || !lease->seen || lease->only_tries)
+		zkl_entry_withdraw(lease);
 }
 
 void
@@ -344,7 +358,7 @@ zkl_leases_settle(ZklEntry *semaphore)
 
 	/* No claim needs the leases that are still requested. */
 	dlist_foreach_modify(iter, &semaphore->pending)
-		zkl_entry_withdraw(dlist_container(ZklEntry, lease_link, iter.cur));
+		withdraw(dlist_container(ZklEntry, lease_link, iter.cur));
 
 	/*
 	 * Without a survey, the path may be another kind of lock for other
@@ -363,6 +377,8 @@ zkl_leases_give_up(ZklEntry *semaphore)
 {
 	dlist_mutable_iter iter;
 
+	dlist_foreach_modify(iter, &semaphore->pending)
+		zkl_entry_withdraw(dlist_container(ZklEntry, lease_link, iter.cur));
 	dlist_foreach_modify(iter, &semaphore->idle)
 		zkl_entry_give_up(dlist_container(ZklEntry, lease_link, iter.cur));
 }
@@ -370,13 +386,18 @@ zkl_leases_give_up(ZklEntry *semaphore)
 void
 zkl_leases_set_owned(ZklEntry *lease)
 {
+	ZklEntry   *semaphore = lease->semaphore;
+
 	Assert(lease->state == ZKL_ENTRY_OWNED && lease->holder == NULL);
 
 	/* The lease lingers from now on, until a claim takes it. */
 	lease->idle_at = lease->owned_at;
-	lease->semaphore->nowned++;
+	lease->comes_back = zkl_entry_comes_back(semaphore, lease->owned_at);
+	semaphore->nowned++;
 	dlist_delete(&lease->lease_link);
-	dlist_push_tail(&lease->semaphore->idle, &lease->lease_link);
+	dlist_push_tail(&semaphore->idle, &lease->lease_link);
+	if (semaphore->nneeding == 0)
+		zkl_leases_settle(semaphore);
 }
 
 static void

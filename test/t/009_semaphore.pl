@@ -564,6 +564,16 @@ foreach my $backend (($a1, $a1, $a2, $b1, $b1, $a1) x 5)
 	$backend->query(release('/token'));
 }
 ok($grows, 'n = 1: tokens grow from claim to claim');
+
+# A claim that requests a lease often gets another one, which was put back meanwhile.  Then the next claim
+# takes the requested one.
+$node_a->set('zklock.linger', '10s');
+my $script = PostgreSQL::Test::Utils::tempdir() . '/turns';
+append_to_file($script, acquire('/turns', 4) . ";\n" . release('/turns') . ";\n");
+my $creates = $a1->query('SELECT creates FROM zk_stat');
+command_ok([ 'pgbench', '-n', '-c', 16, '-j', 2, '-t', 100, '-M', 'prepared', '-f', $script, '-h', $node_a->host, '-p', $node_a->port, 'postgres' ],
+	'turns: many backends, a few leases');
+cmp_ok($a1->query("SELECT creates - $creates FROM zk_stat"), '<', 30, 'turns: the server keeps what it has requested');
 foreach my $node ($node_a, $node_b)
 {
 	$node->set('zklock.linger', '20ms');
