@@ -26,6 +26,7 @@
 static bool is_used_up(const ZklEntry *lease);
 static bool is_usable(const ZklEntry *lease, uint64 epoch);
 static void give_up_used_up(ZklEntry *semaphore);
+static void withdraw_others(ZklEntry *semaphore);
 static void withdraw_surplus(ZklEntry *semaphore);
 static void withdraw(ZklEntry *lease);
 static void retire_lease(ZklEntry *lease, void *arg);
@@ -150,12 +151,15 @@ zkl_leases_ask(const ZklClaim *claim, uint64 epoch, bool only_tries,
 			   const char *about)
 {
 	ZklEntry   *semaphore = claim->entry;
-	int			missing = claim->quantity - count_pending(semaphore) -
-	zkl_leases_usable(semaphore, epoch);
+	int			missing;
 	int			limit;
 
-	/* This lowers nleases, so it comes before the limit is compared. */
+	/* These lower nleases, so they come before the limit is compared. */
 	give_up_used_up(semaphore);
+	if (only_tries)
+		withdraw_others(semaphore);
+	missing = claim->quantity - count_pending(semaphore) -
+		zkl_leases_usable(semaphore, epoch);
 	if (semaphore->nleases == count_wanted(semaphore))
 		missing = Min(missing, 1 - semaphore->nleases);
 
@@ -192,6 +196,24 @@ give_up_used_up(ZklEntry *semaphore)
 
 		if (is_used_up(lease))
 			zkl_entry_give_up(lease);
+	}
+}
+
+/*
+ * Only the znode of a try queries the leases before it.  So a try requests its
+ * own ones, and no other claim needs these.
+ */
+static void
+withdraw_others(ZklEntry *semaphore)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &semaphore->pending)
+	{
+		ZklEntry   *lease = dlist_container(ZklEntry, lease_link, iter.cur);
+
+		if (!lease->only_tries)
+			zkl_entry_withdraw(lease);
 	}
 }
 
@@ -326,15 +348,17 @@ withdraw_surplus(ZklEntry *semaphore)
 }
 
 /*
- * If the create is on its way, the next claim may take the lease.  While many backends
- * take turns, a claim often requests a lease and then gets one that another claim puts
- * back.  To delete each of these znodes, and to create another one for the next claim,
- * would make all of them wait for ZooKeeper.
+ * If the create is on its way, and other claims wait, the next one may take
+ * the lease.  While many backends take turns, a claim often requests a lease
+ * and then gets one that another claim puts back.  To delete each of these
+ * znodes, and to create another one for the next claim, would make all of them
+ * wait for ZooKeeper.
  */
 static void
 withdraw(ZklEntry *lease)
 {
-	if (lease->state != ZKL_ENTRY_WANTED || !lease->seen || lease->only_tries)
+	if (lease->state != ZKL_ENTRY_WANTED || !lease->seen || lease->only_tries ||
+		lease->semaphore->nwaiting == 0)
 		zkl_entry_withdraw(lease);
 }
 
@@ -377,8 +401,6 @@ zkl_leases_give_up(ZklEntry *semaphore)
 {
 	dlist_mutable_iter iter;
 
-	dlist_foreach_modify(iter, &semaphore->pending)
-		zkl_entry_withdraw(dlist_container(ZklEntry, lease_link, iter.cur));
 	dlist_foreach_modify(iter, &semaphore->idle)
 		zkl_entry_give_up(dlist_container(ZklEntry, lease_link, iter.cur));
 }
@@ -396,8 +418,10 @@ zkl_leases_set_owned(ZklEntry *lease)
 	semaphore->nowned++;
 	dlist_delete(&lease->lease_link);
 	dlist_push_tail(&semaphore->idle, &lease->lease_link);
-	if (semaphore->nneeding == 0)
-		zkl_leases_settle(semaphore);
+
+	/* No claim needs it, and another client waits. */
+	if (semaphore->nneeding == 0 && lease->contended)
+		zkl_entry_give_up(lease);
 }
 
 static void

@@ -67,15 +67,15 @@ extern bool zkl_leases_answered(const ZklEntry *semaphore);
 extern bool zkl_leases_asking(ZklEntry *semaphore);
 
 /*
- * A claim has ended, a lease is owned or queued, or the other clients in the
- * queue have changed: decide what becomes of the leases that no claim holds.  The semaphore's entry may
+ * A claim has ended, or the other clients in the queue have changed: decide
+ * what becomes of the leases that no claim holds.  The semaphore's entry may
  * be gone afterwards.
  */
 extern void zkl_leases_settle(ZklEntry *semaphore);
 
 /*
- * Give up the leases that no claim holds or needs, because a claim wants the
- * path as another lock.
+ * Give up the leases that no claim holds, because a claim wants the path as
+ * another lock.
  */
 extern void zkl_leases_give_up(ZklEntry *semaphore);
 

@@ -434,9 +434,9 @@ zkl_entry_state_set_queued(ZklEntry *entry)
 			entry->before[0] = '\0';	/* until the ticket has read it */
 		if (is_news)
 			zkl_entry_wake_needing(entry);
-		/* Perhaps no claim needs the lease any more. */
-		if (is_news && entry->semaphore != NULL)
-			zkl_leases_settle(entry->semaphore);
+		/* No claim needs the lease any more. */
+		if (entry->semaphore != NULL && entry->semaphore->nneeding == 0)
+			zkl_entry_withdraw(entry);
 	}
 	zkl_entry_unlock(entry->hash);
 }
