@@ -28,7 +28,7 @@ static bool is_usable(const ZklEntry *lease, uint64 epoch);
 static void give_up_used_up(ZklEntry *semaphore);
 static void withdraw_others(ZklEntry *semaphore);
 static void withdraw_surplus(ZklEntry *semaphore);
-static void withdraw(ZklEntry *lease);
+static bool may_serve_next(const ZklEntry *lease);
 static void retire_lease(ZklEntry *lease, void *arg);
 static ZklEntry *make_lease(ZklEntry *semaphore);
 static int	count_pending(const ZklEntry *semaphore);
@@ -343,23 +343,22 @@ withdraw_surplus(ZklEntry *semaphore)
 	{
 		if (surplus-- <= 0)
 			break;
-		withdraw(dlist_container(ZklEntry, lease_link, pending.cur));
+		zkl_entry_withdraw(dlist_container(ZklEntry, lease_link, pending.cur));
 	}
 }
 
 /*
- * If the create is on its way, and other claims wait, the next one may take
- * the lease.  While many backends take turns, a claim often requests a lease
- * and then gets one that another claim puts back.  To delete each of these
- * znodes, and to create another one for the next claim, would make all of them
- * wait for ZooKeeper.
+ * If the worker has taken up the request, and other claims wait, the next one
+ * may take the lease.  While many backends take turns, a claim often requests a
+ * lease and then gets one that another claim puts back.  To delete each of
+ * these znodes, and to create another one for the next claim, would make all of
+ * them wait for ZooKeeper.
  */
-static void
-withdraw(ZklEntry *lease)
+static bool
+may_serve_next(const ZklEntry *lease)
 {
-	if (lease->state != ZKL_ENTRY_WANTED || !lease->seen || lease->only_tries ||
-		lease->semaphore->nwaiting == 0)
-		zkl_entry_withdraw(lease);
+	return lease->state == ZKL_ENTRY_WANTED && lease->seen && !lease->only_tries &&
+		lease->semaphore->nwaiting > 0;
 }
 
 void
@@ -382,7 +381,12 @@ zkl_leases_settle(ZklEntry *semaphore)
 
 	/* No claim needs the leases that are still requested. */
 	dlist_foreach_modify(iter, &semaphore->pending)
-		withdraw(dlist_container(ZklEntry, lease_link, iter.cur));
+	{
+		ZklEntry   *lease = dlist_container(ZklEntry, lease_link, iter.cur);
+
+		if (!may_serve_next(lease))
+			zkl_entry_withdraw(lease);
+	}
 
 	/*
 	 * Without a survey, the path may be another kind of lock for other
@@ -419,8 +423,9 @@ zkl_leases_set_owned(ZklEntry *lease)
 	dlist_delete(&lease->lease_link);
 	dlist_push_tail(&semaphore->idle, &lease->lease_link);
 
-	/* No claim needs it, and another client waits. */
-	if (semaphore->nneeding == 0 && lease->contended)
+	/* If no claim needs it any more, may it linger until one does? */
+	if (semaphore->nneeding == 0 &&
+		(lease->contended || !lease->comes_back || !semaphore->surveyed))
 		zkl_entry_give_up(lease);
 }
 
