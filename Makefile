@@ -8,7 +8,7 @@
 #	make help					this text
 #	make demo					the whole thing at work, on this machine, in two minutes
 #	make check					a part of the tests, in five minutes: enough before a commit
-#	make test					every test there is (test/run runs single levels)
+#	make test					all tests, the longest in a short form (test/run runs single levels)
 #	make unit					the unit tests only; they need no server
 #	make fuzz [SECONDS=n]		feeds the parsers what they do not expect, with libFuzzer
 #	make bench					zklock beside others; options in test/bench/run, in capitals here

@@ -374,8 +374,9 @@ zkl_grant_at_once(ZklClaim *claim)
 }
 
 /*
- * Give the requests up.  Otherwise they would keep a znode in the queue
- * before other clients, while the backend waits for the inner mutex again.
+ * The claim needs no leases for now.  Otherwise its requests would keep a znode
+ * in the queue before other clients, while the backend waits for the inner
+ * mutex again.
  * The leases that are there may be of another limit.
  */
 void

@@ -200,8 +200,9 @@ give_up_used_up(ZklEntry *semaphore)
 }
 
 /*
- * Only the znode of a try queries the leases before it.  So a try requests its
- * own ones, and no other claim needs these.
+ * Only the znode of a try queries the leases before it.  So a try takes no
+ * lease that was requested for another claim.  The caller has seen that no
+ * other claim needs leases.
  */
 static void
 withdraw_others(ZklEntry *semaphore)
@@ -348,11 +349,11 @@ withdraw_surplus(ZklEntry *semaphore)
 }
 
 /*
- * If the worker has taken up the request, and other claims wait, the next one
+ * If the worker has taken up the request, and other claims wait, the next claim
  * may take the lease.  While many backends take turns, a claim often requests a
- * lease and then gets one that another claim puts back.  To delete each of
- * these znodes, and to create another one for the next claim, would make all of
- * them wait for ZooKeeper.
+ * lease and then gets one that another claim puts back.  If the worker deleted
+ * the requested lease, the next claim would wait for ZooKeeper to create
+ * another one.
  */
 static bool
 may_serve_next(const ZklEntry *lease)
@@ -423,7 +424,7 @@ zkl_leases_set_owned(ZklEntry *lease)
 	dlist_delete(&lease->lease_link);
 	dlist_push_tail(&semaphore->idle, &lease->lease_link);
 
-	/* If no claim needs it any more, may it linger until one does? */
+	/* If no claim needs it any more, it lingers only where others would. */
 	if (semaphore->nneeding == 0 &&
 		(lease->contended || !lease->comes_back || !semaphore->surveyed))
 		zkl_entry_give_up(lease);

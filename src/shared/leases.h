@@ -80,8 +80,8 @@ extern void zkl_leases_settle(ZklEntry *semaphore);
 extern void zkl_leases_give_up(ZklEntry *semaphore);
 
 /*
- * What became of a lease: the server owns it now; another client waits for a
- * lease.
+ * What became of a lease: the server owns it now, and gives it up if no claim
+ * needs it and it shall not linger; another client waits for a lease.
  */
 extern void zkl_leases_set_owned(ZklEntry *lease);
 extern void zkl_leases_set_contended(ZklEntry *semaphore);

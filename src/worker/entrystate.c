@@ -434,7 +434,7 @@ zkl_entry_state_set_queued(ZklEntry *entry)
 			entry->before[0] = '\0';	/* until the ticket has read it */
 		if (is_news)
 			zkl_entry_wake_needing(entry);
-		/* No claim needs the lease any more. */
+		/* A lease that no claim needs must not stay before other clients. */
 		if (entry->semaphore != NULL && entry->semaphore->nneeding == 0)
 			zkl_entry_withdraw(entry);
 	}

@@ -68,7 +68,8 @@ extern void zkl_entry_state_reset_timers(void);
 /*
  * WANTED -> QUEUED, unless the ticket is unwanted by now.  If the entry is
  * QUEUED already, note whether the ticket still queries the one before it,
- * and which znode owns the lock now.
+ * and which znode owns the lock now.  A lease that no claim needs becomes
+ * RELEASING.
  */
 extern void zkl_entry_state_set_queued(ZklEntry *entry);
 

@@ -125,9 +125,9 @@ queue_mode(int64_t end, PGconn **work, PGconn **watch)
 /*
  * The backend that had the lock last queues again at the end.
  *
- * Nobody in the crowd looks for a deadlock.  When a backend has waited for deadlock_timeout, PostgreSQL
- * follows all that wait before it, which takes a long time behind hundreds of them, and locks its whole
- * lock table meanwhile.  A thousand such looks, one after the other, would be what is measured here.
+ * The backends that queue must not look for a deadlock.  This check takes a long time behind hundreds of
+ * backends, and PostgreSQL's lock table is locked meanwhile.  With a thousand checks, one after the
+ * other, this would measure PostgreSQL's checks and not the handover.
  */
 static void
 crowd_mode(double seconds, PGconn **work, PGconn **watch, const char *path, int waiters, const char *conninfo)

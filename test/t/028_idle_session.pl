@@ -157,6 +157,7 @@ release_after((split /\|/, $answer)[1]);
 
 # The create proved no more than the signs of life before the worker stood still.  So if the next proof
 # was late, the lock was in doubt for a moment.
+is(stat_of('lost'), 0, 'standing still: nothing was lost');
 $judge->query('SELECT zk_stat_reset()');
 $at = -s $node->logfile;
 
