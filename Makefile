@@ -307,7 +307,7 @@ bench:
 
 bench-doc:
 	@perl -Itest/bench test/bench/report csv=test/out/bench.csv svg=doc/bench.svg \
-		docs="doc/performance.md README.md"
+		docs="doc/performance.md test/bench/RESULTS.md README.md"
 
 instructions:
 	@test/bench/instructions

@@ -1,5 +1,5 @@
 # What the tests of Curator and kazoo check of a mutex, as far as no other test does it:
-# see doc/ported-tests.md.
+# see test/ported-tests.md.
 
 use strict;
 use warnings;
