@@ -153,7 +153,7 @@ $figure{1}{W4}{zklock} = [ 500, 500, 500 ];
 $figure{1}{W4}{'zklock-turns'} = [ 9000, 9000, 9000 ];
 ok(report(), 'a whole one is not');
 
-my ($readme, $page) = map { slurp_file($copy{$_}) } qw(README.md doc/performance.md test/bench/RESULTS.md);
+my ($readme, $page, $results) = map { slurp_file($copy{$_}) } qw(README.md doc/performance.md test/bench/RESULTS.md);
 my $rates = table_of($page, 'rates 1');
 my ($w3, $w4) = map { $rates->{ $Workloads::by_id{$_}{title} } } $id, 'W4';
 agree($readme, $page, slurp_file("$dir/bench.svg"), 'new');
