@@ -255,7 +255,7 @@ foreach my $page (map { s{^\Q$top\E/}{}r } glob("$top/*.md $top/doc/*.md $top/sr
 
 # So do the tests that the pages name: names without a directory are somewhere below test.
 my %is_test = map { s{.*/}{}r => 1 } grep { -f } glob("$top/test/*/* $top/sql/*");
-foreach my $page (map { s{^\Q$top\E/}{}r } glob("$top/*.md $top/doc/*.md"))
+foreach my $page (map { s{^\Q$top\E/}{}r } glob("$top/*.md $top/doc/*.md $top/test/*.md"))
 {
 	my @tests = slurp_file("$top/$page") =~ m{`((?:[\w./-]+/)?(?:test_\w+\.c|\d{3}_\w+\.pl|\w+\.(?:trace|spec|pml)))`}g;
 	is(join(' ', grep { m{/} ? !-e "$top/$_" : !$is_test{$_} } @tests), '', "$page: the tests that it names exist");
