@@ -153,6 +153,27 @@ foreach (@defaults)
 	is($short, $default, "$name: default, in README.md");
 }
 
+# ... and with the values that they take.
+my %values = map { split /\|/ } split /\n/, $node_a->safe_psql('postgres', q{
+	SELECT name || '|' || CASE vartype WHEN 'bool' THEN 'boolean' WHEN 'string' THEN 'text'
+		WHEN 'enum' THEN '`' || array_to_string(enumvals, '`, `') || '`' ELSE shown(min_val, unit) || ' to ' || shown(max_val, unit) END
+	FROM pg_settings, LATERAL (SELECT 1) AS one
+	WHERE name LIKE 'zklock.%'} =~ s/shown\((\w+), unit\)/CASE WHEN unit IS NULL OR $1 = '0' THEN $1
+		WHEN $1 ~ '^\\d+00000\$' AND $1::int % 3600000 = 0 THEN $1::int \/ 3600000 || ' h'
+		WHEN $1 ~ '000\$' THEN $1::int \/ 1000 || ' s' ELSE $1 || ' ms' END/gr);
+foreach my $name (sort keys %values)
+{
+	my ($told) = $reference =~ /^\| `\Q$name\E` \| [^|]* \| [^|]* \| ([^|]*) \|/m;
+	is($told, $values{$name}, "$name: values");
+}
+
+# Volatility: the functions that the reference excepts are those that the catalogue has.
+my ($stable) = $reference =~ /^All functions and views.*?All functions but (.*?) are\s+volatile/ms;
+is(join(' ', sort $stable =~ /`(\w+)`/g),
+	$node_a->safe_psql('postgres', q{SELECT string_agg(DISTINCT p.proname, ' ' ORDER BY p.proname) FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+		WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
+			  AND NOT (p.provolatile = 'v' AND p.proparallel = 'u')}), 'the functions that are not volatile and parallel unsafe');
+
 # SQLSTATEs: the table of errors has those that the code raises, and those that PostgreSQL raises
 # in its functions.  The pages name no others.
 my %sqlstate;
@@ -258,7 +279,7 @@ my %is_test = map { s{.*/}{}r => 1 } grep { -f } glob("$top/test/*/* $top/sql/*"
 foreach my $page (map { s{^\Q$top\E/}{}r } glob("$top/*.md $top/doc/*.md $top/test/*.md"))
 {
 	my @tests = slurp_file("$top/$page") =~ m{`((?:[\w./-]+/)?(?:test_\w+\.c|\d{3}_\w+\.pl|\w+\.(?:trace|spec|pml)))`}g;
-	is(join(' ', grep { m{/} ? !-e "$top/$_" : !$is_test{$_} } @tests), '', "$page: the tests that it names exist");
+	is(join(' ', grep { m{/} ? !-e "$top/$_" && !-e "$top/test/$_" : !$is_test{$_} } @tests), '', "$page: the tests that it names exist");
 	cmp_ok(scalar(@tests), '>', 20, "$page: names tests") if $page eq 'doc/guarantees.md';
 }
 
