@@ -1,6 +1,6 @@
 
 # Claims that belong to no session, through PgBouncer in transaction mode: clients take turns, and are
-# killed at each step; and the recipes for psycopg and JDBC do what they say.
+# killed at each step; and the programs in demo/ do what they say.
 
 use strict;
 use warnings;
@@ -119,11 +119,10 @@ is(call($c2, 'zk_claim_renew', $claim, '1 h'), 't', 'and the claim is still ther
 is(call($c2, 'zk_claim_release', $claim), 't', 'released');
 eval { $d->kill_client };
 
-# --- the recipes ---
+# --- the programs for psycopg and JDBC ---
 
-my $recipes = slurp_file("$FindBin::RealBin/../../doc/recipes.md");
-my ($python) = $recipes =~ /^```python\n(from contextlib.*?)^```$/ms;
-my ($java) = $recipes =~ /^```java\n(static <T> T call.*?)^```$/ms;
+my $demo = "$FindBin::RealBin/../../demo";
+my $python = slurp_file("$demo/claims.py");
 my $user = $n->query('SELECT current_user');
 my $port = $pooler->port;
 
@@ -176,10 +175,7 @@ is($n->query('SELECT n FROM counter'), '20', 'two programs at a time: no update 
 my $jar = '/usr/share/java/postgresql.jar';
 SKIP: {
 	skip 'there is no JDBC', 1 if !-e $jar;
-	my $text = PostgreSQL::Test::Utils::tempdir() . '/Claims.java';
-	append_to_file($text, "import java.sql.*;\nimport java.util.*;\nimport org.postgresql.util.PGInterval;\n\npublic class Claims {\n"
-		  . $java . "\n    public static void main(String[] args) throws Exception { work(args[0], args[1]); }\n}\n");
-	results_of('java', '-XX:TieredStopAtLevel=1', '-cp', $jar, $text, "jdbc:postgresql://127.0.0.1:$port/two?user=$user&prepareThreshold=0", '/jobs/java');
+	results_of('java', '-XX:TieredStopAtLevel=1', '-cp', $jar, "$demo/Claims.java", "jdbc:postgresql://127.0.0.1:$port/two?user=$user&prepareThreshold=0", '/jobs/java');
 	is($n->query(q{SELECT (SELECT count(*) FROM done WHERE v = 'JDBC') || ' ' || (SELECT count(*) FROM zk_claims)}), '1 0', 'JDBC');
 }
 
