@@ -67,7 +67,7 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_cluster_status() IS
 'what this server knows of its cluster without a request to ZooKeeper; see view zk_status';
 
--- "state" is that of the worst session; the columns that identify a session are of the first.
+-- A server has one session.  In version 1.0, it could have several.
 CREATE OR REPLACE VIEW zk_status AS
 	SELECT n.node_name,
 		   s.worker_pid,
@@ -97,27 +97,10 @@ CREATE OR REPLACE VIEW zk_status AS
 		   c.refused_leaderships
 	FROM @extschema@.zk_status() AS n,
 		 @extschema@.zk_cluster_status() AS c,
-		 (SELECT max(worker_pid) FILTER (WHERE session = 1) AS worker_pid,
-				 CASE WHEN bool_or(state = 'in doubt') THEN 'in doubt'
-					  WHEN bool_and(state = 'idle') THEN 'idle'
-					  WHEN bool_and(state IN ('connected', 'idle')) THEN 'connected'
-					  WHEN bool_and(state = 'none') THEN 'none'
-					  WHEN bool_and(state IN ('connected', 'idle', 'connecting')) THEN 'connecting'
-					  ELSE 'disconnected'
-				 END AS state,
-				 max(session_id) FILTER (WHERE session = 1) AS session_id,
-				 max(server) FILTER (WHERE session = 1) AS server,
-				 max(session_timeout) FILTER (WHERE session = 1) AS session_timeout,
-				 max(connected_since) FILTER (WHERE session = 1) AS connected_since,
-				 CASE WHEN NOT bool_or(state = 'in doubt' AND safe_until IS NULL)
-					  THEN coalesce(min(safe_until) FILTER (WHERE ephemeral_bytes > 0), min(safe_until))
-				 END AS safe_until,
-				 bool_and(safe) AS safe,
-				 sum(epoch)::bigint - count(*) + 1 AS epoch,
-				 sum(ephemeral_bytes)::bigint AS ephemeral_bytes,
-				 (pg_catalog.array_agg(last_error ORDER BY last_error_at DESC NULLS LAST))[1] AS last_error,
-				 max(last_error_at) AS last_error_at
-		  FROM @extschema@.zk_sessions) AS s;
+		 @extschema@.zk_sessions AS s;
+
+COMMENT ON VIEW zk_status IS
+'state and counters of this server and its ZooKeeper session';
 
 GRANT SELECT ON zk_servers TO PUBLIC;
 
@@ -231,7 +214,7 @@ AS 'MODULE_PATHNAME', 'zklock_stat'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_stat() IS
-'statistics of this server''s locks, requests and ZooKeeper sessions; see view zk_stat';
+'statistics of this server''s locks, requests and ZooKeeper session; see view zk_stat';
 
 CREATE VIEW zk_stat AS
 	SELECT s.acquired,
@@ -267,7 +250,7 @@ CREATE VIEW zk_stat AS
 	FROM @extschema@.zk_stat() AS s;
 
 COMMENT ON VIEW zk_stat IS
-'statistics of this server''s locks, requests and ZooKeeper sessions, in one row';
+'statistics of this server''s locks, requests and ZooKeeper session, in one row';
 
 GRANT SELECT ON zk_stat TO PUBLIC;
 
@@ -519,7 +502,7 @@ COMMENT ON COLUMN zk_waits.held_by IS
 'for each path in "holds", the process on that server that holds it';
 
 COMMENT ON COLUMN zk_sessions.session IS
-'number of the ZooKeeper session, from 1';
+'1, because a server has one ZooKeeper session';
 COMMENT ON COLUMN zk_sessions.worker_pid IS
 'process ID of the worker; null if it is not running';
 COMMENT ON COLUMN zk_sessions.state IS
@@ -548,29 +531,29 @@ COMMENT ON COLUMN zk_sessions.last_error_at IS
 COMMENT ON COLUMN zk_status.node_name IS
 'name of this server';
 COMMENT ON COLUMN zk_status.worker_pid IS
-'process ID of the first worker; null if it is not running';
+'process ID of the worker; null if it is not running';
 COMMENT ON COLUMN zk_status.state IS
-'connected, idle, connecting, disconnected, in doubt or none: the worst of all sessions';
+'connected, idle, connecting, disconnected, in doubt or none';
 COMMENT ON COLUMN zk_status.session_id IS
-'ID of the first ZooKeeper session';
+'ID of the ZooKeeper session';
 COMMENT ON COLUMN zk_status.server IS
-'ZooKeeper server to which the first session is connected';
+'ZooKeeper server to which the session is connected';
 COMMENT ON COLUMN zk_status.session_timeout IS
 'session timeout as negotiated; if a connection has changed it, the shortest so far';
 COMMENT ON COLUMN zk_status.connected_since IS
-'when the connection of the first session was made';
+'when the connection was made';
 COMMENT ON COLUMN zk_status.safe_until IS
-'moment up to which all sessions are known to live, idle ones apart; null if all are idle';
+'moment up to which the session is known to live; null if it is idle';
 COMMENT ON COLUMN zk_status.safe IS
-'true if that moment is still to come, and idle sessions are in touch with ZooKeeper';
+'true if that moment is still to come, or an idle session is in touch with ZooKeeper';
 COMMENT ON COLUMN zk_status.epoch IS
-'grows when a session has expired';
+'grows when the session has expired';
 COMMENT ON COLUMN zk_status.entries IS
 'locks and leases that this server tracks';
 COMMENT ON COLUMN zk_status.max_locks IS
 'maximum number of locks and leases that this server can track';
 COMMENT ON COLUMN zk_status.ephemeral_bytes IS
-'size of the paths of the znodes; each session may have 900,000';
+'size of the paths of its znodes, of 900,000 allowed';
 COMMENT ON COLUMN zk_status.claims IS
 'acquired claims since the server started';
 COMMENT ON COLUMN zk_status.tickets IS
@@ -586,7 +569,7 @@ COMMENT ON COLUMN zk_status.expirations IS
 COMMENT ON COLUMN zk_status.bypasses IS
 'znodes behind a ticket of this server whose clients may not wait for it';
 COMMENT ON COLUMN zk_status.last_error IS
-'last reason why a connection could not be made or was lost, or last other failure of a session';
+'last reason why a connection could not be made or was lost, or last other failure';
 COMMENT ON COLUMN zk_status.last_error_at IS
 'when the last error occurred';
 
@@ -660,11 +643,11 @@ COMMENT ON COLUMN zk_stat.answer_bounds IS
 COMMENT ON COLUMN zk_stat.answer_buckets IS
 'histogram of latencies: how many answers took at most each of the bounds';
 COMMENT ON COLUMN zk_stat.reconnects IS
-'how often a session went on over another connection';
+'how often the session went on over another connection';
 COMMENT ON COLUMN zk_stat.expirations IS
 'how many sessions have expired';
 COMMENT ON COLUMN zk_stat.doubt_time IS
-'time for which sessions with locks were in doubt, in milliseconds';
+'time for which locks were in doubt, in milliseconds';
 COMMENT ON COLUMN zk_stat.stats_reset IS
 'since when all this is counted';
 COMMENT ON COLUMN zk_stat.late_commits IS

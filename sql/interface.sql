@@ -40,7 +40,7 @@ SELECT state IN ('connected', 'idle') AS state, safe, worker_pid > 0 AS worker, 
 	   connected_since < clock_timestamp() AS since, epoch >= 0 AS epoch,
 	   node_name <> '' AS node, server ~ ':\d+$' AS server
 FROM zk_status;
-SELECT s.session, (SELECT count(*) FROM zk_sessions) = current_setting('zklock.sessions')::integer AS rows,
+SELECT s.session, (SELECT count(*) FROM zk_sessions) AS rows,
 	   s.worker_pid = t.worker_pid AS worker, s.session_id = t.session_id AS session_id,
 	   s.server = t.server AS server, s.state IN ('connected', 'idle') AS state, s.safe, s.ephemeral_bytes <= t.ephemeral_bytes AS bytes
 FROM zk_sessions AS s, zk_status AS t WHERE s.session = 1;

@@ -33,7 +33,6 @@ int			zkl_max_locks = -1;
 int			zkl_max_locks_per_backend = 1000;
 int			zkl_max_jobs = 1000;
 int			zkl_stat_locks = 5000;
-int			zkl_sessions = 1;
 int			zkl_tenure = 100;
 int			zkl_linger = 1000;
 int			zkl_commit_margin = 100;
@@ -165,10 +164,7 @@ define_time_settings(void)
 			   &zkl_commit_margin, 0, 60 * 60 * 1000, NULL);
 }
 
-/*
- * The sizes of shared memory and the number of workers are fixed when the
- * server starts.
- */
+/* The sizes of shared memory are fixed when the server starts. */
 static void
 define_other_settings(void)
 {
@@ -184,10 +180,6 @@ define_other_settings(void)
 			   "Maximum number of paths that zk_stat_locks has rows for.",
 			   "The row that was used least recently is discarded first.",
 			   &zkl_stat_locks, 100, 1000000, NULL);
-	define_int("zklock.sessions", PGC_POSTMASTER, 0,
-			   "Number of ZooKeeper sessions that hold the locks of this server.",
-			   "Each has a background worker of its own.",
-			   &zkl_sessions, 1, ZKL_SESSIONS_MAX, NULL);
 	define_enum("zklock.on_lost", PGC_USERSET,
 				"What happens to a session whose lock is lost.",
 				"Its statement is cancelled, the session is terminated, or the session gets a notice.",

@@ -15,9 +15,6 @@
 #include "protocol/access.h"
 #include "protocol/path.h"
 
-/* The greatest value of zklock.sessions; each session has its own worker. */
-#define ZKL_SESSIONS_MAX	64
-
 /* The greatest number of paths in zklock.leader_of. */
 #define ZKL_LEADERS_MAX		64
 
@@ -46,7 +43,6 @@ extern int	zkl_max_locks;
 extern int	zkl_max_locks_per_backend;
 extern int	zkl_max_jobs;
 extern int	zkl_stat_locks;
-extern int	zkl_sessions;
 extern int	zkl_tenure;
 extern int	zkl_linger;
 extern int	zkl_commit_margin;

@@ -55,7 +55,7 @@ typedef struct SharedPart
 } SharedPart;
 
 static const SharedPart shared_parts[] = {
-	{"zklock sessions", zkl_session_info_size, zkl_session_info_attach, 0, NULL},
+	{"zklock session", zkl_session_info_size, zkl_session_info_attach, 0, NULL},
 	{"zklock", zkl_lock_table_size, zkl_lock_table_attach,
 	ZKL_LOCKTABLE_LOCKS, zkl_lock_table_hash_size},
 	{"zklock claims", zkl_lock_table_claims_size, zkl_lock_table_attach_claims, 0, NULL},

@@ -64,7 +64,7 @@ static const Reason failure_reasons[] = {
 	[ZKL_FAILURE_SESSION_FULL] = {
 		ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, COULD_NOT_ACQUIRE,
 		gettext_noop("The ZooKeeper session of this server holds as many locks as it safely can."),
-		gettext_noop("Raise \"zklock.sessions\", hold fewer locks at a time, or give them shorter paths.")
+		gettext_noop("Hold fewer locks at a time, or give them shorter paths.")
 	},
 	[ZKL_FAILURE_EPHEMERAL_PARENT] = {
 		ERRCODE_INVALID_PARAMETER_VALUE, COULD_NOT_ACQUIRE,
@@ -100,12 +100,11 @@ static const Reason command_reasons[] = {
 
 static void write_late_commit(int level, const char *path, int64 until,
 							  int64 now);
-static void check_worker(int session);
-static void check_refusal(const char *path, int session);
+static void check_worker(void);
+static void check_refusal(const char *path);
 static const char *name(const char *path);
-static int	detail_of_silence(int session);
-ZKL_NORETURN static void report_silence(const char *message, const char *path,
-										int session);
+static int	detail_of_silence(void);
+ZKL_NORETURN static void report_silence(const char *message, const char *path);
 ZKL_NORETURN static void report_reason(const Reason *reason, const char *path);
 
 void
@@ -262,9 +261,9 @@ name(const char *path)
  * connection.  Later it may be about a connection of long ago.
  */
 static int
-detail_of_silence(int session)
+detail_of_silence(void)
 {
-	ZklSessionInfo *info = &zkl_session_info[session];
+	ZklSessionInfo *info = zkl_session_info;
 	char		server[ZKL_SERVER_SIZE];
 	char		error[ZKL_ERROR_SIZE];
 
@@ -282,11 +281,11 @@ detail_of_silence(int session)
 					 zkl_hosts, error);
 }
 
-/* If the session has no worker, the reason is not ZooKeeper. */
+/* If there is no worker, the reason is not ZooKeeper. */
 static void
-check_worker(int session)
+check_worker(void)
 {
-	if (pg_atomic_read_u32(&zkl_session_info[session].worker_pid) == 0)
+	if (pg_atomic_read_u32(&zkl_session_info->worker_pid) == 0)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("zklock worker is not running"),
@@ -295,9 +294,9 @@ check_worker(int session)
 
 /* ZooKeeper can be reached, but refuses this server. */
 static void
-check_refusal(const char *path, int session)
+check_refusal(const char *path)
 {
-	if (zkl_session_info_is_refused(session))
+	if (zkl_session_info_is_refused())
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
 				errmsg("could not access %s: this server is not authenticated with ZooKeeper",
@@ -307,28 +306,26 @@ check_refusal(const char *path, int session)
 }
 
 void
-zkl_report_unreachable(const char *path, int session)
+zkl_report_unreachable(const char *path)
 {
-	report_silence(gettext_noop("could not acquire %s: ZooKeeper cannot be reached"),
-				   path, session);
+	report_silence(gettext_noop("could not acquire %s: ZooKeeper cannot be reached"), path);
 }
 
 void
 zkl_report_silence(const char *path)
 {
-	report_silence(gettext_noop("could not access %s: ZooKeeper cannot be reached"),
-				   path, ZKL_COMMAND_SESSION);
+	report_silence(gettext_noop("could not access %s: ZooKeeper cannot be reached"), path);
 }
 
 static void
-report_silence(const char *message, const char *path, int session)
+report_silence(const char *message, const char *path)
 {
-	check_worker(session);
-	check_refusal(path, session);
+	check_worker();
+	check_refusal(path);
 	ereport(ERROR,
 			errcode(ERRCODE_CONNECTION_FAILURE),
 			errmsg(message, name(path)),
-			detail_of_silence(session),
+			detail_of_silence(),
 			errhint("Check that ZooKeeper is running, and that \"zklock.hosts\" names its servers."));
 }
 

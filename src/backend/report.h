@@ -56,8 +56,7 @@ ZKL_NORETURN extern void zkl_report_doubt(const char *path);
  * 28000 if ZooKeeper refuses this server, 55000 where there is no worker, else
  * 08006.
  */
-ZKL_NORETURN extern void zkl_report_unreachable(const char *path,
-												int session);
+ZKL_NORETURN extern void zkl_report_unreachable(const char *path);
 
 /* Why ZooKeeper does not allow the lock. */
 ZKL_NORETURN extern void zkl_report_failure(const char *path,

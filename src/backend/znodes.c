@@ -231,8 +231,7 @@ take_slot(const ZklCommand *command, int64 asked_at, int64 until)
 		 */
 		if (zkl_now() >= patient_until)
 		{
-			if (zkl_now() >= zkl_session_info_silent_from(ZKL_COMMAND_SESSION, asked_at,
-														  asked_at))
+			if (zkl_now() >= zkl_session_info_silent_from(asked_at, asked_at))
 				zkl_report_silence(command->path);
 			report_no_slot();
 		}
@@ -268,7 +267,7 @@ wait_until_done(const char *path, int64 asked_at, int64 until)
 	{
 		int64		since = Max(asked_at, zkl_mailbox_heard_at(my_slot));
 		int64		patient_until =
-		zkl_session_info_silent_from(ZKL_COMMAND_SESSION, asked_at, since);
+		zkl_session_info_silent_from(asked_at, since);
 
 		if (zkl_now() >= patient_until)
 			zkl_report_silence(path);

@@ -416,7 +416,7 @@ zkl_claim_set_run(ZklClaim *claim, int slot)
 	 * not end the run, so end it here.
 	 */
 	if (held)
-		zkl_lock_table_wake_worker(claim->entry->session);
+		zkl_lock_table_wake_worker();
 	else
 		zkl_job_runs_end(&claim->run, false, false);
 	zkl_entry_unlock(claim->entry->hash);
@@ -438,7 +438,6 @@ zkl_claim_end(ZklClaim *claim)
 
 	/* detach() may remove the entry, so copy what is needed after it. */
 	uint32		hash = entry->hash;
-	int			session = entry->session;
 
 	zkl_entry_lock(entry);
 
@@ -456,7 +455,7 @@ zkl_claim_end(ZklClaim *claim)
 		zkl_lock_table_not_due(claim);
 	zkl_lock_table_free_claim(claim);
 	if (pg_atomic_read_u32(&zkl_lock_table->shutting_down))
-		zkl_lock_table_wake_worker(session);
+		zkl_lock_table_wake_worker();
 }
 
 /*
@@ -568,7 +567,7 @@ zkl_claim_status_until(ZklClaim *claim, int64 margin, int64 *until)
 	 * After an expiry, the worker first raises the epoch, and marks each
 	 * claim later.
 	 */
-	good_until = zkl_session_info_until(claim->epoch, entry->session);
+	good_until = zkl_session_info_until(claim->epoch);
 	if (good_until <= needed)
 		standing = ZKL_STATUS_DOUBT;
 
@@ -828,8 +827,8 @@ zkl_claim_status_ticket(ZklClaim *claim, int64 *czxid,
 			zkl_leases_visit(entry, note_ticket, &ticket);
 	}
 	/* An idle session may have expired without notice. */
-	in_touch = zkl_now() < zkl_session_info_in_touch_until(entry->session) &&
-		zkl_session_info_is_safe(entry->session, zkl_now());
+	in_touch = zkl_now() < zkl_session_info_in_touch_until() &&
+		zkl_session_info_is_safe(zkl_now());
 	LWLockRelease(zkl_lock_table_partition(entry->hash));
 	*czxid = ticket.czxid;
 	if (!in_touch)

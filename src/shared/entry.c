@@ -12,6 +12,8 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
+
 #include "settings.h"
 #include "shared/entry.h"
 #include "shared/lingerquota.h"
@@ -444,18 +446,16 @@ zkl_entry_withdraw(ZklEntry *entry)
 static void
 take_back(ZklEntry *entry)
 {
-	ZklSessionInfo *session = &zkl_session_info[entry->session];
-
 	Assert(entry->state == ZKL_ENTRY_WANTED && !entry->seen);
 	zkl_entry_become_none(entry);
-	SpinLockAcquire(&session->work_mutex);
+	SpinLockAcquire(&zkl_session_info->work_mutex);
 	if (entry->work_link.next != NULL)
 	{
 		dlist_delete(&entry->work_link);
 		entry->work_link.next = NULL;
 		entry->in_work = entry->taken;
 	}
-	SpinLockRelease(&session->work_mutex);
+	SpinLockRelease(&zkl_session_info->work_mutex);
 	zkl_entry_remove_if_unused(entry);
 }
 
@@ -618,18 +618,16 @@ zkl_entry_pass_turn(ZklEntry *entry)
 void
 zkl_entry_ask_worker(ZklEntry *entry)
 {
-	ZklSessionInfo *session = &zkl_session_info[entry->session];
-	Latch	   *latch = session == zkl_session_info_mine ? NULL :
-	zkl_lock_table_worker_latch(entry->session);
+	Latch	   *latch = zkl_lock_table_worker_latch();
 
 	Assert(LWLockHeldByMeInMode(zkl_lock_table_partition(entry->hash),
 								LW_EXCLUSIVE));
 	entry->in_work = true;
-	SpinLockAcquire(&session->work_mutex);
+	SpinLockAcquire(&zkl_session_info->work_mutex);
 	if (entry->work_link.next == NULL)
-		dlist_push_tail(&session->work, &entry->work_link);
-	SpinLockRelease(&session->work_mutex);
-	if (latch != NULL)
+		dlist_push_tail(&zkl_session_info->work, &entry->work_link);
+	SpinLockRelease(&zkl_session_info->work_mutex);
+	if (latch != NULL && latch != MyLatch)
 		wake_later(latch);
 }
 

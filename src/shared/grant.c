@@ -186,7 +186,7 @@ answer_owned(ZklClaim *claim, int64 now)
 	/*
 	 * The session may have expired, and then another client may own the lock.
 	 */
-	if (zkl_session_info_is_in_doubt(entry->epoch, entry->session, now))
+	if (zkl_session_info_is_in_doubt(entry->epoch, now))
 		return ZKL_ANSWER_DOUBT;
 
 	/*
@@ -247,8 +247,7 @@ static ZklAnswer
 ask_for_leases(ZklClaim *claim, bool only_tries, const char *about)
 {
 	ZklEntry   *semaphore = claim->entry;
-	ZklSessionInfo *session = &zkl_session_info[semaphore->session];
-	uint64		epoch = pg_atomic_read_u64(&session->epoch);
+	uint64		epoch = pg_atomic_read_u64(&zkl_session_info->epoch);
 	int			usable = zkl_leases_usable(semaphore, epoch);
 	int64		now = zkl_now();
 
@@ -264,7 +263,7 @@ ask_for_leases(ZklClaim *claim, bool only_tries, const char *about)
 		 * look, the leases are gone, even if the worker has not processed
 		 * them yet.
 		 */
-		if (zkl_session_info_is_in_doubt(epoch, semaphore->session, now))
+		if (zkl_session_info_is_in_doubt(epoch, now))
 			return ZKL_ANSWER_DOUBT;
 		hold(claim, epoch, now);
 		return ZKL_ANSWER_HELD;

@@ -113,7 +113,7 @@ zkl_job_runs_mine(void)
 }
 
 int
-zkl_job_runs_take(const char *path, int session, const ZklJobRecord *record,
+zkl_job_runs_take(const char *path, const ZklJobRecord *record,
 				  const ZklJobZnode *last, bool look)
 {
 	int			taken;
@@ -124,7 +124,6 @@ zkl_job_runs_take(const char *path, int session, const ZklJobRecord *record,
 	{
 		ZklJobRun  *run = &runs->slots[taken];
 
-		run->session = session;
 		run->proc_number = zkl_my_proc_number();
 		run->role = MyProc->roleId;
 		run->look = look;
@@ -182,7 +181,7 @@ zkl_job_runs_ask_again(int slot, const ZklJobRecord *record,
 		run->last = *last;
 		run->look = false;
 		set_state(run, ZKL_JOBRUN_STARTING);
-		zkl_lock_table_wake_worker(run->session);
+		zkl_lock_table_wake_worker();
 	}
 	LWLockRelease(runs->lock);
 }
@@ -252,7 +251,7 @@ zkl_job_runs_end(int *slot, bool done, bool lost)
 			zkl_job_record_close(&run->record, run->zookeeper_time);
 		run->record.ended = GetCurrentTimestamp() + ZKL_JOB_EPOCH;
 		set_state(run, ZKL_JOBRUN_ENDED);
-		zkl_lock_table_wake_worker(run->session);
+		zkl_lock_table_wake_worker();
 	}
 	LWLockRelease(runs->lock);
 }
@@ -276,13 +275,12 @@ zkl_job_runs_any(void)
  * meanwhile, the serial of the copy is out of date.
  */
 bool
-zkl_job_runs_get(int slot, int session, ZklJobRun *run)
+zkl_job_runs_get(int slot, ZklJobRun *run)
 {
 	bool		found;
 
 	LWLockAcquire(runs->lock, LW_SHARED);
-	found = is_pending(&runs->slots[slot]) &&
-		runs->slots[slot].session == session;
+	found = is_pending(&runs->slots[slot]);
 	if (found)
 		*run = runs->slots[slot];
 	LWLockRelease(runs->lock);
@@ -327,7 +325,7 @@ zkl_job_runs_set_answer(int slot, uint32 serial, ZklJobAnswer answer,
 	{
 		Assert(run->state == ZKL_JOBRUN_STARTING);
 		run->answer = answer;
-		run->epoch = pg_atomic_read_u64(&zkl_session_info_mine->epoch);
+		run->epoch = pg_atomic_read_u64(&zkl_session_info->epoch);
 		run->zookeeper_time = zookeeper_time;
 
 		/* From now on, this version of the record is the one to replace. */

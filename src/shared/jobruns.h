@@ -97,7 +97,6 @@ typedef struct ZklJobRun
 	ZklJobRunState state;
 	uint32		serial;			/* grows whenever the worker has to begin
 								 * again */
-	int			session;		/* of the ticket */
 	int			proc_number;	/* of the backend */
 	Oid			role;			/* ... and the role that logged in */
 	bool		look;			/* STARTING: the record may have been deleted
@@ -136,8 +135,7 @@ extern void zkl_job_runs_attach(void *memory, LWLockPadded *locks, bool is_new);
  * claim.
  */
 extern int	zkl_job_runs_mine(void);
-extern int	zkl_job_runs_take(const char *path, int session,
-							  const ZklJobRecord *record,
+extern int	zkl_job_runs_take(const char *path, const ZklJobRecord *record,
 							  const ZklJobZnode *last, bool look);
 extern void zkl_job_runs_ask_again(int slot, const ZklJobRecord *record,
 								   const ZklJobZnode *last);
@@ -155,8 +153,7 @@ extern void zkl_job_runs_end(int *slot, bool done, bool lost);
  * For the worker:
  *
  * any: may there be slots to work on?  get: copy a slot that is STARTING or
- * ENDED and belongs to this session; false for all others.  is_ending: is a
- * slot of this job ENDED?
+ * ENDED; false for all others.  is_ending: is a slot of this job ENDED?
  *
  * set_answer and finish are for the request with this serial; if the slot has
  * another one by now, they do nothing.  For WRITTEN, OVERTAKEN and CHANGED
@@ -164,7 +161,7 @@ extern void zkl_job_runs_end(int *slot, bool done, bool lost);
  */
 extern int	zkl_job_runs_number(void);
 extern bool zkl_job_runs_any(void);
-extern bool zkl_job_runs_get(int slot, int session, ZklJobRun *run);
+extern bool zkl_job_runs_get(int slot, ZklJobRun *run);
 extern bool zkl_job_runs_is_ending(const char *path);
 extern void zkl_job_runs_set_answer(int slot, uint32 serial, ZklJobAnswer answer,
 									const ZklJobZnode *znode,

@@ -69,7 +69,7 @@ zkl_leadership_standing(const char *path, int64 margin, int64 *token,
 		!claim->resigned)
 	{
 		*token = claim->token;
-		*until = zkl_session_info_until(claim->epoch, claim->entry->session);
+		*until = zkl_session_info_until(claim->epoch);
 		standing = needed < *until ? ZKL_STATUS_GOOD : ZKL_STATUS_DOUBT;
 	}
 	LWLockRelease(partition);
@@ -87,8 +87,7 @@ zkl_leadership_is_held(const char *path, int64 token)
 	claim = find_leader(path, hash);
 	held = claim != NULL && claim->state == ZKL_CLAIM_HELD &&
 		claim->token == token &&
-		!zkl_session_info_is_in_doubt(claim->epoch, claim->entry->session,
-									  zkl_now());
+		!zkl_session_info_is_in_doubt(claim->epoch, zkl_now());
 	LWLockRelease(zkl_lock_table_partition(hash));
 	return held;
 }
@@ -219,5 +218,5 @@ forbid(ZklClaim *claim)
 	pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
 	if (claim->state != ZKL_CLAIM_HELD)
 		return 0;
-	return zkl_session_info_until(claim->epoch, claim->entry->session);
+	return zkl_session_info_until(claim->epoch);
 }

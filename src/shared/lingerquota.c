@@ -21,20 +21,19 @@
 typedef struct Kept
 {
 	pg_atomic_uint32 tickets[ZKL_LINGER_QUOTA_ROLES];
-	pg_atomic_uint32 bytes[FLEXIBLE_ARRAY_MEMBER][ZKL_LINGER_QUOTA_ROLES];	/* for each session */
+	pg_atomic_uint32 bytes[ZKL_LINGER_QUOTA_ROLES];
 } Kept;
 
 static Kept *kept = NULL;
 
 static bool is_half_free(const ZklEntry *entry);
-static bool is_allowed(int session, int role, int nfree);
-static void count(const char *path, int session, int role, int sign);
+static bool is_allowed(int role, int nfree);
+static void count(const char *path, int role, int sign);
 
 Size
 zkl_linger_quota_size(void)
 {
-	return add_size(offsetof(Kept, bytes),
-					mul_size(zkl_sessions, sizeof(kept->bytes[0])));
+	return sizeof(Kept);
 }
 
 void
@@ -44,8 +43,7 @@ zkl_linger_quota_attach(void *memory, LWLockPadded *locks, bool is_new)
 	for (int role = 0; role < ZKL_LINGER_QUOTA_ROLES && is_new; role++)
 	{
 		pg_atomic_init_u32(&kept->tickets[role], 0);
-		for (int i = 0; i < zkl_sessions; i++)
-			pg_atomic_init_u32(&kept->bytes[i][role], 0);
+		pg_atomic_init_u32(&kept->bytes[role], 0);
 	}
 }
 
@@ -59,13 +57,13 @@ zkl_linger_quota_begin(ZklEntry *entry)
 	int			role = MyProc->roleId % ZKL_LINGER_QUOTA_ROLES;
 
 	if (!is_half_free(entry) &&
-		!is_allowed(entry->session, role, zkl_lock_table_max_entries()))
+		!is_allowed(role, zkl_lock_table_max_entries()))
 		return false;
 	if (entry->kept_for != role + 1)
 	{
 		zkl_linger_quota_end(entry);
 		entry->kept_for = role + 1;
-		count(entry->path, entry->session, role, 1);
+		count(entry->path, role, 1);
 	}
 	return true;
 }
@@ -74,50 +72,46 @@ void
 zkl_linger_quota_end(ZklEntry *entry)
 {
 	if (entry->kept_for != 0)
-		count(entry->path, entry->session, entry->kept_for - 1, -1);
+		count(entry->path, entry->kept_for - 1, -1);
 	entry->kept_for = 0;
 }
 
 bool
 zkl_linger_quota_begin_claim(const char *path, int nfree)
 {
-	int			session = zkl_lock_table_session(path);
 	int			role = MyProc->roleId % ZKL_LINGER_QUOTA_ROLES;
 
-	if (!is_allowed(session, role, nfree))
+	if (!is_allowed(role, nfree))
 		return false;
-	count(path, session, role, 1);
+	count(path, role, 1);
 	return true;
 }
 
 void
 zkl_linger_quota_end_claim(const char *path, Oid role)
 {
-	count(path, zkl_lock_table_session(path), role % ZKL_LINGER_QUOTA_ROLES, -1);
+	count(path, role % ZKL_LINGER_QUOTA_ROLES, -1);
 }
 
 static bool
 is_half_free(const ZklEntry *entry)
 {
-	ZklSessionInfo *session = &zkl_session_info[entry->session];
-
 	return pg_atomic_read_u32(&zkl_lock_table->nentries) <= zkl_lock_table_max_entries() / 2 &&
-		pg_atomic_read_u64(&session->ephemeral_bytes) <= ZKL_EPHEMERAL_BYTES_MAX / 2;
+		pg_atomic_read_u64(&zkl_session_info->ephemeral_bytes) <= ZKL_EPHEMERAL_BYTES_MAX / 2;
 }
 
 /* The counts may change at any time, so the result is approximate. */
 static bool
-is_allowed(int session, int role, int nfree)
+is_allowed(int role, int nfree)
 {
-	ZklSessionInfo *info = &zkl_session_info[session];
 	int			free_entries = zkl_lock_table_max_entries() -
 	(int) pg_atomic_read_u32(&zkl_lock_table->nentries);
 	int			free_bytes = ZKL_EPHEMERAL_BYTES_MAX -
-	(int) pg_atomic_read_u64(&info->ephemeral_bytes);
+	(int) pg_atomic_read_u64(&zkl_session_info->ephemeral_bytes);
 
 	return zkl_role_quota_allows(pg_atomic_read_u32(&kept->tickets[role]),
 								 Min(free_entries, nfree)) &&
-		zkl_role_quota_allows(pg_atomic_read_u32(&kept->bytes[session][role]), free_bytes);
+		zkl_role_quota_allows(pg_atomic_read_u32(&kept->bytes[role]), free_bytes);
 }
 
 /*
@@ -125,10 +119,10 @@ is_allowed(int session, int role, int nfree)
  * all paths.
  */
 static void
-count(const char *path, int session, int role, int sign)
+count(const char *path, int role, int sign)
 {
 	int			bytes = strlen(path) + ZKL_ZNODE_SIZE;
 
 	pg_atomic_fetch_add_u32(&kept->tickets[role], sign);
-	pg_atomic_fetch_add_u32(&kept->bytes[session][role], sign * bytes);
+	pg_atomic_fetch_add_u32(&kept->bytes[role], sign * bytes);
 }

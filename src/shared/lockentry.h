@@ -150,7 +150,6 @@ struct ZklEntry
 {
 	char		path[ZKL_PATH_SIZE];	/* hash key; fixed */
 	uint32		hash;			/* of the path; fixed */
-	int			session;		/* index of the ticket's session; fixed */
 	ZklEntry   *semaphore;		/* of a lease: its semaphore; fixed */
 	dlist_node	partition_link; /* in the list of its partition, and protected
 								 * by its LWLock */

@@ -32,7 +32,6 @@
 #define SESSION_LOCK	ZKL_PARTITIONS
 #define BROWSE_LOCK		(ZKL_PARTITIONS + 1)
 
-#define ALL_SESSIONS	(-1)
 
 /*
  * The limit for zklock.max_locks = -1, if PostgreSQL's lock table has room
@@ -57,9 +56,8 @@ static int	set_aside(void);
 static int	max_recent(void);
 static void init_shared(LWLockPadded *locks);
 static Size lock_length(const char *path);
-static void visit_partition(int partition, int session, ZklVisitor visitor,
-							void *arg);
-static bool any_held_in(int partition, int session);
+static void visit_partition(int partition, ZklVisitor visitor, void *arg);
+static bool any_held_in(int partition);
 static void set_due(ZklClaim *claim);
 
 /* The number of entries is chosen here, because this is called first. */
@@ -261,25 +259,6 @@ zkl_lock_table_max_entries(void)
 	return max_entries;
 }
 
-int
-zkl_lock_table_session(const char *path)
-{
-	static const char inner[] = "/" ZKL_LOCKS;
-	Size		inner_length = strlen(inner);
-	Size		length;
-
-	if (zkl_sessions == 1)
-		return 0;
-	length = lock_length(path);
-
-	/* The path of a semaphore may itself end like that. */
-	while (length > inner_length &&
-		   strncmp(path + length - inner_length, inner, inner_length) == 0)
-		length -= inner_length;
-
-	return (string_hash(path, length + 1) >> 16) % zkl_sessions;
-}
-
 ZklEntry *
 zkl_lock_table_find(const char *path, uint32 hash)
 {
@@ -309,7 +288,6 @@ zkl_lock_table_make(const char *path, uint32 hash)
 	 */
 	memset((char *) entry + ZKL_PATH_SIZE, 0, sizeof(*entry) - ZKL_PATH_SIZE);
 	entry->hash = hash;
-	entry->session = zkl_lock_table_session(path);
 	entry->stored = ZKL_LIMIT_NONE;
 	dlist_push_tail(&zkl_lock_table->entries[hash % ZKL_PARTITIONS],
 					&entry->partition_link);
@@ -390,43 +368,31 @@ zkl_lock_table_free_claim(ZklClaim *claim)
 }
 
 void
-zkl_lock_table_visit(int session, LWLockMode mode, ZklVisitor visitor,
-					 void *arg)
+zkl_lock_table_visit(LWLockMode mode, ZklVisitor visitor, void *arg)
 {
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
 	{
 		LWLockAcquire(zkl_lock_table_partition(i), mode);
-		visit_partition(i, session, visitor, arg);
+		visit_partition(i, visitor, arg);
 		LWLockRelease(zkl_lock_table_partition(i));
 	}
 }
 
-void
-zkl_lock_table_pass(ZklVisitor visitor, void *arg)
-{
-	zkl_lock_table_visit(ALL_SESSIONS, LW_SHARED, visitor, arg);
-}
-
 /* The caller has locked the partition. */
 static void
-visit_partition(int partition, int session, ZklVisitor visitor, void *arg)
+visit_partition(int partition, ZklVisitor visitor, void *arg)
 {
 	dlist_iter	iter;
 
 	dlist_foreach(iter, &zkl_lock_table->entries[partition])
-	{
-		ZklEntry   *entry = dlist_container(ZklEntry, partition_link, iter.cur);
-
-		if (session == ALL_SESSIONS || entry->session == session)
-			visitor(entry, arg);
-	}
+		visitor(dlist_container(ZklEntry, partition_link, iter.cur), arg);
 }
 
 void
 zkl_lock_table_browse(int partition, ZklVisitor visitor, void *arg)
 {
 	zkl_lock_table_begin_browsing(partition);
-	visit_partition(partition, ALL_SESSIONS, visitor, arg);
+	visit_partition(partition, visitor, arg);
 	zkl_lock_table_end_browsing(partition);
 }
 
@@ -457,7 +423,7 @@ zkl_lock_table_end_browsing(int partition)
  * to release.
  */
 bool
-zkl_lock_table_any_held(int session)
+zkl_lock_table_any_held(void)
 {
 	static int	partition = 0;
 	bool		any = false;
@@ -465,7 +431,7 @@ zkl_lock_table_any_held(int session)
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
 	{
 		LWLockAcquire(zkl_lock_table_partition(partition), LW_SHARED);
-		any = any_held_in(partition, session);
+		any = any_held_in(partition);
 		LWLockRelease(zkl_lock_table_partition(partition));
 		if (any)
 			break;
@@ -476,7 +442,7 @@ zkl_lock_table_any_held(int session)
 
 /* The caller has locked the partition. */
 static bool
-any_held_in(int partition, int session)
+any_held_in(int partition)
 {
 	dlist_iter	iter;
 
@@ -484,7 +450,7 @@ any_held_in(int partition, int session)
 	{
 		const ZklEntry *entry = dlist_container(ZklEntry, partition_link, iter.cur);
 
-		if (entry->nheld > 0 && entry->session == session)
+		if (entry->nheld > 0)
 			return true;
 	}
 	return false;
@@ -513,7 +479,7 @@ collect(ZklEntry *entry, void *arg)
 }
 
 ZklEntry  **
-zkl_lock_table_collect(int session, int *nentries)
+zkl_lock_table_collect(int *nentries)
 {
 	/*
 	 * There are never more entries than this, those of the leader process
@@ -522,7 +488,7 @@ zkl_lock_table_collect(int session, int *nentries)
 	Collection	collection = {.room = max_entries + ZKL_LEADERS_MAX};
 
 	collection.entries = palloc(sizeof(ZklEntry *) * collection.room);
-	zkl_lock_table_visit(session, LW_SHARED, collect, &collection);
+	zkl_lock_table_visit(LW_SHARED, collect, &collection);
 	*nentries = collection.nentries;
 	return collection.entries;
 }
@@ -534,9 +500,9 @@ zkl_lock_table_recent(uint32 hash)
 }
 
 void
-zkl_lock_table_wake_worker(int session)
+zkl_lock_table_wake_worker(void)
 {
-	Latch	   *latch = zkl_lock_table_worker_latch(session);
+	Latch	   *latch = zkl_lock_table_worker_latch();
 
 	if (latch != NULL)
 		SetLatch(latch);
@@ -547,9 +513,9 @@ zkl_lock_table_wake_worker(int session)
  * another process; then that one wakes up needlessly.
  */
 Latch *
-zkl_lock_table_worker_latch(int session)
+zkl_lock_table_worker_latch(void)
 {
-	uint32		proc = pg_atomic_read_u32(&zkl_session_info[session].worker_proc);
+	uint32		proc = pg_atomic_read_u32(&zkl_session_info->worker_proc);
 
 	return proc != 0 ? &zkl_proc(proc - 1)->procLatch : NULL;
 }

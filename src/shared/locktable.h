@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * locktable.h
- *	  The shared lock table, through which backends and workers communicate.
+ *	  The shared lock table, through which backends and the worker communicate.
  *
  * The table has one entry for each lock that this server holds, wants or is
  * giving up; see lockentry.h.
@@ -111,10 +111,10 @@ typedef struct ZklLockTable
 									 * requested */
 
 	/*
-	 * What the first worker knows about the cluster: how many other servers
-	 * have this one's name, and which data ZooKeeper has (serverrecord.h;
-	 * empty if not known).  Protected by session_lock, except for the
-	 * worker's own reads.
+	 * What the worker knows about the cluster: how many other servers have
+	 * this one's name, and which data ZooKeeper has (serverrecord.h; empty if
+	 * not known).  Protected by session_lock, except for the worker's own
+	 * reads.
 	 */
 	pg_atomic_uint32 namesakes; /* read without a lock */
 	char		birth[ZKL_SERVERRECORD_BIRTH_SIZE];
@@ -169,13 +169,6 @@ extern LWLock *zkl_lock_table_session_lock(void);
 /* How many entries there are room for; known before there is shared memory. */
 extern int	zkl_lock_table_max_entries(void);
 
-/*
- * The number of the ZooKeeper session for the ticket of this path.  A
- * semaphore's leases and its inner mutex are in the same session, because
- * other clients see from the session that they belong together.
- */
-extern int	zkl_lock_table_session(const char *path);
-
 /* The name of the setting that limits the number of entries. */
 extern const char *zkl_lock_table_limiting_setting(void);
 
@@ -197,28 +190,20 @@ extern ZklClaim *zkl_lock_table_take_claim(void);
 extern void zkl_lock_table_free_claim(ZklClaim *claim);
 
 /*
- * Call the visitor for the entries of one session, one partition after
- * another, so that the others stay free.  The caller holds no partition.  The
+ * Call the visitor for all entries, one partition after another, so that the
+ * others stay free.  The caller holds no partition.  The
  * visitor removes nothing, changes nothing if the mode is LW_SHARED, and
  * calls nothing of this file but wake-ups.
  */
 typedef void (*ZklVisitor) (ZklEntry *entry, void *arg);
-extern void zkl_lock_table_visit(int session, LWLockMode mode,
-								 ZklVisitor visitor, void *arg);
+extern void zkl_lock_table_visit(LWLockMode mode, ZklVisitor visitor, void *arg);
+
+/* Does any claim hold a lock?  Called by the worker, which holds no partition. */
+extern bool zkl_lock_table_any_held(void);
 
 /*
- * Does any claim hold a lock whose ticket is in this session?  Called by a
- * worker that holds no partition.
- */
-extern bool zkl_lock_table_any_held(int session);
-
-/* The same for the entries of all sessions, in shared mode. */
-extern void zkl_lock_table_pass(ZklVisitor visitor, void *arg);
-
-/*
- * Call the visitor for the entries of one partition, of all sessions, for
- * backends.  The visitor changes nothing.  Any role may read the whole table
- * in a loop.  So only one backend reads at a time, and it locks only one
+ * Call the visitor for the entries of one partition, for backends.  The
+ * visitor changes nothing.  Any role may read the whole table in a loop.  So only one backend reads at a time, and it locks only one
  * partition at a time.  The other partitions stay free, however many backends
  * want to read.
  *
@@ -229,11 +214,11 @@ extern void zkl_lock_table_begin_browsing(int partition);
 extern void zkl_lock_table_end_browsing(int partition);
 
 /*
- * The entries of a session that have a ticket, as an array in the current memory context.
- * Called only by a worker, without any partition.  The entries stay while the
+ * The entries that have a ticket, as an array in the current memory context.
+ * Called only by the worker, without any partition.  The entries stay while the
  * worker looks at them, because only the worker takes tickets away.
  */
-extern ZklEntry **zkl_lock_table_collect(int session, int *nentries);
+extern ZklEntry **zkl_lock_table_collect(int *nentries);
 
 /*
  * The slot that remembers a path's last release.  The caller holds the
@@ -242,13 +227,13 @@ extern ZklEntry **zkl_lock_table_collect(int session, int *nentries);
 extern ZklRecent *zkl_lock_table_recent(uint32 hash);
 
 /*
- * Wake the worker of a session, or the backend of a claim.  Harmless if that
- * process has ended.  The last function returns the latch by which to wake
- * the worker later; NULL if the session has no worker.
+ * Wake the worker, or the backend of a claim.  Harmless if that process has
+ * ended.  The last two functions return the latch by which to wake it
+ * later; NULL if there is no worker.
  */
-extern void zkl_lock_table_wake_worker(int session);
+extern void zkl_lock_table_wake_worker(void);
 extern void zkl_lock_table_wake(const ZklClaim *claim);
-extern Latch *zkl_lock_table_worker_latch(int session);
+extern Latch *zkl_lock_table_worker_latch(void);
 extern Latch *zkl_lock_table_latch(const ZklClaim *claim);
 
 /*

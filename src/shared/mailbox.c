@@ -108,7 +108,7 @@ zkl_mailbox_ask(const ZklCommand *command)
 		 */
 		pg_atomic_write_u64(&slot->heard_at, 0);
 		slot->state = SLOT_ASKED;
-		zkl_lock_table_wake_worker(ZKL_COMMAND_SESSION);
+		zkl_lock_table_wake_worker();
 	}
 	LWLockRelease(commands->lock);
 	return taken;

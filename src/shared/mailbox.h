@@ -45,12 +45,6 @@
 #include "protocol/jobrecord.h"
 #include "protocol/path.h"
 
-/*
- * The first worker does all commands, whatever session the ticket of a lock
- * is in.
- */
-#define ZKL_COMMAND_SESSION		0
-
 #define ZKL_COMMANDS			16
 #define ZKL_WALK_MAX			20000	/* requests of a WALK, about one for
 										 * each znode */

@@ -2,7 +2,7 @@
  *
  * serverstat.c
  *	  What zk_stat counts: the requests to ZooKeeper, and the fate of the
- *	  sessions.
+ *	  session.
  *
  * src/shared/serverstat.c
  *
@@ -15,6 +15,7 @@
 
 #include "settings.h"
 #include "shared/serverstat.h"
+#include "shared/sessioninfo.h"
 
 /* The struct has nothing but counts, and behind them the moment of their reset. */
 #define NFIELDS		(sizeof(ZklServerStat) / sizeof(pg_atomic_uint64))
@@ -47,22 +48,22 @@ zkl_server_stat_count_answer(int64 latency)
 }
 
 /*
- * As in zk_sessions, a session is in doubt since "safe until" if it has
+ * As in zk_sessions, the session is in doubt since "safe until" if it has
  * tickets, and was safe before.
  */
 int64
-zkl_server_stat_doubt(ZklSessionInfo *session, int64 now)
+zkl_server_stat_doubt(int64 now)
 {
-	int64		since = (int64) pg_atomic_read_u64(&session->safe_until);
+	int64		since = (int64) pg_atomic_read_u64(&zkl_session_info->safe_until);
 
 	if (since == 0 || since == ZKL_SAFE_UNTIL_IDLE ||
-		pg_atomic_read_u64(&session->ephemeral_bytes) == 0)
+		pg_atomic_read_u64(&zkl_session_info->ephemeral_bytes) == 0)
 		return 0;
 	since = Max(since, (int64) pg_atomic_read_u64(&zkl_server_stat->reset_at));
 	return Max(0, now - since);
 }
 
-/* If a worker counts at the same time, its count may be lost or not. */
+/* If the worker counts at the same time, its count may be lost or not. */
 void
 zkl_server_stat_reset(void)
 {

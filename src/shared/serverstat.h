@@ -2,12 +2,11 @@
  *
  * serverstat.h
  *	  What zk_stat counts: the requests to ZooKeeper, and the fate of the
- *	  sessions.
+ *	  session.
  *
- * The counts are of all ZooKeeper sessions of the server, and are kept while
- * the server runs, however often a worker is started again.  They are atomics:
- * a worker or a backend adds, and any process reads, without a lock.  No function
- * raises an error.
+ * The counts are kept while the server runs, however often a worker is started
+ * again or a session expires.  They are atomics: the worker or a backend adds,
+ * and any process reads, without a lock.  No function raises an error.
  *
  * src/shared/serverstat.h
  *
@@ -20,7 +19,6 @@
 #include "storage/lwlock.h"
 
 #include "protocol/traffic.h"
-#include "shared/sessioninfo.h"
 
 /* Atomics of one type only.  All times are in microseconds. */
 typedef struct ZklServerStat
@@ -45,7 +43,7 @@ extern ZklServerStat *zkl_server_stat;
 extern Size zkl_server_stat_size(void);
 extern void zkl_server_stat_attach(void *memory, LWLockPadded *locks, bool is_new);
 
-/* A worker has got a reply after this time. */
+/* The worker has got a reply after this time. */
 extern void zkl_server_stat_count_answer(int64 latency);
 
 /*
@@ -53,7 +51,7 @@ extern void zkl_server_stat_count_answer(int64 latency);
  * time before the last reset.  The worker adds this to doubt_time when it
  * moves safe until past "now", or when the session has expired.
  */
-extern int64 zkl_server_stat_doubt(ZklSessionInfo *session, int64 now);
+extern int64 zkl_server_stat_doubt(int64 now);
 
 /* Reset all counts. */
 extern void zkl_server_stat_reset(void);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sessioninfo.c
- *	  What all processes know of the server's ZooKeeper sessions.
+ *	  What all processes know of the server's ZooKeeper session.
  *
  * src/shared/sessioninfo.c
  *
@@ -19,46 +19,36 @@
 #define IDLE_PERIODS	12
 
 ZklSessionInfo *zkl_session_info = NULL;
-ZklSessionInfo *zkl_session_info_mine = NULL;
 
 Size
 zkl_session_info_size(void)
 {
-	return mul_size(zkl_sessions, sizeof(ZklSessionInfo));
+	return sizeof(ZklSessionInfo);
 }
 
 void
 zkl_session_info_attach(void *memory, LWLockPadded *locks, bool is_new)
 {
 	zkl_session_info = memory;
-	for (int i = 0; i < zkl_sessions && is_new; i++)
-	{
-		ZklSessionInfo *info = &zkl_session_info[i];
-
-		pg_atomic_init_u64(&info->epoch, ZKL_EPOCH_NONE + 1);
-		pg_atomic_init_u64(&info->safe_until, 0);
-		pg_atomic_init_u64(&info->heard_at, 0);
-		pg_atomic_init_u32(&info->period_ms, 0);
-		pg_atomic_init_u32(&info->connected, 0);
-		pg_atomic_init_u64(&info->refused_at, 0);
-		pg_atomic_init_u32(&info->worker_proc, 0);
-		pg_atomic_init_u32(&info->worker_pid, 0);
-		pg_atomic_init_u64(&info->ephemeral_bytes, 0);
-		SpinLockInit(&info->work_mutex);
-		dlist_init(&info->work);
-	}
-}
-
-int
-zkl_session_info_number(void)
-{
-	return zkl_session_info_mine - zkl_session_info;
+	if (!is_new)
+		return;
+	pg_atomic_init_u64(&zkl_session_info->epoch, ZKL_EPOCH_NONE + 1);
+	pg_atomic_init_u64(&zkl_session_info->safe_until, 0);
+	pg_atomic_init_u64(&zkl_session_info->heard_at, 0);
+	pg_atomic_init_u32(&zkl_session_info->period_ms, 0);
+	pg_atomic_init_u32(&zkl_session_info->connected, 0);
+	pg_atomic_init_u64(&zkl_session_info->refused_at, 0);
+	pg_atomic_init_u32(&zkl_session_info->worker_proc, 0);
+	pg_atomic_init_u32(&zkl_session_info->worker_pid, 0);
+	pg_atomic_init_u64(&zkl_session_info->ephemeral_bytes, 0);
+	SpinLockInit(&zkl_session_info->work_mutex);
+	dlist_init(&zkl_session_info->work);
 }
 
 bool
-zkl_session_info_is_safe(int session, int64 now)
+zkl_session_info_is_safe(int64 now)
 {
-	int64		safe_until = pg_atomic_read_u64(&zkl_session_info[session].safe_until);
+	int64		safe_until = pg_atomic_read_u64(&zkl_session_info->safe_until);
 
 	/*
 	 * The caller may read the epoch or the count of losses after this.  If
@@ -75,17 +65,16 @@ zkl_session_info_is_safe(int session, int64 now)
  * tickets.
  */
 int64
-zkl_session_info_in_touch_until(int session)
+zkl_session_info_in_touch_until(void)
 {
-	ZklSessionInfo *info = &zkl_session_info[session];
-	int64		safe_until = (int64) pg_atomic_read_u64(&info->safe_until);
+	int64		safe_until = (int64) pg_atomic_read_u64(&zkl_session_info->safe_until);
 
-	if (pg_atomic_read_u32(&info->connected) == 0)
+	if (pg_atomic_read_u32(&zkl_session_info->connected) == 0)
 		return 0;
 	if (safe_until != ZKL_SAFE_UNTIL_IDLE)
 		return safe_until;
-	return (int64) pg_atomic_read_u64(&info->heard_at) +
-		IDLE_PERIODS * ZKL_MS(pg_atomic_read_u32(&info->period_ms));
+	return (int64) pg_atomic_read_u64(&zkl_session_info->heard_at) +
+		IDLE_PERIODS * ZKL_MS(pg_atomic_read_u32(&zkl_session_info->period_ms));
 }
 
 /*
@@ -93,9 +82,9 @@ zkl_session_info_in_touch_until(int session)
  * backend's request only waits for its turn.
  */
 int64
-zkl_session_info_silent_from(int session, int64 asked, int64 since)
+zkl_session_info_silent_from(int64 asked, int64 since)
 {
-	ZklSessionInfo *info = &zkl_session_info[session];
+	ZklSessionInfo *info = zkl_session_info;
 	int64		heard_at = (int64) pg_atomic_read_u64(&info->heard_at);
 	int64		refused_at = (int64) pg_atomic_read_u64(&info->refused_at);
 	int			patience_ms = zkl_connection_timeout;
@@ -109,37 +98,26 @@ zkl_session_info_silent_from(int session, int64 asked, int64 since)
 }
 
 bool
-zkl_session_info_is_refused(int session)
+zkl_session_info_is_refused(void)
 {
-	return pg_atomic_read_u64(&zkl_session_info[session].refused_at) != 0;
+	return pg_atomic_read_u64(&zkl_session_info->refused_at) != 0;
 }
 
-/*
- * The quick check of the commit guard covers all sessions, not only those of
- * its claims.  No claim of a transaction is in an idle session, unless it was
- * lost before.
- */
+/* While the session is idle, no transaction has a claim that was not lost before. */
 int64
-zkl_session_info_all_until(void)
+zkl_session_info_safe_until(void)
 {
-	int64		until = PG_INT64_MAX;
+	int64		safe_until = (int64) pg_atomic_read_u64(&zkl_session_info->safe_until);
 
-	for (int i = 0; i < zkl_sessions; i++)
-	{
-		int64		safe_until = (int64) pg_atomic_read_u64(&zkl_session_info[i].safe_until);
-
-		if (safe_until != ZKL_SAFE_UNTIL_IDLE)
-			until = Min(until, safe_until);
-	}
 	/* For the reason, see zkl_session_info_is_safe(). */
 	pg_read_barrier();
-	return until;
+	return safe_until == ZKL_SAFE_UNTIL_IDLE ? ZKL_FOREVER : safe_until;
 }
 
 bool
-zkl_session_info_is_in_doubt(uint64 epoch, int session, int64 now)
+zkl_session_info_is_in_doubt(uint64 epoch, int64 now)
 {
-	return now >= zkl_session_info_until(epoch, session);
+	return now >= zkl_session_info_until(epoch);
 }
 
 /*
@@ -148,11 +126,10 @@ zkl_session_info_is_in_doubt(uint64 epoch, int session, int64 now)
  * session, too.
  */
 int64
-zkl_session_info_until(uint64 epoch, int session)
+zkl_session_info_until(uint64 epoch)
 {
-	ZklSessionInfo *info = &zkl_session_info[session];
-	int64		safe_until = (int64) pg_atomic_read_u64(&info->safe_until);
+	int64		safe_until = (int64) pg_atomic_read_u64(&zkl_session_info->safe_until);
 
 	pg_read_barrier();
-	return epoch == pg_atomic_read_u64(&info->epoch) ? safe_until : 0;
+	return epoch == pg_atomic_read_u64(&zkl_session_info->epoch) ? safe_until : 0;
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sessioninfo.h
- *	  What all processes know of the server's ZooKeeper sessions.
+ *	  What all processes know of the server's ZooKeeper session.
  *
  * src/shared/sessioninfo.h
  *
@@ -35,7 +35,7 @@
 #define ZKL_EPHEMERAL_BYTES_LEADERS	50000	/* more, for leaderships only */
 
 /*
- * One ZooKeeper session.  Only its worker writes this, except for the list of
+ * The ZooKeeper session.  Only the worker writes this, except for the list of
  * work.  Every process reads the atomic fields without a lock.
  */
 typedef struct ZklSessionInfo
@@ -74,25 +74,18 @@ typedef struct ZklSessionInfo
 extern Size zkl_session_info_size(void);
 extern void zkl_session_info_attach(void *memory, LWLockPadded *locks, bool is_new);
 
-extern ZklSessionInfo *zkl_session_info;	/* zklock.sessions of them */
+extern ZklSessionInfo *zkl_session_info;
 
 /*
- * In a worker: its ZooKeeper session, which does not change, and the number
- * of that session.  In other processes: NULL.
- */
-extern ZklSessionInfo *zkl_session_info_mine;
-extern int	zkl_session_info_number(void);
-
-/*
- * The first function tells whether this ZooKeeper session certainly lives at
- * this moment of zkl_now(); the second, up to what moment each session
- * certainly lives or is idle.  A caller that reads "losses" or an epoch after
+ * The first function tells whether the ZooKeeper session certainly lives at
+ * this moment of zkl_now(); the second, up to what moment it certainly lives,
+ * or ZKL_FOREVER if it is idle.  A caller that reads "losses" or an epoch after
  * that sees values at least as new: when a session expires, both grow before
  * the next session can be safe, and when a claim is lost, "losses" grows
- * before its session can be idle.
+ * before the session can be idle.
  */
-extern bool zkl_session_info_is_safe(int session, int64 now);
-extern int64 zkl_session_info_all_until(void);
+extern bool zkl_session_info_is_safe(int64 now);
+extern int64 zkl_session_info_safe_until(void);
 
 /*
  * Up to what moment is the session in touch, if no more replies come?  That is:
@@ -100,7 +93,7 @@ extern int64 zkl_session_info_all_until(void);
  * it is idle, ZooKeeper has replied recently.  A moment in the past means that
  * it is not.
  */
-extern int64 zkl_session_info_in_touch_until(int session);
+extern int64 zkl_session_info_in_touch_until(void);
 
 /*
  * A backend made its request at "asked", and has waited for an answer since
@@ -109,22 +102,21 @@ extern int64 zkl_session_info_in_touch_until(int session);
  * on: then the answer just takes long.  If ZooKeeper had refused this server
  * before the request, there is nothing to wait for.
  */
-extern int64 zkl_session_info_silent_from(int session, int64 asked,
-										  int64 since);
+extern int64 zkl_session_info_silent_from(int64 asked, int64 since);
 
 /* Does ZooKeeper refuse this server's credentials? */
-extern bool zkl_session_info_is_refused(int session);
+extern bool zkl_session_info_is_refused(void);
 
 /*
  * Is the session not certainly alive, or has its epoch changed since this
  * one?
  */
-extern bool zkl_session_info_is_in_doubt(uint64 epoch, int session, int64 now);
+extern bool zkl_session_info_is_in_doubt(uint64 epoch, int64 now);
 
 /*
  * Up to what moment does the session of this epoch certainly live?  0 if it
  * does not.
  */
-extern int64 zkl_session_info_until(uint64 epoch, int session);
+extern int64 zkl_session_info_until(uint64 epoch);
 
 #endif							/* ZKL_SESSIONINFO_H */

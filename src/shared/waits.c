@@ -22,7 +22,7 @@
 #include "shared/locktable.h"
 #include "shared/waits.h"
 
-/* The worker that publishes the waits of all ZooKeeper sessions. */
+/* The worker, which publishes the waits. */
 #define PUBLISHER		0
 
 typedef struct Slot
@@ -107,7 +107,7 @@ static void
 note_change(void)
 {
 	pg_atomic_fetch_add_u64(&waits->changes, 1);
-	zkl_lock_table_wake_worker(PUBLISHER);
+	zkl_lock_table_wake_worker();
 }
 
 int64
@@ -235,8 +235,7 @@ find_claim(const ZklWaitSentence *sentence, uint32 hash)
 
 		if (claim->state == ZKL_CLAIM_HELD && claim->pid == sentence->pid &&
 			claim->token == sentence->token &&
-			!zkl_session_info_is_in_doubt(claim->epoch, entry->session,
-										  zkl_now()))
+			!zkl_session_info_is_in_doubt(claim->epoch, zkl_now()))
 			return claim;
 	}
 	return NULL;

@@ -8,7 +8,7 @@
  * something cannot be released before the wait ends.  The slot names the
  * backends that hold such locks: the waiter itself, or local backends that
  * wait for it, directly or through others.  The lock table says which locks
- * they hold.  The first worker publishes the contents of the slots, and
+ * they hold.  The worker publishes the contents of the slots, and
  * searches for deadlocks in what all servers have published (src/README.md).
  *
  *		from -> to				by			when

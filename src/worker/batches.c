@@ -76,7 +76,7 @@ bool
 zkl_batches_are_allowed(void)
 {
 	return stamp.refused_for == 0 ||
-		stamp.refused_for != zkl_session_info_mine->id;
+		stamp.refused_for != zkl_session_info->id;
 }
 
 static Batch *
@@ -217,7 +217,7 @@ stamp_path(void)
 	/* What came due before that still comes here. */
 	if (!zkl_batches_are_allowed())
 		return NULL;
-	if (stamp.made_for == 0 || stamp.made_for != zkl_session_info_mine->id)
+	if (stamp.made_for == 0 || stamp.made_for != zkl_session_info->id)
 	{
 		make_stamp();
 		return NULL;
@@ -233,7 +233,7 @@ make_stamp(void)
 
 	if (stamp.asker.outstanding > 0)
 		return;
-	stamp.asked_for = zkl_session_info_mine->id;
+	stamp.asked_for = zkl_session_info->id;
 	zkl_wait_record_name(stamp.asked_for, name);
 	zkl_ask_create(&stamp.asker, 0, psprintf("%s/%s", stamp.directory, name), "",
 				   ZKL_CREATE_EPHEMERAL);
@@ -251,7 +251,7 @@ on_made(ZklAsker *asker, int what, int64 number,
 		answer->reply.outcome == ZKL_OUTCOME_CHANGED)
 		stamp.made_for = stamp.asked_for;
 	else if (answer->reply.outcome == ZKL_OUTCOME_REFUSED &&
-			 stamp.asked_for == zkl_session_info_mine->id)
+			 stamp.asked_for == zkl_session_info->id)
 		give_up();
 }
 
@@ -263,5 +263,5 @@ give_up(void)
 				errmsg("ZooKeeper creates and deletes the znodes of locks one by one"),
 				errdetail("ZooKeeper refused a znode in \"%s\", or a transaction that writes to it.",
 						  stamp.directory));
-	stamp.refused_for = zkl_session_info_mine->id;
+	stamp.refused_for = zkl_session_info->id;
 }

@@ -358,7 +358,7 @@ ask_directories(Run *run)
 	 * The ZooKeeper server of this session may not know yet what other
 	 * sessions have already seen.
 	 */
-	if (run->command.kind == ZKL_COMMAND_SURVEY || zkl_sessions > 1)
+	if (run->command.kind == ZKL_COMMAND_SURVEY)
 		zkl_ask_check(&run->asker, ITEM_QUORUM);
 	zkl_ask_data(&run->asker, ITEM_DIRECTORY_DATA, 0,
 				 directory_of(run, ZKL_WHERE_LOCK), ZKL_LISTING_DATA_SIZE);

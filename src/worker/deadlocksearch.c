@@ -96,13 +96,6 @@ typedef struct Source
 								 * has not come yet */
 } Source;
 
-/* The znode of a reader that waits in the queue of a lock. */
-typedef struct Reader
-{
-	const char *path;			/* of the lock */
-	const char *znode;
-} Reader;
-
 typedef struct Case
 {
 	int64		claim;			/* the victim's claim; 0: the case is free */
@@ -140,7 +133,6 @@ static struct
 	int64		good_until;		/* after this, what it has read is too old for
 								 * a cancel */
 	List	   *sources;		/* of Source */
-	List	   *readers;		/* of Reader */
 	ZklWaitSet *own;			/* the set of this server */
 }			search;
 
@@ -152,7 +144,6 @@ static void on_answer(ZklAsker *asker, int what, int64 number,
 static void take_answer(ItemKind kind, int64 session,
 						const ZklSessionEvent *event);
 static void add_owners(const ZklSessionEvent *event);
-static void add_reader(const char *lock, const char *znode);
 static void add_session(int64 session);
 static void add_set(int64 session, const ZklSessionEvent *event);
 static void add_source(int64 session, bool own, ZklWaitSet *set);
@@ -167,8 +158,6 @@ static bool any_case(void);
 static Case *begin_case(int64 claim);
 static void drop_case(Case *victim);
 static bool is_proved(const Case *victim, int64 nonce);
-static void leave_out_readers(ZklWaitSet *set);
-static bool is_queued(const ZklWaitRecord *record);
 static bool confirms(const ZklWaitRecord *record, int64 nonce);
 static void sentence(int64 claim);
 static void add_process(ZklWaitSentence *to, const ZklWaitSet *set, int pid);
@@ -249,7 +238,7 @@ begin(const char *text, uint64 serial)
 	if (serial != search.serial)
 		search.nquick = 0;
 	search.serial = serial;
-	search.sources = search.readers = NIL;
+	search.sources = NIL;
 	search.begun_at = zkl_now();
 	search.good_until = search.begun_at + GOOD_FOR + 2 * search.took;
 	zkl_wait_graph_begin(search.graph);
@@ -262,9 +251,7 @@ begin(const char *text, uint64 serial)
 		MemoryContextSwitchTo(previous);
 		return;
 	}
-	add_source(zkl_session_info_mine->id, true, search.own);
-	for (int i = 1; i < zkl_sessions; i++)
-		add_source(zkl_session_info[i].id, true, NULL);
+	add_source(zkl_session_info->id, true, search.own);
 
 	/*
 	 * Before the search, ZooKeeper's server must know everything that was
@@ -345,8 +332,7 @@ take_answer(ItemKind kind, int64 session, const ZklSessionEvent *event)
 /*
  * Find the clients that own the lock.  For a semaphore, each client with a
  * znode in "leases" counts; the records of a client that only waits for
- * leases hold none.  Keep the readers in the queue that do not own the lock,
- * for the proof.
+ * leases hold none.
  */
 static void
 add_owners(const ZklSessionEvent *event)
@@ -368,20 +354,8 @@ add_owners(const ZklSessionEvent *event)
 		if (places[i].holds)
 			zkl_ask_stat(&search.asker, ITEM_OWNER, 0,
 						 psprintf("%s/%s", search.directory, places[i].name));
-		else if (places[i].mode == ZKL_MODE_READ)
-			add_reader(search.record->path, places[i].name);
 	}
 	pfree(places);
-}
-
-static void
-add_reader(const char *lock, const char *znode)
-{
-	Reader	   *reader = palloc(sizeof(Reader));
-
-	reader->path = lock;
-	reader->znode = pstrdup(znode);
-	search.readers = lappend(search.readers, reader);
 }
 
 /* Read the records of a session, once in a search. */
@@ -399,26 +373,14 @@ add_session(int64 session)
 				 ZKL_WAITRECORD_TEXT_SIZE);
 }
 
-/*
- * Take the records of a session, or follow the reference to them if it is not
- * the first session of its server.
- */
 static void
 add_set(int64 session, const ZklSessionEvent *event)
 {
-	const int	length = strlen(ZKL_WAIT_PUBLISHER_SEE);
 	ZklWaitSet *set;
 	char	   *text;
-	uint64		other;
 
 	if (event->reply.outcome != ZKL_OUTCOME_OK)
 		return;
-	if (strncmp(event->data, ZKL_WAIT_PUBLISHER_SEE, length) == 0)
-	{
-		if (sscanf(event->data + length, "%16" SCNx64, &other) == 1)
-			add_session((int64) other);
-		return;
-	}
 	set = palloc(sizeof(ZklWaitSet));
 	text = memcpy(palloc(event->data_length + 1), event->data,
 				  event->data_length);
@@ -505,14 +467,11 @@ static bool
 decide(void)
 {
 	bool		found = zkl_wait_graph_solve(search.graph) > 0;
-	ListCell   *cell;
 
 	for (int i = 0; i < MAX_CASES; i++)
 		cases[i].is_victim = false;
 	for (int i = 0; i < search.own->nrecords; i++)
 		decide_record(&search.own->records[i]);
-	foreach(cell, search.sources)
-		leave_out_readers(((Source *) lfirst(cell))->set);
 	for (int i = 0; i < MAX_CASES; i++)
 	{
 		if (cases[i].claim != 0)
@@ -652,45 +611,6 @@ is_proved(const Case *victim, int64 nonce)
 	(void) zkl_wait_graph_solve(search.graph);
 	return zkl_wait_graph_is_victim(search.graph, search.own->instance,
 									victim->claim);
-}
-
-/*
- * A reader waits only while a writer is before it.  That writer may have left
- * the queue without the knowledge of the reader's worker: the worker of a
- * further session does not read the nonce that the first worker confirms for
- * it.  So a proof needs to see the reader in the queue.  If the reader
- * instead waits for readers of its own server, whose ticket it may not join,
- * its server knows that itself.
- */
-static void
-leave_out_readers(ZklWaitSet *set)
-{
-	for (int i = 0; set != NULL && i < set->nrecords; i++)
-	{
-		ZklWaitRecord *record = &set->records[i];
-		bool		behind_own = false;
-
-		for (int j = 0; j < set->nholds; j++)
-			behind_own |= strcmp(set->holds[j].path, record->path) == 0;
-		if (record->mode == ZKL_MODE_READ && !behind_own && !is_queued(record))
-			record->nholds = 0;
-	}
-}
-
-static bool
-is_queued(const ZklWaitRecord *record)
-{
-	ListCell   *cell;
-
-	foreach(cell, search.readers)
-	{
-		const Reader *reader = lfirst(cell);
-
-		if (strcmp(reader->path, record->path) == 0 &&
-			strcmp(reader->znode, record->znode) == 0)
-			return true;
-	}
-	return false;
 }
 
 static bool

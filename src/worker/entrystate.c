@@ -95,7 +95,7 @@ void
 zkl_entry_state_adopt(void)
 {
 	timers = pairingheap_allocate(compare_timers, NULL);
-	zkl_lock_table_visit(zkl_session_info_number(), LW_EXCLUSIVE, adopt, NULL);
+	zkl_lock_table_visit(LW_EXCLUSIVE, adopt, NULL);
 }
 
 static ZklEntry *
@@ -103,11 +103,11 @@ take_off_list(void)
 {
 	ZklEntry   *entry = NULL;
 
-	SpinLockAcquire(&zkl_session_info_mine->work_mutex);
-	if (!dlist_is_empty(&zkl_session_info_mine->work))
+	SpinLockAcquire(&zkl_session_info->work_mutex);
+	if (!dlist_is_empty(&zkl_session_info->work))
 	{
 		entry = dlist_container(ZklEntry, work_link,
-								dlist_pop_head_node(&zkl_session_info_mine->work));
+								dlist_pop_head_node(&zkl_session_info->work));
 
 		/*
 		 * Until the worker has looked, a backend may take its request back.
@@ -117,7 +117,7 @@ take_off_list(void)
 		entry->work_link.next = NULL;
 		entry->taken = true;
 	}
-	SpinLockRelease(&zkl_session_info_mine->work_mutex);
+	SpinLockRelease(&zkl_session_info->work_mutex);
 	return entry;
 }
 
@@ -126,9 +126,9 @@ zkl_entry_state_any_work(void)
 {
 	bool		any;
 
-	SpinLockAcquire(&zkl_session_info_mine->work_mutex);
-	any = !dlist_is_empty(&zkl_session_info_mine->work);
-	SpinLockRelease(&zkl_session_info_mine->work_mutex);
+	SpinLockAcquire(&zkl_session_info->work_mutex);
+	any = !dlist_is_empty(&zkl_session_info->work);
+	SpinLockRelease(&zkl_session_info->work_mutex);
 	return any;
 }
 
@@ -148,10 +148,10 @@ zkl_entry_state_next(ZklWork *work)
 	 * A backend may have put the entry on the list again since it was taken
 	 * off.
 	 */
-	SpinLockAcquire(&zkl_session_info_mine->work_mutex);
+	SpinLockAcquire(&zkl_session_info->work_mutex);
 	entry->in_work = entry->work_link.next != NULL;
 	entry->taken = false;
-	SpinLockRelease(&zkl_session_info_mine->work_mutex);
+	SpinLockRelease(&zkl_session_info->work_mutex);
 
 	switch (entry->state)
 	{
@@ -403,7 +403,7 @@ look_if_armed(ZklEntry *entry, void *arg)
 void
 zkl_entry_state_reset_timers(void)
 {
-	zkl_lock_table_visit(zkl_session_info_number(), LW_EXCLUSIVE, look_if_armed, NULL);
+	zkl_lock_table_visit(LW_EXCLUSIVE, look_if_armed, NULL);
 }
 
 /*
@@ -487,7 +487,7 @@ zkl_entry_state_set_owned(ZklEntry *entry, bool contended)
 		 * tokens are made of the czxid and the number of the claim.
 		 */
 		entry->state = ZKL_ENTRY_OWNED;
-		entry->epoch = pg_atomic_read_u64(&zkl_session_info_mine->epoch);
+		entry->epoch = pg_atomic_read_u64(&zkl_session_info->epoch);
 		entry->czxid = entry->ticket.czxid;
 		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
 		entry->claim_number = 0;
@@ -667,7 +667,7 @@ zkl_entry_state_set_downgraded(ZklEntry *entry)
 		 * need the ticket.
 		 */
 		if (entry->epoch == ZKL_EPOCH_NONE)
-			entry->epoch = pg_atomic_read_u64(&zkl_session_info_mine->epoch);
+			entry->epoch = pg_atomic_read_u64(&zkl_session_info->epoch);
 		zkl_entry_wake_needing(entry);
 	}
 	zkl_entry_unlock(entry->hash);
@@ -905,7 +905,7 @@ wake_visited(ZklEntry *entry, void *arg)
 void
 zkl_entry_state_wake_all(void)
 {
-	zkl_lock_table_visit(zkl_session_info_number(), LW_SHARED, wake_visited, NULL);
+	zkl_lock_table_visit(LW_SHARED, wake_visited, NULL);
 }
 
 /*

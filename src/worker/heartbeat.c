@@ -60,7 +60,7 @@ zkl_heartbeat_connected(void)
 void
 zkl_heartbeat_answered(const ZklSessionEvent *event)
 {
-	ZklSessionInfo *info = zkl_session_info_mine;
+	ZklSessionInfo *info = zkl_session_info;
 	int64		now = zkl_now();
 
 	if (event->sign == ZKL_SIGN_READ)
@@ -130,7 +130,7 @@ prove(int64 provable)
 	 * their locks.
 	 */
 	if (published_before <= now &&
-		zkl_session_info_is_safe(zkl_session_info_number(), now))
+		zkl_session_info_is_safe(now))
 		zkl_entry_state_wake_all();
 }
 
@@ -152,7 +152,7 @@ publish_safe_until(void)
 		zkl_heartbeat_count_doubt(now);
 	else if (published() == ZKL_SAFE_UNTIL_IDLE)
 		return;
-	pg_atomic_write_u64(&zkl_session_info_mine->safe_until, safe_until);
+	pg_atomic_write_u64(&zkl_session_info->safe_until, safe_until);
 	if (moves_back)
 		pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
 }
@@ -160,7 +160,7 @@ publish_safe_until(void)
 static int64
 published(void)
 {
-	return (int64) pg_atomic_read_u64(&zkl_session_info_mine->safe_until);
+	return (int64) pg_atomic_read_u64(&zkl_session_info->safe_until);
 }
 
 /*
@@ -177,7 +177,7 @@ zkl_heartbeat_tend(void)
 		published() < soon)
 	{
 		zkl_heartbeat_count_doubt(now);
-		pg_atomic_write_u64(&zkl_session_info_mine->safe_until,
+		pg_atomic_write_u64(&zkl_session_info->safe_until,
 							ZKL_SAFE_UNTIL_IDLE);
 	}
 }
@@ -187,7 +187,7 @@ void
 zkl_heartbeat_count_doubt(int64 now)
 {
 	pg_atomic_fetch_add_u64(&zkl_server_stat->doubt_time,
-							zkl_server_stat_doubt(zkl_session_info_mine, now));
+							zkl_server_stat_doubt(now));
 }
 
 /*

@@ -151,7 +151,7 @@ send_all(ZklJobRunState state)
 
 	for (int i = 0; i < ntasks; i++)
 	{
-		if (!zkl_job_runs_get(i, zkl_session_info_number(), &run) ||
+		if (!zkl_job_runs_get(i, &run) ||
 			run.state != state)
 			continue;
 		if (tasks[i].run.serial != run.serial)
@@ -190,7 +190,7 @@ static bool
 must_read(const Task *task)
 {
 	return task->run.unsure ||
-		task->run.epoch != pg_atomic_read_u64(&zkl_session_info_mine->epoch);
+		task->run.epoch != pg_atomic_read_u64(&zkl_session_info->epoch);
 }
 
 /*

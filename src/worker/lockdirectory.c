@@ -165,11 +165,10 @@ zkl_lock_directory_find(const char *directory, size_t length)
 	entry = zkl_lock_table_find(path, hash);
 
 	/*
-	 * Only this worker changes the tickets of its session, so the result
-	 * stays correct after the unlock.
+	 * Only the worker changes tickets, so the result stays correct after the
+	 * unlock.
 	 */
-	if (entry != NULL && (entry->session != zkl_session_info_number() ||
-						  entry->ticket.state == ZKL_TICKET_NONE))
+	if (entry != NULL && entry->ticket.state == ZKL_TICKET_NONE)
 		entry = NULL;
 	LWLockRelease(zkl_lock_table_partition(hash));
 	return entry;
@@ -203,7 +202,7 @@ zkl_lock_directory_find_leases(const char *directory, size_t length)
 	LWLockAcquire(zkl_lock_table_partition(hash), LW_SHARED);
 	/* The semaphore has an entry as long as one of its leases has. */
 	semaphore = zkl_lock_table_find(path, hash);
-	if (semaphore != NULL && semaphore->session == zkl_session_info_number())
+	if (semaphore != NULL)
 		zkl_leases_visit(semaphore, collect_lease, &leases);
 	LWLockRelease(zkl_lock_table_partition(hash));
 	return leases;

@@ -342,13 +342,13 @@ remember(const char *answer)
 	char	   *lines = merge_lines(answer, recall());
 
 	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
-	/* Other workers, and later ones, begin with these addresses. */
+	/* Later workers begin with these addresses. */
 	strlcpy(zkl_lock_table->servers, lines, ZKL_SERVERS_SIZE);
 	zkl_lock_table->servers_of = lookup.hosts;
 	LWLockRelease(zkl_lock_table_session_lock());
 }
 
-/* What any worker found for these hosts. */
+/* What this worker or an earlier one found for these hosts. */
 static char *
 recall(void)
 {

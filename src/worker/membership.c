@@ -95,7 +95,7 @@ zkl_membership_send(void)
 {
 	if (!zkl_session_is_usable())
 		return;
-	if (member.connected_at != zkl_session_info_mine->connected_at)
+	if (member.connected_at != zkl_session_info->connected_at)
 		note_connection();
 	if (member.step != STEP_NONE && member.asker.outstanding == 0 &&
 		zkl_now() >= member.at)
@@ -113,9 +113,9 @@ zkl_membership_wake_at(void)
 static void
 note_connection(void)
 {
-	member.connected_at = zkl_session_info_mine->connected_at;
+	member.connected_at = zkl_session_info->connected_at;
 	zkl_ask_cancel(&member.asker);
-	go(member.joined == zkl_session_info_mine->id ? STEP_LIST : STEP_LOOK, 0);
+	go(member.joined == zkl_session_info->id ? STEP_LIST : STEP_LOOK, 0);
 }
 
 static void
@@ -153,7 +153,7 @@ own_record(char record[RECORD_SIZE])
 {
 	char		name[ZKL_WAITRECORD_NAME_SIZE];
 
-	zkl_wait_record_name(zkl_session_info_mine->id, name);
+	zkl_wait_record_name(zkl_session_info->id, name);
 	snprintf(record, RECORD_SIZE, "%s/%s", member.home, name);
 }
 
@@ -255,7 +255,7 @@ on_joined(const ZklSessionEvent *event)
 		go(STEP_LOOK, AGAIN_AFTER);
 		return;
 	}
-	member.joined = zkl_session_info_mine->id;
+	member.joined = zkl_session_info->id;
 	go(STEP_LIST, 0);
 }
 
@@ -286,7 +286,7 @@ on_listed(const ZklSessionEvent *event)
 static void
 note_others(int nothers)
 {
-	int64		patience = 2 * ZKL_MS(zkl_session_info_mine->timeout_ms);
+	int64		patience = 2 * ZKL_MS(zkl_session_info->timeout_ms);
 	bool		known = pg_atomic_read_u32(&zkl_lock_table->namesakes) > 0;
 
 	if (nothers == 0)

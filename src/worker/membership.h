@@ -3,11 +3,11 @@
  * membership.h
  *	  This server's record among those of all servers (serverrecord.h).
  *
- * The first worker makes the record once for each ZooKeeper session, and then
+ * The worker makes the record once for each ZooKeeper session, and then
  * only watches the directory of its own name.  So an idle server causes no
  * traffic for this, however many servers there are.
  *
- * Called only by the first worker, in its turn.
+ * Called only by the worker, in its turn.
  *
  * src/worker/membership.h
  *

@@ -22,12 +22,11 @@
  */
 #define LATE_AT_MOST	ZKL_MS(5 * 60 * 1000)
 
-#define MAX_ROWS		256		/* of one session */
+#define MAX_ROWS		256
 
 /*
- * The rows are in shared memory, because they must outlive the worker.  Each
- * ZooKeeper session has its own rows, which only the worker of that session
- * reads and writes.  So they need no lock.
+ * The rows are in shared memory, because they must outlive the worker.  Only
+ * the worker reads and writes them, so they need no lock.
  */
 typedef struct Row
 {
@@ -43,8 +42,7 @@ enum
 	DELETE
 };
 
-static Row *all_rows = NULL;	/* of all sessions */
-static Row *rows;				/* of this worker's session */
+static Row *rows = NULL;
 static ZklAsker askers[MAX_ROWS];	/* of the rows with the same numbers */
 static int	nrows = 0;			/* rows that are not free */
 static int64 connected_at;
@@ -60,19 +58,18 @@ static void set_free(int row);
 Size
 zkl_orphans_size(void)
 {
-	return mul_size(mul_size(zkl_sessions, MAX_ROWS), sizeof(Row));
+	return mul_size(MAX_ROWS, sizeof(Row));
 }
 
 void
 zkl_orphans_attach(void *memory, LWLockPadded *locks, bool is_new)
 {
-	all_rows = memory;
+	rows = memory;
 }
 
 void
 zkl_orphans_start(void)
 {
-	rows = all_rows + zkl_session_info_number() * MAX_ROWS;
 	for (int i = 0; i < MAX_ROWS; i++)
 	{
 		askers[i].answered = on_answer;

@@ -110,8 +110,8 @@ void
 zkl_send_queue_start(void)
 {
 	zkl_role_window_start();
-	pg_atomic_write_u64(&zkl_session_info_mine->ephemeral_bytes, 0);
-	zkl_lock_table_visit(zkl_session_info_number(), LW_EXCLUSIVE, start_entry, NULL);
+	pg_atomic_write_u64(&zkl_session_info->ephemeral_bytes, 0);
+	zkl_lock_table_visit(LW_EXCLUSIVE, start_entry, NULL);
 }
 
 /*
@@ -627,7 +627,7 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	 * takes the bytes off the sum again.
 	 */
 	count_bytes(entry, true);
-	if (pg_atomic_read_u64(&zkl_session_info_mine->ephemeral_bytes) >
+	if (pg_atomic_read_u64(&zkl_session_info->ephemeral_bytes) >
 		ZKL_EPHEMERAL_BYTES_MAX + (entry->leader ? ZKL_EPHEMERAL_BYTES_LEADERS : 0) ||
 		!pg_strong_random(random_bytes, sizeof(random_bytes)))
 		return false;
@@ -799,12 +799,12 @@ count_bytes(ZklEntry *entry, bool counted)
 	/* Called more than once for a znode, this must count it once. */
 	if (counted && !entry->counted)
 	{
-		pg_atomic_fetch_add_u64(&zkl_session_info_mine->ephemeral_bytes, bytes);
+		pg_atomic_fetch_add_u64(&zkl_session_info->ephemeral_bytes, bytes);
 		ncounted++;
 	}
 	else if (!counted && entry->counted)
 	{
-		pg_atomic_fetch_sub_u64(&zkl_session_info_mine->ephemeral_bytes, bytes);
+		pg_atomic_fetch_sub_u64(&zkl_session_info->ephemeral_bytes, bytes);
 		ncounted--;
 	}
 	entry->counted = counted;

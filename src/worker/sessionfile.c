@@ -29,27 +29,40 @@
 #include "protocol/sessiontext.h"
 #include "worker/sessionfile.h"
 
-#define SESSION_FILE		"pg_stat_tmp/zklock.session"
-#define BIRTH_FILE			"pg_stat_tmp/zklock.ensemble"
+#define DIRECTORY			"pg_stat_tmp"
+#define SESSION_FILE		DIRECTORY "/zklock.session"
+#define NEW_FILE			SESSION_FILE ".new"
+#define BIRTH_FILE			DIRECTORY "/zklock.ensemble"
 #define BOOT_ID_FILE		"/proc/sys/kernel/random/boot_id"
 #define BOOT_ID_LENGTH		36
 #define MAX_SIZE			512
 
-static char file_name[MAXPGPATH];
-static char new_file_name[MAXPGPATH];
-
 static bool read_file(const char *path, char *text, struct stat *status);
 static bool describe_home(const struct stat *status, char *home);
 
+/*
+ * In version 1.0, a server could have several sessions, each with a file.  The
+ * server stops with all of them closed; if it has crashed, they expire.
+ */
 void
-zkl_session_file_start(int session)
+zkl_session_file_remove_others(void)
 {
-	/* If there is only one session, the name has no number. */
-	if (session == 0)
-		strlcpy(file_name, SESSION_FILE, sizeof(file_name));
-	else
-		snprintf(file_name, sizeof(file_name), SESSION_FILE ".%d", session + 1);
-	snprintf(new_file_name, sizeof(new_file_name), "%s.new", file_name);
+	const char *other = "zklock.session.";
+	DIR		   *directory = AllocateDir(DIRECTORY);
+	struct dirent *entry;
+	char		path[MAXPGPATH];
+
+	while ((entry = ReadDirExtended(directory, DIRECTORY, LOG)) != NULL)
+	{
+		if (strncmp(entry->d_name, other, strlen(other)) != 0)
+			continue;
+		snprintf(path, sizeof(path), DIRECTORY "/%s", entry->d_name);
+		if (unlink(path) != 0)
+			ereport(LOG,
+					errcode_for_file_access(),
+					errmsg("could not remove file \"%s\": %m", path));
+	}
+	FreeDir(directory);
 }
 
 bool
@@ -61,7 +74,7 @@ zkl_session_file_read(ZklSessionId *identity)
 	size_t		length;
 
 	/* There is no file, or this boot has no name: nothing has to be closed. */
-	if (!read_file(file_name, text, &status) ||
+	if (!read_file(SESSION_FILE, text, &status) ||
 		!describe_home(&status, home))
 		return false;
 
@@ -74,7 +87,7 @@ zkl_session_file_read(ZklSessionId *identity)
 	{
 		ereport(LOG,
 				errmsg("ignoring file \"%s\": it belongs to another server",
-					   file_name));
+					   SESSION_FILE));
 		return false;
 	}
 	/* A file that was not written completely names no session. */
@@ -94,26 +107,26 @@ zkl_session_file_write(const ZklSessionId *identity)
 	 * A new file has a new inode, and must name that.  And readers find the
 	 * old file or the new one, but never a part of one.
 	 */
-	unlink(new_file_name);
+	unlink(NEW_FILE);
 
 	/*
 	 * With the password, another client could close the session, so only the
 	 * server may read the file.
 	 */
-	fd = OpenTransientFilePerm(new_file_name,
+	fd = OpenTransientFilePerm(NEW_FILE,
 							   O_WRONLY | O_CREAT | O_EXCL | PG_BINARY, 0600);
 	if (fd < 0)
 	{
 		ereport(LOG,
 				errcode_for_file_access(),
-				errmsg("could not create file \"%s\": %m", new_file_name));
+				errmsg("could not create file \"%s\": %m", NEW_FILE));
 		return;
 	}
 	if (fstat(fd, &status) != 0 || !describe_home(&status, text))
 	{
 		/* If the machine's boot has no name, write no file. */
 		CloseTransientFile(fd);
-		unlink(new_file_name);
+		unlink(NEW_FILE);
 		return;
 	}
 
@@ -128,20 +141,20 @@ zkl_session_file_write(const ZklSessionId *identity)
 	if (write(fd, text, length) != length)
 		ereport(LOG,
 				errcode_for_file_access(),
-				errmsg("could not write file \"%s\": %m", new_file_name));
+				errmsg("could not write file \"%s\": %m", NEW_FILE));
 	CloseTransientFile(fd);
 	ZKL_FAULT_POINT("session-file-new");
-	if (rename(new_file_name, file_name) != 0)
+	if (rename(NEW_FILE, SESSION_FILE) != 0)
 		ereport(LOG,
 				errcode_for_file_access(),
 				errmsg("could not rename file \"%s\" to \"%s\": %m",
-					   new_file_name, file_name));
+					   NEW_FILE, SESSION_FILE));
 }
 
 bool
 zkl_session_file_remove(void)
 {
-	if (unlink(file_name) == 0 || errno == ENOENT)
+	if (unlink(SESSION_FILE) == 0 || errno == ENOENT)
 		return true;
 
 	/*
@@ -150,7 +163,7 @@ zkl_session_file_remove(void)
 	 */
 	ereport(LOG,
 			errcode_for_file_access(),
-			errmsg("could not remove file \"%s\": %m", file_name));
+			errmsg("could not remove file \"%s\": %m", SESSION_FILE));
 	return false;
 }
 

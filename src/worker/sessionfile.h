@@ -15,8 +15,11 @@
 #include "protocol/serverrecord.h"
 #include "zookeeper/session.h"
 
-/* A worker starts, which holds the ZooKeeper session of this number. */
-extern void zkl_session_file_start(int session);
+/*
+ * Remove the files of further sessions, which version 1.0 could have.  Errors
+ * are only logged.
+ */
+extern void zkl_session_file_remove_others(void);
 
 /*
  * Read the session that an earlier run of this server could not close.  False

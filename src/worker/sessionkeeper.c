@@ -88,7 +88,7 @@ int64
 zkl_session_keeper_wake_at(void)
 {
 	int64		wake_at = PG_INT64_MAX;
-	int64		safe_until = pg_atomic_read_u64(&zkl_session_info_mine->safe_until);
+	int64		safe_until = pg_atomic_read_u64(&zkl_session_info->safe_until);
 
 	if (!zkl_session_is_open())
 		wake_at = keeper.open_at;
@@ -132,7 +132,7 @@ zkl_session_keeper_close(void)
 static void
 open_session(void)
 {
-	ZklSessionInfo *info = zkl_session_info_mine;
+	ZklSessionInfo *info = zkl_session_info;
 	ZklSessionId identity;
 	bool		has_session;
 	char	   *servers;
@@ -197,7 +197,7 @@ open_session(void)
 static bool
 find_session(ZklSessionId *identity)
 {
-	ZklSessionInfo *info = zkl_session_info_mine;
+	ZklSessionInfo *info = zkl_session_info;
 
 	keeper.ending_old = false;
 	identity->id = info->id;
@@ -415,7 +415,7 @@ on_connected(void)
 	zkl_session_log_connected(!keeper.connected);
 	keeper.connected = true;
 	keeper.was_connected = true;
-	pg_atomic_write_u32(&zkl_session_info_mine->connected, 1);
+	pg_atomic_write_u32(&zkl_session_info->connected, 1);
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.connects, 1);
 
 	/*
@@ -460,7 +460,7 @@ lose_connection(void)
 	 * up again.
 	 */
 	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
-	pg_atomic_write_u32(&zkl_session_info_mine->connected, 0);
+	pg_atomic_write_u32(&zkl_session_info->connected, 0);
 	zkl_tickets_disconnected();
 
 	/*
@@ -479,7 +479,7 @@ lose_connection(void)
 static void
 on_expired(void)
 {
-	ZklSessionInfo *info = zkl_session_info_mine;
+	ZklSessionInfo *info = zkl_session_info;
 	bool		was_proved = pg_atomic_read_u64(&info->safe_until) != 0;
 
 	ZKL_FAULT_POINT("expired");
@@ -577,7 +577,7 @@ zkl_session_keeper_reload(void)
 				errmsg("restarting the zklock worker, because \"zklock.hosts\" was changed"));
 		/* The last error was about servers that are no longer used. */
 		LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
-		zkl_session_info_mine->last_error_at = 0;
+		zkl_session_info->last_error_at = 0;
 		LWLockRelease(zkl_lock_table_session_lock());
 		proc_exit(1);
 	}
@@ -589,7 +589,7 @@ zkl_session_keeper_reload(void)
 	 * Callers wait again until ZooKeeper has decided about the new
 	 * credentials.
 	 */
-	pg_atomic_write_u64(&zkl_session_info_mine->refused_at, 0);
+	pg_atomic_write_u64(&zkl_session_info->refused_at, 0);
 	keeper.open_at = 0;
 	if (!changed || !zkl_session_is_open())
 		return;
@@ -609,7 +609,7 @@ zkl_session_keeper_reload(void)
 static void
 publish_session(void)
 {
-	ZklSessionInfo *info = zkl_session_info_mine;
+	ZklSessionInfo *info = zkl_session_info;
 	ZklSessionId identity;
 
 	zkl_session_identity(&identity);

@@ -55,8 +55,8 @@ zkl_session_log_unreachable(void)
 	missing = true;
 	ereport(LOG,
 			errmsg("could not connect to ZooKeeper, will keep trying"),
-			zkl_session_info_mine->last_error_at == 0 ? 0 :
-			errdetail("The last error was: %s.", zkl_session_info_mine->last_error));
+			zkl_session_info->last_error_at == 0 ? 0 :
+			errdetail("The last error was: %s.", zkl_session_info->last_error));
 }
 
 void
@@ -89,7 +89,7 @@ zkl_session_log_connected(bool is_new)
 void
 zkl_session_log_accepted(void)
 {
-	pg_atomic_write_u64(&zkl_session_info_mine->refused_at, 0);
+	pg_atomic_write_u64(&zkl_session_info->refused_at, 0);
 	log_connected();
 }
 
@@ -100,12 +100,12 @@ zkl_session_log_accepted(void)
 void
 zkl_session_log_doubt(void)
 {
-	int64		safe_until = (int64) pg_atomic_read_u64(&zkl_session_info_mine->safe_until);
+	int64		safe_until = (int64) pg_atomic_read_u64(&zkl_session_info->safe_until);
 	bool		idle = safe_until == ZKL_SAFE_UNTIL_IDLE;
 	bool		safe = zkl_now() < safe_until;
 
 	/* It has expired, so nothing is in doubt any more. */
-	if (zkl_session_info_mine->id == 0)
+	if (zkl_session_info->id == 0)
 		in_doubt = false;
 	else if (in_doubt && idle)
 	{
@@ -122,8 +122,8 @@ zkl_session_log_doubt(void)
 				errdetail("ZooKeeper has confirmed the session that holds them."));
 	}
 	else if (!in_doubt && !safe && !idle &&
-			 pg_atomic_read_u64(&zkl_session_info_mine->ephemeral_bytes) > 0 &&
-			 zkl_lock_table_any_held(zkl_session_info_number()))
+			 pg_atomic_read_u64(&zkl_session_info->ephemeral_bytes) > 0 &&
+			 zkl_lock_table_any_held())
 	{
 		in_doubt = true;
 		zkl_session_log_error("ZooKeeper has not recently confirmed the session");
@@ -163,7 +163,7 @@ zkl_session_log_difference(const char *znode)
 void
 zkl_session_log_error(const char *error)
 {
-	ZklSessionInfo *info = zkl_session_info_mine;
+	ZklSessionInfo *info = zkl_session_info;
 
 	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
 	strlcpy(info->last_error, error, sizeof(info->last_error));
@@ -204,7 +204,7 @@ zkl_session_log_refused(const char *error)
 	zkl_session_log_error(error);
 	if (zkl_session_log_is_refused())
 		return;
-	pg_atomic_write_u64(&zkl_session_info_mine->refused_at, zkl_now());
+	pg_atomic_write_u64(&zkl_session_info->refused_at, zkl_now());
 	ereport(LOG,
 			errmsg("could not authenticate with ZooKeeper: %s", error),
 			errhint("Check \"zklock.auth_file\" and the other settings with this server's identity, then reload the configuration."));
@@ -215,5 +215,5 @@ zkl_session_log_refused(const char *error)
 bool
 zkl_session_log_is_refused(void)
 {
-	return zkl_session_info_is_refused(zkl_session_info_number());
+	return zkl_session_info_is_refused();
 }

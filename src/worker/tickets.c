@@ -77,7 +77,7 @@ void
 zkl_tickets_tell_all(ZklTicketEventKind kind)
 {
 	int			nentries;
-	ZklEntry  **entries = zkl_lock_table_collect(zkl_session_info_number(), &nentries);
+	ZklEntry  **entries = zkl_lock_table_collect(&nentries);
 
 	for (int i = 0; i < nentries; i++)
 		feed(entries[i], kind);
@@ -92,7 +92,7 @@ void
 zkl_tickets_disconnected(void)
 {
 	int			nentries;
-	ZklEntry  **entries = zkl_lock_table_collect(zkl_session_info_number(), &nentries);
+	ZklEntry  **entries = zkl_lock_table_collect(&nentries);
 
 	for (int i = 0; i < nentries; i++)
 	{
@@ -474,7 +474,7 @@ static void
 retry_deletes(ZklEntry *semaphore)
 {
 	int			nentries;
-	ZklEntry  **entries = zkl_lock_table_collect(zkl_session_info_number(), &nentries);
+	ZklEntry  **entries = zkl_lock_table_collect(&nentries);
 
 	for (int i = 0; i < nentries; i++)
 	{

@@ -3,11 +3,11 @@
  * waitpublisher.c
  *	  Publishes this server's waits, for the search for deadlocks.
  *
- * Each znode has at most one request under way.  Later changes are sent when
+ * The znode has at most one request under way.  Later changes are sent when
  * the reply to that has come.  So ZooKeeper's speed bounds the number of
  * writes, however many waits come and go.
  *
- * If the last reply about a znode was lost, the znode may or may not exist,
+ * If the last reply about the znode was lost, the znode may or may not exist,
  * and may have the old or the new text.  Then it is written again, or deleted
  * again.
  *
@@ -58,8 +58,8 @@ typedef enum Step
 	STEP_DELETE
 } Step;
 
-/* The znode of one of this server's sessions. */
-typedef struct Znode
+/* The znode of this server's session. */
+static struct
 {
 	char		name[ZKL_WAITRECORD_NAME_SIZE]; /* if it exists or may exist;
 												 * else empty */
@@ -69,8 +69,8 @@ typedef struct Znode
 	char	   *written;		/* the text that was acknowledged; NULL if not
 								 * known */
 	ZklAsker	asker;			/* has one ask at most */
-	int64		again_at;		/* after a refusal: when to try again */
-} Znode;
+	int64		again_at;		/* after a refusal: when to try again; else 0 */
+}			node;
 
 /* What the search requests of a record. */
 typedef struct Mark
@@ -98,15 +98,10 @@ typedef struct Building
 	Holder	   *holders;		/* of all records, sorted by pid */
 	int			nholders;
 	ZklWaitSet *set;
-	bool		owns[ZKL_SESSIONS_MAX]; /* which ZooKeeper sessions own the
-										 * locks that the records hold */
-	bool		any_in_doubt;	/* some hold is left out because it is in
-								 * doubt */
 	List	   *holds[ZKL_WAITRECORD_WAITS];	/* of ZklWaitHold */
 } Building;
 
 static char directory[ZKL_ROOT_SIZE + sizeof(ZKL_WAITRECORD_DIRECTORY)];
-static Znode nodes[ZKL_SESSIONS_MAX];	/* for each session */
 static uint64 acknowledged = 0; /* how many writes of the records were
 								 * acknowledged */
 static bool refusal_logged = false;
@@ -114,22 +109,19 @@ static bool refusal_logged = false;
 static Mark marks[ZKL_WAITRECORD_WAITS];
 static uint64 seen_changes = 0;
 static bool must_build = true;
-static int64 build_at = PG_INT64_MAX;	/* when to build again because a hold
-										 * was in doubt */
 static bool built_with_detection = true;
 static bool truncated_logged = false;
 static int	timeout_ms = 0;
 
-static void build(void);
-static bool is_due(const Znode *node);
-static bool is_of_session(const Znode *node);
-static void send_next(Znode *node);
-static void begin_step(Znode *node, Step step);
+static bool is_due(void);
+static bool is_of_session(void);
+static void send_next(void);
+static void begin_step(Step step);
 static void on_written(ZklAsker *asker, int what, int64 number,
 					   const ZklSessionEvent *event);
-static void note_written(Znode *node);
+static void note_written(void);
 static void set_text(char **text, const char *value);
-static char *build_records(Building *building);
+static char *build_records(void);
 static void collect_holders(Building *building);
 static int	compare_holders(const void *one, const void *other);
 static void add_holds(ZklEntry *entry, void *arg);
@@ -148,19 +140,13 @@ zkl_wait_publisher_start(const char *prefix)
 			 prefix);
 
 	/*
-	 * The previous worker may have left znodes in the session that this
+	 * The previous worker may have left a znode in the session that this
 	 * worker continues.
 	 */
-	for (int i = 0; i < zkl_sessions; i++)
-	{
-		int64		id = zkl_session_info[i].id;
-
-		nodes[i].asker.owner = &nodes[i];
-		nodes[i].asker.answered = on_written;
-		nodes[i].asker.urgent = true;
-		if (id != 0 && zkl_session_info_mine->id != 0)
-			zkl_wait_record_name(id, nodes[i].name);
-	}
+	node.asker.answered = on_written;
+	node.asker.urgent = true;
+	if (zkl_session_info->id != 0)
+		zkl_wait_record_name(zkl_session_info->id, node.name);
 }
 
 const char *
@@ -173,22 +159,7 @@ const char *
 zkl_wait_publisher_text(uint64 *serial)
 {
 	*serial = acknowledged;
-	return is_of_session(&nodes[0]) ? nodes[0].written : NULL;
-}
-
-/* Compute what the znodes should say. */
-static void
-build(void)
-{
-	Building	building = {0};
-	const char *records = build_records(&building);
-	char		name[ZKL_WAITRECORD_NAME_SIZE];
-
-	set_text(&nodes[0].wanted, records);
-	zkl_wait_record_name(zkl_session_info_mine->id, name);
-	for (int i = 1; i < zkl_sessions; i++)
-		set_text(&nodes[i].wanted, records != NULL && building.owns[i] ?
-				 psprintf(ZKL_WAIT_PUBLISHER_SEE "%s", name) : NULL);
+	return is_of_session() ? node.written : NULL;
 }
 
 static void
@@ -205,98 +176,82 @@ zkl_wait_publisher_send(void)
 	if (!zkl_session_is_usable())
 		return;
 	if (must_build || zkl_waits_changes() != seen_changes ||
-		built_with_detection != zkl_deadlock_detection || zkl_now() >= build_at)
-		build();
-	for (int i = 0; i < zkl_sessions; i++)
-	{
-		if (is_due(&nodes[i]))
-			send_next(&nodes[i]);
-	}
+		built_with_detection != zkl_deadlock_detection)
+		set_text(&node.wanted, build_records());
+	if (is_due())
+		send_next();
 }
 
 int64
 zkl_wait_publisher_wake_at(void)
 {
-	int64		at = build_at;
-
-	for (int i = 0; i < zkl_sessions; i++)
-	{
-		if (nodes[i].again_at != 0)
-			at = Min(at, nodes[i].again_at);
-	}
-	return at;
+	return node.again_at != 0 ? node.again_at : PG_INT64_MAX;
 }
 
-/* Is there something to send for this znode? */
+/* Is there something to send for the znode? */
 static bool
-is_due(const Znode *node)
+is_due(void)
 {
-	if (node->asker.outstanding > 0 ||
-		(node->again_at != 0 && zkl_now() < node->again_at))
+	if (node.asker.outstanding > 0 ||
+		(node.again_at != 0 && zkl_now() < node.again_at))
 		return false;
-	if (node->wanted == NULL)
-		return node->name[0] != '\0';
-	return node->written == NULL ||
-		strcmp(node->wanted, node->written) != 0 || !is_of_session(node);
+	if (node.wanted == NULL)
+		return node.name[0] != '\0';
+	return node.written == NULL ||
+		strcmp(node.wanted, node.written) != 0 || !is_of_session();
 }
 
-/*
- * Should the znode be deleted?  Not if its session has expired since: then it
- * is already gone.
- */
+/* Is the znode one of the present session? */
 static bool
-is_of_session(const Znode *node)
+is_of_session(void)
 {
 	char		name[ZKL_WAITRECORD_NAME_SIZE];
 
-	zkl_wait_record_name(zkl_session_info[node - nodes].id, name);
-	return strcmp(node->name, name) == 0;
+	zkl_wait_record_name(zkl_session_info->id, name);
+	return strcmp(node.name, name) == 0;
 }
 
 /*
- * After a session has expired, its znode has another name.  Delete the znode
- * with the old name first: a further session's znode was created in the first
- * session, and so stays.
+ * In a new session, the znode has another name.  Delete the one with the old
+ * name first, because the old session may not have ended in ZooKeeper.
  */
 static void
-send_next(Znode *node)
+send_next(void)
 {
-	int64		id = zkl_session_info[node - nodes].id;
-
-	node->again_at = 0;
-	if (node->name[0] != '\0' &&
-		(node->wanted == NULL || !is_of_session(node)))
-		begin_step(node, STEP_DELETE);
-	else if (node->name[0] != '\0')
-		begin_step(node, STEP_WRITE);
-	else if (id != 0)
+	node.again_at = 0;
+	if (node.name[0] != '\0' &&
+		(node.wanted == NULL || !is_of_session()))
+		begin_step(STEP_DELETE);
+	else if (node.name[0] != '\0')
+		begin_step(STEP_WRITE);
+	else
 	{
-		zkl_wait_record_name(id, node->name);
-		begin_step(node, STEP_CREATE);
+		zkl_wait_record_name(zkl_session_info->id, node.name);
+		begin_step(STEP_CREATE);
 	}
 }
 
 static void
-begin_step(Znode *node, Step step)
+begin_step(Step step)
 {
 	char		path[NODE_PATH_SIZE];
 
-	snprintf(path, sizeof(path), "%s/%s", directory, node->name);
-	set_text(&node->sent, node->wanted);
+	snprintf(path, sizeof(path), "%s/%s", directory, node.name);
+	set_text(&node.sent, node.wanted);
 	switch (step)
 	{
 		case STEP_CREATE:
-			zkl_ask_create(&node->asker, step, path, node->wanted,
+			zkl_ask_create(&node.asker, step, path, node.wanted,
 						   ZKL_CREATE_EPHEMERAL);
 			break;
 		case STEP_WRITE:
-			zkl_ask_write(&node->asker, step, path, node->wanted, -1);
+			zkl_ask_write(&node.asker, step, path, node.wanted, -1);
 			break;
 		case STEP_DELETE:
-			zkl_ask_delete(&node->asker, step, path);
+			zkl_ask_delete(&node.asker, step, path);
 			break;
 	}
-	zkl_ask_send_urgent(&node->asker);
+	zkl_ask_send_urgent(&node.asker);
 	ZKL_FAULT_POINT("waits-sent");
 }
 
@@ -308,47 +263,44 @@ static void
 on_written(ZklAsker *asker, int what, int64 number,
 		   const ZklSessionEvent *event)
 {
-	Znode	   *node = asker->owner;
-
 	switch (event->reply.outcome)
 	{
 		case ZKL_OUTCOME_OK:
 			if (what == STEP_DELETE)
-				node->name[0] = '\0';
-			note_written(node);
+				node.name[0] = '\0';
+			note_written();
 			break;
 		case ZKL_OUTCOME_ABSENT:
-			node->name[0] = '\0';
-			set_text(&node->sent, NULL);
-			note_written(node);
+			node.name[0] = '\0';
+			set_text(&node.sent, NULL);
+			note_written();
 			break;
 		case ZKL_OUTCOME_CHANGED:
 		case ZKL_OUTCOME_UNKNOWN:
 		case ZKL_OUTCOME_UNDONE:
 
 			/* The znode exists, or may exist. */
-			set_text(&node->written, NULL);
+			set_text(&node.written, NULL);
 			break;
 		case ZKL_OUTCOME_REFUSED:
-			set_text(&node->written, NULL);
+			set_text(&node.written, NULL);
 			if (!refusal_logged)
 				ereport(LOG,
 						errmsg("could not publish waits in ZooKeeper"),
 						errdetail("Deadlocks across servers are not found."));
 			refusal_logged = true;
-			node->again_at = zkl_now() + AGAIN_AFTER;
+			node.again_at = zkl_now() + AGAIN_AFTER;
 			break;
 	}
 }
 
 /* What was sent last is acknowledged; if that is NULL, there is no znode. */
 static void
-note_written(Znode *node)
+note_written(void)
 {
 	refusal_logged = false;
-	set_text(&node->written, node->sent);
-	if (node == nodes)
-		acknowledged++;
+	set_text(&node.written, node.sent);
+	acknowledged++;
 	ZKL_FAULT_POINT("waits-acknowledged");
 }
 
@@ -361,43 +313,42 @@ note_written(Znode *node)
  * Read the number of changes first: a later change then causes another build.
  */
 static char *
-build_records(Building *building)
+build_records(void)
 {
+	Building	building = {0};
 	char	   *text = NULL;
 
 	seen_changes = zkl_waits_changes();
 	must_build = false;
-	building->set = palloc0(sizeof(ZklWaitSet));
-	building->set->instance = zkl_waits_instance();
-	building->set->server = zkl_settings_node_name();
+	building.set = palloc0(sizeof(ZklWaitSet));
+	building.set->instance = zkl_waits_instance();
+	building.set->server = zkl_settings_node_name();
 	built_with_detection = zkl_deadlock_detection;
 	if (zkl_deadlock_detection)
-		building->nwaits = zkl_waits_get(&building->waits);
-	if (building->nwaits > 0)
+		building.nwaits = zkl_waits_get(&building.waits);
+	if (building.nwaits > 0)
 	{
-		collect_holders(building);
-		zkl_lock_table_pass(add_holds, building);
+		collect_holders(&building);
+		zkl_lock_table_visit(LW_SHARED, add_holds, &building);
 	}
 	timeout_ms = INT_MAX;
-	for (int i = 0; i < building->nwaits; i++)
-		timeout_ms = Min(timeout_ms, building->waits[i].timeout_ms);
-	add_records(building, false);
-	add_records(building, true);
-	drop_marks(building);
-	build_at = building->any_in_doubt ? zkl_now() + ZKL_MS(timeout_ms) :
-		PG_INT64_MAX;
+	for (int i = 0; i < building.nwaits; i++)
+		timeout_ms = Min(timeout_ms, building.waits[i].timeout_ms);
+	add_records(&building, false);
+	add_records(&building, true);
+	drop_marks(&building);
 
-	if (building->set->nrecords > 0)
+	if (building.set->nrecords > 0)
 	{
 		text = palloc(ZKL_WAITRECORD_TEXT_SIZE);
 
-		zkl_wait_record_format(building->set, text, ZKL_WAITRECORD_TEXT_SIZE);
+		zkl_wait_record_format(building.set, text, ZKL_WAITRECORD_TEXT_SIZE);
 	}
-	if (building->set->truncated && !truncated_logged)
+	if (building.set->truncated && !truncated_logged)
 		ereport(LOG,
 				errmsg("too many waits to publish all of them"),
 				errdetail("Deadlocks across servers are not found as long as waits or locks that are left out are part of them."));
-	truncated_logged = building->set->truncated;
+	truncated_logged = building.set->truncated;
 	return text;
 }
 
@@ -462,9 +413,8 @@ add_holds(ZklEntry *entry, void *arg)
 }
 
 /*
- * A claim in doubt may already be lost, and another client may hold the lock.
- * If there are several sessions, only the session to which the claim belongs
- * can tell.
+ * The claim may be in doubt.  If it is lost, the session has expired, so this
+ * session does not write a record with it any more.
  */
 static void
 add_hold(Building *building, int record, const ZklEntry *entry,
@@ -476,11 +426,6 @@ add_hold(Building *building, int record, const ZklEntry *entry,
 	/* The wait for a lock with a detached claim ends by itself. */
 	if (claim->is_use || !zkl_waits_hold_up(wait->mode, wait->path, claim))
 		return;
-	if (zkl_session_info_is_in_doubt(claim->epoch, entry->session, zkl_now()))
-	{
-		building->any_in_doubt = true;
-		return;
-	}
 	hold = palloc(sizeof(ZklWaitHold));
 	hold->claim = claim->token;
 	hold->pid = claim->pid;
@@ -496,7 +441,6 @@ add_hold(Building *building, int record, const ZklEntry *entry,
 	building->holds[record] = zkl_waits_is_wanted(claim) ?
 		lcons(hold, building->holds[record]) :
 		lappend(building->holds[record], hold);
-	building->owns[entry->session] = true;
 }
 
 /*

@@ -3,13 +3,7 @@
  * waitpublisher.h
  *	  Publishes this server's waits, for the search for deadlocks.
  *
- * The first worker publishes the waits of all backends, whatever ZooKeeper
- * session their tickets are in.  The records (waitrecord.h) are in the znode
- * of the first session.  A further session also has a znode, if it owns a
- * lock that a record names; that znode says only which session has the
- * records.
- *
- * A record is a wait from shared memory (waits.h), with the claims in the lock
+ * The records (waitrecord.h) are in the znode of the session.  A record is a wait from shared memory (waits.h), with the claims in the lock
  * table that cannot be released before it ends, and what the search for
  * deadlocks wants of it.
  *
@@ -24,11 +18,6 @@
 
 #include "protocol/waitrecord.h"
 
-/*
- * What the znode of a further session says, before the name of the first one.
- */
-#define ZKL_WAIT_PUBLISHER_SEE	"zklock-waits-of="
-
 /* A worker starts, perhaps with the session of its predecessor. */
 extern void zkl_wait_publisher_start(const char *prefix);
 
@@ -41,7 +30,7 @@ extern void zkl_wait_publisher_send(void);
 extern int64 zkl_wait_publisher_wake_at(void);
 
 /*
- * The first function returns the directory of the znodes.  The second returns
+ * The first function returns the directory of the znode.  The second returns
  * the records as ZooKeeper has acknowledged them; NULL if there are none, or
  * if that is not known.  The text stays until the next event is handled and
  * the next call of send.  "serial" grows with each acknowledgement.

@@ -77,7 +77,7 @@ static struct
 	int			position;
 }			waiting = {.fd = -1};
 
-static void start_up(int session);
+static void start_up(void);
 static void start_leader(void);
 static void warn_unless_standing(void);
 static void note_sent(ZklTraffic kind);
@@ -96,32 +96,16 @@ static void drain(void);
 void
 zkl_worker_register(void)
 {
+	BackgroundWorker bgworker;
+
 	/*
 	 * pg_upgrade starts servers that must not act by themselves.  Such a
 	 * server could become the leader of the cluster.
 	 */
 	if (IsBinaryUpgrade)
 		return;
-
-	/*
-	 * If only some workers could run, some locks would work and others fail,
-	 * which is hard to notice.  So refuse to start.
-	 */
-	if (zkl_sessions > 1 && zkl_sessions > max_worker_processes)
-		ereport(FATAL,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("\"zklock.sessions\" (%d) must not be greater than \"max_worker_processes\" (%d)",
-					   zkl_sessions, max_worker_processes));
-	for (int i = 0; i < zkl_sessions; i++)
-	{
-		BackgroundWorker bgworker = zkl_process_describe("zklock worker", "zkl_worker_main");
-
-		/* Users count from 1, so the number in the name does. */
-		if (zkl_sessions > 1)
-			snprintf(bgworker.bgw_name, BGW_MAXLEN, "zklock worker %d", i + 1);
-		bgworker.bgw_main_arg = Int32GetDatum(i);
-		RegisterBackgroundWorker(&bgworker);
-	}
+	bgworker = zkl_process_describe("zklock worker", "zkl_worker_main");
+	RegisterBackgroundWorker(&bgworker);
 }
 
 /*
@@ -133,7 +117,7 @@ zkl_worker_main(Datum main_arg)
 {
 	MemoryContext turn_context;
 
-	start_up(DatumGetInt32(main_arg));
+	start_up();
 	turn_context = AllocSetContextCreate(TopMemoryContext, "zklock turn",
 										 ALLOCSET_DEFAULT_SIZES);
 	for (;;)
@@ -151,11 +135,10 @@ zkl_worker_main(Datum main_arg)
  * so it must come after advertise().
  */
 static void
-start_up(int session)
+start_up(void)
 {
 	char		prefix[ZKL_ROOT_SIZE];
 
-	zkl_session_info_mine = &zkl_session_info[session];
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 
 	/*
@@ -171,22 +154,19 @@ start_up(int session)
 	advertise();
 
 	zkl_session_observe(note_sent, zkl_server_stat_count_answer);
-	zkl_session_file_start(session);
+	zkl_session_file_remove_others();
 	zkl_hosts_prefix(zkl_hosts, zkl_root, prefix);
 	zkl_ask_start();
 	zkl_orphans_start();
 	zkl_batches_start(prefix);
 	zkl_tickets_start(prefix);
 	zkl_job_writer_start(prefix);
-	if (session == ZKL_COMMAND_SESSION)
-	{
-		zkl_command_runner_start(prefix);
-		zkl_wait_publisher_start(prefix);
-		zkl_deadlock_search_start(prefix);
-		zkl_membership_start(prefix);
-		start_leader();
-		warn_unless_standing();
-	}
+	zkl_command_runner_start(prefix);
+	zkl_wait_publisher_start(prefix);
+	zkl_deadlock_search_start(prefix);
+	zkl_membership_start(prefix);
+	start_leader();
+	warn_unless_standing();
 }
 
 /* The first write would tell; but then it is late. */
@@ -217,10 +197,7 @@ note_sent(ZklTraffic kind)
 		zkl_heartbeat_wrote();
 }
 
-/*
- * The leader process runs only if leader_of names a path, and then stays.
- * The first worker starts it.
- */
+/* The leader process runs only if leader_of names a path, and then stays. */
 static void
 start_leader(void)
 {
@@ -249,8 +226,8 @@ start_leader(void)
 static void
 advertise(void)
 {
-	pg_atomic_write_u32(&zkl_session_info_mine->worker_pid, MyProcPid);
-	pg_atomic_write_u32(&zkl_session_info_mine->worker_proc, zkl_my_proc_number() + 1);
+	pg_atomic_write_u32(&zkl_session_info->worker_pid, MyProcPid);
+	pg_atomic_write_u32(&zkl_session_info->worker_proc, zkl_my_proc_number() + 1);
 }
 
 /*
@@ -260,9 +237,9 @@ advertise(void)
 static void
 withdraw(int code, Datum arg)
 {
-	pg_atomic_write_u32(&zkl_session_info_mine->worker_proc, 0);
-	pg_atomic_write_u32(&zkl_session_info_mine->worker_pid, 0);
-	pg_atomic_write_u32(&zkl_session_info_mine->connected, 0);
+	pg_atomic_write_u32(&zkl_session_info->worker_proc, 0);
+	pg_atomic_write_u32(&zkl_session_info->worker_pid, 0);
+	pg_atomic_write_u32(&zkl_session_info->connected, 0);
 }
 
 /*
@@ -291,13 +268,10 @@ turn(void)
 	zkl_heartbeat_send();
 	zkl_job_writer_send();
 	zkl_tickets_send();
-	if (zkl_session_info_number() == ZKL_COMMAND_SESSION)
-	{
-		zkl_command_runner_take();
-		zkl_wait_publisher_send();
-		zkl_deadlock_search_begin();
-		zkl_membership_send();
-	}
+	zkl_command_runner_take();
+	zkl_wait_publisher_send();
+	zkl_deadlock_search_begin();
+	zkl_membership_send();
 	zkl_ask_send();
 
 	/*
@@ -385,11 +359,8 @@ reload(void)
 	if (zkl_linger != old_linger || DeadlockTimeout != old_deadlock_timeout)
 		zkl_entry_state_reset_timers();
 	/* zklock.leader_of may have got its first path. */
-	if (zkl_session_info_number() == ZKL_COMMAND_SESSION)
-	{
-		start_leader();
-		warn_unless_standing();
-	}
+	start_leader();
+	warn_unless_standing();
 	zkl_session_keeper_reload();
 }
 
@@ -409,8 +380,7 @@ next_moment(void)
 	if (worker.drain_until != 0)
 		return worker.drain_until;
 	wake_at = Min(zkl_entry_state_wake_at(), zkl_session_keeper_wake_at());
-	if (zkl_session_info_number() == ZKL_COMMAND_SESSION &&
-		zkl_session_is_usable())
+	if (zkl_session_is_usable())
 	{
 		wake_at = Min(wake_at, zkl_wait_publisher_wake_at());
 		wake_at = Min(wake_at, zkl_deadlock_search_wake_at());
@@ -523,7 +493,7 @@ wait_on_socket(int fd, uint32 events, long timeout_ms)
 static void
 stop(void)
 {
-	bool		any_held = zkl_lock_table_any_held(zkl_session_info_number());
+	bool		any_held = zkl_lock_table_any_held();
 
 	if (any_held && zkl_now() < worker.stop_at)
 		return;

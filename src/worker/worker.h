@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * worker.h
- *	  The background worker that holds a ZooKeeper session.
+ *	  The background worker that holds the ZooKeeper session.
  *
  * src/worker/worker.h
  *
@@ -10,7 +10,7 @@
 #ifndef ZKL_WORKER_H
 #define ZKL_WORKER_H
 
-/* Register the workers.  Called by _PG_init in the postmaster. */
+/* Register the worker.  Called by _PG_init in the postmaster. */
 extern void zkl_worker_register(void);
 
 extern PGDLLEXPORT void zkl_worker_main(Datum main_arg);

@@ -750,93 +750,14 @@ sub measure_claims
 	return record_times($w, $system, $round, @us);
 }
 
-# So many in a pool of sessions.  Eight backends acquire them at a time.  In the end the
-# server is stopped, and the ensemble has to survive that all its sessions end at once.
-sub measure_pool
-{
-	my ($w, $system, $round) = @_;
-	my ($n, $backends) = ($is_short ? 2000 : $w->{locks}, $w->{clients});
-
-	return measure_raw_pool($w, $n, $round) if $system eq 'zookeeper';
-	run_pg_ctl('start');
-	push @ports, $arg{poolport};
-	my $server = $#ports;
-	usleep(50_000) until psql($server, q{SELECT state IN ('connected', 'idle') AND safe FROM zk_status}) eq 't';
-	w1_of($server) unless $is_short;
-	my %value = (without => w1_of($server));
-
-	my @holders = map { open_session($server) } 1 .. $backends;
-	my $begin = time;
-	foreach my $i (0 .. $#holders)
-	{
-		print { $holders[$i]{in} } "SELECT count(zk_lock_acquire('/bench/w10pool/' || i))"
-		  . " FROM generate_series($i, $n - 1, $backends) AS i;\n";
-		$holders[$i]{in}->flush;
-	}
-	session_query($_, '') foreach @holders;
-	$value{rate} = $n / (time - $begin);
-	my $held = psql($server, q{SELECT count(*) FROM zk_locks WHERE granted AND path LIKE '/bench/w10pool/%'});
-	complain("$w->{id}: $held of $n are held") if $held != $n;
-	@value{qw(sessions ephemeral_bytes)} = split /\|/,
-	  psql($server, 'SELECT count(*), max(ephemeral_bytes) FROM zk_sessions');
-	$value{cap_respected} = $value{ephemeral_bytes} <= 900_000 ? 1 : 0;
-	complain("$w->{id}: the cap is not respected") unless $value{cap_respected};
-	$value{worker_cpu_percent} = worker_cpu_percent($server);
-	$value{with} = w1_of($server);
-
-	$value{release_all_seconds} = seconds_until_released($w, $n, sub { run_pg_ctl('stop'); });
-	pop @ports;
-	close_session($_) foreach @holders;
-
-	# The ensemble's other clients have noticed nothing.
-	my $epochs = join ' ', map { psql($_, 'SELECT epoch FROM zk_status') } 0 .. $#ports;
-	$value{ensemble_survives} = $epochs eq join(' ', (1) x @ports) ? 1 : 0;
-	complain("$w->{id}: other sessions have expired: $epochs") unless $value{ensemble_survives};
-	record($w->{id}, $system, $round, %value);
-	return $value{rate};
-}
-
-# The same with the raw client: what the ensemble can do.
-sub measure_raw_pool
-{
-	my ($w, $n, $round) = @_;
-	my $p = process_of('zookeeper', 0);
-	my ($elapsed) = ask($p, "fill $w->{clients} $n /bench-zookeeper/w10pool");
-	my %value = (rate => $n / $elapsed, release_all_seconds => seconds_until_released($w, $n, sub { ask($p, 'empty'); }));
-	record($w->{id}, 'zookeeper', $round, %value);
-	return $value{rate};
-}
-
-# From the beginning of the end until no ZooKeeper has the N znodes.
-sub seconds_until_released
-{
-	my ($w, $n, $end) = @_;
-	my $ephemerals = sub { return sum_of('ephemerals_count') / @zookeepers; };
-	my $before = $ephemerals->();
-	my $begin = time;
-	$end->();
-	usleep(20_000) until $ephemerals->() <= $before - $n || time > $begin + 60;
-	complain("$w->{id}: znodes are left") unless $ephemerals->() <= $before - $n;
-	return time - $begin;
-}
-
-sub run_pg_ctl
-{
-	my ($what) = @_;
-	system("pg_ctl -D $arg{pool} -l $arg{pool}.log -m fast -w -t 60 $what >/dev/null") == 0
-	  or die "pg_ctl $what\n";
-	return;
-}
-
 sub worker_cpu_percent
 {
 	my ($server) = @_;
-	my @workers = split /\n/, psql($server, 'SELECT worker_pid FROM zk_sessions');
+	my $worker = psql($server, 'SELECT worker_pid FROM zk_status');
 	my $rest = $is_short ? 0.2 : 5;
-	my $cpu = sub { my $sum = 0; $sum += cpu_of($_) foreach @workers; return $sum; };
-	my $before = $cpu->();
+	my $before = cpu_of($worker);
 	usleep(1e6 * $rest);
-	return 100 * ($cpu->() - $before) / $rest;
+	return 100 * (cpu_of($worker) - $before) / $rest;
 }
 
 sub shared_megabytes
@@ -862,7 +783,7 @@ my %how = (
 	W7 => sub { my ($w) = @_; return $w->{crowd} ? measure_handover(@_) : measure_try(@_); },
 	W8 => \&measure_handover,
 	W9 => \&measure_tpcb,
-	W10 => sub { my ($w) = @_; return $w->{locks} ? measure_pool(@_) : measure_many(@_); },
+	W10 => \&measure_many,
 	W11 => \&measure_try,
 	W12 => sub { my ($w) = @_; return $w->{claims} ? measure_claims(@_) : measure_rate(@_); });
 

@@ -14,8 +14,6 @@
  *
  *	mutex CLIENTS SECONDS PATH PATHS COUNTER FORM	acquire and release in a loop
  *	handover SECONDS PATH	between two sessions: from the delete to its notification
- *	fill CLIENTS N PATH		acquire N new locks below PATH and keep them, in all sessions
- *	empty					end the sessions, and with them all locks; begin new ones
  *	queue N PATH			put N znodes into the queue of PATH, which stay until
  *	unqueue PATH			they are deleted
  */
@@ -69,8 +67,6 @@ static zhandle_t *zk;			/* the first session */
 static int	pending;			/* requests under way */
 static int	working;			/* clients that go on */
 static int64_t stop_at;
-static bool keeps;				/* locks are not released ... */
-static int64_t to_keep;			/* ... and so many are still to be acquired */
 static int64_t counts[MAX_CLIENTS];
 static volatile int64_t *counter;
 
@@ -254,12 +250,12 @@ release(struct client *c)
 	counts[c->number]++;
 	if (in_multis)
 		add(&deletes, NULL, c->znode);
-	else if (!keeps)
+	else
 	{
 		pending++;
 		check(zoo_adelete(c->zk, c->znode, -1, on_done, NULL), "delete");
 	}
-	if (keeps ? to_keep-- > 0 : now_ns() < stop_at)
+	if (now_ns() < stop_at)
 		acquire(c);
 	else
 		working--;
@@ -421,19 +417,6 @@ run_mutex(int clients, double seconds, const char *base, int paths, const char *
 	run_clients(clients, base, paths, in_all_sessions);
 }
 
-/* Each lock has a new path. */
-static void
-run_fill(int clients, int n, const char *base)
-{
-	make_directories(base);
-	run_until_answered();
-	counter = NULL;
-	keeps = true;
-	to_keep = n - clients;
-	run_clients(clients, base, 0, true);
-	keeps = false;
-}
-
 /* --- a handover --- */
 
 static int64_t granted_at;
@@ -592,7 +575,7 @@ close_sessions(void)
 /* --- requests --- */
 
 static void
-serve(char *line, const char *hosts)
+serve(char *line)
 {
 	char		path[NAME_SIZE],
 				file[NAME_SIZE],
@@ -610,16 +593,6 @@ serve(char *line, const char *hosts)
 	}
 	else if (sscanf(line, "handover %lf %255s", &seconds, path) == 2)
 		run_handover(seconds, path);
-	else if (sscanf(line, "fill %d %d %255s", &n, &paths, path) == 3 && n <= MAX_CLIENTS)
-		run_fill(n, paths, path);
-	else if (strcmp(line, "empty\n") == 0)
-	{
-		int			n_before = n_sessions;
-
-		close_sessions();
-		open_sessions(hosts, n_before);
-		answer_counts(0, NULL, 0);
-	}
 	else if (sscanf(line, "queue %d %255s", &n, path) == 2)
 		run_queue(n, path);
 	else if (sscanf(line, "unqueue %255s", path) == 1)
@@ -647,7 +620,7 @@ main(int argc, char **argv)
 			continue;
 		if (fgets(line, sizeof(line), stdin) == NULL)
 			break;
-		serve(line, hosts);
+		serve(line);
 	}
 	close_sessions();
 	return 0;

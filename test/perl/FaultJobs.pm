@@ -151,12 +151,12 @@ sub _roll_back
 	return;
 }
 
-# Changes when the server crashes, or one of its ZooKeeper sessions expires.
+# Changes when the server crashes, or its ZooKeeper session expires.
 sub _incarnation
 {
 	my ($client) = @_;
 	my $result = $client->_sql(q{SELECT (SELECT backend_start FROM pg_stat_activity WHERE backend_type = 'checkpointer'),
-		bool_and(state IN ('connected', 'idle') AND safe), string_agg(epoch::text, ' ' ORDER BY session) FROM zk_sessions});
+		state IN ('connected', 'idle') AND safe, epoch FROM zk_sessions});
 	return $result->{error} ? undef : { is_safe => $result->{rows}[0][1] eq 't', text => "$result->{rows}[0][0] $result->{rows}[0][2]" };
 }
 

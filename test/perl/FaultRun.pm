@@ -111,8 +111,6 @@ sub _start_node
 		'zklock.connection_timeout' => "$settings->{connection}ms",
 		'zklock.tenure' => "$settings->{tenure}ms",
 		'zklock.linger' => "$settings->{linger}{$name}ms",
-		'zklock.sessions' => $settings->{sessions}{$name},
-		'max_worker_processes' => 16,
 		'zklock.commit_margin' => "$settings->{margin}ms",
 		'zklock.synchronous_release' => $settings->{synchronous},
 		'zklock.leader_of' => $FaultJobs::led,
@@ -276,11 +274,11 @@ sub _members
 	return $found // $all[0];
 }
 
-# The member to which a server is connected with one of its sessions.
+# The member to which a server is connected.
 sub _home
 {
 	my ($self, $name) = @_;
-	my $address = $self->_ask($name, 'SELECT server FROM zk_sessions ORDER BY random() LIMIT 1') // '';
+	my $address = $self->_ask($name, 'SELECT server FROM zk_sessions') // '';
 	return $self->{member_at}{$address} // $FaultSchedule::members[0];
 }
 
@@ -331,7 +329,7 @@ sub _fault_worker
 {
 	my ($self, $name, $fault) = @_;
 	my $node = $fault->{what};
-	my $pid = $self->_ask($node, 'SELECT worker_pid FROM zk_sessions ORDER BY random() LIMIT 1') // return 'no process';
+	my $pid = $self->_ask($node, 'SELECT worker_pid FROM zk_sessions') // return 'no process';
 	$self->_say($fault, "pid $pid");
 	return $self->_hit($name, $fault, $node, $pid, 'worker');
 }
@@ -448,7 +446,7 @@ sub _fault_net
 sub _fault_session
 {
 	my ($self, $name, $fault) = @_;
-	my $session = $self->_ask($fault->{what}, 'SELECT session_id FROM zk_sessions ORDER BY random() LIMIT 1') // return 'no session';
+	my $session = $self->_ask($fault->{what}, 'SELECT session_id FROM zk_sessions') // return 'no session';
 	$self->_say($fault, $session);
 	my $t = PgWire::now();
 	my $ended = $self->_own_zk->kill_session($session);
@@ -513,7 +511,7 @@ sub _wait_until_connected
 
 	my $refused = grep { slurp_file($_) =~ /Refusing session/ } glob "$self->{zk}{directory}/?/log";
 	$self->{log}->_record($refused ? 'void' : 'left', node => $name, what => "$name is not connected");
-	kill 'TERM', split ' ', $self->_ask($name, q{SELECT string_agg(worker_pid::text, ' ') FROM zk_sessions}) // '';
+	kill 'TERM', $self->_ask($name, 'SELECT worker_pid FROM zk_sessions') || ();
 	return $self->{node}{$name}->wait_until_connected;
 }
 

@@ -10,7 +10,7 @@ FaultSchedule - from a seed, which faults happen when, and with which settings
 
 Pure: the same seed and seconds give the same schedule.  C<settings> are those of the
 servers (C<tenure>, C<linger> of each, C<margin>, C<timeout>, C<connection>, in ms;
-C<sessions> of each; ZooKeeper's C<tick>; C<skew>, by how many seconds the clock of each is
+ZooKeeper's C<tick>; C<skew>, by how many seconds the clock of each is
 wrong: up to 10, or years; C<jobs>, the share of jobs among what clients do).
 C<faults> are in order of their time: C<at> and C<for> are seconds, C<what> names
 the process or server.
@@ -95,7 +95,6 @@ sub new
 		timeout => $timeout,
 		tenure => _pick(0, 0, 100, 3_600_000),
 		linger => { map { $_ => _pick(0, 1000, 3_600_000) } @nodes },
-		sessions => { map { $_ => _pick(1, 1, 3) } @nodes },
 		margin => _pick(100, 100, 500),
 		connection => _pick(1000, 3000, 10_000),
 		synchronous => _pick('off', 'off', 'on') };

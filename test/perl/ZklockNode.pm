@@ -348,9 +348,9 @@ sub cpu_of
 	return ($user + $system) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
 }
 
-=item $node->expire_session($zk, by_hand => 1, session => 1)
+=item $node->expire_session($zk, by_hand => 1)
 
-End a ZooKeeper session of this server, and wait until it has a new one.  Its worker
+End the ZooKeeper session of this server, and wait until it has a new one.  Its worker
 stands still meanwhile, until ZooKeeper has given it up.
 
 C<by_hand> ends it at once.  But no client can foresee that, so for a moment claims count as
@@ -362,9 +362,7 @@ before the client that is to end it has joined it.
 sub expire_session
 {
 	my ($self, $zk, %opt) = @_;
-	my $where = 'FROM zk_sessions WHERE session = ' . ($opt{session} // 1);
-	my ($worker, $session, $epoch) =
-	  split /\|/, $self->safe_psql('postgres', "SELECT worker_pid, session_id, epoch $where");
+	my ($worker, $session, $epoch) = split /\|/, $self->status('worker_pid, session_id, epoch');
 
 	# The worker stands still, so that it does not fight for the session with the client that ends
 	# it.
@@ -376,13 +374,13 @@ sub expire_session
 	my $problem = $@;
 	kill 'CONT', $worker;
 	croak "could not end session $session: $problem" unless $is_gone;
-	$self->wait_until("SELECT epoch > $epoch $where");
+	$self->wait_until("SELECT epoch > $epoch FROM zk_status");
 	return $self->wait_until_connected;
 }
 
 =item $node->set_session_timeout($zk, $timeout)
 
-Change the setting, and begin ZooKeeper sessions that have this timeout.  The present ones end, with
+Change the setting, and begin a ZooKeeper session that has this timeout.  The present one ends, with
 all locks of the server.
 
 =cut
@@ -391,8 +389,7 @@ sub set_session_timeout
 {
 	my ($self, $zk, $timeout) = @_;
 	$self->set('zklock.session_timeout', $timeout);
-	my @sessions = split /\n/, $self->safe_psql('postgres', 'SELECT session FROM zk_sessions');
-	$self->expire_session($zk, by_hand => 1, session => $_) foreach @sessions;
+	$self->expire_session($zk, by_hand => 1);
 	return;
 }
 

@@ -186,7 +186,7 @@ my $ensemble = ZooKeeper->new(servers => 3, tick_time => 2000);
 my $leader = $ensemble->leader;
 my @followers = $ensemble->followers;
 my $node_c = ZklockNode->started('c', undef, %settings,
-	'zklock.hosts' => $ensemble->address($leader), 'zklock.sessions' => 2);
+	'zklock.hosts' => $ensemble->address($leader));
 my ($c1, $c2) = map { $node_c->backend } 1 .. 2;
 
 sub waits_for_a_quorum

@@ -216,16 +216,12 @@ kill 'CONT', $worker;
 $node->wait_until("SELECT epoch > $epoch AND safe FROM zk_status");
 is($judge->query(q{SELECT count(*) FROM t WHERE v = 'stale'}), 0, 'stale: nothing is committed');
 
-# --- several sessions, and a server that stands by ---
+# --- a server that stands by ---
 
-my $both = ZklockNode->started('b', $zk, %settings, 'zklock.sessions' => 2, 'zklock.leader_of' => '/idle/leader');
-$both->wait_until(q{SELECT zk_is_leader('/idle/leader')});
-my ($other) = $both->safe_psql('postgres', 'SELECT session FROM zk_sessions WHERE ephemeral_bytes = 0');
-$both->wait_until("SELECT state = 'idle' FROM zk_sessions WHERE session = $other");
-is($both->safe_psql('postgres', 'SELECT state, safe, safe_until > clock_timestamp() FROM zk_status'), 'connected|t|t',
-	'two sessions: the one that holds nothing is idle');
-is($both->safe_psql('postgres', q{BEGIN; CREATE TABLE u (v text); SELECT zk_is_leader('/idle/leader'); COMMIT}), 't',
-	'two sessions: a transaction of the other one commits');
+my $leader = ZklockNode->started('b', $zk, %settings, 'zklock.leader_of' => '/idle/leader');
+$leader->wait_until(q{SELECT zk_is_leader('/idle/leader')});
+is($leader->safe_psql('postgres', 'SELECT state, safe, safe_until > clock_timestamp() FROM zk_status'), 'connected|t|t',
+	'leader: its session is not idle');
 
 $node->configure('zklock.leader_of' => '/idle/leader');
 $node->reload;
@@ -233,7 +229,7 @@ $node->wait_until(q{SELECT ephemeral_bytes > 0 FROM zk_status});
 wait_until_idle();
 pass('standby: a queued ticket of a standby is not proved');
 is($node->safe_psql('postgres', q{SELECT zk_is_leader('/idle/leader')}), 'f', 'standby: it does not lead');
-$both->stop;
+$leader->stop;
 $node->wait_until(q{SELECT zk_is_leader('/idle/leader')});
 is($node->status('state, safe'), 'connected|t', 'standby: it leads, and is proved to live');
 is($judge->errcode(q{BEGIN; SELECT zk_is_leader('/idle/leader'); INSERT INTO t VALUES ('leads'); COMMIT}), '', 'standby: a transaction commits');

@@ -17,7 +17,7 @@ use ZooKeeper;
 chomp(my $bindir = `pg_config --bindir`);
 my $program = dirname($ENV{TEMP_CONFIG}) . "/stage$bindir/zklock-run";
 my $zk = ZooKeeper->new;
-my @nodes = map { ZklockNode->started($_, $zk, 'zklock.sessions' => $_ eq 'a' ? 2 : 1, 'zklock.linger' => 0) } qw(a b);
+my @nodes = map { ZklockNode->started($_, $zk, 'zklock.linger' => 0) } qw(a b);
 
 # zklock-run on this server: exit status, a space, and what it printed.
 sub run_on
@@ -116,17 +116,10 @@ $nodes[0]->configure('zklock.session_timeout' => '8s');
 $nodes[0]->restart;
 $nodes[0]->wait_until_connected;
 $run = start_on($nodes[0], "--once=$first", '/jobs/stalled');
-# The session without locks is idle, and its worker may stand still.
-my ($worker, $idle) = split /\n/, $nodes[0]->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions ORDER BY ephemeral_bytes DESC');
-$nodes[0]->wait_until("SELECT state = 'idle' FROM zk_sessions WHERE worker_pid = $idle");
-kill 'STOP', $idle;
-my $safe_until = $nodes[0]->status('safe_until');
-$nodes[0]->wait_until("SELECT safe_until > '$safe_until' FROM zk_status") for 1 .. 2;
-ok($run->{harness}->pumpable, 'the worker of an idle session stalls: the command goes on');
-kill 'CONT', $idle;
+my $worker = $nodes[0]->worker_pid;
 kill 'STOP', $worker;
 $run->{harness}->finish;
-is($run->{harness}->full_result >> 8, 79, 'the worker of the session with the lock stalls: lost');
+is($run->{harness}->full_result >> 8, 79, 'the worker stalls: lost');
 kill 'CONT', $worker;
 record_is('/jobs/stalled', 'failed 1', 'the worker stalls: failed');
 $nodes[0]->wait_until('SELECT safe FROM zk_status');

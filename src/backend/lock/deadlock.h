@@ -5,7 +5,7 @@
  *
  * A backend that waits for its server's ticket computes which locks cannot be
  * released before the wait is over.  It puts the result into shared memory
- * (waits.h) for the first worker, which finds deadlocks.  The victim of a
+ * (waits.h) for the worker, which finds deadlocks.  The victim of a
  * deadlock raises 40P01.
  *
  * Called only by backends.

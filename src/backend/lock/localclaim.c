@@ -545,14 +545,12 @@ zkl_local_claim_release(ZklLocalClaim *claim)
 static void
 wait_until_released(const char *path)
 {
-	ZklSessionInfo *session = &zkl_session_info[zkl_lock_table_session(path)];
-
 	if (release_deadline == 0)
 		release_deadline = zkl_now() + ZKL_MS(Min(zkl_connection_timeout,
 												  MAX_RELEASE_WAIT_MS));
 
 	while (zkl_claim_status_is_releasing(path) && zkl_now() < release_deadline &&
-		   pg_atomic_read_u32(&session->connected) != 0 &&
+		   pg_atomic_read_u32(&zkl_session_info->connected) != 0 &&
 		   !pg_atomic_read_u32(&zkl_lock_table->shutting_down) &&
 		   !ProcDiePending && !QueryCancelPending)
 	{

@@ -241,7 +241,7 @@ look(int64 margin, ZklClaimStatus *standing, int64 *until)
 {
 	uint64		losses;
 
-	*until = zkl_session_info_all_until();
+	*until = zkl_session_info_safe_until();
 	losses = pg_atomic_read_u64(&zkl_lock_table->losses);
 	read_setting();
 	if (required.losses == losses && zkl_now() + margin < *until)

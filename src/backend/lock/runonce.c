@@ -52,7 +52,7 @@ static bool run_with_claim(ZklLocalClaim *claim, Attempt *attempt);
 static bool start(ZklLocalClaim *claim, Attempt *attempt);
 static void describe(const ZklLocalClaim *claim, ZklJobRecord *record);
 static int	ask(ZklLocalClaim *claim, const Attempt *attempt);
-static ZklJobAnswer wait_for_answer(int slot, Attempt *attempt, int session,
+static ZklJobAnswer wait_for_answer(int slot, Attempt *attempt,
 									int64 *zookeeper_time);
 static void report_ahead(const Attempt *attempt, int64 zookeeper_time);
 static void report_full(const char *path);
@@ -178,8 +178,7 @@ start(ZklLocalClaim *claim, Attempt *attempt)
 	slot = ask(claim, attempt);
 	for (;;)
 	{
-		switch (wait_for_answer(slot, attempt, claim->shared->entry->session,
-								&zookeeper_time))
+		switch (wait_for_answer(slot, attempt, &zookeeper_time))
 		{
 			case ZKL_JOB_ANSWER_WRITTEN:
 
@@ -262,7 +261,6 @@ ask(ZklLocalClaim *claim, const Attempt *attempt)
 				errdetail("The session may have at most %d runs at a time.",
 						  ZKL_JOBRUNS_PER_BACKEND));
 	slot = zkl_job_runs_take(attempt->request->path,
-							 claim->shared->entry->session,
 							 &attempt->record, &attempt->last,
 							 zkl_now() - attempt->read_at > READ_IS_OLD);
 	if (slot == ZKL_JOBRUNS_NONE)
@@ -285,8 +283,7 @@ ask(ZklLocalClaim *claim, const Attempt *attempt)
  * does not end this wait: that is for the lock, which this backend has.
  */
 static ZklJobAnswer
-wait_for_answer(int slot, Attempt *attempt, int session,
-				int64 *zookeeper_time)
+wait_for_answer(int slot, Attempt *attempt, int64 *zookeeper_time)
 {
 	static uint32 wait_event = 0;
 	int64		asked_at = zkl_now();
@@ -295,10 +292,10 @@ wait_for_answer(int slot, Attempt *attempt, int session,
 	while (!zkl_job_runs_answer(slot, attempt->record.run, &answer,
 								&attempt->last, zookeeper_time))
 	{
-		int64		until = zkl_session_info_silent_from(session, asked_at, asked_at);
+		int64		until = zkl_session_info_silent_from(asked_at, asked_at);
 
 		if (zkl_now() >= until)
-			zkl_report_unreachable(attempt->request->path, session);
+			zkl_report_unreachable(attempt->request->path);
 		zkl_process_sleep(until, "ZklockJob", &wait_event);
 	}
 	return answer;

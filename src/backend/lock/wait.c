@@ -58,7 +58,6 @@ static bool look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex,
 				 ZklAnswer *answer);
 static void begin_asking(ZklWait *wait, const ZklClaim *claim);
 static Reason reason_of(ZklAnswer answer);
-static int	session_of(const ZklWait *wait);
 static bool time_is_over(ZklWait *wait, ZklAnswer answer);
 static bool has_asked_enough(ZklWait *wait);
 static bool is_silent(const ZklWait *wait, int64 now);
@@ -255,13 +254,6 @@ reason_of(ZklAnswer answer)
 	return answer == ZKL_ANSWER_DOUBT ? REASON_DOUBT : REASON_REPLY;
 }
 
-/* The number of the ZooKeeper session for the ticket. */
-static int
-session_of(const ZklWait *wait)
-{
-	return wait->claim->entry->session;
-}
-
 /*
  * Is it time to return that the lock was not acquired?  Usually only after
  * ZooKeeper has replied that the lock is taken.  If there is no reply when
@@ -278,7 +270,7 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 	answer == ZKL_ANSWER_ASKING;
 	int64		now = zkl_now();
 	bool		over = now >= request->until;
-	bool		in_touch = now < zkl_session_info_in_touch_until(session_of(wait));
+	bool		in_touch = now < zkl_session_info_in_touch_until();
 
 	/*
 	 * A reply counts only while the server is connected: an earlier reply may
@@ -306,8 +298,8 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 	 */
 	if ((over && !request->only_tries) || (over && !in_touch) ||
 		(wait->silent_since != 0 &&
-		 now >= zkl_session_info_silent_from(session_of(wait), wait->begun_at, wait->silent_since)))
-		zkl_report_unreachable(request->path, session_of(wait));
+		 now >= zkl_session_info_silent_from(wait->begun_at, wait->silent_since)))
+		zkl_report_unreachable(request->path);
 	if (now >= wait->lock_timeout_at)
 	{
 		zkl_lock_stat_failed(wait->claim, ERRCODE_LOCK_NOT_AVAILABLE);
@@ -338,11 +330,9 @@ has_asked_enough(ZklWait *wait)
 static bool
 is_silent(const ZklWait *wait, int64 now)
 {
-	ZklSessionInfo *session = &zkl_session_info[session_of(wait)];
-
-	return (int64) pg_atomic_read_u64(&session->heard_at) < wait->silent_since &&
+	return (int64) pg_atomic_read_u64(&zkl_session_info->heard_at) < wait->silent_since &&
 		now - wait->silent_since >
-		ZKL_MS(pg_atomic_read_u32(&session->period_ms));
+		ZKL_MS(pg_atomic_read_u32(&zkl_session_info->period_ms));
 }
 
 /*
@@ -367,11 +357,10 @@ sleep_until_next(const ZklWait *wait, Reason reason, int64 look_at)
 	if (wait->asks_until > now)
 		until = Min(until, wait->asks_until);
 	if (wait->silent_since != 0)
-		until = Min(until, zkl_session_info_silent_from(session_of(wait),
-														wait->begun_at,
+		until = Min(until, zkl_session_info_silent_from(wait->begun_at,
 														wait->silent_since));
 	else
-		until = Min(until, zkl_session_info_in_touch_until(session_of(wait)));
+		until = Min(until, zkl_session_info_in_touch_until());
 
 	/*
 	 * Reset the latch before the caller looks again, so that no wake-up is

@@ -465,14 +465,14 @@ guard_commit(bool writes)
 		zkl_on_lost_report_released(writes || has_written());
 
 	/* In this order: a session that is safe again has counted its losses. */
-	passed.until = zkl_session_info_all_until();
+	passed.until = zkl_session_info_safe_until();
 	losses = passed.losses = pg_atomic_read_u64(&zkl_lock_table->losses);
 	passed.at = zkl_now();
 	passed.writes = writes || is_noted(ZKL_XACT_WRITES);
 	passed.required = zkl_reliance_is_required();
 
 	/*
-	 * The quick way: the sessions are safe, and since all claims and
+	 * The quick way: the session is safe, and since all claims and
 	 * leaderships were last seen to be good, none was lost, no claim got a
 	 * hold limit, and no other leadership is required.
 	 */
@@ -678,8 +678,7 @@ find_uncertain(void)
 		 * the lock.
 		 */
 		if (shared->is_use && shared->state == ZKL_CLAIM_HELD &&
-			!zkl_session_info_is_in_doubt(shared->epoch, shared->entry->session,
-										  zkl_now()))
+			!zkl_session_info_is_in_doubt(shared->epoch, zkl_now()))
 			continue;
 		if (zkl_claim_status(shared, 0) != ZKL_STATUS_GOOD)
 			return claim->path;

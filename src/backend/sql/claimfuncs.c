@@ -321,7 +321,7 @@ report_bound(void)
 			errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			errmsg("too many claims for one role"),
 			errdetail("A role may have as many claims and lingering tickets on this server as it leaves free for others."),
-			errhint("Release some of them, or raise \"%s\" or \"zklock.sessions\".",
+			errhint("Release some of them, give them shorter paths, or raise \"%s\".",
 					zkl_lock_table_limiting_setting()));
 }
 

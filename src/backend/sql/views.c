@@ -62,13 +62,11 @@ static void copy_row(LocksCopy *copy, const ZklEntry *entry,
 					 const ZklClaim *claim);
 static void put_lock(ReturnSetInfo *set, const LocksRow *row);
 static const char *ticket_text(const ZklEntry *entry);
-static void put_session(ReturnSetInfo *set, int number);
 static const char *state_text(const ZklSessionInfo *info, bool connected,
 							  bool safe, bool idle, bool has_tickets);
 static void put_counts(ReturnSetInfo *set, const ZklLockStat *stat);
 static void add_counts(ZklRow *row, const ZklLockCounts *counts);
 static void add_answers(ZklRow *row);
-static int64 doubt_time(void);
 
 /*
  * Locks
@@ -225,7 +223,7 @@ ticket_text(const ZklEntry *entry)
 }
 
 /*
- * The server and its sessions
+ * The server and its session
  */
 
 Datum
@@ -259,20 +257,7 @@ Datum
 zklock_sessions(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
-
-	for (int i = 0; i < zkl_sessions; i++)
-		put_session(set, i);
-	return (Datum) 0;
-}
-
-/*
- * Only few roles may see the session's id: a client that knows it can compute
- * the session's password and end the session.
- */
-static void
-put_session(ReturnSetInfo *set, int number)
-{
-	ZklSessionInfo *session = &zkl_session_info[number];
+	ZklSessionInfo *session = zkl_session_info;
 	ZklRow		row = {0};
 	ZklSessionInfo info;
 	uint32		worker_pid = pg_atomic_read_u32(&session->worker_pid);
@@ -280,7 +265,7 @@ put_session(ReturnSetInfo *set, int number)
 	uint64		safe_until = pg_atomic_read_u64(&session->safe_until);
 	uint64		bytes = pg_atomic_read_u64(&session->ephemeral_bytes);
 	bool		idle = safe_until == ZKL_SAFE_UNTIL_IDLE;
-	bool		safe = zkl_now() < (idle ? zkl_session_info_in_touch_until(number) :
+	bool		safe = zkl_now() < (idle ? zkl_session_info_in_touch_until() :
 									(int64) safe_until);
 
 	/*
@@ -291,9 +276,15 @@ put_session(ReturnSetInfo *set, int number)
 	info = *session;
 	LWLockRelease(zkl_lock_table_session_lock());
 
-	zkl_row_add(&row, Int32GetDatum(number + 1));
+	/* In version 1.0, a server could have several sessions. */
+	zkl_row_add(&row, Int32GetDatum(1));
 	zkl_row_add_if(&row, worker_pid != 0, Int32GetDatum(worker_pid));
 	zkl_row_add_text(&row, state_text(&info, connected, safe, idle, bytes > 0));
+
+	/*
+	 * Only few roles may see the session's id: a client that knows it can
+	 * compute the session's password and end the session.
+	 */
 	zkl_row_add_text(&row, info.id != 0 && zkl_permission_may_see(BOOTSTRAP_SUPERUSERID) ?
 					 psprintf("0x%" PRIx64, (uint64) info.id) : NULL);
 	zkl_row_add_text(&row, connected ? info.server : NULL);
@@ -306,6 +297,7 @@ put_session(ReturnSetInfo *set, int number)
 	zkl_row_add_text(&row, info.last_error_at != 0 ? info.last_error : NULL);
 	zkl_row_add_moment_if(&row, info.last_error_at != 0, info.last_error_at);
 	zkl_row_put(set, &row);
+	return (Datum) 0;
 }
 
 /*
@@ -392,7 +384,9 @@ zklock_stat(PG_FUNCTION_ARGS)
 	add_answers(&row);
 	zkl_row_add_counter(&row, &zkl_server_stat->reconnects);
 	zkl_row_add_counter(&row, &zkl_server_stat->expirations);
-	zkl_row_add_ms(&row, doubt_time());
+	/* The total, including a doubt that has not ended yet. */
+	zkl_row_add_ms(&row, (int64) pg_atomic_read_u64(&zkl_server_stat->doubt_time) +
+				   zkl_server_stat_doubt(zkl_now()));
 	zkl_row_add(&row, TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&zkl_server_stat->reset_time)));
 
 	/* In version 1.0, the row ends here. */
@@ -429,18 +423,6 @@ add_answers(ZklRow *row)
 													 INT8OID, sizeof(int64),
 													 FLOAT8PASSBYVAL,
 													 TYPALIGN_DOUBLE)));
-}
-
-/* The total, including the sessions that are in doubt now. */
-static int64
-doubt_time(void)
-{
-	int64		total = (int64) pg_atomic_read_u64(&zkl_server_stat->doubt_time);
-	int64		now = zkl_now();
-
-	for (int i = 0; i < zkl_sessions; i++)
-		total += zkl_server_stat_doubt(&zkl_session_info[i], now);
-	return total;
 }
 
 Datum
