@@ -7,8 +7,10 @@
 # For developers:
 #	make help					this text
 #	make demo					the whole thing at work, on this machine, in two minutes
-#	make check					a part of the tests, in five minutes: enough before a commit
-#	make test					all tests, the longest in a short form (test/run runs single levels)
+#	make test					each promise once, in ten minutes: enough before a commit
+#	make check-world			all tests, the longest in a short form, in 75 minutes
+#	test/run LEVEL NAME			single levels and files of tests
+#	test/steady [N]				the tests of "make test" N times each, on a machine that stands still at random
 #	make unit					the unit tests only; they need no server
 #	make fuzz [SECONDS=n]		feeds the parsers what they do not expect, with libFuzzer
 #	make bench					zklock beside others; options in test/bench/run, in capitals here
@@ -137,11 +139,8 @@ endif
 .DEFAULT_GOAL = all
 
 # Without PostgreSQL's development files, "test" and "demo" must still work: they
-# install what is missing.  "make check" does without PGXS, whose own target of that name
-# only says that it is not supported.
-ifneq ($(MAKECMDGOALS),check)
+# install what is missing.
 PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
-endif
 ifneq ($(PGXS),)
 include $(PGXS)
 
@@ -264,10 +263,8 @@ check-indent: have-indent typedefs.list
 test:
 	@test/run
 
-ifeq ($(MAKECMDGOALS),check)
-check:
-	@test/run smoke
-endif
+check-world:
+	@test/check-world
 
 sanitize:
 	@SANITIZE=1 test/run regress
@@ -333,4 +330,4 @@ release:
 matrix:
 	@package/matrix $(RELEASES)
 
-.PHONY: $(UNIT_RUNS) all help install-man uninstall-man check unit fuzz model instructions check-layers have-indent indent check-indent test sanitize assertions valgrind demo faults client-tls abuse fleet split-brain soak deadlock-storm bench bench-doc bench-compare deb dist dist-check extension-image release matrix
+.PHONY: $(UNIT_RUNS) all help install-man uninstall-man unit fuzz model instructions check-layers have-indent indent check-indent test check-world sanitize assertions valgrind demo faults client-tls abuse fleet split-brain soak deadlock-storm bench bench-doc bench-compare deb dist dist-check extension-image release matrix

@@ -273,6 +273,10 @@ ask(Task *task, Step step)
 			zkl_ask_data(asker, step, 0, path, ZKL_JOBRECORD_SIZE);
 			break;
 	}
+	if (step == STEP_WRITE && run->state == ZKL_JOBRUN_STARTING)
+		ZKL_FAULT_POINT("run-start-asked");
+	else if (step == STEP_WRITE)
+		ZKL_FAULT_POINT("run-end-asked");
 	zkl_ask_send_urgent(asker);
 	if (step == STEP_WRITE && run->state == ZKL_JOBRUN_STARTING)
 		ZKL_FAULT_POINT("run-start-sent");

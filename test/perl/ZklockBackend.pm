@@ -56,6 +56,9 @@ Wait until the statement has ended, and return a reference to a hash: C<out>, wh
 C<err>, all messages; C<errcode>, the SQLSTATE of the first error, or the empty string;
 C<seconds>, the time since C<send>.
 
+A statement may run as long as it likes.  Only C<result> and the like, which wait for its end, die if that
+does not come in time.
+
 =cut
 
 sub send
@@ -76,6 +79,7 @@ sub send
 sub is_done
 {
 	my ($self) = @_;
+	$self->{timeout}->start;
 	$self->{run}->pump_nb if $self->{run}->pumpable;
 	return $self->_has_ended;
 }
@@ -84,6 +88,7 @@ sub result
 {
 	my ($self) = @_;
 	croak 'nothing was sent' unless $self->{banner};
+	$self->{timeout}->start;
 	while (!$self->_has_ended)
 	{
 		$self->{run}->pump;

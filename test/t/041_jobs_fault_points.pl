@@ -84,13 +84,15 @@ sub run_with
 	return ($runner, there($point, $at, $action));
 }
 
-my %at_commit = map { $_ => 1 } qw(run-end-queued run-end-sent run-end-answered);
+my %at_commit = map { $_ => 1 } qw(run-end-queued run-end-asked run-end-sent run-end-answered);
 my @points = map { s/^zklock\.fault\.//r } qw(
 	zklock.fault.record-read
+	zklock.fault.run-start-asked
 	zklock.fault.run-start-sent
 	zklock.fault.run-start-answered
 	zklock.fault.run-started
 	zklock.fault.run-end-queued
+	zklock.fault.run-end-asked
 	zklock.fault.run-end-sent
 	zklock.fault.run-end-answered);
 
@@ -99,10 +101,12 @@ my @points = map { s/^zklock\.fault\.//r } qw(
 # What the record may say then, and what a call that retries gets.
 my %after = (
 	'record-read' => [ qr/^done$/, 't' ],
+	'run-start-asked' => [ qr/^done$/, 't' ],
 	'run-start-sent' => [ qr/^(done|started)$/, 't' ],
 	'run-start-answered' => [ qr/^started$/, 't' ],
 	'run-started' => [ qr/^started$/, 't' ],
 	'run-end-queued' => [ qr/^(started|done)$/, undef ],
+	'run-end-asked' => [ qr/^(started|done)$/, undef ],
 	'run-end-sent' => [ qr/^(started|done)$/, undef ],
 	'run-end-answered' => [ qr/^done$/, 'f' ]);
 foreach my $point (@points)
@@ -194,8 +198,9 @@ foreach my $what (qw(requests replies))
 	$_->quit foreach $runner, $holder;
 }
 
-# The answer to the write alone is lost: the worker stands still when it has sent the write.
-foreach my $point (qw(run-start-sent run-end-sent))
+# The answer to the write alone is lost.  The worker stands still before it sends the write, which the
+# kernel would deliver soon after.
+foreach my $point (qw(run-start-asked run-end-asked))
 {
 	my $path = "/lost $point";
 	my ($runner, $worker) = run_with($path, $point, 'stop', $at_commit{$point});
@@ -250,7 +255,7 @@ foreach my $then (qw(answered cancelled))
 	my $path = "/overtaken, $then";
 	my $record = "$records/" . substr($path, 1);
 	my $later = '2024-05-05 04:00Z';
-	my ($runner, $worker) = run_with($path, 'run-start-sent', 'stop');
+	my ($runner, $worker) = run_with($path, 'run-start-asked', 'stop');
 	my $made = $zk->get($record);
 	my $data = $made->{data} =~ s/tick=\d+/'tick=' . $other->query("SELECT (extract(epoch FROM '$later'::timestamptz) * 1000000)::bigint")/er;
 	$proxy->hold('requests');
@@ -280,10 +285,11 @@ is($runner->answer, 't', 'gone: runs');
 $runner->query('COMMIT');
 wait_for_state('/gone', 'done');
 
-# --- the lock is lost while the write is under way ---
+# --- the lock is lost before the write ---
 
+# A call whose write comes first may return before its server hears of the loss.
 my $worker;
-($runner, $worker) = run_with('/lost lock', 'run-start-sent', 'stop');
+($runner, $worker) = run_with('/lost lock', 'run-start-asked', 'stop');
 my $session = $node_a->status('session_id');
 $zk->kill_session($session);
 kill 'CONT', $worker;

@@ -1,5 +1,5 @@
 
-# How package/matrix and .ci/run count: tests that fail or break off have failed; a step that cannot
+# How package/matrix and test/check-world count: tests that fail or break off have failed; a step that cannot
 # be prepared, or for which there is no time, is skipped by name in the short form and has failed in
 # the long one.  The commands that make and enter a chroot are replaced.  And which steps the workflows
 # of a hosted CI have, for each PostgreSQL and Debian.
@@ -121,32 +121,70 @@ is_deeply(short('trixie', MINUTES => 0, PACKAGES => 'exit 137'),
 	[ 0, "skipped: trixie: there was no time to try its packages\n7 passed, 0 failed, 1 skipped\n" ],
 	'packages that take too long');
 
-# --- .ci/run --------------------------------------------------------------------
+# --- test/check-world -------------------------------------------------------------
 
-# Both parts print and do what the variables of their names say.
-script('test/run', 'eval "${TESTS:-}"');
-script('package/matrix', '[[ $SMOKE == 1 ]] && eval "${MATRIX:-}"');
-append_to_file("$scratch/Makefile", ".PHONY: test\ntest:\n\t\@test/run\n");
+# Each step prints and does what the variable of its name says.  What is not set is not to be reached.
+script('test/run', '[[ $1 != rest ]] || { echo "until $UNTIL" >>"$LOG"; TESTS=$REST; }; echo "$*" >>"$LOG"; eval "$TESTS"');
+script('package/matrix', '[[ $SMOKE == 1 ]] && echo "matrix $MINUTES" >>"$LOG" && eval "$MATRIX"');
+script('test/assertions', '[[ $1 != prepare ]] || TESTS=$PREPARE; echo "assertions $*" >>"$LOG"; eval "$TESTS"');
+append_to_file("$scratch/Makefile",
+	".PHONY: test assertions\ntest:\n\t\@test/run\nassertions:\n\t\@TESTS='\$(ASSERTIONS)' test/assertions regress\n");
 make_path("$scratch/.ci");
-copy("$top/.ci/run", "$scratch/.ci/run") or die $!;
+copy("$top/$_", "$scratch/$_") or die $! foreach '.ci/run', 'test/check-world';
+chmod 0755, "$scratch/test/check-world" or die $!;
+
+my $good = 'echo == result; echo 5 passed, 0 failed';
+my %steps = (TESTS => $good, REST => $good, MATRIX => $good, PREPARE => 'true', ASSERTIONS => $good, LOG => "$scratch/log");
+
+# What the steps were asked for, what check-world says at its end, and its exit status.
+sub world
+{
+	my ($command, %env) = @_;
+	unlink "$scratch/log";
+	my ($status, $sum) = @{ result_of($command, $scratch, %steps, %env) };
+	my $asked = slurp_file("$scratch/log") =~ s/^until (\d+)$/'until in ' . int(($1 - time) \/ 60 + 0.5)/mre;
+	return ($asked, $sum =~ s/.*^== all\n//msr, $status);
+}
 
 sub sum_is
 {
-	my ($tests, $matrix, $env, @sum) = @_;
-	is_deeply(result_of([ 'bash', '.ci/run' ], $scratch, TESTS => $tests, MATRIX => $matrix, %$env),
-		\@sum, "continuous integration: $tests; $matrix");
+	my ($what, $env, $status, $sum, $minutes) = @_;
+	my (undef, $said, $exit) = world([ 'bash', 'test/check-world', $minutes // () ], %$env);
+	is_deeply([ $exit, $said ], [ $status, $sum ], "check-world: $what");
 	return;
 }
 
-my $good = 'echo 5 passed, 0 failed';
-sum_is('echo noise; echo 9 passed, 0 failed', $good, {}, 0, "14 passed, 0 failed\n");
-sum_is('echo 9 passed, 0 failed, 1 skipped', 'echo 0 passed, 0 failed, 2 skipped', {}, 0, "9 passed, 0 failed, 3 skipped\n");
-sum_is('echo 9 passed, 1 failed; exit 1', $good, {}, 1, "14 passed, 1 failed\n");
-sum_is($good, 'echo 5 passed, 2 failed, 1 skipped; exit 1', {}, 1, "10 passed, 2 failed, 1 skipped\n");
-sum_is('echo 9 passed, 0 failed; echo', $good, {}, 1, "5 passed, 1 failed\n");
-sum_is($good, 'exit 1', {}, 1, "5 passed, 1 failed\n");
-sum_is('echo 9 passed, 0 failed; exit 3', $good, {}, 1, "14 passed, 1 failed\n");
-sum_is($good, 'echo 7 passed, 0 failed', { SECONDS => 3900 }, 0, "5 passed, 0 failed, 1 skipped\n");
+is_deeply([ world([ 'bash', 'test/check-world' ]) ],
+	[ "\nuntil in 992\nrest\nmatrix 20\nassertions prepare\nassertions regress\n", "20 passed, 0 failed\n", 0 ],
+	'make check-world: everything, without a bound');
+is_deeply([ world([ 'bash', '.ci/run' ]) ],
+	[ "\nuntil in 72\nrest\nmatrix 20\nassertions prepare\nassertions regress\n", "20 passed, 0 failed\n", 0 ],
+	'.ci/run: everything, with 80 minutes');
+
+sum_is('noise', { TESTS => "echo noise; $good" }, 0, "20 passed, 0 failed\n");
+sum_is('what is skipped is named',
+	{ REST => 'echo == result; echo skipped: a: why; echo 9 passed, 0 failed, 1 skipped', MATRIX => 'echo 0 passed, 0 failed, 2 skipped' },
+	0, "skipped: a: why\n19 passed, 0 failed, 3 skipped\n");
+sum_is('what failed is named, and all goes on',
+	{ TESTS => 'echo == result; echo FAILED: a; printf "\\tnot ok 3\\n"; echo 9 passed, 1 failed; exit 1' },
+	1, "FAILED: a\n\tnot ok 3\n24 passed, 1 failed\n");
+sum_is('no last line', { TESTS => "$good; echo" }, 1, "FAILED: make test: broke off\n15 passed, 1 failed\n");
+sum_is('no line at all', { MATRIX => 'exit 1' }, 1, "FAILED: another release of Debian: broke off\n15 passed, 1 failed\n");
+sum_is('a status that its last line does not explain',
+	{ REST => "$good; exit 3" }, 1, "FAILED: the rest of test/run: broke off\n20 passed, 1 failed\n");
+sum_is('no PostgreSQL with assertions', { PREPARE => 'false' },
+	0, "skipped: assertions: the PostgreSQL for them cannot be built here in time\n15 passed, 0 failed, 1 skipped\n");
+
+my $no_time = 'there was no time left';
+my %left_out = (
+	rest => "skipped: the rest of test/run: $no_time\n",
+	matrix => "skipped: other releases of Debian: $no_time\n",
+	assertions => "skipped: assertions: $no_time\n");
+sum_is('9 minutes', {}, 0, "$left_out{matrix}15 passed, 0 failed, 1 skipped\n", 9);
+sum_is('80 minutes, of which 72 are over', { SECONDS => 4320 }, 0,
+	join('', @left_out{ 'rest', 'matrix', 'assertions' }) . "5 passed, 0 failed, 3 skipped\n", 80);
+sum_is('a step that hangs', { SECONDS => 118, TESTS => 'exec sleep infinity' }, 1,
+	join('', 'FAILED: make test: broke off' . "\n", @left_out{ 'rest', 'matrix', 'assertions' }) . "0 passed, 1 failed, 3 skipped\n", 2);
 
 # --- the workflows of a hosted CI ------------------------------------------------
 
@@ -156,7 +194,9 @@ script("ci/bin/$_", "echo \"$_ \$*\"") foreach qw(apt-get git make);
 script('ci/bin/apt-cache', 'case "$DEBIAN $2" in "debian:bookworm postgresql-15" | "debian:trixie postgresql-17") echo "  Candidate: 1" ;;'
 	  . ' *) echo "  Candidate: (none)" ;; esac');
 script('ci/pgdg', 'echo "pgdg $*"');
-symlink "$top/.ci", "$scratch/ci/.ci" or die $!;
+make_path("$scratch/ci/.ci");
+symlink "$top/.ci/prepare", "$scratch/ci/.ci/prepare" or die $!;
+script('ci/.ci/run', 'echo all');
 
 sub combinations
 {
@@ -208,11 +248,11 @@ my @releases = ('debian:bookworm', 'debian:trixie');
 my ($versions) = slurp_file("$top/debian/pgversions") =~ /^(\d+)\+/m;
 my %everywhere = map { my $image = $_; map { ("$image $_" => "$image $_" !~ /bookworm 15|trixie 17/) } $versions .. 18 } @releases;
 is_deeply($workflow{check}{on}, [ 'push', 'pull_request' ], 'check.yml: for each change');
-is_deeply(run_job($workflow{check}{jobs}{check}), { map { $_ => prepared($everywhere{$_}) . "make check\n" } keys %everywhere },
-	'check.yml: make check on each PostgreSQL and Debian');
+is_deeply(run_job($workflow{check}{jobs}{check}), { map { $_ => prepared($everywhere{$_}) . "make test\n" } keys %everywhere },
+	'check.yml: make test on each PostgreSQL and Debian');
 ok($workflow{nightly}{on}{schedule}[0]{cron} =~ /^\d+ \d+ \* \* \*$/, 'nightly.yml: every night');
-is_deeply(run_job($workflow{nightly}{jobs}{test}), { map { $_ => prepared('') . "make test\n" } @releases },
-	'nightly.yml: make test on each Debian');
+is_deeply(run_job($workflow{nightly}{jobs}{test}), { map { $_ => prepared('') . "all\n" } @releases },
+	'nightly.yml: .ci/run on each Debian');
 is_deeply(run_job($workflow{nightly}{jobs}{bundle}), { map { $_ => prepared($everywhere{$_}) . "make dist-check\n" } keys %everywhere },
 	'nightly.yml: the bundle on each PostgreSQL and Debian');
 
