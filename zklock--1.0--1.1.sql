@@ -3,6 +3,13 @@
 -- complain if script is sourced in psql, rather than via ALTER EXTENSION
 \echo Use "ALTER EXTENSION zklock UPDATE TO '1.1'" to load this file. \quit
 
+/*
+ * Nothing of 1.0 is dropped, so an update changes no privilege and no user's view.  Each new function
+ * that PUBLIC may execute demands EXECUTE on the one of its kind in 1.0, when it is called.  Those that
+ * the views of 1.0 call are granted to PUBLIC, whatever the default privileges: else a role that may
+ * read such a view could not read it any more.
+ */
+
 
 /*
  * The cluster: its servers, its ensemble, and all its locks
@@ -102,6 +109,7 @@ CREATE OR REPLACE VIEW zk_status AS
 COMMENT ON VIEW zk_status IS
 'state and counters of this server and its ZooKeeper session';
 
+GRANT EXECUTE ON FUNCTION zk_cluster_status() TO PUBLIC;
 GRANT SELECT ON zk_servers TO PUBLIC;
 
 -- A look at all locks costs ZooKeeper a request for each.
@@ -134,6 +142,8 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock_queue_or_null(text) IS
 'zk_lock_queue, or one row of nulls if ZooKeeper''s access control forbids reading';
+
+GRANT EXECUTE ON FUNCTION zk_lock_queue_or_null(text) TO PUBLIC;
 
 CREATE OR REPLACE VIEW zk_leaders AS
 	SELECT l.path,
@@ -174,49 +184,26 @@ CREATE OR REPLACE VIEW zk_jobs AS
 
 /*
  * zk_stat counts the commits that were late, and the transactions of several creates or deletes.
+ * A second function returns them: zk_stat() could not get more columns without a DROP, which would
+ * undo the privileges that an administrator has set, and fail if a user's view depends on it.
  */
 
-DROP VIEW zk_stat;
-DROP FUNCTION zk_stat();
-
-CREATE FUNCTION zk_stat(OUT acquired bigint,
-						OUT acquired_locally bigint,
-						OUT waited bigint,
-						OUT wait_time double precision,
-						OUT hold_time double precision,
-						OUT timeouts bigint,
-						OUT lost bigint,
-						OUT deadlocks bigint,
-						OUT handed_over bigint,
-						OUT paths_discarded bigint,
-						OUT creates bigint,
-						OUT lists bigint,
-						OUT reads bigint,
-						OUT writes bigint,
-						OUT deletes bigint,
-						OUT checks bigint,
-						OUT unwatches bigint,
-						OUT heartbeats bigint,
-						OUT signs bigint,
-						OUT answers bigint,
-						OUT answer_time double precision,
-						OUT answer_bounds double precision[],
-						OUT answer_buckets bigint[],
-						OUT reconnects bigint,
-						OUT expirations bigint,
-						OUT doubt_time double precision,
-						OUT stats_reset timestamptz,
-						OUT late_commits bigint,
-						OUT batches bigint,
-						OUT batches_undone bigint)
+CREATE FUNCTION zk_stat_transactions(OUT late_commits bigint,
+									 OUT batches bigint,
+									 OUT batches_undone bigint)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'zklock_stat'
+AS 'MODULE_PATHNAME', 'zklock_stat_transactions'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_stat() IS
 'statistics of this server''s locks, requests and ZooKeeper session; see view zk_stat';
 
-CREATE VIEW zk_stat AS
+COMMENT ON FUNCTION zk_stat_transactions() IS
+'statistics of transactions, of PostgreSQL and of ZooKeeper; see view zk_stat';
+
+GRANT EXECUTE ON FUNCTION zk_stat_transactions() TO PUBLIC;
+
+CREATE OR REPLACE VIEW zk_stat AS
 	SELECT s.acquired,
 		   s.acquired_locally,
 		   s.waited,
@@ -244,15 +231,14 @@ CREATE VIEW zk_stat AS
 		   s.expirations,
 		   s.doubt_time,
 		   s.stats_reset,
-		   s.late_commits,
-		   s.batches,
-		   s.batches_undone
-	FROM @extschema@.zk_stat() AS s;
+		   t.late_commits,
+		   t.batches,
+		   t.batches_undone
+	FROM @extschema@.zk_stat() AS s,
+		 @extschema@.zk_stat_transactions() AS t;
 
 COMMENT ON VIEW zk_stat IS
 'statistics of this server''s locks, requests and ZooKeeper session, in one row';
-
-GRANT SELECT ON zk_stat TO PUBLIC;
 
 /*
  * A semaphore whose limit is stored in ZooKeeper.  The functions that acquire get a default for
@@ -390,7 +376,7 @@ COMMENT ON FUNCTION zk_leader_forget(text) IS
 REVOKE ALL ON FUNCTION zk_leader_forget(text) FROM PUBLIC;
 
 /*
- * Comments on columns.  This section is the last one: a view that is made anew loses its own.
+ * Comments on columns
  */
 
 COMMENT ON COLUMN zk_locks.path IS

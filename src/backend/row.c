@@ -85,6 +85,6 @@ zkl_row_add_ms(ZklRow *row, int64 microseconds)
 void
 zkl_row_put(ReturnSetInfo *set, ZklRow *row)
 {
-	Assert(row->ncolumns >= set->setDesc->natts);
+	Assert(row->ncolumns == set->setDesc->natts);
 	tuplestore_putvalues(set->setResult, set->setDesc, row->values, row->nulls);
 }

@@ -52,10 +52,7 @@ extern void zkl_row_add_time_if(ZklRow *row, bool known, int64 time);
 extern void zkl_row_add_counter(ZklRow *row, pg_atomic_uint64 *counter);
 extern void zkl_row_add_ms(ZklRow *row, int64 microseconds);
 
-/*
- * The row is complete.  It may have more columns than the function returns, if the
- * SQL function is of an older version of the extension.
- */
+/* The row is complete: it has all columns that the function returns. */
 extern void zkl_row_put(ReturnSetInfo *set, ZklRow *row);
 
 #endif							/* ZKL_ROW_H */

@@ -23,7 +23,8 @@ my %settings = ('zklock.leader_of' => '/leaders/cron', init => [ extra => ['--da
 
 # Everything that belongs to the extension: each object with its privileges and definition; the
 # comments on the objects and their columns; the columns; the privileges that came with the
-# extension; what the objects, and the rules of the views, depend on.
+# extension; what the objects, and the rules of the views, depend on.  Privileges of a function that
+# are the default ones may be noted or not: pg_upgrade does not.
 my $objects = q{
 	WITH object AS (
 		SELECT classid, objid FROM pg_depend
@@ -31,7 +32,7 @@ my $objects = q{
 			  AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock'))
 	};
 my $catalogue = join ';', map { "$objects $_" } q{
-	SELECT o.type, o.identity, p.proacl, c.relacl,
+	SELECT o.type, o.identity, coalesce(p.proacl, acldefault('f', p.proowner)), c.relacl,
 		   replace(pg_get_functiondef(p.oid), '$libdir/', ''), CASE c.relkind WHEN 'v' THEN pg_get_viewdef(c.oid) END
 	FROM object AS x
 		 CROSS JOIN pg_identify_object(x.classid, x.objid, 0) AS o
@@ -49,6 +50,8 @@ q{	SELECT a.attrelid::regclass, a.attname, a.atttypid::regtype, a.attnotnull
 q{	SELECT o.identity, i.initprivs
 	FROM object AS x JOIN pg_init_privs AS i ON (i.classoid, i.objoid) = (x.classid, x.objid)
 		 CROSS JOIN pg_identify_object(x.classid, x.objid, i.objsubid) AS o
+		 LEFT JOIN pg_proc AS p ON x.classid = 'pg_proc'::regclass AND p.oid = x.objid
+	WHERE i.initprivs IS DISTINCT FROM acldefault('f', p.proowner)
 	ORDER BY o.identity},
 q{	SELECT o.identity, r.identity, d.deptype
 	FROM pg_depend AS d

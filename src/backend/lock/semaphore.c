@@ -25,6 +25,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
@@ -436,10 +437,12 @@ check_survey(const ZklListing *survey, const ZklLockRequest *request)
 Datum
 zklock_semaphore_limit(PG_FUNCTION_ARGS)
 {
+	Oid			types = TEXTOID;
 	const char *path;
 	int			limit;
 
 	zkl_report_unless_loaded();
+	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_lock_queue", 1, &types);
 	path = zkl_sqlargs_path(fcinfo);
 	limit = read_limit(path, find_limit(zkl_znodes_list(ZKL_COMMAND_LIST, path, ZKL_FOREVER)));
 	if (limit == ZKL_LIMIT_NONE)

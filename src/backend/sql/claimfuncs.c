@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
@@ -54,9 +55,21 @@ typedef struct Argument
 	ZklDetachedInfo info;
 } Argument;
 
+/* A function of 1.0: the functions about claims also demand the privilege for these. */
+typedef struct Older
+{
+	const char *name;
+	int			nargs;
+} Older;
+
+static const Older acquire = {"zk_lock_acquire", 3};
+static const Older xact_acquire = {"zk_xact_lock_acquire", 3};
+static const Older release = {"zk_lock_release", 1};
+
+static void check_older(FunctionCallInfo fcinfo, const Older *older);
 static uint64 request(const char *path, int64 lease_time);
 static const char *name_of(uint64 number);
-static Argument claim_argument(FunctionCallInfo fcinfo);
+static Argument claim_argument(FunctionCallInfo fcinfo, const Older *older);
 static void parse_number(Argument *claim);
 static void look(Argument *claim);
 static bool wait_for(Argument *claim, int64 until);
@@ -74,6 +87,7 @@ zklock_claim_request(PG_FUNCTION_ARGS)
 	int64		lease_time;
 
 	zkl_report_unless_usable();
+	check_older(fcinfo, &acquire);
 	path = zkl_sqlargs_path(fcinfo);
 	zkl_permission_check_claim(path);
 	lease_time = zkl_sqlargs_claim_time(fcinfo, 1);
@@ -114,7 +128,7 @@ request(const char *path, int64 lease_time)
 Datum
 zklock_claim_wait(PG_FUNCTION_ARGS)
 {
-	Argument	claim = claim_argument(fcinfo);
+	Argument	claim = claim_argument(fcinfo, &acquire);
 	ZklLockRequest request = {0};
 	bool		granted;
 
@@ -137,7 +151,7 @@ zklock_claim_wait(PG_FUNCTION_ARGS)
 Datum
 zklock_xact_claim_use(PG_FUNCTION_ARGS)
 {
-	Argument	claim = claim_argument(fcinfo);
+	Argument	claim = claim_argument(fcinfo, &xact_acquire);
 
 	zkl_hold_counts_update();
 	if (!is_granted(&claim))
@@ -151,7 +165,7 @@ zklock_xact_claim_use(PG_FUNCTION_ARGS)
 Datum
 zklock_claim_renew(PG_FUNCTION_ARGS)
 {
-	Argument	claim = claim_argument(fcinfo);
+	Argument	claim = claim_argument(fcinfo, &acquire);
 	int64		lease_time = zkl_sqlargs_claim_time(fcinfo, 1);
 
 	PG_RETURN_BOOL(zkl_detached_renew(claim.number, lease_time));
@@ -160,11 +174,20 @@ zklock_claim_renew(PG_FUNCTION_ARGS)
 Datum
 zklock_claim_release(PG_FUNCTION_ARGS)
 {
-	Argument	claim = claim_argument(fcinfo);
+	Argument	claim = claim_argument(fcinfo, &release);
 	bool		released = zkl_detached_release(claim.number);
 
 	ZKL_FAULT_POINT("claim-released");
 	PG_RETURN_BOOL(released);
+}
+
+static void
+check_older(FunctionCallInfo fcinfo, const Older *older)
+{
+	static const Oid types[] = {TEXTOID, INTERVALOID, INTERVALOID};
+
+	zkl_permission_check_older(fcinfo->flinfo->fn_oid, older->name,
+							   older->nargs, types);
 }
 
 /*
@@ -185,11 +208,12 @@ name_of(uint64 number)
  * it, in whatever session.
  */
 static Argument
-claim_argument(FunctionCallInfo fcinfo)
+claim_argument(FunctionCallInfo fcinfo, const Older *older)
 {
 	Argument	claim = {0};
 
 	zkl_report_unless_usable();
+	check_older(fcinfo, older);
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -365,6 +389,7 @@ zklock_claims(PG_FUNCTION_ARGS)
 	ZklDetachedInfo info;
 	int			place = 0;
 
+	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_locks", 0, NULL);
 	while (zkl_detached_next(&place, &info))
 	{
 		CHECK_FOR_INTERRUPTS();

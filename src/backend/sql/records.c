@@ -256,8 +256,10 @@ Datum
 zklock_servers(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
-	ZklListing *survey = zkl_znodes_list(ZKL_COMMAND_SERVERS, ZKL_SERVERRECORD_DIRECTORY, ZKL_FOREVER);
+	ZklListing *survey;
 
+	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_status", 0, NULL);
+	survey = zkl_znodes_list(ZKL_COMMAND_SERVERS, ZKL_SERVERRECORD_DIRECTORY, ZKL_FOREVER);
 	for (int i = 0; i < survey->nnodes; i++)
 	{
 		if (survey->nodes[i].data != NULL &&
@@ -298,6 +300,7 @@ zklock_cluster_status(PG_FUNCTION_ARGS)
 	char		path[ZKL_SETTINGS_LEADER_SIZE];
 	char		birth[ZKL_SERVERRECORD_BIRTH_SIZE];
 
+	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_status", 0, NULL);
 	LWLockAcquire(zkl_lock_table_session_lock(), LW_SHARED);
 	strlcpy(birth, zkl_lock_table->birth, sizeof(birth));
 	LWLockRelease(zkl_lock_table_session_lock());

@@ -32,6 +32,7 @@ PG_FUNCTION_INFO_V1(zklock_status);
 PG_FUNCTION_INFO_V1(zklock_sessions);
 PG_FUNCTION_INFO_V1(zklock_stat_locks);
 PG_FUNCTION_INFO_V1(zklock_stat);
+PG_FUNCTION_INFO_V1(zklock_stat_transactions);
 PG_FUNCTION_INFO_V1(zklock_stat_reset);
 
 /* A copy of one row, made while the table is locked. */
@@ -388,8 +389,18 @@ zklock_stat(PG_FUNCTION_ARGS)
 	zkl_row_add_ms(&row, (int64) pg_atomic_read_u64(&zkl_server_stat->doubt_time) +
 				   zkl_server_stat_doubt(zkl_now()));
 	zkl_row_add(&row, TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&zkl_server_stat->reset_time)));
+	zkl_row_put(set, &row);
+	return (Datum) 0;
+}
 
-	/* In version 1.0, the row ends here. */
+/* What version 1.1 has added to the view zk_stat. */
+Datum
+zklock_stat_transactions(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
+	ZklRow		row = {0};
+
+	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_stat", 0, NULL);
 	zkl_row_add_counter(&row, &zkl_server_stat->late_commits);
 	zkl_row_add_counter(&row, &zkl_server_stat->batches);
 	zkl_row_add_counter(&row, &zkl_server_stat->batches_undone);
