@@ -164,7 +164,7 @@ is_refused($young, 'a copy from before the change', '1 2 3 4 5 6');
 # The file.
 $of_dead->start;
 wait_until_leads($of_dead);
-is(scalar(token_files($of_dead)), 1, 'there is one file');
+is(scalar(my @files = token_files($of_dead)), 1, 'there is one file');
 unlink token_files($of_dead);
 is($of_dead->safe_psql('postgres', "SELECT zk_leader_resign('$path')"), 't', 'a server whose file was removed resigns');
 wait_until_leads($of_dead);
