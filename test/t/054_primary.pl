@@ -20,6 +20,8 @@ my $north = ZklockNode->started('north', $zk, 'zklock.leader_of' => $path, 'max_
 $north->safe_psql('postgres', 'CREATE TABLE t (v text); CREATE ROLE someone; GRANT ALL ON t TO someone; GRANT ALL ON SCHEMA public TO someone');
 
 sub record { return $zk->get($record)->{data}; }
+# The token changes often.
+sub history { return record() =~ s/ [0-9a-f]{32} / /r; }
 sub leads { my ($node) = @_; return $node->safe_psql('postgres', "SELECT zk_is_leader('$path')"); }
 sub wait_until_leads { my ($node) = @_; return $node->wait_until("SELECT zk_is_leader('$path')"); }
 sub refused { my ($node) = @_; return $node->status('coalesce(refused_leaderships, $$none$$)'); }
@@ -33,7 +35,7 @@ my $b = $north->backend;
 is($b->errcode(q{INSERT INTO t VALUES ('before')}), '', 'commits');
 $north->set('zklock.commit_requires', $path);
 $zk->wait_until(sub { $zk->exists($record) }, 'the record to be there');
-like(record(), qr{^zklock history 1 \d+ 1 [0-9A-F]+/[0-9A-F]+ [0-9a-f]{32} north$}, 'the record of its history');
+like(record(), qr{^zklock history 1 \d+ 1 [0-9A-F]+/[0-9A-F]+ [0-9a-f]{32} leads north$}, 'the record of its history');
 is(leads($north), 't', 'it leads on meanwhile');
 is($b->errcode(q{INSERT INTO t VALUES ('leads')}), '', 'the leader commits');
 is($b->errcode(q{BEGIN; INSERT INTO t VALUES ('leads'); PREPARE TRANSACTION 'p'}), '', 'and prepares');
@@ -65,6 +67,14 @@ foreach ("zk_claim_request('/semaphore/locks', '1 s')", "zk_semaphore_acquire('/
 is($north->safe_psql('postgres', q{SELECT zk_semaphore_acquire('/semaphore', 1, '1 min')}), 't', 'nothing is left of that');
 
 # --- not leading ---
+
+# Sessions with temporary objects, and with what they have not committed.
+my @ends = map { $north->backend } 1 .. 4;
+$ends[0]->query(q{CREATE TEMP TABLE gone AS SELECT 'x' AS v});
+$ends[1]->query(q{CREATE FUNCTION pg_temp.gone() RETURNS int LANGUAGE sql AS 'SELECT 1'});
+$ends[2]->query(q{CREATE TEMP TABLE gone (v text); SELECT zk_lock_acquire('/gone')});
+$ends[3]->query(q{CREATE TEMP TABLE gone (v text)});
+is($ends[3]->errcode(q{BEGIN; INSERT INTO t VALUES ('left')}), '', 'a session is left in a transaction');
 
 is($north->safe_psql('postgres', "SELECT zk_leader_resign('$path', '1 hour')"), 't', 'resigned');
 my $at = -s $north->logfile;
@@ -101,6 +111,17 @@ is($b->errcode('COMMIT'), '', 'which rolls back');
 is($b->errcode(q{BEGIN; SELECT 1; PREPARE TRANSACTION 'p'}), '25006', 'a vote is refused');
 my $result = $b->run(q{INSERT INTO t VALUES ('refused')});
 like($result->{err}, qr/cannot write, because this server does not lead "$path"\nDETAIL:.*\nHINT:/, 'says why');
+
+# A session that ends removes its temporary objects, and nothing else.  One of them has also lost a lock.
+$at = -s $north->logfile;
+$zk->delete('/zklock/gone/' . $zk->children('/zklock/gone')->[0]);
+$north->wait_until(q{SELECT NOT EXISTS (SELECT FROM zk_locks WHERE path = '/gone' AND granted)});
+$_->quit foreach @ends;
+$north->wait_until(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid NOT IN (} . $b->query('SELECT pg_backend_pid()') . ')');
+is($north->safe_psql('postgres', q{SELECT count(*) FROM pg_class WHERE relpersistence = 't'}), '0', 'temporary tables go with their sessions');
+is($north->safe_psql('postgres', q{SELECT count(*) FROM pg_proc WHERE proname = 'gone'}), '0', 'so do temporary functions');
+unlike(slurp_file($north->logfile, $at), qr/(FATAL|ERROR):/, 'which is no error');
+is(count($north, 'left'), 0, 'what such a session had not committed is gone');
 
 # The guard alone refuses what was written while the server led.
 wait_until_leads($north) if $north->safe_psql('postgres', "SELECT zk_leader_resign('$path')") eq 'f';
@@ -147,14 +168,14 @@ my $south = ZklockNode->standby('south', $north);
 # This one stands later, so that it does not lead first.
 my $twin = ZklockNode->standby('twin', $north, 'zklock.leader_of' => '');
 $north->wait_for_catchup($_, 'replay') foreach $south, $twin;
-my $first = record();
+my $first = history();
 $north->restart;
 wait_until_leads($north);
-is(record(), $first, 'a restart is the same history');
+is(history(), $first, 'a restart is the same history');
 $north->kill9_all;
 $north->start;
 wait_until_leads($north);
-is(record(), $first, 'so is a crash');
+is(history(), $first, 'so is a crash');
 
 # What a backend of a standby has found out is not enough when that is promoted.
 my $held = $twin->backend;

@@ -134,50 +134,57 @@ foreach (@commits)
 
 # --- the record ---
 
-# The leader process stands still between the lock and its look, and between the look and the write.
+# The leader process stands still between the look and the file, or between the file and the record.
 sub text { return $zk->get($record)->{data}; }
-foreach my $what ('read', 'written')
+foreach my $point ('history-answered', 'history-filed')
 {
 	wait_until_leads($north);
-	# So that it has to be written.
-	$north->safe_psql('postgres', "SELECT zk_leader_forget('$path')") if $what eq 'written';
+	resign($north, '1 hour');
 	my $at = -s $north->logfile;
-	arm('history-answered', 'stop');
+	arm($point, 'stop');
 	resign($north);
-	my $process = there('history-answered', $at, 'stop');
-	is(leads($north), 'f', "record $what: it does not lead yet");
-	is($north->errcode(q{INSERT INTO t VALUES ('too early')}), '25006', "record $what: and does not commit");
-	my $mine = $what eq 'read' ? text() : undef;
-	my $other = 'zklock history 1 1 7 0/1 ' . 'a' x 32 . ' elsewhere';
+	my $process = there($point, $at, 'stop');
+	is(leads($north), 'f', "$point: it does not lead yet");
+	is($north->errcode(q{INSERT INTO t VALUES ('too early')}), '25006', "$point: and does not commit");
+	my $other = 'zklock history 1 1 7 0/1 ' . 'a' x 32 . ' leads elsewhere';
 	$zk->set($record, $other);
 	kill 'CONT', $process;
-	if ($what eq 'written')
-	{
-		$north->wait_for_log(qr/this server must not lead/, $at);
-		is(text(), $other, "record $what: what another server has written stays");
-		is(leads($north), 'f', "record $what: and it does not lead");
-		like($north->status('refused_leaderships'), qr/Server "elsewhere" led last, which has another database system identifier/, "record $what: why");
-	}
-	else
-	{
-		wait_until_leads($north);
-		resign($north);
-		$north->wait_for_log(qr/this server must not lead/, $at);
-		is(leads($north), 'f', 'record read: and not the next time');
-	}
+	$north->wait_for_log(qr/this server must not lead/, $at);
+	is(text(), $other, "$point: what another server has written stays");
+	is(leads($north), 'f', "$point: and it does not lead");
+	like($north->status('refused_leaderships'), qr/Server "elsewhere" led last, which has another database system identifier/, "$point: why");
 	$north->safe_psql('postgres', "SELECT zk_leader_forget('$path')");
 }
 
-# It fails, dies, or is asked to end there.
-foreach my $action ('fail', 'die')
+# Something fails or dies when a leadership begins or ends: before the file, between the file and the
+# record, and when the record was written but the reply is not there.  The token in the record is
+# always one that the server has.
+foreach my $when ('begins', 'ends')
 {
-	wait_until_leads($north);
-	my $at = -s $north->logfile;
-	arm('history-answered', $action);
-	resign($north);
-	there('history-answered', $at, $action);
-	$zk->wait_until(sub { eval { leads($north) eq 't' } }, 'it to lead again');
-	is($north->errcode("INSERT INTO t VALUES ('$action')"), '', "$action while it looks: leads again");
+	foreach ([ 'history-answered', 'fail' ], [ 'history-answered', 'die' ], [ 'history-filed', 'fail' ], [ 'history-filed', 'die' ],
+		[ 'history-answered', 'die', 1 ], [ 'command-answered', 'fail', 1 ], [ 'command-answered', 'die', 1 ])
+	{
+		my ($point, $action, $is_written) = @$_;
+		my $what = "$point, $action, " . ($is_written ? 'written, ' : '') . "a leadership $when";
+		wait_until_leads($north);
+		resign($north, '1 hour') if $when eq 'begins';
+		my $at = -s $north->logfile;
+		my $before = text();
+		my $asks = $north->backend;
+		arm($is_written ? 'history-filed' : $point, $is_written ? 'stop' : $action);
+		$asks->send("SELECT zk_leader_resign('$path')");
+		if ($is_written)
+		{
+			my $process = there('history-filed', $at, 'stop');
+			arm($point, $action);
+			kill 'CONT', $process;
+		}
+		there($point, $at, $action);
+		$zk->wait_until(sub { eval { leads($north) eq 't' } }, 'it to lead again');
+		is($north->errcode("INSERT INTO t VALUES ('again')"), '', "$what: leads again");
+		isnt(text(), $before, "$what: with another token");
+		eval { $asks->quit };
+	}
 }
 is($stands->query('SELECT 1'), '1', 'the standby is there');
 $stands->quit;

@@ -11,6 +11,10 @@
  * leads only if that is a part of its own history, and if the record has its history
  * then.
  *
+ * A copy of a data directory has the history of its original.  So the record also has
+ * a token, which the server keeps in a file, and which changes when a leadership begins,
+ * each minute while it lasts, and when it ends.  See history.c.
+ *
  * Called only by the leader process, except for forget.
  *
  * src/backend/lock/history.h
@@ -20,30 +24,56 @@
 #ifndef ZKL_HISTORY_H
 #define ZKL_HISTORY_H
 
+#include "access/xlogdefs.h"
+
 #include "shared/locktable.h"
 
 typedef enum ZklHistoryAnswer
 {
 	ZKL_HISTORY_PENDING,		/* ZooKeeper has not answered yet */
-	ZKL_HISTORY_MAY_LEAD,
+	ZKL_HISTORY_MAY_LEAD,		/* the record has a new token of this server */
 	ZKL_HISTORY_REFUSED
 } ZklHistoryAnswer;
 
-/* One leadership's look at the record.  All zeroes: it has not begun. */
+#define ZKL_HISTORY_TOKEN_SIZE	33
+
+/* What a server keeps in a file.  All zeroes: nothing. */
+typedef struct ZklHistoryProof
+{
+	TimeLineID	timeline;		/* that of the tokens */
+	char		token[ZKL_HISTORY_TOKEN_SIZE];
+	char		replaced[ZKL_HISTORY_TOKEN_SIZE];	/* the one before; "-":
+													 * none */
+	int64		made_at;		/* of GetCurrentTimestamp() */
+	bool		is_original;	/* this server has written it */
+} ZklHistoryProof;
+
+/* One leadership's looks at the record.  All zeroes: it has not begun. */
 typedef struct ZklHistoryLook
 {
 	int			slot;			/* of the mailbox, plus 1; 0: none */
 	bool		replaces;		/* the slot writes */
+	bool		leads;			/* what the record is to say */
+	bool		has_led;		/* the answer was MAY_LEAD */
+	int64		due;			/* ... and the next look is due then */
+	ZklHistoryProof proof;
 } ZklHistoryLook;
 
 /*
  * May this server lead the path, whose lock it has?  Call again when the latch is
- * set, or after a while, until the answer is not PENDING.  For REFUSED, "why" is a
- * sentence.  end gives the look up at any stage.  May raise an error if memory is
- * short; the caller must end the look then.
+ * set, or after a while, until the answer is not PENDING.  After MAY_LEAD, look again
+ * when that is due.  For REFUSED, "why" is a sentence.
+ *
+ * leads = false: record that the leadership has ended in order.  The caller still has
+ * the lock, and no transaction that requires the leadership can commit any more.
+ * REFUSED also means that ZooKeeper is away.  Nothing follows from that but that a copy
+ * of this server will not lead.
+ *
+ * end gives the look up at any stage.  May raise an error if memory is short; the caller
+ * must end the look then.
  */
 extern ZklHistoryAnswer zkl_history_look(ZklHistoryLook *look, const char *path,
-										 char why[ZKL_WHY_SIZE]);
+										 bool leads, char why[ZKL_WHY_SIZE]);
 extern void zkl_history_end(ZklHistoryLook *look);
 
 /*

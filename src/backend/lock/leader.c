@@ -83,6 +83,7 @@ static bool needs_history(const Leadership *leadership);
 static int64 look_at_history(Leadership *leadership, int64 now);
 static void lead(Leadership *leadership);
 static void end(Leadership *leadership);
+static bool has_recorded_end(Leadership *leadership);
 static void report_beginning(Leadership *leadership, ZklBeginning beginning);
 static void report_failure(Leadership *leadership, ZklFailure failure);
 
@@ -258,9 +259,10 @@ tend(Leadership *leadership, bool may_stand, int64 now)
 		return leadership->stand_at;
 	if (!leadership->held)
 		return try_to_lead(leadership, now);
-	if (needs_history(leadership))
+	if (needs_history(leadership) ||
+		(leadership->may_lead && now >= leadership->look.due))
 		return look_at_history(leadership, now);
-	return ZKL_FOREVER;
+	return leadership->may_lead ? leadership->look.due : ZKL_FOREVER;
 }
 
 /*
@@ -352,8 +354,8 @@ needs_history(const Leadership *leadership)
 }
 
 /*
- * While this waits for ZooKeeper, the server does not lead yet.  If the lock is lost
- * meanwhile, the look ends with the claim.
+ * While this waits for ZooKeeper the first time, the server does not lead yet.  If the
+ * lock is lost meanwhile, the look ends with the claim.
  */
 static int64
 look_at_history(Leadership *leadership, int64 now)
@@ -361,7 +363,7 @@ look_at_history(Leadership *leadership, int64 now)
 	char		why[ZKL_WHY_SIZE] = "";
 	char		told[ZKL_WHY_SIZE];
 
-	switch (zkl_history_look(&leadership->look, leadership->path, why))
+	switch (zkl_history_look(&leadership->look, leadership->path, true, why))
 	{
 		case ZKL_HISTORY_PENDING:
 			/* The answer sets the latch; a free slot of the mailbox does not. */
@@ -398,8 +400,8 @@ lead(Leadership *leadership)
  * End the claim, if there is one.  Commits that rely on this leadership are
  * refused from here on, and those that have passed their guard come first.  Only
  * then may another server lead, and the log says that the leadership has ended.
- * This waits for as long as a commit takes; at most until those transactions
- * could not count on the leadership any more.
+ * This waits for as long as a commit takes, and until the record in ZooKeeper has the end;
+ * at most until those transactions could not count on the leadership any more.
  */
 static void
 end(Leadership *leadership)
@@ -408,22 +410,38 @@ end(Leadership *leadership)
 
 	if (leadership->claim == NULL)
 		return;
-	zkl_history_end(&leadership->look);
 	ZKL_FAULT_POINT("leader-ending");
 	relied_until = zkl_leadership_stop(leadership->claim);
-	while (zkl_now() < relied_until && zkl_passes_any(leadership->path))
+	while (zkl_now() < relied_until &&
+		   (zkl_passes_any(leadership->path) || !has_recorded_end(leadership)))
 	{
 		/* DROP DATABASE waits for each process. */
 		if (ProcSignalBarrierPending)
 			ProcessProcSignalBarrier();
 		pg_usleep(ZKL_PASSES_POLL);
 	}
+	zkl_history_end(&leadership->look);
 	zkl_claim_end(leadership->claim);
 	leadership->claim = NULL;
 	if (leadership->leads)
 		ereport(LOG,
 				errmsg("this server no longer leads \"%s\"", leadership->path));
 	leadership->leads = leadership->held = leadership->may_lead = false;
+}
+
+/*
+ * Call this when no transaction that requires the leadership can commit any more.  If the
+ * setting does not require it now, other transactions may, so its end is not recorded.
+ */
+static bool
+has_recorded_end(Leadership *leadership)
+{
+	char		why[ZKL_WHY_SIZE] = "";
+
+	return !leadership->may_lead ||
+		!zkl_settings_lists_leader(zkl_commit_requires, leadership->path) ||
+		zkl_history_look(&leadership->look, leadership->path, false,
+						 why) != ZKL_HISTORY_PENDING;
 }
 
 /*

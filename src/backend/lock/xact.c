@@ -24,7 +24,8 @@
  *
  * PREPARE TRANSACTION is also refused without a required leadership.  COMMIT PREPARED
  * and ROLLBACK PREPARED are checked before they begin (zkl_xact_begin_prepared()), as
- * a transaction that has written is.
+ * a transaction that has written is.  One that only removes the temporary tables of a
+ * process that exits is not checked (only_cleans_up()).
  *
  * ZK001 is for a lock that is lost or in doubt, ZK002 for one whose lease time is over,
  * or nearly.
@@ -80,10 +81,12 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_database.h"
 #include "commands/async.h"
 #include "commands/tablecmds.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
@@ -167,6 +170,7 @@ static void on_subxact(SubXactEvent event, SubTransactionId my_id,
 					   SubTransactionId parent_id, void *arg);
 static void warn_if_alone(void);
 static bool is_noted(int facts);
+static bool only_cleans_up(void);
 static void work_beforehand(void);
 static void guard_commit(bool writes);
 static void look_at_all(Guard *guard);
@@ -351,6 +355,8 @@ on_xact(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+			if (only_cleans_up())
+				break;
 			ZKL_FAULT_POINT("commit-begun");
 			work_beforehand();
 
@@ -418,6 +424,25 @@ on_subxact(SubXactEvent event, SubTransactionId my_id,
 			zkl_hold_counts_abort_savepoint(GetCurrentTransactionNestLevel());
 			break;
 	}
+}
+
+/*
+ * Does this process exit, and remove its temporary tables?  PostgreSQL does so in a
+ * transaction of its own, after it has aborted the user's.  No client is told of that
+ * commit, so it needs no lock and no leadership.  If it were refused, the tables would
+ * stay, and the log would have an error for each ordinary end of a session.
+ *
+ * Other code that runs when a process exits is not exempt: what a statement writes is
+ * noted, and without temporary objects there is nothing to remove.
+ */
+static bool
+only_cleans_up(void)
+{
+	Oid			namespace;
+	Oid			of_toast;
+
+	GetTempNamespaceState(&namespace, &of_toast);
+	return proc_exit_inprogress && OidIsValid(namespace) && !is_noted(ZKL_XACT_WRITES);
 }
 
 /*
