@@ -169,6 +169,23 @@ unlink token_files($of_dead);
 is($of_dead->safe_psql('postgres', "SELECT zk_leader_resign('$path')"), 't', 'a server whose file was removed resigns');
 wait_until_leads($of_dead);
 is(commits($of_dead, '8'), '', 'and leads again, because it has written the file anew');
+chmod 0500, $of_dead->data_dir . '/pg_stat_tmp';
+$at = -s $of_dead->logfile;
+$of_dead->safe_psql('postgres', "SELECT zk_leader_resign('$path')");
+$of_dead->wait_for_log(qr/This server cannot write the file that tells it from a copy\./, $at);
+is(commits($of_dead, 'lost'), '25006', 'without a file, it does not lead');
+chmod 0700, $of_dead->data_dir . '/pg_stat_tmp';
+wait_until_leads($of_dead);
+
+# Each leadership has its own.
+$of_dead->set($_, "$path,/leaders/other") foreach 'zklock.leader_of', 'zklock.commit_requires';
+$of_dead->wait_until(q{SELECT zk_is_leader('/leaders/other')});
+is(scalar(@files = token_files($of_dead)), 2, 'two leaderships, two files');
+is(commits($of_dead, '9'), '', 'it commits with both');
+$of_dead->stop;
+$of_dead->start;
+$of_dead->wait_until("SELECT zk_is_leader('$path') AND zk_is_leader('/leaders/other')");
+is(commits($of_dead, '10'), '', 'also after a restart');
 $of_dead->kill9_all;
 unlink token_files($of_dead);
 $at = -s $of_dead->logfile;
