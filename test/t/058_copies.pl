@@ -54,11 +54,9 @@ sub copied_live
 {
 	my ($original, $name) = @_;
 	my $session = $original->backend;
-	my ($start, $stop) = $session->query('SELECT current_setting($$server_version_num$$)::int >= 150000') eq 't' ?
-	  (q{pg_backup_start('copy', true)}, 'pg_backup_stop()') : (q{pg_start_backup('copy', true, false)}, 'pg_stop_backup(false)');
-	$session->query("SELECT $start");
+	$session->query(q{SELECT pg_backup_start('copy', true)});
 	my $copy = copied($original, $name);
-	append_to_file($copy->data_dir . '/backup_label', $session->query("SELECT labelfile FROM $stop") . "\n");
+	append_to_file($copy->data_dir . '/backup_label', $session->query('SELECT labelfile FROM pg_backup_stop()') . "\n");
 	$session->quit;
 
 	# What was written up to the end of the backup.
