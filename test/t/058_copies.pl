@@ -54,11 +54,9 @@ sub copied_live
 {
 	my ($original, $name) = @_;
 	my $session = $original->backend;
-	my ($start, $stop) = $session->query('SELECT current_setting($$server_version_num$$)::int >= 150000') eq 't' ?
-	  (q{pg_backup_start('copy', true)}, 'pg_backup_stop()') : (q{pg_start_backup('copy', true, false)}, 'pg_stop_backup(false)');
-	$session->query("SELECT $start");
+	$session->query(q{SELECT pg_backup_start('copy', true)});
 	my $copy = copied($original, $name);
-	append_to_file($copy->data_dir . '/backup_label', $session->query("SELECT labelfile FROM $stop") . "\n");
+	append_to_file($copy->data_dir . '/backup_label', $session->query('SELECT labelfile FROM pg_backup_stop()') . "\n");
 	$session->quit;
 
 	# What was written up to the end of the backup.
@@ -169,6 +167,23 @@ unlink token_files($of_dead);
 is($of_dead->safe_psql('postgres', "SELECT zk_leader_resign('$path')"), 't', 'a server whose file was removed resigns');
 wait_until_leads($of_dead);
 is(commits($of_dead, '8'), '', 'and leads again, because it has written the file anew');
+chmod 0500, $of_dead->data_dir . '/pg_stat_tmp';
+$at = -s $of_dead->logfile;
+$of_dead->safe_psql('postgres', "SELECT zk_leader_resign('$path')");
+$of_dead->wait_for_log(qr/This server cannot write the file that tells it from a copy\./, $at);
+is(commits($of_dead, 'lost'), '25006', 'without a file, it does not lead');
+chmod 0700, $of_dead->data_dir . '/pg_stat_tmp';
+wait_until_leads($of_dead);
+
+# Each leadership has its own.
+$of_dead->set($_, "$path,/leaders/other") foreach 'zklock.leader_of', 'zklock.commit_requires';
+$of_dead->wait_until(q{SELECT zk_is_leader('/leaders/other')});
+is(scalar(@files = token_files($of_dead)), 2, 'two leaderships, two files');
+is(commits($of_dead, '9'), '', 'it commits with both');
+$of_dead->stop;
+$of_dead->start;
+$of_dead->wait_until("SELECT zk_is_leader('$path') AND zk_is_leader('/leaders/other')");
+is(commits($of_dead, '10'), '', 'also after a restart');
 $of_dead->kill9_all;
 unlink token_files($of_dead);
 $at = -s $of_dead->logfile;

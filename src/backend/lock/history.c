@@ -94,8 +94,9 @@ static ZklHistoryAnswer take_reply(ZklHistoryLook *look, const char *path,
 								   char *why);
 static void ask(ZklHistoryLook *look, const char *path, const History *replaces,
 				int32 version);
-static ZklHistoryAnswer fail(ZklHistoryLook *look, const char *sentence, char *why);
-static ZklHistoryAnswer pass(ZklHistoryLook *look);
+static ZklHistoryAnswer answer_failure(ZklHistoryLook *look, const char *sentence,
+									   char *why);
+static ZklHistoryAnswer answer_may_lead(ZklHistoryLook *look);
 static void give_slot_back(ZklHistoryLook *look);
 static ZklHistoryAnswer judge(ZklHistoryLook *look, const char *path,
 							  const char *answer, char *why);
@@ -139,29 +140,29 @@ take_reply(ZklHistoryLook *look, const char *path, char *why)
 	give_slot_back(look);
 	ZKL_FAULT_POINT("history-answered");
 	if (outcome == ZKL_COMMAND_DENIED)
-		return fail(look, "ZooKeeper's access control forbids this server to read or write the record of leaders.",
-					why);
+		return answer_failure(look, "ZooKeeper's access control forbids this server to read or write the record of leaders.",
+							  why);
 	if (outcome == ZKL_COMMAND_AWAY && !look->leads)
 		return ZKL_HISTORY_REFUSED;
 
 	/* Begin again, if the record has changed or an answer was lost. */
 	if (outcome != ZKL_COMMAND_OK)
 		return ZKL_HISTORY_PENDING;
-	return replaced ? pass(look) : judge(look, path, answer, why);
+	return replaced ? answer_may_lead(look) : judge(look, path, answer, why);
 }
 
-/* A server that leads goes on with the token that it has, which is still right. */
+/* A server that leads goes on with the token that it has, and tries again later. */
 static ZklHistoryAnswer
-fail(ZklHistoryLook *look, const char *sentence, char *why)
+answer_failure(ZklHistoryLook *look, const char *sentence, char *why)
 {
 	if (look->has_led && look->leads)
-		return pass(look);
+		return answer_may_lead(look);
 	strlcpy(why, sentence, ZKL_WHY_SIZE);
 	return ZKL_HISTORY_REFUSED;
 }
 
 static ZklHistoryAnswer
-pass(ZklHistoryLook *look)
+answer_may_lead(ZklHistoryLook *look)
 {
 	look->has_led = true;
 	look->due = zkl_now() + RENEWAL_INTERVAL;
@@ -293,7 +294,8 @@ change_token(ZklHistoryLook *look, const char *path, History *mine,
 	if (pg_strong_random(random, sizeof(random)))
 		zkl_job_record_make_id(random, proof.token);
 	if (proof.token[0] == '\0' || !write_proof(path, &proof))
-		return fail(look, "This server cannot write the file that tells it from a copy.", why);
+		return answer_failure(look, "This server cannot write the file that tells it from a copy.",
+							  why);
 	look->proof = proof;
 	ZKL_FAULT_POINT("history-filed");
 	strlcpy(mine->token, proof.token, sizeof(mine->token));
