@@ -241,6 +241,29 @@ COMMENT ON VIEW zk_stat IS
 'statistics of this server''s locks, requests and ZooKeeper session, in one row';
 
 /*
+ * zk_fences keeps the greatest token, whatever writes a row: also logical replication and COPY.  The
+ * owner of a database may insert rows there, to restore them, but not update any.
+ */
+
+CREATE FUNCTION zk_fences_keep()
+RETURNS trigger
+AS 'MODULE_PATHNAME', 'zklock_fences_keep'
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+
+COMMENT ON FUNCTION zk_fences_keep() IS
+'the trigger of table zk_fences: keep the greatest token of each resource';
+
+REVOKE ALL ON FUNCTION zk_fences_keep() FROM PUBLIC;
+
+CREATE TRIGGER zk_fences_keep BEFORE INSERT OR UPDATE ON zk_fences
+	FOR EACH ROW EXECUTE FUNCTION zk_fences_keep();
+ALTER TABLE zk_fences ENABLE ALWAYS TRIGGER zk_fences_keep;
+
+COMMENT ON TRIGGER zk_fences_keep ON zk_fences IS
+'keeps the greatest token of each resource';
+
+/*
  * A semaphore whose limit is stored in ZooKeeper.  The functions that acquire get a default for
  * their number of leases.  Further functions of the same names would make calls ambiguous where
  * the types of the arguments are not known, as in statements that a driver prepares.

@@ -22,7 +22,7 @@ my %old_version = $ENV{OLD_PG_CONFIG} ? (install_path => qx{"$ENV{OLD_PG_CONFIG}
 my %settings = ('zklock.leader_of' => '/leaders/cron', init => [ extra => ['--data-checksums'] ]);
 
 # Everything that belongs to the extension: each object with its privileges and definition; the
-# comments on the objects and their columns; the columns; the privileges that came with the
+# comments on the objects and their columns; the columns; the triggers; the privileges that came with the
 # extension; what the objects, and the rules of the views, depend on.  Privileges of a function that
 # are the default ones may be noted or not: pg_upgrade does not.
 my $objects = q{
@@ -47,6 +47,9 @@ q{	SELECT a.attrelid::regclass, a.attname, a.atttypid::regtype, a.attnotnull
 	FROM object AS x JOIN pg_attribute AS a ON x.classid = 'pg_class'::regclass AND a.attrelid = x.objid
 	WHERE a.attnum > 0
 	ORDER BY a.attrelid::regclass::text, a.attnum},
+q{	SELECT t.tgrelid::regclass, t.tgenabled, pg_get_triggerdef(t.oid)
+	FROM object AS x JOIN pg_trigger AS t ON x.classid = 'pg_class'::regclass AND t.tgrelid = x.objid
+	ORDER BY t.tgrelid::regclass::text, t.tgname},
 q{	SELECT o.identity, i.initprivs
 	FROM object AS x JOIN pg_init_privs AS i ON (i.classoid, i.objoid) = (x.classid, x.objid)
 		 CROSS JOIN pg_identify_object(x.classid, x.objid, i.objsubid) AS o

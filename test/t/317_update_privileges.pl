@@ -38,6 +38,8 @@ my $members = q{
 		  AND (c.oid IS NOT NULL OR p.oid IS NOT NULL)
 	ORDER BY name};
 
+my %call = (TABLE => 'SELECT * FROM ', FUNCTION => 'SELECT ', PROCEDURE => 'CALL ');
+
 sub members
 {
 	my ($database) = @_;
@@ -106,7 +108,7 @@ sub are_kept
 	cmp_ok(scalar @now, '>', scalar @old, "$database: there are newer objects");
 	foreach my $member (@now)
 	{
-		my $sql = ($member->{what} eq 'PROCEDURE' ? 'CALL ' : 'SELECT * FROM ') . $member->{use};
+		my $sql = $call{ $member->{what} } . $member->{use};
 		is($nobody->errcode($sql), '42501', "$database: $sql, without a privilege");
 	}
 	$_->quit foreach $app, $nobody;

@@ -11,6 +11,9 @@
  * second one has the greater token, the first one's writes precede its own,
  * as they should.
  *
+ * Other writes to the table, by logical replication, COPY or a restore, come from
+ * elsewhere, where the tokens may be smaller.  A trigger keeps the greatest.
+ *
  * src/backend/sql/fence.c
  *
  *-------------------------------------------------------------------------
@@ -18,18 +21,27 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
+#include "commands/trigger.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
 
 #include "backend/lock/permission.h"
 #include "backend/report.h"
 
 PG_FUNCTION_INFO_V1(zklock_fence);
+PG_FUNCTION_INFO_V1(zklock_fences_keep);
 
-static bool present(const char *table, Datum resource, Datum token);
+/* True during a statement of this file, which compares the tokens itself. */
+static bool presenting = false;
+
+static const char *table_of(FunctionCallInfo fcinfo);
+static bool present(const char *table, Datum resource, Datum token,
+					const char *accepts);
+static bool is_of_table(FunctionCallInfo fcinfo);
 static int64 greatest(const char *table, Datum resource);
 static uint64 execute(const char *query, int nargs, Datum resource,
 					  Datum token);
@@ -39,8 +51,7 @@ static void report_stale(const char *table, const char *resource, int64 token,
 Datum
 zklock_fence(PG_FUNCTION_ARGS)
 {
-	const char *schema;
-	const char *table;
+	const char *table = table_of(fcinfo);
 	char	   *resource;
 
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
@@ -55,28 +66,97 @@ zklock_fence(PG_FUNCTION_ARGS)
 	zkl_permission_check_resource(pg_server_to_any(resource, strlen(resource),
 												   PG_UTF8));
 
-	/* The table is in the schema of the function. */
-	schema = get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid));
-	table = quote_qualified_identifier(schema, "zk_fences");
-
 	SPI_connect();
-	if (!present(table, PG_GETARG_DATUM(0), PG_GETARG_DATUM(1)))
+	if (!present(table, PG_GETARG_DATUM(0), PG_GETARG_DATUM(1), "<="))
 		report_stale(table, resource, PG_GETARG_INT64(1),
 					 greatest(table, PG_GETARG_DATUM(0)));
 	SPI_finish();
 	PG_RETURN_VOID();
 }
 
-/* Insert or update the row.  False if a greater token has been presented. */
+/*
+ * The trigger of zk_fences.  A row that is written becomes the insert or update of zk_fence,
+ * or nothing if its token is not greater.  So no token goes down, and a row that exists
+ * stops no replication; not even one that another transaction is about to insert, because
+ * ON CONFLICT waits for that.  An equal token must write nothing: between two servers
+ * that replicate to each other, it would go round for ever.
+ */
+Datum
+zklock_fences_keep(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	HeapTuple	row;
+	Datum		resource;
+	Datum		token;
+	bool		is_null[2];
+
+	if (!is_of_table(fcinfo))
+		ereport(ERROR,
+				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				errmsg("function zk_fences_keep() is only for the trigger of table zk_fences"));
+	row = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ?
+		trigger->tg_newtuple : trigger->tg_trigtuple;
+	resource = heap_getattr(row, 1, RelationGetDescr(trigger->tg_relation), &is_null[0]);
+	token = heap_getattr(row, 2, RelationGetDescr(trigger->tg_relation), &is_null[1]);
+	if (presenting || is_null[0] || is_null[1])
+		return PointerGetDatum(row);	/* the table allows no nulls */
+
+	SPI_connect();
+	(void) present(table_of(fcinfo), resource, token, "<");
+	SPI_finish();
+	return PointerGetDatum(NULL);
+}
+
+/*
+ * The function is executed with the privileges of its owner, so no other table may get at
+ * it.  It may be called by no trigger at all.
+ */
 static bool
-present(const char *table, Datum resource, Datum token)
+is_of_table(FunctionCallInfo fcinfo)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+
+	return CALLED_AS_TRIGGER(fcinfo) &&
+		TRIGGER_FIRED_BEFORE(trigger->tg_event) &&
+		TRIGGER_FIRED_FOR_ROW(trigger->tg_event) &&
+		!TRIGGER_FIRED_BY_DELETE(trigger->tg_event) &&
+		RelationGetNamespace(trigger->tg_relation) == get_func_namespace(fcinfo->flinfo->fn_oid) &&
+		strcmp(RelationGetRelationName(trigger->tg_relation), "zk_fences") == 0;
+}
+
+/* The table is in the schema of the function. */
+static const char *
+table_of(FunctionCallInfo fcinfo)
+{
+	Oid			schema = get_func_namespace(fcinfo->flinfo->fn_oid);
+
+	return quote_qualified_identifier(get_namespace_name(schema), "zk_fences");
+}
+
+/*
+ * Insert or update the row.  False if a token has been presented that does not let this one in:
+ * "accepts" is how a token must compare to this one.
+ */
+static bool
+present(const char *table, Datum resource, Datum token, const char *accepts)
 {
 	const char *query =
 	psprintf("INSERT INTO %s AS f (resource, token) VALUES ($1, $2) "
 			 "ON CONFLICT (resource) DO UPDATE SET token = EXCLUDED.token "
-			 "WHERE f.token <= EXCLUDED.token", table);
+			 "WHERE f.token %s EXCLUDED.token", table, accepts);
+	uint64		nrows;
 
-	return execute(query, 2, resource, token) > 0;
+	presenting = true;
+	PG_TRY();
+	{
+		nrows = execute(query, 2, resource, token);
+	}
+	PG_FINALLY();
+	{
+		presenting = false;
+	}
+	PG_END_TRY();
+	return nrows > 0;
 }
 
 /*
