@@ -17,11 +17,16 @@
 #include "postgres.h"
 
 #include "catalog/pg_authid.h"
+#include "catalog/pg_proc.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
 
 #include "backend/display.h"
 #include "backend/lock/permission.h"
+#include "compat.h"
 #include "protocol/path.h"
 #include "settings.h"
 
@@ -84,6 +89,20 @@ zkl_permission_check_level(ZklScope scope)
 				errmsg("permission denied to acquire a session-level lock"),
 				errdetail("\"zklock.session_level\" is off."),
 				errhint("Use a function whose name begins with \"zk_xact_\"."));
+}
+
+void
+zkl_permission_check_older(Oid called, const char *older, int nargs,
+						   const Oid *types)
+{
+	Oid			function = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
+										   CStringGetDatum(older),
+										   PointerGetDatum(buildoidvector(types, nargs)),
+										   ObjectIdGetDatum(get_func_namespace(called)));
+
+	if (!OidIsValid(function) ||
+		zkl_function_aclcheck(function, GetUserId()) != ACLCHECK_OK)
+		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_FUNCTION, older);
 }
 
 bool

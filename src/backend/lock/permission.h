@@ -41,6 +41,18 @@ extern void zkl_permission_check_resource(const char *resource);
 extern void zkl_permission_check_level(ZklScope scope);
 
 /*
+ * Raise 42501 if this user may not execute an older function of the extension, which
+ * has this name and these types of arguments.  "called" is the function that was called.
+ *
+ * Each function or procedure that a version after 1.0 adds, and that PUBLIC may execute,
+ * demands this of the function of its kind in 1.0.  An administrator may have withdrawn
+ * that one from PUBLIC before the update, and the update must let nobody in again.
+ * Privileges that the script of the update sets would not do: a dump leaves them out.
+ */
+extern void zkl_permission_check_older(Oid called, const char *older,
+									   int nargs, const Oid *types);
+
+/*
  * May this user see the details of a backend of this role: since when it
  * holds or waits, how often, and its token?  The rule is that of
  * pg_stat_activity.  Use InvalidOid for details that may concern any role.

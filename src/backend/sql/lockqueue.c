@@ -11,15 +11,11 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "backend/display.h"
@@ -29,7 +25,6 @@
 #include "backend/row.h"
 #include "backend/znodes.h"
 #include "backend/znodetext.h"
-#include "compat.h"
 #include "protocol/fieldtext.h"
 #include "shared/claim.h"
 
@@ -97,7 +92,6 @@ static ZklListing *survey_of(const Walked *walked, int n);
 static const ZklListingNode *node_at(const LockQueue *queue, const ZklPlace *place);
 static const char *text_of(const char *path, const ZklPlace *place,
 						   const ZklListingNode *node);
-static void check_privilege(Oid variant);
 static void check_no_superuser(const char *path, const LockQueue *queue);
 static const char *child_of(const ZklPlace *place);
 static void put_queue(ReturnSetInfo *set, const LockQueue *queue,
@@ -315,10 +309,11 @@ zklock_lock_queue_or_null(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
 	ZklRow		nothing = {0};
+	Oid			types = TEXTOID;
 	const char *path;
 	const ZklListing *survey;
 
-	check_privilege(fcinfo->flinfo->fn_oid);
+	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_lock_queue", 1, &types);
 	path = zkl_sqlargs_path(fcinfo);
 	survey = zkl_znodes_survey_if_allowed(path);
 	if (survey != NULL)
@@ -331,24 +326,6 @@ zklock_lock_queue_or_null(PG_FUNCTION_ARGS)
 	zkl_row_add_nulls(&nothing, set->setDesc->natts);
 	zkl_row_put(set, &nothing);
 	return (Datum) 0;
-}
-
-/*
- * A role without the privilege for zk_lock_queue, which is older, must not
- * see a queue through this variant.
- */
-static void
-check_privilege(Oid variant)
-{
-	Oid			argument = TEXTOID;
-	Oid			queue = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
-										CStringGetDatum("zk_lock_queue"),
-										PointerGetDatum(buildoidvector(&argument, 1)),
-										ObjectIdGetDatum(get_func_namespace(variant)));
-
-	if (!OidIsValid(queue) ||
-		zkl_function_aclcheck(queue, GetUserId()) != ACLCHECK_OK)
-		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_FUNCTION, "zk_lock_queue");
 }
 
 /* If a holder has released meanwhile, that is not an error. */
