@@ -312,6 +312,101 @@ REVOKE ALL ON FUNCTION zk_semaphore_set_limit(text, integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_semaphore_set_limit(text, integer) TO pg_signal_backend;
 
 /*
+ * Procedures that acquire like the functions, but wait without a snapshot.  Each also demands
+ * EXECUTE on its function, at the call.
+ */
+
+CREATE PROCEDURE zk_lock_wait(path text,
+							  timeout interval DEFAULT NULL,
+							  lease_time interval DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'zklock_lock_wait'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_lock_wait(text, interval, interval) IS
+'acquire a cluster-wide mutex as a session-level lock; waits without a snapshot';
+
+CREATE PROCEDURE zk_xact_lock_wait(path text,
+								   timeout interval DEFAULT NULL,
+								   lease_time interval DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'zklock_xact_lock_wait'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_xact_lock_wait(text, interval, interval) IS
+'acquire a cluster-wide mutex as a transaction-level lock; waits without a snapshot';
+
+CREATE PROCEDURE zk_read_lock_wait(path text,
+								   timeout interval DEFAULT NULL,
+								   lease_time interval DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'zklock_read_lock_wait'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_read_lock_wait(text, interval, interval) IS
+'acquire a cluster-wide read-write lock for reading as a session-level lock; waits without a snapshot';
+
+CREATE PROCEDURE zk_xact_read_lock_wait(path text,
+										timeout interval DEFAULT NULL,
+										lease_time interval DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'zklock_xact_read_lock_wait'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_xact_read_lock_wait(text, interval, interval) IS
+'acquire a cluster-wide read-write lock for reading as a transaction-level lock; waits without a snapshot';
+
+CREATE PROCEDURE zk_write_lock_wait(path text,
+									timeout interval DEFAULT NULL,
+									lease_time interval DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'zklock_write_lock_wait'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_write_lock_wait(text, interval, interval) IS
+'acquire a cluster-wide read-write lock for writing as a session-level lock; waits without a snapshot';
+
+CREATE PROCEDURE zk_xact_write_lock_wait(path text,
+										 timeout interval DEFAULT NULL,
+										 lease_time interval DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'zklock_xact_write_lock_wait'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_xact_write_lock_wait(text, interval, interval) IS
+'acquire a cluster-wide read-write lock for writing as a transaction-level lock; waits without a snapshot';
+
+CREATE PROCEDURE zk_semaphore_wait(path text,
+								   n integer DEFAULT NULL,
+								   timeout interval DEFAULT NULL,
+								   quantity integer DEFAULT 1)
+AS 'MODULE_PATHNAME', 'zklock_semaphore_wait'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_semaphore_wait(text, integer, interval, integer) IS
+'acquire leases of a cluster-wide semaphore with n leases, or with a stored limit, as a session-level lock; waits without a snapshot';
+
+CREATE PROCEDURE zk_xact_semaphore_wait(path text,
+										n integer DEFAULT NULL,
+										timeout interval DEFAULT NULL,
+										quantity integer DEFAULT 1)
+AS 'MODULE_PATHNAME', 'zklock_xact_semaphore_wait'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_xact_semaphore_wait(text, integer, interval, integer) IS
+'acquire leases of a cluster-wide semaphore with n leases, or with a stored limit, as a transaction-level lock; waits without a snapshot';
+
+CREATE PROCEDURE zk_multilock_wait(paths text[],
+								   timeout interval DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'zklock_multilock_wait'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_multilock_wait(text[], interval) IS
+'acquire several cluster-wide mutexes at once, all or none, as session-level locks; waits without a snapshot';
+
+CREATE PROCEDURE zk_xact_multilock_wait(paths text[],
+										timeout interval DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'zklock_xact_multilock_wait'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_xact_multilock_wait(text[], interval) IS
+'acquire several cluster-wide mutexes at once, all or none, as transaction-level locks; waits without a snapshot';
+
+/*
  * Claims without a backend
  */
 

@@ -49,7 +49,7 @@ SELECT claims();
 CREATE FUNCTION lies_about(command text) RETURNS text LANGUAGE plpgsql PARALLEL SAFE
 AS $$ DECLARE result text; BEGIN EXECUTE command INTO result; RETURN result; END $$;
 CREATE VIEW calls AS
-SELECT p.proname, format('SELECT lies_about(%L)', format('SELECT %s(%s)::text', p.oid::regproc,
+SELECT p.proname, format('SELECT lies_about(%L)', format(CASE p.prokind WHEN 'p' THEN 'CALL %s(%s)' ELSE 'SELECT %s(%s)::text' END, p.oid::regproc,
 	   (SELECT string_agg(format('%L::%s', CASE format_type(type, NULL)
 											   WHEN 'text' THEN '/regress/lies' WHEN 'text[]' THEN '{/regress/lies}'
 											   WHEN 'interval' THEN '1 s'

@@ -411,6 +411,17 @@ zkl_report_lock_timeout(const char *detail)
 }
 
 void
+zkl_report_not_acquired(const char *path)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			path != NULL ?
+			errmsg("could not acquire lock \"%s\"", zkl_display_path(path)) :
+			errmsg("could not acquire all locks"),
+			errdetail("The timeout has passed."));
+}
+
+void
 zkl_report_command(const char *path, ZklCommandOutcome outcome)
 {
 	const char *shown = name(path);

@@ -78,6 +78,9 @@ ZKL_NORETURN extern void zkl_report_shutdown(void);
 /* 55P03, with the lock manager's message; NULL: there is no detail */
 ZKL_NORETURN extern void zkl_report_lock_timeout(const char *detail);
 
+/* The timeout of a procedure has passed.  "path" is NULL for several locks. */
+ZKL_NORETURN extern void zkl_report_not_acquired(const char *path);
+
 /* A command got no reply: 08006, 28000 or 55000, as for zkl_report_unreachable */
 ZKL_NORETURN extern void zkl_report_silence(const char *path);
 

@@ -15,8 +15,8 @@
 typedef struct ZklOptions
 {
 	const char *conninfo;
-	const char *function;		/* the SQL function that acquires: its name
-								 * and arguments */
+	const char *kind;			/* part of the name of what acquires */
+	const char *parameters;		/* ... and its parameters */
 	const char *argument;		/* its $3, or NULL */
 	const char *timeout;
 	const char *retry;			/* its $4 */

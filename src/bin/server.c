@@ -41,6 +41,10 @@ ZklStanding zkl_server_standing;
 #define POOLER_ROUNDS	10
 #define POOLER_PATIENCE	300
 
+/* The SQLSTATEs of errors that are none here. */
+#define UNDEFINED_FUNCTION	"42883"
+#define LOCK_NOT_AVAILABLE	"55P03"
+
 double		zkl_server_asked_at;
 bool		zkl_server_asking;
 
@@ -317,14 +321,10 @@ send_query(const char *query, int n, const char *const *values)
 	return PQsendQueryParams(conn, query, n, NULL, values, NULL, NULL, 0) == 1;
 }
 
-/*
- * Used before the command is started: wait for the result, which must not be
- * an error.  It is also an error if the query could not be sent.
- */
+/* Used before the command is started: wait for the result. */
 static PGresult *
-finish_query(void)
+await_result(void)
 {
-	PGresult   *result;
 	int			number;
 
 	while (zkl_server_is_alive() && PQisBusy(conn))
@@ -335,13 +335,35 @@ finish_query(void)
 		else if (number != 0)
 			give_up(number);
 	}
-	result = take_result(conn);
-	if (PQresultStatus(result) != PGRES_TUPLES_OK)
-	{
-		complain_of_server(conn);
-		exit(STATUS_UNAVAILABLE);
-	}
+	return take_result(conn);
+}
+
+/* It is also an error if the query could not be sent. */
+static void
+exit_unless_ok(const PGresult *result)
+{
+	if (PQresultStatus(result) == PGRES_TUPLES_OK || PQresultStatus(result) == PGRES_COMMAND_OK)
+		return;
+	complain_of_server(conn);
+	exit(STATUS_UNAVAILABLE);
+}
+
+/* Wait for the result, which must not be an error. */
+static PGresult *
+finish_query(void)
+{
+	PGresult   *result = await_result();
+
+	exit_unless_ok(result);
 	return result;
+}
+
+static bool
+has_failed_with(const PGresult *result, const char *sqlstate)
+{
+	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+	return state != NULL && strcmp(state, sqlstate) == 0;
 }
 
 /*
@@ -453,26 +475,55 @@ await_firm_standing(const ZklOptions *options)
 	}
 }
 
+/* "format" is for the schema, the kind of lock, and the parameters. */
+static PGresult *
+request_lock(const ZklOptions *options, const char *format)
+{
+	const char *values[] = {options->path, options->timeout, options->argument, options->retry, options->spacing};
+
+	(void) send_query(zkl_messages_format(format, schema, options->kind, options->parameters),
+					  options->once ? 5 : options->argument != NULL ? 3 : 2, values);
+	return await_result();
+}
+
+/*
+ * Wait by a procedure, because its wait holds nothing back.  A server may not have it:
+ * an older extension, or an older library below the catalogs of a newer primary.
+ */
+static PGresult *
+wait_for_lock(const ZklOptions *options)
+{
+	PGresult   *result = request_lock(options, "CALL %s.zk_%s_wait%s");
+
+	if (!has_failed_with(result, UNDEFINED_FUNCTION))
+		return result;
+	PQclear(result);
+	zkl_messages_add(zkl_messages_progname);
+	zkl_messages_add(": warning: the wait for the lock holds back VACUUM and CREATE INDEX CONCURRENTLY,"
+					 " because the server has a version of zklock before 1.1\n");
+	return request_lock(options, "SELECT %s.zk_%s_acquire%s");
+}
+
 /* Acquire the lock, and describe it to the command. */
 bool
 zkl_server_acquire(const ZklOptions *options)
 {
-	const char *values[] = {options->path, options->timeout, options->argument, options->retry, options->spacing};
 	PGresult   *result;
 	bool		acquired;
 
-	/*
-	 * Each function uses some of the five parameters.  The query mentions the
-	 * others as well, because the server needs a type for each.
-	 */
-	(void) send_query(zkl_messages_format("SELECT %s.%s, $3::text, $4::boolean, $5::interval", schema, options->function), 5, values);
-	result = finish_query();
-	acquired = PQgetvalue(result, 0, 0)[0] == 't';
+	/* A tick may use only some of the parameters, but each needs a type. */
+	result = options->once ?
+		request_lock(options, "SELECT %s.zk_%s%s, $3::text, $4::boolean, $5::interval") :
+		wait_for_lock(options);
+	if (!options->once && options->timeout != NULL && has_failed_with(result, LOCK_NOT_AVAILABLE))
+		return false;
+	exit_unless_ok(result);
+	acquired = PQresultStatus(result) == PGRES_COMMAND_OK || PQgetvalue(result, 0, 0)[0] == 't';
 	PQclear(result);
 	if (!acquired)
 		return false;
 
-	(void) send_query(zkl_messages_format("SELECT %s.zk_lock_token($1)", schema), 1, values);
+	(void) send_query(zkl_messages_format("SELECT %s.zk_lock_token($1)", schema), 1, &options->path);
 	result = finish_query();
 	setenv("ZKLOCK_PATH", options->path, 1);
 	setenv("ZKLOCK_TOKEN", PQgetvalue(result, 0, 0), 1);

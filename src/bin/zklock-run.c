@@ -20,6 +20,9 @@
 #include "bin/server.h"
 #include "bin/signals.h"
 
+/* zkl_server_acquire() passes the parameters. */
+#define LOCK_PARAMETERS	"($1, $2::interval)"
+
 enum
 {
 	OPTION_SEMAPHORE = 256,
@@ -90,14 +93,15 @@ parse_number(const char *value, const char *option, double max)
 }
 
 static void
-choose_kind(ZklOptions *options, const char *function, const char *argument)
+choose_kind(ZklOptions *options, const char *kind, const char *parameters, const char *argument)
 {
-	if (options->function != NULL)
+	if (options->kind != NULL)
 	{
 		zkl_messages_error("only one of --shared, --exclusive, --semaphore and --once can be given");
 		exit(STATUS_USAGE);
 	}
-	options->function = function;
+	options->kind = kind;
+	options->parameters = parameters;
 	options->argument = argument;
 }
 
@@ -109,13 +113,12 @@ advise_and_exit(void)
 	exit(STATUS_USAGE);
 }
 
-/* zkl_server_acquire() passes the parameters of the functions. */
 static void
 choose_once(ZklOptions *options, const char *tick)
 {
-	choose_kind(options, strcmp(tick, "now") == 0 ?
-				"zk_run_once($1, timeout => coalesce($2::interval, '0'), retry => $4, spacing => $5)" :
-				"zk_run_once($1, $3::timestamptz, coalesce($2::interval, '0'), $4, $5)",
+	choose_kind(options, "run_once", strcmp(tick, "now") == 0 ?
+				"($1, timeout => coalesce($2::interval, '0'), retry => $4, spacing => $5)" :
+				"($1, $3::timestamptz, coalesce($2::interval, '0'), $4, $5)",
 				tick);
 	options->once = true;
 }
@@ -144,10 +147,10 @@ take_option(ZklOptions *options, int c)
 			options->retry = "true";
 			break;
 		case 's':
-			choose_kind(options, "zk_read_lock_acquire($1, $2::interval)", NULL);
+			choose_kind(options, "read_lock", LOCK_PARAMETERS, NULL);
 			break;
 		case OPTION_SEMAPHORE:
-			choose_kind(options, "zk_semaphore_acquire($1, $3::integer, $2::interval)", optarg);
+			choose_kind(options, "semaphore", "($1, $3::integer, $2::interval)", optarg);
 			break;
 		case OPTION_SPACING:
 			options->spacing = optarg;
@@ -159,7 +162,7 @@ take_option(ZklOptions *options, int c)
 			puts("zklock-run (zklock) " ZKLOCK_VERSION);
 			exit(0);
 		case 'x':
-			choose_kind(options, "zk_write_lock_acquire($1, $2::interval)", NULL);
+			choose_kind(options, "write_lock", LOCK_PARAMETERS, NULL);
 			break;
 		default:
 			advise_and_exit();	/* getopt_long() has reported the mistake */
@@ -194,8 +197,8 @@ parse_options(int argc, char **argv, ZklOptions *options)
 	}
 	if (options->retry == NULL)
 		options->retry = "false";
-	if (options->function == NULL)
-		options->function = "zk_lock_acquire($1, $2::interval)";
+	if (options->kind == NULL)
+		choose_kind(options, "lock", LOCK_PARAMETERS, NULL);
 	options->path = argv[optind];
 	options->command = argv + optind + 1;
 }

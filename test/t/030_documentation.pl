@@ -86,8 +86,8 @@ run_page($_) foreach 'doc/zklock.md', 'doc/locking.md', 'doc/coming-from.md', 'd
 my @objects = map { [ split /\|/, $_, 3 ] } split /\n/, $node_a->safe_psql('postgres', q{
 	SELECT p.proname,
 		   CASE WHEN p.proretset THEN '' ELSE
-		   p.proname || '(' || regexp_replace(replace(pg_get_function_arguments(p.oid), ' DEFAULT ', ' = '), '::inte(rval|ger)', '', 'g')
-		   || ') → ' || pg_get_function_result(p.oid) END,
+		   p.proname || '(' || regexp_replace(replace(replace(pg_get_function_arguments(p.oid), ' DEFAULT ', ' = '), 'IN ', ''), '::inte(rval|ger)', '', 'g')
+		   || ')' || CASE WHEN p.prokind = 'p' THEN '' ELSE ' → ' || pg_get_function_result(p.oid) END END,
 		   coalesce(obj_description(p.oid, 'pg_proc'), '')
 	FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
 	WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')

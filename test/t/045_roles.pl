@@ -61,6 +61,8 @@ my %calls = (
 	'zk_multilock_acquire' => q{ARRAY['/jobs/other', '%s'], '0'},
 	'zk_xact_multilock_acquire' => q{ARRAY['/jobs/other', '%s'], '0'},
 	'zk_multilock_release' => q{ARRAY['/jobs/other', '%s']},
+	(map { my $level = $_; map { ("zk_$level$_->[0]_wait" => $_->[1]) } [ lock => q{'%s', '0'} ], [ read_lock => q{'%s', '0'} ], [ write_lock => q{'%s', '0'} ],
+		[ semaphore => q{'%s', 2, '0'} ], [ multilock => q{ARRAY['/jobs/other', '%s'], '0'} ] } '', 'xact_'),
 	'zk_run_once' => q{'%s'},
 	'zk_xact_run_once' => q{'%s'},
 	'zk_job_forget' => q{'%s'},
@@ -83,8 +85,17 @@ my %calls = (
 	'zk_fence' => q{'%s', 1},
 	'zk_cluster_locks' => q{'%s'},
 	'zk_path_is_allowed' => q{'%s'});
+
+# zk_claim_wait is a function.
+sub call_of
+{
+	my ($name, $path) = @_;
+	return ($name =~ /_wait$/ && $name ne 'zk_claim_wait' ? 'CALL' : 'SELECT') . " $name(" . sprintf($calls{$name}, $path) . ')';
+}
+
 my %session_level = map { $_ => 1 } qw(zk_lock_acquire zk_read_lock_acquire zk_write_lock_acquire
-	zk_semaphore_acquire zk_multilock_acquire zk_run_once);
+	zk_semaphore_acquire zk_multilock_acquire zk_lock_wait zk_read_lock_wait zk_write_lock_wait
+	zk_semaphore_wait zk_multilock_wait zk_run_once);
 
 my @functions = split /\n/, $super->query(q{
 	SELECT DISTINCT p.proname
@@ -98,11 +109,11 @@ is(join(' ', grep { !$calls{$_} } @functions), '', 'this test knows how to call 
 is(join(' ', grep { my $name = $_; !grep { $_ eq $name } @functions } sort keys %calls), '', 'and they exist');
 
 # The role has all privileges: what is refused is refused because of the path.
-$super->query('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO batch; GRANT SELECT ON zk_cluster_locks TO batch');
+$super->query('GRANT EXECUTE ON ALL ROUTINES IN SCHEMA public TO batch; GRANT SELECT ON zk_cluster_locks TO batch');
 my $batch = login('batch');
 foreach my $name (@functions)
 {
-	my $call = "SELECT $name(" . sprintf($calls{$name}, '/hidden/lock') . ')';
+	my $call = call_of($name, '/hidden/lock');
 	if ($name eq 'zk_path_is_allowed')
 	{
 		is($batch->query($call), 'f', "$name: is no secret");
@@ -115,7 +126,7 @@ foreach my $name (@functions)
 	}
 	is_refused($batch->run($call), '/hidden/lock', "$name: not allowed");
 	my $own = $name eq 'zk_fence' ? '/jobs/fenced' : "/jobs/$name";
-	my $result = $batch->run("SELECT $name(" . sprintf($calls{$name}, $own) . ')');
+	my $result = $batch->run(call_of($name, $own));
 	like($result->{errcode}, qr/^(?:55000)?$/, "$name: allowed");
 	$batch->query('SELECT zk_lock_release_all()');
 	$batch->query('SELECT count(zk_claim_release(claim)) FROM zk_claims');
@@ -130,11 +141,11 @@ is($batch->query('SELECT zk_lock_release_all()'), 0, 'all may be released togeth
 # --- session level ----------------------------------------------------------------------------
 
 $super->query('ALTER DATABASE pooled SET zklock.session_level = off');
-$node->safe_psql('pooled', 'CREATE EXTENSION zklock; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO batch');
+$node->safe_psql('pooled', 'CREATE EXTENSION zklock; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA public TO batch');
 my $pooled = login('batch', dbname => 'pooled');
 foreach my $name (@functions)
 {
-	my $result = $pooled->run("SELECT $name(" . sprintf($calls{$name}, '/jobs/pooled') . ')');
+	my $result = $pooled->run(call_of($name, '/jobs/pooled'));
 	if ($session_level{$name})
 	{
 		is($result->{errcode}, '42501', "$name: not where zklock.session_level is off");

@@ -36,7 +36,7 @@ my $catalogue = join ';', map { "$objects $_" } q{
 		   replace(pg_get_functiondef(p.oid), '$libdir/', ''), CASE c.relkind WHEN 'v' THEN pg_get_viewdef(c.oid) END
 	FROM object AS x
 		 CROSS JOIN pg_identify_object(x.classid, x.objid, 0) AS o
-		 LEFT JOIN pg_proc AS p ON x.classid = 'pg_proc'::regclass AND p.oid = x.objid AND p.prokind = 'f'
+		 LEFT JOIN pg_proc AS p ON x.classid = 'pg_proc'::regclass AND p.oid = x.objid AND p.prokind IN ('f', 'p')
 		 LEFT JOIN pg_class AS c ON x.classid = 'pg_class'::regclass AND c.oid = x.objid
 	ORDER BY o.type, o.identity},
 q{	SELECT o.identity, d.description

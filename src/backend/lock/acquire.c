@@ -144,9 +144,12 @@ zkl_acquire_locally(ZklLocalClaim *claim, const ZklLockRequest *request)
 		else if (request->only_tries)
 			result = ZKL_LOCAL_TIME_OVER;
 		else
+		{
+			zkl_wait_drop_snapshot(request);
 			result = zkl_local_lock_wait(claim->shared, &claim->tag, mode,
 										 request->scope, request->until,
 										 is_cancelled);
+		}
 	} while (result == ZKL_LOCAL_NEW_GENERATION);
 
 	part->locked = result == ZKL_LOCAL_LOCKED;

@@ -82,6 +82,9 @@ typedef struct ZklLockRequest
 	bool		only_tries;		/* "until" is now: a try, which waits for
 								 * ZooKeeper's answer only */
 	int64		lease_time;		/* the hold limit, in microseconds; 0: none */
+	bool		by_call;		/* of a procedure: it waits without the
+								 * statement's snapshot, and raises an error
+								 * where a function returns false */
 
 	/* LEASE */
 	int			limit;			/* 0: the stored one */

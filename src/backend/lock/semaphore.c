@@ -385,10 +385,12 @@ survey_until(const ZklWait *wait)
 static bool
 survey(const ZklLockRequest *request, int64 until)
 {
-	ZklListing *seen = zkl_znodes_list(ZKL_COMMAND_LIST, request->path, until);
+	ZklListing *seen;
 	int			stored;
 	int			limit;
 
+	zkl_wait_drop_snapshot(request);
+	seen = zkl_znodes_list(ZKL_COMMAND_LIST, request->path, until);
 	if (seen == NULL)
 		return false;
 	stored = zkl_listing_limit(seen);

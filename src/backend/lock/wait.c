@@ -12,6 +12,8 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
+#include "tcop/pquery.h"
+#include "utils/snapmgr.h"
 
 #include "backend/display.h"
 #include "backend/lock/deadlock.h"
@@ -336,6 +338,26 @@ is_silent(const ZklWait *wait, int64 now)
 }
 
 /*
+ * The portal's snapshot is this statement's own only if it is also the active one.
+ * If the caller is a function, SPI has a snapshot above it, and may use that after
+ * the wait.
+ */
+void
+zkl_wait_drop_snapshot(const ZklLockRequest *request)
+{
+	if (!request->by_call)
+		return;
+	if (ActivePortal != NULL && ActivePortal->portalSnapshot != NULL &&
+		ActiveSnapshotSet() &&
+		GetActiveSnapshot() == ActivePortal->portalSnapshot)
+	{
+		ActivePortal->portalSnapshot = NULL;
+		PopActiveSnapshot();
+	}
+	InvalidateCatalogSnapshotConditionally();
+}
+
+/*
  * Sleep until this backend is woken, until the wait may have to end, or until
  * "look_at".
  */
@@ -368,6 +390,7 @@ sleep_until_next(const ZklWait *wait, Reason reason, int64 look_at)
 	 * ZooKeeper, because silence is measured from then on.
 	 */
 	zkl_wait_report_push_context(&context, wait->claim);
+	zkl_wait_drop_snapshot(wait->request);
 	zkl_process_sleep(until, names[reason], &wait_events[reason]);
 	error_context_stack = context.previous;
 }

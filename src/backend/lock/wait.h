@@ -37,6 +37,16 @@ typedef struct ZklWait
 extern void zkl_wait_begin(ZklWait *wait, const ZklLockRequest *request);
 
 /*
+ * Give up the snapshot of the statement, if the request came by CALL and no other
+ * code below the CALL has a snapshot.  VACUUM, CREATE INDEX CONCURRENTLY and a
+ * standby's replay must not wait for a session that waits for a lock.  Called
+ * directly before each sleep, because every look at a catalog since the last one
+ * has left a snapshot as well.  The caller of zkl_acquire() and the like restores
+ * the statement's snapshot with EnsurePortalSnapshotExists().
+ */
+extern void zkl_wait_drop_snapshot(const ZklLockRequest *request);
+
+/*
  * Wait until the server owns its ticket and the claim holds the lock: HELD.
  * STALE if the local lock is of an old generation or, for leases, if the inner
  * mutex was lost ("mutex", else NULL).  Any other answer means that the time

@@ -62,12 +62,16 @@ PG_FUNCTION_INFO_V1(zklock_is_leader);
 PG_FUNCTION_INFO_V1(zklock_leader_resign);
 PG_FUNCTION_INFO_V1(zklock_leader_forget);
 
-static ZklLockRequest begin_request(ZklMode mode, ZklScope scope);
+static ZklLockRequest begin_request(FunctionCallInfo fcinfo, ZklMode mode,
+									ZklScope scope);
 static bool acquire(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope);
 static bool acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope);
 static bool acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope);
+static Datum wait_by(FunctionCallInfo fcinfo, const char *function,
+					 PGFunction acquire);
 static bool run_once(FunctionCallInfo fcinfo, ZklScope scope);
-static bool end_request(FunctionCallInfo fcinfo, ZklScope scope, bool acquired);
+static bool end_request(FunctionCallInfo fcinfo, const ZklLockRequest *request,
+						bool acquired);
 static bool is_whole_statement(const FmgrInfo *function);
 
 Datum
@@ -223,6 +227,44 @@ zklock_path_is_allowed(PG_FUNCTION_ARGS)
 }
 
 /*
+ * The procedures, which wait without a snapshot.  The functions above do the work, and
+ * know by their context that they serve a CALL.  But their names in C are not those of
+ * the functions: a server that replays the catalogs of a newer one, and has an older
+ * library loaded, must raise an error.  The older functions would return false, and a
+ * CALL that returns has the lock.
+ */
+#define WAIT_PROCEDURE(kind) \
+PG_FUNCTION_INFO_V1(zklock_##kind##_wait); \
+Datum \
+zklock_##kind##_wait(PG_FUNCTION_ARGS) \
+{ \
+	return wait_by(fcinfo, "zk_" #kind "_acquire", zklock_##kind##_acquire); \
+} \
+extern int	no_such_variable
+
+WAIT_PROCEDURE(lock);
+WAIT_PROCEDURE(xact_lock);
+WAIT_PROCEDURE(read_lock);
+WAIT_PROCEDURE(xact_read_lock);
+WAIT_PROCEDURE(write_lock);
+WAIT_PROCEDURE(xact_write_lock);
+WAIT_PROCEDURE(semaphore);
+WAIT_PROCEDURE(xact_semaphore);
+WAIT_PROCEDURE(multilock);
+WAIT_PROCEDURE(xact_multilock);
+
+static Datum
+wait_by(FunctionCallInfo fcinfo, const char *function, PGFunction acquire)
+{
+	Oid		   *types;
+	int			ntypes;
+
+	(void) get_func_signature(fcinfo->flinfo->fn_oid, &types, &ntypes);
+	zkl_permission_check_older(fcinfo->flinfo->fn_oid, function, ntypes, types);
+	return acquire(fcinfo);
+}
+
+/*
  * The leaderships of this server
  */
 
@@ -290,9 +332,11 @@ zklock_leader_forget(PG_FUNCTION_ARGS)
  * memory, so check for that before the arguments.
  */
 static ZklLockRequest
-begin_request(ZklMode mode, ZklScope scope)
+begin_request(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope)
 {
 	ZklLockRequest request = {.mode = mode,.scope = scope};
+
+	request.by_call = fcinfo->context != NULL && IsA(fcinfo->context, CallContext);
 
 	zkl_report_unless_loaded();
 	zkl_permission_check_level(scope);
@@ -305,18 +349,18 @@ begin_request(ZklMode mode, ZklScope scope)
 static bool
 acquire(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope)
 {
-	ZklLockRequest request = begin_request(mode, scope);
+	ZklLockRequest request = begin_request(fcinfo, mode, scope);
 
 	request.path = zkl_sqlargs_path(fcinfo);
 	zkl_sqlargs_timeout(fcinfo, 1, &request);
 	zkl_sqlargs_lease_time(fcinfo, 2, &request);
-	return end_request(fcinfo, scope, zkl_acquire(&request));
+	return end_request(fcinfo, &request, zkl_acquire(&request));
 }
 
 static bool
 acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope)
 {
-	ZklLockRequest request = begin_request(ZKL_MODE_LEASE, scope);
+	ZklLockRequest request = begin_request(fcinfo, ZKL_MODE_LEASE, scope);
 
 	request.path = zkl_sqlargs_path(fcinfo);
 	/* Null: the limit that is stored. */
@@ -324,13 +368,13 @@ acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope)
 		request.limit = zkl_sqlargs_count(fcinfo, 1, "number of leases");
 	zkl_sqlargs_timeout(fcinfo, 2, &request);
 	request.quantity = zkl_sqlargs_count(fcinfo, 3, "quantity");
-	return end_request(fcinfo, scope, zkl_semaphore_acquire(&request));
+	return end_request(fcinfo, &request, zkl_semaphore_acquire(&request));
 }
 
 static bool
 acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope)
 {
-	ZklLockRequest request = begin_request(ZKL_MODE_LOCK, scope);
+	ZklLockRequest request = begin_request(fcinfo, ZKL_MODE_LOCK, scope);
 	int			npaths;
 	const char **paths;
 	bool		acquired;
@@ -338,30 +382,37 @@ acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope)
 	paths = zkl_sqlargs_paths(fcinfo, &npaths);
 	zkl_sqlargs_timeout(fcinfo, 1, &request);
 	acquired = zkl_multilock_acquire(paths, npaths, &request);
-	return npaths > 0 ? end_request(fcinfo, scope, acquired) : acquired;
+	return npaths > 0 ? end_request(fcinfo, &request, acquired) : acquired;
 }
 
 static bool
 run_once(FunctionCallInfo fcinfo, ZklScope scope)
 {
-	ZklLockRequest request = begin_request(ZKL_MODE_LOCK, scope);
+	ZklLockRequest request = begin_request(fcinfo, ZKL_MODE_LOCK, scope);
 	ZklJobTick	tick;
 
 	request.path = zkl_sqlargs_path(fcinfo);
 	tick = zkl_sqlargs_tick(fcinfo, 1, 3, 4);
 	zkl_sqlargs_timeout(fcinfo, 2, &request);
-	return end_request(fcinfo, scope, zkl_run_once_begin(&request, &tick));
+	return end_request(fcinfo, &request, zkl_run_once_begin(&request, &tick));
 }
 
 /*
  * Each function that acquires ends with this.  If a statement outside of a
  * transaction block does nothing but acquire a transaction-level lock, the lock
  * protects nothing: note that, so that the commit warns.  Returns "acquired".
+ *
+ * A procedure raises an error instead of returning false, and gets back the
+ * snapshot that it may have given up for a wait.
  */
 static bool
-end_request(FunctionCallInfo fcinfo, ZklScope scope, bool acquired)
+end_request(FunctionCallInfo fcinfo, const ZklLockRequest *request, bool acquired)
 {
-	if (acquired && scope == ZKL_SCOPE_XACT && !IsTransactionBlock() &&
+	if (request->by_call && !acquired)
+		zkl_report_not_acquired(request->path);
+	if (request->by_call)
+		EnsurePortalSnapshotExists();
+	if (acquired && request->scope == ZKL_SCOPE_XACT && !IsTransactionBlock() &&
 		is_whole_statement(fcinfo->flinfo))
 		zkl_xact_note_alone(get_func_name(fcinfo->flinfo->fn_oid));
 	return acquired;
@@ -377,13 +428,26 @@ static bool
 is_whole_statement(const FmgrInfo *function)
 {
 	Portal		portal = ActivePortal;
+	const Node *utility;
 	const PlannedStmt *statement;
 	bool		found = false;
 	ListCell   *cell;
 
 	if (MyBackendType != B_BACKEND || portal == NULL ||
-		portal->name[0] != '\0' || portal->strategy != PORTAL_ONE_SELECT ||
-		portal->queryDesc == NULL)
+		portal->name[0] != '\0')
+		return false;
+
+	/* A CALL of this procedure. */
+	utility = portal->strategy == PORTAL_MULTI_QUERY ?
+		linitial_node(PlannedStmt, portal->stmts)->utilityStmt : NULL;
+	if (utility != NULL && IsA(utility, CallStmt))
+	{
+		const FuncExpr *call = ((const CallStmt *) utility)->funcexpr;
+
+		return call->funcid == function->fn_oid &&
+			!contain_volatile_functions((Node *) call->args);
+	}
+	if (portal->strategy != PORTAL_ONE_SELECT || portal->queryDesc == NULL)
 		return false;
 
 	/*
