@@ -31,7 +31,7 @@ typedef struct Detached
 	LWLock	   *lock;			/* detached_lock; fixed */
 	int			owner_pid;
 	int			owner_proc;
-	int64		look_at;		/* when the owner process looks at all claims
+	int64		look_at;		/* when the claims process looks at all claims
 								 * that wait */
 	uint64		last;			/* the last number */
 	int			nslots;
@@ -51,6 +51,7 @@ static void end(ZklDetached *slot);
 static void wake_waiter(const ZklDetached *slot);
 static void note_asked(ZklDetached *slot, int64 lease_time);
 static void look_by(int64 moment);
+static void look_at_due(ZklDetached *slot);
 static void look_at_waiting(int64 now);
 
 /* There are never more claims than entries, so that backends have claims left. */
@@ -203,7 +204,7 @@ copy(const ZklDetached *slot, ZklDetachedInfo *info)
 }
 
 /*
- * Is the claim about to end, because it was lost?  The owner process may not have noticed
+ * Is the claim about to end, because it was lost?  The claims process may not have noticed
  * yet.  This notes in the slot, or in a copy of it, how the claim was lost.
  */
 static bool
@@ -307,7 +308,7 @@ ask(ZklDetached *slot)
 }
 
 /*
- * The slot says why, unless the claim was released or the owner process ends.
+ * The slot says why, unless the claim was released or the claims process ends.
  * Transactions that use the claim keep the ticket, until they end.
  */
 static void
@@ -339,7 +340,7 @@ note_asked(ZklDetached *slot, int64 lease_time)
 }
 
 /*
- * The owner process looks at all claims that wait when the first of them may have to end,
+ * The claims process looks at all claims that wait when the first of them may have to end,
  * and not at every change of one.  So most changes do not wake it.
  */
 static void
@@ -352,52 +353,50 @@ look_by(int64 moment)
 }
 
 /*
- * The owner process
+ * The claims process
  */
 
-bool
+void
 zkl_detached_begin_owner(void)
 {
-	bool		mine;
-
 	LWLockAcquire(detached->lock, LW_EXCLUSIVE);
-	mine = detached->owner_pid == 0;
-	if (mine)
-	{
-		detached->owner_pid = MyProcPid;
-		detached->owner_proc = zkl_my_proc_number();
-	}
+	Assert(detached->owner_pid == 0);
+	detached->owner_pid = MyProcPid;
+	detached->owner_proc = zkl_my_proc_number();
 	LWLockRelease(detached->lock);
-	return mine;
 }
 
 /* Backends get detached_lock in between. */
-int64
-zkl_detached_tend(void)
+ZklClaim *
+zkl_detached_tend(int64 *look_at)
 {
-	ZklClaim   *claim;
-	int64		look_at;
-
-	do
+	for (;;)
 	{
-		ZKL_FAULT_POINT("owner-woken");
+		ZklClaim   *claim;
+
+		ZKL_FAULT_POINT("claims-woken");
 		LWLockAcquire(detached->lock, LW_EXCLUSIVE);
 		claim = zkl_lock_table_next_due();
-		if (claim != NULL)
-		{
-			ZklDetached *slot = &detached->slots[claim->detached - 1];
-
-			if (is_lost(slot))
-				end(slot);
-			else if (claim->state == ZKL_CLAIM_WAITING)
-				ask(slot);
-		}
-		else if (zkl_now() >= detached->look_at)
+		if (claim == NULL && zkl_now() >= detached->look_at)
 			look_at_waiting(zkl_now());
-		look_at = detached->look_at;
+		*look_at = detached->look_at;
+		if (claim == NULL || claim->detached == ZKL_DETACHED_LEADERSHIP)
+		{
+			LWLockRelease(detached->lock);
+			return claim;
+		}
+		look_at_due(&detached->slots[claim->detached - 1]);
 		LWLockRelease(detached->lock);
-	} while (claim != NULL);
-	return look_at;
+	}
+}
+
+static void
+look_at_due(ZklDetached *slot)
+{
+	if (is_lost(slot))
+		end(slot);
+	else if (slot->claim->state == ZKL_CLAIM_WAITING)
+		ask(slot);
 }
 
 static void

@@ -59,7 +59,7 @@ zkl_grant_request(ZklClaim *claim, bool only_tries, const char *about)
 	else if (pg_atomic_read_u32(&zkl_lock_table->shutting_down))
 		answer = ZKL_ANSWER_SHUTDOWN;
 
-	/* Of the detached claims of a lock, only the first one asks. */
+	/* Of the claims of the claims process, only the first one asks. */
 	else if (claim->detached != 0 && zkl_entry_first_detached(entry) != claim)
 		answer = ZKL_ANSWER_QUEUED;
 	else if (claim->mode == ZKL_MODE_LEASE)
@@ -166,8 +166,8 @@ ask_for_other_mode(ZklClaim *claim, bool only_tries, const char *about)
  * The server owns the lock.  This backend has the local lock, so another
  * backend's claim can hold the lock only if both read, or in three cases: that backend has released
  * the local lock with pg_advisory_unlock_all(), or is about to end, or has the
- * local lock of an old generation.  Detached claims, their uses, and the leader
- * process's claim have no local lock at all.  The end of such a claim wakes this one.
+ * local lock of an old generation.  Detached claims, their uses, and leaderships
+ * have no local lock at all.  The end of such a claim wakes this one.
  */
 static ZklAnswer
 answer_owned(ZklClaim *claim, int64 now)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * leadership.c
- *	  Does this server lead?  The claim of the leader process, as backends see it.
+ *	  Does this server lead?  A leadership's claim, as backends see it.
  *
  * src/shared/leadership.c
  *
@@ -16,7 +16,7 @@
 static int64 forbid(ZklClaim *claim);
 
 /*
- * The leader process acts for the server, so its claim has no role.  Backends
+ * The claims process acts for the server, so the claim has no role.  Backends
  * of this server find the claim through the entry.
  */
 void
@@ -61,9 +61,9 @@ zkl_leadership_standing(const char *path, int64 margin, int64 *token,
 	claim = find_leader(path, hash);
 
 	/*
-	 * A claim that has resigned still holds the lock until the leader process
+	 * A claim that has resigned still holds the lock until the claims process
 	 * has ended it, but no transaction may rely on it any more. Nor may one
-	 * before the leader process has found that this history may lead.
+	 * before the claims process has found that this history may lead.
 	 */
 	if (claim != NULL && claim->state == ZKL_CLAIM_HELD && claim->may_lead &&
 		!claim->resigned)
@@ -96,7 +96,7 @@ zkl_leadership_is_held(const char *path, int64 token)
 /*
  * The slot with the pause of this path, or else the slot whose pause ends
  * first.  That slot is usually free: the server has no more paths than there
- * are slots, and the leader process ends the pauses of other paths.  The
+ * are slots, and the claims process ends the pauses of other paths.  The
  * caller holds pauses_mutex.
  */
 static ZklPause *
@@ -181,7 +181,7 @@ zkl_leadership_resign(const char *path, int64 until, int64 *relied_until)
 		*relied_until = forbid(claim);
 		zkl_leadership_pause(path, until, "");
 
-		/* Wake the leader process, so that it ends its claim. */
+		/* Wake the claims process, so that it ends the claim. */
 		zkl_lock_table_wake(claim);
 	}
 	else if (zkl_leadership_paused_until(path) > zkl_now())

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * leadership.h
- *	  Does this server lead?  The claim of the leader process, as backends see it.
+ *	  Does this server lead?  A leadership's claim, as backends see it.
  *
  * All functions lock the entry's partition themselves, so the caller holds
  * none.  None raises an error.
@@ -41,23 +41,23 @@ extern ZklClaimStatus zkl_leadership_standing(const char *path, int64 margin,
 											  int64 *token, int64 *until);
 
 /*
- * Does the leader process certainly hold the lock with this token?  Also true
+ * Does the claims process certainly hold the lock with this token?  Also true
  * if the leadership was resigned but has not ended yet.
  */
 extern bool zkl_leadership_is_held(const char *path, int64 token);
 
 /*
  * Resign, and do not stand again before "until", of zkl_now().  From here on
- * the server does not lead, although the leader process still has to end its
+ * the server does not lead, although the claims process still has to end the
  * claim.  If the server already pauses, this moment replaces the end of the
- * pause; the leader process reads it again from time to time.  stop: the
- * leader process is about to end its claim, for any reason.
+ * pause; the claims process reads it again from time to time.  stop: the
+ * claims process is about to end the claim, for any reason.
  *
  * After either, no further transaction that relies on the leadership passes the
  * commit guard.  Those that have passed it rely on the leadership up to a
  * certain moment.  stop returns that moment, and resign writes it if there is
- * a claim.  Until that moment, the leader process waits for their passes
- * (passes.h) before it ends the claim.
+ * a claim.  Until that moment, the claim does not end before their passes
+ * (passes.h).
  */
 extern ZklResignation zkl_leadership_resign(const char *path, int64 until,
 											int64 *relied_until);

@@ -134,7 +134,7 @@ foreach (@commits)
 
 # --- the record ---
 
-# The leader process stands still between the lock and its look, and between the look and the write.
+# The claims process stands still between the lock and its look, and between the look and the write.
 sub text { return $zk->get($record)->{data}; }
 foreach my $what ('read', 'written')
 {

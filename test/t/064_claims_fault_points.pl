@@ -25,7 +25,7 @@ sub request { my ($backend, $path, $time) = @_; return $backend->query(sprintf q
 sub sql { my ($function, $claim, @more) = @_; return "SELECT $function('" . join("', '", $claim, @more) . q{')}; }
 sub call { my ($backend, @call) = @_; return $backend->query(sql(@call)); }
 sub granted { my ($backend, $path, $time) = @_; my $claim = request($backend, $path, $time); is(call($backend, 'zk_claim_wait', $claim, '1 min'), 't', "$path: granted"); return $claim; }
-sub owner_pid { return $n->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock owner'}); }
+sub owner_pid { return $n->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock claims'}); }
 sub quit { eval { $_->quit } foreach @_; return; }
 
 # The lock is free for the other server, before a wait of a minute ends; and nothing is left of the claims.
@@ -60,7 +60,7 @@ sub come_back
 	return ($victim, $n) = ($north->backend, $north->backend);
 }
 
-# --- each step of a backend and of the owner process ---
+# --- each step of a backend and of the claims process ---
 
 # How to get there: what comes first, which returns the claim if there is one, and then what the victim sends.
 sub behind { my ($path) = @_; $s->query("SELECT zk_lock_acquire('$path')"); return request($n, $path); }
@@ -73,7 +73,7 @@ my %points = (
 	'zklock.fault.detached-begun' => [ sub { }, \&requests ],
 	'zklock.fault.claim-requested' => [ sub { }, \&requests ],
 	'zklock.fault.claim-waiting' => [ \&behind, \&waits ],
-	'zklock.fault.owner-woken' => [ \&behind, sub { my ($path) = @_; $s->query("SELECT zk_lock_release('$path')"); } ],
+	'zklock.fault.claims-woken' => [ \&behind, sub { my ($path) = @_; $s->query("SELECT zk_lock_release('$path')"); } ],
 	'zklock.fault.detached-granted' => [ \&behind, sub { my ($path) = @_; $s->query("SELECT zk_lock_release('$path')"); } ],
 	'zklock.fault.claim-used' => [ \&held, \&uses ],
 	'zklock.fault.detached-ending' => [ \&held, \&releases ],
@@ -101,12 +101,12 @@ foreach my $point (sort keys %points)
 
 	# It stands still, goes on, and all is as if nothing had happened.
 	my ($path, $claim, $process) = get_to($point, 'stop');
-	is_taken($path, "$name, stop") if $name !~ /requested|begun|owner-woken|ending|released|waiting/;
+	is_taken($path, "$name, stop") if $name !~ /requested|begun|claims-woken|ending|released|waiting/;
 	kill 'CONT', $process;
 	$s->query("SELECT zk_lock_release('$path')") if $name eq 'claim-waiting';
-	$victim->result if $name !~ /owner-woken|granted/;
+	$victim->result if $name !~ /claims-woken|granted/;
 	$victim->query('COMMIT') if $name eq 'claim-used';
-	is(call($n, 'zk_claim_wait', $claim, '1 min'), 't', "$name, stop: granted") if $name =~ /owner-woken|granted|waiting/;
+	is(call($n, 'zk_claim_wait', $claim, '1 min'), 't', "$name, stop: granted") if $name =~ /claims-woken|granted|waiting/;
 	call($n, 'zk_claim_release', $claim) if defined $claim;
 	is_free($path, "$name, stop");
 
@@ -115,7 +115,7 @@ foreach my $point (sort keys %points)
 	kill 'TERM', $process;
 	kill 'CONT', $process;
 	$s->query("SELECT zk_lock_release('$path')") if $name eq 'claim-waiting';
-	$victim->result if $name !~ /owner-woken|granted/;
+	$victim->result if $name !~ /claims-woken|granted/;
 	$n->wait_until("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $process)");
 	quit($victim);
 	$victim = $north->backend;
@@ -128,7 +128,7 @@ foreach my $point (sort keys %points)
 	{
 		($path, $claim) = get_to($point, 'fail');
 		$s->query("SELECT zk_lock_release('$path')") if $name eq 'claim-waiting';
-		like($victim->result->{err}, qr/failed at fault point/, "$name, fail: an error") if $name ne 'owner-woken';
+		like($victim->result->{err}, qr/failed at fault point/, "$name, fail: an error") if $name ne 'claims-woken';
 		$victim->query('ROLLBACK');
 		call($n, 'zk_claim_release', $claim) if defined $claim;
 		is_free($path, "$name, fail");

@@ -3,13 +3,13 @@
  * history.c
  *	  Only a server with the newest history of the database may lead.
  *
- * The leader process looks at the record when it has the lock, before the server
+ * The claims process looks at the record when it has the lock, before the server
  * leads.  Why no older history leads then:
  *
  *	- The lock has one holder.  The read comes after a round of a quorum, so it shows
  *	  what any leader before has written.
  *	- If the record has another history, the server replaces it, on condition of the
- *	  version.  A leader process that stood still between the read and the write
+ *	  version.  A claims process that stood still between the read and the write
  *	  finds another version if another server has led meanwhile.
  *	- If the record has this server's own history, no other history has led since
  *	  that was written, and the record stays as it is.  Its position in WAL is that at

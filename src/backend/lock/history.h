@@ -11,7 +11,7 @@
  * leads only if that is a part of its own history, and if the record has its history
  * then.
  *
- * Called only by the leader process, except for forget.
+ * Called only by the claims process, except for forget.
  *
  * src/backend/lock/history.h
  *
