@@ -144,6 +144,105 @@ foreach my $point (sort keys %points)
 	request($n, '/first', '1 s');
 }
 
+# --- order ---
+
+# A backend that has begun to acquire goes before the claims without a local lock that come after it, also as
+# long as it has no local lock yet.
+sub begins
+{
+	my ($path) = @_;
+	arm('claim-begun', 'stop');
+	$victim->send("SELECT zk_lock_acquire('$path')");
+	return there('claim-begun', 'stop');
+}
+sub wait_until_owned { my ($path) = @_; return $n->wait_until("SELECT bool_or(ticket = 'owned') FROM zk_locks WHERE path = '$path'"); }
+sub waits_on { my ($claim, $what) = @_; return is(call($n, 'zk_claim_wait', $claim, '500 ms'), 'f', "$what: the claim waits"); }
+
+{
+	my $process = begins('/order');
+	my $claim = request($n, '/order');
+	wait_until_owned('/order');
+	waits_on($claim, 'order, a backend came before');
+
+	# One that comes later, but has the local lock for which the first will wait, goes first.
+	is($n->query(q{SELECT zk_lock_acquire('/order', '1 min')}), 't', 'order: a later backend with the local lock goes first');
+	$n->query(q{SELECT zk_lock_release('/order')});
+	waits_on($claim, 'order, that one has ended');
+	kill 'CONT', $process;
+	is($victim->result->{out}, 't', 'order: then the backend that came first');
+	waits_on($claim, 'order, it holds');
+	$victim->query(q{SELECT zk_lock_release('/order')});
+	is(call($n, 'zk_claim_wait', $claim, '1 min'), 't', 'order: and then the claim');
+	call($n, 'zk_claim_release', $claim);
+	is_free('/order', 'order');
+}
+
+# The later backend comes while an earlier claim waits, and a backend before both.
+{
+	my $process = begins('/order/circle');
+	my @claims = map { request($n, '/order/circle') } 1 .. 2;
+	wait_until_owned('/order/circle');
+	my $later = $north->backend;
+	$later->send(q{SELECT zk_lock_acquire('/order/circle')});
+	is($later->result->{out}, 't', 'order, circle: the later backend goes first');
+	kill 'CONT', $process;
+	$later->query(q{SELECT zk_lock_release('/order/circle')});
+	is($victim->result->{out}, 't', 'order, circle: then the first one');
+	$victim->query(q{SELECT zk_lock_release('/order/circle')});
+	foreach (@claims)
+	{
+		is(call($n, 'zk_claim_wait', $_, '1 min'), 't', 'order, circle: then the claims');
+		call($n, 'zk_claim_release', $_);
+	}
+	quit($later);
+	is_free('/order/circle', 'order, circle');
+}
+
+# The backend that came before ends.
+{
+	my $process = begins('/order/ends');
+	my $claim = request($n, '/order/ends');
+	wait_until_owned('/order/ends');
+	waits_on($claim, 'order, ends');
+	kill 'TERM', $process;
+	kill 'CONT', $process;
+	is(call($n, 'zk_claim_wait', $claim, '1 min'), 't', 'order: a backend that came before has ended');
+	call($n, 'zk_claim_release', $claim);
+	quit($victim);
+	$victim = $north->backend;
+	is_free('/order/ends', 'order, ends');
+}
+
+# It is of an older generation: it has to begin again anyway.
+{
+	my $process = begins('/order/lost');
+	my $claim = request($n, '/order/lost');
+	wait_until_owned('/order/lost');
+	waits_on($claim, 'order, lost');
+	$north->expire_session($zk);
+	is(call($n, 'zk_claim_wait', $claim, '1 min'), 't', 'order, another generation: the claim does not wait for a backend of the old one');
+	kill 'CONT', $process;
+	call($n, 'zk_claim_release', $claim);
+	is($victim->result->{out}, 't', 'order, another generation: which then has the lock');
+	$victim->query(q{SELECT zk_lock_release('/order/lost')});
+	is_free('/order/lost', 'order, another generation');
+}
+
+# A leadership has its turn like a claim.
+{
+	my $process = begins('/order/leads');
+	$north->set('zklock.leader_of', '/order/leads');
+	wait_until_owned('/order/leads');
+	$n->query('SELECT pg_sleep(0.5)');
+	is($n->query(q{SELECT zk_is_leader('/order/leads')}), 'f', 'order, leadership: it waits for a backend that came before');
+	kill 'CONT', $process;
+	is($victim->result->{out}, 't', 'order, leadership: which has the lock');
+	$victim->query(q{SELECT zk_lock_release('/order/leads')});
+	$n->wait_until(q{SELECT zk_is_leader('/order/leads')});
+	$north->set('zklock.leader_of', '');
+	is_free('/order/leads', 'order, leadership');
+}
+
 # --- release and lease time against commit ---
 
 # A transaction that uses the claim stands still at a point of its commit.

@@ -655,7 +655,7 @@ is_in_way(const ZklClaim *other, const ZklClaim *claim, bool came_before)
 		(claim->mode == ZKL_MODE_READ && other->mode == ZKL_MODE_READ))
 		return false;
 	return other->state == ZKL_CLAIM_HELD ||
-		(came_before && other->detached != 0) ||
+		(came_before && (other->detached != 0 || claim->detached != 0)) ||
 		(claim->waits_locally && (came_before || other->needs_ticket));
 }
 
