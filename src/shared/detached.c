@@ -22,8 +22,12 @@
 #include "shared/grant.h"
 #include "shared/lingerquota.h"
 
-/* How soon to look again at a claim whose ticket is in doubt. */
+/*
+ * How soon to look again at a claim whose ticket is in doubt; and at the claims that wait,
+ * whatever their lease times.
+ */
 #define LOOK_INTERVAL	ZKL_MS(1000)
+#define LOOK_PAUSE		ZKL_MS(100)
 
 /* Protected by detached_lock, all of it. */
 typedef struct Detached
@@ -32,7 +36,8 @@ typedef struct Detached
 	int			owner_pid;
 	int			owner_proc;
 	int64		look_at;		/* when the claims process looks at all claims
-								 * that wait */
+								 * that wait ... */
+	int64		looked_at;		/* ... and did so last */
 	uint64		last;			/* the last number */
 	int			nslots;
 	int			nfree;
@@ -341,11 +346,13 @@ note_asked(ZklDetached *slot, int64 lease_time)
 
 /*
  * The claims process looks at all claims that wait when the first of them may have to end,
- * and not at every change of one.  So most changes do not wake it.
+ * and not at every change of one.  So most changes do not wake it.  It looks at most ten
+ * times a second, so a claim may end so much later.
  */
 static void
 look_by(int64 moment)
 {
+	moment = Max(moment, detached->looked_at + LOOK_PAUSE);
 	if (moment >= detached->look_at)
 		return;
 	detached->look_at = moment;
@@ -403,6 +410,7 @@ static void
 look_at_waiting(int64 now)
 {
 	detached->look_at = ZKL_FOREVER;
+	detached->looked_at = now;
 	for (int i = 0; i < detached->nslots; i++)
 	{
 		ZklDetached *slot = &detached->slots[i];

@@ -295,6 +295,7 @@ foreach my $point (qw(guard-passed xact-ended))
 	$n->wait_until("SELECT NOT EXISTS (SELECT FROM zk_claims WHERE claim = '$claim')");
 	is($n->errcode(sql('zk_xact_claim_use', $claim)), 'ZK002', "lease time, $point: no further use");
 	is_taken("/lease/$point", "lease time, $point") foreach 1 .. 3;
+	cmp_ok(ZklockNode::wakeups_of($north->worker_pid, 2), '<', 50, "lease time, $point: the worker looks ten times a second");
 	kill 'CONT', $process;
 	is($victim->result->{err}, '', "lease time, $point: committed, and not late");
 	is(rows("/lease/$point"), '1', "lease time, $point: the row is there");
