@@ -20,17 +20,39 @@ static int64 forbid(ZklClaim *claim);
  * of this server find the claim through the entry.
  */
 void
-zkl_leadership_allow(ZklClaim *claim, bool may_lead)
+zkl_leadership_begin(ZklClaim *claim)
 {
 	zkl_entry_lock(claim->entry);
 	claim->entry->leader = claim;
 	claim->role = InvalidOid;
-	claim->may_lead = may_lead;
+	zkl_entry_unlock(claim->entry->hash);
+}
+
+void
+zkl_leadership_allow(ZklClaim *claim, bool may_commit)
+{
+	zkl_entry_lock(claim->entry);
+	claim->may_commit = may_commit;
 
 	/* A resignation may just have set the pause that is to come. */
-	if (may_lead && !claim->resigned)
+	if (!claim->resigned)
 		zkl_leadership_end_pause(claim->entry->path);
 	zkl_entry_unlock(claim->entry->hash);
+}
+
+/*
+ * A claim that has resigned still holds the lock until the claims process has ended it,
+ * but no transaction may rely on it any more.  Nor may one that requires the leadership
+ * before the claims process has found that this history may lead.  This goes by the
+ * caller's own zklock.commit_requires, so its guard needs no process when the setting
+ * changes.  The caller holds the path's partition.
+ */
+static bool
+leads(const ZklClaim *claim)
+{
+	return claim != NULL && claim->state == ZKL_CLAIM_HELD && !claim->resigned &&
+		(claim->may_commit ||
+		 !zkl_settings_lists_leader(zkl_commit_requires, claim->entry->path));
 }
 
 /* The caller holds the path's partition. */
@@ -60,13 +82,7 @@ zkl_leadership_standing(const char *path, int64 margin, int64 *token,
 	needed = zkl_now() + margin;
 	claim = find_leader(path, hash);
 
-	/*
-	 * A claim that has resigned still holds the lock until the claims process
-	 * has ended it, but no transaction may rely on it any more. Nor may one
-	 * before the claims process has found that this history may lead.
-	 */
-	if (claim != NULL && claim->state == ZKL_CLAIM_HELD && claim->may_lead &&
-		!claim->resigned)
+	if (leads(claim))
 	{
 		*token = claim->token;
 		*until = zkl_session_info_until(claim->epoch, claim->entry->session);
@@ -176,8 +192,7 @@ zkl_leadership_resign(const char *path, int64 until, int64 *relied_until)
 	claim = find_leader(path, hash);
 	if (claim != NULL)
 	{
-		result = claim->state == ZKL_CLAIM_HELD && claim->may_lead && !claim->resigned ?
-			ZKL_RESIGN_LED : ZKL_RESIGN_QUEUED;
+		result = leads(claim) ? ZKL_RESIGN_LED : ZKL_RESIGN_QUEUED;
 		*relied_until = forbid(claim);
 		zkl_leadership_pause(path, until, "");
 

@@ -25,11 +25,13 @@ typedef enum ZklResignation
 } ZklResignation;
 
 /*
- * From now on this claim, which has no role, represents the leadership of its path.
- * Does the server lead as soon as the claim is held?  If not, this is called again when
- * it may.  The first call comes before the claim asks for its grant.
+ * From now on this claim, which has no role and does not ask for its grant yet, represents
+ * the leadership of its path.  The server leads as soon as the claim is held.  But where
+ * zklock.commit_requires names the path, it leads only after allow has said that its
+ * history may.  allow is called when the server leads, and when that is known.
  */
-extern void zkl_leadership_allow(ZklClaim *claim, bool may_lead);
+extern void zkl_leadership_begin(ZklClaim *claim);
+extern void zkl_leadership_allow(ZklClaim *claim, bool may_commit);
 
 /*
  * Whether the leadership of this path is good, in doubt or lost.  LOST is

@@ -354,9 +354,9 @@ struct ZklClaim
 	int64		lease_until;	/* when the hold limit passes; 0: never */
 	int			run;			/* slot of the job's run that the claim is
 								 * for, or ZKL_JOBRUNS_NONE */
-	bool		may_lead;		/* of a leadership: the server leads as soon
-								 * as it is HELD ... */
-	bool		resigned;		/* ... unless the claim must end */
+	bool		resigned;		/* of a leadership: it must end */
+	bool		may_commit;		/* ... and zklock.commit_requires may name it:
+								 * this server's history may lead */
 	bool		is_use;			/* by it, a transaction uses a detached claim */
 	int64		since;			/* of the present state */
 

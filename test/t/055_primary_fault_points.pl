@@ -179,9 +179,100 @@ foreach my $action ('fail', 'die')
 	$zk->wait_until(sub { eval { leads($north) eq 't' } }, 'it to lead again');
 	is($north->errcode("INSERT INTO t VALUES ('$action')"), '', "$action while it looks: leads again");
 }
+# --- the setting comes while the server leads ---
+
+# The guard has the answer at once, also while the process stands still that would look in ZooKeeper.
+sub leads_unrequired
+{
+	$north->set('zklock.leader_of', '');
+	$north->set('zklock.commit_requires', '');
+	$zk->wait_for_children("/zklock$path", 0);
+	return;
+}
+sub claims_pid { return $north->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock claims'}); }
+my $elsewhere = 'zklock history 1 1 7 0/1 ' . 'a' x 32 . ' elsewhere';
+foreach my $may_lead ('may lead', 'must not lead')
+{
+	leads_unrequired();
+	$may_lead eq 'may lead' ? $north->safe_psql('postgres', "SELECT zk_leader_forget('$path')") : $zk->set($record, $elsewhere);
+	my $at = -s $north->logfile;
+	arm('history-answered', 'stop');
+	$north->set('zklock.leader_of', $path);
+	my $process = there('history-answered', $at, 'stop');
+	wait_until_leads($north);
+	pass("the setting comes, $may_lead: until then it leads, and looks at the history");
+	is($north->errcode("INSERT INTO t VALUES ('$may_lead')"), '', "the setting comes, $may_lead: and commits");
+	is($north->errcode("SET zklock.commit_requires = '$path'; INSERT INTO t VALUES ('unknown')"), '25006', "the setting comes, $may_lead: not before the answer");
+	kill 'CONT', $process;
+	if ($may_lead eq 'may lead')
+	{
+		$zk->wait_until(sub { $north->errcode("SET zklock.commit_requires = '$path'; INSERT INTO t VALUES ('known')") eq '' }, 'the guard to know');
+	}
+	else
+	{
+		$north->wait_for_log(qr/another history of the database led "$path" last/, $at);
+	}
+	is($north->status('refused_leaderships IS NULL'), 't', "the setting comes, $may_lead: nothing is refused yet");
+	my $leader = claims_pid();
+	kill 'STOP', $leader;
+	$zk->wait_until(sub { slurp_file("/proc/$leader/stat") =~ /^\d+ \(.*\) T / }, 'it to stand still');
+	$north->set('zklock.commit_requires', $path);
+	is($north->errcode("INSERT INTO t VALUES ('$may_lead')"), $may_lead eq 'may lead' ? '' : '25006', "the setting comes, $may_lead: while the process stands still");
+	kill 'CONT', $leader;
+	if ($may_lead eq 'may lead')
+	{
+		is(leads($north), 't', "the setting comes, $may_lead: leads on");
+		like(text(), qr/ north$/, "the setting comes, $may_lead: the record has its history");
+	}
+	else
+	{
+		$north->wait_for_log(qr/this server must not lead/, $at);
+		is(text(), $elsewhere, "the setting comes, $may_lead: the record stays");
+		$north->safe_psql('postgres', "SELECT zk_leader_forget('$path')");
+	}
+	wait_until_leads($north);
+	is($north->errcode(q{INSERT INTO t VALUES ('as before')}), '', "the setting comes, $may_lead: commits");
+}
+
+# --- an error ---
+
+# What goes wrong with one leadership ends no other claim.  A new claims process has to write a file that it
+# must not write.
+{
+	leads_unrequired();
+	my $file = $north->data_dir . '/pg_stat_tmp/zklock.timeline';
+	my $old = claims_pid();
+	unlink $file or die "unlink: $!";
+	$north->safe_psql('postgres', "SELECT pg_terminate_backend($old, 60000)");
+	chmod 0500, $north->data_dir . '/pg_stat_tmp' or die "chmod: $!";
+	my $b = $north->backend;
+	my $held = q{SELECT count(*) FROM zk_claims WHERE state = 'held'};
+	is($b->query(q{SELECT count(*) FROM generate_series(1, 100) AS i WHERE zk_claim_wait(zk_claim_request('/held/' || i, '1 h'), '1 min')}), '100', 'an error: 100 claims are held');
+	my $process = claims_pid();
+	my $at = -s $north->logfile;
+	$north->set('zklock.leader_of', $path);
+	$north->wait_for_log(qr/LOG: .*commits cannot require the leadership of "$path"\n.*could not write file/, $at);
+	wait_until_leads($north);
+	is($north->errcode(q{INSERT INTO t VALUES ('an error')}), '', 'an error of a look that is not required: leads, and commits');
+	$north->set('zklock.commit_requires', $path);
+	is($north->errcode(q{INSERT INTO t VALUES ('unknown')}), '25006', 'an error: does not commit what requires the leadership');
+	$north->wait_for_log(qr/LOG: .*this server cannot stand for the leadership of "$path"\n.*could not write file/, $at);
+	is($b->query($held), '100', 'an error: the claims are still held');
+	is($b->query(q{SELECT zk_claim_wait(zk_claim_request('/held/another', '1 h'), '1 min')}), 't', 'an error: another one is granted');
+	$north->wait_until("SELECT NOT zk_is_leader('$path')");
+	unlike(slurp_file($north->logfile, $at), qr/ERROR: .*could not write file/, 'an error: it is none of the process');
+	chmod 0700, $north->data_dir . '/pg_stat_tmp' or die "chmod: $!";
+	wait_until_leads($north);
+	is(claims_pid(), $process, 'an error: it leads when it can, with the same process');
+	is($b->query($held), '101', 'an error: and has all claims');
+	is(scalar(() = slurp_file($north->logfile, $at) =~ /cannot stand for the leadership/g), 1, 'an error: told once');
+	is($b->query('SELECT count(zk_claim_release(claim)) FROM zk_claims'), '101', 'an error: they are released');
+	$b->quit;
+}
+
 is($stands->query('SELECT 1'), '1', 'the standby is there');
 $stands->quit;
 
-is(rows('too early') + rows('overtakes'), 0, 'nothing has committed that was refused');
+is(rows('too early') + rows('overtakes') + rows('unknown'), 0, 'nothing has committed that was refused');
 $_->stop foreach $south, $north;
 done_testing();

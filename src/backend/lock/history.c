@@ -3,8 +3,8 @@
  * history.c
  *	  Only a server with the newest history of the database may lead.
  *
- * The claims process looks at the record when it has the lock, before the server
- * leads.  Why no older history leads then:
+ * The claims process looks at the record when it has the lock, before commits that
+ * require the leadership may rely on it.  Why no older history leads then:
  *
  *	- The lock has one holder.  The read comes after a round of a quorum, so it shows
  *	  what any leader before has written.

@@ -5,11 +5,11 @@
  *
  * After a failover, the old primary may still run, and the new one may stop.  Then
  * the old one gets the leadership again, and would commit beside what the new one
- * has committed.  So for each path in zklock.commit_requires there is a record in
+ * has committed.  So for each path in zklock.leader_of there is a record in
  * ZooKeeper: the HISTORY of the server that led last, which is a database system, a
- * timeline, and the position in WAL at which that timeline began to lead.  A server
- * leads only if that is a part of its own history, and if the record has its history
- * then.
+ * timeline, and the position in WAL at which that timeline began to lead.  Where
+ * zklock.commit_requires names the path, a server leads only if that is a part of its own
+ * history, and if the record has its history then.
  *
  * Called only by the claims process, except for forget.
  *

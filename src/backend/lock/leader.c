@@ -47,9 +47,10 @@ typedef struct Leadership
 	ZklClaim   *claim;			/* NULL: not standing */
 	bool		held;			/* the claim */
 	bool		leads;
-	bool		may_lead;		/* the claim is held, and the record has this
-								 * server's history */
 	ZklHistoryLook look;
+	bool		looked;			/* there was an answer ... */
+	bool		may_commit;		/* ... that the record has this server's
+								 * history */
 	bool		ending;			/* the claim ends when no commit relies on it,
 								 * ... */
 	int64		relied_until;	/* ... or at this moment */
@@ -69,9 +70,11 @@ static void tend_safely(Leadership *leadership, bool may_stand, int64 now);
 static int64 tend(Leadership *leadership, bool may_stand, int64 now);
 static bool must_end(Leadership *leadership, bool may_stand);
 static void begin(Leadership *leadership);
-static int64 try_to_lead(Leadership *leadership, int64 now);
+static void try_to_lead(Leadership *leadership);
+static bool is_required(const Leadership *leadership);
 static bool needs_history(const Leadership *leadership);
 static int64 look_at_history(Leadership *leadership, int64 now);
+static void refuse(Leadership *leadership, int64 now, const char *why);
 static void lead(Leadership *leadership);
 static void begin_end(Leadership *leadership);
 static bool end(Leadership *leadership);
@@ -190,8 +193,7 @@ look_at_recovery(void)
 static bool
 stands_in_recovery(const Leadership *leadership)
 {
-	return zkl_leader_on_standby &&
-		!zkl_settings_lists_leader(zkl_commit_requires, leadership->path);
+	return zkl_leader_on_standby && !is_required(leadership);
 }
 
 static void
@@ -245,10 +247,12 @@ tend(Leadership *leadership, bool may_stand, int64 now)
 	if (leadership->claim == NULL)
 		begin(leadership);
 	if (!leadership->held)
-		return try_to_lead(leadership, now);
-	if (needs_history(leadership))
-		return look_at_history(leadership, now);
-	return ZKL_FOREVER;
+		try_to_lead(leadership);
+	if (!leadership->held)
+		return now + LOOK_INTERVAL;
+	if (!leadership->leads && !is_required(leadership))
+		lead(leadership);
+	return needs_history(leadership) ? look_at_history(leadership, now) : ZKL_FOREVER;
 }
 
 /*
@@ -283,57 +287,56 @@ begin(Leadership *leadership)
 		zkl_report_full();
 	if (beginning == ZKL_BEGIN_OTHER_KIND)
 		zkl_report_other_kind(leadership->path);
+	zkl_leadership_begin(leadership->claim);
 }
 
 /*
  * Ask for the lock, without a wait: the claim becomes due when the server owns the
  * ticket.
  */
-static int64
-try_to_lead(Leadership *leadership, int64 now)
+static void
+try_to_lead(Leadership *leadership)
 {
-	ZklClaim   *claim = leadership->claim;
-
-	/* If this is required, it leads only when its history has been looked at. */
-	zkl_leadership_allow(claim, !needs_history(leadership));
-
-	switch (zkl_grant_request(claim, false, about))
+	switch (zkl_grant_request(leadership->claim, false, about))
 	{
 		case ZKL_ANSWER_HELD:
 			ZKL_FAULT_POINT("leader-granted");
 			leadership->held = true;
-			if (!needs_history(leadership))
-				lead(leadership);
-			return now;
+			break;
 		case ZKL_ANSWER_FAILED:
-			zkl_report_failure(leadership->path, claim->failure);
+			zkl_report_failure(leadership->path, leadership->claim->failure);
 			break;
 		default:
 			break;
 	}
-	return now + LOOK_INTERVAL;
+}
+
+static bool
+is_required(const Leadership *leadership)
+{
+	return zkl_settings_lists_leader(zkl_commit_requires, leadership->path);
 }
 
 /*
- * Commits rely on the leadership, so the record in ZooKeeper has to name this
- * server's history.  The setting may begin to require that while the server leads.
+ * The history of each leadership is looked at when it begins, so that the guard has the
+ * answer when the setting begins to require the leadership.  If it was not a good one, it
+ * may be by then.  A standby has no history of its own yet.
  */
 static bool
 needs_history(const Leadership *leadership)
 {
-	return !leadership->may_lead &&
-		zkl_settings_lists_leader(zkl_commit_requires, leadership->path);
+	return !leadership->may_commit && !RecoveryInProgress() &&
+		(!leadership->looked || is_required(leadership));
 }
 
 /*
- * While this waits for ZooKeeper, the server does not lead yet.  If the lock is lost
- * meanwhile, the look ends with the claim.
+ * While this waits for ZooKeeper, a server whose commits require the leadership does not
+ * lead yet.  If the lock is lost meanwhile, the look ends with the claim.
  */
 static int64
 look_at_history(Leadership *leadership, int64 now)
 {
 	char		why[ZKL_WHY_SIZE] = "";
-	char		told[ZKL_WHY_SIZE];
 
 	switch (zkl_history_look(&leadership->look, leadership->path, why))
 	{
@@ -341,13 +344,23 @@ look_at_history(Leadership *leadership, int64 now)
 			/* The answer sets the latch; a free slot of the mailbox does not. */
 			return now + RECOVERY_INTERVAL;
 		case ZKL_HISTORY_MAY_LEAD:
-			leadership->may_lead = true;
-			if (!leadership->leads)
-				lead(leadership);
-			return now;
+			leadership->looked = leadership->may_commit = true;
+			lead(leadership);
+			break;
 		case ZKL_HISTORY_REFUSED:
+			leadership->looked = true;
+			if (is_required(leadership))
+				refuse(leadership, now, why);
 			break;
 	}
+	return now;
+}
+
+static void
+refuse(Leadership *leadership, int64 now, const char *why)
+{
+	char		told[ZKL_WHY_SIZE];
+
 	if (!zkl_leadership_is_refused(leadership->path, told) || strcmp(told, why) != 0)
 		ereport(LOG,
 				errmsg("this server must not lead \"%s\"", leadership->path),
@@ -356,17 +369,18 @@ look_at_history(Leadership *leadership, int64 now)
 						quote_literal_cstr(leadership->path)));
 	begin_end(leadership);
 	zkl_leadership_pause(leadership->path, now + REFUSED_INTERVAL, why);
-	return now;
 }
 
+/* Also called when commits may rely on the leadership. */
 static void
 lead(Leadership *leadership)
 {
-	zkl_leadership_allow(leadership->claim, true);
+	zkl_leadership_allow(leadership->claim, leadership->may_commit);
+	if (!leadership->leads)
+		ereport(LOG,
+				errmsg("this server now leads \"%s\"", leadership->path));
 	leadership->leads = true;
 	leadership->told[0] = '\0';
-	ereport(LOG,
-			errmsg("this server now leads \"%s\"", leadership->path));
 }
 
 /*
@@ -402,8 +416,8 @@ end(Leadership *leadership)
 	if (leadership->leads)
 		ereport(LOG,
 				errmsg("this server no longer leads \"%s\"", leadership->path));
-	leadership->leads = leadership->held = leadership->may_lead = false;
-	leadership->ending = false;
+	leadership->held = leadership->leads = leadership->ending = false;
+	leadership->looked = leadership->may_commit = false;
 	return true;
 }
 
@@ -436,13 +450,17 @@ zkl_leader_end(void)
 
 /*
  * An error was raised in a step.  Clean up as PostgreSQL's own processes do that go on
- * after an error, and as far as a leadership may need it.  The leadership ends, and this
- * server stands again later.  The log has an error once, until the server leads.
+ * after an error, and as far as a leadership may need it.  If no more than the look at the
+ * history of a server that leads has failed, this is an answer that the history may not.
+ * Otherwise the leadership ends, and this server stands again later.  The log has an error
+ * once, until the server leads.
  */
 static void
 after_error(Leadership *leadership)
 {
 	ErrorData  *error = CopyErrorData();
+	bool		leads_on = leadership->leads && !leadership->ending &&
+	!leadership->looked && !is_required(leadership);
 
 	FlushErrorState();
 	LWLockReleaseAll();
@@ -451,13 +469,19 @@ after_error(Leadership *leadership)
 	if (strcmp(leadership->told, error->message) != 0)
 		ereport(LOG,
 				errcode(error->sqlerrcode),
+				leads_on ?
+				errmsg("commits cannot require the leadership of \"%s\"", leadership->path) :
 				errmsg("this server cannot stand for the leadership of \"%s\"",
 					   leadership->path),
 				errdetail_internal("%s", error->detail ? error->detail : error->message),
 				error->hint ? errhint("%s", error->hint) : 0);
+	zkl_history_end(&leadership->look);
+	leadership->looked = true;
+	leadership->look_at = zkl_now();
+	if (leads_on)
+		return;
 	strlcpy(leadership->told, error->message, sizeof(leadership->told));
 	if (leadership->claim != NULL && !leadership->ending)
 		begin_end(leadership);
-	leadership->look_at = zkl_now();
 	leadership->stand_at = leadership->look_at + LOOK_INTERVAL;
 }
