@@ -132,17 +132,26 @@ find_pause(const char *path)
 	return first;
 }
 
-void
-zkl_leadership_pause(const char *path, int64 until, const char *why)
+/* For a reason, the pause is no shorter than before. */
+static void
+set_pause(const char *path, int64 until, const char *why)
 {
 	ZklPause   *pause;
 
 	SpinLockAcquire(&zkl_lock_table->pauses_mutex);
 	pause = find_pause(path);
+	if (why[0] != '\0' && strcmp(pause->path, path) == 0)
+		until = Max(until, pause->until);
 	strlcpy(pause->path, path, sizeof(pause->path));
 	strlcpy(pause->why, why, sizeof(pause->why));
 	pause->until = until;
 	SpinLockRelease(&zkl_lock_table->pauses_mutex);
+}
+
+void
+zkl_leadership_refuse(const char *path, int64 until, const char *why)
+{
+	set_pause(path, until, why);
 }
 
 int64
@@ -162,7 +171,7 @@ void
 zkl_leadership_end_pause(const char *path)
 {
 	if (zkl_leadership_paused_until(path) != 0)
-		zkl_leadership_pause(path, 0, "");
+		set_pause(path, 0, "");
 }
 
 bool
@@ -194,7 +203,7 @@ zkl_leadership_resign(const char *path, int64 until, int64 *relied_until)
 	{
 		result = leads(claim) ? ZKL_RESIGN_LED : ZKL_RESIGN_QUEUED;
 		*relied_until = forbid(claim);
-		zkl_leadership_pause(path, until, "");
+		set_pause(path, until, "");
 
 		/* Wake the claims process, so that it ends the claim. */
 		zkl_lock_table_wake(claim);
@@ -202,7 +211,7 @@ zkl_leadership_resign(const char *path, int64 until, int64 *relied_until)
 	else if (zkl_leadership_paused_until(path) > zkl_now())
 	{
 		result = ZKL_RESIGN_QUEUED;
-		zkl_leadership_pause(path, until, "");
+		set_pause(path, until, "");
 	}
 	LWLockRelease(zkl_lock_table_partition(hash));
 	return result;

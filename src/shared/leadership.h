@@ -66,14 +66,15 @@ extern ZklResignation zkl_leadership_resign(const char *path, int64 until,
 extern int64 zkl_leadership_stop(ZklClaim *claim);
 
 /*
- * Pauses.  pause: do not stand before "until"; "why" is the reason for which the
- * history of this server must not lead the path, or empty.  paused_until: when the
+ * Pauses.  refuse: do not stand before "until", nor before the end of the pause that
+ * there is already, because someone may just have resigned for an hour; "why" is the reason
+ * for which the history of this server must not lead the path.  paused_until: when the
  * last pause of this path ends; if that is not later than now, the server may stand.
  * end_pause: the server may stand at once when it wants this path again.
  * is_refused: is there a reason?  It stays until the server leads the path, resigns,
  * or no longer stands for it.
  */
-extern void zkl_leadership_pause(const char *path, int64 until, const char *why);
+extern void zkl_leadership_refuse(const char *path, int64 until, const char *why);
 extern int64 zkl_leadership_paused_until(const char *path);
 extern void zkl_leadership_end_pause(const char *path);
 extern bool zkl_leadership_is_refused(const char *path, char why[ZKL_WHY_SIZE]);

@@ -270,6 +270,44 @@ foreach my $may_lead ('may lead', 'must not lead')
 	$b->quit;
 }
 
+# --- a pause ---
+
+# It is resigned for an hour while the process finds that its history must not lead.  A leadership that is refused
+# later, and stands again after its own pause, shows that this one would have by then.
+{
+	my $witness = '/leaders/witness';
+	sub witness_leads { my ($what) = @_; return $north->wait_until(q{SELECT zk_is_leader('/leaders/witness')}); }
+	leads_unrequired();
+	$zk->set($record, $elsewhere);
+	$north->set('zklock.commit_requires', "$path,$witness");
+	my $at = -s $north->logfile;
+	arm('history-answered', 'stop');
+	$north->set('zklock.leader_of', $path);
+	my $process = there('history-answered', $at, 'stop');
+	resign($north, '1 hour');
+	kill 'CONT', $process;
+	$zk->wait_for_children("/zklock$path", 0);
+	$north->safe_psql('postgres', "SELECT zk_leader_forget('$path')");
+	my $witness_record = $record =~ s/primary/witness/r;
+	$zk->exists($witness_record) ? $zk->set($witness_record, $elsewhere) : $zk->create($witness_record, data => $elsewhere);
+	$north->set('zklock.leader_of', "$path,$witness");
+	$north->wait_for_log(qr/this server must not lead "$witness"/, $at);
+	$north->safe_psql('postgres', "SELECT zk_leader_forget('$witness')");
+	witness_leads();
+	foreach (1 .. 2)
+	{
+		$north->safe_psql('postgres', "SELECT zk_leader_resign('$witness')");
+		witness_leads();
+	}
+	is(leads($north), 'f', 'a pause of an hour is not shortened by a look at the history');
+	is(scalar @{ $zk->children("/zklock$path") }, 0, 'and it does not even stand');
+	resign($north);
+	wait_until_leads($north);
+	pass('the user can end it');
+	$north->set('zklock.leader_of', $path);
+	$north->set('zklock.commit_requires', $path);
+}
+
 is($stands->query('SELECT 1'), '1', 'the standby is there');
 $stands->quit;
 

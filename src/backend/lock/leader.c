@@ -368,7 +368,7 @@ refuse(Leadership *leadership, int64 now, const char *why)
 				errhint("If this server shall lead nevertheless, call zk_leader_forget(%s).",
 						quote_literal_cstr(leadership->path)));
 	begin_end(leadership);
-	zkl_leadership_pause(leadership->path, now + REFUSED_INTERVAL, why);
+	zkl_leadership_refuse(leadership->path, now + REFUSED_INTERVAL, why);
 }
 
 /* Also called when commits may rely on the leadership. */
