@@ -576,9 +576,9 @@ COMMENT ON COLUMN zk_leaders.client IS
 COMMENT ON COLUMN zk_leaders.server IS
 'server of the process; null for other clients';
 COMMENT ON COLUMN zk_leaders.pid IS
-'process ID of the leader process, or of a backend that uses the path as a lock';
+'process ID of the claims process of a server, or of a backend that uses the path as a lock';
 COMMENT ON COLUMN zk_leaders.application IS
-'zklock leader for a leader process; application name of a backend';
+'zklock leader for a server that stands; application name of a backend';
 COMMENT ON COLUMN zk_leaders.since IS
 'when the znode was created';
 

@@ -20,6 +20,7 @@
 #include "storage/shmem.h"
 #include "utils/builtins.h"
 
+#include "backend/lock/claimsprocess.h"
 #include "backend/lock/hooks.h"
 #include "settings.h"
 #include "shared/detached.h"
@@ -105,6 +106,7 @@ _PG_init(void)
 	shmem_startup_hook = start_shared_memory;
 	zkl_hooks_init();
 	zkl_worker_register();
+	zkl_claims_process_register();
 }
 
 static void

@@ -27,11 +27,11 @@ extern const char *zkl_znode_text_of_backend(void);
 
 /*
  * The same for a detached claim that this backend requests: the role and the database are
- * its own, and the process is the owner process.  This reads catalogs.
+ * its own, and the process is the claims process.  This reads catalogs.
  */
 extern void zkl_znode_text_of_claim(int pid, char about[ZKL_ABOUT_SIZE]);
 
-/* The same for the leader process, which has neither role nor database. */
+/* The same for a leadership of the claims process, which has neither role nor database. */
 extern void zkl_znode_text_of_leader(char about[ZKL_ABOUT_SIZE]);
 
 /* The value of "name=value", with %XX decoded; NULL if there is none. */

@@ -164,7 +164,7 @@ attach(ZklClaim *claim, ZklEntry *entry, ZklMode mode, int64 now)
 	claim->generation = entry->generation;
 	entry->nwaiting++;
 	if (claim->detached != 0)
-		entry->ndetached++;
+		zkl_entry_take_turn(entry);
 	dlist_push_tail(&entry->claims, &claim->link);
 }
 
@@ -481,7 +481,7 @@ detach(ZklClaim *claim, int64 now)
 
 		/*
 		 * The next leader must be another server.  If the ticket lingered,
-		 * the next claim of the leader process would take it.
+		 * this server's next claim for the leadership would take it.
 		 */
 		entry->revoked |= claim->state == ZKL_CLAIM_HELD;
 	}

@@ -28,19 +28,19 @@ typedef enum ZklBeginning
 	ZKL_BEGIN_OTHER_LIMIT,		/* the semaphore is in use with another limit */
 
 	/* a detached claim */
-	ZKL_BEGIN_OWNERLESS,		/* the owner process does not run */
+	ZKL_BEGIN_OWNERLESS,		/* the claims process does not run */
 	ZKL_BEGIN_BOUND				/* the role has as many as it may have */
 } ZklBeginning;
 
 /*
  * The process that makes the claim, with the text for its znodes; of a detached
- * claim, the owner process.
+ * claim, the claims process.
  */
 typedef struct ZklClaimant
 {
 	int			proc_number;
 	int			pid;
-	int			detached;		/* which detached claim, from 1; 0: none */
+	int			detached;		/* as in ZklClaim */
 	const char *about;			/* shorter than ZKL_ABOUT_SIZE */
 	int			loss_signal;
 	bool		superuser;

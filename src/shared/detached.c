@@ -22,8 +22,12 @@
 #include "shared/grant.h"
 #include "shared/lingerquota.h"
 
-/* How soon to look again at a claim whose ticket is in doubt. */
+/*
+ * How soon to look again at a claim whose ticket is in doubt; and at the claims that wait,
+ * whatever their lease times.
+ */
 #define LOOK_INTERVAL	ZKL_MS(1000)
+#define LOOK_PAUSE		ZKL_MS(100)
 
 /* Protected by detached_lock, all of it. */
 typedef struct Detached
@@ -31,8 +35,9 @@ typedef struct Detached
 	LWLock	   *lock;			/* detached_lock; fixed */
 	int			owner_pid;
 	int			owner_proc;
-	int64		look_at;		/* when the owner process looks at all claims
-								 * that wait */
+	int64		look_at;		/* when the claims process looks at all claims
+								 * that wait ... */
+	int64		looked_at;		/* ... and did so last */
 	uint64		last;			/* the last number */
 	int			nslots;
 	int			nfree;
@@ -51,6 +56,7 @@ static void end(ZklDetached *slot);
 static void wake_waiter(const ZklDetached *slot);
 static void note_asked(ZklDetached *slot, int64 lease_time);
 static void look_by(int64 moment);
+static void look_at_due(ZklDetached *slot);
 static void look_at_waiting(int64 now);
 
 /* There are never more claims than entries, so that backends have claims left. */
@@ -203,7 +209,7 @@ copy(const ZklDetached *slot, ZklDetachedInfo *info)
 }
 
 /*
- * Is the claim about to end, because it was lost?  The owner process may not have noticed
+ * Is the claim about to end, because it was lost?  The claims process may not have noticed
  * yet.  This notes in the slot, or in a copy of it, how the claim was lost.
  */
 static bool
@@ -307,7 +313,7 @@ ask(ZklDetached *slot)
 }
 
 /*
- * The slot says why, unless the claim was released or the owner process ends.
+ * The slot says why, unless the claim was released or the claims process ends.
  * Transactions that use the claim keep the ticket, until they end.
  */
 static void
@@ -339,12 +345,14 @@ note_asked(ZklDetached *slot, int64 lease_time)
 }
 
 /*
- * The owner process looks at all claims that wait when the first of them may have to end,
- * and not at every change of one.  So most changes do not wake it.
+ * The claims process looks at all claims that wait when the first of them may have to end,
+ * and not at every change of one.  So most changes do not wake it.  It looks at most ten
+ * times a second, so a claim may end so much later.
  */
 static void
 look_by(int64 moment)
 {
+	moment = Max(moment, detached->looked_at + LOOK_PAUSE);
 	if (moment >= detached->look_at)
 		return;
 	detached->look_at = moment;
@@ -352,58 +360,57 @@ look_by(int64 moment)
 }
 
 /*
- * The owner process
+ * The claims process
  */
 
-bool
+void
 zkl_detached_begin_owner(void)
 {
-	bool		mine;
-
 	LWLockAcquire(detached->lock, LW_EXCLUSIVE);
-	mine = detached->owner_pid == 0;
-	if (mine)
-	{
-		detached->owner_pid = MyProcPid;
-		detached->owner_proc = zkl_my_proc_number();
-	}
+	Assert(detached->owner_pid == 0);
+	detached->owner_pid = MyProcPid;
+	detached->owner_proc = zkl_my_proc_number();
 	LWLockRelease(detached->lock);
-	return mine;
 }
 
 /* Backends get detached_lock in between. */
-int64
-zkl_detached_tend(void)
+ZklClaim *
+zkl_detached_tend(int64 *look_at)
 {
-	ZklClaim   *claim;
-	int64		look_at;
-
-	do
+	for (;;)
 	{
-		ZKL_FAULT_POINT("owner-woken");
+		ZklClaim   *claim;
+
+		ZKL_FAULT_POINT("claims-woken");
 		LWLockAcquire(detached->lock, LW_EXCLUSIVE);
 		claim = zkl_lock_table_next_due();
-		if (claim != NULL)
-		{
-			ZklDetached *slot = &detached->slots[claim->detached - 1];
-
-			if (is_lost(slot))
-				end(slot);
-			else if (claim->state == ZKL_CLAIM_WAITING)
-				ask(slot);
-		}
-		else if (zkl_now() >= detached->look_at)
+		if (claim == NULL && zkl_now() >= detached->look_at)
 			look_at_waiting(zkl_now());
-		look_at = detached->look_at;
+		*look_at = detached->look_at;
+		if (claim == NULL || claim->detached == ZKL_DETACHED_LEADERSHIP)
+		{
+			LWLockRelease(detached->lock);
+			return claim;
+		}
+		look_at_due(&detached->slots[claim->detached - 1]);
 		LWLockRelease(detached->lock);
-	} while (claim != NULL);
-	return look_at;
+	}
+}
+
+static void
+look_at_due(ZklDetached *slot)
+{
+	if (is_lost(slot))
+		end(slot);
+	else if (slot->claim->state == ZKL_CLAIM_WAITING)
+		ask(slot);
 }
 
 static void
 look_at_waiting(int64 now)
 {
 	detached->look_at = ZKL_FOREVER;
+	detached->looked_at = now;
 	for (int i = 0; i < detached->nslots; i++)
 	{
 		ZklDetached *slot = &detached->slots[i];

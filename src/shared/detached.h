@@ -3,7 +3,7 @@
  * detached.h
  *	  Detached claims: those that belong to a number, and to no backend.
  *
- * A detached claim is a claim on a mutex (lockentry.h) that belongs to the owner
+ * A detached claim is a claim on a mutex (lockentry.h) that belongs to the claims
  * process.  Any backend that knows its number may ask about it, renew it, release it,
  * and use it in a transaction.  It has no local lock: grant.c decides in which order
  * detached claims and backends of this server get the lock.
@@ -20,18 +20,18 @@
  *		from -> to				by				when
  *		(none) -> WAITING		backend			request
  *		WAITING -> HELD			the same, or	it is the first in line (zkl_grant_request);
- *								the owner		the lease time begins
+ *								the process		the lease time begins
  *		HELD -> LOST			worker			the lock was lost, or the lease time is over
- *		WAITING -> (ended)		the owner		no backend has asked for it within its lease
+ *		WAITING -> (ended)		the process		no backend has asked for it within its lease
  *												time, or the lock cannot be acquired
- *		LOST -> (ended)			the owner		as soon as it looks
+ *		LOST -> (ended)			the process		as soon as it looks
  *		any -> (ended)			backend			release
- *		any -> (ended)			the owner		the process exits
+ *		any -> (ended)			the process		it exits
  *
  * The arrow to HELD and those to "ended" need detached_lock, exclusively; so a process that
  * has it, in whatever mode, may follow a slot to its claim.  HELD -> LOST needs only the
  * partition: a process that has found a claim HELD must expect it to be LOST.  The worker
- * and other processes wake the owner process by way of the list of claims that are due
+ * and other processes wake the claims process by way of the list of claims that are due
  * (locktable.h), which has a spinlock.  Order: detached_lock, one partition, one spinlock.
  *
  * No function raises an error.  Each takes detached_lock itself.
@@ -61,7 +61,7 @@ typedef struct ZklDetached
 	int64		asked_until;	/* WAITING: when it ends, unless a backend
 								 * asks for it or waits for it */
 	PGPROC	   *waiter;			/* the backend that waits for it, or NULL */
-	ZklLoss		loss;			/* how it ended; NONE: released, or the owner
+	ZklLoss		loss;			/* how it ended; NONE: released, or the claims
 								 * process ended */
 	int64		lost_at;
 	ZklFailure	failure;		/* the lock could not be acquired */
@@ -80,12 +80,12 @@ typedef struct ZklDetachedInfo
 extern Size zkl_detached_size(void);
 extern void zkl_detached_attach(void *memory, LWLockPadded *locks, bool is_new);
 
-/* The process that the claims belong to; 0: there is none. */
+/* The claims process; 0: it does not run. */
 extern int	zkl_detached_owner(void);
 
 /*
  * Begin a claim, and ask for the lock, without a wait.  "claimant" is this process, but with
- * the pid of the owner process and the text about it; OWNERLESS if there is another one by
+ * the pid of the claims process and the text about it; OWNERLESS if there is another one by
  * now.
  */
 extern ZklBeginning zkl_detached_request(const char *path, int64 lease_time,
@@ -113,12 +113,12 @@ extern bool zkl_detached_release(uint64 number);
 extern ZklClaim *zkl_detached_use(uint64 number, const ZklClaimant *claimant);
 
 /*
- * For the owner process.  begin: claims may belong to this process from now on; false if
- * there is another such process.  tend: do what is due, and return when to look again.
- * end: end all claims.
+ * For the claims process.  begin: claims may belong to this process from now on.  tend:
+ * do what is due, up to the first leadership whose claim is due, and return that claim;
+ * or do everything, write when to look again, and return NULL.  end: end all claims.
  */
-extern bool zkl_detached_begin_owner(void);
-extern int64 zkl_detached_tend(void);
+extern void zkl_detached_begin_owner(void);
+extern ZklClaim *zkl_detached_tend(int64 *look_at);
 extern void zkl_detached_end_owner(void);
 
 #endif							/* ZKL_DETACHED_H */

@@ -30,6 +30,7 @@ static bool pays_to_linger(const ZklEntry *entry);
 static bool is_within_linger(int64 released_at, int64 now);
 static void take_back(ZklEntry *entry);
 static void unlink_lease(ZklEntry *lease);
+static void note_standby(ZklEntry *entry);
 
 /*
  * The latches to set when the partition is unlocked.  A process that wakes up
@@ -543,10 +544,7 @@ zkl_entry_set_needs_ticket(ZklClaim *claim, bool needs_ticket)
 		claim->needs_ticket = needs_ticket;
 		claim->entry->nneeding += needs_ticket ? 1 : -1;
 		Assert(claim->entry->nneeding >= 0);
-
-		/* This may change whether the ticket stands by. */
-		if (claim->entry->leader != NULL)
-			zkl_entry_ask_worker(claim->entry);
+		note_standby(claim->entry);
 	}
 }
 
@@ -599,14 +597,30 @@ zkl_entry_first_detached(const ZklEntry *entry)
 }
 
 void
+zkl_entry_take_turn(ZklEntry *entry)
+{
+	entry->ndetached++;
+	note_standby(entry);
+}
+
+void
 zkl_entry_pass_turn(ZklEntry *entry)
 {
 	ZklClaim   *next;
 
 	entry->ndetached--;
+	note_standby(entry);
 	next = zkl_entry_first_detached(entry);
 	if (next != NULL)
 		wake_later(zkl_lock_table_latch(next));
+}
+
+/* The worker shall look whether the ticket of a leadership stands by. */
+static void
+note_standby(ZklEntry *entry)
+{
+	if (entry->leader != NULL)
+		zkl_entry_ask_worker(entry);
 }
 
 /*

@@ -119,10 +119,11 @@ extern void zkl_entry_set_needs_ticket(ZklClaim *claim, bool needs_ticket);
 extern void zkl_entry_wake_needing(ZklEntry *entry);
 
 /*
- * The detached claim that is next to hold the lock, or NULL.  And: a detached claim does
- * not wait any more, so wake that one.
+ * The claim of the claims process that is next to hold the lock, or NULL.  take_turn:
+ * one more such claim waits.  pass_turn: one does not wait any more, so wake that one.
  */
 extern ZklClaim *zkl_entry_first_detached(const ZklEntry *entry);
+extern void zkl_entry_take_turn(ZklEntry *entry);
 extern void zkl_entry_pass_turn(ZklEntry *entry);
 
 /* Make the worker look at the entry.  The entry stays until it has looked. */

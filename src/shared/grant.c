@@ -59,7 +59,7 @@ zkl_grant_request(ZklClaim *claim, bool only_tries, const char *about)
 	else if (pg_atomic_read_u32(&zkl_lock_table->shutting_down))
 		answer = ZKL_ANSWER_SHUTDOWN;
 
-	/* Of the detached claims of a lock, only the first one asks. */
+	/* Of the claims of the claims process, only the first one asks. */
 	else if (claim->detached != 0 && zkl_entry_first_detached(entry) != claim)
 		answer = ZKL_ANSWER_QUEUED;
 	else if (claim->mode == ZKL_MODE_LEASE)
@@ -166,8 +166,8 @@ ask_for_other_mode(ZklClaim *claim, bool only_tries, const char *about)
  * The server owns the lock.  This backend has the local lock, so another
  * backend's claim can hold the lock only if both read, or in three cases: that backend has released
  * the local lock with pg_advisory_unlock_all(), or is about to end, or has the
- * local lock of an old generation.  Detached claims, their uses, and the leader
- * process's claim have no local lock at all.  The end of such a claim wakes this one.
+ * local lock of an old generation.  Detached claims, their uses, and leaderships
+ * have no local lock at all.  The end of such a claim wakes this one.
  */
 static ZklAnswer
 answer_owned(ZklClaim *claim, int64 now)
@@ -203,29 +203,30 @@ answer_owned(ZklClaim *claim, int64 now)
 }
 
 /*
- * The local lock decides between backends, but a detached claim has none, and neither
- * has the leader process's.  So detached claims and backends that need the ticket go in
- * the order in which they began, and the leader process's after those that began before
- * it.  The claim that goes first wakes the others at its end.
+ * The local lock decides between backends, but the claims of the claims process have none.
+ * So the first claim that waits decides.  Claims wait in the order in which they began, and
+ * those of an old generation have to begin again.
+ *
+ * If the first one is of the claims process, all others wait for it.  If it is a backend's,
+ * all claims without a local lock wait for it, also as long as it waits for the local lock.
+ * But a backend that has the local lock then goes first, even if it came later: else it
+ * would wait for a claim of the claims process, that claim for the first backend, and that
+ * one for the local lock.  The claim that goes first wakes the others at its end.
  */
 static bool
 is_its_turn(const ZklClaim *claim)
 {
 	const ZklEntry *entry = claim->entry;
-	bool		is_unlocked = claim->detached != 0 || claim == entry->leader;
 	dlist_iter	iter;
 
-	if (entry->ndetached == 0 && !is_unlocked)
+	if (entry->ndetached == 0)
 		return true;
 	dlist_foreach(iter, &unconstify(ZklEntry *, entry)->claims)
 	{
-		const ZklClaim *other = dlist_container(ZklClaim, link, iter.cur);
+		const ZklClaim *first = dlist_container(ZklClaim, link, iter.cur);
 
-		if (other == claim)
-			break;
-		if (other->state == ZKL_CLAIM_WAITING && other->needs_ticket &&
-			(other->detached != 0 || is_unlocked))
-			return false;
+		if (first->state == ZKL_CLAIM_WAITING && first->generation == entry->generation)
+			return first == claim || (first->detached == 0 && claim->detached == 0);
 	}
 	return true;
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * leadership.c
- *	  Does this server lead?  The claim of the leader process, as backends see it.
+ *	  Does this server lead?  A leadership's claim, as backends see it.
  *
  * src/shared/leadership.c
  *
@@ -16,21 +16,43 @@
 static int64 forbid(ZklClaim *claim);
 
 /*
- * The leader process acts for the server, so its claim has no role.  Backends
+ * The claims process acts for the server, so the claim has no role.  Backends
  * of this server find the claim through the entry.
  */
 void
-zkl_leadership_allow(ZklClaim *claim, bool may_lead)
+zkl_leadership_begin(ZklClaim *claim)
 {
 	zkl_entry_lock(claim->entry);
 	claim->entry->leader = claim;
 	claim->role = InvalidOid;
-	claim->may_lead = may_lead;
+	zkl_entry_unlock(claim->entry->hash);
+}
+
+void
+zkl_leadership_allow(ZklClaim *claim, bool may_commit)
+{
+	zkl_entry_lock(claim->entry);
+	claim->may_commit = may_commit;
 
 	/* A resignation may just have set the pause that is to come. */
-	if (may_lead && !claim->resigned)
+	if (!claim->resigned)
 		zkl_leadership_end_pause(claim->entry->path);
 	zkl_entry_unlock(claim->entry->hash);
+}
+
+/*
+ * A claim that has resigned still holds the lock until the claims process has ended it,
+ * but no transaction may rely on it any more.  Nor may one that requires the leadership
+ * before the claims process has found that this history may lead.  This goes by the
+ * caller's own zklock.commit_requires, so its guard needs no process when the setting
+ * changes.  The caller holds the path's partition.
+ */
+static bool
+leads(const ZklClaim *claim)
+{
+	return claim != NULL && claim->state == ZKL_CLAIM_HELD && !claim->resigned &&
+		(claim->may_commit ||
+		 !zkl_settings_lists_leader(zkl_commit_requires, claim->entry->path));
 }
 
 /* The caller holds the path's partition. */
@@ -60,13 +82,7 @@ zkl_leadership_standing(const char *path, int64 margin, int64 *token,
 	needed = zkl_now() + margin;
 	claim = find_leader(path, hash);
 
-	/*
-	 * A claim that has resigned still holds the lock until the leader process
-	 * has ended it, but no transaction may rely on it any more. Nor may one
-	 * before the leader process has found that this history may lead.
-	 */
-	if (claim != NULL && claim->state == ZKL_CLAIM_HELD && claim->may_lead &&
-		!claim->resigned)
+	if (leads(claim))
 	{
 		*token = claim->token;
 		*until = zkl_session_info_until(claim->epoch);
@@ -95,7 +111,7 @@ zkl_leadership_is_held(const char *path, int64 token)
 /*
  * The slot with the pause of this path, or else the slot whose pause ends
  * first.  That slot is usually free: the server has no more paths than there
- * are slots, and the leader process ends the pauses of other paths.  The
+ * are slots, and the claims process ends the pauses of other paths.  The
  * caller holds pauses_mutex.
  */
 static ZklPause *
@@ -115,17 +131,26 @@ find_pause(const char *path)
 	return first;
 }
 
-void
-zkl_leadership_pause(const char *path, int64 until, const char *why)
+/* For a reason, the pause is no shorter than before. */
+static void
+set_pause(const char *path, int64 until, const char *why)
 {
 	ZklPause   *pause;
 
 	SpinLockAcquire(&zkl_lock_table->pauses_mutex);
 	pause = find_pause(path);
+	if (why[0] != '\0' && strcmp(pause->path, path) == 0)
+		until = Max(until, pause->until);
 	strlcpy(pause->path, path, sizeof(pause->path));
 	strlcpy(pause->why, why, sizeof(pause->why));
 	pause->until = until;
 	SpinLockRelease(&zkl_lock_table->pauses_mutex);
+}
+
+void
+zkl_leadership_refuse(const char *path, int64 until, const char *why)
+{
+	set_pause(path, until, why);
 }
 
 int64
@@ -145,7 +170,7 @@ void
 zkl_leadership_end_pause(const char *path)
 {
 	if (zkl_leadership_paused_until(path) != 0)
-		zkl_leadership_pause(path, 0, "");
+		set_pause(path, 0, "");
 }
 
 bool
@@ -175,18 +200,17 @@ zkl_leadership_resign(const char *path, int64 until, int64 *relied_until)
 	claim = find_leader(path, hash);
 	if (claim != NULL)
 	{
-		result = claim->state == ZKL_CLAIM_HELD && claim->may_lead && !claim->resigned ?
-			ZKL_RESIGN_LED : ZKL_RESIGN_QUEUED;
+		result = leads(claim) ? ZKL_RESIGN_LED : ZKL_RESIGN_QUEUED;
 		*relied_until = forbid(claim);
-		zkl_leadership_pause(path, until, "");
+		set_pause(path, until, "");
 
-		/* Wake the leader process, so that it ends its claim. */
+		/* Wake the claims process, so that it ends the claim. */
 		zkl_lock_table_wake(claim);
 	}
 	else if (zkl_leadership_paused_until(path) > zkl_now())
 	{
 		result = ZKL_RESIGN_QUEUED;
-		zkl_leadership_pause(path, until, "");
+		set_pause(path, until, "");
 	}
 	LWLockRelease(zkl_lock_table_partition(hash));
 	return result;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * leadership.h
- *	  Does this server lead?  The claim of the leader process, as backends see it.
+ *	  Does this server lead?  A leadership's claim, as backends see it.
  *
  * All functions lock the entry's partition themselves, so the caller holds
  * none.  None raises an error.
@@ -25,11 +25,13 @@ typedef enum ZklResignation
 } ZklResignation;
 
 /*
- * From now on this claim, which has no role, represents the leadership of its path.
- * Does the server lead as soon as the claim is held?  If not, this is called again when
- * it may.  The first call comes before the claim asks for its grant.
+ * From now on this claim, which has no role and does not ask for its grant yet, represents
+ * the leadership of its path.  The server leads as soon as the claim is held.  But where
+ * zklock.commit_requires names the path, it leads only after allow has said that its
+ * history may.  allow is called when the server leads, and when that is known.
  */
-extern void zkl_leadership_allow(ZklClaim *claim, bool may_lead);
+extern void zkl_leadership_begin(ZklClaim *claim);
+extern void zkl_leadership_allow(ZklClaim *claim, bool may_commit);
 
 /*
  * Whether the leadership of this path is good, in doubt or lost.  LOST is
@@ -41,37 +43,38 @@ extern ZklClaimStatus zkl_leadership_standing(const char *path, int64 margin,
 											  int64 *token, int64 *until);
 
 /*
- * Does the leader process certainly hold the lock with this token?  Also true
+ * Does the claims process certainly hold the lock with this token?  Also true
  * if the leadership was resigned but has not ended yet.
  */
 extern bool zkl_leadership_is_held(const char *path, int64 token);
 
 /*
  * Resign, and do not stand again before "until", of zkl_now().  From here on
- * the server does not lead, although the leader process still has to end its
+ * the server does not lead, although the claims process still has to end the
  * claim.  If the server already pauses, this moment replaces the end of the
- * pause; the leader process reads it again from time to time.  stop: the
- * leader process is about to end its claim, for any reason.
+ * pause; the claims process reads it again from time to time.  stop: the
+ * claims process is about to end the claim, for any reason.
  *
  * After either, no further transaction that relies on the leadership passes the
  * commit guard.  Those that have passed it rely on the leadership up to a
  * certain moment.  stop returns that moment, and resign writes it if there is
- * a claim.  Until that moment, the leader process waits for their passes
- * (passes.h) before it ends the claim.
+ * a claim.  Until that moment, the claim does not end before their passes
+ * (passes.h).
  */
 extern ZklResignation zkl_leadership_resign(const char *path, int64 until,
 											int64 *relied_until);
 extern int64 zkl_leadership_stop(ZklClaim *claim);
 
 /*
- * Pauses.  pause: do not stand before "until"; "why" is the reason for which the
- * history of this server must not lead the path, or empty.  paused_until: when the
+ * Pauses.  refuse: do not stand before "until", nor before the end of the pause that
+ * there is already, because someone may just have resigned for an hour; "why" is the reason
+ * for which the history of this server must not lead the path.  paused_until: when the
  * last pause of this path ends; if that is not later than now, the server may stand.
  * end_pause: the server may stand at once when it wants this path again.
  * is_refused: is there a reason?  It stays until the server leads the path, resigns,
  * or no longer stands for it.
  */
-extern void zkl_leadership_pause(const char *path, int64 until, const char *why);
+extern void zkl_leadership_refuse(const char *path, int64 until, const char *why);
 extern int64 zkl_leadership_paused_until(const char *path);
 extern void zkl_leadership_end_pause(const char *path);
 extern bool zkl_leadership_is_refused(const char *path, char why[ZKL_WHY_SIZE]);

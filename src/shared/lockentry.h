@@ -66,10 +66,11 @@
  *										the claim's epoch before that
  *		any -> (gone)		backend		released, withdrawn, or the backend ends
  *
- * A detached claim belongs to the owner process (detached.h).  That process is
- * "the backend" of such a claim, and so is each backend that calls a function about
- * it.  A transaction uses a detached claim by a claim of its own, which is HELD from
- * the beginning, on the same ticket and with the same token.
+ * Detached claims (detached.h) and leaderships (leadership.h) belong to the claims
+ * process.  That process is "the backend" of such a claim, and so is each backend that
+ * calls a function about a detached one.  These claims have no local lock.  A transaction
+ * uses a detached claim by a claim of its own, which is HELD from the beginning, on the
+ * same ticket and with the same token.
  *
  * A grant is complete when the worker has written OWNED.  Nothing necessary
  * happens after a backend's wait returns.  A backend that is cancelled at that
@@ -105,6 +106,9 @@
  * ticket serves.
  */
 #define ZKL_CLAIM_NUMBER_MAX	65535
+
+/* What claim->detached is for a leadership. */
+#define ZKL_DETACHED_LEADERSHIP	(-1)
 
 typedef enum ZklEntryState
 {
@@ -203,12 +207,13 @@ struct ZklEntry
 	ZklLockStat *stat;			/* its row in lockstat.h, or NULL; leases have
 								 * none */
 	dlist_head	claims;
-	ZklClaim   *leader;			/* the claim of the leader process, or NULL */
+	ZklClaim   *leader;			/* the claim that is this server's leadership,
+								 * or NULL */
 	int			nheld;			/* claims in state HELD */
 	bool		exclusive;		/* ... and one of them is a writer's */
 	int			nwaiting;		/* claims in state WAITING, in this generation */
 	int			nneeding;		/* claims with needs_ticket */
-	int			ndetached;		/* detached claims in state WAITING */
+	int			ndetached;		/* claims with "detached" in state WAITING */
 	char		about[ZKL_ABOUT_SIZE];	/* the backend that the znode names:
 										 * the one that requested the ticket,
 										 * or has held the lock for
@@ -302,8 +307,10 @@ struct ZklClaim
 	int			proc_number;	/* fixed */
 	int			pid;			/* fixed */
 	int			loss_signal;	/* fixed */
-	int			detached;		/* a detached claim: which (detached.h), from
-								 * 1; 0: it is a backend's; fixed */
+	int			detached;		/* of the claims process: which detached claim
+								 * (detached.h), from 1, or
+								 * ZKL_DETACHED_LEADERSHIP; 0: it is a
+								 * backend's; fixed */
 	Oid			login;			/* the role that logged in; fixed */
 	Oid			role;			/* current user when the claim began; fixed */
 	Oid			database;		/* fixed */
@@ -346,9 +353,9 @@ struct ZklClaim
 	int64		lease_until;	/* when the hold limit passes; 0: never */
 	int			run;			/* slot of the job's run that the claim is
 								 * for, or ZKL_JOBRUNS_NONE */
-	bool		may_lead;		/* of the leader process: the server leads as
-								 * soon as it is HELD ... */
-	bool		resigned;		/* ... unless the claim must end */
+	bool		resigned;		/* of a leadership: it must end */
+	bool		may_commit;		/* ... and zklock.commit_requires may name it:
+								 * this server's history may lead */
 	bool		is_use;			/* by it, a transaction uses a detached claim */
 	int64		since;			/* of the present state */
 
@@ -369,7 +376,7 @@ struct ZklClaim
 	bool		together;
 
 	/*
-	 * Of a detached claim: linked while the owner process has to look at it.
+	 * Of the claims process: linked while it has to look at the claim.
 	 * Protected by due_mutex.
 	 */
 	dlist_node	due_link;

@@ -51,6 +51,9 @@ static int	wished_entries(void);
 static ZklClaim *claims = NULL;
 static int	nclaims = 0;
 
+/* Does this process take what is set aside? */
+static bool uses_reserve = false;
+
 static int	max_claims(void);
 static int	set_aside(void);
 static int	max_recent(void);
@@ -143,14 +146,20 @@ max_claims(void)
 }
 
 /*
- * So many entries and claims are set aside for the leader process: where commits
- * require a leadership, a full table would stop all writes.  Other processes get 0.
+ * So many entries and claims are set aside for leaderships: where commits require one,
+ * a full table would stop all writes.  What the claims process itself begins are
+ * leaderships.  Other processes get 0.
  */
 static int
 set_aside(void)
 {
-	return pg_atomic_read_u32(&zkl_lock_table->leader_pid) == MyProcPid ?
-		ZKL_LEADERS_MAX : 0;
+	return uses_reserve ? ZKL_LEADERS_MAX : 0;
+}
+
+void
+zkl_lock_table_use_reserve(void)
+{
+	uses_reserve = true;
 }
 
 /* A multiple of the partitions, so that each slot belongs to one of them. */
@@ -171,7 +180,6 @@ init_shared(LWLockPadded *locks)
 	pg_atomic_init_u32(&zkl_lock_table->nentries, 0);
 	pg_atomic_init_u32(&zkl_lock_table->shutting_down, 0);
 	pg_atomic_init_u64(&zkl_lock_table->losses, 1);
-	pg_atomic_init_u32(&zkl_lock_table->leader_pid, 0);
 	SpinLockInit(&zkl_lock_table->pauses_mutex);
 	SpinLockInit(&zkl_lock_table->due_mutex);
 	dlist_init(&zkl_lock_table->due);
@@ -481,10 +489,7 @@ collect(ZklEntry *entry, void *arg)
 ZklEntry  **
 zkl_lock_table_collect(int *nentries)
 {
-	/*
-	 * There are never more entries than this, those of the leader process
-	 * included.
-	 */
+	/* There are never more entries than this, those of leaderships included. */
 	Collection	collection = {.room = max_entries + ZKL_LEADERS_MAX};
 
 	collection.entries = palloc(sizeof(ZklEntry *) * collection.room);

@@ -93,8 +93,8 @@ typedef struct ZklLockTable
 	int			nfree_claims;	/* ... as is their number */
 
 	slock_t		due_mutex;
-	dlist_head	due;			/* detached claims that the owner process has
-								 * to look at; protected by due_mutex */
+	dlist_head	due;			/* claims that the claims process has to look
+								 * at; protected by due_mutex */
 
 	slock_t		pauses_mutex;
 	ZklPause	pauses[ZKL_LEADERS_MAX];	/* protected by pauses_mutex */
@@ -102,7 +102,6 @@ typedef struct ZklLockTable
 	ZklSipHashKey key;			/* key of all hashes of paths; fixed */
 	pg_atomic_uint32 nentries;
 	pg_atomic_uint32 shutting_down;
-	pg_atomic_uint32 leader_pid;	/* pid of the leader process; 0 if none */
 	pg_atomic_uint64 losses;	/* grows when a ZooKeeper session expires, and
 								 * when its safe until moves back; also when a
 								 * claim is lost or this server stops leading,
@@ -190,6 +189,12 @@ extern ZklClaim *zkl_lock_table_take_claim(void);
 extern void zkl_lock_table_free_claim(ZklClaim *claim);
 
 /*
+ * From now on, this process also takes the entries and claims that are set aside for
+ * leaderships.  For the claims process.
+ */
+extern void zkl_lock_table_use_reserve(void);
+
+/*
  * Call the visitor for all entries, one partition after another, so that the
  * others stay free.  The caller holds no partition.  The
  * visitor removes nothing, changes nothing if the mode is LW_SHARED, and
@@ -237,10 +242,11 @@ extern Latch *zkl_lock_table_worker_latch(void);
 extern Latch *zkl_lock_table_latch(const ZklClaim *claim);
 
 /*
- * To wake the owner process of a detached claim, or to take its latch for that, is
+ * To wake the claims process for one of its claims, or to take its latch for that, is
  * also to put the claim into the list of those that are due.  next_due takes the first
- * one off the list, and NULL is the end; not_due takes this claim off.  Callers of
- * these two hold detached_lock, so the claim exists.
+ * one off the list, and NULL is the end; not_due takes this claim off.  Only the claims
+ * process ends a leadership, and the callers hold detached_lock for other claims, so the
+ * claim exists.
  */
 extern ZklClaim *zkl_lock_table_next_due(void);
 extern void zkl_lock_table_not_due(ZklClaim *claim);

@@ -18,8 +18,8 @@
  * Whatever the order, either the backend finds the leadership resigned, and the
  * guard refuses the commit; or the process finds the pass, and waits.
  *
- * The same keeps a detached claim while a transaction uses it: its lease time may end
- * then, and the owner process, or the backend that releases it, waits for the pass.
+ * The same keeps the claim by which a transaction uses a detached one: its lease time may
+ * end then, and the worker waits for the pass.
  *
  * A pass names a path by a bit of its hash, so a process may wait for the pass of
  * another path for nothing.  No function raises an error.
@@ -49,9 +49,10 @@ extern void zkl_passes_end(void);
 
 /*
  * Has any backend a pass for the path?  If so, look again after so many
- * microseconds: nothing wakes the process that waits.
+ * microseconds: nothing wakes the process that waits.  A commit may hang for long, for
+ * example until a synchronous standby is back.
  */
-#define ZKL_PASSES_POLL		1000
+#define ZKL_PASSES_POLL		100000
 extern bool zkl_passes_any(const char *path);
 
 /*

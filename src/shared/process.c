@@ -46,17 +46,11 @@ zkl_process_describe(const char *name, const char *function)
 	return bgworker;
 }
 
-bool
-zkl_process_start(const char *name, const char *function)
-{
-	BackgroundWorker bgworker = zkl_process_describe(name, function);
-
-	return RegisterDynamicBackgroundWorker(&bgworker, NULL);
-}
-
 void
 zkl_process_begin(void)
 {
+	/* There is no statement to cancel. */
+	pqsignal(SIGINT, PG_SIG_IGN);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();

@@ -15,13 +15,9 @@
 /* A background process of this name.  It starts again a second after an error. */
 extern BackgroundWorker zkl_process_describe(const char *name, const char *function);
 
-/* Start one more.  False: max_worker_processes is used up. */
-extern bool zkl_process_start(const char *name, const char *function);
-
 /*
- * For the leader process and the owner process.  begin: connect to no database.  The
- * caller has said what SIGINT does.  look_at_signals: exit if the process was terminated;
- * true if the settings were read again.
+ * For the claims process.  begin: connect to no database.  look_at_signals: exit if the
+ * process was terminated; true if the settings were read again.
  */
 extern void zkl_process_begin(void);
 extern bool zkl_process_look_at_signals(void);

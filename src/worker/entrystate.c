@@ -966,7 +966,7 @@ zkl_entry_state_is_for_leader(ZklEntry *entry)
 		return false;
 	zkl_entry_lock(entry);
 	for_leader = entry->leader != NULL && entry->leader->needs_ticket &&
-		entry->nneeding == 1;
+		entry->nneeding == 1 && entry->ndetached == 1;
 	zkl_entry_unlock(entry->hash);
 	return for_leader;
 }

@@ -51,9 +51,6 @@
 #define SHUTDOWN_LIMIT		ZKL_MS(60 * 1000)
 #define DRAIN_LIMIT			ZKL_MS(2000)
 
-/* The pause after the leader process could not be started. */
-#define START_LEADER_AGAIN	ZKL_MS(5000)
-
 /* The client's counter of requests fails at 2^32. */
 #define MAX_REQUESTS		1000000000
 
@@ -62,7 +59,6 @@ static struct
 	bool		stopping;
 	int64		stop_at;		/* when to stop even if claims are still held */
 	int64		drain_until;	/* in drain(): when to give up; else 0 */
-	int64		start_leader_at;	/* when to try again; 0: not needed */
 }			worker;
 
 /*
@@ -78,7 +74,6 @@ static struct
 }			waiting = {.fd = -1};
 
 static void start_up(void);
-static void start_leader(void);
 static void warn_unless_standing(void);
 static void note_sent(ZklTraffic kind);
 static void advertise(void);
@@ -165,7 +160,6 @@ start_up(void)
 	zkl_wait_publisher_start(prefix);
 	zkl_deadlock_search_start(prefix);
 	zkl_membership_start(prefix);
-	start_leader();
 	warn_unless_standing();
 }
 
@@ -195,28 +189,6 @@ note_sent(ZklTraffic kind)
 		pg_atomic_fetch_add_u64(&zkl_lock_table->counters.requests, 1);
 	if (zkl_traffic_is_write(kind))
 		zkl_heartbeat_wrote();
-}
-
-/* The leader process runs only if leader_of names a path, and then stays. */
-static void
-start_leader(void)
-{
-	bool		tried_before = worker.start_leader_at != 0;
-
-	/* No retry is needed, unless the registration below fails. */
-	worker.start_leader_at = 0;
-	if (zkl_leader_of[0] == '\0' ||
-		pg_atomic_read_u32(&zkl_lock_table->leader_pid) != 0)
-		return;
-	if (!zkl_process_start("zklock leader", "zkl_leader_main"))
-	{
-		/* Parallel queries may use all processes for a while. */
-		if (!tried_before)
-			ereport(LOG,
-					errmsg("could not start the leader process, will try again"),
-					errhint("You might need to increase \"max_worker_processes\"."));
-		worker.start_leader_at = zkl_now() + START_LEADER_AGAIN;
-	}
 }
 
 /*
@@ -297,10 +269,6 @@ check_signals(void)
 		ConfigReloadPending = false;
 		reload();
 	}
-	/* The last registration failed, because no process slot was free. */
-	if (worker.start_leader_at != 0 && zkl_now() >= worker.start_leader_at)
-		start_leader();
-
 	if (ShutdownRequestPending && !worker.stopping)
 	{
 		/* Only this worker was terminated, so the next worker continues. */
@@ -358,8 +326,6 @@ reload(void)
 	ProcessConfigFile(PGC_SIGHUP);
 	if (zkl_linger != old_linger || DeadlockTimeout != old_deadlock_timeout)
 		zkl_entry_state_reset_timers();
-	/* zklock.leader_of may have got its first path. */
-	start_leader();
 	warn_unless_standing();
 	zkl_session_keeper_reload();
 }

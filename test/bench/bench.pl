@@ -721,7 +721,7 @@ sub measure_claims
 	my ($held, @claims) = split /\n/, $claims;
 	session_query($waits, "SELECT zk_claim_wait('$held')");
 
-	my $owner = psql(0, q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock owner'});
+	my $owner = psql(0, q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock claims'});
 	my $rest = $is_short ? 0.2 : 5;
 	my %value = (worker_cpu_percent => worker_cpu_percent(0), owner_cpu_percent => -100 * cpu_of($owner) / $rest);
 	usleep(1e6 * $rest);

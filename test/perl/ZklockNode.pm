@@ -336,6 +336,10 @@ Seconds of CPU time that the worker has used so far.
 
 The same of any process.
 
+=item ZklockNode::wakeups_of($pid, $seconds)
+
+How often a second the process has gone to sleep, in the next so many seconds.
+
 =cut
 
 sub worker_cpu { my ($self) = @_; return cpu_of($self->worker_pid); }
@@ -346,6 +350,15 @@ sub cpu_of
 	my $stat = slurp_file("/proc/$pid/stat");
 	my ($user, $system) = (split ' ', $stat =~ s/.*\)//sr)[ 11, 12 ];
 	return ($user + $system) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
+}
+
+sub wakeups_of
+{
+	my ($pid, $seconds) = @_;
+	my $count = sub { return (slurp_file("/proc/$pid/status") =~ /^voluntary_ctxt_switches:\s*(\d+)$/m)[0]; };
+	my ($begin, $before) = (time, $count->());
+	sleep $seconds;
+	return ($count->() - $before) / (time - $begin);
 }
 
 =item $node->expire_session($zk, by_hand => 1)

@@ -45,10 +45,10 @@ wait_until_leads($north);
 my $south = ZklockNode->started('south', $zk, %settings, 'restart_after_crash' => 'on');
 ok(wait_for_line($south, 'north* south'), 'the first one leads, the second one stands behind');
 is(leads($north) . leads($south), 'tf', 'and each knows whether it leads');
-is($north->safe_psql('postgres', q{SELECT application FROM zk_leaders WHERE leads}), 'zklock leader', 'the process has a name');
+is($north->safe_psql('postgres', q{SELECT application FROM zk_leaders WHERE leads}), 'zklock leader', 'the leadership has a name');
 is($north->safe_psql('postgres', qq{
 	SELECT l.claim, a.backend_type, l.usename IS NULL FROM zk_locks l JOIN pg_stat_activity a USING (pid) WHERE path = '$path'}),
-	'held|zklock leader|t', 'zk_locks shows it as the claim of no role');
+	'held|zklock claims|t', 'zk_locks shows it as the claim of no role');
 is(leads($north, '/leaders/none'), 'f', 'no server leads for a path for which none stands');
 is($north->errcode("SELECT zk_is_leader('relative')"), '22023', 'an invalid path');
 my $requests = $north->status('requests');
@@ -199,10 +199,10 @@ $south->wait_until_connected;
 is(leads($south), 't', 'worker restarted: still leads');
 is($south->safe_psql('postgres', "SELECT token FROM zk_locks WHERE path = '$path'"), $token, 'worker restarted: with the same token');
 
-# The leader process ends: it stands again.
-$south->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'zklock leader'});
+# The claims process ends: it stands again.
+$south->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'zklock claims'});
 wait_until_leads($north);
-ok(wait_for_line($north, 'north* south'), 'leader process ended: the next one leads, and it stands again');
+ok(wait_for_line($north, 'north* south'), 'claims process ended: the next one leads, and it stands again');
 
 # A clean stop frees the leadership at once, a crash when the session expires.
 $south->configure('zklock.leader_of' => $path);
@@ -233,16 +233,19 @@ kill 'KILL', $backend->pid;
 eval { $backend->quit };
 wait_until_leads($north);
 ok(wait_for_line($north, 'north* south'), 'crash restart: stands again');
-is($south->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'zklock leader'}), '1',
-	'crash restart: with one leader process');
+is($south->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'zklock claims'}), '1',
+	'crash restart: with one claims process');
 $north->safe_psql('postgres', "SELECT zk_leader_resign('$path')");
 ok(wait_for_line($north, 'south* north'), 'and back');
 
-# There is no room for the leader process beside the worker and PostgreSQL's own launcher.
+# There is no room for the claims process beside the worker and PostgreSQL's own launcher.
 my $full = ZklockNode->started('full', $zk, %settings, 'max_worker_processes' => 2);
-$full->wait_for_log(qr/could not start the leader process, will try again\n.*HINT: .*max_worker_processes/);
-is(leads($full), 'f', 'no room for the leader process: does not lead');
-is($full->safe_psql('postgres', acquire('/x', '10 s')), 't', 'no room for the leader process: locks work');
+like(slurp_file($full->logfile), qr/too many background workers.*HINT: .*max_worker_processes/s, 'no room for the claims process: the log says so');
+my $refused = $full->backend;
+like($refused->run(q{SELECT zk_claim_request('/x', '1 min')})->{err}, qr/55000: the claims process is not running\nHINT:.*max_worker_processes/, 'no room for the claims process: no claims');
+$refused->quit;
+is(leads($full), 'f', 'no room for the claims process: does not lead');
+is($full->safe_psql('postgres', acquire('/x', '10 s')), 't', 'no room for the claims process: locks work');
 $full->stop;
 
 # --- a standby ---

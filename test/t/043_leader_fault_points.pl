@@ -24,7 +24,7 @@ $north->safe_psql('postgres', 'CREATE TABLE t (v text)');
 $north->wait_until("SELECT zk_is_leader('$path')");
 my $n = $north->backend;
 
-# Every resignation gives the ticket up.  If the ticket lingered, the leader process would take it
+# Every resignation gives the ticket up.  If the ticket lingered, the claims process would take it
 # again, and lead on before the servers that queue behind it.
 foreach my $i (1 .. 3)
 {
@@ -45,7 +45,7 @@ sub leads
 	return $result->{errcode} eq 'ZK001' ? 'f' : $result->{out};
 }
 sub resign { my ($backend, $pause) = @_; return $backend->query("SELECT zk_leader_resign('$path', '" . ($pause // '0') . "')"); }
-sub leader_pid { return $n->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock leader'}); }
+sub leader_pid { return $n->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock claims'}); }
 
 # Wait until one server leads, and the other stands behind it.
 sub wait_for_line
@@ -137,7 +137,7 @@ $zk->wait_until(sub { leads($n) eq 't' || leads($s) eq 't' }, 'one to lead');
 is($relies->errcode('COMMIT'), leads($n) eq 't' ? '' : 'ZK001', 'short cut: and commits if north leads on');
 $n->query('DELETE FROM t');
 
-# --- the leader process stands still ---
+# --- the claims process stands still ---
 
 north_leads();
 my $leader = leader_pid();
@@ -164,7 +164,7 @@ is_deposed('stands still, resigned');
 kill 'CONT', $leader;
 wait_for_line('south* north');
 
-# --- steps of the leader process ---
+# --- steps of the claims process ---
 
 # From the grant to the announcement, and from the resignation to the end of the claim.
 my @points = map { s/^zklock\.fault\.//r } qw(zklock.fault.leader-granted zklock.fault.leader-ending);
@@ -238,7 +238,7 @@ is_deposed('ended while it resigns');
 
 # --- the worker is away ---
 
-# The leader process ends its claim and begins the next one, while no worker deletes the znode of the old
+# The claims process ends its claim and begins the next one, while no worker deletes the znode of the old
 # claim.  Then another worker carries on, or the session is over.
 sub claim_is { my ($state) = @_; return $n->wait_until("SELECT string_agg(claim, ' ') IS NOT DISTINCT FROM $state FROM zk_locks WHERE path = '$path'"); }
 sub put_back
@@ -287,7 +287,7 @@ foreach my $then (sort keys %replace)
 		"put back while it stands behind, $then: with another ticket");
 }
 
-# Resigned, expired, and then another worker, before the leader process has done anything.
+# Resigned, expired, and then another worker, before the claims process has done anything.
 $process = get_to('leader-ending', 'stop');
 $north->expire_session($zk, by_hand => 1);
 $worker = $north->worker_pid;
@@ -352,7 +352,7 @@ sub is_not_overtaken
 my %give_up = (
 	'resigned' => sub { $s->send("SELECT zk_leader_resign('$path')"); },
 	'removed from the setting' => sub { $south->set('zklock.leader_of', ''); },
-	'terminated' => sub { $s->query(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'zklock leader'}); });
+	'terminated' => sub { $s->query(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'zklock claims'}); });
 my $asks = $south->backend;
 foreach my $what (sort keys %give_up)
 {
@@ -360,12 +360,15 @@ foreach my $what (sort keys %give_up)
 	my $rows = $asks->query('SELECT count(*) FROM t');
 	$give_up{$what}->();
 	$zk->wait_until(sub { leads($asks) eq 'f' }, 'south to lead no longer');
+	is($asks->query(q{SELECT count(*) FROM generate_series(1, 20) AS i WHERE zk_claim_wait(zk_claim_request('/other/' || i, '1 h'), '1 min')}), '20',
+		"$what: claims are granted while the leadership waits for a commit") if $what ne 'terminated';
 	is_not_overtaken($what);
 	ok(!$s->is_done, "$what: the call waits for the commit") if $what eq 'resigned';
 	kill 'CONT', $still;
 	is($commits->result->{err}, '', "$what: commit");
 	is($s->result->{out} . ($asks->query('SELECT count(*) FROM t') - $rows), 't1', "$what: when the call returns, it has committed") if $what eq 'resigned';
 	$zk->wait_until(sub { leads($n) eq 't' }, 'north to lead');
+	is($asks->query('SELECT count(*) FROM zk_claims WHERE zk_claim_release(claim)'), '20', "$what: and stay") if $what ne 'terminated';
 	$south->set('zklock.leader_of', $path);
 	quit($commits);
 }

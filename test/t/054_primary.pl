@@ -30,11 +30,12 @@ sub count { my ($node, $v) = @_; return $node->safe_psql('postgres', "SELECT cou
 # --- the setting ---
 
 wait_until_leads($north);
-ok(!$zk->exists($record), 'a leadership that no commit requires has no record');
 my $b = $north->backend;
 is($b->errcode(q{INSERT INTO t VALUES ('before')}), '', 'commits');
+$zk->wait_until(sub { $zk->exists($record) }, 'the record to be there, also while no commit requires the leadership');
+$zk->wait_until(sub { $b->errcode("SET zklock.commit_requires = '$path'; INSERT INTO t VALUES ('known')") eq '' }, 'the guard to know');
+$b->query('RESET zklock.commit_requires');
 $north->set('zklock.commit_requires', $path);
-$zk->wait_until(sub { $zk->exists($record) }, 'the record to be there');
 like(record(), qr{^zklock history 1 \d+ 1 [0-9A-F]+/[0-9A-F]+ [0-9a-f]{32} leads north$}, 'the record of its history');
 is(leads($north), 't', 'it leads on meanwhile');
 is($b->errcode(q{INSERT INTO t VALUES ('leads')}), '', 'the leader commits');

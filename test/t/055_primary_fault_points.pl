@@ -134,7 +134,7 @@ foreach (@commits)
 
 # --- the record ---
 
-# The leader process stands still between the look and the file, or between the file and the record.
+# The claims process stands still between the look and the file, or between the file and the record.
 sub text { return $zk->get($record)->{data}; }
 foreach my $point ('history-answered', 'history-filed')
 {
@@ -186,9 +186,129 @@ foreach my $when ('begins', 'ends')
 		eval { $asks->quit };
 	}
 }
+
+# --- the setting comes while the server leads ---
+
+# The guard has the answer at once, also while the process stands still that would look in ZooKeeper.
+sub leads_unrequired
+{
+	$north->set('zklock.leader_of', '');
+	$north->set('zklock.commit_requires', '');
+	$zk->wait_for_children("/zklock$path", 0);
+	return;
+}
+sub claims_pid { return $north->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock claims'}); }
+my $elsewhere = 'zklock history 1 1 7 0/1 ' . 'a' x 32 . ' leads elsewhere';
+foreach my $may_lead ('may lead', 'must not lead')
+{
+	leads_unrequired();
+	$may_lead eq 'may lead' ? $north->safe_psql('postgres', "SELECT zk_leader_forget('$path')") : $zk->set($record, $elsewhere);
+	my $at = -s $north->logfile;
+	arm('history-answered', 'stop');
+	$north->set('zklock.leader_of', $path);
+	my $process = there('history-answered', $at, 'stop');
+	wait_until_leads($north);
+	pass("the setting comes, $may_lead: until then it leads, and looks at the history");
+	is($north->errcode("INSERT INTO t VALUES ('$may_lead')"), '', "the setting comes, $may_lead: and commits");
+	is($north->errcode("SET zklock.commit_requires = '$path'; INSERT INTO t VALUES ('unknown')"), '25006', "the setting comes, $may_lead: not before the answer");
+	kill 'CONT', $process;
+	$zk->wait_until(sub { $north->errcode("SET zklock.commit_requires = '$path'; INSERT INTO t VALUES ('known')") eq '' }, 'the guard to know')
+	  if $may_lead eq 'may lead';
+	is($north->status('refused_leaderships IS NULL'), 't', "the setting comes, $may_lead: nothing is refused yet");
+	my $leader = claims_pid();
+	kill 'STOP', $leader;
+	$zk->wait_until(sub { slurp_file("/proc/$leader/stat") =~ /^\d+ \(.*\) T / }, 'it to stand still');
+	$north->set('zklock.commit_requires', $path);
+	is($north->errcode("INSERT INTO t VALUES ('$may_lead')"), $may_lead eq 'may lead' ? '' : '25006', "the setting comes, $may_lead: while the process stands still");
+	kill 'CONT', $leader;
+	if ($may_lead eq 'may lead')
+	{
+		is(leads($north), 't', "the setting comes, $may_lead: leads on");
+		like(text(), qr/ north$/, "the setting comes, $may_lead: the record has its history");
+	}
+	else
+	{
+		$north->wait_for_log(qr/this server must not lead/, $at);
+		is(text(), $elsewhere, "the setting comes, $may_lead: the record stays");
+		$north->safe_psql('postgres', "SELECT zk_leader_forget('$path')");
+	}
+	wait_until_leads($north);
+	is($north->errcode(q{INSERT INTO t VALUES ('as before')}), '', "the setting comes, $may_lead: commits");
+}
+
+# --- an error ---
+
+# What goes wrong with one leadership ends no other claim: the claims process has to write a file that it must
+# not write.
+{
+	leads_unrequired();
+	chmod 0500, $north->data_dir . '/pg_stat_tmp' or die "chmod: $!";
+	my $b = $north->backend;
+	my $held = q{SELECT count(*) FROM zk_claims WHERE state = 'held'};
+	is($b->query(q{SELECT count(*) FROM generate_series(1, 100) AS i WHERE zk_claim_wait(zk_claim_request('/held/' || i, '1 h'), '1 min')}), '100', 'an error: 100 claims are held');
+	my $process = claims_pid();
+	my $at = -s $north->logfile;
+	$north->set('zklock.leader_of', $path);
+	$north->wait_for_log(qr/LOG: .*commits cannot require the leadership of "$path"\n.*could not write file/, $at);
+	wait_until_leads($north);
+	is($north->errcode(q{INSERT INTO t VALUES ('an error')}), '', 'an error of a look that is not required: leads, and commits');
+	$north->set('zklock.commit_requires', $path);
+	is($north->errcode(q{INSERT INTO t VALUES ('unknown')}), '25006', 'an error: does not commit what requires the leadership');
+	$north->wait_for_log(qr/LOG: .*this server cannot stand for the leadership of "$path"\n.*could not write file/, $at);
+	is($b->query($held), '100', 'an error: the claims are still held');
+	is($b->query(q{SELECT zk_claim_wait(zk_claim_request('/held/another', '1 h'), '1 min')}), 't', 'an error: another one is granted');
+	$north->wait_until("SELECT NOT zk_is_leader('$path')");
+	unlike(slurp_file($north->logfile, $at), qr/ERROR: .*could not write file/, 'an error: it is none of the process');
+	chmod 0700, $north->data_dir . '/pg_stat_tmp' or die "chmod: $!";
+	wait_until_leads($north);
+	is(claims_pid(), $process, 'an error: it leads when it can, with the same process');
+	is($b->query($held), '101', 'an error: and has all claims');
+	is(scalar(() = slurp_file($north->logfile, $at) =~ /cannot stand for the leadership/g), 1, 'an error: told once');
+	is($b->query('SELECT count(zk_claim_release(claim)) FROM zk_claims'), '101', 'an error: they are released');
+	$b->quit;
+}
+
+# --- a pause ---
+
+# It is resigned for an hour while the process finds that its history must not lead.  A leadership that is refused
+# later, and stands again after its own pause, shows that this one would have by then.
+{
+	my $witness = '/leaders/witness';
+	sub witness_leads { my ($what) = @_; return $north->wait_until(q{SELECT zk_is_leader('/leaders/witness')}); }
+	leads_unrequired();
+	$zk->set($record, $elsewhere);
+	$north->set('zklock.commit_requires', "$path,$witness");
+	my $at = -s $north->logfile;
+	arm('history-answered', 'stop');
+	$north->set('zklock.leader_of', $path);
+	my $process = there('history-answered', $at, 'stop');
+	resign($north, '1 hour');
+	kill 'CONT', $process;
+	$zk->wait_for_children("/zklock$path", 0);
+	$north->safe_psql('postgres', "SELECT zk_leader_forget('$path')");
+	my $witness_record = $record =~ s/primary/witness/r;
+	$zk->exists($witness_record) ? $zk->set($witness_record, $elsewhere) : $zk->create($witness_record, data => $elsewhere);
+	$north->set('zklock.leader_of', "$path,$witness");
+	$north->wait_for_log(qr/this server must not lead "$witness"/, $at);
+	$north->safe_psql('postgres', "SELECT zk_leader_forget('$witness')");
+	witness_leads();
+	foreach (1 .. 2)
+	{
+		$north->safe_psql('postgres', "SELECT zk_leader_resign('$witness')");
+		witness_leads();
+	}
+	is(leads($north), 'f', 'a pause of an hour is not shortened by a look at the history');
+	is(scalar @{ $zk->children("/zklock$path") }, 0, 'and it does not even stand');
+	resign($north);
+	wait_until_leads($north);
+	pass('the user can end it');
+	$north->set('zklock.leader_of', $path);
+	$north->set('zklock.commit_requires', $path);
+}
+
 is($stands->query('SELECT 1'), '1', 'the standby is there');
 $stands->quit;
 
-is(rows('too early') + rows('overtakes'), 0, 'nothing has committed that was refused');
+is(rows('too early') + rows('overtakes') + rows('unknown'), 0, 'nothing has committed that was refused');
 $_->stop foreach $south, $north;
 done_testing();

@@ -150,7 +150,7 @@ sub ask
 
 # --- one cut ---
 
-my @pauses = ('nothing', 'backend', 'worker', 'leader process', 'ZooKeeper', 'backend', 'worker and backend');
+my @pauses = ('nothing', 'backend', 'worker', 'claims process', 'ZooKeeper', 'backend', 'worker and backend');
 sub between { my ($from, $to) = @_; return $from + rand($to - $from); }
 sub at { my ($moment) = @_; my $rest = $moment - time; usleep(1e6 * $rest) if $rest > 0; return; }
 
@@ -161,7 +161,7 @@ sub pause_of
 	my @pids;
 	push @pids, $backend if $what =~ /backend/;
 	push @pids, $old->worker_pid if $what =~ /worker/;
-	push @pids, $old->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock leader'}) if $what eq 'leader process';
+	push @pids, $old->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock claims'}) if $what eq 'claims process';
 	my $i = 1 + int rand 3;
 	return $what eq 'ZooKeeper' ? (sub { $zk->pause($i) }, sub { $zk->resume($i) }) : (sub { kill 'STOP', @pids }, sub { kill 'CONT', @pids });
 }

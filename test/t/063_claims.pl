@@ -25,18 +25,19 @@ sub code_of { return error_of(@_)->{errcode}; }
 sub wait_for { return call($_[0], 'zk_claim_wait', $_[1], $_[2] // '1 min'); }
 sub state_of { my ($claim) = @_; return $n->query("SELECT coalesce((SELECT state FROM zk_claims WHERE claim = '$claim'), 'none')"); }
 sub wait_until_state { my ($claim, $state) = @_; return $zk->wait_until(sub { state_of($claim) eq $state }, "$claim to be $state"); }
-sub owner_pid { return $n->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock owner'}); }
+sub owner_pid { return $n->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock claims'}); }
 sub claims_of { my ($node) = @_; return $node->safe_psql('postgres', 'SELECT count(*) FROM zk_locks WHERE claim IS NOT NULL'); }
 
 # --- the life of a claim ---
 
-is(owner_pid(), '', 'no owner process before the first claim');
+my $owner = owner_pid();
+like($owner, qr/^\d+$/, 'the claims process runs before the first claim');
 my $c = request($n, '/a');
 like($c, qr{^north/\d+/\d+$}, 'its name begins with that of the server');
 is(wait_for($m, $c), 't', 'any session can wait for it');
 is($m->query(q{SELECT path, state, database, role = current_user, lease_ends - since < '61 s', token > 0, waiting_pid FROM zk_claims}),
 	'/a|held|postgres|t|t|t|', 'zk_claims shows it');
-is($n->query('SELECT claim, pid = ' . owner_pid() . q{, session_count, xact_count FROM zk_locks WHERE path = '/a'}), 'held|t|0|0', 'zk_locks shows it as one of the owner process');
+is($n->query('SELECT claim, pid = ' . owner_pid() . q{, session_count, xact_count FROM zk_locks WHERE path = '/a'}), 'held|t|0|0', 'zk_locks shows it as one of the claims process');
 is($n->query(q{SELECT holds, pid = } . owner_pid() . q{, role = current_user FROM zk_lock_queue('/a')}), 't|t|t', 'and so does the queue');
 is($s->query(q{SELECT zk_lock_acquire('/a', '0')}), 'f', 'another server cannot have the lock');
 is($n->query(q{SELECT zk_lock_acquire('/a', '0')}), 'f', 'nor can a session of this one');
@@ -134,6 +135,22 @@ is($m->result->{out}, 't', 'and is granted');
 wait_until_state($short, 'none');
 $zk->wait_for_children('/zklock/l', 0);
 like(error_of($n, 'zk_claim_wait', $short)->{err}, qr{ZK002: lease time of lock "/l" is over.*Request another claim}s, 'held: it ends with its lease time');
+
+# No lease time is so short that a process would have to look again and again.
+is($n->errcode(q{SELECT zk_claim_request('/l', '99 ms')}) . code_of($n, 'zk_claim_renew', $short, '1 us'), '2202322023', 'too short');
+my @times = (100, 123, 137, 149, 157);
+my @waiting = map { $north->backend } @times;
+foreach (0 .. $#times)
+{
+	$s->query("SELECT zk_lock_acquire('/l/$_')");
+	$waiting[$_]->send("SELECT zk_claim_wait(zk_claim_request('/l/$_', '$times[$_] ms'))");
+}
+$zk->wait_until(sub { $n->query('SELECT count(waiting_pid) FROM zk_claims') == @times }, 'the waits to show');
+cmp_ok(ZklockNode::wakeups_of(owner_pid(), 3), '<=', 11, 'sessions wait for claims with the shortest lease times: ten looks a second');
+$s->query("SELECT zk_lock_release('/l/$_')") foreach 0 .. $#times;
+is(join('', map { $_->result->{out} } @waiting), 't' x @times, 'and all are granted');
+$_->quit foreach @waiting;
+$n->wait_until('SELECT count(*) = 0 FROM zk_claims');
 
 # A transaction that uses it is cancelled, or refused.
 $short = request($n, '/l', '3 s');
@@ -306,7 +323,7 @@ $behind->quit;
 is(wait_for($n, $turn), 't', 'and the claim');
 call($n, 'zk_claim_release', $turn);
 
-# --- the owner process ---
+# --- the claims process ---
 
 $c = request($n, '/a');
 wait_for($n, $c);
@@ -317,10 +334,9 @@ $n->query('BEGIN');
 call($n, 'zk_xact_claim_use', $c);
 $n->query(q{INSERT INTO t VALUES ('ownerless')});
 $third = $north->backend;
-my $owner = $third->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock owner'});
 $zk->wait_until(sub { $third->query(qq{SELECT waiting_pid FROM zk_claims WHERE claim = '$waits'}) eq $m->pid }, 'the wait to show');
 $third->query("SELECT pg_cancel_backend($owner)");
-is($third->query('SELECT count(*) FROM zk_claims'), '2', 'a cancel does nothing to the owner process');
+is($third->query('SELECT count(*) FROM zk_claims'), '2', 'a cancel does nothing to the claims process');
 $third->query("SELECT pg_terminate_backend($owner, 60000)");
 is($m->result->{errcode}, 'ZK001', 'terminated: the wait for a claim ends');
 is($third->query('SELECT count(*) FROM zk_claims'), '0', 'terminated: all claims end');
@@ -328,8 +344,19 @@ is(code_of($third, 'zk_xact_claim_use', $c), 'ZK001', 'and are of no use any mor
 is($n->errcode('COMMIT'), '', 'a transaction that uses one keeps its lock, and commits');
 $zk->wait_for_children('/zklock/a', 0);
 $c = request($n, '/a');
-is(wait_for($n, $c), 't', 'the next request starts the process, if nothing else has');
+is(wait_for($n, $c), 't', 'the next request waits until the process runs again');
 isnt(owner_pid(), $owner, 'it is another one');
+
+# The first requests of a server, all at the same moment, and with no more processes than PostgreSQL's default.
+my $fresh = ZklockNode->started('fresh', $zk, %settings, 'max_worker_processes' => 8);
+my ($gate, @first) = map { $fresh->backend } 0 .. 24;
+$gate->query('SELECT pg_advisory_lock(1)');
+$first[$_]->send("SELECT zk_claim_request('/first/$_', '1 min') FROM pg_advisory_xact_lock_shared(1)") foreach 0 .. $#first;
+$gate->wait_until(q{SELECT count(*) = 24 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted});
+$gate->query('SELECT pg_advisory_unlock(1)');
+is(join('', map { $_->result->{errcode} || 'ok' } @first), 'ok' x 24, 'the first requests of a server, at once');
+$_->quit foreach $gate, @first;
+$fresh->stop;
 
 # The worker: claims survive.
 my $worker = $north->worker_pid;

@@ -25,7 +25,7 @@ sub request { my ($backend, $path, $time) = @_; return $backend->query(sprintf q
 sub sql { my ($function, $claim, @more) = @_; return "SELECT $function('" . join("', '", $claim, @more) . q{')}; }
 sub call { my ($backend, @call) = @_; return $backend->query(sql(@call)); }
 sub granted { my ($backend, $path, $time) = @_; my $claim = request($backend, $path, $time); is(call($backend, 'zk_claim_wait', $claim, '1 min'), 't', "$path: granted"); return $claim; }
-sub owner_pid { return $n->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock owner'}); }
+sub owner_pid { return $n->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock claims'}); }
 sub quit { eval { $_->quit } foreach @_; return; }
 
 # The lock is free for the other server, before a wait of a minute ends; and nothing is left of the claims.
@@ -60,7 +60,7 @@ sub come_back
 	return ($victim, $n) = ($north->backend, $north->backend);
 }
 
-# --- each step of a backend and of the owner process ---
+# --- each step of a backend and of the claims process ---
 
 # How to get there: what comes first, which returns the claim if there is one, and then what the victim sends.
 sub behind { my ($path) = @_; $s->query("SELECT zk_lock_acquire('$path')"); return request($n, $path); }
@@ -73,7 +73,7 @@ my %points = (
 	'zklock.fault.detached-begun' => [ sub { }, \&requests ],
 	'zklock.fault.claim-requested' => [ sub { }, \&requests ],
 	'zklock.fault.claim-waiting' => [ \&behind, \&waits ],
-	'zklock.fault.owner-woken' => [ \&behind, sub { my ($path) = @_; $s->query("SELECT zk_lock_release('$path')"); } ],
+	'zklock.fault.claims-woken' => [ \&behind, sub { my ($path) = @_; $s->query("SELECT zk_lock_release('$path')"); } ],
 	'zklock.fault.detached-granted' => [ \&behind, sub { my ($path) = @_; $s->query("SELECT zk_lock_release('$path')"); } ],
 	'zklock.fault.claim-used' => [ \&held, \&uses ],
 	'zklock.fault.detached-ending' => [ \&held, \&releases ],
@@ -101,12 +101,12 @@ foreach my $point (sort keys %points)
 
 	# It stands still, goes on, and all is as if nothing had happened.
 	my ($path, $claim, $process) = get_to($point, 'stop');
-	is_taken($path, "$name, stop") if $name !~ /requested|begun|owner-woken|ending|released|waiting/;
+	is_taken($path, "$name, stop") if $name !~ /requested|begun|claims-woken|ending|released|waiting/;
 	kill 'CONT', $process;
 	$s->query("SELECT zk_lock_release('$path')") if $name eq 'claim-waiting';
-	$victim->result if $name !~ /owner-woken|granted/;
+	$victim->result if $name !~ /claims-woken|granted/;
 	$victim->query('COMMIT') if $name eq 'claim-used';
-	is(call($n, 'zk_claim_wait', $claim, '1 min'), 't', "$name, stop: granted") if $name =~ /owner-woken|granted|waiting/;
+	is(call($n, 'zk_claim_wait', $claim, '1 min'), 't', "$name, stop: granted") if $name =~ /claims-woken|granted|waiting/;
 	call($n, 'zk_claim_release', $claim) if defined $claim;
 	is_free($path, "$name, stop");
 
@@ -115,7 +115,7 @@ foreach my $point (sort keys %points)
 	kill 'TERM', $process;
 	kill 'CONT', $process;
 	$s->query("SELECT zk_lock_release('$path')") if $name eq 'claim-waiting';
-	$victim->result if $name !~ /owner-woken|granted/;
+	$victim->result if $name !~ /claims-woken|granted/;
 	$n->wait_until("SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $process)");
 	quit($victim);
 	$victim = $north->backend;
@@ -128,7 +128,7 @@ foreach my $point (sort keys %points)
 	{
 		($path, $claim) = get_to($point, 'fail');
 		$s->query("SELECT zk_lock_release('$path')") if $name eq 'claim-waiting';
-		like($victim->result->{err}, qr/failed at fault point/, "$name, fail: an error") if $name ne 'owner-woken';
+		like($victim->result->{err}, qr/failed at fault point/, "$name, fail: an error") if $name ne 'claims-woken';
 		$victim->query('ROLLBACK');
 		call($n, 'zk_claim_release', $claim) if defined $claim;
 		is_free($path, "$name, fail");
@@ -142,6 +142,105 @@ foreach my $point (sort keys %points)
 	is($n->errcode(sql('zk_claim_wait', $claim)), '42704', "$name, die: the name means nothing any more") if defined $claim;
 	is_free($path, "$name, die");
 	request($n, '/first', '1 s');
+}
+
+# --- order ---
+
+# A backend that has begun to acquire goes before the claims without a local lock that come after it, also as
+# long as it has no local lock yet.
+sub begins
+{
+	my ($path) = @_;
+	arm('claim-begun', 'stop');
+	$victim->send("SELECT zk_lock_acquire('$path')");
+	return there('claim-begun', 'stop');
+}
+sub wait_until_owned { my ($path) = @_; return $n->wait_until("SELECT bool_or(ticket = 'owned') FROM zk_locks WHERE path = '$path'"); }
+sub waits_on { my ($claim, $what) = @_; return is(call($n, 'zk_claim_wait', $claim, '500 ms'), 'f', "$what: the claim waits"); }
+
+{
+	my $process = begins('/order');
+	my $claim = request($n, '/order');
+	wait_until_owned('/order');
+	waits_on($claim, 'order, a backend came before');
+
+	# One that comes later, but has the local lock for which the first will wait, goes first.
+	is($n->query(q{SELECT zk_lock_acquire('/order', '1 min')}), 't', 'order: a later backend with the local lock goes first');
+	$n->query(q{SELECT zk_lock_release('/order')});
+	waits_on($claim, 'order, that one has ended');
+	kill 'CONT', $process;
+	is($victim->result->{out}, 't', 'order: then the backend that came first');
+	waits_on($claim, 'order, it holds');
+	$victim->query(q{SELECT zk_lock_release('/order')});
+	is(call($n, 'zk_claim_wait', $claim, '1 min'), 't', 'order: and then the claim');
+	call($n, 'zk_claim_release', $claim);
+	is_free('/order', 'order');
+}
+
+# The later backend comes while an earlier claim waits, and a backend before both.
+{
+	my $process = begins('/order/circle');
+	my @claims = map { request($n, '/order/circle') } 1 .. 2;
+	wait_until_owned('/order/circle');
+	my $later = $north->backend;
+	$later->send(q{SELECT zk_lock_acquire('/order/circle')});
+	is($later->result->{out}, 't', 'order, circle: the later backend goes first');
+	kill 'CONT', $process;
+	$later->query(q{SELECT zk_lock_release('/order/circle')});
+	is($victim->result->{out}, 't', 'order, circle: then the first one');
+	$victim->query(q{SELECT zk_lock_release('/order/circle')});
+	foreach (@claims)
+	{
+		is(call($n, 'zk_claim_wait', $_, '1 min'), 't', 'order, circle: then the claims');
+		call($n, 'zk_claim_release', $_);
+	}
+	quit($later);
+	is_free('/order/circle', 'order, circle');
+}
+
+# The backend that came before ends.
+{
+	my $process = begins('/order/ends');
+	my $claim = request($n, '/order/ends');
+	wait_until_owned('/order/ends');
+	waits_on($claim, 'order, ends');
+	kill 'TERM', $process;
+	kill 'CONT', $process;
+	is(call($n, 'zk_claim_wait', $claim, '1 min'), 't', 'order: a backend that came before has ended');
+	call($n, 'zk_claim_release', $claim);
+	quit($victim);
+	$victim = $north->backend;
+	is_free('/order/ends', 'order, ends');
+}
+
+# It is of an older generation: it has to begin again anyway.
+{
+	my $process = begins('/order/lost');
+	my $claim = request($n, '/order/lost');
+	wait_until_owned('/order/lost');
+	waits_on($claim, 'order, lost');
+	$north->expire_session($zk);
+	is(call($n, 'zk_claim_wait', $claim, '1 min'), 't', 'order, another generation: the claim does not wait for a backend of the old one');
+	kill 'CONT', $process;
+	call($n, 'zk_claim_release', $claim);
+	is($victim->result->{out}, 't', 'order, another generation: which then has the lock');
+	$victim->query(q{SELECT zk_lock_release('/order/lost')});
+	is_free('/order/lost', 'order, another generation');
+}
+
+# A leadership has its turn like a claim.
+{
+	my $process = begins('/order/leads');
+	$north->set('zklock.leader_of', '/order/leads');
+	wait_until_owned('/order/leads');
+	$n->query('SELECT pg_sleep(0.5)');
+	is($n->query(q{SELECT zk_is_leader('/order/leads')}), 'f', 'order, leadership: it waits for a backend that came before');
+	kill 'CONT', $process;
+	is($victim->result->{out}, 't', 'order, leadership: which has the lock');
+	$victim->query(q{SELECT zk_lock_release('/order/leads')});
+	$n->wait_until(q{SELECT zk_is_leader('/order/leads')});
+	$north->set('zklock.leader_of', '');
+	is_free('/order/leads', 'order, leadership');
 }
 
 # --- release and lease time against commit ---
@@ -196,6 +295,7 @@ foreach my $point (qw(guard-passed xact-ended))
 	$n->wait_until("SELECT NOT EXISTS (SELECT FROM zk_claims WHERE claim = '$claim')");
 	is($n->errcode(sql('zk_xact_claim_use', $claim)), 'ZK002', "lease time, $point: no further use");
 	is_taken("/lease/$point", "lease time, $point") foreach 1 .. 3;
+	cmp_ok(ZklockNode::wakeups_of($north->worker_pid, 2), '<', 50, "lease time, $point: the worker looks ten times a second");
 	kill 'CONT', $process;
 	is($victim->result->{err}, '', "lease time, $point: committed, and not late");
 	is(rows("/lease/$point"), '1', "lease time, $point: the row is there");

@@ -3,13 +3,13 @@
  * history.c
  *	  Only a server with the newest history of the database may lead.
  *
- * The leader process looks at the record when it has the lock, before the server
- * leads.  Why no older history leads then:
+ * The claims process looks at the record when it has the lock, before commits that
+ * require the leadership may rely on it.  Why no older history leads then:
  *
  *	- The lock has one holder.  The read comes after a round of a quorum, so it shows
  *	  what any leader before has written.
  *	- If the record has another history, the server replaces it, on condition of the
- *	  version.  A leader process that stood still between the read and the write
+ *	  version.  A claims process that stood still between the read and the write
  *	  finds another version if another server has led meanwhile.
  *	- If the record has this server's own history, no other history has led since
  *	  that was written, and the record keeps its position in WAL.  That is the position
@@ -113,7 +113,8 @@ static bool contains_ancestor(const History *mine, const History *other);
 static void name_file(const char *path, char name[MAXPGPATH]);
 static void read_proof(const char *path, TimeLineID timeline,
 					   ZklHistoryProof *proof);
-static bool write_proof(const char *path, const ZklHistoryProof *proof);
+static bool write_proof(const char *path, const ZklHistoryProof *proof,
+						int elevel);
 
 ZklHistoryAnswer
 zkl_history_look(ZklHistoryLook *look, const char *path, bool leads,
@@ -293,8 +294,11 @@ change_token(ZklHistoryLook *look, const char *path, History *mine,
 	strlcpy(proof.replaced, is_same ? last->token : "-", sizeof(proof.replaced));
 	if (pg_strong_random(random, sizeof(random)))
 		zkl_job_record_make_id(random, proof.token);
-	if (proof.token[0] == '\0' || !write_proof(path, &proof))
-		return answer_failure(look, "This server cannot write the file that tells it from a copy.",
+
+	/* A server that leads, or has led, has the token that it had. */
+	if (proof.token[0] == '\0' ||
+		!write_proof(path, &proof, look->leads && !look->has_led ? ERROR : LOG))
+		return answer_failure(look, "This server cannot make a token that tells it from a copy.",
 							  why);
 	look->proof = proof;
 	ZKL_FAULT_POINT("history-filed");
@@ -410,11 +414,11 @@ read_proof(const char *path, TimeLineID timeline, ZklHistoryProof *proof)
 
 /*
  * A new file has a new inode, and must name that.  Readers, and copies, find the old file
- * or the new one.  It is on disk when this returns.  If it cannot be written, the log has
- * that, and this returns false.
+ * or the new one.  It is on disk when this returns true.  A failure is reported at
+ * "elevel".
  */
 static bool
-write_proof(const char *path, const ZklHistoryProof *proof)
+write_proof(const char *path, const ZklHistoryProof *proof, int elevel)
 {
 	char		name[MAXPGPATH];
 	char		new_name[MAXPGPATH + 4];
@@ -437,12 +441,12 @@ write_proof(const char *path, const ZklHistoryProof *proof)
 		written = write(fd, content, length) == length;
 	}
 	if (!written)
-		ereport(LOG,
+		ereport(elevel,
 				errcode_for_file_access(),
 				errmsg("could not write file \"%s\": %m", new_name));
 	if (fd >= 0)
 		CloseTransientFile(fd);
 
 	/* This syncs the file and its directory. */
-	return written && durable_rename(new_name, name, LOG) == 0;
+	return written && durable_rename(new_name, name, elevel) == 0;
 }

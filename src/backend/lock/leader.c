@@ -1,15 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * leader.c
- *	  The leader process, which stands for the leaderships of this server.
- *
- * A background process has one claim for each path in zklock.leader_of, and never
- * waits for one of them alone.  So it takes no local lock: a backend of this
- * server that has the local lock of such a path finds the claim in the lock
- * table, and waits for its end as for any client's.
- *
- * The claims are those of this process, not of the worker that keeps the
- * ZooKeeper session.  So they survive a restart of that worker.
+ *	  The leaderships of this server, for the claims process.
  *
  * src/backend/lock/leader.c
  *
@@ -18,27 +10,25 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
+#include "lib/ilist.h"
 #include "miscadmin.h"
-#include "postmaster/bgworker.h"
-#include "storage/ipc.h"
+#include "pgstat.h"
+#include "storage/fd.h"
+#include "storage/lwlock.h"
 #include "storage/procsignal.h"
-#include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
 #include "backend/lock/history.h"
 #include "backend/lock/leader.h"
-#include "backend/lock/locallock.h"
 #include "backend/report.h"
 #include "backend/znodetext.h"
 #include "compat.h"
 #include "faultpoint.h"
 #include "settings.h"
-#include "shared/claim.h"
 #include "shared/grant.h"
 #include "shared/leadership.h"
 #include "shared/passes.h"
-#include "shared/process.h"
 
 /*
  * How often to look at what wakes no process: a session that is certain again, or a
@@ -51,181 +41,181 @@
 
 typedef struct Leadership
 {
+	dlist_node	link;
 	char		path[ZKL_PATH_SIZE];
+	bool		wanted;			/* the setting names it */
 	ZklClaim   *claim;			/* NULL: not standing */
-	bool		held;			/* the claim; a loss of it is signalled */
+	bool		held;			/* the claim */
 	bool		leads;
-	bool		may_lead;		/* the claim is held, and the record has this
-								 * server's history */
 	ZklHistoryLook look;
+	bool		looked;			/* there was an answer ... */
+	bool		may_commit;		/* ... that the record has this server's
+								 * history */
+	bool		ending;			/* the claim ends when no commit relies on it,
+								 * ... */
+	int64		relied_until;	/* ... or at this moment */
+	int64		look_at;		/* when to look again */
 	int64		stand_at;		/* not before that, after a failure */
-	ZklFailure	told;			/* the failure in the log */
-	bool		told_beginning; /* ... or that the claim could not begin */
+	char		told[ZKL_WHY_SIZE]; /* the error in the log, or empty */
 } Leadership;
 
 /* In any order; only this process uses them. */
-static Leadership leaderships[ZKL_LEADERS_MAX];
-static int	nleaderships = 0;
+static dlist_head leaderships = DLIST_STATIC_INIT(leaderships);
 static char about[ZKL_ABOUT_SIZE];
 
-static void start_up(void);
-static void wake(SIGNAL_ARGS);
-static void withdraw(int code, Datum arg);
-static void read_setting(void);
 static void want(const char *path);
-static int64 tend_all(void);
+static bool look_at_recovery(void);
 static bool stands_in_recovery(const Leadership *leadership);
+static void tend_safely(Leadership *leadership, bool may_stand, int64 now);
 static int64 tend(Leadership *leadership, bool may_stand, int64 now);
 static bool must_end(Leadership *leadership, bool may_stand);
-static void begin(Leadership *leadership, int64 now);
-static int64 try_to_lead(Leadership *leadership, int64 now);
+static void begin(Leadership *leadership);
+static void try_to_lead(Leadership *leadership);
+static bool is_required(const Leadership *leadership);
 static bool needs_history(const Leadership *leadership);
 static int64 look_at_history(Leadership *leadership, int64 now);
+static void refuse(Leadership *leadership, int64 now, const char *why);
 static void lead(Leadership *leadership);
-static void end(Leadership *leadership);
+static void begin_end(Leadership *leadership);
+static bool end(Leadership *leadership);
 static bool has_recorded_end(Leadership *leadership);
-static void report_beginning(Leadership *leadership, ZklBeginning beginning);
-static void report_failure(Leadership *leadership, ZklFailure failure);
+static void after_error(Leadership *leadership);
 
 void
-zkl_leader_main(Datum main_arg)
+zkl_leader_start(void)
 {
-	static uint32 wait_event = 0;
-	MemoryContext context;
-
-	start_up();
-	context = AllocSetContextCreate(TopMemoryContext, "zklock leader",
-									ALLOCSET_SMALL_SIZES);
-	for (;;)
-	{
-		MemoryContextSwitchTo(context);
-		if (zkl_process_look_at_signals())
-			read_setting();
-		zkl_process_sleep(tend_all(), "ZklockLeaderMain", &wait_event);
-		MemoryContextReset(context);
-	}
-}
-
-/*
- * The worker may start this process once too often: when it was restarted, or
- * after a crash, when the postmaster starts all processes again.
- */
-static void
-start_up(void)
-{
-	uint32		nobody = 0;
-
-	pqsignal(SIGINT, wake);
-	zkl_process_begin();
-
-	/*
-	 * The first process stays.  Only that one registers withdraw(), which
-	 * would otherwise clear the ID of the other process.
-	 */
-	if (!pg_atomic_compare_exchange_u32(&zkl_lock_table->leader_pid, &nobody,
-										MyProcPid))
-		proc_exit(0);
-	before_shmem_exit(withdraw, (Datum) 0);
+	zkl_lock_table_use_reserve();
 	zkl_znode_text_of_leader(about);
-	read_setting();
-}
-
-/*
- * A claim was lost: the worker sends the signal that begin() chose.  The main
- * loop then finds out which.
- */
-static void
-wake(SIGNAL_ARGS)
-{
-	int			save_errno = errno;
-
-	SetLatch(MyLatch);
-	errno = save_errno;
-}
-
-/*
- * The process exits.  The claims end first, because the next leader process
- * begins its own.
- */
-static void
-withdraw(int code, Datum arg)
-{
-	for (int i = 0; i < nleaderships; i++)
-		end(&leaderships[i]);
-	pg_atomic_write_u32(&zkl_lock_table->leader_pid, 0);
+	zkl_leader_read_setting();
 }
 
 /*
  * The setting
  */
 
-/* Follow zklock.leader_of. */
-static void
-read_setting(void)
+/* A leadership that the setting does not name any more stays until its claim has ended. */
+void
+zkl_leader_read_setting(void)
 {
 	const char *at = zkl_leader_of;
 	char		path[ZKL_SETTINGS_LEADER_SIZE];
+	dlist_iter	iter;
 
-	/* First end those that it no longer names, so that there is room. */
-	for (int i = nleaderships - 1; i >= 0; i--)
+	dlist_foreach(iter, &leaderships)
 	{
-		if (zkl_settings_lists_leader(zkl_leader_of, leaderships[i].path))
-			continue;
+		Leadership *leadership = dlist_container(Leadership, link, iter.cur);
 
-		/*
-		 * The last leadership fills the gap.  It has been looked at already,
-		 * because the loop comes from the end.
-		 */
-		end(&leaderships[i]);
-		zkl_leadership_end_pause(leaderships[i].path);
-		leaderships[i] = leaderships[--nleaderships];
+		leadership->look_at = 0;
+		if (leadership->wanted &&
+			!zkl_settings_lists_leader(zkl_leader_of, leadership->path))
+		{
+			leadership->wanted = false;
+			zkl_leadership_end_pause(leadership->path);
+		}
 	}
-	while (zkl_settings_next_leader(&at, path))
+	/* A value that was not checked may have more. */
+	for (int n = 0; n < ZKL_LEADERS_MAX && zkl_settings_next_leader(&at, path); n++)
 		want(path);
 }
 
 static void
 want(const char *path)
 {
-	for (int i = 0; i < nleaderships; i++)
+	Leadership *leadership;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &leaderships)
 	{
-		if (strcmp(leaderships[i].path, path) == 0)
+		leadership = dlist_container(Leadership, link, iter.cur);
+		if (strcmp(leadership->path, path) == 0)
+		{
+			leadership->wanted = true;
 			return;
+		}
 	}
-	if (nleaderships == ZKL_LEADERS_MAX)
-		return;					/* of a value that was not checked */
-	memset(&leaderships[nleaderships], 0, sizeof(Leadership));
-	strlcpy(leaderships[nleaderships++].path, path, ZKL_PATH_SIZE);
+	leadership = MemoryContextAllocZero(TopMemoryContext, sizeof(Leadership));
+	strlcpy(leadership->path, path, ZKL_PATH_SIZE);
+	leadership->wanted = true;
+	dlist_push_tail(&leaderships, &leadership->link);
 }
 
 /*
  * Leaderships
  */
 
-/* Returns when to look again. */
-static int64
-tend_all(void)
+int64
+zkl_leader_tend(const ZklClaim *due)
 {
-	bool		in_recovery = nleaderships > 0 && RecoveryInProgress();
+	bool		in_recovery = look_at_recovery();
 	int64		now = zkl_now();
-	int64		until = in_recovery ? now + RECOVERY_INTERVAL : ZKL_FOREVER;
+	int64		until = ZKL_FOREVER;
+	dlist_mutable_iter iter;
 
-	for (int i = 0; i < nleaderships; i++)
-		until = Min(until, tend(&leaderships[i],
-								!in_recovery || stands_in_recovery(&leaderships[i]), now));
+	dlist_foreach_modify(iter, &leaderships)
+	{
+		Leadership *leadership = dlist_container(Leadership, link, iter.cur);
+
+		/* The reply of a look sets only the latch. */
+		if (leadership->look_at <= now || leadership->look.slot != 0 ||
+			(due != NULL && leadership->claim == due))
+			tend_safely(leadership, leadership->wanted &&
+						(!in_recovery || stands_in_recovery(leadership)), now);
+		if (!leadership->wanted && leadership->claim == NULL)
+		{
+			dlist_delete(&leadership->link);
+			pfree(leadership);
+			continue;
+		}
+		until = Min(until, leadership->look_at);
+		if (in_recovery)
+			until = Min(until, now + RECOVERY_INTERVAL);
+	}
 	return until;
+}
+
+/* When recovery ends, there is something to do for all. */
+static bool
+look_at_recovery(void)
+{
+	static bool was_in_recovery = false;
+	bool		in_recovery = RecoveryInProgress();
+	dlist_iter	iter;
+
+	if (was_in_recovery && !in_recovery)
+	{
+		dlist_foreach(iter, &leaderships)
+			dlist_container(Leadership, link, iter.cur)->look_at = 0;
+	}
+	was_in_recovery = in_recovery;
+	return in_recovery;
 }
 
 /* A standby has nothing to commit, and would only be in the primary's way. */
 static bool
 stands_in_recovery(const Leadership *leadership)
 {
-	return zkl_leader_on_standby &&
-		!zkl_settings_lists_leader(zkl_commit_requires, leadership->path);
+	return zkl_leader_on_standby && !is_required(leadership);
+}
+
+static void
+tend_safely(Leadership *leadership, bool may_stand, int64 now)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		leadership->look_at = tend(leadership, may_stand, now);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		after_error(leadership);
+	}
+	PG_END_TRY();
 }
 
 /*
- * Do what is due for one leadership: end it, begin its claim, or try to lead.
+ * Do what is due for one leadership: end its claim, begin it, or try to lead.
  * Returns when to look again; a wake-up may come before that.
  */
 static int64
@@ -233,10 +223,11 @@ tend(Leadership *leadership, bool may_stand, int64 now)
 {
 	int64		paused_until;
 
-	if (leadership->claim != NULL && must_end(leadership, may_stand))
-		end(leadership);
+	if (leadership->claim != NULL &&
+		(leadership->ending || must_end(leadership, may_stand)) && !end(leadership))
+		return now + ZKL_PASSES_POLL;
 
-	/* tend_all() looks again anyway while the server is in recovery. */
+	/* Recovery, or the setting, has to change first. */
 	if (!may_stand)
 		return ZKL_FOREVER;
 
@@ -248,26 +239,29 @@ tend(Leadership *leadership, bool may_stand, int64 now)
 	paused_until = zkl_leadership_paused_until(leadership->path);
 	if (now < paused_until)
 	{
-		end(leadership);
+		if (leadership->claim != NULL && !end(leadership))
+			return now + ZKL_PASSES_POLL;
 		return Min(paused_until, now + LOOK_INTERVAL);
 	}
 	if (leadership->claim == NULL && now < leadership->stand_at)
 		return leadership->stand_at;
 	if (leadership->claim == NULL)
-		begin(leadership, now);
-	if (leadership->claim == NULL)
-		return leadership->stand_at;
+		begin(leadership);
 	if (!leadership->held)
-		return try_to_lead(leadership, now);
+		try_to_lead(leadership);
+	if (!leadership->held)
+		return now + LOOK_INTERVAL;
+	if (!leadership->leads && !is_required(leadership))
+		lead(leadership);
 	if (needs_history(leadership) ||
-		(leadership->may_lead && now >= leadership->look.due))
+		(leadership->may_commit && now >= leadership->look.due))
 		return look_at_history(leadership, now);
-	return leadership->may_lead ? leadership->look.due : ZKL_FOREVER;
+	return leadership->may_commit ? leadership->look.due : ZKL_FOREVER;
 }
 
 /*
  * Does the claim have to end, because the leadership was resigned or lost, or
- * because a standby must not lead?  A claim that still waits has no status, so
+ * because this server must not stand?  A claim that still waits has no status, so
  * only that of one that is held is asked for.
  */
 static bool
@@ -284,84 +278,70 @@ must_end(Leadership *leadership, bool may_stand)
  * another kind of lock, the process tries again later.
  */
 static void
-begin(Leadership *leadership, int64 now)
+begin(Leadership *leadership)
 {
 	int			limit = 0;
-	ZklClaimant claimant = zkl_claim_claimant(about, SIGINT);
-	ZklBeginning beginning = zkl_claim_begin(leadership->path, ZKL_MODE_LOCK,
-											 &limit, 0, &claimant,
-											 &leadership->claim);
+	ZklClaimant claimant = zkl_claim_claimant(about, 0);
+	ZklBeginning beginning;
 
-	if (beginning == ZKL_BEGUN)
-	{
-		leadership->told_beginning = false;
-		return;
-	}
-	leadership->stand_at = now + LOOK_INTERVAL;
-	report_beginning(leadership, beginning);
+	claimant.detached = ZKL_DETACHED_LEADERSHIP;
+	beginning = zkl_claim_begin(leadership->path, ZKL_MODE_LOCK, &limit, 0, &claimant,
+								&leadership->claim);
+	if (beginning == ZKL_BEGIN_FULL)
+		zkl_report_full();
+	if (beginning == ZKL_BEGIN_OTHER_KIND)
+		zkl_report_other_kind(leadership->path);
+	zkl_leadership_begin(leadership->claim);
 }
 
 /*
- * Ask for the lock, without a wait: the worker wakes this process when it
- * owns the ticket.
+ * Ask for the lock, without a wait: the claim becomes due when the server owns the
+ * ticket.
  */
-static int64
-try_to_lead(Leadership *leadership, int64 now)
+static void
+try_to_lead(Leadership *leadership)
 {
-	ZklClaim   *claim = leadership->claim;
-
-	/*
-	 * There is no local lock to take.  But the claim must wait in the present
-	 * generation, or it would be told that its local lock is stale.
-	 */
-	(void) zkl_claim_generation(claim);
-
-	/* If this is required, it leads only when its history has been looked at. */
-	zkl_leadership_allow(claim, !needs_history(leadership));
-
-	switch (zkl_grant_request(claim, false, about))
+	switch (zkl_grant_request(leadership->claim, false, about))
 	{
 		case ZKL_ANSWER_HELD:
 			ZKL_FAULT_POINT("leader-granted");
-
-			/* From here on a loss is signalled; look whether it came before. */
-			claim->session_count = 1;
 			leadership->held = true;
-			leadership->told = ZKL_FAILURE_NONE;
-			if (!needs_history(leadership))
-				lead(leadership);
-			return now;
+			break;
 		case ZKL_ANSWER_FAILED:
-			report_failure(leadership, claim->failure);
-			end(leadership);
-			leadership->stand_at = now + LOOK_INTERVAL;
+			zkl_report_failure(leadership->path, leadership->claim->failure);
 			break;
 		default:
 			break;
 	}
-	return now + LOOK_INTERVAL;
+}
+
+static bool
+is_required(const Leadership *leadership)
+{
+	return zkl_settings_lists_leader(zkl_commit_requires, leadership->path);
 }
 
 /*
- * Commits rely on the leadership, so the record in ZooKeeper has to name this
- * server's history.  The setting may begin to require that while the server leads.
+ * The history of each leadership is looked at when it begins, so that the guard has the
+ * answer when the setting begins to require the leadership.  If it was not a good one, it
+ * may be by then.  A standby has no history of its own yet.
  */
 static bool
 needs_history(const Leadership *leadership)
 {
-	return !leadership->may_lead &&
-		zkl_settings_lists_leader(zkl_commit_requires, leadership->path);
+	return !leadership->may_commit && !RecoveryInProgress() &&
+		(!leadership->looked || is_required(leadership));
 }
 
 /*
- * While this waits for ZooKeeper the first time, the server does not lead yet.  If the
- * lock is lost meanwhile, the look ends with the claim.
+ * While this waits for ZooKeeper the first time, a server whose commits require the
+ * leadership does not lead yet.  If the lock is lost meanwhile, the look ends with the
+ * claim.
  */
 static int64
 look_at_history(Leadership *leadership, int64 now)
 {
 	char		why[ZKL_WHY_SIZE] = "";
-	char		told[ZKL_WHY_SIZE];
 
 	switch (zkl_history_look(&leadership->look, leadership->path, true, why))
 	{
@@ -369,64 +349,86 @@ look_at_history(Leadership *leadership, int64 now)
 			/* The answer sets the latch; a free slot of the mailbox does not. */
 			return now + RECOVERY_INTERVAL;
 		case ZKL_HISTORY_MAY_LEAD:
-			leadership->may_lead = true;
-			if (!leadership->leads)
-				lead(leadership);
-			return now;
+			leadership->looked = leadership->may_commit = true;
+			lead(leadership);
+			break;
 		case ZKL_HISTORY_REFUSED:
+			leadership->looked = true;
+			leadership->may_commit = false;
+			if (is_required(leadership))
+				refuse(leadership, now, why);
+			else
+				lead(leadership);
 			break;
 	}
+	return now;
+}
+
+static void
+refuse(Leadership *leadership, int64 now, const char *why)
+{
+	char		told[ZKL_WHY_SIZE];
+
 	if (!zkl_leadership_is_refused(leadership->path, told) || strcmp(told, why) != 0)
 		ereport(LOG,
 				errmsg("this server must not lead \"%s\"", leadership->path),
 				errdetail_internal("%s", why),
 				errhint("If this server shall lead nevertheless, call zk_leader_forget(%s).",
 						quote_literal_cstr(leadership->path)));
-	end(leadership);
-	zkl_leadership_pause(leadership->path, now + REFUSED_INTERVAL, why);
-	return now + LOOK_INTERVAL;
+	begin_end(leadership);
+	zkl_leadership_refuse(leadership->path, now + REFUSED_INTERVAL, why);
 }
 
+/* Also called when commits may rely on the leadership. */
 static void
 lead(Leadership *leadership)
 {
-	zkl_leadership_allow(leadership->claim, true);
+	zkl_leadership_allow(leadership->claim, leadership->may_commit);
+	if (!leadership->leads)
+		ereport(LOG,
+				errmsg("this server now leads \"%s\"", leadership->path));
 	leadership->leads = true;
-	ereport(LOG,
-			errmsg("this server now leads \"%s\"", leadership->path));
+	leadership->told[0] = '\0';
 }
 
 /*
- * End the claim, if there is one.  Commits that rely on this leadership are
- * refused from here on, and those that have passed their guard come first.  Only
- * then may another server lead, and the log says that the leadership has ended.
- * This waits for as long as a commit takes, and until the record in ZooKeeper has the end;
- * at most until those transactions could not count on the leadership any more.
+ * From here on, commits that rely on this leadership are refused.  Those that have
+ * passed their guard come before its end.  There is a claim.
  */
 static void
+begin_end(Leadership *leadership)
+{
+	leadership->relied_until = zkl_leadership_stop(leadership->claim);
+	leadership->ending = true;
+}
+
+/*
+ * End the claim; false if commits still rely on it, or if the record in ZooKeeper does not
+ * have the end yet, and the caller has to come again.  Only when this is done may another
+ * server lead, and the log says that the leadership has ended.  That takes as long as a
+ * commit and two requests; at most until those transactions could not count on the
+ * leadership any more.
+ */
+static bool
 end(Leadership *leadership)
 {
-	int64		relied_until;
-
-	if (leadership->claim == NULL)
-		return;
-	ZKL_FAULT_POINT("leader-ending");
-	relied_until = zkl_leadership_stop(leadership->claim);
-	while (zkl_now() < relied_until &&
-		   (zkl_passes_any(leadership->path) || !has_recorded_end(leadership)))
+	if (!leadership->ending)
 	{
-		/* DROP DATABASE waits for each process. */
-		if (ProcSignalBarrierPending)
-			ProcessProcSignalBarrier();
-		pg_usleep(ZKL_PASSES_POLL);
+		ZKL_FAULT_POINT("leader-ending");
+		begin_end(leadership);
 	}
+	if (zkl_now() < leadership->relied_until &&
+		(zkl_passes_any(leadership->path) || !has_recorded_end(leadership)))
+		return false;
 	zkl_history_end(&leadership->look);
 	zkl_claim_end(leadership->claim);
 	leadership->claim = NULL;
 	if (leadership->leads)
 		ereport(LOG,
 				errmsg("this server no longer leads \"%s\"", leadership->path));
-	leadership->leads = leadership->held = leadership->may_lead = false;
+	leadership->held = leadership->leads = leadership->ending = false;
+	leadership->looked = leadership->may_commit = false;
+	return true;
 }
 
 /*
@@ -438,54 +440,72 @@ has_recorded_end(Leadership *leadership)
 {
 	char		why[ZKL_WHY_SIZE] = "";
 
-	return !leadership->may_lead ||
-		!zkl_settings_lists_leader(zkl_commit_requires, leadership->path) ||
+	return !leadership->may_commit || !is_required(leadership) ||
 		zkl_history_look(&leadership->look, leadership->path, false,
 						 why) != ZKL_HISTORY_PENDING;
 }
 
-/*
- * The log
- */
-
-static void
-report_beginning(Leadership *leadership, ZklBeginning beginning)
+/* First all of them stop, so that the waits for commits are one wait. */
+void
+zkl_leader_end(void)
 {
-	if (leadership->told_beginning)
-		return;
-	leadership->told_beginning = true;
-	ereport(LOG,
-			errmsg("this server cannot stand for the leadership of \"%s\"",
-				   leadership->path),
-			beginning == ZKL_BEGIN_FULL ?
-			errdetail("All of \"%s\" are in use.", zkl_lock_table_limiting_setting()) :
-			errdetail("The path is in use as another kind of lock."));
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &leaderships)
+	{
+		Leadership *leadership = dlist_container(Leadership, link, iter.cur);
+
+		if (leadership->claim != NULL && !leadership->ending)
+			begin_end(leadership);
+	}
+	dlist_foreach(iter, &leaderships)
+	{
+		Leadership *leadership = dlist_container(Leadership, link, iter.cur);
+
+		while (leadership->claim != NULL && !end(leadership))
+		{
+			/* DROP DATABASE waits for each process. */
+			if (ProcSignalBarrierPending)
+				ProcessProcSignalBarrier();
+			pg_usleep(ZKL_PASSES_POLL);
+		}
+	}
 }
 
-/* The error that a backend would raise, once. */
+/*
+ * An error was raised in a step.  Clean up as PostgreSQL's own processes do that go on
+ * after an error, and as far as a leadership may need it.  If no more than the look at the
+ * history of a server that leads has failed, this is an answer that the history may not.
+ * Otherwise the leadership ends, and this server stands again later.  The log has an error
+ * once, until the server leads.
+ */
 static void
-report_failure(Leadership *leadership, ZklFailure failure)
+after_error(Leadership *leadership)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ErrorData  *error;
+	ErrorData  *error = CopyErrorData();
+	bool		leads_on = leadership->leads && !leadership->ending &&
+	!leadership->looked && !is_required(leadership);
 
-	if (leadership->told == failure)
-		return;
-	leadership->told = failure;
-	PG_TRY();
-	{
-		zkl_report_failure(leadership->path, failure);
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
+	FlushErrorState();
+	LWLockReleaseAll();
+	pgstat_report_wait_end();
+	AtEOXact_Files(false);
+	if (strcmp(leadership->told, error->message) != 0)
 		ereport(LOG,
 				errcode(error->sqlerrcode),
+				leads_on ?
+				errmsg("commits cannot require the leadership of \"%s\"", leadership->path) :
 				errmsg("this server cannot stand for the leadership of \"%s\"",
 					   leadership->path),
-				errdetail_internal("%s", error->detail ? error->detail : error->message));
-	}
-	PG_END_TRY();
+				errdetail_internal("%s", error->detail ? error->detail : error->message),
+				error->hint ? errhint("%s", error->hint) : 0);
+	zkl_history_end(&leadership->look);
+	leadership->looked = true;
+	leadership->look_at = zkl_now() + ZKL_PASSES_POLL;
+	if (leads_on)
+		return;
+	strlcpy(leadership->told, error->message, sizeof(leadership->told));
+	if (leadership->claim != NULL && !leadership->ending)
+		begin_end(leadership);
+	leadership->stand_at = leadership->look_at + LOOK_INTERVAL;
 }

@@ -1,7 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * leader.h
- *	  The leader process, which stands for the leaderships of this server.
+ *	  The leaderships of this server, for the claims process.
+ *
+ * A leadership is a claim (lockentry.h) for a path in zklock.leader_of.  It is in the list
+ * of claims that are due, and waits for its turn, as detached claims are and do.  But it
+ * has neither a number, nor a lease time, nor a role whose quota it would count in.
+ *
+ * An error about one leadership ends at most that one.
  *
  * src/backend/lock/leader.h
  *
@@ -10,7 +16,17 @@
 #ifndef ZKL_LEADER_H
 #define ZKL_LEADER_H
 
-/* What the worker starts, by its name. */
-extern PGDLLEXPORT void zkl_leader_main(Datum main_arg);
+#include "shared/claim.h"
+
+/*
+ * start: read zklock.leader_of.  read_setting: read it again.  tend: do what is due for
+ * the leadership with this claim, if it is not NULL, and for all others whose moment has
+ * come; return when to look again.  end: the process exits, so end all.  That waits for
+ * commits.
+ */
+extern void zkl_leader_start(void);
+extern void zkl_leader_read_setting(void);
+extern int64 zkl_leader_tend(const ZklClaim *due);
+extern void zkl_leader_end(void);
 
 #endif							/* ZKL_LEADER_H */

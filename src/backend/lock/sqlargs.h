@@ -47,7 +47,7 @@ extern int64 zkl_sqlargs_duration(FunctionCallInfo fcinfo, int argument,
 extern void zkl_sqlargs_lease_time(FunctionCallInfo fcinfo, int argument,
 								   ZklLockRequest *request);
 
-/* The lease time of a detached claim: more than nothing, and at most a day. */
+/* The lease time of a detached claim: from 100 ms to a day. */
 extern int64 zkl_sqlargs_claim_time(FunctionCallInfo fcinfo, int argument);
 
 /* The tick of a job, whether to retry, and how far ticks are apart. */

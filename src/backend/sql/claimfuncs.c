@@ -21,8 +21,8 @@
 #include "utils/builtins.h"
 
 #include "backend/display.h"
+#include "backend/lock/claimsprocess.h"
 #include "backend/lock/holdcounts.h"
-#include "backend/lock/owner.h"
 #include "backend/lock/permission.h"
 #include "backend/lock/reliance.h"
 #include "backend/lock/sqlargs.h"
@@ -94,7 +94,7 @@ zklock_claim_request(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(name_of(request(path, lease_time))));
 }
 
-/* If the owner process was replaced just now, begin again with the other one. */
+/* If the claims process was replaced just now, begin again with the other one. */
 static uint64
 request(const char *path, int64 lease_time)
 {
@@ -104,7 +104,7 @@ request(const char *path, int64 lease_time)
 	do
 	{
 		char		about[ZKL_ABOUT_SIZE];
-		int			owner = zkl_owner_find();
+		int			owner = zkl_claims_process_find();
 		ZklClaimant claimant;
 
 		zkl_znode_text_of_claim(owner, about);

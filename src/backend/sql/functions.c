@@ -298,7 +298,7 @@ zklock_leader_resign(PG_FUNCTION_ARGS)
 	result = zkl_leadership_resign(path, zkl_now() + pause, &relied_until);
 
 	/*
-	 * The leader process waits for the same.  A caller that moves work to
+	 * The claims process waits for the same.  A caller that moves work to
 	 * another server wants to know that the commits here are over.
 	 */
 	while (zkl_now() < relied_until && zkl_passes_any(path))

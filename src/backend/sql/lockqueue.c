@@ -622,8 +622,8 @@ local_blocker(const ZklClaim *claim)
  *
  * A backend that waits for the local lock waits for the holder of the local
  * lock, and for the backends that came before it.  If backends came at the
- * same moment, PostgreSQL's order may be another one.  A detached
- * claim has no local lock.
+ * same moment, PostgreSQL's order may be another one.  The claims of the claims process
+ * have no local lock.
  */
 static bool
 is_in_way(const ZklClaim *other, const ZklClaim *claim, bool came_before)
@@ -632,7 +632,7 @@ is_in_way(const ZklClaim *other, const ZklClaim *claim, bool came_before)
 		(claim->mode == ZKL_MODE_READ && other->mode == ZKL_MODE_READ))
 		return false;
 	return other->state == ZKL_CLAIM_HELD ||
-		(came_before && other->detached != 0) ||
+		(came_before && (other->detached != 0 || claim->detached != 0)) ||
 		(claim->waits_locally && (came_before || other->needs_ticket));
 }
 

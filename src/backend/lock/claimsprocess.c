@@ -1,0 +1,127 @@
+/*-------------------------------------------------------------------------
+ *
+ * claimsprocess.c
+ *	  The claims process, to which the detached claims and the leaderships of this
+ *	  server belong.
+ *
+ * It never waits for one claim alone.  So its claims have no local lock: a backend of
+ * this server that has the local lock of such a path finds the claim in the lock table,
+ * and waits for its end as for any client's.
+ *
+ * The claims survive a restart of the worker, and end with this process.  detached.h
+ * and leader.h say what it does for them.
+ *
+ * src/backend/lock/claimsprocess.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "utils/memutils.h"
+
+#include "backend/lock/claimsprocess.h"
+#include "backend/lock/leader.h"
+#include "compat.h"
+#include "settings.h"
+#include "shared/detached.h"
+#include "shared/process.h"
+
+/* How long a backend waits for the process, and how often it looks. */
+#define START_LIMIT		ZKL_MS(10 * 1000)
+#define START_POLL		ZKL_MS(100)
+
+static int64 tend(void);
+static void withdraw(int code, Datum arg);
+
+void
+zkl_claims_process_register(void)
+{
+	BackgroundWorker bgworker;
+
+	/*
+	 * pg_upgrade starts servers that must not act by themselves.  Such a
+	 * server could become the leader of the cluster.
+	 */
+	if (IsBinaryUpgrade)
+		return;
+	bgworker = zkl_process_describe("zklock claims", "zkl_claims_process_main");
+	RegisterBackgroundWorker(&bgworker);
+}
+
+void
+zkl_claims_process_main(Datum main_arg)
+{
+	static uint32 wait_event = 0;
+	MemoryContext context;
+
+	zkl_process_begin();
+	zkl_detached_begin_owner();
+	before_shmem_exit(withdraw, (Datum) 0);
+	zkl_leader_start();
+	context = AllocSetContextCreate(TopMemoryContext, "zklock claims",
+									ALLOCSET_SMALL_SIZES);
+	for (;;)
+	{
+		MemoryContextSwitchTo(context);
+		if (zkl_process_look_at_signals())
+			zkl_leader_read_setting();
+		zkl_process_sleep(tend(), "ZklockClaimsMain", &wait_event);
+		MemoryContextReset(context);
+	}
+}
+
+/* Do what is due, and return when to look again. */
+static int64
+tend(void)
+{
+	ZklClaim   *leadership;
+	int64		until;
+	int64		leader_until;
+
+	do
+	{
+		leadership = zkl_detached_tend(&until);
+		leader_until = zkl_leader_tend(leadership);
+	} while (leadership != NULL);
+	return Min(until, leader_until);
+}
+
+/*
+ * The process exits.  If an error was raised under a lock, PostgreSQL would release that
+ * only later.  Leaderships wait for commits, so they come last.
+ */
+static void
+withdraw(int code, Datum arg)
+{
+	LWLockReleaseAll();
+	zkl_detached_end_owner();
+	zkl_leader_end();
+}
+
+/*
+ * In a backend
+ */
+
+/* The server may have started just now, or the process starts again after a second. */
+int
+zkl_claims_process_find(void)
+{
+	static uint32 wait_event = 0;
+	int			pid = zkl_detached_owner();
+	int64		until = zkl_now() + START_LIMIT;
+
+	while (pid == 0)
+	{
+		if (zkl_now() >= until)
+			ereport(ERROR,
+					errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("the claims process is not running"),
+					errhint("More details may be available in the server log.  You might need to increase \"max_worker_processes\"."));
+		zkl_process_sleep(zkl_now() + START_POLL, "ZklockClaimsStart", &wait_event);
+		pid = zkl_detached_owner();
+	}
+	return pid;
+}
