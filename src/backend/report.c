@@ -34,6 +34,9 @@ typedef struct Reason
 
 #define COULD_NOT_ACQUIRE	gettext_noop("could not acquire %s")
 #define PERMISSION_DENIED	gettext_noop("permission denied by ZooKeeper for %s")
+#define QUOTA_USED_UP \
+	gettext_noop("A quota in ZooKeeper is used up."), \
+	gettext_noop("The server log names the znode.  Raise the quota on one of its parents, or delete znodes below it.")
 #define SEE_LOG				gettext_noop("More details may be available in the server log.")
 
 static const Reason failure_reasons[] = {
@@ -66,6 +69,9 @@ static const Reason failure_reasons[] = {
 		gettext_noop("The ZooKeeper session of this server holds as many locks as it safely can."),
 		gettext_noop("Hold fewer locks at a time, or give them shorter paths.")
 	},
+	[ZKL_FAILURE_QUOTA] = {
+		ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, COULD_NOT_ACQUIRE, QUOTA_USED_UP
+	},
 	[ZKL_FAILURE_EPHEMERAL_PARENT] = {
 		ERRCODE_INVALID_PARAMETER_VALUE, COULD_NOT_ACQUIRE,
 		gettext_noop("A parent of its directory is an ephemeral znode, which cannot have children."),
@@ -83,6 +89,10 @@ static const Reason failure_reasons[] = {
 };
 
 static const Reason command_reasons[] = {
+	[ZKL_COMMAND_QUOTA] = {
+		ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, gettext_noop("could not access %s in ZooKeeper"),
+		QUOTA_USED_UP
+	},
 	[ZKL_COMMAND_REFUSED] = {
 		ERRCODE_CONNECTION_FAILURE, gettext_noop("could not access %s in ZooKeeper"),
 		gettext_noop("ZooKeeper refused a request."), SEE_LOG
@@ -432,6 +442,7 @@ zkl_report_command(const char *path, ZklCommandOutcome outcome)
 			zkl_report_silence(path);
 		case ZKL_COMMAND_DENIED:
 			zkl_report_failure(path, ZKL_FAILURE_PERMISSION);
+		case ZKL_COMMAND_QUOTA:
 		case ZKL_COMMAND_REFUSED:
 		case ZKL_COMMAND_DIFFERS:
 		case ZKL_COMMAND_TOO_LARGE:

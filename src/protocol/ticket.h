@@ -171,6 +171,7 @@ typedef enum ZklFailure
 	ZKL_FAILURE_SESSION_FULL,	/* the session may not hold more znodes */
 	ZKL_FAILURE_STUCK,			/* an earlier znode cannot be deleted */
 	ZKL_FAILURE_OTHER_KIND,		/* the path is in use as another kind of lock */
+	ZKL_FAILURE_QUOTA,			/* a quota in ZooKeeper is used up */
 	ZKL_FAILURE_LIMIT,			/* nothing says how many leases there are */
 	ZKL_FAILURE_REFUSED			/* anything else */
 } ZklFailure;

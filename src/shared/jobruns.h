@@ -76,6 +76,7 @@ typedef enum ZklJobAnswer
 	ZKL_JOB_ANSWER_AHEAD,		/* the tick is too far in the future */
 	ZKL_JOB_ANSWER_FULL,		/* there are zklock.max_jobs records already */
 	ZKL_JOB_ANSWER_DENIED,		/* ZooKeeper's access control forbids it */
+	ZKL_JOB_ANSWER_QUOTA,		/* a quota in ZooKeeper is used up */
 	ZKL_JOB_ANSWER_REFUSED,		/* ZooKeeper refuses it for another reason */
 	ZKL_JOB_ANSWER_DIFFERS,		/* ZooKeeper's servers do not agree about the
 								 * record */

@@ -79,6 +79,7 @@ typedef enum ZklCommandOutcome
 	ZKL_COMMAND_OK,
 	ZKL_COMMAND_ABSENT,			/* no such znode */
 	ZKL_COMMAND_DENIED,			/* ZooKeeper's access control forbids it */
+	ZKL_COMMAND_QUOTA,			/* a quota in ZooKeeper is used up */
 	ZKL_COMMAND_REFUSED,		/* ZooKeeper refuses it for another reason */
 	ZKL_COMMAND_AWAY,			/* ZooKeeper cannot be reached */
 	ZKL_COMMAND_DIFFERS,		/* ZooKeeper's servers do not agree about the

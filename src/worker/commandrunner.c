@@ -515,8 +515,9 @@ outcome_of(const ZklSessionEvent *event)
 		return ZKL_COMMAND_OK;
 	if (event->reply.outcome == ZKL_OUTCOME_ABSENT)
 		return ZKL_COMMAND_ABSENT;
-	return event->reply.failure == ZKL_FAILURE_PERMISSION ?
-		ZKL_COMMAND_DENIED : ZKL_COMMAND_REFUSED;
+	return event->reply.failure == ZKL_FAILURE_PERMISSION ? ZKL_COMMAND_DENIED :
+		event->reply.failure == ZKL_FAILURE_QUOTA ? ZKL_COMMAND_QUOTA :
+		ZKL_COMMAND_REFUSED;
 }
 
 /*

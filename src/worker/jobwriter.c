@@ -571,8 +571,10 @@ has_overtaken(const Task *task, const ZklJobZnode *znode)
 static void
 answer_refusal(Task *task, const ZklSessionEvent *event)
 {
-	answer(task, event->reply.failure == ZKL_FAILURE_PERMISSION ?
-		   ZKL_JOB_ANSWER_DENIED : ZKL_JOB_ANSWER_REFUSED, NULL);
+	answer(task,
+		   event->reply.failure == ZKL_FAILURE_PERMISSION ? ZKL_JOB_ANSWER_DENIED :
+		   event->reply.failure == ZKL_FAILURE_QUOTA ? ZKL_JOB_ANSWER_QUOTA :
+		   ZKL_JOB_ANSWER_REFUSED, NULL);
 }
 
 /* A retry would not help while the session is with this server. */

@@ -37,9 +37,15 @@ typedef struct ZklSessionCall
 	int			parts;			/* completions still to come */
 	int			refusal;		/* why a directory above could not be made */
 	zoo_op_result_t results[2]; /* of a multi; the client's until it completes */
+	char		path[FLEXIBLE_ARRAY_MEMBER];	/* for the log */
 } ZklSessionCall;
 
-static ZklSessionCall *begin_call(ZklSessionTag tag, ZklTraffic traffic);
+/* ZooKeeper 3.7 and later.  The client library has no name for it. */
+#define QUOTA_EXCEEDED	(-125)
+
+static ZklSessionCall *begin_call(ZklSessionTag tag, ZklTraffic traffic,
+								  const char *path);
+static const char *reason_of(int rc);
 static bool is_of_ticket(const ZklSessionCall *call);
 static void sent(ZklSessionCall *call, int rc);
 static void end_part(ZklSessionCall *call);
@@ -79,10 +85,12 @@ static void on_sign(int rc);
  * completion frees it.
  */
 static ZklSessionCall *
-begin_call(ZklSessionTag tag, ZklTraffic traffic)
+begin_call(ZklSessionTag tag, ZklTraffic traffic, const char *path)
 {
-	ZklSessionCall *call = zkl_session_allocate(sizeof(ZklSessionCall));
+	ZklSessionCall *call = zkl_session_allocate(offsetof(ZklSessionCall, path) +
+												strlen(path) + 1);
 
+	strcpy(call->path, path);
 	call->tag = tag;
 	call->traffic = traffic;
 	call->sent_at = zkl_now();
@@ -144,8 +152,9 @@ finish_call(ZklSessionCall *call, int rc)
 	 */
 	if (outcome != ZKL_OUTCOME_UNKNOWN)
 		zkl_session_state.on_answered(zkl_now() - call->sent_at);
-	if (failure == ZKL_FAILURE_REFUSED)
-		elog(LOG, "ZooKeeper refused a request: %s", zerror(rc));
+	if (failure == ZKL_FAILURE_REFUSED || failure == ZKL_FAILURE_QUOTA)
+		elog(LOG, "ZooKeeper refused a request for \"%s\": %s (error %d)",
+			 call->path, reason_of(rc), rc);
 	else if (failure == ZKL_FAILURE_PERMISSION || failure == ZKL_FAILURE_ACL)
 		log_denial(failure);
 
@@ -196,7 +205,7 @@ zkl_session_create(ZklSessionTag tag, const char *path, const char *data,
 		[ZKL_CREATE_PERSISTENT] = ZOO_PERSISTENT,
 		[ZKL_CREATE_CONTAINER] = ZOO_CONTAINER
 	};
-	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_CREATE);
+	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_CREATE, path);
 
 	if (parents != ZKL_PARENTS_NONE)
 	{
@@ -288,7 +297,7 @@ on_created(int rc, const char *path, const struct Stat *stat, const void *data)
 void
 zkl_session_children(ZklSessionTag tag, const char *path, bool watch)
 {
-	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_LIST);
+	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_LIST, path);
 
 	sent(call, zoo_awget_children(zkl_session_state.handle, path,
 								  watch ? zkl_session_on_watch : NULL, NULL,
@@ -342,7 +351,7 @@ copy_strings(const struct String_vector *strings)
 void
 zkl_session_data(ZklSessionTag tag, const char *path, int data_size, bool watch)
 {
-	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_READ);
+	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_READ, path);
 
 	call->data_size = data_size;
 	sent(call, zoo_awget(zkl_session_state.handle, path,
@@ -379,7 +388,7 @@ on_data(int rc, const char *value, int value_length, const struct Stat *stat,
 void
 zkl_session_stat(ZklSessionTag tag, const char *path)
 {
-	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_READ);
+	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_READ, path);
 
 	sent(call, zoo_aexists(zkl_session_state.handle, path, 0, on_stat, call));
 }
@@ -415,7 +424,7 @@ void
 zkl_session_write(ZklSessionTag tag, const char *path, const char *data,
 				  int length, int version)
 {
-	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_WRITE);
+	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_WRITE, path);
 
 	sent(call, zoo_aset(zkl_session_state.handle, path, data, length,
 						version, on_stat, call));
@@ -424,7 +433,7 @@ zkl_session_write(ZklSessionTag tag, const char *path, const char *data,
 void
 zkl_session_delete(ZklSessionTag tag, const char *path)
 {
-	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_DELETE);
+	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_DELETE, path);
 
 	sent(call, zoo_adelete(zkl_session_state.handle, path, -1, on_deleted, call));
 	if (tag.kind == ZKL_SESSION_REPLY)
@@ -453,7 +462,7 @@ void
 zkl_session_downgrade(ZklSessionTag tag, const char *writer, int version,
 					  const char *reader, const char *data)
 {
-	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_WRITE);
+	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_WRITE, writer);
 	zoo_op_t	ops[2];
 
 	/*
@@ -493,7 +502,7 @@ on_downgraded(int rc, const void *data)
 void
 zkl_session_check(ZklSessionTag tag)
 {
-	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_CHECK);
+	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_CHECK, "/");
 
 	sent(call, check_quorum(call->results, on_checked, call));
 }
@@ -545,7 +554,7 @@ is_answer(int rc)
 void
 zkl_session_sync(ZklSessionTag tag)
 {
-	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_READ);
+	ZklSessionCall *call = begin_call(tag, ZKL_TRAFFIC_READ, "/");
 
 	sent(call, zoo_async(zkl_session_state.handle, "/", on_synced, call));
 }
@@ -711,7 +720,8 @@ on_sign(int rc)
 			 !zkl_session_state.refusal_logged)
 	{
 		zkl_session_state.refusal_logged = true;
-		elog(LOG, "ZooKeeper refuses the heartbeat: %s", zerror(rc));
+		elog(LOG, "ZooKeeper refuses the heartbeat: %s (error %d)",
+			 reason_of(rc), rc);
 	}
 }
 
@@ -773,10 +783,25 @@ zkl_session_outcome_of(int rc, ZklFailure *failure)
 		case ZNOCHILDRENFOREPHEMERALS:
 			*failure = ZKL_FAILURE_EPHEMERAL_PARENT;
 			return ZKL_OUTCOME_REFUSED;
+		case QUOTA_EXCEEDED:
+			*failure = ZKL_FAILURE_QUOTA;
+			return ZKL_OUTCOME_REFUSED;
 		default:
+
+			/*
+			 * A code that the library does not know is a refusal as well: a
+			 * request that counts as unknown would be sent again for ever.
+			 */
 			*failure = ZKL_FAILURE_REFUSED;
 			return ZKL_OUTCOME_REFUSED;
 	}
+}
+
+/* For the log. */
+static const char *
+reason_of(int rc)
+{
+	return rc == QUOTA_EXCEEDED ? "quota exceeded" : zerror(rc);
 }
 
 /*

@@ -45,6 +45,14 @@ typedef struct Attempt
 	ZklJobRecord record;		/* the record that will replace it */
 } Attempt;
 
+/* What the answers mean that say why the record was not written. */
+static const ZklCommandOutcome refusals[] = {
+	[ZKL_JOB_ANSWER_DENIED] = ZKL_COMMAND_DENIED,
+	[ZKL_JOB_ANSWER_QUOTA] = ZKL_COMMAND_QUOTA,
+	[ZKL_JOB_ANSWER_REFUSED] = ZKL_COMMAND_REFUSED,
+	[ZKL_JOB_ANSWER_DIFFERS] = ZKL_COMMAND_DIFFERS
+};
+
 static bool may_run(Attempt *attempt);
 static bool run_with_new_claim(ZklLocalClaim *claim, const ZklLockRequest *request,
 							   void *attempt);
@@ -170,15 +178,16 @@ start(ZklLocalClaim *claim, Attempt *attempt)
 	int			slot;
 
 	/*
-	 * The record is written while this backend holds the lock, on condition
-	 * of what it has read before.  Each round decides again with a newer
-	 * record.
+	 * The record is written while this backend holds the lock, if it is still
+	 * the one that was read.  Each round decides again with a newer record.
 	 */
 	describe(claim, &attempt->record);
 	slot = ask(claim, attempt);
 	for (;;)
 	{
-		switch (wait_for_answer(slot, attempt, &zookeeper_time))
+		ZklJobAnswer answer = wait_for_answer(slot, attempt, &zookeeper_time);
+
+		switch (answer)
 		{
 			case ZKL_JOB_ANSWER_WRITTEN:
 
@@ -214,11 +223,10 @@ start(ZklLocalClaim *claim, Attempt *attempt)
 				report_full(path);
 				break;
 			case ZKL_JOB_ANSWER_DENIED:
-				zkl_report_command(path, ZKL_COMMAND_DENIED);
+			case ZKL_JOB_ANSWER_QUOTA:
 			case ZKL_JOB_ANSWER_REFUSED:
-				zkl_report_command(path, ZKL_COMMAND_REFUSED);
 			case ZKL_JOB_ANSWER_DIFFERS:
-				zkl_report_command(path, ZKL_COMMAND_DIFFERS);
+				zkl_report_command(path, refusals[answer]);
 			case ZKL_JOB_ANSWER_ENDED:
 				zkl_local_claim_report_lost(ERROR, claim);
 				break;
