@@ -21,9 +21,10 @@
 #include "shared/detached.h"
 #include "shared/grant.h"
 #include "shared/lingerquota.h"
+#include "shared/lockstat.h"
 
 /* How soon to look again at a claim whose ticket is in doubt. */
-#define LOOK_INTERVAL	ZKL_MS(1000)
+#define DOUBT_INTERVAL	ZKL_MS(1000)
 
 /* Protected by detached_lock, all of it. */
 typedef struct Detached
@@ -32,7 +33,8 @@ typedef struct Detached
 	int			owner_pid;
 	int			owner_proc;
 	int64		look_at;		/* when the owner process looks at all claims
-								 * that wait */
+								 * that wait ... */
+	int64		looked_at;		/* ... and when it last did */
 	uint64		last;			/* the last number */
 	int			nslots;
 	int			nfree;
@@ -292,7 +294,7 @@ ask(ZklDetached *slot)
 	ZklAnswer	answer = zkl_grant_request(claim, false, claim->about);
 
 	if (answer == ZKL_ANSWER_DOUBT)
-		look_by(zkl_now() + LOOK_INTERVAL);
+		look_by(zkl_now() + DOUBT_INTERVAL);
 	else if (answer == ZKL_ANSWER_FAILED)
 	{
 		slot->failure = claim->failure;
@@ -340,11 +342,13 @@ note_asked(ZklDetached *slot, int64 lease_time)
 
 /*
  * The owner process looks at all claims that wait when the first of them may have to end,
- * and not at every change of one.  So most changes do not wake it.
+ * and not at every change of one.  So most changes do not wake it.  Each look takes the
+ * longer the more claims there are, so claims may end a little later.
  */
 static void
 look_by(int64 moment)
 {
+	moment = Max(moment, detached->looked_at + ZKL_LOOK_INTERVAL);
 	if (moment >= detached->look_at)
 		return;
 	detached->look_at = moment;
@@ -404,6 +408,7 @@ static void
 look_at_waiting(int64 now)
 {
 	detached->look_at = ZKL_FOREVER;
+	detached->looked_at = now;
 	for (int i = 0; i < detached->nslots; i++)
 	{
 		ZklDetached *slot = &detached->slots[i];

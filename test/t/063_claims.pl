@@ -12,7 +12,7 @@ use ZklockNode;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new;
-my %settings = ('zklock.session_timeout' => '10s', 'zklock.linger' => 0, 'zklock.max_locks' => 64);
+my %settings = ('zklock.session_timeout' => '10s', 'zklock.linger' => 0, 'zklock.max_locks' => 64, 'max_wal_senders' => 2, 'wal_level' => 'replica');
 my $north = ZklockNode->started('north', $zk, %settings);
 my $south = ZklockNode->started('south', $zk, %settings);
 my ($n, $m, $s) = ($north->backend, $north->backend, $south->backend);
@@ -179,6 +179,56 @@ call($n, 'zk_xact_claim_use', $short);
 is($n->query(q{SELECT zk_xact_lock_acquire('/l', lease_time => '1 h'), zk_lock_remaining('/l') <= '2 s'}), 't|t', 'acquired as well, for an hour: it ends with the claim');
 is(error_of($n, 'pg_sleep', '60')->{errcode}, 'ZK002', 'and does end');
 $n->query('ROLLBACK');
+
+# --- timers ---
+
+# How often a process has slept; and whether that was, since an earlier moment, not more often than ten
+# times a second.  Some other wake-ups are allowed.
+sub slept { my ($pid) = @_; slurp_file("/proc/$pid/status") =~ /^voluntary_ctxt_switches:\s+(\d+)/m or die; return [ $1, time ]; }
+sub sleeps_well
+{
+	my ($pid, $since, $what) = @_;
+	my $now = slept($pid);
+	my ($times, $seconds) = map { $now->[$_] - $since->[$_] } 0, 1;
+	note "$what: $times times in $seconds s";
+	return cmp_ok($times, '<=', 10 * ($seconds + 1) + 20, "$what: not more than ten times a second");
+}
+
+# 250 claims, of which each has to end at another moment, because it was not asked for.
+$s->query(q{SELECT zk_lock_acquire('/t')});
+my $since = slept(owner_pid());
+$n->query(q{DO $$ BEGIN FOR i IN 1 .. 250 LOOP PERFORM zk_claim_request('/t', '100 ms'), pg_sleep(0.008); END LOOP; END $$});
+sleeps_well(owner_pid(), $since, 'the owner process, while claims end');
+$n->wait_until(q{SELECT count(*) = 0 FROM zk_claims WHERE path = '/t'});
+
+# The shortest time, while a session waits.
+$short = request($n, '/t', '100 ms');
+$m->send("SELECT zk_claim_wait('$short')");
+$zk->wait_until(sub { $n->query(qq{SELECT waiting_pid FROM zk_claims WHERE claim = '$short'}) eq $m->pid }, 'the wait to show');
+$since = slept(owner_pid());
+$n->query('SELECT pg_sleep(2)');
+sleeps_well(owner_pid(), $since, 'the owner process, while a session waits');
+$n->query('SELECT pg_cancel_backend(' . $m->pid . ')');
+is($m->result->{errcode}, '57014', 'the wait is cancelled');
+$s->query(q{SELECT zk_lock_release('/t')});
+
+# A commit hangs, and the lease time is over.
+$n->query('SET synchronous_commit = on');
+$north->set('synchronous_standby_names', 'away');
+$c = request($n, '/t', '3 s');
+is(wait_for($n, $c), 't', 'a claim for three seconds');
+$n->query('BEGIN');
+call($n, 'zk_xact_claim_use', $c);
+$n->query(q{INSERT INTO t VALUES ('hung')});
+$n->send('COMMIT');
+$m->wait_until("SELECT NOT EXISTS (SELECT FROM zk_claims WHERE claim = '$c') AND wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = " . $n->pid);
+$since = slept($north->worker_pid);
+$m->query('SELECT pg_sleep(2)');
+sleeps_well($north->worker_pid, $since, 'the worker, while a commit hangs');
+is($s->query(q{SELECT zk_lock_acquire('/t', '0')}), 'f', 'it keeps the lock for that commit');
+$north->set('synchronous_standby_names', '');
+is($n->result->{errcode}, '', 'which returns at last');
+$n->query(q{RESET synchronous_commit; DELETE FROM t WHERE v = 'hung'});
 
 # --- transactions ---
 

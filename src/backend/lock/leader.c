@@ -411,12 +411,14 @@ end(Leadership *leadership)
 	zkl_history_end(&leadership->look);
 	ZKL_FAULT_POINT("leader-ending");
 	relied_until = zkl_leadership_stop(leadership->claim);
-	while (zkl_now() < relied_until && zkl_passes_any(leadership->path))
+	for (int64 poll = ZKL_PASSES_POLL;
+		 zkl_now() < relied_until && zkl_passes_any(leadership->path);
+		 poll = Min(2 * poll, ZKL_LOOK_INTERVAL))
 	{
 		/* DROP DATABASE waits for each process. */
 		if (ProcSignalBarrierPending)
 			ProcessProcSignalBarrier();
-		pg_usleep(ZKL_PASSES_POLL);
+		pg_usleep(poll);
 	}
 	zkl_claim_end(leadership->claim);
 	leadership->claim = NULL;

@@ -212,10 +212,12 @@ check_not_null(FunctionCallInfo fcinfo, int argument, const char *name)
 static void
 check_lease_time(int64 lease_time)
 {
-	if (lease_time == 0)
+	/* Several processes look at a lock when its lease time is over. */
+	if (lease_time < ZKL_LOOK_INTERVAL)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("lease time must be greater than zero"));
+				errmsg("lease time must be at least %d ms",
+					   (int) (ZKL_LOOK_INTERVAL / ZKL_MS(1))));
 }
 
 /*
