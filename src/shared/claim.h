@@ -43,7 +43,7 @@ typedef struct ZklClaimant
 	int			detached;		/* which detached claim, from 1; 0: none */
 	const char *about;			/* shorter than ZKL_ABOUT_SIZE */
 	int			loss_signal;
-	bool		superuser;
+	bool		superuser;		/* or a superuser may use the claim */
 } ZklClaimant;
 
 /*

@@ -125,6 +125,12 @@ zkl_detached_request(const char *path, int64 lease_time, ZklClaimant *claimant,
 		slot = free_slot();
 		claimant->proc_number = detached->owner_proc;
 		claimant->detached = slot - detached->slots + 1;
+
+		/*
+		 * A superuser's transaction may use the claim, so its znode must not
+		 * rule that out.
+		 */
+		claimant->superuser = true;
 		beginning = zkl_claim_begin(path, ZKL_MODE_LOCK, &limit, 0, claimant, &claim);
 		if (beginning == ZKL_BEGUN)
 		{
