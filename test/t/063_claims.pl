@@ -285,10 +285,14 @@ is($n->errcode('SELECT zk_claim_wait(NULL)'), '22023', 'null');
 is($n->errcode(q{SELECT zk_claim_request('/a', NULL)}), '22023', 'a null lease time');
 is($n->errcode(q{SELECT zk_claim_request(NULL, '1 s')}), '22023', 'a null path');
 is($n->errcode(q{SELECT zk_claim_request('a', '1 s')}), '22023', 'an invalid path');
-is($n->errcode(qq{SELECT zk_claim_request('/a', '$_')}), '22023', "lease time $_") foreach '0', '-1 s', '1 day 1 second';
-is(code_of($n, 'zk_claim_renew', $c, '0'), '22023', 'renewed for no time');
-is(code_of($n, $_, 'nonsense', $_ eq 'zk_claim_renew' ? '1 s' : ()), '42704', "$_: nonsense") foreach qw(zk_claim_wait zk_claim_renew zk_claim_release zk_xact_claim_use);
-is(code_of($n, 'zk_claim_wait', $_), '42704', "no claim: $_") foreach '', '/', '//', $stem, $stem . '0', $stem . '1', $stem . ($number + 6400), $stem . '18446744073709551615', $stem . "$number ", "x$stem/$number/";
+is($n->errcode(qq{SELECT zk_claim_request('/a', '$_')}), '22023', "lease time $_") foreach '0', '-1 s', '1 microsecond', '99.999 ms', '1 day 1 second';
+is(code_of($n, 'zk_claim_renew', $c, $_), '22023', "renewed for $_") foreach '0', '1 microsecond', '99.999 ms';
+foreach my $function (qw(zk_claim_wait zk_claim_renew zk_claim_release zk_xact_claim_use))
+{
+	is(code_of($n, $function, $_, $function eq 'zk_claim_renew' ? '1 s' : ()), '22P02', "$function: \"$_\"") foreach 'nonsense', " $c";
+}
+is(code_of($n, 'zk_claim_wait', $_), '22P02', "no name: \"$_\"") foreach '', '/', '//', $stem, "$c ", "x$c", "$stem $number", "$stem+$number", "${stem}0$number", $stem . '18446744073709551616', "x$stem/$number/";
+is(code_of($n, 'zk_claim_wait', $_), '42704', "no claim: $_") foreach $stem . '0', $stem . '1', $stem . ($number + 6400), $stem . '18446744073709551615';
 like(error_of($s, 'zk_claim_wait', $c)->{err}, qr{42704: there is no claim "\Q$c\E" on this server.*server "north"}s, 'a claim of another server, which is named');
 $c = request($n, '/a');
 $n->query('CREATE ROLE one LOGIN; CREATE ROLE two LOGIN; GRANT CREATE ON SCHEMA public TO one');

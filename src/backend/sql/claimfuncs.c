@@ -4,7 +4,7 @@
  *	  The functions about detached claims, and the one behind the view zk_claims.
  *
  * A claim's name is the name of the server, the number of this run of the server, and the
- * number of the claim, with slashes between.  Only the numbers identify it.
+ * number of the claim, with slashes between.
  *
  * src/backend/sql/claimfuncs.c
  *
@@ -56,6 +56,7 @@ typedef struct Argument
 
 static uint64 request(const char *path, int64 lease_time);
 static const char *name_of(uint64 number);
+static const char *numbers_of(uint32 instance, uint64 number);
 static Argument claim_argument(FunctionCallInfo fcinfo);
 static void parse_number(Argument *claim);
 static void look(Argument *claim);
@@ -63,6 +64,7 @@ static bool wait_for(Argument *claim, int64 until);
 static bool is_granted(const Argument *claim);
 static int64 use(Argument *claim);
 static void report_bound(void);
+ZKL_NORETURN static void report_malformed(const Argument *claim);
 ZKL_NORETURN static void report_absent(const Argument *claim, const char *detail);
 static void report_ended(const Argument *claim);
 static void put_claim(ReturnSetInfo *set, const ZklDetachedInfo *info);
@@ -175,9 +177,14 @@ zklock_claim_release(PG_FUNCTION_ARGS)
 static const char *
 name_of(uint64 number)
 {
-	return psprintf("%s/%u/" UINT64_FORMAT,
-					zkl_display_path(zkl_settings_node_name()),
-					(uint32) zkl_waits_instance(), number);
+	return psprintf("%s%s", zkl_display_path(zkl_settings_node_name()),
+					numbers_of((uint32) zkl_waits_instance(), number));
+}
+
+static const char *
+numbers_of(uint32 instance, uint64 number)
+{
+	return psprintf("/%u/" UINT64_FORMAT, instance, number);
 }
 
 /*
@@ -208,20 +215,27 @@ claim_argument(FunctionCallInfo fcinfo)
 	return claim;
 }
 
-/* A server's name may have slashes. */
+/*
+ * A claim has one name, so nothing is accepted that merely has its numbers.  A
+ * server's name may have slashes.
+ */
 static void
 parse_number(Argument *claim)
 {
 	const char *at = strrchr(claim->name, '/');
 	uint32		of_instance;
-	char		rest;
+	bool		is_mine;
 
 	while (at != NULL && at > claim->name && *--at != '/')
 		;
 	if (at == NULL ||
-		sscanf(at, "/%u/" UINT64_FORMAT "%c", &of_instance, &claim->number, &rest) != 2)
-		report_absent(claim, NULL);
-	if (of_instance != (uint32) zkl_waits_instance())
+		sscanf(at, "/%u/" UINT64_FORMAT, &of_instance, &claim->number) != 2 ||
+		strcmp(at, numbers_of(of_instance, claim->number)) != 0)
+		report_malformed(claim);
+	is_mine = of_instance == (uint32) zkl_waits_instance();
+	if (is_mine && strcmp(claim->name, name_of(claim->number)) != 0)
+		report_malformed(claim);
+	if (!is_mine)
 		report_absent(claim, psprintf("It is a claim of server \"%.*s\", or of this server before its last start.",
 									  (int) (at - claim->name), claim->name));
 }
@@ -323,6 +337,15 @@ report_bound(void)
 			errdetail("A role may have as many claims and lingering tickets on this server as it leaves free for others."),
 			errhint("Release some of them, or raise \"%s\" or \"zklock.sessions\".",
 					zkl_lock_table_limiting_setting()));
+}
+
+static void
+report_malformed(const Argument *claim)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
+			errmsg("invalid name of a claim: \"%s\"", claim->name),
+			errhint("Use the name that zk_claim_request() has returned."));
 }
 
 /* "detail": there may be one elsewhere. */
