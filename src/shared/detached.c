@@ -249,6 +249,28 @@ zkl_detached_end_wait(int code, Datum number)
 	LWLockRelease(detached->lock);
 }
 
+ZklTicketStatus
+zkl_detached_ticket(uint64 number, int64 *czxid, char znode[ZKL_ZNODE_SIZE])
+{
+	ZklDetached *slot = lock_existing(number, LW_SHARED);
+	ZklTicketStatus status = ZKL_TICKET_SOON;
+
+	if (slot != NULL && slot->claim->state == ZKL_CLAIM_WAITING)
+		status = zkl_claim_status_ticket(slot->claim, czxid, znode);
+	LWLockRelease(detached->lock);
+	return status;
+}
+
+void
+zkl_detached_note_deadlock(uint64 number)
+{
+	ZklDetached *slot = lock_existing(number, LW_SHARED);
+
+	if (slot != NULL)
+		zkl_lock_stat_failed(slot->claim, ERRCODE_T_R_DEADLOCK_DETECTED);
+	LWLockRelease(detached->lock);
+}
+
 bool
 zkl_detached_renew(uint64 number, int64 lease_time)
 {

@@ -473,8 +473,7 @@ add_hold(Building *building, int record, const ZklEntry *entry,
 	const ZklWaitInfo *wait = &building->waits[record];
 	ZklWaitHold *hold;
 
-	/* The wait for a lock with a detached claim ends by itself. */
-	if (claim->is_use || !zkl_waits_hold_up(wait->mode, wait->path, claim))
+	if (!zkl_waits_hold_up(wait->mode, wait->path, claim))
 		return;
 	if (zkl_session_info_is_in_doubt(claim->epoch, entry->session, zkl_now()))
 	{
@@ -484,6 +483,7 @@ add_hold(Building *building, int record, const ZklEntry *entry,
 	hold = palloc(sizeof(ZklWaitHold));
 	hold->claim = claim->token;
 	hold->pid = claim->pid;
+	hold->is_use = claim->is_use;
 	hold->mode = claim->mode;
 	hold->leases = claim->mode == ZKL_MODE_LEASE ? claim->nleases : 1;
 	hold->path = pstrdup(entry->path);

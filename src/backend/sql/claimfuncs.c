@@ -20,6 +20,7 @@
 #include "utils/builtins.h"
 
 #include "backend/display.h"
+#include "backend/lock/deadlock.h"
 #include "backend/lock/holdcounts.h"
 #include "backend/lock/owner.h"
 #include "backend/lock/permission.h"
@@ -43,9 +44,6 @@ PG_FUNCTION_INFO_V1(zklock_claim_renew);
 PG_FUNCTION_INFO_V1(zklock_claim_release);
 PG_FUNCTION_INFO_V1(zklock_claims);
 
-/* How soon to look again at a claim that is held, but in doubt. */
-#define DOUBT_POLL		ZKL_MS(100)
-
 /* The claim that is the first argument of a function. */
 typedef struct Argument
 {
@@ -60,7 +58,8 @@ static const char *numbers_of(uint32 instance, uint64 number);
 static Argument claim_argument(FunctionCallInfo fcinfo);
 static void parse_number(Argument *claim);
 static void look(Argument *claim);
-static bool wait_for(Argument *claim, int64 until);
+static bool wait_for(Argument *claim, const ZklLockRequest *request);
+static void end_wait(int code, Datum number);
 static bool is_granted(const Argument *claim);
 static int64 use(Argument *claim);
 static void report_bound(void);
@@ -126,13 +125,12 @@ zklock_claim_wait(PG_FUNCTION_ARGS)
 				errcode(ERRCODE_OBJECT_IN_USE),
 				errmsg("another session waits for claim \"%s\"", claim.name));
 
-	/* On every way out, FATAL included. */
-	PG_ENSURE_ERROR_CLEANUP(zkl_detached_end_wait, UInt64GetDatum(claim.number));
+	PG_ENSURE_ERROR_CLEANUP(end_wait, UInt64GetDatum(claim.number));
 	{
-		granted = wait_for(&claim, request.until);
+		granted = wait_for(&claim, &request);
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(zkl_detached_end_wait, UInt64GetDatum(claim.number));
-	zkl_detached_end_wait(0, UInt64GetDatum(claim.number));
+	PG_END_ENSURE_ERROR_CLEANUP(end_wait, UInt64GetDatum(claim.number));
+	end_wait(0, UInt64GetDatum(claim.number));
 	PG_RETURN_BOOL(granted);
 }
 
@@ -253,28 +251,40 @@ look(Argument *claim)
 
 /* The latch is set when the claim is granted or ends, so each look comes after a reset. */
 static bool
-wait_for(Argument *claim, int64 until)
+wait_for(Argument *claim, const ZklLockRequest *request)
 {
 	static uint32 wait_event = 0;
+	ZklAwaited	awaited = {.path = pstrdup(claim->info.slot.path),.mode = ZKL_MODE_LOCK,
+	.about = zkl_znode_text_of_backend(),.detached = claim->number};
 	int64		lock_timeout_at = LockTimeout > 0 ?
 	zkl_now() + ZKL_MS(LockTimeout) : ZKL_FOREVER;
 
 	for (;;)
 	{
-		int64		wake_at = Min(until, lock_timeout_at);
+		int64		wake_at = Min(request->until, lock_timeout_at);
 
 		look(claim);
 		if (is_granted(claim) && !claim->info.in_doubt)
 			return true;
-		if (zkl_now() >= until)
+		if (zkl_now() >= request->until)
 			return false;
 		if (zkl_now() >= lock_timeout_at)
 			zkl_report_lock_timeout(NULL);
 		if (claim->info.in_doubt)
-			wake_at = Min(wake_at, zkl_now() + DOUBT_POLL);
+			wake_at = Min(wake_at, zkl_now() + ZKL_LOOK_INTERVAL);
+		else
+			wake_at = Min(wake_at, zkl_deadlock_look(&awaited));
 		ZKL_FAULT_POINT("claim-waiting");
 		zkl_process_sleep(wake_at, "ZklockClaim", &wait_event);
 	}
+}
+
+/* However the wait has ended, FATAL included. */
+static void
+end_wait(int code, Datum number)
+{
+	zkl_deadlock_end(code, number);
+	zkl_detached_end_wait(code, number);
 }
 
 /* Raises an error if the claim has ended. */
