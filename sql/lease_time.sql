@@ -30,6 +30,8 @@ SELECT refusal($$SELECT zk_xact_read_lock_acquire('/regress/a', lease_time => '-
 SELECT refusal($$SELECT zk_write_lock_acquire('/regress/a', lease_time => '2147483648 ms')$$);
 SELECT refusal($$SELECT zk_xact_write_lock_acquire('/regress/a', lease_time => '0.1 us')$$);
 SELECT refusal($$SELECT zk_lock_acquire('/regress/a', '-1 ms', '0')$$);
+SELECT refusal($$SELECT zk_lock_acquire('/regress/a', lease_time => '99.999 ms')$$);
+SELECT refusal($$SELECT zk_claim_request('/regress/a', '1 microsecond')$$);
 SELECT claims();
 
 -- what is left of it
@@ -296,7 +298,7 @@ CALL all_is_gone();
 CALL wait_until('entries = 0 FROM zk_status');
 
 -- DISCARD ALL ends what was lost, too
-SELECT left(failure($$SELECT zk_lock_acquire('/regress/a', lease_time => '10 ms'), pg_sleep(600)$$), 5);
+SELECT left(failure($$SELECT zk_lock_acquire('/regress/a', lease_time => '100 ms'), pg_sleep(600)$$), 5);
 SET client_min_messages = error;
 DISCARD ALL;
 SELECT claims();

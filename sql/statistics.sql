@@ -42,7 +42,7 @@ SELECT path, acquired, hold_time, timeouts FROM counted WHERE path LIKE '/regres
 -- a lease time that passes is a loss
 SET zklock.on_lost = notice;
 SET client_min_messages = error;
-SELECT zk_lock_acquire('/regress/stat/lost', lease_time => '1 ms');
+SELECT zk_lock_acquire('/regress/stat/lost', lease_time => '100 ms');
 CALL wait_until($c$ (SELECT lost = 1 FROM zk_stat_locks WHERE path = '/regress/stat/lost') $c$);
 SELECT zk_lock_release('/regress/stat/lost');
 RESET client_min_messages;

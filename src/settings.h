@@ -107,6 +107,12 @@ zkl_now(void)
 #define ZKL_MS(ms)	((int64) (ms) * 1000)	/* milliseconds, in microseconds */
 #define ZKL_FOREVER PG_INT64_MAX	/* a moment that never comes */
 
+/*
+ * No process looks more often than this at the same thing because of a timer.
+ * A look that is repeated sooner at first soon becomes as rare.
+ */
+#define ZKL_LOOK_INTERVAL	ZKL_MS(100)
+
 /* Milliseconds from now to that moment, as a timeout: rounded up, a minute at most. */
 static inline long
 zkl_ms_until(int64 moment)

@@ -39,7 +39,7 @@
 #define MAX_GRACE			(zkl_server_standing.session_timeout / 5)
 
 /* How often to look whether processes that are not children have ended. */
-#define LOOK_INTERVAL		0.05
+#define LOOK_INTERVAL		0.1
 
 static pid_t command;			/* 0 if it has not started, or has ended */
 static bool own_group;			/* the command has a process group of its own */

@@ -22,7 +22,8 @@
  * - A node may wait for its own holds as well as for those of others.  The
  *   backend that has the last lease may wait for a row of the backend that
  *   waits for that lease.  That is a circle of one node, and PostgreSQL sees
- *   only half of it.
+ *   only half of it.  The same holds for a transaction that uses a detached
+ *   claim, because it has no local lock.
  *
  * src/protocol/waitgraph.c
  *
@@ -52,7 +53,8 @@ static bool explore(ZklWaitGraph *graph, int64_t instance, int64_t claim,
 					int *start);
 static void explore_forward(ZklWaitGraph *graph, int start);
 static void explore_backward(ZklWaitGraph *graph, int start);
-static bool is_younger(const ZklGraphNode *one, const ZklGraphNode *other);
+static bool goes_first(const ZklGraphNode *one, const ZklGraphNode *other);
+static bool keeps_lock(const ZklGraphNode *node);
 static void make_circle(ZklWaitGraph *graph, int victim);
 static const ZklGraphHolding *find_entry(const ZklWaitGraph *graph, int victim);
 static bool is_better_entry(const ZklWaitHold *one, const ZklWaitHold *other,
@@ -432,11 +434,11 @@ zkl_wait_graph_is_victim(ZklWaitGraph *graph, int64_t instance, int64_t claim)
 		const ZklGraphNode *node = &graph->nodes[i];
 
 		/*
-		 * The arrow leads out of the circle, or another wait in it is
-		 * younger.
+		 * The arrow leads out of the circle, or another wait in it is rather
+		 * the victim.
 		 */
 		if (node->led_to &&
-			(!node->leads_here || is_younger(node, &graph->nodes[start])))
+			(!node->leads_here || goes_first(node, &graph->nodes[start])))
 			return false;
 	}
 	make_circle(graph, start);
@@ -541,17 +543,37 @@ explore_backward(ZklWaitGraph *graph, int start)
 }
 
 /*
- * Tickets of one batch have one czxid, and they are one server's.  So two waits
- * have the same czxid only if they wait for tickets of one server.
+ * Is the first one rather the victim?  Tickets of one batch have one czxid, and
+ * they are one server's.  So two waits have the same czxid only if they wait for
+ * tickets of one server.
  */
 static bool
-is_younger(const ZklGraphNode *one, const ZklGraphNode *other)
+goes_first(const ZklGraphNode *one, const ZklGraphNode *other)
 {
+	if (keeps_lock(one) != keeps_lock(other))
+		return keeps_lock(other);
 	if (one->record->czxid != other->record->czxid)
 		return one->record->czxid > other->record->czxid;
 	if (one->record->claim != other->record->claim)
 		return one->record->claim > other->record->claim;
 	return one->set->instance > other->set->instance;
+}
+
+/*
+ * Does the backend that waits use a detached claim?  Look at all holds of the
+ * record, so that a proof comes to the same result.
+ */
+static bool
+keeps_lock(const ZklGraphNode *node)
+{
+	for (int i = 0; i < node->record->nholds; i++)
+	{
+		const ZklWaitHold *hold = &node->set->holds[node->record->first_hold + i];
+
+		if (hold->is_use && hold->pid == node->record->pid)
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -712,6 +734,7 @@ evidence_item(const ZklWaitSet *set, const ZklWaitRecord *record,
 	hash = hash_number(hash, record->czxid);
 	hash = hash_number(hash, (int64_t) hash_text(record->path));
 	hash = hash_number(hash, hold->claim);
+	hash = hash_number(hash, hold->pid);
 	hash = hash_number(hash, hold->stuck);
 	return hash_number(hash, (int64_t) hash_text(hold->path));
 }

@@ -21,7 +21,10 @@
  * arrows between them lead to at least one innermost circle: nodes that all
  * lead to each other and nowhere else.  Of those, the youngest wait is the
  * VICTIM: the one with the greatest czxid, or with the greatest claim if two
- * wait for one ticket, or for two that were created in one transaction.  All servers come to the same result.
+ * wait for one ticket, or for two that were created in one transaction.  But a
+ * backend that uses a detached claim is the victim only if all do: its
+ * rollback does not end the claim, so if it tried again, the same circle would
+ * come back.  All servers come to the same result.
  *
  * What a server reads of other servers may be out of date.  So the victim's
  * server proves the deadlock before it acts, and leaves out all that has
@@ -207,7 +210,9 @@ extern int	zkl_wait_graph_solve(ZklWaitGraph *graph);
  * deadlock?  Then graph->members is a circle, with the victim first, and the
  * last member waits for a claim of the victim's server.  The backend of that
  * claim is to be cancelled.  It holds the lock for which the last member
- * waits, and need not be the backend that waits for the ticket.
+ * waits, and need not be the backend that waits for the ticket.  But if that
+ * claim is the use of a detached one, cancel the backend that waits for the
+ * ticket.
  */
 extern bool zkl_wait_graph_is_victim(ZklWaitGraph *graph, int64_t instance,
 									 int64_t claim);

@@ -16,6 +16,8 @@
 
 #define HEAD	"zklock-waits=1 instance=%lld truncated=%d server=%s\n"
 
+#define USE		"use=1 "
+
 /* The longest field, with every byte as %XX. */
 #define ENCODED_SIZE	(3 * ZKL_PATH_SIZE)
 
@@ -134,9 +136,10 @@ format_hold(const ZklWaitHold *hold, char *text, size_t size)
 	size_t		length = 0;
 
 	return fits(snprintf(text, size, "hold claim=%lld pid=%d leases=%d"
-						 " stuck=%lld mode=%s path=%s\n",
+						 " stuck=%lld %smode=%s path=%s\n",
 						 (long long) hold->claim, hold->pid, hold->leases,
-						 (long long) hold->stuck, zkl_recipe_mode_name(hold->mode),
+						 (long long) hold->stuck, hold->is_use ? USE : "",
+						 zkl_recipe_mode_name(hold->mode),
 						 encode(hold->path, encoded)),
 				size, &length) ? length : 0;
 }
@@ -280,11 +283,13 @@ parse_confirms(const char **at, ZklWaitRecord *record)
 static bool
 parse_hold(const char **at, ZklWaitHold *hold)
 {
-	return zkl_field_text_take_number(at, "claim=", 1, INT64_MAX, &hold->claim) &&
-		take_int(at, "pid=", 1, &hold->pid) &&
-		take_int(at, "leases=", 1, &hold->leases) &&
-		zkl_field_text_take_number(at, "stuck=", INT64_MIN, INT64_MAX, &hold->stuck) &&
-		take_mode(at, &hold->mode) &&
+	if (!zkl_field_text_take_number(at, "claim=", 1, INT64_MAX, &hold->claim) ||
+		!take_int(at, "pid=", 1, &hold->pid) ||
+		!take_int(at, "leases=", 1, &hold->leases) ||
+		!zkl_field_text_take_number(at, "stuck=", INT64_MIN, INT64_MAX, &hold->stuck))
+		return false;
+	hold->is_use = zkl_field_text_take_word(at, USE);
+	return take_mode(at, &hold->mode) &&
 		take_path(at, '\n', &hold->path) &&
 		(hold->mode == ZKL_MODE_LEASE || hold->leases == 1);
 }

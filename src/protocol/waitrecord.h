@@ -16,7 +16,7 @@
  *		zklock-waits=1 instance=N truncated=N server=NAME
  *		wait claim=N pid=N leases=N limit=N czxid=N since=N search=N
  *			[confirms=N ...] mode=MODE znode=NAME path=PATH ABOUT
- *		hold claim=N pid=N leases=N stuck=N mode=MODE path=PATH
+ *		hold claim=N pid=N leases=N stuck=N [use=1] mode=MODE path=PATH
  *
  * One line each, with one blank between two fields; a record's holds follow
  * its line.  MODE is "lock", "write", "read" or "lease".  Numbers are decimal.
@@ -54,8 +54,15 @@
 /* A claim that cannot be released before the record's wait has ended. */
 typedef struct ZklWaitHold
 {
-	int64_t		claim;			/* its number on its server; from 1 */
+	/*
+	 * Its number on its server; from 1.  Several backends may use one
+	 * detached claim.  These holds have one number, and the pid distinguishes
+	 * them.
+	 */
+	int64_t		claim;
 	int			pid;			/* of the backend that has it */
+	bool		is_use;			/* ... and uses a detached claim by it: if the
+								 * backend is cancelled, the lock stays */
 	ZklMode		mode;			/* LOCK, WRITE, READ or LEASE */
 	int			leases;			/* 1 if the mode is not LEASE */
 	const char *path;

@@ -43,7 +43,7 @@ typedef struct ZklClaimant
 	int			detached;		/* as in ZklClaim */
 	const char *about;			/* shorter than ZKL_ABOUT_SIZE */
 	int			loss_signal;
-	bool		superuser;
+	bool		superuser;		/* or a superuser may use the claim */
 } ZklClaimant;
 
 /*

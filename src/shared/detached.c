@@ -21,13 +21,10 @@
 #include "shared/detached.h"
 #include "shared/grant.h"
 #include "shared/lingerquota.h"
+#include "shared/lockstat.h"
 
-/*
- * How soon to look again at a claim whose ticket is in doubt; and at the claims that wait,
- * whatever their lease times.
- */
-#define LOOK_INTERVAL	ZKL_MS(1000)
-#define LOOK_PAUSE		ZKL_MS(100)
+/* How soon to look again at a claim whose ticket is in doubt. */
+#define DOUBT_INTERVAL	ZKL_MS(1000)
 
 /* Protected by detached_lock, all of it. */
 typedef struct Detached
@@ -129,6 +126,12 @@ zkl_detached_request(const char *path, int64 lease_time, ZklClaimant *claimant,
 		slot = free_slot();
 		claimant->proc_number = detached->owner_proc;
 		claimant->detached = slot - detached->slots + 1;
+
+		/*
+		 * A superuser's transaction may use the claim, so its znode must not
+		 * rule that out.
+		 */
+		claimant->superuser = true;
 		beginning = zkl_claim_begin(path, ZKL_MODE_LOCK, &limit, 0, claimant, &claim);
 		if (beginning == ZKL_BEGUN)
 		{
@@ -247,6 +250,28 @@ zkl_detached_end_wait(int code, Datum number)
 	LWLockRelease(detached->lock);
 }
 
+ZklTicketStatus
+zkl_detached_ticket(uint64 number, int64 *czxid, char znode[ZKL_ZNODE_SIZE])
+{
+	ZklDetached *slot = lock_existing(number, LW_SHARED);
+	ZklTicketStatus status = ZKL_TICKET_SOON;
+
+	if (slot != NULL && slot->claim->state == ZKL_CLAIM_WAITING)
+		status = zkl_claim_status_ticket(slot->claim, czxid, znode);
+	LWLockRelease(detached->lock);
+	return status;
+}
+
+void
+zkl_detached_note_deadlock(uint64 number)
+{
+	ZklDetached *slot = lock_existing(number, LW_SHARED);
+
+	if (slot != NULL)
+		zkl_lock_stat_failed(slot->claim, ERRCODE_T_R_DEADLOCK_DETECTED);
+	LWLockRelease(detached->lock);
+}
+
 bool
 zkl_detached_renew(uint64 number, int64 lease_time)
 {
@@ -298,7 +323,7 @@ ask(ZklDetached *slot)
 	ZklAnswer	answer = zkl_grant_request(claim, false, claim->about);
 
 	if (answer == ZKL_ANSWER_DOUBT)
-		look_by(zkl_now() + LOOK_INTERVAL);
+		look_by(zkl_now() + DOUBT_INTERVAL);
 	else if (answer == ZKL_ANSWER_FAILED)
 	{
 		slot->failure = claim->failure;
@@ -352,7 +377,7 @@ note_asked(ZklDetached *slot, int64 lease_time)
 static void
 look_by(int64 moment)
 {
-	moment = Max(moment, detached->looked_at + LOOK_PAUSE);
+	moment = Max(moment, detached->looked_at + ZKL_LOOK_INTERVAL);
 	if (moment >= detached->look_at)
 		return;
 	detached->look_at = moment;

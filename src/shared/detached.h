@@ -105,6 +105,14 @@ extern bool zkl_detached_next(int *place, ZklDetachedInfo *info);
 extern bool zkl_detached_begin_wait(uint64 number);
 extern void zkl_detached_end_wait(int code, Datum number);
 
+/*
+ * For the search for deadlocks.  ticket: as zkl_claim_status_ticket(); SOON if the claim
+ * does not wait.  note_deadlock: a wait for the claim was the victim.
+ */
+extern ZklTicketStatus zkl_detached_ticket(uint64 number, int64 *czxid,
+										   char znode[ZKL_ZNODE_SIZE]);
+extern void zkl_detached_note_deadlock(uint64 number);
+
 /* False if the claim had ended. */
 extern bool zkl_detached_renew(uint64 number, int64 lease_time);
 extern bool zkl_detached_release(uint64 number);

@@ -314,7 +314,8 @@ struct ZklClaim
 	Oid			login;			/* the role that logged in; fixed */
 	Oid			role;			/* current user when the claim began; fixed */
 	Oid			database;		/* fixed */
-	bool		superuser;		/* of a superuser's session; fixed */
+	bool		superuser;		/* of a superuser's session; and of a detached
+								 * claim, because superusers may use it; fixed */
 
 	/*
 	 * Written under the LWLock of the entry's partition, exclusively.  The

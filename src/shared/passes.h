@@ -49,10 +49,10 @@ extern void zkl_passes_end(void);
 
 /*
  * Has any backend a pass for the path?  If so, look again after so many
- * microseconds: nothing wakes the process that waits.  A commit may hang for long, for
- * example until a synchronous standby is back.
+ * microseconds, then after twice as many, up to ZKL_LOOK_INTERVAL: nothing wakes
+ * the process that waits, and most commits are quick.
  */
-#define ZKL_PASSES_POLL		100000
+#define ZKL_PASSES_POLL		1000
 extern bool zkl_passes_any(const char *path);
 
 /*

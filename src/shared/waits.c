@@ -173,15 +173,16 @@ zkl_waits_look(uint32 *asked, ZklWaitSentence *sentence)
 }
 
 bool
-zkl_waits_is_held(const ZklWaitSentence *sentence)
+zkl_waits_is_held(const ZklWaitSentence *sentence, bool *is_use)
 {
 	uint32		hash = zkl_lock_table_hash(sentence->path);
-	bool		held;
+	const ZklClaim *claim;
 
 	LWLockAcquire(zkl_lock_table_partition(hash), LW_SHARED);
-	held = find_claim(sentence, hash) != NULL;
+	claim = find_claim(sentence, hash);
+	*is_use = claim != NULL && claim->is_use;
 	LWLockRelease(zkl_lock_table_partition(hash));
-	return held;
+	return claim != NULL;
 }
 
 /*
@@ -243,12 +244,14 @@ find_claim(const ZklWaitSentence *sentence, uint32 hash)
 
 /*
  * A semaphore's entry does not show whether clients wait for its leases, so
- * assume that they do.
+ * assume that they do.  Backends of this server may wait for the ticket of a
+ * lock that a transaction holds by a detached claim.
  */
 bool
 zkl_waits_is_wanted(const ZklClaim *claim)
 {
-	return claim->mode == ZKL_MODE_LEASE || claim->entry->contended;
+	return claim->mode == ZKL_MODE_LEASE || claim->entry->contended ||
+		(claim->is_use && claim->entry->nneeding > 0);
 }
 
 /*

@@ -93,7 +93,8 @@ typedef struct ZklWaitInfo
 								 * newest */
 	char		znode[ZKL_ZNODE_SIZE];
 	TimestampTz since;			/* when the wait began */
-	int			timeout_ms;		/* deadlock_timeout of the backend */
+	int			timeout_ms;		/* deadlock_timeout of the backend, but no
+								 * less than ZKL_LOOK_INTERVAL */
 	uint32		computed;		/* the worker's last request before the
 								 * holders were computed */
 	bool		truncated;		/* not all holders are listed */
@@ -144,12 +145,12 @@ extern bool zkl_waits_look(uint32 *asked, ZklWaitSentence *sentence);
 
 /*
  * is_held: does the claim exist that the sentence names, and is it certainly
- * held?  cancel: if that is so, cancel its backend, another one of this
+ * held?  "is_use": and does a transaction use a detached claim by it?  cancel: if that is so, cancel its backend, another one of this
  * server.  That backend, or its parallel worker, is the process "waiter", and
  * is in the local wait with this wait_start.  These functions lock the
  * claim's partition, so the caller holds none.
  */
-extern bool zkl_waits_is_held(const ZklWaitSentence *sentence);
+extern bool zkl_waits_is_held(const ZklWaitSentence *sentence, bool *is_use);
 extern void zkl_waits_cancel(const ZklWaitSentence *sentence, int waiter,
 							 TimestampTz wait_start);
 
@@ -168,7 +169,7 @@ extern bool zkl_waits_accept_notice(void);
 extern void zkl_waits_read_notice(ZklWaitSentence *sentence);
 
 /*
- * As far as the worker knows, may other clients wait for this claim?  If
+ * As far as the worker knows, may waits for a ticket depend on this claim?  If
  * there is no room for all claims, these go first.  The caller holds the
  * partition.
  */

@@ -289,6 +289,7 @@ next_timer(const ZklEntry *entry)
 	dlist_foreach(iter, &unconstify(ZklEntry *, entry)->claims)
 	{
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
+		int64		due;
 
 		/* Thousands of detached claims may wait after the last one. */
 		if (left == 0)
@@ -301,11 +302,15 @@ next_timer(const ZklEntry *entry)
 		 */
 		if (claim->state != ZKL_CLAIM_HELD || claim->lease_until == 0)
 			continue;
-		at = Min(at, claim->lease_until);
+		due = claim->lease_until;
 
-		/* It has passed, and a commit is still under way. */
-		if (claim->is_use && at == claim->lease_until)
-			at = Max(at, zkl_now() + ZKL_PASSES_POLL);
+		/*
+		 * It does not end before the commit that is under way.  The end of
+		 * that transaction ends the claim, too.
+		 */
+		if (claim->is_use && zkl_passes_has(claim->proc_number, entry->path))
+			due = Max(due, zkl_now() + ZKL_LOOK_INTERVAL);
+		at = Min(at, due);
 	}
 	return at;
 }
@@ -330,7 +335,7 @@ describe_at(const ZklEntry *entry)
 	 */
 	if (holder != NULL && strcmp(holder->about, entry->about) != 0)
 		since = Max(holder->since, entry->described_at);
-	return since + ZKL_MS(DeadlockTimeout);
+	return since + Max(ZKL_MS(DeadlockTimeout), ZKL_LOOK_INTERVAL);
 }
 
 static bool

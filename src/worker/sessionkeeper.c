@@ -31,7 +31,6 @@
 #include "zookeeper/session.h"
 
 #define RETRY_OPEN			ZKL_MS(1000)
-#define LOOK_AGAIN			ZKL_MS(50)
 
 static struct
 {
@@ -103,7 +102,7 @@ zkl_session_keeper_wake_at(void)
 	 * it.
 	 */
 	if (zkl_lookup_is_running())
-		wake_at = Min(wake_at, zkl_now() + LOOK_AGAIN);
+		wake_at = Min(wake_at, zkl_now() + ZKL_LOOK_INTERVAL);
 	return wake_at;
 }
 

@@ -423,12 +423,12 @@ add_hold(Building *building, int record, const ZklEntry *entry,
 	const ZklWaitInfo *wait = &building->waits[record];
 	ZklWaitHold *hold;
 
-	/* The wait for a lock with a detached claim ends by itself. */
-	if (claim->is_use || !zkl_waits_hold_up(wait->mode, wait->path, claim))
+	if (!zkl_waits_hold_up(wait->mode, wait->path, claim))
 		return;
 	hold = palloc(sizeof(ZklWaitHold));
 	hold->claim = claim->token;
 	hold->pid = claim->pid;
+	hold->is_use = claim->is_use;
 	hold->mode = claim->mode;
 	hold->leases = claim->mode == ZKL_MODE_LEASE ? claim->nleases : 1;
 	hold->path = pstrdup(entry->path);

@@ -16,7 +16,7 @@
  *	ONE		a deadlock has one victim
  *	BROKEN	(LTL, weak fairness) no deadlock stays
  *
- * Defects, each of which spin must find: NO_NONCE, OLD_RECORD, NONCE_KEPT, STUCK_UNSEEN,
+ * USES is another world, no defect.  Defects, each of which spin must find: NO_NONCE, OLD_RECORD, NONCE_KEPT, STUCK_UNSEEN,
  * NO_LAST_LOOK, EACH_A_VICTIM, NO_CONFIRM.
  */
 
@@ -53,6 +53,13 @@ byte ghost[N];					/* changes with wait, claim and stuck */
 bit existed[STATES * STATES];	/* this deadlock, by both ghosts */
 bit broken[STATES * STATES];	/* ... has had its victim */
 
+/* USES: the holders use detached claims, whose number comes back with the next use. */
+#ifdef USES
+#define NUMBER(m)	1
+#else
+#define NUMBER(m)	claims[m]
+#endif
+
 #define DEAD		(wait[0] && claim[0] && stuck[0] && wait[1] && claim[1] && stuck[1])
 
 hidden byte i;
@@ -82,7 +89,7 @@ end:
 	:: d_step { stuck[m] && changes < CHANGES -> changes++; stuck[m] = 0; note(m) }
 	/* the holder is free and releases, and later another one acquires */
 	:: d_step { claim[m] && !stuck[m] && changes < CHANGES -> changes++; claim[m] = 0; note(m) }
-	:: d_step { !claim[m] && changes < CHANGES -> changes++; claims[m]++; claim[m] = claims[m]; note(m) }
+	:: d_step { !claim[m] && changes < CHANGES -> changes++; claims[m]++; claim[m] = NUMBER(m); note(m) }
 	od
 }
 
@@ -154,7 +161,10 @@ inline forget() {
 	}
 }
 
-/* The holder of the lock gets 40P01.  In the end the one that waits goes on waiting. */
+/*
+ * The holder of the lock gets 40P01.  In the end the one that waits goes on waiting.  With USES,
+ * the one that waits gets it, and the holder goes on, and is gone.
+ */
 inline act() {
 	d_step {
 		if
@@ -169,6 +179,9 @@ inline act() {
 			assert(!broken[i * STATES + (m == 0 -> other.ghost : mine.ghost)]);			/* ONE */
 			broken[i * STATES + (m == 0 -> other.ghost : mine.ghost)] = 1;
 			i = 0;
+#ifdef USES
+			wait[m] = 0;
+#endif
 			claim[m] = 0;
 			stuck[m] = 0;
 			note(m)

@@ -363,7 +363,7 @@ sub _choose
 	return ($path, scope => $scope, wait => _wait(),
 		$lock->{kind} eq 'rw' ? (mode => _pick(qw(read read write))) : (),
 		$lock->{kind} eq 'semaphore' ? (quantity => 1 + int rand $lock->{n}) : (),
-		$lock->{kind} ne 'semaphore' && _chance(0.1) ? (lease => 50 + int rand 800) : ());
+		$lock->{kind} ne 'semaphore' && _chance(0.1) ? (lease => 100 + int rand 750) : ());
 }
 
 sub _play

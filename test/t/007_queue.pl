@@ -289,6 +289,22 @@ foreach my $call ([ 'mutex', 'zk_lock', 1 ], [ 'writer', 'zk_write_lock', 1 ], [
 	$node_a->wait_until_clean($path);
 }
 
+# A superuser's transaction may use any claim, so no other role takes one away; also if the claim got its
+# lock after a backend of a plain role, whose znode says something else.
+foreach my $before ('nothing', 'a lock of a plain role')
+{
+	$plain->query(acquire('/taken/claim')) if $before ne 'nothing';
+	my $claim = $plain2->query(q{SELECT zk_claim_request('/taken/claim', '10 min')});
+	$plain->query(release('/taken/claim')) if $before ne 'nothing';
+	is($plain2->query("SELECT zk_claim_wait('$claim', '1 min')"), 't', "after $before: a claim of a plain role");
+	is(word_of('/taken/claim'), '-', '... what its znode says');
+	$boss->query("BEGIN; SELECT zk_xact_claim_use('$claim'); CREATE TABLE IF NOT EXISTS used ()");
+	is(force('/taken/claim'), '42501', '... not taken from a superuser that uses it');
+	is($boss->errcode('COMMIT'), '', '... whose transaction commits');
+	$plain2->query("SELECT zk_claim_release('$claim')");
+	$node_a->wait_until_clean('/taken/claim');
+}
+
 # Handed on within the server: the plain role's ticket does not serve the superuser.
 my $znodes = sub { return join ' ', sort @{ $zk->children('/zklock/on') } };
 $plain->query(q{SELECT zk_lock_acquire('/on')});

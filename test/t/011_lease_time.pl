@@ -241,12 +241,12 @@ $_->query('SELECT zk_lock_release_all()') foreach $b1, $b2;
 # A cancel that comes before a statement has begun to run cannot give the reason.
 $a1->query('SET client_min_messages = error');
 my (%answers, @refused);
-foreach my $i (1 .. 100)
+foreach my $i (1 .. 40)
 {
 	# On a slow machine, the lease may be over before acquire returns.
-	$result = $a1->run(acquire('/race', '3ms'));
+	$result = $a1->run(acquire('/race', '100ms'));
 	push @refused, $result->{errcode} unless $result->{out} eq 't';
-	$result = $a1->run("SELECT pg_sleep(0.0005 * ($i % 10)) IS NULL; " . release('/race'));
+	$result = $a1->run("SELECT pg_sleep(0.0975 + 0.0005 * ($i % 10)) IS NULL; " . release('/race'));
 	$answers{ $result->{errcode} || (split /\n/, $result->{out})[-1] }++;
 	$a1->run('SELECT zk_lock_release_all()');
 }
@@ -254,10 +254,10 @@ is(join(' ', grep { !/^(ZK002|57014)$/ } @refused), '', 'an acquire is refused o
 is(join(' ', grep { !/^(t|f|ZK002|57014)$/ } sort keys %answers), '', 'a release that races with the end is t, f or cancelled');
 $result = $a1->run(q{DO $$
 	BEGIN
-		FOR i IN 1 .. 100 LOOP
+		FOR i IN 1 .. 40 LOOP
 			BEGIN
-				PERFORM zk_lock_acquire('/race', NULL, '3ms');
-				PERFORM pg_sleep(0.0005 * (i % 10));
+				PERFORM zk_lock_acquire('/race', NULL, '100ms');
+				PERFORM pg_sleep(0.0975 + 0.0005 * (i % 10));
 				PERFORM zk_lock_release('/race');
 			EXCEPTION WHEN SQLSTATE 'ZK002' THEN
 				PERFORM zk_lock_release_all();
@@ -273,14 +273,14 @@ $node_a->safe_psql('postgres', q{
 	CREATE TABLE committed (id serial, token bigint)});
 $_->query('SET zklock.commit_margin = 0') foreach $a1, $a2;
 my ($refused, $committed, @wrong) = (0, 0);
-foreach my $i (1 .. 100)
+foreach my $i (1 .. 40)
 {
 	foreach my $backend ($a1, $a2)
 	{
 		# in one message, because between two messages the session would be idle in a transaction
-		$backend->send('BEGIN\; ' . xacquire('/commits', '6ms')
+		$backend->send('BEGIN\; ' . xacquire('/commits', '100ms')
 			  . q{\; INSERT INTO committed (token) SELECT token FROM zk_locks WHERE path = '/commits' AND pid = pg_backend_pid()\;}
-			  . " SELECT pg_sleep(0.0007 * ($i % 10)) IS NULL\\; COMMIT");
+			  . " SELECT pg_sleep(0.08 + 0.0025 * ($i % 10)) IS NULL\\; COMMIT");
 	}
 	foreach my $backend ($a1, $a2)
 	{

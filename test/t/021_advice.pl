@@ -80,7 +80,7 @@ foreach my $release ('zk_write_lock_release', 'zk_read_lock_release')
 is($s->errcode(q{INSERT INTO t VALUES ('both')}), '', 'writing and reading: then it works');
 
 # A lease time that is over.
-$s->query(q{SELECT zk_lock_acquire('/over', lease_time => '1 ms')});
+$s->query(q{SELECT zk_lock_acquire('/over', lease_time => '100 ms')});
 $node->wait_until(q{SELECT bool_or(claim = 'lost') FROM zk_locks WHERE path = '/over'});
 my $result = $s->run(q{INSERT INTO t VALUES ('over')});
 is($result->{errcode}, 'ZK002', 'lease time: over');

@@ -166,13 +166,13 @@ my $release_run = sub { my ($runner) = @_; return $runner->query('SELECT zk_lock
 	'terminated' => [ 'failed', sub { $b2->query('SELECT pg_terminate_backend(' . $_[0]->pid . ')') } ],
 	'discard' => [ 'failed', sub { $_[0]->query('DISCARD ALL') } ],
 	'unlock' => [ 'failed', sub { $_[0]->query('SELECT pg_advisory_unlock_all()') } ],
-	'hold limit' => [ 'failed', sub { $_[0]->query(q{SELECT zk_lock_acquire(path, lease_time => '10 ms') FROM zk_locks WHERE pid = pg_backend_pid()}) } ],
+	'hold limit' => [ 'failed', sub { $_[0]->query(q{SELECT zk_lock_acquire(path, lease_time => '100 ms') FROM zk_locks WHERE pid = pg_backend_pid()}) } ],
 	# The worker must not mark the claim as lost before the release.
 	'hold limit, release' => [ 'failed', sub {
 		my $worker = $node_b->worker_pid;
 		kill 'STOP', $worker;
-		$_[0]->query(q{SELECT zk_lock_acquire(path, lease_time => '1 ms') FROM zk_locks WHERE pid = pg_backend_pid()});
-		$_[0]->query('SELECT pg_sleep(0.01)');
+		$_[0]->query(q{SELECT zk_lock_acquire(path, lease_time => '100 ms') FROM zk_locks WHERE pid = pg_backend_pid()});
+		$_[0]->query('SELECT pg_sleep(0.1)');
 		$_[0]->run('SELECT zk_lock_release_all()');
 		kill 'CONT', $worker;
 	} ],

@@ -209,7 +209,7 @@ foreach my $next ('idle', 'busy', 'idle after a loss', 'busy after a loss')
 {
 	if ($next eq 'idle after a loss')
 	{
-		$n1->query(q{SELECT zk_lock_acquire('/lost', lease_time => '10ms')});
+		$n1->query(q{SELECT zk_lock_acquire('/lost', lease_time => '100ms')});
 		$north->wait_until(q{SELECT claim = 'lost' FROM zk_locks WHERE path = '/lost'});
 	}
 	$_->query('BEGIN') foreach $n1, $n2;

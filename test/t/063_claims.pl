@@ -12,7 +12,7 @@ use ZklockNode;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new;
-my %settings = ('zklock.session_timeout' => '10s', 'zklock.linger' => 0, 'zklock.max_locks' => 64);
+my %settings = ('zklock.session_timeout' => '10s', 'zklock.linger' => 0, 'zklock.max_locks' => 64, 'max_wal_senders' => 2, 'wal_level' => 'replica');
 my $north = ZklockNode->started('north', $zk, %settings);
 my $south = ZklockNode->started('south', $zk, %settings);
 my ($n, $m, $s) = ($north->backend, $north->backend, $south->backend);
@@ -197,6 +197,56 @@ is($n->query(q{SELECT zk_xact_lock_acquire('/l', lease_time => '1 h'), zk_lock_r
 is(error_of($n, 'pg_sleep', '60')->{errcode}, 'ZK002', 'and does end');
 $n->query('ROLLBACK');
 
+# --- timers ---
+
+# How often a process has slept; and whether that was, since an earlier moment, not more often than ten
+# times a second.  Some other wake-ups are allowed.
+sub slept { my ($pid) = @_; slurp_file("/proc/$pid/status") =~ /^voluntary_ctxt_switches:\s+(\d+)/m or die; return [ $1, time ]; }
+sub sleeps_well
+{
+	my ($pid, $since, $what) = @_;
+	my $now = slept($pid);
+	my ($times, $seconds) = map { $now->[$_] - $since->[$_] } 0, 1;
+	note "$what: $times times in $seconds s";
+	return cmp_ok($times, '<=', 10 * ($seconds + 1) + 20, "$what: not more than ten times a second");
+}
+
+# 250 claims, of which each has to end at another moment, because it was not asked for.
+$s->query(q{SELECT zk_lock_acquire('/t')});
+my $since = slept(owner_pid());
+$n->query(q{DO $$ BEGIN FOR i IN 1 .. 250 LOOP PERFORM zk_claim_request('/t', '100 ms'), pg_sleep(0.008); END LOOP; END $$});
+sleeps_well(owner_pid(), $since, 'the owner process, while claims end');
+$n->wait_until(q{SELECT count(*) = 0 FROM zk_claims WHERE path = '/t'});
+
+# The shortest time, while a session waits.
+$short = request($n, '/t', '100 ms');
+$m->send("SELECT zk_claim_wait('$short')");
+$zk->wait_until(sub { $n->query(qq{SELECT waiting_pid FROM zk_claims WHERE claim = '$short'}) eq $m->pid }, 'the wait to show');
+$since = slept(owner_pid());
+$n->query('SELECT pg_sleep(2)');
+sleeps_well(owner_pid(), $since, 'the owner process, while a session waits');
+$n->query('SELECT pg_cancel_backend(' . $m->pid . ')');
+is($m->result->{errcode}, '57014', 'the wait is cancelled');
+$s->query(q{SELECT zk_lock_release('/t')});
+
+# A commit hangs, and the lease time is over.
+$n->query('SET synchronous_commit = on');
+$north->set('synchronous_standby_names', 'away');
+$c = request($n, '/t', '3 s');
+is(wait_for($n, $c), 't', 'a claim for three seconds');
+$n->query('BEGIN');
+call($n, 'zk_xact_claim_use', $c);
+$n->query(q{INSERT INTO t VALUES ('hung')});
+$n->send('COMMIT');
+$m->wait_until("SELECT NOT EXISTS (SELECT FROM zk_claims WHERE claim = '$c') AND wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = " . $n->pid);
+$since = slept($north->worker_pid);
+$m->query('SELECT pg_sleep(2)');
+sleeps_well($north->worker_pid, $since, 'the worker, while a commit hangs');
+is($s->query(q{SELECT zk_lock_acquire('/t', '0')}), 'f', 'it keeps the lock for that commit');
+$north->set('synchronous_standby_names', '');
+is($n->result->{errcode}, '', 'which returns at last');
+$n->query(q{RESET synchronous_commit; DELETE FROM t WHERE v = 'hung'});
+
 # --- transactions ---
 
 $c = request($n, '/x');
@@ -252,10 +302,14 @@ is($n->errcode('SELECT zk_claim_wait(NULL)'), '22023', 'null');
 is($n->errcode(q{SELECT zk_claim_request('/a', NULL)}), '22023', 'a null lease time');
 is($n->errcode(q{SELECT zk_claim_request(NULL, '1 s')}), '22023', 'a null path');
 is($n->errcode(q{SELECT zk_claim_request('a', '1 s')}), '22023', 'an invalid path');
-is($n->errcode(qq{SELECT zk_claim_request('/a', '$_')}), '22023', "lease time $_") foreach '0', '-1 s', '1 day 1 second';
-is(code_of($n, 'zk_claim_renew', $c, '0'), '22023', 'renewed for no time');
-is(code_of($n, $_, 'nonsense', $_ eq 'zk_claim_renew' ? '1 s' : ()), '42704', "$_: nonsense") foreach qw(zk_claim_wait zk_claim_renew zk_claim_release zk_xact_claim_use);
-is(code_of($n, 'zk_claim_wait', $_), '42704', "no claim: $_") foreach '', '/', '//', $stem, $stem . '0', $stem . '1', $stem . ($number + 6400), $stem . '18446744073709551615', $stem . "$number ", "x$stem/$number/";
+is($n->errcode(qq{SELECT zk_claim_request('/a', '$_')}), '22023', "lease time $_") foreach '0', '-1 s', '1 microsecond', '99.999 ms', '1 day 1 second';
+is(code_of($n, 'zk_claim_renew', $c, $_), '22023', "renewed for $_") foreach '0', '1 microsecond', '99.999 ms';
+foreach my $function (qw(zk_claim_wait zk_claim_renew zk_claim_release zk_xact_claim_use))
+{
+	is(code_of($n, $function, $_, $function eq 'zk_claim_renew' ? '1 s' : ()), '22P02', "$function: \"$_\"") foreach 'nonsense', " $c";
+}
+is(code_of($n, 'zk_claim_wait', $_), '22P02', "no name: \"$_\"") foreach '', '/', '//', $stem, "$c ", "x$c", "$stem $number", "$stem+$number", "${stem}0$number", $stem . '18446744073709551616', "x$stem/$number/";
+is(code_of($n, 'zk_claim_wait', $_), '42704', "no claim: $_") foreach $stem . '0', $stem . '1', $stem . ($number + 6400), $stem . '18446744073709551615';
 like(error_of($s, 'zk_claim_wait', $c)->{err}, qr{42704: there is no claim "\Q$c\E" on this server.*server "north"}s, 'a claim of another server, which is named');
 $c = request($n, '/a');
 $n->query('CREATE ROLE one LOGIN; CREATE ROLE two LOGIN; GRANT CREATE ON SCHEMA public TO one');

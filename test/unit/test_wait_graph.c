@@ -93,6 +93,8 @@ set_field(ZklWaitRecord *record, ZklWaitHold *hold, const char *word)
 		record->nconfirms = value;
 	else if (strncmp(word, "stuck=", 6) == 0)
 		hold->stuck = value;
+	else if (strncmp(word, "use=", 4) == 0)
+		hold->is_use = value;
 	else if (strncmp(word, "claim=", 6) == 0)
 		*(record ? &record->claim : &hold->claim) = value;
 	else if (strncmp(word, "pid=", 4) == 0)

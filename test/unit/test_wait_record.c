@@ -19,6 +19,7 @@ static const char example[] = "zklock-waits=1 instance=77 truncated=0 server=db%
 " server=db%201 pid=4711 database=d role=r application=\n"
 "hold claim=10 pid=4711 leases=1 stuck=5 mode=lock path=/a%25b\n"
 "hold claim=11 pid=4712 leases=2 stuck=-6 mode=lease path=/%C3%A4\n"
+"hold claim=16 pid=4714 leases=1 stuck=7 use=1 mode=lock path=/c\n"
 "wait claim=13 pid=4713 leases=2 limit=3 czxid=4294967298 since=0"
 " search=9 confirms=7 confirms=8 mode=lease znode=x path=/s server=db%201\n"
 "hold claim=14 pid=4713 leases=1 stuck=0 mode=lock path=/s/locks\n"
@@ -82,7 +83,7 @@ a_text_is_read(void **state)
 	assert_string_equal(set.server, "db 1");
 	assert_false(set.truncated);
 	assert_int_equal(set.nrecords, 3);
-	assert_int_equal(set.nholds, 3);
+	assert_int_equal(set.nholds, 4);
 
 	assert_int_equal(record->claim, 12);
 	assert_int_equal(record->pid, 4711);
@@ -97,14 +98,18 @@ a_text_is_read(void **state)
 	assert_string_equal(record->path, "/jobs/night ly");
 	assert_string_equal(record->about, "server=db%201 pid=4711 database=d role=r application=");
 	assert_int_equal(record->first_hold, 0);
-	assert_int_equal(record->nholds, 2);
+	assert_int_equal(record->nholds, 3);
 	assert_string_equal(set.holds[0].path, "/a%b");
+	assert_false(set.holds[0].is_use);
 	assert_int_equal(set.holds[1].claim, 11);
 	assert_int_equal(set.holds[1].pid, 4712);
 	assert_int_equal(set.holds[1].leases, 2);
 	assert_int_equal(set.holds[1].stuck, -6);
 	assert_int_equal(set.holds[1].mode, ZKL_MODE_LEASE);
 	assert_string_equal(set.holds[1].path, "/\xc3\xa4");
+	assert_true(set.holds[2].is_use);
+	assert_int_equal(set.holds[2].stuck, 7);
+	assert_string_equal(set.holds[2].path, "/c");
 
 	record = &set.records[1];
 	assert_int_equal(record->leases, 2);
@@ -112,7 +117,7 @@ a_text_is_read(void **state)
 	assert_int_equal(record->search, 9);
 	assert_int_equal(record->nconfirms, 2);
 	assert_int_equal(record->confirms[1], 8);
-	assert_int_equal(record->first_hold, 2);
+	assert_int_equal(record->first_hold, 3);
 	assert_int_equal(record->nholds, 1);
 	assert_int_equal(set.records[2].nholds, 0);
 	assert_string_equal(set.records[2].about, "");

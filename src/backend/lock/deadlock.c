@@ -42,15 +42,10 @@
 #include "compat.h"
 #include "faultpoint.h"
 #include "settings.h"
+#include "shared/detached.h"
 #include "shared/leases.h"
 #include "shared/lockstat.h"
 #include "shared/waits.h"
-
-/*
- * If it is not certain that the ticket has to wait, look again after this
- * time.
- */
-#define UNSURE_MS	20
 
 /* At most this many times deadlock_timeout pass between two looks. */
 #define MAX_INTERVAL	8
@@ -116,15 +111,18 @@ typedef struct Census
 {
 	Dependent  *stuck;
 	int			nstuck;
-	const ZklClaim *awaited;	/* what this backend waits for */
+	const ZklAwaited *awaited;	/* what this backend waits for */
 	bool		i_hold;			/* this backend holds a lock */
 	bool		i_may_hold;		/* ... or holds one that will count as soon as
 								 * other clients want it */
 } Census;
 
 static void begin(void);
-static void publish(ZklClaim *claim, uint32 asked);
-static bool note_holders(ZklWaitInfo *info, const ZklClaim *claim);
+static int64 look_interval(void);
+static void publish(const ZklAwaited *awaited, uint32 asked);
+static ZklTicketStatus ticket_of(const ZklAwaited *awaited, int64 *czxid,
+								 char znode[ZKL_ZNODE_SIZE]);
+static bool note_holders(ZklWaitInfo *info, const ZklAwaited *awaited);
 static void choose_interval(const Census *census);
 static void note_own_claims(Census *census);
 static void note_entry(ZklEntry *entry, void *arg);
@@ -141,7 +139,8 @@ static Dependent *find_stuck(const Search *search, int pid);
 static bool is_blocked_by(Search *search, int index,
 						  const LockInstanceData *other);
 static bool is_before(Search *search, int pid, int index);
-static void execute(ZklClaim *claim, const ZklWaitSentence *sentence);
+static void execute(const ZklAwaited *awaited, const ZklWaitSentence *sentence);
+static const Dependent *find_dependent(int pid);
 static int	describe(const ZklWaitSentence *sentence);
 static const char *lines_of(const char *text);
 static char *statements_of(const ZklWaitSentence *sentence);
@@ -150,7 +149,7 @@ static void count_victim(const ZklWaitSentence *sentence);
 static const char *detail_for_client(const char *detail);
 
 int64
-zkl_deadlock_look(ZklClaim *claim)
+zkl_deadlock_look(const ZklAwaited *awaited)
 {
 	uint32		asked = 0;
 
@@ -164,7 +163,7 @@ zkl_deadlock_look(ZklClaim *claim)
 	 * once to let it do so: a wait that is over must not be the victim.
 	 */
 	if (wait.sentenced)
-		execute(claim, &wait.sentence);
+		execute(awaited, &wait.sentence);
 	wait.sentenced = wait.published && zkl_waits_look(&asked, &wait.sentence);
 	if (wait.sentenced)
 	{
@@ -178,7 +177,7 @@ zkl_deadlock_look(ZklClaim *claim)
 	 */
 	if (zkl_now() >= wait.next_look ||
 		(wait.published && asked != wait.answered))
-		publish(claim, asked);
+		publish(awaited, asked);
 	return wait.next_look;
 }
 
@@ -194,6 +193,13 @@ begin(void)
 	wait.seen = 0;
 }
 
+/* The time between two looks, also for the worker's searches. */
+static int64
+look_interval(void)
+{
+	return Max(ZKL_MS(DeadlockTimeout), ZKL_LOOK_INTERVAL);
+}
+
 void
 zkl_deadlock_end(int code, Datum arg)
 {
@@ -207,11 +213,10 @@ zkl_deadlock_end(int code, Datum arg)
  * no longer holds anything up, withdraw it.
  */
 static void
-publish(ZklClaim *claim, uint32 asked)
+publish(const ZklAwaited *awaited, uint32 asked)
 {
 	ZklWaitInfo info = {0};
-	ZklTicketStatus status = zkl_claim_status_ticket(claim, &info.czxid,
-													 info.znode);
+	ZklTicketStatus status = ticket_of(awaited, &info.czxid, info.znode);
 	bool		any_holds;
 
 	/*
@@ -222,13 +227,12 @@ publish(ZklClaim *claim, uint32 asked)
 	 */
 	if (status != ZKL_TICKET_WAITS)
 	{
-		wait.next_look = zkl_now() + ZKL_MS(status == ZKL_TICKET_SOON ?
-											Min(DeadlockTimeout, UNSURE_MS) :
-											DeadlockTimeout);
+		wait.next_look = zkl_now() + (status == ZKL_TICKET_SOON ?
+									  ZKL_LOOK_INTERVAL : look_interval());
 		return;
 	}
-	any_holds = note_holders(&info, claim);
-	wait.next_look = zkl_now() + wait.interval * ZKL_MS(DeadlockTimeout);
+	any_holds = note_holders(&info, awaited);
+	wait.next_look = zkl_now() + wait.interval * look_interval();
 	if (!any_holds)
 	{
 		if (wait.published)
@@ -241,20 +245,31 @@ publish(ZklClaim *claim, uint32 asked)
 	info.number = wait.number;
 	info.pid = MyProcPid;
 	info.role = MyProc->roleId;
-	strlcpy(info.path, claim->entry->path, sizeof(info.path));
-	info.mode = claim->mode;
-	info.quantity = claim->mode == ZKL_MODE_LEASE ? claim->quantity : 1;
-	/* A record never says that a wait needs more leases than there are. */
-	info.limit = claim->mode == ZKL_MODE_LEASE ?
-		Max(zkl_leases_limit(claim->entry), claim->quantity) : 1;
+	strlcpy(info.path, awaited->path, sizeof(info.path));
+	info.mode = awaited->mode;
+	info.quantity = info.limit = 1;
+	if (awaited->mode == ZKL_MODE_LEASE)
+	{
+		/* A record never says that a wait needs more leases than there are. */
+		info.quantity = awaited->claim->quantity;
+		info.limit = Max(zkl_leases_limit(awaited->claim->entry), info.quantity);
+	}
 	info.since = wait.since;
-	info.timeout_ms = DeadlockTimeout;
+	info.timeout_ms = look_interval() / ZKL_MS(1);
 	info.computed = asked;
-	strlcpy(info.about, claim->about, sizeof(info.about));
+	strlcpy(info.about, awaited->about, sizeof(info.about));
 	wait.answered = asked;
 	wait.published = true;
 	zkl_waits_put(&info);
 	ZKL_FAULT_POINT("wait-published");
+}
+
+static ZklTicketStatus
+ticket_of(const ZklAwaited *awaited, int64 *czxid, char znode[ZKL_ZNODE_SIZE])
+{
+	return awaited->claim != NULL ?
+		zkl_claim_status_ticket(awaited->claim, czxid, znode) :
+		zkl_detached_ticket(awaited->detached, czxid, znode);
 }
 
 /*
@@ -263,13 +278,13 @@ publish(ZklClaim *claim, uint32 asked)
  * last for days.
  */
 static bool
-note_holders(ZklWaitInfo *info, const ZklClaim *claim)
+note_holders(ZklWaitInfo *info, const ZklAwaited *awaited)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
 												  "zklock stuck backends",
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext previous = MemoryContextSwitchTo(context);
-	Census		census = {.awaited = claim};
+	Census		census = {.awaited = awaited};
 
 	census.nstuck = find_dependents(&census.stuck);
 	note_own_claims(&census);
@@ -318,7 +333,7 @@ note_own_claims(Census *census)
 	{
 		if (claim->shared->state != ZKL_CLAIM_HELD)
 			continue;
-		if (zkl_waits_hold_up(census->awaited->mode, census->awaited->entry->path,
+		if (zkl_waits_hold_up(census->awaited->mode, census->awaited->path,
 							  claim->shared))
 			census->i_hold = true;
 		else
@@ -595,35 +610,56 @@ is_before(Search *search, int pid, int index)
 /*
  * Break the deadlock, if it still exists: this backend waits, the claim is
  * held, and the claim's backend waits for this one.
+ *
+ * If a transaction uses a detached claim, its rollback does not end that claim.
+ * So then this backend is the victim, although it may not hold the lock.  The same
+ * holds for a wait for a detached claim: the claim keeps its place in the queue.
  */
 static void
-execute(ZklClaim *claim, const ZklWaitSentence *sentence)
+execute(const ZklAwaited *awaited, const ZklWaitSentence *sentence)
 {
-	Dependent  *stuck;
-	int			nstuck;
+	const Dependent *holder = NULL;
 	int64		czxid;
 	char		znode[ZKL_ZNODE_SIZE];
+	bool		is_use;
 
 	if (zkl_now() >= sentence->until ||
-		zkl_claim_status_ticket(claim, &czxid, znode) != ZKL_TICKET_WAITS)
+		ticket_of(awaited, &czxid, znode) != ZKL_TICKET_WAITS)
 		return;
 	if (sentence->pid != MyProcPid)
 	{
-		nstuck = find_dependents(&stuck);
-		for (int i = 0; i < nstuck; i++)
-		{
-			if (stuck[i].pid != sentence->pid)
-				continue;
-			ZKL_FAULT_POINT("holder-found");
-			zkl_waits_cancel(sentence, stuck[i].waiter, stuck[i].wait_start);
-		}
+		holder = find_dependent(sentence->pid);
+		if (holder == NULL)
+			return;
+		ZKL_FAULT_POINT("holder-found");
+	}
+	if (!zkl_waits_is_held(sentence, &is_use))
+		return;
+	if (holder != NULL && !is_use && awaited->claim != NULL)
+	{
+		zkl_waits_cancel(sentence, holder->waiter, holder->wait_start);
 		return;
 	}
-	if (!zkl_waits_is_held(sentence))
-		return;
 	pgstat_report_deadlock();
-	zkl_lock_stat_failed(claim, ERRCODE_T_R_DEADLOCK_DETECTED);
+	if (awaited->claim != NULL)
+		zkl_lock_stat_failed(awaited->claim, ERRCODE_T_R_DEADLOCK_DETECTED);
+	else
+		zkl_detached_note_deadlock(awaited->detached);
 	ereport(ERROR, describe(sentence));
+}
+
+static const Dependent *
+find_dependent(int pid)
+{
+	Dependent  *stuck;
+	int			nstuck = find_dependents(&stuck);
+
+	for (int i = 0; i < nstuck; i++)
+	{
+		if (stuck[i].pid == pid)
+			return &stuck[i];
+	}
+	return NULL;
 }
 
 /* Fill in the error that is being raised. */

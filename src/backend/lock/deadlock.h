@@ -3,9 +3,10 @@
  * deadlock.h
  *	  A backend's part in finding and breaking deadlocks across servers.
  *
- * A backend that waits for its server's ticket computes which locks cannot be
- * released before the wait is over.  It puts the result into shared memory
- * (waits.h) for the worker, which finds deadlocks.  The victim of a
+ * A backend that waits for its server's ticket, or until a detached claim is
+ * granted, computes which locks cannot be released before the wait is over.  It
+ * puts the result into shared memory (waits.h) for the worker, which finds
+ * deadlocks.  The victim of a
  * deadlock raises 40P01.
  *
  * Called only by backends.
@@ -20,13 +21,25 @@
 #include "backend/lock/localclaim.h"
 
 /*
- * Call look before each sleep in the wait for a ticket, after checking that
- * the lock is not granted.  It returns the moment of zkl_now() by which to
+ * A wait.  The path and the text are the caller's, and stay until it ends.
+ */
+typedef struct ZklAwaited
+{
+	const char *path;
+	ZklMode		mode;
+	const char *about;			/* this backend */
+	ZklClaim   *claim;			/* of this backend; NULL: it waits for ... */
+	uint64		detached;		/* ... the detached claim with this number */
+} ZklAwaited;
+
+/*
+ * Call look before each sleep in such a wait, after checking that the lock is
+ * not granted.  It returns the moment of zkl_now() by which to
  * call it again.  If the wait is the victim of a deadlock, it raises 40P01.
  * Call end however the wait has ended, FATAL included: it is for
  * PG_ENSURE_ERROR_CLEANUP, and never raises an error.
  */
-extern int64 zkl_deadlock_look(ZklClaim *claim);
+extern int64 zkl_deadlock_look(const ZklAwaited *awaited);
 extern void zkl_deadlock_end(int code, Datum arg);
 
 /*

@@ -54,6 +54,7 @@ typedef struct Leadership
 	bool		ending;			/* the claim ends when no commit relies on it,
 								 * ... */
 	int64		relied_until;	/* ... or at this moment */
+	int64		poll;			/* when to look again at that; see passes.h */
 	int64		look_at;		/* when to look again */
 	int64		stand_at;		/* not before that, after a failure */
 	char		told[ZKL_WHY_SIZE]; /* the error in the log, or empty */
@@ -77,6 +78,7 @@ static int64 look_at_history(Leadership *leadership, int64 now);
 static void refuse(Leadership *leadership, int64 now, const char *why);
 static void lead(Leadership *leadership);
 static void begin_end(Leadership *leadership);
+static int64 next_poll(Leadership *leadership);
 static bool end(Leadership *leadership);
 static bool has_recorded_end(Leadership *leadership);
 static void after_error(Leadership *leadership);
@@ -225,7 +227,7 @@ tend(Leadership *leadership, bool may_stand, int64 now)
 
 	if (leadership->claim != NULL &&
 		(leadership->ending || must_end(leadership, may_stand)) && !end(leadership))
-		return now + ZKL_PASSES_POLL;
+		return now + next_poll(leadership);
 
 	/* Recovery, or the setting, has to change first. */
 	if (!may_stand)
@@ -240,7 +242,7 @@ tend(Leadership *leadership, bool may_stand, int64 now)
 	if (now < paused_until)
 	{
 		if (leadership->claim != NULL && !end(leadership))
-			return now + ZKL_PASSES_POLL;
+			return now + next_poll(leadership);
 		return Min(paused_until, now + LOOK_INTERVAL);
 	}
 	if (leadership->claim == NULL && now < leadership->stand_at)
@@ -399,7 +401,18 @@ static void
 begin_end(Leadership *leadership)
 {
 	leadership->relied_until = zkl_leadership_stop(leadership->claim);
+	leadership->poll = ZKL_PASSES_POLL;
 	leadership->ending = true;
+}
+
+/* Most commits are quick, but some hang. */
+static int64
+next_poll(Leadership *leadership)
+{
+	int64		poll = leadership->poll;
+
+	leadership->poll = Min(2 * poll, ZKL_LOOK_INTERVAL);
+	return poll;
 }
 
 /*
@@ -467,7 +480,7 @@ zkl_leader_end(void)
 			/* DROP DATABASE waits for each process. */
 			if (ProcSignalBarrierPending)
 				ProcessProcSignalBarrier();
-			pg_usleep(ZKL_PASSES_POLL);
+			pg_usleep(next_poll(leadership));
 		}
 	}
 }
@@ -501,7 +514,7 @@ after_error(Leadership *leadership)
 				error->hint ? errhint("%s", error->hint) : 0);
 	zkl_history_end(&leadership->look);
 	leadership->looked = true;
-	leadership->look_at = zkl_now() + ZKL_PASSES_POLL;
+	leadership->look_at = zkl_now() + ZKL_LOOK_INTERVAL;
 	if (leads_on)
 		return;
 	strlcpy(leadership->told, error->message, sizeof(leadership->told));

@@ -35,7 +35,7 @@
 #include "shared/detached.h"
 
 #define MAX_RELEASE_WAIT_MS	5000
-#define RELEASE_POLL_MS		1
+#define RELEASE_POLL		ZKL_MS(1)	/* at first */
 
 #define FIRST_BUCKETS	16		/* a power of two, like all later numbers */
 
@@ -540,11 +540,13 @@ zkl_local_claim_release(ZklLocalClaim *claim)
  * served.  So all releases of a transaction, or of a call, share one deadline,
  * and the wait ends as soon as ZooKeeper cannot be reached or an interrupt is
  * pending.  The claim has ended, so nothing sets this backend's latch; the worker
- * needs a millisecond or more.
+ * needs a millisecond or more.  If it needs much longer, look less often.
  */
 static void
 wait_until_released(const char *path)
 {
+	int64		poll = RELEASE_POLL;
+
 	if (release_deadline == 0)
 		release_deadline = zkl_now() + ZKL_MS(Min(zkl_connection_timeout,
 												  MAX_RELEASE_WAIT_MS));
@@ -555,10 +557,11 @@ wait_until_released(const char *path)
 		   !ProcDiePending && !QueryCancelPending)
 	{
 		ZKL_FAULT_POINT("release-waiting");
-		if (WaitLatch(NULL, WL_TIMEOUT | WL_POSTMASTER_DEATH, RELEASE_POLL_MS,
+		if (WaitLatch(NULL, WL_TIMEOUT | WL_POSTMASTER_DEATH, poll / ZKL_MS(1),
 					  zkl_wait_event("ZklockRelease", &release_wait_event)) &
 			WL_POSTMASTER_DEATH)
 			break;
+		poll = Min(2 * poll, ZKL_LOOK_INTERVAL);
 	}
 }
 

@@ -29,7 +29,6 @@
 #define MAX_CLAIM_TIME_MS	INT64CONST(86400000)
 
 /* The claims process looks at claims that wait when their time is over, but not more often. */
-#define MIN_CLAIM_TIME_MS	100
 
 /*
  * The spacing of ticks is not a timeout: a job may run once a year.  This
@@ -43,6 +42,7 @@
 static const char *remembered_path(const text *given);
 static const char *valid_path(const text *given);
 static void check_not_null(FunctionCallInfo fcinfo, int argument, const char *name);
+static void check_lease_time(int64 lease_time);
 static int64 interval_argument(FunctionCallInfo fcinfo, int argument,
 							   const char *name, int64 max_ms,
 							   const char *hint);
@@ -187,10 +187,7 @@ zkl_sqlargs_lease_time(FunctionCallInfo fcinfo, int argument, ZklLockRequest *re
 	request->lease_time = interval_argument(fcinfo, argument, "lease time",
 											MAX_TIMEOUT_MS,
 											"Use NULL to hold the lock without a limit.");
-	if (request->lease_time == 0)
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("lease time must be greater than zero"));
+	check_lease_time(request->lease_time);
 }
 
 int64
@@ -201,10 +198,7 @@ zkl_sqlargs_claim_time(FunctionCallInfo fcinfo, int argument)
 	check_not_null(fcinfo, argument, "lease time");
 	lease_time = interval_argument(fcinfo, argument, "lease time",
 								   MAX_CLAIM_TIME_MS, NULL);
-	if (lease_time < ZKL_MS(MIN_CLAIM_TIME_MS))
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("lease time must be at least %d ms", MIN_CLAIM_TIME_MS));
+	check_lease_time(lease_time);
 	return lease_time;
 }
 
@@ -215,6 +209,17 @@ check_not_null(FunctionCallInfo fcinfo, int argument, const char *name)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("%s must not be null", name));
+}
+
+static void
+check_lease_time(int64 lease_time)
+{
+	/* Several processes look at a lock when its lease time is over. */
+	if (lease_time < ZKL_LOOK_INTERVAL)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("lease time must be at least %d ms",
+					   (int) (ZKL_LOOK_INTERVAL / ZKL_MS(1))));
 }
 
 /*

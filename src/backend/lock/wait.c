@@ -119,6 +119,7 @@ ZklAnswer
 zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 {
 	ZklAnswer	answer;
+	ZklAwaited	awaited = {.path = claim->entry->path,.mode = claim->mode,.about = claim->about,.claim = claim};
 
 	wait->claim = claim;
 	if (wait->about == NULL)
@@ -142,7 +143,7 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 			 */
 			if (!wait->request->only_tries && !wait->impatient &&
 				answer == ZKL_ANSWER_QUEUED)
-				until = zkl_deadlock_look(claim);
+				until = zkl_deadlock_look(&awaited);
 			ZKL_FAULT_POINT("request-queued");
 			log_wait(wait, claim, reason_of(answer) == REASON_TICKET);
 			sleep_until_next(wait, reason_of(answer), Min(until, wait->log_at));

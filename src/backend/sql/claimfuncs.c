@@ -4,7 +4,7 @@
  *	  The functions about detached claims, and the one behind the view zk_claims.
  *
  * A claim's name is the name of the server, the number of this run of the server, and the
- * number of the claim, with slashes between.  Only the numbers identify it.
+ * number of the claim, with slashes between.
  *
  * src/backend/sql/claimfuncs.c
  *
@@ -22,6 +22,7 @@
 
 #include "backend/display.h"
 #include "backend/lock/claimsprocess.h"
+#include "backend/lock/deadlock.h"
 #include "backend/lock/holdcounts.h"
 #include "backend/lock/permission.h"
 #include "backend/lock/reliance.h"
@@ -43,9 +44,6 @@ PG_FUNCTION_INFO_V1(zklock_xact_claim_use);
 PG_FUNCTION_INFO_V1(zklock_claim_renew);
 PG_FUNCTION_INFO_V1(zklock_claim_release);
 PG_FUNCTION_INFO_V1(zklock_claims);
-
-/* How soon to look again at a claim that is held, but in doubt. */
-#define DOUBT_POLL		ZKL_MS(100)
 
 /* The claim that is the first argument of a function. */
 typedef struct Argument
@@ -69,13 +67,16 @@ static const Older release = {"zk_lock_release", 1};
 static void check_older(FunctionCallInfo fcinfo, const Older *older);
 static uint64 request(const char *path, int64 lease_time);
 static const char *name_of(uint64 number);
+static const char *numbers_of(uint32 instance, uint64 number);
 static Argument claim_argument(FunctionCallInfo fcinfo, const Older *older);
 static void parse_number(Argument *claim);
 static void look(Argument *claim);
-static bool wait_for(Argument *claim, int64 until);
+static bool wait_for(Argument *claim, const ZklLockRequest *request);
+static void end_wait(int code, Datum number);
 static bool is_granted(const Argument *claim);
 static int64 use(Argument *claim);
 static void report_bound(void);
+ZKL_NORETURN static void report_malformed(const Argument *claim);
 ZKL_NORETURN static void report_absent(const Argument *claim, const char *detail);
 static void report_ended(const Argument *claim);
 static void put_claim(ReturnSetInfo *set, const ZklDetachedInfo *info);
@@ -138,13 +139,12 @@ zklock_claim_wait(PG_FUNCTION_ARGS)
 				errcode(ERRCODE_OBJECT_IN_USE),
 				errmsg("another session waits for claim \"%s\"", claim.name));
 
-	/* On every way out, FATAL included. */
-	PG_ENSURE_ERROR_CLEANUP(zkl_detached_end_wait, UInt64GetDatum(claim.number));
+	PG_ENSURE_ERROR_CLEANUP(end_wait, UInt64GetDatum(claim.number));
 	{
-		granted = wait_for(&claim, request.until);
+		granted = wait_for(&claim, &request);
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(zkl_detached_end_wait, UInt64GetDatum(claim.number));
-	zkl_detached_end_wait(0, UInt64GetDatum(claim.number));
+	PG_END_ENSURE_ERROR_CLEANUP(end_wait, UInt64GetDatum(claim.number));
+	end_wait(0, UInt64GetDatum(claim.number));
 	PG_RETURN_BOOL(granted);
 }
 
@@ -198,9 +198,14 @@ check_older(FunctionCallInfo fcinfo, const Older *older)
 static const char *
 name_of(uint64 number)
 {
-	return psprintf("%s/%u/" UINT64_FORMAT,
-					zkl_display_path(zkl_settings_node_name()),
-					(uint32) zkl_waits_instance(), number);
+	return psprintf("%s%s", zkl_display_path(zkl_settings_node_name()),
+					numbers_of((uint32) zkl_waits_instance(), number));
+}
+
+static const char *
+numbers_of(uint32 instance, uint64 number)
+{
+	return psprintf("/%u/" UINT64_FORMAT, instance, number);
 }
 
 /*
@@ -232,20 +237,27 @@ claim_argument(FunctionCallInfo fcinfo, const Older *older)
 	return claim;
 }
 
-/* A server's name may have slashes. */
+/*
+ * A claim has one name, so nothing is accepted that merely has its numbers.  A
+ * server's name may have slashes.
+ */
 static void
 parse_number(Argument *claim)
 {
 	const char *at = strrchr(claim->name, '/');
 	uint32		of_instance;
-	char		rest;
+	bool		is_mine;
 
 	while (at != NULL && at > claim->name && *--at != '/')
 		;
 	if (at == NULL ||
-		sscanf(at, "/%u/" UINT64_FORMAT "%c", &of_instance, &claim->number, &rest) != 2)
-		report_absent(claim, NULL);
-	if (of_instance != (uint32) zkl_waits_instance())
+		sscanf(at, "/%u/" UINT64_FORMAT, &of_instance, &claim->number) != 2 ||
+		strcmp(at, numbers_of(of_instance, claim->number)) != 0)
+		report_malformed(claim);
+	is_mine = of_instance == (uint32) zkl_waits_instance();
+	if (is_mine && strcmp(claim->name, name_of(claim->number)) != 0)
+		report_malformed(claim);
+	if (!is_mine)
 		report_absent(claim, psprintf("It is a claim of server \"%.*s\", or of this server before its last start.",
 									  (int) (at - claim->name), claim->name));
 }
@@ -263,28 +275,40 @@ look(Argument *claim)
 
 /* The latch is set when the claim is granted or ends, so each look comes after a reset. */
 static bool
-wait_for(Argument *claim, int64 until)
+wait_for(Argument *claim, const ZklLockRequest *request)
 {
 	static uint32 wait_event = 0;
+	ZklAwaited	awaited = {.path = pstrdup(claim->info.slot.path),.mode = ZKL_MODE_LOCK,
+	.about = zkl_znode_text_of_backend(),.detached = claim->number};
 	int64		lock_timeout_at = LockTimeout > 0 ?
 	zkl_now() + ZKL_MS(LockTimeout) : ZKL_FOREVER;
 
 	for (;;)
 	{
-		int64		wake_at = Min(until, lock_timeout_at);
+		int64		wake_at = Min(request->until, lock_timeout_at);
 
 		look(claim);
 		if (is_granted(claim) && !claim->info.in_doubt)
 			return true;
-		if (zkl_now() >= until)
+		if (zkl_now() >= request->until)
 			return false;
 		if (zkl_now() >= lock_timeout_at)
 			zkl_report_lock_timeout(NULL);
 		if (claim->info.in_doubt)
-			wake_at = Min(wake_at, zkl_now() + DOUBT_POLL);
+			wake_at = Min(wake_at, zkl_now() + ZKL_LOOK_INTERVAL);
+		else
+			wake_at = Min(wake_at, zkl_deadlock_look(&awaited));
 		ZKL_FAULT_POINT("claim-waiting");
 		zkl_process_sleep(wake_at, "ZklockClaim", &wait_event);
 	}
+}
+
+/* However the wait has ended, FATAL included. */
+static void
+end_wait(int code, Datum number)
+{
+	zkl_deadlock_end(code, number);
+	zkl_detached_end_wait(code, number);
 }
 
 /* Raises an error if the claim has ended. */
@@ -347,6 +371,15 @@ report_bound(void)
 			errdetail("A role may have as many claims and lingering tickets on this server as it leaves free for others."),
 			errhint("Release some of them, give them shorter paths, or raise \"%s\".",
 					zkl_lock_table_limiting_setting()));
+}
+
+static void
+report_malformed(const Argument *claim)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
+			errmsg("invalid name of a claim: \"%s\"", claim->name),
+			errhint("Use the name that zk_claim_request() has returned."));
 }
 
 /* "detail": there may be one elsewhere. */

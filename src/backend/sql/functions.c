@@ -301,10 +301,11 @@ zklock_leader_resign(PG_FUNCTION_ARGS)
 	 * The claims process waits for the same.  A caller that moves work to
 	 * another server wants to know that the commits here are over.
 	 */
-	while (zkl_now() < relied_until && zkl_passes_any(path))
+	for (int64 poll = ZKL_PASSES_POLL; zkl_now() < relied_until && zkl_passes_any(path);
+		 poll = Min(2 * poll, ZKL_LOOK_INTERVAL))
 	{
 		CHECK_FOR_INTERRUPTS();
-		pg_usleep(ZKL_PASSES_POLL);
+		pg_usleep(poll);
 	}
 	if (result == ZKL_RESIGN_NO_CANDIDATE)
 		ereport(WARNING,
