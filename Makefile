@@ -19,7 +19,6 @@
 #	make bench-compare BASE=commit	instructions and requests, then and now
 #	make model					checks a model of the protocol, with spin
 #	make faults					random faults on three servers, from a seed: SEED= RUNS= SECONDS=
-#	make client-tls				the tests of TLS and SASL, with a client library that has them
 #	make soak [HOURS=n]			locks for hours, and what that does to memory and ZooKeeper
 #	make abuse [SECONDS=n]		a lock beside a role that does as much as it can of one thing
 #	make fleet [SESSIONS=n]		what 1,000 servers cost three ZooKeepers, also after an outage
@@ -49,7 +48,10 @@ DATA       = zklock--1.0.sql zklock--1.0--1.1.sql
 MODULE_big = zklock
 PROGRAMS   = zklock-run
 PGFILEDESC = "zklock - cluster-wide locks through ZooKeeper"
-SHLIB_LINK = $(CLIENT_LDFLAGS) -lzookeeper_st $(CLIENT_LIBS)
+SHLIB_LINK = -lzookeeper_st
+
+# TLS to ZooKeeper, where PostgreSQL was built with OpenSSL.
+SHLIB_LINK += $(if $(filter openssl,$(with_ssl)),-lssl -lcrypto)
 
 # The library's calls of its own functions need no look-up at run time.
 SHLIB_LINK += $(if $(filter linux,$(PORTNAME)),-Xlinker -Bsymbolic-functions)
@@ -62,25 +64,7 @@ SOURCES      = $(sort $(wildcard src/*.c src/*/*.c src/*/*/*.c))
 CLIENTS      = $(wildcard src/bin/*.c)
 
 OBJS = $(patsubst %.c,%.o,$(filter-out src/faultpoint.c $(CLIENTS),$(SOURCES)))
-PG_CPPFLAGS = -I$(srcdir)/src -DZKLOCK_VERSION='"$(RELEASE)"' $(CLIENT_CPPFLAGS)
-
-# The library of ZooKeeper's C client may have TLS and SASL, if it was built so; Debian's has
-# neither.  ZOOKEEPER_CLIENT is the directory of another library, with "include" and "lib".
-ifdef ZOOKEEPER_CLIENT
-CLIENT_CPPFLAGS := -I$(ZOOKEEPER_CLIENT)/include
-CLIENT_LDFLAGS  := -L$(ZOOKEEPER_CLIENT)/lib -Wl,-rpath,$(ZOOKEEPER_CLIENT)/lib
-endif
-client_has = $(shell echo 'char $(1)(void); int main(void) { return $(1)(); }' | \
-	$(CC) $(CLIENT_CPPFLAGS) -include $(2) -x c - -o /dev/null \
-		$(CLIENT_LDFLAGS) -lzookeeper_st $(3) 2>/dev/null && echo yes)
-ifeq ($(call client_has,zookeeper_init_ssl,openssl/ssl.h,-lssl -lcrypto),yes)
-CLIENT_CPPFLAGS += -DZKLOCK_TLS
-CLIENT_LIBS     += -lssl -lcrypto
-endif
-ifeq ($(call client_has,zookeeper_init_sasl,sasl/sasl.h,-lsasl2),yes)
-CLIENT_CPPFLAGS += -DZKLOCK_SASL
-CLIENT_LIBS     += -lsasl2
-endif
+PG_CPPFLAGS = -I$(srcdir)/src -DZKLOCK_VERSION='"$(RELEASE)"'
 
 ifdef FAULTS
 OBJS += src/faultpoint.o
@@ -275,9 +259,6 @@ assertions:
 valgrind:
 	@test/valgrind
 
-client-tls:
-	@test/client-tls
-
 soak:
 	@test/soak $(HOURS)
 
@@ -330,4 +311,4 @@ release:
 matrix:
 	@package/matrix $(RELEASES)
 
-.PHONY: $(UNIT_RUNS) all help install-man uninstall-man unit fuzz model instructions check-layers have-indent indent check-indent test check-world sanitize assertions valgrind demo faults client-tls abuse fleet split-brain soak deadlock-storm bench bench-doc bench-compare deb dist dist-check extension-image release matrix
+.PHONY: $(UNIT_RUNS) all help install-man uninstall-man unit fuzz model instructions check-layers have-indent indent check-indent test check-world sanitize assertions valgrind demo faults abuse fleet split-brain soak deadlock-storm bench bench-doc bench-compare deb dist dist-check extension-image release matrix

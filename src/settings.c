@@ -52,8 +52,6 @@ ZklAcl		zkl_settings_acl;
 char	   *zkl_ssl_ca_file = NULL;
 char	   *zkl_ssl_cert_file = NULL;
 char	   *zkl_ssl_key_file = NULL;
-char	   *zkl_sasl_user = NULL;
-char	   *zkl_sasl_password_file = NULL;
 
 static const struct config_enum_entry on_lost_options[] = {
 	{"cancel", ZKL_ON_LOST_CANCEL, false},
@@ -103,7 +101,6 @@ static bool check_max_locks(int *newval, void **extra, GucSource source);
 static bool check_acl(char **newval, void **extra, GucSource source);
 static void assign_acl(const char *newval, void *extra);
 static bool check_tls(char **newval, void **extra, GucSource source);
-static bool check_sasl(char **newval, void **extra, GucSource source);
 
 void
 zkl_settings_define(void)
@@ -262,14 +259,6 @@ define_security_settings(void)
 				"The file with the private key of \"zklock.ssl_cert_file\".",
 				NULL,
 				&zkl_ssl_key_file, "", check_tls, NULL);
-	define_text("zklock.sasl_user", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
-				"The user as which this server authenticates with ZooKeeper by SASL.",
-				"The mechanism is DIGEST-MD5.",
-				&zkl_sasl_user, "", check_sasl, NULL);
-	define_text("zklock.sasl_password_file", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
-				"The file with the password of \"zklock.sasl_user\".",
-				NULL,
-				&zkl_sasl_password_file, "", check_sasl, NULL);
 }
 
 /*
@@ -400,26 +389,10 @@ assign_acl(const char *newval, void *extra)
 static bool
 check_tls(char **newval, void **extra, GucSource source)
 {
-#ifndef ZKLOCK_TLS
+#ifndef ZKL_HAS_TLS
 	if ((*newval)[0] != '\0')
 	{
-		GUC_check_errdetail("zklock was built with a library of ZooKeeper's C client that has no TLS.");
-		GUC_check_errhint("Build zklock with a library that has it, or use stunnel, as the documentation of zklock describes.");
-		return false;
-	}
-#endif
-	return true;
-}
-
-/* The same for SASL. */
-static bool
-check_sasl(char **newval, void **extra, GucSource source)
-{
-#ifndef ZKLOCK_SASL
-	if ((*newval)[0] != '\0')
-	{
-		GUC_check_errdetail("zklock was built with a library of ZooKeeper's C client that has no SASL.");
-		GUC_check_errhint("Build zklock with a library that has it, or use \"zklock.auth_file\".");
+		GUC_check_errdetail("TLS needs Linux, and a PostgreSQL that was built with OpenSSL.");
 		return false;
 	}
 #endif

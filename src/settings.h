@@ -59,11 +59,14 @@ extern bool zkl_session_level;
 extern char *zkl_auth_file;
 extern char *zkl_acl;
 extern ZklAcl zkl_settings_acl; /* what zkl_acl says */
-extern char *zkl_ssl_ca_file;	/* empty, as the next four, if not in use */
+extern char *zkl_ssl_ca_file;	/* empty, as the next two, if not in use */
 extern char *zkl_ssl_cert_file;
 extern char *zkl_ssl_key_file;
-extern char *zkl_sasl_user;
-extern char *zkl_sasl_password_file;
+
+/* TLS to ZooKeeper needs OpenSSL, and what only Linux does; see sessiontls.c. */
+#if defined(USE_OPENSSL) && defined(__linux__)
+#define ZKL_HAS_TLS
+#endif
 
 /* For _PG_init: define all settings, and read what the files say of them. */
 extern void zkl_settings_define(void);

@@ -6,10 +6,12 @@
 Every request may name a "client"; each name has a session of its own, made when it is
 first used and held until "close".  So a test can be several foreign services at once.
 A request with a "server" (an address) is for this one of the ensemble.  A client that is
-made with a "user" (user:password) authenticates.  Times are in seconds.
+made with a "user" (user:password) authenticates.  Times are in seconds.  ZOOKEEPER_TLS=CA,CERTIFICATE,KEY
+names the files for TLS.
 """
 import json
 import logging
+import os
 import sys
 
 from kazoo.client import KazooClient
@@ -41,6 +43,10 @@ class Clients:
     def __init__(self, hosts):
         self.hosts = hosts
         self.clients = {}
+        self.tls = {}
+        if "ZOOKEEPER_TLS" in os.environ:
+            files = os.environ["ZOOKEEPER_TLS"].split(",")
+            self.tls = dict(zip(("ca", "certfile", "keyfile"), files), use_ssl=True)
 
     def get(self, name, timeout, hosts=None, user=None):
         if name not in self.clients:
@@ -55,6 +61,7 @@ class Clients:
                 connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.5},
                 command_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.5,
                                "deadline": PATIENCE},
+                **self.tls,
             )
             client.start(PATIENCE)
             self.clients[name] = client

@@ -111,6 +111,7 @@ static const Reason command_reasons[] = {
 static void write_late_commit(int level, const char *path, int64 until,
 							  int64 now);
 static void check_worker(void);
+static void copy_last_error(char *error, char *server);
 static void check_refusal(const char *path);
 static const char *name(const char *path);
 static int	detail_of_silence(void);
@@ -277,11 +278,7 @@ detail_of_silence(void)
 	char		server[ZKL_SERVER_SIZE];
 	char		error[ZKL_ERROR_SIZE];
 
-	LWLockAcquire(zkl_lock_table_session_lock(), LW_SHARED);
-	strlcpy(server, info->server, sizeof(server));
-	strlcpy(error, info->last_error_at != 0 ? info->last_error : "",
-			sizeof(error));
-	LWLockRelease(zkl_lock_table_session_lock());
+	copy_last_error(error, server);
 	if (pg_atomic_read_u32(&info->connected) != 0)
 		return errdetail("The servers are \"%s\".  The last one, %s, has not answered in time.",
 						 zkl_hosts, server);
@@ -306,13 +303,29 @@ check_worker(void)
 static void
 check_refusal(const char *path)
 {
-	if (zkl_session_info_is_refused())
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
-				errmsg("could not access %s: this server is not authenticated with ZooKeeper",
-					   name(path)),
-				errdetail("ZooKeeper has refused its credentials, or they could not be read, or TLS has failed."),
-				errhint("More details may be available in the server log."));
+	char		server[ZKL_SERVER_SIZE];
+	char		error[ZKL_ERROR_SIZE];
+
+	if (!zkl_session_info_is_refused())
+		return;
+	copy_last_error(error, server);
+	ereport(ERROR,
+			errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
+			errmsg("could not access %s: this server is not authenticated with ZooKeeper",
+				   name(path)),
+			errdetail("The last error was: %s.", error),
+			errhint("More details may be available in the server log."));
+}
+
+/* The last error of the session, or "", and its server. */
+static void
+copy_last_error(char *error, char *server)
+{
+	LWLockAcquire(zkl_lock_table_session_lock(), LW_SHARED);
+	strlcpy(server, zkl_session_info->server, ZKL_SERVER_SIZE);
+	strlcpy(error, zkl_session_info->last_error_at != 0 ? zkl_session_info->last_error : "",
+			ZKL_ERROR_SIZE);
+	LWLockRelease(zkl_lock_table_session_lock());
 }
 
 void

@@ -41,8 +41,6 @@ typedef struct AuthText
 static const char *load_all(bool *changed);
 static const char *settings_fault(void);
 static const char *load_tls(bool *changed);
-static const char *load_sasl(bool *changed);
-static const char *take_password(char *line, int length);
 static const char *load_auth(bool *changed);
 static const char *read_auth(AuthText *auth);
 static const char *read_secret(const SecretFile *file, char *data, int size,
@@ -94,8 +92,6 @@ load_all(bool *changed)
 	if (error == NULL)
 		error = load_tls(changed);
 	if (error == NULL)
-		error = load_sasl(changed);
-	if (error == NULL)
 		error = load_auth(changed);
 	return error;
 }
@@ -119,7 +115,7 @@ void
 zkl_identity_forget(void)
 {
 	explicit_bzero(&in_use, sizeof(in_use));
-	(void) zkl_session_end_sasl();
+	(void) zkl_session_end_tls();
 }
 
 /*
@@ -129,22 +125,15 @@ zkl_identity_forget(void)
 static const char *
 settings_fault(void)
 {
-	int			ntls = (zkl_ssl_ca_file[0] != '\0') +
-	(zkl_ssl_cert_file[0] != '\0') + (zkl_ssl_key_file[0] != '\0');
-	int			nsasl = (zkl_sasl_user[0] != '\0') +
-	(zkl_sasl_password_file[0] != '\0');
-
-	if (ntls != 0 && ntls != 3)
-		return "\"zklock.ssl_ca_file\", \"zklock.ssl_cert_file\" and \"zklock.ssl_key_file\" must be set together";
-	if (nsasl == 1)
-		return "\"zklock.sasl_user\" and \"zklock.sasl_password_file\" must be set together";
-	if (ntls != 0 && nsasl != 0)
-		return "the library of ZooKeeper's C client can use TLS or SASL, but not both";
+	if ((zkl_ssl_cert_file[0] == '\0') != (zkl_ssl_key_file[0] == '\0'))
+		return "\"zklock.ssl_cert_file\" and \"zklock.ssl_key_file\" must be set together";
+	if (zkl_ssl_ca_file[0] == '\0' && zkl_ssl_cert_file[0] != '\0')
+		return "\"zklock.ssl_cert_file\" and \"zklock.ssl_key_file\" need \"zklock.ssl_ca_file\"";
 	return NULL;
 }
 
 /*
- * Each of these three reads what the settings name; without the settings,
+ * Each of these two reads what the settings name; without the settings,
  * there is none.  *changed becomes true if handles that are opened from now on
  * show something else than before.  Returns NULL, or why a file cannot be used;
  * then the old contents stay in use.
@@ -157,7 +146,7 @@ load_tls(bool *changed)
 		[ZKL_TLS_CERTIFICATE] = {"zklock.ssl_cert_file", zkl_ssl_cert_file, true},
 		[ZKL_TLS_KEY] = {"zklock.ssl_key_file", zkl_ssl_key_file, false}
 	};
-	ZklTlsText	content[ZKL_TLS_TEXTS];
+	ZklTlsText	content[ZKL_TLS_TEXTS] = {0};
 	int			faulty = ZKL_TLS_CA;
 	const char *fault = NULL;
 	const char *error = NULL;
@@ -169,8 +158,9 @@ load_tls(bool *changed)
 	}
 	for (int i = 0; i < ZKL_TLS_TEXTS; i++)
 	{
+		content[i].path = file[i].name;
 		content[i].data = palloc(TLS_SIZE);
-		if (error == NULL)
+		if (error == NULL && file[i].name[0] != '\0')
 			error = read_secret(&file[i], content[i].data, TLS_SIZE,
 								&content[i].length);
 	}
@@ -184,50 +174,6 @@ load_tls(bool *changed)
 		pfree(content[i].data);
 	}
 	return error;
-}
-
-static const char *
-load_sasl(bool *changed)
-{
-	SecretFile	file = {"zklock.sasl_password_file", zkl_sasl_password_file, false};
-	char		line[ZKL_SASL_PASSWORD_SIZE + 2];	/* with the end of the
-													 * line */
-	const char *error;
-	const char *fault;
-	int			length;
-
-	if (zkl_sasl_user[0] == '\0')
-	{
-		*changed |= zkl_session_end_sasl();
-		return NULL;
-	}
-	error = read_secret(&file, line, sizeof(line), &length);
-	if (error != NULL)
-		return error;
-	fault = take_password(line, length);
-	if (fault == NULL)
-		fault = zkl_session_set_sasl(zkl_sasl_user, line, changed);
-	explicit_bzero(line, sizeof(line));
-	return fault != NULL ? describe_fault(&file, fault) : NULL;
-}
-
-/* Terminate the password, which must be the only line of the file. */
-static const char *
-take_password(char *line, int length)
-{
-	if (length > 0 && line[length - 1] == '\n')
-		length--;
-	if (length > 0 && line[length - 1] == '\r')
-		length--;
-	if (length == 0)
-		return "there is no password in it";
-	if (length >= ZKL_SASL_PASSWORD_SIZE)
-		return "the password is too long";
-	if (memchr(line, '\n', length) != NULL || memchr(line, '\0', length) != NULL)
-		return "it must have one line, with the password";
-	line[length] = '\0';
-
-	return NULL;
 }
 
 static const char *

@@ -120,6 +120,24 @@ zkl_lookup_servers(char **servers)
 	return **servers != '\0';
 }
 
+bool
+zkl_lookup_is_name_of(int server, const char *address)
+{
+	const char *end = find_line(recall(), server);
+	size_t		length = strlen(address);
+	bool		result = false;
+
+	if (end == NULL || !names_are_left(resolve(server, true)))
+		return false;
+	/* "end" is before the number of the server, then at a comma. */
+	for (end = strchr(end, KNOWN); *end != '\n' && !result; end += strcspn(end, ",\n"))
+	{
+		end++;
+		result = strcspn(end, ",\n") == length && strncmp(end, address, length) == 0;
+	}
+	return result;
+}
+
 void
 zkl_lookup_start(void)
 {

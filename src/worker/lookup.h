@@ -33,6 +33,12 @@ typedef enum ZklLookup
 extern bool zkl_lookup_servers(char **servers);
 
 /*
+ * Does the server in zklock.hosts, counted from 0, have a name, and that name
+ * this address and port?
+ */
+extern bool zkl_lookup_is_name_of(int server, const char *address);
+
+/*
  * Begin to look up the names, unless a lookup is running.  The lookup ends
  * within a bounded time.
  */

@@ -554,7 +554,7 @@ on_stranger(void)
 static void
 on_refused(void)
 {
-	zkl_session_log_refused("ZooKeeper refused the credentials of this server, or demands some");
+	zkl_session_log_refused("ZooKeeper refused the credentials of this server, or demands some, or SASL, which zklock does not have");
 	lose_connection();
 	abandon_handle();
 	keeper.open_at = zkl_now() +
@@ -574,10 +574,12 @@ zkl_session_keeper_reload(void)
 	{
 		ereport(LOG,
 				errmsg("restarting the zklock worker, because \"zklock.hosts\" was changed"));
-		/* The last error was about servers that are no longer used. */
+		/* The last error was about servers that are no longer used ... */
 		LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
 		zkl_session_info->last_error_at = 0;
 		LWLockRelease(zkl_lock_table_session_lock());
+		/* ... and so was a refusal. */
+		pg_atomic_write_u64(&zkl_session_info->refused_at, 0);
 		proc_exit(1);
 	}
 	changed = zkl_identity_reload();

@@ -90,9 +90,11 @@ typedef struct ZklSessionId
 
 /*
  * TLS for the handles that are opened from now on, in sessiontls.c.  set_tls
- * takes the contents of three files.  It returns NULL, or what is wrong with
- * the file *faulty; then all stays as it was.  *changed becomes
- * true, as the result of end_tls is, if it is not what was in use before.
+ * takes three files, whose permissions are good, with what was read from them;
+ * the path is "" if this server has no certificate and key.  It returns NULL, or
+ * what is wrong with the file *faulty; then all stays as it was.  *changed
+ * becomes true, as the result of end_tls is, if it is not what was in use before.
+ * Then the open handle has lost its connection: abandon it.
  */
 typedef enum ZklTlsFile
 {
@@ -105,6 +107,7 @@ typedef enum ZklTlsFile
 
 typedef struct ZklTlsText
 {
+	const char *path;
 	char	   *data;
 	int			length;
 } ZklTlsText;
@@ -113,12 +116,12 @@ extern const char *zkl_session_set_tls(const ZklTlsText *texts,
 									   bool *changed, int *faulty);
 extern bool zkl_session_end_tls(void);
 
-/* SASL in the same way, in sessionsasl.c. */
-#define ZKL_SASL_PASSWORD_SIZE	256 /* with the null */
-
-extern const char *zkl_session_set_sasl(const char *user,
-										const char *password, bool *changed);
-extern bool zkl_session_end_sasl(void);
+/*
+ * Set a callback: does the server in zklock.hosts, counted from 0, have a name,
+ * and that name this address?  Call this before a handle is opened.
+ */
+extern void zkl_session_find_names(bool (*is_name_of) (int server,
+													   const char *address));
 
 /*
  * Open a handle, for a new session or to continue the given one.  "servers"

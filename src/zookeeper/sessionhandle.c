@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * sessionhandle.c
- *	  The handle of the ZooKeeper session, on the single-threaded client, its
- *	  state, and its queue of events.
+ *	  The handle of the ZooKeeper session, on the single-threaded client, and
+ *	  its queue of events.
  *
  * Callbacks run inside the client.  They must not raise errors (logging is
  * fine), call the client or allocate with palloc.  They copy what they are
@@ -42,13 +42,8 @@
 #define MAX_TIMEOUT_MS		(60 * 60 * 1000)
 #define NO_SOCKET_WAIT_MS	50
 
-ZklSessionState zkl_session_state = {.fd = -1};
-
-static zhandle_t *init_handle(const char *servers, int timeout_ms,
-							  const clientid_t *client_id);
 static int	process(int events);
 static void on_log(const char *message);
-static void note_error(const char *text);
 static void give_up(const char *reason);
 static bool has_no_connection(void);
 static void note_attempt(void);
@@ -83,8 +78,9 @@ zkl_session_open(const char *servers, int timeout_ms,
 	zkl_session_state.timeout_ms = timeout_ms;
 	zkl_session_state.fd = -1;
 	zkl_session_state.attempted_at = zkl_now();
-	zkl_session_state.handle = init_handle(servers, timeout_ms,
-										   carry_on ? &client_id : NULL);
+	zkl_session_state.handle = zookeeper_init2(servers, zkl_session_on_watch, timeout_ms,
+											   carry_on ? &client_id : NULL, NULL,
+											   ZOO_NO_LOG_CLIENTENV, on_log);
 	if (zkl_session_state.handle == NULL)
 		return false;
 
@@ -94,20 +90,6 @@ zkl_session_open(const char *servers, int timeout_ms,
 	 */
 	zoo_set_servers_resolution_delay(zkl_session_state.handle, -1);
 	return true;
-}
-
-static zhandle_t *
-init_handle(const char *servers, int timeout_ms, const clientid_t *client_id)
-{
-	zhandle_t  *handle;
-
-	if (zkl_session_init_tls(&handle, servers, timeout_ms, client_id,
-							 zkl_session_on_watch, on_log) ||
-		zkl_session_init_sasl(&handle, servers, timeout_ms, client_id,
-							  zkl_session_on_watch, on_log))
-		return handle;
-	return zookeeper_init2(servers, zkl_session_on_watch, timeout_ms,
-						   client_id, NULL, ZOO_NO_LOG_CLIENTENV, on_log);
 }
 
 /*
@@ -139,7 +121,7 @@ zkl_session_close(void)
 	 * request gets its reply; all other events of this handle are dropped.
 	 */
 	zkl_session_state.closing = true;
-	zookeeper_close(zkl_session_state.handle);
+	zkl_session_tls_close(zkl_session_state.handle);
 	zkl_session_state.handle = NULL;
 	zkl_session_state.barrier_sent = false;
 	void_events();
@@ -214,18 +196,16 @@ zkl_session_interest(int *fd, bool *writable, long *timeout_ms)
 		return;
 	}
 
-	if (*fd >= 0 && *fd != zkl_session_state.fd)
+	if (*fd >= 0 && connects)
 	{
-		/*
-		 * Programs that the server starts must not inherit the connection and
-		 * keep it open.
-		 */
+		/* Programs that the server starts must not keep it open. */
 		fcntl(*fd, F_SETFD, FD_CLOEXEC);
 		zkl_session_state.connecting_since = 0;
 	}
 	zkl_session_state.fd = *fd;
 	*writable = (interest & ZOOKEEPER_WRITE) != 0;
 	*timeout_ms = wait.tv_sec * 1000L + wait.tv_usec / 1000;
+	zkl_session_tls_interest(zkl_session_state.handle, fd, writable, timeout_ms);
 	if (zkl_session_state.is_unread)
 		*timeout_ms = 0;
 	check_connecting();
@@ -238,6 +218,7 @@ zkl_session_process(bool readable, bool writable)
 
 	if (zkl_session_state.handle == NULL)
 		return;
+	zkl_session_tls_process(&readable, &writable);
 	readable |= zkl_session_state.is_unread;
 	rc = process((readable ? ZOOKEEPER_READ : 0) |
 				 (writable ? ZOOKEEPER_WRITE : 0));
@@ -255,8 +236,7 @@ zkl_session_process(bool readable, bool writable)
 
 	/*
 	 * Read several replies in a turn, but leave the worker time for its other
-	 * work.  With TLS, the library may already have read the rest from the
-	 * socket.
+	 * work.  With TLS, the socket may not show what is left.
 	 */
 	for (int i = 0; rc == ZOK && i < MAX_FRAMES_A_TURN; i++)
 		rc = process(ZOOKEEPER_READ);
@@ -264,34 +244,17 @@ zkl_session_process(bool readable, bool writable)
 }
 
 /*
- * Let the client work on its connection.  The client reports no event about a
- * failure of TLS or SASL, so find out the reason here.
+ * Let the client work on its connection.  The client may report no event when
+ * ZooKeeper refuses its credentials.
  */
 static int
 process(int events)
 {
-	bool		was_connected = zkl_session_is_connected();
-	bool		is_mistrusted;
-	const char *error;
-	int			rc;
+	int			rc = zkl_session_guard_process(zkl_session_state.handle, events,
+											   zkl_session_state.server);
 
-	zkl_session_begin_tls_work(zkl_session_state.handle, zkl_session_state.fd,
-							   connect_limit());
-	rc = zkl_session_guard_process(zkl_session_state.handle, events,
-								   zkl_session_state.server);
-	error = zkl_session_end_tls_work(&is_mistrusted);
 	if (zkl_session_state.closing)
 		return rc;
-	if (error != NULL && !zkl_session_state.gave_up)
-	{
-		strlcpy(zkl_session_state.error, error, sizeof(zkl_session_state.error));
-		zkl_session_state.has_error = true;
-	}
-	if (is_mistrusted && !was_connected)
-	{
-		strlcpy(zkl_session_state.mistrust, error, sizeof(zkl_session_state.mistrust));
-		zkl_session_state.mistrusts++;
-	}
 	if (zoo_state(zkl_session_state.handle) == ZOO_AUTH_FAILED_STATE)
 		zkl_session_note_refused();
 	return rc;
@@ -393,13 +356,9 @@ give_up(const char *reason)
 {
 	if (zkl_session_state.fd < 0)
 		return;
-	if (!zkl_session_state.closing)
-	{
-		/* The client's own message about the loss would hide this reason. */
-		snprintf(zkl_session_state.error, sizeof(zkl_session_state.error),
-				 "server %s %s", zkl_session_server(), reason);
-		zkl_session_state.has_error = zkl_session_state.gave_up = true;
-	}
+	if (zkl_session_tls_drop())
+		reason = "did not complete the TLS handshake in time";
+	zkl_session_note_failure(false, "server %s %s", zkl_session_server(), reason);
 	shutdown(zkl_session_state.fd, SHUT_RDWR);
 }
 
@@ -564,43 +523,9 @@ on_log(const char *message)
 
 	if (text !=NULL && strstr(message, "ZOO_ERROR") != NULL &&
 		!zkl_session_state.gave_up && !zkl_session_state.closing)
-		note_error(text +2);
+		zkl_session_note_client_error(text +2);
 	elog(DEBUG1, "ZooKeeper client: %.*s",
 		 (int) strcspn(message, "\n"), message);
-}
-
-/*
- * Users do not know the client's error numbers.  And if a server has closed
- * the connection, the client says "Host is down", which misleads.
- */
-static void
-note_error(const char *text)
-{
-	const char *numbers = strstr(text, "zk retcode=");
-	char		reason[128];
-	int			rc;
-	int			code;
-
-	zkl_session_state.has_error = true;
-	if (numbers == NULL ||
-		sscanf(numbers, "zk retcode=%d, errno=%d", &rc, &code) != 2)
-	{
-		snprintf(zkl_session_state.error, sizeof(zkl_session_state.error),
-				 "%.*s", (int) strcspn(text, "\n"), text);
-		return;
-	}
-	if (rc == ZRUNTIMEINCONSISTENCY)
-		strlcpy(reason, "does not answer in the order of the requests", sizeof(reason));
-	else if (code == ECONNREFUSED)
-		strlcpy(reason, "refused the connection", sizeof(reason));
-	else if (code == EHOSTDOWN || code == ECONNRESET || code == EPIPE)
-		strlcpy(reason, "closed the connection", sizeof(reason));
-	else if (code == ETIMEDOUT)
-		strlcpy(reason, "did not answer in time", sizeof(reason));
-	else
-		snprintf(reason, sizeof(reason), "cannot be reached: %s", strerror(code));
-	snprintf(zkl_session_state.error, sizeof(zkl_session_state.error),
-			 "server %s %s", zkl_session_state.server, reason);
 }
 
 /*
@@ -612,21 +537,6 @@ zkl_session_is_connected(void)
 {
 	return zkl_session_state.handle != NULL &&
 		zoo_state(zkl_session_state.handle) == ZOO_CONNECTED_STATE;
-}
-
-const char *
-zkl_session_take_error(void)
-{
-	bool		is_new = zkl_session_state.has_error;
-
-	zkl_session_state.has_error = false;
-	return is_new ? zkl_session_state.error : NULL;
-}
-
-const char *
-zkl_session_mistrust(void)
-{
-	return zkl_session_state.mistrust[0] ? zkl_session_state.mistrust : NULL;
 }
 
 bool
@@ -662,6 +572,12 @@ zkl_session_observe(void (*sent) (ZklTraffic kind),
 {
 	zkl_session_state.on_sent = sent;
 	zkl_session_state.on_answered = answered;
+}
+
+void
+zkl_session_find_names(bool (*is_name_of) (int server, const char *address))
+{
+	zkl_session_state.is_name_of = is_name_of;
 }
 
 int

@@ -10,16 +10,6 @@
 #ifndef ZKL_SESSIONINT_H
 #define ZKL_SESSIONINT_H
 
-/*
- * The configure test found these features of the library; its header needs
- * the names.
- */
-#ifdef ZKLOCK_TLS
-#define HAVE_OPENSSL_H
-#endif
-#ifdef ZKLOCK_SASL
-#define HAVE_CYRUS_SASL_H
-#endif
 #include <zookeeper/zookeeper.h>
 
 #include "zookeeper/session.h"
@@ -32,6 +22,7 @@ typedef struct ZklSessionState
 	char		server[80];		/* the server of the last connect */
 	void		(*on_sent) (ZklTraffic kind);
 	void		(*on_answered) (int64_t latency);
+	bool		(*is_name_of) (int server, const char *address);
 	bool		has_error;		/* the worker has not taken the error yet: */
 	char		error[256];		/* why there is no connection */
 	dlist_head	events;
@@ -78,22 +69,36 @@ extern void zkl_session_on_watch(zhandle_t *handle, int type, int state,
 								 const char *path, void *context);
 
 /*
- * Make a handle with TLS or SASL, if one is in use; *handle is NULL, with
- * errno, if the client cannot make it.  False: neither is in use.
+ * TLS, in sessiontls.c.  All of these do nothing without it.
+ *
+ * interest: the client has said what it waits for; then this says what the
+ * worker has to wait for.  Call it before the client writes to a new connection.
+ * An error is raised if there are no descriptors or memory for it.
+ *
+ * process: move what has come, and say what the client can do.
+ *
+ * close: as zookeeper_close(), and waits a second at most for the server.
+ *
+ * drop: end the connection, and send nothing any more.  The client's descriptor
+ * stays, and shows the end.  True if the handshake was under way.
  */
-extern bool zkl_session_init_tls(zhandle_t **handle, const char *servers,
-								 int timeout_ms, const clientid_t *client_id,
-								 watcher_fn on_watch, log_callback_fn on_log);
-extern bool zkl_session_init_sasl(zhandle_t **handle, const char *servers,
-								  int timeout_ms, const clientid_t *client_id,
-								  watcher_fn on_watch, log_callback_fn on_log);
+extern void zkl_session_tls_interest(zhandle_t *handle, int *fd,
+									 bool *writable, long *timeout_ms);
+extern void zkl_session_tls_process(bool *readable, bool *writable);
+extern void zkl_session_tls_close(zhandle_t *handle);
+extern bool zkl_session_tls_drop(void);
 
 /*
- * The client is about to work on a connection that is not complete yet, or
- * has worked on one.  end_tls_work returns why TLS has failed there, or NULL.
+ * Keep the reason why the connection ends, in place of the client's own; if "is_mistrusted",
+ * because one side does not trust the other.
  */
-extern void zkl_session_begin_tls_work(zhandle_t *handle, int fd, int limit_ms);
-extern const char *zkl_session_end_tls_work(bool *is_mistrusted);
+extern void zkl_session_note_failure(bool is_mistrusted, const char *format,...) pg_attribute_printf(2, 3);
+
+/* The same for a line of the client's log. */
+extern void zkl_session_note_client_error(const char *text);
+
+/* What an error number says about a server; 0: it has closed the connection. */
+extern void zkl_session_describe_errno(int code, char *reason, size_t size);
 
 /*
  * Let the client work on its connection, as zookeeper_process() does.  If the

@@ -1,19 +1,27 @@
 /*-------------------------------------------------------------------------
  *
  * sessiontls.c
- *	  TLS to ZooKeeper, where the library of ZooKeeper's C client has it.
+ *	  TLS to ZooKeeper, by a pump between the client library and the server.
  *
- * The library's weak points, and what this file does about them:
- * - it reads the files again for each connection, and loops without end if
- *   they do not fit together at that moment: this file gives it copies, which
- *   it has checked;
- * - it trusts all authorities of the system besides the given one: this file
- *   tells OpenSSL that there are none;
- * - it does not compare the name in the server's certificate with anything:
- *   OpenSSL does, by its parameters for all connections of this process;
- * - it waits in the handshake as long as the server likes: a timer ends the
- *   wait;
- * - it does not say why TLS failed: OpenSSL's queue of errors does.
+ * The library, as distributions build it, has no TLS.  It makes a socket and
+ * connects it, in zookeeper_interest().  It writes to the socket only later,
+ * in zookeeper_process().  In between, this file keeps the connected socket
+ * for itself, and puts one end of a pair of sockets in its place:
+ *
+ *		library <- pair of sockets -> pump <- TLS on its socket -> server
+ *
+ * The library notices nothing, and nothing leaves this process in clear.
+ * Whatever the library does, the pump follows: a descriptor that is not the
+ * end of the pair is a new connection, and the end of the pair's other side
+ * is the end of the connection.
+ *
+ * The pump never waits, except for the end of a session; see end_close.  Its
+ * buffers have a fixed size.  If one side does not read, the pump does not
+ * read from the other side either, so the pair of sockets, and then the
+ * library's own queue, hold what is to be sent.
+ *
+ * Linux does not complete a non-blocking connect at once.  Another system
+ * might; then the library would write in clear.  So there is TLS on Linux only.
  *
  * src/zookeeper/sessiontls.c
  *
@@ -21,351 +29,492 @@
  */
 #include "postgres.h"
 
+#include "settings.h"
 #include "zookeeper/sessionint.h"
 
-#ifdef ZKLOCK_TLS
+#ifdef ZKL_HAS_TLS
 
-#include <arpa/inet.h>
+#ifdef __has_include
+#if !__has_include(<openssl/ssl.h>)
+#error "OpenSSL's header files are missing, with which PostgreSQL was built; Debian has them in libssl-dev"
+#endif
+#endif
+
+#include <fcntl.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <openssl/x509v3.h>
-#include <signal.h>
-#include <sys/mman.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "utils/timeout.h"
+#include "common/hashfn.h"
 
 #include "protocol/hosts.h"
-#include "settings.h"
 
-#define PATH_SIZE		32
+/* How long to wait for the server to end the connection of a closed session. */
+#define CLOSE_LIMIT		ZKL_MS(1000)
 
-/* The library has this state, but its header does not declare it. */
-extern const int ZOO_SSL_CONNECTING_STATE;
+/* The longest record of TLS. */
+#define FLOW_SIZE		16384
+
+/* What was read from one side, and is not written to the other one yet. */
+typedef struct Flow
+{
+	int			begin;
+	int			end;
+	char		data[FLOW_SIZE];
+} Flow;
 
 static struct
 {
-	bool		is_on;
-	int			copy[ZKL_TLS_TEXTS];	/* files in memory only */
-	bool		is_timed;		/* the timer runs */
-	volatile sig_atomic_t timed_out;
-	int			fd;				/* the socket of the handshake under way */
-	char		server[INET6_ADDRSTRLEN + 16];	/* the server of the handshake
-												 * under way */
-	char		error[256];
+	SSL_CTX    *context;		/* NULL: TLS is not in use */
+	uint64		hash;			/* of the texts that it was made from */
+
+	/* The pump of one connection. */
+	SSL		   *ssl;			/* NULL: there is none */
+	int			socket;			/* to the server */
+	int			inner;			/* our end of the pair */
+	ino_t		library_inode;	/* the library's end of the last pair */
+	bool		is_open;		/* the handshake is complete */
+	bool		wants_write;	/* OpenSSL waits until it can write */
+	bool		is_closing;		/* the session is being closed */
+	Flow		up;				/* to the library */
+	Flow		down;			/* to the server */
+
+	/* The library's end, also after the pump's. */
+	bool		is_readable;
+	bool		wants_room;		/* the library waits until it can write */
 }			tls;
 
-static bool is_in_use(const ZklTlsText *texts);
-static int	copy_text(const ZklTlsText *text);
-static void close_copies(int *copy);
-static char *copy_path(int copy, char *path);
-static const char *copies_fault(int *copy, int *faulty);
-static int	no_password(char *buffer, int size, int for_write, void *context);
-static unsigned long take_tls_error(void);
-static void expect_server(void);
-static bool is_address(const char *address, const char *name);
-static void start_timer(int limit_ms);
-static void on_timeout(void);
+static SSL_CTX *make_context(const ZklTlsText *texts, int *faulty, const char **fault);
+static void adopt(zhandle_t *handle, int fd);
+static bool is_shaking_hands(void);
+static bool expect_server(void);
+static void pump(void);
+static bool read_server(void);
+static bool write_library(void);
+static bool read_library(void);
+static bool write_server(void);
+static void take_result(int rc, bool of_write);
+static void report_tls(unsigned long code);
+static void hang_up(void);
+
+/*
+ * The files
+ */
 
 const char *
 zkl_session_set_tls(const ZklTlsText *texts, bool *changed, int *faulty)
 {
-	int			copy[ZKL_TLS_TEXTS];
-	const char *fault;
+	uint64		hash = 0;
+	SSL_CTX    *context;
+	const char *fault = NULL;
 
-	if (is_in_use(texts))
-		return NULL;
 	for (int i = 0; i < ZKL_TLS_TEXTS; i++)
-		copy[i] = copy_text(&texts[i]);
-	fault = copies_fault(copy, faulty);
+		hash = hash_bytes_extended((unsigned char *) texts[i].data, texts[i].length, hash);
+	if (tls.context != NULL && hash == tls.hash)
+		return NULL;
+	context = make_context(texts, faulty, &fault);
 	if (fault != NULL)
 	{
-		close_copies(copy);
+		SSL_CTX_free(context);
 		return fault;
 	}
 	(void) zkl_session_end_tls();
-	memcpy(tls.copy, copy, sizeof(copy));
-	tls.is_on = *changed = true;
+	tls.context = context;
+	tls.hash = hash;
+	*changed = true;
 	return NULL;
 }
 
 bool
 zkl_session_end_tls(void)
 {
-	bool		was_on = tls.is_on;
+	bool		was_on = tls.context != NULL;
 
-	if (was_on)
-		close_copies(tls.copy);
-	tls.is_on = false;
+	(void) zkl_session_tls_drop();
+	SSL_CTX_free(tls.context);
+	tls.context = NULL;
 	return was_on;
 }
 
-static bool
-is_in_use(const ZklTlsText *texts)
-{
-	bool		result = tls.is_on;
-
-	for (int i = 0; i < ZKL_TLS_TEXTS && result; i++)
-	{
-		int			length = texts[i].length;
-		char	   *data = palloc(length + 1);
-
-		/* Read one byte more, so that a longer copy is noticed. */
-		result = pread(tls.copy[i], data, length + 1, 0) == length &&
-			memcmp(data, texts[i].data, length) == 0;
-		explicit_bzero(data, length + 1);
-		pfree(data);
-	}
-	return result;
-}
-
 /*
- * The library wants file names.  The copies have only a name that is valid
- * within this process, and they are not on any disk.
+ * Only the given authorities count, because no others are loaded.  The end of
+ * a connection without a message of TLS is like any other: ZooKeeper's own
+ * messages have lengths, so none can be cut off unnoticed.
  */
-static int
-copy_text(const ZklTlsText *text)
-{
-	int			copy = memfd_create("zklock", MFD_CLOEXEC);
-
-	if (copy < 0 || write(copy, text->data, text->length) != text->length)
-		elog(ERROR, "could not keep a certificate in memory: %m");
-	return copy;
-}
-
-static void
-close_copies(int *copy)
-{
-	for (int i = 0; i < ZKL_TLS_TEXTS; i++)
-		close(copy[i]);
-}
-
-static char *
-copy_path(int copy, char *path)
-{
-	snprintf(path, PATH_SIZE, "/proc/self/fd/%d", copy);
-	return path;
-}
-
-/* Try the files here as the library will use them. */
-static const char *
-copies_fault(int *copy, int *faulty)
+static SSL_CTX *
+make_context(const ZklTlsText *texts, int *faulty, const char **fault)
 {
 	SSL_CTX    *context = SSL_CTX_new(TLS_client_method());
-	char		path[PATH_SIZE];
-	const char *fault = NULL;
+	bool		shows_one = texts[ZKL_TLS_CERTIFICATE].path[0] != '\0';
+	unsigned long code;
 
-	if (context == NULL)
+	if (context == NULL || SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) != 1)
 		elog(ERROR, "could not make a context for TLS");
+	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+	/* Refuse a key with a passphrase: no terminal is there to ask for it. */
+	SSL_CTX_set_default_passwd_cb_userdata(context, "");
+	SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+	SSL_CTX_set_options(context, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
+#ifdef SSL_OP_IGNORE_UNEXPECTED_EOF
+	SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);
+#endif
+
 	ERR_clear_error();
-	SSL_CTX_set_default_passwd_cb(context, no_password);
-	if (SSL_CTX_load_verify_locations(context, copy_path(copy[ZKL_TLS_CA], path), NULL) != 1)
+	if (SSL_CTX_load_verify_locations(context, texts[ZKL_TLS_CA].path, NULL) != 1)
 		*faulty = ZKL_TLS_CA;
-	else if (SSL_CTX_use_certificate_chain_file(context, copy_path(copy[ZKL_TLS_CERTIFICATE], path)) != 1)
+	else if (shows_one &&
+			 SSL_CTX_use_certificate_chain_file(context, texts[ZKL_TLS_CERTIFICATE].path) != 1)
 		*faulty = ZKL_TLS_CERTIFICATE;
 	/* This also compares the key with the certificate. */
-	else if (SSL_CTX_use_PrivateKey_file(context, copy_path(copy[ZKL_TLS_KEY], path),
-										 SSL_FILETYPE_PEM) != 1)
+	else if (shows_one &&
+			 SSL_CTX_use_PrivateKey_file(context, texts[ZKL_TLS_KEY].path, SSL_FILETYPE_PEM) != 1)
 		*faulty = ZKL_TLS_KEY;
 	else
-		*faulty = ZKL_TLS_TEXTS;
-	if (*faulty != ZKL_TLS_TEXTS)
-	{
-		fault = ERR_reason_error_string(ERR_peek_last_error());
-		if (fault == NULL)
-			fault = "OpenSSL does not accept it";
-	}
-	ERR_clear_error();
-	SSL_CTX_free(context);
-	return fault;
-}
+		return context;
 
-/* Refuse a key with a password: no terminal is there to ask for it. */
-static int
-no_password(char *buffer, int size, int for_write, void *context)
-{
-	return -1;
+	code = ERR_peek_last_error();
+	*fault = ERR_reason_error_string(code);
+	if (ERR_GET_LIB(code) == ERR_LIB_X509 &&
+		(ERR_GET_REASON(code) == X509_R_KEY_VALUES_MISMATCH ||
+		 ERR_GET_REASON(code) == X509_R_KEY_TYPE_MISMATCH))
+		*fault = "it does not belong to the certificate in \"zklock.ssl_cert_file\"";
+	if (*fault == NULL)
+		*fault = "OpenSSL does not accept it";
+	return context;
 }
 
 /*
- * OpenSSL looks for other authorities where its environment variables say.
- * Such a variable may be set for the whole server; it must not count here.
+ * The connection
  */
-bool
-zkl_session_init_tls(zhandle_t **handle, const char *servers, int timeout_ms,
-					 const clientid_t *client_id, watcher_fn on_watch,
-					 log_callback_fn on_log)
-{
-	char		path[ZKL_TLS_TEXTS][PATH_SIZE];
-	char		paths[ZKL_TLS_TEXTS * PATH_SIZE];
 
-	if (!tls.is_on)
-		return false;
-	for (int i = 0; i < ZKL_TLS_TEXTS; i++)
-		copy_path(tls.copy[i], path[i]);
-	setenv("SSL_CERT_FILE", path[ZKL_TLS_CA], 1);
-	setenv("SSL_CERT_DIR", "/dev/null", 1);
-	snprintf(paths, sizeof(paths), "%s,%s,%s", path[ZKL_TLS_CA],
-			 path[ZKL_TLS_CERTIFICATE], path[ZKL_TLS_KEY]);
-	*handle = zookeeper_init_ssl(servers, paths, on_watch, timeout_ms, client_id,
-								 NULL, ZOO_NO_LOG_CLIENTENV);
-	if (*handle != NULL)
-		zoo_set_log_callback(*handle, on_log);
-	return true;
+/*
+ * The library has said what it waits for.  Compare inodes, because a new
+ * socket may have the number of an old one.
+ */
+void
+zkl_session_tls_interest(zhandle_t *handle, int *fd, bool *writable, long *timeout_ms)
+{
+	struct stat status;
+	bool		readable = false;
+	bool		may_write = false;
+
+	if (tls.context == NULL || *fd < 0)
+		return;
+	if (fstat(*fd, &status) != 0 || status.st_ino != tls.library_inode)
+		adopt(handle, *fd);
+	tls.wants_room = *writable;
+	zkl_session_tls_process(&readable, &may_write);
+	zkl_session_state.is_unread |= readable;
+	if (may_write)
+		*timeout_ms = 0;
+	if (tls.ssl != NULL)
+	{
+		*fd = tls.socket;
+		*writable = tls.wants_write;
+	}
 }
 
 void
-zkl_session_begin_tls_work(zhandle_t *handle, int fd, int limit_ms)
+zkl_session_tls_process(bool *readable, bool *writable)
 {
-	const char *server;
-
-	if (!tls.is_on)
+	if (tls.ssl == NULL && !tls.is_readable)
 		return;
-
-	/*
-	 * If an older system call has left an error here, the library takes it
-	 * for "nothing to read".
-	 */
-	errno = 0;
-	ERR_clear_error();
-	tls.timed_out = false;
-	tls.fd = fd;
-	server = zoo_get_current_server(handle);
-	strlcpy(tls.server, server ? server : "", sizeof(tls.server));
-	if (zoo_state(handle) == ZOO_SSL_CONNECTING_STATE)
-	{
-		expect_server();
-		start_timer(limit_ms);
-	}
+	pump();
+	*readable = tls.is_readable;
+	tls.is_readable = false;
+	/* The library writes its first request when its socket is connected. */
+	*writable = tls.ssl != NULL && tls.wants_room && tls.down.begin == tls.down.end;
 }
 
-/*
- * Why TLS has failed.  A connection that merely ends is not a failure of TLS.
- */
-const char *
-zkl_session_end_tls_work(bool *is_mistrusted)
+static bool
+is_shaking_hands(void)
 {
-	unsigned long code;
-	const char *reason;
-
-	*is_mistrusted = false;
-	if (!tls.is_on)
-		return NULL;
-	if (tls.is_timed)
-		disable_timeout(USER_TIMEOUT, false);
-	tls.is_timed = false;
-	code = take_tls_error();
-	if (code == 0 && !tls.timed_out)
-		return NULL;
-	if (tls.timed_out)
-		reason = "no answer in time";
-	else
-	{
-		reason = ERR_reason_error_string(code);
-		*is_mistrusted = true;
-#ifdef SSL_R_UNEXPECTED_EOF_WHILE_READING
-		*is_mistrusted = ERR_GET_REASON(code) != SSL_R_UNEXPECTED_EOF_WHILE_READING;
-#endif
-	}
-	snprintf(tls.error, sizeof(tls.error), "TLS with server %s failed: %s",
-			 tls.server, reason ? reason : "unknown error");
-	return tls.error;
+	return tls.ssl != NULL && !tls.is_open &&
+		BIO_number_written(SSL_get_wbio(tls.ssl)) > 0;
 }
 
-/* Ignore errors about certificates that OpenSSL only looked for. */
-static unsigned long
-take_tls_error(void)
-{
-	unsigned long code;
-
-	do
-		code = ERR_get_error();
-	while (code != 0 && ERR_GET_LIB(code) != ERR_LIB_SSL);
-	ERR_clear_error();
-	return code;
-}
-
-/*
- * OpenSSL checks the certificate against the parameters that it has for
- * servers in general.  Replace these by ours: the certificate must be for one
- * of the names in zklock.hosts, or for the address if zklock.hosts has that.
- * The names cannot be matched with addresses, because the library knows only
- * addresses.
- */
+/* Give the library one end of a pair of sockets for its own socket. */
 static void
+adopt(zhandle_t *handle, int fd)
+{
+	int			pair[2];
+	struct stat status;
+
+	(void) zkl_session_tls_drop();
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0 ||
+		fstat(pair[1], &status) != 0 ||
+		(tls.socket = fcntl(fd, F_DUPFD_CLOEXEC, 0)) < 0 ||
+		dup3(pair[1], fd, O_CLOEXEC) < 0)
+		elog(ERROR, "could not put TLS between the ZooKeeper client and its server: %m");
+	close(pair[1]);
+	tls.inner = pair[0];
+	tls.library_inode = status.st_ino;
+	tls.is_open = tls.is_closing = tls.is_readable = false;
+	tls.ssl = SSL_new(tls.context);
+	if (tls.ssl == NULL || SSL_set_fd(tls.ssl, tls.socket) != 1 || !expect_server())
+		elog(ERROR, "could not prepare TLS with server %s", zkl_session_state.server);
+	if (zoo_state(handle) != ZOO_CONNECTING_STATE)
+	{
+		zkl_session_note_failure(true, "TLS with server %s failed: the client has written before it",
+								 zkl_session_state.server);
+		(void) zkl_session_tls_drop();
+	}
+}
+
+/*
+ * The certificate must be for one of the names in zklock.hosts that have this
+ * address, or for the address itself if zklock.hosts has only that.
+ */
+static bool
 expect_server(void)
 {
-	X509_VERIFY_PARAM *param = X509_VERIFY_PARAM_new();
+	X509_VERIFY_PARAM *param = SSL_get0_param(tls.ssl);
 	int			nservers = zkl_hosts_servers(zkl_hosts);
-	char		address[sizeof(tls.server)];
-	bool		done;
+	char		address[sizeof(zkl_session_state.server)];
+	bool		has_name = false;
 
-	/* The library puts the port after the last colon, for IPv6 too. */
-	strlcpy(address, tls.server, sizeof(address));
-	if (strrchr(address, ':') != NULL)
-		*strrchr(address, ':') = '\0';
-	done = param != NULL &&
-		X509_VERIFY_PARAM_set1_name(param, "ssl_server") == 1 &&
-		X509_VERIFY_PARAM_set_purpose(param, X509_PURPOSE_SSL_SERVER) == 1 &&
-		X509_VERIFY_PARAM_set_trust(param, X509_TRUST_SSL_SERVER) == 1;
-	for (int i = 0; i < nservers && done; i++)
+	for (int i = 0; i < nservers; i++)
 	{
 		char		name[ZKL_HOSTS_NAME_SIZE];
 		char		port[ZKL_HOSTS_PORT_SIZE];
 
-		if (!zkl_hosts_server(zkl_hosts, i, name, port))
+		if (!zkl_session_state.is_name_of(i, zkl_session_state.server) ||
+			!zkl_hosts_server(zkl_hosts, i, name, port))
 			continue;
-		if (is_address(address, name))
-		{
-			done = X509_VERIFY_PARAM_set1_host(param, NULL, 0) == 1 &&
-				X509_VERIFY_PARAM_set1_ip_asc(param, address) == 1;
-			break;
-		}
-		done = X509_VERIFY_PARAM_add1_host(param, name, 0) == 1;
+		/* The server may choose its certificate by the first name. */
+		if (X509_VERIFY_PARAM_add1_host(param, name, 0) != 1 ||
+			(!has_name && SSL_set_tlsext_host_name(tls.ssl, name) != 1))
+			return false;
+		has_name = true;
 	}
-	if (!done || X509_VERIFY_PARAM_add0_table(param) != 1)
-		elog(ERROR, "could not set the names of the ZooKeeper servers for TLS");
+
+	/* The library puts the port after the last colon, for IPv6 too. */
+	strlcpy(address, zkl_session_state.server, sizeof(address));
+	if (strrchr(address, ':') != NULL)
+		*strrchr(address, ':') = '\0';
+	return has_name || X509_VERIFY_PARAM_set1_ip_asc(param, address) == 1;
 }
 
-/* Is the name the same address, perhaps in another notation? */
+/*
+ * Move what can be moved without a wait.  Each step may end the connection.
+ * OpenSSL waits until the socket is connected, like for anything else.  What
+ * the server has sent comes before what goes to it: it may say why the server
+ * does not read any more.
+ */
+static void
+pump(void)
+{
+	ERR_clear_error();
+	tls.wants_write = false;
+	if (tls.ssl != NULL && !tls.is_open)
+	{
+		int			rc = SSL_connect(tls.ssl);
+
+		tls.is_open = rc == 1;
+		if (rc != 1)
+			take_result(rc, false);
+	}
+	if (tls.ssl == NULL || !tls.is_open)
+		return;
+	while ((tls.up.begin < tls.up.end || read_server()) && write_library())
+		;
+	while (tls.ssl != NULL &&
+		   (tls.down.begin < tls.down.end || read_library()) && write_server())
+		;
+}
+
 static bool
-is_address(const char *address, const char *name)
+read_server(void)
 {
-	unsigned char one[sizeof(struct in6_addr)];
-	unsigned char other[sizeof(struct in6_addr)];
+	int			n = SSL_read(tls.ssl, tls.up.data, FLOW_SIZE);
 
-	return (inet_pton(AF_INET, address, one) == 1 &&
-			inet_pton(AF_INET, name, other) == 1 &&
-			memcmp(one, other, sizeof(struct in_addr)) == 0) ||
-		(inet_pton(AF_INET6, address, one) == 1 &&
-		 inet_pton(AF_INET6, name, other) == 1 &&
-		 memcmp(one, other, sizeof(struct in6_addr)) == 0);
+	if (n <= 0)
+		take_result(n, false);
+	tls.up.begin = 0;
+	tls.up.end = Max(n, 0);
+	return n > 0;
+}
+
+/* If the library has closed its end, drop what it does not want any more. */
+static bool
+write_library(void)
+{
+	int			n = send(tls.inner, tls.up.data + tls.up.begin, tls.up.end - tls.up.begin, MSG_NOSIGNAL);
+
+	tls.is_readable = true;
+	if (n < 0 && errno == EAGAIN)
+		return false;
+	tls.up.begin = n < 0 ? tls.up.end : tls.up.begin + n;
+	return true;
+}
+
+/*
+ * One call takes all requests of a turn, as far as there is room, so they go
+ * out together.  If the library has closed its end, all that it has written
+ * has been sent by now.
+ */
+static bool
+read_library(void)
+{
+	int			n = recv(tls.inner, tls.down.data, FLOW_SIZE, 0);
+
+	if (n > 0)
+	{
+		tls.down.begin = 0;
+		tls.down.end = n;
+		return true;
+	}
+	if ((n == 0 || errno != EAGAIN) && !tls.is_closing)
+		hang_up();
+	return false;
+}
+
+static bool
+write_server(void)
+{
+	int			n = SSL_write(tls.ssl, tls.down.data + tls.down.begin, tls.down.end - tls.down.begin);
+
+	if (n <= 0)
+		take_result(n, true);
+	else
+		tls.down.begin += n;
+	return n > 0;
+}
+
+/* A call of OpenSSL has not succeeded: go on later, or end the connection. */
+static void
+take_result(int rc, bool of_write)
+{
+	char		reason[128];
+	int			code = errno;
+	int			result = SSL_get_error(tls.ssl, rc);
+
+	if (result == SSL_ERROR_WANT_WRITE)
+		tls.wants_write = true;
+	if (result == SSL_ERROR_WANT_WRITE || result == SSL_ERROR_WANT_READ)
+		return;
+
+	/*
+	 * The server may have said why before it closed the connection.  With TLS
+	 * 1.3 it refuses a certificate only after the handshake.
+	 */
+	if (of_write && result == SSL_ERROR_SYSCALL)
+	{
+		do
+			rc = SSL_read(tls.ssl, tls.up.data, FLOW_SIZE);
+		while (rc > 0);
+		result = SSL_get_error(tls.ssl, rc);
+	}
+	/* If the connection ends after the handshake, the library says so. */
+	if (result == SSL_ERROR_SSL)
+		report_tls(ERR_peek_last_error());
+	else if (is_shaking_hands())
+		zkl_session_note_failure(false, "TLS with server %s failed: it closed the connection in the handshake, as a port without TLS does",
+								 zkl_session_state.server);
+	else if (!tls.is_open)
+	{
+		zkl_session_describe_errno(code, reason, sizeof(reason));
+		zkl_session_note_failure(false, "server %s %s", zkl_session_state.server, reason);
+	}
+	(void) zkl_session_tls_drop();
 }
 
 static void
-start_timer(int limit_ms)
+report_tls(unsigned long code)
 {
-	static bool is_registered = false;
+	int			reason = ERR_GET_LIB(code) == ERR_LIB_SSL ? ERR_GET_REASON(code) : 0;
+	bool		is_alert = reason >= SSL_AD_REASON_OFFSET;
+	bool		is_mistrusted = is_alert || reason == SSL_R_CERTIFICATE_VERIFY_FAILED;
+	const char *text = ERR_reason_error_string(code);
+	const char *about = "";
 
-	if (!is_registered)
-		RegisterTimeout(USER_TIMEOUT, on_timeout);
-	is_registered = true;
-	tls.is_timed = true;
-	enable_timeout_after(USER_TIMEOUT, limit_ms);
+	if (is_alert)
+	{
+		about = "it has sent the alert: ";
+		text = SSL_alert_desc_string_long(reason - SSL_AD_REASON_OFFSET);
+	}
+	else if (is_mistrusted)
+	{
+		about = "its certificate is not trusted: ";
+		text = X509_verify_cert_error_string(SSL_get_verify_result(tls.ssl));
+	}
+	else if (reason == SSL_R_WRONG_VERSION_NUMBER)
+		text = "it does not speak TLS";
+
+	else if (reason == SSL_R_UNSUPPORTED_PROTOCOL)
+		text = "its versions of TLS are all older than 1.2";
+
+	zkl_session_note_failure(is_mistrusted, "TLS with server %s failed: %s%s",
+							 zkl_session_state.server, about, text ? text : "unknown error");
 }
 
-/* A signal handler: the library then finds that the connection has ended. */
+/*
+ * The end
+ */
+
+/* The library's end of the pair stays, and shows the end of the connection. */
+bool
+zkl_session_tls_drop(void)
+{
+	bool		result = is_shaking_hands();
+
+	if (tls.ssl == NULL)
+		return false;
+	SSL_free(tls.ssl);
+	tls.ssl = NULL;
+	close(tls.socket);
+	close(tls.inner);
+	tls.is_readable = true;
+	/* Requests may contain passwords. */
+	explicit_bzero(&tls.up, sizeof(tls.up));
+	explicit_bzero(&tls.down, sizeof(tls.down));
+	return result;
+}
+
+/* Tell the server that nothing more comes. */
 static void
-on_timeout(void)
+hang_up(void)
 {
-	tls.timed_out = true;
-	if (tls.fd >= 0)
-		shutdown(tls.fd, SHUT_RDWR);
+	ERR_clear_error();
+	(void) SSL_shutdown(tls.ssl);
+	(void) zkl_session_tls_drop();
 }
 
-#else							/* ZKLOCK_TLS */
+/*
+ * Close the handle.  If it is connected, the library sends the request that
+ * ends the session, and waits until it can read: let it read the end of the
+ * connection.  The server would lose the request if the connection ended
+ * before its reply, so wait until the server closes the connection.
+ */
+void
+zkl_session_tls_close(zhandle_t *handle)
+{
+	int64		until = zkl_now() + CLOSE_LIMIT;
+	int64		now;
+
+	pump();
+	tls.is_closing = tls.ssl != NULL && zoo_state(handle) == ZOO_CONNECTED_STATE;
+	if (tls.is_closing)
+		(void) shutdown(tls.inner, SHUT_WR);
+	zookeeper_close(handle);
+	while (tls.ssl != NULL && tls.is_closing && (now = zkl_now()) < until)
+	{
+		struct pollfd ready = {.fd = tls.socket};
+
+		pump();
+		ready.events = POLLIN | (tls.wants_write ? POLLOUT : 0);
+		if (tls.ssl != NULL)
+			(void) poll(&ready, 1, (until - now) / 1000);
+	}
+	if (tls.ssl != NULL)
+		hang_up();
+	tls.is_readable = false;
+}
+
+#else							/* ZKL_HAS_TLS */
 
 /* The settings cannot be set without TLS, so this is not reached. */
 const char *
@@ -381,24 +530,26 @@ zkl_session_end_tls(void)
 	return false;
 }
 
+void
+zkl_session_tls_interest(zhandle_t *handle, int *fd, bool *writable, long *timeout_ms)
+{
+}
+
+void
+zkl_session_tls_process(bool *readable, bool *writable)
+{
+}
+
 bool
-zkl_session_init_tls(zhandle_t **handle, const char *servers, int timeout_ms,
-					 const clientid_t *client_id, watcher_fn on_watch,
-					 log_callback_fn on_log)
+zkl_session_tls_drop(void)
 {
 	return false;
 }
 
 void
-zkl_session_begin_tls_work(zhandle_t *handle, int fd, int limit_ms)
+zkl_session_tls_close(zhandle_t *handle)
 {
+	zookeeper_close(handle);
 }
 
-const char *
-zkl_session_end_tls_work(bool *is_mistrusted)
-{
-	*is_mistrusted = false;
-	return NULL;
-}
-
-#endif							/* ZKLOCK_TLS */
+#endif							/* ZKL_HAS_TLS */

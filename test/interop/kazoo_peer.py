@@ -3,8 +3,7 @@
 
     kazoo_peer.py HOSTS SESSION_TIMEOUT_MS [USER:PASSWORD]
 
-With a user, clients authenticate, and what they make is only for that user.  KAZOO_SASL=USER:PASSWORD
-has them authenticate by SASL, too.
+With a user, clients authenticate, and what they make is only for that user.
 
 The protocol is that of InteropPeer.pm, which drives this program.  An actor is a
 thread: what one is asked to do, it does in that order.
@@ -173,10 +172,6 @@ class Peer:
         self.session_timeout = session_timeout
         self.credentials = {"auth_data": [("digest", identity)],
                             "default_acl": CREATOR_ALL_ACL} if identity else {}
-        if "KAZOO_SASL" in os.environ:
-            user, password = os.environ["KAZOO_SASL"].split(":")
-            self.credentials["sasl_options"] = {
-                "mechanism": "DIGEST-MD5", "username": user, "password": password}
         self.clients = {}
         self.actors = {}
 

@@ -33,10 +33,11 @@ use Socket;
 
 =over
 
-=item HoldingProxy->new($target, spoil => \&spoil)
+=item HoldingProxy->new($target, spoil => \&spoil, record => $file)
 
 Listen, and connect every client to C<$target>, an address with a port.  It is a process
-of its own, and ends with the test.  C<spoil> is for the method of that name.
+of its own, and ends with the test.  C<spoil> is for the method of that name.  What comes from
+either side is written to the file C<record>.
 
 =item $proxy->address
 
@@ -45,6 +46,10 @@ The address at which the proxy listens.
 =item $proxy->hold('requests'), $proxy->hold('replies')
 
 Let no more of these pass, on all connections.
+
+=item $proxy->tear
+
+Let only the first bytes of the next reply pass, and no more replies.
 
 =item $proxy->pass
 
@@ -74,6 +79,8 @@ through.  Returns how many of the requests ZooKeeper has carried out.
 
 =cut
 
+my ($record, $tears);
+
 sub new
 {
 	my ($class, $target, %options) = @_;
@@ -86,6 +93,7 @@ sub new
 	if (!$pid)
 	{
 		close $ours;
+		$record = $options{record};
 		eval { _serve($listener, $its, $target, $options{spoil}) };
 		POSIX::_exit(0);
 	}
@@ -96,6 +104,7 @@ sub new
 
 sub address { my ($self) = @_; return $self->{address}; }
 sub hold { my ($self, $what) = @_; return $self->_tell("hold $what"); }
+sub tear { my ($self) = @_; return $self->_tell('tear'); }
 sub pass { my ($self) = @_; return $self->_tell('pass'); }
 sub cut { my ($self) = @_; return $self->_tell('cut'); }
 sub keep { my ($self) = @_; return $self->_tell('keep'); }
@@ -145,6 +154,7 @@ sub _obey
 	my $command = readline($control) // POSIX::_exit(0);
 	my $answer = 'done';
 	if ($command =~ /^hold (\w+)/) { $held = $1; }
+	elsif ($command =~ /^tear/) { $tears = 1; }
 	elsif ($command =~ /^pass/) { undef $held; }
 	elsif ($command =~ /^deliver/) { $answer = _deliver($target); }
 	elsif ($command =~ /^spoil (.*)/) { $spoil_how = $1; }
@@ -217,6 +227,12 @@ sub _pass
 	my ($from) = @_;
 	my $to = $peer{$from}[1];
 	return _hang_up($from) unless sysread $from, my $data, 65536;
+	_record($data) if defined $record;
+	if ($tears && !$is_client{$from})
+	{
+		$data = substr $data, 0, 10;
+		($tears, $held) = (0, 'replies');
+	}
 
 	# The first packet of ZooKeeper: length, protocol, timeout, id, and the password.
 	$session_of{$from} //= pack 'a8 a16', unpack('x12 a8 x4 a16', $data)
@@ -227,6 +243,15 @@ sub _pass
 		my $n = syswrite($to, $data) // return _hang_up($from);
 		substr($data, 0, $n) = '';
 	}
+	return;
+}
+
+sub _record
+{
+	my ($data) = @_;
+	open my $file, '>>:raw', $record or return;
+	print $file $data;
+	close $file;
 	return;
 }
 

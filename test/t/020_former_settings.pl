@@ -6,7 +6,7 @@ use warnings;
 use ZklockTest;
 
 # Version 1.0 could have several ZooKeeper sessions, each with a file.
-my %gone = ('zklock.sessions' => 3);
+my %gone = ('zklock.sessions' => 3, 'zklock.sasl_user' => 'zklock', 'zklock.sasl_password_file' => 'password');
 
 my $zk = ZooKeeper->new;
 my $node = ZklockNode->initialized('a', $zk, 'zklock.session_timeout' => '30s', %gone);

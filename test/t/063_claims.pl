@@ -215,7 +215,7 @@ sub sleeps_well
 $s->query(q{SELECT zk_lock_acquire('/t')});
 my $since = slept(owner_pid());
 $n->query(q{DO $$ BEGIN FOR i IN 1 .. 250 LOOP PERFORM zk_claim_request('/t', '100 ms'), pg_sleep(0.008); END LOOP; END $$});
-sleeps_well(owner_pid(), $since, 'the owner process, while claims end');
+sleeps_well(owner_pid(), $since, 'the claims process, while claims end');
 $n->wait_until(q{SELECT count(*) = 0 FROM zk_claims WHERE path = '/t'});
 
 # The shortest time, while a session waits.
@@ -224,7 +224,7 @@ $m->send("SELECT zk_claim_wait('$short')");
 $zk->wait_until(sub { $n->query(qq{SELECT waiting_pid FROM zk_claims WHERE claim = '$short'}) eq $m->pid }, 'the wait to show');
 $since = slept(owner_pid());
 $n->query('SELECT pg_sleep(2)');
-sleeps_well(owner_pid(), $since, 'the owner process, while a session waits');
+sleeps_well(owner_pid(), $since, 'the claims process, while a session waits');
 $n->query('SELECT pg_cancel_backend(' . $m->pid . ')');
 is($m->result->{errcode}, '57014', 'the wait is cancelled');
 $s->query(q{SELECT zk_lock_release('/t')});

@@ -120,6 +120,19 @@ $b->query('SELECT zk_lock_release_all()');
 $node->wait_until('SELECT ephemeral_bytes = 0 FROM zk_status');
 is(scalar(@{ $zk->children('/zklock/app/kept') }), 0, 'nothing is left');
 
+# --- an ensemble that demands SASL, which zklock does not have ---
+
+$b->quit;
+$node->stop;
+$zk->{java_opts} = '-Dzookeeper.sessionRequireClientSASLAuth=true -Dzookeeper.authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider';
+$zk->restart;
+$node->start;
+$node->wait_until(q{SELECT last_error ~ 'or SASL, which zklock does not have' FROM zk_status});
+$b = $node->backend;
+$result = $b->run(acquire('/app/one', '1min'));
+is($result->{errcode}, '28000', 'ZooKeeper demands SASL: 28000');
+like($result->{err}, qr/DETAIL:  The last error was: .* or SASL, which zklock does not have/, 'and why');
+
 $b->quit;
 $node->stop;
 done_testing();

@@ -1,6 +1,5 @@
 
-# The hardened set-up of doc/security.md, performed line by line: TLS through stunnel,
-# authentication, access control lists and privileges.  Then the test tries everything that must
+# The hardened set-up of doc/security.md, performed line by line: TLS, authentication, access control lists and privileges.  Then the test tries everything that must
 # fail.
 
 use strict;
@@ -9,7 +8,7 @@ use warnings;
 use FindBin;
 use IO::Select;
 use IO::Socket::INET;
-use IPC::Run qw(run start);
+use IPC::Run qw(run);
 use Test::More;
 
 use PostgreSQL::Test::Cluster;
@@ -29,18 +28,17 @@ while ($section =~ /^ +```(\S+)(?: (\S+))?\n(.*?)^ +```\n/msg)
 	$text =~ s/^   //mg;
 	$block{$name} = $text;
 }
-is(join(' ', sort keys %block), 'certificates credentials postgresql.conf sql stunnel zkcli zoo.cfg', 'the steps of the page');
+is(join(' ', sort keys %block), 'certificates credentials jvmflags postgresql.conf sql zkcli zoo.cfg', 'the steps of the page');
 
 # The two hosts of the page are one here, and the services have no directory in /etc.
 my $zk = ZooKeeper->new(start => 0);
 my $dir = $zk->{directory};
 my $zk_port = $zk->setting(1, 'clientPort');
-my $local_port = PostgreSQL::Test::Cluster::get_free_port();
 sub here
 {
 	my ($text) = @_;
 	return $text =~ s{/etc/(?:zookeeper|zklock)/}{$dir/}gr =~ s/zk1:2281/127.0.0.1:$zk_port/gr
-	  =~ s/\b2281\b/$zk_port/gr =~ s/127\.0\.0\.1:2181/127.0.0.1:$local_port/gr;
+	  =~ s/\b2281\b/$zk_port/gr =~ s/DNS:\$host\b/$&,IP:127.0.0.1/gr;
 }
 
 sub sh { my ($script) = @_; my $out; run([ 'bash', '-ec', "cd $dir\n$script" ], '>&', \$out) or die "$script: $out"; return; }
@@ -56,34 +54,21 @@ sub write_file
 
 # --- performing it ---
 
-sh($block{certificates});
+sh(here($block{certificates}));
 sh('cp db1.pem client.pem');	# with which test/zookeeper asks whether the server serves
 
 my $cfg = slurp_file("$dir/1/zoo.cfg") =~ s/^(?:clientPort|clientPortAddress|4lw\.commands\.whitelist)=.*\n//mgr;
 write_file('1/zoo.cfg', $cfg . "secureClientPortAddress=127.0.0.1\n" . here($block{'zoo.cfg'}), 0600);
 $zk->start;
 
-my $tunnel;
-sub start_tunnel
-{
-	unlink "$dir/stunnel.log";
-	write_file('stunnel.conf', "foreground = yes\npid =\noutput = $dir/stunnel.log\n" . here($block{stunnel}), 0600);
-	$tunnel = start([ 'stunnel4', "$dir/stunnel.conf" ], '>', '/dev/null', '2>', '/dev/null');
-	$zk->wait_until(sub { IO::Socket::INET->new(PeerAddr => "127.0.0.1:$local_port") }, 'stunnel');
-	return;
-}
-sub stop_tunnel { $tunnel->kill_kill if $tunnel; undef $tunnel; return; }
-END { my $status = $?; stop_tunnel(); $? = $status; }
-start_tunnel();
-
 # ZooKeeper's own shell.  Returns all that it says.
 sub zkcli
 {
 	my ($commands) = @_;
 	my $out;
-	run([ 'java', '-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC', '-cp',
-			join(':', map { "/usr/share/java/$_.jar" } qw(slf4j-nop zookeeper-jute zookeeper)),
-			'org.apache.zookeeper.ZooKeeperMain', '-waitforconnection', '-server', here('127.0.0.1:2181') ],
+	run([ 'java', '-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC', split(' ', here($block{jvmflags})), '-cp',
+			join(':', map { "/usr/share/java/$_.jar" } qw(slf4j-nop zookeeper-jute zookeeper netty-codec netty-resolver)),
+			'org.apache.zookeeper.ZooKeeperMain', '-waitforconnection', '-server', here('zk1:2281') ],
 		'<', \$commands, '>&', \$out, IPC::Run::timeout(60));
 	return $out;
 }
@@ -105,8 +90,9 @@ is($batch->errcode(qq{SELECT * FROM $_('/jobs/nightly')}), '42501', "but not wha
 is($batch->errcode('SHOW zklock.auth_file'), '42501', 'nor see where the credentials are');
 is($node->errcode(q{CREATE ROLE plain; SET ROLE plain; SELECT zk_lock_acquire('/jobs/nightly')}), '42501', 'another role may not');
 
-# The test itself looks at znodes as the administrator, through the tunnel.
-$zk->{hosts} = "127.0.0.1:$local_port";
+# The test itself looks at znodes as the administrator, with a certificate.
+$zk->{hosts} = "127.0.0.1:$zk_port";
+$ENV{ZOOKEEPER_TLS} = "$dir/ca.pem,$dir/db1.crt,$dir/db1.key";
 my ($admin) = $block{zkcli} =~ /digest (admin:\S+)/;
 my ($secret) = $block{credentials} =~ /digest (\S+)/;
 is_deeply([ map { $_->[0] } @{ $zk->acl('/', user => $admin) } ], [ 'digest' ], 'the root is for one identity');
@@ -139,7 +125,7 @@ is(answer_with('-cert', "$dir/stranger.pem"), '', 'nor with one of another autho
 	unlike($said, qr/Mode/, 'nor without TLS');
 }
 unlike(zkcli("ls /zklock\n"), qr/\[jobs\]/, 'without a password, nothing can be read');
-# A user of this host has the tunnel's certificate, but no password.
+# With a certificate, but no password.
 foreach my $call ([ 'children', '/zklock' ], [ 'children', '/' ], [ 'create', '/zklock/x' ], [ 'create', '/x' ],
 	[ 'delete', "/zklock/jobs/nightly/$ticket" ], [ 'set', "/zklock/jobs/nightly/$ticket", '__REVOKE__' ])
 {
@@ -152,27 +138,22 @@ unlike(slurp_file($node->logfile), qr/\Q@{[ $secret =~ s{.*:}{}r ]}\E/, 'the log
 # --- certificates that are wrong ---
 
 my %wrong = (
-	'of another authority' => 'cp stranger.pem db1.pem',
-	'expired' => 'openssl x509 -req -in db1.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 0 -out db1.crt; cat db1.key db1.crt >db1.pem; while openssl x509 -checkend 0 -in db1.crt; do sleep 0.1; done',
-	'of a server with another name' => 'true');
-sh('cp db1.pem good.pem');
+	'of another authority' => 'cp stranger.crt db1.crt; cp stranger.key db1.key',
+	'expired' => 'openssl x509 -req -in db1.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 0 -out db1.crt; while openssl x509 -checkend 0 -in db1.crt; do sleep 0.1; done',
+	'of which the server knows another authority' => 'cp stranger.crt ca.pem');
+sh('mkdir good; cp db1.crt db1.key ca.pem good');
 foreach my $what (sort keys %wrong)
 {
-	stop_tunnel();
-	$node->wait_until_away;
-	my $stunnel = $block{stunnel};
 	sh($wrong{$what});
-	local $block{stunnel} = $what =~ /name/ ? $stunnel =~ s/(checkHost = ).*/$1zk2/r : $stunnel;
-	start_tunnel();
+	$node->reload;
+	$node->wait_until(q{SELECT last_error LIKE 'TLS with server%' AND state NOT IN ('connected', 'idle') FROM zk_status});
 	my $result = $batch->run(q{SELECT zk_lock_acquire('/jobs/other', '10 s')});
-	is($result->{errcode}, '08006', "a certificate $what: no connection");
-	like($node->status('state'), qr/disconnected|in doubt|none/, 'zk_status says so');
-	$zk->wait_until(sub { slurp_file("$dir/stunnel.log") =~ /alert|Rejected|No matching/ }, 'stunnel to say why');
-	sh('cp good.pem db1.pem');
+	is($result->{errcode}, '28000', "a certificate $what: no connection");
+	like($result->{err}, qr/DETAIL:  The last error was: TLS with server .* failed: it(?:s certificate is not trusted| has sent the alert)/, 'and why');
+	sh('cp good/* .; chmod 600 db1.key');
+	$node->reload;
+	$node->wait_until_connected;
 }
-stop_tunnel();
-start_tunnel();
-$node->wait_until_connected;
 $batch->run('SELECT zk_lock_release_all()');
 is($batch->query(q{SELECT zk_lock_acquire('/jobs/nightly', '10 s')}), 't', 'with the right one again, locks can be acquired again');
 

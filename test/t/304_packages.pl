@@ -15,7 +15,7 @@ use PostgreSQL::Test::Utils;
 
 my $packages = abs_path(dirname(__FILE__) . '/../packages');
 my $bin = PostgreSQL::Test::Utils::tempdir;
-my @needed = qw(gcc libc6-dev make libpq-dev libzookeeper-st-dev postgresql-server-dev-17);
+my @needed = qw(gcc libc6-dev make libpq-dev libssl-dev libzookeeper-st-dev postgresql-server-dev-17);
 
 sub tool
 {
