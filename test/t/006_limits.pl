@@ -78,10 +78,10 @@ foreach my $sql (acquire('/n/17'), "SELECT zk_xact_lock_acquire('/n/17', '0')")
 		like($result->{err}, qr/HINT:.*zklock\.max_locks/, 'and what to do');
 	}
 }
-# What is set aside for the claims process is in use while the others have used up theirs.
+# What is set aside for leaderships is in use while the others have used up theirs.
 $node->set('zklock.leader_of', '/lead/1,/lead/2');
 $node->wait_until(q{SELECT zk_is_leader('/lead/1') AND zk_is_leader('/lead/2')});
-is($node->status('entries'), 18, 'the claims process has entries of its own');
+is($node->status('entries'), 18, 'leaderships have entries of their own');
 is($s->errcode(acquire('/n/17')), '53400', 'which are no room for others');
 is($s->errcode(q{SELECT zk_claim_request('/n/17', '1 min')}), '53400', 'nor for claims');
 $node->safe_psql('postgres', q{SELECT zk_leader_resign('/lead/1', '1 ms')});

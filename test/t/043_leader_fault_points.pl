@@ -319,7 +319,11 @@ sub south_commits
 	my ($point) = @_;
 	my $commits = $south->backend;
 	wait_for_line('south* north') if leads($s) eq 't';
-	resign($n) if leads($n) eq 't';
+	if (leads($n) eq 't')
+	{
+		wait_for_line('north* south');			# its claims process may start again just now
+		resign($n);
+	}
 	wait_for_line('south* north');
 	$zk->wait_until(sub { leads($s) eq 't' }, 'south to lead');
 	($ticket) = $n->query("SELECT znode FROM zk_lock_queue('$path') WHERE server = 'south'");

@@ -136,7 +136,7 @@ SKIP:
 	is(value_of($metrics, 'zklock_status_connected'), 1, 'exporter: connected');
 	is(value_of($metrics, 'zklock_status_in_doubt'), 0, 'exporter: not in doubt');
 	cmp_ok(value_of($metrics, 'zklock_status_safe_seconds'), '>', 0, 'exporter: safe');
-	is(value_of($metrics, 'zklock_claims_held'), 1, 'exporter: the claims process does not count');
+	is(value_of($metrics, 'zklock_claims_held'), 1, 'exporter: a leadership does not count');
 	is(value_of($metrics, 'zklock_claims_waiting'), 1, 'exporter: a waiter');
 	cmp_ok(value_of($metrics, 'zklock_claims_longest_wait_seconds'), '>', 0, 'exporter: has waited');
 	is(value_of($metrics, 'zklock_locks_acquired_total'), 3, 'exporter: grants');

@@ -259,6 +259,7 @@ foreach my $may_lead ('may lead', 'must not lead')
 	is($b->query(q{SELECT zk_claim_wait(zk_claim_request('/held/another', '1 h'), '1 min')}), 't', 'an error: another one is granted');
 	$north->wait_until("SELECT NOT zk_is_leader('$path')");
 	unlike(slurp_file($north->logfile, $at), qr/ERROR: .*could not write file/, 'an error: it is none of the process');
+	$north->safe_psql('postgres', "SELECT zk_leader_forget('$path')");		# its token is gone
 	chmod 0700, $north->data_dir . '/pg_stat_tmp' or die "chmod: $!";
 	wait_until_leads($north);
 	is(claims_pid(), $process, 'an error: it leads when it can, with the same process');
