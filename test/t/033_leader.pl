@@ -9,7 +9,7 @@ use ZklockTest;
 
 my $path = '/leaders/cron';
 my $zk = ZooKeeper->new;
-my %settings = ('zklock.session_timeout' => '10s', 'zklock.leader_of' => $path);
+my %settings = ('zklock.session_timeout' => '30s', 'zklock.leader_of' => $path);
 my $north = ZklockNode->started('north', $zk, %settings, init => [ allows_streaming => 1 ]);
 
 sub leads
@@ -56,7 +56,7 @@ leads($north) foreach 1 .. 5;
 is($north->status('requests'), $requests, 'zk_is_leader asks ZooKeeper nothing');
 
 # The commit guard would refuse the statement, so it is told that the server does not lead.
-is($north->safe_psql('postgres', "SET zklock.commit_margin = '10s'; SELECT zk_is_leader('$path')"), 'f', 'not within the margin of the guard');
+is($north->safe_psql('postgres', "SET zklock.commit_margin = '30s'; SELECT zk_is_leader('$path')"), 'f', 'not within the margin of the guard');
 
 # Backends of the leader's own server wait like any other backend.
 foreach my $node ($north, $south)
@@ -204,6 +204,19 @@ $south->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_ac
 wait_until_leads($north);
 ok(wait_for_line($north, 'north* south'), 'claims process ended: the next one leads, and it stands again');
 
+# With this timeout, where south leads and north stands behind; and so they do after it.
+sub begin_sessions
+{
+	my ($timeout) = @_;
+	foreach ([ $south, $north, 'north* south' ], [ $north, $south, 'south* north' ])
+	{
+		my ($node, $other, $line) = @$_;
+		$node->set_session_timeout($zk, $timeout);
+		ok(wait_for_line($other, $line), "sessions of $timeout: $line");
+	}
+	return;
+}
+
 # A clean stop frees the leadership at once, a crash when the session expires.
 $south->configure('zklock.leader_of' => $path);
 my $session = $north->status('session_id');
@@ -213,6 +226,7 @@ wait_until_leads($south);
 like(slurp_file($north->logfile), qr/LOG:  this server no longer leads "$path"/, 'clean stop: the log says so');
 $north->start;
 ok(wait_for_line($south, 'south* north'), 'started again: stands behind');
+begin_sessions('10s');
 $south->kill9_all;
 wait_until_leads($north);
 pass('kill -9: the next one leads when the session has expired');
@@ -226,6 +240,7 @@ wait_until_leads($south);
 is(leads($north), 'f', 'in doubt: does not lead');
 kill 'CONT', $worker;
 ok(wait_for_line($north, 'south* north'), 'and back again: stands behind');
+begin_sessions('30s');
 
 # A backend dies of kill -9, and PostgreSQL starts all processes again: one of each.
 my $backend = $south->backend;

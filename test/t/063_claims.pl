@@ -266,6 +266,7 @@ $n->query('BEGIN');
 call($n, 'zk_xact_claim_use', $c);
 $n->query(q{INSERT INTO t VALUES ('forced')});
 $n->send('SELECT pg_sleep(60)');
+$north->wait_until("SELECT state = 'active' AND query ~ 'pg_sleep' FROM pg_stat_activity WHERE pid = " . $n->pid);
 is($s->query(q{SELECT zk_lock_force_release('/x')}), '1', 'released by force');
 is($n->result->{errcode}, 'ZK001', 'the transaction that uses it is cancelled');
 $n->query('ROLLBACK');

@@ -279,8 +279,8 @@ $b1->query(release('/foreign'));
 
 # --- the worker stands still, and ZooKeeper gives the session up ---
 
-$node_b->set_session_timeout($zk, '6s');
-is($node_b->status('session_timeout'), '00:00:06', 'a shorter session');
+$node_b->set_session_timeout($zk, '8s');
+is($node_b->status('session_timeout'), '00:00:08', 'a shorter session');
 $node_b->safe_psql('postgres', 'CREATE TABLE t (v text)');
 $b1->query(acquire('/still'));
 $b2->query(q{BEGIN; SELECT zk_xact_lock_acquire('/still2')});
