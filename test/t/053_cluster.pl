@@ -72,6 +72,7 @@ $zk->create('/zklock/hidden', perms => '');
 is($node_b->safe_psql('postgres', 'SELECT count(*) FROM zk_cluster_locks'), '10', 'a directory that ZooKeeper does not let it list is left out');
 is($node_a->errcode("SET ROLE plain; SELECT count(*) FROM $_"), '42501', "$_: not for any role") foreach 'zk_cluster_locks', 'zk_cluster_locks()';
 is($node_a->safe_psql('postgres', 'SET ROLE monitor; SELECT count(*) FROM zk_cluster_locks'), '10', 'but for pg_monitor');
+is($node_b->errcode(q{SELECT count(*) FROM zk_cluster_locks('/hidden')}), '28000', 'but it is not when it is the path that was named');
 $node_b->safe_psql("postgres", "SELECT pg_cancel_backend(" . $_->pid . ")") foreach $b1, $b2, $b3;
 $_->result foreach $b1, $b2, $b3;
 
@@ -79,6 +80,10 @@ $zk->create_many('/zklock/many', 20_000);
 is($node_a->errcode('SELECT count(*) FROM zk_cluster_locks'), '54000', 'there is a bound');
 is($node_a->safe_psql('postgres', q{SELECT DISTINCT path FROM zk_cluster_locks('/pool')}), '/pool', 'to what one call reads');
 $_->quit foreach $a1, $a2, $b1, $b2, $b3;
+
+$zk->allow($servers, 'wcda');
+is($node_a->errcode('SELECT count(*) FROM zk_servers'), '28000', 'an access control list that hides the servers is an error');
+$zk->allow($servers, 'rwcda');
 
 # --- the record comes back ---
 
