@@ -451,11 +451,7 @@ note_answer(Run *run, ItemKind kind, int64 number,
 		case ITEM_WALKED:
 			if (outcome == ZKL_COMMAND_OK)
 				note_walked(run, number, event);
-
-			/*
-			 * The directories of other clients need not be readable, but the
-			 * start is what the backend has named.
-			 */
+			/* Below the start, directories of others need not be readable. */
 			if (outcome == ZKL_COMMAND_DENIED && number > 0)
 				return;
 			break;
