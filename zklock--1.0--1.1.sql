@@ -55,9 +55,10 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_cluster_locks(text) IS
 'the queues of all locks in the whole cluster, or of those at a path and below it';
 
+-- What people look for comes first.
 CREATE VIEW zk_cluster_locks AS
-	SELECT l.path, l."position", l.znode, l.kind, l.mode, l.holds, l.client, l.server, l.pid,
-		   l.database, l.role, l.application, l.since
+	SELECT l.path, l.holds, l.server, l.pid, l.role, l.application, l.since, l.mode, l.kind,
+		   l.client, l.database, l."position", l.znode
 	FROM @extschema@.zk_cluster_locks() AS l;
 
 COMMENT ON VIEW zk_cluster_locks IS
@@ -492,6 +493,27 @@ COMMENT ON FUNCTION zk_leader_forget(text) IS
 'forget which history of the database led last, so that any server may lead';
 
 REVOKE ALL ON FUNCTION zk_leader_forget(text) FROM PUBLIC;
+
+/*
+ * Comments of 1.0 that were wrong, or questions
+ */
+
+COMMENT ON FUNCTION zk_run_once(text, timestamptz, interval, boolean, interval) IS
+'true if this session may run the job: for one caller in the cluster a tick, which then holds the lock as a session-level lock';
+COMMENT ON FUNCTION zk_xact_run_once(text, timestamptz, interval, boolean, interval) IS
+'true if this transaction may run the job: for one caller in the cluster a tick, which then holds the lock as a transaction-level lock';
+COMMENT ON FUNCTION zk_is_leader(text) IS
+'true if this server leads; then the transaction commits only while it still does';
+COMMENT ON FUNCTION zk_leader_resign(text, interval) IS
+'give up the leadership of this server, and stand again behind the others after a pause; also changes that pause, or ends it';
+COMMENT ON VIEW zk_locks IS
+'claims and tickets of this server, one row for each claim, and for each ticket without claims';
+COMMENT ON FUNCTION zk_sessions() IS
+'ZooKeeper session of this server; see view zk_sessions';
+COMMENT ON VIEW zk_sessions IS
+'ZooKeeper session of this server, in one row';
+COMMENT ON FUNCTION zk_status() IS
+'counters of this server and its ZooKeeper session; see view zk_status';
 
 /*
  * Comments on columns

@@ -28,8 +28,8 @@ SELECT refusal('/regress/x__lock__0000000001/a');
 SELECT refusal('/regress/lock-');
 
 -- to the last byte
-SELECT refusal('/regress/' || repeat('x', 247)) ~ '^22023: .* / The path is too long\.$';
-SELECT refusal('/regress/' || repeat('x', 100000)) ~ '^22023: .* / The path is too long\.$';
+SELECT refusal('/regress/' || repeat('x', 247)) ~ '^22023: .* / The path is longer than 255 bytes\.$';
+SELECT refusal('/regress/' || repeat('x', 100000)) ~ '^22023: .* / The path is longer than 255 bytes\.$';
 SELECT refusal('/regress' || repeat('/x', 16)) ~ '^22023: .* / A path must not have more than 16 components\.$';
 SELECT refusal('/regress' || repeat('/x', 120)) ~ '^22023: .* / A path must not have more than 16 components\.$';
 SELECT zk_lock_acquire('/regress' || repeat('/x', 15)), zk_lock_release('/regress' || repeat('/x', 15));

@@ -367,6 +367,30 @@ has_failed_with(const PGresult *result, const char *sqlstate)
 }
 
 /*
+ * Only the server knows which texts are of a type.  An error of class 22 is about the
+ * text, and would name a parameter of the query where it should name the option.
+ */
+static void
+check_value(const char *option, const char *value, const char *type)
+{
+	PGresult   *result;
+	const char *state;
+
+	if (value == NULL)
+		return;
+	(void) send_query(zkl_messages_format("SELECT $1::pg_catalog.%s", type), 1, &value);
+	result = await_result();
+	state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	if (state != NULL && strncmp(state, "22", 2) == 0)
+	{
+		zkl_messages_error("invalid value \"%s\" for option %s", value, option);
+		zkl_messages_hint(zkl_messages_format("It is a value of PostgreSQL's type %s.", type));
+		exit(STATUS_USAGE);
+	}
+	PQclear(result);
+}
+
+/*
  * Query the backend about the lock.  zk_lock_is_held is computed last:
  * otherwise, if the ZooKeeper session has just expired, the result could
  * combine the old session's lock with the new session's safety.
@@ -510,6 +534,11 @@ zkl_server_acquire(const ZklOptions *options)
 {
 	PGresult   *result;
 	bool		acquired;
+
+	check_value("--timeout", options->timeout, "interval");
+	check_value("--spacing", options->spacing, "interval");
+	check_value(options->once ? "--once" : "--semaphore", options->argument,
+				options->once ? "timestamptz" : "int4");
 
 	/* A tick may use only some of the parameters, but each needs a type. */
 	result = options->once ?

@@ -58,7 +58,8 @@ usage(void)
 		 "The lock is a mutex, unless one of these options is given:\n"
 		 "  -s, --shared             a read-write lock, for reading\n"
 		 "  -x, --exclusive          a read-write lock, for writing\n"
-		 "      --semaphore=N        a lease of a semaphore that has N\n"
+		 "      --semaphore=N        a lease of a semaphore that has N, or \"stored\" for the\n"
+		 "                           limit that ZooKeeper has\n"
 		 "      --once=TICK          a tick of a job: a point in time, or \"now\" for the\n"
 		 "                           nearest minute\n"
 		 "\n"
@@ -123,6 +124,16 @@ choose_once(ZklOptions *options, const char *tick)
 	options->once = true;
 }
 
+/* A number after a blank has always been N, so N cannot be optional. */
+static void
+choose_semaphore(ZklOptions *options, const char *n)
+{
+	if (strcmp(n, "stored") == 0)
+		choose_kind(options, "semaphore", "($1, timeout => $2::interval)", NULL);
+	else
+		choose_kind(options, "semaphore", "($1, $3::integer, $2::interval)", n);
+}
+
 static void
 take_option(ZklOptions *options, int c)
 {
@@ -150,7 +161,7 @@ take_option(ZklOptions *options, int c)
 			choose_kind(options, "read_lock", LOCK_PARAMETERS, NULL);
 			break;
 		case OPTION_SEMAPHORE:
-			choose_kind(options, "semaphore", "($1, $3::integer, $2::interval)", optarg);
+			choose_semaphore(options, optarg);
 			break;
 		case OPTION_SPACING:
 			options->spacing = optarg;

@@ -97,7 +97,7 @@ add_entry(ZklAcl *acl, const char *text, size_t length)
 	id_length = end - colon - 1;
 	if (scheme_length >= sizeof(entry->scheme) ||
 		id_length >= sizeof(entry->id))
-		return "A scheme or an id is too long.";
+		return "A scheme is longer than 31 bytes, or an id longer than 255.";
 	memcpy(entry->scheme, text, scheme_length);
 	entry->scheme[scheme_length] = '\0';
 	memcpy(entry->id, colon + 1, id_length);
@@ -234,7 +234,7 @@ split_line(const char *line, size_t length, ZklCredentials *credentials)
 		line++;
 	length = line - scheme;
 	if (length >= sizeof(credentials->scheme))
-		return "the scheme is too long";
+		return "the scheme is longer than 31 bytes";
 	memcpy(credentials->scheme, scheme, length);
 	credentials->scheme[length] = '\0';
 

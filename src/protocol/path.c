@@ -21,7 +21,14 @@
 
 #include "protocol/recipe.h"
 
-static const char *shape_fault(const char *path, size_t size);
+#define TOO_LONG		"The path is longer than 255 bytes."
+#define ROOT_TOO_LONG	"The path is longer than 63 bytes."
+
+_Static_assert(ZKL_PATH_SIZE == 256 && ZKL_ROOT_SIZE / 2 == 64,
+			   "these sentences name the limits");
+
+static const char *shape_fault(const char *path, size_t size,
+							   const char *too_long);
 static const char *component_fault(const char *component, size_t length);
 static bool has_forbidden_character(const char *text);
 static bool is_component(const char *component, size_t length,
@@ -38,7 +45,7 @@ zkl_path_fault(const char *path)
 	if (path[0] == '/' && is_component(path + 1, strcspn(path + 1, "/"),
 									   ZKL_PATH_RESERVED))
 		return "The path \"/" ZKL_PATH_RESERVED "\" is reserved.";
-	return shape_fault(path, ZKL_PATH_SIZE);
+	return shape_fault(path, ZKL_PATH_SIZE, TOO_LONG);
 }
 
 /*
@@ -50,12 +57,12 @@ zkl_path_root_fault(const char *root)
 {
 	if (root[0] == '\0' || strcmp(root, "/") == 0)
 		return NULL;
-	return shape_fault(root, ZKL_ROOT_SIZE / 2);
+	return shape_fault(root, ZKL_ROOT_SIZE / 2, ROOT_TOO_LONG);
 }
 
 /* The rules that locks' paths, roots and chroots have in common. */
 static const char *
-shape_fault(const char *path, size_t size)
+shape_fault(const char *path, size_t size, const char *too_long)
 {
 	const char *component;
 	int			ncomponents = 0;
@@ -63,7 +70,7 @@ shape_fault(const char *path, size_t size)
 	if (path[0] != '/')
 		return "A path must begin with a slash.";
 	if (strlen(path) >= size)
-		return "The path is too long.";
+		return too_long;
 	if (path[strlen(path) - 1] == '/')
 		return "A path must not end with a slash.";
 	if (has_forbidden_character(path))
@@ -198,7 +205,7 @@ element_fault(const char *element, size_t length)
 	if (is_component(element, length, ZKL_PATH_LIST_ALL) || (length == 1 && element[0] == '/'))
 		return NULL;
 	if (length >= sizeof(path))
-		return "A path is too long.";
+		return "A path is longer than 255 bytes.";
 	/* A lock may have this name, but the user certainly means a pattern. */
 	if (length >= 2 && memcmp(element + length - 2, "/*", 2) == 0)
 		return "A prefix must end with a slash, not with \"/*\".";

@@ -12,7 +12,9 @@
 #include <signal.h>
 
 #include "miscadmin.h"
+#include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
+#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/guc.h"
@@ -24,10 +26,24 @@
 /* How soon PostgreSQL starts a process again after an error. */
 #define RESTART_SECONDS		1
 
-BackgroundWorker
-zkl_process_describe(const char *name, const char *function)
+static void add_name(void *name);
+
+void
+zkl_process_register(const char *name, const char *function)
 {
 	BackgroundWorker bgworker = {0};
+	ErrorContextCallback context = {
+		.previous = error_context_stack,
+		.callback = add_name,
+		.arg = unconstify(char *, name)
+	};
+
+	/*
+	 * pg_upgrade starts servers that must not act by themselves.  Such a
+	 * server could become the leader of the cluster.
+	 */
+	if (IsBinaryUpgrade)
+		return;
 
 	/*
 	 * Request a database connection, but connect to no database.  So the
@@ -43,7 +59,51 @@ zkl_process_describe(const char *name, const char *function)
 	strlcpy(bgworker.bgw_function_name, function, BGW_MAXLEN);
 	strlcpy(bgworker.bgw_name, name, BGW_MAXLEN);
 	strlcpy(bgworker.bgw_type, name, BGW_MAXLEN);
-	return bgworker;
+
+	/* PostgreSQL's message would not say which process will be missing. */
+	error_context_stack = &context;
+	RegisterBackgroundWorker(&bgworker);
+	error_context_stack = context.previous;
+}
+
+static void
+add_name(void *name)
+{
+	errcontext("registering the background worker \"%s\"", (const char *) name);
+}
+
+/*
+ * The postmaster does not tell its children that the server shuts down.  But
+ * before it signals them, it writes that into the last line of its lock file,
+ * for pg_ctl.
+ */
+bool
+zkl_process_server_is_stopping(void)
+{
+	FILE	   *file = AllocateFile("postmaster.pid", "r");
+	char		line[MAXPGPATH];
+	bool		result = false;
+
+	/*
+	 * If the file is missing, the server shuts down.  Any other error proves
+	 * nothing; then the worker exits with 1, and the session stays.
+	 */
+	if (file == NULL)
+		return errno == ENOENT;
+	while (fgets(line, sizeof(line), file) != NULL)
+		result = strncmp(line, "stopping", 8) == 0;
+	FreeFile(file);
+	return result;
+}
+
+/* PostgreSQL says only that the process exited with exit code 1. */
+void
+zkl_process_exit_terminated(void)
+{
+	ereport(LOG,
+			errmsg("restarting the background worker \"%s\", because it was terminated",
+				   MyBgworkerEntry->bgw_name));
+	proc_exit(1);
 }
 
 void
@@ -61,8 +121,10 @@ bool
 zkl_process_look_at_signals(void)
 {
 	CHECK_FOR_INTERRUPTS();
+	if (ShutdownRequestPending && zkl_process_server_is_stopping())
+		proc_exit(1);
 	if (ShutdownRequestPending)
-		proc_exit(1);			/* unless the server stops, start again */
+		zkl_process_exit_terminated();
 	if (!ConfigReloadPending)
 		return false;
 	ConfigReloadPending = false;

@@ -10,10 +10,20 @@
 #ifndef ZKL_PROCESS_H
 #define ZKL_PROCESS_H
 
-#include "postmaster/bgworker.h"
+#include "compat.h"
 
-/* A background process of this name.  It starts again a second after an error. */
-extern BackgroundWorker zkl_process_describe(const char *name, const char *function);
+/*
+ * Called from _PG_init: have the postmaster start a background process of this name.  It
+ * starts again a second after an error.  If there are too many background workers, the
+ * server log says so, and names the process.
+ */
+extern void zkl_process_register(const char *name, const char *function);
+
+/* A request to terminate this process came: is it because the server shuts down? */
+extern bool zkl_process_server_is_stopping(void);
+
+/* Say in the server log that this process alone was terminated, and exit. */
+ZKL_NORETURN extern void zkl_process_exit_terminated(void);
 
 /*
  * For the claims process.  begin: connect to no database.  look_at_signals: exit if the

@@ -451,8 +451,8 @@ note_answer(Run *run, ItemKind kind, int64 number,
 		case ITEM_WALKED:
 			if (outcome == ZKL_COMMAND_OK)
 				note_walked(run, number, event);
-			/* The directories of other clients need not be readable. */
-			if (outcome == ZKL_COMMAND_DENIED)
+			/* Below the start, directories of others need not be readable. */
+			if (outcome == ZKL_COMMAND_DENIED && number > 0)
 				return;
 			break;
 		case ITEM_DIRECTORY_STAT:

@@ -3,11 +3,11 @@
  * membership.c
  *	  This server's record among those of all servers (serverrecord.h).
  *
- * The worker makes one request at a time: LOOK at the directory of all
- * records, BEGIN it if it is missing, JOIN with a record, and LIST the
- * directory of this server's name, with a watch.  A lost connection loses its
- * watches, so the next one begins with LIST, or with LOOK if the session is a
- * new one.
+ * The worker makes one request at a time: see WHOSE ensemble it is, LOOK at the
+ * directory of all records, BEGIN it if it is missing, JOIN with a record, and
+ * LIST the directory of this server's name, with a watch.  A lost connection
+ * loses its watches, so the next one begins with LIST, or with WHOSE if the
+ * session is a new one.
  *
  * src/worker/membership.c
  *
@@ -27,6 +27,9 @@
 #include "worker/membership.h"
 #include "worker/sessionfile.h"
 
+/* ClickHouse Keeper, which is no ZooKeeper, has this znode. */
+#define KEEPER			"/keeper"
+
 /* The pause after a reply that should not occur. */
 #define AGAIN_AFTER		ZKL_MS(5000)
 
@@ -36,6 +39,7 @@
 typedef enum Step
 {
 	STEP_NONE,					/* there is nothing to do */
+	STEP_WHOSE,
 	STEP_LOOK,
 	STEP_BEGIN,
 	STEP_JOIN,
@@ -64,6 +68,7 @@ static void make_text(char text[ZKL_SERVERRECORD_TEXT_SIZE]);
 static void on_refused(void);
 static void on_answer(ZklAsker *asker, int what, int64 number,
 					  const ZklSessionEvent *event);
+static void on_seen(const ZklSessionEvent *event);
 static void on_looked(const ZklSessionEvent *event);
 static void on_joined(const ZklSessionEvent *event);
 static void on_listed(const ZklSessionEvent *event);
@@ -115,7 +120,7 @@ note_connection(void)
 {
 	member.connected_at = zkl_session_info->connected_at;
 	zkl_ask_cancel(&member.asker);
-	go(member.joined == zkl_session_info->id ? STEP_LIST : STEP_LOOK, 0);
+	go(member.joined == zkl_session_info->id ? STEP_LIST : STEP_WHOSE, 0);
 }
 
 static void
@@ -128,6 +133,9 @@ ask(void)
 	switch (member.step)
 	{
 		case STEP_NONE:
+			break;
+		case STEP_WHOSE:
+			zkl_ask_stat(asker, STEP_WHOSE, 0, KEEPER);
 			break;
 		case STEP_LOOK:
 			zkl_ask_stat(asker, STEP_LOOK, 0, member.directory);
@@ -198,6 +206,8 @@ on_answer(ZklAsker *asker, int what, int64 number,
 		go(what, AGAIN_AFTER);
 	else if (event->reply.outcome == ZKL_OUTCOME_REFUSED)
 		on_refused();
+	else if (what == STEP_WHOSE)
+		on_seen(event);
 	else if (what == STEP_JOIN)
 		on_joined(event);
 	else if (what == STEP_LIST)
@@ -222,6 +232,23 @@ on_refused(void)
 						  member.directory));
 	logged = true;
 	go(STEP_NONE, 0);
+}
+
+/* Warn once. */
+static void
+on_seen(const ZklSessionEvent *event)
+{
+	static bool logged = false;
+
+	if (event->reply.outcome == ZKL_OUTCOME_OK && !logged)
+	{
+		ereport(WARNING,
+				errmsg("\"zklock.hosts\" seems to name servers of ClickHouse Keeper"),
+				errdetail("They have a znode \"%s\".", KEEPER),
+				errhint("Use ZooKeeper: zklock relies on how ZooKeeper's leader ends sessions and counts elections."));
+		logged = true;
+	}
+	go(STEP_LOOK, 0);
 }
 
 /*

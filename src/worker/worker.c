@@ -20,7 +20,6 @@
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
-#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
@@ -81,7 +80,6 @@ static void advertise(void);
 static void withdraw(int code, Datum arg);
 static void turn(void);
 static void check_signals(void);
-static bool server_is_shutting_down(void);
 static void reload(void);
 static int64 next_moment(void);
 static void wait_for_something(void);
@@ -92,16 +90,7 @@ static void drain(void);
 void
 zkl_worker_register(void)
 {
-	BackgroundWorker bgworker;
-
-	/*
-	 * pg_upgrade starts servers that must not act by themselves.  Such a
-	 * server could become the leader of the cluster.
-	 */
-	if (IsBinaryUpgrade)
-		return;
-	bgworker = zkl_process_describe("zklock worker", "zkl_worker_main");
-	RegisterBackgroundWorker(&bgworker);
+	zkl_process_register("zklock worker", "zkl_worker_main");
 }
 
 /*
@@ -253,7 +242,12 @@ turn(void)
 	 * begins again.
 	 */
 	if (zkl_session_requests() > MAX_REQUESTS)
+	{
+		ereport(LOG,
+				errmsg("restarting the zklock worker, because it has sent %d requests",
+					   MAX_REQUESTS));
 		proc_exit(1);
+	}
 }
 
 /*
@@ -273,9 +267,9 @@ check_signals(void)
 	}
 	if (ShutdownRequestPending && !worker.stopping)
 	{
-		/* Only this worker was terminated, so the next worker continues. */
-		if (!server_is_shutting_down())
-			proc_exit(1);
+		/* The next worker continues. */
+		if (!zkl_process_server_is_stopping())
+			zkl_process_exit_terminated();
 
 		/*
 		 * The limit is for holders that never end, because the postmaster
@@ -292,30 +286,6 @@ check_signals(void)
 	 */
 	if (worker.stopping)
 		stop();
-}
-
-/*
- * The postmaster does not tell its children that the server shuts down.  But
- * before it signals them, it writes that into the last line of its lock file,
- * for pg_ctl.
- */
-static bool
-server_is_shutting_down(void)
-{
-	FILE	   *file = AllocateFile("postmaster.pid", "r");
-	char		line[MAXPGPATH];
-	bool		result = false;
-
-	/*
-	 * If the file is missing, the server shuts down.  Any other error proves
-	 * nothing; then the worker exits with 1, and the session stays.
-	 */
-	if (file == NULL)
-		return errno == ENOENT;
-	while (fgets(line, sizeof(line), file) != NULL)
-		result = strncmp(line, "stopping", 8) == 0;
-	FreeFile(file);
-	return result;
 }
 
 static void

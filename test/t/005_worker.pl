@@ -27,7 +27,9 @@ is($judge->query("SELECT backend_type, datname, wait_event_type FROM pg_stat_act
 sub terminate_worker
 {
 	my $old = $judge->query('SELECT worker_pid FROM zk_status');
+	my $offset = -s $node_a->logfile;
 	$judge->query("SELECT pg_terminate_backend($old)");
+	$node_a->wait_for_log(qr/LOG:  restarting the background worker "zklock worker", because it was terminated/, $offset);
 	$judge->wait_until("SELECT worker_pid <> $old AND state IN ('connected', 'idle') AND safe FROM zk_status");
 	return;
 }

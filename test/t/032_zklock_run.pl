@@ -183,7 +183,11 @@ finish($run);
 
 foreach ([ [], 'no path was given' ], [ ['/run/plain'], 'no command was given' ], [ [ '--no-such', '/x', 'true' ], 'no-such' ],
 	[ [ '--shared', '--semaphore=2', '/x', 'true' ], 'only one of' ], [ [ '-E', '256', '/x', 'true' ], 'invalid value "256"' ],
-	[ [ '--kill-after=soon', '/x', 'true' ], 'invalid value "soon"' ], [ [ '--kill-after=nan', '/x', 'true' ], 'invalid value "nan"' ])
+	[ [ '--kill-after=soon', '/x', 'true' ], 'invalid value "soon"' ], [ [ '--kill-after=nan', '/x', 'true' ], 'invalid value "nan"' ],
+	[ [ '-t', 'abc', '/x', 'true' ], 'invalid value "abc" for option --timeout' ],
+	[ [ '--once=now', '--spacing=abc', '/x', 'true' ], 'invalid value "abc" for option --spacing' ],
+	[ [ '--once=abc', '/x', 'true' ], 'invalid value "abc" for option --once' ],
+	[ [ '--semaphore=abc', '/x', 'true' ], 'invalid value "abc" for option --semaphore' ])
 {
 	my ($args, $says) = @$_;
 	$run = run_it($args);
@@ -191,7 +195,7 @@ foreach ([ [], 'no path was given' ], [ ['/run/plain'], 'no command was given' ]
 	like($run->{err}, qr/\Q$says\E/, "usage: says: $says");
 }
 foreach ([ [ '-d', 'host=/nowhere', '/x', 'true' ], 'connection to server' ], [ [ '-d', 'empty', '/x', 'true' ], 'extension "zklock" does not exist in database "empty"' ],
-	[ [ 'relative', 'true' ], 'ERROR:  ' ], [ [ '-t', 'long', '/x', 'true' ], 'invalid input syntax for type interval' ],
+	[ [ 'relative', 'true' ], 'ERROR:  ' ],
 	[ [ '--semaphore=0', '/x', 'true' ], 'ERROR:  ' ])
 {
 	my ($args, $says) = @$_;
@@ -267,6 +271,12 @@ finish($run);
 
 my @leases = map { started([ '--semaphore=2', '/run/few' ]) } 1, 2;
 is(run_it([ '--semaphore=2', '-t', '0', '/run/few', 'true' ])->{status}, 75, 'no more than two leases');
+kill 'TERM', $_->{pid} foreach @leases;
+finish($_) foreach @leases;
+is(run_it([ '--semaphore=stored', '-t', '0', '/run/stored', 'true' ])->{status}, 69, 'no limit is stored');
+$watcher->query(q{SELECT zk_semaphore_set_limit('/run/stored', 2)});
+@leases = map { started([ '--semaphore=stored', '/run/stored' ]) } 1, 2;
+is(run_it([ '--semaphore=stored', '-t', '0', '/run/stored', 'true' ])->{status}, 75, 'no more leases than the stored limit');
 kill 'TERM', $_->{pid} foreach @leases;
 finish($_) foreach @leases;
 

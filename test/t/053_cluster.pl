@@ -68,10 +68,12 @@ is($node_b->safe_psql('postgres', q{SELECT DISTINCT path FROM zk_cluster_locks('
 is($node_b->safe_psql('postgres', q{SELECT count(*) FROM zk_cluster_locks('/none')}), '0', 'there are none');
 is($node_b->safe_psql('postgres', q{SET zklock.allowed_paths = '/jobs/'; SELECT DISTINCT split_part(path, '/', 2) FROM zk_cluster_locks}), 'jobs',
 	'zklock.allowed_paths chooses');
-$zk->create('/zklock/hidden', perms => '');
+$zk->create('/zklock/hidden', perms => 'wcda');
+$zk->create('/zklock/hidden/_c_1b4e28ba-2fa1-41d2-883f-0016d3cca427-lock-', ephemeral => 1, sequence => 1, client => 'curator', data => "\x01");
 is($node_b->safe_psql('postgres', 'SELECT count(*) FROM zk_cluster_locks'), '10', 'a directory that ZooKeeper does not let it list is left out');
 is($node_a->errcode("SET ROLE plain; SELECT count(*) FROM $_"), '42501', "$_: not for any role") foreach 'zk_cluster_locks', 'zk_cluster_locks()';
 is($node_a->safe_psql('postgres', 'SET ROLE monitor; SELECT count(*) FROM zk_cluster_locks'), '10', 'but for pg_monitor');
+is($node_b->errcode(q{SELECT count(*) FROM zk_cluster_locks('/hidden')}), '28000', 'but it is not when it is the path that was named');
 $node_b->safe_psql("postgres", "SELECT pg_cancel_backend(" . $_->pid . ")") foreach $b1, $b2, $b3;
 $_->result foreach $b1, $b2, $b3;
 
@@ -79,6 +81,10 @@ $zk->create_many('/zklock/many', 20_000);
 is($node_a->errcode('SELECT count(*) FROM zk_cluster_locks'), '54000', 'there is a bound');
 is($node_a->safe_psql('postgres', q{SELECT DISTINCT path FROM zk_cluster_locks('/pool')}), '/pool', 'to what one call reads');
 $_->quit foreach $a1, $a2, $b1, $b2, $b3;
+
+$zk->allow($servers, 'wcda');
+is($node_a->errcode('SELECT count(*) FROM zk_servers'), '28000', 'an access control list that hides the servers is an error');
+$zk->allow($servers, 'rwcda');
 
 # --- the record comes back ---
 
@@ -119,6 +125,20 @@ is($node_b->safe_psql('postgres', q{SELECT count(*), count(DISTINCT host) FROM z
 $copy->stop;
 $node_a->wait_until('SELECT namesakes = 0 FROM zk_status');
 like(slurp_file($node_a->logfile), qr/LOG:  no other server has the name "a" any more/, 'until one of them ends');
+
+# --- an ensemble that is none of ZooKeeper's ---
+
+my $keeper = qr/WARNING:  "zklock\.hosts" seems to name servers of ClickHouse Keeper/;
+unlike(slurp_file($_->logfile), $keeper, $_->name . ': this ensemble is one of ZooKeeper') foreach $node_a, $node_b;
+$zk->create('/keeper/api_version', data => '1');
+my $log = -s $node_a->logfile;
+foreach my $n (1, 2)
+{
+	$node_a->expire_session($zk, by_hand => 1);
+	wait_until_joined($node_a);
+}
+is(scalar(() = slurp_file($node_a->logfile, $log) =~ /$keeper/g), 1, 'a znode of ClickHouse Keeper: one warning');
+$zk->delete($_) foreach '/keeper/api_version', '/keeper';
 
 # --- the ensemble has lost its data ---
 

@@ -28,7 +28,7 @@ sub is_refused
 	my $offset = -s $node->logfile;
 	my $result = $backend->run($sql);
 	is($result->{errcode}, '53400', "$name: the SQLSTATE");
-	like($result->{err}, qr/ERROR: .*"\Q$path\E[\/"].*\n.*DETAIL:  A quota in ZooKeeper is used up\./s, '... and the message');
+	like($result->{err}, qr/ERROR: .*"\Q$path\E".*\n.*DETAIL:  A quota in ZooKeeper is used up\./s, '... and the message');
 	$node->wait_for_log(qr/ZooKeeper refused a request for "[^"]*": quota exceeded \(error -125\)/, $offset);
 	return;
 }

@@ -12,7 +12,7 @@
 #include "protocol/access.h"
 
 #define SHAPE		"It must be \"open\", \"creator\", or a list of \"scheme:id:permissions\", with permissions out of \"cdrwa\"."
-#define TOO_LONG	"A scheme or an id is too long."
+#define TOO_LONG	"A scheme is longer than 31 bytes, or an id longer than 255."
 #define TOO_MANY	"The list has more than 16 entries."
 
 static ZklAcl acl;
@@ -182,7 +182,7 @@ test_refused_credentials(void **state)
 	assert_refused(TEXT("digest user:\r\n"), 1, "user:password");
 	assert_refused(TEXT("digest a:b\0c\n"), 1, "null character");
 	assert_refused(TEXT("\0"), 1, "null character");
-	assert_refused(TEXT("thisnameisthirtytwocharacterslon secret"), 1, "scheme is too long");
+	assert_refused(TEXT("thisnameisthirtytwocharacterslon secret"), 1, "scheme is longer than 31 bytes");
 }
 
 int

@@ -11,7 +11,7 @@
 
 #include "protocol/path.h"
 
-#define TOO_LONG	"The path is too long."
+#define TOO_LONG	"The path is longer than 255 bytes."
 #define CHARACTER	"The path contains a character that ZooKeeper does not allow."
 #define COMPONENT	"A path must not contain \".\" or \"..\" as a component."
 #define TOO_DEEP	"A path must not have more than 16 components."
@@ -380,8 +380,8 @@ a_root_may_have_63_bytes_and_no_more(void **state)
 	assert_int_equal(ZKL_ROOT_SIZE, 128);
 	assert_null(zkl_path_root_fault(path_of_length(62)));
 	assert_null(zkl_path_root_fault(path_of_length(63)));
-	assert_string_equal(zkl_path_root_fault(path_of_length(64)), TOO_LONG);
-	assert_string_equal(zkl_path_root_fault(path_of_length(128)), TOO_LONG);
+	assert_string_equal(zkl_path_root_fault(path_of_length(64)), "The path is longer than 63 bytes.");
+	assert_string_equal(zkl_path_root_fault(path_of_length(128)), "The path is longer than 63 bytes.");
 }
 
 static void
@@ -509,10 +509,10 @@ what_is_not_valid_allows_nothing(void **state)
 	list[0] = '/';
 	list[100] = '/';
 	list[255] = '/';
-	assert_list_fault(list, "A path is too long.");
+	assert_list_fault(list, "A path is longer than 255 bytes.");
 	assert_denies(list, "/x");
 	list[256] = '\0';
-	assert_list_fault(list, "A path is too long.");
+	assert_list_fault(list, "A path is longer than 255 bytes.");
 	list[255] = '\0';
 	assert_list_valid(list);
 }

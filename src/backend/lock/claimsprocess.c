@@ -39,16 +39,7 @@ static void withdraw(int code, Datum arg);
 void
 zkl_claims_process_register(void)
 {
-	BackgroundWorker bgworker;
-
-	/*
-	 * pg_upgrade starts servers that must not act by themselves.  Such a
-	 * server could become the leader of the cluster.
-	 */
-	if (IsBinaryUpgrade)
-		return;
-	bgworker = zkl_process_describe("zklock claims", "zkl_claims_process_main");
-	RegisterBackgroundWorker(&bgworker);
+	zkl_process_register("zklock claims", "zkl_claims_process_main");
 }
 
 void

@@ -76,6 +76,8 @@ typedef struct ZklLocalClaim
 typedef struct ZklLockRequest
 {
 	const char *path;			/* checked, in UTF-8 */
+	const char *semaphore;		/* path of the semaphore whose inner mutex
+								 * this is, or NULL */
 	ZklMode		mode;
 	ZklScope	scope;
 	int64		until;			/* of zkl_now(), or ZKL_FOREVER */

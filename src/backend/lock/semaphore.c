@@ -283,6 +283,7 @@ acquire_in_turn(ZklClaim *claim, const ZklLockRequest *request)
 	 * the transaction, whatever fails.
 	 */
 	inner.path = psprintf("%s/" ZKL_LOCKS, request->path);
+	inner.semaphore = request->path;
 	inner.mode = ZKL_MODE_LOCK;
 	inner.scope = ZKL_SCOPE_XACT;
 	zkl_wait_begin(&wait, request);

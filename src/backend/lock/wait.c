@@ -59,6 +59,7 @@ typedef enum Reason
 static bool look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex,
 				 ZklAnswer *answer);
 static void begin_asking(ZklWait *wait, const ZklClaim *claim);
+static const char *path_of_user(const ZklLockRequest *request);
 static Reason reason_of(ZklAnswer answer);
 static bool time_is_over(ZklWait *wait, ZklAnswer answer);
 static bool has_asked_enough(ZklWait *wait);
@@ -190,7 +191,7 @@ look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex, ZklAnswer *answer)
 		case ZKL_ANSWER_FAILED:
 
 			/* This report and the next two raise errors. */
-			zkl_report_failure(wait->request->path, claim->failure);
+			zkl_report_failure(path_of_user(wait->request), claim->failure);
 		case ZKL_ANSWER_FULL:
 			zkl_report_full();
 		case ZKL_ANSWER_SHUTDOWN:
@@ -249,6 +250,13 @@ zkl_wait_for_certainty(const ZklLockRequest *request, ZklLocalClaim *claim)
 		zkl_local_claim_report_lost(ERROR, claim);
 }
 
+/* The user of a semaphore has not named the inner mutex. */
+static const char *
+path_of_user(const ZklLockRequest *request)
+{
+	return request->semaphore != NULL ? request->semaphore : request->path;
+}
+
 static Reason
 reason_of(ZklAnswer answer)
 {
@@ -302,7 +310,7 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 	if ((over && !request->only_tries) || (over && !in_touch) ||
 		(wait->silent_since != 0 &&
 		 now >= zkl_session_info_silent_from(wait->begun_at, wait->silent_since)))
-		zkl_report_unreachable(request->path);
+		zkl_report_unreachable(path_of_user(request));
 	if (now >= wait->lock_timeout_at)
 	{
 		zkl_lock_stat_failed(wait->claim, ERRCODE_LOCK_NOT_AVAILABLE);
