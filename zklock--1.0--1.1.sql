@@ -314,7 +314,8 @@ GRANT EXECUTE ON FUNCTION zk_semaphore_set_limit(text, integer) TO pg_signal_bac
 
 /*
  * Procedures that acquire like the functions, but wait without a snapshot.  Each also demands
- * EXECUTE on its function, at the call.
+ * EXECUTE on its function, at the call.  So they are granted to PUBLIC, too: zklock-run calls them for
+ * every role that may execute the function.
  */
 
 CREATE PROCEDURE zk_lock_wait(path text,
@@ -406,6 +407,19 @@ LANGUAGE C;
 
 COMMENT ON PROCEDURE zk_xact_multilock_wait(text[], interval) IS
 'acquire several cluster-wide mutexes at once, all or none, as transaction-level locks; waits without a snapshot';
+
+GRANT EXECUTE ON PROCEDURE
+	zk_lock_wait(text, interval, interval),
+	zk_xact_lock_wait(text, interval, interval),
+	zk_read_lock_wait(text, interval, interval),
+	zk_xact_read_lock_wait(text, interval, interval),
+	zk_write_lock_wait(text, interval, interval),
+	zk_xact_write_lock_wait(text, interval, interval),
+	zk_semaphore_wait(text, integer, interval, integer),
+	zk_xact_semaphore_wait(text, integer, interval, integer),
+	zk_multilock_wait(text[], interval),
+	zk_xact_multilock_wait(text[], interval)
+TO PUBLIC;
 
 /*
  * Claims without a backend

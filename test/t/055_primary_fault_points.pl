@@ -269,6 +269,20 @@ foreach my $may_lead ('may lead', 'must not lead')
 	$b->quit;
 }
 
+# The path is in use as another kind of lock, so no claim begins.  Later one does, and its history is looked at.
+{
+	leads_unrequired();
+	my ($other, $before, $at) = ($north->backend, text(), -s $north->logfile);
+	$other->query("SELECT zk_write_lock_acquire('$path')");
+	$north->set('zklock.leader_of', $path);
+	$north->wait_for_log(qr/LOG: .*this server cannot stand for the leadership of "$path"/, $at);
+	$other->query("SELECT zk_write_lock_release('$path')");
+	wait_until_leads($north);
+	$zk->wait_until(sub { text() ne $before }, 'the record to have another token');
+	pass('an error before the claim: when it leads, the history is looked at');
+	$other->quit;
+}
+
 # --- a pause ---
 
 # It is resigned for an hour while the process finds that its history must not lead.  A leadership that is refused

@@ -105,6 +105,8 @@ sub are_kept
 	is(acls(grep { $is_old{ $_->{name} } } @now), acls(@old), "$database: the privileges of all objects of 1.0");
 	is($app->errcode("SELECT * FROM $_->{use}"), '', "$database: $_->{name} can be read") foreach grep { $_->{what} eq 'TABLE' } @old;
 	isnt($app->errcode("SELECT * FROM $_->{dependent}"), '42501', "$database: the user's view of $_->{name}") foreach @old;
+	isnt($app->errcode("CALL $_->{use}"), '42501', "$database: $_->{name}, for who may execute its function")
+	  foreach grep { $_->{what} eq 'PROCEDURE' } @now;
 	cmp_ok(scalar @now, '>', scalar @old, "$database: there are newer objects");
 	foreach my $member (@now)
 	{

@@ -513,7 +513,7 @@ after_error(Leadership *leadership)
 				errdetail_internal("%s", error->detail ? error->detail : error->message),
 				error->hint ? errhint("%s", error->hint) : 0);
 	zkl_history_end(&leadership->look);
-	leadership->looked = true;
+	leadership->looked = leads_on;
 	leadership->look_at = zkl_now() + ZKL_LOOK_INTERVAL;
 	if (leads_on)
 		return;
