@@ -44,10 +44,11 @@ sub log { my ($self) = @_; return slurp($self->{log}); }
 sub try
 {
 	my ($self, $test) = @_;
+	local $ENV{PG_TEST_TIMEOUT_DEFAULT} //= 90;	# a test that waits in vain need not do so for minutes
 	my $unit = $test =~ /^unit (\w+)$/ ? "$self->{dir}/test/unit/$1" : undef;
 	return if $unit && !$self->run("make -s -C $self->{dir} test/unit/$1");
 	return 'passes' if $self->run($unit ? "cd $self->{dir} && $unit" : "$self->{dir}/test/run $test");
-	return $self->log =~ /^(?:\[  FAILED  \] (?!.*test\(s\))|not ok \d+ *-? *|(?:test| ) +(?=.*\.\.\. FAILED))(.*)/m ? $1 : undef;
+	return $self->log =~ /^(?|\[  FAILED  \] (?!.*test\(s\))(.*)|not ok \d+ *-? *(.*)|(?:test| ) +(\w+) +\.\.\. FAILED)/m ? $1 : undef;
 }
 
 sub slurp
