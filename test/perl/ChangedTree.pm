@@ -39,16 +39,17 @@ sub run
 
 sub log { my ($self) = @_; return slurp($self->{log}); }
 
-# Runs a test: "unit NAME", or what test/run takes.  Returns "passes", or the first case that fails, as cmocka,
-# TAP or pg_regress call it; undef if there is none, so that the test did not begin, or broke off.
+# Runs a test: "unit NAME", or what test/run takes.  Returns whether it passes, and the cases that fail, as cmocka,
+# TAP or pg_regress call them.  There are none if the test did not begin, or broke off.
 sub try
 {
 	my ($self, $test) = @_;
-	local $ENV{PG_TEST_TIMEOUT_DEFAULT} //= 90;	# a test that waits in vain need not do so for minutes
+	local $ENV{PG_TEST_TIMEOUT_DEFAULT} //= 90;		# a test that waits in vain need not do so for minutes
 	my $unit = $test =~ /^unit (\w+)$/ ? "$self->{dir}/test/unit/$1" : undef;
-	return if $unit && !$self->run("make -s -C $self->{dir} test/unit/$1");
-	return 'passes' if $self->run($unit ? "cd $self->{dir} && $unit" : "$self->{dir}/test/run $test");
-	return $self->log =~ /^(?|\[  FAILED  \] (?!.*test\(s\))(.*)|not ok \d+ *-? *(.*)|(?:test| ) +(\w+) +\.\.\. FAILED)/m ? $1 : undef;
+	my $ready = !$unit || $self->run("make -s -C $self->{dir} test/unit/$1");
+	my $passes = $ready && $self->run($unit ? "cd $self->{dir} && $unit" : "$self->{dir}/test/run $test");
+	return 1 if $passes;
+	return (0, $ready ? $self->log =~ /^(?|\[  FAILED  \] (?!.*test\(s\))(.*)|not ok \d+ *-? *(.*)|(?:test| ) +(\w+) +\.\.\. FAILED)/mg : ());
 }
 
 sub slurp
