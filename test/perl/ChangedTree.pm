@@ -40,7 +40,8 @@ sub run
 sub log { my ($self) = @_; return slurp($self->{log}); }
 
 # Runs a test: "unit NAME", or what test/run takes.  Returns whether it passes, and the cases that fail, as cmocka,
-# TAP or pg_regress call them.  There are none if the test did not begin, or broke off.
+# TAP or pg_regress call them, and the state for which a test has waited in vain.  There are none if the test did
+# not begin, or broke off otherwise.
 sub try
 {
 	my ($self, $test) = @_;
@@ -49,7 +50,7 @@ sub try
 	my $ready = !$unit || $self->run("make -s -C $self->{dir} test/unit/$1");
 	my $passes = $ready && $self->run($unit ? "cd $self->{dir} && $unit" : "$self->{dir}/test/run $test");
 	return 1 if $passes;
-	return (0, $ready ? $self->log =~ /^(?|\[  FAILED  \] (?!.*test\(s\))(.*)|not ok \d+ *-? *(.*)|(?:test| ) +(\w+) +\.\.\. FAILED)/mg : ());
+	return (0, $ready ? $self->log =~ /^(?|\[  FAILED  \] (?!.*test\(s\))(.*)|not ok \d+ *-? *(.*)|(?:test| ) +(\w+) +\.\.\. FAILED|(timed out waiting .*))/mg : ());
 }
 
 sub slurp

@@ -19,14 +19,12 @@ my %holder = (near => $node->backend, far => $node_far->backend);
 my $watcher = $node->backend;
 $watcher->query($_) foreach q{SET statement_timeout = '1min'}, 'CREATE TABLE work (id int, payload text)', 'CREATE TABLE built (id int)';
 
-# Waits until the process sleeps, with a snapshot or without one; fails, and ends the test, if that does
-# not come.
+# Waits until the process sleeps, with a snapshot or without one; dies if that does not come.
 sub sleeps
 {
 	my ($pid, $path, $with) = @_;
-	return eval { $watcher->wait_until("SELECT (SELECT count(*) > 0 FROM zk_locks WHERE path LIKE '$path%' AND pid = $pid AND claim = 'waiting' AND (kind = 'semaphore' OR ticket IN ('queued', 'owned')))"
-		. " AND (SELECT wait_event IS NOT NULL AND state = 'active' AND (backend_xmin IS NOT NULL) = $with FROM pg_stat_activity WHERE pid = $pid)") }
-	  // (fail("$path: sleeps, and has a snapshot: $with"), die $@);
+	return $watcher->wait_until("SELECT (SELECT count(*) > 0 FROM zk_locks WHERE path LIKE '$path%' AND pid = $pid AND claim = 'waiting' AND (kind = 'semaphore' OR ticket IN ('queued', 'owned')))"
+		. " AND (SELECT wait_event IS NOT NULL AND state = 'active' AND (backend_xmin IS NOT NULL) = $with FROM pg_stat_activity WHERE pid = $pid)");
 }
 
 # What dies now, VACUUM removes.
