@@ -11,6 +11,7 @@
 #	make check-world			all tests, the longest in a short form, in 75 minutes
 #	test/run LEVEL NAME			single levels and files of tests
 #	test/steady [N]				the tests of "make test" N times each, on a machine that stands still at random
+#	make mutants				whether the tests bite: changes the code, and sees a test fail
 #	make unit					the unit tests only; they need no server
 #	make fuzz [SECONDS=n]		feeds the parsers what they do not expect, with libFuzzer
 #	make bench					zklock beside others; options in test/bench/run, in capitals here
@@ -250,6 +251,9 @@ test:
 check-world:
 	@test/check-world
 
+mutants:
+	@test/mutants
+
 sanitize:
 	@SANITIZE=1 test/run regress
 
@@ -311,4 +315,4 @@ release:
 matrix:
 	@package/matrix $(RELEASES)
 
-.PHONY: $(UNIT_RUNS) all help install-man uninstall-man unit fuzz model instructions check-layers have-indent indent check-indent test check-world sanitize assertions valgrind demo faults abuse fleet split-brain soak deadlock-storm bench bench-doc bench-compare deb dist dist-check extension-image release matrix
+.PHONY: $(UNIT_RUNS) all help install-man uninstall-man unit fuzz model instructions check-layers have-indent indent check-indent test check-world mutants sanitize assertions valgrind demo faults abuse fleet split-brain soak deadlock-storm bench bench-doc bench-compare deb dist dist-check extension-image release matrix

@@ -311,11 +311,28 @@ what_does_not_fit_is_left_out(void **state)
 	assert_false(zkl_wait_graph_has(&graph, NSERVERS - 1));
 }
 
+/* What is missing in a text that was cut may be what ends a wait. */
+static void
+a_cut_text_is_incomplete(void **state)
+{
+	(void) state;
+	trace_begin();
+	waits(0, 1, ZKL_MODE_LOCK, "/a");
+	for (int truncated = 0; truncated < 2; truncated++)
+	{
+		sets[0].truncated = truncated;
+		zkl_wait_graph_begin(&graph);
+		zkl_wait_graph_add(&graph, 0, false, &sets[0]);
+		assert_int_equal(graph.complete, !truncated);
+	}
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_does_not_fit_is_left_out),
+		cmocka_unit_test(a_cut_text_is_incomplete),
 	};
 
 	return trace_main("wait graph", "test/unit/wait_graph.trace", tests, lengthof(tests));
