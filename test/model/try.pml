@@ -4,7 +4,7 @@
  * Server 0 has the ticket when all begins, and its backends take the lock and
  * release it.  The other servers try once each, and the one that gets the lock then has
  * the ticket in the same way.  Failures are not here, but in zklock.pml and in
- * test/unit/test_ticket_walk.c; doc/model.md says more.
+ * test/unit/test_ticket_walk.c; README.md says more.
  *
  * A request is executed in one step, and its reply is handled in a later one.
  *

@@ -6,7 +6,7 @@
  * of its server, say for a row; this local wait may end and begin again.  The backends
  * may act at any moment: waits begin and time out, holders get stuck and
  * get free, release, and acquire again.  A worker may stand still between any two steps.
- * doc/model.md says more.
+ * README.md says more.
  *
  * One number here stands for one in src/protocol/waitrecord.h: the wait (its claim and
  * czxid), the claim that is held, and "stuck".

@@ -4,7 +4,7 @@
  * One lock, a mutex, and everything that handles it: SERVERS PostgreSQL servers with
  * a worker and BACKENDS backends each, and ZooKeeper.  Each backend acquires the
  * lock, or gives up; writes; commits under the guard, or rolls back; and releases.
- * At most FAULTS times, something goes wrong.  doc/model.md lists what is left out.
+ * At most FAULTS times, something goes wrong.  README.md lists what is left out.
  *
  * A step of the model (an "atomic" or "d_step") is what the C code does under the partition's
  * lock, or between two such moments in the worker.  Each step names the file and the
