@@ -41,6 +41,21 @@ is_refused(q{SELECT zk_multilock_acquire('{/free/a, /full/b}')}, '/full/b', 'a m
 is($backend->query(q{SELECT count(*) FROM zk_locks WHERE path LIKE '/full%' AND pid IS NOT NULL}), 0, 'nothing is left of them');
 is($backend->query(q{SELECT zk_lock_acquire('/free/other')}), 't', 'other locks are free');
 
+# The record of leaders.  The server says why it does not lead, instead of writing again and again.
+sub stand { my ($path) = @_; $node->set($_, $path) foreach 'zklock.leader_of', 'zklock.commit_requires'; return; }
+my $leaders = '/zklock/.zklock/leaders';
+stand('/leaders/first');
+$node->wait_until(q{SELECT zk_is_leader('/leaders/first')});
+limit_children($leaders);
+my $offset = -s $node->logfile;
+stand('/leaders/second');
+$node->wait_for_log(qr/this server must not lead "\/leaders\/second"\n.*A quota in ZooKeeper is used up/, $offset);
+is($node->status(q{refused_leaderships ~ '^/leaders/second: A quota in ZooKeeper is used up'}), 't', 'a leadership: zk_status says why it is refused');
+is($backend->errcode('CREATE TABLE t ()'), '25006', 'and nothing is written');
+$zk->set("/zookeeper/quota$leaders/zookeeper_limits", 'count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=9');
+$node->wait_until(q{SELECT zk_is_leader('/leaders/second')});
+is($backend->errcode('CREATE TABLE t ()'), '', 'with a greater quota, it leads');
+
 # The records of jobs, and what is stored.
 $backend->query(q{SELECT zk_run_once('/free/first', '2026-01-01 02:00+00'), zk_lock_release('/free/first')});
 my ($jobs) = grep { /jobs/ } @{ $zk->children('/zklock') };

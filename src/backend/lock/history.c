@@ -143,6 +143,9 @@ take_reply(ZklHistoryLook *look, const char *path, char *why)
 	if (outcome == ZKL_COMMAND_DENIED)
 		return answer_failure(look, "ZooKeeper's access control forbids this server to read or write the record of leaders.",
 							  why);
+	if (outcome == ZKL_COMMAND_QUOTA)
+		return answer_failure(look, "A quota in ZooKeeper is used up, so this server cannot write the record of leaders.",
+							  why);
 	if (outcome == ZKL_COMMAND_AWAY && !look->leads)
 		return ZKL_HISTORY_REFUSED;
 

@@ -28,8 +28,6 @@
 /* No process may notice that a detached claim is forgotten, so it ends after a day. */
 #define MAX_CLAIM_TIME_MS	INT64CONST(86400000)
 
-/* The claims process looks at claims that wait when their time is over, but not more often. */
-
 /*
  * The spacing of ticks is not a timeout: a job may run once a year.  This
  * allows a million days.
