@@ -31,8 +31,15 @@ zkl_leadership_begin(ZklClaim *claim)
 void
 zkl_leadership_allow(ZklClaim *claim, bool may_commit)
 {
+	bool		could_commit;
+
 	zkl_entry_lock(claim->entry);
+	could_commit = claim->may_commit;
 	claim->may_commit = may_commit;
+
+	/* A commit guard whose session requires the leadership has to look again. */
+	if (could_commit && !may_commit)
+		pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
 
 	/* A resignation may just have set the pause that is to come. */
 	if (!claim->resigned)

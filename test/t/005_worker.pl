@@ -90,12 +90,12 @@ $zk->wait_for_children('/zklock/meanwhile/release', 0);
 $holder->query('SELECT zk_lock_release_all()');
 
 # The worker ends again and again while backends lock and release.
-$_->safe_psql('postgres', 'CREATE TABLE tokens (token bigint); CREATE TABLE stop (at timestamptz)') foreach $node_a, $node_b;
+$_->safe_psql('postgres', 'CREATE TABLE tokens (token bigint); CREATE TABLE finished ()') foreach $node_a, $node_b;
 my @busy = map { ($node_a->backend, $node_b->backend) } 1, 2;
 my $work = q{
 	DO $$
 	BEGIN
-		WHILE NOT EXISTS (SELECT FROM stop) LOOP
+		WHILE NOT EXISTS (SELECT FROM finished) LOOP
 			PERFORM zk_lock_acquire('/busy');
 			INSERT INTO tokens VALUES (zk_lock_token('/busy'));
 			PERFORM zk_lock_release('/busy');
@@ -111,12 +111,12 @@ foreach my $restart (1 .. 5)
 	terminate_worker();
 	$judge->wait_until("SELECT claims >= $claims + 50 FROM zk_status");
 }
-$_->safe_psql('postgres', 'INSERT INTO stop VALUES (now())') foreach $node_a, $node_b;
+$_->safe_psql('postgres', 'INSERT INTO finished DEFAULT VALUES') foreach $node_a, $node_b;
 is($_->result->{err} =~ s/.*ZklockBackend.*\n//r, '', 'busy: no error') foreach @busy;
-my @tokens = map { split /\n/, $_->safe_psql('postgres', 'SELECT token FROM tokens') } $node_a, $node_b;
+my @tokens = split /\n/, join "\n", map { $_->safe_psql('postgres', 'SELECT token FROM tokens') } $node_a, $node_b;
 my %tokens = map { $_ => 1 } @tokens;
-cmp_ok(scalar @tokens, '>', 250, 'busy: claims on both servers');
-is(scalar keys %tokens, scalar @tokens, 'busy: every claim had a token of its own');
+cmp_ok(scalar @tokens, '>=', 5 * 50, 'busy: there were many claims');
+is(scalar keys %tokens, scalar @tokens, 'busy: every claim had a token of its own, on both servers');
 $_->wait_until_clean('/busy') foreach $node_a, $node_b;
 $zk->wait_for_children('/zklock/busy', 0);
 is($judge->query('SELECT session_id, epoch FROM zk_status'), $session, 'busy: the session is the same');
