@@ -87,7 +87,7 @@ $holder->query("SELECT zk_lock_release_all()");
 my ($granted, $stray) = (0, 0);
 foreach my $round (1 .. 100)
 {
-	$holder->query("SELECT zk_lock_acquire('/race', lease_time => '" . (1 + $round % 20) . " ms')");
+	$holder->query("SELECT zk_lock_acquire('/race', lease_time => '" . (100 + $round % 20) . " ms')");
 	$_->send(acquire('/race')) foreach $w1, $w2;
 	foreach my $turn (1, 2)
 	{
