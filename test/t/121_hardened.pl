@@ -52,7 +52,7 @@ my ($epoch, $connects) = split /\|/, $node->safe_psql('postgres', 'SELECT epoch,
 # ZooKeeper may close the connection before the client has read that it is refused.
 my $closed = count(qr/LOG:  could not connect/);
 cmp_ok($connects, '<=', $epoch + 1 + $closed, 'the server tries again once for each session that has expired');
-cmp_ok($closed, '<=', $epoch, 'and is seldom told nothing');
+cmp_ok($closed, '<', $connects, 'and is told why, unless ZooKeeper was too fast');
 is(count(qr/could not authenticate with ZooKeeper/), 1, 'the log says it once');
 is(count(qr/(?:has expired|refused a request)/), 0, 'and nothing else');
 # The worker takes a connection that closes without a reason for a broken one, and logs the next one anew.
