@@ -71,23 +71,17 @@ sub problems_of
 	my ($m) = @_;
 	my ($term, $text, $semver) = (qr{^[^\s/\\[:cntrl:]]{2,}$}, qr/\S/, qr/^\d+\.\d+\.\d+(?:-[\w.-]+)?$/);
 	my $url = qr{^(?:https?|git|ssh)://[\w.-]+(?:/\S*)?$};
-	my %resources = %{ $m->{resources} // {} };
 	my %must = (
 		'name' => [ $m->{name}, $term ],
 		'version' => [ $m->{version}, $semver ],
 		'abstract' => [ $m->{abstract}, $text ],
-		'maintainer' => [ $m->{maintainer}, qr/^\S[^<>]* <[^<>\s@]+@[\w.-]+>$/ ],
+		'maintainer' => [ $m->{maintainer}, qr/^\S[^<>]*(?: <[^<>\s@]+@[\w.-]+>)?$/ ],
 		'license' => [ $m->{license}, qr/^postgresql$/ ],
 		'release_status' => [ $m->{release_status}, qr/^(?:stable|testing|unstable)$/ ],
 		'meta-spec version' => [ $m->{'meta-spec'}{version}, qr/^1\.0\.\d+$/ ],
 		'meta-spec url' => [ $m->{'meta-spec'}{url}, $url ],
-		'homepage' => [ $resources{homepage}, $url ],
-		'bugtracker web' => [ $resources{bugtracker}{web}, $url ],
-		'bugtracker mailto' => [ $resources{bugtracker}{mailto}, qr/^[^<>\s@]+@[\w.-]+$/ ],
-		'repository url' => [ $resources{repository}{url}, $url ],
-		'repository web' => [ $resources{repository}{web}, $url ],
-		'repository type' => [ $resources{repository}{type}, qr/^git$/ ],
 		'the extension' => [ join(' ', keys %{ $m->{provides} // {} }), qr/^zklock$/ ],
+		(map { ("resource $_" => [ $m->{resources}{$_}, $url ]) } grep { !ref $m->{resources}{$_} } keys %{ $m->{resources} // {} }),
 		(map { ("provides $_ version" => [ $m->{provides}{$_}{version}, $semver ]) } keys %{ $m->{provides} // {} }),
 		(map { ("requires $_" => [ $m->{prereqs}{runtime}{requires}{$_}, $semver ]) } keys %{ $m->{prereqs}{runtime}{requires} // {} }),
 		(map { ("tag $_" => [ $_, qr{^[^/\\[:cntrl:]]{1,255}$} ]) } @{ $m->{tags} // [] }));
@@ -99,7 +93,7 @@ sub problems_of
 }
 
 is(join(', ', problems_of($meta)), '', 'META.json');
-foreach ([ 'version', '1.1' ], [ 'maintainer', 'somebody' ], [ 'licence', 'postgresql' ], [ 'resources', { homepage => 'here' } ],
+foreach ([ 'version', '1.1' ], [ 'maintainer', '' ], [ 'licence', 'postgresql' ], [ 'resources', { homepage => 'here' } ],
 	[ 'provides', { zklock => { file => 'zklock.sql', docfile => 'doc/zklock.md', version => '1.1.0' } } ])
 {
 	isnt(join(', ', problems_of({ %$meta, $_->[0] => $_->[1] })), '', "META.json with another $_->[0]");
