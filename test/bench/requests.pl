@@ -19,7 +19,8 @@ my $rounds = 4;					# each on paths of its own
 open my $figures, '>', $ARGV[0] or die "$ARGV[0]: $!";
 
 my $zk = ZooKeeper->new;
-my %settings = ('zklock.session_timeout' => '30s');
+# A wait for longer than deadlock_timeout may be published, and then looked at again and again.
+my %settings = ('zklock.session_timeout' => '30s', 'deadlock_timeout' => '1h');
 my $a = ZklockNode->started('a', $zk, %settings, 'zklock.linger' => 0);
 my $b = ZklockNode->started('b', $zk, %settings, 'zklock.linger' => '1h');
 my ($on_a, $on_b, @readers) = map { $_->backend } $a, $b, $a, $b;

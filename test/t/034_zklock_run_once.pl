@@ -124,6 +124,9 @@ kill 'CONT', $worker;
 record_is('/jobs/stalled', 'failed 1', 'the worker stalls: failed');
 $nodes[0]->wait_until('SELECT safe FROM zk_status');
 is(run_on($nodes[1], "--once=$first", '--retry', '-t', '1 min', '/jobs/stalled', 'echo', 'ran'), "0 ran\n", 'and run elsewhere with --retry');
+$nodes[0]->configure('zklock.session_timeout' => '30s');
+$nodes[0]->restart;
+$nodes[0]->wait_until_connected;
 
 # A run goes on elsewhere: only a call with --timeout waits for it.
 my $backend = $nodes[1]->backend;
