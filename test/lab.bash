@@ -298,7 +298,8 @@ pg_standby() {
 
 # Later lines win, so a standby overrides the settings that it copied from its primary.
 pg_configure() {
-	local name=$1 port=$((${lab_last_port:=6000} + 1))
+	# Several scripts may start servers in one lab.  The port is only the name of a socket.
+	local name=$1 port=$((${lab_last_port:=10000 + $$ % 5000 * 10} + 1))
 	lab_last_port=$port
 	{
 		cat <<-END
