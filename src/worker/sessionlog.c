@@ -31,6 +31,7 @@ static int64 away_since = 0;	/* since when no server could be reached; 0 if
 								 * one can */
 
 static void log_connected(void);
+static void note_error(const char *error);
 
 /* Logged once, until there is a connection again. */
 void
@@ -45,7 +46,7 @@ zkl_session_log_unreachable(void)
 	/* Then it does not matter that other servers cannot be reached at all. */
 	if (zkl_session_mistrust() != NULL)
 	{
-		if (!zkl_session_log_is_refused())
+		if (error != NULL || !zkl_session_log_is_refused())
 			zkl_session_log_refused(zkl_session_mistrust());
 		return;
 	}
@@ -159,9 +160,21 @@ zkl_session_log_difference(const char *znode)
 			errhint("Stop that ZooKeeper server, remove its data except for the file \"myid\", and start it.  It then copies the data from the leader."));
 }
 
-/* Note an error for zk_status. */
+/*
+ * Note an error for zk_status.  While ZooKeeper refuses this server's
+ * credentials, the reason for that stays the last error: the next attempt may
+ * only find another server away, and a backend must still say why it is
+ * refused.
+ */
 void
 zkl_session_log_error(const char *error)
+{
+	if (!zkl_session_log_is_refused())
+		note_error(error);
+}
+
+static void
+note_error(const char *error)
 {
 	ZklSessionInfo *info = zkl_session_info;
 
@@ -201,7 +214,7 @@ zkl_session_log_czxid(int64 czxid)
 void
 zkl_session_log_refused(const char *error)
 {
-	zkl_session_log_error(error);
+	note_error(error);
 	if (zkl_session_log_is_refused())
 		return;
 	pg_atomic_write_u64(&zkl_session_info->refused_at, zkl_now());

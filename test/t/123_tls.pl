@@ -311,13 +311,17 @@ my $other = hostname();
 my $address = gethostbyname($other);
 SKIP:
 {
-	skip 'this host does not know its own name', 7 unless defined $address;
+	skip 'this host does not know its own name', 8 unless defined $address;
 	$address = inet_ntoa($address);
 	remember_log();
 	$node->configure('zklock.hosts' => "localhost:1,$other:$port");
 	$node->reload;
 	is_refused('the name of another server',
 		qr/TLS with server \Q$address\E:$port failed: its certificate is not trusted: hostname mismatch/i);
+	my $before = attempts();
+	my %seen;
+	$zk->wait_until(sub { $seen{ $node->status('last_error') } = 1; return attempts() >= $before + 3; }, 'three more attempts');
+	is(join(', ', grep { !/hostname mismatch/i } keys %seen), '', 'that another server is away does not hide the reason');
 }
 $node->configure('zklock.hosts' => "localhost:$port");
 $node->reload;
