@@ -37,7 +37,7 @@ sub queue
 sub wait_for_queue
 {
 	my ($path, $wanted) = @_;
-	$zk->wait_until(sub { queue($path) eq $wanted }, "the queue of $path to be $wanted");
+	$zk->wait_until(sub { queue($path) eq $wanted }, sub { "the queue of $path to be $wanted, and not " . queue($path) });
 	is(queue($path), $wanted, "$path: the queue is " . ($wanted || 'empty'));
 	return;
 }
@@ -349,7 +349,7 @@ my $worker = $node_a->worker_pid;
 $token = $a1->query(token('/worker'));
 kill 'TERM', $worker;
 $node_a->wait_until("SELECT worker_pid <> $worker FROM zk_status");
-$a1->query(unwr('/worker'));
+is($a1->query(unwr('/worker')), 't', 'while there is no connection, a writer becomes a reader');
 $node_a->wait_until_connected;
 wait_for_queue('/worker', 'READ');
 is($_->query(held('/worker2')), 't', 'a new worker: readers still hold') foreach $a1, $a2, $b1;
