@@ -219,6 +219,35 @@ sub measure_rest
 	return;
 }
 
+# --- CPU time -------------------------------------------------------------------
+
+my $ticks = POSIX::sysconf(&POSIX::_SC_CLK_TCK);
+
+sub first_line { my ($file) = @_; open my $f, '<', $file or return ''; return scalar(<$f>) // ''; }
+
+# The kernel's figures of a process: its parent, its own microseconds, and those of children that have ended.
+sub times_of
+{
+	my ($pid) = @_;
+	my @field = split ' ', first_line("/proc/$pid/stat") =~ s/^.*\) //sr;
+	return @field ? ($field[1], map { 1e6 * $_ / $ticks } $field[11] + $field[12], $field[13] + $field[14]) : (0, 0, 0);
+}
+
+# Of all ZooKeepers, and of all processes of the PostgreSQL servers.
+sub cpu_times
+{
+	my @java = map { first_line($_) + 0 } glob "$bench/zk$ensemble/[0-9]*/pid";
+	my %server = map { (first_line($_) + 0 => 1) } glob "$arg{lab}/bench_?$ensemble/postmaster.pid";
+	my %cpu = (zookeeper => 0, postgres => 0);
+	$cpu{zookeeper} += (times_of($_))[1] foreach @java;
+	foreach my $pid (map { m{(\d+)$} } glob '/proc/[0-9]*')
+	{
+		my ($parent, $own, $ended) = times_of($pid);
+		$cpu{postgres} += $server{$pid} ? $own + $ended : $own if $server{$pid} || $server{$parent};
+	}
+	return %cpu;
+}
+
 # --- the work of an SQL client --------------------------------------------------
 
 sub acquire_release { my ($acquire, $release) = @_; return { before => "$acquire;\n", after => "$release;\n" }; }
@@ -432,15 +461,19 @@ sub measure_rate
 	check_sql($w, $system) if $round == 1 && $is_sql && $w->{is_contended};
 	$once->(warm_up_time($w, $round)) unless $is_sql || $is_short || $w->{family} eq 'W2first';
 
-	my ($packets, $begin) = (packets(), time);
+	my ($packets, $begin, %cpu) = (packets(), time, cpu_times());
 	my $r = $once->($seconds);
 	$packets = packets() - $packets - $packets_at_rest * (time - $begin);
+	my %spent = cpu_times();
+	my $each = sub { my ($of) = @_; return $r->{done} ? ($spent{$of} - $cpu{$of}) / $r->{done} : undef; };
 	my @order = sort { $a <=> $b } @{ $r->{counts} };
 	my @servers = sort { $a <=> $b } @{ $r->{server} };
 
 	record($w->{id}, $system, $round,
 		rate => $r->{rate},
 		requests => Workloads::asks_zookeeper($system) && $r->{done} ? ($packets > 0 ? $packets : 0) / $r->{done} : undef,
+		zookeeper_us => Workloads::asks_zookeeper($system) ? $each->('zookeeper') : undef,
+		postgres_us => $is_sql ? $each->('postgres') : undef,
 		fairness => $w->{is_contended} ? $order[-1] / ($order[0] || 1) : undef,
 		least_share => @servers > 1 ? $servers[0] * @servers / ($r->{done} || 1) : undef);
 	return $r->{rate};
