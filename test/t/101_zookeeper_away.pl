@@ -136,22 +136,22 @@ $zk->wait_for_children('/zklock/new', 0);
 # --- waits that end while it is away ---
 
 $a1->query(acquire('/held'));
-$a2->send(acquire('/held', '4s'));
-$b1->send(acquire('/held', '4s'));
+$a2->send(acquire('/held', '8s'));
+$b1->send(acquire('/held', '8s'));
 $zk->wait_for_children('/zklock/held', 2);
 $zk->stop;
 $_->wait_until_away foreach $node_a, $node_b;
 $b2->send(acquire('/held', '1s'));
 $result = $b1->result;
 is_unreachable($result, $servers, 'a wait that ends meanwhile');
-cmp_ok($result->{seconds}, '>=', 4, 'a wait that ends meanwhile: not before its timeout');
-cmp_ok($result->{seconds}, '<', 4 + $soon, 'a wait that ends meanwhile: no later');
+cmp_ok($result->{seconds}, '>=', 8, 'a wait that ends meanwhile: not before its timeout');
+cmp_ok($result->{seconds}, '<', 8 + $soon, 'a wait that ends meanwhile: no later');
 $result = $b2->result;
-cmp_ok($result->{seconds}, '<', 4 + $soon, 'a wait behind another of the same server ends');
+cmp_ok($result->{seconds}, '<', 8 + $soon, 'a wait behind another of the same server ends');
 isnt($result->{out}, 't', 'and without the lock');
 $result = $a2->result;
 isnt($result->{out}, 't', 'a wait behind the holder of the same server ends without the lock');
-cmp_ok($result->{seconds}, '<', 4 + $soon, 'and in time');
+cmp_ok($result->{seconds}, '<', 8 + $soon, 'and in time');
 is($b1->query('SELECT count(*) FROM zk_locks WHERE claim IS NOT NULL'), '0', 'no claim is left');
 is($a1->query(held('/held')), 't', 'the holder holds on');
 
@@ -236,7 +236,7 @@ $zk->delete("/zklock/sem/leases/$_") foreach @{ $zk->children('/zklock/sem/lease
 $node_a->wait_until(q{SELECT array_agg(path) = '{/sem/locks}' FROM zk_locks WHERE path LIKE '/sem%'});
 
 $a2->query(q{SET zklock.synchronous_release = on});
-$a2->send(q{SELECT zk_multilock_acquire('{/free, /taken}', '2s')});
+$a2->send(q{SELECT zk_multilock_acquire('{/free, /taken}', '6s')});
 $node_a->wait_for_ticket('/taken', 'queued');
 my $several = $node_a->backend;
 $several->query(q{SET zklock.synchronous_release = on; SET zklock.connection_timeout = '1s'; BEGIN});
@@ -252,7 +252,7 @@ cmp_ok($result->{seconds}, '<', 1 + $soon, 'silent: does not wait for each in tu
 $several->quit;
 $result = $a2->result;
 is($result->{out}, 'f', 'silent: a multilock that has one of two');
-cmp_ok($result->{seconds}, '<', 2 + $soon, 'silent: does not wait to be rid of it');
+cmp_ok($result->{seconds}, '<', 6 + $soon, 'silent: does not wait to be rid of it');
 $result = $a2->run(q{RESET zklock.synchronous_release; SET lock_timeout = '500ms'; SELECT zk_semaphore_acquire('/sem', 2)});
 is($result->{errcode}, '55P03', 'silent: lock_timeout while it looks at a semaphore');
 cmp_ok($result->{seconds}, '<', 0.5 + $soon, 'silent: in time');
