@@ -18,7 +18,8 @@ my $south = ZklockNode->started('south', $zk, %settings);
 my ($n, $m, $s) = ($north->backend, $north->backend, $south->backend);
 $n->query('CREATE TABLE t (v text)');
 
-sub request { my ($backend, $path, $time) = @_; return $backend->query(sprintf q{SELECT zk_claim_request('%s', '%s')}, $path, $time // '1 min'); }
+# For an hour, so that no claim ends by itself on a machine that is slow.
+sub request { my ($backend, $path, $time) = @_; return $backend->query(sprintf q{SELECT zk_claim_request('%s', '%s')}, $path, $time // '1 h'); }
 sub call { my ($backend, $function, $claim, @more) = @_; return $backend->query("SELECT $function('" . join("', '", $claim, @more) . q{')}); }
 sub error_of { my ($backend, $function, $claim, @more) = @_; return $backend->run("SELECT $function('" . join("', '", $claim, @more) . q{')}); }
 sub code_of { return error_of(@_)->{errcode}; }
@@ -35,7 +36,7 @@ like($owner, qr/^\d+$/, 'the claims process runs before the first claim');
 my $c = request($n, '/a');
 like($c, qr{^north/\d+/\d+$}, 'its name begins with that of the server');
 is(wait_for($m, $c), 't', 'any session can wait for it');
-is($m->query(q{SELECT path, state, database, role = current_user, lease_ends - since < '61 s', token > 0, waiting_pid FROM zk_claims}),
+is($m->query(q{SELECT path, state, database, role = current_user, lease_ends - since < '61 min', token > 0, waiting_pid FROM zk_claims}),
 	'/a|held|postgres|t|t|t|', 'zk_claims shows it');
 is($n->query('SELECT claim, pid = ' . owner_pid() . q{, session_count, xact_count FROM zk_locks WHERE path = '/a'}), 'held|t|0|0', 'zk_locks shows it as one of the claims process');
 is($n->query(q{SELECT holds, pid = } . owner_pid() . q{, role = current_user FROM zk_lock_queue('/a')}), 't|t|t', 'and so does the queue');
@@ -44,7 +45,7 @@ is($n->query(q{SELECT zk_lock_acquire('/a', '0')}), 'f', 'nor can a session of t
 
 $n->query('BEGIN');
 my $token = call($n, 'zk_xact_claim_use', $c);
-is($n->query(q{SELECT zk_lock_token('/a') || ' ' || zk_lock_is_held('/a') || ' ' || (zk_lock_remaining('/a') <= '1 min')}), "$token true true", 'a transaction that uses it holds the lock');
+is($n->query(q{SELECT zk_lock_token('/a') || ' ' || zk_lock_is_held('/a') || ' ' || (zk_lock_remaining('/a') <= '1 h')}), "$token true true", 'a transaction that uses it holds the lock');
 is(call($n, 'zk_xact_claim_use', $c), $token, 'it may use it once more');
 is(call($m, 'zk_xact_claim_use', $c), $token, 'so may another transaction');
 is($n->query(q{SELECT string_agg(xact_count::text, ' ' ORDER BY xact_count) FROM zk_locks WHERE path = '/a'}), '0 2', 'zk_locks shows the use');
@@ -54,8 +55,8 @@ is($n->query('SELECT count(*) FROM t'), '1', 'and its work is there');
 is($n->query(q{SELECT zk_lock_is_held('/a')}), 'f', 'after that it holds nothing');
 is(wait_for($n, $c, '0'), 't', 'and the claim is still there');
 
-is(call($m, 'zk_claim_renew', $c, '2 min'), 't', 'renewed');
-is($m->query(q{SELECT lease_ends > clock_timestamp() + interval '1 min' FROM zk_claims}), 't', 'zk_claims shows it');
+is(call($m, 'zk_claim_renew', $c, '2 h'), 't', 'renewed');
+is($m->query(q{SELECT lease_ends > clock_timestamp() + interval '1 h' FROM zk_claims}), 't', 'zk_claims shows it');
 is(call($m, 'zk_claim_release', $c), 't', 'released');
 $zk->wait_for_children('/zklock/a', 0);
 is(state_of($c), 'none', 'it is gone');
@@ -327,12 +328,12 @@ is(code_of($n, 'zk_claim_wait', $old[0]), 'ZK001', 'waited for: it has ended');
 # --- bounds ---
 
 my ($one, $two) = map { $north->backend(extra_params => [ '-U', $_ ]) } qw(one two);
-sub fill { my ($backend) = @_; my $count = 0; $count++ while $count < 1000 && $backend->errcode("SELECT zk_claim_request('/fill/" . $backend->pid . "/$count', '1 min')") eq ''; return $count; }
+sub fill { my ($backend) = @_; my $count = 0; $count++ while $count < 1000 && $backend->errcode("SELECT zk_claim_request('/fill/" . $backend->pid . "/$count', '1 h')") eq ''; return $count; }
 my @counts = (fill($one), fill($two));
 note "@counts claims of two roles";
 cmp_ok($counts[0], '<', 40, 'a role leaves room for another one');
 cmp_ok($counts[1], '>', 10, 'which gets its part');
-like($one->run(q{SELECT zk_claim_request('/fill', '1 min')})->{err}, qr/53400: too many claims for one role/, 'and then an error says so');
+like($one->run(q{SELECT zk_claim_request('/fill', '1 h')})->{err}, qr/53400: too many claims for one role/, 'and then an error says so');
 is($n->query(q{SELECT zk_lock_acquire('/room', '1 min')}), 't', 'there is room for others');
 is($n->query('SELECT count(zk_claim_release(claim)) FROM zk_claims'), $counts[0] + $counts[1], 'released');
 # The worker has yet to delete the znodes.
@@ -343,7 +344,7 @@ $_->query('SELECT count(zk_claim_release(claim)) FROM zk_claims') foreach $one;
 wait_for_room();
 
 # Of one lock, too.
-sub fill_one { my ($backend) = @_; my $count = 0; $count++ while $count < 1000 && $backend->errcode(q{SELECT zk_claim_request('/fill', '1 min')}) eq ''; return $count; }
+sub fill_one { my ($backend) = @_; my $count = 0; $count++ while $count < 1000 && $backend->errcode(q{SELECT zk_claim_request('/fill', '1 h')}) eq ''; return $count; }
 cmp_ok(fill_one($one), '<', 40, 'of one lock: bounded as well');
 is($one->query('SELECT count(zk_claim_release(claim)) > 20 FROM zk_claims'), 't', 'released');
 
@@ -398,7 +399,7 @@ isnt(owner_pid(), $owner, 'it is another one');
 my $fresh = ZklockNode->started('fresh', $zk, %settings, 'max_worker_processes' => 8);
 my ($gate, @first) = map { $fresh->backend } 0 .. 24;
 $gate->query('SELECT pg_advisory_lock(1)');
-$first[$_]->send("SELECT zk_claim_request('/first/$_', '1 min') FROM pg_advisory_xact_lock_shared(1)") foreach 0 .. $#first;
+$first[$_]->send("SELECT zk_claim_request('/first/$_', '1 h') FROM pg_advisory_xact_lock_shared(1)") foreach 0 .. $#first;
 $gate->wait_until(q{SELECT count(*) = 24 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted});
 $gate->query('SELECT pg_advisory_unlock(1)');
 is(join('', map { $_->result->{errcode} || 'ok' } @first), 'ok' x 24, 'the first requests of a server, at once');
