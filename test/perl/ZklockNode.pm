@@ -81,8 +81,10 @@ sub initialized
 
 	my $node = $class->new($name, $install_path ? (install_path => $install_path) : ());
 	$node->init(@$init);
+	# Memory that is a file leaves nothing behind, even if the test kills the server.
 	$node->configure(
 		'shared_preload_libraries' => 'zklock',
+		'dynamic_shared_memory_type' => 'mmap',
 		'zklock.session_timeout' => '30s',
 		'zklock.node_name' => $name,
 		$zk ? ('zklock.hosts' => $zk->hosts) : (),
