@@ -160,7 +160,7 @@ SKIP:
 
 	skip 'there is no prometheus', 1 unless $prometheus;
 	append_to_file("$tmp/prometheus.yaml", <<"END");
-global: { scrape_interval: 1s, evaluation_interval: 1s }
+global: { scrape_interval: 5s, evaluation_interval: 1s }
 rule_files: [ $monitoring/alerts.yaml ]
 scrape_configs:
   - job_name: zklock
