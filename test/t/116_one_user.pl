@@ -6,13 +6,9 @@ use strict;
 use warnings;
 
 use List::Util qw(max sum0);
-use Test::More;
 use Time::HiRes qw(time);
 
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest qw(!acquire !release);
 
 my $zk = ZooKeeper->new;
 my $node = ZklockNode->started('n', $zk,
