@@ -162,7 +162,7 @@ help:
 
 # --- unit tests ---------------------------------------------------------------
 
-UNIT_CFLAGS = -std=c99 -Wall -Wextra -Werror -g -fsanitize=address,undefined \
+UNIT_CFLAGS = -std=c99 -O1 -Wall -Wextra -Werror -g -fsanitize=address,undefined \
 	-fno-sanitize-recover=all -Isrc
 
 # The pure code is compiled once for all tests.

@@ -3,16 +3,19 @@
 \pset format unaligned
 \set SHOW_CONTEXT never
 
--- two-phase commit, with session-level and transaction-level locks
+-- two-phase commit, with session-level and transaction-level locks; what could be prepared would keep
+-- the locks for good
 BEGIN;
 SELECT zk_xact_lock_acquire('/regress/a');
 PREPARE TRANSACTION 'zklock';
 \echo :LAST_ERROR_SQLSTATE
+ROLLBACK PREPARED 'zklock';
 SELECT claims();
 SELECT zk_lock_acquire('/regress/a');
 BEGIN;
 PREPARE TRANSACTION 'zklock';
 \echo :LAST_ERROR_SQLSTATE
+ROLLBACK PREPARED 'zklock';
 SELECT claims();
 SELECT count(*) FROM pg_prepared_xacts;
 SELECT zk_lock_release('/regress/a');

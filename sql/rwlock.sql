@@ -336,18 +336,5 @@ FROM zk_locks WHERE path = '/regress/a';
 SELECT locktype, database, mode, granted, fastpath FROM pg_locks WHERE locktype = 'advisory';
 SELECT :unread;
 
--- two-phase commit
-BEGIN;
-SELECT :xread;
-PREPARE TRANSACTION 'zklock';
-\echo :LAST_ERROR_SQLSTATE
-SELECT rw();
-SELECT :write, :read;
-BEGIN;
-PREPARE TRANSACTION 'zklock';
-\echo :LAST_ERROR_SQLSTATE
-SELECT rw();
-SELECT zk_lock_release_all();
-
 DROP FUNCTION rw, write_then_fail;
 CALL all_is_gone();

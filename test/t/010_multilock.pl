@@ -6,12 +6,8 @@ use strict;
 use warnings;
 
 use List::Util qw(shuffle);
-use Test::More;
 
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest qw(!acquire !release !held);
 
 my $zk = ZooKeeper->new;
 my @settings = (

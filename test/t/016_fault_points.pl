@@ -11,13 +11,9 @@ use warnings;
 
 use FindBin;
 use List::Util qw(uniq);
-use Test::More;
 use Time::HiRes qw(time);
 
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest qw(!acquire !release);
 
 my $ways = 7;					# servers that something happens to at a time
 my $promptly = 10;				# seconds; an acquire without a limit would never end

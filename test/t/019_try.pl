@@ -5,14 +5,10 @@
 use strict;
 use warnings;
 
-use Test::More;
 use Time::HiRes qw(time);
 
-use PostgreSQL::Test::Utils;
-
 use InteropPeer;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest qw(!acquire !try !release);
 
 my $zk = ZooKeeper->new;
 my %settings = ('zklock.session_timeout' => '30s', 'zklock.tenure' => 0, 'zklock.linger' => '1h');

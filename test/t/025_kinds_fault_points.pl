@@ -6,12 +6,7 @@
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 $ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
 my $zk = ZooKeeper->new;

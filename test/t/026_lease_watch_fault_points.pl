@@ -5,12 +5,7 @@
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest qw(!acquire);
 
 $ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
 my $zk = ZooKeeper->new;

@@ -7,13 +7,9 @@ use strict;
 use warnings;
 
 use IPC::Run;
-use Test::More;
-
-use PostgreSQL::Test::Utils;
 
 use HoldingProxy;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my $proxy = HoldingProxy->new($zk->hosts);

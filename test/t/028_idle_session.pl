@@ -5,13 +5,10 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes qw(usleep);
 
 use HoldingProxy;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $timeout = 8;
 # A directory that ZooKeeper has removed would cost creates.

@@ -7,12 +7,8 @@ use strict;
 use warnings;
 
 use List::Util qw(min);
-use Test::More;
 
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest qw(!acquire !release);
 
 $ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
 my $zk = ZooKeeper->new;

@@ -16,17 +16,14 @@
 
 use strict;
 use warnings;
-use feature 'state';
 
+use feature 'state';
 use FindBin;
 use lib "$FindBin::Bin/../perl";
 
-use PostgreSQL::Test::Utils;
-use Test::More;
 use Examples;
 use PgBouncer;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $top = "$FindBin::Bin/../..";
 my $zk = ZooKeeper->new;

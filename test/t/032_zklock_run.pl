@@ -6,12 +6,9 @@ use warnings;
 
 use File::Basename qw(dirname);
 use IPC::Run;
-use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes qw(time usleep);
 
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 # As "make install" installed it.
 my $stage = dirname($ENV{TEMP_CONFIG}) . '/stage';

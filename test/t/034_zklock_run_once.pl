@@ -7,12 +7,9 @@ use warnings;
 use File::Basename qw(dirname);
 use FindBin;
 use IPC::Run;
-use PostgreSQL::Test::Utils;
-use Test::More;
 use Text::ParseWords qw(shellwords);
 
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 chomp(my $bindir = `pg_config --bindir`);
 my $program = dirname($ENV{TEMP_CONFIG}) . "/stage$bindir/zklock-run";

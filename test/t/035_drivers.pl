@@ -9,13 +9,9 @@ use warnings;
 
 use IPC::Run;
 use List::Util qw(first);
-use Test::More;
-
 use FindBin;
-use PostgreSQL::Test::Utils;
 
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $demo = "$FindBin::RealBin/../../demo";
 my $go_path = '/usr/share/gocode';

@@ -6,14 +6,10 @@ use strict;
 use warnings;
 
 use List::Util qw(min);
-use Test::More;
-
-use PostgreSQL::Test::Utils;
 
 use DeadlockHistory;
 use DeadlockStorm;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $seconds = $ENV{STORM_SECONDS} // 6;
 my $seed = $ENV{STORM_SEED} // int rand 1_000_000;

@@ -6,11 +6,8 @@ use strict;
 use warnings;
 
 use File::Basename qw(dirname);
-use PostgreSQL::Test::Utils;
-use Test::More;
 
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my $node = ZklockNode->started('n', $zk,

@@ -7,15 +7,12 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::Bin/../perl";
-
 use HTTP::Tiny;
 use IPC::Run;
 use JSON::PP;
-use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes qw(time usleep);
-use ZklockNode;
-use ZooKeeper;
+
+use ZklockTest;
 
 my $monitoring = "$FindBin::Bin/../../monitoring";
 my $page = slurp_file("$FindBin::Bin/../../doc/operations.md");

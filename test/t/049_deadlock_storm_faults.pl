@@ -7,17 +7,13 @@ use strict;
 use warnings;
 
 use List::Util qw(shuffle);
-use Test::More;
 use Time::HiRes qw(usleep);
-
-use PostgreSQL::Test::Utils;
 
 use DeadlockHistory;
 use DeadlockStorm;
 use HoldingProxy;
 use PgWire;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $seconds = $ENV{STORM_SECONDS} // 10;
 my $seed = $ENV{STORM_SEED} // int rand 1_000_000;

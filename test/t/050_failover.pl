@@ -6,15 +6,11 @@
 use strict;
 use warnings;
 
-use Test::More;
 use Time::HiRes qw(usleep);
-
-use PostgreSQL::Test::Utils;
 
 use FaultNet;
 use PgWire;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $leader = '/leaders/primary';
 my $leads = "SELECT zk_is_leader('$leader')";

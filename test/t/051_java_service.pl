@@ -6,17 +6,13 @@ use strict;
 use warnings;
 
 use IPC::Run;
-use Test::More;
 use Time::HiRes qw(usleep);
-
 use FindBin;
-use PostgreSQL::Test::Utils;
 
 use FaultNet;
 use HoldingProxy;
 use PgWire;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my ($leader, $mutex) = ('/leaders/cron', '/jobs/turn');
 my $zk = ZooKeeper->new;

@@ -5,12 +5,7 @@
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $path = '/leaders/primary';
 my $record = '/zklock/.zklock/leaders/leaders%2Fprimary';

@@ -9,15 +9,11 @@
 use strict;
 use warnings;
 
-use Test::More;
 use Time::HiRes qw(time usleep);
-
-use PostgreSQL::Test::Utils;
 
 use FaultNet;
 use PgWire;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $cuts = $ENV{SPLIT_BRAIN_CUTS} // 4;
 my $seed = $ENV{SEED} // 1;

@@ -5,11 +5,7 @@
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my %settings = ('zklock.session_timeout' => '10s', 'zklock.linger' => 0, 'zklock.max_locks' => 64, 'max_wal_senders' => 2, 'wal_level' => 'replica');

@@ -7,13 +7,9 @@ use warnings;
 
 use FindBin;
 use IPC::Run;
-use Test::More;
-
-use PostgreSQL::Test::Utils;
 
 use PgBouncer;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 plan skip_all => 'there is no pgbouncer' unless PgBouncer->program;
 

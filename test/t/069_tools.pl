@@ -8,13 +8,10 @@ use warnings;
 use File::Basename qw(dirname);
 use FindBin;
 use IPC::Run;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 use Examples;
 use PgBouncer;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $top = "$FindBin::RealBin/../..";
 my $stage = dirname($ENV{TEMP_CONFIG}) . '/stage';

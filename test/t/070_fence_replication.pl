@@ -5,7 +5,7 @@
 use strict;
 use warnings;
 
-use ZklockTest;
+use ZklockTest qw(!token);
 
 my $zk = ZooKeeper->new;
 my %logical = (init => [ allows_streaming => 'logical' ]);

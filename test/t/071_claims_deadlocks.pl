@@ -5,10 +5,7 @@
 use strict;
 use warnings;
 
-use Test::More;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest qw(!release);
 
 my $zk = ZooKeeper->new;
 my %settings = ('zklock.session_timeout' => '60s', 'zklock.linger' => 0, 'zklock.tenure' => 0, 'deadlock_timeout' => '150ms');

@@ -222,13 +222,6 @@ $a3->query(release('/generation'));
 
 # --- another client deletes the znode ---
 
-sub delete_znodes
-{
-	my ($path, $number) = @_;
-	$zk->delete("/zklock$path/" . $zk->children("/zklock$path")->[$number]);
-	return;
-}
-
 sub in_order
 {
 	my ($path) = @_;

@@ -6,12 +6,7 @@
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new(servers => 3);
 my %settings = (

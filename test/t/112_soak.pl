@@ -6,15 +6,11 @@
 use strict;
 use warnings;
 
-use Test::More;
 use Time::HiRes qw(time usleep);
-
-use PostgreSQL::Test::Utils;
 
 use HoldingProxy;
 use Soak;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $seconds = ($ENV{SOAK_HOURS} // 0) * 3600 || 14;
 my $paths = 5000;

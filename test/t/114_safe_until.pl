@@ -9,14 +9,10 @@ use strict;
 use warnings;
 
 use List::Util qw(max min);
-use Test::More;
 use Time::HiRes qw(usleep);
 
-use PostgreSQL::Test::Utils;
-
 use FaultNet;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $rounds = $ENV{ROUNDS} // 1;
 my $seed = $ENV{SEED} // 1;

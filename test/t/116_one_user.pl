@@ -1,23 +1,22 @@
 
 # One user cannot stop the others: however much one role requests at once, the next lock of another
-# role does not wait long, and no role can take all that there is.
+# role does not wait long, its bulk work does not stand before another role's request, and no role can
+# take all that there is.
 
 use strict;
 use warnings;
 
 use List::Util qw(max sum0);
-use Test::More;
 use Time::HiRes qw(time);
 
-use PostgreSQL::Test::Utils;
+use ZklockTest qw(!acquire !release);
 
-use ZklockNode;
-use ZooKeeper;
-
-my $zk = ZooKeeper->new;
+# The removal of empty directories would count as writes.
+my $zk = ZooKeeper->new(java_opts => '-Dznode.container.checkIntervalMs=3600000');
 my $node = ZklockNode->started('n', $zk,
-	'zklock.session_timeout' => '30s',
+	'zklock.session_timeout' => '60s',
 	'zklock.connection_timeout' => '2s',
+	'max_connections' => 100,
 	'zklock.linger' => 0,
 	'max_locks_per_transaction' => 256);
 $node->safe_psql('postgres', 'CREATE ROLE abuser LOGIN; CREATE ROLE victim LOGIN');
@@ -108,24 +107,91 @@ foreach my $case (
 	$node->wait_until('SELECT entries = 0 FROM zk_status');
 }
 
-# While a thousand leases are on their way, other backends have their turn.  (The tokens are in the
-# order of the creates.)
-my $in_between = 0;
-foreach my $round (1 .. 5)
+# --- bulk work, and another role's next request ----------------------------------------------
+
+# While ZooKeeper stands still, bulk work fills the worker's queue, and then the victim wants a lock.
+# ZooKeeper numbers all writes, so the numbers of the victim's tickets tell how many writes came
+# in between.
+
+# The bulk writes that may be on their way, the victim's own writes, heartbeats.
+my $few = 16 + 24;
+my $n = 0;
+
+$victim->query('RESET zklock.connection_timeout');
+$node->set('zklock.connection_timeout', '2min');
+
+sub czxid { return $victim->query("SELECT zk_lock_token('$_[0]') / 65536"); }
+
+# The worker has sent everything that it can send without an answer.
+sub wait_until_quiet
 {
-	my $tickets = $victim->query('SELECT tickets FROM zk_status');
-	$abuser->send(acquire('/turn', 1000));
-	$victim->wait_until("SELECT tickets > $tickets + 1 FROM zk_status");
-	is($victim->query("SELECT zk_lock_acquire('/turn/$round')"), 't', "a lock meanwhile, $round");
-	is($abuser->answer, 't', 'and the leases');
-	my $n = $holder->query("SELECT count(*) FROM zk_locks AS l JOIN zk_locks AS t ON l.path = '/turn' AND t.path = '/turn/$round' AND l.token > t.token");
-	note "$n leases have come later";
-	$in_between++ if $n > 0;
-	$abuser->query(release('/turn', 1000));
-	$zk->wait_for_children('/zklock/turn/leases', 0);
+	my ($before, $now) = (-1, $node->status('requests'));
+	until ($now == $before)
+	{
+		$node->safe_psql('postgres', 'SELECT pg_sleep(0.05)');
+		($before, $now) = ($now, $node->status('requests'));
+	}
+	return $now;
 }
-cmp_ok($in_between, '>', 0, 'before all of them are there');
-$victim->query('SELECT zk_lock_release_all()');
+
+sub check
+{
+	my ($what, $prepare, $work, $is_queued, $bound) = @_;
+	$n++;
+	my @path = ("/bystander/before/$n", "/bystander/after/$n");
+	$node->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path LIKE '/bulk/%'});
+	$abuser->query($prepare);
+	$victim->query("SELECT zk_lock_acquire('$path[0]')");
+	wait_until_quiet();
+	$zk->pause;
+	$abuser->send($work);
+	$node->wait_until($is_queued);
+	wait_until_quiet();
+	$victim->send("SELECT zk_lock_acquire('$path[1]')");
+	$node->wait_for_waiter($path[1], 1);
+	$zk->resume;
+	is($victim->answer, 't', "$what: another role has its lock");
+	my $between = czxid($path[1]) - czxid($path[0]);
+	cmp_ok($between, '<=', $bound, "$what: $between writes came before");
+	is($abuser->result->{errcode}, '', "$what: is done as well");
+	$abuser->query('ROLLBACK; SELECT zk_lock_release_all()');
+	return;
+}
+
+# The directories are made before anything is counted.
+$victim->query("SELECT zk_lock_acquire('/bystander/$_/0')") foreach 'before', 'after';
+
+my $many = 900;
+sub tickets { my ($state, $number) = @_; return "SELECT count(*) >= $number FROM zk_locks WHERE path LIKE '/bulk/%' AND ticket = '$state'"; }
+
+check('leases', q{SELECT zk_semaphore_acquire('/bulk/leases', 1000)},
+	"SELECT zk_semaphore_acquire('/bulk/leases', 1000, '0', $many)", tickets('wanted', $many), $few);
+check('a multilock', 'SELECT 1',
+	"SELECT zk_multilock_acquire(array_agg('/bulk/multi/' || i)) FROM generate_series(1, $many) AS i", tickets('wanted', $many), $few);
+check('releases', "SELECT count(zk_lock_acquire('/bulk/release/' || i)) FROM generate_series(1, $many) AS i",
+	'SELECT zk_lock_release_all()', tickets('releasing', $many), $few);
+check('releases of leases', "SELECT zk_semaphore_acquire('/bulk/leases', 1000, '1min', $many)",
+	'SELECT zk_lock_release_all()', 'SELECT NOT EXISTS (SELECT FROM zk_locks WHERE granted AND path LIKE \'/bulk/%\')', $few);
+check('queues to be read', "SELECT zk_semaphore_acquire('/bulk/leases', 1000, '1min', $many)",
+	"SELECT count(*) FROM zk_lock_queue('/bulk/leases')", "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = " . $abuser->pid, $few);
+
+# When runs of jobs end, the worker writes their records before all else; so their number is
+# limited.
+my $run = q{SELECT count(*) FROM generate_series(1, %d) AS i WHERE zk_xact_run_once('/bulk/job/' || i)};
+is($abuser->errcode('BEGIN; ' . sprintf($run, 65)), '53400', 'a session has at most 64 runs of jobs at a time');
+$abuser->query('ROLLBACK');
+check('runs of jobs', 'BEGIN; ' . sprintf("SELECT count(*) FROM generate_series(1, %d) AS i WHERE zk_xact_run_once('/bulk/other/' || i)", 64),
+	'ROLLBACK', tickets('releasing', 64), $few + 64);
+
+# The limits of one call.
+my $deep = join '', map { "/d$_" } 1 .. 15;
+is($abuser->query("SELECT zk_lock_acquire('/bulk$deep')"), 't', 'a path of 16 components');
+is($abuser->errcode("SELECT zk_lock_acquire('/bulk$deep/d16')"), '22023', 'not of 17');
+is($abuser->errcode(q{SELECT zk_multilock_acquire(array_agg('/bulk/' || i)) FROM generate_series(1, 1001) AS i}), '54000', 'not more than 1,000 paths');
+$abuser->query('SELECT zk_lock_release_all()');
+
+$node->set('zklock.max_jobs', 129);
+is($abuser->errcode(q{SELECT zk_run_once('/bulk/last/' || i) FROM generate_series(1, 20) AS i}), '53400', 'not more jobs than zklock.max_jobs');
 
 $_->quit foreach $abuser, $victim, $holder;
 

@@ -9,13 +9,8 @@ use FindBin;
 use IO::Select;
 use IO::Socket::INET;
 use IPC::Run qw(run);
-use Test::More;
 
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 # --- reading the page ---
 

@@ -12,15 +12,10 @@ use List::Util qw(min);
 use POSIX ();
 use Socket;
 use Sys::Hostname;
-use Test::More;
 use Time::HiRes qw(time);
 
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-
 use HoldingProxy;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest qw(!acquire);
 
 my $zk = ZooKeeper->new(start => 0);
 my $dir = $zk->{directory};

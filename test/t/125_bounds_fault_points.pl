@@ -7,12 +7,8 @@ use warnings;
 
 use Errno;
 use IPC::Run;
-use Test::More;
 
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 $ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
 

@@ -10,13 +10,9 @@
 use strict;
 use warnings;
 
-use Test::More;
 use Time::HiRes qw(time);
 
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $seconds = $ENV{ABUSE_SECONDS};
 my $rounds = $seconds ? 5 : 1;

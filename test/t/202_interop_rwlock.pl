@@ -6,15 +6,10 @@
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
-
 use Contender;
 use History;
 use InteropPeer;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest qw(!token);
 
 my $zk = ZooKeeper->new;
 my $curator = InteropPeer->curator($zk, session_timeout => 8);

@@ -6,14 +6,9 @@
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
-
 use Contender;
 use InteropPeer;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my $curator = InteropPeer->curator($zk, session_timeout => 8);

@@ -8,12 +8,7 @@
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my %old_version = $ENV{OLD_PG_CONFIG} ? (install_path => qx{"$ENV{OLD_PG_CONFIG}" --bindir} =~ s{/bin\n$}{}r) : ();

@@ -7,14 +7,10 @@ use strict;
 use warnings;
 
 use IPC::Run;
-use Test::More;
-
-use PostgreSQL::Test::Utils;
 
 use Contender;
 use History;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my %old_library = $ENV{OLD_CONFIG} ? slurp_file($ENV{OLD_CONFIG}) =~ /^(\w+) = '(.*)'$/mg : ();

@@ -9,14 +9,10 @@
 use strict;
 use warnings;
 
-use Test::More;
 use Time::HiRes qw(time sleep);
 
-use PostgreSQL::Test::Utils;
-
 use Fleet;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $full = $ENV{FLEET_SESSIONS};
 my $n = $full // 100;

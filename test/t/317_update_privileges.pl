@@ -1,18 +1,16 @@
 
 # An update of the extension from 1.0, in databases where an administrator has withdrawn every
 # privilege and granted it to one role, and where users have built on every object: the update
-# changes nobody's privileges and breaks nothing of the users, before and after a dump.  All
-# objects come from the catalogue, so that this holds for those of later versions as well.
+# changes nobody's privileges and breaks nothing of the users, before and after a dump.  And a user
+# who made objects beforehand has made no part of the extension.  All objects come from the
+# catalogue, so that this holds for those of later versions as well.
 
 use strict;
 use warnings;
 
-use Test::More;
+use FindBin;
 
-use PostgreSQL::Test::Utils;
-
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my $node = ZklockNode->started('node', $zk);
@@ -124,5 +122,48 @@ update('updated');
 prepare('hardened');
 $node->safe_psql('hardened', 'ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC');
 update('hardened');
+
+# --- what a user has made beforehand ---
+
+# What pgspot looks for.  Here are operators that suit the views and functions of the extension better
+# than PostgreSQL's own.
+$node->safe_psql('postgres', 'CREATE DATABASE prepared');
+$node->safe_psql('prepared', qq{
+	CREATE FUNCTION seized($_, interval) RETURNS interval LANGUAGE sql RETURN NULL::interval;
+	CREATE FUNCTION seized(interval, $_) RETURNS interval LANGUAGE sql RETURN NULL::interval;
+	CREATE OPERATOR * (FUNCTION = seized, LEFTARG = $_, RIGHTARG = interval);
+	CREATE OPERATOR / (FUNCTION = seized, LEFTARG = interval, RIGHTARG = $_)}) foreach qw(integer bigint);
+$node->safe_psql('prepared', q{CREATE EXTENSION zklock VERSION '1.0'; ALTER EXTENSION zklock UPDATE});
+
+my $parts = q{
+	WITH member AS (
+		SELECT classid, objid FROM pg_depend
+		WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
+			  AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')),
+	part AS (
+		SELECT classid, objid FROM member
+		UNION ALL SELECT 'pg_rewrite'::regclass, r.oid
+		FROM member AS m JOIN pg_rewrite AS r ON m.classid = 'pg_class'::regclass AND r.ev_class = m.objid)
+	};
+is($node->safe_psql('prepared', $parts . q{
+	SELECT DISTINCT pg_describe_object(d.refclassid, d.refobjid, 0)
+	FROM part JOIN pg_depend AS d USING (classid, objid)
+	WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_class'::regclass)
+		  AND d.refobjid >= 16384 AND (d.refclassid, d.refobjid) NOT IN (SELECT classid, objid FROM member)}),
+	'', 'no part of the extension uses an object of a user');
+is($node->safe_psql('prepared', $parts . q{
+	SELECT p.oid::regprocedure
+	FROM member AS m JOIN pg_proc AS p ON m.classid = 'pg_proc'::regclass AND p.oid = m.objid
+		 JOIN pg_language AS l ON l.oid = p.prolang
+	WHERE (p.prosecdef OR (l.lanname <> 'c' AND p.prosqlbody IS NULL))
+		  AND p.proconfig IS DISTINCT FROM '{"search_path=pg_catalog, pg_temp"}'}),
+	'', 'each function that could look for names in a schema of a user has a search_path');
+
+# A script takes over no object that it finds, but for those of earlier versions.
+my ($install, $update) = map { slurp_file("$FindBin::RealBin/../../zklock--$_.sql") } '1.0', '1.0--1.1';
+my %created = map { $_ => 1 } $install =~ /^CREATE (\w+ \w+)/mg;
+is(join(', ', grep { !$created{$_} } $update =~ /^CREATE OR REPLACE (\w+ \w+)/mg), '', 'only objects of 1.0 are replaced');
+unlike($install . $update, qr/IF NOT EXISTS/, 'no script makes do with an object that is there');
+unlike($install, qr/OR REPLACE/, 'the first one replaces none');
 
 done_testing();

@@ -4,8 +4,7 @@
  *	  The life of one ticket: plays the traces in ticket.trace.
  *
  * That file says what happens in which situation, and describes its words.
- * test_ticket_table.c has every event in every state, and test_ticket_walk.c
- * many tickets at once.
+ * test_ticket_walk.c has many tickets at once.
  *
  * test/unit/test_ticket.c
  *

@@ -1,18 +1,14 @@
 
-# The mutex under load, together with services on Curator and kazoo; and services that are killed.
+# Mutexes under load, together with services on Curator and kazoo; the semaphore, together with
+# InterProcessSemaphoreV2 and InterProcessSemaphoreMutex; and services that are killed.
 
 use strict;
 use warnings;
 
-use Test::More;
-
-use PostgreSQL::Test::Utils;
-
 use Contender;
 use History;
 use InteropPeer;
-use ZklockNode;
-use ZooKeeper;
+use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my $curator = InteropPeer->curator($zk, session_timeout => 8);
@@ -105,6 +101,69 @@ start_foreign($history, '/load4', 'c1.h1' => 'mutex', 'k1.h' => 'stock');
 $history->work_until(sub { $history->most_at_a_time > 1 }, 'an overlap');
 ok(scalar(grep { /^overlap/ } $history->problems), 'the checker finds an overlap of Curator and stock kazoo');
 
+# --- the semaphore ---
+
+foreach my $node ($node_a, $node_b)
+{
+	$node->set('zklock.tenure', '0');
+	$node->set('zklock.linger', '0');
+}
+
+# Two backends of each server and these clients of Curator, each with its quantity.  A client of
+# Curator with a lease in hand and a backend that waits for all leases often wait for each other,
+# until Curator gives up and tries again; so the clients that want several leases do fewer rounds.
+sub load_semaphore
+{
+	my ($what, $path, $n, $rounds, $quantities, %foreign) = @_;
+	my $history = History->new;
+	my $is_mutex = $n == 1;
+
+	foreach my $node ($node_a, $node_a, $node_b, $node_b)
+	{
+		$history->hammer_mix($node, $node->name . ++$hammers{ $node->name },
+			sub {
+				my $quantity = 1 + int rand $quantities;
+				return ("SELECT zk_semaphore_acquire('$path', $n, NULL, $quantity)", "SELECT zk_semaphore_release('$path', $quantity)",
+					$is_mutex ? 'x' : $quantity);
+			},
+			hold_us => $is_mutex ? 0 : 20_000);
+	}
+	foreach my $name (sort keys %foreign)
+	{
+		$history->hammer($curator->actor($name), $is_mutex ? 'semmutex' : "semaphore=$n", "/zklock$path",
+			hold_us => $is_mutex ? 0 : 20_000, quantity => $foreign{$name});
+	}
+
+	# Until all leases were in use at one moment, too.
+	$history->work_until(
+		sub {
+			return $history->each_has($n == 3 ? 3 : $rounds)
+			  && $history->each_has($rounds, grep { $foreign{$_} == 1 } keys %foreign)
+			  && $history->has_handovers(\&kind_of, 'zklock', 'Curator')
+			  && ($is_mutex || grep { /leases at a time/ } $history->problems(leases => $n - 1));
+		},
+		"load $what");
+	my @problems = $history->problems(leases => $n);
+	is(scalar(@problems), 0, "load $what: never more than there are") or diag join "\n", splice @problems, 0, 10;
+	note "load $what: " . $history->summary;
+	$zk->wait_for_children("/zklock$path/$_", 0) foreach 'leases', 'locks';
+	$_->wait_until_clean($path) foreach $node_a, $node_b;
+	return;
+}
+
+foreach my $is_default (0, 1)
+{
+	if ($is_default)
+	{
+		$_->set('zklock.tenure', '100ms') foreach $node_a, $node_b;
+		$_->set('zklock.linger', '1s') foreach $node_a, $node_b;
+	}
+	my $how = $is_default ? 'with the defaults' : 'without tenure';
+	load_semaphore("of one, $how", "/load1$is_default", 1, 30, 1, map { $_ => 1 } 'c1.h1', 'c1.h2', 'c2.h1', 'c2.h2');
+	load_semaphore("of three, $how", "/load3$is_default", 3, 20, 3, 'c1.h1' => 1, 'c1.h2' => 2, 'c2.h1' => 1, 'c2.h2' => 1);
+	load_semaphore("of eight, $how", "/load8$is_default", 8, 20, 3, 'c1.h1' => 1, 'c1.h2' => 2, 'c2.h1' => 3, 'c2.h2' => 3);
+}
+
 # --- services that are killed ---
 
 foreach my $node ($node_a, $node_b)
@@ -151,6 +210,6 @@ foreach my $node ($node_a, $node_b)
 	$node->stop;
 	unlike(slurp_file($node->logfile), qr/PANIC|TRAP|terminated by signal/, $node->name . ': a quiet log');
 }
-is_deeply([ grep { m{^/zklock/.*lock-} } @{ $zk->tree('/zklock') } ], [], 'nothing is left in the end');
+is_deeply([ grep { m{^/zklock/.*(lock|lease)-} } @{ $zk->tree('/zklock') } ], [], 'nothing is left in the end');
 
 done_testing();
