@@ -8,8 +8,9 @@
  *
  *	zk_client HOSTS [SESSIONS]
  *
- * Reads requests, a line each.  FORM is "-" if all clients use the first session, and
- * "sessions" if they are spread over all:
+ * Reads requests, a line each.  FORM is "-" if all clients use the first session,
+ * "sessions" if they are spread over all, "multis" if what is due goes out as one
+ * transaction while two of its kind are on their way:
  *
  *	mutex CLIENTS SECONDS PATH PATHS COUNTER FORM	acquire and release in a loop
  *	handover SECONDS PATH	between two sessions: from the delete to its notification
@@ -42,6 +43,24 @@ struct client
 	int64_t		round;
 };
 
+/* What is due of one kind, and then is a transaction; the client writes to it. */
+struct batch
+{
+	struct kind *kind;
+	int			n;
+	struct client *clients[MAX_CLIENTS];	/* of creates */
+	char		names[MAX_CLIENTS][NAME_SIZE + 8];
+	char		created[MAX_CLIENTS][NAME_SIZE];
+	zoo_op_result_t results[MAX_CLIENTS];
+};
+
+static struct kind
+{
+	struct batch *due;
+	int			on_the_way;
+}			creates, deletes;
+static bool in_multis;
+
 static struct session sessions[MAX_SESSIONS];
 static int	n_sessions;
 static zhandle_t *zk;			/* the first session */
@@ -54,6 +73,7 @@ static volatile int64_t *counter;
 static void acquire(struct client *c);
 static void enqueue_again(struct client *c);
 static void list(struct client *c);
+static void flush(struct kind *kind, bool is_full);
 
 static void
 check(int rc, const char *what)
@@ -110,6 +130,8 @@ turn(int timeout_ms)
 {
 	struct pollfd p[MAX_SESSIONS];
 
+	flush(&deletes, false);
+	flush(&creates, false);
 	for (int i = 0; i < n_sessions; i++)
 		p[i] = interest_of(sessions[i].zk, &timeout_ms);
 	poll(p, n_sessions, timeout_ms);
@@ -163,6 +185,61 @@ make_directories(const char *path)
 	make_directory(zk, path);
 }
 
+/* --- in transactions --- */
+
+static void
+add(struct kind *kind, struct client *c, const char *name)
+{
+	struct batch *batch = kind->due;
+
+	if (batch == NULL)
+		batch = kind->due = calloc(1, sizeof(struct batch));
+	batch->kind = kind;
+	batch->clients[batch->n] = c;
+	snprintf(batch->names[batch->n++], sizeof(batch->names[0]), "%s", name);
+	pending++;
+	if (batch->n == MAX_CLIENTS)
+		flush(kind, true);
+}
+
+/* If ZooKeeper has removed a directory, the lists of all these clients find no znode. */
+static void
+on_flushed(int rc, const void *data)
+{
+	struct batch *batch = (struct batch *) data;
+
+	pending -= batch->n;
+	batch->kind->on_the_way--;
+	if (rc != ZNONODE)
+		check(rc, "multi");
+	for (int i = 0; rc == ZOK && batch->kind == &creates && i < batch->n; i++)
+		snprintf(batch->clients[i]->znode, NAME_SIZE, "%s", batch->created[i]);
+	free(batch);
+}
+
+static void
+flush(struct kind *kind, bool is_full)
+{
+	struct batch *batch = kind->due;
+	zoo_op_t	ops[MAX_CLIENTS];
+
+	if (batch == NULL || (kind->on_the_way >= 2 && !is_full))
+		return;
+	kind->due = NULL;
+	kind->on_the_way++;
+	for (int i = 0; i < batch->n; i++)
+	{
+		if (kind == &deletes)
+			zoo_delete_op_init(&ops[i], batch->names[i], -1);
+		else
+			zoo_create_op_init(&ops[i], batch->names[i], "", 0, &ZOO_OPEN_ACL_UNSAFE,
+							   ZOO_EPHEMERAL | ZOO_SEQUENCE, batch->created[i], NAME_SIZE);
+	}
+	check(zoo_amulti(zk, batch->n, ops, batch->results, on_flushed, batch), "multi");
+	for (int i = 0; kind == &creates && i < batch->n; i++)
+		list(batch->clients[i]);
+}
+
 /* --- the recipe --- */
 
 static void
@@ -171,8 +248,13 @@ release(struct client *c)
 	if (counter != NULL)
 		*counter = *counter + 1;
 	counts[c->number]++;
-	pending++;
-	check(zoo_adelete(c->zk, c->znode, -1, on_done, NULL), "delete");
+	if (in_multis)
+		add(&deletes, NULL, c->znode);
+	else
+	{
+		pending++;
+		check(zoo_adelete(c->zk, c->znode, -1, on_done, NULL), "delete");
+	}
 	if (now_ns() < stop_at)
 		acquire(c);
 	else
@@ -257,6 +339,11 @@ create(struct client *c)
 
 	c->znode[0] = '\0';
 	snprintf(name, sizeof(name), "%s/lock-", c->directory);
+	if (in_multis)
+	{
+		add(&creates, c, name);
+		return;
+	}
 	pending++;
 	check(zoo_acreate(c->zk, name, "", 0, &ZOO_OPEN_ACL_UNSAFE,
 					  ZOO_EPHEMERAL | ZOO_SEQUENCE, on_enqueued, c), "create");
@@ -266,7 +353,8 @@ static void
 enqueue(struct client *c)
 {
 	create(c);
-	list(c);
+	if (!in_multis)
+		list(c);				/* else with the transaction */
 }
 
 /* ZooKeeper has removed the directory, which had been empty for long. */
@@ -498,7 +586,11 @@ serve(char *line)
 
 	if (sscanf(line, "mutex %d %lf %255s %d %255s %15s", &n, &seconds, path, &paths, file, form) == 6 &&
 		n <= MAX_CLIENTS)
+	{
+		in_multis = strcmp(form, "multis") == 0;
 		run_mutex(n, seconds, path, paths, file, strcmp(form, "sessions") == 0);
+		in_multis = false;
+	}
 	else if (sscanf(line, "handover %lf %255s", &seconds, path) == 2)
 		run_handover(seconds, path);
 	else if (sscanf(line, "queue %d %255s", &n, path) == 2)
