@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * sessiontext.c
- *	  What the session file says of a session: its id and its password.
+ *	  What the session file says of a session: its id and its password; and the
+ *	  name of a session.
  *
  * src/protocol/sessiontext.c
  *
@@ -48,6 +49,12 @@ zkl_session_text_parse(const char *text, int64_t *id,
 		password[i] = (char) number;
 	}
 	return strcmp(text, "\n") == 0;
+}
+
+void
+zkl_session_text_name(int64_t session, char name[ZKL_SESSION_TEXT_NAME_SIZE])
+{
+	snprintf(name, ZKL_SESSION_TEXT_NAME_SIZE, "%016llx", (unsigned long long) session);
 }
 
 /* Read a hexadecimal number of at most this many digits. */

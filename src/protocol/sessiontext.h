@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * sessiontext.h
- *	  What the session file says of a session: its id and its password.
+ *	  What the session file says of a session: its id and its password; and the
+ *	  name of a session.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation.
  *
@@ -17,6 +18,7 @@
 
 #define ZKL_SESSION_TEXT_PASSWORD	16	/* bytes */
 #define ZKL_SESSION_TEXT_SIZE		64	/* with the newline and the null */
+#define ZKL_SESSION_TEXT_NAME_SIZE	17	/* with the null */
 
 /* Write both as hexadecimal numbers. */
 extern void zkl_session_text_format(int64_t id,
@@ -29,5 +31,9 @@ extern void zkl_session_text_format(int64_t id,
  */
 extern bool zkl_session_text_parse(const char *text, int64_t *id,
 								   char password[ZKL_SESSION_TEXT_PASSWORD]);
+
+/* The name of a session's znode in the directories of zklock itself. */
+extern void zkl_session_text_name(int64_t session,
+								  char name[ZKL_SESSION_TEXT_NAME_SIZE]);
 
 #endif							/* ZKL_SESSIONTEXT_H */

@@ -41,12 +41,6 @@ static bool take_text(const char **at, const char *field, char end, size_t size,
 static bool take_about(const char **at, const char **about);
 static bool decode(const char **from, char *to);
 
-void
-zkl_wait_record_name(int64_t session, char name[ZKL_WAITRECORD_NAME_SIZE])
-{
-	snprintf(name, ZKL_WAITRECORD_NAME_SIZE, "%016llx", (unsigned long long) session);
-}
-
 /*
  * Writing
  */

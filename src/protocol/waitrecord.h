@@ -45,7 +45,6 @@
 /* The directory of the sets, below the root. */
 #define ZKL_WAITRECORD_DIRECTORY	"/" ZKL_PATH_RESERVED "/waits"
 
-#define ZKL_WAITRECORD_NAME_SIZE	17
 #define ZKL_WAITRECORD_TEXT_SIZE	65536
 #define ZKL_WAITRECORD_WAITS		64	/* in a set */
 #define ZKL_WAITRECORD_HOLDS		512 /* in a set, of all its records */
@@ -123,10 +122,6 @@ typedef struct ZklWaitSet
 	int			nholds;
 	ZklWaitHold holds[ZKL_WAITRECORD_HOLDS];
 } ZklWaitSet;
-
-/* The znode's name, below the directory. */
-extern void zkl_wait_record_name(int64_t session,
-								 char name[ZKL_WAITRECORD_NAME_SIZE]);
 
 /*
  * Write a set's text, and return its length.  If not everything fits, the

@@ -18,6 +18,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "settings.h"
 #include "shared/jobruns.h"
 #include "shared/locktable.h"
 #include "shared/rolequota.h"
@@ -249,7 +250,7 @@ zkl_job_runs_end(int *slot, bool done, bool lost)
 		if (run->state == ZKL_JOBRUN_ANSWERED &&
 			run->answer == ZKL_JOB_ANSWER_OVERTAKEN)
 			zkl_job_record_close(&run->record, run->zookeeper_time);
-		run->record.ended = GetCurrentTimestamp() + ZKL_JOB_EPOCH;
+		run->record.ended = GetCurrentTimestamp() + ZKL_POSTGRES_EPOCH;
 		set_state(run, ZKL_JOBRUN_ENDED);
 		zkl_lock_table_wake_worker();
 	}

@@ -50,10 +50,6 @@
 
 #include "protocol/jobrecord.h"
 
-/* PostgreSQL's epoch, on the clock of records. */
-#define ZKL_JOB_EPOCH \
-	((POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
-
 #define ZKL_JOBRUNS_NONE	(-1)	/* the number of no slot */
 #define ZKL_JOBRUNS_PER_BACKEND	64
 

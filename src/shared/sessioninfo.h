@@ -40,6 +40,8 @@
  */
 typedef struct ZklSessionInfo
 {
+	int64		instance;		/* identifies this start of the server: a
+								 * random number from 1 on; fixed */
 	pg_atomic_uint64 epoch;		/* grows when the session has expired */
 	pg_atomic_uint64 safe_until;	/* on the clock of zkl_now(); 0 if nothing
 									 * is known */

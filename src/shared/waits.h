@@ -123,9 +123,6 @@ typedef struct ZklWaitSentence
 extern Size zkl_waits_size(void);
 extern void zkl_waits_attach(void *memory, LWLockPadded *locks, bool is_new);
 
-/* Identifies this start of the server: a random number from 1 on. */
-extern int64 zkl_waits_instance(void);
-
 /*
  * For the backend that waits:
  *

@@ -45,6 +45,7 @@
 #include "faultpoint.h"
 #include "protocol/fieldtext.h"
 #include "protocol/queueorder.h"
+#include "protocol/sessiontext.h"
 #include "protocol/waitgraph.h"
 #include "settings.h"
 #include "shared/locktable.h"
@@ -362,12 +363,12 @@ add_owners(const ZklSessionEvent *event)
 static void
 add_session(int64 session)
 {
-	char		name[ZKL_WAITRECORD_NAME_SIZE];
+	char		name[ZKL_SESSION_TEXT_NAME_SIZE];
 
 	if (find_source(session) != NULL)
 		return;
 	add_source(session, false, NULL);
-	zkl_wait_record_name(session, name);
+	zkl_session_text_name(session, name);
 	zkl_ask_data(&search.asker, ITEM_SET, session,
 				 psprintf("%s/%s", zkl_wait_publisher_directory(), name),
 				 ZKL_WAITRECORD_TEXT_SIZE);

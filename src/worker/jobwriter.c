@@ -43,7 +43,7 @@
  */
 #define MAX_ROUNDS		10
 
-#define RECORD_PATH_SIZE	(ZKL_ROOT_SIZE + sizeof(ZKL_JOBRECORD_DIRECTORY) + ZKL_JOBRECORD_NAME_SIZE + 1)
+#define RECORD_PATH_SIZE	(ZKL_ROOT_SIZE + sizeof(ZKL_JOBRECORD_DIRECTORY) + ZKL_PATH_NAME_SIZE + 1)
 
 typedef enum Step
 {
@@ -287,9 +287,9 @@ ask(Task *task, Step step)
 static void
 record_path(const Task *task, char *path)
 {
-	char		name[ZKL_JOBRECORD_NAME_SIZE];
+	char		name[ZKL_PATH_NAME_SIZE];
 
-	zkl_job_record_name(task->run.path, name);
+	zkl_path_name(task->run.path, name);
 	snprintf(path, RECORD_PATH_SIZE, "%s/%s", directory, name);
 }
 

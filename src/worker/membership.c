@@ -20,7 +20,7 @@
 
 #include "protocol/fieldtext.h"
 #include "protocol/serverrecord.h"
-#include "protocol/waitrecord.h"
+#include "protocol/sessiontext.h"
 #include "settings.h"
 #include "shared/locktable.h"
 #include "worker/ask.h"
@@ -34,7 +34,7 @@
 #define AGAIN_AFTER		ZKL_MS(5000)
 
 #define DIRECTORY_SIZE	(ZKL_ROOT_SIZE + sizeof(ZKL_SERVERRECORD_DIRECTORY))
-#define RECORD_SIZE		(DIRECTORY_SIZE + ZKL_SERVERRECORD_NAME_SIZE + ZKL_WAITRECORD_NAME_SIZE + 2)
+#define RECORD_SIZE		(DIRECTORY_SIZE + ZKL_SERVERRECORD_NAME_SIZE + ZKL_SESSION_TEXT_NAME_SIZE + 2)
 
 typedef enum Step
 {
@@ -159,9 +159,9 @@ ask(void)
 static void
 own_record(char record[RECORD_SIZE])
 {
-	char		name[ZKL_WAITRECORD_NAME_SIZE];
+	char		name[ZKL_SESSION_TEXT_NAME_SIZE];
 
-	zkl_wait_record_name(zkl_session_info->id, name);
+	zkl_session_text_name(zkl_session_info->id, name);
 	snprintf(record, RECORD_SIZE, "%s/%s", member.home, name);
 }
 

@@ -57,20 +57,6 @@ is_set(const char *text, size_t length)
 }
 
 static void
-a_session_names_its_znode(void **state)
-{
-	char		name[ZKL_WAITRECORD_NAME_SIZE];
-
-	(void) state;
-	zkl_wait_record_name(0x1000001234560001, name);
-	assert_string_equal(name, "1000001234560001");
-	zkl_wait_record_name(-1, name);
-	assert_string_equal(name, "ffffffffffffffff");
-	zkl_wait_record_name(1, name);
-	assert_string_equal(name, "0000000000000001");
-}
-
-static void
 a_text_is_read(void **state)
 {
 	static ZklWaitSet set;
@@ -496,7 +482,6 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_session_names_its_znode),
 		cmocka_unit_test(a_text_is_read),
 		cmocka_unit_test(a_text_is_written_as_it_was_read),
 		cmocka_unit_test(an_empty_set_is_a_set),

@@ -67,7 +67,7 @@
 #include "backend/lock/history.h"
 #include "backend/znodes.h"
 #include "faultpoint.h"
-#include "protocol/jobrecord.h"
+#include "protocol/path.h"
 #include "settings.h"
 #include "shared/mailbox.h"
 
@@ -195,9 +195,9 @@ zkl_history_end(ZklHistoryLook *look)
 bool
 zkl_history_forget(const char *path)
 {
-	char		name[ZKL_JOBRECORD_NAME_SIZE];
+	char		name[ZKL_PATH_NAME_SIZE];
 
-	zkl_job_record_name(path, name);
+	zkl_path_name(path, name);
 	return zkl_znodes_write(RECORDS, name, "", PG_INT64_MAX);
 }
 
@@ -208,7 +208,7 @@ ask(ZklHistoryLook *look, const char *path, const History *replaces, int32 versi
 	ZklCommand	command = {.kind = ZKL_COMMAND_READ_NEWEST};
 
 	strlcpy(command.path, RECORDS, sizeof(command.path));
-	zkl_job_record_name(path, command.child);
+	zkl_path_name(path, command.child);
 	if (replaces != NULL)
 	{
 		command.kind = ZKL_COMMAND_REPLACE;
@@ -296,7 +296,7 @@ change_token(ZklHistoryLook *look, const char *path, History *mine,
 
 	strlcpy(proof.replaced, is_same ? last->token : "-", sizeof(proof.replaced));
 	if (pg_strong_random(random, sizeof(random)))
-		zkl_job_record_make_id(random, proof.token);
+		zkl_path_make_id(random, proof.token);
 
 	/* A server that leads, or has led, has the token that it had. */
 	if (proof.token[0] == '\0' ||

@@ -20,7 +20,6 @@
 #include "backend/lock/sqlargs.h"
 #include "protocol/path.h"
 #include "settings.h"
-#include "shared/jobruns.h"
 
 /* PostgreSQL's own timeouts have this limit. */
 #define MAX_TIMEOUT_MS	((int64) INT_MAX)
@@ -235,7 +234,7 @@ zkl_sqlargs_tick(FunctionCallInfo fcinfo, int tick, int retry, int spacing)
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("tick must be finite"));
 	check_not_null(fcinfo, retry, "retry");
-	if (pg_add_s64_overflow(PG_GETARG_TIMESTAMPTZ(tick), ZKL_JOB_EPOCH,
+	if (pg_add_s64_overflow(PG_GETARG_TIMESTAMPTZ(tick), ZKL_POSTGRES_EPOCH,
 							&result.tick))
 		result.tick = PG_INT64_MAX;
 	result.retry = PG_GETARG_BOOL(retry);

@@ -36,7 +36,7 @@
 #include "settings.h"
 #include "shared/detached.h"
 #include "shared/process.h"
-#include "shared/waits.h"
+#include "shared/sessioninfo.h"
 
 PG_FUNCTION_INFO_V1(zklock_claim_request);
 PG_FUNCTION_INFO_V1(zklock_claim_wait);
@@ -199,7 +199,7 @@ static const char *
 name_of(uint64 number)
 {
 	return psprintf("%s%s", zkl_display_path(zkl_settings_node_name()),
-					numbers_of((uint32) zkl_waits_instance(), number));
+					numbers_of((uint32) zkl_session_info->instance, number));
 }
 
 static const char *
@@ -254,7 +254,7 @@ parse_number(Argument *claim)
 		sscanf(at, "/%u/" UINT64_FORMAT, &of_instance, &claim->number) != 2 ||
 		strcmp(at, numbers_of(of_instance, claim->number)) != 0)
 		report_malformed(claim);
-	is_mine = of_instance == (uint32) zkl_waits_instance();
+	is_mine = of_instance == (uint32) zkl_session_info->instance;
 	if (is_mine && strcmp(claim->name, name_of(claim->number)) != 0)
 		report_malformed(claim);
 	if (!is_mine)

@@ -20,6 +20,7 @@
 
 #include "backend/display.h"
 #include "backend/lock/permission.h"
+#include "backend/lock/runonce.h"
 #include "backend/lock/sqlargs.h"
 #include "backend/report.h"
 #include "backend/row.h"
@@ -74,7 +75,7 @@ put_job(ReturnSetInfo *set, const ZklListingNode *node)
 	char		path[ZKL_PATH_SIZE];
 	ZklJobRecord record;
 
-	if (!zkl_job_record_path(node->name, path) || !zkl_permission_allows(path))
+	if (!zkl_path_of_name(node->name, path) || !zkl_permission_allows(path))
 		return;
 	zkl_row_add_text(&row, zkl_znode_text_show(path));
 	if (node->data != NULL &&
@@ -121,7 +122,7 @@ Datum
 zklock_job_forget(PG_FUNCTION_ARGS)
 {
 	const char *path;
-	char		record[ZKL_JOBRECORD_NAME_SIZE];
+	char		record[ZKL_PATH_NAME_SIZE];
 
 	zkl_report_unless_loaded();
 	path = zkl_sqlargs_path(fcinfo);
@@ -131,7 +132,7 @@ zklock_job_forget(PG_FUNCTION_ARGS)
 			errmsg("role \"%s\" removes the record of job \"%s\"",
 				   GetUserNameFromId(GetUserId(), false),
 				   zkl_display_path(path)));
-	zkl_job_record_name(path, record);
+	zkl_path_name(path, record);
 	PG_RETURN_BOOL(zkl_znodes_end(ZKL_COMMAND_DELETE, ZKL_JOBRECORD_DIRECTORY, record));
 }
 
@@ -148,7 +149,7 @@ check_no_superuser(const char *path)
 	ZklJobRecord record;
 	Oid			role = InvalidOid;
 
-	zkl_znodes_job(path, &znode);
+	zkl_run_once_read(path, &znode);
 	if (!znode.exists)
 		return;
 	if (zkl_job_record_parse(znode.text, znode.length, &record))
