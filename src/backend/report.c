@@ -15,9 +15,9 @@
 
 #include "backend/display.h"
 #include "backend/report.h"
-#include "protocol/jobrecord.h"
+#include "deadlock/waitrecord.h"
+#include "jobs/jobrecord.h"
 #include "protocol/serverrecord.h"
-#include "protocol/waitrecord.h"
 #include "settings.h"
 
 /*

@@ -16,11 +16,11 @@
 #include "storage/proc.h"
 
 #include "compat.h"
+#include "jobs/jobruns.h"
 #include "settings.h"
 #include "shared/claim.h"
 #include "shared/entry.h"
 #include "shared/grant.h"
-#include "shared/jobruns.h"
 #include "shared/leases.h"
 #include "shared/lockstat.h"
 

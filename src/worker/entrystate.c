@@ -21,9 +21,9 @@
 
 #include "compat.h"
 #include "faultpoint.h"
+#include "jobs/jobruns.h"
 #include "settings.h"
 #include "shared/entry.h"
-#include "shared/jobruns.h"
 #include "shared/leases.h"
 #include "shared/lockstat.h"
 #include "shared/passes.h"

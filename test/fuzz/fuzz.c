@@ -15,15 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "deadlock/waitgraph.h"
+#include "jobs/jobrecord.h"
 #include "protocol/access.h"
 #include "protocol/fieldtext.h"
 #include "protocol/hosts.h"
-#include "protocol/jobrecord.h"
 #include "protocol/path.h"
 #include "protocol/queueorder.h"
 #include "protocol/recipe.h"
 #include "protocol/sessiontext.h"
-#include "protocol/waitgraph.h"
 
 #define MAX_CHILDREN	48
 

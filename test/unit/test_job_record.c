@@ -9,7 +9,7 @@
  */
 #include "unit.h"
 
-#include "protocol/jobrecord.h"
+#include "jobs/jobrecord.h"
 
 #define MINUTE	INT64_C(60000000)
 #define NOON	(INT64_C(1795348800) * 1000000)

@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-#include "protocol/waitrecord.h"
+#include "deadlock/waitrecord.h"
 
 static const char example[] = "zklock-waits=1 instance=77 truncated=0 server=db%201\n"
 "wait claim=12 pid=4711 leases=1 limit=1 czxid=4294967297 since=1795348800000000"

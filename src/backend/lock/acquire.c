@@ -14,11 +14,11 @@
 
 #include "backend/display.h"
 #include "backend/lock/acquire.h"
-#include "backend/lock/deadlock.h"
 #include "backend/lock/holdcounts.h"
 #include "backend/lock/onlost.h"
 #include "backend/lock/wait.h"
 #include "backend/lock/xact.h"
+#include "deadlock/deadlock.h"
 #include "faultpoint.h"
 #include "settings.h"
 #include "shared/lockstat.h"

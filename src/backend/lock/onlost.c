@@ -15,11 +15,11 @@
 #include "miscadmin.h"
 #include "tcop/tcopprot.h"
 
-#include "backend/lock/deadlock.h"
 #include "backend/lock/localclaim.h"
 #include "backend/lock/onlost.h"
 #include "backend/report.h"
 #include "compat.h"
+#include "deadlock/deadlock.h"
 #include "settings.h"
 
 /*

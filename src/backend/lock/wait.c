@@ -16,11 +16,11 @@
 #include "utils/snapmgr.h"
 
 #include "backend/display.h"
-#include "backend/lock/deadlock.h"
 #include "backend/lock/wait.h"
 #include "backend/lock/waitreport.h"
 #include "backend/report.h"
 #include "compat.h"
+#include "deadlock/deadlock.h"
 #include "faultpoint.h"
 #include "settings.h"
 #include "shared/grant.h"

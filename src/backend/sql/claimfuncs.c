@@ -22,7 +22,6 @@
 
 #include "backend/display.h"
 #include "backend/lock/claimsprocess.h"
-#include "backend/lock/deadlock.h"
 #include "backend/lock/holdcounts.h"
 #include "backend/lock/permission.h"
 #include "backend/lock/reliance.h"
@@ -32,6 +31,7 @@
 #include "backend/row.h"
 #include "backend/znodetext.h"
 #include "compat.h"
+#include "deadlock/deadlock.h"
 #include "faultpoint.h"
 #include "settings.h"
 #include "shared/detached.h"

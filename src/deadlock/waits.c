@@ -5,7 +5,7 @@
  *
  * States, their changes and the lock are described in waits.h.
  *
- * src/shared/waits.c
+ * src/deadlock/waits.c
  *
  *-------------------------------------------------------------------------
  */
@@ -19,8 +19,8 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "deadlock/waits.h"
 #include "shared/locktable.h"
-#include "shared/waits.h"
 
 /* The worker, which publishes the waits. */
 #define PUBLISHER		0

@@ -5,7 +5,7 @@
  *
  * States, their changes and the lock are described in jobruns.h.
  *
- * src/shared/jobruns.c
+ * src/jobs/jobruns.c
  *
  *-------------------------------------------------------------------------
  */
@@ -18,8 +18,8 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "jobs/jobruns.h"
 #include "settings.h"
-#include "shared/jobruns.h"
 #include "shared/locktable.h"
 #include "shared/rolequota.h"
 

@@ -26,7 +26,7 @@
  * and the next build finds the claim: a build notes the number of changes
  * before it reads anything.
  *
- * src/worker/waitpublisher.c
+ * src/deadlock/waitpublisher.c
  *
  *-------------------------------------------------------------------------
  */
@@ -35,13 +35,13 @@
 #include "nodes/pg_list.h"
 #include "utils/memutils.h"
 
+#include "deadlock/waitpublisher.h"
+#include "deadlock/waits.h"
 #include "faultpoint.h"
 #include "protocol/sessiontext.h"
 #include "settings.h"
 #include "shared/locktable.h"
-#include "shared/waits.h"
 #include "worker/ask.h"
-#include "worker/waitpublisher.h"
 
 /* The pause after ZooKeeper has refused a request. */
 #define AGAIN_AFTER		ZKL_MS(5000)

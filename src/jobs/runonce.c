@@ -8,7 +8,7 @@
  * that it is still the one that was read.  If it is not, another run has
  * begun or ended since; so the backend decides again, now with the lock held.
  *
- * src/backend/lock/runonce.c
+ * src/jobs/runonce.c
  *
  *-------------------------------------------------------------------------
  */
@@ -20,12 +20,12 @@
 #include "backend/display.h"
 #include "backend/lock/acquire.h"
 #include "backend/lock/holdcounts.h"
-#include "backend/lock/runonce.h"
 #include "backend/lock/wait.h"
 #include "backend/report.h"
 #include "backend/znodes.h"
 #include "compat.h"
 #include "faultpoint.h"
+#include "jobs/runonce.h"
 #include "settings.h"
 #include "shared/process.h"
 

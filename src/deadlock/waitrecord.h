@@ -32,7 +32,7 @@
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *
- * src/protocol/waitrecord.h
+ * src/deadlock/waitrecord.h
  *
  *-------------------------------------------------------------------------
  */

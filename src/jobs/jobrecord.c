@@ -3,11 +3,11 @@
  * jobrecord.c
  *	  The record of a job: which tick it has used up, and what became of the run.
  *
- * src/protocol/jobrecord.c
+ * src/jobs/jobrecord.c
  *
  *-------------------------------------------------------------------------
  */
-#include "protocol/jobrecord.h"
+#include "jobs/jobrecord.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  *
  * Called only by backends.
  *
- * src/backend/lock/runonce.h
+ * src/jobs/runonce.h
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +13,7 @@
 #define ZKL_RUNONCE_H
 
 #include "backend/lock/localclaim.h"
-#include "shared/jobruns.h"
+#include "jobs/jobruns.h"
 
 /*
  * Begin a run of this tick, and acquire the job's lock for it.  True: the

@@ -22,7 +22,7 @@
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *
- * src/protocol/jobrecord.h
+ * src/jobs/jobrecord.h
  *
  *-------------------------------------------------------------------------
  */

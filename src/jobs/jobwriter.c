@@ -14,7 +14,7 @@
  * ZooKeeper processes the requests of one session in order.  So a read after
  * a write whose outcome is unknown sees that write, if it was done at all.
  *
- * src/worker/jobwriter.c
+ * src/jobs/jobwriter.c
  *
  *-------------------------------------------------------------------------
  */
@@ -23,11 +23,11 @@
 #include "utils/memutils.h"
 
 #include "faultpoint.h"
+#include "jobs/jobruns.h"
+#include "jobs/jobwriter.h"
 #include "settings.h"
-#include "shared/jobruns.h"
 #include "shared/locktable.h"
 #include "worker/ask.h"
-#include "worker/jobwriter.h"
 #include "worker/sessionlog.h"
 
 /* For this long, a fact about ZooKeeper counts as fresh. */

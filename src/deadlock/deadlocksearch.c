@@ -30,7 +30,7 @@
  * meanwhile.  So the sentence (the request to cancel the backend) expires,
  * and another search follows.
  *
- * src/worker/deadlocksearch.c
+ * src/deadlock/deadlocksearch.c
  *
  *-------------------------------------------------------------------------
  */
@@ -42,17 +42,17 @@
 #include "nodes/pg_list.h"
 #include "utils/memutils.h"
 
+#include "deadlock/deadlocksearch.h"
+#include "deadlock/waitgraph.h"
+#include "deadlock/waitpublisher.h"
+#include "deadlock/waits.h"
 #include "faultpoint.h"
 #include "protocol/fieldtext.h"
 #include "protocol/queueorder.h"
 #include "protocol/sessiontext.h"
-#include "protocol/waitgraph.h"
 #include "settings.h"
 #include "shared/locktable.h"
-#include "shared/waits.h"
 #include "worker/ask.h"
-#include "worker/deadlocksearch.h"
-#include "worker/waitpublisher.h"
 
 /*
  * While there is a deadlock: this many searches in a deadlock_timeout, with

@@ -38,7 +38,7 @@
  * a partition of the lock table, and takes no other lock of zklock after it.
  * No function raises an error.
  *
- * src/shared/jobruns.h
+ * src/jobs/jobruns.h
  *
  *-------------------------------------------------------------------------
  */
@@ -48,7 +48,7 @@
 #include "datatype/timestamp.h"
 #include "storage/lwlock.h"
 
-#include "protocol/jobrecord.h"
+#include "jobs/jobrecord.h"
 
 #define ZKL_JOBRUNS_NONE	(-1)	/* the number of no slot */
 #define ZKL_JOBRUNS_PER_BACKEND	64

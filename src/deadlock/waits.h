@@ -43,7 +43,7 @@
  * table, and takes no other lock of zklock after it.  No function raises an
  * error.
  *
- * src/shared/waits.h
+ * src/deadlock/waits.h
  *
  *-------------------------------------------------------------------------
  */

@@ -3,11 +3,11 @@
  * waitrecord.c
  *	  The records of a server's waits that other servers must know about.
  *
- * src/protocol/waitrecord.c
+ * src/deadlock/waitrecord.c
  *
  *-------------------------------------------------------------------------
  */
-#include "protocol/waitrecord.h"
+#include "deadlock/waitrecord.h"
 
 #include <stdio.h>
 #include <string.h>
