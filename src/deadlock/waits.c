@@ -91,6 +91,7 @@ my_slot(void)
 static Slot *
 find(uint64 number)
 {
+	Assert(LWLockHeldByMe(waits->lock));
 	for (int i = 0; i < MaxBackends; i++)
 	{
 		if (waits->slots[i].wait.number == number)

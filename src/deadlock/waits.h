@@ -168,7 +168,7 @@ extern void zkl_waits_read_notice(ZklWaitSentence *sentence);
 /*
  * As far as the worker knows, may waits for a ticket depend on this claim?  If
  * there is no room for all claims, these go first.  The caller holds the
- * partition.
+ * partition, unless the claim is its own: then what it reads may be a moment old.
  */
 extern bool zkl_waits_is_wanted(const ZklClaim *claim);
 

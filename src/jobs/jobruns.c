@@ -77,6 +77,7 @@ set_state(ZklJobRun *run, ZklJobRunState state)
 {
 	bool		was_pending = is_pending(run);
 
+	Assert(LWLockHeldByMeInMode(runs->lock, LW_EXCLUSIVE));
 	run->state = state;
 	run->serial++;
 	if (is_pending(run) && !was_pending)

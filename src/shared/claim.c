@@ -136,6 +136,7 @@ take_claim(const ZklClaimant *claimant)
 {
 	ZklClaim   *claim = zkl_lock_table_take_claim();
 
+	Assert(!zkl_session_info_is_worker() && !zkl_lock_table_any_is_mine());
 	if (claim == NULL)
 		return NULL;
 	claim->proc_number = claimant->proc_number;
@@ -157,6 +158,7 @@ take_claim(const ZklClaimant *claimant)
 static void
 attach(ZklClaim *claim, ZklEntry *entry, ZklMode mode, int64 now)
 {
+	Assert(zkl_lock_table_is_mine(entry));
 	claim->entry = entry;
 	claim->state = ZKL_CLAIM_WAITING;
 	claim->mode = mode;
@@ -467,6 +469,7 @@ detach(ZklClaim *claim, int64 now)
 {
 	ZklEntry   *entry = claim->entry;
 
+	Assert(zkl_lock_table_is_mine(entry) && !zkl_session_info_is_worker());
 	zkl_lock_stat_ended(claim, now);
 	dlist_delete(&claim->link);
 	zkl_entry_set_needs_ticket(claim, false);

@@ -320,8 +320,10 @@ static void
 ask(ZklDetached *slot)
 {
 	ZklClaim   *claim = slot->claim;
-	ZklAnswer	answer = zkl_grant_request(claim, false, claim->about);
+	ZklAnswer	answer;
 
+	Assert(LWLockHeldByMeInMode(detached->lock, LW_EXCLUSIVE));
+	answer = zkl_grant_request(claim, false, claim->about);
 	if (answer == ZKL_ANSWER_DOUBT)
 		look_by(zkl_now() + DOUBT_INTERVAL);
 	else if (answer == ZKL_ANSWER_FAILED)
@@ -346,6 +348,7 @@ end(ZklDetached *slot)
 {
 	ZklClaim   *claim = slot->claim;
 
+	Assert(LWLockHeldByMeInMode(detached->lock, LW_EXCLUSIVE));
 	ZKL_FAULT_POINT("detached-ending"); /* under detached_lock */
 	slot->claim = NULL;
 	zkl_linger_quota_end_claim(slot->path, claim->login);
