@@ -49,10 +49,10 @@ zkl_row_add_nulls(ZklRow *row, int ncolumns)
 }
 
 void
-zkl_row_add_text(ZklRow *row, const char *text)
+zkl_row_add_text(ZklRow *row, const char *str)
 {
-	zkl_row_add_if(row, text !=NULL,
-				   text !=NULL ? CStringGetTextDatum(text) : (Datum) 0);
+	zkl_row_add_if(row, str != NULL,
+				   str != NULL ? CStringGetTextDatum(str) : (Datum) 0);
 }
 
 void

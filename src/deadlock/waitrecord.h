@@ -129,7 +129,7 @@ typedef struct ZklWaitSet
  * holds, or is left out if not even one hold fits.  All records after it are
  * left out.  The size must be 1024 at least: the first line always fits.
  */
-extern size_t zkl_wait_record_format(const ZklWaitSet *set, char *text,
+extern size_t zkl_wait_record_format(const ZklWaitSet *set, char *str,
 									 size_t size);
 
 /*
@@ -137,6 +137,6 @@ extern size_t zkl_wait_record_format(const ZklWaitSet *set, char *text,
  * behind its end and must live as long as the set is used.  Returns false if
  * it is not a set; the text may have been changed nevertheless.
  */
-extern bool zkl_wait_record_parse(char *text, size_t length, ZklWaitSet *set);
+extern bool zkl_wait_record_parse(char *str, size_t length, ZklWaitSet *set);
 
 #endif							/* ZKL_WAITRECORD_H */

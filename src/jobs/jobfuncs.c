@@ -130,7 +130,7 @@ check_no_superuser(const char *path)
 	zkl_run_once_read(path, &znode);
 	if (!znode.exists)
 		return;
-	if (zkl_job_record_parse(znode.text, znode.length, &record))
+	if (zkl_job_record_parse(znode.data, znode.length, &record))
 		role = role_of(&record);
 	if (!OidIsValid(role) || superuser_arg(role))
 		ereport(ERROR,

@@ -28,9 +28,9 @@ static const char *const state_names[] = {
 
 /* The text about the backend comes last, because it contains blanks. */
 void
-zkl_job_record_format(const ZklJobRecord *record, char text[ZKL_JOBRECORD_SIZE])
+zkl_job_record_format(const ZklJobRecord *record, char str[ZKL_JOBRECORD_SIZE])
 {
-	snprintf(text, ZKL_JOBRECORD_SIZE,
+	snprintf(str, ZKL_JOBRECORD_SIZE,
 			 "zklock-job=1 tick=%lld state=%s run=%s attempt=%d token=%lld"
 			 " started=%lld ended=%lld %s",
 			 (long long) record->tick, state_names[record->state], record->run,
@@ -41,16 +41,16 @@ zkl_job_record_format(const ZklJobRecord *record, char text[ZKL_JOBRECORD_SIZE])
 
 /* A text of the maximum length may have been cut off, so refuse it. */
 bool
-zkl_job_record_parse(const char *text, size_t length, ZklJobRecord *record)
+zkl_job_record_parse(const char *str, size_t length, ZklJobRecord *record)
 {
 	char		copy[ZKL_JOBRECORD_SIZE];
 	const char *at = copy;
 	int64_t		attempt;
 
 	/* A null would hide from the parser what follows it. */
-	if (length >= sizeof(copy) || memchr(text, '\0', length) != NULL)
+	if (length >= sizeof(copy) || memchr(str, '\0', length) != NULL)
 		return false;
-	memcpy(copy, text, length);
+	memcpy(copy, str, length);
 	copy[length] = '\0';
 
 	if (!zkl_field_text_take_word(&at, "zklock-job=1 ") ||

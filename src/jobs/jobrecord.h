@@ -74,8 +74,8 @@ typedef struct ZklJobTick
  * the text is not a record.
  */
 extern void zkl_job_record_format(const ZklJobRecord *record,
-								  char text[ZKL_JOBRECORD_SIZE]);
-extern bool zkl_job_record_parse(const char *text, size_t length,
+								  char str[ZKL_JOBRECORD_SIZE]);
+extern bool zkl_job_record_parse(const char *str, size_t length,
 								 ZklJobRecord *record);
 
 extern const char *zkl_job_record_state_name(ZklJobState state);

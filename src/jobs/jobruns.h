@@ -86,7 +86,7 @@ typedef struct ZklJobZnode
 	int64		czxid;
 	int32		version;
 	int			length;
-	char text[	ZKL_JOBRECORD_SIZE];
+	char		data[ZKL_JOBRECORD_SIZE];
 } ZklJobZnode;
 
 typedef struct ZklJobRun

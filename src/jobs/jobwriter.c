@@ -532,9 +532,9 @@ read_record(const ZklSessionEvent *event, ZklJobZnode *znode,
 	 * Every record of zklock fits.  Longer data are cut off, and cannot be
 	 * parsed.
 	 */
-	znode->length = Min(event->data_length, (int) sizeof(znode->text));
-	memcpy(znode->text, event->data, znode->length);
-	return zkl_job_record_parse(znode->text, znode->length, record);
+	znode->length = Min(event->data_length, (int) sizeof(znode->data));
+	memcpy(znode->data, event->data, znode->length);
+	return zkl_job_record_parse(znode->data, znode->length, record);
 }
 
 /*

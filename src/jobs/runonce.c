@@ -126,8 +126,8 @@ zkl_run_once_read(const char *path, ZklJobZnode *znode)
 		zkl_report_failure(path, ZKL_FAILURE_PERMISSION);
 	znode->czxid = node->czxid;
 	znode->version = node->version;
-	znode->length = Min(node->data_length, (int) sizeof(znode->text));
-	memcpy(znode->text, node->data, znode->length);
+	znode->length = Min(node->data_length, (int) sizeof(znode->data));
+	memcpy(znode->data, node->data, znode->length);
 }
 
 /*
@@ -141,7 +141,7 @@ may_run(Attempt *attempt)
 	ZklJobRecord record;
 
 	if (last->exists &&
-		!zkl_job_record_parse(last->text, last->length, &record))
+		!zkl_job_record_parse(last->data, last->length, &record))
 		ereport(ERROR,
 				errcode(ERRCODE_DATA_CORRUPTED),
 				errmsg("could not read the record of job \"%s\"",

@@ -23,13 +23,13 @@
 /* Write both as hexadecimal numbers. */
 extern void zkl_session_text_format(int64_t id,
 									const char password[ZKL_SESSION_TEXT_PASSWORD],
-									char text[ZKL_SESSION_TEXT_SIZE]);
+									char str[ZKL_SESSION_TEXT_SIZE]);
 
 /*
  * Read them.  Returns false if the text names no session, for instance
  * because it was cut off.
  */
-extern bool zkl_session_text_parse(const char *text, int64_t *id,
+extern bool zkl_session_text_parse(const char *str, int64_t *id,
 								   char password[ZKL_SESSION_TEXT_PASSWORD]);
 
 /* The name of a session's znode in the directories of zklock itself. */

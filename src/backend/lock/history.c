@@ -108,7 +108,7 @@ static ZklHistoryAnswer change_token(ZklHistoryLook *look, const char *path,
 									 History *mine, const History *last,
 									 int32 version, char *why);
 static void get_mine(History *mine);
-static bool parse(const char *text, History *history);
+static bool parse(const char *str, History *history);
 static bool contains_ancestor(const History *mine, const History *other);
 static void name_file(const char *path, char name[MAXPGPATH]);
 static void read_proof(const char *path, TimeLineID timeline,
@@ -328,7 +328,7 @@ get_mine(History *mine)
 
 /* Any client may have written the text. */
 static bool
-parse(const char *text, History *history)
+parse(const char *str, History *history)
 {
 	uint32		high;
 	uint32		low;
@@ -336,7 +336,7 @@ parse(const char *text, History *history)
 	int			at = -1;
 	unsigned long long system;
 
-	if (sscanf(text, "zklock history 1 %llu %u %X/%X %32[0-9a-f] %5s %n", &system,
+	if (sscanf(str, "zklock history 1 %llu %u %X/%X %32[0-9a-f] %5s %n", &system,
 			   &history->timeline, &high, &low, history->token, state, &at) != 6 || at < 0)
 		return false;
 
@@ -344,7 +344,7 @@ parse(const char *text, History *history)
 	history->leads = strcmp(state, "ended") != 0;
 	history->system = system;
 	history->position = ((uint64) high) << 32 | low;
-	strlcpy(history->server, text +at, sizeof(history->server));
+	strlcpy(history->server, str + at, sizeof(history->server));
 	return true;
 }
 
