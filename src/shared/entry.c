@@ -369,7 +369,7 @@ zkl_entry_serves(const ZklEntry *entry, const ZklClaim *claim)
 	Assert(zkl_lock_table_is_mine(entry));
 	Assert(claim->entry == entry);
 	return zkl_recipe_serves(entry->mode, claim->mode) &&
-		!(entry->plain && claim->superuser);
+		!(entry->excludes_superuser && claim->superuser);
 }
 
 const ZklClaim *
@@ -417,9 +417,9 @@ zkl_entry_note_asker(ZklEntry *entry, const ZklClaim *claim, bool only_tries,
 	Assert(zkl_lock_table_is_mine(entry));
 	entry->role = claim->login;
 	entry->only_tries = only_tries;
-	entry->plain = !claim->superuser && claim->mode != ZKL_MODE_READ &&
+	entry->excludes_superuser = !claim->superuser && claim->mode != ZKL_MODE_READ &&
 		claim->mode != ZKL_MODE_LEASE;
-	entry->together = claim->together;
+	entry->in_multilock = claim->in_multilock;
 	strlcpy(entry->about, about, sizeof(entry->about));
 }
 

@@ -132,7 +132,7 @@ typedef enum ZklLoss
 	ZKL_LOSS_NONE,
 	ZKL_LOSS_EXPIRED,			/* the ZooKeeper session expired */
 	ZKL_LOSS_DELETED,			/* another client deleted the znode */
-	ZKL_LOSS_LEASE_TIME			/* its hold limit has passed */
+	ZKL_LOSS_HOLD_LIMIT			/* its hold limit has passed */
 } ZklLoss;
 
 typedef struct ZklClaim ZklClaim;
@@ -164,13 +164,13 @@ struct ZklEntry
 
 	/*
 	 * Protected by the partition.  To make requests, the worker also reads
-	 * mode, role, only_tries, plain, together and about without it.  Once the
-	 * worker has seen that a ticket is wanted, backends change these but the
-	 * mode only when they give the ticket up, or later. Then the new values
-	 * are about the next ticket, and what the worker reads goes at worst into
-	 * a znode that it is about to delete.  Backends change the mode only when
-	 * they downgrade an owned ticket; the worker uses a mode that it read
-	 * without the lock only for a new ticket.
+	 * mode, role, only_tries, excludes_superuser, in_multilock and about
+	 * without it.  Once the worker has seen that a ticket is wanted, backends
+	 * change these but the mode only when they give the ticket up, or later.
+	 * Then the new values are about the next ticket, and what the worker
+	 * reads goes at worst into a znode that it is about to delete.  Backends
+	 * change the mode only when they downgrade an owned ticket; the worker
+	 * uses a mode that it read without the lock only for a new ticket.
 	 *
 	 * First the ticket: its state, and the request.
 	 */
@@ -180,9 +180,9 @@ struct ZklEntry
 								 * that had logged in */
 	bool		only_tries;		/* the backend that requested the ticket only
 								 * tries */
-	bool		plain;			/* the ticket must not serve superusers,
-								 * because its znode says so */
-	bool		together;		/* that backend also requests other tickets */
+	bool		excludes_superuser; /* the ticket must not serve superusers,
+									 * because its znode says so */
+	bool		in_multilock;	/* that backend also requests other tickets */
 	bool		seen;			/* the worker has looked since the state
 								 * became WANTED */
 	bool		stuck;			/* RELEASING, and ZooKeeper refused the delete */
@@ -298,13 +298,13 @@ struct ZklEntry
 	 */
 	ZklTicket	ticket;
 	bool		counted;		/* its znode is counted in ephemeral_bytes */
-	bool		standby;		/* it needs no proof: see sendqueue.h */
+	bool		needs_no_proof; /* see sendqueue.h */
 	int			bypass;			/* the greatest number of a znode that
 								 * bypass.c has counted; 0 if none */
 	Oid			sent_for;		/* the role when its create was sent ... */
 	int64		sent_at;		/* ... and when; 0: do not measure the time */
 	bool		in_bulk;		/* it has a bulk request on its way */
-	bool		alone;			/* its create or delete joins no batch */
+	bool		not_batched;	/* its create or delete joins no batch */
 	ZklRequest	due;			/* the request to send next */
 	dlist_node	due_link;
 	ZklLine		line;			/* the requests of this lock, or of this
@@ -360,8 +360,8 @@ struct ZklClaim
 
 	/*
 	 * Written under the partition, exclusively, and read by the claim's own
-	 * backend also without it: token, lease_until, waits_locally and run,
-	 * which no other process writes, but for a lease_until that is renewed
+	 * backend also without it: token, hold_until, waits_locally and run,
+	 * which no other process writes, but for a hold_until that is renewed
 	 * with a detached claim, and for a run that ends with a loss; failure,
 	 * once it has been told ZKL_ANSWER_FAILED; resigned, whose change wakes
 	 * it; nudged, by a signal handler; and generation.  The worker writes the
@@ -370,7 +370,7 @@ struct ZklClaim
 	 * well as the new one.
 	 */
 	int64		token;			/* since HELD */
-	int64		lease_until;	/* when the hold limit passes; 0: never */
+	int64		hold_until;		/* when the hold limit passes; 0: never */
 	bool		waits_locally;	/* its backend waits for the local lock ... */
 	bool		nudged;			/* ... and the worker has ended that wait,
 								 * because there is a new generation */
@@ -395,7 +395,7 @@ struct ZklClaim
 	 * Only the claim's backend uses this: it requests this ticket together
 	 * with others.
 	 */
-	bool		together;
+	bool		in_multilock;
 
 	/*
 	 * Of the claims process: linked while it has to look at the claim.

@@ -65,7 +65,7 @@ static bool give_up_if_idle(ZklEntry *entry);
 static void lose_claim(ZklClaim *claim, ZklLoss loss);
 static void new_generation(ZklEntry *entry);
 static bool want_again(ZklEntry *entry);
-static bool end_lease_times(ZklEntry *entry, int64 now);
+static bool end_hold_limits(ZklEntry *entry, int64 now);
 
 /* Only the worker makes the changes of this file. */
 static void
@@ -242,7 +242,7 @@ zkl_entry_state_next_due(int64 until, ZklWork *work)
 	 * entry may be removed below.
 	 */
 	disarm_timer(entry);
-	any_over = end_lease_times(entry, now);
+	any_over = end_hold_limits(entry, now);
 	if (entry->state == ZKL_ENTRY_OWNED)
 	{
 		if (zkl_entry_is_idle(entry) && now >= entry->idle_at + ZKL_MS(zkl_linger))
@@ -309,9 +309,9 @@ next_timer(const ZklEntry *entry)
 		 * This server ends a hold limit, not ZooKeeper, so the timer must
 		 * fire then.
 		 */
-		if (claim->state != ZKL_CLAIM_HELD || claim->lease_until == 0)
+		if (claim->state != ZKL_CLAIM_HELD || claim->hold_until == 0)
 			continue;
-		due = claim->lease_until;
+		due = claim->hold_until;
 
 		/*
 		 * It does not end before the commit that is under way.  The end of
@@ -529,7 +529,7 @@ zkl_entry_state_set_owned(ZklEntry *entry, bool contended)
 		/*
 		 * Once the mode is a reader's, the ticket may serve superusers again.
 		 */
-		entry->plain &= zkl_entry_state_says_plain(entry);
+		entry->excludes_superuser &= zkl_entry_state_excludes_superuser(entry);
 		entry->list_asked = entry->ticket.listed;
 		entry->handed_on = false;
 		entry->watch_asked = false;
@@ -612,9 +612,9 @@ zkl_entry_state_shall_answer(ZklEntry *entry)
  * a backend requested the ticket.
  */
 bool
-zkl_entry_state_says_plain(const ZklEntry *entry)
+zkl_entry_state_excludes_superuser(const ZklEntry *entry)
 {
-	return entry->plain && entry->ticket.mode != ZKL_MODE_READ;
+	return entry->excludes_superuser && entry->ticket.mode != ZKL_MODE_READ;
 }
 
 /*
@@ -671,7 +671,8 @@ zkl_entry_state_set_downgraded(ZklEntry *entry)
 		 */
 		entry->contended = false;
 		entry->answered = false;
-		entry->plain = false;	/* the reader's znode does not say so */
+		entry->excludes_superuser = false;	/* the reader's znode does not say
+											 * so */
 		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
 
 		/*
@@ -960,7 +961,7 @@ want_again(ZklEntry *entry)
 		entry->mode = claim->mode;
 		entry->role = claim->login;
 		strlcpy(entry->about, claim->about, sizeof(entry->about));
-		entry->plain &= !claim->superuser;
+		entry->excludes_superuser &= !claim->superuser;
 		entry->seen = true;
 		return true;
 	}
@@ -989,7 +990,7 @@ zkl_entry_state_is_for_leader(ZklEntry *entry)
 
 /* Claims whose hold limit has passed become LOST.  True if there was one. */
 static bool
-end_lease_times(ZklEntry *entry, int64 now)
+end_hold_limits(ZklEntry *entry, int64 now)
 {
 	bool		any = false;
 	int			left = entry->nheld;
@@ -1003,8 +1004,8 @@ end_lease_times(ZklEntry *entry, int64 now)
 		if (left == 0)
 			break;
 		left -= claim->state == ZKL_CLAIM_HELD;
-		if (claim->state != ZKL_CLAIM_HELD || claim->lease_until == 0 ||
-			claim->lease_until > now)
+		if (claim->state != ZKL_CLAIM_HELD || claim->hold_until == 0 ||
+			claim->hold_until > now)
 			continue;
 
 		/*
@@ -1015,7 +1016,7 @@ end_lease_times(ZklEntry *entry, int64 now)
 			continue;
 		any = true;
 		/* The ticket is still owned, and the claims of other readers stay. */
-		lose_claim(claim, ZKL_LOSS_LEASE_TIME);
+		lose_claim(claim, ZKL_LOSS_HOLD_LIMIT);
 		entry->nheld--;
 		if (claim->mode != ZKL_MODE_READ)
 			entry->exclusive = false;

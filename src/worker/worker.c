@@ -74,7 +74,7 @@ static struct
 }			waiting = {.fd = -1};
 
 static void start_up(void);
-static void warn_unless_standing(void);
+static void warn_unless_candidate(void);
 static void note_sent(ZklTraffic kind);
 static void advertise(void);
 static void withdraw(int code, Datum arg);
@@ -151,12 +151,12 @@ start_up(void)
 	zkl_wait_publisher_start(prefix);
 	zkl_deadlock_search_start(prefix);
 	zkl_membership_start(prefix);
-	warn_unless_standing();
+	warn_unless_candidate();
 }
 
 /* The first write would tell; but then it is late. */
 static void
-warn_unless_standing(void)
+warn_unless_candidate(void)
 {
 	const char *at = zkl_commit_requires;
 	char		path[ZKL_SETTINGS_LEADER_SIZE];
@@ -298,7 +298,7 @@ reload(void)
 	ProcessConfigFile(PGC_SIGHUP);
 	if (zkl_linger != old_linger || DeadlockTimeout != old_deadlock_timeout)
 		zkl_entry_state_reset_timers();
-	warn_unless_standing();
+	warn_unless_candidate();
 	zkl_session_keeper_reload();
 }
 

@@ -357,8 +357,8 @@ in_state(ZklMode mode, ZklTicketState state)
 		c.tries = (bits & 256) != 0;
 		c.before.next = (bits & 512) != 0;
 		c.first = bits & 1024 && state == ZKL_TICKET_CREATING_BOTH;
-		c.before.mute = (bits & 2048) != 0;
-		if (c.before.mute && !IN(state, OWNING_STATES))
+		c.before.write_refused = (bits & 2048) != 0;
+		if (c.before.write_refused && !IN(state, OWNING_STATES))
 			continue;
 		if (state == ZKL_TICKET_STUCK && bits & 1024)
 			c.before.name[0] = '\0';
@@ -555,7 +555,7 @@ means_nothing_in_other_states(const Case *c)
 			break;
 		case ZKL_EVENT_DESCRIBE:
 			before.watched = true;
-			meaningful = c->before.mute ? 0 : S(OWNED);
+			meaningful = c->before.write_refused ? 0 : S(OWNED);
 			break;
 		case ZKL_EVENT_WATCH:
 			before.watched = true;
@@ -666,7 +666,7 @@ is_lost_if_absent(const Case *c)
 	revoked = done && !differs && c->event.revoked;
 	before.revoked |= revoked;
 	before.refused &= !done;
-	before.mute |= differs && !rereading;
+	before.write_refused |= differs && !rereading;
 	if (done && !differs)
 	{
 		before.version = c->event.version;
@@ -674,7 +674,7 @@ is_lost_if_absent(const Case *c)
 		before.answers |= c->event.answered;
 		if (rereading)
 			before.state = ZKL_TICKET_DOWNGRADING;
-		else if ((before.answers && !before.answered) || (c->event.stale && !before.mute))
+		else if ((before.answers && !before.answered) || (c->event.stale && !before.write_refused))
 		{
 			before.state = ZKL_TICKET_WRITING_DATA;
 			before.writes_answer = before.answers;
@@ -700,13 +700,13 @@ reads_what_it_wrote(const Case *c)
 
 	if (!is_awaited(c) || c->event.request != ZKL_REQUEST_ANSWER || outcome == ZKL_OUTCOME_ABSENT)
 	{
-		hold(c->after.mute == c->before.mute || !c->after.mute || c->step.report == ZKL_REPORT_DIFFERS);
+		hold(c->after.write_refused == c->before.write_refused || !c->after.write_refused || c->step.report == ZKL_REPORT_DIFFERS);
 		return;
 	}
 	hold(c->after.state == ZKL_TICKET_OWNED);
 	hold(c->step.request == ZKL_REQUEST_WATCH_SELF);
 	hold(c->after.refused == (outcome == ZKL_OUTCOME_CHANGED));
-	hold(c->after.mute == (outcome == ZKL_OUTCOME_REFUSED || (c->before.mute && outcome != ZKL_OUTCOME_OK)));
+	hold(c->after.write_refused == (outcome == ZKL_OUTCOME_REFUSED || (c->before.write_refused && outcome != ZKL_OUTCOME_OK)));
 	if (outcome == ZKL_OUTCOME_REFUSED)
 		hold(c->after.answered == c->before.answered);
 	else
@@ -787,7 +787,7 @@ reports_what_its_state_says(const Case *c)
 		case ZKL_REPORT_DIFFERS:
 			hold(c->before.refused && !c->after.refused);
 			hold(c->event.version == c->before.version);
-			hold((IN(after, S(OWNED)) && before == ZKL_TICKET_OWNED && c->after.mute) ||
+			hold((IN(after, S(OWNED)) && before == ZKL_TICKET_OWNED && c->after.write_refused) ||
 				 (IN(after, S(CHECKING) | S(DELETING)) && before == ZKL_TICKET_REREADING));
 			break;
 		case ZKL_REPORT_LOST:
@@ -990,7 +990,7 @@ heeds_the_reply(const Case *c)
 	hold((c->step.report == ZKL_REPORT_DOWNGRADED) == (done && !c->before.unwanted));
 	if (done)
 		hold(!c->after.contended && !c->after.revoked &&
-			 !c->after.answers && !c->after.answered && !c->after.mute &&
+			 !c->after.answers && !c->after.answered && !c->after.write_refused &&
 			 c->after.version == 0 && c->after.watched == c->before.watched);
 	if (confirming)
 	{

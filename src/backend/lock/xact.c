@@ -622,7 +622,7 @@ guard_claim(const ZklLocalClaim *claim, Guard *guard)
 			 * A claim with a hold limit may end at any time, so look at it at
 			 * each commit.
 			 */
-			if (claim->shared->lease_until != 0)
+			if (claim->shared->hold_until != 0)
 				break;
 			return;
 		case ZKL_STATUS_DOUBT:

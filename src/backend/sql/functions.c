@@ -191,7 +191,7 @@ zklock_lock_release_all(PG_FUNCTION_ARGS)
 Datum
 zklock_lock_is_held(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zkl_hold_counts_certainly(zkl_sqlargs_path(fcinfo)));
+	PG_RETURN_BOOL(zkl_hold_counts_is_held(zkl_sqlargs_path(fcinfo)));
 }
 
 Datum
@@ -278,8 +278,8 @@ zklock_is_leader(PG_FUNCTION_ARGS)
 	zkl_report_unless_usable();
 
 	/* With the margin of the commit guard, which would refuse the commit. */
-	if (zkl_leadership_standing(path, ZKL_MS(zkl_commit_margin),
-								&token, &until) != ZKL_STATUS_GOOD)
+	if (zkl_leadership_status(path, ZKL_MS(zkl_commit_margin),
+							  &token, &until) != ZKL_STATUS_GOOD)
 		PG_RETURN_BOOL(false);
 	if (zkl_reliance_note(path, token))
 		zkl_xact_keep_guard_first();
