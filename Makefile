@@ -57,9 +57,10 @@ SHLIB_LINK += $(if $(filter openssl,$(with_ssl)),-lssl -lcrypto)
 # The library's calls of its own functions need no look-up at run time.
 SHLIB_LINK += $(if $(filter linux,$(PORTNAME)),-Xlinker -Bsymbolic-functions)
 
-# Pure C: src/protocol knows neither PostgreSQL nor ZooKeeper, so that "make unit" can
-# compile it alone.
-PURE         = $(sort $(wildcard src/protocol/*.c))
+# Pure C: these files know neither PostgreSQL nor ZooKeeper, so that "make unit" can
+# compile them alone.
+PURE         = $(sort $(wildcard src/protocol/*.c)) \
+	src/deadlock/waitgraph.c src/deadlock/waitrecord.c src/jobs/jobrecord.c
 HEADER_FILES = $(wildcard src/*.h src/*/*.h src/*/*/*.h)
 SOURCES      = $(sort $(wildcard src/*.c src/*/*.c src/*/*/*.c))
 CLIENTS      = $(wildcard src/bin/*.c)
@@ -166,9 +167,11 @@ UNIT_CFLAGS = -std=c99 -O1 -Wall -Wextra -Werror -g -fsanitize=address,undefined
 	-fno-sanitize-recover=all -Isrc
 
 # The pure code is compiled once for all tests.
-UNIT_OBJS = $(patsubst src/protocol/%.c,test/unit/%.o,$(PURE))
+UNIT_OBJS = $(addprefix test/unit/,$(notdir $(PURE:.c=.o)))
 
-$(UNIT_OBJS): test/unit/%.o: src/protocol/%.c $(HEADER_FILES)
+vpath %.c $(sort $(dir $(PURE)))
+
+$(UNIT_OBJS): test/unit/%.o: %.c $(HEADER_FILES)
 	$(CC) $(UNIT_CFLAGS) -c $< -o $@
 
 $(UNIT_TESTS): %: %.c $(wildcard test/unit/*.h) $(UNIT_OBJS) $(HEADER_FILES)

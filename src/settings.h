@@ -12,6 +12,8 @@
 
 #include <time.h>
 
+#include "datatype/timestamp.h"
+
 #include "protocol/access.h"
 #include "protocol/path.h"
 
@@ -109,6 +111,10 @@ zkl_now(void)
 
 #define ZKL_MS(ms)	((int64) (ms) * 1000)	/* milliseconds, in microseconds */
 #define ZKL_FOREVER PG_INT64_MAX	/* a moment that never comes */
+
+/* PostgreSQL's epoch, in microseconds since 1970: what records count from. */
+#define ZKL_POSTGRES_EPOCH \
+	((POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
 
 /*
  * No process looks more often than this at the same thing because of a timer.

@@ -22,9 +22,10 @@
 
 #include "backend/lock/claimsprocess.h"
 #include "backend/lock/hooks.h"
+#include "deadlock/waits.h"
+#include "jobs/jobruns.h"
 #include "settings.h"
 #include "shared/detached.h"
-#include "shared/jobruns.h"
 #include "shared/lingerquota.h"
 #include "shared/lockstat.h"
 #include "shared/locktable.h"
@@ -32,7 +33,6 @@
 #include "shared/passes.h"
 #include "shared/serverstat.h"
 #include "shared/sessioninfo.h"
-#include "shared/waits.h"
 #include "worker/orphans.h"
 #include "worker/worker.h"
 

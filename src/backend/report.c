@@ -15,9 +15,9 @@
 
 #include "backend/display.h"
 #include "backend/report.h"
-#include "protocol/jobrecord.h"
+#include "deadlock/waitrecord.h"
+#include "jobs/jobrecord.h"
 #include "protocol/serverrecord.h"
-#include "protocol/waitrecord.h"
 #include "settings.h"
 
 /*
@@ -182,13 +182,13 @@ zkl_report_loss_instead(ErrorData *error, const char *path, ZklLoss loss,
 		error->hint = pstrdup(_("Request another claim, and retry the transaction with that."));
 	else if (release != NULL)
 		error->hint = psprintf(_("Release the lock with \"%s\" and acquire it again, then retry the transaction."), release);
-	else if (loss != ZKL_LOSS_LEASE_TIME)
+	else if (loss != ZKL_LOSS_HOLD_LIMIT)
 		error->hint = pstrdup(_("Retry the transaction."));
 
 	error->sqlerrcode = ERRCODE_ZKL_LOCK_LOST;
 	switch (loss)
 	{
-		case ZKL_LOSS_LEASE_TIME:
+		case ZKL_LOSS_HOLD_LIMIT:
 			error->sqlerrcode = ERRCODE_ZKL_LEASE_OVER;
 			error->message = psprintf(_("lease time of lock \"%s\" is over"), shown);
 			error->detail = psprintf(lost_at <= zkl_now() ? _("It ended at %s.") :

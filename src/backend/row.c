@@ -17,7 +17,7 @@
 #include "backend/display.h"
 #include "backend/report.h"
 #include "backend/row.h"
-#include "shared/jobruns.h"
+#include "settings.h"
 
 ReturnSetInfo *
 zkl_row_begin_set(FunctionCallInfo fcinfo)
@@ -49,10 +49,10 @@ zkl_row_add_nulls(ZklRow *row, int ncolumns)
 }
 
 void
-zkl_row_add_text(ZklRow *row, const char *text)
+zkl_row_add_text(ZklRow *row, const char *str)
 {
-	zkl_row_add_if(row, text !=NULL,
-				   text !=NULL ? CStringGetTextDatum(text) : (Datum) 0);
+	zkl_row_add_if(row, str != NULL,
+				   str != NULL ? CStringGetTextDatum(str) : (Datum) 0);
 }
 
 void
@@ -65,9 +65,9 @@ zkl_row_add_moment_if(ZklRow *row, bool known, int64 moment)
 void
 zkl_row_add_time_if(ZklRow *row, bool known, int64 time)
 {
-	known = known && time >= PG_INT64_MIN + ZKL_JOB_EPOCH &&
-		IS_VALID_TIMESTAMP(time - ZKL_JOB_EPOCH);
-	zkl_row_add_if(row, known, TimestampTzGetDatum(known ? time - ZKL_JOB_EPOCH : 0));
+	known = known && time >= PG_INT64_MIN + ZKL_POSTGRES_EPOCH &&
+		IS_VALID_TIMESTAMP(time - ZKL_POSTGRES_EPOCH);
+	zkl_row_add_if(row, known, TimestampTzGetDatum(known ? time - ZKL_POSTGRES_EPOCH : 0));
 }
 
 void

@@ -44,7 +44,7 @@ extern void zkl_row_add_nulls(ZklRow *row, int ncolumns);
  * A text, or null if it is NULL; a moment of zkl_now(); and a time in microseconds
  * since 1970, null also if PostgreSQL cannot represent it.
  */
-extern void zkl_row_add_text(ZklRow *row, const char *text);
+extern void zkl_row_add_text(ZklRow *row, const char *str);
 extern void zkl_row_add_moment_if(ZklRow *row, bool known, int64 moment);
 extern void zkl_row_add_time_if(ZklRow *row, bool known, int64 time);
 

@@ -54,12 +54,20 @@ zkl_znodes_survey_if_allowed(const char *path)
 	return zkl_listing_unpack(answer);
 }
 
-const char *
-zkl_znodes_read(const char *path, const char *child, int64 until)
+const ZklListingNode *
+zkl_znodes_node(const char *path, const char *child, int64 until)
 {
 	const ZklListing *survey = list(ZKL_COMMAND_READ, path, child, until);
 
-	return survey != NULL && survey->nnodes > 0 ? survey->nodes[0].data : NULL;
+	return survey != NULL && survey->nnodes > 0 ? &survey->nodes[0] : NULL;
+}
+
+const char *
+zkl_znodes_read(const char *path, const char *child, int64 until)
+{
+	const ZklListingNode *node = zkl_znodes_node(path, child, until);
+
+	return node != NULL ? node->data : NULL;
 }
 
 bool
@@ -87,33 +95,6 @@ zkl_znodes_end(ZklCommandKind kind, const char *path, const char *child)
 	ZklCommand	command = make_command(kind, path, child);
 
 	return ask(&command, PG_INT64_MAX);
-}
-
-void
-zkl_znodes_job(const char *path, ZklJobZnode *znode)
-{
-	char		record[ZKL_JOBRECORD_NAME_SIZE];
-	const ZklListing *survey;
-	const ZklListingNode *node;
-
-	zkl_job_record_name(path, record);
-	survey = list(ZKL_COMMAND_READ, ZKL_JOBRECORD_DIRECTORY, record, PG_INT64_MAX);
-	node = survey->nodes;
-	memset(znode, 0, sizeof(*znode));
-	znode->exists = survey->nnodes > 0;
-	if (!znode->exists)
-		return;
-
-	/*
-	 * The record exists, but ZooKeeper's access control does not let this
-	 * server read it.
-	 */
-	if (node->data == NULL)
-		zkl_report_failure(path, ZKL_FAILURE_PERMISSION);
-	znode->czxid = node->czxid;
-	znode->version = node->version;
-	znode->length = Min(node->data_length, (int) sizeof(znode->text));
-	memcpy(znode->text, node->data, znode->length);
 }
 
 static ZklCommand

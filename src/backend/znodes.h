@@ -23,7 +23,6 @@
 #ifndef ZKL_ZNODES_H
 #define ZKL_ZNODES_H
 
-#include "shared/jobruns.h"
 #include "shared/listing.h"
 #include "shared/mailbox.h"
 
@@ -54,9 +53,14 @@ extern ZklListing *zkl_znodes_list(ZklCommandKind kind, const char *path, int64 
 extern ZklListing *zkl_znodes_survey_if_allowed(const char *path);
 
 /*
- * Read the data of one child.  NULL if there is no such znode, if it may not
- * be read, or if the time is over before the reply.
+ * Read one child; NULL if there is no such znode, or if the time is over before the
+ * reply.  Its data is NULL if it may not be read.  It may be older than what another
+ * session has written.
  */
+extern const ZklListingNode *zkl_znodes_node(const char *path, const char *child,
+											 int64 until);
+
+/* Only its data, or NULL. */
 extern const char *zkl_znodes_read(const char *path, const char *child,
 								   int64 until);
 
@@ -79,10 +83,5 @@ extern bool zkl_znodes_write_limit(const char *path, int limit);
  * zklock keeps its text, which names the holder.  False if there is no such znode.
  */
 extern bool zkl_znodes_end(ZklCommandKind kind, const char *path, const char *child);
-
-/*
- * Read the record of a job.  It may be older than what another session has written.
- */
-extern void zkl_znodes_job(const char *path, ZklJobZnode *znode);
 
 #endif							/* ZKL_ZNODES_H */

@@ -14,9 +14,9 @@
 
 #define BLANKS		" \t\r\n"
 
-static const char *add_entry(ZklAcl *acl, const char *text, size_t length);
-static size_t entry_length(const char *text);
-static const char *permissions_of(const char *text, size_t length,
+static const char *add_entry(ZklAcl *acl, const char *str, size_t length);
+static size_t entry_length(const char *str);
+static const char *permissions_of(const char *str, size_t length,
 								  int *permissions);
 static int	permission_of(char letter);
 static const char *take_line(const char **at, const char *end,
@@ -27,30 +27,30 @@ static const char *split_line(const char *line, size_t length,
 static bool is_blank(char letter);
 
 const char *
-zkl_access_parse_acl(const char *text, ZklAcl *acl)
+zkl_access_parse_acl(const char *str, ZklAcl *acl)
 {
 	const char *fault;
 
 	acl->nentries = 0;
-	if (strcmp(text, "open") == 0)
+	if (strcmp(str, "open") == 0)
 		return zkl_access_parse_acl("world:anyone:cdrwa", acl);
-	if (strcmp(text, "creator") == 0)
+	if (strcmp(str, "creator") == 0)
 		return zkl_access_parse_acl("auth::cdrwa", acl);
 
 	for (;;)
 	{
 		size_t		length;
 
-		text	  +=strspn(text, BLANKS);
+		str += strspn(str, BLANKS);
 
-		length = entry_length(text);
-		fault = add_entry(acl, text, length);
-		text	  +=length;
+		length = entry_length(str);
+		fault = add_entry(acl, str, length);
+		str += length;
 
 		/* After a comma, another entry has to follow. */
-		if (fault != NULL || *text == '\0')
+		if (fault != NULL || *str == '\0')
 			return fault;
-		text	  ++;
+		str++;
 	}
 }
 
@@ -61,44 +61,44 @@ zkl_access_parse_acl(const char *text, ZklAcl *acl)
  * faulty.
  */
 static size_t
-entry_length(const char *text)
+entry_length(const char *str)
 {
 	size_t		length = 0;
 	int			permissions;
 
 	for (;;)
 	{
-		length += strcspn(text +length, ",");
-		if (text[length] == '\0' ||
-			permissions_of(text, length, &permissions) != NULL)
+		length += strcspn(str + length, ",");
+		if (str[length] == '\0' ||
+			permissions_of(str, length, &permissions) != NULL)
 			return length;
 		length++;
 	}
 }
 
 static const char *
-add_entry(ZklAcl *acl, const char *text, size_t length)
+add_entry(ZklAcl *acl, const char *str, size_t length)
 {
 	ZklAclEntry *entry = &acl->entry[acl->nentries];
-	const char *colon = memchr(text, ':', length);
+	const char *colon = memchr(str, ':', length);
 	const char *end;
 	size_t		scheme_length;
 	size_t		id_length;
 
 	if (acl->nentries == ZKL_ACL_ENTRIES)
 		return "The list has more than 16 entries.";
-	end = permissions_of(text, length, &entry->permissions);
+	end = permissions_of(str, length, &entry->permissions);
 	/* The first colon ends the scheme, the last one the id. */
-	if (end == NULL || colon == end || colon == text ||
-		strcspn(text, BLANKS ",") < (size_t) (colon - text))
+	if (end == NULL || colon == end || colon == str ||
+		strcspn(str, BLANKS ",") < (size_t) (colon - str))
 		return "It must be \"open\", \"creator\", or a list of \"scheme:id:permissions\", with permissions out of \"cdrwa\".";
-	scheme_length = colon - text;
+	scheme_length = colon - str;
 
 	id_length = end - colon - 1;
 	if (scheme_length >= sizeof(entry->scheme) ||
 		id_length >= sizeof(entry->id))
 		return "A scheme is longer than 31 bytes, or an id longer than 255.";
-	memcpy(entry->scheme, text, scheme_length);
+	memcpy(entry->scheme, str, scheme_length);
 	entry->scheme[scheme_length] = '\0';
 	memcpy(entry->id, colon + 1, id_length);
 	entry->id[id_length] = '\0';
@@ -111,16 +111,16 @@ add_entry(ZklAcl *acl, const char *text, size_t length)
  * may follow them.
  */
 static const char *
-permissions_of(const char *text, size_t length, int *permissions)
+permissions_of(const char *str, size_t length, int *permissions)
 {
-	const char *at = text +length;
+	const char *at = str + length;
 
 	*permissions = 0;
-	while (at > text &&strchr(BLANKS, at[-1]) != NULL)
+	while (at > str && strchr(BLANKS, at[-1]) != NULL)
 		at--;
-	while (at > text &&permission_of(at[-1]) != 0)
+	while (at > str && permission_of(at[-1]) != 0)
 		*permissions |= permission_of(*--at);
-	return *permissions != 0 && at > text &&at[-1] == ':' ? at - 1 : NULL;
+	return *permissions != 0 && at > str && at[-1] == ':' ? at - 1 : NULL;
 }
 
 /* 0 if the letter is not a permission */
@@ -149,17 +149,17 @@ permission_of(char letter)
  */
 
 const char *
-zkl_access_credentials_fault(const char *text, size_t length, int *line)
+zkl_access_credentials_fault(const char *str, size_t length, int *line)
 {
-	const char *end = text +length;
+	const char *end = str + length;
 	bool		is_empty = true;
 	ZklCredentials credentials;
 
 	*line = 0;
-	while (text <end)
+	while (str < end)
 	{
 		const char *fault;
-		const char *at = take_line(&text, end, &length);
+		const char *at = take_line(&str, end, &length);
 
 		++*line;
 		if (is_left_out(at, length))

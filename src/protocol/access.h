@@ -67,7 +67,7 @@ typedef struct ZklAcl
  * Returns NULL if it is valid, else a sentence that names
  * the rule that it breaks; the caller must then not use the list.
  */
-extern const char *zkl_access_parse_acl(const char *text, ZklAcl *acl);
+extern const char *zkl_access_parse_acl(const char *str, ZklAcl *acl);
 
 typedef struct ZklCredentials
 {
@@ -83,7 +83,7 @@ typedef struct ZklCredentials
  * *line is the number of the faulty line, or 0 if the fault is in the whole
  * text.
  */
-extern const char *zkl_access_credentials_fault(const char *text, size_t length,
+extern const char *zkl_access_credentials_fault(const char *str, size_t length,
 												int *line);
 
 /*

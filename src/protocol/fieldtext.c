@@ -42,10 +42,10 @@ hex_value(char digit)
 }
 
 void
-zkl_field_text_put(char *text, size_t size, const char *name,
+zkl_field_text_put(char *str, size_t size, const char *name,
 				   const char *value)
 {
-	size_t		begin = strlen(text);
+	size_t		begin = strlen(str);
 	size_t		end = begin + (begin > 0) + strlen(name) + 1;
 	size_t		length;
 
@@ -55,7 +55,7 @@ zkl_field_text_put(char *text, size_t size, const char *name,
 	 */
 	if (end + 1 >= size)
 		return;
-	snprintf(text +begin, size - begin, "%s%s=", begin > 0 ? " " : "", name);
+	snprintf(str + begin, size - begin, "%s%s=", begin > 0 ? " " : "", name);
 	for (; *value != '\0'; value += length)
 	{
 		unsigned char c = (unsigned char) *value;
@@ -68,21 +68,21 @@ zkl_field_text_put(char *text, size_t size, const char *name,
 		if (end + (is_escaped ? 3 : length) >= size)
 			return;
 		if (is_escaped)
-			end += (size_t) zkl_field_text_escape(text +end, c);
+			end += (size_t) zkl_field_text_escape(str + end, c);
 		else
 		{
-			memcpy(text +end, value, length);
+			memcpy(str + end, value, length);
 			end += length;
-			text[		end] = '\0';
+			str[end] = '\0';
 		}
 	}
 }
 
 bool
-zkl_field_text_get(const char *text, const char *name, char *value)
+zkl_field_text_get(const char *str, const char *name, char *value)
 {
 	size_t		length = strlen(name);
-	const char *at = text;
+	const char *at = str;
 
 	while (strncmp(at, name, length) != 0 || at[length] != '=')
 	{
@@ -144,9 +144,9 @@ zkl_field_text_take_number(const char **at, const char *field, int64_t min, int6
 }
 
 void
-zkl_field_text_show(const char *text, char *shown)
+zkl_field_text_show(const char *str, char *shown)
 {
-	const uint8_t *at = (const uint8_t *) text;
+	const uint8_t *at = (const uint8_t *) str;
 
 	while (*at != '\0')
 	{

@@ -32,14 +32,14 @@ extern int	zkl_field_text_escaped(const char *at);
  * is in UTF-8.  If the value does not fit, it is cut after a whole character.
  * If the name does not fit, the field is left out.
  */
-extern void zkl_field_text_put(char *text, size_t size, const char *name,
+extern void zkl_field_text_put(char *str, size_t size, const char *name,
 							   const char *value);
 
 /*
  * Copy the value of this field into "value", which has room for
- * strlen(text) + 1 bytes.  Returns false if the text has no such field.
+ * strlen(str) + 1 bytes.  Returns false if the text has no such field.
  */
-extern bool zkl_field_text_get(const char *text, const char *name,
+extern bool zkl_field_text_get(const char *str, const char *name,
 							   char *value);
 
 /*
@@ -61,8 +61,8 @@ extern bool zkl_field_text_take_number(const char **at, const char *field,
  * Write the text so that it can be shown: each byte of a control character
  * (C0, DEL, C1), and each that is not part of a character of UTF-8, as \xXX.
  * A raw control character could send commands to a terminal, or forge a line
- * of the log.  "shown" has room for 4 * strlen(text) + 1 bytes.
+ * of the log.  "shown" has room for 4 * strlen(str) + 1 bytes.
  */
-extern void zkl_field_text_show(const char *text, char *shown);
+extern void zkl_field_text_show(const char *str, char *shown);
 
 #endif							/* ZKL_FIELDTEXT_H */

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * path.c
- *	  What may be the path of a lock, and the lists of paths in settings.
+ *	  What may be the path of a lock, the lists of paths in settings, and the
+ *	  names of znodes that belong to paths.
  *
  * ZooKeeper's own rules, and four more: nothing below its reserved
  * "/zookeeper"; no lock below zklock's own "/.zklock"; no component that a
@@ -16,9 +17,10 @@
  */
 #include "protocol/path.h"
 
-#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "protocol/fieldtext.h"
 #include "protocol/recipe.h"
 
 #define TOO_LONG		"The path is longer than 255 bytes."
@@ -236,4 +238,60 @@ zkl_path_list_allows(const char *list, const char *path)
 			return true;
 	}
 	return false;
+}
+
+/*
+ * Names of znodes
+ */
+
+/* An encoded byte takes at most three characters, so each path fits. */
+void
+zkl_path_name(const char *path, char name[ZKL_PATH_NAME_SIZE])
+{
+	char	   *to = name;
+
+	for (const char *at = path + 1; *at != '\0'; at++)
+	{
+		if (*at == '/' || *at == '%')
+			to += zkl_field_text_escape(to, (unsigned char) *at);
+		else
+			*to++ = *at;
+	}
+	*to = '\0';
+}
+
+/*
+ * Accept only what zkl_path_name() writes, so that no path has two
+ * names.
+ */
+bool
+zkl_path_of_name(const char *name, char path[ZKL_PATH_SIZE])
+{
+	size_t		length = 0;
+
+	path[length++] = '/';
+	while (*name != '\0')
+	{
+		int			c = zkl_field_text_escaped(name);
+		bool		is_escaped = c == '/' || c == '%';
+
+		/* No znode's name has a slash, but a forged reply may have one. */
+		if (!is_escaped && (*name == '/' || *name == '%'))
+			return false;
+		if (!is_escaped)
+			c = *name;
+		name += is_escaped ? 3 : 1;
+		if (length == ZKL_PATH_SIZE - 1)
+			return false;
+		path[length++] = (char) c;
+	}
+	path[length] = '\0';
+	return zkl_path_fault(path) == NULL;
+}
+
+void
+zkl_path_make_id(const uint8_t random[16], char id[ZKL_PATH_ID_SIZE])
+{
+	for (int i = 0; i < 16; i++)
+		sprintf(id + 2 * i, "%02x", (unsigned) random[i]);
 }

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * path.h
- *	  What may be the path of a lock, and the lists of paths in settings.
+ *	  What may be the path of a lock, the lists of paths in settings, and the
+ *	  names of znodes that belong to paths.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation.
  *
@@ -14,6 +15,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define ZKL_PATH_SIZE	256		/* with the terminating null */
 #define ZKL_PATH_COMPONENTS	16	/* an acquire makes a znode for each */
@@ -59,5 +61,18 @@ extern const char *zkl_path_list_next(const char **at, size_t *length);
  */
 extern const char *zkl_path_list_fault(const char *list);
 extern bool zkl_path_list_allows(const char *list, const char *path);
+
+/*
+ * The name of a znode that belongs to a path: the path without its first slash, with
+ * "%2F" for a slash and "%25" for a percent sign, so it is one component.  The second
+ * function returns false if no path has that name.
+ */
+#define ZKL_PATH_NAME_SIZE	(3 * ZKL_PATH_SIZE)
+extern void zkl_path_name(const char *path, char name[ZKL_PATH_NAME_SIZE]);
+extern bool zkl_path_of_name(const char *name, char path[ZKL_PATH_SIZE]);
+
+/* Write an ID made of 16 random bytes. */
+#define ZKL_PATH_ID_SIZE	33
+extern void zkl_path_make_id(const uint8_t random[16], char id[ZKL_PATH_ID_SIZE]);
 
 #endif							/* ZKL_PATH_H */

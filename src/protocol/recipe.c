@@ -26,11 +26,11 @@
 
 typedef struct Mark
 {
-	const char *text;
+	const char *str;
 	size_t		length;
 } Mark;
 
-#define MARK(text)	{text, sizeof(text) - 1}
+#define MARK(str)	{str, sizeof(str) - 1}
 
 /*
  * What a mode's znodes have before their number; the kind of lock; and the name.  No
@@ -109,7 +109,7 @@ static bool only_tries(const char *child);
 static ZklClient client_of(const char *child, ZklMode mode);
 static bool is_marked(const char *child, const char *key, const Mark *mark);
 static const char *find_key(const char *child, size_t width);
-static int	count_digits(const char *text);
+static int	count_digits(const char *str);
 static const char *key_of(const char *child);
 static int	number_of(const char *key);
 static int	lease_rank(const char *child);
@@ -190,7 +190,7 @@ void
 zkl_recipe_make_prefix(ZklMode mode, const char *uuid,
 					   char prefix[ZKL_ZNODE_SIZE])
 {
-	snprintf(prefix, ZKL_ZNODE_SIZE, "_c_%.36s-%s", uuid, modes[mode].mark.text);
+	snprintf(prefix, ZKL_ZNODE_SIZE, "_c_%.36s-%s", uuid, modes[mode].mark.str);
 }
 
 /* The znode keeps its number, and with it its place in the queue. */
@@ -201,7 +201,7 @@ zkl_recipe_make_downgrade(const char *writer, char reader[ZKL_ZNODE_SIZE])
 	const char *mark = key - modes[ZKL_MODE_WRITE].mark.length;
 
 	snprintf(reader, ZKL_ZNODE_SIZE, "%.*s%s%s", (int) (mark - writer), writer,
-			 modes[ZKL_MODE_READ].mark.text, key);
+			 modes[ZKL_MODE_READ].mark.str, key);
 }
 
 const char *
@@ -506,14 +506,14 @@ zkl_recipe_relation(ZklMode mine, ZklMode other)
 
 /* A mark begins with a blank, and must end with one or with the text. */
 bool
-zkl_recipe_has_mark(const char *text, int length, const char *mark)
+zkl_recipe_has_mark(const char *str, int length, const char *mark)
 {
 	int			mark_length = (int) strlen(mark);
 
 	for (int i = 0; i + mark_length <= length; i++)
 	{
-		if (memcmp(text +i, mark, mark_length) == 0 &&
-			(i + mark_length == length || text[i + mark_length] == ' '))
+		if (memcmp(str + i, mark, mark_length) == 0 &&
+			(i + mark_length == length || str[i + mark_length] == ' '))
 			return true;
 	}
 	return false;
@@ -521,12 +521,12 @@ zkl_recipe_has_mark(const char *text, int length, const char *mark)
 
 /* Marks may follow the description. */
 bool
-zkl_recipe_is_about(const char *text, int length, const char *about)
+zkl_recipe_is_about(const char *str, int length, const char *about)
 {
 	int			about_length = (int) strlen(about);
 
-	return length >= about_length && memcmp(text, about, about_length) == 0 &&
-		(length == about_length || text[about_length] == ' ');
+	return length >= about_length && memcmp(str, about, about_length) == 0 &&
+		(length == about_length || str[about_length] == ' ');
 }
 
 /*
@@ -534,11 +534,11 @@ zkl_recipe_is_about(const char *text, int length, const char *about)
  * text.
  */
 bool
-zkl_recipe_is_revoked(const char *text, int length)
+zkl_recipe_is_revoked(const char *str, int length)
 {
 	return (length == sizeof(ZKL_REVOKE) - 1 &&
-			memcmp(text, ZKL_REVOKE, length) == 0) ||
-		zkl_recipe_has_mark(text, length, ZKL_REQUESTED);
+			memcmp(str, ZKL_REVOKE, length) == 0) ||
+		zkl_recipe_has_mark(str, length, ZKL_REQUESTED);
 }
 
 bool
@@ -568,7 +568,7 @@ static bool
 is_marked(const char *child, const char *key, const Mark *mark)
 {
 	return (size_t) (key - child) >= mark->length &&
-		memcmp(key - mark->length, mark->text, mark->length) == 0;
+		memcmp(key - mark->length, mark->str, mark->length) == 0;
 }
 
 /*
@@ -595,11 +595,11 @@ find_key(const char *child, size_t width)
 }
 
 static int
-count_digits(const char *text)
+count_digits(const char *str)
 {
 	int			n = 0;
 
-	while (text[n] >= '0' && text[n] <= '9')
+	while (str[n] >= '0' && str[n] <= '9')
 		n++;
 	return n;
 }

@@ -256,11 +256,11 @@ extern bool zkl_recipe_has_lease(const char *me, const ZklLease *leases,
  * Does a znode's text have this mark?  Does it have this description of a
  * backend?
  */
-extern bool zkl_recipe_has_mark(const char *text, int length, const char *mark);
-extern bool zkl_recipe_is_about(const char *text, int length, const char *about);
+extern bool zkl_recipe_has_mark(const char *str, int length, const char *mark);
+extern bool zkl_recipe_is_about(const char *str, int length, const char *about);
 
 /* Does the text of a znode request the release of its lock? */
-extern bool zkl_recipe_is_revoked(const char *text, int length);
+extern bool zkl_recipe_is_revoked(const char *str, int length);
 
 /*
  * A limit as a znode holds it.  read: ZKL_LIMIT_NONE if the data are no limit,

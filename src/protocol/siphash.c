@@ -65,9 +65,9 @@ add_word(State *state, uint64_t word)
  * one load.
  */
 static uint64_t
-read_word(const char *text)
+read_word(const char *str)
 {
-	const unsigned char *byte = (const unsigned char *) text;
+	const unsigned char *byte = (const unsigned char *) str;
 
 	return byte[0] | (uint64_t) byte[1] << 8 |
 		(uint64_t) byte[2] << 16 | (uint64_t) byte[3] << 24 |
@@ -83,7 +83,7 @@ half(State *state)
 }
 
 uint64_t
-zkl_siphash(const ZklSipHashKey *key, const char *text, size_t length,
+zkl_siphash(const ZklSipHashKey *key, const char *str, size_t length,
 			uint64_t *second_half)
 {
 	State		state = {
@@ -98,12 +98,12 @@ zkl_siphash(const ZklSipHashKey *key, const char *text, size_t length,
 	last[WORD - 1] = (char) length;
 	while (length >= WORD)
 	{
-		add_word(&state, read_word(text));
-		text	  +=WORD;
+		add_word(&state, read_word(str));
+		str += WORD;
 
 		length -= WORD;
 	}
-	memcpy(last, text, length);
+	memcpy(last, str, length);
 	add_word(&state, read_word(last));
 
 	state.c ^= 0xee;

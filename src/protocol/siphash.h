@@ -31,7 +31,7 @@ typedef struct ZklSipHashKey
  * be shown while the other stays secret.  The second half costs extra time;
  * pass NULL if it is not needed.
  */
-extern uint64_t zkl_siphash(const ZklSipHashKey *key, const char *text,
+extern uint64_t zkl_siphash(const ZklSipHashKey *key, const char *str,
 							size_t length, uint64_t *second_half);
 
 #endif							/* ZKL_SIPHASH_H */

@@ -186,7 +186,7 @@ forget_znode(ZklTicket *ticket)
 	ticket->revoked = false;
 	ticket->answers = false;
 	ticket->answered = false;
-	ticket->mute = false;
+	ticket->write_refused = false;
 	ticket->contended = false;
 	ticket->asked = false;
 }
@@ -503,7 +503,7 @@ on_watch(ZklTicket *ticket)
  * In other states, the request under way ends with a read of the znode's data,
  * which shows whether the answer is still missing.
  *
- * The ticket writes even if it is mute: ZooKeeper may allow the write by now.
+ * The ticket writes even if the last write was refused: ZooKeeper may allow the write by now.
  * If ZooKeeper refuses it again, the ticket does not repeat it until the next
  * ANSWER event.
  */
@@ -526,7 +526,7 @@ static ZklTicketStep
 on_describe(ZklTicket *ticket)
 {
 	ticket->watched = true;
-	if (ticket->state == ZKL_TICKET_OWNED && !ticket->mute)
+	if (ticket->state == ZKL_TICKET_OWNED && !ticket->write_refused)
 		return write_text(ticket);
 	return nothing;
 }
@@ -1072,12 +1072,12 @@ on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	if (still_expected(ticket, event))
 	{
 		ticket->answers &= ticket->answered;
-		ticket->mute = true;
+		ticket->write_refused = true;
 		return with_report(nothing, ZKL_REPORT_DIFFERS);
 	}
 	report = note_text(ticket, event);
 	if ((ticket->answers && !ticket->answered) ||
-		(event->stale && !ticket->mute))
+		(event->stale && !ticket->write_refused))
 		return with_report(write_text(ticket), report);
 	return with_report(nothing, report);
 }
@@ -1099,13 +1099,13 @@ on_answer_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	{
 		/* The next ANSWER event may try again. */
 		ticket->answers &= ticket->answered;
-		ticket->mute = true;
+		ticket->write_refused = true;
 	}
 	else
 	{
 		ticket->answered = event->outcome == ZKL_OUTCOME_OK &&
 			ticket->writes_answer;
-		ticket->mute &= event->outcome != ZKL_OUTCOME_OK;
+		ticket->write_refused &= event->outcome != ZKL_OUTCOME_OK;
 		ticket->refused |= event->outcome == ZKL_OUTCOME_CHANGED;
 	}
 	return become(ticket, ZKL_TICKET_OWNED);

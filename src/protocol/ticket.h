@@ -301,7 +301,7 @@ typedef struct ZklTicket
 	bool		answered;		/* ... and did so when the ticket last read it */
 	bool		writes_answer;	/* the write under way says that the lock is
 								 * in use */
-	bool		mute;			/* ZooKeeper refused the last write of the
+	bool		write_refused;	/* ZooKeeper refused the last write of the
 								 * znode's data, so a read that finds them out
 								 * of date leads to no other write */
 

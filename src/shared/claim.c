@@ -16,11 +16,11 @@
 #include "storage/proc.h"
 
 #include "compat.h"
+#include "jobs/jobruns.h"
 #include "settings.h"
 #include "shared/claim.h"
 #include "shared/entry.h"
 #include "shared/grant.h"
-#include "shared/jobruns.h"
 #include "shared/leases.h"
 #include "shared/lockstat.h"
 
@@ -136,6 +136,7 @@ take_claim(const ZklClaimant *claimant)
 {
 	ZklClaim   *claim = zkl_lock_table_take_claim();
 
+	Assert(!zkl_session_info_is_worker() && !zkl_lock_table_any_is_mine());
 	if (claim == NULL)
 		return NULL;
 	claim->proc_number = claimant->proc_number;
@@ -157,6 +158,7 @@ take_claim(const ZklClaimant *claimant)
 static void
 attach(ZklClaim *claim, ZklEntry *entry, ZklMode mode, int64 now)
 {
+	Assert(zkl_lock_table_is_mine(entry));
 	claim->entry = entry;
 	claim->state = ZKL_CLAIM_WAITING;
 	claim->mode = mode;
@@ -327,12 +329,12 @@ zkl_claim_downgrade(ZklClaim *claim)
 }
 
 void
-zkl_claim_set_lease_time(ZklClaim *claim, int64 lease_until)
+zkl_claim_set_hold_limit(ZklClaim *claim, int64 hold_until)
 {
 	zkl_entry_lock(claim->entry);
 	/* The use of a detached claim must not last longer than that. */
-	claim->lease_until = claim->is_use ?
-		Min(claim->lease_until, lease_until) : lease_until;
+	claim->hold_until = claim->is_use ?
+		Min(claim->hold_until, hold_until) : hold_until;
 
 	/* The worker's timer may be armed for a later moment than this limit. */
 	zkl_entry_ask_worker(claim->entry);
@@ -344,7 +346,7 @@ zkl_claim_set_lease_time(ZklClaim *claim, int64 lease_until)
  * hold limit counts as lost, whether or not the worker has marked it.
  */
 bool
-zkl_claim_renew(ZklClaim *claim, int64 lease_until)
+zkl_claim_renew(ZklClaim *claim, int64 hold_until)
 {
 	ZklEntry   *entry = claim->entry;
 	bool		held;
@@ -352,13 +354,13 @@ zkl_claim_renew(ZklClaim *claim, int64 lease_until)
 
 	zkl_entry_lock(entry);
 	held = claim->state == ZKL_CLAIM_HELD && claim->epoch != ZKL_EPOCH_NONE &&
-		claim->lease_until > zkl_now();
+		claim->hold_until > zkl_now();
 	dlist_foreach(iter, &entry->claims)
 	{
 		ZklClaim   *other = dlist_container(ZklClaim, link, iter.cur);
 
 		if (held && other->state == ZKL_CLAIM_HELD && other->token == claim->token)
-			other->lease_until = lease_until;
+			other->hold_until = hold_until;
 	}
 	zkl_entry_ask_worker(entry);	/* for its timer */
 	zkl_entry_unlock(entry->hash);
@@ -393,7 +395,7 @@ zkl_claim_use(ZklClaim *detached, const ZklClaimant *claimant)
 		claim->is_use = true;
 		claim->epoch = detached->epoch;
 		claim->token = detached->token;
-		claim->lease_until = detached->lease_until;
+		claim->hold_until = detached->hold_until;
 	}
 	zkl_entry_unlock(entry->hash);
 	if (held)
@@ -467,6 +469,7 @@ detach(ZklClaim *claim, int64 now)
 {
 	ZklEntry   *entry = claim->entry;
 
+	Assert(zkl_lock_table_is_mine(entry) && !zkl_session_info_is_worker());
 	zkl_lock_stat_ended(claim, now);
 	dlist_delete(&claim->link);
 	zkl_entry_set_needs_ticket(claim, false);
@@ -552,7 +555,7 @@ ZklClaimStatus
 zkl_claim_status_until(ZklClaim *claim, int64 margin, int64 *until)
 {
 	ZklEntry   *entry = claim->entry;
-	ZklClaimStatus standing = ZKL_STATUS_GOOD;
+	ZklClaimStatus status = ZKL_STATUS_GOOD;
 	int64		needed;
 	int64		good_until;
 
@@ -569,23 +572,23 @@ zkl_claim_status_until(ZklClaim *claim, int64 margin, int64 *until)
 	 */
 	good_until = zkl_session_info_until(claim->epoch);
 	if (good_until <= needed)
-		standing = ZKL_STATUS_DOUBT;
+		status = ZKL_STATUS_DOUBT;
 
 	/*
 	 * A claim counts as lost from the moment of its hold limit, or from the
 	 * moment at which this server has deleted its znode, even if the worker
 	 * has not marked it yet.
 	 */
-	if (claim->lease_until != 0)
-		good_until = Min(good_until, claim->lease_until);
+	if (claim->hold_until != 0)
+		good_until = Min(good_until, claim->hold_until);
 	if (claim->state != ZKL_CLAIM_HELD || claim->epoch == ZKL_EPOCH_NONE ||
-		(claim->lease_until != 0 && claim->lease_until <= needed))
-		standing = ZKL_STATUS_LOST;
+		(claim->hold_until != 0 && claim->hold_until <= needed))
+		status = ZKL_STATUS_LOST;
 	LWLockRelease(zkl_lock_table_partition(entry->hash));
 
-	if (standing == ZKL_STATUS_GOOD)
+	if (status == ZKL_STATUS_GOOD)
 		*until = Min(*until, good_until);
-	return standing;
+	return status;
 }
 
 /*
@@ -595,10 +598,10 @@ zkl_claim_status_until(ZklClaim *claim, int64 margin, int64 *until)
 ZklLoss
 zkl_claim_status_loss(ZklClaim *claim, int64 *lost_at)
 {
-	ZklLoss		loss = ZKL_LOSS_LEASE_TIME;
+	ZklLoss		loss = ZKL_LOSS_HOLD_LIMIT;
 
 	LWLockAcquire(zkl_lock_table_partition(claim->entry->hash), LW_SHARED);
-	*lost_at = claim->lease_until;
+	*lost_at = claim->hold_until;
 	if (claim->state == ZKL_CLAIM_LOST)
 	{
 		loss = claim->loss;
@@ -640,7 +643,7 @@ zkl_claim_status_is_revoked(ZklClaim *claim)
  * may have made the path another kind of lock since the survey.
  */
 void
-zkl_claim_status_set_surveyed(ZklClaim *claim)
+zkl_claim_mark_surveyed(ZklClaim *claim)
 {
 	zkl_entry_lock(claim->entry);
 	if (claim->state == ZKL_CLAIM_HELD)
@@ -781,7 +784,7 @@ first_waiting(const ZklEntry *entry)
  * again: see lose_claim() in entrystate.c.
  */
 void
-zkl_claim_status_note_deleted(const char *path, const char *znode)
+zkl_claim_mark_deleted(const char *path, const char *znode)
 {
 	uint32		hash = zkl_lock_table_hash(path);
 	ZklEntry   *entry;

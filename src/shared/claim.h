@@ -106,7 +106,7 @@ extern void zkl_claim_release_leases(ZklClaim *claim, int quantity);
 extern void zkl_claim_downgrade(ZklClaim *claim);
 
 /* Set the claim's hold limit, as a moment of zkl_now(); 0 for none. */
-extern void zkl_claim_set_lease_time(ZklClaim *claim, int64 lease_until);
+extern void zkl_claim_set_hold_limit(ZklClaim *claim, int64 hold_until);
 
 /*
  * A detached claim.  renew also sets the hold limit of the claims that use it; false if
@@ -114,7 +114,7 @@ extern void zkl_claim_set_lease_time(ZklClaim *claim, int64 lease_until);
  * ticket, with the same token and hold limit.  So the ticket stays until both have ended,
  * in whatever order.  NULL: the claim is not held, or there is no room for another one.
  */
-extern bool zkl_claim_renew(ZklClaim *claim, int64 lease_until);
+extern bool zkl_claim_renew(ZklClaim *claim, int64 hold_until);
 extern ZklClaim *zkl_claim_use(ZklClaim *detached, const ZklClaimant *claimant);
 
 /*
@@ -179,7 +179,7 @@ extern bool zkl_claim_status_is_releasing(const char *path);
  * held.  A claim that gets leases must find that out, unless another claim has done
  * so since this server first had leases ("surveyed" of the semaphore's entry).
  */
-extern void zkl_claim_status_set_surveyed(ZklClaim *claim);
+extern void zkl_claim_mark_surveyed(ZklClaim *claim);
 
 /*
  * As far as the worker knows, does this claim certainly wait for other
@@ -227,6 +227,6 @@ extern ZklObstacle zkl_claim_status_obstacle(const ZklClaim *claim);
  * it is that of an owned ticket, the claims that hold it count as lost from
  * now on.  The worker will find out later.
  */
-extern void zkl_claim_status_note_deleted(const char *path, const char *znode);
+extern void zkl_claim_mark_deleted(const char *path, const char *znode);
 
 #endif							/* ZKL_CLAIM_H */

@@ -51,7 +51,7 @@ static bool is_lost(ZklDetached *slot);
 static void ask(ZklDetached *slot);
 static void end(ZklDetached *slot);
 static void wake_waiter(const ZklDetached *slot);
-static void note_asked(ZklDetached *slot, int64 lease_time);
+static void note_asked(ZklDetached *slot, int64 hold_limit);
 static void look_by(int64 moment);
 static void look_at_due(ZklDetached *slot);
 static void look_at_waiting(int64 now);
@@ -108,7 +108,7 @@ zkl_detached_owner(void)
  */
 
 ZklBeginning
-zkl_detached_request(const char *path, int64 lease_time, ZklClaimant *claimant,
+zkl_detached_request(const char *path, int64 hold_limit, ZklClaimant *claimant,
 					 uint64 *number)
 {
 	ZklBeginning beginning = ZKL_BEGIN_OWNERLESS;
@@ -141,7 +141,7 @@ zkl_detached_request(const char *path, int64 lease_time, ZklClaimant *claimant,
 			strlcpy(slot->path, path, sizeof(slot->path));
 			slot->role = claim->role;
 			detached->nfree--;
-			note_asked(slot, lease_time);
+			note_asked(slot, hold_limit);
 			ZKL_FAULT_POINT("detached-begun");	/* under detached_lock */
 			ask(slot);
 		}
@@ -245,7 +245,7 @@ zkl_detached_end_wait(int code, Datum number)
 	if (slot != NULL)
 	{
 		slot->waiter = NULL;
-		note_asked(slot, slot->lease_time);
+		note_asked(slot, slot->hold_limit);
 	}
 	LWLockRelease(detached->lock);
 }
@@ -273,15 +273,15 @@ zkl_detached_note_deadlock(uint64 number)
 }
 
 bool
-zkl_detached_renew(uint64 number, int64 lease_time)
+zkl_detached_renew(uint64 number, int64 hold_limit)
 {
 	ZklDetached *slot = lock_existing(number, LW_EXCLUSIVE);
 	bool		renewed = slot != NULL &&
 	(slot->claim->state == ZKL_CLAIM_WAITING ||
-	 zkl_claim_renew(slot->claim, zkl_now() + lease_time));
+	 zkl_claim_renew(slot->claim, zkl_now() + hold_limit));
 
 	if (renewed)
-		note_asked(slot, lease_time);
+		note_asked(slot, hold_limit);
 	LWLockRelease(detached->lock);
 	return renewed;
 }
@@ -320,8 +320,10 @@ static void
 ask(ZklDetached *slot)
 {
 	ZklClaim   *claim = slot->claim;
-	ZklAnswer	answer = zkl_grant_request(claim, false, claim->about);
+	ZklAnswer	answer;
 
+	Assert(LWLockHeldByMeInMode(detached->lock, LW_EXCLUSIVE));
+	answer = zkl_grant_request(claim, false, claim->about);
 	if (answer == ZKL_ANSWER_DOUBT)
 		look_by(zkl_now() + DOUBT_INTERVAL);
 	else if (answer == ZKL_ANSWER_FAILED)
@@ -332,7 +334,7 @@ ask(ZklDetached *slot)
 	else if (answer == ZKL_ANSWER_HELD)
 	{
 		ZKL_FAULT_POINT("detached-granted");	/* under detached_lock */
-		zkl_claim_set_lease_time(claim, zkl_now() + slot->lease_time);
+		zkl_claim_set_hold_limit(claim, zkl_now() + slot->hold_limit);
 		wake_waiter(slot);
 	}
 }
@@ -346,6 +348,7 @@ end(ZklDetached *slot)
 {
 	ZklClaim   *claim = slot->claim;
 
+	Assert(LWLockHeldByMeInMode(detached->lock, LW_EXCLUSIVE));
 	ZKL_FAULT_POINT("detached-ending"); /* under detached_lock */
 	slot->claim = NULL;
 	zkl_linger_quota_end_claim(slot->path, claim->login);
@@ -362,10 +365,10 @@ wake_waiter(const ZklDetached *slot)
 }
 
 static void
-note_asked(ZklDetached *slot, int64 lease_time)
+note_asked(ZklDetached *slot, int64 hold_limit)
 {
-	slot->lease_time = lease_time;
-	slot->asked_until = zkl_now() + lease_time;
+	slot->hold_limit = hold_limit;
+	slot->asked_until = zkl_now() + hold_limit;
 	look_by(slot->asked_until);
 }
 
@@ -443,10 +446,10 @@ look_at_waiting(int64 now)
 		if (slot->claim == NULL || slot->claim->state != ZKL_CLAIM_WAITING)
 			continue;
 		if (slot->waiter != NULL)
-			note_asked(slot, slot->lease_time);
+			note_asked(slot, slot->hold_limit);
 		if (slot->asked_until <= now)
 		{
-			slot->loss = ZKL_LOSS_LEASE_TIME;
+			slot->loss = ZKL_LOSS_HOLD_LIMIT;
 			slot->lost_at = now;
 			end(slot);
 		}

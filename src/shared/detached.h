@@ -57,7 +57,7 @@ typedef struct ZklDetached
 	ZklClaim   *claim;			/* NULL: it has ended */
 	char		path[ZKL_PATH_SIZE];
 	Oid			role;			/* that requested it */
-	int64		lease_time;
+	int64		hold_limit;
 	int64		asked_until;	/* WAITING: when it ends, unless a backend
 								 * asks for it or waits for it */
 	PGPROC	   *waiter;			/* the backend that waits for it, or NULL */
@@ -88,7 +88,7 @@ extern int	zkl_detached_owner(void);
  * the pid of the claims process and the text about it; OWNERLESS if there is another one by
  * now.
  */
-extern ZklBeginning zkl_detached_request(const char *path, int64 lease_time,
+extern ZklBeginning zkl_detached_request(const char *path, int64 hold_limit,
 										 ZklClaimant *claimant, uint64 *number);
 
 /* Look at a claim.  False: there was none with this number. */
@@ -114,7 +114,7 @@ extern ZklTicketStatus zkl_detached_ticket(uint64 number, int64 *czxid,
 extern void zkl_detached_note_deadlock(uint64 number);
 
 /* False if the claim had ended. */
-extern bool zkl_detached_renew(uint64 number, int64 lease_time);
+extern bool zkl_detached_renew(uint64 number, int64 hold_limit);
 extern bool zkl_detached_release(uint64 number);
 
 /* As zkl_claim_use(). */

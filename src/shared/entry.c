@@ -43,6 +43,7 @@ static int	nlate = 0;
 void
 zkl_entry_lock(const ZklEntry *entry)
 {
+	Assert(!zkl_lock_table_any_is_mine());
 	LWLockAcquire(zkl_lock_table_partition(entry->hash), LW_EXCLUSIVE);
 	assert_consistent(entry);
 }
@@ -130,6 +131,7 @@ assert_consistent(const ZklEntry *entry)
 void
 zkl_entry_settle(ZklEntry *entry, int64 now)
 {
+	Assert(zkl_lock_table_is_mine(entry));
 	/* Other readers still hold the lock. */
 	if (entry->nheld > 0)
 		return;
@@ -182,6 +184,7 @@ zkl_entry_settle(ZklEntry *entry, int64 now)
 void
 zkl_entry_settle_idle(ZklEntry *entry)
 {
+	Assert(zkl_lock_table_is_mine(entry));
 	Assert(zkl_entry_is_idle(entry));
 	if (!shall_linger(entry))
 		zkl_entry_give_up(entry);
@@ -201,6 +204,7 @@ zkl_entry_settle_idle(ZklEntry *entry)
 bool
 zkl_entry_is_idle(const ZklEntry *entry)
 {
+	Assert(zkl_lock_table_is_mine(entry));
 	if (entry->semaphore != NULL && entry->semaphore->nneeding > 0)
 		return false;
 	return entry->nheld == 0 && entry->nwaiting == 0;
@@ -248,6 +252,7 @@ zkl_entry_begin_comeback(const ZklEntry *entry)
 {
 	ZklRecent  *recent = zkl_lock_table_recent(entry->hash);
 
+	Assert(zkl_lock_table_is_mine(entry));
 	if (recent->hash != entry->hash)
 	{
 		recent->hash = entry->hash;
@@ -260,6 +265,7 @@ zkl_entry_begin_comeback(const ZklEntry *entry)
 bool
 zkl_entry_tenure_is_over(const ZklEntry *entry, int64 now)
 {
+	Assert(zkl_lock_table_is_mine(entry));
 	return entry->revoked ||
 		(entry->contended && now - entry->owned_at >= ZKL_MS(zkl_tenure));
 }
@@ -273,6 +279,7 @@ zkl_entry_tenure_is_over(const ZklEntry *entry, int64 now)
 bool
 zkl_entry_may_join(ZklEntry *entry, int64 now)
 {
+	Assert(zkl_lock_table_is_mine(entry));
 	if (!zkl_entry_tenure_is_over(entry, now))
 		return entry->claim_number < ZKL_CLAIM_NUMBER_MAX;
 	if (!entry->recheck_asked)
@@ -288,6 +295,7 @@ zkl_entry_count_claim(ZklEntry *entry, const ZklEntry *lock, int64 now)
 {
 	ZklComeback *comeback = zkl_entry_comeback(entry);
 
+	Assert(zkl_lock_table_is_mine(entry));
 	entry->claim_number++;
 	if (entry->lingers && comeback != NULL)
 		zkl_comeback_used(comeback);
@@ -328,6 +336,7 @@ zkl_entry_token(const ZklEntry *entry)
 void
 zkl_entry_downgrade(ZklEntry *entry)
 {
+	Assert(zkl_lock_table_is_mine(entry));
 	Assert(!entry->exclusive);
 	if (entry->state != ZKL_ENTRY_OWNED || entry->mode != ZKL_MODE_WRITE)
 		return;
@@ -347,6 +356,7 @@ zkl_entry_downgrade(ZklEntry *entry)
 void
 zkl_entry_change_mode(ZklEntry *entry, ZklMode mode)
 {
+	Assert(zkl_lock_table_is_mine(entry));
 	if (entry->state == ZKL_ENTRY_WANTED && !entry->seen)
 		entry->mode = mode;
 	else if (entry->nheld == 0)
@@ -356,9 +366,10 @@ zkl_entry_change_mode(ZklEntry *entry, ZklMode mode)
 bool
 zkl_entry_serves(const ZklEntry *entry, const ZklClaim *claim)
 {
+	Assert(zkl_lock_table_is_mine(entry));
 	Assert(claim->entry == entry);
 	return zkl_recipe_serves(entry->mode, claim->mode) &&
-		!(entry->plain && claim->superuser);
+		!(entry->excludes_superuser && claim->superuser);
 }
 
 const ZklClaim *
@@ -368,6 +379,7 @@ zkl_entry_holder(const ZklEntry *entry)
 	int			left = entry->nheld;
 	dlist_iter	iter;
 
+	Assert(LWLockHeldByMe(zkl_lock_table_partition(entry->hash)));
 	/* Claims on leases are in the list of the semaphore's entry. */
 	if (entry->semaphore != NULL)
 		return holder != NULL && holder->state == ZKL_CLAIM_HELD ? holder : NULL;
@@ -402,11 +414,12 @@ void
 zkl_entry_note_asker(ZklEntry *entry, const ZklClaim *claim, bool only_tries,
 					 const char *about)
 {
+	Assert(zkl_lock_table_is_mine(entry));
 	entry->role = claim->login;
 	entry->only_tries = only_tries;
-	entry->plain = !claim->superuser && claim->mode != ZKL_MODE_READ &&
+	entry->excludes_superuser = !claim->superuser && claim->mode != ZKL_MODE_READ &&
 		claim->mode != ZKL_MODE_LEASE;
-	entry->together = claim->together;
+	entry->in_multilock = claim->in_multilock;
 	strlcpy(entry->about, about, sizeof(entry->about));
 }
 
@@ -414,6 +427,7 @@ zkl_entry_note_asker(ZklEntry *entry, const ZklClaim *claim, bool only_tries,
 void
 zkl_entry_want(ZklEntry *entry, ZklMode mode)
 {
+	Assert(zkl_lock_table_is_mine(entry));
 	Assert(entry->state == ZKL_ENTRY_NONE);
 	entry->state = ZKL_ENTRY_WANTED;
 	entry->mode = mode;
@@ -429,6 +443,7 @@ zkl_entry_want(ZklEntry *entry, ZklMode mode)
 void
 zkl_entry_withdraw(ZklEntry *entry)
 {
+	Assert(zkl_lock_table_is_mine(entry));
 	Assert(entry->state == ZKL_ENTRY_WANTED ||
 		   entry->state == ZKL_ENTRY_QUEUED);
 	if (entry->state == ZKL_ENTRY_WANTED && !entry->seen)
@@ -470,7 +485,8 @@ zkl_entry_give_up(ZklEntry *entry)
 void
 zkl_entry_become_releasing(ZklEntry *entry)
 {
-	Assert(entry->state != ZKL_ENTRY_NONE);
+	Assert(zkl_lock_table_is_mine(entry));
+	Assert(entry->state != ZKL_ENTRY_NONE && entry->state != ZKL_ENTRY_RELEASING);
 	if (entry->state == ZKL_ENTRY_OWNED)
 		zkl_lock_stat_given_up(entry);
 
@@ -490,9 +506,6 @@ zkl_entry_become_releasing(ZklEntry *entry)
 static void
 unlink_lease(ZklEntry *lease)
 {
-	Assert(LWLockHeldByMeInMode(zkl_lock_table_partition(lease->hash),
-								LW_EXCLUSIVE));
-
 	/* A lease that was already given up or lost is in no list. */
 	if (lease->lease_link.next == NULL)
 		return;
@@ -518,6 +531,9 @@ unlink_lease(ZklEntry *lease)
 void
 zkl_entry_become_none(ZklEntry *entry)
 {
+	Assert(zkl_lock_table_is_mine(entry));
+	Assert(zkl_session_info_is_worker() ||
+		   (entry->state == ZKL_ENTRY_WANTED && !entry->seen));
 	entry->state = ZKL_ENTRY_NONE;
 	zkl_linger_quota_end(entry);
 	entry->znode[0] = '\0';
@@ -539,6 +555,7 @@ zkl_entry_become_none(ZklEntry *entry)
 void
 zkl_entry_set_needs_ticket(ZklClaim *claim, bool needs_ticket)
 {
+	Assert(zkl_lock_table_is_mine(claim->entry));
 	if (claim->needs_ticket != needs_ticket)
 	{
 		claim->needs_ticket = needs_ticket;
@@ -555,7 +572,7 @@ zkl_entry_wake_needing(ZklEntry *entry)
 	int			left;
 	dlist_iter	iter;
 
-	Assert(LWLockHeldByMe(zkl_lock_table_partition(entry->hash)));
+	Assert(zkl_lock_table_is_mine(entry));
 	if (entry->semaphore != NULL)
 		entry = entry->semaphore;
 	left = entry->nneeding;
@@ -584,6 +601,7 @@ zkl_entry_first_detached(const ZklEntry *entry)
 {
 	dlist_iter	iter;
 
+	Assert(zkl_lock_table_is_mine(entry));
 	if (entry->ndetached == 0)
 		return NULL;
 	dlist_foreach(iter, &unconstify(ZklEntry *, entry)->claims)
@@ -599,6 +617,7 @@ zkl_entry_first_detached(const ZklEntry *entry)
 void
 zkl_entry_take_turn(ZklEntry *entry)
 {
+	Assert(zkl_lock_table_is_mine(entry));
 	entry->ndetached++;
 	note_standby(entry);
 }
@@ -608,6 +627,7 @@ zkl_entry_pass_turn(ZklEntry *entry)
 {
 	ZklClaim   *next;
 
+	Assert(zkl_lock_table_is_mine(entry));
 	entry->ndetached--;
 	note_standby(entry);
 	next = zkl_entry_first_detached(entry);
@@ -634,8 +654,7 @@ zkl_entry_ask_worker(ZklEntry *entry)
 {
 	Latch	   *latch = zkl_lock_table_worker_latch();
 
-	Assert(LWLockHeldByMeInMode(zkl_lock_table_partition(entry->hash),
-								LW_EXCLUSIVE));
+	Assert(zkl_lock_table_is_mine(entry));
 	entry->in_work = true;
 	SpinLockAcquire(&zkl_session_info->work_mutex);
 	if (entry->work_link.next == NULL)
@@ -650,6 +669,8 @@ bool
 zkl_entry_remove_if_unused(ZklEntry *entry)
 {
 	ZklEntry   *semaphore = entry->semaphore;
+
+	Assert(zkl_lock_table_is_mine(entry));
 
 	/*
 	 * The worker's heap of timers and its list of work point to the entry,
@@ -682,6 +703,7 @@ zkl_entry_remove_if_unused(ZklEntry *entry)
 bool
 zkl_entry_is_releasing(const ZklEntry *entry)
 {
+	Assert(LWLockHeldByMe(zkl_lock_table_partition(entry->hash)));
 	return (entry->state == ZKL_ENTRY_RELEASING && !entry->stuck) ||
 		entry->nlinked - entry->nleases > entry->nstuck - entry->stuck;
 }
@@ -691,6 +713,7 @@ zkl_entry_set_stuck(ZklEntry *entry, bool stuck)
 {
 	ZklEntry   *lock = entry->semaphore ? entry->semaphore : entry;
 
+	Assert(zkl_lock_table_is_mine(entry));
 	if (entry->stuck != stuck)
 	{
 		entry->stuck = stuck;

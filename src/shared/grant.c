@@ -42,6 +42,7 @@ zkl_grant_request(ZklClaim *claim, bool only_tries, const char *about)
 	ZklEntry   *entry = claim->entry;
 	ZklAnswer	answer = ZKL_ANSWER_NONE;
 
+	Assert(!zkl_session_info_is_worker());
 	zkl_entry_lock(entry);
 	Assert(claim->state == ZKL_CLAIM_WAITING);
 
@@ -234,6 +235,7 @@ is_its_turn(const ZklClaim *claim)
 bool
 zkl_grant_owned(ZklClaim *claim, int64 now)
 {
+	Assert(zkl_lock_table_is_mine(claim->entry));
 	Assert(claim->entry->state == ZKL_ENTRY_OWNED);
 	return !pg_atomic_read_u32(&zkl_lock_table->shutting_down) &&
 		zkl_entry_serves(claim->entry, claim) &&
@@ -306,6 +308,7 @@ hold(ZklClaim *claim, uint64 epoch, int64 now)
 {
 	ZklEntry   *entry = claim->entry;
 
+	Assert(zkl_lock_table_is_mine(entry) && !zkl_session_info_is_worker());
 	Assert(claim->state == ZKL_CLAIM_WAITING);
 	Assert(claim->mode == ZKL_MODE_LEASE || entry->state == ZKL_ENTRY_OWNED);
 	Assert(claim->mode == ZKL_MODE_READ || claim->mode == ZKL_MODE_LEASE ||

@@ -72,12 +72,12 @@ find_leader(const char *path, uint32 hash)
 }
 
 ZklClaimStatus
-zkl_leadership_standing(const char *path, int64 margin, int64 *token,
-						int64 *until)
+zkl_leadership_status(const char *path, int64 margin, int64 *token,
+					  int64 *until)
 {
 	uint32		hash = zkl_lock_table_hash(path);
 	LWLock	   *partition = zkl_lock_table_partition(hash);
-	ZklClaimStatus standing = ZKL_STATUS_LOST;
+	ZklClaimStatus status = ZKL_STATUS_LOST;
 	const ZklClaim *claim;
 	int64		needed;
 
@@ -93,10 +93,10 @@ zkl_leadership_standing(const char *path, int64 margin, int64 *token,
 	{
 		*token = claim->token;
 		*until = zkl_session_info_until(claim->epoch);
-		standing = needed < *until ? ZKL_STATUS_GOOD : ZKL_STATUS_DOUBT;
+		status = needed < *until ? ZKL_STATUS_GOOD : ZKL_STATUS_DOUBT;
 	}
 	LWLockRelease(partition);
-	return standing;
+	return status;
 }
 
 bool

@@ -39,8 +39,8 @@ extern void zkl_leadership_allow(ZklClaim *claim, bool may_commit);
  * of its claim, and the moment up to which its session certainly lives.  Good
  * means for at least "margin" more microseconds.
  */
-extern ZklClaimStatus zkl_leadership_standing(const char *path, int64 margin,
-											  int64 *token, int64 *until);
+extern ZklClaimStatus zkl_leadership_status(const char *path, int64 margin,
+											int64 *token, int64 *until);
 
 /*
  * Does the claims process certainly hold the lock with this token?  Also true

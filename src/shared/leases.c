@@ -40,6 +40,7 @@ zkl_leases_usable(ZklEntry *semaphore, uint64 epoch)
 	dlist_iter	iter;
 	int			usable = 0;
 
+	Assert(zkl_lock_table_is_mine(semaphore));
 	dlist_foreach(iter, &semaphore->idle)
 	{
 		if (is_usable(dlist_container(ZklEntry, lease_link, iter.cur), epoch))
@@ -78,6 +79,7 @@ zkl_leases_take(ZklClaim *claim, int64 now)
 	ZklEntry   *semaphore = claim->entry;
 	dlist_mutable_iter iter;
 
+	Assert(zkl_lock_table_is_mine(claim->entry));
 	Assert(claim->nleases == 0);
 	dlist_foreach_modify(iter, &semaphore->idle)
 	{
@@ -106,6 +108,7 @@ zkl_leases_take(ZklClaim *claim, int64 now)
 void
 zkl_leases_put_back(ZklClaim *claim, int quantity, int64 now)
 {
+	Assert(zkl_lock_table_is_mine(claim->entry));
 	while (quantity-- > 0 && !dlist_is_empty(&claim->leases))
 	{
 		ZklEntry   *lease = dlist_tail_element(ZklEntry, lease_link,
@@ -125,6 +128,7 @@ zkl_leases_put_back(ZklClaim *claim, int quantity, int64 now)
 void
 zkl_leases_move(ZklClaim *to, ZklClaim *from)
 {
+	Assert(zkl_lock_table_is_mine(to->entry) && to->entry == from->entry);
 	while (!dlist_is_empty(&from->leases))
 	{
 		ZklEntry   *lease = dlist_head_element(ZklEntry, lease_link,
@@ -154,6 +158,7 @@ zkl_leases_ask(const ZklClaim *claim, uint64 epoch, bool only_tries,
 	int			missing;
 	int			limit;
 
+	Assert(zkl_lock_table_is_mine(claim->entry));
 	/* These lower nleases, so they come before the limit is compared. */
 	give_up_used_up(semaphore);
 	if (only_tries)
@@ -257,6 +262,7 @@ zkl_leases_set_stored(ZklEntry *semaphore, int stored)
 {
 	int			before = zkl_leases_limit(semaphore);
 
+	Assert(zkl_session_info_is_worker() && zkl_lock_table_is_mine(semaphore));
 	if (stored == semaphore->stored)
 		return;
 	semaphore->stored = stored;
@@ -269,6 +275,7 @@ zkl_leases_set_stored(ZklEntry *semaphore, int stored)
 void
 zkl_leases_retire(ZklEntry *semaphore)
 {
+	Assert(zkl_lock_table_is_mine(semaphore));
 	zkl_leases_visit(semaphore, retire_lease, NULL);
 	zkl_leases_settle(semaphore);
 }
@@ -303,6 +310,7 @@ count_wanted(const ZklEntry *semaphore)
 bool
 zkl_leases_answered(const ZklEntry *semaphore)
 {
+	Assert(zkl_lock_table_is_mine(semaphore));
 	return count_wanted(semaphore) == 0;
 }
 
@@ -311,6 +319,7 @@ zkl_leases_asking(ZklEntry *semaphore)
 {
 	dlist_iter	iter;
 
+	Assert(zkl_lock_table_is_mine(semaphore));
 	dlist_foreach(iter, &semaphore->pending)
 	{
 		if (dlist_container(ZklEntry, lease_link, iter.cur)->asking)
@@ -367,6 +376,7 @@ zkl_leases_settle(ZklEntry *semaphore)
 {
 	dlist_mutable_iter iter;
 
+	Assert(zkl_lock_table_is_mine(semaphore));
 	Assert(semaphore->semaphore == NULL);
 	/* Keep the semaphore's entry, which the last lease may take along. */
 	semaphore->nlinked++;
@@ -406,6 +416,7 @@ zkl_leases_give_up(ZklEntry *semaphore)
 {
 	dlist_mutable_iter iter;
 
+	Assert(zkl_lock_table_is_mine(semaphore));
 	dlist_foreach_modify(iter, &semaphore->idle)
 		zkl_entry_give_up(dlist_container(ZklEntry, lease_link, iter.cur));
 }
@@ -415,6 +426,7 @@ zkl_leases_set_owned(ZklEntry *lease)
 {
 	ZklEntry   *semaphore = lease->semaphore;
 
+	Assert(zkl_session_info_is_worker() && zkl_lock_table_is_mine(lease));
 	Assert(lease->state == ZKL_ENTRY_OWNED && lease->holder == NULL);
 
 	/* The lease lingers from now on, until a claim takes it. */
@@ -446,6 +458,7 @@ mark_contended(ZklEntry *lease, void *arg)
 void
 zkl_leases_set_contended(ZklEntry *semaphore)
 {
+	Assert(zkl_lock_table_is_mine(semaphore));
 	zkl_leases_visit(semaphore, mark_contended, NULL);
 	zkl_leases_settle(semaphore);
 }
@@ -460,6 +473,7 @@ zkl_leases_visit(ZklEntry *semaphore, ZklVisitor visitor, void *arg)
 	dlist_iter	iter;
 	dlist_iter	held;
 
+	Assert(LWLockHeldByMe(zkl_lock_table_partition(semaphore->hash)));
 	dlist_foreach(iter, &semaphore->pending)
 		visitor(dlist_container(ZklEntry, lease_link, iter.cur), arg);
 	dlist_foreach(iter, &semaphore->idle)

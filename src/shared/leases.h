@@ -8,8 +8,8 @@
  * holds the semaphore's inner mutex, and so is the first in the whole cluster,
  * or that only tries, gets more of them from ZooKeeper.
  *
- * The caller of every function holds the semaphore's partition, exclusively; a
- * shared lock is enough for zkl_leases_visit.  No function raises an error.
+ * The caller of every function holds the semaphore's partition, exclusively, unless
+ * the comment of a function says otherwise.  No function raises an error.
  *
  * src/shared/leases.h
  *
@@ -44,7 +44,8 @@ extern bool zkl_leases_ask(const ZklClaim *claim, uint64 epoch, bool only_tries,
 
 /*
  * How many leases has the semaphore?  The stored limit counts, and without one
- * what the claims say; ZKL_LIMIT_NONE if they say nothing.
+ * what the claims say; ZKL_LIMIT_NONE if they say nothing.  lockentry.h says why
+ * the caller needs no lock.
  */
 extern int	zkl_leases_limit(const ZklEntry *semaphore);
 
@@ -86,7 +87,7 @@ extern void zkl_leases_give_up(ZklEntry *semaphore);
 extern void zkl_leases_set_owned(ZklEntry *lease);
 extern void zkl_leases_set_contended(ZklEntry *semaphore);
 
-/* Visit all leases that are pending or owned. */
+/* Visit all leases that are pending or owned.  A shared lock is enough. */
 extern void zkl_leases_visit(ZklEntry *semaphore, ZklVisitor visitor,
 							 void *arg);
 

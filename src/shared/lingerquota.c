@@ -56,6 +56,7 @@ zkl_linger_quota_begin(ZklEntry *entry)
 {
 	int			role = MyProc->roleId % ZKL_LINGER_QUOTA_ROLES;
 
+	Assert(zkl_lock_table_is_mine(entry));
 	if (!is_half_free(entry) &&
 		!is_allowed(role, zkl_lock_table_max_entries()))
 		return false;
@@ -71,6 +72,7 @@ zkl_linger_quota_begin(ZklEntry *entry)
 void
 zkl_linger_quota_end(ZklEntry *entry)
 {
+	Assert(zkl_lock_table_is_mine(entry));
 	if (entry->kept_for != 0)
 		count(entry->path, entry->kept_for - 1, -1);
 	entry->kept_for = 0;

@@ -132,7 +132,7 @@ typedef enum ZklLoss
 	ZKL_LOSS_NONE,
 	ZKL_LOSS_EXPIRED,			/* the ZooKeeper session expired */
 	ZKL_LOSS_DELETED,			/* another client deleted the znode */
-	ZKL_LOSS_LEASE_TIME			/* its hold limit has passed */
+	ZKL_LOSS_HOLD_LIMIT			/* its hold limit has passed */
 } ZklLoss;
 
 typedef struct ZklClaim ZklClaim;
@@ -150,31 +150,68 @@ typedef struct ZklLine
 	bool		batched;		/* ... and among those that wait for batches */
 } ZklLine;
 
+/*
+ * The fields of an entry and of a claim are grouped by what protects them.  "The
+ * partition" is the LWLock of the partition: a process that writes has it exclusively.
+ * Assertions check that (zkl_lock_table_is_mine).
+ */
 struct ZklEntry
 {
-	char		path[ZKL_PATH_SIZE];	/* hash key; fixed */
-	uint32		hash;			/* of the path; fixed */
-	ZklEntry   *semaphore;		/* of a lease: its semaphore; fixed */
-	dlist_node	partition_link; /* in the list of its partition, and protected
-								 * by its LWLock */
+	/* Fixed. */
+	char		path[ZKL_PATH_SIZE];	/* hash key */
+	uint32		hash;			/* of the path */
+	ZklEntry   *semaphore;		/* of a lease: its semaphore */
 
 	/*
-	 * Protected by the partition's LWLock.  To make requests, the worker also
-	 * reads mode, role, only_tries, plain, together and about without it.
-	 * Once the worker has seen that a ticket is wanted, backends change these
-	 * but the mode only when they give the ticket up, or later. Then the new
-	 * values are about the next ticket, and what the worker reads goes at
-	 * worst into a znode that it is about to delete.  Backends change the
-	 * mode only when they downgrade an owned ticket; the worker uses a mode
-	 * that it read without the lock only for a new ticket.
+	 * Protected by the partition.  To make requests, the worker also reads
+	 * mode, role, only_tries, excludes_superuser, in_multilock and about
+	 * without it.  Once the worker has seen that a ticket is wanted, backends
+	 * change these but the mode only when they give the ticket up, or later.
+	 * Then the new values are about the next ticket, and what the worker
+	 * reads goes at worst into a znode that it is about to delete.  Backends
+	 * change the mode only when they downgrade an owned ticket; the worker
+	 * uses a mode that it read without the lock only for a new ticket.
+	 *
+	 * First the ticket: its state, and the request.
 	 */
 	ZklEntryState state;
 	ZklMode		mode;			/* of the ticket, present or wanted */
-	uint32		generation;		/* in the local lock's tag; grows at a loss */
+	Oid			role;			/* the role that requested the ticket, and
+								 * that had logged in */
+	bool		only_tries;		/* the backend that requested the ticket only
+								 * tries */
+	bool		excludes_superuser; /* the ticket must not serve superusers,
+									 * because its znode says so */
+	bool		in_multilock;	/* that backend also requests other tickets */
+	bool		seen;			/* the worker has looked since the state
+								 * became WANTED */
+	bool		stuck;			/* RELEASING, and ZooKeeper refused the delete */
+	int			nstuck;			/* of all but leases: how many tickets are
+								 * stuck, its own or those of its leases */
+	char		about[ZKL_ABOUT_SIZE];	/* the backend that the znode names:
+										 * the one that requested the ticket,
+										 * or has held the lock for
+										 * deadlock_timeout */
+	int64		described_at;	/* when the worker last changed "about" */
+
+	/* The ticket's place in ZooKeeper, and how long it is kept. */
 	uint64		epoch;			/* of the ZooKeeper session, since OWNED */
 	int64		czxid;			/* of the znode, since QUEUED or OWNED */
+	char		znode[ZKL_ZNODE_SIZE];	/* since QUEUED or OWNED */
 	int			claim_number;	/* claims that this ticket has served; at
 								 * ZKL_CLAIM_NUMBER_MAX it serves no more */
+	int64		owned_at;		/* since OWNED */
+	int64		idle_at;		/* when the last claim ended */
+	int64		released_at;	/* when a claim was last released, or 0 */
+	bool		comes_back;		/* re-acquired within zklock.linger */
+	bool		lingers;		/* since the last claim ended */
+	int			kept_for;		/* which count of lingerquota.h the ticket is
+								 * in, from 1 on; 0 if none */
+
+	/*
+	 * The other clients in the queue.  Only the worker writes "blocked", and
+	 * reads it without the lock.
+	 */
 	bool		contended;		/* another client queues behind the owned
 								 * ticket */
 	bool		recheck_asked;	/* the worker has been asked whether that is
@@ -190,60 +227,43 @@ struct ZklEntry
 	bool		handed_on;		/* ... or is asked to list now, as the lock
 								 * changes hands */
 	bool		watch_asked;	/* the worker watches the ticket's znode */
-	bool		comes_back;		/* re-acquired within zklock.linger */
-	bool		lingers;		/* since the last claim ended */
-	int			kept_for;		/* which count of lingerquota.h the ticket is
-								 * in, from 1 on; 0 if none */
-	Oid			role;			/* the role that requested the ticket, and
-								 * that had logged in */
-	bool		only_tries;		/* the backend that requested the ticket only
-								 * tries */
-	bool		plain;			/* the ticket must not serve superusers,
-								 * because its znode says so */
-	bool		together;		/* that backend also requests other tickets */
-	int64		owned_at;		/* since OWNED */
-	int64		idle_at;		/* when the last claim ended */
-	int64		released_at;	/* when a claim was last released, or 0 */
-	ZklLockStat *stat;			/* its row in lockstat.h, or NULL; leases have
-								 * none */
+	bool		front_is_next;	/* the ticket waits for the znode "front" */
+	char		front[ZKL_CHILD_SIZE];	/* since QUEUED: the znode that owns
+										 * the lock; empty: not known */
+	char		before[ZKL_ABOUT_SIZE]; /* the text of the znode that the
+										 * ticket waits for; empty: not known */
+
+	/*
+	 * The claims.  The worker also looks without the lock whether there is a
+	 * "leader", and then looks again with it.
+	 */
 	dlist_head	claims;
 	ZklClaim   *leader;			/* the claim that is this server's leadership,
 								 * or NULL */
+	uint32		generation;		/* in the local lock's tag; grows at a loss */
 	int			nheld;			/* claims in state HELD */
 	bool		exclusive;		/* ... and one of them is a writer's */
 	int			nwaiting;		/* claims in state WAITING, in this generation */
 	int			nneeding;		/* claims with needs_ticket */
 	int			ndetached;		/* claims with "detached" in state WAITING */
-	char		about[ZKL_ABOUT_SIZE];	/* the backend that the znode names:
-										 * the one that requested the ticket,
-										 * or has held the lock for
-										 * deadlock_timeout */
-	int64		described_at;	/* when the worker last changed "about" */
-	char		znode[ZKL_ZNODE_SIZE];	/* since QUEUED or OWNED */
-	char		front[ZKL_CHILD_SIZE];	/* since QUEUED: the znode that owns
-										 * the lock; empty: not known */
-	bool		front_is_next;	/* ... and the ticket waits for that one */
-	char		before[ZKL_ABOUT_SIZE]; /* the text of the znode that the
-										 * ticket waits for; empty: not known */
-	bool		timer_armed;	/* the worker will look at the entry without
-								 * being asked ... */
-	int64		armed_for;		/* ... at this moment */
-	bool		stuck;			/* RELEASING, and ZooKeeper refused the delete */
-	bool		in_work;		/* the worker was asked to look at the entry,
-								 * and has not done so yet */
-	bool		seen;			/* the worker has looked since the state
-								 * became WANTED */
+	ZklLockStat *stat;			/* its row in lockstat.h, or NULL; leases have
+								 * none */
 
 	/*
-	 * Of a semaphore; protected by the partition's LWLock.  The worker reads
-	 * both limits without it: while a lease waits for a list, only the worker
-	 * changes "stored", and no claim names another number than those before.
+	 * Of a semaphore.  The worker, and a backend with a claim, read both
+	 * limits without the lock: while a lease waits for a list, only the
+	 * worker changes "stored", and no claim names another number than those
+	 * before.  Such a backend also reads "surveyed", right after it had the
+	 * lock.
 	 */
 	int			limit;			/* how many leases its callers have said; 0:
 								 * they leave that to ... */
 	int			stored;			/* ... the limit that is stored in ZooKeeper,
 								 * as last read; ZKL_LIMIT_NONE also if this
 								 * server has no lease */
+	bool		surveyed;		/* the path is not another kind of lock: a
+								 * backend saw none while this server owned a
+								 * lease */
 	dlist_head	idle;
 	dlist_head	pending;
 	int			nleases;		/* its leases that are WANTED, QUEUED or OWNED
@@ -251,21 +271,18 @@ struct ZklEntry
 	int			nowned;			/* ... OWNED ... */
 	int			nlinked;		/* ... and all that have an entry */
 	uint64		last_lease;		/* the number in the name of the newest lease */
-	bool		surveyed;		/* the path is not another kind of lock: a
-								 * backend saw none while this server owned a
-								 * lease.  Backends that have a claim also
-								 * read this without the lock, right after
-								 * they had it */
 
-	/*
-	 * Of all but leases: how many tickets are stuck, its own or those of its
-	 * leases; protected by the partition's LWLock.
-	 */
-	int			nstuck;
-
-	/* of a lease; protected by the partition's LWLock */
+	/* Of a lease. */
 	ZklClaim   *holder;
 	dlist_node	lease_link;
+
+	/* What keeps the entry, and when the worker looks at it. */
+	dlist_node	partition_link; /* in the list of its partition */
+	bool		in_work;		/* the worker was asked to look at the entry,
+								 * and has not done so yet */
+	bool		timer_armed;	/* the worker will look at the entry without
+								 * being asked ... */
+	int64		armed_for;		/* ... at this moment */
 
 	/*
 	 * Protected by the session's work_mutex.  A worker that starts also
@@ -281,13 +298,13 @@ struct ZklEntry
 	 */
 	ZklTicket	ticket;
 	bool		counted;		/* its znode is counted in ephemeral_bytes */
-	bool		standby;		/* it needs no proof: see sendqueue.h */
+	bool		needs_no_proof; /* see sendqueue.h */
 	int			bypass;			/* the greatest number of a znode that
 								 * bypass.c has counted; 0 if none */
 	Oid			sent_for;		/* the role when its create was sent ... */
 	int64		sent_at;		/* ... and when; 0: do not measure the time */
 	bool		in_bulk;		/* it has a bulk request on its way */
-	bool		alone;			/* its create or delete joins no batch */
+	bool		not_batched;	/* its create or delete joins no batch */
 	ZklRequest	due;			/* the request to send next */
 	dlist_node	due_link;
 	ZklLine		line;			/* the requests of this lock, or of this
@@ -303,33 +320,27 @@ struct ZklEntry
 
 struct ZklClaim
 {
-	ZklEntry   *entry;			/* fixed while the claim exists */
-	int			proc_number;	/* fixed */
-	int			pid;			/* fixed */
-	int			loss_signal;	/* fixed */
+	/* Fixed while the claim exists, as is "about" below. */
+	ZklEntry   *entry;
+	int			proc_number;
+	int			pid;
+	int			loss_signal;
 	int			detached;		/* of the claims process: which detached claim
 								 * (detached.h), from 1, or
 								 * ZKL_DETACHED_LEADERSHIP; 0: it is a
-								 * backend's; fixed */
-	Oid			login;			/* the role that logged in; fixed */
-	Oid			role;			/* current user when the claim began; fixed */
-	Oid			database;		/* fixed */
+								 * backend's */
+	Oid			login;			/* the role that logged in */
+	Oid			role;			/* current user when the claim began */
+	Oid			database;
 	bool		superuser;		/* of a superuser's session; and of a detached
-								 * claim, because superusers may use it; fixed */
+								 * claim, because superusers may use it */
+	bool		is_use;			/* by it, a transaction uses a detached claim */
 
-	/*
-	 * Written under the LWLock of the entry's partition, exclusively.  The
-	 * claim's own backend reads some of these without the lock: token,
-	 * lease_until and waits_locally, which no other process writes, but for a
-	 * lease_until that is renewed with a detached claim; failure, once it has
-	 * been told ZKL_ANSWER_FAILED; resigned, whose change wakes it; and
-	 * generation.  The worker writes the generation of a claim on leases when
-	 * one is lost, perhaps at the same moment; but leases share their local
-	 * lock, so the old value will do as well as the new one.
-	 */
+	/* Protected by the partition. */
 	dlist_node	link;			/* in entry->claims; while free, in
 								 * free_claims, under claims_mutex */
 	ZklClaimState state;
+	int64		since;			/* of the present state */
 	ZklMode		mode;
 	int			limit;			/* of a semaphore: how many leases it has, as
 								 * the caller says; 0: the stored limit says */
@@ -337,28 +348,38 @@ struct ZklClaim
 	int			nleases;		/* ... and that it holds: */
 	dlist_head	leases;
 	uint64		epoch;			/* since HELD */
-	uint32		generation;		/* of the local lock that the backend has or
-								 * waits for */
-	bool		waits_locally;	/* its backend waits for the local lock ... */
-	bool		nudged;			/* ... and the worker has ended that wait,
-								 * because there is a new generation; a signal
-								 * handler of the backend reads this */
 	bool		needs_ticket;	/* its backend waits on its latch, for the
 								 * ticket or for a delete */
 	bool		asked;			/* for statistics: a ticket had to be
 								 * requested ... */
 	bool		waited;			/* ... or other claims or clients went first */
-	ZklFailure	failure;		/* why the lock cannot be acquired */
 	ZklLoss		loss;			/* why it was lost */
+	bool		may_commit;		/* of a leadership: zklock.commit_requires may
+								 * name it, because this server's history may
+								 * lead */
+
+	/*
+	 * Written under the partition, exclusively, and read by the claim's own
+	 * backend also without it: token, hold_until, waits_locally and run,
+	 * which no other process writes, but for a hold_until that is renewed
+	 * with a detached claim, and for a run that ends with a loss; failure,
+	 * once it has been told ZKL_ANSWER_FAILED; resigned, whose change wakes
+	 * it; nudged, by a signal handler; and generation.  The worker writes the
+	 * generation of a claim on leases when one is lost, perhaps at the same
+	 * moment; but leases share their local lock, so the old value will do as
+	 * well as the new one.
+	 */
 	int64		token;			/* since HELD */
-	int64		lease_until;	/* when the hold limit passes; 0: never */
+	int64		hold_until;		/* when the hold limit passes; 0: never */
+	bool		waits_locally;	/* its backend waits for the local lock ... */
+	bool		nudged;			/* ... and the worker has ended that wait,
+								 * because there is a new generation */
 	int			run;			/* slot of the job's run that the claim is
 								 * for, or ZKL_JOBRUNS_NONE */
+	ZklFailure	failure;		/* why the lock cannot be acquired */
 	bool		resigned;		/* of a leadership: it must end */
-	bool		may_commit;		/* ... and zklock.commit_requires may name it:
-								 * this server's history may lead */
-	bool		is_use;			/* by it, a transaction uses a detached claim */
-	int64		since;			/* of the present state */
+	uint32		generation;		/* of the local lock that the backend has or
+								 * waits for */
 
 	/*
 	 * Only the claim's backend writes these, and no lock protects them.
@@ -374,7 +395,7 @@ struct ZklClaim
 	 * Only the claim's backend uses this: it requests this ticket together
 	 * with others.
 	 */
-	bool		together;
+	bool		in_multilock;
 
 	/*
 	 * Of the claims process: linked while it has to look at the claim.

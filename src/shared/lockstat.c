@@ -172,6 +172,7 @@ add(ZklLockCounts *sum, const ZklLockCounts *counts)
 void
 zkl_lock_stat_unlink(ZklEntry *entry)
 {
+	Assert(zkl_lock_table_is_mine(entry));
 	if (entry->stat != NULL)
 		entry->stat->entry = NULL;
 	entry->stat = NULL;
@@ -186,6 +187,7 @@ zkl_lock_stat_granted(ZklClaim *claim, int64 now)
 {
 	ZklLockStat *row = use(claim);
 
+	Assert(zkl_lock_table_is_mine(claim->entry) && claim->state == ZKL_CLAIM_WAITING);
 	if (row == NULL)
 		return;
 	row->counts.acquired++;
@@ -209,6 +211,7 @@ zkl_lock_stat_lost(ZklClaim *claim, int64 now)
 {
 	ZklLockStat *row = use(claim);
 
+	Assert(zkl_lock_table_is_mine(claim->entry) && claim->state == ZKL_CLAIM_HELD);
 	if (row == NULL)
 		return;
 	row->counts.lost++;
@@ -221,6 +224,7 @@ zkl_lock_stat_ended(ZklClaim *claim, int64 now)
 {
 	ZklLockStat *row = use(claim);
 
+	Assert(zkl_lock_table_is_mine(claim->entry));
 	if (row == NULL)
 		return;
 	if (claim->state == ZKL_CLAIM_HELD)
@@ -234,6 +238,7 @@ zkl_lock_stat_given_up(const ZklEntry *entry)
 {
 	const ZklEntry *lock = entry->semaphore ? entry->semaphore : entry;
 
+	Assert(zkl_lock_table_is_mine(entry));
 	if (entry->contended && lock->stat != NULL)
 		lock->stat->counts.handed_over++;
 }

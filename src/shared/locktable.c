@@ -255,6 +255,17 @@ zkl_lock_table_both_hashes(const char *path, uint64 *shown)
 	return zkl_siphash(&zkl_lock_table->key, path, strlen(path), shown);
 }
 
+bool
+zkl_lock_table_any_is_mine(void)
+{
+	for (int i = 0; i < ZKL_PARTITIONS; i++)
+	{
+		if (LWLockHeldByMe(zkl_lock_table_partition(i)))
+			return true;
+	}
+	return false;
+}
+
 LWLock *
 zkl_lock_table_session_lock(void)
 {
@@ -378,6 +389,7 @@ zkl_lock_table_free_claim(ZklClaim *claim)
 void
 zkl_lock_table_visit(LWLockMode mode, ZklVisitor visitor, void *arg)
 {
+	Assert(!zkl_lock_table_any_is_mine());
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
 	{
 		LWLockAcquire(zkl_lock_table_partition(i), mode);
@@ -413,6 +425,7 @@ zkl_lock_table_browse(int partition, ZklVisitor visitor, void *arg)
 void
 zkl_lock_table_begin_browsing(int partition)
 {
+	Assert(!zkl_lock_table_any_is_mine());
 	LWLockAcquire(&zkl_lock_table->partitions[BROWSE_LOCK].lock, LW_EXCLUSIVE);
 	LWLockAcquire(zkl_lock_table_partition(partition), LW_SHARED);
 	ZKL_FAULT_POINT("partition-browsed");	/* while both locks are held */
@@ -436,6 +449,7 @@ zkl_lock_table_any_held(void)
 	static int	partition = 0;
 	bool		any = false;
 
+	Assert(zkl_session_info_is_worker() && !zkl_lock_table_any_is_mine());
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
 	{
 		LWLockAcquire(zkl_lock_table_partition(partition), LW_SHARED);
@@ -492,6 +506,7 @@ zkl_lock_table_collect(int *nentries)
 	/* There are never more entries than this, those of leaderships included. */
 	Collection	collection = {.room = max_entries + ZKL_LEADERS_MAX};
 
+	Assert(zkl_session_info_is_worker());
 	collection.entries = palloc(sizeof(ZklEntry *) * collection.room);
 	zkl_lock_table_visit(LW_SHARED, collect, &collection);
 	*nentries = collection.nentries;
@@ -501,6 +516,7 @@ zkl_lock_table_collect(int *nentries)
 ZklRecent *
 zkl_lock_table_recent(uint32 hash)
 {
+	Assert(LWLockHeldByMe(zkl_lock_table_partition(hash)));
 	return &zkl_lock_table->recent[hash % zkl_lock_table->nrecent];
 }
 
@@ -579,6 +595,7 @@ zkl_lock_table_not_due(ZklClaim *claim)
 void
 zkl_lock_table_signal(const ZklClaim *claim, int signal)
 {
+	Assert(LWLockHeldByMe(zkl_lock_table_partition(claim->entry->hash)));
 	if (kill(claim->pid, signal) < 0)
 		elog(LOG, "could not send signal to process %d: %m", claim->pid);
 }

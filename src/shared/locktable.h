@@ -163,6 +163,18 @@ zkl_lock_table_partition(uint32 hash)
 	return &zkl_lock_table->partitions[hash % ZKL_PARTITIONS].lock;
 }
 
+/*
+ * For assertions: has this process locked the entry's partition exclusively?  And has it
+ * locked any partition?
+ */
+static inline bool
+zkl_lock_table_is_mine(const ZklEntry *entry)
+{
+	return LWLockHeldByMeInMode(zkl_lock_table_partition(entry->hash), LW_EXCLUSIVE);
+}
+
+extern bool zkl_lock_table_any_is_mine(void);
+
 extern LWLock *zkl_lock_table_session_lock(void);
 
 /* How many entries there are room for; known before there is shared memory. */

@@ -42,14 +42,12 @@
 
 #include "storage/lwlock.h"
 
-#include "protocol/jobrecord.h"
 #include "protocol/path.h"
 
 #define ZKL_COMMANDS			16
 #define ZKL_WALK_MAX			20000	/* requests of a WALK, about one for
 										 * each znode */
-#define ZKL_COMMAND_CHILD_SIZE	ZKL_JOBRECORD_NAME_SIZE /* or "leases/" and a
-														 * name */
+#define ZKL_COMMAND_CHILD_SIZE	ZKL_PATH_NAME_SIZE	/* or "leases/" and a name */
 #define ZKL_COMMAND_DATA_SIZE	256
 
 typedef enum ZklCommandKind

@@ -32,6 +32,9 @@ zkl_session_info_attach(void *memory, LWLockPadded *locks, bool is_new)
 	zkl_session_info = memory;
 	if (!is_new)
 		return;
+	if (!pg_strong_random(&zkl_session_info->instance, sizeof(int64)))
+		elog(ERROR, "could not generate a random number");
+	zkl_session_info->instance = Max(1, zkl_session_info->instance & PG_INT64_MAX);
 	pg_atomic_init_u64(&zkl_session_info->epoch, ZKL_EPOCH_NONE + 1);
 	pg_atomic_init_u64(&zkl_session_info->safe_until, 0);
 	pg_atomic_init_u64(&zkl_session_info->heard_at, 0);

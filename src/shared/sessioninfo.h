@@ -11,6 +11,7 @@
 #define ZKL_SESSIONINFO_H
 
 #include "lib/ilist.h"
+#include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/lwlock.h"
 #include "storage/spin.h"
@@ -40,6 +41,8 @@
  */
 typedef struct ZklSessionInfo
 {
+	int64		instance;		/* identifies this start of the server: a
+								 * random number from 1 on; fixed */
 	pg_atomic_uint64 epoch;		/* grows when the session has expired */
 	pg_atomic_uint64 safe_until;	/* on the clock of zkl_now(); 0 if nothing
 									 * is known */
@@ -75,6 +78,13 @@ extern Size zkl_session_info_size(void);
 extern void zkl_session_info_attach(void *memory, LWLockPadded *locks, bool is_new);
 
 extern ZklSessionInfo *zkl_session_info;
+
+/* Is this process the worker?  For assertions. */
+static inline bool
+zkl_session_info_is_worker(void)
+{
+	return pg_atomic_read_u32(&zkl_session_info->worker_pid) == MyProcPid;
+}
 
 /*
  * The first function tells whether the ZooKeeper session certainly lives at

@@ -17,7 +17,7 @@
  */
 #include "postgres.h"
 
-#include "protocol/waitrecord.h"
+#include "protocol/sessiontext.h"
 #include "protocol/window.h"
 #include "settings.h"
 #include "shared/serverstat.h"
@@ -212,7 +212,7 @@ zkl_batches_answered(const ZklSessionEvent *event)
 static const char *
 stamp_path(void)
 {
-	char		name[ZKL_WAITRECORD_NAME_SIZE];
+	char		name[ZKL_SESSION_TEXT_NAME_SIZE];
 
 	/* What came due before that still comes here. */
 	if (!zkl_batches_are_allowed())
@@ -222,19 +222,19 @@ stamp_path(void)
 		make_stamp();
 		return NULL;
 	}
-	zkl_wait_record_name(stamp.made_for, name);
+	zkl_session_text_name(stamp.made_for, name);
 	return psprintf("%s/%s", stamp.directory, name);
 }
 
 static void
 make_stamp(void)
 {
-	char		name[ZKL_WAITRECORD_NAME_SIZE];
+	char		name[ZKL_SESSION_TEXT_NAME_SIZE];
 
 	if (stamp.asker.outstanding > 0)
 		return;
 	stamp.asked_for = zkl_session_info->id;
-	zkl_wait_record_name(stamp.asked_for, name);
+	zkl_session_text_name(stamp.asked_for, name);
 	zkl_ask_create(&stamp.asker, 0, psprintf("%s/%s", stamp.directory, name), "",
 				   ZKL_CREATE_EPHEMERAL);
 }

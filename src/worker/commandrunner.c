@@ -18,9 +18,9 @@
 #include "lib/stringinfo.h"
 #include "utils/memutils.h"
 
+#include "deadlock/waitrecord.h"
 #include "faultpoint.h"
-#include "protocol/jobrecord.h"
-#include "protocol/waitrecord.h"
+#include "jobs/jobrecord.h"
 #include "settings.h"
 #include "shared/listing.h"
 #include "shared/locktable.h"

@@ -21,9 +21,9 @@
 
 #include "compat.h"
 #include "faultpoint.h"
+#include "jobs/jobruns.h"
 #include "settings.h"
 #include "shared/entry.h"
-#include "shared/jobruns.h"
 #include "shared/leases.h"
 #include "shared/lockstat.h"
 #include "shared/passes.h"
@@ -51,6 +51,7 @@
 /* In the memory context of the worker's start, which lives as long as it. */
 static pairingheap *timers = NULL;
 
+static void lock(const ZklEntry *entry);
 static ZklEntry *take_off_list(void);
 static void look_at_owned(ZklEntry *entry, ZklWork *work);
 static int64 next_timer(const ZklEntry *entry);
@@ -64,7 +65,15 @@ static bool give_up_if_idle(ZklEntry *entry);
 static void lose_claim(ZklClaim *claim, ZklLoss loss);
 static void new_generation(ZklEntry *entry);
 static bool want_again(ZklEntry *entry);
-static bool end_lease_times(ZklEntry *entry, int64 now);
+static bool end_hold_limits(ZklEntry *entry, int64 now);
+
+/* Only the worker makes the changes of this file. */
+static void
+lock(const ZklEntry *entry)
+{
+	Assert(zkl_session_info_is_worker());
+	zkl_entry_lock(entry);
+}
 
 /*
  * Looks
@@ -142,7 +151,7 @@ zkl_entry_state_next(ZklWork *work)
 	if (entry == NULL)
 		return NULL;
 	hash = entry->hash;
-	zkl_entry_lock(entry);
+	lock(entry);
 
 	/*
 	 * A backend may have put the entry on the list again since it was taken
@@ -226,14 +235,14 @@ zkl_entry_state_next_due(int64 until, ZklWork *work)
 	entry = pairingheap_container(ZklEntry, timer, pairingheap_first(timers));
 	hash = entry->hash;
 	ZKL_FAULT_POINT("timer-fired");
-	zkl_entry_lock(entry);
+	lock(entry);
 
 	/*
 	 * The armed timer has kept the entry.  If nothing arms it again, the
 	 * entry may be removed below.
 	 */
 	disarm_timer(entry);
-	any_over = end_lease_times(entry, now);
+	any_over = end_hold_limits(entry, now);
 	if (entry->state == ZKL_ENTRY_OWNED)
 	{
 		if (zkl_entry_is_idle(entry) && now >= entry->idle_at + ZKL_MS(zkl_linger))
@@ -300,9 +309,9 @@ next_timer(const ZklEntry *entry)
 		 * This server ends a hold limit, not ZooKeeper, so the timer must
 		 * fire then.
 		 */
-		if (claim->state != ZKL_CLAIM_HELD || claim->lease_until == 0)
+		if (claim->state != ZKL_CLAIM_HELD || claim->hold_until == 0)
 			continue;
-		due = claim->lease_until;
+		due = claim->hold_until;
 
 		/*
 		 * It does not end before the commit that is under way.  The end of
@@ -418,7 +427,7 @@ zkl_entry_state_reset_timers(void)
 void
 zkl_entry_state_set_queued(ZklEntry *entry)
 {
-	zkl_entry_lock(entry);
+	lock(entry);
 	if (entry->state == ZKL_ENTRY_WANTED || entry->state == ZKL_ENTRY_QUEUED)
 	{
 		/*
@@ -450,7 +459,7 @@ zkl_entry_state_set_queued(ZklEntry *entry)
 void
 zkl_entry_state_note_before(ZklEntry *entry, const char *data, int length)
 {
-	zkl_entry_lock(entry);
+	lock(entry);
 	if (entry->state == ZKL_ENTRY_QUEUED)
 		strlcpy(entry->before, data,
 				Min((Size) length + 1, sizeof(entry->before)));
@@ -472,7 +481,7 @@ zkl_entry_state_note_blocked(ZklEntry *entry)
 			!only_tries;
 	if (blocked == entry->blocked)
 		return;
-	zkl_entry_lock(entry);
+	lock(entry);
 	entry->blocked = blocked;
 	zkl_entry_unlock(entry->hash);
 }
@@ -482,7 +491,7 @@ zkl_entry_state_set_owned(ZklEntry *entry, bool contended)
 {
 	bool		wanted;
 
-	zkl_entry_lock(entry);
+	lock(entry);
 	wanted = entry->state == ZKL_ENTRY_WANTED ||
 		entry->state == ZKL_ENTRY_QUEUED;
 	if (wanted)
@@ -520,7 +529,7 @@ zkl_entry_state_set_owned(ZklEntry *entry, bool contended)
 		/*
 		 * Once the mode is a reader's, the ticket may serve superusers again.
 		 */
-		entry->plain &= zkl_entry_state_says_plain(entry);
+		entry->excludes_superuser &= zkl_entry_state_excludes_superuser(entry);
 		entry->list_asked = entry->ticket.listed;
 		entry->handed_on = false;
 		entry->watch_asked = false;
@@ -546,7 +555,7 @@ zkl_entry_state_set_contended(ZklEntry *entry)
 	uint32		hash = entry->hash;
 	bool		lingered = false;
 
-	zkl_entry_lock(entry);
+	lock(entry);
 	if (entry->state == ZKL_ENTRY_OWNED)
 	{
 		bool		is_news = !entry->contended;
@@ -581,7 +590,7 @@ zkl_entry_state_shall_answer(ZklEntry *entry)
 {
 	bool		shall_answer;
 
-	zkl_entry_lock(entry);
+	lock(entry);
 
 	/*
 	 * The write costs a round trip, so it waits until a try has queried the
@@ -603,9 +612,9 @@ zkl_entry_state_shall_answer(ZklEntry *entry)
  * a backend requested the ticket.
  */
 bool
-zkl_entry_state_says_plain(const ZklEntry *entry)
+zkl_entry_state_excludes_superuser(const ZklEntry *entry)
 {
-	return entry->plain && entry->ticket.mode != ZKL_MODE_READ;
+	return entry->excludes_superuser && entry->ticket.mode != ZKL_MODE_READ;
 }
 
 /*
@@ -617,7 +626,7 @@ zkl_entry_state_copy_about(ZklEntry *entry, char about[ZKL_ABOUT_SIZE])
 {
 	bool		owned;
 
-	zkl_entry_lock(entry);
+	lock(entry);
 	owned = entry->state == ZKL_ENTRY_OWNED;
 	if (owned)
 		strlcpy(about, entry->about, ZKL_ABOUT_SIZE);
@@ -628,7 +637,7 @@ zkl_entry_state_copy_about(ZklEntry *entry, char about[ZKL_ABOUT_SIZE])
 void
 zkl_entry_state_set_uncontended(ZklEntry *entry)
 {
-	zkl_entry_lock(entry);
+	lock(entry);
 	if (entry->state == ZKL_ENTRY_OWNED)
 	{
 		entry->contended = false;
@@ -645,7 +654,7 @@ zkl_entry_state_set_uncontended(ZklEntry *entry)
 void
 zkl_entry_state_note_downgrade(ZklEntry *entry)
 {
-	zkl_entry_lock(entry);
+	lock(entry);
 	zkl_comeback_downgraded(zkl_entry_begin_comeback(entry));
 	zkl_entry_unlock(entry->hash);
 }
@@ -653,7 +662,7 @@ zkl_entry_state_note_downgrade(ZklEntry *entry)
 void
 zkl_entry_state_set_downgraded(ZklEntry *entry)
 {
-	zkl_entry_lock(entry);
+	lock(entry);
 	if (entry->state == ZKL_ENTRY_OWNED)
 	{
 		/*
@@ -662,7 +671,8 @@ zkl_entry_state_set_downgraded(ZklEntry *entry)
 		 */
 		entry->contended = false;
 		entry->answered = false;
-		entry->plain = false;	/* the reader's znode does not say so */
+		entry->excludes_superuser = false;	/* the reader's znode does not say
+											 * so */
 		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
 
 		/*
@@ -683,7 +693,7 @@ zkl_entry_state_set_revoked(ZklEntry *entry)
 {
 	bool		lingered = false;
 
-	zkl_entry_lock(entry);
+	lock(entry);
 	if (entry->state == ZKL_ENTRY_OWNED)
 	{
 		entry->revoked = true;
@@ -718,7 +728,7 @@ zkl_entry_state_set_gone(ZklEntry *entry)
 	uint32		hash = entry->hash;
 	bool		wanted;
 
-	zkl_entry_lock(entry);
+	lock(entry);
 
 	/* The timer no longer keeps the entry. */
 	disarm_timer(entry);
@@ -734,7 +744,7 @@ zkl_entry_state_set_lost(ZklEntry *entry, ZklLoss loss)
 	uint32		hash = entry->hash;
 	dlist_iter	iter;
 
-	zkl_entry_lock(entry);
+	lock(entry);
 	disarm_timer(entry);
 
 	/*
@@ -779,6 +789,7 @@ lose_claim(ZklClaim *claim, ZklLoss loss)
 {
 	int64		now = zkl_now();
 
+	Assert(zkl_lock_table_is_mine(claim->entry) && claim->state == ZKL_CLAIM_HELD);
 	pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
 	zkl_lock_stat_lost(claim, now);
 	claim->state = ZKL_CLAIM_LOST;
@@ -852,7 +863,7 @@ zkl_entry_state_set_failed(ZklEntry *entry, ZklFailure failure, bool znode_left)
 	uint32		hash = entry->hash;
 	dlist_iter	iter;
 
-	zkl_entry_lock(entry);
+	lock(entry);
 	dlist_foreach(iter, &asked->claims)
 	{
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
@@ -891,7 +902,7 @@ zkl_entry_state_set_limit(ZklEntry *semaphore, int stored)
 {
 	uint32		hash = semaphore->hash;
 
-	zkl_entry_lock(semaphore);
+	lock(semaphore);
 	if (semaphore->nleases > 0)
 		zkl_leases_set_stored(semaphore, stored);
 	zkl_entry_unlock(hash);
@@ -945,11 +956,12 @@ want_again(ZklEntry *entry)
 		 * The caller feeds WANT to the ticket at once, so mark the request as
 		 * seen.
 		 */
+		Assert(entry->state == ZKL_ENTRY_NONE);
 		entry->state = ZKL_ENTRY_WANTED;
 		entry->mode = claim->mode;
 		entry->role = claim->login;
 		strlcpy(entry->about, claim->about, sizeof(entry->about));
-		entry->plain &= !claim->superuser;
+		entry->excludes_superuser &= !claim->superuser;
 		entry->seen = true;
 		return true;
 	}
@@ -969,7 +981,7 @@ zkl_entry_state_is_for_leader(ZklEntry *entry)
 
 	if (entry->leader == NULL)
 		return false;
-	zkl_entry_lock(entry);
+	lock(entry);
 	for_leader = entry->leader != NULL && entry->leader->needs_ticket &&
 		entry->nneeding == 1 && entry->ndetached == 1;
 	zkl_entry_unlock(entry->hash);
@@ -978,7 +990,7 @@ zkl_entry_state_is_for_leader(ZklEntry *entry)
 
 /* Claims whose hold limit has passed become LOST.  True if there was one. */
 static bool
-end_lease_times(ZklEntry *entry, int64 now)
+end_hold_limits(ZklEntry *entry, int64 now)
 {
 	bool		any = false;
 	int			left = entry->nheld;
@@ -992,8 +1004,8 @@ end_lease_times(ZklEntry *entry, int64 now)
 		if (left == 0)
 			break;
 		left -= claim->state == ZKL_CLAIM_HELD;
-		if (claim->state != ZKL_CLAIM_HELD || claim->lease_until == 0 ||
-			claim->lease_until > now)
+		if (claim->state != ZKL_CLAIM_HELD || claim->hold_until == 0 ||
+			claim->hold_until > now)
 			continue;
 
 		/*
@@ -1004,7 +1016,7 @@ end_lease_times(ZklEntry *entry, int64 now)
 			continue;
 		any = true;
 		/* The ticket is still owned, and the claims of other readers stay. */
-		lose_claim(claim, ZKL_LOSS_LEASE_TIME);
+		lose_claim(claim, ZKL_LOSS_HOLD_LIMIT);
 		entry->nheld--;
 		if (claim->mode != ZKL_MODE_READ)
 			entry->exclusive = false;

@@ -104,7 +104,7 @@ extern bool zkl_entry_state_shall_answer(ZklEntry *entry);
  * Does the ticket's znode say that the ticket serves no superuser?  Needs no
  * lock.
  */
-extern bool zkl_entry_state_says_plain(const ZklEntry *entry);
+extern bool zkl_entry_state_excludes_superuser(const ZklEntry *entry);
 
 /*
  * Copy the text about the backend that an owned ticket's znode must name.

@@ -20,7 +20,7 @@
 
 #include "protocol/fieldtext.h"
 #include "protocol/serverrecord.h"
-#include "protocol/waitrecord.h"
+#include "protocol/sessiontext.h"
 #include "settings.h"
 #include "shared/locktable.h"
 #include "worker/ask.h"
@@ -34,7 +34,7 @@
 #define AGAIN_AFTER		ZKL_MS(5000)
 
 #define DIRECTORY_SIZE	(ZKL_ROOT_SIZE + sizeof(ZKL_SERVERRECORD_DIRECTORY))
-#define RECORD_SIZE		(DIRECTORY_SIZE + ZKL_SERVERRECORD_NAME_SIZE + ZKL_WAITRECORD_NAME_SIZE + 2)
+#define RECORD_SIZE		(DIRECTORY_SIZE + ZKL_SERVERRECORD_NAME_SIZE + ZKL_SESSION_TEXT_NAME_SIZE + 2)
 
 typedef enum Step
 {
@@ -64,7 +64,7 @@ static void go(Step step, int64 delay);
 static void note_connection(void);
 static void ask(void);
 static void own_record(char record[RECORD_SIZE]);
-static void make_text(char text[ZKL_SERVERRECORD_TEXT_SIZE]);
+static void make_text(char str[ZKL_SERVERRECORD_TEXT_SIZE]);
 static void on_refused(void);
 static void on_answer(ZklAsker *asker, int what, int64 number,
 					  const ZklSessionEvent *event);
@@ -128,7 +128,7 @@ ask(void)
 {
 	ZklAsker   *asker = &member.asker;
 	char		record[RECORD_SIZE];
-	char text[	ZKL_SERVERRECORD_TEXT_SIZE];
+	char		str[ZKL_SERVERRECORD_TEXT_SIZE];
 
 	switch (member.step)
 	{
@@ -146,8 +146,8 @@ ask(void)
 			break;
 		case STEP_JOIN:
 			own_record(record);
-			make_text(text);
-			zkl_ask_create(asker, STEP_JOIN, record, text,
+			make_text(str);
+			zkl_ask_create(asker, STEP_JOIN, record, str,
 						   ZKL_CREATE_EPHEMERAL);
 			break;
 		case STEP_LIST:
@@ -159,27 +159,27 @@ ask(void)
 static void
 own_record(char record[RECORD_SIZE])
 {
-	char		name[ZKL_WAITRECORD_NAME_SIZE];
+	char		name[ZKL_SESSION_TEXT_NAME_SIZE];
 
-	zkl_wait_record_name(zkl_session_info->id, name);
+	zkl_session_text_name(zkl_session_info->id, name);
 	snprintf(record, RECORD_SIZE, "%s/%s", member.home, name);
 }
 
 /* The text after PostgreSQL's version number is only about the package. */
 static void
-make_text(char text[ZKL_SERVERRECORD_TEXT_SIZE])
+make_text(char str[ZKL_SERVERRECORD_TEXT_SIZE])
 {
 	const char *version = GetConfigOption("server_version", false, false);
 
-	text[		0] = '\0';
+	str[0] = '\0';
 
-	zkl_field_text_put(text, ZKL_SERVERRECORD_TEXT_SIZE, "server",
+	zkl_field_text_put(str, ZKL_SERVERRECORD_TEXT_SIZE, "server",
 					   zkl_settings_node_name());
-	zkl_field_text_put(text, ZKL_SERVERRECORD_TEXT_SIZE, "host",
+	zkl_field_text_put(str, ZKL_SERVERRECORD_TEXT_SIZE, "host",
 					   zkl_settings_host());
-	zkl_field_text_put(text, ZKL_SERVERRECORD_TEXT_SIZE, "zklock",
+	zkl_field_text_put(str, ZKL_SERVERRECORD_TEXT_SIZE, "zklock",
 					   ZKLOCK_VERSION);
-	zkl_field_text_put(text, ZKL_SERVERRECORD_TEXT_SIZE, "postgresql",
+	zkl_field_text_put(str, ZKL_SERVERRECORD_TEXT_SIZE, "postgresql",
 					   pnstrdup(version, strcspn(version, " ")));
 }
 

@@ -128,10 +128,10 @@ start_entry(ZklEntry *entry, void *arg)
 	dlist_init(&entry->listening);
 	entry->listening_link.next = NULL;
 	entry->counted = false;
-	entry->standby = false;
+	entry->needs_no_proof = false;
 	entry->in_bulk = false;
 	/* The dead worker's delete may have been done. */
-	entry->alone = entry->ticket.state == ZKL_TICKET_DELETING;
+	entry->not_batched = entry->ticket.state == ZKL_TICKET_DELETING;
 	if (entry->ticket.state != ZKL_TICKET_NONE)
 		count_bytes(entry, true);
 }
@@ -184,14 +184,14 @@ turn_of(const ZklEntry *entry)
 		return TURN_REST;
 	if (entry->due == ZKL_REQUEST_CREATE_BOTH && entry->ticket.rounds > 0)
 		return TURN_PARENTS;
-	return entry->together ? TURN_TOGETHER : TURN_WAITING;
+	return entry->in_multilock ? TURN_TOGETHER : TURN_WAITING;
 }
 
 /* Is the request one that waits while enough batches of its kind are under way? */
 static bool
 waits_for_batch(const ZklEntry *entry)
 {
-	return entry->semaphore == NULL && !entry->alone &&
+	return entry->semaphore == NULL && !entry->not_batched &&
 		(entry->due == ZKL_REQUEST_DELETE || entry->due == ZKL_REQUEST_CREATE ||
 		 (entry->due == ZKL_REQUEST_CREATE_BOTH && entry->ticket.rounds == 0)) &&
 		zkl_batches_are_allowed();
@@ -205,7 +205,7 @@ waits_for_batch(const ZklEntry *entry)
 static bool
 joins_batch(const ZklEntry *entry, ZklRequest request)
 {
-	if (entry->semaphore != NULL || entry->alone || !entry->line.batched)
+	if (entry->semaphore != NULL || entry->not_batched || !entry->line.batched)
 		return false;
 	if (request == ZKL_REQUEST_DELETE)
 		return true;
@@ -240,7 +240,7 @@ zkl_send_queue_forget(ZklEntry *entry)
 	leave_line(entry);
 	stop_listening(entry);
 	count_bytes(entry, false);
-	entry->alone = false;
+	entry->not_batched = false;
 }
 
 /* The lease waits for no list any more. */
@@ -688,10 +688,10 @@ zkl_send_queue_answered(ZklEntry *entry, const ZklSessionEvent *event)
 	 * batch that makes a server close the connection must not be sent again.
 	 */
 	else if (reply->outcome == ZKL_OUTCOME_UNKNOWN)
-		entry->alone |= creates || reply->request == ZKL_REQUEST_DELETE;
+		entry->not_batched |= creates || reply->request == ZKL_REQUEST_DELETE;
 	else if (reply->outcome == ZKL_OUTCOME_OK && creates)
 	{
-		entry->alone = false;
+		entry->not_batched = false;
 		if (reply->request == ZKL_REQUEST_CREATE_BOTH)
 			zkl_lock_directory_note_parent(entry);
 	}
@@ -712,7 +712,7 @@ note_undone(ZklEntry *entry, const ZklSessionEvent *event)
 	ZklRequest	request = event->reply.request;
 	char		directory[ZKL_DIR_SIZE];
 
-	entry->alone = true;
+	entry->not_batched = true;
 
 	/*
 	 * ZooKeeper removes a container only after that had a child, so the
@@ -741,7 +741,7 @@ note_undone(ZklEntry *entry, const ZklSessionEvent *event)
 static const char *
 plain_mark(const ZklEntry *entry)
 {
-	return zkl_entry_state_says_plain(entry) ? ZKL_PLAIN : "";
+	return zkl_entry_state_excludes_superuser(entry) ? ZKL_PLAIN : "";
 }
 
 /*
@@ -827,6 +827,6 @@ zkl_send_queue_note_standby(ZklEntry *entry)
 	entry->ticket.state == ZKL_TICKET_QUEUED &&
 	zkl_entry_state_is_for_leader(entry);
 
-	nstandby += standby - entry->standby;
-	entry->standby = standby;
+	nstandby += standby - entry->needs_no_proof;
+	entry->needs_no_proof = standby;
 }

@@ -37,7 +37,7 @@
 #define BOOT_ID_LENGTH		36
 #define MAX_SIZE			512
 
-static bool read_file(const char *path, char *text, struct stat *status);
+static bool read_file(const char *path, char *str, struct stat *status);
 static bool describe_home(const struct stat *status, char *home);
 
 /*
@@ -68,13 +68,13 @@ zkl_session_file_remove_others(void)
 bool
 zkl_session_file_read(ZklSessionId *identity)
 {
-	char text[	MAX_SIZE];
+	char		str[MAX_SIZE];
 	char		home[MAX_SIZE];
 	struct stat status;
 	size_t		length;
 
 	/* There is no file, or this boot has no name: nothing has to be closed. */
-	if (!read_file(SESSION_FILE, text, &status) ||
+	if (!read_file(SESSION_FILE, str, &status) ||
 		!describe_home(&status, home))
 		return false;
 
@@ -83,7 +83,7 @@ zkl_session_file_read(ZklSessionId *identity)
 	 * has another home.
 	 */
 	length = strlen(home);
-	if (strncmp(text, home, length) != 0)
+	if (strncmp(str, home, length) != 0)
 	{
 		ereport(LOG,
 				errmsg("ignoring file \"%s\": it belongs to another server",
@@ -91,14 +91,14 @@ zkl_session_file_read(ZklSessionId *identity)
 		return false;
 	}
 	/* A file that was not written completely names no session. */
-	return zkl_session_text_parse(text +length, &identity->id,
+	return zkl_session_text_parse(str + length, &identity->id,
 								  identity->password);
 }
 
 void
 zkl_session_file_write(const ZklSessionId *identity)
 {
-	char text[	2 * MAX_SIZE];
+	char		str[2 * MAX_SIZE];
 	struct stat status;
 	int			length;
 	int			fd;
@@ -122,7 +122,7 @@ zkl_session_file_write(const ZklSessionId *identity)
 				errmsg("could not create file \"%s\": %m", NEW_FILE));
 		return;
 	}
-	if (fstat(fd, &status) != 0 || !describe_home(&status, text))
+	if (fstat(fd, &status) != 0 || !describe_home(&status, str))
 	{
 		/* If the machine's boot has no name, write no file. */
 		CloseTransientFile(fd);
@@ -131,14 +131,14 @@ zkl_session_file_write(const ZklSessionId *identity)
 	}
 
 	zkl_session_text_format(identity->id, identity->password,
-							text +strlen(text));
-	length = strlen(text);
+							str + strlen(str));
+	length = strlen(str);
 
 	/*
 	 * The file is not synced, because it is of no use after a crash of the
 	 * machine.
 	 */
-	if (write(fd, text, length) != length)
+	if (write(fd, str, length) != length)
 		ereport(LOG,
 				errcode_for_file_access(),
 				errmsg("could not write file \"%s\": %m", NEW_FILE));
@@ -171,25 +171,25 @@ zkl_session_file_remove(void)
 void
 zkl_session_file_read_birth(char birth[ZKL_SERVERRECORD_BIRTH_SIZE])
 {
-	char text[	MAX_SIZE];
+	char		str[MAX_SIZE];
 	struct stat status;
 	size_t		length;
 
-	if (!read_file(BIRTH_FILE, text, &status))
+	if (!read_file(BIRTH_FILE, str, &status))
 		return;
-	length = strcspn(text, "\n");
-	if (text[length] == '\n' && length < ZKL_SERVERRECORD_BIRTH_SIZE)
-		strlcpy(birth, text, length + 1);
+	length = strcspn(str, "\n");
+	if (str[length] == '\n' && length < ZKL_SERVERRECORD_BIRTH_SIZE)
+		strlcpy(birth, str, length + 1);
 }
 
 void
 zkl_session_file_write_birth(const char *birth)
 {
-	char text[	ZKL_SERVERRECORD_BIRTH_SIZE + 1];
-	int			length = snprintf(text, sizeof(text), "%s\n", birth);
+	char		str[ZKL_SERVERRECORD_BIRTH_SIZE + 1];
+	int			length = snprintf(str, sizeof(str), "%s\n", birth);
 	int			fd = OpenTransientFile(BIRTH_FILE, O_WRONLY | O_CREAT | O_TRUNC | PG_BINARY);
 
-	if (fd < 0 || write(fd, text, length) != length)
+	if (fd < 0 || write(fd, str, length) != length)
 		ereport(LOG,
 				errcode_for_file_access(),
 				errmsg("could not write file \"%s\": %m", BIRTH_FILE));
@@ -221,7 +221,7 @@ describe_home(const struct stat *status, char *home)
  * empty.
  */
 static bool
-read_file(const char *path, char *text, struct stat *status)
+read_file(const char *path, char *str, struct stat *status)
 {
 	int			fd = OpenTransientFile(path, O_RDONLY | PG_BINARY);
 	int			length;
@@ -235,9 +235,9 @@ read_file(const char *path, char *text, struct stat *status)
 					errmsg("could not open file \"%s\": %m", path));
 		return false;
 	}
-	length = fstat(fd, status) == 0 ? read(fd, text, MAX_SIZE - 1) : -1;
+	length = fstat(fd, status) == 0 ? read(fd, str, MAX_SIZE - 1) : -1;
 	CloseTransientFile(fd);
-	text[		Max(length, 0)] = '\0';
+	str[Max(length, 0)] = '\0';
 
 	return length > 0;
 }

@@ -26,6 +26,9 @@
 #include "utils/memutils.h"
 
 #include "compat.h"
+#include "deadlock/deadlocksearch.h"
+#include "deadlock/waitpublisher.h"
+#include "jobs/jobwriter.h"
 #include "protocol/hosts.h"
 #include "settings.h"
 #include "shared/mailbox.h"
@@ -34,17 +37,14 @@
 #include "worker/ask.h"
 #include "worker/batches.h"
 #include "worker/commandrunner.h"
-#include "worker/deadlocksearch.h"
 #include "worker/entrystate.h"
 #include "worker/heartbeat.h"
-#include "worker/jobwriter.h"
 #include "worker/lookup.h"
 #include "worker/membership.h"
 #include "worker/orphans.h"
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
 #include "worker/tickets.h"
-#include "worker/waitpublisher.h"
 #include "worker/worker.h"
 #include "zookeeper/session.h"
 
@@ -74,7 +74,7 @@ static struct
 }			waiting = {.fd = -1};
 
 static void start_up(void);
-static void warn_unless_standing(void);
+static void warn_unless_candidate(void);
 static void note_sent(ZklTraffic kind);
 static void advertise(void);
 static void withdraw(int code, Datum arg);
@@ -151,12 +151,12 @@ start_up(void)
 	zkl_wait_publisher_start(prefix);
 	zkl_deadlock_search_start(prefix);
 	zkl_membership_start(prefix);
-	warn_unless_standing();
+	warn_unless_candidate();
 }
 
 /* The first write would tell; but then it is late. */
 static void
-warn_unless_standing(void)
+warn_unless_candidate(void)
 {
 	const char *at = zkl_commit_requires;
 	char		path[ZKL_SETTINGS_LEADER_SIZE];
@@ -298,7 +298,7 @@ reload(void)
 	ProcessConfigFile(PGC_SIGHUP);
 	if (zkl_linger != old_linger || DeadlockTimeout != old_deadlock_timeout)
 		zkl_entry_state_reset_timers();
-	warn_unless_standing();
+	warn_unless_candidate();
 	zkl_session_keeper_reload();
 }
 

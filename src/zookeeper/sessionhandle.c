@@ -403,11 +403,11 @@ zkl_session_allocate(size_t size)
 }
 
 char *
-zkl_session_copy(const char *text)
+zkl_session_copy(const char *str)
 {
-	size_t		size = strlen(text) + 1;
+	size_t		size = strlen(str) + 1;
 
-	return memcpy(zkl_session_allocate(size), text, size);
+	return memcpy(zkl_session_allocate(size), str, size);
 }
 
 ZklSessionEvent *
@@ -519,11 +519,11 @@ zkl_session_on_watch(zhandle_t *handle, int type, int state, const char *path,
 static void
 on_log(const char *message)
 {
-	const char *text = strstr(message, ": ");
+	const char *str = strstr(message, ": ");
 
-	if (text !=NULL && strstr(message, "ZOO_ERROR") != NULL &&
+	if (str != NULL && strstr(message, "ZOO_ERROR") != NULL &&
 		!zkl_session_state.gave_up && !zkl_session_state.closing)
-		zkl_session_note_client_error(text +2);
+		zkl_session_note_client_error(str + 2);
 	elog(DEBUG1, "ZooKeeper client: %.*s",
 		 (int) strcspn(message, "\n"), message);
 }

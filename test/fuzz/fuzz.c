@@ -15,15 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "deadlock/waitgraph.h"
+#include "jobs/jobrecord.h"
 #include "protocol/access.h"
 #include "protocol/fieldtext.h"
 #include "protocol/hosts.h"
-#include "protocol/jobrecord.h"
 #include "protocol/path.h"
 #include "protocol/queueorder.h"
 #include "protocol/recipe.h"
 #include "protocol/sessiontext.h"
-#include "protocol/waitgraph.h"
 
 #define MAX_CHILDREN	48
 
@@ -211,16 +211,16 @@ fuzz_job(char *text)
 	ZklJobRecord record;
 	char		again[ZKL_JOBRECORD_SIZE];
 	char		path[ZKL_PATH_SIZE];
-	char		name[ZKL_JOBRECORD_NAME_SIZE];
+	char		name[ZKL_PATH_NAME_SIZE];
 
 	if (zkl_job_record_parse(text, strlen(text), &record))
 	{
 		zkl_job_record_format(&record, again);
 		HOLDS(strcmp(text, again) == 0);
 	}
-	if (zkl_job_record_path(text, path))
+	if (zkl_path_of_name(text, path))
 	{
-		zkl_job_record_name(path, name);
+		zkl_path_name(path, name);
 		HOLDS(strcmp(text, name) == 0);
 		HOLDS(zkl_path_fault(path) == NULL);
 	}

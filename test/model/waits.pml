@@ -8,7 +8,7 @@
  * get free, release, and acquire again.  A worker may stand still between any two steps.
  * README.md says more.
  *
- * One number here stands for one in src/protocol/waitrecord.h: the wait (its claim and
+ * One number here stands for one in src/deadlock/waitrecord.h: the wait (its claim and
  * czxid), the claim that is held, and "stuck".
  *
  * Properties:

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_job_record.c
- *	  The record of a job: its name, its text, and what it decides.
+ *	  The record of a job: its text, and what it decides.
  *
  * test/unit/test_job_record.c
  *
@@ -9,7 +9,7 @@
  */
 #include "unit.h"
 
-#include "protocol/jobrecord.h"
+#include "jobs/jobrecord.h"
 
 #define MINUTE	INT64_C(60000000)
 #define NOON	(INT64_C(1795348800) * 1000000)
@@ -28,68 +28,6 @@ static const char example_text[] = "zklock-job=1 tick=1795348800000000 state=sta
 " run=00112233445566778899aabbccddeeff attempt=2 token=281474976710657"
 " started=1795348800000001 ended=0"
 " server=a pid=7 database=db role=r application=";
-
-static void
-assert_name(const char *path, const char *expected)
-{
-	char		name[ZKL_JOBRECORD_NAME_SIZE];
-	char		back[ZKL_PATH_SIZE];
-
-	zkl_job_record_name(path, name);
-	assert_string_equal(name, expected);
-	assert_true(zkl_job_record_path(name, back));
-	assert_string_equal(back, path);
-}
-
-static void
-a_name_is_one_component(void **state)
-{
-	(void) state;
-	assert_name("/jobs", "jobs");
-	assert_name("/jobs/nightly", "jobs%2Fnightly");
-	assert_name("/100%", "100%25");
-	assert_name("/a%2Fb/c", "a%252Fb%2Fc");
-	assert_name("/with blanks/\xc3\xa4", "with blanks%2F\xc3\xa4");
-}
-
-static void
-the_longest_path_has_a_name(void **state)
-{
-	char		path[ZKL_PATH_SIZE];
-	char		name[ZKL_JOBRECORD_NAME_SIZE];
-	char		back[ZKL_PATH_SIZE];
-
-	(void) state;
-	memset(path, '%', sizeof(path) - 1);
-	path[0] = '/';
-	path[sizeof(path) - 1] = '\0';
-	zkl_job_record_name(path, name);
-	assert_int_equal(strlen(name), 3 * (sizeof(path) - 2));
-	assert_true(zkl_job_record_path(name, back));
-	assert_string_equal(back, path);
-}
-
-static void
-other_names_are_no_paths(void **state)
-{
-	static const char *const names[] = {
-		"", ".", "..", "a%", "a%2", "a%2f", "a%41", "%2Fa", "a%2F", "a%2F%2Fb",
-		"zookeeper", ".zklock%2Fjobs", "a/", "a/b",
-		"_c_00000000-0000-0000-0000-000000000000-lock-0000000001"
-	};
-	char		path[ZKL_PATH_SIZE];
-	char		name[2 * ZKL_PATH_SIZE];
-
-	(void) state;
-	for (int i = 0; i < lengthof(names); i++)
-	{
-		if (zkl_job_record_path(names[i], path))
-			fail_msg("\"%s\" was taken for \"%s\"", names[i], path);
-	}
-	memset(name, 'x', sizeof(name) - 1);
-	name[sizeof(name) - 1] = '\0';
-	assert_false(zkl_job_record_path(name, path));
-}
 
 static void
 assert_same_record(const ZklJobRecord *a, const ZklJobRecord *b)
@@ -132,7 +70,7 @@ records_survive_as_text(void **state)
 		int			length = random_below(&seed, ZKL_ABOUT_SIZE);
 
 		random_bytes(&seed, random, sizeof(random));
-		zkl_job_record_make_id(random, record.run);
+		zkl_path_make_id(random, record.run);
 		random_bytes(&seed, (uint8_t *) &record.tick, sizeof(record.tick));
 		random_bytes(&seed, (uint8_t *) &record.started, sizeof(record.started));
 		random_bytes(&seed, (uint8_t *) &record.ended, sizeof(record.ended));
@@ -353,9 +291,6 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_name_is_one_component),
-		cmocka_unit_test(the_longest_path_has_a_name),
-		cmocka_unit_test(other_names_are_no_paths),
 		cmocka_unit_test(a_record_has_a_text),
 		cmocka_unit_test(records_survive_as_text),
 		cmocka_unit_test(other_texts_are_no_records),

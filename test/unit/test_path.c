@@ -517,6 +517,68 @@ what_is_not_valid_allows_nothing(void **state)
 	assert_list_valid(list);
 }
 
+static void
+assert_name(const char *path, const char *expected)
+{
+	char		name[ZKL_PATH_NAME_SIZE];
+	char		back[ZKL_PATH_SIZE];
+
+	zkl_path_name(path, name);
+	assert_string_equal(name, expected);
+	assert_true(zkl_path_of_name(name, back));
+	assert_string_equal(back, path);
+}
+
+static void
+a_name_is_one_component(void **state)
+{
+	(void) state;
+	assert_name("/jobs", "jobs");
+	assert_name("/jobs/nightly", "jobs%2Fnightly");
+	assert_name("/100%", "100%25");
+	assert_name("/a%2Fb/c", "a%252Fb%2Fc");
+	assert_name("/with blanks/\xc3\xa4", "with blanks%2F\xc3\xa4");
+}
+
+static void
+the_longest_path_has_a_name(void **state)
+{
+	char		path[ZKL_PATH_SIZE];
+	char		name[ZKL_PATH_NAME_SIZE];
+	char		back[ZKL_PATH_SIZE];
+
+	(void) state;
+	memset(path, '%', sizeof(path) - 1);
+	path[0] = '/';
+	path[sizeof(path) - 1] = '\0';
+	zkl_path_name(path, name);
+	assert_int_equal(strlen(name), 3 * (sizeof(path) - 2));
+	assert_true(zkl_path_of_name(name, back));
+	assert_string_equal(back, path);
+}
+
+static void
+other_names_are_no_paths(void **state)
+{
+	static const char *const names[] = {
+		"", ".", "..", "a%", "a%2", "a%2f", "a%41", "%2Fa", "a%2F", "a%2F%2Fb",
+		"zookeeper", ".zklock%2Fjobs", "a/", "a/b",
+		"_c_00000000-0000-0000-0000-000000000000-lock-0000000001"
+	};
+	char		path[ZKL_PATH_SIZE];
+	char		name[2 * ZKL_PATH_SIZE];
+
+	(void) state;
+	for (int i = 0; i < lengthof(names); i++)
+	{
+		if (zkl_path_of_name(names[i], path))
+			fail_msg("\"%s\" was taken for \"%s\"", names[i], path);
+	}
+	memset(name, 'x', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	assert_false(zkl_path_of_name(name, path));
+}
+
 int
 main(void)
 {
@@ -549,6 +611,9 @@ main(void)
 		cmocka_unit_test(a_path_allows_itself),
 		cmocka_unit_test(elements_are_separated_by_commas_and_blanks),
 		cmocka_unit_test(what_is_not_valid_allows_nothing),
+		cmocka_unit_test(a_name_is_one_component),
+		cmocka_unit_test(the_longest_path_has_a_name),
+		cmocka_unit_test(other_names_are_no_paths),
 	};
 
 	return cmocka_run_group_tests_name("path", tests, NULL, NULL);

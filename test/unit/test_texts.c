@@ -217,6 +217,20 @@ other_texts_name_no_session(void **state)
 	assert_no_session("12345678123456781 " PASSWORD "\n");
 }
 
+static void
+a_session_names_its_znode(void **state)
+{
+	char		name[ZKL_SESSION_TEXT_NAME_SIZE];
+
+	(void) state;
+	zkl_session_text_name(0x1000001234560001, name);
+	assert_string_equal(name, "1000001234560001");
+	zkl_session_text_name(-1, name);
+	assert_string_equal(name, "ffffffffffffffff");
+	zkl_session_text_name(1, name);
+	assert_string_equal(name, "0000000000000001");
+}
+
 int
 main(void)
 {
@@ -231,6 +245,7 @@ main(void)
 		cmocka_unit_test(what_is_no_character_is_escaped),
 		cmocka_unit_test(a_session_is_read_as_it_was_written),
 		cmocka_unit_test(other_texts_name_no_session),
+		cmocka_unit_test(a_session_names_its_znode),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -278,7 +278,7 @@ value_of(const char *field, char *value)
 	}			flags[] = {
 		{"contended", ticket.contended}, {"asked", ticket.asked}, {"asking", ticket.asking},
 		{"answers", ticket.answers}, {"answered", ticket.answered}, {"revoked", ticket.revoked},
-		{"mute", ticket.mute}, {"listed", ticket.listed}, {"next", ticket.next},
+		{"mute", ticket.write_refused}, {"listed", ticket.listed}, {"next", ticket.next},
 		{"rechecks", ticket.rechecks}, {"unwanted", ticket.unwanted}
 	};
 	const struct

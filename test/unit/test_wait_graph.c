@@ -11,7 +11,7 @@
 #include "names.h"
 #include "trace.h"
 
-#include "protocol/waitgraph.h"
+#include "deadlock/waitgraph.h"
 
 #define NSERVERS	300
 

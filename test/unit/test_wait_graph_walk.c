@@ -24,7 +24,7 @@
 
 #include <stdlib.h>
 
-#include "protocol/waitgraph.h"
+#include "deadlock/waitgraph.h"
 
 #define SERVERS		4
 #define PER_SERVER	3

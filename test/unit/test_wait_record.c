@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-#include "protocol/waitrecord.h"
+#include "deadlock/waitrecord.h"
 
 static const char example[] = "zklock-waits=1 instance=77 truncated=0 server=db%201\n"
 "wait claim=12 pid=4711 leases=1 limit=1 czxid=4294967297 since=1795348800000000"
@@ -54,20 +54,6 @@ is_set(const char *text, size_t length)
 	}
 	free(copy);
 	return parsed;
-}
-
-static void
-a_session_names_its_znode(void **state)
-{
-	char		name[ZKL_WAITRECORD_NAME_SIZE];
-
-	(void) state;
-	zkl_wait_record_name(0x1000001234560001, name);
-	assert_string_equal(name, "1000001234560001");
-	zkl_wait_record_name(-1, name);
-	assert_string_equal(name, "ffffffffffffffff");
-	zkl_wait_record_name(1, name);
-	assert_string_equal(name, "0000000000000001");
 }
 
 static void
@@ -437,7 +423,6 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_session_names_its_znode),
 		cmocka_unit_test(a_text_is_read),
 		cmocka_unit_test(sets_survive_as_text),
 		cmocka_unit_test(other_texts_are_no_sets),

@@ -14,11 +14,11 @@
 
 #include "backend/display.h"
 #include "backend/lock/acquire.h"
-#include "backend/lock/deadlock.h"
 #include "backend/lock/holdcounts.h"
 #include "backend/lock/onlost.h"
 #include "backend/lock/wait.h"
 #include "backend/lock/xact.h"
+#include "deadlock/deadlock.h"
 #include "faultpoint.h"
 #include "settings.h"
 #include "shared/lockstat.h"
@@ -205,8 +205,8 @@ acquire_again(ZklLocalClaim *claim, const ZklLockRequest *request)
 static void
 set_lease_time(ZklLocalClaim *claim, const ZklLockRequest *request)
 {
-	if (request->lease_time == 0)
+	if (request->hold_limit == 0)
 		return;
 	zkl_xact_note_lease_time();
-	zkl_claim_set_lease_time(claim->shared, zkl_now() + request->lease_time);
+	zkl_claim_set_hold_limit(claim->shared, zkl_now() + request->hold_limit);
 }

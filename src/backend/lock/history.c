@@ -67,7 +67,7 @@
 #include "backend/lock/history.h"
 #include "backend/znodes.h"
 #include "faultpoint.h"
-#include "protocol/jobrecord.h"
+#include "protocol/path.h"
 #include "settings.h"
 #include "shared/mailbox.h"
 
@@ -108,7 +108,7 @@ static ZklHistoryAnswer change_token(ZklHistoryLook *look, const char *path,
 									 History *mine, const History *last,
 									 int32 version, char *why);
 static void get_mine(History *mine);
-static bool parse(const char *text, History *history);
+static bool parse(const char *str, History *history);
 static bool contains_ancestor(const History *mine, const History *other);
 static void name_file(const char *path, char name[MAXPGPATH]);
 static void read_proof(const char *path, TimeLineID timeline,
@@ -195,9 +195,9 @@ zkl_history_end(ZklHistoryLook *look)
 bool
 zkl_history_forget(const char *path)
 {
-	char		name[ZKL_JOBRECORD_NAME_SIZE];
+	char		name[ZKL_PATH_NAME_SIZE];
 
-	zkl_job_record_name(path, name);
+	zkl_path_name(path, name);
 	return zkl_znodes_write(RECORDS, name, "", PG_INT64_MAX);
 }
 
@@ -208,7 +208,7 @@ ask(ZklHistoryLook *look, const char *path, const History *replaces, int32 versi
 	ZklCommand	command = {.kind = ZKL_COMMAND_READ_NEWEST};
 
 	strlcpy(command.path, RECORDS, sizeof(command.path));
-	zkl_job_record_name(path, command.child);
+	zkl_path_name(path, command.child);
 	if (replaces != NULL)
 	{
 		command.kind = ZKL_COMMAND_REPLACE;
@@ -296,7 +296,7 @@ change_token(ZklHistoryLook *look, const char *path, History *mine,
 
 	strlcpy(proof.replaced, is_same ? last->token : "-", sizeof(proof.replaced));
 	if (pg_strong_random(random, sizeof(random)))
-		zkl_job_record_make_id(random, proof.token);
+		zkl_path_make_id(random, proof.token);
 
 	/* A server that leads, or has led, has the token that it had. */
 	if (proof.token[0] == '\0' ||
@@ -328,7 +328,7 @@ get_mine(History *mine)
 
 /* Any client may have written the text. */
 static bool
-parse(const char *text, History *history)
+parse(const char *str, History *history)
 {
 	uint32		high;
 	uint32		low;
@@ -336,7 +336,7 @@ parse(const char *text, History *history)
 	int			at = -1;
 	unsigned long long system;
 
-	if (sscanf(text, "zklock history 1 %llu %u %X/%X %32[0-9a-f] %5s %n", &system,
+	if (sscanf(str, "zklock history 1 %llu %u %X/%X %32[0-9a-f] %5s %n", &system,
 			   &history->timeline, &high, &low, history->token, state, &at) != 6 || at < 0)
 		return false;
 
@@ -344,7 +344,7 @@ parse(const char *text, History *history)
 	history->leads = strcmp(state, "ended") != 0;
 	history->system = system;
 	history->position = ((uint64) high) << 32 | low;
-	strlcpy(history->server, text +at, sizeof(history->server));
+	strlcpy(history->server, str + at, sizeof(history->server));
 	return true;
 }
 

@@ -709,10 +709,10 @@ zkl_hold_counts_release_all(void)
 static bool
 note_release(ZklLocalClaim *claim)
 {
-	ZklClaimStatus standing = zkl_claim_status(claim->shared, 0);
+	ZklClaimStatus status = zkl_claim_status(claim->shared, 0);
 
-	zkl_on_lost_note_release(claim, standing, true);
-	if (standing != ZKL_STATUS_LOST)
+	zkl_on_lost_note_release(claim, status, true);
+	if (status != ZKL_STATUS_LOST)
 		return true;
 	zkl_local_claim_report_lost(WARNING, claim);
 	return false;
@@ -723,7 +723,7 @@ note_release(ZklLocalClaim *claim)
  */
 
 bool
-zkl_hold_counts_certainly(const char *path)
+zkl_hold_counts_is_held(const char *path)
 {
 	ZklLocalClaim *claim;
 
@@ -755,8 +755,8 @@ zkl_hold_counts_remaining(const char *path, int64 *remaining)
 {
 	ZklLocalClaim *claim = find_held(path);
 
-	*remaining = claim->shared->lease_until - zkl_now();
-	return claim->shared->lease_until != 0;
+	*remaining = claim->shared->hold_until - zkl_now();
+	return claim->shared->hold_until != 0;
 }
 
 bool

@@ -74,7 +74,7 @@ extern void zkl_hold_counts_update(void);
 extern ZklLocalClaim *zkl_hold_counts_update_to_acquire(const ZklLockRequest *request);
 
 /* Does this backend hold the lock, and is that certain? */
-extern bool zkl_hold_counts_certainly(const char *path);
+extern bool zkl_hold_counts_is_held(const char *path);
 
 /*
  * Facts about a lock that this backend certainly holds; otherwise these raise

@@ -25,13 +25,13 @@
 #include "executor/executor.h"
 #include "tcop/utility.h"
 
-#include "backend/lock/deadlock.h"
 #include "backend/lock/holdcounts.h"
 #include "backend/lock/hooks.h"
 #include "backend/lock/locallock.h"
 #include "backend/lock/onlost.h"
 #include "backend/lock/xact.h"
 #include "compat.h"
+#include "deadlock/deadlock.h"
 #include "settings.h"
 
 static ExecutorRun_hook_type next_executor_run = NULL;

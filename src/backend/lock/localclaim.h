@@ -83,7 +83,7 @@ typedef struct ZklLockRequest
 	int64		until;			/* of zkl_now(), or ZKL_FOREVER */
 	bool		only_tries;		/* "until" is now: a try, which waits for
 								 * ZooKeeper's answer only */
-	int64		lease_time;		/* the hold limit, in microseconds; 0: none */
+	int64		hold_limit;		/* the hold limit, in microseconds; 0: none */
 	bool		by_call;		/* of a procedure: it waits without the
 								 * statement's snapshot, and raises an error
 								 * where a function returns false */

@@ -190,7 +190,7 @@ ask_for_all(Multilock *lock)
 			break;
 
 		/* So many requests at once must not delay those of other backends. */
-		member->claim->shared->together = i > 0;
+		member->claim->shared->in_multilock = i > 0;
 		member->held = zkl_wait_ask(&wait, member->claim->shared) ==
 			ZKL_ANSWER_HELD;
 	}

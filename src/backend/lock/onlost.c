@@ -15,11 +15,11 @@
 #include "miscadmin.h"
 #include "tcop/tcopprot.h"
 
-#include "backend/lock/deadlock.h"
 #include "backend/lock/localclaim.h"
 #include "backend/lock/onlost.h"
 #include "backend/report.h"
 #include "compat.h"
+#include "deadlock/deadlock.h"
 #include "settings.h"
 
 /*
@@ -29,7 +29,7 @@
  */
 static struct
 {
-	ZklClaimStatus standing;
+	ZklClaimStatus status;
 	bool		told;
 	char		path[ZKL_PATH_SIZE];
 	ZklLoss		loss;
@@ -146,7 +146,7 @@ zkl_on_lost_commit_begins(void)
 void
 zkl_on_lost_xact_ended(void)
 {
-	released.standing = ZKL_STATUS_GOOD;
+	released.status = ZKL_STATUS_GOOD;
 	deaf = false;
 
 	/*
@@ -268,16 +268,16 @@ zkl_on_lost_tell(void)
  */
 
 void
-zkl_on_lost_note_release(const ZklLocalClaim *claim, ZklClaimStatus standing,
+zkl_on_lost_note_release(const ZklLocalClaim *claim, ZklClaimStatus status,
 						 bool told)
 {
 	/*
 	 * The values of the status grow from GOOD to LOST.  The worst one decides
 	 * whether the transaction may commit.
 	 */
-	if (standing <= released.standing)
+	if (status <= released.status)
 		return;
-	released.standing = standing;
+	released.status = status;
 	released.told = told;
 	strlcpy(released.path, claim->path, sizeof(released.path));
 	released.loss = zkl_claim_status_loss(claim->shared, &released.lost_at);
@@ -286,13 +286,13 @@ zkl_on_lost_note_release(const ZklLocalClaim *claim, ZklClaimStatus standing,
 bool
 zkl_on_lost_any_released(void)
 {
-	return released.standing != ZKL_STATUS_GOOD;
+	return released.status != ZKL_STATUS_GOOD;
 }
 
 static bool
 released_lost(void)
 {
-	return released.standing == ZKL_STATUS_LOST;
+	return released.status == ZKL_STATUS_LOST;
 }
 
 /*
@@ -303,9 +303,9 @@ released_lost(void)
 void
 zkl_on_lost_report_released(bool writes)
 {
-	if (released.standing == ZKL_STATUS_LOST && (writes || !released.told))
+	if (released.status == ZKL_STATUS_LOST && (writes || !released.told))
 		zkl_report_loss(writes ? ERROR : WARNING, released.path,
 						released.loss, released.lost_at, NULL);
-	else if (released.standing != ZKL_STATUS_GOOD && writes)
+	else if (released.status != ZKL_STATUS_GOOD && writes)
 		zkl_report_doubt(released.path);
 }

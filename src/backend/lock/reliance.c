@@ -55,8 +55,8 @@ static struct
 static int64 check(int i, int64 margin);
 static void report_ended(const char *path);
 static void read_setting(void);
-static const char *look(int64 margin, ZklClaimStatus *standing, int64 *until);
-ZKL_NORETURN static void refuse(const char *path, ZklClaimStatus standing);
+static const char *look(int64 margin, ZklClaimStatus *status, int64 *until);
+ZKL_NORETURN static void refuse(const char *path, ZklClaimStatus status);
 
 bool
 zkl_reliance_note(const char *path, int64 token)
@@ -135,12 +135,12 @@ check(int i, int64 margin)
 {
 	int64		token = 0;
 	int64		until = 0;
-	ZklClaimStatus standing = zkl_leadership_standing(relied[i].path, margin,
-													  &token, &until);
+	ZklClaimStatus status = zkl_leadership_status(relied[i].path, margin,
+												  &token, &until);
 
 	if (token != relied[i].token)
 		report_ended(relied[i].path);
-	if (standing == ZKL_STATUS_DOUBT)
+	if (status == ZKL_STATUS_DOUBT)
 		zkl_report_doubt(relied[i].path);
 	return until;
 }
@@ -210,22 +210,22 @@ zkl_reliance_required_bits(void)
 int64
 zkl_reliance_check_required(int64 margin)
 {
-	ZklClaimStatus standing;
+	ZklClaimStatus status;
 	int64		until;
-	const char *path = look(margin, &standing, &until);
+	const char *path = look(margin, &status, &until);
 
 	if (path != NULL)
-		refuse(path, standing);
+		refuse(path, status);
 	return until;
 }
 
 bool
 zkl_reliance_has_required(int64 margin)
 {
-	ZklClaimStatus standing;
+	ZklClaimStatus status;
 	int64		until;
 
-	return look(margin, &standing, &until) == NULL;
+	return look(margin, &status, &until) == NULL;
 }
 
 /*
@@ -237,7 +237,7 @@ zkl_reliance_has_required(int64 margin)
  * session that is safe again has counted its losses before.
  */
 static const char *
-look(int64 margin, ZklClaimStatus *standing, int64 *until)
+look(int64 margin, ZklClaimStatus *status, int64 *until)
 {
 	uint64		losses;
 
@@ -252,9 +252,9 @@ look(int64 margin, ZklClaimStatus *standing, int64 *until)
 	{
 		int64		certain = 0;
 
-		*standing = zkl_leadership_standing(required.paths[i].path, margin,
-											&required.paths[i].token, &certain);
-		if (*standing != ZKL_STATUS_GOOD)
+		*status = zkl_leadership_status(required.paths[i].path, margin,
+										&required.paths[i].token, &certain);
+		if (*status != ZKL_STATUS_GOOD)
 			return required.paths[i].path;
 		*until = Min(*until, certain);
 	}
@@ -263,7 +263,7 @@ look(int64 margin, ZklClaimStatus *standing, int64 *until)
 }
 
 static void
-refuse(const char *path, ZklClaimStatus standing)
+refuse(const char *path, ZklClaimStatus status)
 {
 	char		why[ZKL_WHY_SIZE];
 
@@ -274,7 +274,7 @@ refuse(const char *path, ZklClaimStatus standing)
 					   zkl_display_path(path)),
 				errdetail("\"zklock.commit_requires\" names it, but \"zklock.leader_of\" does not."),
 				errhint("Add the path to \"zklock.leader_of\"."));
-	if (standing == ZKL_STATUS_DOUBT)
+	if (status == ZKL_STATUS_DOUBT)
 		strlcpy(why, _("ZooKeeper has not recently confirmed that this server leads."), sizeof(why));
 	else if (!zkl_leadership_is_refused(path, why))
 		strlcpy(why, _("\"zklock.commit_requires\" names this leadership."), sizeof(why));

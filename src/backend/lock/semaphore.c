@@ -365,7 +365,7 @@ survey_after(ZklClaim *claim, const ZklLockRequest *request)
 		zkl_wait_fail_unanswered(&wait, claim);
 		return false;
 	}
-	zkl_claim_status_set_surveyed(claim);
+	zkl_claim_mark_surveyed(claim);
 	return true;
 }
 

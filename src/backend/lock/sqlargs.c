@@ -20,7 +20,6 @@
 #include "backend/lock/sqlargs.h"
 #include "protocol/path.h"
 #include "settings.h"
-#include "shared/jobruns.h"
 
 /* PostgreSQL's own timeouts have this limit. */
 #define MAX_TIMEOUT_MS	((int64) INT_MAX)
@@ -40,7 +39,7 @@
 static const char *remembered_path(const text *given);
 static const char *valid_path(const text *given);
 static void check_not_null(FunctionCallInfo fcinfo, int argument, const char *name);
-static void check_lease_time(int64 lease_time);
+static void check_lease_time(int64 hold_limit);
 static int64 interval_argument(FunctionCallInfo fcinfo, int argument,
 							   const char *name, int64 max_ms,
 							   const char *hint);
@@ -182,22 +181,22 @@ zkl_sqlargs_lease_time(FunctionCallInfo fcinfo, int argument, ZklLockRequest *re
 {
 	if (PG_ARGISNULL(argument))
 		return;
-	request->lease_time = interval_argument(fcinfo, argument, "lease time",
+	request->hold_limit = interval_argument(fcinfo, argument, "lease time",
 											MAX_TIMEOUT_MS,
 											"Use NULL to hold the lock without a limit.");
-	check_lease_time(request->lease_time);
+	check_lease_time(request->hold_limit);
 }
 
 int64
 zkl_sqlargs_claim_time(FunctionCallInfo fcinfo, int argument)
 {
-	int64		lease_time;
+	int64		hold_limit;
 
 	check_not_null(fcinfo, argument, "lease time");
-	lease_time = interval_argument(fcinfo, argument, "lease time",
+	hold_limit = interval_argument(fcinfo, argument, "lease time",
 								   MAX_CLAIM_TIME_MS, NULL);
-	check_lease_time(lease_time);
-	return lease_time;
+	check_lease_time(hold_limit);
+	return hold_limit;
 }
 
 static void
@@ -210,10 +209,10 @@ check_not_null(FunctionCallInfo fcinfo, int argument, const char *name)
 }
 
 static void
-check_lease_time(int64 lease_time)
+check_lease_time(int64 hold_limit)
 {
 	/* Several processes look at a lock when its lease time is over. */
-	if (lease_time < ZKL_LOOK_INTERVAL)
+	if (hold_limit < ZKL_LOOK_INTERVAL)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("lease time must be at least %d ms",
@@ -235,7 +234,7 @@ zkl_sqlargs_tick(FunctionCallInfo fcinfo, int tick, int retry, int spacing)
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("tick must be finite"));
 	check_not_null(fcinfo, retry, "retry");
-	if (pg_add_s64_overflow(PG_GETARG_TIMESTAMPTZ(tick), ZKL_JOB_EPOCH,
+	if (pg_add_s64_overflow(PG_GETARG_TIMESTAMPTZ(tick), ZKL_POSTGRES_EPOCH,
 							&result.tick))
 		result.tick = PG_INT64_MAX;
 	result.retry = PG_GETARG_BOOL(retry);

@@ -16,7 +16,7 @@
 #include "fmgr.h"
 
 #include "backend/lock/localclaim.h"
-#include "protocol/jobrecord.h"
+#include "jobs/jobrecord.h"
 
 /*
  * The first argument, a lock's path, in UTF-8.  It is valid until the next

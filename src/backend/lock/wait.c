@@ -16,11 +16,11 @@
 #include "utils/snapmgr.h"
 
 #include "backend/display.h"
-#include "backend/lock/deadlock.h"
 #include "backend/lock/wait.h"
 #include "backend/lock/waitreport.h"
 #include "backend/report.h"
 #include "compat.h"
+#include "deadlock/deadlock.h"
 #include "faultpoint.h"
 #include "settings.h"
 #include "shared/grant.h"
@@ -233,11 +233,11 @@ void
 zkl_wait_for_certainty(const ZklLockRequest *request, ZklLocalClaim *claim)
 {
 	ZklWait		wait;
-	ZklClaimStatus standing;
+	ZklClaimStatus status;
 
 	zkl_wait_begin(&wait, request);
 	wait.claim = claim->shared;
-	while ((standing = zkl_claim_status(wait.claim, 0)) == ZKL_STATUS_DOUBT)
+	while ((status = zkl_claim_status(wait.claim, 0)) == ZKL_STATUS_DOUBT)
 	{
 		/*
 		 * Called only for its errors.  The backend holds the lock, so the end
@@ -246,7 +246,7 @@ zkl_wait_for_certainty(const ZklLockRequest *request, ZklLocalClaim *claim)
 		(void) time_is_over(&wait, ZKL_ANSWER_NONE);
 		sleep_until_next(&wait, REASON_DOUBT, ZKL_FOREVER);
 	}
-	if (standing == ZKL_STATUS_LOST)
+	if (status == ZKL_STATUS_LOST)
 		zkl_local_claim_report_lost(ERROR, claim);
 }
 

@@ -91,13 +91,13 @@
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
 
-#include "backend/lock/deadlock.h"
 #include "backend/lock/holdcounts.h"
 #include "backend/lock/localclaim.h"
 #include "backend/lock/onlost.h"
 #include "backend/lock/reliance.h"
 #include "backend/lock/xact.h"
 #include "backend/report.h"
+#include "deadlock/deadlock.h"
 #include "faultpoint.h"
 #include "settings.h"
 #include "shared/passes.h"
@@ -622,7 +622,7 @@ guard_claim(const ZklLocalClaim *claim, Guard *guard)
 			 * A claim with a hold limit may end at any time, so look at it at
 			 * each commit.
 			 */
-			if (claim->shared->lease_until != 0)
+			if (claim->shared->hold_until != 0)
 				break;
 			return;
 		case ZKL_STATUS_DOUBT:

@@ -22,7 +22,6 @@
 
 #include "backend/display.h"
 #include "backend/lock/claimsprocess.h"
-#include "backend/lock/deadlock.h"
 #include "backend/lock/holdcounts.h"
 #include "backend/lock/permission.h"
 #include "backend/lock/reliance.h"
@@ -32,11 +31,12 @@
 #include "backend/row.h"
 #include "backend/znodetext.h"
 #include "compat.h"
+#include "deadlock/deadlock.h"
 #include "faultpoint.h"
 #include "settings.h"
 #include "shared/detached.h"
 #include "shared/process.h"
-#include "shared/waits.h"
+#include "shared/sessioninfo.h"
 
 PG_FUNCTION_INFO_V1(zklock_claim_request);
 PG_FUNCTION_INFO_V1(zklock_claim_wait);
@@ -65,7 +65,7 @@ static const Older xact_acquire = {"zk_xact_lock_acquire", 3};
 static const Older release = {"zk_lock_release", 1};
 
 static void check_older(FunctionCallInfo fcinfo, const Older *older);
-static uint64 request(const char *path, int64 lease_time);
+static uint64 request(const char *path, int64 hold_limit);
 static const char *name_of(uint64 number);
 static const char *numbers_of(uint32 instance, uint64 number);
 static Argument claim_argument(FunctionCallInfo fcinfo, const Older *older);
@@ -85,19 +85,19 @@ Datum
 zklock_claim_request(PG_FUNCTION_ARGS)
 {
 	const char *path;
-	int64		lease_time;
+	int64		hold_limit;
 
 	zkl_report_unless_usable();
 	check_older(fcinfo, &acquire);
 	path = zkl_sqlargs_path(fcinfo);
 	zkl_permission_check_claim(path);
-	lease_time = zkl_sqlargs_claim_time(fcinfo, 1);
-	PG_RETURN_TEXT_P(cstring_to_text(name_of(request(path, lease_time))));
+	hold_limit = zkl_sqlargs_claim_time(fcinfo, 1);
+	PG_RETURN_TEXT_P(cstring_to_text(name_of(request(path, hold_limit))));
 }
 
 /* If the claims process was replaced just now, begin again with the other one. */
 static uint64
-request(const char *path, int64 lease_time)
+request(const char *path, int64 hold_limit)
 {
 	ZklBeginning beginning;
 	uint64		number;
@@ -112,7 +112,7 @@ request(const char *path, int64 lease_time)
 		claimant = zkl_claim_claimant(about, 0);
 		claimant.pid = owner;
 		CHECK_FOR_INTERRUPTS();
-		beginning = zkl_detached_request(path, lease_time, &claimant, &number);
+		beginning = zkl_detached_request(path, hold_limit, &claimant, &number);
 	} while (beginning == ZKL_BEGIN_OWNERLESS);
 
 	/* Each report raises an error. */
@@ -166,9 +166,9 @@ Datum
 zklock_claim_renew(PG_FUNCTION_ARGS)
 {
 	Argument	claim = claim_argument(fcinfo, &acquire);
-	int64		lease_time = zkl_sqlargs_claim_time(fcinfo, 1);
+	int64		hold_limit = zkl_sqlargs_claim_time(fcinfo, 1);
 
-	PG_RETURN_BOOL(zkl_detached_renew(claim.number, lease_time));
+	PG_RETURN_BOOL(zkl_detached_renew(claim.number, hold_limit));
 }
 
 Datum
@@ -199,7 +199,7 @@ static const char *
 name_of(uint64 number)
 {
 	return psprintf("%s%s", zkl_display_path(zkl_settings_node_name()),
-					numbers_of((uint32) zkl_waits_instance(), number));
+					numbers_of((uint32) zkl_session_info->instance, number));
 }
 
 static const char *
@@ -254,7 +254,7 @@ parse_number(Argument *claim)
 		sscanf(at, "/%u/" UINT64_FORMAT, &of_instance, &claim->number) != 2 ||
 		strcmp(at, numbers_of(of_instance, claim->number)) != 0)
 		report_malformed(claim);
-	is_mine = of_instance == (uint32) zkl_waits_instance();
+	is_mine = of_instance == (uint32) zkl_session_info->instance;
 	if (is_mine && strcmp(claim->name, name_of(claim->number)) != 0)
 		report_malformed(claim);
 	if (!is_mine)
@@ -447,7 +447,7 @@ put_claim(ReturnSetInfo *set, const ZklDetachedInfo *info)
 	(void) zkl_znode_text_add(&row, info->claim.about);
 	zkl_row_add_moment_if(&row, may_see, info->claim.since);
 	zkl_row_add_moment_if(&row, may_see && !(waits && waiter != NULL),
-						  waits ? info->slot.asked_until : info->claim.lease_until);
+						  waits ? info->slot.asked_until : info->claim.hold_until);
 	zkl_row_add_if(&row, may_see && !waits, Int64GetDatum(info->claim.token));
 	zkl_row_add_if(&row, may_see && waiter != NULL, Int32GetDatum(waiter ? waiter->pid : 0));
 	zkl_row_put(set, &row);

@@ -26,11 +26,11 @@
 #include "backend/lock/multilock.h"
 #include "backend/lock/permission.h"
 #include "backend/lock/reliance.h"
-#include "backend/lock/runonce.h"
 #include "backend/lock/semaphore.h"
 #include "backend/lock/sqlargs.h"
 #include "backend/lock/xact.h"
 #include "backend/report.h"
+#include "jobs/runonce.h"
 #include "settings.h"
 #include "shared/leadership.h"
 #include "shared/passes.h"
@@ -191,7 +191,7 @@ zklock_lock_release_all(PG_FUNCTION_ARGS)
 Datum
 zklock_lock_is_held(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zkl_hold_counts_certainly(zkl_sqlargs_path(fcinfo)));
+	PG_RETURN_BOOL(zkl_hold_counts_is_held(zkl_sqlargs_path(fcinfo)));
 }
 
 Datum
@@ -278,8 +278,8 @@ zklock_is_leader(PG_FUNCTION_ARGS)
 	zkl_report_unless_usable();
 
 	/* With the margin of the commit guard, which would refuse the commit. */
-	if (zkl_leadership_standing(path, ZKL_MS(zkl_commit_margin),
-								&token, &until) != ZKL_STATUS_GOOD)
+	if (zkl_leadership_status(path, ZKL_MS(zkl_commit_margin),
+							  &token, &until) != ZKL_STATUS_GOOD)
 		PG_RETURN_BOOL(false);
 	if (zkl_reliance_note(path, token))
 		zkl_xact_keep_guard_first();

@@ -386,7 +386,7 @@ zklock_lock_force_release(PG_FUNCTION_ARGS)
 		 * If this server holds the lock, transactions that rely on it must
 		 * not commit from now on.
 		 */
-		zkl_claim_status_note_deleted(path, queue.places[i].name);
+		zkl_claim_mark_deleted(path, queue.places[i].name);
 	}
 	PG_RETURN_INT32(removed);
 }

@@ -202,8 +202,8 @@ put_lock(ReturnSetInfo *set, const LocksRow *row)
 	zkl_row_add_moment_if(&columns, row->owned && zkl_permission_may_see(InvalidOid),
 						  row->owned_at);
 	zkl_row_add(&columns, BoolGetDatum(row->revoked));
-	zkl_row_add_moment_if(&columns, in_detail && claim->lease_until != 0,
-						  row->claim.lease_until);
+	zkl_row_add_moment_if(&columns, in_detail && claim->hold_until != 0,
+						  row->claim.hold_until);
 	zkl_row_put(set, &columns);
 }
 

@@ -43,7 +43,7 @@
  * table, and takes no other lock of zklock after it.  No function raises an
  * error.
  *
- * src/shared/waits.h
+ * src/deadlock/waits.h
  *
  *-------------------------------------------------------------------------
  */
@@ -123,9 +123,6 @@ typedef struct ZklWaitSentence
 extern Size zkl_waits_size(void);
 extern void zkl_waits_attach(void *memory, LWLockPadded *locks, bool is_new);
 
-/* Identifies this start of the server: a random number from 1 on. */
-extern int64 zkl_waits_instance(void);
-
 /*
  * For the backend that waits:
  *
@@ -171,7 +168,7 @@ extern void zkl_waits_read_notice(ZklWaitSentence *sentence);
 /*
  * As far as the worker knows, may waits for a ticket depend on this claim?  If
  * there is no room for all claims, these go first.  The caller holds the
- * partition.
+ * partition, unless the claim is its own: then what it reads may be a moment old.
  */
 extern bool zkl_waits_is_wanted(const ZklClaim *claim);
 

@@ -32,7 +32,7 @@
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *
- * src/protocol/waitrecord.h
+ * src/deadlock/waitrecord.h
  *
  *-------------------------------------------------------------------------
  */
@@ -45,7 +45,6 @@
 /* The directory of the sets, below the root. */
 #define ZKL_WAITRECORD_DIRECTORY	"/" ZKL_PATH_RESERVED "/waits"
 
-#define ZKL_WAITRECORD_NAME_SIZE	17
 #define ZKL_WAITRECORD_TEXT_SIZE	65536
 #define ZKL_WAITRECORD_WAITS		64	/* in a set */
 #define ZKL_WAITRECORD_HOLDS		512 /* in a set, of all its records */
@@ -124,17 +123,13 @@ typedef struct ZklWaitSet
 	ZklWaitHold holds[ZKL_WAITRECORD_HOLDS];
 } ZklWaitSet;
 
-/* The znode's name, below the directory. */
-extern void zkl_wait_record_name(int64_t session,
-								 char name[ZKL_WAITRECORD_NAME_SIZE]);
-
 /*
  * Write a set's text, and return its length.  If not everything fits, the
  * text says "truncated".  The first record that does not fit loses its last
  * holds, or is left out if not even one hold fits.  All records after it are
  * left out.  The size must be 1024 at least: the first line always fits.
  */
-extern size_t zkl_wait_record_format(const ZklWaitSet *set, char *text,
+extern size_t zkl_wait_record_format(const ZklWaitSet *set, char *str,
 									 size_t size);
 
 /*
@@ -142,6 +137,6 @@ extern size_t zkl_wait_record_format(const ZklWaitSet *set, char *text,
  * behind its end and must live as long as the set is used.  Returns false if
  * it is not a set; the text may have been changed nevertheless.
  */
-extern bool zkl_wait_record_parse(char *text, size_t length, ZklWaitSet *set);
+extern bool zkl_wait_record_parse(char *str, size_t length, ZklWaitSet *set);
 
 #endif							/* ZKL_WAITRECORD_H */

@@ -11,7 +11,7 @@
  *
  * Called only by backends.
  *
- * src/backend/lock/deadlock.h
+ * src/deadlock/deadlock.h
  *
  *-------------------------------------------------------------------------
  */

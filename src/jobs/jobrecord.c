@@ -3,11 +3,11 @@
  * jobrecord.c
  *	  The record of a job: which tick it has used up, and what became of the run.
  *
- * src/protocol/jobrecord.c
+ * src/jobs/jobrecord.c
  *
  *-------------------------------------------------------------------------
  */
-#include "protocol/jobrecord.h"
+#include "jobs/jobrecord.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "protocol/fieldtext.h"
 
 static bool take_state(const char **at, ZklJobState *state);
-static bool take_id(const char **at, char id[ZKL_JOBRECORD_ID_SIZE]);
+static bool take_id(const char **at, char id[ZKL_PATH_ID_SIZE]);
 static int64_t distance(int64_t a, int64_t b);
 
 static const char *const state_names[] = {
@@ -26,63 +26,11 @@ static const char *const state_names[] = {
 
 #define NSTATES	((int) (sizeof(state_names) / sizeof(state_names[0])))
 
-/* An encoded byte takes at most three characters, so each path fits. */
-void
-zkl_job_record_name(const char *path, char name[ZKL_JOBRECORD_NAME_SIZE])
-{
-	char	   *to = name;
-
-	for (const char *at = path + 1; *at != '\0'; at++)
-	{
-		if (*at == '/' || *at == '%')
-			to += zkl_field_text_escape(to, (unsigned char) *at);
-		else
-			*to++ = *at;
-	}
-	*to = '\0';
-}
-
-/*
- * Accept only what zkl_job_record_name() writes, so that no path has two
- * records.
- */
-bool
-zkl_job_record_path(const char *name, char path[ZKL_PATH_SIZE])
-{
-	size_t		length = 0;
-
-	path[length++] = '/';
-	while (*name != '\0')
-	{
-		int			c = zkl_field_text_escaped(name);
-		bool		is_escaped = c == '/' || c == '%';
-
-		/* No znode's name has a slash, but a forged reply may have one. */
-		if (!is_escaped && (*name == '/' || *name == '%'))
-			return false;
-		if (!is_escaped)
-			c = *name;
-		name += is_escaped ? 3 : 1;
-		if (length == ZKL_PATH_SIZE - 1)
-			return false;
-		path[length++] = (char) c;
-	}
-	path[length] = '\0';
-	return zkl_path_fault(path) == NULL;
-}
-
-void
-zkl_job_record_make_id(const uint8_t random[16], char id[ZKL_JOBRECORD_ID_SIZE])
-{
-	for (int i = 0; i < 16; i++)
-		sprintf(id + 2 * i, "%02x", (unsigned) random[i]);
-}
-
 /* The text about the backend comes last, because it contains blanks. */
 void
-zkl_job_record_format(const ZklJobRecord *record, char text[ZKL_JOBRECORD_SIZE])
+zkl_job_record_format(const ZklJobRecord *record, char str[ZKL_JOBRECORD_SIZE])
 {
-	snprintf(text, ZKL_JOBRECORD_SIZE,
+	snprintf(str, ZKL_JOBRECORD_SIZE,
 			 "zklock-job=1 tick=%lld state=%s run=%s attempt=%d token=%lld"
 			 " started=%lld ended=%lld %s",
 			 (long long) record->tick, state_names[record->state], record->run,
@@ -93,16 +41,16 @@ zkl_job_record_format(const ZklJobRecord *record, char text[ZKL_JOBRECORD_SIZE])
 
 /* A text of the maximum length may have been cut off, so refuse it. */
 bool
-zkl_job_record_parse(const char *text, size_t length, ZklJobRecord *record)
+zkl_job_record_parse(const char *str, size_t length, ZklJobRecord *record)
 {
 	char		copy[ZKL_JOBRECORD_SIZE];
 	const char *at = copy;
 	int64_t		attempt;
 
 	/* A null would hide from the parser what follows it. */
-	if (length >= sizeof(copy) || memchr(text, '\0', length) != NULL)
+	if (length >= sizeof(copy) || memchr(str, '\0', length) != NULL)
 		return false;
-	memcpy(copy, text, length);
+	memcpy(copy, str, length);
 	copy[length] = '\0';
 
 	if (!zkl_field_text_take_word(&at, "zklock-job=1 ") ||
@@ -137,14 +85,14 @@ take_state(const char **at, ZklJobState *state)
 }
 
 static bool
-take_id(const char **at, char id[ZKL_JOBRECORD_ID_SIZE])
+take_id(const char **at, char id[ZKL_PATH_ID_SIZE])
 {
 	if (!zkl_field_text_take_word(at, "run=") ||
-		strspn(*at, "0123456789abcdef") != ZKL_JOBRECORD_ID_SIZE - 1)
+		strspn(*at, "0123456789abcdef") != ZKL_PATH_ID_SIZE - 1)
 		return false;
-	memcpy(id, *at, ZKL_JOBRECORD_ID_SIZE - 1);
-	id[ZKL_JOBRECORD_ID_SIZE - 1] = '\0';
-	*at += ZKL_JOBRECORD_ID_SIZE - 1;
+	memcpy(id, *at, ZKL_PATH_ID_SIZE - 1);
+	id[ZKL_PATH_ID_SIZE - 1] = '\0';
+	*at += ZKL_PATH_ID_SIZE - 1;
 	return zkl_field_text_take_word(at, " ");
 }
 

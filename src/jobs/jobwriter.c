@@ -14,7 +14,7 @@
  * ZooKeeper processes the requests of one session in order.  So a read after
  * a write whose outcome is unknown sees that write, if it was done at all.
  *
- * src/worker/jobwriter.c
+ * src/jobs/jobwriter.c
  *
  *-------------------------------------------------------------------------
  */
@@ -23,11 +23,11 @@
 #include "utils/memutils.h"
 
 #include "faultpoint.h"
+#include "jobs/jobruns.h"
+#include "jobs/jobwriter.h"
 #include "settings.h"
-#include "shared/jobruns.h"
 #include "shared/locktable.h"
 #include "worker/ask.h"
-#include "worker/jobwriter.h"
 #include "worker/sessionlog.h"
 
 /* For this long, a fact about ZooKeeper counts as fresh. */
@@ -43,7 +43,7 @@
  */
 #define MAX_ROUNDS		10
 
-#define RECORD_PATH_SIZE	(ZKL_ROOT_SIZE + sizeof(ZKL_JOBRECORD_DIRECTORY) + ZKL_JOBRECORD_NAME_SIZE + 1)
+#define RECORD_PATH_SIZE	(ZKL_ROOT_SIZE + sizeof(ZKL_JOBRECORD_DIRECTORY) + ZKL_PATH_NAME_SIZE + 1)
 
 typedef enum Step
 {
@@ -287,9 +287,9 @@ ask(Task *task, Step step)
 static void
 record_path(const Task *task, char *path)
 {
-	char		name[ZKL_JOBRECORD_NAME_SIZE];
+	char		name[ZKL_PATH_NAME_SIZE];
 
-	zkl_job_record_name(task->run.path, name);
+	zkl_path_name(task->run.path, name);
 	snprintf(path, RECORD_PATH_SIZE, "%s/%s", directory, name);
 }
 
@@ -532,9 +532,9 @@ read_record(const ZklSessionEvent *event, ZklJobZnode *znode,
 	 * Every record of zklock fits.  Longer data are cut off, and cannot be
 	 * parsed.
 	 */
-	znode->length = Min(event->data_length, (int) sizeof(znode->text));
-	memcpy(znode->text, event->data, znode->length);
-	return zkl_job_record_parse(znode->text, znode->length, record);
+	znode->length = Min(event->data_length, (int) sizeof(znode->data));
+	memcpy(znode->data, event->data, znode->length);
+	return zkl_job_record_parse(znode->data, znode->length, record);
 }
 
 /*

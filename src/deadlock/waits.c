@@ -5,7 +5,7 @@
  *
  * States, their changes and the lock are described in waits.h.
  *
- * src/shared/waits.c
+ * src/deadlock/waits.c
  *
  *-------------------------------------------------------------------------
  */
@@ -19,8 +19,8 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "deadlock/waits.h"
 #include "shared/locktable.h"
-#include "shared/waits.h"
 
 /* The worker, which publishes the waits. */
 #define PUBLISHER		0
@@ -48,7 +48,6 @@ typedef struct Slot
 typedef struct Waits
 {
 	LWLock	   *lock;			/* protects the slots */
-	int64		instance;		/* fixed */
 	pg_atomic_uint64 last_number;
 	pg_atomic_uint64 changes;
 	Slot		slots[FLEXIBLE_ARRAY_MEMBER];	/* MaxBackends of them */
@@ -76,9 +75,6 @@ zkl_waits_attach(void *memory, LWLockPadded *locks, bool is_new)
 	if (!is_new)
 		return;
 	waits->lock = &locks->lock;
-	if (!pg_strong_random(&waits->instance, sizeof(waits->instance)))
-		elog(ERROR, "could not generate a random number");
-	waits->instance = Max(1, waits->instance & PG_INT64_MAX);
 	pg_atomic_init_u64(&waits->last_number, 0);
 	pg_atomic_init_u64(&waits->changes, 0);
 	for (int i = 0; i < MaxBackends; i++)
@@ -95,6 +91,7 @@ my_slot(void)
 static Slot *
 find(uint64 number)
 {
+	Assert(LWLockHeldByMe(waits->lock));
 	for (int i = 0; i < MaxBackends; i++)
 	{
 		if (waits->slots[i].wait.number == number)
@@ -108,12 +105,6 @@ note_change(void)
 {
 	pg_atomic_fetch_add_u64(&waits->changes, 1);
 	zkl_lock_table_wake_worker();
-}
-
-int64
-zkl_waits_instance(void)
-{
-	return waits->instance;
 }
 
 /*

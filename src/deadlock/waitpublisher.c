@@ -26,7 +26,7 @@
  * and the next build finds the claim: a build notes the number of changes
  * before it reads anything.
  *
- * src/worker/waitpublisher.c
+ * src/deadlock/waitpublisher.c
  *
  *-------------------------------------------------------------------------
  */
@@ -35,13 +35,13 @@
 #include "nodes/pg_list.h"
 #include "utils/memutils.h"
 
+#include "deadlock/waitpublisher.h"
+#include "deadlock/waits.h"
 #include "faultpoint.h"
+#include "protocol/sessiontext.h"
 #include "settings.h"
-#include "shared/jobruns.h"
 #include "shared/locktable.h"
-#include "shared/waits.h"
 #include "worker/ask.h"
-#include "worker/waitpublisher.h"
 
 /* The pause after ZooKeeper has refused a request. */
 #define AGAIN_AFTER		ZKL_MS(5000)
@@ -49,7 +49,7 @@
 /* What a wait or a hold takes in the text, besides its path. */
 #define FRAME			100
 
-#define NODE_PATH_SIZE	(ZKL_ROOT_SIZE + sizeof(ZKL_WAITRECORD_DIRECTORY) + ZKL_WAITRECORD_NAME_SIZE + 1)
+#define NODE_PATH_SIZE	(ZKL_ROOT_SIZE + sizeof(ZKL_WAITRECORD_DIRECTORY) + ZKL_SESSION_TEXT_NAME_SIZE + 1)
 
 typedef enum Step
 {
@@ -61,8 +61,8 @@ typedef enum Step
 /* The znode of this server's session. */
 static struct
 {
-	char		name[ZKL_WAITRECORD_NAME_SIZE]; /* if it exists or may exist;
-												 * else empty */
+	char		name[ZKL_SESSION_TEXT_NAME_SIZE];	/* if it exists or may
+													 * exist; else empty */
 	char	   *wanted;			/* the text that it should have; NULL: it
 								 * should not exist */
 	char	   *sent;			/* the text that is under way */
@@ -146,7 +146,7 @@ zkl_wait_publisher_start(const char *prefix)
 	node.asker.answered = on_written;
 	node.asker.urgent = true;
 	if (zkl_session_info->id != 0)
-		zkl_wait_record_name(zkl_session_info->id, node.name);
+		zkl_session_text_name(zkl_session_info->id, node.name);
 }
 
 const char *
@@ -205,9 +205,9 @@ is_due(void)
 static bool
 is_of_session(void)
 {
-	char		name[ZKL_WAITRECORD_NAME_SIZE];
+	char		name[ZKL_SESSION_TEXT_NAME_SIZE];
 
-	zkl_wait_record_name(zkl_session_info->id, name);
+	zkl_session_text_name(zkl_session_info->id, name);
 	return strcmp(node.name, name) == 0;
 }
 
@@ -226,7 +226,7 @@ send_next(void)
 		begin_step(STEP_WRITE);
 	else
 	{
-		zkl_wait_record_name(zkl_session_info->id, node.name);
+		zkl_session_text_name(zkl_session_info->id, node.name);
 		begin_step(STEP_CREATE);
 	}
 }
@@ -321,7 +321,7 @@ build_records(void)
 	seen_changes = zkl_waits_changes();
 	must_build = false;
 	building.set = palloc0(sizeof(ZklWaitSet));
-	building.set->instance = zkl_waits_instance();
+	building.set->instance = zkl_session_info->instance;
 	building.set->server = zkl_settings_node_name();
 	built_with_detection = zkl_deadlock_detection;
 	if (zkl_deadlock_detection)
@@ -505,7 +505,7 @@ add_record(Building *building, int number)
 	record->mode = wait->mode;
 	record->leases = wait->quantity;
 	record->limit = wait->limit;
-	record->since = wait->since + ZKL_JOB_EPOCH;
+	record->since = wait->since + ZKL_POSTGRES_EPOCH;
 	record->about = wait->about;
 	if (mark != NULL)
 	{

@@ -16,7 +16,7 @@
  * that waits for the ticket cancels the holder, after checking that the
  * holder still waits for it.
  *
- * src/backend/lock/deadlock.c
+ * src/deadlock/deadlock.c
  *
  *-------------------------------------------------------------------------
  */
@@ -36,16 +36,16 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "backend/lock/deadlock.h"
 #include "backend/lock/permission.h"
 #include "backend/znodetext.h"
 #include "compat.h"
+#include "deadlock/deadlock.h"
+#include "deadlock/waits.h"
 #include "faultpoint.h"
 #include "settings.h"
 #include "shared/detached.h"
 #include "shared/leases.h"
 #include "shared/lockstat.h"
-#include "shared/waits.h"
 
 /* At most this many times deadlock_timeout pass between two looks. */
 #define MAX_INTERVAL	8

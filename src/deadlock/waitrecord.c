@@ -3,11 +3,11 @@
  * waitrecord.c
  *	  The records of a server's waits that other servers must know about.
  *
- * src/protocol/waitrecord.c
+ * src/deadlock/waitrecord.c
  *
  *-------------------------------------------------------------------------
  */
-#include "protocol/waitrecord.h"
+#include "deadlock/waitrecord.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,8 +22,8 @@
 #define ENCODED_SIZE	(3 * ZKL_PATH_SIZE)
 
 static size_t format_record(const ZklWaitSet *set, const ZklWaitRecord *record,
-							char *text, size_t size, bool *cut);
-static size_t format_hold(const ZklWaitHold *hold, char *text, size_t size);
+							char *str, size_t size, bool *cut);
+static size_t format_hold(const ZklWaitHold *hold, char *str, size_t size);
 static bool fits(int written, size_t size, size_t *length);
 static const char *encode(const char *value, char encoded[ENCODED_SIZE]);
 static bool is_plain(unsigned char c);
@@ -41,12 +41,6 @@ static bool take_text(const char **at, const char *field, char end, size_t size,
 static bool take_about(const char **at, const char **about);
 static bool decode(const char **from, char *to);
 
-void
-zkl_wait_record_name(int64_t session, char name[ZKL_WAITRECORD_NAME_SIZE])
-{
-	snprintf(name, ZKL_WAITRECORD_NAME_SIZE, "%016llx", (unsigned long long) session);
-}
-
 /*
  * Writing
  */
@@ -56,7 +50,7 @@ zkl_wait_record_name(int64_t session, char name[ZKL_WAITRECORD_NAME_SIZE])
  * written again.  Both forms of it have the same length.
  */
 size_t
-zkl_wait_record_format(const ZklWaitSet *set, char *text, size_t size)
+zkl_wait_record_format(const ZklWaitSet *set, char *str, size_t size)
 {
 	char		server[ENCODED_SIZE];
 	char		head[ENCODED_SIZE + 128];
@@ -72,13 +66,13 @@ zkl_wait_record_format(const ZklWaitSet *set, char *text, size_t size)
 	for (int i = 0; i < set->nrecords && !cut; i++)
 	{
 		length += format_record(set, &set->records[i],
-								text +length, size - length, &cut);
+								str + length, size - length, &cut);
 		truncated |= cut;
 	}
 	snprintf(head, sizeof(head), HEAD, (long long) set->instance, truncated,
 			 server);
-	memcpy(text, head, head_length);
-	text[		length] = '\0';
+	memcpy(str, head, head_length);
+	str[length] = '\0';
 
 	return length;
 }
@@ -89,14 +83,14 @@ zkl_wait_record_format(const ZklWaitSet *set, char *text, size_t size)
  * length is 0.
  */
 static size_t
-format_record(const ZklWaitSet *set, const ZklWaitRecord *record, char *text,
+format_record(const ZklWaitSet *set, const ZklWaitRecord *record, char *str,
 			  size_t size, bool *cut)
 {
 	char		encoded[ENCODED_SIZE];
 	size_t		length = 0;
 
 	*cut = true;
-	if (!fits(snprintf(text, size, "wait claim=%lld pid=%d leases=%d limit=%d"
+	if (!fits(snprintf(str, size, "wait claim=%lld pid=%d leases=%d limit=%d"
 					   " czxid=%lld since=%lld search=%lld ",
 					   (long long) record->claim, record->pid,
 					   record->leases, record->limit,
@@ -105,21 +99,21 @@ format_record(const ZklWaitSet *set, const ZklWaitRecord *record, char *text,
 		return 0;
 	for (int i = 0; i < record->nconfirms; i++)
 	{
-		if (!fits(snprintf(text +length, size - length, "confirms=%lld ",
+		if (!fits(snprintf(str + length, size - length, "confirms=%lld ",
 						   (long long) record->confirms[i]), size, &length))
 			return 0;
 	}
-	if (!fits(snprintf(text +length, size - length, "mode=%s znode=%s",
+	if (!fits(snprintf(str + length, size - length, "mode=%s znode=%s",
 					   zkl_recipe_mode_name(record->mode),
 					   encode(record->znode, encoded)), size, &length) ||
-		!fits(snprintf(text +length, size - length, " path=%s %s\n",
+		!fits(snprintf(str + length, size - length, " path=%s %s\n",
 					   encode(record->path, encoded), record->about),
 			  size, &length))
 		return 0;
 	for (int i = 0; i < record->nholds; i++)
 	{
 		size_t		added = format_hold(&set->holds[record->first_hold + i],
-										text +length, size - length);
+										str + length, size - length);
 
 		if (added == 0)
 			return i == 0 ? 0 : length;
@@ -130,12 +124,12 @@ format_record(const ZklWaitSet *set, const ZklWaitRecord *record, char *text,
 }
 
 static size_t
-format_hold(const ZklWaitHold *hold, char *text, size_t size)
+format_hold(const ZklWaitHold *hold, char *str, size_t size)
 {
 	char		encoded[ENCODED_SIZE];
 	size_t		length = 0;
 
-	return fits(snprintf(text, size, "hold claim=%lld pid=%d leases=%d"
+	return fits(snprintf(str, size, "hold claim=%lld pid=%d leases=%d"
 						 " stuck=%lld %smode=%s path=%s\n",
 						 (long long) hold->claim, hold->pid, hold->leases,
 						 (long long) hold->stuck, hold->is_use ? USE : "",
@@ -185,21 +179,21 @@ is_plain(unsigned char c)
  */
 
 bool
-zkl_wait_record_parse(char *text, size_t length, ZklWaitSet *set)
+zkl_wait_record_parse(char *str, size_t length, ZklWaitSet *set)
 {
-	const char *at = text;
+	const char *at = str;
 
 	/* A null would hide from the parser what follows it. */
 	if (length >= ZKL_WAITRECORD_TEXT_SIZE ||
-		memchr(text, '\0', length) != NULL)
+		memchr(str, '\0', length) != NULL)
 		return false;
-	text[		length] = '\0';
+	str[length] = '\0';
 
 	set->nrecords = 0;
 	set->nholds = 0;
 	if (!parse_head(&at, set))
 		return false;
-	while (at < text +length)
+	while (at < str + length)
 	{
 		if (!parse_record(&at, set))
 			return false;

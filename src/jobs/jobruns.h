@@ -38,7 +38,7 @@
  * a partition of the lock table, and takes no other lock of zklock after it.
  * No function raises an error.
  *
- * src/shared/jobruns.h
+ * src/jobs/jobruns.h
  *
  *-------------------------------------------------------------------------
  */
@@ -48,11 +48,7 @@
 #include "datatype/timestamp.h"
 #include "storage/lwlock.h"
 
-#include "protocol/jobrecord.h"
-
-/* PostgreSQL's epoch, on the clock of records. */
-#define ZKL_JOB_EPOCH \
-	((POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
+#include "jobs/jobrecord.h"
 
 #define ZKL_JOBRUNS_NONE	(-1)	/* the number of no slot */
 #define ZKL_JOBRUNS_PER_BACKEND	64
@@ -90,7 +86,7 @@ typedef struct ZklJobZnode
 	int64		czxid;
 	int32		version;
 	int			length;
-	char text[	ZKL_JOBRECORD_SIZE];
+	char		data[ZKL_JOBRECORD_SIZE];
 } ZklJobZnode;
 
 typedef struct ZklJobRun

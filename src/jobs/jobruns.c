@@ -5,7 +5,7 @@
  *
  * States, their changes and the lock are described in jobruns.h.
  *
- * src/shared/jobruns.c
+ * src/jobs/jobruns.c
  *
  *-------------------------------------------------------------------------
  */
@@ -18,7 +18,8 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
-#include "shared/jobruns.h"
+#include "jobs/jobruns.h"
+#include "settings.h"
 #include "shared/locktable.h"
 #include "shared/rolequota.h"
 
@@ -76,6 +77,7 @@ set_state(ZklJobRun *run, ZklJobRunState state)
 {
 	bool		was_pending = is_pending(run);
 
+	Assert(LWLockHeldByMeInMode(runs->lock, LW_EXCLUSIVE));
 	run->state = state;
 	run->serial++;
 	if (is_pending(run) && !was_pending)
@@ -249,7 +251,7 @@ zkl_job_runs_end(int *slot, bool done, bool lost)
 		if (run->state == ZKL_JOBRUN_ANSWERED &&
 			run->answer == ZKL_JOB_ANSWER_OVERTAKEN)
 			zkl_job_record_close(&run->record, run->zookeeper_time);
-		run->record.ended = GetCurrentTimestamp() + ZKL_JOB_EPOCH;
+		run->record.ended = GetCurrentTimestamp() + ZKL_POSTGRES_EPOCH;
 		set_state(run, ZKL_JOBRUN_ENDED);
 		zkl_lock_table_wake_worker();
 	}

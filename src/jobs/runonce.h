@@ -5,7 +5,7 @@
  *
  * Called only by backends.
  *
- * src/backend/lock/runonce.h
+ * src/jobs/runonce.h
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +13,7 @@
 #define ZKL_RUNONCE_H
 
 #include "backend/lock/localclaim.h"
-#include "protocol/jobrecord.h"
+#include "jobs/jobruns.h"
 
 /*
  * Begin a run of this tick, and acquire the job's lock for it.  True: the
@@ -25,5 +25,8 @@
  * read.  After false or an error, the lock is as it was before.
  */
 extern bool zkl_run_once_begin(const ZklLockRequest *request, const ZklJobTick *tick);
+
+/* Read the record of a job.  Raises the errors of znodes.h. */
+extern void zkl_run_once_read(const char *path, ZklJobZnode *znode);
 
 #endif							/* ZKL_RUNONCE_H */

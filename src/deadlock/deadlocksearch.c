@@ -30,7 +30,7 @@
  * meanwhile.  So the sentence (the request to cancel the backend) expires,
  * and another search follows.
  *
- * src/worker/deadlocksearch.c
+ * src/deadlock/deadlocksearch.c
  *
  *-------------------------------------------------------------------------
  */
@@ -42,16 +42,17 @@
 #include "nodes/pg_list.h"
 #include "utils/memutils.h"
 
+#include "deadlock/deadlocksearch.h"
+#include "deadlock/waitgraph.h"
+#include "deadlock/waitpublisher.h"
+#include "deadlock/waits.h"
 #include "faultpoint.h"
 #include "protocol/fieldtext.h"
 #include "protocol/queueorder.h"
-#include "protocol/waitgraph.h"
+#include "protocol/sessiontext.h"
 #include "settings.h"
 #include "shared/locktable.h"
-#include "shared/waits.h"
 #include "worker/ask.h"
-#include "worker/deadlocksearch.h"
-#include "worker/waitpublisher.h"
 
 /*
  * While there is a deadlock: this many searches in a deadlock_timeout, with
@@ -362,12 +363,12 @@ add_owners(const ZklSessionEvent *event)
 static void
 add_session(int64 session)
 {
-	char		name[ZKL_WAITRECORD_NAME_SIZE];
+	char		name[ZKL_SESSION_TEXT_NAME_SIZE];
 
 	if (find_source(session) != NULL)
 		return;
 	add_source(session, false, NULL);
-	zkl_wait_record_name(session, name);
+	zkl_session_text_name(session, name);
 	zkl_ask_data(&search.asker, ITEM_SET, session,
 				 psprintf("%s/%s", zkl_wait_publisher_directory(), name),
 				 ZKL_WAITRECORD_TEXT_SIZE);

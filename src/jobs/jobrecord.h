@@ -4,9 +4,8 @@
  *	  The record of a job: which tick it has used up, and what became of the run.
  *
  * Each job has one persistent znode, <root>/.zklock/jobs/<name>.  The name is
- * the path of the job's lock without its first slash, with "%2F" for a slash
- * and "%25" for a percent sign.  So it is one component, and the record of
- * "/jobs" has no children.
+ * that of the job's lock (zkl_path_name).  So the record of "/jobs" has no
+ * children.
  *
  * The record is a line of text, at most ZKL_JOBRECORD_SIZE - 1 bytes long:
  *
@@ -23,7 +22,7 @@
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *
- * src/protocol/jobrecord.h
+ * src/jobs/jobrecord.h
  *
  *-------------------------------------------------------------------------
  */
@@ -37,8 +36,6 @@
 #define ZKL_JOBRECORD_DIRECTORY		"/" ZKL_PATH_RESERVED "/jobs"
 
 #define ZKL_JOBRECORD_SIZE			512 /* with the terminating null */
-#define ZKL_JOBRECORD_NAME_SIZE		(3 * ZKL_PATH_SIZE)
-#define ZKL_JOBRECORD_ID_SIZE		33
 
 /* A tick may be ahead of ZooKeeper's time by this many microseconds. */
 #define ZKL_JOBRECORD_AHEAD_MAX		INT64_C(60000000)
@@ -54,7 +51,7 @@ typedef struct ZklJobRecord
 {
 	int64_t		tick;			/* microseconds since 1970 */
 	ZklJobState state;
-	char		run[ZKL_JOBRECORD_ID_SIZE];
+	char		run[ZKL_PATH_ID_SIZE];
 	int			attempt;		/* how often the tick has been run; from 1 */
 	int64_t		token;			/* of the claim on the job's lock */
 	int64_t		started;		/* by the clock of the server that ran it */
@@ -73,24 +70,12 @@ typedef struct ZklJobTick
 } ZklJobTick;
 
 /*
- * Convert a path to the znode's name, and back.  The second function returns
- * false if no path has that name.
- */
-extern void zkl_job_record_name(const char *path,
-								char name[ZKL_JOBRECORD_NAME_SIZE]);
-extern bool zkl_job_record_path(const char *name, char path[ZKL_PATH_SIZE]);
-
-/* Write an ID made of 16 random bytes. */
-extern void zkl_job_record_make_id(const uint8_t random[16],
-								   char id[ZKL_JOBRECORD_ID_SIZE]);
-
-/*
  * Write and read the text of a record.  The second function returns false if
  * the text is not a record.
  */
 extern void zkl_job_record_format(const ZklJobRecord *record,
-								  char text[ZKL_JOBRECORD_SIZE]);
-extern bool zkl_job_record_parse(const char *text, size_t length,
+								  char str[ZKL_JOBRECORD_SIZE]);
+extern bool zkl_job_record_parse(const char *str, size_t length,
 								 ZklJobRecord *record);
 
 extern const char *zkl_job_record_state_name(ZklJobState state);

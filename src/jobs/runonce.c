@@ -8,7 +8,7 @@
  * that it is still the one that was read.  If it is not, another run has
  * begun or ended since; so the backend decides again, now with the lock held.
  *
- * src/backend/lock/runonce.c
+ * src/jobs/runonce.c
  *
  *-------------------------------------------------------------------------
  */
@@ -20,12 +20,12 @@
 #include "backend/display.h"
 #include "backend/lock/acquire.h"
 #include "backend/lock/holdcounts.h"
-#include "backend/lock/runonce.h"
 #include "backend/lock/wait.h"
 #include "backend/report.h"
 #include "backend/znodes.h"
 #include "compat.h"
 #include "faultpoint.h"
+#include "jobs/runonce.h"
 #include "settings.h"
 #include "shared/process.h"
 
@@ -86,7 +86,7 @@ zkl_run_once_begin(const ZklLockRequest *request, const ZklJobTick *tick)
 					   zkl_display_path(request->path)),
 				errhint("Run the job without the claim: it acquires the lock itself."));
 
-	zkl_znodes_job(request->path, &attempt.last);
+	zkl_run_once_read(request->path, &attempt.last);
 	attempt.read_at = zkl_now();
 	ZKL_FAULT_POINT("record-read");
 	if (!may_run(&attempt))
@@ -105,6 +105,31 @@ zkl_run_once_begin(const ZklLockRequest *request, const ZklJobTick *tick)
 	return run_with_claim(claim, &attempt);
 }
 
+void
+zkl_run_once_read(const char *path, ZklJobZnode *znode)
+{
+	char		record[ZKL_PATH_NAME_SIZE];
+	const ZklListingNode *node;
+
+	zkl_path_name(path, record);
+	node = zkl_znodes_node(ZKL_JOBRECORD_DIRECTORY, record, ZKL_FOREVER);
+	memset(znode, 0, sizeof(*znode));
+	znode->exists = node != NULL;
+	if (!znode->exists)
+		return;
+
+	/*
+	 * The record exists, but ZooKeeper's access control does not let this
+	 * server read it.
+	 */
+	if (node->data == NULL)
+		zkl_report_failure(path, ZKL_FAILURE_PERMISSION);
+	znode->czxid = node->czxid;
+	znode->version = node->version;
+	znode->length = Min(node->data_length, (int) sizeof(znode->data));
+	memcpy(znode->data, node->data, znode->length);
+}
+
 /*
  * Decide whether this backend may run the tick, from what it knows of the
  * record.  If so, fill in the tick and the attempt of the new record.
@@ -116,7 +141,7 @@ may_run(Attempt *attempt)
 	ZklJobRecord record;
 
 	if (last->exists &&
-		!zkl_job_record_parse(last->text, last->length, &record))
+		!zkl_job_record_parse(last->data, last->length, &record))
 		ereport(ERROR,
 				errcode(ERRCODE_DATA_CORRUPTED),
 				errmsg("could not read the record of job \"%s\"",
@@ -245,10 +270,10 @@ describe(const ZklLocalClaim *claim, ZklJobRecord *record)
 
 	if (!pg_strong_random(random_bytes, sizeof(random_bytes)))
 		elog(ERROR, "could not generate random values");
-	zkl_job_record_make_id(random_bytes, record->run);
+	zkl_path_make_id(random_bytes, record->run);
 	record->state = ZKL_JOB_STARTED;
 	record->token = claim->shared->token;
-	record->started = GetCurrentTimestamp() + ZKL_JOB_EPOCH;
+	record->started = GetCurrentTimestamp() + ZKL_POSTGRES_EPOCH;
 	record->ended = 0;
 	strlcpy(record->about, claim->shared->about, sizeof(record->about));
 }
@@ -316,14 +341,14 @@ report_ahead(const Attempt *attempt, int64 zookeeper_time)
 	 * timestamptz_to_str() returns the same buffer each time, so copy the
 	 * first.
 	 */
-	char	   *tick = pstrdup(timestamptz_to_str(attempt->tick->tick - ZKL_JOB_EPOCH));
+	char	   *tick = pstrdup(timestamptz_to_str(attempt->tick->tick - ZKL_POSTGRES_EPOCH));
 
 	ereport(ERROR,
 			errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			errmsg("tick of job \"%s\" is in the future",
 				   zkl_display_path(attempt->request->path)),
 			errdetail("The tick is %s, and ZooKeeper's time is %s.", tick,
-					  timestamptz_to_str(zookeeper_time - ZKL_JOB_EPOCH)),
+					  timestamptz_to_str(zookeeper_time - ZKL_POSTGRES_EPOCH)),
 			errhint("Check the clock of this server, and those of the ZooKeeper servers."));
 }
 

@@ -9,14 +9,14 @@
  *
  * Called only by the worker's files.
  *
- * src/worker/waitpublisher.h
+ * src/deadlock/waitpublisher.h
  *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKL_WAITPUBLISHER_H
 #define ZKL_WAITPUBLISHER_H
 
-#include "protocol/waitrecord.h"
+#include "deadlock/waitrecord.h"
 
 /* A worker starts, perhaps with the session of its predecessor. */
 extern void zkl_wait_publisher_start(const char *prefix);

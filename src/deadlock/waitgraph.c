@@ -25,7 +25,7 @@
  *   only half of it.  The same holds for a transaction that uses a detached
  *   claim, because it has no local lock.
  *
- * src/protocol/waitgraph.c
+ * src/deadlock/waitgraph.c
  *
  *-------------------------------------------------------------------------
  */
@@ -33,7 +33,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "protocol/waitgraph.h"
+#include "deadlock/waitgraph.h"
 
 static int	find_node(const ZklWaitGraph *graph, int64_t instance,
 					  int64_t claim);

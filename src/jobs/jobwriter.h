@@ -5,7 +5,7 @@
  *
  * Called only by the worker's files.
  *
- * src/worker/jobwriter.h
+ * src/jobs/jobwriter.h
  *
  *-------------------------------------------------------------------------
  */

@@ -5,7 +5,7 @@
  *
  * Called only by the worker's files.
  *
- * src/worker/deadlocksearch.h
+ * src/deadlock/deadlocksearch.h
  *
  *-------------------------------------------------------------------------
  */

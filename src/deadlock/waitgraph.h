@@ -53,14 +53,14 @@
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *
- * src/protocol/waitgraph.h
+ * src/deadlock/waitgraph.h
  *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKL_WAITGRAPH_H
 #define ZKL_WAITGRAPH_H
 
-#include "protocol/waitrecord.h"
+#include "deadlock/waitrecord.h"
 
 #define ZKL_WAITGRAPH_SESSIONS	256
 #define ZKL_WAITGRAPH_NODES		1024

@@ -1,0 +1,103 @@
+/*-------------------------------------------------------------------------
+ *
+ * servers.c
+ *	  The functions about the servers of the cluster.
+ *
+ * src/backend/sql/servers.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+
+#include "backend/display.h"
+#include "backend/lock/permission.h"
+#include "backend/row.h"
+#include "backend/znodes.h"
+#include "backend/znodetext.h"
+#include "protocol/serverrecord.h"
+#include "settings.h"
+#include "shared/leadership.h"
+
+PG_FUNCTION_INFO_V1(zklock_servers);
+PG_FUNCTION_INFO_V1(zklock_cluster_status);
+
+static void put_server(ReturnSetInfo *set, const ZklListingNode *node);
+static void append_refused(StringInfo refused, const char *path);
+
+/* Znodes of other clients have no such text, and are left out. */
+Datum
+zklock_servers(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
+	ZklListing *survey;
+
+	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_status", 0, NULL);
+	survey = zkl_znodes_list(ZKL_COMMAND_SERVERS, ZKL_SERVERRECORD_DIRECTORY, ZKL_FOREVER);
+	for (int i = 0; i < survey->nnodes; i++)
+	{
+		if (survey->nodes[i].data != NULL &&
+			zkl_znode_text_field(survey->nodes[i].data, "server") != NULL)
+			put_server(set, &survey->nodes[i]);
+	}
+	return (Datum) 0;
+}
+
+static void
+put_server(ReturnSetInfo *set, const ZklListingNode *node)
+{
+	static const char *const names[] = {"server", "zklock", "postgresql", "host"};
+	ZklRow		row = {0};
+
+	for (int i = 0; i < lengthof(names); i++)
+	{
+		char	   *field = zkl_znode_text_field(node->data, names[i]);
+
+		/* As with times, only some roles may see the addresses of servers. */
+		if (strcmp(names[i], "host") == 0 && !zkl_permission_may_see(InvalidOid))
+			field = NULL;
+		zkl_row_add_text(&row, field != NULL ? zkl_znode_text_show(field) : NULL);
+	}
+	zkl_row_add_time_if(&row, node->detailed && zkl_permission_may_see(InvalidOid),
+						node->ctime_ms * 1000);
+	zkl_row_put(set, &row);
+}
+
+/* What this server knows without a request to ZooKeeper. */
+Datum
+zklock_cluster_status(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
+	ZklRow		row = {0};
+	StringInfoData refused;
+	const char *at = zkl_leader_of;
+	char		path[ZKL_SETTINGS_LEADER_SIZE];
+	char		birth[ZKL_SERVERRECORD_BIRTH_SIZE];
+
+	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_status", 0, NULL);
+	LWLockAcquire(zkl_lock_table_session_lock(), LW_SHARED);
+	strlcpy(birth, zkl_lock_table->birth, sizeof(birth));
+	LWLockRelease(zkl_lock_table_session_lock());
+
+	zkl_row_add_text(&row, birth[0] != '\0' ? birth : NULL);
+	zkl_row_add_counter(&row, &zkl_lock_table->counters.ensembles);
+	zkl_row_add(&row, Int32GetDatum(pg_atomic_read_u32(&zkl_lock_table->namesakes)));
+	initStringInfo(&refused);
+	while (zkl_settings_next_leader(&at, path))
+		append_refused(&refused, path);
+	zkl_row_add_text(&row, refused.len > 0 ? refused.data : NULL);
+	zkl_row_put(set, &row);
+	return (Datum) 0;
+}
+
+/* A server's name in the reason may be of any encoding. */
+static void
+append_refused(StringInfo refused, const char *path)
+{
+	char		why[ZKL_WHY_SIZE];
+
+	if (zkl_leadership_is_refused(path, why))
+		appendStringInfo(refused, "%s%s: %s", refused->len > 0 ? "\n" : "",
+						 zkl_display_path(path), zkl_znode_text_show(why));
+}

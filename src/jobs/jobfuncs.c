@@ -1,0 +1,141 @@
+/*-------------------------------------------------------------------------
+ *
+ * jobfuncs.c
+ *	  The functions about the records of jobs.
+ *
+ * src/jobs/jobfuncs.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+
+#include "backend/display.h"
+#include "backend/lock/permission.h"
+#include "backend/lock/sqlargs.h"
+#include "backend/report.h"
+#include "backend/row.h"
+#include "backend/znodes.h"
+#include "backend/znodetext.h"
+#include "jobs/runonce.h"
+#include "settings.h"
+
+PG_FUNCTION_INFO_V1(zklock_jobs);
+PG_FUNCTION_INFO_V1(zklock_job_forget);
+
+static void put_job(ReturnSetInfo *set, const ZklListingNode *node);
+static void add_job(ZklRow *row, const ZklJobRecord *record);
+static Oid	role_of(const ZklJobRecord *record);
+static void check_no_superuser(const char *path);
+
+/*
+ * Leave out znodes whose names belong to no path, and paths that this session
+ * may not use.
+ */
+Datum
+zklock_jobs(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
+	ZklListing *survey = zkl_znodes_list(ZKL_COMMAND_JOBS, ZKL_JOBRECORD_DIRECTORY, ZKL_FOREVER);
+
+	for (int i = 0; i < survey->nnodes; i++)
+		put_job(set, &survey->nodes[i]);
+	return (Datum) 0;
+}
+
+static void
+put_job(ReturnSetInfo *set, const ZklListingNode *node)
+{
+	ZklRow		row = {0};
+	char		path[ZKL_PATH_SIZE];
+	ZklJobRecord record;
+
+	if (!zkl_path_of_name(node->name, path) || !zkl_permission_allows(path))
+		return;
+	zkl_row_add_text(&row, zkl_znode_text_show(path));
+	if (node->data != NULL &&
+		zkl_job_record_parse(node->data, node->data_length, &record))
+		add_job(&row, &record);
+	else
+	{
+		zkl_row_add_nulls(&row, 1);
+		zkl_row_add_text(&row, "unreadable");
+		zkl_row_add_nulls(&row, set->setDesc->natts - row.ncolumns);
+	}
+	zkl_row_put(set, &row);
+}
+
+/* The backend is shown as zk_locks shows that of a claim. */
+static void
+add_job(ZklRow *row, const ZklJobRecord *record)
+{
+	bool		seen = zkl_permission_may_see(role_of(record));
+
+	zkl_row_add_time_if(row, true, record->tick);
+	zkl_row_add_text(row, zkl_job_record_state_name(record->state));
+	zkl_row_add(row, Int32GetDatum(record->attempt));
+	zkl_row_add_time_if(row, seen, record->started);
+	zkl_row_add_time_if(row, seen && record->ended != 0, record->ended);
+	zkl_row_add_if(row, seen, Int64GetDatum(record->token));
+	(void) zkl_znode_text_add(row, record->about);
+}
+
+/*
+ * The job may have run on another server, so only the name of its role is
+ * known.  InvalidOid if this server has no such role.
+ */
+static Oid
+role_of(const ZklJobRecord *record)
+{
+	char	   *role = zkl_znode_text_field(record->about, "role");
+
+	return role == NULL ? InvalidOid :
+		get_role_oid(zkl_znode_text_show(role), true);
+}
+
+Datum
+zklock_job_forget(PG_FUNCTION_ARGS)
+{
+	const char *path;
+	char		record[ZKL_PATH_NAME_SIZE];
+
+	zkl_report_unless_loaded();
+	path = zkl_sqlargs_path(fcinfo);
+	if (!superuser())
+		check_no_superuser(path);
+	ereport(LOG,
+			errmsg("role \"%s\" removes the record of job \"%s\"",
+				   GetUserNameFromId(GetUserId(), false),
+				   zkl_display_path(path)));
+	zkl_path_name(path, record);
+	PG_RETURN_BOOL(zkl_znodes_end(ZKL_COMMAND_DELETE, ZKL_JOBRECORD_DIRECTORY, record));
+}
+
+/*
+ * The rule is that of zk_lock_force_release: otherwise a member of
+ * pg_signal_backend could make a superuser's job run again.  A superuser's
+ * run that begins at this moment, in place of another role's run, may still
+ * lose its record.
+ */
+static void
+check_no_superuser(const char *path)
+{
+	ZklJobZnode znode;
+	ZklJobRecord record;
+	Oid			role = InvalidOid;
+
+	zkl_run_once_read(path, &znode);
+	if (!znode.exists)
+		return;
+	if (zkl_job_record_parse(znode.data, znode.length, &record))
+		role = role_of(&record);
+	if (!OidIsValid(role) || superuser_arg(role))
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("permission denied to remove the record of job \"%s\"",
+					   zkl_display_path(path)),
+				errdetail("Only superusers may remove the record of a superuser's job, and this record does not rule that out."));
+}
