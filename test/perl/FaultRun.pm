@@ -82,7 +82,8 @@ sub new
 	$self->{clock} = PostgreSQL::Test::Utils::tempdir('clock') . '/set_clock.so';
 	system_or_bail('cc', '-shared', '-fPIC', '-O', '-o', $self->{clock},
 		abs_path(dirname(__FILE__)) . '/../set_clock.c', '-ldl');
-	my $zk = $self->{zk} = ZooKeeper->new(servers => 3, start => 0,
+	# It removes empty directories, as outside of tests.
+	my $zk = $self->{zk} = ZooKeeper->new(servers => 3, start => 0, java_opts => '',
 		tick_time => $self->{schedule}{settings}{tick});
 	$self->{net}->link_members($zk);
 

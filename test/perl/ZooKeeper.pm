@@ -44,11 +44,14 @@ my @ensembles;
 
 =over
 
-=item ZooKeeper->new(servers => 1, tick_time => 500, java_opts => '', start => 1)
+=item ZooKeeper->new(servers => 1, tick_time => 500, java_opts => $KEEP_CONTAINERS, start => 1)
 
-An ensemble of 1 or 3 servers.  The shortest session timeout is two ticks.
+An ensemble of 1 or 3 servers.  The shortest session timeout is two ticks.  By default, the servers do not remove empty
+directories (containers): each minute they would, and a test that counts requests would count some more, by chance.
 
 =cut
+
+my $KEEP_CONTAINERS = '-Dznode.container.checkIntervalMs=3600000';
 
 sub new
 {
@@ -57,7 +60,7 @@ sub new
 	my $self = bless {
 		directory => PostgreSQL::Test::Utils::tempdir('zookeeper'),
 		servers => $params{servers} // 1,
-		java_opts => $params{java_opts} // '',
+		java_opts => $params{java_opts} // $KEEP_CONTAINERS,
 	}, $class;
 
 	push @ensembles, $self;

@@ -189,7 +189,6 @@ $on_c->query(release('/timeout'));
 
 # --- watches ---------------------------------------------------------------------------
 
-# A container whose znode is reaped would disturb the count, but nothing is reaped within a minute.
 # An owned ticket has a watch, too.
 sub watches { my ($n) = $zk->cmd('wchs') =~ /Total watches:(\d+)/; return $n; }
 $on_a->query(acquire('/watches'));

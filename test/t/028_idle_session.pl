@@ -11,8 +11,7 @@ use HoldingProxy;
 use ZklockTest;
 
 my $timeout = 8;
-# A directory that ZooKeeper has removed would cost creates.
-my $zk = ZooKeeper->new(java_opts => '-Dznode.container.checkIntervalMs=3600000');
+my $zk = ZooKeeper->new;
 my $proxy = HoldingProxy->new($zk->hosts);
 my %settings = (
 	'zklock.session_timeout' => "${timeout}s",

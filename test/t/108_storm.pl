@@ -8,7 +8,7 @@ use warnings;
 
 use ZklockTest;
 
-my $zk = ZooKeeper->new(servers => 3);
+my $zk = ZooKeeper->new(servers => 3, java_opts => '');		# which removes empty directories
 my %settings = (
 	'zklock.session_timeout' => '4s',
 	'zklock.connection_timeout' => '30s',

@@ -11,8 +11,7 @@ use Time::HiRes qw(time);
 
 use ZklockTest qw(!acquire !release);
 
-# The removal of empty directories would count as writes.
-my $zk = ZooKeeper->new(java_opts => '-Dznode.container.checkIntervalMs=3600000');
+my $zk = ZooKeeper->new;
 my $node = ZklockNode->started('n', $zk,
 	'zklock.session_timeout' => '60s',
 	'zklock.connection_timeout' => '2s',
