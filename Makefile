@@ -87,7 +87,7 @@ ISOLATION_OPTS  = --inputdir=test
 installcheck: export PGOPTIONS := $(PGOPTIONS) -c log_lock_waits=off
 
 UNIT_TESTS  := $(patsubst %.c,%,$(wildcard test/unit/test_*.c))
-EXTRA_CLEAN  = $(UNIT_TESTS) test/unit/*.o test/fuzz/fuzz src/faultpoint.o test/out typedefs.list tmp_check
+EXTRA_CLEAN  = $(UNIT_TESTS) test/unit/*.o test/fuzz/fuzz src/*.o src/*/*.o src/*/*/*.o test/out typedefs.list tmp_check
 
 ifdef PG_VERSION
 PG_CONFIG ?= /usr/lib/postgresql/$(PG_VERSION)/bin/pg_config

@@ -303,17 +303,18 @@ check_worker(void)
 static void
 check_refusal(const char *path)
 {
-	char		server[ZKL_SERVER_SIZE];
-	char		error[ZKL_ERROR_SIZE];
+	char		refusal[ZKL_ERROR_SIZE];
 
 	if (!zkl_session_info_is_refused())
 		return;
-	copy_last_error(error, server);
+	LWLockAcquire(zkl_lock_table_session_lock(), LW_SHARED);
+	strlcpy(refusal, zkl_session_info->refusal, sizeof(refusal));
+	LWLockRelease(zkl_lock_table_session_lock());
 	ereport(ERROR,
 			errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
 			errmsg("could not access %s: this server is not authenticated with ZooKeeper",
 				   name(path)),
-			errdetail("The last error was: %s.", error),
+			errdetail("The last error was: %s.", refusal),
 			errhint("More details may be available in the server log."));
 }
 

@@ -408,7 +408,7 @@ zkl_entry_holder(const ZklEntry *entry)
 
 /*
  * Other claims may join a reader's ticket at any time, and take an idle lease, also
- * those of superusers.  So these are never plain.
+ * those of superusers.  So their znodes never exclude superusers.
  */
 void
 zkl_entry_note_asker(ZklEntry *entry, const ZklClaim *claim, bool only_tries,

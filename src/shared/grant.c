@@ -141,9 +141,10 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 				return ZKL_ANSWER_QUEUED;
 
 			/*
-			 * A reader's ticket cannot serve a writer, and a plain one cannot
-			 * serve a superuser.  The ticket must stay while claims hold it;
-			 * when the last of them ends, it wakes this backend.
+			 * A reader's ticket cannot serve a writer, and one that excludes
+			 * superusers cannot serve a superuser.  The ticket must stay
+			 * while claims hold it; when the last of them ends, it wakes this
+			 * backend.
 			 */
 			if (zkl_entry_serves(entry, claim))
 				return answer_owned(claim, zkl_now());

@@ -320,7 +320,10 @@ struct ZklEntry
 
 struct ZklClaim
 {
-	/* Fixed while the claim exists, as is "about" below. */
+	/*
+	 * Fixed while the claim exists, as is "about" below; but for the role of
+	 * a leadership and "is_use", which are set right after it has begun.
+	 */
 	ZklEntry   *entry;
 	int			proc_number;
 	int			pid;
@@ -336,7 +339,11 @@ struct ZklClaim
 								 * claim, because superusers may use it */
 	bool		is_use;			/* by it, a transaction uses a detached claim */
 
-	/* Protected by the partition. */
+	/*
+	 * Written under the partition.  The claim's own backend also reads state,
+	 * epoch, mode and quantity without it, its signal handler state and
+	 * since, and detached.c state, under the lock of the detached claims.
+	 */
 	dlist_node	link;			/* in entry->claims; while free, in
 								 * free_claims, under claims_mutex */
 	ZklClaimState state;

@@ -63,6 +63,8 @@ typedef struct ZklSessionInfo
 	int64		connected_at;
 	char		last_error[ZKL_ERROR_SIZE];
 	int64		last_error_at;	/* 0 if never */
+	char		refusal[ZKL_ERROR_SIZE];	/* why this server is refused,
+											 * since "refused_at" */
 
 	pg_atomic_uint32 worker_proc;	/* proc number + 1; 0: not running */
 	pg_atomic_uint32 worker_pid;

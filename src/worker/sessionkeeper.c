@@ -263,6 +263,8 @@ move_to_servers(const char *servers)
 	/* The claims are not affected, because the session lives on meanwhile. */
 	ereport(LOG,
 			errmsg("restarting the zklock worker, because the addresses of the ZooKeeper servers have changed"));
+	/* A refusal was of a server that is no longer used. */
+	pg_atomic_write_u64(&zkl_session_info->refused_at, 0);
 	proc_exit(1);
 }
 

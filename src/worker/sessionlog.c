@@ -31,7 +31,7 @@ static int64 away_since = 0;	/* since when no server could be reached; 0 if
 								 * one can */
 
 static void log_connected(void);
-static void note_error(const char *error);
+static void note_refusal(const char *error);
 
 /* Logged once, until there is a connection again. */
 void
@@ -46,8 +46,10 @@ zkl_session_log_unreachable(void)
 	/* Then it does not matter that other servers cannot be reached at all. */
 	if (zkl_session_mistrust() != NULL)
 	{
-		if (error != NULL || !zkl_session_log_is_refused())
+		if (!zkl_session_log_is_refused())
 			zkl_session_log_refused(zkl_session_mistrust());
+		else if (error != NULL)
+			note_refusal(zkl_session_mistrust());
 		return;
 	}
 	zkl_session_log_nowhere();
@@ -160,21 +162,9 @@ zkl_session_log_difference(const char *znode)
 			errhint("Stop that ZooKeeper server, remove its data except for the file \"myid\", and start it.  It then copies the data from the leader."));
 }
 
-/*
- * Note an error for zk_status.  While ZooKeeper refuses this server's
- * credentials, the reason for that stays the last error: the next attempt may
- * only find another server away, and a backend must still say why it is
- * refused.
- */
+/* Note an error for zk_status. */
 void
 zkl_session_log_error(const char *error)
-{
-	if (!zkl_session_log_is_refused())
-		note_error(error);
-}
-
-static void
-note_error(const char *error)
 {
 	ZklSessionInfo *info = zkl_session_info;
 
@@ -214,7 +204,8 @@ zkl_session_log_czxid(int64 czxid)
 void
 zkl_session_log_refused(const char *error)
 {
-	note_error(error);
+	zkl_session_log_error(error);
+	note_refusal(error);
 	if (zkl_session_log_is_refused())
 		return;
 	pg_atomic_write_u64(&zkl_session_info->refused_at, zkl_now());
@@ -223,6 +214,18 @@ zkl_session_log_refused(const char *error)
 			errhint("Check \"zklock.auth_file\" and the other settings with this server's identity, then reload the configuration."));
 	/* Backends that wait must learn the reason. */
 	zkl_entry_state_wake_all();
+}
+
+/*
+ * The next attempt may only find another server away.  A backend must still
+ * say why this one is refused.
+ */
+static void
+note_refusal(const char *error)
+{
+	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
+	strlcpy(zkl_session_info->refusal, error, sizeof(zkl_session_info->refusal));
+	LWLockRelease(zkl_lock_table_session_lock());
 }
 
 bool

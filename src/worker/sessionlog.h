@@ -37,7 +37,7 @@ extern void zkl_session_log_difference(const char *znode);
 /* The server owns a ticket with this czxid. */
 extern void zkl_session_log_czxid(int64 czxid);
 
-/* Note an error for zk_status, unless ZooKeeper refuses this server. */
+/* Note an error for zk_status. */
 extern void zkl_session_log_error(const char *error);
 
 /*

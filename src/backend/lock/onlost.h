@@ -63,7 +63,7 @@ extern void zkl_on_lost_tell(void);
  * only reads gets no second warning.
  */
 extern void zkl_on_lost_note_release(const ZklLocalClaim *claim,
-									 ZklClaimStatus standing, bool told);
+									 ZklClaimStatus status, bool told);
 
 /*
  * any: has this transaction released such a claim?  report: raise an ERROR

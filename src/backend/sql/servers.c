@@ -10,6 +10,7 @@
 #include "postgres.h"
 
 #include "fmgr.h"
+#include "lib/stringinfo.h"
 
 #include "backend/display.h"
 #include "backend/lock/permission.h"
