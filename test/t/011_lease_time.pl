@@ -47,7 +47,7 @@ sub is_over
 
 # --- the statement that runs is cancelled, and the other server has the lock ---
 
-$a1->query(acquire('/sleep', '2s'));
+$a1->query(acquire('/sleep', '10s'));
 my $token = $a1->query(token('/sleep'));
 $b1->send(acquire('/sleep'));
 $a1->send('SELECT pg_sleep(170)');
@@ -196,7 +196,7 @@ is($b1->answer, 't', 'then the writer has the lock');
 $_->run('SELECT zk_lock_release_all()') foreach $a1, $b1;
 
 # A writer that reads as well loses both at once.
-$a1->query(acquire('/both', '3s', 'write_lock'));
+$a1->query(acquire('/both', '10s', 'write_lock'));
 $a1->query(acquire('/both', undef, 'read_lock'));
 $b1->send(acquire('/both', undef, 'write_lock'));
 is($b1->answer, 't', 'the lease of a writer that reads ends');
@@ -205,7 +205,7 @@ $_->run('SELECT zk_lock_release_all()') foreach $a1, $b1;
 
 # --- local waiters: handed on within the server ---
 
-$a1->query(acquire('/local', '2s'));
+$a1->query(acquire('/local', '10s'));
 $token = $a1->query(token('/local'));
 $a2->send(acquire('/local'));
 $node_a->wait_for_waiter('/local', 1);
