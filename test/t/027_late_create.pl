@@ -13,8 +13,9 @@ use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my $proxy = HoldingProxy->new($zk->hosts);
+# ZooKeeper closes a connection of which it has heard nothing for this long.  Then what is kept is not created at all.
 my $node = ZklockNode->started('a', undef, 'zklock.hosts' => $proxy->address,
-	'zklock.session_timeout' => '20s', 'zklock.linger' => 0, 'max_connections' => 100);
+	'zklock.session_timeout' => '60s', 'zklock.linger' => 0, 'max_connections' => 100);
 my ($patient, $impatient, $counting, $watcher) = map { $node->backend } 1 .. 4;
 my $other = ZklockNode->started('b', $zk);
 
