@@ -233,6 +233,9 @@ is_deposed('ended while it resigns');
 
 # --- the worker is away ---
 
+# In a session that outlives the steps of a slow machine.
+$north->set_session_timeout($zk, '20s');
+
 # The claims process ends its claim and begins the next one, while no worker deletes the znode of the old
 # claim.  Then another worker carries on, or the session is over.
 sub claim_is { my ($state) = @_; return $n->wait_until("SELECT string_agg(claim, ' ') IS NOT DISTINCT FROM $state FROM zk_locks WHERE path = '$path'"); }
