@@ -82,7 +82,7 @@ sub new
 	$self->{clock} = PostgreSQL::Test::Utils::tempdir('clock') . '/set_clock.so';
 	system_or_bail('cc', '-shared', '-fPIC', '-O', '-o', $self->{clock},
 		abs_path(dirname(__FILE__)) . '/../set_clock.c', '-ldl');
-	# It removes empty directories, as outside of tests.
+	# This ensemble removes empty directories, as ensembles do outside of tests.
 	my $zk = $self->{zk} = ZooKeeper->new(servers => 3, start => 0, java_opts => '',
 		tick_time => $self->{schedule}{settings}{tick});
 	$self->{net}->link_members($zk);

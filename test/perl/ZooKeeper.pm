@@ -46,8 +46,9 @@ my @ensembles;
 
 =item ZooKeeper->new(servers => 1, tick_time => 500, java_opts => $KEEP_CONTAINERS, start => 1)
 
-An ensemble of 1 or 3 servers.  The shortest session timeout is two ticks.  By default, the servers do not remove empty
-directories (containers): each minute they would, and a test that counts requests would count some more, by chance.
+An ensemble of 1 or 3 servers.  The shortest session timeout is two ticks.  By default, the servers keep empty
+directories (containers).  Outside of tests they look for these each minute; a test that counts requests would
+count some more by chance.
 
 =cut
 

@@ -93,7 +93,7 @@ sub play
 		delete $left{$name};
 		$after->($name) if $after;
 	}
-	# It may try again so early that it is in the way once more.
+	# The victim may try again so early that the same transactions meet once more.
 	return like("@victims", qr/^($victims)(?: \1)*$/, "$title: one victim, and all go on when it tries again");
 }
 
