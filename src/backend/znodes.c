@@ -164,8 +164,8 @@ run(const ZklCommand *command, int64 until, char **answer)
 
 	/*
 	 * Give the slot back on every way out, FATAL included.  The worker may
-	 * still carry the command out, but then its result is for an older
-	 * generation of the slot, and is dropped.
+	 * still carry the command out, but then its result is for an older serial
+	 * of the slot, and is dropped.
 	 */
 	PG_ENSURE_ERROR_CLEANUP(end, (Datum) 0);
 	{

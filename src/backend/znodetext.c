@@ -28,11 +28,11 @@ static struct
 	bool		valid;
 	Oid			role;
 	char		application[NAMEDATALEN];
-	char		about[ZKL_ABOUT_SIZE];
+	char		owner_text[ZKL_OWNER_TEXT_SIZE];
 }			described;
 
 static void describe(void);
-static void put_fields(char about[ZKL_ABOUT_SIZE], int pid, const char *database,
+static void put_fields(char owner_text[ZKL_OWNER_TEXT_SIZE], int pid, const char *database,
 					   const char *role, const char *application);
 static void on_role_changed(Datum arg, int cache, uint32 hash);
 
@@ -47,7 +47,7 @@ zkl_znode_text_of_backend(void)
 	if (!described.valid || described.role != GetUserId() ||
 		strcmp(described.application, application_name) != 0)
 		describe();
-	return described.about;
+	return described.owner_text;
 }
 
 static void
@@ -66,26 +66,26 @@ describe(void)
 	 */
 	described.valid = true;
 	described.role = InvalidOid;
-	zkl_znode_text_of_claim(MyProcPid, described.about);
+	zkl_znode_text_of_claim(MyProcPid, described.owner_text);
 	strlcpy(described.application, application_name,
 			sizeof(described.application));
 	described.role = GetUserId();
 }
 
 void
-zkl_znode_text_of_claim(int pid, char about[ZKL_ABOUT_SIZE])
+zkl_znode_text_of_claim(int pid, char owner_text[ZKL_OWNER_TEXT_SIZE])
 {
 	const char *database = OidIsValid(MyDatabaseId) ?
 	get_database_name(MyDatabaseId) : NULL;
 
-	put_fields(about, pid, database, GetUserNameFromId(GetUserId(), true),
+	put_fields(owner_text, pid, database, GetUserNameFromId(GetUserId(), true),
 			   application_name);
 }
 
 void
-zkl_znode_text_of_leader(char about[ZKL_ABOUT_SIZE])
+zkl_znode_text_of_leader(char owner_text[ZKL_OWNER_TEXT_SIZE])
 {
-	put_fields(about, MyProcPid, NULL, NULL, "zklock leader");
+	put_fields(owner_text, MyProcPid, NULL, NULL, "zklock leader");
 }
 
 /*
@@ -93,18 +93,18 @@ zkl_znode_text_of_leader(char about[ZKL_ABOUT_SIZE])
  * the rest.
  */
 static void
-put_fields(char about[ZKL_ABOUT_SIZE], int pid, const char *database,
+put_fields(char owner_text[ZKL_OWNER_TEXT_SIZE], int pid, const char *database,
 		   const char *role, const char *application)
 {
 	char		number[12];
 
 	snprintf(number, sizeof(number), "%d", pid);
-	about[0] = '\0';
-	zkl_field_text_put(about, ZKL_ABOUT_SIZE, "server", zkl_settings_node_name());
-	zkl_field_text_put(about, ZKL_ABOUT_SIZE, "pid", number);
-	zkl_field_text_put(about, ZKL_ABOUT_SIZE, "database", database ? database : "");
-	zkl_field_text_put(about, ZKL_ABOUT_SIZE, "role", role ? role : "");
-	zkl_field_text_put(about, ZKL_ABOUT_SIZE, "application",
+	owner_text[0] = '\0';
+	zkl_field_text_put(owner_text, ZKL_OWNER_TEXT_SIZE, "server", zkl_settings_node_name());
+	zkl_field_text_put(owner_text, ZKL_OWNER_TEXT_SIZE, "pid", number);
+	zkl_field_text_put(owner_text, ZKL_OWNER_TEXT_SIZE, "database", database ? database : "");
+	zkl_field_text_put(owner_text, ZKL_OWNER_TEXT_SIZE, "role", role ? role : "");
+	zkl_field_text_put(owner_text, ZKL_OWNER_TEXT_SIZE, "application",
 					   application ? application : "");
 }
 

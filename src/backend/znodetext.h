@@ -18,7 +18,7 @@
 #include "protocol/ticket.h"
 
 /*
- * The fields of a znode's text about this backend, cut to ZKL_ABOUT_SIZE.
+ * The fields of a znode's text about this backend, cut to ZKL_OWNER_TEXT_SIZE.
  * The text is kept until the role, the role's name or application_name
  * changes.  After a change, this may read catalogs, and so must run in a
  * transaction.
@@ -29,10 +29,10 @@ extern const char *zkl_znode_text_of_backend(void);
  * The same for a detached claim that this backend requests: the role and the database are
  * its own, and the process is the claims process.  This reads catalogs.
  */
-extern void zkl_znode_text_of_claim(int pid, char about[ZKL_ABOUT_SIZE]);
+extern void zkl_znode_text_of_claim(int pid, char owner_text[ZKL_OWNER_TEXT_SIZE]);
 
 /* The same for a leadership of the claims process, which has neither role nor database. */
-extern void zkl_znode_text_of_leader(char about[ZKL_ABOUT_SIZE]);
+extern void zkl_znode_text_of_leader(char owner_text[ZKL_OWNER_TEXT_SIZE]);
 
 /* The value of "name=value", with %XX decoded; NULL if there is none. */
 extern char *zkl_znode_text_field(const char *data, const char *name);

@@ -257,7 +257,7 @@ publish(const ZklAwaited *awaited, uint32 asked)
 	info.since = wait.since;
 	info.timeout_ms = look_interval() / ZKL_MS(1);
 	info.computed = asked;
-	strlcpy(info.about, awaited->about, sizeof(info.about));
+	strlcpy(info.owner_text, awaited->owner_text, sizeof(info.owner_text));
 	wait.answered = asked;
 	wait.published = true;
 	zkl_waits_put(&info);

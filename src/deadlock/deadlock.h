@@ -27,7 +27,7 @@ typedef struct ZklAwaited
 {
 	const char *path;
 	ZklMode		mode;
-	const char *about;			/* this backend */
+	const char *owner_text;		/* this backend */
 	ZklClaim   *claim;			/* of this backend; NULL: it waits for ... */
 	uint64		detached;		/* ... the detached claim with this number */
 } ZklAwaited;

@@ -79,7 +79,7 @@ put_wait(ReturnSetInfo *rsinfo, const ZklWaitSet *set,
 	zkl_row_add_text(&row, zkl_znode_text_show(record->path));
 	zkl_row_add_text(&row, zkl_recipe_mode_name(record->mode));
 	zkl_row_add_if(&row, record->mode == ZKL_MODE_LEASE, Int32GetDatum(record->leases));
-	(void) zkl_znode_text_add(&row, record->about);
+	(void) zkl_znode_text_add(&row, record->owner_text);
 	if (zkl_permission_may_see(InvalidOid))
 		add_details(&row, set, record);
 	else

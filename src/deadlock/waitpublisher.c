@@ -470,7 +470,7 @@ is_large(const Building *building, int number)
 	foreach(cell, building->holds[number])
 		length += FRAME + strlen(((ZklWaitHold *) lfirst(cell))->path);
 	length += strlen(building->waits[number].path) +
-		strlen(building->waits[number].about);
+		strlen(building->waits[number].owner_text);
 	return length > ZKL_WAITRECORD_TEXT_SIZE / ZKL_WAITRECORD_WAITS ||
 		list_length(building->holds[number]) > ZKL_WAITRECORD_HOLDS / ZKL_WAITRECORD_WAITS;
 }
@@ -506,7 +506,7 @@ add_record(Building *building, int number)
 	record->leases = wait->quantity;
 	record->limit = wait->limit;
 	record->since = wait->since + ZKL_POSTGRES_EPOCH;
-	record->about = wait->about;
+	record->owner_text = wait->owner_text;
 	if (mark != NULL)
 	{
 		record->search = mark->search;

@@ -38,7 +38,7 @@ static bool take_mode(const char **at, ZklMode *mode);
 static bool take_path(const char **at, char end, const char **path);
 static bool take_text(const char **at, const char *field, char end, size_t size,
 					  const char **value);
-static bool take_about(const char **at, const char **about);
+static bool take_owner_text(const char **at, const char **owner_text);
 static bool decode(const char **from, char *to);
 
 /*
@@ -107,7 +107,7 @@ format_record(const ZklWaitSet *set, const ZklWaitRecord *record, char *str,
 					   zkl_recipe_mode_name(record->mode),
 					   encode(record->znode, encoded)), size, &length) ||
 		!fits(snprintf(str + length, size - length, " path=%s %s\n",
-					   encode(record->path, encoded), record->about),
+					   encode(record->path, encoded), record->owner_text),
 			  size, &length))
 		return 0;
 	for (int i = 0; i < record->nholds; i++)
@@ -209,7 +209,7 @@ parse_head(const char **at, ZklWaitSet *set)
 	if (!zkl_field_text_take_word(at, "zklock-waits=1 ") ||
 		!zkl_field_text_take_number(at, "instance=", 1, INT64_MAX, &set->instance) ||
 		!zkl_field_text_take_number(at, "truncated=", 0, 1, &truncated) ||
-		!take_text(at, "server=", '\n', ZKL_ABOUT_SIZE, &set->server))
+		!take_text(at, "server=", '\n', ZKL_OWNER_TEXT_SIZE, &set->server))
 		return false;
 	set->truncated = truncated != 0;
 	return true;
@@ -253,7 +253,7 @@ parse_wait(const char **at, ZklWaitRecord *record)
 		take_mode(at, &record->mode) &&
 		take_text(at, "znode=", ' ', ZKL_ZNODE_SIZE, &record->znode) &&
 		take_path(at, ' ', &record->path) &&
-		take_about(at, &record->about) &&
+		take_owner_text(at, &record->owner_text) &&
 		strchr(record->znode, '/') == NULL &&
 		record->leases <= record->limit &&
 		(record->mode == ZKL_MODE_LEASE || record->limit == 1);
@@ -397,11 +397,11 @@ decode(const char **from, char *to)
 
 /* The rest of the line.  Its fields are encoded already, as in other znodes. */
 static bool
-take_about(const char **at, const char **about)
+take_owner_text(const char **at, const char **owner_text)
 {
 	size_t		length = strcspn(*at, "\n");
 
-	if ((*at)[length] != '\n' || length >= ZKL_ABOUT_SIZE)
+	if ((*at)[length] != '\n' || length >= ZKL_OWNER_TEXT_SIZE)
 		return false;
 	for (size_t i = 0; i < length; i++)
 	{
@@ -411,7 +411,7 @@ take_about(const char **at, const char **about)
 			return false;
 	}
 	((char *) *at)[length] = '\0';
-	*about = *at;
+	*owner_text = *at;
 	*at += length + 1;
 	return true;
 }

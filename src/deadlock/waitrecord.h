@@ -90,7 +90,7 @@ typedef struct ZklWaitRecord
 								 * LEASE */
 	int			limit;			/* of the semaphore; 1 if it is not one */
 	int64_t		since;			/* microseconds since 1970 */
-	const char *about;			/* the backend, as in the znodes of locks */
+	const char *owner_text;		/* the backend, as in the znodes of locks */
 
 	/*
 	 * "search" is the nonce of the search that this record's server has begun

@@ -100,7 +100,7 @@ typedef struct ZklWaitInfo
 	bool		truncated;		/* not all holders are listed */
 	int			nholders;
 	ZklWaitHolder holders[ZKL_WAITS_HOLDERS];
-	char		about[ZKL_ABOUT_SIZE];	/* the backend */
+	char		owner_text[ZKL_OWNER_TEXT_SIZE];	/* the backend */
 } ZklWaitInfo;
 
 /*

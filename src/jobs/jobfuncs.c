@@ -80,7 +80,7 @@ add_job(ZklRow *row, const ZklJobRecord *record)
 	zkl_row_add_time_if(row, seen, record->started);
 	zkl_row_add_time_if(row, seen && record->ended != 0, record->ended);
 	zkl_row_add_if(row, seen, Int64GetDatum(record->token));
-	(void) zkl_znode_text_add(row, record->about);
+	(void) zkl_znode_text_add(row, record->owner_text);
 }
 
 /*
@@ -90,7 +90,7 @@ add_job(ZklRow *row, const ZklJobRecord *record)
 static Oid
 role_of(const ZklJobRecord *record)
 {
-	char	   *role = zkl_znode_text_field(record->about, "role");
+	char	   *role = zkl_znode_text_field(record->owner_text, "role");
 
 	return role == NULL ? InvalidOid :
 		get_role_oid(zkl_znode_text_show(role), true);

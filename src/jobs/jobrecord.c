@@ -36,7 +36,7 @@ zkl_job_record_format(const ZklJobRecord *record, char str[ZKL_JOBRECORD_SIZE])
 			 (long long) record->tick, state_names[record->state], record->run,
 			 record->attempt, (long long) record->token,
 			 (long long) record->started, (long long) record->ended,
-			 record->about);
+			 record->owner_text);
 }
 
 /* A text of the maximum length may have been cut off, so refuse it. */
@@ -61,10 +61,10 @@ zkl_job_record_parse(const char *str, size_t length, ZklJobRecord *record)
 		!zkl_field_text_take_number(&at, "token=", INT64_MIN, INT64_MAX, &record->token) ||
 		!zkl_field_text_take_number(&at, "started=", 0, INT64_MAX, &record->started) ||
 		!zkl_field_text_take_number(&at, "ended=", 0, INT64_MAX, &record->ended) ||
-		strlen(at) >= sizeof(record->about))
+		strlen(at) >= sizeof(record->owner_text))
 		return false;
 	record->attempt = (int) attempt;
-	strcpy(record->about, at);
+	strcpy(record->owner_text, at);
 	return true;
 }
 

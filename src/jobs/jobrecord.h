@@ -56,8 +56,8 @@ typedef struct ZklJobRecord
 	int64_t		token;			/* of the claim on the job's lock */
 	int64_t		started;		/* by the clock of the server that ran it */
 	int64_t		ended;			/* likewise; 0 until it ends */
-	char		about[ZKL_ABOUT_SIZE];	/* the backend, as in the znodes of
-										 * locks */
+	char		owner_text[ZKL_OWNER_TEXT_SIZE];	/* the backend, as in the
+													 * znodes of locks */
 } ZklJobRecord;
 
 /* The tick that a caller wants to run. */

@@ -275,7 +275,7 @@ describe(const ZklLocalClaim *claim, ZklJobRecord *record)
 	record->token = claim->shared->token;
 	record->started = GetCurrentTimestamp() + ZKL_POSTGRES_EPOCH;
 	record->ended = 0;
-	strlcpy(record->about, claim->shared->about, sizeof(record->about));
+	strlcpy(record->owner_text, claim->shared->owner_text, sizeof(record->owner_text));
 }
 
 /*

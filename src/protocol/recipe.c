@@ -521,12 +521,12 @@ zkl_recipe_has_mark(const char *str, int length, const char *mark)
 
 /* Marks may follow the description. */
 bool
-zkl_recipe_is_about(const char *str, int length, const char *about)
+zkl_recipe_names_owner(const char *str, int length, const char *owner_text)
 {
-	int			about_length = (int) strlen(about);
+	int			owner_length = (int) strlen(owner_text);
 
-	return length >= about_length && memcmp(str, about, about_length) == 0 &&
-		(length == about_length || str[about_length] == ' ');
+	return length >= owner_length && memcmp(str, owner_text, owner_length) == 0 &&
+		(length == owner_length || str[owner_length] == ' ');
 }
 
 /*

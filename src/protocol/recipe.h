@@ -66,11 +66,11 @@
  * marks.  The marks say that the ticket serves no superuser, that the lock is
  * in use, and that its release has been requested.
  */
-#define ZKL_ABOUT_SIZE	256
+#define ZKL_OWNER_TEXT_SIZE	256
 #define ZKL_PLAIN		" superuser=f"
 #define ZKL_IN_USE		" in_use=t"
 #define ZKL_REQUESTED	" revoke=t"
-#define ZKL_TEXT_SIZE	(ZKL_ABOUT_SIZE + sizeof(ZKL_PLAIN ZKL_IN_USE ZKL_REQUESTED))
+#define ZKL_TEXT_SIZE	(ZKL_OWNER_TEXT_SIZE + sizeof(ZKL_PLAIN ZKL_IN_USE ZKL_REQUESTED))
 
 /* From here on, sequence numbers are refused: ZooKeeper's counter is a signed 32-bit
  * number, and numbers after its overflow are in no safe order. */
@@ -257,7 +257,7 @@ extern bool zkl_recipe_has_lease(const char *me, const ZklLease *leases,
  * backend?
  */
 extern bool zkl_recipe_has_mark(const char *str, int length, const char *mark);
-extern bool zkl_recipe_is_about(const char *str, int length, const char *about);
+extern bool zkl_recipe_names_owner(const char *str, int length, const char *owner_text);
 
 /* Does the text of a znode request the release of its lock? */
 extern bool zkl_recipe_is_revoked(const char *str, int length);

@@ -150,7 +150,7 @@ take_claim(const ZklClaimant *claimant)
 	claim->run = ZKL_JOBRUNS_NONE;
 
 	/* Both buffers have room for any such text. */
-	memcpy(claim->about, claimant->about, strlen(claimant->about) + 1);
+	memcpy(claim->owner_text, claimant->owner_text, strlen(claimant->owner_text) + 1);
 	return claim;
 }
 
@@ -176,9 +176,9 @@ attach(ZklClaim *claim, ZklEntry *entry, ZklMode mode, int64 now)
  * no other role may end it.
  */
 ZklClaimant
-zkl_claim_claimant(const char *about, int loss_signal)
+zkl_claim_claimant(const char *owner_text, int loss_signal)
 {
-	ZklClaimant claimant = {.about = about,.loss_signal = loss_signal};
+	ZklClaimant claimant = {.owner_text = owner_text,.loss_signal = loss_signal};
 
 	claimant.proc_number = zkl_my_proc_number();
 	claimant.pid = MyProcPid;
@@ -695,7 +695,7 @@ zkl_claim_status_obstacle(const ZklClaim *claim)
 	if (entry->state == ZKL_ENTRY_QUEUED)
 	{
 		obstacle.holds = entry->front_is_next;
-		strlcpy(obstacle.about, entry->before, sizeof(obstacle.about));
+		strlcpy(obstacle.owner_text, entry->before, sizeof(obstacle.owner_text));
 		strlcpy(obstacle.front, entry->front, sizeof(obstacle.front));
 	}
 	else if (entry->state == ZKL_ENTRY_OWNED)
@@ -703,7 +703,7 @@ zkl_claim_status_obstacle(const ZklClaim *claim)
 	if (holder != NULL)
 	{
 		obstacle.holds = true;
-		strlcpy(obstacle.about, holder->about, sizeof(obstacle.about));
+		strlcpy(obstacle.owner_text, holder->owner_text, sizeof(obstacle.owner_text));
 	}
 	LWLockRelease(zkl_lock_table_partition(entry->hash));
 	return obstacle;
@@ -715,7 +715,7 @@ zkl_claim_status_obstacle(const ZklClaim *claim)
  */
 bool
 zkl_claim_status_describe(const char *path, const char *znode,
-						  char about[ZKL_ABOUT_SIZE])
+						  char owner_text[ZKL_OWNER_TEXT_SIZE])
 {
 	uint32		hash = zkl_lock_table_hash(path);
 	const ZklEntry *entry;
@@ -727,7 +727,7 @@ zkl_claim_status_describe(const char *path, const char *znode,
 		claim = first_waiting(entry->semaphore ? entry->semaphore : entry);
 	else if (entry != NULL && entry->state == ZKL_ENTRY_OWNED)
 		claim = zkl_entry_holder(entry);
-	strlcpy(about, claim ? claim->about : "", ZKL_ABOUT_SIZE);
+	strlcpy(owner_text, claim ? claim->owner_text : "", ZKL_OWNER_TEXT_SIZE);
 	LWLockRelease(zkl_lock_table_partition(hash));
 	return entry != NULL;
 }

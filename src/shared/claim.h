@@ -41,7 +41,7 @@ typedef struct ZklClaimant
 	int			proc_number;
 	int			pid;
 	int			detached;		/* as in ZklClaim */
-	const char *about;			/* shorter than ZKL_ABOUT_SIZE */
+	const char *owner_text;		/* shorter than ZKL_OWNER_TEXT_SIZE */
 	int			loss_signal;
 	bool		superuser;		/* or a superuser may use the claim */
 } ZklClaimant;
@@ -50,7 +50,7 @@ typedef struct ZklClaimant
  * Fill it in for this process.  This reads a catalog, and so may raise an
  * error or process an interrupt.
  */
-extern ZklClaimant zkl_claim_claimant(const char *about,
+extern ZklClaimant zkl_claim_claimant(const char *owner_text,
 									  int loss_signal);
 
 /*
@@ -204,7 +204,7 @@ extern ZklTicketStatus zkl_claim_status_ticket(ZklClaim *claim, int64 *czxid,
  * it, or waits for it.  The text is empty if there is no such backend.
  */
 extern bool zkl_claim_status_describe(const char *path, const char *znode,
-									  char about[ZKL_ABOUT_SIZE]);
+									  char owner_text[ZKL_OWNER_TEXT_SIZE]);
 
 /*
  * What this server knows, without any request, about the client for which a
@@ -214,8 +214,8 @@ typedef struct ZklObstacle
 {
 	bool		holds;			/* true: it holds the lock; false: it is just
 								 * before the claim in the queue */
-	char		about[ZKL_ABOUT_SIZE];	/* the text of its znode; empty if not
-										 * known */
+	char		owner_text[ZKL_OWNER_TEXT_SIZE];	/* the text of its znode;
+													 * empty if not known */
 	char		front[ZKL_CHILD_SIZE];	/* the znode of another client that
 										 * holds the lock; empty if not known */
 } ZklObstacle;

@@ -398,7 +398,7 @@ zkl_entry_holder(const ZklEntry *entry)
 		 * The znode already names this backend, so the worker has nothing to
 		 * write as long as this claim is held.
 		 */
-		if (strcmp(claim->about, entry->about) == 0)
+		if (strcmp(claim->owner_text, entry->owner_text) == 0)
 			return claim;
 		if (holder == NULL)
 			holder = claim;
@@ -412,7 +412,7 @@ zkl_entry_holder(const ZklEntry *entry)
  */
 void
 zkl_entry_note_asker(ZklEntry *entry, const ZklClaim *claim, bool only_tries,
-					 const char *about)
+					 const char *owner_text)
 {
 	Assert(zkl_lock_table_is_mine(entry));
 	entry->role = claim->login;
@@ -420,7 +420,7 @@ zkl_entry_note_asker(ZklEntry *entry, const ZklClaim *claim, bool only_tries,
 	entry->excludes_superuser = !claim->superuser && claim->mode != ZKL_MODE_READ &&
 		claim->mode != ZKL_MODE_LEASE;
 	entry->in_multilock = claim->in_multilock;
-	strlcpy(entry->about, about, sizeof(entry->about));
+	strlcpy(entry->owner_text, owner_text, sizeof(entry->owner_text));
 }
 
 /* -> WANTED */

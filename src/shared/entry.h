@@ -43,7 +43,7 @@ extern const ZklClaim *zkl_entry_holder(const ZklEntry *entry);
  * tickets for which other backends wait.
  */
 extern void zkl_entry_note_asker(ZklEntry *entry, const ZklClaim *claim,
-								 bool only_tries, const char *about);
+								 bool only_tries, const char *owner_text);
 
 /*
  * May the ticket serve this claim?  Its mode must fit.  If its znode says

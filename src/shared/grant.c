@@ -21,11 +21,11 @@
 
 static void need_ticket(ZklClaim *claim);
 static void ask_for_other_mode(ZklClaim *claim, bool only_tries,
-							   const char *about);
+							   const char *owner_text);
 static ZklAnswer ask_for_ticket(ZklClaim *claim, bool only_tries,
-								const char *about);
+								const char *owner_text);
 static ZklAnswer ask_for_leases(ZklClaim *claim, bool only_tries,
-								const char *about);
+								const char *owner_text);
 static bool suits_limit(const ZklClaim *claim, int usable);
 static ZklAnswer answer_owned(ZklClaim *claim, int64 now);
 static bool is_its_turn(const ZklClaim *claim);
@@ -37,7 +37,7 @@ static void hold(ZklClaim *claim, uint64 epoch, int64 now);
  * generation.  Claims on leases have no local lock.
  */
 ZklAnswer
-zkl_grant_request(ZklClaim *claim, bool only_tries, const char *about)
+zkl_grant_request(ZklClaim *claim, bool only_tries, const char *owner_text)
 {
 	ZklEntry   *entry = claim->entry;
 	ZklAnswer	answer = ZKL_ANSWER_NONE;
@@ -64,9 +64,9 @@ zkl_grant_request(ZklClaim *claim, bool only_tries, const char *about)
 	else if (claim->detached != 0 && zkl_entry_first_detached(entry) != claim)
 		answer = ZKL_ANSWER_QUEUED;
 	else if (claim->mode == ZKL_MODE_LEASE)
-		answer = ask_for_leases(claim, only_tries, about);
+		answer = ask_for_leases(claim, only_tries, owner_text);
 	else
-		answer = ask_for_ticket(claim, only_tries, about);
+		answer = ask_for_ticket(claim, only_tries, owner_text);
 	if (!only_tries &&
 		(answer == ZKL_ANSWER_QUEUED || answer == ZKL_ANSWER_ASKING))
 		claim->waited = true;
@@ -88,17 +88,17 @@ need_ticket(ZklClaim *claim)
 }
 
 /*
- * Without "about", this only grants what the server owns already; the caller
- * writes the text, and then calls again.  With "about", it marks the claim as
+ * Without "owner_text", this only grants what the server owns already; the caller
+ * writes the text, and then calls again.  With "owner_text", it marks the claim as
  * needing the ticket before it looks at the state, under the same lock.  So
  * the backend can sleep after this without missing a wake-up.
  */
 static ZklAnswer
-ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
+ask_for_ticket(ZklClaim *claim, bool only_tries, const char *owner_text)
 {
 	ZklEntry   *entry = claim->entry;
 
-	if (about != NULL)
+	if (owner_text != NULL)
 	{
 		need_ticket(claim);
 		claim->asked |= entry->state != ZKL_ENTRY_OWNED;
@@ -106,11 +106,11 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 	switch (entry->state)
 	{
 		case ZKL_ENTRY_NONE:
-			if (about == NULL)
+			if (owner_text == NULL)
 				break;
 			if (entry->nlinked > 0)
 				break;			/* leases are being deleted */
-			zkl_entry_note_asker(entry, claim, only_tries, about);
+			zkl_entry_note_asker(entry, claim, only_tries, owner_text);
 			zkl_entry_want(entry, claim->mode);
 			break;
 		case ZKL_ENTRY_RELEASING:
@@ -119,8 +119,8 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 			 * The worker deletes the old znode first.  Then it requests
 			 * another ticket by itself, if a claim still needs one.
 			 */
-			if (about != NULL)
-				zkl_entry_note_asker(entry, claim, only_tries, about);
+			if (owner_text != NULL)
+				zkl_entry_note_asker(entry, claim, only_tries, owner_text);
 			break;
 		case ZKL_ENTRY_WANTED:
 		case ZKL_ENTRY_QUEUED:
@@ -130,8 +130,8 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 			 * claim that requested this ticket has usually ended, and this
 			 * claim waited behind it.
 			 */
-			if (about != NULL && entry->mode != claim->mode)
-				ask_for_other_mode(claim, only_tries, about);
+			if (owner_text != NULL && entry->mode != claim->mode)
+				ask_for_other_mode(claim, only_tries, owner_text);
 			else if (entry->state == ZKL_ENTRY_QUEUED)
 				return only_tries && entry->asking ? ZKL_ANSWER_ASKING :
 					ZKL_ANSWER_QUEUED;
@@ -150,17 +150,17 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *about)
 				return answer_owned(claim, zkl_now());
 			if (entry->nheld > 0)
 				return ZKL_ANSWER_QUEUED;
-			if (about != NULL)
-				ask_for_other_mode(claim, only_tries, about);
+			if (owner_text != NULL)
+				ask_for_other_mode(claim, only_tries, owner_text);
 			break;
 	}
 	return ZKL_ANSWER_NONE;
 }
 
 static void
-ask_for_other_mode(ZklClaim *claim, bool only_tries, const char *about)
+ask_for_other_mode(ZklClaim *claim, bool only_tries, const char *owner_text)
 {
-	zkl_entry_note_asker(claim->entry, claim, only_tries, about);
+	zkl_entry_note_asker(claim->entry, claim, only_tries, owner_text);
 	zkl_entry_change_mode(claim->entry, claim->mode);
 }
 
@@ -248,7 +248,7 @@ zkl_grant_owned(ZklClaim *claim, int64 now)
  * leases without it.
  */
 static ZklAnswer
-ask_for_leases(ZklClaim *claim, bool only_tries, const char *about)
+ask_for_leases(ZklClaim *claim, bool only_tries, const char *owner_text)
 {
 	ZklEntry   *semaphore = claim->entry;
 	uint64		epoch = pg_atomic_read_u64(&zkl_session_info->epoch);
@@ -272,7 +272,7 @@ ask_for_leases(ZklClaim *claim, bool only_tries, const char *about)
 		hold(claim, epoch, now);
 		return ZKL_ANSWER_HELD;
 	}
-	if (about == NULL)
+	if (owner_text == NULL)
 		return ZKL_ANSWER_NONE;
 
 	need_ticket(claim);
@@ -281,7 +281,7 @@ ask_for_leases(ZklClaim *claim, bool only_tries, const char *about)
 		return ZKL_ANSWER_NONE; /* the path was another lock until now */
 	if (semaphore->nstuck > 0)
 		return ZKL_ANSWER_NONE; /* until the worker has tried again */
-	if (!zkl_leases_ask(claim, epoch, only_tries, about))
+	if (!zkl_leases_ask(claim, epoch, only_tries, owner_text))
 		return ZKL_ANSWER_FULL;
 	if (!zkl_leases_answered(semaphore))
 		return ZKL_ANSWER_NONE;

@@ -41,12 +41,12 @@ typedef enum ZklAnswer
  * worker.  The caller has the local lock of the claim's generation, and calls
  * again whenever its latch was set.
  *
- * "about" is the text for the ticket's znode.  To make that text takes a
+ * "owner_text" is the text for the ticket's znode.  To make that text takes a
  * while, so the caller may first try with NULL; then the ticket is not
  * requested.
  */
 extern ZklAnswer zkl_grant_request(ZklClaim *claim, bool only_tries,
-								   const char *about);
+								   const char *owner_text);
 
 /*
  * Hold the lock, if no other claim prevents it.  The caller holds the

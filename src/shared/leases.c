@@ -152,7 +152,7 @@ zkl_leases_move(ZklClaim *to, ZklClaim *from)
  */
 bool
 zkl_leases_ask(const ZklClaim *claim, uint64 epoch, bool only_tries,
-			   const char *about)
+			   const char *owner_text)
 {
 	ZklEntry   *semaphore = claim->entry;
 	int			missing;
@@ -180,7 +180,7 @@ zkl_leases_ask(const ZklClaim *claim, uint64 epoch, bool only_tries,
 
 		if (lease == NULL)
 			return false;
-		zkl_entry_note_asker(lease, claim, only_tries, about);
+		zkl_entry_note_asker(lease, claim, only_tries, owner_text);
 		zkl_entry_want(lease, ZKL_MODE_LEASE);
 	}
 	return true;

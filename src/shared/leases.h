@@ -40,7 +40,7 @@ extern void zkl_leases_move(ZklClaim *to, ZklClaim *from);
  * if the table is full.
  */
 extern bool zkl_leases_ask(const ZklClaim *claim, uint64 epoch, bool only_tries,
-						   const char *about);
+						   const char *owner_text);
 
 /*
  * How many leases has the semaphore?  The stored limit counts, and without one

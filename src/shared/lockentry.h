@@ -188,11 +188,13 @@ struct ZklEntry
 	bool		stuck;			/* RELEASING, and ZooKeeper refused the delete */
 	int			nstuck;			/* of all but leases: how many tickets are
 								 * stuck, its own or those of its leases */
-	char		about[ZKL_ABOUT_SIZE];	/* the backend that the znode names:
-										 * the one that requested the ticket,
-										 * or has held the lock for
-										 * deadlock_timeout */
-	int64		described_at;	/* when the worker last changed "about" */
+	char		owner_text[ZKL_OWNER_TEXT_SIZE];	/* the backend that the
+													 * znode names: the one
+													 * that requested the
+													 * ticket, or has held the
+													 * lock for
+													 * deadlock_timeout */
+	int64		described_at;	/* when the worker last changed "owner_text" */
 
 	/* The ticket's place in ZooKeeper, and how long it is kept. */
 	uint64		epoch;			/* of the ZooKeeper session, since OWNED */
@@ -230,8 +232,9 @@ struct ZklEntry
 	bool		front_is_next;	/* the ticket waits for the znode "front" */
 	char		front[ZKL_CHILD_SIZE];	/* since QUEUED: the znode that owns
 										 * the lock; empty: not known */
-	char		before[ZKL_ABOUT_SIZE]; /* the text of the znode that the
-										 * ticket waits for; empty: not known */
+	char		before[ZKL_OWNER_TEXT_SIZE];	/* the text of the znode that
+												 * the ticket waits for;
+												 * empty: not known */
 
 	/*
 	 * The claims.  The worker also looks without the lock whether there is a
@@ -320,8 +323,9 @@ struct ZklEntry
 struct ZklClaim
 {
 	/*
-	 * Fixed while the claim exists, as is "about" below; but for the role of
-	 * a leadership and "is_use", which are set right after it has begun.
+	 * Fixed while the claim exists, as is "owner_text" below; but for the
+	 * role of a leadership and "is_use", which are set right after it has
+	 * begun.
 	 */
 	ZklEntry   *entry;
 	int			proc_number;
@@ -409,7 +413,7 @@ struct ZklClaim
 	 */
 	dlist_node	due_link;
 
-	char		about[ZKL_ABOUT_SIZE];	/* the backend; fixed */
+	char		owner_text[ZKL_OWNER_TEXT_SIZE];	/* the backend; fixed */
 };
 
 #endif							/* ZKL_LOCKENTRY_H */

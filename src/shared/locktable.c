@@ -366,7 +366,7 @@ zkl_lock_table_take_claim(void)
 		 * The text comes last in the struct.  The caller writes it, so it
 		 * need not be cleared.
 		 */
-		memset(claim, 0, offsetof(ZklClaim, about));
+		memset(claim, 0, offsetof(ZklClaim, owner_text));
 		dlist_init(&claim->leases);
 	}
 	return claim;

@@ -37,7 +37,7 @@ typedef enum SlotState
 typedef struct Slot
 {
 	SlotState	state;
-	uint32		generation;		/* the worker also reads it without the lock */
+	uint32		serial;			/* the worker also reads it without the lock */
 	int			proc_number;	/* of the backend */
 	Oid			role;			/* ... and the role that logged in */
 	bool		again;			/* another worker may have done it before */
@@ -201,7 +201,7 @@ zkl_mailbox_result(int slot, char **answer)
 
 /*
  * If the worker is still busy with the command, it will find another
- * generation, and drop the result.
+ * serial, and drop the result.
  */
 void
 zkl_mailbox_end(int slot)
@@ -214,7 +214,7 @@ zkl_mailbox_end(int slot)
 	if (ended->state == SLOT_DONE)
 		segment = ended->segment;
 	ended->segment = DSM_HANDLE_INVALID;
-	ended->generation++;
+	ended->serial++;
 	ended->state = SLOT_FREE;
 
 	/*
@@ -262,7 +262,7 @@ zkl_mailbox_adopt(void)
  * back at any moment.
  */
 bool
-zkl_mailbox_take(int *slot, uint32 *generation, Oid *role,
+zkl_mailbox_take(int *slot, uint32 *serial, Oid *role,
 				 ZklCommand *command, bool *again)
 {
 	bool		taken = false;
@@ -275,7 +275,7 @@ zkl_mailbox_take(int *slot, uint32 *generation, Oid *role,
 		if (asked->state != SLOT_ASKED)
 			continue;
 		*slot = i;
-		*generation = asked->generation;
+		*serial = asked->serial;
 		*role = asked->role;
 		*command = asked->command;
 		*again = asked->again;
@@ -291,9 +291,9 @@ zkl_mailbox_take(int *slot, uint32 *generation, Oid *role,
  * with the lock when the command is finished.
  */
 bool
-zkl_mailbox_is_wanted(int slot, uint32 generation)
+zkl_mailbox_is_wanted(int slot, uint32 serial)
 {
-	return commands->slots[slot].generation == generation;
+	return commands->slots[slot].serial == serial;
 }
 
 /*
@@ -301,14 +301,14 @@ zkl_mailbox_is_wanted(int slot, uint32 generation)
  * only waits a little longer.
  */
 void
-zkl_mailbox_note_heard(int slot, uint32 generation)
+zkl_mailbox_note_heard(int slot, uint32 serial)
 {
-	if (zkl_mailbox_is_wanted(slot, generation))
+	if (zkl_mailbox_is_wanted(slot, serial))
 		pg_atomic_write_u64(&commands->slots[slot].heard_at, zkl_now());
 }
 
 void
-zkl_mailbox_finish(int slot, uint32 generation, ZklCommandOutcome outcome,
+zkl_mailbox_finish(int slot, uint32 serial, ZklCommandOutcome outcome,
 				   const char *answer, Size size)
 {
 	Slot	   *done = &commands->slots[slot];
@@ -334,7 +334,7 @@ zkl_mailbox_finish(int slot, uint32 generation, ZklCommandOutcome outcome,
 	 * If the backend has ended, the segment is not pinned, and the detach
 	 * below destroys it.
 	 */
-	if (done->generation == generation)
+	if (done->serial == serial)
 	{
 		Assert(done->state == SLOT_RUNNING);
 		done->outcome = outcome;

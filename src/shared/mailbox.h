@@ -5,7 +5,7 @@
  *
  * There is a fixed number of SLOTs in shared memory.  A slot belongs to the
  * backend that took it, until that backend puts it back.  Then the slot's
- * generation grows, and the worker stops its work for the old generation.  So
+ * serial grows, and the worker stops its work for the old serial.  So
  * a backend that is cancelled or ends leaves nothing behind, and does not
  * have to wait for the worker.
  *
@@ -16,7 +16,7 @@
  *										the old one are lost
  *		RUNNING -> DONE		worker		outcome and answer are complete
  *		any -> FREE			backend		it has the answer, or no longer wants
- *										it; the generation grows
+ *										it; the serial grows
  *
  * All commands may be begun again.  A read changes nothing.  A second write
  * writes the same.  Two requests for release are the same as one.  ZooKeeper
@@ -132,16 +132,16 @@ extern ZklCommandOutcome zkl_mailbox_result(int slot, char **answer);
  * adopt: a worker starts, and does again what its predecessor was doing.
  * take: get the next command, which is RUNNING now, and the role that logged in to
  * ask; false if there is none.  "again" says that the command may have been done already.  is_wanted: the
- * slot still has this generation.  finish: copy the answer into the slot and
- * wake the backend, unless the slot has another generation by now.  finish
+ * slot still has this serial.  finish: copy the answer into the slot and
+ * wake the backend, unless the slot has another serial by now.  finish
  * never raises an error.
  */
 extern void zkl_mailbox_adopt(void);
-extern bool zkl_mailbox_take(int *slot, uint32 *generation, Oid *role,
+extern bool zkl_mailbox_take(int *slot, uint32 *serial, Oid *role,
 							 ZklCommand *command, bool *again);
-extern bool zkl_mailbox_is_wanted(int slot, uint32 generation);
-extern void zkl_mailbox_note_heard(int slot, uint32 generation);
-extern void zkl_mailbox_finish(int slot, uint32 generation,
+extern bool zkl_mailbox_is_wanted(int slot, uint32 serial);
+extern void zkl_mailbox_note_heard(int slot, uint32 serial);
+extern void zkl_mailbox_finish(int slot, uint32 serial,
 							   ZklCommandOutcome outcome,
 							   const char *answer, Size size);
 

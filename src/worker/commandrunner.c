@@ -65,7 +65,7 @@ typedef enum ItemKind
 typedef struct Run
 {
 	bool		active;
-	uint32		generation;		/* of the slot */
+	uint32		serial;			/* of the slot */
 	ZklAsker	asker;
 	bool		again;			/* an earlier attempt may have done it already */
 	ZklCommand	command;
@@ -86,7 +86,7 @@ typedef struct Run
 static Run	runs[ZKL_COMMANDS];
 static char prefix[ZKL_ROOT_SIZE];
 
-static void take_command(int slot, uint32 generation, Oid role, bool again,
+static void take_command(int slot, uint32 serial, Oid role, bool again,
 						 const ZklCommand *command);
 static bool waits_for_zookeeper(ZklCommandKind kind);
 static void on_answer(ZklAsker *asker, int what, int64 number,
@@ -147,13 +147,13 @@ void
 zkl_command_runner_take(void)
 {
 	int			slot;
-	uint32		generation;
+	uint32		serial;
 	Oid			role;
 	bool		again;
 	ZklCommand	command;
 
-	while (zkl_mailbox_take(&slot, &generation, &role, &command, &again))
-		take_command(slot, generation, role, again, &command);
+	while (zkl_mailbox_take(&slot, &serial, &role, &command, &again))
+		take_command(slot, serial, role, again, &command);
 
 	/*
 	 * A backend may have given its slot back meanwhile, for instance because
@@ -162,20 +162,20 @@ zkl_command_runner_take(void)
 	 */
 	for (int i = 0; i < ZKL_COMMANDS; i++)
 	{
-		if (runs[i].active && !zkl_mailbox_is_wanted(i, runs[i].generation))
+		if (runs[i].active && !zkl_mailbox_is_wanted(i, runs[i].serial))
 			stop(&runs[i]);
 		else if (runs[i].active && zkl_session_log_is_away() &&
 				 !waits_for_zookeeper(runs[i].command.kind))
 		{
-			zkl_mailbox_finish(i, runs[i].generation, ZKL_COMMAND_AWAY, NULL, 0);
+			zkl_mailbox_finish(i, runs[i].serial, ZKL_COMMAND_AWAY, NULL, 0);
 			stop(&runs[i]);
 		}
 	}
 }
 
-/* If the slot has a newer generation, stop the run for the earlier one. */
+/* If the slot has a newer serial, stop the run for the earlier one. */
 static void
-take_command(int slot, uint32 generation, Oid role, bool again,
+take_command(int slot, uint32 serial, Oid role, bool again,
 			 const ZklCommand *command)
 {
 	Run		   *run = &runs[slot];
@@ -183,7 +183,7 @@ take_command(int slot, uint32 generation, Oid role, bool again,
 	ZKL_FAULT_POINT("command-taken");
 	stop(run);
 	run->active = true;
-	run->generation = generation;
+	run->serial = serial;
 	run->asker.role = role;
 	/* An earlier worker may already have done the deletes. */
 	run->again = again;
@@ -229,7 +229,7 @@ on_answer(ZklAsker *asker, int what, int64 number,
 	 * Let the backend see that its command makes progress, so that it goes on
 	 * waiting.
 	 */
-	zkl_mailbox_note_heard(run - runs, run->generation);
+	zkl_mailbox_note_heard(run - runs, run->serial);
 
 	/*
 	 * This may make more asks, so check only afterwards whether all are
@@ -248,7 +248,7 @@ finish(Run *run)
 
 	pack(run, &packed);
 	ZKL_FAULT_POINT("command-answered");
-	zkl_mailbox_finish(run - runs, run->generation, run->outcome, packed.data,
+	zkl_mailbox_finish(run - runs, run->serial, run->outcome, packed.data,
 					   packed.len);
 	stop(run);
 }

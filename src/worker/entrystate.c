@@ -342,7 +342,7 @@ describe_at(const ZklEntry *entry)
 	 * If the znode names the right holder, nothing is to be written: the
 	 * result is a moment in the future, whenever this is called.
 	 */
-	if (holder != NULL && strcmp(holder->about, entry->about) != 0)
+	if (holder != NULL && strcmp(holder->owner_text, entry->owner_text) != 0)
 		since = Max(holder->since, entry->described_at);
 	return since + Max(ZKL_MS(DeadlockTimeout), ZKL_LOOK_INTERVAL);
 }
@@ -357,7 +357,7 @@ describe_if_due(ZklEntry *entry, int64 now)
 	 * If a write is due, there is a holder, and the znode names another
 	 * backend.
 	 */
-	strlcpy(entry->about, zkl_entry_holder(entry)->about, sizeof(entry->about));
+	strlcpy(entry->owner_text, zkl_entry_holder(entry)->owner_text, sizeof(entry->owner_text));
 	entry->described_at = now;
 	return true;
 }
@@ -618,18 +618,18 @@ zkl_entry_state_excludes_superuser(const ZklEntry *entry)
 }
 
 /*
- * When the ticket has been given up, entry->about may already be for the next
+ * When the ticket has been given up, entry->owner_text may already be for the next
  * ticket.
  */
 bool
-zkl_entry_state_copy_about(ZklEntry *entry, char about[ZKL_ABOUT_SIZE])
+zkl_entry_state_copy_owner_text(ZklEntry *entry, char owner_text[ZKL_OWNER_TEXT_SIZE])
 {
 	bool		owned;
 
 	lock(entry);
 	owned = entry->state == ZKL_ENTRY_OWNED;
 	if (owned)
-		strlcpy(about, entry->about, ZKL_ABOUT_SIZE);
+		strlcpy(owner_text, entry->owner_text, ZKL_OWNER_TEXT_SIZE);
 	zkl_entry_unlock(entry->hash);
 	return owned;
 }
@@ -960,7 +960,7 @@ want_again(ZklEntry *entry)
 		entry->state = ZKL_ENTRY_WANTED;
 		entry->mode = claim->mode;
 		entry->role = claim->login;
-		strlcpy(entry->about, claim->about, sizeof(entry->about));
+		strlcpy(entry->owner_text, claim->owner_text, sizeof(entry->owner_text));
 		entry->excludes_superuser &= !claim->superuser;
 		entry->seen = true;
 		return true;

@@ -110,7 +110,7 @@ extern bool zkl_entry_state_excludes_superuser(const ZklEntry *entry);
  * Copy the text about the backend that an owned ticket's znode must name.
  * False: the entry is no longer OWNED.
  */
-extern bool zkl_entry_state_copy_about(ZklEntry *entry, char about[ZKL_ABOUT_SIZE]);
+extern bool zkl_entry_state_copy_owner_text(ZklEntry *entry, char owner_text[ZKL_OWNER_TEXT_SIZE]);
 
 /* No other client queues behind the ticket any more. */
 extern void zkl_entry_state_set_uncontended(ZklEntry *entry);

@@ -639,7 +639,7 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.tickets, 1);
 	operation.tag = tag_of(entry, request);
 	operation.path = join_path(directory, name);
-	operation.data = psprintf("%s%s", entry->about, plain_mark(entry));
+	operation.data = psprintf("%s%s", entry->owner_text, plain_mark(entry));
 	if (request == ZKL_REQUEST_CREATE_BOTH)
 		operation.parents = ticket->rounds > 0 ? ZKL_PARENTS_ALL : ZKL_PARENTS_NEAREST;
 	if (joins_batch(entry, request))
@@ -745,17 +745,17 @@ static void
 send_answer(ZklEntry *entry, const char *directory)
 {
 	const ZklTicket *ticket = &entry->ticket;
-	char		about[ZKL_ABOUT_SIZE];
+	char		owner_text[ZKL_OWNER_TEXT_SIZE];
 	char		words[ZKL_TEXT_SIZE];
 
-	if (!zkl_entry_state_copy_about(entry, about))
+	if (!zkl_entry_state_copy_owner_text(entry, owner_text))
 		return;
 
 	/*
 	 * The whole text is written each time, and only over the version that the
 	 * ticket read last.
 	 */
-	snprintf(words, sizeof(words), "%s%s%s", about, plain_mark(entry),
+	snprintf(words, sizeof(words), "%s%s%s", owner_text, plain_mark(entry),
 			 ticket->writes_answer ? ZKL_IN_USE : "");
 	zkl_session_write(tag_of(entry, ZKL_REQUEST_ANSWER),
 					  join_path(directory, ticket->name), words, strlen(words),
@@ -776,7 +776,7 @@ send_downgrade(ZklEntry *entry, ZklSessionTag tag, const char *directory)
 	zkl_recipe_make_downgrade(ticket->name, reader);
 	zkl_session_downgrade(tag, join_path(directory, ticket->name),
 						  ticket->version, join_path(directory, reader),
-						  entry->about);
+						  entry->owner_text);
 }
 
 /*

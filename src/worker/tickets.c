@@ -213,12 +213,12 @@ static void
 take_reply(ZklEntry *entry, const ZklSessionEvent *event)
 {
 	ZklTicketEvent reply = event->reply;
-	char		about[ZKL_ABOUT_SIZE];
+	char		owner_text[ZKL_OWNER_TEXT_SIZE];
 
 	if (reply.request == ZKL_REQUEST_WATCH_SELF &&
 		reply.outcome == ZKL_OUTCOME_OK)
-		reply.stale = zkl_entry_state_copy_about(entry, about) &&
-			!zkl_recipe_is_about(event->data, event->data_length, about);
+		reply.stale = zkl_entry_state_copy_owner_text(entry, owner_text) &&
+			!zkl_recipe_names_owner(event->data, event->data_length, owner_text);
 	if (reply.request == ZKL_REQUEST_WATCH && reply.outcome == ZKL_OUTCOME_OK)
 		zkl_entry_state_note_before(entry, event->data, event->data_length);
 	carry_out(entry, zkl_ticket_step(&entry->ticket, &reply));

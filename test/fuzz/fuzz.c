@@ -201,7 +201,7 @@ fuzz_ticket_text(char *text)
 	HOLDS(!zkl_recipe_has_mark(text, length, ZKL_IN_USE) ||
 		  strstr(text, ZKL_IN_USE) != NULL);
 	(void) zkl_recipe_is_revoked(text, length);
-	(void) zkl_recipe_is_about(text, length, "server=a pid=1");
+	(void) zkl_recipe_names_owner(text, length, "server=a pid=1");
 }
 
 /* What is accepted is what zklock writes. */

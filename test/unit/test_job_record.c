@@ -21,7 +21,7 @@ static const ZklJobRecord example = {
 	.attempt = 2,
 	.token = 281474976710657,
 	.started = NOON + 1,
-	.about = "server=a pid=7 database=db role=r application="
+	.owner_text = "server=a pid=7 database=db role=r application="
 };
 
 static const char example_text[] = "zklock-job=1 tick=1795348800000000 state=started"
@@ -39,7 +39,7 @@ assert_same_record(const ZklJobRecord *a, const ZklJobRecord *b)
 	assert_int_equal(a->token, b->token);
 	assert_int_equal(a->started, b->started);
 	assert_int_equal(a->ended, b->ended);
-	assert_string_equal(a->about, b->about);
+	assert_string_equal(a->owner_text, b->owner_text);
 }
 
 static void
@@ -67,7 +67,7 @@ records_survive_as_text(void **state)
 		ZklJobRecord parsed;
 		uint8_t		random[16];
 		char		text[ZKL_JOBRECORD_SIZE];
-		int			length = random_below(&seed, ZKL_ABOUT_SIZE);
+		int			length = random_below(&seed, ZKL_OWNER_TEXT_SIZE);
 
 		random_bytes(&seed, random, sizeof(random));
 		zkl_path_make_id(random, record.run);
@@ -81,8 +81,8 @@ records_survive_as_text(void **state)
 		record.token = record.tick;
 		record.state = (ZklJobState) random_below(&seed, 3);
 		record.attempt = 1 + (int) (random_below(&seed, UINT32_MAX) >> 2);
-		memset(record.about, 'x', sizeof(record.about));
-		record.about[length] = '\0';
+		memset(record.owner_text, 'x', sizeof(record.owner_text));
+		record.owner_text[length] = '\0';
 
 		zkl_job_record_format(&record, text);
 		assert_true(strlen(text) < ZKL_JOBRECORD_SIZE - 1);

@@ -324,12 +324,12 @@ static void
 a_text_has_marks_behind_the_backend(void **state)
 {
 	(void) state;
-	assert_true(zkl_recipe_is_about(TEXT(ABOUT), ABOUT));
-	assert_true(zkl_recipe_is_about(TEXT(ABOUT ZKL_IN_USE ZKL_REQUESTED), ABOUT));
-	assert_false(zkl_recipe_is_about(TEXT(ABOUT "1"), ABOUT));
-	assert_false(zkl_recipe_is_about(TEXT("server=a pid="), ABOUT));
-	assert_false(zkl_recipe_is_about(TEXT(ZKL_REVOKE), ABOUT));
-	assert_false(zkl_recipe_is_about("", 0, ABOUT));
+	assert_true(zkl_recipe_names_owner(TEXT(ABOUT), ABOUT));
+	assert_true(zkl_recipe_names_owner(TEXT(ABOUT ZKL_IN_USE ZKL_REQUESTED), ABOUT));
+	assert_false(zkl_recipe_names_owner(TEXT(ABOUT "1"), ABOUT));
+	assert_false(zkl_recipe_names_owner(TEXT("server=a pid="), ABOUT));
+	assert_false(zkl_recipe_names_owner(TEXT(ZKL_REVOKE), ABOUT));
+	assert_false(zkl_recipe_names_owner("", 0, ABOUT));
 
 	assert_true(zkl_recipe_has_mark(TEXT(ABOUT ZKL_IN_USE), ZKL_IN_USE));
 	assert_true(zkl_recipe_has_mark(TEXT(ABOUT ZKL_IN_USE ZKL_REQUESTED), ZKL_IN_USE));

@@ -43,7 +43,7 @@ waits(int server, int claim, ZklMode mode, const char *path)
 
 	*record = (ZklWaitRecord) {
 		.claim = claim,.znode = "x",.pid = 10 * claim,.path = path,.mode = mode,.leases = 1,
-		.limit = 1,.about = "",.first_hold = set->nholds
+		.limit = 1,.owner_text = "",.first_hold = set->nholds
 	};
 	return record;
 }

@@ -637,7 +637,7 @@ publish(void)
 			.mode = leases ? ZKL_MODE_LEASE : mode_of(lock, backend->reads),
 			.leases = leases ? backend->leases : 1,
 			.limit = leases ? world.limit[lock] : 1,
-			.about = "", .first_hold = set->nholds
+			.owner_text = "", .first_hold = set->nholds
 		};
 		publish_holds(set, b);
 		record->nholds = set->nholds - record->first_hold;

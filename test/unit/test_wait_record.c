@@ -82,7 +82,7 @@ a_text_is_read(void **state)
 	assert_int_equal(record->nconfirms, 0);
 	assert_string_equal(record->znode, "_c_1-__WRIT__0000000003");
 	assert_string_equal(record->path, "/jobs/night ly");
-	assert_string_equal(record->about, "server=db%201 pid=4711 database=d role=r application=");
+	assert_string_equal(record->owner_text, "server=db%201 pid=4711 database=d role=r application=");
 	assert_int_equal(record->first_hold, 0);
 	assert_int_equal(record->nholds, 3);
 	assert_string_equal(set.holds[0].path, "/a%b");
@@ -106,7 +106,7 @@ a_text_is_read(void **state)
 	assert_int_equal(record->first_hold, 3);
 	assert_int_equal(record->nholds, 1);
 	assert_int_equal(set.records[2].nholds, 0);
-	assert_string_equal(set.records[2].about, "");
+	assert_string_equal(set.records[2].owner_text, "");
 	free(text);
 }
 
@@ -142,7 +142,7 @@ make_set(ZklWaitSet *set, uint64_t *seed, char names[][ZKL_PATH_SIZE])
 	for (int i = 0; i < set->nrecords; i++)
 	{
 		ZklWaitRecord *record = &set->records[i];
-		static const char about[] = "server=a pid=1";
+		static const char owner_text[] = "server=a pid=1";
 
 		record->claim = 1 + i + (int64_t) random_below(seed, 2) * INT32_MAX;
 		record->pid = 1 + (int) random_below(seed, INT32_MAX);
@@ -157,7 +157,7 @@ make_set(ZklWaitSet *set, uint64_t *seed, char names[][ZKL_PATH_SIZE])
 			record->confirms[j] = 1 + random_below(seed, UINT32_MAX);
 		record->znode = "_c_x-lock-0000000001";
 		record->path = names[1 + 2 * random_below(seed, 19)];
-		record->about = about + random_below(seed, (uint32_t) strlen(about));
+		record->owner_text = owner_text + random_below(seed, (uint32_t) strlen(owner_text));
 		record->first_hold = set->nholds;
 		record->nholds = (int) random_below(seed, 20);
 		set->nholds += record->nholds;
@@ -190,7 +190,7 @@ assert_same_record(const ZklWaitSet *a, const ZklWaitSet *b, int i)
 	assert_int_equal(one->leases, other->leases);
 	assert_int_equal(one->limit, other->limit);
 	assert_int_equal(one->since, other->since);
-	assert_string_equal(one->about, other->about);
+	assert_string_equal(one->owner_text, other->owner_text);
 	assert_int_equal(one->search, other->search);
 	assert_int_equal(one->nconfirms, other->nconfirms);
 	assert_memory_equal(one->confirms, other->confirms, one->nconfirms * sizeof(int64_t));
@@ -367,7 +367,7 @@ names_have_bounds(void **state)
 		name[0] = '/';
 		memset(name + 1, 'p', sizeof(name) - 1);
 		snprintf(text, sizeof(text), "zklock-waits=1 instance=1 truncated=0 server=%.*s\n", length, name);
-		assert_int_equal(is_set(text, strlen(text)), length < ZKL_ABOUT_SIZE);
+		assert_int_equal(is_set(text, strlen(text)), length < ZKL_OWNER_TEXT_SIZE);
 		snprintf(text, sizeof(text), "zklock-waits=1 instance=1 truncated=0 server=a\n"
 				 "wait claim=1 pid=1 leases=1 limit=1 czxid=1 since=0 search=0 mode=lock"
 				 " znode=%.*s path=/a \n", length - 200, name + 1);
@@ -379,7 +379,7 @@ names_have_bounds(void **state)
 		snprintf(text, sizeof(text), "zklock-waits=1 instance=1 truncated=0 server=a\n"
 				 "wait claim=1 pid=1 leases=1 limit=1 czxid=1 since=0 search=0 mode=lock"
 				 " znode=x path=/a %.*s\n", length, name);
-		assert_int_equal(is_set(text, strlen(text)), length < ZKL_ABOUT_SIZE);
+		assert_int_equal(is_set(text, strlen(text)), length < ZKL_OWNER_TEXT_SIZE);
 	}
 }
 

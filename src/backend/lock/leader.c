@@ -62,7 +62,7 @@ typedef struct Leadership
 
 /* In any order; only this process uses them. */
 static dlist_head leaderships = DLIST_STATIC_INIT(leaderships);
-static char about[ZKL_ABOUT_SIZE];
+static char owner_text[ZKL_OWNER_TEXT_SIZE];
 
 static void want(const char *path);
 static bool look_at_recovery(void);
@@ -87,7 +87,7 @@ void
 zkl_leader_start(void)
 {
 	zkl_lock_table_use_reserve();
-	zkl_znode_text_of_leader(about);
+	zkl_znode_text_of_leader(owner_text);
 	zkl_leader_read_setting();
 }
 
@@ -283,7 +283,7 @@ static void
 begin(Leadership *leadership)
 {
 	int			limit = 0;
-	ZklClaimant claimant = zkl_claim_claimant(about, 0);
+	ZklClaimant claimant = zkl_claim_claimant(owner_text, 0);
 	ZklBeginning beginning;
 
 	claimant.detached = ZKL_DETACHED_LEADERSHIP;
@@ -303,7 +303,7 @@ begin(Leadership *leadership)
 static void
 try_to_lead(Leadership *leadership)
 {
-	switch (zkl_grant_request(leadership->claim, false, about))
+	switch (zkl_grant_request(leadership->claim, false, owner_text))
 	{
 		case ZKL_ANSWER_HELD:
 			ZKL_FAULT_POINT("leader-granted");

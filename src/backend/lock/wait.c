@@ -86,16 +86,16 @@ zkl_wait_begin(ZklWait *wait, const ZklLockRequest *request)
 	wait->asks_until = 0;
 	wait->silent_since = 0;
 	wait->impatient = false;
-	wait->about = NULL;
+	wait->owner_text = NULL;
 }
 
 ZklAnswer
 zkl_wait_ask(ZklWait *wait, ZklClaim *claim)
 {
 	/* If the text for the znode is there, request the ticket at once. */
-	if (wait->about == NULL)
+	if (wait->owner_text == NULL)
 		begin_asking(wait, claim);
-	return zkl_grant_request(claim, wait->request->only_tries, wait->about);
+	return zkl_grant_request(claim, wait->request->only_tries, wait->owner_text);
 }
 
 /*
@@ -105,7 +105,7 @@ zkl_wait_ask(ZklWait *wait, ZklClaim *claim)
 static void
 begin_asking(ZklWait *wait, const ZklClaim *claim)
 {
-	wait->about = claim->about;
+	wait->owner_text = claim->owner_text;
 	wait->asked_at = zkl_now();
 	wait->log_at = !wait->request->only_tries && !wait->impatient && log_lock_waits ?
 		wait->asked_at + ZKL_MS(DeadlockTimeout) : ZKL_FOREVER;
@@ -120,10 +120,10 @@ ZklAnswer
 zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 {
 	ZklAnswer	answer;
-	ZklAwaited	awaited = {.path = claim->entry->path,.mode = claim->mode,.about = claim->about,.claim = claim};
+	ZklAwaited	awaited = {.path = claim->entry->path,.mode = claim->mode,.owner_text = claim->owner_text,.claim = claim};
 
 	wait->claim = claim;
-	if (wait->about == NULL)
+	if (wait->owner_text == NULL)
 	{
 		if (look(wait, claim, mutex, &answer))
 			return answer;
@@ -171,7 +171,7 @@ look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex, ZklAnswer *answer)
 		return true;
 	*answer = zkl_grant_request(claim,
 								wait->request->only_tries || wait->impatient,
-								wait->about);
+								wait->owner_text);
 
 	/*
 	 * The owner has not answered this try, so the try assumes that the lock
@@ -183,7 +183,7 @@ look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex, ZklAnswer *answer)
 	{
 		case ZKL_ANSWER_HELD:
 			ZKL_FAULT_POINT("granted");
-			if (wait->about != NULL)
+			if (wait->owner_text != NULL)
 				log_acquired(wait);
 			return true;
 		case ZKL_ANSWER_STALE:

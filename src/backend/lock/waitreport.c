@@ -16,7 +16,7 @@
 #include "shared/claim.h"
 
 static void add_context(void *arg);
-static char *process_in(const char *about);
+static char *process_in(const char *owner_text);
 
 void
 zkl_wait_report_push_context(ErrorContextCallback *context, ZklClaim *claim)
@@ -37,7 +37,7 @@ add_context(void *arg)
 	const ZklClaim *claim = arg;
 	const char *path = zkl_display_path(claim->entry->path);
 	ZklObstacle obstacle = zkl_claim_status_obstacle(claim);
-	const char *process = process_in(obstacle.about);
+	const char *process = process_in(obstacle.owner_text);
 
 	if (claim->mode == ZKL_MODE_LEASE)
 		errcontext("while waiting for leases of semaphore \"%s\"", path);
@@ -56,10 +56,10 @@ add_context(void *arg)
  * no process.
  */
 static char *
-process_in(const char *about)
+process_in(const char *owner_text)
 {
-	const char *server = zkl_znode_text_field(about, "server");
-	const char *pid = zkl_znode_text_field(about, "pid");
+	const char *server = zkl_znode_text_field(owner_text, "server");
+	const char *pid = zkl_znode_text_field(owner_text, "pid");
 
 	if (server == NULL || pid == NULL || atoi(pid) <= 0)
 		return NULL;
@@ -71,7 +71,7 @@ const char *
 zkl_wait_report_obstacle(const ZklClaim *claim, int64 until)
 {
 	ZklObstacle obstacle = zkl_claim_status_obstacle(claim);
-	char	   *process = process_in(obstacle.about);
+	char	   *process = process_in(obstacle.owner_text);
 
 	/*
 	 * The ticket waits for another ticket that waits.  The client for which
@@ -80,12 +80,12 @@ zkl_wait_report_obstacle(const ZklClaim *claim, int64 until)
 	 */
 	if (!obstacle.holds && obstacle.front[0] != '\0' && until > 0)
 	{
-		const char *about = zkl_znodes_read(claim->entry->path, obstacle.front,
-											until);
-		char	   *holder = about ? process_in(about) : NULL;
+		const char *owner_text = zkl_znodes_read(claim->entry->path, obstacle.front,
+												 until);
+		char	   *holder = owner_text ? process_in(owner_text) : NULL;
 
-		obstacle.holds = about != NULL;
-		if (about != NULL)
+		obstacle.holds = owner_text != NULL;
+		if (owner_text != NULL)
 			process = holder;
 	}
 

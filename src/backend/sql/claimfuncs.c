@@ -104,12 +104,12 @@ request(const char *path, int64 hold_limit)
 
 	do
 	{
-		char		about[ZKL_ABOUT_SIZE];
+		char		owner_text[ZKL_OWNER_TEXT_SIZE];
 		int			owner = zkl_claims_process_find();
 		ZklClaimant claimant;
 
-		zkl_znode_text_of_claim(owner, about);
-		claimant = zkl_claim_claimant(about, 0);
+		zkl_znode_text_of_claim(owner, owner_text);
+		claimant = zkl_claim_claimant(owner_text, 0);
 		claimant.pid = owner;
 		CHECK_FOR_INTERRUPTS();
 		beginning = zkl_detached_request(path, hold_limit, &claimant, &number);
@@ -279,7 +279,7 @@ wait_for(Argument *claim, const ZklLockRequest *request)
 {
 	static uint32 wait_event = 0;
 	ZklAwaited	awaited = {.path = pstrdup(claim->info.slot.path),.mode = ZKL_MODE_LOCK,
-	.about = zkl_znode_text_of_backend(),.detached = claim->number};
+	.owner_text = zkl_znode_text_of_backend(),.detached = claim->number};
 	int64		lock_timeout_at = LockTimeout > 0 ?
 	zkl_now() + ZKL_MS(LockTimeout) : ZKL_FOREVER;
 
@@ -444,7 +444,7 @@ put_claim(ReturnSetInfo *set, const ZklDetachedInfo *info)
 	zkl_row_add_text(&row, name_of(info->slot.number));
 	zkl_row_add_text(&row, zkl_display_path(info->slot.path));
 	zkl_row_add_text(&row, waits ? "waiting" : info->in_doubt ? "in doubt" : "held");
-	(void) zkl_znode_text_add(&row, info->claim.about);
+	(void) zkl_znode_text_add(&row, info->claim.owner_text);
 	zkl_row_add_moment_if(&row, may_see, info->claim.since);
 	zkl_row_add_moment_if(&row, may_see && !(waits && waiter != NULL),
 						  waits ? info->slot.asked_until : info->claim.hold_until);

@@ -73,7 +73,7 @@ typedef struct LocalBlocker
 	bool		holds;
 	Oid			role;
 	int64		since;
-	char		about[ZKL_ABOUT_SIZE];
+	char		owner_text[ZKL_OWNER_TEXT_SIZE];
 } LocalBlocker;
 
 typedef struct Search
@@ -255,13 +255,13 @@ node_at(const LockQueue *queue, const ZklPlace *place)
 static const char *
 text_of(const char *path, const ZklPlace *place, const ZklListingNode *node)
 {
-	char	   *about = palloc(ZKL_ABOUT_SIZE);
+	char	   *owner_text = palloc(ZKL_OWNER_TEXT_SIZE);
 
 	if (place->where == ZKL_WHERE_LOCKS)
 		path = psprintf("%s/" ZKL_LOCKS, path);
-	if (!zkl_claim_status_describe(path, place->name, about))
+	if (!zkl_claim_status_describe(path, place->name, owner_text))
 		return node->data;
-	return about[0] != '\0' ? about :
+	return owner_text[0] != '\0' ? owner_text :
 		pnstrdup(node->data, strcspn(node->data, " ")); /* only the server's
 														 * name */
 }
@@ -612,7 +612,7 @@ local_blocker(const ZklClaim *claim)
 	blocker->holds = claim->state == ZKL_CLAIM_HELD;
 	blocker->role = claim->role;
 	blocker->since = claim->since;
-	strlcpy(blocker->about, claim->about, sizeof(blocker->about));
+	strlcpy(blocker->owner_text, claim->owner_text, sizeof(blocker->owner_text));
 	return blocker;
 }
 
@@ -727,7 +727,7 @@ put_local(ReturnSetInfo *set, const WaitedLock *lock,
 		place.holds = false;
 	place.kind = zkl_recipe_kind(place.mode);
 	add_blocker(&row, lock->path, &place);
-	(void) zkl_znode_text_add(&row, blocker->about);
+	(void) zkl_znode_text_add(&row, blocker->owner_text);
 	zkl_row_add_moment_if(&row, zkl_permission_may_see(blocker->role), blocker->since);
 	zkl_row_put(set, &row);
 }
