@@ -455,7 +455,7 @@ AS 'MODULE_PATHNAME', 'zklock_claim_renew'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_claim_renew(text, interval) IS
-'set the lease time of a claim anew, from now; false if the claim had ended';
+'set the lease time of a claim again, counted from now; false if the claim had ended';
 
 CREATE FUNCTION zk_claim_release(claim text)
 RETURNS boolean
@@ -552,9 +552,9 @@ COMMENT ON COLUMN zk_locks.usename IS
 COMMENT ON COLUMN zk_locks.claim_since IS
 'when the claim got into this state';
 COMMENT ON COLUMN zk_locks.session_count IS
-'session-level acquires; for a semaphore, leases';
+'session-level acquisitions; for a semaphore, leases';
 COMMENT ON COLUMN zk_locks.xact_count IS
-'transaction-level acquires; for a semaphore, leases';
+'transaction-level acquisitions; for a semaphore, leases';
 COMMENT ON COLUMN zk_locks.token IS
 'fencing token';
 COMMENT ON COLUMN zk_locks.ticket IS
@@ -720,13 +720,13 @@ COMMENT ON COLUMN zk_stat_locks.acquired IS
 COMMENT ON COLUMN zk_stat_locks.acquired_locally IS
 'how many of these the server granted from a ticket that it had, without ZooKeeper';
 COMMENT ON COLUMN zk_stat_locks.waited IS
-'how many acquires found the lock taken, and waited';
+'how many requests for a lock found it taken, and waited';
 COMMENT ON COLUMN zk_stat_locks.wait_time IS
-'time that acquires spent waiting for locks and for ZooKeeper, in milliseconds';
+'time that requests for locks spent waiting for them and for ZooKeeper, in milliseconds';
 COMMENT ON COLUMN zk_stat_locks.hold_time IS
 'time for which backends held the lock, in milliseconds; a claim counts when it ends';
 COMMENT ON COLUMN zk_stat_locks.timeouts IS
-'how many acquires ended because their time was over';
+'how many requests for a lock ended because their time was over';
 COMMENT ON COLUMN zk_stat_locks.lost IS
 'how many claims were lost';
 COMMENT ON COLUMN zk_stat_locks.deadlocks IS
@@ -741,13 +741,13 @@ COMMENT ON COLUMN zk_stat.acquired IS
 COMMENT ON COLUMN zk_stat.acquired_locally IS
 'how many of these the server granted from a ticket that it had, without ZooKeeper';
 COMMENT ON COLUMN zk_stat.waited IS
-'how many acquires found the lock taken, and waited';
+'how many requests for a lock found it taken, and waited';
 COMMENT ON COLUMN zk_stat.wait_time IS
-'time that acquires spent waiting for locks and for ZooKeeper, in milliseconds';
+'time that requests for locks spent waiting for them and for ZooKeeper, in milliseconds';
 COMMENT ON COLUMN zk_stat.hold_time IS
 'time for which backends held a lock, in milliseconds; a claim counts when it ends';
 COMMENT ON COLUMN zk_stat.timeouts IS
-'how many acquires ended because their time was over';
+'how many requests for a lock ended because their time was over';
 COMMENT ON COLUMN zk_stat.lost IS
 'how many claims were lost';
 COMMENT ON COLUMN zk_stat.deadlocks IS

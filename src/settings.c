@@ -179,7 +179,7 @@ define_other_settings(void)
 			   &zkl_stat_locks, 100, 1000000, NULL);
 	define_enum("zklock.on_lost", PGC_USERSET,
 				"What happens to a session whose lock is lost.",
-				"Its statement is cancelled, the session is terminated, or the session gets a notice.",
+				"Its statement is cancelled, the session is terminated, or the session gets a warning.",
 				&zkl_on_lost, on_lost_options);
 	define_bool("zklock.deadlock_detection", PGC_SIGHUP,
 				"Looks for deadlocks across servers.",
