@@ -20,8 +20,8 @@
 #include "shared/lockstat.h"
 
 static void need_ticket(ZklClaim *claim);
-static void ask_for_other_mode(ZklClaim *claim, bool only_tries,
-							   const char *owner_text);
+static void ask_for_other_ticket(ZklClaim *claim, bool only_tries,
+								 const char *owner_text);
 static ZklAnswer ask_for_ticket(ZklClaim *claim, bool only_tries,
 								const char *owner_text);
 static ZklAnswer ask_for_leases(ZklClaim *claim, bool only_tries,
@@ -128,10 +128,14 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *owner_text)
 			/*
 			 * The local lock excludes two claims of different modes.  So the
 			 * claim that requested this ticket has usually ended, and this
-			 * claim waited behind it.
+			 * claim waited behind it.  A writer that waits does not take over
+			 * the ticket of a try: readers on other servers would take the
+			 * wait for one that soon ends, and find no deadlock.
 			 */
-			if (owner_text != NULL && entry->mode != claim->mode)
-				ask_for_other_mode(claim, only_tries, owner_text);
+			if (owner_text != NULL &&
+				(entry->mode != claim->mode ||
+				 (claim->mode == ZKL_MODE_WRITE && entry->only_tries && !only_tries)))
+				ask_for_other_ticket(claim, only_tries, owner_text);
 			else if (entry->state == ZKL_ENTRY_QUEUED)
 				return only_tries && entry->asking ? ZKL_ANSWER_ASKING :
 					ZKL_ANSWER_QUEUED;
@@ -151,14 +155,14 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *owner_text)
 			if (entry->nheld > 0)
 				return ZKL_ANSWER_QUEUED;
 			if (owner_text != NULL)
-				ask_for_other_mode(claim, only_tries, owner_text);
+				ask_for_other_ticket(claim, only_tries, owner_text);
 			break;
 	}
 	return ZKL_ANSWER_NONE;
 }
 
 static void
-ask_for_other_mode(ZklClaim *claim, bool only_tries, const char *owner_text)
+ask_for_other_ticket(ZklClaim *claim, bool only_tries, const char *owner_text)
 {
 	zkl_entry_note_asker(claim->entry, claim, only_tries, owner_text);
 	zkl_entry_change_mode(claim->entry, claim->mode);

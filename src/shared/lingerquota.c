@@ -9,6 +9,7 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
@@ -49,12 +50,14 @@ zkl_linger_quota_attach(void *memory, LWLockPadded *locks, bool is_new)
 
 /*
  * Usually the role has kept the ticket before, and there is room: then this
- * only compares.
+ * only compares.  The worker, which ends claims whose lease time is over, and the claims
+ * process serve all roles: they keep the ticket for the one that requested it.
  */
 bool
 zkl_linger_quota_begin(ZklEntry *entry)
 {
-	int			role = MyProc->roleId % ZKL_LINGER_QUOTA_ROLES;
+	Oid			releaser = OidIsValid(MyDatabaseId) ? MyProc->roleId : entry->role;
+	int			role = releaser % ZKL_LINGER_QUOTA_ROLES;
 
 	Assert(zkl_lock_table_is_mine(entry));
 	if (!is_half_free(entry) &&

@@ -30,7 +30,8 @@ extern Size zkl_linger_quota_size(void);
 extern void zkl_linger_quota_attach(void *memory, LWLockPadded *locks, bool is_new);
 
 /*
- * If there is room, count the entry's ticket for the role of this process.
+ * If there is room, count the entry's ticket for the role of this session, or, in a background
+ * process of zklock, for the role that requested the ticket.
  * Returns whether there was room.  There is room as long as half of all
  * entries, and half of the bytes of the ZooKeeper session, are free.  Beyond
  * that, rolequota.h decides.

@@ -467,6 +467,11 @@ zkl_entry_state_note_before(ZklEntry *entry, const char *data, int length)
 }
 
 /*
+ * A writer that only tries does not block a reader, because its ticket soon goes.  But the
+ * name says so for as long as the znode exists, also when the try was granted: then the
+ * znode is at the front.  A claim that waits does not keep the ticket of a try; see
+ * zkl_grant_request().
+ *
  * Only the worker writes this field, so it may read it without the lock.
  * Most steps do not change it.
  */
@@ -478,7 +483,8 @@ zkl_entry_state_note_blocked(ZklEntry *entry)
 
 	if (blocked && entry->ticket.mode == ZKL_MODE_READ)
 		blocked = !zkl_recipe_is_zklock(entry->ticket.predecessor, &only_tries) ||
-			!only_tries;
+			!only_tries ||
+			strcmp(entry->ticket.predecessor, entry->ticket.front) == 0;
 	if (blocked == entry->blocked)
 		return;
 	lock(entry);

@@ -152,6 +152,27 @@ like(play('a writer that holds nothing between two readers', 's1', 'n1: ' . read
 		'n1+ ' . mutex('/b'), 's1+ ' . reading('/rw/a'))->{err}, qr/waits for read lock "\/rw\/a"; blocked by process ${\ $backend{n1}->pid } on server "north"/,
 	'the member that the detail leaves out');
 
+# Names of znodes say which tickets only try, and stay when a try is granted.
+play('a reader behind a writer that tried', 's1', q{n1: zk_xact_write_lock_acquire('/rw/tried', '0')}, 's1: ' . mutex('/b'), 'n1+ ' . mutex('/b'), 's1+ ' . reading('/rw/tried'));
+
+# A try of s2's waits for the reply of north, and a writer of the same server waits behind it.
+$_->query('BEGIN') foreach @backend{qw(n1 s1 s2 w1)};
+$backend{n1}->query('SELECT ' . writing('/rw/left'));
+kill 'STOP', my $silent = $north->worker_pid;
+$backend{s2}->send(q{SELECT zk_xact_write_lock_acquire('/rw/left', '0')});
+$watch{south}->wait_until(q{SELECT ticket = 'queued' FROM zk_locks WHERE path = '/rw/left'});
+$backend{s1}->send('SELECT ' . writing('/rw/left'));
+wait_until_waiting('s1');
+is($backend{s2}->answer, 'f', 'a try fails, behind which a writer waits');
+kill 'CONT', $silent;
+$watch{south}->wait_until(q{SELECT count(*) = 1 FROM zk_locks WHERE path = '/rw/left' AND ticket = 'queued'});
+$backend{w1}->query('SELECT ' . mutex('/c'));
+$backend{n1}->send('SELECT ' . mutex('/c'));
+wait_until_waiting('n1');
+$backend{w1}->send('SELECT ' . reading('/rw/left'));
+is(finish('a reader behind a writer that waits', [qw(s1 n1 w1)])->{victims}, 'w1', 'a reader behind that writer: one victim');
+$backend{$_}->query('ROLLBACK') foreach qw(n1 s1 s2 w1);
+
 # After the tenure, a reader may not join its server's ticket, and waits for a reader there.
 $_->query('BEGIN') foreach @backend{qw(n1 n2 s1 w1)};
 $backend{n1}->query('SELECT ' . reading('/rw/t'));

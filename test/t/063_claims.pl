@@ -73,6 +73,7 @@ $n->send("SELECT zk_claim_wait('$claims[0]')");
 $zk->wait_until(sub { $m->query(qq{SELECT waiting_pid FROM zk_claims WHERE claim = '$claims[0]'}) eq $n->pid }, 'the wait to show');
 is($m->query('SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $n->pid) =~ /^(ZklockClaim|Extension)$/, 1, 'as a wait event, too');
 is(code_of($m, 'zk_claim_wait', $claims[0]), '55006', 'only one session at a time waits for a claim');
+is($m->query('SELECT path, holds, server, pid FROM zk_blockers(' . $n->pid . ')'), '/w|t|south|' . $s->pid, 'zk_blockers shows for whom the session waits');
 $s->query(q{SELECT zk_lock_release('/w')});
 is($n->result->{out}, 't', 'the wait ends when the lock is free');
 my $third = $north->backend;

@@ -185,6 +185,15 @@ is($abuser->query(sprintf $twice, 80), 80, '80 paths come back');
 $node->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path LIKE '/linger/%' AND ticket <> 'lingering'});
 my $n = $node->safe_psql('postgres', q{SELECT count(*) FROM zk_locks WHERE path LIKE '/linger/%'});
 ok($n > 16 && $n <= 33, "of 64 places, $n are taken by tickets that linger");
+
+# The worker ends these claims, and their tickets count for the same role.
+is($abuser->query(q{SELECT count(*) FROM generate_series(1, 12) AS i, LATERAL (SELECT '/linger/limit/' || i AS path OFFSET 0) AS p
+	WHERE zk_lock_acquire(path) AND zk_lock_release(path) AND zk_lock_acquire(path, NULL, '100 ms')}), 12, 'more come back, with a lease time');
+$node->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path LIKE '/linger/%' AND claim = 'held'});
+$abuser->query('SELECT zk_lock_release_all()');
+$node->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path LIKE '/linger/%' AND ticket <> 'lingering'});
+$n = $node->safe_psql('postgres', q{SELECT count(*) FROM zk_locks WHERE path LIKE '/linger/%'});
+cmp_ok($n, '<=', 33, '... and the role has no more places than before');
 my $comes_back = q{SELECT count(*) FROM generate_series(1, 20) AS i WHERE zk_lock_acquire('/victim/own') AND zk_lock_release('/victim/own')};
 my $tickets = $node->status('tickets');
 cmp_ok($node->status('entries'), '>=', 32, 'half is in use, or more');

@@ -27,6 +27,7 @@
 #include "backend/znodetext.h"
 #include "protocol/fieldtext.h"
 #include "shared/claim.h"
+#include "shared/detached.h"
 
 PG_FUNCTION_INFO_V1(zklock_lock_queue);
 PG_FUNCTION_INFO_V1(zklock_lock_queue_or_null);
@@ -79,6 +80,7 @@ typedef struct LocalBlocker
 typedef struct Search
 {
 	int			pid;
+	int			detached;		/* of the claim for which it waits; 0: none */
 	List	   *locks;			/* of WaitedLock */
 } Search;
 
@@ -100,6 +102,7 @@ static void add_place(ZklRow *row, const char *path, int position,
 					  const ZklPlace *place, const ZklListingNode *node);
 static void add_since(ZklRow *row, const ZklListingNode *node);
 static const char *data_of(const ZklListingNode *node);
+static int	claim_awaited_by(int pid);
 static void search_entry(ZklEntry *entry, void *arg);
 static WaitedLock *waited_lock(const ZklEntry *entry, const ZklClaim *claim);
 static LocalBlocker *local_blocker(const ZklClaim *claim);
@@ -537,6 +540,7 @@ zklock_blockers(PG_FUNCTION_ARGS)
 	Search		search = {.pid = PG_GETARG_INT32(0)};
 	ListCell   *cell;
 
+	search.detached = claim_awaited_by(search.pid);
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
 		zkl_lock_table_browse(i, search_entry, &search);
 	find_inner_mutexes(search.locks);
@@ -552,6 +556,21 @@ zklock_blockers(PG_FUNCTION_ARGS)
 			put_local(set, lock, lfirst(blocker));
 	}
 	return (Datum) 0;
+}
+
+/* A session in zk_claim_wait has no claim of its own that waits. */
+static int
+claim_awaited_by(int pid)
+{
+	ZklDetachedInfo info;
+	int			place = 0;
+
+	while (zkl_detached_next(&place, &info))
+	{
+		if (info.slot.waiter != NULL && info.slot.waiter->pid == pid)
+			return info.claim.detached;
+	}
+	return 0;
 }
 
 /*
@@ -571,7 +590,9 @@ search_entry(ZklEntry *entry, void *arg)
 	{
 		const ZklClaim *claim = dlist_container(ZklClaim, link, iter.cur);
 
-		if (claim->pid == search->pid && claim->state == ZKL_CLAIM_WAITING)
+		if (claim->state == ZKL_CLAIM_WAITING &&
+			(claim->pid == search->pid ||
+			 (search->detached != 0 && claim->detached == search->detached)))
 			waiting = claim;
 	}
 	if (waiting == NULL)
