@@ -78,7 +78,7 @@ static const Reason failure_reasons[] = {
 		NULL
 	},
 	[ZKL_FAILURE_DIRECTORY] = {
-		ERRCODE_LOCK_NOT_AVAILABLE, COULD_NOT_ACQUIRE,
+		ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, COULD_NOT_ACQUIRE,
 		gettext_noop("Its directory was removed again and again while it was in use."),
 		NULL
 	},
@@ -370,7 +370,7 @@ zkl_report_failure(const char *path, ZklFailure failure)
 		zkl_report_other_kind(path);
 	if (failure == ZKL_FAILURE_FOREIGN_NAME)
 		ereport(ERROR,
-				errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				errmsg("could not acquire lock \"%s\"", zkl_display_path(path)),
 				errdetail("Another client queues for it with a znode whose name is longer than %d characters.",
 						  ZKL_CHILD_SIZE - 1));

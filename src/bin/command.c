@@ -32,11 +32,8 @@
 #include "bin/server.h"
 #include "bin/signals.h"
 
-/*
- * How often to ask the backend, and how long before the end to send SIGTERM.
- */
+/* How often to ask the backend. */
 #define ASK_INTERVAL		(fmax(zkl_server_standing.session_timeout, 1) / 20)
-#define MAX_GRACE			(zkl_server_standing.session_timeout / 5)
 
 /* How often to look whether processes that are not children have ended. */
 #define LOOK_INTERVAL		0.1
@@ -216,7 +213,7 @@ has_ended(pid_t pid, int *wait_status, bool whole_group)
 static double
 end_at(const ZklOptions *options)
 {
-	return zkl_server_standing.safe_until - fmin(options->kill_after, MAX_GRACE);
+	return zkl_server_standing.safe_until - fmin(options->kill_after, zkl_server_standing.grace);
 }
 
 const char *
@@ -279,7 +276,7 @@ pause_command(const ZklOptions *options, pid_t pid)
 	 * well.
 	 */
 	signal_command(pid, SIGSTOP);
-	(void) zkl_server_confirm(options, zkl_server_clock() + MAX_GRACE);
+	(void) zkl_server_confirm(options, zkl_server_clock() + zkl_server_standing.grace);
 	if (zkl_command_reason_to_end(options) == NULL)
 		signal_command(pid, SIGCONT);
 }

@@ -27,10 +27,12 @@
 ZklStanding zkl_server_standing;
 
 /*
- * In twentieths of the session timeout: what a command has at most to end, and one
- * more.
+ * In parts of the session timeout: what a command has at most to end; and how long the lock is
+ * safe at any time while ZooKeeper answers, even if the last reply is one interval old.  A longer
+ * grace would end commands although nothing is wrong.
  */
-#define FIRM	5
+#define GRACE	0.2
+#define STEADY	0.35
 
 /*
  * How a pooler is found out: by this query, in so many rounds, each of which waits so
@@ -49,7 +51,10 @@ double		zkl_server_asked_at;
 bool		zkl_server_asking;
 
 static PGconn *conn;
+static PGresult *answer;		/* the last result of the present query that
+								 * has come */
 static char *schema;			/* schema of the extension, quoted */
+static bool pooled;				/* a pooler is between */
 
 double
 zkl_server_clock(void)
@@ -106,7 +111,7 @@ open_connection(const ZklOptions *options)
 	return opened;
 }
 
-/* The last result of the present query, or NULL if the connection broke. */
+/* The last result of a short query, or NULL if the connection broke.  Waits. */
 static PGresult *
 take_result(PGconn *from)
 {
@@ -118,6 +123,35 @@ take_result(PGconn *from)
 		PQclear(result);
 		result = next;
 	}
+	return result;
+}
+
+/*
+ * Is the answer of conn complete?  If the server falls silent in its midst, PQgetResult() alone
+ * would wait for the rest for ever.
+ */
+static bool
+is_answered(void)
+{
+	while (!zkl_server_is_alive() || !PQisBusy(conn))
+	{
+		PGresult   *result = PQgetResult(conn);
+
+		if (result == NULL)
+			return true;
+		PQclear(answer);
+		answer = result;
+	}
+	return false;
+}
+
+/* NULL if the connection broke. */
+static PGresult *
+take_answer(void)
+{
+	PGresult   *result = answer;
+
+	answer = NULL;
 	return result;
 }
 
@@ -194,6 +228,14 @@ is_shared(PGconn *other)
 	return false;
 }
 
+static void
+refuse_pooler(void)
+{
+	zkl_messages_error("the pooler gives this connection to other clients between transactions");
+	zkl_messages_hint("Connect to the server itself, or through a pooler in session mode.");
+	exit(STATUS_UNAVAILABLE);
+}
+
 /*
  * If a pooler shares the backend, the lock would also belong to other
  * clients.  A pooler gives its clients numbers of its own instead of the
@@ -205,15 +247,12 @@ refuse_shared_connection(const ZklOptions *options)
 	int			pid = ask_pid(conn);
 	PGconn	   *other;
 
-	if (pid == 0 || pid == PQbackendPID(conn))
-		return;					/* no pooler is between */
+	pooled = pid != 0 && pid != PQbackendPID(conn);
+	if (!pooled)
+		return;
 	other = open_connection(options);
 	if (is_shared(other))
-	{
-		zkl_messages_error("the pooler gives this connection to other clients between transactions");
-		zkl_messages_hint("Connect to the server itself, or through a pooler in session mode.");
-		exit(STATUS_UNAVAILABLE);
-	}
+		refuse_pooler();
 	PQfinish(other);
 }
 
@@ -327,7 +366,7 @@ await_result(void)
 {
 	int			number;
 
-	while (zkl_server_is_alive() && PQisBusy(conn))
+	while (!is_answered())
 	{
 		zkl_server_wait_until(INFINITY);
 		if (zkl_signals_is_stop(number = zkl_signals_next()))
@@ -335,7 +374,7 @@ await_result(void)
 		else if (number != 0)
 			give_up(number);
 	}
-	return take_result(conn);
+	return take_answer();
 }
 
 /* It is also an error if the query could not be sent. */
@@ -403,7 +442,9 @@ zkl_server_ask(const ZklOptions *options)
 	if (query == NULL)
 		query = zkl_messages_format("SELECT extract(epoch FROM s.safe_until - clock_timestamp()"
 									" - current_setting('zklock.commit_margin')::interval), "
-									"extract(epoch FROM s.session_timeout), %s.zk_lock_is_held($1) "
+									"extract(epoch FROM s.session_timeout), "
+									"extract(epoch FROM current_setting('zklock.commit_margin')::interval), "
+									"%s.zk_lock_is_held($1) "
 									"FROM %s.zk_status s", schema, schema);
 	zkl_server_asked_at = zkl_server_clock();
 	zkl_server_asking = send_query(query, 1, &options->path);
@@ -416,14 +457,18 @@ zkl_server_ask(const ZklOptions *options)
 static void
 note_standing(PGresult *result)
 {
+	double		timeout = strtod(PQgetvalue(result, 0, 1), NULL);
+	double		margin = strtod(PQgetvalue(result, 0, 2), NULL);
+
 	/*
 	 * If the server knows of no moment up to which the lock is safe, it is
 	 * not safe.
 	 */
 	zkl_server_standing.safe_until = PQgetisnull(result, 0, 0) ? 0 :
 		zkl_server_asked_at + strtod(PQgetvalue(result, 0, 0), NULL);
-	zkl_server_standing.session_timeout = strtod(PQgetvalue(result, 0, 1), NULL);
-	zkl_server_standing.held = PQgetvalue(result, 0, 2)[0] == 't';
+	zkl_server_standing.session_timeout = timeout;
+	zkl_server_standing.grace = fmax(fmin(GRACE * timeout, STEADY * timeout - margin), 0);
+	zkl_server_standing.held = PQgetvalue(result, 0, 3)[0] == 't';
 	zkl_server_standing.asked_at = zkl_server_asked_at;
 	zkl_server_asking = false;
 	PQclear(result);
@@ -435,9 +480,9 @@ zkl_server_read_answer(void)
 {
 	PGresult   *result;
 
-	if (!zkl_server_asking || (zkl_server_is_alive() && PQisBusy(conn)))
+	if (!zkl_server_asking || !is_answered())
 		return;
-	result = take_result(conn);
+	result = take_answer();
 	if (PQresultStatus(result) == PGRES_TUPLES_OK)
 	{
 		note_standing(result);
@@ -493,7 +538,7 @@ await_firm_standing(const ZklOptions *options)
 		interval = zkl_server_standing.session_timeout / 20;
 		if (!zkl_server_standing.held ||
 			zkl_server_clock() >= zkl_server_standing.safe_until ||
-			zkl_server_clock() < zkl_server_standing.safe_until - FIRM * interval)
+			zkl_server_clock() < zkl_server_standing.safe_until - zkl_server_standing.grace - interval)
 			return;
 		zkl_server_wait_until(fmin(zkl_server_clock() + interval, zkl_server_standing.safe_until));
 	}
@@ -528,6 +573,30 @@ wait_for_lock(const ZklOptions *options)
 	return request_lock(options, "SELECT %s.zk_%s_acquire%s");
 }
 
+/*
+ * The second connection may have reached another process of the pooler, whose backends are
+ * other ones, and shown nothing.  Then the lock tells: this session has this one, once.  If it
+ * has more, another client's run has the same backend, and this run was granted that one's lock.
+ */
+static void
+refuse_shared_lock(const ZklOptions *options)
+{
+	PGresult   *result;
+
+	(void) send_query(zkl_messages_format("SELECT count(*) = 1 AND sum(session_count) = 1 FROM %s.zk_locks"
+										  " WHERE pid = pg_catalog.pg_backend_pid()", schema), 0, NULL);
+	result = finish_query();
+	if (PQgetvalue(result, 0, 0)[0] == 't')
+	{
+		PQclear(result);
+		return;
+	}
+	(void) send_query(zkl_messages_format("SELECT %s.zk_%s_release($1)", schema,
+										  options->once ? "lock" : options->kind), 1, &options->path);
+	PQclear(await_result());
+	refuse_pooler();
+}
+
 /* Acquire the lock, and describe it to the command. */
 bool
 zkl_server_acquire(const ZklOptions *options)
@@ -551,6 +620,8 @@ zkl_server_acquire(const ZklOptions *options)
 	PQclear(result);
 	if (!acquired)
 		return false;
+	if (pooled)
+		refuse_shared_lock(options);
 
 	(void) send_query(zkl_messages_format("SELECT %s.zk_lock_token($1)", schema), 1, &options->path);
 	result = finish_query();
@@ -578,11 +649,11 @@ zkl_server_release(const ZklOptions *options, bool done)
 		(void) send_query(zkl_messages_format(query, schema), options->once ? 1 : 0, &options->path);
 	else
 		(void) PQsendQuery(conn, "DISCARD ALL");
-	while (zkl_server_is_alive() && PQisBusy(conn) && zkl_server_clock() < zkl_server_standing.safe_until)
+	while (!is_answered() && zkl_server_clock() < zkl_server_standing.safe_until)
 		zkl_server_wait_until(zkl_server_standing.safe_until);
-	if (zkl_server_is_alive() && PQisBusy(conn))
+	if (!is_answered())
 		return false;
-	result = take_result(conn);
+	result = take_answer();
 	released = PQresultStatus(result) == PGRES_TUPLES_OK && PQgetvalue(result, 0, 0)[0] == 't';
 	if (!released && PQresultStatus(result) != PGRES_COMMAND_OK)
 		complain_of_server(conn);

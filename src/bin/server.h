@@ -20,6 +20,8 @@ typedef struct ZklStanding
 	bool		held;
 	double		safe_until;		/* without the commit margin */
 	double		session_timeout;
+	double		grace;			/* how long before that the command has to be
+								 * told, at most */
 	double		asked_at;
 } ZklStanding;
 

@@ -468,6 +468,17 @@ $zk->resume;
 $run->{in} .= "\n";
 is(finish($run), 0, 'a short silence of ZooKeeper is nothing');
 
+# With a long margin, a command has less time to end, or none; but while nothing is wrong, it is not ended.
+$node->set('zklock.session_timeout', '20s');
+$node->expire_session($zk, by_hand => 1);
+foreach ([ '4.7s', 6 ], [ '7.9s', 0 ])
+{
+	my ($margin, $seconds) = @$_;
+	local $ENV{PGOPTIONS} = "-c zklock.commit_margin=$margin";
+	$run = run_it([ '/run/foreseen', 'sleep', $seconds ]);
+	is("$run->{status} $run->{err}", '0 ', "nor is a margin of $margin");
+}
+
 # --- the server ends ---
 
 foreach my $how ('stopped', 'killed')

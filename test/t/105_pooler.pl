@@ -160,10 +160,11 @@ sub run_at
 
 my @proxies;
 
-# The address of a proxy in front of the pooler, which passes on the answers of the nth connection late.
-sub late_proxy
+# The address of a proxy in front of servers, which take turns.  It passes on what "answer" makes of an
+# answer, which knows the number of the connection.
+sub proxy
 {
-	my ($socket, $nth, $seconds) = @_;
+	my ($answer, @sockets) = @_;
 	my $listener = IO::Socket::INET->new(Listen => 10, LocalAddr => '127.0.0.1') or die "could not listen: $!";
 	my $pid = fork // die "could not fork: $!";
 	if (!$pid)
@@ -171,9 +172,9 @@ sub late_proxy
 		setpgrp;
 		for (my $n = 1; my $client = $listener->accept; $n++)
 		{
-			my $server = IO::Socket::UNIX->new($socket) or POSIX::_exit(1);
-			copy_all($client, $server, 0);
-			copy_all($server, $client, $n == $nth ? $seconds : 0);
+			my $server = IO::Socket::UNIX->new($sockets[ ($n - 1) % @sockets ]) or POSIX::_exit(1);
+			copy_all($client, $server, sub { return $_[0]; });
+			copy_all($server, $client, sub { return $answer->($_[0], $n); });
 		}
 		POSIX::_exit(0);
 	}
@@ -183,12 +184,11 @@ sub late_proxy
 
 sub copy_all
 {
-	my ($from, $to, $seconds) = @_;
+	my ($from, $to, $pass) = @_;
 	return if fork // die "could not fork: $!";
 	while (sysread $from, my $data, 65536)
 	{
-		sleep $seconds;
-		syswrite $to, $data;
+		syswrite $to, $pass->($data);
 	}
 	shutdown $to, 1;
 	POSIX::_exit(0);
@@ -218,8 +218,29 @@ is(scalar(@refused), 10, 'zklock-run, transaction mode: refused while the pool i
 $busy->kill_kill(grace => 0);
 
 # The second connection is the one by which zklock-run finds out.
-my $late = late_proxy($pooler->directory . '/.s.PGSQL.' . $pooler->port, 2, 1.5);
+sub socket_of { my ($server) = @_; return $server->directory . '/.s.PGSQL.' . $server->port; }
+my $late = proxy(sub { my ($data, $n) = @_; sleep 1.5 if $n == 2; return $data; }, socket_of($pooler));
 like(run_at($late, 'one', 'echo', 'ran'), qr/^69 /, 'zklock-run, transaction mode: refused although an answer comes late');
+
+# The second connection reaches another process of the pooler, whose backends are other ones.
+my $second = PgBouncer->new($node_a, one => 'pool_mode=transaction pool_size=1');
+my $both = proxy(sub { return $_[0]; }, socket_of($pooler), socket_of($second));
+my $directory = PostgreSQL::Test::Utils::tempdir();
+my $run = IPC::Run::start([ $program, '-d', "$both user=postgres dbname=one", '/run', 'sh', '-c',
+		'touch begun; until [ -e end ]; do sleep 0.05; done; echo ran' ],
+	init => sub { chdir $directory or die }, '<', \'', '>', \my $run_out, '2>', \my $run_err);
+$zk->wait_until(sub { -e "$directory/begun" }, 'a command to begin');
+like(run_at($both, 'one', 'echo', 'ran'), qr/^69 zklock-run: error: the pooler gives/, 'zklock-run, a pooler of two processes: refused in the backend of another run');
+append_to_file("$directory/end", '');
+$run->finish;
+is($run->full_result . " $run_out$run_err", "0 ran\n", '... which goes on');
+$second->stop;
+
+# The server falls silent in the midst of an answer.
+my $silent = proxy(sub { my ($data) = @_; return -e "$directory/silent" ? substr($data, 0, -6) : $data; }, $node_a->host . '/.s.PGSQL.' . $node_a->port);
+my $result = run_at($silent, 'postgres', 'sh', '-c', "touch $directory/silent; exec sleep 600");
+like($result, qr/^79 .*The server did not confirm it in time\./s, 'zklock-run: half an answer is no answer');
+
 is(run_through($_, 'echo', 'ran'), "0 ran\n", "zklock-run, session mode: runs in pool $_") foreach 'sessions', 'more';
 is($b1->query(acquire('/run')), 't', 'zklock-run, session mode: has released the lock');
 is(run_through('more', 'echo', 'ran'), '75 ', 'zklock-run, session mode: excluded');
