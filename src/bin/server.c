@@ -591,9 +591,16 @@ refuse_shared_lock(const ZklOptions *options)
 		PQclear(result);
 		return;
 	}
-	(void) send_query(zkl_messages_format("SELECT %s.zk_%s_release($1)", schema,
-										  options->once ? "lock" : options->kind), 1, &options->path);
-	PQclear(await_result());
+
+	/*
+	 * The run of a job would be done by a release; the other run's ends it,
+	 * as failed.
+	 */
+	if (!options->once)
+	{
+		(void) send_query(zkl_messages_format("SELECT %s.zk_%s_release($1)", schema, options->kind), 1, &options->path);
+		PQclear(await_result());
+	}
 	refuse_pooler();
 }
 

@@ -26,7 +26,8 @@
  *		WANTED, QUEUED -> OWNED	worker		the znode is the first
  *		WANTED, QUEUED,			backend		the last claim ended, and the
  *		OWNED -> RELEASING					ticket is not kept; or a claim
- *											needs a ticket of another mode
+ *											needs a ticket of another mode,
+ *											or one that does not only try
  *		OWNED -> RELEASING		worker		it lingered for zklock.linger, or
  *											another client queues behind it
  *		any -> RELEASING		worker		it cannot be acquired; a znode is left
@@ -164,7 +165,7 @@ struct ZklEntry
 
 	/*
 	 * Protected by the partition.  To make requests, the worker also reads
-	 * mode, role, only_tries, excludes_superuser, in_multilock and about
+	 * mode, role, only_tries, excludes_superuser, in_multilock and owner_text
 	 * without it.  Once the worker has seen that a ticket is wanted, backends
 	 * change these but the mode only when they give the ticket up, or later.
 	 * Then the new values are about the next ticket, and what the worker

@@ -30,7 +30,7 @@ extern bool zkl_batches_are_allowed(void);
 extern bool zkl_batches_are_open(ZklRequest request);
 
 /*
- * Add an operation of this entry's ticket.  It is sent by zkl_batches_send, or
+ * Add an operation of a ticket.  It is sent by zkl_batches_send, or
  * in here if the batch is full.  The texts stay until then.
  */
 extern void zkl_batches_add(ZklSessionOperation operation);

@@ -33,8 +33,8 @@ use PgWire;
 # For each lock: how it is acquired, and its name in the history.
 my @locks = (
 	(map { [ "/storm/m$_", "zk_xact_lock_acquire('/storm/m$_')", 'lock' ] } 0 .. 19),
-	(map { [ "/storm/r$_", "zk_xact_write_lock_acquire('/storm/r$_')", 'write' ], [ "/storm/r$_", "zk_xact_read_lock_acquire('/storm/r$_')", 'read' ] } 0 .. 3),
-	(map { [ "/storm/r$_", "zk_xact_write_lock_acquire('/storm/r$_', '0') OR zk_xact_write_lock_acquire('/storm/r$_')", 'write' ] } 0 .. 3),
+	(map { [ "/storm/r$_", "zk_xact_write_lock_acquire('/storm/r$_')", 'write' ], [ "/storm/r$_", "zk_xact_read_lock_acquire('/storm/r$_')", 'read' ],
+		[ "/storm/r$_", "zk_xact_write_lock_acquire('/storm/r$_', '0') OR zk_xact_write_lock_acquire('/storm/r$_')", 'write' ] } 0 .. 3),
 	[ '/storm/s', q{zk_xact_semaphore_acquire('/storm/s', 3)}, 'lease 1 3' ],
 	[ '/storm/s', q{zk_xact_semaphore_acquire('/storm/s', 3, NULL, 2)}, 'lease 2 3' ],
 	(map { [ "row$_", "id FROM storm WHERE id = $_ FOR UPDATE", 'row' ] } 0 .. 5));

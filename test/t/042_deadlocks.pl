@@ -82,11 +82,17 @@ sub finish
 	my ($title, $waiting) = @_;
 	my (@victims, @others, $err);
 	my %left = map { $_ => 1 } @$waiting;
+	my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
 	while (%left)
 	{
 		my ($done) = grep { $backend{$_}->is_done } sort keys %left;
 		if (!$done)
 		{
+			if (time > $deadline)
+			{
+				fail("$title: a deadlock is found");
+				die 'timed out';
+			}
 			select(undef, undef, undef, 0.01);
 			next;
 		}
@@ -161,11 +167,12 @@ $backend{n1}->query('SELECT ' . writing('/rw/left'));
 kill 'STOP', my $silent = $north->worker_pid;
 $backend{s2}->send(q{SELECT zk_xact_write_lock_acquire('/rw/left', '0')});
 $watch{south}->wait_until(q{SELECT ticket = 'queued' FROM zk_locks WHERE path = '/rw/left'});
+my $tried = $watch{south}->query(q{SELECT znode FROM zk_locks WHERE path = '/rw/left'});
 $backend{s1}->send('SELECT ' . writing('/rw/left'));
 wait_until_waiting('s1');
 is($backend{s2}->answer, 'f', 'a try fails, behind which a writer waits');
 kill 'CONT', $silent;
-$watch{south}->wait_until(q{SELECT count(*) = 1 FROM zk_locks WHERE path = '/rw/left' AND ticket = 'queued'});
+$watch{south}->wait_until(qq{SELECT count(*) = 1 FROM zk_locks WHERE path = '/rw/left' AND ticket = 'queued' AND znode <> '$tried'});
 $backend{w1}->query('SELECT ' . mutex('/c'));
 $backend{n1}->send('SELECT ' . mutex('/c'));
 wait_until_waiting('n1');

@@ -187,6 +187,7 @@ my $n = $node->safe_psql('postgres', q{SELECT count(*) FROM zk_locks WHERE path 
 ok($n > 16 && $n <= 33, "of 64 places, $n are taken by tickets that linger");
 
 # The worker ends these claims, and their tickets count for the same role.
+$abuser->query('SET zklock.on_lost = notice');
 is($abuser->query(q{SELECT count(*) FROM generate_series(1, 12) AS i, LATERAL (SELECT '/linger/limit/' || i AS path OFFSET 0) AS p
 	WHERE zk_lock_acquire(path) AND zk_lock_release(path) AND zk_lock_acquire(path, NULL, '100 ms')}), 12, 'more come back, with a lease time');
 $node->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path LIKE '/linger/%' AND claim = 'held'});
