@@ -59,10 +59,10 @@ extern void zkl_entry_give_up(ZklEntry *entry);
 extern void zkl_entry_withdraw(ZklEntry *entry);
 
 /*
- * A claim needs a ticket of another mode, or one that does not only try.  If the worker has not looked at the
- * entry yet, this changes the wanted mode.  Otherwise it gives the ticket up,
- * unless a claim holds the lock; the caller calls again when that claim has
- * ended.
+ * A claim needs a ticket of another mode, or one that does not only try.  If
+ * the worker has not looked at the entry yet, this changes the wanted mode.
+ * Otherwise it gives the ticket up, unless a claim holds the lock; the caller
+ * calls again when that claim has ended.
  */
 extern void zkl_entry_change_mode(ZklEntry *entry, ZklMode mode);
 
