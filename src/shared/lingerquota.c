@@ -27,7 +27,6 @@ typedef struct Kept
 
 static Kept *kept = NULL;
 
-static bool is_half_free(const ZklEntry *entry);
 static bool is_allowed(int role, int nfree);
 static void count(const char *path, int role, int sign);
 
@@ -60,7 +59,7 @@ zkl_linger_quota_begin(ZklEntry *entry)
 	int			role = releaser % ZKL_LINGER_QUOTA_ROLES;
 
 	Assert(zkl_lock_table_is_mine(entry));
-	if (!is_half_free(entry) &&
+	if (!zkl_lock_table_is_half_free() &&
 		!is_allowed(role, zkl_lock_table_max_entries()))
 		return false;
 	if (entry->kept_for != role + 1)
@@ -96,13 +95,6 @@ void
 zkl_linger_quota_end_claim(const char *path, Oid role)
 {
 	count(path, role % ZKL_LINGER_QUOTA_ROLES, -1);
-}
-
-static bool
-is_half_free(const ZklEntry *entry)
-{
-	return pg_atomic_read_u32(&zkl_lock_table->nentries) <= zkl_lock_table_max_entries() / 2 &&
-		pg_atomic_read_u64(&zkl_session_info->ephemeral_bytes) <= ZKL_EPHEMERAL_BYTES_MAX / 2;
 }
 
 /* The counts may change at any time, so the result is approximate. */

@@ -278,6 +278,13 @@ zkl_lock_table_max_entries(void)
 	return max_entries;
 }
 
+bool
+zkl_lock_table_is_half_free(void)
+{
+	return pg_atomic_read_u32(&zkl_lock_table->nentries) <= max_entries / 2 &&
+		pg_atomic_read_u64(&zkl_session_info->ephemeral_bytes) <= ZKL_EPHEMERAL_BYTES_MAX / 2;
+}
+
 ZklEntry *
 zkl_lock_table_find(const char *path, uint32 hash)
 {

@@ -180,6 +180,9 @@ extern LWLock *zkl_lock_table_session_lock(void);
 /* How many entries there are room for; known before there is shared memory. */
 extern int	zkl_lock_table_max_entries(void);
 
+/* Are half of the entries, and half of the bytes of the ZooKeeper session, free? */
+extern bool zkl_lock_table_is_half_free(void);
+
 /* The name of the setting that limits the number of entries. */
 extern const char *zkl_lock_table_limiting_setting(void);
 

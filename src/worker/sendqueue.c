@@ -288,6 +288,17 @@ choose_line(Turn *turn)
 	if (!zkl_session_is_usable() ||
 		zkl_session_outstanding() + zkl_batches_added() >= WINDOW)
 		return NULL;
+
+	/*
+	 * A ticket that was given up takes its room until it is deleted.  If
+	 * little room is left, that comes first: else the locks that backends
+	 * wait for would be refused.
+	 */
+	if (!zkl_lock_table_is_half_free() && (line = first_line(TURN_REST)) != NULL)
+	{
+		*turn = TURN_REST;
+		return line;
+	}
 	for (int i = 0; i < NTURNS; i++)
 	{
 		/* Locks that are waited for come first, or after all that is bulk. */

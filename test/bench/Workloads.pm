@@ -50,7 +50,7 @@ our @all = (
 	{ id => 'W2', title => '1,000 paths, 16 clients', clients => 16, systems => \@systems,
 		forms => [qw(advisory-named zookeeper-sessions)],
 		floors => { advisory => [ 0.7, 0 ], Curator => [ 6, 9 ], redis => [ 0.8, 0 ] } },
-	{ id => 'W2first', title => '1,000 paths, 16 clients, the first second', clients => 16,
+	{ id => 'W2first', title => '1,000 paths, 16 clients, from the start', clients => 16,
 		systems => [qw(zklock zookeeper Curator)], forms => ['zookeeper-sessions'], floors => { Curator => [ 4, 4 ] } },
 	{ id => 'W2back', title => '1,000 paths that do not linger, 16 clients', clients => 16,
 		systems => [qw(zklock zookeeper Curator)], forms => [qw(zookeeper-sessions zookeeper-multis)], floors => { zookeeper => [ 3, 3 ] } },
