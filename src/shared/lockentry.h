@@ -305,7 +305,8 @@ struct ZklEntry
 	bool		needs_no_proof; /* see sendqueue.h */
 	int			bypass;			/* the greatest number of a znode that
 								 * bypass.c has counted; 0 if none */
-	Oid			sent_for;		/* the role when its create was sent */
+	Oid			sent_for;		/* the role when its create was sent ... */
+	int64		sent_at;		/* ... and when; 0: do not measure the time */
 	bool		in_bulk;		/* it has a bulk request on its way */
 	bool		not_batched;	/* its create or delete joins no batch */
 	ZklRequest	due;			/* the request to send next */

@@ -275,7 +275,7 @@ may_send(const ZklAsker *asker)
 {
 	return !OidIsValid(asker->role) ||
 		!zkl_role_window_is_shared(zkl_now()) ||
-		for_roles < ZKL_ROLE_WINDOW;
+		for_roles < zkl_role_window_size();
 }
 
 /* Take the asker's next ask; from now on it waits for the reply. */

@@ -18,6 +18,7 @@
 #include "postgres.h"
 
 #include "protocol/sessiontext.h"
+#include "protocol/window.h"
 #include "settings.h"
 #include "shared/serverstat.h"
 #include "worker/ask.h"
@@ -38,6 +39,7 @@ typedef struct Batch
 	int			noperations;
 	int			nrequests;		/* with directories and lists */
 	int			bytes;
+	ZklEntry   *entries[ZKL_SESSION_BATCH_SIZE];
 	ZklSessionOperation operations[ZKL_SESSION_BATCH_SIZE];
 } Batch;
 
@@ -101,13 +103,14 @@ bytes_of(const ZklSessionOperation *operation)
 }
 
 void
-zkl_batches_add(ZklSessionOperation operation)
+zkl_batches_add(ZklEntry *entry, ZklSessionOperation operation)
 {
 	Batch	   *batch = batch_of(operation.tag.request);
 	int			bytes = bytes_of(&operation);
 
 	if (batch->noperations > 0 && batch->bytes + bytes > BATCH_BYTES)
 		send_batch(batch);
+	batch->entries[batch->noperations] = entry;
 	batch->operations[batch->noperations] = operation;
 	batch->noperations++;
 	batch->bytes += bytes;
@@ -143,6 +146,12 @@ send_batch(Batch *batch)
 	batch->on_the_way++;
 	if (n > 1 && (batch == &deletes || path != NULL))
 	{
+		/*
+		 * For the window of the roles, a batch is timed like one create.  A
+		 * large one takes long even if ZooKeeper is not busy.
+		 */
+		for (int i = n > ZKL_WINDOW_MAX ? 0 : 1; i < n; i++)
+			batch->entries[i]->sent_at = 0;
 		zkl_session_batch(batch->operations, n, path);
 		pg_atomic_fetch_add_u64(&zkl_server_stat->batches, 1);
 	}

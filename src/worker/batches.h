@@ -30,10 +30,10 @@ extern bool zkl_batches_are_allowed(void);
 extern bool zkl_batches_are_open(ZklRequest request);
 
 /*
- * Add an operation of a ticket.  It is sent by zkl_batches_send, or
+ * Add an operation of this entry's ticket.  It is sent by zkl_batches_send, or
  * in here if the batch is full.  The texts stay until then.
  */
-extern void zkl_batches_add(ZklSessionOperation operation);
+extern void zkl_batches_add(ZklEntry *entry, ZklSessionOperation operation);
 
 /* How many requests will zkl_batches_send make?  The window counts them. */
 extern int	zkl_batches_added(void);

@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "protocol/window.h"
 #include "settings.h"
 #include "worker/rolewindow.h"
 
@@ -24,12 +25,19 @@
 
 static int	on_the_way[ZKL_ROLE_WINDOWS];
 static int64 spoiler_until[ZKL_ROLE_WINDOWS];
+static ZklWindow window;
 static int	last_number;		/* the last role that had something to send
 								 * ... */
 static int64 last_at;			/* ... and when; 0 if there was none */
 static int64 shared_until;
 
 static int	number_of(Oid role);
+
+void
+zkl_role_window_start(void)
+{
+	zkl_window_start(&window);
+}
 
 static int
 number_of(Oid role)
@@ -53,6 +61,12 @@ zkl_role_window_is_shared(int64 now)
 	return now < shared_until;
 }
 
+int
+zkl_role_window_size(void)
+{
+	return window.size;
+}
+
 void
 zkl_role_window_sent(Oid role)
 {
@@ -60,10 +74,12 @@ zkl_role_window_sent(Oid role)
 }
 
 void
-zkl_role_window_answered(Oid role)
+zkl_role_window_answered(Oid role, int64 took, int64 now)
 {
 	Assert(on_the_way[number_of(role)] > 0);
 	on_the_way[number_of(role)]--;
+	if (took >= 0)
+		zkl_window_answered(&window, took, now);
 }
 
 void
@@ -81,5 +97,5 @@ zkl_role_window_is_spoiler(Oid role, int64 now)
 bool
 zkl_role_window_is_full(Oid role, int64 now)
 {
-	return zkl_role_window_is_shared(now) && on_the_way[number_of(role)] >= ZKL_ROLE_WINDOW;
+	return zkl_role_window_is_shared(now) && on_the_way[number_of(role)] >= window.size;
 }

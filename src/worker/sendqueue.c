@@ -109,6 +109,7 @@ static void count_bytes(ZklEntry *entry, bool counted);
 void
 zkl_send_queue_start(void)
 {
+	zkl_role_window_start();
 	pg_atomic_write_u64(&zkl_session_info->ephemeral_bytes, 0);
 	zkl_lock_table_visit(LW_EXCLUSIVE, start_entry, NULL);
 }
@@ -374,7 +375,7 @@ bulk_may_be_sent(const ZklLine *line)
 	 * commands have a window of their own.
 	 */
 	if (zkl_role_window_is_shared(zkl_now()))
-		return nbulk < ZKL_ROLE_WINDOW / 2;
+		return nbulk < zkl_role_window_size() / 2;
 	if (bulk_is_next)
 		return true;
 	on_the_way = zkl_session_outstanding() - zkl_ask_on_the_way();
@@ -614,7 +615,7 @@ send_delete(ZklEntry *entry, const char *directory)
 	};
 
 	if (joins_batch(entry, ZKL_REQUEST_DELETE))
-		zkl_batches_add(operation);
+		zkl_batches_add(entry, operation);
 	else
 		zkl_session_send_alone(&operation);
 }
@@ -646,6 +647,8 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	zkl_ticket_begin_attempt(ticket, random_bytes, entry->only_tries);
 	zkl_recipe_make_prefix(ticket->mode, ticket->uuid, name);
 	entry->sent_for = entry->role;
+	/* Directories above the lock's would be timed as well. */
+	entry->sent_at = ticket->rounds > 0 ? 0 : zkl_now();
 	zkl_role_window_sent(entry->sent_for);
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.tickets, 1);
 	operation.tag = tag_of(entry, request);
@@ -655,7 +658,7 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 		operation.parents = ticket->rounds > 0 ? ZKL_PARENTS_ALL : ZKL_PARENTS_NEAREST;
 	if (joins_batch(entry, request))
 	{
-		zkl_batches_add(operation);
+		zkl_batches_add(entry, operation);
 		return true;
 	}
 	zkl_session_send_alone(&operation);
@@ -675,13 +678,17 @@ void
 zkl_send_queue_answered(ZklEntry *entry, const ZklSessionEvent *event)
 {
 	const ZklTicketEvent *reply = &event->reply;
+	int64		now = zkl_now();
 	bool		creates = reply->request == ZKL_REQUEST_CREATE ||
 	reply->request == ZKL_REQUEST_CREATE_BOTH;
+	bool		is_timed = reply->outcome == ZKL_OUTCOME_OK &&
+	entry->sent_at != 0;
 
 	nbulk -= entry->in_bulk;
 	entry->in_bulk = false;
 	if (creates)
-		zkl_role_window_answered(entry->sent_for);
+		zkl_role_window_answered(entry->sent_for,
+								 is_timed ? now - entry->sent_at : -1, now);
 	if (event->ends_batch)
 		zkl_batches_answered(event);
 	if (reply->outcome == ZKL_OUTCOME_UNDONE)
