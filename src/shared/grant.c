@@ -22,6 +22,7 @@
 static void need_ticket(ZklClaim *claim);
 static void ask_for_other_ticket(ZklClaim *claim, bool only_tries,
 								 const char *owner_text);
+static bool needs_other_ticket(const ZklClaim *claim, bool only_tries);
 static ZklAnswer ask_for_ticket(ZklClaim *claim, bool only_tries,
 								const char *owner_text);
 static ZklAnswer ask_for_leases(ZklClaim *claim, bool only_tries,
@@ -124,17 +125,7 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *owner_text)
 			break;
 		case ZKL_ENTRY_WANTED:
 		case ZKL_ENTRY_QUEUED:
-
-			/*
-			 * The local lock excludes two claims of different modes.  So the
-			 * claim that requested this ticket has usually ended, and this
-			 * claim waited behind it.  A writer that waits does not take over
-			 * the ticket of a try: readers on other servers would take the
-			 * wait for one that soon ends, and find no deadlock.
-			 */
-			if (owner_text != NULL &&
-				(entry->mode != claim->mode ||
-				 (claim->mode == ZKL_MODE_WRITE && entry->only_tries && !only_tries)))
+			if (owner_text != NULL && needs_other_ticket(claim, only_tries))
 				ask_for_other_ticket(claim, only_tries, owner_text);
 			else if (entry->state == ZKL_ENTRY_QUEUED)
 				return only_tries && entry->asking ? ZKL_ANSWER_ASKING :
@@ -159,6 +150,21 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *owner_text)
 			break;
 	}
 	return ZKL_ANSWER_NONE;
+}
+
+/*
+ * The local lock excludes two claims of different modes.  So the claim that
+ * requested this ticket has usually ended, and this claim waited behind it.  A
+ * writer that waits does not take over the ticket of a try: readers on other
+ * servers would take the wait for one that soon ends, and find no deadlock.
+ */
+static bool
+needs_other_ticket(const ZklClaim *claim, bool only_tries)
+{
+	const ZklEntry *entry = claim->entry;
+
+	return entry->mode != claim->mode ||
+		(claim->mode == ZKL_MODE_WRITE && entry->only_tries && !only_tries);
 }
 
 static void

@@ -470,7 +470,7 @@ zkl_entry_state_note_before(ZklEntry *entry, const char *data, int length)
  * A writer that only tries does not block a reader, because its ticket soon goes.  But the
  * name says so for as long as the znode exists, also when the try was granted: then the
  * znode is at the front.  A writer that waits does not take over the ticket of a try; see
- * ask_for_ticket() in grant.c.
+ * needs_other_ticket() in grant.c.
  *
  * Only the worker writes this field, so it may read it without the lock.
  * Most steps do not change it.
