@@ -181,6 +181,9 @@ sub git
 }
 
 is(run_it($top, 'cp', '-rT', '.', $copy)->{status}, 0, 'copied');
+my $changes = text($copy, 'CHANGELOG.md') =~ s/^## \Q$version\E \([\d-]+\)$/## $series (unreleased)/mr;
+unlink "$copy/CHANGELOG.md";			# of a release, make what led to it
+append_to_file("$copy/CHANGELOG.md", $changes);
 git(qw(init -q));
 git(qw(add .));
 git(qw(commit -q -m first));
