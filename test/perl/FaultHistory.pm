@@ -28,7 +28,7 @@ is not known if it was done.
 	op=counter store= node= path= value=			the number that is there at the end
 	op=stop node= pid=							processes stood still (without pid: all of the node)
 	op=fault what=								anything that disturbs
-	op=foul node= | path=						a user ended the node's session, or took the lock
+	op=foul node= ended= | path=				a user ended the node's session, or tried to; or took the lock
 	op=left what= , op=crash what= , op=hang what=		should not be
 	op=void what=								ZooKeeper lost something; not judged here
 
@@ -330,7 +330,7 @@ sub _survivors
 	my ($self) = @_;
 	my @problems;
 	my $timeout = ($self->{config}{timeout} // 0) * 1000;
-	foreach my $foul (grep { defined $_->{node} } $self->_of('foul'))
+	foreach my $foul (grep { $_->{ended} } $self->_of('foul'))
 	{
 		foreach my $claim (grep { $_->{node} eq $foul->{node} && $_->{end} < $foul->{t} } values %{ $self->{claims} })
 		{

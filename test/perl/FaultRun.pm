@@ -450,7 +450,8 @@ sub _fault_session
 	my $session = $self->_ask($fault->{what}, 'SELECT session_id FROM zk_sessions') // return 'no session';
 	$self->_say($fault, $session);
 	my $t = PgWire::now();
-	my $ended = $self->_own_zk->kill_session($session);
+	# The worker may have taken the session back before it was closed.
+	my $ended = $self->_own_zk->kill_session($session) && eval { !$self->{zk}->has_session($session) };
 	$self->{log}->_record('foul', t => $t, end => PgWire::now(), node => $fault->{what}, ended => $ended ? 1 : 0);
 	return $session;
 }

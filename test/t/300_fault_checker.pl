@@ -85,7 +85,7 @@ is_wrong('one lease is exclusive', qr/^leases: 2 of 1/, 'a 1of1 1-2-9', 'b 1of1 
 
 # --- an administrator takes a lock away ---
 
-my $by_hand = 'op=foul node=a t=4 end=5';
+my $by_hand = 'op=foul node=a ended=1 t=4 end=5';
 is_right('no client can foresee it', $by_hand, 'a mutex 1-2-7', 'b mutex 3-6-9');
 is_wrong('others could', qr/^exclusion/, 'op=foul node=c t=4 end=5', 'a mutex 1-2-7', 'b mutex 3-6-9');
 is_wrong('after a while it is known', qr/^survivor/, $by_hand, 'a mutex 1-2-7', 'op=held claim=a t=5006 end=5007 result=ok');
