@@ -722,7 +722,7 @@ COMMENT ON COLUMN zk_stat_locks.acquired_locally IS
 COMMENT ON COLUMN zk_stat_locks.waited IS
 'how many requests for a lock found it taken, and waited';
 COMMENT ON COLUMN zk_stat_locks.wait_time IS
-'time that requests for locks spent waiting for them and for ZooKeeper, in milliseconds';
+'time spent waiting for locks and for ZooKeeper, in milliseconds';
 COMMENT ON COLUMN zk_stat_locks.hold_time IS
 'time for which backends held the lock, in milliseconds; a claim counts when it ends';
 COMMENT ON COLUMN zk_stat_locks.timeouts IS
@@ -743,7 +743,7 @@ COMMENT ON COLUMN zk_stat.acquired_locally IS
 COMMENT ON COLUMN zk_stat.waited IS
 'how many requests for a lock found it taken, and waited';
 COMMENT ON COLUMN zk_stat.wait_time IS
-'time that requests for locks spent waiting for them and for ZooKeeper, in milliseconds';
+'time spent waiting for locks and for ZooKeeper, in milliseconds';
 COMMENT ON COLUMN zk_stat.hold_time IS
 'time for which backends held a lock, in milliseconds; a claim counts when it ends';
 COMMENT ON COLUMN zk_stat.timeouts IS

@@ -476,7 +476,7 @@ foreach ([ '4.7s', 6 ], [ '7.9s', 0 ])
 	my ($margin, $seconds) = @$_;
 	local $ENV{PGOPTIONS} = "-c zklock.commit_margin=$margin";
 	$run = run_it([ '/run/foreseen', 'sleep', $seconds ]);
-	is("$run->{status} $run->{err}", '0 ', "nor is a margin of $margin");
+	is("$run->{status} $run->{err}", '0 ', "a commit margin of $margin does not end a command");
 }
 
 # --- the server ends ---

@@ -238,7 +238,7 @@ $second->stop;
 
 # The server falls silent in the midst of an answer.
 my $silent = proxy(sub { my ($data) = @_; return -e "$directory/silent" ? substr($data, 0, -6) : $data; }, $node_a->host . '/.s.PGSQL.' . $node_a->port);
-my $result = run_at($silent, 'postgres', 'sh', '-c', "touch $directory/silent; exec sleep 600");
+my $result = run_at($silent, 'postgres', 'sh', '-c', "touch $directory/silent; exec sleep 60");
 like($result, qr/^79 .*The server did not confirm it in time\./s, 'zklock-run: half an answer is no answer');
 
 is(run_through($_, 'echo', 'ran'), "0 ran\n", "zklock-run, session mode: runs in pool $_") foreach 'sessions', 'more';
