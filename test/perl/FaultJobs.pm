@@ -95,7 +95,7 @@ sub _tick
 	return $result->{rows}[0] && sprintf '%.3f', $result->{rows}[0][0];
 }
 
-# A run, with work that fails or is committed.
+# A run, with work that fails or is committed.  Returns the SQLSTATE if the work or its commit had an error.
 sub _run
 {
 	my ($client, $path, %how) = @_;
@@ -110,11 +110,12 @@ sub _run
 	$result = $client->_end('COMMIT', $claim) unless $result->{error};
 	$client->_record('ran', claim => $claim->{id}, wid => $wid, t => $result->{t}, end => $result->{end},
 		result => FaultClient::_fate($result));
-	return if $result->{error};
+	return $result->{error} if $result->{error};
 
 	# The run ends with the release.
 	return if $how{scope} eq 'session' && $client->_release($claim)->{error};
-	return _settle($client, $claim, $before);
+	_settle($client, $claim, $before);
+	return;
 }
 
 sub _begin
@@ -216,8 +217,13 @@ sub finish
 	my ($client, $tick_of) = @_;
 	foreach my $path (sort keys %$tick_of)
 	{
-		_run($client, $path, tick => $tick_of->{$path}, timeout => 10_000, scope => 'xact', final => 1);
-		$client->_sql('ROLLBACK');
+		# As an application would, because a commit may be refused on a machine that stood still.
+		foreach (1 .. 5)
+		{
+			my $error = _run($client, $path, tick => $tick_of->{$path}, timeout => 10_000, scope => 'xact', final => 1);
+			$client->_sql('ROLLBACK');
+			last if ($error // '') ne 'ZK001';
+		}
 	}
 	return;
 }

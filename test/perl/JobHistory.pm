@@ -198,15 +198,18 @@ sub _has_failed
 	return $end && $end->{end} < $at && ($run->{gave_up} || $end->{result} eq 'fail');
 }
 
-# At least once while callers are left: the last caller runs the tick, unless it was run.
+# At least once while callers are left: the last caller runs the tick, unless it was run.  A commit may
+# be refused, because the machine stood still; so only the last call must commit.
 sub _final
 {
 	my @problems;
-	foreach my $call (grep { $_->{final} } @_)
+	my @finals = grep { $_->{final} } @_;
+	foreach my $call (@finals)
 	{
 		my @done = grep { $_ != $call && $_->{tick} >= $call->{tick} && ($_->{is_there} || !$call->{retry}) } @_;
 		push @problems, _say('final: no client has run it', $call) if $call->{result} ne 'ok' && !@done;
-		push @problems, _say('final: has not committed', $call) if $call->{result} eq 'ok' && !$call->{is_there};
+		push @problems, _say('final: has not committed', $call)
+		  if $call->{result} eq 'ok' && !$call->{is_there} && $call == $finals[-1];
 	}
 	return @problems;
 }

@@ -245,6 +245,7 @@ job_is_right('or does it', "a1 60 10-11 ok $again, gave_up ok 12", "b1 60 90-91 
 job_is_right('without retry, it leaves it', 'a1 60 10-11 ok, gave_up ok 12', 'b1 60 90-91 no final=1');
 job_is_wrong('no client does it', qr/^final: no client has run it: b1/, "a1 60 10-11 ok $again, gave_up ok 12", "b1 60 90-91 no $again final=1");
 job_is_wrong('there is an error at the end', qr/^final: no client/, "a1 60 10-11 ok $again, gave_up ok 12", "b1 60 90-91 fail $again final=1");
+job_is_right('or calls again', "a1 60 10-11 ok $again, gave_up ok 12", "b1 60 90-91 ok $again final=1, ran fail 92", "b2 60 93-94 ok $again final=1, ran ok 95");
 job_is_wrong('the last one does not commit', qr/^final: has not/, "a1 60 10-11 ok $again, gave_up ok 12", "b1 60 90-91 ok $again final=1, ran fail 92");
 
 # --- leadership ---
