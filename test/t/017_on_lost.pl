@@ -17,6 +17,10 @@ $node->safe_psql('postgres', q{
 		BEGIN PERFORM pg_sleep(inner_sleep); EXCEPTION WHEN SQLSTATE 'ZK001' THEN RAISE NOTICE 'caught'; END;
 		INSERT INTO t VALUES ('after the loss');
 	END $$;
+	CREATE PROCEDURE commit_and_go_on(path text) LANGUAGE plpgsql AS $$ BEGIN
+		PERFORM zk_xact_lock_acquire(path); INSERT INTO t VALUES ('fine'); COMMIT;
+		PERFORM pg_sleep(0.01); INSERT INTO t VALUES ('fine');
+	END $$;
 	CREATE FUNCTION deep(n int) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
 		IF n = 0 THEN PERFORM pg_sleep(170); ELSE PERFORM deep(n - 1); END IF; END $$; });
 $node->safe_psql('strict', 'CREATE EXTENSION zklock');
@@ -250,6 +254,23 @@ foreach my $on_lost ('cancel', 'terminate')
 	$on_lost eq 'cancel' ? like($backend->run('SELECT 1')->{err}, qr/WARNING:  ZK001/, "$what: then reading warns")
 	  : ok(wait_until_gone($backend, $path), "$what: then the connection ends");
 	$backend->quit if $on_lost eq 'cancel';
+}
+
+# The lock of a transaction that has ended does not concern the next one, and the session keeps its own.
+foreach my $on_lost ('cancel', 'terminate')
+{
+	my $what = "$on_lost, a procedure commits and goes on";
+	my ($backend, $path) = holder($on_lost, before => ['SET synchronous_commit = on']);
+	$node->set('synchronous_standby_names', 'nobody');
+	$backend->send("CALL commit_and_go_on('$path/xact')");
+	wait_until_active($backend, 'SyncRep');
+	lose("$path/xact");
+	$node->set('synchronous_standby_names', '');
+	is($backend->result->{errcode}, '', "$what: it succeeds");
+	$fine += 2;
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM t WHERE v = 'fine'}), $fine, "$what: with all its work");
+	is($backend->query("SELECT zk_lock_is_held('$path')"), 't', "$what: the session's own lock is held");
+	$backend->quit;
 }
 
 # COMMIT PREPARED is refused in a transaction block, which goes on from a savepoint.

@@ -150,14 +150,14 @@ zkl_on_lost_xact_ended(void)
 	deaf = false;
 
 	/*
-	 * The loss may be that of a session-level claim, which outlives the
-	 * transaction.  So now that the transaction is over, let the handler
-	 * decide again.
+	 * If the loss is that of a session-level claim, it outlives the
+	 * transaction.  Then let the handler decide again.
 	 */
 	if (came_while_deaf)
 	{
 		came_while_deaf = false;
-		raise(zkl_local_claim_loss_signal);
+		if (zkl_local_claim_find_lost() != NULL)
+			raise(zkl_local_claim_loss_signal);
 	}
 }
 
