@@ -181,11 +181,8 @@ sub _acquire
 	my $outcome = $result->{error} =~ /^(lost|hang|57P0\d)$/ ? 'info'
 	  : $result->{error} ? 'fail' : $result->{rows}[0][0] eq 't' ? 'ok' : 'no';
 
-	# lock_timeout is for one wait: in the server, or between servers, for each lock; and
-	# connection_timeout is for one question: the first client of a semaphore has two before the
-	# try.
-	my $bound = $wait eq 'try' ? $self->{connection} * ($lock->{n} ? 3 : 1)
-	  : $wait eq 'lock_timeout' ? $ms * 2 * ($lock->{n} ? 2 : @$paths) : $ms;
+	# connection_timeout is for one question: the first client of a semaphore has two before the try.
+	my $bound = $wait eq 'try' ? $self->{connection} * ($lock->{n} ? 3 : 1) : $ms;
 	my @claims;
 	foreach my $path (@$paths)
 	{

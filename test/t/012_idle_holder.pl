@@ -172,4 +172,21 @@ foreach my $end (sort keys %zklock_ends_it)
 	}
 }
 
+# lock_timeout counts from the call, also if a new generation makes the wait begin again.
+$holder->query(acquire('/again'));
+$w1->query("SET lock_timeout = '6s'");
+$w1->send(acquire('/again'));
+$node->wait_for_waiter('/again', 1);
+kill 'STOP', $pid;
+$zk->delete('/zklock/again/' . $zk->children('/zklock/again')->[0]);
+$node->wait_until(q{SELECT bool_or(claim = 'lost') FROM zk_locks WHERE path = '/again'});
+is($other->query(acquire('/again')), 't', 'another backend has the lock of the new generation');
+$node->wait_until("SELECT clock_timestamp() > query_start + interval '4 s' FROM pg_stat_activity WHERE pid = $pid");
+kill 'CONT', $pid;
+my $result = $w1->result;
+is($result->{errcode}, '55P03', 'lock_timeout in the second local wait');
+like($result->{err}, qr/canceling statement due to lock timeout\n.*CONTEXT:  .*"\/again"/s, 'as in the first one');
+cmp_ok($result->{seconds}, '>=', 5.9, 'not too early');
+cmp_ok($result->{seconds}, '<', 9.5, 'and it did not begin anew');
+
 done_testing();

@@ -17,7 +17,9 @@
 #include "backend/lock/holdcounts.h"
 #include "backend/lock/onlost.h"
 #include "backend/lock/wait.h"
+#include "backend/lock/waitreport.h"
 #include "backend/lock/xact.h"
+#include "backend/report.h"
 #include "deadlock/deadlock.h"
 #include "faultpoint.h"
 #include "settings.h"
@@ -27,6 +29,7 @@ static bool acquire_at_once(const ZklLockRequest *request);
 static bool acquire_first(ZklLocalClaim *claim, const ZklLockRequest *request,
 						  void *arg);
 static bool is_cancelled(void);
+static void report_lock_timeout(ZklClaim *claim);
 static void acquire_again(ZklLocalClaim *claim, const ZklLockRequest *request);
 static void set_lease_time(ZklLocalClaim *claim, const ZklLockRequest *request);
 
@@ -147,8 +150,11 @@ zkl_acquire_locally(ZklLocalClaim *claim, const ZklLockRequest *request)
 		{
 			zkl_wait_drop_snapshot(request);
 			result = zkl_local_lock_wait(claim->shared, &claim->tag, mode,
-										 request->scope, request->until,
+										 request->scope,
+										 Min(request->until, request->lock_timeout_at),
 										 is_cancelled);
+			if (result == ZKL_LOCAL_TIME_OVER && zkl_now() < request->until)
+				report_lock_timeout(claim->shared);
 		}
 	} while (result == ZKL_LOCAL_NEW_GENERATION);
 
@@ -165,6 +171,20 @@ is_cancelled(void)
 {
 	return zkl_local_claim_loss_signal != SIGINT &&
 		(zkl_on_lost_has_cancelled() || zkl_deadlock_has_cancelled());
+}
+
+/*
+ * PostgreSQL itself ends the first wait for the local lock.  The time has passed
+ * in a later one, which for PostgreSQL is a wait of its own.
+ */
+static void
+report_lock_timeout(ZklClaim *claim)
+{
+	ErrorContextCallback context;
+
+	zkl_lock_stat_failed(claim, ERRCODE_LOCK_NOT_AVAILABLE);
+	zkl_wait_report_push_context(&context, claim);
+	zkl_report_lock_timeout(NULL);
 }
 
 /*

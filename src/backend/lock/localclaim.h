@@ -81,6 +81,8 @@ typedef struct ZklLockRequest
 	ZklMode		mode;
 	ZklScope	scope;
 	int64		until;			/* of zkl_now(), or ZKL_FOREVER */
+	int64		lock_timeout_at;	/* when lock_timeout ends all waits of the
+									 * request, or ZKL_FOREVER */
 	bool		only_tries;		/* "until" is now: a try, which waits for
 								 * ZooKeeper's answer only */
 	int64		hold_limit;		/* the hold limit, in microseconds; 0: none */

@@ -70,7 +70,7 @@ static ZklAnswer acquire_by_trying(ZklClaim *claim, const ZklLockRequest *reques
 static ZklAnswer acquire_in_turn(ZklClaim *claim, const ZklLockRequest *request);
 static void survey_before(ZklClaim *claim, const ZklWait *wait);
 static bool survey_after(ZklClaim *claim, const ZklLockRequest *request);
-static int64 survey_until(const ZklWait *wait);
+static int64 survey_until(const ZklLockRequest *request);
 static bool survey(const ZklLockRequest *request, int64 until);
 static int	check_survey(const ZklListing *survey, const ZklLockRequest *request);
 static void check_path(const char *path);
@@ -251,10 +251,7 @@ acquire_leases(ZklClaim *claim, const ZklLockRequest *request)
 static void
 begin_anew(ZklClaim *claim, const ZklLockRequest *request)
 {
-	ZklWait		wait;
-
-	zkl_wait_begin(&wait, request);
-	(void) survey(request, survey_until(&wait));
+	(void) survey(request, survey_until(request));
 	zkl_grant_begin_anew(claim);
 }
 
@@ -340,7 +337,7 @@ survey_before(ZklClaim *claim, const ZklWait *wait)
 	 * kind of lock.
 	 */
 	if (zkl_wait_until_settled(&own, claim))
-		(void) survey(request, survey_until(wait));
+		(void) survey(request, survey_until(request));
 }
 
 /*
@@ -360,7 +357,7 @@ survey_after(ZklClaim *claim, const ZklLockRequest *request)
 	if (claim->entry->surveyed)
 		return true;
 	zkl_wait_begin(&wait, request);
-	if (!survey(request, survey_until(&wait)))
+	if (!survey(request, survey_until(request)))
 	{
 		zkl_wait_fail_unanswered(&wait, claim);
 		return false;
@@ -371,10 +368,10 @@ survey_after(ZklClaim *claim, const ZklLockRequest *request)
 
 /* A try waits for ZooKeeper. */
 static int64
-survey_until(const ZklWait *wait)
+survey_until(const ZklLockRequest *request)
 {
-	return wait->request->only_tries ? wait->lock_timeout_at :
-		Min(wait->request->until, wait->lock_timeout_at);
+	return request->only_tries ? request->lock_timeout_at :
+		Min(request->until, request->lock_timeout_at);
 }
 
 /*

@@ -12,6 +12,7 @@
 #include "catalog/pg_type.h"
 #include "common/int.h"
 #include "mb/pg_wchar.h"
+#include "storage/proc.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -159,7 +160,13 @@ zkl_sqlargs_timeout(FunctionCallInfo fcinfo, int argument, ZklLockRequest *reque
 {
 	int64		microseconds;
 
+	/*
+	 * The times count from here, so all waits of an acquire end at the same
+	 * moment.
+	 */
 	request->until = ZKL_FOREVER;
+	request->lock_timeout_at = LockTimeout > 0 ?
+		zkl_now() + ZKL_MS(LockTimeout) : ZKL_FOREVER;
 	request->only_tries = false;
 	if (PG_ARGISNULL(argument))
 		return;
@@ -167,11 +174,6 @@ zkl_sqlargs_timeout(FunctionCallInfo fcinfo, int argument, ZklLockRequest *reque
 	microseconds = interval_argument(fcinfo, argument, "timeout",
 									 MAX_TIMEOUT_MS,
 									 "Use NULL to wait without a limit.");
-
-	/*
-	 * The time counts from here, so both waits of an acquire end at the same
-	 * moment.
-	 */
 	request->until = zkl_now() + microseconds;
 	request->only_tries = microseconds == 0;
 }

@@ -35,7 +35,7 @@ extern const char **zkl_sqlargs_paths(FunctionCallInfo fcinfo, int *npaths);
 extern int	zkl_sqlargs_count(FunctionCallInfo fcinfo, int argument,
 							  const char *name);
 
-/* Turn the timeout into a moment.  Null: no limit.  Zero: a try. */
+/* Turn the timeout and lock_timeout into moments.  Null: no limit.  Zero: a try. */
 extern void zkl_sqlargs_timeout(FunctionCallInfo fcinfo, int argument,
 								ZklLockRequest *request);
 

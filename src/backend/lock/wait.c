@@ -75,14 +75,7 @@ void
 zkl_wait_begin(ZklWait *wait, const ZklLockRequest *request)
 {
 	wait->request = request;
-
-	/*
-	 * lock_timeout counts from here.  For a mutex or a read-write lock, that
-	 * includes the wait for the local lock.
-	 */
 	wait->begun_at = zkl_now();
-	wait->lock_timeout_at = LockTimeout > 0 ?
-		wait->begun_at + ZKL_MS(LockTimeout) : ZKL_FOREVER;
 	wait->asks_until = 0;
 	wait->silent_since = 0;
 	wait->impatient = false;
@@ -311,7 +304,7 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 		(wait->silent_since != 0 &&
 		 now >= zkl_session_info_silent_from(wait->begun_at, wait->silent_since)))
 		zkl_report_unreachable(path_of_user(request));
-	if (now >= wait->lock_timeout_at)
+	if (now >= request->lock_timeout_at)
 	{
 		zkl_lock_stat_failed(wait->claim, ERRCODE_LOCK_NOT_AVAILABLE);
 		zkl_report_lock_timeout(answered ?
@@ -381,7 +374,7 @@ sleep_until_next(const ZklWait *wait, Reason reason, int64 look_at)
 	static uint32 wait_events[lengthof(names)];
 	ErrorContextCallback context;
 	int64		now = zkl_now();
-	int64		until = Min(wait->lock_timeout_at, look_at);
+	int64		until = Min(wait->request->lock_timeout_at, look_at);
 
 	if (!wait->request->only_tries)
 		until = Min(until, wait->request->until);

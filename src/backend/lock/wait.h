@@ -20,7 +20,6 @@ typedef struct ZklWait
 {
 	const ZklLockRequest *request;
 	ZklClaim   *claim;			/* the claim that waits, once it does */
-	int64		lock_timeout_at;	/* when lock_timeout ends it */
 	int64		begun_at;
 	int64		asks_until;		/* until when a try waits for the owner's
 								 * answer; 0 if it has not queried it */

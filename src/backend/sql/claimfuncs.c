@@ -16,7 +16,6 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
-#include "storage/proc.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 
@@ -280,19 +279,17 @@ wait_for(Argument *claim, const ZklLockRequest *request)
 	static uint32 wait_event = 0;
 	ZklAwaited	awaited = {.path = pstrdup(claim->info.slot.path),.mode = ZKL_MODE_LOCK,
 	.owner_text = zkl_znode_text_of_backend(),.detached = claim->number};
-	int64		lock_timeout_at = LockTimeout > 0 ?
-	zkl_now() + ZKL_MS(LockTimeout) : ZKL_FOREVER;
 
 	for (;;)
 	{
-		int64		wake_at = Min(request->until, lock_timeout_at);
+		int64		wake_at = Min(request->until, request->lock_timeout_at);
 
 		look(claim);
 		if (is_granted(claim) && !claim->info.in_doubt)
 			return true;
 		if (zkl_now() >= request->until)
 			return false;
-		if (zkl_now() >= lock_timeout_at)
+		if (zkl_now() >= request->lock_timeout_at)
 			zkl_report_lock_timeout(NULL);
 		if (claim->info.in_doubt)
 			wake_at = Min(wake_at, zkl_now() + ZKL_LOOK_INTERVAL);
