@@ -342,16 +342,16 @@ my %stranger = (
 	'negative length' => stranger("\xff\xff\xff\xff" . 'x' x 100),
 	'zeros' => stranger("\0" x 400));
 
-
 foreach my $who (sort keys %stranger)
 {
 	my $why = $who =~ /silent/ ? qr/None of them has answered yet/ :
 	  $who =~ /hangs up/ ? qr/The last error was: server \Q$stranger{$who}\E closed the connection/ :
 	  qr/The last error was: server \Q$stranger{$who}\E does not answer like a ZooKeeper server/;
+	my $before = $node_b->worker_pid;
 	$node_b->configure('zklock.hosts' => $stranger{$who});
 	$node_b->reload;
 	$b1->wait_until("SELECT current_setting('zklock.hosts') = '$stranger{$who}'");
-	$node_b->wait_until(q{SELECT worker_pid IS NOT NULL FROM zk_status});
+	$node_b->wait_until("SELECT worker_pid <> $before FROM zk_status");
 
 	my $worker = $node_b->worker_pid;
 	my $ticks = cpu_ticks($worker);
