@@ -181,8 +181,8 @@ sub git
 }
 
 is(run_it($top, 'cp', '-rT', '.', $copy)->{status}, 0, 'copied');
-my $changes = text($copy, 'CHANGELOG.md') =~ s/^## \Q$version\E \([\d-]+\)$/## $series (unreleased)/mr;
-unlink "$copy/CHANGELOG.md";			# as it was before the release, if this tree is one
+my $changes = text($copy, 'CHANGELOG.md') =~ s/^## .*$/## $series (unreleased)/mr;
+unlink "$copy/CHANGELOG.md";			# as before a release, also if this tree is one
 append_to_file("$copy/CHANGELOG.md", $changes);
 git(qw(init -q));
 git(qw(add .));
