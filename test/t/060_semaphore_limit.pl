@@ -207,6 +207,13 @@ is($b1->query(acquire('/named', '0')), 't', 'together with none');
 $result = $b2->run(q{SELECT zk_semaphore_acquire('/named', 3, '0')});
 is($result->{errcode}, 'ZK003', 'another one');
 like($result->{err}, qr{semaphore "/named" has a limit of 2 leases, not 3}, 'is refused with both');
+
+# The server looks at the limit again before it refuses the number.
+$proxy->hold('replies');
+$b2->query(q{SET lock_timeout = '200ms'});
+is($b2->errcode(q{SELECT zk_semaphore_acquire('/named', 3, '0')}), '55P03', 'no reply to that look: lock_timeout ends the call');
+$b2->query('RESET lock_timeout');
+$proxy->pass;
 $a2->send(q{SELECT zk_semaphore_acquire('/named', 2)});
 $node_a->wait_until(q{SELECT count(*) = 1 FROM zk_locks WHERE path = '/named' AND claim = 'waiting'});
 $b1->query(set_limit('/named', 5));

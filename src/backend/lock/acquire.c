@@ -153,7 +153,8 @@ zkl_acquire_locally(ZklLocalClaim *claim, const ZklLockRequest *request)
 										 request->scope,
 										 Min(request->until, request->lock_timeout_at),
 										 is_cancelled);
-			if (result == ZKL_LOCAL_TIME_OVER && zkl_now() < request->until)
+			if (result == ZKL_LOCAL_TIME_OVER && zkl_now() < request->until &&
+				zkl_now() >= request->lock_timeout_at)
 				report_lock_timeout(claim->shared);
 		}
 	} while (result == ZKL_LOCAL_NEW_GENERATION);
@@ -174,8 +175,8 @@ is_cancelled(void)
 }
 
 /*
- * PostgreSQL itself ends the first wait for the local lock.  The time has passed
- * in a later one, which for PostgreSQL is a wait of its own.
+ * PostgreSQL itself ends a wait for the local lock that has begun with the request.
+ * For any later one, it would begin to count again.
  */
 static void
 report_lock_timeout(ZklClaim *claim)

@@ -150,8 +150,8 @@ zkl_local_lock_wait(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
 		return ZKL_LOCAL_TIME_OVER;
 
 	/*
-	 * If lock_timeout is shorter, it raises its own error, and the result is
-	 * not "false".
+	 * If PostgreSQL's lock_timeout, which counts from here, is not longer, it
+	 * raises its own error, and the result is not "false".
 	 */
 	if (LockTimeout > 0 && LockTimeout <= limit_ms)
 		limit_ms = 0;

@@ -65,7 +65,7 @@ static void end_second(int code, Datum arg);
 static void add_leases(ZklLocalClaim *claim, ZklClaim *second,
 					   const ZklLockRequest *request);
 static bool acquire_leases(ZklClaim *claim, const ZklLockRequest *request);
-static void begin_anew(ZklClaim *claim, const ZklLockRequest *request);
+static bool begin_anew(ZklClaim *claim, const ZklLockRequest *request);
 static ZklAnswer acquire_by_trying(ZklClaim *claim, const ZklLockRequest *request);
 static ZklAnswer acquire_in_turn(ZklClaim *claim, const ZklLockRequest *request);
 static void survey_before(ZklClaim *claim, const ZklWait *wait);
@@ -231,8 +231,9 @@ acquire_leases(ZklClaim *claim, const ZklLockRequest *request)
 		return true;
 
 	while ((answer = request->only_tries ? acquire_by_trying(claim, request) :
-			acquire_in_turn(claim, request)) == ZKL_ANSWER_STALE)
-		begin_anew(claim, request);
+			acquire_in_turn(claim, request)) == ZKL_ANSWER_STALE &&
+		   begin_anew(claim, request))
+		;
 	if (answer != ZKL_ANSWER_HELD || !survey_after(claim, request))
 	{
 		zkl_lock_stat_failed(claim, ERRCODE_LOCK_NOT_AVAILABLE);
@@ -247,12 +248,23 @@ acquire_leases(ZklClaim *claim, const ZklLockRequest *request)
  * not suit the claim, as far as this server has heard.  Then the survey raises
  * an error, unless the limit has changed again.  Only after that, the leases that
  * other claims use are retired.
+ *
+ * False if the time is over before ZooKeeper has replied.  The claim does not
+ * find that out by itself, because it does not wait while its limit does not suit.
  */
-static void
+static bool
 begin_anew(ZklClaim *claim, const ZklLockRequest *request)
 {
-	(void) survey(request, survey_until(request));
+	ZklWait		wait;
+
+	if (!survey(request, survey_until(request)))
+	{
+		zkl_wait_begin(&wait, request);
+		zkl_wait_fail_unanswered(&wait, claim);
+		return false;
+	}
 	zkl_grant_begin_anew(claim);
+	return true;
 }
 
 /* Request the leases without the inner mutex. */

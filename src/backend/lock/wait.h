@@ -15,7 +15,7 @@
 #include "backend/lock/localclaim.h"
 #include "shared/grant.h"
 
-/* A wait: when it began, when it ends, and since when ZooKeeper is silent. */
+/* A wait: when it began, and since when ZooKeeper is silent. */
 typedef struct ZklWait
 {
 	const ZklLockRequest *request;
