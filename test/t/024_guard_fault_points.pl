@@ -172,6 +172,26 @@ $temporary->query(q{SELECT zk_xact_lock_acquire('/late/temporary')});
 $temporary->query('INSERT INTO emptied VALUES (1)');
 is($temporary->errcode('COMMIT') . $temporary->query('SELECT count(*) FROM emptied'), '0', 'temporary tables: the next time, too');
 
+# A session-level lock is lost behind the guard of a commit that then fails.  The client hears of the failure, and
+# the session goes on, as it does after any other failed transaction.
+my ($fails, $rival) = map { $node_a->backend } 1, 2;
+$fails->query(q{SELECT zk_lock_acquire('/late/fails')});
+foreach ($fails, $rival)
+{
+	$_->query('BEGIN ISOLATION LEVEL SERIALIZABLE');
+	$_->query('SELECT count(*) FROM work');
+	$_->query(q{INSERT INTO work VALUES ('skew')});
+}
+$process = pass_guard($node_a, $fails);
+is($rival->errcode('COMMIT'), '', 'a commit that fails behind the guard: its rival commits');
+$zk->delete('/zklock/late/fails/' . $zk->children('/zklock/late/fails')->[0]);
+$node_a->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path = '/late/fails' AND claim = 'held'});
+kill 'CONT', $process;
+is($fails->result->{errcode}, '40001', 'a commit that fails behind the guard: says why');
+is($watcher->query('SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $fails->pid), '1', '... and the session goes on');
+is($fails->run(held('/late/fails'))->{out}, 'f', '... without the lock');
+$_->quit foreach $fails, $rival;
+
 # The commit takes longer than the guard could know.  But the session lives on, and the lock with
 # it.
 $temporary->query('BEGIN');

@@ -107,12 +107,13 @@ handle_loss(SIGNAL_ARGS)
 		;						/* the signal has come too late, or may be
 								 * late */
 	else if (reaction() == ZKL_ON_LOST_TERMINATE ||
-			 (is_idle() && IsTransactionBlock() &&
+			 (is_idle() && IsTransactionBlock() && IsTransactionState() &&
 			  !IsAbortedTransactionBlockState()))
 	{
 		/*
 		 * An idle transaction has no statement to cancel, and can no longer
-		 * succeed.  So the backend ends, as in a recovery conflict.
+		 * succeed.  So the backend ends, as in a recovery conflict.  But one
+		 * that is just being aborted has failed already.
 		 */
 		terminating = true;
 		die(ZKL_SIGNAL_ARGUMENTS);
