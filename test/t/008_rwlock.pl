@@ -219,11 +219,13 @@ wait_until_clean('/cancel');
 
 # --- fairness ---
 
-foreach my $tenure ('0', '300ms')
+# If the server stands still for a whole tenure, no reader joins in it.  Then there is another one.
+my $joined = 0;
+foreach my $turn (0 .. 5)
 {
+	my $tenure = $turn ? '300ms' : '0';
 	$node_a->set('zklock.tenure', $tenure);
-	my $path = "/fair/$tenure";
-	$path =~ s/ms//;
+	my $path = "/fair/$turn";
 	my ($first_reader, $second) = map { $node_a->backend } 1, 2;
 	$first_reader->query(rd($path));
 	$b1->send(wr($path));
@@ -252,12 +254,14 @@ foreach my $tenure ('0', '300ms')
 	}
 	is($b1->answer, 't', "tenure $tenure: a stream of readers does not starve a writer");
 	is($rounds, 0, 'tenure 0: no reader joins while a writer waits') if $tenure eq '0';
-	cmp_ok($rounds, '>', 0, 'with a tenure they do, for that time') if $tenure ne '0';
+	$joined += $rounds;
 	is($y->query(rd($path, '0')), 'f', "tenure $tenure: the writer is alone");
 	$b1->query(unwr($path));
 	$_->quit foreach $first_reader, $second;
 	wait_until_clean($path);
+	last if $joined;
 }
+cmp_ok($joined, '>', 0, 'with a tenure they do, for that time');
 
 # Local writers and a remote reader.
 $node_a->set('zklock.tenure', '0');
