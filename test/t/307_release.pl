@@ -125,7 +125,7 @@ foreach my $server (qw(pg1 pg2))
 my $image = PostgreSQL::Test::Utils::tempdir;
 my @instructions = map { [ /^(\w+) (.*)$/ ] } grep { /^\w/ } split /\n/, text($top, 'package/Dockerfile') =~ s/\\\n\s*/ /gr;
 is(join(' ', grep { !/^(?:ARG|FROM|RUN|COPY|WORKDIR)$/ } map { $_->[0] } @instructions), '', 'Dockerfile: instructions');
-my ($image_version) = map { $_->[1] =~ /^PG_VERSION=(\d+)$/ } grep { $_->[0] eq 'ARG' } @instructions;
+my ($image_version) = map { $_->[1] =~ /^POSTGRES=(\d+)$/ } grep { $_->[0] eq 'ARG' } @instructions;
 cmp_ok($image_version, '>=', $oldest, 'the image has a PostgreSQL that is supported');
 my %stage;
 my ($pg_version) = qx{pg_config --version} =~ /(\d+)/;
@@ -137,7 +137,7 @@ foreach (@instructions)
 	next unless $instruction eq 'RUN';
 	is(run_it($top, 'bash', '-n', '-c', $words)->{err}, '', "Dockerfile: $words: syntax");
 	next unless $words =~ /\bmake\b/ && $words !~ /apt-get/;
-	local $ENV{PG_VERSION} = $pg_version;
+	local $ENV{POSTGRES} = $pg_version;
 	my $result = run_it($top, 'bash', '-e', '-c', $words =~ s{^make clean +&& +}{}r =~ s{(?<=[ =])/(?=(?:stage|extension)\b)}{$image/}gr);
 	is($result->{status}, 0, "Dockerfile: $words") or diag $result->{err};
 }
