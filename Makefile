@@ -192,7 +192,7 @@ unit:
 # corpus in the tree has one text of each kind.
 FUZZ = test/fuzz/fuzz
 
-$(FUZZ): test/fuzz/fuzz.c $(PURE) $(HEADERS)
+$(FUZZ): test/fuzz/fuzz.c $(PURE) $(HEADER_FILES)
 	clang -std=c99 -Wall -Wextra -Werror -g -O1 -fsanitize=fuzzer,address,undefined \
 		-fno-sanitize-recover=all -Isrc $< $(PURE) -o $@
 

@@ -22,7 +22,7 @@ sub new
 	my $self = bless { top => $top, dir => "$scratch/tree", log => "$scratch/log" }, $class;
 	chmod 0755, $scratch;
 	mkdir $self->{dir} or die "$self->{dir}: $!\n";
-	$self->run("cd $top && git ls-files -z --cached --others --exclude-standard"
+	$self->run("cd '$top' && git ls-files -z --cached --others --exclude-standard"
 		  . " | tar --null -T - -cf - | tar -C $self->{dir} -xf -") or die $self->log;
 	return $self;
 }
