@@ -26,7 +26,7 @@ static ZklCommand make_command(ZklCommandKind kind, const char *path,
 							   const char *child);
 static bool ask(const ZklCommand *command, int64 until);
 static ZklListing *list(ZklCommandKind kind, const char *path,
-						const char *child, int64 until);
+						const char *child, int64 until, bool patient);
 static ZklCommandOutcome run(const ZklCommand *command, int64 until, char **answer);
 static void check_outcome(const ZklCommand *command, ZklCommandOutcome outcome);
 static void end(int code, Datum arg);
@@ -36,9 +36,9 @@ static bool wait_until_done(const char *path, int64 asked_at, int64 until);
 static void copy_argument(char *to, Size size, const char *from);
 
 ZklListing *
-zkl_znodes_list(ZklCommandKind kind, const char *path, int64 until)
+zkl_znodes_list(ZklCommandKind kind, const char *path, int64 until, bool patient)
 {
-	return list(kind, path, "", until);
+	return list(kind, path, "", until, patient);
 }
 
 ZklListing *
@@ -55,9 +55,9 @@ zkl_znodes_survey_if_allowed(const char *path)
 }
 
 const ZklListingNode *
-zkl_znodes_node(const char *path, const char *child, int64 until)
+zkl_znodes_node(const char *path, const char *child, int64 until, bool patient)
 {
-	const ZklListing *survey = list(ZKL_COMMAND_READ, path, child, until);
+	const ZklListing *survey = list(ZKL_COMMAND_READ, path, child, until, patient);
 
 	return survey != NULL && survey->nnodes > 0 ? &survey->nodes[0] : NULL;
 }
@@ -65,17 +65,18 @@ zkl_znodes_node(const char *path, const char *child, int64 until)
 const char *
 zkl_znodes_read(const char *path, const char *child, int64 until)
 {
-	const ZklListingNode *node = zkl_znodes_node(path, child, until);
+	const ZklListingNode *node = zkl_znodes_node(path, child, until, true);
 
 	return node != NULL ? node->data : NULL;
 }
 
 bool
 zkl_znodes_write(const char *path, const char *child, const char *data,
-				 int64 until)
+				 int64 until, bool patient)
 {
 	ZklCommand	command = make_command(ZKL_COMMAND_WRITE, path, child);
 
+	command.patient = patient;
 	copy_argument(command.data, sizeof(command.data), data);
 	return ask(&command, until);
 }
@@ -132,11 +133,13 @@ ask(const ZklCommand *command, int64 until)
 
 /* Run a command that reads; NULL if it has no result. */
 static ZklListing *
-list(ZklCommandKind kind, const char *path, const char *child, int64 until)
+list(ZklCommandKind kind, const char *path, const char *child, int64 until,
+	 bool patient)
 {
 	ZklCommand	command = make_command(kind, path, child);
 	char	   *answer;
 
+	command.patient = patient;
 	check_outcome(&command, run(&command, until, &answer));
 	return answer ? zkl_listing_unpack(answer) : NULL;
 }

@@ -13,6 +13,9 @@
  *		53000, 53200, 54000	 if too many backends ask, or the answer
  *						is too large
  *
+ * If no ZooKeeper server can be reached, a patient command waits; any other one
+ * raises 08006.  Commands that take no such argument are not patient.
+ *
  * The caller holds no LWLock.  After an error, the worker may still carry the
  * command out.
  *
@@ -44,7 +47,8 @@
  * Returns NULL, without an error, if the answer is not complete by this moment of
  * zkl_now().  ZKL_FOREVER sets no limit.
  */
-extern ZklListing *zkl_znodes_list(ZklCommandKind kind, const char *path, int64 until);
+extern ZklListing *zkl_znodes_list(ZklCommandKind kind, const char *path,
+								   int64 until, bool patient);
 
 /*
  * SURVEY without a limit.  If ZooKeeper's access control forbids it, this returns
@@ -58,9 +62,9 @@ extern ZklListing *zkl_znodes_survey_if_allowed(const char *path);
  * session has written.
  */
 extern const ZklListingNode *zkl_znodes_node(const char *path, const char *child,
-											 int64 until);
+											 int64 until, bool patient);
 
-/* Only its data, or NULL. */
+/* Only its data, or NULL.  It is patient. */
 extern const char *zkl_znodes_read(const char *path, const char *child,
 								   int64 until);
 
@@ -70,7 +74,7 @@ extern const char *zkl_znodes_read(const char *path, const char *child,
  * znode, or if the time is over.
  */
 extern bool zkl_znodes_write(const char *path, const char *child,
-							 const char *data, int64 until);
+							 const char *data, int64 until, bool patient);
 
 /*
  * Write the limit of a semaphore.  The caller writes again if that is false:

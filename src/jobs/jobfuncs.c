@@ -39,7 +39,7 @@ Datum
 zklock_jobs(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
-	ZklListing *survey = zkl_znodes_list(ZKL_COMMAND_JOBS, ZKL_JOBRECORD_DIRECTORY, ZKL_FOREVER);
+	ZklListing *survey = zkl_znodes_list(ZKL_COMMAND_JOBS, ZKL_JOBRECORD_DIRECTORY, ZKL_FOREVER, false);
 
 	for (int i = 0; i < survey->nnodes; i++)
 		put_job(set, &survey->nodes[i]);
@@ -115,8 +115,8 @@ zklock_job_forget(PG_FUNCTION_ARGS)
 }
 
 /*
- * The rule is that of zk_lock_force_release: otherwise a member of
- * pg_signal_backend could make a superuser's job run again.  A superuser's
+ * As in zk_lock_force_release: otherwise a member of pg_signal_backend could
+ * make a superuser's job run again.  A superuser's
  * run that begins at this moment, in place of another role's run, may still
  * lose its record.
  */
@@ -127,7 +127,7 @@ check_no_superuser(const char *path)
 	ZklJobRecord record;
 	Oid			role = InvalidOid;
 
-	zkl_run_once_read(path, &znode);
+	(void) zkl_run_once_read(path, ZKL_FOREVER, false, &znode);
 	if (!znode.exists)
 		return;
 	if (zkl_job_record_parse(znode.data, znode.length, &record))

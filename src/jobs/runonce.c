@@ -53,6 +53,7 @@ static const ZklCommandOutcome refusals[] = {
 	[ZKL_JOB_ANSWER_DIFFERS] = ZKL_COMMAND_DIFFERS
 };
 
+static bool read_for(const ZklLockRequest *request, ZklJobZnode *znode);
 static bool may_run(Attempt *attempt);
 static bool run_with_new_claim(ZklLocalClaim *claim, const ZklLockRequest *request,
 							   void *attempt);
@@ -86,7 +87,8 @@ zkl_run_once_begin(const ZklLockRequest *request, const ZklJobTick *tick)
 					   zkl_display_path(request->path)),
 				errhint("Run the job without the claim: it acquires the lock itself."));
 
-	zkl_run_once_read(request->path, &attempt.last);
+	if (!read_for(request, &attempt.last))
+		return false;
 	attempt.read_at = zkl_now();
 	ZKL_FAULT_POINT("record-read");
 	if (!may_run(&attempt))
@@ -105,18 +107,38 @@ zkl_run_once_begin(const ZklLockRequest *request, const ZklJobTick *tick)
 	return run_with_claim(claim, &attempt);
 }
 
-void
-zkl_run_once_read(const char *path, ZklJobZnode *znode)
+/*
+ * Read the record for a call.  False if the time is over before the reply, and
+ * ZooKeeper can be reached, as for an acquire.
+ */
+static bool
+read_for(const ZklLockRequest *request, ZklJobZnode *znode)
+{
+	int64		until = request->only_tries ? ZKL_FOREVER : request->until;
+
+	if (zkl_run_once_read(request->path, Min(until, request->lock_timeout_at),
+						  !request->only_tries, znode))
+		return true;
+	if (zkl_now() < until)
+		zkl_report_lock_timeout(NULL);
+	if (zkl_now() >= zkl_session_info_in_touch_until())
+		zkl_report_unreachable(request->path);
+	return false;
+}
+
+bool
+zkl_run_once_read(const char *path, int64 until, bool patient,
+				  ZklJobZnode *znode)
 {
 	char		record[ZKL_PATH_NAME_SIZE];
 	const ZklListingNode *node;
 
 	zkl_path_name(path, record);
-	node = zkl_znodes_node(ZKL_JOBRECORD_DIRECTORY, record, ZKL_FOREVER);
+	node = zkl_znodes_node(ZKL_JOBRECORD_DIRECTORY, record, until, patient);
 	memset(znode, 0, sizeof(*znode));
 	znode->exists = node != NULL;
 	if (!znode->exists)
-		return;
+		return zkl_now() < until;	/* there is no record, or no reply */
 
 	/*
 	 * The record exists, but ZooKeeper's access control does not let this
@@ -128,6 +150,7 @@ zkl_run_once_read(const char *path, ZklJobZnode *znode)
 	znode->version = node->version;
 	znode->length = Min(node->data_length, (int) sizeof(znode->data));
 	memcpy(znode->data, node->data, znode->length);
+	return true;
 }
 
 /*

@@ -95,6 +95,7 @@ typedef struct ZklCommand
 												 * directory; empty: the
 												 * directory itself */
 	char		data[ZKL_COMMAND_DATA_SIZE];	/* the data to write */
+	bool		patient;		/* wait while ZooKeeper is away */
 	int32		version;		/* REPLACE: of the child; -1: it is absent */
 } ZklCommand;
 

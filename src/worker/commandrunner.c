@@ -88,7 +88,6 @@ static char prefix[ZKL_ROOT_SIZE];
 
 static void take_command(int slot, uint32 serial, Oid role, bool again,
 						 const ZklCommand *command);
-static bool waits_for_zookeeper(ZklCommandKind kind);
 static void on_answer(ZklAsker *asker, int what, int64 number,
 					  const ZklSessionEvent *answer);
 static void finish(Run *run);
@@ -165,8 +164,13 @@ zkl_command_runner_take(void)
 		if (runs[i].active && !zkl_mailbox_is_wanted(i, runs[i].serial))
 			stop(&runs[i]);
 		else if (runs[i].active && zkl_session_log_is_away() &&
-				 !waits_for_zookeeper(runs[i].command.kind))
+				 !runs[i].command.patient)
 		{
+			/*
+			 * A command that an acquire needs waits as long as the acquire
+			 * does.  Any other one would wait for a reply that will certainly
+			 * not come.
+			 */
 			zkl_mailbox_finish(i, runs[i].serial, ZKL_COMMAND_AWAY, NULL, 0);
 			stop(&runs[i]);
 		}
@@ -190,18 +194,6 @@ take_command(int slot, uint32 serial, Oid role, bool again,
 	run->command = *command;
 	run->refused_version = -1;
 	begin(run);
-}
-
-/*
- * A command that an acquire needs waits as long as the acquire does.  The
- * others are for a user who looks, and who must not wait for a reply that
- * will certainly not come.
- */
-static bool
-waits_for_zookeeper(ZklCommandKind kind)
-{
-	return kind == ZKL_COMMAND_LIST || kind == ZKL_COMMAND_WRITE ||
-		kind == ZKL_COMMAND_READ;
 }
 
 static void

@@ -58,14 +58,23 @@ be_patient($a1);
 $result = $a1->run(try('/start'));
 is_unreachable($result, $servers, 'a try');
 cmp_ok($result->{seconds}, '<', $soon, 'a try: at once');
+$result = $a1->run(q{SELECT zk_run_once('/start')});
+is_unreachable($result, $servers, 'a job');
+cmp_ok($result->{seconds}, '<', $soon, 'a job: at once, too');
+$result = $a1->run(q{SELECT zk_run_once('/start', timeout => '1s')});
+is_unreachable($result, $servers, 'a job with a timeout');
+cmp_ok($result->{seconds}, '>=', 1, 'a job with a timeout: not before it is over');
+cmp_ok($result->{seconds}, '<', 1 + $soon, 'a job with a timeout: no later');
 $a1->query(q{SET lock_timeout = '500ms'});
 is($a1->errcode(acquire('/start')), '55P03', 'lock_timeout comes first');
+is($a1->errcode(q{SELECT zk_run_once('/start', timeout => '1min')}), '55P03', 'lock_timeout comes first for a job, too');
 $a1->query(q{RESET lock_timeout; SET statement_timeout = '500ms'});
 is($a1->errcode(acquire('/start')), '57014', 'statement_timeout comes first');
 $a1->query(q{RESET statement_timeout});
 
 # A user who only looks is not kept waiting for an answer that is known not to come.
 foreach my $look ([ q{SELECT * FROM zk_lock_queue('/start')} => 'lock "/start"' ],
+	[ q{SELECT zk_semaphore_limit('/start')} => 'lock "/start"' ],
 	[ 'SELECT * FROM zk_jobs' => 'the records of jobs' ],
 	[ 'SELECT * FROM zk_waits' => 'the records of waits' ])
 {
@@ -347,11 +356,13 @@ foreach my $who (sort keys %stranger)
 	my $why = $who =~ /silent/ ? qr/None of them has answered yet/ :
 	  $who =~ /hangs up/ ? qr/The last error was: server \Q$stranger{$who}\E closed the connection/ :
 	  qr/The last error was: server \Q$stranger{$who}\E does not answer like a ZooKeeper server/;
-	my $before = $node_b->worker_pid;
+	$b1->quit;
 	$node_b->configure('zklock.hosts' => $stranger{$who});
-	$node_b->reload;
-	$b1->wait_until("SELECT current_setting('zklock.hosts') = '$stranger{$who}'");
-	$node_b->wait_until("SELECT worker_pid <> $before FROM zk_status");
+	$node_b->restart;
+	my $known = $who =~ /silent/ ? 'worker_pid' : 'last_error';
+	$node_b->wait_until("SELECT $known IS NOT NULL FROM zk_status");
+	$b1 = $node_b->backend;
+	be_patient($b1);
 
 	my $worker = $node_b->worker_pid;
 	my $ticks = cpu_ticks($worker);

@@ -198,7 +198,7 @@ zkl_history_forget(const char *path)
 	char		name[ZKL_PATH_NAME_SIZE];
 
 	zkl_path_name(path, name);
-	return zkl_znodes_write(RECORDS, name, "", PG_INT64_MAX);
+	return zkl_znodes_write(RECORDS, name, "", PG_INT64_MAX, false);
 }
 
 /* If there is no slot, the look has none afterwards, either. */

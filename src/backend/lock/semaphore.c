@@ -400,7 +400,8 @@ survey(const ZklLockRequest *request, int64 until)
 	int			limit;
 
 	zkl_wait_drop_snapshot(request);
-	seen = zkl_znodes_list(ZKL_COMMAND_LIST, request->path, until);
+	seen = zkl_znodes_list(ZKL_COMMAND_LIST, request->path, until,
+						   !request->only_tries);
 	if (seen == NULL)
 		return false;
 	stored = zkl_listing_limit(seen);
@@ -409,7 +410,8 @@ survey(const ZklLockRequest *request, int64 until)
 	/* Other clients' data of the directory must not be overwritten. */
 	if (seen->exists && stored != limit && (stored != 0 || seen->data_length == 0))
 		(void) zkl_znodes_write(request->path, "",
-								limit == 0 ? "" : psprintf("%d", limit), until);
+								limit == 0 ? "" : psprintf("%d", limit), until,
+								!request->only_tries);
 	return true;
 }
 
@@ -456,7 +458,7 @@ zklock_semaphore_limit(PG_FUNCTION_ARGS)
 	zkl_report_unless_loaded();
 	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_lock_queue", 1, &types);
 	path = zkl_sqlargs_path(fcinfo);
-	limit = read_limit(path, find_limit(zkl_znodes_list(ZKL_COMMAND_LIST, path, ZKL_FOREVER)));
+	limit = read_limit(path, find_limit(zkl_znodes_list(ZKL_COMMAND_LIST, path, ZKL_FOREVER, false)));
 	if (limit == ZKL_LIMIT_NONE)
 		PG_RETURN_NULL();
 	PG_RETURN_INT32(limit);

@@ -126,7 +126,7 @@ static void add_blocker(ZklRow *row, const char *path, const ZklPlace *place);
 static LockQueue
 read_queue(const char *path)
 {
-	return queue_of(path, zkl_znodes_list(ZKL_COMMAND_SURVEY, path, ZKL_FOREVER));
+	return queue_of(path, zkl_znodes_list(ZKL_COMMAND_SURVEY, path, ZKL_FOREVER, false));
 }
 
 static LockQueue
@@ -158,7 +158,7 @@ queue_of(const char *path, const ZklListing *survey)
 static LockQueue *
 walk_queues(const char *below, int *nqueues)
 {
-	ZklListing *walk = zkl_znodes_list(ZKL_COMMAND_WALK, below, ZKL_FOREVER);
+	ZklListing *walk = zkl_znodes_list(ZKL_COMMAND_WALK, below, ZKL_FOREVER, false);
 	Walked	   *walked = sort_by_lock(walk);
 	LockQueue  *queues = palloc((walk->nnodes + 1) * sizeof(LockQueue));
 	int			end;

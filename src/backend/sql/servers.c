@@ -35,7 +35,7 @@ zklock_servers(PG_FUNCTION_ARGS)
 	ZklListing *survey;
 
 	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_status", 0, NULL);
-	survey = zkl_znodes_list(ZKL_COMMAND_SERVERS, ZKL_SERVERRECORD_DIRECTORY, ZKL_FOREVER);
+	survey = zkl_znodes_list(ZKL_COMMAND_SERVERS, ZKL_SERVERRECORD_DIRECTORY, ZKL_FOREVER, false);
 	for (int i = 0; i < survey->nnodes; i++)
 	{
 		if (survey->nodes[i].data != NULL &&
