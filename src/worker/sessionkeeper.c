@@ -109,15 +109,20 @@ zkl_session_keeper_wake_at(void)
 void
 zkl_session_keeper_close(void)
 {
+	bool		answered = zkl_session_outstanding() == 0;
+
 	if (!keeper.connected)
 		return;
 	zkl_session_close();
 	ZKL_FAULT_POINT("session-closed");
 
 	/*
-	 * The session is closed.  Remove the file, or the next worker would have
-	 * to end that session.
+	 * If ZooKeeper does not reply any more, it may not have read the close,
+	 * either.  Then the next worker finds the session in the file, and ends
+	 * it.
 	 */
+	if (!answered)
+		return;
 	(void) zkl_session_file_remove();
 	ereport(LOG,
 			errmsg("closed the ZooKeeper session"));

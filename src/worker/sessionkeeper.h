@@ -35,8 +35,8 @@ extern int64 zkl_session_keeper_wake_at(void);
 extern void zkl_session_keeper_reload(void);
 
 /*
- * End the session, if ZooKeeper can be reached.  The caller has made sure
- * that no reply is outstanding.
+ * End the session, if ZooKeeper can be reached.  The caller has waited for the
+ * replies that were outstanding.  If there still are some, the session file stays.
  */
 extern void zkl_session_keeper_close(void);
 

@@ -6,6 +6,7 @@ use warnings;
 use IPC::Run;
 use Time::HiRes qw(time);
 
+use HoldingProxy;
 use ZklockTest;
 
 my $zk = ZooKeeper->new;
@@ -235,5 +236,20 @@ $waiter->query('SELECT zk_lock_release_all()');
 $node_a->wait_until_connected;
 is_deeply([ grep { /-lock-/ } @{ $zk->tree('/zklock') } ], [], 'no znode is left');
 
-$_->stop foreach $node_a, $node_b;
+# ZooKeeper's server is lost just before the stop: nothing tells whether it has read the end of the session.
+my $proxy = HoldingProxy->new($zk->hosts);
+my $node_c = ZklockNode->started('c', undef, @settings, 'zklock.session_timeout' => '1min', 'zklock.hosts' => $proxy->address);
+my $lost = $node_c->backend;
+$lost->query(acquire('/unread'));
+$waiter->send(acquire('/unread'));
+$judge->wait_until(q{SELECT count(*) > 0 FROM zk_locks WHERE path = '/unread' AND ticket = 'queued'});
+$proxy->hold('requests');
+$node_c->stop('fast');
+$proxy->cut;
+$stopped_at = time;
+$node_c->start;
+is($waiter->answer, 't', 'no reply to the release: the next start frees the lock');
+cmp_ok(time - $stopped_at, '<', $soon, 'no reply to the release: long before the session would expire');
+
+$_->stop foreach $node_a, $node_b, $node_c;
 done_testing();
