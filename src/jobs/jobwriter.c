@@ -92,6 +92,7 @@ static int64 time_now(void);
 static void on_start_written(Task *task, const ZklSessionEvent *event);
 static void on_start_read(Task *task, const ZklSessionEvent *event);
 static void on_end_written(Task *task, const ZklSessionEvent *event);
+static void log_refused_end(const Task *task);
 static void on_end_read(Task *task, const ZklSessionEvent *event);
 static bool read_record(const ZklSessionEvent *event, ZklJobZnode *znode,
 						ZklJobRecord *record);
@@ -482,10 +483,16 @@ on_end_written(Task *task, const ZklSessionEvent *event)
 	 * started, and take it for one that died.
 	 */
 	if (event->reply.outcome == ZKL_OUTCOME_REFUSED)
-		ereport(LOG,
-				errmsg("could not write the end of a run to the record of job \"%s\"",
-					   task->run.path));
+		log_refused_end(task);
 	finish(task);
+}
+
+static void
+log_refused_end(const Task *task)
+{
+	ereport(LOG,
+			errmsg("could not write the end of a run to the record of job \"%s\"",
+				   task->run.path));
 }
 
 /*
@@ -498,8 +505,13 @@ on_end_read(Task *task, const ZklSessionEvent *event)
 	ZklJobZnode znode;
 	ZklJobRecord record;
 
-	if (event->reply.outcome == ZKL_OUTCOME_REFUSED ||
-		!read_record(event, &znode, &record) ||
+	if (event->reply.outcome == ZKL_OUTCOME_REFUSED)
+	{
+		log_refused_end(task);
+		finish(task);
+		return;
+	}
+	if (!read_record(event, &znode, &record) ||
 		strcmp(record.run, task->run.record.run) != 0 ||
 		record.state != ZKL_JOB_STARTED)
 	{

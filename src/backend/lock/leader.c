@@ -374,7 +374,7 @@ refuse(Leadership *leadership, int64 now, const char *why)
 	if (!zkl_leadership_is_refused(leadership->path, told) || strcmp(told, why) != 0)
 		ereport(LOG,
 				errmsg("this server must not lead \"%s\"", leadership->path),
-				errdetail_internal("%s", why),
+				errdetail_internal("%s", zkl_znode_text_show(why)),
 				errhint("If this server shall lead nevertheless, call zk_leader_forget(%s).",
 						quote_literal_cstr(leadership->path)));
 	begin_end(leadership);
