@@ -113,7 +113,8 @@ foreach my $way (sort keys %ways)
 	are_served('/backend', $way);
 	$node_a->wait_until_clean('/backend/session');
 }
-is($node_a->safe_psql('postgres', 'SELECT count(*) FROM zk_locks'), 0, 'no lock is left');
+$node_a->wait_until('SELECT count(*) = 0 FROM zk_locks');
+pass('no lock is left');
 
 # --- kill -9 of a backend: all others end, too, and the server restarts -----------------
 
@@ -200,7 +201,8 @@ foreach my $end (sort keys %ends)
 }
 
 is_deeply([ grep { /-lock-/ } @{ $zk->tree('/zklock') } ], [], 'no znode is left');
-is($node_b->safe_psql('postgres', 'SELECT count(*) FROM zk_locks'), 0, 'and no claim');
+$node_b->wait_until('SELECT count(*) = 0 FROM zk_locks');
+pass('and no claim');
 
 $_->stop foreach $node_a, $node_b;
 done_testing();

@@ -147,7 +147,8 @@ $a3->query('ROLLBACK TO s');
 $a3->query(insert('outer lock'));
 is_lost($a3->run('COMMIT'), '/z', 'the lost lock is of the outer transaction, too');
 is(rows(), 'before', 'only what was written without a lost lock is there');
-is($node_a->safe_psql('postgres', 'SELECT count(*) FROM zk_locks'), '0', 'no claim is left');
+$node_a->wait_until('SELECT count(*) = 0 FROM zk_locks');
+pass('no claim is left');
 
 # A session-scope claim that is lost, and a savepoint rolled back.
 $node_a->safe_psql('postgres', 'TRUNCATE t');

@@ -378,7 +378,8 @@ $c1->release('/outer/0');
 
 foreach my $node ($node_a, $node_b)
 {
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM zk_locks'), '0', $node->name . ': no entry is left');
+	$node->wait_until('SELECT count(*) = 0 FROM zk_locks');
+	pass($node->name . ': no entry is left');
 }
 $_->party->quit foreach $a1, $a2, $b1;
 foreach my $node ($node_a, $node_b)
