@@ -24,7 +24,7 @@ my $node_a = ZklockNode->initialized('a', $zk, %settings);
 }
 $node_a->safe_psql('postgres', 'CREATE EXTENSION zklock; CREATE TABLE t (v text)');
 $node_a->wait_until_connected;
-my ($a1, $a2, $b1) = map { $_->backend } $node_a, $node_a, $node_b;
+my ($a1, $a2, $a3, $b1) = map { $_->backend } ($node_a) x 3, $node_b;
 
 # Returns by how much the server finds that its clock has changed.
 sub set_clock
@@ -45,6 +45,10 @@ foreach my $seconds (3600, -3600, 0)
 	$b1->query(acquire('/theirs'));
 	$a2->send(acquire('/theirs', '2s'));
 	$node_a->wait_for_waiter('/theirs', 1);
+
+	# The alarm for this one's deadlock_timeout finds all other timers of PostgreSQL due, too.
+	$a3->send(acquire('/held', '5s')) if $seconds > 0;
+	$node_a->wait_for_waiter('/held', 1) if $seconds > 0;
 	$a1->query('BEGIN');
 	$a1->query("INSERT INTO t VALUES ('$seconds')");
 
@@ -57,6 +61,9 @@ foreach my $seconds (3600, -3600, 0)
 	is($result->{out}, 'f', "$what: a wait ends");
 	cmp_ok($result->{seconds}, '>', 1.9, "$what: not before its time");
 	cmp_ok($result->{seconds}, '<', 60, "$what: nor long after");
+
+	$result = $a3->result if $seconds > 0;
+	cmp_ok($result->{seconds}, '>', 4.9, "$what: nor does one within the server") if $seconds > 0;
 
 	# for longer than the session would live without heartbeats
 	my $safe = $node_a->status('safe_until');
@@ -85,6 +92,6 @@ foreach my $seconds (3600, -3600, 0)
 	set_clock(0);
 }
 
-$_->quit foreach $a1, $a2, $b1;
+$_->quit foreach $a1, $a2, $a3, $b1;
 $_->stop foreach $node_a, $node_b;
 done_testing();

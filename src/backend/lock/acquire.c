@@ -153,8 +153,15 @@ zkl_acquire_locally(ZklLocalClaim *claim, const ZklLockRequest *request)
 										 request->scope,
 										 Min(request->until, request->lock_timeout_at),
 										 is_cancelled);
-			if (result == ZKL_LOCAL_TIME_OVER && zkl_now() < request->until &&
-				zkl_now() >= request->lock_timeout_at)
+
+			/*
+			 * PostgreSQL's timers go by the wall clock, which may have been
+			 * set forward.
+			 */
+			if (result == ZKL_LOCAL_TIME_OVER &&
+				zkl_now() < Min(request->until, request->lock_timeout_at))
+				result = ZKL_LOCAL_NEW_GENERATION;
+			else if (result == ZKL_LOCAL_TIME_OVER && zkl_now() < request->until)
 				report_lock_timeout(claim->shared);
 		}
 	} while (result == ZKL_LOCAL_NEW_GENERATION);
