@@ -53,7 +53,7 @@ static const ZklCommandOutcome refusals[] = {
 	[ZKL_JOB_ANSWER_DIFFERS] = ZKL_COMMAND_DIFFERS
 };
 
-static bool read_for(const ZklLockRequest *request, ZklJobZnode *znode);
+static void read_for(const ZklLockRequest *request, ZklJobZnode *znode);
 static bool may_run(Attempt *attempt);
 static bool run_with_new_claim(ZklLocalClaim *claim, const ZklLockRequest *request,
 							   void *attempt);
@@ -87,8 +87,7 @@ zkl_run_once_begin(const ZklLockRequest *request, const ZklJobTick *tick)
 					   zkl_display_path(request->path)),
 				errhint("Run the job without the claim: it acquires the lock itself."));
 
-	if (!read_for(request, &attempt.last))
-		return false;
+	read_for(request, &attempt.last);
 	attempt.read_at = zkl_now();
 	ZKL_FAULT_POINT("record-read");
 	if (!may_run(&attempt))
@@ -108,22 +107,20 @@ zkl_run_once_begin(const ZklLockRequest *request, const ZklJobTick *tick)
 }
 
 /*
- * Read the record for a call.  False if the time is over before the reply, and
- * ZooKeeper can be reached, as for an acquire.
+ * Read the record for a call.  If the time is over before the reply, that is an
+ * error: the caller would take false for a job that another session has run.
  */
-static bool
+static void
 read_for(const ZklLockRequest *request, ZklJobZnode *znode)
 {
 	int64		until = request->only_tries ? ZKL_FOREVER : request->until;
 
 	if (zkl_run_once_read(request->path, Min(until, request->lock_timeout_at),
 						  !request->only_tries, znode))
-		return true;
+		return;
 	if (zkl_now() < until)
 		zkl_report_lock_timeout(NULL);
-	if (zkl_now() >= zkl_session_info_in_touch_until())
-		zkl_report_unreachable(request->path);
-	return false;
+	zkl_report_unreachable(request->path);
 }
 
 bool

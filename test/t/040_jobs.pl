@@ -391,8 +391,12 @@ is($b1->errcode(run_once('/other kind', '2024-05-05 02:00Z')), 'ZK003', 'is no j
 $a1->query(q{SELECT zk_semaphore_release('/other kind')});
 ok(!$zk->exists("$records/other kind"), 'and has no record');
 
-$b1->query(q{SET zklock.connection_timeout = '500 ms'});
+# The connection is still there, but nothing is known of the tick.
 $proxy->hold('requests');
+is($b1->errcode(run_once('/late', '2024-05-08 02:00Z', q{'1 s'})), '08006', 'no reply until the time is over: an error');
+$b1->query(q{SET lock_timeout = '500 ms'});
+is($b1->errcode(run_once('/late', '2024-05-08 02:00Z')), '55P03', 'no reply until lock_timeout: an error');
+$b1->query(q{RESET lock_timeout; SET zklock.connection_timeout = '500 ms'});
 is($b1->errcode(run_once('/late', '2024-05-08 02:00Z')), '08006', 'without ZooKeeper: an error');
 $proxy->cut;
 $node_b->wait_until_connected;

@@ -257,9 +257,9 @@ begin_anew(ZklClaim *claim, const ZklLockRequest *request)
 {
 	ZklWait		wait;
 
+	zkl_wait_begin(&wait, request);
 	if (!survey(request, survey_until(request)))
 	{
-		zkl_wait_begin(&wait, request);
 		zkl_wait_fail_unanswered(&wait, claim);
 		return false;
 	}

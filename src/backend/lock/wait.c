@@ -219,6 +219,7 @@ void
 zkl_wait_fail_unanswered(ZklWait *wait, ZklClaim *claim)
 {
 	wait->claim = claim;
+	wait->silent_since = wait->begun_at;
 	(void) time_is_over(wait, ZKL_ANSWER_NONE);
 }
 

@@ -63,7 +63,7 @@ extern bool zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim);
 
 /*
  * A command has ended without a reply from ZooKeeper, because the time is
- * over.  Raises 55P03 or 08006, unless the timeout was merely shorter than
+ * over.  It was sent after the wait had begun.  Raises 55P03 or 08006, unless the timeout was merely shorter than
  * the request.
  */
 extern void zkl_wait_fail_unanswered(ZklWait *wait, ZklClaim *claim);
