@@ -14,7 +14,7 @@
  *						is too large
  *
  * If no ZooKeeper server can be reached, a patient command waits; any other one
- * raises 08006.  Commands that take no such argument are not patient.
+ * raises 08006.  Commands that take no such argument are not patient, unless they say so.
  *
  * The caller holds no LWLock.  After an error, the worker may still carry the
  * command out.

@@ -122,7 +122,11 @@ zkl_session_keeper_close(void)
 	 * it.
 	 */
 	if (!answered)
+	{
+		ereport(LOG,
+				errmsg("leaving the ZooKeeper session to the next start, because ZooKeeper does not reply"));
 		return;
+	}
 	(void) zkl_session_file_remove();
 	ereport(LOG,
 			errmsg("closed the ZooKeeper session"));

@@ -459,6 +459,9 @@ static void
 drain(void)
 {
 	worker.drain_until = zkl_now() + DRAIN_LIMIT;
+	if (zkl_session_is_usable())
+		zkl_session_sign(ZKL_SIGN_READ);	/* its reply shows that ZooKeeper
+											 * still replies */
 	zkl_job_writer_send();
 	while (zkl_session_outstanding() > 0 && zkl_now() < worker.drain_until &&
 		   zkl_session_is_open())

@@ -52,6 +52,7 @@ static void handle_loss(SIGNAL_ARGS);
 static ZklOnLost reaction(void);
 static bool released_lost(void);
 static bool is_idle(void);
+static bool is_aborting(void);
 static void explain(ErrorData *error);
 
 /*
@@ -107,13 +108,12 @@ handle_loss(SIGNAL_ARGS)
 		;						/* the signal has come too late, or may be
 								 * late */
 	else if (reaction() == ZKL_ON_LOST_TERMINATE ||
-			 (is_idle() && IsTransactionBlock() && IsTransactionState() &&
+			 (is_idle() && IsTransactionBlock() && !is_aborting() &&
 			  !IsAbortedTransactionBlockState()))
 	{
 		/*
 		 * An idle transaction has no statement to cancel, and can no longer
-		 * succeed.  So the backend ends, as in a recovery conflict.  But one
-		 * that is just being aborted has failed already.
+		 * succeed.  So the backend ends, as in a recovery conflict.
 		 */
 		terminating = true;
 		die(ZKL_SIGNAL_ARGUMENTS);
@@ -136,6 +136,17 @@ is_idle(void)
 {
 	return MyBackendType == B_BACKEND ? debug_query_string == NULL :
 		!IsTransactionState();
+}
+
+/*
+ * Is the transaction just being aborted?  It has failed already, and will be idle
+ * outside of a transaction, or in an aborted one.  But if only a savepoint is being
+ * aborted, the transaction may go on.
+ */
+static bool
+is_aborting(void)
+{
+	return !IsTransactionState() && GetCurrentTransactionNestLevel() <= 1;
 }
 
 void
