@@ -47,7 +47,7 @@ static void on_log(const char *message);
 static void give_up(const char *reason);
 static bool has_no_connection(void);
 static void note_attempt(void);
-static void check_connecting(void);
+static void check_connecting(long *timeout_ms);
 static int	connect_limit(void);
 static void void_events(void);
 
@@ -208,7 +208,7 @@ zkl_session_interest(int *fd, bool *writable, long *timeout_ms)
 	zkl_session_tls_interest(zkl_session_state.handle, fd, writable, timeout_ms);
 	if (zkl_session_state.is_unread)
 		*timeout_ms = 0;
-	check_connecting();
+	check_connecting(timeout_ms);
 }
 
 void
@@ -300,24 +300,34 @@ note_attempt(void)
 	zkl_session_state.attempt_at = zkl_now() + ZKL_MS(pause);
 }
 
-/* Give up a silent server earlier than the client itself would. */
+/*
+ * Give up a silent server earlier than the client itself would.  The client would
+ * sleep for a third of the session timeout, so shorten that.
+ */
 static void
-check_connecting(void)
+check_connecting(long *timeout_ms)
 {
 	int			state = zoo_state(zkl_session_state.handle);
 	int64		now = zkl_now();
+	int64		left;
 
 	/* Only an attempt to connect can take too long. */
 	if (zkl_session_state.fd < 0 || has_no_connection() ||
 		state == ZOO_CONNECTED_STATE || state == ZOO_READONLY_STATE)
-		zkl_session_state.connecting_since = 0;
-	else if (zkl_session_state.connecting_since == 0)
-		zkl_session_state.connecting_since = now;
-	else if (now - zkl_session_state.connecting_since > ZKL_MS(connect_limit()))
 	{
 		zkl_session_state.connecting_since = 0;
-		zkl_session_break_connection();
+		return;
 	}
+	if (zkl_session_state.connecting_since == 0)
+		zkl_session_state.connecting_since = now;
+	left = zkl_session_state.connecting_since + ZKL_MS(connect_limit()) - now;
+	if (left > 0)
+	{
+		*timeout_ms = Min(*timeout_ms, (left + 999) / 1000);
+		return;
+	}
+	zkl_session_state.connecting_since = 0;
+	zkl_session_break_connection();
 }
 
 /* How long a connect may take, in milliseconds. */

@@ -96,6 +96,9 @@ foreach my $case (
 	cmp_ok($pauses[-1] - $pauses[0], '>', 0.03, "$what: there are pauses of different length");
 }
 
+# A third of the session timeout is for all silent servers together, so in 12 s there are nine attempts.
+cmp_ok(scalar visits(\@listeners, 12, sub { $_[0] }, 0), '>', 5, 'not answered: it soon tries the next server');
+
 close $_ foreach @listeners;
 my ($begin, $at, $cpu) = (time, -s $node->logfile, $node->worker_cpu);
 $node->safe_psql('postgres', "SELECT pg_sleep($seconds)");
