@@ -693,18 +693,24 @@ find_inner_mutexes(List *locks)
 /*
  * Clients in the queue in ZooKeeper.  Leases that this server owns without a
  * claim block no backend: they are kept for the backend that collects them.
+ * Another znode of this server's session is its ticket, even if the server has not
+ * heard yet that the ticket is there.
  */
 static void
 put_remote(ReturnSetInfo *set, const WaitedLock *lock)
 {
 	ZklContender me = {0};
 	LockQueue	queue;
+	int64		session;
 
 	if (lock->owned)
 		return;
 	if (lock->queued)
 		(void) zkl_recipe_parse(lock->znode, &me);
 	queue = read_queue(lock->path);
+	LWLockAcquire(zkl_lock_table_session_lock(), LW_SHARED);
+	session = zkl_session_info->id;
+	LWLockRelease(zkl_lock_table_session_lock());
 	for (int i = 0; i < queue.nplaces; i++)
 	{
 		const ZklPlace *place = &queue.places[i];
@@ -715,7 +721,8 @@ put_remote(ReturnSetInfo *set, const WaitedLock *lock)
 
 		if (!zkl_queue_order_is_in_way(place, lock->where, lock->mode, me.key) ||
 			strcmp(place->name, lock->znode) == 0 ||
-			(place->where == ZKL_WHERE_LEASES && is_without_process(text)))
+			(place->where == ZKL_WHERE_LEASES ? is_without_process(text) :
+			 place->owner == session))
 			continue;
 		add_blocker(&row, lock->path, place);
 		(void) zkl_znode_text_add(&row, text);
