@@ -164,8 +164,9 @@ foreach my $limit ('timeout', 'lock_timeout')
 	my $timeout = $limit eq 'timeout' ? "'6s'" : 'NULL';
 	$waiter->query("SET lock_timeout = '6s'") if $limit eq 'lock_timeout';
 	$waiter->send("SELECT zk_lock_acquire('$path', $timeout)");
-	$judge->wait_until("SELECT count(*) > 0 FROM zk_locks WHERE path = '$path' AND NOT granted"
-		. " AND clock_timestamp() > claim_since + interval '5 seconds'");
+	my $still = "SELECT count(*) > 0 FROM zk_locks WHERE path = '$path' AND NOT granted"
+	  . " AND clock_timestamp() > claim_since + interval '5 seconds'";
+	$zk->wait_until(sub { $waiter->is_done || $judge->query($still) eq 't' }, "$limit: five seconds to pass");
 	$near->query(release($path));
 	is($far->answer, 't', "$limit: after five seconds of waiting, the other server has the lock");
 
