@@ -406,6 +406,7 @@ on_want(ZklTicket *ticket, const ZklTicketEvent *event)
 	if (ticket->state != ZKL_TICKET_NONE)
 		return nothing;
 	ticket->mode = event->mode;
+	ticket->uuid[0] = '\0';		/* no create is sent yet */
 	ticket->unwanted = false;
 	ticket->rechecks = false;
 	ticket->rounds = 0;
