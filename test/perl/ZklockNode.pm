@@ -185,6 +185,34 @@ sub set
 	return $self->wait_until("SELECT current_setting('$name') = '$value'");
 }
 
+=item $node->hang_commits
+
+From now on, a commit with C<synchronous_commit = on> waits for a standby, which never comes.  That begins only
+when the checkpointer has heard of the setting; so a session tries.
+
+=cut
+
+sub hang_commits
+{
+	my ($self) = @_;
+	$self->set('synchronous_standby_names', 'nobody');
+	my $probe = $self->backend;
+	my $pid = $probe->pid;
+	my $hangs = 0;
+	$probe->query('SET synchronous_commit = on');
+	until ($hangs)
+	{
+		$probe->send(q{SELECT pg_logical_emit_message(true, 'probe', '')});
+		until ($hangs || $probe->is_done)
+		{
+			$hangs = $self->safe_psql('postgres', "SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = $pid") eq 't';
+		}
+		$self->safe_psql('postgres', "SELECT pg_cancel_backend($pid)") if $hangs;
+		$probe->result;
+	}
+	return $probe->quit;
+}
+
 =item $node->wait_until($sql)
 
 Until the query in database C<postgres> returns true; dies with what it said last.

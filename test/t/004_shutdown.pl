@@ -152,7 +152,7 @@ is_clean('/slow', 'slow holder');
 # --- fast, with a holder in its commit -----------------------------------------------------
 
 $holder = prepare('/commit');
-$node_a->set('synchronous_standby_names', 'nobody');
+$node_a->hang_commits;
 my $committer = $node_a->backend;
 $committer->query('SET synchronous_commit = on');
 $committer->query("BEGIN; INSERT INTO work VALUES ('committed'); SELECT zk_xact_lock_acquire('/commit2')");

@@ -243,7 +243,7 @@ foreach my $on_lost ('cancel', 'terminate')
 	my $what = "$on_lost, commit waits for a standby";
 	my ($backend, $path) = holder($on_lost, before => ['SET synchronous_commit = on']);
 	$backend->query("BEGIN; SELECT zk_xact_lock_acquire('$path'); INSERT INTO t VALUES ('fine')");
-	$node->set('synchronous_standby_names', 'nobody');
+	$node->hang_commits;
 	$backend->send('COMMIT');
 	wait_until_active($backend, 'SyncRep');
 	lose($path);
@@ -261,7 +261,7 @@ foreach my $on_lost ('cancel', 'terminate')
 {
 	my $what = "$on_lost, a procedure commits and goes on";
 	my ($backend, $path) = holder($on_lost, before => ['SET synchronous_commit = on']);
-	$node->set('synchronous_standby_names', 'nobody');
+	$node->hang_commits;
 	$backend->send("CALL commit_and_go_on('$path/xact')");
 	wait_until_active($backend, 'SyncRep');
 	lose("$path/xact");

@@ -227,7 +227,7 @@ $s->query(q{SELECT zk_lock_release('/t')});
 
 # A commit hangs, and the lease time is over.
 $n->query('SET synchronous_commit = on');
-$north->set('synchronous_standby_names', 'away');
+$north->hang_commits;
 $c = request($n, '/t', '3 s');
 is(wait_for($n, $c), 't', 'a claim for three seconds');
 $n->query('BEGIN');
