@@ -76,6 +76,13 @@
 	statement, query, read_only_tree, context, params, environment, receiver, \
 	completion
 
+/*
+ * If a background worker ends just before the postmaster of PostgreSQL 15 begins to
+ * sleep, the postmaster starts it again when something else wakes it up, which may
+ * take a minute.
+ */
+#define ZKL_POSTMASTER_OVERSLEEPS	(PG_VERSION_NUM < 160000)
+
 /* Is this process a worker of autovacuum? */
 static inline bool
 zkl_am_autovacuum(void)

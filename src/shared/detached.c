@@ -387,6 +387,13 @@ look_by(int64 moment)
 	SetLatch(&zkl_proc(detached->owner_proc)->procLatch);
 }
 
+void
+zkl_detached_wake_owner(void)
+{
+	if (detached->owner_pid != 0)
+		SetLatch(&zkl_proc(detached->owner_proc)->procLatch);
+}
+
 /*
  * The claims process
  */

@@ -83,6 +83,9 @@ extern void zkl_detached_attach(void *memory, LWLockPadded *locks, bool is_new);
 /* The claims process; 0: it does not run. */
 extern int	zkl_detached_owner(void);
 
+/* The worker has ended, and the claims process must see to its restart. */
+extern void zkl_detached_wake_owner(void);
+
 /*
  * Begin a claim, and ask for the lock, without a wait.  "claimant" is this process, but with
  * the pid of the claims process and the text about it; OWNERLESS if there is another one by

@@ -31,6 +31,7 @@
 #include "jobs/jobwriter.h"
 #include "protocol/hosts.h"
 #include "settings.h"
+#include "shared/detached.h"
 #include "shared/mailbox.h"
 #include "shared/process.h"
 #include "shared/serverstat.h"
@@ -195,7 +196,8 @@ advertise(void)
 
 /*
  * Called on every exit, also after an error.  The next process with this proc
- * number must not get the wake-ups that are meant for a worker.
+ * number must not get the wake-ups that are meant for a worker.  The claims
+ * process sees to the restart.
  */
 static void
 withdraw(int code, Datum arg)
@@ -203,6 +205,7 @@ withdraw(int code, Datum arg)
 	pg_atomic_write_u32(&zkl_session_info->worker_proc, 0);
 	pg_atomic_write_u32(&zkl_session_info->worker_pid, 0);
 	pg_atomic_write_u32(&zkl_session_info->connected, 0);
+	zkl_detached_wake_owner();
 }
 
 /*

@@ -20,6 +20,7 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
+#include "storage/pmsignal.h"
 #include "utils/memutils.h"
 
 #include "backend/lock/claimsprocess.h"
@@ -28,12 +29,14 @@
 #include "settings.h"
 #include "shared/detached.h"
 #include "shared/process.h"
+#include "shared/sessioninfo.h"
 
 /* How long a backend waits for the process, and how often it looks. */
 #define START_LIMIT		ZKL_MS(10 * 1000)
 #define START_POLL		ZKL_MS(100)
 
 static int64 tend(void);
+static int64 see_to_worker(void);
 static void withdraw(int code, Datum arg);
 
 void
@@ -77,7 +80,18 @@ tend(void)
 		leadership = zkl_detached_tend(&until);
 		leader_until = zkl_leader_tend(leadership);
 	} while (leadership != NULL);
-	return Min(until, leader_until);
+	return Min(Min(until, leader_until), see_to_worker());
+}
+
+/* The worker wakes this process when it ends. */
+static int64
+see_to_worker(void)
+{
+	if (!ZKL_POSTMASTER_OVERSLEEPS ||
+		pg_atomic_read_u32(&zkl_session_info->worker_pid) != 0)
+		return ZKL_FOREVER;
+	SendPostmasterSignal(PMSIGNAL_BACKGROUND_WORKER_CHANGE);
+	return zkl_now() + ZKL_MS(1000);
 }
 
 /*
