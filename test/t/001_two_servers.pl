@@ -210,6 +210,7 @@ $node_b->wait_until_clean('/watches');
 $zk->wait_until(sub { watches() <= $baseline }, 'watches to be back at the baseline');
 cmp_ok(watches(), '<=', $baseline, 'and leave no watches');
 $on_a->query(release('/watches'));
+$node_a->wait_until_clean('/watches');
 
 # --- cost ---------------------------------------------------------------------------------
 
