@@ -116,9 +116,8 @@ zklock_job_forget(PG_FUNCTION_ARGS)
 
 /*
  * As in zk_lock_force_release: otherwise a member of pg_signal_backend could
- * make a superuser's job run again.  A superuser's
- * run that begins at this moment, in place of another role's run, may still
- * lose its record.
+ * make a superuser's job run again.  A superuser's run that begins at this
+ * moment, in place of another role's run, may still lose its record.
  */
 static void
 check_no_superuser(const char *path)

@@ -384,7 +384,7 @@ look_by(int64 moment)
 	if (moment >= detached->look_at)
 		return;
 	detached->look_at = moment;
-	SetLatch(&zkl_proc(detached->owner_proc)->procLatch);
+	zkl_detached_wake_owner();
 }
 
 void

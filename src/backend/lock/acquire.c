@@ -128,6 +128,7 @@ zkl_acquire_locally(ZklLocalClaim *claim, const ZklLockRequest *request)
 	ZklPartName name = zkl_local_claim_part(request->mode);
 	ZklPart    *part = &claim->parts[name];
 	LOCKMODE	mode = zkl_local_claim_lock_mode(name);
+	int64		until = Min(request->until, request->lock_timeout_at);
 	ZklLocalWait result;
 
 	part->lock_scope = request->scope;
@@ -150,16 +151,13 @@ zkl_acquire_locally(ZklLocalClaim *claim, const ZklLockRequest *request)
 		{
 			zkl_wait_drop_snapshot(request);
 			result = zkl_local_lock_wait(claim->shared, &claim->tag, mode,
-										 request->scope,
-										 Min(request->until, request->lock_timeout_at),
-										 is_cancelled);
+										 request->scope, until, is_cancelled);
 
 			/*
 			 * PostgreSQL's timers go by the wall clock, which may have been
 			 * set forward.
 			 */
-			if (result == ZKL_LOCAL_TIME_OVER &&
-				zkl_now() < Min(request->until, request->lock_timeout_at))
+			if (result == ZKL_LOCAL_TIME_OVER && zkl_now() < until)
 				result = ZKL_LOCAL_NEW_GENERATION;
 			else if (result == ZKL_LOCAL_TIME_OVER && zkl_now() < request->until)
 				report_lock_timeout(claim->shared);

@@ -83,7 +83,10 @@ tend(void)
 	return Min(Min(until, leader_until), see_to_worker());
 }
 
-/* The worker wakes this process when it ends. */
+/*
+ * The worker wakes this process when it ends.  PostgreSQL starts it again after a
+ * second, if the postmaster is awake then.
+ */
 static int64
 see_to_worker(void)
 {
