@@ -102,8 +102,16 @@ sub wait_for
 		return pass("waits for $what") if eval { $test->() };
 		usleep(100_000);
 	}
+	foreach my $name (@names)
+	{
+		my @lines = log_of($name) =~ /^(.*(?:INFO|WARNING|LOG): .*)$/mg;
+		diag("$name: $_") foreach @lines > 8 ? @lines[-8 .. -1] : @lines;
+	}
 	die "timed out waiting for $what";
 }
+
+# What Patroni and PostgreSQL logged on the one of this name, from the byte $at.
+sub log_of { my ($name, $at) = @_; return slurp_file("$PostgreSQL::Test::Utils::log_path/patroni_$name.log", $at); }
 
 sub api
 {
@@ -195,12 +203,16 @@ moves('kill -9', $south, $north, sub {
 	kill 'KILL', $patroni, $postmaster;
 	waitpid $patroni, 0;
 });
-my $at = -s "$PostgreSQL::Test::Utils::log_path/patroni_south.log";
+my $at = length log_of('south');
 start_patroni($south);
 wait_for('the killed one to follow', sub { is_standby($south) });
 
-# Its Patroni asks the primary for its history at first, and would wait for the answer through the cut.
-wait_for('its Patroni to be content', sub { slurp_file("$PostgreSQL::Test::Utils::log_path/patroni_south.log", $at) =~ /no action\. I am \(south\), a secondary/ });
+# Its Patroni compares its timeline with the primary's, at first also after a turn in which it did nothing, and would wait for the
+# primary's answer through the cut.
+wait_for('its Patroni to be content', sub {
+	my @turns = log_of('south', $at) =~ /(no action(?=\. I am \(south\), a secondary)|Local timeline=)/g;
+	return "@turns" =~ /no action no action/;
+});
 
 # Patroni would demote the primary; but it stands still.
 moves('cut', $north, $south, sub {
