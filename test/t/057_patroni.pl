@@ -123,7 +123,13 @@ sub api
 sub is_running { my ($node) = @_; return decode_json(api($node, 'GET', '/patroni')->{content})->{state} eq 'running'; }
 sub query { my ($node, $sql) = @_; my $pg = PgWire->new($sockets, $node->{port}, 'test'); my $result = $pg->query($sql); $pg->close; return $result; }
 sub value { my ($node, $sql) = @_; my $result = query($node, $sql); die $result->{message} if $result->{error}; return $result->{rows}[0][0]; }
-sub is_standby { my ($node) = @_; return value($node, q{SELECT pg_is_in_recovery() AND EXISTS (SELECT FROM pg_stat_wal_receiver WHERE status = 'streaming')}) eq 't'; }
+# The standby says that it streams also while it only tries to.
+sub follows
+{
+	my ($standby, $primary) = @_;
+	return value($primary, q{SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND flush_lsn = pg_current_wal_flush_lsn()}) == 1
+	  && value($standby, 'SELECT pg_is_in_recovery()') eq 't';
+}
 sub leads { my ($node) = @_; return value($node, $leads) eq 't'; }
 
 # --- clients that write on each server as fast as they can ---
@@ -180,7 +186,7 @@ sub moves
 # --- the bootstrap, and the setting ---
 
 my ($north, $south) = @node{@names};
-wait_for('the standby', sub { is_standby($south) });
+wait_for('the standby', sub { follows($south, $north) });
 query($north, $_) foreach 'CREATE EXTENSION zklock', 'CREATE TABLE t (v text)';
 wait_for('the primary to lead', sub { leads($north) });
 is(api($north, 'PATCH', '/config', { postgresql => { parameters => { 'zklock.commit_requires' => $leader } } })->{status}, 200, 'the setting is in the dynamic configuration');
@@ -195,7 +201,7 @@ foreach my $node ($north, $south)
 moves('switchover', $north, $south, sub {
 	like(api($north, 'POST', '/switchover', { leader => 'north', candidate => 'south' })->{status}, qr/^(?:200|503)$/, 'switchover');
 });
-wait_for('the old primary to follow', sub { is_standby($north) });
+wait_for('the old primary to follow', sub { follows($north, $south) });
 
 my $patroni = $south->{patroni};
 moves('kill -9', $south, $north, sub {
@@ -205,7 +211,7 @@ moves('kill -9', $south, $north, sub {
 });
 my $at = length log_of('south');
 start_patroni($south);
-wait_for('the killed one to follow', sub { is_standby($south) });
+wait_for('the killed one to follow', sub { follows($south, $north) });
 
 # Its Patroni compares its timeline with the primary's, at first also after a turn in which it did nothing, and would wait for the
 # primary's answer through the cut.
@@ -225,7 +231,7 @@ set_links('north', 'open');
 usleep(2_000_000);
 is(query($north, q{INSERT INTO t VALUES ('late')})->{error}, '25006', 'cut: and goes on refusing when the network is back');
 kill 'CONT', $north->{patroni};
-wait_for('the one that was cut off to follow', sub { is_standby($north) });
+wait_for('the one that was cut off to follow', sub { follows($north, $south) });
 
 # --- pause ---
 
