@@ -77,9 +77,9 @@
 	completion
 
 /*
- * If a background worker ends just before the postmaster of PostgreSQL 15 begins to
- * sleep, the postmaster starts it again when something else wakes it up, which may
- * take a minute.
+ * If a background worker ends just before the postmaster of PostgreSQL 15
+ * begins to sleep, the postmaster starts it again when something else wakes it
+ * up, which may take a minute.
  */
 #define ZKL_POSTMASTER_OVERSLEEPS	(PG_VERSION_NUM < 160000)
 

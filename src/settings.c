@@ -233,8 +233,9 @@ define_role_settings(void)
 }
 
 /*
- * The names of the files tell where secrets are, and the hashes in an access control
- * list help to guess passwords.  So not every role may see these settings.
+ * The names of the files tell where secrets are, and the hashes in an access
+ * control list help to guess passwords.  So not every role may see these
+ * settings.
  */
 static void
 define_security_settings(void)
@@ -264,11 +265,12 @@ define_security_settings(void)
 /*
  * PostgreSQL replaces an invalid setting of an extension by the default, with
  * a WARNING.  But a server whose locks are in another place excludes no other
- * server.  So here that is an error: after its definition, each setting gets the
- * value that the configuration files give it once more, and then PostgreSQL checks
- * it at level FATAL.
+ * server.  So here that is an error: after its definition, each setting gets
+ * the value that the configuration files give it once more, and then
+ * PostgreSQL checks it at level FATAL.
  *
- * The default of a setting that is no text is the initial value of its variable.
+ * The default of a setting that is no text is the initial value of its
+ * variable.
  */
 static void
 define_int(const char *name, GucContext context, int flags,
@@ -319,8 +321,8 @@ define_text(const char *name, GucContext context, int flags,
 }
 
 /*
- * Until it is defined, a setting is a placeholder with this value; NULL if there is
- * none.
+ * Until it is defined, a setting is a placeholder with this value; NULL if
+ * there is none.
  */
 static char *
 value_in_files(const char *name)
@@ -351,10 +353,11 @@ is_valid(const char *fault)
 }
 
 /*
- * For a setting whose default allows more.  If its check refused a value that a session
- * finds in the catalog when it begins, PostgreSQL would go on with the value of the
- * server.  Such a value was stored before zklock was loaded, and so was not checked.
- * It is kept, because what is not valid in it allows nothing.
+ * For a setting whose default allows more.  If its check refused a value that
+ * a session finds in the catalog when it begins, PostgreSQL would go on with
+ * the value of the server.  Such a value was stored before zklock was loaded,
+ * and so was not checked.  It is kept, because what is not valid in it allows
+ * nothing.
  */
 static bool
 is_valid_or_stored(const char *name, const char *value, const char *fault,
@@ -460,8 +463,9 @@ leaders_fault(const char *list)
 }
 
 /*
- * A superuser may write without the leadership, but not in silence.  A stored value
- * that is not valid allows no writes: no server leads what is no valid path.
+ * A superuser may write without the leadership, but not in silence.  A stored
+ * value that is not valid allows no writes: no server leads what is no valid
+ * path.
  */
 static bool
 check_commit_requires(char **newval, void **extra, GucSource source)
@@ -521,8 +525,8 @@ check_root(char **newval, void **extra, GucSource source)
 }
 
 /*
- * A longer name would cut off what znodes say about a backend.  Databases of any
- * encoding show it, and so do other servers.
+ * A longer name would cut off what znodes say about a backend.  Databases of
+ * any encoding show it, and so do other servers.
  */
 static bool
 check_node_name(char **newval, void **extra, GucSource source)

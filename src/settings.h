@@ -74,8 +74,9 @@ extern char *zkl_ssl_key_file;
 extern void zkl_settings_define(void);
 
 /*
- * The next path in a value of zklock.leader_of or zklock.commit_requires, which is a
- * list with commas; false at the end.  "at" begins as the list and moves on.
+ * The next path in a value of zklock.leader_of or zklock.commit_requires,
+ * which is a list with commas; false at the end.  "at" begins as the list and
+ * moves on.
  */
 #define ZKL_SETTINGS_LEADER_SIZE	(ZKL_PATH_SIZE + 1)
 extern bool zkl_settings_next_leader(const char **at,
@@ -85,8 +86,8 @@ extern bool zkl_settings_next_leader(const char **at,
 extern bool zkl_settings_lists_leader(const char *list, const char *path);
 
 /*
- * The name by which other servers know this one, in UTF-8.  And: the name of its
- * host and its port, as the operating system has them.
+ * The name by which other servers know this one, in UTF-8.  And: the name of
+ * its host and its port, as the operating system has them.
  */
 #define ZKL_NODE_NAME_SIZE	64	/* with the null */
 extern const char *zkl_settings_node_name(void);

@@ -41,8 +41,8 @@ PG_MODULE_MAGIC;
 PG_FUNCTION_INFO_V1(zklock_version);
 
 /*
- * The parts of shared memory, in the order in which each process attaches to them.
- * The postmaster finds a part new, and zeroed.
+ * The parts of shared memory, in the order in which each process attaches to
+ * them.  The postmaster finds a part new, and zeroed.
  */
 typedef struct SharedPart
 {

@@ -21,8 +21,8 @@
 #include "settings.h"
 
 /*
- * A reason why ZooKeeper does not allow what a backend wants.  A message may have a %s
- * for what it is about.
+ * A reason why ZooKeeper does not allow what a backend wants.  A message may
+ * have a %s for what it is about.
  */
 typedef struct Reason
 {

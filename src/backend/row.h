@@ -30,8 +30,8 @@ typedef struct ZklRow
 } ZklRow;
 
 /*
- * The caller's result; its rows are kept until the function returns.  Raises an error
- * unless zklock was preloaded.
+ * The caller's result; its rows are kept until the function returns.  Raises
+ * an error unless zklock was preloaded.
  */
 extern ReturnSetInfo *zkl_row_begin_set(FunctionCallInfo fcinfo);
 
@@ -41,8 +41,8 @@ extern void zkl_row_add_if(ZklRow *row, bool known, Datum value);
 extern void zkl_row_add_nulls(ZklRow *row, int ncolumns);
 
 /*
- * A text, or null if it is NULL; a moment of zkl_now(); and a time in microseconds
- * since 1970, null also if PostgreSQL cannot represent it.
+ * A text, or null if it is NULL; a moment of zkl_now(); and a time in
+ * microseconds since 1970, null also if PostgreSQL cannot represent it.
  */
 extern void zkl_row_add_text(ZklRow *row, const char *str);
 extern void zkl_row_add_moment_if(ZklRow *row, bool known, int64 moment);

@@ -152,8 +152,8 @@ check_outcome(const ZklCommand *command, ZklCommandOutcome outcome)
 }
 
 /*
- * Run the command.  "answer" becomes its result, in the current memory context; NULL
- * if there is none.
+ * Run the command.  "answer" becomes its result, in the current memory
+ * context; NULL if there is none.
  */
 static ZklCommandOutcome
 run(const ZklCommand *command, int64 until, char **answer)

@@ -30,36 +30,37 @@
 #include "shared/mailbox.h"
 
 /*
- * Read several znodes, in the current memory context.  Of the kinds in mailbox.h:
+ * Read several znodes, in the current memory context.  Of the kinds in
+ * mailbox.h:
  *
- *		LIST		the lock's directory, and its children "leases" and "locks":
- *					names only, at least as new as what this server's sessions
- *					have seen
- *		SURVEY		the same, and contenders and all children of "leases" have
- *					their details; it shows every change that any client made
- *					before the call
- *		WALK		the znodes of all locks at the path and below it ("" for all
- *					locks), including directories
- *		JOBS, WAITS, SERVERS	the records in the directory that their header names
+ * 		LIST		the lock's directory, and its children "leases" and "locks":
+ * 					names only, at least as new as what this server's sessions
+ * 					have seen
+ * 		SURVEY		the same, and contenders and all children of "leases" have
+ * 					their details; it shows every change that any client made
+ * 					before the call
+ * 		WALK		the znodes of all locks at the path and below it ("" for all
+ * 					locks), including directories
+ * 		JOBS, WAITS, SERVERS	the records in the directory that their header names
  *
  * What is read never shows a single moment.
  *
- * Returns NULL, without an error, if the answer is not complete by this moment of
- * zkl_now().  ZKL_FOREVER sets no limit.
+ * Returns NULL, without an error, if the answer is not complete by this moment
+ * of zkl_now().  ZKL_FOREVER sets no limit.
  */
 extern ZklListing *zkl_znodes_list(ZklCommandKind kind, const char *path,
 								   int64 until, bool patient);
 
 /*
- * SURVEY without a limit.  If ZooKeeper's access control forbids it, this returns
- * NULL instead of raising an error.
+ * SURVEY without a limit.  If ZooKeeper's access control forbids it, this
+ * returns NULL instead of raising an error.
  */
 extern ZklListing *zkl_znodes_survey_if_allowed(const char *path);
 
 /*
- * Read one child; NULL if there is no such znode, or if the time is over before the
- * reply.  Its data is NULL if it may not be read.  It may be older than what another
- * session has written.
+ * Read one child; NULL if there is no such znode, or if the time is over
+ * before the reply.  Its data is NULL if it may not be read.  It may be older
+ * than what another session has written.
  */
 extern const ZklListingNode *zkl_znodes_node(const char *path, const char *child,
 											 int64 until, bool patient);
@@ -70,8 +71,8 @@ extern const char *zkl_znodes_read(const char *path, const char *child,
 
 /*
  * Write the data of a child of the lock's directory, such as "leases/_c_...",
- * or of the directory itself if "child" is empty.  Returns false if there is no such
- * znode, or if the time is over.
+ * or of the directory itself if "child" is empty.  Returns false if there is
+ * no such znode, or if the time is over.
  */
 extern bool zkl_znodes_write(const char *path, const char *child,
 							 const char *data, int64 until, bool patient);
@@ -83,8 +84,9 @@ extern bool zkl_znodes_write(const char *path, const char *child,
 extern bool zkl_znodes_write_limit(const char *path, int limit);
 
 /*
- * DELETE a child.  Or REVOKE: request the release of the lock that it holds; a znode of
- * zklock keeps its text, which names the holder.  False if there is no such znode.
+ * DELETE a child.  Or REVOKE: request the release of the lock that it holds; a
+ * znode of zklock keeps its text, which names the holder.  False if there is
+ * no such znode.
  */
 extern bool zkl_znodes_end(ZklCommandKind kind, const char *path, const char *child);
 

@@ -26,8 +26,9 @@
 extern const char *zkl_znode_text_of_backend(void);
 
 /*
- * The same for a detached claim that this backend requests: the role and the database are
- * its own, and the process is the claims process.  This reads catalogs.
+ * The same for a detached claim that this backend requests: the role and the
+ * database are its own, and the process is the claims process.  This reads
+ * catalogs.
  */
 extern void zkl_znode_text_of_claim(int pid, char owner_text[ZKL_OWNER_TEXT_SIZE]);
 
@@ -44,9 +45,9 @@ extern char *zkl_znode_text_field(const char *data, const char *name);
 extern const char *zkl_znode_text_show(const char *text);
 
 /*
- * Add the fields that zkl_znode_text_of_backend wrote, as five columns: server, pid,
- * database, role, application.  False: there are none.  A column whose field is
- * missing is null; so are all if there is no text.
+ * Add the fields that zkl_znode_text_of_backend wrote, as five columns:
+ * server, pid, database, role, application.  False: there are none.  A column
+ * whose field is missing is null; so are all if there is no text.
  */
 extern bool zkl_znode_text_add(ZklRow *row, const char *data);
 

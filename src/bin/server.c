@@ -27,17 +27,19 @@
 ZklStanding zkl_server_standing;
 
 /*
- * In parts of the session timeout: what a command has at most to end; and how long the lock is
- * safe at any time while ZooKeeper answers, even if the last reply is one interval old.  A longer
- * grace would end commands although nothing is wrong.
+ * In parts of the session timeout: what a command has at most to end; and how
+ * long the lock is safe at any time while ZooKeeper answers, even if the last
+ * reply is one interval old.  A longer grace would end commands although
+ * nothing is wrong.
  */
 #define GRACE	0.2
 #define STEADY	0.35
 
 /*
- * How a pooler is found out: by this query, in so many rounds, each of which waits so
- * many milliseconds for an answer that may not come.  While other clients are busy, a
- * round shows nothing, with a probability of at most one in four.
+ * How a pooler is found out: by this query, in so many rounds, each of which
+ * waits so many milliseconds for an answer that may not come.  While other
+ * clients are busy, a round shows nothing, with a probability of at most one
+ * in four.
  */
 #define POOLER_QUERY	"SELECT pg_catalog.pg_backend_pid()"
 #define POOLER_ROUNDS	10
@@ -127,8 +129,8 @@ take_result(PGconn *from)
 }
 
 /*
- * Is the answer of conn complete?  If the server falls silent in its midst, PQgetResult() alone
- * would wait for the rest for ever.
+ * Is the answer of conn complete?  If the server falls silent in its midst,
+ * PQgetResult() alone would wait for the rest for ever.
  */
 static bool
 is_answered(void)
@@ -197,8 +199,9 @@ has_answer(PGconn *other)
 }
 
 /*
- * Does the pooler give the backend of conn to other clients while conn is open?  The other
- * connection is of the same user and database, and is of no use afterwards.
+ * Does the pooler give the backend of conn to other clients while conn is
+ * open?  The other connection is of the same user and database, and is of no
+ * use afterwards.
  *
  * Silence of the other connection shows nothing in one round.  In session
  * mode, the pooler may have no backend left for it.  In transaction mode, the
@@ -406,8 +409,9 @@ has_failed_with(const PGresult *result, const char *sqlstate)
 }
 
 /*
- * Only the server knows which texts are of a type.  An error of class 22 is about the
- * text, and would name a parameter of the query where it should name the option.
+ * Only the server knows which texts are of a type.  An error of class 22 is
+ * about the text, and would name a parameter of the query where it should name
+ * the option.
  */
 static void
 check_value(const char *option, const char *value, const char *type)
@@ -521,10 +525,10 @@ zkl_server_confirm(const ZklOptions *options, double until)
 }
 
 /*
- * If the server's ZooKeeper session was idle, its first lock is safe for a short
- * time only.  That may be less than the grace of a command, which would then be
- * ended at its start.  The next signs of life move the moment, so wait for them
- * as long as the lock is safe.
+ * If the server's ZooKeeper session was idle, its first lock is safe for a
+ * short time only.  That may be less than the grace of a command, which would
+ * then be ended at its start.  The next signs of life move the moment, so wait
+ * for them as long as the lock is safe.
  */
 static void
 await_firm_standing(const ZklOptions *options)
@@ -556,8 +560,9 @@ request_lock(const ZklOptions *options, const char *format)
 }
 
 /*
- * Wait by a procedure, because its wait holds nothing back.  A server may not have it:
- * an older extension, or an older library below the catalogs of a newer primary.
+ * Wait by a procedure, because its wait holds nothing back.  A server may not
+ * have it: an older extension, or an older library below the catalogs of a
+ * newer primary.
  */
 static PGresult *
 wait_for_lock(const ZklOptions *options)
@@ -574,9 +579,10 @@ wait_for_lock(const ZklOptions *options)
 }
 
 /*
- * The second connection may have reached another process of the pooler, whose backends are
- * other ones, and shown nothing.  Then the lock tells: this session has this one, once.  If it
- * has more, another client's run has the same backend, and this run was granted that one's lock.
+ * The second connection may have reached another process of the pooler, whose
+ * backends are other ones, and shown nothing.  Then the lock tells: this
+ * session has this one, once.  If it has more, another client's run has the
+ * same backend, and this run was granted that one's lock.
  */
 static void
 refuse_shared_lock(const ZklOptions *options)

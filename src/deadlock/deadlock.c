@@ -400,18 +400,18 @@ add_holder(ZklWaitInfo *info, int pid, TimestampTz since)
  */
 
 /*
- * The answer is in PostgreSQL's lock graph: heavyweight locks of all kinds, zklock's
- * local locks among them.  A backend waits for another one if that one holds the lock
- * in a conflicting mode, or is before it in the lock's queue with a conflicting
- * request.  PostgreSQL's own deadlock check has the same rule (deadlock.c).  But that
- * check may also rearrange a queue; this one does not.  A parallel worker counts as
- * its leader.
+ * The answer is in PostgreSQL's lock graph: heavyweight locks of all kinds,
+ * zklock's local locks among them.  A backend waits for another one if that
+ * one holds the lock in a conflicting mode, or is before it in the lock's
+ * queue with a conflicting request.  PostgreSQL's own deadlock check has the
+ * same rule (deadlock.c).  But that check may also rearrange a queue; this one
+ * does not.  A parallel worker counts as its leader.
  *
- * The search uses copies that the lock manager makes.  Copying takes time and keeps
- * all partitions of its table locked, so the search ends at once if no process waits
- * for a lock of this backend.  If such a wait begins at that moment, the next search
- * finds it.  The caller holds no LWLock of that table.  The result, without this
- * backend, is in the current memory context.
+ * The search uses copies that the lock manager makes.  Copying takes time and
+ * keeps all partitions of its table locked, so the search ends at once if no
+ * process waits for a lock of this backend.  If such a wait begins at that
+ * moment, the next search finds it.  The caller holds no LWLock of that table.
+ * The result, without this backend, is in the current memory context.
  */
 static int
 find_dependents(Dependent **stuck)
@@ -611,9 +611,10 @@ is_before(Search *search, int pid, int index)
  * Break the deadlock, if it still exists: this backend waits, the claim is
  * held, and the claim's backend waits for this one.
  *
- * If a transaction uses a detached claim, its rollback does not end that claim.
- * So then this backend is the victim, although it may not hold the lock.  The same
- * holds for a wait for a detached claim: the claim keeps its place in the queue.
+ * If a transaction uses a detached claim, its rollback does not end that
+ * claim.  So then this backend is the victim, although it may not hold the
+ * lock.  The same holds for a wait for a detached claim: the claim keeps its
+ * place in the queue.
  */
 static void
 execute(const ZklAwaited *awaited, const ZklWaitSentence *sentence)

@@ -543,9 +543,9 @@ explore_backward(ZklWaitGraph *graph, int start)
 }
 
 /*
- * Is the first one rather the victim?  Tickets of one batch have one czxid, and
- * they are one server's.  So two waits have the same czxid only if they wait for
- * tickets of one server.
+ * Is the first one rather the victim?  Tickets of one batch have one czxid,
+ * and they are one server's.  So two waits have the same czxid only if they
+ * wait for tickets of one server.
  */
 static bool
 goes_first(const ZklGraphNode *one, const ZklGraphNode *other)

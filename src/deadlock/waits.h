@@ -142,10 +142,11 @@ extern bool zkl_waits_look(uint32 *asked, ZklWaitSentence *sentence);
 
 /*
  * is_held: does the claim exist that the sentence names, and is it certainly
- * held?  "is_use": and does a transaction use a detached claim by it?  cancel: if that is so, cancel its backend, another one of this
- * server.  That backend, or its parallel worker, is the process "waiter", and
- * is in the local wait with this wait_start.  These functions lock the
- * claim's partition, so the caller holds none.
+ * held?  "is_use": and does a transaction use a detached claim by it?  cancel:
+ * if that is so, cancel its backend, another one of this server.  That
+ * backend, or its parallel worker, is the process "waiter", and is in the
+ * local wait with this wait_start.  These functions lock the claim's
+ * partition, so the caller holds none.
  */
 extern bool zkl_waits_is_held(const ZklWaitSentence *sentence, bool *is_use);
 extern void zkl_waits_cancel(const ZklWaitSentence *sentence, int waiter,
@@ -168,7 +169,8 @@ extern void zkl_waits_read_notice(ZklWaitSentence *sentence);
 /*
  * As far as the worker knows, may waits for a ticket depend on this claim?  If
  * there is no room for all claims, these go first.  The caller holds the
- * partition, unless the claim is its own: then what it reads may be a moment old.
+ * partition, unless the claim is its own: then what it reads may be a moment
+ * old.
  */
 extern bool zkl_waits_is_wanted(const ZklClaim *claim);
 

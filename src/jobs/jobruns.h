@@ -117,13 +117,14 @@ extern void zkl_job_runs_attach(void *memory, LWLockPadded *locks, bool is_new);
 /*
  * For backends:
  *
- * mine: how many runs this backend has.  It may begin another one only if
- * they are fewer than ZKL_JOBRUNS_PER_BACKEND: when they all end together,
- * the worker writes so in one go, and other backends' requests wait for that.
+ * mine: how many runs this backend has.  It may begin another one only if they
+ * are fewer than ZKL_JOBRUNS_PER_BACKEND: when they all end together, the
+ * worker writes so in one go, and other backends' requests wait for that.
  *
  * take: FREE -> STARTING.  Returns the slot, or ZKL_JOBRUNS_NONE if all are in
- * use, or if the role has its share (rolequota.h).  The caller puts the number into
- * its claim, which wakes the worker (zkl_claim_set_run).  ask_again: ANSWERED
+ * use, or if the role has its share (rolequota.h).  The caller puts the number
+ * into its claim, which wakes the worker (zkl_claim_set_run).  ask_again:
+ * ANSWERED
  * -> STARTING, to replace this record.
  *
  * answer: get the answer.  False if there is none yet; then the backend's

@@ -299,8 +299,8 @@ describe(const ZklLocalClaim *claim, ZklJobRecord *record)
 }
 
 /*
- * Take a slot for the run, and give it to the claim, which wakes the worker.  Once
- * the claim has the slot, the run ends when the claim ends or is lost.
+ * Take a slot for the run, and give it to the claim, which wakes the worker.
+ * Once the claim has the slot, the run ends when the claim ends or is lost.
  */
 static int
 ask(ZklLocalClaim *claim, const Attempt *attempt)

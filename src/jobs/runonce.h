@@ -27,8 +27,8 @@
 extern bool zkl_run_once_begin(const ZklLockRequest *request, const ZklJobTick *tick);
 
 /*
- * Read the record of a job.  False if ZooKeeper has not replied by this moment of
- * zkl_now().  "patient" and the errors are those of znodes.h.
+ * Read the record of a job.  False if ZooKeeper has not replied by this moment
+ * of zkl_now().  "patient" and the errors are those of znodes.h.
  */
 extern bool zkl_run_once_read(const char *path, int64 until, bool patient,
 							  ZklJobZnode *znode);

@@ -63,9 +63,9 @@ extern const char *zkl_path_list_fault(const char *list);
 extern bool zkl_path_list_allows(const char *list, const char *path);
 
 /*
- * The name of a znode that belongs to a path: the path without its first slash, with
- * "%2F" for a slash and "%25" for a percent sign, so it is one component.  The second
- * function returns false if no path has that name.
+ * The name of a znode that belongs to a path: the path without its first
+ * slash, with "%2F" for a slash and "%25" for a percent sign, so it is one
+ * component.  The second function returns false if no path has that name.
  */
 #define ZKL_PATH_NAME_SIZE	(3 * ZKL_PATH_SIZE)
 extern void zkl_path_name(const char *path, char name[ZKL_PATH_NAME_SIZE]);

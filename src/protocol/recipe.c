@@ -33,8 +33,8 @@ typedef struct Mark
 #define MARK(str)	{str, sizeof(str) - 1}
 
 /*
- * What a mode's znodes have before their number; the kind of lock; and the name.  No
- * mark is the end of another.
+ * What a mode's znodes have before their number; the kind of lock; and the
+ * name.  No mark is the end of another.
  */
 typedef struct Mode
 {
@@ -55,10 +55,11 @@ static const Mode modes[ZKL_MODES] = {
 static const Mark latch_mark = MARK("latch-");
 
 /*
- * The one rule of who waits for whom: what a znode of the first mode makes of one of
- * the second before it.  kazoo's Lock and WriteLock have the same mark, so that is a
- * rival of every mode, and tells no kind; and they wait for every znode.  kazoo's
- * ReadLock waits for all but readers.  Leases are in a directory of their own.
+ * The one rule of who waits for whom: what a znode of the first mode makes of
+ * one of the second before it.  kazoo's Lock and WriteLock have the same mark,
+ * so that is a rival of every mode, and tells no kind; and they wait for every
+ * znode.  kazoo's ReadLock waits for all but readers.  Leases are in a
+ * directory of their own.
  *
  * The columns are LOCK, WRITE, READ, LEASE, KAZOO_LOCK, KAZOO_READ.
  */

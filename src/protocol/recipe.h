@@ -158,8 +158,8 @@ typedef struct ZklVerdict
 extern ZklKind zkl_recipe_kind(ZklMode mode);
 
 /*
- * The names by which users and records know them.  Those of kazoo's modes are what
- * kazoo's clients do: 'lock' and 'read'.
+ * The names by which users and records know them.  Those of kazoo's modes are
+ * what kazoo's clients do: 'lock' and 'read'.
  */
 extern const char *zkl_recipe_kind_name(ZklKind kind);
 extern const char *zkl_recipe_mode_name(ZklMode mode);
@@ -206,10 +206,10 @@ extern bool zkl_recipe_parse(const char *child, ZklContender *contender);
 extern const char *zkl_recipe_latch_key(const char *child);
 
 /*
- * The sequence number of a contender; -1 if it gives the znode no safe place in a
- * queue: that takes ten digits, below ZKL_SEQUENCE_LIMIT.  ZooKeeper's counter counts
- * all children, whatever their names, so 0 is that of the first znode that was ever
- * made in the directory.
+ * The sequence number of a contender; -1 if it gives the znode no safe place
+ * in a queue: that takes ten digits, below ZKL_SEQUENCE_LIMIT.  ZooKeeper's
+ * counter counts all children, whatever their names, so 0 is that of the first
+ * znode that was ever made in the directory.
  */
 extern int	zkl_recipe_number(const char *child);
 

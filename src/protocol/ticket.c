@@ -504,9 +504,9 @@ on_watch(ZklTicket *ticket)
  * In other states, the request under way ends with a read of the znode's data,
  * which shows whether the answer is still missing.
  *
- * The ticket writes even if the last write was refused: ZooKeeper may allow the write by now.
- * If ZooKeeper refuses it again, the ticket does not repeat it until the next
- * ANSWER event.
+ * The ticket writes even if the last write was refused: ZooKeeper may allow
+ * the write by now.  If ZooKeeper refuses it again, the ticket does not repeat
+ * it until the next ANSWER event.
  */
 static ZklTicketStep
 on_answer(ZklTicket *ticket)

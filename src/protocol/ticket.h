@@ -334,9 +334,9 @@ extern ZklTicketStep zkl_ticket_step(ZklTicket *ticket,
 									 const ZklTicketEvent *event);
 
 /*
- * Begin an attempt to make a znode.  Call this before each CREATE or CREATE_BOTH is
- * sent.  "random" becomes the UUID by which the ticket finds the znode if the
- * reply is lost.
+ * Begin an attempt to make a znode.  Call this before each CREATE or
+ * CREATE_BOTH is sent.  "random" becomes the UUID by which the ticket finds
+ * the znode if the reply is lost.
  */
 extern void zkl_ticket_begin_attempt(ZklTicket *ticket,
 									 const uint8_t random[16],

@@ -342,8 +342,9 @@ zkl_claim_set_hold_limit(ZklClaim *claim, int64 hold_until)
 }
 
 /*
- * The claims that use the detached one have its token.  One that has just passed its
- * hold limit counts as lost, whether or not the worker has marked it.
+ * The claims that use the detached one have its token.  One that has just
+ * passed its hold limit counts as lost, whether or not the worker has marked
+ * it.
  */
 bool
 zkl_claim_renew(ZklClaim *claim, int64 hold_until)
@@ -368,9 +369,10 @@ zkl_claim_renew(ZklClaim *claim, int64 hold_until)
 }
 
 /*
- * The lock has a holder already, so no other claim takes this for a grant.  The new claim
- * comes right after the other in the list, and so before all that wait: a timer that looks
- * at the claims that are held need not look at those.
+ * The lock has a holder already, so no other claim takes this for a grant.
+ * The new claim comes right after the other in the list, and so before all
+ * that wait: a timer that looks at the claims that are held need not look at
+ * those.
  */
 ZklClaim *
 zkl_claim_use(ZklClaim *detached, const ZklClaimant *claimant)
@@ -733,8 +735,9 @@ zkl_claim_status_describe(const char *path, const char *znode,
 }
 
 /*
- * The entry of the lock, or of one of its leases, whose ticket has this znode; NULL
- * if there is none.  The caller holds the partition, which all of them are in.
+ * The entry of the lock, or of one of its leases, whose ticket has this znode;
+ * NULL if there is none.  The caller holds the partition, which all of them
+ * are in.
  */
 static ZklEntry *
 find_ticket(const char *path, uint32 hash, const char *znode)
@@ -760,8 +763,8 @@ compare_znode(ZklEntry *entry, void *arg)
 }
 
 /*
- * The first claim that needs the ticket.  Claims that wait are in the order in which
- * they began.
+ * The first claim that needs the ticket.  Claims that wait are in the order in
+ * which they began.
  */
 static const ZklClaim *
 first_waiting(const ZklEntry *entry)

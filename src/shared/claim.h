@@ -54,10 +54,9 @@ extern ZklClaimant zkl_claim_claimant(const char *owner_text,
 									  int loss_signal);
 
 /*
- * Begin a claim in state WAITING.  "limit" (0: the stored one) and "quantity" are
- * for semaphores.
- * If the semaphore is in use with another limit, this writes that limit to
- * "limit" and returns ZKL_BEGIN_OTHER_LIMIT.
+ * Begin a claim in state WAITING.  "limit" (0: the stored one) and "quantity"
+ * are for semaphores.  If the semaphore is in use with another limit, this
+ * writes that limit to "limit" and returns ZKL_BEGIN_OTHER_LIMIT.
  */
 extern ZklBeginning zkl_claim_begin(const char *path, ZklMode mode,
 									int *limit, int quantity,
@@ -109,18 +108,20 @@ extern void zkl_claim_downgrade(ZklClaim *claim);
 extern void zkl_claim_set_hold_limit(ZklClaim *claim, int64 hold_until);
 
 /*
- * A detached claim.  renew also sets the hold limit of the claims that use it; false if
- * it was lost.  use begins a claim of this process that is HELD as well, on the same
- * ticket, with the same token and hold limit.  So the ticket stays until both have ended,
- * in whatever order.  NULL: the claim is not held, or there is no room for another one.
+ * A detached claim.  renew also sets the hold limit of the claims that use it;
+ * false if it was lost.  use begins a claim of this process that is HELD as
+ * well, on the same ticket, with the same token and hold limit.  So the ticket
+ * stays until both have ended, in whatever order.  NULL: the claim is not
+ * held, or there is no room for another one.
  */
 extern bool zkl_claim_renew(ZklClaim *claim, int64 hold_until);
 extern ZklClaim *zkl_claim_use(ZklClaim *detached, const ZklClaimant *claimant);
 
 /*
  * set_run: from now on the claim is for this run of a job, whose start the
- * worker writes now; and when the claim ends, the run ends as failed.  False if the claim was lost; then the run
- * has ended, too.  end_run: end the run before that, if it has not ended.
+ * worker writes now; and when the claim ends, the run ends as failed.  False
+ * if the claim was lost; then the run has ended, too.  end_run: end the run
+ * before that, if it has not ended.
  */
 extern bool zkl_claim_set_run(ZklClaim *claim, int slot);
 extern void zkl_claim_end_run(ZklClaim *claim, bool done);
@@ -175,9 +176,10 @@ extern bool zkl_claim_status_is_settled(ZklClaim *claim);
 extern bool zkl_claim_status_is_releasing(const char *path);
 
 /*
- * Note that the path is known not to be another kind of lock, if the claim is still
- * held.  A claim that gets leases must find that out, unless another claim has done
- * so since this server first had leases ("surveyed" of the semaphore's entry).
+ * Note that the path is known not to be another kind of lock, if the claim is
+ * still held.  A claim that gets leases must find that out, unless another
+ * claim has done so since this server first had leases ("surveyed" of the
+ * semaphore's entry).
  */
 extern void zkl_claim_mark_surveyed(ZklClaim *claim);
 

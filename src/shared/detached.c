@@ -212,8 +212,9 @@ copy(const ZklDetached *slot, ZklDetachedInfo *info)
 }
 
 /*
- * Is the claim about to end, because it was lost?  The claims process may not have noticed
- * yet.  This notes in the slot, or in a copy of it, how the claim was lost.
+ * Is the claim about to end, because it was lost?  The claims process may not
+ * have noticed yet.  This notes in the slot, or in a copy of it, how the claim
+ * was lost.
  */
 static bool
 is_lost(ZklDetached *slot)
@@ -313,8 +314,8 @@ zkl_detached_use(uint64 number, const ZklClaimant *claimant)
  */
 
 /*
- * Ask for the lock, as a claim that waits.  Only the first in line asks the worker, and is
- * woken whenever there is news.
+ * Ask for the lock, as a claim that waits.  Only the first in line asks the
+ * worker, and is woken whenever there is news.
  */
 static void
 ask(ZklDetached *slot)
@@ -373,9 +374,9 @@ note_asked(ZklDetached *slot, int64 hold_limit)
 }
 
 /*
- * The claims process looks at all claims that wait when the first of them may have to end,
- * and not at every change of one.  So most changes do not wake it.  It looks at most ten
- * times a second, so a claim may end so much later.
+ * The claims process looks at all claims that wait when the first of them may
+ * have to end, and not at every change of one.  So most changes do not wake
+ * it.  It looks at most ten times a second, so a claim may end so much later.
  */
 static void
 look_by(int64 moment)

@@ -48,8 +48,8 @@
 #include "shared/claim.h"
 
 /*
- * A slot, protected by detached_lock.  Of a number that is known no more, all but the state
- * is zero.
+ * A slot, protected by detached_lock.  Of a number that is known no more, all
+ * but the state is zero.
  */
 typedef struct ZklDetached
 {
@@ -87,9 +87,9 @@ extern int	zkl_detached_owner(void);
 extern void zkl_detached_wake_owner(void);
 
 /*
- * Begin a claim, and ask for the lock, without a wait.  "claimant" is this process, but with
- * the pid of the claims process and the text about it; OWNERLESS if there is another one by
- * now.
+ * Begin a claim, and ask for the lock, without a wait.  "claimant" is this
+ * process, but with the pid of the claims process and the text about it;
+ * OWNERLESS if there is another one by now.
  */
 extern ZklBeginning zkl_detached_request(const char *path, int64 hold_limit,
 										 ZklClaimant *claimant, uint64 *number);
@@ -101,16 +101,17 @@ extern bool zkl_detached_look(uint64 number, ZklDetachedInfo *info);
 extern bool zkl_detached_next(int *place, ZklDetachedInfo *info);
 
 /*
- * This backend's latch is to be set when the claim is granted or ends; until end_wait,
- * which the backend calls on every way out, and so has the arguments of a callback for
- * its exit.  False if another backend waits for the claim.
+ * This backend's latch is to be set when the claim is granted or ends; until
+ * end_wait, which the backend calls on every way out, and so has the arguments
+ * of a callback for its exit.  False if another backend waits for the claim.
  */
 extern bool zkl_detached_begin_wait(uint64 number);
 extern void zkl_detached_end_wait(int code, Datum number);
 
 /*
- * For the search for deadlocks.  ticket: as zkl_claim_status_ticket(); SOON if the claim
- * does not wait.  note_deadlock: a wait for the claim was the victim.
+ * For the search for deadlocks.  ticket: as zkl_claim_status_ticket(); SOON if
+ * the claim does not wait.  note_deadlock: a wait for the claim was the
+ * victim.
  */
 extern ZklTicketStatus zkl_detached_ticket(uint64 number, int64 *czxid,
 										   char znode[ZKL_ZNODE_SIZE]);
@@ -124,9 +125,10 @@ extern bool zkl_detached_release(uint64 number);
 extern ZklClaim *zkl_detached_use(uint64 number, const ZklClaimant *claimant);
 
 /*
- * For the claims process.  begin: claims may belong to this process from now on.  tend:
- * do what is due, up to the first leadership whose claim is due, and return that claim;
- * or do everything, write when to look again, and return NULL.  end: end all claims.
+ * For the claims process.  begin: claims may belong to this process from now
+ * on.  tend: do what is due, up to the first leadership whose claim is due,
+ * and return that claim; or do everything, write when to look again, and
+ * return NULL.  end: end all claims.
  */
 extern void zkl_detached_begin_owner(void);
 extern ZklClaim *zkl_detached_tend(int64 *look_at);

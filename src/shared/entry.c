@@ -217,8 +217,8 @@ zkl_entry_is_idle(const ZklEntry *entry)
  * can serve no claim.
  *
  * A session may make any number of tickets linger, because
- * zklock.max_locks_per_backend bounds only what it holds.  So lingerquota.h bounds
- * the tickets that linger for a role.
+ * zklock.max_locks_per_backend bounds only what it holds.  So lingerquota.h
+ * bounds the tickets that linger for a role.
  */
 static bool
 shall_linger(ZklEntry *entry)
@@ -407,8 +407,8 @@ zkl_entry_holder(const ZklEntry *entry)
 }
 
 /*
- * Other claims may join a reader's ticket at any time, and take an idle lease, also
- * those of superusers.  So their znodes never exclude superusers.
+ * Other claims may join a reader's ticket at any time, and take an idle lease,
+ * also those of superusers.  So their znodes never exclude superusers.
  */
 void
 zkl_entry_note_asker(ZklEntry *entry, const ZklClaim *claim, bool only_tries,

@@ -37,10 +37,10 @@ extern void zkl_entry_want(ZklEntry *entry, ZklMode mode);
 extern const ZklClaim *zkl_entry_holder(const ZklEntry *entry);
 
 /*
- * Remember which claim requested the ticket, and the text about its backend for the
- * znode.  If the claim is not a superuser's, the ticket may serve no superuser.  If
- * its backend has requested other tickets at the same time, this one goes behind the
- * tickets for which other backends wait.
+ * Remember which claim requested the ticket, and the text about its backend
+ * for the znode.  If the claim is not a superuser's, the ticket may serve no
+ * superuser.  If its backend has requested other tickets at the same time,
+ * this one goes behind the tickets for which other backends wait.
  */
 extern void zkl_entry_note_asker(ZklEntry *entry, const ZklClaim *claim,
 								 bool only_tries, const char *owner_text);
@@ -102,8 +102,8 @@ extern void zkl_entry_count_claim(ZklEntry *entry, const ZklEntry *lock,
 extern bool zkl_entry_comes_back(const ZklEntry *lock, int64 now);
 
 /*
- * Whether it pays that the entry's tickets linger.  NULL: not known, or the entry
- * is a lease.
+ * Whether it pays that the entry's tickets linger.  NULL: not known, or the
+ * entry is a lease.
  */
 extern ZklComeback *zkl_entry_comeback(const ZklEntry *entry);
 
@@ -119,8 +119,9 @@ extern void zkl_entry_set_needs_ticket(ZklClaim *claim, bool needs_ticket);
 extern void zkl_entry_wake_needing(ZklEntry *entry);
 
 /*
- * The claim of the claims process that is next to hold the lock, or NULL.  take_turn:
- * one more such claim waits.  pass_turn: one does not wait any more, so wake that one.
+ * The claim of the claims process that is next to hold the lock, or NULL.
+ * take_turn: one more such claim waits.  pass_turn: one does not wait any
+ * more, so wake that one.
  */
 extern ZklClaim *zkl_entry_first_detached(const ZklEntry *entry);
 extern void zkl_entry_take_turn(ZklEntry *entry);

@@ -89,10 +89,10 @@ need_ticket(ZklClaim *claim)
 }
 
 /*
- * Without "owner_text", this only grants what the server owns already; the caller
- * writes the text, and then calls again.  With "owner_text", it marks the claim as
- * needing the ticket before it looks at the state, under the same lock.  So
- * the backend can sleep after this without missing a wake-up.
+ * Without "owner_text", this only grants what the server owns already; the
+ * caller writes the text, and then calls again.  With "owner_text", it marks
+ * the claim as needing the ticket before it looks at the state, under the same
+ * lock.  So the backend can sleep after this without missing a wake-up.
  */
 static ZklAnswer
 ask_for_ticket(ZklClaim *claim, bool only_tries, const char *owner_text)
@@ -176,10 +176,11 @@ ask_for_other_ticket(ZklClaim *claim, bool only_tries, const char *owner_text)
 
 /*
  * The server owns the lock.  This backend has the local lock, so another
- * backend's claim can hold the lock only if both read, or in three cases: that backend has released
- * the local lock with pg_advisory_unlock_all(), or is about to end, or has the
- * local lock of an old generation.  Detached claims, their uses, and leaderships
- * have no local lock at all.  The end of such a claim wakes this one.
+ * backend's claim can hold the lock only if both read, or in three cases: that
+ * backend has released the local lock with pg_advisory_unlock_all(), or is
+ * about to end, or has the local lock of an old generation.  Detached claims,
+ * their uses, and leaderships have no local lock at all.  The end of such a
+ * claim wakes this one.
  */
 static ZklAnswer
 answer_owned(ZklClaim *claim, int64 now)
@@ -215,15 +216,17 @@ answer_owned(ZklClaim *claim, int64 now)
 }
 
 /*
- * The local lock decides between backends, but the claims of the claims process have none.
- * So the first claim that waits decides.  Claims wait in the order in which they began, and
- * those of an old generation have to begin again.
+ * The local lock decides between backends, but the claims of the claims
+ * process have none.  So the first claim that waits decides.  Claims wait in
+ * the order in which they began, and those of an old generation have to begin
+ * again.
  *
- * If the first one is of the claims process, all others wait for it.  If it is a backend's,
- * all claims without a local lock wait for it, also as long as it waits for the local lock.
- * But a backend that has the local lock then goes first, even if it came later: else it
- * would wait for a claim of the claims process, that claim for the first backend, and that
- * one for the local lock.  The claim that goes first wakes the others at its end.
+ * If the first one is of the claims process, all others wait for it.  If it is
+ * a backend's, all claims without a local lock wait for it, also as long as it
+ * waits for the local lock.  But a backend that has the local lock then goes
+ * first, even if it came later: else it would wait for a claim of the claims
+ * process, that claim for the first backend, and that one for the local lock.
+ * The claim that goes first wakes the others at its end.
  */
 static bool
 is_its_turn(const ZklClaim *claim)

@@ -36,16 +36,16 @@ extern void zkl_leases_put_back(ZklClaim *claim, int quantity, int64 now);
 extern void zkl_leases_move(ZklClaim *to, ZklClaim *from);
 
 /*
- * Request leases, until as many as the claim wants are usable or under way.  False
- * if the table is full.
+ * Request leases, until as many as the claim wants are usable or under way.
+ * False if the table is full.
  */
 extern bool zkl_leases_ask(const ZklClaim *claim, uint64 epoch, bool only_tries,
 						   const char *owner_text);
 
 /*
  * How many leases has the semaphore?  The stored limit counts, and without one
- * what the claims say; ZKL_LIMIT_NONE if they say nothing.  lockentry.h says why
- * the caller needs no lock.
+ * what the claims say; ZKL_LIMIT_NONE if they say nothing.  lockentry.h says
+ * why the caller needs no lock.
  */
 extern int	zkl_leases_limit(const ZklEntry *semaphore);
 

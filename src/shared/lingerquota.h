@@ -30,8 +30,8 @@ extern Size zkl_linger_quota_size(void);
 extern void zkl_linger_quota_attach(void *memory, LWLockPadded *locks, bool is_new);
 
 /*
- * If there is room, count the entry's ticket for the role of this session, or, in a background
- * process of zklock, for the role that requested the ticket.
+ * If there is room, count the entry's ticket for the role of this session, or,
+ * in a background process of zklock, for the role that requested the ticket.
  * Returns whether there was room.  There is room as long as half of all
  * entries, and half of the bytes of the ZooKeeper session, are free.  Beyond
  * that, rolequota.h decides.
@@ -42,9 +42,9 @@ extern bool zkl_linger_quota_begin(ZklEntry *entry);
 extern void zkl_linger_quota_end(ZklEntry *entry);
 
 /*
- * Count a detached claim on this path for the role of this process, if rolequota.h allows
- * it, of "nfree" claims that are free.  And: it has ended; the role is the one that logged
- * in.
+ * Count a detached claim on this path for the role of this process, if
+ * rolequota.h allows it, of "nfree" claims that are free.  And: it has ended;
+ * the role is the one that logged in.
  */
 extern bool zkl_linger_quota_begin_claim(const char *path, int nfree);
 extern void zkl_linger_quota_end_claim(const char *path, Oid role);

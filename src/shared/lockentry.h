@@ -152,9 +152,9 @@ typedef struct ZklLine
 } ZklLine;
 
 /*
- * The fields of an entry and of a claim are grouped by what protects them.  "The
- * partition" is the LWLock of the partition: a process that writes has it exclusively.
- * Assertions check that (zkl_lock_table_is_mine).
+ * The fields of an entry and of a claim are grouped by what protects them.
+ * "The partition" is the LWLock of the partition: a process that writes has it
+ * exclusively.  Assertions check that (zkl_lock_table_is_mine).
  */
 struct ZklEntry
 {

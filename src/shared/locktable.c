@@ -146,9 +146,9 @@ max_claims(void)
 }
 
 /*
- * So many entries and claims are set aside for leaderships: where commits require one,
- * a full table would stop all writes.  What the claims process itself begins are
- * leaderships.  Other processes get 0.
+ * So many entries and claims are set aside for leaderships: where commits
+ * require one, a full table would stop all writes.  What the claims process
+ * itself begins are leaderships.  Other processes get 0.
  */
 static int
 set_aside(void)

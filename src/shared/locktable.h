@@ -55,8 +55,9 @@ typedef struct ZklCounters
 
 /*
  * When a path was last released, and whether it pays to keep its ticket, which
- * decide whether its next ticket lingers.  A slot outlives the entry, until another path with the same slot
- * is released.  The partition of the slot's hash protects it.
+ * decide whether its next ticket lingers.  A slot outlives the entry, until
+ * another path with the same slot is released.  The partition of the slot's
+ * hash protects it.
  */
 typedef struct ZklRecent
 {
@@ -66,9 +67,9 @@ typedef struct ZklRecent
 } ZklRecent;
 
 /*
- * Until when this server does not stand for the leadership of a path, because it
- * has resigned, or because its history must not lead.  The slot of a pause that is
- * over is free, but keeps its path and its reason until it is needed.
+ * Until when this server does not stand for the leadership of a path, because
+ * it has resigned, or because its history must not lead.  The slot of a pause
+ * that is over is free, but keeps its path and its reason until it is needed.
  */
 #define ZKL_WHY_SIZE	256
 typedef struct ZklPause
@@ -134,8 +135,8 @@ typedef struct ZklLockTable
 extern ZklLockTable *zkl_lock_table;	/* NULL if zklock was not preloaded */
 
 /*
- * Two parts of shared memory, for the table in zklock.c: the lock table, with the
- * hash table of its entries; and the claims.
+ * Two parts of shared memory, for the table in zklock.c: the lock table, with
+ * the hash table of its entries; and the claims.
  */
 extern Size zkl_lock_table_size(void);
 extern Size zkl_lock_table_hash_size(void);
@@ -164,8 +165,8 @@ zkl_lock_table_partition(uint32 hash)
 }
 
 /*
- * For assertions: has this process locked the entry's partition exclusively?  And has it
- * locked any partition?
+ * For assertions: has this process locked the entry's partition exclusively?
+ * And has it locked any partition?
  */
 static inline bool
 zkl_lock_table_is_mine(const ZklEntry *entry)
@@ -204,8 +205,8 @@ extern ZklClaim *zkl_lock_table_take_claim(void);
 extern void zkl_lock_table_free_claim(ZklClaim *claim);
 
 /*
- * From now on, this process also takes the entries and claims that are set aside for
- * leaderships.  For the claims process.
+ * From now on, this process also takes the entries and claims that are set
+ * aside for leaderships.  For the claims process.
  */
 extern void zkl_lock_table_use_reserve(void);
 
@@ -223,9 +224,9 @@ extern bool zkl_lock_table_any_held(void);
 
 /*
  * Call the visitor for the entries of one partition, for backends.  The
- * visitor changes nothing.  Any role may read the whole table in a loop.  So only one backend reads at a time, and it locks only one
- * partition at a time.  The other partitions stay free, however many backends
- * want to read.
+ * visitor changes nothing.  Any role may read the whole table in a loop.  So
+ * only one backend reads at a time, and it locks only one partition at a time.
+ * The other partitions stay free, however many backends want to read.
  *
  * begin and end are for reading other data that a partition protects.
  */
@@ -257,11 +258,11 @@ extern Latch *zkl_lock_table_worker_latch(void);
 extern Latch *zkl_lock_table_latch(const ZklClaim *claim);
 
 /*
- * To wake the claims process for one of its claims, or to take its latch for that, is
- * also to put the claim into the list of those that are due.  next_due takes the first
- * one off the list, and NULL is the end; not_due takes this claim off.  Only the claims
- * process ends a leadership, and the callers hold detached_lock for other claims, so the
- * claim exists.
+ * To wake the claims process for one of its claims, or to take its latch for
+ * that, is also to put the claim into the list of those that are due.
+ * next_due takes the first one off the list, and NULL is the end; not_due
+ * takes this claim off.  Only the claims process ends a leadership, and the
+ * callers hold detached_lock for other claims, so the claim exists.
  */
 extern ZklClaim *zkl_lock_table_next_due(void);
 extern void zkl_lock_table_not_due(ZklClaim *claim);
@@ -273,10 +274,10 @@ extern void zkl_lock_table_not_due(ZklClaim *claim);
 #define ZKL_NUDGE_SIGNAL	SIGUSR1
 
 /*
- * Signal a claim's backend: ZKL_NUDGE_SIGNAL, because its wait for the local lock is
- * to end, or the claim's loss_signal, because the claim is lost.  The caller holds the
- * partition: the claim then exists, so its backend does, and the signal cannot hit
- * another process.
+ * Signal a claim's backend: ZKL_NUDGE_SIGNAL, because its wait for the local
+ * lock is to end, or the claim's loss_signal, because the claim is lost.  The
+ * caller holds the partition: the claim then exists, so its backend does, and
+ * the signal cannot hit another process.
  */
 extern void zkl_lock_table_signal(const ZklClaim *claim, int signal);
 

@@ -287,8 +287,8 @@ zkl_mailbox_take(int *slot, uint32 *serial, Oid *role,
 }
 
 /*
- * The worker drops a command when its backend has given the slot back.  It looks again
- * with the lock when the command is finished.
+ * The worker drops a command when its backend has given the slot back.  It
+ * looks again with the lock when the command is finished.
  */
 bool
 zkl_mailbox_is_wanted(int slot, uint32 serial)

@@ -106,11 +106,11 @@ extern void zkl_mailbox_attach(void *memory, LWLockPadded *locks, bool is_new);
 /*
  * For backends:
  *
- * ask takes a slot and hands over the command; -1 if no slot is free, or the role
- * has its share (rolequota.h).
- * wait_for_slot returns when a slot may be free or the time has passed, and
- * raises an error if the backend is cancelled.  end gives the slot back in
- * whatever state it is, and never raises an error.
+ * ask takes a slot and hands over the command; -1 if no slot is free, or the
+ * role has its share (rolequota.h).  wait_for_slot returns when a slot may be
+ * free or the time has passed, and raises an error if the backend is
+ * cancelled.  end gives the slot back in whatever state it is, and never
+ * raises an error.
  */
 extern int	zkl_mailbox_ask(const ZklCommand *command);
 extern void zkl_mailbox_wait_for_slot(long timeout_ms);
@@ -131,11 +131,11 @@ extern ZklCommandOutcome zkl_mailbox_result(int slot, char **answer);
  * For the worker:
  *
  * adopt: a worker starts, and does again what its predecessor was doing.
- * take: get the next command, which is RUNNING now, and the role that logged in to
- * ask; false if there is none.  "again" says that the command may have been done already.  is_wanted: the
- * slot still has this serial.  finish: copy the answer into the slot and
- * wake the backend, unless the slot has another serial by now.  finish
- * never raises an error.
+ * take: get the next command, which is RUNNING now, and the role that logged
+ * in to ask; false if there is none.  "again" says that the command may have
+ * been done already.  is_wanted: the slot still has this serial.  finish: copy
+ * the answer into the slot and wake the backend, unless the slot has another
+ * serial by now.  finish never raises an error.
  */
 extern void zkl_mailbox_adopt(void);
 extern bool zkl_mailbox_take(int *slot, uint32 *serial, Oid *role,

@@ -13,9 +13,9 @@
 #include "compat.h"
 
 /*
- * Called from _PG_init: have the postmaster start a background process of this name.  It
- * starts again a second after an error.  If there are too many background workers, the
- * server log says so, and names the process.
+ * Called from _PG_init: have the postmaster start a background process of this
+ * name.  It starts again a second after an error.  If there are too many
+ * background workers, the server log says so, and names the process.
  */
 extern void zkl_process_register(const char *name, const char *function);
 
@@ -26,16 +26,17 @@ extern bool zkl_process_server_is_stopping(void);
 ZKL_NORETURN extern void zkl_process_exit_terminated(void);
 
 /*
- * For the claims process.  begin: connect to no database.  look_at_signals: exit if the
- * process was terminated; true if the settings were read again.
+ * For the claims process.  begin: connect to no database.  look_at_signals:
+ * exit if the process was terminated; true if the settings were read again.
  */
 extern void zkl_process_begin(void);
 extern bool zkl_process_look_at_signals(void);
 
 /*
- * Sleep until the latch is set, but not beyond this moment of zkl_now(), nor beyond a
- * minute unless that is ZKL_FOREVER.  Then reset the latch, so that the caller looks
- * after that.  "event" is the caller's own; see zkl_wait_event().  This serves interrupts.
+ * Sleep until the latch is set, but not beyond this moment of zkl_now(), nor
+ * beyond a minute unless that is ZKL_FOREVER.  Then reset the latch, so that
+ * the caller looks after that.  "event" is the caller's own; see
+ * zkl_wait_event().  This serves interrupts.
  */
 extern void zkl_process_sleep(int64 until, const char *name, uint32 *event);
 

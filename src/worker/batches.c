@@ -165,8 +165,8 @@ send_batch(Batch *batch)
 }
 
 /*
- * Behind the creates, and in the same packet.  If the batch fails, the ticket sends
- * its create again when its list is answered.
+ * Behind the creates, and in the same packet.  If the batch fails, the ticket
+ * sends its create again when its list is answered.
  */
 static void
 send_lists(const Batch *batch)
@@ -240,8 +240,8 @@ make_stamp(void)
 }
 
 /*
- * CHANGED: an earlier worker of this session has made it.  After any outcome but
- * REFUSED, the next batch tries again.
+ * CHANGED: an earlier worker of this session has made it.  After any outcome
+ * but REFUSED, the next batch tries again.
  */
 static void
 on_made(ZklAsker *asker, int what, int64 number,

@@ -259,8 +259,8 @@ stop(Run *run)
  */
 
 /*
- * Ask for all that is known from the start.  What the attempt before has asked and
- * learnt is forgotten, but for what was refused.
+ * Ask for all that is known from the start.  What the attempt before has asked
+ * and learnt is forgotten, but for what was refused.
  */
 static void
 begin(Run *run)

@@ -97,8 +97,9 @@ adopt(ZklEntry *entry, void *arg)
 }
 
 /*
- * The last worker may have died after it took entries off the list.  No backend
- * removes an entry between the look and the mark, because its partition is locked.
+ * The last worker may have died after it took entries off the list.  No
+ * backend removes an entry between the look and the mark, because its
+ * partition is locked.
  */
 void
 zkl_entry_state_adopt(void)
@@ -467,13 +468,13 @@ zkl_entry_state_note_before(ZklEntry *entry, const char *data, int length)
 }
 
 /*
- * A writer that only tries does not block a reader, because its ticket soon goes.  But the
- * name says so for as long as the znode exists, also when the try was granted: then the
- * znode is at the front.  A writer that waits does not take over the ticket of a try; see
- * needs_other_ticket() in grant.c.
+ * A writer that only tries does not block a reader, because its ticket soon
+ * goes.  But the name says so for as long as the znode exists, also when the
+ * try was granted: then the znode is at the front.  A writer that waits does
+ * not take over the ticket of a try; see needs_other_ticket() in grant.c.
  *
- * Only the worker writes this field, so it may read it without the lock.
- * Most steps do not change it.
+ * Only the worker writes this field, so it may read it without the lock.  Most
+ * steps do not change it.
  */
 void
 zkl_entry_state_note_blocked(ZklEntry *entry)
@@ -624,8 +625,8 @@ zkl_entry_state_excludes_superuser(const ZklEntry *entry)
 }
 
 /*
- * When the ticket has been given up, entry->owner_text may already be for the next
- * ticket.
+ * When the ticket has been given up, entry->owner_text may already be for the
+ * next ticket.
  */
 bool
 zkl_entry_state_copy_owner_text(ZklEntry *entry, char owner_text[ZKL_OWNER_TEXT_SIZE])
@@ -654,8 +655,8 @@ zkl_entry_state_set_uncontended(ZklEntry *entry)
 }
 
 /*
- * When the request is sent: the last claim may end before the reply, and then the
- * number is used up all the same.
+ * When the request is sent: the last claim may end before the reply, and then
+ * the number is used up all the same.
  */
 void
 zkl_entry_state_note_downgrade(ZklEntry *entry)

@@ -42,8 +42,8 @@ extern void zkl_lock_directory_note(const ZklEntry *entry);
 
 /*
  * The same of the directory above it.  And: ZooKeeper has removed the entry's
- * directory since it was noted.  Those that were noted before are as likely to be
- * removed.  And: the directory above it is not there.
+ * directory since it was noted.  Those that were noted before are as likely to
+ * be removed.  And: the directory above it is not there.
  */
 extern bool zkl_lock_directory_is_parent_likely(const ZklEntry *entry);
 extern void zkl_lock_directory_note_parent(const ZklEntry *entry);

@@ -198,9 +198,9 @@ waits_for_batch(const ZklEntry *entry)
 }
 
 /*
- * One that fails spoils the whole batch.  So a create joins only if its directory, or
- * the one above, was found there lately, and if the role's creates do not fail on
- * purpose.
+ * One that fails spoils the whole batch.  So a create joins only if its
+ * directory, or the one above, was found there lately, and if the role's
+ * creates do not fail on purpose.
  */
 static bool
 joins_batch(const ZklEntry *entry, ZklRequest request)
@@ -709,13 +709,13 @@ zkl_send_queue_answered(ZklEntry *entry, const ZklSessionEvent *event)
 }
 
 /*
- * The ticket sends its request again, and then nothing else depends on it, nor it
- * on anything else.  That ZooKeeper has removed a directory which was there a
- * moment ago is not the role's fault.
+ * The ticket sends its request again, and then nothing else depends on it, nor
+ * it on anything else.  That ZooKeeper has removed a directory which was there
+ * a moment ago is not the role's fault.
  *
- * But a directory in which one was made lately has children, and ZooKeeper does not
- * remove it so soon.  If one cannot be made there now, other creates below it fail as well,
- * and a role may have brought that about.
+ * But a directory in which one was made lately has children, and ZooKeeper
+ * does not remove it so soon.  If one cannot be made there now, other creates
+ * below it fail as well, and a role may have brought that about.
  */
 static void
 note_undone(ZklEntry *entry, const ZklSessionEvent *event)
@@ -781,8 +781,8 @@ send_answer(ZklEntry *entry, const char *directory)
 }
 
 /*
- * With the version that the ticket read last: a request to release the lock that
- * came since must not be deleted unread.
+ * With the version that the ticket read last: a request to release the lock
+ * that came since must not be deleted unread.
  */
 static void
 send_downgrade(ZklEntry *entry, ZklSessionTag tag, const char *directory)
@@ -828,8 +828,8 @@ zkl_send_queue_holds(void)
 }
 
 /*
- * Claims may begin or end at this moment.  Then the worker is asked to look at the
- * entry, and notes it anew.
+ * Claims may begin or end at this moment.  Then the worker is asked to look at
+ * the entry, and notes it anew.
  */
 void
 zkl_send_queue_note_standby(ZklEntry *entry)

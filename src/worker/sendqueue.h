@@ -35,10 +35,10 @@ extern void zkl_send_queue_forget(ZklEntry *entry);
 extern bool zkl_send_queue_is_unsent(const ZklEntry *entry);
 
 /*
- * Has the session a znode, or one on its way, of which something is to be proved?
- * A ticket by which this server stands for a leadership, and for which nothing else waits,
- * needs no proof until its turn comes.  note_standby is called for a ticket whenever
- * that may have changed.
+ * Has the session a znode, or one on its way, of which something is to be
+ * proved?  A ticket by which this server stands for a leadership, and for
+ * which nothing else waits, needs no proof until its turn comes.  note_standby
+ * is called for a ticket whenever that may have changed.
  */
 extern bool zkl_send_queue_holds(void);
 extern void zkl_send_queue_note_standby(ZklEntry *entry);

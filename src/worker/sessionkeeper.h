@@ -28,15 +28,16 @@ extern void zkl_session_keeper_handle_events(void);
 extern int64 zkl_session_keeper_wake_at(void);
 
 /*
- * The configuration was reloaded: use the credentials, certificates and passwords
- * that the files of identity.c have now.  If the list of servers has changed,
- * exit: the next worker continues the session with the new servers.
+ * The configuration was reloaded: use the credentials, certificates and
+ * passwords that the files of identity.c have now.  If the list of servers has
+ * changed, exit: the next worker continues the session with the new servers.
  */
 extern void zkl_session_keeper_reload(void);
 
 /*
  * End the session, if ZooKeeper can be reached.  The caller has waited for the
- * replies that were outstanding.  If there still are some, the session file stays.
+ * replies that were outstanding.  If there still are some, the session file
+ * stays.
  */
 extern void zkl_session_keeper_close(void);
 

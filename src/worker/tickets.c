@@ -237,8 +237,8 @@ feed_if_concerned(ZklEntry *entry, const char *child, bool gone)
 
 /*
  * The leases of a semaphore have changed.  All that wait list again.  Of those
- * that are owned, one lists for all whether other clients wait; if it is given up
- * before it has listed, another one does.
+ * that are owned, one lists for all whether other clients wait; if it is given
+ * up before it has listed, another one does.
  */
 static void
 feed_leases(List *leases)
@@ -344,8 +344,8 @@ on_limit_changed(List *leases)
 }
 
 /*
- * A ticket has ended.  If it was the last one of its semaphore, the limit is not
- * watched any more.  Without a watch, this sends nothing.
+ * A ticket has ended.  If it was the last one of its semaphore, the limit is
+ * not watched any more.  Without a watch, this sends nothing.
  */
 static void
 forget_limit(const ZklEntry *lease)
@@ -545,8 +545,8 @@ feed(ZklEntry *entry, ZklTicketEventKind kind)
 }
 
 /*
- * An owned lease whose list was not sent yet: the directory may be without a watch
- * until it is.
+ * An owned lease whose list was not sent yet: the directory may be without a
+ * watch until it is.
  */
 static bool
 is_to_look(const ZklEntry *entry)

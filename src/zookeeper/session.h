@@ -91,10 +91,10 @@ typedef struct ZklSessionId
 /*
  * TLS for the handles that are opened from now on, in sessiontls.c.  set_tls
  * takes three files, whose permissions are good, with what was read from them;
- * the path is "" if this server has no certificate and key.  It returns NULL, or
- * what is wrong with the file *faulty; then all stays as it was.  *changed
- * becomes true, as the result of end_tls is, if it is not what was in use before.
- * Then the open handle has lost its connection: abandon it.
+ * the path is "" if this server has no certificate and key.  It returns NULL,
+ * or what is wrong with the file *faulty; then all stays as it was.  *changed
+ * becomes true, as the result of end_tls is, if it is not what was in use
+ * before.  Then the open handle has lost its connection: abandon it.
  */
 typedef enum ZklTlsFile
 {
@@ -283,10 +283,10 @@ extern void zkl_session_write(ZklSessionTag tag, const char *path,
 extern void zkl_session_delete(ZklSessionTag tag, const char *path);
 
 /*
- * Several creates of tickets, or several deletes, that are done together or not
- * at all.  Each becomes an event of its own, in this order.  UNDONE stands for
- * all that ZooKeeper has answered but OK.  "stamp" is a znode of which the session
- * writes the data, for creates; NULL for deletes.
+ * Several creates of tickets, or several deletes, that are done together or
+ * not at all.  Each becomes an event of its own, in this order.  UNDONE stands
+ * for all that ZooKeeper has answered but OK.  "stamp" is a znode of which the
+ * session writes the data, for creates; NULL for deletes.
  */
 #define ZKL_SESSION_BATCH_SIZE	64
 

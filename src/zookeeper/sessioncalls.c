@@ -164,8 +164,8 @@ finish_call(ZklSessionCall *call, int rc)
 }
 
 /*
- * Each once a handle: each caller gets an error anyway, and a log that repeats it
- * for every request would hide the rest.
+ * Each once a handle: each caller gets an error anyway, and a log that repeats
+ * it for every request would hide the rest.
  */
 static void
 log_denial(ZklFailure failure)

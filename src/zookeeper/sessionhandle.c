@@ -301,8 +301,8 @@ note_attempt(void)
 }
 
 /*
- * Give up a silent server earlier than the client itself would.  The client would
- * sleep for a third of the session timeout, so shorten that.
+ * Give up a silent server earlier than the client itself would.  The client
+ * would sleep for a third of the session timeout, so shorten that.
  */
 static void
 check_connecting(long *timeout_ms)

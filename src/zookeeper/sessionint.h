@@ -72,15 +72,16 @@ extern void zkl_session_on_watch(zhandle_t *handle, int type, int state,
  * TLS, in sessiontls.c.  All of these do nothing without it.
  *
  * interest: the client has said what it waits for; then this says what the
- * worker has to wait for.  Call it before the client writes to a new connection.
- * An error is raised if there are no descriptors or memory for it.
+ * worker has to wait for.  Call it before the client writes to a new
+ * connection.  An error is raised if there are no descriptors or memory for
+ * it.
  *
  * process: move what has come, and say what the client can do.
  *
  * close: as zookeeper_close(), and waits a second at most for the server.
  *
- * drop: end the connection, and send nothing any more.  The client's descriptor
- * stays, and shows the end.  True if the handshake was under way.
+ * drop: end the connection, and send nothing any more.  The client's
+ * descriptor stays, and shows the end.  True if the handshake was under way.
  */
 extern void zkl_session_tls_interest(zhandle_t *handle, int *fd,
 									 bool *writable, long *timeout_ms);
@@ -89,8 +90,8 @@ extern void zkl_session_tls_close(zhandle_t *handle);
 extern bool zkl_session_tls_drop(void);
 
 /*
- * Keep the reason why the connection ends, in place of the client's own; if "is_mistrusted",
- * because one side does not trust the other.
+ * Keep the reason why the connection ends, in place of the client's own; if
+ * "is_mistrusted", because one side does not trust the other.
  */
 extern void zkl_session_note_failure(bool is_mistrusted, const char *format,...) pg_attribute_printf(2, 3);
 

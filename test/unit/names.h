@@ -32,8 +32,8 @@ static const char *const mode_names[NMODES] = {
 };
 
 /*
- * How traces call the znodes.  A number of at most two digits makes it ten, as ZooKeeper
- * does: lock-3.  What follows a slash is taken as it is: lock/x.
+ * How traces call the znodes.  A number of at most two digits makes it ten, as
+ * ZooKeeper does: lock-3.  What follows a slash is taken as it is: lock/x.
  */
 static const char *const znode_names[][2] = {
 	{"lock", CURATORS "lock-"},
@@ -53,9 +53,9 @@ static const char *const znode_names[][2] = {
 };
 
 /*
- * The name that a word of a trace stands for.  Other words stand for themselves, with
- * a blank for each "~"; "empty" is the empty name; our-uuid and try-uuid are the UUIDs of
- * zklock's znodes.
+ * The name that a word of a trace stands for.  Other words stand for
+ * themselves, with a blank for each "~"; "empty" is the empty name; our-uuid
+ * and try-uuid are the UUIDs of zklock's znodes.
  */
 static inline void
 name_of(const char *word, char *name)

@@ -204,9 +204,9 @@ a_ping_may_be_late(void **state)
 }
 
 /*
- * The leader stood still from 5000 to 5700, and replied to two echoes before it
- * sent the ping that was due.  Meanwhile the follower has answered reads, of which
- * the leader is not told before it loses the follower.
+ * The leader stood still from 5000 to 5700, and replied to two echoes before
+ * it sent the ping that was due.  Meanwhile the follower has answered reads,
+ * of which the leader is not told before it loses the follower.
  */
 static void
 a_leader_may_reply_before_it_pings(void **state)
@@ -225,8 +225,9 @@ a_leader_may_reply_before_it_pings(void **state)
 
 /*
  * The same, but the leader sends the ping that was due at 5725.  The write has
- * passed the follower before the ping arrives there, so it does not show that the
- * leader has the answer; the echo before the write shows that only to later ones.
+ * passed the follower before the ping arrives there, so it does not show that
+ * the leader has the answer; the echo before the write shows that only to
+ * later ones.
  */
 static void
 a_write_may_overtake_the_answer_to_a_ping(void **state)

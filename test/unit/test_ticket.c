@@ -103,8 +103,8 @@ own_name_of(const char *word, char *name)
  */
 
 /*
- * "start MODE STATE", and "tries" if the ticket was made for a try.  The mode "any" is a
- * mutex's, where a mutex has this state.
+ * "start MODE STATE", and "tries" if the ticket was made for a try.  The mode
+ * "any" is a mutex's, where a mutex has this state.
  */
 static void
 start(const TraceLine *line)

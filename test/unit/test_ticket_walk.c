@@ -521,8 +521,8 @@ execute(int s, Message *message)
 }
 
 /*
- * May this request be refused?  Not a downgrade that was done, nor the search for
- * it: these leave a znode to the end of its session.
+ * May this request be refused?  Not a downgrade that was done, nor the search
+ * for it: these leave a znode to the end of its session.
  */
 static bool
 is_refused(int s, const Message *message)
@@ -1120,8 +1120,9 @@ foreigner_goes(void)
 }
 
 /*
- * Its data is set: the watches fire, and it stays.  Where an owner may be refused
- * to read its own znode, an answer that another client takes away is gone.
+ * Its data is set: the watches fire, and it stays.  Where an owner may be
+ * refused to read its own znode, an answer that another client takes away is
+ * gone.
  */
 static void
 child_changes(void)
@@ -1430,8 +1431,8 @@ check_rules(void)
  */
 
 /*
- * The znode belongs to a lock request that has ended.  A restarted worker has the ticket
- * told so once more, but the ticket knows.
+ * The znode belongs to a lock request that has ended.  A restarted worker has
+ * the ticket told so once more, but the ticket knows.
  */
 static bool
 is_given_up(const Server *server)

@@ -180,8 +180,8 @@ is_cancelled(void)
 }
 
 /*
- * PostgreSQL itself ends a wait for the local lock that has begun with the request.
- * For any later one, it would begin to count again.
+ * PostgreSQL itself ends a wait for the local lock that has begun with the
+ * request.  For any later one, it would begin to count again.
  */
 static void
 report_lock_timeout(ZklClaim *claim)

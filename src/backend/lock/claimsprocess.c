@@ -84,8 +84,8 @@ tend(void)
 }
 
 /*
- * The worker wakes this process when it ends.  PostgreSQL starts it again after a
- * second, if the postmaster is awake then.
+ * The worker wakes this process when it ends.  PostgreSQL starts it again
+ * after a second, if the postmaster is awake then.
  */
 static int64
 see_to_worker(void)
@@ -98,8 +98,8 @@ see_to_worker(void)
 }
 
 /*
- * The process exits.  If an error was raised under a lock, PostgreSQL would release that
- * only later.  Leaderships wait for commits, so they come last.
+ * The process exits.  If an error was raised under a lock, PostgreSQL would
+ * release that only later.  Leaderships wait for commits, so they come last.
  */
 static void
 withdraw(int code, Datum arg)

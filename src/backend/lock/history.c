@@ -314,9 +314,9 @@ change_token(ZklHistoryLook *look, const char *path, History *mine,
 }
 
 /*
- * The position is that of WAL on disk.  So it is in this history also after a crash,
- * and a standby that has received less was promoted without what the leader could
- * rely on when it began.
+ * The position is that of WAL on disk.  So it is in this history also after a
+ * crash, and a standby that has received less was promoted without what the
+ * leader could rely on when it began.
  */
 static void
 get_mine(History *mine)
@@ -349,8 +349,8 @@ parse(const char *str, History *history)
 }
 
 /*
- * Did this timeline come from the other one, at or behind the position?  A timeline
- * whose history file is missing has no ancestors.
+ * Did this timeline come from the other one, at or behind the position?  A
+ * timeline whose history file is missing has no ancestors.
  */
 static bool
 contains_ancestor(const History *mine, const History *other)
@@ -382,8 +382,8 @@ name_file(const char *path, char name[MAXPGPATH])
 }
 
 /*
- * Read what proves that this server has the history in the record.  If there is nothing
- * about this timeline, that is empty.
+ * Read what proves that this server has the history in the record.  If there
+ * is nothing about this timeline, that is empty.
  */
 static void
 read_proof(const char *path, TimeLineID timeline, ZklHistoryProof *proof)
@@ -416,9 +416,9 @@ read_proof(const char *path, TimeLineID timeline, ZklHistoryProof *proof)
 }
 
 /*
- * A new file has a new inode, and must name that.  Readers, and copies, find the old file
- * or the new one.  It is on disk when this returns true.  A failure is reported at
- * "elevel".
+ * A new file has a new inode, and must name that.  Readers, and copies, find
+ * the old file or the new one.  It is on disk when this returns true.  A
+ * failure is reported at "elevel".
  */
 static bool
 write_proof(const char *path, const ZklHistoryProof *proof, int elevel)

@@ -60,25 +60,25 @@ typedef struct ZklHistoryLook
 } ZklHistoryLook;
 
 /*
- * May this server lead the path, whose lock it has?  Call again when the latch is
- * set, or after a while, until the answer is not PENDING.  After MAY_LEAD, look again
- * when that is due.  For REFUSED, "why" is a sentence.
+ * May this server lead the path, whose lock it has?  Call again when the latch
+ * is set, or after a while, until the answer is not PENDING.  After MAY_LEAD,
+ * look again when that is due.  For REFUSED, "why" is a sentence.
  *
- * leads = false: record that the leadership has ended in order.  The caller still has
- * the lock, and no transaction that requires the leadership can commit any more.
- * REFUSED also means that ZooKeeper is away.  Nothing follows from that but that a copy
- * of this server will not lead.
+ * leads = false: record that the leadership has ended in order.  The caller
+ * still has the lock, and no transaction that requires the leadership can
+ * commit any more.  REFUSED also means that ZooKeeper is away.  Nothing
+ * follows from that but that a copy of this server will not lead.
  *
- * end gives the look up at any stage.  May raise an error if memory is short; the caller
- * must end the look then.
+ * end gives the look up at any stage.  May raise an error if memory is short;
+ * the caller must end the look then.
  */
 extern ZklHistoryAnswer zkl_history_look(ZklHistoryLook *look, const char *path,
 										 bool leads, char why[ZKL_WHY_SIZE]);
 extern void zkl_history_end(ZklHistoryLook *look);
 
 /*
- * From now on, any history may lead the path.  False if there is no record.  Raises
- * errors as the functions of znodes.h.
+ * From now on, any history may lead the path.  False if there is no record.
+ * Raises errors as the functions of znodes.h.
  */
 extern bool zkl_history_forget(const char *path);
 

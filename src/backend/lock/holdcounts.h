@@ -43,9 +43,9 @@ extern void zkl_hold_counts_take_session(ZklLocalClaim *claim, ZklPartName part,
 										 int count);
 
 /*
- * What the SQL functions that release call.  release: release this many session-level
- * acquires; false, with a WARNING, if the backend does not hold that many.
- * release_all: release all of them, and return how many that were.
+ * What the SQL functions that release call.  release: release this many
+ * session-level acquires; false, with a WARNING, if the backend does not hold
+ * that many.  release_all: release all of them, and return how many that were.
  */
 extern bool zkl_hold_counts_release(const char *path, ZklMode mode, int quantity);
 extern int	zkl_hold_counts_release_all(void);

@@ -228,9 +228,9 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 }
 
 /*
- * A command that writes fails early if this server does not lead.  What runs other
- * statements is not asked: these come here, or to the executor.  Nor is ALTER SYSTEM,
- * which writes no transaction, and which changes the setting.
+ * A command that writes fails early if this server does not lead.  What runs
+ * other statements is not asked: these come here, or to the executor.  Nor is
+ * ALTER SYSTEM, which writes no transaction, and which changes the setting.
  */
 static void
 require_leadership(Node *command)

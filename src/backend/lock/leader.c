@@ -31,9 +31,9 @@
 #include "shared/passes.h"
 
 /*
- * How often to look at what wakes no process: a session that is certain again, or a
- * pause that was changed; the end of recovery, for which a failover waits; and the
- * record of a path whose last leader had a newer history.
+ * How often to look at what wakes no process: a session that is certain again,
+ * or a pause that was changed; the end of recovery, for which a failover
+ * waits; and the record of a path whose last leader had a newer history.
  */
 #define LOOK_INTERVAL		ZKL_MS(1000)
 #define RECOVERY_INTERVAL	ZKL_MS(100)
@@ -263,8 +263,8 @@ tend(Leadership *leadership, bool may_stand, int64 now)
 
 /*
  * Does the claim have to end, because the leadership was resigned or lost, or
- * because this server must not stand?  A claim that still waits has no status, so
- * only that of one that is held is asked for.
+ * because this server must not stand?  A claim that still waits has no status,
+ * so only that of one that is held is asked for.
  */
 static bool
 must_end(Leadership *leadership, bool may_stand)
@@ -297,8 +297,8 @@ begin(Leadership *leadership)
 }
 
 /*
- * Ask for the lock, without a wait: the claim becomes due when the server owns the
- * ticket.
+ * Ask for the lock, without a wait: the claim becomes due when the server owns
+ * the ticket.
  */
 static void
 try_to_lead(Leadership *leadership)
@@ -324,9 +324,10 @@ is_required(const Leadership *leadership)
 }
 
 /*
- * The history of each leadership is looked at when it begins, so that the guard has the
- * answer when the setting begins to require the leadership.  If it was not a good one, it
- * may be by then.  A standby has no history of its own yet.
+ * The history of each leadership is looked at when it begins, so that the
+ * guard has the answer when the setting begins to require the leadership.  If
+ * it was not a good one, it may be by then.  A standby has no history of its
+ * own yet.
  */
 static bool
 needs_history(const Leadership *leadership)
@@ -336,9 +337,9 @@ needs_history(const Leadership *leadership)
 }
 
 /*
- * While this waits for ZooKeeper the first time, a server whose commits require the
- * leadership does not lead yet.  If the lock is lost meanwhile, the look ends with the
- * claim.
+ * While this waits for ZooKeeper the first time, a server whose commits
+ * require the leadership does not lead yet.  If the lock is lost meanwhile,
+ * the look ends with the claim.
  */
 static int64
 look_at_history(Leadership *leadership, int64 now)
@@ -394,8 +395,8 @@ lead(Leadership *leadership)
 }
 
 /*
- * From here on, commits that rely on this leadership are refused.  Those that have
- * passed their guard come before its end.  There is a claim.
+ * From here on, commits that rely on this leadership are refused.  Those that
+ * have passed their guard come before its end.  There is a claim.
  */
 static void
 begin_end(Leadership *leadership)
@@ -416,11 +417,11 @@ next_poll(Leadership *leadership)
 }
 
 /*
- * End the claim; false if commits still rely on it, or if the record in ZooKeeper does not
- * have the end yet, and the caller has to come again.  Only when this is done may another
- * server lead, and the log says that the leadership has ended.  That takes as long as a
- * commit and two requests; at most until those transactions could not count on the
- * leadership any more.
+ * End the claim; false if commits still rely on it, or if the record in
+ * ZooKeeper does not have the end yet, and the caller has to come again.  Only
+ * when this is done may another server lead, and the log says that the
+ * leadership has ended.  That takes as long as a commit and two requests; at
+ * most until those transactions could not count on the leadership any more.
  */
 static bool
 end(Leadership *leadership)
@@ -445,8 +446,9 @@ end(Leadership *leadership)
 }
 
 /*
- * Call this when no transaction that requires the leadership can commit any more.  If the
- * setting does not require it now, other transactions may, so its end is not recorded.
+ * Call this when no transaction that requires the leadership can commit any
+ * more.  If the setting does not require it now, other transactions may, so
+ * its end is not recorded.
  */
 static bool
 has_recorded_end(Leadership *leadership)
@@ -486,11 +488,12 @@ zkl_leader_end(void)
 }
 
 /*
- * An error was raised in a step.  Clean up as PostgreSQL's own processes do that go on
- * after an error, and as far as a leadership may need it.  If no more than the look at the
- * history of a server that leads has failed, this is an answer that the history may not.
- * Otherwise the leadership ends, and this server stands again later.  The log has an error
- * once, until the server leads.
+ * An error was raised in a step.  Clean up as PostgreSQL's own processes do
+ * that go on after an error, and as far as a leadership may need it.  If no
+ * more than the look at the history of a server that leads has failed, this is
+ * an answer that the history may not.  Otherwise the leadership ends, and this
+ * server stands again later.  The log has an error once, until the server
+ * leads.
  */
 static void
 after_error(Leadership *leadership)

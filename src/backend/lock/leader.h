@@ -19,10 +19,10 @@
 #include "shared/claim.h"
 
 /*
- * start: read zklock.leader_of.  read_setting: read it again.  tend: do what is due for
- * the leadership with this claim, if it is not NULL, and for all others whose moment has
- * come; return when to look again.  end: the process exits, so end all.  That waits for
- * commits.
+ * start: read zklock.leader_of.  read_setting: read it again.  tend: do what
+ * is due for the leadership with this claim, if it is not NULL, and for all
+ * others whose moment has come; return when to look again.  end: the process
+ * exits, so end all.  That waits for commits.
  */
 extern void zkl_leader_start(void);
 extern void zkl_leader_read_setting(void);

@@ -275,13 +275,13 @@ zkl_local_claim_use(const ZklLockRequest *request, uint64 number)
 }
 
 /*
- * What may fail comes before there is a shared claim, because only the claims in
- * the buckets lead to those.
+ * What may fail comes before there is a shared claim, because only the claims
+ * in the buckets lead to those.
  *
- * Finds memory for a claim on the path, and fills in the path and all fields before
- * "table_link".  If the memory was last used for the same path, the other fields are
- * as they were.  The claim stays in the list of free ones until it is added, so it is
- * not lost if the caller fails.
+ * Finds memory for a claim on the path, and fills in the path and all fields
+ * before "table_link".  If the memory was last used for the same path, the
+ * other fields are as they were.  The claim stays in the list of free ones
+ * until it is added, so it is not lost if the caller fails.
  */
 static ZklLocalClaim *
 prepare(const ZklLockRequest *request)
@@ -539,8 +539,9 @@ zkl_local_claim_release(ZklLocalClaim *claim)
  * while a transaction commits, where no error may be raised and no interrupt
  * served.  So all releases of a transaction, or of a call, share one deadline,
  * and the wait ends as soon as ZooKeeper cannot be reached or an interrupt is
- * pending.  The claim has ended, so nothing sets this backend's latch; the worker
- * needs a millisecond or more.  If it needs much longer, look less often.
+ * pending.  The claim has ended, so nothing sets this backend's latch; the
+ * worker needs a millisecond or more.  If it needs much longer, look less
+ * often.
  */
 static void
 wait_until_released(const char *path)

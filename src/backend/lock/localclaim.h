@@ -99,9 +99,9 @@ typedef struct ZklLockRequest
 extern ZklLocalClaim *zkl_local_claim_find(const char *path);
 
 /*
- * The first claim of this backend, in no particular order, or the next one after
- * this; NULL: there is none.  A caller that goes through the claims may not begin or
- * end any.
+ * The first claim of this backend, in no particular order, or the next one
+ * after this; NULL: there is none.  A caller that goes through the claims may
+ * not begin or end any.
  */
 extern ZklLocalClaim *zkl_local_claim_next(ZklLocalClaim *claim);
 
@@ -147,17 +147,18 @@ extern int	zkl_local_claim_loss_signal;
 extern ZklLocalClaim *zkl_local_claim_begin(const ZklLockRequest *request);
 
 /*
- * Begin a claim that holds its lock, and the local lock, if that needs no wait:
- * the server owns the ticket, and no other backend has or wants the lock.  NULL
- * if not.  The claim counts nothing yet, and the caller must count it without an
- * error.  For a mutex or a read-write lock.
+ * Begin a claim that holds its lock, and the local lock, if that needs no
+ * wait: the server owns the ticket, and no other backend has or wants the
+ * lock.  NULL if not.  The claim counts nothing yet, and the caller must count
+ * it without an error.  For a mutex or a read-write lock.
  */
 extern ZklLocalClaim *zkl_local_claim_begin_held(const ZklLockRequest *request);
 
 /*
- * Begin a claim that holds the lock together with a detached claim, of this number.
- * Without a local lock, because the detached claim has none.  NULL if that one is not
- * held.  The caller must count the claim without an error, at transaction level.
+ * Begin a claim that holds the lock together with a detached claim, of this
+ * number.  Without a local lock, because the detached claim has none.  NULL if
+ * that one is not held.  The caller must count the claim without an error, at
+ * transaction level.
  */
 extern ZklLocalClaim *zkl_local_claim_use(const ZklLockRequest *request, uint64 number);
 
@@ -172,9 +173,9 @@ extern bool zkl_local_claim_begin_for(const ZklLockRequest *request, ZklClaimUse
 									  void *arg);
 
 /*
- * Begin a second claim, for more leases of a semaphore on which this backend has a
- * claim.  The caller ends it, also when the backend exits, or merges it with the
- * first.
+ * Begin a second claim, for more leases of a semaphore on which this backend
+ * has a claim.  The caller ends it, also when the backend exits, or merges it
+ * with the first.
  */
 extern ZklClaim *zkl_local_claim_begin_second(const ZklLockRequest *request);
 

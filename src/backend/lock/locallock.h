@@ -37,8 +37,9 @@ extern void zkl_local_lock_tag(LOCKTAG *tag, uint64 hash);
 extern void zkl_local_lock_set_generation(LOCKTAG *tag, uint32 generation);
 
 /*
- * Acquire the local lock.  With "dont_wait", only if that is possible without a wait.
- * A caller without it must know that the lock is free, or will be in a moment.
+ * Acquire the local lock.  With "dont_wait", only if that is possible without
+ * a wait.  A caller without it must know that the lock is free, or will be in
+ * a moment.
  */
 extern bool zkl_local_lock_acquire(const LOCKTAG *tag, LOCKMODE mode,
 								   ZklScope scope, bool dont_wait);

@@ -139,9 +139,9 @@ is_idle(void)
 }
 
 /*
- * Is the transaction just being aborted?  It has failed already, and will be idle
- * outside of a transaction, or in an aborted one.  But if only a savepoint is being
- * aborted, the transaction may go on.
+ * Is the transaction just being aborted?  It has failed already, and will be
+ * idle outside of a transaction, or in an aborted one.  But if only a
+ * savepoint is being aborted, the transaction may go on.
  */
 static bool
 is_aborting(void)

@@ -25,12 +25,12 @@
 extern void zkl_on_lost_listen(void);
 
 /*
- * commit_begins: the transaction is about to commit.  From now on, a loss must not
- * cancel anything: neither the wait for a synchronous standby nor what comes after it.
- * A signal that comes meanwhile takes effect when the transaction has ended, if the
- * lost claim outlives it.
- * xact_ended also forgets what the transaction has released, so call it after its
- * claims have ended: that may note lost ones.
+ * commit_begins: the transaction is about to commit.  From now on, a loss must
+ * not cancel anything: neither the wait for a synchronous standby nor what
+ * comes after it.  A signal that comes meanwhile takes effect when the
+ * transaction has ended, if the lost claim outlives it.  xact_ended also
+ * forgets what the transaction has released, so call it after its claims have
+ * ended: that may note lost ones.
  */
 extern void zkl_on_lost_commit_begins(void);
 extern void zkl_on_lost_xact_ended(void);

@@ -31,8 +31,8 @@ extern bool zkl_permission_allows_all(void);
 extern void zkl_permission_check_path(const char *path);
 
 /*
- * 42501 if a backend must not have a claim on the path, because the commits of all
- * others depend on it.
+ * 42501 if a backend must not have a claim on the path, because the commits of
+ * all others depend on it.
  */
 extern void zkl_permission_check_claim(const char *path);
 extern void zkl_permission_check_resource(const char *resource);
@@ -41,13 +41,15 @@ extern void zkl_permission_check_resource(const char *resource);
 extern void zkl_permission_check_level(ZklScope scope);
 
 /*
- * Raise 42501 if this user may not execute an older function of the extension, which
- * has this name and these types of arguments.  "called" is the function that was called.
+ * Raise 42501 if this user may not execute an older function of the extension,
+ * which has this name and these types of arguments.  "called" is the function
+ * that was called.
  *
- * Each function or procedure that a version after 1.0 adds, and that PUBLIC may execute,
- * demands this of the function of its kind in 1.0.  An administrator may have withdrawn
- * that one from PUBLIC before the update, and the update must let nobody in again.
- * Privileges that the script of the update sets would not do: a dump leaves them out.
+ * Each function or procedure that a version after 1.0 adds, and that PUBLIC
+ * may execute, demands this of the function of its kind in 1.0.  An
+ * administrator may have withdrawn that one from PUBLIC before the update, and
+ * the update must let nobody in again.  Privileges that the script of the
+ * update sets would not do: a dump leaves them out.
  */
 extern void zkl_permission_check_older(Oid called, const char *older,
 									   int nargs, const Oid *types);

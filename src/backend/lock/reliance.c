@@ -40,8 +40,9 @@ static int	nrelied = 0;
 static uint64 used = 0;
 
 /*
- * What zklock.commit_requires names, as it was at this serial number; and the count of
- * losses at which all were last seen to be led with these tokens.  Losses begin with 1.
+ * What zklock.commit_requires names, as it was at this serial number; and the
+ * count of losses at which all were last seen to be led with these tokens.
+ * Losses begin with 1.
  */
 static struct
 {
@@ -168,10 +169,10 @@ zkl_reliance_forget(void)
  */
 
 /*
- * Autovacuum must go on, or the server would stop for want of transaction IDs; what it
- * changes is of no meaning to users.  pg_upgrade and a single user work without any
- * other process.  In recovery, PostgreSQL itself refuses.  A parallel worker writes
- * nothing that its leader does not commit.
+ * Autovacuum must go on, or the server would stop for want of transaction IDs;
+ * what it changes is of no meaning to users.  pg_upgrade and a single user
+ * work without any other process.  In recovery, PostgreSQL itself refuses.  A
+ * parallel worker writes nothing that its leader does not commit.
  */
 bool
 zkl_reliance_is_required_here(void)
@@ -229,12 +230,12 @@ zkl_reliance_has_required(int64 margin)
 }
 
 /*
- * Returns a path that this server does not lead, or not for long enough; or NULL, and
- * the moment up to which it leads all.
+ * Returns a path that this server does not lead, or not for long enough; or
+ * NULL, and the moment up to which it leads all.
  *
- * The usual way compares one number: every end of a leadership, and every loss of a
- * ZooKeeper session, raises the count of losses.  The moment is read first, because a
- * session that is safe again has counted its losses before.
+ * The usual way compares one number: every end of a leadership, and every loss
+ * of a ZooKeeper session, raises the count of losses.  The moment is read
+ * first, because a session that is safe again has counted its losses before.
  */
 static const char *
 look(int64 margin, ZklClaimStatus *status, int64 *until)
@@ -293,8 +294,8 @@ refuse(const char *path, ZklClaimStatus status)
  */
 
 /*
- * A leadership that was resigned does not end while this transaction has its pass,
- * as long as the server could count on it.
+ * A leadership that was resigned does not end while this transaction has its
+ * pass, as long as the server could count on it.
  */
 const char *
 zkl_reliance_find_uncertain(bool of_required)

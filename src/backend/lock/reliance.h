@@ -31,9 +31,9 @@ extern bool zkl_reliance_any(void);
 extern bool zkl_reliance_token(const char *path, int64 *token);
 
 /*
- * The transaction uses a detached claim on this path, so the lock must not be given up
- * at the end of the lease time while the transaction commits.  The claim by which it
- * uses that one is all else that it relies on.
+ * The transaction uses a detached claim on this path, so the lock must not be
+ * given up at the end of the lease time while the transaction commits.  The
+ * claim by which it uses that one is all else that it relies on.
  */
 extern void zkl_reliance_note_use(const char *path);
 
@@ -42,8 +42,8 @@ extern uint64 zkl_reliance_bits(void);
 
 /*
  * Raise ZK001 unless the server still leads with the same tokens, and
- * certainly will for "margin" more microseconds.  Returns the moment up to which
- * all are certain; PG_INT64_MAX if there are none.
+ * certainly will for "margin" more microseconds.  Returns the moment up to
+ * which all are certain; PG_INT64_MAX if there are none.
  */
 extern int64 zkl_reliance_check(int64 margin);
 
@@ -65,18 +65,19 @@ zkl_reliance_is_required(void)
 extern uint64 zkl_reliance_required_bits(void);
 
 /*
- * Raise 25006 unless this server leads all required paths, and certainly will for
- * "margin" more microseconds; 55000 if it does not stand for one of them.  With
- * zklock.not_leading = terminate, the error ends the session.  Returns the moment up
- * to which all are certain.  Call only where any is required.
+ * Raise 25006 unless this server leads all required paths, and certainly will
+ * for "margin" more microseconds; 55000 if it does not stand for one of them.
+ * With zklock.not_leading = terminate, the error ends the session.  Returns
+ * the moment up to which all are certain.  Call only where any is required.
  */
 extern int64 zkl_reliance_check_required(int64 margin);
 extern bool zkl_reliance_has_required(int64 margin);	/* raises no error */
 
 /*
- * The path of a leadership, among those that the transaction was told of or among
- * those that are required, that has ended by now, or is not the one that was checked
- * last, or is in doubt; NULL: there is none.  This raises no error.
+ * The path of a leadership, among those that the transaction was told of or
+ * among those that are required, that has ended by now, or is not the one that
+ * was checked last, or is in doubt; NULL: there is none.  This raises no
+ * error.
  */
 extern const char *zkl_reliance_find_uncertain(bool of_required);
 

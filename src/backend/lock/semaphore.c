@@ -244,13 +244,14 @@ acquire_leases(ZklClaim *claim, const ZklLockRequest *request)
 }
 
 /*
- * The backend has lost the inner mutex while it waited; or the stored limit does
- * not suit the claim, as far as this server has heard.  Then the survey raises
- * an error, unless the limit has changed again.  Only after that, the leases that
- * other claims use are retired.
+ * The backend has lost the inner mutex while it waited; or the stored limit
+ * does not suit the claim, as far as this server has heard.  Then the survey
+ * raises an error, unless the limit has changed again.  Only after that, the
+ * leases that other claims use are retired.
  *
  * False if the time is over before ZooKeeper has replied.  The claim does not
- * find that out by itself, because it does not wait while its limit does not suit.
+ * find that out by itself, because it does not wait while its limit does not
+ * suit.
  */
 static bool
 begin_anew(ZklClaim *claim, const ZklLockRequest *request)
@@ -499,12 +500,13 @@ check_path(const char *path)
 }
 
 /*
- * Compare what a lock request says with what is stored.  Raises ZK003 if that is another
- * number; if the lock request leaves it to the stored limit, 22023 if there is none, and
- * 28000 if it may not be read.  True: there is a stored limit.
+ * Compare what a lock request says with what is stored.  Raises ZK003 if that
+ * is another number; if the lock request leaves it to the stored limit, 22023
+ * if there is none, and 28000 if it may not be read.  True: there is a stored
+ * limit.
  *
- * A request that names a number needs no stored limit, so data that are none do not
- * matter to it: the znode may be the directory of another lock.
+ * A request that names a number needs no stored limit, so data that are none
+ * do not matter to it: the znode may be the directory of another lock.
  */
 static bool
 check_limit(const ZklListing *survey, const ZklLockRequest *request)

@@ -15,8 +15,8 @@
 #include "backend/lock/localclaim.h"
 
 /*
- * Acquire as many leases as the lock request says, all or none, in addition to those
- * that this backend has.  Result and errors are those of zkl_acquire.
+ * Acquire as many leases as the lock request says, all or none, in addition to
+ * those that this backend has.  Result and errors are those of zkl_acquire.
  */
 extern bool zkl_semaphore_acquire(const ZklLockRequest *request);
 

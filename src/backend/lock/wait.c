@@ -43,8 +43,8 @@
 #define ASK_LEASES		ZKL_MS(10)
 
 /*
- * How long the report of a wait may read from ZooKeeper.  The wait goes on meanwhile,
- * but notices a grant only after that.
+ * How long the report of a wait may read from ZooKeeper.  The wait goes on
+ * meanwhile, but notices a grant only after that.
  */
 #define MAX_READ_TIME_MS	1000
 
@@ -92,8 +92,8 @@ zkl_wait_ask(ZklWait *wait, ZklClaim *claim)
 }
 
 /*
- * From here on, the wait may be a long one.  One that is patient is logged after
- * deadlock_timeout.
+ * From here on, the wait may be a long one.  One that is patient is logged
+ * after deadlock_timeout.
  */
 static void
 begin_asking(ZklWait *wait, const ZklClaim *claim)
@@ -341,9 +341,9 @@ is_silent(const ZklWait *wait, int64 now)
 }
 
 /*
- * The portal's snapshot is this statement's own only if it is also the active one.
- * If the caller is a function, SPI has a snapshot above it, and may use that after
- * the wait.
+ * The portal's snapshot is this statement's own only if it is also the active
+ * one.  If the caller is a function, SPI has a snapshot above it, and may use
+ * that after the wait.
  */
 void
 zkl_wait_drop_snapshot(const ZklLockRequest *request)
@@ -399,16 +399,16 @@ sleep_until_next(const ZklWait *wait, Reason reason, int64 look_at)
 }
 
 /*
- * log_lock_waits for the part of a wait that is about ZooKeeper.  PostgreSQL itself
- * logs the wait for a local lock.  The lines here have the same form, so that programs
- * that read the log understand them.  The waiting user cannot see the log, and so gets
- * a NOTICE.
+ * log_lock_waits for the part of a wait that is about ZooKeeper.  PostgreSQL
+ * itself logs the wait for a local lock.  The lines here have the same form,
+ * so that programs that read the log understand them.  The waiting user cannot
+ * see the log, and so gets a NOTICE.
  */
 
 /*
- * Log that the wait goes on, if that is due.  "answered": ZooKeeper has replied that
- * other clients go first.  This may send a request to ZooKeeper.  It raises an error
- * only if the backend is cancelled.
+ * Log that the wait goes on, if that is due.  "answered": ZooKeeper has
+ * replied that other clients go first.  This may send a request to ZooKeeper.
+ * It raises an error only if the backend is cancelled.
  */
 static void
 log_wait(ZklWait *wait, const ZklClaim *claim, bool answered)

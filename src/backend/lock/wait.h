@@ -36,12 +36,12 @@ typedef struct ZklWait
 extern void zkl_wait_begin(ZklWait *wait, const ZklLockRequest *request);
 
 /*
- * Give up the snapshot of the statement, if the request came by CALL and no other
- * code below the CALL has a snapshot.  VACUUM, CREATE INDEX CONCURRENTLY and a
- * standby's replay must not wait for a session that waits for a lock.  Called
- * directly before each sleep, because every look at a catalog since the last one
- * has left a snapshot as well.  The caller of zkl_acquire() and the like restores
- * the statement's snapshot with EnsurePortalSnapshotExists().
+ * Give up the snapshot of the statement, if the request came by CALL and no
+ * other code below the CALL has a snapshot.  VACUUM, CREATE INDEX CONCURRENTLY
+ * and a standby's replay must not wait for a session that waits for a lock.
+ * Called directly before each sleep, because every look at a catalog since the
+ * last one has left a snapshot as well.  The caller of zkl_acquire() and the
+ * like restores the statement's snapshot with EnsurePortalSnapshotExists().
  */
 extern void zkl_wait_drop_snapshot(const ZklLockRequest *request);
 
@@ -63,14 +63,14 @@ extern bool zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim);
 
 /*
  * A command has ended without a reply from ZooKeeper, because the time is
- * over.  It was sent after the wait had begun.  Raises 55P03 or 08006, unless the timeout was merely shorter than
- * the request.
+ * over.  It was sent after the wait had begun.  Raises 55P03 or 08006, unless
+ * the timeout was merely shorter than the request.
  */
 extern void zkl_wait_fail_unanswered(ZklWait *wait, ZklClaim *claim);
 
 /*
- * Wait while a held claim is in doubt.  Raises ZK001 or ZK002 if it is lost, and the
- * errors of a wait.
+ * Wait while a held claim is in doubt.  Raises ZK001 or ZK002 if it is lost,
+ * and the errors of a wait.
  */
 extern void zkl_wait_for_certainty(const ZklLockRequest *request, ZklLocalClaim *claim);
 

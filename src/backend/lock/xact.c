@@ -104,9 +104,10 @@
 #include "shared/serverstat.h"
 
 /*
- * The count of losses when all claims of this backend were last seen to be good, and
- * none had a lease time.  Losses begin with 1.  And whether this server led by then all
- * that zklock.commit_requires named, with this serial number.
+ * The count of losses when all claims of this backend were last seen to be
+ * good, and none had a lease time.  Losses begin with 1.  And whether this
+ * server led by then all that zklock.commit_requires named, with this serial
+ * number.
  */
 static uint64 good_losses = 0;
 static bool good_required = false;
@@ -147,10 +148,10 @@ typedef struct Guard
 } Guard;
 
 /*
- * Of a transaction that the guard has let pass: when, what the count of losses was
- * then, up to what moment it counts on its locks (PG_INT64_MAX: it needs none),
- * whether it writes although it has no transaction ID, and whether the guard has
- * looked at what zklock.commit_requires names.
+ * Of a transaction that the guard has let pass: when, what the count of losses
+ * was then, up to what moment it counts on its locks (PG_INT64_MAX: it needs
+ * none), whether it writes although it has no transaction ID, and whether the
+ * guard has looked at what zklock.commit_requires names.
  */
 static struct
 {
@@ -194,8 +195,8 @@ has_stake(void)
 }
 
 /*
- * This runs in the postmaster, so all processes have the callback from the start: a
- * process may write without a statement.
+ * This runs in the postmaster, so all processes have the callback from the
+ * start: a process may write without a statement.
  */
 void
 zkl_xact_init(void)
@@ -205,9 +206,9 @@ zkl_xact_init(void)
 }
 
 /*
- * From now on, until the transaction ends, this server gives up no leadership that
- * every commit requires, and no lock with one of these bits, as long as the
- * transaction can count on it.
+ * From now on, until the transaction ends, this server gives up no leadership
+ * that every commit requires, and no lock with one of these bits, as long as
+ * the transaction can count on it.
  */
 static void
 begin_pass(uint64 bits)
@@ -221,10 +222,10 @@ begin_pass(uint64 bits)
 }
 
 /*
- * The first statement that writes finds out early.  This is for the user; what is
- * promised is the guard's.  But a command that destroys something before it commits
- * has its pass, and its margin, from here on.  If it takes longer than that, its end is
- * refused, though what it has destroyed is gone.
+ * The first statement that writes finds out early.  This is for the user; what
+ * is promised is the guard's.  But a command that destroys something before it
+ * commits has its pass, and its margin, from here on.  If it takes longer than
+ * that, its end is refused, though what it has destroyed is gone.
  */
 void
 zkl_xact_require(bool at_once)
@@ -245,8 +246,8 @@ zkl_xact_keep_guard_first(void)
 
 /*
  * No transaction ends while ExecutorRun runs, and the way out of that puts the
- * guard first.  A procedure, however, may begin a claim without a statement, and
- * commit in the middle of CALL.
+ * guard first.  A procedure, however, may begin a claim without a statement,
+ * and commit in the middle of CALL.
  */
 static void
 on_claim_begins(void)
@@ -326,12 +327,12 @@ zkl_xact_note_statement(bool listens)
 }
 
 /*
- * The statement commits or rolls back what another transaction has prepared, so
- * the commit guard at its own end would come too late.  That one still warns of a
- * loss.  Only session-level claims can exist here.
+ * The statement commits or rolls back what another transaction has prepared,
+ * so the commit guard at its own end would come too late.  That one still
+ * warns of a loss.  Only session-level claims can exist here.
  *
- * In a transaction block PostgreSQL refuses the statement.  The transaction may go
- * on from a savepoint then, so its losses must still cancel statements.
+ * In a transaction block PostgreSQL refuses the statement.  The transaction
+ * may go on from a savepoint then, so its losses must still cancel statements.
  */
 void
 zkl_xact_begin_prepared(void)
@@ -427,13 +428,14 @@ on_subxact(SubXactEvent event, SubTransactionId my_id,
 }
 
 /*
- * Does this process exit, and remove its temporary tables?  PostgreSQL does so in a
- * transaction of its own, after it has aborted the user's.  No client is told of that
- * commit, so it needs no lock and no leadership.  If it were refused, the tables would
- * stay, and the log would have an error for each ordinary end of a session.
+ * Does this process exit, and remove its temporary tables?  PostgreSQL does so
+ * in a transaction of its own, after it has aborted the user's.  No client is
+ * told of that commit, so it needs no lock and no leadership.  If it were
+ * refused, the tables would stay, and the log would have an error for each
+ * ordinary end of a session.
  *
- * Other code that runs when a process exits is not exempt: what a statement writes is
- * noted, and without temporary objects there is nothing to remove.
+ * Other code that runs when a process exits is not exempt: what a statement
+ * writes is noted, and without temporary objects there is nothing to remove.
  */
 static bool
 only_cleans_up(void)
@@ -446,18 +448,19 @@ only_cleans_up(void)
 }
 
 /*
- * PostgreSQL still has some work to do between the guard and the commit record.  Do
- * now what may take long, so that the guard comes after it.  PostgreSQL then finds
- * nothing left to do.
+ * PostgreSQL still has some work to do between the guard and the commit
+ * record.  Do now what may take long, so that the guard comes after it.
+ * PostgreSQL then finds nothing left to do.
  *
- * It empties and drops temporary tables as ON COMMIT says.  It does so only if this
- * transaction has used any; what uses one from here on sets that flag again.
+ * It empties and drops temporary tables as ON COMMIT says.  It does so only if
+ * this transaction has used any; what uses one from here on sets that flag
+ * again.
  *
- * All commits that notify go one after the other: each takes this lock, and has it
- * while it waits for a synchronous standby.  A transaction that postgres_fdw commits
- * on another server as well must not take the lock before that: the commit there may
- * notify, too, and wait for this transaction, which waits for it.  PostgreSQL would
- * not find that deadlock.
+ * All commits that notify go one after the other: each takes this lock, and
+ * has it while it waits for a synchronous standby.  A transaction that
+ * postgres_fdw commits on another server as well must not take the lock before
+ * that: the commit there may notify, too, and wait for this transaction, which
+ * waits for it.  PostgreSQL would not find that deadlock.
  */
 static void
 work_beforehand(void)
@@ -523,10 +526,10 @@ guard_commit(bool writes)
 }
 
 /*
- * All claims must be good at one moment, which is the end of the look.  A claim
- * that was seen to be good may have been lost while the guard looked at others.  So
- * look again if a claim of this backend was lost meanwhile, or if the look took so
- * long that one may have been.
+ * All claims must be good at one moment, which is the end of the look.  A
+ * claim that was seen to be good may have been lost while the guard looked at
+ * others.  So look again if a claim of this backend was lost meanwhile, or if
+ * the look took so long that one may have been.
  */
 static void
 look_at_all(Guard *guard)
@@ -638,11 +641,11 @@ guard_claim(const ZklLocalClaim *claim, Guard *guard)
 }
 
 /*
- * The transaction has committed.  Did that take longer than the guard could count
- * on the locks, or was a lock lost earlier, because another client has deleted its
- * znode?  A lock that is still good has been good all the time, so what took long
- * did no harm.  Otherwise the commit cannot be refused any more, but neither does it
- * pass in silence.  No error is possible here.
+ * The transaction has committed.  Did that take longer than the guard could
+ * count on the locks, or was a lock lost earlier, because another client has
+ * deleted its znode?  A lock that is still good has been good all the time, so
+ * what took long did no harm.  Otherwise the commit cannot be refused any
+ * more, but neither does it pass in silence.  No error is possible here.
  */
 void
 zkl_xact_report_if_late(void)
@@ -675,11 +678,12 @@ zkl_xact_report_if_late(void)
 }
 
 /*
- * Another server may lead, and its clients may not see this commit.  So the client of
- * this one must not be told that it has committed.  This does what PostgreSQL does when
- * it stops waiting for a synchronous standby: nothing more is sent, and the next check
- * for interrupts ends the session.  The reply that is already in the buffer stays there.
- * An error would come too late, and a transaction that has committed cannot be aborted.
+ * Another server may lead, and its clients may not see this commit.  So the
+ * client of this one must not be told that it has committed.  This does what
+ * PostgreSQL does when it stops waiting for a synchronous standby: nothing
+ * more is sent, and the next check for interrupts ends the session.  The reply
+ * that is already in the buffer stays there.  An error would come too late,
+ * and a transaction that has committed cannot be aborted.
  */
 static void
 end_unacknowledged(void)

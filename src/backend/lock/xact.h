@@ -30,25 +30,27 @@ extern void zkl_xact_keep_guard_first(void);
 
 /*
  * How many ExecutorRuns are under way?  hooks.c counts a run up to its call of
- * zkl_xact_keep_guard_first().  No transaction ends within the run, so if a claim
- * begins there, the callbacks need not be reordered before the end of the run.
+ * zkl_xact_keep_guard_first().  No transaction ends within the run, so if a
+ * claim begins there, the callbacks need not be reordered before the end of
+ * the run.
  */
 extern int	zkl_xact_runs;
 
 /*
- * The transaction is about to write: raise 25006 or 55000 unless this server leads
- * what zklock.commit_requires names.  at_once: what it does will not wait for its
- * commit, so a resignation waits for its end.
+ * The transaction is about to write: raise 25006 or 55000 unless this server
+ * leads what zklock.commit_requires names.  at_once: what it does will not
+ * wait for its commit, so a resignation waits for its end.
  */
 extern void zkl_xact_require(bool at_once);
 
 /*
  * Facts about a statement that the transaction runs:
  *
- * WRITES: it may write, perhaps on another server.  REMOTE: it may begin a transaction
- * on another server, which commits together with this one.  DISCARDS: it is DISCARD
- * ALL, which must be the transaction's only statement.  It may drop temporary tables
- * and stop listening, but relies on no lock for that.
+ * WRITES: it may write, perhaps on another server.  REMOTE: it may begin a
+ * transaction on another server, which commits together with this one.
+ * DISCARDS: it is DISCARD ALL, which must be the transaction's only statement.
+ * It may drop temporary tables and stop listening, but relies on no lock for
+ * that.
  */
 #define ZKL_XACT_WRITES		0x01
 #define ZKL_XACT_REMOTE		0x02
@@ -56,15 +58,15 @@ extern void zkl_xact_require(bool at_once);
 extern void zkl_xact_note(int facts);
 
 /*
- * The transaction runs a statement: LISTEN or UNLISTEN, or any other one that is
- * about more than the transaction itself.
+ * The transaction runs a statement: LISTEN or UNLISTEN, or any other one that
+ * is about more than the transaction itself.
  */
 extern void zkl_xact_note_statement(bool listens);
 
 /*
- * Call before and after a COMMIT PREPARED or ROLLBACK PREPARED, which takes effect
- * before its own transaction commits.  begin raises an error as the commit guard
- * does for a transaction that has written.
+ * Call before and after a COMMIT PREPARED or ROLLBACK PREPARED, which takes
+ * effect before its own transaction commits.  begin raises an error as the
+ * commit guard does for a transaction that has written.
  */
 extern void zkl_xact_begin_prepared(void);
 extern void zkl_xact_report_if_late(void);

@@ -208,8 +208,8 @@ numbers_of(uint32 instance, uint64 number)
 }
 
 /*
- * The claim, which exists or has ended.  The role that requested it may do anything with
- * it, in whatever session.
+ * The claim, which exists or has ended.  The role that requested it may do
+ * anything with it, in whatever session.
  */
 static Argument
 claim_argument(FunctionCallInfo fcinfo, const Older *older)
@@ -318,8 +318,8 @@ is_granted(const Argument *claim)
 }
 
 /*
- * From here on the lock is this transaction's as well, whatever becomes of the claim.
- * What may fail comes before there is a claim of this backend.
+ * From here on the lock is this transaction's as well, whatever becomes of the
+ * claim.  What may fail comes before there is a claim of this backend.
  */
 static int64
 use(Argument *claim)

@@ -75,11 +75,12 @@ zklock_fence(PG_FUNCTION_ARGS)
 }
 
 /*
- * The trigger of zk_fences.  A row that is written becomes the insert or update of zk_fence,
- * or nothing if its token is not greater.  So no token goes down, and a row that exists
- * stops no replication; not even one that another transaction is about to insert, because
- * ON CONFLICT waits for that.  An equal token must write nothing: between two servers
- * that replicate to each other, it would go round for ever.
+ * The trigger of zk_fences.  A row that is written becomes the insert or
+ * update of zk_fence, or nothing if its token is not greater.  So no token
+ * goes down, and a row that exists stops no replication; not even one that
+ * another transaction is about to insert, because ON CONFLICT waits for that.
+ * An equal token must write nothing: between two servers that replicate to
+ * each other, it would go round for ever.
  */
 Datum
 zklock_fences_keep(PG_FUNCTION_ARGS)
@@ -108,8 +109,8 @@ zklock_fences_keep(PG_FUNCTION_ARGS)
 }
 
 /*
- * The function is executed with the privileges of its owner, so no other table may get at
- * it.  It may be called by no trigger at all.
+ * The function is executed with the privileges of its owner, so no other table
+ * may get at it.  It may be called by no trigger at all.
  */
 static bool
 is_of_table(FunctionCallInfo fcinfo)
@@ -134,8 +135,8 @@ table_of(FunctionCallInfo fcinfo)
 }
 
 /*
- * Insert or update the row.  False if a token has been presented that does not let this one in:
- * "accepts" is how a token must compare to this one.
+ * Insert or update the row.  False if a token has been presented that does not
+ * let this one in: "accepts" is how a token must compare to this one.
  */
 static bool
 present(const char *table, Datum resource, Datum token, const char *accepts)

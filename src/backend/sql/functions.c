@@ -227,11 +227,11 @@ zklock_path_is_allowed(PG_FUNCTION_ARGS)
 }
 
 /*
- * The procedures, which wait without a snapshot.  The functions above do the work, and
- * know by their context that they serve a CALL.  But their names in C are not those of
- * the functions: a server that replays the catalogs of a newer one, and has an older
- * library loaded, must raise an error.  The older functions would return false, and a
- * CALL that returns has the lock.
+ * The procedures, which wait without a snapshot.  The functions above do the
+ * work, and know by their context that they serve a CALL.  But their names in
+ * C are not those of the functions: a server that replays the catalogs of a
+ * newer one, and has an older library loaded, must raise an error.  The older
+ * functions would return false, and a CALL that returns has the lock.
  */
 #define WAIT_PROCEDURE(kind) \
 PG_FUNCTION_INFO_V1(zklock_##kind##_wait); \

@@ -638,13 +638,13 @@ local_blocker(const ZklClaim *claim)
 }
 
 /*
- * Readers do not wait for readers.  The znodes of leases say which backends
- * of this server hold them, so these claims need no rows of their own.
+ * Readers do not wait for readers.  The znodes of leases say which backends of
+ * this server hold them, so these claims need no rows of their own.
  *
  * A backend that waits for the local lock waits for the holder of the local
  * lock, and for the backends that came before it.  If backends came at the
- * same moment, PostgreSQL's order may be another one.  The claims of the claims process
- * have no local lock.
+ * same moment, PostgreSQL's order may be another one.  The claims of the
+ * claims process have no local lock.
  */
 static bool
 is_in_way(const ZklClaim *other, const ZklClaim *claim, bool came_before)
@@ -693,8 +693,8 @@ find_inner_mutexes(List *locks)
 /*
  * Clients in the queue in ZooKeeper.  Leases that this server owns without a
  * claim block no backend: they are kept for the backend that collects them.
- * Another znode of this server's session is its ticket, even if the server has not
- * heard yet that the ticket is there.
+ * Another znode of this server's session is its ticket, even if the server has
+ * not heard yet that the ticket is there.
  */
 static void
 put_remote(ReturnSetInfo *set, const WaitedLock *lock)
