@@ -17,6 +17,7 @@
 #include "backend/report.h"
 #include "deadlock/waitrecord.h"
 #include "jobs/jobrecord.h"
+#include "protocol/path.h"
 #include "protocol/serverrecord.h"
 #include "settings.h"
 
@@ -254,7 +255,7 @@ zkl_report_doubt(const char *path)
 			errhint("Retry the transaction."));
 }
 
-/* Three directories of zklock itself are not locks. */
+/* Some directories of zklock itself are not locks. */
 static const char *
 name(const char *path)
 {
@@ -264,6 +265,8 @@ name(const char *path)
 		return _("the records of waits");
 	if (strcmp(path, ZKL_SERVERRECORD_DIRECTORY) == 0)
 		return _("the records of servers");
+	if (strcmp(path, ZKL_PATH_LEADERS) == 0)
+		return _("the records of leaderships");
 	return psprintf(_("lock \"%s\""), zkl_display_path(path));
 }
 

@@ -21,8 +21,12 @@
 #define ZKL_PATH_COMPONENTS	16	/* an acquire makes a znode for each */
 #define ZKL_ROOT_SIZE	128		/* the chroot or zklock.root, with the null */
 
-/* The directory below the root for znodes of zklock that belong to no lock. */
+/*
+ * The directory below the root for znodes of zklock that belong to no lock,
+ * and that of the records of leaderships in it.
+ */
 #define ZKL_PATH_RESERVED	".zklock"
+#define ZKL_PATH_LEADERS	"/" ZKL_PATH_RESERVED "/leaders"
 
 #define ZKL_DIR_SIZE	(ZKL_ROOT_SIZE + ZKL_PATH_SIZE + 8) /* with room for
 															 * "/leases" */

@@ -72,9 +72,11 @@ $a1->query(q{RESET lock_timeout; SET statement_timeout = '500ms'});
 is($a1->errcode(acquire('/start')), '57014', 'statement_timeout comes first');
 $a1->query(q{RESET statement_timeout});
 
-# A user who only looks is not kept waiting for an answer that is known not to come.
+# Who only looks, or removes a record, is not kept waiting for an answer that is known not to come.
 foreach my $look ([ q{SELECT * FROM zk_lock_queue('/start')} => 'lock "/start"' ],
 	[ q{SELECT zk_semaphore_limit('/start')} => 'lock "/start"' ],
+	[ q{SELECT zk_job_forget('/start')} => 'the records of jobs' ],
+	[ q{SELECT zk_leader_forget('/start')} => 'the records of leaderships' ],
 	[ 'SELECT * FROM zk_jobs' => 'the records of jobs' ],
 	[ 'SELECT * FROM zk_waits' => 'the records of waits' ])
 {

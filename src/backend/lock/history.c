@@ -71,7 +71,6 @@
 #include "settings.h"
 #include "shared/mailbox.h"
 
-#define RECORDS			"/" ZKL_PATH_RESERVED "/leaders"
 #define PROOF_FILE		"pg_stat_tmp/zklock.leader.%016llx"
 #define PROOF_FORMAT	"%llu %u %s %s " INT64_FORMAT " %s\n"
 #define PROOF_SIZE		512
@@ -198,7 +197,7 @@ zkl_history_forget(const char *path)
 	char		name[ZKL_PATH_NAME_SIZE];
 
 	zkl_path_name(path, name);
-	return zkl_znodes_write(RECORDS, name, "", PG_INT64_MAX, false);
+	return zkl_znodes_write(ZKL_PATH_LEADERS, name, "", PG_INT64_MAX, false);
 }
 
 /* If there is no slot, the look has none afterwards, either. */
@@ -207,7 +206,7 @@ ask(ZklHistoryLook *look, const char *path, const History *replaces, int32 versi
 {
 	ZklCommand	command = {.kind = ZKL_COMMAND_READ_NEWEST};
 
-	strlcpy(command.path, RECORDS, sizeof(command.path));
+	strlcpy(command.path, ZKL_PATH_LEADERS, sizeof(command.path));
 	zkl_path_name(path, command.child);
 	if (replaces != NULL)
 	{
