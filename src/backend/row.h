@@ -3,8 +3,8 @@
  * row.h
  *	  The rows that a set-returning function returns, column after column.
  *
- * A function calls zkl_row_begin_set() once.  For each row it makes a ZklRow, adds
- * all columns in the order of the SQL function's declaration, and calls
+ * A function calls zkl_row_begin_set() once.  For each row it makes a ZklRow,
+ * adds all columns in the order of the SQL function's declaration, and calls
  * zkl_row_put().
  *
  * Called only by backends.

@@ -13,8 +13,9 @@
  *		53000, 53200, 54000	 if too many backends ask, or the answer
  *						is too large
  *
- * If no ZooKeeper server can be reached, a patient command waits; any other one
- * raises 08006.  Commands that take no such argument are not patient, unless they say so.
+ * If no ZooKeeper server can be reached, a patient command waits; any other
+ * one raises 08006.  Commands that take no such argument are not patient,
+ * unless they say so.
  *
  * The caller holds no LWLock.  After an error, the worker may still carry the
  * command out.

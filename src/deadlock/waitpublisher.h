@@ -3,9 +3,10 @@
  * waitpublisher.h
  *	  Publishes this server's waits, for the search for deadlocks.
  *
- * The records (waitrecord.h) are in the znode of the session.  A record is a wait from shared memory (waits.h), with the claims in the lock
- * table that cannot be released before it ends, and what the search for
- * deadlocks wants of it.
+ * The records (waitrecord.h) are in the znode of the session.  A record is a
+ * wait from shared memory (waits.h), with the claims in the lock table that
+ * cannot be released before it ends, and what the search for deadlocks wants
+ * of it.
  *
  * Called only by the worker's files.
  *

@@ -8,8 +8,8 @@
  * something cannot be released before the wait ends.  The slot names the
  * backends that hold such locks: the waiter itself, or local backends that
  * wait for it, directly or through others.  The lock table says which locks
- * they hold.  The worker publishes the contents of the slots, and
- * searches for deadlocks in what all servers have published (src/README.md).
+ * they hold.  The worker publishes the contents of the slots, and searches for
+ * deadlocks in what all servers have published (src/README.md).
  *
  *		from -> to				by			when
  *		EMPTY -> WAITING		backend		it has waited for deadlock_timeout,
@@ -30,9 +30,9 @@
  *
  * A slot also has a NOTICE for its backend as the holder of a lock: another
  * backend of this server cancels its local wait, because of a deadlock.  That
- * may also be the wait of a parallel worker.  The notice names the process that
- * waits, and its wait by the WAIT_START, so it cannot hit a later one: the
- * moment at which the wait began, as PostgreSQL has noted it, or else the
+ * may also be the wait of a parallel worker.  The notice names the process
+ * that waits, and its wait by the WAIT_START, so it cannot hit a later one:
+ * the moment at which the wait began, as PostgreSQL has noted it, or else the
  * number of the process's transaction.
  *
  * A sentence and a notice soon expire: if a process was suspended in between,

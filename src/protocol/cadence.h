@@ -4,8 +4,8 @@
  *	  What to send when, so that a ZooKeeper session lives and the worker
  *	  knows it.
  *
- * A worker has one sign of life under way at a time.  There are three kinds, and
- * safeuntil.h says what each of them tells:
+ * A worker has one sign of life under way at a time.  There are three kinds,
+ * and safeuntil.h says what each of them tells:
  *
  * - A read is answered by the server that we are connected to.  It keeps the
  *	 session alive, and shows that the connection works.
@@ -13,13 +13,13 @@
  *   ZooKeeper's order, and is not written to disk.
  * - A proof is a write that changes nothing.
  *
- * Signs are a twentieth of the session timeout apart.  A round is two echoes and
- * then two reads.  The two echoes prepare a base: each write that is sent after
- * them makes it the base of safe until.  If the session holds a ticket, such a
- * write follows the echoes: a proof, unless a request of a ticket is one.  So a
- * session that holds tickets sends five proofs at most in a session timeout.
- * A session without tickets sends none.  It is idle, and the create of its next
- * ticket moves safe until by itself.
+ * Signs are a twentieth of the session timeout apart.  A round is two echoes
+ * and then two reads.  The two echoes prepare a base: each write that is sent
+ * after them makes it the base of safe until.  If the session holds a ticket,
+ * such a write follows the echoes: a proof, unless a request of a ticket is
+ * one.  So a session that holds tickets sends five proofs at most in a session
+ * timeout.  A session without tickets sends none.  It is idle, and the create
+ * of its next ticket moves safe until by itself.
  *
  * Safe until may come near nevertheless, because ZooKeeper is slow or the
  * worker was suspended.  Then each sign is a proof.

@@ -3,10 +3,10 @@
  * comeback.h
  *	  Does it pay to keep the ticket of a path for the path's next lock?
  *
- * A server that keeps a ticket saves a round trip if the path's next lock is its own,
- * and costs another server one more round trip if it is not.  ZooKeeper numbers
- * the znodes of a queue.  So where the number of a server's ticket follows that
- * of its last one, no other client was there in between.
+ * A server that keeps a ticket saves a round trip if the path's next lock is
+ * its own, and costs another server one more round trip if it is not.
+ * ZooKeeper numbers the znodes of a queue.  So where the number of a server's
+ * ticket follows that of its last one, no other client was there in between.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *

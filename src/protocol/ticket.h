@@ -14,15 +14,15 @@
  * CREATE is two requests, the create and a list that is sent after it.  It
  * gets two replies, CREATE and LIST.  The list may serve other leases as well.
  *
- * Creates, and deletes, of several tickets may be one transaction in ZooKeeper,
- * which is done as a whole or not at all.  If it fails, the reply of the ticket that
- * made it fail says why.  The others are UNDONE: ZooKeeper has done nothing, and the
- * ticket requests the same again.
+ * Creates, and deletes, of several tickets may be one transaction in
+ * ZooKeeper, which is done as a whole or not at all.  If it fails, the reply
+ * of the ticket that made it fail says why.  The others are UNDONE: ZooKeeper
+ * has done nothing, and the ticket requests the same again.
  *
- * CREATE_BOTH creates the directory, from the second round on also the directories
- * above it, and then the znode.  The reply is the znode's: it is ABSENT if the
- * directory is still missing.  A znode with number 0 is the first that was
- * ever made in its directory, and needs no list.
+ * CREATE_BOTH creates the directory, from the second round on also the
+ * directories above it, and then the znode.  The reply is the znode's: it is
+ * ABSENT if the directory is still missing.  A znode with number 0 is the
+ * first that was ever made in its directory, and needs no list.
  *
  * DOWNGRADE deletes one znode and creates another, both or none.  It is ABSENT
  * if the znode to delete is not there.
@@ -53,8 +53,9 @@
  * A create whose reply was lost with its connection may be done late, even
  * after requests of the next connection (src/worker/orphans.h says when).  The
  * ticket goes by what the list shows, and does not wait.  The step says that a
- * ORPHAN may come: a znode with the UUID that the ticket has at this moment, and
- * that no ticket will know.  The caller then takes the UUID from the ticket.
+ * ORPHAN may come: a znode with the UUID that the ticket has at this moment,
+ * and that no ticket will know.  The caller then takes the UUID from the
+ * ticket.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *

@@ -3,8 +3,8 @@
  * detached.c
  *	  Detached claims: those that belong to a number, and to no backend.
  *
- * Numbers grow, and the remainder of a number names its slot.  A number whose slot has a
- * claim is left out.
+ * Numbers grow, and the remainder of a number names its slot.  A number whose
+ * slot has a claim is left out.
  *
  * src/shared/detached.c
  *

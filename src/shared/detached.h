@@ -3,19 +3,22 @@
  * detached.h
  *	  Detached claims: those that belong to a number, and to no backend.
  *
- * A detached claim is a claim on a mutex (lockentry.h) that belongs to the claims
- * process.  Any backend that knows its number may ask about it, renew it, release it,
- * and use it in a transaction.  It has no local lock: grant.c decides in which order
- * detached claims and backends of this server get the lock.
+ * A detached claim is a claim on a mutex (lockentry.h) that belongs to the
+ * claims process.  Any backend that knows its number may ask about it, renew
+ * it, release it, and use it in a transaction.  It has no local lock: grant.c
+ * decides in which order detached claims and backends of this server get the
+ * lock.
  *
- * A transaction that uses a detached claim has a claim of its own, which holds the same
- * ticket.  So a release refuses further uses at once, and the znode stays until the last
- * transaction that uses the claim has ended: no release overtakes a commit.  At the end of
- * the lease time, such transactions lose their claims as they lose any lock; but those that
- * commit, and have a pass (passes.h), keep theirs until they have committed.
+ * A transaction that uses a detached claim has a claim of its own, which holds
+ * the same ticket.  So a release refuses further uses at once, and the znode
+ * stays until the last transaction that uses the claim has ended: no release
+ * overtakes a commit.  At the end of the lease time, such transactions lose
+ * their claims as they lose any lock; but those that commit, and have a pass
+ * (passes.h), keep theirs until they have committed.
  *
- * Each number has a SLOT.  While the claim exists, the slot leads to it.  After that, the
- * slot remembers how it ended, until the slot has another number.
+ * Each number has a SLOT.  While the claim exists, the slot leads to it.
+ * After that, the slot remembers how it ended, until the slot has another
+ * number.
  *
  *		from -> to				by				when
  *		(none) -> WAITING		backend			request
@@ -28,11 +31,12 @@
  *		any -> (ended)			backend			release
  *		any -> (ended)			the process		it exits
  *
- * The arrow to HELD and those to "ended" need detached_lock, exclusively; so a process that
- * has it, in whatever mode, may follow a slot to its claim.  HELD -> LOST needs only the
- * partition: a process that has found a claim HELD must expect it to be LOST.  The worker
- * and other processes wake the claims process by way of the list of claims that are due
- * (locktable.h), which has a spinlock.  Order: detached_lock, one partition, one spinlock.
+ * The arrow to HELD and those to "ended" need detached_lock, exclusively; so a
+ * process that has it, in whatever mode, may follow a slot to its claim.  HELD
+ * -> LOST needs only the partition: a process that has found a claim HELD must
+ * expect it to be LOST.  The worker and other processes wake the claims
+ * process by way of the list of claims that are due (locktable.h), which has a
+ * spinlock.  Order: detached_lock, one partition, one spinlock.
  *
  * No function raises an error.  Each takes detached_lock itself.
  *

@@ -8,8 +8,9 @@
  * holds the semaphore's inner mutex, and so is the first in the whole cluster,
  * or that only tries, gets more of them from ZooKeeper.
  *
- * The caller of every function holds the semaphore's partition, exclusively, unless
- * the comment of a function says otherwise.  No function raises an error.
+ * The caller of every function holds the semaphore's partition, exclusively,
+ * unless the comment of a function says otherwise.  No function raises an
+ * error.
  *
  * src/shared/leases.h
  *

@@ -5,12 +5,12 @@
  *
  * A lingering ticket takes room from others, and no session holds it.  So it
  * counts for the role that released it last, from then until the server no
- * longer owns it, even while claims hold it again.  A
- * detached claim counts like such a ticket as long as it exists.  Each count belongs to the
- * roles whose numbers are equal modulo ZKL_LINGER_QUOTA_ROLES.
+ * longer owns it, even while claims hold it again.  A detached claim counts
+ * like such a ticket as long as it exists.  Each count belongs to the roles
+ * whose numbers are equal modulo ZKL_LINGER_QUOTA_ROLES.
  *
- * Locks.  "kept_for" of an entry is protected by its partition, and the counts are
- * atomics.  No function raises an error.
+ * Locks.  "kept_for" of an entry is protected by its partition, and the counts
+ * are atomics.  No function raises an error.
  *
  * src/shared/lingerquota.h
  *

@@ -67,11 +67,12 @@
  *										the claim's epoch before that
  *		any -> (gone)		backend		released, withdrawn, or the backend ends
  *
- * Detached claims (detached.h) and leaderships (leadership.h) belong to the claims
- * process.  That process is "the backend" of such a claim, and so is each backend that
- * calls a function about a detached one.  These claims have no local lock.  A transaction
- * uses a detached claim by a claim of its own, which is HELD from the beginning, on the
- * same ticket and with the same token.
+ * Detached claims (detached.h) and leaderships (leadership.h) belong to the
+ * claims process.  That process is "the backend" of such a claim, and so is
+ * each backend that calls a function about a detached one.  These claims have
+ * no local lock.  A transaction uses a detached claim by a claim of its own,
+ * which is HELD from the beginning, on the same ticket and with the same
+ * token.
  *
  * A grant is complete when the worker has written OWNED.  Nothing necessary
  * happens after a backend's wait returns.  A backend that is cancelled at that

@@ -3,9 +3,9 @@
  * lockstat.h
  *	  What zk_stat_locks counts: one row for each path.
  *
- * A row outlives the entry of its path, and stays until the server stops.  There
- * are at most zklock.stat_locks rows; a new path takes the place of the one in
- * its partition that was used least recently.
+ * A row outlives the entry of its path, and stays until the server stops.
+ * There are at most zklock.stat_locks rows; a new path takes the place of the
+ * one in its partition that was used least recently.
  *
  * The partition of the path protects its row, the entry's link to it, and the
  * order of the partition's rows.  Callers hold the partition, exclusively,

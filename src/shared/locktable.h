@@ -10,11 +10,12 @@
  * hash protects the entry and its claims, except for the fields that say
  * otherwise.  A semaphore and its leases are in the same partition.  A process
  * takes one partition at a time, and then one spinlock (a work_mutex,
- * claims_mutex, pauses_mutex, due_mutex), or the lock of the waits (waits.h) or
- * of the ends of runs (jobruns.h).  A backend that reads all entries takes
- * browse_lock before each partition, and a process that changes detached claims
- * takes their lock (detached.h).  Wake-ups carry no data.  So it does no harm if
- * the process to wake has ended meanwhile, and another one wakes up needlessly.
+ * claims_mutex, pauses_mutex, due_mutex), or the lock of the waits (waits.h)
+ * or of the ends of runs (jobruns.h).  A backend that reads all entries takes
+ * browse_lock before each partition, and a process that changes detached
+ * claims takes their lock (detached.h).  Wake-ups carry no data.  So it does
+ * no harm if the process to wake has ended meanwhile, and another one wakes up
+ * needlessly.
  *
  * src/shared/locktable.h
  *

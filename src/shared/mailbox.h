@@ -5,9 +5,9 @@
  *
  * There is a fixed number of SLOTs in shared memory.  A slot belongs to the
  * backend that took it, until that backend puts it back.  Then the slot's
- * serial grows, and the worker stops its work for the old serial.  So
- * a backend that is cancelled or ends leaves nothing behind, and does not
- * have to wait for the worker.
+ * serial grows, and the worker stops its work for the old serial.  So a
+ * backend that is cancelled or ends leaves nothing behind, and does not have
+ * to wait for the worker.
  *
  *		from -> to			by			when
  *		FREE -> ASKED		backend		its command is in the slot
@@ -20,10 +20,10 @@
  *
  * All commands may be begun again.  A read changes nothing.  A second write
  * writes the same.  Two requests for release are the same as one.  ZooKeeper
- * never gives out a deleted name again.  So if the connection or the worker
- * is lost, the worker simply does the command again.  Only REPLACE is not sent again
- * after an unknown outcome.  If the next worker begins with it again, its condition fails
- * where the first one had written.
+ * never gives out a deleted name again.  So if the connection or the worker is
+ * lost, the worker simply does the command again.  Only REPLACE is not sent
+ * again after an unknown outcome.  If the next worker begins with it again,
+ * its condition fails where the first one had written.
  *
  * Locks.  One LWLock protects all slots, except for the fields that say
  * otherwise.  A process that holds it takes no other lock of zklock and raises

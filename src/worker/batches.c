@@ -8,8 +8,8 @@
  * adds only what will probably succeed.
  *
  * A batch of creates writes to a znode of the session, the STAMP: see
- * sessionbatch.c.  The worker makes it when it is needed first.  Until then, what
- * would be a batch goes out as single requests.
+ * sessionbatch.c.  The worker makes it when it is needed first.  Until then,
+ * what would be a batch goes out as single requests.
  *
  * src/worker/batches.c
  *

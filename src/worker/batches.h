@@ -3,10 +3,10 @@
  * batches.h
  *	  Creates, and deletes, of tickets that go out as one transaction.
  *
- * A single create or delete costs ZooKeeper as much as a transaction of many.  So
- * what comes due while two batches of its kind are on their way waits for the
- * end of one, and joins the next batch.  Nothing waits while fewer are on their way,
- * and what is alone then goes out as a request of its own.
+ * A single create or delete costs ZooKeeper as much as a transaction of many.
+ * So what comes due while two batches of its kind are on their way waits for
+ * the end of one, and joins the next batch.  Nothing waits while fewer are on
+ * their way, and what is alone then goes out as a request of its own.
  *
  * Called only by sendqueue.c, but for start.
  *

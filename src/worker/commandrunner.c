@@ -3,10 +3,10 @@
  * commandrunner.c
  *	  Carries out the commands of backends.
  *
- * A command that is carried out is a RUN; there is one for each slot of the mailbox.
- * It makes several asks, and their answers may lead to more.  When all its
- * asks have answers, the run is finished.  If a reply was lost with the
- * connection, or if the data to replace have changed, the whole run begins
+ * A command that is carried out is a RUN; there is one for each slot of the
+ * mailbox.  It makes several asks, and their answers may lead to more.  When
+ * all its asks have answers, the run is finished.  If a reply was lost with
+ * the connection, or if the data to replace have changed, the whole run begins
  * again.
  *
  * src/worker/commandrunner.c

@@ -11,9 +11,9 @@
  * may have tried the old server again meanwhile, while a partition held up
  * that server's messages.  Then the leader gets them all at once.  The create
  * comes first, and then the message that the session has moved back; the
- * leader heeds that one before it processes the create.  Now the znode
- * exists, and no ticket knows it: an ORPHAN, for which all other clients would
- * wait until the session ends.
+ * leader heeds that one before it processes the create.  Now the znode exists,
+ * and no ticket knows it: an ORPHAN, for which all other clients would wait
+ * until the session ends.
  *
  * The present connection cannot survive this: its next write is refused,
  * because the session has moved away from it.  So the worker looks for orphans
@@ -30,8 +30,8 @@
  *										or the session has expired
  *
  * The rows are in shared memory.  The state is the ask that is under way: none
- * in a row that is QUIET, as each row is when a worker starts, because it has no
- * connection yet.
+ * in a row that is QUIET, as each row is when a worker starts, because it has
+ * no connection yet.
  *
  * Called only by the worker's files.
  *

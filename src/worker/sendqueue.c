@@ -11,9 +11,9 @@
  * the line behind the creates that were due before, so that it is sent after
  * them: only a list that was sent after a lease's create may grant that lease.
  *
- * Creates and deletes that will probably succeed go out in batches (batches.h).
- * Those of leases go alone: two leases in one transaction would have the same czxid,
- * which is what their order is known by.
+ * Creates and deletes that will probably succeed go out in batches
+ * (batches.h).  Those of leases go alone: two leases in one transaction would
+ * have the same czxid, which is what their order is known by.
  *
  * src/worker/sendqueue.c
  *

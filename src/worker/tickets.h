@@ -3,7 +3,8 @@
  * tickets.h
  *	  The worker's side of the tickets: feed events, do what the steps say.
  *
- * Called only by worker.c, and by sessionkeeper.c for what happens to a session.
+ * Called only by worker.c, and by sessionkeeper.c for what happens to a
+ * session.
  *
  * src/worker/tickets.h
  *

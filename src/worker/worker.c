@@ -3,10 +3,10 @@
  * worker.c
  *	  The background worker that holds a session: one for each session.
  *
- * It never runs SQL.  It exits with 1 whenever PostgreSQL must start it
- * again: the session stays alive meanwhile, and the next worker continues it
- * from what is in shared memory.  It exits with 0 only when the server shuts
- * down: it has closed the session, or leaves it to expire because locks are still
+ * It never runs SQL.  It exits with 1 whenever PostgreSQL must start it again:
+ * the session stays alive meanwhile, and the next worker continues it from
+ * what is in shared memory.  It exits with 0 only when the server shuts down:
+ * it has closed the session, or leaves it to expire because locks are still
  * held.
  *
  * src/worker/worker.c

@@ -3,9 +3,9 @@
  * test_comeback.c
  *	  Does it pay to keep the ticket of a path for the path's next lock?
  *
- * A trace is a text: "o5" the server owns the lock by a ticket with number 5, "u"
- * the ticket that was kept is used, "t" another client wants the lock, "d" a
- * downgrade.  "+" and "-" say whether it pays by then.
+ * A trace is a text: "o5" the server owns the lock by a ticket with number 5,
+ * "u" the ticket that was kept is used, "t" another client wants the lock, "d"
+ * a downgrade.  "+" and "-" say whether it pays by then.
  *
  * test/unit/test_comeback.c
  *

@@ -4,21 +4,22 @@
  *	  Tickets of several servers, walked at random through a ZooKeeper that
  *	  loses connections, expires sessions and has other clients.
  *
- * The ZooKeeper is a model: one directory, and for each server a session
- * with two queues, of requests that were sent and of what comes back.  All
- * can stop between any two steps, and a lost connection cuts both queues
- * anywhere.  A small driver stands for the worker.
+ * The ZooKeeper is a model: one directory, and for each server a session with
+ * two queues, of requests that were sent and of what comes back.  All can stop
+ * between any two steps, and a lost connection cuts both queues anywhere.  A
+ * small driver stands for the worker.
  *
  * After each step the rules at "Rules" are checked.  From time to time
  * disturbance ends, and all has to come to rest as the rules at "Rest" say.
- * The model orders the queue by the numbers it gave out and by which client excludes
- * whom; it does not know recipe.c.
+ * The model orders the queue by the numbers it gave out and by which client
+ * excludes whom; it does not know recipe.c.
  *
  * The directory is a mutex's, a read-write lock's or that of a semaphore's
  * leases.
  *
- * Servers let tickets linger, and some only try.  In vain they do so only where
- * a client really used the lock meanwhile, or wanted it; "Tries" has the rule.
+ * Servers let tickets linger, and some only try.  In vain they do so only
+ * where a client really used the lock meanwhile, or wanted it; "Tries" has the
+ * rule.
  *
  * test/unit/test_ticket_walk.c
  *

@@ -3,18 +3,20 @@
  * trace.h
  *	  Tests as text: one event, and what must come of it, in each line.
  *
- * A trace file has cases.  The title of a case begins in the first column, and its
- * lines are indented:
+ * A trace file has cases.  The title of a case begins in the first column, and
+ * its lines are indented:
  *
  *	a title
  *	    event argument ...  -> effect ...  ; fact ...
  *
- * The event must have exactly the effect that its line says; without an arrow, it must
- * have none.  The facts are checked after it.  "3x event" repeats a line.  If a case has lines
- * "each a b c", the case runs once with each of these words in the place of "$".
- * "like a title" plays the lines of that case, which is before this one.  A "#" begins a comment.
+ * The event must have exactly the effect that its line says; without an arrow,
+ * it must have none.  The facts are checked after it.  "3x event" repeats a
+ * line.  If a case has lines "each a b c", the case runs once with each of
+ * these words in the place of "$".  "like a title" plays the lines of that
+ * case, which is before this one.  A "#" begins a comment.
  *
- * Each case is a test of cmocka.  A failure names the file, the line, and the text of the line.
+ * Each case is a test of cmocka.  A failure names the file, the line, and the
+ * text of the line.
  *
  * test/unit/trace.h
  *

@@ -4,12 +4,12 @@
  *	  The claims process, to which the detached claims and the leaderships of this
  *	  server belong.
  *
- * It never waits for one claim alone.  So its claims have no local lock: a backend of
- * this server that has the local lock of such a path finds the claim in the lock table,
- * and waits for its end as for any client's.
+ * It never waits for one claim alone.  So its claims have no local lock: a
+ * backend of this server that has the local lock of such a path finds the
+ * claim in the lock table, and waits for its end as for any client's.
  *
- * The claims survive a restart of the worker, and end with this process.  detached.h
- * and leader.h say what it does for them.
+ * The claims survive a restart of the worker, and end with this process.
+ * detached.h and leader.h say what it does for them.
  *
  * src/backend/lock/claimsprocess.c
  *

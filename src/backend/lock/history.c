@@ -3,50 +3,55 @@
  * history.c
  *	  Only a server with the newest history of the database may lead.
  *
- * The claims process looks at the record when it has the lock, before commits that
- * require the leadership may rely on it.  Why no older history leads then:
+ * The claims process looks at the record when it has the lock, before commits
+ * that require the leadership may rely on it.  Why no older history leads
+ * then:
  *
- *	- The lock has one holder.  The read comes after a round of a quorum, so it shows
- *	  what any leader before has written.
- *	- If the record has another history, the server replaces it, on condition of the
- *	  version.  A claims process that stood still between the read and the write
- *	  finds another version if another server has led meanwhile.
- *	- If the record has this server's own history, no other history has led since
- *	  that was written, and the record keeps its position in WAL.  That is the position
- *	  at which this history began to lead, however often it led since.  So a standby may
- *	  lead next that follows from anywhere behind that.
+ *	- The lock has one holder.  The read comes after a round of a quorum, so it
+ *	  shows what any leader before has written.
+ *	- If the record has another history, the server replaces it, on condition
+ *	  of the version.  A claims process that stood still between the read and
+ *	  the write finds another version if another server has led meanwhile.
+ *	- If the record has this server's own history, no other history has led
+ *	  since that was written, and the record keeps its position in WAL.  That
+ *	  is the position at which this history began to lead, however often it led
+ *	  since.  So a standby may lead next that follows from anywhere behind
+ *	  that.
  *
- * Two standbys may be promoted from the same position to timelines with the same
- * number, and a copy of a data directory has the timeline of its original.  The files
- * of PostgreSQL do not tell these apart.  So the record has a random TOKEN, and a server
- * has the same history only if it has that token in its file.  The token changes when a
- * leadership begins, each minute while it lasts, and when it ends in order: first in the
- * file, which also has the token that it replaces, and then in the record, on condition
- * of the version.
+ * Two standbys may be promoted from the same position to timelines with the
+ * same number, and a copy of a data directory has the timeline of its
+ * original.  The files of PostgreSQL do not tell these apart.  So the record
+ * has a random TOKEN, and a server has the same history only if it has that
+ * token in its file.  The token changes when a leadership begins, each minute
+ * while it lasts, and when it ends in order: first in the file, which also has
+ * the token that it replaces, and then in the record, on condition of the
+ * version.
  *
- *	- A server that dies between the two, or whose reply is lost, finds either token in
- *	  the record, and has both.
+ *	- A server that dies between the two, or whose reply is lost, finds either
+ *	  token in the record, and has both.
  *	- A copy from before the last change has neither, and does not lead.
- *	- A copy from after that has the token.  It may lack what was committed since, unless
- *	  the record says that the leadership has ended in order.  Therefore the file has its
- *	  own inode: one with another inode is a copy.
- *	- If the leadership has ended in order, the first of the copies and the original that
- *	  leads changes the token, and then the others do not have it.
+ *	- A copy from after that has the token.  It may lack what was committed
+ *	  since, unless the record says that the leadership has ended in order.
+ *	  Therefore the file has its own inode: one with another inode is a copy.
+ *	- If the leadership has ended in order, the first of the copies and the
+ *	  original that leads changes the token, and then the others do not have
+ *	  it.
  *
- * A command that was given up may still be under way when the next look begins.  Each
- * look begins with a check by a quorum, in the same session or in one that began when that
- * was over.  So what it reads was written by the last command that can still be carried
- * out, and the token in the record is always one of the two in the file.
+ * A command that was given up may still be under way when the next look
+ * begins.  Each look begins with a check by a quorum, in the same session or
+ * in one that began when that was over.  So what it reads was written by the
+ * last command that can still be carried out, and the token in the record is
+ * always one of the two in the file.
  *
- * Base backups leave the directory of the file out, so a copy by pg_basebackup has no
- * token.  It leads when it was promoted, as any standby.
+ * Base backups leave the directory of the file out, so a copy by pg_basebackup
+ * has no token.  It leads when it was promoted, as any standby.
  *
- * This cannot see a copy from after the last change whose file has the inode of the
- * original, such as a snapshot of a whole volume, if the original then dies within the
- * minute.
+ * This cannot see a copy from after the last change whose file has the inode
+ * of the original, such as a snapshot of a whole volume, if the original then
+ * dies within the minute.
  *
- * Nor can it see this: of two timelines with the same number and beginning, one
- * has led, and the other one, which has not, is promoted once more.
+ * Nor can it see this: of two timelines with the same number and beginning,
+ * one has led, and the other one, which has not, is promoted once more.
  *
  * src/backend/lock/history.c
  *

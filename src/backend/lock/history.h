@@ -3,17 +3,19 @@
  * history.h
  *	  Only a server with the newest history of the database may lead.
  *
- * After a failover, the old primary may still run, and the new one may stop.  Then
- * the old one gets the leadership again, and would commit beside what the new one
- * has committed.  So for each path in zklock.leader_of there is a record in
- * ZooKeeper: the HISTORY of the server that led last, which is a database system, a
- * timeline, and the position in WAL at which that timeline began to lead.  Where
- * zklock.commit_requires names the path, a server leads only if that is a part of its own
- * history, and if the record has its history then.
+ * After a failover, the old primary may still run, and the new one may stop.
+ * Then the old one gets the leadership again, and would commit beside what the
+ * new one has committed.  So for each path in zklock.leader_of there is a
+ * record in ZooKeeper: the HISTORY of the server that led last, which is a
+ * database system, a timeline, and the position in WAL at which that timeline
+ * began to lead.  Where zklock.commit_requires names the path, a server leads
+ * only if that is a part of its own history, and if the record has its history
+ * then.
  *
- * A copy of a data directory has the history of its original.  So the record also has
- * a token, which the server keeps in a file, and which changes when a leadership begins,
- * each minute while it lasts, and when it ends.  See history.c.
+ * A copy of a data directory has the history of its original.  So the record
+ * also has a token, which the server keeps in a file, and which changes when a
+ * leadership begins, each minute while it lasts, and when it ends.  See
+ * history.c.
  *
  * Called only by the claims process, except for forget.
  *

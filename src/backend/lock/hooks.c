@@ -3,17 +3,17 @@
  * hooks.c
  *	  What zklock does around statements.
  *
- * If a loss cancelled a statement, the hooks replace its error (onlost.c).  The
- * hook for messages does that for errors that are raised just before a
+ * If a loss cancelled a statement, the hooks replace its error (onlost.c).
+ * The hook for messages does that for errors that are raised just before a
  * statement begins.
  *
- * They release all session-level locks after DISCARD ALL.  That cannot be
- * left to the sweep of holdcounts.c, which looks at the local locks, because a lost
+ * They release all session-level locks after DISCARD ALL.  That cannot be left
+ * to the sweep of holdcounts.c, which looks at the local locks, because a lost
  * claim has none.
  *
  * They keep the commit guard in front of extensions that commit on other
- * servers, and note which transactions write there.  COMMIT PREPARED needs a guard
- * of its own.  The rules are in xact.c.
+ * servers, and note which transactions write there.  COMMIT PREPARED needs a
+ * guard of its own.  The rules are in xact.c.
  *
  * src/backend/lock/hooks.c
  *

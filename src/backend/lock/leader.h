@@ -3,9 +3,10 @@
  * leader.h
  *	  The leaderships of this server, for the claims process.
  *
- * A leadership is a claim (lockentry.h) for a path in zklock.leader_of.  It is in the list
- * of claims that are due, and waits for its turn, as detached claims are and do.  But it
- * has neither a number, nor a lease time, nor a role whose quota it would count in.
+ * A leadership is a claim (lockentry.h) for a path in zklock.leader_of.  It is
+ * in the list of claims that are due, and waits for its turn, as detached
+ * claims are and do.  But it has neither a number, nor a lease time, nor a
+ * role whose quota it would count in.
  *
  * An error about one leadership ends at most that one.
  *

@@ -10,11 +10,11 @@
  * else fails.
  *
  * Some errors that end a wait are not errors for zklock, so this file catches
- * them.  That needs no subtransaction, because nothing has happened except
- * the wait itself: it is enough to call LockErrorCleanup(), as PostgreSQL
- * does when it aborts a transaction.  A subtransaction would do harm: on a
- * hot standby, a conflict with recovery ends only the statement in a
- * transaction, but the whole connection in a subtransaction.
+ * them.  That needs no subtransaction, because nothing has happened except the
+ * wait itself: it is enough to call LockErrorCleanup(), as PostgreSQL does
+ * when it aborts a transaction.  A subtransaction would do harm: on a hot
+ * standby, a conflict with recovery ends only the statement in a transaction,
+ * but the whole connection in a subtransaction.
  *
  * src/backend/lock/locallock.c
  *

@@ -6,8 +6,8 @@
  * A claim holds its local lock exactly once in a mode, whatever its counts: at
  * session level while it counts session-level acquires, else at transaction
  * level.  Transaction level means the top transaction; savepoints are counted
- * in holdcounts.c.  The modes are ExclusiveLock, and ShareLock for readers and for
- * leases.
+ * in holdcounts.c.  The modes are ExclusiveLock, and ShareLock for readers and
+ * for leases.
  *
  * Called only by backends.
  *

@@ -12,9 +12,9 @@
  * How many leases there are, the call says, or a limit that is stored in
  * ZooKeeper, in a znode beside the directories of the semaphore's leases, as
  * Curator's SharedCount writes it.  Here a backend reads and writes it; the
- * worker reads it before each list that grants leases (tickets.c).  Such a limit
- * may change at any time.  If what the server hears of it does not suit a claim,
- * the claim's backend begins anew.
+ * worker reads it before each list that grants leases (tickets.c).  Such a
+ * limit may change at any time.  If what the server hears of it does not suit
+ * a claim, the claim's backend begins anew.
  *
  * A try needs no place in that queue.  It requests its leases at once, and
  * withdraws the request if there is no room; leases.c says why that is safe.

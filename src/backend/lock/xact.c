@@ -22,33 +22,35 @@
  *										a good one, or a leadership that the
  *										transaction was told of
  *
- * PREPARE TRANSACTION is also refused without a required leadership.  COMMIT PREPARED
- * and ROLLBACK PREPARED are checked before they begin (zkl_xact_begin_prepared()), as
- * a transaction that has written is.  One that only removes the temporary tables of a
- * process that exits is not checked (only_cleans_up()).
+ * PREPARE TRANSACTION is also refused without a required leadership.  COMMIT
+ * PREPARED and ROLLBACK PREPARED are checked before they begin
+ * (zkl_xact_begin_prepared()), as a transaction that has written is.  One that
+ * only removes the temporary tables of a process that exits is not checked
+ * (only_cleans_up()).
  *
- * ZK001 is for a lock that is lost or in doubt, ZK002 for one whose lease time is over,
- * or nearly.
+ * ZK001 is for a lock that is lost or in doubt, ZK002 for one whose lease time
+ * is over, or nearly.
  *
- * In doubt also means that it is good for less than zklock.commit_margin.  The last
- * look is guard_commit()'s, or the condition at the end of look_at_all().
+ * In doubt also means that it is good for less than zklock.commit_margin.  The
+ * last look is guard_commit()'s, or the condition at the end of look_at_all().
  *
- * The commit guard is a transaction callback.  An extension such as postgres_fdw
- * commits on other servers in a callback of its own, at the same stage.  If that
- * were called first, the other server would commit although the guard refuses.
+ * The commit guard is a transaction callback.  An extension such as
+ * postgres_fdw commits on other servers in a callback of its own, at the same
+ * stage.  If that were called first, the other server would commit although
+ * the guard refuses.
  *
  * PostgreSQL calls the callback first that was registered last.  postgres_fdw
  * registers its callback at its first use in the backend.  So the guard is
  * registered anew when a claim begins, and on every way out of a statement:
- * ExecutorRun, ExecutorFinish and ProcessUtility, nested ones included, whether
- * they succeed or fail.  (Where nothing can come in between, once is enough; see
- * hooks.c and on_claim_begins().)  Then it is first, because
+ * ExecutorRun, ExecutorFinish and ProcessUtility, nested ones included,
+ * whether they succeed or fail.  (Where nothing can come in between, once is
+ * enough; see hooks.c and on_claim_begins().)  Then it is first, because
  *
  *	- foreign tables are written in these three functions only.  Planning and
  *	  ExecutorStart may connect, but what writes over that connection goes
  *	  through them afterwards.
- *	- so does everything that CommitTransaction() runs before the callbacks:
- *	  a deferred trigger or a held cursor runs statements of its own, and
+ *	- so does everything that CommitTransaction() runs before the callbacks: a
+ *	  deferred trigger or a held cursor runs statements of its own, and
  *	  PortalDrop() finishes the execution of an open cursor.
  *	- COMMIT in a procedure, a function call by the fast path and a background
  *	  worker run their statements through the same functions, by way of SPI, of
@@ -60,19 +62,21 @@
  * registers its callback there for the first time in the backend, such as the
  * target of a fast-path call or a deferred trigger.
  *
- * Where zklock.commit_requires names leaderships, the guard looks at these for every
- * transaction that has written, whatever wrote it: the callback is there from the
- * start of each process.  What PostgreSQL does between the guard and the commit record
- * is bounded by nothing: the callbacks of other extensions, a backend that stands still,
- * or a slow disk.  So:
+ * Where zklock.commit_requires names leaderships, the guard looks at these for
+ * every transaction that has written, whatever wrote it: the callback is there
+ * from the start of each process.  What PostgreSQL does between the guard and
+ * the commit record is bounded by nothing: the callbacks of other extensions,
+ * a backend that stands still, or a slow disk.  So:
  *
- *	- The guard requires that the leadership is certain for zklock.commit_margin
- *	  more.  A record that is written within that comes before any other server leads.
- *	- A leadership that is given up waits for the transaction's pass (passes.h).
+ *	- The guard requires that the leadership is certain for
+ *	  zklock.commit_margin more.  A record that is written within that comes
+ *	  before any other server leads.
+ *	- A leadership that is given up waits for the transaction's pass
+ *	  (passes.h).
  *	- on_xact() looks again after the commit, when the record is on disk, and a
- *	  synchronous standby has it.  If the server does not certainly still have the same
- *	  leadership, the commit is reported and counted, and the connection ends before
- *	  the client is told that it has committed.
+ *	  synchronous standby has it.  If the server does not certainly still have
+ *	  the same leadership, the commit is reported and counted, and the
+ *	  connection ends before the client is told that it has committed.
  *
  * src/backend/lock/xact.c
  *

@@ -3,8 +3,8 @@
  * claimfuncs.c
  *	  The functions about detached claims, and the one behind the view zk_claims.
  *
- * A claim's name is the name of the server, the number of this run of the server, and the
- * number of the claim, with slashes between.
+ * A claim's name is the name of the server, the number of this run of the
+ * server, and the number of the claim, with slashes between.
  *
  * src/backend/sql/claimfuncs.c
  *

@@ -8,11 +8,12 @@
  * the row, or inserts it, until the transaction ends.  So of two transactions
  * that write to the resource, one comes first.  If the first one has the
  * greater token, the second one finds that token and is refused.  If the
- * second one has the greater token, the first one's writes precede its own,
- * as they should.
+ * second one has the greater token, the first one's writes precede its own, as
+ * they should.
  *
- * Other writes to the table, by logical replication, COPY or a restore, come from
- * elsewhere, where the tokens may be smaller.  A trigger keeps the greatest.
+ * Other writes to the table, by logical replication, COPY or a restore, come
+ * from elsewhere, where the tokens may be smaller.  A trigger keeps the
+ * greatest.
  *
  * src/backend/sql/fence.c
  *
