@@ -80,6 +80,7 @@ $b1->query(release('/m'));
 	$a1->query(acquire('/evil'));
 	my ($name) = $zk->children('/zklock/evil')->[0] =~ /^(.*?)\d+$/;
 	$a1->query(release('/evil'));
+	$node_a->wait_until_clean('/evil');
 	queue('/evil', $name, data => "server=$evil pid=77 database=$evil role=$evil application=$evil");
 	is(rows('/evil', 'server, pid, database, role, application'), "$shown 77 $shown $shown $shown", 'control characters are escaped in a view');
 	$b2->query(q{SET lock_timeout = '1s'});
