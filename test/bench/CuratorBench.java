@@ -283,9 +283,9 @@ public class CuratorBench
 		{
 			InterProcessMutex[] mutex = { new InterProcessMutex(client, path), new InterProcessMutex(other, path) };
 			ExecutorService[] thread = { Executors.newSingleThreadExecutor(), Executors.newSingleThreadExecutor() };
-			long end = System.nanoTime() + (long) (seconds * 1e9);
 
 			thread[0].submit(() -> { mutex[0].acquire(); return null; }).get();
+			long end = System.nanoTime() + (long) (seconds * 1e9);
 			for (int holder = 0; System.nanoTime() < end; holder = 1 - holder)
 			{
 				int from = holder, to = 1 - holder;

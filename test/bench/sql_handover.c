@@ -115,9 +115,12 @@ hand_over(PGconn *from, PGconn *to, PGconn *watch_from, PGconn *watch_to)
 }
 
 static void
-queue_mode(int64_t end, PGconn **work, PGconn **watch)
+queue_mode(double seconds, PGconn **work, PGconn **watch)
 {
+	int64_t		end;
+
 	ask(work[0], acquire);
+	end = now_ns() + seconds * 1e9;
 	for (int holder = 0; now_ns() < end; holder = 1 - holder)
 		printf(" %" PRId64, hand_over(work[holder], work[1 - holder], watch[holder], watch[1 - holder]));
 }
@@ -187,8 +190,10 @@ crowd_mode(double seconds, PGconn **work, PGconn **watch, const char *path, int 
 }
 
 static void
-linger_mode(int64_t end, PGconn **work, PGconn **watch)
+linger_mode(double seconds, PGconn **work, PGconn **watch)
 {
+	int64_t		end = now_ns() + seconds * 1e9;
+
 	for (int owner = 0; now_ns() < end; owner = 1 - owner)
 	{
 		int64_t		began;
@@ -211,7 +216,6 @@ main(int argc, char **argv)
 {
 	PGconn	   *work[2],
 			   *watch[2];
-	int64_t		end;
 	int			waiters;
 	struct rlimit files = {8192, 8192};
 
@@ -225,14 +229,13 @@ main(int argc, char **argv)
 		watch[i] = connect_to(argv[5 + i]);
 	}
 	make_statements(argv[3]);
-	end = now_ns() + atof(argv[2]) * 1e9;
 	printf("ok 0");
 	if (strcmp(argv[1], "linger") == 0)
-		linger_mode(end, work, watch);
+		linger_mode(atof(argv[2]), work, watch);
 	else if (waiters > 0)
 		crowd_mode(atof(argv[2]), work, watch, argv[3], waiters, argv[5]);
 	else
-		queue_mode(end, work, watch);
+		queue_mode(atof(argv[2]), work, watch);
 	printf("\n");
 	return 0;
 }

@@ -442,7 +442,7 @@ static void
 run_handover(double seconds, const char *path)
 {
 	static struct client two[2];
-	int64_t		end = now_ns() + seconds * 1e9;
+	int64_t		end;
 
 	make_directories(path);
 	run_until_answered();
@@ -453,6 +453,7 @@ run_handover(double seconds, const char *path)
 	}
 	create(&two[0]);
 	run_until_answered();
+	end = now_ns() + seconds * 1e9;
 	printf("ok 0");
 	for (int holder = 0; now_ns() < end; holder = 1 - holder)
 	{
