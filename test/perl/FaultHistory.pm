@@ -377,7 +377,8 @@ sub _is_disturbed
 {
 	my ($self, $from, $to) = @_;
 	my $after = $aftermath + ($self->{config}{timeout} // 0) * 1000;
-	return grep { $_->{t} <= $to && $_->{end} + $after >= $from } $self->_of('fault'), $self->_of('foul');
+	return grep { $_->{t} <= $to && $_->{end} + $after >= $from } $self->_of('fault'), $self->_of('foul'),
+	  grep { !defined $_->{pid} } $self->_of('stop');
 }
 
 # Other clients of the same server that may have been in the queue when this one came, or that came

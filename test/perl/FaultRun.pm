@@ -166,9 +166,12 @@ sub run
 		} 1 .. $clients_per_node;
 	}
 
+	my $pulse = $self->_pulse;
 	my @faults = map { $self->_when($_) } @{ $self->{schedule}{faults} };
 	waitpid $_, 0 foreach @faults;
 	$_->wait foreach @clients;
+	kill 'KILL', $pulse;
+	waitpid $pulse, 0;
 	$self->_heal;
 	$_->set('zklock.linger', 0) foreach values %{ $self->{node} };
 	$self->_final_leader;
@@ -197,6 +200,26 @@ sub _records
 
 sub void { my ($self) = @_; return @{ $self->{void} }; }
 sub figures { my ($self) = @_; return %{ $self->{figures} }; }
+
+# A process that records when the whole machine stood still.
+sub _pulse
+{
+	my ($self) = @_;
+	my $pid = fork // die "could not fork: $!";
+	return $pid if $pid;
+	my $log = FaultClient->in_person('pulse', $self->{node}{a}, "$self->{directory}/pulse");
+	my $last = PgWire::now();
+	while (1)
+	{
+		usleep(50_000);
+		my $now = PgWire::now();
+		if ($now > $last + 300_000)
+		{
+			$log->_record('stop', node => $_, t => $last, end => $now) foreach @FaultSchedule::nodes;
+		}
+		$last = $now;
+	}
+}
 
 # --- faults ---
 
@@ -540,8 +563,14 @@ sub _final_acquires
 		$client->_connect or die "could not connect to $name";
 		foreach my $path (sort keys %FaultClient::paths)
 		{
-			my $claim = $client->acquire($path, scope => 'session', mode => 'write', must => 1,
-				wait => [ 'timeout', 10_000 ], quantity => $FaultClient::paths{$path}{n}) or next;
+			my $claim;
+			foreach my $try (1 .. 5)		# the machine may stand still once more
+			{
+				$claim = $client->acquire($path, scope => 'session', mode => 'write', must => $try == 5,
+					wait => [ 'timeout', 10_000 ], quantity => $FaultClient::paths{$path}{n});
+				last if $claim;
+			}
+			next unless $claim;
 			$client->_ask('held', $claim);
 			$client->_release($claim);
 		}

@@ -508,8 +508,8 @@ sub who_has_in_memory
 sub _has_in_memory
 {
 	my ($pid, $text) = @_;
-	open my $maps, '<', "/proc/$pid/maps" or $!{ENOENT} ? return 0 : die "maps: $!";
-	open my $mem, '<:raw', "/proc/$pid/mem" or die "mem: $!";
+	open my $maps, '<', "/proc/$pid/maps" or $!{ENOENT} || $!{ESRCH} ? return 0 : die "maps: $!";
+	open my $mem, '<:raw', "/proc/$pid/mem" or $!{ENOENT} || $!{ESRCH} ? return 0 : die "mem: $!";
 	while (my $line = <$maps>)
 	{
 		my ($from, $to, $mode) = $line =~ /^(\w+)-(\w+) (\S+)/;

@@ -353,17 +353,20 @@ sub kill_session
 
 =item $zk->has_session($id)
 
-Does the leader know this session?  The id is hexadecimal.
+Does the leader know this session?  The id is hexadecimal.  True also if nobody can say.
 
 =cut
 
 sub has_session
 {
 	my ($self, $id) = @_;
-	my $leader = $self->leader // return 1;
-	my $dump = $self->cmd('dump', $leader);
-	croak 'no dump of sessions' unless $dump =~ /Session Sets/i;
-	return $dump =~ /^\s*\Q$id\E\b/m;
+	foreach (1 .. 5)
+	{
+		my $leader = $self->leader // return 1;
+		my $dump = $self->cmd('dump', $leader);
+		return $dump =~ /^\s*\Q$id\E\b/m if $dump =~ /Session Sets/i;
+	}
+	return 1;
 }
 
 =item $zk->wait_for_children($path, $wanted, $seconds)

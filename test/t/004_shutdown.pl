@@ -234,6 +234,7 @@ ok(!$node_a->log_contains('crash', $log_at), 'no ZooKeeper: and speaks of no cra
 $waiter->query('SELECT zk_lock_release_all()');
 
 $node_a->wait_until_connected;
+$zk->wait_for_children('/zklock/away', 0);
 is_deeply([ grep { /-lock-/ } @{ $zk->tree('/zklock') } ], [], 'no znode is left');
 
 # ZooKeeper's server is lost just before the stop: nothing tells whether it has read the end of the session.

@@ -221,7 +221,7 @@ is($s->errcode(
 my $held = $node->safe_psql('postgres', 'SELECT count(*) FROM zk_locks WHERE granted');
 cmp_ok($held, '>', 2000, 'thousands');
 cmp_ok($node->status('ephemeral_bytes'), '<=', 900000, 'but not too many bytes');
-is(ephemerals(1), $held + 1, 'as ZooKeeper sees it, too');
+ok($zk->wait_until(sub { ephemerals(1) == $held + 1 }, 'one of the servers to have heard of all'), 'as ZooKeeper sees it, too');
 $node->restart;
 wait_for_no_ephemerals();
 is($zk->leader, $leader, 'the ensemble survives the end of such a session');

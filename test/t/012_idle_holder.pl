@@ -106,7 +106,7 @@ is($stray, 0, 'and no statement was cancelled after that');
 # not be counted for that claim once more.
 $node->set('zklock.synchronous_release', 'on');
 $node->set('zklock.linger', '10ms');
-$holder->query("SELECT zk_lock_acquire('/sync', lease_time => '1500 ms')");
+$holder->query("SELECT zk_lock_acquire('/sync', lease_time => '4 s')");
 
 # By then the worker has set its timer for the end of the lease time.
 $node->wait_until("SELECT clock_timestamp() > owned_since + interval '200 ms' FROM zk_locks WHERE path = '/sync'");
@@ -142,12 +142,12 @@ my %zklock_ends_it = (
 	'new generation' => [ '', sub { my ($path) = @_;
 		$zk->delete("/zklock$path/" . $zk->children("/zklock$path")->[0]);
 		$node->wait_until("SELECT bool_or(claim = 'lost') FROM zk_locks WHERE path = '$path'"); } ],
-	'end of the time' => [ q{, '1s'}, sub {
-		$node->wait_until("SELECT clock_timestamp() > query_start + interval '1100 ms' FROM pg_stat_activity WHERE pid = $pid"); } ]);
+	'end of the time' => [ q{, '5s'}, sub {
+		$node->wait_until("SELECT clock_timestamp() > query_start + interval '5100 ms' FROM pg_stat_activity WHERE pid = $pid"); } ]);
 my %other_end = (
 	'cancel' => [ '0', sub { $node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)") } ],
-	'statement_timeout' => [ '1s', sub {
-		$node->wait_until("SELECT clock_timestamp() > query_start + interval '1100 ms' FROM pg_stat_activity WHERE pid = $pid"); } ]);
+	'statement_timeout' => [ '5s', sub {
+		$node->wait_until("SELECT clock_timestamp() > query_start + interval '5100 ms' FROM pg_stat_activity WHERE pid = $pid"); } ]);
 foreach my $end (sort keys %zklock_ends_it)
 {
 	foreach my $other (sort keys %other_end)

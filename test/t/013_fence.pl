@@ -52,6 +52,8 @@ is(balance(), 100, 'nothing of it is there');
 
 # The zombie has written, and sleeps before its commit: the next holder waits until that is decided.
 $b1->query(release('/account'));
+$node_a->wait_until(q{SELECT bool_and(claim = 'lost') FROM zk_locks WHERE path = '/account'});
+$a1->run('SELECT 1');			# which the loss may cancel
 $a1->run(release('/account'));
 $node_a->wait_until_connected;
 $old = $a1->query(acquire('/account')) && $a1->query(token('/account'));

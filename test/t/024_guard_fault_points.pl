@@ -71,19 +71,19 @@ $node_b->safe_psql('postgres', 'CREATE TABLE work (v text)');
 my ($stop, @stuck) = ZklockNode::paths_in(9, 9);
 my @ending = (ZklockNode::paths_in(3, 4), ZklockNode::paths_in(15, 4));
 my @holders = map { $node_b->backend } @stuck;
+my $worker = $node_b->worker_pid;
 foreach my $i (0 .. $#holders)
 {
 	$holders[$i]->query('BEGIN');
 	$holders[$i]->query("SELECT zk_xact_lock_acquire('$stuck[$i]')");
-	$holders[$i]->query("SELECT zk_xact_lock_acquire('$ending[$i]', NULL, '3 s')");
+	$holders[$i]->query("SELECT zk_xact_lock_acquire('$ending[$i]', NULL, '5 s')");
 	$holders[$i]->query("INSERT INTO work VALUES ('between')");
 }
 my $granted = time;
 $process = stand_still($node_b, $stopper_b, $stop);
-my $worker = $node_b->worker_pid;
 symlink 'stop', $node_b->data_dir . '/zklock.fault.timer-fired' or die "symlink: $!";
 $_->send('COMMIT') foreach @holders;
-$zk->wait_until(sub { time > $granted + 3 }, 'the lease times to be over');
+$zk->wait_until(sub { time > $granted + 5 }, 'the lease times to be over');
 kill 'CONT', $process;
 is_deeply([ map { $_->result->{errcode} } @holders ], [ ('ZK002') x @holders ],
 	'between claims: no commit whose lease time was over');

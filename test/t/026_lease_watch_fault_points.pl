@@ -72,7 +72,7 @@ $c2->wait_until('SELECT wait_event_type IS NOT NULL AND state = $$active$$ AND b
 pass('it waits without a snapshot');
 my $before = $c2->query('SELECT heartbeats FROM zk_stat');
 kill 'CONT', $worker;
-$c2->wait_until("SELECT heartbeats > $before + 1 FROM zk_stat");
+$c2->wait_until("SELECT heartbeats > $before + 3 FROM zk_stat");
 ok($c1->is_done, 'the backend that found a doubt goes on when it is over');
 is($c1->result->{errcode}, '', 'and has the lock');
 $_->quit foreach $c1, $c2;

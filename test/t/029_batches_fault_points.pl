@@ -263,10 +263,9 @@ foreach my $point (map { s/^zklock\.fault\.//r } qw(zklock.fault.batch-begun zkl
 		arm($point, 'die');
 		$one->send(acquire(@paths));
 		$node->wait_until('SELECT count(*) = 5 FROM zk_locks'); });
-	at_point($point, 'die', $at);
+	my $dead = at_point($point, 'die', $at);
 	$_->kill_client foreach $one, $two, $watcher;
-	$node->wait_until('SELECT true');
-	$node->wait_until_connected;
+	$node->wait_until("SELECT worker_pid <> $dead AND safe FROM zk_status");
 	connect_all();
 	is_clean($what);
 }

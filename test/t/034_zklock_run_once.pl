@@ -86,6 +86,7 @@ record_is('/jobs/long', 'done 1', 'the run is done all the same');
 is(run_on($nodes[0], "--once=$first", '--spacing=1 hour', '/jobs/late', 'echo', 'ran'), "0 ran\n", 'spacing: runs');
 is(run_on($nodes[1], "--once=$third", '--spacing=1 hour', '/jobs/late', 'echo', 'ran'), '75 ', 'spacing: a later tick within it does not run');
 is(run_on($nodes[1], "--once=$third", '--spacing=1 min', '/jobs/late', 'echo', 'ran'), "0 ran\n", 'spacing: one beyond it does');
+$nodes[1]->wait_until_clean('/jobs/late');
 is(run_on($nodes[0], '--once=now', '--spacing=1 hour', '/jobs/late', 'echo', 'ran'), "0 ran\n", 'spacing: now');
 is(run_on($nodes[1], '--once=now', '--spacing=1 hour', '/jobs/late', 'echo', 'ran'), '75 ', 'spacing: now, on another server');
 foreach my $option ('--retry', '--spacing=1 hour')

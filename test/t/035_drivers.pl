@@ -251,7 +251,7 @@ for what, timeout in (("str", "5 s"), ("timedelta", timedelta(seconds=5)), ("Non
 show("int, cast", "zk_lock_acquire(%s, %s::interval)", "/types", 5)
 show("int, made", "zk_lock_acquire(%s, make_interval(secs => %s))", "/types", 5)
 show("float, made", "zk_lock_acquire(%s, make_interval(secs => %s))", "/types", 0.5)
-show("leases", "zk_semaphore_acquire(%s, %s, %s)", "/leases", 3, "1 s")
+show("leases", "zk_semaphore_acquire(%s, %s, %s)", "/leases", 3, "30 s")
 show("list", "zk_multilock_acquire(%s)", ["/types/1", "/types/2"])
 show("token", "zk_lock_token(%s)", "/types")
 show("null path", "zk_lock_acquire(%s)", None)
@@ -324,7 +324,7 @@ public class Types {
         show("null of setString, cast", cast, "/types", s -> s.setString(2, null));
         show("leases", "zk_semaphore_acquire(?, ?, ?::interval)", "/leases", s -> {
             s.setInt(2, 3);
-            s.setString(3, "1 s");
+            s.setString(3, "30 s");
         });
         show("leases, setLong", "zk_semaphore_acquire(?, ?)", "/leases", s -> s.setLong(2, 3));
         show("array", "zk_multilock_acquire(ARRAY[?, ?])", "/types/1", s -> s.setString(2, "/types/2"));
@@ -425,7 +425,7 @@ func main() {
 	show("int, cast", "zk_lock_acquire($1, $2::interval)", "/types", 5)
 	show("int, made", made, "/types", 5)
 	show("float64, made", made, "/types", 0.5)
-	show("leases", "zk_semaphore_acquire($1, $2, $3)", "/leases", 3, time.Second)
+	show("leases", "zk_semaphore_acquire($1, $2, $3)", "/leases", 3, 30*time.Second)
 	show("leases, int64", "zk_semaphore_acquire($1, $2)", "/leases", int64(3))
 	show("slice", "zk_multilock_acquire($1)", []string{"/types/1", "/types/2"})
 	show("token", "zk_lock_token($1)", "/types")

@@ -115,6 +115,7 @@ $south->wait_until(q{SELECT current_setting('deadlock_timeout') = '1h'});
 $s1->query(q{SET deadlock_timeout = '2s'});
 $s1->send(q{SELECT zk_write_lock_acquire('/quiet')});
 wait_for_text('/quiet', qr/ in_use=t/);
+$south->wait_for_ticket('/quiet', 'queued');
 $zk->pause;
 my $quiet = 'ExclusiveLock on lock "/quiet"';
 $south->wait_for_log(still($s1, $quiet), $at);
@@ -196,6 +197,7 @@ is($s1->answer, 't', 'acquired');
 like(logged($at), acquired($s1, '1 lease on semaphore "/sem"'), 'which the log says');
 $n2->query(q{SELECT zk_semaphore_release('/sem')});
 is($s2->answer, 't', 'acquired');
+$north->wait_for_ticket('/sem/locks', 'owned');
 is($north->safe_psql('postgres', q{SELECT concat_ws(' ', mode, holds, server, pid) FROM zk_blockers(} . $n3->pid . q{) ORDER BY pid}),
 	join("\n", map { 'lease t south ' . $_->pid } sort { $a->pid <=> $b->pid } $s1, $s2), 'the leases are on the other server now');
 release_all($s1);
@@ -247,10 +249,13 @@ is($s1->answer, 't', 'acquired');
 release_all($s1);
 
 $s1->query(acquire('/here'));
-like($s2->run(acquire('/here', '600ms'))->{err},
-	qr/NOTICE:  00000: still waiting for lock "\/here"\nDETAIL:  Process ${\ $s1->pid } on server "south" holds the lock\.\n/,
-	'the user is told which backend of the same server holds the lock');
+$at = log_end();
+$s2->send(acquire('/here'));
+$south->wait_for_log(qr/process ${\ $s2->pid } still waiting for/, $at);
+my $here = qr/NOTICE:  00000: still waiting for lock "\/here"\nDETAIL:  Process ${\ $s1->pid } on server "south" holds the lock\.\n/;
 release_all($s1);
+like($s2->result->{err}, $here, 'the user is told which backend of the same server holds the lock');
+release_all($s2);
 
 # --- not logged ---
 

@@ -124,7 +124,7 @@ $worker = circle('deadlock-proved', 'stop');
 $south->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $s1->pid . ')');
 is($s1->result->{errcode}, '57014', 'the wait of the other server is cancelled after the proof');
 $s1->query('ROLLBACK');
-$judge->query('SELECT pg_sleep(1.5)');
+$judge->query('SELECT pg_sleep(6)');
 kill 'CONT', $worker;
 is($n1->answer, 't', 'there is no victim, either');
 $n1->query('COMMIT');

@@ -75,16 +75,24 @@ $one->query(release('/both'));
 $other->result;
 is(stat_of($a, 'acquired, waited, handed_over, hold_time > 0', '/both'), '1|0|1|t', 'one server hands the lock over');
 is(stat_of($b, 'acquired, acquired_locally, waited, handed_over, wait_time > 0', '/both'), '1|0|1|0|t', 'and the other one has waited');
-is($one->errcode(q{SET lock_timeout = 50; SELECT zk_lock_acquire('/both')}), '55P03', 'lock_timeout, for another server');
+$one->query(q{SET lock_timeout = '3s'});
+$one->send(acquire('/both'));
+$a->wait_for_ticket('/both', 'queued');
+is($one->result->{errcode}, '55P03', 'lock_timeout, for another server');
 is(stat_of($a, 'acquired, waited, timeouts', '/both'), '1|1|1', 'counts, too');
-is($one->query(q{RESET lock_timeout; SELECT zk_lock_acquire('/both', '50 ms'), zk_lock_acquire('/both', '0')}), 'f|f', 'timeouts of its own');
+$one->query('RESET lock_timeout');
+$one->send(q{SELECT zk_lock_acquire('/both', '3 s'), zk_lock_acquire('/both', '0')});
+$a->wait_for_ticket('/both', 'queued');
+is($one->answer, 'f|f', 'timeouts of its own');
 is(stat_of($a, 'acquired, waited, timeouts', '/both'), '1|2|3', 'count, too');
 $other->query(release('/both'));
 
 # A lock that lingers goes to the server that wants it: that is handed over, too.
+$a->set('zklock.linger', '1min');
 $one->query(q{SELECT zk_lock_acquire('/linger'), zk_lock_release('/linger')}) foreach 1 .. 3;
 $other->query(acquire('/linger'));
 is(stat_of($a, 'handed_over', '/linger'), 1, 'a lock that lingered is handed over');
+$a->set('zklock.linger', '1s');
 $other->query(q{SELECT zk_lock_release_all()});
 
 # A lost znode.

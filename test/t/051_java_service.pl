@@ -41,7 +41,7 @@ sub start_service
 {
 	my ($kind, $path, $port) = @_;
 	my %service = (out => '', err => '');
-	$service{harness} = IPC::Run::start([ 'java', '-XX:TieredStopAtLevel=1', '-Dcurator-default-session-timeout=4000',
+	$service{harness} = IPC::Run::start([ 'java', '-XX:TieredStopAtLevel=1', '-Dcurator-default-session-timeout=8000',
 			'-cp', join(':', map { "/usr/share/java/$_.jar" } 'curator-recipes', 'slf4j-nop', 'postgresql'),
 			"$FindBin::RealBin/../../demo/Service.java", $kind, $hosts, "/zklock$path",
 			"jdbc:postgresql://127.0.0.1:$port/postgres?connectTimeout=0&user=postgres", "SELECT note('service', '/zklock$path')" ],
@@ -58,6 +58,7 @@ sub wait_for_word
 	until ($service->{out} =~ /$pattern.*\n/)
 	{
 		die "the service has ended: $service->{err}" unless $service->{harness}->pumpable;
+		die "timed out waiting for $pattern" if $service->{timer}->is_expired;
 		$service->{harness}->pump;
 	}
 	my ($word) = $service->{out} =~ $pattern;

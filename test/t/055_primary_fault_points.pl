@@ -100,7 +100,8 @@ is(rows('prepared'), '1', 'what was prepared has committed');
 	is("$result->{error}|$result->{tag}", '|INSERT 0 1', 'a slow commit of a server that leads on is acknowledged');
 }
 
-# A resignation waits for it.
+# A resignation waits for it, as long as the server can count on the leadership.
+$north->set_session_timeout($zk, '20s');
 foreach (@commits)
 {
 	my ($what, $point, $before, $message) = @$_;
@@ -126,6 +127,7 @@ foreach (@commits)
 	$_->close foreach $client, $others;
 	$asks->quit;
 }
+$north->set_session_timeout($zk, '5s');
 
 # --- the record ---
 

@@ -147,7 +147,7 @@ $of_dead->start;
 wait_until_leads($of_dead);
 my $at = token();
 my $young = copied_live($of_dead, 'young');
-$zk->wait_until(sub { token() ne $at }, 'the token to change');
+$zk->wait_until(sub { token() ne $at }, 'the token to change', 180);
 like(text(), qr/ leads of_dead$/, 'the token changes while the leadership lasts');
 is(commits($of_dead, '7'), '', 'which goes on');
 give_inode($young);

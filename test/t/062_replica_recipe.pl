@@ -73,9 +73,17 @@ foreach my $name (sort keys %replicas)
 	$primary->wait_until("SELECT count(*) = 1 FROM pg_stat_replication WHERE application_name = '$name' AND sync_state = 'sync'");
 	$value++;
 	$hold->();
-	$holder->query($_) foreach 'BEGIN', 'SET LOCAL synchronous_commit = remote_apply', q{SELECT zk_xact_lock_acquire('/report')}, "UPDATE report SET v = $value";
-	$holder->send('COMMIT');
-	$asked->wait_until(q{SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = } . $holder->pid);
+	my $hangs;
+	until ($hangs)						# commits wait when the checkpointer, too, has read the setting
+	{
+		$holder->query($_) foreach 'BEGIN', 'SET LOCAL synchronous_commit = remote_apply', q{SELECT zk_xact_lock_acquire('/report')}, "UPDATE report SET v = $value";
+		$holder->send('COMMIT');
+		until ($hangs || $holder->is_done)
+		{
+			$hangs = $asked->query(q{SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = } . $holder->pid) eq 't';
+		}
+		$holder->result if !$hangs;
+	}
 	is($next->query(q{SELECT zk_lock_acquire('/report', '100 ms')}), 'f', "$name: the lock is not free before that is replayed");
 	$next->send($acquire);
 	$let_go->();

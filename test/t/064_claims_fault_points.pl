@@ -50,6 +50,7 @@ sub there
 sub come_back
 {
 	quit($victim, $n);
+	$north->wait_for_log(qr/all server processes terminated; reinitializing/, $at);
 	$zk->wait_until(sub { eval { $north->safe_psql('postgres', 'SELECT 1'); 1 } }, 'the server to be back');
 	$north->wait_until_connected;
 	return ($victim, $n) = ($north->backend, $north->backend);
@@ -315,9 +316,10 @@ like($victim->result->{err}, qr/WARNING:  01ZK1/, 'lost: a WARNING');
 # --- the worker ---
 
 # It stands still: the lease time ends all the same.
-$claim = granted($n, '/worker', '1 s');
+$claim = granted($n, '/worker', '1 h');
 my $worker = $north->worker_pid;
 kill 'STOP', $worker;
+is(call($n, 'zk_claim_renew', $claim, '1 s'), 't', 'no worker: a shorter lease time');
 $n->wait_until("SELECT NOT EXISTS (SELECT FROM zk_claims WHERE claim = '$claim')");
 is($n->errcode(sql('zk_claim_wait', $claim)), 'ZK002', 'no worker: the lease time is over');
 is(call($n, 'zk_claim_renew', $claim, '1 s'), 'f', 'no worker: not renewed');

@@ -88,10 +88,11 @@ foreach my $step (sort keys %steps)
 	}
 	else
 	{
-		$name = call($client, 'zk_claim_request', '/k', '2 s');
+		$name = call($client, 'zk_claim_request', '/k', '1 h');
 		$steps{$step}->($client, $name);
 	}
 	$client->kill_client;
+	is(call($n, 'zk_claim_renew', $name, '1 s'), 't', "killed, $step: it has one more second") if $step ne 'waits';
 	$s->query(q{SELECT zk_lock_release('/k')}) if $step eq 'waits';
 	free_for_south('/k', "killed, $step");
 	$n->wait_until('SELECT NOT EXISTS (SELECT FROM zk_claims)');

@@ -170,7 +170,7 @@ $a1->query(release('/no_read'));
 $node_a->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path = '/no_read'});
 is_denied($a1->run(acquire('/no_read')), '/no_read', 'no permission to list');
 is_denied($b1->run(acquire('/no_read', '1min')), '/no_read', 'with a timeout');
-ok(eval { $zk->delete('/zklock/no_read'); 1 }, 'nothing is left') or diag $@;
+ok($zk->wait_until(sub { eval { $zk->delete('/zklock/no_read'); 1 } }, 'the directory to be empty'), 'nothing is left');
 
 # Some of the directories above a lock may be closed, if they exist.
 $zk->create('/zklock/closed/open');
@@ -196,14 +196,15 @@ $zk->create('/zklock/ephemeral', ephemeral => 1);
 is($a1->errcode(acquire('/ephemeral/job')), '22023', 'a parent is ephemeral');
 is($a1->errcode(acquire('/ephemeral')), '22023', 'the directory is ephemeral');
 
-is($node_a->safe_psql('postgres', 'SELECT count(*) FROM zk_locks'), '0', 'no entry is left');
+$node_a->wait_until('SELECT count(*) = 0 FROM zk_locks');
+pass('no entry is left');
 is($node_a->status('connects'), '1', 'the connection was never broken');
 $_->quit foreach $a1, $a2, $b1;
 
 # The root cannot be read.  A heartbeat that is refused went through the quorum, too, and so proves
 # that the session lives.
 $zk->allow('/', 'cdwa');
-$node_a->configure('zklock.session_timeout' => '8s');
+$node_a->configure('zklock.session_timeout' => '12s');
 $node_a->restart;
 $node_a->wait_until_connected;
 $a1 = $node_a->backend;

@@ -134,9 +134,9 @@ wait_for_progress('begin');
 my $hosts = $zk->hosts;
 my $reversed = join ',', reverse split /,/, $hosts;
 my @storm = (
-	[ 'a follower is killed' => sub { my ($i) = $zk->followers; $zk->kill9($i); wait_for_progress('without a follower'); $zk->start($i); } ],
+	[ 'a follower is killed' => sub { my $i; $zk->wait_until(sub { ($i) = $zk->followers; $i }, 'a follower'); $zk->kill9($i); wait_for_progress('without a follower'); $zk->start($i); } ],
 	[ 'the worker of a is terminated' => sub { $nodes[0]->safe_psql('postgres', 'SELECT pg_terminate_backend(worker_pid) FROM zk_status'); } ],
-	[ 'the leader is killed' => sub { my $i = $zk->leader; $zk->kill9($i); wait_for_progress('without the leader'); $zk->start($i); } ],
+	[ 'the leader is killed' => sub { my $i; $zk->wait_until(sub { $i = $zk->leader }, 'a leader'); $zk->kill9($i); wait_for_progress('without the leader'); $zk->start($i); } ],
 	[ 'the session of b ends' => sub { $nodes[1]->expire_session($zk); } ],
 	[ 'all of ZooKeeper is killed' => sub { $zk->kill9; $zk->start; } ],
 	[ 'the list of servers changes' => sub { $nodes[1]->set('zklock.hosts', $reversed); } ],

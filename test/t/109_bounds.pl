@@ -24,7 +24,7 @@ sub visits
 	my $end = time + $seconds;
 	my $patience = $end + $PostgreSQL::Test::Utils::timeout_default;
 	my (@times, @kept);
-	while ((my $left = $end - time) > 0 || (pauses(@times) < $pauses && time < $patience))
+	while ((my $left = $end - time) > 0 || ((!@times || pauses(@times) < $pauses) && time < $patience))
 	{
 		foreach my $listener (IO::Select->new(@$listeners)->can_read(max($left, 0.1)))
 		{
@@ -88,7 +88,7 @@ foreach my $case (
 	my $silent = $what eq 'not answered';
 	visits(\@listeners, 1, $do, 0);		# until the pauses have grown
 	my ($begin, $cpu) = ($accepted, $node->worker_cpu);
-	my @times = visits(\@listeners, $seconds, $do, $silent ? 0 : 3);
+	my @times = visits(\@listeners, $seconds, $do, $silent ? 0 : 8);
 	is_bounded(scalar(@times), $accepted - $begin, $node->worker_cpu - $cpu, $what);
 	next if $silent;
 

@@ -19,7 +19,7 @@ my $data = "$zk->{directory}/1/data/version-2";
 $node_a->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
 # The present sessions live for longer than the servers wait for them.
-$_->set('zklock.session_timeout', '4s') foreach $node_a, $node_b;
+$_->set('zklock.session_timeout', '8s') foreach $node_a, $node_b;
 my $worker = $node_a->worker_pid;
 
 sub sessions { return [ map { $_->status('session_id') } $node_a, $node_b ]; }

@@ -118,7 +118,7 @@ foreach my $path ('/zklock/gone/deep', '/zklock/gone', '/zklock')
 # its use.  (How often that happens depends on the machine.)
 my $deleted = 0;
 my @results;
-while ($deleted <= 10 && @results < 20)
+while ($deleted <= 10 && @results < 400)
 {
 	$_->send(q{
 		DO $$

@@ -108,6 +108,18 @@ sub members_of
 	return map { [ $i, $_ ], [ $_, $i ] } grep { $_ != $i } 1 .. 3;
 }
 
+# Returns how many claims the holder has released.
+sub is_over
+{
+	my ($what) = @_;
+	$fault{$what}[1]->();
+	$zk->wait_until_follower($follower);
+	$node_a->wait_until_connected;
+	$other->query('SELECT zk_lock_release_all()');
+	return $holder->run('SELECT zk_lock_release_all()')->{out};
+}
+
+my $again = 0;
 my %gaps;
 foreach my $what (sort keys %fault)
 {
@@ -117,35 +129,42 @@ foreach my $what (sort keys %fault)
 		my $path = '/gap';
 		$node_a->wait_until('SELECT safe FROM zk_status');
 		$holder->query("SELECT zk_lock_acquire('$path')");
+		my $epoch = $node_a->status('epoch');
 		my $mine = $node_a->safe_psql('postgres', 'SELECT coalesce(max(id), 0) FROM work');
 		$other->send("SELECT zk_lock_acquire('$path')");
 		$node_b->wait_for_ticket($path, 'queued');
 		$holder->send('CALL work_on()');
 
 		# at any phase of heartbeats and ticks
-		$node_a->wait_until("SELECT count(*) > 0 FROM work WHERE id > $mine");
+		$zk->wait_until(sub { $holder->is_done || $node_a->safe_psql('postgres', "SELECT count(*) > 0 FROM work WHERE id > $mine") eq 't' }, 'a commit');
 		usleep(rand 500_000);
+		my $too_early = $holder->is_done;
 		$fault{$what}[0]->();
 		my $result = $holder->result;
-		is($result->{errcode}, 'ZK001', "$label: no more commits");
-		like($result->{err}, qr/is in doubt/, "$label: because it is in doubt");
-
-		is($other->answer, 't', "$label: the other server gets the lock");
+		my $answer = $other->answer;
 		my $granted = $node_b->safe_psql('postgres', "SELECT claim_since FROM zk_locks WHERE path = '$path'");
 		my ($safe, $committed) = map {
 			$node_a->safe_psql('postgres', "SELECT extract(epoch FROM timestamptz '$granted' - ($_))") }
 		  'SELECT safe_until FROM zk_status',
 		  "SELECT max(pg_xact_commit_timestamp(xmin)) FROM work WHERE id > $mine";
+
+		# Sessions as short as these may end when the machine stands still.
+		if (($too_early || $node_a->status('epoch') != $epoch) && $again < 5)
+		{
+			note "$label: once more";
+			$again++;
+			is_over($what);
+			redo;
+		}
+		is($result->{errcode}, 'ZK001', "$label: no more commits");
+		like($result->{err}, qr/is in doubt/, "$label: because it is in doubt");
+		is($answer, 't', "$label: the other server gets the lock");
 		cmp_ok($safe, '>', 0, "$label: safe until was before that");
 		cmp_ok($committed, '>', 0, "$label: and all commits");
 		push @{ $gaps{$what} }, $safe;
 		note sprintf '%-60s safe until %.3f s, last commit %.3f s before the grant', $what, $safe, $committed;
 
-		$fault{$what}[1]->();
-		$zk->wait_until_follower($follower);
-		$node_a->wait_until_connected;
-		$other->query("SELECT zk_lock_release('$path')");
-		is($holder->query('SELECT zk_lock_release_all()'), '1', "$label: the lost claim is released");
+		is(is_over($what), '1', "$label: the lost claim is released");
 	}
 }
 

@@ -457,7 +457,7 @@ $node->wait_until_connected;
 is($b->query(acquire('/wire/torn')), 't', 'a lock');
 remember_log();
 $proxy->tear;
-$node->wait_until_away;
+$node->wait_for_log(qr/lost the connection to ZooKeeper/, $log_end);
 $proxy->cut;
 $node->wait_until_connected;
 like(log_since(), qr/lost the connection to ZooKeeper\n[^\n]*did not answer in time/, 'a record that does not end: a silent server');

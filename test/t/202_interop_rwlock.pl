@@ -13,7 +13,7 @@ use ZklockTest qw(!token);
 
 my $zk = ZooKeeper->new;
 my $curator = InteropPeer->curator($zk, session_timeout => 8);
-my $victim = InteropPeer->curator($zk, session_timeout => 2);
+my $victim = InteropPeer->curator($zk, session_timeout => 6);
 my $kazoo = InteropPeer->kazoo($zk, session_timeout => 8);
 my %settings = ('zklock.tenure' => 0, 'zklock.linger' => 0, 'zklock.connection_timeout' => '1min');
 my $node_a = ZklockNode->started('a', $zk, %settings);
@@ -506,7 +506,7 @@ have_it('then that', $b1->{write});
 $b1->{write}->release('/leave');
 
 $c1->{read}->acquire('/leave2');
-$a1->{write}->send_acquire('/leave2', 2000);
+$a1->{write}->send_acquire('/leave2', 5000);
 wait_for_shape('/leave2', 'RW');
 queue('/leave2', $c2, 'read');
 is($a1->{write}->answer, 'f', 'the timeout of a writer passes');

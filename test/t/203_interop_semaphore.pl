@@ -12,7 +12,7 @@ use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my $curator = InteropPeer->curator($zk, session_timeout => 8);
-my $victim = InteropPeer->curator($zk, session_timeout => 2);
+my $victim = InteropPeer->curator($zk, session_timeout => 6);
 my %settings = ('zklock.tenure' => 0, 'zklock.linger' => 0, 'zklock.connection_timeout' => '1min');
 my %node = map { $_ => ZklockNode->started($_, $zk, %settings) } 'a', 'b';
 my %backend = map { my $name = $_; $name => node_of($name)->backend } qw(a1 a2 a3 b1 b2);
@@ -167,8 +167,9 @@ foreach (
 	is($c->acquire('/again', 5000), 't', 'the third is for Curator');
 	wait_for_nodes('/again', '3/0', 'three');
 	is($a->try('/again'), 'f', 'there is no fourth');
-	is(node_of('a')->safe_psql('postgres', q{SELECT count(*) FROM zk_locks WHERE path = '/again'}), '2', 'two rows');
 	wait_for_nodes('/again', '3/0', 'three');
+	node_of('a')->wait_until(q{SELECT count(*) = 2 FROM zk_locks WHERE path = '/again'});
+	pass('two rows');
 	$a->release('/again');
 	is($c->acquire('/again', 5000), 't', 'one is back');
 	is($a->try('/again'), 'f', 'now Curator has two');

@@ -71,7 +71,9 @@ sub work
 		{
 			my $quantity = 1 + int rand 2;
 			my $timeout = rand() < 0.3 ? q{'0'} : rand() < 0.5 ? q{'300 ms'} : 'NULL';
-			next if $backend->query("SELECT zk_semaphore_acquire('/random', NULL, $timeout, $quantity)") ne 't';
+			my $acquire = $backend->run("SELECT zk_semaphore_acquire('/random', NULL, $timeout, $quantity)");
+			die $acquire->{err} unless $acquire->{errcode} =~ /^(?:08006|)$/;		# after a standstill, nothing is known
+			next if $acquire->{errcode} || $acquire->{out} ne 't';
 			my $czxid = $backend->query(q{SELECT zk_lock_token('/random') >> 16});
 			my $begin = History::clock();
 			usleep(1000 + int rand 30_000);

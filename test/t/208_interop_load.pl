@@ -202,7 +202,8 @@ foreach ([ 'kazoo', $kazoo, $k1, $k2, $c1 ], [ 'Curator', $curator, $c1, $c2, un
 
 foreach my $node ($node_a, $node_b)
 {
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM zk_locks'), '0', $node->name . ': no entry is left');
+	$node->wait_until('SELECT count(*) = 0 FROM zk_locks');
+	pass($node->name . ': no entry is left');
 }
 $_->party->quit foreach $a1, $b1;
 foreach my $node ($node_a, $node_b)

@@ -18,6 +18,7 @@ sub result_of
 {
 	my (@command) = @_;
 	local %ENV = (%ENV, LAB => $lab, VALGRIND => 1);
+	delete $ENV{UNTIL};
 	IPC::Run::run(\@command, '<', \'', '>', \my $out, '2>&1');
 	return ($? >> 8, $out);
 }
