@@ -131,6 +131,11 @@ The same, but returns the output, and dies with the message if there was an erro
 
 The same, but returns SQLSTATE or the empty string.
 
+=item $s->run_again($sql)
+
+C<run>, and again if ZooKeeper or the server stood still until after the end of a wait: then the server has not
+heard of ZooKeeper, and says so.
+
 =cut
 
 sub answer
@@ -146,6 +151,18 @@ sub run
 	my ($self, $sql) = @_;
 	$self->send($sql);
 	return $self->result;
+}
+
+sub run_again
+{
+	my ($self, $sql) = @_;
+	my $result;
+	foreach (1 .. 5)
+	{
+		$result = $self->run($sql);
+		last if $result->{errcode} ne '08006';
+	}
+	return $result;
 }
 
 sub query

@@ -29,16 +29,6 @@ sub is_waiting
 	  . ($where eq 'ZooKeeper' ? " AND ticket = 'queued'" : '');
 }
 
-# A server that stands still until long after the end of a wait has not heard of ZooKeeper since, and says so.
-sub stood_still { my ($result) = @_; return $result->{errcode} eq '08006' && $result->{seconds} > 0.5; }
-sub run_again
-{
-	my ($backend, $sql) = @_;
-	my $result;
-	do { $result = $backend->run($sql) } while stood_still($result);
-	return $result;
-}
-
 # Nothing is left on b, and only the holder's znode in ZooKeeper; then the lock goes round.
 sub is_clean
 {
@@ -75,13 +65,13 @@ foreach my $where ('ZooKeeper', 'local')
 		$holder->query(acquire($path));
 
 		my $elapsed = "clock_timestamp() - statement_timestamp() >=";
-		is(run_again($waiter, "SELECT $scope('$path', '200ms'), $elapsed '200ms'")->{out}, 'f|t', "$what: timeout");
+		is($waiter->run_again("SELECT $scope('$path', '200ms'), $elapsed '200ms'")->{out}, 'f|t', "$what: timeout");
 
 		$waiter->query("SET lock_timeout = '200ms'");
 		is($waiter->errcode("SELECT $scope('$path')"), '55P03', "$what: lock_timeout");
 		is($waiter->errcode("SELECT $scope('$path', '1h')"), '55P03', "$what: lock_timeout below the timeout");
 		$waiter->query("SET lock_timeout = '1h'");
-		is(run_again($waiter, "SELECT $scope('$path', '200ms')")->{out}, 'f', "$what: timeout below lock_timeout");
+		is($waiter->run_again("SELECT $scope('$path', '200ms')")->{out}, 'f', "$what: timeout below lock_timeout");
 		is($waiter->query('SHOW lock_timeout'), '1h', "$what: lock_timeout is as it was");
 		$waiter->query('RESET lock_timeout');
 
@@ -104,7 +94,7 @@ foreach my $where ('ZooKeeper', 'local')
 		$judge->wait_until(is_waiting($path, $where));
 		$judge->query('SELECT pg_cancel_backend(' . $waiter->pid . ')');
 		is($waiter->result->{errcode}, '57014', "$what: cancel behind a savepoint");
-		is(run_again($waiter, "ROLLBACK TO s; SELECT $scope('$path', '10ms')")->{out}, 'f', "$what: the transaction goes on");
+		is($waiter->run_again("ROLLBACK TO s; SELECT $scope('$path', '10ms')")->{out}, 'f', "$what: the transaction goes on");
 		$waiter->query('COMMIT');
 
 		foreach my $timeout ('NULL', "'1h'")
@@ -259,7 +249,7 @@ foreach my $where ('ZooKeeper', 'local')
 			$holder->answer;
 			my $outcome = $waiter->result;
 
-			redo if stood_still($outcome);
+			redo if $outcome->{errcode} eq '08006' && $outcome->{seconds} > 0.5;		# as run_again()
 			$outcome{ $outcome->{out} . $outcome->{errcode} }++;
 			$release_at += ($outcome->{out} eq 't' ? 1 : -1) * rand 0.003;
 			$release_at = 0 if $release_at < 0;

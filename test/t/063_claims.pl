@@ -170,7 +170,7 @@ is(call($m, 'zk_claim_renew', $short, '1 h'), 't', 'renewed while it is used');
 is($n->query(q{SELECT zk_lock_remaining('/l') > '1 min'}), 't', 'the transaction has more time');
 is(call($m, 'zk_claim_release', $short), 't', 'released while it is used');
 is(code_of($m, 'zk_xact_claim_use', $short), 'ZK001', 'no other transaction can use it');
-is($s->query(q{SELECT zk_lock_acquire('/l', '100 ms')}), 'f', 'the lock stays until the transaction ends');
+is($s->run_again(q{SELECT zk_lock_acquire('/l', '100 ms')})->{out}, 'f', 'the lock stays until the transaction ends');
 my $next = request($m, '/l');
 is(wait_for($m, $next, '10 ms'), 'f', 'also for the next claim');
 $n->query(q{INSERT INTO t VALUES ('released')});

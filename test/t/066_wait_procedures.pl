@@ -90,7 +90,7 @@ foreach my $kind (sort keys %kinds)
 			# The time is over: an error, and nothing is left.
 			foreach my $timeout ('0', '50 ms')
 			{
-				my $result = $waiter->run("CALL $procedure($arguments, timeout => '$timeout')");
+				my $result = $waiter->run_again("CALL $procedure($arguments, timeout => '$timeout')");
 				is($result->{errcode}, '55P03', "$what: timeout $timeout");
 				like($result->{err}, $kind eq 'multilock' ? qr/could not acquire all locks/ : qr/could not acquire lock "\Q$path\E"/, "$what: and what was not acquired");
 			}
