@@ -247,7 +247,9 @@ $zk->delete("/zklock/sem/leases/$_") foreach @{ $zk->children('/zklock/sem/lease
 $node_a->wait_until(q{SELECT array_agg(path) = '{/sem/locks}' FROM zk_locks WHERE path LIKE '/sem%'});
 
 $a2->query(q{SET zklock.synchronous_release = on});
+# Its first ticket for a lock that is taken only tries, as its name says.
 $a2->send(q{SELECT zk_multilock_acquire('{/free, /taken}', '6s')});
+$zk->wait_until(sub { 2 == grep { !/-8b4d-/ } @{ $zk->children('/zklock/taken') } }, 'the ticket with which it waits');
 $node_a->wait_for_ticket('/taken', 'queued');
 my $several = $node_a->backend;
 $several->query(q{SET zklock.synchronous_release = on; SET zklock.connection_timeout = '1s'; BEGIN});
