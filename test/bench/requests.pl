@@ -26,8 +26,7 @@ my $b = ZklockNode->started('b', $zk, %settings, 'zklock.linger' => '1h');
 my ($on_a, $on_b, @readers) = map { $_->backend } $a, $b, $a, $b;
 
 # All requests up to now, when each worker has sent what was due: it reads this queue after that.
-my ($looks, $cost) = (0, 0);
-sub sent
+sub look
 {
 	my $sent = 0;
 	foreach (@readers)
@@ -35,24 +34,34 @@ sub sent
 		$_->query(q{SELECT count(*) FROM zk_lock_queue('/nobody')});
 		$sent += $_->query('SELECT requests FROM zk_status');
 	}
-	return $sent - $cost * $looks++;
+	usleep(50_000);
+	return $sent;
 }
-$cost = -sent() + sent();
-$looks = 0;
+
+# What a look itself sends, which several looks in a row must agree on.
+my ($last, $cost) = (look(), 0);
+for (my $same = 0; $same < 5;)
+{
+	my $now = look();
+	$same = $now - $last == $cost ? $same + 1 : 0;
+	($last, $cost) = ($now, $now - $last);
+}
+my $looks = 0;
+sub sent { return look() - $cost * $looks++; }
 
 # Until both servers have sent nothing for longer than the time after which a ticket is watched.
 my $requests = 0;
 sub settle
 {
 	my $same = 0;
-	while ($same < 5)
+	foreach (1 .. 600)
 	{
 		my $now = sent();
 		$same = $now == $requests ? $same + 1 : 0;
 		$requests = $now;
-		usleep(50_000);
+		return if $same == 5;
 	}
-	return;
+	die 'there are requests all the time';
 }
 
 # On the paths of all rounds, in one statement; and wait.

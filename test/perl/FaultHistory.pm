@@ -320,8 +320,17 @@ sub _ends
 {
 	my ($self) = @_;
 	my @problems = map { "$_->{op}: " . line($_) } map { $self->_of($_) } qw(left crash hang);
-	push @problems, map { 'stuck: ' . line($_) } grep { $_->{must} && $_->{result} ne 'ok' } $self->_of('acquire');
+	push @problems, map { 'stuck: ' . line($_) }
+	  grep { $_->{must} && $_->{result} ne 'ok' && !$self->_is_cut_short($_) } $self->_of('acquire');
 	return @problems;
+}
+
+# When the whole server stood still, it may be right that nothing is known of ZooKeeper.
+sub _is_cut_short
+{
+	my ($self, $acquire) = @_;
+	return ($acquire->{code} // '') =~ /^(?:08006|ZK001)$/
+	  && grep { !defined $_->{pid} && $_->{node} eq $acquire->{node} && $_->{t} <= $acquire->{end} && $_->{end} >= $acquire->{t} } $self->_of('stop');
 }
 
 # A session that is gone cannot prove that it lives.

@@ -170,8 +170,6 @@ sub run
 	my @faults = map { $self->_when($_) } @{ $self->{schedule}{faults} };
 	waitpid $_, 0 foreach @faults;
 	$_->wait foreach @clients;
-	kill 'KILL', $pulse;
-	waitpid $pulse, 0;
 	$self->_heal;
 	$_->set('zklock.linger', 0) foreach values %{ $self->{node} };
 	$self->_final_leader;
@@ -179,6 +177,8 @@ sub run
 	$self->_compare_replicas;
 	$self->_look_for_leftovers;
 	$self->_final_acquires;
+	kill 'KILL', $pulse;
+	waitpid $pulse, 0;
 	$self->_look_for_leftovers;
 	$self->_compare_replicas;
 	$self->_look_for_crashes;
@@ -205,11 +205,12 @@ sub figures { my ($self) = @_; return %{ $self->{figures} }; }
 sub _pulse
 {
 	my ($self) = @_;
+	my $test = $$;
 	my $pid = fork // die "could not fork: $!";
 	return $pid if $pid;
 	my $log = FaultClient->in_person('pulse', $self->{node}{a}, "$self->{directory}/pulse");
 	my $last = PgWire::now();
-	while (1)
+	while (getppid() == $test)
 	{
 		usleep(50_000);
 		my $now = PgWire::now();
@@ -219,6 +220,7 @@ sub _pulse
 		}
 		$last = $now;
 	}
+	POSIX::_exit(0);
 }
 
 # --- faults ---
@@ -563,14 +565,8 @@ sub _final_acquires
 		$client->_connect or die "could not connect to $name";
 		foreach my $path (sort keys %FaultClient::paths)
 		{
-			my $claim;
-			foreach my $try (1 .. 5)		# the machine may stand still once more
-			{
-				$claim = $client->acquire($path, scope => 'session', mode => 'write', must => $try == 5,
-					wait => [ 'timeout', 10_000 ], quantity => $FaultClient::paths{$path}{n});
-				last if $claim;
-			}
-			next unless $claim;
+			my $claim = $client->acquire($path, scope => 'session', mode => 'write', must => 1,
+				wait => [ 'timeout', 10_000 ], quantity => $FaultClient::paths{$path}{n}) or next;
 			$client->_ask('held', $claim);
 			$client->_release($claim);
 		}

@@ -160,7 +160,7 @@ sub run_again
 	foreach (1 .. 5)
 	{
 		$result = $self->run($sql);
-		last if $result->{errcode} ne '08006';
+		last if $result->{errcode} ne '08006' || $result->{seconds} < 0.1;
 	}
 	return $result;
 }

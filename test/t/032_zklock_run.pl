@@ -384,17 +384,21 @@ my $keep_on = q{ $at = time; while (1) { sleep 0.01 while time < $at + 0.01; $at
 $run = started(['/run/lost']);
 $watcher->query(q{SELECT zk_lock_force_release('/run/lost')});
 is_lost($run, 'forced release', $taken);
-like($run->{err}, qr{FATAL:  lock "/run/lost" was lost\nDETAIL:  }, 'forced release: the server says why');
+like($run->{err}, qr{FATAL:  lock "/run/lost" was lost\nDETAIL:  |The server does not hold it}, 'forced release: the server says why');
 ok(is_free('/run/lost'), 'forced release: free');
 
-$run = started([ '-k', '1', '/run/lost' ], "$stubborn if (!\$child) { sleep 180 while 1 } print qq{child \$child\n}; $begin $keep_on");
-my ($child) = $run->{out} =~ /^child (\d+)/m;
-my $released_at = time;
-$watcher->query(q{SELECT zk_lock_force_release('/run/lost')});
-is_lost($run, 'a command that ignores SIGTERM', $taken);
-my ($told_at) = $run->{out} =~ /^TERM at (\S+)/m;
-my ($alive_at) = $run->{out} =~ /.*^alive at (\S+)/ms;
-cmp_ok($alive_at - $told_at, '>', $ENV{ROUNDS} ? 0.8 : 0, 'it is told first');		# if the machine does not stand still
+my ($child, $told_at, $alive_at);
+foreach (1 .. 3)						# if the machine stands still meanwhile, nobody sees the command live on
+{
+	$run = started([ '-k', '1', '/run/lost' ], "$stubborn if (!\$child) { sleep 180 while 1 } print qq{child \$child\n}; $begin $keep_on");
+	($child) = $run->{out} =~ /^child (\d+)/m;
+	$watcher->query(q{SELECT zk_lock_force_release('/run/lost')});
+	is_lost($run, 'a command that ignores SIGTERM', $taken);
+	($told_at) = $run->{out} =~ /^TERM at (\S+)/m;
+	($alive_at) = $run->{out} =~ /.*^alive at (\S+)/ms;
+	last if $alive_at - $told_at > 0.8;
+}
+cmp_ok($alive_at - $told_at, '>', 0.8, 'it is told first');
 cmp_ok($alive_at - $told_at, '<', 5, 'and ended after --kill-after');
 ok(wait_until_gone($child), 'and what it has started');
 
@@ -431,7 +435,7 @@ ok(is_free('/run/lost'), 'zklock-run killed: free');
 # A silence of ZooKeeper that no commit would notice does not end the command.
 $run = started(['/run/foreseen'], "$begin <STDIN>; exit 0");
 $zk->pause;
-usleep(1_000_000);
+usleep(2_000_000);
 $zk->resume;
 $run->{in} .= "\n";
 is(finish($run), 0, 'a short silence of ZooKeeper is nothing');
@@ -478,11 +482,11 @@ foreach ([ '4.7s', 6 ], [ '7.9s', 0 ])
 {
 	my ($margin, $seconds) = @$_;
 	local $ENV{PGOPTIONS} = "-c zklock.commit_margin=$margin";
-	# One standstill of the machine may use the rest of the time up.
-	foreach (1 .. 4)
+	# A standstill of the machine may use the rest of the time up.
+	foreach (1 .. 3)
 	{
 		$run = run_it([ '/run/foreseen', 'sleep', $seconds ]);
-		last if $run->{status} == 0;
+		last unless $run->{err} =~ /did not confirm it in time/;
 	}
 	is("$run->{status} $run->{err}", '0 ', "a commit margin of $margin does not end a command");
 }

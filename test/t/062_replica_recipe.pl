@@ -74,16 +74,18 @@ foreach my $name (sort keys %replicas)
 	$value++;
 	$hold->();
 	my $hangs;
-	until ($hangs)						# commits wait when the checkpointer, too, has read the setting
+	foreach (1 .. 100)					# commits wait when the checkpointer, too, has read the setting
 	{
 		$holder->query($_) foreach 'BEGIN', 'SET LOCAL synchronous_commit = remote_apply', q{SELECT zk_xact_lock_acquire('/report')}, "UPDATE report SET v = $value";
 		$holder->send('COMMIT');
-		until ($hangs || $holder->is_done)
-		{
+		$zk->wait_until(sub {
 			$hangs = $asked->query(q{SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = } . $holder->pid) eq 't';
-		}
-		$holder->result if !$hangs;
+			return $hangs || $holder->is_done;
+		}, 'the commit to wait');
+		last if $hangs;
+		$holder->answer;
 	}
+	ok($hangs, "$name: the commit waits");
 	is($next->query(q{SELECT zk_lock_acquire('/report', '100 ms')}), 'f', "$name: the lock is not free before that is replayed");
 	$next->send($acquire);
 	$let_go->();

@@ -151,6 +151,7 @@ foreach my $what (sort keys %fault)
 		# Sessions as short as these may end when the machine stands still.
 		if (($too_early || $node_a->status('epoch') != $epoch) && $again < 5)
 		{
+			cmp_ok($committed, '>', 0, "$label: all commits were before the grant, all the same") if $committed ne '';
 			note "$label: once more";
 			$again++;
 			is_over($what);

@@ -88,11 +88,12 @@ pass('nothing is left of that');
 
 # zklock may not read "/", which the heartbeat does.  The refusal still proves that the session
 # lives.
-my $since = $node->status('connected_since');
+my ($since, $connected) = split /\|/, $node->safe_psql('postgres', 'SELECT connected_since, connects FROM zk_status');
 $node->wait_until("SELECT safe_until > '$since'::timestamptz + 2 * session_timeout FROM zk_status");
 $node->wait_until('SELECT safe FROM zk_status');
 is($node->safe_psql('postgres', 'SELECT epoch, expirations FROM zk_status'), '1|0',
 	'the session lives on while each heartbeat is refused');
+cmp_ok($node->status('connects'), '<=', $connected + 1, 'and does not connect anew each time');
 is($b->query(q{SELECT zk_lock_is_held('/app/one')}), 't', 'and the lock is held');
 is($b->query('BEGIN; CREATE TABLE t (); COMMIT; SELECT 1'), '1', 'a transaction commits');
 is(count(qr/ZooKeeper refuses the heartbeat/), 0, 'the log does not complain');

@@ -142,6 +142,8 @@ my @overtaken = ('a mutex 1000-9000', 'b mutex 5000-8000', 'op=over claim=b t=85
 	is_right('nearly at once', 'a mutex 1000-9000', 'b mutex 1200-8000');
 	is_right('something disturbed', @overtaken, 'op=fault what=x t=4000 end=4001');
 	is_right('something had disturbed', @overtaken, 'op=fault what=x t=100 end=200');
+	is_right('the server stood still', @overtaken, 'op=stop node=b t=4000 end=5000');
+	is_wrong('a process stood still', qr/^fifo/, @overtaken, 'op=stop node=b pid=7 t=4000 end=5000');
 	is_right('the turn of another of its server', @overtaken, 'b2 mutex 500-600', 'op=over claim=b2 t=950 end=950');
 	is_right('another of the server waited too', @overtaken, 'a2 mutex 500-7000');
 	*records = $general;
@@ -282,6 +284,9 @@ is_wrong('something is left', qr/^left/, $granted, 'op=left what=znode t=1 end=1
 is_wrong('something crashed', qr/^crash/, $granted, 'op=crash what=worker t=1 end=1');
 is_wrong('no answer', qr/^hang/, $granted, 'op=hang what=COMMIT t=1 end=1');
 is_wrong('stuck', qr/^stuck/, $granted, 'op=acquire claim=b who=b node=b pid=7 path=/m kind=mutex t=9 end=10 result=no must=1');
+my $unknown = 'op=acquire claim=b who=b node=b pid=7 path=/m kind=mutex t=9 end=10 result=fail code=08006 must=1';
+is_wrong('nothing is known', qr/^stuck/, $granted, $unknown);
+is_right('nothing is known after the server stood still', $granted, $unknown, 'op=stop node=b t=7 end=9');
 
 # --- replicas ---
 

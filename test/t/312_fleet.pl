@@ -87,9 +87,9 @@ sub told { push @results, @_; note $_ foreach @_; return; }
 
 sub is_sound
 {
-	my ($row, $holding) = @_;
+	my ($row, $holding, $may_doubt) = @_;
 	is($row->{lost}, 0, "$row->{name}: no session is lost");
-	is($row->{doubted}, 0, "$row->{name}: no session is in doubt");
+	is($row->{doubted}, 0, "$row->{name}: no session is in doubt") unless $may_doubt;
 	is($row->{holding}, $holding, "$row->{name}: $holding locks are held");
 	return;
 }
@@ -179,9 +179,8 @@ $row = $fleet->phase('rolling restart',
 		}
 	});
 
-# With sessions as short as those of the short form, a machine that has other work may be too slow for that.
-$row->{doubted} = 0 if !$full;
-is_sound($row, $n);
+# The sessions of the short form are so short that some may be in doubt for a moment on a machine that has other work.
+is_sound($row, $n, !$full);
 told('after the rolling restart, the ZooKeepers have so many connections: ' . join ', ', $fleet->connections);
 cmp_ok($row->{reconnects}, '>=', $n, 'rolling restart: each session had to reconnect');
 
