@@ -87,7 +87,10 @@ extern void zkl_detached_attach(void *memory, LWLockPadded *locks, bool is_new);
 /* The claims process; 0: it does not run. */
 extern int	zkl_detached_owner(void);
 
-/* The worker has ended, and the claims process must see to its restart. */
+/*
+ * Wake the claims process, if it runs.  The worker calls this when it ends,
+ * without a lock.
+ */
 extern void zkl_detached_wake_owner(void);
 
 /*

@@ -25,7 +25,7 @@ my $a = ZklockNode->started('a', $zk, %settings, 'zklock.linger' => 0);
 my $b = ZklockNode->started('b', $zk, %settings, 'zklock.linger' => '1h');
 my ($on_a, $on_b, @readers) = map { $_->backend } $a, $b, $a, $b;
 
-# All requests up to now, when each worker has sent what was due: it reads this queue after that.
+# All requests up to now.  Each worker sends what is due before it reads the queue.
 sub look
 {
 	my $sent = 0;
@@ -38,31 +38,30 @@ sub look
 	return $sent;
 }
 
-# What a look itself sends, which several looks in a row must agree on.
-my ($last, $cost) = (look(), 0);
-for (my $same = 0; $same < 5;)
+# What this returns, when it has not changed in five turns more.
+sub steady
 {
-	my $now = look();
-	$same = $now - $last == $cost ? $same + 1 : 0;
-	($last, $cost) = ($now, $now - $last);
+	my ($figure) = @_;
+	my ($last, $same) = (undef, 0);
+	foreach (1 .. 600)
+	{
+		my $now = $figure->();
+		$same = defined $last && $now == $last ? $same + 1 : 0;
+		return $now if $same == 5;
+		$last = $now;
+	}
+	die 'there are requests all the time';
 }
+
+# What a look itself sends.
+my $seen = look();
+my $cost = steady(sub { my $before = $seen; $seen = look(); return $seen - $before });
 my $looks = 0;
 sub sent { return look() - $cost * $looks++; }
 
 # Until both servers have sent nothing for longer than the time after which a ticket is watched.
 my $requests = 0;
-sub settle
-{
-	my $same = 0;
-	foreach (1 .. 600)
-	{
-		my $now = sent();
-		$same = $now == $requests ? $same + 1 : 0;
-		$requests = $now;
-		return if $same == 5;
-	}
-	die 'there are requests all the time';
-}
+sub settle { $requests = steady(\&sent); return; }
 
 # On the paths of all rounds, in one statement; and wait.
 sub each_path

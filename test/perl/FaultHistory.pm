@@ -325,12 +325,15 @@ sub _ends
 	return @problems;
 }
 
+# The stops of all processes of a server.
+sub _standstills { my ($self) = @_; return grep { !defined $_->{pid} } $self->_of('stop'); }
+
 # When the whole server stood still, it may be right that nothing is known of ZooKeeper.
 sub _is_cut_short
 {
 	my ($self, $acquire) = @_;
 	return ($acquire->{code} // '') =~ /^(?:08006|ZK001)$/
-	  && grep { !defined $_->{pid} && $_->{node} eq $acquire->{node} && $_->{t} <= $acquire->{end} && $_->{end} >= $acquire->{t} } $self->_of('stop');
+	  && grep { $_->{node} eq $acquire->{node} && $_->{t} <= $acquire->{end} && $_->{end} >= $acquire->{t} } $self->_standstills;
 }
 
 # A session that is gone cannot prove that it lives.
@@ -387,7 +390,7 @@ sub _is_disturbed
 	my ($self, $from, $to) = @_;
 	my $after = $aftermath + ($self->{config}{timeout} // 0) * 1000;
 	return grep { $_->{t} <= $to && $_->{end} + $after >= $from } $self->_of('fault'), $self->_of('foul'),
-	  grep { !defined $_->{pid} } $self->_of('stop');
+	  $self->_standstills;
 }
 
 # Other clients of the same server that may have been in the queue when this one came, or that came

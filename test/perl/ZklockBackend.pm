@@ -133,8 +133,8 @@ The same, but returns SQLSTATE or the empty string.
 
 =item $s->run_again($sql)
 
-C<run>, and again if ZooKeeper or the server stood still until after the end of a wait: then the server has not
-heard of ZooKeeper, and says so.
+C<run>, up to five times, as long as the result is 08006 after a wait: if ZooKeeper or the server stands still until
+the wait is over, the server has not heard from ZooKeeper.
 
 =cut
 

@@ -353,7 +353,7 @@ sub kill_session
 
 =item $zk->has_session($id)
 
-Does the leader know this session?  The id is hexadecimal.  True also if nobody can say.
+Does the leader know this session?  The id is hexadecimal.  True also if the leader does not answer.
 
 =cut
 

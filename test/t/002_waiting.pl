@@ -249,7 +249,7 @@ foreach my $where ('ZooKeeper', 'local')
 			$holder->answer;
 			my $outcome = $waiter->result;
 
-			redo if $outcome->{errcode} eq '08006' && $outcome->{seconds} > 0.5;		# as run_again()
+			redo if $outcome->{errcode} eq '08006' && $outcome->{seconds} > 0.5;		# it stood still
 			$outcome{ $outcome->{out} . $outcome->{errcode} }++;
 			$release_at += ($outcome->{out} eq 't' ? 1 : -1) * rand 0.003;
 			$release_at = 0 if $release_at < 0;

@@ -138,16 +138,16 @@ $holder->query(release('/cancel'));
 # A signal that arrives at the same moment as zklock's is not lost.  The waiter stands still until
 # both signals are there.
 my $pid = $w1->pid;
+my $wait_for_timeout = sub {
+	$node->wait_until("SELECT clock_timestamp() > query_start + interval '5100 ms' FROM pg_stat_activity WHERE pid = $pid"); };
 my %zklock_ends_it = (
 	'new generation' => [ '', sub { my ($path) = @_;
 		$zk->delete("/zklock$path/" . $zk->children("/zklock$path")->[0]);
 		$node->wait_until("SELECT bool_or(claim = 'lost') FROM zk_locks WHERE path = '$path'"); } ],
-	'end of the time' => [ q{, '5s'}, sub {
-		$node->wait_until("SELECT clock_timestamp() > query_start + interval '5100 ms' FROM pg_stat_activity WHERE pid = $pid"); } ]);
+	'end of the time' => [ q{, '5s'}, $wait_for_timeout ]);
 my %other_end = (
 	'cancel' => [ '0', sub { $node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)") } ],
-	'statement_timeout' => [ '5s', sub {
-		$node->wait_until("SELECT clock_timestamp() > query_start + interval '5100 ms' FROM pg_stat_activity WHERE pid = $pid"); } ]);
+	'statement_timeout' => [ '5s', $wait_for_timeout ]);
 foreach my $end (sort keys %zklock_ends_it)
 {
 	foreach my $other (sort keys %other_end)

@@ -86,7 +86,7 @@ foreach (['5 s', 0, ''], ['1min', '5s', '55P03'])
 	$a1->query("SET lock_timeout = '$lock_timeout'");
 	my $process = stand_still($node_a, 'semaphore-granted', $a1, "SELECT zk_semaphore_acquire('/late', 3, '$timeout')");
 	my $worker = $node_a->worker_pid;
-	# For no longer than is needed: of a longer silence, the error would tell.
+	# The worker stands still only at the end, because a silence of 1.5 s would be an error (08006).
 	$node_a->wait_until("SELECT clock_timestamp() > query_start + interval '4.6 s' FROM pg_stat_activity WHERE pid = $process");
 	kill 'STOP', $worker;
 	kill 'CONT', $process;

@@ -114,7 +114,7 @@ sub is_free
 	return $free;
 }
 
-# A backend that is asked just then answers before its connection ends.
+# If zklock-run asks just when the lock is taken away, the backend answers before its connection ends.
 my $taken = qr/The (?:connection to the server was lost|server does not hold it)/;
 
 sub is_lost
@@ -388,7 +388,7 @@ like($run->{err}, qr{FATAL:  lock "/run/lost" was lost\nDETAIL:  |The server doe
 ok(is_free('/run/lost'), 'forced release: free');
 
 my ($child, $told_at, $alive_at);
-foreach (1 .. 3)						# if the machine stands still meanwhile, nobody sees the command live on
+foreach (1 .. 3)						# a machine that stands still meanwhile hides that the command lives on
 {
 	$run = started([ '-k', '1', '/run/lost' ], "$stubborn if (!\$child) { sleep 180 while 1 } print qq{child \$child\n}; $begin $keep_on");
 	($child) = $run->{out} =~ /^child (\d+)/m;

@@ -110,7 +110,7 @@ sub wait_for
 	die "timed out waiting for $what";
 }
 
-# What Patroni and PostgreSQL logged on the one of this name, from the byte $at.
+# What the Patroni and the PostgreSQL of this name logged from byte $at on.
 sub log_of { my ($name, $at) = @_; return slurp_file("$PostgreSQL::Test::Utils::log_path/patroni_$name.log", $at); }
 
 sub api
@@ -123,7 +123,8 @@ sub api
 sub is_running { my ($node) = @_; return decode_json(api($node, 'GET', '/patroni')->{content})->{state} eq 'running'; }
 sub query { my ($node, $sql) = @_; my $pg = PgWire->new($sockets, $node->{port}, 'test'); my $result = $pg->query($sql); $pg->close; return $result; }
 sub value { my ($node, $sql) = @_; my $result = query($node, $sql); die $result->{message} if $result->{error}; return $result->{rows}[0][0]; }
-# The standby says that it streams also while it only tries to.
+
+# The standby's own status is "streaming" also while it only tries to connect.
 sub follows
 {
 	my ($standby, $primary) = @_;
@@ -213,8 +214,8 @@ my $at = length log_of('south');
 start_patroni($south);
 wait_for('the killed one to follow', sub { follows($south, $north) });
 
-# Its Patroni compares its timeline with the primary's, at first also after a turn in which it did nothing, and would wait for the
-# primary's answer through the cut.
+# South's Patroni compares its timeline with the primary's, also after the first turn in which it does nothing, and would wait
+# for the primary's answer through the cut.
 wait_for('its Patroni to be content', sub {
 	my @turns = log_of('south', $at) =~ /(no action(?=\. I am \(south\), a secondary)|Local timeline=)/g;
 	return "@turns" =~ /no action no action/;

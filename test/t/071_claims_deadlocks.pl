@@ -52,6 +52,7 @@ sub play
 		{
 			wait_until_waiting($waiting[-1]) if @waiting;
 			$backend{$name}->query($sql);
+			# The claim's znode is there before that of the next wait.
 			$watch{n}->wait_until(q{SELECT bool_and(ticket IN ('queued', 'owned')) FROM zk_locks WHERE path = '/c'});
 			next;
 		}

@@ -72,7 +72,7 @@ $a1->query(q{RESET lock_timeout; SET statement_timeout = '500ms'});
 is($a1->errcode(acquire('/start')), '57014', 'statement_timeout comes first');
 $a1->query(q{RESET statement_timeout});
 
-# Who only looks, or removes a record, is not kept waiting for an answer that is known not to come.
+# A backend that only looks, or removes a record, does not wait for an answer that cannot come.
 foreach my $look ([ q{SELECT * FROM zk_lock_queue('/start')} => 'lock "/start"' ],
 	[ q{SELECT zk_semaphore_limit('/start')} => 'lock "/start"' ],
 	[ q{SELECT zk_job_forget('/start')} => 'the records of jobs' ],
@@ -247,7 +247,7 @@ $zk->delete("/zklock/sem/leases/$_") foreach @{ $zk->children('/zklock/sem/lease
 $node_a->wait_until(q{SELECT array_agg(path) = '{/sem/locks}' FROM zk_locks WHERE path LIKE '/sem%'});
 
 $a2->query(q{SET zklock.synchronous_release = on});
-# Its first ticket for a lock that is taken only tries, as its name says.
+# A multilock first tries all locks, with tickets whose names say so, and then waits with other tickets.
 $a2->send(q{SELECT zk_multilock_acquire('{/free, /taken}', '6s')});
 $zk->wait_until(sub { 2 == grep { !/-8b4d-/ } @{ $zk->children('/zklock/taken') } }, 'the ticket with which it waits');
 $node_a->wait_for_ticket('/taken', 'queued');

@@ -108,8 +108,8 @@ sub members_of
 	return map { [ $i, $_ ], [ $_, $i ] } grep { $_ != $i } 1 .. 3;
 }
 
-# Returns how many claims the holder has released.
-sub is_over
+# Ends the fault, releases everything, and returns how many claims the holder has released.
+sub end_round
 {
 	my ($what) = @_;
 	$fault{$what}[1]->();
@@ -154,7 +154,7 @@ foreach my $what (sort keys %fault)
 			cmp_ok($committed, '>', 0, "$label: all commits were before the grant, all the same") if $committed ne '';
 			note "$label: once more";
 			$again++;
-			is_over($what);
+			end_round($what);
 			redo;
 		}
 		is($result->{errcode}, 'ZK001', "$label: no more commits");
@@ -165,7 +165,7 @@ foreach my $what (sort keys %fault)
 		push @{ $gaps{$what} }, $safe;
 		note sprintf '%-60s safe until %.3f s, last commit %.3f s before the grant', $what, $safe, $committed;
 
-		is(is_over($what), '1', "$label: the lost claim is released");
+		is(end_round($what), '1', "$label: the lost claim is released");
 	}
 }
 

@@ -212,7 +212,7 @@ $b2->query('SELECT zk_lock_release_all()');
 # --- zklock.acl ---
 
 $node_b->set('zklock.acl', 'digest:' . hash("svc:$SECRET") . ':cdrwa, world:anyone:r');
-$b2->query(q{SELECT count(*) FROM zk_lock_queue('/listed')});		# so the worker has read it
+$b2->query(q{SELECT count(*) FROM zk_lock_queue('/listed')});		# its reply shows that the worker has read the setting
 is($b2->query(acquire('/listed')), 't', 'a list of our own');
 is_deeply($zk->acl('/zklock/listed'), [ $MINE, [ 'world', 'anyone', 1 ] ], 'the directory has it');
 my $ticket = '/zklock/listed/' . $zk->children('/zklock/listed')->[0];

@@ -84,8 +84,8 @@ tend(void)
 }
 
 /*
- * The worker wakes this process when it ends.  PostgreSQL starts it again
- * after a second, if the postmaster is awake then.
+ * The worker wakes this process when it ends.  PostgreSQL starts the worker
+ * again after a second, if the postmaster is awake then.
  */
 static int64
 see_to_worker(void)
