@@ -59,11 +59,14 @@ my $version = $meta->{version};
 
 all_are($top, $version, 'all places name one version');
 my $series = $version =~ s{\.\d+$}{}r;
-ok(-f "$top/zklock--1.0--$series.sql", "the SQL objects of that version are there");
+ok(glob("$top/zklock--*--$series.sql"), "the SQL objects of that version are there");
 like(text($top, 'CHANGELOG.md'), qr/^## \Q@{[ $version =~ s{\.\d+$}{}r ]}\E/m, 'CHANGELOG.md has a section for it');
 
 # What was released stays as it was.
-is(Digest::SHA->new(256)->addfile("$top/zklock--1.0.sql")->hexdigest, '39a775b4b3a92e3d5ae0be6cdec56d713b0d5966f732481340f4c3f680d14ded', 'zklock--1.0.sql is that of 1.0.0');
+my %sum = (
+	'1.0' => '39a775b4b3a92e3d5ae0be6cdec56d713b0d5966f732481340f4c3f680d14ded',
+	'1.0--1.1' => 'bb57395d59559cba6883824cf1f8cdb25a8437c3250851e6832a90e4776e96f3');
+is(Digest::SHA->new(256)->addfile("$top/zklock--$_.sql")->hexdigest, $sum{$_}, "zklock--$_.sql is as it was released") foreach sort keys %sum;
 
 # What of META.json is not as https://pgxn.org/meta/spec.txt requires.
 sub problems_of
@@ -93,8 +96,8 @@ sub problems_of
 }
 
 is(join(', ', problems_of($meta)), '', 'META.json');
-foreach ([ 'version', '1.1' ], [ 'maintainer', '' ], [ 'licence', 'postgresql' ], [ 'resources', { homepage => 'here' } ],
-	[ 'provides', { zklock => { file => 'zklock.sql', docfile => 'doc/zklock.md', version => '1.1.0' } } ])
+foreach ([ 'version', '1.2' ], [ 'maintainer', '' ], [ 'licence', 'postgresql' ], [ 'resources', { homepage => 'here' } ],
+	[ 'provides', { zklock => { file => 'zklock.sql', docfile => 'doc/zklock.md', version => '1.2.0' } } ])
 {
 	isnt(join(', ', problems_of({ %$meta, $_->[0] => $_->[1] })), '', "META.json with another $_->[0]");
 }
@@ -163,7 +166,7 @@ is($kind{Database}{extensions}[0]{version}, $series, 'doc/kubernetes.md: the ver
 my $stage = PostgreSQL::Test::Utils::tempdir;
 is(run_it($top, qw(make -s install), "DESTDIR=$stage")->{status}, 0, 'make install');
 is_deeply([ sort map { s{.*/}{}r } split /\n/, run_it($stage, qw(find . -type f))->{out} ],
-	[ sort 'zklock.so', 'zklock.control', qw(zklock--1.0.sql zklock--1.0--1.1.sql zklock-run), 'zklock-run.1' ],
+	[ sort 'zklock.so', 'zklock.control', qw(zklock--1.0.sql zklock--1.0--1.1.sql zklock--1.1--1.2.sql zklock-run), 'zklock-run.1' ],
 	'what is installed');
 
 # --- a bundle, and a release, in a repository of their own ---
@@ -226,33 +229,33 @@ sub refused_with
 	unlink "$copy/$file";
 	append_to_file("$copy/$file", $text =~ s/$from/$to/rs);
 	git(qw(commit -q -a -m), $name);
-	refused(['1.1.3'], $why, $name);
+	refused(['1.2.3'], $why, $name);
 	git(qw(reset -q --hard HEAD~));
 	return;
 }
 
 refused([], qr/which version/, 'no version');
-refused(['1.1'], qr/which version/, 'half a version');
+refused(['1.2'], qr/which version/, 'half a version');
 refused(['7.5.0'], qr/no script .* leads to 7\.5/, 'a version without SQL objects');
 append_to_file("$copy/README.md", "more\n");
-refused(['1.1.3'], qr/not committed/, 'changes that are not committed');
+refused(['1.2.3'], qr/not committed/, 'changes that are not committed');
 git(qw(checkout -q README.md));
-refused_with('CHANGELOG.md', qr/^## 1\.1 \(unreleased\)/m, '## 1.1', qr/no section/, 'no section in CHANGELOG.md');
+refused_with('CHANGELOG.md', qr/^## 1\.2 \(unreleased\)/m, '## 1.2', qr/no section/, 'no section in CHANGELOG.md');
 refused_with('CHANGELOG.md', qr/(?<=unreleased\)\n).*?(?=^## )/ms, "\n", qr/no entry/, 'no entry in CHANGELOG.md');
-refused_with('zklock.control', qr/default_version = '1\.1'/, "default_version = '1.0'", qr/another default_version/, 'another default version');
+refused_with('zklock.control', qr/default_version = '1\.2'/, "default_version = '1.0'", qr/another default_version/, 'another default version');
 {
 	local $ENV{CATALOGUE} = 'false';
-	refused(['1.1.3'], qr/does not lead to 1\.1$/m, 'another catalogue after an update');
+	refused(['1.2.3'], qr/does not lead to 1\.2$/m, 'another catalogue after an update');
 }
 
-my $released = run_it($copy, 'package/release', '1.1.3');
+my $released = run_it($copy, 'package/release', '1.2.3');
 is($released->{status}, 0, 'released') or diag $released->{err};
-all_are($copy, '1.1.3', 'all places name the new version');
+all_are($copy, '1.2.3', 'all places name the new version');
 like(text($copy, 'CHANGELOG.md'), qr/^## 1\.1\.3 \(\d{4}-\d\d-\d\d\)$/m, 'the section of CHANGELOG.md has a date');
 unlike(text($copy, 'debian/changelog'), qr/UNRELEASED/, 'the packages are for release');
 is(decode_json(text($copy, 'META.json'))->{'meta-spec'}{version}, '1.0.0', 'the specification is the same');
-is(git(qw(describe --exact-match)), "v1.1.3\n", 'the commit has a tag');
+is(git(qw(describe --exact-match)), "v1.2.3\n", 'the commit has a tag');
 is(git(qw(status --porcelain)), '', 'nothing is left over');
-refused(['1.1.3'], qr/exists already/, 'the same again');
+refused(['1.2.3'], qr/exists already/, 'the same again');
 
 done_testing();

@@ -160,10 +160,14 @@ is($node->safe_psql('prepared', $parts . q{
 	'', 'each function that could look for names in a schema of a user has a search_path');
 
 # A script takes over no object that it finds, but for those of earlier versions.
-my ($install, $update) = map { slurp_file("$FindBin::RealBin/../../zklock--$_.sql") } '1.0', '1.0--1.1';
-my %created = map { $_ => 1 } $install =~ /^CREATE (\w+ \w+)/mg;
-is(join(', ', grep { !$created{$_} } $update =~ /^CREATE OR REPLACE (\w+ \w+)/mg), '', 'only objects of 1.0 are replaced');
-unlike($install . $update, qr/IF NOT EXISTS/, 'no script makes do with an object that is there');
+my ($install, @updates) = map { slurp_file("$FindBin::RealBin/../../zklock--$_.sql") } '1.0', '1.0--1.1', '1.1--1.2';
+my %created;
+foreach my $script ($install, @updates)
+{
+	is(join(', ', grep { !$created{$_} } $script =~ /^CREATE OR REPLACE (\w+ \w+)/mg), '', 'only objects of earlier versions are replaced');
+	$created{$_} = 1 foreach $script =~ /^CREATE (?!OR REPLACE)(\w+ \w+)/mg;
+	unlike($script, qr/IF NOT EXISTS/, 'no script makes do with an object that is there');
+}
 unlike($install, qr/OR REPLACE/, 'the first one replaces none');
 
 done_testing();
