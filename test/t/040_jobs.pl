@@ -501,6 +501,9 @@ is($a1->query(xact_run_once('/standby', '2024-05-05 02:00Z')), 'f', 'and the pri
 $s1->query('COMMIT');
 wait_for_state('/standby', 'done');
 is(field('/standby', 'server'), 'standby', 'the record names it');
+my $guarded = q{SELECT 'here' WHERE CASE WHEN NOT pg_is_in_recovery() THEN zk_xact_run_once('/guarded', '2024-05-05 02:00Z') END};
+is($s1->query($guarded), '', 'with the guard of doc/recipes.md, it does not run');
+is($a1->query($guarded), 'here', 'and the primary does');
 
 $_->quit foreach $a1, $a2, $c1, $s1;
 done_testing();
