@@ -23,6 +23,7 @@
 /* Version 8 in the first digit, then eleven bits of mark and one of "tries". */
 #define UUID_MARK			"8b4c"
 #define UUID_MARK_TRIES		"8b4d"
+#define UUID_MARK_AT		14
 
 typedef struct Mark
 {
@@ -160,15 +161,20 @@ void
 zkl_recipe_make_uuid(const uint8_t random[16], bool only_tries,
 					 char uuid[ZKL_UUID_SIZE])
 {
-	const char *mark = only_tries ? UUID_MARK_TRIES : UUID_MARK;
-	unsigned	variant = 0x80 | (random[8] & 0x3f);
+	static const char digits[] = "0123456789abcdef";
+	char	   *at = uuid;
 
-	snprintf(uuid, ZKL_UUID_SIZE,
-			 "%02x%02x%02x%02x-%02x%02x-%s-%02x%02x-%02x%02x%02x%02x%02x%02x",
-			 random[0], random[1], random[2], random[3],
-			 random[4], random[5], mark, variant, random[9],
-			 random[10], random[11], random[12],
-			 random[13], random[14], random[15]);
+	for (int i = 0; i < 16; i++)
+	{
+		int			byte = i == 8 ? 0x80 | (random[i] & 0x3f) : random[i];
+
+		if (i == 4 || i == 6 || i == 8 || i == 10)
+			*at++ = '-';
+		*at++ = digits[byte >> 4];
+		*at++ = digits[byte & 0xf];
+	}
+	*at = '\0';
+	memcpy(uuid + UUID_MARK_AT, only_tries ? UUID_MARK_TRIES : UUID_MARK, 4);
 }
 
 bool
@@ -176,12 +182,12 @@ zkl_recipe_is_zklock(const char *child, bool *only_tries)
 {
 	bool		tries;
 
-	/* "_c_xxxxxxxx-xxxx-mmmm-": the mark begins at character 17 */
+	/* "_c_xxxxxxxx-xxxx-mmmm-" */
 	if (strncmp(child, "_c_", 3) != 0 || strlen(child) < 3 + 36 ||
 		child[16] != '-' || child[21] != '-')
 		return false;
-	tries = memcmp(child + 17, UUID_MARK_TRIES, 4) == 0;
-	if (!tries && memcmp(child + 17, UUID_MARK, 4) != 0)
+	tries = memcmp(child + 3 + UUID_MARK_AT, UUID_MARK_TRIES, 4) == 0;
+	if (!tries && memcmp(child + 3 + UUID_MARK_AT, UUID_MARK, 4) != 0)
 		return false;
 	*only_tries = tries;
 	return true;

@@ -15,7 +15,6 @@
  */
 #include "postgres.h"
 
-#include <sys/stat.h>
 
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
@@ -69,7 +68,7 @@ static struct
 {
 	WaitEventSet *set;
 	int			fd;
-	ino_t		inode;
+	uint32		sockets;		/* zkl_session_sockets() */
 	uint32		events;
 	int			position;
 }			waiting = {.fd = -1};
@@ -360,35 +359,21 @@ wait_for_something(void)
 						(events & WL_SOCKET_WRITEABLE) != 0);
 }
 
-/*
- * Wait for the latch, the postmaster's death, or the socket.  After a
- * reconnect, a new socket may have the number of the old one, so compare
- * inodes.
- */
+/* Wait for the latch, the postmaster's death, or the socket. */
 static uint32
 wait_on_socket(int fd, uint32 events, long timeout_ms)
 {
 	static uint32 wait_event = 0;
-	struct stat status;
+	uint32		sockets = zkl_session_sockets();
 	WaitEvent	occurred[3];
 	uint32		result = 0;
 	int			n;
 
 	/*
-	 * If the client has closed the socket meanwhile, wait only for the latch.
-	 */
-	if (fd < 0 || fstat(fd, &status) != 0)
-	{
-		fd = -1;
-		status.st_ino = 0;
-	}
-
-	/*
 	 * The kernel silently removes a closed socket from the set.  The set
 	 * would never report a new socket with the same number.
 	 */
-	if (waiting.set == NULL || fd != waiting.fd ||
-		status.st_ino != waiting.inode)
+	if (waiting.set == NULL || fd != waiting.fd || sockets != waiting.sockets)
 	{
 		if (waiting.set != NULL)
 			FreeWaitEventSet(waiting.set);
@@ -404,7 +389,7 @@ wait_on_socket(int fd, uint32 events, long timeout_ms)
 	else if (fd >= 0 && events != waiting.events)
 		ModifyWaitEvent(waiting.set, waiting.position, events, NULL);
 	waiting.fd = fd;
-	waiting.inode = status.st_ino;
+	waiting.sockets = sockets;
 	waiting.events = events;
 
 	/*

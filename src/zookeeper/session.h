@@ -161,6 +161,12 @@ extern void zkl_session_break_connection(void);
  */
 extern void zkl_session_interest(int *fd, bool *writable, long *timeout_ms);
 
+/*
+ * How many sockets the client has opened so far.  A new socket may have the
+ * number of the old one, and then only this tells them apart.
+ */
+extern uint32 zkl_session_sockets(void);
+
 /* Read and write what is ready. */
 extern void zkl_session_process(bool readable, bool writable);
 

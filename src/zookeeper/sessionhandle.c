@@ -10,7 +10,7 @@
  *
  * The client's weak points, and what this file does about them:
  * - it may close the socket silently and open another with the same number:
- *   the caller compares inodes; requests are held back until a proof went
+ *   we count the sockets; requests are held back until a proof went
  *   out on the new connection (is_usable);
  * - it waits two thirds of the session timeout for a server that does not
  *   answer a connect: we give up much earlier;
@@ -196,8 +196,10 @@ zkl_session_interest(int *fd, bool *writable, long *timeout_ms)
 		return;
 	}
 
+	Assert(connects || *fd == zkl_session_state.fd);
 	if (*fd >= 0 && connects)
 	{
+		zkl_session_state.sockets++;
 		/* Programs that the server starts must not keep it open. */
 		fcntl(*fd, F_SETFD, FD_CLOEXEC);
 		zkl_session_state.connecting_since = 0;
@@ -258,6 +260,12 @@ process(int events)
 	if (zoo_state(zkl_session_state.handle) == ZOO_AUTH_FAILED_STATE)
 		zkl_session_note_refused();
 	return rc;
+}
+
+uint32
+zkl_session_sockets(void)
+{
+	return zkl_session_state.sockets;
 }
 
 /*

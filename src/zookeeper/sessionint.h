@@ -19,6 +19,7 @@ typedef struct ZklSessionState
 	int64		provable;		/* what a write proves that is sent from now
 								 * on */
 	int64		requests;
+	uint32		sockets;		/* that the client has opened so far */
 	char		server[80];		/* the server of the last connect */
 	void		(*on_sent) (ZklTraffic kind);
 	void		(*on_answered) (int64_t latency);

@@ -45,7 +45,6 @@
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/hashfn.h"
@@ -75,7 +74,8 @@ static struct
 	SSL		   *ssl;			/* NULL: there is none */
 	int			socket;			/* to the server */
 	int			inner;			/* our end of the pair */
-	ino_t		library_inode;	/* the library's end of the last pair */
+	uint32		sockets;		/* count of the library's sockets at the last
+								 * pair */
 	bool		is_open;		/* the handshake is complete */
 	bool		wants_write;	/* OpenSSL waits until it can write */
 	bool		is_closing;		/* the session is being closed */
@@ -190,20 +190,16 @@ make_context(const ZklTlsText *texts, int *faulty, const char **fault)
  * The connection
  */
 
-/*
- * The library has said what it waits for.  Compare inodes, because a new
- * socket may have the number of an old one.
- */
+/* The library has said what it waits for, perhaps on a new socket. */
 void
 zkl_session_tls_interest(zhandle_t *handle, int *fd, bool *writable, long *timeout_ms)
 {
-	struct stat status;
 	bool		readable = false;
 	bool		may_write = false;
 
 	if (tls.context == NULL || *fd < 0)
 		return;
-	if (fstat(*fd, &status) != 0 || status.st_ino != tls.library_inode)
+	if (tls.sockets != zkl_session_state.sockets)
 		adopt(handle, *fd);
 	tls.wants_room = *writable;
 	zkl_session_tls_process(&readable, &may_write);
@@ -241,17 +237,15 @@ static void
 adopt(zhandle_t *handle, int fd)
 {
 	int			pair[2];
-	struct stat status;
 
 	(void) zkl_session_tls_drop();
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0 ||
-		fstat(pair[1], &status) != 0 ||
 		(tls.socket = fcntl(fd, F_DUPFD_CLOEXEC, 0)) < 0 ||
 		dup3(pair[1], fd, O_CLOEXEC) < 0)
 		elog(ERROR, "could not put TLS between the ZooKeeper client and its server: %m");
 	close(pair[1]);
 	tls.inner = pair[0];
-	tls.library_inode = status.st_ino;
+	tls.sockets = zkl_session_state.sockets;
 	tls.is_open = tls.is_closing = tls.is_readable = false;
 	tls.ssl = SSL_new(tls.context);
 	if (tls.ssl == NULL || SSL_set_fd(tls.ssl, tls.socket) != 1 || !expect_server())
