@@ -4,9 +4,9 @@
 \echo Use "ALTER EXTENSION zklock UPDATE TO '1.2'" to load this file. \quit
 
 /*
- * How many rows the functions return, on a server with some locks.  The planner
- * would expect 1,000 from each: three such functions in a join cost it 10^9 rows,
- * for which it compiles the query with JIT each time.
+ * What the planner expects.  By default, it would expect 1,000 rows from each function: three such
+ * functions in a join cost it 10^9 rows, for which it compiles the query with JIT each time.  So each
+ * function says how many rows it returns on a usual server.
  */
 
 ALTER FUNCTION zk_sessions() ROWS 1;
@@ -14,3 +14,36 @@ ALTER FUNCTION zk_status() ROWS 1;
 ALTER FUNCTION zk_cluster_status() ROWS 1;
 ALTER FUNCTION zk_stat() ROWS 1;
 ALTER FUNCTION zk_stat_transactions() ROWS 1;
+ALTER FUNCTION zk_locks() ROWS 50;
+ALTER FUNCTION zk_stat_locks() ROWS 50;
+ALTER FUNCTION zk_claims() ROWS 10;
+
+/*
+ * These ask ZooKeeper, the last one once for each lock, so that conditions that cost less come first.
+ * The functions that acquire keep the cost 1: else PostgreSQL would evaluate a condition beside them,
+ * such as a function of the user, before the lock is held.
+ */
+
+ALTER FUNCTION zk_lock_queue(text) ROWS 10 COST 1000;
+ALTER FUNCTION zk_lock_queue_or_null(text) ROWS 10 COST 1000;
+ALTER FUNCTION zk_blockers(integer) ROWS 10 COST 1000;
+ALTER FUNCTION zk_servers() ROWS 10 COST 1000;
+ALTER FUNCTION zk_jobs() ROWS 20 COST 1000;
+ALTER FUNCTION zk_waits() ROWS 10 COST 1000;
+ALTER FUNCTION zk_semaphore_limit(text) COST 1000;
+ALTER FUNCTION zk_cluster_locks(text) ROWS 100 COST 10000;
+
+-- The planner expects 10 elements of an array, but 1,000 rows from string_to_table().
+CREATE OR REPLACE VIEW zk_leaders AS
+	SELECT l.path,
+		   q.position,
+		   q.holds AS leads,
+		   q.client,
+		   q.server,
+		   q.pid,
+		   q.application,
+		   q.since
+	FROM (SELECT DISTINCT pg_catalog.btrim(p, E' \t\r\n') AS path
+		  FROM pg_catalog.unnest(pg_catalog.string_to_array(pg_catalog.current_setting('zklock.leader_of'), ',')) AS p) AS l,
+		 LATERAL @extschema@.zk_lock_queue_or_null(l.path) AS q
+	WHERE CASE WHEN l.path <> '' THEN @extschema@.zk_path_is_allowed(l.path) END;

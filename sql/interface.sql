@@ -34,6 +34,34 @@ WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e' AND extname = 'zkl
 SELECT obj_description(oid, 'pg_extension') IS NOT NULL AS "the extension has one"
 FROM pg_extension WHERE extname = 'zklock';
 
+-- What the planner expects is near to what there is on a usual server.  A new function that returns rows has its
+-- ROWS here, and a view must not be compiled with JIT, also not in a join.
+SELECT p.proname, p.prorows, p.procost
+FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid JOIN pg_extension e ON e.oid = d.refobjid
+WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND e.extname = 'zklock' AND (p.proretset OR p.procost > 1)
+ORDER BY p.prorows, p.proname COLLATE "C";
+CREATE FUNCTION pg_temp.planned(query text, options text DEFAULT 'COSTS') RETURNS json LANGUAGE plpgsql AS $$
+DECLARE
+	plan json;
+BEGIN
+	EXECUTE format('EXPLAIN (FORMAT JSON, %s) %s', options, query) INTO plan;
+	RETURN plan->0;
+END $$;
+CREATE TEMP VIEW views AS
+SELECT objid::regclass::text AS name
+FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid JOIN pg_class c ON c.oid = d.objid
+WHERE d.classid = 'pg_class'::regclass AND d.deptype = 'e' AND e.extname = 'zklock' AND c.relkind = 'v';
+SELECT name, pg_temp.planned('TABLE ' || name)->'Plan'->'Plan Rows' AS rows FROM views ORDER BY name COLLATE "C";
+SELECT format('%s, %s, %s', a.name, b.name, c.name) AS "costs too much"
+FROM views a, views b, views c
+WHERE a.name < b.name AND b.name < c.name
+	  AND (pg_temp.planned(format('SELECT * FROM %s a, %s b, %s c', a.name, b.name, c.name))->'Plan'->>'Total Cost')::float
+		  > current_setting('jit_above_cost')::float;
+SET jit = on;
+SELECT name AS "is compiled" FROM views
+WHERE pg_temp.planned('SELECT * FROM ' || name, 'ANALYZE')->'JIT' IS NOT NULL;
+RESET jit;
+
 -- status
 SELECT state IN ('connected', 'idle') AS state, safe, worker_pid > 0 AS worker, session_id IS NOT NULL AS session,
 	   session_timeout > '0' AS timeout, coalesce(safe_until > now(), state = 'idle') AS safe_until,
