@@ -63,7 +63,7 @@ static const Reason failure_reasons[] = {
 	[ZKL_FAILURE_TOKENS] = {
 		ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, COULD_NOT_ACQUIRE,
 		gettext_noop("The tokens of this ZooKeeper ensemble are used up, because it has elected a leader more than 32,767 times."),
-		gettext_noop("Move all servers to a new ensemble at the same time, where tokens begin anew.")
+		gettext_noop("Move all servers to a new ensemble at the same time, where tokens begin again.")
 	},
 	[ZKL_FAILURE_SESSION_FULL] = {
 		ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, COULD_NOT_ACQUIRE,

@@ -367,5 +367,5 @@ note_birth(const ZklSessionEvent *event)
 			errmsg("ZooKeeper does not have the data that this server has used before"),
 			errdetail("The directory \"%s\" was created at %s.", member.directory,
 					  timestamptz_to_str(ZKL_MS(event->ctime_ms) - (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)),
-			errhint("Unless the ensemble was replaced on purpose, its data are lost: jobs may run again, and tokens begin anew."));
+			errhint("Unless the ensemble was replaced on purpose, its data are lost: jobs may run again, and tokens begin again."));
 }

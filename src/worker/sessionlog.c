@@ -197,7 +197,7 @@ zkl_session_log_czxid(int64 czxid)
 			errmsg("the ZooKeeper ensemble has elected a leader %d times, and its tokens end after %d elections",
 				   (int) (czxid >> 32), (int) (ZKL_TICKET_CZXID_MAX >> 32)),
 			errdetail("After that, locks cannot be acquired."),
-			errhint("Move all servers to a new ensemble at the same time, where tokens begin anew."));
+			errhint("Move all servers to a new ensemble at the same time, where tokens begin again."));
 }
 
 /* Logged once, until ZooKeeper accepts this server or the files are reloaded. */

@@ -212,6 +212,6 @@ report_stale(const char *table, const char *resource, int64 token,
 				   token, resource),
 			errdetail("Token " INT64_FORMAT " has been presented for it.",
 					  greatest),
-			errhint("Acquire the lock again.  If its tokens have begun anew in another ZooKeeper ensemble, delete the resource's row from table %s.",
+			errhint("Acquire the lock again.  If its tokens have begun again in another ZooKeeper ensemble, delete the resource's row from table %s.",
 					table));
 }
