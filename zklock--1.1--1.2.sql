@@ -47,3 +47,67 @@ CREATE OR REPLACE VIEW zk_leaders AS
 		  FROM pg_catalog.unnest(pg_catalog.string_to_array(pg_catalog.current_setting('zklock.leader_of'), ',')) AS p) AS l,
 		 LATERAL @extschema@.zk_lock_queue_or_null(l.path) AS q
 	WHERE CASE WHEN l.path <> '' THEN @extschema@.zk_path_is_allowed(l.path) END;
+
+/*
+ * What zk_status tells in addition.  As in 1.1, a second function returns it, because a function
+ * that exists could not get more columns without a DROP.
+ */
+
+CREATE FUNCTION zk_server_status(OUT refuses_commits boolean,
+								 OUT tls boolean)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zklock_server_status'
+LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1;
+
+COMMENT ON FUNCTION zk_server_status() IS
+'state of this server, without a request to ZooKeeper; see view zk_status';
+
+CREATE FUNCTION zk_leaderships(OUT path text,
+							   OUT leads boolean)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zklock_leaderships'
+LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 3;
+
+COMMENT ON FUNCTION zk_leaderships() IS
+'the leaderships in this server''s settings, and whether it leads, without a request to ZooKeeper';
+
+GRANT EXECUTE ON FUNCTION zk_server_status(), zk_leaderships() TO PUBLIC;
+
+CREATE OR REPLACE VIEW zk_status AS
+	SELECT n.node_name,
+		   s.worker_pid,
+		   s.state,
+		   s.session_id,
+		   s.server,
+		   s.session_timeout,
+		   s.connected_since,
+		   s.safe_until,
+		   s.safe,
+		   s.epoch,
+		   n.entries,
+		   n.max_locks,
+		   s.ephemeral_bytes,
+		   n.claims,
+		   n.tickets,
+		   n.tickets_lost,
+		   n.requests,
+		   n.connects,
+		   n.expirations,
+		   n.bypasses,
+		   s.last_error,
+		   s.last_error_at,
+		   c.ensemble_id,
+		   c.ensemble_changes,
+		   c.namesakes,
+		   c.refused_leaderships,
+		   v.refuses_commits,
+		   v.tls
+	FROM @extschema@.zk_status() AS n,
+		 @extschema@.zk_cluster_status() AS c,
+		 @extschema@.zk_server_status() AS v,
+		 @extschema@.zk_sessions AS s;
+
+COMMENT ON COLUMN zk_status.refuses_commits IS
+'true if this server is a primary that refuses to write, because it does not lead what zklock.commit_requires names';
+COMMENT ON COLUMN zk_status.tls IS
+'true if the connection to ZooKeeper uses TLS; null if this role may not see it';

@@ -202,7 +202,7 @@ my @sources = split /\n/, $super->query(q{
 $super->query(q{SELECT zk_claim_request('/hidden/claim', '1 h'), zk_claim_request('/jobs/claim', '1 h')});
 $node->wait_until(q{SELECT count(*) = 2 FROM zk_claims WHERE path LIKE '%/claim' AND state = 'held'});
 cmp_ok(scalar(@sources), '>=', 8, "there are views: @sources");
-my %told = map { $_ => 1 } 'zk_claims', 'zk_claims()', 'zk_stat_locks', 'zk_locks', 'zk_locks()', 'zk_jobs', 'zk_jobs()', 'zk_leaders', 'zk_waits', 'zk_waits()';
+my %told = map { $_ => 1 } 'zk_claims', 'zk_claims()', 'zk_stat_locks', 'zk_locks', 'zk_locks()', 'zk_jobs', 'zk_jobs()', 'zk_leaders', 'zk_leaderships()', 'zk_waits', 'zk_waits()';
 foreach my $source (@sources)
 {
 	my $count = "SELECT count(*) FILTER (WHERE row::text LIKE '%/hidden/%'), count(*) FILTER (WHERE row::text LIKE '%/jobs/%') FROM $source AS row";

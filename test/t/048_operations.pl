@@ -101,6 +101,7 @@ $holder->query(q{SELECT zk_lock_acquire('/seen')});
 $waiter->send(q{SELECT zk_lock_acquire('/seen')});
 $node->wait_for_waiter('/seen', 1);
 $holder->query(q{SELECT zk_lock_acquire('/tried'), zk_lock_release('/tried')});
+$holder->query(q{SELECT zk_run_once('/job', now() - interval '1 hour'), zk_lock_release('/job')});
 
 my @running;
 sub start_program
@@ -136,7 +137,10 @@ SKIP:
 	is(value_of($metrics, 'zklock_claims_held'), 1, 'exporter: a leadership does not count');
 	is(value_of($metrics, 'zklock_claims_waiting'), 1, 'exporter: a waiter');
 	cmp_ok(value_of($metrics, 'zklock_claims_longest_wait_seconds'), '>', 0, 'exporter: has waited');
-	is(value_of($metrics, 'zklock_locks_acquired_total'), 3, 'exporter: grants');
+	is(value_of($metrics, 'zklock_locks_acquired_total'), 4, 'exporter: grants');
+	is(value_of($metrics, 'zklock_leadership_leads', 'path="/led"'), 1, 'exporter: leads');
+	is(value_of($metrics, 'zklock_job_failed', 'path="/job"'), 0, 'exporter: a job');
+	cmp_ok(value_of($metrics, 'zklock_job_tick_age_seconds', 'path="/job"'), '>=', 3600, 'exporter: its tick');
 	is(value_of($metrics, 'zklock_path_acquired_total', 'path="/tried"'), 1, 'exporter: of a path');
 	cmp_ok(value_of($metrics, 'zklock_requests_total', 'kind="create"'), '>=', 3, 'exporter: requests');
 	cmp_ok(value_of($metrics, 'zklock_answer_seconds_count'), '>', 5, 'exporter: answers');

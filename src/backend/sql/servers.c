@@ -9,11 +9,13 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 
 #include "backend/display.h"
 #include "backend/lock/permission.h"
+#include "backend/lock/reliance.h"
 #include "backend/row.h"
 #include "backend/znodes.h"
 #include "backend/znodetext.h"
@@ -23,9 +25,12 @@
 
 PG_FUNCTION_INFO_V1(zklock_servers);
 PG_FUNCTION_INFO_V1(zklock_cluster_status);
+PG_FUNCTION_INFO_V1(zklock_server_status);
+PG_FUNCTION_INFO_V1(zklock_leaderships);
 
 static void put_server(ReturnSetInfo *set, const ZklListingNode *node);
 static void append_refused(StringInfo refused, const char *path);
+static void put_leadership(ReturnSetInfo *set, const char *path);
 
 /* Znodes of other clients have no such text, and are left out. */
 Datum
@@ -101,4 +106,63 @@ append_refused(StringInfo refused, const char *path)
 	if (zkl_leadership_is_refused(path, why))
 		appendStringInfo(refused, "%s%s: %s", refused->len > 0 ? "\n" : "",
 						 zkl_display_path(path), zkl_znode_text_show(why));
+}
+
+/*
+ * What version 1.2 has added to the view zk_status.  The margin is that of the
+ * commit guard, which would refuse the commit.
+ */
+Datum
+zklock_server_status(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
+	ZklRow		row = {0};
+
+	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_status", 0, NULL);
+	zkl_row_add(&row, BoolGetDatum(zkl_reliance_is_required() &&
+								   !zkl_reliance_has_required(ZKL_MS(zkl_commit_margin))));
+	zkl_row_add_if(&row, zkl_permission_may_see(InvalidOid),
+				   BoolGetDatum(zkl_ssl_ca_file[0] != '\0'));
+	zkl_row_put(set, &row);
+	return (Datum) 0;
+}
+
+/* As zk_is_leader() answers, but the transaction does not rely on it. */
+Datum
+zklock_leaderships(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
+	const char *at = zkl_leader_of;
+	char		path[ZKL_SETTINGS_LEADER_SIZE];
+
+	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_is_leader", 1, (Oid[]) {TEXTOID});
+	/* Either list may name a path twice. */
+	while (zkl_settings_next_leader(&at, path))
+	{
+		if (!zkl_settings_lists_leader(at, path))
+			put_leadership(set, path);
+	}
+	at = zkl_commit_requires;
+	while (zkl_settings_next_leader(&at, path))
+	{
+		if (!zkl_settings_lists_leader(at, path) &&
+			!zkl_settings_lists_leader(zkl_leader_of, path))
+			put_leadership(set, path);
+	}
+	return (Datum) 0;
+}
+
+static void
+put_leadership(ReturnSetInfo *set, const char *path)
+{
+	ZklRow		row = {0};
+	int64		token;
+	int64		until;
+
+	if (!zkl_permission_allows(path))
+		return;
+	zkl_row_add_text(&row, zkl_display_path(path));
+	zkl_row_add(&row, BoolGetDatum(zkl_leadership_status(path, ZKL_MS(zkl_commit_margin), &token,
+														 &until) == ZKL_STATUS_GOOD));
+	zkl_row_put(set, &row);
 }
