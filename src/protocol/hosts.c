@@ -199,10 +199,21 @@ zkl_hosts_pause_ms(int attempts, int nservers, int timeout_ms,
 	return pause / 2 + random % (pause / 2 + 1);
 }
 
+/*
+ * If each connect takes longer than the limit, none would ever succeed.  So
+ * the limit doubles when as many connects were late as there are servers.
+ */
 int
-zkl_hosts_limit_ms(int nservers, int timeout_ms)
+zkl_hosts_limit_ms(int late, int nservers, int timeout_ms, bool is_new)
 {
-	int			limit = timeout_ms / (3 * nservers);
+	int			rounds = late / nservers;
+	int			longest = timeout_ms / 3 * 2;
+	int			limit = timeout_ms / (is_new ? 3 : 3 * nservers);
 
-	return limit > MIN_LIMIT_MS ? limit : MIN_LIMIT_MS;
+	assert(late >= 0 && nservers > 0);
+	if (limit < MIN_LIMIT_MS)
+		limit = MIN_LIMIT_MS;
+	while (rounds-- > 0 && limit < longest)
+		limit *= 2;
+	return limit < longest ? limit : longest;
 }

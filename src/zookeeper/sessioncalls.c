@@ -673,11 +673,11 @@ on_proof(int rc, const void *data)
 
 	/*
 	 * Only this reply shows that the connection is of use, so the next
-	 * attempts to connect may be made at full speed.
+	 * attempts to connect may be made at full speed, and are given up early.
 	 */
 	if (!zkl_session_state.closing && is_answer(rc))
 	{
-		zkl_session_state.attempts = 0;
+		zkl_session_state.attempts = zkl_session_state.late_connects = 0;
 		zkl_session_state.on_answered(zkl_now() - zkl_session_state.sign_sent);
 	}
 	on_sign(rc);

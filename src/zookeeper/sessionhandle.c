@@ -335,6 +335,7 @@ check_connecting(long *timeout_ms)
 		return;
 	}
 	zkl_session_state.connecting_since = 0;
+	zkl_session_state.late_connects++;
 	zkl_session_break_connection();
 }
 
@@ -342,8 +343,10 @@ check_connecting(long *timeout_ms)
 static int
 connect_limit(void)
 {
-	return zkl_hosts_limit_ms(zkl_session_state.nservers,
-							  zkl_session_state.timeout_ms);
+	return zkl_hosts_limit_ms(zkl_session_state.late_connects,
+							  zkl_session_state.nservers,
+							  zkl_session_timeout_ms(),
+							  zoo_client_id(zkl_session_state.handle)->client_id == 0);
 }
 
 /*

@@ -27,6 +27,8 @@ typedef struct ZklSessionState
 	bool		has_error;		/* the worker has not taken the error yet: */
 	char		error[256];		/* why there is no connection */
 	dlist_head	events;
+	int			late_connects;	/* connects that were given up since the last
+								 * reply to a proof, also of other handles */
 
 	/* What follows is about the handle, and begins anew with the next one. */
 	zhandle_t  *handle;

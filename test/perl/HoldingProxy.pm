@@ -26,14 +26,16 @@ use Carp;
 use IO::Handle;
 use IO::Select;
 use IO::Socket::INET;
+use List::Util qw(max);
 use POSIX ();
 use Socket;
+use Time::HiRes qw(time);
 
 =head1 METHODS
 
 =over
 
-=item HoldingProxy->new($target, spoil => \&spoil, record => $file)
+=item HoldingProxy->new($target, spoil => \&spoil, record => $file, addresses => 1)
 
 Listen, and connect every client to C<$target>, an address with a port.  It is a process
 of its own, and ends with the test.  C<spoil> is for the method of that name.  What comes from
@@ -41,7 +43,12 @@ either side is written to the file C<record>.
 
 =item $proxy->address
 
-The address at which the proxy listens.
+The addresses at which the proxy listens, separated by commas.
+
+=item $proxy->delay($seconds), $proxy->limit($bytes, $piece)
+
+From now on, each reply comes so much later; or so many bytes a second come from each server, in pieces of
+C<$piece> bytes.  0 ends that.
 
 =item $proxy->hold('requests'), $proxy->hold('replies')
 
@@ -84,8 +91,8 @@ my ($record, $tears);
 sub new
 {
 	my ($class, $target, %options) = @_;
-	my $listener = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1')
-	  or croak "could not listen: $!";
+	my @listeners = map { IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1') or croak "could not listen: $!" }
+	  1 .. $options{addresses} // 1;
 	socketpair(my $ours, my $its, AF_UNIX, SOCK_STREAM, PF_UNSPEC)
 	  or croak "could not make a socket pair: $!";
 
@@ -94,16 +101,18 @@ sub new
 	{
 		close $ours;
 		$record = $options{record};
-		eval { _serve($listener, $its, $target, $options{spoil}) };
+		eval { _serve(\@listeners, $its, $target, $options{spoil}) };
 		POSIX::_exit(0);
 	}
 	close $its;
 	$ours->autoflush;
-	return bless { control => $ours, address => '127.0.0.1:' . $listener->sockport }, $class;
+	return bless { control => $ours, address => join(',', map { '127.0.0.1:' . $_->sockport } @listeners) }, $class;
 }
 
 sub address { my ($self) = @_; return $self->{address}; }
 sub hold { my ($self, $what) = @_; return $self->_tell("hold $what"); }
+sub delay { my ($self, $seconds) = @_; return $self->_tell("delay $seconds"); }
+sub limit { my ($self, $bytes, $piece) = @_; return $self->_tell("limit $bytes " . ($piece // 1)); }
 sub tear { my ($self) = @_; return $self->_tell('tear'); }
 sub pass { my ($self) = @_; return $self->_tell('pass'); }
 sub cut { my ($self) = @_; return $self->_tell('cut'); }
@@ -128,24 +137,42 @@ my ($spoil, $spoil_how);
 my (%part_of, %requests);		# a connection => a frame that is not complete; its requests
 my %session_of;					# a connection to the server => its session, packed
 my ($kept_session, $kept) = ('', '');
+my ($delay, $limit, $piece) = (0, 0, 1);
+my (%late, %busy_until);		# a connection to the server => when to pass which bytes; when its line is free
 
 sub _serve
 {
-	(my ($listener, $control, $target), $spoil) = @_;
+	(my ($listeners, $control, $target), $spoil) = @_;
+	my %listens = map { $_ => 1 } @$listeners;
 	$control->autoflush;
 	$SIG{PIPE} = 'IGNORE';
 
 	while (1)
 	{
+		my $now = time;
 		my @passing = grep { !defined $held || $held ne ($is_client{$_} ? 'requests' : 'replies') }
-		  map { $_->[0] } values %peer;
-		foreach my $ready (IO::Select->new($listener, $control, @passing)->can_read)
+		  grep { !$limit || ($busy_until{$_} // 0) <= $now + 0.02 } map { $_->[0] } values %peer;
+		foreach my $ready (IO::Select->new(@$listeners, $control, @passing)->can_read(_pass_late($now)))
 		{
-			if ($ready == $listener) { _connect(scalar $listener->accept, $target); }
+			if ($listens{$ready}) { _connect(scalar $ready->accept, $target); }
 			elsif ($ready == $control) { _obey($control, $target); }
 			elsif ($peer{$ready}) { _pass($ready); }
 		}
 	}
+}
+
+# Pass what is due.  Returns the seconds until more is due; undef if nothing is late.
+sub _pass_late
+{
+	my ($now) = @_;
+	my $next;
+	foreach my $from (map { $_->[0] } grep { $late{ $_->[0] } } values %peer)
+	{
+		my $queue = $late{$from};
+		while (@$queue && $queue->[0][0] <= $now) { _write($from, (shift @$queue)->[1]) or last; }
+		$next = $queue->[0][0] if @$queue && (!defined $next || $queue->[0][0] < $next);
+	}
+	return defined $next ? $next - $now : undef;
 }
 
 sub _obey
@@ -154,6 +181,8 @@ sub _obey
 	my $command = readline($control) // POSIX::_exit(0);
 	my $answer = 'done';
 	if ($command =~ /^hold (\w+)/) { $held = $1; }
+	elsif ($command =~ /^delay (\S+)/) { $delay = $1; }
+	elsif ($command =~ /^limit (\d+) (\d+)/) { ($limit, $piece) = ($1, $2); }
 	elsif ($command =~ /^tear/) { $tears = 1; }
 	elsif ($command =~ /^pass/) { undef $held; }
 	elsif ($command =~ /^deliver/) { $answer = _deliver($target); }
@@ -225,8 +254,7 @@ sub _connect
 sub _pass
 {
 	my ($from) = @_;
-	my $to = $peer{$from}[1];
-	return _hang_up($from) unless sysread $from, my $data, 65536;
+	return _hang_up($from) unless sysread $from, my $data, $limit ? 4096 : 65536;
 	_record($data) if defined $record;
 	if ($tears && !$is_client{$from})
 	{
@@ -238,12 +266,27 @@ sub _pass
 	$session_of{$from} //= pack 'a8 a16', unpack('x12 a8 x4 a16', $data)
 	  if !$is_client{$from} && length $data >= 40;
 	$data = _spoil($from, $data) if $spoil;
-	while (length $data)
+	return _write($from, $data) if $is_client{$from} || !($delay || $limit || @{ $late{$from} // [] });
+	foreach my $part ($limit ? unpack "(a$piece)*", $data : $data)
 	{
-		my $n = syswrite($to, $data) // return _hang_up($from);
-		substr($data, 0, $n) = '';
+		my $begins = max($busy_until{$from} // 0, time);
+		$busy_until{$from} = $begins + ($limit ? length($part) / $limit : 0);
+		push @{ $late{$from} }, [ $busy_until{$from} + $delay, $part ];
 	}
 	return;
+}
+
+# False if the connection is gone.
+sub _write
+{
+	my ($from, $data) = @_;
+	while (length $data)
+	{
+		my $n = syswrite($peer{$from}[1], $data);
+		return _hang_up($from) if !defined $n;
+		substr($data, 0, $n) = '';
+	}
+	return 1;
 }
 
 sub _record
@@ -288,7 +331,7 @@ sub _hang_up
 	{
 		delete $peer{$end};
 		delete $is_client{$end};
-		delete @$_{$end} foreach \(%session_of, %part_of, %requests);
+		delete @$_{$end} foreach \(%session_of, %part_of, %requests, %late, %busy_until);
 		close $end;
 	}
 	return;

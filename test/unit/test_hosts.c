@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * test_hosts.c
- *	  The connect string, and the pauses between attempts to connect.
+ *	  The connect string, the pauses between attempts to connect, and how
+ *	  long each may take.
  *
  * test/unit/test_hosts.c
  *
@@ -118,9 +119,41 @@ static void
 all_servers_can_be_tried_within_a_third_of_the_timeout(void **state)
 {
 	(void) state;
-	assert_int_equal(zkl_hosts_limit_ms(1, TIMEOUT_MS), TIMEOUT_MS / 3);
-	assert_int_equal(zkl_hosts_limit_ms(5, TIMEOUT_MS), TIMEOUT_MS / 15);
-	assert_int_equal(zkl_hosts_limit_ms(3, 1000), 200);
+	assert_int_equal(zkl_hosts_limit_ms(0, 1, TIMEOUT_MS, false), TIMEOUT_MS / 3);
+	assert_int_equal(zkl_hosts_limit_ms(0, 5, TIMEOUT_MS, false), TIMEOUT_MS / 15);
+	assert_int_equal(zkl_hosts_limit_ms(4, 5, TIMEOUT_MS, false), TIMEOUT_MS / 15);
+	assert_int_equal(zkl_hosts_limit_ms(0, 3, 1000, false), 200);
+}
+
+static void
+the_limit_grows_until_the_slowest_server_can_connect(void **state)
+{
+	(void) state;
+	for (int nservers = 1; nservers < 256; nservers += 2)
+	{
+		int			last = 0;
+
+		for (int late = 0; late < 20 * nservers; late += nservers)
+		{
+			int			limit = zkl_hosts_limit_ms(late, nservers, TIMEOUT_MS, false);
+
+			assert_true(limit == (last == 0 ? limit : 2 * last) || limit == TIMEOUT_MS / 3 * 2);
+			last = limit;
+		}
+		assert_int_equal(last, TIMEOUT_MS / 3 * 2);
+		assert_int_equal(zkl_hosts_limit_ms(INT32_MAX, nservers, TIMEOUT_MS, false), last);
+	}
+	assert_int_equal(zkl_hosts_limit_ms(5, 5, TIMEOUT_MS, false), TIMEOUT_MS / 15 * 2);
+}
+
+/* So at most three sessions that were given up live at a time. */
+static void
+a_new_session_has_time_from_the_start(void **state)
+{
+	(void) state;
+	assert_int_equal(zkl_hosts_limit_ms(0, 11, TIMEOUT_MS, true), TIMEOUT_MS / 3);
+	assert_int_equal(zkl_hosts_limit_ms(11, 11, TIMEOUT_MS, true), TIMEOUT_MS / 3 * 2);
+	assert_int_equal(zkl_hosts_limit_ms(110, 11, TIMEOUT_MS, true), TIMEOUT_MS / 3 * 2);
 }
 
 int
@@ -134,6 +167,8 @@ main(void)
 		cmocka_unit_test(pauses_grow_to_a_twentieth_of_the_timeout),
 		cmocka_unit_test(servers_pause_for_different_times),
 		cmocka_unit_test(all_servers_can_be_tried_within_a_third_of_the_timeout),
+		cmocka_unit_test(the_limit_grows_until_the_slowest_server_can_connect),
+		cmocka_unit_test(a_new_session_has_time_from_the_start),
 	};
 
 	return cmocka_run_group_tests_name("hosts", tests, NULL, NULL);
