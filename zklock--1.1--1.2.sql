@@ -111,3 +111,10 @@ COMMENT ON COLUMN zk_status.refuses_commits IS
 'true if this server is a primary that refuses to write, because it does not lead what zklock.commit_requires names';
 COMMENT ON COLUMN zk_status.tls IS
 'true if the connection to ZooKeeper uses TLS; null if this role may not see it';
+
+/* The queue tells clients of go-zookeeper apart. */
+
+COMMENT ON COLUMN zk_leaders.client IS
+'zklock, curator, kazoo, go-zookeeper or unknown';
+COMMENT ON COLUMN zk_cluster_locks.client IS
+'zklock, curator, kazoo, go-zookeeper or unknown';

@@ -216,6 +216,7 @@ zkl_queue_order_client_name(ZklClient client)
 		[ZKL_CLIENT_ZKLOCK] = "zklock",
 		[ZKL_CLIENT_CURATOR] = "curator",
 		[ZKL_CLIENT_KAZOO] = "kazoo",
+		[ZKL_CLIENT_GO] = "go-zookeeper",
 		[ZKL_CLIENT_UNKNOWN] = "unknown"
 	};
 

@@ -265,8 +265,8 @@ zkl_recipe_parse(const char *child, ZklContender *contender)
 }
 
 /*
- * Curator's names begin like zklock's; only the UUID distinguishes them.  So
- * test "_c_" last.
+ * All names that begin with "_c_" are alike, but for the UUID: zklock's has a
+ * mark, and that of go-zookeeper no dashes.  The rest is Curator's.
  */
 static ZklClient
 client_of(const char *child, ZklMode mode)
@@ -277,8 +277,10 @@ client_of(const char *child, ZklMode mode)
 		return ZKL_CLIENT_KAZOO;
 	if (zkl_recipe_is_zklock(child, &only_tries))
 		return ZKL_CLIENT_ZKLOCK;
-	return strncmp(child, "_c_", 3) == 0 ? ZKL_CLIENT_CURATOR :
-		ZKL_CLIENT_UNKNOWN;
+	if (strncmp(child, "_c_", 3) != 0)
+		return ZKL_CLIENT_UNKNOWN;
+	return strspn(child + 3, "0123456789abcdef") == 32 && child[3 + 32] == '-' ?
+		ZKL_CLIENT_GO : ZKL_CLIENT_CURATOR;
 }
 
 int

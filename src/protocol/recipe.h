@@ -9,6 +9,7 @@
  *		_c_<uuid>-lock-<sequence>		a mutex: Curator, zklock
  *		_c_<uuid>-__WRIT__<sequence>	a read-write lock, writing
  *		_c_<uuid>-__READ__<sequence>	the same, reading
+ *		_c_<32 hex>-lock-<sequence>		a mutex: go-zookeeper
  *		<32 hex>__lock__<sequence>		kazoo's Lock and WriteLock
  *		<32 hex>__rlock__<sequence>		kazoo's ReadLock
  *
@@ -114,6 +115,7 @@ typedef enum ZklClient
 	ZKL_CLIENT_ZKLOCK,
 	ZKL_CLIENT_CURATOR,
 	ZKL_CLIENT_KAZOO,
+	ZKL_CLIENT_GO,				/* go-zookeeper */
 	ZKL_CLIENT_UNKNOWN
 } ZklClient;
 

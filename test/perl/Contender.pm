@@ -1,7 +1,7 @@
 
 =head1 NAME
 
-Contender - a client that wants a lock, through zklock, Curator or kazoo
+Contender - a client that wants a lock, through zklock, Curator, kazoo or go-zookeeper
 
 =head1 SYNOPSIS
 

@@ -1,7 +1,7 @@
 
 =head1 NAME
 
-InteropPeer - services on Curator and kazoo that a TAP test can drive
+InteropPeer - services on Curator, kazoo and go-zookeeper that a TAP test can drive
 
 =head1 SYNOPSIS
 
@@ -22,7 +22,7 @@ InteropPeer - services on Curator and kazoo that a TAP test can drive
 	$curator->kill9;
 
 The services are F<test/interop/CuratorPeer.java>, which needs about a second to start,
-and F<test/interop/kazoo_peer.py>.  An actor has the methods of a L<ZklockBackend>, so
+F<test/interop/kazoo_peer.py>, and F<test/interop/go_peer.go>, which is compiled first.  An actor has the methods of a L<ZklockBackend>, so
 that a test can treat all contenders alike.  When the test ends, the services end.
 
 =head1 PROTOCOL
@@ -63,6 +63,8 @@ Kinds of kazoo's: C<mutex>, C<read>, C<write>, which have Curator's names;
 C<patterns>, C<read_patterns>, C<write_patterns>, which are the stock classes with
 C<extra_lock_patterns>; C<stock>, C<stock_read>, C<stock_write>.
 
+The kind of go-zookeeper's: C<mutex>, without C<held>, C<cancel> and MS.
+
 =cut
 
 package InteropPeer;
@@ -75,21 +77,29 @@ use Cwd qw(abs_path);
 use File::Basename qw(dirname);
 use IO::Select;
 use IPC::Open2;
+use List::Util qw(first);
 use Time::HiRes qw(time);
 
 use PostgreSQL::Test::Utils;
 
 my $directory = abs_path(dirname(__FILE__) . '/../interop');
+my $go_path = '/usr/share/gocode';
+my $go_program;
 my @peers;
 
 =head1 SERVICES
 
 =over
 
-=item InteropPeer->curator($zk, session_timeout => 10), InteropPeer->kazoo(...)
+=item InteropPeer->curator($zk, session_timeout => 10), InteropPeer->kazoo(...), InteropPeer->go(...)
 
 Start one.  The timeout of its sessions is in seconds.  With C<< user => 'user:password' >>
-its clients authenticate, and what they make is only for that user.
+its clients authenticate, and what they make is only for that user.  With C<hosts>, they connect to
+these addresses instead of those of C<$zk>.
+
+=item InteropPeer->go_library
+
+Which library C<go> uses, as Go programs import it; undef if there is none, or no compiler.
 
 =cut
 
@@ -112,6 +122,33 @@ sub kazoo
 		"$directory/kazoo_peer.py");
 }
 
+# Debian has go-zookeeper by the name of its former owner or, from 13 on, by its own.
+sub go_library
+{
+	return first { -x '/usr/bin/go' && -d "$go_path/src/$_" }
+	  'github.com/go-zookeeper/zk', 'github.com/samuel/go-zookeeper/zk';
+}
+
+sub go
+{
+	my ($class, $zk, %params) = @_;
+	$go_program //= _compile_go();
+	return $class->_start('Go', $zk, \%params, $go_program);
+}
+
+# Only from Debian's packages: the compiler must not look for modules, or for a newer compiler, elsewhere.
+sub _compile_go
+{
+	my $scratch = PostgreSQL::Test::Utils::tempdir('go');
+	my $library = go_library();
+	append_to_file("$scratch/go_peer.go",
+		slurp_file("$directory/go_peer.go") =~ s{"github.com/go-zookeeper/zk"}{"$library"}r);
+	local %ENV = (%ENV, GO111MODULE => 'off', GOPATH => $go_path, GOPROXY => 'off', GOTOOLCHAIN => 'local',
+		GOFLAGS => '', GOCACHE => "$scratch/cache", CGO_ENABLED => 0);
+	PostgreSQL::Test::Utils::system_or_bail('go', 'build', '-o', "$scratch/go_peer", "$scratch/go_peer.go");
+	return "$scratch/go_peer";
+}
+
 sub _start
 {
 	my ($class, $name, $zk, $params, @command) = @_;
@@ -123,7 +160,7 @@ sub _start
 		next_id => 1,
 	}, $class;
 
-	$self->{pid} = open2($self->{output}, $self->{input}, @command, $zk->hosts,
+	$self->{pid} = open2($self->{output}, $self->{input}, @command, $params->{hosts} // $zk->hosts,
 		1000 * ($params->{session_timeout} // 10), $params->{user} // ());
 	push @peers, $self;
 	return $self;

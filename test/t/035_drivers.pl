@@ -1,8 +1,7 @@
 
 # Drivers of applications: the retry loops of demo/ do what they say, with psycopg, JDBC and pgx,
 # pools inside applications do what the recipes say, and parameters may have the types that the
-# drivers send.  pgx needs Go, which test/packages
-# does not install, because it is large.
+# drivers send.  test/packages does not install pgx, which takes long to compile.
 
 use strict;
 use warnings;

@@ -168,6 +168,7 @@ every_name_is_a_word(void **state)
 	assert_string_equal(zkl_queue_order_client_name(ZKL_CLIENT_ZKLOCK), "zklock");
 	assert_string_equal(zkl_queue_order_client_name(ZKL_CLIENT_CURATOR), "curator");
 	assert_string_equal(zkl_queue_order_client_name(ZKL_CLIENT_KAZOO), "kazoo");
+	assert_string_equal(zkl_queue_order_client_name(ZKL_CLIENT_GO), "go-zookeeper");
 	assert_string_equal(zkl_queue_order_client_name(ZKL_CLIENT_UNKNOWN), "unknown");
 }
 

@@ -39,7 +39,7 @@ word_of(const TraceLine *line, int first, const char *const *names, int nnames, 
 	return "unknown";
 }
 
-#define CLIENT_NAMES	((const char *const []) {"zklock", "curator", "kazoo", "unknown"})
+#define CLIENT_NAMES	((const char *const []) {"zklock", "curator", "kazoo", "go", "unknown"})
 
 /* "parse NAME": the mode, the client and the key. */
 static void
