@@ -11,8 +11,8 @@
 
 #include "protocol/recipe.h"
 
-#define MOST		3
-#define PAYS_FROM	2
+#define MOST		7
+#define PAYS_FROM	4
 
 void
 zkl_comeback_start(ZklComeback *comeback, const char *name)

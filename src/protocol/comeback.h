@@ -8,6 +8,11 @@
  * ZooKeeper numbers the znodes of a queue.  So where the number of a server's
  * ticket follows that of its last one, no other client was there in between.
  *
+ * The worth of keeping it grows with each such lock, and falls with each that
+ * another client wanted.  Where servers share a path, one of them often gets it
+ * two or three times in a row by chance.  So one such lock more or less does
+ * not change the verdict, unless the path is at the border anyway.
+ *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *
  * src/protocol/comeback.h
@@ -21,7 +26,7 @@
 
 typedef struct ZklComeback
 {
-	int			worth;			/* 0 to 3; it pays from 2 on */
+	int			worth;			/* 0 to 7; it pays from 4 on */
 	int			number;			/* of the server's last ticket; -1: not known */
 } ZklComeback;
 

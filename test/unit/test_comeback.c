@@ -67,23 +67,25 @@ a_path_that_others_use_as_much_does_not(void **state)
 {
 	(void) state;
 	play("o0 + t - o3 - o5 - o9 - o11 -");
-	/* The most that there is is three. */
-	play("o0 u u u u u u + t + t - t - t -");
+	/* However long a path was this server's alone, four strangers are enough. */
+	play("o0 u u u u u u u u u + t + t + t + t - t -");
+	/* Two in a row are chance where three servers share a path. */
+	play("o0 + t - o3 - o4 - o6 - o7 - o9 -");
 }
 
 static void
 it_pays_again_when_others_stay_away(void **state)
 {
 	(void) state;
-	play("o0 + t - o3 - o5 - o6 - o7 + o8 +");
-	play("o0 t t t t t t - o1 - o2 +");
+	play("o0 + t - o3 - o5 - o6 - o7 - o8 +");
+	play("o0 t t t t t t - o1 - o2 - o3 - o4 +");
 }
 
 static void
 one_stranger_among_many_uses_does_no_harm(void **state)
 {
 	(void) state;
-	play("o0 u u u + t + o2 - o3 + u + u +");
+	play("o0 u u u + t + o2 + o3 + u + u +");
 }
 
 static void
