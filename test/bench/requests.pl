@@ -10,6 +10,8 @@
 use strict;
 use warnings;
 
+use IPC::Run;
+use PostgreSQL::Test::Utils;
 use Time::HiRes qw(usleep);
 
 use ZklockNode;
@@ -161,4 +163,37 @@ report('a lock that two servers take in turns', $turns);
 
 $_->quit foreach $on_a, $on_b, @readers;
 $_->stop foreach $a, $b;
+
+# --- many clients ---------------------------------------------------------------
+
+# What ZooKeeper counts of it while eight clients on each of three servers draw among 200 paths, the same in
+# each run.  It depends a little on who meets whom, so compare several runs.
+my @nodes = map { ZklockNode->started($_, $zk, 'zklock.session_timeout' => '30s') } qw(c d e);
+my ($clients, $draws) = (8, 400);
+my $script = "$PostgreSQL::Test::Utils::tmp_check/shared.sql";
+append_to_file($script, q{\set path random(1, 200)} . "\nBEGIN;\nSELECT zk_xact_lock_acquire('/shared/' || :path);\nCOMMIT;\n");
+
+sub draw
+{
+	my @draws = map { IPC::Run::start([ 'pgbench', '-n', '-M', 'prepared', '--random-seed=' . $_->port % 3, '-c', $clients, '-t', $draws,
+				'-f', $script, '-h', $_->host, '-p', $_->port, 'postgres' ], '>', \my $out, '2>', \my $err) } @nodes;
+	$_->finish or die 'pgbench failed' foreach @draws;
+	return;
+}
+
+my %kinds = (requests => 'received', packets => 'sent');
+sub counted
+{
+	my $mntr = $zk->cmd('mntr');
+	return map { $_ => ($mntr =~ /^zk_packets_$kinds{$_}\t(\d+)/m or die $mntr) && $1 } keys %kinds;
+}
+
+draw();
+my %first = counted();
+draw();
+my %second = counted();
+printf $figures "%-45s %8.2f %s\n", 'a lock on one of 200 shared paths', ($second{$_} - $first{$_}) / (@nodes * $clients * $draws), $_
+  foreach sort keys %kinds;
+
+$_->stop foreach @nodes;
 $zk->stop;
