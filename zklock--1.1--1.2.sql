@@ -33,6 +33,20 @@ ALTER FUNCTION zk_waits() ROWS 10 COST 1000;
 ALTER FUNCTION zk_semaphore_limit(text) COST 1000;
 ALTER FUNCTION zk_cluster_locks(text) ROWS 100 COST 10000;
 
+/*
+ * Which paths the views and queues show
+ */
+
+CREATE FUNCTION zk_sees_all_paths()
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zklock_sees_all_paths'
+LANGUAGE C STABLE PARALLEL SAFE;
+
+COMMENT ON FUNCTION zk_sees_all_paths() IS
+'whether the views show all paths to this session';
+
+GRANT EXECUTE ON FUNCTION zk_sees_all_paths() TO PUBLIC;
+
 -- The planner expects 10 elements of an array, but 1,000 rows from string_to_table().
 CREATE OR REPLACE VIEW zk_leaders AS
 	SELECT l.path,
@@ -46,7 +60,7 @@ CREATE OR REPLACE VIEW zk_leaders AS
 	FROM (SELECT DISTINCT pg_catalog.btrim(p, E' \t\r\n') AS path
 		  FROM pg_catalog.unnest(pg_catalog.string_to_array(pg_catalog.current_setting('zklock.leader_of'), ',')) AS p) AS l,
 		 LATERAL @extschema@.zk_lock_queue_or_null(l.path) AS q
-	WHERE CASE WHEN l.path <> '' THEN @extschema@.zk_path_is_allowed(l.path) END;
+	WHERE CASE WHEN l.path <> '' THEN @extschema@.zk_path_is_allowed(l.path) OR @extschema@.zk_sees_all_paths() END;
 
 /*
  * What zk_status tells in addition.  As in 1.1, a second function returns it, because a function

@@ -93,9 +93,10 @@ RESET zklock.connection_timeout;
 RESET ROLE;
 
 -- what superusers allow
-SELECT zk_lock_acquire('/regress/a'), zk_lock_acquire('/regress/b/1');
+SELECT zk_lock_acquire('/regress/a'), zk_lock_acquire('/regress/b/1'), zk_sees_all_paths();
 SET zklock.allowed_paths = '/regress/b/, /regress/c';
 SELECT path FROM zk_locks WHERE pid = pg_backend_pid();
+SELECT zk_sees_all_paths();
 SELECT p AS path, zk_path_is_allowed(p) FROM unnest('{/regress/b,/regress/b/1,/regress/b/1/2,/regress/b2/1,/regress/c,/regress/c/1}'::text[]) AS p;
 SELECT failure($$SELECT zk_xact_lock_acquire('/regress/a')$$);
 SELECT failure($$SELECT zk_xact_multilock_acquire('{/regress/c, /regress/a}')$$);

@@ -18,6 +18,7 @@
 #include "postmaster/postmaster.h"
 #include "utils/guc.h"
 
+#include "compat.h"
 #include "protocol/hosts.h"
 #include "protocol/path.h"
 #include "settings.h"
@@ -45,6 +46,7 @@ char	   *zkl_commit_requires = NULL;
 uint64		zkl_commit_requires_serial = 0;
 int			zkl_not_leading = ZKL_NOT_LEADING_ERROR;
 char	   *zkl_allowed_paths = NULL;
+bool		zkl_allowed_paths_of_server = true;
 bool		zkl_session_level = true;
 char	   *zkl_auth_file = NULL;
 char	   *zkl_acl = NULL;
@@ -90,6 +92,7 @@ static bool is_valid(const char *fault);
 static bool is_valid_or_stored(const char *name, const char *value, const char *fault,
 							   GucSource source);
 static bool check_allowed_paths(char **newval, void **extra, GucSource source);
+static void assign_allowed_paths(const char *newval, void *extra);
 static bool check_leader_of(char **newval, void **extra, GucSource source);
 static const char *leaders_fault(const char *list);
 static bool check_commit_requires(char **newval, void **extra, GucSource source);
@@ -221,7 +224,7 @@ define_role_settings(void)
 	define_text("zklock.allowed_paths", PGC_SUSET, 0,
 				"The paths that a session may use, separated by commas.",
 				"A path that ends with a slash stands for all paths below it; \"*\" stands for all paths.",
-				&zkl_allowed_paths, ZKL_PATH_LIST_ALL, check_allowed_paths, NULL);
+				&zkl_allowed_paths, ZKL_PATH_LIST_ALL, check_allowed_paths, assign_allowed_paths);
 	define_int("zklock.max_locks_per_backend", PGC_SUSET, 0,
 			   "Maximum number of locks and leases that a backend can hold at a time.",
 			   NULL,
@@ -402,11 +405,30 @@ check_tls(char **newval, void **extra, GucSource source)
 	return true;
 }
 
+/*
+ * Only this hook learns where a value comes from.  PostgreSQL keeps "extra"
+ * with the value, also while a function or a savepoint has another one.
+ */
 static bool
 check_allowed_paths(char **newval, void **extra, GucSource source)
 {
-	return is_valid_or_stored("zklock.allowed_paths", *newval,
-							  zkl_path_list_fault(*newval), source);
+	bool	   *of_server;
+
+	if (!is_valid_or_stored("zklock.allowed_paths", *newval,
+							zkl_path_list_fault(*newval), source))
+		return false;
+	of_server = zkl_guc_malloc(sizeof(bool));
+	if (of_server == NULL)
+		return false;
+	*of_server = source < PGC_S_GLOBAL;
+	*extra = of_server;
+	return true;
+}
+
+static void
+assign_allowed_paths(const char *newval, void *extra)
+{
+	zkl_allowed_paths_of_server = *(bool *) extra;
 }
 
 /*

@@ -57,6 +57,8 @@ extern char *zkl_commit_requires;
 extern uint64 zkl_commit_requires_serial;	/* grows with each change of it */
 extern int	zkl_not_leading;	/* ZklNotLeading */
 extern char *zkl_allowed_paths; /* NULL if zklock was not preloaded */
+extern bool zkl_allowed_paths_of_server;	/* not of a role, database,
+											 * session or function */
 extern bool zkl_session_level;
 extern char *zkl_auth_file;
 extern char *zkl_acl;

@@ -60,7 +60,7 @@ put_waits(ReturnSetInfo *rsinfo, const ZklWaitSet *set)
 {
 	for (int i = 0; i < set->nrecords; i++)
 	{
-		if (zkl_permission_allows(set->records[i].path))
+		if (zkl_permission_shows(set->records[i].path))
 			put_wait(rsinfo, set, &set->records[i]);
 	}
 }
@@ -99,7 +99,7 @@ add_details(ZklRow *row, const ZklWaitSet *set, const ZklWaitRecord *record)
 	{
 		const ZklWaitHold *hold = &set->holds[record->first_hold + i];
 
-		if (!zkl_permission_allows(hold->path))
+		if (!zkl_permission_shows(hold->path))
 			continue;
 		paths[nholds] = CStringGetTextDatum(zkl_znode_text_show(hold->path));
 		pids[nholds++] = Int32GetDatum(hold->pid);

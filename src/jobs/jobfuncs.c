@@ -53,7 +53,7 @@ put_job(ReturnSetInfo *set, const ZklListingNode *node)
 	char		path[ZKL_PATH_SIZE];
 	ZklJobRecord record;
 
-	if (!zkl_path_of_name(node->name, path) || !zkl_permission_allows(path))
+	if (!zkl_path_of_name(node->name, path) || !zkl_permission_shows(path))
 		return;
 	zkl_row_add_text(&row, zkl_znode_text_show(path));
 	if (node->data != NULL &&

@@ -214,6 +214,66 @@ foreach my $source (@sources)
 	# The statistics show the path only to the role that has used it.
 	is($allowed, $shown, "$source: but what it may use") unless $source =~ /^zk_stat_locks/;
 }
+
+# A list that comes from the server itself hides nothing from administrators.  Each statement counts what it shows of /hidden.
+my @looks = ((map { "SELECT count(*) FROM $_ AS row WHERE row::text LIKE '%/hidden/%'" } sort keys %told),
+	"SELECT count(*) FROM zk_blockers(" . $waiter{'/hidden'}->pid . ')',
+	map { "SELECT count(*) FROM $_" } "zk_lock_queue('/hidden/held')", "zk_lock_queue_or_null('/hidden/held')", "zk_cluster_locks('/hidden')");
+sub sees
+{
+	my ($backend, $expected, $what) = @_;
+	my %shown = map { my $result = $backend->run($_); ($_ => !$result->{errcode} && $result->{out} > 0 ? 't' : 'f') } @looks;
+	is(join("\n", grep { $shown{$_} ne $expected } @looks), '', "$what: " . ($expected eq 't' ? 'each look shows' : 'no look shows') . ' the path');
+	is($backend->query('SELECT zk_sees_all_paths()'), $expected, "$what: zk_sees_all_paths");
+	return;
+}
+$super->query(q{CREATE ROLE monitor LOGIN; GRANT pg_monitor, pg_signal_backend TO monitor; CREATE ROLE plain LOGIN});
+$node->set('zklock.allowed_paths', '');
+my ($monitor, $plain) = (login('monitor'), login('plain'));
+$super->wait_until(q{SELECT current_setting('zklock.allowed_paths') = ''});
+sees($super, 't', 'deny by default: a superuser');
+sees($monitor, 't', 'deny by default: a member of pg_read_all_stats');
+sees($plain, 'f', 'deny by default: another role');
+my $parallel = $super->query(q{SELECT name FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')});
+is($monitor->query("SET $parallel = on; SELECT zk_sees_all_paths()"), 't', 'deny by default: also in a parallel worker');
+$monitor->query("RESET $parallel");
+is($monitor->errcode(q{SELECT zk_semaphore_limit('/hidden/semaphore')}), '', 'deny by default: the limit of a semaphore is shown');
+is_refused($_->run(try_lock('/hidden/other')), '/hidden/other', 'deny by default: nobody acquires more') foreach $super, $monitor, $plain;
+is_refused($super->run("SELECT $_"), '/hidden/held', "deny by default: $_") foreach "zk_job_forget('/hidden/held')", "zk_semaphore_set_limit('/hidden/held', 2)", "zk_leader_resign('/hidden/held')";
+foreach my $call ('zk_lock_revoke', 'zk_lock_force_release')
+{
+	is($super->query("SELECT $call('/hidden/nobody')"), 0, "deny by default: a superuser may call $call");
+	is_refused($monitor->run("SELECT $call('/hidden/nobody')"), '/hidden/nobody', "deny by default: $call: a member of pg_signal_backend");
+}
+
+# One that belongs to a function, a session, a role or a database hides them as ever.
+$super->query(q{SET zklock.allowed_paths = ''});
+sees($super, 'f', 'a list of the session');
+is_refused($super->run(q{SELECT zk_lock_force_release('/hidden/nobody')}), '/hidden/nobody', 'a list of the session: zk_lock_force_release');
+$super->query('RESET zklock.allowed_paths');
+sees($super, 't', 'after RESET');
+is($super->query(q{BEGIN; SAVEPOINT s; SET LOCAL zklock.allowed_paths = '/jobs/'; SELECT zk_sees_all_paths(); ROLLBACK TO s; SELECT zk_sees_all_paths(); COMMIT}), "f\nt", 'a list of a savepoint');
+$super->query(q{CREATE FUNCTION listed() RETURNS boolean LANGUAGE sql SECURITY DEFINER SET zklock.allowed_paths = '/jobs/' RETURN zk_sees_all_paths()});
+is($_->query('SELECT listed(), zk_sees_all_paths()'), 'f|' . ($_ == $plain ? 'f' : 't'), 'a list of a function') foreach $super, $monitor, $plain;
+$_->quit foreach $monitor, $plain;
+foreach my $owner ('ROLE monitor', 'DATABASE postgres', 'ROLE ALL')
+{
+	$super->query(qq{ALTER $owner SET zklock.allowed_paths = ''});
+	$monitor = login('monitor');
+	sees($monitor, 'f', "a list by ALTER $owner");
+	$super->query("ALTER $owner RESET zklock.allowed_paths");
+	$monitor->quit;
+}
+
+$node->set('zklock.allowed_paths', '*');
+$super->wait_until(q{SELECT current_setting('zklock.allowed_paths') = '*'});
+$super->query(q{ALTER SYSTEM SET zklock.allowed_paths = '/jobs/'});
+$node->reload;
+$super->wait_until(q{SELECT current_setting('zklock.allowed_paths') = '/jobs/'});
+sees($super, 't', 'a list by ALTER SYSTEM');
+$super->query('ALTER SYSTEM RESET zklock.allowed_paths');
+$node->reload;
+$super->wait_until(q{SELECT current_setting('zklock.allowed_paths') = '*'});
 $super->query('SELECT count(zk_claim_release(claim)) FROM zk_claims');
 
 foreach my $where ('/hidden', '/jobs')
@@ -368,6 +428,13 @@ SKIP:
 	is($node->safe_psql('postgres', q{SELECT paths FROM seen WHERE role = 'batch'}), '/jobs/', "pg_cron's jobs have the settings of the job's user");
 	is($node->safe_psql('postgres', q{SELECT paths FROM seen WHERE role = 'grouped'}), '', 'each of its own');
 }
+
+# --- on the command line --------------------------------------------------------------------------------
+
+$node->stop;
+command_ok([ 'pg_ctl', '-w', '-D', $node->data_dir, '-l', $node->logfile, '-o', '-c zklock.allowed_paths=', 'start' ], 'a list on the command line');
+$node->_update_pid(1);
+is($node->safe_psql('postgres', 'SHOW zklock.allowed_paths; SELECT zk_sees_all_paths()'), "\nt", 'is one of the server');
 
 $node->stop;
 done_testing();

@@ -93,8 +93,8 @@ is_deeply([ sort map { $_->{name} } @{ $dashboard->{templating}{list} } ], [ 'da
 # --- what the exporter prints ------------------------------------------------------------------
 
 my $zk = ZooKeeper->new;
-my $node = ZklockNode->started('a', $zk, 'zklock.session_timeout' => '20s', 'zklock.leader_of' => '/led');
-$node->safe_psql('postgres', 'CREATE ROLE exporter LOGIN; GRANT pg_monitor TO exporter');
+my $node = ZklockNode->started('a', $zk, 'zklock.session_timeout' => '20s', 'zklock.leader_of' => '/led', 'zklock.allowed_paths' => '');
+$node->safe_psql('postgres', q{CREATE ROLE exporter LOGIN; GRANT pg_monitor TO exporter; ALTER ROLE postgres SET zklock.allowed_paths = '*'});
 $node->wait_until(q{SELECT zk_is_leader('/led')});
 my ($holder, $waiter) = map { $node->backend } 1 .. 2;
 $holder->query(q{SELECT zk_lock_acquire('/seen')});
@@ -141,6 +141,7 @@ SKIP:
 	is(value_of($metrics, 'zklock_leadership_leads', 'path="/led"'), 1, 'exporter: leads');
 	is(value_of($metrics, 'zklock_job_failed', 'path="/job"'), 0, 'exporter: a job');
 	cmp_ok(value_of($metrics, 'zklock_job_tick_age_seconds', 'path="/job"'), '>=', 3600, 'exporter: its tick');
+	is(value_of($metrics, 'zklock_exporter_sees_all_paths'), 1, 'exporter: sees all paths, although the server denies them by default');
 	is(value_of($metrics, 'zklock_path_acquired_total', 'path="/tried"'), 1, 'exporter: of a path');
 	cmp_ok(value_of($metrics, 'zklock_requests_total', 'kind="create"'), '>=', 3, 'exporter: requests');
 	cmp_ok(value_of($metrics, 'zklock_answer_seconds_count'), '>', 5, 'exporter: answers');

@@ -46,6 +46,43 @@ zkl_permission_allows_all(void)
 		strcmp(zkl_allowed_paths, ZKL_PATH_LIST_ALL) == 0;
 }
 
+/*
+ * A list in the configuration file says what sessions may acquire.  It does
+ * not hide from an administrator what they do.
+ */
+bool
+zkl_permission_shows_all(void)
+{
+	return zkl_permission_allows_all() ||
+		(zkl_allowed_paths_of_server &&
+		 has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS));
+}
+
+bool
+zkl_permission_shows(const char *path)
+{
+	return zkl_permission_allows(path) || zkl_permission_shows_all();
+}
+
+void
+zkl_permission_check_shown(const char *path)
+{
+	if (!zkl_permission_shows_all())
+		zkl_permission_check_path(path);
+}
+
+/*
+ * What is decided by superuser() here lets nobody acquire a lock: inside a
+ * SECURITY DEFINER function of a superuser, that would open each path to its
+ * callers.
+ */
+void
+zkl_permission_check_taken(const char *path)
+{
+	if (!zkl_allowed_paths_of_server || !superuser())
+		zkl_permission_check_path(path);
+}
+
 void
 zkl_permission_check_path(const char *path)
 {

@@ -5,7 +5,7 @@
  *
  * sqlargs.c checks each path that a function is given.  So no other function
  * checks a path that it is given.  But each function that returns rows leaves
- * out the paths that are not allowed.
+ * out the paths that this session may not see.
  *
  * Called only by backends.
  *
@@ -18,23 +18,32 @@
 
 #include "backend/lock/locallock.h"
 
-/* May this session use, and see, this path?  The path is in UTF-8. */
+/* May this session use this path, or all paths?  The path is in UTF-8. */
 extern bool zkl_permission_allows(const char *path);
-
-/* May it see all paths? */
 extern bool zkl_permission_allows_all(void);
 
 /*
- * Raise 42501 if this session may not use the path, or the resource of
- * zk_fence.
+ * May it see this path, or all paths, in views and queues?  Both may read
+ * catalogs, so no LWLock may be held.
+ */
+extern bool zkl_permission_shows(const char *path);
+extern bool zkl_permission_shows_all(void);
+
+/*
+ * Raise 42501 if this session may not use the path, see it, or take its lock
+ * from the holders.
  */
 extern void zkl_permission_check_path(const char *path);
+extern void zkl_permission_check_shown(const char *path);
+extern void zkl_permission_check_taken(const char *path);
 
 /*
  * 42501 if a backend must not have a claim on the path, because the commits of
  * all others depend on it.
  */
 extern void zkl_permission_check_claim(const char *path);
+
+/* Raise 42501 if this session may not use the resource of zk_fence. */
 extern void zkl_permission_check_resource(const char *resource);
 
 /* Raise 42501 if this session may not acquire locks at this level. */

@@ -458,7 +458,7 @@ zklock_semaphore_limit(PG_FUNCTION_ARGS)
 
 	zkl_report_unless_loaded();
 	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_lock_queue", 1, &types);
-	path = zkl_sqlargs_path(fcinfo);
+	path = zkl_sqlargs_shown_path(fcinfo);
 	limit = read_limit(path, find_limit(zkl_znodes_list(ZKL_COMMAND_LIST, path, ZKL_FOREVER, false)));
 	if (limit == ZKL_LIMIT_NONE)
 		PG_RETURN_NULL();

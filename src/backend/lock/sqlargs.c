@@ -55,6 +55,24 @@ zkl_sqlargs_path(FunctionCallInfo fcinfo)
 }
 
 const char *
+zkl_sqlargs_shown_path(FunctionCallInfo fcinfo)
+{
+	const char *path = zkl_sqlargs_any_path(fcinfo);
+
+	zkl_permission_check_shown(path);
+	return path;
+}
+
+const char *
+zkl_sqlargs_taken_path(FunctionCallInfo fcinfo)
+{
+	const char *path = zkl_sqlargs_any_path(fcinfo);
+
+	zkl_permission_check_taken(path);
+	return path;
+}
+
+const char *
 zkl_sqlargs_any_path(FunctionCallInfo fcinfo)
 {
 	if (PG_ARGISNULL(0))

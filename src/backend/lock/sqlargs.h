@@ -25,7 +25,12 @@
  */
 extern const char *zkl_sqlargs_path(FunctionCallInfo fcinfo);
 
-/* The same without 42501; only for zk_path_is_allowed. */
+/*
+ * The same for a function that only shows the lock, or takes it from its
+ * holders; without 42501, for one that shows or does nothing by itself.
+ */
+extern const char *zkl_sqlargs_shown_path(FunctionCallInfo fcinfo);
+extern const char *zkl_sqlargs_taken_path(FunctionCallInfo fcinfo);
 extern const char *zkl_sqlargs_any_path(FunctionCallInfo fcinfo);
 
 /* The first argument, an array of such paths.  Also raises 22004, 42501 and 54000. */

@@ -423,7 +423,7 @@ zklock_claims(PG_FUNCTION_ARGS)
 	while (zkl_detached_next(&place, &info))
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (zkl_permission_allows(info.slot.path))
+		if (zkl_permission_shows(info.slot.path))
 			put_claim(set, &info);
 	}
 	return (Datum) 0;

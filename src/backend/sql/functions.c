@@ -58,6 +58,7 @@ PG_FUNCTION_INFO_V1(zklock_lock_is_revoked);
 PG_FUNCTION_INFO_V1(zklock_lock_token);
 PG_FUNCTION_INFO_V1(zklock_lock_remaining);
 PG_FUNCTION_INFO_V1(zklock_path_is_allowed);
+PG_FUNCTION_INFO_V1(zklock_sees_all_paths);
 PG_FUNCTION_INFO_V1(zklock_is_leader);
 PG_FUNCTION_INFO_V1(zklock_leader_resign);
 PG_FUNCTION_INFO_V1(zklock_leader_forget);
@@ -224,6 +225,16 @@ zklock_path_is_allowed(PG_FUNCTION_ARGS)
 {
 	zkl_report_unless_loaded();
 	PG_RETURN_BOOL(zkl_permission_allows(zkl_sqlargs_any_path(fcinfo)));
+}
+
+Datum
+zklock_sees_all_paths(PG_FUNCTION_ARGS)
+{
+	Oid			types = TEXTOID;
+
+	zkl_report_unless_loaded();
+	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_path_is_allowed", 1, &types);
+	PG_RETURN_BOOL(zkl_permission_shows_all());
 }
 
 /*

@@ -277,7 +277,7 @@ Datum
 zklock_lock_queue(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
-	LockQueue	queue = read_queue(zkl_sqlargs_path(fcinfo));
+	LockQueue	queue = read_queue(zkl_sqlargs_shown_path(fcinfo));
 
 	put_queue(set, &queue, false);
 	return (Datum) 0;
@@ -297,7 +297,7 @@ zklock_cluster_locks(PG_FUNCTION_ARGS)
 
 	for (int i = 0; i < nqueues; i++)
 	{
-		if (zkl_permission_allows(queues[i].path))
+		if (zkl_permission_shows(queues[i].path))
 			put_queue(set, &queues[i], true);
 	}
 	return (Datum) 0;
@@ -317,7 +317,7 @@ zklock_lock_queue_or_null(PG_FUNCTION_ARGS)
 	const ZklListing *survey;
 
 	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_lock_queue", 1, &types);
-	path = zkl_sqlargs_path(fcinfo);
+	path = zkl_sqlargs_shown_path(fcinfo);
 	survey = zkl_znodes_survey_if_allowed(path);
 	if (survey != NULL)
 	{
@@ -340,7 +340,7 @@ zklock_lock_revoke(PG_FUNCTION_ARGS)
 	int			asked = 0;
 
 	zkl_report_unless_loaded();
-	path = zkl_sqlargs_path(fcinfo);
+	path = zkl_sqlargs_taken_path(fcinfo);
 	queue = read_queue(path);
 	for (int i = 0; i < queue.nplaces; i++)
 	{
@@ -362,7 +362,7 @@ zklock_lock_force_release(PG_FUNCTION_ARGS)
 	int			removed = 0;
 
 	zkl_report_unless_loaded();
-	path = zkl_sqlargs_path(fcinfo);
+	path = zkl_sqlargs_taken_path(fcinfo);
 	queue = read_queue(path);
 
 	/* Check all holders before the first znode is deleted. */
@@ -549,7 +549,7 @@ zklock_blockers(PG_FUNCTION_ARGS)
 		const WaitedLock *lock = lfirst(cell);
 		ListCell   *blocker;
 
-		if (!zkl_permission_allows(lock->path))
+		if (!zkl_permission_shows(lock->path))
 			continue;
 		put_remote(set, lock);
 		foreach(blocker, lock->blockers)

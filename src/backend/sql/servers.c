@@ -159,7 +159,7 @@ put_leadership(ReturnSetInfo *set, const char *path)
 	int64		token;
 	int64		until;
 
-	if (!zkl_permission_allows(path))
+	if (!zkl_permission_shows(path))
 		return;
 	zkl_row_add_text(&row, zkl_display_path(path));
 	zkl_row_add(&row, BoolGetDatum(zkl_leadership_status(path, ZKL_MS(zkl_commit_margin), &token,

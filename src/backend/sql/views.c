@@ -55,6 +55,7 @@ typedef struct LocksCopy
 	LocksRow   *rows;
 	int			nrows;
 	int			max_rows;
+	bool		all_paths;		/* this session may see them */
 } LocksCopy;
 
 static void copy_entry(ZklEntry *entry, void *arg);
@@ -77,7 +78,7 @@ Datum
 zklock_locks(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
-	LocksCopy	copy = {0};
+	LocksCopy	copy = {.all_paths = zkl_permission_shows_all()};
 
 	/* Make room before a partition is locked; it is rarely too little. */
 	copy.max_rows = 64 + 2 * pg_atomic_read_u32(&zkl_lock_table->nentries) / ZKL_PARTITIONS;
@@ -103,7 +104,7 @@ copy_entry(ZklEntry *entry, void *arg)
 	dlist_iter	iter;
 	bool		any = false;
 
-	if (!zkl_permission_allows(lock_of(entry)->path))
+	if (!copy->all_paths && !zkl_permission_allows(lock_of(entry)->path))
 		return;
 	if (entry->semaphore != NULL)
 	{
@@ -332,7 +333,7 @@ zklock_stat_locks(PG_FUNCTION_ARGS)
 
 	for (int i = 0; i < nrows; i++)
 	{
-		if (zkl_permission_allows(rows[i].path))
+		if (zkl_permission_shows(rows[i].path))
 			put_counts(set, &rows[i]);
 	}
 	return (Datum) 0;
