@@ -2,7 +2,7 @@
 # The first ten minutes: every block of README.md does what it says, as it stands and in its order.
 # Those of sh run in the tree, "make install" into a scratch directory; those of sql on the two servers
 # of package/try, or, after these are gone, on a server with the configuration in the block of conf.
-# And package/try, where it is used wrongly.
+# The scene of two sessions at the top is played before the servers end.  And package/try, where it is used wrongly.
 
 use strict;
 use warnings;
@@ -40,6 +40,7 @@ sub refused
 refused('', qr/^package\/try start$/m);
 refused('psql', qr/^package\/try psql NAME/m);
 refused('psql north', qr/no servers run; "package\/try start"/);
+refused('cut north', qr/no servers run/);
 refused('stop', qr/no servers run/);
 
 # The servers that are there at this point of the page.
@@ -64,7 +65,45 @@ sub find_servers
 	return;
 }
 
-my %count;
+# A scene has a column for each server, whose head is the server's name.  A line with a command of package/try is for
+# the shell, and what follows a statement that fails is the error that psql shows.
+sub play
+{
+	my ($scene, $where) = @_;
+	my ($head, undef, @lines) = split /\n/, $scene;
+	my ($left, $right) = split ' ', $head;
+	my $width = index $head, $right;
+	my %session = map { $_ => $node{$_}->backend } $left, $right;
+	my $errors = 0;
+
+	while (defined(my $line = shift @lines))
+	{
+		if ($line =~ /(package\/try \w+ \w+)/)
+		{
+			is(sh($1)->{status}, 0, "$where: $1");
+			next;
+		}
+		my $name = substr($line, 0, $width) =~ /\S/ ? $left : $right;
+		my ($text, $comment) = $line =~ /^\s*(.*?;)(?:\s*-- (.*))?$/ or return fail("$where: a statement: $line");
+		my $result = $session{$name}->run($text);
+		is($result->{out}, $1, "$where: $text on $name") if ($comment // '') =~ /^(t|f)\b/;
+		while (@lines && $lines[0] =~ /^(?:ERROR|DETAIL):  (.*)$/)
+		{
+			like($result->{err}, qr/\Q$1\E/, "$where: $text on $name: $1");
+			shift @lines;
+			$errors++;
+			$result->{errcode} = '';
+		}
+		is($result->{errcode}, '', "$where: $text on $name: no other error");
+	}
+	is($errors, 2, "$where: the commit is refused, with the reason");
+	sh("package/try heal $left");
+	$node{$left}->wait_until('SELECT safe FROM zk_status', "$where: $left is back");
+	$_->quit foreach values %session;
+	return;
+}
+
+my (%count, $scene);
 foreach my $section (Examples::sections_of("$top/README.md", 'README.md'))
 {
 	my %session;
@@ -73,8 +112,16 @@ foreach my $section (Examples::sections_of("$top/README.md", 'README.md'))
 		my ($language, $text) = @$block{ 'language', 'text' };
 		my $where = "README.md:$block->{line}, $section->{name}";
 		$count{$language}++;
+		$scene = $text if $language eq 'text' && !defined $scene;
 		if ($language eq 'sh')
 		{
+			if ($text =~ /try stop/)
+			{
+				$_->quit foreach values %session;
+				%session = ();
+				refused('cut east', qr/no server "east"/);
+				play($scene, 'README.md: the scene');
+			}
 			my $result = sh($text, DESTDIR => $stage);
 			is($result->{status}, 0, $where) or diag $result->{out}, $result->{err};
 			find_servers($result->{out});
@@ -102,7 +149,7 @@ foreach my $section (Examples::sections_of("$top/README.md", 'README.md'))
 	$_->quit foreach values %session;
 }
 
-is($count{text}, 2, 'a picture, and what psql prints');
+is($count{text}, 2, 'a scene, and what psql prints');
 cmp_ok($count{$_}, '>=', $_ eq 'conf' ? 1 : 3, "blocks of $_") foreach 'sh', 'sql', 'conf';
 is(join(' ', sort map { s{.*/}{}r } split /\n/, sh("find $stage -name 'zklock*' -type f")->{out}),
 	'zklock--1.0--1.1.sql zklock--1.0.sql zklock--1.1--1.2.sql zklock-run zklock-run.1 zklock.control zklock.so', 'zklock was installed');
