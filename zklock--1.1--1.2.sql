@@ -85,7 +85,16 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 3;
 COMMENT ON FUNCTION zk_leaderships() IS
 'the leaderships in this server''s settings, and whether it leads, without a request to ZooKeeper';
 
-GRANT EXECUTE ON FUNCTION zk_server_status(), zk_leaderships() TO PUBLIC;
+CREATE FUNCTION zk_stat_errors(OUT sqlstate text,
+							   OUT errors bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zklock_stat_errors'
+LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 15;
+
+COMMENT ON FUNCTION zk_stat_errors() IS
+'how many requests of this server''s backends were refused or failed, by SQLSTATE';
+
+GRANT EXECUTE ON FUNCTION zk_server_status(), zk_leaderships(), zk_stat_errors() TO PUBLIC;
 
 CREATE OR REPLACE VIEW zk_status AS
 	SELECT n.node_name,
@@ -132,3 +141,7 @@ COMMENT ON COLUMN zk_leaders.client IS
 'zklock, curator, kazoo, go-zookeeper or unknown';
 COMMENT ON COLUMN zk_cluster_locks.client IS
 'zklock, curator, kazoo, go-zookeeper or unknown';
+COMMENT ON COLUMN zk_status.state IS
+'connected, idle, connecting, disconnected, refused, in doubt or none';
+COMMENT ON COLUMN zk_sessions.state IS
+'connected, idle, connecting, disconnected, refused, in doubt or none';

@@ -109,6 +109,25 @@ static const Reason command_reasons[] = {
 	}
 };
 
+/* The errors that zk_stat_errors() counts. */
+const int	zkl_report_counted[ZKL_SERVER_STAT_ERRORS] = {
+	ERRCODE_CONNECTION_FAILURE,
+	ERRCODE_INVALID_PARAMETER_VALUE,
+	ERRCODE_READ_ONLY_SQL_TRANSACTION,
+	ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION,
+	ERRCODE_INSUFFICIENT_RESOURCES,
+	ERRCODE_OUT_OF_MEMORY,
+	ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+	ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+	ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+	ERRCODE_LOCK_NOT_AVAILABLE,
+	ERRCODE_ADMIN_SHUTDOWN,
+	ERRCODE_DATA_CORRUPTED,
+	ERRCODE_ZKL_LOCK_LOST,
+	ERRCODE_ZKL_LEASE_OVER,
+	ERRCODE_ZKL_OTHER_KIND
+};
+
 static void write_late_commit(int level, const char *path, int64 until,
 							  int64 now);
 static void check_worker(void);
@@ -118,6 +137,17 @@ static const char *name(const char *path);
 static int	detail_of_silence(void);
 ZKL_NORETURN static void report_silence(const char *message, const char *path);
 ZKL_NORETURN static void report_reason(const Reason *reason, const char *path);
+
+int
+zkl_report_count(int sqlstate)
+{
+	for (int i = 0; i < ZKL_SERVER_STAT_ERRORS; i++)
+	{
+		if (zkl_report_counted[i] == sqlstate)
+			pg_atomic_fetch_add_u64(&zkl_server_stat->errors[i], 1);
+	}
+	return sqlstate;
+}
 
 void
 zkl_report_unless_loaded(void)
@@ -187,10 +217,13 @@ zkl_report_loss_instead(ErrorData *error, const char *path, ZklLoss loss,
 		error->hint = pstrdup(_("Retry the transaction."));
 
 	error->sqlerrcode = ERRCODE_ZKL_LOCK_LOST;
+	if (loss == ZKL_LOSS_HOLD_LIMIT)
+		error->sqlerrcode = ERRCODE_ZKL_LEASE_OVER;
+	if (error->elevel >= ERROR)
+		zkl_report_count(error->sqlerrcode);
 	switch (loss)
 	{
 		case ZKL_LOSS_HOLD_LIMIT:
-			error->sqlerrcode = ERRCODE_ZKL_LEASE_OVER;
 			error->message = psprintf(_("lease time of lock \"%s\" is over"), shown);
 			error->detail = psprintf(lost_at <= zkl_now() ? _("It ended at %s.") :
 									 _("It ends at %s, which is less than \"zklock.commit_margin\" from now."), when);
@@ -249,7 +282,7 @@ void
 zkl_report_doubt(const char *path)
 {
 	ereport(ERROR,
-			errcode(ERRCODE_ZKL_LOCK_LOST),
+			errcode(zkl_report_count(ERRCODE_ZKL_LOCK_LOST)),
 			errmsg("lock \"%s\" is in doubt", zkl_display_path(path)),
 			errdetail("ZooKeeper has not recently confirmed the session that holds it."),
 			errhint("Retry the transaction."));
@@ -297,7 +330,7 @@ check_worker(void)
 {
 	if (pg_atomic_read_u32(&zkl_session_info->worker_pid) == 0)
 		ereport(ERROR,
-				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errcode(zkl_report_count(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE)),
 				errmsg("zklock worker is not running"),
 				errhint("More details may be available in the server log."));
 }
@@ -314,7 +347,7 @@ check_refusal(const char *path)
 	strlcpy(refusal, zkl_session_info->refusal, sizeof(refusal));
 	LWLockRelease(zkl_lock_table_session_lock());
 	ereport(ERROR,
-			errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
+			errcode(zkl_report_count(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION)),
 			errmsg("could not access %s: this server is not authenticated with ZooKeeper",
 				   name(path)),
 			errdetail("The last error was: %s.", refusal),
@@ -350,7 +383,7 @@ report_silence(const char *message, const char *path)
 	check_worker();
 	check_refusal(path);
 	ereport(ERROR,
-			errcode(ERRCODE_CONNECTION_FAILURE),
+			errcode(zkl_report_count(ERRCODE_CONNECTION_FAILURE)),
 			errmsg(message, name(path)),
 			detail_of_silence(),
 			errhint("Check that ZooKeeper is running, and that \"zklock.hosts\" names its servers."));
@@ -360,7 +393,7 @@ static void
 report_reason(const Reason *reason, const char *path)
 {
 	ereport(ERROR,
-			errcode(reason->sqlstate),
+			errcode(zkl_report_count(reason->sqlstate)),
 			errmsg(reason->message, name(path)),
 			reason->detail ? errdetail_internal("%s", _(reason->detail)) : 0,
 			reason->hint ? errhint("%s", _(reason->hint)) : 0);
@@ -373,7 +406,7 @@ zkl_report_failure(const char *path, ZklFailure failure)
 		zkl_report_other_kind(path);
 	if (failure == ZKL_FAILURE_FOREIGN_NAME)
 		ereport(ERROR,
-				errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				errcode(zkl_report_count(ERRCODE_PROGRAM_LIMIT_EXCEEDED)),
 				errmsg("could not acquire lock \"%s\"", zkl_display_path(path)),
 				errdetail("Another client queues for it with a znode whose name is longer than %d characters.",
 						  ZKL_CHILD_SIZE - 1));
@@ -392,7 +425,7 @@ void
 zkl_report_other_kind(const char *path)
 {
 	ereport(ERROR,
-			errcode(ERRCODE_ZKL_OTHER_KIND),
+			errcode(zkl_report_count(ERRCODE_ZKL_OTHER_KIND)),
 			errmsg("lock \"%s\" is in use as another kind of lock",
 				   zkl_display_path(path)),
 			errdetail("While a path is in use, it is one kind of lock: a mutex, a read-write lock or a semaphore."),
@@ -403,7 +436,7 @@ void
 zkl_report_other_limit(const char *path, int in_use, int given)
 {
 	ereport(ERROR,
-			errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			errcode(zkl_report_count(ERRCODE_INVALID_PARAMETER_VALUE)),
 			errmsg("semaphore \"%s\" is in use with %d leases, not %d",
 				   zkl_display_path(path), in_use, given),
 			errhint("All sessions and clients that use a semaphore must pass the same number of leases."));
@@ -413,7 +446,7 @@ void
 zkl_report_full(void)
 {
 	ereport(ERROR,
-			errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			errcode(zkl_report_count(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED)),
 			errmsg("out of zklock entries"),
 			errdetail("All %d entries are in use.", zkl_lock_table_max_entries()),
 			errhint("You might need to increase \"%s\".",
@@ -424,7 +457,7 @@ void
 zkl_report_shutdown(void)
 {
 	ereport(ERROR,
-			errcode(ERRCODE_ADMIN_SHUTDOWN),
+			errcode(zkl_report_count(ERRCODE_ADMIN_SHUTDOWN)),
 			errmsg("could not acquire a lock, because zklock is shutting down"));
 }
 
@@ -432,7 +465,7 @@ void
 zkl_report_lock_timeout(const char *detail)
 {
 	ereport(ERROR,
-			errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			errcode(zkl_report_count(ERRCODE_LOCK_NOT_AVAILABLE)),
 			errmsg("canceling statement due to lock timeout"),
 			detail ? errdetail_internal("%s", detail) : 0);
 }
@@ -441,7 +474,7 @@ void
 zkl_report_not_acquired(const char *path)
 {
 	ereport(ERROR,
-			errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			errcode(zkl_report_count(ERRCODE_LOCK_NOT_AVAILABLE)),
 			path != NULL ?
 			errmsg("could not acquire lock \"%s\"", zkl_display_path(path)) :
 			errmsg("could not acquire all locks"),
@@ -466,14 +499,14 @@ zkl_report_command(const char *path, ZklCommandOutcome outcome)
 			report_reason(&command_reasons[outcome], path);
 		case ZKL_COMMAND_TOO_MANY:
 			ereport(ERROR,
-					errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					errcode(zkl_report_count(ERRCODE_PROGRAM_LIMIT_EXCEEDED)),
 					errmsg("too many znodes below \"%s\"", zkl_display_path(path)),
 					errdetail("At most %d are read in one call.", ZKL_WALK_MAX),
 					errhint("Call zk_cluster_locks() with the path of a part of them."));
 			break;
 		case ZKL_COMMAND_NO_MEMORY:
 			ereport(ERROR,
-					errcode(ERRCODE_OUT_OF_MEMORY),
+					errcode(zkl_report_count(ERRCODE_OUT_OF_MEMORY)),
 					errmsg("out of shared memory"),
 					errdetail("The directory of %s needs a dynamic shared memory segment.", shown),
 					errhint("More details may be available in the server log."));

@@ -15,11 +15,19 @@
 #include "compat.h"
 #include "shared/locktable.h"
 #include "shared/mailbox.h"
+#include "shared/serverstat.h"
 
 #define ERRCODE_ZKL_LOCK_LOST	MAKE_SQLSTATE('Z', 'K', '0', '0', '1')
 #define ERRCODE_ZKL_LEASE_OVER	MAKE_SQLSTATE('Z', 'K', '0', '0', '2')
 #define ERRCODE_ZKL_OTHER_KIND	MAKE_SQLSTATE('Z', 'K', '0', '0', '3')
 #define ERRCODE_ZKL_LATE_COMMIT MAKE_SQLSTATE('0', '1', 'Z', 'K', '1')
+
+/*
+ * Count an error, as all functions below do; returns the SQLSTATE.  The array
+ * has those that are counted.
+ */
+extern const int zkl_report_counted[ZKL_SERVER_STAT_ERRORS];
+extern int	zkl_report_count(int sqlstate);
 
 /* Raise 55000 unless zklock was preloaded. */
 extern void zkl_report_unless_loaded(void);

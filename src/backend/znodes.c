@@ -114,7 +114,7 @@ copy_argument(char *to, Size size, const char *from)
 {
 	if (strlcpy(to, from, size) >= size)
 		ereport(ERROR,
-				errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				errcode(zkl_report_count(ERRCODE_PROGRAM_LIMIT_EXCEEDED)),
 				errmsg("name of a znode is too long"),
 				errdetail("The name has %zu bytes; the limit is %zu.",
 						  strlen(from), size - 1));
@@ -231,7 +231,7 @@ static void
 report_no_slot(void)
 {
 	ereport(ERROR,
-			errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+			errcode(zkl_report_count(ERRCODE_INSUFFICIENT_RESOURCES)),
 			errmsg("too many requests to ZooKeeper at a time"),
 			errdetail("The server makes %d such requests at a time, and at most half of them for one role.",
 					  ZKL_COMMANDS));

@@ -163,7 +163,7 @@ may_run(Attempt *attempt)
 	if (last->exists &&
 		!zkl_job_record_parse(last->data, last->length, &record))
 		ereport(ERROR,
-				errcode(ERRCODE_DATA_CORRUPTED),
+				errcode(zkl_report_count(ERRCODE_DATA_CORRUPTED)),
 				errmsg("could not read the record of job \"%s\"",
 					   zkl_display_path(attempt->request->path)),
 				errdetail("Its znode does not contain what zklock writes."),
@@ -309,7 +309,7 @@ ask(ZklLocalClaim *claim, const Attempt *attempt)
 
 	if (zkl_job_runs_mine() >= ZKL_JOBRUNS_PER_BACKEND)
 		ereport(ERROR,
-				errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				errcode(zkl_report_count(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED)),
 				errmsg("too many runs of jobs in one session"),
 				errdetail("The session may have at most %d runs at a time.",
 						  ZKL_JOBRUNS_PER_BACKEND));
@@ -318,7 +318,7 @@ ask(ZklLocalClaim *claim, const Attempt *attempt)
 							 zkl_now() - attempt->read_at > READ_IS_OLD);
 	if (slot == ZKL_JOBRUNS_NONE)
 		ereport(ERROR,
-				errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				errcode(zkl_report_count(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED)),
 				errmsg("too many runs of jobs on this server"),
 				errdetail("There are %d places for runs, and at most half of them for one role.",
 						  zkl_job_runs_number()));
@@ -376,7 +376,7 @@ static void
 report_full(const char *path)
 {
 	ereport(ERROR,
-			errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			errcode(zkl_report_count(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED)),
 			errmsg("too many jobs"),
 			errdetail("There is no record of job \"%s\" yet, and the cluster has %d records of others already.",
 					  zkl_display_path(path), zkl_max_jobs),

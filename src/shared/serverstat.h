@@ -20,6 +20,8 @@
 
 #include "protocol/traffic.h"
 
+#define ZKL_SERVER_STAT_ERRORS	15
+
 /* Atomics of one type only.  All times are in microseconds. */
 typedef struct ZklServerStat
 {
@@ -33,6 +35,8 @@ typedef struct ZklServerStat
 									 * become uncertain; backends count these */
 	pg_atomic_uint64 batches;	/* transactions of several operations ... */
 	pg_atomic_uint64 batches_undone;	/* ... and those that failed */
+	pg_atomic_uint64 errors[ZKL_SERVER_STAT_ERRORS];	/* by SQLSTATE, in the
+														 * order of report.c */
 	pg_atomic_uint64 reset_at;	/* on the clock of zkl_now() ... */
 	pg_atomic_uint64 reset_time;	/* ... and as a TimestampTz */
 } ZklServerStat;

@@ -52,6 +52,9 @@ typedef struct ZklSessionInfo
 	pg_atomic_uint32 connected;
 	pg_atomic_uint64 refused_at;	/* since when ZooKeeper has refused this
 									 * server; 0 if it does not */
+	pg_atomic_uint32 record_refused;	/* ZooKeeper refuses the record of
+										 * this server, over the present
+										 * connection */
 
 	/*
 	 * Written under session_lock.  The worker itself reads them without it.

@@ -26,12 +26,14 @@
 #include "worker/ask.h"
 #include "worker/membership.h"
 #include "worker/sessionfile.h"
+#include "worker/sessionlog.h"
 
 /* ClickHouse Keeper, which is no ZooKeeper, has this znode. */
 #define KEEPER			"/keeper"
 
-/* The pause after a reply that should not occur. */
+/* The pauses after a reply that should not occur, and after a refusal. */
 #define AGAIN_AFTER		ZKL_MS(5000)
+#define REFUSED_AGAIN	ZKL_MS(60000)
 
 #define DIRECTORY_SIZE	(ZKL_ROOT_SIZE + sizeof(ZKL_SERVERRECORD_DIRECTORY))
 #define RECORD_SIZE		(DIRECTORY_SIZE + ZKL_SERVERRECORD_NAME_SIZE + ZKL_SESSION_TEXT_NAME_SIZE + 2)
@@ -65,7 +67,8 @@ static void note_connection(void);
 static void ask(void);
 static void own_record(char record[RECORD_SIZE]);
 static void make_text(char str[ZKL_SERVERRECORD_TEXT_SIZE]);
-static void on_refused(void);
+static void on_refused(Step step, ZklFailure failure);
+static void on_accepted(void);
 static void on_answer(ZklAsker *asker, int what, int64 number,
 					  const ZklSessionEvent *event);
 static void on_seen(const ZklSessionEvent *event);
@@ -205,7 +208,7 @@ on_answer(ZklAsker *asker, int what, int64 number,
 	if (event->reply.outcome == ZKL_OUTCOME_UNKNOWN)
 		go(what, AGAIN_AFTER);
 	else if (event->reply.outcome == ZKL_OUTCOME_REFUSED)
-		on_refused();
+		on_refused(what, event->reply.failure);
 	else if (what == STEP_WHOSE)
 		on_seen(event);
 	else if (what == STEP_JOIN)
@@ -217,21 +220,44 @@ on_answer(ZklAsker *asker, int what, int64 number,
 }
 
 /*
- * Report a refusal once.  Each later connection tries again, but does not
- * repeat the message.
+ * ZooKeeper refuses what this server needs to take part at all, so it probably
+ * refuses its locks as well.  zk_status says so until the same request
+ * succeeds.  It is sent again over the same connection, because an
+ * administrator may repair the access control without a restart.  The log has
+ * it once.
  */
 static void
-on_refused(void)
+on_refused(Step step, ZklFailure failure)
 {
-	static bool logged = false;
+	const char *reason =
+		failure == ZKL_FAILURE_PERMISSION ? "ZooKeeper denied permission for the record of this server" :
+		failure == ZKL_FAILURE_ACL ? "ZooKeeper does not accept \"zklock.acl\" for the record of this server" :
+		failure == ZKL_FAILURE_QUOTA ? "a quota in ZooKeeper leaves no room for the record of this server" :
+		"ZooKeeper refused the record of this server";
 
-	if (!logged)
-		ereport(LOG,
+	zkl_session_log_error(reason);
+	if (pg_atomic_exchange_u32(&zkl_session_info->record_refused, 1) == 0)
+		ereport(WARNING,
 				errmsg("could not publish in ZooKeeper that this server takes part"),
-				errdetail("ZooKeeper refused a request below \"%s\".",
-						  member.directory));
-	logged = true;
-	go(STEP_NONE, 0);
+				errdetail("%s, below \"%s\".", reason, member.directory),
+				errhint("Requests for locks probably fail as well.  Check \"zklock.auth_file\", \"zklock.acl\", and the access control lists in ZooKeeper."));
+	go(step, REFUSED_AGAIN);
+}
+
+static void
+on_accepted(void)
+{
+	if (pg_atomic_exchange_u32(&zkl_session_info->record_refused, 0) != 0)
+		ereport(LOG,
+				errmsg("ZooKeeper accepts the record of this server again"));
+}
+
+void
+zkl_membership_reload(void)
+{
+	if (pg_atomic_read_u32(&zkl_session_info->record_refused) != 0 &&
+		member.step != STEP_NONE)
+		member.at = zkl_now();
 }
 
 /* Warn once. */
@@ -302,6 +328,7 @@ on_listed(const ZklSessionEvent *event)
 		go(STEP_LOOK, AGAIN_AFTER);
 		return;
 	}
+	on_accepted();
 	go(STEP_NONE, 0);
 	note_others(event->reply.nchildren - 1);
 }

@@ -19,6 +19,9 @@
 /* A worker starts.  "prefix" precedes the path of each lock. */
 extern void zkl_membership_start(const char *prefix);
 
+/* The configuration was reloaded: if ZooKeeper has refused the record, try again now. */
+extern void zkl_membership_reload(void);
+
 /* Send what is due. */
 extern void zkl_membership_send(void);
 

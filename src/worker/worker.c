@@ -302,6 +302,7 @@ reload(void)
 		zkl_entry_state_reset_timers();
 	warn_unless_candidate();
 	zkl_session_keeper_reload();
+	zkl_membership_reload();
 }
 
 /*

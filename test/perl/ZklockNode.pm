@@ -267,7 +267,7 @@ Until the server's ZooKeeper session is usable.
 sub wait_until_connected
 {
 	my ($self) = @_;
-	return $self->wait_until(q{SELECT state IN ('connected', 'idle') AND safe FROM zk_status});
+	return $self->wait_until(q{SELECT connected_since IS NOT NULL AND safe FROM zk_status});
 }
 
 =item $node->wait_until_away

@@ -142,6 +142,7 @@ cmp_ok($result->{seconds}, '<', 20, 'without a wait for the end of its time');
 is($a1->errcode(q{SELECT * FROM zk_lock_queue('/start')}), '28000', 'so is a look at a queue');
 like($node_a->status('last_error'), qr/group or world access/, 'zk_status has the reason');
 is($node_a->status('connects'), '0', 'ZooKeeper was not bothered');
+is($node_a->status('state'), 'refused', 'and the state');
 chmod 0600, $file;
 $node_a->wait_until_connected;
 is($a1->query(acquire('/start', '1min')), 't', 'when the file is right, the server finds out by itself');
@@ -189,6 +190,8 @@ my $file_b = "$dir/of_b";
 write_file($file_b, "digest svc:wrong\n");
 my $node_b = ZklockNode->started('b', $zk, 'zklock.auth_file' => $file_b, 'zklock.acl' => 'creator');
 my $b2 = $node_b->backend;
+$node_b->wait_until(q{SELECT state = 'refused' AND last_error ~ 'denied permission for the record of this server' FROM zk_status});
+pass('a wrong password: the state says so before any call fails');
 foreach my $call (try('/start'), acquire('/new/one'), q{SELECT zk_semaphore_acquire('/s', 2)},
 	q{SELECT * FROM zk_lock_queue('/start')}, q{SELECT zk_run_once('/some/other/job', now())},
 	q{SELECT zk_lock_revoke('/start')})
@@ -198,6 +201,8 @@ foreach my $call (try('/start'), acquire('/new/one'), q{SELECT zk_semaphore_acqu
 	like($result->{err}, qr/permission denied by ZooKeeper/, 'and the message');
 }
 is(count($node_b, qr/ZooKeeper denied permission for a request of this server/), 1, 'one line in the log for all of them');
+is(count($node_b, qr/WARNING:  could not publish in ZooKeeper that this server takes part/), 1, 'and one about its record');
+is($node_b->safe_psql('postgres', q{SELECT errors FROM zk_stat_errors() WHERE sqlstate = '28000'}), '6', 'all are counted');
 is($node_b->status('connects'), '1', 'and one connection');
 $node_b->wait_until(q{SELECT entries = 0 AND ephemeral_bytes = 0 FROM zk_status});
 pass('nothing is left of them');
@@ -205,9 +210,16 @@ write_file($file_b, "digest svc:$SECRET\n");
 $node_b->reload;
 wait_for_log($node_b, qr/continuing the ZooKeeper session with other credentials/, 1);
 $node_b->wait_until_connected;
+$node_b->wait_until(q{SELECT state IN ('connected', 'idle') FROM zk_status});
+is(count($node_b, qr/accepts the record of this server again/), 1, 'the state ends with the repair');
 is($b2->query(try('/start')), 'f', 'with the right one it sees the holder of the lock');
 is($b2->query(acquire('/new/one')), 't', 'and acquires others');
 $b2->query('SELECT zk_lock_release_all()');
+
+# A role can use a path that another client has closed, but that says nothing about the server.
+$zk->create('/zklock/foreign', acl => [ [ 'digest', hash('foreigner:secret'), 'cdrwa' ] ]);
+is($b2->errcode(acquire('/foreign')), '28000', 'a lock that is refused');
+is($node_b->safe_psql('postgres', q{SELECT state IN ('connected', 'idle') FROM zk_status}), 't', 'is not a server that is refused');
 
 # --- zklock.acl ---
 

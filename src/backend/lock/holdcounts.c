@@ -119,7 +119,7 @@ zkl_hold_counts_add(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
 		 */
 		if (!book_local_lock(claim, name, ZKL_SCOPE_SESSION))
 			ereport(ERROR,
-					errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					errcode(zkl_report_count(ERRCODE_LOCK_NOT_AVAILABLE)),
 					errmsg("could not acquire session-level lock \"%s\"",
 						   zkl_display_path(claim->path)),
 					errdetail("pg_advisory_unlock_all() dropped the lock in this server, and another session waits for the end of this transaction."));
@@ -153,7 +153,7 @@ zkl_hold_counts_check_room(int wanted)
 
 	if (wanted > zkl_max_locks_per_backend - held)
 		ereport(ERROR,
-				errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				errcode(zkl_report_count(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED)),
 				errmsg("too many locks for one session"),
 				errdetail("The session holds %d locks and leases and requests %d more; the limit is %d.",
 						  held, wanted, zkl_max_locks_per_backend),

@@ -74,7 +74,7 @@ zkl_reliance_note(const char *path, int64 token)
 	}
 	if (nrelied == ZKL_LEADERS_MAX)
 		ereport(ERROR,
-				errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				errcode(zkl_report_count(ERRCODE_PROGRAM_LIMIT_EXCEEDED)),
 				errmsg("a transaction cannot rely on more than %d leaderships",
 					   ZKL_LEADERS_MAX));
 	strlcpy(relied[nrelied].path, path, ZKL_PATH_SIZE);
@@ -150,7 +150,7 @@ static void
 report_ended(const char *path)
 {
 	ereport(ERROR,
-			errcode(ERRCODE_ZKL_LOCK_LOST),
+			errcode(zkl_report_count(ERRCODE_ZKL_LOCK_LOST)),
 			errmsg("this server's leadership of \"%s\" has ended",
 				   zkl_display_path(path)),
 			errdetail("The transaction relied on it."),
@@ -270,7 +270,7 @@ refuse(const char *path, ZklClaimStatus status)
 
 	if (!zkl_settings_lists_leader(zkl_leader_of, path))
 		ereport(ERROR,
-				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errcode(zkl_report_count(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE)),
 				errmsg("this server does not stand for the leadership of \"%s\"",
 					   zkl_display_path(path)),
 				errdetail("\"zklock.commit_requires\" names it, but \"zklock.leader_of\" does not."),
@@ -280,8 +280,8 @@ refuse(const char *path, ZklClaimStatus status)
 	else if (!zkl_leadership_is_refused(path, why))
 		strlcpy(why, _("\"zklock.commit_requires\" names this leadership."), sizeof(why));
 	ereport(zkl_not_leading == ZKL_NOT_LEADING_TERMINATE ? FATAL : ERROR,
-			errcode(zkl_not_leading == ZKL_NOT_LEADING_TERMINATE ?
-					ERRCODE_ADMIN_SHUTDOWN : ERRCODE_READ_ONLY_SQL_TRANSACTION),
+			errcode(zkl_report_count(zkl_not_leading == ZKL_NOT_LEADING_TERMINATE ?
+									 ERRCODE_ADMIN_SHUTDOWN : ERRCODE_READ_ONLY_SQL_TRANSACTION)),
 			errmsg("cannot write, because this server does not lead \"%s\"",
 				   zkl_display_path(path)),
 			errdetail_internal("%s", zkl_znode_text_show(why)),

@@ -525,7 +525,7 @@ check_limit(const ZklListing *survey, const ZklLockRequest *request)
 				errhint("Store a limit with zk_semaphore_set_limit(), or pass the number of leases."));
 	if (limit != ZKL_LIMIT_NONE && request->limit != 0 && limit != request->limit)
 		ereport(ERROR,
-				errcode(ERRCODE_ZKL_OTHER_KIND),
+				errcode(zkl_report_count(ERRCODE_ZKL_OTHER_KIND)),
 				errmsg("semaphore \"%s\" has a limit of %d leases, not %d",
 					   zkl_display_path(request->path), limit, request->limit),
 				errhint("Acquire leases without a number of leases, or change the limit with zk_semaphore_set_limit()."));

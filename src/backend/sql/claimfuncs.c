@@ -363,7 +363,7 @@ static void
 report_bound(void)
 {
 	ereport(ERROR,
-			errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			errcode(zkl_report_count(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED)),
 			errmsg("too many claims for one role"),
 			errdetail("A role may have as many claims and lingering tickets on this server as it leaves free for others."),
 			errhint("Release some of them, give them shorter paths, or raise \"%s\".",
@@ -403,7 +403,7 @@ report_ended(const Argument *claim)
 		zkl_report_loss(ERROR, info->path, info->loss, info->lost_at,
 						ZKL_REPORT_CLAIM);
 	ereport(ERROR,
-			errcode(ERRCODE_ZKL_LOCK_LOST),
+			errcode(zkl_report_count(ERRCODE_ZKL_LOCK_LOST)),
 			errmsg("claim \"%s\" has ended", claim->name),
 			errhint("Request another claim."));
 }

@@ -207,7 +207,7 @@ report_stale(const char *table, const char *resource, int64 token,
 			 int64 greatest)
 {
 	ereport(ERROR,
-			errcode(ERRCODE_ZKL_LOCK_LOST),
+			errcode(zkl_report_count(ERRCODE_ZKL_LOCK_LOST)),
 			errmsg("token " INT64_FORMAT " is too old for resource \"%s\"",
 				   token, resource),
 			errdetail("Token " INT64_FORMAT " has been presented for it.",

@@ -33,6 +33,7 @@ PG_FUNCTION_INFO_V1(zklock_sessions);
 PG_FUNCTION_INFO_V1(zklock_stat_locks);
 PG_FUNCTION_INFO_V1(zklock_stat);
 PG_FUNCTION_INFO_V1(zklock_stat_transactions);
+PG_FUNCTION_INFO_V1(zklock_stat_errors);
 PG_FUNCTION_INFO_V1(zklock_stat_reset);
 
 /* A copy of one row, made while the table is locked. */
@@ -305,7 +306,9 @@ zklock_sessions(PG_FUNCTION_ARGS)
 /*
  * A session without a ticket is never in doubt; nor is it usable before
  * ZooKeeper has confirmed it.  An idle session may have tickets that need no
- * proof.
+ * proof.  A server is refused if its credentials are, or its own record.  A
+ * lock that is refused does not count: any role could use a path that another
+ * client's access control forbids.
  */
 static const char *
 state_text(const ZklSessionInfo *info, bool connected, bool safe, bool idle,
@@ -313,6 +316,9 @@ state_text(const ZklSessionInfo *info, bool connected, bool safe, bool idle,
 {
 	if (info->id != 0 && has_tickets && !safe && !idle)
 		return "in doubt";
+	if (zkl_session_info_is_refused() ||
+		(connected && pg_atomic_read_u32(&zkl_session_info->record_refused) != 0))
+		return "refused";
 	if (connected && safe)
 		return idle ? "idle" : "connected";
 	if (connected)
@@ -406,6 +412,24 @@ zklock_stat_transactions(PG_FUNCTION_ARGS)
 	zkl_row_add_counter(&row, &zkl_server_stat->batches);
 	zkl_row_add_counter(&row, &zkl_server_stat->batches_undone);
 	zkl_row_put(set, &row);
+	return (Datum) 0;
+}
+
+/* Rows that count nothing yet are there, too: a monitoring system compares them with later ones. */
+Datum
+zklock_stat_errors(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
+
+	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_stat", 0, NULL);
+	for (int i = 0; i < ZKL_SERVER_STAT_ERRORS; i++)
+	{
+		ZklRow		row = {0};
+
+		zkl_row_add_text(&row, unpack_sql_state(zkl_report_counted[i]));
+		zkl_row_add_counter(&row, &zkl_server_stat->errors[i]);
+		zkl_row_put(set, &row);
+	}
 	return (Datum) 0;
 }
 
