@@ -282,10 +282,9 @@ foreach my $page (map { s{^\Q$top\E/}{}r } glob("$top/*.md $top/doc/*.md $top/te
 	cmp_ok(scalar(@tests), '>', 20, "$page: names tests") if $page eq 'doc/guarantees.md';
 }
 
-# Each source file has its line.
-my $sources = slurp_file("$top/src/README.md");
-is(join(' ', grep { $sources !~ /^\|[^|]*`\Q$_\E`/m } map { m{([^/]+)\.c$} } glob("$top/src/{,*/,*/*/}*.c")), '',
-	'src/README.md: all files');
+# Each source file begins with its one job, in the line that the command in src/README.md shows.
+is(join(' ', grep { slurp_file($_) !~ m{\A/\*-+\n \*\n \* @{[ m{([^/]+)$} ]}\n \*\t  \S} } glob("$top/src/{,*/,*/*/}*.c")), '',
+	'src: each file says what it is for');
 
 # test/README.md lists the files of each folder, and no others.  A name has no extension where
 # a section is about one kind of file, and has its folder where it is about several.
