@@ -45,7 +45,7 @@
 
 EXTENSION  = zklock
 RELEASE   := $(shell sed -n 's/^   "version": "\(.*\)",$$/\1/p' $(or $(srcdir),.)/META.json)
-DATA       = zklock--1.0.sql zklock--1.0--1.1.sql zklock--1.1--1.2.sql
+DATA       = zklock--1.0.sql zklock--1.0--1.1.sql zklock--1.1--1.2.sql zklock--1.2--1.1.sql
 MODULE_big = zklock
 PROGRAMS   = zklock-run
 PGFILEDESC = "zklock - cluster-wide locks through ZooKeeper"

@@ -166,7 +166,7 @@ is($kind{Database}{extensions}[0]{version}, $series, 'doc/kubernetes.md: the ver
 my $stage = PostgreSQL::Test::Utils::tempdir;
 is(run_it($top, qw(make -s install), "DESTDIR=$stage")->{status}, 0, 'make install');
 is_deeply([ sort map { s{.*/}{}r } split /\n/, run_it($stage, qw(find . -type f))->{out} ],
-	[ sort 'zklock.so', 'zklock.control', qw(zklock--1.0.sql zklock--1.0--1.1.sql zklock--1.1--1.2.sql zklock-run), 'zklock-run.1' ],
+	[ sort 'zklock.so', 'zklock.control', qw(zklock--1.0.sql zklock--1.0--1.1.sql zklock--1.1--1.2.sql zklock--1.2--1.1.sql zklock-run), 'zklock-run.1' ],
 	'what is installed');
 
 # --- a bundle, and a release, in a repository of their own ---

@@ -8,6 +8,10 @@
 use strict;
 use warnings;
 
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use Examples;
 use ZklockTest;
 
 my $zk = ZooKeeper->new;
@@ -202,10 +206,42 @@ is(join(' ', sort keys %{ { map { $_->[0] => 1 } @use_of } }),
 all_work('updated', 'still at 1.0');
 $new->safe_psql('postgres', q{SELECT zk_job_forget('/jobs/nightly')});
 $new->safe_psql('updated', $uses);
+my $prepared = $new->backend(dbname => 'updated');
+$prepared->query('PREPARE p AS SELECT * FROM zk_status; PREPARE q AS SELECT count(*) FROM zk_status; EXECUTE p; EXECUTE q');
 $new->safe_psql('updated', 'ALTER EXTENSION zklock UPDATE');
+is(join(' ', map { $prepared->errcode("EXECUTE $_") } 'q', 'p', 'p'), ' 0A000 0A000', 'updated: a prepared SELECT * of a view with more columns fails');
+is($prepared->errcode('DEALLOCATE p; PREPARE p AS SELECT * FROM zk_status; EXECUTE p'), '', 'updated: until it is prepared again');
+$prepared->quit;
 $new->safe_psql('made_today', 'CREATE EXTENSION zklock; GRANT EXECUTE ON FUNCTION zk_fence(text, bigint) TO app');
 is($new->safe_psql('updated', $catalogue), $new->safe_psql('made_today', $catalogue), 'updated: like an extension that was made today');
 is_all_there($new, 'updated', 'updated');
 all_work('updated', 'updated');
+
+# --- and back ---
+
+# A database that has gone back to 1.1 equals one at 1.1, but for null columns in views, and users' views stay.
+my $columns = "$objects" . q{SELECT attrelid::regclass || '.' || attname FROM object JOIN pg_attribute ON classid = 'pg_class'::regclass AND attrelid = objid WHERE attnum > 0};
+$new->safe_psql('postgres', 'CREATE DATABASE made_at_1_1');
+$new->safe_psql('made_at_1_1', q{CREATE EXTENSION zklock VERSION '1.1'; GRANT EXECUTE ON FUNCTION zk_fence(text, bigint) TO app});
+$new->safe_psql('updated', q{CREATE VIEW theirs AS SELECT * FROM zk_status; ALTER EXTENSION zklock UPDATE TO '1.1'});
+my %at_1_1 = map { $_ => 1 } split /\n/, $new->safe_psql('made_at_1_1', $columns);
+my @left = grep { !$at_1_1{$_} } split /\n/, $new->safe_psql('updated', $columns);
+my $back = $new->safe_psql('updated', $catalogue) =~ s/,\n +NULL::[\w ]+ AS \w+//gr;
+$back =~ s/^(?:public\.)?\Q$_\E\|[^\n]*\n//mg, $back =~ s/^@{[ s{\.}{\\|}r ]}\|[^\n]*\n//mg foreach @left;
+is($back, $new->safe_psql('made_at_1_1', $catalogue), 'back at 1.1: like an extension that was made at 1.1');
+is($new->safe_psql('updated', 'SELECT count(*) FROM theirs WHERE safe; SELECT token FROM zk_fences'), "1\n1000\n7", "back at 1.1: a user's view, and the tokens");
+all_work('updated', 'back at 1.1');
+$new->safe_psql('updated', 'ALTER EXTENSION zklock UPDATE');
+is($new->safe_psql('updated', $catalogue), $new->safe_psql('made_today', $catalogue), 'and there again: like an extension that was made today');
+
+# To 1.0, as doc/installing.md says.
+$new->safe_psql('postgres', "CREATE DATABASE $_") foreach 'to_1_0', 'made_at_1_0';
+$new->safe_psql('to_1_0', q{CREATE EXTENSION zklock; SELECT zk_fence('account', 1000)});
+$new->safe_psql('made_at_1_0', q{CREATE EXTENSION zklock VERSION '1.0'});
+my ($steps) = map { $_->{text} } grep { $_->{language} eq 'psql' } map { @{ $_->{blocks} } } Examples::sections_of("$FindBin::RealBin/../../doc/installing.md", 'doc/installing.md');
+append_to_file("${PostgreSQL::Test::Utils::tmp_check}/steps.sql", $steps =~ s{zk_fences\.txt}{${PostgreSQL::Test::Utils::tmp_check}/zk_fences.txt}gr);
+command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', "${PostgreSQL::Test::Utils::tmp_check}/steps.sql", '-d', $new->connstr('to_1_0') ], 'to 1.0');
+is($new->safe_psql('to_1_0', $catalogue), $new->safe_psql('made_at_1_0', $catalogue), 'at 1.0: like an extension that was made at 1.0');
+is($new->safe_psql('to_1_0', 'TABLE zk_fences'), 'account|1000', 'at 1.0: the tokens');
 
 done_testing();

@@ -152,7 +152,7 @@ foreach my $section (Examples::sections_of("$top/README.md", 'README.md'))
 is($count{text}, 2, 'a scene, and what psql prints');
 cmp_ok($count{$_}, '>=', $_ eq 'conf' ? 1 : 3, "blocks of $_") foreach 'sh', 'sql', 'conf';
 is(join(' ', sort map { s{.*/}{}r } split /\n/, sh("find $stage -name 'zklock*' -type f")->{out}),
-	'zklock--1.0--1.1.sql zklock--1.0.sql zklock--1.1--1.2.sql zklock-run zklock-run.1 zklock.control zklock.so', 'zklock was installed');
+	'zklock--1.0--1.1.sql zklock--1.0.sql zklock--1.1--1.2.sql zklock--1.2--1.1.sql zklock-run zklock-run.1 zklock.control zklock.so', 'zklock was installed');
 
 $node{north}->stop;
 done_testing();

@@ -18,7 +18,7 @@ my $image = PostgreSQL::Test::Utils::tempdir . '/extensions/zklock';
 my $messages;
 ok(IPC::Run::run([ "$top/package/extension", $image ], '<', \'', '2>', \$messages), 'package/extension') or diag $messages;
 is(join(' ', map { chomp; $_ } sort qx{cd '$image' && find . -type f}),
-	'./lib/zklock.so ./share/extension/zklock--1.0--1.1.sql ./share/extension/zklock--1.0.sql ./share/extension/zklock--1.1--1.2.sql ./share/extension/zklock.control ./system/libzookeeper_st.so.2',
+	'./lib/zklock.so ./share/extension/zklock--1.0--1.1.sql ./share/extension/zklock--1.0.sql ./share/extension/zklock--1.1--1.2.sql ./share/extension/zklock--1.2--1.1.sql ./share/extension/zklock.control ./system/libzookeeper_st.so.2',
 	'what is in it');
 like(slurp_file("$image/share/extension/zklock.control"), qr/^module_pathname = 'zklock'$/m, 'the library is not looked for in $libdir');
 system_or_bail('chmod', '-R', 'a-w', $image);
