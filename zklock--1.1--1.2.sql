@@ -145,3 +145,11 @@ COMMENT ON COLUMN zk_status.state IS
 'connected, idle, connecting, disconnected, refused, in doubt or none';
 COMMENT ON COLUMN zk_sessions.state IS
 'connected, idle, connecting, disconnected, refused, in doubt or none';
+
+CREATE FUNCTION zk_lock_uses(path text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zklock_lock_uses'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_lock_uses(text) IS
+'how many transactions of other sessions have committed under a lock that this backend holds, by zklock.commit_under';

@@ -45,6 +45,9 @@ bool		zkl_leader_on_standby = false;
 char	   *zkl_commit_requires = NULL;
 uint64		zkl_commit_requires_serial = 0;
 int			zkl_not_leading = ZKL_NOT_LEADING_ERROR;
+char	   *zkl_commit_under = NULL;
+uint64		zkl_commit_under_serial = 0;
+bool		(*zkl_settings_semaphore_hook) (const char *path) = NULL;
 char	   *zkl_allowed_paths = NULL;
 bool		zkl_allowed_paths_of_server = true;
 bool		zkl_session_level = true;
@@ -97,6 +100,8 @@ static bool check_leader_of(char **newval, void **extra, GucSource source);
 static const char *leaders_fault(const char *list);
 static bool check_commit_requires(char **newval, void **extra, GucSource source);
 static void assign_commit_requires(const char *newval, void *extra);
+static bool check_commit_under(char **newval, void **extra, GucSource source);
+static void assign_commit_under(const char *newval, void *extra);
 static bool check_hosts(char **newval, void **extra, GucSource source);
 static bool check_node_name(char **newval, void **extra, GucSource source);
 static bool check_root(char **newval, void **extra, GucSource source);
@@ -213,6 +218,10 @@ define_leader_settings(void)
 				"What happens to a session that writes while this server does not lead what \"zklock.commit_requires\" names.",
 				"Its statement fails, or the session is terminated.",
 				&zkl_not_leading, not_leading_options);
+	define_text("zklock.commit_under", PGC_USERSET, 0,
+				"The lock under which the transactions of this session commit, as a path, or as a token and a path.",
+				"A transaction that has written commits only while another session of this server, or this one, holds the lock.",
+				&zkl_commit_under, "", check_commit_under, assign_commit_under);
 }
 
 /*
@@ -508,6 +517,56 @@ static void
 assign_commit_requires(const char *newval, void *extra)
 {
 	zkl_commit_requires_serial++;
+}
+
+/* A token is a positive number. */
+const char *
+zkl_settings_read_under(const char *value, int64 *token, char path[ZKL_PATH_SIZE])
+{
+	const char *fault;
+	char	   *at = unconstify(char *, value);
+
+	*token = 0;
+	path[0] = '\0';
+	if (*value != '/')
+	{
+		errno = 0;
+		*token = strspn(value, "0123456789") > 0 ? strtoll(value, &at, 10) : 0;
+		if (*token <= 0 || errno != 0 || *at++ != ' ')
+			return "It must be a path, or a token, a blank and a path.";
+	}
+	fault = zkl_path_fault(at);
+	if (fault == NULL)
+		strlcpy(path, at, ZKL_PATH_SIZE);
+	return fault;
+}
+
+/*
+ * A stored value that is not valid lets no transaction commit that has
+ * written.  Whether the path is in use as a semaphore is of importance only to
+ * a session that sets it; and later, the first statement that writes looks.
+ */
+static bool
+check_commit_under(char **newval, void **extra, GucSource source)
+{
+	const char *fault = NULL;
+	char		path[ZKL_PATH_SIZE];
+	int64		token;
+
+	if ((*newval)[0] == '\0')
+		return true;
+	fault = zkl_settings_read_under(*newval, &token, path);
+	if (fault == NULL &&
+		(source == PGC_S_SESSION || source == PGC_S_CLIENT) &&
+		!InitializingParallelWorker && zkl_settings_semaphore_hook(path))
+		fault = "The path is in use as a semaphore, whose leases have no tokens.";
+	return is_valid_or_stored("zklock.commit_under", *newval, fault, source);
+}
+
+static void
+assign_commit_under(const char *newval, void *extra)
+{
+	zkl_commit_under_serial++;
 }
 
 /*

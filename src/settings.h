@@ -56,6 +56,8 @@ extern bool zkl_leader_on_standby;
 extern char *zkl_commit_requires;
 extern uint64 zkl_commit_requires_serial;	/* grows with each change of it */
 extern int	zkl_not_leading;	/* ZklNotLeading */
+extern char *zkl_commit_under;
+extern uint64 zkl_commit_under_serial;	/* grows with each change of it */
 extern char *zkl_allowed_paths; /* NULL if zklock was not preloaded */
 extern bool zkl_allowed_paths_of_server;	/* not of a role, database,
 											 * session or function */
@@ -86,6 +88,17 @@ extern bool zkl_settings_next_leader(const char **at,
 
 /* Is the path in such a list? */
 extern bool zkl_settings_lists_leader(const char *list, const char *path);
+
+/*
+ * Read a value of zklock.commit_under that is not empty: a path, which this
+ * writes, or a token, a blank and a path.  token: 0 if there is none.  Returns
+ * NULL, or a sentence that says what is wrong; then the path is empty.
+ */
+extern const char *zkl_settings_read_under(const char *value, int64 *token,
+										   char path[ZKL_PATH_SIZE]);
+
+/* Is this path in use as a semaphore?  use.c sets it, for the check of zklock.commit_under. */
+extern bool (*zkl_settings_semaphore_hook) (const char *path);
 
 /*
  * The name by which other servers know this one, in UTF-8.  And: the name of

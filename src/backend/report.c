@@ -211,6 +211,8 @@ zkl_report_loss_instead(ErrorData *error, const char *path, ZklLoss loss,
 		error->hint = pstrdup(_("The connection was terminated by \"zklock.on_lost\".  Reconnect and retry the transaction."));
 	else if (release != NULL && strcmp(release, ZKL_REPORT_CLAIM) == 0)
 		error->hint = pstrdup(_("Request another claim, and retry the transaction with that."));
+	else if (release != NULL && strcmp(release, ZKL_REPORT_HOLDER) == 0)
+		error->hint = pstrdup(_("Let a session of this server acquire the lock again, and retry the transaction under that one."));
 	else if (release != NULL)
 		error->hint = psprintf(_("Release the lock with \"%s\" and acquire it again, then retry the transaction."), release);
 	else if (loss != ZKL_LOSS_HOLD_LIMIT)

@@ -16,6 +16,7 @@
 #include "storage/proc.h"
 
 #include "compat.h"
+#include "faultpoint.h"
 #include "jobs/jobruns.h"
 #include "settings.h"
 #include "shared/claim.h"
@@ -40,11 +41,16 @@ typedef struct Ticket
 } Ticket;
 
 static ZklClaim *take_claim(const ZklClaimant *claimant);
+static void fill_in(ZklClaim *claim, const ZklClaimant *claimant);
 static void attach(ZklClaim *claim, ZklEntry *entry, ZklMode mode, int64 now);
 static ZklBeginning check_use(ZklEntry *entry, ZklMode mode, int *limit);
 static void make_way(ZklEntry *entry, ZklMode mode);
+static void attach_use(ZklClaim *claim, ZklClaim *holder, int64 now);
+static ZklClaim *find_hold(const ZklHoldSearch *search, ZklHold *hold);
 static void note_release(ZklEntry *entry, int64 now);
 static void detach(ZklClaim *claim, int64 now);
+static ZklClaimStatus status_until(const ZklClaim *claim, int64 margin, int64 *until);
+static ZklLoss loss_of(const ZklClaim *claim, int64 *lost_at);
 static ZklEntry *find_ticket(const char *path, uint32 hash, const char *znode);
 static void compare_znode(ZklEntry *entry, void *arg);
 static const ZklClaim *first_waiting(const ZklEntry *entry);
@@ -136,9 +142,15 @@ take_claim(const ZklClaimant *claimant)
 {
 	ZklClaim   *claim = zkl_lock_table_take_claim();
 
+	if (claim != NULL)
+		fill_in(claim, claimant);
+	return claim;
+}
+
+static void
+fill_in(ZklClaim *claim, const ZklClaimant *claimant)
+{
 	Assert(!zkl_session_info_is_worker() && !zkl_lock_table_any_is_mine());
-	if (claim == NULL)
-		return NULL;
 	claim->proc_number = claimant->proc_number;
 	claim->pid = claimant->pid;
 	claim->loss_signal = claimant->loss_signal;
@@ -151,7 +163,6 @@ take_claim(const ZklClaimant *claimant)
 
 	/* Both buffers have room for any such text. */
 	memcpy(claim->owner_text, claimant->owner_text, strlen(claimant->owner_text) + 1);
-	return claim;
 }
 
 /* Link the claim to the entry, WAITING.  The caller holds the partition. */
@@ -318,13 +329,7 @@ zkl_claim_downgrade(ZklClaim *claim)
 	zkl_entry_lock(entry);
 	claim->mode = ZKL_MODE_READ;
 	if (claim->state == ZKL_CLAIM_HELD)
-	{
-		entry->exclusive = false;
-		zkl_entry_downgrade(entry);
-
-		/* Backends that got QUEUED because of the writer may join now. */
-		zkl_entry_wake_needing(entry);
-	}
+		zkl_entry_stop_excluding(entry);
 	zkl_entry_unlock(entry->hash);
 }
 
@@ -368,12 +373,6 @@ zkl_claim_renew(ZklClaim *claim, int64 hold_until)
 	return held;
 }
 
-/*
- * The lock has a holder already, so no other claim takes this for a grant.
- * The new claim comes right after the other in the list, and so before all
- * that wait: a timer that looks at the claims that are held need not look at
- * those.
- */
 ZklClaim *
 zkl_claim_use(ZklClaim *detached, const ZklClaimant *claimant)
 {
@@ -388,15 +387,7 @@ zkl_claim_use(ZklClaim *detached, const ZklClaimant *claimant)
 		detached->epoch != ZKL_EPOCH_NONE;
 	if (held)
 	{
-		attach(claim, entry, detached->mode, zkl_now());
-		dlist_delete(&claim->link);
-		dlist_insert_after(&detached->link, &claim->link);
-		entry->nwaiting--;
-		entry->nheld++;
-		claim->state = ZKL_CLAIM_HELD;
-		claim->is_use = true;
-		claim->epoch = detached->epoch;
-		claim->token = detached->token;
+		attach_use(claim, detached, zkl_now());
 		claim->hold_until = detached->hold_until;
 	}
 	zkl_entry_unlock(entry->hash);
@@ -404,6 +395,111 @@ zkl_claim_use(ZklClaim *detached, const ZklClaimant *claimant)
 		return claim;
 	zkl_lock_table_free_claim(claim);
 	return NULL;
+}
+
+/*
+ * The lock has a holder already, so no other claim takes this for a grant.
+ * The new claim comes right after the other in the list, and so before all
+ * that wait: a timer that looks at the claims that are held need not look at
+ * those.
+ */
+static void
+attach_use(ZklClaim *claim, ZklClaim *holder, int64 now)
+{
+	ZklEntry   *entry = holder->entry;
+
+	attach(claim, entry, holder->mode, now);
+	dlist_delete(&claim->link);
+	dlist_insert_after(&holder->link, &claim->link);
+	entry->nwaiting--;
+	entry->nheld++;
+	claim->state = ZKL_CLAIM_HELD;
+	claim->is_use = true;
+	claim->epoch = holder->epoch;
+	claim->token = holder->token;
+}
+
+/*
+ * The use has no hold limit: it lasts as long as its commit does, and only if
+ * the lock is good does it begin.
+ */
+ZklClaim *
+zkl_claim_use_hold(const ZklHoldSearch *search, const ZklClaimant *claimant, ZklHold *hold)
+{
+	ZklClaim   *claim = NULL;
+	ZklClaim   *holder;
+
+	if (claimant != NULL)
+		fill_in(claim = zkl_lock_table_take_use(), claimant);
+	LWLockAcquire(zkl_lock_table_partition(search->hash), LW_EXCLUSIVE);
+	holder = find_hold(search, hold);
+	if (holder != NULL)
+	{
+		ZKL_FAULT_POINT("hold-found");	/* while the partition is locked */
+		holder->nuses++;
+		if (claim != NULL)
+			attach_use(claim, holder, zkl_now());
+	}
+	LWLockRelease(zkl_lock_table_partition(search->hash));
+	if (holder == NULL && claim != NULL)
+		zkl_lock_table_free_claim(claim);
+	return holder != NULL ? claim : NULL;
+}
+
+void
+zkl_claim_look_at_hold(const ZklHoldSearch *search, ZklHold *hold)
+{
+	LWLockAcquire(zkl_lock_table_partition(search->hash), LW_SHARED);
+	(void) find_hold(search, hold);
+	LWLockRelease(zkl_lock_table_partition(search->hash));
+}
+
+/*
+ * The claim of the session that holds the lock, if that is good; else NULL.
+ * The caller has locked the partition.
+ *
+ * Each claim has a token of its own.  Without a token, the first claim in the
+ * list will do.  The claims process is no session, and neither does a
+ * transaction of another session that uses a claim hold the lock itself.
+ */
+static ZklClaim *
+find_hold(const ZklHoldSearch *search, ZklHold *hold)
+{
+	ZklEntry   *entry = zkl_lock_table_find(search->path, search->hash);
+	dlist_iter	iter;
+
+	memset(hold, 0, sizeof(*hold));
+	if (entry == NULL)
+		return NULL;
+	dlist_foreach(iter, &entry->claims)
+	{
+		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		hold->is_semaphore |= claim->mode == ZKL_MODE_LEASE;
+		if (claim->mode == ZKL_MODE_LEASE || claim->state == ZKL_CLAIM_WAITING ||
+			claim->detached != 0 || (claim->is_use && claim->pid != MyProcPid) ||
+			(search->token != 0 ? claim->token != search->token :
+			 claim->state == ZKL_CLAIM_LOST))
+			continue;
+		hold->token = claim->token;
+		hold->role = claim->role;
+		hold->until = PG_INT64_MAX;
+		hold->status = status_until(claim, search->margin, &hold->until);
+		hold->loss = loss_of(claim, &hold->lost_at);
+		hold->excludes = entry->excludes_superuser && search->superuser;
+		return hold->status == ZKL_STATUS_GOOD && !hold->excludes ? claim : NULL;
+	}
+	return NULL;
+}
+
+bool
+zkl_claim_is_semaphore(const char *path)
+{
+	ZklHoldSearch search = {.path = path,.hash = zkl_lock_table_hash(path)};
+	ZklHold		hold;
+
+	zkl_claim_look_at_hold(&search, &hold);
+	return hold.is_semaphore;
 }
 
 bool
@@ -504,8 +600,7 @@ detach(ZklClaim *claim, int64 now)
 		case ZKL_CLAIM_HELD:
 			note_release(entry, now);
 			entry->nheld--;
-			if (claim->mode != ZKL_MODE_READ)
-				entry->exclusive = false;
+			zkl_entry_stop_excluding(entry);
 			break;
 		case ZKL_CLAIM_LOST:
 			break;
@@ -556,17 +651,25 @@ zkl_claim_status(ZklClaim *claim, int64 margin)
 ZklClaimStatus
 zkl_claim_status_until(ZklClaim *claim, int64 margin, int64 *until)
 {
-	ZklEntry   *entry = claim->entry;
-	ZklClaimStatus status = ZKL_STATUS_GOOD;
-	int64		needed;
-	int64		good_until;
+	LWLock	   *partition = zkl_lock_table_partition(claim->entry->hash);
+	ZklClaimStatus status;
 
-	/*
-	 * Read the clock while the partition is locked, so that no wait can make
-	 * the reading old.
-	 */
-	LWLockAcquire(zkl_lock_table_partition(entry->hash), LW_SHARED);
-	needed = zkl_now() + margin;
+	LWLockAcquire(partition, LW_SHARED);
+	status = status_until(claim, margin, until);
+	LWLockRelease(partition);
+	return status;
+}
+
+/*
+ * The clock is read while the partition is locked, so that no wait can make
+ * the reading old.
+ */
+static ZklClaimStatus
+status_until(const ZklClaim *claim, int64 margin, int64 *until)
+{
+	ZklClaimStatus status = ZKL_STATUS_GOOD;
+	int64		needed = zkl_now() + margin;
+	int64		good_until;
 
 	/*
 	 * After an expiry, the worker first raises the epoch, and marks each
@@ -586,23 +689,31 @@ zkl_claim_status_until(ZklClaim *claim, int64 margin, int64 *until)
 	if (claim->state != ZKL_CLAIM_HELD || claim->epoch == ZKL_EPOCH_NONE ||
 		(claim->hold_until != 0 && claim->hold_until <= needed))
 		status = ZKL_STATUS_LOST;
-	LWLockRelease(zkl_lock_table_partition(entry->hash));
-
 	if (status == ZKL_STATUS_GOOD)
 		*until = Min(*until, good_until);
 	return status;
 }
 
-/*
- * If the worker has not marked the claim, either this server has deleted its
- * znode, or its hold limit has passed.
- */
 ZklLoss
 zkl_claim_status_loss(ZklClaim *claim, int64 *lost_at)
 {
-	ZklLoss		loss = ZKL_LOSS_HOLD_LIMIT;
+	ZklLoss		loss;
 
 	LWLockAcquire(zkl_lock_table_partition(claim->entry->hash), LW_SHARED);
+	loss = loss_of(claim, lost_at);
+	LWLockRelease(zkl_lock_table_partition(claim->entry->hash));
+	return loss;
+}
+
+/*
+ * If the worker has not marked the claim, either this server has deleted its
+ * znode, or its hold limit has passed.  The caller has locked the partition.
+ */
+static ZklLoss
+loss_of(const ZklClaim *claim, int64 *lost_at)
+{
+	ZklLoss		loss = ZKL_LOSS_HOLD_LIMIT;
+
 	*lost_at = claim->hold_until;
 	if (claim->state == ZKL_CLAIM_LOST)
 	{
@@ -614,7 +725,6 @@ zkl_claim_status_loss(ZklClaim *claim, int64 *lost_at)
 		loss = ZKL_LOSS_DELETED;
 		*lost_at = zkl_now();
 	}
-	LWLockRelease(zkl_lock_table_partition(claim->entry->hash));
 	return loss;
 }
 
@@ -638,6 +748,17 @@ zkl_claim_status_is_revoked(ZklClaim *claim)
 	}
 	LWLockRelease(zkl_lock_table_partition(entry->hash));
 	return revoked;
+}
+
+int64
+zkl_claim_status_uses(const ZklClaim *claim)
+{
+	int64		nuses;
+
+	LWLockAcquire(zkl_lock_table_partition(claim->entry->hash), LW_SHARED);
+	nuses = claim->nuses;
+	LWLockRelease(zkl_lock_table_partition(claim->entry->hash));
+	return nuses;
 }
 
 /*

@@ -32,6 +32,14 @@ typedef enum ZklBeginning
 	ZKL_BEGIN_BOUND				/* the role has as many as it may have */
 } ZklBeginning;
 
+/* The state of a claim that was held, as far as the server knows. */
+typedef enum ZklClaimStatus
+{
+	ZKL_STATUS_GOOD,
+	ZKL_STATUS_DOUBT,			/* good again if the session turns out to live */
+	ZKL_STATUS_LOST				/* or its hold limit has passed */
+} ZklClaimStatus;
+
 /*
  * The process that makes the claim, with the text for its znodes; of a detached
  * claim, the claims process.
@@ -118,6 +126,43 @@ extern bool zkl_claim_renew(ZklClaim *claim, int64 hold_until);
 extern ZklClaim *zkl_claim_use(ZklClaim *detached, const ZklClaimant *claimant);
 
 /*
+ * The lock that a session of this server holds, for a transaction of another
+ * one that commits under it (use.h).  look_at: look at the hold, and write
+ * what there is to know.  use: the same; and if the hold is good, and its
+ * ticket may serve this session, count the use, and begin a claim of this
+ * process, in its own place, that is HELD on the same ticket with the same
+ * token.  NULL: it was not.  Without a claimant, this only counts.  The claim
+ * is ended as any other one.
+ */
+typedef struct ZklHoldSearch
+{
+	const char *path;
+	uint32		hash;
+	int64		token;			/* of the hold; 0: any */
+	int64		margin;			/* as for zkl_claim_status() */
+	bool		superuser;		/* for a superuser's session */
+} ZklHoldSearch;
+
+typedef struct ZklHold
+{
+	bool		is_semaphore;	/* the path is in use as one */
+	int64		token;			/* 0: there is no such hold, and ... */
+	Oid			role;			/* ... none of what follows */
+	ZklClaimStatus status;
+	int64		until;			/* GOOD: up to this moment */
+	ZklLoss		loss;			/* LOST: why and when */
+	int64		lost_at;
+	bool		excludes;		/* its ticket serves no superuser */
+} ZklHold;
+
+extern void zkl_claim_look_at_hold(const ZklHoldSearch *search, ZklHold *hold);
+extern ZklClaim *zkl_claim_use_hold(const ZklHoldSearch *search,
+									const ZklClaimant *claimant, ZklHold *hold);
+
+/* Is the path in use as a semaphore? */
+extern bool zkl_claim_is_semaphore(const char *path);
+
+/*
  * set_run: from now on the claim is for this run of a job, whose start the
  * worker writes now; and when the claim ends, the run ends as failed.  False
  * if the claim was lost; then the run has ended, too.  end_run: end the run
@@ -132,14 +177,6 @@ extern void zkl_claim_end(ZklClaim *claim);
 /*
  * The status of a claim, and facts about its lock
  */
-
-/* The state of a claim that was held, as far as the server knows. */
-typedef enum ZklClaimStatus
-{
-	ZKL_STATUS_GOOD,
-	ZKL_STATUS_DOUBT,			/* good again if the session turns out to live */
-	ZKL_STATUS_LOST				/* or its hold limit has passed */
-} ZklClaimStatus;
 
 /*
  * Whether a claim that was held is good, in doubt or lost.  Good means that
@@ -162,6 +199,9 @@ extern ZklLoss zkl_claim_status_loss(ZklClaim *claim, int64 *lost_at);
  * Has another client requested the release of the lock that this claim holds?
  */
 extern bool zkl_claim_status_is_revoked(ZklClaim *claim);
+
+/* How often was the claim used by other sessions' transactions? */
+extern int64 zkl_claim_status_uses(const ZklClaim *claim);
 
 /*
  * Is no znode of the lock on its way to be deleted?  If false, the claim's

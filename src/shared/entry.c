@@ -350,6 +350,40 @@ zkl_entry_downgrade(ZklEntry *entry)
 }
 
 /*
+ * A use (use.h) may exclude readers longer than its holder does.  If no claim
+ * is held, zkl_entry_settle() comes next, which decides about the ticket.
+ */
+void
+zkl_entry_stop_excluding(ZklEntry *entry)
+{
+	int			left = entry->nheld;
+	dlist_iter	iter;
+
+	Assert(zkl_lock_table_is_mine(entry));
+	if (!entry->exclusive)
+		return;
+	dlist_foreach(iter, &entry->claims)
+	{
+		const ZklClaim *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		if (left == 0)
+			break;
+		if (claim->state != ZKL_CLAIM_HELD)
+			continue;
+		if (claim->mode != ZKL_MODE_READ)
+			return;
+		left--;
+	}
+	entry->exclusive = false;
+	if (entry->nheld == 0)
+		return;
+	zkl_entry_downgrade(entry);
+
+	/* Backends that got QUEUED because of the writer may join now. */
+	zkl_entry_wake_needing(entry);
+}
+
+/*
  * The name of the znode contains the mode.  So once the worker has looked, a
  * ticket of another mode needs another znode.
  */

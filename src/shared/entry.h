@@ -73,6 +73,13 @@ extern void zkl_entry_change_mode(ZklEntry *entry, ZklMode mode);
 extern void zkl_entry_downgrade(ZklEntry *entry);
 
 /*
+ * A claim that excluded readers is not held any more, or does not exclude them
+ * any more.  If no other claim that is held excludes them, let readers join,
+ * and those of other servers.
+ */
+extern void zkl_entry_stop_excluding(ZklEntry *entry);
+
+/*
  * A claim has ended.  If other claims wait, wake them; else decide what
  * becomes of the ticket.  The entry may be gone afterwards.
  */

@@ -72,7 +72,8 @@
  * each backend that calls a function about a detached one.  These claims have
  * no local lock.  A transaction uses a detached claim by a claim of its own,
  * which is HELD from the beginning, on the same ticket and with the same
- * token.
+ * token.  So does a transaction that commits under a lock which another session
+ * holds: use.h.
  *
  * A grant is complete when the worker has written OWNED.  Nothing necessary
  * happens after a backend's wait returns.  A backend that is cancelled at that
@@ -343,7 +344,8 @@ struct ZklClaim
 	Oid			database;
 	bool		superuser;		/* of a superuser's session; and of a detached
 								 * claim, because superusers may use it */
-	bool		is_use;			/* by it, a transaction uses a detached claim */
+	bool		is_use;			/* by it, a transaction uses a detached claim,
+								 * or another session's hold */
 
 	/*
 	 * Written under the partition.  The claim's own backend also reads state,
@@ -367,6 +369,7 @@ struct ZklClaim
 								 * requested ... */
 	bool		waited;			/* ... or other claims or clients went first */
 	ZklLoss		loss;			/* why it was lost */
+	int64		nuses;			/* how many times it was used (use.h) */
 	bool		may_commit;		/* of a leadership: zklock.commit_requires may
 								 * name it, because this server's history may
 								 * lead */

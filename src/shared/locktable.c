@@ -61,6 +61,7 @@ static void init_shared(LWLockPadded *locks);
 static Size lock_length(const char *path);
 static void visit_partition(int partition, ZklVisitor visitor, void *arg);
 static bool any_held_in(int partition);
+static void clear_claim(ZklClaim *claim);
 static void set_due(ZklClaim *claim);
 
 /* The number of entries is chosen here, because this is called first. */
@@ -200,7 +201,7 @@ init_shared(LWLockPadded *locks)
 Size
 zkl_lock_table_claims_size(void)
 {
-	return mul_size(max_claims(), sizeof(ZklClaim));
+	return mul_size(max_claims() + MaxBackends, sizeof(ZklClaim));
 }
 
 /* Called after the lock table is attached. */
@@ -208,13 +209,13 @@ void
 zkl_lock_table_attach_claims(void *memory, LWLockPadded *locks, bool is_new)
 {
 	claims = memory;
-	nclaims = max_claims();
+	nclaims = max_claims() + MaxBackends;
 	if (!is_new)
 		return;
 	SpinLockInit(&zkl_lock_table->claims_mutex);
 	dlist_init(&zkl_lock_table->free_claims);
-	zkl_lock_table->nfree_claims = nclaims;
-	for (int i = 0; i < nclaims; i++)
+	zkl_lock_table->nfree_claims = max_claims();
+	for (int i = 0; i < max_claims(); i++)
 		dlist_push_tail(&zkl_lock_table->free_claims, &claims[i].link);
 }
 
@@ -368,15 +369,30 @@ zkl_lock_table_take_claim(void)
 	SpinLockRelease(&zkl_lock_table->claims_mutex);
 
 	if (claim != NULL)
-	{
-		/*
-		 * The text comes last in the struct.  The caller writes it, so it
-		 * need not be cleared.
-		 */
-		memset(claim, 0, offsetof(ZklClaim, owner_text));
-		dlist_init(&claim->leases);
-	}
+		clear_claim(claim);
 	return claim;
+}
+
+/* The last claims are the places for uses, in the order of the processes. */
+ZklClaim *
+zkl_lock_table_take_use(void)
+{
+	ZklClaim   *claim = &claims[nclaims - MaxBackends + zkl_my_proc_number()];
+
+	Assert(claim->pid == 0);
+	clear_claim(claim);
+	return claim;
+}
+
+/*
+ * The text comes last in the struct.  The caller writes it, so it need not be
+ * cleared.
+ */
+static void
+clear_claim(ZklClaim *claim)
+{
+	memset(claim, 0, offsetof(ZklClaim, owner_text));
+	dlist_init(&claim->leases);
 }
 
 /*
@@ -387,6 +403,8 @@ void
 zkl_lock_table_free_claim(ZklClaim *claim)
 {
 	claim->pid = 0;
+	if (claim >= &claims[nclaims - MaxBackends])
+		return;					/* a place for a use stays its process's */
 	SpinLockAcquire(&zkl_lock_table->claims_mutex);
 	dlist_push_head(&zkl_lock_table->free_claims, &claim->link);
 	zkl_lock_table->nfree_claims++;

@@ -206,6 +206,12 @@ extern ZklClaim *zkl_lock_table_take_claim(void);
 extern void zkl_lock_table_free_claim(ZklClaim *claim);
 
 /*
+ * This process's own place for the use of a lock (use.h), which is always
+ * there.  The caller has none in it.  free_claim takes it back, too.
+ */
+extern ZklClaim *zkl_lock_table_take_use(void);
+
+/*
  * From now on, this process also takes the entries and claims that are set
  * aside for leaderships.  For the claims process.
  */

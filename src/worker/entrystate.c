@@ -1025,8 +1025,7 @@ end_hold_limits(ZklEntry *entry, int64 now)
 		/* The ticket is still owned, and the claims of other readers stay. */
 		lose_claim(claim, ZKL_LOSS_HOLD_LIMIT);
 		entry->nheld--;
-		if (claim->mode != ZKL_MODE_READ)
-			entry->exclusive = false;
+		zkl_entry_stop_excluding(entry);
 	}
 	if (any)
 	{

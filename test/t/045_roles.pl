@@ -65,6 +65,7 @@ my %calls = (
 	'zk_job_forget' => q{'%s'},
 	'zk_lock_is_held' => q{'%s'},
 	'zk_lock_token' => q{'%s'},
+	'zk_lock_uses' => q{'%s'},
 	'zk_lock_remaining' => q{'%s'},
 	'zk_lock_is_revoked' => q{'%s'},
 	'zk_lock_queue' => q{'%s'},

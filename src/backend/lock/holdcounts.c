@@ -765,6 +765,12 @@ zkl_hold_counts_is_revoked(const char *path)
 	return zkl_claim_status_is_revoked(find_held(path)->shared);
 }
 
+int64
+zkl_hold_counts_uses(const char *path)
+{
+	return zkl_claim_status_uses(find_held(path)->shared);
+}
+
 /*
  * The claim of a lock that this backend certainly holds; otherwise raises an
  * error.

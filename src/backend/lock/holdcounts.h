@@ -80,12 +80,13 @@ extern bool zkl_hold_counts_is_held(const char *path);
  * Facts about a lock that this backend certainly holds; otherwise these raise
  * an error.  token: the claim's token, or that of a leadership on which the
  * transaction relies.  The others: the rest of its hold limit, in
- * microseconds (false if it has none), and whether its release has been
- * requested.
+ * microseconds (false if it has none), whether its release has been
+ * requested, and how often it was used (use.h).
  */
 extern int64 zkl_hold_counts_token(const char *path);
 extern bool zkl_hold_counts_remaining(const char *path, int64 *remaining);
 extern bool zkl_hold_counts_is_revoked(const char *path);
+extern int64 zkl_hold_counts_uses(const char *path);
 
 /* Called when transactions and savepoints end. */
 extern void zkl_hold_counts_end_xact(bool committed);

@@ -228,7 +228,8 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 }
 
 /*
- * A command that writes fails early if this server does not lead.  What runs
+ * A command that writes fails early if this server does not lead, or does not
+ * hold the lock of zklock.commit_under.  What runs
  * other statements is not asked: these come here, or to the executor.  Nor is
  * ALTER SYSTEM, which writes no transaction, and which changes the setting.
  */
@@ -237,7 +238,7 @@ require_leadership(Node *command)
 {
 	if (takes_effect_at_once(command))
 		zkl_xact_require(true);
-	else if (zkl_commit_requires[0] != '\0' &&
+	else if ((zkl_commit_requires[0] != '\0' || zkl_commit_under[0] != '\0') &&
 			 !IsA(command, AlterSystemStmt) && !IsA(command, PrepareStmt) &&
 			 !IsA(command, ExecuteStmt) && !IsA(command, ExplainStmt) &&
 			 GetCommandLogLevel(command) != LOGSTMT_ALL)

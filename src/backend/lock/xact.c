@@ -18,9 +18,15 @@
  *										leadership of commit_requires is not	57P01, as
  *										certain									not_leading says
  *										... or leader_of does not name it		55000
+ *		zkl_use_begin, zkl_use_check	the transaction has written, and the	ZK001, ZK002
+ *										lock of commit_under is not certainly
+ *										held by a session, with the token
+ *										... or this session may not depend on	42501
+ *										that hold
  *		refuse_prepare					PREPARE TRANSACTION with a lock, also	0A000
  *										a good one, or a leadership that the
- *										transaction was told of
+ *										transaction was told of, or with
+ *										commit_under
  *
  * PREPARE TRANSACTION is also refused without a required leadership.  COMMIT
  * PREPARED and ROLLBACK PREPARED are checked before they begin
@@ -99,6 +105,7 @@
 #include "backend/lock/localclaim.h"
 #include "backend/lock/onlost.h"
 #include "backend/lock/reliance.h"
+#include "backend/lock/use.h"
 #include "backend/lock/xact.h"
 #include "backend/report.h"
 #include "deadlock/deadlock.h"
@@ -193,7 +200,8 @@ static void refuse_prepare(void);
 static bool
 has_stake(void)
 {
-	return zkl_reliance_is_required() || zkl_local_claim_number() > 0 ||
+	return zkl_reliance_is_required() || zkl_use_is_required() || zkl_use_any() ||
+		zkl_local_claim_number() > 0 ||
 		zkl_on_lost_any_released() || zkl_reliance_any() ||
 		zkl_reliance_bits() != 0 || has_pass;
 }
@@ -206,6 +214,7 @@ void
 zkl_xact_init(void)
 {
 	zkl_local_claim_begin_hook = on_claim_begins;
+	zkl_use_init();
 	RegisterXactCallback(on_xact, NULL);
 }
 
@@ -228,12 +237,16 @@ begin_pass(uint64 bits)
 /*
  * The first statement that writes finds out early.  This is for the user; what
  * is promised is the guard's.  But a command that destroys something before it
- * commits has its pass, and its margin, from here on.  If it takes longer than
- * that, its end is refused, though what it has destroyed is gone.
+ * commits has its pass or its use, and its margin, from here on.  If it takes
+ * longer than that, its end is refused, though what it has destroyed is gone.
  */
 void
 zkl_xact_require(bool at_once)
 {
+	if (zkl_use_is_required() && at_once)
+		zkl_use_begin();
+	else if (zkl_use_is_required())
+		zkl_use_require();
 	if (!zkl_reliance_is_required())
 		return;
 	if (at_once)
@@ -324,6 +337,8 @@ is_noted(int facts)
 void
 zkl_xact_note_statement(bool listens)
 {
+	if (zkl_use_is_required() && !has_written())
+		zkl_use_note_statement();
 	if (!listens)
 		noted.facts &= ~ZKL_XACT_LISTENS;
 	else if (!has_notified())
@@ -394,7 +409,8 @@ on_xact(XactEvent event, void *arg)
 		case XACT_EVENT_PARALLEL_ABORT:
 			ZKL_FAULT_POINT("xact-ended");
 
-			/* First, because a resignation waits for it. */
+			/* First, because a resignation or the next holder waits for it. */
+			zkl_use_end();
 			if (has_pass)
 				zkl_passes_end();
 			has_pass = false;
@@ -496,6 +512,19 @@ guard_commit(bool writes)
 	if (zkl_on_lost_any_released())
 		zkl_on_lost_report_released(writes || has_written());
 
+	/*
+	 * The use comes before what the quick way looks at: if no claim has been
+	 * lost since the last look, neither was the use.
+	 */
+	if (zkl_use_is_required())
+	{
+		guard.writes = writes || has_written();
+		if (guard.writes)
+			zkl_use_begin();
+		else
+			zkl_use_note_reader();
+	}
+
 	/* In this order: a session that is safe again has counted its losses. */
 	passed.until = zkl_session_info_safe_until();
 	losses = passed.losses = pg_atomic_read_u64(&zkl_lock_table->losses);
@@ -551,6 +580,9 @@ look_at_all(Guard *guard)
 		for (ZklLocalClaim *claim = zkl_local_claim_next(NULL); claim != NULL;
 			 claim = zkl_local_claim_next(claim))
 			guard_claim(claim, guard);
+		/* COMMIT PREPARED has a use, but its own transaction has not written. */
+		if (guard->writes)
+			guard->until = Min(guard->until, zkl_use_check(margin));
 		guard->until = Min(guard->until, zkl_reliance_check(margin));
 		if (passed.required && guard->writes)
 			guard->until = Min(guard->until, zkl_reliance_check_required(margin));
@@ -670,6 +702,8 @@ zkl_xact_report_if_late(void)
 	if (path == NULL)
 		path = find_uncertain();
 	if (path == NULL)
+		path = zkl_use_find_uncertain();
+	if (path == NULL)
 		path = zkl_reliance_find_uncertain(false);
 	if (path == NULL)
 		return;
@@ -723,6 +757,10 @@ find_uncertain(void)
 static void
 refuse_prepare(void)
 {
+	if (zkl_use_is_required())
+		ereport(ERROR,
+				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				errmsg("cannot PREPARE a transaction while \"zklock.commit_under\" is set"));
 	if (zkl_local_claim_number() > 0 || zkl_reliance_any())
 		ereport(ERROR,
 				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

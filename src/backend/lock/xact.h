@@ -38,7 +38,8 @@ extern int	zkl_xact_runs;
 
 /*
  * The transaction is about to write: raise 25006 or 55000 unless this server
- * leads what zklock.commit_requires names.  at_once: what it does will not
+ * leads what zklock.commit_requires names, or the errors of use.h unless a
+ * session holds the lock that zklock.commit_under names.  at_once: what it does will not
  * wait for its commit, so a resignation waits for its end.
  */
 extern void zkl_xact_require(bool at_once);

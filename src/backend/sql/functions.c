@@ -56,6 +56,7 @@ PG_FUNCTION_INFO_V1(zklock_lock_release_all);
 PG_FUNCTION_INFO_V1(zklock_lock_is_held);
 PG_FUNCTION_INFO_V1(zklock_lock_is_revoked);
 PG_FUNCTION_INFO_V1(zklock_lock_token);
+PG_FUNCTION_INFO_V1(zklock_lock_uses);
 PG_FUNCTION_INFO_V1(zklock_lock_remaining);
 PG_FUNCTION_INFO_V1(zklock_path_is_allowed);
 PG_FUNCTION_INFO_V1(zklock_sees_all_paths);
@@ -205,6 +206,16 @@ Datum
 zklock_lock_token(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT64(zkl_hold_counts_token(zkl_sqlargs_path(fcinfo)));
+}
+
+Datum
+zklock_lock_uses(PG_FUNCTION_ARGS)
+{
+	Oid			type = TEXTOID;
+
+	zkl_report_unless_loaded();
+	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_lock_token", 1, &type);
+	PG_RETURN_INT64(zkl_hold_counts_uses(zkl_sqlargs_path(fcinfo)));
 }
 
 Datum

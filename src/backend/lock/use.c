@@ -1,0 +1,279 @@
+/*-------------------------------------------------------------------------
+ *
+ * use.c
+ *	  The use of a lock that another session holds (zklock.commit_under).
+ *
+ * src/backend/lock/use.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_authid.h"
+#include "miscadmin.h"
+#include "replication/logicalworker.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "utils/acl.h"
+
+#include "backend/display.h"
+#include "backend/lock/permission.h"
+#include "backend/lock/reliance.h"
+#include "backend/lock/use.h"
+#include "backend/report.h"
+#include "backend/znodetext.h"
+#include "compat.h"
+#include "faultpoint.h"
+#include "shared/claim.h"
+
+/* The use of this transaction, if it has begun. */
+static ZklClaim *use = NULL;
+
+/*
+ * What zklock.commit_under says, as it was at this serial number.  "token" is
+ * that of the setting, or of the last statement that found no write; 0: the
+ * lock was not held.  An old token is no danger: a later hold has another one.
+ */
+static struct
+{
+	uint64		serial;
+	const char *fault;			/* of a stored value that is not valid */
+	char		path[ZKL_PATH_SIZE];
+	uint32		hash;
+	bool		has_token;
+	int64		token;
+	bool		counted;		/* a transaction has counted */
+	LocalTransactionId checked; /* the transaction that was checked */
+}			under;
+
+static Oid	login_role(void);
+static void read_setting(void);
+static ZklHoldSearch search_for(int64 token);
+static void check(const ZklHold *hold);
+ZKL_NORETURN static void report_not_held(void);
+static void end_at_exit(int code, Datum arg);
+
+void
+zkl_use_init(void)
+{
+	zkl_settings_semaphore_hook = zkl_claim_is_semaphore;
+}
+
+bool
+zkl_use_is_required_here(void)
+{
+	return zkl_reliance_is_required_here() && !IsLogicalWorker();
+}
+
+/* A process without a role is a superuser's (zkl_claim_claimant). */
+static Oid
+login_role(void)
+{
+	return OidIsValid(MyProc->roleId) ? MyProc->roleId : BOOTSTRAP_SUPERUSERID;
+}
+
+static void
+read_setting(void)
+{
+	if (under.serial == zkl_commit_under_serial)
+		return;
+	memset(&under, 0, sizeof(under));
+	under.fault = zkl_settings_read_under(zkl_commit_under, &under.token, under.path);
+	under.has_token = under.token != 0;
+	under.hash = zkl_lock_table_hash(under.path);
+	under.checked = InvalidLocalTransactionId;
+	under.serial = zkl_commit_under_serial;
+}
+
+static ZklHoldSearch
+search_for(int64 token)
+{
+	ZklHoldSearch search = {.path = under.path,.hash = under.hash,.token = token};
+
+	search.margin = ZKL_MS(zkl_commit_margin);
+	search.superuser = superuser_arg(login_role());
+	return search;
+}
+
+void
+zkl_use_note_statement(void)
+{
+	ZklHoldSearch search;
+	ZklHold		hold;
+
+	read_setting();
+	if (under.has_token)
+		return;
+	search = search_for(0);
+	zkl_claim_look_at_hold(&search, &hold);
+	under.token = hold.token;
+}
+
+void
+zkl_use_require(void)
+{
+	ZklHoldSearch search;
+	ZklHold		hold = {0};
+
+	read_setting();
+	if (under.checked == zkl_my_local_xid())
+		return;
+	if (under.fault != NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("invalid value for parameter \"%s\": \"%s\"",
+					   "zklock.commit_under", zkl_commit_under),
+				errdetail_internal("%s", _(under.fault)));
+	zkl_permission_check_path(under.path);
+	search = search_for(under.token);
+	zkl_claim_look_at_hold(&search, &hold);
+	if (under.token == 0)
+		hold.token = 0;
+	check(&hold);
+	under.checked = zkl_my_local_xid();
+}
+
+/*
+ * A role that may not use the holder's lock must not keep it by a commit that
+ * takes long.  And a superuser's commit must not depend on a ticket that other
+ * roles may take away.
+ */
+static void
+check(const ZklHold *hold)
+{
+	const char *shown = zkl_display_path(under.path);
+
+	if (hold->token == 0 && hold->is_semaphore)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("cannot commit under semaphore \"%s\"", shown),
+				errdetail("\"zklock.commit_under\" names it, and its leases have no tokens."));
+	if (hold->token == 0)
+		report_not_held();
+	if (!has_privs_of_role(login_role(), hold->role))
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("permission denied to commit under lock \"%s\"", shown),
+				errdetail("Another role holds it, whose privileges this session's role does not have."));
+	if (hold->excludes)
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("permission denied to commit under lock \"%s\"", shown),
+				errdetail("Its holder is no superuser, so other roles may take the lock away from this one."));
+	if (hold->status == ZKL_STATUS_DOUBT)
+		zkl_report_doubt(under.path);
+	if (hold->status == ZKL_STATUS_LOST)
+		zkl_report_loss(ERROR, under.path, hold->loss, hold->lost_at, ZKL_REPORT_HOLDER);
+}
+
+static void
+report_not_held(void)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_ZKL_LOCK_LOST),
+			errmsg("lock \"%s\" is not held", zkl_display_path(under.path)),
+			under.token == 0 ?
+			errdetail("\"zklock.commit_under\" names it, and no session of this server held it when the transaction began to write.") :
+			errdetail("\"zklock.commit_under\" names it, and no session of this server holds it with token %lld.",
+					  (long long) under.token),
+			errhint("Let a session of this server acquire the lock, and retry the transaction under that one."));
+	pg_unreachable();
+}
+
+/*
+ * What may raise an error comes before the use begins.  The callback for the
+ * exit is for a process that exits without the end of its transaction: the
+ * next one has the same place.
+ */
+void
+zkl_use_begin(void)
+{
+	static bool registered = false;
+	ZklHoldSearch search;
+	ZklClaimant claimant;
+	ZklHold		hold;
+
+	if (use != NULL)
+	{
+		(void) zkl_use_check(ZKL_MS(zkl_commit_margin));
+		return;
+	}
+	zkl_use_require();
+	if (!registered)
+		on_shmem_exit(end_at_exit, (Datum) 0);
+	registered = true;
+	claimant = zkl_claim_claimant(zkl_znode_text_of_backend(), 0);
+	search = search_for(under.token);
+	use = zkl_claim_use_hold(&search, &claimant, &hold);
+	if (use == NULL)
+	{
+		check(&hold);
+		report_not_held();
+	}
+	under.counted = true;
+	ZKL_FAULT_POINT("use-begun");
+}
+
+bool
+zkl_use_any(void)
+{
+	return use != NULL;
+}
+
+int64
+zkl_use_check(int64 margin)
+{
+	int64		until = PG_INT64_MAX;
+	int64		lost_at;
+
+	if (use == NULL)
+		return until;
+	switch (zkl_claim_status_until(use, margin, &until))
+	{
+		case ZKL_STATUS_GOOD:
+			break;
+		case ZKL_STATUS_DOUBT:
+			zkl_report_doubt(use->entry->path);
+		case ZKL_STATUS_LOST:
+			zkl_report_loss(ERROR, use->entry->path, zkl_claim_status_loss(use, &lost_at),
+							lost_at, ZKL_REPORT_HOLDER);
+	}
+	return until;
+}
+
+void
+zkl_use_note_reader(void)
+{
+	ZklHoldSearch search;
+	ZklHold		hold;
+
+	read_setting();
+	if (under.counted || under.token == 0 || under.fault != NULL)
+		return;
+	search = search_for(under.token);
+	(void) zkl_claim_use_hold(&search, NULL, &hold);
+	under.counted = true;
+}
+
+const char *
+zkl_use_find_uncertain(void)
+{
+	return use != NULL && zkl_claim_status(use, 0) != ZKL_STATUS_GOOD ?
+		use->entry->path : NULL;
+}
+
+void
+zkl_use_end(void)
+{
+	ZklClaim   *ending = use;
+
+	use = NULL;
+	if (ending != NULL)
+		zkl_claim_end(ending);
+}
+
+static void
+end_at_exit(int code, Datum arg)
+{
+	zkl_use_end();
+}

@@ -1,0 +1,378 @@
+
+# zklock.commit_under: a transaction that has written commits only while a session of its server holds the lock, with its
+# token; and the ticket stays until that commit is done, whatever becomes of the holder meanwhile.  Needs servers
+# with fault points (make FAULTS=1).
+
+use strict;
+use warnings;
+
+use ZklockTest;
+
+$ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
+my $zk = ZooKeeper->new;
+my %settings = ('zklock.linger' => 0, 'restart_after_crash' => 'on', 'max_prepared_transactions' => 5);
+my $north = ZklockNode->started('north', $zk, %settings, init => [ allows_streaming => 1 ]);
+my $south = ZklockNode->started('south', $zk, %settings);
+my ($n, $s) = ($north->backend, $south->backend);
+$n->query('CREATE TABLE t (v text); GRANT ALL ON t TO public; CREATE ROLE deploy LOGIN; CREATE ROLE other LOGIN; CREATE ROLE boss LOGIN SUPERUSER');
+my $all = $north->backend;
+
+sub quit { eval { $_->quit } foreach @_; return; }
+sub under { my ($value, %params) = @_; my $backend = $north->backend(%params); $backend->query("SET zklock.commit_under = '$value'"); return $backend; }
+sub as { my ($role) = @_; return (extra_params => [ '-U', $role ]); }
+sub written { my ($v) = @_; return $all->query("SELECT count(*) FROM t WHERE v = '$v'"); }
+
+# A session of the north that holds the lock, and its token.
+sub holder
+{
+	my ($path, $function, %params) = @_;
+	my $holder = $north->backend(%params);
+	$function //= 'zk_lock_acquire';
+	is($holder->query(sprintf q{SELECT %s('%s', '1 min')}, $function, $path), 't', "$path: held") if $function !~ /\(/;
+	$holder->query(sprintf $function, $path) if $function =~ /\(/;
+	return ($holder, $holder->query(token($path)));
+}
+
+# --- the setting ---
+
+my @malformed = ('m', ' /m', '1  /m', '0 /m', '-1 /m', '1/m', '99999999999999999999 /m', '5 m', '5', '/m/', '/.zklock/x');
+is(join(' ', map { $n->errcode("SET zklock.commit_under = '$_'") } @malformed), join(' ', ('22023') x @malformed), 'malformed values are refused');
+is($n->errcode("SET zklock.commit_under = '$_'"), '', "valid: '$_'") foreach '/m', '5 /m', '9223372036854775807 /m n', '';
+$s->query(q{SELECT zk_semaphore_acquire('/few', 2)});
+$n->query(q{SELECT zk_semaphore_acquire('/few', 2)});
+is($n->errcode(q{SET zklock.commit_under = '/few'}), '22023', 'a semaphore is refused where it is set');
+$n->query(q{SELECT zk_semaphore_release('/few')});
+$north->wait_until_clean('/few');
+my $g = under('/few');
+$n->query(q{SELECT zk_semaphore_acquire('/few', 2)});
+is($g->errcode(q{INSERT INTO t VALUES ('few')}), '22023', 'or where it is needed');
+$n->query(q{SELECT zk_semaphore_release('/few')});
+$s->query(q{SELECT zk_semaphore_release('/few')});
+$g->quit;
+
+# --- who commits ---
+
+my ($holder, $token) = holder('/m');
+$g = under("$token /m");
+is($g->errcode(q{INSERT INTO t VALUES ('good')}), '', 'under the lock: commit');
+is($holder->query(q{SELECT zk_lock_uses('/m')}), '2', 'and it is counted, as is the first transaction of the session, which sets it');
+is($holder->errcode(q{INSERT INTO t VALUES ('holder')}), '', 'the holder itself is not concerned');
+is($n->errcode(q{INSERT INTO t VALUES ('free')}), '', 'nor is a session without the setting');
+is($g->errcode(q{SELECT count(*) FROM t}), '', 'to read needs no lock');
+my $reader = under("$token /m");
+$reader->query('SELECT 1') foreach 1, 2;
+is($holder->query(q{SELECT zk_lock_uses('/m')}), '3', 'of a session that reads, only the first transaction');
+$reader->query(q{SET zklock.commit_under = '/m'});
+is($reader->errcode(q{INSERT INTO t VALUES ('any')}), '', 'a path alone means the present holder');
+$reader->query(sprintf q{SET zklock.commit_under = '%s /m'}, $token - 1);
+my $result = $reader->run(q{INSERT INTO t VALUES ('old')});
+is($result->{errcode}, 'ZK001', 'another token: refused');
+like($result->{err}, qr/lock "\/m" is not held\n.*DETAIL: .*with token ${\ ($token - 1)}\./s, 'which it says');
+
+# The error comes before the statement runs; what writes without a statement fails at its commit.
+$g->query('BEGIN');
+$g->query('SELECT lo_create(0)');
+$holder->query(release('/m'));
+is($g->errcode('COMMIT'), 'ZK001', 'not held any more: no commit');
+my @writes = ('INSERT INTO t SELECT pg_sleep(60)', 'CREATE TABLE no ()', 'TRUNCATE t', q{COPY t FROM PROGRAM 'echo x'}, 'SELECT * FROM t FOR UPDATE', 'CREATE DATABASE no',
+	'DO $$ BEGIN DELETE FROM t; END $$', 'ANALYZE t', q{SELECT pg_notify('x', '')}, 'SELECT txid_current()', 'CREATE INDEX CONCURRENTLY no ON t (v)');
+is($g->errcode($_), 'ZK001', "not held any more: $_") foreach @writes;
+is($g->errcode('SELECT count(*) FROM t'), '', 'but may read');
+is($g->errcode(q{PREPARE TRANSACTION 'x'}), '', 'without a transaction, nothing');
+is($holder->query(acquire('/m', '1 min')), 't', 'held again, by another token');
+is($g->errcode(q{INSERT INTO t VALUES ('next')}), 'ZK001', 'so this is not the lock under which it works');
+$token = $holder->query(token('/m'));
+$g->query("SET zklock.commit_under = '$token /m'");
+is($g->errcode($_), '', "held: $_") foreach 'CREATE INDEX CONCURRENTLY yes ON t (v)', 'VACUUM t', 'CREATE DATABASE scratch', 'DROP DATABASE scratch', q{SELECT pg_notify('x', '')};
+$g->query('BEGIN');
+$g->query(q{INSERT INTO t VALUES ('prepared')});
+is($g->errcode(q{PREPARE TRANSACTION 'x'}), '0A000', 'PREPARE is refused');
+$n->query(q{BEGIN; INSERT INTO t VALUES ('prepared'); PREPARE TRANSACTION 'x'});
+$n->query(q{BEGIN; INSERT INTO t VALUES ('prepared'); PREPARE TRANSACTION 'y'});
+is($g->errcode(q{COMMIT PREPARED 'x'}), '', 'COMMIT PREPARED: held');
+
+# Each commit of a procedure, and of CONCURRENTLY, is one.
+$n->query(q{CREATE PROCEDURE twice() LANGUAGE plpgsql AS $$ BEGIN
+	INSERT INTO t VALUES ('first'); COMMIT; PERFORM pg_advisory_lock(1), pg_advisory_unlock(1); INSERT INTO t VALUES ('second'); END $$});
+$n->query('SELECT pg_advisory_lock(1)');
+$g->send('CALL twice()');
+$north->wait_until(q{SELECT wait_event = 'advisory' FROM pg_stat_activity WHERE pid = } . $g->pid);
+$holder->query(release('/m'));
+$n->query('SELECT pg_advisory_unlock(1)');
+is($g->result->{errcode}, 'ZK001', 'a procedure: its second transaction fails');
+is(written('first') . written('second'), '10', 'and the first one has committed');
+is($g->errcode(q{COMMIT PREPARED 'y'}), 'ZK001', 'COMMIT PREPARED: not held');
+$n->query(q{ROLLBACK PREPARED 'y'});
+
+$holder->query(acquire('/m', '1 min'));
+$token = $holder->query(token('/m'));
+$g->query("SET zklock.commit_under = '$token /m'");
+$n->query('BEGIN ISOLATION LEVEL REPEATABLE READ');
+$n->query(q{INSERT INTO t VALUES ('old snapshot')});
+$g->send('CREATE INDEX CONCURRENTLY slow ON t (v)');
+$north->wait_until(q{SELECT count(*) = 1 FROM pg_locks WHERE NOT granted AND pid = } . $g->pid);
+$holder->query(release('/m'));
+$n->query('COMMIT');
+is($g->result->{errcode}, 'ZK001', 'CONCURRENTLY: one of its transactions fails');
+$n->query('DROP INDEX slow');
+
+# A path alone: the token is that of the first statement that writes, whatever wrote it.
+$g->query(q{SET zklock.commit_under = '/m'});
+foreach my $how (q{INSERT INTO t VALUES ('two')}, 'SELECT lo_create(0)', q{SELECT pg_notify('x', '')}, 'SELECT count(*) FROM t')
+{
+	$holder->query(acquire('/m', '1 min'));
+	$g->query('BEGIN');
+	$g->query($how);
+	$holder->query(release('/m'));
+	$holder->query(acquire('/m', '1 min'));
+	$g->query('SELECT 1');
+	is($g->errcode('COMMIT'), $how =~ /count/ ? '' : 'ZK001', "two holders, one after the other: $how");
+	$holder->query(release('/m'));
+}
+is($g->errcode(q{INSERT INTO t VALUES ('none')}), 'ZK001', 'a path alone, and no holder');
+is($g->errcode('CREATE TEMPORARY TABLE mine ()'), 'ZK001', 'a temporary table is a write');
+$holder->query(acquire('/m', '1 min'));
+is($g->errcode('CREATE INDEX CONCURRENTLY one ON t (v)'), '', 'a path alone, and CONCURRENTLY');
+$g->query('CREATE TEMPORARY TABLE mine ()');
+$holder->query(release('/m'));
+my $at = -s $north->logfile;
+my $pid = $g->pid;
+$g->quit;
+$n->wait_until("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid");
+is($n->query(q{SELECT count(*) FROM pg_class WHERE relname = 'mine'}), '0', 'but its removal at the exit is none');
+unlike(slurp_file($north->logfile, $at), qr/ERROR|FATAL/, 'and nothing is logged');
+quit($reader);
+
+# --- whose lock it may be ---
+
+$s->query(acquire('/m'));
+$g = under('/m');
+is($g->errcode(q{INSERT INTO t VALUES ('south')}), 'ZK001', 'held on another server: refused');
+$s->query(release('/m'));
+my $claim = $n->query(q{SELECT zk_claim_request('/m', '1 h')});
+is($n->query("SELECT zk_claim_wait('$claim', '1 min')"), 't', 'a claim that belongs to no session');
+is($g->errcode(q{INSERT INTO t VALUES ('claim')}), 'ZK001', 'is no hold of a session');
+$g->query('BEGIN');
+$g->query("SELECT zk_xact_claim_use('$claim')");
+$g->query(q{INSERT INTO t VALUES ('used')});
+is($g->errcode('COMMIT'), '', 'but this transaction itself may use it');
+$n->query("SELECT zk_claim_release('$claim')");
+is($g->run(q{BEGIN; SELECT zk_xact_lock_acquire('/m'); INSERT INTO t VALUES ('own'); COMMIT})->{errcode}, '', 'or have the lock');
+
+$g->quit;
+$holder->quit;
+($holder, $token) = holder('/m', undef, as('deploy'));
+foreach ([ deploy => '' ], [ other => '42501' ], [ postgres => '42501' ])
+{
+	my ($role, $errcode) = @$_;
+	$g = under("$token /m", as($role));
+	is($g->errcode(q{INSERT INTO t VALUES ('role')}), $errcode, "a lock of role deploy: $role");
+	$g->quit;
+}
+$n->query('GRANT deploy TO other');
+$g = under("$token /m", as('other'));
+is($g->errcode(q{INSERT INTO t VALUES ('role')}), '', 'a member of it');
+$g->quit;
+$n->query(q{ALTER ROLE other SET zklock.allowed_paths = '/x'});
+$g = under("$token /m", as('other'));
+is($g->errcode(q{INSERT INTO t VALUES ('role')}), '42501', 'but not if the path is forbidden to it');
+quit($g, $holder);
+$n->query('ALTER ROLE other RESET zklock.allowed_paths');
+($holder, $token) = holder('/m', undef, as('boss'));
+$g = under("$token /m");
+is($g->errcode(q{INSERT INTO t VALUES ('boss')}), '', 'a lock of a superuser, for another one');
+quit($g, $holder);
+
+# A lease time.
+($holder, $token) = holder('/m', q{SELECT zk_lock_acquire('%s', '1 min', '1 s')});
+$holder->query(q{SET zklock.on_lost = 'notice'});
+$g = under("$token /m");
+$g->query('BEGIN');
+$g->query(q{INSERT INTO t VALUES ('lease')});
+$north->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path = '/m' AND claim = 'held'});
+is($g->errcode('COMMIT'), 'ZK002', 'the lease time is over');
+quit($g, $holder);
+
+# --- between the guard and the commit record ---
+
+sub arm { my ($point, $action) = @_; $at = -s $north->logfile; symlink $action, $north->data_dir . "/zklock.fault.$point" or die "symlink: $!"; return; }
+sub there
+{
+	my ($point, $action) = @_;
+	my $process;
+	$zk->wait_until(
+		sub { ($process) = slurp_file($north->logfile, $at) =~ /fault point "$point": process (\d+) shall $action\n/; return $process; },
+		"a process to get to $point");
+	$zk->wait_until(sub { slurp_file("/proc/$process/stat") =~ /^\d+ \(.*\) T / }, 'it to stand still') if $action eq 'stop';
+	return $process;
+}
+
+# A transaction that stands still behind its guard, under the lock of this holder.
+sub behind_guard
+{
+	my ($path, $function, $v) = @_;
+	my ($holder, $token) = holder($path, $function);
+	my $g = under("$token $path");
+	$g->query('BEGIN');
+	$g->query("INSERT INTO t VALUES ('$v')");
+	arm('guard-passed', 'stop');
+	$g->send('COMMIT');
+	return ($holder, $g, there('guard-passed', 'stop'));
+}
+
+sub late_commits { return $all->query('SELECT late_commits FROM zk_stat'); }
+
+# What takes the lock from its holder, and whether that releases it.
+sub killed { my ($holder) = @_; my $pid = $holder->pid; $holder->kill_client; $all->wait_until("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid"); return; }
+sub terminated { my ($holder) = @_; my $pid = $holder->pid; $all->query("SELECT pg_terminate_backend($pid, 60000)"); return; }
+my %ends = (
+	killed => \&killed,
+	terminated => \&terminated,
+	releases => sub { $_[0]->query('SELECT zk_lock_release_all()'); },
+	revoked => sub { $n->query(q{SELECT zk_lock_revoke('/end/revoked')}); killed(@_); },
+	lease => sub { $north->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path = '/end/lease' AND claim = 'held' AND session_count > 0}); });
+foreach my $end (sort keys %ends)
+{
+	my $path = "/end/$end";
+	my ($holder, $g, $process) = behind_guard($path, $end eq 'lease' ? q{SET zklock.on_lost = 'notice'; SELECT zk_lock_acquire('%s', '1 min', '2 s')} : undef, $end);
+	$s->send(acquire($path, '1 min'));
+	$north->wait_until_contended($path) if $end ne 'lease';
+	$ends{$end}->($holder);
+	my $local = $north->backend;
+	is($local->query(acquire($path, '300 ms')), 'f', "$end: another session does not get the lock before the commit");
+	ok(!$s->is_done, "$end: nor does another server");
+	is($all->query("SELECT pid = ${\ $g->pid} FROM zk_locks WHERE path = '$path' AND claim = 'held'"), 't', "$end: the use has it") if $end ne 'lease';
+	kill 'CONT', $process;
+	is($g->result->{err}, '', "$end: the commit succeeds");
+	is(written($end), '1', "$end: it is there");
+	is($s->answer, 't', "$end: then the other server has the lock");
+	$s->query(release($path));
+	quit($holder, $g, $local);
+}
+is(late_commits(), '0', 'none of them was late');
+
+# A lock for writing: no reader joins, on this server or on another one; afterwards they do.
+foreach my $end ('killed', 'downgraded')
+{
+	my $path = "/rw/$end";
+	my ($holder, $g, $process) = behind_guard($path, 'zk_write_lock_acquire', "rw $end");
+	my @readers = ($north->backend, $s);
+	$readers[1]->send("SELECT zk_read_lock_acquire('$path', '1 min')");
+	$north->wait_until_contended($path);
+	$holder->query("SELECT zk_read_lock_acquire('$path'), zk_write_lock_release('$path')") if $end eq 'downgraded';
+	killed($holder) if $end eq 'killed';
+	is($readers[0]->query("SELECT zk_read_lock_acquire('$path', '300 ms')"), 'f', "write lock, $end: no reader of this server");
+	ok(!$readers[1]->is_done, "write lock, $end: nor of another one");
+	kill 'CONT', $process;
+	is($g->result->{err}, '', "write lock, $end: commit");
+	is($readers[1]->answer, 't', "write lock, $end: then the other server reads");
+	is($readers[0]->query("SELECT zk_read_lock_acquire('$path', '1 min')"), 't', "write lock, $end: and so does this one");
+	$s->query("SELECT zk_read_lock_release('$path')");
+	quit($holder, $g, $readers[0]);
+}
+($holder, $token) = holder('/rw/reader', 'zk_read_lock_acquire');
+$g = under("$token /rw/reader");
+is($g->errcode(q{INSERT INTO t VALUES ('reader')}), '', 'a lock for reading will do');
+quit($holder, $g);
+
+# The look and the link are one: a release waits for both.
+($holder, $token) = holder('/found');
+$g = under("$token /found");
+arm('hold-found', 'stop');
+$g->send(q{INSERT INTO t VALUES ('found')});
+my $process = there('hold-found', 'stop');
+$holder->send(release('/found'));
+$north->wait_until(q{SELECT wait_event_type = 'LWLock' FROM pg_stat_activity WHERE pid = } . $holder->pid);
+kill 'CONT', $process;
+is($g->result->{errcode}, '', 'a release between the look and the link waits');
+$holder->result;
+is($s->query(acquire('/found', '1 min')), 't', 'and the lock is free');
+$s->query(release('/found'));
+quit($holder, $g);
+
+# The transaction fails, or its backend ends, with its use.  (NOTIFY makes it wait for another commit behind the guard.)
+foreach my $end ('fails', 'cancelled', 'terminated', 'dies')
+{
+	($holder, $token) = holder("/end/use/$end");
+	$g = under("$token /end/use/$end");
+	my $notifies = $north->backend;
+	$notifies->query('SELECT zk_lock_acquire(\'/notifies\'); BEGIN; NOTIFY x');
+	arm('guard-passed', 'stop');
+	$notifies->send('COMMIT');
+	my $stopped = there('guard-passed', 'stop');
+	$g->query("BEGIN; NOTIFY x; INSERT INTO t VALUES ('use $end')");
+	$g->query('CREATE TABLE remote (); TRUNCATE remote; DROP TABLE remote');
+	if ($end =~ /fails|dies/)
+	{
+		arm('use-begun', $end eq 'fails' ? 'fail' : 'die');
+		$g->send('COMMIT');
+		there('use-begun', $end eq 'fails' ? 'fail' : 'die');
+	}
+	else
+	{
+		$g->send('COMMIT');
+		$all->wait_until(q{SELECT count(*) = 1 FROM pg_locks WHERE NOT granted AND locktype = 'object' AND pid = } . $g->pid);
+		is($all->query("SELECT count(*) FROM zk_locks WHERE path = '/end/use/$end' AND pid = ${\ $g->pid} AND claim = 'held'"), '1', "$end: it has its use");
+		$all->query(($end eq 'cancelled' ? 'SELECT pg_cancel_backend(' : 'SELECT pg_terminate_backend(') . $g->pid . ')');
+	}
+	if ($end eq 'dies')
+	{
+		quit($g, $holder, $notifies, $n, $all);
+		$north->wait_for_log(qr/all server processes terminated; reinitializing/, $at);
+		$zk->wait_until(sub { eval { $north->safe_psql('postgres', 'SELECT 1'); 1 } }, 'the server to be back');
+		$north->wait_until_connected;
+		($n, $all) = ($north->backend, $north->backend);
+	}
+	else
+	{
+		isnt($g->result->{errcode}, '', "$end: no commit");
+		is($all->query("SELECT count(*) FROM zk_locks WHERE path = '/end/use/$end'"), '1', "$end: and no use any more");
+		killed($holder);
+		kill 'CONT', $stopped;
+		$notifies->result;
+		quit($notifies, $g);
+	}
+	is(written("use $end"), '0', "$end: nothing was written");
+	is($s->query(acquire("/end/use/$end", '1 min')), 't', "$end: the other server gets the lock");
+	$s->query(release("/end/use/$end"));
+}
+
+# The worker ends and comes back; the server is cut off, and its session expires: that is late, and said.
+($holder, $g, $process) = behind_guard('/worker', undef, 'worker');
+my $worker = $north->worker_pid;
+$all->query("SELECT pg_terminate_backend($worker, 60000)");
+$all->wait_until("SELECT worker_pid <> $worker FROM zk_status");
+$north->wait_until_connected;
+killed($holder);
+is($s->query(acquire('/worker', '300 ms')), 'f', 'another worker: the ticket is kept');
+kill 'CONT', $process;
+is($g->result->{err}, '', 'another worker: commit');
+is($s->query(acquire('/worker', '1 min')), 't', 'another worker: and then it is given up');
+$s->query(release('/worker'));
+$g->quit;
+
+$north->set_session_timeout($zk, '6s');
+($holder, $token) = holder('/cut');
+$g = under("$token /cut");
+$g->query('BEGIN');
+$g->query(q{INSERT INTO t VALUES ('cut')});
+my $doubtful = under("$token /cut");
+$doubtful->query(q{BEGIN; INSERT INTO t VALUES ('doubtful')});
+arm('guard-passed', 'stop');
+$g->send('COMMIT');
+$process = there('guard-passed', 'stop');
+$worker = $north->worker_pid;
+kill 'STOP', $worker;
+is($s->query(acquire('/cut', '1 min')), 't', 'cut off: another server has the lock');
+is($doubtful->errcode('COMMIT'), 'ZK001', 'cut off: the guard refuses');
+kill 'CONT', $process;
+$result = $g->result;
+kill 'CONT', $worker;
+like($result->{err}, qr/WARNING:  01ZK1: transaction committed [\d.]+ ms after lock "\/cut" was last certain/, 'cut off between guard and record: a WARNING');
+is(late_commits(), '1', 'and it counts');
+$north->wait_until_connected;
+$s->query(release('/cut'));
+
+quit($holder, $g, $doubtful, $n, $all, $s);
+$_->stop foreach $north, $south;
+done_testing();
