@@ -21,16 +21,34 @@ static bool holding;			/* the command is running, or processes that
 								 * it has left behind */
 static char unsaid[4096];		/* messages that are kept back meanwhile */
 
+static void say(const char *kind, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
+
+static void
+say(const char *kind, const char *format, va_list args)
+{
+	fprintf(stderr, "%s: %s: ", zkl_messages_progname, kind);
+	vfprintf(stderr, format, args);
+	fputc('\n', stderr);
+}
+
 void
 zkl_messages_error(const char *format,...)
 {
 	va_list		args;
 
-	fprintf(stderr, "%s: error: ", zkl_messages_progname);
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	say("error", format, args);
 	va_end(args);
-	fputc('\n', stderr);
+}
+
+void
+zkl_messages_warning(const char *format,...)
+{
+	va_list		args;
+
+	va_start(args, format);
+	say("warning", format, args);
+	va_end(args);
 }
 
 void

@@ -27,6 +27,9 @@ extern const char *const zkl_messages_progname;
 /* An error of the program itself, with its name before it. */
 extern void zkl_messages_error(const char *format,...) __attribute__((format(printf, 1, 2)));
 
+/* A warning, which does not change the exit status. */
+extern void zkl_messages_warning(const char *format,...) __attribute__((format(printf, 1, 2)));
+
 /* Report that the lock was lost, and how the program noticed. */
 extern void zkl_messages_lost(const char *path, const char *detail);
 

@@ -22,6 +22,8 @@ typedef struct ZklOptions
 	const char *retry;			/* its $4 */
 	const char *spacing;		/* its $5, or NULL */
 	bool		once;			/* the lock is that of a job's run */
+	bool		guard;			/* the command's transactions commit only
+								 * under the lock */
 	double		kill_after;
 	int			not_acquired;	/* exit status */
 	const char *path;

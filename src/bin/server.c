@@ -9,6 +9,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <ctype.h>
 #include <math.h>
 #include <poll.h>
 #include <stdio.h>
@@ -51,6 +52,8 @@ ZklStanding zkl_server_standing;
 
 double		zkl_server_asked_at;
 bool		zkl_server_asking;
+
+static void exit_unless_ok(const PGresult *result);
 
 static PGconn *conn;
 static PGresult *answer;		/* the last result of the present query that
@@ -300,6 +303,11 @@ zkl_server_connect(const ZklOptions *options)
 		exit(STATUS_UNAVAILABLE);
 	}
 	schema = zkl_messages_format("%s", PQgetvalue(result, 0, 0));
+	PQclear(result);
+	if (!options->guard)
+		return;
+	result = PQexec(conn, "SELECT current_setting('zklock.commit_under')");
+	exit_unless_ok(result);		/* it has an older version of zklock */
 	PQclear(result);
 }
 
@@ -610,6 +618,34 @@ refuse_shared_lock(const ZklOptions *options)
 	refuse_pooler();
 }
 
+/*
+ * libpq, and what else reads PGOPTIONS, sends it to the server, which splits it
+ * at blanks and takes a backslash as an escape.  Which other bytes are blanks
+ * depends on the server's locale, so all but a few get a backslash.  What
+ * comes last counts.  The path is in UTF-8, and a bytea.
+ */
+static void
+guard_command(const char *token, const char *path)
+{
+	const char *given = getenv("PGOPTIONS");
+	size_t		length;
+	unsigned char *utf8 = PQunescapeBytea((const unsigned char *) path, &length);
+	char	   *escaped = zkl_messages_format("%s", "");
+
+	for (size_t i = 0; i < length; i++)
+	{
+		char	   *so_far = escaped;
+		bool		is_plain = isalnum(utf8[i]) || strchr("/-_.", utf8[i]) != NULL;
+
+		escaped = zkl_messages_format("%s%s%c", so_far, is_plain ? "" : "\\", utf8[i]);
+		free(so_far);
+	}
+	setenv("PGOPTIONS", zkl_messages_format("%s -c client_connection_check_interval=500ms -c zklock.commit_under=%s\\ %s",
+											given != NULL ? given : "", token, escaped), 1);
+	PQfreemem(utf8);
+	free(escaped);
+}
+
 /* Acquire the lock, and describe it to the command. */
 bool
 zkl_server_acquire(const ZklOptions *options)
@@ -636,14 +672,42 @@ zkl_server_acquire(const ZklOptions *options)
 	if (pooled)
 		refuse_shared_lock(options);
 
-	(void) send_query(zkl_messages_format("SELECT %s.zk_lock_token($1)", schema), 1, &options->path);
+	(void) send_query(zkl_messages_format("SELECT %s.zk_lock_token($1), convert_to($1, 'UTF8')", schema), 1, &options->path);
 	result = finish_query();
 	setenv("ZKLOCK_PATH", options->path, 1);
 	setenv("ZKLOCK_TOKEN", PQgetvalue(result, 0, 0), 1);
+	if (options->guard)
+		guard_command(PQgetvalue(result, 0, 0), PQgetvalue(result, 0, 1));
 	PQclear(result);
 
 	await_firm_standing(options);
 	return true;
+}
+
+/*
+ * The setting reaches no session through a pooler that ignores it, a driver
+ * that does not read PGOPTIONS, or on another server.  The answer is of use
+ * only while the lock is safe.
+ */
+void
+zkl_server_warn_unless_used(const ZklOptions *options)
+{
+	PGresult   *result;
+
+	(void) send_query(zkl_messages_format("SELECT %s.zk_lock_uses($1) > 0", schema), 1, &options->path);
+	while (!is_answered() && zkl_server_clock() < zkl_server_standing.safe_until)
+		zkl_server_wait_until(zkl_server_standing.safe_until);
+	if (!is_answered())
+		return;
+	result = take_answer();
+	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+		complain_of_server(conn);
+	else if (PQgetvalue(result, 0, 0)[0] == 'f')
+	{
+		zkl_messages_warning("no transaction of the command was guarded by lock \"%s\"", options->path);
+		zkl_messages_hint("The setting \"zklock.commit_under\" in PGOPTIONS has reached no session of this server.");
+	}
+	PQclear(result);
 }
 
 /*

@@ -47,8 +47,9 @@ extern bool zkl_server_is_alive(void);
 extern void zkl_server_wait_until(double until);
 
 /*
- * Acquire the lock, and describe it in the environment.  False if it was not
- * acquired in time.  Exits on an error or a signal.
+ * Acquire the lock, and describe it in the environment.  With --guard, that
+ * also tells the sessions of the command to commit only under it.  False if it
+ * was not acquired in time.  Exits on an error or a signal.
  */
 extern bool zkl_server_acquire(const ZklOptions *options);
 
@@ -61,6 +62,12 @@ extern void zkl_server_read_answer(void);
  * least until this moment.
  */
 extern bool zkl_server_confirm(const ZklOptions *options, double until);
+
+/*
+ * With --guard, after the command: warn if no session of it has committed under
+ * the lock.
+ */
+extern void zkl_server_warn_unless_used(const ZklOptions *options);
 
 /*
  * Release the lock before this program ends, because other programs may wait

@@ -35,6 +35,7 @@ static const struct option long_options[] = {
 	{"conflict-exit-code", required_argument, NULL, 'E'},
 	{"dbname", required_argument, NULL, 'd'},
 	{"exclusive", no_argument, NULL, 'x'},
+	{"guard", no_argument, NULL, 'g'},
 	{"help", no_argument, NULL, 'h'},
 	{"kill-after", required_argument, NULL, 'k'},
 	{"once", required_argument, NULL, OPTION_ONCE},
@@ -67,6 +68,8 @@ usage(void)
 		 "  -d, --dbname=CONNINFO    database name, connection string or URI\n"
 		 "  -E, --conflict-exit-code=STATUS\n"
 		 "                           exit status if the lock was not acquired (default 75)\n"
+		 "  -g, --guard              the command's transactions commit only while the lock is\n"
+		 "                           held: by PGOPTIONS, for connections to this server\n"
 		 "  -k, --kill-after=SECONDS at most this time lies between SIGTERM and SIGKILL\n"
 		 "                           when the lock is lost (default 5)\n"
 		 "      --retry              with --once: also a tick whose run has failed\n"
@@ -145,6 +148,9 @@ take_option(ZklOptions *options, int c)
 		case 'E':
 			options->not_acquired = (int) parse_number(optarg, "--conflict-exit-code", 255);
 			break;
+		case 'g':
+			options->guard = true;
+			break;
 		case 'h':
 			usage();
 			exit(0);
@@ -194,11 +200,16 @@ parse_options(int argc, char **argv, ZklOptions *options)
 	 * The plus sign stops the parsing at the command, so that it keeps its
 	 * own options.
 	 */
-	while ((c = getopt_long(argc, argv, "+d:E:hk:st:Vx", long_options, NULL)) != -1)
+	while ((c = getopt_long(argc, argv, "+d:E:ghk:st:Vx", long_options, NULL)) != -1)
 		take_option(options, c);
 	if (!options->once && (options->retry != NULL || options->spacing != NULL))
 	{
 		zkl_messages_error("%s can be given only with --once", options->retry != NULL ? "--retry" : "--spacing");
+		exit(STATUS_USAGE);
+	}
+	if (options->guard && options->kind != NULL && strcmp(options->kind, "semaphore") == 0)
+	{
+		zkl_messages_error("--guard cannot be given with --semaphore, because leases have no tokens");
 		exit(STATUS_USAGE);
 	}
 	if (argc - optind < 2)
@@ -252,6 +263,8 @@ main(int argc, char **argv)
 		lost = true;
 		zkl_messages_lost(options.path, "The server did not confirm it when the command had ended.");
 	}
+	if (!lost && options.guard)
+		zkl_server_warn_unless_used(&options);
 	if (!lost && !zkl_server_release(&options, !options.once || status == 0) && options.once && status == 0)
 	{
 		lost = true;

@@ -182,7 +182,7 @@ finish($run);
 # --- what is no command ---
 
 foreach ([ [], 'no path was given' ], [ ['/run/plain'], 'no command was given' ], [ [ '--no-such', '/x', 'true' ], 'no-such' ],
-	[ [ '--shared', '--semaphore=2', '/x', 'true' ], 'only one of' ], [ [ '-E', '256', '/x', 'true' ], 'invalid value "256"' ],
+	[ [ '--shared', '--semaphore=2', '/x', 'true' ], 'only one of' ], [ [ '-g', '--semaphore=2', '/x', 'true' ], 'leases have no tokens' ], [ [ '-E', '256', '/x', 'true' ], 'invalid value "256"' ],
 	[ [ '--kill-after=soon', '/x', 'true' ], 'invalid value "soon"' ], [ [ '--kill-after=nan', '/x', 'true' ], 'invalid value "nan"' ],
 	[ [ '-t', 'abc', '/x', 'true' ], 'invalid value "abc" for option --timeout' ],
 	[ [ '--once=now', '--spacing=abc', '/x', 'true' ], 'invalid value "abc" for option --spacing' ],
@@ -279,6 +279,63 @@ $watcher->query(q{SELECT zk_semaphore_set_limit('/run/stored', 2)});
 is(run_it([ '--semaphore=stored', '-t', '0', '/run/stored', 'true' ])->{status}, 75, 'no more leases than the stored limit');
 kill 'TERM', $_->{pid} foreach @leases;
 finish($_) foreach @leases;
+
+# --- the command's own transactions ---
+
+my $blocker = $node->backend;
+$node->safe_psql('postgres', 'CREATE TABLE written (v text)');
+
+# What it sends to the server arrives there as it is.
+my $odd = "/run/a b\\c'd\"e=\xc3\xa0";
+{
+	local $ENV{PGOPTIONS} = '-c work_mem=7MB';
+	$run = run_it([ '-g', $odd, 'sh', '-c', "echo \$ZKLOCK_TOKEN; exec psql -XAt -c 'SHOW zklock.commit_under' -c 'SHOW client_connection_check_interval' -c 'SHOW work_mem'" ]);
+	my ($token) = split /\n/, $run->{out};
+	is($run->{out}, "$token\n$token $odd\n500ms\n7MB\n", 'guard: the setting of the command');
+	is($run->{err}, '', 'guard: a transaction that reads is counted');
+	$run = run_it([ '-g', '-d', 'dbname=western client_encoding=LATIN1', "/run/\xe4", 'sh', '-c', 'echo $ZKLOCK_TOKEN; printenv PGOPTIONS' ]);
+	($token) = split /\n/, $run->{out};
+	like($run->{out}, qr{ -c zklock.commit_under=$token\\ /run/\\\xc3\\\xa4$}, 'guard: the path in UTF-8');
+}
+foreach my $command ([ 'psql', '-c', q{INSERT INTO written VALUES ('guarded')} ], [ 'psql', '-c', 'SELECT 1' ])
+{
+	is(run_it([ '--guard', '/run/guard', @$command ])->{err}, '', "guard: @$command");
+}
+my $warning = qr{\Azklock-run: warning: no transaction of the command was guarded by lock "/run/guard"\nzklock-run: hint: };
+foreach my $command (['true'], [ 'sh', '-c', q{PGOPTIONS='' exec psql -Xc 'SELECT 1'} ], [ 'psql', '-h', $other->host, '-p', $other->port, '-Xc', 'SELECT 1' ])
+{
+	$run = run_it([ '-g', '/run/guard', @$command ]);
+	is($run->{status}, 0, "nothing was guarded: @$command");
+	like($run->{err}, $warning, 'nothing was guarded: a warning');
+}
+
+# The lock is lost, while a statement runs whose client does not keep the backend.  Another server has the lock, and
+# only then the statement goes on.
+my %losses = (
+	'taken by force' => sub { $watcher->query(q{SELECT zk_lock_force_release('/run/guard')}); },
+	'zklock-run is killed' => sub { kill 'KILL', $_[0]{pid}; },
+	'the command is killed' => sub { kill 'KILL', $_[0]{command}; });
+foreach my $how (sort keys %losses)
+{
+	foreach my $guard ('', '--guard')
+	{
+		my $value = "$how $guard";
+		$blocker->query('SELECT pg_advisory_lock(7)');
+		$run = start_run([ $guard || (), '/run/guard', 'sh', '-c',
+			qq{echo "begun \$\$"; PGOPTIONS="\$PGOPTIONS -c client_connection_check_interval=0" exec psql -qXc "INSERT INTO written SELECT '$value' FROM pg_advisory_lock_shared(7)"} ]);
+		$run->{command} = wait_for_output($run, qr/begun (\d+)/);
+		$node->wait_until(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'advisory' AND query ~ '^INSERT'});
+		$losses{$how}->($run);
+		is($watcher->query(q{SELECT zk_lock_acquire('/run/guard', '1 min')}), 't', "$value: another server has the lock");
+		finish($run);
+		$blocker->query('SELECT pg_advisory_unlock(7)');
+		$node->wait_until(q{SELECT count(*) = 0 FROM pg_stat_activity WHERE query ~ '^INSERT'});
+		is($node->safe_psql('postgres', "SELECT count(*) FROM written WHERE v = '$value'"), $guard ? '0' : '1',
+			$guard ? "$value: and no commit follows" : "$value: and the command commits after that");
+		$watcher->query(q{SELECT zk_lock_release('/run/guard')});
+	}
+}
+$blocker->quit;
 
 # --- signals ---
 
