@@ -56,7 +56,7 @@ CREATE OR REPLACE VIEW zk_status AS
 		 @extschema@.zk_cluster_status() AS c,
 		 @extschema@.zk_sessions AS s;
 
-DROP FUNCTION zk_server_status(), zk_leaderships(), zk_sees_all_paths();
+DROP FUNCTION zk_server_status(), zk_leaderships(), zk_stat_errors(), zk_sees_all_paths();
 
 /*
  * The defaults of what the planner expects
@@ -83,3 +83,7 @@ COMMENT ON COLUMN zk_leaders.client IS
 'zklock, curator, kazoo or unknown';
 COMMENT ON COLUMN zk_cluster_locks.client IS
 'zklock, curator, kazoo or unknown';
+COMMENT ON COLUMN zk_status.state IS
+'connected, idle, connecting, disconnected, in doubt or none';
+COMMENT ON COLUMN zk_sessions.state IS
+'connected, idle, connecting, disconnected, in doubt or none';
