@@ -35,8 +35,9 @@ costs_at_most(1.1, 'zk_is_leader', 'zk_lock_is_held');
 
 # The list and the watch of a ticket that is owned for a while are among the requests.  Where both
 # servers act at the same time, a request more or less depends on which server is first; so there
-# the bound is one more than was counted, and more where 24 clients meet at random.  A run reads the record before the lock, and writes it
-# when it begins and when it has ended.  A try that fails ends its watch before it deletes its znode.
+# the bound is one more than was counted, and more where 24 clients meet at random.  A run reads the
+# record before the lock, and writes it when it begins and when it has ended.  A try that fails ends
+# its watch before it deletes its znode.
 my %requests = counts('requests');
 my %most = (
 	'a lock that the server keeps' => 0,
