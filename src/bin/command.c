@@ -32,9 +32,6 @@
 #include "bin/server.h"
 #include "bin/signals.h"
 
-/* How often to ask the backend. */
-#define ASK_INTERVAL		(fmax(zkl_server_standing.session_timeout, 1) / 20)
-
 /* How often to look whether processes that are not children have ended. */
 #define LOOK_INTERVAL		0.1
 
@@ -321,7 +318,7 @@ zkl_command_watch(const ZklOptions *options, bool *lost)
 			end_command(options, pid, reason);
 			break;
 		}
-		if (!zkl_server_asking && zkl_server_clock() >= zkl_server_asked_at + ASK_INTERVAL)
+		if (!zkl_server_asking && zkl_server_clock() >= zkl_server_asked_at + ZKL_SERVER_ASK_INTERVAL)
 		{
 			signal_command(pid, 0); /* can it still be signalled? */
 			zkl_server_ask(options);
@@ -331,7 +328,7 @@ zkl_command_watch(const ZklOptions *options, bool *lost)
 		 * If the machine is suspended, such a wait does not count that time,
 		 * so keep each wait short.
 		 */
-		zkl_server_wait_until(fmin(end_at(options), (zkl_server_asking ? zkl_server_clock() : zkl_server_asked_at) + ASK_INTERVAL));
+		zkl_server_wait_until(fmin(end_at(options), (zkl_server_asking ? zkl_server_clock() : zkl_server_asked_at) + ZKL_SERVER_ASK_INTERVAL));
 	}
 	zkl_messages_let_out();
 	return shell_status(wait_status);

@@ -60,6 +60,11 @@ static PGresult *answer;		/* the last result of the present query that
 								 * has come */
 static char *schema;			/* schema of the extension, quoted */
 static bool pooled;				/* a pooler is between */
+static char *statement;			/* name of the query about the lock */
+static char *tick;				/* instead of "now" */
+static bool runs_again;			/* the run of the tick has failed without a
+								 * command */
+static bool ends_on_loss;		/* the session ends if the lock is lost */
 
 double
 zkl_server_clock(void)
@@ -283,11 +288,14 @@ zkl_server_connect(const ZklOptions *options)
 	refuse_shared_connection(options);
 
 	/*
-	 * An idle backend can report a loss only by ending.  A timeout that is
-	 * set for the role must end neither the wait for the lock nor a run
-	 * between two queries; PostgreSQL 17 also has transaction_timeout.
+	 * Until the command starts, a loss does not end the session, which can
+	 * acquire the lock again.  A timeout that is set for the role must end
+	 * neither the wait for the lock nor a run between two queries; PostgreSQL
+	 * 17 also has transaction_timeout.  JIT would compile each query about
+	 * the lock on a server that has SQL objects of 1.0 or 1.1, whose
+	 * functions have no ROWS.
 	 */
-	result = PQexec(conn, "SET search_path = pg_catalog; SET zklock.on_lost = terminate; "
+	result = PQexec(conn, "SET jit = off; SET search_path = pg_catalog; SET zklock.on_lost = notice; "
 					"SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('statement_timeout', 'lock_timeout',"
 					" 'idle_session_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout'); "
 					"SELECT quote_ident(n.nspname) FROM pg_extension e "
@@ -442,24 +450,39 @@ check_value(const char *option, const char *value, const char *type)
 }
 
 /*
- * Query the backend about the lock.  zk_lock_is_held is computed last:
- * otherwise, if the ZooKeeper session has just expired, the result could
- * combine the old session's lock with the new session's safety.
+ * Prepare the query about the lock.  It is cheap, because it comes twenty times
+ * in a session timeout for each command: it calls two functions, and no view.
+ * A server of version 1.0 may have several sessions; zk_status of that version
+ * has the same rule for them.
+ *
+ * zk_lock_is_held is computed last: otherwise, if the ZooKeeper session has
+ * just expired, the result could combine the old session's lock with the new
+ * session's safety.
+ *
+ * The name is this run's: another client that gets the same backend by a
+ * pooler must not replace the statement, and a pooler that does not reset its
+ * connections may keep those of earlier runs.
  */
+static void
+prepare_query(void)
+{
+	statement = zkl_messages_format("%s %d %.9f", zkl_messages_progname, (int) getpid(), zkl_server_clock());
+	(void) PQsendPrepare(conn, statement,
+						 zkl_messages_format("SELECT extract(epoch FROM coalesce(min(s.safe_until) FILTER (WHERE s.ephemeral_bytes > 0),"
+											 " min(s.safe_until)) - clock_timestamp() - current_setting('zklock.commit_margin')::interval), "
+											 "max(s.session_timeout_ms) / 1000.0, "
+											 "extract(epoch FROM current_setting('zklock.commit_margin')::interval), "
+											 "%s.zk_lock_is_held($1) "
+											 "FROM %s.zk_sessions() s", schema, schema), 0, NULL);
+	PQclear(finish_query());
+}
+
+/* Query the backend about the lock. */
 void
 zkl_server_ask(const ZklOptions *options)
 {
-	static char *query = NULL;
-
-	if (query == NULL)
-		query = zkl_messages_format("SELECT extract(epoch FROM s.safe_until - clock_timestamp()"
-									" - current_setting('zklock.commit_margin')::interval), "
-									"extract(epoch FROM s.session_timeout), "
-									"extract(epoch FROM current_setting('zklock.commit_margin')::interval), "
-									"%s.zk_lock_is_held($1) "
-									"FROM %s.zk_status s", schema, schema);
 	zkl_server_asked_at = zkl_server_clock();
-	zkl_server_asking = send_query(query, 1, &options->path);
+	zkl_server_asking = PQsendQueryPrepared(conn, statement, 1, &options->path, NULL, NULL, 0) == 1;
 }
 
 /*
@@ -532,27 +555,80 @@ zkl_server_confirm(const ZklOptions *options, double until)
 	return zkl_server_standing.asked_at == zkl_server_asked_at && zkl_server_standing.held;
 }
 
+/* Is the lock safe for longer than the grace of a command, and until the next reply? */
+static bool
+is_firm(void)
+{
+	return zkl_server_standing.held &&
+		zkl_server_clock() < zkl_server_standing.safe_until - zkl_server_standing.grace - ZKL_SERVER_ASK_INTERVAL;
+}
+
+/* Is the lock lost, and not only in doubt? */
+static bool
+is_lost(void)
+{
+	PGresult   *result;
+	bool		lost;
+
+	(void) send_query(zkl_messages_format("SELECT NOT EXISTS (SELECT FROM %s.zk_locks"
+										  " WHERE pid = pg_catalog.pg_backend_pid() AND claim = 'held')", schema), 0, NULL);
+	result = finish_query();
+	lost = PQgetvalue(result, 0, 0)[0] == 't';
+	PQclear(result);
+	return lost;
+}
+
 /*
- * If the server's ZooKeeper session was idle, its first lock is safe for a
- * short time only.  That may be less than the grace of a command, which would
- * then be ended at its start.  The next signs of life move the moment, so wait
- * for them as long as the lock is safe.
+ * From now on, a loss ends the session: only so can an idle backend report
+ * it.
  */
 static void
+end_session_on_loss(void)
+{
+	(void) send_query("SET zklock.on_lost = terminate", 0, NULL);
+	PQclear(finish_query());
+	ends_on_loss = true;
+}
+
+/*
+ * Wait until the lock is safe for long enough to start the command.  False if
+ * it is lost.
+ *
+ * If the server's ZooKeeper session was idle, its first lock is safe for a
+ * short time only.  That may be less than the grace of a command, which would
+ * then be ended at its start.  The next signs of life move the moment, so ask
+ * again.  Also ask again if a reply came too late, or if the lock is in doubt:
+ * no command has to be ended yet.
+ *
+ * The limit counts from the first reply, so a server whose every reply is late
+ * gets three tries.
+ */
+static bool
 await_firm_standing(const ZklOptions *options)
 {
+	double		give_up_at = INFINITY;
+
 	for (;;)
 	{
-		double		interval;
-
 		zkl_server_ask(options);
 		note_standing(finish_query());
-		interval = zkl_server_standing.session_timeout / 20;
-		if (!zkl_server_standing.held ||
-			zkl_server_clock() >= zkl_server_standing.safe_until ||
-			zkl_server_clock() < zkl_server_standing.safe_until - zkl_server_standing.grace - interval)
-			return;
-		zkl_server_wait_until(fmin(zkl_server_clock() + interval, zkl_server_standing.safe_until));
+		if (is_firm() && ends_on_loss)
+			return true;
+		if (is_firm())
+		{
+			/* The next reply shows whether the lock was lost before this. */
+			end_session_on_loss();
+			continue;
+		}
+		if (!zkl_server_standing.held && is_lost())
+			return false;
+		if (zkl_server_asked_at >= give_up_at)
+		{
+			zkl_messages_error("the server did not confirm lock \"%s\" in time to start the command", options->path);
+			exit(STATUS_UNAVAILABLE);
+		}
+		give_up_at = fmin(give_up_at, zkl_server_clock() + zkl_server_standing.session_timeout);
+		zkl_server_wait_until(zkl_server_clock() + ZKL_SERVER_ASK_INTERVAL);
 	}
 }
 
@@ -560,7 +636,8 @@ await_firm_standing(const ZklOptions *options)
 static PGresult *
 request_lock(const ZklOptions *options, const char *format)
 {
-	const char *values[] = {options->path, options->timeout, options->argument, options->retry, options->spacing};
+	const char *values[] = {options->path, options->timeout, tick != NULL ? tick : options->argument,
+	runs_again ? "true" : options->retry, options->spacing};
 
 	(void) send_query(zkl_messages_format(format, schema, options->kind, options->parameters),
 					  options->once ? 5 : options->argument != NULL ? 3 : 2, values);
@@ -646,22 +723,37 @@ guard_command(const char *token, const char *path)
 	free(escaped);
 }
 
-/* Acquire the lock, and describe it to the command. */
-bool
-zkl_server_acquire(const ZklOptions *options)
+/* "now" stays the same tick if the lock has to be acquired again. */
+static void
+choose_tick(void)
 {
 	PGresult   *result;
-	bool		acquired;
 
+	(void) send_query(zkl_messages_format("SELECT to_char(%s.zk_tick() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')", schema), 0, NULL);
+	result = finish_query();
+	tick = zkl_messages_format("%s", PQgetvalue(result, 0, 0));
+	PQclear(result);
+}
+
+static void
+check_options(const ZklOptions *options)
+{
 	check_value("--timeout", options->timeout, "interval");
 	check_value("--spacing", options->spacing, "interval");
 	check_value(options->once ? "--once" : "--semaphore", options->argument,
 				options->once ? "timestamptz" : "int4");
+	if (options->once && strcmp(options->argument, "now") == 0)
+		choose_tick();
+}
 
-	/* A tick may use only some of the parameters, but each needs a type. */
-	result = options->once ?
-		request_lock(options, "SELECT %s.zk_%s%s, $3::text, $4::boolean, $5::interval") :
-		wait_for_lock(options);
+/* Acquire the lock, and describe it to the command. */
+static bool
+acquire(const ZklOptions *options)
+{
+	PGresult   *result = options->once ?
+	request_lock(options, "SELECT %s.zk_%s%s") : wait_for_lock(options);
+	bool		acquired;
+
 	if (!options->once && options->timeout != NULL && has_failed_with(result, LOCK_NOT_AVAILABLE))
 		return false;
 	exit_unless_ok(result);
@@ -679,9 +771,42 @@ zkl_server_acquire(const ZklOptions *options)
 	if (options->guard)
 		guard_command(PQgetvalue(result, 0, 0), PQgetvalue(result, 0, 1));
 	PQclear(result);
-
-	await_firm_standing(options);
 	return true;
+}
+
+/*
+ * Release the lost lock, to acquire it again.  With --once, its run has failed
+ * when the lock was lost; but because no command has started, the tick may be
+ * run again.
+ */
+static void
+release_lost_lock(void)
+{
+	(void) send_query(zkl_messages_format("SELECT %s.zk_lock_release_all()", schema), 0, NULL);
+	PQclear(finish_query());
+	runs_again = true;
+}
+
+bool
+zkl_server_acquire(const ZklOptions *options)
+{
+	static bool acquired = false;
+
+	if (statement == NULL)
+	{
+		check_options(options);
+		prepare_query();
+	}
+	for (;;)
+	{
+		if (!acquired && !acquire(options))
+			return false;
+		acquired = true;
+		if (await_firm_standing(options))
+			return true;
+		release_lost_lock();
+		acquired = false;
+	}
 }
 
 /*

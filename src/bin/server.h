@@ -46,14 +46,23 @@ extern bool zkl_server_is_alive(void);
  */
 extern void zkl_server_wait_until(double until);
 
+/* How often to ask the backend about the lock. */
+#define ZKL_SERVER_ASK_INTERVAL		(fmax(zkl_server_standing.session_timeout, 1) / 20)
+
 /*
- * Acquire the lock, and describe it in the environment.  With --guard, that
- * also tells the sessions of the command to commit only under it.  False if it
- * was not acquired in time.  Exits on an error or a signal.
+ * Acquire the lock, describe it in the environment, and wait until it is safe
+ * for long enough to start the command.  With --guard, the environment also
+ * tells the sessions of the command to commit only under the lock.  A lock that
+ * is lost before that is acquired again.  If the lock is held already, only
+ * wait.  False if it was not acquired in time.  Exits on an error or a signal,
+ * and if the lock is not safe for long enough within a session timeout.
  */
 extern bool zkl_server_acquire(const ZklOptions *options);
 
-/* Send a query about the lock; read the reply if it has come. */
+/*
+ * Send a query about the lock; read the reply if it has come.  Only after
+ * zkl_server_acquire().
+ */
 extern void zkl_server_ask(const ZklOptions *options);
 extern void zkl_server_read_answer(void);
 

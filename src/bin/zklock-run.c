@@ -120,10 +120,7 @@ advise_and_exit(void)
 static void
 choose_once(ZklOptions *options, const char *tick)
 {
-	choose_kind(options, "run_once", strcmp(tick, "now") == 0 ?
-				"($1, timeout => coalesce($2::interval, '0'), retry => $4, spacing => $5)" :
-				"($1, $3::timestamptz, coalesce($2::interval, '0'), $4, $5)",
-				tick);
+	choose_kind(options, "run_once", "($1, $3::timestamptz, coalesce($2::interval, '0'), $4, $5)", tick);
 	options->once = true;
 }
 
@@ -229,7 +226,6 @@ int
 main(int argc, char **argv)
 {
 	ZklOptions	options;
-	const char *reason;
 	bool		lost = false;
 	int			status;
 
@@ -238,18 +234,16 @@ main(int argc, char **argv)
 	zkl_server_connect(&options);
 	zkl_signals_catch();
 
-	if (!zkl_server_acquire(&options))
-		return options.not_acquired;
-
 	/*
-	 * Waiting for the answers may have taken too long.  If the command would
-	 * have to end at once, do not start it.
+	 * If the command would have to end at once, do not start it: this program
+	 * may have stood still since the last reply.
 	 */
-	if ((reason = zkl_command_reason_to_end(&options)) != NULL)
+	do
 	{
-		zkl_messages_lost(options.path, reason);
-		return STATUS_LOST;		/* before the command was started */
+		if (!zkl_server_acquire(&options))
+			return options.not_acquired;
 	}
+	while (zkl_command_reason_to_end(&options) != NULL);
 	zkl_command_start(&options);
 	status = zkl_command_watch(&options, &lost);
 

@@ -532,6 +532,49 @@ foreach my $what ('worker', 'backend')
 	$watcher->query(q{SELECT zk_lock_release('/run/foreseen')});
 }
 
+# Before the command starts, zklock-run asks again if an answer comes when the lock is not safe any more, or if the lock is
+# in doubt.  This database gives so many answers of each kind.
+$node->safe_psql('postgres', 'CREATE DATABASE late');
+$node->safe_psql('late', q{
+	CREATE EXTENSION zklock;
+	CREATE SEQUENCE answers;
+	CREATE FUNCTION is_held(text) RETURNS boolean AS '$libdir/zklock', 'zklock_lock_is_held' LANGUAGE C;
+	CREATE OR REPLACE FUNCTION zk_lock_is_held(path text) RETURNS boolean LANGUAGE plpgsql SET search_path = public AS $$
+	DECLARE
+		answer bigint := nextval('answers');
+		safe_until timestamptz := (SELECT safe_until FROM zk_sessions());
+	BEGIN
+		WHILE answer <= current_setting('test.late')::int AND clock_timestamp() < safe_until LOOP
+			PERFORM pg_sleep(0.1);
+		END LOOP;
+		RETURN is_held(path) AND answer > current_setting('test.doubtful')::int;
+	END $$});
+foreach ([ 1, 0, 0, 'ran', qr/^$/ ], [ 0, 3, 0, 'ran', qr/^$/ ], [ 0, 1e6, 69, '', qr{did not confirm lock "/run/late" in time to start} ])
+{
+	my ($late, $doubtful, $status, $out, $err) = @$_;
+	local $ENV{PGOPTIONS} = "-c test.late=$late -c test.doubtful=$doubtful";
+	$node->safe_psql('late', 'ALTER SEQUENCE answers RESTART');
+	$run = run_it([ '-d', 'late', '/run/late', 'printf', 'ran' ]);
+	is("$run->{status} $run->{out}", "$status $out", "before the command, $late answers are late, and $doubtful in doubt");
+	like($run->{err}, $err, 'and so it says');
+}
+
+# A lock that is lost before the command starts is acquired again; the run of a tick, too.
+foreach my $once (0, 1)
+{
+	local $ENV{PGOPTIONS} = '-c test.late=0 -c test.doubtful=1000000';
+	$node->safe_psql('late', 'ALTER SEQUENCE answers RESTART');
+	$run = start_run([ '-d', 'late', ($once ? '--once=now' : ()), '/run/again', 'printf', 'ran' ]);
+	$node->wait_until(q{SELECT count(*) = 1 FROM zk_locks WHERE path = '/run/again' AND granted});
+	my $token = $node->safe_psql('postgres', q{SELECT token FROM zk_locks WHERE path = '/run/again'});
+	$watcher->query(q{SELECT zk_lock_force_release('/run/again')});
+	$node->wait_until("SELECT count(*) = 1 FROM zk_locks WHERE path = '/run/again' AND granted AND token > $token");
+	$node->safe_psql('late', 'ALTER SEQUENCE answers RESTART 1000001');
+	is(finish($run) . " $run->{out}", '0 ran', 'lost before the command starts, ' . ($once ? '--once' : 'a mutex') . ': it runs all the same');
+}
+$node->wait_until(q{SELECT state = 'done' AND attempt = 2 FROM zk_jobs WHERE path = '/run/again'});
+pass('the same tick, in another attempt');
+
 # With a long margin, a command has less time to end, or none; but while nothing is wrong, it is not ended.
 $node->set('zklock.session_timeout', '20s');
 $node->expire_session($zk, by_hand => 1);

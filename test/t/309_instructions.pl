@@ -1,7 +1,7 @@
 
 # Counts that do not depend on the machine's load: the instructions of a lock that the server keeps,
-# beside those of a PostgreSQL lock; those of the question whether the server leads; and the
-# requests to ZooKeeper of each way to a lock.
+# beside those of a PostgreSQL lock; those of the question whether the server leads; those of a look by
+# zklock-run, and at zk_status; and the requests to ZooKeeper of each way to a lock.
 
 use strict;
 use warnings;
@@ -32,6 +32,10 @@ sub costs_at_most
 
 costs_at_most(1.1, 'zk_xact_lock_acquire, prepared', 'pg_advisory_xact_lock, prepared');
 costs_at_most(1.1, 'zk_is_leader', 'zk_lock_is_held');
+
+# A query that is compiled with JIT costs a hundred times this, and each command of zklock-run looks twice a second.
+costs_at_most(4, 'a look of zklock-run, prepared', 'pg_advisory_xact_lock, prepared');
+costs_at_most(20, 'a look at zk_status', 'pg_advisory_xact_lock, prepared');
 
 # The list and the watch of a ticket that is owned for a while are among the requests.  Where both
 # servers act at the same time, a request more or less depends on which server is first; so there
