@@ -98,6 +98,21 @@ zkl_znodes_end(ZklCommandKind kind, const char *path, const char *child)
 	return ask(&command, PG_INT64_MAX);
 }
 
+bool
+zkl_znodes_query(const char *path, const char *child, int64 until, bool patient)
+{
+	ZklCommand	command = make_command(ZKL_COMMAND_QUERY, path, child);
+	char	   *answer;
+	ZklCommandOutcome outcome;
+
+	command.patient = patient;
+	outcome = run(&command, until, &answer);
+	if (outcome == ZKL_COMMAND_DENIED)
+		return false;
+	check_outcome(&command, outcome);
+	return true;
+}
+
 static ZklCommand
 make_command(ZklCommandKind kind, const char *path, const char *child)
 {

@@ -91,4 +91,12 @@ extern bool zkl_znodes_write_limit(const char *path, int limit);
  */
 extern bool zkl_znodes_end(ZklCommandKind kind, const char *path, const char *child);
 
+/*
+ * QUERY a znode of zklock: its server deletes the znode if the ticket lingers,
+ * and writes into it otherwise that the lock is in use.  Returns false if
+ * ZooKeeper forbids that.
+ */
+extern bool zkl_znodes_query(const char *path, const char *child, int64 until,
+							 bool patient);
+
 #endif							/* ZKL_ZNODES_H */

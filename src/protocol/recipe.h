@@ -65,13 +65,15 @@
 /*
  * The text of zklock's own znodes: fields that describe a backend, and then
  * marks.  The marks say that the ticket serves no superuser, that the lock is
- * in use, and that its release has been requested.
+ * in use, that its release has been requested, and that another client wants to
+ * know whether the lock is in use.
  */
 #define ZKL_OWNER_TEXT_SIZE	256
 #define ZKL_PLAIN		" superuser=f"
 #define ZKL_IN_USE		" in_use=t"
 #define ZKL_REQUESTED	" revoke=t"
-#define ZKL_TEXT_SIZE	(ZKL_OWNER_TEXT_SIZE + sizeof(ZKL_PLAIN ZKL_IN_USE ZKL_REQUESTED))
+#define ZKL_QUERY		" query=t"
+#define ZKL_TEXT_SIZE	(ZKL_OWNER_TEXT_SIZE + sizeof(ZKL_PLAIN ZKL_IN_USE ZKL_REQUESTED ZKL_QUERY))
 
 /* From here on, sequence numbers are refused: ZooKeeper's counter is a signed 32-bit
  * number, and numbers after its overflow are in no safe order. */

@@ -184,6 +184,7 @@ forget_znode(ZklTicket *ticket)
 	ticket->version = 0;
 	ticket->refused = false;
 	ticket->revoked = false;
+	ticket->queried = false;
 	ticket->answers = false;
 	ticket->answered = false;
 	ticket->write_refused = false;
@@ -1206,8 +1207,9 @@ note_text(ZklTicket *ticket, const ZklTicketEvent *event)
 	ticket->version = event->version;
 	ticket->answered = event->answered;
 	ticket->answers |= event->answered;
+	ticket->queried = event->queried && !event->answered;
 	if (!event->revoked || ticket->revoked)
-		return ZKL_REPORT_NOTHING;
+		return ticket->queried ? ZKL_REPORT_QUERIED : ZKL_REPORT_NOTHING;
 	ticket->revoked = true;
 	return ZKL_REPORT_REVOKED;
 }

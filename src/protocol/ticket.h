@@ -50,6 +50,10 @@
  * two is the case.  The text stays true, because a ticket that has answered
  * never lingers.  A downgrade makes a new znode, which has not answered yet.
  *
+ * Where a client is in no queue behind the ticket, it queries the ticket by a
+ * mark in the ticket's own znode: so does a server that wants a semaphore with
+ * another number of leases.  The ticket's next write leaves the mark out.
+ *
  * A create whose reply was lost with its connection may be done late, even
  * after requests of the next connection (src/worker/orphans.h says when).  The
  * ticket goes by what the list shows, and does not wait.  The step says that a
@@ -190,6 +194,8 @@ typedef enum ZklReport
 	ZKL_REPORT_DOWNGRADED,		/* the ticket is a reader's now; not contended
 								 * yet */
 	ZKL_REPORT_REVOKED,			/* the release of the lock has been requested */
+	ZKL_REPORT_QUERIED,			/* another client queries whether the lock is
+								 * in use */
 	ZKL_REPORT_DIFFERS,			/* ZooKeeper's servers do not agree about the
 								 * znode's data */
 	ZKL_REPORT_LOST,			/* the ticket was owned, and is not any more */
@@ -245,6 +251,7 @@ typedef struct ZklTicketEvent
 								 * live session owns the znode */
 	bool		revoked;		/* WATCH_SELF: the znode's text requests the
 								 * release */
+	bool		queried;		/* ... and queries whether the lock is in use */
 	bool		answered;		/* WATCH, WATCH_SELF: the text says that the
 								 * lock is in use */
 	bool		stale;			/* WATCH_SELF: the text does not name the
@@ -297,6 +304,8 @@ typedef struct ZklTicket
 	/* ... while it is owned, until a downgrade */
 	bool		watched;		/* it watches its own znode */
 	bool		revoked;		/* REVOKED was reported */
+	bool		queried;		/* the text, as last read, queries whether the
+								 * lock is in use */
 	bool		answers;		/* the lock is in use, and the znode has to
 								 * say so */
 	bool		answered;		/* ... and did so when the ticket last read it */

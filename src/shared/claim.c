@@ -44,6 +44,7 @@ static ZklClaim *take_claim(const ZklClaimant *claimant);
 static void fill_in(ZklClaim *claim, const ZklClaimant *claimant);
 static void attach(ZklClaim *claim, ZklEntry *entry, ZklMode mode, int64 now);
 static ZklBeginning check_use(ZklEntry *entry, ZklMode mode, int *limit);
+static bool uses_leases(const ZklEntry *semaphore);
 static void make_way(ZklEntry *entry, ZklMode mode);
 static void attach_use(ZklClaim *claim, ZklClaim *holder, int64 now);
 static ZklClaim *find_hold(const ZklHoldSearch *search, ZklHold *hold);
@@ -213,6 +214,7 @@ check_use(ZklEntry *entry, ZklMode mode, int *limit)
 		return ZKL_BEGIN_OTHER_KIND;
 	if (mode != ZKL_MODE_LEASE || *limit == 0 || entry->limit == *limit)
 		return ZKL_BEGUN;
+	in_use = uses_leases(entry);
 	if (in_use && entry->limit != 0)
 	{
 		*limit = entry->limit;
@@ -223,6 +225,22 @@ check_use(ZklEntry *entry, ZklMode mode, int *limit)
 	if (!in_use)
 		zkl_leases_give_up(entry);
 	return ZKL_BEGUN;
+}
+
+/* A claim whose leases are all lost uses none, however long it stays. */
+static bool
+uses_leases(const ZklEntry *semaphore)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &unconstify(ZklEntry *, semaphore)->claims)
+	{
+		const ZklClaim *claim = dlist_container(ZklClaim, link, iter.cur);
+
+		if (claim->state != ZKL_CLAIM_LOST || claim->nleases > 0)
+			return true;
+	}
+	return false;
 }
 
 /* Give up the lingering tickets of another kind of lock on the path. */

@@ -273,6 +273,17 @@ zkl_lock_table_session_lock(void)
 	return &zkl_lock_table->partitions[SESSION_LOCK].lock;
 }
 
+int64
+zkl_lock_table_session_id(void)
+{
+	int64		id;
+
+	LWLockAcquire(zkl_lock_table_session_lock(), LW_SHARED);
+	id = zkl_session_info->id;
+	LWLockRelease(zkl_lock_table_session_lock());
+	return id;
+}
+
 int
 zkl_lock_table_max_entries(void)
 {

@@ -179,6 +179,9 @@ extern bool zkl_lock_table_any_is_mine(void);
 
 extern LWLock *zkl_lock_table_session_lock(void);
 
+/* The ZooKeeper session of this server; 0 if none. */
+extern int64 zkl_lock_table_session_id(void);
+
 /* How many entries there are room for; known before there is shared memory. */
 extern int	zkl_lock_table_max_entries(void);
 

@@ -59,6 +59,7 @@ typedef enum ZklCommandKind
 	ZKL_COMMAND_LIMIT,			/* write the first bytes of "data" as a
 								 * semaphore's limit */
 	ZKL_COMMAND_REVOKE,			/* request the release of a child's lock */
+	ZKL_COMMAND_QUERY,			/* query whether a child's lock is in use */
 	ZKL_COMMAND_DELETE,			/* delete a child */
 	ZKL_COMMAND_READ,			/* read one child */
 	ZKL_COMMAND_JOBS,			/* read all records */

@@ -55,7 +55,7 @@ typedef enum ItemKind
 	ITEM_NODE_DATA,
 	ITEM_NODE_STAT,				/* ... up to here; for a znode whose data may
 								 * not be read */
-	ITEM_OLD_DATA,				/* REVOKE: of the child */
+	ITEM_OLD_DATA,				/* REVOKE, QUERY: of the child */
 	ITEM_OLD_STAT,				/* LIMIT: of the child */
 	ITEM_WRITE,
 	ITEM_DELETE
@@ -120,6 +120,7 @@ static bool note_size(Run *run, Size size);
 static bool still_expected(const Run *run,
 						   const ZklSessionEvent *event);
 static void note_old_data(Run *run, const ZklSessionEvent *event);
+static bool takes_marks(const Run *run, const ZklSessionEvent *event);
 static void note_node(Run *run, ItemKind kind, int number,
 					  const ZklSessionEvent *event);
 
@@ -303,6 +304,7 @@ ask_first(Run *run)
 						strlen(run->text), run->command.version);
 			break;
 		case ZKL_COMMAND_REVOKE:
+		case ZKL_COMMAND_QUERY:
 			/* The write follows when the run has read the present text, ... */
 			zkl_ask_data(asker, ITEM_OLD_DATA, 0, target_of(run),
 						 ZKL_LISTING_DATA_SIZE);
@@ -714,22 +716,24 @@ still_expected(const Run *run, const ZklSessionEvent *event)
 static void
 note_old_data(Run *run, const ZklSessionEvent *event)
 {
+	bool		revokes = run->command.kind == ZKL_COMMAND_REVOKE;
 	ZklCommandOutcome outcome = outcome_of(event);
-	const char *name = strrchr(run->command.child, '/');
-	bool		only_tries;
 
 	/*
 	 * ZooKeeper may forbid reading the text and still allow writing it.  Then
 	 * the write takes any version.
 	 */
-	run->outcome = outcome == ZKL_COMMAND_DENIED ? ZKL_COMMAND_OK : outcome;
+	run->outcome = outcome == ZKL_COMMAND_DENIED && revokes ? ZKL_COMMAND_OK : outcome;
 	if (run->outcome != ZKL_COMMAND_OK)
 		return;
 	run->text = ZKL_REVOKE;
 	if (outcome == ZKL_COMMAND_OK)
 	{
-		/* The release has been requested already, so the run ends here. */
-		if (zkl_recipe_is_revoked(event->data, event->data_length))
+		const char *mark = revokes ? ZKL_REQUESTED : ZKL_QUERY;
+
+		/* The text says so already, so the run ends here. */
+		if (zkl_recipe_has_mark(event->data, event->data_length, mark) ||
+			(revokes && zkl_recipe_is_revoked(event->data, event->data_length)))
 			return;
 		if (still_expected(run, event))
 		{
@@ -739,12 +743,25 @@ note_old_data(Run *run, const ZklSessionEvent *event)
 		}
 		run->version = event->reply.version;
 		run->czxid = event->reply.czxid;
-		if (zkl_recipe_is_zklock(name ? name + 1 : run->command.child, &only_tries) &&
-			event->data_length > 0 && event->data_length <= ZKL_TEXT_SIZE)
+		if (takes_marks(run, event))
 			run->text = MemoryContextStrdup(run->context,
-											psprintf("%s" ZKL_REQUESTED, event->data));
+											psprintf("%s%s", event->data, mark));
+		else if (!revokes)
+			return;				/* the release has been requested */
 	}
 	ask_write(run);
+}
+
+/* Is this the text of a znode of zklock, and not Curator's request? */
+static bool
+takes_marks(const Run *run, const ZklSessionEvent *event)
+{
+	const char *name = strrchr(run->command.child, '/');
+	bool		only_tries;
+
+	return zkl_recipe_is_zklock(name ? name + 1 : run->command.child, &only_tries) &&
+		event->data_length > 0 && event->data_length <= ZKL_TEXT_SIZE &&
+		strcmp(event->data, ZKL_REVOKE) != 0;
 }
 
 /* Write the limit over the version that was found, or create it. */

@@ -716,6 +716,21 @@ zkl_entry_state_set_revoked(ZklEntry *entry)
 	return lingered;
 }
 
+bool
+zkl_entry_state_set_queried(ZklEntry *entry)
+{
+	bool		lingered = false;
+
+	lock(entry);
+	if (entry->state == ZKL_ENTRY_OWNED)
+	{
+		lingered = give_up_if_idle(entry);
+		entry->answered |= !lingered;
+	}
+	zkl_entry_unlock(entry->hash);
+	return lingered;
+}
+
 /*
  * OWNED -> RELEASING, and true, if no claim holds the lock or waits for it.
  * Then the caller deletes the znode.

@@ -128,6 +128,13 @@ extern void zkl_entry_state_set_downgraded(ZklEntry *entry);
 extern bool zkl_entry_state_set_revoked(ZklEntry *entry);
 
 /*
+ * Another client queries whether the lock is in use.  True if the ticket
+ * lingered, and the caller must delete the znode.  Otherwise the caller lets
+ * the ticket answer that the lock is in use, and the ticket does not linger.
+ */
+extern bool zkl_entry_state_set_queried(ZklEntry *entry);
+
+/*
  * The znode is gone: -> NONE or WANTED.  True if the ticket is wanted again.
  */
 extern bool zkl_entry_state_set_gone(ZklEntry *entry);

@@ -41,6 +41,7 @@ static void report(ZklEntry *entry, ZklTicketStep step);
 static void do_work(ZklEntry *entry, const ZklWork *work);
 static void retry_deletes(ZklEntry *semaphore);
 static void answer(ZklEntry *entry);
+static void answer_query(ZklEntry *entry);
 static void on_node_changed(const ZklSessionEvent *event);
 static void take_reply(ZklEntry *entry, const ZklSessionEvent *event);
 static void feed_if_concerned(ZklEntry *entry, const char *child, bool gone);
@@ -607,6 +608,20 @@ answer(ZklEntry *entry)
 		feed(entry, ZKL_EVENT_ANSWER);
 }
 
+/*
+ * Another client has queried the ticket by a mark in its znode.  If the ticket
+ * lingers, it goes.  After a refused write, the next one waits for another
+ * event, because each ends with a read of the same text.
+ */
+static void
+answer_query(ZklEntry *entry)
+{
+	if (zkl_entry_state_set_queried(entry))
+		feed(entry, ZKL_EVENT_UNWANT);
+	else if (!entry->ticket.write_refused)
+		feed(entry, ZKL_EVENT_ANSWER);
+}
+
 static void
 report_difference(const ZklEntry *entry)
 {
@@ -684,6 +699,11 @@ report(ZklEntry *entry, ZklTicketStep step)
 		case ZKL_REPORT_REVOKED:
 			if (zkl_entry_state_set_revoked(entry))
 				feed(entry, ZKL_EVENT_UNWANT);
+			else if (entry->ticket.queried)
+				answer_query(entry);
+			break;
+		case ZKL_REPORT_QUERIED:
+			answer_query(entry);
 			break;
 		case ZKL_REPORT_DIFFERS:
 			report_difference(entry);

@@ -383,6 +383,7 @@ on_data(int rc, const char *value, int value_length, const struct Stat *stat,
 		memcpy(event->data, value, length);
 	event->reply.revoked = zkl_recipe_is_revoked(event->data, length);
 	event->reply.answered = zkl_recipe_has_mark(event->data, length, ZKL_IN_USE);
+	event->reply.queried = zkl_recipe_has_mark(event->data, length, ZKL_QUERY);
 }
 
 void

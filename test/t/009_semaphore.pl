@@ -91,6 +91,40 @@ is($a1->query(acquire('/count', 3, undef, 1)), 't', 'released at one server, tak
 is($_->query('SELECT zk_lock_release_all()') > 0, 1, 'released') foreach $a1, $b2;
 is_clean('/count', 'as many as there are');
 
+# --- another number of leases, as soon as none is in use ---
+
+# Two servers alternate.  Leases that are being released, or linger, are not in use.
+foreach my $linger (0, '1h')
+{
+	$_->set('zklock.linger', $linger) foreach $node_a, $node_b;
+	my @refused;
+	foreach my $round (1 .. 10)
+	{
+		foreach my $turn ([ $a1, 2, '1min' ], [ $b1, 3, '1min' ], [ $a2, 2, '0' ], [ $b2, 4, '0' ])
+		{
+			my ($backend, $n, $timeout) = @$turn;
+			my $result = $backend->run(acquire('/other', $n, $timeout));
+			push @refused, "$n: $result->{out}$result->{err}" if $result->{err} || $result->{out} ne 't';
+			$backend->run('SELECT zk_lock_release_all()');
+		}
+	}
+	is_deeply(\@refused, [], "linger $linger: two servers alternate between numbers of leases");
+}
+
+# A lease that is held is in use, whether the request tries or waits, and its holder keeps it.
+foreach my $timeouts ([ '0', '20s' ], [ '20s', '0' ])
+{
+	$a1->query(release('/other')) if $a1->query(held('/other')) eq 't';
+	$a1->query(acquire('/other', 2));
+	is($b1->errcode(acquire('/other', 3, $_)), '22023', "in use with another number: $_") foreach @$timeouts;
+}
+is($a1->query(q{SELECT zk_lock_is_held('/other') AND NOT zk_lock_is_revoked('/other')}), 't', 'its holder keeps it, and is not asked for it');
+$a1->query(release('/other'));
+is($b1->query(acquire('/other', 3, '0')), 't', 'a lease that was in use does not linger');
+$b1->query(release('/other'));
+$_->set('zklock.linger', 0) foreach $node_a, $node_b;
+is_clean('/other', 'another number');
+
 # --- all or nothing ---
 
 $a1->query(acquire('/all', 3, undef, 2));
@@ -364,6 +398,8 @@ $a1->send('SELECT pg_sleep(3600)');
 $node_a->wait_until("SELECT state = 'active' AND query ~ 'pg_sleep' FROM pg_stat_activity WHERE pid = " . $a1->pid);
 $zk->delete(leases('/delete') . '/' . $zk->children(leases('/delete'))->[0]);
 is($a1->result->{errcode}, 'ZK001', 'the statement of the backend that lost a lease is cancelled');
+is($a2->query(acquire('/delete', 3, '0')), 't', 'a lost lease is not in use: another number of leases');
+$a2->query(release('/delete'));
 $a1->run('SELECT zk_lock_release_all()');
 is_clean('/delete', 'while a statement runs');
 
@@ -498,7 +534,12 @@ is($a1->query(release('/linger', 2)), 't', 'released');
 is($a1->query("SELECT zk_lock_acquire('/linger', '1min')"), 't', 'a mutex while leases linger');
 $zk->wait_for_children(leases('/linger'), 0);
 is($a2->errcode(acquire('/linger', 2, '0')), 'ZK003', 'now it is a mutex');
+is($b1->errcode(acquire('/linger', 2, '0')), 'ZK003', 'on every server');
 $a1->query('SELECT zk_lock_release_all()');
+$b1->query(q{SELECT zk_lock_acquire('/way'), zk_lock_release('/way')}) foreach 1 .. 2;
+is($node_b->safe_psql('postgres', q{SELECT ticket FROM zk_locks WHERE path = '/way'}), 'lingering', 'a mutex lingers on the other server');
+is($a1->query(acquire('/way', 2, '0')), 't', 'and gives way to a semaphore');
+$a1->query(release('/way'));
 
 # Whatever the tenure is, a server does not hand its leases on among its own backends while others
 # wait.

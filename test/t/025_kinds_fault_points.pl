@@ -104,10 +104,13 @@ $a1->query('RESET lock_timeout');
 $b1->query(q{SELECT zk_lock_acquire('/mutex'), zk_lock_release('/mutex')});
 $zk->wait_for_children('/zklock/mutex', 0);
 $process = stand_still($node_b, 'list-answered', $b1, q{SELECT zk_lock_acquire('/mutex')});
-is_in_use($a1->run(q{SELECT zk_semaphore_acquire('/mutex', 3, '1min')}), '/mutex', 'a mutex is there: no semaphore');
-is_in_use($a1->run(q{SELECT zk_semaphore_acquire('/mutex', 3, '0')}), '/mutex', 'a mutex is there: nor a try');
+is($a1->query(q{SELECT zk_semaphore_acquire('/mutex', 3, '0')}), 'f', 'a mutex is there: whether it is in use, its server does not say');
+$a1->send(q{SELECT zk_semaphore_acquire('/mutex', 3, '1min')});
+$node_a->wait_until(q{SELECT claim = 'waiting' FROM zk_locks WHERE path = '/mutex'});
 kill 'CONT', $process;
 is($b1->answer, 't', 'a mutex is there: it has the lock');
+is_in_use($a1->result, '/mutex', 'a mutex is there: no semaphore');
+is_in_use($a1->run(q{SELECT zk_semaphore_acquire('/mutex', 3, '0')}), '/mutex', 'a mutex is there: nor a try');
 $b1->query(q{SELECT zk_lock_release('/mutex')});
 
 # --- leases that linger ---

@@ -47,6 +47,7 @@ static const char *const report_names[] = {
 	[ZKL_REPORT_UNCONTENDED] = "uncontended",
 	[ZKL_REPORT_DOWNGRADED] = "downgraded",
 	[ZKL_REPORT_REVOKED] = "revoked",
+	[ZKL_REPORT_QUERIED] = "queried",
 	[ZKL_REPORT_DIFFERS] = "differs",
 	[ZKL_REPORT_LOST] = "lost",
 	[ZKL_REPORT_FAILED] = "failed",
@@ -172,6 +173,8 @@ say(ZklTicketEvent *event, const TraceLine *line, const char *word)
 		event->answered = true;
 	else if (strcmp(word, "revoked") == 0)
 		event->revoked = true;
+	else if (strcmp(word, "queried") == 0)
+		event->queried = true;
 	else if (strcmp(word, "stale") == 0)
 		event->stale = true;
 	else if (strncmp(word, "version=", 8) == 0)
@@ -277,7 +280,7 @@ value_of(const char *field, char *value)
 		bool		value;
 	}			flags[] = {
 		{"contended", ticket.contended}, {"asked", ticket.asked}, {"asking", ticket.asking},
-		{"answers", ticket.answers}, {"answered", ticket.answered}, {"revoked", ticket.revoked},
+		{"answers", ticket.answers}, {"answered", ticket.answered}, {"revoked", ticket.revoked}, {"queried", ticket.queried},
 		{"mute", ticket.write_refused}, {"listed", ticket.listed}, {"next", ticket.next},
 		{"rechecks", ticket.rechecks}, {"unwanted", ticket.unwanted}
 	};

@@ -83,6 +83,7 @@ typedef struct Child
 	char		name[ZKL_CHILD_SIZE];
 	Role		role;
 	bool		revoked;		/* a client has written so into it */
+	bool		queried;		/* ... or queries whether it is in use */
 	bool		answered;		/* it says that it is in use */
 	int			holder;			/* ... and by which backend; -1: not a word */
 	int32_t		version;		/* of what is written in it */
@@ -407,12 +408,13 @@ answer_answer(int s, Message *answer)
 	{
 		/* No request for the lock is overwritten unread. */
 		check(!child->revoked || servers[s].ticket.revoked);
+		check(!child->queried || servers[s].ticket.queried || answer->answers);
 
 		/* An answer on which others rely is not taken back. */
 		check(!child->answered || answer->answers || weather.refusals);
 		child->answered = answer->answers;
 		child->holder = answer->holder;
-		child->revoked = false;
+		child->revoked = child->queried = false;
 		child->version++;
 		fire_child(child, false);
 	}
@@ -434,6 +436,7 @@ answer_about_child(int s, Message *answer)
 	{
 		child->watchers |= 1u << s;
 		answer->event.revoked = child->revoked;
+		answer->event.queried = child->queried;
 		answer->event.answered = child->answered;
 		answer->event.version = child->version;
 		answer->holder = child->holder;
@@ -710,6 +713,12 @@ on_report(int s, ZklReport what)
 			server->unused |= server->lingers;
 			server->lingers = false;
 			say_that_it_is_in_use(s);
+			break;
+		case ZKL_REPORT_QUERIED:
+			server->unused |= server->lingers;
+			if (!server->lingers && server->wanted && !server->ticket.write_refused)
+				tell_to_answer(s);
+			server->lingers = false;
 			break;
 			/* A waiter gets an error, and does not ask again by itself. */
 		case ZKL_REPORT_FAILED:
@@ -1135,6 +1144,7 @@ child_changes(void)
 	child = &children[random_below(&seed, (uint32_t) nchildren)];
 	child->version++;
 	child->revoked = one_in(3);
+	child->queried = one_in(3);
 	if (one_in(2) && !weather.refusals)
 	{
 		child->answered = false;
@@ -1650,6 +1660,7 @@ check_rest_of_owner(const Server *server, const Child *znode, int s)
 	{
 		check(znode->watchers & 1u << s);
 		check(server->ticket.revoked || !znode->revoked);
+		check(server->ticket.queried || znode->answered || !znode->queried);
 		check(znode->holder == server->holder);
 	}
 }

@@ -51,6 +51,9 @@ PG_FUNCTION_INFO_V1(zklock_semaphore_set_limit);
 /* There must be room for what is added to a semaphore's path. */
 #define PATH_MAX_LENGTH	(ZKL_PATH_SIZE - 24)
 
+/* Between a query to another server and the first look for its answer. */
+#define FIRST_PAUSE		ZKL_MS(1)
+
 /* So many bytes of a spoilt limit are shown. */
 #define SHOWN_BYTES		16
 
@@ -68,11 +71,17 @@ static bool acquire_leases(ZklClaim *claim, const ZklLockRequest *request);
 static bool begin_anew(ZklClaim *claim, const ZklLockRequest *request);
 static ZklAnswer acquire_by_trying(ZklClaim *claim, const ZklLockRequest *request);
 static ZklAnswer acquire_in_turn(ZklClaim *claim, const ZklLockRequest *request);
-static void survey_before(ZklClaim *claim, const ZklWait *wait);
+static bool survey_before(ZklClaim *claim, const ZklWait *wait);
 static bool survey_after(ZklClaim *claim, const ZklLockRequest *request);
+static bool survey_in_time(ZklClaim *claim, const ZklLockRequest *request);
 static int64 survey_until(const ZklLockRequest *request);
-static bool survey(const ZklLockRequest *request, int64 until);
-static int	check_survey(const ZklListing *survey, const ZklLockRequest *request);
+static ZklAnswer survey(ZklWait *wait, ZklClaim *claim);
+static bool any_other_use(const ZklListing *survey, const ZklLockRequest *request);
+static bool is_other_limit(const ZklListing *survey, const ZklLockRequest *request);
+static bool is_other_use(const ZklListingNode *node, bool other_limit);
+static bool query_others(const ZklListing *survey, const ZklLockRequest *request, int64 until);
+static void report_other_use(const ZklListing *survey, const ZklLockRequest *request,
+							 bool is_lease);
 static void check_path(const char *path);
 static bool check_limit(const ZklListing *survey, const ZklLockRequest *request);
 static const ZklListingNode *find_limit(const ZklListing *survey);
@@ -249,21 +258,14 @@ acquire_leases(ZklClaim *claim, const ZklLockRequest *request)
  * raises an error, unless the limit has changed again.  Only after that, the
  * leases that other claims use are retired.
  *
- * False if the time is over before ZooKeeper has replied.  The claim does not
- * find that out by itself, because it does not wait while its limit does not
- * suit.
+ * False if the time is over.  The claim does not find that out by itself,
+ * because it does not wait while its limit does not suit.
  */
 static bool
 begin_anew(ZklClaim *claim, const ZklLockRequest *request)
 {
-	ZklWait		wait;
-
-	zkl_wait_begin(&wait, request);
-	if (!survey(request, survey_until(request)))
-	{
-		zkl_wait_fail_unanswered(&wait, claim);
+	if (!survey_in_time(claim, request))
 		return false;
-	}
 	zkl_grant_begin_anew(claim);
 	return true;
 }
@@ -275,7 +277,8 @@ acquire_by_trying(ZklClaim *claim, const ZklLockRequest *request)
 	ZklWait		wait;
 
 	zkl_wait_begin(&wait, request);
-	survey_before(claim, &wait);
+	if (!survey_before(claim, &wait))
+		return ZKL_ANSWER_QUEUED;
 	return zkl_wait_for_ticket(&wait, claim, NULL);
 }
 
@@ -286,6 +289,7 @@ acquire_in_turn(ZklClaim *claim, const ZklLockRequest *request)
 	ZklLockRequest inner = *request;
 	ZklWait		wait;
 	ZklLocalClaim *mutex;
+	bool		may_request;
 	volatile ZklAnswer answer = ZKL_ANSWER_QUEUED;
 
 	/*
@@ -314,9 +318,10 @@ acquire_in_turn(ZklClaim *claim, const ZklLockRequest *request)
 		if (zkl_acquire_claim(mutex, &inner))
 		{
 			ZKL_FAULT_POINT("semaphore-mutex-held");
-			survey_before(claim, &wait);
+			may_request = survey_before(claim, &wait);
 			ZKL_FAULT_POINT("semaphore-surveyed");
-			answer = zkl_wait_for_ticket(&wait, claim, mutex->shared);
+			if (may_request)
+				answer = zkl_wait_for_ticket(&wait, claim, mutex->shared);
 			ZKL_FAULT_POINT("semaphore-granted");
 		}
 	}
@@ -334,23 +339,20 @@ acquire_in_turn(ZklClaim *claim, const ZklLockRequest *request)
  * as another kind of lock, or with another number of leases.  So it makes no
  * leases that would be in the way of that lock.
  *
- * If that takes until the time is over, the wait that follows reports so.
+ * False if other servers have not given such znodes up until the time is over.
+ * If ZooKeeper has not replied until then, the wait that follows reports so.
  */
-static void
+static bool
 survey_before(ZklClaim *claim, const ZklWait *wait)
 {
-	const ZklLockRequest *request = wait->request;
 	ZklWait		own = *wait;
-
-	if (claim->entry->surveyed)
-		return;
 
 	/*
 	 * A znode that this server has just released must not count as another
 	 * kind of lock.
 	 */
-	if (zkl_wait_until_settled(&own, claim))
-		(void) survey(request, survey_until(request));
+	return claim->entry->surveyed || !zkl_wait_until_settled(&own, claim) ||
+		survey(&own, claim) != ZKL_ANSWER_QUEUED;
 }
 
 /*
@@ -360,23 +362,31 @@ survey_before(ZklClaim *claim, const ZklWait *wait)
  * and gives up.  From then on, any other client finds a lease of this server,
  * as long as it has one.
  *
- * False if the time is over before ZooKeeper has replied.
+ * False if the time is over.
  */
 static bool
 survey_after(ZklClaim *claim, const ZklLockRequest *request)
 {
-	ZklWait		wait;
-
 	if (claim->entry->surveyed)
 		return true;
-	zkl_wait_begin(&wait, request);
-	if (!survey(request, survey_until(request)))
-	{
-		zkl_wait_fail_unanswered(&wait, claim);
+	if (!survey_in_time(claim, request))
 		return false;
-	}
 	zkl_claim_mark_surveyed(claim);
 	return true;
+}
+
+/* Survey where no other wait follows. */
+static bool
+survey_in_time(ZklClaim *claim, const ZklLockRequest *request)
+{
+	ZklWait		wait;
+	ZklAnswer	answer;
+
+	zkl_wait_begin(&wait, request);
+	answer = survey(&wait, claim);
+	if (answer == ZKL_ANSWER_NONE)
+		zkl_wait_fail_unanswered(&wait, claim);
+	return answer == ZKL_ANSWER_HELD;
 }
 
 /* A try waits for ZooKeeper. */
@@ -391,57 +401,134 @@ survey_until(const ZklLockRequest *request)
  * Raise an error if the path is in use as another kind of lock or with another
  * number of leases.  Otherwise write the number of leases into the data of the
  * semaphore's directory, where kazoo looks for it; or nothing, if it is a limit
- * that may change.  False if the time is over.
+ * that may change.
+ *
+ * A znode does not mean use: another server may be about to delete it, or may
+ * keep it because the lock comes back.  So this queries those servers, and
+ * waits until the znodes are gone or say that the lock is in use.
+ *
+ * HELD: the path may be used.  The time is over: QUEUED if other servers'
+ * znodes are still there, NONE if ZooKeeper has not replied.
  */
-static bool
-survey(const ZklLockRequest *request, int64 until)
+static ZklAnswer
+survey(ZklWait *wait, ZklClaim *claim)
 {
+	const ZklLockRequest *request = wait->request;
+	int64		until = survey_until(request);
+	int64		pause = FIRST_PAUSE;
 	ZklListing *seen;
 	int			stored;
 	int			limit;
 
-	zkl_wait_drop_snapshot(request);
-	seen = zkl_znodes_list(ZKL_COMMAND_LIST, request->path, until,
-						   !request->only_tries);
-	if (seen == NULL)
-		return false;
-	stored = zkl_listing_limit(seen);
-	limit = check_survey(seen, request);
+	for (;;)
+	{
+		zkl_wait_drop_snapshot(request);
+		seen = zkl_znodes_list(ZKL_COMMAND_LIST, request->path, until,
+							   !request->only_tries);
+		if (seen == NULL)
+			return ZKL_ANSWER_NONE;
+		if (!any_other_use(seen, request))
+			break;
+		seen = zkl_znodes_list(ZKL_COMMAND_SURVEY, request->path, until,
+							   !request->only_tries);
+		if (seen == NULL)
+			return ZKL_ANSWER_NONE;
+		if (!query_others(seen, request, until))
+			break;
+		if (!zkl_wait_for_answer(wait, claim, pause))
+			return ZKL_ANSWER_QUEUED;
+		pause = Min(2 * pause, ZKL_LOOK_INTERVAL);
+	}
 
 	/* Other clients' data of the directory must not be overwritten. */
+	stored = zkl_listing_limit(seen);
+	limit = check_limit(seen, request) ? 0 : request->limit;
 	if (seen->exists && stored != limit && (stored != 0 || seen->data_length == 0))
 		(void) zkl_znodes_write(request->path, "",
 								limit == 0 ? "" : psprintf("%d", limit), until,
 								!request->only_tries);
-	return true;
+	return ZKL_ANSWER_HELD;
+}
+
+static bool
+any_other_use(const ZklListing *survey, const ZklLockRequest *request)
+{
+	bool		other_limit = is_other_limit(survey, request);
+
+	for (int i = 0; i < survey->nnodes; i++)
+	{
+		if (is_other_use(&survey->nodes[i], other_limit))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The number of leases matters only while there are leases: before that, any
+ * client may set another one.
+ */
+static bool
+is_other_limit(const ZklListing *survey, const ZklLockRequest *request)
+{
+	int			limit = zkl_listing_limit(survey);
+
+	return limit != 0 && limit != request->limit && !check_limit(survey, request);
 }
 
 /*
  * Names of clients in the directory itself are those of a mutex or a
- * read-write lock.  The number of leases matters only while there are leases:
- * before that, any client may set another one.  Returns what the directory's
- * data are to say, 0: nothing.
+ * read-write lock.
  */
-static int
-check_survey(const ZklListing *survey, const ZklLockRequest *request)
+static bool
+is_other_use(const ZklListingNode *node, bool other_limit)
 {
-	int			limit = zkl_listing_limit(survey);
-	bool		any_lease = false;
+	ZklContender contender;
+
+	return node->where == ZKL_WHERE_LEASES ? other_limit :
+		node->where == ZKL_WHERE_LOCK && zkl_recipe_parse(node->name, &contender);
+}
+
+/*
+ * Query the znodes of another use.  Raises an error if one of them is in use,
+ * or if its client does not answer.  This server's own leases are for claims
+ * with this number of leases, or about to be deleted.  False if there is no
+ * other use.
+ */
+static bool
+query_others(const ZklListing *survey, const ZklLockRequest *request, int64 until)
+{
+	bool		other_limit = is_other_limit(survey, request);
+	int64		session = zkl_lock_table_session_id();
+	bool		any = false;
 
 	for (int i = 0; i < survey->nnodes; i++)
 	{
-		ZklContender contender;
+		const ZklListingNode *node = &survey->nodes[i];
+		bool		is_lease = node->where == ZKL_WHERE_LEASES;
+		bool		is_own = node->owner == session;
+		bool		only_tries;
 
-		if (survey->nodes[i].where == ZKL_WHERE_LOCK &&
-			zkl_recipe_parse(survey->nodes[i].name, &contender))
-			zkl_report_other_kind(request->path);
-		any_lease |= survey->nodes[i].where == ZKL_WHERE_LEASES;
+		if (!is_other_use(node, other_limit) || (is_lease && is_own))
+			continue;
+		if (is_own || !zkl_recipe_is_zklock(node->name, &only_tries) ||
+			node->data == NULL ||
+			zkl_recipe_has_mark(node->data, node->data_length, ZKL_IN_USE) ||
+			!zkl_znodes_query(request->path, is_lease ?
+							  psprintf(ZKL_LEASES "/%s", node->name) : node->name,
+							  until, !request->only_tries))
+			report_other_use(survey, request, is_lease);
+		any = true;
 	}
-	if (check_limit(survey, request))
-		return 0;
-	if (limit != 0 && limit != request->limit && any_lease)
-		zkl_report_other_limit(request->path, limit, request->limit);
-	return request->limit;
+	return any;
+}
+
+static void
+report_other_use(const ZklListing *survey, const ZklLockRequest *request,
+				 bool is_lease)
+{
+	if (is_lease)
+		zkl_report_other_limit(request->path, zkl_listing_limit(survey), request->limit);
+	zkl_report_other_kind(request->path);
 }
 
 /*

@@ -62,7 +62,7 @@ static void begin_asking(ZklWait *wait, const ZklClaim *claim);
 static const char *path_of_user(const ZklLockRequest *request);
 static Reason reason_of(ZklAnswer answer);
 static bool time_is_over(ZklWait *wait, ZklAnswer answer);
-static bool has_asked_enough(ZklWait *wait);
+static bool has_asked_enough(ZklWait *wait, int64 least);
 static bool is_silent(const ZklWait *wait, int64 now);
 static void sleep_until_next(const ZklWait *wait, Reason reason,
 							 int64 look_at);
@@ -170,7 +170,9 @@ look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex, ZklAnswer *answer)
 	 * The owner has not answered this try, so the try assumes that the lock
 	 * is held.
 	 */
-	if (*answer == ZKL_ANSWER_ASKING && has_asked_enough(wait))
+	if (*answer == ZKL_ANSWER_ASKING &&
+		has_asked_enough(wait, wait->request->mode == ZKL_MODE_LEASE ?
+						 ASK_LEASES : ASK_LOCK))
 		*answer = ZKL_ANSWER_QUEUED;
 	switch (*answer)
 	{
@@ -196,6 +198,18 @@ look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex, ZklAnswer *answer)
 			break;
 	}
 	return false;
+}
+
+bool
+zkl_wait_for_answer(ZklWait *wait, ZklClaim *claim, int64 pause)
+{
+	bool		asks = wait->request->only_tries && !has_asked_enough(wait, ASK_LOCK);
+
+	wait->claim = claim;
+	if (time_is_over(wait, asks ? ZKL_ANSWER_ASKING : ZKL_ANSWER_QUEUED))
+		return false;
+	sleep_until_next(wait, REASON_TICKET, zkl_now() + pause);
+	return true;
 }
 
 /*
@@ -316,10 +330,9 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 
 /* Has this try waited long enough for the answer of the owner before it? */
 static bool
-has_asked_enough(ZklWait *wait)
+has_asked_enough(ZklWait *wait, int64 least)
 {
 	int64		now = zkl_now();
-	int64		least = wait->request->mode == ZKL_MODE_LEASE ? ASK_LEASES : ASK_LOCK;
 
 	if (wait->asks_until == 0)
 		wait->asks_until = now +

@@ -58,6 +58,13 @@ extern ZklAnswer zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim,
 /* Request the ticket, without waiting. */
 extern ZklAnswer zkl_wait_ask(ZklWait *wait, ZklClaim *claim);
 
+/*
+ * Another server has been queried whether it uses a lock that this claim needs.
+ * Sleep for "pause", which is on the clock of zkl_now().  False if the time is
+ * over; a try waits as long as for the answer of an owner.
+ */
+extern bool zkl_wait_for_answer(ZklWait *wait, ZklClaim *claim, int64 pause);
+
 /* Wait until released znodes of the lock are gone; false if the time is over. */
 extern bool zkl_wait_until_settled(ZklWait *wait, ZklClaim *claim);
 

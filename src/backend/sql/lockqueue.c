@@ -708,9 +708,7 @@ put_remote(ReturnSetInfo *set, const WaitedLock *lock)
 	if (lock->queued)
 		(void) zkl_recipe_parse(lock->znode, &me);
 	queue = read_queue(lock->path);
-	LWLockAcquire(zkl_lock_table_session_lock(), LW_SHARED);
-	session = zkl_session_info->id;
-	LWLockRelease(zkl_lock_table_session_lock());
+	session = zkl_lock_table_session_id();
 	for (int i = 0; i < queue.nplaces; i++)
 	{
 		const ZklPlace *place = &queue.places[i];
