@@ -112,6 +112,9 @@ sub _run
 		result => FaultClient::_fate($result));
 	return $result->{error} if $result->{error};
 
+	# As clients do to be safe.
+	$client->_sql('ROLLBACK') if $how{scope} eq 'session' && _chance(0.3);
+
 	# The run ends with the release.
 	return if $how{scope} eq 'session' && $client->_release($claim)->{error};
 	_settle($client, $claim, $before);
@@ -143,7 +146,9 @@ sub _begin
 sub _roll_back
 {
 	my ($client, $claim) = @_;
+	# A transaction without a statement would not say that the run has failed.
 	$client->_sql('BEGIN') if $claim->{scope} eq 'session';
+	$client->_sql('SELECT 1');
 	my $result = $client->_sql('ROLLBACK');
 	$client->_over($claim);
 	$result = $client->_release($claim) if $claim->{scope} eq 'session' && !$result->{error};

@@ -8,6 +8,7 @@ use FindBin;
 use List::Util qw(min);
 
 use HoldingProxy;
+use PgWire;
 use ZklockTest;
 
 my $zk = ZooKeeper->new;
@@ -185,6 +186,39 @@ foreach my $end (sort keys %ends)
 	wait_for_state("/session/$end", $ends{$end}[0]);
 	pass("session, $end: the record says $ends{$end}[0]");
 	$runner->quit unless $end =~ /quit|client|terminated/;
+}
+
+# The last transaction before the release that has run a statement decides.
+my $count = 0;
+foreach (
+	[ 'done', 'ROLLBACK' ],
+	[ 'done', 'BEGIN', 'ROLLBACK' ],
+	[ 'done', 'BEGIN', 'SAVEPOINT s', 'RELEASE s', 'ABORT' ],
+	[ 'done', 'BEGIN', 'SELECT 1', 'COMMIT AND CHAIN', 'ROLLBACK AND CHAIN', 'ROLLBACK' ],
+	[ 'done', 'SELECT 1/0', 'SELECT 1', 'ROLLBACK' ],
+	[ 'done', 'DO $$ BEGIN PERFORM 1; COMMIT; ROLLBACK; END $$' ],
+	[ 'failed', 'BEGIN', 'SELECT 1', 'ROLLBACK' ],
+	[ 'failed', 'BEGIN', 'SELECT 1', 'ROLLBACK', 'COMMIT' ],
+	[ 'failed', 'BEGIN', 'SELECT 1', 'ROLLBACK AND CHAIN', 'COMMIT' ],
+	[ 'failed', 'BEGIN', 'NOTIFY nobody', 'ROLLBACK', 'ROLLBACK' ],
+	[ 'failed', 'BEGIN', 2026, 'ROLLBACK' ],			# a call of pg_backend_pid() by the fast path
+	[ 'failed', 'SELECT 1; ROLLBACK' ],
+	[ 'failed', 'SELECT 1/0', 'BEGIN', 'COMMIT' ],
+	[ 'failed', 'SELEC', 'ROLLBACK' ],
+	[ 'failed', 'BEGIN', 'SAVEPOINT s', 'SELEC', 'ROLLBACK TO s', 'ROLLBACK' ],
+	[ 'failed', 'BEGIN', 'SELECT 1/0', 'COMMIT', 'COMMIT' ],
+	[ 'failed', 'DO $$ BEGIN PERFORM 1; ROLLBACK; END $$' ],
+	[ 'failed', 'DO $$ BEGIN PERFORM 1; COMMIT; PERFORM 1/0; END $$', 'ROLLBACK' ])
+{
+	my ($state, @statements) = @$_;
+	my $path = '/decides/' . ++$count;
+	my $runner = PgWire->new($node_b->host, $node_b->port, 'decides');
+	is($runner->query(run_once($path, '2024-05-05 02:00Z'))->{rows}[0][0], 't', "$path: runs");
+	/^\d+$/ ? $runner->call($_) : $runner->query($_) foreach @statements;
+	is($runner->query("SELECT zk_lock_release('$path')")->{rows}[0][0], 't', "$path: is released");
+	$zk->wait_until(sub { field($path, 'state') ne 'started' }, "the run of $path to end");
+	is(field($path, 'state'), $state, join('; ', @statements) . ": $state");
+	$runner->close;
 }
 
 # --- retry, and standing by ---

@@ -248,7 +248,7 @@ end_session_run(ZklLocalClaim *claim)
 
 /*
  * A session-level run is done if it is released, and if the last transaction
- * before the release was committed.  The transaction that releases the lock
+ * before the release that tells how its work has ended was committed.  The transaction that releases the lock
  * has not ended yet.
  */
 static void
@@ -512,7 +512,7 @@ drop_session_scope(ZklLocalClaim *claim)
  * one of them finds the claim ended.
  */
 void
-zkl_hold_counts_end_xact(bool committed)
+zkl_hold_counts_end_xact(bool committed, bool tells)
 {
 	zkl_local_claim_renew_deadline();
 	while (nrecords > 0)
@@ -542,7 +542,8 @@ zkl_hold_counts_end_xact(bool committed)
 		uncount_xact(claim, record->part, record->count);
 		ZKL_FAULT_POINT("xact-claim-ended");
 	}
-	note_xact_of_runs(committed);
+	if (tells)
+		note_xact_of_runs(committed);
 	sweep();
 }
 

@@ -88,8 +88,11 @@ extern bool zkl_hold_counts_remaining(const char *path, int64 *remaining);
 extern bool zkl_hold_counts_is_revoked(const char *path);
 extern int64 zkl_hold_counts_uses(const char *path);
 
-/* Called when transactions and savepoints end. */
-extern void zkl_hold_counts_end_xact(bool committed);
+/*
+ * Called when transactions and savepoints end.  "tells": whether the
+ * transaction is committed says how the session-level runs of jobs would end.
+ */
+extern void zkl_hold_counts_end_xact(bool committed, bool tells);
 extern void zkl_hold_counts_abort_savepoint(int nest_level);
 extern void zkl_hold_counts_release_savepoint(int nest_level);
 

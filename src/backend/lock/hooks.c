@@ -48,6 +48,7 @@ static void executor_run(ZKL_EXECUTOR_RUN_PARAMETERS);
 static void executor_finish(QueryDesc *query_desc);
 static void finish(QueryDesc *query_desc);
 static void process_utility(ZKL_PROCESS_UTILITY_PARAMETERS);
+static void run_transaction_command(ZKL_PROCESS_UTILITY_PARAMETERS);
 static void run_utility(ZKL_PROCESS_UTILITY_PARAMETERS);
 static void emit_log(ErrorData *error);
 
@@ -175,23 +176,9 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 
 	zkl_deadlock_listen();
 
-	/*
-	 * BEGIN, COMMIT and the like only set a state here; the transaction
-	 * begins or ends outside of the statement.  But a prepared transaction
-	 * ends within it.
-	 */
 	if (IsA(command, TransactionStmt))
 	{
-		TransactionStmtKind kind = ((TransactionStmt *) command)->kind;
-		bool		is_prepared = kind == TRANS_STMT_COMMIT_PREPARED ||
-		kind == TRANS_STMT_ROLLBACK_PREPARED;
-
-		if (is_prepared)
-			zkl_xact_begin_prepared();
-		run_utility(ZKL_PROCESS_UTILITY_ARGUMENTS);
-		if (is_prepared)
-			zkl_xact_report_if_late();
-		zkl_on_lost_tell();
+		run_transaction_command(ZKL_PROCESS_UTILITY_ARGUMENTS);
 		return;
 	}
 	zkl_xact_note_statement(IsA(command, ListenStmt) || IsA(command, UnlistenStmt));
@@ -204,16 +191,19 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 	if (IsA(command, TruncateStmt) ||
 		(IsA(command, CopyStmt) && ((CopyStmt *) command)->is_from))
 		zkl_xact_note(ZKL_XACT_WRITES | ZKL_XACT_REMOTE);
+	zkl_xact_utilities++;
 	PG_TRY();
 	{
 		run_utility(ZKL_PROCESS_UTILITY_ARGUMENTS);
 	}
 	PG_CATCH();
 	{
+		zkl_xact_utilities--;
 		leave_statement_by_error(caller_context);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	zkl_xact_utilities--;
 	leave_statement();
 
 	/*
@@ -225,6 +215,27 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 		zkl_xact_note(ZKL_XACT_DISCARDS);
 		zkl_hold_counts_discard_session();
 	}
+}
+
+/*
+ * BEGIN, COMMIT and the like only set a state here; the transaction begins or
+ * ends outside of the statement.  But a prepared transaction ends within it.
+ */
+static void
+run_transaction_command(ZKL_PROCESS_UTILITY_PARAMETERS)
+{
+	TransactionStmtKind kind = ((TransactionStmt *) statement->utilityStmt)->kind;
+	bool		is_prepared = kind == TRANS_STMT_COMMIT_PREPARED ||
+	kind == TRANS_STMT_ROLLBACK_PREPARED;
+
+	if (is_prepared)
+		zkl_xact_begin_prepared();
+	run_utility(ZKL_PROCESS_UTILITY_ARGUMENTS);
+	if (is_prepared)
+		zkl_xact_report_if_late();
+	if (kind == TRANS_STMT_ROLLBACK)
+		zkl_xact_note_rollback();
+	zkl_on_lost_tell();
 }
 
 /*

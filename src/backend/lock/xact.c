@@ -100,6 +100,7 @@
 #include "storage/lmgr.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
+#include "utils/snapmgr.h"
 
 #include "backend/lock/holdcounts.h"
 #include "backend/lock/localclaim.h"
@@ -125,6 +126,11 @@ static bool good_required = false;
 static uint64 good_serial = 0;
 
 int			zkl_xact_runs = 0;
+int			zkl_xact_utilities = 0;
+
+/* Has this transaction run a statement, and has the client sent ROLLBACK? */
+static bool has_run_statement = false;
+static bool is_rolled_back = false;
 
 /* Has a statement had a stake? */
 static bool is_listening = false;
@@ -181,6 +187,7 @@ static void on_xact(XactEvent event, void *arg);
 static void on_subxact(SubXactEvent event, SubTransactionId my_id,
 					   SubTransactionId parent_id, void *arg);
 static void warn_if_alone(void);
+static bool says_how_run_ends(bool committed);
 static bool is_noted(int facts);
 static bool only_cleans_up(void);
 static void work_beforehand(void);
@@ -192,6 +199,7 @@ static void guard_claim(const ZklLocalClaim *claim, Guard *guard);
 static const char *find_uncertain(void);
 static void end_unacknowledged(void);
 static void refuse_prepare(void);
+static void end_claims(bool committed);
 
 /*
  * Does the transaction depend on a claim or a leadership?  If not, the guard
@@ -337,12 +345,19 @@ is_noted(int facts)
 void
 zkl_xact_note_statement(bool listens)
 {
+	has_run_statement = true;
 	if (zkl_use_is_required() && !has_written())
 		zkl_use_note_statement();
 	if (!listens)
 		noted.facts &= ~ZKL_XACT_LISTENS;
 	else if (!has_notified())
 		zkl_xact_note(ZKL_XACT_LISTENS);
+}
+
+void
+zkl_xact_note_rollback(void)
+{
+	is_rolled_back = true;
 }
 
 /*
@@ -370,7 +385,10 @@ on_xact(XactEvent event, void *arg)
 	if (is_listening)
 		zkl_deadlock_listen();
 	if (!has_stake())
+	{
+		has_run_statement = is_rolled_back = false;
 		return;
+	}
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
@@ -416,13 +434,40 @@ on_xact(XactEvent event, void *arg)
 			has_pass = false;
 			zkl_reliance_forget();
 
-			zkl_hold_counts_end_xact(event != XACT_EVENT_ABORT &&
-									 event != XACT_EVENT_PARALLEL_ABORT);
+			end_claims(event != XACT_EVENT_ABORT &&
+					   event != XACT_EVENT_PARALLEL_ABORT);
 			passed.until = PG_INT64_MAX;
 			passed.required = false;
 			zkl_on_lost_xact_ended();
 			break;
 	}
+}
+
+static void
+end_claims(bool committed)
+{
+	bool		tells = says_how_run_ends(committed);
+
+	has_run_statement = is_rolled_back = false;
+	zkl_hold_counts_end_xact(committed, tells);
+}
+
+/*
+ * A transaction that has run no statement does not say how the work of a run
+ * has ended: clients send BEGIN, COMMIT and ROLLBACK to be safe, and poolers do
+ * so to reset a session.  But an error counts, also one of the parser.  The
+ * transaction aborts by an error unless the client has sent ROLLBACK, or a
+ * procedure rolls back, which then goes on.
+ *
+ * The hooks see all statements but a function call by the fast path, for which
+ * PostgreSQL takes a snapshot.  After an error in a savepoint, on_subxact()
+ * has noted it.
+ */
+static bool
+says_how_run_ends(bool committed)
+{
+	return has_run_statement || FirstSnapshotSet ||
+		(!committed && !is_rolled_back && zkl_xact_utilities == 0);
 }
 
 static void
@@ -441,6 +486,7 @@ on_subxact(SubXactEvent event, SubTransactionId my_id,
 			zkl_hold_counts_release_savepoint(GetCurrentTransactionNestLevel());
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
+			has_run_statement = true;
 			ZKL_FAULT_POINT("savepoint-aborted");
 			zkl_hold_counts_abort_savepoint(GetCurrentTransactionNestLevel());
 			break;

@@ -37,6 +37,12 @@ extern void zkl_xact_keep_guard_first(void);
 extern int	zkl_xact_runs;
 
 /*
+ * How many utility statements are under way, such as CALL and DO, which may end
+ * transactions?  An error leaves all of them.
+ */
+extern int	zkl_xact_utilities;
+
+/*
  * The transaction is about to write: raise 25006 or 55000 unless this server
  * leads what zklock.commit_requires names, or the errors of use.h unless a
  * session holds the lock that zklock.commit_under names.  at_once: what it does will not
@@ -63,6 +69,9 @@ extern void zkl_xact_note(int facts);
  * is about more than the transaction itself.
  */
 extern void zkl_xact_note_statement(bool listens);
+
+/* The client has sent ROLLBACK, which succeeds. */
+extern void zkl_xact_note_rollback(void);
 
 /*
  * Call before and after a COMMIT PREPARED or ROLLBACK PREPARED, which takes
