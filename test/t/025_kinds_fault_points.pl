@@ -176,6 +176,24 @@ foreach ([ '', 'granted' ], [ '', 'cancelled' ], [ '', 'timed out' ], [ 'xact_',
 }
 is($a3->query(q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'}), '0', 'no local lock is left');
 
+# --- a reader's znode takes the place of the writer's after zklock has read the queue ---
+
+foreach (
+	[ 'zk_lock_force_release', sub { $node_a->wait_until(q{SELECT claim = 'lost' FROM zk_locks WHERE path = '/downgraded'}) } ],
+	[ 'zk_lock_revoke', sub { $a1->wait_until(q{SELECT zk_lock_is_revoked('/downgraded')}) } ])
+{
+	my ($function, $wait) = @$_;
+	$a1->query(q{SELECT zk_write_lock_acquire('/downgraded'), zk_read_lock_acquire('/downgraded')});
+	my $process = stand_still($node_b, 'holders-read', $b1, "SELECT $function('/downgraded')");
+	$a1->query(q{SELECT zk_write_lock_release('/downgraded')});
+	$zk->wait_for_children('/zklock/downgraded', sub { "@{ $_[0] }" =~ /^\S+__READ__\d+$/ });
+	kill 'CONT', $process;
+	is($b1->answer, 1, "$function beside a downgrade: the reader's znode is changed");
+	$wait->();
+	$a1->run('SELECT zk_lock_release_all()');
+	$zk->wait_for_children('/zklock/downgraded', 0);
+}
+
 $_->quit foreach $a1, $a2, $a3, $b1;
 $_->stop foreach $node_a, $node_b;
 

@@ -25,6 +25,7 @@
 #include "backend/row.h"
 #include "backend/znodes.h"
 #include "backend/znodetext.h"
+#include "faultpoint.h"
 #include "protocol/fieldtext.h"
 #include "shared/claim.h"
 #include "shared/detached.h"
@@ -94,6 +95,12 @@ static ZklListing *survey_of(const Walked *walked, int n);
 static const ZklListingNode *node_at(const LockQueue *queue, const ZklPlace *place);
 static const char *text_of(const char *path, const ZklPlace *place,
 						   const ZklListingNode *node);
+static int	for_each_holder(const char *path,
+							bool (*change) (const char *path, const ZklPlace *holder));
+static bool request_release(const char *path, const ZklPlace *holder);
+static bool release_by_force(const char *path, const ZklPlace *holder);
+static bool keep_downgraded(LockQueue *queue, const LockQueue *before);
+static bool is_downgraded(const ZklPlace *writer, const char *name);
 static void check_no_superuser(const char *path, const LockQueue *queue);
 static const char *child_of(const ZklPlace *place);
 static void put_queue(ReturnSetInfo *set, const LockQueue *queue,
@@ -331,67 +338,121 @@ zklock_lock_queue_or_null(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* If a holder has released meanwhile, that is not an error. */
 Datum
 zklock_lock_revoke(PG_FUNCTION_ARGS)
 {
-	const char *path;
-	LockQueue	queue;
-	int			asked = 0;
-
 	zkl_report_unless_loaded();
-	path = zkl_sqlargs_taken_path(fcinfo);
-	queue = read_queue(path);
-	for (int i = 0; i < queue.nplaces; i++)
-	{
-		if (queue.places[i].holds)
-			asked += zkl_znodes_end(ZKL_COMMAND_REVOKE, path, child_of(&queue.places[i]));
-	}
-	PG_RETURN_INT32(asked);
+	PG_RETURN_INT32(for_each_holder(zkl_sqlargs_taken_path(fcinfo), request_release));
 }
 
-/*
- * Delete the znodes of all holders.  The servers that hold the lock see the
- * deletion as a loss.
- */
+/* The servers that hold the lock see the deletion as a loss. */
 Datum
 zklock_lock_force_release(PG_FUNCTION_ARGS)
 {
-	const char *path;
-	LockQueue	queue;
-	int			removed = 0;
-
 	zkl_report_unless_loaded();
-	path = zkl_sqlargs_taken_path(fcinfo);
-	queue = read_queue(path);
+	PG_RETURN_INT32(for_each_holder(zkl_sqlargs_taken_path(fcinfo), release_by_force));
+}
 
-	/* Check all holders before the first znode is deleted. */
-	if (!superuser())
-		check_no_superuser(path, &queue);
-	for (int i = 0; i < queue.nplaces; i++)
+/*
+ * How many znodes of holders were changed?  If a holder has released
+ * meanwhile, that is not an error.  But a downgrade may have put another znode
+ * of the same holder in the place of the one that was read.
+ */
+static int
+for_each_holder(const char *path, bool (*change) (const char *path, const ZklPlace *holder))
+{
+	LockQueue	queue = read_queue(path);
+	LockQueue	before;
+	int			changed = 0;
+	bool		any_gone;
+
+	do
 	{
-		const char *child = child_of(&queue.places[i]);
+		ZKL_FAULT_POINT("holders-read");
+		any_gone = false;
 
-		if (!queue.places[i].holds)
-			continue;
+		/* Check all holders before the first znode is deleted. */
+		if (change == release_by_force && !superuser())
+			check_no_superuser(path, &queue);
+		for (int i = 0; i < queue.nplaces; i++)
+		{
+			if (!queue.places[i].holds)
+				continue;
+			if (change(path, &queue.places[i]))
+				changed++;
+			else
+				any_gone = true;
+		}
+		if (!any_gone)
+			break;
+		before = queue;
+		queue = read_queue(path);
+	} while (keep_downgraded(&queue, &before));
+	return changed;
+}
 
-		/*
-		 * Log first, because the lock may be released even if no reply comes.
-		 */
-		ereport(LOG,
-				errmsg("role \"%s\" releases lock \"%s\" by force",
-					   GetUserNameFromId(GetUserId(), false),
-					   zkl_display_path(path)),
-				errdetail("It deletes the znode \"%s\".", zkl_znode_text_show(child)));
-		removed += zkl_znodes_end(ZKL_COMMAND_DELETE, path, child);
+static bool
+request_release(const char *path, const ZklPlace *holder)
+{
+	return zkl_znodes_end(ZKL_COMMAND_REVOKE, path, child_of(holder));
+}
 
-		/*
-		 * If this server holds the lock, transactions that rely on it must
-		 * not commit from now on.
-		 */
-		zkl_claim_mark_deleted(path, queue.places[i].name);
+static bool
+release_by_force(const char *path, const ZklPlace *holder)
+{
+	const char *child = child_of(holder);
+	bool		deleted;
+
+	/*
+	 * Log first, because the lock may be released even if no reply comes.
+	 */
+	ereport(LOG,
+			errmsg("role \"%s\" releases lock \"%s\" by force",
+				   GetUserNameFromId(GetUserId(), false),
+				   zkl_display_path(path)),
+			errdetail("It deletes the znode \"%s\".", zkl_znode_text_show(child)));
+	deleted = zkl_znodes_end(ZKL_COMMAND_DELETE, path, child);
+
+	/*
+	 * If this server holds the lock, transactions that rely on it must not
+	 * commit from now on.
+	 */
+	zkl_claim_mark_deleted(path, holder->name);
+	return deleted;
+}
+
+/*
+ * Of the holders, keep those that have downgraded a znode of "before".  All
+ * others came later.  False if there are none.
+ */
+static bool
+keep_downgraded(LockQueue *queue, const LockQueue *before)
+{
+	bool		any = false;
+
+	for (int i = 0; i < queue->nplaces; i++)
+	{
+		ZklPlace   *place = &queue->places[i];
+		bool		holds = place->holds;
+
+		place->holds = false;
+		for (int j = 0; j < before->nplaces && holds; j++)
+			place->holds |= is_downgraded(&before->places[j], place->name);
+		any |= place->holds;
 	}
-	PG_RETURN_INT32(removed);
+	return any;
+}
+
+static bool
+is_downgraded(const ZklPlace *writer, const char *name)
+{
+	char		reader[ZKL_ZNODE_SIZE];
+
+	if (!writer->holds || writer->client != ZKL_CLIENT_ZKLOCK ||
+		writer->mode != ZKL_MODE_WRITE || strlen(writer->name) >= sizeof(reader))
+		return false;
+	zkl_recipe_make_downgrade(writer->name, reader);
+	return strcmp(reader, name) == 0;
 }
 
 /*
