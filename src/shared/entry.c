@@ -445,16 +445,15 @@ zkl_entry_holder(const ZklEntry *entry)
  * also those of superusers.  So their znodes never exclude superusers.
  */
 void
-zkl_entry_note_asker(ZklEntry *entry, const ZklClaim *claim, bool only_tries,
-					 const char *owner_text)
+zkl_entry_note_asker(ZklEntry *entry, const ZklClaim *claim)
 {
 	Assert(zkl_lock_table_is_mine(entry));
 	entry->role = claim->login;
-	entry->only_tries = only_tries;
+	entry->only_tries = claim->only_tries;
 	entry->excludes_superuser = !claim->superuser && claim->mode != ZKL_MODE_READ &&
 		claim->mode != ZKL_MODE_LEASE;
 	entry->in_multilock = claim->in_multilock;
-	strlcpy(entry->owner_text, owner_text, sizeof(entry->owner_text));
+	strlcpy(entry->owner_text, claim->owner_text, sizeof(entry->owner_text));
 }
 
 /* -> WANTED */

@@ -42,8 +42,7 @@ extern const ZklClaim *zkl_entry_holder(const ZklEntry *entry);
  * superuser.  If its backend has requested other tickets at the same time,
  * this one goes behind the tickets for which other backends wait.
  */
-extern void zkl_entry_note_asker(ZklEntry *entry, const ZklClaim *claim,
-								 bool only_tries, const char *owner_text);
+extern void zkl_entry_note_asker(ZklEntry *entry, const ZklClaim *claim);
 
 /*
  * May the ticket serve this claim?  Its mode must fit.  If its znode says

@@ -20,13 +20,10 @@
 #include "shared/lockstat.h"
 
 static void need_ticket(ZklClaim *claim);
-static void ask_for_other_ticket(ZklClaim *claim, bool only_tries,
-								 const char *owner_text);
-static bool needs_other_ticket(const ZklClaim *claim, bool only_tries);
-static ZklAnswer ask_for_ticket(ZklClaim *claim, bool only_tries,
-								const char *owner_text);
-static ZklAnswer ask_for_leases(ZklClaim *claim, bool only_tries,
-								const char *owner_text);
+static void ask_for_other_ticket(ZklClaim *claim);
+static bool needs_other_ticket(const ZklClaim *claim);
+static ZklAnswer ask_for_ticket(ZklClaim *claim, const char *owner_text);
+static ZklAnswer ask_for_leases(ZklClaim *claim, const char *owner_text);
 static bool suits_limit(const ZklClaim *claim, int usable);
 static ZklAnswer answer_owned(ZklClaim *claim, int64 now);
 static bool is_its_turn(const ZklClaim *claim);
@@ -46,6 +43,7 @@ zkl_grant_request(ZklClaim *claim, bool only_tries, const char *owner_text)
 	Assert(!zkl_session_info_is_worker());
 	zkl_entry_lock(entry);
 	Assert(claim->state == ZKL_CLAIM_WAITING);
+	claim->only_tries = only_tries;
 
 	if (claim->generation != entry->generation &&
 		claim->mode != ZKL_MODE_LEASE)
@@ -65,9 +63,9 @@ zkl_grant_request(ZklClaim *claim, bool only_tries, const char *owner_text)
 	else if (claim->detached != 0 && zkl_entry_first_detached(entry) != claim)
 		answer = ZKL_ANSWER_QUEUED;
 	else if (claim->mode == ZKL_MODE_LEASE)
-		answer = ask_for_leases(claim, only_tries, owner_text);
+		answer = ask_for_leases(claim, owner_text);
 	else
-		answer = ask_for_ticket(claim, only_tries, owner_text);
+		answer = ask_for_ticket(claim, owner_text);
 	if (!only_tries &&
 		(answer == ZKL_ANSWER_QUEUED || answer == ZKL_ANSWER_ASKING))
 		claim->waited = true;
@@ -95,7 +93,7 @@ need_ticket(ZklClaim *claim)
  * lock.  So the backend can sleep after this without missing a wake-up.
  */
 static ZklAnswer
-ask_for_ticket(ZklClaim *claim, bool only_tries, const char *owner_text)
+ask_for_ticket(ZklClaim *claim, const char *owner_text)
 {
 	ZklEntry   *entry = claim->entry;
 
@@ -111,7 +109,7 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *owner_text)
 				break;
 			if (entry->nlinked > 0)
 				break;			/* leases are being deleted */
-			zkl_entry_note_asker(entry, claim, only_tries, owner_text);
+			zkl_entry_note_asker(entry, claim);
 			zkl_entry_want(entry, claim->mode);
 			break;
 		case ZKL_ENTRY_RELEASING:
@@ -120,15 +118,13 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *owner_text)
 			 * The worker deletes the old znode first.  Then it requests
 			 * another ticket by itself, if a claim still needs one.
 			 */
-			if (owner_text != NULL)
-				zkl_entry_note_asker(entry, claim, only_tries, owner_text);
 			break;
 		case ZKL_ENTRY_WANTED:
 		case ZKL_ENTRY_QUEUED:
-			if (owner_text != NULL && needs_other_ticket(claim, only_tries))
-				ask_for_other_ticket(claim, only_tries, owner_text);
+			if (owner_text != NULL && needs_other_ticket(claim))
+				ask_for_other_ticket(claim);
 			else if (entry->state == ZKL_ENTRY_QUEUED)
-				return only_tries && entry->asking ? ZKL_ANSWER_ASKING :
+				return claim->only_tries && entry->asking ? ZKL_ANSWER_ASKING :
 					ZKL_ANSWER_QUEUED;
 			break;
 		case ZKL_ENTRY_OWNED:
@@ -146,7 +142,7 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *owner_text)
 			if (entry->nheld > 0)
 				return ZKL_ANSWER_QUEUED;
 			if (owner_text != NULL)
-				ask_for_other_ticket(claim, only_tries, owner_text);
+				ask_for_other_ticket(claim);
 			break;
 	}
 	return ZKL_ANSWER_NONE;
@@ -159,18 +155,18 @@ ask_for_ticket(ZklClaim *claim, bool only_tries, const char *owner_text)
  * servers would take the wait for one that soon ends, and find no deadlock.
  */
 static bool
-needs_other_ticket(const ZklClaim *claim, bool only_tries)
+needs_other_ticket(const ZklClaim *claim)
 {
 	const ZklEntry *entry = claim->entry;
 
 	return entry->mode != claim->mode ||
-		(claim->mode == ZKL_MODE_WRITE && entry->only_tries && !only_tries);
+		(claim->mode == ZKL_MODE_WRITE && entry->only_tries && !claim->only_tries);
 }
 
 static void
-ask_for_other_ticket(ZklClaim *claim, bool only_tries, const char *owner_text)
+ask_for_other_ticket(ZklClaim *claim)
 {
-	zkl_entry_note_asker(claim->entry, claim, only_tries, owner_text);
+	zkl_entry_note_asker(claim->entry, claim);
 	zkl_entry_change_mode(claim->entry, claim->mode);
 }
 
@@ -261,7 +257,7 @@ zkl_grant_owned(ZklClaim *claim, int64 now)
  * leases without it.
  */
 static ZklAnswer
-ask_for_leases(ZklClaim *claim, bool only_tries, const char *owner_text)
+ask_for_leases(ZklClaim *claim, const char *owner_text)
 {
 	ZklEntry   *semaphore = claim->entry;
 	uint64		epoch = pg_atomic_read_u64(&zkl_session_info->epoch);
@@ -271,7 +267,7 @@ ask_for_leases(ZklClaim *claim, bool only_tries, const char *owner_text)
 	if (!suits_limit(claim, usable))
 		return ZKL_ANSWER_STALE;
 	/* A try must not take leases already collected for a waiter. */
-	if (only_tries && semaphore->nneeding > (claim->needs_ticket ? 1 : 0))
+	if (claim->only_tries && semaphore->nneeding > (claim->needs_ticket ? 1 : 0))
 		return ZKL_ANSWER_QUEUED;
 	if (usable >= claim->quantity)
 	{
@@ -294,11 +290,11 @@ ask_for_leases(ZklClaim *claim, bool only_tries, const char *owner_text)
 		return ZKL_ANSWER_NONE; /* the path was another lock until now */
 	if (semaphore->nstuck > 0)
 		return ZKL_ANSWER_NONE; /* until the worker has tried again */
-	if (!zkl_leases_ask(claim, epoch, only_tries, owner_text))
+	if (!zkl_leases_ask(claim, epoch))
 		return ZKL_ANSWER_FULL;
 	if (!zkl_leases_answered(semaphore))
 		return ZKL_ANSWER_NONE;
-	return only_tries && zkl_leases_asking(semaphore) ? ZKL_ANSWER_ASKING :
+	return claim->only_tries && zkl_leases_asking(semaphore) ? ZKL_ANSWER_ASKING :
 		ZKL_ANSWER_QUEUED;
 }
 
@@ -385,7 +381,7 @@ zkl_grant_at_once(ZklClaim *claim)
 	 */
 	if (semaphore->nwaiting == 1 && semaphore->surveyed &&
 		!pg_atomic_read_u32(&zkl_lock_table->shutting_down))
-		held = ask_for_leases(claim, false, NULL) == ZKL_ANSWER_HELD;
+		held = ask_for_leases(claim, NULL) == ZKL_ANSWER_HELD;
 	zkl_entry_unlock(semaphore->hash);
 	return held;
 }

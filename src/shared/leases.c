@@ -151,8 +151,7 @@ zkl_leases_move(ZklClaim *to, ZklClaim *from)
  * which then stays.
  */
 bool
-zkl_leases_ask(const ZklClaim *claim, uint64 epoch, bool only_tries,
-			   const char *owner_text)
+zkl_leases_ask(const ZklClaim *claim, uint64 epoch)
 {
 	ZklEntry   *semaphore = claim->entry;
 	int			missing;
@@ -161,7 +160,7 @@ zkl_leases_ask(const ZklClaim *claim, uint64 epoch, bool only_tries,
 	Assert(zkl_lock_table_is_mine(claim->entry));
 	/* These lower nleases, so they come before the limit is compared. */
 	give_up_used_up(semaphore);
-	if (only_tries)
+	if (claim->only_tries)
 		withdraw_others(semaphore);
 	missing = claim->quantity - count_pending(semaphore) -
 		zkl_leases_usable(semaphore, epoch);
@@ -180,7 +179,7 @@ zkl_leases_ask(const ZklClaim *claim, uint64 epoch, bool only_tries,
 
 		if (lease == NULL)
 			return false;
-		zkl_entry_note_asker(lease, claim, only_tries, owner_text);
+		zkl_entry_note_asker(lease, claim);
 		zkl_entry_want(lease, ZKL_MODE_LEASE);
 	}
 	return true;

@@ -40,8 +40,7 @@ extern void zkl_leases_move(ZklClaim *to, ZklClaim *from);
  * Request leases, until as many as the claim wants are usable or under way.
  * False if the table is full.
  */
-extern bool zkl_leases_ask(const ZklClaim *claim, uint64 epoch, bool only_tries,
-						   const char *owner_text);
+extern bool zkl_leases_ask(const ZklClaim *claim, uint64 epoch);
 
 /*
  * How many leases has the semaphore?  The stored limit counts, and without one

@@ -368,6 +368,7 @@ struct ZklClaim
 	bool		asked;			/* for statistics: a ticket had to be
 								 * requested ... */
 	bool		waited;			/* ... or other claims or clients went first */
+	bool		only_tries;		/* its last request for the ticket was a try */
 	ZklLoss		loss;			/* why it was lost */
 	int64		nuses;			/* how many times it was used (use.h) */
 	bool		may_commit;		/* of a leadership: zklock.commit_requires may
@@ -408,8 +409,8 @@ struct ZklClaim
 	int			xact_count;
 
 	/*
-	 * Only the claim's backend uses this: it requests this ticket together
-	 * with others.
+	 * Only the claim's backend writes this, before it requests the ticket: it
+	 * requests others together with this one.
 	 */
 	bool		in_multilock;
 

@@ -979,11 +979,9 @@ want_again(ZklEntry *entry)
 		 * seen.
 		 */
 		Assert(entry->state == ZKL_ENTRY_NONE);
+		zkl_entry_note_asker(entry, claim);
 		entry->state = ZKL_ENTRY_WANTED;
 		entry->mode = claim->mode;
-		entry->role = claim->login;
-		strlcpy(entry->owner_text, claim->owner_text, sizeof(entry->owner_text));
-		entry->excludes_superuser &= !claim->superuser;
 		entry->seen = true;
 		return true;
 	}
