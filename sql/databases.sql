@@ -31,6 +31,16 @@ SELECT zk_lock_release('/regress/Käse'), zk_lock_release('/regress/锁');
 \set other `psql -XqAt -d regress_zklock_latin1 -c "SET client_encoding = 'UTF8'" -c "SELECT zk_lock_acquire('/regress/K' || chr(228) || 'se', '1 minute')" -c "SELECT path, zk_lock_release(path) FROM zk_locks WHERE granted"`
 \echo :other
 
+-- a path that another encoding lacks: the escaped text that is shown there stands for it, and acquires nothing
+SELECT zk_run_once('/regress/锁', '2026-01-01 02:00+00');
+\set other `psql -XqAt -d regress_zklock_latin1 -c "SELECT path, holder_pid > 0 FROM zk_jobs WHERE path LIKE '/regress/%'"`
+\echo :other
+SELECT split_part(:'other', '|', 1) AS escaped \gset
+\setenv ESCAPED :escaped
+\set other `psql -XqAt -d regress_zklock_latin1 -c "SELECT holds, database FROM zk_lock_queue('$ESCAPED')" -c "SELECT zk_path_is_allowed('$ESCAPED'), zk_lock_revoke('$ESCAPED/1'), zk_lock_force_release('$ESCAPED/1'), count(*) FROM zk_cluster_locks('$ESCAPED')" -c "SELECT zk_lock_acquire('$ESCAPED', '0')" -c "\set VERBOSITY sqlstate" -c "SELECT zk_multilock_acquire(ARRAY['/regress/a', '$ESCAPED'], '0')" -c "SELECT zk_job_forget('$ESCAPED')" -c "SELECT zk_lock_acquire(p, '0'), zk_lock_release(p) FROM unnest(ARRAY['/regress/\x41', '/regress/\xe9', '/regress/\xE9\x94\x81', '/regress/\xc3\xa4']) AS p" 2>&1`
+\echo :other
+SELECT zk_lock_acquire(:'escaped', '0'), zk_lock_release(:'escaped'), zk_lock_release('/regress/锁'), zk_job_forget('/regress/锁');
+
 -- the limit is in bytes of UTF-8, and some characters are refused
 SELECT zk_lock_acquire('/regress/' || repeat('ä', 123)), zk_lock_release('/regress/' || repeat('ä', 123));
 \set VERBOSITY sqlstate

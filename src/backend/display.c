@@ -83,3 +83,31 @@ zkl_display_path(const char *path)
 	}
 	return shown.data;
 }
+
+/*
+ * If zkl_display_path() could not convert the path, it has escaped all its
+ * bytes that are not ASCII.
+ */
+const char *
+zkl_display_unescape(const char *shown)
+{
+	char	   *path = palloc(strlen(shown) + 1);
+	int			length = 0;
+
+	for (const char *at = shown; *at;)
+	{
+		char		hex[3];
+
+		if (sscanf(at, "\\x%2[0-9a-f]", hex) == 1 && hex[0] >= '8' && hex[1] != '\0')
+		{
+			path[length++] = (char) strtol(hex, NULL, 16);
+			at += strlen("\\x00");
+		}
+		else
+			path[length++] = *at++;
+	}
+	path[length] = '\0';
+	return strcmp(path, shown) != 0 &&
+		pg_encoding_verifymbstr(PG_UTF8, path, length) == length &&
+		strcmp(zkl_display_path(path), shown) == 0 ? path : NULL;
+}

@@ -26,4 +26,7 @@ extern TimestampTz zkl_display_time(int64 moment);
 extern void zkl_display_prepare(void);
 extern const char *zkl_display_path(const char *path);
 
+/* The path that is shown as this text, with escapes; NULL if there is none. */
+extern const char *zkl_display_unescape(const char *shown);
+
 #endif							/* ZKL_DISPLAY_H */

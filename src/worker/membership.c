@@ -230,10 +230,10 @@ static void
 on_refused(Step step, ZklFailure failure)
 {
 	const char *reason =
-		failure == ZKL_FAILURE_PERMISSION ? "ZooKeeper denied permission for the record of this server" :
-		failure == ZKL_FAILURE_ACL ? "ZooKeeper does not accept \"zklock.acl\" for the record of this server" :
-		failure == ZKL_FAILURE_QUOTA ? "a quota in ZooKeeper leaves no room for the record of this server" :
-		"ZooKeeper refused the record of this server";
+	failure == ZKL_FAILURE_PERMISSION ? "ZooKeeper denied permission for the record of this server" :
+	failure == ZKL_FAILURE_ACL ? "ZooKeeper does not accept \"zklock.acl\" for the record of this server" :
+	failure == ZKL_FAILURE_QUOTA ? "a quota in ZooKeeper leaves no room for the record of this server" :
+	"ZooKeeper refused the record of this server";
 
 	zkl_session_log_error(reason);
 	if (pg_atomic_exchange_u32(&zkl_session_info->record_refused, 1) == 0)

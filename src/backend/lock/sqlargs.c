@@ -17,6 +17,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "backend/display.h"
 #include "backend/lock/permission.h"
 #include "backend/lock/sqlargs.h"
 #include "protocol/path.h"
@@ -37,8 +38,10 @@
 /* More paths would delay other backends too much. */
 #define MAX_PATHS	1000
 
-static const char *remembered_path(const text *given);
-static const char *valid_path(const text *given);
+static const char *given_path(FunctionCallInfo fcinfo, bool *escaped);
+static const char *remembered_path(const text *given, bool *escaped);
+static const char *valid_path(const text *given, bool *escaped);
+static void check_not_escaped(const char *path, bool escaped);
 static void check_not_null(FunctionCallInfo fcinfo, int argument, const char *name);
 static void check_lease_time(int64 hold_limit);
 static int64 interval_argument(FunctionCallInfo fcinfo, int argument,
@@ -48,8 +51,10 @@ static int64 interval_argument(FunctionCallInfo fcinfo, int argument,
 const char *
 zkl_sqlargs_path(FunctionCallInfo fcinfo)
 {
-	const char *path = zkl_sqlargs_any_path(fcinfo);
+	bool		escaped;
+	const char *path = given_path(fcinfo, &escaped);
 
+	check_not_escaped(path, escaped);
 	zkl_permission_check_path(path);
 	return path;
 }
@@ -75,12 +80,20 @@ zkl_sqlargs_taken_path(FunctionCallInfo fcinfo)
 const char *
 zkl_sqlargs_any_path(FunctionCallInfo fcinfo)
 {
+	bool		escaped;
+
+	return given_path(fcinfo, &escaped);
+}
+
+static const char *
+given_path(FunctionCallInfo fcinfo, bool *escaped)
+{
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("invalid lock path"),
 				errdetail("The path is null."));
-	return remembered_path(PG_GETARG_TEXT_PP(0));
+	return remembered_path(PG_GETARG_TEXT_PP(0), escaped);
 }
 
 /*
@@ -89,17 +102,18 @@ zkl_sqlargs_any_path(FunctionCallInfo fcinfo)
  * passed, as it was given, before the conversion.
  */
 static const char *
-remembered_path(const text *given)
+remembered_path(const text *given, bool *escaped)
 {
 	static char passed[ZKL_PATH_SIZE];
 	static char passed_as[ZKL_PATH_SIZE];
 	static int	passed_length = -1;
+	static bool passed_escaped = false;
 	int			length = VARSIZE_ANY_EXHDR(given);
 
 	if (length != passed_length ||
 		memcmp(VARDATA_ANY(given), passed_as, length) != 0)
 	{
-		const char *path = valid_path(given);
+		const char *path = valid_path(given, &passed_escaped);
 
 		/*
 		 * In another encoding it may be too long to be remembered; then it is
@@ -110,15 +124,23 @@ remembered_path(const text *given)
 			memcpy(passed_as, VARDATA_ANY(given), length);
 		strlcpy(passed, path, sizeof(passed));
 	}
+	*escaped = passed_escaped;
 	return passed;
 }
 
+/*
+ * In a database whose encoding lacks a character of a path, the path is
+ * "escaped": views show it so, and the text stands for that path.
+ */
 static const char *
-valid_path(const text *given)
+valid_path(const text *given, bool *escaped)
 {
 	char	   *shown = text_to_cstring(given);
-	char	   *path = pg_server_to_any(shown, strlen(shown), PG_UTF8);
+	const char *unescaped = strstr(shown, "\\x") ? zkl_display_unescape(shown) : NULL;
+	const char *path = unescaped ? unescaped : pg_server_to_any(shown, strlen(shown), PG_UTF8);
 	const char *fault = zkl_path_fault(path);
+
+	*escaped = unescaped != NULL;
 
 	if (fault != NULL)
 		ereport(ERROR,
@@ -126,6 +148,22 @@ valid_path(const text *given)
 				errmsg("invalid lock path: \"%s\"", shown),
 				errdetail("%s", fault));
 	return path;
+}
+
+/*
+ * In a database with UTF8, the same text is the name of another lock.  So no
+ * function that acquires takes it for the escaped path.
+ */
+static void
+check_not_escaped(const char *path, bool escaped)
+{
+	if (escaped)
+		ereport(ERROR,
+				errcode(ERRCODE_UNTRANSLATABLE_CHARACTER),
+				errmsg("lock \"%s\" has a path with characters that encoding \"%s\" lacks",
+					   zkl_display_path(path), GetDatabaseEncodingName()),
+				errdetail("Only functions that look at a lock, or take it from its holders, accept the text with escapes."),
+				errhint("Use the path in a database with encoding \"UTF8\"."));
 }
 
 const char **
@@ -153,11 +191,14 @@ zkl_sqlargs_paths(FunctionCallInfo fcinfo, int *npaths)
 	paths = palloc(sizeof(char *) * (*npaths + 1));
 	for (int i = 0; i < *npaths; i++)
 	{
+		bool		escaped;
+
 		if (nulls[i])
 			ereport(ERROR,
 					errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					errmsg("array of lock paths must not contain nulls"));
-		paths[i] = valid_path(DatumGetTextPP(values[i]));
+		paths[i] = valid_path(DatumGetTextPP(values[i]), &escaped);
+		check_not_escaped(paths[i], escaped);
 		zkl_permission_check_path(paths[i]);
 	}
 	return paths;

@@ -21,19 +21,21 @@
 /*
  * The first argument, a lock's path, in UTF-8.  It is valid until the next
  * call.  Also raises 42501 if the settings for roles and databases do not
- * allow this path.
+ * allow this path, and 22P05 for a path that is escaped because the encoding
+ * of the database lacks characters of it.
  */
 extern const char *zkl_sqlargs_path(FunctionCallInfo fcinfo);
 
 /*
- * The same for a function that only shows the lock, or takes it from its
- * holders; without 42501, for one that shows or does nothing by itself.
+ * The same, also for an escaped path, for a function that only shows the lock,
+ * or takes it from its holders; without 42501, for one that shows or does
+ * nothing by itself.
  */
 extern const char *zkl_sqlargs_shown_path(FunctionCallInfo fcinfo);
 extern const char *zkl_sqlargs_taken_path(FunctionCallInfo fcinfo);
 extern const char *zkl_sqlargs_any_path(FunctionCallInfo fcinfo);
 
-/* The first argument, an array of such paths.  Also raises 22004, 42501 and 54000. */
+/* The first argument, an array of such paths.  Also raises 22004, 22P05, 42501 and 54000. */
 extern const char **zkl_sqlargs_paths(FunctionCallInfo fcinfo, int *npaths);
 
 /* A number greater than zero; "name" is for the message. */

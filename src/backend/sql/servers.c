@@ -135,7 +135,12 @@ zklock_leaderships(PG_FUNCTION_ARGS)
 	const char *at = zkl_leader_of;
 	char		path[ZKL_SETTINGS_LEADER_SIZE];
 
-	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_is_leader", 1, (Oid[]) {TEXTOID});
+	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_is_leader", 1, (Oid[])
+/**INDENT** Error@138: Unbalanced parens */
+							   {
+		TEXTOID
+/**INDENT** Warning@138: Extra ) */
+	});
 	/* Either list may name a path twice. */
 	while (zkl_settings_next_leader(&at, path))
 	{
