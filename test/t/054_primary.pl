@@ -48,11 +48,17 @@ is($north->errcode(q{SET zklock.not_leading = 'ignore'}), '22023', 'an invalid c
 
 # --- the path is closed to backends ---
 
-foreach ("zk_claim_request('$path', '1 s')", "zk_lock_acquire('$path', '0')", "zk_xact_lock_acquire('$path', '0')", "zk_read_lock_acquire('$path', '0')",
-	"zk_multilock_acquire(ARRAY['/x', '$path'], '0')", "zk_semaphore_acquire('$path', 1, '0')")
+# Each lock below it would make its directory larger.
+foreach my $closed ($path, "$path/below", "$path/far/below")
 {
-	is($north->errcode("SELECT $_"), '42501', "closed to others: $_");
+	foreach ("zk_claim_request('$closed', '1 s')", "zk_lock_acquire('$closed', '0')", "zk_xact_lock_acquire('$closed', '0')",
+		"zk_read_lock_acquire('$closed', '0')", "zk_multilock_acquire(ARRAY['/x', '$closed'], '0')", "zk_semaphore_acquire('$closed', 1, '0')",
+		"zk_semaphore_acquire('$closed', 1)", "zk_semaphore_set_limit('$closed', 1)", "zk_run_once('$closed')")
+	{
+		is($north->errcode("SELECT $_"), '42501', "closed to others: $_");
+	}
 }
+is($north->safe_psql('postgres', "SELECT zk_lock_acquire('${path}_beside', '1 min')"), 't', '... but a path beside it is not');
 
 # The inner mutex of a semaphore is the path of a lock, too.
 my $inner = q{SET zklock.commit_requires = '/semaphore/locks'};

@@ -94,16 +94,31 @@ zkl_permission_check_path(const char *path)
 				errdetail("\"zklock.allowed_paths\" does not allow this path."));
 }
 
+/*
+ * Each lock below a leadership has its directory in that of the leadership.  A
+ * role that makes very many of them would keep all servers from listing it.
+ */
 void
 zkl_permission_check_claim(const char *path)
 {
-	if (zkl_commit_requires[0] != '\0' &&
-		zkl_settings_lists_leader(zkl_commit_requires, path))
-		ereport(ERROR,
-				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				errmsg("permission denied for lock \"%s\"",
-					   zkl_display_path(path)),
-				errdetail("\"zklock.commit_requires\" names this path: only servers acquire it."));
+	const char *at = zkl_commit_requires;
+	char		leader[ZKL_SETTINGS_LEADER_SIZE];
+
+	while (zkl_settings_next_leader(&at, leader))
+	{
+		size_t		length = strlen(leader);
+
+		if (length > 0 && strncmp(path, leader, length) == 0 &&
+			(path[length] == '\0' || path[length] == '/'))
+			ereport(ERROR,
+					errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					errmsg("permission denied for lock \"%s\"",
+						   zkl_display_path(path)),
+					path[length] == '\0' ?
+					errdetail("\"zklock.commit_requires\" names this path: only servers acquire it.") :
+					errdetail("It is below \"%s\", which \"zklock.commit_requires\" names.",
+							  zkl_display_path(leader)));
+	}
 }
 
 void

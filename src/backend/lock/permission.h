@@ -39,7 +39,7 @@ extern void zkl_permission_check_taken(const char *path);
 
 /*
  * 42501 if a backend must not have a claim on the path, because the commits of
- * all others depend on it.
+ * all others depend on it, or on a path above.
  */
 extern void zkl_permission_check_claim(const char *path);
 

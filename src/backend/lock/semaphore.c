@@ -561,6 +561,7 @@ zklock_semaphore_set_limit(PG_FUNCTION_ARGS)
 	zkl_report_unless_loaded();
 	path = zkl_sqlargs_path(fcinfo);
 	check_path(path);
+	zkl_permission_check_claim(path);
 	if (PG_ARGISNULL(1))
 	{
 		(void) zkl_znodes_end(ZKL_COMMAND_DELETE, path, ZKL_LIMIT);
