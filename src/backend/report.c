@@ -38,6 +38,8 @@ typedef struct Reason
 #define QUOTA_USED_UP \
 	gettext_noop("A quota in ZooKeeper is used up."), \
 	gettext_noop("The server log names the znode.  Raise the quota on one of its parents, or delete znodes below it.")
+#define DIRECTORY_HINT \
+	gettext_noop("The directories of the locks below this one are among its znodes. ZooKeeper removes those that are empty.")
 #define SEE_LOG				gettext_noop("More details may be available in the server log.")
 
 static const Reason failure_reasons[] = {
@@ -73,6 +75,11 @@ static const Reason failure_reasons[] = {
 	[ZKL_FAILURE_QUOTA] = {
 		ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, COULD_NOT_ACQUIRE, QUOTA_USED_UP
 	},
+	[ZKL_FAILURE_TOO_LONG] = {
+		ERRCODE_PROGRAM_LIMIT_EXCEEDED, COULD_NOT_ACQUIRE,
+		gettext_noop("ZooKeeper's reply with the znodes of its directory takes longer than half the session timeout."),
+		DIRECTORY_HINT
+	},
 	[ZKL_FAILURE_EPHEMERAL_PARENT] = {
 		ERRCODE_INVALID_PARAMETER_VALUE, COULD_NOT_ACQUIRE,
 		gettext_noop("A parent of its directory is an ephemeral znode, which cannot have children."),
@@ -105,7 +112,7 @@ static const Reason command_reasons[] = {
 	},
 	[ZKL_COMMAND_TOO_LARGE] = {
 		ERRCODE_PROGRAM_LIMIT_EXCEEDED, gettext_noop("directory of %s is too large"), NULL,
-		gettext_noop("The directories of the locks below this one are among its znodes. ZooKeeper removes those that are empty.")
+		DIRECTORY_HINT
 	}
 };
 

@@ -40,6 +40,21 @@ zkl_cadence_patience(int64_t timeout)
 	return timeout / 4;
 }
 
+/*
+ * Bytes that arrive prove nothing about the session, and ZooKeeper hears nothing
+ * of this server while it waits.  Half of the session timeout is left to find
+ * another server before the session can expire.
+ */
+int64_t
+zkl_cadence_give_up_at(int64_t timeout, int64_t sent, int64_t received)
+{
+	int64_t		heard = received > sent ? received : sent;
+	int64_t		silent = heard + zkl_cadence_patience(timeout);
+	int64_t		latest = sent + timeout / 2;
+
+	return silent < latest ? silent : latest;
+}
+
 void
 zkl_cadence_connected(ZklCadence *cadence, int64_t timeout)
 {

@@ -62,9 +62,17 @@ typedef struct ZklCadence
 	bool		fails;			/* a write has failed since the last proof */
 } ZklCadence;
 
-/* How far apart signs are, and how long a sign may wait for its reply. */
+/* How far apart signs are, and how long ZooKeeper may be silent. */
 extern int64_t zkl_cadence_period(int64_t timeout);
 extern int64_t zkl_cadence_patience(int64_t timeout);
+
+/*
+ * When to give up a connection on which a sign, sent at this moment, has no
+ * reply.  The reply may be behind a long one.  So the sign has more time if
+ * bytes arrive, the last ones at "received" (0: never), up to a bound.
+ */
+extern int64_t zkl_cadence_give_up_at(int64_t timeout, int64_t sent,
+									  int64_t received);
 
 /* A connection begins: its first request must be a proof, at once. */
 extern void zkl_cadence_connected(ZklCadence *cadence, int64_t timeout);

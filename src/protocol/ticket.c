@@ -231,6 +231,18 @@ lose(ZklTicket *ticket)
 }
 
 /*
+ * The owner lists the directory.  If a list was too long for the connection,
+ * another one would end the next connection, too.  Then the ticket reads only
+ * its own znode, which shows whether that still exists.
+ */
+static ZklTicketStep
+check(ZklTicket *ticket)
+{
+	return become(ticket, ticket->failure == ZKL_FAILURE_TOO_LONG ?
+				  ZKL_TICKET_OWNED : ZKL_TICKET_CHECKING);
+}
+
+/*
  * The only znode before this one is gone, and nothing else in the directory
  * had changed before that.  So the ticket owns the lock.  A list has still to
  * show which znodes are behind it.
@@ -277,6 +289,7 @@ get_stuck(ZklTicket *ticket, ZklFailure failure)
 	ZklTicketStep step = become(ticket, ZKL_TICKET_STUCK);
 
 	ticket->unwanted = true;
+	ticket->failure = failure;
 	step.failure = failure;
 	return with_report(step, ZKL_REPORT_FAILED);
 }
@@ -362,7 +375,7 @@ zkl_ticket_step(ZklTicket *ticket, const ZklTicketEvent *event)
 			 */
 		case ZKL_EVENT_SELF_CHANGED:
 			if (ticket->state == ZKL_TICKET_OWNED)
-				return become(ticket, ZKL_TICKET_CHECKING);
+				return check(ticket);
 			return nothing;
 		case ZKL_EVENT_RECONNECTED:
 			return on_reconnected(ticket);
@@ -407,6 +420,7 @@ on_want(ZklTicket *ticket, const ZklTicketEvent *event)
 	if (ticket->state != ZKL_TICKET_NONE)
 		return nothing;
 	ticket->mode = event->mode;
+	ticket->failure = ZKL_FAILURE_NONE;
 	ticket->uuid[0] = '\0';		/* no create is sent yet */
 	ticket->unwanted = false;
 	ticket->rechecks = false;
@@ -552,7 +566,7 @@ on_recheck(ZklTicket *ticket)
 	ticket->rechecks = true;
 	if (ticket->state == ZKL_TICKET_OWNED ||
 		ticket->state == ZKL_TICKET_WRITING_DATA)
-		return become(ticket, ZKL_TICKET_CHECKING);
+		return check(ticket);
 	return nothing;
 }
 
@@ -570,7 +584,7 @@ on_children_changed(ZklTicket *ticket)
 	if ((ticket->state == ZKL_TICKET_OWNED ||
 		 ticket->state == ZKL_TICKET_WRITING_DATA) &&
 		(!ticket->contended || ticket->rechecks))
-		return become(ticket, ZKL_TICKET_CHECKING);
+		return check(ticket);
 	if (ticket->state == ZKL_TICKET_QUEUED && ticket->mode == ZKL_MODE_LEASE)
 		return become(ticket, ZKL_TICKET_LISTING);
 	return nothing;
@@ -578,12 +592,16 @@ on_children_changed(ZklTicket *ticket)
 
 /*
  * All watches are gone, and ZooKeeper may now delete a znode that it refused
- * to delete before.  In the other states a request for the new connection is
+ * to delete before.  A list that was too long for a connection waits until the
+ * lock is wanted again, or it would end each connection.  In the other states a request for the new connection is
  * due already: the outcome of the one before it was reported first.
  */
 static ZklTicketStep
 on_reconnected(ZklTicket *ticket)
 {
+	if (ticket->state == ZKL_TICKET_STUCK &&
+		ticket->failure == ZKL_FAILURE_TOO_LONG)
+		return nothing;
 	if (ticket->state == ZKL_TICKET_WATCHING ||
 		ticket->state == ZKL_TICKET_QUEUED ||
 		ticket->state == ZKL_TICKET_OWNED ||
@@ -637,7 +655,7 @@ look_again(ZklTicket *ticket)
 			return go_on(ticket, ZKL_TICKET_LISTING);
 		case ZKL_TICKET_OWNED:
 		case ZKL_TICKET_WRITING_DATA:
-			return become(ticket, ZKL_TICKET_CHECKING);
+			return check(ticket);
 		case ZKL_TICKET_STUCK:
 			return become(ticket, ticket->name[0] == '\0' ?
 						  ZKL_TICKET_FINDING : ZKL_TICKET_DELETING);
@@ -873,12 +891,15 @@ on_place_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 
 /*
  * Leases below the directory make the path a semaphore.  If ZooKeeper forbids
- * to read them, the ticket cannot know, and goes on.
+ * to read them, the ticket cannot know, and goes on.  If there are too many to
+ * read, there may be leases among them.
  */
 static ZklTicketStep
 on_survey_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
 	assert(ticket->mode != ZKL_MODE_LEASE && !ticket->surveyed);
+	if (event->failure == ZKL_FAILURE_TOO_LONG)
+		return delete_and_fail(ticket, event->failure);
 	if (event->outcome == ZKL_OUTCOME_OK &&
 		zkl_recipe_any_lease(event->children, event->nchildren))
 		return delete_and_fail(ticket, ZKL_FAILURE_OTHER_KIND);
@@ -1028,6 +1049,7 @@ on_check_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		if (!ticket->contended)
 			step.report = ZKL_REPORT_CONTENDED;
 		ticket->watched = ticket->contended = true;
+		ticket->failure = event->failure;
 		step.request = ZKL_REQUEST_WATCH_SELF;
 		return step;
 	}

@@ -178,6 +178,7 @@ typedef enum ZklFailure
 	ZKL_FAILURE_OTHER_KIND,		/* the path is in use as another kind of lock */
 	ZKL_FAILURE_QUOTA,			/* a quota in ZooKeeper is used up */
 	ZKL_FAILURE_LIMIT,			/* nothing says how many leases there are */
+	ZKL_FAILURE_TOO_LONG,		/* a reply is too long for the connection */
 	ZKL_FAILURE_REFUSED			/* anything else */
 } ZklFailure;
 
@@ -289,7 +290,8 @@ typedef struct ZklTicket
 	bool		rechecks;		/* it lists again, to see whether it is still
 								 * contended */
 	int			rounds;			/* how often the directory was missing */
-	ZklFailure	failure;		/* in state REFUSED */
+	ZklFailure	failure;		/* in states REFUSED and STUCK; as an owner:
+								 * of the last list */
 
 	/* about the znode, until the next attempt to make one */
 	char		uuid[ZKL_UUID_SIZE];	/* of the attempt */

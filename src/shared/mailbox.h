@@ -45,8 +45,7 @@
 #include "protocol/path.h"
 
 #define ZKL_COMMANDS			16
-#define ZKL_WALK_MAX			20000	/* requests of a WALK, about one for
-										 * each znode */
+#define ZKL_WALK_MAX			20000	/* znodes of a WALK */
 #define ZKL_COMMAND_CHILD_SIZE	ZKL_PATH_NAME_SIZE	/* or "leases/" and a name */
 #define ZKL_COMMAND_DATA_SIZE	256
 
@@ -84,7 +83,7 @@ typedef enum ZklCommandOutcome
 	ZKL_COMMAND_DIFFERS,		/* ZooKeeper's servers do not agree about the
 								 * znode */
 	ZKL_COMMAND_TOO_LARGE,		/* the result is too large */
-	ZKL_COMMAND_TOO_MANY,		/* more than ZKL_WALK_MAX requests */
+	ZKL_COMMAND_TOO_MANY,		/* more than ZKL_WALK_MAX znodes */
 	ZKL_COMMAND_NO_MEMORY		/* no shared memory for the answer */
 } ZklCommandOutcome;
 

@@ -43,6 +43,12 @@
  */
 #define CHILDREN_MAX	10000
 
+/*
+ * A command may be the reason why its connections end.  It ends with the last
+ * of so many, or it would disturb all others for ever.
+ */
+#define LOST_MAX		5
+
 /* What an ask of a run is for. */
 typedef enum ItemKind
 {
@@ -50,8 +56,8 @@ typedef enum ItemKind
 	ITEM_DIRECTORY_DATA,		/* their numbers are a ZklWhere ... */
 	ITEM_DIRECTORY_STAT,
 	ITEM_CHILDREN,				/* ... up to here */
-	ITEM_WALKED,				/* children; their numbers are indexes in the
-								 * survey ... */
+	ITEM_WALKED_STAT,			/* their numbers are indexes in the survey ... */
+	ITEM_WALKED,				/* children */
 	ITEM_NODE_DATA,
 	ITEM_NODE_STAT,				/* ... up to here; for a znode whose data may
 								 * not be read */
@@ -68,6 +74,7 @@ typedef struct Run
 	uint32		serial;			/* of the slot */
 	ZklAsker	asker;
 	bool		again;			/* an earlier attempt may have done it already */
+	int			nlost;			/* attempts that ended with the connection */
 	ZklCommand	command;
 
 	MemoryContext context;		/* has all that follows; reset at each attempt */
@@ -109,7 +116,8 @@ static const char *directory_of(const Run *run, ZklWhere where);
 static ZklCommandOutcome outcome_of(const ZklSessionEvent *event);
 static void note_directory(Run *run, ZklWhere where,
 						   const ZklSessionEvent *event);
-static void note_walked(Run *run, int number,
+static bool may_walk(Run *run, int nchildren);
+static void note_walked(Run *run, ItemKind kind, int number,
 						const ZklSessionEvent *event);
 static bool is_leaf(const Run *run, int directory, ZklWhere where,
 					const char *name);
@@ -192,6 +200,7 @@ take_command(int slot, uint32 serial, Oid role, bool again,
 	run->asker.role = role;
 	/* An earlier worker may already have done the deletes. */
 	run->again = again;
+	run->nlost = 0;
 	run->command = *command;
 	run->refused_version = -1;
 	begin(run);
@@ -213,6 +222,12 @@ on_answer(ZklAsker *asker, int what, int64 number,
 		{
 			run->refused_version = run->version;
 			run->refused_czxid = run->czxid;
+		}
+		else if (++run->nlost >= LOST_MAX)
+		{
+			run->outcome = ZKL_COMMAND_AWAY;
+			finish(run);
+			return;
 		}
 		begin(run);
 		return;
@@ -335,7 +350,7 @@ ask_first(Run *run)
 			zkl_ask_check(asker, ITEM_QUORUM);
 			(void) add_node(run, ZKL_WHERE_LOCK, run->command.path);
 			run->survey.nodes[0].is_directory = true;
-			ask_node(run, ITEM_WALKED, 0);
+			ask_node(run, ITEM_WALKED_STAT, 0);
 			break;
 	}
 }
@@ -369,7 +384,7 @@ ask_node(Run *run, ItemKind kind, int number)
 
 	if (kind == ITEM_WALKED)
 		zkl_ask_children(&run->asker, kind, number, path, false);
-	else if (kind == ITEM_NODE_STAT)
+	else if (kind == ITEM_NODE_STAT || kind == ITEM_WALKED_STAT)
 		zkl_ask_stat(&run->asker, kind, number, path);
 	else
 		zkl_ask_data(&run->asker, kind, number, path,
@@ -442,9 +457,10 @@ note_answer(Run *run, ItemKind kind, int64 number,
 			if (outcome == ZKL_COMMAND_OK)
 				note_children(run, number, event);
 			break;
+		case ITEM_WALKED_STAT:
 		case ITEM_WALKED:
 			if (outcome == ZKL_COMMAND_OK)
-				note_walked(run, number, event);
+				note_walked(run, kind, number, event);
 			/* Below the start, directories of others need not be readable. */
 			if (outcome == ZKL_COMMAND_DENIED && number > 0)
 				return;
@@ -511,6 +527,7 @@ outcome_of(const ZklSessionEvent *event)
 		return ZKL_COMMAND_ABSENT;
 	return event->reply.failure == ZKL_FAILURE_PERMISSION ? ZKL_COMMAND_DENIED :
 		event->reply.failure == ZKL_FAILURE_QUOTA ? ZKL_COMMAND_QUOTA :
+		event->reply.failure == ZKL_FAILURE_TOO_LONG ? ZKL_COMMAND_TOO_LARGE :
 		ZKL_COMMAND_REFUSED;
 }
 
@@ -560,12 +577,26 @@ note_children(Run *run, ZklWhere where, const ZklSessionEvent *event)
 }
 
 /*
+ * May the walk go on with so many more znodes?  It asks before it lists: a
+ * very long list would hold up the requests of other clients.
+ */
+static bool
+may_walk(Run *run, int nchildren)
+{
+	if (run->survey.nnodes + nchildren <= ZKL_WALK_MAX)
+		return true;
+	run->outcome = ZKL_COMMAND_TOO_MANY;
+	zkl_ask_cancel(&run->asker);
+	return false;
+}
+
+/*
  * In a walk, the run reads each child that is a record or a contender, and
  * lists every other child as a directory in turn.  It also reads a
  * semaphore's directory, because its text has the number of leases.
  */
 static void
-note_walked(Run *run, int number, const ZklSessionEvent *event)
+note_walked(Run *run, ItemKind kind, int number, const ZklSessionEvent *event)
 {
 	const char *const *children = event->reply.children;
 	int			nchildren = event->reply.nchildren;
@@ -573,12 +604,14 @@ note_walked(Run *run, int number, const ZklSessionEvent *event)
 	ZklWhere	where = run->survey.nodes[number].where;
 	bool		has_leases = false;
 
-	if (run->survey.nnodes + nchildren > ZKL_WALK_MAX)
+	if (kind == ITEM_WALKED_STAT)
 	{
-		run->outcome = ZKL_COMMAND_TOO_MANY;
-		zkl_ask_cancel(&run->asker);
+		if (event->numchildren > 0 && may_walk(run, event->numchildren))
+			ask_node(run, ITEM_WALKED, number);
 		return;
 	}
+	if (!may_walk(run, nchildren))
+		return;
 	/* This is a lock with that name, not a directory of leases. */
 	if (where == ZKL_WHERE_LEASES && !zkl_recipe_any_lease(children, nchildren))
 		where = ZKL_WHERE_LOCK;
@@ -602,7 +635,7 @@ note_walked(Run *run, int number, const ZklSessionEvent *event)
 		if (!add_node(run, leaf ? where : inside, name))
 			return;
 		run->survey.nodes[run->survey.nnodes - 1].is_directory = !leaf;
-		ask_node(run, leaf ? ITEM_NODE_DATA : ITEM_WALKED,
+		ask_node(run, leaf ? ITEM_NODE_DATA : ITEM_WALKED_STAT,
 				 run->survey.nnodes - 1);
 	}
 }

@@ -34,6 +34,8 @@
 static ZklSafeUntil safe;
 static ZklCadence cadence;
 
+static int64 give_up_at(void);
+static void give_up(int64 now);
 static bool has_to_prove(void);
 static void prove(int64 provable);
 static void publish_safe_until(void);
@@ -200,7 +202,7 @@ zkl_heartbeat_next(void)
 	if (!zkl_session_is_usable())
 		return 0;
 	if (!zkl_session_may_sign())
-		return zkl_session_sign_sent() + zkl_cadence_patience(safe.timeout);
+		return give_up_at();
 	return zkl_cadence_due(&cadence, has_to_prove());
 }
 
@@ -221,16 +223,40 @@ zkl_heartbeat_timeout_ms(void)
 	return safe.timeout / ZKL_MS(1);
 }
 
+static int64
+give_up_at(void)
+{
+	return zkl_cadence_give_up_at(safe.timeout, zkl_session_sign_sent(),
+								  zkl_session_received_at());
+}
+
+/*
+ * A connection on which no reply comes is of no use.  If a reply has been
+ * arriving for long, and arrives still, then its request must not be sent
+ * again: the next connection would be given up as well.
+ */
+static void
+give_up(int64 now)
+{
+	int64		patience = zkl_cadence_patience(safe.timeout);
+	int64		since = zkl_session_frame_since();
+
+	if (since != 0 && now - since > patience &&
+		now - zkl_session_received_at() < patience)
+		zkl_session_break_reply();
+	else
+		zkl_session_break_connection();
+}
+
 void
 zkl_heartbeat_send(void)
 {
 	int64		now = zkl_now();
 	ZklSign		sign;
 
-	/* A connection on which no reply comes is of no use. */
 	if (zkl_session_is_usable() && !zkl_session_may_sign() &&
-		now - zkl_session_sign_sent() > zkl_cadence_patience(safe.timeout))
-		zkl_session_break_connection();
+		now > give_up_at())
+		give_up(now);
 	if (!zkl_session_may_sign())
 		return;
 

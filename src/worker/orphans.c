@@ -171,9 +171,22 @@ on_answer(ZklAsker *asker, int what, int64 number,
 		on_delete(row, &answer->reply);
 }
 
+/*
+ * A list that is too long for the connection would end the next connection,
+ * too.
+ */
 static void
 on_list(int row, const ZklTicketEvent *reply)
 {
+	if (reply->failure == ZKL_FAILURE_TOO_LONG)
+	{
+		ereport(LOG,
+				errmsg("could not look for a znode in \"%s\" that ZooKeeper may have created late: the directory is too large",
+					   rows[row].directory),
+				errdetail("If there is one, it stays until the ZooKeeper session ends."));
+		set_free(row);
+		return;
+	}
 	for (int i = 0; i < reply->nchildren; i++)
 	{
 		if (strstr(reply->children[i], rows[row].uuid) == NULL)

@@ -152,8 +152,13 @@ extern void zkl_session_close(void);
  */
 extern void zkl_session_abandon(void);
 
-/* Give up the connection, and try another server. */
+/*
+ * Give up the connection, and try another server.  The second function is for
+ * a reply that takes too long to arrive: if it is that to a read, the outcome
+ * is REFUSED with ZKL_FAILURE_TOO_LONG.
+ */
 extern void zkl_session_break_connection(void);
+extern void zkl_session_break_reply(void);
 
 /*
  * What to wait for: the socket (-1: none now), whether to wait until it is
@@ -184,6 +189,13 @@ extern bool zkl_session_may_sign(void);
 
 /* When the sign that is under way was sent; 0 if none is. */
 extern int64_t zkl_session_sign_sent(void);
+
+/*
+ * When bytes last came from ZooKeeper, and since when a part of a frame has
+ * been there; 0 if never, or none.
+ */
+extern int64_t zkl_session_received_at(void);
+extern int64_t zkl_session_frame_since(void);
 
 /* What a write proves that is sent from now on; see safeuntil.h. */
 extern void zkl_session_set_provable(int64_t provable);

@@ -142,9 +142,19 @@ finish_call(ZklSessionCall *call, int rc)
 {
 	ZklFailure	failure = ZKL_FAILURE_NONE;
 	ZklOutcome	outcome = zkl_session_outcome_of(rc, &failure);
-	ZklSessionEvent *event = zkl_session_append_reply(&call->tag, outcome,
-													  zkl_traffic_is_write(call->traffic),
-													  call->provable);
+	ZklSessionEvent *event;
+
+	if (outcome == ZKL_OUTCOME_UNKNOWN && zkl_session_take_too_long() &&
+		!zkl_traffic_is_write(call->traffic))
+	{
+		outcome = ZKL_OUTCOME_REFUSED;
+		failure = ZKL_FAILURE_TOO_LONG;
+		elog(LOG, "could not read ZooKeeper's reply about \"%s\": it is too long for the connection",
+			 call->path);
+	}
+	event = zkl_session_append_reply(&call->tag, outcome,
+									 zkl_traffic_is_write(call->traffic),
+									 call->provable);
 
 	/*
 	 * The other failures have an error message for the backend.  Here only
@@ -702,6 +712,7 @@ on_sign(int rc)
 	ZklSign		sign = zkl_session_state.sign;
 	ZklFailure	failure;
 
+	(void) zkl_session_take_too_long();
 	zkl_session_state.sign = ZKL_SIGN_NONE;
 	zkl_session_state.outstanding--;
 	/* This is not a reply: the handle is being closed. */

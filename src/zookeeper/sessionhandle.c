@@ -27,6 +27,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -43,6 +44,8 @@
 #define NO_SOCKET_WAIT_MS	50
 
 static int	process(int events);
+static int	bytes_to_read(void);
+static void note_received(bool is_whole);
 static void on_log(const char *message);
 static void give_up(const char *reason);
 static bool has_no_connection(void);
@@ -216,19 +219,29 @@ zkl_session_interest(int *fd, bool *writable, long *timeout_ms)
 void
 zkl_session_process(bool readable, bool writable)
 {
+	int			unread;
+	int			left;
+	bool		reads;
 	int			rc;
 
 	if (zkl_session_state.handle == NULL)
 		return;
 	zkl_session_tls_process(&readable, &writable);
 	readable |= zkl_session_state.is_unread;
+	unread = readable ? bytes_to_read() : 0;
 	rc = process((readable ? ZOOKEEPER_READ : 0) |
 				 (writable ? ZOOKEEPER_WRITE : 0));
+
+	/* The client does not tell whether it has read a part of a frame. */
+	left = bytes_to_read();
+	reads = rc == ZOK ? readable : left >= 0 && left < unread;
+	if (reads)
+		note_received(rc == ZOK);
 
 	/*
 	 * Count a turn in which the socket was ready but the client did nothing.
 	 */
-	if (rc == ZOK || !(readable || writable))
+	if (rc == ZOK || reads || !(readable || writable))
 		zkl_session_state.idle_turns = 0;
 	else if (++zkl_session_state.idle_turns > MAX_IDLE_TURNS)
 	{
@@ -243,6 +256,29 @@ zkl_session_process(bool readable, bool writable)
 	for (int i = 0; rc == ZOK && i < MAX_FRAMES_A_TURN; i++)
 		rc = process(ZOOKEEPER_READ);
 	zkl_session_state.is_unread = rc == ZOK;
+}
+
+/* How many bytes the client can read now; -1 if there is no connection. */
+static int
+bytes_to_read(void)
+{
+	int			result = 0;
+
+	if (zkl_session_state.fd < 0 ||
+		ioctl(zkl_session_state.fd, FIONREAD, &result) != 0)
+		return -1;
+	return result;
+}
+
+/* A frame was read, or a part of one. */
+static void
+note_received(bool is_whole)
+{
+	zkl_session_state.received_at = zkl_now();
+	if (is_whole)
+		zkl_session_state.frame_since = 0;
+	else if (zkl_session_state.frame_since == 0)
+		zkl_session_state.frame_since = zkl_session_state.received_at;
 }
 
 /*
@@ -366,6 +402,23 @@ void
 zkl_session_break_connection(void)
 {
 	give_up("did not answer in time");
+}
+
+/* The reply that is arriving is that to the oldest request without one. */
+void
+zkl_session_break_reply(void)
+{
+	zkl_session_state.reply_too_long = true;
+	give_up("answers too slowly for the length of a reply");
+}
+
+bool
+zkl_session_take_too_long(void)
+{
+	bool		result = zkl_session_state.reply_too_long;
+
+	zkl_session_state.reply_too_long = false;
+	return result;
 }
 
 /*
@@ -617,6 +670,18 @@ int
 zkl_session_timeout_ms(void)
 {
 	return zoo_recv_timeout(zkl_session_state.handle);
+}
+
+int64_t
+zkl_session_received_at(void)
+{
+	return zkl_session_state.received_at;
+}
+
+int64_t
+zkl_session_frame_since(void)
+{
+	return zkl_session_state.frame_since;
 }
 
 int64_t

@@ -55,6 +55,11 @@ typedef struct ZklSessionState
 	int64		attempt_at;		/* when the next attempt may be made */
 	int64		attempted_at;	/* when the last one began, or before */
 	int			idle_turns;
+	int64		received_at;	/* when bytes last came; 0: never */
+	int64		frame_since;	/* since when a part of a frame has been there;
+								 * 0: none */
+	bool		reply_too_long; /* zklock ended the connection because of the
+								 * length of the reply that was arriving */
 	bool		is_unread;		/* the library may have read replies that the
 								 * socket does not show */
 	char		mistrust[256];	/* why TLS has failed since the last
@@ -117,6 +122,12 @@ extern const struct ACL_vector *zkl_session_acl(void);
 
 /* The outcome that a return code means; sets *failure if it means REFUSED. */
 extern ZklOutcome zkl_session_outcome_of(int rc, ZklFailure *failure);
+
+/*
+ * Has the connection ended because of the length of the reply to the request
+ * that is completed now?  Call this for the first one that is completed then.
+ */
+extern bool zkl_session_take_too_long(void);
 
 /* One more request is under way: count it. */
 extern void zkl_session_count_sent(ZklTraffic traffic);

@@ -79,6 +79,7 @@ static struct
 	bool		is_open;		/* the handshake is complete */
 	bool		wants_write;	/* OpenSSL waits until it can write */
 	bool		is_closing;		/* the session is being closed */
+	uint64		nread;			/* bytes that OpenSSL has read */
 	Flow		up;				/* to the library */
 	Flow		down;			/* to the server */
 
@@ -247,6 +248,7 @@ adopt(zhandle_t *handle, int fd)
 	tls.inner = pair[0];
 	tls.sockets = zkl_session_state.sockets;
 	tls.is_open = tls.is_closing = tls.is_readable = false;
+	tls.nread = 0;
 	tls.ssl = SSL_new(tls.context);
 	if (tls.ssl == NULL || SSL_set_fd(tls.ssl, tls.socket) != 1 || !expect_server())
 		elog(ERROR, "could not prepare TLS with server %s", zkl_session_state.server);
@@ -315,6 +317,13 @@ pump(void)
 		return;
 	while ((tls.up.begin < tls.up.end || read_server()) && write_library())
 		;
+
+	/* The library sees nothing of a record before it is complete. */
+	if (tls.ssl != NULL && BIO_number_read(SSL_get_rbio(tls.ssl)) != tls.nread)
+	{
+		tls.nread = BIO_number_read(SSL_get_rbio(tls.ssl));
+		zkl_session_state.received_at = zkl_now();
+	}
 	while (tls.ssl != NULL &&
 		   (tls.down.begin < tls.down.end || read_library()) && write_server())
 		;

@@ -74,8 +74,8 @@ does that has held them up.
 =item $proxy->spoil($how), $proxy->is_spoilt
 
 Call the function C<spoil> for each reply, with C<$how>, the type of the request (C<connect>, or
-ZooKeeper's number) and the reply without its length, until it returns something.  That goes to
-the client in place of the reply, as it is.  And: has it?
+ZooKeeper's number) and the reply without its length, until it returns something; with C<always>, even
+then.  That goes to the client in place of the reply, as it is.  And: has it?
 
 =item $proxy->deliver
 
@@ -314,7 +314,7 @@ sub _spoil
 			my $requests = $requests{ $peer{$from}[1] };
 			my $type = delete $requests->{first} // delete $requests->{ substr $frame, 0, 4 } // 'event';
 			$other = $spoil->($spoil_how, $type, $frame) if defined $spoil_how;
-			undef $spoil_how if defined $other;
+			undef $spoil_how if defined $other && $spoil_how ne 'always';
 		}
 		# The first request has no number, and neither has its answer.
 		elsif (!$requests{$from}) { $requests{$from} = { first => 'connect' }; }

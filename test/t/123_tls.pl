@@ -447,13 +447,26 @@ $node->wait_for_ticket('/wire/held', 'wanted');
 $proxy->pass;
 is($b->result->{out}, 't', 'what was held up comes');
 
+# Signs of life wait behind a list of 63 kB for longer than a quarter of the session timeout.
+sub restart_with_timeout
+{
+	my ($timeout) = @_;
+	$b->query('SELECT zk_lock_release_all()');
+	$node->configure('zklock.session_timeout' => $timeout);
+	$node->restart;
+	$b->quit;
+	$b = $node->backend;
+	return $node->wait_until_connected;
+}
+is($b->query(q{SELECT count(*) FROM generate_series(1, 300) AS i WHERE zk_lock_acquire('/crowd/' || rpad(i::text, 210, '_'))}), 300, 'a large directory');
+restart_with_timeout('12s');
+$proxy->limit(15_000, 40);
+is($b->run(acquire('/crowd', '1min'))->{out}, 't', 'what comes slowly comes');
+is($node->status('connects'), 1, '... on the same connection');
+$proxy->limit(0);
+
 # In the middle of a record.  The library notices the silence, for which the session has to be short.
-$b->query('SELECT zk_lock_release_all()');
-$node->configure('zklock.session_timeout' => '4s');
-$node->restart;
-$b->quit;
-$b = $node->backend;
-$node->wait_until_connected;
+restart_with_timeout('4s');
 is($b->query(acquire('/wire/torn')), 't', 'a lock');
 remember_log();
 $proxy->tear;

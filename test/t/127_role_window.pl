@@ -100,6 +100,14 @@ is($one->query(q{SELECT count(*) FROM zk_lock_queue('/crowd')}), 0, 'among fewer
 is($one->query(q{SELECT zk_semaphore_acquire('/crowd', 2) AND zk_semaphore_release('/crowd')}), 't', 'a semaphore on that path can be had');
 $node->wait_until('SELECT entries = 0 FROM zk_status');
 
+# A walk asks how many znodes there are before it lists them.
+$zk->create_many('/zklock/crowds/crowd', 20_000);
+my $superuser = $node->backend;
+my $lists = $node->safe_psql('postgres', 'SELECT lists FROM zk_stat');
+is($superuser->errcode(q{SELECT count(*) FROM zk_cluster_locks('/crowds/crowd')}), '54000', 'locks below a path, among very many znodes, are not shown');
+is($node->safe_psql('postgres', 'SELECT lists FROM zk_stat'), $lists, '... and not listed');
+$superuser->quit;
+
 $_->quit foreach $one, @ones, @others;
 $node->stop;
 done_testing();

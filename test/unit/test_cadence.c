@@ -368,6 +368,20 @@ periods(void **state)
 	assert_int_equal(zkl_cadence_period(1000 * MS), 100 * MS);
 }
 
+/* Long replies that arrive are a reason to wait for the sign behind them. */
+static void
+bytes_that_arrive_are_patience_up_to_a_bound(void **state)
+{
+	const int64_t sent = 1000;
+
+	(void) state;
+	assert_int_equal(zkl_cadence_give_up_at(T, sent, 0), sent + T / 4);
+	assert_int_equal(zkl_cadence_give_up_at(T, sent, sent - 1), sent + T / 4);
+	assert_int_equal(zkl_cadence_give_up_at(T, sent, sent + T / 8), sent + T / 8 * 3);
+	assert_int_equal(zkl_cadence_give_up_at(T, sent, sent + T / 3), sent + T / 2);
+	assert_int_equal(zkl_cadence_give_up_at(T, sent, sent + T), sent + T / 2);
+}
+
 int
 main(void)
 {
@@ -384,6 +398,7 @@ main(void)
 		cmocka_unit_test(a_gap_is_made_up_for),
 		cmocka_unit_test(patience_ends_before_safe_until),
 		cmocka_unit_test(periods),
+		cmocka_unit_test(bytes_that_arrive_are_patience_up_to_a_bound),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,6 +68,7 @@ static const char *const failure_names[] = {
 	[ZKL_FAILURE_OTHER_KIND] = "OTHER_KIND",
 	[ZKL_FAILURE_QUOTA] = "QUOTA",
 	[ZKL_FAILURE_LIMIT] = "LIMIT",
+	[ZKL_FAILURE_TOO_LONG] = "TOO_LONG",
 	[ZKL_FAILURE_REFUSED] = "REFUSED"
 };
 
@@ -221,7 +222,10 @@ reply_to(const TraceLine *line)
 			children[n] = names[n];
 			n++;
 		}
-		event.failure = outcome == ZKL_OUTCOME_REFUSED ? ZKL_FAILURE_PERMISSION : ZKL_FAILURE_NONE;
+		if (outcome == ZKL_OUTCOME_REFUSED)
+			event.failure = line->nevent > 2 ?
+				(ZklFailure) trace_find(failure_names, lengthof(failure_names), line->event[2]) :
+				ZKL_FAILURE_PERMISSION;
 		return replied_with_names(&ticket, &event, children, n);
 	}
 	if (outcome == ZKL_OUTCOME_REFUSED)
