@@ -68,7 +68,8 @@ CREATE OR REPLACE VIEW zk_leaders AS
  */
 
 CREATE FUNCTION zk_server_status(OUT refuses_commits boolean,
-								 OUT tls boolean)
+								 OUT tls boolean,
+								 OUT clones integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zklock_server_status'
 LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1;
@@ -124,7 +125,8 @@ CREATE OR REPLACE VIEW zk_status AS
 		   c.namesakes,
 		   c.refused_leaderships,
 		   v.refuses_commits,
-		   v.tls
+		   v.tls,
+		   v.clones
 	FROM @extschema@.zk_status() AS n,
 		 @extschema@.zk_cluster_status() AS c,
 		 @extschema@.zk_server_status() AS v,
@@ -153,3 +155,34 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock_uses(text) IS
 'how many transactions of other sessions have committed under a lock that this backend holds, by zklock.commit_under';
+COMMENT ON COLUMN zk_status.clones IS
+'other primaries in this cluster with the database system identifier of this server';
+
+/*
+ * zk_servers shows copies of a database.  A server before version 1.2 does not tell.
+ */
+
+CREATE FUNCTION zk_server_records(OUT node_name text,
+								  OUT zklock_version text,
+								  OUT postgresql_version text,
+								  OUT host text,
+								  OUT since timestamptz,
+								  OUT system_identifier bigint,
+								  OUT is_standby boolean)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zklock_server_records'
+LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 10 COST 1000;
+
+COMMENT ON FUNCTION zk_server_records() IS
+'the record of each server of the cluster; see view zk_servers';
+
+GRANT EXECUTE ON FUNCTION zk_server_records() TO PUBLIC;
+
+CREATE OR REPLACE VIEW zk_servers AS
+	SELECT s.node_name, s.zklock_version, s.postgresql_version, s.host, s.since, s.system_identifier, s.is_standby
+	FROM @extschema@.zk_server_records() AS s;
+
+COMMENT ON COLUMN zk_servers.system_identifier IS
+'database system identifier; servers that have the same one are copies of one database';
+COMMENT ON COLUMN zk_servers.is_standby IS
+'true if the server is in recovery';

@@ -8,7 +8,8 @@
  * session.  Servers that have the same name are in one directory.  So a watch
  * on the directory tells a server of another one with its name, and of
  * nothing else.  The text has the fields "server", "host", "zklock" and
- * "postgresql" (fieldtext.h).
+ * "postgresql" (fieldtext.h); since version 1.2 also "system", the database
+ * system identifier, and "standby", which is yes or no.
  *
  * The directory "servers" is a persistent znode.  The first server creates
  * it, once.  So the moment of its creation, its birth, identifies the data of
@@ -29,6 +30,12 @@
 
 /* The directory of the records, below the root. */
 #define ZKL_SERVERRECORD_DIRECTORY	"/" ZKL_PATH_RESERVED "/servers"
+
+/*
+ * And that of the primaries: <root>/.zklock/primaries/<identifier>/<session>,
+ * without data.  <identifier> is the database system identifier, in decimal.
+ */
+#define ZKL_SERVERRECORD_PRIMARIES	"/" ZKL_PATH_RESERVED "/primaries"
 
 #define ZKL_SERVERRECORD_NAME_SIZE	256 /* three bytes for each byte of a name */
 #define ZKL_SERVERRECORD_TEXT_SIZE	512

@@ -196,6 +196,7 @@ init_shared(LWLockPadded *locks)
 	for (Size i = 0; i < sizeof(ZklCounters) / sizeof(pg_atomic_uint64); i++)
 		pg_atomic_init_u64(&((pg_atomic_uint64 *) &zkl_lock_table->counters)[i], 0);
 	pg_atomic_init_u32(&zkl_lock_table->namesakes, 0);
+	pg_atomic_init_u32(&zkl_lock_table->clones, 0);
 }
 
 Size

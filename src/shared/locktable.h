@@ -118,6 +118,8 @@ typedef struct ZklLockTable
 	 * reads.
 	 */
 	pg_atomic_uint32 namesakes; /* read without a lock */
+	pg_atomic_uint32 clones;	/* the same of primaries with one database
+								 * system identifier */
 	char		birth[ZKL_SERVERRECORD_BIRTH_SIZE];
 
 	/*

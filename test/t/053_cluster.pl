@@ -24,7 +24,7 @@ sub wait_until_joined
 # --- the servers ---
 
 wait_until_joined($node_a);
-$node_a->wait_until('SELECT lists = 1 FROM zk_stat');
+$node_a->wait_until('SELECT lists = 2 FROM zk_stat');
 my $before = $node_a->safe_psql('postgres', $spent);
 my $node_b = ZklockNode->started('b', $zk, %settings, 'zklock.node_name' => 'Bär/%.');
 $zk->wait_for_children($servers, 2);
@@ -37,8 +37,10 @@ is($node_b->safe_psql('postgres', q{SELECT node_name, zklock_version = zk_versio
 	abs(extract(epoch FROM now() - since)) < 600 FROM zk_servers ORDER BY node_name COLLATE "C"}),
 	"Bär/%.|t|t|t|t\na|t|t|t|t", 'zk_servers: both servers');
 $node_a->safe_psql('postgres', 'CREATE ROLE plain; CREATE ROLE monitor; GRANT pg_monitor TO monitor');
-is($node_a->safe_psql('postgres', 'SET ROLE plain; SELECT node_name, host, since FROM zk_servers ORDER BY node_name COLLATE "C" DESC LIMIT 1'),
-	'a||', 'a plain role sees no hosts');
+is($node_a->safe_psql('postgres', 'SET ROLE plain; SELECT node_name, host, since, system_identifier, is_standby FROM zk_servers ORDER BY node_name COLLATE "C" DESC LIMIT 1'),
+	'a||||', 'a plain role sees no hosts');
+is($node_b->safe_psql('postgres', q{SELECT is_standby, count(DISTINCT s.system_identifier), bool_or(s.system_identifier = c.system_identifier)
+	FROM zk_servers AS s, pg_control_system() AS c GROUP BY is_standby}), 'f|2|t', 'two primaries with two databases');
 
 # --- all locks ---
 
@@ -121,9 +123,23 @@ my $copy = ZklockNode->standby('copy', $node_a, 'zklock.node_name' => 'a');
 $_->wait_until('SELECT namesakes = 1 FROM zk_status') foreach $node_a, $copy;
 like(slurp_file($_->logfile), $warning, $_->name . ': another server has the same name') foreach $node_a, $copy;
 is($node_b->status('namesakes'), '0', 'which concerns no third one');
-is($node_b->safe_psql('postgres', q{SELECT count(*), count(DISTINCT host) FROM zk_servers WHERE node_name = 'a'}), '2|2', 'zk_servers shows both');
+my $both = q{SELECT count(*), count(DISTINCT host), count(DISTINCT system_identifier), count(*) FILTER (WHERE is_standby) FROM zk_servers WHERE node_name = 'a'};
+is($node_b->safe_psql('postgres', $both), '2|2|1|1', 'zk_servers shows both');
+
+# --- two primaries with one database ---
+
+is($_->status('clones'), '0', $_->name . ': a standby is no clone') foreach $node_a, $copy;
+my $session = $copy->status('session_id');
+$copy->promote;
+$node_b->wait_until($both =~ s/^SELECT (.*) FROM zk_servers/SELECT ($1) = (2, 2, 1, 0) FROM zk_servers/r);
+is($copy->status('session_id'), $session, 'a server that is promoted says so in the same session');
+my $cloned = qr/WARNING:  another primary has the database system identifier of this server, too/;
+$_->wait_until('SELECT clones = 1 FROM zk_status') foreach $node_a, $copy;
+is(scalar(() = slurp_file($_->logfile) =~ /$cloned/g), 1, $_->name . ': one warning of the other') foreach $node_a, $copy;
+is($node_b->status('clones'), '0', 'which concerns no third one');
 $copy->stop;
 $node_a->wait_until('SELECT namesakes = 0 FROM zk_status');
+$node_a->wait_until('SELECT clones = 0 FROM zk_status');
 like(slurp_file($node_a->logfile), qr/LOG:  no other server has the name "a" any more/, 'until one of them ends');
 
 # --- an ensemble that is none of ZooKeeper's ---

@@ -16,6 +16,7 @@
 #include "backend/display.h"
 #include "backend/lock/permission.h"
 #include "backend/lock/reliance.h"
+#include "backend/report.h"
 #include "backend/row.h"
 #include "backend/znodes.h"
 #include "backend/znodetext.h"
@@ -24,17 +25,37 @@
 #include "shared/leadership.h"
 
 PG_FUNCTION_INFO_V1(zklock_servers);
+PG_FUNCTION_INFO_V1(zklock_server_records);
 PG_FUNCTION_INFO_V1(zklock_cluster_status);
 PG_FUNCTION_INFO_V1(zklock_server_status);
 PG_FUNCTION_INFO_V1(zklock_leaderships);
 
-static void put_server(ReturnSetInfo *set, const ZklListingNode *node);
+static void list_servers(FunctionCallInfo fcinfo, bool all_columns);
+static void put_server(ReturnSetInfo *set, const ZklListingNode *node, bool all_columns);
+static void add_system(ZklRow *row, const ZklListingNode *node);
 static void append_refused(StringInfo refused, const char *path);
 static void put_leadership(ReturnSetInfo *set, const char *path);
 
-/* Znodes of other clients have no such text, and are left out. */
 Datum
 zklock_servers(PG_FUNCTION_ARGS)
+{
+	list_servers(fcinfo, false);
+	return (Datum) 0;
+}
+
+/* With what version 1.2 has added to the view zk_servers. */
+Datum
+zklock_server_records(PG_FUNCTION_ARGS)
+{
+	zkl_report_unless_loaded();
+	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_servers", 0, NULL);
+	list_servers(fcinfo, true);
+	return (Datum) 0;
+}
+
+/* Znodes of other clients have no such text, and are left out. */
+static void
+list_servers(FunctionCallInfo fcinfo, bool all_columns)
 {
 	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
 	ZklListing *survey;
@@ -45,13 +66,12 @@ zklock_servers(PG_FUNCTION_ARGS)
 	{
 		if (survey->nodes[i].data != NULL &&
 			zkl_znode_text_field(survey->nodes[i].data, "server") != NULL)
-			put_server(set, &survey->nodes[i]);
+			put_server(set, &survey->nodes[i], all_columns);
 	}
-	return (Datum) 0;
 }
 
 static void
-put_server(ReturnSetInfo *set, const ZklListingNode *node)
+put_server(ReturnSetInfo *set, const ZklListingNode *node, bool all_columns)
 {
 	static const char *const names[] = {"server", "zklock", "postgresql", "host"};
 	ZklRow		row = {0};
@@ -67,7 +87,23 @@ put_server(ReturnSetInfo *set, const ZklListingNode *node)
 	}
 	zkl_row_add_time_if(&row, node->detailed && zkl_permission_may_see(InvalidOid),
 						node->ctime_ms * 1000);
+	if (all_columns)
+		add_system(&row, node);
 	zkl_row_put(set, &row);
+}
+
+/* A server before version 1.2 does not tell.  PostgreSQL shows the identifier as bigint, too. */
+static void
+add_system(ZklRow *row, const ZklListingNode *node)
+{
+	char	   *identifier = zkl_znode_text_field(node->data, "system");
+	char	   *standby = zkl_znode_text_field(node->data, "standby");
+	bool		seen = zkl_permission_may_see(InvalidOid);
+
+	zkl_row_add_if(row, seen && identifier != NULL,
+				   Int64GetDatum(identifier ? (int64) strtoull(identifier, NULL, 10) : 0));
+	zkl_row_add_if(row, seen && standby != NULL,
+				   BoolGetDatum(standby != NULL && strcmp(standby, "yes") == 0));
 }
 
 /* What this server knows without a request to ZooKeeper. */
@@ -123,6 +159,7 @@ zklock_server_status(PG_FUNCTION_ARGS)
 								   !zkl_reliance_has_required(ZKL_MS(zkl_commit_margin))));
 	zkl_row_add_if(&row, zkl_permission_may_see(InvalidOid),
 				   BoolGetDatum(zkl_ssl_ca_file[0] != '\0'));
+	zkl_row_add(&row, Int32GetDatum(pg_atomic_read_u32(&zkl_lock_table->clones)));
 	zkl_row_put(set, &row);
 	return (Datum) 0;
 }
