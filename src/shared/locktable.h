@@ -51,7 +51,7 @@ typedef struct ZklCounters
 	pg_atomic_uint64 bypasses;	/* znodes of clients that do not wait for
 								 * zklock, seen behind a ticket */
 	pg_atomic_uint64 ensembles; /* how often ZooKeeper's data were not those
-								 * of before */
+								 * of before, or older */
 } ZklCounters;
 
 /*

@@ -79,6 +79,7 @@ static struct
 {
 	char		directory[DIRECTORY_SIZE];	/* of all records */
 	Circle		circles[NCOMMON];
+	bool		older;			/* see zkl_membership_note_older() */
 	bool		standby;		/* the record says so, ... */
 	bool		new_standby;	/* ... or will when it is written */
 	ZklAsker	asker;			/* has one ask at most ... */
@@ -98,6 +99,7 @@ static void on_answer(ZklAsker *asker, int what, int64 number,
 					  const ZklSessionEvent *event);
 static void on_seen(const ZklSessionEvent *event);
 static void on_looked(const ZklSessionEvent *event);
+static void report_older(void);
 static void on_joined(Common common, const ZklSessionEvent *event);
 static void on_listed(Common common, const ZklSessionEvent *event);
 static void join_primaries(void);
@@ -171,6 +173,26 @@ note_connection(void)
 	go(name, name->joined == zkl_session_info->id ? STEP_LIST : STEP_WHOSE, 0);
 	/* This begins when the name is listed. */
 	go(&member.circles[COMMON_SYSTEM], STEP_NONE, 0);
+}
+
+void
+zkl_membership_note_older(void)
+{
+	member.older = true;
+}
+
+/* If the birth of the data has changed, there was another warning. */
+static void
+report_older(void)
+{
+	if (!member.older)
+		return;
+	member.older = false;
+	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.ensembles, 1);
+	ereport(WARNING,
+			errmsg("ZooKeeper was probably set back to an earlier state of its data"),
+			errdetail("No ZooKeeper server accepted a client that had seen their latest transactions, but the first one accepted a new client at once."),
+			errhint("If an older backup was restored, what was written since then is lost: jobs may run again, and tokens may be given out again.  Compare the records of jobs with what has run."));
 }
 
 /* The worker looks with each sign of life. */
@@ -427,6 +449,7 @@ on_listed(Common common, const ZklSessionEvent *event)
 	if (common == COMMON_NAME)
 	{
 		on_accepted();
+		report_older();
 		join_primaries();
 	}
 	note_others(common, event->reply.nchildren - 1);
@@ -515,6 +538,7 @@ note_birth(const ZklSessionEvent *event)
 	LWLockRelease(zkl_lock_table_session_lock());
 	if (strcmp(known, birth) == 0)
 		return;
+	member.older = false;
 
 	/* Write the file first, so that the warning is not repeated. */
 	zkl_session_file_write_birth(birth);

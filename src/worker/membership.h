@@ -29,6 +29,12 @@ extern void zkl_membership_send(void);
 extern int64 zkl_membership_wake_at(void);
 
 /*
+ * ZooKeeper's data seem to be older than what this server has seen.  That is
+ * reported once it is known that they are still the same.
+ */
+extern void zkl_membership_note_older(void);
+
+/*
  * The children of this directory have changed.  False: the directory is not
  * one of this file's.
  */

@@ -38,6 +38,8 @@ static struct
 								 * to close it */
 	bool		connected;
 	bool		was_connected;	/* the open handle has had a connection */
+	bool		replaced;		/* no server accepted the handle before this
+								 * one, and no attempt has failed since */
 	int64		open_at;		/* when to try to open a handle */
 	bool		awaits_address; /* the last attempt to open one found no
 								 * address */
@@ -54,6 +56,7 @@ static void take_lookup(void);
 static void move_to_servers(const char *servers);
 static void look_for_servers(void);
 static void abandon_handle(void);
+static void note_accepted(void);
 static void hand_out_last_answers(void);
 static void on_connected(void);
 static void on_disconnected(void);
@@ -75,7 +78,8 @@ zkl_session_keeper_tend(void)
 		open_session();
 	else if (zkl_session_is_open() && !keeper.connected)
 	{
-		zkl_session_log_unreachable();
+		if (zkl_session_log_unreachable())
+			keeper.replaced = false;
 		if (zkl_now() >= keeper.resolve_at)
 			look_for_servers();
 	}
@@ -306,6 +310,20 @@ look_for_servers(void)
 			errmsg("continuing the ZooKeeper session with a new client handle, because no server has accepted the old one"));
 	abandon_handle();
 	keeper.open_at = 0;
+	keeper.replaced = true;
+}
+
+/*
+ * ZooKeeper has answered.  If no server accepted the last handle for a whole
+ * session timeout, and the first one accepts this handle at once, the reason
+ * was what the handles had seen: ZooKeeper's data are older than that.
+ */
+static void
+note_accepted(void)
+{
+	if (keeper.replaced)
+		zkl_membership_note_older();
+	keeper.replaced = false;
 }
 
 /* A new handle does not know the requests of this one. */
@@ -401,6 +419,7 @@ on_connected(void)
 		return;
 	}
 	ZKL_FAULT_POINT("connected");
+	note_accepted();
 	if (keeper.ending_old)
 	{
 		/*
@@ -493,6 +512,7 @@ on_expired(void)
 	bool		was_proved = pg_atomic_read_u64(&info->safe_until) != 0;
 
 	ZKL_FAULT_POINT("expired");
+	note_accepted();
 
 	/*
 	 * A session to which the worker attached only to close it has no claims.

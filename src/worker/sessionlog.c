@@ -34,7 +34,7 @@ static void log_connected(void);
 static void note_refusal(const char *error);
 
 /* Logged once, until there is a connection again. */
-void
+bool
 zkl_session_log_unreachable(void)
 {
 	const char *error = zkl_session_take_error();
@@ -42,7 +42,7 @@ zkl_session_log_unreachable(void)
 	if (error != NULL)
 		zkl_session_log_error(error);
 	if (!zkl_session_tried_all())
-		return;
+		return error != NULL;
 	/* Then it does not matter that other servers cannot be reached at all. */
 	if (zkl_session_mistrust() != NULL)
 	{
@@ -50,16 +50,17 @@ zkl_session_log_unreachable(void)
 			zkl_session_log_refused(zkl_session_mistrust());
 		else if (error != NULL)
 			note_refusal(zkl_session_mistrust());
-		return;
+		return error != NULL;
 	}
 	zkl_session_log_nowhere();
 	if (missing)
-		return;
+		return error != NULL;
 	missing = true;
 	ereport(LOG,
 			errmsg("could not connect to ZooKeeper, will keep trying"),
 			zkl_session_info->last_error_at == 0 ? 0 :
 			errdetail("The last error was: %s.", zkl_session_info->last_error));
+	return error != NULL;
 }
 
 void

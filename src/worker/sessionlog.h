@@ -13,8 +13,11 @@
 #ifndef ZKL_SESSIONLOG_H
 #define ZKL_SESSIONLOG_H
 
-/* Call these in each turn, the first one only without a connection. */
-extern void zkl_session_log_unreachable(void);
+/*
+ * Call these in each turn, the first one only without a connection.  It tells
+ * whether an attempt to connect has failed.
+ */
+extern bool zkl_session_log_unreachable(void);
 extern void zkl_session_log_doubt(void);
 
 /*

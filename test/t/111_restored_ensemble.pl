@@ -63,6 +63,9 @@ my $queue = $zk->wait_for_children('/zklock/job', 2);
 my $sessions = sessions();
 while_away(sub { });
 is_deeply(sessions(), $sessions, 'away for long: the same sessions');
+my $set_back = qr/WARNING:  ZooKeeper was probably set back to an earlier state of its data/;
+$node_a->wait_until(q{SELECT count(*) = 2 FROM zk_servers});
+unlike(slurp_file($node_a->logfile), $set_back, 'away for long: with the same data');
 is($a1->query(held('/job')), 't', 'away for long: held');
 is($a1->query(q{SELECT zk_lock_token('/job')}), $token, 'away for long: the same token');
 is_deeply($zk->children('/zklock/job'), $queue, 'away for long: the same znodes');
@@ -84,6 +87,11 @@ is(scalar(@{ $zk->children('/zklock/released later') }), 1, 'restored: what was 
 $a2->wait_until(q{SELECT claim = 'lost' FROM zk_locks WHERE path = '/acquired later'});
 is($a2->errcode(q{INSERT INTO t VALUES ('restored')}), 'ZK001', 'restored: what was acquired later is lost');
 is($a1->query(held('/job')), 't', 'restored: what was held then and is held now is held');
+foreach my $node ($node_a, $node_b)
+{
+	$node->wait_until('SELECT ensemble_changes = 1 FROM zk_status');
+	is(scalar(() = slurp_file($node->logfile) =~ /$set_back/g), 1, 'restored: one warning, which is counted: ' . $node->name);
+}
 is_deeply($zk->children('/zklock/job'), $queue, 'restored: by the same znode');
 ok(!$b1->is_done, 'restored: the waiter goes on');
 $a2->run('SELECT zk_lock_release_all()');
@@ -101,6 +109,7 @@ foreach my $how (\&meanwhile, \&while_away)
 	$how->(sub { system_or_bail('rm', '-rf', $data) });
 	is(scalar(grep { my $id = $_; grep { $_ eq $id } @$sessions } @{ sessions() }), 0, "$what: new sessions");
 	is($node_a->status('epoch'), $epoch + 1, "$what: one epoch later");
+	is(scalar(() = slurp_file($node_a->logfile) =~ /$set_back/g), 1, "$what: that is another warning");
 	is($b1->result->{out}, 't', "$what: the waiter has the lock");
 	is($a1->query(held('/job')), 'f', "$what: the former holder does not");
 	is($a1->errcode(q{INSERT INTO t VALUES ('emptied')}), 'ZK001', "$what: nor does it write");
