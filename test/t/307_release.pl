@@ -16,7 +16,6 @@ use Test::More;
 
 use PostgreSQL::Test::Utils;
 
-use Examples;
 
 my $top = abs_path(dirname(__FILE__) . '/../..');
 
@@ -148,19 +147,19 @@ is_deeply([ sort grep { $_ ne 'build' } keys %stage ], ['extension'], 'Dockerfil
 is(scalar(() = run_it($image, 'find', '.', '-name', '*.so*')->{out} =~ m{^\./(?:stage|extension)/\S*/(?:zklock\.so|libzookeeper_st\.so\.2)$}mg), 4,
 	'Dockerfile: each has both libraries');
 
-# The manifests of doc/kubernetes.md: settings that exist, the layout of package/extension, and the
-# ZooKeepers of the page.
-my $manifests = join "---\n", grep { /^apiVersion: /m }
-  map { map { $_->{language} eq 'yaml' ? $_->{text} : () } @{ $_->{blocks} } } Examples::sections_of("$top/doc/kubernetes.md", 'doc/kubernetes.md');
+# The manifests that doc/kubernetes.md applies: settings that exist, the layout of package/extension, and the
+# ZooKeepers beside them.
+my @applied = slurp_file("$top/doc/kubernetes.md") =~ /^kubectl apply -f (\S+)$/mg;
+my $manifests = join '', map { text($top, $_) } @applied;
 IPC::Run::run([ 'python3', '-c', 'import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(sys.stdin))))' ], '<', \$manifests, '>', \my $parsed);
 my %kind = map { $_->{kind} => $_->{spec} } @{ decode_json($parsed) };
-is_deeply([ sort keys %kind ], [qw(Cluster Database PodDisruptionBudget Service StatefulSet)], 'doc/kubernetes.md: the manifests');
+is_deeply([ sort keys %kind ], [qw(Cluster Database PodDisruptionBudget Service StatefulSet)], 'package/kubernetes: the manifests');
 my $cluster = $kind{Cluster}{postgresql};
-like(text($top, 'src/settings.c'), qr/"\Q$_\E"/, "doc/kubernetes.md: $_ is a setting") foreach sort grep { /^zklock\./ } keys %{ $cluster->{parameters} };
+like(text($top, 'src/settings.c'), qr/"\Q$_\E"/, "package/kubernetes: $_ is a setting") foreach sort grep { /^zklock\./ } keys %{ $cluster->{parameters} };
 is_deeply([ map { s/:2181$//r } split /,/, $cluster->{parameters}{'zklock.hosts'} ],
-	[ map { "zk-$_." . $kind{StatefulSet}{serviceName} } 0 .. $kind{StatefulSet}{replicas} - 1 ], 'doc/kubernetes.md: zklock.hosts');
-is($cluster->{extensions}[0]{ld_library_path}[0], 'system', 'doc/kubernetes.md: the directory of the client library');
-is($kind{Database}{extensions}[0]{version}, $series, 'doc/kubernetes.md: the version');
+	[ map { "zk-$_." . $kind{StatefulSet}{serviceName} } 0 .. $kind{StatefulSet}{replicas} - 1 ], 'package/kubernetes: zklock.hosts');
+is($cluster->{extensions}[0]{ld_library_path}[0], 'system', 'package/kubernetes: the directory of the client library');
+is($kind{Database}{extensions}[0]{version}, $series, 'package/kubernetes: the version');
 
 # "make install" installs these files, below the directories that pg_config names.
 my $stage = PostgreSQL::Test::Utils::tempdir;
