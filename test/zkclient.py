@@ -122,7 +122,7 @@ def perform(clients, op, session_timeout, client="default", path=None, data="",
         return zk.create(path, data.encode(), ephemeral=ephemeral, sequence=sequence,
                          acl=acl, makepath=not perms)
     if op == "create_many":
-        return create_many(zk, path, int(data))
+        return create_many(zk, path, *data.split())
     if op == "set":
         return stat_as_dict(zk.set(path, data.encode(), version))
     if op == "delete":
@@ -150,13 +150,14 @@ def perform(clients, op, session_timeout, client="default", path=None, data="",
     raise ValueError("no such operation: " + op)
 
 
-def create_many(zk, path, n):
+def create_many(zk, path, n, prefix=""):
     """So many children of path, as the directories of locks below it would be."""
+    n = int(n)
     zk.ensure_path(path)
     for first in range(0, n, 1000):
         transaction = zk.transaction()
         for i in range(first, min(first + 1000, n)):
-            transaction.create("%s/%d" % (path, i))
+            transaction.create("%s/%s%d" % (path, prefix, i))
         transaction.commit()
 
 

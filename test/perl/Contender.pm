@@ -147,7 +147,7 @@ sub wait_until_watching
 sub _is_watching
 {
 	my ($zk, $session, $znode) = @_;
-	return $zk->cmd('wchc') =~ /^\Q$session\E\n(?:\t.*\n)*\t\Q$znode\E$/m;
+	return scalar grep { $zk->cmd('wchc', $_) =~ /^\Q$session\E\n(?:\t.*\n)*\t\Q$znode\E$/m } 1 .. $zk->{servers};
 }
 
 # A znode without a number goes first.

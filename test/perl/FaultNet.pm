@@ -11,6 +11,7 @@ FaultNet - a network between servers that can be cut, held up and slowed down
 
 	$net->set('a', '1', 'hold');		# what a sends to 1 does not arrive: a one-way cut
 	$net->set('1', 'a', 'delay', 50);	# what 1 sends to a takes 50 ms longer
+	$net->set('1', 'a', 'delay', 25, 20);	# ... 25 ms, on a line of 20 Mbit/s
 	$net->set('a', '1', 'cut');			# connections end, and there are no new ones
 	$net->set('a', '1', 'open');
 
@@ -58,11 +59,17 @@ reaches the other one, for C<< $node->follow >>.  Before C<run>.
 
 Start the process that connects the servers.  It ends with the test.
 
-=item $net->set($from, $to, $mode, $ms)
+=item $net->set($from, $to, $mode, $ms, $mbit)
 
 How the packets of C<$from> travel to C<$to>, whichever of them made the connection: C<open>,
-C<hold>, C<cut> (which concerns both ways) or C<delay>.  May be called by forked processes, too.
-Does not wait for the change.
+C<hold>, C<cut> (which concerns both ways) or C<delay>, perhaps with a number of Mbit/s that all
+connections on this way have together.  Then, what has not yet been sent waits in the sockets of the
+sender, but for a tenth of a second's worth.  May be called by forked processes, too.  Does not wait for the
+change.
+
+=item $net->set_far($one, $other, $ms, $mbit)
+
+The same both ways, with this round trip.
 
 =item $net->reset($from, $to)
 
@@ -146,6 +153,14 @@ sub run
 }
 
 sub set { my ($self, @words) = @_; return $self->_tell('set', @words); }
+
+sub set_far
+{
+	my ($self, $one, $other, $ms, $mbit) = @_;
+	$self->set(@$_, 'delay', $ms / 2, $mbit // ()) foreach [ $one, $other ], [ $other, $one ];
+	return;
+}
+
 sub reset { my ($self, @words) = @_; return $self->_tell('reset', @words); }
 
 # One write, so that those of several processes do not mix.
@@ -161,6 +176,8 @@ sub _tell
 # Each connection is two streams, each of which knows the other as its back.  A stream reads from
 # one socket and writes to another.
 my (%mode, %stream_of, %links);
+my %idle_at;		# when a way with a rate has sent all that was read
+my $BUFFER = 0.1;	# seconds
 my $select_writable = IO::Select->new;
 
 sub _now { return clock_gettime(CLOCK_MONOTONIC); }
@@ -190,8 +207,10 @@ sub _serve
 				if ($due <= $now) { vec($writes, fileno $stream->{to}, 1) = 1; }
 				elsif ($due < $next) { $next = $due; }
 			}
-			vec($reads, fileno $stream->{from}, 1) = 1
-			  if $name ne 'hold' && @{ $stream->{queue} } < 200;
+			next if $name eq 'hold' || @{ $stream->{queue} } >= 200;
+			my $room_at = ($idle_at{ $stream->{way} } // 0) - $BUFFER;
+			if ($room_at <= $now) { vec($reads, fileno $stream->{from}, 1) = 1; }
+			elsif ($room_at < $next) { $next = $room_at; }
 		}
 		select $reads, $writes, undef, $next - $now;
 
@@ -217,8 +236,8 @@ sub _obey
 	sysread($control, my $text, 65536) or POSIX::_exit(0);
 	foreach (split /\n/, $text)
 	{
-		my ($command, $from, $to, $name, $ms) = split / /;
-		$mode{"$from>$to"} = { name => $name, delay => ($ms // 0) / 1000 } if $command eq 'set';
+		my ($command, $from, $to, $name, $ms, $mbit) = split / /;
+		$mode{"$from>$to"} = { name => $name, delay => ($ms // 0) / 1000, rate => ($mbit // 0) * 1e6 / 8 } if $command eq 'set';
 		next unless $command eq 'reset' || $name eq 'cut';
 		my @ended = grep { $_->{way} eq "$from>$to" || $_->{way} eq "$to>$from" } values %stream_of;
 		_hang_up($_) foreach @ended;
@@ -257,11 +276,18 @@ sub _connect
 sub _read
 {
 	my ($stream) = @_;
-	my $n = sysread $stream->{from}, my $data, 65536;
+	my $mode = _mode($stream);
+	my $n = sysread $stream->{from}, my $data, $mode->{rate} ? 4096 : 65536;
 	return if !defined $n && ($!{EAGAIN} || $!{ENOTCONN});
 	return _hang_up($stream) unless $n;
 	$data = (delete $stream->{edit})->($data) if $stream->{edit};
-	push @{ $stream->{queue} }, { due => _now() + (_mode($stream)->{delay} // 0), data => $data };
+	my $sent = _now();
+	if ($mode->{rate})
+	{
+		my $begin = $idle_at{ $stream->{way} } // 0;
+		$sent = $idle_at{ $stream->{way} } = ($begin > $sent ? $begin : $sent) + length($data) / $mode->{rate};
+	}
+	push @{ $stream->{queue} }, { due => $sent + ($mode->{delay} // 0), data => $data };
 	return;
 }
 

@@ -314,7 +314,11 @@ sub create
 	return $self->_ask('create', path => $path, %opt);
 }
 
-sub create_many { my ($self, $path, $n) = @_; return $self->_ask('create_many', path => $path, data => "$n"); }
+sub create_many
+{
+	my ($self, $path, $n, $prefix) = @_;
+	return $self->_ask('create_many', path => $path, data => join ' ', $n, $prefix // ());
+}
 
 sub set
 {
