@@ -104,9 +104,11 @@ ifdef FAULTS
 PG_CFLAGS += -DZKLOCK_FAULTS -DUSE_ASSERT_CHECKING
 endif
 
-# PostgreSQL hands down the options and attributes of the compiler that built it.
+# PostgreSQL hands down the options and attributes of the compiler that built it, and 19 has a macro that casts
+# functions.
 ifneq ($(findstring clang,$(CC)),)
-PG_CFLAGS += -Wno-unknown-warning-option -Wno-ignored-optimization-argument -Wno-ignored-attributes
+PG_CFLAGS += -Wno-unknown-warning-option -Wno-ignored-optimization-argument -Wno-ignored-attributes \
+	-Wno-cast-function-type-strict
 endif
 
 # A failed assertion ends the whole server: only servers that assert themselves get those of

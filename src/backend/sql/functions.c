@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "executor/execdesc.h"
 #include "fmgr.h"
 #include "miscadmin.h"
