@@ -29,6 +29,7 @@ static ZklListing *list(ZklCommandKind kind, const char *path,
 						const char *child, int64 until, bool patient);
 static ZklCommandOutcome run(const ZklCommand *command, int64 until, char **answer);
 static void check_outcome(const ZklCommand *command, ZklCommandOutcome outcome);
+static const char *shown_path(const ZklCommand *command);
 static void end(int code, Datum arg);
 static bool take_slot(const ZklCommand *command, int64 asked_at, int64 until);
 static void report_no_slot(void);
@@ -163,7 +164,13 @@ static void
 check_outcome(const ZklCommand *command, ZklCommandOutcome outcome)
 {
 	if (outcome != ZKL_COMMAND_OK && outcome != ZKL_COMMAND_ABSENT)
-		zkl_report_command(command->path[0] != '\0' ? command->path : "/", outcome);
+		zkl_report_command(shown_path(command), outcome);
+}
+
+static const char *
+shown_path(const ZklCommand *command)
+{
+	return command->path[0] != '\0' ? command->path : "/";
 }
 
 /*
@@ -174,7 +181,6 @@ static ZklCommandOutcome
 run(const ZklCommand *command, int64 until, char **answer)
 {
 	int64		asked_at = zkl_now();
-	const char *path = command->path[0] != '\0' ? command->path : "/";
 	volatile ZklCommandOutcome outcome = ZKL_COMMAND_ABSENT;
 
 	*answer = NULL;
@@ -190,7 +196,7 @@ run(const ZklCommand *command, int64 until, char **answer)
 		bool		taken = take_slot(command, asked_at, until);
 
 		ZKL_FAULT_POINT("command-asked");
-		if (taken && wait_until_done(path, asked_at, until))
+		if (taken && wait_until_done(shown_path(command), asked_at, until))
 		{
 			ZKL_FAULT_POINT("command-done");
 			outcome = zkl_mailbox_result(my_slot, answer);
