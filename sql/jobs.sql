@@ -136,6 +136,20 @@ SELECT work() || fail() WHERE zk_xact_run_once('/regress/jobs', '2024-05-05 14:0
 CALL job_says('/regress/jobs', 'failed');
 SELECT count(*) FROM ran;
 
+-- one call in a statement runs the job; other calls do not, nor other rows, nor another execution
+SET client_min_messages = error;
+SELECT zk_xact_run_once('/regress/jobs', '2024-05-05 15:00Z'), zk_xact_run_once('/regress/jobs', '2024-05-05 15:00Z');
+SELECT zk_xact_run_once('/regress/jobs', '2024-05-05 16:00Z') FROM generate_series(1, 3);
+RESET client_min_messages;
+SET plan_cache_mode = force_generic_plan;
+PREPARE run AS SELECT zk_xact_run_once('/regress/jobs', '2024-05-05 17:00Z');
+BEGIN;
+EXECUTE run;
+EXECUTE run;
+COMMIT;
+RESET plan_cache_mode;
+CALL job_says('/regress/jobs', 'done');
+
 -- spacing: ticks that are near to the last one are the same
 SELECT work() WHERE zk_xact_run_once('/regress/jobs', '2024-05-06 02:00Z', spacing => '1 hour');
 SELECT work() WHERE zk_xact_run_once('/regress/jobs', '2024-05-06 03:00Z', spacing => '1 hour');

@@ -73,8 +73,10 @@ zkl_run_once_begin(const ZklLockRequest *request, const ZklJobTick *tick)
 	ZklLocalClaim *claim;
 
 	claim = zkl_hold_counts_update_to_acquire(request);
+
+	/* This backend itself is running the job, perhaps since this very call. */
 	if (claim != NULL && claim->shared->run != ZKL_JOBRUNS_NONE)
-		return false;			/* this backend itself is running the job */
+		return zkl_local_claim_is_repeated(claim, request);
 
 	/*
 	 * Other transactions may use the same claim, and would find that the run
@@ -197,6 +199,7 @@ run_with_claim(ZklLocalClaim *claim, Attempt *attempt)
 		{
 			zkl_hold_counts_add(claim, ZKL_EXCLUSIVE, attempt->request->scope, 1);
 			zkl_hold_counts_begin_run(claim, attempt->request->scope);
+			claim->call = attempt->request->call;
 		}
 	}
 	PG_CATCH();

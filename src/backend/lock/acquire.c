@@ -205,6 +205,8 @@ acquire_again(ZklLocalClaim *claim, const ZklLockRequest *request)
 {
 	ZklPartName part = zkl_local_claim_part(request->mode);
 
+	if (zkl_local_claim_is_repeated(claim, request))
+		return;
 	if (part == ZKL_EXCLUSIVE && zkl_local_claim_count(claim, part) == 0)
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -220,6 +222,7 @@ acquire_again(ZklLocalClaim *claim, const ZklLockRequest *request)
 	 */
 	zkl_wait_for_certainty(request, claim);
 	zkl_hold_counts_add(claim, part, request->scope, 1);
+	claim->call = request->call;
 	set_lease_time(claim, request);
 }
 

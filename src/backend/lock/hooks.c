@@ -39,6 +39,14 @@ static ExecutorFinish_hook_type next_executor_finish = NULL;
 static ProcessUtility_hook_type next_process_utility = NULL;
 static emit_log_hook_type next_emit_log = NULL;
 
+/* How many executions have begun?  And the one that has ended last. */
+static uint64 executions = 0;
+static struct
+{
+	const QueryDesc *query;
+	uint64		execution;
+}			last_run = {NULL, 0};
+
 static bool may_be_remote(const PlannedStmt *plan);
 static void require_leadership(Node *command);
 static bool takes_effect_at_once(const Node *command);
@@ -78,6 +86,7 @@ static void
 executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 {
 	MemoryContext context = CurrentMemoryContext;
+	uint64		outer = zkl_xact_execution;
 
 	zkl_deadlock_listen();
 	zkl_xact_note_statement(false);
@@ -88,7 +97,7 @@ executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 	}
 	if (may_be_remote(query_desc->plannedstmt))
 		zkl_xact_note(ZKL_XACT_REMOTE);
-	zkl_xact_runs++;
+	zkl_xact_execution = ++executions;
 	PG_TRY();
 	{
 		if (next_executor_run)
@@ -98,12 +107,14 @@ executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 	}
 	PG_CATCH();
 	{
-		zkl_xact_runs--;
+		zkl_xact_execution = outer;
 		leave_statement_by_error(context);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	zkl_xact_runs--;
+	last_run.query = query_desc;
+	last_run.execution = zkl_xact_execution;
+	zkl_xact_execution = outer;
 	leave_statement();
 }
 
@@ -131,29 +142,35 @@ may_be_remote(const PlannedStmt *plan)
 }
 
 /*
- * AFTER triggers run here, and may use connections to other servers.  A
- * statement that only reads has no triggers, and does nothing here.
+ * AFTER triggers run here, and may use connections to other servers.  So do
+ * the parts of WITH that write and were not read to their end: they belong to
+ * the run before.  A statement that only reads does nothing here.
  */
 static void
 executor_finish(QueryDesc *query_desc)
 {
 	MemoryContext context = CurrentMemoryContext;
+	uint64		outer = zkl_xact_execution;
 
 	if (CommandIsReadOnly(query_desc->plannedstmt))
 	{
 		finish(query_desc);
 		return;
 	}
+	zkl_xact_execution = last_run.query == query_desc ? last_run.execution :
+		++executions;
 	PG_TRY();
 	{
 		finish(query_desc);
 	}
 	PG_CATCH();
 	{
+		zkl_xact_execution = outer;
 		leave_statement_by_error(context);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	zkl_xact_execution = outer;
 	leave_statement();
 }
 

@@ -102,6 +102,15 @@ bucket_of(uint32 hash)
 	return &buckets[hash & (nbuckets - 1)];
 }
 
+bool
+zkl_local_claim_is_repeated(const ZklLocalClaim *claim, const ZklLockRequest *request)
+{
+	return claim->call.execution != 0 &&
+		claim->call.execution == request->call.execution &&
+		claim->call.expression == request->call.expression &&
+		claim->call.function != request->call.function;
+}
+
 ZklLocalClaim *
 zkl_local_claim_next(ZklLocalClaim *claim)
 {
@@ -355,6 +364,7 @@ add(ZklLocalClaim *claim, const ZklLockRequest *request)
 {
 	claim->kind = zkl_recipe_kind(request->mode);
 	claim->limit = request->limit;
+	claim->call = request->call;
 	claim->run_level = 0;
 	claim->run_failed = false;
 	claim->told_revoked = false;

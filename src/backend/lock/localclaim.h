@@ -45,6 +45,19 @@ typedef struct ZklPart
 	int			xact_record;	/* index of its latest record; -1 if none */
 } ZklPart;
 
+/*
+ * A call of a function that acquires.  PostgreSQL may evaluate a row anew that
+ * another transaction has updated meanwhile (EvalPlanQual).  Then it calls the
+ * functions of the same plan once more in the same execution, but has looked
+ * each of them up again.
+ */
+typedef struct ZklCall
+{
+	uint64		execution;		/* zkl_xact_execution; 0: none */
+	const void *expression;		/* flinfo->fn_expr ... */
+	const void *function;		/* ... and flinfo; may be gone by now */
+} ZklCall;
+
 typedef struct ZklLocalClaim
 {
 	char		path[ZKL_PATH_SIZE];
@@ -68,6 +81,7 @@ typedef struct ZklLocalClaim
 	bool		told_revoked;	/* the user was told that its release has been
 								 * requested ... */
 	bool		told_lost;		/* ... or why its statement was cancelled */
+	ZklCall		call;			/* the call that acquired last */
 	dlist_node	session_link;	/* linked while a part has session-level
 								 * acquires */
 } ZklLocalClaim;
@@ -89,6 +103,7 @@ typedef struct ZklLockRequest
 	bool		by_call;		/* of a procedure: it waits without the
 								 * statement's snapshot, and raises an error
 								 * where a function returns false */
+	ZklCall		call;
 
 	/* LEASE */
 	int			limit;			/* 0: the stored one */
@@ -97,6 +112,13 @@ typedef struct ZklLockRequest
 
 /* This backend's claim on a path, or NULL. */
 extern ZklLocalClaim *zkl_local_claim_find(const char *path);
+
+/*
+ * Has the call that acquired last been evaluated anew?  Then the request is
+ * the same one, and must not acquire again.
+ */
+extern bool zkl_local_claim_is_repeated(const ZklLocalClaim *claim,
+										const ZklLockRequest *request);
 
 /*
  * The first claim of this backend, in no particular order, or the next one

@@ -57,6 +57,7 @@ static int	sort_unique(const char **paths, int npaths);
 static bool acquire_all(Multilock *lock);
 static void ask_for_all(Multilock *lock);
 static int	count_granted(Multilock *lock);
+static bool is_repeated(const char **paths, int npaths, const ZklLockRequest *request);
 static bool acquire_member(Multilock *lock, Member *member);
 static void begin_member(Multilock *lock, Member *member);
 static void end_member(Member *member);
@@ -72,6 +73,8 @@ zkl_multilock_acquire(const char **paths, int npaths, const ZklLockRequest *requ
 
 	zkl_hold_counts_update();
 	lock.nmembers = sort_unique(paths, npaths);
+	if (is_repeated(paths, lock.nmembers, request))
+		return true;
 	lock.members = palloc0(sizeof(Member) * (lock.nmembers + 1));
 	for (int i = 0; i < lock.nmembers; i++)
 		lock.members[i].path = paths[i];
@@ -93,6 +96,15 @@ zkl_multilock_acquire(const char **paths, int npaths, const ZklLockRequest *requ
 	PG_END_TRY();
 	pfree(lock.members);
 	return acquired;
+}
+
+/* All claims have the call that acquired them together. */
+static bool
+is_repeated(const char **paths, int npaths, const ZklLockRequest *request)
+{
+	const ZklLocalClaim *claim = npaths > 0 ? zkl_local_claim_find(paths[0]) : NULL;
+
+	return claim != NULL && zkl_local_claim_is_repeated(claim, request);
 }
 
 /*
@@ -349,7 +361,10 @@ count_all(Multilock *lock)
 	}
 	PG_END_TRY();
 	for (int i = 0; i < lock->nmembers; i++)
+	{
 		lock->members[i].is_new = false;
+		lock->members[i].claim->call = lock->request->call;
+	}
 }
 
 bool

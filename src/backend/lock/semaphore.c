@@ -93,6 +93,8 @@ zkl_semaphore_acquire(const ZklLockRequest *request)
 {
 	ZklLocalClaim *claim = zkl_hold_counts_update_to_acquire(request);
 
+	if (claim != NULL && zkl_local_claim_is_repeated(claim, request))
+		return true;
 	check_request(claim, request);
 	zkl_hold_counts_check_room(request->quantity);
 	return claim == NULL ? zkl_local_claim_begin_for(request, acquire_first, NULL) :
@@ -214,6 +216,7 @@ add_leases(ZklLocalClaim *claim, ZklClaim *second, const ZklLockRequest *request
 	{
 		ZKL_FAULT_POINT("semaphore-merged");
 		zkl_hold_counts_add(claim, ZKL_SHARED, request->scope, request->quantity);
+		claim->call = request->call;
 	}
 	PG_CATCH();
 	{

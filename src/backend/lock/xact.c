@@ -125,7 +125,7 @@ static uint64 good_losses = 0;
 static bool good_required = false;
 static uint64 good_serial = 0;
 
-int			zkl_xact_runs = 0;
+uint64		zkl_xact_execution = 0;
 int			zkl_xact_utilities = 0;
 
 /* Has this transaction run a statement, and has the client sent ROLLBACK? */
@@ -277,7 +277,7 @@ zkl_xact_keep_guard_first(void)
 static void
 on_claim_begins(void)
 {
-	if (zkl_xact_runs == 0 || !is_listening)
+	if (zkl_xact_execution == 0 || !is_listening)
 		put_guard_first();
 }
 

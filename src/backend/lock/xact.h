@@ -29,12 +29,12 @@ extern void zkl_xact_init(void);
 extern void zkl_xact_keep_guard_first(void);
 
 /*
- * How many ExecutorRuns are under way?  hooks.c counts a run up to its call of
- * zkl_xact_keep_guard_first().  No transaction ends within the run, so if a
- * claim begins there, the callbacks need not be reordered before the end of
- * the run.
+ * The number of the execution that is under way, the innermost one; 0 if there
+ * is none.  hooks.c counts an execution up to its call of
+ * zkl_xact_keep_guard_first().  No transaction ends within it, so if a claim
+ * begins there, the callbacks need not be reordered before its end.
  */
-extern int	zkl_xact_runs;
+extern uint64 zkl_xact_execution;
 
 /*
  * How many utility statements are under way, such as CALL and DO, which may end

@@ -361,6 +361,11 @@ begin_request(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope)
 	ZklLockRequest request = {.mode = mode,.scope = scope};
 
 	request.by_call = fcinfo->context != NULL && IsA(fcinfo->context, CallContext);
+	if (fcinfo->flinfo->fn_expr != NULL)
+		request.call = (ZklCall)
+	{
+		zkl_xact_execution, fcinfo->flinfo->fn_expr, fcinfo->flinfo
+	};
 
 	zkl_report_unless_loaded();
 	zkl_permission_check_level(scope);
