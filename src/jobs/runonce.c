@@ -14,6 +14,7 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "miscadmin.h"
 #include "utils/timestamp.h"
 
@@ -21,6 +22,7 @@
 #include "backend/lock/acquire.h"
 #include "backend/lock/holdcounts.h"
 #include "backend/lock/wait.h"
+#include "backend/lock/xact.h"
 #include "backend/report.h"
 #include "backend/znodes.h"
 #include "compat.h"
@@ -54,6 +56,7 @@ static const ZklCommandOutcome refusals[] = {
 };
 
 static void read_for(const ZklLockRequest *request, ZklJobZnode *znode);
+static void check_may_write(const char *path);
 static bool may_run(Attempt *attempt);
 static bool run_with_new_claim(ZklLocalClaim *claim, const ZklLockRequest *request,
 							   void *attempt);
@@ -94,6 +97,8 @@ zkl_run_once_begin(const ZklLockRequest *request, const ZklJobTick *tick)
 	ZKL_FAULT_POINT("record-read");
 	if (!may_run(&attempt))
 		return false;
+	if (request->scope == ZKL_SCOPE_XACT)
+		check_may_write(request->path);
 	if (claim == NULL)
 	{
 		zkl_hold_counts_check_room(1);
@@ -106,6 +111,24 @@ zkl_run_once_begin(const ZklLockRequest *request, const ZklJobTick *tick)
 	 */
 	zkl_wait_for_certainty(request, claim);
 	return run_with_claim(claim, &attempt);
+}
+
+/*
+ * The tick is free, and the run would use it up.  Where its transaction cannot
+ * write, the job would then never be done.  A read-only transaction of a
+ * primary is the user's own choice.
+ */
+static void
+check_may_write(const char *path)
+{
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				errmsg("cannot run job \"%s\" in a transaction on a standby",
+					   zkl_display_path(path)),
+				errdetail("The run would use up the tick, and its transaction could write nothing."),
+				errhint("Run the job on the primary, or use zk_run_once() for work that a standby can do."));
+	zkl_xact_require(false);
 }
 
 /*

@@ -98,6 +98,7 @@ foreach (
 	[ q{SELECT lo_create(0)}, 'a function in C, at the commit' ],
 	[ q{NOTIFY x}, 'NOTIFY, at the commit' ],
 	[ q{LISTEN x}, 'LISTEN, at the commit' ],
+	[ q{SELECT zk_xact_run_once('/jobs/deposed', '2024-05-05 02:00Z')}, 'a job in a transaction' ],
 	[ q{SELECT 1 FROM pg_advisory_lock(1), pg_current_xact_id()}, 'whatever else it does' ])
 {
 	my ($sql, $what) = @$_;
@@ -108,6 +109,9 @@ foreach (q{SELECT * FROM t}, q{EXPLAIN INSERT INTO t VALUES ('x')}, q{PREPARE in
 {
 	is($b->errcode($_), '', "not refused: $_");
 }
+is($b->query(q{SELECT count(*) FROM zk_jobs() WHERE path = '/jobs/deposed'}), 0, 'which has not used up its tick');
+is($b->query(q{SELECT zk_run_once('/jobs/deposed', '2024-05-05 02:00Z'), zk_lock_release('/jobs/deposed')}), 't|t', 'a session may run it');
+is($b->query(q{SELECT zk_xact_run_once('/jobs/deposed', '2024-05-05 02:00Z')}), 'f', 'and then the tick is used');
 is($b->errcode(q{BEGIN; INSERT INTO t VALUES ('refused')}), '25006', 'in a transaction block');
 is($b->errcode('COMMIT'), '', 'which rolls back');
 is($b->errcode(q{BEGIN; SELECT 1; PREPARE TRANSACTION 'p'}), '25006', 'a vote is refused');
