@@ -84,6 +84,12 @@ ISOLATION      := $(sort $(patsubst test/specs/%.spec,%,$(wildcard test/specs/*.
 ISOLATION_OPTS  = --inputdir=test
 
 # With log_lock_waits, a client that waits gets a NOTICE sooner or later.
+# A leadership is a lock that never ends, and the tests wait until no lock is held.
+installcheck: refuse-leaderships
+refuse-leaderships:
+	@leads=$$('$(bindir)/psql' -XAtqd postgres -c 'SHOW zklock.leader_of' 2>/dev/null); [ -z "$$leads" ] || \
+		{ echo "make installcheck: not on a server that stands for leaderships: zklock.leader_of is \"$$leads\"" >&2; exit 1; }
+
 installcheck: export PGOPTIONS := $(PGOPTIONS) -c log_lock_waits=off
 
 UNIT_TESTS  := $(patsubst %.c,%,$(wildcard test/unit/test_*.c))

@@ -51,12 +51,18 @@ CREATE OR REPLACE VIEW zk_status AS
 		   c.namesakes,
 		   c.refused_leaderships,
 		   NULL::boolean AS refuses_commits,
-		   NULL::boolean AS tls
+		   NULL::boolean AS tls,
+		   NULL::integer AS clones
 	FROM @extschema@.zk_status() AS n,
 		 @extschema@.zk_cluster_status() AS c,
 		 @extschema@.zk_sessions AS s;
 
-DROP FUNCTION zk_server_status(), zk_leaderships(), zk_stat_errors(), zk_sees_all_paths();
+CREATE OR REPLACE VIEW zk_servers AS
+	SELECT s.node_name, s.zklock_version, s.postgresql_version, s.host, s.since,
+		   NULL::bigint AS system_identifier, NULL::boolean AS is_standby
+	FROM @extschema@.zk_servers() AS s;
+
+DROP FUNCTION zk_server_status(), zk_leaderships(), zk_stat_errors(), zk_sees_all_paths(), zk_lock_uses(text), zk_server_records();
 
 /*
  * The defaults of what the planner expects

@@ -341,7 +341,7 @@ check_worker(void)
 		ereport(ERROR,
 				errcode(zkl_report_count(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE)),
 				errmsg("zklock worker is not running"),
-				errhint("More details may be available in the server log."));
+				errhint("The server log has the reason.  If the worker has never started, increase \"max_worker_processes\"."));
 }
 
 /* ZooKeeper can be reached, but refuses this server. */

@@ -15,6 +15,7 @@
 typedef struct ZklOptions
 {
 	const char *conninfo;
+	bool		no_password;	/* never prompt for one */
 	const char *kind;			/* part of the name of what acquires */
 	const char *parameters;		/* ... and its parameters */
 	const char *argument;		/* its $3, or NULL */

@@ -10,12 +10,14 @@
  *-------------------------------------------------------------------------
  */
 #include <ctype.h>
+#include <fcntl.h>
 #include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/select.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -95,6 +97,32 @@ complain_of_server(PGconn *of)
 	zkl_messages_add(PQerrorMessage(of));
 }
 
+/* Prompt at the terminal, as psql does.  NULL if there is none. */
+static char *
+prompt_for_password(const char *user)
+{
+	static char line[1024];
+	int			terminal = open("/dev/tty", O_RDWR);
+	ssize_t		length;
+	struct termios usual;
+	struct termios silent;
+
+	if (terminal < 0)
+		return NULL;
+	tcgetattr(terminal, &usual);
+	silent = usual;
+	silent.c_lflag &= ~ECHO;
+	tcsetattr(terminal, TCSAFLUSH, &silent);
+	dprintf(terminal, "Password for user %s: ", user);
+	length = read(terminal, line, sizeof(line) - 1);
+	tcsetattr(terminal, TCSAFLUSH, &usual);
+	dprintf(terminal, "\n");
+	close(terminal);
+	line[length > 0 ? length : 0] = '\0';
+	line[strcspn(line, "\r\n")] = '\0';
+	return line;
+}
+
 /*
  * The path is UTF-8, whatever the encodings of the database and of a cron
  * job's locale are: the same text must name the same lock.  The connection
@@ -103,8 +131,9 @@ complain_of_server(PGconn *of)
 static PGconn *
 open_connection(const ZklOptions *options)
 {
-	const char *keywords[] = {"client_encoding", "dbname", "fallback_application_name", NULL};
-	const char *values[] = {"UTF8", options->conninfo, zkl_messages_progname, NULL};
+	static char *password = NULL;	/* also for a second connection */
+	const char *keywords[] = {"client_encoding", "password", "dbname", "fallback_application_name", NULL};
+	const char *values[] = {"UTF8", password, options->conninfo, zkl_messages_progname, NULL};
 	PGconn	   *opened;
 
 	/*
@@ -112,6 +141,16 @@ open_connection(const ZklOptions *options)
 	 * string or a URI.
 	 */
 	opened = PQconnectdbParams(keywords, values, 1);
+	if (PQstatus(opened) != CONNECTION_OK && PQconnectionNeedsPassword(opened) &&
+		!options->no_password && password == NULL)
+	{
+		values[1] = password = prompt_for_password(PQuser(opened));
+		if (password != NULL)
+		{
+			PQfinish(opened);
+			opened = PQconnectdbParams(keywords, values, 1);
+		}
+	}
 	if (PQstatus(opened) != CONNECTION_OK)
 	{
 		complain_of_server(opened);
@@ -396,14 +435,26 @@ await_result(void)
 	return take_answer();
 }
 
-/* It is also an error if the query could not be sent. */
+/* An error of class 22 is about a value. */
+static bool
+is_wrong_value(const PGresult *result)
+{
+	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+	return state != NULL && strncmp(state, "22", 2) == 0;
+}
+
+/*
+ * It is also an error if the query could not be sent.  All values in the
+ * queries are from the command line.
+ */
 static void
 exit_unless_ok(const PGresult *result)
 {
 	if (PQresultStatus(result) == PGRES_TUPLES_OK || PQresultStatus(result) == PGRES_COMMAND_OK)
 		return;
 	complain_of_server(conn);
-	exit(STATUS_UNAVAILABLE);
+	exit(is_wrong_value(result) ? STATUS_USAGE : STATUS_UNAVAILABLE);
 }
 
 /* Wait for the result, which must not be an error. */
@@ -425,22 +476,19 @@ has_failed_with(const PGresult *result, const char *sqlstate)
 }
 
 /*
- * Only the server knows which texts are of a type.  An error of class 22 is
- * about the text, and would name a parameter of the query where it should name
- * the option.
+ * Only the server knows which texts are of a type.  Its error would name a
+ * parameter of the query where it should name the option.
  */
 static void
 check_value(const char *option, const char *value, const char *type)
 {
 	PGresult   *result;
-	const char *state;
 
 	if (value == NULL)
 		return;
 	(void) send_query(zkl_messages_format("SELECT $1::pg_catalog.%s", type), 1, &value);
 	result = await_result();
-	state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-	if (state != NULL && strncmp(state, "22", 2) == 0)
+	if (is_wrong_value(result))
 	{
 		zkl_messages_error("invalid value \"%s\" for option %s", value, option);
 		zkl_messages_hint(zkl_messages_format("It is a value of PostgreSQL's type %s.", type));

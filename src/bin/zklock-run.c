@@ -38,6 +38,7 @@ static const struct option long_options[] = {
 	{"guard", no_argument, NULL, 'g'},
 	{"help", no_argument, NULL, 'h'},
 	{"kill-after", required_argument, NULL, 'k'},
+	{"no-password", no_argument, NULL, 'w'},
 	{"once", required_argument, NULL, OPTION_ONCE},
 	{"retry", no_argument, NULL, OPTION_RETRY},
 	{"semaphore", required_argument, NULL, OPTION_SEMAPHORE},
@@ -75,6 +76,7 @@ usage(void)
 		 "      --retry              with --once: also a tick whose run has failed\n"
 		 "      --spacing=INTERVAL   with --once: no tick this near to the last one used\n"
 		 "  -t, --timeout=INTERVAL   how long to wait for the lock; 0: do not wait\n"
+		 "  -w, --no-password        never prompt for a password\n"
 		 "  -V, --version            show the version, then exit\n"
 		 "  -h, --help               show this help, then exit\n"
 		 "\n"
@@ -175,6 +177,9 @@ take_option(ZklOptions *options, int c)
 		case 'V':
 			puts("zklock-run (zklock) " ZKLOCK_VERSION);
 			exit(0);
+		case 'w':
+			options->no_password = true;
+			break;
 		case 'x':
 			choose_kind(options, "write_lock", LOCK_PARAMETERS, NULL);
 			break;
@@ -197,7 +202,7 @@ parse_options(int argc, char **argv, ZklOptions *options)
 	 * The plus sign stops the parsing at the command, so that it keeps its
 	 * own options.
 	 */
-	while ((c = getopt_long(argc, argv, "+d:E:ghk:st:Vx", long_options, NULL)) != -1)
+	while ((c = getopt_long(argc, argv, "+d:E:ghk:st:Vwx", long_options, NULL)) != -1)
 		take_option(options, c);
 	if (!options->once && (options->retry != NULL || options->spacing != NULL))
 	{

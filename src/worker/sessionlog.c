@@ -212,6 +212,8 @@ zkl_session_log_refused(const char *error)
 	pg_atomic_write_u64(&zkl_session_info->refused_at, zkl_now());
 	ereport(LOG,
 			errmsg("could not authenticate with ZooKeeper: %s", error),
+			strncmp(error, "TLS ", 4) == 0 ?
+			errhint("Check \"zklock.ssl_ca_file\", \"zklock.ssl_cert_file\" and the certificate of the ZooKeeper server, then reload the configuration.") :
 			errhint("Check \"zklock.auth_file\" and the other settings with this server's identity, then reload the configuration."));
 	/* Backends that wait must learn the reason. */
 	zkl_entry_state_wake_all();

@@ -175,7 +175,7 @@ $run = started(["/run/\xc3\xa4"]);
 is(run_it([ '-d', $_, '-t', '0', "/run/\xc3\xa4", 'true' ])->{status}, 75, "not ASCII: taken, in database $_")
   foreach 'postgres', 'western', 'dbname=western client_encoding=UTF8';
 is(run_it([ '-d', 'dbname=western client_encoding=LATIN1', '-t', '0', "/run/\xe4", 'true' ])->{status}, 75, 'not ASCII: taken, in another encoding');
-is(run_it([ '-d', 'western', '-t', '0', "/run/\xe4", 'true' ])->{status}, 69, 'not UTF-8: refused');
+is(run_it([ '-d', 'western', '-t', '0', "/run/\xe4", 'true' ])->{status}, 64, 'not UTF-8: refused');
 kill 'TERM', $run->{pid};
 finish($run);
 
@@ -187,16 +187,15 @@ foreach ([ [], 'no path was given' ], [ ['/run/plain'], 'no command was given' ]
 	[ [ '-t', 'abc', '/x', 'true' ], 'invalid value "abc" for option --timeout' ],
 	[ [ '--once=now', '--spacing=abc', '/x', 'true' ], 'invalid value "abc" for option --spacing' ],
 	[ [ '--once=abc', '/x', 'true' ], 'invalid value "abc" for option --once' ],
-	[ [ '--semaphore=abc', '/x', 'true' ], 'invalid value "abc" for option --semaphore' ])
+	[ [ '--semaphore=abc', '/x', 'true' ], 'invalid value "abc" for option --semaphore' ], [ [ 'relative', 'true' ], 'invalid lock path' ],
+	[ [ '--semaphore=0', '/x', 'true' ], 'ERROR:  ' ], [ [ '-t', '-1s', '/x', 'true' ], 'ERROR:  ' ], [ [ '--once=2999-01-01', '/x', 'true' ], 'ERROR:  ' ])
 {
 	my ($args, $says) = @$_;
 	$run = run_it($args);
 	is($run->{status}, 64, "usage: @$args");
 	like($run->{err}, qr/\Q$says\E/, "usage: says: $says");
 }
-foreach ([ [ '-d', 'host=/nowhere', '/x', 'true' ], 'connection to server' ], [ [ '-d', 'empty', '/x', 'true' ], 'extension "zklock" does not exist in database "empty"' ],
-	[ [ 'relative', 'true' ], 'ERROR:  ' ],
-	[ [ '--semaphore=0', '/x', 'true' ], 'ERROR:  ' ])
+foreach ([ [ '-d', 'host=/nowhere', '/x', 'true' ], 'connection to server' ], [ [ '-d', 'empty', '/x', 'true' ], 'extension "zklock" does not exist in database "empty"' ])
 {
 	my ($args, $says) = @$_;
 	$run = run_it($args);
@@ -273,7 +272,7 @@ my @leases = map { started([ '--semaphore=2', '/run/few' ]) } 1, 2;
 is(run_it([ '--semaphore=2', '-t', '0', '/run/few', 'true' ])->{status}, 75, 'no more than two leases');
 kill 'TERM', $_->{pid} foreach @leases;
 finish($_) foreach @leases;
-is(run_it([ '--semaphore=stored', '-t', '0', '/run/stored', 'true' ])->{status}, 69, 'no limit is stored');
+is(run_it([ '--semaphore=stored', '-t', '0', '/run/stored', 'true' ])->{status}, 64, 'no limit is stored');
 $watcher->query(q{SELECT zk_semaphore_set_limit('/run/stored', 2)});
 @leases = map { started([ '--semaphore=stored', '/run/stored' ]) } 1, 2;
 is(run_it([ '--semaphore=stored', '-t', '0', '/run/stored', 'true' ])->{status}, 75, 'no more leases than the stored limit');
@@ -364,6 +363,33 @@ like($run->{out}, qr/^got 1\r?$/m, 'terminal: one signal');
 $run = started(['/run/terminal'], undef, pty => 1);
 $watcher->query(q{SELECT zk_lock_force_release('/run/terminal')});
 is_lost($run, 'terminal', $taken);
+
+# It prompts for a password once, as psql does, but neither with -w nor without a terminal.
+$node->safe_psql('postgres', q{CREATE ROLE secretive LOGIN PASSWORD 'open sesame'});
+my $hba = $node->data_dir . '/pg_hba.conf';
+my $rules = slurp_file($hba);
+unlink $hba;
+append_to_file($hba, "local all secretive scram-sha-256\n$rules");
+$node->reload;
+my @as = ('-d', 'dbname=postgres user=secretive', '-t', '0', '/run/secret');
+foreach my $typed ('open sesame', 'wrong')
+{
+	$run = start_run([ @as, 'echo', 'in' ], pty => 1);
+	wait_for_output($run, qr/(Password for user secretive: )/);
+	$run->{in} .= "$typed\n";
+	is(finish($run), $typed eq 'wrong' ? 69 : 0, "password: $typed");
+	like($run->{out}, $typed eq 'wrong' ? qr/secretive: \r\n$/ : qr/secretive: \r\nin\r\n$/, "password: $typed: what the terminal shows");
+}
+foreach ([ '-w', pty => 1 ], [ '--no-password' ], [ '-t', pty => 0 ])
+{
+	my ($option, %how) = @$_;
+	$run = start_run([ $option, $option eq '-t' ? '0' : (), @as, 'true' ], %how, $how{pty} ? () : (before => ['setsid']));
+	is(finish($run), 69, "password: $option: no prompt");
+	like($run->{err}, qr/no password supplied/, "password: $option: the error");
+}
+unlink $hba;
+append_to_file($hba, $rules);
+$node->reload;
 
 # --- the user stops and continues it ---
 

@@ -5,6 +5,8 @@ use strict;
 use warnings;
 
 use InteropPeer;
+use FindBin;
+
 use ZklockTest;
 
 my $path = '/leaders/cron';
@@ -57,6 +59,13 @@ is($north->status('requests'), $requests, 'zk_is_leader asks ZooKeeper nothing')
 
 # The commit guard would refuse the statement, so it is told that the server does not lead.
 is($north->safe_psql('postgres', "SET zklock.commit_margin = '30s'; SELECT zk_is_leader('$path')"), 'f', 'not within the margin of the guard');
+
+{
+	local @ENV{qw(PGHOST PGPORT)} = ($north->host, $north->port);
+	my $said = qx{make -s -C "$FindBin::RealBin/../.." installcheck 2>&1};
+	isnt($?, 0, 'make installcheck refuses a server that stands for leaderships');
+	like($said, qr/^make installcheck: not on a server that stands for leaderships: zklock.leader_of is/m, 'and says so');
+}
 
 # Backends of the leader's own server wait like any other backend.
 foreach my $node ($north, $south)

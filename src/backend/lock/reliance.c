@@ -154,7 +154,7 @@ report_ended(const char *path)
 			errmsg("this server's leadership of \"%s\" has ended",
 				   zkl_display_path(path)),
 			errdetail("The transaction relied on it."),
-			errhint("Retry the transaction on the server that leads."));
+			errhint("Retry the transaction on the server that leads.  The view zk_leaders shows whether one does."));
 }
 
 void
@@ -285,7 +285,7 @@ refuse(const char *path, ZklClaimStatus status)
 			errmsg("cannot write, because this server does not lead \"%s\"",
 				   zkl_display_path(path)),
 			errdetail_internal("%s", zkl_znode_text_show(why)),
-			errhint("Retry the transaction on the server that leads."));
+			errhint("Retry the transaction on the server that leads.  The view zk_leaders shows whether one does."));
 	pg_unreachable();
 }
 
