@@ -69,7 +69,8 @@ CREATE OR REPLACE VIEW zk_leaders AS
 
 CREATE FUNCTION zk_server_status(OUT refuses_commits boolean,
 								 OUT tls boolean,
-								 OUT clones integer)
+								 OUT clones integer,
+								 OUT certificate_until timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zklock_server_status'
 LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1;
@@ -126,7 +127,8 @@ CREATE OR REPLACE VIEW zk_status AS
 		   c.refused_leaderships,
 		   v.refuses_commits,
 		   v.tls,
-		   v.clones
+		   v.clones,
+		   v.certificate_until
 	FROM @extschema@.zk_status() AS n,
 		 @extschema@.zk_cluster_status() AS c,
 		 @extschema@.zk_server_status() AS v,
@@ -155,6 +157,8 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock_uses(text) IS
 'how many transactions of other sessions have committed under a lock that this backend holds, by zklock.commit_under';
+COMMENT ON COLUMN zk_status.certificate_until IS
+'when the certificate ends that this server shows to ZooKeeper; null if there is none, or if this role may not see it';
 COMMENT ON COLUMN zk_status.clones IS
 'other primaries in this cluster with the database system identifier of this server';
 

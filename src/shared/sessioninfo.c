@@ -42,6 +42,8 @@ zkl_session_info_attach(void *memory, LWLockPadded *locks, bool is_new)
 	pg_atomic_init_u32(&zkl_session_info->connected, 0);
 	pg_atomic_init_u64(&zkl_session_info->refused_at, 0);
 	pg_atomic_init_u32(&zkl_session_info->record_refused, 0);
+	pg_atomic_init_u32(&zkl_session_info->tls, 0);
+	pg_atomic_init_u64(&zkl_session_info->certificate_until, 0);
 	pg_atomic_init_u32(&zkl_session_info->worker_proc, 0);
 	pg_atomic_init_u32(&zkl_session_info->worker_pid, 0);
 	pg_atomic_init_u64(&zkl_session_info->ephemeral_bytes, 0);

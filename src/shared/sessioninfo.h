@@ -56,6 +56,11 @@ typedef struct ZklSessionInfo
 										 * this server, over the present
 										 * connection */
 
+	pg_atomic_uint32 tls;		/* connections use TLS */
+	pg_atomic_uint64 certificate_until; /* when this server's own certificate
+										 * ends, in seconds since 1970; 0 if
+										 * it has none */
+
 	/*
 	 * Written under session_lock.  The worker itself reads them without it.
 	 */

@@ -12,12 +12,15 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "storage/fd.h"
+#include "utils/timestamp.h"
 
 #include "protocol/access.h"
 #include "settings.h"
+#include "shared/sessioninfo.h"
 #include "worker/identity.h"
 #include "zookeeper/session.h"
 
@@ -41,6 +44,8 @@ typedef struct AuthText
 static const char *load_all(bool *changed);
 static const char *settings_fault(void);
 static const char *load_tls(bool *changed);
+static void note_certificate(bool is_new);
+static char *time_text(int64 seconds);
 static const char *load_auth(bool *changed);
 static const char *read_auth(AuthText *auth);
 static const char *read_secret(const SecretFile *file, char *data, int size,
@@ -150,10 +155,13 @@ load_tls(bool *changed)
 	int			faulty = ZKL_TLS_CA;
 	const char *fault = NULL;
 	const char *error = NULL;
+	bool		is_new = false;
 
 	if (zkl_ssl_ca_file[0] == '\0')
 	{
 		*changed |= zkl_session_end_tls();
+		pg_atomic_write_u32(&zkl_session_info->tls, 0);
+		pg_atomic_write_u64(&zkl_session_info->certificate_until, 0);
 		return NULL;
 	}
 	for (int i = 0; i < ZKL_TLS_TEXTS; i++)
@@ -165,15 +173,54 @@ load_tls(bool *changed)
 								&content[i].length);
 	}
 	if (error == NULL)
-		fault = zkl_session_set_tls(content, changed, &faulty);
+		fault = zkl_session_set_tls(content, &is_new, &faulty);
 	if (fault != NULL)
 		error = describe_fault(&file[faulty], fault);
+	else if (error == NULL)
+		note_certificate(is_new);
+	*changed |= is_new;
 	for (int i = 0; i < ZKL_TLS_TEXTS; i++)
 	{
 		explicit_bzero(content[i].data, TLS_SIZE);
 		pfree(content[i].data);
 	}
 	return error;
+}
+
+/*
+ * The files fit together, but ZooKeeper may refuse the certificate, and after a
+ * reload that costs a good connection.  The old one does not stay in use all
+ * the same: an authority that was removed must not be trusted any more.  A
+ * certificate that has ended is reported with each reload; that it is not of
+ * an authority in zklock.ssl_ca_file once, because ZooKeeper may trust others.
+ */
+static void
+note_certificate(bool is_new)
+{
+	ZklCertificate certificate;
+	int64		now = (int64) time(NULL);
+
+	pg_atomic_write_u32(&zkl_session_info->tls, 1);
+	pg_atomic_write_u64(&zkl_session_info->certificate_until, 0);
+	if (!zkl_session_certificate(&certificate))
+		return;
+	pg_atomic_write_u64(&zkl_session_info->certificate_until, certificate.not_after);
+	if (now >= certificate.not_after || now < certificate.not_before)
+		ereport(WARNING,
+				errmsg("the certificate in \"zklock.ssl_cert_file\" is not valid now"),
+				errdetail("It is valid from %s to %s.", time_text(certificate.not_before),
+						  time_text(certificate.not_after)),
+				errhint("ZooKeeper will probably refuse it."));
+	else if (is_new && !certificate.fits)
+		ereport(WARNING,
+				errmsg("the certificate in \"zklock.ssl_cert_file\" is not signed by an authority in \"zklock.ssl_ca_file\""),
+				errhint("This is right only if ZooKeeper trusts another authority for its clients than the one that has signed its own certificates."));
+}
+
+static char *
+time_text(int64 seconds)
+{
+	return pstrdup(timestamptz_to_str((seconds - (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY) * USECS_PER_SEC));
 }
 
 static const char *

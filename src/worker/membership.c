@@ -478,7 +478,7 @@ note_others(Common common, int nothers)
 {
 	Circle	   *circle = &member.circles[common];
 	pg_atomic_uint32 *others = common == COMMON_NAME ?
-		&zkl_lock_table->namesakes : &zkl_lock_table->clones;
+	&zkl_lock_table->namesakes : &zkl_lock_table->clones;
 	int64		patience = 2 * ZKL_MS(zkl_session_info->timeout_ms);
 	bool		known = pg_atomic_read_u32(others) > 0;
 

@@ -117,6 +117,20 @@ extern const char *zkl_session_set_tls(const ZklTlsText *texts,
 extern bool zkl_session_end_tls(void);
 
 /*
+ * This server's own certificate, of the files that were set last: from when to
+ * when it is valid, in seconds since 1970; and whether it is signed, whatever
+ * the time, by an authority in the file ZKL_TLS_CA.  False: there is none.
+ */
+typedef struct ZklCertificate
+{
+	int64		not_before;
+	int64		not_after;
+	bool		fits;
+} ZklCertificate;
+
+extern bool zkl_session_certificate(ZklCertificate *certificate);
+
+/*
  * Set a callback: does the server in zklock.hosts, counted from 0, have a name,
  * and that name this address?  Call this before a handle is opened.
  */

@@ -43,11 +43,13 @@
 #include <fcntl.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/hashfn.h"
+#include "datatype/timestamp.h"
 
 #include "protocol/hosts.h"
 
@@ -89,6 +91,7 @@ static struct
 }			tls;
 
 static SSL_CTX *make_context(const ZklTlsText *texts, int *faulty, const char **fault);
+static int64 seconds_of(const ASN1_TIME *when);
 static void adopt(zhandle_t *handle, int fd);
 static bool is_shaking_hands(void);
 static bool expect_server(void);
@@ -138,6 +141,44 @@ zkl_session_end_tls(void)
 	SSL_CTX_free(tls.context);
 	tls.context = NULL;
 	return was_on;
+}
+
+bool
+zkl_session_certificate(ZklCertificate *certificate)
+{
+	X509	   *own = tls.context != NULL ? SSL_CTX_get0_certificate(tls.context) : NULL;
+
+	STACK_OF(X509) * between = NULL;
+	X509_STORE_CTX *store;
+
+	if (own == NULL)
+		return false;
+	certificate->not_before = seconds_of(X509_get0_notBefore(own));
+	certificate->not_after = seconds_of(X509_get0_notAfter(own));
+	(void) SSL_CTX_get_extra_chain_certs(tls.context, &between);
+	store = X509_STORE_CTX_new();
+	if (store == NULL ||
+		X509_STORE_CTX_init(store, SSL_CTX_get_cert_store(tls.context), own, between) != 1)
+		elog(ERROR, "could not make a context for a certificate");
+	X509_STORE_CTX_set_flags(store, X509_V_FLAG_NO_CHECK_TIME);
+	certificate->fits = X509_verify_cert(store) == 1;
+	X509_STORE_CTX_free(store);
+	ERR_clear_error();
+	return true;
+}
+
+/* 0 if OpenSSL cannot tell. */
+static int64
+seconds_of(const ASN1_TIME *when)
+{
+	ASN1_TIME  *epoch = ASN1_TIME_set(NULL, 0);
+	int			days = 0;
+	int			seconds = 0;
+
+	if (epoch == NULL || ASN1_TIME_diff(&days, &seconds, epoch, when) != 1)
+		days = seconds = 0;
+	ASN1_TIME_free(epoch);
+	return (int64) days * SECS_PER_DAY + seconds;
 }
 
 /*
@@ -529,6 +570,12 @@ zkl_session_set_tls(const ZklTlsText *texts, bool *changed, int *faulty)
 
 bool
 zkl_session_end_tls(void)
+{
+	return false;
+}
+
+bool
+zkl_session_certificate(ZklCertificate *certificate)
 {
 	return false;
 }

@@ -151,6 +151,7 @@ $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION zklock');
 $node->wait_until_connected;
 $b = $node->backend;
+is($node->status(q{tls, certificate_until BETWEEN now() + '29 days' AND now() + '30 days'}), 't|t', 'zk_status: TLS, and the end of our certificate');
 is($b->query(acquire('/held')), 't', 'a lock is acquired');
 is($b->query(q{SELECT count(*) FROM zk_lock_queue('/held')}), '1', 'and its queue is read');
 is($b->query(q{SELECT bool_and(zk_lock_acquire('/many/' || i)) FROM generate_series(1, 900) i}), 't', 'so are many locks');
@@ -241,20 +242,21 @@ $node->wait_until_connected;
 is($node->status('session_id'), $session, 'a renewed certificate: the same session goes on');
 
 my %mistrusted = (
-	'our certificate is of another authority' => [ qr/it has sent the alert: /, 'db-stranger' ],
-	'our certificate has expired' => [ qr/it has sent the alert: /, 'db-expired' ],
-	'the server is of another authority' => [ qr/its certificate is not trusted: /, 'db', 'strangers' ]);
+	'our certificate is of another authority' => [ qr/it has sent the alert: /, qr/is not signed by an authority in "zklock\.ssl_ca_file"/, 'db-stranger' ],
+	'our certificate has expired' => [ qr/it has sent the alert: /, qr/is not valid now\n.*DETAIL:  It is valid from 2/, 'db-expired' ],
+	'the server is of another authority' => [ qr/its certificate is not trusted: /, qr/is not signed by/, 'db', 'strangers' ]);
 sub refuses_certificates
 {
 	my ($version) = @_;
 	foreach my $what (sort keys %mistrusted)
 	{
-		my ($reason, @files) = @{ $mistrusted{$what} };
+		my ($reason, $warning, @files) = @{ $mistrusted{$what} };
 		remember_log();
 		use_certificate(@files);
 		$node->reload;
 		is_refused("$version: $what", tls_failed($reason));
 		unlike(log_since(), qr/could not connect to ZooKeeper/, 'and nothing else');
+		is(scalar(() = log_since() =~ /WARNING:  the certificate in "zklock\.ssl_cert_file" $warning/g), 1, 'but a warning of what can be known before');
 		use_certificate('db');
 		$node->reload;
 		is_right_again();

@@ -153,13 +153,16 @@ zklock_server_status(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
 	ZklRow		row = {0};
+	uint64		ends = pg_atomic_read_u64(&zkl_session_info->certificate_until);
 
 	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_status", 0, NULL);
 	zkl_row_add(&row, BoolGetDatum(zkl_reliance_is_required() &&
 								   !zkl_reliance_has_required(ZKL_MS(zkl_commit_margin))));
 	zkl_row_add_if(&row, zkl_permission_may_see(InvalidOid),
-				   BoolGetDatum(zkl_ssl_ca_file[0] != '\0'));
+				   BoolGetDatum(pg_atomic_read_u32(&zkl_session_info->tls) != 0));
 	zkl_row_add(&row, Int32GetDatum(pg_atomic_read_u32(&zkl_lock_table->clones)));
+	zkl_row_add_time_if(&row, ends != 0 && zkl_permission_may_see(InvalidOid),
+						(int64) ends * USECS_PER_SEC);
 	zkl_row_put(set, &row);
 	return (Datum) 0;
 }
@@ -173,10 +176,10 @@ zklock_leaderships(PG_FUNCTION_ARGS)
 	char		path[ZKL_SETTINGS_LEADER_SIZE];
 
 	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_is_leader", 1, (Oid[])
-/**INDENT** Error@138: Unbalanced parens */
+/**INDENT** Error@179: Unbalanced parens */
 							   {
 		TEXTOID
-/**INDENT** Warning@138: Extra ) */
+/**INDENT** Warning@181: Extra ) */
 	});
 	/* Either list may name a path twice. */
 	while (zkl_settings_next_leader(&at, path))
