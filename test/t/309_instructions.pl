@@ -35,7 +35,7 @@ costs_at_most(1.1, 'zk_is_leader', 'zk_lock_is_held');
 
 # A query that is compiled with JIT costs a hundred times this, and each command of zklock-run looks twice a second.
 costs_at_most(4, 'a look of zklock-run, prepared', 'pg_advisory_xact_lock, prepared');
-costs_at_most(20, 'a look at zk_status', 'pg_advisory_xact_lock, prepared');
+costs_at_most(40, 'a look at zk_status', 'pg_advisory_xact_lock, prepared');
 
 # The list and the watch of a ticket that is owned for a while are among the requests.  Where both
 # servers act at the same time, a request more or less depends on which server is first; so there
