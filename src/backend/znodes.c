@@ -26,20 +26,21 @@ static ZklCommand make_command(ZklCommandKind kind, const char *path,
 							   const char *child);
 static bool ask(const ZklCommand *command, int64 until);
 static ZklListing *list(ZklCommandKind kind, const char *path,
-						const char *child, int64 until, bool patient);
+						const char *child, int64 until, ZklPatience patience);
 static ZklCommandOutcome run(const ZklCommand *command, int64 until, char **answer);
 static void check_outcome(const ZklCommand *command, ZklCommandOutcome outcome);
 static const char *shown_path(const ZklCommand *command);
 static void end(int code, Datum arg);
 static bool take_slot(const ZklCommand *command, int64 asked_at, int64 until);
 static void report_no_slot(void);
-static bool wait_until_done(const char *path, int64 asked_at, int64 until);
+static bool wait_until_done(const ZklCommand *command, int64 asked_at, int64 until);
 static void copy_argument(char *to, Size size, const char *from);
 
 ZklListing *
-zkl_znodes_list(ZklCommandKind kind, const char *path, int64 until, bool patient)
+zkl_znodes_list(ZklCommandKind kind, const char *path, int64 until,
+				ZklPatience patience)
 {
-	return list(kind, path, "", until, patient);
+	return list(kind, path, "", until, patience);
 }
 
 ZklListing *
@@ -56,9 +57,10 @@ zkl_znodes_survey_if_allowed(const char *path)
 }
 
 const ZklListingNode *
-zkl_znodes_node(const char *path, const char *child, int64 until, bool patient)
+zkl_znodes_node(const char *path, const char *child, int64 until,
+				ZklPatience patience)
 {
-	const ZklListing *survey = list(ZKL_COMMAND_READ, path, child, until, patient);
+	const ZklListing *survey = list(ZKL_COMMAND_READ, path, child, until, patience);
 
 	return survey != NULL && survey->nnodes > 0 ? &survey->nodes[0] : NULL;
 }
@@ -66,18 +68,18 @@ zkl_znodes_node(const char *path, const char *child, int64 until, bool patient)
 const char *
 zkl_znodes_read(const char *path, const char *child, int64 until)
 {
-	const ZklListingNode *node = zkl_znodes_node(path, child, until, true);
+	const ZklListingNode *node = zkl_znodes_node(path, child, until, ZKL_PATIENCE_WAIT);
 
 	return node != NULL ? node->data : NULL;
 }
 
 bool
 zkl_znodes_write(const char *path, const char *child, const char *data,
-				 int64 until, bool patient)
+				 int64 until, ZklPatience patience)
 {
 	ZklCommand	command = make_command(ZKL_COMMAND_WRITE, path, child);
 
-	command.patient = patient;
+	command.patience = patience;
 	copy_argument(command.data, sizeof(command.data), data);
 	return ask(&command, until);
 }
@@ -100,13 +102,14 @@ zkl_znodes_end(ZklCommandKind kind, const char *path, const char *child)
 }
 
 bool
-zkl_znodes_query(const char *path, const char *child, int64 until, bool patient)
+zkl_znodes_query(const char *path, const char *child, int64 until,
+				 ZklPatience patience)
 {
 	ZklCommand	command = make_command(ZKL_COMMAND_QUERY, path, child);
 	char	   *answer;
 	ZklCommandOutcome outcome;
 
-	command.patient = patient;
+	command.patience = patience;
 	outcome = run(&command, until, &answer);
 	if (outcome == ZKL_COMMAND_DENIED)
 		return false;
@@ -150,12 +153,12 @@ ask(const ZklCommand *command, int64 until)
 /* Run a command that reads; NULL if it has no result. */
 static ZklListing *
 list(ZklCommandKind kind, const char *path, const char *child, int64 until,
-	 bool patient)
+	 ZklPatience patience)
 {
 	ZklCommand	command = make_command(kind, path, child);
 	char	   *answer;
 
-	command.patient = patient;
+	command.patience = patience;
 	check_outcome(&command, run(&command, until, &answer));
 	return answer ? zkl_listing_unpack(answer) : NULL;
 }
@@ -196,7 +199,7 @@ run(const ZklCommand *command, int64 until, char **answer)
 		bool		taken = take_slot(command, asked_at, until);
 
 		ZKL_FAULT_POINT("command-asked");
-		if (taken && wait_until_done(shown_path(command), asked_at, until))
+		if (taken && wait_until_done(command, asked_at, until))
 		{
 			ZKL_FAULT_POINT("command-done");
 			outcome = zkl_mailbox_result(my_slot, answer);
@@ -264,7 +267,7 @@ report_no_slot(void)
  * over.
  */
 static bool
-wait_until_done(const char *path, int64 asked_at, int64 until)
+wait_until_done(const ZklCommand *command, int64 asked_at, int64 until)
 {
 	static uint32 wait_event = 0;
 
@@ -274,8 +277,10 @@ wait_until_done(const char *path, int64 asked_at, int64 until)
 		int64		patient_until =
 		zkl_session_info_silent_from(asked_at, since);
 
+		if (command->patience == ZKL_PATIENCE_TRY)
+			patient_until = Min(patient_until, zkl_session_info_away_from(since));
 		if (zkl_now() >= patient_until)
-			zkl_report_silence(path);
+			zkl_report_silence(shown_path(command));
 		if (zkl_now() >= until)
 			return false;
 		zkl_process_sleep(Min(until, patient_until), "ZklockCommand", &wait_event);

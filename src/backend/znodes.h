@@ -13,9 +13,8 @@
  *		53000, 53200, 54000	 if too many backends ask, or the answer
  *						is too large
  *
- * If no ZooKeeper server can be reached, a patient command waits; any other
- * one raises 08006.  Commands that take no such argument are not patient,
- * unless they say so.
+ * ZklPatience says how long a command waits if no ZooKeeper server can be
+ * reached.  Commands that take no such argument look, unless they say so.
  *
  * The caller holds no LWLock.  After an error, the worker may still carry the
  * command out.
@@ -50,7 +49,7 @@
  * of zkl_now().  ZKL_FOREVER sets no limit.
  */
 extern ZklListing *zkl_znodes_list(ZklCommandKind kind, const char *path,
-								   int64 until, bool patient);
+								   int64 until, ZklPatience patience);
 
 /*
  * SURVEY without a limit.  If ZooKeeper's access control forbids it, this
@@ -64,9 +63,9 @@ extern ZklListing *zkl_znodes_survey_if_allowed(const char *path);
  * than what another session has written.
  */
 extern const ZklListingNode *zkl_znodes_node(const char *path, const char *child,
-											 int64 until, bool patient);
+											 int64 until, ZklPatience patience);
 
-/* Only its data, or NULL.  It is patient. */
+/* Only its data, or NULL.  It waits. */
 extern const char *zkl_znodes_read(const char *path, const char *child,
 								   int64 until);
 
@@ -76,7 +75,7 @@ extern const char *zkl_znodes_read(const char *path, const char *child,
  * no such znode, or if the time is over.
  */
 extern bool zkl_znodes_write(const char *path, const char *child,
-							 const char *data, int64 until, bool patient);
+							 const char *data, int64 until, ZklPatience patience);
 
 /*
  * Write the limit of a semaphore.  The caller writes again if that is false:
@@ -97,6 +96,6 @@ extern bool zkl_znodes_end(ZklCommandKind kind, const char *path, const char *ch
  * ZooKeeper forbids that.
  */
 extern bool zkl_znodes_query(const char *path, const char *child, int64 until,
-							 bool patient);
+							 ZklPatience patience);
 
 #endif							/* ZKL_ZNODES_H */

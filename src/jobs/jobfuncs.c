@@ -39,7 +39,7 @@ Datum
 zklock_jobs(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
-	ZklListing *survey = zkl_znodes_list(ZKL_COMMAND_JOBS, ZKL_JOBRECORD_DIRECTORY, ZKL_FOREVER, false);
+	ZklListing *survey = zkl_znodes_list(ZKL_COMMAND_JOBS, ZKL_JOBRECORD_DIRECTORY, ZKL_FOREVER, ZKL_PATIENCE_LOOK);
 
 	for (int i = 0; i < survey->nnodes; i++)
 		put_job(set, &survey->nodes[i]);
@@ -126,7 +126,7 @@ check_no_superuser(const char *path)
 	ZklJobRecord record;
 	Oid			role = InvalidOid;
 
-	(void) zkl_run_once_read(path, ZKL_FOREVER, false, &znode);
+	(void) zkl_run_once_read(path, ZKL_FOREVER, ZKL_PATIENCE_LOOK, &znode);
 	if (!znode.exists)
 		return;
 	if (zkl_job_record_parse(znode.data, znode.length, &record))

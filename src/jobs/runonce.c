@@ -134,29 +134,39 @@ check_may_write(const char *path)
 /*
  * Read the record for a call.  If the time is over before the reply, that is an
  * error: the caller would take false for a job that another session has run.
+ * ZooKeeper may be silent, or the time was merely too short.
  */
 static void
 read_for(const ZklLockRequest *request, ZklJobZnode *znode)
 {
 	int64		until = request->only_tries ? ZKL_FOREVER : request->until;
+	int64		asked_at = zkl_now();
 
 	if (zkl_run_once_read(request->path, Min(until, request->lock_timeout_at),
-						  !request->only_tries, znode))
+						  request->only_tries ? ZKL_PATIENCE_TRY : ZKL_PATIENCE_WAIT,
+						  znode))
 		return;
 	if (zkl_now() < until)
 		zkl_report_lock_timeout(NULL);
-	zkl_report_unreachable(request->path);
+	if (zkl_now() >= zkl_session_info_in_touch_until() ||
+		zkl_session_info_is_silent(asked_at))
+		zkl_report_unreachable(request->path);
+	ereport(ERROR,
+			errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			errmsg("could not read the record of job \"%s\"",
+				   zkl_display_path(request->path)),
+			errdetail("The timeout has passed."));
 }
 
 bool
-zkl_run_once_read(const char *path, int64 until, bool patient,
+zkl_run_once_read(const char *path, int64 until, ZklPatience patience,
 				  ZklJobZnode *znode)
 {
 	char		record[ZKL_PATH_NAME_SIZE];
 	const ZklListingNode *node;
 
 	zkl_path_name(path, record);
-	node = zkl_znodes_node(ZKL_JOBRECORD_DIRECTORY, record, until, patient);
+	node = zkl_znodes_node(ZKL_JOBRECORD_DIRECTORY, record, until, patience);
 	memset(znode, 0, sizeof(*znode));
 	znode->exists = node != NULL;
 	if (!znode->exists)
@@ -373,6 +383,8 @@ wait_for_answer(int slot, Attempt *attempt, int64 *zookeeper_time)
 	{
 		int64		until = zkl_session_info_silent_from(asked_at, asked_at);
 
+		if (attempt->request->only_tries)
+			until = Min(until, zkl_session_info_away_from(asked_at));
 		if (zkl_now() >= until)
 			zkl_report_unreachable(attempt->request->path);
 		zkl_process_sleep(until, "ZklockJob", &wait_event);

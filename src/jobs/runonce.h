@@ -14,6 +14,7 @@
 
 #include "backend/lock/localclaim.h"
 #include "jobs/jobruns.h"
+#include "shared/mailbox.h"
 
 /*
  * Begin a run of this tick, and acquire the job's lock for it.  True: the
@@ -28,9 +29,9 @@ extern bool zkl_run_once_begin(const ZklLockRequest *request, const ZklJobTick *
 
 /*
  * Read the record of a job.  False if ZooKeeper has not replied by this moment
- * of zkl_now().  "patient" and the errors are those of znodes.h.
+ * of zkl_now().  "patience" and the errors are those of znodes.h.
  */
-extern bool zkl_run_once_read(const char *path, int64 until, bool patient,
+extern bool zkl_run_once_read(const char *path, int64 until, ZklPatience patience,
 							  ZklJobZnode *znode);
 
 #endif							/* ZKL_RUNONCE_H */

@@ -87,6 +87,17 @@ typedef enum ZklCommandOutcome
 	ZKL_COMMAND_NO_MEMORY		/* no shared memory for the answer */
 } ZklCommandOutcome;
 
+/*
+ * What to do if ZooKeeper cannot be reached.  A try gives up as early as one
+ * for a lock does.
+ */
+typedef enum ZklPatience
+{
+	ZKL_PATIENCE_LOOK,			/* report it when all servers were tried */
+	ZKL_PATIENCE_TRY,			/* report it when it is silent */
+	ZKL_PATIENCE_WAIT			/* wait, as an acquire does */
+} ZklPatience;
+
 typedef struct ZklCommand
 {
 	ZklCommandKind kind;
@@ -95,7 +106,7 @@ typedef struct ZklCommand
 												 * directory; empty: the
 												 * directory itself */
 	char		data[ZKL_COMMAND_DATA_SIZE];	/* the data to write */
-	bool		patient;		/* wait while ZooKeeper is away */
+	ZklPatience patience;
 	int32		version;		/* REPLACE: of the child; -1: it is absent */
 } ZklCommand;
 

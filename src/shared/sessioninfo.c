@@ -83,6 +83,20 @@ zkl_session_info_in_touch_until(void)
 		IDLE_PERIODS * ZKL_MS(pg_atomic_read_u32(&zkl_session_info->period_ms));
 }
 
+bool
+zkl_session_info_is_silent(int64 since)
+{
+	return (int64) pg_atomic_read_u64(&zkl_session_info->heard_at) < since &&
+		zkl_now() - since >
+		ZKL_MS(pg_atomic_read_u32(&zkl_session_info->period_ms));
+}
+
+int64
+zkl_session_info_away_from(int64 since)
+{
+	return Max(zkl_session_info_in_touch_until(), since + ZKL_ELECTION);
+}
+
 /*
  * While ZooKeeper replies to signs of life, it can be reached, and the
  * backend's request only waits for its turn.

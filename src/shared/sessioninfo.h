@@ -27,6 +27,13 @@
 #define ZKL_SAFE_UNTIL_IDLE	1
 
 /*
+ * While ZooKeeper elects a leader, its servers refuse clients, for less than
+ * this.  So a call that does not wait reports only after this time that
+ * ZooKeeper cannot be reached.
+ */
+#define ZKL_ELECTION	ZKL_MS(1000)
+
+/*
  * The end of a session is one ZooKeeper transaction that names all its
  * ephemeral znodes.  A transaction of about 2 MB brings the whole ensemble
  * down, so stay far below the smallest limit that a ZooKeeper server may be
@@ -114,6 +121,19 @@ extern int64 zkl_session_info_safe_until(void);
  * it is not.
  */
 extern int64 zkl_session_info_in_touch_until(void);
+
+/*
+ * A request has had no reply since then.  Is ZooKeeper silent, or was the time
+ * merely too short?
+ */
+extern bool zkl_session_info_is_silent(int64 since);
+
+/*
+ * From what moment may a try that has no reply since "since" report that
+ * ZooKeeper cannot be reached?  It is later than now while the session is in
+ * touch.
+ */
+extern int64 zkl_session_info_away_from(int64 since);
 
 /*
  * A backend made its request at "asked", and has waited for an answer since

@@ -173,7 +173,7 @@ zkl_command_runner_take(void)
 		if (runs[i].active && !zkl_mailbox_is_wanted(i, runs[i].serial))
 			stop(&runs[i]);
 		else if (runs[i].active && zkl_session_log_is_away() &&
-				 !runs[i].command.patient)
+				 runs[i].command.patience != ZKL_PATIENCE_WAIT)
 		{
 			/*
 			 * A command that an acquire needs waits as long as the acquire

@@ -15,12 +15,6 @@
 #include "worker/sessionlog.h"
 #include "zookeeper/session.h"
 
-/*
- * While ZooKeeper elects a leader, its servers refuse clients, for less than
- * this.  So an error is reported only after this time.
- */
-#define ELECTION			ZKL_MS(1000)
-
 /* What was logged, and is not logged again. */
 static bool missing = false;	/* ZooKeeper cannot be reached */
 static bool in_doubt = false;	/* claims are in doubt */
@@ -73,7 +67,7 @@ zkl_session_log_nowhere(void)
 bool
 zkl_session_log_is_away(void)
 {
-	return away_since != 0 && zkl_now() >= away_since + ELECTION;
+	return away_since != 0 && zkl_now() >= away_since + ZKL_ELECTION;
 }
 
 /*
@@ -130,7 +124,9 @@ zkl_session_log_doubt(void)
 			 zkl_lock_table_any_held())
 	{
 		in_doubt = true;
-		zkl_session_log_error("ZooKeeper has not recently confirmed the session");
+		/* Without a connection, the last error says why there is none. */
+		if (zkl_session_is_connected())
+			zkl_session_log_error("ZooKeeper has not recently confirmed the session");
 		ereport(LOG,
 				errmsg("locks are in doubt"),
 				errdetail("ZooKeeper has not recently confirmed the session that holds them."),

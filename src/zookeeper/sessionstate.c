@@ -46,14 +46,18 @@ zkl_session_note_client_error(const char *text)
 	int			rc;
 	int			code;
 
-	zkl_session_state.has_error = true;
 	if (numbers == NULL ||
 		sscanf(numbers, "zk retcode=%d, errno=%d", &rc, &code) != 2)
 	{
+		zkl_session_state.has_error = true;
 		snprintf(zkl_session_state.error, sizeof(zkl_session_state.error),
 				 "%.*s", (int) strcspn(text, "\n"), text);
 		return;
 	}
+	/* This is no failure of the connection, and an event tells it. */
+	if (rc == ZSESSIONEXPIRED)
+		return;
+	zkl_session_state.has_error = true;
 	if (rc == ZRUNTIMEINCONSISTENCY)
 		strlcpy(reason, "does not answer in the order of the requests", sizeof(reason));
 	else

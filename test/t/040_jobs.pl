@@ -48,6 +48,11 @@ sub run_of_one_tick
 	return;
 }
 
+# False would say that the tick is used up, and 08006 that ZooKeeper cannot be reached.
+is($a1->errcode(q{SELECT zk_run_once('/hasty', timeout => '1 microsecond')}), '55P03', 'a timeout shorter than the look at the record');
+is($a1->query(q{SELECT zk_run_once('/hasty')}), 't', '... leaves the tick to the next call');
+$a1->query(q{SELECT zk_lock_release('/hasty')});
+
 sub requests { my ($node) = @_; return $node->status('requests'); }
 
 # How many requests a call costs that begins a transaction.  The end of the transaction waits until
@@ -427,7 +432,7 @@ ok(!$zk->exists("$records/other kind"), 'and has no record');
 
 # The connection is still there, but nothing is known of the tick.
 $proxy->hold('requests');
-is($b1->errcode(run_once('/late', '2024-05-08 02:00Z', q{'1 s'})), '08006', 'no reply until the time is over: an error');
+is($b1->errcode(run_once('/late', '2024-05-08 02:00Z', q{'3 s'})), '08006', 'no reply until the time is over: an error');
 $b1->query(q{SET lock_timeout = '500 ms'});
 is($b1->errcode(run_once('/late', '2024-05-08 02:00Z')), '55P03', 'no reply until lock_timeout: an error');
 $b1->query(q{RESET lock_timeout; SET zklock.connection_timeout = '500 ms'});

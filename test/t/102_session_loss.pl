@@ -71,6 +71,7 @@ is($node_a->safe_psql('postgres',
 		q{SELECT string_agg(path || ' ' || claim || ' ' || granted, ', ' ORDER BY path) FROM zk_locks}),
 	'/one lost false, /two lost false', 'zk_locks shows them as lost');
 is($node_a->status('expirations'), '1', 'zk_status counts the expiration');
+is($node_a->status('last_error'), 'the ZooKeeper session has expired', '... and says so');
 is($node_a->status('tickets_lost'), '2', 'and the tickets');
 
 only_warns($a1->run('SELECT 1'), '/one', 'a transaction that only reads');

@@ -202,7 +202,7 @@ zkl_history_forget(const char *path)
 	char		name[ZKL_PATH_NAME_SIZE];
 
 	zkl_path_name(path, name);
-	return zkl_znodes_write(ZKL_PATH_LEADERS, name, "", PG_INT64_MAX, false);
+	return zkl_znodes_write(ZKL_PATH_LEADERS, name, "", PG_INT64_MAX, ZKL_PATIENCE_LOOK);
 }
 
 /* If there is no slot, the look has none afterwards, either. */

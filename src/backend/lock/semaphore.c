@@ -74,6 +74,7 @@ static ZklAnswer acquire_in_turn(ZklClaim *claim, const ZklLockRequest *request)
 static bool survey_before(ZklClaim *claim, const ZklWait *wait);
 static bool survey_after(ZklClaim *claim, const ZklLockRequest *request);
 static bool survey_in_time(ZklClaim *claim, const ZklLockRequest *request);
+static ZklPatience patience_of(const ZklLockRequest *request);
 static int64 survey_until(const ZklLockRequest *request);
 static ZklAnswer survey(ZklWait *wait, ZklClaim *claim);
 static bool any_other_use(const ZklListing *survey, const ZklLockRequest *request);
@@ -392,6 +393,12 @@ survey_in_time(ZklClaim *claim, const ZklLockRequest *request)
 	return answer == ZKL_ANSWER_HELD;
 }
 
+static ZklPatience
+patience_of(const ZklLockRequest *request)
+{
+	return request->only_tries ? ZKL_PATIENCE_TRY : ZKL_PATIENCE_WAIT;
+}
+
 /* A try waits for ZooKeeper. */
 static int64
 survey_until(const ZklLockRequest *request)
@@ -427,13 +434,13 @@ survey(ZklWait *wait, ZklClaim *claim)
 	{
 		zkl_wait_drop_snapshot(request);
 		seen = zkl_znodes_list(ZKL_COMMAND_LIST, request->path, until,
-							   !request->only_tries);
+							   patience_of(request));
 		if (seen == NULL)
 			return ZKL_ANSWER_NONE;
 		if (!any_other_use(seen, request))
 			break;
 		seen = zkl_znodes_list(ZKL_COMMAND_SURVEY, request->path, until,
-							   !request->only_tries);
+							   patience_of(request));
 		if (seen == NULL)
 			return ZKL_ANSWER_NONE;
 		if (!query_others(seen, request, until))
@@ -449,7 +456,7 @@ survey(ZklWait *wait, ZklClaim *claim)
 	if (seen->exists && stored != limit && (stored != 0 || seen->data_length == 0))
 		(void) zkl_znodes_write(request->path, "",
 								limit == 0 ? "" : psprintf("%d", limit), until,
-								!request->only_tries);
+								patience_of(request));
 	return ZKL_ANSWER_HELD;
 }
 
@@ -518,7 +525,7 @@ query_others(const ZklListing *survey, const ZklLockRequest *request, int64 unti
 			zkl_recipe_has_mark(node->data, node->data_length, ZKL_IN_USE) ||
 			!zkl_znodes_query(request->path, is_lease ?
 							  psprintf(ZKL_LEASES "/%s", node->name) : node->name,
-							  until, !request->only_tries))
+							  until, patience_of(request)))
 			report_other_use(survey, request, is_lease);
 		any = true;
 	}
@@ -549,7 +556,7 @@ zklock_semaphore_limit(PG_FUNCTION_ARGS)
 	zkl_report_unless_loaded();
 	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_lock_queue", 1, &types);
 	path = zkl_sqlargs_shown_path(fcinfo);
-	limit = read_limit(path, find_limit(zkl_znodes_list(ZKL_COMMAND_LIST, path, ZKL_FOREVER, false)));
+	limit = read_limit(path, find_limit(zkl_znodes_list(ZKL_COMMAND_LIST, path, ZKL_FOREVER, ZKL_PATIENCE_LOOK)));
 	if (limit == ZKL_LIMIT_NONE)
 		PG_RETURN_NULL();
 	PG_RETURN_INT32(limit);

@@ -63,7 +63,6 @@ static const char *path_of_user(const ZklLockRequest *request);
 static Reason reason_of(ZklAnswer answer);
 static bool time_is_over(ZklWait *wait, ZklAnswer answer);
 static bool has_asked_enough(ZklWait *wait, int64 least);
-static bool is_silent(const ZklWait *wait, int64 now);
 static void sleep_until_next(const ZklWait *wait, Reason reason,
 							 int64 look_at);
 static void log_wait(ZklWait *wait, const ZklClaim *claim, bool answered);
@@ -290,6 +289,7 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 	int64		now = zkl_now();
 	bool		over = now >= request->until;
 	bool		in_touch = now < zkl_session_info_in_touch_until();
+	bool		away;
 
 	/*
 	 * A reply counts only while the server is connected: an earlier reply may
@@ -299,6 +299,8 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 		wait->silent_since = 0;
 	else if (wait->silent_since == 0)
 		wait->silent_since = now;
+	away = wait->silent_since != 0 &&
+		now >= zkl_session_info_away_from(wait->silent_since);
 
 	/*
 	 * ZooKeeper has replied that the lock is taken, and a try has waited long
@@ -308,14 +310,14 @@ time_is_over(ZklWait *wait, ZklAnswer answer)
 		return true;
 
 	/* There is no reply yet, but ZooKeeper can be reached. */
-	if (over && in_touch && !request->only_tries && !is_silent(wait, now))
+	if (over && in_touch && !request->only_tries && !zkl_session_info_is_silent(wait->silent_since))
 		return true;
 
 	/*
 	 * The time is over without a reply; or ZooKeeper has been silent for too
 	 * long, even if time is left.
 	 */
-	if ((over && !request->only_tries) || (over && !in_touch) ||
+	if ((over && !request->only_tries) || (over && away) ||
 		(wait->silent_since != 0 &&
 		 now >= zkl_session_info_silent_from(wait->begun_at, wait->silent_since)))
 		zkl_report_unreachable(path_of_user(request));
@@ -339,18 +341,6 @@ has_asked_enough(ZklWait *wait, int64 least)
 			Max(least, Min(ASK_TIMES * (now - wait->begun_at),
 						   ZKL_MS(zkl_connection_timeout)));
 	return now >= wait->asks_until;
-}
-
-/*
- * There is no reply to the request yet.  Is ZooKeeper silent, or was the time
- * merely too short?
- */
-static bool
-is_silent(const ZklWait *wait, int64 now)
-{
-	return (int64) pg_atomic_read_u64(&zkl_session_info->heard_at) < wait->silent_since &&
-		now - wait->silent_since >
-		ZKL_MS(pg_atomic_read_u32(&zkl_session_info->period_ms));
 }
 
 /*
@@ -392,6 +382,8 @@ sleep_until_next(const ZklWait *wait, Reason reason, int64 look_at)
 
 	if (!wait->request->only_tries)
 		until = Min(until, wait->request->until);
+	else if (wait->silent_since != 0)
+		until = Min(until, zkl_session_info_away_from(wait->silent_since));
 	if (wait->asks_until > now)
 		until = Min(until, wait->asks_until);
 	if (wait->silent_since != 0)

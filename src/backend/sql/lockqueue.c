@@ -133,7 +133,7 @@ static void add_blocker(ZklRow *row, const char *path, const ZklPlace *place);
 static LockQueue
 read_queue(const char *path)
 {
-	return queue_of(path, zkl_znodes_list(ZKL_COMMAND_SURVEY, path, ZKL_FOREVER, false));
+	return queue_of(path, zkl_znodes_list(ZKL_COMMAND_SURVEY, path, ZKL_FOREVER, ZKL_PATIENCE_LOOK));
 }
 
 static LockQueue
@@ -165,7 +165,7 @@ queue_of(const char *path, const ZklListing *survey)
 static LockQueue *
 walk_queues(const char *below, int *nqueues)
 {
-	ZklListing *walk = zkl_znodes_list(ZKL_COMMAND_WALK, below, ZKL_FOREVER, false);
+	ZklListing *walk = zkl_znodes_list(ZKL_COMMAND_WALK, below, ZKL_FOREVER, ZKL_PATIENCE_LOOK);
 	Walked	   *walked = sort_by_lock(walk);
 	LockQueue  *queues = palloc((walk->nnodes + 1) * sizeof(LockQueue));
 	int			end;

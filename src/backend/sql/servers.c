@@ -61,7 +61,7 @@ list_servers(FunctionCallInfo fcinfo, bool all_columns)
 	ZklListing *survey;
 
 	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_status", 0, NULL);
-	survey = zkl_znodes_list(ZKL_COMMAND_SERVERS, ZKL_SERVERRECORD_DIRECTORY, ZKL_FOREVER, false);
+	survey = zkl_znodes_list(ZKL_COMMAND_SERVERS, ZKL_SERVERRECORD_DIRECTORY, ZKL_FOREVER, ZKL_PATIENCE_LOOK);
 	for (int i = 0; i < survey->nnodes; i++)
 	{
 		if (survey->nodes[i].data != NULL &&
