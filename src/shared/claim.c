@@ -50,7 +50,8 @@ static void attach_use(ZklClaim *claim, ZklClaim *holder, int64 now);
 static ZklClaim *find_hold(const ZklHoldSearch *search, ZklHold *hold);
 static void note_release(ZklEntry *entry, int64 now);
 static void detach(ZklClaim *claim, int64 now);
-static ZklClaimStatus status_until(const ZklClaim *claim, int64 margin, int64 *until);
+static ZklClaimStatus status_until(const ZklClaim *claim, int64 now, int64 margin,
+								   int64 *until);
 static ZklLoss loss_of(const ZklClaim *claim, int64 *lost_at);
 static ZklEntry *find_ticket(const char *path, uint32 hash, const char *znode);
 static void compare_znode(ZklEntry *entry, void *arg);
@@ -426,15 +427,17 @@ attach_use(ZklClaim *claim, ZklClaim *holder, int64 now)
 {
 	ZklEntry   *entry = holder->entry;
 
-	attach(claim, entry, holder->mode, now);
-	dlist_delete(&claim->link);
-	dlist_insert_after(&holder->link, &claim->link);
-	entry->nwaiting--;
-	entry->nheld++;
+	Assert(zkl_lock_table_is_mine(entry));
+	claim->entry = entry;
 	claim->state = ZKL_CLAIM_HELD;
+	claim->mode = holder->mode;
+	claim->since = now;
+	claim->generation = entry->generation;
 	claim->is_use = true;
 	claim->epoch = holder->epoch;
 	claim->token = holder->token;
+	entry->nheld++;
+	dlist_insert_after(&holder->link, &claim->link);
 }
 
 /*
@@ -456,7 +459,7 @@ zkl_claim_use_hold(const ZklHoldSearch *search, const ZklClaimant *claimant, Zkl
 		ZKL_FAULT_POINT("hold-found");	/* while the partition is locked */
 		holder->nuses++;
 		if (claim != NULL)
-			attach_use(claim, holder, zkl_now());
+			attach_use(claim, holder, hold->looked_at);
 	}
 	LWLockRelease(zkl_lock_table_partition(search->hash));
 	if (holder == NULL && claim != NULL)
@@ -486,7 +489,8 @@ find_hold(const ZklHoldSearch *search, ZklHold *hold)
 	ZklEntry   *entry = zkl_lock_table_find(search->path, search->hash);
 	dlist_iter	iter;
 
-	memset(hold, 0, sizeof(*hold));
+	hold->is_semaphore = false;
+	hold->token = 0;
 	if (entry == NULL)
 		return NULL;
 	dlist_foreach(iter, &entry->claims)
@@ -501,9 +505,11 @@ find_hold(const ZklHoldSearch *search, ZklHold *hold)
 			continue;
 		hold->token = claim->token;
 		hold->role = claim->role;
+		hold->looked_at = zkl_now();
 		hold->until = PG_INT64_MAX;
-		hold->status = status_until(claim, search->margin, &hold->until);
-		hold->loss = loss_of(claim, &hold->lost_at);
+		hold->status = status_until(claim, hold->looked_at, search->margin, &hold->until);
+		if (hold->status == ZKL_STATUS_LOST)
+			hold->loss = loss_of(claim, &hold->lost_at);
 		hold->excludes = entry->excludes_superuser && search->superuser;
 		return hold->status == ZKL_STATUS_GOOD && !hold->excludes ? claim : NULL;
 	}
@@ -616,8 +622,10 @@ detach(ZklClaim *claim, int64 now)
 				zkl_entry_pass_turn(entry);
 			break;
 		case ZKL_CLAIM_HELD:
-			note_release(entry, now);
 			entry->nheld--;
+			/* A use that ends before its holder releases nothing. */
+			if (!claim->is_use || entry->nheld == 0)
+				note_release(entry, now);
 			zkl_entry_stop_excluding(entry);
 			break;
 		case ZKL_CLAIM_LOST:
@@ -673,20 +681,20 @@ zkl_claim_status_until(ZklClaim *claim, int64 margin, int64 *until)
 	ZklClaimStatus status;
 
 	LWLockAcquire(partition, LW_SHARED);
-	status = status_until(claim, margin, until);
+	status = status_until(claim, zkl_now(), margin, until);
 	LWLockRelease(partition);
 	return status;
 }
 
 /*
- * The clock is read while the partition is locked, so that no wait can make
- * the reading old.
+ * The caller has read the clock while the partition was locked, so that no
+ * wait can make the reading old.
  */
 static ZklClaimStatus
-status_until(const ZklClaim *claim, int64 margin, int64 *until)
+status_until(const ZklClaim *claim, int64 now, int64 margin, int64 *until)
 {
 	ZklClaimStatus status = ZKL_STATUS_GOOD;
-	int64		needed = zkl_now() + margin;
+	int64		needed = now + margin;
 	int64		good_until;
 
 	/*

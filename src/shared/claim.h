@@ -149,6 +149,7 @@ typedef struct ZklHold
 	int64		token;			/* 0: there is no such hold, and ... */
 	Oid			role;			/* ... none of what follows */
 	ZklClaimStatus status;
+	int64		looked_at;		/* this was its status at this moment */
 	int64		until;			/* GOOD: up to this moment */
 	ZklLoss		loss;			/* LOST: why and when */
 	int64		lost_at;

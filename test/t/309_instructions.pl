@@ -1,7 +1,8 @@
 
 # Counts that do not depend on the machine's load: the instructions of a lock that the server keeps,
-# beside those of a PostgreSQL lock; those of the question whether the server leads; those of a look by
-# zklock-run, and at zk_status; and the requests to ZooKeeper of each way to a lock.
+# beside those of a PostgreSQL lock; what a commit under another session's lock adds; those of the question
+# whether the server leads; those of a look by zklock-run, and at zk_status; and the requests to ZooKeeper of each way
+# to a lock.
 
 use strict;
 use warnings;
@@ -32,6 +33,7 @@ sub costs_at_most
 
 costs_at_most(1.1, 'zk_xact_lock_acquire, prepared', 'pg_advisory_xact_lock, prepared');
 costs_at_most(1.1, 'zk_is_leader', 'zk_lock_is_held');
+costs_at_most(1.03, 'a write under zklock.commit_under', 'a write in a session with a lock');
 
 # A query that is compiled with JIT costs a hundred times this, and each command of zklock-run looks twice a second.
 costs_at_most(4, 'a look of zklock-run, prepared', 'pg_advisory_xact_lock, prepared');

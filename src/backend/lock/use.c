@@ -26,6 +26,8 @@
 #include "faultpoint.h"
 #include "shared/claim.h"
 
+bool		zkl_use_here = false;
+
 /* The use of this transaction, if it has begun. */
 static ZklClaim *use = NULL;
 
@@ -39,16 +41,16 @@ static struct
 	uint64		serial;
 	const char *fault;			/* of a stored value that is not valid */
 	char		path[ZKL_PATH_SIZE];
-	uint32		hash;
 	bool		has_token;
 	int64		token;
+	ZklHoldSearch search;		/* for the path */
 	bool		counted;		/* a transaction has counted */
 	LocalTransactionId checked; /* the transaction that was checked */
 }			under;
 
 static Oid	login_role(void);
 static void read_setting(void);
-static ZklHoldSearch search_for(int64 token);
+static const ZklHoldSearch *search_for(int64 token);
 static void check(const ZklHold *hold);
 ZKL_NORETURN static void report_not_held(void);
 static void end_at_exit(int code, Datum arg);
@@ -62,7 +64,8 @@ zkl_use_init(void)
 bool
 zkl_use_is_required_here(void)
 {
-	return zkl_reliance_is_required_here() && !IsLogicalWorker();
+	zkl_use_here = zkl_reliance_is_required_here() && !IsLogicalWorker();
+	return zkl_use_here;
 }
 
 /* A process without a role is a superuser's (zkl_claim_claimant). */
@@ -80,40 +83,41 @@ read_setting(void)
 	memset(&under, 0, sizeof(under));
 	under.fault = zkl_settings_read_under(zkl_commit_under, &under.token, under.path);
 	under.has_token = under.token != 0;
-	under.hash = zkl_lock_table_hash(under.path);
+	under.search.path = under.path;
+	under.search.hash = zkl_lock_table_hash(under.path);
 	under.checked = InvalidLocalTransactionId;
 	under.serial = zkl_commit_under_serial;
 }
 
-static ZklHoldSearch
+static const ZklHoldSearch *
 search_for(int64 token)
 {
-	ZklHoldSearch search = {.path = under.path,.hash = under.hash,.token = token};
+	under.search.token = token;
+	under.search.margin = ZKL_MS(zkl_commit_margin);
+	under.search.superuser = superuser_arg(login_role());
+	return &under.search;
+}
 
-	search.margin = ZKL_MS(zkl_commit_margin);
-	search.superuser = superuser_arg(login_role());
-	return search;
+bool
+zkl_use_has_no_token(void)
+{
+	read_setting();
+	return !under.has_token;
 }
 
 void
-zkl_use_note_statement(void)
+zkl_use_note_holder(void)
 {
-	ZklHoldSearch search;
 	ZklHold		hold;
 
-	read_setting();
-	if (under.has_token)
-		return;
-	search = search_for(0);
-	zkl_claim_look_at_hold(&search, &hold);
+	zkl_claim_look_at_hold(search_for(0), &hold);
 	under.token = hold.token;
 }
 
 void
 zkl_use_require(void)
 {
-	ZklHoldSearch search;
-	ZklHold		hold = {0};
+	ZklHold		hold;
 
 	read_setting();
 	if (under.checked == zkl_my_local_xid())
@@ -124,9 +128,9 @@ zkl_use_require(void)
 				errmsg("invalid value for parameter \"%s\": \"%s\"",
 					   "zklock.commit_under", zkl_commit_under),
 				errdetail_internal("%s", _(under.fault)));
+	zkl_display_prepare();		/* for errors, which may come late */
 	zkl_permission_check_path(under.path);
-	search = search_for(under.token);
-	zkl_claim_look_at_hold(&search, &hold);
+	zkl_claim_look_at_hold(search_for(under.token), &hold);
 	if (under.token == 0)
 		hold.token = 0;
 	check(&hold);
@@ -141,24 +145,22 @@ zkl_use_require(void)
 static void
 check(const ZklHold *hold)
 {
-	const char *shown = zkl_display_path(under.path);
-
 	if (hold->token == 0 && hold->is_semaphore)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("cannot commit under semaphore \"%s\"", shown),
+				errmsg("cannot commit under semaphore \"%s\"", zkl_display_path(under.path)),
 				errdetail("\"zklock.commit_under\" names it, and its leases have no tokens."));
 	if (hold->token == 0)
 		report_not_held();
 	if (!has_privs_of_role(login_role(), hold->role))
 		ereport(ERROR,
 				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				errmsg("permission denied to commit under lock \"%s\"", shown),
+				errmsg("permission denied to commit under lock \"%s\"", zkl_display_path(under.path)),
 				errdetail("Another role holds it, whose privileges this session's role does not have."));
 	if (hold->excludes)
 		ereport(ERROR,
 				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				errmsg("permission denied to commit under lock \"%s\"", shown),
+				errmsg("permission denied to commit under lock \"%s\"", zkl_display_path(under.path)),
 				errdetail("Its holder is no superuser, so other roles may take the lock away from this one."));
 	if (hold->status == ZKL_STATUS_DOUBT)
 		zkl_report_doubt(under.path);
@@ -188,9 +190,7 @@ report_not_held(void)
 void
 zkl_use_begin(void)
 {
-	static bool registered = false;
-	ZklHoldSearch search;
-	ZklClaimant claimant;
+	static ZklClaimant claimant;
 	ZklHold		hold;
 
 	if (use != NULL)
@@ -199,12 +199,13 @@ zkl_use_begin(void)
 		return;
 	}
 	zkl_use_require();
-	if (!registered)
+	if (claimant.pid == 0)
 		on_shmem_exit(end_at_exit, (Datum) 0);
-	registered = true;
-	claimant = zkl_claim_claimant(zkl_znode_text_of_backend(), 0);
-	search = search_for(under.token);
-	use = zkl_claim_use_hold(&search, &claimant, &hold);
+	claimant.proc_number = zkl_my_proc_number();
+	claimant.pid = MyProcPid;
+	claimant.owner_text = zkl_znode_text_of_backend();
+	claimant.superuser = under.search.superuser;
+	use = zkl_claim_use_hold(search_for(under.token), &claimant, &hold);
 	if (use == NULL)
 	{
 		check(&hold);
@@ -244,14 +245,12 @@ zkl_use_check(int64 margin)
 void
 zkl_use_note_reader(void)
 {
-	ZklHoldSearch search;
 	ZklHold		hold;
 
 	read_setting();
 	if (under.counted || under.token == 0 || under.fault != NULL)
 		return;
-	search = search_for(under.token);
-	(void) zkl_claim_use_hold(&search, NULL, &hold);
+	(void) zkl_claim_use_hold(search_for(under.token), NULL, &hold);
 	under.counted = true;
 }
 

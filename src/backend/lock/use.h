@@ -59,21 +59,25 @@ extern void zkl_use_init(void);
 /*
  * Must what this process writes be committed under another session's lock?
  * Mostly one load.  An apply worker does not depend on a lock, nor does what
- * needs no leadership (reliance.h).
+ * needs no leadership (reliance.h).  "here" is true once that is known to be
+ * so, because it then stays so.
  */
+extern bool zkl_use_here;
 extern bool zkl_use_is_required_here(void);
 
 static inline bool
 zkl_use_is_required(void)
 {
-	return zkl_commit_under[0] != '\0' && zkl_use_is_required_here();
+	return zkl_commit_under[0] != '\0' && (zkl_use_here || zkl_use_is_required_here());
 }
 
 /*
- * A statement begins, and the transaction has not written yet.  If the setting
- * names no token, it means the one that the holder has now.
+ * Does the setting name no token?  Then it means the one that the holder had
+ * at the beginning of the statement with which the transaction began to write.
+ * note_holder: a statement begins, and the transaction has not written yet.
  */
-extern void zkl_use_note_statement(void);
+extern bool zkl_use_has_no_token(void);
+extern void zkl_use_note_holder(void);
 
 /*
  * Raise an error unless the transaction could commit now: ZK001 or ZK002 if

@@ -346,8 +346,8 @@ void
 zkl_xact_note_statement(bool listens)
 {
 	has_run_statement = true;
-	if (zkl_use_is_required() && !has_written())
-		zkl_use_note_statement();
+	if (zkl_use_is_required() && zkl_use_has_no_token() && !has_written())
+		zkl_use_note_holder();
 	if (!listens)
 		noted.facts &= ~ZKL_XACT_LISTENS;
 	else if (!has_notified())
