@@ -373,7 +373,7 @@ sub _play
 	if (_chance($self->{jobs})) { FaultJobs::play($self); }
 	else
 	{
-		my $play = _pick(qw(session session session xact xact xact multilock savepoint reentrant downgrade));
+		my $play = _pick(qw(session session session xact xact xact multilock savepoint reentrant downgrade command command));
 		my $method = "_play_$play";
 		$self->$method;
 	}
@@ -469,6 +469,32 @@ sub _play_reentrant
 	else { $self->_sql("SELECT zk_lock_release('$path')"); }
 	$self->_hold($first);
 	$self->_release($first);
+	return;
+}
+
+# As zklock-run --guard does it: one session has the lock, and another one commits under it.  The first may end just
+# then.
+sub _play_command
+{
+	my ($self) = @_;
+	my $path = _pick('/m1', '/m2', '/rw1');
+	my $claim = $self->acquire($path, mode => 'write', scope => 'session', wait => _wait()) or return;
+	$self->_ask('token', $claim) or return;
+	my $command = eval { PgWire->new($self->{node}->host, $self->{node}->port, "$self->{who}-command") } or return;
+	my $result = $command->query("SET zklock.commit_under = '$claim->{token} $path'; BEGIN; SELECT n FROM guard WHERE path = '$path'");
+	_nap(0.15);
+	if (_chance(0.5))
+	{
+		$self->_over($claim);
+		$self->{pg}->close;
+	}
+	if (!$result->{error})
+	{
+		local $self->{pg} = $command;
+		_nap(0.15) if _chance(0.5);
+		$self->_write($command, 'guard', '', $claim, $result->{rows}[0][0], $claim->{token}, $claim);
+	}
+	$command->close;
 	return;
 }
 

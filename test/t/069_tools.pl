@@ -67,10 +67,58 @@ sub migrate_twice
 	{
 		$host->{harness}->finish;
 		is($host->{harness}->full_result(0), 0, "$tool: a host succeeds") or diag $host->{out};
+		unlike($host->{out}, qr/was guarded/, "$tool: its transactions are guarded") if $command =~ /--guard/;
 	}
 	is($node->safe_psql('app', $query), $result, "$tool: the migration was done once");
 	$holder->quit;
 	return;
+}
+
+# --- which drivers read PGOPTIONS ---
+
+# The value of zklock.commit_under in a session of the driver under zklock-run --guard, and whether that warned.
+sub shown_by
+{
+	my ($driver, $command) = @_;
+	my $run = start('', "zklock-run --guard -d app /migrations/app $command");
+	$run->{harness}->finish;
+	return ($run->{out} =~ /shown:(.*)$/m)[0] . ($run->{out} =~ /no transaction of the command was guarded/ ? ' warning' : '');
+}
+
+write_file('show.py', <<'END');
+import sys
+driver = __import__(sys.argv[1])
+cursor = driver.connect('dbname=app').cursor()
+cursor.execute('SHOW zklock.commit_under')
+print('shown:' + cursor.fetchone()[0])
+END
+write_file('Show.java', <<'END');
+public class Show {
+    public static void main(String[] arguments) throws Exception {
+        var result = java.sql.DriverManager.getConnection(arguments[0]).createStatement().executeQuery("SHOW zklock.commit_under");
+        result.next();
+        System.out.println("shown:" + result.getString(1));
+    }
+}
+END
+like(shown_by('psql', q{psql -XAt -d app -c "SELECT 'shown:' || current_setting('zklock.commit_under')"}), qr{^\d+ /migrations/app$}, 'psql reads PGOPTIONS');
+foreach my $driver ('psycopg2', 'psycopg')
+{
+	SKIP: {
+		skip "there is no $driver", 1 if system("/usr/bin/python3 -c 'import $driver' 2>/dev/null") != 0;
+		like(shown_by($driver, "/usr/bin/python3 show.py $driver"), qr{^\d+ /migrations/app$}, "$driver reads PGOPTIONS");
+	}
+}
+SKIP: {
+	skip 'there is no pgjdbc', 2 if !-f '/usr/share/java/postgresql.jar';
+	$node->configure('listen_addresses' => '127.0.0.1');
+	append_to_file($node->data_dir . '/pg_hba.conf', "host all all 127.0.0.1/32 trust\n");
+	$node->restart;
+	$node->wait_until_connected;
+	my $url = 'jdbc:postgresql://127.0.0.1:' . $node->port . '/app?user=postgres';
+	my ($options) = slurp_file("$top/doc/tools.md") =~ m{`jdbc:postgresql://db1/app\?(options=\S+)`};
+	is(shown_by('pgjdbc', "java -cp /usr/share/java/postgresql.jar Show.java '$url'"), ' warning', 'pgjdbc does not read PGOPTIONS');
+	is(shown_by('pgjdbc', "java -cp /usr/share/java/postgresql.jar Show.java '$url&$options'"), '/migrations/app', 'but its connection string can have the setting');
 }
 
 # --- Alembic ---
@@ -127,6 +175,9 @@ SKIP: {
 	skip 'node-pg-migrate is not to be had here', 1 if $install->{harness}->full_result(0) != 0;
 	write_file('node/migrations/1700000000000_invoice.js', "exports.up = (pgm) => { pgm.createTable('node_invoice', { id: 'id' }); };\n");
 	local $ENV{DATABASE_URL} = 'postgres://postgres@/app?host=' . $node->host . '&port=' . $node->port;
+	write_file('node/show.js', "const c = new (require('pg').Client)({ database: 'app' });"
+		  . "c.connect().then(() => c.query('SHOW zklock.commit_under')).then(r => { console.log('shown:' + r.rows[0]['zklock.commit_under']); c.end(); })\n");
+	like(shown_by('node-postgres', 'node node/show.js'), qr{^\d+ /migrations/app$}, 'node-postgres reads PGOPTIONS');
 	migrate_twice('node-pg-migrate', 'node', $block{'node-pg-migrate'}{sh}, 'SELECT count(*) FROM pgmigrations', '1');
 }
 
@@ -155,6 +206,14 @@ SKIP: {
 	my $site = $node->backend(dbname => 'app', extra_params => [ '-U', 'site' ]);
 	is($site->errcode(q{SELECT zk_lock_acquire('/jobs/site')}), '42501', 'PgBouncer: no session-level locks');
 	$site->quit;
+	my $ignoring = PgBouncer->new($node, app => 'dbname=app pool_mode=transaction', pgbouncer => "$ignored,options");
+	foreach ([ $pooler, qr/unsupported startup parameter/ ], [ $ignoring, qr/no transaction of the command was guarded/ ])
+	{
+		my $run = start('', "zklock-run --guard -d app /migrations/app psql -Xc 'SELECT 1' -h " . $_->[0]->directory . ' -p ' . $_->[0]->port . ' app');
+		$run->{harness}->finish;
+		like($run->{out}, $_->[1], 'PgBouncer: does not pass PGOPTIONS on, and says so, or zklock-run does');
+	}
+	$ignoring->stop;
 	my $client = $pooler->backend('app');
 	is($client->query(q{SELECT zk_xact_lock_acquire('/jobs/site')}), 't', 'PgBouncer: transaction-level ones');
 	$client->quit;

@@ -11,10 +11,10 @@ use ZklockTest;
 $ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
 my $zk = ZooKeeper->new;
 my %settings = ('zklock.linger' => 0, 'restart_after_crash' => 'on', 'max_prepared_transactions' => 5);
-my $north = ZklockNode->started('north', $zk, %settings, init => [ allows_streaming => 1 ]);
-my $south = ZklockNode->started('south', $zk, %settings);
+my $north = ZklockNode->started('north', $zk, %settings);
+my $south = ZklockNode->started('south', $zk, %settings, 'wal_level' => 'logical', init => [ allows_streaming => 'logical' ]);
 my ($n, $s) = ($north->backend, $south->backend);
-$n->query('CREATE TABLE t (v text); GRANT ALL ON t TO public; CREATE ROLE deploy LOGIN; CREATE ROLE other LOGIN; CREATE ROLE boss LOGIN SUPERUSER');
+$n->query('CREATE TABLE t (v text); CREATE SEQUENCE ran; GRANT ALL ON t TO public; CREATE ROLE deploy LOGIN; CREATE ROLE other LOGIN; CREATE ROLE boss LOGIN SUPERUSER');
 my $all = $north->backend;
 
 sub quit { eval { $_->quit } foreach @_; return; }
@@ -74,9 +74,10 @@ $g->query('BEGIN');
 $g->query('SELECT lo_create(0)');
 $holder->query(release('/m'));
 is($g->errcode('COMMIT'), 'ZK001', 'not held any more: no commit');
-my @writes = ('INSERT INTO t SELECT pg_sleep(60)', 'CREATE TABLE no ()', 'TRUNCATE t', q{COPY t FROM PROGRAM 'echo x'}, 'SELECT * FROM t FOR UPDATE', 'CREATE DATABASE no',
+my @writes = (q{INSERT INTO t SELECT nextval('ran')}, 'CREATE TABLE no ()', 'TRUNCATE t', q{COPY t FROM PROGRAM 'echo x'}, 'SELECT * FROM t FOR UPDATE', 'CREATE DATABASE no',
 	'DO $$ BEGIN DELETE FROM t; END $$', 'ANALYZE t', q{SELECT pg_notify('x', '')}, 'SELECT txid_current()', 'CREATE INDEX CONCURRENTLY no ON t (v)');
 is($g->errcode($_), 'ZK001', "not held any more: $_") foreach @writes;
+is($n->query('SELECT is_called FROM ran'), 'f', 'a statement that would write does not even begin');
 is($g->errcode('SELECT count(*) FROM t'), '', 'but may read');
 is($g->errcode(q{PREPARE TRANSACTION 'x'}), '', 'without a transaction, nothing');
 is($holder->query(acquire('/m', '1 min')), 't', 'held again, by another token');
@@ -142,6 +143,27 @@ $n->wait_until("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid");
 is($n->query(q{SELECT count(*) FROM pg_class WHERE relname = 'mine'}), '0', 'but its removal at the exit is none');
 unlike(slurp_file($north->logfile, $at), qr/ERROR|FATAL/, 'and nothing is logged');
 quit($reader);
+
+# A value that was stored without a check lets nothing be written.
+$n->query(q{INSERT INTO pg_db_role_setting VALUES (0, 'other'::regrole, '{zklock.commit_under=none}')});
+my $stored = $north->backend(as('other'));
+is($stored->errcode(q{INSERT INTO t VALUES ('stored')}), '22023', 'an invalid value that is stored');
+is($stored->errcode('SELECT count(*) FROM t'), '', 'but to read needs no lock');
+$stored->quit;
+$n->query('ALTER ROLE other RESET zklock.commit_under');
+
+# Rows that a subscription applies depend on no lock, even if their database has the setting.
+$s->query('CREATE TABLE applied (v text); CREATE PUBLICATION p FOR TABLE applied');
+$n->query($_) foreach 'CREATE DATABASE sub', q{ALTER DATABASE sub SET zklock.commit_under = '/never'};
+my $sub = $north->backend(dbname => 'sub');
+is($sub->errcode('CREATE TABLE applied (v text)'), 'ZK001', 'the setting of a database');
+$sub->query(q{SET zklock.commit_under = ''});
+$sub->query('CREATE TABLE applied (v text)');
+$sub->query('CREATE SUBSCRIPTION u CONNECTION $$' . $south->connstr('postgres') . '$$ PUBLICATION p');
+$s->query(q{INSERT INTO applied VALUES ('row')});
+$sub->wait_until('SELECT count(*) = 1 FROM applied');
+$sub->query('DROP SUBSCRIPTION u');
+$sub->quit;
 
 # --- whose lock it may be ---
 
@@ -235,11 +257,13 @@ foreach my $end (sort keys %ends)
 {
 	my $path = "/end/$end";
 	my ($holder, $g, $process) = behind_guard($path, $end eq 'lease' ? q{SET zklock.on_lost = 'notice'; SELECT zk_lock_acquire('%s', '1 min', '2 s')} : undef, $end);
-	$s->send(acquire($path, '1 min'));
-	$north->wait_until_contended($path) if $end ne 'lease';
+	my $queues_before = $end =~ /killed|revoked/;
+	my $queue = sub { $s->send(acquire($path, '1 min')); $north->wait_until_contended($path); };
+	$queue->() if $queues_before;
 	$ends{$end}->($holder);
 	my $local = $north->backend;
-	is($local->query(acquire($path, '300 ms')), 'f', "$end: another session does not get the lock before the commit");
+	is($local->query(acquire($path, '300 ms')), 'f', "$end: another session does not get the lock before the commit") if !$queues_before;
+	$queue->() if !$queues_before;
 	ok(!$s->is_done, "$end: nor does another server");
 	is($all->query("SELECT pid = ${\ $g->pid} FROM zk_locks WHERE path = '$path' AND claim = 'held'"), 't', "$end: the use has it") if $end ne 'lease';
 	kill 'CONT', $process;
@@ -274,6 +298,20 @@ foreach my $end ('killed', 'downgraded')
 $g = under("$token /rw/reader");
 is($g->errcode(q{INSERT INTO t VALUES ('reader')}), '', 'a lock for reading will do');
 quit($holder, $g);
+
+# What takes effect before its commit has its use from its beginning.
+($holder, $token) = holder('/at/once');
+$g = under("$token /at/once");
+arm('use-begun', 'stop');
+$g->send('CREATE DATABASE scratch');
+my $creator = there('use-begun', 'stop');
+killed($holder);
+is($s->query(acquire('/at/once', '300 ms')), 'f', 'CREATE DATABASE: the lock is kept from its beginning');
+kill 'CONT', $creator;
+is($g->result->{errcode}, '', 'CREATE DATABASE: it succeeds');
+is($s->query(acquire('/at/once', '1 min')), 't', 'CREATE DATABASE: and then it is free');
+$s->query(release('/at/once'));
+$g->quit;
 
 # The look and the link are one: a release waits for both.
 ($holder, $token) = holder('/found');
