@@ -128,6 +128,7 @@ delete $ENV{UNTIL};
 
 # Each step prints and does what the variable of its name says.  What is not set is not to be reached.
 script('test/run', 'echo "$*${UNTIL:+ until $UNTIL}" >>"$LOG"; [[ $1 != rest ]] || TESTS=$REST; eval "$TESTS"');
+script('test/headers', 'echo headers >>"$LOG"; eval "$HEADERS"');
 script('package/matrix', '[[ $SMOKE == 1 ]] && echo "matrix $MINUTES" >>"$LOG" && eval "$MATRIX"');
 script('test/assertions', '[[ $1 != prepare ]] || TESTS=$PREPARE; echo "assertions $*" >>"$LOG"; eval "$TESTS"');
 append_to_file("$scratch/Makefile",
@@ -137,7 +138,7 @@ copy("$top/$_", "$scratch/$_") or die $! foreach '.ci/run', 'test/check-world';
 chmod 0755, "$scratch/test/check-world" or die $!;
 
 my $good = 'echo == result; echo 5 passed, 0 failed';
-my %steps = (TESTS => $good, REST => $good, MATRIX => $good, PREPARE => 'true', ASSERTIONS => $good, LOG => "$scratch/log");
+my %steps = (TESTS => $good, REST => $good, HEADERS => $good, MATRIX => $good, PREPARE => 'true', ASSERTIONS => $good, LOG => "$scratch/log");
 
 # What the steps were asked for, what check-world says at its end, and its exit status.
 sub world
@@ -158,36 +159,37 @@ sub sum_is
 }
 
 is_deeply([ world([ 'bash', 'test/check-world' ]) ],
-	[ "\nrest\nmatrix 20\nassertions prepare\nassertions regress\n", "20 passed, 0 failed\n", 0 ],
+	[ "\nrest\nheaders\nmatrix 20\nassertions prepare\nassertions regress\n", "25 passed, 0 failed\n", 0 ],
 	'make check-world: everything, without a bound');
 is_deeply([ world([ 'bash', '.ci/run' ]) ],
-	[ " until in 72\nrest until in 72\nmatrix 20\nassertions prepare\nassertions regress\n", "20 passed, 0 failed\n", 0 ],
+	[ " until in 72\nrest until in 72\nheaders\nmatrix 20\nassertions prepare\nassertions regress\n", "25 passed, 0 failed\n", 0 ],
 	'.ci/run: everything, with 80 minutes');
 
-sum_is('noise', { TESTS => "echo noise; $good" }, 0, "20 passed, 0 failed\n");
+sum_is('noise', { TESTS => "echo noise; $good" }, 0, "25 passed, 0 failed\n");
 sum_is('what is skipped is named',
 	{ REST => 'echo == result; echo skipped: a: why; echo 9 passed, 0 failed, 1 skipped', MATRIX => 'echo 0 passed, 0 failed, 2 skipped' },
-	0, "skipped: a: why\n19 passed, 0 failed, 3 skipped\n");
+	0, "skipped: a: why\n24 passed, 0 failed, 3 skipped\n");
 sum_is('what failed is named, and all goes on',
 	{ TESTS => 'echo == result; echo FAILED: a; printf "\\tnot ok 3\\n"; echo 9 passed, 1 failed; exit 1' },
-	1, "FAILED: a\n\tnot ok 3\n24 passed, 1 failed\n");
-sum_is('no last line', { TESTS => "$good; echo" }, 1, "FAILED: make test: broke off\n15 passed, 1 failed\n");
-sum_is('no line at all', { MATRIX => 'exit 1' }, 1, "FAILED: another release of Debian: broke off\n15 passed, 1 failed\n");
+	1, "FAILED: a\n\tnot ok 3\n29 passed, 1 failed\n");
+sum_is('no last line', { TESTS => "$good; echo" }, 1, "FAILED: make test: broke off\n20 passed, 1 failed\n");
+sum_is('no line at all', { MATRIX => 'exit 1' }, 1, "FAILED: another release of Debian: broke off\n20 passed, 1 failed\n");
 sum_is('a status that its last line does not explain',
-	{ REST => "$good; exit 3" }, 1, "FAILED: the rest of test/run: broke off\n20 passed, 1 failed\n");
+	{ REST => "$good; exit 3" }, 1, "FAILED: the rest of test/run: broke off\n25 passed, 1 failed\n");
 sum_is('no PostgreSQL with assertions', { PREPARE => 'false' },
-	0, "skipped: assertions: the PostgreSQL for them cannot be built here in time\n15 passed, 0 failed, 1 skipped\n");
+	0, "skipped: assertions: the PostgreSQL for them cannot be built here in time\n20 passed, 0 failed, 1 skipped\n");
 
 my $no_time = 'there was no time left';
 my %left_out = (
 	rest => "skipped: the rest of test/run: $no_time\n",
+	headers => "skipped: the headers of each PostgreSQL: $no_time\n",
 	matrix => "skipped: other releases of Debian: $no_time\n",
 	assertions => "skipped: assertions: $no_time\n");
-sum_is('9 minutes', {}, 0, "$left_out{matrix}15 passed, 0 failed, 1 skipped\n", 9);
+sum_is('9 minutes', {}, 0, "$left_out{matrix}20 passed, 0 failed, 1 skipped\n", 9);
 sum_is('80 minutes, of which 72 are over', { SECONDS => 4320 }, 0,
-	join('', @left_out{ 'rest', 'matrix', 'assertions' }) . "5 passed, 0 failed, 3 skipped\n", 80);
+	join('', @left_out{ 'rest', 'headers', 'matrix', 'assertions' }) . "5 passed, 0 failed, 4 skipped\n", 80);
 sum_is('a step that hangs', { SECONDS => 118, TESTS => 'exec sleep infinity' }, 1,
-	join('', 'FAILED: make test: broke off' . "\n", @left_out{ 'rest', 'matrix', 'assertions' }) . "0 passed, 1 failed, 3 skipped\n", 2);
+	join('', 'FAILED: make test: broke off' . "\n", @left_out{ 'rest', 'headers', 'matrix', 'assertions' }) . "0 passed, 1 failed, 4 skipped\n", 2);
 
 # --- the workflows of a hosted CI ------------------------------------------------
 
