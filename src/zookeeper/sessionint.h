@@ -56,8 +56,8 @@ typedef struct ZklSessionState
 	int64		attempted_at;	/* when the last one began, or before */
 	int			idle_turns;
 	int64		received_at;	/* when bytes last came; 0: never */
-	int64		frame_since;	/* since when a part of a frame has been there;
-								 * 0: none */
+	int64		frame_since;	/* since when a part of a frame has been
+								 * there; 0: none */
 	bool		reply_too_long; /* zklock ended the connection because of the
 								 * length of the reply that was arriving */
 	bool		is_unread;		/* the library may have read replies that the
