@@ -126,19 +126,19 @@ my @paths = split /\n/, $node->safe_psql('postgres', "SELECT $path FROM generate
 $zk->create("/zklock$_/_c_1b4e28ba-2fa1-41d2-883f-0016d3cca427-lock-", ephemeral => 1, sequence => 1, client => 'crowd') foreach @paths;
 $node->wait_until("SELECT count(*) = $many FROM zk_locks WHERE contended");
 
-# One watch on each directory, one on each znode, and one on the record of the server.
+# One watch on each directory, one on each znode, and two about the server: its name and its database.
 sub watches { my ($n) = $zk->cmd('mntr') =~ /zk_watch_count\s+(\d+)/; return $n // 0; }
-$zk->wait_until(sub { watches() == 2 * $many + 1 }, 'watches on all znodes and directories');
+$zk->wait_until(sub { watches() == 2 * $many + 2 }, 'watches on all znodes and directories');
 my $before = $node->status('session_id, connects');
 $zk->restart;
 $node->wait_until_connected;
-$zk->wait_until(sub { watches() == 2 * $many + 1 }, 'watches on all znodes and directories');
+$zk->wait_until(sub { watches() == 2 * $many + 2 }, 'watches on all znodes and directories');
 is($node->status('session_id, connects - 1'), $before, 'one new connection, in the same session');
 is($node->safe_psql('postgres', "SELECT count(*) FROM zk_locks WHERE claim = 'held'"), $many, 'all are held');
 is($holder->query('SELECT zk_lock_release_all()'), $many, 'all are released');
 $zk->close('crowd');
 $node->wait_until('SELECT count(*) = 0 FROM zk_locks');
-$zk->wait_until(sub { watches() == 1 }, 'only the watch on the record');
+$zk->wait_until(sub { watches() == 2 }, 'only those about the server');
 pass('no other watch is left');
 
 # --- sequence numbers ----------------------------------------------------------------------
