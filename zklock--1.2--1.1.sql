@@ -52,7 +52,8 @@ CREATE OR REPLACE VIEW zk_status AS
 		   c.refused_leaderships,
 		   NULL::boolean AS refuses_commits,
 		   NULL::boolean AS tls,
-		   NULL::integer AS clones
+		   NULL::integer AS clones,
+		   NULL::timestamptz AS certificate_until
 	FROM @extschema@.zk_status() AS n,
 		 @extschema@.zk_cluster_status() AS c,
 		 @extschema@.zk_sessions AS s;
