@@ -479,14 +479,15 @@ zkl_claim_look_at_hold(const ZklHoldSearch *search, ZklHold *hold)
  * The claim of the session that holds the lock, if that is good; else NULL.
  * The caller has locked the partition.
  *
- * Each claim has a token of its own.  Without a token, the first claim in the
- * list will do.  The claims process is no session, and neither does a
+ * Each claim has a token of its own.  Without a token, it is the claim with the
+ * smallest token after the one that the search names.  The claims process is no session, and neither does a
  * transaction of another session that uses a claim hold the lock itself.
  */
 static ZklClaim *
 find_hold(const ZklHoldSearch *search, ZklHold *hold)
 {
 	ZklEntry   *entry = zkl_lock_table_find(search->path, search->hash);
+	ZklClaim   *found = NULL;
 	dlist_iter	iter;
 
 	hold->is_semaphore = false;
@@ -499,21 +500,25 @@ find_hold(const ZklHoldSearch *search, ZklHold *hold)
 
 		hold->is_semaphore |= claim->mode == ZKL_MODE_LEASE;
 		if (claim->mode == ZKL_MODE_LEASE || claim->state == ZKL_CLAIM_WAITING ||
-			claim->detached != 0 || (claim->is_use && claim->pid != MyProcPid) ||
-			(search->token != 0 ? claim->token != search->token :
-			 claim->state == ZKL_CLAIM_LOST))
+			claim->detached != 0 || (claim->is_use && claim->pid != MyProcPid))
 			continue;
-		hold->token = claim->token;
-		hold->role = claim->role;
-		hold->looked_at = zkl_now();
-		hold->until = PG_INT64_MAX;
-		hold->status = status_until(claim, hold->looked_at, search->margin, &hold->until);
-		if (hold->status == ZKL_STATUS_LOST)
-			hold->loss = loss_of(claim, &hold->lost_at);
-		hold->excludes = entry->excludes_superuser && search->superuser;
-		return hold->status == ZKL_STATUS_GOOD && !hold->excludes ? claim : NULL;
+		if (search->token != 0 ? claim->token == search->token && found == NULL :
+			claim->state == ZKL_CLAIM_HELD && claim->token > search->after &&
+			(found == NULL || claim->token < found->token))
+			found = claim;
 	}
-	return NULL;
+	if (found == NULL)
+		return NULL;
+	hold->token = found->token;
+	hold->role = found->role;
+	hold->superuser = found->superuser;
+	hold->looked_at = zkl_now();
+	hold->until = PG_INT64_MAX;
+	hold->status = status_until(found, hold->looked_at, search->margin, &hold->until);
+	if (hold->status == ZKL_STATUS_LOST)
+		hold->loss = loss_of(found, &hold->lost_at);
+	hold->excludes = entry->excludes_superuser && search->superuser;
+	return hold->status == ZKL_STATUS_GOOD && !hold->excludes ? found : NULL;
 }
 
 bool

@@ -138,7 +138,8 @@ typedef struct ZklHoldSearch
 {
 	const char *path;
 	uint32		hash;
-	int64		token;			/* of the hold; 0: any */
+	int64		token;			/* of the hold; 0: any, and then ... */
+	int64		after;			/* ... the first one after this token */
 	int64		margin;			/* as for zkl_claim_status() */
 	bool		superuser;		/* for a superuser's session */
 } ZklHoldSearch;
@@ -148,6 +149,7 @@ typedef struct ZklHold
 	bool		is_semaphore;	/* the path is in use as one */
 	int64		token;			/* 0: there is no such hold, and ... */
 	Oid			role;			/* ... none of what follows */
+	bool		superuser;		/* a superuser's session holds it */
 	ZklClaimStatus status;
 	int64		looked_at;		/* this was its status at this moment */
 	int64		until;			/* GOOD: up to this moment */

@@ -144,6 +144,57 @@ is($n->query(q{SELECT count(*) FROM pg_class WHERE relname = 'mine'}), '0', 'but
 unlike(slurp_file($north->logfile, $at), qr/ERROR|FATAL/, 'and nothing is logged');
 quit($reader);
 
+# --- who may commit under which hold ---
+
+# A path alone names the holder when the transaction begins to write, and that one is checked.
+my ($own) = holder('/next', undef, as('deploy'));
+my $deploy = under('/next', as('deploy'));
+$deploy->query($_) foreach 'BEGIN', 'DROP TABLE IF EXISTS nothing';
+$own->query(release('/next'));
+my ($boss) = holder('/next');
+is($deploy->errcode(q{INSERT INTO t VALUES ('next')}), '42501', 'another holder, of another role');
+$deploy->query('ROLLBACK');
+is($boss->query(q{SELECT zk_lock_uses('/next')}), '0', 'whose lock is not used');
+
+# A command that fails, or that waits in a block for its commit, keeps no lock.
+my ($short) = holder('/short', undef, as('deploy'));
+$deploy->query($_) foreach q{SET zklock.commit_under = '/short'}, 'BEGIN', 'SAVEPOINT a';
+is($deploy->errcode('DROP DATABASE postgres'), '25001', 'a command that cannot run in a block');
+$deploy->query('ROLLBACK TO a');
+is($deploy->errcode(q{DO $$ BEGIN EXECUTE 'ALTER DATABASE postgres CONNECTION LIMIT 77'; EXCEPTION WHEN insufficient_privilege THEN NULL; END $$}),
+	'', 'a command that fails within a statement');
+$short->query(release('/short'));
+is($s->query(acquire('/short', '1 min')), 't', 'in a block, a use begins with the commit only');
+$deploy->query('ROLLBACK');
+$s->query(release('/short'));
+
+# Another role's read lock is in nobody's way.
+my ($first) = holder('/read', 'zk_read_lock_acquire', as('other'));
+my ($second) = holder('/read', 'zk_read_lock_acquire', as('deploy'));
+$deploy->query(q{SET zklock.commit_under = '/read'});
+is($deploy->errcode(q{INSERT INTO t VALUES ('read')}), '', 'two readers, and the later one is of this role');
+$second->query(q{SELECT zk_read_lock_release('/read')});
+is($deploy->errcode(q{INSERT INTO t VALUES ('read')}), '42501', 'a reader of another role only');
+
+# The lock of a superuser's session stays a superuser's.
+my $as_deploy = $north->backend;
+$as_deploy->query($_) foreach 'SET ROLE deploy', acquire('/role', '1 min');
+$deploy->query(q{SET zklock.commit_under = '/role'});
+is($deploy->errcode(q{INSERT INTO t VALUES ('role')}), '42501', 'a superuser holds it who has set the role');
+
+# What a role may not use, it does not count.
+$n->query(q{ALTER ROLE other SET zklock.allowed_paths = '/mine'});
+my $outside = under('/next', as('other'));
+$outside->query('SELECT 1');
+is($boss->query(q{SELECT zk_lock_uses('/next')}), '0', 'a session that only reads, and may not use the path');
+$n->query('ALTER ROLE other RESET zklock.allowed_paths');
+
+# What another session has prepared.
+$n->query(q{BEGIN; INSERT INTO t VALUES ('prepared'); PREPARE TRANSACTION 'z'});
+my $prepared = under('/next');
+is($prepared->errcode(q{COMMIT PREPARED 'z'}), '', 'a path alone, and COMMIT PREPARED');
+quit($own, $deploy, $boss, $short, $first, $second, $as_deploy, $outside, $prepared);
+
 # A value that was stored without a check lets nothing be written.
 $n->query(q{INSERT INTO pg_db_role_setting VALUES (0, 'other'::regrole, '{zklock.commit_under=none}')});
 my $stored = $north->backend(as('other'));

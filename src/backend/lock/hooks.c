@@ -21,6 +21,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "executor/executor.h"
 #include "tcop/utility.h"
@@ -48,7 +49,7 @@ static struct
 }			last_run = {NULL, 0};
 
 static bool may_be_remote(const PlannedStmt *plan);
-static void require_leadership(Node *command);
+static void require_leadership(Node *command, ProcessUtilityContext context);
 static bool takes_effect_at_once(const Node *command);
 static void leave_statement(void);
 static void leave_statement_by_error(MemoryContext context);
@@ -92,7 +93,7 @@ executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 	zkl_xact_note_statement(false);
 	if (!CommandIsReadOnly(query_desc->plannedstmt))
 	{
-		zkl_xact_require(false);
+		zkl_xact_require(false, false);
 		zkl_xact_note(ZKL_XACT_WRITES);
 	}
 	if (may_be_remote(query_desc->plannedstmt))
@@ -199,7 +200,7 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 		return;
 	}
 	zkl_xact_note_statement(IsA(command, ListenStmt) || IsA(command, UnlistenStmt));
-	require_leadership(command);
+	require_leadership(command, context);
 
 	/*
 	 * These statements may write to foreign tables, which assigns no
@@ -257,20 +258,20 @@ run_transaction_command(ZKL_PROCESS_UTILITY_PARAMETERS)
 
 /*
  * A command that writes fails early if this server does not lead, or does not
- * hold the lock of zklock.commit_under.  What runs
- * other statements is not asked: these come here, or to the executor.  Nor is
- * ALTER SYSTEM, which writes no transaction, and which changes the setting.
+ * hold the lock of zklock.commit_under.  What runs other statements is not
+ * checked: these come here, or to the executor.  Nor is ALTER SYSTEM, which
+ * writes no transaction, and which changes the setting.
  */
 static void
-require_leadership(Node *command)
+require_leadership(Node *command, ProcessUtilityContext context)
 {
 	if (takes_effect_at_once(command))
-		zkl_xact_require(true);
+		zkl_xact_require(true, IsInTransactionBlock(context == PROCESS_UTILITY_TOPLEVEL));
 	else if ((zkl_commit_requires[0] != '\0' || zkl_commit_under[0] != '\0') &&
 			 !IsA(command, AlterSystemStmt) && !IsA(command, PrepareStmt) &&
 			 !IsA(command, ExecuteStmt) && !IsA(command, ExplainStmt) &&
 			 GetCommandLogLevel(command) != LOGSTMT_ALL)
-		zkl_xact_require(false);
+		zkl_xact_require(false, false);
 }
 
 /*

@@ -51,6 +51,8 @@ static struct
 static Oid	login_role(void);
 static void read_setting(void);
 static const ZklHoldSearch *search_for(int64 token);
+static bool is_semaphore(const char *path);
+static bool may_depend_on(const ZklHold *hold);
 static void check(const ZklHold *hold);
 ZKL_NORETURN static void report_not_held(void);
 static void end_at_exit(int code, Datum arg);
@@ -58,7 +60,14 @@ static void end_at_exit(int code, Datum arg);
 void
 zkl_use_init(void)
 {
-	zkl_settings_semaphore_hook = zkl_claim_is_semaphore;
+	zkl_settings_semaphore_hook = is_semaphore;
+}
+
+/* A session is not told how others use a path that it may not use itself. */
+static bool
+is_semaphore(const char *path)
+{
+	return zkl_permission_allows(path) && zkl_claim_is_semaphore(path);
 }
 
 bool
@@ -105,12 +114,35 @@ zkl_use_has_no_token(void)
 	return !under.has_token;
 }
 
+/*
+ * Among several readers, take the first one that will do, in the order of their
+ * tokens.  Otherwise a read lock of another role could make the commits of this
+ * session fail.  Another token is another hold, which the transaction has not
+ * checked.
+ */
 void
 zkl_use_note_holder(void)
 {
+	ZklHoldSearch search = *search_for(0);
 	ZklHold		hold;
+	int64		first = 0;
 
-	zkl_claim_look_at_hold(search_for(0), &hold);
+	for (;;)
+	{
+		zkl_claim_look_at_hold(&search, &hold);
+		if (first == 0)
+			first = hold.token;
+		if (hold.token == 0 ||
+			(hold.status != ZKL_STATUS_LOST && may_depend_on(&hold)))
+			break;
+		search.after = hold.token;
+	}
+
+	/* If none will do, the error is about the first one. */
+	if (hold.token == 0)
+		hold.token = first;
+	if (hold.token != under.token)
+		under.checked = InvalidLocalTransactionId;
 	under.token = hold.token;
 }
 
@@ -139,9 +171,17 @@ zkl_use_require(void)
 
 /*
  * A role that may not use the holder's lock must not keep it by a commit that
- * takes long.  And a superuser's commit must not depend on a ticket that other
- * roles may take away.
+ * takes long.  The lock of a superuser's session is a superuser's, whatever
+ * role that session has set.
  */
+static bool
+may_depend_on(const ZklHold *hold)
+{
+	return has_privs_of_role(login_role(), hold->role) &&
+		(!hold->superuser || superuser_arg(login_role()));
+}
+
+/* A superuser's commit must not depend on a ticket that other roles may take away. */
 static void
 check(const ZklHold *hold)
 {
@@ -152,7 +192,7 @@ check(const ZklHold *hold)
 				errdetail("\"zklock.commit_under\" names it, and its leases have no tokens."));
 	if (hold->token == 0)
 		report_not_held();
-	if (!has_privs_of_role(login_role(), hold->role))
+	if (!may_depend_on(hold))
 		ereport(ERROR,
 				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				errmsg("permission denied to commit under lock \"%s\"", zkl_display_path(under.path)),
@@ -176,6 +216,8 @@ report_not_held(void)
 			errmsg("lock \"%s\" is not held", zkl_display_path(under.path)),
 			under.token == 0 ?
 			errdetail("\"zklock.commit_under\" names it, and no session of this server held it when the transaction began to write.") :
+			!under.has_token ?
+			errdetail("\"zklock.commit_under\" names it, and the session that held it when the transaction began to write holds it no longer.") :
 			errdetail("\"zklock.commit_under\" names it, and no session of this server holds it with token %lld.",
 					  (long long) under.token),
 			errhint("Let a session of this server acquire the lock, and retry the transaction under that one."));
@@ -193,11 +235,14 @@ zkl_use_begin(void)
 	static ZklClaimant claimant;
 	ZklHold		hold;
 
-	if (use != NULL)
+	read_setting();
+	if (use != NULL && use->token == under.token &&
+		strcmp(use->entry->path, under.path) == 0)
 	{
 		(void) zkl_use_check(ZKL_MS(zkl_commit_margin));
 		return;
 	}
+	zkl_use_end();				/* of another lock: the setting has changed */
 	zkl_use_require();
 	if (claimant.pid == 0)
 		on_shmem_exit(end_at_exit, (Datum) 0);
@@ -249,6 +294,9 @@ zkl_use_note_reader(void)
 
 	read_setting();
 	if (under.counted || under.token == 0 || under.fault != NULL)
+		return;
+	zkl_claim_look_at_hold(search_for(under.token), &hold);
+	if (hold.token == 0 || !zkl_permission_allows(under.path) || !may_depend_on(&hold))
 		return;
 	(void) zkl_claim_use_hold(search_for(under.token), NULL, &hold);
 	under.counted = true;

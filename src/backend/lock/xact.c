@@ -180,6 +180,7 @@ static struct
 }			passed = {.until = PG_INT64_MAX};
 
 static bool has_stake(void);
+static void note_holder(void);
 static void begin_pass(uint64 bits);
 static void on_claim_begins(void);
 static void put_guard_first(void);
@@ -242,16 +243,27 @@ begin_pass(uint64 bits)
 	zkl_passes_begin(bits);
 }
 
+/* A statement begins, which may be the first one that writes. */
+static void
+note_holder(void)
+{
+	if (zkl_use_is_required() && zkl_use_has_no_token() && !has_written())
+		zkl_use_note_holder();
+}
+
 /*
  * The first statement that writes finds out early.  This is for the user; what
  * is promised is the guard's.  But a command that destroys something before it
- * commits has its pass or its use, and its margin, from here on.  If it takes
- * longer than that, its end is refused, though what it has destroyed is gone.
+ * commits has its pass, and its margin, from here on; and unless it is part of
+ * a block, its use.  If it takes longer than that, its end is refused, though
+ * what it has destroyed is gone.  In a block, it either fails or destroys
+ * nothing before the commit.  A use would last as long as the client likes
+ * there, also if the command fails.
  */
 void
-zkl_xact_require(bool at_once)
+zkl_xact_require(bool at_once, bool in_block)
 {
-	if (zkl_use_is_required() && at_once)
+	if (zkl_use_is_required() && at_once && !in_block)
 		zkl_use_begin();
 	else if (zkl_use_is_required())
 		zkl_use_require();
@@ -346,8 +358,7 @@ void
 zkl_xact_note_statement(bool listens)
 {
 	has_run_statement = true;
-	if (zkl_use_is_required() && zkl_use_has_no_token() && !has_written())
-		zkl_use_note_holder();
+	note_holder();
 	if (!listens)
 		noted.facts &= ~ZKL_XACT_LISTENS;
 	else if (!has_notified())
@@ -375,6 +386,7 @@ zkl_xact_begin_prepared(void)
 		return;
 	zkl_on_lost_commit_begins();
 	begin_pass(zkl_reliance_bits());
+	note_holder();
 	guard_commit(true);
 	ZKL_FAULT_POINT("prepared-guarded");
 }
