@@ -148,6 +148,9 @@ ZKL_NORETURN static void report_reason(const Reason *reason, const char *path);
 int
 zkl_report_count(int sqlstate)
 {
+	/* zk_fence works on a server that does not preload zklock. */
+	if (zkl_server_stat == NULL)
+		return sqlstate;
 	for (int i = 0; i < ZKL_SERVER_STAT_ERRORS; i++)
 	{
 		if (zkl_report_counted[i] == sqlstate)
