@@ -180,7 +180,7 @@ note_ahead(Session *s, int64_t now)
 static void
 note_reconnect(Session *s, int64_t now)
 {
-	s->attempts = 0;
+	s->attempts = s->late = 0;
 	if (s->down_since == 0)
 		return;
 	if (count.nreconnects == 0)
@@ -261,7 +261,7 @@ static int64_t
 check_connecting(Session *s, int64_t now)
 {
 	int			state = zoo_state(s->zk);
-	int64_t		limit = MS(zkl_hosts_limit_ms(nservers, timeout_ms));
+	int64_t		limit = MS(zkl_hosts_limit_ms(s->late, nservers, timeout_ms, zoo_client_id(s->zk)->client_id == 0));
 
 	if (s->fd < 0 || (state != ZOO_CONNECTING_STATE && state != ZOO_ASSOCIATING_STATE))
 		s->connecting_since = 0;
@@ -270,6 +270,7 @@ check_connecting(Session *s, int64_t now)
 	else if (now - s->connecting_since > limit)
 	{
 		s->connecting_since = 0;
+		s->late++;
 		shutdown(s->fd, SHUT_RDWR);
 	}
 	return s->connecting_since != 0 ? s->connecting_since + limit + 1 : NEVER;

@@ -28,6 +28,7 @@ typedef struct Session
 	int			fd;
 	bool		connected;
 	int			attempts;		/* since an answer */
+	int			late;			/* connects that were given up since then */
 	int64_t		attempt_at;		/* when the next may be made */
 	int64_t		attempted_at;	/* when the last one began, or before */
 	int64_t		connecting_since;	/* 0: not connecting */

@@ -38,8 +38,8 @@ foreach my $n (10, 100, 400)
 	my ($requests, $tickets) = split /\|/, $node->status('requests, tickets');
 	my $cpu = $node->worker_cpu;
 	is($holder->query(acquire($path, $n)), 't', "$n leases");
-	$zk->wait_until(sub { $zk->cmd('mntr') =~ /zk_watch_count\s+(\d+)/ && $1 == $n + 2 },
-		"$n leases: a watch on each znode, one on the directory, and one on the record of the server");
+	$zk->wait_until(sub { $zk->cmd('mntr') =~ /zk_watch_count\s+(\d+)/ && $1 == $n + 3 },
+		"$n leases: a watch on each znode, one on the directory, and two about the server");
 	is($holder->query(release($path, $n)), 't', "$n leases: released");
 	$zk->wait_for_children("/zklock$path/leases", 0);
 	$node->wait_until('SELECT entries = 0 FROM zk_status');
@@ -53,12 +53,12 @@ cmp_ok($others{400} - $others{10}, '<', 10, 'not more of them for more leases');
 
 # The same holds after a reconnect.
 is($holder->query(acquire('/cost/again', 400)), 't', '400 leases');
-$zk->wait_until(sub { $zk->cmd('mntr') =~ /zk_watch_count\s+(\d+)/ && $1 == 402 }, 'all watches');
+$zk->wait_until(sub { $zk->cmd('mntr') =~ /zk_watch_count\s+(\d+)/ && $1 == 403 }, 'all watches');
 my ($requests, $connects) = split /\|/, $node->status('requests, connects');
 $zk->restart;
 $node->wait_until("SELECT connects > $connects FROM zk_status");
 $node->wait_until_connected;
-$zk->wait_until(sub { $zk->cmd('mntr') =~ /zk_watch_count\s+(\d+)/ && $1 == 402 }, 'all watches');
+$zk->wait_until(sub { $zk->cmd('mntr') =~ /zk_watch_count\s+(\d+)/ && $1 == 403 }, 'all watches');
 cmp_ok($node->status('requests') - $requests, '<', 440 * ($node->status('connects') - $connects), 'a reconnect takes one list for all of them');
 is($holder->query("SELECT zk_lock_is_held('/cost/again')"), 't', 'they are held');
 is($holder->query(release('/cost/again', 400)), 't', 'and released');

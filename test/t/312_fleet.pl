@@ -114,15 +114,15 @@ is_sound($row, $n);
 is($held->run(q{SELECT zk_lock_acquire('/held')})->{out}, 't', 'a real server holds one as well');
 sub ephemerals { my ($count) = $zk->cmd('mntr') =~ /^zk_ephemerals_count\s+(\d+)$/m; return $count // 'none that ZooKeeper tells'; }
 
-# ... besides the records of the real servers.
+# ... besides those of the real servers: each has its record, and its place among the primaries.
 sub wait_for_ephemerals
 {
 	my ($wanted) = @_;
-	my $all = $wanted + @nodes;
+	my $all = $wanted + 2 * @nodes;
 	return 1 if eval { $zk->wait_until(sub { ephemerals() eq $all }, "$all ephemeral znodes") };
 	die "${@}there are " . ephemerals() . "\n";
 }
-ok(wait_for_ephemerals($n + 1), 'ZooKeeper has their znodes, and the records of the real servers');
+ok(wait_for_ephemerals($n + 1), 'ZooKeeper has their znodes, and those of the real servers');
 
 $row = $fleet->phase('all hold a lock', sub { sleep $window });
 is_sound($row, $n);
