@@ -353,11 +353,14 @@ quit($holder, $g);
 # What takes effect before its commit has its use from its beginning.
 ($holder, $token) = holder('/at/once');
 $g = under("$token /at/once");
+sub directories { return scalar(() = glob $north->data_dir . '/base/*'); }
+my $directories = directories();
 arm('use-begun', 'stop');
 $g->send('CREATE DATABASE scratch');
 my $creator = there('use-begun', 'stop');
+is(directories(), $directories, 'CREATE DATABASE: the lock is kept from its beginning, when nothing is there yet');
 killed($holder);
-is($s->query(acquire('/at/once', '300 ms')), 'f', 'CREATE DATABASE: the lock is kept from its beginning');
+is($s->query(acquire('/at/once', '300 ms')), 'f', 'CREATE DATABASE: another session does not get the lock');
 kill 'CONT', $creator;
 is($g->result->{errcode}, '', 'CREATE DATABASE: it succeeds');
 is($s->query(acquire('/at/once', '1 min')), 't', 'CREATE DATABASE: and then it is free');
