@@ -593,8 +593,9 @@ on_children_changed(ZklTicket *ticket)
 /*
  * All watches are gone, and ZooKeeper may now delete a znode that it refused
  * to delete before.  A list that was too long for a connection waits until the
- * lock is wanted again, or it would end each connection.  In the other states a request for the new connection is
- * due already: the outcome of the one before it was reported first.
+ * lock is wanted again, or it would end each connection.  In the other states a
+ * request for the new connection is due already: the outcome of the one before
+ * it was reported first.
  */
 static ZklTicketStep
 on_reconnected(ZklTicket *ticket)

@@ -480,8 +480,9 @@ zkl_claim_look_at_hold(const ZklHoldSearch *search, ZklHold *hold)
  * The caller has locked the partition.
  *
  * Each claim has a token of its own.  Without a token, it is the claim with the
- * smallest token after the one that the search names.  The claims process is no session, and neither does a
- * transaction of another session that uses a claim hold the lock itself.
+ * smallest token after the one that the search names.  The claims process is no
+ * session, and neither does a transaction of another session that uses a claim
+ * hold the lock itself.
  */
 static ZklClaim *
 find_hold(const ZklHoldSearch *search, ZklHold *hold)

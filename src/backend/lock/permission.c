@@ -72,9 +72,9 @@ zkl_permission_check_shown(const char *path)
 }
 
 /*
- * What is decided by superuser() here lets nobody acquire a lock: inside a
- * SECURITY DEFINER function of a superuser, that would open each path to its
- * callers.
+ * superuser() decides only about taking a lock away.  If it decided about
+ * acquiring one, a SECURITY DEFINER function of a superuser would open each
+ * path to its callers.
  */
 void
 zkl_permission_check_taken(const char *path)

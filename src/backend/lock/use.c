@@ -181,7 +181,10 @@ may_depend_on(const ZklHold *hold)
 		(!hold->superuser || superuser_arg(login_role()));
 }
 
-/* A superuser's commit must not depend on a ticket that other roles may take away. */
+/*
+ * A superuser's commit must not depend on a ticket that other roles may take
+ * away.
+ */
 static void
 check(const ZklHold *hold)
 {
