@@ -104,9 +104,11 @@ static bool is_downgraded(const ZklPlace *writer, const char *name);
 static void check_no_superuser(const char *path, const LockQueue *queue);
 static const char *child_of(const ZklPlace *place);
 static void put_queue(ReturnSetInfo *set, const LockQueue *queue,
-					  bool with_path);
-static void add_place(ZklRow *row, const char *path, int position,
+					  bool of_many);
+static bool add_place(ZklRow *row, const char *path, int position,
 					  const ZklPlace *place, const ZklListingNode *node);
+static void add_foreign(ZklRow *row, const ZklPlace *place,
+						const ZklListingNode *node, bool is_understood);
 static void add_since(ZklRow *row, const ZklListingNode *node);
 static const char *data_of(const ZklListingNode *node);
 static int	claim_awaited_by(int pid);
@@ -501,28 +503,35 @@ child_of(const ZklPlace *place)
  * Rows
  */
 
-/* Put one row for each place.  If "with_path", the path comes first. */
+/*
+ * Put one row for each place.  If "of_many", the path comes first, and what
+ * helps to understand a single queue is left out.
+ */
 static void
-put_queue(ReturnSetInfo *set, const LockQueue *queue, bool with_path)
+put_queue(ReturnSetInfo *set, const LockQueue *queue, bool of_many)
 {
 	for (int i = 0; i < queue->nplaces; i++)
 	{
 		const ZklPlace *place = &queue->places[i];
+		const ZklListingNode *node = node_at(queue, place);
 		ZklRow		row = {0};
+		bool		is_understood;
 
-		if (with_path)
+		if (of_many)
 			zkl_row_add_text(&row, zkl_znode_text_show(queue->path));
-		add_place(&row, queue->path, i + 1, place,
-				  node_at(queue, place));
+		is_understood = add_place(&row, queue->path, i + 1, place, node);
+		if (!of_many)
+			add_foreign(&row, place, node, is_understood);
 		zkl_row_put(set, &row);
 	}
 }
 
 /*
  * A column is null if a foreign client has written something that zklock does
- * not understand, or if this user may not see it.
+ * not understand, or if this user may not see it.  Is what it has written
+ * understood?
  */
-static void
+static bool
 add_place(ZklRow *row, const char *path, int position, const ZklPlace *place,
 		  const ZklListingNode *node)
 {
@@ -538,6 +547,14 @@ add_place(ZklRow *row, const char *path, int position, const ZklPlace *place,
 	zkl_row_add_text(row, zkl_queue_order_client_name(place->client));
 	is_understood = zkl_znode_text_add(row, text);
 	add_since(row, node);
+	return is_understood;
+}
+
+/* What is known of a foreign client's znode beyond that. */
+static void
+add_foreign(ZklRow *row, const ZklPlace *place, const ZklListingNode *node,
+			bool is_understood)
+{
 	zkl_row_add_text(row, node->data != NULL && !is_understood ? data_of(node) : NULL);
 
 	/*
