@@ -547,11 +547,17 @@ on_describe(ZklTicket *ticket)
 	return nothing;
 }
 
-/* A ticket that created its directory defers its first list until now. */
+/*
+ * A ticket that created its directory defers its first list until now.  It
+ * hears this once.  In an owner's other states, the request under way is that
+ * list, or ends with it.
+ */
 static ZklTicketStep
 on_look(ZklTicket *ticket)
 {
-	if (ticket->state == ZKL_TICKET_OWNED && !ticket->listed)
+	if (!ticket->listed &&
+		(ticket->state == ZKL_TICKET_OWNED ||
+		 ticket->state == ZKL_TICKET_WRITING_DATA))
 		return become(ticket, ZKL_TICKET_CHECKING);
 	return nothing;
 }

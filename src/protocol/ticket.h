@@ -50,6 +50,9 @@
  * two is the case.  The text stays true, because a ticket that has answered
  * never lingers.  A downgrade makes a new znode, which has not answered yet.
  *
+ * WATCH and LOOK come once while the lock is owned (entrystate.c notes that they
+ * were sent), in whatever state the owner is.  So no state may forget them.
+ *
  * Where a client is in no queue behind the ticket, it queries the ticket by a
  * mark in the ticket's own znode: so does a server that wants a semaphore with
  * another number of leases.  The ticket's next write leaves the mark out.

@@ -130,6 +130,8 @@ typedef struct Server
 	bool		answered;		/* the ticket was told to say that it is in
 								 * use */
 	bool		unused;			/* it was, or a try failed: no claim uses it */
+	bool		list_asked;		/* as in an entry: it was told to list ... */
+	bool		watch_asked;	/* ... and to watch, each once */
 	int			holder;			/* the backend that the znode shall name */
 	int			session;
 	bool		alive;			/* the session, at ZooKeeper */
@@ -663,6 +665,7 @@ check_token(const Server *server)
 
 static void feed_kind(int s, ZklTicketEventKind kind);
 static bool is_owner(int s);
+static bool is_under_way(const Server *server, ZklRequest request);
 static void end_try(int s);
 
 /* From now on, the ticket does not linger, whatever becomes of the answer. */
@@ -703,6 +706,10 @@ on_report(int s, ZklReport what)
 			check_token(server);
 			server->tries = false;
 			server->answered = false;
+			/* A list that is under way counts as asked for. */
+			check(server->ticket.listed || !is_under_way(server, ZKL_REQUEST_LIST));
+			server->list_asked = server->ticket.listed;
+			server->watch_asked = false;
 			say_that_it_is_in_use(s);
 			break;
 		case ZKL_REPORT_DOWNGRADED:
@@ -845,7 +852,22 @@ tell_wish(int s)
 	}
 }
 
-/* The holders do not write any more, or they hold the lock for long. */
+/*
+ * The lock is owned for long.  As in entrystate.c, the ticket hears it once, in
+ * whatever state it is.
+ */
+static void
+tell_once(int s, ZklTicketEventKind kind)
+{
+	bool	   *asked = kind == ZKL_EVENT_LOOK ? &servers[s].list_asked : &servers[s].watch_asked;
+
+	if (*asked || !is_owner(s))
+		return;
+	*asked = true;
+	feed_kind(s, kind);
+}
+
+/* The holders do not write any more, or the ticket may not be contended any more. */
 static void
 tell_more(ZklTicketEventKind kind)
 {
@@ -1311,15 +1333,34 @@ is_in(const Queue *queue, ZklRequest request, uint32_t attempt)
 }
 
 /* The request is to be sent, was sent, or is answered: so there will be a reply. */
+static bool
+is_under_way(const Server *server, ZklRequest request)
+{
+	return server->due == request ||
+		is_in(&server->sent, request, server->ticket.attempt) ||
+		is_in(&server->inbox, request, server->ticket.attempt);
+}
+
 static void
 check_awaited(const Server *server)
 {
 	ZklRequest	request = awaited[server->ticket.state];
 
 	if (request != ZKL_REQUEST_NOTHING && server->alive)
-		check(server->due == request ||
-			  is_in(&server->sent, request, server->ticket.attempt) ||
-			  is_in(&server->inbox, request, server->ticket.attempt));
+		check(is_under_way(server, request));
+}
+
+/*
+ * What the ticket is told once it does not forget, also if it was told in a
+ * state in which it could not do so.
+ */
+static void
+check_told(const Server *server)
+{
+	if (server->ticket.state != ZKL_TICKET_OWNED)
+		return;
+	check(server->ticket.listed || !server->list_asked);
+	check(server->ticket.watched || !server->watch_asked);
 }
 
 /*
@@ -1353,9 +1394,7 @@ check_owner_is_told(int s)
 	if (!server->ticket.contended || server->ticket.rechecks)
 		check(directory_watchers & 1u << s || is_told(server, ZKL_EVENT_CHILDREN_CHANGED));
 	if (server->ticket.watched && !any_refusal && znode != NULL &&
-		server->due == ZKL_REQUEST_NOTHING &&
-		!is_in(&server->sent, ZKL_REQUEST_WATCH_SELF, server->ticket.attempt) &&
-		!is_in(&server->inbox, ZKL_REQUEST_WATCH_SELF, server->ticket.attempt))
+		server->due == ZKL_REQUEST_NOTHING && !is_under_way(server, ZKL_REQUEST_WATCH_SELF))
 		check(znode->watchers & 1u << s || is_told(server, ZKL_EVENT_SELF_CHANGED));
 }
 
@@ -1411,6 +1450,7 @@ check_rules(void)
 		const Child *znode = znode_of(s);
 
 		check_awaited(server);
+		check_told(server);
 		check_next(s);
 		check_owner_is_told(s);
 		if (server->ticket.state == ZKL_TICKET_NONE)
@@ -1528,11 +1568,11 @@ take_step(void)
 	else if (dice < 195)
 		tell_more(ZKL_EVENT_DOWNGRADE);
 	else if (dice < 198)
-		tell_more(ZKL_EVENT_WATCH);
+		tell_once(s, ZKL_EVENT_WATCH);
 	else if (dice < 200)
 		tell_more(ZKL_EVENT_RECHECK);
 	else if (dice < 205)
-		tell_more(ZKL_EVENT_LOOK);
+		tell_once(s, ZKL_EVENT_LOOK);
 	else if (dice < 215)
 		holder_changes(s);
 	else if (dice < 400)
@@ -1572,11 +1612,12 @@ owes_an_answer(int s)
 		ticket->state == ZKL_TICKET_OWNED && !ticket->answered;
 }
 
-/* Time makes it list. */
+/* Time makes an owner list and watch. */
 static bool
-has_never_looked(int s)
+is_to_be_told(int s)
 {
-	return servers[s].ticket.state == ZKL_TICKET_OWNED && !servers[s].ticket.listed;
+	return servers[s].ticket.state == ZKL_TICKET_OWNED &&
+		!(servers[s].ticket.listed && servers[s].watch_asked);
 }
 
 static bool
@@ -1584,7 +1625,7 @@ is_at_rest(int s)
 {
 	const Server *server = &servers[s];
 
-	return !has_never_looked(s) &&
+	return !is_to_be_told(s) &&
 		!owes_an_answer(s) && server->connected && server->alive && server->inbox.n == 0 &&
 		server->sent.n == 0 && server->due == ZKL_REQUEST_NOTHING &&
 		((server->wanted || server->lingers) ==
@@ -1607,8 +1648,8 @@ come_to_rest(void)
 			tell_wish(s);
 			if (owes_an_answer(s))
 				tell_to_answer(s);
-			if (has_never_looked(s))
-				feed_kind(s, ZKL_EVENT_LOOK);
+			tell_once(s, ZKL_EVENT_LOOK);
+			tell_once(s, ZKL_EVENT_WATCH);
 			send_due(s);
 			serve(s);
 			deliver(s);
@@ -1653,7 +1694,7 @@ check_rest_of_owner(const Server *server, const Child *znode, int s)
 	check(predecessor_of(znode) == NULL);
 	check(strcmp(server->ticket.name, znode->name) == 0);
 	check(server->ticket.contended || !any_ticket_waits_for(znode));
-	check(server->ticket.watched || !server->ticket.contended);
+	check(server->ticket.watched);
 	if (!server->ticket.contended)
 		check(directory_watchers & 1u << s);
 	if (server->ticket.watched && !weather.refusals)
