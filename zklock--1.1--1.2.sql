@@ -150,6 +150,33 @@ COMMENT ON COLUMN zk_status.state IS
 COMMENT ON COLUMN zk_sessions.state IS
 'connected, idle, connecting, disconnected, refused, in doubt or none';
 
+/*
+ * A claim is what zk_claim_request returns.  What a backend has of a lock is a hold, or a wait.
+ */
+
+COMMENT ON FUNCTION zk_locks() IS
+'holds, waits and tickets of this server; see view zk_locks';
+COMMENT ON VIEW zk_locks IS
+'holds, waits and tickets of this server, one row for each hold and wait, and for each ticket without them';
+COMMENT ON COLUMN zk_locks.claim IS
+'held, waiting or lost; null for a ticket without holds and waits';
+COMMENT ON COLUMN zk_locks.granted IS
+'true if it is held';
+COMMENT ON COLUMN zk_locks.claim_since IS
+'when it got into this state';
+COMMENT ON COLUMN zk_status.claims IS
+'acquired holds since the server started';
+COMMENT ON COLUMN zk_stat_locks.hold_time IS
+'time for which backends held the lock, in milliseconds; a hold is counted when it ends';
+COMMENT ON COLUMN zk_stat_locks.lost IS
+'how many holds were lost';
+COMMENT ON COLUMN zk_stat.hold_time IS
+'time for which backends held a lock, in milliseconds; a hold is counted when it ends';
+COMMENT ON COLUMN zk_stat.lost IS
+'how many holds were lost';
+COMMENT ON FUNCTION zk_lock_token(text) IS
+'fencing token of a lock that this backend holds, greater than the token of any earlier holder';
+
 CREATE FUNCTION zk_lock_uses(path text)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zklock_lock_uses'
