@@ -151,7 +151,8 @@ COMMENT ON COLUMN zk_sessions.state IS
 'connected, idle, connecting, disconnected, refused, in doubt or none';
 
 /*
- * A claim is what zk_claim_request returns.  What a backend has of a lock is a hold, or a wait.
+ * A claim is what zk_claim_request returns.  A backend's possession of a lock is a hold, and its
+ * request for one a wait.
  */
 
 COMMENT ON FUNCTION zk_locks() IS
