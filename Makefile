@@ -20,6 +20,8 @@
 #	make bench-compare BASE=commit	instructions and requests, then and now
 #	make model					checks a model of the protocol, with spin
 #	make faults					random faults on three servers, from a seed: SEED= RUNS= SECONDS=
+#	make faults HOURS=n			for as long as you like; shrinks what it finds (test/faults/run)
+#	make faults-five			the same with five servers, 50 clients and five ZooKeepers
 #	make soak [HOURS=n]			locks for hours, and what that does to memory and ZooKeeper
 #	make abuse [SECONDS=n]		a lock beside a role that does as much as it can of one thing
 #	make fleet [SESSIONS=n]		what 1,000 servers cost three ZooKeepers, also after an outage
@@ -295,6 +297,10 @@ demo:
 faults:
 	@test/faults/run $(or $(SEED),$(shell date +%s)) $(or $(RUNS),1) $(or $(SECONDS),60)
 
+faults-five:
+	@FAULT_SERVERS=5 FAULT_CLIENTS=10 FAULT_ZOOKEEPERS=5 FAULT_OBSERVERS=2 FAULT_MOST=20 \
+		test/faults/run $(or $(SEED),$(shell date +%s)) $(or $(RUNS),1) $(or $(SECONDS),150)
+
 bench:
 	@test/bench/run workloads="$(WORKLOADS)" rounds=$(ROUNDS) seconds=$(SECONDS) ensembles="$(ENSEMBLES)"
 
@@ -326,4 +332,4 @@ release:
 matrix:
 	@package/matrix $(RELEASES)
 
-.PHONY: $(UNIT_RUNS) all help install-man uninstall-man unit fuzz model instructions check-layers have-indent indent check-indent test check-world mutants sanitize assertions valgrind demo faults abuse fleet split-brain soak deadlock-storm bench bench-doc bench-compare deb dist dist-check extension-image release matrix
+.PHONY: $(UNIT_RUNS) all help install-man uninstall-man unit fuzz model instructions check-layers have-indent indent check-indent test check-world mutants sanitize assertions valgrind demo faults faults-five abuse fleet split-brain soak deadlock-storm bench bench-doc bench-compare deb dist dist-check extension-image release matrix

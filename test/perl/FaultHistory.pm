@@ -68,6 +68,11 @@ use JobHistory;
 
 What is wrong, as a list of messages, each beginning with the name of its rule.
 
+=item $history->excerpt(@problems)
+
+What the clients did with the claims that these messages name, and the faults meanwhile: lines, each beginning with
+the seconds since the start.
+
 =item $history->figures
 
 The counts, as a hash.
@@ -190,6 +195,24 @@ sub problems
 	push @problems, $self->_store('fence'), $self->_store('guard');
 	push @problems, JobHistory::problems($self);
 	return @problems;
+}
+
+sub excerpt
+{
+	my ($self, @problems) = @_;
+	my %named = map { $_ => 1 } map { split /[^\w.:-]+/ } @problems;
+	my @records = grep { $_->{op} ne 'audit' } map { @$_ } values %{ $self->{of} };
+	my @about = grep { grep { $named{$_} } split /,/, $_->{claims} // $_->{claim} // '' } @records;
+	return unless @about;
+	my ($from) = sort { $a <=> $b } map { $_->{t} } @about;
+	my ($to) = sort { $b <=> $a } map { $_->{end} } @about;
+	push @about, grep { $_->{op} =~ /^(fault|stop|foul)$/ && $_->{t} <= $to && $_->{end} >= $from } @records;
+	my $start = $self->{config}{t} // 0;
+	return map {
+		my $record = $_;
+		my %rest = map { $_ => $record->{$_} } grep { !/^(t|end)$/ && !ref $record->{$_} } keys %$record;
+		sprintf '%8.3f - %8.3f  %s', ($record->{t} - $start) / 1e6, ($record->{end} - $start) / 1e6, line(\%rest);
+	} sort { $a->{t} <=> $b->{t} } @about;
 }
 
 # --- exclusion ---

@@ -106,12 +106,12 @@ sub link_members
 	{
 		foreach my $j (grep { $_ ne $i } @members)
 		{
-			my ($host, $quorum, $election) = split /:/, $zk->setting($i, "server.$j");
+			my ($host, $quorum, $election, @role) = split /:/, $zk->setting($i, "server.$j");
 			my $own = (split /:/, $zk->setting($i, "server.$i"))[2];
 			my $edit = sub { $_[0] =~ s/127\.0\.0\.1:$own\b/$election{"$j$i"}/r };
 			$quorum = $self->link($i, $j, "127.0.0.1:$quorum");
 			$election = $election{"$i$j"} = $self->link($i, $j, "127.0.0.1:$election", $edit);
-			$line{$i}{$j} = "$quorum:" . (split /:/, $election)[1];
+			$line{$i}{$j} = join ':', $quorum, (split /:/, $election)[1], @role;
 		}
 	}
 	foreach my $i (@members)

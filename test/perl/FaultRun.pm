@@ -1,7 +1,7 @@
 
 =head1 NAME
 
-FaultRun - three ZooKeeper and three PostgreSQL servers, clients, faults, and a verdict
+FaultRun - ZooKeeper and PostgreSQL servers, three of each or more, clients, faults, and a verdict
 
 =head1 SYNOPSIS
 
@@ -41,7 +41,7 @@ use Replicas;
 use ZklockNode;
 use ZooKeeper;
 
-my $clients_per_node = 5;
+my $clients_per_node = $ENV{FAULT_CLIENTS} // 5;
 my $jars = $ENV{ZOOKEEPER_JARS} // '/usr/share/java';
 
 =head1 METHODS
@@ -61,6 +61,10 @@ Lets clients and faults do their worst, repairs everything, and returns the prob
 
 ZooKeeper itself has lost what it had committed, or its servers differ, so that the run proves
 nothing: a list of messages.
+
+=item $run->excerpt
+
+The records that the problems are about, as lines.
 
 =item $run->figures
 
@@ -83,7 +87,8 @@ sub new
 	system_or_bail('cc', '-shared', '-fPIC', '-O', '-o', $self->{clock},
 		abs_path(dirname(__FILE__)) . '/../set_clock.c', '-ldl');
 	# This ensemble removes empty directories, as ensembles do outside of tests.
-	my $zk = $self->{zk} = ZooKeeper->new(servers => 3, start => 0, java_opts => '',
+	my $zk = $self->{zk} = ZooKeeper->new(servers => scalar @FaultSchedule::members, start => 0,
+		observers => $seed % 10 ? 0 : $ENV{FAULT_OBSERVERS}, java_opts => '',
 		tick_time => $self->{schedule}{settings}{tick});
 	$self->{net}->link_members($zk);
 
@@ -116,7 +121,7 @@ sub _start_node
 		'zklock.synchronous_release' => $settings->{synchronous},
 		'zklock.leader_of' => $FaultJobs::led,
 		'restart_after_crash' => 'on',
-		'max_connections' => 60,
+		'max_connections' => 30 + $clients_per_node * (3 + @FaultSchedule::nodes),
 		'deadlock_timeout' => '100ms',
 		'log_statement' => 'none',
 		'log_min_error_statement' => 'panic',
@@ -151,7 +156,7 @@ sub run
 	my ($self) = @_;
 	my $settings = $self->{schedule}{settings};
 	my $start = $self->{start} = PgWire::now();
-	my $until = $start + 1e6 * $self->{seconds};
+	my $until = $start + 1e6 * ($ENV{FAULT_UNTIL} // $self->{seconds});
 	$self->{log} = FaultClient->in_person('driver', $self->{node}{a}, "$self->{directory}/driver");
 	$self->{log}->_record('config', map { ($_ => $settings->{$_}) } grep { !ref $settings->{$_} } keys %$settings);
 
@@ -187,6 +192,7 @@ sub run
 	my @records = $self->_records;
 	my $history = FaultHistory->new(@records);
 	my @problems = $history->problems;
+	$self->{excerpt} = [ $history->excerpt(@problems) ];
 	$self->{figures} = { $history->figures, faults => scalar @faults };
 	$self->{void} = [ map { $_->{what} } grep { $_->{op} eq 'void' } @records ];
 	return @problems;
@@ -200,6 +206,7 @@ sub _records
 
 sub void { my ($self) = @_; return @{ $self->{void} }; }
 sub figures { my ($self) = @_; return %{ $self->{figures} }; }
+sub excerpt { my ($self) = @_; return @{ $self->{excerpt} }; }
 
 # A process that records when the whole machine stood still.
 sub _pulse
@@ -294,7 +301,7 @@ sub _members
 	return $self->_home($1) if $what =~ /^home:(.+)/;
 	return $what unless $what =~ /^(leader|follower|two)$/;
 	my @all = @FaultSchedule::members;
-	push @all, shift @all foreach 1 .. $detail % 3;
+	push @all, shift @all foreach 1 .. $detail % @all;
 	return @all[ 0, 1 ] if $what eq 'two';
 	my ($found) = grep { $self->_mode($_) eq $what } @all;
 	return $found // $all[0];

@@ -8,12 +8,12 @@ FaultSchedule - from a seed, which faults happen when, and with which settings
 	my $schedule = FaultSchedule->new(17, 30);
 	print "$_->{at} $_->{kind} $_->{what} $_->{for}\n" foreach @{ $schedule->{faults} };
 
-Pure: the same seed and seconds give the same schedule.  C<settings> are those of the
+Pure: the same seed and seconds give the same schedule, in the same environment, of which F<test/faults/run> tells.  C<settings> are those of the
 servers (C<tenure>, C<linger> of each, C<margin>, C<timeout>, C<connection>, in ms;
 ZooKeeper's C<tick>; C<skew>, by how many seconds the clock of each is
 wrong: up to 10, or years; C<jobs>, the share of jobs among what clients do).
 C<faults> are in order of their time: C<at> and C<for> are seconds, C<what> names
-the process or server.
+the process or server, and C<number> the fault itself.
 
 =over
 
@@ -79,8 +79,8 @@ our %kinds = (
 	'session.end' => [ 1, 'none' ],
 	'lock.force' => [ 1, 'none' ]);
 
-our @nodes = qw(a b c);
-our @members = qw(1 2 3);
+our @nodes = ('a' .. 'z')[ 0 .. ($ENV{FAULT_SERVERS} // 3) - 1 ];
+our @members = 1 .. ($ENV{FAULT_ZOOKEEPERS} // 3);
 
 sub _pick { return $_[ rand @_ ]; }
 
@@ -102,12 +102,25 @@ sub new
 
 	# The longest tick that the timeout allows makes the leader hear of a session late.
 	my $tick = $self->{settings}{tick} = _pick(300, 300, $timeout < 2000 ? $timeout / 2 : 1000);
-	my $nchains = @faults ? 1 + int rand $seconds / 10 : 0;
+	my $nchains = @faults ? 1 + int rand(($ENV{FAULT_MOST} // $seconds) / 10) : 0;
 	push @faults, map { _chain($seconds, $timeout / 1000, $tick / 1000) } 1 .. $nchains;
-	$self->{faults} = [ sort { $a->{at} <=> $b->{at} } @faults ];
+	@faults = sort { $a->{at} <=> $b->{at} } @faults;
+	splice @faults, $ENV{FAULT_MOST} if $ENV{FAULT_MOST} && @faults > $ENV{FAULT_MOST};
+	$self->{faults} = _shrunk(@faults);
 	$self->{settings}{skew} = _skew();
 	$self->{settings}{jobs} = _pick(0.2, 0.4, 0.8);
 	return $self;
+}
+
+# A part of the schedule, which still fails as the whole one did.
+sub _shrunk
+{
+	my (@faults) = @_;
+	$faults[$_]{number} = $_ + 1 foreach 0 .. $#faults;
+	@faults = grep { $_->{at} < $ENV{FAULT_UNTIL} } @faults if $ENV{FAULT_UNTIL};
+	my %only = map { $_ => 1 } split /,/, $ENV{FAULT_ONLY} // '';
+	@faults = grep { $only{ $_->{number} } } @faults if %only;
+	return \@faults;
 }
 
 sub _skew
@@ -149,6 +162,7 @@ sub _faults
 	my %weight = map { $_ => $kinds{$_}[0] } grep { rand() < 0.6 } sort keys %kinds;
 	return () if rand() < 0.07;
 	my $gap = _pick(0.2, 0.4, 1);
+	$gap = $self->{seconds} / $ENV{FAULT_MOST} if $ENV{FAULT_MOST};
 	my (%free, @faults);
 	my $at = 3;
 

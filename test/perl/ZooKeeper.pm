@@ -44,9 +44,9 @@ my @ensembles;
 
 =over
 
-=item ZooKeeper->new(servers => 1, tick_time => 500, java_opts => $KEEP_CONTAINERS, start => 1)
+=item ZooKeeper->new(servers => 1, observers => 0, tick_time => 500, java_opts => $KEEP_CONTAINERS, start => 1)
 
-An ensemble of 1 or 3 servers.  The shortest session timeout is two ticks.  By default, the servers keep empty
+An ensemble of 1 or 3 servers, or more, the last of which only observe.  The shortest session timeout is two ticks.  By default, the servers keep empty
 directories (containers).  Outside of tests they look for these each minute; a test that counts requests would
 count some more by chance.
 
@@ -65,7 +65,7 @@ sub new
 	}, $class;
 
 	push @ensembles, $self;
-	$self->_run('create', $self->{servers}, $params{tick_time} // 500);
+	$self->_run('create', $self->{servers}, $params{tick_time} // 500, $params{observers} // 0);
 	chomp($self->{hosts} = $self->_run('hosts'));
 	$self->start if $params{start} // 1;
 	return $self;
@@ -149,7 +149,7 @@ The answer to a four-letter word, of server 1 if none is named.
 
 =item $zk->mode($i), $zk->leader, $zk->followers
 
-C<leader>, C<follower>, C<standalone> or the empty string; the number of the leader (of
+C<leader>, C<follower>, C<observer>, C<standalone> or the empty string; the number of the leader (of
 a standalone server too), or undef; the numbers of the followers.
 
 =cut

@@ -76,6 +76,11 @@ is_wrong('a commit proves it', qr/^exclusion/, 'a mutex 1-2', 'b mutex 4-5-6', '
 is_wrong('not with its neighbour', qr/^exclusion: a .* and c /, 'a read 1-2-20', 'b read 3-4-5', 'c write 6-7-8');
 is_wrong('a reader with a writer', qr/^exclusion/, 'a write 1-2-7', 'b read 3-6-9');
 
+my $seen = FaultHistory->new(records('a mutex 1-2-7', 'b mutex 3-6-9', 'a2 mutex 20-21', 'op=fault what=x t=4 end=5', 'op=fault what=y t=20 end=21'));
+is(join("\n", map { /^ *([\d.]+).* op=(\w+).*?((?:claim|what)=\w+)/ } $seen->excerpt($seen->problems)),
+	join("\n", map { split / / } '0.001 acquire claim=a', '0.003 acquire claim=b', '0.004 fault what=x', '0.007 held claim=a', '0.009 held claim=b'),
+	'the records of a problem');
+
 # --- leases ---
 
 is_right('all leases', 'a 2of3 1-2-9', 'b 1of3 1-3-9', 'c 2of3 5-10-11');
@@ -335,6 +340,15 @@ differ('of its own, each server has what it likes', { 1 => tree(), 2 => tree('/z
 is_deeply(FaultSchedule->new(17, 60), FaultSchedule->new(17, 60), 'a seed plays again');
 my %kinds = map { $_->{kind} => 1 } map { @{ FaultSchedule->new($_, 60)->{faults} } } 1 .. 100;
 is_deeply([ sort keys %kinds ], [ sort keys %FaultSchedule::kinds ], 'every kind of fault has its turn');
+{
+	my @numbers = map { $_->{number} } @{ FaultSchedule->new(17, 60)->{faults} };
+	local %ENV = (%ENV, FAULT_ONLY => '1,3,' . @numbers);
+	is_deeply([ map { $_->{number} } @{ FaultSchedule->new(17, 60)->{faults} } ], [ 1, 3, scalar @numbers ], 'some faults of a seed');
+	$ENV{FAULT_UNTIL} = 30;
+	is_deeply([ map { $_->{number} } @{ FaultSchedule->new(17, 60)->{faults} } ], [ 1, 3 ], 'some of its beginning');
+	$ENV{FAULT_ONLY} = 0;
+	is_deeply(FaultSchedule->new(17, 60)->{faults}, [], 'none');
+}
 my @skews = map { $_->{settings}{skew} } map { FaultSchedule->new($_, 60) } 1 .. 100;
 my @apart = map { abs($_->{a} - $_->{b}) } @skews;
 is_deeply([ grep { $_ > 20 && $_ < 31_000_000 } @apart ], [], 'clocks differ by up to 20 s');
