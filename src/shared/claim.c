@@ -41,6 +41,7 @@ typedef struct Ticket
 } Ticket;
 
 static ZklClaim *take_claim(const ZklClaimant *claimant);
+static ZklClaim *take_use(const ZklClaimant *claimant);
 static void fill_in(ZklClaim *claim, const ZklClaimant *claimant);
 static void attach(ZklClaim *claim, ZklEntry *entry, ZklMode mode, int64 now);
 static ZklBeginning check_use(ZklEntry *entry, ZklMode mode, int *limit);
@@ -49,9 +50,10 @@ static void make_way(ZklEntry *entry, ZklMode mode);
 static void attach_use(ZklClaim *claim, ZklClaim *holder, int64 now);
 static ZklClaim *find_hold(const ZklHoldSearch *search, ZklHold *hold);
 static void note_release(ZklEntry *entry, int64 now);
+static bool detach_use(ZklClaim *claim);
 static void detach(ZklClaim *claim, int64 now);
-static ZklClaimStatus status_until(const ZklClaim *claim, int64 now, int64 margin,
-								   int64 *until);
+static inline ZklClaimStatus status_until(const ZklClaim *claim, int64 now,
+										  int64 margin, int64 *until);
 static ZklLoss loss_of(const ZklClaim *claim, int64 *lost_at);
 static ZklEntry *find_ticket(const char *path, uint32 hash, const char *znode);
 static void compare_znode(ZklEntry *entry, void *arg);
@@ -146,6 +148,22 @@ take_claim(const ZklClaimant *claimant)
 
 	if (claim != NULL)
 		fill_in(claim, claimant);
+	return claim;
+}
+
+/*
+ * The place for the uses of this process stays filled in, because a use must
+ * cost next to nothing.  What else a use changes is set when it is attached.
+ */
+static ZklClaim *
+take_use(const ZklClaimant *claimant)
+{
+	ZklClaim   *claim = zkl_lock_table_take_use();
+
+	if (claim->pid == 0 || claim->role != GetUserId() ||
+		strcmp(claim->owner_text, claimant->owner_text) != 0)
+		fill_in(claim, claimant);
+	claim->superuser = claimant->superuser;
 	return claim;
 }
 
@@ -451,7 +469,7 @@ zkl_claim_use_hold(const ZklHoldSearch *search, const ZklClaimant *claimant, Zkl
 	ZklClaim   *holder;
 
 	if (claimant != NULL)
-		fill_in(claim = zkl_lock_table_take_use(), claimant);
+		claim = take_use(claimant);
 	LWLockAcquire(zkl_lock_table_partition(search->hash), LW_EXCLUSIVE);
 	holder = find_hold(search, hold);
 	if (holder != NULL)
@@ -499,12 +517,22 @@ find_hold(const ZklHoldSearch *search, ZklHold *hold)
 	{
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 
-		hold->is_semaphore |= claim->mode == ZKL_MODE_LEASE;
-		if (claim->mode == ZKL_MODE_LEASE || claim->state == ZKL_CLAIM_WAITING ||
-			claim->detached != 0 || (claim->is_use && claim->pid != MyProcPid))
+		if (claim->mode == ZKL_MODE_LEASE)
+		{
+			hold->is_semaphore = true;	/* and so are all claims */
+			return NULL;
+		}
+		if (claim->state == ZKL_CLAIM_WAITING || claim->detached != 0 ||
+			(claim->is_use && claim->pid != MyProcPid))
 			continue;
-		if (search->token != 0 ? claim->token == search->token && found == NULL :
-			claim->state == ZKL_CLAIM_HELD && claim->token > search->after &&
+		if (search->token != 0)
+		{
+			if (claim->token != search->token)
+				continue;
+			found = claim;
+			break;
+		}
+		if (claim->state == ZKL_CLAIM_HELD && claim->token > search->after &&
 			(found == NULL || claim->token < found->token))
 			found = claim;
 	}
@@ -570,14 +598,16 @@ zkl_claim_end(ZklClaim *claim)
 	uint32		hash = entry->hash;
 
 	zkl_entry_lock(entry);
-
-	/*
-	 * End the run before detach() gives the ticket up.  Then the worker sends
-	 * the run's end first, and the next client that gets the lock finds it in
-	 * the record.
-	 */
-	zkl_job_runs_end(&claim->run, false, false);
-	detach(claim, zkl_now());
+	if (!detach_use(claim))
+	{
+		/*
+		 * End the run before detach() gives the ticket up.  Then the worker
+		 * sends the run's end first, and the next client that gets the lock
+		 * finds it in the record.
+		 */
+		zkl_job_runs_end(&claim->run, false, false);
+		detach(claim, zkl_now());
+	}
 	zkl_entry_unlock(hash);
 
 	/* No process finds the claim any more, so it does not become due again. */
@@ -586,6 +616,23 @@ zkl_claim_end(ZklClaim *claim)
 	zkl_lock_table_free_claim(claim);
 	if (pg_atomic_read_u32(&zkl_lock_table->shutting_down))
 		zkl_lock_table_wake_worker();
+}
+
+/*
+ * A use that ends before its holder releases nothing, so nothing is decided.
+ * It has neither a run nor a row of statistics.  False: it is no such use.
+ */
+static bool
+detach_use(ZklClaim *claim)
+{
+	ZklEntry   *entry = claim->entry;
+
+	if (!claim->is_use || claim->state != ZKL_CLAIM_HELD || entry->nheld == 1)
+		return false;
+	dlist_delete(&claim->link);
+	entry->nheld--;
+	zkl_entry_stop_excluding(entry);
+	return true;
 }
 
 /*
@@ -629,9 +676,7 @@ detach(ZklClaim *claim, int64 now)
 			break;
 		case ZKL_CLAIM_HELD:
 			entry->nheld--;
-			/* A use that ends before its holder releases nothing. */
-			if (!claim->is_use || entry->nheld == 0)
-				note_release(entry, now);
+			note_release(entry, now);
 			zkl_entry_stop_excluding(entry);
 			break;
 		case ZKL_CLAIM_LOST:
@@ -696,7 +741,7 @@ zkl_claim_status_until(ZklClaim *claim, int64 margin, int64 *until)
  * The caller has read the clock while the partition was locked, so that no
  * wait can make the reading old.
  */
-static ZklClaimStatus
+static inline ZklClaimStatus
 status_until(const ZklClaim *claim, int64 now, int64 margin, int64 *until)
 {
 	ZklClaimStatus status = ZKL_STATUS_GOOD;

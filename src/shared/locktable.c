@@ -389,11 +389,14 @@ zkl_lock_table_take_claim(void)
 ZklClaim *
 zkl_lock_table_take_use(void)
 {
-	ZklClaim   *claim = &claims[nclaims - MaxBackends + zkl_my_proc_number()];
+	static ZklClaim *place = NULL;
 
-	Assert(claim->pid == 0);
-	clear_claim(claim);
-	return claim;
+	if (place == NULL)
+	{
+		place = &claims[nclaims - MaxBackends + zkl_my_proc_number()];
+		clear_claim(place);
+	}
+	return place;
 }
 
 /*
@@ -414,9 +417,9 @@ clear_claim(ZklClaim *claim)
 void
 zkl_lock_table_free_claim(ZklClaim *claim)
 {
-	claim->pid = 0;
 	if (claim >= &claims[nclaims - MaxBackends])
 		return;					/* a place for a use stays its process's */
+	claim->pid = 0;
 	SpinLockAcquire(&zkl_lock_table->claims_mutex);
 	dlist_push_head(&zkl_lock_table->free_claims, &claim->link);
 	zkl_lock_table->nfree_claims++;

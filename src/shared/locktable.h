@@ -212,7 +212,8 @@ extern void zkl_lock_table_free_claim(ZklClaim *claim);
 
 /*
  * This process's own place for the use of a lock (use.h), which is always
- * there.  The caller has none in it.  free_claim takes it back, too.
+ * there.  The caller has none in it.  It is cleared once, and otherwise is as
+ * the last use left it.  free_claim takes it back, too.
  */
 extern ZklClaim *zkl_lock_table_take_use(void);
 

@@ -178,7 +178,7 @@ static bool
 may_depend_on(const ZklHold *hold)
 {
 	return has_privs_of_role(login_role(), hold->role) &&
-		(!hold->superuser || superuser_arg(login_role()));
+		(!hold->superuser || under.search.superuser);
 }
 
 /*
@@ -238,19 +238,24 @@ zkl_use_begin(void)
 	static ZklClaimant claimant;
 	ZklHold		hold;
 
-	read_setting();
-	if (use != NULL && use->token == under.token &&
-		strcmp(use->entry->path, under.path) == 0)
+	/* The setting may have changed: then the use is of another lock. */
+	if (use != NULL)
 	{
-		(void) zkl_use_check(ZKL_MS(zkl_commit_margin));
-		return;
+		read_setting();
+		if (use->token == under.token && strcmp(use->entry->path, under.path) == 0)
+		{
+			(void) zkl_use_check(ZKL_MS(zkl_commit_margin));
+			return;
+		}
+		zkl_use_end();
 	}
-	zkl_use_end();				/* of another lock: the setting has changed */
 	zkl_use_require();
 	if (claimant.pid == 0)
+	{
 		on_shmem_exit(end_at_exit, (Datum) 0);
-	claimant.proc_number = zkl_my_proc_number();
-	claimant.pid = MyProcPid;
+		claimant.proc_number = zkl_my_proc_number();
+		claimant.pid = MyProcPid;
+	}
 	claimant.owner_text = zkl_znode_text_of_backend();
 	claimant.superuser = under.search.superuser;
 	use = zkl_claim_use_hold(search_for(under.token), &claimant, &hold);
