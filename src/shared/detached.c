@@ -324,7 +324,7 @@ ask(ZklDetached *slot)
 	ZklAnswer	answer;
 
 	Assert(LWLockHeldByMeInMode(detached->lock, LW_EXCLUSIVE));
-	answer = zkl_grant_request(claim, false, claim->owner_text);
+	answer = zkl_grant_request(claim, false, true);
 	if (answer == ZKL_ANSWER_DOUBT)
 		look_by(zkl_now() + DOUBT_INTERVAL);
 	else if (answer == ZKL_ANSWER_FAILED)

@@ -22,8 +22,8 @@
 static void need_ticket(ZklClaim *claim);
 static void ask_for_other_ticket(ZklClaim *claim);
 static bool needs_other_ticket(const ZklClaim *claim);
-static ZklAnswer ask_for_ticket(ZklClaim *claim, const char *owner_text);
-static ZklAnswer ask_for_leases(ZklClaim *claim, const char *owner_text);
+static ZklAnswer ask_for_ticket(ZklClaim *claim, bool requests);
+static ZklAnswer ask_for_leases(ZklClaim *claim, bool requests);
 static bool suits_limit(const ZklClaim *claim, int usable);
 static ZklAnswer answer_owned(ZklClaim *claim, int64 now);
 static bool is_its_turn(const ZklClaim *claim);
@@ -35,7 +35,7 @@ static void hold(ZklClaim *claim, uint64 epoch, int64 now);
  * generation.  Claims on leases have no local lock.
  */
 ZklAnswer
-zkl_grant_request(ZklClaim *claim, bool only_tries, const char *owner_text)
+zkl_grant_request(ZklClaim *claim, bool only_tries, bool requests)
 {
 	ZklEntry   *entry = claim->entry;
 	ZklAnswer	answer = ZKL_ANSWER_NONE;
@@ -63,9 +63,9 @@ zkl_grant_request(ZklClaim *claim, bool only_tries, const char *owner_text)
 	else if (claim->detached != 0 && zkl_entry_first_detached(entry) != claim)
 		answer = ZKL_ANSWER_QUEUED;
 	else if (claim->mode == ZKL_MODE_LEASE)
-		answer = ask_for_leases(claim, owner_text);
+		answer = ask_for_leases(claim, requests);
 	else
-		answer = ask_for_ticket(claim, owner_text);
+		answer = ask_for_ticket(claim, requests);
 	if (!only_tries &&
 		(answer == ZKL_ANSWER_QUEUED || answer == ZKL_ANSWER_ASKING))
 		claim->waited = true;
@@ -87,17 +87,17 @@ need_ticket(ZklClaim *claim)
 }
 
 /*
- * Without "owner_text", this only grants what the server owns already; the
- * caller writes the text, and then calls again.  With "owner_text", it marks
- * the claim as needing the ticket before it looks at the state, under the same
- * lock.  So the backend can sleep after this without missing a wake-up.
+ * Without "requests", this only grants what the server owns already.  With it,
+ * the claim is marked as needing the ticket before this looks at the state,
+ * under the same lock.  So the backend can sleep after this without missing a
+ * wake-up.
  */
 static ZklAnswer
-ask_for_ticket(ZklClaim *claim, const char *owner_text)
+ask_for_ticket(ZklClaim *claim, bool requests)
 {
 	ZklEntry   *entry = claim->entry;
 
-	if (owner_text != NULL)
+	if (requests)
 	{
 		need_ticket(claim);
 		claim->asked |= entry->state != ZKL_ENTRY_OWNED;
@@ -105,7 +105,7 @@ ask_for_ticket(ZklClaim *claim, const char *owner_text)
 	switch (entry->state)
 	{
 		case ZKL_ENTRY_NONE:
-			if (owner_text == NULL)
+			if (!requests)
 				break;
 			if (entry->nlinked > 0)
 				break;			/* leases are being deleted */
@@ -121,7 +121,7 @@ ask_for_ticket(ZklClaim *claim, const char *owner_text)
 			break;
 		case ZKL_ENTRY_WANTED:
 		case ZKL_ENTRY_QUEUED:
-			if (owner_text != NULL && needs_other_ticket(claim))
+			if (requests && needs_other_ticket(claim))
 				ask_for_other_ticket(claim);
 			else if (entry->state == ZKL_ENTRY_QUEUED)
 				return claim->only_tries && entry->asking ? ZKL_ANSWER_ASKING :
@@ -141,7 +141,7 @@ ask_for_ticket(ZklClaim *claim, const char *owner_text)
 				return answer_owned(claim, zkl_now());
 			if (entry->nheld > 0)
 				return ZKL_ANSWER_QUEUED;
-			if (owner_text != NULL)
+			if (requests)
 				ask_for_other_ticket(claim);
 			break;
 	}
@@ -257,7 +257,7 @@ zkl_grant_owned(ZklClaim *claim, int64 now)
  * leases without it.
  */
 static ZklAnswer
-ask_for_leases(ZklClaim *claim, const char *owner_text)
+ask_for_leases(ZklClaim *claim, bool requests)
 {
 	ZklEntry   *semaphore = claim->entry;
 	uint64		epoch = pg_atomic_read_u64(&zkl_session_info->epoch);
@@ -281,7 +281,7 @@ ask_for_leases(ZklClaim *claim, const char *owner_text)
 		hold(claim, epoch, now);
 		return ZKL_ANSWER_HELD;
 	}
-	if (owner_text == NULL)
+	if (!requests)
 		return ZKL_ANSWER_NONE;
 
 	need_ticket(claim);
@@ -381,7 +381,7 @@ zkl_grant_at_once(ZklClaim *claim)
 	 */
 	if (semaphore->nwaiting == 1 && semaphore->surveyed &&
 		!pg_atomic_read_u32(&zkl_lock_table->shutting_down))
-		held = ask_for_leases(claim, NULL) == ZKL_ANSWER_HELD;
+		held = ask_for_leases(claim, false) == ZKL_ANSWER_HELD;
 	zkl_entry_unlock(semaphore->hash);
 	return held;
 }

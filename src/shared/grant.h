@@ -37,16 +37,16 @@ typedef enum ZklAnswer
 } ZklAnswer;
 
 /*
- * Hold the lock if the server owns it; otherwise request the ticket from the
- * worker.  The caller has the local lock of the claim's generation, and calls
- * again whenever its latch was set.
+ * Hold the lock if the server owns it; otherwise, if "requests", request the
+ * ticket from the worker.  The caller has the local lock of the claim's
+ * generation.  Once it has requested, it calls again whenever its latch was
+ * set.
  *
- * "owner_text" is the text for the ticket's znode.  To make that text takes a
- * while, so the caller may first try with NULL; then the ticket is not
- * requested.
+ * The first call of a wait does not request.  If the server owns the lock, the
+ * claim is granted without a mark that the worker would have to look at.
  */
 extern ZklAnswer zkl_grant_request(ZklClaim *claim, bool only_tries,
-								   const char *owner_text);
+								   bool requests);
 
 /*
  * Hold the lock, if no other claim prevents it.  The caller holds the

@@ -303,7 +303,7 @@ begin(Leadership *leadership)
 static void
 try_to_lead(Leadership *leadership)
 {
-	switch (zkl_grant_request(leadership->claim, false, owner_text))
+	switch (zkl_grant_request(leadership->claim, false, true))
 	{
 		case ZKL_ANSWER_HELD:
 			ZKL_FAULT_POINT("leader-granted");

@@ -58,7 +58,7 @@ typedef enum Reason
 
 static bool look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex,
 				 ZklAnswer *answer);
-static void begin_asking(ZklWait *wait, const ZklClaim *claim);
+static void begin_asking(ZklWait *wait);
 static const char *path_of_user(const ZklLockRequest *request);
 static Reason reason_of(ZklAnswer answer);
 static bool time_is_over(ZklWait *wait, ZklAnswer answer);
@@ -78,16 +78,15 @@ zkl_wait_begin(ZklWait *wait, const ZklLockRequest *request)
 	wait->asks_until = 0;
 	wait->silent_since = 0;
 	wait->impatient = false;
-	wait->owner_text = NULL;
+	wait->requests = false;
 }
 
 ZklAnswer
 zkl_wait_ask(ZklWait *wait, ZklClaim *claim)
 {
-	/* If the text for the znode is there, request the ticket at once. */
-	if (wait->owner_text == NULL)
-		begin_asking(wait, claim);
-	return zkl_grant_request(claim, wait->request->only_tries, wait->owner_text);
+	if (!wait->requests)
+		begin_asking(wait);
+	return zkl_grant_request(claim, wait->request->only_tries, true);
 }
 
 /*
@@ -95,9 +94,9 @@ zkl_wait_ask(ZklWait *wait, ZklClaim *claim)
  * after deadlock_timeout.
  */
 static void
-begin_asking(ZklWait *wait, const ZklClaim *claim)
+begin_asking(ZklWait *wait)
 {
-	wait->owner_text = claim->owner_text;
+	wait->requests = true;
 	wait->asked_at = zkl_now();
 	wait->log_at = !wait->request->only_tries && !wait->impatient && log_lock_waits ?
 		wait->asked_at + ZKL_MS(DeadlockTimeout) : ZKL_FOREVER;
@@ -115,11 +114,11 @@ zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex)
 	ZklAwaited	awaited = {.path = claim->entry->path,.mode = claim->mode,.owner_text = claim->owner_text,.claim = claim};
 
 	wait->claim = claim;
-	if (wait->owner_text == NULL)
+	if (!wait->requests)
 	{
 		if (look(wait, claim, mutex, &answer))
 			return answer;
-		begin_asking(wait, claim);
+		begin_asking(wait);
 	}
 	PG_ENSURE_ERROR_CLEANUP(zkl_deadlock_end, (Datum) 0);
 	{
@@ -163,7 +162,7 @@ look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex, ZklAnswer *answer)
 		return true;
 	*answer = zkl_grant_request(claim,
 								wait->request->only_tries || wait->impatient,
-								wait->owner_text);
+								wait->requests);
 
 	/*
 	 * The owner has not answered this try, so the try assumes that the lock
@@ -177,7 +176,7 @@ look(ZklWait *wait, ZklClaim *claim, ZklClaim *mutex, ZklAnswer *answer)
 	{
 		case ZKL_ANSWER_HELD:
 			ZKL_FAULT_POINT("granted");
-			if (wait->owner_text != NULL)
+			if (wait->requests)
 				log_acquired(wait);
 			return true;
 		case ZKL_ANSWER_STALE:

@@ -26,8 +26,8 @@ typedef struct ZklWait
 	int64		silent_since;	/* 0 if ZooKeeper has replied */
 	bool		impatient;		/* end the wait if another client holds the
 								 * lock */
-	const char *owner_text;		/* the text for znodes, once it is needed;
-								 * until then there is nothing to log */
+	bool		requests;		/* it requests the ticket; until then there is
+								 * nothing to log */
 	int64		asked_at;		/* log_lock_waits counts from here ... */
 	int64		log_at;			/* ... and logs the wait then, or ZKL_FOREVER */
 	bool		logged;			/* it has been logged */
