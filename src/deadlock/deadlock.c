@@ -348,7 +348,7 @@ note_entry(ZklEntry *entry, void *arg)
 	Census	   *census = arg;
 	dlist_iter	iter;
 
-	if (entry->semaphore != NULL)
+	if (zkl_lock_entry_is_lease(entry))
 		return;
 	dlist_foreach(iter, &entry->claims)
 	{

@@ -390,7 +390,7 @@ add_holds(ZklEntry *entry, void *arg)
 	Building   *building = arg;
 	dlist_iter	iter;
 
-	if (entry->semaphore != NULL)
+	if (zkl_lock_entry_is_lease(entry))
 		return;
 	dlist_foreach(iter, &entry->claims)
 	{

@@ -924,7 +924,7 @@ zkl_claim_status_describe(const char *path, const char *znode,
 	LWLockAcquire(zkl_lock_table_partition(hash), LW_SHARED);
 	entry = find_ticket(path, hash, znode);
 	if (entry != NULL && entry->state == ZKL_ENTRY_QUEUED)
-		claim = first_waiting(entry->semaphore ? entry->semaphore : entry);
+		claim = first_waiting(entry->lock);
 	else if (entry != NULL && entry->state == ZKL_ENTRY_OWNED)
 		claim = zkl_entry_holder(entry);
 	strlcpy(owner_text, claim ? claim->owner_text : "", ZKL_OWNER_TEXT_SIZE);

@@ -92,7 +92,7 @@ assert_consistent(const ZklEntry *entry)
 
 	Assert(entry->state != ZKL_ENTRY_OWNED || entry->owned_at != 0);
 	Assert(!entry->stuck || entry->state == ZKL_ENTRY_RELEASING);
-	if (entry->semaphore != NULL)
+	if (zkl_lock_entry_is_lease(entry))
 	{
 		Assert(length_of(&entry->claims) == 0);
 		Assert((entry->nheld == 1) == (entry->holder != NULL));
@@ -205,7 +205,7 @@ bool
 zkl_entry_is_idle(const ZklEntry *entry)
 {
 	Assert(zkl_lock_table_is_mine(entry));
-	if (entry->semaphore != NULL && entry->semaphore->nneeding > 0)
+	if (zkl_lock_entry_is_lease(entry) && entry->lock->nneeding > 0)
 		return false;
 	return entry->nheld == 0 && entry->nwaiting == 0;
 }
@@ -243,7 +243,7 @@ zkl_entry_comeback(const ZklEntry *entry)
 {
 	ZklRecent  *recent = zkl_lock_table_recent(entry->hash);
 
-	return entry->semaphore == NULL && recent->hash == entry->hash ?
+	return !zkl_lock_entry_is_lease(entry) && recent->hash == entry->hash ?
 		&recent->comeback : NULL;
 }
 
@@ -291,7 +291,7 @@ zkl_entry_may_join(ZklEntry *entry, int64 now)
 }
 
 void
-zkl_entry_count_claim(ZklEntry *entry, const ZklEntry *lock, int64 now)
+zkl_entry_count_claim(ZklEntry *entry, int64 now)
 {
 	ZklComeback *comeback = zkl_entry_comeback(entry);
 
@@ -300,7 +300,7 @@ zkl_entry_count_claim(ZklEntry *entry, const ZklEntry *lock, int64 now)
 	if (entry->lingers && comeback != NULL)
 		zkl_comeback_used(comeback);
 	entry->lingers = false;
-	entry->comes_back = zkl_entry_comes_back(lock, now);
+	entry->comes_back = zkl_entry_comes_back(entry->lock, now);
 }
 
 /*
@@ -415,7 +415,7 @@ zkl_entry_holder(const ZklEntry *entry)
 
 	Assert(LWLockHeldByMe(zkl_lock_table_partition(entry->hash)));
 	/* Claims on leases are in the list of the semaphore's entry. */
-	if (entry->semaphore != NULL)
+	if (zkl_lock_entry_is_lease(entry))
 		return holder != NULL && holder->state == ZKL_CLAIM_HELD ? holder : NULL;
 	dlist_foreach(iter, &unconstify(ZklEntry *, entry)->claims)
 	{
@@ -550,15 +550,15 @@ unlink_lease(ZklEntry *lease)
 	lease->nheld = 0;
 
 	/* Without a lease, this server does not watch the limit. */
-	if (--lease->semaphore->nleases == 0)
-		lease->semaphore->stored = ZKL_LIMIT_NONE;
+	if (--lease->lock->nleases == 0)
+		lease->lock->stored = ZKL_LIMIT_NONE;
 
 	/*
 	 * Without a lease of this server, other clients may make the path another
 	 * kind of lock.
 	 */
-	if (lease->owned_at != 0 && --lease->semaphore->nowned == 0)
-		lease->semaphore->surveyed = false;
+	if (lease->owned_at != 0 && --lease->lock->nowned == 0)
+		lease->lock->surveyed = false;
 }
 
 void
@@ -574,7 +574,7 @@ zkl_entry_become_none(ZklEntry *entry)
 	entry->answered = false;
 	entry->asking = false;
 	entry->revoked = false;
-	if (entry->semaphore != NULL)
+	if (zkl_lock_entry_is_lease(entry))
 	{
 		/*
 		 * The backend that was collecting this lease must request another
@@ -602,13 +602,10 @@ zkl_entry_set_needs_ticket(ZklClaim *claim, bool needs_ticket)
 void
 zkl_entry_wake_needing(ZklEntry *entry)
 {
-	int			left;
+	int			left = entry->lock->nneeding;
 	dlist_iter	iter;
 
 	Assert(zkl_lock_table_is_mine(entry));
-	if (entry->semaphore != NULL)
-		entry = entry->semaphore;
-	left = entry->nneeding;
 	if (left == 0)
 		return;
 
@@ -616,7 +613,7 @@ zkl_entry_wake_needing(ZklEntry *entry)
 	 * A backend that wakes up looks again at what it waits for.  Many
 	 * detached claims may come after the last one that needs the ticket.
 	 */
-	dlist_foreach(iter, &entry->claims)
+	dlist_foreach(iter, &entry->lock->claims)
 	{
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 
@@ -701,7 +698,7 @@ zkl_entry_ask_worker(ZklEntry *entry)
 bool
 zkl_entry_remove_if_unused(ZklEntry *entry)
 {
-	ZklEntry   *semaphore = entry->semaphore;
+	ZklEntry   *lock = entry->lock;
 
 	Assert(zkl_lock_table_is_mine(entry));
 
@@ -714,16 +711,16 @@ zkl_entry_remove_if_unused(ZklEntry *entry)
 		return false;
 	zkl_lock_stat_unlink(entry);
 	zkl_lock_table_remove(entry);
-	if (semaphore != NULL)
+	if (lock != entry)
 	{
-		semaphore->nlinked--;
+		lock->nlinked--;
 
 		/*
 		 * A claim that wants the path as another kind of lock waits until the
 		 * last lease is gone.
 		 */
-		zkl_entry_wake_needing(semaphore);
-		zkl_entry_remove_if_unused(semaphore);
+		zkl_entry_wake_needing(lock);
+		zkl_entry_remove_if_unused(lock);
 	}
 	return true;
 }
@@ -744,13 +741,11 @@ zkl_entry_is_releasing(const ZklEntry *entry)
 void
 zkl_entry_set_stuck(ZklEntry *entry, bool stuck)
 {
-	ZklEntry   *lock = entry->semaphore ? entry->semaphore : entry;
-
 	Assert(zkl_lock_table_is_mine(entry));
 	if (entry->stuck != stuck)
 	{
 		entry->stuck = stuck;
-		lock->nstuck += stuck ? 1 : -1;
-		Assert(lock->nstuck >= 0);
+		entry->lock->nstuck += stuck ? 1 : -1;
+		Assert(entry->lock->nstuck >= 0);
 	}
 }

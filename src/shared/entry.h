@@ -97,12 +97,8 @@ extern void zkl_entry_settle_idle(ZklEntry *entry);
  */
 extern bool zkl_entry_may_join(ZklEntry *entry, int64 now);
 
-/*
- * The ticket of "entry" serves one more claim on "lock".  The two differ if
- * it is the ticket of a lease; then "lock" is the semaphore.
- */
-extern void zkl_entry_count_claim(ZklEntry *entry, const ZklEntry *lock,
-								  int64 now);
+/* The ticket serves one more claim. */
+extern void zkl_entry_count_claim(ZklEntry *entry, int64 now);
 
 /* Was the lock released less than zklock.linger ago? */
 extern bool zkl_entry_comes_back(const ZklEntry *lock, int64 now);

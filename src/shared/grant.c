@@ -353,7 +353,7 @@ hold(ZklClaim *claim, uint64 epoch, int64 now)
 		zkl_leases_settle(entry);
 		return;
 	}
-	zkl_entry_count_claim(entry, entry, now);
+	zkl_entry_count_claim(entry, now);
 	claim->token = zkl_entry_token(entry);
 
 	/*

@@ -94,7 +94,7 @@ zkl_leases_take(ZklClaim *claim, int64 now)
 		claim->nleases++;
 		lease->holder = claim;
 		lease->nheld = 1;
-		zkl_entry_count_claim(lease, semaphore, now);
+		zkl_entry_count_claim(lease, now);
 		claim->token = Max(claim->token, zkl_entry_token(lease));
 	}
 	Assert(claim->nleases == claim->quantity);
@@ -237,7 +237,7 @@ make_lease(ZklEntry *semaphore)
 	lease = zkl_lock_table_make(path, zkl_lock_table_hash(path));
 	if (lease == NULL)
 		return NULL;
-	lease->semaphore = semaphore;
+	lease->lock = semaphore;
 	dlist_push_tail(&semaphore->pending, &lease->lease_link);
 	semaphore->nleases++;
 	semaphore->nlinked++;
@@ -367,7 +367,7 @@ static bool
 may_serve_next(const ZklEntry *lease)
 {
 	return lease->state == ZKL_ENTRY_WANTED && lease->seen && !lease->only_tries &&
-		lease->semaphore->nwaiting > 0;
+		lease->lock->nwaiting > 0;
 }
 
 void
@@ -376,7 +376,7 @@ zkl_leases_settle(ZklEntry *semaphore)
 	dlist_mutable_iter iter;
 
 	Assert(zkl_lock_table_is_mine(semaphore));
-	Assert(semaphore->semaphore == NULL);
+	Assert(!zkl_lock_entry_is_lease(semaphore));
 	/* Keep the semaphore's entry, which the last lease may take along. */
 	semaphore->nlinked++;
 
@@ -423,7 +423,7 @@ zkl_leases_give_up(ZklEntry *semaphore)
 void
 zkl_leases_set_owned(ZklEntry *lease)
 {
-	ZklEntry   *semaphore = lease->semaphore;
+	ZklEntry   *semaphore = lease->lock;
 
 	Assert(zkl_session_info_is_worker() && zkl_lock_table_is_mine(lease));
 	Assert(lease->state == ZKL_ENTRY_OWNED && lease->holder == NULL);

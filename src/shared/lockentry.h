@@ -163,7 +163,7 @@ struct ZklEntry
 	/* Fixed. */
 	char		path[ZKL_PATH_SIZE];	/* hash key */
 	uint32		hash;			/* of the path */
-	ZklEntry   *semaphore;		/* of a lease: its semaphore */
+	ZklEntry   *lock;			/* of a lease: its semaphore; else itself */
 
 	/*
 	 * Protected by the partition.  To make requests, the worker also reads
@@ -422,5 +422,12 @@ struct ZklClaim
 
 	char		owner_text[ZKL_OWNER_TEXT_SIZE];	/* the backend; fixed */
 };
+
+/* Needs no lock. */
+static inline bool
+zkl_lock_entry_is_lease(const ZklEntry *entry)
+{
+	return entry->lock != entry;
+}
 
 #endif							/* ZKL_LOCKENTRY_H */

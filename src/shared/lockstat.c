@@ -236,11 +236,9 @@ zkl_lock_stat_ended(ZklClaim *claim, int64 now)
 void
 zkl_lock_stat_given_up(const ZklEntry *entry)
 {
-	const ZklEntry *lock = entry->semaphore ? entry->semaphore : entry;
-
 	Assert(zkl_lock_table_is_mine(entry));
-	if (entry->contended && lock->stat != NULL)
-		lock->stat->counts.handed_over++;
+	if (entry->contended && entry->lock->stat != NULL)
+		entry->lock->stat->counts.handed_over++;
 }
 
 void

@@ -327,6 +327,7 @@ zkl_lock_table_make(const char *path, uint32 hash)
 	 */
 	memset((char *) entry + ZKL_PATH_SIZE, 0, sizeof(*entry) - ZKL_PATH_SIZE);
 	entry->hash = hash;
+	entry->lock = entry;
 	entry->stored = ZKL_LIMIT_NONE;
 	dlist_push_tail(&zkl_lock_table->entries[hash % ZKL_PARTITIONS],
 					&entry->partition_link);

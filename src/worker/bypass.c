@@ -36,7 +36,7 @@ zkl_bypass_look(ZklEntry *entry, const ZklTicketEvent *list)
 	const char *child = NULL;
 
 	/* A semaphore of kazoo's has another layout, so leases are not checked. */
-	if (entry->semaphore != NULL || list->outcome != ZKL_OUTCOME_OK)
+	if (zkl_lock_entry_is_lease(entry) || list->outcome != ZKL_OUTCOME_OK)
 		return;
 	for (int i = 0; i < list->nchildren; i++)
 	{

@@ -450,7 +450,7 @@ zkl_entry_state_set_queued(ZklEntry *entry)
 		if (is_news)
 			zkl_entry_wake_needing(entry);
 		/* A lease that no claim needs must not stay before other clients. */
-		if (entry->semaphore != NULL && entry->semaphore->nneeding == 0)
+		if (zkl_lock_entry_is_lease(entry) && entry->lock->nneeding == 0)
 			zkl_entry_withdraw(entry);
 	}
 	zkl_entry_unlock(entry->hash);
@@ -547,7 +547,7 @@ zkl_entry_state_set_owned(ZklEntry *entry, bool contended)
 		 * The lease changes from pending to idle: any claim on the semaphore
 		 * may take it.
 		 */
-		if (entry->semaphore != NULL)
+		if (zkl_lock_entry_is_lease(entry))
 			zkl_leases_set_owned(entry);
 		zkl_entry_ask_worker(entry);	/* so that it arms the timer */
 		zkl_entry_wake_needing(entry);
@@ -581,8 +581,8 @@ zkl_entry_state_set_contended(ZklEntry *entry)
 		if (!lingered && entry->nheld > 0 && !entry->exclusive)
 			zkl_entry_downgrade(entry);
 		/* A client that waits for one lease waits for all of them. */
-		if (entry->semaphore != NULL && is_news)
-			zkl_leases_set_contended(entry->semaphore);
+		if (zkl_lock_entry_is_lease(entry) && is_news)
+			zkl_leases_set_contended(entry->lock);
 	}
 	zkl_entry_unlock(hash);
 	return lingered;
@@ -604,7 +604,7 @@ zkl_entry_state_shall_answer(ZklEntry *entry)
 	 * znode, or until the lock has been held for a while.
 	 */
 	shall_answer = entry->state == ZKL_ENTRY_OWNED && entry->contended &&
-		entry->semaphore == NULL && entry->mode == entry->ticket.mode &&
+		!zkl_lock_entry_is_lease(entry) && entry->mode == entry->ticket.mode &&
 		!zkl_entry_is_idle(entry) &&
 		(entry->ticket.asked ||
 		 zkl_now() >= entry->owned_at + WATCH_AFTER);
@@ -776,7 +776,7 @@ zkl_entry_state_set_lost(ZklEntry *entry, ZklLoss loss)
 	if (entry->holder != NULL && entry->holder->state == ZKL_CLAIM_HELD)
 	{
 		lose_claim(entry->holder, loss);
-		entry->semaphore->nheld--;
+		entry->lock->nheld--;
 	}
 	dlist_foreach(iter, &entry->claims)
 	{
@@ -787,8 +787,8 @@ zkl_entry_state_set_lost(ZklEntry *entry, ZklLoss loss)
 	}
 	entry->nheld = 0;
 	entry->exclusive = false;
-	if (entry->semaphore != NULL)
-		entry->semaphore->surveyed = false; /* other clients may have come */
+	if (zkl_lock_entry_is_lease(entry))
+		entry->lock->surveyed = false; /* other clients may have come */
 	new_generation(entry);
 
 	/*
@@ -881,12 +881,11 @@ new_generation(ZklEntry *entry)
 void
 zkl_entry_state_set_failed(ZklEntry *entry, ZklFailure failure, bool znode_left)
 {
-	ZklEntry   *asked = entry->semaphore ? entry->semaphore : entry;
 	uint32		hash = entry->hash;
 	dlist_iter	iter;
 
 	lock(entry);
-	dlist_foreach(iter, &asked->claims)
+	dlist_foreach(iter, &entry->lock->claims)
 	{
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 

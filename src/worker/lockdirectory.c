@@ -60,9 +60,9 @@ zkl_lock_directory_of(const ZklEntry *entry, char *directory)
 	 * The path of a lease's entry has a mark and a number.  In ZooKeeper, all
 	 * leases of a semaphore are in one directory.
 	 */
-	if (entry->semaphore != NULL)
+	if (zkl_lock_entry_is_lease(entry))
 		snprintf(directory, ZKL_DIR_SIZE, "%s%s/" ZKL_LEASES, prefix,
-				 entry->semaphore->path);
+				 entry->lock->path);
 	else
 		snprintf(directory, ZKL_DIR_SIZE, "%s%s", prefix, entry->path);
 }

@@ -78,7 +78,6 @@ static int	nstandby = 0;		/* ... and those of them that stand by */
 static ZklAsker directories;	/* deletes those that no ticket was made in */
 
 static void start_entry(ZklEntry *entry, void *arg);
-static ZklEntry *owner_of_line(ZklEntry *entry);
 static Turn turn_of(const ZklEntry *entry);
 static void leave_line(ZklEntry *entry);
 static void stop_listening(ZklEntry *lease);
@@ -142,7 +141,7 @@ start_entry(ZklEntry *entry, void *arg)
 void
 zkl_send_queue_make_due(ZklEntry *entry, ZklRequest request)
 {
-	ZklLine    *line = &owner_of_line(entry)->line;
+	ZklLine    *line = &entry->lock->line;
 
 	/* A backend waits. */
 	if (entry->ticket.state < ZKL_TICKET_OWNED)
@@ -167,13 +166,6 @@ zkl_send_queue_make_due(ZklEntry *entry, ZklRequest request)
 	}
 }
 
-/* All leases of a semaphore share the line of its entry. */
-static ZklEntry *
-owner_of_line(ZklEntry *entry)
-{
-	return entry->semaphore != NULL ? entry->semaphore : entry;
-}
-
 /*
  * States before OWNED have a backend that waits; the later ones are about
  * locks that are owned or given up.
@@ -181,7 +173,7 @@ owner_of_line(ZklEntry *entry)
 static Turn
 turn_of(const ZklEntry *entry)
 {
-	if (entry->semaphore != NULL)
+	if (zkl_lock_entry_is_lease(entry))
 		return TURN_LEASES;
 	if (entry->ticket.state >= ZKL_TICKET_OWNED)
 		return TURN_REST;
@@ -194,7 +186,7 @@ turn_of(const ZklEntry *entry)
 static bool
 waits_for_batch(const ZklEntry *entry)
 {
-	return entry->semaphore == NULL && !entry->not_batched &&
+	return !zkl_lock_entry_is_lease(entry) && !entry->not_batched &&
 		(entry->due == ZKL_REQUEST_DELETE || entry->due == ZKL_REQUEST_CREATE ||
 		 (entry->due == ZKL_REQUEST_CREATE_BOTH && entry->ticket.rounds == 0)) &&
 		zkl_batches_are_allowed();
@@ -208,7 +200,7 @@ waits_for_batch(const ZklEntry *entry)
 static bool
 joins_batch(const ZklEntry *entry, ZklRequest request)
 {
-	if (entry->semaphore != NULL || entry->not_batched || !entry->line.batched)
+	if (zkl_lock_entry_is_lease(entry) || entry->not_batched || !entry->line.batched)
 		return false;
 	if (request == ZKL_REQUEST_DELETE)
 		return true;
@@ -224,7 +216,7 @@ joins_batch(const ZklEntry *entry, ZklRequest request)
 static void
 leave_line(ZklEntry *entry)
 {
-	ZklLine    *line = &owner_of_line(entry)->line;
+	ZklLine    *line = &entry->lock->line;
 
 	if (entry->due == ZKL_REQUEST_NOTHING)
 		return;
@@ -539,7 +531,7 @@ send_list(ZklEntry *entry, const char *directory)
 	dlist_mutable_iter iter;
 
 	/* The list of a lock is for one ticket, and has its attempt. */
-	if (entry->semaphore == NULL)
+	if (!zkl_lock_entry_is_lease(entry))
 	{
 		zkl_session_children(tag_of(entry, ZKL_REQUEST_LIST), directory, true);
 		return;
@@ -552,11 +544,11 @@ send_list(ZklEntry *entry, const char *directory)
 	 * list serves them as well.
 	 */
 	listen_to(entry, nlists);
-	dlist_foreach_modify(iter, &entry->semaphore->line.entries)
+	dlist_foreach_modify(iter, &entry->lock->line.entries)
 	{
 		ZklEntry   *other = dlist_container(ZklEntry, due_link, iter.cur);
 
-		if (other->semaphore != NULL && other->due == ZKL_REQUEST_LIST)
+		if (zkl_lock_entry_is_lease(other) && other->due == ZKL_REQUEST_LIST)
 		{
 			leave_line(other);
 			listen_to(other, nlists);
@@ -577,7 +569,7 @@ send_limit(ZklEntry *lease)
 {
 	char		path[ZKL_DIR_SIZE];
 
-	zkl_lock_directory_limit(lease->semaphore, path);
+	zkl_lock_directory_limit(lease->lock, path);
 	zkl_session_data(tag_of(lease, ZKL_REQUEST_LIMIT), path,
 					 ZKL_LIMIT_SIZE + 1, true);
 }
@@ -588,7 +580,7 @@ listen_to(ZklEntry *lease, uint32 list)
 {
 	stop_listening(lease);
 	lease->list = list;
-	dlist_push_tail(&lease->semaphore->listening, &lease->listening_link);
+	dlist_push_tail(&lease->lock->listening, &lease->listening_link);
 }
 
 List *
@@ -689,7 +681,7 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	 * The list of a lease stands behind the creates of other leases that are
 	 * due, and then serves them, too.
 	 */
-	if (request == ZKL_REQUEST_CREATE && entry->semaphore != NULL)
+	if (request == ZKL_REQUEST_CREATE && zkl_lock_entry_is_lease(entry))
 		zkl_send_queue_make_due(entry, ZKL_REQUEST_LIST);
 	else if (request == ZKL_REQUEST_CREATE)
 		send_list(entry, directory);

@@ -108,9 +108,9 @@ zkl_tickets_disconnected(void)
 		zkl_session_drop_watch(directory);
 		drop_child_watch(directory, ticket->predecessor);
 		drop_child_watch(directory, ticket->name);
-		if (entries[i]->semaphore != NULL)
+		if (zkl_lock_entry_is_lease(entries[i]))
 		{
-			zkl_lock_directory_limit(entries[i]->semaphore, directory);
+			zkl_lock_directory_limit(entries[i]->lock, directory);
 			zkl_session_drop_watch(directory);
 		}
 	}
@@ -142,7 +142,7 @@ zkl_tickets_take_reply(const ZklSessionEvent *event)
 		event->reply.outcome == ZKL_OUTCOME_REFUSED)
 		ereport(LOG,
 				errmsg("could not delete the znode of lock \"%s\": it stays until the ZooKeeper session ends",
-					   entry->semaphore ? entry->semaphore->path : entry->path));
+					   entry->lock->path));
 
 	/*
 	 * A list of leases is for all leases that listen to it.  Any other reply
@@ -150,10 +150,10 @@ zkl_tickets_take_reply(const ZklSessionEvent *event)
 	 * about the present znode.
 	 */
 	if (event->reply.request == ZKL_REQUEST_LIMIT)
-		take_limit(entry->semaphore, event);
-	else if (entry->semaphore != NULL &&
+		take_limit(entry->lock, event);
+	else if (zkl_lock_entry_is_lease(entry) &&
 			 event->reply.request == ZKL_REQUEST_LIST)
-		hand_out_list(entry->semaphore, event);
+		hand_out_list(entry->lock, event);
 	else if (event->attempt == entry->ticket.attempt)
 	{
 		if (event->reply.request == ZKL_REQUEST_LIST)
@@ -335,7 +335,7 @@ on_limit_changed(List *leases)
 	{
 		ZklEntry   *lease = lfirst(cell);
 
-		lease->semaphore->limit_read = false;
+		lease->lock->limit_read = false;
 		if (lease->ticket.state == ZKL_TICKET_QUEUED)
 			feed(lease, ZKL_EVENT_CHILDREN_CHANGED);
 		else if (lease->ticket.state == ZKL_TICKET_OWNED ||
@@ -353,9 +353,9 @@ forget_limit(const ZklEntry *lease)
 {
 	char		path[ZKL_DIR_SIZE];
 
-	if (lease->semaphore->nleases > (lease->lease_link.next != NULL ? 1 : 0))
+	if (lease->lock->nleases > (lease->lease_link.next != NULL ? 1 : 0))
 		return;
-	zkl_lock_directory_limit(lease->semaphore, path);
+	zkl_lock_directory_limit(lease->lock, path);
 	zkl_session_unwatch(path);
 }
 
@@ -479,7 +479,7 @@ retry_deletes(ZklEntry *semaphore)
 
 	for (int i = 0; i < nentries; i++)
 	{
-		if (entries[i]->semaphore == semaphore &&
+		if (entries[i]->lock == semaphore &&
 			entries[i]->ticket.state == ZKL_TICKET_STUCK)
 			feed(entries[i], ZKL_EVENT_UNWANT);
 	}
@@ -531,7 +531,7 @@ feed(ZklEntry *entry, ZklTicketEventKind kind)
 	/* Only WANT uses these fields. */
 	event.mode = entry->mode;
 	if (kind == ZKL_EVENT_WANT)
-		event.is_new = entry->semaphore == NULL &&
+		event.is_new = !zkl_lock_entry_is_lease(entry) &&
 			!zkl_lock_directory_is_likely(entry);
 
 	/*
@@ -542,7 +542,7 @@ feed(ZklEntry *entry, ZklTicketEventKind kind)
 	carry_out(entry, zkl_ticket_step(&entry->ticket, &event));
 	/* Now no lease would list; another one takes its place. */
 	if (was_to_look && entry->ticket.state == ZKL_TICKET_DELETING)
-		feed_leases(zkl_lock_directory_leases_of(entry->semaphore));
+		feed_leases(zkl_lock_directory_leases_of(entry->lock));
 }
 
 /*
@@ -552,7 +552,7 @@ feed(ZklEntry *entry, ZklTicketEventKind kind)
 static bool
 is_to_look(const ZklEntry *entry)
 {
-	return entry->semaphore != NULL &&
+	return zkl_lock_entry_is_lease(entry) &&
 		entry->ticket.state == ZKL_TICKET_CHECKING &&
 		entry->due == ZKL_REQUEST_LIST;
 }
@@ -575,7 +575,7 @@ carry_out(ZklEntry *entry, ZklTicketStep step)
 	if (entry->ticket.state == ZKL_TICKET_NONE)
 	{
 		zkl_send_queue_forget(entry);
-		if (entry->semaphore != NULL)
+		if (zkl_lock_entry_is_lease(entry))
 			forget_limit(entry);
 	}
 	else if (step.request != ZKL_REQUEST_NOTHING)

@@ -60,7 +60,6 @@ typedef struct LocksCopy
 } LocksCopy;
 
 static void copy_entry(ZklEntry *entry, void *arg);
-static const ZklEntry *lock_of(const ZklEntry *entry);
 static void copy_row(LocksCopy *copy, const ZklEntry *entry,
 					 const ZklClaim *claim);
 static void put_lock(ReturnSetInfo *set, const LocksRow *row);
@@ -105,9 +104,9 @@ copy_entry(ZklEntry *entry, void *arg)
 	dlist_iter	iter;
 	bool		any = false;
 
-	if (!copy->all_paths && !zkl_permission_allows(lock_of(entry)->path))
+	if (!copy->all_paths && !zkl_permission_allows(entry->lock->path))
 		return;
-	if (entry->semaphore != NULL)
+	if (zkl_lock_entry_is_lease(entry))
 	{
 		if (entry->state != ZKL_ENTRY_NONE)
 			copy_row(copy, entry, entry->holder);
@@ -127,13 +126,6 @@ copy_entry(ZklEntry *entry, void *arg)
 		copy_row(copy, entry, NULL);
 }
 
-/* Of a lease: its semaphore. */
-static const ZklEntry *
-lock_of(const ZklEntry *entry)
-{
-	return entry->semaphore != NULL ? entry->semaphore : entry;
-}
-
 /*
  * Called with the partition locked, so this only copies.  The copy of the
  * claim is for its plain fields: its links are not followed later.
@@ -150,7 +142,7 @@ copy_row(LocksCopy *copy, const ZklEntry *entry, const ZklClaim *claim)
 								   copy->max_rows * sizeof(LocksRow));
 	}
 	row = &copy->rows[copy->nrows++];
-	strlcpy(row->path, lock_of(entry)->path, sizeof(row->path));
+	strlcpy(row->path, entry->lock->path, sizeof(row->path));
 	strlcpy(row->znode, entry->znode, sizeof(row->znode));
 	row->ticket = ticket_text(entry);
 	row->owned = entry->state == ZKL_ENTRY_OWNED;
