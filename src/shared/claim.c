@@ -894,9 +894,9 @@ zkl_claim_status_obstacle(const ZklClaim *claim)
 	LWLockAcquire(zkl_lock_table_partition(entry->hash), LW_SHARED);
 	if (entry->state == ZKL_ENTRY_QUEUED)
 	{
-		obstacle.holds = entry->front_is_next;
+		obstacle.holds = entry->place.front_is_next;
 		strlcpy(obstacle.owner_text, entry->before, sizeof(obstacle.owner_text));
-		strlcpy(obstacle.front, entry->front, sizeof(obstacle.front));
+		strlcpy(obstacle.front, entry->place.front, sizeof(obstacle.front));
 	}
 	else if (entry->state == ZKL_ENTRY_OWNED)
 		holder = zkl_entry_holder(entry);
@@ -956,7 +956,7 @@ compare_znode(ZklEntry *entry, void *arg)
 {
 	TicketSearch *search = arg;
 
-	if (strcmp(entry->znode, search->znode) == 0)
+	if (strcmp(entry->place.znode, search->znode) == 0)
 		search->found = entry;
 }
 
@@ -1050,9 +1050,9 @@ note_ticket(ZklEntry *entry, void *arg)
 	if (entry->state != ZKL_ENTRY_OWNED &&
 		(entry->state != ZKL_ENTRY_QUEUED || !entry->blocked))
 		ticket->blocked = false;
-	else if (entry->czxid > ticket->czxid)
+	else if (entry->place.czxid > ticket->czxid)
 	{
-		ticket->czxid = entry->czxid;
-		strlcpy(ticket->znode, entry->znode, ZKL_ZNODE_SIZE);
+		ticket->czxid = entry->place.czxid;
+		strlcpy(ticket->znode, entry->place.znode, ZKL_ZNODE_SIZE);
 	}
 }

@@ -257,7 +257,7 @@ zkl_entry_begin_comeback(const ZklEntry *entry)
 	{
 		recent->hash = entry->hash;
 		recent->released_at = 0;
-		zkl_comeback_start(&recent->comeback, entry->znode);
+		zkl_comeback_start(&recent->comeback, entry->place.znode);
 	}
 	return &recent->comeback;
 }
@@ -330,7 +330,7 @@ is_within_linger(int64 released_at, int64 now)
 int64
 zkl_entry_token(const ZklEntry *entry)
 {
-	return entry->czxid * (ZKL_CLAIM_NUMBER_MAX + 1) + entry->claim_number;
+	return entry->place.czxid * (ZKL_CLAIM_NUMBER_MAX + 1) + entry->claim_number;
 }
 
 void
@@ -569,10 +569,9 @@ zkl_entry_become_none(ZklEntry *entry)
 		   (entry->state == ZKL_ENTRY_WANTED && !entry->seen));
 	entry->state = ZKL_ENTRY_NONE;
 	zkl_linger_quota_end(entry);
-	entry->znode[0] = '\0';
+	memset(&entry->place, 0, sizeof(entry->place));
 	entry->contended = false;
 	entry->answered = false;
-	entry->asking = false;
 	entry->revoked = false;
 	if (zkl_lock_entry_is_lease(entry))
 	{

@@ -124,7 +124,7 @@ ask_for_ticket(ZklClaim *claim, bool requests)
 			if (requests && needs_other_ticket(claim))
 				ask_for_other_ticket(claim);
 			else if (entry->state == ZKL_ENTRY_QUEUED)
-				return claim->only_tries && entry->asking ? ZKL_ANSWER_ASKING :
+				return claim->only_tries && entry->place.asking ? ZKL_ANSWER_ASKING :
 					ZKL_ANSWER_QUEUED;
 			break;
 		case ZKL_ENTRY_OWNED:

@@ -321,7 +321,7 @@ zkl_leases_asking(ZklEntry *semaphore)
 	Assert(zkl_lock_table_is_mine(semaphore));
 	dlist_foreach(iter, &semaphore->pending)
 	{
-		if (dlist_container(ZklEntry, lease_link, iter.cur)->asking)
+		if (dlist_container(ZklEntry, lease_link, iter.cur)->place.asking)
 			return true;
 	}
 	return false;

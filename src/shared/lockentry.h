@@ -143,15 +143,48 @@ typedef struct ZklEntry ZklEntry;
 typedef struct ZklLockStat ZklLockStat;
 
 /*
- * The requests that are due for one lock or semaphore.  Only the worker uses
- * it; see sendqueue.c.
+ * The ticket's place in ZooKeeper's queue, for backends to see.  entrystate.c
+ * copies it from the ticket, which only the worker may read.
  */
+typedef struct ZklTicketPlace
+{
+	int64		czxid;			/* of the znode */
+	char		znode[ZKL_ZNODE_SIZE];
+	bool		asking;			/* QUEUED, behind a ticket that may linger */
+	bool		front_is_next;	/* the ticket waits for the znode "front" */
+	char		front[ZKL_CHILD_SIZE];	/* QUEUED: the znode that owns the
+										 * lock; empty: not known */
+} ZklTicketPlace;
+
+/* The requests that are due for one lock or semaphore. */
 typedef struct ZklLine
 {
 	dlist_head	entries;
 	dlist_node	turn_link;		/* linked while there are entries */
 	bool		batched;		/* ... and among those that wait for batches */
 } ZklLine;
+
+/*
+ * What the worker knows about the requests of a ticket.  Only sendqueue.c
+ * writes this, but for "create_at", which batches.c clears.
+ */
+typedef struct ZklSending
+{
+	bool		counted;		/* the znode is counted in ephemeral_bytes */
+	bool		needs_no_proof; /* see sendqueue.h */
+	Oid			role;			/* whose create was sent ... */
+	int64		create_at;		/* ... and when; 0: do not measure the time */
+	bool		in_bulk;		/* a bulk request is on its way */
+	bool		not_batched;	/* the create or delete joins no batch */
+	ZklRequest	due;			/* the request to send next */
+	dlist_node	due_link;
+	ZklLine		line;			/* the requests of this lock, or of this
+								 * semaphore's leases */
+	dlist_head	listening;		/* of a semaphore: leases that wait for a list
+								 * which was sent */
+	dlist_node	listening_link;
+	uint32		list;			/* of a lease: the number of that list */
+} ZklSending;
 
 /*
  * The fields of an entry and of a claim are grouped by what protects them.
@@ -201,8 +234,7 @@ struct ZklEntry
 
 	/* The ticket's place in ZooKeeper, and how long it is kept. */
 	uint64		epoch;			/* of the ZooKeeper session, since OWNED */
-	int64		czxid;			/* of the znode, since QUEUED or OWNED */
-	char		znode[ZKL_ZNODE_SIZE];	/* since QUEUED or OWNED */
+	ZklTicketPlace place;		/* since QUEUED or OWNED */
 	int			claim_number;	/* claims that this ticket has served; at
 								 * ZKL_CLAIM_NUMBER_MAX it serves no more */
 	int64		owned_at;		/* since OWNED */
@@ -223,7 +255,6 @@ struct ZklEntry
 								 * still true */
 	bool		answered;		/* the znode says, or is about to say, that it
 								 * is in use */
-	bool		asking;			/* QUEUED, behind a ticket that may linger */
 	bool		blocked;		/* QUEUED, and as far as the worker knows, the
 								 * ticket certainly has to wait */
 	bool		revoked;		/* its release has been requested */
@@ -232,9 +263,6 @@ struct ZklEntry
 	bool		handed_on;		/* ... or is asked to list now, as the lock
 								 * changes hands */
 	bool		watch_asked;	/* the worker watches the ticket's znode */
-	bool		front_is_next;	/* the ticket waits for the znode "front" */
-	char		front[ZKL_CHILD_SIZE];	/* since QUEUED: the znode that owns
-										 * the lock; empty: not known */
 	char		before[ZKL_OWNER_TEXT_SIZE];	/* the text of the znode that
 												 * the ticket waits for;
 												 * empty: not known */
@@ -303,24 +331,11 @@ struct ZklEntry
 	 * keeps the ticket, and sets the other fields again.
 	 */
 	ZklTicket	ticket;
-	bool		counted;		/* its znode is counted in ephemeral_bytes */
-	bool		needs_no_proof; /* see sendqueue.h */
+	ZklSending	sending;
 	int			bypass;			/* the greatest number of a znode that
 								 * bypass.c has counted; 0 if none */
-	Oid			sent_for;		/* the role when its create was sent ... */
-	int64		sent_at;		/* ... and when; 0: do not measure the time */
-	bool		in_bulk;		/* it has a bulk request on its way */
-	bool		not_batched;	/* its create or delete joins no batch */
-	ZklRequest	due;			/* the request to send next */
-	dlist_node	due_link;
-	ZklLine		line;			/* the requests of this lock, or of this
-								 * semaphore's leases */
-	dlist_head	listening;		/* of a semaphore: leases that wait for a list
-								 * which was sent */
 	bool		limit_read;		/* of a semaphore: "stored" has been read, and
 								 * has not changed since, as far as heard */
-	dlist_node	listening_link;
-	uint32		list;			/* of a lease: the number of that list */
 	pairingheap_node timer;		/* in the heap while timer_armed */
 };
 

@@ -151,7 +151,7 @@ send_batch(Batch *batch)
 		 * large one takes long even if ZooKeeper is not busy.
 		 */
 		for (int i = n > ZKL_WINDOW_MAX ? 0 : 1; i < n; i++)
-			batch->entries[i]->sent_at = 0;
+			batch->entries[i]->sending.create_at = 0;
 		zkl_session_batch(batch->operations, n, path);
 		pg_atomic_fetch_add_u64(&zkl_server_stat->batches, 1);
 	}

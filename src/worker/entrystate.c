@@ -52,6 +52,7 @@
 static pairingheap *timers = NULL;
 
 static void lock(const ZklEntry *entry);
+static ZklTicketPlace place_of(const ZklTicket *ticket);
 static ZklEntry *take_off_list(void);
 static void look_at_owned(ZklEntry *entry, ZklWork *work);
 static int64 next_timer(const ZklEntry *entry);
@@ -425,6 +426,17 @@ zkl_entry_state_reset_timers(void)
  * Changes of the state
  */
 
+static ZklTicketPlace
+place_of(const ZklTicket *ticket)
+{
+	ZklTicketPlace place = {.czxid = ticket->czxid,.asking = ticket->asking};
+
+	strlcpy(place.znode, ticket->name, sizeof(place.znode));
+	strlcpy(place.front, ticket->front, sizeof(place.front));
+	place.front_is_next = strcmp(ticket->front, ticket->predecessor) == 0;
+	return place;
+}
+
 void
 zkl_entry_state_set_queued(ZklEntry *entry)
 {
@@ -436,15 +448,10 @@ zkl_entry_state_set_queued(ZklEntry *entry)
 		 * until the owner before it has answered.
 		 */
 		bool		is_news = entry->state == ZKL_ENTRY_WANTED ||
-		entry->asking != entry->ticket.asking;
+		entry->place.asking != entry->ticket.asking;
 
 		entry->state = ZKL_ENTRY_QUEUED;
-		entry->asking = entry->ticket.asking;
-		entry->czxid = entry->ticket.czxid;
-		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
-		strlcpy(entry->front, entry->ticket.front, sizeof(entry->front));
-		entry->front_is_next = strcmp(entry->ticket.front,
-									  entry->ticket.predecessor) == 0;
+		entry->place = place_of(&entry->ticket);
 		if (entry->ticket.state == ZKL_TICKET_WATCHING)
 			entry->before[0] = '\0';	/* until the ticket has read it */
 		if (is_news)
@@ -509,8 +516,7 @@ zkl_entry_state_set_owned(ZklEntry *entry, bool contended)
 		 */
 		entry->state = ZKL_ENTRY_OWNED;
 		entry->epoch = pg_atomic_read_u64(&zkl_session_info->epoch);
-		entry->czxid = entry->ticket.czxid;
-		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
+		entry->place = place_of(&entry->ticket);
 		entry->claim_number = 0;
 		entry->comes_back = false;
 		entry->lingers = false;
@@ -521,7 +527,7 @@ zkl_entry_state_set_owned(ZklEntry *entry, bool contended)
 		 */
 		if (entry->ticket.mode != ZKL_MODE_READ &&
 			zkl_entry_comeback(entry) != NULL)
-			zkl_comeback_owned(zkl_entry_comeback(entry), entry->znode);
+			zkl_comeback_owned(zkl_entry_comeback(entry), entry->place.znode);
 
 		/*
 		 * Everything that is known of other clients comes from this ticket's
@@ -530,7 +536,6 @@ zkl_entry_state_set_owned(ZklEntry *entry, bool contended)
 		entry->contended = contended;
 		entry->recheck_asked = false;
 		entry->answered = false;
-		entry->asking = false;
 		entry->revoked = false;
 
 		/*
@@ -680,7 +685,7 @@ zkl_entry_state_set_downgraded(ZklEntry *entry)
 		entry->answered = false;
 		entry->excludes_superuser = false;	/* the reader's znode does not say
 											 * so */
-		strlcpy(entry->znode, entry->ticket.name, sizeof(entry->znode));
+		entry->place = place_of(&entry->ticket);
 
 		/*
 		 * zk_lock_force_release() may have found the writer's znode gone
@@ -788,7 +793,7 @@ zkl_entry_state_set_lost(ZklEntry *entry, ZklLoss loss)
 	entry->nheld = 0;
 	entry->exclusive = false;
 	if (zkl_lock_entry_is_lease(entry))
-		entry->lock->surveyed = false; /* other clients may have come */
+		entry->lock->surveyed = false;	/* other clients may have come */
 	new_generation(entry);
 
 	/*

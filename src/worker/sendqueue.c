@@ -124,16 +124,11 @@ zkl_send_queue_start(void)
 static void
 start_entry(ZklEntry *entry, void *arg)
 {
-	entry->due = ZKL_REQUEST_NOTHING;
-	dlist_init(&entry->line.entries);
-	entry->line.turn_link.next = NULL;
-	dlist_init(&entry->listening);
-	entry->listening_link.next = NULL;
-	entry->counted = false;
-	entry->needs_no_proof = false;
-	entry->in_bulk = false;
+	memset(&entry->sending, 0, sizeof(entry->sending));
+	dlist_init(&entry->sending.line.entries);
+	dlist_init(&entry->sending.listening);
 	/* The dead worker's delete may have been done. */
-	entry->not_batched = entry->ticket.state == ZKL_TICKET_DELETING;
+	entry->sending.not_batched = entry->ticket.state == ZKL_TICKET_DELETING;
 	if (entry->ticket.state != ZKL_TICKET_NONE)
 		count_bytes(entry, true);
 }
@@ -141,7 +136,7 @@ start_entry(ZklEntry *entry, void *arg)
 void
 zkl_send_queue_make_due(ZklEntry *entry, ZklRequest request)
 {
-	ZklLine    *line = &entry->lock->line;
+	ZklLine    *line = &entry->lock->sending.line;
 
 	/* A backend waits. */
 	if (entry->ticket.state < ZKL_TICKET_OWNED)
@@ -152,8 +147,8 @@ zkl_send_queue_make_due(ZklEntry *entry, ZklRequest request)
 	 * overtaken by this.
 	 */
 	leave_line(entry);
-	entry->due = request;
-	dlist_push_tail(&line->entries, &entry->due_link);
+	entry->sending.due = request;
+	dlist_push_tail(&line->entries, &entry->sending.due_link);
 
 	/*
 	 * The line was empty.  Otherwise it keeps its place among the lines, so
@@ -177,7 +172,7 @@ turn_of(const ZklEntry *entry)
 		return TURN_LEASES;
 	if (entry->ticket.state >= ZKL_TICKET_OWNED)
 		return TURN_REST;
-	if (entry->due == ZKL_REQUEST_CREATE_BOTH && entry->ticket.rounds > 0)
+	if (entry->sending.due == ZKL_REQUEST_CREATE_BOTH && entry->ticket.rounds > 0)
 		return TURN_PARENTS;
 	return entry->in_multilock ? TURN_TOGETHER : TURN_WAITING;
 }
@@ -186,9 +181,11 @@ turn_of(const ZklEntry *entry)
 static bool
 waits_for_batch(const ZklEntry *entry)
 {
-	return !zkl_lock_entry_is_lease(entry) && !entry->not_batched &&
-		(entry->due == ZKL_REQUEST_DELETE || entry->due == ZKL_REQUEST_CREATE ||
-		 (entry->due == ZKL_REQUEST_CREATE_BOTH && entry->ticket.rounds == 0)) &&
+	ZklRequest	due = entry->sending.due;
+
+	return !zkl_lock_entry_is_lease(entry) && !entry->sending.not_batched &&
+		(due == ZKL_REQUEST_DELETE || due == ZKL_REQUEST_CREATE ||
+		 (due == ZKL_REQUEST_CREATE_BOTH && entry->ticket.rounds == 0)) &&
 		zkl_batches_are_allowed();
 }
 
@@ -200,7 +197,8 @@ waits_for_batch(const ZklEntry *entry)
 static bool
 joins_batch(const ZklEntry *entry, ZklRequest request)
 {
-	if (zkl_lock_entry_is_lease(entry) || entry->not_batched || !entry->line.batched)
+	if (zkl_lock_entry_is_lease(entry) || entry->sending.not_batched ||
+		!entry->sending.line.batched)
 		return false;
 	if (request == ZKL_REQUEST_DELETE)
 		return true;
@@ -216,12 +214,12 @@ joins_batch(const ZklEntry *entry, ZklRequest request)
 static void
 leave_line(ZklEntry *entry)
 {
-	ZklLine    *line = &entry->lock->line;
+	ZklLine    *line = &entry->lock->sending.line;
 
-	if (entry->due == ZKL_REQUEST_NOTHING)
+	if (entry->sending.due == ZKL_REQUEST_NOTHING)
 		return;
-	entry->due = ZKL_REQUEST_NOTHING;
-	dlist_delete(&entry->due_link);
+	entry->sending.due = ZKL_REQUEST_NOTHING;
+	dlist_delete(&entry->sending.due_link);
 	if (dlist_is_empty(&line->entries))
 	{
 		dlist_delete(&line->turn_link);
@@ -235,24 +233,25 @@ zkl_send_queue_forget(ZklEntry *entry)
 	leave_line(entry);
 	stop_listening(entry);
 	count_bytes(entry, false);
-	entry->not_batched = false;
+	entry->sending.not_batched = false;
 }
 
 /* The lease waits for no list any more. */
 static void
 stop_listening(ZklEntry *lease)
 {
-	if (lease->listening_link.next == NULL)
+	if (lease->sending.listening_link.next == NULL)
 		return;
-	dlist_delete(&lease->listening_link);
-	lease->listening_link.next = NULL;
+	dlist_delete(&lease->sending.listening_link);
+	lease->sending.listening_link.next = NULL;
 }
 
 /* The list of a lease comes due only when its create was sent. */
 bool
 zkl_send_queue_is_unsent(const ZklEntry *entry)
 {
-	return entry->due != ZKL_REQUEST_NOTHING && entry->due != ZKL_REQUEST_LIST;
+	return entry->sending.due != ZKL_REQUEST_NOTHING &&
+		entry->sending.due != ZKL_REQUEST_LIST;
 }
 
 ZklEntry *
@@ -333,7 +332,8 @@ first_of(Turn turn, bool batched)
 		ZklLine    *line = dlist_container(ZklLine, turn_link, iter.cur);
 
 		if (turn != TURN_WAITING ||
-			!is_over_share(dlist_head_element(ZklEntry, due_link, &line->entries)))
+			!is_over_share(dlist_head_element(ZklEntry, sending.due_link,
+											  &line->entries)))
 			return line;
 	}
 	return NULL;
@@ -343,8 +343,8 @@ first_of(Turn turn, bool batched)
 static bool
 is_over_share(const ZklEntry *entry)
 {
-	return (entry->due == ZKL_REQUEST_CREATE ||
-			entry->due == ZKL_REQUEST_CREATE_BOTH) &&
+	return (entry->sending.due == ZKL_REQUEST_CREATE ||
+			entry->sending.due == ZKL_REQUEST_CREATE_BOTH) &&
 		zkl_role_window_is_full(entry->role, zkl_now());
 }
 
@@ -393,9 +393,9 @@ send_due(void)
 
 	while (refused == NULL && (line = choose_line(&turn)) != NULL)
 	{
-		ZklEntry   *entry = dlist_head_element(ZklEntry, due_link,
+		ZklEntry   *entry = dlist_head_element(ZklEntry, sending.due_link,
 											   &line->entries);
-		ZklRequest	request = entry->due;
+		ZklRequest	request = entry->sending.due;
 		int64		nsent = nrequests();
 
 		/* The line goes behind all others. */
@@ -424,8 +424,8 @@ send_due(void)
 		 */
 		if (turn != TURN_WAITING && nrequests() > nsent)
 		{
-			nbulk += !entry->in_bulk;
-			entry->in_bulk = true;
+			nbulk += !entry->sending.in_bulk;
+			entry->sending.in_bulk = true;
 		}
 	}
 	zkl_batches_send();
@@ -544,11 +544,11 @@ send_list(ZklEntry *entry, const char *directory)
 	 * list serves them as well.
 	 */
 	listen_to(entry, nlists);
-	dlist_foreach_modify(iter, &entry->lock->line.entries)
+	dlist_foreach_modify(iter, &entry->lock->sending.line.entries)
 	{
-		ZklEntry   *other = dlist_container(ZklEntry, due_link, iter.cur);
+		ZklEntry   *other = dlist_container(ZklEntry, sending.due_link, iter.cur);
 
-		if (zkl_lock_entry_is_lease(other) && other->due == ZKL_REQUEST_LIST)
+		if (zkl_lock_entry_is_lease(other) && other->sending.due == ZKL_REQUEST_LIST)
 		{
 			leave_line(other);
 			listen_to(other, nlists);
@@ -579,8 +579,8 @@ static void
 listen_to(ZklEntry *lease, uint32 list)
 {
 	stop_listening(lease);
-	lease->list = list;
-	dlist_push_tail(&lease->lock->listening, &lease->listening_link);
+	lease->sending.list = list;
+	dlist_push_tail(&lease->lock->sending.listening, &lease->sending.listening_link);
 }
 
 List *
@@ -589,11 +589,11 @@ zkl_send_queue_take_listeners(ZklEntry *semaphore, uint32 attempt)
 	List	   *leases = NIL;
 	dlist_mutable_iter iter;
 
-	dlist_foreach_modify(iter, &semaphore->listening)
+	dlist_foreach_modify(iter, &semaphore->sending.listening)
 	{
-		ZklEntry   *lease = dlist_container(ZklEntry, listening_link, iter.cur);
+		ZklEntry   *lease = dlist_container(ZklEntry, sending.listening_link, iter.cur);
 
-		if (lease->list != attempt)
+		if (lease->sending.list != attempt)
 			continue;
 		stop_listening(lease);
 		leases = lappend(leases, lease);
@@ -660,10 +660,10 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 	stop_listening(entry);		/* ... to a list that was sent before */
 	zkl_ticket_begin_attempt(ticket, random_bytes, entry->only_tries);
 	zkl_recipe_make_prefix(ticket->mode, ticket->uuid, name);
-	entry->sent_for = entry->role;
+	entry->sending.role = entry->role;
 	/* Directories above the lock's would be timed as well. */
-	entry->sent_at = ticket->rounds > 0 ? 0 : zkl_now();
-	zkl_role_window_sent(entry->sent_for);
+	entry->sending.create_at = ticket->rounds > 0 ? 0 : zkl_now();
+	zkl_role_window_sent(entry->sending.role);
 	pg_atomic_fetch_add_u64(&zkl_lock_table->counters.tickets, 1);
 	operation.tag = tag_of(entry, request);
 	operation.path = join_path(directory, name);
@@ -696,13 +696,13 @@ zkl_send_queue_answered(ZklEntry *entry, const ZklSessionEvent *event)
 	bool		creates = reply->request == ZKL_REQUEST_CREATE ||
 	reply->request == ZKL_REQUEST_CREATE_BOTH;
 	bool		is_timed = reply->outcome == ZKL_OUTCOME_OK &&
-	entry->sent_at != 0;
+	entry->sending.create_at != 0;
 
-	nbulk -= entry->in_bulk;
-	entry->in_bulk = false;
+	nbulk -= entry->sending.in_bulk;
+	entry->sending.in_bulk = false;
 	if (creates)
-		zkl_role_window_answered(entry->sent_for,
-								 is_timed ? now - entry->sent_at : -1, now);
+		zkl_role_window_answered(entry->sending.role,
+								 is_timed ? now - entry->sending.create_at : -1, now);
 	if (event->ends_batch)
 		zkl_batches_answered(event);
 	if (reply->outcome == ZKL_OUTCOME_UNDONE)
@@ -713,10 +713,10 @@ zkl_send_queue_answered(ZklEntry *entry, const ZklSessionEvent *event)
 	 * batch that makes a server close the connection must not be sent again.
 	 */
 	else if (reply->outcome == ZKL_OUTCOME_UNKNOWN)
-		entry->not_batched |= creates || reply->request == ZKL_REQUEST_DELETE;
+		entry->sending.not_batched |= creates || reply->request == ZKL_REQUEST_DELETE;
 	else if (reply->outcome == ZKL_OUTCOME_OK && creates)
 	{
-		entry->not_batched = false;
+		entry->sending.not_batched = false;
 		if (reply->request == ZKL_REQUEST_CREATE_BOTH)
 			zkl_lock_directory_note_parent(entry);
 	}
@@ -737,7 +737,7 @@ note_undone(ZklEntry *entry, const ZklSessionEvent *event)
 	ZklRequest	request = event->reply.request;
 	char		directory[ZKL_DIR_SIZE];
 
-	entry->not_batched = true;
+	entry->sending.not_batched = true;
 
 	/*
 	 * ZooKeeper removes a container only after that had a child, so the
@@ -754,7 +754,7 @@ note_undone(ZklEntry *entry, const ZklSessionEvent *event)
 	if (event->cause == ZKL_OUTCOME_ABSENT && request == ZKL_REQUEST_CREATE)
 		zkl_lock_directory_note_removed(entry);
 	else
-		zkl_role_window_note_spoiler(entry->sent_for, zkl_now());
+		zkl_role_window_note_spoiler(entry->sending.role, zkl_now());
 	if (event->cause == ZKL_OUTCOME_ABSENT && request == ZKL_REQUEST_CREATE_BOTH)
 		zkl_lock_directory_forget_parent(entry);
 }
@@ -822,17 +822,17 @@ count_bytes(ZklEntry *entry, bool counted)
 	ZKL_ZNODE_SIZE + sizeof(int32);
 
 	/* Called more than once for a znode, this must count it once. */
-	if (counted && !entry->counted)
+	if (counted && !entry->sending.counted)
 	{
 		pg_atomic_fetch_add_u64(&zkl_session_info->ephemeral_bytes, bytes);
 		ncounted++;
 	}
-	else if (!counted && entry->counted)
+	else if (!counted && entry->sending.counted)
 	{
 		pg_atomic_fetch_sub_u64(&zkl_session_info->ephemeral_bytes, bytes);
 		ncounted--;
 	}
-	entry->counted = counted;
+	entry->sending.counted = counted;
 }
 
 bool
@@ -848,10 +848,10 @@ zkl_send_queue_holds(void)
 void
 zkl_send_queue_note_standby(ZklEntry *entry)
 {
-	bool		standby = entry->counted &&
+	bool		standby = entry->sending.counted &&
 	entry->ticket.state == ZKL_TICKET_QUEUED &&
 	zkl_entry_state_is_for_leader(entry);
 
-	nstandby += standby - entry->needs_no_proof;
-	entry->needs_no_proof = standby;
+	nstandby += standby - entry->sending.needs_no_proof;
+	entry->sending.needs_no_proof = standby;
 }

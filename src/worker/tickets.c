@@ -554,7 +554,7 @@ is_to_look(const ZklEntry *entry)
 {
 	return zkl_lock_entry_is_lease(entry) &&
 		entry->ticket.state == ZKL_TICKET_CHECKING &&
-		entry->due == ZKL_REQUEST_LIST;
+		entry->sending.due == ZKL_REQUEST_LIST;
 }
 
 /*

@@ -694,7 +694,7 @@ waited_lock(const ZklEntry *entry, const ZklClaim *claim)
 	WaitedLock *lock = palloc0(sizeof(WaitedLock));
 
 	strlcpy(lock->path, entry->path, sizeof(lock->path));
-	strlcpy(lock->znode, entry->znode, sizeof(lock->znode));
+	strlcpy(lock->znode, entry->place.znode, sizeof(lock->znode));
 	lock->where = claim->mode == ZKL_MODE_LEASE ? ZKL_WHERE_LEASES : ZKL_WHERE_LOCK;
 	lock->queued = entry->state == ZKL_ENTRY_QUEUED;
 	lock->mode = lock->queued ? entry->mode : claim->mode;

@@ -143,7 +143,7 @@ copy_row(LocksCopy *copy, const ZklEntry *entry, const ZklClaim *claim)
 	}
 	row = &copy->rows[copy->nrows++];
 	strlcpy(row->path, entry->lock->path, sizeof(row->path));
-	strlcpy(row->znode, entry->znode, sizeof(row->znode));
+	strlcpy(row->znode, entry->place.znode, sizeof(row->znode));
 	row->ticket = ticket_text(entry);
 	row->owned = entry->state == ZKL_ENTRY_OWNED;
 	row->contended = row->owned && entry->contended;
