@@ -95,7 +95,7 @@ assert_consistent(const ZklEntry *entry)
 	if (zkl_lock_entry_is_lease(entry))
 	{
 		Assert(length_of(&entry->claims) == 0);
-		Assert((entry->nheld == 1) == (entry->holder != NULL));
+		Assert(entry->nheld == 0);
 		Assert(entry->holder == NULL || entry->state == ZKL_ENTRY_OWNED);
 		return;
 	}
@@ -205,8 +205,8 @@ bool
 zkl_entry_is_idle(const ZklEntry *entry)
 {
 	Assert(zkl_lock_table_is_mine(entry));
-	if (zkl_lock_entry_is_lease(entry) && entry->lock->nneeding > 0)
-		return false;
+	if (zkl_lock_entry_is_lease(entry))
+		return entry->holder == NULL && entry->lock->nneeding == 0;
 	return entry->nheld == 0 && entry->nwaiting == 0;
 }
 
@@ -547,7 +547,6 @@ unlink_lease(ZklEntry *lease)
 	if (lease->holder != NULL)
 		lease->holder->nleases--;
 	lease->holder = NULL;
-	lease->nheld = 0;
 
 	/* Without a lease, this server does not watch the limit. */
 	if (--lease->lock->nleases == 0)

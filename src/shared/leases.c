@@ -93,7 +93,6 @@ zkl_leases_take(ZklClaim *claim, int64 now)
 		dlist_push_tail(&claim->leases, &lease->lease_link);
 		claim->nleases++;
 		lease->holder = claim;
-		lease->nheld = 1;
 		zkl_entry_count_claim(lease, now);
 		claim->token = Max(claim->token, zkl_entry_token(lease));
 	}
@@ -119,7 +118,6 @@ zkl_leases_put_back(ZklClaim *claim, int quantity, int64 now)
 		dlist_push_head(&claim->entry->idle, &lease->lease_link);
 		claim->nleases--;
 		lease->holder = NULL;
-		lease->nheld = 0;
 		lease->idle_at = now;
 	}
 }

@@ -275,7 +275,7 @@ struct ZklEntry
 	ZklClaim   *leader;			/* the claim that is this server's leadership,
 								 * or NULL */
 	uint32		generation;		/* in the local lock's tag; grows at a loss */
-	int			nheld;			/* claims in state HELD */
+	int			nheld;			/* claims in state HELD; of a lease: 0 */
 	bool		exclusive;		/* ... and one of them is a writer's */
 	int			nwaiting;		/* claims in state WAITING, in this generation */
 	int			nneeding;		/* claims with needs_ticket */

@@ -212,7 +212,8 @@ ticket_text(const ZklEntry *entry)
 		[ZKL_ENTRY_RELEASING] = "releasing"
 	};
 
-	if (entry->state == ZKL_ENTRY_OWNED && entry->nheld + entry->nwaiting == 0)
+	if (entry->state == ZKL_ENTRY_OWNED && entry->holder == NULL &&
+		entry->nheld + entry->nwaiting == 0)
 		return "lingering";
 	return texts[entry->state];
 }
