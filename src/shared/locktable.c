@@ -344,16 +344,7 @@ zkl_lock_table_remove(ZklEntry *entry)
 								LW_EXCLUSIVE));
 	Assert(entry->state == ZKL_ENTRY_NONE && dlist_is_empty(&entry->claims));
 	Assert(entry->kept_for == 0);
-
-	/*
-	 * An entry must not be removed twice.  If a bug did so, the count would
-	 * be wrong for ever, so do not decrement it then.
-	 */
-	if (zkl_lock_table_find(entry->path, entry->hash) != entry)
-	{
-		elog(LOG, "entry of lock \"%s\" was removed twice", entry->path);
-		return;
-	}
+	Assert(zkl_lock_table_find(entry->path, entry->hash) == entry);
 
 	/*
 	 * Take the entry off the list first: another process may use the memory
