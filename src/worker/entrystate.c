@@ -54,7 +54,9 @@ static pairingheap *timers = NULL;
 static void lock(const ZklEntry *entry);
 static ZklTicketPlace place_of(const ZklTicket *ticket);
 static ZklEntry *take_off_list(void);
+static void add_event(ZklWork *work, ZklTicketEventKind kind);
 static void look_at_owned(ZklEntry *entry, ZklWork *work);
+static void look_at_held(ZklEntry *entry, int64 now, ZklWork *work);
 static int64 next_timer(const ZklEntry *entry);
 static int64 describe_at(const ZklEntry *entry);
 static bool describe_if_due(ZklEntry *entry, int64 now);
@@ -182,7 +184,7 @@ zkl_entry_state_next(ZklWork *work)
 			 * back; it can only give the ticket up.
 			 */
 			entry->seen = true;
-			work->want = true;
+			add_event(work, ZKL_EVENT_WANT);
 			break;
 		case ZKL_ENTRY_QUEUED:
 			work->standby = true;
@@ -191,11 +193,18 @@ zkl_entry_state_next(ZklWork *work)
 			look_at_owned(entry, work);
 			break;
 		case ZKL_ENTRY_RELEASING:
-			work->unwant = true;
+			add_event(work, ZKL_EVENT_UNWANT);
 			break;
 	}
 	zkl_entry_unlock(hash);
 	return entry;
+}
+
+static void
+add_event(ZklWork *work, ZklTicketEventKind kind)
+{
+	Assert(work->nevents < ZKL_WORK_EVENTS);
+	work->events[work->nevents++] = kind;
 }
 
 static void
@@ -205,17 +214,24 @@ look_at_owned(ZklEntry *entry, ZklWork *work)
 	 * A backend or the worker has changed the entry's mode to READ, and the
 	 * znode is still a writer's.
 	 */
-	work->downgrade = entry->mode != entry->ticket.mode;
-	work->deleted = entry->epoch == ZKL_EPOCH_NONE;
-	work->recheck = entry->recheck_asked;
-	entry->recheck_asked = false;
+	if (entry->mode != entry->ticket.mode)
+		add_event(work, ZKL_EVENT_DOWNGRADE);
 
 	/*
 	 * The lock changes hands within the server.  Before that goes on for
 	 * long, the worker must know whether other clients wait.
 	 */
 	if (entry->handed_on && !entry->list_asked)
-		work->look = entry->list_asked = true;
+	{
+		entry->list_asked = true;
+		add_event(work, ZKL_EVENT_LOOK);
+	}
+	if (entry->recheck_asked)
+		add_event(work, ZKL_EVENT_RECHECK);
+	entry->recheck_asked = false;
+	/* This server has deleted the znode. */
+	if (entry->epoch == ZKL_EPOCH_NONE)
+		add_event(work, ZKL_EVENT_SELF_CHANGED);
 	arm_timer(entry);
 }
 
@@ -245,30 +261,14 @@ zkl_entry_state_next_due(int64 until, ZklWork *work)
 	 */
 	disarm_timer(entry);
 	any_over = end_hold_limits(entry, now);
-	if (entry->state == ZKL_ENTRY_OWNED)
+	if (entry->state == ZKL_ENTRY_OWNED &&
+		now >= entry->idle_at + ZKL_MS(zkl_linger) && give_up_if_idle(entry))
+		add_event(work, ZKL_EVENT_UNWANT);
+	else if (entry->state == ZKL_ENTRY_OWNED)
 	{
-		if (zkl_entry_is_idle(entry) && now >= entry->idle_at + ZKL_MS(zkl_linger))
-			work->unwant = give_up_if_idle(entry);
-
-		/*
-		 * The lock is held longer than most.  From now on the worker follows
-		 * the queue behind the ticket.
-		 */
-		if (!work->unwant && !entry->list_asked &&
-			now >= entry->owned_at + LOOK_AFTER)
-			work->look = entry->list_asked = true;
-
-		/*
-		 * And from later on, watch for requests of other clients to release
-		 * the lock.
-		 */
-		if (!work->unwant && !entry->watch_asked &&
-			now >= entry->owned_at + WATCH_AFTER)
-			work->watch = entry->watch_asked = true;
-		work->describe = !work->unwant && describe_if_due(entry, now);
-	}
-	if (entry->state == ZKL_ENTRY_OWNED)
+		look_at_held(entry, now, work);
 		arm_timer(entry);
+	}
 	else
 		zkl_entry_remove_if_unused(entry);
 	zkl_entry_unlock(hash);
@@ -276,6 +276,29 @@ zkl_entry_state_next_due(int64 until, ZklWork *work)
 	if (any_over)
 		ZKL_FAULT_POINT("lease-time-marked");
 	return entry;
+}
+
+static void
+look_at_held(ZklEntry *entry, int64 now, ZklWork *work)
+{
+	/* Watch for requests of other clients to release the lock. */
+	if (!entry->watch_asked && now >= entry->owned_at + WATCH_AFTER)
+	{
+		entry->watch_asked = true;
+		add_event(work, ZKL_EVENT_WATCH);
+	}
+	if (describe_if_due(entry, now))
+		add_event(work, ZKL_EVENT_DESCRIBE);
+
+	/*
+	 * The lock is held longer than most.  From now on the worker follows the
+	 * queue behind the ticket.
+	 */
+	if (!entry->list_asked && now >= entry->owned_at + LOOK_AFTER)
+	{
+		entry->list_asked = true;
+		add_event(work, ZKL_EVENT_LOOK);
+	}
 }
 
 /*

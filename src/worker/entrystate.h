@@ -23,21 +23,15 @@
  * What the worker must do about an entry.  If nothing is set, the entry may
  * be gone.
  */
+#define ZKL_WORK_EVENTS		4
+
 typedef struct ZklWork
 {
-	bool		want;			/* get the ticket */
-	bool		unwant;			/* give it up */
-	bool		downgrade;		/* downgrade it, so that readers of other
-								 * servers can join */
-	bool		watch;			/* watch the znode */
-	bool		look;			/* list the znodes behind it, for the first
-								 * time */
+	int			nevents;
+	ZklTicketEventKind events[ZKL_WORK_EVENTS]; /* for the ticket, in this
+												 * order */
 	bool		retry;			/* delete the stuck znodes of the entry's
 								 * leases */
-	bool		recheck;		/* list again, because it may no longer be
-								 * contended */
-	bool		deleted;		/* this server has deleted its znode */
-	bool		describe;		/* write the present holder into the znode */
 	bool		standby;		/* note whether it stands by */
 } ZklWork;
 

@@ -430,40 +430,27 @@ zkl_tickets_run_timers(void)
 static void
 do_work(ZklEntry *entry, const ZklWork *work)
 {
-	if (work->want)
+	for (int i = 0; i < work->nevents; i++)
 	{
-		ZKL_FAULT_POINT("want-seen");
-		feed(entry, ZKL_EVENT_WANT);
-	}
-	if (work->downgrade)
-		feed(entry, ZKL_EVENT_DOWNGRADE);
-	if (work->watch)
-	{
-		feed(entry, ZKL_EVENT_WATCH);
+		ZklTicketEventKind kind = work->events[i];
+
+		if (kind == ZKL_EVENT_WANT)
+			ZKL_FAULT_POINT("want-seen");
+		else if (kind == ZKL_EVENT_UNWANT)
+			ZKL_FAULT_POINT("release-seen");
+		feed(entry, kind);
 
 		/*
 		 * The lock has been held for a while.  From now on the znode says
 		 * that it is in use, if other clients queue.
 		 */
-		answer(entry);
+		if (kind == ZKL_EVENT_WATCH)
+			answer(entry);
 	}
-	if (work->describe)
-		feed(entry, ZKL_EVENT_DESCRIBE);
 	if (work->standby)
 		zkl_send_queue_note_standby(entry);
-	if (work->look)
-		feed(entry, ZKL_EVENT_LOOK);
 	if (work->retry)
 		retry_deletes(entry);
-	if (work->recheck)
-		feed(entry, ZKL_EVENT_RECHECK);
-	if (work->deleted)
-		feed(entry, ZKL_EVENT_SELF_CHANGED);
-	if (work->unwant)
-	{
-		ZKL_FAULT_POINT("release-seen");
-		feed(entry, ZKL_EVENT_UNWANT);
-	}
 }
 
 /*
