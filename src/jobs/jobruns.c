@@ -188,12 +188,11 @@ zkl_job_runs_ask_again(int slot, const ZklJobRecord *record,
 	LWLockRelease(runs->lock);
 }
 
-bool
-zkl_job_runs_answer(int slot, const char *id, ZklJobAnswer *answer,
-					ZklJobZnode *last, int64 *zookeeper_time)
+ZklJobReply
+zkl_job_runs_answer(int slot, const char *id)
 {
 	const ZklJobRun *run = &runs->slots[slot];
-	bool		answered = true;
+	ZklJobReply reply = {ZKL_JOB_ANSWER_NONE};
 
 	LWLockAcquire(runs->lock, LW_SHARED);
 
@@ -203,17 +202,15 @@ zkl_job_runs_answer(int slot, const char *id, ZklJobAnswer *answer,
 	 */
 	if (strcmp(run->record.run, id) != 0 ||
 		run->state == ZKL_JOBRUN_FREE || run->state == ZKL_JOBRUN_ENDED)
-		*answer = ZKL_JOB_ANSWER_ENDED;
+		reply.answer = ZKL_JOB_ANSWER_ENDED;
 	else if (run->state == ZKL_JOBRUN_ANSWERED)
 	{
-		*answer = run->answer;
-		*last = run->last;
-		*zookeeper_time = run->zookeeper_time;
+		reply.answer = run->answer;
+		reply.last = run->last;
+		reply.zookeeper_time = run->zookeeper_time;
 	}
-	else
-		answered = false;
 	LWLockRelease(runs->lock);
-	return answered;
+	return reply;
 }
 
 /*

@@ -64,6 +64,7 @@ typedef enum ZklJobRunState
 /* The outcome of the write that begins a run. */
 typedef enum ZklJobAnswer
 {
+	ZKL_JOB_ANSWER_NONE,		/* there is none yet */
 	ZKL_JOB_ANSWER_WRITTEN,
 	ZKL_JOB_ANSWER_OVERTAKEN,	/* ... but it did not replace the record that
 								 * was read */
@@ -88,6 +89,14 @@ typedef struct ZklJobZnode
 	int			length;
 	char		data[ZKL_JOBRECORD_SIZE];
 } ZklJobZnode;
+
+/* What the backend learns of that write. */
+typedef struct ZklJobReply
+{
+	ZklJobAnswer answer;
+	ZklJobZnode last;			/* CHANGED: the record as it is now */
+	int64		zookeeper_time; /* AHEAD */
+} ZklJobReply;
 
 typedef struct ZklJobRun
 {
@@ -127,18 +136,16 @@ extern void zkl_job_runs_attach(void *memory, LWLockPadded *locks, bool is_new);
  * ANSWERED
  * -> STARTING, to replace this record.
  *
- * answer: get the answer.  False if there is none yet; then the backend's
- * latch will be set.  For CHANGED, *last is the record as it is now.  "id" is
- * the ID of the run, because the worker may have ended that run with its
- * claim.
+ * answer: if it is NONE, the backend's latch will be set when there is one.
+ * "id" is the ID of the run, because the worker may have ended that run with
+ * its claim.
  */
 extern int	zkl_job_runs_mine(void);
 extern int	zkl_job_runs_take(const char *path, const ZklJobRecord *record,
 							  const ZklJobZnode *last, bool look);
 extern void zkl_job_runs_ask_again(int slot, const ZklJobRecord *record,
 								   const ZklJobZnode *last);
-extern bool zkl_job_runs_answer(int slot, const char *id, ZklJobAnswer *answer,
-								ZklJobZnode *last, int64 *zookeeper_time);
+extern ZklJobReply zkl_job_runs_answer(int slot, const char *id);
 
 /*
  * End the run of a claim, if it has one, and set *slot to ZKL_JOBRUNS_NONE.

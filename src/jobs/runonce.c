@@ -64,8 +64,7 @@ static bool run_with_claim(ZklLocalClaim *claim, Attempt *attempt);
 static bool start(ZklLocalClaim *claim, Attempt *attempt);
 static void describe(const ZklLocalClaim *claim, ZklJobRecord *record);
 static int	ask(ZklLocalClaim *claim, const Attempt *attempt);
-static ZklJobAnswer wait_for_answer(int slot, Attempt *attempt,
-									int64 *zookeeper_time);
+static ZklJobReply wait_for_answer(int slot, const Attempt *attempt);
 static void report_ahead(const Attempt *attempt, int64 zookeeper_time);
 static void report_full(const char *path);
 
@@ -255,7 +254,6 @@ static bool
 start(ZklLocalClaim *claim, Attempt *attempt)
 {
 	const char *path = attempt->request->path;
-	int64		zookeeper_time = 0;
 	int			slot;
 
 	/*
@@ -266,9 +264,9 @@ start(ZklLocalClaim *claim, Attempt *attempt)
 	slot = ask(claim, attempt);
 	for (;;)
 	{
-		ZklJobAnswer answer = wait_for_answer(slot, attempt, &zookeeper_time);
+		ZklJobReply reply = wait_for_answer(slot, attempt);
 
-		switch (answer)
+		switch (reply.answer)
 		{
 			case ZKL_JOB_ANSWER_WRITTEN:
 
@@ -288,17 +286,13 @@ start(ZklLocalClaim *claim, Attempt *attempt)
 				 */
 				return false;
 			case ZKL_JOB_ANSWER_CHANGED:
-
-				/*
-				 * wait_for_answer() has copied the present record into the
-				 * attempt.
-				 */
+				attempt->last = reply.last;
 				if (!may_run(attempt))
 					return false;
 				zkl_job_runs_ask_again(slot, &attempt->record, &attempt->last);
 				break;
 			case ZKL_JOB_ANSWER_AHEAD:
-				report_ahead(attempt, zookeeper_time);
+				report_ahead(attempt, reply.zookeeper_time);
 				break;
 			case ZKL_JOB_ANSWER_FULL:
 				report_full(path);
@@ -307,7 +301,8 @@ start(ZklLocalClaim *claim, Attempt *attempt)
 			case ZKL_JOB_ANSWER_QUOTA:
 			case ZKL_JOB_ANSWER_REFUSED:
 			case ZKL_JOB_ANSWER_DIFFERS:
-				zkl_report_command(path, refusals[answer]);
+				zkl_report_command(path, refusals[reply.answer]);
+			case ZKL_JOB_ANSWER_NONE:
 			case ZKL_JOB_ANSWER_ENDED:
 				zkl_local_claim_report_lost(ERROR, claim);
 				break;
@@ -371,15 +366,14 @@ ask(ZklLocalClaim *claim, const Attempt *attempt)
  * Wait until the worker has a reply from ZooKeeper.  The timeout of the call
  * does not end this wait: that is for the lock, which this backend has.
  */
-static ZklJobAnswer
-wait_for_answer(int slot, Attempt *attempt, int64 *zookeeper_time)
+static ZklJobReply
+wait_for_answer(int slot, const Attempt *attempt)
 {
 	static uint32 wait_event = 0;
 	int64		asked_at = zkl_now();
-	ZklJobAnswer answer;
+	ZklJobReply reply;
 
-	while (!zkl_job_runs_answer(slot, attempt->record.run, &answer,
-								&attempt->last, zookeeper_time))
+	while ((reply = zkl_job_runs_answer(slot, attempt->record.run)).answer == ZKL_JOB_ANSWER_NONE)
 	{
 		int64		until = zkl_session_info_silent_from(asked_at, asked_at);
 
@@ -389,7 +383,7 @@ wait_for_answer(int slot, Attempt *attempt, int64 *zookeeper_time)
 			zkl_report_unreachable(attempt->request->path);
 		zkl_process_sleep(until, "ZklockJob", &wait_event);
 	}
-	return answer;
+	return reply;
 }
 
 static void

@@ -262,28 +262,27 @@ zkl_mailbox_adopt(void)
  * back at any moment.
  */
 bool
-zkl_mailbox_take(int *slot, uint32 *serial, Oid *role,
-				 ZklCommand *command, bool *again)
+zkl_mailbox_take(ZklTakenCommand *taken)
 {
-	bool		taken = false;
+	bool		any = false;
 
 	LWLockAcquire(commands->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < ZKL_COMMANDS && !taken; i++)
+	for (int i = 0; i < ZKL_COMMANDS && !any; i++)
 	{
 		Slot	   *asked = &commands->slots[i];
 
 		if (asked->state != SLOT_ASKED)
 			continue;
-		*slot = i;
-		*serial = asked->serial;
-		*role = asked->role;
-		*command = asked->command;
-		*again = asked->again;
+		taken->slot = i;
+		taken->serial = asked->serial;
+		taken->role = asked->role;
+		taken->again = asked->again;
+		taken->command = asked->command;
 		asked->state = SLOT_RUNNING;
-		taken = true;
+		any = true;
 	}
 	LWLockRelease(commands->lock);
-	return taken;
+	return any;
 }
 
 /*

@@ -110,6 +110,16 @@ typedef struct ZklCommand
 	int32		version;		/* REPLACE: of the child; -1: it is absent */
 } ZklCommand;
 
+/* A command that the worker has taken. */
+typedef struct ZklTakenCommand
+{
+	int			slot;
+	uint32		serial;
+	Oid			role;			/* that logged in to ask */
+	bool		again;			/* it may have been done already */
+	ZklCommand	command;
+} ZklTakenCommand;
+
 /* The part of shared memory, for the table in zklock.c. */
 extern Size zkl_mailbox_size(void);
 extern void zkl_mailbox_attach(void *memory, LWLockPadded *locks, bool is_new);
@@ -142,15 +152,13 @@ extern ZklCommandOutcome zkl_mailbox_result(int slot, char **answer);
  * For the worker:
  *
  * adopt: a worker starts, and does again what its predecessor was doing.
- * take: get the next command, which is RUNNING now, and the role that logged
- * in to ask; false if there is none.  "again" says that the command may have
- * been done already.  is_wanted: the slot still has this serial.  finish: copy
+ * take: get the next command, which is RUNNING now; false if there is none.
+ * is_wanted: the slot still has this serial.  finish: copy
  * the answer into the slot and wake the backend, unless the slot has another
  * serial by now.  finish never raises an error.
  */
 extern void zkl_mailbox_adopt(void);
-extern bool zkl_mailbox_take(int *slot, uint32 *serial, Oid *role,
-							 ZklCommand *command, bool *again);
+extern bool zkl_mailbox_take(ZklTakenCommand *taken);
 extern bool zkl_mailbox_is_wanted(int slot, uint32 serial);
 extern void zkl_mailbox_note_heard(int slot, uint32 serial);
 extern void zkl_mailbox_finish(int slot, uint32 serial,

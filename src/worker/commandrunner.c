@@ -93,8 +93,7 @@ typedef struct Run
 static Run	runs[ZKL_COMMANDS];
 static char prefix[ZKL_ROOT_SIZE];
 
-static void take_command(int slot, uint32 serial, Oid role, bool again,
-						 const ZklCommand *command);
+static void take_command(const ZklTakenCommand *taken);
 static void on_answer(ZklAsker *asker, int what, int64 number,
 					  const ZklSessionEvent *answer);
 static void finish(Run *run);
@@ -154,14 +153,10 @@ zkl_command_runner_start(const char *directory_prefix)
 void
 zkl_command_runner_take(void)
 {
-	int			slot;
-	uint32		serial;
-	Oid			role;
-	bool		again;
-	ZklCommand	command;
+	ZklTakenCommand taken;
 
-	while (zkl_mailbox_take(&slot, &serial, &role, &command, &again))
-		take_command(slot, serial, role, again, &command);
+	while (zkl_mailbox_take(&taken))
+		take_command(&taken);
 
 	/*
 	 * A backend may have given its slot back meanwhile, for instance because
@@ -188,20 +183,19 @@ zkl_command_runner_take(void)
 
 /* If the slot has a newer serial, stop the run for the earlier one. */
 static void
-take_command(int slot, uint32 serial, Oid role, bool again,
-			 const ZklCommand *command)
+take_command(const ZklTakenCommand *taken)
 {
-	Run		   *run = &runs[slot];
+	Run		   *run = &runs[taken->slot];
 
 	ZKL_FAULT_POINT("command-taken");
 	stop(run);
 	run->active = true;
-	run->serial = serial;
-	run->asker.role = role;
+	run->serial = taken->serial;
+	run->asker.role = taken->role;
 	/* An earlier worker may already have done the deletes. */
-	run->again = again;
+	run->again = taken->again;
 	run->nlost = 0;
-	run->command = *command;
+	run->command = taken->command;
 	run->refused_version = -1;
 	begin(run);
 }
