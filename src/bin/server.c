@@ -467,6 +467,23 @@ finish_query(void)
 	return result;
 }
 
+static PGresult *
+run_query(const char *query, int n, const char *const *values)
+{
+	(void) send_query(query, n, values);
+	return finish_query();
+}
+
+/* Is the first column of the result true?  Frees the result. */
+static bool
+take_truth(PGresult *result)
+{
+	bool		truth = PQresultStatus(result) == PGRES_TUPLES_OK && PQgetvalue(result, 0, 0)[0] == 't';
+
+	PQclear(result);
+	return truth;
+}
+
 static bool
 has_failed_with(const PGresult *result, const char *sqlstate)
 {
@@ -576,6 +593,15 @@ zkl_server_read_answer(void)
 	PQclear(result);
 }
 
+/* Wait for the answer, but not longer than the lock is safe. */
+static bool
+is_answered_while_safe(void)
+{
+	while (!is_answered() && zkl_server_clock() < zkl_server_standing.safe_until)
+		zkl_server_wait_until(zkl_server_standing.safe_until);
+	return is_answered();
+}
+
 static void
 await_standing(double until)
 {
@@ -615,15 +641,8 @@ is_firm(void)
 static bool
 is_lost(void)
 {
-	PGresult   *result;
-	bool		lost;
-
-	(void) send_query(zkl_messages_format("SELECT NOT EXISTS (SELECT FROM %s.zk_locks"
-										  " WHERE pid = pg_catalog.pg_backend_pid() AND claim = 'held')", schema), 0, NULL);
-	result = finish_query();
-	lost = PQgetvalue(result, 0, 0)[0] == 't';
-	PQclear(result);
-	return lost;
+	return take_truth(run_query(zkl_messages_format("SELECT NOT EXISTS (SELECT FROM %s.zk_locks"
+													" WHERE pid = pg_catalog.pg_backend_pid() AND claim = 'held')", schema), 0, NULL));
 }
 
 /*
@@ -633,8 +652,7 @@ is_lost(void)
 static void
 end_session_on_loss(void)
 {
-	(void) send_query("SET zklock.on_lost = terminate", 0, NULL);
-	PQclear(finish_query());
+	PQclear(run_query("SET zklock.on_lost = terminate", 0, NULL));
 	ends_on_loss = true;
 }
 
@@ -720,16 +738,9 @@ wait_for_lock(const ZklOptions *options)
 static void
 refuse_shared_lock(const ZklOptions *options)
 {
-	PGresult   *result;
-
-	(void) send_query(zkl_messages_format("SELECT count(*) = 1 AND sum(session_count) = 1 FROM %s.zk_locks"
-										  " WHERE pid = pg_catalog.pg_backend_pid()", schema), 0, NULL);
-	result = finish_query();
-	if (PQgetvalue(result, 0, 0)[0] == 't')
-	{
-		PQclear(result);
+	if (take_truth(run_query(zkl_messages_format("SELECT count(*) = 1 AND sum(session_count) = 1 FROM %s.zk_locks"
+												 " WHERE pid = pg_catalog.pg_backend_pid()", schema), 0, NULL)))
 		return;
-	}
 
 	/*
 	 * The run of a job would be done by a release; the other run's ends it,
@@ -775,10 +786,8 @@ guard_command(const char *token, const char *path)
 static void
 choose_tick(void)
 {
-	PGresult   *result;
+	PGresult   *result = run_query(zkl_messages_format("SELECT to_char(%s.zk_tick() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')", schema), 0, NULL);
 
-	(void) send_query(zkl_messages_format("SELECT to_char(%s.zk_tick() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')", schema), 0, NULL);
-	result = finish_query();
 	tick = zkl_messages_format("%s", PQgetvalue(result, 0, 0));
 	PQclear(result);
 }
@@ -800,20 +809,16 @@ acquire(const ZklOptions *options)
 {
 	PGresult   *result = options->once ?
 	request_lock(options, "SELECT %s.zk_%s%s") : wait_for_lock(options);
-	bool		acquired;
 
 	if (!options->once && options->timeout != NULL && has_failed_with(result, LOCK_NOT_AVAILABLE))
 		return false;
 	exit_unless_ok(result);
-	acquired = PQresultStatus(result) == PGRES_COMMAND_OK || PQgetvalue(result, 0, 0)[0] == 't';
-	PQclear(result);
-	if (!acquired)
+	if (PQresultStatus(result) == PGRES_TUPLES_OK && !take_truth(result))
 		return false;
 	if (pooled)
 		refuse_shared_lock(options);
 
-	(void) send_query(zkl_messages_format("SELECT %s.zk_lock_token($1), convert_to($1, 'UTF8')", schema), 1, &options->path);
-	result = finish_query();
+	result = run_query(zkl_messages_format("SELECT %s.zk_lock_token($1), convert_to($1, 'UTF8')", schema), 1, &options->path);
 	setenv("ZKLOCK_PATH", options->path, 1);
 	setenv("ZKLOCK_TOKEN", PQgetvalue(result, 0, 0), 1);
 	if (options->guard)
@@ -830,8 +835,7 @@ acquire(const ZklOptions *options)
 static void
 release_lost_lock(void)
 {
-	(void) send_query(zkl_messages_format("SELECT %s.zk_lock_release_all()", schema), 0, NULL);
-	PQclear(finish_query());
+	PQclear(run_query(zkl_messages_format("SELECT %s.zk_lock_release_all()", schema), 0, NULL));
 	runs_again = true;
 }
 
@@ -868,9 +872,7 @@ zkl_server_warn_unless_used(const ZklOptions *options)
 	PGresult   *result;
 
 	(void) send_query(zkl_messages_format("SELECT %s.zk_lock_uses($1) > 0", schema), 1, &options->path);
-	while (!is_answered() && zkl_server_clock() < zkl_server_standing.safe_until)
-		zkl_server_wait_until(zkl_server_standing.safe_until);
-	if (!is_answered())
+	if (!is_answered_while_safe())
 		return;
 	result = take_answer();
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
@@ -893,22 +895,17 @@ zkl_server_release(const ZklOptions *options, bool done)
 {
 	const char *query = options->once ? "SELECT %s.zk_lock_release($1)" : "SELECT %s.zk_lock_release_all() > 0";
 	PGresult   *result;
-	bool		released;
 
 	if (done)
 		(void) send_query(zkl_messages_format(query, schema), options->once ? 1 : 0, &options->path);
 	else
 		(void) PQsendQuery(conn, "DISCARD ALL");
-	while (!is_answered() && zkl_server_clock() < zkl_server_standing.safe_until)
-		zkl_server_wait_until(zkl_server_standing.safe_until);
-	if (!is_answered())
+	if (!is_answered_while_safe())
 		return false;
 	result = take_answer();
-	released = PQresultStatus(result) == PGRES_TUPLES_OK && PQgetvalue(result, 0, 0)[0] == 't';
-	if (!released && PQresultStatus(result) != PGRES_COMMAND_OK)
+	if (PQresultStatus(result) != PGRES_TUPLES_OK && PQresultStatus(result) != PGRES_COMMAND_OK)
 		complain_of_server(conn);
-	PQclear(result);
-	return released;
+	return take_truth(result);
 }
 
 void
