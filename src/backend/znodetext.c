@@ -22,6 +22,11 @@
 #include "protocol/recipe.h"
 #include "settings.h"
 
+/* The fields of the text, in its order, which is also that of the views' columns. */
+static const char *const fields[] = {
+	"server", "pid", "database", "role", "application"
+};
+
 /* The last description, and the facts from which it was made. */
 static struct
 {
@@ -97,15 +102,15 @@ put_fields(char owner_text[ZKL_OWNER_TEXT_SIZE], int pid, const char *database,
 		   const char *role, const char *application)
 {
 	char		number[12];
+	const char *const values[lengthof(fields)] = {
+		zkl_settings_node_name(), number, database, role, application
+	};
 
 	snprintf(number, sizeof(number), "%d", pid);
 	owner_text[0] = '\0';
-	zkl_field_text_put(owner_text, ZKL_OWNER_TEXT_SIZE, "server", zkl_settings_node_name());
-	zkl_field_text_put(owner_text, ZKL_OWNER_TEXT_SIZE, "pid", number);
-	zkl_field_text_put(owner_text, ZKL_OWNER_TEXT_SIZE, "database", database ? database : "");
-	zkl_field_text_put(owner_text, ZKL_OWNER_TEXT_SIZE, "role", role ? role : "");
-	zkl_field_text_put(owner_text, ZKL_OWNER_TEXT_SIZE, "application",
-					   application ? application : "");
+	for (int i = 0; i < lengthof(fields); i++)
+		zkl_field_text_put(owner_text, ZKL_OWNER_TEXT_SIZE, fields[i],
+						   values[i] ? values[i] : "");
 }
 
 /*
@@ -124,17 +129,14 @@ on_role_changed(Datum arg, int cache, uint32 hash)
 bool
 zkl_znode_text_add(ZklRow *row, const char *data)
 {
-	static const char *const names[] = {
-		"server", "pid", "database", "role", "application"
-	};
 	bool		any = false;
 
-	for (int i = 0; i < lengthof(names); i++)
+	for (int i = 0; i < lengthof(fields); i++)
 	{
-		char	   *field = data ? zkl_znode_text_field(data, names[i]) : NULL;
+		char	   *field = data ? zkl_znode_text_field(data, fields[i]) : NULL;
 
 		any |= field != NULL;
-		if (strcmp(names[i], "pid") == 0)
+		if (strcmp(fields[i], "pid") == 0)
 			zkl_row_add_if(row, field != NULL && atoi(field) > 0,
 						   Int32GetDatum(field != NULL ? atoi(field) : 0));
 		else
