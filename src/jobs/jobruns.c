@@ -20,6 +20,7 @@
 #include "compat.h"
 #include "jobs/jobruns.h"
 #include "settings.h"
+#include "shared/claim.h"
 #include "shared/locktable.h"
 #include "shared/rolequota.h"
 
@@ -39,6 +40,7 @@ typedef struct JobRuns
 
 static JobRuns *runs = NULL;
 
+static void end_run(int *slot, bool done, bool lost);
 static int	free_slot(void);
 static bool is_pending(const ZklJobRun *run);
 static void set_state(ZklJobRun *run, ZklJobRunState state);
@@ -55,6 +57,7 @@ void
 zkl_job_runs_attach(void *memory, LWLockPadded *locks, bool is_new)
 {
 	runs = memory;
+	zkl_claim_end_run_hook = end_run;
 	if (!is_new)
 		return;
 	runs->lock = &locks->lock;
@@ -122,7 +125,7 @@ zkl_job_runs_take(const char *path, const ZklJobRecord *record,
 
 	LWLockAcquire(runs->lock, LW_EXCLUSIVE);
 	taken = free_slot();
-	if (taken != ZKL_JOBRUNS_NONE)
+	if (taken != ZKL_RUN_NONE)
 	{
 		ZklJobRun  *run = &runs->slots[taken];
 
@@ -147,7 +150,7 @@ zkl_job_runs_take(const char *path, const ZklJobRecord *record,
 static int
 free_slot(void)
 {
-	int			found = ZKL_JOBRUNS_NONE;
+	int			found = ZKL_RUN_NONE;
 	int			nfree = 0;
 	int			mine = 0;
 
@@ -161,7 +164,7 @@ free_slot(void)
 		else
 			mine += runs->slots[i].role == MyProc->roleId;
 	}
-	return zkl_role_quota_allows(mine, nfree) ? found : ZKL_JOBRUNS_NONE;
+	return zkl_role_quota_allows(mine, nfree) ? found : ZKL_RUN_NONE;
 }
 
 void
@@ -218,16 +221,16 @@ zkl_job_runs_answer(int slot, const char *id)
  * after every answer but CHANGED, an earlier write whose reply was lost may
  * have been done.  In these cases the run is unsure.
  */
-void
-zkl_job_runs_end(int *slot, bool done, bool lost)
+static void
+end_run(int *slot, bool done, bool lost)
 {
 	ZklJobRun  *run = &runs->slots[*slot];
 
-	if (*slot == ZKL_JOBRUNS_NONE)
+	if (*slot == ZKL_RUN_NONE)
 		return;
 
 	/* Clear it first: what ends the claim later must not end the run again. */
-	*slot = ZKL_JOBRUNS_NONE;
+	*slot = ZKL_RUN_NONE;
 	LWLockAcquire(runs->lock, LW_EXCLUSIVE);
 	Assert(run->state == ZKL_JOBRUN_STARTING ||
 		   run->state == ZKL_JOBRUN_ANSWERED);

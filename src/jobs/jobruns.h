@@ -49,8 +49,8 @@
 #include "storage/lwlock.h"
 
 #include "jobs/jobrecord.h"
+#include "shared/lockentry.h"
 
-#define ZKL_JOBRUNS_NONE	(-1)	/* the number of no slot */
 #define ZKL_JOBRUNS_PER_BACKEND	64
 
 typedef enum ZklJobRunState
@@ -130,7 +130,7 @@ extern void zkl_job_runs_attach(void *memory, LWLockPadded *locks, bool is_new);
  * are fewer than ZKL_JOBRUNS_PER_BACKEND: when they all end together, the
  * worker writes so in one go, and other backends' requests wait for that.
  *
- * take: FREE -> STARTING.  Returns the slot, or ZKL_JOBRUNS_NONE if all are in
+ * take: FREE -> STARTING.  Returns the slot, or ZKL_RUN_NONE if all are in
  * use, or if the role has its share (rolequota.h).  The caller puts the number
  * into its claim, which wakes the worker (zkl_claim_set_run).  ask_again:
  * ANSWERED
@@ -146,13 +146,6 @@ extern int	zkl_job_runs_take(const char *path, const ZklJobRecord *record,
 extern void zkl_job_runs_ask_again(int slot, const ZklJobRecord *record,
 								   const ZklJobZnode *last);
 extern ZklJobReply zkl_job_runs_answer(int slot, const char *id);
-
-/*
- * End the run of a claim, if it has one, and set *slot to ZKL_JOBRUNS_NONE.
- * "lost": other clients may have had the lock since.  The caller has locked
- * the claim's partition.
- */
-extern void zkl_job_runs_end(int *slot, bool done, bool lost);
 
 /*
  * For the worker:

@@ -77,7 +77,7 @@ zkl_run_once_begin(const ZklLockRequest *request, const ZklJobTick *tick)
 	claim = zkl_hold_counts_update_to_acquire(request);
 
 	/* This backend itself is running the job, perhaps since this very call. */
-	if (claim != NULL && claim->shared->run != ZKL_JOBRUNS_NONE)
+	if (claim != NULL && claim->shared->run != ZKL_RUN_NONE)
 		return zkl_local_claim_is_repeated(claim, request);
 
 	/*
@@ -347,7 +347,7 @@ ask(ZklLocalClaim *claim, const Attempt *attempt)
 	slot = zkl_job_runs_take(attempt->request->path,
 							 &attempt->record, &attempt->last,
 							 zkl_now() - attempt->read_at > READ_IS_OLD);
-	if (slot == ZKL_JOBRUNS_NONE)
+	if (slot == ZKL_RUN_NONE)
 		ereport(ERROR,
 				errcode(zkl_report_count(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED)),
 				errmsg("too many runs of jobs on this server"),

@@ -17,7 +17,6 @@
 
 #include "compat.h"
 #include "faultpoint.h"
-#include "jobs/jobruns.h"
 #include "settings.h"
 #include "shared/claim.h"
 #include "shared/entry.h"
@@ -39,6 +38,8 @@ typedef struct Ticket
 	int64		czxid;			/* 0 if there is none yet */
 	char	   *znode;
 } Ticket;
+
+void		(*zkl_claim_end_run_hook) (int *run, bool done, bool lost) = NULL;
 
 static ZklClaim *take_claim(const ZklClaimant *claimant);
 static ZklClaim *take_use(const ZklClaimant *claimant);
@@ -179,7 +180,7 @@ fill_in(ZklClaim *claim, const ZklClaimant *claimant)
 	claim->role = GetUserId();
 	claim->database = MyDatabaseId;
 	claim->superuser = claimant->superuser;
-	claim->run = ZKL_JOBRUNS_NONE;
+	claim->run = ZKL_RUN_NONE;
 
 	/* Both buffers have room for any such text. */
 	memcpy(claim->owner_text, claimant->owner_text, strlen(claimant->owner_text) + 1);
@@ -576,7 +577,7 @@ zkl_claim_set_run(ZklClaim *claim, int slot)
 	if (held)
 		zkl_lock_table_wake_worker();
 	else
-		zkl_job_runs_end(&claim->run, false, false);
+		zkl_claim_end_run_hook(&claim->run, false, false);
 	zkl_entry_unlock(claim->entry->hash);
 	return held;
 }
@@ -585,7 +586,7 @@ void
 zkl_claim_end_run(ZklClaim *claim, bool done)
 {
 	zkl_entry_lock(claim->entry);
-	zkl_job_runs_end(&claim->run, done, false);
+	zkl_claim_end_run_hook(&claim->run, done, false);
 	zkl_entry_unlock(claim->entry->hash);
 }
 
@@ -605,7 +606,7 @@ zkl_claim_end(ZklClaim *claim)
 		 * sends the run's end first, and the next client that gets the lock
 		 * finds it in the record.
 		 */
-		zkl_job_runs_end(&claim->run, false, false);
+		zkl_claim_end_run_hook(&claim->run, false, false);
 		detach(claim, zkl_now());
 	}
 	zkl_entry_unlock(hash);

@@ -174,6 +174,13 @@ extern bool zkl_claim_is_semaphore(const char *path);
 extern bool zkl_claim_set_run(ZklClaim *claim, int slot);
 extern void zkl_claim_end_run(ZklClaim *claim, bool done);
 
+/*
+ * End the run of a claim, if it has one, and set *run to ZKL_RUN_NONE.
+ * "lost": other clients may have had the lock since.  The caller has locked
+ * the claim's partition.  jobruns.c sets this.
+ */
+extern void (*zkl_claim_end_run_hook) (int *run, bool done, bool lost);
+
 /* End a claim, in whatever state, and free it. */
 extern void zkl_claim_end(ZklClaim *claim);
 

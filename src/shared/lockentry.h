@@ -110,6 +110,9 @@
  */
 #define ZKL_CLAIM_NUMBER_MAX	65535
 
+/* What claim->run is for a claim that is for no run of a job. */
+#define ZKL_RUN_NONE	(-1)
+
 /* What claim->detached is for a leadership. */
 #define ZKL_DETACHED_LEADERSHIP	(-1)
 
@@ -407,7 +410,7 @@ struct ZklClaim
 	bool		nudged;			/* ... and the worker has ended that wait,
 								 * because there is a new generation */
 	int			run;			/* slot of the job's run that the claim is
-								 * for, or ZKL_JOBRUNS_NONE */
+								 * for, or ZKL_RUN_NONE */
 	ZklFailure	failure;		/* why the lock cannot be acquired */
 	bool		resigned;		/* of a leadership: it must end */
 	uint32		generation;		/* of the local lock that the backend has or

@@ -21,8 +21,8 @@
 
 #include "compat.h"
 #include "faultpoint.h"
-#include "jobs/jobruns.h"
 #include "settings.h"
+#include "shared/claim.h"
 #include "shared/entry.h"
 #include "shared/leases.h"
 #include "shared/lockstat.h"
@@ -845,7 +845,7 @@ lose_claim(ZklClaim *claim, ZklLoss loss)
 	claim->state = ZKL_CLAIM_LOST;
 	claim->loss = loss;
 	claim->since = now;
-	zkl_job_runs_end(&claim->run, false, true);
+	zkl_claim_end_run_hook(&claim->run, false, true);
 	ZKL_FAULT_POINT("claim-marked");	/* while the partition is locked */
 
 	/* A backend that is still acquiring does not rely on the lock yet. */

@@ -152,7 +152,7 @@ inline become_idle(n) {
 	s[n].is_old = 0
 }
 
-/* jobruns.c: zkl_job_runs_end */
+/* jobruns.c: end_run */
 inline finish(n, state, is_unsure) {
 	s[n].end = DUE; s[n].end_run = s[n].id; s[n].end_state = state;
 	s[n].end_version = s[n].version; s[n].end_tick = s[n].tick;
