@@ -15,8 +15,6 @@
 
 #include "backend/display.h"
 #include "backend/report.h"
-#include "deadlock/waitrecord.h"
-#include "jobs/jobrecord.h"
 #include "protocol/path.h"
 #include "protocol/serverrecord.h"
 #include "settings.h"
@@ -304,9 +302,9 @@ zkl_report_doubt(const char *path)
 static const char *
 name(const char *path)
 {
-	if (strcmp(path, ZKL_JOBRECORD_DIRECTORY) == 0)
+	if (strcmp(path, ZKL_PATH_JOBS) == 0)
 		return _("the records of jobs");
-	if (strcmp(path, ZKL_WAITRECORD_DIRECTORY) == 0)
+	if (strcmp(path, ZKL_PATH_WAITS) == 0)
 		return _("the records of waits");
 	if (strcmp(path, ZKL_SERVERRECORD_DIRECTORY) == 0)
 		return _("the records of servers");

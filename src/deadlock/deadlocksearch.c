@@ -371,7 +371,7 @@ add_session(int64 session)
 	zkl_session_text_name(session, name);
 	zkl_ask_data(&search.asker, ITEM_SET, session,
 				 psprintf("%s/%s", zkl_wait_publisher_directory(), name),
-				 ZKL_WAITRECORD_TEXT_SIZE);
+				 ZKL_PATH_WAITS_SIZE);
 }
 
 static void

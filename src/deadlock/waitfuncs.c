@@ -34,7 +34,7 @@ Datum
 zklock_waits(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = zkl_row_begin_set(fcinfo);
-	ZklListing *survey = zkl_znodes_list(ZKL_COMMAND_WAITS, ZKL_WAITRECORD_DIRECTORY, ZKL_FOREVER, ZKL_PATIENCE_LOOK);
+	ZklListing *survey = zkl_znodes_list(ZKL_COMMAND_WAITS, ZKL_PATH_WAITS, ZKL_FOREVER, ZKL_PATIENCE_LOOK);
 	ZklWaitSet *set = palloc(sizeof(ZklWaitSet));
 
 	for (int i = 0; i < survey->nnodes; i++)

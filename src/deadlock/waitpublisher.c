@@ -49,7 +49,7 @@
 /* What a wait or a hold takes in the text, besides its path. */
 #define FRAME			100
 
-#define NODE_PATH_SIZE	(ZKL_ROOT_SIZE + sizeof(ZKL_WAITRECORD_DIRECTORY) + ZKL_SESSION_TEXT_NAME_SIZE + 1)
+#define NODE_PATH_SIZE	(ZKL_ROOT_SIZE + sizeof(ZKL_PATH_WAITS) + ZKL_SESSION_TEXT_NAME_SIZE + 1)
 
 typedef enum Step
 {
@@ -101,7 +101,7 @@ typedef struct Building
 	List	   *holds[ZKL_WAITRECORD_WAITS];	/* of ZklWaitHold */
 } Building;
 
-static char directory[ZKL_ROOT_SIZE + sizeof(ZKL_WAITRECORD_DIRECTORY)];
+static char directory[ZKL_ROOT_SIZE + sizeof(ZKL_PATH_WAITS)];
 static uint64 acknowledged = 0; /* how many writes of the records were
 								 * acknowledged */
 static bool refusal_logged = false;
@@ -136,7 +136,7 @@ static void drop_marks(const Building *building);
 void
 zkl_wait_publisher_start(const char *prefix)
 {
-	snprintf(directory, sizeof(directory), "%s" ZKL_WAITRECORD_DIRECTORY,
+	snprintf(directory, sizeof(directory), "%s" ZKL_PATH_WAITS,
 			 prefix);
 
 	/*
@@ -340,9 +340,9 @@ build_records(void)
 
 	if (building.set->nrecords > 0)
 	{
-		text = palloc(ZKL_WAITRECORD_TEXT_SIZE);
+		text = palloc(ZKL_PATH_WAITS_SIZE);
 
-		zkl_wait_record_format(building.set, text, ZKL_WAITRECORD_TEXT_SIZE);
+		zkl_wait_record_format(building.set, text, ZKL_PATH_WAITS_SIZE);
 	}
 	if (building.set->truncated && !truncated_logged)
 		ereport(LOG,
@@ -471,7 +471,7 @@ is_large(const Building *building, int number)
 		length += FRAME + strlen(((ZklWaitHold *) lfirst(cell))->path);
 	length += strlen(building->waits[number].path) +
 		strlen(building->waits[number].owner_text);
-	return length > ZKL_WAITRECORD_TEXT_SIZE / ZKL_WAITRECORD_WAITS ||
+	return length > ZKL_PATH_WAITS_SIZE / ZKL_WAITRECORD_WAITS ||
 		list_length(building->holds[number]) > ZKL_WAITRECORD_HOLDS / ZKL_WAITRECORD_WAITS;
 }
 

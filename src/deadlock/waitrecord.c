@@ -184,7 +184,7 @@ zkl_wait_record_parse(char *str, size_t length, ZklWaitSet *set)
 	const char *at = str;
 
 	/* A null would hide from the parser what follows it. */
-	if (length >= ZKL_WAITRECORD_TEXT_SIZE ||
+	if (length >= ZKL_PATH_WAITS_SIZE ||
 		memchr(str, '\0', length) != NULL)
 		return false;
 	str[length] = '\0';

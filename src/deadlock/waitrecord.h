@@ -23,7 +23,7 @@
  * In NAME and PATH, each byte that is no printable ASCII character, blanks and
  * the percent sign are %XX.  ABOUT is the text about the backend that waits,
  * as in the znodes of locks.  The whole text has at most
- * ZKL_WAITRECORD_TEXT_SIZE - 1 bytes.
+ * ZKL_PATH_WAITS_SIZE - 1 bytes.
  *
  * Any client may have written the znode, so the text is parsed strictly: a
  * text that zklock cannot have written is no set.  A server without valid
@@ -42,10 +42,6 @@
 #include "protocol/path.h"
 #include "protocol/recipe.h"
 
-/* The directory of the sets, below the root. */
-#define ZKL_WAITRECORD_DIRECTORY	"/" ZKL_PATH_RESERVED "/waits"
-
-#define ZKL_WAITRECORD_TEXT_SIZE	65536
 #define ZKL_WAITRECORD_WAITS		64	/* in a set */
 #define ZKL_WAITRECORD_HOLDS		512 /* in a set, of all its records */
 #define ZKL_WAITRECORD_CONFIRMS		4	/* in a record */

@@ -39,7 +39,7 @@ Datum
 zklock_jobs(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
-	ZklListing *survey = zkl_znodes_list(ZKL_COMMAND_JOBS, ZKL_JOBRECORD_DIRECTORY, ZKL_FOREVER, ZKL_PATIENCE_LOOK);
+	ZklListing *survey = zkl_znodes_list(ZKL_COMMAND_JOBS, ZKL_PATH_JOBS, ZKL_FOREVER, ZKL_PATIENCE_LOOK);
 
 	for (int i = 0; i < survey->nnodes; i++)
 		put_job(set, &survey->nodes[i]);
@@ -111,7 +111,7 @@ zklock_job_forget(PG_FUNCTION_ARGS)
 				   GetUserNameFromId(GetUserId(), false),
 				   zkl_display_path(path)));
 	zkl_path_name(path, record);
-	PG_RETURN_BOOL(zkl_znodes_end(ZKL_COMMAND_DELETE, ZKL_JOBRECORD_DIRECTORY, record));
+	PG_RETURN_BOOL(zkl_znodes_end(ZKL_COMMAND_DELETE, ZKL_PATH_JOBS, record));
 }
 
 /*

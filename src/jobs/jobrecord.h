@@ -32,9 +32,6 @@
 #include "protocol/path.h"
 #include "protocol/recipe.h"
 
-/* The directory of the records, below the root. */
-#define ZKL_JOBRECORD_DIRECTORY		"/" ZKL_PATH_RESERVED "/jobs"
-
 #define ZKL_JOBRECORD_SIZE			512 /* with the terminating null */
 
 /* A tick may be ahead of ZooKeeper's time by this many microseconds. */

@@ -43,7 +43,7 @@
  */
 #define MAX_ROUNDS		10
 
-#define RECORD_PATH_SIZE	(ZKL_ROOT_SIZE + sizeof(ZKL_JOBRECORD_DIRECTORY) + ZKL_PATH_NAME_SIZE + 1)
+#define RECORD_PATH_SIZE	(ZKL_ROOT_SIZE + sizeof(ZKL_PATH_JOBS) + ZKL_PATH_NAME_SIZE + 1)
 
 typedef enum Step
 {
@@ -65,7 +65,7 @@ typedef struct Task
 
 static Task *tasks = NULL;
 static int	ntasks;
-static char directory[ZKL_ROOT_SIZE + sizeof(ZKL_JOBRECORD_DIRECTORY)];
+static char directory[ZKL_ROOT_SIZE + sizeof(ZKL_PATH_JOBS)];
 
 /*
  * A moment of ZooKeeper's time, the number of records, and when each was
@@ -106,7 +106,7 @@ static void finish(Task *task);
 void
 zkl_job_writer_start(const char *prefix)
 {
-	snprintf(directory, sizeof(directory), "%s" ZKL_JOBRECORD_DIRECTORY,
+	snprintf(directory, sizeof(directory), "%s" ZKL_PATH_JOBS,
 			 prefix);
 	ntasks = zkl_job_runs_number();
 	tasks = MemoryContextAllocZero(TopMemoryContext, ntasks * sizeof(Task));

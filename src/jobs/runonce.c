@@ -165,7 +165,7 @@ zkl_run_once_read(const char *path, int64 until, ZklPatience patience,
 	const ZklListingNode *node;
 
 	zkl_path_name(path, record);
-	node = zkl_znodes_node(ZKL_JOBRECORD_DIRECTORY, record, until, patience);
+	node = zkl_znodes_node(ZKL_PATH_JOBS, record, until, patience);
 	memset(znode, 0, sizeof(*znode));
 	znode->exists = node != NULL;
 	if (!znode->exists)

@@ -23,10 +23,14 @@
 
 /*
  * The directory below the root for znodes of zklock that belong to no lock,
- * and that of the records of leaderships in it.
+ * and those of the records of leaderships, jobs and waits in it.  The text of
+ * a znode about waits is shorter than the size.
  */
 #define ZKL_PATH_RESERVED	".zklock"
 #define ZKL_PATH_LEADERS	"/" ZKL_PATH_RESERVED "/leaders"
+#define ZKL_PATH_JOBS		"/" ZKL_PATH_RESERVED "/jobs"
+#define ZKL_PATH_WAITS		"/" ZKL_PATH_RESERVED "/waits"
+#define ZKL_PATH_WAITS_SIZE 65536
 
 #define ZKL_DIR_SIZE	(ZKL_ROOT_SIZE + ZKL_PATH_SIZE + 8) /* with room for
 															 * "/leases" */

@@ -18,9 +18,7 @@
 #include "lib/stringinfo.h"
 #include "utils/memutils.h"
 
-#include "deadlock/waitrecord.h"
 #include "faultpoint.h"
-#include "jobs/jobrecord.h"
 #include "settings.h"
 #include "shared/listing.h"
 #include "shared/locktable.h"
@@ -383,7 +381,7 @@ ask_node(Run *run, ItemKind kind, int number)
 	else
 		zkl_ask_data(&run->asker, kind, number, path,
 					 run->command.kind == ZKL_COMMAND_WAITS ?
-					 ZKL_WAITRECORD_TEXT_SIZE : ZKL_LISTING_DATA_SIZE);
+					 ZKL_PATH_WAITS_SIZE : ZKL_LISTING_DATA_SIZE);
 }
 
 /* Does the command go down into directories? */

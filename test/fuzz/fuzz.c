@@ -296,7 +296,7 @@ fuzz_waits(char *text)
 	static ZklWaitEvidence evidence;
 	static ZklWaitSet set[2];
 	static ZklWaitSet again;
-	static char written[ZKL_WAITRECORD_TEXT_SIZE];
+	static char written[ZKL_PATH_WAITS_SIZE];
 	char	   *part[2] = {strtok(text, "\f"), strtok(NULL, "\f")};
 	int			nwaits = 0;
 

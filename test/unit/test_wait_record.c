@@ -43,7 +43,7 @@ static bool
 is_set(const char *text, size_t length)
 {
 	static ZklWaitSet set;
-	static char written[ZKL_WAITRECORD_TEXT_SIZE];
+	static char written[ZKL_PATH_WAITS_SIZE];
 	char	   *copy = copy_of(text, length);
 	bool		parsed = zkl_wait_record_parse(copy, length, &set);
 
@@ -217,7 +217,7 @@ sets_survive_as_text(void **state)
 	static ZklWaitSet set;
 	static ZklWaitSet parsed;
 	static char names[40][ZKL_PATH_SIZE];
-	static char text[ZKL_WAITRECORD_TEXT_SIZE];
+	static char text[ZKL_PATH_WAITS_SIZE];
 	uint64_t	seed = 1;
 	int			ncut = 0;
 	int			nshort = 0;
@@ -386,7 +386,7 @@ names_have_bounds(void **state)
 static void
 a_set_has_bounds(void **state)
 {
-	static char text[2 * ZKL_WAITRECORD_TEXT_SIZE];
+	static char text[2 * ZKL_PATH_WAITS_SIZE];
 	static const char head[] = "zklock-waits=1 instance=1 truncated=0 server=a\n";
 	char	   *at;
 
@@ -414,7 +414,7 @@ a_set_has_bounds(void **state)
 	text[20] = '\0';
 	assert_false(is_set(text, strlen(example)));
 	at = text + sprintf(text, head);
-	while (at < text + ZKL_WAITRECORD_TEXT_SIZE)
+	while (at < text + ZKL_PATH_WAITS_SIZE)
 		at += sprintf(at, "hold claim=1 pid=1 leases=1 stuck=0 mode=read path=/a\n");
 	assert_false(is_set(text, (size_t) (at - text)));
 }
