@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * jobfuncs.c
- *	  The functions about the records of jobs.
+ *	  The functions that run jobs, and those about the records of jobs.
  *
  * src/jobs/jobfuncs.c
  *
@@ -9,27 +9,91 @@
  */
 #include "postgres.h"
 
+#include "common/int.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
+#include "utils/timestamp.h"
 
 #include "backend/display.h"
 #include "backend/lock/permission.h"
 #include "backend/lock/sqlargs.h"
 #include "backend/report.h"
 #include "backend/row.h"
+#include "backend/sql/sqlrequest.h"
 #include "backend/znodes.h"
 #include "backend/znodetext.h"
 #include "jobs/runonce.h"
 #include "settings.h"
 
+/*
+ * The spacing of ticks is not a timeout: a job may run once a year.  This
+ * allows a million days.
+ */
+#define MAX_SPACING_MS	INT64CONST(86400000000000)
+
+PG_FUNCTION_INFO_V1(zklock_run_once);
+PG_FUNCTION_INFO_V1(zklock_xact_run_once);
 PG_FUNCTION_INFO_V1(zklock_jobs);
 PG_FUNCTION_INFO_V1(zklock_job_forget);
 
+static bool run_once(FunctionCallInfo fcinfo, ZklScope scope);
+static ZklJobTick tick_argument(FunctionCallInfo fcinfo, int tick, int retry,
+								int spacing);
 static void put_job(ReturnSetInfo *set, const ZklListingNode *node);
 static void add_job(ZklRow *row, const ZklJobRecord *record);
 static Oid	role_of(const ZklJobRecord *record);
 static void check_no_superuser(const char *path);
+
+Datum
+zklock_run_once(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(run_once(fcinfo, ZKL_SCOPE_SESSION));
+}
+
+Datum
+zklock_xact_run_once(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(run_once(fcinfo, ZKL_SCOPE_XACT));
+}
+
+static bool
+run_once(FunctionCallInfo fcinfo, ZklScope scope)
+{
+	ZklLockRequest request = zkl_sql_request_begin(fcinfo, ZKL_MODE_LOCK, scope);
+	ZklJobTick	tick;
+
+	request.path = zkl_sqlargs_path(fcinfo);
+	tick = tick_argument(fcinfo, 1, 3, 4);
+	zkl_sqlargs_timeout(fcinfo, 2, &request);
+	return zkl_sql_request_end(fcinfo, &request, zkl_run_once_begin(&request, &tick));
+}
+
+/*
+ * Near the end of time the number overflows.  Such a tick is refused anyway,
+ * because it is in the future.
+ */
+static ZklJobTick
+tick_argument(FunctionCallInfo fcinfo, int tick, int retry, int spacing)
+{
+	ZklJobTick	result = {0};
+
+	zkl_sqlargs_check_not_null(fcinfo, tick, "tick");
+	if (TIMESTAMP_NOT_FINITE(PG_GETARG_TIMESTAMPTZ(tick)))
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("tick must be finite"));
+	zkl_sqlargs_check_not_null(fcinfo, retry, "retry");
+	if (pg_add_s64_overflow(PG_GETARG_TIMESTAMPTZ(tick), ZKL_POSTGRES_EPOCH,
+							&result.tick))
+		result.tick = PG_INT64_MAX;
+	result.retry = PG_GETARG_BOOL(retry);
+	if (!PG_ARGISNULL(spacing))
+		result.spacing = zkl_sqlargs_interval(fcinfo, spacing, "spacing",
+											  MAX_SPACING_MS,
+											  "Use NULL to tell all ticks apart.");
+	return result;
+}
 
 /*
  * Leave out znodes whose names belong to no path, and paths that this session

@@ -10,7 +10,6 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
-#include "common/int.h"
 #include "mb/pg_wchar.h"
 #include "storage/proc.h"
 #include "utils/array.h"
@@ -29,12 +28,6 @@
 /* No process may notice that a detached claim is forgotten, so it ends after a day. */
 #define MAX_CLAIM_TIME_MS	INT64CONST(86400000)
 
-/*
- * The spacing of ticks is not a timeout: a job may run once a year.  This
- * allows a million days.
- */
-#define MAX_SPACING_MS	INT64CONST(86400000000000)
-
 /* More paths would delay other backends too much. */
 #define MAX_PATHS	1000
 
@@ -42,11 +35,7 @@ static const char *given_path(FunctionCallInfo fcinfo, bool *escaped);
 static const char *remembered_path(const text *given, bool *escaped);
 static const char *valid_path(const text *given, bool *escaped);
 static void check_not_escaped(const char *path, bool escaped);
-static void check_not_null(FunctionCallInfo fcinfo, int argument, const char *name);
 static void check_lease_time(int64 hold_limit);
-static int64 interval_argument(FunctionCallInfo fcinfo, int argument,
-							   const char *name, int64 max_ms,
-							   const char *hint);
 
 const char *
 zkl_sqlargs_path(FunctionCallInfo fcinfo)
@@ -230,9 +219,9 @@ zkl_sqlargs_timeout(FunctionCallInfo fcinfo, int argument, ZklLockRequest *reque
 	if (PG_ARGISNULL(argument))
 		return;
 
-	microseconds = interval_argument(fcinfo, argument, "timeout",
-									 MAX_TIMEOUT_MS,
-									 "Use NULL to wait without a limit.");
+	microseconds = zkl_sqlargs_interval(fcinfo, argument, "timeout",
+										MAX_TIMEOUT_MS,
+										"Use NULL to wait without a limit.");
 	request->until = zkl_now() + microseconds;
 	request->only_tries = microseconds == 0;
 }
@@ -242,9 +231,9 @@ zkl_sqlargs_lease_time(FunctionCallInfo fcinfo, int argument, ZklLockRequest *re
 {
 	if (PG_ARGISNULL(argument))
 		return;
-	request->hold_limit = interval_argument(fcinfo, argument, "lease time",
-											MAX_TIMEOUT_MS,
-											"Use NULL to hold the lock without a limit.");
+	request->hold_limit = zkl_sqlargs_interval(fcinfo, argument, "lease time",
+											   MAX_TIMEOUT_MS,
+											   "Use NULL to hold the lock without a limit.");
 	check_lease_time(request->hold_limit);
 }
 
@@ -253,15 +242,15 @@ zkl_sqlargs_claim_time(FunctionCallInfo fcinfo, int argument)
 {
 	int64		hold_limit;
 
-	check_not_null(fcinfo, argument, "lease time");
-	hold_limit = interval_argument(fcinfo, argument, "lease time",
-								   MAX_CLAIM_TIME_MS, NULL);
+	zkl_sqlargs_check_not_null(fcinfo, argument, "lease time");
+	hold_limit = zkl_sqlargs_interval(fcinfo, argument, "lease time",
+									  MAX_CLAIM_TIME_MS, NULL);
 	check_lease_time(hold_limit);
 	return hold_limit;
 }
 
-static void
-check_not_null(FunctionCallInfo fcinfo, int argument, const char *name)
+void
+zkl_sqlargs_check_not_null(FunctionCallInfo fcinfo, int argument, const char *name)
 {
 	if (PG_ARGISNULL(argument))
 		ereport(ERROR,
@@ -280,43 +269,17 @@ check_lease_time(int64 hold_limit)
 					   (int) (ZKL_LOOK_INTERVAL / ZKL_MS(1))));
 }
 
-/*
- * Near the end of time the number overflows.  Such a tick is refused anyway,
- * because it is in the future.
- */
-ZklJobTick
-zkl_sqlargs_tick(FunctionCallInfo fcinfo, int tick, int retry, int spacing)
-{
-	ZklJobTick	result = {0};
-
-	check_not_null(fcinfo, tick, "tick");
-	if (TIMESTAMP_NOT_FINITE(PG_GETARG_TIMESTAMPTZ(tick)))
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("tick must be finite"));
-	check_not_null(fcinfo, retry, "retry");
-	if (pg_add_s64_overflow(PG_GETARG_TIMESTAMPTZ(tick), ZKL_POSTGRES_EPOCH,
-							&result.tick))
-		result.tick = PG_INT64_MAX;
-	result.retry = PG_GETARG_BOOL(retry);
-	if (!PG_ARGISNULL(spacing))
-		result.spacing = interval_argument(fcinfo, spacing, "spacing",
-										   MAX_SPACING_MS,
-										   "Use NULL to tell all ticks apart.");
-	return result;
-}
-
 int64
 zkl_sqlargs_duration(FunctionCallInfo fcinfo, int argument, const char *name)
 {
-	check_not_null(fcinfo, argument, name);
-	return interval_argument(fcinfo, argument, name, MAX_TIMEOUT_MS, NULL);
+	zkl_sqlargs_check_not_null(fcinfo, argument, name);
+	return zkl_sqlargs_interval(fcinfo, argument, name, MAX_TIMEOUT_MS, NULL);
 }
 
 /* Convert to microseconds. */
-static int64
-interval_argument(FunctionCallInfo fcinfo, int argument, const char *name,
-				  int64 max_ms, const char *hint)
+int64
+zkl_sqlargs_interval(FunctionCallInfo fcinfo, int argument, const char *name,
+					 int64 max_ms, const char *hint)
 {
 	Interval   *interval = PG_GETARG_INTERVAL_P(argument);
 	double		microseconds = (double) interval->time +

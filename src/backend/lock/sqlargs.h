@@ -16,7 +16,6 @@
 #include "fmgr.h"
 
 #include "backend/lock/localclaim.h"
-#include "jobs/jobrecord.h"
 
 /*
  * The first argument, a lock's path, in UTF-8.  It is valid until the next
@@ -57,8 +56,11 @@ extern void zkl_sqlargs_lease_time(FunctionCallInfo fcinfo, int argument,
 /* The lease time of a detached claim: from 100 ms to a day. */
 extern int64 zkl_sqlargs_claim_time(FunctionCallInfo fcinfo, int argument);
 
-/* The tick of a job, whether to retry, and how far ticks are apart. */
-extern ZklJobTick zkl_sqlargs_tick(FunctionCallInfo fcinfo, int tick,
-								   int retry, int spacing);
+/* For the others: "name" is for the message, and "hint" may be NULL. */
+extern void zkl_sqlargs_check_not_null(FunctionCallInfo fcinfo, int argument,
+									   const char *name);
+extern int64 zkl_sqlargs_interval(FunctionCallInfo fcinfo, int argument,
+								  const char *name, int64 max_ms,
+								  const char *hint);
 
 #endif							/* ZKL_SQLARGS_H */

@@ -10,13 +10,9 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "catalog/pg_type.h"
-#include "executor/execdesc.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "optimizer/optimizer.h"
-#include "tcop/pquery.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
@@ -31,7 +27,7 @@
 #include "backend/lock/sqlargs.h"
 #include "backend/lock/xact.h"
 #include "backend/report.h"
-#include "jobs/runonce.h"
+#include "backend/sql/sqlrequest.h"
 #include "settings.h"
 #include "shared/leadership.h"
 #include "shared/passes.h"
@@ -51,8 +47,6 @@ PG_FUNCTION_INFO_V1(zklock_semaphore_release);
 PG_FUNCTION_INFO_V1(zklock_multilock_acquire);
 PG_FUNCTION_INFO_V1(zklock_xact_multilock_acquire);
 PG_FUNCTION_INFO_V1(zklock_multilock_release);
-PG_FUNCTION_INFO_V1(zklock_run_once);
-PG_FUNCTION_INFO_V1(zklock_xact_run_once);
 PG_FUNCTION_INFO_V1(zklock_lock_release_all);
 PG_FUNCTION_INFO_V1(zklock_lock_is_held);
 PG_FUNCTION_INFO_V1(zklock_lock_is_revoked);
@@ -65,17 +59,11 @@ PG_FUNCTION_INFO_V1(zklock_is_leader);
 PG_FUNCTION_INFO_V1(zklock_leader_resign);
 PG_FUNCTION_INFO_V1(zklock_leader_forget);
 
-static ZklLockRequest begin_request(FunctionCallInfo fcinfo, ZklMode mode,
-									ZklScope scope);
 static bool acquire(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope);
 static bool acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope);
 static bool acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope);
 static Datum wait_by(FunctionCallInfo fcinfo, const char *function,
 					 PGFunction acquire);
-static bool run_once(FunctionCallInfo fcinfo, ZklScope scope);
-static bool end_request(FunctionCallInfo fcinfo, const ZklLockRequest *request,
-						bool acquired);
-static bool is_whole_statement(const FmgrInfo *function);
 
 Datum
 zklock_lock_acquire(PG_FUNCTION_ARGS)
@@ -171,18 +159,6 @@ zklock_multilock_release(PG_FUNCTION_ARGS)
 	const char **paths = zkl_sqlargs_paths(fcinfo, &npaths);
 
 	PG_RETURN_BOOL(zkl_multilock_release(paths, npaths));
-}
-
-Datum
-zklock_run_once(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(run_once(fcinfo, ZKL_SCOPE_SESSION));
-}
-
-Datum
-zklock_xact_run_once(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(run_once(fcinfo, ZKL_SCOPE_XACT));
 }
 
 Datum
@@ -352,44 +328,23 @@ zklock_leader_forget(PG_FUNCTION_ARGS)
  */
 
 /*
- * Each function that acquires calls this first.  Nothing works without shared
- * memory, so check for that before the arguments.
- */
-static ZklLockRequest
-begin_request(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope)
-{
-	ZklLockRequest request = {.mode = mode,.scope = scope};
-
-	request.by_call = fcinfo->context != NULL && IsA(fcinfo->context, CallContext);
-	if (fcinfo->flinfo->fn_expr != NULL)
-		request.call = (ZklCall)
-	{
-		zkl_xact_execution, fcinfo->flinfo->fn_expr, fcinfo->flinfo
-	};
-
-	zkl_report_unless_loaded();
-	zkl_permission_check_level(scope);
-	return request;
-}
-
-/*
  * The common end of the functions that acquire a mutex or a read-write lock.
  */
 static bool
 acquire(FunctionCallInfo fcinfo, ZklMode mode, ZklScope scope)
 {
-	ZklLockRequest request = begin_request(fcinfo, mode, scope);
+	ZklLockRequest request = zkl_sql_request_begin(fcinfo, mode, scope);
 
 	request.path = zkl_sqlargs_path(fcinfo);
 	zkl_sqlargs_timeout(fcinfo, 1, &request);
 	zkl_sqlargs_lease_time(fcinfo, 2, &request);
-	return end_request(fcinfo, &request, zkl_acquire(&request));
+	return zkl_sql_request_end(fcinfo, &request, zkl_acquire(&request));
 }
 
 static bool
 acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope)
 {
-	ZklLockRequest request = begin_request(fcinfo, ZKL_MODE_LEASE, scope);
+	ZklLockRequest request = zkl_sql_request_begin(fcinfo, ZKL_MODE_LEASE, scope);
 
 	request.path = zkl_sqlargs_path(fcinfo);
 	/* Null: the limit that is stored. */
@@ -397,13 +352,13 @@ acquire_semaphore(FunctionCallInfo fcinfo, ZklScope scope)
 		request.limit = zkl_sqlargs_count(fcinfo, 1, "number of leases");
 	zkl_sqlargs_timeout(fcinfo, 2, &request);
 	request.quantity = zkl_sqlargs_count(fcinfo, 3, "quantity");
-	return end_request(fcinfo, &request, zkl_semaphore_acquire(&request));
+	return zkl_sql_request_end(fcinfo, &request, zkl_semaphore_acquire(&request));
 }
 
 static bool
 acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope)
 {
-	ZklLockRequest request = begin_request(fcinfo, ZKL_MODE_LOCK, scope);
+	ZklLockRequest request = zkl_sql_request_begin(fcinfo, ZKL_MODE_LOCK, scope);
 	int			npaths;
 	const char **paths;
 	bool		acquired;
@@ -411,96 +366,5 @@ acquire_multilock(FunctionCallInfo fcinfo, ZklScope scope)
 	paths = zkl_sqlargs_paths(fcinfo, &npaths);
 	zkl_sqlargs_timeout(fcinfo, 1, &request);
 	acquired = zkl_multilock_acquire(paths, npaths, &request);
-	return npaths > 0 ? end_request(fcinfo, &request, acquired) : acquired;
-}
-
-static bool
-run_once(FunctionCallInfo fcinfo, ZklScope scope)
-{
-	ZklLockRequest request = begin_request(fcinfo, ZKL_MODE_LOCK, scope);
-	ZklJobTick	tick;
-
-	request.path = zkl_sqlargs_path(fcinfo);
-	tick = zkl_sqlargs_tick(fcinfo, 1, 3, 4);
-	zkl_sqlargs_timeout(fcinfo, 2, &request);
-	return end_request(fcinfo, &request, zkl_run_once_begin(&request, &tick));
-}
-
-/*
- * Each function that acquires ends with this.  If a statement outside of a
- * transaction block does nothing but acquire a transaction-level lock, the lock
- * protects nothing: note that, so that the commit warns.  Returns "acquired".
- *
- * A procedure raises an error instead of returning false, and gets back the
- * snapshot that it may have given up for a wait.
- */
-static bool
-end_request(FunctionCallInfo fcinfo, const ZklLockRequest *request, bool acquired)
-{
-	if (request->by_call && !acquired)
-		zkl_report_not_acquired(request->path);
-	if (request->by_call)
-		EnsurePortalSnapshotExists();
-	if (acquired && request->scope == ZKL_SCOPE_XACT && !IsTransactionBlock() &&
-		is_whole_statement(fcinfo->flinfo))
-		zkl_xact_note_alone(get_func_name(fcinfo->flinfo->fn_oid));
-	return acquired;
-}
-
-/*
- * Is this the client's own statement, and does it do nothing but call this
- * function?  If that is not certain, return false.  A statement of a
- * function, a procedure or a trigger runs in the portal of the client's
- * statement, or in a portal with a name.
- */
-static bool
-is_whole_statement(const FmgrInfo *function)
-{
-	Portal		portal = ActivePortal;
-	const Node *utility;
-	const PlannedStmt *statement;
-	bool		found = false;
-	ListCell   *cell;
-
-	if (MyBackendType != B_BACKEND || portal == NULL ||
-		portal->name[0] != '\0')
-		return false;
-
-	/* A CALL of this procedure. */
-	utility = portal->strategy == PORTAL_MULTI_QUERY ?
-		linitial_node(PlannedStmt, portal->stmts)->utilityStmt : NULL;
-	if (utility != NULL && IsA(utility, CallStmt))
-	{
-		const FuncExpr *call = ((const CallStmt *) utility)->funcexpr;
-
-		return call->funcid == function->fn_oid &&
-			!contain_volatile_functions((Node *) call->args);
-	}
-	if (portal->strategy != PORTAL_ONE_SELECT || portal->queryDesc == NULL)
-		return false;
-
-	/*
-	 * A SELECT without FROM, WHERE or subqueries, whose columns all call this
-	 * function.
-	 */
-	statement = portal->queryDesc->plannedstmt;
-	if (statement->subplans != NIL || !IsA(statement->planTree, Result) ||
-		outerPlan(statement->planTree) != NULL ||
-		statement->planTree->qual != NIL ||
-		((Result *) statement->planTree)->resconstantqual != NULL)
-		return false;
-
-	foreach(cell, statement->planTree->targetlist)
-	{
-		Expr	   *column = lfirst_node(TargetEntry, cell)->expr;
-
-		if (!IsA(column, FuncExpr) ||
-			((FuncExpr *) column)->funcid != function->fn_oid ||
-			contain_volatile_functions((Node *) ((FuncExpr *) column)->args))
-			return false;
-
-		/* Is it this very call, and not another call of the same function? */
-		found |= (Node *) column == function->fn_expr;
-	}
-	return found;
+	return npaths > 0 ? zkl_sql_request_end(fcinfo, &request, acquired) : acquired;
 }
