@@ -31,6 +31,7 @@ use Test::More ();
 use Time::HiRes qw(usleep);
 
 use ZklockBackend;
+use ZooKeeper;
 
 =head1 METHODS
 
@@ -435,6 +436,45 @@ sub set_session_timeout
 	$self->expire_session($zk, by_hand => 1);
 	return;
 }
+
+=item $node->arm($point, $action)
+
+The next process of this server that gets to the fault point stands still, or fails or dies if C<$action> says so.
+Needs a build with fault points.
+
+=item $node->at_point($point)
+
+Wait until a process has got there since C<arm>; returns it.  If it is to stop, it stands still then.
+
+=item ZklockNode::is_still($pid), ZklockNode::wait_until_still($pid)
+
+Whether that process has been stopped by a signal.
+
+=cut
+
+sub arm
+{
+	my ($self, $point, $action) = @_;
+	$action //= 'stop';
+	$self->{armed}{$point} = [ $action, -s $self->logfile ];
+	symlink $action, $self->data_dir . "/zklock.fault.$point" or croak "symlink: $!";
+	return;
+}
+
+sub at_point
+{
+	my ($self, $point) = @_;
+	my ($action, $at) = @{ $self->{armed}{$point} };
+	my $pid;
+	ZooKeeper->wait_until(
+		sub { ($pid) = slurp_file($self->logfile, $at) =~ /fault point "$point": process (\d+) shall $action\n/; return $pid; },
+		"a process to get to $point");
+	wait_until_still($pid) if $action eq 'stop';
+	return $pid;
+}
+
+sub is_still { my ($pid) = @_; return slurp_file("/proc/$pid/stat") =~ /^\d+ \(.*\) T /; }
+sub wait_until_still { my ($pid) = @_; return ZooKeeper->wait_until(sub { is_still($pid) }, "process $pid to stand still"); }
 
 =item $node->kill9
 

@@ -49,6 +49,9 @@ use ZooKeeper;
 
 our @EXPORT = (@Test::More::EXPORT, @PostgreSQL::Test::Utils::EXPORT, qw(acquire try release held token));
 
+# Only a test with these words in its name needs the build that has fault points.
+$ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap' if $0 =~ /fault_points/;
+
 sub acquire
 {
 	my ($path, $timeout) = @_;

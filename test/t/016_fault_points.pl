@@ -18,7 +18,6 @@ use ZklockTest qw(!acquire !release);
 my $ways = 7;					# servers that something happens to at a time
 my $promptly = 10;				# seconds; an acquire without a limit would never end
 
-$ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
 my $zk = ZooKeeper->new;
 my %settings = (
 	'zklock.session_timeout' => '20s',
@@ -301,23 +300,11 @@ sub arm
 	my ($c, $point, $action) = @_;
 	@$c{qw(armed action log_at)} = ($point, $action, -s $c->{node}->logfile);
 	delete $c->{process};
-	symlink $action, $c->{node}->data_dir . "/zklock.fault.$point" or die "symlink: $!";
-	return;
+	return $c->{node}->arm($point, $action);
 }
 
 # A process has got to the point, and stands still if it is told to.
-sub wait_until_there
-{
-	my ($c) = @_;
-	wait_for(sub {
-		my $log = slurp_file($c->{node}->logfile, $c->{log_at});
-		$c->{process} = $1 if $log =~ /fault point "$c->{armed}": process (\d+) shall $c->{action}\n/;
-		return $c->{process};
-	}, "$c->{name}: somebody to get there");
-	wait_for(sub { slurp_file("/proc/$c->{process}/stat") =~ /^\d+ \(.*\) T / },
-		"$c->{name}: process $c->{process} to stand still") if $c->{action} eq 'stop';
-	return;
-}
+sub wait_until_there { my ($c) = @_; $c->{process} = $c->{node}->at_point($c->{armed}); return; }
 
 sub wait_for
 {

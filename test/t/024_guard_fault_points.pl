@@ -10,7 +10,6 @@ use Time::HiRes qw(time);
 
 use ZklockTest;
 
-$ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
 my $zk = ZooKeeper->new;
 my $node_a = ZklockNode->started('a', $zk, 'zklock.session_timeout' => '6s', 'zklock.linger' => 0,
 	'max_prepared_transactions' => 1);
@@ -23,21 +22,9 @@ $watcher->query('CREATE TABLE work (v text)');
 sub stand_still
 {
 	my ($node, $backend, $path) = @_;
-	my $at = -s $node->logfile;
-	my $process;
-	symlink 'stop', $node->data_dir . '/zklock.fault.hold-begun' or die "symlink: $!";
+	$node->arm('hold-begun');
 	$backend->send("SELECT zk_lock_acquire('$path')");
-	$zk->wait_until(
-		sub { ($process) = slurp_file($node->logfile, $at) =~ /fault point "hold-begun": process (\d+) shall stop\n/; return $process; },
-		'a backend to get to hold-begun');
-	wait_until_still($process);
-	return $process;
-}
-
-sub wait_until_still
-{
-	my ($process) = @_;
-	return $zk->wait_until(sub { slurp_file("/proc/$process/stat") =~ /^\d+ \(.*\) T / }, "process $process to stand still");
+	return $node->at_point('hold-begun');
 }
 
 # --- the guard waits for a partition until the session has expired ---
@@ -81,33 +68,19 @@ foreach my $i (0 .. $#holders)
 }
 my $granted = time;
 $process = stand_still($node_b, $stopper_b, $stop);
-symlink 'stop', $node_b->data_dir . '/zklock.fault.timer-fired' or die "symlink: $!";
+$node_b->arm('timer-fired');
 $_->send('COMMIT') foreach @holders;
 $zk->wait_until(sub { time > $granted + 5 }, 'the lease times to be over');
 kill 'CONT', $process;
 is_deeply([ map { $_->result->{errcode} } @holders ], [ ('ZK002') x @holders ],
 	'between claims: no commit whose lease time was over');
-wait_until_still($worker);
+ZklockNode::wait_until_still($worker);
 kill 'CONT', $worker;
 is($node_b->safe_psql('postgres', 'SELECT count(*) FROM work'), '0', 'between claims: nothing was written');
 $stopper_b->result;
 $_->quit foreach @holders, $stopper_b;
 
 # --- the guard looks again only if a claim of its own transaction was lost ---
-
-sub arm { my ($node, $link) = @_; symlink 'stop', $node->data_dir . "/$link" or die "symlink: $!"; return; }
-
-# Returns the process that stands still there.
-sub wait_until_there
-{
-	my ($node, $point, $at) = @_;
-	my $there;
-	$zk->wait_until(
-		sub { ($there) = slurp_file($node->logfile, $at) =~ /fault point "$point": process (\d+) shall stop\n/; return $there; },
-		"a backend to get to $point");
-	wait_until_still($there);
-	return $there;
-}
 
 sub lose
 {
@@ -125,12 +98,11 @@ foreach my $lost ('bystander', 'own')
 	$looks->query('BEGIN');
 	$looks->query("SELECT zk_xact_lock_acquire('/looks/own', NULL, '1 h')");
 	$looks->query(q{INSERT INTO work VALUES ('looks')});
-	my $at = -s $node_b->logfile;
-	arm($node_b, 'zklock.fault.guard-looked');
+	$node_b->arm('guard-looked');
 	$looks->send('COMMIT');
-	$process = wait_until_there($node_b, 'guard-looked', $at);
+	$process = $node_b->at_point('guard-looked');
 	lose($node_b, "/looks/$lost");
-	arm($node_b, 'zklock.fault.guard-looked') if $lost eq 'bystander';
+	$node_b->arm('guard-looked') if $lost eq 'bystander';
 	kill 'CONT', $process;
 	is($looks->result->{errcode}, $lost eq 'own' ? 'ZK001' : '', "lost while the guard looks: $lost");
 	ok(unlink($node_b->data_dir . '/zklock.fault.guard-looked'), 'it has not looked again') if $lost eq 'bystander';
@@ -146,10 +118,9 @@ sub late_commits { my ($node) = @_; return $node->safe_psql('postgres', 'SELECT 
 sub pass_guard
 {
 	my ($node, $backend) = @_;
-	my $at = -s $node->logfile;
-	arm($node, 'zklock.fault.guard-passed');
+	$node->arm('guard-passed');
 	$backend->send('COMMIT');
-	return wait_until_there($node, 'guard-passed', $at);
+	return $node->at_point('guard-passed');
 }
 
 # Temporary tables are emptied and dropped before the guard, which may take long.
@@ -256,10 +227,9 @@ $writer->query('BEGIN');
 $writer->query(q{INSERT INTO work VALUES ('prepared')});
 $writer->query(q{PREPARE TRANSACTION 'late'});
 $writer->query(q{SELECT zk_lock_acquire('/late/prepared')});
-$at = -s $node_a->logfile;
-arm($node_a, 'zklock.fault.prepared-guarded');
+$node_a->arm('prepared-guarded');
 $writer->send(q{COMMIT PREPARED 'late'});
-$process = wait_until_there($node_a, 'prepared-guarded', $at);
+$process = $node_a->at_point('prepared-guarded');
 $worker = $node_a->worker_pid;
 kill 'STOP', $worker;
 is($judge->query(q{SELECT zk_lock_acquire('/late/prepared', '1min')}), 't', 'late COMMIT PREPARED: another server has the lock');
@@ -318,11 +288,10 @@ $watcher->query(q{INSERT INTO work VALUES ('shorter')});
 $process = pass_guard($node_a, $watcher);
 my $counted = $node_a->status('safe_until');
 $zk->stop;
-$at = -s $node_a->logfile;
-arm($node_a, 'zklock.fault.proof-noted');
+$node_a->arm('proof-noted');
 $zk->set_setting(1, 'maxSessionTimeout', 6000);
 $zk->start;
-$worker = wait_until_there($node_a, 'proof-noted', $at);
+$worker = $node_a->at_point('proof-noted');
 $node_a->wait_until('SELECT safe_until < clock_timestamp() FROM zk_status');
 is($node_a->safe_psql('postgres', "SELECT clock_timestamp() < '$counted'"), 't', 'a shorter timeout: safe until was moved back');
 kill 'CONT', $process;

@@ -8,7 +8,6 @@ use warnings;
 
 use ZklockTest;
 
-$ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
 my $zk = ZooKeeper->new;
 my %settings = (
 	'zklock.session_timeout' => '60s',
@@ -20,15 +19,9 @@ my ($a1, $b1) = map { $_->backend } $node_a, $node_b;
 sub stand_still
 {
 	my ($node, $point, $backend, $sql) = @_;
-	my $at = -s $node->logfile;
-	my $process;
-	symlink 'stop', $node->data_dir . "/zklock.fault.$point" or die "symlink: $!";
+	$node->arm($point);
 	$backend->send($sql);
-	$zk->wait_until(
-		sub { ($process) = slurp_file($node->logfile, $at) =~ /fault point "$point": process (\d+) shall stop\n/; return $process; },
-		"$sql to get to $point");
-	$zk->wait_until(sub { slurp_file("/proc/$process/stat") =~ /^\d+ \(.*\) T / }, "$process to stand still");
-	return $process;
+	return $node->at_point($point);
 }
 
 sub is_in_use

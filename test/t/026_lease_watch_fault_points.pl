@@ -7,7 +7,6 @@ use warnings;
 
 use ZklockTest qw(!acquire);
 
-$ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
 my $zk = ZooKeeper->new;
 my %settings = (
 	'zklock.session_timeout' => '60s',
@@ -18,15 +17,9 @@ my %settings = (
 sub stop_worker
 {
 	my ($node, $point, $lead) = @_;
-	my $log = -s $node->logfile;
-	my $worker;
-	symlink 'stop', $node->data_dir . "/$point" or die "symlink: $!";
+	$node->arm($point);
 	$lead->();
-	$zk->wait_until(
-		sub { ($worker) = slurp_file($node->logfile, $log) =~ /fault point "[\w-]+": process (\d+) shall stop\n/; return $worker; },
-		"the worker to get to $point");
-	$zk->wait_until(sub { slurp_file("/proc/$worker/stat") =~ /^\d+ \(.*\) T / }, 'the worker to stand still');
-	return $worker;
+	return $node->at_point($point);
 }
 
 # --- leases: one looks for all whether another server waits.  It is given up after the watch
@@ -46,7 +39,7 @@ $a2->query($_) foreach acquire(1, '1min'), $release;
 $zk->wait_for_children('/zklock/two/leases', 1);
 $a2->query(acquire(1, '1min'));
 
-my $worker = stop_worker($node_a, 'zklock.fault.lease-to-look', sub { $b1->send(acquire(2, '20s')); });
+my $worker = stop_worker($node_a, 'lease-to-look', sub { $b1->send(acquire(2, '20s')); });
 is($a1->query($release), 't', 'the one that would have looked is released');
 kill 'CONT', $worker;
 $zk->wait_for_children('/zklock/two/leases', sub { my ($names) = @_; return @$names == 3 && !grep { $_ eq $looks } @$names; });
@@ -65,7 +58,7 @@ $c1->query(q{SELECT zk_lock_acquire('/doubt')});
 
 # The first heartbeats may follow one another closely.
 $c2->wait_until('SELECT heartbeats > 3 FROM zk_stat');
-$worker = stop_worker($node_c, 'zklock.fault.proof-noted', sub { });
+$worker = stop_worker($node_c, 'proof-noted', sub { });
 $c2->wait_until('SELECT NOT safe FROM zk_status');
 $c1->send(q{CALL zk_lock_wait('/doubt')});
 $c2->wait_until('SELECT wait_event_type IS NOT NULL AND state = $$active$$ AND backend_xmin IS NULL FROM pg_stat_activity WHERE pid = ' . $c1->pid);

@@ -10,7 +10,6 @@ use List::Util qw(min);
 
 use ZklockTest qw(!acquire !release);
 
-$ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
 my $zk = ZooKeeper->new;
 my %settings = (
 	'zklock.session_timeout' => '20s',
@@ -81,20 +80,6 @@ sub together
 	$what->();
 	kill 'CONT', $worker;
 	return;
-}
-
-sub arm { my ($point, $action) = @_; symlink $action, $node->data_dir . "/zklock.fault.$point" or die "symlink: $!"; return; }
-
-# The process that has got to the point.
-sub at_point
-{
-	my ($point, $action, $at) = @_;
-	my $process;
-	$zk->wait_until(
-		sub { ($process) = slurp_file($node->logfile, $at) =~ /fault point "$point": process (\d+) shall $action\n/; return $process; },
-		"the worker to get to $point");
-	$zk->wait_until(sub { slurp_file("/proc/$process/stat") =~ /^\d+ \(.*\) T / }, "$process to stand still") if $action eq 'stop';
-	return $process;
 }
 
 connect_all();
@@ -193,21 +178,20 @@ is_clean('refused before');
 
 # --- the worker, at each step ---
 
-foreach my $point (map { s/^zklock\.fault\.//r } qw(zklock.fault.batch-begun zklock.fault.batch-sent zklock.fault.batch-answered))
+foreach my $point ('batch-begun', 'batch-sent', 'batch-answered')
 {
 	foreach my $action (qw(fail lost expired withdrawn), 'withdrawn, fail')
 	{
 		my $what = "acquire, $point, $action";
-		my $at = -s $node->logfile;
 		my $session = $node->status('session_id');
 		my $stop = $action ne 'fail';
 		warm_up();
 		together(sub {
-			arm($point, $stop ? 'stop' : 'fail');
+			$node->arm($point, $stop ? 'stop' : 'fail');
 			$one->send(acquire(@paths[ 0, 1 ]));
 			$two->send(acquire(@paths[ 2 .. 4 ]));
 			$node->wait_until('SELECT count(*) = 5 FROM zk_locks'); });
-		my $process = at_point($point, $stop ? 'stop' : 'fail', $at);
+		my $process = $node->at_point($point);
 		if ($action eq 'lost')
 		{
 			$zk->kill9;
@@ -220,7 +204,7 @@ foreach my $point (map { s/^zklock\.fault\.//r } qw(zklock.fault.batch-begun zkl
 			is($two->result->{errcode}, '57014', "$what: one gives up");
 		}
 		# What was sent is done, and no answer is heard.
-		arm($point eq 'batch-begun' ? 'batch-sent' : $point eq 'batch-sent' ? 'batch-answered' : 'list-answered', 'fail') if $action =~ /, fail/;
+		$node->arm($point eq 'batch-begun' ? 'batch-sent' : $point eq 'batch-sent' ? 'batch-answered' : 'list-answered', 'fail') if $action =~ /, fail/;
 		kill 'CONT', $process if $stop;
 		is($one->answer, 't', "$what: gets its locks");
 		is($two->answer, 't', "$what: the other one, too") if $action !~ /withdrawn/;
@@ -236,16 +220,15 @@ foreach my $point (map { s/^zklock\.fault\.//r } qw(zklock.fault.batch-begun zkl
 	foreach my $action (qw(fail lost expired))
 	{
 		my $what = "release, $point, $action";
-		my $at = -s $node->logfile;
 		my $session = $node->status('session_id');
 		my $stop = $action ne 'fail';
 		$one->query(acquire(@paths));
 		together(sub {
-			arm($point, $stop ? 'stop' : 'fail');
+			$node->arm($point, $stop ? 'stop' : 'fail');
 			$one->send(release(@paths));
 			$zk->wait_until(sub { $one->is_done }, 'the release'); });
 		$one->result;
-		my $process = at_point($point, $stop ? 'stop' : 'fail', $at);
+		my $process = $node->at_point($point);
 		if ($action eq 'lost')
 		{
 			$zk->kill9;
@@ -257,13 +240,12 @@ foreach my $point (map { s/^zklock\.fault\.//r } qw(zklock.fault.batch-begun zkl
 	}
 
 	my $what = "acquire, $point, die";
-	my $at = -s $node->logfile;
 	warm_up();
 	together(sub {
-		arm($point, 'die');
+		$node->arm($point, 'die');
 		$one->send(acquire(@paths));
 		$node->wait_until('SELECT count(*) = 5 FROM zk_locks'); });
-	my $dead = at_point($point, 'die', $at);
+	my $dead = $node->at_point($point);
 	$_->kill_client foreach $one, $two, $watcher;
 	$node->wait_until("SELECT worker_pid <> $dead AND safe FROM zk_status");
 	connect_all();

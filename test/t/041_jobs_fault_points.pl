@@ -8,7 +8,6 @@ use warnings;
 use HoldingProxy;
 use ZklockTest;
 
-$ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
 my $zk = ZooKeeper->new;
 my $proxy = HoldingProxy->new($zk->hosts);
 my %settings = ('zklock.connection_timeout' => '2min', 'zklock.linger' => 0);
@@ -44,39 +43,23 @@ sub made
 	return;
 }
 
-sub arm { my ($point, $action) = @_; symlink $action, $node_a->data_dir . "/zklock.fault.$point" or die "symlink: $!"; return; }
-
-# Wait until a process is at the point; returns it.
-sub there
-{
-	my ($point, $at, $action) = @_;
-	my $process;
-	$zk->wait_until(
-		sub { ($process) = slurp_file($node_a->logfile, $at) =~ /fault point "$point": process (\d+) shall $action\n/; return $process; },
-		"a process to get to $point");
-	$zk->wait_until(sub { slurp_file("/proc/$process/stat") =~ /^\d+ \(.*\) T / }, 'it to stand still')
-	  if $action eq 'stop';
-	return $process;
-}
-
 # Begin a run with this point armed; "at_commit" arms it when the run goes on.
 sub run_with
 {
 	my ($path, $point, $action, $at_commit) = @_;
 	my $runner = $node_a->backend;
-	my $at = -s $node_a->logfile;
 	made($path);
-	arm($point, $action) unless $at_commit;
+	$node_a->arm($point, $action) unless $at_commit;
 	$runner->query('BEGIN');
 	$runner->send(run_once($path));
 	if ($at_commit)
 	{
 		is($runner->answer, 't', "$point, $action: runs");
 		$runner->query("INSERT INTO ran VALUES ('$path')");
-		arm($point, $action);
+		$node_a->arm($point, $action);
 		$runner->send('COMMIT');
 	}
-	return ($runner, there($point, $at, $action));
+	return ($runner, $node_a->at_point($point));
 }
 
 my %at_commit = map { $_ => 1 } qw(run-end-queued run-end-asked run-end-sent run-end-answered);

@@ -8,7 +8,6 @@ use warnings;
 use HoldingProxy;
 use ZklockTest;
 
-$ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
 my $path = '/leaders/cron';
 my $zk = ZooKeeper->new;
 my $proxy = HoldingProxy->new($zk->hosts);
@@ -75,25 +74,6 @@ sub is_deposed
 	return is($relies->errcode('COMMIT'), 'ZK001', "$what: the transaction of before does not commit");
 }
 
-sub arm { my ($point, $action) = @_; symlink $action, $north->data_dir . "/zklock.fault.$point" or die "symlink: $!"; return; }
-
-sub there
-{
-	my ($node, $point, $at, $action) = @_;
-	my $process;
-	$zk->wait_until(
-		sub { ($process) = slurp_file($node->logfile, $at) =~ /fault point "$point": process (\d+) shall $action\n/; return $process; },
-		"a process to get to $point");
-	wait_until_still($process) if $action eq 'stop';
-	return $process;
-}
-
-sub wait_until_still
-{
-	my ($process) = @_;
-	return $zk->wait_until(sub { slurp_file("/proc/$process/stat") =~ /^\d+ \(.*\) T / }, 'it to stand still');
-}
-
 # --- what is not certain for long enough ---
 
 # The commit guard would refuse the statement; so it is told that the server does not lead.
@@ -137,7 +117,7 @@ $n->query('DELETE FROM t');
 north_leads();
 my $leader = leader_pid();
 kill 'STOP', $leader;
-wait_until_still($leader);
+ZklockNode::wait_until_still($leader);
 is($relies->errcode('COMMIT'), '', 'stands still: commits');
 $relies->query("BEGIN; INSERT INTO t VALUES ('deposed')");
 is(leads($relies), 't', 'stands still: leads');
@@ -152,7 +132,7 @@ $n->query('DELETE FROM t');
 north_leads();
 $leader = leader_pid();
 kill 'STOP', $leader;
-wait_until_still($leader);
+ZklockNode::wait_until_still($leader);
 is(resign($n), 't', 'stands still, resigned');
 is(leads($n) . leads($s), 'ff', 'stands still, resigned: no server leads');
 is_deposed('stands still, resigned');
@@ -162,27 +142,26 @@ wait_for_line('south* north');
 # --- steps of the claims process ---
 
 # From the grant to the announcement, and from the resignation to the end of the claim.
-my @points = map { s/^zklock\.fault\.//r } qw(zklock.fault.leader-granted zklock.fault.leader-ending);
+my @points = ('leader-granted', 'leader-ending');
 
 # Let north get to the point; returns the process.
 sub get_to
 {
 	my ($point, $action) = @_;
 	north_leads();
-	my $at = -s $north->logfile;
 	if ($point eq 'leader-granted')
 	{
 		resign($n);
 		wait_for_line('south* north');
-		arm($point, $action);
+		$north->arm($point, $action);
 		resign($s);
 	}
 	else
 	{
-		arm($point, $action);
+		$north->arm($point, $action);
 		resign($n);
 	}
-	return there($north, $point, $at, $action);
+	return $north->at_point($point);
 }
 
 foreach my $point (@points)
@@ -327,10 +306,9 @@ sub south_commits
 	($ticket) = $n->query("SELECT znode FROM zk_lock_queue('$path') WHERE server = 'south'");
 	$commits->query("BEGIN; INSERT INTO t VALUES ('$point')");
 	is(leads($commits), 't', "$point: it relies on the leadership");
-	my $at = -s $south->logfile;
-	symlink 'stop', $south->data_dir . "/zklock.fault.$point" or die "symlink: $!";
+	$south->arm($point);
 	$commits->send('COMMIT');
-	return ($commits, there($south, $point, $at, 'stop'));
+	return ($commits, $south->at_point($point));
 }
 
 # The guard counts on the leadership for 0.4 session timeouts and more; the leadership does not end
@@ -392,10 +370,9 @@ wait_for_line('north* south');
 
 # A commit that takes too long is overtaken at last, and reported.
 north_leads();
-$at = -s $north->logfile;
-arm('guard-passed', 'stop');
+$north->arm('guard-passed');
 $relies->send('COMMIT');
-$still = there($north, 'guard-passed', $at, 'stop');
+$still = $north->at_point('guard-passed');
 is(resign($n), 't', 'too long: resigned');
 $zk->wait_until(sub { leads($s) eq 't' }, 'south to lead');
 kill 'CONT', $still;
@@ -405,10 +382,9 @@ is($n->query(q{DELETE FROM t WHERE v = 'deposed' RETURNING v}), 'deposed', 'too 
 
 # So is a commit whose leadership was lost because another client has deleted the znode.
 north_leads();
-$at = -s $north->logfile;
-arm('guard-passed', 'stop');
+$north->arm('guard-passed');
 $relies->send('COMMIT');
-$still = there($north, 'guard-passed', $at, 'stop');
+$still = $north->at_point('guard-passed');
 ($ticket) = $s->query("SELECT znode FROM zk_lock_queue('$path') WHERE server = 'north'");
 $zk->delete("/zklock$path/$ticket");
 $zk->wait_until(sub { leads($s) eq 't' && leads($n) eq 'f' }, 'south to lead, and north to know');
@@ -459,9 +435,9 @@ my $w = $west->backend;
 foreach my $then ('off', 'promoted')
 {
 	my $at = -s $west->logfile;
-	symlink 'stop', $west->data_dir . '/zklock.fault.leader-granted' or die "symlink: $!";
+	$west->arm('leader-granted');
 	$west->set('zklock.leader_on_standby', 'on');
-	my $process = there($west, 'leader-granted', $at, 'stop');
+	my $process = $west->at_point('leader-granted');
 	is($w->query(q{SELECT zk_is_leader('/leaders/west')}), 't', "standby, granted: leads");
 	my $token = $w->query(q{SELECT token FROM zk_locks WHERE path = '/leaders/west'});
 	$west->set('zklock.leader_on_standby', 'off');

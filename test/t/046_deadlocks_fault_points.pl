@@ -9,7 +9,6 @@ use warnings;
 use HoldingProxy;
 use ZklockTest;
 
-$ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
 my $zk = ZooKeeper->new;
 my $proxy = HoldingProxy->new($zk->hosts);
 my %settings = ('zklock.session_timeout' => '20s', 'zklock.linger' => 0, 'deadlock_timeout' => '100ms');
@@ -20,34 +19,18 @@ my ($n1, $n2, $s1) = ($north->backend, $north->backend, $south->backend);
 my $judge = $south->backend;
 
 sub mutex { my ($path) = @_; return "SELECT zk_xact_lock_acquire('$path')"; }
-sub arm { my ($point, $action) = @_; symlink $action, $north->data_dir . "/zklock.fault.$point" or die "symlink: $!"; return; }
-
-# Wait until a process is at the point; returns it.
-sub there
-{
-	my ($point, $at, $action) = @_;
-	my $process;
-	$zk->wait_until(
-		sub { ($process) = slurp_file($north->logfile, $at) =~ /fault point "$point": process (\d+) shall $action\n/; return $process; },
-		"a process to get to $point");
-	$zk->wait_until(sub { slurp_file("/proc/$process/stat") =~ /^\d+ \(.*\) T / }, 'it to stand still')
-	  if $action eq 'stop';
-	return $process;
-}
-
 # The wait of n1 is the younger one, so the victim is on north.
 sub circle
 {
 	my ($point, $action) = @_;
-	my $at = -s $north->logfile;
 	$_->query('BEGIN') foreach $n1, $s1;
 	$n1->query(mutex('/a'));
 	$s1->query(mutex('/b'));
 	$s1->send(mutex('/a'));
 	$judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits WHERE server = 'south'});
-	arm($point, $action);
+	$north->arm($point, $action);
 	$n1->send(mutex('/b'));
-	return there($point, $at, $action);
+	return $north->at_point($point);
 }
 
 # Both waits end, one of them as the victim.
@@ -151,9 +134,9 @@ $s1->send(mutex('/a'));
 $judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits WHERE server = 'south'});
 $n1->send('UPDATE accounts SET n = n + 1');
 $north->wait_until('SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pid = ' . $n1->pid . ')');
-arm('wait-sentenced', 'stop');
+$north->arm('wait-sentenced');
 $n2->send(mutex('/b'));
-my $process = there('wait-sentenced', $at, 'stop');
+my $process = $north->at_point('wait-sentenced');
 is($process, $n2->pid, 'the backend that waits for the ticket is to cancel the holder');
 $north->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $n1->pid . ')');
 is($n1->result->{errcode}, '57014', "the holder's wait is cancelled by hand");
@@ -169,23 +152,22 @@ $n2->query('COMMIT');
 
 # --- the backend that is cancelled ---
 
-my ($holder_found, $locks_copied) = map { s/^zklock\.fault\.//r } qw(zklock.fault.holder-found zklock.fault.locks-copied);
+my ($holder_found, $locks_copied) = ('holder-found', 'locks-copied');
 
 # The end of a circle: n2 waits for a ticket, and is to cancel $holder, which waits for n2.  Leaves
 # n2 at the point.
 sub circle_around
 {
 	my ($holder, $sql, $point) = @_;
-	my $at = -s $north->logfile;
 	$s1->query('BEGIN');
 	$s1->query(mutex('/b'));
 	$s1->send(mutex('/a'));
 	$judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits WHERE server = 'south'});
 	$holder->send($sql);
 	$north->wait_until('SELECT EXISTS (SELECT FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND ' . $holder->pid . ' IN (pid, leader_pid))');
-	arm($point, 'stop') if $point;
+	$north->arm($point) if $point;
 	$n2->send(mutex('/b'));
-	return $point ? there($point, $at, 'stop') : undef;
+	return $point ? $north->at_point($point) : undef;
 }
 
 sub end_of_circle
@@ -368,7 +350,7 @@ $n1->query(mutex('/a'));
 $s1->query(mutex('/b'));
 $other->query('LOCK TABLE accounts');
 $n2->send('SELECT n FROM accounts');
-arm($locks_copied, 'fail');
+$north->arm($locks_copied, 'fail');
 $n1->send(mutex('/b'));
 $judge->wait_until(q{SELECT count(*) = 1 FROM zk_waits WHERE server = 'north'});
 ok(-l $north->data_dir . "/zklock.fault.$locks_copied", 'a backend for whose locks no backend waits does not copy the lock table');

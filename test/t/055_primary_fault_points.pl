@@ -8,7 +8,6 @@ use warnings;
 use PgWire;
 use ZklockTest;
 
-$ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
 my $path = '/leaders/primary';
 my $record = '/zklock/.zklock/leaders/leaders%2Fprimary';
 my $zk = ZooKeeper->new;
@@ -27,19 +26,6 @@ sub wait_until_leads { my ($node) = @_; return $node->wait_until("SELECT zk_is_l
 sub resign { my ($node, $pause) = @_; return $node->safe_psql('postgres', "SELECT zk_leader_resign('$path', '" . ($pause // '0') . "')"); }
 sub late { return $north->safe_psql('postgres', 'SELECT late_commits FROM zk_stat'); }
 sub rows { my ($v) = @_; return $north->safe_psql('postgres', "SELECT count(*) FROM t WHERE v = '$v'"); }
-sub arm { my ($point, $action) = @_; symlink $action, $north->data_dir . "/zklock.fault.$point" or die "symlink: $!"; return; }
-
-sub there
-{
-	my ($point, $at, $action) = @_;
-	my $process;
-	$zk->wait_until(
-		sub { ($process) = slurp_file($north->logfile, $at) =~ /fault point "$point": process (\d+) shall $action\n/; return $process; },
-		"a process to get to $point");
-	$zk->wait_until(sub { slurp_file("/proc/$process/stat") =~ /^\d+ \(.*\) T / }, 'it to stand still') if $action eq 'stop';
-	return $process;
-}
-
 sub wire { return PgWire->new($north->host, $north->port, 'wire', patience => 120); }
 
 $north->set('zklock.commit_requires', $path);
@@ -69,9 +55,9 @@ foreach (@commits)
 	my $client = wire();
 	is($client->query($before)->{error}, '', "$what: before") if $before;
 	my ($at, $late) = (-s $north->logfile, late());
-	arm($point, 'stop');
+	$north->arm($point);
 	syswrite $client->{socket}, $message;
-	my $process = there($point, $at, 'stop');
+	my $process = $north->at_point($point);
 	$north->expire_session($zk);
 	wait_until_leads($north);
 	kill 'CONT', $process;
@@ -89,10 +75,9 @@ is(rows('prepared'), '1', 'what was prepared has committed');
 # It is certain all the time: a slow commit is acknowledged.
 {
 	my $client = wire();
-	my $at = -s $north->logfile;
-	arm('guard-passed', 'stop');
+	$north->arm('guard-passed');
 	syswrite $client->{socket}, simple(q{INSERT INTO t VALUES ('slow')});
-	my $process = there('guard-passed', $at, 'stop');
+	my $process = $north->at_point('guard-passed');
 	my $until = $north->safe_psql('postgres', 'SELECT safe_until FROM zk_status');
 	$north->wait_until("SELECT safe_until > '$until'::timestamptz + interval '1 s' FROM zk_status");
 	kill 'CONT', $process;
@@ -110,11 +95,10 @@ foreach (@commits)
 	my ($client, $asks) = (wire(), $north->backend);
 	$before =~ s/'[^']*'/'waited'/ if $before;
 	is($client->query($before)->{error}, '', "$what: before") if $before;
-	my $at = -s $north->logfile;
 	my ($ticket) = @{ $zk->children("/zklock$path") };
-	arm($point, 'stop');
+	$north->arm($point);
 	syswrite $client->{socket}, $message;
-	my $process = there($point, $at, 'stop');
+	my $process = $north->at_point($point);
 	$asks->send("SELECT zk_leader_resign('$path')");
 	$north->wait_until("SELECT NOT zk_is_leader('$path')");
 	my $others = wire();
@@ -138,9 +122,9 @@ foreach my $point ('history-answered', 'history-filed')
 	wait_until_leads($north);
 	resign($north, '1 hour');
 	my $at = -s $north->logfile;
-	arm($point, 'stop');
+	$north->arm($point);
 	resign($north);
-	my $process = there($point, $at, 'stop');
+	my $process = $north->at_point($point);
 	is(leads($north), 'f', "$point: it does not lead yet");
 	is($north->errcode(q{INSERT INTO t VALUES ('too early')}), '25006', "$point: and does not commit");
 	my $other = 'zklock history 1 1 7 0/1 ' . 'a' x 32 . ' leads elsewhere';
@@ -165,18 +149,17 @@ foreach my $when ('begins', 'ends')
 		my $what = "$point, $action, " . ($is_written ? 'written, ' : '') . "a leadership $when";
 		wait_until_leads($north);
 		resign($north, '1 hour') if $when eq 'begins';
-		my $at = -s $north->logfile;
 		my $before = text();
 		my $asks = $north->backend;
-		arm($is_written ? 'history-filed' : $point, $is_written ? 'stop' : $action);
+		$north->arm($is_written ? 'history-filed' : $point, $is_written ? 'stop' : $action);
 		$asks->send("SELECT zk_leader_resign('$path')");
 		if ($is_written)
 		{
-			my $process = there('history-filed', $at, 'stop');
-			arm($point, $action);
+			my $process = $north->at_point('history-filed');
+			$north->arm($point, $action);
 			kill 'CONT', $process;
 		}
-		there($point, $at, $action);
+		$north->at_point($point);
 		$zk->wait_until(sub { eval { leads($north) eq 't' } }, 'it to lead again');
 		is($north->errcode("INSERT INTO t VALUES ('again')"), '', "$what: leads again");
 		isnt(text(), $before, "$what: with another token");
@@ -201,9 +184,9 @@ foreach my $may_lead ('may lead', 'must not lead')
 	leads_unrequired();
 	$may_lead eq 'may lead' ? $north->safe_psql('postgres', "SELECT zk_leader_forget('$path')") : $zk->set($record, $elsewhere);
 	my $at = -s $north->logfile;
-	arm('history-answered', 'stop');
+	$north->arm('history-answered');
 	$north->set('zklock.leader_of', $path);
-	my $process = there('history-answered', $at, 'stop');
+	my $process = $north->at_point('history-answered');
 	wait_until_leads($north);
 	pass("the setting comes, $may_lead: until then it leads, and looks at the history");
 	is($north->errcode("INSERT INTO t VALUES ('$may_lead')"), '', "the setting comes, $may_lead: and commits");
@@ -214,7 +197,7 @@ foreach my $may_lead ('may lead', 'must not lead')
 	is($north->status('refused_leaderships IS NULL'), 't', "the setting comes, $may_lead: nothing is refused yet");
 	my $leader = claims_pid();
 	kill 'STOP', $leader;
-	$zk->wait_until(sub { slurp_file("/proc/$leader/stat") =~ /^\d+ \(.*\) T / }, 'it to stand still');
+	ZklockNode::wait_until_still($leader);
 	$north->set('zklock.commit_requires', $path);
 	is($north->errcode("INSERT INTO t VALUES ('$may_lead')"), $may_lead eq 'may lead' ? '' : '25006', "the setting comes, $may_lead: while the process stands still");
 	kill 'CONT', $leader;
@@ -291,9 +274,9 @@ foreach my $may_lead ('may lead', 'must not lead')
 	$zk->set($record, $elsewhere);
 	$north->set('zklock.commit_requires', "$path,$witness");
 	my $at = -s $north->logfile;
-	arm('history-answered', 'stop');
+	$north->arm('history-answered');
 	$north->set('zklock.leader_of', $path);
-	my $process = there('history-answered', $at, 'stop');
+	my $process = $north->at_point('history-answered');
 	resign($north, '1 hour');
 	kill 'CONT', $process;
 	$zk->wait_for_children("/zklock$path", 0);

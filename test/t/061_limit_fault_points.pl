@@ -8,7 +8,6 @@ use warnings;
 
 use ZklockTest qw(!acquire !release);
 
-$ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
 my $zk = ZooKeeper->new;
 my ($node_a, $node_b) = map {
 	ZklockNode->started($_, $zk, 'zklock.session_timeout' => '60s', 'zklock.connection_timeout' => '3min',
@@ -26,23 +25,16 @@ sub leases { my ($path) = @_; return "/zklock$path/leases"; }
 sub lead_to
 {
 	my ($point, $action, $lead) = @_;
-	my $log = -s $node_b->logfile;
-	my $process;
-	symlink $action, $node_b->data_dir . "/$point" or die "symlink: $!";
+	$node_b->arm($point, $action);
 	$lead->();
-	$zk->wait_until(
-		sub { ($process) = slurp_file($node_b->logfile, $log) =~ /fault point "[\w-]+": process (\d+) shall $action\n/; return $process; },
-		"the worker to get to $point");
-	$zk->wait_until(sub { slurp_file("/proc/$process/stat") =~ /^\d+ \(.*\) T / }, 'the worker to stand still')
-	  if $action eq 'stop';
-	return $process;
+	return $node_b->at_point($point);
 }
 
 # --- the worker has read the limit, and not yet the list ---
 
 $a1->query(set_limit('/read', 2));
 $a1->query(acquire('/read', '0'));
-my $worker = lead_to('zklock.fault.limit-read', 'stop', sub { $b1->send(acquire('/read', '1min')); });
+my $worker = lead_to('limit-read', 'stop', sub { $b1->send(acquire('/read', '1min')); });
 $a1->query(set_limit('/read', 1));
 kill 'CONT', $worker;
 
@@ -69,7 +61,7 @@ $b1->query(release('/read'));
 
 $a1->query(set_limit('/fails', 2));
 $a1->query(acquire('/fails', '0'));
-lead_to('zklock.fault.limit-read', 'fail', sub { $b1->send(acquire('/fails', '1min')); });
+lead_to('limit-read', 'fail', sub { $b1->send(acquire('/fails', '1min')); });
 is($b1->answer, 't', 'the next worker reads it again');
 $a1->query(set_limit('/fails', 1));
 $node_b->wait_until(q{SELECT bool_and(contended) FROM zk_locks WHERE path = '/fails' AND granted});
@@ -86,7 +78,7 @@ foreach (1 .. 3)
 	$_->query(release('/lowered')) foreach $b1, $b2;
 }
 is(scalar(@{ $zk->children(leases('/lowered')) }), 2, 'two leases linger');
-$worker = lead_to('zklock.fault.limit-changed', 'stop', sub { $a1->query(set_limit('/lowered', 0)); });
+$worker = lead_to('limit-changed', 'stop', sub { $a1->query(set_limit('/lowered', 0)); });
 is($b1->query(acquire('/lowered', '1min')), 't', 'a lease of an older list is granted until the worker goes on');
 kill 'CONT', $worker;
 $zk->wait_for_children(leases('/lowered'), 1);
@@ -99,7 +91,7 @@ is($b1->query(acquire('/lowered', '0')), 'f', 'and so is that, when it is releas
 
 $b1->send(acquire('/lowered'));
 $node_b->wait_until(q{SELECT count(*) = 1 FROM zk_locks WHERE path = '/lowered' AND ticket = 'queued'});
-$worker = lead_to('zklock.fault.limit-changed', 'stop', sub { $a1->query(set_limit('/lowered', 1)); });
+$worker = lead_to('limit-changed', 'stop', sub { $a1->query(set_limit('/lowered', 1)); });
 $a1->query(set_limit('/lowered', 0));
 kill 'CONT', $worker;
 $zk->wait_until(sub { $b2->query(q{SELECT count(*) = 1 FROM zk_locks WHERE path = '/lowered' AND ticket = 'queued'}) eq 't' }, 'the waiter to have listed again');
@@ -113,7 +105,7 @@ $b1->query(release('/lowered'));
 is($a1->query(acquire('/lowered', '1min')), 't', 'the other server has it');
 $b2->send(acquire('/lowered'));
 $node_b->wait_until(q{SELECT count(*) = 1 FROM zk_locks WHERE path = '/lowered' AND ticket = 'queued'});
-lead_to('zklock.fault.limit-changed', 'fail', sub { $a1->query(set_limit('/lowered', 2)); });
+lead_to('limit-changed', 'fail', sub { $a1->query(set_limit('/lowered', 2)); });
 is($b2->answer, 't', 'the next worker finds the raised limit');
 
 $_->quit foreach $a1, $b1, $b2;

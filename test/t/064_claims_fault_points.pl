@@ -8,7 +8,6 @@ use warnings;
 
 use ZklockTest qw(!held);
 
-$ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
 my $zk = ZooKeeper->new;
 my %settings = ('zklock.linger' => 0, 'zklock.on_lost' => 'notice', 'restart_after_crash' => 'on');
 my $north = ZklockNode->started('north', $zk, %settings);
@@ -34,17 +33,7 @@ sub is_free
 sub is_taken { my ($path, $what) = @_; return is($s->query("SELECT zk_lock_acquire('$path', '0')"), 'f', "$what: the other server does not get the lock"); }
 
 my $at;
-sub arm { my ($point, $action) = @_; $at = -s $north->logfile; symlink $action, $north->data_dir . "/zklock.fault.$point" or die "symlink: $!"; return; }
-sub there
-{
-	my ($point, $action) = @_;
-	my $process;
-	$zk->wait_until(
-		sub { ($process) = slurp_file($north->logfile, $at) =~ /fault point "$point": process (\d+) shall $action\n/; return $process; },
-		"a process to get to $point");
-	$zk->wait_until(sub { slurp_file("/proc/$process/stat") =~ /^\d+ \(.*\) T / }, 'it to stand still') if $action eq 'stop';
-	return $process;
-}
+sub arm { my ($point, $action) = @_; $at = -s $north->logfile; return $north->arm($point, $action); }
 
 # After a crash, all is as at the beginning.
 sub come_back
@@ -66,14 +55,14 @@ sub uses { my ($path, $claim) = @_; $victim->query('BEGIN'); $victim->send(sql('
 sub releases { my ($path, $claim) = @_; $victim->send(sql('zk_claim_release', $claim)); return; }
 sub held { my ($path) = @_; return granted($n, $path, '20 s'); }
 my %points = (
-	'zklock.fault.detached-begun' => [ sub { }, \&requests ],
-	'zklock.fault.claim-requested' => [ sub { }, \&requests ],
-	'zklock.fault.claim-waiting' => [ \&behind, \&waits ],
-	'zklock.fault.claims-woken' => [ \&behind, sub { my ($path) = @_; $s->query("SELECT zk_lock_release('$path')"); } ],
-	'zklock.fault.detached-granted' => [ \&behind, sub { my ($path) = @_; $s->query("SELECT zk_lock_release('$path')"); } ],
-	'zklock.fault.claim-used' => [ \&held, \&uses ],
-	'zklock.fault.detached-ending' => [ \&held, \&releases ],
-	'zklock.fault.claim-released' => [ \&held, \&releases ]);
+	'detached-begun' => [ sub { }, \&requests ],
+	'claim-requested' => [ sub { }, \&requests ],
+	'claim-waiting' => [ \&behind, \&waits ],
+	'claims-woken' => [ \&behind, sub { my ($path) = @_; $s->query("SELECT zk_lock_release('$path')"); } ],
+	'detached-granted' => [ \&behind, sub { my ($path) = @_; $s->query("SELECT zk_lock_release('$path')"); } ],
+	'claim-used' => [ \&held, \&uses ],
+	'detached-ending' => [ \&held, \&releases ],
+	'claim-released' => [ \&held, \&releases ]);
 
 my $number = 0;
 sub get_to
@@ -81,22 +70,20 @@ sub get_to
 	my ($point, $action) = @_;
 	my $path = '/step/' . ++$number;
 	my ($first, $then) = @{ $points{$point} };
-	$point =~ s/^zklock\.fault\.//;
 	my $claim = $first->($path);
 	arm($point, $action);
 	$then->($path, $claim);
-	my $process = there($point, $action);
+	my $process = $north->at_point($point);
 	return ($path, $claim, $process);
 }
 
 request($n, '/first', '1 s');
-foreach my $point (sort keys %points)
+foreach my $name (sort keys %points)
 {
-	my $name = $point =~ s/^zklock\.fault\.//r;
 	my $locked = $name =~ /^detached/;			# the process has detached_lock: no other backend can look at claims
 
 	# It stands still, goes on, and all is as if nothing had happened.
-	my ($path, $claim, $process) = get_to($point, 'stop');
+	my ($path, $claim, $process) = get_to($name, 'stop');
 	is_taken($path, "$name, stop") if $name !~ /requested|begun|claims-woken|ending|released|waiting/;
 	kill 'CONT', $process;
 	$s->query("SELECT zk_lock_release('$path')") if $name eq 'claim-waiting';
@@ -107,7 +94,7 @@ foreach my $point (sort keys %points)
 	is_free($path, "$name, stop");
 
 	# The process is terminated while it stands still.
-	($path, $claim, $process) = get_to($point, 'stop');
+	($path, $claim, $process) = get_to($name, 'stop');
 	kill 'TERM', $process;
 	kill 'CONT', $process;
 	$s->query("SELECT zk_lock_release('$path')") if $name eq 'claim-waiting';
@@ -122,7 +109,7 @@ foreach my $point (sort keys %points)
 	# It fails where functions may.
 	if (!$locked)
 	{
-		($path, $claim) = get_to($point, 'fail');
+		($path, $claim) = get_to($name, 'fail');
 		$s->query("SELECT zk_lock_release('$path')") if $name eq 'claim-waiting';
 		like($victim->result->{err}, qr/failed at fault point/, "$name, fail: an error") if $name ne 'claims-woken';
 		$victim->query('ROLLBACK');
@@ -131,7 +118,7 @@ foreach my $point (sort keys %points)
 	}
 
 	# It is killed, and PostgreSQL starts anew.
-	($path, $claim) = get_to($point, 'die');
+	($path, $claim) = get_to($name, 'die');
 	$s->query("SELECT zk_lock_release('$path')") if $name eq 'claim-waiting';
 	come_back();
 	is($n->query('SELECT count(*) FROM zk_claims'), '0', "$name, die: no claims");
@@ -147,9 +134,9 @@ foreach my $point (sort keys %points)
 sub begins
 {
 	my ($path) = @_;
-	arm('claim-begun', 'stop');
+	arm('claim-begun');
 	$victim->send("SELECT zk_lock_acquire('$path')");
-	return there('claim-begun', 'stop');
+	return $north->at_point('claim-begun');
 }
 sub wait_until_owned { my ($path) = @_; return $n->wait_until("SELECT bool_or(ticket = 'owned') FROM zk_locks WHERE path = '$path'"); }
 sub waits_on { my ($claim, $what) = @_; return is(call($n, 'zk_claim_wait', $claim, '500 ms'), 'f', "$what: the claim waits"); }
@@ -249,9 +236,9 @@ sub commits
 	$victim->query('BEGIN');
 	call($victim, 'zk_xact_claim_use', $claim);
 	$victim->query("INSERT INTO t VALUES ('$path')");
-	arm($point, 'stop');
+	arm($point);
 	$victim->send('COMMIT');
-	return ($claim, there($point, 'stop'));
+	return ($claim, $north->at_point($point));
 }
 sub rows { my ($path) = @_; return $s->query('SELECT 1') && $n->query("SELECT count(*) FROM t WHERE v = '$path'"); }
 

@@ -8,7 +8,6 @@ use warnings;
 
 use ZklockTest;
 
-$ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
 my $zk = ZooKeeper->new;
 my %settings = ('zklock.linger' => 0, 'restart_after_crash' => 'on', 'max_prepared_transactions' => 5);
 my $north = ZklockNode->started('north', $zk, %settings);
@@ -268,17 +267,7 @@ quit($g, $holder);
 
 # --- between the guard and the commit record ---
 
-sub arm { my ($point, $action) = @_; $at = -s $north->logfile; symlink $action, $north->data_dir . "/zklock.fault.$point" or die "symlink: $!"; return; }
-sub there
-{
-	my ($point, $action) = @_;
-	my $process;
-	$zk->wait_until(
-		sub { ($process) = slurp_file($north->logfile, $at) =~ /fault point "$point": process (\d+) shall $action\n/; return $process; },
-		"a process to get to $point");
-	$zk->wait_until(sub { slurp_file("/proc/$process/stat") =~ /^\d+ \(.*\) T / }, 'it to stand still') if $action eq 'stop';
-	return $process;
-}
+sub arm { my ($point, $action) = @_; $at = -s $north->logfile; return $north->arm($point, $action); }
 
 # A transaction that stands still behind its guard, under the lock of this holder.
 sub behind_guard
@@ -288,9 +277,9 @@ sub behind_guard
 	my $g = under("$token $path");
 	$g->query('BEGIN');
 	$g->query("INSERT INTO t VALUES ('$v')");
-	arm('guard-passed', 'stop');
+	arm('guard-passed');
 	$g->send('COMMIT');
-	return ($holder, $g, there('guard-passed', 'stop'));
+	return ($holder, $g, $north->at_point('guard-passed'));
 }
 
 sub late_commits { return $all->query('SELECT late_commits FROM zk_stat'); }
@@ -355,9 +344,9 @@ quit($holder, $g);
 $g = under("$token /at/once");
 sub directories { return scalar(() = glob $north->data_dir . '/base/*'); }
 my $directories = directories();
-arm('use-begun', 'stop');
+arm('use-begun');
 $g->send('CREATE DATABASE scratch');
-my $creator = there('use-begun', 'stop');
+my $creator = $north->at_point('use-begun');
 is(directories(), $directories, 'CREATE DATABASE: the lock is kept from its beginning, when nothing is there yet');
 killed($holder);
 is($s->query(acquire('/at/once', '300 ms')), 'f', 'CREATE DATABASE: another session does not get the lock');
@@ -370,9 +359,9 @@ $g->quit;
 # The look and the link are one: a release waits for both.
 ($holder, $token) = holder('/found');
 $g = under("$token /found");
-arm('hold-found', 'stop');
+arm('hold-found');
 $g->send(q{INSERT INTO t VALUES ('found')});
-my $process = there('hold-found', 'stop');
+my $process = $north->at_point('hold-found');
 $holder->send(release('/found'));
 $north->wait_until(q{SELECT wait_event_type = 'LWLock' FROM pg_stat_activity WHERE pid = } . $holder->pid);
 kill 'CONT', $process;
@@ -389,16 +378,16 @@ foreach my $end ('fails', 'cancelled', 'terminated', 'dies')
 	$g = under("$token /end/use/$end");
 	my $notifies = $north->backend;
 	$notifies->query('SELECT zk_lock_acquire(\'/notifies\'); BEGIN; NOTIFY x');
-	arm('guard-passed', 'stop');
+	arm('guard-passed');
 	$notifies->send('COMMIT');
-	my $stopped = there('guard-passed', 'stop');
+	my $stopped = $north->at_point('guard-passed');
 	$g->query("BEGIN; NOTIFY x; INSERT INTO t VALUES ('use $end')");
 	$g->query('CREATE TABLE remote (); TRUNCATE remote; DROP TABLE remote');
 	if ($end =~ /fails|dies/)
 	{
 		arm('use-begun', $end eq 'fails' ? 'fail' : 'die');
 		$g->send('COMMIT');
-		there('use-begun', $end eq 'fails' ? 'fail' : 'die');
+		$north->at_point('use-begun');
 	}
 	else
 	{
@@ -450,9 +439,9 @@ $g->query('BEGIN');
 $g->query(q{INSERT INTO t VALUES ('cut')});
 my $doubtful = under("$token /cut");
 $doubtful->query(q{BEGIN; INSERT INTO t VALUES ('doubtful')});
-arm('guard-passed', 'stop');
+arm('guard-passed');
 $g->send('COMMIT');
-$process = there('guard-passed', 'stop');
+$process = $north->at_point('guard-passed');
 $worker = $north->worker_pid;
 kill 'STOP', $worker;
 is($s->query(acquire('/cut', '1 min')), 't', 'cut off: another server has the lock');

@@ -10,7 +10,6 @@ use IPC::Run;
 
 use ZklockTest;
 
-$ENV{TEMP_CONFIG} = $ENV{FAULTS_CONFIG} // die 'no build with fault points: use test/run tap';
 
 # (Few places for runs of jobs: twice the processes that there can be.)
 my $zk = ZooKeeper->new;
@@ -46,14 +45,9 @@ my @readers = map { session_of('abuser') } @views, @views, @views;
 foreach my $view (@views)
 {
 	$node->wait_until('SELECT entries = 0 FROM zk_status');
-	my $at = -s $node->logfile;
-	my $process;
-	symlink 'stop', $node->data_dir . '/zklock.fault.partition-browsed' or die "symlink: $!";
+	$node->arm('partition-browsed');
 	$readers[0]->send("SELECT count(*) >= 0 $view");
-	$zk->wait_until(
-		sub { ($process) = slurp_file($node->logfile, $at) =~ /fault point "partition-browsed": process (\d+) shall stop\n/; return $process; },
-		'a reader to get to a partition');
-	$zk->wait_until(sub { slurp_file("/proc/$process/stat") =~ /^\d+ \(.*\) T / }, 'it to stand still');
+	my $process = $node->at_point('partition-browsed');
 	$readers[$_]->send("SELECT count(*) >= 0 $views[$_ % @views]") foreach 1 .. $#readers;
 	$node->wait_until(waiting('abuser', 'zklock') =~ s/count\(\*\)/count(*) = $#readers/r);
 	is($victim->query("SELECT count(*) FROM unnest('{" . join(',', @paths[1 .. 15]) . "}'::text[]) AS p WHERE zk_lock_acquire(p) AND zk_lock_release(p)"),
@@ -75,8 +69,6 @@ my @third = map { session_of('third') } 1 .. 4;
 my $queue = 'SELECT count(*) FROM zk_waits()';
 my $asked = $node->data_dir . '/zklock.fault.command-asked';
 
-sub stands_still { my ($pid) = @_; return slurp_file("/proc/$pid/stat") =~ /^\d+ \(.*\) T /; }
-
 # Each session wants to read.  A session that gets a place stands still, and the others wait for
 # one.
 sub take_places
@@ -88,9 +80,9 @@ sub take_places
 		my $pid = $session->pid;
 		symlink 'stop', $asked or $!{EEXIST} or die "symlink: $!";
 		$session->send($queue);
-		$zk->wait_until(sub { stands_still($pid) || $watcher->query("SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $pid") eq 't' },
+		$zk->wait_until(sub { ZklockNode::is_still($pid) || $watcher->query("SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $pid") eq 't' },
 			'it to get a place, or to wait for one');
-		$wanted-- if stands_still($pid);
+		$wanted-- if ZklockNode::is_still($pid);
 	}
 	unlink $asked;
 	is($wanted, 0, "$n sessions of role $role want to read at a time, and its share of them may");
