@@ -27,7 +27,7 @@
 #	make fleet [SESSIONS=n]		what 1,000 servers cost three ZooKeepers, also after an outage
 #	make split-brain [CUTS=n]	cuts primaries off, with zklock.commit_requires and without
 #	make deadlock-storm [SECONDS=n]	locks in random orders; a checker knows the true deadlocks
-#	make sanitize				pg_regress and isolation tests with AddressSanitizer and UBSan
+#	make sanitize				pg_regress, isolation tests and walks with AddressSanitizer and UBSan
 #	make assertions				the same on a PostgreSQL with assertions, built from source
 #	make valgrind				the same on servers in valgrind's memcheck
 #	make check-layers			which file may include, call and write what
@@ -268,10 +268,10 @@ mutants:
 	@test/mutants
 
 sanitize:
-	@SANITIZE=1 test/run regress
+	@SANITIZE=1 test/run checked
 
 assertions:
-	@test/assertions regress
+	@test/assertions checked
 
 valgrind:
 	@test/valgrind

@@ -37,13 +37,17 @@ Of the database C<postgres>.  Dies with a message that begins with the SQLSTATE,
 =item $pg->query($sql, cancel_after => $seconds)
 
 Returns a reference to a hash: C<rows> of the last statement; C<error>, the SQLSTATE of
-the error, or the empty string; C<message> and C<detail>; C<t> and C<end>, when it was sent and when the
+the error, or the empty string; C<message> and C<detail>; C<notices>, the messages of notices and warnings; C<t> and C<end>, when it was sent and when the
 answer was there, as L</PgWire::now>; C<status>, I if there is no transaction, T, or E.  A
 COMMIT that turned out to be a ROLLBACK is an error.  What a COPY FROM STDIN wants is
 C<< copy => $data >>.
 
 When the connection is lost, C<error> is the last error that was told, or C<lost>.  If no
 answer comes within the patience, it is C<hang>.  In both cases C<is_alive> is false.
+
+=item $pg->queries(@sql)
+
+Sends them all, and returns what C<query> returns of each.
 
 =item $pg->call($oid)
 
@@ -103,10 +107,24 @@ sub query
 	return { t => $t, end => $t, error => 'lost', message => 'no connection', rows => [], status => 'I' }
 	  unless $self->{socket};
 	$self->{copy} = $opt{copy};
-	syswrite $self->{socket}, pack('aNZ*', 'Q', length($sql) + 5, $sql);
-	my $result = $self->_answer($t, $opt{cancel_after});
+	syswrite $self->{socket}, _query($sql);
+	return _judge($sql, $self->_answer($t, $opt{cancel_after}));
+}
 
-	# The server does not call it an error that there was one before.
+sub queries
+{
+	my ($self, @sql) = @_;
+	local $SIG{PIPE} = 'IGNORE';
+	syswrite $self->{socket}, join '', map { _query($_) } @sql;
+	return map { _judge($_, $self->_answer) } @sql;
+}
+
+sub _query { my ($sql) = @_; return pack 'aNZ*', 'Q', length($sql) + 5, $sql; }
+
+# The server does not call it an error that there was one before.
+sub _judge
+{
+	my ($sql, $result) = @_;
 	@$result{qw(error message)} = ('25P02', 'rolled back')
 	  if !$result->{error} && $sql eq 'COMMIT' && $result->{tag} eq 'ROLLBACK';
 	return $result;
@@ -133,7 +151,7 @@ sub _answer
 {
 	my ($self, $t, $cancel_after) = @_;
 	$t //= now();
-	my %result = (t => $t, rows => [], error => '', message => '', tag => '', status => 'I');
+	my %result = (t => $t, rows => [], notices => [], error => '', message => '', tag => '', status => 'I');
 	my $cancel_at = defined $cancel_after ? $t + 1e6 * $cancel_after : undef;
 	my $deadline = $t + 1e6 * $self->{patience};
 
@@ -202,10 +220,11 @@ sub _message
 	elsif ($type eq 'T') { $result->{rows} = []; }
 	elsif ($type eq 'C') { $result->{tag} = $body =~ s/\0//r; }
 	elsif ($type eq 'K') { ($self->{pid}, $self->{key}) = unpack 'NN', $body; }
-	elsif ($type eq 'E')
+	elsif ($type =~ /[EN]/)
 	{
 		my %field = map { /^(.)(.*)/s ? ($1 => $2) : () } split /\0/, $body;
-		@$result{qw(error message detail)} = @field{qw(C M D)};
+		if ($type eq 'N') { push @{ $result->{notices} }, $field{M}; }
+		else { @$result{qw(error message detail)} = @field{qw(C M D)}; }
 	}
 	return 0;
 }
