@@ -254,7 +254,7 @@ sub walks
 
 my $seed = $ENV{WALK_SEED} // int rand 1_000_000_000;
 my $until;
-if (walks('always the same', 1, sub { $_[0] < 200 })
+if (walks('always the same', 1, sub { $_[0] < ($ENV{VALGRIND} ? 20 : 200) })
 	&& walks("seed $seed", $seed, sub { time < ($until //= time + ($ENV{WALK_SECONDS} // 5)) }))
 {
 	$node->wait_until(q{SELECT NOT EXISTS (SELECT FROM zk_locks WHERE path LIKE '/walk/%')});
