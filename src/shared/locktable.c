@@ -285,6 +285,24 @@ zkl_lock_table_session_id(void)
 	return id;
 }
 
+/* Without the id, no other process says it again. */
+void
+zkl_lock_table_leave_session(const char *why)
+{
+	ZklSessionInfo *info = zkl_session_info;
+	int64		id;
+
+	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
+	id = info->id;
+	info->id = 0;
+	LWLockRelease(zkl_lock_table_session_lock());
+	if (id != 0)
+		ereport(LOG,
+				errmsg("leaving the ZooKeeper session to expire, because %s", why),
+				errdetail("Other servers acquire the locks of this server after the session timeout, %d ms, or when this server has started again.",
+						  info->timeout_ms));
+}
+
 int
 zkl_lock_table_max_entries(void)
 {

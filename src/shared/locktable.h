@@ -184,6 +184,12 @@ extern LWLock *zkl_lock_table_session_lock(void);
 /* The ZooKeeper session of this server; 0 if none. */
 extern int64 zkl_lock_table_session_id(void);
 
+/*
+ * The server stops, and nothing closes its session.  Say so in the server log,
+ * if there is one; and forget it.
+ */
+extern void zkl_lock_table_leave_session(const char *why);
+
 /* How many entries there are room for; known before there is shared memory. */
 extern int	zkl_lock_table_max_entries(void);
 

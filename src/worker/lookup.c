@@ -72,7 +72,7 @@ static struct
 }			lookup;
 
 static void set_up(void);
-static void end_child(int code, Datum arg);
+static void end_at_exit(int code, Datum arg);
 static void remember(const char *answer);
 static char *recall(void);
 static char *resolve_numeric(void);
@@ -109,8 +109,8 @@ zkl_lookup_servers(char **servers)
 			return false;
 
 		/*
-		 * A worker that moves to these servers exits, and its lookup ends.
-		 * The next worker must not begin with the old addresses again.
+		 * A lookup that goes on must not make a later worker, or the next
+		 * handle, begin with the old addresses again.
 		 */
 		if (running && *list_addresses(lookup.answer.data) != '\0')
 			remember(lookup.answer.data);
@@ -227,27 +227,30 @@ set_up(void)
 	old = MemoryContextSwitchTo(TopMemoryContext);
 	initStringInfo(&lookup.answer);
 	MemoryContextSwitchTo(old);
-	before_shmem_exit(end_child, (Datum) 0);
+	before_shmem_exit(end_at_exit, (Datum) 0);
+}
+
+/* When the worker exits, nothing would read the child's output any more. */
+static void
+end_at_exit(int code, Datum arg)
+{
+	zkl_lookup_end();
 }
 
 /*
- * End the child when the worker exits: nothing would read its output any
- * more.
+ * End the child, and its own children: they are all in this process's group.
+ * They do not ignore SIGUSR2, and this process has no other use for it.
  */
-static void
-end_child(int code, Datum arg)
+void
+zkl_lookup_end(void)
 {
 	if (lookup.child == 0)
 		return;
 	(void) kill(lookup.child, SIGKILL);
 	(void) waitpid(lookup.child, NULL, 0);
-
-	/*
-	 * Also end the child's own children: they are all in this process's
-	 * group.
-	 */
-	pqsignal(SIGTERM, PG_SIG_IGN);
-	(void) kill(0, SIGTERM);
+	pqsignal(SIGUSR2, PG_SIG_IGN);
+	(void) kill(0, SIGUSR2);
+	close(lookup.pipe);
 	lookup.child = 0;
 }
 

@@ -45,6 +45,9 @@ extern bool zkl_lookup_is_name_of(int server, const char *address);
 extern void zkl_lookup_start(void);
 extern bool zkl_lookup_is_running(void);
 
+/* End the lookup that is running: zklock.hosts has changed. */
+extern void zkl_lookup_end(void);
+
 /* The outcome of the lookup.  If it has FAILED, "text" says why. */
 extern ZklLookup zkl_lookup_take(char **text);
 

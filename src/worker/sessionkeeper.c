@@ -43,6 +43,8 @@ static struct
 	int64		open_at;		/* when to try to open a handle */
 	bool		awaits_address; /* the last attempt to open one found no
 								 * address */
+	bool		lookup_logged;	/* logged: the names cannot be looked up */
+	bool		stranger_logged;	/* logged: a server is no ZooKeeper */
 	char	   *hosts;			/* the hosts of the open handle ... */
 	char	   *servers;		/* ... and their addresses */
 	int64		resolve_at;		/* while disconnected: when to look names up
@@ -53,8 +55,10 @@ static void open_session(void);
 static bool find_session(ZklSessionId *identity);
 static void remember_servers(const char *servers);
 static void take_lookup(void);
-static void move_to_servers(const char *servers);
+static bool move_to_servers(const char *servers);
+static void forget_servers(void);
 static void look_for_servers(void);
+static void reopen(void);
 static void abandon_handle(void);
 static void note_accepted(void);
 static void hand_out_last_answers(void);
@@ -64,6 +68,7 @@ static void on_expired(void);
 static void on_stranger(void);
 static void on_refused(void);
 static void lose_connection(void);
+static void forget_session(void);
 static void publish_session(void);
 
 void
@@ -116,7 +121,10 @@ zkl_session_keeper_close(void)
 	bool		answered = zkl_session_outstanding() == 0;
 
 	if (!keeper.connected)
+	{
+		zkl_lock_table_leave_session("ZooKeeper cannot be reached");
 		return;
+	}
 	zkl_session_close();
 	ZKL_FAULT_POINT("session-closed");
 
@@ -127,13 +135,23 @@ zkl_session_keeper_close(void)
 	 */
 	if (!answered)
 	{
-		ereport(LOG,
-				errmsg("leaving the ZooKeeper session to the next start, because ZooKeeper does not reply"));
+		zkl_lock_table_leave_session("ZooKeeper does not reply");
 		return;
 	}
 	(void) zkl_session_file_remove();
+	forget_session();
 	ereport(LOG,
 			errmsg("closed the ZooKeeper session"));
+}
+
+bool
+zkl_session_keeper_may_connect(void)
+{
+	ZklSessionInfo *info = zkl_session_info;
+
+	return !keeper.connected && info->id != 0 &&
+		zkl_now() < ZKL_MS(info->timeout_ms) +
+		Max((int64) pg_atomic_read_u64(&info->heard_at), info->connected_at);
 }
 
 /*
@@ -239,46 +257,63 @@ remember_servers(const char *servers)
 static void
 take_lookup(void)
 {
-	static bool logged = false;
 	char	   *text;
 	char	   *servers;
 	ZklLookup	outcome = zkl_lookup_take(&text);
 
 	if (outcome == ZKL_LOOKUP_DONE)
 	{
-		logged = false;
+		keeper.lookup_logged = false;
 		/* A pause after a refusal goes on. */
 		if (!zkl_session_is_open() && keeper.awaits_address)
 			keeper.open_at = 0;
 		else if (zkl_session_is_open() && !keeper.connected &&
 				 zkl_lookup_servers(&servers))
-			move_to_servers(servers);
+			(void) move_to_servers(servers);
 	}
 	if (outcome != ZKL_LOOKUP_FAILED)
 		return;
 	zkl_session_log_error(psprintf("could not resolve any of the servers: %s", text));
 	if (!zkl_session_is_open())
 		zkl_session_log_nowhere();
-	if (!logged)
+	if (!keeper.lookup_logged)
 		ereport(LOG,
 				errmsg("could not resolve any of the ZooKeeper servers \"%s\"",
 					   zkl_hosts),
 				errdetail("The last error was: %s.", text));
-	logged = true;
+	keeper.lookup_logged = true;
 }
 
-/* Exit, so that the next worker continues the session at the new addresses. */
-static void
+/* If these are other servers, another handle continues the session there. */
+static bool
 move_to_servers(const char *servers)
 {
 	if (strcmp(servers, keeper.servers) == 0)
-		return;
-	/* The claims are not affected, because the session lives on meanwhile. */
+		return false;
 	ereport(LOG,
-			errmsg("restarting the zklock worker, because the addresses of the ZooKeeper servers have changed"));
-	/* A refusal was of a server that is no longer used. */
-	pg_atomic_write_u64(&zkl_session_info->refused_at, 0);
-	proc_exit(1);
+			errmsg("continuing the ZooKeeper session with a new client handle, because the addresses of the ZooKeeper servers have changed"));
+	forget_servers();
+	reopen();
+	return true;
+}
+
+/* What was said, and logged, was about servers that are no longer used. */
+static void
+forget_servers(void)
+{
+	keeper.replaced = false;
+	keeper.lookup_logged = false;
+	keeper.stranger_logged = false;
+	zkl_session_log_forget();
+}
+
+/* The claims are not affected, because the session lives on meanwhile. */
+static void
+reopen(void)
+{
+	lose_connection();
+	abandon_handle();
+	keeper.open_at = 0;
 }
 
 /*
@@ -293,8 +328,8 @@ look_for_servers(void)
 
 	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
 	zkl_lookup_start();
-	if (zkl_lookup_servers(&servers))
-		move_to_servers(servers);
+	if (zkl_lookup_servers(&servers) && move_to_servers(servers))
+		return;
 	if (!keeper.was_connected)
 		return;
 
@@ -308,8 +343,7 @@ look_for_servers(void)
 	 */
 	ereport(LOG,
 			errmsg("continuing the ZooKeeper session with a new client handle, because no server has accepted the old one"));
-	abandon_handle();
-	keeper.open_at = 0;
+	reopen();
 	keeper.replaced = true;
 }
 
@@ -536,9 +570,7 @@ on_expired(void)
 	on_disconnected();
 
 	/* Without an id, the next turn opens a new session. */
-	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
-	info->id = 0;
-	LWLockRelease(zkl_lock_table_session_lock());
+	forget_session();
 	ZKL_FAULT_POINT("session-forgotten");
 
 	zkl_session_log_error("the ZooKeeper session has expired");
@@ -555,22 +587,30 @@ on_expired(void)
 	zkl_tickets_tell_all(ZKL_EVENT_EXPIRED);
 }
 
-/* Give the handle up, so that another one continues the session. */
+static void
+forget_session(void)
+{
+	LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
+	zkl_session_info->id = 0;
+	LWLockRelease(zkl_lock_table_session_lock());
+}
+
+/*
+ * Give the handle up, so that another one continues the session.  Logged once,
+ * because this may happen repeatedly.
+ */
 static void
 on_stranger(void)
 {
-	/* Logged once by each worker, because this may happen repeatedly. */
-	static bool logged = false;
-
 	on_disconnected();
 	zkl_session_log_error(psprintf("server %s does not answer like a ZooKeeper server",
 								   zkl_session_server()));
-	if (!logged)
+	if (!keeper.stranger_logged)
 		ereport(LOG,
 				errmsg("server \"%s\" does not answer like a ZooKeeper server",
 					   zkl_session_server()),
 				errhint("See that \"zklock.hosts\" names ZooKeeper servers only."));
-	logged = true;
+	keeper.stranger_logged = true;
 	abandon_handle();
 	keeper.open_at = zkl_now() + RETRY_OPEN;
 }
@@ -593,28 +633,24 @@ on_refused(void)
 }
 
 /*
- * A handle cannot take back credentials, so a new handle continues the
- * session with the new ones.
+ * A handle can neither take back credentials nor change its servers, so a new
+ * handle continues the session with the new ones.
  */
 void
 zkl_session_keeper_reload(void)
 {
-	bool		changed;
+	bool		moves = keeper.hosts != NULL && strcmp(keeper.hosts, zkl_hosts) != 0;
+	bool		changed = zkl_identity_reload();
 
-	if (keeper.hosts != NULL && strcmp(keeper.hosts, zkl_hosts) != 0)
+	if (moves)
 	{
-		ereport(LOG,
-				errmsg("restarting the zklock worker, because \"zklock.hosts\" was changed"));
-		/* The last error was about servers that are no longer used ... */
+		zkl_lookup_end();
+		forget_servers();
 		LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
 		zkl_session_info->last_error_at = 0;
 		LWLockRelease(zkl_lock_table_session_lock());
-		/* ... and so was a refusal. */
-		pg_atomic_write_u64(&zkl_session_info->refused_at, 0);
-		proc_exit(1);
 	}
-	changed = zkl_identity_reload();
-	if (!changed && !zkl_session_log_is_refused())
+	else if (!changed && !zkl_session_log_is_refused())
 		return;
 
 	/*
@@ -623,12 +659,13 @@ zkl_session_keeper_reload(void)
 	 */
 	pg_atomic_write_u64(&zkl_session_info->refused_at, 0);
 	keeper.open_at = 0;
-	if (!changed || !zkl_session_is_open())
+	if (!(moves || changed) || !zkl_session_is_open())
 		return;
 	ereport(LOG,
+			moves ?
+			errmsg("continuing the ZooKeeper session with a new client handle, because \"zklock.hosts\" was changed") :
 			errmsg("continuing the ZooKeeper session with other credentials"));
-	lose_connection();
-	abandon_handle();
+	reopen();
 }
 
 /*

@@ -29,10 +29,16 @@ extern int64 zkl_session_keeper_wake_at(void);
 
 /*
  * The configuration was reloaded: use the credentials, certificates and
- * passwords that the files of identity.c have now.  If the list of servers has
- * changed, exit: the next worker continues the session with the new servers.
+ * passwords that the files of identity.c have now, and the servers that
+ * zklock.hosts has.
  */
 extern void zkl_session_keeper_reload(void);
+
+/*
+ * There is no connection, but the session may still live.  The caller wants to
+ * close it, so it waits a little.
+ */
+extern bool zkl_session_keeper_may_connect(void);
 
 /*
  * End the session, if ZooKeeper can be reached.  The caller has waited for the

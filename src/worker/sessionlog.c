@@ -58,6 +58,15 @@ zkl_session_log_unreachable(void)
 }
 
 void
+zkl_session_log_forget(void)
+{
+	missing = false;
+	away_since = 0;
+	(void) zkl_session_take_error();
+	pg_atomic_write_u64(&zkl_session_info->refused_at, 0);
+}
+
+void
 zkl_session_log_nowhere(void)
 {
 	if (away_since == 0)

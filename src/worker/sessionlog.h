@@ -20,6 +20,9 @@
 extern bool zkl_session_log_unreachable(void);
 extern void zkl_session_log_doubt(void);
 
+/* What was logged, and a refusal, were about servers that are no longer used. */
+extern void zkl_session_log_forget(void);
+
 /*
  * The first function reports that no name has an address.  The second tells
  * whether ZooKeeper has been unreachable for a while.

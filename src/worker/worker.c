@@ -7,7 +7,7 @@
  * the session stays alive meanwhile, and the next worker continues it from
  * what is in shared memory.  It exits with 0 only when the server shuts down:
  * it has closed the session, or leaves it to expire because locks are still
- * held.
+ * held or ZooKeeper does not reply.
  *
  * src/worker/worker.c
  *
@@ -58,6 +58,7 @@ static struct
 {
 	bool		stopping;
 	int64		stop_at;		/* when to stop even if claims are still held */
+	int64		connect_until;	/* when to stop without a connection; else 0 */
 	int64		drain_until;	/* in drain(): when to give up; else 0 */
 }			worker;
 
@@ -321,6 +322,8 @@ next_moment(void)
 	if (worker.drain_until != 0)
 		return worker.drain_until;
 	wake_at = Min(zkl_entry_state_wake_at(), zkl_session_keeper_wake_at());
+	if (worker.connect_until != 0)
+		wake_at = Min(wake_at, worker.connect_until);
 	if (zkl_session_is_usable())
 	{
 		wake_at = Min(wake_at, zkl_wait_publisher_wake_at());
@@ -430,9 +433,20 @@ stop(void)
 		 * Closing the session would give the locks to other clients while
 		 * transactions still rely on them.
 		 */
-		ereport(LOG,
-				errmsg("leaving the ZooKeeper session to expire, because locks are still held"));
+		zkl_lock_table_leave_session("locks are still held");
 		proc_exit(0);
+	}
+
+	/*
+	 * The connection may have been lost just now, or another handle is about
+	 * to continue the session.  Turns until then connect.
+	 */
+	if (zkl_session_keeper_may_connect())
+	{
+		if (worker.connect_until == 0)
+			worker.connect_until = zkl_now() + DRAIN_LIMIT;
+		if (zkl_now() < worker.connect_until)
+			return;
 	}
 	drain();
 	zkl_session_keeper_close();

@@ -50,12 +50,12 @@ sub prepare
 # even be down.
 sub begin_stop
 {
-	my ($mode) = @_;
-	$shutdown = IPC::Run::start([ 'pg_ctl', '-D', $node_a->data_dir, '-m', $mode, '-t', 180, 'stop' ],
+	my ($mode, $node) = (@_, $node_a);
+	$shutdown = IPC::Run::start([ 'pg_ctl', '-D', $node->data_dir, '-m', $mode, '-t', 180, 'stop' ],
 		'>', \my $output);
 	$zk->wait_until(
 		sub {
-			my $state = eval { slurp_file($node_a->data_dir . '/postmaster.pid') };
+			my $state = eval { slurp_file($node->data_dir . '/postmaster.pid') };
 			return !defined $state || $state =~ /^stopping\s*$/m;
 		},
 		'the shutdown to begin');
@@ -64,10 +64,10 @@ sub begin_stop
 
 sub end_stop
 {
-	my ($what) = @_;
+	my ($what, $node) = (@_, $node_a);
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	ok($shutdown->finish, "$what: the shutdown is done");
-	$node_a->_update_pid(0);
+	$node->_update_pid(0);
 	return;
 }
 
@@ -221,7 +221,8 @@ $waiter->query('SELECT zk_lock_release_all()');
 $holder = prepare('/away');
 $zk->stop;
 $node_a->stop('fast');
-pass('no ZooKeeper: the server stops all the same');
+ok($node_a->log_contains('leaving the ZooKeeper session to expire, because ZooKeeper cannot be reached', $log_at),
+	'no ZooKeeper: the server stops all the same, and says what it leaves');
 $zk->start;
 $log_at = -s $node_a->logfile;
 $stopped_at = time;
@@ -251,6 +252,52 @@ $stopped_at = time;
 $node_c->start;
 is($waiter->answer, 't', 'no reply to the release: the next start frees the lock');
 cmp_ok(time - $stopped_at, '<', $soon, 'no reply to the release: long before the session would expire');
+
+# --- between two handles, and between two workers ---
+
+sub holds_against_waiter
+{
+	my ($path) = @_;
+	$node_c->wait_until_connected;
+	$log_at = -s $node_c->logfile;
+	$lost = $node_c->backend;
+	$lost->query(acquire($path));
+	$waiter->send(acquire($path));
+	$judge->wait_until("SELECT count(*) > 0 FROM zk_locks WHERE path = '$path' AND ticket = 'queued'");
+	return;
+}
+
+# The new handle has no connection yet.
+my $other = HoldingProxy->new($zk->hosts);
+holds_against_waiter('/moved');
+$other->hold('replies');
+$node_c->configure('zklock.hosts' => $other->address);
+$node_c->reload;
+$node_c->wait_for_log(qr/because "zklock.hosts" was changed/, $log_at);
+$stopped_at = time;
+begin_stop('fast', $node_c);
+$other->pass;
+is($waiter->answer, 't', 'other servers: the lock is free');
+cmp_ok(time - $stopped_at, '<', $soon, 'other servers: long before the session would expire');
+end_stop('other servers', $node_c);
+ok($node_c->log_contains('closed the ZooKeeper session', $log_at), 'other servers: the session was closed');
+
+# PostgreSQL does not start the worker again.  While the postmaster stands still, both signals come.
+$node_c->start;
+holds_against_waiter('/between');
+$worker = $node_c->worker_pid;
+my ($postmaster) = slurp_file($node_c->data_dir . '/postmaster.pid') =~ /^(\d+)/;
+kill 'STOP', $postmaster;
+kill 'TERM', $worker;
+$lost->wait_until('SELECT worker_pid IS NULL FROM zk_status');
+kill 'INT', $postmaster;
+kill 'CONT', $postmaster;
+$zk->wait_until(sub { !-e $node_c->data_dir . '/postmaster.pid' }, 'the server to end');
+$node_c->_update_pid(0);
+is(() = slurp_file($node_c->logfile, $log_at) =~ /leaving the ZooKeeper session to expire, because the zklock worker is not running/g,
+	1, 'between two workers: the log says what becomes of the locks');
+$node_c->start;
+is($waiter->answer, 't', 'between two workers: the next start frees them');
 
 $_->stop foreach $node_a, $node_b, $node_c;
 done_testing();

@@ -145,9 +145,10 @@ is($node_b->errcode('CREATE DATABASE d') . $node_b->errcode('DROP DATABASE d'), 
 sub reload_hosts
 {
 	my ($hosts) = @_;
-	my $pid = $judge->query('SELECT worker_pid FROM zk_status');
+	my $at = -s $node_a->logfile;
 	$node_a->set('zklock.hosts', $hosts);
-	$judge->wait_until("SELECT worker_pid <> $pid AND state IN ('connected', 'idle') AND safe FROM zk_status");
+	$node_a->wait_for_log(qr/because "zklock.hosts" was changed.*connected to ZooKeeper server/s, $at);
+	$judge->wait_until("SELECT state IN ('connected', 'idle') AND safe FROM zk_status");
 	return;
 }
 

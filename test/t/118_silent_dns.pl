@@ -112,10 +112,11 @@ $zk->wait_until(sub { children() <= 1 }, 'one lookup at a time');
 $worker = $node->worker_pid;
 $node->configure('zklock.hosts' => "$hosts,$hosts");
 $node->reload;
-$node->wait_until("SELECT worker_pid <> $worker FROM zk_status");
+$zk->wait_until(sub { processes($worker) == 4 }, 'processes for the two new names only');
 dns_is_back();
 $node->wait_until_connected;
 is($node->status('epoch'), (split /\|/, $session)[1], 'other names are resolved in time') or diag($session);
+is($node->worker_pid, $worker, 'by the same worker');
 
 $judge->query(q{SELECT zk_lock_release_all()});
 
@@ -159,10 +160,12 @@ dns_falls_silent();
 $begun = time;
 my $log_end = -s $node->logfile;
 $zk->stop;
+$worker = $node->worker_pid;
 $node->wait_for_log(qr/the addresses of the ZooKeeper servers have changed/, $log_end);
 cmp_ok(time - $begun, '<', 20, 'what was found meanwhile is used when the connection is lost');
 $zk->start;
 $node->wait_until_connected;
+is($node->worker_pid, $worker, 'by the same worker');
 my $log = slurp_file($node->logfile);
 unlike($log, qr/could not resolve/, 'silence is no failure');
 

@@ -490,7 +490,7 @@ $zk->wait_until(sub { -s $seen }, 'the handshake');
 $node->configure('zklock.hosts' => "127.0.0.1:$port");
 $node->reload;
 $node->wait_until_connected;
-like(log_since(), qr/restarting the zklock worker, because "zklock\.hosts" was changed/, 'a server that is silent in the handshake does not keep the worker from a reload');
+like(log_since(), qr/with a new client handle, because "zklock\.hosts" was changed/, 'a server that is silent in the handshake does not keep the worker from a reload');
 unlike(log_since(), qr/in time/, 'long before the limit');
 
 # Other servers are tried after the limit, and the message names the stage.

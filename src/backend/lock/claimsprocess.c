@@ -28,6 +28,7 @@
 #include "compat.h"
 #include "settings.h"
 #include "shared/detached.h"
+#include "shared/locktable.h"
 #include "shared/process.h"
 #include "shared/sessioninfo.h"
 
@@ -38,6 +39,7 @@
 static int64 tend(void);
 static int64 see_to_worker(void);
 static void withdraw(int code, Datum arg);
+static void look_for_worker(void);
 
 void
 zkl_claims_process_register(void)
@@ -107,6 +109,19 @@ withdraw(int code, Datum arg)
 	LWLockReleaseAll();
 	zkl_detached_end_owner();
 	zkl_leader_end();
+	look_for_worker();
+}
+
+/*
+ * If the server stops after the worker has ended and before PostgreSQL has
+ * started it again, no process closes the session.
+ */
+static void
+look_for_worker(void)
+{
+	if (pg_atomic_read_u32(&zkl_session_info->worker_pid) == 0 &&
+		zkl_process_server_is_stopping())
+		zkl_lock_table_leave_session("the zklock worker is not running");
 }
 
 /*
