@@ -8,10 +8,10 @@ FaultSchedule - from a seed, which faults happen when, and with which settings
 	my $schedule = FaultSchedule->new(17, 30);
 	print "$_->{at} $_->{kind} $_->{what} $_->{for}\n" foreach @{ $schedule->{faults} };
 
-Pure: the same seed and seconds give the same schedule, in the same environment, of which F<test/faults/run> tells.  C<settings> are those of the
-servers (C<tenure>, C<linger> of each, C<margin>, C<timeout>, C<connection>, in ms;
-ZooKeeper's C<tick>; C<skew>, by how many seconds the clock of each is
-wrong: up to 10, or years; C<jobs>, the share of jobs among what clients do).
+Pure: the same seed and seconds give the same schedule in the same environment, which
+F<test/faults/run> lists.  C<settings> are those of the servers (C<tenure>, C<linger> of each,
+C<margin>, C<timeout>, C<connection>, in ms; ZooKeeper's C<tick>; C<skew>, by how many seconds the
+clock of each is wrong: up to 10, or years; C<jobs>, the share of jobs among what clients do).
 C<faults> are in order of their time: C<at> and C<for> are seconds, C<what> names
 the process or server, and C<number> the fault itself.
 
