@@ -540,7 +540,8 @@ is($a1->query(xact_run_once('/standby', '2024-05-05 02:00Z')), 'f', 'and the pri
 $s1->query(release('/standby'));
 wait_for_state('/standby', 'done');
 is(field('/standby', 'server'), 'standby', 'the record names it');
-is($s1->query(xact_run_once('/standby', '2024-05-05 02:00Z')), 'f', 'a used tick stays used on a standby');
+my $used = $s1->run(xact_run_once('/standby', '2024-05-05 02:00Z'));
+is($used->{errcode} || $used->{out}, 'f', 'a used tick stays used on a standby');
 $a1->query('BEGIN READ ONLY');
 is($a1->query(xact_run_once('/export', '2024-05-05 02:00Z')), 't', 'a read-only transaction on a primary runs a job');
 $a1->query('COMMIT');
