@@ -193,12 +193,17 @@ zkl_report_loss(int level, const char *path, ZklLoss loss, int64 lost_at,
 	ErrorData	error = {.elevel = level};
 
 	zkl_report_loss_instead(&error, path, loss, lost_at, release);
-	ereport(level,
-			errcode(error.sqlerrcode),
-			errmsg_internal("%s", error.message),
-			errdetail_internal("%s", error.detail),
-			level < ERROR || error.hint == NULL ? 0 :
-			errhint("%s", error.hint));
+	ereport(level, zkl_report_text(&error));
+}
+
+int
+zkl_report_text(const ErrorData *error)
+{
+	errcode(error->sqlerrcode);
+	errmsg_internal("%s", error->message);
+	errdetail_internal("%s", error->detail);
+	return error->elevel < ERROR || error->hint == NULL ? 0 :
+		errhint("%s", error->hint);
 }
 
 /*

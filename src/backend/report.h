@@ -52,6 +52,9 @@ extern void zkl_report_loss_instead(ErrorData *error, const char *path,
 									ZklLoss loss, int64 lost_at,
 									const char *release);
 
+/* For ereport, or for an error context: give the error this text. */
+extern int	zkl_report_text(const ErrorData *error);
+
 /*
  * The transaction has committed at "now", but the commit guard had relied on
  * the lock only up to "until".  Raises a WARNING with 01ZK1, for the client

@@ -22,8 +22,6 @@
  */
 #include "postgres.h"
 
-#include <signal.h>
-
 #include "access/xact.h"
 #include "common/hashfn.h"
 #include "lib/stringinfo.h"
@@ -31,11 +29,11 @@
 #include "pgstat.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
-#include "tcop/tcopprot.h"
 #include "utils/backend_status.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "backend/lock/cancel.h"
 #include "backend/lock/permission.h"
 #include "backend/znodetext.h"
 #include "compat.h"
@@ -68,9 +66,6 @@ static struct
 	bool		sentenced;
 	ZklWaitSentence sentence;
 }			wait;
-
-/* When the statement began that the signal handler has cancelled. */
-static volatile TimestampTz cancelled_statement = 0;
 
 /* A backend that waits for this one, directly or through others. */
 typedef struct Dependent
@@ -144,7 +139,7 @@ static const Dependent *find_dependent(int pid);
 static int	describe(const ZklWaitSentence *sentence);
 static const char *lines_of(const char *text);
 static char *statements_of(const ZklWaitSentence *sentence);
-static void explain(void *arg);
+static void explain(void);
 static void count_victim(const ZklWaitSentence *sentence);
 static const char *detail_for_client(const char *detail);
 
@@ -738,8 +733,7 @@ zkl_deadlock_on_signal(int64 told_until, SIGNAL_ARGS)
 	 */
 	if (!zkl_waits_accept_notice())
 		return !zkl_lock_table_has_lost(MyProcPid, told_until);
-	cancelled_statement = GetCurrentStatementStartTimestamp();
-	StatementCancelHandler(ZKL_SIGNAL_ARGUMENTS);
+	zkl_cancel_statement(explain, ZKL_SIGNAL_ARGUMENTS);
 	return true;
 }
 
@@ -748,41 +742,21 @@ zkl_deadlock_on_signal(int64 told_until, SIGNAL_ARGS)
  * notice may have come too late, for a wait of an earlier statement.
  */
 bool
-zkl_deadlock_has_cancelled(void)
+zkl_deadlock_explain_likely(void)
 {
-	TimestampTz statement = GetCurrentStatementStartTimestamp();
-
-	if (zkl_local_claim_loss_signal == SIGINT)
-		return zkl_waits_has_notice() && zkl_waits_notice_at() >= statement;
-	return cancelled_statement != 0 && cancelled_statement == statement;
-}
-
-/*
- * Make this the outermost error context.  The cancel may be raised where no
- * hook sees it, for instance in the parser or at the end of a transaction.
- * But every error calls all contexts, and this one last.  PostgreSQL clears
- * the list after each error that reaches its main loop.  So the context is
- * added again when a transaction or savepoint ends, and before each
- * statement.
- */
-void
-zkl_deadlock_listen(void)
-{
-	static ErrorContextCallback context = {.callback = explain};
-
-	if (error_context_stack == NULL)
-		error_context_stack = &context;
+	if (!zkl_waits_has_notice() ||
+		zkl_waits_notice_at() < GetCurrentStatementStartTimestamp())
+		return false;
+	explain();
+	return true;
 }
 
 /* Replace the error that is being raised by that of the deadlock. */
 static void
-explain(void *arg)
+explain(void)
 {
 	ZklWaitSentence sentence;
 
-	if (geterrcode() != ERRCODE_QUERY_CANCELED || !zkl_deadlock_has_cancelled())
-		return;
-	cancelled_statement = 0;
 	zkl_waits_read_notice(&sentence);
 	pgstat_report_deadlock();
 	count_victim(&sentence);

@@ -50,13 +50,11 @@ extern void zkl_deadlock_end(int code, Datum arg);
  * on_signal is for the signal handler, which has handled all losses up to the
  * moment "told_until" of zkl_now().  It cancels the statement if that local
  * wait still goes on.  It returns false if the signal may be for a loss.
- * has_cancelled: has on_signal cancelled the present statement?  listen: call
- * it at the start of the process, at the end of each transaction and
- * savepoint, and before each statement.  It turns the cancel into error
- * 40P01.
+ * The error of that cancel is 40P01.  explain_likely is for a process to which
+ * zklock sends SIGINT, when the error of a cancel is being raised: if that is
+ * probably because of the deadlock, it becomes 40P01.
  */
 extern bool zkl_deadlock_on_signal(int64 told_until, SIGNAL_ARGS);
-extern bool zkl_deadlock_has_cancelled(void);
-extern void zkl_deadlock_listen(void);
+extern bool zkl_deadlock_explain_likely(void);
 
 #endif							/* ZKL_DEADLOCK_H */

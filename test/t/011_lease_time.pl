@@ -117,6 +117,21 @@ is($a1->errcode(q{DO $$
 		PERFORM zk_xact_lock_acquire('/block', NULL, '1s');
 		PERFORM pg_sleep(170);
 	END $$}), 'ZK002', 'without one');
+
+# PL/pgSQL itself notices the cancel.  What the block says then is its own, also with the SQLSTATE of a cancel.
+$result = $a1->run(q{DO $$
+	DECLARE n bigint := 0;
+	BEGIN
+		PERFORM zk_xact_lock_acquire('/block', NULL, '1s');
+		BEGIN
+			LOOP n := n + 1; END LOOP;
+		EXCEPTION WHEN OTHERS THEN
+			RAISE NOTICE 'caught %', SQLSTATE;
+			RAISE EXCEPTION 'mine' USING ERRCODE = '57014';
+		END;
+	END $$});
+like($result->{err}, qr/caught ZK002/, 'a cancel that PL/pgSQL notices is caught by WHEN OTHERS');
+like($result->{err}, qr/ERROR:  57014: mine/, 'and explains no later error');
 is(rows(), 'fine', 'nothing is there');
 
 # --- user cancel and statement_timeout are what they are ---

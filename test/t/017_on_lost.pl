@@ -8,7 +8,7 @@ use ZklockTest;
 
 my $zk = ZooKeeper->new;
 my $node = ZklockNode->started('a', $zk, 'zklock.session_timeout' => '20s', 'zklock.linger' => 0,
-	'wal_level' => 'logical', 'max_wal_senders' => 2);
+	'wal_level' => 'logical', 'max_wal_senders' => 2, 'wal_retrieve_retry_interval' => '100ms');
 $node->safe_psql('postgres', q{
 	CREATE TABLE t (v text); CREATE TABLE steps (v text);
 	CREATE ROLE patient LOGIN SUPERUSER; ALTER ROLE patient SET zklock.on_lost = notice;
@@ -118,6 +118,20 @@ foreach my $state (sort keys %running)
 	}
 }
 
+# The statement waits in the parser, after an error of the parser.  No hook sees its error, not even that for the log.
+foreach my $xact (0, 1)
+{
+	my $what = 'cancel, in the parser, ' . ($xact ? 'in a transaction' : 'autocommit');
+	my ($backend, $path) = holder('cancel', before => [ q{SET log_min_messages = 'fatal'}, $xact ? 'BEGIN; SAVEPOINT s' : () ]);
+	is($backend->errcode('SELEC 1'), '42601', "$what: an error of the parser");
+	$backend->query('ROLLBACK TO s') if $xact;
+	$backend->send('SELECT * FROM steps');
+	wait_until_active($backend, 'relation');
+	lose($path);
+	tells_loss($backend->result, 'ERROR', $path, $what);
+	$backend->quit;
+}
+
 # Idle in a transaction: as for a recovery conflict, there is nothing to cancel.
 foreach my $read_only (0, 1)
 {
@@ -155,12 +169,13 @@ foreach my $read_only (0, 1)
 
 # --- terminate ---
 
-foreach my $state ('idle', 'idle in transaction', sort keys %running)
+foreach my $state ('idle', 'idle in transaction', 'idle in a failed transaction', sort keys %running)
 {
 	my $what = "terminate, $state";
 	my ($statement, $event) = @{ $running{$state} // [] };
 	my ($backend, $path) = holder('', dbname => 'strict', before => $state eq 'idle' ? [] : ['BEGIN']);
 	next if $statement && $statement =~ /deep|go_on|steps/;	# they are in the other database
+	is($backend->errcode($_), $_ =~ /SELECT/ ? '22012' : '42601', "$what: an error") foreach $state =~ /failed/ ? ('SELECT 1/0', 'SELEC 1') : ();
 	if ($statement)
 	{
 		$backend->send($statement);
@@ -291,9 +306,10 @@ is($node->safe_psql('postgres', q{SELECT count(*) FROM t WHERE v <> 'fine'}), '0
 $node->safe_psql('postgres', q{CREATE TABLE news (v text); CREATE PUBLICATION news FOR TABLE news; CREATE DATABASE reader;});
 $node->safe_psql('reader', <<'END');
 	CREATE EXTENSION zklock;
-	CREATE TABLE news (v text);
+	CREATE TABLE news (v text UNIQUE);
 	CREATE FUNCTION on_news() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS $$ BEGIN
-		IF NEW.v = 'first' THEN PERFORM zk_lock_acquire('/applied'); END IF; RETURN NULL; END $$;
+		IF NEW.v = 'first' THEN PERFORM zk_lock_acquire('/applied'); END IF;
+		IF NEW.v = 'third' THEN PERFORM zk_xact_lock_acquire('/applied/xact'); END IF; RETURN NULL; END $$;
 	CREATE TRIGGER on_news AFTER INSERT ON news FOR EACH ROW EXECUTE FUNCTION on_news();
 	ALTER TABLE news ENABLE ALWAYS TRIGGER on_news;
 END
@@ -315,6 +331,19 @@ is($node->safe_psql('postgres', 'SELECT pid FROM pg_stat_subscription'), $applie
 $node->safe_psql('postgres', q{INSERT INTO news VALUES ('second')});
 $node->wait_for_log(qr/\[$applies\] ERROR:  lock "\/applied" was lost/, $log_at);
 pass('but applies nothing without its lock');
+
+# The next process has an error of its own.  Then it waits for a row in a transaction, and not in a statement.
+my $reader = $node->backend(dbname => 'reader');
+$reader->query(q{INSERT INTO news VALUES ('known')});
+$node->safe_psql('postgres', $_) foreach q{INSERT INTO news VALUES ('known')}, q{INSERT INTO news VALUES ('third'), ('held up')};
+$node->wait_for_log(qr/ERROR:  duplicate key value/, $log_at);
+$reader->query($_) foreach q{DELETE FROM news WHERE v = 'known'}, 'BEGIN', q{INSERT INTO news VALUES ('held up')};
+$node->wait_until(q{SELECT count(*) = 1 FROM pg_stat_subscription AS s JOIN pg_locks AS l USING (pid) WHERE NOT l.granted});
+$applies = $node->safe_psql('postgres', 'SELECT pid FROM pg_stat_subscription');
+$zk->delete('/zklock/applied/xact/' . $zk->children('/zklock/applied/xact')->[0]);
+$node->wait_for_log(qr/\[$applies\] ERROR:  (?:lock|canceling) .*/, $log_at);
+like(slurp_file($node->logfile, $log_at), qr/\[$applies\] ERROR:  lock "\/applied\/xact" was lost/, 'its loss cancels the transaction, and the log says why');
+$reader->quit;
 $node->safe_psql('reader', 'ALTER SUBSCRIPTION news DISABLE; ALTER SUBSCRIPTION news SET (slot_name = NONE); DROP SUBSCRIPTION news');
 
 # --- the setting ---

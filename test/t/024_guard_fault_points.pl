@@ -110,6 +110,18 @@ foreach my $lost ('bystander', 'own')
 is($node_b->safe_psql('postgres', q{SELECT count(*) FROM work WHERE v = 'looks'}), '1', 'and one has committed');
 $_->quit foreach $bystander, $looks;
 
+# --- a cancel that is still to come does not explain an error with its SQLSTATE ---
+
+my $pending = $node_b->backend;
+$pending->query(q{SELECT zk_lock_acquire('/pending')});
+$node_b->arm('acquired');
+$pending->send(q{DO $$ BEGIN RAISE query_canceled USING MESSAGE = 'mine: ' || zk_lock_acquire('/pending/other'); END $$});
+$process = $node_b->at_point('acquired');
+lose($node_b, '/pending');
+kill 'CONT', $process;
+like($pending->result->{err}, qr/ERROR:  57014: mine: true/, 'an error with the SQLSTATE of a cancel, while the cancel is pending');
+$pending->quit;
+
 # --- a late commit is reported, and only that ---
 
 sub late_commits { my ($node) = @_; return $node->safe_psql('postgres', 'SELECT late_commits FROM zk_stat'); }

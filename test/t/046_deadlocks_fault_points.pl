@@ -312,6 +312,26 @@ $sender->send('SELECT pg_sleep(60)');
 $north->wait_until(q{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep')});
 $north->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $sender->pid . ')');
 is($sender->result->{errcode}, '57014', 'a cancel after a notice that came late is no deadlock');
+
+# It learns of a loss together with the deadlock.  What it loses while idle cancels nothing, and explains no message.
+$sender->query(q{SELECT zk_lock_acquire('/lost')});
+$_->query('BEGIN') foreach $n2, $sender;
+$sender->query(mutex('/a'));
+$n2->query('LOCK TABLE accounts');
+$found = circle_around($sender, 'SELECT n FROM accounts', $holder_found);
+kill 'STOP', $sender->pid;
+$zk->delete('/zklock/lost/' . $zk->children('/zklock/lost')->[0]);
+$north->wait_until(q{SELECT claim = 'lost' FROM zk_locks WHERE path = '/lost'});
+kill 'CONT', $found;
+$north->wait_for_ticket('/b', 'queued');
+$judge->query('SELECT pg_sleep(0.3)');
+kill 'CONT', $sender->pid;
+is($sender->result->{errcode}, '40P01', 'a loss and a deadlock at once: the deadlock is the error');
+end_of_circle($sender);
+like($sender->run(q{DO $$ BEGIN RAISE NOTICE 'mine' USING ERRCODE = '57014'; END $$})->{err}, qr/NOTICE:  57014: mine/, 'a message with the SQLSTATE of a cancel is none');
+$n1->query(q{SELECT zk_lock_acquire('/a')});
+is($sender->query(q{SELECT zk_lock_acquire('/a', '200ms')}), 'f', 'nor is the end of a wait');
+$n1->query(q{SELECT zk_lock_release('/a')});
 $sender->quit;
 
 # --- the log message reads the queue ---

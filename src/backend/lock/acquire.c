@@ -15,12 +15,10 @@
 #include "backend/display.h"
 #include "backend/lock/acquire.h"
 #include "backend/lock/holdcounts.h"
-#include "backend/lock/onlost.h"
 #include "backend/lock/wait.h"
 #include "backend/lock/waitreport.h"
 #include "backend/lock/xact.h"
 #include "backend/report.h"
-#include "deadlock/deadlock.h"
 #include "faultpoint.h"
 #include "settings.h"
 #include "shared/lockstat.h"
@@ -28,7 +26,6 @@
 static bool acquire_at_once(const ZklLockRequest *request);
 static bool acquire_first(ZklLocalClaim *claim, const ZklLockRequest *request,
 						  void *arg);
-static bool is_cancelled(void);
 static void report_lock_timeout(ZklClaim *claim);
 static void acquire_again(ZklLocalClaim *claim, const ZklLockRequest *request);
 static void set_lease_time(ZklLocalClaim *claim, const ZklLockRequest *request);
@@ -151,7 +148,7 @@ zkl_acquire_locally(ZklLocalClaim *claim, const ZklLockRequest *request)
 		{
 			zkl_wait_drop_snapshot(request);
 			result = zkl_local_lock_wait(claim->shared, &claim->tag, mode,
-										 request->scope, until, is_cancelled);
+										 request->scope, until);
 
 			/*
 			 * PostgreSQL's timers go by the wall clock, which may have been
@@ -166,17 +163,6 @@ zkl_acquire_locally(ZklLocalClaim *claim, const ZklLockRequest *request)
 
 	part->locked = result == ZKL_LOCAL_LOCKED;
 	return part->locked;
-}
-
-/*
- * Has zklock cancelled the whole statement, and not only the local wait?  If
- * it did so by SIGINT, the wait has noted that itself.
- */
-static bool
-is_cancelled(void)
-{
-	return zkl_local_claim_loss_signal != SIGINT &&
-		(zkl_on_lost_has_cancelled() || zkl_deadlock_has_cancelled());
 }
 
 /*

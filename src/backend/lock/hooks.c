@@ -3,9 +3,9 @@
  * hooks.c
  *	  What zklock does around statements.
  *
- * If a loss cancelled a statement, the hooks replace its error (onlost.c).
- * The hook for messages does that for errors that are raised just before a
- * statement begins.
+ * Before each statement, they make sure that the error says why if zklock
+ * cancels it (cancel.c).  If zklock ends the connection because of a loss, the
+ * hook for messages does that.
  *
  * They release all session-level locks after DISCARD ALL.  That cannot be left
  * to the sweep of holdcounts.c, which looks at the local locks, because a lost
@@ -26,13 +26,13 @@
 #include "executor/executor.h"
 #include "tcop/utility.h"
 
+#include "backend/lock/cancel.h"
 #include "backend/lock/holdcounts.h"
 #include "backend/lock/hooks.h"
 #include "backend/lock/locallock.h"
 #include "backend/lock/onlost.h"
 #include "backend/lock/xact.h"
 #include "compat.h"
-#include "deadlock/deadlock.h"
 #include "settings.h"
 
 static ExecutorRun_hook_type next_executor_run = NULL;
@@ -52,7 +52,6 @@ static bool may_be_remote(const PlannedStmt *plan);
 static void require_leadership(Node *command, ProcessUtilityContext context);
 static bool takes_effect_at_once(const Node *command);
 static void leave_statement(void);
-static void leave_statement_by_error(MemoryContext context);
 static void executor_run(ZKL_EXECUTOR_RUN_PARAMETERS);
 static void executor_finish(QueryDesc *query_desc);
 static void finish(QueryDesc *query_desc);
@@ -65,7 +64,7 @@ void
 zkl_hooks_init(void)
 {
 	zkl_xact_init();
-	zkl_deadlock_listen();
+	zkl_cancel_listen();
 
 	next_executor_run = ExecutorRun_hook;
 	ExecutorRun_hook = executor_run;
@@ -86,10 +85,9 @@ zkl_hooks_init(void)
 static void
 executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 {
-	MemoryContext context = CurrentMemoryContext;
 	uint64		outer = zkl_xact_execution;
 
-	zkl_deadlock_listen();
+	zkl_cancel_listen();
 	zkl_xact_note_statement(false);
 	if (!CommandIsReadOnly(query_desc->plannedstmt))
 	{
@@ -109,7 +107,7 @@ executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 	PG_CATCH();
 	{
 		zkl_xact_execution = outer;
-		leave_statement_by_error(context);
+		zkl_xact_keep_guard_first();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -150,7 +148,6 @@ may_be_remote(const PlannedStmt *plan)
 static void
 executor_finish(QueryDesc *query_desc)
 {
-	MemoryContext context = CurrentMemoryContext;
 	uint64		outer = zkl_xact_execution;
 
 	if (CommandIsReadOnly(query_desc->plannedstmt))
@@ -167,7 +164,7 @@ executor_finish(QueryDesc *query_desc)
 	PG_CATCH();
 	{
 		zkl_xact_execution = outer;
-		leave_statement_by_error(context);
+		zkl_xact_keep_guard_first();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -187,12 +184,11 @@ finish(QueryDesc *query_desc)
 static void
 process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 {
-	MemoryContext caller_context = CurrentMemoryContext;
 	Node	   *command = statement->utilityStmt;
 	bool		is_discard_all = IsA(command, DiscardStmt) &&
 	((DiscardStmt *) command)->target == DISCARD_ALL;
 
-	zkl_deadlock_listen();
+	zkl_cancel_listen();
 
 	if (IsA(command, TransactionStmt))
 	{
@@ -217,7 +213,7 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 	PG_CATCH();
 	{
 		zkl_xact_utilities--;
-		leave_statement_by_error(caller_context);
+		zkl_xact_keep_guard_first();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -313,22 +309,11 @@ leave_statement(void)
 	zkl_on_lost_tell();
 }
 
-/*
- * Keep the guard first before explaining the loss, because that raises an
- * error.
- */
-static void
-leave_statement_by_error(MemoryContext context)
-{
-	zkl_xact_keep_guard_first();
-	zkl_on_lost_explain(context);
-}
-
 /* Replace the text before other extensions see the message. */
 static void
 emit_log(ErrorData *error)
 {
-	zkl_on_lost_explain_instead(error);
+	zkl_on_lost_explain_end(error);
 	zkl_local_lock_tell(error);
 	if (next_emit_log)
 		next_emit_log(error);

@@ -33,6 +33,7 @@
 #include "utils/timeout.h"
 
 #include "backend/display.h"
+#include "backend/lock/cancel.h"
 #include "backend/lock/locallock.h"
 #include "backend/lock/waitreport.h"
 #include "compat.h"
@@ -44,12 +45,6 @@
 /* PostgreSQL itself uses 1 and 2 in an advisory lock's last field. */
 #define FIRST_GENERATION_FIELD	3
 #define GENERATION_FIELDS		(PG_UINT16_MAX - FIRST_GENERATION_FIELD + 1)
-
-/*
- * Has zklock cancelled the present statement, not only the wait?  The caller
- * of the wait sets this function.
- */
-static bool (*statement_is_cancelled) (void);
 
 /*
  * The present wait of this backend.  Signal handlers read and set this.
@@ -65,8 +60,6 @@ static volatile sig_atomic_t ended = false; /* zklock has ended the wait ... */
 static volatile sig_atomic_t time_is_over = false;	/* for this reason */
 static volatile sig_atomic_t interrupted = false;	/* PostgreSQL has
 													 * cancelled the statement */
-static bool cancelled_before = false;	/* zklock had cancelled the statement
-										 * before, and that error was caught */
 static bool told = false;		/* the user was told that the wait goes on */
 static struct sigaction handler_of_sigint;
 static struct sigaction handler_of_nudge;
@@ -140,12 +133,11 @@ zkl_local_lock_acquire(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope,
 
 ZklLocalWait
 zkl_local_lock_wait(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
-					ZklScope scope, int64 until, bool (*is_cancelled) (void))
+					ZklScope scope, int64 until)
 {
 	int			limit_ms = milliseconds_until(until);
 	ZklLocalWait result = ZKL_LOCAL_NEW_GENERATION;
 
-	statement_is_cancelled = is_cancelled;
 	if (until != ZKL_FOREVER && limit_ms == 0)
 		return ZKL_LOCAL_TIME_OVER;
 
@@ -185,6 +177,12 @@ zkl_local_lock_tell(const ErrorData *message)
 			errmsg("still waiting for lock \"%s\"",
 				   zkl_display_path(waiting->entry->path)),
 			sentence ? errdetail_internal("%s", sentence) : 0);
+}
+
+bool
+zkl_local_lock_ends_wait(void)
+{
+	return waiting != NULL && ended && !is_cancelled();
 }
 
 void
@@ -323,7 +321,7 @@ judge_error(ZklClaim *claim, ErrorData *error)
 static bool
 is_cancelled(void)
 {
-	return interrupted || (!cancelled_before && statement_is_cancelled());
+	return interrupted || zkl_cancel_is_noted();
 }
 
 /*
@@ -331,13 +329,11 @@ is_cancelled(void)
  */
 
 /*
- * A cancel that is already pending counts like one that comes now.  A cancel
- * that is no longer pending does not count: PL/pgSQL may have caught it.
+ * A cancel that is already pending counts like one that comes now.
  */
 static void
 begin_listening(ZklClaim *claim)
 {
-	cancelled_before = statement_is_cancelled() && !QueryCancelPending;
 	waiting = claim;
 	ended = time_is_over = interrupted = told = false;
 	chain(SIGINT, on_sigint, &handler_of_sigint);

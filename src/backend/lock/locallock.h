@@ -55,19 +55,23 @@ typedef enum ZklLocalWait
 /*
  * Wait for the lock until this moment of zkl_now().  Raises the errors of any
  * lock wait (55P03, 57014, 40P01).  After an error, the backend does not hold
- * the lock.  "is_cancelled" tells whether zklock has cancelled the statement
- * for another reason than this wait.
+ * the lock.
  */
 extern ZklLocalWait zkl_local_lock_wait(struct ZklClaim *claim,
 										const LOCKTAG *tag, LOCKMODE mode,
-										ZklScope scope, int64 until,
-										bool (*is_cancelled) (void));
+										ZklScope scope, int64 until);
 
 /*
  * For the hook for messages: if this is PostgreSQL's message that the wait
  * goes on, raise a NOTICE for the user, once in each wait.
  */
 extern void zkl_local_lock_tell(const ErrorData *message);
+
+/*
+ * Is the cancel that is being raised only the end of this backend's wait, so
+ * that zkl_local_lock_wait will return?
+ */
+extern bool zkl_local_lock_ends_wait(void);
 
 /* Change the level at which the lock is held. */
 extern void zkl_local_lock_move(const LOCKTAG *tag, LOCKMODE mode,

@@ -15,6 +15,7 @@
 #include "miscadmin.h"
 #include "tcop/tcopprot.h"
 
+#include "backend/lock/cancel.h"
 #include "backend/lock/localclaim.h"
 #include "backend/lock/onlost.h"
 #include "backend/report.h"
@@ -43,7 +44,6 @@ static struct
 static volatile sig_atomic_t deaf = false;
 static volatile sig_atomic_t came_while_deaf = false;
 static volatile sig_atomic_t terminating = false;
-static volatile TimestampTz cancelled_statement = 0;	/* when it began */
 static volatile int64 told_until = 0;	/* it has handled all losses up to
 										 * this moment */
 
@@ -53,7 +53,9 @@ static ZklOnLost reaction(void);
 static bool released_lost(void);
 static bool is_idle(void);
 static bool is_aborting(void);
-static void explain(ErrorData *error);
+static void explain_likely(void);
+static void explain(void);
+static bool name_lock(ErrorData *error);
 
 /*
  * If SIGUSR2 is ignored, zklock may use it.  Some processes, such as a
@@ -67,7 +69,10 @@ zkl_on_lost_listen(void)
 
 	if (sigaction(SIGUSR2, NULL, &present) != 0 ||
 		present.sa_handler != SIG_IGN)
+	{
+		zkl_cancel_guess = explain_likely;
 		return;
+	}
 	pqsignal(SIGUSR2, on_loss);
 	zkl_local_claim_loss_signal = SIGUSR2;
 }
@@ -119,10 +124,7 @@ handle_loss(SIGNAL_ARGS)
 		die(ZKL_SIGNAL_ARGUMENTS);
 	}
 	else if (!is_idle())
-	{
-		cancelled_statement = GetCurrentStatementStartTimestamp();
-		StatementCancelHandler(ZKL_SIGNAL_ARGUMENTS);
-	}
+		zkl_cancel_statement(explain, ZKL_SIGNAL_ARGUMENTS);
 }
 
 /*
@@ -174,67 +176,44 @@ zkl_on_lost_xact_ended(void)
 }
 
 /*
- * The moment at which a statement began identifies it, even if the clock has
- * been set since.  If the signal is SIGINT, assume that a loss of which the
- * user was not told is the reason.
+ * If the signal is SIGINT, assume that a deadlock, or a loss of which the user
+ * was not told, is the reason.  But the end of a wait is no cancel.
  */
-bool
-zkl_on_lost_has_cancelled(void)
+static void
+explain_likely(void)
 {
-	if (zkl_local_claim_loss_signal == SIGINT)
-		return zkl_local_claim_find_lost() != NULL;
-	return cancelled_statement != 0 &&
-		cancelled_statement == GetCurrentStatementStartTimestamp();
+	if (!zkl_local_lock_ends_wait() && !zkl_deadlock_explain_likely() &&
+		zkl_local_claim_find_lost() != NULL)
+		explain();
 }
 
-/*
- * A cancel by the user or by statement_timeout keeps its own error.  And if
- * the lost claim is gone, there is no lock to name.
- */
-void
-zkl_on_lost_explain(MemoryContext context)
+static void
+explain(void)
 {
-	ErrorData  *error;
+	ErrorData	error = {.elevel = ERROR};
 
-	if (geterrcode() != ERRCODE_QUERY_CANCELED || !zkl_on_lost_has_cancelled() ||
-		(zkl_local_claim_find_lost() == NULL && !released_lost()))
-		return;
-
-	/*
-	 * FlushErrorState() frees the memory of errors, so copy the error to
-	 * another context.
-	 */
-	MemoryContextSwitchTo(context);
-	error = CopyErrorData();
-	FlushErrorState();
-	explain(error);
-	ReThrowError(error);
+	if (name_lock(&error))
+		zkl_report_text(&error);
 }
 
-/*
- * This is the last chance to name the lock, for errors that end the backend,
- * and for errors outside of any statement.
- */
 void
-zkl_on_lost_explain_instead(ErrorData *error)
+zkl_on_lost_explain_end(ErrorData *error)
 {
-	if ((error->elevel == ERROR && zkl_on_lost_has_cancelled() &&
-		 error->sqlerrcode == ERRCODE_QUERY_CANCELED) ||
-		(error->elevel == FATAL && terminating &&
-		 error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN))
-		explain(error);
+	if (error->elevel == FATAL && terminating &&
+		error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN)
+		(void) name_lock(error);
 }
 
 /*
  * Put the loss into the error.  The user then knows of the loss, so it must
- * not explain a later cancel as well.
+ * not explain a later cancel as well.  Returns false if the lost claim is
+ * gone, so that there is no lock to name.
  */
-static void
-explain(ErrorData *error)
+static bool
+name_lock(ErrorData *error)
 {
 	ZklLocalClaim *lost = zkl_local_claim_find_lost();
 
-	cancelled_statement = 0;
 	if (lost != NULL)
 	{
 		lost->told_lost = true;
@@ -243,6 +222,7 @@ explain(ErrorData *error)
 	else if (released_lost())
 		zkl_report_loss_instead(error, released.path, released.loss,
 								released.lost_at, NULL);
+	return lost != NULL || released_lost();
 }
 
 /*

@@ -4,11 +4,8 @@
  *	  What a backend does when one of its claims is lost: zklock.on_lost.
  *
  * The worker sends the backend a signal.  The backend then cancels its
- * running statement, as after pg_cancel_backend(), because a cancel reaches a
- * statement wherever it waits.  Or it ends, as after pg_terminate_backend().
- * PostgreSQL's error would only mention a user's request or an
- * administrator's command.  So it is replaced by an error that names the
- * lock.
+ * running statement (cancel.h), or ends, as after pg_terminate_backend().  In
+ * both cases, the error names the lock.
  *
  * Called only by backends.
  *
@@ -35,21 +32,13 @@ extern void zkl_on_lost_listen(void);
 extern void zkl_on_lost_commit_begins(void);
 extern void zkl_on_lost_xact_ended(void);
 
-/* Has a loss cancelled the present statement? */
-extern bool zkl_on_lost_has_cancelled(void);
-
 /*
- * Call this in PG_CATCH() where a statement ends, with the memory context
- * from the statement's beginning.  If a loss cancelled the statement, this
- * raises the error that names the lock.
+ * For the hook for messages: if this ends the connection because of a loss,
+ * let it name the lock.  The error context of cancel.c cannot do that: an
+ * error in a failed transaction removes it, and only the next statement that
+ * PostgreSQL accepts adds it again.
  */
-extern void zkl_on_lost_explain(MemoryContext context);
-
-/*
- * The same for an error that is being sent to the log and the client: this
- * replaces its text.
- */
-extern void zkl_on_lost_explain_instead(ErrorData *error);
+extern void zkl_on_lost_explain_end(ErrorData *error);
 
 /*
  * Call this where a statement has succeeded.  If zklock.on_lost only warns,

@@ -102,6 +102,7 @@
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
 
+#include "backend/lock/cancel.h"
 #include "backend/lock/holdcounts.h"
 #include "backend/lock/localclaim.h"
 #include "backend/lock/onlost.h"
@@ -109,7 +110,6 @@
 #include "backend/lock/use.h"
 #include "backend/lock/xact.h"
 #include "backend/report.h"
-#include "deadlock/deadlock.h"
 #include "faultpoint.h"
 #include "settings.h"
 #include "shared/passes.h"
@@ -395,7 +395,7 @@ static void
 on_xact(XactEvent event, void *arg)
 {
 	if (is_listening)
-		zkl_deadlock_listen();
+		zkl_cancel_listen();
 	if (!has_stake())
 	{
 		has_run_statement = is_rolled_back = false;
@@ -486,7 +486,7 @@ static void
 on_subxact(SubXactEvent event, SubTransactionId my_id,
 		   SubTransactionId parent_id, void *arg)
 {
-	zkl_deadlock_listen();
+	zkl_cancel_listen();
 	if (zkl_local_claim_number() == 0)
 		return;
 	switch (event)

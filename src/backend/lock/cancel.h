@@ -1,0 +1,45 @@
+/*-------------------------------------------------------------------------
+ *
+ * cancel.h
+ *	  From a cancel by zklock to the error that says why.
+ *
+ * zklock cancels a statement as pg_cancel_backend() does, because a cancel
+ * reaches a statement wherever it waits.  PostgreSQL's error would only
+ * mention a user's request.  So it is given another text while it is being
+ * raised, wherever that is.
+ *
+ * Called only by backends.
+ *
+ * src/backend/lock/cancel.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_CANCEL_H
+#define ZKL_CANCEL_H
+
+/*
+ * For a signal handler: cancel the present statement.  "explain" is called
+ * while the error is being raised, and puts the reason into it, or leaves it
+ * as it is.  If a statement is cancelled twice before any error, the first
+ * reason stays.
+ */
+extern void zkl_cancel_statement(void (*explain) (void), SIGNAL_ARGS);
+
+/*
+ * Has that cancelled the present statement, and no error has come of it yet?
+ */
+extern bool zkl_cancel_is_noted(void);
+
+/*
+ * Set in a process to which zklock sends SIGINT.  PostgreSQL's own handler
+ * cancels the statement there, and this has to guess why.
+ */
+extern void (*zkl_cancel_guess) (void);
+
+/*
+ * Call this at the start of the process, at the end of each transaction and
+ * savepoint, and before each statement.
+ */
+extern void zkl_cancel_listen(void);
+
+#endif							/* ZKL_CANCEL_H */
