@@ -51,7 +51,6 @@ static struct
 static bool may_be_remote(const PlannedStmt *plan);
 static void require_leadership(Node *command, ProcessUtilityContext context);
 static bool takes_effect_at_once(const Node *command);
-static void leave_statement(void);
 static void executor_run(ZKL_EXECUTOR_RUN_PARAMETERS);
 static void executor_finish(QueryDesc *query_desc);
 static void finish(QueryDesc *query_desc);
@@ -103,18 +102,16 @@ executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 			next_executor_run(ZKL_EXECUTOR_RUN_ARGUMENTS);
 		else
 			standard_ExecutorRun(ZKL_EXECUTOR_RUN_ARGUMENTS);
+		last_run.query = query_desc;
+		last_run.execution = zkl_xact_execution;
 	}
-	PG_CATCH();
+	PG_FINALLY();
 	{
 		zkl_xact_execution = outer;
 		zkl_xact_keep_guard_first();
-		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	last_run.query = query_desc;
-	last_run.execution = zkl_xact_execution;
-	zkl_xact_execution = outer;
-	leave_statement();
+	zkl_on_lost_tell();
 }
 
 /*
@@ -161,15 +158,13 @@ executor_finish(QueryDesc *query_desc)
 	{
 		finish(query_desc);
 	}
-	PG_CATCH();
+	PG_FINALLY();
 	{
 		zkl_xact_execution = outer;
 		zkl_xact_keep_guard_first();
-		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	zkl_xact_execution = outer;
-	leave_statement();
+	zkl_on_lost_tell();
 }
 
 static void
@@ -210,15 +205,13 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 	{
 		run_utility(ZKL_PROCESS_UTILITY_ARGUMENTS);
 	}
-	PG_CATCH();
+	PG_FINALLY();
 	{
 		zkl_xact_utilities--;
 		zkl_xact_keep_guard_first();
-		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	zkl_xact_utilities--;
-	leave_statement();
+	zkl_on_lost_tell();
 
 	/*
 	 * Do this only after it has succeeded.  Then nothing else in the
@@ -299,14 +292,6 @@ run_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 		next_process_utility(ZKL_PROCESS_UTILITY_ARGUMENTS);
 	else
 		standard_ProcessUtility(ZKL_PROCESS_UTILITY_ARGUMENTS);
-}
-
-/* The statement may have opened connections to other servers. */
-static void
-leave_statement(void)
-{
-	zkl_xact_keep_guard_first();
-	zkl_on_lost_tell();
 }
 
 /* Replace the text before other extensions see the message. */
