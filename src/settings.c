@@ -47,7 +47,6 @@ uint64		zkl_commit_requires_serial = 0;
 int			zkl_not_leading = ZKL_NOT_LEADING_ERROR;
 char	   *zkl_commit_under = NULL;
 uint64		zkl_commit_under_serial = 0;
-bool		(*zkl_settings_semaphore_hook) (const char *path) = NULL;
 char	   *zkl_allowed_paths = NULL;
 bool		zkl_allowed_paths_of_server = true;
 bool		zkl_session_level = true;
@@ -543,8 +542,8 @@ zkl_settings_read_under(const char *value, int64 *token, char path[ZKL_PATH_SIZE
 
 /*
  * A stored value that is not valid lets no transaction commit that has
- * written.  Whether the path is in use as a semaphore is of importance only to
- * a session that sets it; and later, the first statement that writes looks.
+ * written.  Whether the path is in use as a semaphore may change, so the first
+ * statement that writes looks.
  */
 static bool
 check_commit_under(char **newval, void **extra, GucSource source)
@@ -556,10 +555,6 @@ check_commit_under(char **newval, void **extra, GucSource source)
 	if ((*newval)[0] == '\0')
 		return true;
 	fault = zkl_settings_read_under(*newval, &token, path);
-	if (fault == NULL &&
-		(source == PGC_S_SESSION || source == PGC_S_CLIENT) &&
-		!InitializingParallelWorker && zkl_settings_semaphore_hook(path))
-		fault = "The path is in use as a semaphore, whose leases have no tokens.";
 	return is_valid_or_stored("zklock.commit_under", *newval, fault, source);
 }
 

@@ -97,9 +97,6 @@ extern bool zkl_settings_lists_leader(const char *list, const char *path);
 extern const char *zkl_settings_read_under(const char *value, int64 *token,
 										   char path[ZKL_PATH_SIZE]);
 
-/* Is this path in use as a semaphore?  use.c sets it, for the check of zklock.commit_under. */
-extern bool (*zkl_settings_semaphore_hook) (const char *path);
-
 /*
  * The name by which other servers know this one, in UTF-8.  And: the name of
  * its host and its port, as the operating system has them.

@@ -127,7 +127,7 @@ check_may_write(const char *path)
 					   zkl_display_path(path)),
 				errdetail("The run would use up the tick, and its transaction could write nothing."),
 				errhint("Run the job on the primary, or use zk_run_once() for work that a standby can do."));
-	zkl_xact_require(false, false);
+	zkl_xact_require();
 }
 
 /*

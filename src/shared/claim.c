@@ -552,16 +552,6 @@ find_hold(const ZklHoldSearch *search, ZklHold *hold)
 }
 
 bool
-zkl_claim_is_semaphore(const char *path)
-{
-	ZklHoldSearch search = {.path = path,.hash = zkl_lock_table_hash(path)};
-	ZklHold		hold;
-
-	zkl_claim_look_at_hold(&search, &hold);
-	return hold.is_semaphore;
-}
-
-bool
 zkl_claim_set_run(ZklClaim *claim, int slot)
 {
 	bool		held;

@@ -162,9 +162,6 @@ extern void zkl_claim_look_at_hold(const ZklHoldSearch *search, ZklHold *hold);
 extern ZklClaim *zkl_claim_use_hold(const ZklHoldSearch *search,
 									const ZklClaimant *claimant, ZklHold *hold);
 
-/* Is the path in use as a semaphore? */
-extern bool zkl_claim_is_semaphore(const char *path);
-
 /*
  * set_run: from now on the claim is for this run of a job, whose start the
  * worker writes now; and when the claim ends, the run ends as failed.  False

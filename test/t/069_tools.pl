@@ -74,6 +74,25 @@ sub migrate_twice
 	return;
 }
 
+# A script runs a migration, which waits before its commit, and zklock-run is killed; the script dies with it.  Another
+# server has the lock, and only then the tool goes on: its commit is refused.
+sub loses_lock
+{
+	my ($tool, $folder, $command) = @_;
+	my ($blocker, $next) = ($node->backend(dbname => 'app'), $other->backend);
+	$blocker->query('SELECT pg_advisory_lock(7)');
+	my $host = start($folder, 'exec ' . $command =~ s{/migrations/app }{/migrations/app sh -c '"\$@"; exit' script }r);
+	$node->wait_until(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'advisory' AND query ~ 'lock_shared'}, "$tool: the migration waits");
+	kill 'KILL', map { $_->{PID} } grep { $_->{PID} } @{ $host->{harness}{KIDS} };
+	is($next->query("SELECT zk_lock_acquire('/migrations/app', '1 min')"), 't', "$tool: another server has the lock");
+	$blocker->query('SELECT pg_advisory_unlock(7)');
+	$host->{harness}->finish;
+	like($host->{out}, qr{lock "/migrations/app" is not held}, "$tool: the commit is refused");
+	is($node->safe_psql('app', q{SELECT to_regclass('lost') IS NULL}), 't', "$tool: nothing is left of the migration");
+	$_->quit foreach $blocker, $next;
+	return;
+}
+
 # --- which drivers read PGOPTIONS ---
 
 # The value of zklock.commit_under in a session of the driver under zklock-run --guard, and whether that warned.
@@ -140,6 +159,9 @@ SKIP: {
 		  . "def upgrade():\n    with op.get_context().autocommit_block():\n        op.execute('CREATE INDEX CONCURRENTLY ON invoice (id)')\n");
 	PostgreSQL::Test::Utils::system_or_bail('sed', '-i', '/zk_xact_lock_wait/d', "$directory/alembic/env.py");
 	migrate_twice('Alembic under zklock-run', 'alembic', $block{Alembic}{sh}, q{SELECT count(*), bool_and(indisvalid) FROM pg_index WHERE indrelid = 'invoice'::regclass}, '1|t');
+	write_file('alembic/versions/3_lost.py', "revision = '3'\ndown_revision = '2'\nfrom alembic import op\n"
+		  . "def upgrade():\n    op.execute('CREATE TABLE lost ()')\n    op.execute('SELECT pg_advisory_xact_lock_shared(7)')\n");
+	loses_lock('Alembic', 'alembic', $block{Alembic}{sh});
 }
 
 # --- Django ---
@@ -164,6 +186,13 @@ class Migration(migrations.Migration):
 END
 	migrate_twice('Django', 'django', $block{Django}{sh} =~ s{\bpython3\b}{/usr/bin/python3}r,
 		q{SELECT count(*) FROM django_migrations WHERE app = 'shop'}, '1');
+	write_file('django/shop/migrations/0002_lost.py', <<'END');
+from django.db import migrations
+class Migration(migrations.Migration):
+    dependencies = [('shop', '0001_initial')]
+    operations = [migrations.RunSQL('CREATE TABLE lost ()'), migrations.RunSQL('SELECT pg_advisory_xact_lock_shared(7)')]
+END
+	loses_lock('Django', 'django', $block{Django}{sh} =~ s{\bpython3\b}{/usr/bin/python3}r);
 }
 
 # --- node-pg-migrate, which comes from the registry of npm ---
@@ -179,6 +208,9 @@ SKIP: {
 		  . "c.connect().then(() => c.query('SHOW zklock.commit_under')).then(r => { console.log('shown:' + r.rows[0]['zklock.commit_under']); c.end(); })\n");
 	like(shown_by('node-postgres', 'node node/show.js'), qr{^\d+ /migrations/app$}, 'node-postgres reads PGOPTIONS');
 	migrate_twice('node-pg-migrate', 'node', $block{'node-pg-migrate'}{sh}, 'SELECT count(*) FROM pgmigrations', '1');
+	write_file('node/migrations/1700000000001_lost.js',
+		"exports.up = (pgm) => { pgm.createTable('lost', { id: 'id' }); pgm.sql('SELECT pg_advisory_xact_lock_shared(7)'); };\n");
+	loses_lock('node-pg-migrate', 'node', $block{'node-pg-migrate'}{sh});
 }
 
 # --- pg_cron ---

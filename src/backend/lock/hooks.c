@@ -90,7 +90,7 @@ executor_run(ZKL_EXECUTOR_RUN_PARAMETERS)
 	zkl_xact_note_statement(false);
 	if (!CommandIsReadOnly(query_desc->plannedstmt))
 	{
-		zkl_xact_require(false, false);
+		zkl_xact_require();
 		zkl_xact_note(ZKL_XACT_WRITES);
 	}
 	if (may_be_remote(query_desc->plannedstmt))
@@ -255,12 +255,12 @@ static void
 require_leadership(Node *command, ProcessUtilityContext context)
 {
 	if (takes_effect_at_once(command))
-		zkl_xact_require(true, IsInTransactionBlock(context == PROCESS_UTILITY_TOPLEVEL));
+		zkl_xact_require_at_once(IsInTransactionBlock(context == PROCESS_UTILITY_TOPLEVEL));
 	else if ((zkl_commit_requires[0] != '\0' || zkl_commit_under[0] != '\0') &&
 			 !IsA(command, AlterSystemStmt) && !IsA(command, PrepareStmt) &&
 			 !IsA(command, ExecuteStmt) && !IsA(command, ExplainStmt) &&
 			 GetCommandLogLevel(command) != LOGSTMT_ALL)
-		zkl_xact_require(false, false);
+		zkl_xact_require();
 }
 
 /*

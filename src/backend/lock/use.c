@@ -51,24 +51,10 @@ static struct
 static Oid	login_role(void);
 static void read_setting(void);
 static const ZklHoldSearch *search_for(int64 token);
-static bool is_semaphore(const char *path);
 static bool may_depend_on(const ZklHold *hold);
 static void check(const ZklHold *hold);
 ZKL_NORETURN static void report_not_held(void);
 static void end_at_exit(int code, Datum arg);
-
-void
-zkl_use_init(void)
-{
-	zkl_settings_semaphore_hook = is_semaphore;
-}
-
-/* A session is not told how others use a path that it may not use itself. */
-static bool
-is_semaphore(const char *path)
-{
-	return zkl_permission_allows(path) && zkl_claim_is_semaphore(path);
-}
 
 bool
 zkl_use_is_required_here(void)

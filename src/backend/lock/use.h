@@ -53,9 +53,6 @@
 
 #include "settings.h"
 
-/* For zkl_xact_init, in the postmaster. */
-extern void zkl_use_init(void);
-
 /*
  * Must what this process writes be committed under another session's lock?
  * Mostly one load.  An apply worker does not depend on a lock, nor does what

@@ -223,7 +223,6 @@ void
 zkl_xact_init(void)
 {
 	zkl_local_claim_begin_hook = on_claim_begins;
-	zkl_use_init();
 	RegisterXactCallback(on_xact, NULL);
 }
 
@@ -253,25 +252,32 @@ note_holder(void)
 
 /*
  * The first statement that writes finds out early.  This is for the user; what
- * is promised is the guard's.  But a command that destroys something before it
- * commits has its pass, and its margin, from here on; and unless it is part of
- * a block, its use.  If it takes longer than that, its end is refused, though
- * what it has destroyed is gone.  In a block, it either fails or destroys
- * nothing before the commit.  A use would last as long as the client likes
- * there, also if the command fails.
+ * is promised is the guard's.
  */
 void
-zkl_xact_require(bool at_once, bool in_block)
+zkl_xact_require(void)
 {
-	if (zkl_use_is_required() && at_once && !in_block)
-		zkl_use_begin();
-	else if (zkl_use_is_required())
+	if (zkl_use_is_required())
 		zkl_use_require();
-	if (!zkl_reliance_is_required())
-		return;
-	if (at_once)
+	if (zkl_reliance_is_required())
+		(void) zkl_reliance_check_required(ZKL_MS(zkl_commit_margin));
+}
+
+/*
+ * A command that destroys something before it commits has its pass, and its
+ * margin, from here on; and unless it is part of a block, its use.  If it takes
+ * longer than that, its end is refused, though what it has destroyed is gone.
+ * In a block, it either fails or destroys nothing before the commit.  A use
+ * would last as long as the client likes there, also if the command fails.
+ */
+void
+zkl_xact_require_at_once(bool in_block)
+{
+	if (zkl_use_is_required() && !in_block)
+		zkl_use_begin();
+	if (zkl_reliance_is_required())
 		begin_pass(0);
-	(void) zkl_reliance_check_required(ZKL_MS(zkl_commit_margin));
+	zkl_xact_require();
 }
 
 void

@@ -49,7 +49,8 @@ extern int	zkl_xact_utilities;
  * does will not wait for its commit, so a resignation waits for its end, and so
  * does the next holder, unless it is in a transaction block or in a function.
  */
-extern void zkl_xact_require(bool at_once, bool in_block);
+extern void zkl_xact_require(void);
+extern void zkl_xact_require_at_once(bool in_block);
 
 /*
  * Facts about a statement that the transaction runs:
