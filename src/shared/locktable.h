@@ -124,7 +124,7 @@ typedef struct ZklLockTable
 
 	/*
 	 * Addresses that a lookup found for the names in zklock.hosts, in the
-	 * form that lookup.c describes.  A worker uses them when it cannot
+	 * form that resolver.c describes.  A worker uses them when it cannot
 	 * resolve the names.  Protected by session_lock.
 	 */
 	uint64		servers_of;		/* hash of zklock.hosts */

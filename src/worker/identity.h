@@ -7,7 +7,7 @@
  * Only a worker reads the files.  Their contents never get into shared
  * memory, into a message, or into a backend.
  *
- * Called only by sessionkeeper.c and lookup.c.
+ * Called only by sessionkeeper.c and resolver.c.
  *
  * src/worker/identity.h
  *

@@ -21,9 +21,9 @@
 #include "worker/entrystate.h"
 #include "worker/heartbeat.h"
 #include "worker/identity.h"
-#include "worker/lookup.h"
 #include "worker/membership.h"
 #include "worker/orphans.h"
+#include "worker/resolver.h"
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
 #include "worker/sessionlog.h"
@@ -110,7 +110,7 @@ zkl_session_keeper_wake_at(void)
 	 * The worker does not wait for the pipe of the lookup, so it must poll
 	 * it.
 	 */
-	if (zkl_lookup_is_running())
+	if (zkl_resolver_is_running())
 		wake_at = Min(wake_at, zkl_now() + ZKL_LOOK_INTERVAL);
 	return wake_at;
 }
@@ -169,13 +169,13 @@ open_session(void)
 	const char *error;
 
 	keeper.open_at = zkl_now() + RETRY_OPEN;
-	zkl_lookup_start();
+	zkl_resolver_start();
 
 	/*
 	 * Without an address, wait until the lookup ends or until the next
 	 * attempt.
 	 */
-	keeper.awaits_address = !zkl_lookup_servers(&servers);
+	keeper.awaits_address = !zkl_resolver_servers(&servers);
 	if (keeper.awaits_address)
 		return;
 
@@ -259,19 +259,19 @@ take_lookup(void)
 {
 	char	   *text;
 	char	   *servers;
-	ZklLookup	outcome = zkl_lookup_take(&text);
+	ZklResolverOutcome	outcome = zkl_resolver_take(&text);
 
-	if (outcome == ZKL_LOOKUP_DONE)
+	if (outcome == ZKL_RESOLVER_DONE)
 	{
 		keeper.lookup_logged = false;
 		/* A pause after a refusal goes on. */
 		if (!zkl_session_is_open() && keeper.awaits_address)
 			keeper.open_at = 0;
 		else if (zkl_session_is_open() && !keeper.connected &&
-				 zkl_lookup_servers(&servers))
+				 zkl_resolver_servers(&servers))
 			(void) move_to_servers(servers);
 	}
-	if (outcome != ZKL_LOOKUP_FAILED)
+	if (outcome != ZKL_RESOLVER_FAILED)
 		return;
 	zkl_session_log_error(psprintf("could not resolve any of the servers: %s", text));
 	if (!zkl_session_is_open())
@@ -327,8 +327,8 @@ look_for_servers(void)
 	char	   *servers;
 
 	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
-	zkl_lookup_start();
-	if (zkl_lookup_servers(&servers) && move_to_servers(servers))
+	zkl_resolver_start();
+	if (zkl_resolver_servers(&servers) && move_to_servers(servers))
 		return;
 	if (!keeper.was_connected)
 		return;
@@ -644,7 +644,7 @@ zkl_session_keeper_reload(void)
 
 	if (moves)
 	{
-		zkl_lookup_end();
+		zkl_resolver_end();
 		forget_servers();
 		LWLockAcquire(zkl_lock_table_session_lock(), LW_EXCLUSIVE);
 		zkl_session_info->last_error_at = 0;

@@ -39,9 +39,9 @@
 #include "worker/commandrunner.h"
 #include "worker/entrystate.h"
 #include "worker/heartbeat.h"
-#include "worker/lookup.h"
 #include "worker/membership.h"
 #include "worker/orphans.h"
+#include "worker/resolver.h"
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
 #include "worker/tickets.h"
@@ -141,7 +141,7 @@ start_up(void)
 
 	zkl_session_observe(note_sent, zkl_server_stat_count_answer);
 	zkl_session_file_remove_others();
-	zkl_session_find_names(zkl_lookup_is_name_of);
+	zkl_session_find_names(zkl_resolver_is_name_of);
 	zkl_hosts_prefix(zkl_hosts, zkl_root, prefix);
 	zkl_ask_start();
 	zkl_orphans_start();

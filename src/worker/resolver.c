@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * lookup.c
+ * resolver.c
  *	  Looks up the servers' addresses without making the worker wait.
  *
  * getaddrinfo() waits for DNS as long as it likes, and cannot be interrupted.
@@ -16,7 +16,7 @@
  * The client does not resolve names itself, because it forgets half of the
  * servers when it is given an even number of addresses.
  *
- * src/worker/lookup.c
+ * src/worker/resolver.c
  *
  *-------------------------------------------------------------------------
  */
@@ -46,7 +46,7 @@
 #include "settings.h"
 #include "shared/locktable.h"
 #include "worker/identity.h"
-#include "worker/lookup.h"
+#include "worker/resolver.h"
 
 #define LOOKUP_SECONDS	30
 #define PATIENCE		ZKL_MS(500) /* how long to wait for the last name
@@ -80,7 +80,7 @@ static bool names_are_left(const char *lines);
 static uint64 hash_hosts(void);
 ZKL_NORETURN static void look_up(int out);
 static void forget_server(int but);
-static ZklLookup judge_answer(char **text);
+static ZklResolverOutcome judge_answer(char **text);
 static char *resolve(int server, bool numeric);
 static void append_addresses(StringInfo line, struct addrinfo *addresses);
 static char *merge_lines(const char *new, const char *old);
@@ -89,7 +89,7 @@ static char *list_addresses(const char *lines);
 static int	compare_addresses(const ListCell *a, const ListCell *b);
 
 bool
-zkl_lookup_servers(char **servers)
+zkl_resolver_servers(char **servers)
 {
 	char	   *lines = resolve_numeric();
 	bool		running = lookup.child != 0 && lookup.hosts == hash_hosts();
@@ -121,7 +121,7 @@ zkl_lookup_servers(char **servers)
 }
 
 bool
-zkl_lookup_is_name_of(int server, const char *address)
+zkl_resolver_is_name_of(int server, const char *address)
 {
 	const char *end = find_line(recall(), server);
 	size_t		length = strlen(address);
@@ -139,7 +139,7 @@ zkl_lookup_is_name_of(int server, const char *address)
 }
 
 void
-zkl_lookup_start(void)
+zkl_resolver_start(void)
 {
 	int			ends[2];
 
@@ -181,19 +181,19 @@ zkl_lookup_start(void)
 }
 
 bool
-zkl_lookup_is_running(void)
+zkl_resolver_is_running(void)
 {
 	return lookup.child != 0;
 }
 
-ZklLookup
-zkl_lookup_take(char **text)
+ZklResolverOutcome
+zkl_resolver_take(char **text)
 {
 	char		buffer[1024];
 	int			length;
 
 	if (lookup.child == 0)
-		return ZKL_LOOKUP_NONE;
+		return ZKL_RESOLVER_NONE;
 	while ((length = read(lookup.pipe, buffer, sizeof(buffer))) > 0)
 		appendBinaryStringInfo(&lookup.answer, buffer, length);
 
@@ -202,14 +202,14 @@ zkl_lookup_take(char **text)
 	 * the last child has exited.
 	 */
 	if (length < 0)
-		return ZKL_LOOKUP_NONE;
+		return ZKL_RESOLVER_NONE;
 
 	/* The child has closed the pipe, so it is about to exit. */
 	(void) waitpid(lookup.child, NULL, 0);
 	lookup.child = 0;
 	close(lookup.pipe);
 	if (lookup.hosts != hash_hosts())
-		return ZKL_LOOKUP_NONE; /* zklock.hosts has changed meanwhile */
+		return ZKL_RESOLVER_NONE; /* zklock.hosts has changed meanwhile */
 	return judge_answer(text);
 }
 
@@ -234,7 +234,7 @@ set_up(void)
 static void
 end_at_exit(int code, Datum arg)
 {
-	zkl_lookup_end();
+	zkl_resolver_end();
 }
 
 /*
@@ -242,7 +242,7 @@ end_at_exit(int code, Datum arg)
  * They do not ignore SIGUSR2, and this process has no other use for it.
  */
 void
-zkl_lookup_end(void)
+zkl_resolver_end(void)
 {
 	if (lookup.child == 0)
 		return;
@@ -339,7 +339,7 @@ forget_server(int but)
  * Use what the children found.  One address is enough for success.  Otherwise
  * the reason is the first error that a child has written.
  */
-static ZklLookup
+static ZklResolverOutcome
 judge_answer(char **text)
 {
 	const char *error = strchr(lookup.answer.data, UNKNOWN);
@@ -347,13 +347,13 @@ judge_answer(char **text)
 	if (*list_addresses(lookup.answer.data) != '\0')
 	{
 		remember(lookup.answer.data);
-		return ZKL_LOOKUP_DONE;
+		return ZKL_RESOLVER_DONE;
 	}
 	if (error != NULL)
 		*text = pnstrdup(error + 1, strcspn(error + 1, "\n"));
 	else
 		*text = psprintf("no answer within %d s", LOOKUP_SECONDS);
-	return ZKL_LOOKUP_FAILED;
+	return ZKL_RESOLVER_FAILED;
 }
 
 /* A name for which nothing was found keeps the addresses that it had. */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * lookup.h
+ * resolver.h
  *	  Looks up the servers' addresses without making the worker wait.
  *
  * Short-lived child processes resolve the names, because a resolver may block
@@ -8,19 +8,19 @@
  *
  * Called only by the worker.
  *
- * src/worker/lookup.h
+ * src/worker/resolver.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKL_LOOKUP_H
-#define ZKL_LOOKUP_H
+#ifndef ZKL_RESOLVER_H
+#define ZKL_RESOLVER_H
 
-typedef enum ZklLookup
+typedef enum ZklResolverOutcome
 {
-	ZKL_LOOKUP_NONE,			/* no lookup has ended since the last call */
-	ZKL_LOOKUP_DONE,			/* addresses were found, and stored */
-	ZKL_LOOKUP_FAILED
-} ZklLookup;
+	ZKL_RESOLVER_NONE,			/* no lookup has ended since the last call */
+	ZKL_RESOLVER_DONE,			/* addresses were found, and stored */
+	ZKL_RESOLVER_FAILED
+} ZklResolverOutcome;
 
 /*
  * The addresses of the servers in zklock.hosts, as far as they are known
@@ -30,25 +30,25 @@ typedef enum ZklLookup
  * False if nothing is known.  If nothing was found before, also false until
  * the lookup has had some time to find all names.
  */
-extern bool zkl_lookup_servers(char **servers);
+extern bool zkl_resolver_servers(char **servers);
 
 /*
  * Does the server in zklock.hosts, counted from 0, have a name, and that name
  * this address and port?
  */
-extern bool zkl_lookup_is_name_of(int server, const char *address);
+extern bool zkl_resolver_is_name_of(int server, const char *address);
 
 /*
  * Begin to look up the names, unless a lookup is running.  The lookup ends
  * within a bounded time.
  */
-extern void zkl_lookup_start(void);
-extern bool zkl_lookup_is_running(void);
+extern void zkl_resolver_start(void);
+extern bool zkl_resolver_is_running(void);
 
 /* End the lookup that is running: zklock.hosts has changed. */
-extern void zkl_lookup_end(void);
+extern void zkl_resolver_end(void);
 
 /* The outcome of the lookup.  If it has FAILED, "text" says why. */
-extern ZklLookup zkl_lookup_take(char **text);
+extern ZklResolverOutcome zkl_resolver_take(char **text);
 
-#endif							/* ZKL_LOOKUP_H */
+#endif							/* ZKL_RESOLVER_H */
