@@ -3,7 +3,7 @@
  * sendqueue.h
  *	  The requests of tickets: which are due, and when they are sent.
  *
- * Called by tickets.c, but for what heartbeat.c and sessionkeeper.c need.
+ * Called by ticketfeed.c, but for what heartbeat.c and sessionkeeper.c need.
  *
  * src/worker/sendqueue.h
  *

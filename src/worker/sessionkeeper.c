@@ -27,7 +27,7 @@
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
 #include "worker/sessionlog.h"
-#include "worker/tickets.h"
+#include "worker/ticketfeed.h"
 #include "zookeeper/session.h"
 
 #define RETRY_OPEN			ZKL_MS(1000)
@@ -366,7 +366,7 @@ abandon_handle(void)
 {
 	zkl_session_abandon();
 	hand_out_last_answers();
-	zkl_tickets_tell_all(ZKL_EVENT_RESTARTED);
+	zkl_ticket_feed_tell_all(ZKL_EVENT_RESTARTED);
 }
 
 /*
@@ -385,7 +385,7 @@ hand_out_last_answers(void)
 		if (event->kind == ZKL_SESSION_ANSWER)
 			zkl_ask_handle(event);
 		else
-			zkl_tickets_take_reply(event);
+			zkl_ticket_feed_take_reply(event);
 		zkl_session_free_event(event);
 	}
 	zkl_job_writer_forget_time();
@@ -427,7 +427,7 @@ zkl_session_keeper_handle_events(void)
 				zkl_heartbeat_note_reply(event);
 				/* The reply to a create also shows ZooKeeper's time. */
 				zkl_job_writer_note_reply(event);
-				zkl_tickets_take_reply(event);
+				zkl_ticket_feed_take_reply(event);
 				break;
 			case ZKL_SESSION_ANSWER:
 				zkl_heartbeat_note_reply(event);
@@ -436,7 +436,7 @@ zkl_session_keeper_handle_events(void)
 			case ZKL_SESSION_CHILDREN_CHANGED:
 			case ZKL_SESSION_NODE_CHANGED:
 				if (!zkl_membership_note_change(event->path))
-					zkl_tickets_note_change(event);
+					zkl_ticket_feed_note_change(event);
 				break;
 		}
 		zkl_session_free_event(event);
@@ -485,7 +485,7 @@ on_connected(void)
 	 * The new connection has no watches, so each ticket that relies on one
 	 * lists again.  Backends that wait for ZooKeeper look again, too.
 	 */
-	zkl_tickets_tell_all(ZKL_EVENT_RECONNECTED);
+	zkl_ticket_feed_tell_all(ZKL_EVENT_RECONNECTED);
 	zkl_orphans_reconnected();
 	zkl_entry_state_wake_all();
 }
@@ -524,7 +524,7 @@ lose_connection(void)
 	 */
 	keeper.resolve_at = zkl_now() + ZKL_MS(zkl_session_timeout);
 	pg_atomic_write_u32(&zkl_session_info->connected, 0);
-	zkl_tickets_disconnected();
+	zkl_ticket_feed_disconnected();
 
 	/*
 	 * Backends that wait may have to report that ZooKeeper cannot be reached.
@@ -584,7 +584,7 @@ on_expired(void)
 				errmsg("the ZooKeeper session has expired"));
 	zkl_orphans_expired();
 	/* Do this last: it marks one claim after another, and may take a while. */
-	zkl_tickets_tell_all(ZKL_EVENT_EXPIRED);
+	zkl_ticket_feed_tell_all(ZKL_EVENT_EXPIRED);
 }
 
 static void

@@ -44,7 +44,7 @@
 #include "worker/resolver.h"
 #include "worker/sessionfile.h"
 #include "worker/sessionkeeper.h"
-#include "worker/tickets.h"
+#include "worker/ticketfeed.h"
 #include "worker/worker.h"
 #include "zookeeper/session.h"
 
@@ -117,7 +117,7 @@ zkl_worker_main(Datum main_arg)
 
 /*
  * The order matters.  A backend that made a request while no worker ran could
- * not wake one.  zkl_tickets_start() puts such entries on the list of work,
+ * not wake one.  zkl_ticket_feed_start() puts such entries on the list of work,
  * so it must come after advertise().
  */
 static void
@@ -146,7 +146,7 @@ start_up(void)
 	zkl_ask_start();
 	zkl_orphans_start();
 	zkl_batches_start(prefix);
-	zkl_tickets_start(prefix);
+	zkl_ticket_feed_start(prefix);
 	zkl_job_writer_start(prefix);
 	zkl_command_runner_start(prefix);
 	zkl_wait_publisher_start(prefix);
@@ -229,11 +229,11 @@ turn(void)
 		SetLatch(MyLatch);
 	wait_for_something();
 	zkl_session_keeper_handle_events();
-	zkl_tickets_take_work();
-	zkl_tickets_run_timers();
+	zkl_ticket_feed_take_work();
+	zkl_ticket_feed_run_timers();
 	zkl_heartbeat_send();
 	zkl_job_writer_send();
-	zkl_tickets_send();
+	zkl_ticket_feed_send();
 	zkl_command_runner_take();
 	zkl_wait_publisher_send();
 	zkl_deadlock_search_begin();

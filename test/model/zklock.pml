@@ -403,7 +403,7 @@ inline on_found(k) {
 	fi
 }
 
-/* tickets.c: zkl_tickets_take_reply; ticket.c: on_reply */
+/* ticketfeed.c: zkl_ticket_feed_take_reply; ticket.c: on_reply */
 inline on_reply(k, what) {
 	if
 	:: what == CREATE && s[k].ticket == T_CREATING ->
@@ -774,7 +774,7 @@ end:
 			s[k].stale = 0
 		}
 
-	/* tickets.c: zkl_tickets_note_change */
+	/* ticketfeed.c: zkl_ticket_feed_note_change */
 	:: d_step {
 			RUNS(k) && nempty(rep[k]) ->
 			rep[k]?before, x, y, behind;
@@ -783,7 +783,7 @@ end:
 			before = 0; x = 0; y = 0; behind = 0
 		}
 
-	/* tickets.c: zkl_tickets_take_work; entrystate.c: zkl_entry_state_next */
+	/* ticketfeed.c: zkl_ticket_feed_take_work; entrystate.c: zkl_entry_state_next */
 	:: d_step {
 			RUNS(k) && s[k].in_work ->
 			s[k].in_work = 0;
@@ -834,7 +834,7 @@ end:
 			s[k].known = 0;
 			s[k].expiring = 1
 		}
-	:: d_step {					/* tickets.c: zkl_tickets_tell_all */
+	:: d_step {					/* ticketfeed.c: zkl_ticket_feed_tell_all */
 			s[k].expiring ->
 			on_expired(k);
 			s[k].expiring = 0
@@ -1031,7 +1031,7 @@ end:
 	/*
 	 * The worker ends, by an error or because it was told to, and another one
 	 * starts.  (How long that takes makes no difference: the next worker still has to connect.)
-	 * tickets.c: zkl_tickets_start; entrystate.c: zkl_entry_state_adopt
+	 * ticketfeed.c: zkl_ticket_feed_start; entrystate.c: zkl_entry_state_adopt
 	 */
 	:: d_step {
 			faults > 0 ->

@@ -12,7 +12,7 @@
  * How many leases there are, the call says, or a limit that is stored in
  * ZooKeeper, in a znode beside the directories of the semaphore's leases, as
  * Curator's SharedCount writes it.  Here a backend reads and writes it; the
- * worker reads it before each list that grants leases (tickets.c).  Such a
+ * worker reads it before each list that grants leases (ticketfeed.c).  Such a
  * limit may change at any time.  If what the server hears of it does not suit
  * a claim, the claim's backend begins anew.
  *

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * tickets.c
+ * ticketfeed.c
  *	  The worker's side of the tickets: feed events, do what the steps say.
  *
  * ticket.c decides what happens in the life of a ticket.  This file carries
@@ -10,7 +10,7 @@
  * A ticket in state NONE has no request due and none on its way, and only
  * then may its entry be removed.
  *
- * src/worker/tickets.c
+ * src/worker/ticketfeed.c
  *
  *-------------------------------------------------------------------------
  */
@@ -28,7 +28,7 @@
 #include "worker/orphans.h"
 #include "worker/sendqueue.h"
 #include "worker/sessionlog.h"
-#include "worker/tickets.h"
+#include "worker/ticketfeed.h"
 
 static void feed(ZklEntry *entry, ZklTicketEventKind kind);
 static bool is_to_look(const ZklEntry *entry);
@@ -56,7 +56,7 @@ static void delete_leftover(ZklEntry *entry, const ZklTicketEvent *reply);
 static void refuse_create(ZklEntry *entry);
 
 void
-zkl_tickets_start(const char *prefix)
+zkl_ticket_feed_start(const char *prefix)
 {
 	zkl_lock_directory_start(prefix);
 	zkl_send_queue_start();
@@ -66,7 +66,7 @@ zkl_tickets_start(const char *prefix)
 	 * adoption forgets them, before a step disarms a timer.
 	 */
 	zkl_entry_state_adopt();
-	zkl_tickets_tell_all(ZKL_EVENT_RESTARTED);
+	zkl_ticket_feed_tell_all(ZKL_EVENT_RESTARTED);
 }
 
 /*
@@ -75,7 +75,7 @@ zkl_tickets_start(const char *prefix)
  * itself.
  */
 void
-zkl_tickets_tell_all(ZklTicketEventKind kind)
+zkl_ticket_feed_tell_all(ZklTicketEventKind kind)
 {
 	int			nentries;
 	ZklEntry  **entries = zkl_lock_table_collect(&nentries);
@@ -90,7 +90,7 @@ zkl_tickets_tell_all(ZklTicketEventKind kind)
  * packet, and a server refuses a packet of more than a megabyte.
  */
 void
-zkl_tickets_disconnected(void)
+zkl_ticket_feed_disconnected(void)
 {
 	int			nentries;
 	ZklEntry  **entries = zkl_lock_table_collect(&nentries);
@@ -133,7 +133,7 @@ drop_child_watch(const char *directory, const char *child)
  * answered.
  */
 void
-zkl_tickets_take_reply(const ZklSessionEvent *event)
+zkl_ticket_feed_take_reply(const ZklSessionEvent *event)
 {
 	ZklEntry   *entry = event->tag;
 
@@ -165,7 +165,7 @@ zkl_tickets_take_reply(const ZklSessionEvent *event)
 }
 
 void
-zkl_tickets_note_change(const ZklSessionEvent *event)
+zkl_ticket_feed_note_change(const ZklSessionEvent *event)
 {
 	ZklEntry   *entry;
 
@@ -406,7 +406,7 @@ delete_leftover(ZklEntry *entry, const ZklTicketEvent *reply)
 }
 
 void
-zkl_tickets_take_work(void)
+zkl_ticket_feed_take_work(void)
 {
 	ZklEntry   *entry;
 	ZklWork		work;
@@ -416,7 +416,7 @@ zkl_tickets_take_work(void)
 }
 
 void
-zkl_tickets_run_timers(void)
+zkl_ticket_feed_run_timers(void)
 {
 	int64		now = zkl_now();
 	ZklEntry   *entry;
@@ -474,7 +474,7 @@ retry_deletes(ZklEntry *semaphore)
 }
 
 void
-zkl_tickets_send(void)
+zkl_ticket_feed_send(void)
 {
 	ZklEntry   *refused;
 
