@@ -396,7 +396,7 @@ add_holder(ZklWaitInfo *info, int pid, TimestampTz since)
 
 /*
  * The answer is in PostgreSQL's lock graph: heavyweight locks of all kinds,
- * zklock's local locks among them.  A backend waits for another one if that
+ * zklock's advisory locks among them.  A backend waits for another one if that
  * one holds the lock in a conflicting mode, or is before it in the lock's
  * queue with a conflicting request.  PostgreSQL's own deadlock check has the
  * same rule (deadlock.c).  But that check may also rearrange a queue; this one
@@ -764,7 +764,7 @@ explain(void)
 }
 
 /*
- * A wait for a local lock counts itself when it ends.  Any other wait, such
+ * A wait for an advisory lock counts itself when it ends.  Any other wait, such
  * as that for a row, counts for the lock that this backend holds.
  */
 static void

@@ -23,7 +23,7 @@
  *   backend that has the last lease may wait for a row of the backend that
  *   waits for that lease.  That is a circle of one node, and PostgreSQL sees
  *   only half of it.  The same holds for a transaction that uses a detached
- *   claim, because it has no local lock.
+ *   claim, because it has no advisory lock.
  *
  * src/deadlock/waitgraph.c
  *

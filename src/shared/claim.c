@@ -275,7 +275,7 @@ make_way(ZklEntry *entry, ZklMode mode)
 
 /*
  * When the worker begins a new generation, it no longer counts the claims
- * that wait for the old local lock.  A claim that returns for the new
+ * that wait for the old advisory lock.  A claim that returns for the new
  * generation is counted again.
  */
 uint32

@@ -74,7 +74,7 @@ extern ZklBeginning zkl_claim_begin(const char *path, ZklMode mode,
 /*
  * Begin a claim that is granted at once, in state HELD: the server owns the
  * ticket, and there are no other claims.  Otherwise this does nothing, and
- * returns NULL.  The caller has the local lock of this generation.  For a mutex
+ * returns NULL.  The caller has the advisory lock of this generation.  For a mutex
  * or a read-write lock.
  */
 extern ZklClaim *zkl_claim_begin_held(const char *path, uint32 hash,
@@ -82,14 +82,14 @@ extern ZklClaim *zkl_claim_begin_held(const char *path, uint32 hash,
 									  const ZklClaimant *claimant);
 
 /*
- * The generation of the local lock that the backend must take now.  The claim
+ * The generation of the advisory lock that the backend must take now.  The claim
  * waits in this generation until the backend calls this again.
  */
 extern uint32 zkl_claim_generation(ZklClaim *claim);
 
 /*
- * Call these around a wait for the local lock.  If the worker begins a new
- * generation meanwhile, it ends the wait by a signal, because the old local
+ * Call these around a wait for the advisory lock.  If the worker begins a new
+ * generation meanwhile, it ends the wait by a signal, because the old advisory
  * lock's holder may be idle for hours.  begin returns false if there is
  * already a new generation.  A signal that was sent before the call of end
  * may arrive after it.

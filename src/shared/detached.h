@@ -5,7 +5,7 @@
  *
  * A detached claim is a claim on a mutex (lockentry.h) that belongs to the
  * claims process.  Any backend that knows its number may ask about it, renew
- * it, release it, and use it in a transaction.  It has no local lock: grant.c
+ * it, release it, and use it in a transaction.  It has no advisory lock: grant.c
  * decides in which order detached claims and backends of this server get the
  * lock.
  *

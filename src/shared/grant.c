@@ -30,9 +30,9 @@ static bool is_its_turn(const ZklClaim *claim);
 static void hold(ZklClaim *claim, uint64 epoch, int64 now);
 
 /*
- * A claim of an old generation must not hold the lock.  Its local lock does
- * not exclude newcomers, because they take the local lock of the new
- * generation.  Claims on leases have no local lock.
+ * A claim of an old generation must not hold the lock.  Its advisory lock does
+ * not exclude newcomers, because they take the advisory lock of the new
+ * generation.  Claims on leases have no advisory lock.
  */
 ZklAnswer
 zkl_grant_request(ZklClaim *claim, bool only_tries, bool requests)
@@ -149,7 +149,7 @@ ask_for_ticket(ZklClaim *claim, bool requests)
 }
 
 /*
- * The local lock excludes two claims of different modes.  So the claim that
+ * The advisory lock excludes two claims of different modes.  So the claim that
  * requested this ticket has usually ended, and this claim waited behind it.  A
  * writer that waits does not take over the ticket of a try: readers on other
  * servers would take the wait for one that soon ends, and find no deadlock.
@@ -171,11 +171,11 @@ ask_for_other_ticket(ZklClaim *claim)
 }
 
 /*
- * The server owns the lock.  This backend has the local lock, so another
+ * The server owns the lock.  This backend has the advisory lock, so another
  * backend's claim can hold the lock only if both read, or in three cases: that
- * backend has released the local lock with pg_advisory_unlock_all(), or is
- * about to end, or has the local lock of an old generation.  Detached claims,
- * their uses, and leaderships have no local lock at all.  The end of such a
+ * backend has released the advisory lock with pg_advisory_unlock_all(), or is
+ * about to end, or has the advisory lock of an old generation.  Detached claims,
+ * their uses, and leaderships have no advisory lock at all.  The end of such a
  * claim wakes this one.
  */
 static ZklAnswer
@@ -212,16 +212,16 @@ answer_owned(ZklClaim *claim, int64 now)
 }
 
 /*
- * The local lock decides between backends, but the claims of the claims
+ * The advisory lock decides between backends, but the claims of the claims
  * process have none.  So the first claim that waits decides.  Claims wait in
  * the order in which they began, and those of an old generation have to begin
  * again.
  *
  * If the first one is of the claims process, all others wait for it.  If it is
- * a backend's, all claims without a local lock wait for it, also as long as it
- * waits for the local lock.  But a backend that has the local lock then goes
+ * a backend's, all claims without an advisory lock wait for it, also as long as it
+ * waits for the advisory lock.  But a backend that has the advisory lock then goes
  * first, even if it came later: else it would wait for a claim of the claims
- * process, that claim for the first backend, and that one for the local lock.
+ * process, that claim for the first backend, and that one for the advisory lock.
  * The claim that goes first wakes the others at its end.
  */
 static bool

@@ -21,7 +21,7 @@
 typedef enum ZklAnswer
 {
 	ZKL_ANSWER_HELD,			/* it holds the lock now */
-	ZKL_ANSWER_STALE,			/* the claim's local lock is of an old
+	ZKL_ANSWER_STALE,			/* the claim's advisory lock is of an old
 								 * generation; leases: begin anew */
 	ZKL_ANSWER_QUEUED,			/* another claim or client holds the lock, or
 								 * goes first */
@@ -38,7 +38,7 @@ typedef enum ZklAnswer
 
 /*
  * Hold the lock if the server owns it; otherwise, if "requests", request the
- * ticket from the worker.  The caller has the local lock of the claim's
+ * ticket from the worker.  The caller has the advisory lock of the claim's
  * generation.  Once it has requested, it calls again whenever its latch was
  * set.
  *
@@ -50,7 +50,7 @@ extern ZklAnswer zkl_grant_request(ZklClaim *claim, bool only_tries,
 
 /*
  * Hold the lock, if no other claim prevents it.  The caller holds the
- * partition, and the local lock of the claim's generation; the server owns
+ * partition, and the advisory lock of the claim's generation; the server owns
  * the ticket.
  */
 extern bool zkl_grant_owned(ZklClaim *claim, int64 now);

@@ -70,7 +70,7 @@
  * Detached claims (detached.h) and leaderships (leadership.h) belong to the
  * claims process.  That process is "the backend" of such a claim, and so is
  * each backend that calls a function about a detached one.  These claims have
- * no local lock.  A transaction uses a detached claim by a claim of its own,
+ * no advisory lock.  A transaction uses a detached claim by a claim of its own,
  * which is HELD from the beginning, on the same ticket and with the same
  * token.  So does a transaction that commits under a lock which another session
  * holds: use.h.
@@ -277,7 +277,7 @@ struct ZklEntry
 	dlist_head	claims;
 	ZklClaim   *leader;			/* the claim that is this server's leadership,
 								 * or NULL */
-	uint32		generation;		/* in the local lock's tag; grows at a loss */
+	uint32		generation;		/* in the advisory lock's tag; grows at a loss */
 	int			nheld;			/* claims in state HELD; of a lease: 0 */
 	bool		exclusive;		/* ... and one of them is a writer's */
 	int			nwaiting;		/* claims in state WAITING, in this generation */
@@ -401,20 +401,20 @@ struct ZklClaim
 	 * once it has been told ZKL_ANSWER_FAILED; resigned, whose change wakes
 	 * it; nudged, by a signal handler; and generation.  The worker writes the
 	 * generation of a claim on leases when one is lost, perhaps at the same
-	 * moment; but leases share their local lock, so the old value will do as
-	 * well as the new one.
+	 * moment; but leases share their advisory lock, so the old value will do
+	 * as well as the new one.
 	 */
 	int64		token;			/* since HELD */
 	int64		hold_until;		/* when the hold limit passes; 0: never */
-	bool		waits_locally;	/* its backend waits for the local lock ... */
+	bool		waits_locally;	/* its backend waits for the advisory lock ... */
 	bool		nudged;			/* ... and the worker has ended that wait,
 								 * because there is a new generation */
 	int			run;			/* slot of the job's run that the claim is
 								 * for, or ZKL_RUN_NONE */
 	ZklFailure	failure;		/* why the lock cannot be acquired */
 	bool		resigned;		/* of a leadership: it must end */
-	uint32		generation;		/* of the local lock that the backend has or
-								 * waits for */
+	uint32		generation;		/* of the advisory lock that the backend has
+								 * or waits for */
 
 	/*
 	 * Only the claim's backend writes these, and no lock protects them.

@@ -293,7 +293,7 @@ extern void zkl_lock_table_not_due(ZklClaim *claim);
 #define ZKL_NUDGE_SIGNAL	SIGUSR1
 
 /*
- * Signal a claim's backend: ZKL_NUDGE_SIGNAL, because its wait for the local
+ * Signal a claim's backend: ZKL_NUDGE_SIGNAL, because its wait for the advisory
  * lock is to end, or the claim's loss_signal, because the claim is lost.  The
  * caller holds the partition: the claim then exists, so its backend does, and
  * the signal cannot hit another process.

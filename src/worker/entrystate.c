@@ -44,7 +44,7 @@
 
 /*
  * When a hold limit has passed, the waiting backends have this long to return
- * with the local lock of the new generation.  Then the ticket counts as idle.
+ * with the advisory lock of the new generation.  Then the ticket counts as idle.
  */
 #define HAND_ON_WITHIN	ZKL_MS(1000)
 
@@ -857,7 +857,7 @@ lose_claim(ZklClaim *claim, ZklLoss loss)
 
 /*
  * Newcomers must not wait behind a backend that no longer holds anything.  If
- * a claim's backend has the old local lock, or waits for it, the claim counts
+ * a claim's backend has the old advisory lock, or waits for it, the claim counts
  * as waiting again once the backend has requested the new generation.
  */
 static void
@@ -877,7 +877,7 @@ new_generation(ZklEntry *entry)
 			zkl_lock_table_wake(claim);
 
 		/*
-		 * The holder of the old local lock may be idle for hours, so no
+		 * The holder of the old advisory lock may be idle for hours, so no
 		 * backend must go on waiting for that.
 		 */
 		if (claim->waits_locally && !claim->nudged)
@@ -887,7 +887,7 @@ new_generation(ZklEntry *entry)
 		}
 
 		/*
-		 * A claim on leases does not wait for a local lock, nor does a
+		 * A claim on leases does not wait for an advisory lock, nor does a
 		 * detached one.
 		 */
 		if (claim->mode == ZKL_MODE_LEASE || claim->detached != 0)
@@ -918,7 +918,7 @@ zkl_entry_state_set_failed(ZklEntry *entry, ZklFailure failure, bool znode_left)
 		ZklClaim   *claim = dlist_container(ZklClaim, link, iter.cur);
 
 		/*
-		 * Claims that came later, or that wait only for the local lock,
+		 * Claims that came later, or that wait only for the advisory lock,
 		 * request the ticket again and may succeed.
 		 */
 		if (claim->needs_ticket)

@@ -209,7 +209,7 @@ zkl_resolver_take(char **text)
 	lookup.child = 0;
 	close(lookup.pipe);
 	if (lookup.hosts != hash_hosts())
-		return ZKL_RESOLVER_NONE; /* zklock.hosts has changed meanwhile */
+		return ZKL_RESOLVER_NONE;	/* zklock.hosts has changed meanwhile */
 	return judge_answer(text);
 }
 

@@ -259,7 +259,7 @@ take_lookup(void)
 {
 	char	   *text;
 	char	   *servers;
-	ZklResolverOutcome	outcome = zkl_resolver_take(&text);
+	ZklResolverOutcome outcome = zkl_resolver_take(&text);
 
 	if (outcome == ZKL_RESOLVER_DONE)
 	{

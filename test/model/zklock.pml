@@ -139,7 +139,7 @@ typedef Backend {
 	byte epoch;
 	bit needs;					/* needs_ticket */
 	bit latch;
-	byte locked;				/* generation of the local lock it holds; 0: none */
+	byte locked;				/* generation of the advisory lock it holds; 0: none */
 	bit inside;					/* in a transaction, before the guard */
 	bit spoilt;					/* ... and another one passed the guard meanwhile */
 	bit done;
@@ -189,7 +189,7 @@ hidden byte i, x, y, own, before, ahead, behind;
 #define ANY_NEEDS(k)	ANY(NEEDS, k)
 #define IDLE(k)			(!ANY_HELD(k) && !ANY_WAITING(k))	/* zkl_entry_is_idle */
 
-/* Does no other backend of the server hold the local lock of this generation? */
+/* Does no other backend of the server hold the advisory lock of this generation? */
 #if BACKENDS == 1
 #define LOCK_IS_FREE(me) true
 #else

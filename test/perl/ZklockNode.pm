@@ -318,7 +318,7 @@ Until this server knows that another client queues behind its ticket.
 
 =item $node->wait_until_clean($path)
 
-Until nothing of the lock is left on this server: no ticket, no claim, and no local lock
+Until nothing of the lock is left on this server: no ticket, no claim, and no advisory lock
 (of any path of zklock).
 
 =cut

@@ -13,7 +13,7 @@ my @settings = (
 my $node_a = ZklockNode->started('a', $zk, @settings);
 my $node_b = ZklockNode->started('b', $zk, @settings);
 
-# Waiters are on b; the holder is on a (they wait in ZooKeeper) or on b (they wait for the local
+# Waiters are on b; the holder is on a (they wait in ZooKeeper) or on b (they wait for the advisory
 # lock).
 my $far = $node_a->backend;
 my $near = $node_b->backend;

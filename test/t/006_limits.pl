@@ -57,7 +57,7 @@ foreach my $call ("'/a'", "'/a', '1h'", "'/a', '500ms'", "'/a', '0'")
 is($s->query('SELECT state, worker_pid, safe, entries FROM zk_status'), 'none||f|0', 'no worker: zk_status');
 is($s->query('SELECT count(*) FROM zk_locks'), 0, 'no worker: zk_locks');
 is($s->query(held('/a')), 'f', 'no worker: nothing is held');
-is($s->query("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"), 0, 'no worker: no local lock is left');
+is($s->query("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"), 0, 'no worker: no advisory lock is left');
 $s->quit;
 
 # --- no entries ------------------------------------------------------------------------------------

@@ -506,7 +506,7 @@ $zk->wait_until(
 	'leases that are used again without any request to ZooKeeper');
 pass('leases that linger are used again without any request to ZooKeeper');
 is($node_a->status('tickets'), $tickets, 'and no new lease is made');
-is($node_a->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'}), 0, 'no local lock');
+is($node_a->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'}), 0, 'no advisory lock');
 is($a2->query(acquire('/linger', 3, '1min', 3)), 't', 'one more than linger');
 is($node_a->status('tickets') - $tickets, 1, 'is the only one that is made');
 is($b1->query(acquire('/linger', 3, '0')), 'f', 'none is left');

@@ -40,7 +40,7 @@ sub is_clean
 	$_->wait_until('SELECT NOT EXISTS (SELECT FROM zk_locks)') foreach values %node;
 	is_deeply([ grep { /lock-/ } @{ $zk->tree('/zklock') } ], [], "$what: no znode is left");
 	is_deeply([ map { $_->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'}) } values %node ],
-		[ 0, 0, 0 ], "$what: and no local lock");
+		[ 0, 0, 0 ], "$what: and no advisory lock");
 	return;
 }
 

@@ -1,6 +1,6 @@
 
 # A backend that loses its lock while it is idle does not hold up the waiters of the same server,
-# although it still has the local lock.
+# although it still has the advisory lock.
 
 use strict;
 use warnings;
@@ -13,7 +13,7 @@ my $node = ZklockNode->started('a', $zk,
 	'zklock.on_lost' => 'notice');
 my ($holder, $other, $w1, $w2, $w3) = map { $node->backend } 1 .. 5;
 
-# Local lock modes that the backend holds on zklock's tags.
+# Advisory lock modes that the backend holds on zklock's tags.
 sub local_locks
 {
 	my ($backend) = @_;

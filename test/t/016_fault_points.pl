@@ -184,8 +184,8 @@ my %drives = (
 my @backend_points = (
 	# point					drive			kind		judge	expiry	failure
 	[ 'claim-begun',		'acquire',		'mutex',	't',	'held',	'none' ],
-	[ 'local-locked',		'acquire',		'mutex',	't',	'held',	'none' ],
-	[ 'local-lock-granted',	'local',		'mutex',	'f',	'held',	'none' ],
+	[ 'advisory-locked',		'acquire',		'mutex',	't',	'held',	'none' ],
+	[ 'advisory-lock-granted',	'local',		'mutex',	'f',	'held',	'none' ],
 	[ 'request-queued',		'acquire',		'mutex',	'f',	'held',	'none' ],
 	[ 'granted',			'acquire',		'mutex',	'f',	'lost',	'none' ],
 	[ 'counted',			'acquire',		'mutex',	'f',	'lost',	'-' ],

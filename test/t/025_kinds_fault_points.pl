@@ -130,19 +130,19 @@ is_in_use($a1->result, '/lost', 'leases that were lost prove nothing');
 
 # --- a lease is taken while another backend of the server takes the path for a mutex ---
 
-# At zklock.fault.local-lock-tried, the backend has the local lock, and has not seen what kind the
+# At zklock.fault.advisory-lock-tried, the backend has the advisory lock, and has not seen what kind the
 # path is.
 my ($a2, $a3) = map { $node_a->backend } 1, 2;
 foreach ([ '', 'granted' ], [ '', 'cancelled' ], [ '', 'timed out' ], [ 'xact_', 'granted' ], [ 'xact_', 'cancelled' ])
 {
 	my ($scope, $end) = @$_;
 	my $path = "/local/$scope$end";
-	my $what = "local lock, ${scope}semaphore, $end";
+	my $what = "advisory lock, ${scope}semaphore, $end";
 	my $both = "SELECT zk_semaphore_acquire('$path', 2, '1min', 2), zk_semaphore_release('$path', 2)";
 	$a1->query(q{SET lock_timeout = '2s'}) if $end eq 'timed out';
 	$a1->query('BEGIN; SAVEPOINT s') if $scope;
 	my $process = stand_still($node_a, 'semaphore-acquired', $a1, "SELECT zk_${scope}semaphore_acquire('$path', 2, '1min', 2)");
-	my $other = stand_still($node_a, 'local-lock-tried', $a2, "SELECT zk_lock_acquire('$path')");
+	my $other = stand_still($node_a, 'advisory-lock-tried', $a2, "SELECT zk_lock_acquire('$path')");
 	kill 'CONT', $process;
 	# Its time may be over by now.
 	$node_a->wait_until("SELECT count(*) = 1 FROM pg_locks WHERE pid = $process AND NOT granted") unless $end eq 'timed out';
@@ -167,7 +167,7 @@ foreach ([ '', 'granted' ], [ '', 'cancelled' ], [ '', 'timed out' ], [ 'xact_',
 	$a1->query($scope ? 'COMMIT' : 'SELECT zk_lock_release_all()');
 	is($a3->query($both), 't|t', "$what: all are given back");
 }
-is($a3->query(q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'}), '0', 'no local lock is left');
+is($a3->query(q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'}), '0', 'no advisory lock is left');
 
 # --- a reader's znode takes the place of the writer's after zklock has read the queue ---
 

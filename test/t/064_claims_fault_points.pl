@@ -129,8 +129,8 @@ foreach my $name (sort keys %points)
 
 # --- order ---
 
-# A backend that has begun to acquire goes before the claims without a local lock that come after it, also as
-# long as it has no local lock yet.
+# A backend that has begun to acquire goes before the claims without an advisory lock that come after it, also as
+# long as it has no advisory lock yet.
 sub begins
 {
 	my ($path) = @_;
@@ -147,8 +147,8 @@ sub waits_on { my ($claim, $what) = @_; return is(call($n, 'zk_claim_wait', $cla
 	wait_until_owned('/order');
 	waits_on($claim, 'order, a backend came before');
 
-	# One that comes later, but has the local lock for which the first will wait, goes first.
-	is($n->query(q{SELECT zk_lock_acquire('/order', '1 min')}), 't', 'order: a later backend with the local lock goes first');
+	# One that comes later, but has the advisory lock for which the first will wait, goes first.
+	is($n->query(q{SELECT zk_lock_acquire('/order', '1 min')}), 't', 'order: a later backend with the advisory lock goes first');
 	$n->query(q{SELECT zk_lock_release('/order')});
 	waits_on($claim, 'order, that one has ended');
 	kill 'CONT', $process;

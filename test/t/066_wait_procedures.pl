@@ -13,7 +13,7 @@ my %settings = ('zklock.session_timeout' => '60s', 'zklock.linger' => 0, 'autova
 my $node = ZklockNode->started('a', $zk, %settings);
 my $node_far = ZklockNode->started('far', $zk, %settings);
 
-# A holder on the waiter's server, so that the waiter waits for the local lock; and one on another
+# A holder on the waiter's server, so that the waiter waits for the advisory lock; and one on another
 # server, so that it waits in ZooKeeper.
 my %holder = (near => $node->backend, far => $node_far->backend);
 my $watcher = $node->backend;

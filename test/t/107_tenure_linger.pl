@@ -177,7 +177,7 @@ is("@fourth", "$second[0] 3", 'lingering: for any backend');
 is(tickets_made(), $made, 'lingering: no new ticket');
 cmp_ok($node_a->status('requests') - $requests, '<=', 1, 'lingering: ZooKeeper is not asked, but for the watch on the znode');
 is($node_a->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'}), '0',
-	'lingering: no local lock');
+	'lingering: no advisory lock');
 
 # A server remembers the releases of many locks that come back.
 my $use_many = q{DO $$ BEGIN FOR i IN 1 .. 300 LOOP FOR n IN 1 .. %d LOOP

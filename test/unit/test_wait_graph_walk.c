@@ -254,7 +254,7 @@ hold(int b, int lock, bool reads)
 	world.settles_again = true;
 }
 
-/* The backend has the local lock, and needs the ticket. */
+/* The backend has the advisory lock, and needs the ticket. */
 static void
 want_ticket(int b, int lock)
 {

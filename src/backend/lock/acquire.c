@@ -3,7 +3,7 @@
  * acquire.c
  *	  Acquire a mutex or a read-write lock: the two waits.
  *
- * First the local lock decides between the backends of this server, then the
+ * First the advisory lock decides between the backends of this server, then the
  * server's ticket decides between servers.  Both waits end at the same moment.
  *
  * src/backend/lock/acquire.c
@@ -83,7 +83,7 @@ acquire_first(ZklLocalClaim *claim, const ZklLockRequest *request, void *arg)
 }
 
 /*
- * If a backend gets the local lock of an old generation, it has waited behind
+ * If a backend gets the advisory lock of an old generation, it has waited behind
  * a claim that was lost.  It starts again with the new generation.
  */
 bool
@@ -98,7 +98,7 @@ zkl_acquire_claim(ZklLocalClaim *claim, const ZklLockRequest *request)
 	{
 		if (!zkl_acquire_locally(claim, request))
 			break;
-		ZKL_FAULT_POINT("local-locked");
+		ZKL_FAULT_POINT("advisory-locked");
 		answer = zkl_wait_for_ticket(&wait, claim->shared, NULL);
 		if (answer == ZKL_ANSWER_HELD)
 			return true;
@@ -106,7 +106,7 @@ zkl_acquire_claim(ZklLocalClaim *claim, const ZklLockRequest *request)
 			break;
 
 		/*
-		 * The next round overwrites the tag, so release the old local lock
+		 * The next round overwrites the tag, so release the old advisory lock
 		 * before that.
 		 */
 		zkl_local_claim_unlock(claim, zkl_local_claim_part(request->mode));
@@ -116,7 +116,7 @@ zkl_acquire_claim(ZklLocalClaim *claim, const ZklLockRequest *request)
 }
 
 /*
- * Get the local lock of the entry's present generation.  A try takes it only
+ * Get the advisory lock of the entry's present generation.  A try takes it only
  * if no other backend has it or waits for it.
  */
 bool
@@ -126,47 +126,47 @@ zkl_acquire_locally(ZklLocalClaim *claim, const ZklLockRequest *request)
 	ZklPart    *part = &claim->parts[name];
 	LOCKMODE	mode = zkl_local_claim_lock_mode(name);
 	int64		until = Min(request->until, request->lock_timeout_at);
-	ZklLocalWait result;
+	ZklAdvisoryWait result;
 
 	part->lock_scope = request->scope;
 
 	/*
 	 * When the worker begins a new generation, it ends this wait, because the
-	 * holder of the old local lock has lost its claim, but may keep that lock
-	 * for hours.  The wait then begins again with the new tag.
+	 * holder of the old advisory lock has lost its claim, but may keep that
+	 * lock for hours.  The wait then begins again with the new tag.
 	 */
 	do
 	{
 		zkl_local_claim_set_generation(claim,
 									   zkl_claim_generation(claim->shared));
-		claim->crowded = !zkl_local_lock_acquire(&claim->tag, mode, request->scope, true);
+		claim->crowded = !zkl_advisory_lock_acquire(&claim->tag, mode, request->scope, true);
 		if (!claim->crowded)
-			result = ZKL_LOCAL_LOCKED;
+			result = ZKL_ADVISORY_LOCKED;
 		else if (request->only_tries)
-			result = ZKL_LOCAL_TIME_OVER;
+			result = ZKL_ADVISORY_TIME_OVER;
 		else
 		{
 			zkl_wait_drop_snapshot(request);
-			result = zkl_local_lock_wait(claim->shared, &claim->tag, mode,
-										 request->scope, until);
+			result = zkl_advisory_lock_wait(claim->shared, &claim->tag, mode,
+											request->scope, until);
 
 			/*
 			 * PostgreSQL's timers go by the wall clock, which may have been
 			 * set forward.
 			 */
-			if (result == ZKL_LOCAL_TIME_OVER && zkl_now() < until)
-				result = ZKL_LOCAL_NEW_GENERATION;
-			else if (result == ZKL_LOCAL_TIME_OVER && zkl_now() < request->until)
+			if (result == ZKL_ADVISORY_TIME_OVER && zkl_now() < until)
+				result = ZKL_ADVISORY_NEW_GENERATION;
+			else if (result == ZKL_ADVISORY_TIME_OVER && zkl_now() < request->until)
 				report_lock_timeout(claim->shared);
 		}
-	} while (result == ZKL_LOCAL_NEW_GENERATION);
+	} while (result == ZKL_ADVISORY_NEW_GENERATION);
 
-	part->locked = result == ZKL_LOCAL_LOCKED;
+	part->locked = result == ZKL_ADVISORY_LOCKED;
 	return part->locked;
 }
 
 /*
- * PostgreSQL itself ends a wait for the local lock that has begun with the
+ * PostgreSQL itself ends a wait for the advisory lock that has begun with the
  * request.  For any later one, it would begin to count again.
  */
 static void

@@ -29,7 +29,7 @@ extern bool zkl_acquire(const ZklLockRequest *request);
  */
 extern bool zkl_acquire_claim(ZklLocalClaim *claim, const ZklLockRequest *request);
 
-/* The first half of that: acquire only the local lock. */
+/* The first half of that: acquire only the advisory lock. */
 extern bool zkl_acquire_locally(ZklLocalClaim *claim, const ZklLockRequest *request);
 
 #endif							/* ZKL_ACQUIRE_H */

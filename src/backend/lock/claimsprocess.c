@@ -4,8 +4,8 @@
  *	  The claims process, to which the detached claims and the leaderships of this
  *	  server belong.
  *
- * It never waits for one claim alone.  So its claims have no local lock: a
- * backend of this server that has the local lock of such a path finds the
+ * It never waits for one claim alone.  So its claims have no advisory lock: a
+ * backend of this server that has the advisory lock of such a path finds the
  * claim in the lock table, and waits for its end as for any client's.
  *
  * The claims survive a restart of the worker, and end with this process.

@@ -61,8 +61,8 @@ static int	session_runs = 0;
 static void note_leases(const ZklLocalClaim *claim, int before, int after);
 static void count_xact(ZklLocalClaim *claim, ZklPartName part, int count);
 static void make_room(void);
-static bool book_local_lock(ZklLocalClaim *claim, ZklPartName part,
-							ZklScope scope);
+static bool book_advisory_lock(ZklLocalClaim *claim, ZklPartName part,
+							   ZklScope scope);
 static int	take_all_session(ZklLocalClaim *claim);
 static void uncount_xact(ZklLocalClaim *claim, ZklPartName part, int count);
 static void settle_part(ZklLocalClaim *claim, ZklPartName part, int count);
@@ -81,7 +81,7 @@ static ZklLocalClaim *find_held(const char *path);
 static ZklLocalClaim *certainly_held(const char *path, ZklLocalClaim *claim);
 
 /*
- * First do what may fail: acquire the local lock, and get memory for a
+ * First do what may fail: acquire the advisory lock, and get memory for a
  * record.  Then change the counts.  So after an error no acquire is counted.
  */
 void
@@ -94,12 +94,12 @@ zkl_hold_counts_add(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
 	if (scope == ZKL_SCOPE_XACT)
 	{
 		/*
-		 * The acquire counts even without the local lock.  If another backend
-		 * took that lock after pg_advisory_unlock_all(), it waits until this
-		 * claim ends.
+		 * The acquire counts even without the advisory lock.  If another
+		 * backend took that lock after pg_advisory_unlock_all(), it waits
+		 * until this claim ends.
 		 */
 		if (!part->locked && !claim->shared->is_use)
-			(void) book_local_lock(claim, name, ZKL_SCOPE_XACT);
+			(void) book_advisory_lock(claim, name, ZKL_SCOPE_XACT);
 		count_xact(claim, name, count);
 		note_leases(claim, before, before + count);
 		show_counts(claim);
@@ -114,10 +114,10 @@ zkl_hold_counts_add(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
 	if (part->session_count == 0)
 	{
 		/*
-		 * This can fail only for a part without a local lock: a local lock
-		 * that the backend holds merely moves to session level.
+		 * This can fail only for a part without an advisory lock: an advisory
+		 * lock that the backend holds merely moves to session level.
 		 */
-		if (!book_local_lock(claim, name, ZKL_SCOPE_SESSION))
+		if (!book_advisory_lock(claim, name, ZKL_SCOPE_SESSION))
 			ereport(ERROR,
 					errcode(zkl_report_count(ERRCODE_LOCK_NOT_AVAILABLE)),
 					errmsg("could not acquire session-level lock \"%s\"",
@@ -269,21 +269,21 @@ note_xact_of_runs(bool committed)
 }
 
 /*
- * Hold the local lock at this level.  If the part already has it, the lock
+ * Hold the advisory lock at this level.  If the part already has it, the lock
  * changes its level.  A backend that writes gets ShareLock in addition,
- * without a wait.  A part may have no local lock for two reasons.  Either it
+ * without a wait.  A part may have no advisory lock for two reasons.  Either it
  * is that of a semaphore, whose backends all share the lock.  Or
  * pg_advisory_unlock_all() has released the lock; then another backend may
  * have it by now, and waits until this backend's claim ends.
  */
 static bool
-book_local_lock(ZklLocalClaim *claim, ZklPartName name, ZklScope scope)
+book_advisory_lock(ZklLocalClaim *claim, ZklPartName name, ZklScope scope)
 {
 	ZklPart    *part = &claim->parts[name];
 	LOCKMODE	mode = zkl_local_claim_lock_mode(name);
 
 	if (part->locked)
-		zkl_local_lock_move(&claim->tag, mode, part->lock_scope, scope);
+		zkl_advisory_lock_move(&claim->tag, mode, part->lock_scope, scope);
 	else
 	{
 		/*
@@ -296,7 +296,7 @@ book_local_lock(ZklLocalClaim *claim, ZklPartName name, ZklScope scope)
 		bool		may_wait = claim->kind == ZKL_KIND_SEMAPHORE ||
 		(name == ZKL_SHARED && claim->parts[ZKL_EXCLUSIVE].locked);
 
-		part->locked = zkl_local_lock_acquire(&claim->tag, mode, scope, !may_wait);
+		part->locked = zkl_advisory_lock_acquire(&claim->tag, mode, scope, !may_wait);
 	}
 	if (part->locked)
 		part->lock_scope = scope;
@@ -311,11 +311,11 @@ zkl_hold_counts_take_session(ZklLocalClaim *claim, ZklPartName name, int count)
 	Assert(part->session_count >= count);
 
 	/*
-	 * The transaction still holds the lock, so move the local lock to
+	 * The transaction still holds the lock, so move the advisory lock to
 	 * transaction level.  At session level it would outlive the transaction.
 	 */
 	if (part->session_count == count && part->xact_count > 0)
-		(void) book_local_lock(claim, name, ZKL_SCOPE_XACT);
+		(void) book_advisory_lock(claim, name, ZKL_SCOPE_XACT);
 
 	part->session_count -= count;
 
@@ -453,7 +453,7 @@ zkl_hold_counts_update_to_acquire(const ZklLockRequest *request)
 }
 
 /*
- * Session-level local locks are released all at once, so it is enough to
+ * Session-level advisory locks are released all at once, so it is enough to
  * check one that this backend should have.
  */
 static bool
@@ -487,7 +487,7 @@ zkl_hold_counts_discard_session(void)
 }
 
 /*
- * PostgreSQL has already released the session-level local locks, so do not
+ * PostgreSQL has already released the session-level advisory locks, so do not
  * release them again.  The user is not told about lost claims here; the
  * commit guard still refuses what the transaction wrote.  The runs count as
  * failed: a pooler also sends DISCARD ALL for a client that died in the
@@ -508,7 +508,7 @@ drop_session_scope(ZklLocalClaim *claim)
 
 /*
  * End the transaction-level acquires, the latest first.  PostgreSQL releases
- * the transaction-level local locks right after this, so a backend that gets
+ * the transaction-level advisory locks right after this, so a backend that gets
  * one of them finds the claim ended.
  */
 void
@@ -534,7 +534,7 @@ zkl_hold_counts_end_xact(bool committed, bool tells)
 
 		/*
 		 * This was the last record of the part.  PostgreSQL releases its
-		 * local lock.
+		 * advisory lock.
 		 */
 		if (part->lock_scope == ZKL_SCOPE_XACT &&
 			part->xact_count == record->count)
@@ -548,7 +548,7 @@ zkl_hold_counts_end_xact(bool committed, bool tells)
 }
 
 /*
- * The local locks belong to the top transaction, so PostgreSQL keeps them
+ * The advisory locks belong to the top transaction, so PostgreSQL keeps them
  * when a savepoint is rolled back.  settle_part() releases those of the
  * claims that end here.
  */

@@ -58,9 +58,9 @@ extern void zkl_hold_counts_discard_session(void);
 
 /*
  * Every function that depends on this backend's claims calls this first.  It
- * brings the claims and local locks up to date: it releases the local locks
+ * brings the claims and advisory locks up to date: it releases the advisory locks
  * of claims that were lost.  And if DISCARD ALL or pg_advisory_unlock_all()
- * has released the session-level local locks, it releases all session-level
+ * has released the session-level advisory locks, it releases all session-level
  * locks.  Claims may end.  Raises a NOTICE for each claim whose release has
  * been requested.  Raises 55000 unless zklock was preloaded, and 25000 during
  * a parallel operation.

@@ -8,7 +8,7 @@
  * hook for messages does that.
  *
  * They release all session-level locks after DISCARD ALL.  That cannot be left
- * to the sweep of holdcounts.c, which looks at the local locks, because a lost
+ * to the sweep of holdcounts.c, which looks at the advisory locks, because a lost
  * claim has none.
  *
  * They keep the commit guard in front of extensions that commit on other
@@ -26,10 +26,10 @@
 #include "executor/executor.h"
 #include "tcop/utility.h"
 
+#include "backend/lock/advisorylock.h"
 #include "backend/lock/cancel.h"
 #include "backend/lock/holdcounts.h"
 #include "backend/lock/hooks.h"
-#include "backend/lock/locallock.h"
 #include "backend/lock/onlost.h"
 #include "backend/lock/xact.h"
 #include "compat.h"
@@ -299,7 +299,7 @@ static void
 emit_log(ErrorData *error)
 {
 	zkl_on_lost_explain_end(error);
-	zkl_local_lock_tell(error);
+	zkl_advisory_lock_tell(error);
 	if (next_emit_log)
 		next_emit_log(error);
 }

@@ -147,7 +147,7 @@ zkl_local_claim_part(ZklMode mode)
 
 /*
  * ShareLock does not conflict with itself, so readers and holders of leases
- * share the local lock.  ExclusiveLock conflicts with both.
+ * share the advisory lock.  ExclusiveLock conflicts with both.
  */
 LOCKMODE
 zkl_local_claim_lock_mode(ZklPartName part)
@@ -248,19 +248,19 @@ zkl_local_claim_begin_held(const ZklLockRequest *request)
 	claim->crowded = true;
 
 	/*
-	 * What may raise an error comes before the local lock, which would stay
-	 * otherwise.
+	 * What may raise an error comes before the advisory lock, which would
+	 * stay otherwise.
 	 */
 	claimant = describe_claimant();
-	if (!zkl_local_lock_acquire(&claim->tag, mode, request->scope, true))
+	if (!zkl_advisory_lock_acquire(&claim->tag, mode, request->scope, true))
 		return NULL;
-	ZKL_FAULT_POINT("local-lock-tried");
+	ZKL_FAULT_POINT("advisory-lock-tried");
 	claim->shared = zkl_claim_begin_held(claim->path, claim->hash,
 										 request->mode,
 										 claim->generation, &claimant);
 	if (claim->shared == NULL)
 	{
-		zkl_local_lock_release(&claim->tag, mode, request->scope);
+		zkl_advisory_lock_release(&claim->tag, mode, request->scope);
 		return NULL;
 	}
 	add(claim, request);
@@ -319,7 +319,7 @@ prepare(const ZklLockRequest *request)
 	{
 		strlcpy(claim->path, request->path, sizeof(claim->path));
 		claim->hash = zkl_lock_table_both_hashes(request->path, &shown);
-		zkl_local_lock_tag(&claim->tag, shown);
+		zkl_advisory_lock_tag(&claim->tag, shown);
 		claim->generation = 0;
 		claim->crowded = false;
 	}
@@ -459,7 +459,7 @@ set_up(void)
 
 /*
  * The backend ends, however it does.  Its transaction has been rolled back by
- * now, and PostgreSQL has dropped the local locks or is about to.
+ * now, and PostgreSQL has dropped the advisory locks or is about to.
  *
  * The end of a claim ends its run as failed.  Only a release says that a run
  * is done: PostgreSQL ends a backend in the same way when the client's program
@@ -483,12 +483,12 @@ void
 zkl_local_claim_set_generation(ZklLocalClaim *claim, uint32 generation)
 {
 	claim->generation = generation;
-	zkl_local_lock_set_generation(&claim->tag, generation);
+	zkl_advisory_lock_set_generation(&claim->tag, generation);
 }
 
 /*
  * PostgreSQL warns about the release of a lock that is not held.  So if
- * PostgreSQL has released the local lock, or is about to, the caller clears
+ * PostgreSQL has released the advisory lock, or is about to, the caller clears
  * "locked" first.
  */
 void
@@ -497,8 +497,8 @@ zkl_local_claim_unlock(ZklLocalClaim *claim, ZklPartName name)
 	ZklPart    *part = &claim->parts[name];
 
 	if (part->locked)
-		zkl_local_lock_release(&claim->tag, zkl_local_claim_lock_mode(name),
-							   part->lock_scope);
+		zkl_advisory_lock_release(&claim->tag, zkl_local_claim_lock_mode(name),
+								  part->lock_scope);
 	part->locked = false;
 }
 
@@ -507,8 +507,8 @@ zkl_local_claim_unlock(ZklLocalClaim *claim, ZklPartName name)
  */
 
 /*
- * End the claim first, and then release the local lock.  So the backend that
- * gets the local lock next finds the entry free.
+ * End the claim first, and then release the advisory lock.  So the backend that
+ * gets the advisory lock next finds the entry free.
  */
 void
 zkl_local_claim_end(ZklLocalClaim *claim)

@@ -25,7 +25,7 @@
 
 #include "lib/ilist.h"
 
-#include "backend/lock/locallock.h"
+#include "backend/lock/advisorylock.h"
 #include "shared/claim.h"
 
 typedef enum ZklPartName
@@ -38,7 +38,7 @@ typedef enum ZklPartName
 
 typedef struct ZklPart
 {
-	bool		locked;			/* the local lock is held in this mode ... */
+	bool		locked;			/* the advisory lock is held in this mode ... */
 	ZklScope	lock_scope;		/* ... at this level */
 	int			session_count;
 	int			xact_count;
@@ -62,7 +62,7 @@ typedef struct ZklLocalClaim
 {
 	char		path[ZKL_PATH_SIZE];
 	uint32		hash;			/* of the path, in the lock table */
-	LOCKTAG		tag;			/* of the local lock ... */
+	LOCKTAG		tag;			/* of the advisory lock ... */
 	uint32		generation;		/* ... and the generation in it */
 	bool		crowded;		/* the last acquire did not get the lock at
 								 * once */
@@ -130,7 +130,7 @@ extern ZklLocalClaim *zkl_local_claim_next(ZklLocalClaim *claim);
 /* How many claims are there? */
 extern int	zkl_local_claim_number(void);
 
-/* The part that a mode is about, and the local lock for it. */
+/* The part that a mode is about, and the advisory lock for it. */
 extern ZklPartName zkl_local_claim_part(ZklMode mode);
 extern LOCKMODE zkl_local_claim_lock_mode(ZklPartName part);
 
@@ -169,7 +169,7 @@ extern int	zkl_local_claim_loss_signal;
 extern ZklLocalClaim *zkl_local_claim_begin(const ZklLockRequest *request);
 
 /*
- * Begin a claim that holds its lock, and the local lock, if that needs no
+ * Begin a claim that holds its lock, and the advisory lock, if that needs no
  * wait: the server owns the ticket, and no other backend has or wants the
  * lock.  NULL if not.  The claim counts nothing yet, and the caller must count
  * it without an error.  For a mutex or a read-write lock.
@@ -178,7 +178,7 @@ extern ZklLocalClaim *zkl_local_claim_begin_held(const ZklLockRequest *request);
 
 /*
  * Begin a claim that holds the lock together with a detached claim, of this
- * number.  Without a local lock, because the detached claim has none.  NULL if
+ * number.  Without an advisory lock, because the detached claim has none.  NULL if
  * that one is not held.  The caller must count the claim without an error, at
  * transaction level.
  */
@@ -201,7 +201,7 @@ extern bool zkl_local_claim_begin_for(const ZklLockRequest *request, ZklClaimUse
  */
 extern ZklClaim *zkl_local_claim_begin_second(const ZklLockRequest *request);
 
-/* End a claim in whatever state, and release its local lock. */
+/* End a claim in whatever state, and release its advisory lock. */
 extern void zkl_local_claim_end(ZklLocalClaim *claim);
 
 /*
@@ -213,18 +213,18 @@ extern void zkl_local_claim_release(ZklLocalClaim *claim);
 extern void zkl_local_claim_renew_deadline(void);
 
 /*
- * The generation of the local lock that the caller is about to acquire.  The
+ * The generation of the advisory lock that the caller is about to acquire.  The
  * claim must have none.
  */
 extern void zkl_local_claim_set_generation(ZklLocalClaim *claim, uint32 generation);
 
-/* Release the local lock of one part, but keep the claim. */
+/* Release the advisory lock of one part, but keep the claim. */
 extern void zkl_local_claim_unlock(ZklLocalClaim *claim, ZklPartName part);
 
 /* A lost claim of which the user has not been told yet; NULL: none. */
 extern ZklLocalClaim *zkl_local_claim_find_lost(void);
 
-/* Release the local locks of claims that were lost. */
+/* Release the advisory locks of claims that were lost. */
 extern void zkl_local_claim_unlock_lost(void);
 
 /*

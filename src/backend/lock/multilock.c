@@ -11,7 +11,7 @@
  * requests all of them at once, and waits only for ZooKeeper's replies.
  * Usually, all are granted then.  Otherwise the backend finds the first path
  * that another backend or client holds.  It gives back that path and all
- * later ones, both tickets and local locks, before it waits; then it goes on
+ * later ones, both tickets and advisory locks, before it waits; then it goes on
  * path by path.  A znode of this server that ZooKeeper has yet to delete
  * waits for no other client.
  *
@@ -179,7 +179,7 @@ ask_for_all(Multilock *lock)
 	ZklWait		wait;
 
 	/*
-	 * This is a try, so it takes only local locks that are free.  So while
+	 * This is a try, so it takes only advisory locks that are free.  So while
 	 * this backend holds or queues for several locks, it does not wait for
 	 * another backend.
 	 */
@@ -218,7 +218,7 @@ count_granted(Multilock *lock)
 		ZklLockRequest ask = *lock->request;
 		ZklWait		wait;
 
-		/* The member has not begun, or another backend has its local lock. */
+		/* The member has not begun, or another backend has its advisory lock. */
 		if (member->claim == NULL ||
 			(member->is_new &&
 			 !member->claim->parts[ZKL_EXCLUSIVE].locked))

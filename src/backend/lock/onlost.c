@@ -182,7 +182,7 @@ zkl_on_lost_xact_ended(void)
 static void
 explain_likely(void)
 {
-	if (!zkl_local_lock_ends_wait() && !zkl_deadlock_explain_likely() &&
+	if (!zkl_advisory_lock_ends_wait() && !zkl_deadlock_explain_likely() &&
 		zkl_local_claim_find_lost() != NULL)
 		explain();
 }

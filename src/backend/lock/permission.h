@@ -16,7 +16,7 @@
 #ifndef ZKL_PERMISSION_H
 #define ZKL_PERMISSION_H
 
-#include "backend/lock/locallock.h"
+#include "backend/lock/advisorylock.h"
 
 /* May this session use this path, or all paths?  The path is in UTF-8. */
 extern bool zkl_permission_allows(const char *path);

@@ -141,7 +141,7 @@ check_request(const ZklLocalClaim *claim, const ZklLockRequest *request)
 }
 
 /*
- * The first leases of this backend.  It waits for no local lock, because
+ * The first leases of this backend.  It waits for no advisory lock, because
  * claims on leases do not exclude each other.
  */
 static bool
@@ -152,7 +152,7 @@ acquire_first(ZklLocalClaim *claim, const ZklLockRequest *request, void *arg)
 
 	/*
 	 * The worker may have changed the generation during the wait, so the tag
-	 * gets it now.  Then zkl_hold_counts_add() acquires the local lock.
+	 * gets it now.  Then zkl_hold_counts_add() acquires the advisory lock.
 	 */
 	zkl_local_claim_set_generation(claim, claim->shared->generation);
 	zkl_hold_counts_add(claim, ZKL_SHARED, request->scope, request->quantity);
@@ -297,8 +297,8 @@ acquire_in_turn(ZklClaim *claim, const ZklLockRequest *request)
 	volatile ZklAnswer answer = ZKL_ANSWER_QUEUED;
 
 	/*
-	 * At transaction level, the local lock of the inner mutex goes away with
-	 * the transaction, whatever fails.
+	 * At transaction level, the advisory lock of the inner mutex goes away
+	 * with the transaction, whatever fails.
 	 */
 	inner.path = psprintf("%s/" ZKL_LOCKS, request->path);
 	inner.semaphore = request->path;

@@ -35,7 +35,7 @@
  * deletes the znode.  Then the commit is late, and is reported.  After the end
  * of the hold no use begins, so the ticket goes with the last one.
  *
- * The use belongs to no local claim: it counts no acquire, has no local lock,
+ * The use belongs to no local claim: it counts no acquire, has no advisory lock,
  * and begins without zkl_local_claim_begin_hook, which would move the guard in
  * PostgreSQL's list of callbacks while that list is walked.  It waits for
  * nothing.  Without a count, its backend gets no signal about a loss, which

@@ -404,7 +404,7 @@ sleep_until_next(const ZklWait *wait, Reason reason, int64 look_at)
 
 /*
  * log_lock_waits for the part of a wait that is about ZooKeeper.  PostgreSQL
- * itself logs the wait for a local lock.  The lines here have the same form,
+ * itself logs the wait for an advisory lock.  The lines here have the same form,
  * so that programs that read the log understand them.  The waiting user cannot
  * see the log, and so gets a NOTICE.
  */
@@ -451,7 +451,7 @@ log_acquired(const ZklWait *wait)
 					   (int) (waited % 1000)));
 }
 
-/* The mode, as PostgreSQL calls it for the local lock, and the path. */
+/* The mode, as PostgreSQL calls it for the advisory lock, and the path. */
 static const char *
 describe(const ZklLockRequest *request)
 {

@@ -47,7 +47,7 @@ extern void zkl_wait_drop_snapshot(const ZklLockRequest *request);
 
 /*
  * Wait until the server owns its ticket and the claim holds the lock: HELD.
- * STALE if the local lock is of an old generation or, for leases, if the inner
+ * STALE if the advisory lock is of an old generation or, for leases, if the inner
  * mutex was lost ("mutex", else NULL).  Any other answer means that the time
  * is over, or that an impatient request must wait.  Raises the error of any
  * other end of the wait (55P03, 57014, 08006 ...).

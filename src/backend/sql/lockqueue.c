@@ -719,10 +719,10 @@ local_blocker(const ZklClaim *claim)
  * Readers do not wait for readers.  The znodes of leases say which backends of
  * this server hold them, so these claims need no rows of their own.
  *
- * A backend that waits for the local lock waits for the holder of the local
+ * A backend that waits for the advisory lock waits for the holder of the advisory
  * lock, and for the backends that came before it.  If backends came at the
  * same moment, PostgreSQL's order may be another one.  The claims of the
- * claims process have no local lock.
+ * claims process have no advisory lock.
  */
 static bool
 is_in_way(const ZklClaim *other, const ZklClaim *claim, bool came_before)

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * locallock.c
+ * advisorylock.c
  *	  PostgreSQL's own lock behind a claim: the wait for the other backends of this server.
  *
  * Waiting always happens at transaction level, under the current resource
@@ -16,7 +16,7 @@
  * standby, a conflict with recovery ends only the statement in a transaction,
  * but the whole connection in a subtransaction.
  *
- * src/backend/lock/locallock.c
+ * src/backend/lock/advisorylock.c
  *
  *-------------------------------------------------------------------------
  */
@@ -33,8 +33,8 @@
 #include "utils/timeout.h"
 
 #include "backend/display.h"
+#include "backend/lock/advisorylock.h"
 #include "backend/lock/cancel.h"
-#include "backend/lock/locallock.h"
 #include "backend/lock/waitreport.h"
 #include "compat.h"
 #include "faultpoint.h"
@@ -65,12 +65,12 @@ static struct sigaction handler_of_sigint;
 static struct sigaction handler_of_nudge;
 
 static void wait_here(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope);
-static ZklLocalWait wait_and_judge(ZklClaim *claim, const LOCKTAG *tag,
-								   LOCKMODE mode, ZklScope scope,
-								   int limit_ms);
+static ZklAdvisoryWait wait_and_judge(ZklClaim *claim, const LOCKTAG *tag,
+									  LOCKMODE mode, ZklScope scope,
+									  int limit_ms);
 static void forget_wait(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope,
 						bool booked);
-static ZklLocalWait judge_error(ZklClaim *claim, ErrorData *error);
+static ZklAdvisoryWait judge_error(ZklClaim *claim, ErrorData *error);
 static bool is_cancelled(void);
 static void begin_listening(ZklClaim *claim);
 static void end_listening(void);
@@ -92,7 +92,7 @@ static int	milliseconds_until(int64 until);
  * in pg_locks.
  */
 void
-zkl_local_lock_tag(LOCKTAG *tag, uint64 hash)
+zkl_advisory_lock_tag(LOCKTAG *tag, uint64 hash)
 {
 	/* Database 0: the locks are those of the whole server. */
 	memset(tag, 0, sizeof(*tag));
@@ -100,11 +100,11 @@ zkl_local_lock_tag(LOCKTAG *tag, uint64 hash)
 	tag->locktag_field3 = (uint32) hash;
 	tag->locktag_type = LOCKTAG_ADVISORY;
 	tag->locktag_lockmethodid = USER_LOCKMETHOD;
-	zkl_local_lock_set_generation(tag, 0);
+	zkl_advisory_lock_set_generation(tag, 0);
 }
 
 void
-zkl_local_lock_set_generation(LOCKTAG *tag, uint32 generation)
+zkl_advisory_lock_set_generation(LOCKTAG *tag, uint32 generation)
 {
 	tag->locktag_field4 = FIRST_GENERATION_FIELD +
 		generation % GENERATION_FIELDS;
@@ -118,8 +118,8 @@ zkl_local_lock_set_generation(LOCKTAG *tag, uint32 generation)
  * it aborts a transaction or a savepoint, or wait_and_judge().
  */
 bool
-zkl_local_lock_acquire(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope,
-					   bool dont_wait)
+zkl_advisory_lock_acquire(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope,
+						  bool dont_wait)
 {
 	ResourceOwner owner = CurrentResourceOwner;
 	LockAcquireResult result;
@@ -131,15 +131,15 @@ zkl_local_lock_acquire(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope,
 	return result != LOCKACQUIRE_NOT_AVAIL;
 }
 
-ZklLocalWait
-zkl_local_lock_wait(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
-					ZklScope scope, int64 until)
+ZklAdvisoryWait
+zkl_advisory_lock_wait(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
+					   ZklScope scope, int64 until)
 {
 	int			limit_ms = milliseconds_until(until);
-	ZklLocalWait result = ZKL_LOCAL_NEW_GENERATION;
+	ZklAdvisoryWait result = ZKL_ADVISORY_NEW_GENERATION;
 
 	if (until != ZKL_FOREVER && limit_ms == 0)
-		return ZKL_LOCAL_TIME_OVER;
+		return ZKL_ADVISORY_TIME_OVER;
 
 	/*
 	 * If PostgreSQL's lock_timeout, which counts from here, is not longer, it
@@ -162,7 +162,7 @@ zkl_local_lock_wait(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
 
 /* Compare the text before it is translated. */
 void
-zkl_local_lock_tell(const ErrorData *message)
+zkl_advisory_lock_tell(const ErrorData *message)
 {
 	static const char begins[] = "process %d still waiting for";
 	const char *sentence;
@@ -180,29 +180,29 @@ zkl_local_lock_tell(const ErrorData *message)
 }
 
 bool
-zkl_local_lock_ends_wait(void)
+zkl_advisory_lock_ends_wait(void)
 {
 	return waiting != NULL && ended && !is_cancelled();
 }
 
 void
-zkl_local_lock_move(const LOCKTAG *tag, LOCKMODE mode, ZklScope from,
-					ZklScope to)
+zkl_advisory_lock_move(const LOCKTAG *tag, LOCKMODE mode, ZklScope from,
+					   ZklScope to)
 {
 	/*
 	 * The backend holds the lock already, so this only counts it, without a
 	 * wait.
 	 */
-	if (from != to && zkl_local_lock_acquire(tag, mode, to, true))
-		zkl_local_lock_release(tag, mode, from);
+	if (from != to && zkl_advisory_lock_acquire(tag, mode, to, true))
+		zkl_advisory_lock_release(tag, mode, from);
 }
 
 /*
  * PostgreSQL finds the lock only under the resource owner that
- * zkl_local_lock_acquire() used.
+ * zkl_advisory_lock_acquire() used.
  */
 void
-zkl_local_lock_release(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope)
+zkl_advisory_lock_release(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope)
 {
 	ResourceOwner owner = CurrentResourceOwner;
 
@@ -217,14 +217,14 @@ static void
 wait_here(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope)
 {
 	(void) LockAcquire(tag, mode, false, false);
-	ZKL_FAULT_POINT("local-lock-granted");
+	ZKL_FAULT_POINT("advisory-lock-granted");
 
 	/*
 	 * The timeout may have passed, or a cancel may have come, at the moment
 	 * of the grant.
 	 */
 	CHECK_FOR_INTERRUPTS();
-	(void) zkl_local_lock_acquire(tag, mode, scope, true);
+	(void) zkl_advisory_lock_acquire(tag, mode, scope, true);
 	LockRelease(tag, mode, false);
 }
 
@@ -232,7 +232,7 @@ wait_here(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope)
  * Wait, and find out how the wait ended: if it ends early, it ends with an
  * error.
  */
-static ZklLocalWait
+static ZklAdvisoryWait
 wait_and_judge(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
 			   ZklScope scope, int limit_ms)
 {
@@ -240,7 +240,7 @@ wait_and_judge(ZklClaim *claim, const LOCKTAG *tag, LOCKMODE mode,
 	ResourceOwner owner = CurrentResourceOwner;
 	ErrorContextCallback context_of_errors;
 	volatile bool booked = false;
-	volatile ZklLocalWait result = ZKL_LOCAL_LOCKED;
+	volatile ZklAdvisoryWait result = ZKL_ADVISORY_LOCKED;
 
 	PG_TRY();
 	{
@@ -282,7 +282,7 @@ forget_wait(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope, bool booked)
 {
 	LockErrorCleanup();
 	if (booked)
-		zkl_local_lock_release(tag, mode, scope);
+		zkl_advisory_lock_release(tag, mode, scope);
 	else if (zkl_lock_held_by_me(tag, mode))
 		LockRelease(tag, mode, false);
 }
@@ -294,7 +294,7 @@ forget_wait(const LOCKTAG *tag, LOCKMODE mode, ZklScope scope, bool booked)
  * If the cancel came after the error, it is still pending, and will raise an
  * error of its own.
  */
-static ZklLocalWait
+static ZklAdvisoryWait
 judge_error(ZklClaim *claim, ErrorData *error)
 {
 	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED && ended &&
@@ -308,11 +308,11 @@ judge_error(ZklClaim *claim, ErrorData *error)
 		 * look again.
 		 */
 		InterruptPending = true;
-		return time_is_over ? ZKL_LOCAL_TIME_OVER : ZKL_LOCAL_NEW_GENERATION;
+		return time_is_over ? ZKL_ADVISORY_TIME_OVER : ZKL_ADVISORY_NEW_GENERATION;
 	}
 	zkl_lock_stat_failed(claim, error->sqlerrcode);
 	ReThrowError(error);
-	return ZKL_LOCAL_TIME_OVER; /* keep compiler quiet */
+	return ZKL_ADVISORY_TIME_OVER;	/* keep compiler quiet */
 }
 
 /*

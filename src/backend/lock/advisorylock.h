@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
- * locallock.h
+ * advisorylock.h
  *	  PostgreSQL's own lock behind a claim: the order within this server.
  *
- * A claim holds its local lock exactly once in a mode, whatever its counts: at
+ * A claim holds its advisory lock exactly once in a mode, whatever its counts: at
  * session level while it counts session-level acquires, else at transaction
  * level.  Transaction level means the top transaction; savepoints are counted
  * in holdcounts.c.  The modes are ExclusiveLock, and ShareLock for readers and
@@ -11,12 +11,12 @@
  *
  * Called only by backends.
  *
- * src/backend/lock/locallock.h
+ * src/backend/lock/advisorylock.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKL_LOCALLOCK_H
-#define ZKL_LOCALLOCK_H
+#ifndef ZKL_ADVISORYLOCK_H
+#define ZKL_ADVISORYLOCK_H
 
 #include "storage/lock.h"
 
@@ -33,51 +33,51 @@ struct ZklClaim;
  * generation begins with 0.  A new generation keeps newcomers from waiting
  * behind a backend whose claim was lost.
  */
-extern void zkl_local_lock_tag(LOCKTAG *tag, uint64 hash);
-extern void zkl_local_lock_set_generation(LOCKTAG *tag, uint32 generation);
+extern void zkl_advisory_lock_tag(LOCKTAG *tag, uint64 hash);
+extern void zkl_advisory_lock_set_generation(LOCKTAG *tag, uint32 generation);
 
 /*
- * Acquire the local lock.  With "dont_wait", only if that is possible without
+ * Acquire the advisory lock.  With "dont_wait", only if that is possible without
  * a wait.  A caller without it must know that the lock is free, or will be in
  * a moment.
  */
-extern bool zkl_local_lock_acquire(const LOCKTAG *tag, LOCKMODE mode,
-								   ZklScope scope, bool dont_wait);
+extern bool zkl_advisory_lock_acquire(const LOCKTAG *tag, LOCKMODE mode,
+									  ZklScope scope, bool dont_wait);
 
-typedef enum ZklLocalWait
+typedef enum ZklAdvisoryWait
 {
-	ZKL_LOCAL_LOCKED,
-	ZKL_LOCAL_TIME_OVER,
-	ZKL_LOCAL_NEW_GENERATION	/* there is a new generation, so wait for its
+	ZKL_ADVISORY_LOCKED,
+	ZKL_ADVISORY_TIME_OVER,
+	ZKL_ADVISORY_NEW_GENERATION /* there is a new generation, so wait for its
 								 * lock instead */
-} ZklLocalWait;
+} ZklAdvisoryWait;
 
 /*
  * Wait for the lock until this moment of zkl_now().  Raises the errors of any
  * lock wait (55P03, 57014, 40P01).  After an error, the backend does not hold
  * the lock.
  */
-extern ZklLocalWait zkl_local_lock_wait(struct ZklClaim *claim,
-										const LOCKTAG *tag, LOCKMODE mode,
-										ZklScope scope, int64 until);
+extern ZklAdvisoryWait zkl_advisory_lock_wait(struct ZklClaim *claim,
+											  const LOCKTAG *tag, LOCKMODE mode,
+											  ZklScope scope, int64 until);
 
 /*
  * For the hook for messages: if this is PostgreSQL's message that the wait
  * goes on, raise a NOTICE for the user, once in each wait.
  */
-extern void zkl_local_lock_tell(const ErrorData *message);
+extern void zkl_advisory_lock_tell(const ErrorData *message);
 
 /*
  * Is the cancel that is being raised only the end of this backend's wait, so
- * that zkl_local_lock_wait will return?
+ * that zkl_advisory_lock_wait will return?
  */
-extern bool zkl_local_lock_ends_wait(void);
+extern bool zkl_advisory_lock_ends_wait(void);
 
 /* Change the level at which the lock is held. */
-extern void zkl_local_lock_move(const LOCKTAG *tag, LOCKMODE mode,
-								ZklScope from, ZklScope to);
+extern void zkl_advisory_lock_move(const LOCKTAG *tag, LOCKMODE mode,
+								   ZklScope from, ZklScope to);
 
-extern void zkl_local_lock_release(const LOCKTAG *tag, LOCKMODE mode,
-								   ZklScope scope);
+extern void zkl_advisory_lock_release(const LOCKTAG *tag, LOCKMODE mode,
+									  ZklScope scope);
 
-#endif							/* ZKL_LOCALLOCK_H */
+#endif							/* ZKL_ADVISORYLOCK_H */
