@@ -33,7 +33,7 @@
 #include "shared/passes.h"
 #include "shared/serverstat.h"
 #include "shared/sessioninfo.h"
-#include "worker/orphans.h"
+#include "worker/request/orphans.h"
 #include "worker/worker.h"
 
 PG_MODULE_MAGIC;

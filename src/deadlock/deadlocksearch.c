@@ -52,7 +52,7 @@
 #include "protocol/sessiontext.h"
 #include "settings.h"
 #include "shared/locktable.h"
-#include "worker/ask.h"
+#include "worker/request/ask.h"
 
 /*
  * While there is a deadlock: this many searches in a deadlock_timeout, with

@@ -41,7 +41,7 @@
 #include "protocol/sessiontext.h"
 #include "settings.h"
 #include "shared/locktable.h"
-#include "worker/ask.h"
+#include "worker/request/ask.h"
 
 /* The pause after ZooKeeper has refused a request. */
 #define AGAIN_AFTER		ZKL_MS(5000)

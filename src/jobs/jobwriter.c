@@ -27,8 +27,8 @@
 #include "jobs/jobwriter.h"
 #include "settings.h"
 #include "shared/locktable.h"
-#include "worker/ask.h"
-#include "worker/sessionlog.h"
+#include "worker/request/ask.h"
+#include "worker/request/sessionlog.h"
 
 /* For this long, a fact about ZooKeeper counts as fresh. */
 #define FRESH_FOR		ZKL_MS(10 * 1000)

@@ -58,7 +58,7 @@
  * another number of leases.  The ticket's next write leaves the mark out.
  *
  * A create whose reply was lost with its connection may be done late, even
- * after requests of the next connection (src/worker/orphans.h says when).  The
+ * after requests of the next connection (src/worker/request/orphans.h says when).  The
  * ticket goes by what the list shows, and does not wait.  The step says that a
  * ORPHAN may come: a znode with the UUID that the ticket has at this moment,
  * and that no ticket will know.  The caller then takes the UUID from the

@@ -23,9 +23,9 @@
 #include "shared/listing.h"
 #include "shared/locktable.h"
 #include "shared/mailbox.h"
-#include "worker/ask.h"
 #include "worker/commandrunner.h"
-#include "worker/sessionlog.h"
+#include "worker/request/ask.h"
+#include "worker/request/sessionlog.h"
 
 /*
  * A larger result is of no use, and the backend would have to keep it in

@@ -2,7 +2,7 @@
  * session.c: one ZooKeeper session that plays the worker of a server.
  *
  * What it sends is what a worker sends, and the pure code of zklock decides when.  The rest
- * repeats in short what src/zookeeper/sessionhandle.c and src/worker/heartbeat.c do with a session
+ * repeats in short what src/zookeeper/sessionhandle.c and src/worker/session/heartbeat.c do with a session
  * in a worker.
  */
 #include "session.h"

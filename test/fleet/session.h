@@ -34,7 +34,7 @@ typedef struct Session
 	int64_t		connecting_since;	/* 0: not connecting */
 	int64_t		down_since;		/* 0: there was an answer on this connection */
 
-	/* the proof of life, as src/worker/heartbeat.c has it */
+	/* the proof of life, as src/worker/session/heartbeat.c has it */
 	ZklSafeUntil safe;
 	ZklCadence	cadence;
 	ZklSign		sign;			/* the one under way */

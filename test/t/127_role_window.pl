@@ -1,6 +1,6 @@
 
 # How many requests of one role are on their way to ZooKeeper, alone and while another role needs
-# ZooKeeper too: see src/worker/rolewindow.h.  ZooKeeper is paused, so it answers nothing.
+# ZooKeeper too: see src/worker/request/rolewindow.h.  ZooKeeper is paused, so it answers nothing.
 
 use strict;
 use warnings;

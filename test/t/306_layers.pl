@@ -34,8 +34,8 @@ is($?, 0, 'and its exit status');
 
 my @mistakes = (
 	[ 'an include against the folders',
-		{ 'backend/lock/acquire.c' => qq{#include "worker/ticketfeed.h"\n} },
-		'backend/lock must not use worker: backend/lock/acquire.c includes worker/ticketfeed.h' ],
+		{ 'backend/lock/acquire.c' => qq{#include "worker/request/ticketfeed.h"\n} },
+		'backend/lock must not use worker/request: backend/lock/acquire.c includes worker/request/ticketfeed.h' ],
 	[ 'an include of the roof', { 'zklock.h' => "\n", 'shared/entry.c' => qq{#include "zklock.h"\n} },
 		'shared must not use roof: shared/entry.c includes zklock.h' ],
 	[ 'a call against the folders, without an include',
@@ -52,8 +52,8 @@ my @mistakes = (
 			'shared/two.o' => "void zkl_one(void); void zkl_two(void) { zkl_one(); }\n" },
 		'in a circle: shared/one.c uses zkl_two of shared/two.c' ],
 	[ 'an include against the process of a file in a capability\'s folder',
-		{ 'jobs/jobruns.c' => qq{#include "worker/ticketfeed.h"\n} },
-		'shared must not use worker: jobs/jobruns.c includes worker/ticketfeed.h' ],
+		{ 'jobs/jobruns.c' => qq{#include "worker/request/ticketfeed.h"\n} },
+		'shared must not use worker/request: jobs/jobruns.c includes worker/request/ticketfeed.h' ],
 	[ 'a file of a capability whose process is not known',
 		{ 'jobs/planted.c' => qq{#include "settings.h"\n} },
 		'jobs is not in the list of folders' ],

@@ -1,0 +1,50 @@
+/*-------------------------------------------------------------------------
+ *
+ * sessionkeeper.h
+ *	  Keeps the ZooKeeper session: opens it, and continues it.
+ *
+ * Called only by worker.c.
+ *
+ * src/worker/session/sessionkeeper.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKL_SESSIONKEEPER_H
+#define ZKL_SESSIONKEEPER_H
+
+/*
+ * Open the session, if it is not open.  If no address is known yet, a later
+ * call opens it.
+ */
+extern void zkl_session_keeper_tend(void);
+
+/*
+ * Handle the events of the last turn: replies, watches, the end of the
+ * session.
+ */
+extern void zkl_session_keeper_handle_events(void);
+
+/* When the next of these calls is due; PG_INT64_MAX: only after an event. */
+extern int64 zkl_session_keeper_wake_at(void);
+
+/*
+ * The configuration was reloaded: use the credentials, certificates and
+ * passwords that the files of identity.c have now, and the servers that
+ * zklock.hosts has.
+ */
+extern void zkl_session_keeper_reload(void);
+
+/*
+ * There is no connection, but the session may still live.  The caller wants to
+ * close it, so it waits a little.
+ */
+extern bool zkl_session_keeper_may_connect(void);
+
+/*
+ * End the session, if ZooKeeper can be reached.  The caller has waited for the
+ * replies that were outstanding.  If there still are some, the session file
+ * stays.
+ */
+extern void zkl_session_keeper_close(void);
+
+#endif							/* ZKL_SESSIONKEEPER_H */
