@@ -330,7 +330,7 @@ is($sender->result->{errcode}, '40P01', 'a loss and a deadlock at once: the dead
 end_of_circle($sender);
 like($sender->run(q{DO $$ BEGIN RAISE NOTICE 'mine' USING ERRCODE = '57014'; END $$})->{err}, qr/NOTICE:  57014: mine/, 'a message with the SQLSTATE of a cancel is none');
 $n1->query(q{SELECT zk_lock_acquire('/a')});
-is($sender->query(q{SELECT zk_lock_acquire('/a', '200ms')}), 'f', 'nor is the end of a wait');
+is($sender->run(q{SELECT zk_lock_acquire('/a', '200ms')})->{out}, 'f', 'nor is the end of a wait');
 $n1->query(q{SELECT zk_lock_release('/a')});
 $sender->quit;
 
