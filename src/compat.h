@@ -126,7 +126,7 @@ zkl_my_local_xid(void)
 	return zkl_local_xid(MyProc);
 }
 
-/* The same for a process that holds or awaits a lock. */
+/* The local transaction ID of a process that holds or awaits a lock. */
 static inline LocalTransactionId
 zkl_local_xid_of(const LockInstanceData *lock)
 {

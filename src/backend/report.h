@@ -32,7 +32,7 @@ extern int	zkl_report_count(int sqlstate);
 /* Raise 55000 unless zklock was preloaded. */
 extern void zkl_report_unless_loaded(void);
 
-/* The same where the transaction matters.  25000 during a parallel operation. */
+/* Raise 55000 unless zklock was preloaded, 25000 in a parallel operation. */
 extern void zkl_report_unless_usable(void);
 
 /*

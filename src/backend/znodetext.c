@@ -22,7 +22,7 @@
 #include "protocol/recipe.h"
 #include "settings.h"
 
-/* The fields of the text, in its order, which is also that of the views' columns. */
+/* The fields of the text; the views' columns have the same order. */
 static const char *const fields[] = {
 	"server", "pid", "database", "role", "application"
 };

@@ -26,13 +26,13 @@
 extern const char *zkl_znode_text_of_backend(void);
 
 /*
- * The same for a detached claim that this backend requests: the role and the
+ * The text about a detached claim that this backend requests: the role and the
  * database are its own, and the process is the claims process.  This reads
  * catalogs.
  */
 extern void zkl_znode_text_of_claim(int pid, char owner_text[ZKL_OWNER_TEXT_SIZE]);
 
-/* The same for a leadership of the claims process, which has neither role nor database. */
+/* The text about a leadership, which has neither role nor database. */
 extern void zkl_znode_text_of_leader(char owner_text[ZKL_OWNER_TEXT_SIZE]);
 
 /* The value of "name=value", with %XX decoded; NULL if there is none. */

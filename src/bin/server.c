@@ -526,7 +526,7 @@ check_value(const char *option, const char *value, const char *type)
  *
  * The name is this run's: another client that gets the same backend by a
  * pooler must not replace the statement, and a pooler that does not reset its
- * connections may keep those of earlier runs.
+ * connections may keep the statements of earlier runs.
  */
 static void
 prepare_query(void)
@@ -623,7 +623,7 @@ zkl_server_confirm(const ZklOptions *options, double until)
 	await_standing(until);
 
 	/*
-	 * If the reply was an error, the standing is still that of an earlier
+	 * If the reply was an error, the standing still comes from an earlier
 	 * query.
 	 */
 	return zkl_server_standing.asked_at == zkl_server_asked_at && zkl_server_standing.held;

@@ -589,8 +589,8 @@ drop_case(Case *victim)
 
 /*
  * Is the wait the victim of a deadlock that existed when the nonce was
- * published?  If so, the graph's members are those of that deadlock.  With
- * nonce 0: would it be, if all records confirmed?
+ * published?  If so, the graph's members are the members of that deadlock.
+ * With nonce 0: would it be, if all records confirmed?
  */
 static bool
 is_proved(const Case *victim, int64 nonce)

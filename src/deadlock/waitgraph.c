@@ -22,8 +22,8 @@
  * - A node may wait for its own holds as well as for those of others.  The
  *   backend that has the last lease may wait for a row of the backend that
  *   waits for that lease.  That is a circle of one node, and PostgreSQL sees
- *   only half of it.  The same holds for a transaction that uses a detached
- *   claim, because it has no advisory lock.
+ *   only half of it.  A transaction that uses a detached claim may be such a
+ *   circle, too, because it has no advisory lock.
  *
  * src/deadlock/waitgraph.c
  *

@@ -113,8 +113,8 @@ typedef struct ZklGraphNode
 	bool		reached;		/* a wait of this server leads to it */
 	bool		stuck;
 	bool		leads_here;		/* it leads to the node being looked at */
-	bool		led_to;			/* the node being looked at leads to it ... */
-	int			came_from;		/* ... and this is the node before it */
+	bool		led_to;			/* the node being looked at leads to it */
+	int			came_from;		/* the node before this one */
 } ZklGraphNode;
 
 /* One member of a circle. */
@@ -146,8 +146,8 @@ typedef struct ZklWaitGraph
 	bool		complete;		/* there was room for everything */
 	int64_t		confirms;		/* use only records with this nonce; 0: use
 								 * all */
-	const ZklWaitEvidence *evidence;	/* ... and only what is in this
-										 * evidence */
+	const ZklWaitEvidence *evidence;	/* use only holds in this evidence;
+										 * NULL: use all */
 	int			nsessions;
 	int64_t		sessions[ZKL_WAITGRAPH_SESSIONS];
 	int			nnodes;
@@ -194,11 +194,11 @@ extern bool zkl_wait_graph_has(const ZklWaitGraph *graph, int64_t session);
 
 /*
  * The next wait whose lock the caller must look up in ZooKeeper.  The caller
- * then adds all sessions that own the lock: that of the first znode, those of
- * the readers before the first writer, or those of all children of the
- * semaphore's "leases".  The caller need not look up the other waiters for
- * the lock: they can be stuck only behind the same owners.  Returns NULL when
- * everything has been looked up.  Each lock is named once.
+ * then adds all sessions that own the lock: the session of the first znode, of
+ * each reader before the first writer, or of each child of the semaphore's
+ * "leases".  The caller need not look up the other waiters for the lock: they
+ * can be stuck only behind the same owners.  Returns NULL when everything has
+ * been looked up.  Each lock is named once.
  */
 extern const ZklWaitRecord *zkl_wait_graph_next(ZklWaitGraph *graph);
 

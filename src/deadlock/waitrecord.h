@@ -6,8 +6,8 @@
  * A record says: a backend of this server waits for the server's ticket of one
  * lock; and meanwhile these claims of the server on other locks, the record's
  * HOLDS, cannot be released.  They are the claims of the backend itself, and
- * those of all local backends that wait for it, directly or through others.
- * A wait without holds needs no record.
+ * of all local backends that wait for it, directly or through others.  A wait
+ * without holds needs no record.
  *
  * Each ZooKeeper session has at most one ephemeral znode with records,
  * <root>/.zklock/waits/<session>, and <session> is 16 hexadecimal digits.
@@ -56,8 +56,8 @@ typedef struct ZklWaitHold
 	 */
 	int64_t		claim;
 	int			pid;			/* of the backend that has it */
-	bool		is_use;			/* ... and uses a detached claim by it: if the
-								 * backend is cancelled, the lock stays */
+	bool		is_use;			/* the backend uses a detached claim by it: if
+								 * the backend is cancelled, the lock stays */
 	ZklMode		mode;			/* LOCK, WRITE, READ or LEASE */
 	int			leases;			/* 1 if the mode is not LEASE */
 	const char *path;
@@ -78,10 +78,10 @@ typedef struct ZklWaitRecord
 	 */
 	int64_t		claim;			/* its number on its server; from 1 */
 	int64_t		czxid;			/* of the queued znode */
-	const char *znode;			/* ... and its name */
+	const char *znode;			/* the name of the queued znode */
 	int			pid;			/* of the backend that waits */
-	const char *path;			/* what it waits for: this lock, ... */
-	ZklMode		mode;			/* ... LOCK, WRITE, READ or LEASE */
+	const char *path;			/* the lock for which it waits */
+	ZklMode		mode;			/* LOCK, WRITE, READ or LEASE */
 	int			leases;			/* how many it wants; 1 if the mode is not
 								 * LEASE */
 	int			limit;			/* of the semaphore; 1 if it is not one */

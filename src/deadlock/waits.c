@@ -37,8 +37,8 @@ typedef struct Slot
 	TimestampTz notice_at;		/* when the notice came; the backend reads
 								 * this field, and the three below, without
 								 * the lock */
-	int			waiter;			/* the process that waits ... */
-	int			waiter_number;	/* ... and its number */
+	int			waiter;			/* the process that waits */
+	int			waiter_number;	/* the number of the waiting process */
 	pg_atomic_uint64 notice_for;	/* its local wait that began at this
 									 * moment; 0: no notice.  Written under
 									 * the lock; a signal handler reads it

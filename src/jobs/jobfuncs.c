@@ -132,7 +132,7 @@ put_job(ReturnSetInfo *set, const ZklListingNode *node)
 	zkl_row_put(set, &row);
 }
 
-/* The backend is shown as zk_locks shows that of a claim. */
+/* The backend is shown as zk_locks shows the backend of a claim. */
 static void
 add_job(ZklRow *row, const ZklJobRecord *record)
 {

@@ -3,8 +3,8 @@
  * jobrecord.h
  *	  The record of a job: which tick it has used up, and what became of the run.
  *
- * Each job has one persistent znode, <root>/.zklock/jobs/<name>.  The name is
- * that of the job's lock (zkl_path_name).  So the record of "/jobs" has no
+ * Each job has one persistent znode, <root>/.zklock/jobs/<name>.  It has the
+ * name of the job's lock (zkl_path_name).  So the record of "/jobs" has no
  * children.
  *
  * The record is a line of text, at most ZKL_JOBRECORD_SIZE - 1 bytes long:
@@ -15,7 +15,7 @@
  * with one blank between two fields.  The times are microseconds since 1970;
  * "ended" is 0 while the state is "started".  S is "started", "done" or
  * "failed".  R is 32 hexadecimal digits that identify the run.  The last five
- * fields are those of a lock's znode.
+ * fields are the same as in a lock's znode.
  *
  * Any client may have written the znode, so the text is parsed strictly: a
  * text that zklock cannot have written is no record.
@@ -52,7 +52,8 @@ typedef struct ZklJobRecord
 	int			attempt;		/* how often the tick has been run; from 1 */
 	int64_t		token;			/* of the claim on the job's lock */
 	int64_t		started;		/* by the clock of the server that ran it */
-	int64_t		ended;			/* likewise; 0 until it ends */
+	int64_t		ended;			/* when the run ended, by the same clock; 0
+								 * until then */
 	char		owner_text[ZKL_OWNER_TEXT_SIZE];	/* the backend, as in the
 													 * znodes of locks */
 } ZklJobRecord;
@@ -87,10 +88,10 @@ extern bool zkl_job_record_decide(const ZklJobRecord *last,
 								  ZklJobRecord *next);
 
 /*
- * Make the record of a run that must not begin, because its write has
- * replaced a record that its backend had not read.  The replaced record may
- * have been that of any tick that was allowed by this moment of ZooKeeper's
- * time.  So the new record rules out all of these.
+ * Make the record of a run that must not begin, because its write has replaced
+ * a record that its backend had not read.  The replaced record may have named
+ * any tick that was allowed by this moment of ZooKeeper's time.  So the new
+ * record rules out all of these ticks.
  */
 extern void zkl_job_record_close(ZklJobRecord *record, int64_t zookeeper_time);
 

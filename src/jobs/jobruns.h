@@ -66,8 +66,8 @@ typedef enum ZklJobAnswer
 {
 	ZKL_JOB_ANSWER_NONE,		/* there is none yet */
 	ZKL_JOB_ANSWER_WRITTEN,
-	ZKL_JOB_ANSWER_OVERTAKEN,	/* ... but it did not replace the record that
-								 * was read */
+	ZKL_JOB_ANSWER_OVERTAKEN,	/* written, but over another record than the
+								 * one that was read */
 	ZKL_JOB_ANSWER_CHANGED,		/* not written: the record is not the one that
 								 * was read */
 	ZKL_JOB_ANSWER_AHEAD,		/* the tick is too far in the future */
@@ -104,7 +104,7 @@ typedef struct ZklJobRun
 	uint32		serial;			/* grows whenever the worker has to begin
 								 * again */
 	int			proc_number;	/* of the backend */
-	Oid			role;			/* ... and the role that logged in */
+	Oid			role;			/* the role that logged in */
 	bool		look;			/* STARTING: the record may have been deleted
 								 * and created again since the backend read it */
 	bool		unsure;

@@ -394,8 +394,8 @@ on_start_written(Task *task, const ZklSessionEvent *event)
 			ZKL_FAULT_POINT("run-start-answered");
 
 			/*
-			 * Version and czxid are now those of this run's record.  The end
-			 * is written on condition of them.
+			 * Version and czxid now belong to this run's record.  The end is
+			 * written on condition of them.
 			 */
 			znode.version = event->reply.version;
 			znode.czxid = event->reply.czxid;

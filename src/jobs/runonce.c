@@ -42,8 +42,8 @@ typedef struct Attempt
 {
 	const ZklLockRequest *request;
 	const ZklJobTick *tick;
-	ZklJobZnode last;			/* the record, as far as it is known ... */
-	int64		read_at;		/* ... and when it was read */
+	ZklJobZnode last;			/* the record, as far as it is known */
+	int64		read_at;		/* when "last" was read */
 	ZklJobRecord record;		/* the record that will replace it */
 } Attempt;
 

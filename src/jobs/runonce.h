@@ -29,7 +29,7 @@ extern bool zkl_run_once_begin(const ZklLockRequest *request, const ZklJobTick *
 
 /*
  * Read the record of a job.  False if ZooKeeper has not replied by this moment
- * of zkl_now().  "patience" and the errors are those of znodes.h.
+ * of zkl_now().  znodes.h explains "patience" and the errors.
  */
 extern bool zkl_run_once_read(const char *path, int64 until, ZklPatience patience,
 							  ZklJobZnode *znode);

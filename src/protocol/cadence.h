@@ -51,7 +51,7 @@ typedef struct ZklCadence
 	int64_t		timeout;		/* of the session */
 	int64_t		due_at;			/* when the next sign is due */
 	int64_t		wrote_at;		/* when the last write was sent; 0: never */
-	int64_t		proof_at;		/* ... and the last proof */
+	int64_t		proof_at;		/* when the last proof was sent */
 	int64_t		sent_at;		/* when the last sign was sent */
 	int64_t		took;			/* from the last sign to its reply */
 	int			beat;			/* the sign's place in the round, from 0 on */

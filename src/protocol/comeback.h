@@ -6,7 +6,8 @@
  * A server that keeps a ticket saves a round trip if the path's next lock is
  * its own, and costs another server one more round trip if it is not.
  * ZooKeeper numbers the znodes of a queue.  So where the number of a server's
- * ticket follows that of its last one, no other client was there in between.
+ * ticket follows the number of its last one, no other client was there in
+ * between.
  *
  * The worth of keeping it grows with each such lock, and falls with each that
  * another client wanted.  Where servers share a path, one of them often gets it

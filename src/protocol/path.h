@@ -23,8 +23,8 @@
 
 /*
  * The directory below the root for znodes of zklock that belong to no lock,
- * and those of the records of leaderships, jobs and waits in it.  The text of
- * a znode about waits is shorter than the size.
+ * and the directories in it for the records of leaderships, jobs and waits.
+ * The text of a znode about waits is shorter than the size.
  */
 #define ZKL_PATH_RESERVED	".zklock"
 #define ZKL_PATH_LEADERS	"/" ZKL_PATH_RESERVED "/leaders"
@@ -44,8 +44,8 @@
 extern const char *zkl_path_fault(const char *path);
 
 /*
- * The same check for zklock.root and for a connect string's chroot.  These
- * may be "/" or empty, and must be shorter.
+ * Check zklock.root, or a connect string's chroot, as zkl_path_fault checks a
+ * path.  These may be "/" or empty, and must be shorter.
  */
 extern const char *zkl_path_root_fault(const char *root);
 

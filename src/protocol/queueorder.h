@@ -65,7 +65,7 @@ extern int	zkl_queue_order(ZklPlace *places, int nplaces, int limit);
 
 /*
  * Does a client that waits in this directory wait for this place?  The client
- * wants a lock of this mode; "key" is that of its znode, or NULL if it has no
+ * wants a lock of this mode; "key" is its znode's key, or NULL if it has no
  * znode yet and so will come last.  A waiter for a lease waits for all leases
  * that are held.  The result is also true for the client's own znode.
  */

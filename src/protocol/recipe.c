@@ -82,8 +82,8 @@ typedef struct Firsts
 {
 	const char *child;			/* of all others; NULL if there are none */
 	const char *child_key;
-	const char *key;			/* the least of all keys, mine included ... */
-	const char *other_key;		/* ... and of those that are not readers */
+	const char *key;			/* the least of all keys, mine included */
+	const char *other_key;		/* the least key that is not a reader's */
 } Firsts;
 
 /* The contenders in a list that "me" has to wait for. */
@@ -154,8 +154,8 @@ zkl_recipe_serves(ZklMode ticket, ZklMode claim)
 }
 
 /*
- * The mark takes the place of two random bytes, and the variant that of two
- * random bits, as RFC 9562 demands.  All other bits are random.
+ * The mark replaces two random bytes, and the variant two random bits, as RFC
+ * 9562 demands.  All other bits are random.
  */
 void
 zkl_recipe_make_uuid(const uint8_t random[16], bool only_tries,
@@ -265,8 +265,8 @@ zkl_recipe_parse(const char *child, ZklContender *contender)
 }
 
 /*
- * All names that begin with "_c_" are alike, but for the UUID: zklock's has a
- * mark, and that of go-zookeeper no dashes.  The rest is Curator's.
+ * All names that begin with "_c_" are alike, but for the UUID: zklock's UUID
+ * has a mark, and go-zookeeper's has no dashes.  The rest is Curator's.
  */
 static ZklClient
 client_of(const char *child, ZklMode mode)
@@ -618,9 +618,9 @@ count_digits(const char *str)
  */
 
 /*
- * The order of leases.  First come the leases that every lease counts, namely
- * those of other clients than zklock.  Then come zklock's own leases without
- * a number in safe order, and then zklock's other leases by number.
+ * The order of leases.  First come the leases of other clients than zklock,
+ * which every lease counts.  Then come zklock's own leases without a number in
+ * safe order, and then zklock's other leases by number.
  */
 #define RANK_FOREIGN	(-2)
 #define RANK_NO_NUMBER	(-1)	/* number_of() returns this */

@@ -44,13 +44,13 @@
 #define ZKL_UUID_SIZE	37		/* 36 characters and a null */
 #define ZKL_ZNODE_SIZE	64		/* "_c_" uuid "-lock-" ten digits and a null */
 
-/* Directories within that of a semaphore. */
+/* Directories within a semaphore's directory. */
 #define ZKL_LEASES		"leases"
 #define ZKL_LOCKS		"locks"
 
 /*
- * ... and the znode beside them that may hold the number of its leases, as
- * Curator's SharedCount writes a number: four bytes, big-endian.
+ * The znode in a semaphore's directory that may hold the number of its leases,
+ * as Curator's SharedCount writes a number: four bytes, big-endian.
  */
 #define ZKL_LIMIT		"limit"
 #define ZKL_LIMIT_SIZE	4
@@ -145,8 +145,8 @@ typedef struct ZklVerdict
 								 * other znode will take the predecessor's
 								 * place */
 	bool		contended;		/* another client waits until it is gone */
-	bool		asked;			/* ... or queries it: waits until its text
-								 * says that the lock is in use */
+	bool		asked;			/* another client queries it: waits until its
+								 * text says that the lock is in use */
 	bool		other_kind;		/* a znode before it is one of another kind of
 								 * lock */
 	bool		maybe_semaphore;	/* there is a directory "leases" */
@@ -155,7 +155,8 @@ typedef struct ZklVerdict
 								 * which owns the lock; else NULL */
 	const char *ask;			/* the znode that "me" queries: the first one
 								 * before it; else NULL */
-	bool		ask_other_kind; /* ... and that one is of another kind of lock */
+	bool		ask_other_kind; /* the znode to query is of another kind of
+								 * lock */
 } ZklVerdict;
 
 /* What kind of lock has this mode? */
@@ -168,7 +169,7 @@ extern ZklKind zkl_recipe_kind(ZklMode mode);
 extern const char *zkl_recipe_kind_name(ZklKind kind);
 extern const char *zkl_recipe_mode_name(ZklMode mode);
 
-/* For each pair of modes, those of kazoo included. */
+/* For each pair of modes, including kazoo's. */
 extern ZklRelation zkl_recipe_relation(ZklMode mine, ZklMode other);
 
 /* Does a ticket of this mode serve a claim of that mode? */
@@ -212,8 +213,8 @@ extern const char *zkl_recipe_latch_key(const char *child);
 /*
  * The sequence number of a contender; -1 if it gives the znode no safe place
  * in a queue: that takes ten digits, below ZKL_SEQUENCE_LIMIT.  ZooKeeper's
- * counter counts all children, whatever their names, so 0 is that of the first
- * znode that was ever made in the directory.
+ * counter counts all children, whatever their names, so the first znode that
+ * was ever made in the directory has 0.
  */
 extern int	zkl_recipe_number(const char *child);
 
@@ -240,9 +241,9 @@ extern ZklVerdict zkl_recipe_judge(ZklMode mode, const char *me,
 								   const char *const *children, int nchildren);
 
 /*
- * The same for a lease.  A server may have a thousand leases, and one list
- * judges all of them.  So the caller sorts the list once ("leases" has room
- * for nchildren), and each lease then takes a binary search.
+ * Judge the place of a lease.  A server may have a thousand leases, and one
+ * list judges all of them.  So the caller sorts the list once ("leases" has
+ * room for nchildren), and each lease then takes a binary search.
  *
  * Every child goes before the lease "me", except zklock's own leases with
  * higher numbers.  "limit" is the number of leases that the semaphore has.
@@ -268,7 +269,7 @@ extern bool zkl_recipe_is_revoked(const char *str, int length);
 
 /*
  * A limit as a znode holds it.  read: ZKL_LIMIT_NONE if the data are no limit,
- * such as those of a directory.
+ * for instance because the znode is a directory.
  */
 extern int	zkl_recipe_read_limit(const char *data, int length);
 extern void zkl_recipe_write_limit(int limit, char data[ZKL_LIMIT_SIZE]);

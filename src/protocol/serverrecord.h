@@ -4,12 +4,12 @@
  *	  The record of a server: an ephemeral znode that says that it takes part.
  *
  * It is <root>/.zklock/servers/<name>/<session>.  <name> is the server's name,
- * and <session> is 16 hexadecimal digits, those of the server's first ZooKeeper
- * session.  Servers that have the same name are in one directory.  So a watch
- * on the directory tells a server of another one with its name, and of
- * nothing else.  The text has the fields "server", "host", "zklock" and
- * "postgresql" (fieldtext.h); since version 1.2 also "system", the database
- * system identifier, and "standby", which is yes or no.
+ * and <session> is the server's first ZooKeeper session, as 16 hexadecimal
+ * digits.  Servers that have the same name are in one directory.  So a watch
+ * on the directory tells a server of another one with its name, and of nothing
+ * else.  The text has the fields "server", "host", "zklock" and "postgresql"
+ * (fieldtext.h); since version 1.2 also "system", the database system
+ * identifier, and "standby", which is yes or no.
  *
  * The directory "servers" is a persistent znode.  The first server creates
  * it, once.  So the moment of its creation, its birth, identifies the data of
@@ -32,8 +32,9 @@
 #define ZKL_SERVERRECORD_DIRECTORY	"/" ZKL_PATH_RESERVED "/servers"
 
 /*
- * And that of the primaries: <root>/.zklock/primaries/<identifier>/<session>,
- * without data.  <identifier> is the database system identifier, in decimal.
+ * The directory of the primaries, below the root:
+ * <root>/.zklock/primaries/<identifier>/<session>, without data.  <identifier>
+ * is the database system identifier, in decimal.
  */
 #define ZKL_SERVERRECORD_PRIMARIES	"/" ZKL_PATH_RESERVED "/primaries"
 

@@ -3,7 +3,7 @@
  * siphash.c
  *	  SipHash-2-4: a hash with a secret key.
  *
- * The function is that of Jean-Philippe Aumasson and Daniel J. Bernstein,
+ * Jean-Philippe Aumasson and Daniel J. Bernstein published the function in
  * "SipHash: a fast short-input PRF" (2012), in the form with a hash of 128
  * bits.  test_siphash.c has their test vectors.
  *

@@ -5,9 +5,9 @@
  *
  * PostgreSQL's hash functions for tables take a seed, but an attacker can
  * compute it from the hashes of a few known texts.  Roles know paths, and see
- * hashes of them in pg_locks.  Without the key of this function, a role
- * cannot find a path that has the hash of another one.  Nor can it check
- * whether a hash is that of a path that it guesses.
+ * hashes of them in pg_locks.  Without the key of this function, a role cannot
+ * find a path that has the hash of another one.  Nor can it check whether a
+ * path that it guesses has a certain hash.
  *
  * Pure: no PostgreSQL, no ZooKeeper.
  *

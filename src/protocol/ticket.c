@@ -127,7 +127,9 @@ become(ZklTicket *ticket, ZklTicketState state)
 	return step;
 }
 
-/* The same, where the znode's name is known: an unwanted ticket is deleted. */
+/*
+ * The next state if the znode's name is known: an unwanted ticket is deleted.
+ */
 static ZklTicketStep
 go_on(ZklTicket *ticket, ZklTicketState state)
 {
@@ -211,8 +213,8 @@ judge(const ZklTicket *ticket, const ZklTicketEvent *event)
 }
 
 /*
- * Does the server own the lock by this ticket, as far as it knows?  The states
- * from OWNED to CONFIRMING are those of an owner.
+ * Does the server own the lock by this ticket, as far as it knows?  In the
+ * states from OWNED to CONFIRMING it does.
  */
 static bool
 is_owner(const ZklTicket *ticket)
@@ -667,7 +669,7 @@ look_again(ZklTicket *ticket)
 			return become(ticket, ticket->name[0] == '\0' ?
 						  ZKL_TICKET_FINDING : ZKL_TICKET_DELETING);
 
-			/* The same request again. */
+			/* These states send their request again. */
 		case ZKL_TICKET_FINDING:
 		case ZKL_TICKET_INSPECTING:
 		case ZKL_TICKET_CHECKING:

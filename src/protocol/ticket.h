@@ -92,23 +92,27 @@ typedef enum ZklTicketState
 	ZKL_TICKET_NONE,			/* no znode and nothing under way */
 	ZKL_TICKET_CREATING_BOTH,	/* directory and znode requested */
 	ZKL_TICKET_CREATING,		/* create and list sent */
-	ZKL_TICKET_CREATED,			/* ... the create was answered, the list not
-								 * yet */
-	ZKL_TICKET_NO_DIRECTORY,	/* ... the directory is missing */
-	ZKL_TICKET_UNSURE,			/* ... the create's outcome is unknown */
-	ZKL_TICKET_REFUSED,			/* ... the create was refused */
-	ZKL_TICKET_UNDONE,			/* ... the create was not done, because
-								 * another one in its transaction failed */
+	ZKL_TICKET_CREATED,			/* create and list sent; the create was
+								 * answered, the list not yet */
+	ZKL_TICKET_NO_DIRECTORY,	/* create and list sent; the directory is
+								 * missing */
+	ZKL_TICKET_UNSURE,			/* create and list sent; the create's outcome
+								 * is unknown */
+	ZKL_TICKET_REFUSED,			/* create and list sent; the create was
+								 * refused */
+	ZKL_TICKET_UNDONE,			/* create and list sent; the create was not
+								 * done, because another one in its
+								 * transaction failed */
 	ZKL_TICKET_FINDING,			/* list sent, to find out whether the znode
 								 * exists */
 	ZKL_TICKET_INSPECTING,		/* found; its czxid and owner requested */
 	ZKL_TICKET_LISTING,			/* znode exists; list sent to see its place */
-	ZKL_TICKET_CHECKING_KIND,	/* ... list showed a child "leases"; its
-								 * children requested */
+	ZKL_TICKET_CHECKING_KIND,	/* list showed a child "leases"; its children
+								 * requested */
 	ZKL_TICKET_WATCHING,		/* not first; watch on the predecessor sent */
 	ZKL_TICKET_QUEUED,			/* waits for the predecessor's watch */
 
-	/* the states of an owner: from here ... */
+	/* the states of an owner, up to CONFIRMING: */
 	ZKL_TICKET_OWNED,			/* first in the queue */
 	ZKL_TICKET_CHECKING,		/* owned; list sent to see the znodes behind
 								 * it */
@@ -116,14 +120,16 @@ typedef enum ZklTicketState
 								 * holder, and that the lock is in use */
 	ZKL_TICKET_DOWNGRADING,		/* owned; a reader's znode requested in the
 								 * writer's place */
-	ZKL_TICKET_REREADING,		/* ... the data of the writer's znode have
-								 * changed; they are requested */
-	ZKL_TICKET_CONFIRMING,		/* ... the writer's znode is gone; the owner
-								 * of the reader's requested */
+	ZKL_TICKET_REREADING,		/* reader's znode requested; the data of the
+								 * writer's znode have changed; they are
+								 * requested */
+	ZKL_TICKET_CONFIRMING,		/* reader's znode requested; the writer's
+								 * znode is gone; the owner of the reader's
+								 * znode is requested */
 
-	/* ... to here */
+	/* the ticket is given up: */
 	ZKL_TICKET_DELETING,		/* delete sent */
-	ZKL_TICKET_STUCK			/* ... and refused: the znode may stay until
+	ZKL_TICKET_STUCK			/* delete refused: the znode may stay until
 								 * the session ends */
 } ZklTicketState;
 
@@ -223,8 +229,9 @@ typedef enum ZklTicketEventKind
 								 * more */
 	ZKL_EVENT_REPLY,			/* to "request", with "outcome" */
 	ZKL_EVENT_CHILDREN_CHANGED, /* the directory's watch fired */
-	ZKL_EVENT_PREDECESSOR_CHANGED,	/* the predecessor's watch fired ... */
-	ZKL_EVENT_PREDECESSOR_GONE, /* ... because it is deleted */
+	ZKL_EVENT_PREDECESSOR_CHANGED,	/* the predecessor's watch fired */
+	ZKL_EVENT_PREDECESSOR_GONE, /* the predecessor's watch fired: it is
+								 * deleted */
 	ZKL_EVENT_SELF_CHANGED,		/* the own znode's watch fired */
 	ZKL_EVENT_RECONNECTED,		/* same session, but all watches are gone */
 	ZKL_EVENT_RESTARTED,		/* new worker, same session: replies are lost */
@@ -255,7 +262,7 @@ typedef struct ZklTicketEvent
 								 * live session owns the znode */
 	bool		revoked;		/* WATCH_SELF: the znode's text requests the
 								 * release */
-	bool		queried;		/* ... and queries whether the lock is in use */
+	bool		queried;		/* the text queries if the lock is in use */
 	bool		answered;		/* WATCH, WATCH_SELF: the text says that the
 								 * lock is in use */
 	bool		stale;			/* WATCH_SELF: the text does not name the
@@ -263,9 +270,9 @@ typedef struct ZklTicketEvent
 	int32_t		version;		/* WATCH_SELF: of the znode's data */
 	const char *const *children;	/* LIST, SURVEY */
 	int			nchildren;
-	const ZklLease *leases;		/* LIST, of a lease: the children in order ... */
-	int			limit;			/* ... and how many leases the semaphore has,
-								 * or ZKL_LIMIT_NONE */
+	const ZklLease *leases;		/* LIST, of a lease: the children in order */
+	int			limit;			/* LIST, of a lease: how many leases the
+								 * semaphore has, or ZKL_LIMIT_NONE */
 } ZklTicketEvent;
 
 typedef struct ZklTicketStep
@@ -273,7 +280,7 @@ typedef struct ZklTicketStep
 	ZklRequest	request;
 	ZklReport	report;
 	ZklFailure	failure;
-	bool		orphan;			/* the create may still be done: see above */
+	bool		orphan;			/* the create may still be done; see the top */
 } ZklTicketStep;
 
 /*
@@ -301,19 +308,23 @@ typedef struct ZklTicket
 	char		name[ZKL_ZNODE_SIZE];	/* of the znode, once it is known */
 	int64_t		czxid;
 	int32_t		version;		/* of its data */
-	bool		refused;		/* ... but no longer that version: ZooKeeper
-								 * has refused a write because of it */
+	bool		refused;		/* ZooKeeper has refused a write, because the
+								 * data no longer have that version */
 	bool		surveyed;		/* the path is no semaphore: the ticket saw no
 								 * lease since its znode exists */
 
-	/* ... while it is owned, until a downgrade */
+	/*
+	 * the fields below, up to the list, are for as long as the ticket is
+	 * owned, until a downgrade
+	 */
 	bool		watched;		/* it watches its own znode */
 	bool		revoked;		/* REVOKED was reported */
 	bool		queried;		/* the text, as last read, queries whether the
 								 * lock is in use */
 	bool		answers;		/* the lock is in use, and the znode has to
 								 * say so */
-	bool		answered;		/* ... and did so when the ticket last read it */
+	bool		answered;		/* the znode said that the lock is in use when
+								 * the ticket last read it */
 	bool		writes_answer;	/* the write under way says that the lock is
 								 * in use */
 	bool		write_refused;	/* ZooKeeper refused the last write of the
@@ -323,17 +334,18 @@ typedef struct ZklTicket
 	/* what the last list showed; later lists only add to it */
 	bool		listed;			/* there was a list */
 	bool		contended;		/* another client waits for the znode to go */
-	bool		asked;			/* ... or queries whether the lock is in use */
+	bool		asked;			/* another client queries whether the lock is
+								 * in use */
 	bool		asking;			/* this ticket queries the one before it,
 								 * which may linger */
-	bool		other_kind;		/* ... and that one takes the path for another
-								 * kind of lock */
+	bool		other_kind;		/* the ticket before this one takes the path
+								 * for another kind of lock */
 	char		predecessor[ZKL_CHILD_SIZE];	/* the znode that it waits
 												 * for, or empty */
 	char		front[ZKL_CHILD_SIZE];	/* if it waits: the znode that owns
 										 * the lock; empty: not known */
 
-	/* ... until the directory changes or its watch is lost */
+	/* true until the directory changes or its watch is lost */
 	bool		next;			/* no other znode than the predecessor goes
 								 * before it */
 

@@ -28,8 +28,8 @@ typedef struct ZklWindow
 	int			size;
 	int64_t		least;			/* the best time of a reply; 0 if not known */
 	int64_t		aged_at;		/* when the best time was last found or aged */
-	int			nanswers;		/* replies since the size was last set ... */
-	int64_t		sum;			/* ... and how long they took in total */
+	int			nanswers;		/* replies since the size was last set */
+	int64_t		sum;			/* how long these replies took in total */
 } ZklWindow;
 
 extern void zkl_window_start(ZklWindow *window);

@@ -26,8 +26,8 @@
 
 typedef struct TicketSearch
 {
-	const char *znode;			/* what to look for ... */
-	ZklEntry   *found;			/* ... and the entry of which it is the ticket */
+	const char *znode;			/* what to look for */
+	ZklEntry   *found;			/* the entry whose ticket the znode is */
 } TicketSearch;
 
 /* The znode with which a claim waits. */
@@ -295,8 +295,8 @@ zkl_claim_generation(ZklClaim *claim)
 
 /*
  * Compare and mark while the partition is locked.  If a worker begins a new
- * generation before that, this returns false.  If it does so later, it finds
- * the mark, and ends the wait.
+ * generation before that, this returns false.  A worker that begins one later
+ * finds the mark, and ends the wait.
  */
 bool
 zkl_claim_begin_local_wait(ZklClaim *claim)

@@ -98,8 +98,8 @@ extern bool zkl_claim_begin_local_wait(ZklClaim *claim);
 extern void zkl_claim_end_local_wait(ZklClaim *claim);
 
 /*
- * For leases: move those of a second claim to the first, and end the second.
- * False if either claim was lost; then nothing is done.
+ * Move the leases of a second claim to the first, and end the second.  False
+ * if either claim was lost; then nothing is done.
  */
 extern bool zkl_claim_merge(ZklClaim *claim, ZklClaim *second);
 
@@ -138,8 +138,9 @@ typedef struct ZklHoldSearch
 {
 	const char *path;
 	uint32		hash;
-	int64		token;			/* of the hold; 0: any, and then ... */
-	int64		after;			/* ... the first one after this token */
+	int64		token;			/* of the hold; 0: the first after "after" */
+	int64		after;			/* if "token" is 0, skip holds up to this
+								 * token */
 	int64		margin;			/* as for zkl_claim_status() */
 	bool		superuser;		/* for a superuser's session */
 } ZklHoldSearch;
@@ -147,8 +148,9 @@ typedef struct ZklHoldSearch
 typedef struct ZklHold
 {
 	bool		is_semaphore;	/* the path is in use as one */
-	int64		token;			/* 0: there is no such hold, and ... */
-	Oid			role;			/* ... none of what follows */
+	int64		token;			/* 0: there is no such hold, and the fields
+								 * below have no meaning */
+	Oid			role;			/* of the session that has the hold */
 	bool		superuser;		/* a superuser's session holds it */
 	ZklClaimStatus status;
 	int64		looked_at;		/* this was its status at this moment */
@@ -193,8 +195,8 @@ extern void zkl_claim_end(ZklClaim *claim);
 extern ZklClaimStatus zkl_claim_status(ZklClaim *claim, int64 margin);
 
 /*
- * The same.  If the claim is good, but only up to a moment before *until,
- * this sets *until to that moment.
+ * Like zkl_claim_status.  If the claim is good, but only up to a moment before
+ * *until, this sets *until to that moment.
  */
 extern ZklClaimStatus zkl_claim_status_until(ZklClaim *claim, int64 margin,
 											 int64 *until);
@@ -233,9 +235,9 @@ extern void zkl_claim_mark_surveyed(ZklClaim *claim);
 /*
  * As far as the worker knows, does this claim certainly wait for other
  * clients?  If so (WAITS), write the czxid and the name of the znode with
- * which this server queues for the claim's lock; for several leases, those of
- * the newest.  SOON: the claim may be granted in a moment.  DOUBT: the
- * session of the lock is not in touch with ZooKeeper.
+ * which this server queues for the claim's lock; for several leases, of the
+ * newest one.  SOON: the claim may be granted in a moment.  DOUBT: the session
+ * of the lock is not in touch with ZooKeeper.
  */
 typedef enum ZklTicketStatus
 {
@@ -273,7 +275,7 @@ extern ZklObstacle zkl_claim_status_obstacle(const ZklClaim *claim);
 
 /*
  * ZooKeeper has reported that this znode of a lock or semaphore is gone.  If
- * it is that of an owned ticket, the claims that hold it count as lost from
+ * an owned ticket had it, the claims that hold the ticket count as lost from
  * now on.  The worker will find out later.
  */
 extern void zkl_claim_mark_deleted(const char *path, const char *znode);

@@ -32,9 +32,9 @@ typedef struct Detached
 	LWLock	   *lock;			/* detached_lock; fixed */
 	int			owner_pid;
 	int			owner_proc;
-	int64		look_at;		/* when the claims process looks at all claims
-								 * that wait ... */
-	int64		looked_at;		/* ... and did so last */
+	int64		look_at;		/* when the claims process looks next at all
+								 * claims that wait */
+	int64		looked_at;		/* when it last looked at them */
 	uint64		last;			/* the last number */
 	int			nslots;
 	int			nfree;

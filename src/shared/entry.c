@@ -441,8 +441,8 @@ zkl_entry_holder(const ZklEntry *entry)
 }
 
 /*
- * Other claims may join a reader's ticket at any time, and take an idle lease,
- * also those of superusers.  So their znodes never exclude superusers.
+ * Other claims, also of superusers, may join a reader's ticket at any time,
+ * and take an idle lease.  So the znodes of both never exclude superusers.
  */
 void
 zkl_entry_note_asker(ZklEntry *entry, const ZklClaim *claim)

@@ -73,8 +73,8 @@ extern void zkl_entry_downgrade(ZklEntry *entry);
 
 /*
  * A claim that excluded readers is not held any more, or does not exclude them
- * any more.  If no other claim that is held excludes them, let readers join,
- * and those of other servers.
+ * any more.  If no other claim that is held excludes readers, let readers
+ * join, also readers of other servers.
  */
 extern void zkl_entry_stop_excluding(ZklEntry *entry);
 
@@ -84,10 +84,7 @@ extern void zkl_entry_stop_excluding(ZklEntry *entry);
  */
 extern void zkl_entry_settle(ZklEntry *entry, int64 now);
 
-/*
- * The same for an owned ticket that no claim holds: let it linger, or give it
- * up.
- */
+/* Settle an owned ticket that no claim holds: let it linger, or give it up. */
 extern void zkl_entry_settle_idle(ZklEntry *entry);
 
 /*
@@ -109,7 +106,7 @@ extern bool zkl_entry_comes_back(const ZklEntry *lock, int64 now);
  */
 extern ZklComeback *zkl_entry_comeback(const ZklEntry *entry);
 
-/* The same, known from now on.  Not of a lease. */
+/* Like zkl_entry_comeback, but begin one if none is known.  Not of a lease. */
 extern ZklComeback *zkl_entry_begin_comeback(const ZklEntry *entry);
 extern int64 zkl_entry_token(const ZklEntry *entry);
 

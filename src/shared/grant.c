@@ -214,7 +214,7 @@ answer_owned(ZklClaim *claim, int64 now)
 /*
  * The advisory lock decides between backends, but the claims of the claims
  * process have none.  So the first claim that waits decides.  Claims wait in
- * the order in which they began, and those of an old generation have to begin
+ * the order in which they began, and claims of an old generation have to begin
  * again.
  *
  * If the first one is of the claims process, all others wait for it.  If it is

@@ -64,7 +64,7 @@ extern void zkl_leases_retire(ZklEntry *semaphore);
 /* Has ZooKeeper answered all requests for leases? */
 extern bool zkl_leases_answered(const ZklEntry *semaphore);
 
-/* ... and may other servers' leases that go first only linger? */
+/* May other servers' leases that go first be merely lingering? */
 extern bool zkl_leases_asking(ZklEntry *semaphore);
 
 /*

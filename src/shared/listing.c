@@ -4,10 +4,10 @@
  *	  A survey: the contents of a lock's directory in ZooKeeper, for a
  *	  backend.
  *
- * A packed survey is a ZklListing and the directory's data, then for each znode
- * a ZklListingNode, its name and its data.  Texts end with a null.  Nothing is
- * aligned.  The pointers in these structs are those of the worker, and mean
- * nothing to the backend, except that data are NULL.
+ * A packed survey is a ZklListing and the directory's data, then for each
+ * znode a ZklListingNode, its name and its data.  Texts end with a null.
+ * Nothing is aligned.  The pointers in these structs are the worker's, and
+ * mean nothing to the backend, except that data are NULL.
  *
  * src/shared/listing.c
  *

@@ -33,7 +33,7 @@
  *		any -> RELEASING		worker		it cannot be acquired; a znode is left
  *		any -> NONE				worker		it cannot be acquired; no znode is left
  *		RELEASING -> NONE		worker		the znode is gone
- *		RELEASING -> WANTED		worker		the same, and a claim waits
+ *		RELEASING -> WANTED		worker		the znode is gone; a claim waits
  *		OWNED -> NONE			worker		lost: the claims that were HELD
  *											become LOST, the generation grows
  *		WANTED, QUEUED -> NONE,	worker		the ZooKeeper session expired
@@ -164,7 +164,8 @@ typedef struct ZklLine
 {
 	dlist_head	entries;
 	dlist_node	turn_link;		/* linked while there are entries */
-	bool		batched;		/* ... and among those that wait for batches */
+	bool		batched;		/* linked among the lines that wait for
+								 * batches */
 } ZklLine;
 
 /*
@@ -175,8 +176,9 @@ typedef struct ZklSending
 {
 	bool		counted;		/* the znode is counted in ephemeral_bytes */
 	bool		needs_no_proof; /* see sendqueue.h */
-	Oid			role;			/* whose create was sent ... */
-	int64		create_at;		/* ... and when; 0: do not measure the time */
+	Oid			role;			/* whose create was sent */
+	int64		create_at;		/* when the create was sent; 0: do not measure
+								 * the time */
 	bool		in_bulk;		/* a bulk request is on its way */
 	bool		not_batched;	/* the create or delete joins no batch */
 	ZklRequest	due;			/* the request to send next */
@@ -225,8 +227,8 @@ struct ZklEntry
 	bool		seen;			/* the worker has looked since the state
 								 * became WANTED */
 	bool		stuck;			/* RELEASING, and ZooKeeper refused the delete */
-	int			nstuck;			/* of all but leases: how many tickets are
-								 * stuck, its own or those of its leases */
+	int			nstuck;			/* of all but leases: how many of its own and
+								 * its leases' tickets are stuck */
 	char		owner_text[ZKL_OWNER_TEXT_SIZE];	/* the backend that the
 													 * znode names: the one
 													 * that requested the
@@ -263,8 +265,8 @@ struct ZklEntry
 	bool		revoked;		/* its release has been requested */
 	bool		list_asked;		/* the worker has listed, or lists now, the
 								 * znodes behind the ticket */
-	bool		handed_on;		/* ... or is asked to list now, as the lock
-								 * changes hands */
+	bool		handed_on;		/* the worker is asked to list now, as the
+								 * lock changes hands */
 	bool		watch_asked;	/* the worker watches the ticket's znode */
 	char		before[ZKL_OWNER_TEXT_SIZE];	/* the text of the znode that
 												 * the ticket waits for;
@@ -279,7 +281,8 @@ struct ZklEntry
 								 * or NULL */
 	uint32		generation;		/* in the advisory lock's tag; grows at a loss */
 	int			nheld;			/* claims in state HELD; of a lease: 0 */
-	bool		exclusive;		/* ... and one of them is a writer's */
+	bool		exclusive;		/* one of the claims in state HELD is a
+								 * writer's */
 	int			nwaiting;		/* claims in state WAITING, in this generation */
 	int			nneeding;		/* claims with needs_ticket */
 	int			ndetached;		/* claims with "detached" in state WAITING */
@@ -294,19 +297,18 @@ struct ZklEntry
 	 * lock.
 	 */
 	int			limit;			/* how many leases its callers have said; 0:
-								 * they leave that to ... */
-	int			stored;			/* ... the limit that is stored in ZooKeeper,
-								 * as last read; ZKL_LIMIT_NONE also if this
+								 * the stored limit counts */
+	int			stored;			/* the limit that is stored in ZooKeeper, as
+								 * last read; ZKL_LIMIT_NONE also if this
 								 * server has no lease */
 	bool		surveyed;		/* the path is not another kind of lock: a
 								 * backend saw none while this server owned a
 								 * lease */
 	dlist_head	idle;
 	dlist_head	pending;
-	int			nleases;		/* its leases that are WANTED, QUEUED or OWNED
-								 * ... */
-	int			nowned;			/* ... OWNED ... */
-	int			nlinked;		/* ... and all that have an entry */
+	int			nleases;		/* leases that are WANTED, QUEUED or OWNED */
+	int			nowned;			/* leases that are OWNED */
+	int			nlinked;		/* leases that have an entry */
 	uint64		last_lease;		/* the number in the name of the newest lease */
 
 	/* Of a lease. */
@@ -318,8 +320,8 @@ struct ZklEntry
 	bool		in_work;		/* the worker was asked to look at the entry,
 								 * and has not done so yet */
 	bool		timer_armed;	/* the worker will look at the entry without
-								 * being asked ... */
-	int64		armed_for;		/* ... at this moment */
+								 * being asked */
+	int64		armed_for;		/* when the worker will look */
 
 	/*
 	 * Protected by the session's work_mutex.  A worker that starts also
@@ -377,15 +379,16 @@ struct ZklClaim
 	ZklMode		mode;
 	int			limit;			/* of a semaphore: how many leases it has, as
 								 * the caller says; 0: the stored limit says */
-	int			quantity;		/* ... leases that it requests */
-	int			nleases;		/* ... and that it holds: */
+	int			quantity;		/* leases that it requests */
+	int			nleases;		/* leases that it holds: */
 	dlist_head	leases;
 	uint64		epoch;			/* since HELD */
 	bool		needs_ticket;	/* its backend waits on its latch, for the
 								 * ticket or for a delete */
 	bool		asked;			/* for statistics: a ticket had to be
-								 * requested ... */
-	bool		waited;			/* ... or other claims or clients went first */
+								 * requested */
+	bool		waited;			/* for statistics: other claims or clients
+								 * went first */
 	bool		only_tries;		/* its last request for the ticket was a try */
 	ZklLoss		loss;			/* why it was lost */
 	int64		nuses;			/* how many times it was used (use.h) */
@@ -406,9 +409,9 @@ struct ZklClaim
 	 */
 	int64		token;			/* since HELD */
 	int64		hold_until;		/* when the hold limit passes; 0: never */
-	bool		waits_locally;	/* its backend waits for the advisory lock ... */
-	bool		nudged;			/* ... and the worker has ended that wait,
-								 * because there is a new generation */
+	bool		waits_locally;	/* its backend waits for the advisory lock */
+	bool		nudged;			/* the worker has ended that wait, because
+								 * there is a new generation */
 	int			run;			/* slot of the job's run that the claim is
 								 * for, or ZKL_RUN_NONE */
 	ZklFailure	failure;		/* why the lock cannot be acquired */

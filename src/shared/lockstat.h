@@ -27,8 +27,8 @@
 /* All times are in microseconds. */
 typedef struct ZklLockCounts
 {
-	uint64		acquired;		/* grants ... */
-	uint64		acquired_locally;	/* ... for which the server already had
+	uint64		acquired;		/* grants */
+	uint64		acquired_locally;	/* grants for which the server already had
 									 * the ticket */
 	uint64		waited;			/* claims that found the lock taken */
 	int64		wait_time;		/* of all claims not granted at once */
@@ -64,7 +64,7 @@ extern void zkl_lock_stat_granted(ZklClaim *claim, int64 now);
 extern void zkl_lock_stat_lost(ZklClaim *claim, int64 now);
 extern void zkl_lock_stat_ended(ZklClaim *claim, int64 now);
 
-/* The entry's owned ticket, or that of a lease, is given up. */
+/* The owned ticket of a lock or a lease is given up. */
 extern void zkl_lock_stat_given_up(const ZklEntry *entry);
 
 /* The entry is about to be removed. */
@@ -79,9 +79,9 @@ extern void zkl_lock_stat_failed(ZklClaim *claim, int sqlstate);
 
 /*
  * copy returns all rows, as an array in the current memory context; each
- * partition is copied at a different moment.  The sum is that of all rows,
- * including those that were discarded, whose number is counted.  reset
- * discards all rows and the sum.  The caller must not hold a partition.
+ * partition is copied at a different moment.  The sum is over all rows,
+ * including discarded ones, whose number is counted.  reset discards all rows
+ * and the sum.  The caller must not hold a partition.
  */
 extern ZklLockStat *zkl_lock_stat_copy(int *nrows);
 extern uint64 zkl_lock_stat_sum(ZklLockCounts *sum);

@@ -222,7 +222,7 @@ zkl_lock_table_attach_claims(void *memory, LWLockPadded *locks, bool is_new)
 
 /*
  * The length of the part of a path that chooses the partition: for a lease,
- * that of its semaphore's path.
+ * the length of its semaphore's path.
  */
 static Size
 lock_length(const char *path)
@@ -250,7 +250,7 @@ zkl_lock_table_hash(const char *path)
 				   ~(uint32) (ZKL_PARTITIONS - 1));
 }
 
-/* The same hash as zkl_lock_table_hash() computes for a lock. */
+/* The hash that zkl_lock_table_hash() computes for the lock. */
 uint32
 zkl_lock_table_both_hashes(const char *path, uint64 *shown)
 {
@@ -553,7 +553,7 @@ collect(ZklEntry *entry, void *arg)
 ZklEntry  **
 zkl_lock_table_collect(int *nentries)
 {
-	/* There are never more entries than this, those of leaderships included. */
+	/* There are never more entries than this, leaderships included. */
 	Collection	collection = {.room = max_entries + ZKL_LEADERS_MAX};
 
 	Assert(zkl_session_info_is_worker());

@@ -91,8 +91,8 @@ typedef struct ZklLockTable
 											 * zk_status reads it without */
 
 	slock_t		claims_mutex;
-	dlist_head	free_claims;	/* protected by claims_mutex ... */
-	int			nfree_claims;	/* ... as is their number */
+	dlist_head	free_claims;	/* protected by claims_mutex */
+	int			nfree_claims;	/* protected by claims_mutex */
 
 	slock_t		due_mutex;
 	dlist_head	due;			/* claims that the claims process has to look
@@ -150,7 +150,7 @@ extern void zkl_lock_table_attach_claims(void *memory, LWLockPadded *locks,
 
 /*
  * The hash of a path, and the lock of its partition.  The path of a lease is
- * that of its semaphore, ZKL_LEASE_MARK and a number; it is in the
+ * its semaphore's path, ZKL_LEASE_MARK and a number; the lease is in the
  * semaphore's partition.
  *
  * The hash is secret, because a role that knew it could crowd another role's

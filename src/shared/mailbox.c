@@ -39,7 +39,7 @@ typedef struct Slot
 	SlotState	state;
 	uint32		serial;			/* the worker also reads it without the lock */
 	int			proc_number;	/* of the backend */
-	Oid			role;			/* ... and the role that logged in */
+	Oid			role;			/* the role that logged in */
 	bool		again;			/* another worker may have done it before */
 	ZklCommand	command;
 	pg_atomic_uint64 heard_at;	/* written by the worker, without the lock */

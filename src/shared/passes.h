@@ -18,7 +18,7 @@
  * Whatever the order, either the backend finds the leadership resigned, and
  * the guard refuses the commit; or the process finds the pass, and waits.
  *
- * The same keeps the claim by which a transaction uses a detached one: its
+ * A pass also keeps the claim by which a transaction uses a detached one: its
  * lease time may end then, and the worker waits for the pass.
  *
  * A pass names a path by a bit of its hash, so a process may wait for the pass

@@ -33,12 +33,13 @@ typedef struct ZklServerStat
 	pg_atomic_uint64 doubt_time;	/* of all doubts that have ended */
 	pg_atomic_uint64 late_commits;	/* commits that ended after their lock had
 									 * become uncertain; backends count these */
-	pg_atomic_uint64 batches;	/* transactions of several operations ... */
-	pg_atomic_uint64 batches_undone;	/* ... and those that failed */
+	pg_atomic_uint64 batches;	/* transactions of several operations */
+	pg_atomic_uint64 batches_undone;	/* transactions of several operations
+										 * that failed */
 	pg_atomic_uint64 errors[ZKL_SERVER_STAT_ERRORS];	/* by SQLSTATE, in the
 														 * order of report.c */
-	pg_atomic_uint64 reset_at;	/* on the clock of zkl_now() ... */
-	pg_atomic_uint64 reset_time;	/* ... and as a TimestampTz */
+	pg_atomic_uint64 reset_at;	/* on the clock of zkl_now() */
+	pg_atomic_uint64 reset_time;	/* reset_at as a TimestampTz */
 } ZklServerStat;
 
 extern ZklServerStat *zkl_server_stat;

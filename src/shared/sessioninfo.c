@@ -142,8 +142,7 @@ zkl_session_info_is_in_doubt(uint64 epoch, int64 now)
 
 /*
  * Read the epoch last, after a barrier as in zkl_session_info_is_safe().  So
- * if the moment belongs to the next session, the epoch is that of the next
- * session, too.
+ * if the moment belongs to the next session, the epoch does, too.
  */
 int64
 zkl_session_info_until(uint64 epoch)

@@ -51,14 +51,14 @@
 typedef enum ItemKind
 {
 	ITEM_QUORUM,				/* a check by a quorum, before the reads */
-	ITEM_DIRECTORY_DATA,		/* their numbers are a ZklWhere ... */
+	ITEM_DIRECTORY_DATA,		/* up to CHILDREN, numbers are a ZklWhere */
 	ITEM_DIRECTORY_STAT,
-	ITEM_CHILDREN,				/* ... up to here */
-	ITEM_WALKED_STAT,			/* their numbers are indexes in the survey ... */
+	ITEM_CHILDREN,				/* children of the directory */
+	ITEM_WALKED_STAT,			/* up to NODE_STAT, numbers are indexes in the
+								 * survey */
 	ITEM_WALKED,				/* children */
 	ITEM_NODE_DATA,
-	ITEM_NODE_STAT,				/* ... up to here; for a znode whose data may
-								 * not be read */
+	ITEM_NODE_STAT,				/* of a znode whose data may not be read */
 	ITEM_OLD_DATA,				/* REVOKE, QUERY: of the child */
 	ITEM_OLD_STAT,				/* LIMIT: of the child */
 	ITEM_WRITE,
@@ -79,8 +79,8 @@ typedef struct Run
 	ZklListing	survey;
 	int			max_nodes;
 	Size		size;			/* approximate size of the survey */
-	const char *text;			/* to write ... */
-	int			version;		/* ... over data of this version; -1: any */
+	const char *text;			/* to write */
+	int			version;		/* of the data to overwrite; -1: any */
 	int64		czxid;			/* of the znode, once its data were read */
 	int			refused_version;	/* the version because of which an earlier
 									 * attempt's write was refused; -1 if none */
@@ -312,12 +312,12 @@ ask_first(Run *run)
 			break;
 		case ZKL_COMMAND_REVOKE:
 		case ZKL_COMMAND_QUERY:
-			/* The write follows when the run has read the present text, ... */
+			/* The write follows when the run has read the present text. */
 			zkl_ask_data(asker, ITEM_OLD_DATA, 0, target_of(run),
 						 ZKL_LISTING_DATA_SIZE);
 			break;
 		case ZKL_COMMAND_LIMIT:
-			/* ... or its version. */
+			/* The write follows when the run has read the present version. */
 			zkl_ask_stat(asker, ITEM_OLD_STAT, 0, target_of(run));
 			break;
 		case ZKL_COMMAND_DELETE:

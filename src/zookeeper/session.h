@@ -66,9 +66,10 @@ typedef struct ZklSessionEvent
 	ZklTicketEvent reply;		/* its strings are freed with the event */
 
 	/* UNDONE: the outcome that made the batch fail */
-	ZklOutcome	cause;			/* ... if it was this operation's; or OK */
-	ZklOutcome	stamp;			/* ... if it was the stamp's: ABSENT, REFUSED;
-								 * or OK */
+	ZklOutcome	cause;			/* of this operation, if that made the batch
+								 * fail; or OK */
+	ZklOutcome	stamp;			/* of the stamp, if that made the batch fail:
+								 * ABSENT, REFUSED; or OK */
 
 	char	   *data;			/* WATCH, WATCH_SELF; ANSWER: its beginning;
 								 * NULL: none */
@@ -101,7 +102,7 @@ typedef enum ZklTlsFile
 	ZKL_TLS_CA,
 	ZKL_TLS_CERTIFICATE,
 	ZKL_TLS_KEY
-}			ZklTlsFile;
+} ZklTlsFile;
 
 #define ZKL_TLS_TEXTS			(ZKL_TLS_KEY + 1)
 
@@ -161,7 +162,7 @@ extern void zkl_session_close(void);
 
 /*
  * Free the handle, but leave the session alive, so that another handle can
- * continue it.  After this, as after close, the only events are those of the
+ * continue it.  After this, as after close, the only events are replies to the
  * outstanding requests, all with outcome UNKNOWN.
  */
 extern void zkl_session_abandon(void);
@@ -327,8 +328,8 @@ typedef struct ZklSessionOperation
 	ZklSessionTag tag;
 	const char *path;
 	const char *data;			/* of the ticket to create; NULL: delete */
-	ZklParents	parents;		/* of a create; those of a batch are made
-								 * before it, and only the nearest */
+	ZklParents	parents;		/* of a create; a batch has its directories
+								 * made before it, and only the nearest */
 } ZklSessionOperation;
 
 extern void zkl_session_batch(const ZklSessionOperation *operations,

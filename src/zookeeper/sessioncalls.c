@@ -100,7 +100,7 @@ begin_call(ZklSessionTag tag, ZklTraffic traffic, const char *path)
 	return call;
 }
 
-/* Tests stop at the requests of tickets, not at those of asks. */
+/* Tests stop at the requests of tickets, but not of asks. */
 static bool
 is_of_ticket(const ZklSessionCall *call)
 {
@@ -489,7 +489,7 @@ zkl_session_downgrade(ZklSessionTag tag, const char *writer, int version,
 }
 
 /*
- * The code is that of the first operation that failed.  If there is no znode
+ * The code comes from the first operation that failed.  If there is no znode
  * to delete, that is the delete: once the delete is allowed, the directory
  * exists, too.  And if the delete succeeds, this session has made no reader's
  * znode yet.  One that exists nevertheless is forged, which counts as a

@@ -83,10 +83,10 @@ set_up(void)
 }
 
 /*
- * Outside of the library, a fault has its usual effect: the signal comes
- * again when this handler has returned, and ends the process.  The same holds
- * if another process has sent the signal.  The postmaster may do so after a
- * crash, and then this process must not touch shared memory any more.
+ * Outside of the library, a fault has its usual effect: the signal comes again
+ * when this handler has returned, and ends the process.  A signal that another
+ * process has sent also has its usual effect.  The postmaster may send it
+ * after a crash, and then this process must not touch shared memory any more.
  */
 static void
 on_fault(int signal, siginfo_t *info, void *context)

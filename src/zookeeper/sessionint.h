@@ -42,7 +42,7 @@ typedef struct ZklSessionState
 	bool		acl_logged;		/* logged: ZooKeeper does not accept
 								 * zklock.acl */
 	bool		auth_refused;	/* ZKL_SESSION_REFUSED was appended */
-	ZklSign		sign;			/* the sign of life under way, or NONE ... */
+	ZklSign		sign;			/* the sign of life under way, or NONE */
 	int64		sign_sent;
 	int64		sign_provable;
 	int			outstanding;
@@ -103,7 +103,7 @@ extern bool zkl_session_tls_drop(void);
  */
 extern void zkl_session_note_failure(bool is_mistrusted, const char *format,...) pg_attribute_printf(2, 3);
 
-/* The same for a line of the client's log. */
+/* Keep the reason that a line of the client's log says. */
 extern void zkl_session_note_client_error(const char *text);
 
 /* What an error number says about a server; 0: it has closed the connection. */

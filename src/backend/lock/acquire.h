@@ -23,13 +23,13 @@
 extern bool zkl_acquire(const ZklLockRequest *request);
 
 /*
- * The same for a claim that has just begun.  The caller counts an acquire of
- * the claim if it is held.  Otherwise, and also after an error, the caller
- * ends the claim.
+ * Acquire the lock, as zkl_acquire does, with a claim that has just begun.
+ * The caller counts an acquire of the claim if it is held.  Otherwise, and
+ * also after an error, the caller ends the claim.
  */
 extern bool zkl_acquire_claim(ZklLocalClaim *claim, const ZklLockRequest *request);
 
-/* The first half of that: acquire only the advisory lock. */
+/* Acquire only the advisory lock for the claim. */
 extern bool zkl_acquire_locally(ZklLocalClaim *claim, const ZklLockRequest *request);
 
 #endif							/* ZKL_ACQUIRE_H */

@@ -56,8 +56,9 @@
  * lost.
  */
 static ZklClaim *volatile waiting = NULL;
-static volatile sig_atomic_t ended = false; /* zklock has ended the wait ... */
-static volatile sig_atomic_t time_is_over = false;	/* for this reason */
+static volatile sig_atomic_t ended = false; /* zklock has ended the wait */
+static volatile sig_atomic_t time_is_over = false;	/* it ended because its
+													 * time is over */
 static volatile sig_atomic_t interrupted = false;	/* PostgreSQL has
 													 * cancelled the statement */
 static bool told = false;		/* the user was told that the wait goes on */
@@ -94,7 +95,7 @@ static int	milliseconds_until(int64 until);
 void
 zkl_advisory_lock_tag(LOCKTAG *tag, uint64 hash)
 {
-	/* Database 0: the locks are those of the whole server. */
+	/* Database 0: the locks belong to the whole server. */
 	memset(tag, 0, sizeof(*tag));
 	tag->locktag_field2 = (uint32) (hash >> 32);
 	tag->locktag_field3 = (uint32) hash;

@@ -318,9 +318,9 @@ change_token(ZklHistoryLook *look, const char *path, History *mine,
 }
 
 /*
- * The position is that of WAL on disk.  So it is in this history also after a
- * crash, and a standby that has received less was promoted without what the
- * leader could rely on when it began.
+ * The position is the end of the WAL that is on disk.  So it is in this
+ * history also after a crash, and a standby that has received less was
+ * promoted without what the leader could rely on when it began.
  */
 static void
 get_mine(History *mine)

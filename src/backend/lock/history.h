@@ -42,7 +42,7 @@ typedef enum ZklHistoryAnswer
 /* What a server keeps in a file.  All zeroes: nothing. */
 typedef struct ZklHistoryProof
 {
-	TimeLineID	timeline;		/* that of the tokens */
+	TimeLineID	timeline;		/* the timeline of the tokens */
 	char		token[ZKL_HISTORY_TOKEN_SIZE];
 	char		replaced[ZKL_HISTORY_TOKEN_SIZE];	/* the one before; "-":
 													 * none */
@@ -57,7 +57,7 @@ typedef struct ZklHistoryLook
 	bool		replaces;		/* the slot writes */
 	bool		leads;			/* what the record is to say */
 	bool		has_led;		/* the answer was MAY_LEAD */
-	int64		due;			/* ... and the next look is due then */
+	int64		due;			/* when the next look is due */
 	ZklHistoryProof proof;
 } ZklHistoryLook;
 

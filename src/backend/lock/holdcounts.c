@@ -271,8 +271,8 @@ note_xact_of_runs(bool committed)
 /*
  * Hold the advisory lock at this level.  If the part already has it, the lock
  * changes its level.  A backend that writes gets ShareLock in addition,
- * without a wait.  A part may have no advisory lock for two reasons.  Either it
- * is that of a semaphore, whose backends all share the lock.  Or
+ * without a wait.  A part may have no advisory lock for two reasons.  Either
+ * the part belongs to a semaphore, whose backends all share the lock.  Or
  * pg_advisory_unlock_all() has released the lock; then another backend may
  * have it by now, and waits until this backend's claim ends.
  */
@@ -549,8 +549,8 @@ zkl_hold_counts_end_xact(bool committed, bool tells)
 
 /*
  * The advisory locks belong to the top transaction, so PostgreSQL keeps them
- * when a savepoint is rolled back.  settle_part() releases those of the
- * claims that end here.
+ * when a savepoint is rolled back.  settle_part() releases the advisory locks
+ * of the claims that end here.
  */
 void
 zkl_hold_counts_abort_savepoint(int nest_level)

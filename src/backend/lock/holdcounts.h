@@ -68,8 +68,8 @@ extern void zkl_hold_counts_discard_session(void);
 extern void zkl_hold_counts_update(void);
 
 /*
- * The same.  Returns this backend's claim on the wanted lock, or NULL.
- * Raises ZK003 if it is a claim of another kind.
+ * Do what zkl_hold_counts_update does.  Returns this backend's claim on the
+ * wanted lock, or NULL.  Raises ZK003 if it is a claim of another kind.
  */
 extern ZklLocalClaim *zkl_hold_counts_update_to_acquire(const ZklLockRequest *request);
 
@@ -78,10 +78,10 @@ extern bool zkl_hold_counts_is_held(const char *path);
 
 /*
  * Facts about a lock that this backend certainly holds; otherwise these raise
- * an error.  token: the claim's token, or that of a leadership on which the
- * transaction relies.  The others: the rest of its hold limit, in
- * microseconds (false if it has none), whether its release has been
- * requested, and how often it was used (use.h).
+ * an error.  token: the token of the claim, or of a leadership on which the
+ * transaction relies.  The others: the rest of its hold limit, in microseconds
+ * (false if it has none), whether its release has been requested, and how
+ * often it was used (use.h).
  */
 extern int64 zkl_hold_counts_token(const char *path);
 extern bool zkl_hold_counts_remaining(const char *path, int64 *remaining);

@@ -48,12 +48,11 @@ typedef struct Leadership
 	bool		held;			/* the claim */
 	bool		leads;
 	ZklHistoryLook look;
-	bool		looked;			/* there was an answer ... */
-	bool		may_commit;		/* ... that the record has this server's
-								 * history */
+	bool		looked;			/* there was an answer */
+	bool		may_commit;		/* the record has this server's history */
 	bool		ending;			/* the claim ends when no commit relies on it,
-								 * ... */
-	int64		relied_until;	/* ... or at this moment */
+								 * or at relied_until */
+	int64		relied_until;	/* when an ending claim ends at the latest */
 	int64		poll;			/* when to look again at that; see passes.h */
 	int64		look_at;		/* when to look again */
 	int64		stand_at;		/* not before that, after a failure */
@@ -263,8 +262,7 @@ tend(Leadership *leadership, bool may_stand, int64 now)
 
 /*
  * Does the claim have to end, because the leadership was resigned or lost, or
- * because this server must not stand?  A claim that still waits has no status,
- * so only that of one that is held is asked for.
+ * because this server must not stand?  Only a claim that is held has a status.
  */
 static bool
 must_end(Leadership *leadership, bool may_stand)

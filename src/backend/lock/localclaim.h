@@ -38,8 +38,8 @@ typedef enum ZklPartName
 
 typedef struct ZklPart
 {
-	bool		locked;			/* the advisory lock is held in this mode ... */
-	ZklScope	lock_scope;		/* ... at this level */
+	bool		locked;			/* the advisory lock is held, at lock_scope */
+	ZklScope	lock_scope;		/* the level of the advisory lock */
 	int			session_count;
 	int			xact_count;
 	int			xact_record;	/* index of its latest record; -1 if none */
@@ -54,16 +54,16 @@ typedef struct ZklPart
 typedef struct ZklCall
 {
 	uint64		execution;		/* zkl_xact_execution; 0: none */
-	const void *expression;		/* flinfo->fn_expr ... */
-	const void *function;		/* ... and flinfo; may be gone by now */
+	const void *expression;		/* flinfo->fn_expr */
+	const void *function;		/* flinfo; may be gone by now */
 } ZklCall;
 
 typedef struct ZklLocalClaim
 {
 	char		path[ZKL_PATH_SIZE];
 	uint32		hash;			/* of the path, in the lock table */
-	LOCKTAG		tag;			/* of the advisory lock ... */
-	uint32		generation;		/* ... and the generation in it */
+	LOCKTAG		tag;			/* of the advisory lock */
+	uint32		generation;		/* the generation in the tag */
 	bool		crowded;		/* the last acquire did not get the lock at
 								 * once */
 	dlist_node	table_link;		/* in the table, or among the free ones */
@@ -74,13 +74,13 @@ typedef struct ZklLocalClaim
 	int			run_level;		/* the session-level run of a job ends when
 								 * fewer acquires than this are left; 0 if
 								 * there is no run */
-	bool		run_failed;		/* ... and a release does not mean that it is
-								 * done: the last transaction of the run was
-								 * rolled back, or DISCARD ALL releases the
-								 * lock */
-	bool		told_revoked;	/* the user was told that its release has been
-								 * requested ... */
-	bool		told_lost;		/* ... or why its statement was cancelled */
+	bool		run_failed;		/* a release does not mean that the run is
+								 * done: its last transaction was rolled back,
+								 * or DISCARD ALL releases the lock */
+	bool		told_revoked;	/* the user was told that the release of the
+								 * lock has been requested */
+	bool		told_lost;		/* the user was told why the statement was
+								 * cancelled */
 	ZklCall		call;			/* the call that acquired last */
 	dlist_node	session_link;	/* linked while a part has session-level
 								 * acquires */
@@ -205,9 +205,9 @@ extern ZklClaim *zkl_local_claim_begin_second(const ZklLockRequest *request);
 extern void zkl_local_claim_end(ZklLocalClaim *claim);
 
 /*
- * The same for a claim that was held.  With zklock.synchronous_release, this
- * waits until the znode is gone.  All releases since the last call of
- * renew_deadline share one deadline.
+ * Release a claim that was held, and its advisory lock.  With
+ * zklock.synchronous_release, this waits until the znode is gone.  All
+ * releases since the last call of renew_deadline share one deadline.
  */
 extern void zkl_local_claim_release(ZklLocalClaim *claim);
 extern void zkl_local_claim_renew_deadline(void);

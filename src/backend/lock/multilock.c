@@ -201,7 +201,7 @@ ask_for_all(Multilock *lock)
 		if (!zkl_acquire_locally(member->claim, &ask))
 			break;
 
-		/* So many requests at once must not delay those of other backends. */
+		/* So many requests at once must not delay other backends. */
 		member->claim->shared->in_multilock = i > 0;
 		member->held = zkl_wait_ask(&wait, member->claim->shared) ==
 			ZKL_ANSWER_HELD;

@@ -16,8 +16,8 @@
 
 /*
  * Acquire the mutexes of all these paths, which are checked and in UTF-8.
- * This sorts the array and drops duplicates.  Result and errors are those of
- * zkl_acquire.  "request" has all parameters except the path.
+ * This sorts the array and drops duplicates.  It returns and raises what
+ * zkl_acquire does.  "request" has all parameters except the path.
  */
 extern bool zkl_multilock_acquire(const char **paths, int npaths,
 								  const ZklLockRequest *request);

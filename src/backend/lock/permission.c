@@ -95,8 +95,9 @@ zkl_permission_check_path(const char *path)
 }
 
 /*
- * Each lock below a leadership has its directory in that of the leadership.  A
- * role that makes very many of them would keep all servers from listing it.
+ * The directory of a lock below a leadership is in the leadership's directory.
+ * A role that makes very many such locks would keep all servers from listing
+ * the leadership's directory.
  */
 void
 zkl_permission_check_claim(const char *path)

@@ -64,9 +64,9 @@ extern void zkl_permission_check_older(Oid called, const char *older,
 									   int nargs, const Oid *types);
 
 /*
- * May this user see the details of a backend of this role: since when it
- * holds or waits, how often, and its token?  The rule is that of
- * pg_stat_activity.  Use InvalidOid for details that may concern any role.
+ * May this user see the details of a backend of this role: since when it holds
+ * or waits, how often, and its token?  pg_stat_activity has the same rule.
+ * Use InvalidOid for details that may concern any role.
  */
 extern bool zkl_permission_may_see(Oid role);
 

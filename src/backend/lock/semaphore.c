@@ -486,8 +486,8 @@ is_other_limit(const ZklListing *survey, const ZklLockRequest *request)
 }
 
 /*
- * Names of clients in the directory itself are those of a mutex or a
- * read-write lock.
+ * Clients whose names are in the directory itself want a mutex or a read-write
+ * lock.
  */
 static bool
 is_other_use(const ZklListingNode *node, bool other_limit)

@@ -16,7 +16,7 @@
 
 /*
  * Acquire as many leases as the lock request says, all or none, in addition to
- * those that this backend has.  Result and errors are those of zkl_acquire.
+ * those that this backend has.  It returns and raises what zkl_acquire does.
  */
 extern bool zkl_semaphore_acquire(const ZklLockRequest *request);
 

@@ -26,15 +26,18 @@
 extern const char *zkl_sqlargs_path(FunctionCallInfo fcinfo);
 
 /*
- * The same, also for an escaped path, for a function that only shows the lock,
- * or takes it from its holders; without 42501, for one that shows or does
- * nothing by itself.
+ * The first argument as zkl_sqlargs_path returns it, but it may be escaped.
+ * "shown": the function only shows the lock.  "taken": it takes the lock from
+ * its holders.  "any": it shows or does nothing by itself, so no 42501.
  */
 extern const char *zkl_sqlargs_shown_path(FunctionCallInfo fcinfo);
 extern const char *zkl_sqlargs_taken_path(FunctionCallInfo fcinfo);
 extern const char *zkl_sqlargs_any_path(FunctionCallInfo fcinfo);
 
-/* The first argument, an array of such paths.  Also raises 22004, 22P05, 42501 and 54000. */
+/*
+ * The first argument, an array of paths of locks.  Also raises 22004, 22P05,
+ * 42501 and 54000.
+ */
 extern const char **zkl_sqlargs_paths(FunctionCallInfo fcinfo, int *npaths);
 
 /* A number greater than zero; "name" is for the message. */

@@ -32,8 +32,8 @@ bool		zkl_use_here = false;
 static ZklClaim *use = NULL;
 
 /*
- * What zklock.commit_under says, as it was at this serial number.  "token" is
- * that of the setting, or of the last statement that found no write; 0: the
+ * What zklock.commit_under says, as it was at this serial number.  "token" was
+ * read for the setting, or for the last statement that found no write; 0: the
  * lock was not held.  An old token is no danger: a later hold has another one.
  */
 static struct

@@ -28,8 +28,9 @@ typedef struct ZklWait
 								 * lock */
 	bool		requests;		/* it requests the ticket; until then there is
 								 * nothing to log */
-	int64		asked_at;		/* log_lock_waits counts from here ... */
-	int64		log_at;			/* ... and logs the wait then, or ZKL_FOREVER */
+	int64		asked_at;		/* log_lock_waits counts from here */
+	int64		log_at;			/* log_lock_waits logs the wait then, or
+								 * ZKL_FOREVER */
 	bool		logged;			/* it has been logged */
 } ZklWait;
 

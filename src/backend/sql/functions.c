@@ -227,10 +227,10 @@ zklock_sees_all_paths(PG_FUNCTION_ARGS)
 
 /*
  * The procedures, which wait without a snapshot.  The functions above do the
- * work, and know by their context that they serve a CALL.  But their names in
- * C are not those of the functions: a server that replays the catalogs of a
- * newer one, and has an older library loaded, must raise an error.  The older
- * functions would return false, and a CALL that returns has the lock.
+ * work, and know by their context that they serve a CALL.  But the functions
+ * have other names in C: a server that replays the catalogs of a newer one,
+ * and has an older library loaded, must raise an error.  The older functions
+ * would return false, and a CALL that returns has the lock.
  */
 #define WAIT_PROCEDURE(kind) \
 PG_FUNCTION_INFO_V1(zklock_##kind##_wait); \

@@ -63,8 +63,8 @@ typedef struct WaitedLock
 	ZklWhere	where;			/* the directory in which it waits */
 	ZklMode		mode;			/* of this server's ticket, or the claim's */
 	char		znode[ZKL_ZNODE_SIZE];	/* of this server's ticket; or empty */
-	bool		queued;			/* ... which is in the queue */
-	bool		owned;			/* ... or is the first one there */
+	bool		queued;			/* this server's ticket is in the queue */
+	bool		owned;			/* this server's ticket is the first there */
 	List	   *blockers;		/* of LocalBlocker */
 } WaitedLock;
 
@@ -160,9 +160,9 @@ queue_of(const char *path, const ZklListing *survey)
 }
 
 /*
- * The same for all locks at this path and below it ("" for all locks), in the
- * order of their paths.  A path is returned as it is in ZooKeeper, and need
- * not be valid.
+ * Read the queues of all locks at this path and below it ("" for all locks),
+ * in the order of their paths.  A path is returned as it is in ZooKeeper, and
+ * need not be valid.
  */
 static LockQueue *
 walk_queues(const char *below, int *nqueues)
@@ -217,7 +217,10 @@ take_from_walk(Walked *walked, const ZklListingNode *node)
 	slash = strrchr(walked->path, '/');
 	*slash = '\0';
 	walked->node.name = slash + 1;
-	/* "leases" and "locks" are directories within that of the semaphore. */
+
+	/*
+	 * A semaphore's directory contains the directories "leases" and "locks".
+	 */
 	if (node->where != ZKL_WHERE_LOCK)
 		*strrchr(walked->path, '/') = '\0';
 }
@@ -458,7 +461,7 @@ is_downgraded(const ZklPlace *writer, const char *name)
 }
 
 /*
- * The rule is that of pg_terminate_backend(): only superusers may take a lock
+ * pg_terminate_backend() has the same rule: only superusers may take a lock
  * that a superuser may hold.  If a znode of zklock says "superuser=f", its
  * ticket serves no superuser as long as the znode exists.  So it does no harm
  * that some time passes before the znode is deleted.

@@ -145,8 +145,8 @@ append_refused(StringInfo refused, const char *path)
 }
 
 /*
- * What version 1.2 has added to the view zk_status.  The margin is that of the
- * commit guard, which would refuse the commit.
+ * What version 1.2 has added to the view zk_status.  The margin is the one
+ * with which the commit guard would refuse the commit.
  */
 Datum
 zklock_server_status(PG_FUNCTION_ARGS)

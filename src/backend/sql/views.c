@@ -266,7 +266,7 @@ zklock_sessions(PG_FUNCTION_ARGS)
 
 	/*
 	 * The lock is for the fields that are no atomics, so that the row does
-	 * not mix those of two sessions.
+	 * not mix two sessions.
 	 */
 	LWLockAcquire(zkl_lock_table_session_lock(), LW_SHARED);
 	info = *session;

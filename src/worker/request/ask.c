@@ -56,8 +56,8 @@ typedef struct Ask
 
 static MemoryContext context;
 static dlist_head askers = DLIST_STATIC_INIT(askers);
-static int	on_the_way = 0;		/* asks on their way that are not urgent ... */
-static int	for_roles = 0;		/* ... and those of them for roles */
+static int	on_the_way = 0;		/* asks on their way that are not urgent */
+static int	for_roles = 0;		/* asks for roles among these */
 
 static Ask *add(ZklAsker *asker, int what, Operation operation,
 				const char *path);

@@ -30,9 +30,9 @@
 typedef struct ZklAsker ZklAsker;
 
 /*
- * Called with the final answer to an ask; "what" and "number" are those of
- * the ask.  The answer is freed afterwards.  This function may cancel asks,
- * and may make new ones.
+ * Called with the final answer to an ask; "what" and "number" identify the
+ * ask.  The answer is freed afterwards.  This function may cancel asks, and
+ * may make new ones.
  */
 typedef void (*ZklAskAnswered) (ZklAsker *asker, int what, int64 number,
 								const ZklSessionEvent *answer);
@@ -83,7 +83,7 @@ extern void zkl_ask_cancel(ZklAsker *asker);
 /*
  * zkl_ask_send_urgent sends the asks of an urgent asker at once.  Without a
  * usable session they are lost, and their answers come before it returns.
- * zkl_ask_send sends those of all other askers, as many as may be on their
+ * zkl_ask_send sends the asks of all other askers, as many as may be on their
  * way.
  */
 extern void zkl_ask_send_urgent(ZklAsker *asker);

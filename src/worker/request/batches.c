@@ -50,9 +50,9 @@ static struct
 {
 	char		directory[ZKL_ROOT_SIZE + sizeof(STAMPS)];
 	ZklAsker	asker;			/* has one ask at most */
-	int64		asked_for;		/* session for which it was asked last ... */
-	int64		made_for;		/* ... for which there is one ... */
-	int64		refused_for;	/* ... and which has no batches; 0: none */
+	int64		asked_for;		/* the session for which it was last asked */
+	int64		made_for;		/* the session for which there is a stamp */
+	int64		refused_for;	/* the session that has no batches; 0: none */
 }			stamp;
 
 static Batch *batch_of(ZklRequest request);

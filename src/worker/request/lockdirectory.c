@@ -19,7 +19,7 @@
  */
 #define LIKELY_FOR		ZKL_MS(60000)
 
-/* So many that of 1,000 directories fewer than one in a hundred are forgotten. */
+/* With this many slots, fewer than 10 of 1,000 directories are forgotten. */
 #define MAX_NOTED		65536
 
 static char prefix[ZKL_ROOT_SIZE];

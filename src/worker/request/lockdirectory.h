@@ -30,7 +30,7 @@ extern int	zkl_lock_directory_prefix_length(void);
  */
 extern void zkl_lock_directory_of(const ZklEntry *entry, char *directory);
 
-/* The same of the znode with a semaphore's limit. */
+/* Write the path of the znode with a semaphore's limit. */
 extern void zkl_lock_directory_limit(const ZklEntry *semaphore, char *path);
 
 /*
@@ -41,9 +41,11 @@ extern bool zkl_lock_directory_is_likely(const ZklEntry *entry);
 extern void zkl_lock_directory_note(const ZklEntry *entry);
 
 /*
- * The same of the directory above it.  And: ZooKeeper has removed the entry's
- * directory since it was noted.  Those that were noted before are as likely to
- * be removed.  And: the directory above it is not there.
+ * is_parent_likely, note_parent: as is_likely and note, for the directory
+ * above the entry's.  note_removed: ZooKeeper has removed the entry's
+ * directory since it was noted, so directories that were noted before are
+ * likely gone, too.  forget_parent: the directory above the entry's is not
+ * there.
  */
 extern bool zkl_lock_directory_is_parent_likely(const ZklEntry *entry);
 extern void zkl_lock_directory_note_parent(const ZklEntry *entry);

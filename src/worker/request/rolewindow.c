@@ -26,9 +26,8 @@
 static int	on_the_way[ZKL_ROLE_WINDOWS];
 static int64 spoiler_until[ZKL_ROLE_WINDOWS];
 static ZklWindow window;
-static int	last_number;		/* the last role that had something to send
-								 * ... */
-static int64 last_at;			/* ... and when; 0 if there was none */
+static int	last_number;		/* the last role that had something to send */
+static int64 last_at;			/* when it had something; 0: there was none */
 static int64 shared_until;
 
 static int	number_of(Oid role);

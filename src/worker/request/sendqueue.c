@@ -12,8 +12,9 @@
  * them: only a list that was sent after a lease's create may grant that lease.
  *
  * Creates and deletes that will probably succeed go out in batches
- * (batches.h).  Those of leases go alone: two leases in one transaction would
- * have the same czxid, which is what their order is known by.
+ * (batches.h).  Creates and deletes of leases go alone: two leases in one
+ * transaction would have the same czxid, which is what their order is known
+ * by.
  *
  * src/worker/request/sendqueue.c
  *
@@ -73,8 +74,8 @@ static Turn next_bulk = TURN_LEASES;
 static bool bulk_is_next = false;	/* a lock for which a backend waits had
 									 * its turn */
 static int	nbulk = 0;			/* tickets with a bulk request on its way */
-static int	ncounted = 0;		/* tickets whose bytes count ... */
-static int	nstandby = 0;		/* ... and those of them that stand by */
+static int	ncounted = 0;		/* tickets whose bytes count */
+static int	nstandby = 0;		/* tickets among these that stand by */
 static ZklAsker directories;	/* deletes those that no ticket was made in */
 
 static void start_entry(ZklEntry *entry, void *arg);
@@ -657,7 +658,7 @@ send_create(ZklEntry *entry, ZklRequest request, const char *directory)
 		(random_bytes = next_random()) == NULL)
 		return false;
 
-	stop_listening(entry);		/* ... to a list that was sent before */
+	stop_listening(entry);		/* to a list that was sent before */
 	zkl_ticket_begin_attempt(ticket, random_bytes, entry->only_tries);
 	zkl_recipe_make_prefix(ticket->mode, ticket->uuid, name);
 	entry->sending.role = entry->role;
@@ -770,8 +771,8 @@ plain_mark(const ZklEntry *entry)
 }
 
 /*
- * If the ticket is given up, its delete follows, and the text in the entry is
- * already that of the next one.
+ * If the ticket is given up, its delete follows, and the entry already has the
+ * text for the next ticket.
  */
 static void
 send_answer(ZklEntry *entry, const char *directory)

@@ -18,8 +18,8 @@
 /* What was logged, and is not logged again. */
 static bool missing = false;	/* ZooKeeper cannot be reached */
 static bool in_doubt = false;	/* claims are in doubt */
-static bool differs = false;	/* the data of the connected server differ
-								 * from those of others */
+static bool differs = false;	/* the connected server's data differ from the
+								 * other servers' */
 
 static int64 away_since = 0;	/* since when no server could be reached; 0 if
 								 * one can */
@@ -145,8 +145,8 @@ zkl_session_log_doubt(void)
 
 /*
  * The connected server should have all writes up to the refusal, so it has
- * lost some.  The leader decides what is refused, so the leader's data are
- * those of the ensemble.
+ * lost some.  The leader decides what is refused, so the leader's data count
+ * as the ensemble's.
  */
 void
 zkl_session_log_difference(const char *znode)

@@ -32,8 +32,7 @@ extern void zkl_heartbeat_answered(const ZklSessionEvent *event);
 
 /*
  * Call the first function when the worker has sent a write other than a
- * heartbeat, and the second for each reply or answer, which may be that of a
- * write.
+ * heartbeat, and the second for each reply or answer, which may be to a write.
  */
 extern void zkl_heartbeat_wrote(void);
 extern void zkl_heartbeat_note_reply(const ZklSessionEvent *event);

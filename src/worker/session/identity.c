@@ -303,9 +303,8 @@ describe_fault(const SecretFile *file, const char *fault)
 }
 
 /*
- * The same rule as PostgreSQL has for the private key of a server: a file of
- * root's may be shared with a group, which is how a container gets its
- * secrets.
+ * PostgreSQL has this rule for the private key of a server: a file of root's
+ * may be shared with a group, which is how a container gets its secrets.
  */
 static const char *
 permissions_fault(int fd, bool is_public)

@@ -80,10 +80,10 @@ static struct
 	char		directory[DIRECTORY_SIZE];	/* of all records */
 	Circle		circles[NCOMMON];
 	bool		older;			/* see zkl_membership_note_older() */
-	bool		standby;		/* the record says so, ... */
-	bool		new_standby;	/* ... or will when it is written */
-	ZklAsker	asker;			/* has one ask at most ... */
-	Common		asked;			/* ... about these */
+	bool		standby;		/* the record says that this is a standby */
+	bool		new_standby;	/* what the next record will say */
+	ZklAsker	asker;			/* has one ask at most */
+	Common		asked;			/* what the asker asks about */
 	int64		connected_at;	/* the connection to which the steps belong */
 }			member;
 
@@ -469,9 +469,9 @@ join_primaries(void)
 }
 
 /*
- * Another session may be this server's own from before a crash of the
- * machine.  Or it is that of a primary which has just failed over to this
- * one.  Such a session expires after a while.
+ * Another session may be this server's own from before a crash of the machine.
+ * Or it belongs to a primary which has just failed over to this one.  Such a
+ * session expires after a while.
  */
 static void
 note_others(Common common, int nothers)

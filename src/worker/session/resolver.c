@@ -11,7 +11,8 @@
  * files, and calls nothing that might use them.
  *
  * DNS may fail while ZooKeeper works.  So the last known addresses stay in
- * shared memory, and those of a name stay until a lookup finds other ones.
+ * shared memory, and the addresses of a name stay until a lookup finds other
+ * ones.
  *
  * The client does not resolve names itself, because it forgets half of the
  * servers when it is given an even number of addresses.
@@ -401,7 +402,7 @@ names_are_left(const char *lines)
 	return strchr(lines, UNKNOWN) != NULL;
 }
 
-/* This hash tells whether addresses are those of the present setting. */
+/* This hash tells whether addresses belong to the present setting. */
 static uint64
 hash_hosts(void)
 {
@@ -484,8 +485,8 @@ append_addresses(StringInfo line, struct addrinfo *addresses)
 }
 
 /*
- * Merge: the known lines of "new", and those of "old" for the other servers,
- * as far as there is room.  Allocated.
+ * Merge: the known lines of "new", and the lines of "old" for the other
+ * servers, as far as there is room.  Allocated.
  */
 static char *
 merge_lines(const char *new, const char *old)
