@@ -20,7 +20,7 @@ extern void zkl_deadlock_search_start(const char *prefix);
 extern void zkl_deadlock_search_begin(void);
 
 /*
- * When to call that again, even if nothing happens; PG_INT64_MAX: not at all.
+ * When to call begin again, even if nothing happens; PG_INT64_MAX: not at all.
  */
 extern int64 zkl_deadlock_search_wake_at(void);
 

@@ -25,9 +25,7 @@ extern void zkl_wait_publisher_start(const char *prefix);
 /* Send what has changed. */
 extern void zkl_wait_publisher_send(void);
 
-/*
- * When to call that again, even if nothing happens; PG_INT64_MAX: not at all.
- */
+/* When to send again, even if nothing happens; PG_INT64_MAX: not at all. */
 extern int64 zkl_wait_publisher_wake_at(void);
 
 /*

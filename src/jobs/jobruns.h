@@ -90,7 +90,7 @@ typedef struct ZklJobZnode
 	char		data[ZKL_JOBRECORD_SIZE];
 } ZklJobZnode;
 
-/* What the backend learns of that write. */
+/* What the backend learns of the write of its run's record. */
 typedef struct ZklJobReply
 {
 	ZklJobAnswer answer;

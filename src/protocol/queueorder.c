@@ -139,8 +139,8 @@ compare(const void *a, const void *b)
 }
 
 /*
- * A znode holds the lock if it does not wait for any that came before, by the
- * rule of recipe.h.
+ * A znode holds the lock if, by the rule of recipe.h, it waits for no znode
+ * that came before it.
  */
 static void
 judge_queue(ZklPlace *places, int nplaces)

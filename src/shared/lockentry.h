@@ -188,7 +188,8 @@ typedef struct ZklSending
 	dlist_head	listening;		/* of a semaphore: leases that wait for a list
 								 * which was sent */
 	dlist_node	listening_link;
-	uint32		list;			/* of a lease: the number of that list */
+	uint32		list;			/* of a lease: the number of the list it waits
+								 * for */
 } ZklSending;
 
 /*

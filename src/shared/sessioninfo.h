@@ -40,7 +40,8 @@
  * configured with.
  */
 #define ZKL_EPHEMERAL_BYTES_MAX	900000
-#define ZKL_EPHEMERAL_BYTES_LEADERS	50000	/* more, for leaderships only */
+#define ZKL_EPHEMERAL_BYTES_LEADERS	50000	/* in addition, for leaderships
+											 * only */
 
 /*
  * The ZooKeeper session.  Only the worker writes this, except for the list of

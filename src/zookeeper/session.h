@@ -335,7 +335,7 @@ typedef struct ZklSessionOperation
 extern void zkl_session_batch(const ZklSessionOperation *operations,
 							  int noperations, const char *stamp);
 
-/* Or each by itself. */
+/* Send an operation by itself, not in a batch. */
 extern void zkl_session_send_alone(const ZklSessionOperation *operation);
 
 /* Delete the writer's znode and create the reader's, both or none. */

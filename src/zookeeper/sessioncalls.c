@@ -452,8 +452,8 @@ zkl_session_delete(ZklSessionTag tag, const char *path)
 }
 
 /*
- * That the znode was absent is reported as such; the ticket takes both for the
- * end.
+ * The reply is ABSENT if the znode was gone, which the ticket takes for the
+ * end, as it takes OK.
  */
 static void
 on_deleted(int rc, const void *data)

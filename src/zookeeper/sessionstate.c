@@ -54,7 +54,7 @@ zkl_session_note_client_error(const char *text)
 				 "%.*s", (int) strcspn(text, "\n"), text);
 		return;
 	}
-	/* This is no failure of the connection, and an event tells it. */
+	/* An expiry is no failure of the connection.  An event reports it. */
 	if (rc == ZSESSIONEXPIRED)
 		return;
 	zkl_session_state.has_error = true;

@@ -248,8 +248,9 @@ end_session_run(ZklLocalClaim *claim)
 
 /*
  * A session-level run is done if it is released, and if the last transaction
- * before the release that says how its work has ended was committed.  The
- * transaction that releases the lock has not ended yet.
+ * before the release was committed.  Only transactions count that tell how the
+ * work ended ("tells").  The transaction that releases the lock has not ended
+ * yet.
  */
 static void
 note_xact_of_runs(bool committed)

@@ -380,7 +380,7 @@ refuse(Leadership *leadership, int64 now, const char *why)
 	zkl_leadership_refuse(leadership->path, now + REFUSED_INTERVAL, why);
 }
 
-/* Also called when commits may rely on the leadership. */
+/* This server leads.  Called again when commits may rely on the leadership. */
 static void
 lead(Leadership *leadership)
 {

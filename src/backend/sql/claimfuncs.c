@@ -379,7 +379,7 @@ report_malformed(const Argument *claim)
 			errhint("Use the name that zk_claim_request() has returned."));
 }
 
-/* "detail": there may be one elsewhere. */
+/* "detail" says where the claim may be instead; NULL: it does not exist. */
 static void
 report_absent(const Argument *claim, const char *detail)
 {

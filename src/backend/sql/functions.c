@@ -313,7 +313,7 @@ zklock_leader_resign(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(result == ZKL_RESIGN_LED);
 }
 
-/* Also on a server that does not stand for the leadership. */
+/* This also works on a server that does not stand for the leadership. */
 Datum
 zklock_leader_forget(PG_FUNCTION_ARGS)
 {

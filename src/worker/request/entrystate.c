@@ -339,8 +339,8 @@ next_timer(const ZklEntry *entry)
 		due = claim->hold_until;
 
 		/*
-		 * It does not end before the commit that is under way.  The end of
-		 * that transaction ends the claim, too.
+		 * A use does not end before a commit that is under way.  The end of
+		 * that transaction ends the use, too.
 		 */
 		if (claim->is_use && zkl_passes_has(claim->proc_number, entry->path))
 			due = Max(due, zkl_now() + ZKL_LOOK_INTERVAL);

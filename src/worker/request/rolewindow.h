@@ -49,8 +49,8 @@ extern void zkl_role_window_sent(Oid role);
 extern void zkl_role_window_answered(Oid role, int64 took, int64 now);
 
 /*
- * A create of this role was refused, so all that were sent together with it
- * were not done.  Has that happened of late?
+ * A spoiler is a role one of whose creates was refused of late: all creates
+ * that were sent together with it were not done.
  */
 extern void zkl_role_window_note_spoiler(Oid role, int64 now);
 extern bool zkl_role_window_is_spoiler(Oid role, int64 now);

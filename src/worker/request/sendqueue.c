@@ -340,7 +340,10 @@ first_of(Turn turn, bool batched)
 	return NULL;
 }
 
-/* Then it is sent when another create of the role has been answered. */
+/*
+ * A create over the role's share is sent when another create of the role has
+ * been answered.
+ */
 static bool
 is_over_share(const ZklEntry *entry)
 {

@@ -37,7 +37,11 @@ zkl_session_log_unreachable(void)
 		zkl_session_log_error(error);
 	if (!zkl_session_tried_all())
 		return error != NULL;
-	/* Then it does not matter that other servers cannot be reached at all. */
+
+	/*
+	 * If a server is mistrusted, log that, and not that the others cannot be
+	 * reached.
+	 */
 	if (zkl_session_mistrust() != NULL)
 	{
 		if (!zkl_session_log_is_refused())

@@ -25,7 +25,7 @@ extern void zkl_membership_reload(void);
 /* Send what is due. */
 extern void zkl_membership_send(void);
 
-/* When to call that without an event; PG_INT64_MAX: not at all. */
+/* When to call send without an event; PG_INT64_MAX: not at all. */
 extern int64 zkl_membership_wake_at(void);
 
 /*

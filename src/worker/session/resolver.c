@@ -545,7 +545,7 @@ list_addresses(const char *lines)
 
 		while (*end != '\n' && *end != UNKNOWN)
 		{
-			/* "end" is at the letter or at a comma. */
+			/* An address begins behind the letter, or behind a comma. */
 			const char *begin = end + 1;
 
 			end = begin + strcspn(begin, ",\n");
