@@ -38,9 +38,9 @@ extern void zkl_report_unless_usable(void);
 /*
  * ZK001: a claim was lost; ZK002 if its hold limit has passed.  "loss" and
  * "lost_at" are from zkl_claim_status_loss.  "release" is the SQL function
- * that releases the claim; NULL if the claim ends with the transaction; and
- * the constants if there must be another detached claim, or if another session
- * holds the lock.
+ * that releases the claim; NULL if the claim ends with the transaction;
+ * ZKL_REPORT_CLAIM if there must be another detached claim; ZKL_REPORT_HOLDER
+ * if another session holds the lock.
  */
 #define ZKL_REPORT_CLAIM	""
 #define ZKL_REPORT_HOLDER	" "

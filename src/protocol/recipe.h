@@ -219,8 +219,8 @@ extern const char *zkl_recipe_latch_key(const char *child);
 extern int	zkl_recipe_number(const char *child);
 
 /*
- * Decide from the directory's children which place the znode "me" has, which
- * has this mode.
+ * Decide from the directory's children which place the znode "me" of this mode
+ * has.
  *
  * Every contender with a lower key goes before it, whatever client made it.
  * The exception: readers do not go before a reader.  A contender with an equal

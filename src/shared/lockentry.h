@@ -348,9 +348,8 @@ struct ZklEntry
 struct ZklClaim
 {
 	/*
-	 * Fixed while the claim exists, as is "owner_text" below; but for the
-	 * role of a leadership and "is_use", which are set right after it has
-	 * begun.
+	 * Fixed while the claim exists, as is "owner_text" below.  Only the role
+	 * of a leadership and "is_use" are set right after the claim has begun.
 	 */
 	ZklEntry   *entry;
 	int			proc_number;

@@ -102,7 +102,7 @@ typedef enum ZklTlsFile
 	ZKL_TLS_CA,
 	ZKL_TLS_CERTIFICATE,
 	ZKL_TLS_KEY
-} ZklTlsFile;
+}			ZklTlsFile;
 
 #define ZKL_TLS_TEXTS			(ZKL_TLS_KEY + 1)
 

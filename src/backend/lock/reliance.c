@@ -40,9 +40,9 @@ static int	nrelied = 0;
 static uint64 used = 0;
 
 /*
- * What zklock.commit_requires names, as it was at this serial number; and the
- * count of losses at which all were last seen to be led with these tokens.
- * Losses begin with 1.
+ * The leaderships that zklock.commit_requires named at this serial number, and
+ * the count of losses when this server was last seen to lead them all with
+ * these tokens.  Losses begin with 1.
  */
 static struct
 {
