@@ -385,9 +385,9 @@ zkl_claim_set_hold_limit(ZklClaim *claim, int64 hold_until)
 }
 
 /*
- * The claims that use the detached one have its token.  One that has just
- * passed its hold limit counts as lost, whether or not the worker has marked
- * it.
+ * The claims that use the detached one have its token, and a hold limit unless
+ * only a commit uses it.  One that has just passed its hold limit counts as
+ * lost, whether or not the worker has marked it.
  */
 bool
 zkl_claim_renew(ZklClaim *claim, int64 hold_until)
@@ -403,7 +403,8 @@ zkl_claim_renew(ZklClaim *claim, int64 hold_until)
 	{
 		ZklClaim   *other = dlist_container(ZklClaim, link, iter.cur);
 
-		if (held && other->state == ZKL_CLAIM_HELD && other->token == claim->token)
+		if (held && other->state == ZKL_CLAIM_HELD &&
+			other->token == claim->token && other->hold_until != 0)
 			other->hold_until = hold_until;
 	}
 	zkl_entry_ask_worker(entry);	/* for its timer */
@@ -455,6 +456,7 @@ attach_use(ZklClaim *claim, ZklClaim *holder, int64 now)
 	claim->is_use = true;
 	claim->epoch = holder->epoch;
 	claim->token = holder->token;
+	claim->hold_until = 0;
 	entry->nheld++;
 	dlist_insert_after(&holder->link, &claim->link);
 }

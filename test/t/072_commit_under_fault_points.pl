@@ -278,6 +278,26 @@ sub behind_guard
 	return ($holder, $g, $north->at_point('guard-passed'));
 }
 
+# The use that a commit has of a lock is no use that a renewal limits, nor is the next one of this session.
+$claim = $n->query(q{SELECT zk_claim_request('/renewed', '1 h')});
+is($n->query("SELECT zk_claim_wait('$claim', '1 min')"), 't', 'a claim, to be renewed');
+$g = under('/renewed');
+$g->query('BEGIN');
+$g->query("SELECT zk_xact_claim_use('$claim')");
+$g->query(q{INSERT INTO t VALUES ('renewed')});
+arm('guard-passed');
+$g->send('COMMIT');
+my $behind = $north->at_point('guard-passed');
+is($n->query("SELECT zk_claim_renew('$claim', '1 s')"), 't', 'renewed while a transaction that uses it commits');
+is($n->query(q{SELECT count(*) FROM zk_locks WHERE path = '/renewed' AND lease_ends IS NULL AND claim = 'held'}), '1', 'its commit has no hold limit');
+kill 'CONT', $behind;
+is($g->result->{errcode}, '', 'it commits');
+$north->wait_until(q{SELECT count(*) = 0 FROM zk_locks WHERE path = '/renewed' AND claim = 'held'});
+($holder, $token) = holder('/m');
+$g->query("SET zklock.commit_under = '$token /m'");
+is($g->errcode(q{INSERT INTO t VALUES ('after')}), '', 'nor has its next commit, under another lock');
+quit($g, $holder);
+
 sub late_commits { return $all->query('SELECT late_commits FROM zk_stat'); }
 
 # What takes the lock from its holder, and whether that releases it.
