@@ -94,3 +94,25 @@ COMMENT ON COLUMN zk_status.state IS
 'connected, idle, connecting, disconnected, in doubt or none';
 COMMENT ON COLUMN zk_sessions.state IS
 'connected, idle, connecting, disconnected, in doubt or none';
+COMMENT ON FUNCTION zk_locks() IS
+'claims and tickets of this server; see view zk_locks';
+COMMENT ON VIEW zk_locks IS
+'claims and tickets of this server, one row for each claim, and for each ticket without claims';
+COMMENT ON COLUMN zk_locks.claim IS
+'held, waiting or lost; null for a ticket without claims';
+COMMENT ON COLUMN zk_locks.granted IS
+'true if the claim is held';
+COMMENT ON COLUMN zk_locks.claim_since IS
+'when the claim got into this state';
+COMMENT ON COLUMN zk_status.claims IS
+'acquired claims since the server started';
+COMMENT ON COLUMN zk_stat_locks.hold_time IS
+'time for which backends held the lock, in milliseconds; a claim counts when it ends';
+COMMENT ON COLUMN zk_stat_locks.lost IS
+'how many claims were lost';
+COMMENT ON COLUMN zk_stat.hold_time IS
+'time for which backends held a lock, in milliseconds; a claim counts when it ends';
+COMMENT ON COLUMN zk_stat.lost IS
+'how many claims were lost';
+COMMENT ON FUNCTION zk_lock_token(text) IS
+'fencing token of a lock that this backend holds, greater than that of any earlier claim';

@@ -195,7 +195,7 @@ ZklJobReply
 zkl_job_runs_answer(int slot, const char *id)
 {
 	const ZklJobRun *run = &runs->slots[slot];
-	ZklJobReply reply = {ZKL_JOB_ANSWER_NONE};
+	ZklJobReply reply = {0};
 
 	LWLockAcquire(runs->lock, LW_SHARED);
 

@@ -78,7 +78,16 @@ sub in_time
 sub first_is_quick
 {
 	my ($what) = @_;
-	my ($acquired, $creates, $heartbeats, $ahead, $due) = split /\|/, $user->query(q{SELECT * FROM first('/idle/one')});
+	my ($acquired, $creates, $heartbeats, $ahead, $due);
+
+	# A sign that is due at the moment of the acquire is a heartbeat: try again at another moment.
+	for my $try (1 .. 3)
+	{
+		($acquired, $creates, $heartbeats, $ahead, $due) = split /\|/, $user->query(q{SELECT * FROM first('/idle/one')});
+		last if $heartbeats <= $due || $try == 3;
+		release_all();
+		seconds($timeout / 20 * $try / 3);
+	}
 	is("$acquired $creates", 't 1', "$what: the create is all that the first acquire needs");
 	cmp_ok($heartbeats, '<=', $due, "$what: and no heartbeat, unless the reply is slow");
 	cmp_ok($ahead, '>', 0.3, "$what: and proves that the session lives");

@@ -229,7 +229,8 @@ my $directory = PostgreSQL::Test::Utils::tempdir();
 my $run = IPC::Run::start([ $program, '-d', "$both user=postgres dbname=one", '/run', 'sh', '-c',
 		'touch begun; until [ -e end ]; do sleep 0.05; done; echo ran' ],
 	init => sub { chdir $directory or die }, '<', \'', '>', \my $run_out, '2>', \my $run_err);
-$zk->wait_until(sub { -e "$directory/begun" }, 'a command to begin');
+$zk->wait_until(sub { $run->pump_nb; -e "$directory/begun" || !$run->pumpable }, 'a command to begin');
+ok(-e "$directory/begun", 'zklock-run, a pooler of two processes: the command of one run begins') or diag($run_err);
 like(run_at($both, 'one', 'echo', 'ran'), qr/^69 zklock-run: error: the pooler gives/, 'zklock-run, a pooler of two processes: refused in the backend of another run');
 append_to_file("$directory/end", '');
 $run->finish;
