@@ -809,11 +809,13 @@ acquire(const ZklOptions *options)
 {
 	PGresult   *result = options->once ?
 	request_lock(options, "SELECT %s.zk_%s%s") : wait_for_lock(options);
+	bool		called;			/* a procedure, which returns no row */
 
 	if (!options->once && options->timeout != NULL && has_failed_with(result, LOCK_NOT_AVAILABLE))
 		return false;
 	exit_unless_ok(result);
-	if (PQresultStatus(result) == PGRES_TUPLES_OK && !take_truth(result))
+	called = PQresultStatus(result) == PGRES_COMMAND_OK;
+	if (!take_truth(result) && !called)
 		return false;
 	if (pooled)
 		refuse_shared_lock(options);
