@@ -94,8 +94,8 @@ zkl_znode_text_of_leader(char owner_text[ZKL_OWNER_TEXT_SIZE])
 }
 
 /*
- * The settings limit the length of the server's name, so there is room for
- * the rest.
+ * The server's name always has room, because its setting limits its length.  A
+ * field that does not fit after it is cut or left out.
  */
 static void
 put_fields(char owner_text[ZKL_OWNER_TEXT_SIZE], int pid, const char *database,

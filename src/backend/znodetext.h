@@ -4,6 +4,7 @@
  *	  What the text of one of zklock's znodes says about a backend.
  *
  * Any client may have written a text that is read, so nothing in it is trusted.
+ * The fields of the text are the columns of several SQL functions, in this order.
  *
  * Called only by backends.
  *

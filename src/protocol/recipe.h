@@ -66,7 +66,8 @@
  * The text of zklock's own znodes: fields that describe a backend, and then
  * marks.  The marks say that the ticket serves no superuser, that the lock is
  * in use, that its release has been requested, and that another client wants to
- * know whether the lock is in use.
+ * know whether the lock is in use.  The size of the fields cannot grow: a server
+ * with an older zklock refuses records with longer ones.
  */
 #define ZKL_OWNER_TEXT_SIZE	256
 #define ZKL_PLAIN		" superuser=f"
