@@ -45,22 +45,16 @@ assert_fault(const char *text, const char *fault)
 	assert_string_equal(found, fault);
 }
 
-static void
-test_words(void **state)
+TEST(test_words)
 {
-	(void) state;
-
 	assert_accepted("open", 1);
 	assert_entry(0, "world", "anyone", ZKL_ACL_ALL);
 	assert_accepted("creator", 1);
 	assert_entry(0, "auth", "", ZKL_ACL_ALL);
 }
 
-static void
-test_lists(void **state)
+TEST(test_lists)
 {
-	(void) state;
-
 	assert_accepted("digest:svc:aGFzaA==:cdrwa,world:anyone:r", 2);
 	assert_entry(0, "digest", "svc:aGFzaA==", ZKL_ACL_ALL);
 	assert_entry(1, "world", "anyone", ZKL_ACL_READ);
@@ -75,11 +69,8 @@ test_lists(void **state)
 	assert_entry(1, "ip", "fd00::1", ZKL_ACL_READ);
 }
 
-static void
-test_faults(void **state)
+TEST(test_faults)
 {
-	(void) state;
-
 	assert_fault("", SHAPE);
 	assert_fault(" ", SHAPE);
 	assert_fault("closed", SHAPE);
@@ -96,11 +87,8 @@ test_faults(void **state)
 	assert_fault("world:anyone:r;auth::r,x", SHAPE);
 }
 
-static void
-test_sizes(void **state)
+TEST(test_sizes)
 {
-	(void) state;
-
 	char		text[1024];
 	char		id[ZKL_ACL_ID_SIZE + 1];
 
@@ -155,11 +143,8 @@ assert_refused(const char *text, size_t length, int expected, const char *part)
 	assert_int_equal(line, expected);
 }
 
-static void
-test_accepted_credentials(void **state)
+TEST(test_accepted_credentials)
 {
-	(void) state;
-
 	assert_credentials(TEXT("\n\n  \n# digest a:b\n \t# c\ndigest d:e"), "digest=d:e;");
 	assert_credentials(TEXT("digest user:password"), "digest=user:password;");
 	assert_credentials(TEXT("digest user:password\n"), "digest=user:password;");
@@ -168,11 +153,8 @@ test_accepted_credentials(void **state)
 	assert_credentials(TEXT("other \xff\x01\nip 1\n"), "other=\xff\x01;ip=1;");
 }
 
-static void
-test_refused_credentials(void **state)
+TEST(test_refused_credentials)
 {
-	(void) state;
-
 	assert_refused(TEXT(""), 0, "no credentials");
 	assert_refused(TEXT("\n\n  \n# digest a:b\n \t# c\n"), 0, "no credentials");
 	assert_refused(TEXT("secret"), 1, "were expected");
@@ -188,14 +170,5 @@ test_refused_credentials(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_words),
-		cmocka_unit_test(test_lists),
-		cmocka_unit_test(test_faults),
-		cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_accepted_credentials),
-		cmocka_unit_test(test_refused_credentials),
-	};
-
-	return cmocka_run_group_tests_name("access", tests, NULL, NULL);
+	return run_all_tests("access");
 }

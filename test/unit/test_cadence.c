@@ -150,11 +150,8 @@ count_anew(World *world)
 	world->least = T;
 }
 
-static void
-a_connection_begins_with_a_proof(void **state)
+TEST(a_connection_begins_with_a_proof)
 {
-	(void) state;
-
 	for (int holds = 0; holds <= 1; holds++)
 	{
 		World		world = begin(MS, holds);
@@ -168,11 +165,8 @@ a_connection_begins_with_a_proof(void **state)
 	}
 }
 
-static void
-an_idle_session_writes_nothing(void **state)
+TEST(an_idle_session_writes_nothing)
 {
-	(void) state;
-
 	World		world = begin(2 * MS, false);
 
 	run(&world, T);
@@ -187,11 +181,8 @@ an_idle_session_writes_nothing(void **state)
 	assert_true(world.widest[ZKL_SIGN_ECHO] <= 3 * PERIOD + 2 * STEP);
 }
 
-static void
-a_holder_writes_five_times_in_a_timeout(void **state)
+TEST(a_holder_writes_five_times_in_a_timeout)
 {
-	(void) state;
-
 	for (int64_t latency = 0; latency <= 100 * MS; latency += 10 * MS)
 	{
 		World		world = begin(latency, true);
@@ -205,11 +196,8 @@ a_holder_writes_five_times_in_a_timeout(void **state)
 }
 
 /* If ZooKeeper is slow, each sign is a proof, and safe until stays ahead. */
-static void
-a_slow_zookeeper_gets_more_proofs(void **state)
+TEST(a_slow_zookeeper_gets_more_proofs)
 {
-	(void) state;
-
 	for (int64_t latency = 100 * MS; latency <= T / 10; latency += 20 * MS)
 	{
 		World		world = begin(latency, true);
@@ -223,11 +211,8 @@ a_slow_zookeeper_gets_more_proofs(void **state)
 }
 
 /* The lock may come at any moment, however long the session was idle. */
-static void
-the_first_write_proves_enough(void **state)
+TEST(the_first_write_proves_enough)
 {
-	(void) state;
-
 	for (int64_t at = 3 * T; at < 3 * T + 5 * PERIOD; at += 7 * MS)
 	{
 		World		world = begin(2 * MS, false);
@@ -247,11 +232,8 @@ the_first_write_proves_enough(void **state)
 }
 
 /* A standby becomes the leader without a write of its own. */
-static void
-a_proof_follows_at_once_if_no_write_does(void **state)
+TEST(a_proof_follows_at_once_if_no_write_does)
 {
-	(void) state;
-
 	World		world = begin(2 * MS, false);
 
 	run(&world, 3 * T);
@@ -263,11 +245,8 @@ a_proof_follows_at_once_if_no_write_does(void **state)
 	assert_true(ahead(&world) >= T * 2 / 5);
 }
 
-static void
-a_write_that_fails_is_no_proof(void **state)
+TEST(a_write_that_fails_is_no_proof)
 {
-	(void) state;
-
 	World		world = begin(2 * MS, false);
 
 	run(&world, 3 * T);
@@ -282,11 +261,8 @@ a_write_that_fails_is_no_proof(void **state)
 }
 
 /* However many writes fail, the locks of others do not fall into doubt. */
-static void
-writes_that_fail_do_not_keep_proofs_away(void **state)
+TEST(writes_that_fail_do_not_keep_proofs_away)
 {
-	(void) state;
-
 	World		world = begin(2 * MS, true);
 
 	run(&world, 2 * T);
@@ -301,11 +277,8 @@ writes_that_fail_do_not_keep_proofs_away(void **state)
 }
 
 /* A server that makes tickets all the time needs no proofs of its own. */
-static void
-other_writes_take_the_place_of_proofs(void **state)
+TEST(other_writes_take_the_place_of_proofs)
 {
-	(void) state;
-
 	World		world = begin(2 * MS, true);
 
 	run(&world, 2 * T);
@@ -320,11 +293,8 @@ other_writes_take_the_place_of_proofs(void **state)
 }
 
 /* After a gap, safe until is far ahead again as soon as proofs can show it. */
-static void
-a_gap_is_made_up_for(void **state)
+TEST(a_gap_is_made_up_for)
 {
-	(void) state;
-
 	for (int64_t gap = T / 2; gap < T; gap += T / 50)
 	{
 		World		world = begin(2 * MS, true);
@@ -338,11 +308,8 @@ a_gap_is_made_up_for(void **state)
 	}
 }
 
-static void
-patience_ends_before_safe_until(void **state)
+TEST(patience_ends_before_safe_until)
 {
-	(void) state;
-
 	for (int64_t at = 3 * T; at < 3 * T + 5 * PERIOD; at += 7 * MS)
 	{
 		World		world = begin(2 * MS, true);
@@ -359,22 +326,17 @@ patience_ends_before_safe_until(void **state)
 	}
 }
 
-static void
-periods(void **state)
+TEST(periods)
 {
-	(void) state;
-
 	assert_int_equal(zkl_cadence_period(20000 * MS), 1000 * MS);
 	assert_int_equal(zkl_cadence_period(1000 * MS), 100 * MS);
 }
 
 /* Long replies that arrive are a reason to wait for the sign behind them. */
-static void
-bytes_that_arrive_are_patience_up_to_a_bound(void **state)
+TEST(bytes_that_arrive_are_patience_up_to_a_bound)
 {
 	const int64_t sent = 1000;
 
-	(void) state;
 	assert_int_equal(zkl_cadence_give_up_at(T, sent, 0), sent + T / 4);
 	assert_int_equal(zkl_cadence_give_up_at(T, sent, sent - 1), sent + T / 4);
 	assert_int_equal(zkl_cadence_give_up_at(T, sent, sent + T / 8), sent + T / 8 * 3);
@@ -385,21 +347,5 @@ bytes_that_arrive_are_patience_up_to_a_bound(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_connection_begins_with_a_proof),
-		cmocka_unit_test(an_idle_session_writes_nothing),
-		cmocka_unit_test(a_holder_writes_five_times_in_a_timeout),
-		cmocka_unit_test(a_slow_zookeeper_gets_more_proofs),
-		cmocka_unit_test(the_first_write_proves_enough),
-		cmocka_unit_test(a_proof_follows_at_once_if_no_write_does),
-		cmocka_unit_test(a_write_that_fails_is_no_proof),
-		cmocka_unit_test(writes_that_fail_do_not_keep_proofs_away),
-		cmocka_unit_test(other_writes_take_the_place_of_proofs),
-		cmocka_unit_test(a_gap_is_made_up_for),
-		cmocka_unit_test(patience_ends_before_safe_until),
-		cmocka_unit_test(periods),
-		cmocka_unit_test(bytes_that_arrive_are_patience_up_to_a_bound),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_all_tests("cadence");
 }

@@ -54,18 +54,14 @@ play(const char *trace)
 	}
 }
 
-static void
-a_path_that_only_this_server_uses_pays(void **state)
+TEST(a_path_that_only_this_server_uses_pays)
 {
-	(void) state;
 	play("o0 + o1 + u + u + u + o2 +");
 	play("o7 + o8 + o9 +");
 }
 
-static void
-a_path_that_others_use_as_much_does_not(void **state)
+TEST(a_path_that_others_use_as_much_does_not)
 {
-	(void) state;
 	play("o0 + t - o3 - o5 - o9 - o11 -");
 	/* However long a path was this server's alone, four strangers are enough. */
 	play("o0 u u u u u u u u u + t + t + t + t - t -");
@@ -73,36 +69,28 @@ a_path_that_others_use_as_much_does_not(void **state)
 	play("o0 + t - o3 - o4 - o6 - o7 - o9 -");
 }
 
-static void
-it_pays_again_when_others_stay_away(void **state)
+TEST(it_pays_again_when_others_stay_away)
 {
-	(void) state;
 	play("o0 + t - o3 - o5 - o6 - o7 - o8 +");
 	play("o0 t t t t t t - o1 - o2 - o3 - o4 +");
 }
 
-static void
-one_stranger_among_many_uses_does_no_harm(void **state)
+TEST(one_stranger_among_many_uses_does_no_harm)
 {
-	(void) state;
 	play("o0 u u u + t + o2 + o3 + u + u +");
 }
 
-static void
-a_downgrade_is_ones_own(void **state)
+TEST(a_downgrade_is_ones_own)
 {
-	(void) state;
 	play("o0 d o2 + t + t -");
 	play("o0 o2 - o3 +");
 }
 
 /* Numbers begin anew with the directory, and end. */
-static void
-what_tells_nothing_changes_nothing(void **state)
+TEST(what_tells_nothing_changes_nothing)
 {
 	ZklComeback comeback;
 
-	(void) state;
 	play("o9 + o0 + o0 + t - o1 +");
 	play("o1999999999 + o2000000000 + o2000000000 + d + t -");
 	zkl_comeback_start(&comeback, "");
@@ -115,14 +103,5 @@ what_tells_nothing_changes_nothing(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_path_that_only_this_server_uses_pays),
-		cmocka_unit_test(a_path_that_others_use_as_much_does_not),
-		cmocka_unit_test(it_pays_again_when_others_stay_away),
-		cmocka_unit_test(one_stranger_among_many_uses_does_no_harm),
-		cmocka_unit_test(a_downgrade_is_ones_own),
-		cmocka_unit_test(what_tells_nothing_changes_nothing),
-	};
-
-	return cmocka_run_group_tests_name("does it pay to linger", tests, NULL, NULL);
+	return run_all_tests("does it pay to linger");
 }

@@ -26,10 +26,8 @@ assert_server(const char *hosts, int server, const char *expected)
 	assert_string_equal(found, expected);
 }
 
-static void
-servers_are_names_or_addresses_with_ports(void **state)
+TEST(servers_are_names_or_addresses_with_ports)
 {
-	(void) state;
 	assert_server("zk1:2182", 0, "zk1:2182");
 	assert_server("zk1:2182, 10.0.0.2:2183 ,[::1]:2184", 1, "10.0.0.2:2183");
 	assert_server("zk1:2182,10.0.0.2:2183,[::1]:2184", 2, "::1:2184");
@@ -37,10 +35,8 @@ servers_are_names_or_addresses_with_ports(void **state)
 }
 
 /* As in ZooKeeper's client for Java. */
-static void
-the_port_is_2181_if_it_is_left_out(void **state)
+TEST(the_port_is_2181_if_it_is_left_out)
 {
-	(void) state;
 	assert_server("zk1", 0, "zk1:2181");
 	assert_server("zk1:2182,zk2", 1, "zk2:2181");
 	assert_server("zk1,zk2:2182", 0, "zk1:2181");
@@ -50,8 +46,7 @@ the_port_is_2181_if_it_is_left_out(void **state)
 	assert_string_equal(zkl_hosts_chroot("zk1/chroot"), "/chroot");
 }
 
-static void
-other_texts_are_refused(void **state)
+TEST(other_texts_are_refused)
 {
 	static const char *const wrong[] = {
 		"", ",", "a,", ",a", "a,,b", " ", ":2181", "a:", "a:0", "a:65536",
@@ -59,7 +54,6 @@ other_texts_are_refused(void **state)
 		"::1", "fe80::1", "/chroot", "a/x/", "a/x/../y"
 	};
 
-	(void) state;
 	for (int i = 0; i < lengthof(wrong); i++)
 		if (zkl_hosts_fault(wrong[i]) == NULL)
 			fail_msg("\"%s\" was accepted", wrong[i]);
@@ -67,10 +61,8 @@ other_texts_are_refused(void **state)
 
 #define TIMEOUT_MS 20000
 
-static void
-the_list_is_tried_once_without_a_pause(void **state)
+TEST(the_list_is_tried_once_without_a_pause)
 {
-	(void) state;
 	assert_int_equal(zkl_hosts_pause_ms(1, 3, TIMEOUT_MS, UINT32_MAX), 0);
 	assert_int_equal(zkl_hosts_pause_ms(2, 3, TIMEOUT_MS, UINT32_MAX), 0);
 	assert_int_not_equal(zkl_hosts_pause_ms(3, 3, TIMEOUT_MS, 0), 0);
@@ -94,10 +86,8 @@ longest(int rounds, int timeout_ms)
 	return max;
 }
 
-static void
-pauses_grow_to_a_twentieth_of_the_timeout(void **state)
+TEST(pauses_grow_to_a_twentieth_of_the_timeout)
 {
-	(void) state;
 	assert_int_equal(longest(1, TIMEOUT_MS), 100);
 	assert_int_equal(longest(2, TIMEOUT_MS), 200);
 	assert_int_equal(longest(4, TIMEOUT_MS), 800);
@@ -106,29 +96,23 @@ pauses_grow_to_a_twentieth_of_the_timeout(void **state)
 	assert_int_equal(longest(100, 1000), 100);
 }
 
-static void
-servers_pause_for_different_times(void **state)
+TEST(servers_pause_for_different_times)
 {
-	(void) state;
 	assert_int_equal(zkl_hosts_pause_ms(30, 3, TIMEOUT_MS, 0), 500);
 	assert_int_equal(zkl_hosts_pause_ms(30, 3, TIMEOUT_MS, 500), 1000);
 	assert_int_equal(zkl_hosts_pause_ms(30, 3, TIMEOUT_MS, 501), 500);
 }
 
-static void
-all_servers_can_be_tried_within_a_third_of_the_timeout(void **state)
+TEST(all_servers_can_be_tried_within_a_third_of_the_timeout)
 {
-	(void) state;
 	assert_int_equal(zkl_hosts_limit_ms(0, 1, TIMEOUT_MS, false), TIMEOUT_MS / 3);
 	assert_int_equal(zkl_hosts_limit_ms(0, 5, TIMEOUT_MS, false), TIMEOUT_MS / 15);
 	assert_int_equal(zkl_hosts_limit_ms(4, 5, TIMEOUT_MS, false), TIMEOUT_MS / 15);
 	assert_int_equal(zkl_hosts_limit_ms(0, 3, 1000, false), 200);
 }
 
-static void
-the_limit_grows_until_the_slowest_server_can_connect(void **state)
+TEST(the_limit_grows_until_the_slowest_server_can_connect)
 {
-	(void) state;
 	for (int nservers = 1; nservers < 256; nservers += 2)
 	{
 		int			last = 0;
@@ -147,10 +131,8 @@ the_limit_grows_until_the_slowest_server_can_connect(void **state)
 }
 
 /* So at most three sessions that were given up live at a time. */
-static void
-a_new_session_has_time_from_the_start(void **state)
+TEST(a_new_session_has_time_from_the_start)
 {
-	(void) state;
 	assert_int_equal(zkl_hosts_limit_ms(0, 11, TIMEOUT_MS, true), TIMEOUT_MS / 3);
 	assert_int_equal(zkl_hosts_limit_ms(11, 11, TIMEOUT_MS, true), TIMEOUT_MS / 3 * 2);
 	assert_int_equal(zkl_hosts_limit_ms(110, 11, TIMEOUT_MS, true), TIMEOUT_MS / 3 * 2);
@@ -159,17 +141,5 @@ a_new_session_has_time_from_the_start(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(servers_are_names_or_addresses_with_ports),
-		cmocka_unit_test(the_port_is_2181_if_it_is_left_out),
-		cmocka_unit_test(other_texts_are_refused),
-		cmocka_unit_test(the_list_is_tried_once_without_a_pause),
-		cmocka_unit_test(pauses_grow_to_a_twentieth_of_the_timeout),
-		cmocka_unit_test(servers_pause_for_different_times),
-		cmocka_unit_test(all_servers_can_be_tried_within_a_third_of_the_timeout),
-		cmocka_unit_test(the_limit_grows_until_the_slowest_server_can_connect),
-		cmocka_unit_test(a_new_session_has_time_from_the_start),
-	};
-
-	return cmocka_run_group_tests_name("hosts", tests, NULL, NULL);
+	return run_all_tests("hosts");
 }

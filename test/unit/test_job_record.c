@@ -42,25 +42,21 @@ assert_same_record(const ZklJobRecord *a, const ZklJobRecord *b)
 	assert_string_equal(a->owner_text, b->owner_text);
 }
 
-static void
-a_record_has_a_text(void **state)
+TEST(a_record_has_a_text)
 {
 	char		text[ZKL_JOBRECORD_SIZE];
 	ZklJobRecord parsed;
 
-	(void) state;
 	zkl_job_record_format(&example, text);
 	assert_string_equal(text, example_text);
 	assert_true(zkl_job_record_parse(text, strlen(text), &parsed));
 	assert_same_record(&parsed, &example);
 }
 
-static void
-records_survive_as_text(void **state)
+TEST(records_survive_as_text)
 {
 	uint64_t	seed = 1;
 
-	(void) state;
 	for (int i = 0; i < 20000; i++)
 	{
 		ZklJobRecord record;
@@ -100,8 +96,7 @@ assert_unreadable(const char *text, size_t length)
 		fail_msg("\"%.*s\" was taken for a record", (int) length, text);
 }
 
-static void
-other_texts_are_no_records(void **state)
+TEST(other_texts_are_no_records)
 {
 	static const char *const changes[][2] = {
 		{"zklock-job=1", "zklock-job=2"},
@@ -130,7 +125,6 @@ other_texts_are_no_records(void **state)
 	};
 	char		text[2 * ZKL_JOBRECORD_SIZE];
 
-	(void) state;
 	assert_unreadable("", 0);
 	assert_unreadable("127.0.0.1", 9);
 	for (int i = 0; i < lengthof(changes); i++)
@@ -171,24 +165,20 @@ may_run(ZklJobState last, int64_t minutes, bool retry, int64_t spacing, ZklJobRe
 	return zkl_job_record_decide(&record, &wanted, next);
 }
 
-static void
-the_first_tick_runs(void **state)
+TEST(the_first_tick_runs)
 {
 	ZklJobRecord next;
 	ZklJobTick	wanted = {NOON, 0, false};
 
-	(void) state;
 	assert_true(zkl_job_record_decide(NULL, &wanted, &next));
 	assert_int_equal(next.tick, NOON);
 	assert_int_equal(next.attempt, 1);
 }
 
-static void
-a_tick_runs_once(void **state)
+TEST(a_tick_runs_once)
 {
 	ZklJobRecord next;
 
-	(void) state;
 	for (int last = ZKL_JOB_STARTED; last <= ZKL_JOB_FAILED; last++)
 	{
 		assert_false(may_run((ZklJobState) last, 0, false, 0, &next));
@@ -200,12 +190,10 @@ a_tick_runs_once(void **state)
 	}
 }
 
-static void
-a_run_that_failed_or_died_is_retried(void **state)
+TEST(a_run_that_failed_or_died_is_retried)
 {
 	ZklJobRecord next;
 
-	(void) state;
 	assert_false(may_run(ZKL_JOB_DONE, 0, true, 0, &next));
 	assert_true(may_run(ZKL_JOB_FAILED, 0, true, 0, &next));
 	assert_int_equal(next.tick, NOON);
@@ -214,12 +202,10 @@ a_run_that_failed_or_died_is_retried(void **state)
 	assert_int_equal(next.attempt, example.attempt + 1);
 }
 
-static void
-near_ticks_are_the_same(void **state)
+TEST(near_ticks_are_the_same)
 {
 	ZklJobRecord next;
 
-	(void) state;
 	assert_false(may_run(ZKL_JOB_DONE, 60, false, 60 * MINUTE, &next));
 	assert_true(may_run(ZKL_JOB_DONE, 61, false, 60 * MINUTE, &next));
 	assert_int_equal(next.tick, NOON + 61 * MINUTE);
@@ -235,14 +221,12 @@ near_ticks_are_the_same(void **state)
 	assert_false(may_run(ZKL_JOB_DONE, 60, true, 60 * MINUTE, &next));
 }
 
-static void
-ticks_at_the_ends_of_time_do_not_overflow(void **state)
+TEST(ticks_at_the_ends_of_time_do_not_overflow)
 {
 	ZklJobRecord record = example;
 	ZklJobRecord next;
 	ZklJobTick	wanted = {INT64_MAX, INT64_MAX - 1, false};
 
-	(void) state;
 	record.tick = INT64_MIN;
 	assert_true(zkl_job_record_decide(&record, &wanted, &next));
 	record.tick = INT64_MAX;
@@ -256,14 +240,12 @@ ticks_at_the_ends_of_time_do_not_overflow(void **state)
 }
 
 /* A tick that no caller could have used by then. */
-static void
-a_closed_record_leaves_no_tick_that_may_have_been_used(void **state)
+TEST(a_closed_record_leaves_no_tick_that_may_have_been_used)
 {
 	ZklJobRecord record = {.tick = NOON,.state = ZKL_JOB_STARTED};
 	ZklJobRecord next;
 	ZklJobTick	wanted = {.tick = NOON + MINUTE,.retry = true};
 
-	(void) state;
 	zkl_job_record_close(&record, NOON);
 	assert_false(zkl_job_record_decide(&record, &wanted, &next));
 	wanted.tick = NOON + 3 * MINUTE;
@@ -275,10 +257,8 @@ a_closed_record_leaves_no_tick_that_may_have_been_used(void **state)
 	assert_true(record.tick == NOON + 1000 * MINUTE);
 }
 
-static void
-a_tick_may_be_a_minute_ahead(void **state)
+TEST(a_tick_may_be_a_minute_ahead)
 {
-	(void) state;
 	assert_false(zkl_job_record_is_ahead(NOON, NOON));
 	assert_false(zkl_job_record_is_ahead(NOON + MINUTE, NOON));
 	assert_true(zkl_job_record_is_ahead(NOON + MINUTE + 1, NOON));
@@ -290,18 +270,5 @@ a_tick_may_be_a_minute_ahead(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_record_has_a_text),
-		cmocka_unit_test(records_survive_as_text),
-		cmocka_unit_test(other_texts_are_no_records),
-		cmocka_unit_test(the_first_tick_runs),
-		cmocka_unit_test(a_tick_runs_once),
-		cmocka_unit_test(a_run_that_failed_or_died_is_retried),
-		cmocka_unit_test(near_ticks_are_the_same),
-		cmocka_unit_test(ticks_at_the_ends_of_time_do_not_overflow),
-		cmocka_unit_test(a_closed_record_leaves_no_tick_that_may_have_been_used),
-		cmocka_unit_test(a_tick_may_be_a_minute_ahead),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_all_tests("job record");
 }

@@ -48,10 +48,8 @@ path_of_length(int length)
 	return path;
 }
 
-static void
-ordinary_paths_are_accepted(void **state)
+TEST(ordinary_paths_are_accepted)
 {
-	(void) state;
 	assert_accepted("/a");
 	assert_accepted("/jobs/nightly");
 	assert_accepted("/jobs/with blanks, and \"quotes\"");
@@ -59,49 +57,37 @@ ordinary_paths_are_accepted(void **state)
 	assert_accepted("/UPPER/1234567890/-_.!~*'()&%$#@+=;:?<>[]{}|\\^`");
 }
 
-static void
-an_empty_path_is_refused(void **state)
+TEST(an_empty_path_is_refused)
 {
-	(void) state;
 	assert_fault("", "The path is empty.");
 }
 
-static void
-the_root_is_no_lock(void **state)
+TEST(the_root_is_no_lock)
 {
-	(void) state;
 	assert_fault("/", "The path names no lock below the root.");
 }
 
-static void
-a_path_begins_with_a_slash(void **state)
+TEST(a_path_begins_with_a_slash)
 {
-	(void) state;
 	assert_fault("jobs", "A path must begin with a slash.");
 	assert_fault(" /jobs", "A path must begin with a slash.");
 	assert_fault("./jobs", "A path must begin with a slash.");
 }
 
-static void
-a_path_does_not_end_with_a_slash(void **state)
+TEST(a_path_does_not_end_with_a_slash)
 {
-	(void) state;
 	assert_fault("/jobs/", "A path must not end with a slash.");
 	assert_fault("//", "A path must not end with a slash.");
 }
 
-static void
-empty_components_are_refused(void **state)
+TEST(empty_components_are_refused)
 {
-	(void) state;
 	assert_fault("//jobs", "A path must not contain an empty component.");
 	assert_fault("/jobs//x", "A path must not contain an empty component.");
 }
 
-static void
-dots_are_refused_as_components_only(void **state)
+TEST(dots_are_refused_as_components_only)
 {
-	(void) state;
 	assert_fault("/.", COMPONENT);
 	assert_fault("/..", COMPONENT);
 	assert_fault("/a/./b", COMPONENT);
@@ -116,12 +102,10 @@ dots_are_refused_as_components_only(void **state)
 }
 
 /* Also below a root of zklock's own: that is simpler to explain, and no loss. */
-static void
-zookeepers_own_directory_is_reserved(void **state)
+TEST(zookeepers_own_directory_is_reserved)
 {
 	static const char *const reserved = "The path \"/zookeeper\" is reserved.";
 
-	(void) state;
 	assert_fault("/zookeeper", reserved);
 	assert_fault("/zookeeper/quota", reserved);
 	assert_accepted("/zookeepers");
@@ -130,12 +114,10 @@ zookeepers_own_directory_is_reserved(void **state)
 	assert_accepted("/a/zookeeper");
 }
 
-static void
-zklocks_own_directory_is_reserved(void **state)
+TEST(zklocks_own_directory_is_reserved)
 {
 	static const char *const reserved = "The path \"/.zklock\" is reserved.";
 
-	(void) state;
 	assert_fault("/.zklock", reserved);
 	assert_fault("/.zklock/jobs", reserved);
 	assert_fault("/.zklock/", reserved);
@@ -144,10 +126,8 @@ zklocks_own_directory_is_reserved(void **state)
 	assert_accepted("/a/.zklock");
 }
 
-static void
-a_path_may_have_255_bytes_and_no_more(void **state)
+TEST(a_path_may_have_255_bytes_and_no_more)
 {
-	(void) state;
 	assert_int_equal(ZKL_PATH_SIZE, 256);
 	assert_accepted(path_of_length(2));
 	assert_accepted(path_of_length(254));
@@ -158,12 +138,10 @@ a_path_may_have_255_bytes_and_no_more(void **state)
 }
 
 /* zklock.root may have as many of its own. */
-static void
-a_path_may_have_16_components_and_no_more(void **state)
+TEST(a_path_may_have_16_components_and_no_more)
 {
 	char		path[ZKL_PATH_SIZE] = "";
 
-	(void) state;
 	assert_int_equal(ZKL_PATH_COMPONENTS, 16);
 	for (int n = 1; n <= 120; n++)
 	{
@@ -180,12 +158,10 @@ a_path_may_have_16_components_and_no_more(void **state)
 }
 
 /* One component may fill it all. */
-static void
-a_component_may_be_as_long_as_the_path(void **state)
+TEST(a_component_may_be_as_long_as_the_path)
 {
 	char		path[ZKL_PATH_SIZE + 1];
 
-	(void) state;
 	memset(path, 'x', sizeof(path));
 	path[0] = '/';
 	path[255] = '\0';
@@ -196,12 +172,10 @@ a_component_may_be_as_long_as_the_path(void **state)
 }
 
 /* The limit is one of bytes: shared memory has no room for more. */
-static void
-length_is_counted_in_bytes(void **state)
+TEST(length_is_counted_in_bytes)
 {
 	char		path[600] = "/";
 
-	(void) state;
 	for (int i = 0; i < 127; i++)
 		strcat(path, "\xc3\xa4");
 	assert_int_equal(strlen(path), 255);
@@ -210,8 +184,7 @@ length_is_counted_in_bytes(void **state)
 	assert_fault(path, TOO_LONG);
 }
 
-static void
-a_component_like_a_lock_znode_is_refused(void **state)
+TEST(a_component_like_a_lock_znode_is_refused)
 {
 	static const char *const paths[] = {
 		"/jobs/_c_f81d4fae-7dec-41d0-a765-00a0c91e6bf6-lock-0000000001",
@@ -229,13 +202,11 @@ a_component_like_a_lock_znode_is_refused(void **state)
 		"/jobs/leases/x-lease-0000000001",
 	};
 
-	(void) state;
 	for (int i = 0; i < lengthof(paths); i++)
 		assert_fault(paths[i], CONTENDER);
 }
 
-static void
-a_component_with_lock_in_it_is_accepted(void **state)
+TEST(a_component_with_lock_in_it_is_accepted)
 {
 	static const char *const paths[] = {
 		"/lock",
@@ -255,17 +226,14 @@ a_component_with_lock_in_it_is_accepted(void **state)
 		"/release-000000001",
 	};
 
-	(void) state;
 	for (int i = 0; i < lengthof(paths); i++)
 		assert_accepted(paths[i]);
 }
 
-static void
-control_characters_are_refused(void **state)
+TEST(control_characters_are_refused)
 {
 	char		path[] = "/a?b";
 
-	(void) state;
 	for (int c = 1; c < 0x80; c++)
 	{
 		path[2] = (char) c;
@@ -282,8 +250,7 @@ control_characters_are_refused(void **state)
  * Both sides of every border of the characters that ZooKeeper refuses, as
  * PathUtils.validatePath() of ZooKeeper 3.8 told them.
  */
-static void
-characters_are_those_of_zookeeper(void **state)
+TEST(characters_are_those_of_zookeeper)
 {
 	static const struct
 	{
@@ -311,7 +278,6 @@ characters_are_those_of_zookeeper(void **state)
 		{"\xef\xbf\xbf", false},	/* U+FFFF */
 	};
 
-	(void) state;
 	for (int i = 0; i < lengthof(cases); i++)
 	{
 		char		path[32];
@@ -330,37 +296,29 @@ characters_are_those_of_zookeeper(void **state)
 }
 
 /* In Java's strings these are pairs of surrogates. */
-static void
-characters_beyond_the_basic_plane_are_refused(void **state)
+TEST(characters_beyond_the_basic_plane_are_refused)
 {
-	(void) state;
 	assert_fault("/\xf0\x90\x80\x80", CHARACTER);	/* U+10000 */
 	assert_fault("/jobs/\xf0\x9f\x98\x80", CHARACTER);	/* U+1F600 */
 	assert_fault("/x\xf4\x8f\xbf\xbfx", CHARACTER); /* U+10FFFF */
 }
 
 /* The bytes of two neighbours are not taken for one character. */
-static void
-bytes_of_different_characters_are_not_mixed_up(void **state)
+TEST(bytes_of_different_characters_are_not_mixed_up)
 {
-	(void) state;
 	assert_accepted("/\xe4\xb8\xad\xe6\x96\x87/\xc3\xa9\xc3\xa8");
 	assert_accepted("/\xc2\xbf\xc2\xa0\xef\xbc\xa1\xef\xa4\x80");
 	assert_accepted("/\xed\x9f\xbf\xc3\xad\xef\xbf\xaf");
 }
 
-static void
-a_root_may_be_missing(void **state)
+TEST(a_root_may_be_missing)
 {
-	(void) state;
 	assert_null(zkl_path_root_fault(""));
 	assert_null(zkl_path_root_fault("/"));
 }
 
-static void
-a_root_keeps_the_other_rules(void **state)
+TEST(a_root_keeps_the_other_rules)
 {
-	(void) state;
 	assert_null(zkl_path_root_fault("/zklock"));
 	assert_null(zkl_path_root_fault("/zklock/production"));
 	assert_string_equal(zkl_path_root_fault("zklock"), "A path must begin with a slash.");
@@ -373,10 +331,8 @@ a_root_keeps_the_other_rules(void **state)
 }
 
 /* Chroot and root together fit into ZKL_ROOT_SIZE, so each has half of it. */
-static void
-a_root_may_have_63_bytes_and_no_more(void **state)
+TEST(a_root_may_have_63_bytes_and_no_more)
 {
-	(void) state;
 	assert_int_equal(ZKL_ROOT_SIZE, 128);
 	assert_null(zkl_path_root_fault(path_of_length(62)));
 	assert_null(zkl_path_root_fault(path_of_length(63)));
@@ -417,10 +373,8 @@ assert_list_valid(const char *list)
 		fail_msg("\"%s\" was refused: %s", list, found);
 }
 
-static void
-a_star_allows_everything(void **state)
+TEST(a_star_allows_everything)
 {
-	(void) state;
 	assert_allows("*", "/a");
 	assert_allows("/jobs/, *", "/a");
 	assert_allows("/", "/a");
@@ -428,10 +382,8 @@ a_star_allows_everything(void **state)
 	assert_list_valid("/");
 }
 
-static void
-an_empty_list_allows_nothing(void **state)
+TEST(an_empty_list_allows_nothing)
 {
-	(void) state;
 	assert_denies("", "/a");
 	assert_denies(" ", "/a");
 	assert_denies(",", "/a");
@@ -441,10 +393,8 @@ an_empty_list_allows_nothing(void **state)
 	assert_list_fault("/a,,/b", "The path is empty.");
 }
 
-static void
-a_prefix_allows_what_is_below_it(void **state)
+TEST(a_prefix_allows_what_is_below_it)
 {
-	(void) state;
 	assert_list_valid("/jobs/");
 	assert_allows("/jobs/", "/jobs/nightly");
 	assert_allows("/jobs/", "/jobs/nightly/eu");
@@ -455,10 +405,8 @@ a_prefix_allows_what_is_below_it(void **state)
 	assert_denies("/jobs/", "/Jobs/a");
 }
 
-static void
-a_path_allows_itself(void **state)
+TEST(a_path_allows_itself)
 {
-	(void) state;
 	assert_list_valid("/jobs");
 	assert_allows("/jobs", "/jobs");
 	assert_denies("/jobs", "/jobs/nightly");
@@ -466,12 +414,10 @@ a_path_allows_itself(void **state)
 	assert_denies("/jobs", "/job");
 }
 
-static void
-elements_are_separated_by_commas_and_blanks(void **state)
+TEST(elements_are_separated_by_commas_and_blanks)
 {
 	const char *list = " /jobs/ ,\t/exports/, /one two ,\n/last";
 
-	(void) state;
 	assert_list_valid(list);
 	assert_allows(list, "/jobs/a");
 	assert_allows(list, "/exports/a");
@@ -484,12 +430,10 @@ elements_are_separated_by_commas_and_blanks(void **state)
 }
 
 /* An entry that is not valid allows nothing, not even the path that it looks like. */
-static void
-what_is_not_valid_allows_nothing(void **state)
+TEST(what_is_not_valid_allows_nothing)
 {
 	static char list[600];
 
-	(void) state;
 	assert_list_fault("jobs/", "A path must begin with a slash.");
 	assert_denies("jobs/", "/jobs/a");
 	assert_list_fault("/jobs/*", "A prefix must end with a slash, not with \"/*\".");
@@ -529,10 +473,8 @@ assert_name(const char *path, const char *expected)
 	assert_string_equal(back, path);
 }
 
-static void
-a_name_is_one_component(void **state)
+TEST(a_name_is_one_component)
 {
-	(void) state;
 	assert_name("/jobs", "jobs");
 	assert_name("/jobs/nightly", "jobs%2Fnightly");
 	assert_name("/100%", "100%25");
@@ -540,14 +482,12 @@ a_name_is_one_component(void **state)
 	assert_name("/with blanks/\xc3\xa4", "with blanks%2F\xc3\xa4");
 }
 
-static void
-the_longest_path_has_a_name(void **state)
+TEST(the_longest_path_has_a_name)
 {
 	char		path[ZKL_PATH_SIZE];
 	char		name[ZKL_PATH_NAME_SIZE];
 	char		back[ZKL_PATH_SIZE];
 
-	(void) state;
 	memset(path, '%', sizeof(path) - 1);
 	path[0] = '/';
 	path[sizeof(path) - 1] = '\0';
@@ -557,8 +497,7 @@ the_longest_path_has_a_name(void **state)
 	assert_string_equal(back, path);
 }
 
-static void
-other_names_are_no_paths(void **state)
+TEST(other_names_are_no_paths)
 {
 	static const char *const names[] = {
 		"", ".", "..", "a%", "a%2", "a%2f", "a%41", "%2Fa", "a%2F", "a%2F%2Fb",
@@ -568,7 +507,6 @@ other_names_are_no_paths(void **state)
 	char		path[ZKL_PATH_SIZE];
 	char		name[2 * ZKL_PATH_SIZE];
 
-	(void) state;
 	for (int i = 0; i < lengthof(names); i++)
 	{
 		if (zkl_path_of_name(names[i], path))
@@ -582,39 +520,5 @@ other_names_are_no_paths(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ordinary_paths_are_accepted),
-		cmocka_unit_test(an_empty_path_is_refused),
-		cmocka_unit_test(the_root_is_no_lock),
-		cmocka_unit_test(a_path_begins_with_a_slash),
-		cmocka_unit_test(a_path_does_not_end_with_a_slash),
-		cmocka_unit_test(empty_components_are_refused),
-		cmocka_unit_test(dots_are_refused_as_components_only),
-		cmocka_unit_test(zookeepers_own_directory_is_reserved),
-		cmocka_unit_test(zklocks_own_directory_is_reserved),
-		cmocka_unit_test(a_path_may_have_255_bytes_and_no_more),
-		cmocka_unit_test(a_path_may_have_16_components_and_no_more),
-		cmocka_unit_test(a_component_may_be_as_long_as_the_path),
-		cmocka_unit_test(length_is_counted_in_bytes),
-		cmocka_unit_test(a_component_like_a_lock_znode_is_refused),
-		cmocka_unit_test(a_component_with_lock_in_it_is_accepted),
-		cmocka_unit_test(control_characters_are_refused),
-		cmocka_unit_test(characters_are_those_of_zookeeper),
-		cmocka_unit_test(characters_beyond_the_basic_plane_are_refused),
-		cmocka_unit_test(bytes_of_different_characters_are_not_mixed_up),
-		cmocka_unit_test(a_root_may_be_missing),
-		cmocka_unit_test(a_root_keeps_the_other_rules),
-		cmocka_unit_test(a_root_may_have_63_bytes_and_no_more),
-		cmocka_unit_test(a_star_allows_everything),
-		cmocka_unit_test(an_empty_list_allows_nothing),
-		cmocka_unit_test(a_prefix_allows_what_is_below_it),
-		cmocka_unit_test(a_path_allows_itself),
-		cmocka_unit_test(elements_are_separated_by_commas_and_blanks),
-		cmocka_unit_test(what_is_not_valid_allows_nothing),
-		cmocka_unit_test(a_name_is_one_component),
-		cmocka_unit_test(the_longest_path_has_a_name),
-		cmocka_unit_test(other_names_are_no_paths),
-	};
-
-	return cmocka_run_group_tests_name("path", tests, NULL, NULL);
+	return run_all_tests("path");
 }

@@ -113,8 +113,7 @@ trace_fact(const char *fact, char *now)
  * Generated: one holder of a mutex at least and at most, whatever the order
  * of the children, and a holder has no rival before it.
  */
-static void
-of_any_directory_the_first_holds_and_writers_are_alone(void **state)
+TEST(of_any_directory_the_first_holds_and_writers_are_alone)
 {
 	static const char *const marks[] = {
 		"lock-", "__WRIT__", "__READ__", "__lock__", "__rlock__"
@@ -122,7 +121,6 @@ of_any_directory_the_first_holds_and_writers_are_alone(void **state)
 	static char names[MAX_PLACES][ZKL_ZNODE_SIZE];
 	uint64_t	seed = 20240229;
 
-	(void) state;
 	for (int round = 0; round < 5000; round++)
 	{
 		int			count = 1 + random_below(&seed, 10);
@@ -158,10 +156,8 @@ of_any_directory_the_first_holds_and_writers_are_alone(void **state)
 	}
 }
 
-static void
-every_name_is_a_word(void **state)
+TEST(every_name_is_a_word)
 {
-	(void) state;
 	assert_string_equal(zkl_recipe_kind_name(ZKL_KIND_MUTEX), "mutex");
 	assert_string_equal(zkl_recipe_kind_name(ZKL_KIND_READ_WRITE), "read-write");
 	assert_string_equal(zkl_recipe_kind_name(ZKL_KIND_SEMAPHORE), "semaphore");
@@ -175,10 +171,5 @@ every_name_is_a_word(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(of_any_directory_the_first_holds_and_writers_are_alone),
-		cmocka_unit_test(every_name_is_a_word),
-	};
-
-	return trace_main("queue order", "test/unit/queue_order.trace", tests, lengthof(tests));
+	return trace_main("queue order", "test/unit/queue_order.trace");
 }

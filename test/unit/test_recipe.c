@@ -168,13 +168,11 @@ trace_fact(const char *fact, char *now)
  * Names
  */
 
-static void
-a_uuid_has_version_8_and_the_variant_of_rfc_9562(void **state)
+TEST(a_uuid_has_version_8_and_the_variant_of_rfc_9562)
 {
 	uint8_t		random[16];
 	char		uuid[ZKL_UUID_SIZE];
 
-	(void) state;
 	memset(random, 0, sizeof(random));
 	zkl_recipe_make_uuid(random, false, uuid);
 	assert_string_equal(uuid, "00000000-0000-8b4c-8000-000000000000");
@@ -183,27 +181,23 @@ a_uuid_has_version_8_and_the_variant_of_rfc_9562(void **state)
 	assert_string_equal(uuid, "ffffffff-ffff-8b4c-bfff-ffffffffffff");
 }
 
-static void
-one_bit_of_a_uuid_says_that_it_only_tries(void **state)
+TEST(one_bit_of_a_uuid_says_that_it_only_tries)
 {
 	const uint8_t random[16] = {0};
 	char		uuid[ZKL_UUID_SIZE];
 
-	(void) state;
 	zkl_recipe_make_uuid(random, true, uuid);
 	assert_string_equal(uuid, "00000000-0000-8b4d-8000-000000000000");
 }
 
 /* Otherwise two znodes could be taken for one another. */
-static void
-every_free_bit_of_a_uuid_is_random(void **state)
+TEST(every_free_bit_of_a_uuid_is_random)
 {
 	uint8_t		random[16] = {0};
 	char		zero[ZKL_UUID_SIZE];
 	char		uuid[ZKL_UUID_SIZE];
 	int			nfree = 0;
 
-	(void) state;
 	zkl_recipe_make_uuid(random, false, zero);
 	for (int bit = 0; bit < 128; bit++)
 	{
@@ -217,20 +211,16 @@ every_free_bit_of_a_uuid_is_random(void **state)
 	assert_int_equal(nfree, 110);
 }
 
-static void
-the_longest_name_has_room(void **state)
+TEST(the_longest_name_has_room)
 {
-	(void) state;
 	assert_true(strlen(CURATORS "lock--2147483648") < ZKL_ZNODE_SIZE);
 	assert_true(strlen(CURATORS "__WRIT__-2147483648") < ZKL_ZNODE_SIZE);
 }
 
-static void
-a_name_says_whether_its_maker_only_tries(void **state)
+TEST(a_name_says_whether_its_maker_only_tries)
 {
 	uint64_t	seed = 1;
 
-	(void) state;
 	for (int i = 0; i < 2000; i++)
 	{
 		uint8_t		random[16];
@@ -252,8 +242,7 @@ a_name_says_whether_its_maker_only_tries(void **state)
 	}
 }
 
-static void
-a_mode_has_a_kind(void **state)
+TEST(a_mode_has_a_kind)
 {
 	static const ZklKind kinds[NMODES] = {
 		[ZKL_MODE_LOCK] = ZKL_KIND_MUTEX,
@@ -264,15 +253,12 @@ a_mode_has_a_kind(void **state)
 		[ZKL_MODE_KAZOO_READ] = ZKL_KIND_READ_WRITE,
 	};
 
-	(void) state;
 	for (int mode = 0; mode < NMODES; mode++)
 		assert_int_equal(zkl_recipe_kind((ZklMode) mode), kinds[mode]);
 }
 
-static void
-a_ticket_serves_its_mode_and_a_writers_readers_too(void **state)
+TEST(a_ticket_serves_its_mode_and_a_writers_readers_too)
 {
-	(void) state;
 	for (int ticket = 0; ticket < NMODES; ticket++)
 	{
 		for (int claim = 0; claim < NMODES; claim++)
@@ -283,12 +269,10 @@ a_ticket_serves_its_mode_and_a_writers_readers_too(void **state)
 }
 
 /* ... so it has the place of the writer's, and its maker's mark. */
-static void
-a_downgraded_name_has_the_writers_key(void **state)
+TEST(a_downgraded_name_has_the_writers_key)
 {
 	uint64_t	seed = 30;
 
-	(void) state;
 	for (int i = 0; i < 2000; i++)
 	{
 		uint8_t		random[16];
@@ -320,10 +304,8 @@ a_downgraded_name_has_the_writers_key(void **state)
 #define TEXT(literal)	literal, (int) sizeof(literal) - 1
 #define ABOUT	"server=a pid=7"
 
-static void
-a_text_has_marks_behind_the_backend(void **state)
+TEST(a_text_has_marks_behind_the_backend)
 {
-	(void) state;
 	assert_true(zkl_recipe_names_owner(TEXT(ABOUT), ABOUT));
 	assert_true(zkl_recipe_names_owner(TEXT(ABOUT ZKL_IN_USE ZKL_REQUESTED), ABOUT));
 	assert_false(zkl_recipe_names_owner(TEXT(ABOUT "1"), ABOUT));
@@ -339,10 +321,8 @@ a_text_has_marks_behind_the_backend(void **state)
 	assert_false(zkl_recipe_has_mark("", 0, ZKL_IN_USE));
 }
 
-static void
-a_release_is_requested_by_a_mark_or_by_curators_word_alone(void **state)
+TEST(a_release_is_requested_by_a_mark_or_by_curators_word_alone)
 {
-	(void) state;
 	assert_true(zkl_recipe_is_revoked(TEXT(ZKL_REVOKE)));
 	assert_true(zkl_recipe_is_revoked(TEXT(ABOUT ZKL_REQUESTED)));
 	assert_true(zkl_recipe_is_revoked(TEXT(ABOUT ZKL_IN_USE ZKL_REQUESTED)));
@@ -379,10 +359,8 @@ static const Concern concerns[][NMODES] = {
 	[ZKL_MODE_READ] = {OTHER, RIVAL, NONE, NONE, RIVAL, NONE},
 };
 
-static void
-every_mode_meets_every_mode_before_and_behind(void **state)
+TEST(every_mode_meets_every_mode_before_and_behind)
 {
-	(void) state;
 	for (int mine = 0; mine < lengthof(concerns); mine++)
 	{
 		for (int other = 0; other < NMODES; other++)
@@ -419,10 +397,8 @@ every_mode_meets_every_mode_before_and_behind(void **state)
  * Leases
  */
 
-static void
-a_lease_is_owned_while_fewer_than_the_limit_go_before_it(void **state)
+TEST(a_lease_is_owned_while_fewer_than_the_limit_go_before_it)
 {
-	(void) state;
 	for (int n = 1; n <= 10; n++)
 	{
 		for (int limit = 0; limit <= 11; limit++)
@@ -488,8 +464,7 @@ judge_one_by_one(int limit, const char *me, const char *const *children, int nch
 	return verdict;
 }
 
-static void
-many_leases_are_judged_by_one_ordered_list(void **state)
+TEST(many_leases_are_judged_by_one_ordered_list)
 {
 	static const char *const forms[] = {
 		"_c_%08x-89ab-8b4c-8123-456789abcdef-lease-%010d",
@@ -502,7 +477,6 @@ many_leases_are_judged_by_one_ordered_list(void **state)
 	};
 	uint64_t	seed = 7;
 
-	(void) state;
 	for (int round = 0; round < 20000; round++)
 	{
 		char		names[12][ZKL_ZNODE_SIZE];
@@ -661,12 +635,10 @@ check_verdict(const List *list, int of)
 					 neighbour(list, (int) (before - list->children), -1) == NULL);
 }
 
-static void
-in_generated_lists_all_wait_for_their_neighbour(void **state)
+TEST(in_generated_lists_all_wait_for_their_neighbour)
 {
 	uint64_t	seed = 20;
 
-	(void) state;
 	for (int round = 0; round < 5000; round++)
 	{
 		List		list;
@@ -678,12 +650,10 @@ in_generated_lists_all_wait_for_their_neighbour(void **state)
 }
 
 /* No owner: no client works.  Two: both do.  A gap: a client waits for ever. */
-static void
-generated_queues_have_one_owner_and_no_gap(void **state)
+TEST(generated_queues_have_one_owner_and_no_gap)
 {
 	uint64_t	seed = 21;
 
-	(void) state;
 	for (int round = 0; round < 2000; round++)
 	{
 		List		list;
@@ -747,12 +717,10 @@ make_odd_key(uint64_t *seed, Key *key, char *name, size_t size)
 	key->name = name;
 }
 
-static void
-generated_odd_numbers_are_ordered_as_curator_orders_them(void **state)
+TEST(generated_odd_numbers_are_ordered_as_curator_orders_them)
 {
 	uint64_t	seed = 22;
 
-	(void) state;
 	for (int round = 0; round < 5000; round++)
 	{
 		char		names[8][40];
@@ -993,12 +961,10 @@ downgrade(uint64_t *seed, WaitQueue *queue)
 	check_queue(seed, queue);
 }
 
-static void
-generated_queues_drain_in_any_order(void **state)
+TEST(generated_queues_drain_in_any_order)
 {
 	uint64_t	seed = 31;
 
-	(void) state;
 	for (int round = 0; round < 10000; round++)
 	{
 		WaitQueue	queue;
@@ -1024,25 +990,5 @@ generated_queues_drain_in_any_order(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_uuid_has_version_8_and_the_variant_of_rfc_9562),
-		cmocka_unit_test(one_bit_of_a_uuid_says_that_it_only_tries),
-		cmocka_unit_test(every_free_bit_of_a_uuid_is_random),
-		cmocka_unit_test(the_longest_name_has_room),
-		cmocka_unit_test(a_name_says_whether_its_maker_only_tries),
-		cmocka_unit_test(a_mode_has_a_kind),
-		cmocka_unit_test(a_ticket_serves_its_mode_and_a_writers_readers_too),
-		cmocka_unit_test(a_downgraded_name_has_the_writers_key),
-		cmocka_unit_test(a_text_has_marks_behind_the_backend),
-		cmocka_unit_test(a_release_is_requested_by_a_mark_or_by_curators_word_alone),
-		cmocka_unit_test(every_mode_meets_every_mode_before_and_behind),
-		cmocka_unit_test(a_lease_is_owned_while_fewer_than_the_limit_go_before_it),
-		cmocka_unit_test(many_leases_are_judged_by_one_ordered_list),
-		cmocka_unit_test(in_generated_lists_all_wait_for_their_neighbour),
-		cmocka_unit_test(generated_queues_have_one_owner_and_no_gap),
-		cmocka_unit_test(generated_odd_numbers_are_ordered_as_curator_orders_them),
-		cmocka_unit_test(generated_queues_drain_in_any_order),
-	};
-
-	return trace_main("recipe", "test/unit/recipe.trace", tests, lengthof(tests));
+	return trace_main("recipe", "test/unit/recipe.trace");
 }

@@ -53,11 +53,8 @@ beat(ZklSafeUntil *safe, int64_t from, int64_t to)
 		heartbeat(safe, at, at);
 }
 
-static void
-nothing_is_known_before_a_proof(void **state)
+TEST(nothing_is_known_before_a_proof)
 {
-	(void) state;
-
 	ZklSafeUntil safe = connected();
 
 	assert_int_equal(zkl_safe_until(&safe), 0);
@@ -69,11 +66,8 @@ nothing_is_known_before_a_proof(void **state)
 }
 
 /* The echo at 1280 shows that there was a ping at 1280 - 275 or later, once another one is answered. */
-static void
-an_echo_tells_of_the_ping_before_the_one_before(void **state)
+TEST(an_echo_tells_of_the_ping_before_the_one_before)
 {
-	(void) state;
-
 	ZklSafeUntil safe = connected();
 
 	heartbeat(&safe, 1001, 1003);
@@ -89,11 +83,8 @@ an_echo_tells_of_the_ping_before_the_one_before(void **state)
 }
 
 /* Several writes may be under way, and each proves what was provable when it was sent. */
-static void
-a_write_proves_what_was_known_when_it_was_sent(void **state)
+TEST(a_write_proves_what_was_known_when_it_was_sent)
 {
-	(void) state;
-
 	ZklSafeUntil safe = connected();
 	int64_t		early = zkl_safe_until_provable(&safe);
 	int64_t		late;
@@ -112,11 +103,8 @@ a_write_proves_what_was_known_when_it_was_sent(void **state)
 }
 
 /* In the usual course of things, never less than 0.58 T from the last proof. */
-static void
-heartbeats_give_six_tenths(void **state)
+TEST(heartbeats_give_six_tenths)
 {
-	(void) state;
-
 	for (int period = 1; period <= T / 20; period++)
 	{
 		ZklSafeUntil safe = connected();
@@ -131,11 +119,8 @@ heartbeats_give_six_tenths(void **state)
 }
 
 /* However long the session wrote nothing: the echoes have prepared the proof. */
-static void
-one_write_is_enough_after_idling(void **state)
+TEST(one_write_is_enough_after_idling)
 {
-	(void) state;
-
 	for (int64_t at = 2000; at < 2400; at++)
 	{
 		ZklSafeUntil safe = connected();
@@ -150,11 +135,8 @@ one_write_is_enough_after_idling(void **state)
 }
 
 /* Reads alone prepare no proof: nothing shows that the leader knows of them. */
-static void
-reads_prepare_nothing(void **state)
+TEST(reads_prepare_nothing)
 {
-	(void) state;
-
 	ZklSafeUntil safe = connected();
 
 	heartbeat(&safe, 1001, 1002);
@@ -169,11 +151,8 @@ reads_prepare_nothing(void **state)
  * The worker stands still, goes on, and its follower is cut off from the leader
  * before it has told of that: the leader knows of nothing after 5000.
  */
-static void
-after_a_gap_the_leader_must_be_told(void **state)
+TEST(after_a_gap_the_leader_must_be_told)
 {
-	(void) state;
-
 	for (int gap = T / 3; gap < 2 * T; gap++)
 	{
 		ZklSafeUntil safe = connected();
@@ -190,11 +169,8 @@ after_a_gap_the_leader_must_be_told(void **state)
  * The leader pinged at 5599 and then at 5865, though it was due at 5849.  It
  * replied to two echoes in between, and what it is told after that may be lost.
  */
-static void
-a_ping_may_be_late(void **state)
+TEST(a_ping_may_be_late)
 {
-	(void) state;
-
 	ZklSafeUntil safe = connected();
 
 	beat(&safe, 1000, 5000);
@@ -208,11 +184,8 @@ a_ping_may_be_late(void **state)
  * it sent the ping that was due.  Meanwhile the follower has answered reads,
  * of which the leader is not told before it loses the follower.
  */
-static void
-a_leader_may_reply_before_it_pings(void **state)
+TEST(a_leader_may_reply_before_it_pings)
 {
-	(void) state;
-
 	ZklSafeUntil safe = connected();
 
 	beat(&safe, 1000, 5000);
@@ -229,11 +202,8 @@ a_leader_may_reply_before_it_pings(void **state)
  * the leader has the answer; the echo before the write shows that only to
  * later ones.
  */
-static void
-a_write_may_overtake_the_answer_to_a_ping(void **state)
+TEST(a_write_may_overtake_the_answer_to_a_ping)
 {
-	(void) state;
-
 	ZklSafeUntil safe = connected();
 	int64_t		provable;
 
@@ -248,11 +218,8 @@ a_write_may_overtake_the_answer_to_a_ping(void **state)
 }
 
 /* Requests that are held up on their way to the follower may all reach it at once. */
-static void
-what_was_sent_has_not_arrived(void **state)
+TEST(what_was_sent_has_not_arrived)
 {
-	(void) state;
-
 	ZklSafeUntil safe = connected();
 
 	beat(&safe, 1000, 5000);
@@ -265,11 +232,8 @@ what_was_sent_has_not_arrived(void **state)
 	assert_true(zkl_safe_until(&safe) >= 5450 + T - J);
 }
 
-static void
-a_connection_begins_anew(void **state)
+TEST(a_connection_begins_anew)
 {
-	(void) state;
-
 	ZklSafeUntil safe = connected();
 	int64_t		until;
 
@@ -287,11 +251,8 @@ a_connection_begins_anew(void **state)
 	assert_true(zkl_safe_until(&safe) > 5100 + T - J);
 }
 
-static void
-the_shortest_timeout_counts(void **state)
+TEST(the_shortest_timeout_counts)
 {
-	(void) state;
-
 	ZklSafeUntil safe = connected();
 	int64_t		base;
 
@@ -311,11 +272,8 @@ the_shortest_timeout_counts(void **state)
 }
 
 /* Another worker knows what this one has published, and has no history. */
-static void
-a_worker_carries_on(void **state)
+TEST(a_worker_carries_on)
 {
-	(void) state;
-
 	ZklSafeUntil safe = connected();
 	int64_t		until;
 
@@ -346,11 +304,8 @@ a_worker_carries_on(void **state)
 }
 
 /* Proofs may be much rarer than signs, and signs so dense that not all are kept. */
-static void
-signs_may_be_dense(void **state)
+TEST(signs_may_be_dense)
 {
-	(void) state;
-
 	const int64_t period = T / 5;
 	ZklSafeUntil safe = connected();
 
@@ -914,11 +869,8 @@ walk(uint64_t seed)
 	return worst;
 }
 
-static void
-walks(void **state)
+TEST(walks)
 {
-	(void) state;
-
 	for (uint64_t seed = 1; seed <= 10000; seed++)
 	{
 		int64_t		late = walk(seed);
@@ -931,24 +883,5 @@ walks(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nothing_is_known_before_a_proof),
-		cmocka_unit_test(an_echo_tells_of_the_ping_before_the_one_before),
-		cmocka_unit_test(a_write_proves_what_was_known_when_it_was_sent),
-		cmocka_unit_test(heartbeats_give_six_tenths),
-		cmocka_unit_test(one_write_is_enough_after_idling),
-		cmocka_unit_test(reads_prepare_nothing),
-		cmocka_unit_test(after_a_gap_the_leader_must_be_told),
-		cmocka_unit_test(a_ping_may_be_late),
-		cmocka_unit_test(a_leader_may_reply_before_it_pings),
-		cmocka_unit_test(a_write_may_overtake_the_answer_to_a_ping),
-		cmocka_unit_test(what_was_sent_has_not_arrived),
-		cmocka_unit_test(a_connection_begins_anew),
-		cmocka_unit_test(the_shortest_timeout_counts),
-		cmocka_unit_test(a_worker_carries_on),
-		cmocka_unit_test(signs_may_be_dense),
-		cmocka_unit_test(walks),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_all_tests("safe until");
 }

@@ -38,13 +38,11 @@ write_half(char *to, uint64_t half)
 		sprintf(to + 2 * i, "%02x", (unsigned) (half >> (8 * i)) & 0xff);
 }
 
-static void
-it_is_that_of_its_authors(void **state)
+TEST(it_is_that_of_its_authors)
 {
 	char		text[64];
 	char		hash[33];
 
-	(void) state;
 	for (int i = 0; i < lengthof(text); i++)
 		text[i] = i;
 	for (int i = 0; i < lengthof(vectors); i++)
@@ -58,12 +56,10 @@ it_is_that_of_its_authors(void **state)
 }
 
 /* Paths in UTF-8 have bytes that a signed char makes negative. */
-static void
-bytes_have_no_sign(void **state)
+TEST(bytes_have_no_sign)
 {
 	char		half[17];
 
-	(void) state;
 	write_half(half, zkl_siphash(&key, "/\xff\xff\xff\xff\xff\xff\xff\xff\x80", 10, NULL));
 	assert_string_equal(half, "3e8c5dd0a0b3bacd");
 }
@@ -71,10 +67,5 @@ bytes_have_no_sign(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(it_is_that_of_its_authors),
-		cmocka_unit_test(bytes_have_no_sign),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_all_tests("siphash");
 }

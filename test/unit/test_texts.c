@@ -31,12 +31,10 @@ assert_field(const char *text, const char *name, const char *expected)
 	}
 }
 
-static void
-fields_are_found_by_name(void **state)
+TEST(fields_are_found_by_name)
 {
 	const char *text = "server=a%20b pid=12 role= superuser=f";
 
-	(void) state;
 	assert_field(text, "server", "a b");
 	assert_field(text, "pid", "12");
 	assert_field(text, "role", "");
@@ -46,10 +44,8 @@ fields_are_found_by_name(void **state)
 	assert_field("pid", "pid", NULL);
 }
 
-static void
-bad_escapes_stay_as_they_are(void **state)
+TEST(bad_escapes_stay_as_they_are)
 {
-	(void) state;
 	assert_field("a=%", "a", "%");
 	assert_field("a=%4", "a", "%4");
 	assert_field("a=%4g%G1", "a", "%4g%G1");
@@ -68,12 +64,10 @@ assert_put(const char *value, const char *expected)
 	assert_string_equal(text, expected);
 }
 
-static void
-fields_are_cut_at_a_character(void **state)
+TEST(fields_are_cut_at_a_character)
 {
 	char		text[10] = "a=12345";
 
-	(void) state;
 	assert_put("", "a=1 name=");
 	assert_put("1234567", "a=1 name=1234567");
 	assert_put("12345678", "a=1 name=1234567");
@@ -92,13 +86,11 @@ fields_are_cut_at_a_character(void **state)
 	assert_string_equal(text, "a=12345");
 }
 
-static void
-a_server_may_have_any_name(void **state)
+TEST(a_server_may_have_any_name)
 {
 	char		znode[ZKL_SERVERRECORD_NAME_SIZE];
 	char		name[85];
 
-	(void) state;
 	zkl_server_record_name("db1.example:5432", znode);
 	assert_string_equal(znode, "db1.example:5432");
 	zkl_server_record_name("..", znode);
@@ -113,12 +105,10 @@ a_server_may_have_any_name(void **state)
 	assert_int_equal(strlen(znode), 252);
 }
 
-static void
-birth_is_transaction_and_time(void **state)
+TEST(birth_is_transaction_and_time)
 {
 	char		birth[ZKL_SERVERRECORD_BIRTH_SIZE];
 
-	(void) state;
 	zkl_server_record_birth(0x100000002, 0x19ab, birth);
 	assert_string_equal(birth, "100000002-19ab");
 	zkl_server_record_birth(-1, -1, birth);
@@ -134,28 +124,22 @@ assert_shown(const char *text, const char *expected)
 	assert_string_equal(shown, expected);
 }
 
-static void
-what_can_be_shown_stays_as_it_is(void **state)
+TEST(what_can_be_shown_stays_as_it_is)
 {
-	(void) state;
 	assert_shown("", "");
 	assert_shown(" a~\\", " a~\\");
 	assert_shown("\xc2\xa0\xc3\xa4\xe0\xa0\x80\xed\x9f\xbf\xef\xbf\xbf", "\xc2\xa0\xc3\xa4\xe0\xa0\x80\xed\x9f\xbf\xef\xbf\xbf");
 	assert_shown("\xf0\x90\x80\x80\xf4\x8f\xbf\xbf", "\xf0\x90\x80\x80\xf4\x8f\xbf\xbf");
 }
 
-static void
-control_characters_are_escaped(void **state)
+TEST(control_characters_are_escaped)
 {
-	(void) state;
 	assert_shown("\x01\n\x1b[0m\x1f\x7f", "\\x01\\x0a\\x1b[0m\\x1f\\x7f");
 	assert_shown("a\xc2\x80\xc2\x9f", "a\\xc2\\x80\\xc2\\x9f");
 }
 
-static void
-what_is_no_character_is_escaped(void **state)
+TEST(what_is_no_character_is_escaped)
 {
-	(void) state;
 	assert_shown("\x80\xbf", "\\x80\\xbf");
 	assert_shown("\xc0\xaf\xc1\xbf", "\\xc0\\xaf\\xc1\\xbf");
 	assert_shown("\xe0\x9f\xbf", "\\xe0\\x9f\\xbf");
@@ -178,14 +162,12 @@ assert_no_session(const char *text)
 		fail_msg("\"%s\" was accepted", text);
 }
 
-static void
-a_session_is_read_as_it_was_written(void **state)
+TEST(a_session_is_read_as_it_was_written)
 {
 	const int64_t ids[] = {1, INT64_C(0x1000a2b3c4d50000), INT64_MAX, INT64_MIN, -1};
 	char		password[ZKL_SESSION_TEXT_PASSWORD];
 	char		text[ZKL_SESSION_TEXT_SIZE];
 
-	(void) state;
 	for (int i = 0; i < (int) (sizeof(ids) / sizeof(ids[0])); i++)
 	{
 		char		again[ZKL_SESSION_TEXT_PASSWORD];
@@ -199,10 +181,8 @@ a_session_is_read_as_it_was_written(void **state)
 	}
 }
 
-static void
-other_texts_name_no_session(void **state)
+TEST(other_texts_name_no_session)
 {
-	(void) state;
 	assert_no_session("");
 	assert_no_session("1a");
 	assert_no_session("1a ");
@@ -217,12 +197,10 @@ other_texts_name_no_session(void **state)
 	assert_no_session("12345678123456781 " PASSWORD "\n");
 }
 
-static void
-a_session_names_its_znode(void **state)
+TEST(a_session_names_its_znode)
 {
 	char		name[ZKL_SESSION_TEXT_NAME_SIZE];
 
-	(void) state;
 	zkl_session_text_name(0x1000001234560001, name);
 	assert_string_equal(name, "1000001234560001");
 	zkl_session_text_name(-1, name);
@@ -234,19 +212,5 @@ a_session_names_its_znode(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(fields_are_found_by_name),
-		cmocka_unit_test(fields_are_cut_at_a_character),
-		cmocka_unit_test(a_server_may_have_any_name),
-		cmocka_unit_test(birth_is_transaction_and_time),
-		cmocka_unit_test(bad_escapes_stay_as_they_are),
-		cmocka_unit_test(what_can_be_shown_stays_as_it_is),
-		cmocka_unit_test(control_characters_are_escaped),
-		cmocka_unit_test(what_is_no_character_is_escaped),
-		cmocka_unit_test(a_session_is_read_as_it_was_written),
-		cmocka_unit_test(other_texts_name_no_session),
-		cmocka_unit_test(a_session_names_its_znode),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_all_tests("texts");
 }

@@ -353,15 +353,13 @@ trace_fact(const char *fact, char *now)
  * What no trace can say
  */
 
-static void
-an_attempt_begins_under_a_new_uuid_and_without_a_name(void **state)
+TEST(an_attempt_begins_under_a_new_uuid_and_without_a_name)
 {
 	ZklTicket	owner = ticket_as(ZKL_MODE_LOCK, ZKL_TICKET_OWNED);
 	char		uuid[ZKL_UUID_SIZE];
 	bool		only_tries = false;
 	char		prefix[ZKL_ZNODE_SIZE];
 
-	(void) state;
 	strcpy(uuid, owner.uuid);
 	begin_attempt(&owner, true);
 	assert_string_equal(owner.name, "");
@@ -375,11 +373,7 @@ an_attempt_begins_under_a_new_uuid_and_without_a_name(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_attempt_begins_under_a_new_uuid_and_without_a_name),
-	};
-
 	trace_all = state_names;
 	trace_nall = lengthof(state_names);
-	return trace_main("ticket", "test/unit/ticket.trace", tests, lengthof(tests));
+	return trace_main("ticket", "test/unit/ticket.trace");
 }

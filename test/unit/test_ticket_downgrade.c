@@ -272,12 +272,10 @@ play_on(const Play *play, int depth)
 	}
 }
 
-static void
-whatever_happens_in_a_downgrade_nothing_is_left_or_lost(void **state)
+TEST(whatever_happens_in_a_downgrade_nothing_is_left_or_lost)
 {
 	Play		play = {.writer = true};
 
-	(void) state;
 	nplays = nlost = 0;
 	play.ticket = ticket_as(ZKL_MODE_WRITE, ZKL_TICKET_OWNED);
 	strcpy(play.writers, play.ticket.name);
@@ -291,9 +289,5 @@ whatever_happens_in_a_downgrade_nothing_is_left_or_lost(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whatever_happens_in_a_downgrade_nothing_is_left_or_lost),
-	};
-
-	return cmocka_run_group_tests_name("ticket, downgraded", tests, NULL, NULL);
+	return run_all_tests("ticket, downgraded");
 }

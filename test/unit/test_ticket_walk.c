@@ -2059,11 +2059,9 @@ comes_true(void **state)
 int
 main(void)
 {
-	struct CMUnitTest tests[lengthof(forecasts)];
-
 	for (int i = 0; i < lengthof(forecasts); i++)
-		tests[i] = (struct CMUnitTest) {
+		add_test((struct CMUnitTest) {
 			.name = forecasts[i].title,.test_func = comes_true,.initial_state = (void *) &forecasts[i]
-		};
-	return cmocka_run_group_tests_name("ticket, walked at random", tests, NULL, NULL);
+		});
+	return run_all_tests("ticket, walked at random");
 }

@@ -11,19 +11,15 @@
 
 #include "protocol/traffic.h"
 
-static void
-bounds_grow(void **state)
+TEST(bounds_grow)
 {
-	(void) state;
 	for (int i = 1; i < ZKL_TRAFFIC_BOUNDS; i++)
 		assert_true(zkl_traffic_bounds[i] > zkl_traffic_bounds[i - 1]);
 }
 
 /* A latency that equals a bound is in that bound's bucket, as Prometheus has it. */
-static void
-a_bucket_includes_its_bound(void **state)
+TEST(a_bucket_includes_its_bound)
 {
-	(void) state;
 	for (int i = 0; i < ZKL_TRAFFIC_BOUNDS; i++)
 	{
 		assert_int_equal(zkl_traffic_bucket(zkl_traffic_bounds[i]), i);
@@ -36,10 +32,5 @@ a_bucket_includes_its_bound(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(bounds_grow),
-		cmocka_unit_test(a_bucket_includes_its_bound),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_all_tests("traffic");
 }

@@ -273,13 +273,11 @@ trace_fact(const char *fact, char *now)
 }
 
 /* Records without room are left out, and nothing is written beyond. */
-static void
-what_does_not_fit_is_left_out(void **state)
+TEST(what_does_not_fit_is_left_out)
 {
 	static char paths[NSERVERS][64][16];
 	int			nstuck;
 
-	(void) state;
 	trace_begin();
 	for (int i = 0; i < NSERVERS; i++)
 	{
@@ -312,10 +310,8 @@ what_does_not_fit_is_left_out(void **state)
 }
 
 /* What is missing in a text that was cut may be what ends a wait. */
-static void
-a_cut_text_is_incomplete(void **state)
+TEST(a_cut_text_is_incomplete)
 {
-	(void) state;
 	trace_begin();
 	waits(0, 1, ZKL_MODE_LOCK, "/a");
 	for (int truncated = 0; truncated < 2; truncated++)
@@ -330,10 +326,5 @@ a_cut_text_is_incomplete(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_does_not_fit_is_left_out),
-		cmocka_unit_test(a_cut_text_is_incomplete),
-	};
-
-	return trace_main("wait graph", "test/unit/wait_graph.trace", tests, lengthof(tests));
+	return trace_main("wait graph", "test/unit/wait_graph.trace");
 }

@@ -829,14 +829,12 @@ try_world(uint64_t seed)
 	}
 }
 
-static void
-worlds(void **state)
+TEST(worlds)
 {
 	const char *number = getenv("ZKLOCK_WORLDS");
 	long		nworlds = number ? atol(number) : WORLDS;
 	long		nvictims[BACKENDS + 1] = {0};
 
-	(void) state;
 	for (long seed = 1; seed <= nworlds; seed++)
 		nvictims[try_world((uint64_t) seed)]++;
 
@@ -855,9 +853,5 @@ worlds(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(worlds),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_all_tests("wait graph walk");
 }

@@ -56,14 +56,12 @@ is_set(const char *text, size_t length)
 	return parsed;
 }
 
-static void
-a_text_is_read(void **state)
+TEST(a_text_is_read)
 {
 	static ZklWaitSet set;
 	char	   *text = copy_of(example, strlen(example));
 	const ZklWaitRecord *record = &set.records[0];
 
-	(void) state;
 	assert_true(zkl_wait_record_parse(text, strlen(example), &set));
 	assert_int_equal(set.instance, 77);
 	assert_string_equal(set.server, "db 1");
@@ -211,8 +209,7 @@ assert_same_record(const ZklWaitSet *a, const ZklWaitSet *b, int i)
 }
 
 /* As much as fits; only the last record may lack holds. */
-static void
-sets_survive_as_text(void **state)
+TEST(sets_survive_as_text)
 {
 	static ZklWaitSet set;
 	static ZklWaitSet parsed;
@@ -222,7 +219,6 @@ sets_survive_as_text(void **state)
 	int			ncut = 0;
 	int			nshort = 0;
 
-	(void) state;
 	for (int round = 0; round < 3000; round++)
 	{
 		size_t		size = random_below(&seed, 2) ? sizeof(text) : 1024 + random_below(&seed, 9000);
@@ -257,8 +253,7 @@ sets_survive_as_text(void **state)
 	assert_true(nshort > 100);
 }
 
-static void
-other_texts_are_no_sets(void **state)
+TEST(other_texts_are_no_sets)
 {
 	static const char *const changes[][2] = {
 		{"waits=1", "waits=2"},
@@ -328,7 +323,6 @@ other_texts_are_no_sets(void **state)
 	};
 	char		text[2 * sizeof(example)];
 
-	(void) state;
 	assert_true(is_set(example, strlen(example)));
 	assert_true(is_set("zklock-waits=1 instance=1 truncated=1 server=a\n", 47));
 	assert_false(is_set("", 0));
@@ -347,21 +341,17 @@ other_texts_are_no_sets(void **state)
 }
 
 /* A text that was cut is a set only at the end of a line. */
-static void
-a_text_that_was_cut_is_no_set(void **state)
+TEST(a_text_that_was_cut_is_no_set)
 {
-	(void) state;
 	for (size_t length = 0; length < strlen(example); length++)
 		assert_int_equal(is_set(example, length), length > 0 && example[length - 1] == '\n');
 }
 
-static void
-names_have_bounds(void **state)
+TEST(names_have_bounds)
 {
 	char		text[8 * ZKL_PATH_SIZE];
 	char		name[4 * ZKL_PATH_SIZE];
 
-	(void) state;
 	for (int length = 240; length < 270; length++)
 	{
 		name[0] = '/';
@@ -383,14 +373,12 @@ names_have_bounds(void **state)
 	}
 }
 
-static void
-a_set_has_bounds(void **state)
+TEST(a_set_has_bounds)
 {
 	static char text[2 * ZKL_PATH_WAITS_SIZE];
 	static const char head[] = "zklock-waits=1 instance=1 truncated=0 server=a\n";
 	char	   *at;
 
-	(void) state;
 	for (int n = ZKL_WAITRECORD_WAITS - 1; n <= ZKL_WAITRECORD_WAITS + 1; n++)
 	{
 		at = text + sprintf(text, head);
@@ -422,14 +410,5 @@ a_set_has_bounds(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_text_is_read),
-		cmocka_unit_test(sets_survive_as_text),
-		cmocka_unit_test(other_texts_are_no_sets),
-		cmocka_unit_test(a_text_that_was_cut_is_no_set),
-		cmocka_unit_test(names_have_bounds),
-		cmocka_unit_test(a_set_has_bounds),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_all_tests("wait record");
 }

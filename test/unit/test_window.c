@@ -25,13 +25,11 @@ size_after(ZklWindow *window, int nanswers, int64_t alone, int64_t each, int64_t
 	return window->size;
 }
 
-static void
-it_grows_where_requests_do_not_wait_for_each_other(void **state)
+TEST(it_grows_where_requests_do_not_wait_for_each_other)
 {
 	ZklWindow	window;
 	int64_t		now = 0;
 
-	(void) state;
 	zkl_window_start(&window);
 	assert_int_equal(window.size, ZKL_WINDOW_MAX);
 	size_after(&window, 1, 1000, 0, &now);
@@ -41,13 +39,11 @@ it_grows_where_requests_do_not_wait_for_each_other(void **state)
 	assert_int_equal(size_after(&window, 1000, 10000, 100, &now), ZKL_WINDOW_MAX);
 }
 
-static void
-it_shrinks_where_they_do(void **state)
+TEST(it_shrinks_where_they_do)
 {
 	ZklWindow	window;
 	int64_t		now = 0;
 
-	(void) state;
 	zkl_window_start(&window);
 	zkl_window_answered(&window, 300, now);
 	assert_int_equal(size_after(&window, 100, 0, 300, &now), ZKL_WINDOW_MIN);
@@ -59,26 +55,22 @@ it_shrinks_where_they_do(void **state)
 	}
 }
 
-static void
-it_grows_again_afterwards(void **state)
+TEST(it_grows_again_afterwards)
 {
 	ZklWindow	window;
 	int64_t		now = 0;
 
-	(void) state;
 	zkl_window_start(&window);
 	assert_int_equal(size_after(&window, 100, 300, 0, &now), ZKL_WINDOW_MAX);
 	assert_int_equal(size_after(&window, 100, 3000, 0, &now), ZKL_WINDOW_MIN);
 	assert_int_equal(size_after(&window, 100, 300, 0, &now), ZKL_WINDOW_MAX);
 }
 
-static void
-it_gets_used_to_a_slower_zookeeper(void **state)
+TEST(it_gets_used_to_a_slower_zookeeper)
 {
 	ZklWindow	window;
 	int64_t		now = 0;
 
-	(void) state;
 	zkl_window_start(&window);
 	size_after(&window, 10, 1000, 0, &now);
 	assert_int_equal(size_after(&window, 60000, 5000, 0, &now), ZKL_WINDOW_MIN);
@@ -92,13 +84,11 @@ it_gets_used_to_a_slower_zookeeper(void **state)
 	assert_int_equal(window.size, ZKL_WINDOW_MAX);
 }
 
-static void
-no_time_at_all_is_a_time(void **state)
+TEST(no_time_at_all_is_a_time)
 {
 	ZklWindow	window;
 	int64_t		now = 0;
 
-	(void) state;
 	zkl_window_start(&window);
 	assert_int_equal(size_after(&window, 100, 0, 0, &now), ZKL_WINDOW_MAX);
 }
@@ -106,13 +96,5 @@ no_time_at_all_is_a_time(void **state)
 int
 main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(it_grows_where_requests_do_not_wait_for_each_other),
-		cmocka_unit_test(it_shrinks_where_they_do),
-		cmocka_unit_test(it_grows_again_afterwards),
-		cmocka_unit_test(it_gets_used_to_a_slower_zookeeper),
-		cmocka_unit_test(no_time_at_all_is_a_time),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_all_tests("window");
 }

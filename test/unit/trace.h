@@ -277,11 +277,9 @@ trace_read(const char *file)
 
 /* Run the cases of a file as tests, and the tests that are written in C. */
 static inline int
-trace_main(const char *group, const char *file, const struct CMUnitTest *others, int nothers)
+trace_main(const char *group, const char *file)
 {
-	static struct CMUnitTest tests[TRACE_LINES];
-	static int	titles[TRACE_LINES];
-	int			n = 0;
+	static int	titles[lengthof(tests)];
 
 	trace_read(file);
 	for (int number = 1; number <= trace_nlines; number++)
@@ -290,15 +288,12 @@ trace_main(const char *group, const char *file, const struct CMUnitTest *others,
 
 		if (text[0] == '\0' || strchr("# \t", text[0]) != NULL)
 			continue;
-		titles[n] = number;
-		tests[n] = (struct CMUnitTest) {
-			.name = text,.test_func = trace_run,.initial_state = &titles[n]
-		};
-		n++;
+		titles[ntests] = number;
+		add_test((struct CMUnitTest) {
+			.name = text,.test_func = trace_run,.initial_state = &titles[ntests]
+		});
 	}
-	for (int i = 0; i < nothers; i++)
-		tests[n++] = others[i];
-	return _cmocka_run_group_tests(group, tests, (size_t) n, NULL, NULL);
+	return run_all_tests(group);
 }
 
 #endif							/* ZKL_TRACE_H */

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * unit.h
- *	  What the unit tests share: cmocka, and random numbers that repeat.
+ *	  What the unit tests share: cmocka, a list of tests, and random numbers
+ *	  that repeat.
  *
  * test/unit/unit.h
  *
@@ -21,6 +22,34 @@
 #include <cmocka.h>
 
 #define lengthof(array)	((int) (sizeof(array) / sizeof((array)[0])))
+
+/*
+ * "TEST(what_it_shows)" stands before the body of a test, and adds it to those
+ * that run_all_tests() runs.
+ */
+#define TEST(name) \
+	static void name(void **state); \
+	__attribute__((constructor)) static void \
+	add_##name(void) \
+	{ \
+		add_test((struct CMUnitTest) cmocka_unit_test(name)); \
+	} \
+	static void name(void **state __attribute__((unused)))
+
+static struct CMUnitTest tests[1000];
+static int	ntests;
+
+static inline void
+add_test(struct CMUnitTest test)
+{
+	tests[ntests++] = test;
+}
+
+static inline int
+run_all_tests(const char *group)
+{
+	return _cmocka_run_group_tests(group, tests, (size_t) ntests, NULL, NULL);
+}
 
 /*
  * Numbers for generated tests: xorshift64*, so that a seed gives the same
