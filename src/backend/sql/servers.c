@@ -173,14 +173,11 @@ zklock_leaderships(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
 	const char *at = zkl_leader_of;
+	Oid			type = TEXTOID;
 	char		path[ZKL_SETTINGS_LEADER_SIZE];
 
-	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_is_leader", 1, (Oid[])
-/**INDENT** Error@179: Unbalanced parens */
-							   {
-		TEXTOID
-/**INDENT** Warning@181: Extra ) */
-	});
+	zkl_permission_check_older(fcinfo->flinfo->fn_oid, "zk_is_leader", 1, &type);
+
 	/* Either list may name a path twice. */
 	while (zkl_settings_next_leader(&at, path))
 	{
