@@ -4,11 +4,12 @@
  *	  The command that zklock-run runs.
  *
  * The command must have ended before another client can own the lock, so the
- * program must foresee the loss.  It asks its backend repeatedly until when
- * the lock is safe.  If an answer fails to come, for whatever reason, the
- * command gets SIGTERM while the lock is still safe, and SIGKILL when it is
- * no longer safe.  If the lock is lost before that moment, because a client
- * deleted its znode or the backend ended, SIGTERM follows at once.
+ * program must foresee the loss.  It repeatedly queries its backend for the
+ * moment up to which the lock is safe.  If an answer fails to come, for
+ * whatever reason, the command gets SIGTERM while the lock is still safe, and
+ * SIGKILL when it is no longer safe.  If the lock is lost before that moment,
+ * because a client deleted its znode or the backend ended, SIGTERM follows at
+ * once.
  *
  * src/bin/command.c
  *
@@ -60,8 +61,8 @@ look_at(const char *file)
 }
 
 /*
- * Search PATH as execvp() does.  If a file was found but refused, report that
- * rather than that there is none.
+ * Search PATH as execvp() does.  If a file was found but refused, report the
+ * refusal rather than a missing file.
  */
 static int
 look_along(const char *path, const char *name)
@@ -127,7 +128,7 @@ run_command(const ZklOptions *options, pid_t parent)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
 
-	/* This program may have been killed before that request took effect. */
+	/* This program may have been killed before prctl() took effect. */
 	if (getppid() != parent)
 		_exit(STATUS_OS_ERROR);
 	zkl_signals_restore();
@@ -226,9 +227,9 @@ zkl_command_reason_to_end(const ZklOptions *options)
 }
 
 /*
- * The lock is lost, or about to be.  If it was lost without warning, nothing
- * can stop another client from owning it.  But while it is still safe, no
- * other client owns it.
+ * The lock is lost, or about to be.  If the lock was lost without warning,
+ * another client may own it already.  While the lock is still safe, no other
+ * client owns it.
  */
 static void
 end_command(const ZklOptions *options, pid_t pid, const char *reason)
@@ -325,8 +326,8 @@ zkl_command_watch(const ZklOptions *options, bool *lost)
 		}
 
 		/*
-		 * If the machine is suspended, such a wait does not count that time,
-		 * so keep each wait short.
+		 * A wait does not count the time during which the machine is
+		 * suspended, so keep each wait short.
 		 */
 		zkl_server_wait_until(fmin(end_at(options), (zkl_server_asking ? zkl_server_clock() : zkl_server_asked_at) + ZKL_SERVER_ASK_INTERVAL));
 	}

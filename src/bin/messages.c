@@ -17,8 +17,8 @@
 
 const char *const zkl_messages_progname = "zklock-run";
 
-static bool holding;			/* the command is running, or processes that
-								 * it has left behind */
+static bool holding;			/* the command, or a process that it has left
+								 * behind, is running */
 static char unsaid[4096];		/* messages that are kept back meanwhile */
 
 static void say(const char *kind, const char *format, va_list args) __attribute__((format(printf, 2, 0)));

@@ -11,8 +11,8 @@
 #define ZKL_MESSAGES_H
 
 /*
- * Exit statuses of the program itself.  They follow sysexits.h and env(1).
- * None of them is one that a shell reports for a signal.
+ * Exit statuses of the program itself.  They follow sysexits.h and env(1),
+ * and differ from those that a shell reports for a signal.
  */
 #define STATUS_USAGE		64
 #define STATUS_UNAVAILABLE	69
@@ -46,7 +46,7 @@ extern void zkl_messages_add(const char *text);
 extern void zkl_messages_hold(void);
 extern void zkl_messages_let_out(void);
 
-/* Format a string, in allocated memory.  Exits if there is no memory. */
+/* Format a string, in memory that the caller frees.  Exits if there is no memory. */
 extern char *zkl_messages_format(const char *format,...) __attribute__((format(printf, 1, 2)));
 
 #endif							/* ZKL_MESSAGES_H */

@@ -15,18 +15,19 @@
 typedef struct ZklOptions
 {
 	const char *conninfo;
-	bool		no_password;	/* never prompt for one */
-	const char *kind;			/* part of the name of what acquires */
-	const char *parameters;		/* the parameters of what acquires */
-	const char *argument;		/* its $3, or NULL */
+	bool		no_password;	/* never prompt for a password */
+	const char *kind;			/* part of the name of the function that
+								 * acquires */
+	const char *parameters;		/* the parameters of that function */
+	const char *argument;		/* parameter $3, or NULL */
 	const char *timeout;
-	const char *retry;			/* its $4 */
-	const char *spacing;		/* its $5, or NULL */
+	const char *retry;			/* parameter $4 */
+	const char *spacing;		/* parameter $5, or NULL */
 	bool		once;			/* the lock belongs to a job's run */
 	bool		guard;			/* the command's transactions commit only
 								 * under the lock */
 	double		kill_after;
-	int			not_acquired;	/* exit status */
+	int			not_acquired;	/* exit status if the lock was not acquired */
 	const char *path;
 	char	  **command;
 } ZklOptions;

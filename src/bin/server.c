@@ -30,17 +30,17 @@
 ZklStanding zkl_server_standing;
 
 /*
- * In parts of the session timeout: what a command has at most to end; and how
- * long the lock is safe at any time while ZooKeeper answers, even if the last
- * reply is one interval old.  A longer grace would end commands although
- * nothing is wrong.
+ * Both are parts of the session timeout.  The first is the longest time that
+ * a command gets to end.  The second is how long the lock is always safe
+ * while ZooKeeper answers, even if the last reply is one interval old.  A
+ * longer grace would end commands although nothing is wrong.
  */
 #define GRACE	0.2
 #define STEADY	0.35
 
 /*
- * How a pooler is found out: by this query, in so many rounds, each of which
- * waits so many milliseconds for an answer that may not come.  While other
+ * How a pooler is found out: by this query, in this many rounds.  Each round
+ * waits this many milliseconds for an answer that may not come.  While other
  * clients are busy, a round shows nothing, with a probability of at most one
  * in four.
  */
@@ -48,7 +48,7 @@ ZklStanding zkl_server_standing;
 #define POOLER_ROUNDS	10
 #define POOLER_PATIENCE	300
 
-/* The SQLSTATEs of errors that are none here. */
+/* The SQLSTATEs of errors that this program expects. */
 #define UNDEFINED_FUNCTION	"42883"
 #define LOCK_NOT_AVAILABLE	"55P03"
 
@@ -61,9 +61,11 @@ static PGconn *conn;
 static PGresult *answer;		/* the last result of the present query that
 								 * has come */
 static char *schema;			/* schema of the extension, quoted */
-static bool pooled;				/* a pooler is between */
+static bool pooled;				/* a pooler is between this program and the
+								 * backend */
 static char *statement;			/* name of the query about the lock */
-static char *tick;				/* instead of "now" */
+static char *tick;				/* the tick to run, in place of "now"; NULL:
+								 * none */
 static bool runs_again;			/* the run of the tick has failed without a
 								 * command */
 static bool ends_on_loss;		/* the session ends if the lock is lost */
@@ -176,8 +178,8 @@ take_result(PGconn *from)
 }
 
 /*
- * Is the answer of conn complete?  If the server falls silent in its midst,
- * PQgetResult() alone would wait for the rest for ever.
+ * Has the whole answer of conn arrived?  If the server falls silent in the
+ * middle of it, PQgetResult() alone would wait for ever.
  */
 static bool
 is_answered(void)
@@ -251,10 +253,10 @@ has_answer(PGconn *other)
  * use afterwards.
  *
  * Silence of the other connection shows nothing in one round.  In session
- * mode, the pooler may have no backend left for it.  In transaction mode, the
- * query has been given to a backend by now, because it was sent first, but the
- * answer may come late on a busy machine.  So the next rounds go on with conn
- * alone until the answer is there.
+ * mode, the pooler may have no backend left for the other connection.  In
+ * transaction mode, the query was sent first and so has reached a backend,
+ * but the answer may come late on a busy machine.  So the next rounds go on
+ * with conn alone until the answer is there.
  */
 static bool
 is_shared(PGconn *other)
@@ -288,8 +290,8 @@ refuse_pooler(void)
 
 /*
  * If a pooler shares the backend, the lock would also belong to other
- * clients.  A pooler gives its clients numbers of its own instead of the
- * backend's PID.
+ * clients.  A pooler shows its clients numbers of its own instead of the PIDs
+ * of backends.
  */
 static void
 refuse_shared_connection(const ZklOptions *options)
@@ -515,10 +517,10 @@ check_value(const char *option, const char *value, const char *type)
 }
 
 /*
- * Prepare the query about the lock.  It is cheap, because it comes twenty times
- * in a session timeout for each command: it calls two functions, and no view.
- * A server of version 1.0 may have several sessions; zk_status of that version
- * has the same rule for them.
+ * Prepare the query about the lock.  It is cheap, because it comes twenty
+ * times in a session timeout for each command: it calls two functions, and no
+ * view.  A server of version 1.0 may have several sessions; zk_status of that
+ * version follows the same rule.
  *
  * zk_lock_is_held is computed last: otherwise, if the ZooKeeper session has
  * just expired, the result could combine the old session's lock with the new
@@ -646,8 +648,8 @@ is_lost(void)
 }
 
 /*
- * From now on, a loss ends the session: only so can an idle backend report
- * it.
+ * From now on, a loss ends the session, because an idle backend cannot report
+ * it in another way.
  */
 static void
 end_session_on_loss(void)
@@ -662,9 +664,9 @@ end_session_on_loss(void)
  *
  * If the server's ZooKeeper session was idle, its first lock is safe for a
  * short time only.  That may be less than the grace of a command, which would
- * then be ended at its start.  The next signs of life move the moment, so ask
- * again.  Also ask again if a reply came too late, or if the lock is in doubt:
- * no command has to be ended yet.
+ * then be ended at its start.  The next signs of life move the moment, so
+ * query again.  Also query again if a reply came too late, or if the lock is
+ * in doubt: no command has to be ended yet.
  *
  * The limit counts from the first reply, so a server whose every reply is late
  * gets three tries.
@@ -730,10 +732,11 @@ wait_for_lock(const ZklOptions *options)
 }
 
 /*
- * The second connection may have reached another process of the pooler, whose
- * backends are other ones, and shown nothing.  Then the lock tells: this
- * session has this one, once.  If it has more, another client's run has the
- * same backend, and this run was granted that one's lock.
+ * The second connection may have reached another process of the pooler, with
+ * other backends, and so have shown nothing.  Then the lock tells: this
+ * session must have acquired it just once.  If the backend counts more
+ * acquires, another client's run has the same backend, and this run was
+ * granted the other run's lock.
  */
 static void
 refuse_shared_lock(const ZklOptions *options)
@@ -743,8 +746,8 @@ refuse_shared_lock(const ZklOptions *options)
 		return;
 
 	/*
-	 * The run of a job would be done by a release; the other run's ends it,
-	 * as failed.
+	 * A release would record the run of a job as done; leave it to the end of
+	 * the other run's session, which records it as failed.
 	 */
 	if (!options->once)
 	{
@@ -755,10 +758,11 @@ refuse_shared_lock(const ZklOptions *options)
 }
 
 /*
- * libpq, and what else reads PGOPTIONS, sends it to the server, which splits it
- * at blanks and takes a backslash as an escape.  Which other bytes are blanks
- * depends on the server's locale, so all but a few get a backslash.  What
- * comes last counts.  The path is in UTF-8, and a bytea.
+ * libpq, like other drivers that read PGOPTIONS, sends the text to the
+ * server, which splits it at blanks and takes a backslash as an escape.
+ * Which other bytes are blanks depends on the server's locale, so all bytes
+ * but a few get a backslash.  The last value of a setting counts.  The path
+ * is in UTF-8, and a bytea.
  */
 static void
 guard_command(const char *token, const char *path)
@@ -830,9 +834,8 @@ acquire(const ZklOptions *options)
 }
 
 /*
- * Release the lost lock, to acquire it again.  With --once, its run has failed
- * when the lock was lost; but because no command has started, the tick may be
- * run again.
+ * Release the lost lock, to acquire it again.  With --once, the loss has made
+ * the run fail.  But no command has started, so the tick may be run again.
  */
 static void
 release_lost_lock(void)
@@ -864,9 +867,9 @@ zkl_server_acquire(const ZklOptions *options)
 }
 
 /*
- * The setting reaches no session through a pooler that ignores it, a driver
- * that does not read PGOPTIONS, or on another server.  The answer is of use
- * only while the lock is safe.
+ * The setting reaches no session if a pooler ignores it, if the driver does
+ * not read PGOPTIONS, or on another server.  The answer is of use only while
+ * the lock is safe.
  */
 void
 zkl_server_warn_unless_used(const ZklOptions *options)

@@ -14,14 +14,14 @@
 
 #include "bin/options.h"
 
-/* What the backend last reported about the lock, and when it was asked. */
+/* What the backend last reported about the lock, and when the query was sent. */
 typedef struct ZklStanding
 {
 	bool		held;
 	double		safe_until;		/* without the commit margin */
 	double		session_timeout;
-	double		grace;			/* how long before that the command has to be
-								 * told, at most */
+	double		grace;			/* how long before the lock stops being safe
+								 * the command must be told, at most */
 	double		asked_at;
 } ZklStanding;
 
@@ -46,7 +46,7 @@ extern bool zkl_server_is_alive(void);
  */
 extern void zkl_server_wait_until(double until);
 
-/* How often to ask the backend about the lock. */
+/* How often to send the query about the lock, in seconds. */
 #define ZKL_SERVER_ASK_INTERVAL		(fmax(zkl_server_standing.session_timeout, 1) / 20)
 
 /*

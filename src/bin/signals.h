@@ -33,8 +33,8 @@ extern void zkl_signals_catch(void);
 extern int	zkl_signals_next(void);
 
 /*
- * Is it a signal by which a terminal or its user stops a job?  If so, raise
- * SIGSTOP instead.
+ * Is this a signal by which a terminal or its user stops a job?  The caller
+ * then raises SIGSTOP instead.
  */
 extern bool zkl_signals_is_stop(int number);
 

@@ -188,7 +188,7 @@ take_option(ZklOptions *options, int c)
 	}
 }
 
-/* Exits if the command line is wrong or asks for help. */
+/* Exits if the command line is wrong or requests help. */
 static void
 parse_options(int argc, char **argv, ZklOptions *options)
 {
