@@ -52,7 +52,7 @@ typedef struct Argument
 	ZklDetachedInfo info;
 } Argument;
 
-/* A function of 1.0: the functions about claims also demand the privilege for these. */
+/* A function of 1.0: the functions about claims also demand the privilege for it. */
 typedef struct Older
 {
 	const char *name;
@@ -94,7 +94,7 @@ zklock_claim_request(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(name_of(request(path, hold_limit))));
 }
 
-/* If the claims process was replaced just now, begin again with the other one. */
+/* If another claims process has started just now, begin again with that one. */
 static uint64
 request(const char *path, int64 hold_limit)
 {
@@ -193,7 +193,7 @@ check_older(FunctionCallInfo fcinfo, const Older *older)
  * Names
  */
 
-/* The second part is the server's number, another one after each start. */
+/* The second part is the server's number, which changes with each start. */
 static const char *
 name_of(uint64 number)
 {
@@ -237,8 +237,8 @@ claim_argument(FunctionCallInfo fcinfo, const Older *older)
 }
 
 /*
- * A claim has one name, so nothing is accepted that merely has its numbers.  A
- * server's name may have slashes.
+ * A claim has one name, so a text with the right numbers and another server's
+ * name is refused.  A server's name may have slashes.
  */
 static void
 parse_number(Argument *claim)
@@ -300,7 +300,7 @@ wait_for(Argument *claim, const ZklLockRequest *request)
 	}
 }
 
-/* However the wait has ended, FATAL included. */
+/* Do this however the wait has ended, FATAL included. */
 static void
 end_wait(int code, Datum number)
 {
@@ -429,7 +429,7 @@ zklock_claims(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* As in zk_locks, since when and how is for those that may see statistics. */
+/* As in zk_locks, only roles that may see statistics see these details. */
 static void
 put_claim(ReturnSetInfo *set, const ZklDetachedInfo *info)
 {

@@ -136,8 +136,9 @@ table_of(FunctionCallInfo fcinfo)
 }
 
 /*
- * Insert or update the row.  False if a token has been presented that does not
- * let this one in: "accepts" is how a token must compare to this one.
+ * Insert or update the row.  False if a token that was presented before
+ * refuses this one: "accepts" says how this token must compare to the earlier
+ * one.
  */
 static bool
 present(const char *table, Datum resource, Datum token, const char *accepts)

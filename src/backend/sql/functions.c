@@ -276,7 +276,10 @@ zklock_is_leader(PG_FUNCTION_ARGS)
 
 	zkl_report_unless_usable();
 
-	/* With the margin of the commit guard, which would refuse the commit. */
+	/*
+	 * Use the margin of the commit guard: with less, the guard would refuse
+	 * the commit.
+	 */
 	if (zkl_leadership_status(path, ZKL_MS(zkl_commit_margin),
 							  &token, &until) != ZKL_STATUS_GOOD)
 		PG_RETURN_BOOL(false);
@@ -297,8 +300,9 @@ zklock_leader_resign(PG_FUNCTION_ARGS)
 	result = zkl_leadership_resign(path, zkl_now() + pause, &relied_until);
 
 	/*
-	 * The claims process waits for the same.  A caller that moves work to
-	 * another server wants to know that the commits here are over.
+	 * Wait for the transactions that have passed the guard, as the claims
+	 * process does.  A caller that moves work to another server wants to know
+	 * that the commits here are over.
 	 */
 	for (int64 poll = ZKL_PASSES_POLL; zkl_now() < relied_until && zkl_passes_any(path);
 		 poll = Min(2 * poll, ZKL_LOOK_INTERVAL))

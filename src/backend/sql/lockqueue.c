@@ -61,11 +61,13 @@ typedef struct WaitedLock
 	char		path[ZKL_PATH_SIZE];	/* for a semaphore, a second row is
 										 * for its inner mutex; see "where" */
 	ZklWhere	where;			/* the directory in which it waits */
-	ZklMode		mode;			/* of this server's ticket, or the claim's */
-	char		znode[ZKL_ZNODE_SIZE];	/* of this server's ticket; or empty */
+	ZklMode		mode;			/* mode of this server's ticket, or of the
+								 * claim */
+	char		znode[ZKL_ZNODE_SIZE];	/* znode of this server's ticket; or
+										 * empty */
 	bool		queued;			/* this server's ticket is in the queue */
 	bool		owned;			/* this server's ticket is the first there */
-	List	   *blockers;		/* of LocalBlocker */
+	List	   *blockers;		/* a list of LocalBlocker */
 } WaitedLock;
 
 /* A claim of another backend of this server that blocks the backend. */
@@ -82,7 +84,7 @@ typedef struct Search
 {
 	int			pid;
 	int			detached;		/* of the claim for which it waits; 0: none */
-	List	   *locks;			/* of WaitedLock */
+	List	   *locks;			/* a list of WaitedLock */
 } Search;
 
 static LockQueue read_queue(const char *path);
@@ -255,7 +257,7 @@ survey_of(const Walked *walked, int n)
 	return survey;
 }
 
-/* What was read from the znode at this place. */
+/* The data that were read from the znode at this place. */
 static const ZklListingNode *
 node_at(const LockQueue *queue, const ZklPlace *place)
 {
@@ -427,8 +429,8 @@ release_by_force(const char *path, const ZklPlace *holder)
 }
 
 /*
- * Of the holders, keep those that have downgraded a znode of "before".  All
- * others came later.  False if there are none.
+ * Keep only the holders that have downgraded a znode of "before": all other
+ * holders came later.  False if none is left.
  */
 static bool
 keep_downgraded(LockQueue *queue, const LockQueue *before)
@@ -531,8 +533,8 @@ put_queue(ReturnSetInfo *set, const LockQueue *queue, bool of_many)
 
 /*
  * A column is null if a foreign client has written something that zklock does
- * not understand, or if this user may not see it.  Is what it has written
- * understood?
+ * not understand, or if this user may not see it.  Does zklock understand the
+ * text?
  */
 static bool
 add_place(ZklRow *row, const char *path, int position, const ZklPlace *place,
@@ -553,7 +555,7 @@ add_place(ZklRow *row, const char *path, int position, const ZklPlace *place,
 	return is_understood;
 }
 
-/* What is known of a foreign client's znode beyond that. */
+/* The further columns about a foreign client's znode. */
 static void
 add_foreign(ZklRow *row, const ZklPlace *place, const ZklListingNode *node,
 			bool is_understood)

@@ -43,7 +43,7 @@ zklock_servers(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* With what version 1.2 has added to the view zk_servers. */
+/* Also returns the columns that version 1.2 has added to the view zk_servers. */
 Datum
 zklock_server_records(PG_FUNCTION_ARGS)
 {
@@ -92,7 +92,10 @@ put_server(ReturnSetInfo *set, const ZklListingNode *node, bool all_columns)
 	zkl_row_put(set, &row);
 }
 
-/* A server before version 1.2 does not tell.  PostgreSQL shows the identifier as bigint, too. */
+/*
+ * The record of a server before version 1.2 lacks this field.  PostgreSQL
+ * shows the identifier as bigint, too.
+ */
 static void
 add_system(ZklRow *row, const ZklListingNode *node)
 {
@@ -145,8 +148,8 @@ append_refused(StringInfo refused, const char *path)
 }
 
 /*
- * What version 1.2 has added to the view zk_status.  The margin is the one
- * with which the commit guard would refuse the commit.
+ * The columns that version 1.2 has added to the view zk_status.  The margin
+ * is the commit guard's.
  */
 Datum
 zklock_server_status(PG_FUNCTION_ARGS)
@@ -167,7 +170,7 @@ zklock_server_status(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* As zk_is_leader() answers, but the transaction does not rely on it. */
+/* The same as zk_is_leader(), but the transaction does not rely on the result. */
 Datum
 zklock_leaderships(PG_FUNCTION_ARGS)
 {

@@ -36,7 +36,7 @@ PG_FUNCTION_INFO_V1(zklock_stat_transactions);
 PG_FUNCTION_INFO_V1(zklock_stat_errors);
 PG_FUNCTION_INFO_V1(zklock_stat_reset);
 
-/* A copy of one row, made while the table is locked. */
+/* A copy of one row, made while its partition is locked. */
 typedef struct LocksRow
 {
 	char		path[ZKL_PATH_SIZE];
@@ -80,7 +80,7 @@ zklock_locks(PG_FUNCTION_ARGS)
 	ReturnSetInfo *set = zkl_row_begin_set(fcinfo);
 	LocksCopy	copy = {.all_paths = zkl_permission_shows_all()};
 
-	/* Make room before a partition is locked; it is rarely too little. */
+	/* Make room before a partition is locked; there is rarely too little. */
 	copy.max_rows = 64 + 2 * pg_atomic_read_u32(&zkl_lock_table->nentries) / ZKL_PARTITIONS;
 	copy.rows = palloc(copy.max_rows * sizeof(LocksRow));
 	for (int i = 0; i < ZKL_PARTITIONS; i++)
@@ -156,8 +156,8 @@ copy_row(LocksCopy *copy, const ZklEntry *entry, const ZklClaim *claim)
 }
 
 /*
- * One row of zk_locks, made without any lock.  What another user's backend
- * does in detail is null, unless this user may see it.
+ * One row of zk_locks, made without any lock.  The columns with the details
+ * of another user's backend are null, unless this user may see them.
  */
 static void
 put_lock(ReturnSetInfo *set, const LocksRow *row)
@@ -278,7 +278,7 @@ zklock_sessions(PG_FUNCTION_ARGS)
 	zkl_row_add_text(&row, state_text(&info, connected, safe, idle, bytes > 0));
 
 	/*
-	 * Only few roles may see the session's id: a client that knows it can
+	 * Only few roles may see the session's ID: a client that knows the ID can
 	 * compute the session's password and end the session.
 	 */
 	zkl_row_add_text(&row, info.id != 0 && zkl_permission_may_see(BOOTSTRAP_SUPERUSERID) ?
@@ -385,7 +385,7 @@ zklock_stat(PG_FUNCTION_ARGS)
 	add_answers(&row);
 	zkl_row_add_counter(&row, &zkl_server_stat->reconnects);
 	zkl_row_add_counter(&row, &zkl_server_stat->expirations);
-	/* The total, including a doubt that has not ended yet. */
+	/* The total time in doubt, including a doubt that has not ended yet. */
 	zkl_row_add_ms(&row, (int64) pg_atomic_read_u64(&zkl_server_stat->doubt_time) +
 				   zkl_server_stat_doubt(zkl_now()));
 	zkl_row_add(&row, TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&zkl_server_stat->reset_time)));
@@ -393,7 +393,7 @@ zklock_stat(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* What version 1.1 has added to the view zk_stat. */
+/* The columns that version 1.1 has added to the view zk_stat. */
 Datum
 zklock_stat_transactions(PG_FUNCTION_ARGS)
 {
