@@ -22,7 +22,7 @@
 #include "settings.h"
 
 static FmgrInfo from_utf8;		/* converts to the encoding of the database;
-								 * without an OID: not known, or there is no
+								 * OID 0: not looked up yet, or there is no
 								 * such function */
 
 TimestampTz

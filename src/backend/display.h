@@ -19,14 +19,14 @@ extern TimestampTz zkl_display_time(int64 moment);
 
 /*
  * A path, in the encoding of the database; characters that the encoding lacks
- * are escaped.  prepare finds out how to convert, which reads catalogs.
- * After that, zkl_display_path() may be called at any time; before, it
- * escapes all characters that are not ASCII.
+ * are escaped.  prepare finds out how to convert, which reads catalogs, and so
+ * may raise an error.  zkl_display_path() may be called at any time; before
+ * prepare, it escapes all characters that are not ASCII.
  */
 extern void zkl_display_prepare(void);
 extern const char *zkl_display_path(const char *path);
 
-/* The path that is shown as this text, with escapes; NULL if there is none. */
+/* The path that zkl_display_path() has shown as this text; NULL if there is none. */
 extern const char *zkl_display_unescape(const char *shown);
 
 #endif							/* ZKL_DISPLAY_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * report.c
- *	  The errors: one function a condition.
+ *	  The errors: one function for each condition.
  *
  * src/backend/report.c
  *

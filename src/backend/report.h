@@ -3,7 +3,7 @@
  * report.h
  *	  The errors: one function for each condition.
  *
- * Called only by backends.  Those that do not return raise an ERROR.
+ * Called only by backends.  A function that does not return raises an ERROR.
  *
  * src/backend/report.h
  *
@@ -52,7 +52,10 @@ extern void zkl_report_loss_instead(ErrorData *error, const char *path,
 									ZklLoss loss, int64 lost_at,
 									const char *release);
 
-/* For ereport, or for an error context: give the error this text. */
+/*
+ * For ereport, or for an error context: give the error that is being raised
+ * this text.
+ */
 extern int	zkl_report_text(const ErrorData *error);
 
 /*
@@ -79,13 +82,13 @@ ZKL_NORETURN extern void zkl_report_failure(const char *path,
 ZKL_NORETURN extern void zkl_report_other_limit(const char *path, int in_use,
 												int given);
 
-/* ZK003 */
+/* ZK003: the path is in use as another kind of lock */
 ZKL_NORETURN extern void zkl_report_other_kind(const char *path);
 
 /* 53400: entries or claims are used up. */
 ZKL_NORETURN extern void zkl_report_full(void);
 
-/* 57P01 */
+/* 57P01: the server shuts down */
 ZKL_NORETURN extern void zkl_report_shutdown(void);
 
 /* 55P03, with the lock manager's message; NULL: there is no detail */

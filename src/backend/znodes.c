@@ -235,7 +235,7 @@ take_slot(const ZklCommand *command, int64 asked_at, int64 until)
 	{
 		/*
 		 * All slots are in use, or this role has its share.  If ZooKeeper is
-		 * silent, that is the cause, so report that instead.
+		 * silent, report that instead, because it is the cause.
 		 */
 		if (zkl_now() >= patient_until)
 		{

@@ -65,7 +65,7 @@ extern ZklListing *zkl_znodes_survey_if_allowed(const char *path);
 extern const ZklListingNode *zkl_znodes_node(const char *path, const char *child,
 											 int64 until, ZklPatience patience);
 
-/* Only its data, or NULL.  It waits. */
+/* Read only the data of one child, or NULL.  Waits as long as an acquire does. */
 extern const char *zkl_znodes_read(const char *path, const char *child,
 								   int64 until);
 

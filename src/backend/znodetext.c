@@ -45,7 +45,7 @@ static void on_role_changed(Datum arg, int cache, uint32 hash);
  * Writing
  */
 
-/* Each claim uses it, so the usual case must cost next to nothing. */
+/* Each claim uses this description, so the usual case must cost next to nothing. */
 const char *
 zkl_znode_text_of_backend(void)
 {

@@ -33,7 +33,10 @@ extern const char *zkl_znode_text_of_backend(void);
  */
 extern void zkl_znode_text_of_claim(int pid, char owner_text[ZKL_OWNER_TEXT_SIZE]);
 
-/* The text about a leadership, which has neither role nor database. */
+/*
+ * The text about a leadership, which has neither role nor database.  Raises
+ * no error.
+ */
 extern void zkl_znode_text_of_leader(char owner_text[ZKL_OWNER_TEXT_SIZE]);
 
 /* The value of "name=value", with %XX decoded; NULL if there is none. */

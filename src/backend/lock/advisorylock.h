@@ -29,17 +29,17 @@ typedef enum ZklScope
 struct ZklClaim;
 
 /*
- * The tag for a path whose shown hash is this one (locktable.h).  The
- * generation begins with 0.  A new generation keeps newcomers from waiting
+ * The tag for a path, which has the "shown" hash of the path (locktable.h).
+ * The first generation is 0.  A new generation keeps newcomers from waiting
  * behind a backend whose claim was lost.
  */
 extern void zkl_advisory_lock_tag(LOCKTAG *tag, uint64 hash);
 extern void zkl_advisory_lock_set_generation(LOCKTAG *tag, uint32 generation);
 
 /*
- * Acquire the advisory lock.  With "dont_wait", only if that is possible without
- * a wait.  A caller without it must know that the lock is free, or will be in
- * a moment.
+ * Acquire the advisory lock.  With "dont_wait", only if that is possible
+ * without a wait.  A caller that passes false must know that the lock is
+ * free, or will be in a moment.
  */
 extern bool zkl_advisory_lock_acquire(const LOCKTAG *tag, LOCKMODE mode,
 									  ZklScope scope, bool dont_wait);
@@ -68,8 +68,8 @@ extern ZklAdvisoryWait zkl_advisory_lock_wait(struct ZklClaim *claim,
 extern void zkl_advisory_lock_tell(const ErrorData *message);
 
 /*
- * Is the cancel that is being raised only the end of this backend's wait, so
- * that zkl_advisory_lock_wait will return?
+ * Does the cancel that is being raised only end this backend's wait for the
+ * advisory lock?  Then zkl_advisory_lock_wait returns.
  */
 extern bool zkl_advisory_lock_ends_wait(void);
 

@@ -18,9 +18,9 @@
 #include "compat.h"
 
 /*
- * When the statement began that a signal handler has cancelled, and the
- * reason.  The moment identifies the statement, even if the clock has been
- * set since.
+ * The start time of the statement that a signal handler has cancelled, and
+ * the reason.  The start time identifies the statement, even if the clock has
+ * been set since.
  */
 static volatile TimestampTz cancelled_statement = 0;
 static void (*volatile noted) (void);
@@ -64,10 +64,10 @@ zkl_cancel_listen(void)
 }
 
 /*
- * Any error that comes while the cancel is not pending any more has used it
- * up: lock_timeout may have come at the same moment.  A later error with the
- * SQLSTATE of a cancel has another reason.  So has an error that comes first,
- * or a message, to which a user may give that SQLSTATE.
+ * The first error after PostgreSQL has processed the cancel uses the reason
+ * up, whatever that error is: lock_timeout may have come at the same moment.
+ * Errors before and after it, and mere messages, have other reasons, even
+ * with the SQLSTATE of a cancel, which a user may give to any of them.
  */
 static void
 on_error(void *arg)
@@ -81,7 +81,7 @@ on_error(void *arg)
 		explain();
 }
 
-/* The level of the error that is being raised is only known by a copy of it. */
+/* Only a copy of the error that is being raised tells its level. */
 static bool
 is_error(void)
 {

@@ -26,13 +26,15 @@
 extern void zkl_cancel_statement(void (*explain) (void), SIGNAL_ARGS);
 
 /*
- * Has that cancelled the present statement, and no error has come of it yet?
+ * Was the present statement cancelled by zkl_cancel_statement, and is the
+ * error still to come?
  */
 extern bool zkl_cancel_is_noted(void);
 
 /*
- * Set in a process to which zklock sends SIGINT.  PostgreSQL's own handler
- * cancels the statement there, and this has to guess why.
+ * Set in a process to which zklock sends SIGINT, such as a parallel worker.
+ * PostgreSQL's own handler cancels the statement there and notes no reason,
+ * so this function guesses the reason.
  */
 extern void (*zkl_cancel_guess) (void);
 

@@ -69,7 +69,7 @@ zkl_claims_process_main(Datum main_arg)
 	}
 }
 
-/* Do what is due, and return when to look again. */
+/* Do what is due, and return the moment of the next look. */
 static int64
 tend(void)
 {
@@ -100,8 +100,8 @@ see_to_worker(void)
 }
 
 /*
- * The process exits.  If an error was raised under a lock, PostgreSQL would
- * release that only later.  Leaderships wait for commits, so they come last.
+ * The process exits.  If it has raised an error while it held an LWLock, it
+ * still holds that.  Leaderships end last, because they wait for commits.
  */
 static void
 withdraw(int code, Datum arg)
@@ -113,8 +113,8 @@ withdraw(int code, Datum arg)
 }
 
 /*
- * If the server stops after the worker has ended and before PostgreSQL has
- * started it again, no process closes the session.
+ * If the server stops after a worker has ended and before PostgreSQL has
+ * started the next one, no process closes the session.  Log that.
  */
 static void
 look_for_worker(void)
@@ -128,7 +128,7 @@ look_for_worker(void)
  * In a backend
  */
 
-/* The server may have started just now, or the process starts again after a second. */
+/* The claims process may not have started yet, or starts again after a second. */
 int
 zkl_claims_process_find(void)
 {

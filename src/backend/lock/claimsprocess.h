@@ -20,7 +20,7 @@ extern void zkl_claims_process_register(void);
  */
 extern int	zkl_claims_process_find(void);
 
-/* What the postmaster starts, by its name. */
+/* The main function of the claims process; the postmaster finds it by its name. */
 extern PGDLLEXPORT void zkl_claims_process_main(Datum main_arg);
 
 #endif							/* ZKL_CLAIMSPROCESS_H */

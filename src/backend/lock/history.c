@@ -81,7 +81,7 @@
 #define PROOF_SIZE		512
 #define RECORD_FORMAT	"zklock history 1 " UINT64_FORMAT " %u %X/%X %s %s %s"
 
-/* How long a server leads with the same token. */
+/* How long a server that leads keeps the same token. */
 #define RENEWAL_INTERVAL	ZKL_MS(60000)
 
 typedef struct History
@@ -124,7 +124,10 @@ ZklHistoryAnswer
 zkl_history_look(ZklHistoryLook *look, const char *path, bool leads,
 				 char why[ZKL_WHY_SIZE])
 {
-	/* The leadership ends while its token was to change. */
+	/*
+	 * The leadership ends during a change of its token, so give that change
+	 * up.
+	 */
 	if (look->leads != leads)
 		give_slot_back(look);
 	look->leads = leads;
@@ -153,7 +156,10 @@ take_reply(ZklHistoryLook *look, const char *path, char *why)
 	if (outcome == ZKL_COMMAND_AWAY && !look->leads)
 		return ZKL_HISTORY_REFUSED;
 
-	/* Begin again, if the record has changed or an answer was lost. */
+	/*
+	 * If the record has changed or an answer was lost, the next call begins
+	 * again.
+	 */
 	if (outcome != ZKL_COMMAND_OK)
 		return ZKL_HISTORY_PENDING;
 	return replaced ? answer_may_lead(look) : judge(look, path, answer, why);
@@ -195,7 +201,7 @@ zkl_history_end(ZklHistoryLook *look)
 	memset(look, 0, sizeof(*look));
 }
 
-/* The znode stays, so that its versions never begin again. */
+/* Empty the znode rather than delete it, so that its versions never begin again. */
 bool
 zkl_history_forget(const char *path)
 {
@@ -205,7 +211,7 @@ zkl_history_forget(const char *path)
 	return zkl_znodes_write(ZKL_PATH_LEADERS, name, "", PG_INT64_MAX, ZKL_PATIENCE_LOOK);
 }
 
-/* If there is no slot, the look has none afterwards, either. */
+/* If all slots of the mailbox are in use, this sets look->slot to 0. */
 static void
 ask(ZklHistoryLook *look, const char *path, const History *replaces, int32 version)
 {
@@ -238,7 +244,10 @@ judge(ZklHistoryLook *look, const char *path, const char *answer, char *why)
 
 	get_mine(&mine);
 
-	/* What was read or written while the lock was held is still true. */
+	/*
+	 * If is_original is set, the server has written the file while it held
+	 * this lock, so the copy in memory is up to date.
+	 */
 	if (!look->proof.is_original)
 		read_proof(path, mine.timeline, &look->proof);
 	if (is_empty)
@@ -287,7 +296,7 @@ report_other_history(const History *mine, const History *last, char *why)
 			 mine->timeline);
 }
 
-/* In the file first, and then in the record. */
+/* Change the token: in the file first, and then in the record. */
 static ZklHistoryAnswer
 change_token(ZklHistoryLook *look, const char *path, History *mine,
 			 const History *last, int32 version, char *why)
@@ -302,7 +311,7 @@ change_token(ZklHistoryLook *look, const char *path, History *mine,
 	if (pg_strong_random(random, sizeof(random)))
 		zkl_path_make_id(random, proof.token);
 
-	/* A server that leads, or has led, has the token that it had. */
+	/* Without a new token, a server that leads keeps its old one. */
 	if (proof.token[0] == '\0' ||
 		!write_proof(path, &proof, look->leads && !look->has_led ? ERROR : LOG))
 		return answer_failure(look, "This server cannot make a token that tells it from a copy.",
@@ -318,9 +327,10 @@ change_token(ZklHistoryLook *look, const char *path, History *mine,
 }
 
 /*
- * The position is the end of the WAL that is on disk.  So it is in this
- * history also after a crash, and a standby that has received less was
- * promoted without what the leader could rely on when it began.
+ * The position is the end of the WAL that is on disk, so even a crash does
+ * not remove it from this history.  A standby that was promoted without
+ * having received WAL up to this position lacks what the leader relied on
+ * when it began.
  */
 static void
 get_mine(History *mine)
@@ -344,7 +354,7 @@ parse(const char *str, History *history)
 			   &history->timeline, &high, &low, history->token, state, &at) != 6 || at < 0)
 		return false;
 
-	/* In doubt, it still leads. */
+	/* Any other state counts as a leadership that has not ended in order. */
 	history->leads = strcmp(state, "ended") != 0;
 	history->system = system;
 	history->position = ((uint64) high) << 32 | low;
@@ -376,7 +386,7 @@ contains_ancestor(const History *mine, const History *other)
  * The file
  */
 
-/* A path may be longer than the name of a file. */
+/* Use a hash, because a path may be longer than the name of a file. */
 static void
 name_file(const char *path, char name[MAXPGPATH])
 {
@@ -386,8 +396,8 @@ name_file(const char *path, char name[MAXPGPATH])
 }
 
 /*
- * Read what proves that this server has the history in the record.  If there
- * is nothing about this timeline, that is empty.
+ * Read from the file what proves that this server has the history in the
+ * record.  The proof is empty if the file has nothing about this timeline.
  */
 static void
 read_proof(const char *path, TimeLineID timeline, ZklHistoryProof *proof)
@@ -420,9 +430,9 @@ read_proof(const char *path, TimeLineID timeline, ZklHistoryProof *proof)
 }
 
 /*
- * A new file has a new inode, and must name that.  Readers, and copies, find
- * the old file or the new one.  It is on disk when this returns true.  A
- * failure is reported at "elevel".
+ * Write a new file, which has a new inode and must name that inode.  Readers,
+ * and copies, find either the old file or the new one.  If this returns true,
+ * the new file is on disk.  A failure is reported at "elevel".
  */
 static bool
 write_proof(const char *path, const ZklHistoryProof *proof, int elevel)

@@ -44,8 +44,8 @@ typedef struct ZklHistoryProof
 {
 	TimeLineID	timeline;		/* the timeline of the tokens */
 	char		token[ZKL_HISTORY_TOKEN_SIZE];
-	char		replaced[ZKL_HISTORY_TOKEN_SIZE];	/* the one before; "-":
-													 * none */
+	char		replaced[ZKL_HISTORY_TOKEN_SIZE];	/* the previous token;
+													 * "-": none */
 	int64		made_at;		/* of GetCurrentTimestamp() */
 	bool		is_original;	/* this server has written it */
 } ZklHistoryProof;
@@ -53,7 +53,7 @@ typedef struct ZklHistoryProof
 /* One leadership's looks at the record.  All zeroes: it has not begun. */
 typedef struct ZklHistoryLook
 {
-	int			slot;			/* of the mailbox, plus 1; 0: none */
+	int			slot;			/* slot of the mailbox, plus 1; 0: none */
 	bool		replaces;		/* the slot writes */
 	bool		leads;			/* what the record is to say */
 	bool		has_led;		/* the answer was MAY_LEAD */
@@ -62,17 +62,18 @@ typedef struct ZklHistoryLook
 } ZklHistoryLook;
 
 /*
- * May this server lead the path, whose lock it has?  Call again when the latch
- * is set, or after a while, until the answer is not PENDING.  After MAY_LEAD,
- * look again when that is due.  For REFUSED, "why" is a sentence.
+ * May this server lead the path, whose lock it has?  Call again when the
+ * latch is set, or after a while, until the answer is not PENDING.  After
+ * MAY_LEAD, call again at look->due.  For REFUSED, "why" is a sentence.
  *
  * leads = false: record that the leadership has ended in order.  The caller
  * still has the lock, and no transaction that requires the leadership can
- * commit any more.  REFUSED also means that ZooKeeper is away.  Nothing
- * follows from that but that a copy of this server will not lead.
+ * commit any more.  REFUSED also means that ZooKeeper is away; then the
+ * record does not say that the leadership has ended, and a copy of this
+ * server will not lead.
  *
- * end gives the look up at any stage.  May raise an error if memory is short;
- * the caller must end the look then.
+ * look may raise an error if memory is short; the caller must then call end,
+ * which gives the look up at any stage and raises no error.
  */
 extern ZklHistoryAnswer zkl_history_look(ZklHistoryLook *look, const char *path,
 										 bool leads, char why[ZKL_WHY_SIZE]);
@@ -80,7 +81,7 @@ extern void zkl_history_end(ZklHistoryLook *look);
 
 /*
  * From now on, any history may lead the path.  False if there is no record.
- * Raises errors as the functions of znodes.h.
+ * Raises the errors of znodes.h.  Called by any backend.
  */
 extern bool zkl_history_forget(const char *path);
 

@@ -50,7 +50,7 @@ static int	nrecords = 0;
 static int	max_records = 0;
 
 /*
- * How many leases this backend holds, without the first one of each
+ * How many leases this backend holds, not counting the first one of each
  * semaphore, which counts as a claim already.
  */
 static int	further_leases = 0;
@@ -95,8 +95,8 @@ zkl_hold_counts_add(ZklLocalClaim *claim, ZklPartName name, ZklScope scope,
 	{
 		/*
 		 * The acquire counts even without the advisory lock.  If another
-		 * backend took that lock after pg_advisory_unlock_all(), it waits
-		 * until this claim ends.
+		 * backend took the advisory lock after pg_advisory_unlock_all(), that
+		 * backend waits until this claim ends.
 		 */
 		if (!part->locked && !claim->shared->is_use)
 			(void) book_advisory_lock(claim, name, ZKL_SCOPE_XACT);
@@ -248,9 +248,9 @@ end_session_run(ZklLocalClaim *claim)
 
 /*
  * A session-level run is done if it is released, and if the last transaction
- * before the release was committed.  Only transactions count that tell how the
- * work ended ("tells").  The transaction that releases the lock has not ended
- * yet.
+ * before the release was committed.  A transaction counts only if it tells
+ * how the work ended ("tells").  The transaction that releases the lock has
+ * not ended yet.
  */
 static void
 note_xact_of_runs(bool committed)
@@ -321,8 +321,8 @@ zkl_hold_counts_take_session(ZklLocalClaim *claim, ZklPartName name, int count)
 	part->session_count -= count;
 
 	/*
-	 * Do this before settle_part(): that may end the claim, which ends its
-	 * run as failed and frees the list's node.
+	 * Do this before settle_part(), which may end the claim: the end of the
+	 * claim ends its run as failed, and frees the list's node.
 	 */
 	if (claim->run_level > zkl_local_claim_session_count(claim))
 		end_session_run(claim);
@@ -569,10 +569,10 @@ zkl_hold_counts_abort_savepoint(int nest_level)
 }
 
 /*
- * If the parent has a record for the same part, a record is added to that;
- * otherwise it becomes the parent's.  A part has at most one record of the
- * level that ends, so its previous record is below "first", and does not
- * move.
+ * If the parent has a record for the same part, the two are added up;
+ * otherwise the record becomes the parent's.  A part has at most one record
+ * of the level that ends, so its previous record is below "first", and does
+ * not move.
  */
 void
 zkl_hold_counts_release_savepoint(int nest_level)
@@ -597,7 +597,10 @@ zkl_hold_counts_release_savepoint(int nest_level)
 			continue;
 		}
 
-		/* The record moves down over the records that were added to others. */
+		/*
+		 * The record moves down to the place of a record that was added to
+		 * another one.
+		 */
 		record.nest_level = nest_level - 1;
 		record.claim->parts[record.part].xact_record = kept;
 		records[kept++] = record;
@@ -635,7 +638,7 @@ zkl_hold_counts_release(const char *path, ZklMode mode, int quantity)
 }
 
 /*
- * Warn that the lock is not held.  "claim" is what this session has on the
+ * Warn that the lock is not held.  "claim" is this session's claim on the
  * path, of any kind; or NULL.
  */
 static void
@@ -721,7 +724,7 @@ note_release(ZklLocalClaim *claim)
 }
 
 /*
- * What a backend may ask about the locks that it holds
+ * What a backend can find out about the locks that it holds
  */
 
 bool

@@ -23,7 +23,7 @@ extern void zkl_hold_counts_add(ZklLocalClaim *claim, ZklPartName part,
 
 /*
  * The acquire that was counted last is for the run of a job, which ends when
- * that acquire is released.
+ * that acquire is released.  Raises no error.
  */
 extern void zkl_hold_counts_begin_run(ZklLocalClaim *claim, ZklScope scope);
 
@@ -52,7 +52,7 @@ extern int	zkl_hold_counts_release_all(void);
 
 /*
  * Release all session-level locks, after DISCARD ALL.  Their runs count as
- * failed.
+ * failed.  Raises no error.
  */
 extern void zkl_hold_counts_discard_session(void);
 
@@ -69,7 +69,7 @@ extern void zkl_hold_counts_update(void);
 
 /*
  * Do what zkl_hold_counts_update does.  Returns this backend's claim on the
- * wanted lock, or NULL.  Raises ZK003 if it is a claim of another kind.
+ * wanted lock, or NULL.  Raises ZK003 if the claim is of another kind.
  */
 extern ZklLocalClaim *zkl_hold_counts_update_to_acquire(const ZklLockRequest *request);
 

@@ -3,15 +3,15 @@
  * hooks.c
  *	  What zklock does around statements.
  *
- * Before each statement, they make sure that the error says why if zklock
- * cancels it (cancel.c).  If zklock ends the connection because of a loss, the
- * hook for messages does that.
+ * Before each statement, the hooks make sure that if zklock cancels it, the
+ * error says why (cancel.c).  If zklock ends the connection because of a
+ * loss, the hook for messages does that.
  *
- * They release all session-level locks after DISCARD ALL.  That cannot be left
- * to the sweep of holdcounts.c, which looks at the advisory locks, because a lost
+ * The hooks release all session-level locks after DISCARD ALL.  The sweep of
+ * holdcounts.c does not suffice: it looks at the advisory locks, and a lost
  * claim has none.
  *
- * They keep the commit guard in front of extensions that commit on other
+ * The hooks keep the commit guard in front of extensions that commit on other
  * servers, and note which transactions write there.  COMMIT PREPARED needs a
  * guard of its own.  The rules are in xact.c.
  *
@@ -40,7 +40,7 @@ static ExecutorFinish_hook_type next_executor_finish = NULL;
 static ProcessUtility_hook_type next_process_utility = NULL;
 static emit_log_hook_type next_emit_log = NULL;
 
-/* How many executions have begun?  And the one that has ended last. */
+/* How many executions have begun, and the number of the one that ended last. */
 static uint64 executions = 0;
 static struct
 {
@@ -138,9 +138,10 @@ may_be_remote(const PlannedStmt *plan)
 }
 
 /*
- * AFTER triggers run here, and may use connections to other servers.  So do
- * the parts of WITH that write and were not read to their end: they belong to
- * the run before.  A statement that only reads does nothing here.
+ * AFTER triggers run here, and may use connections to other servers.  So may
+ * a part of WITH that writes: if ExecutorRun did not read it to its end,
+ * ExecutorFinish executes the rest.  A statement that only reads does nothing
+ * here.
  */
 static void
 executor_finish(QueryDesc *query_desc)
@@ -214,8 +215,8 @@ process_utility(ZKL_PROCESS_UTILITY_PARAMETERS)
 	zkl_on_lost_tell();
 
 	/*
-	 * Do this only after it has succeeded.  Then nothing else in the
-	 * transaction counts as a write.
+	 * Do this only after the statement has succeeded.  Then nothing else in
+	 * the transaction counts as a write.
 	 */
 	if (is_discard_all)
 	{
@@ -247,9 +248,10 @@ run_transaction_command(ZKL_PROCESS_UTILITY_PARAMETERS)
 
 /*
  * A command that writes fails early if this server does not lead, or does not
- * hold the lock of zklock.commit_under.  What runs other statements is not
- * checked: these come here, or to the executor.  Nor is ALTER SYSTEM, which
- * writes no transaction, and which changes the setting.
+ * hold the lock of zklock.commit_under.  A command that runs other statements
+ * is not checked itself, because those come here, or to the executor.  ALTER
+ * SYSTEM is not checked either: it writes no transaction, and it may be
+ * needed to change the setting.
  */
 static void
 require_leadership(Node *command, ProcessUtilityContext context)
@@ -263,9 +265,7 @@ require_leadership(Node *command, ProcessUtilityContext context)
 		zkl_xact_require();
 }
 
-/*
- * These change files, or another server, before the transaction commits.
- */
+/* These commands change files, or another server, before the transaction commits. */
 static bool
 takes_effect_at_once(const Node *command)
 {

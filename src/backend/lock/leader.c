@@ -31,9 +31,10 @@
 #include "shared/passes.h"
 
 /*
- * How often to look at what wakes no process: a session that is certain again,
- * or a pause that was changed; the end of recovery, for which a failover
- * waits; and the record of a path whose last leader had a newer history.
+ * How often to look at changes that wake no process.  LOOK: the session is
+ * safe again, or a pause was changed.  RECOVERY: recovery has ended, for
+ * which a failover waits.  REFUSED: the record of a path whose last leader
+ * had a newer history was changed.
  */
 #define LOOK_INTERVAL		ZKL_MS(1000)
 #define RECOVERY_INTERVAL	ZKL_MS(100)
@@ -53,10 +54,13 @@ typedef struct Leadership
 	bool		ending;			/* the claim ends when no commit relies on it,
 								 * or at relied_until */
 	int64		relied_until;	/* when an ending claim ends at the latest */
-	int64		poll;			/* when to look again at that; see passes.h */
+	int64		poll;			/* while ending: how long to wait before the
+								 * next look; see passes.h */
 	int64		look_at;		/* when to look again */
-	int64		stand_at;		/* not before that, after a failure */
-	char		told[ZKL_WHY_SIZE]; /* the error in the log, or empty */
+	int64		stand_at;		/* after a failure: do not stand before this
+								 * moment */
+	char		told[ZKL_WHY_SIZE]; /* the error that was logged last, or
+									 * empty */
 } Leadership;
 
 /* In any order; only this process uses them. */
@@ -114,7 +118,7 @@ zkl_leader_read_setting(void)
 			zkl_leadership_end_pause(leadership->path);
 		}
 	}
-	/* A value that was not checked may have more. */
+	/* A value that was not checked may have too many paths. */
 	for (int n = 0; n < ZKL_LEADERS_MAX && zkl_settings_next_leader(&at, path); n++)
 		want(path);
 }
@@ -156,7 +160,7 @@ zkl_leader_tend(const ZklClaim *due)
 	{
 		Leadership *leadership = dlist_container(Leadership, link, iter.cur);
 
-		/* The reply of a look sets only the latch. */
+		/* The reply to a look sets only the latch. */
 		if (leadership->look_at <= now || leadership->look.slot != 0 ||
 			(due != NULL && leadership->claim == due))
 			tend_safely(leadership, leadership->wanted &&
@@ -174,7 +178,7 @@ zkl_leader_tend(const ZklClaim *due)
 	return until;
 }
 
-/* When recovery ends, there is something to do for all. */
+/* When recovery ends, every leadership has something to do. */
 static bool
 look_at_recovery(void)
 {
@@ -228,14 +232,14 @@ tend(Leadership *leadership, bool may_stand, int64 now)
 		(leadership->ending || must_end(leadership, may_stand)) && !end(leadership))
 		return now + next_poll(leadership);
 
-	/* Recovery, or the setting, has to change first. */
+	/* Nothing to do before recovery ends, or the setting changes. */
 	if (!may_stand)
 		return ZKL_FOREVER;
 
 	/*
-	 * This comes after the look at the claim, because a resignation sets
-	 * both, with the partition locked, for which end() waits.  And a pause
-	 * may be set while the claim begins.
+	 * Read the pause after the look at the claim: a resignation marks the
+	 * claim and sets the pause, both with the partition locked, and end()
+	 * waits for that lock.  A pause may also be set while the claim begins.
 	 */
 	paused_until = zkl_leadership_paused_until(leadership->path);
 	if (now < paused_until)
@@ -261,8 +265,8 @@ tend(Leadership *leadership, bool may_stand, int64 now)
 }
 
 /*
- * Does the claim have to end, because the leadership was resigned or lost, or
- * because this server must not stand?  Only a claim that is held has a status.
+ * Must the claim end, because the leadership was resigned or lost, or because
+ * this server must not stand?  Only a claim that is held has a status.
  */
 static bool
 must_end(Leadership *leadership, bool may_stand)
@@ -295,8 +299,8 @@ begin(Leadership *leadership)
 }
 
 /*
- * Ask for the lock, without a wait: the claim becomes due when the server owns
- * the ticket.
+ * Request the lock, without a wait: the claim becomes due when the server
+ * owns the ticket.
  */
 static void
 try_to_lead(Leadership *leadership)
@@ -323,9 +327,9 @@ is_required(const Leadership *leadership)
 
 /*
  * The history of each leadership is looked at when it begins, so that the
- * guard has the answer when the setting begins to require the leadership.  If
- * it was not a good one, it may be by then.  A standby has no history of its
- * own yet.
+ * guard has the answer when the setting begins to require the leadership.  A
+ * history that was refused may be good by then.  A standby has no history of
+ * its own yet.
  */
 static bool
 needs_history(const Leadership *leadership)
@@ -393,8 +397,9 @@ lead(Leadership *leadership)
 }
 
 /*
- * From here on, commits that rely on this leadership are refused.  Those that
- * have passed their guard come before its end.  There is a claim.
+ * Begin the end of a leadership that has a claim.  From here on, the guard
+ * refuses commits that rely on it.  Commits that have passed the guard come
+ * before its end.
  */
 static void
 begin_end(Leadership *leadership)
@@ -404,7 +409,10 @@ begin_end(Leadership *leadership)
 	leadership->ending = true;
 }
 
-/* Most commits are quick, but some hang. */
+/*
+ * The wait for the next look doubles each time: most commits are quick, but
+ * some hang.
+ */
 static int64
 next_poll(Leadership *leadership)
 {
@@ -415,11 +423,11 @@ next_poll(Leadership *leadership)
 }
 
 /*
- * End the claim; false if commits still rely on it, or if the record in
- * ZooKeeper does not have the end yet, and the caller has to come again.  Only
- * when this is done may another server lead, and the log says that the
- * leadership has ended.  That takes as long as a commit and two requests; at
- * most until those transactions could not count on the leadership any more.
+ * End the claim.  False if commits still rely on it, or if the record in
+ * ZooKeeper does not say yet that it has ended; then the caller calls again.
+ * Only when this returns true may another server lead.  That takes as long as
+ * a commit and two requests, but at most until the moment up to which those
+ * commits rely on the leadership.
  */
 static bool
 end(Leadership *leadership)
@@ -445,8 +453,8 @@ end(Leadership *leadership)
 
 /*
  * Call this when no transaction that requires the leadership can commit any
- * more.  If the setting does not require it now, other transactions may, so
- * its end is not recorded.
+ * more.  If the setting does not require it now, transactions may rely on it
+ * all the same, so its end is not recorded.
  */
 static bool
 has_recorded_end(Leadership *leadership)
@@ -458,7 +466,7 @@ has_recorded_end(Leadership *leadership)
 						 why) != ZKL_HISTORY_PENDING;
 }
 
-/* First all of them stop, so that the waits for commits are one wait. */
+/* First stop all leaderships, so that they wait for commits at the same time. */
 void
 zkl_leader_end(void)
 {
@@ -487,11 +495,10 @@ zkl_leader_end(void)
 
 /*
  * An error was raised in a step.  Clean up as PostgreSQL's own processes do
- * that go on after an error, and as far as a leadership may need it.  If no
- * more than the look at the history of a server that leads has failed, this is
- * an answer that the history may not.  Otherwise the leadership ends, and this
- * server stands again later.  The log has an error once, until the server
- * leads.
+ * that go on after an error, and as far as a leadership may need it.  If only
+ * the look at the history has failed, and the server leads, then the history
+ * counts as refused.  Otherwise the leadership ends, and this server stands
+ * again later.  The log has an error once, until the server leads.
  */
 static void
 after_error(Leadership *leadership)

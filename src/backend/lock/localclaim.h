@@ -46,10 +46,10 @@ typedef struct ZklPart
 } ZklPart;
 
 /*
- * A call of a function that acquires.  PostgreSQL may evaluate a row anew that
- * another transaction has updated meanwhile (EvalPlanQual).  Then it calls the
- * functions of the same plan once more in the same execution, but has looked
- * each of them up again.
+ * A call of a function that acquires.  PostgreSQL may evaluate a row anew
+ * that another transaction has updated meanwhile (EvalPlanQual).  Then it
+ * calls the functions of the same plan once more in the same execution, but
+ * has looked up each function again.
  */
 typedef struct ZklCall
 {
@@ -130,7 +130,7 @@ extern ZklLocalClaim *zkl_local_claim_next(ZklLocalClaim *claim);
 /* How many claims are there? */
 extern int	zkl_local_claim_number(void);
 
-/* The part that a mode is about, and the advisory lock for it. */
+/* The part of a claim for this mode, and the mode of its advisory lock. */
 extern ZklPartName zkl_local_claim_part(ZklMode mode);
 extern LOCKMODE zkl_local_claim_lock_mode(ZklPartName part);
 
@@ -146,16 +146,16 @@ extern int	zkl_local_claim_session_count(const ZklLocalClaim *claim);
 extern int	zkl_local_claim_count(const ZklLocalClaim *claim, ZklPartName part);
 
 /*
- * Report the loss of a claim: raise ZK001 or ZK002, or put that into another
- * error.
+ * Report the loss of a claim: raise ZK001 or ZK002, or give that text to an
+ * error that is being raised.
  */
 extern void zkl_local_claim_report_lost(int level, const ZklLocalClaim *claim);
 extern void zkl_local_claim_report_lost_instead(ErrorData *error,
 												const ZklLocalClaim *claim);
 
 /*
- * Called before each claim begins.  xact.c sets it, so that no claim exists
- * that the commit guard would not look at.
+ * Called before each claim begins.  xact.c sets it, so that the commit guard
+ * looks at every claim.
  */
 extern void (*zkl_local_claim_begin_hook) (void);
 
@@ -163,8 +163,8 @@ extern void (*zkl_local_claim_begin_hook) (void);
 extern int	zkl_local_claim_loss_signal;
 
 /*
- * Begin a claim that counts nothing yet.  The caller counts it or ends it, on
- * every way out.  Raises 53400, ZK003, 22023.
+ * Begin a claim that counts nothing yet.  The caller counts or ends it,
+ * whatever happens.  Raises 53400, ZK003 or 22023.
  */
 extern ZklLocalClaim *zkl_local_claim_begin(const ZklLockRequest *request);
 
@@ -177,10 +177,10 @@ extern ZklLocalClaim *zkl_local_claim_begin(const ZklLockRequest *request);
 extern ZklLocalClaim *zkl_local_claim_begin_held(const ZklLockRequest *request);
 
 /*
- * Begin a claim that holds the lock together with a detached claim, of this
- * number.  Without an advisory lock, because the detached claim has none.  NULL if
- * that one is not held.  The caller must count the claim without an error, at
- * transaction level.
+ * Begin a claim that holds the lock together with the detached claim of this
+ * number.  It has no advisory lock, because the detached claim has none.
+ * NULL if the detached claim is not held.  The caller must count the claim
+ * without an error, at transaction level.
  */
 extern ZklLocalClaim *zkl_local_claim_use(const ZklLockRequest *request, uint64 number);
 
@@ -213,8 +213,8 @@ extern void zkl_local_claim_release(ZklLocalClaim *claim);
 extern void zkl_local_claim_renew_deadline(void);
 
 /*
- * The generation of the advisory lock that the caller is about to acquire.  The
- * claim must have none.
+ * The generation of the advisory lock that the caller is about to acquire.
+ * The claim must have no advisory lock.
  */
 extern void zkl_local_claim_set_generation(ZklLocalClaim *claim, uint32 generation);
 
@@ -229,7 +229,7 @@ extern void zkl_local_claim_unlock_lost(void);
 
 /*
  * Raise a NOTICE for each claim whose release has been requested since the
- * last call.
+ * last call.  Raises no error.
  */
 extern void zkl_local_claim_tell_revoked(void);
 

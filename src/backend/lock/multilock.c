@@ -9,11 +9,11 @@
  *
  * That alone would cost a round trip for each path.  So the backend first
  * requests all of them at once, and waits only for ZooKeeper's replies.
- * Usually, all are granted then.  Otherwise the backend finds the first path
- * that another backend or client holds.  It gives back that path and all
- * later ones, both tickets and advisory locks, before it waits; then it goes on
- * path by path.  A znode of this server that ZooKeeper has yet to delete
- * waits for no other client.
+ * Usually, ZooKeeper grants all of them.  Otherwise the backend finds the
+ * first path that another backend or client holds.  It gives back that path
+ * and all later ones, both tickets and advisory locks, before it waits; then
+ * it goes on path by path.  A znode of this server that ZooKeeper has yet to
+ * delete waits for no other client.
  *
  * A ticket that this server had before, and that no claim of it holds or waits
  * for, is given up when another client queues for it.  So such a ticket
@@ -90,7 +90,7 @@ zkl_multilock_acquire(const char **paths, int npaths, const ZklLockRequest *requ
 	}
 	PG_FINALLY();
 	{
-		/* This ends only claims that are not counted. */
+		/* This ends only claims that this call has begun and not counted. */
 		end_from(&lock, 0);
 	}
 	PG_END_TRY();
@@ -98,7 +98,7 @@ zkl_multilock_acquire(const char **paths, int npaths, const ZklLockRequest *requ
 	return acquired;
 }
 
-/* All claims have the call that acquired them together. */
+/* Note in each claim that this call has acquired it. */
 static bool
 is_repeated(const char **paths, int npaths, const ZklLockRequest *request)
 {
@@ -179,9 +179,9 @@ ask_for_all(Multilock *lock)
 	ZklWait		wait;
 
 	/*
-	 * This is a try, so it takes only advisory locks that are free.  So while
-	 * this backend holds or queues for several locks, it does not wait for
-	 * another backend.
+	 * The requests are tries, so each takes its advisory lock only if that is
+	 * free.  So while this backend holds or queues for several locks, it does
+	 * not wait for another backend.
 	 */
 	ask.only_tries = true;
 	zkl_wait_begin(&wait, &ask);
@@ -195,8 +195,8 @@ ask_for_all(Multilock *lock)
 			continue;
 
 		/*
-		 * The members after this one have not begun, so count_granted() stops
-		 * here.
+		 * The members behind this one have not begun, so count_granted()
+		 * stops here.
 		 */
 		if (!zkl_acquire_locally(member->claim, &ask))
 			break;
@@ -255,8 +255,8 @@ acquire_member(Multilock *lock, Member *member)
 }
 
 /*
- * If this backend already has a claim on the path, it must be held; otherwise
- * raise an error.
+ * If this backend already has a claim on the path, that claim must be held;
+ * otherwise raise an error.
  */
 static void
 begin_member(Multilock *lock, Member *member)

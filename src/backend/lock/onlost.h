@@ -18,25 +18,26 @@
 
 #include "backend/lock/localclaim.h"
 
-/* From now on this backend acts on the signal. */
+/* From now on this backend acts on the worker's signal. */
 extern void zkl_on_lost_listen(void);
 
 /*
- * commit_begins: the transaction is about to commit.  From now on, a loss must
- * not cancel anything: neither the wait for a synchronous standby nor what
- * comes after it.  A signal that comes meanwhile takes effect when the
+ * commit_begins: the transaction is about to commit.  From now on, a loss
+ * must not cancel anything: neither the wait for a synchronous standby nor
+ * what comes after it.  A signal that comes meanwhile takes effect when the
  * transaction has ended, if the lost claim outlives it.  xact_ended also
- * forgets what the transaction has released, so call it after its claims have
- * ended: that may note lost ones.
+ * forgets which lost claims the transaction has released, so call it after
+ * the transaction's claims have ended.
  */
 extern void zkl_on_lost_commit_begins(void);
 extern void zkl_on_lost_xact_ended(void);
 
 /*
- * For the hook for messages: if this ends the connection because of a loss,
- * let it name the lock.  The error context of cancel.c cannot do that: an
- * error in a failed transaction removes it, and only the next statement that
- * PostgreSQL accepts adds it again.
+ * For the hook for messages: if the error that is being raised ends the
+ * connection because of a loss, let the error name the lock.  The error
+ * context of cancel.c cannot do that: an error in a failed transaction
+ * removes it, and only the next statement that PostgreSQL accepts adds it
+ * again.
  */
 extern void zkl_on_lost_explain_end(ErrorData *error);
 

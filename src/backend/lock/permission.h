@@ -3,9 +3,9 @@
  * permission.h
  *	  What this session may use and see.
  *
- * sqlargs.c checks each path that a function is given.  So no other function
- * checks a path that it is given.  But each function that returns rows leaves
- * out the paths that this session may not see.
+ * sqlargs.c checks each path that is an argument, so the functions themselves
+ * do not check it again.  But each function that returns rows leaves out the
+ * paths that this session may not see.
  *
  * Called only by backends.
  *
@@ -18,7 +18,10 @@
 
 #include "backend/lock/advisorylock.h"
 
-/* May this session use this path, or all paths?  The path is in UTF-8. */
+/*
+ * May this session use this path, or all paths?  The path is in UTF-8.
+ * Raises no error.
+ */
 extern bool zkl_permission_allows(const char *path);
 extern bool zkl_permission_allows_all(void);
 
@@ -38,8 +41,8 @@ extern void zkl_permission_check_shown(const char *path);
 extern void zkl_permission_check_taken(const char *path);
 
 /*
- * 42501 if a backend must not have a claim on the path, because the commits of
- * all others depend on it, or on a path above.
+ * Raise 42501 if no backend may have a claim on the path: the commits of all
+ * backends depend on the path, or on one above it.
  */
 extern void zkl_permission_check_claim(const char *path);
 

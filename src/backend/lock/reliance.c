@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * reliance.c
- *	  The leaderships on which this transaction relies: those that it was told of,
- *	  and those that every commit requires (zklock.commit_requires).
+ *	  The leaderships on which this transaction relies: it was told of some of
+ *	  them, and every commit requires the others (zklock.commit_requires).
  *
  * A server that was deposed may lead again by now.  Since another server has
  * led meanwhile, a transaction that relied on the first leadership must not
@@ -67,7 +67,7 @@ zkl_reliance_note(const char *path, int64 token)
 		if (strcmp(relied[i].path, path) != 0)
 			continue;
 
-		/* The commit would fail, because the server has led anew since. */
+		/* The server has led anew since, so the commit would fail. */
 		if (relied[i].token != token)
 			report_ended(path);
 		return false;
@@ -181,7 +181,10 @@ zkl_reliance_is_required_here(void)
 		!IsParallelWorker() && !RecoveryInProgress();
 }
 
-/* A value that was not checked may have too many paths; so none of them is led. */
+/*
+ * A value that was not checked may have too many paths.  Then this server
+ * counts as leading none of them.
+ */
 static void
 read_setting(void)
 {
@@ -230,12 +233,11 @@ zkl_reliance_has_required(int64 margin)
 }
 
 /*
- * Returns a path that this server does not lead, or not for long enough; or
- * NULL, and the moment up to which it leads all.
- *
- * The usual way compares one number: every end of a leadership, and every loss
- * of a ZooKeeper session, raises the count of losses.  The moment is read
- * first, because a session that is safe again has counted its losses before.
+ * Returns a path that this server does not lead, or not for long enough.  If
+ * there is none, returns NULL, and the moment up to which the server leads
+ * all.  The usual way compares one number: every end of a leadership, and
+ * every loss of a ZooKeeper session, raises the count of losses.  Read the
+ * moment first: before a session is safe again, its losses have been counted.
  */
 static const char *
 look(int64 margin, ZklClaimStatus *status, int64 *until)

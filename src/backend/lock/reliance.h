@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * reliance.h
- *	  The leaderships on which this transaction relies: those that it was told of,
- *	  and those that every commit requires (zklock.commit_requires).
+ *	  The leaderships on which this transaction relies: it was told of some of
+ *	  them, and every commit requires the others (zklock.commit_requires).
  *
  * Called only by backends.
  *
@@ -25,19 +25,22 @@ extern bool zkl_reliance_note(const char *path, int64 token);
 extern bool zkl_reliance_any(void);
 
 /*
- * The token of the leadership.  False if the transaction does not rely on
- * that; ZK001 as from zkl_reliance_check().
+ * The token of the leadership.  False if the transaction does not rely on it.
+ * Raises ZK001 as zkl_reliance_check() does.
  */
 extern bool zkl_reliance_token(const char *path, int64 *token);
 
 /*
  * The transaction uses a detached claim on this path, so the lock must not be
- * given up at the end of the lease time while the transaction commits.  The
- * claim by which it uses that one is all else that it relies on.
+ * given up at the end of the lease time while the transaction commits.  Apart
+ * from that, the transaction relies only on its own claim.
  */
 extern void zkl_reliance_note_use(const char *path);
 
-/* The bits of their paths, for a pass (passes.h). */
+/*
+ * The bits of the paths of these leaderships and detached claims, for a pass
+ * (passes.h).
+ */
 extern uint64 zkl_reliance_bits(void);
 
 /*
@@ -74,10 +77,10 @@ extern int64 zkl_reliance_check_required(int64 margin);
 extern bool zkl_reliance_has_required(int64 margin);	/* raises no error */
 
 /*
- * The path of a leadership, among those that the transaction was told of or
- * among those that are required, that has ended by now, or is not the one that
- * was checked last, or is in doubt; NULL: there is none.  This raises no
- * error.
+ * The path of a leadership that was good at the last check, and by now has
+ * ended, was replaced by another one, or is in doubt; NULL: there is none.
+ * of_required: look at those that every commit requires, else at those that
+ * the transaction was told of.  This raises no error.
  */
 extern const char *zkl_reliance_find_uncertain(bool of_required);
 

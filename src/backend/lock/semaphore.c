@@ -48,16 +48,19 @@
 PG_FUNCTION_INFO_V1(zklock_semaphore_limit);
 PG_FUNCTION_INFO_V1(zklock_semaphore_set_limit);
 
-/* There must be room for what is added to a semaphore's path. */
+/* There must be room for what zklock adds to a semaphore's path. */
 #define PATH_MAX_LENGTH	(ZKL_PATH_SIZE - 24)
 
 /* Between a query to another server and the first look for its answer. */
 #define FIRST_PAUSE		ZKL_MS(1)
 
-/* So many bytes of a spoilt limit are shown. */
+/* How many bytes of an invalid limit an error message shows. */
 #define SHOWN_BYTES		16
 
-/* More leases would only keep other backends waiting. */
+/*
+ * The greatest number of leases in one call: more would only keep other
+ * backends waiting.
+ */
 #define MAX_QUANTITY	1000
 
 static void check_request(const ZklLocalClaim *claim, const ZklLockRequest *request);
@@ -106,8 +109,8 @@ static void
 check_request(const ZklLocalClaim *claim, const ZklLockRequest *request)
 {
 	/*
-	 * A limit that is stored may be raised meanwhile, so no number of leases
-	 * is too great for it.
+	 * A stored limit may be raised during the wait, so no number of leases is
+	 * too great for it.
 	 */
 	if (request->limit != 0 && request->quantity > request->limit)
 		ereport(ERROR,
@@ -200,8 +203,8 @@ static void
 add_leases(ZklLocalClaim *claim, ZklClaim *second, const ZklLockRequest *request)
 {
 	/*
-	 * If the merge fails, the first or the second claim has been lost since.
-	 * This reports the one that was.
+	 * If the merge fails, the first or the second claim was lost; report that
+	 * loss.
 	 */
 	if (!zkl_claim_merge(claim->shared, second))
 	{
@@ -257,13 +260,12 @@ acquire_leases(ZklClaim *claim, const ZklLockRequest *request)
 }
 
 /*
- * The backend has lost the inner mutex while it waited; or the stored limit
- * does not suit the claim, as far as this server has heard.  Then the survey
- * raises an error, unless the limit has changed again.  Only after that, the
- * leases that other claims use are retired.
- *
- * False if the time is over.  The claim does not find that out by itself,
- * because it does not wait while its limit does not suit.
+ * The backend has lost the inner mutex while it waited; or, as far as this
+ * server has heard, the stored limit does not suit the claim.  In the second
+ * case the survey raises an error, unless the limit has changed again.  The
+ * survey comes first, and retires the leases of other claims afterwards.
+ * Returns false if the time is over: the claim does not wait while its limit
+ * does not suit, so nothing else checks the time.
  */
 static bool
 begin_anew(ZklClaim *claim, const ZklLockRequest *request)
@@ -308,8 +310,8 @@ acquire_in_turn(ZklClaim *claim, const ZklLockRequest *request)
 	zkl_permission_check_claim(inner.path);
 
 	/*
-	 * A backend has at most one claim on a path.  This one would be the
-	 * user's, who has locked the inner mutex by its name.
+	 * A backend has at most one claim on a path.  If there is one already,
+	 * the user has locked the inner mutex by its name.
 	 */
 	if (zkl_local_claim_find(inner.path) != NULL)
 		ereport(ERROR,
@@ -379,7 +381,10 @@ survey_after(ZklClaim *claim, const ZklLockRequest *request)
 	return true;
 }
 
-/* Survey where no other wait follows. */
+/*
+ * Survey, and if the time is over, report whether ZooKeeper is silent,
+ * because no other wait follows.
+ */
 static bool
 survey_in_time(ZklClaim *claim, const ZklLockRequest *request)
 {
@@ -475,7 +480,7 @@ any_other_use(const ZklListing *survey, const ZklLockRequest *request)
 
 /*
  * The number of leases matters only while there are leases: before that, any
- * client may set another one.
+ * client may set another number.
  */
 static bool
 is_other_limit(const ZklListing *survey, const ZklLockRequest *request)
@@ -486,8 +491,8 @@ is_other_limit(const ZklListing *survey, const ZklLockRequest *request)
 }
 
 /*
- * Clients whose names are in the directory itself want a mutex or a read-write
- * lock.
+ * Clients whose znodes are in the directory itself want a mutex or a
+ * read-write lock.
  */
 static bool
 is_other_use(const ZklListingNode *node, bool other_limit)
@@ -562,7 +567,7 @@ zklock_semaphore_limit(PG_FUNCTION_ARGS)
 	PG_RETURN_INT32(limit);
 }
 
-/* This also mends a limit that another client has spoilt. */
+/* This also replaces an invalid limit that another client has written. */
 Datum
 zklock_semaphore_set_limit(PG_FUNCTION_ARGS)
 {
@@ -598,13 +603,12 @@ check_path(const char *path)
 }
 
 /*
- * Compare what a lock request says with what is stored.  Raises ZK003 if that
- * is another number; if the lock request leaves it to the stored limit, 22023
- * if there is none, and 28000 if it may not be read.  True: there is a stored
- * limit.
- *
- * A request that names a number needs no stored limit, so data that are none
- * do not matter to it: the znode may be the directory of another lock.
+ * Compare the limit of a lock request with the stored limit.  Raises ZK003 if
+ * the request names another number.  If it names none, raises 22023 if no
+ * limit is stored, and 28000 if the stored limit may not be read.  True:
+ * there is a stored limit.  A request that names a number needs no stored
+ * limit, so it ignores data that are no limit: the znode may be the directory
+ * of another lock.
  */
 static bool
 check_limit(const ZklListing *survey, const ZklLockRequest *request)

@@ -25,7 +25,10 @@
 /* PostgreSQL's own timeouts have this limit. */
 #define MAX_TIMEOUT_MS	((int64) INT_MAX)
 
-/* No process may notice that a detached claim is forgotten, so it ends after a day. */
+/*
+ * Perhaps no process notices that a detached claim was forgotten, so it ends
+ * after a day.
+ */
 #define MAX_CLAIM_TIME_MS	INT64CONST(86400000)
 
 /* More paths would delay other backends too much. */
@@ -105,8 +108,8 @@ remembered_path(const text *given, bool *escaped)
 		const char *path = valid_path(given, &passed_escaped);
 
 		/*
-		 * In another encoding it may be too long to be remembered; then it is
-		 * converted again each time.
+		 * In another encoding, the path may be too long to be remembered;
+		 * then it is converted each time.
 		 */
 		passed_length = length <= sizeof(passed_as) ? length : -1;
 		if (passed_length == length)
@@ -118,8 +121,8 @@ remembered_path(const text *given, bool *escaped)
 }
 
 /*
- * In a database whose encoding lacks a character of a path, the path is
- * "escaped": views show it so, and the text stands for that path.
+ * In a database whose encoding lacks a character of a path, views show the
+ * path with escapes.  This escaped text, as an argument, stands for the path.
  */
 static const char *
 valid_path(const text *given, bool *escaped)
@@ -140,8 +143,8 @@ valid_path(const text *given, bool *escaped)
 }
 
 /*
- * In a database with UTF8, the same text is the name of another lock.  So no
- * function that acquires takes it for the escaped path.
+ * In a database with UTF8, the same text is the name of another lock.  So a
+ * function that acquires does not accept the escaped text.
  */
 static void
 check_not_escaped(const char *path, bool escaped)

@@ -27,8 +27,9 @@ extern const char *zkl_sqlargs_path(FunctionCallInfo fcinfo);
 
 /*
  * The first argument as zkl_sqlargs_path returns it, but it may be escaped.
- * "shown": the function only shows the lock.  "taken": it takes the lock from
- * its holders.  "any": it shows or does nothing by itself, so no 42501.
+ * shown: for a function that only shows the lock.  taken: for a function that
+ * takes the lock from its holders.  any: raises no 42501, for a function that
+ * neither shows nor changes anything by itself.
  */
 extern const char *zkl_sqlargs_shown_path(FunctionCallInfo fcinfo);
 extern const char *zkl_sqlargs_taken_path(FunctionCallInfo fcinfo);
@@ -44,7 +45,10 @@ extern const char **zkl_sqlargs_paths(FunctionCallInfo fcinfo, int *npaths);
 extern int	zkl_sqlargs_count(FunctionCallInfo fcinfo, int argument,
 							  const char *name);
 
-/* Turn the timeout and lock_timeout into moments.  Null: no limit.  Zero: a try. */
+/*
+ * Turn the timeout and lock_timeout into moments.  A null timeout: no limit.
+ * Zero: a try.
+ */
 extern void zkl_sqlargs_timeout(FunctionCallInfo fcinfo, int argument,
 								ZklLockRequest *request);
 
@@ -59,7 +63,10 @@ extern void zkl_sqlargs_lease_time(FunctionCallInfo fcinfo, int argument,
 /* The lease time of a detached claim: from 100 ms to a day. */
 extern int64 zkl_sqlargs_claim_time(FunctionCallInfo fcinfo, int argument);
 
-/* For the others: "name" is for the message, and "hint" may be NULL. */
+/*
+ * For other arguments that must not be null: "name" is for the message, and
+ * "hint" may be NULL.
+ */
 extern void zkl_sqlargs_check_not_null(FunctionCallInfo fcinfo, int argument,
 									   const char *name);
 extern int64 zkl_sqlargs_interval(FunctionCallInfo fcinfo, int argument,

@@ -32,14 +32,15 @@ bool		zkl_use_here = false;
 static ZklClaim *use = NULL;
 
 /*
- * What zklock.commit_under says, as it was at this serial number.  "token" was
- * read for the setting, or for the last statement that found no write; 0: the
- * lock was not held.  An old token is no danger: a later hold has another one.
+ * The value of zklock.commit_under at this serial number.  If the value names
+ * no token, "token" is the holder's: it was read when the setting changed, or
+ * at the last statement before the transaction wrote; 0: the lock was not
+ * held.  An old token does no harm, because a later hold has another token.
  */
 static struct
 {
 	uint64		serial;
-	const char *fault;			/* of a stored value that is not valid */
+	const char *fault;			/* why a stored value is not valid */
 	char		path[ZKL_PATH_SIZE];
 	bool		has_token;
 	int64		token;
@@ -101,10 +102,10 @@ zkl_use_has_no_token(void)
 }
 
 /*
- * Among several readers, take the first one that will do, in the order of their
- * tokens.  Otherwise a read lock of another role could make the commits of this
- * session fail.  Another token is another hold, which the transaction has not
- * checked.
+ * Among several readers, take the first one that will do, in the order of
+ * their tokens.  Otherwise a read lock of another role could make the commits
+ * of this session fail.  A transaction that has checked one hold keeps to the
+ * token of that hold.
  */
 void
 zkl_use_note_holder(void)
@@ -124,7 +125,7 @@ zkl_use_note_holder(void)
 		search.after = hold.token;
 	}
 
-	/* If none will do, the error is about the first one. */
+	/* If no reader will do, the error is about the first one. */
 	if (hold.token == 0)
 		hold.token = first;
 	if (hold.token != under.token)
@@ -214,9 +215,9 @@ report_not_held(void)
 }
 
 /*
- * What may raise an error comes before the use begins.  The callback for the
- * exit is for a process that exits without the end of its transaction: the
- * next one has the same place.
+ * Everything that may raise an error comes before the use begins.  The
+ * callback is for a process that exits without ending its transaction: the
+ * place of the use then belongs to the next process.
  */
 void
 zkl_use_begin(void)
@@ -224,7 +225,7 @@ zkl_use_begin(void)
 	static ZklClaimant claimant;
 	ZklHold		hold;
 
-	/* The setting may have changed: then the use is of another lock. */
+	/* If the setting has changed, the use may be of another lock. */
 	if (use != NULL)
 	{
 		read_setting();

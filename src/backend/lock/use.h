@@ -4,11 +4,12 @@
  *	  The use of a lock that another session holds (zklock.commit_under).
  *
  * A command under zklock-run has connections of its own, which hold no lock.
- * zklock.commit_under tells their sessions under which lock they commit: that
- * at a path, held by a session of this server, with one token.  A transaction
- * of such a session that has written has a USE of the lock, from its commit
- * guard to its end.  The use is a claim of this backend on the holder's
- * ticket (lockentry.h), with the holder's mode, epoch and token.
+ * zklock.commit_under tells their sessions under which lock they commit: it
+ * names a path, and perhaps the token of one session of this server that
+ * holds the lock.  A transaction of such a session that has written has a USE
+ * of the lock, from its commit guard to its end.  The use is a claim of this
+ * backend on the holder's ticket (lockentry.h), with the holder's mode, epoch
+ * and token.
  *
  *		from -> to			by				when
  *		(none) -> HELD		this backend	its guard runs, or it begins what
@@ -56,8 +57,8 @@
 /*
  * Must what this process writes be committed under another session's lock?
  * Mostly one load.  An apply worker does not depend on a lock, nor does what
- * needs no leadership (reliance.h).  "here" is true once that is known to be
- * so, because it then stays so.
+ * needs no leadership (reliance.h).  "here" is true once this was so, because
+ * it stays so in this process.
  */
 extern bool zkl_use_here;
 extern bool zkl_use_is_required_here(void);
@@ -69,8 +70,8 @@ zkl_use_is_required(void)
 }
 
 /*
- * Does the setting name no token?  Then it means the one that the holder had
- * at the beginning of the statement with which the transaction began to write.
+ * Does the setting name no token?  Then it means the holder's token at the
+ * beginning of the first statement of the transaction that writes.
  * note_holder: a statement begins, and the transaction has not written yet.
  */
 extern bool zkl_use_has_no_token(void);
@@ -85,26 +86,26 @@ extern void zkl_use_note_holder(void);
 extern void zkl_use_require(void);
 
 /*
- * Begin the use, with the same errors; or, if the transaction has one, only
- * look at that.
+ * Begin the use, with the same errors; if the transaction has a use already,
+ * only check that.
  */
 extern void zkl_use_begin(void);
 extern bool zkl_use_any(void);
 
 /*
- * ZK001 unless the transaction's use, if it has one, is good for "margin"
- * more.  Returns the moment up to which it is, or PG_INT64_MAX.
+ * Raise ZK001 if the transaction has a use that is not good for "margin"
+ * more.  Returns the moment up to which the use is good, or PG_INT64_MAX.
  */
 extern int64 zkl_use_check(int64 margin);
 
 /*
- * A transaction that has only read commits.  The first one since the setting
- * was set counts as a use of the hold, if there is one: the holder can tell
- * then that the setting has reached a session.
+ * A transaction that has only read commits.  The first such transaction after
+ * a change of the setting counts as a use of the hold, if the lock is held.
+ * So the holder learns that the setting has reached a session.
  */
 extern void zkl_use_note_reader(void);
 
-/* The path of the use, if it is lost or in doubt; else NULL.  No error. */
+/* The path of the use, if the use is lost or in doubt; else NULL.  Raises no error. */
 extern const char *zkl_use_find_uncertain(void);
 
 /* The transaction has ended. */

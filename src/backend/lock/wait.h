@@ -19,10 +19,10 @@
 typedef struct ZklWait
 {
 	const ZklLockRequest *request;
-	ZklClaim   *claim;			/* the claim that waits, once it does */
+	ZklClaim   *claim;			/* the claim that waits; NULL before that */
 	int64		begun_at;
 	int64		asks_until;		/* until when a try waits for the owner's
-								 * answer; 0 if it has not queried it */
+								 * answer; 0 if it has not queried the owner */
 	int64		silent_since;	/* 0 if ZooKeeper has replied */
 	bool		impatient;		/* end the wait if another client holds the
 								 * lock */
@@ -37,12 +37,13 @@ typedef struct ZklWait
 extern void zkl_wait_begin(ZklWait *wait, const ZklLockRequest *request);
 
 /*
- * Give up the snapshot of the statement, if the request came by CALL and no
- * other code below the CALL has a snapshot.  VACUUM, CREATE INDEX CONCURRENTLY
- * and a standby's replay must not wait for a session that waits for a lock.
- * Called directly before each sleep, because every look at a catalog since the
- * last one has left a snapshot as well.  The caller of zkl_acquire() and the
- * like restores the statement's snapshot with EnsurePortalSnapshotExists().
+ * Give up the snapshot of the statement, if the request came by CALL and
+ * nothing else that the CALL runs has a snapshot.  VACUUM, CREATE INDEX
+ * CONCURRENTLY and a standby's replay must not wait for a session that waits
+ * for a lock.  Called directly before each sleep, because every look at a
+ * catalog since the last one has left a snapshot as well.  The caller of
+ * zkl_acquire() and the like restores the statement's snapshot with
+ * EnsurePortalSnapshotExists().
  */
 extern void zkl_wait_drop_snapshot(const ZklLockRequest *request);
 
@@ -60,9 +61,10 @@ extern ZklAnswer zkl_wait_for_ticket(ZklWait *wait, ZklClaim *claim,
 extern ZklAnswer zkl_wait_ask(ZklWait *wait, ZklClaim *claim);
 
 /*
- * Another server has been queried whether it uses a lock that this claim needs.
- * Sleep for "pause", which is on the clock of zkl_now().  False if the time is
- * over; a try waits as long as for the answer of an owner.
+ * Another server has been queried whether it uses a lock that this claim
+ * needs.  Sleep for "pause", which is on the clock of zkl_now().  False if
+ * the time is over; a try waits only as long as it waits for an owner's
+ * answer.
  */
 extern bool zkl_wait_for_answer(ZklWait *wait, ZklClaim *claim, int64 pause);
 

@@ -28,8 +28,8 @@ zkl_wait_report_push_context(ErrorContextCallback *context, ZklClaim *claim)
 }
 
 /*
- * A claim on leases does not wait for a certain client, so its line has only
- * the path.
+ * A claim on leases does not wait for one certain client, so its line has
+ * only the path.
  */
 static void
 add_context(void *arg)
@@ -51,10 +51,7 @@ add_context(void *arg)
 				   path, process);
 }
 
-/*
- * The text may be another client's, and may say anything.  NULL if it names
- * no process.
- */
+/* Any client may have written the text.  NULL if it names no process. */
 static char *
 process_in(const char *owner_text)
 {

@@ -118,8 +118,8 @@
 /*
  * The count of losses when all claims of this backend were last seen to be
  * good, and none had a lease time.  Losses begin with 1.  And whether this
- * server led by then all that zklock.commit_requires named, with this serial
- * number.
+ * server led at that moment all leaderships that zklock.commit_requires
+ * named, at this serial number.
  */
 static uint64 good_losses = 0;
 static bool good_required = false;
@@ -128,27 +128,27 @@ static uint64 good_serial = 0;
 uint64		zkl_xact_execution = 0;
 int			zkl_xact_utilities = 0;
 
-/* Has this transaction run a statement, and has the client sent ROLLBACK? */
+/* Has this transaction run a statement?  Has the client sent ROLLBACK? */
 static bool has_run_statement = false;
 static bool is_rolled_back = false;
 
-/* Has a statement had a stake? */
+/* Did this backend have a stake at the start of any statement? */
 static bool is_listening = false;
 
 /* Has this transaction a pass?  See passes.h. */
 static bool has_pass = false;
 
-/* Of a statement that did nothing but acquire a lock: see zkl_xact_note_alone. */
+/* A statement that did nothing but acquire a lock: see zkl_xact_note_alone. */
 static struct
 {
 	TimestampTz statement;		/* when it began */
 	NameData	function;
 }			alone;
 
-/* The transaction has only run LISTEN and UNLISTEN since it did so first. */
+/* Since its first LISTEN or UNLISTEN, the transaction has run nothing else. */
 #define ZKL_XACT_LISTENS	0x08
 
-/* The facts about the statements of a transaction, which may be over by now. */
+/* Facts about the statements of this transaction; the transaction may be over. */
 static struct
 {
 	LocalTransactionId xact;
@@ -165,10 +165,11 @@ typedef struct Guard
 } Guard;
 
 /*
- * Of a transaction that the guard has let pass: when, what the count of losses
- * was then, up to what moment it counts on its locks (PG_INT64_MAX: it needs
- * none), whether it writes although it has no transaction ID, and whether the
- * guard has looked at what zklock.commit_requires names.
+ * The transaction that the guard has let pass: the moment, the count of
+ * losses at that moment, the moment up to which it counts on its locks
+ * (PG_INT64_MAX: it needs none).  writes: it writes although it has no
+ * transaction ID. required: the guard has looked at what
+ * zklock.commit_requires names.
  */
 static struct
 {
@@ -265,10 +266,11 @@ zkl_xact_require(void)
 
 /*
  * A command that destroys something before it commits has its pass, and its
- * margin, from here on; and unless it is part of a block, its use.  If it takes
- * longer than that, its end is refused, though what it has destroyed is gone.
- * In a block, it either fails or destroys nothing before the commit.  A use
- * would last as long as the client likes there, also if the command fails.
+ * margin, from here on.  If it takes longer than the margin, its commit is
+ * refused, though what it has destroyed is gone.  Outside of a transaction
+ * block, its use begins here, too.  In a block, it either fails or destroys
+ * nothing before the commit, and a use would last as long as the client
+ * likes, also if the command fails.
  */
 void
 zkl_xact_require_at_once(bool in_block)
@@ -379,8 +381,9 @@ zkl_xact_note_rollback(void)
 
 /*
  * The statement commits or rolls back what another transaction has prepared,
- * so the commit guard at its own end would come too late.  That one still
- * warns of a loss.  Only session-level claims can exist here.
+ * so the commit guard of its own transaction comes too late to refuse that.
+ * That guard still warns of a loss.  Only session-level claims can exist
+ * here.
  *
  * In a transaction block PostgreSQL refuses the statement.  The transaction
  * may go on from a savepoint then, so its losses must still cancel statements.
@@ -445,7 +448,7 @@ on_xact(XactEvent event, void *arg)
 		case XACT_EVENT_PARALLEL_ABORT:
 			ZKL_FAULT_POINT("xact-ended");
 
-			/* First, because a resignation or the next holder waits for it. */
+			/* End these first: a resignation or the next holder waits. */
 			zkl_use_end();
 			if (has_pass)
 				zkl_passes_end();
@@ -472,10 +475,10 @@ end_claims(bool committed)
 
 /*
  * A transaction that has run no statement does not say how the work of a run
- * has ended: clients send BEGIN, COMMIT and ROLLBACK to be safe, and poolers do
- * so to reset a session.  But an error counts, also one of the parser.  The
- * transaction aborts by an error unless the client has sent ROLLBACK, or a
- * procedure rolls back, which then goes on.
+ * has ended: clients send BEGIN, COMMIT and ROLLBACK to be safe, and poolers
+ * do so to reset a session.  But an error counts, also an error of the
+ * parser.  The transaction aborts by an error unless the client has sent
+ * ROLLBACK, or a procedure rolls back and goes on.
  *
  * The hooks see all statements but a function call by the fast path, for which
  * PostgreSQL takes a snapshot.  After an error in a savepoint, on_subxact()
@@ -589,7 +592,10 @@ guard_commit(bool writes)
 			zkl_use_note_reader();
 	}
 
-	/* In this order: a session that is safe again has counted its losses. */
+	/*
+	 * Read the moment first, and then the count: before a session is safe
+	 * again, its losses have been counted.
+	 */
 	passed.until = zkl_session_info_safe_until();
 	losses = passed.losses = pg_atomic_read_u64(&zkl_lock_table->losses);
 	passed.at = zkl_now();
@@ -607,7 +613,10 @@ guard_commit(bool writes)
 		 (good_required && good_serial == zkl_commit_requires_serial)))
 		return;
 
-	/* What only reads needs no leadership, but notes that it is there. */
+	/*
+	 * A transaction that only reads needs no leadership, but notes whether
+	 * the server has it.
+	 */
 	guard.writes = writes || has_written();
 	if (passed.required && !guard.writes)
 		passed.required = zkl_reliance_has_required(ZKL_MS(zkl_commit_margin));
@@ -772,7 +781,7 @@ zkl_xact_report_if_late(void)
 	if (path == NULL)
 		return;
 	pg_atomic_fetch_add_u64(&zkl_server_stat->late_commits, 1);
-	/* What was lost earlier was last seen to be good by the guard. */
+	/* A lock that was lost earlier was last seen to be good by the guard. */
 	zkl_report_late_commit(path, now < passed.until ? passed.at : passed.until,
 						   now);
 	if (required != NULL)
