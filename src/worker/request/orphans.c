@@ -9,6 +9,8 @@
  */
 #include "postgres.h"
 
+#include "storage/shmem.h"
+
 #include "settings.h"
 #include "shared/locktable.h"
 #include "worker/request/ask.h"
