@@ -42,7 +42,7 @@
 
 /*
  * The arguments that a signal handler passes on to PostgreSQL's own handler,
- * and the two values that stand for no handler.
+ * and the values for "ignore" and "default" in place of a handler.
  */
 #if PG_VERSION_NUM >= 190000
 #define ZKL_SIGNAL_ARGUMENTS \
@@ -79,8 +79,8 @@
 
 /*
  * If a background worker ends just before the postmaster of PostgreSQL 15
- * begins to sleep, the postmaster starts it again when something else wakes it
- * up, which may take a minute.
+ * begins to sleep, the postmaster starts the worker again only when something
+ * else wakes the postmaster up, which may take a minute.
  */
 #define ZKL_POSTMASTER_OVERSLEEPS	(PG_VERSION_NUM < 160000)
 
@@ -107,8 +107,8 @@ zkl_my_proc_number(void)
 }
 
 /*
- * The number of a process's transaction, which a transaction has even without
- * an XID.
+ * The number of a process's transaction, which even a transaction without an
+ * XID has.
  */
 static inline LocalTransactionId
 zkl_local_xid(const PGPROC *proc)

@@ -12,9 +12,9 @@
  *
  * To break a deadlock, the backend that holds the lock in question is
  * cancelled.  It need not be the backend that waits for the ticket: it may
- * wait for a row that that backend has locked.  In this case, the backend
- * that waits for the ticket cancels the holder, after checking that the
- * holder still waits for it.
+ * wait for a row that the waiting backend has locked.  In this case, the
+ * backend that waits for the ticket cancels the holder, after checking that
+ * the holder still waits for it.
  *
  * src/deadlock/deadlock.c
  *
@@ -55,8 +55,8 @@ static struct
 	bool		published;		/* it is in this backend's slot */
 	uint64		number;			/* number of the wait; 0 if it was never
 								 * published */
-	uint32		answered;		/* the last request of the worker that was
-								 * answered */
+	uint32		answered;		/* number of the worker's last request that
+								 * was answered */
 	TimestampTz since;
 	int64		next_look;
 	int			interval;		/* the time between two looks, in
@@ -79,18 +79,19 @@ typedef struct Dependent
 	TimestampTz since;			/* the latest wait_start of the waits between
 								 * it and this backend, including its own */
 
-	/* For a census: */
+	/* filled in by a census: */
 	bool		holds;			/* it holds a lock ... */
 	bool		is_wanted;		/* ... for which other clients may wait */
 } Dependent;
 
-/* The search for these. */
+/* The search for the dependents. */
 typedef struct Search
 {
-	LockInstanceData *locks;	/* those of the locks for which a process
-								 * waits */
+	LockInstanceData *locks;	/* the entries of all locks for which a
+								 * process waits */
 	int			nlocks;
-	LockInstanceData *waiters;	/* among these, the processes that wait ... */
+	LockInstanceData *waiters;	/* of these entries, those of processes that
+								 * wait ... */
 	BlockedProcsData **queues;	/* ... and the queue of each; NULL if it was
 								 * not read */
 	int			nwaiters;
@@ -99,8 +100,8 @@ typedef struct Search
 } Search;
 
 /*
- * The backends that cannot go on before this one, and which of them hold a
- * lock.
+ * The backends that cannot go on before this one, and the answer which of
+ * them hold a lock.
  */
 typedef struct Census
 {
@@ -167,8 +168,8 @@ zkl_deadlock_look(const ZklAwaited *awaited)
 	}
 
 	/*
-	 * Read the request before computing the holders.  Then the holders are
-	 * newer than the reason for the request.
+	 * Read the worker's request before computing the holders.  Then the
+	 * holders are newer than the reason for the request.
 	 */
 	if (zkl_now() >= wait.next_look ||
 		(wait.published && asked != wait.answered))
@@ -188,7 +189,7 @@ begin(void)
 	wait.seen = 0;
 }
 
-/* The time between two looks, also for the worker's searches. */
+/* The time between two looks, which also paces the worker's searches. */
 static int64
 look_interval(void)
 {
@@ -269,8 +270,8 @@ ticket_of(const ZklAwaited *awaited, int64 *czxid, char znode[ZKL_ZNODE_SIZE])
 
 /*
  * Fill in the holders.  False if none of the backends that cannot go on holds
- * anything.  Free what the lock manager copies at once, because a wait may
- * last for days.
+ * anything.  Free the lock manager's copies at once, because a wait may last
+ * for days.
  */
 static bool
 note_holders(ZklWaitInfo *info, const ZklAwaited *awaited)
@@ -362,8 +363,8 @@ note_entry(ZklEntry *entry, void *arg)
 
 /*
  * A hundred backends may wait behind this one, and there is not room for all.
- * Put those first whose locks other clients want: the others are not part of
- * a circle.
+ * Put the backends first whose locks other clients want: only these can be
+ * part of a circle.
  */
 static void
 add_stuck(ZklWaitInfo *info, const Census *census, bool is_wanted)
@@ -396,11 +397,11 @@ add_holder(ZklWaitInfo *info, int pid, TimestampTz since)
 
 /*
  * The answer is in PostgreSQL's lock graph: heavyweight locks of all kinds,
- * zklock's advisory locks among them.  A backend waits for another one if that
- * one holds the lock in a conflicting mode, or is before it in the lock's
+ * zklock's advisory locks among them.  A backend waits for another one if the
+ * other holds the lock in a conflicting mode, or is before it in the lock's
  * queue with a conflicting request.  PostgreSQL's own deadlock check has the
- * same rule (deadlock.c).  But that check may also rearrange a queue; this one
- * does not.  A parallel worker counts as its leader.
+ * same rule (deadlock.c).  But that check may also rearrange a queue; this
+ * one does not.  A parallel worker counts as its leader.
  *
  * The search uses copies that the lock manager makes.  Copying takes time and
  * keeps all partitions of its table locked, so the search ends at once if no
@@ -421,8 +422,8 @@ find_dependents(Dependent **stuck)
 
 	/*
 	 * Each round may find backends that wait for those found before.  It may
-	 * also find a way between one of them and this backend that has existed
-	 * for longer.
+	 * also find that one of them waits for this backend by a way that has
+	 * existed for longer.
 	 */
 	while (changed)
 	{
@@ -496,8 +497,8 @@ copy_locks(Search *search)
 /*
  * When the wait began.  A wait that has just begun has no time yet.  And in
  * older releases of PostgreSQL, ProcWakeup() clears the time of the process
- * that wakes another one: a process that solves a deadlock by rearranging a
- * queue does so, and goes on waiting.  Without a time, the number of the
+ * that calls it: a process that solves a deadlock by rearranging a queue
+ * calls it, and goes on waiting.  Without a time, the number of the
  * transaction identifies the wait.  It is smaller than any time.
  */
 static TimestampTz
@@ -550,7 +551,7 @@ add_waiter(Search *search, int index)
 	return changed;
 }
 
-/* This backend, or its lock group, if it is stuck; else NULL. */
+/* The entry of this process or its lock group, if it is stuck; else NULL. */
 static Dependent *
 find_stuck(const Search *search, int pid)
 {
@@ -604,11 +605,10 @@ is_before(Search *search, int pid, int index)
 
 /*
  * Break the deadlock, if it still exists: this backend waits, the claim is
- * held, and the claim's backend waits for this one.
- *
- * If a transaction uses a detached claim, its rollback does not end that
- * claim.  So then this backend is the victim, although it may not hold the
- * lock.  The same holds for a wait for a detached claim: the claim keeps its
+ * held, and the claim's backend waits for this one.  If the claim is a
+ * transaction's use of a detached claim, a rollback would not end the
+ * detached claim.  So then this backend is the victim, although it may not
+ * hold the lock.  So it is if it waits for a detached claim, which keeps its
  * place in the queue.
  */
 static void
@@ -701,8 +701,8 @@ detail_for_client(const char *detail)
 }
 
 /*
- * The statements of this server's processes, for the log.  The statements of
- * other servers are only in those servers' views.
+ * The statements of this server's processes, for the log.  Other servers show
+ * their statements only in their own views.
  */
 static char *
 statements_of(const ZklWaitSentence *sentence)
@@ -739,7 +739,8 @@ zkl_deadlock_on_signal(int64 told_until, SIGNAL_ARGS)
 
 /*
  * PostgreSQL's own handler for SIGINT does not read the notice.  So the
- * notice may have come too late, for a wait of an earlier statement.
+ * notice may have come too late, for a wait that has ended with an earlier
+ * statement.
  */
 bool
 zkl_deadlock_explain_likely(void)
@@ -751,7 +752,7 @@ zkl_deadlock_explain_likely(void)
 	return true;
 }
 
-/* Replace the error that is being raised by that of the deadlock. */
+/* Turn the error that is being raised into the error of a deadlock. */
 static void
 explain(void)
 {
@@ -764,8 +765,8 @@ explain(void)
 }
 
 /*
- * A wait for an advisory lock counts itself when it ends.  Any other wait, such
- * as that for a row, counts for the lock that this backend holds.
+ * A wait for an advisory lock is counted when it ends.  Count any other wait,
+ * such as a wait for a row, for the lock that this backend holds.
  */
 static void
 count_victim(const ZklWaitSentence *sentence)

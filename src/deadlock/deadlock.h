@@ -28,7 +28,8 @@ typedef struct ZklAwaited
 	const char *path;
 	ZklMode		mode;
 	const char *owner_text;		/* this backend */
-	ZklClaim   *claim;			/* of this backend; NULL: it waits for ... */
+	ZklClaim   *claim;			/* the claim of this backend; NULL: it waits
+								 * for ... */
 	uint64		detached;		/* ... the detached claim with this number */
 } ZklAwaited;
 
@@ -49,10 +50,10 @@ extern void zkl_deadlock_end(int code, Datum arg);
  *
  * on_signal is for the signal handler, which has handled all losses up to the
  * moment "told_until" of zkl_now().  It cancels the statement if that local
- * wait still goes on.  It returns false if the signal may be for a loss.
- * The error of that cancel is 40P01.  explain_likely is for a process to which
- * zklock sends SIGINT, when the error of a cancel is being raised: if that is
- * probably because of the deadlock, it becomes 40P01.
+ * wait still goes on.  It returns false if the signal may be for a loss.  The
+ * error of that cancel is 40P01.  explain_likely is for a process to which
+ * zklock sends SIGINT, while the error of a cancel is being raised: if the
+ * deadlock is the probable cause, the error becomes 40P01.
  */
 extern bool zkl_deadlock_on_signal(int64 told_until, SIGNAL_ARGS);
 extern bool zkl_deadlock_explain_likely(void);

@@ -64,7 +64,7 @@
 
 /*
  * What a search has read is valid for this long from its beginning, and for
- * twice the time that the search before it took.  If a search takes longer,
+ * twice the time that the previous search took.  If a search takes longer,
  * the worker may have been suspended.  If only ZooKeeper is slow, the next
  * search has enough time.
  */
@@ -83,7 +83,7 @@ typedef enum ItemKind
 	ITEM_SYNC,
 	ITEM_QUORUM,
 	ITEM_QUEUE,					/* the children of the directory of a lock */
-	ITEM_OWNER,					/* a znode in it */
+	ITEM_OWNER,					/* a znode in that directory */
 	ITEM_SET					/* the records of a session, whose id is the
 								 * number of the ask */
 } ItemKind;
@@ -107,7 +107,8 @@ typedef struct Case
 	/* what the last search has seen */
 	bool		is_victim;
 	bool		confirmed;		/* confirmed by the record itself */
-	bool		has_grown;		/* the deadlock is more than the evidence */
+	bool		has_grown;		/* the deadlock has members that the evidence
+								 * lacks */
 } Case;
 
 static Case cases[MAX_CASES];
@@ -115,12 +116,13 @@ static Case cases[MAX_CASES];
 static struct
 {
 	char		prefix[ZKL_ROOT_SIZE];
-	MemoryContext context;		/* reset when a search begins */
+	MemoryContext context;		/* memory of one search, reset when the next
+								 * begins */
 	ZklWaitGraph *graph;
 	bool		running;
 	ZklAsker	asker;
-	uint64		serial;			/* serial of the own records with which it
-								 * began */
+	uint64		serial;			/* serial of this server's records when the
+								 * search began */
 	int64		due_at;
 	int64		begun_at;
 	int64		took;			/* how long the last search took */
@@ -204,7 +206,7 @@ zkl_deadlock_search_begin(void)
 		return;
 	if (text == NULL)
 	{
-		/* Nothing is published, so there is nothing to search for. */
+		/* Without published records, there is nothing to search for. */
 		if (search.running || search.due_at != PG_INT64_MAX)
 			stop();
 		for (int i = 0; i < MAX_CASES; i++)
@@ -255,10 +257,10 @@ begin(const char *text, uint64 serial)
 	add_source(zkl_session_info->id, true, search.own);
 
 	/*
-	 * Before the search, ZooKeeper's server must know everything that was
-	 * acknowledged before this server's own records were.  Only a search that
-	 * may prove something ensures that by a write: many servers may search
-	 * for hours.
+	 * Before the search reads, the connected ZooKeeper server must know
+	 * everything that was acknowledged before this server's own records. Only
+	 * a search that may prove something ensures that by a write, because many
+	 * servers may search for hours.
 	 */
 	if (any_case())
 		zkl_ask_check(&search.asker, ITEM_QUORUM);
@@ -452,7 +454,7 @@ finish(bool found)
 }
 
 /*
- * What to do about a deadlock
+ * Handling a deadlock
  */
 
 /*
@@ -484,8 +486,8 @@ decide(void)
 /*
  * Let the record confirm the searches of other servers.  If its wait is a
  * victim, there is a case, and the record confirms that as well.  So its
- * holders, like those of all other records, are computed after the nonce was
- * published.
+ * holders, like the holders of all other records, are computed after the
+ * nonce was published.
  */
 static void
 decide_record(const ZklWaitRecord *record)
@@ -590,7 +592,7 @@ drop_case(Case *victim)
 /*
  * Is the wait the victim of a deadlock that existed when the nonce was
  * published?  If so, the graph's members are the members of that deadlock.
- * With nonce 0: would it be, if all records confirmed?
+ * With nonce 0, the result is as if all records confirmed.
  */
 static bool
 is_proved(const Case *victim, int64 nonce)
@@ -606,7 +608,7 @@ is_proved(const Case *victim, int64 nonce)
 						   source->set);
 	}
 
-	/* The search has already looked up all locks that this names. */
+	/* The search has already looked up all locks that the graph names. */
 	while (zkl_wait_graph_next(search.graph) != NULL)
 		;
 	(void) zkl_wait_graph_solve(search.graph);
@@ -676,8 +678,8 @@ add_process(ZklWaitSentence *to, const ZklWaitSet *set, int pid)
 }
 
 /*
- * Describe a member of a deadlock as PostgreSQL does, with the servers.  If
- * the holder itself does not wait for a ticket, it waits for the backend that
+ * Describe a member of a deadlock as PostgreSQL does, with the servers.  A
+ * holder that does not wait for a ticket itself waits for the backend that
  * does.
  */
 static void

@@ -87,7 +87,10 @@ put_wait(ReturnSetInfo *rsinfo, const ZklWaitSet *set,
 	zkl_row_put(rsinfo, &row);
 }
 
-/* Since when it waits; the paths of what it holds, and the processes that hold it. */
+/*
+ * Add the start of the wait, the paths that it holds up, and the processes
+ * that hold them.
+ */
 static void
 add_details(ZklRow *row, const ZklWaitSet *set, const ZklWaitRecord *record)
 {

@@ -17,12 +17,12 @@
  *	 waiting for a stuck node that reads as well.  (A reader with nothing but
  *	 readers before it does not wait, and so has no record.)
  * - A backend that waits for leases has the inner mutex of the semaphore.
- *	 That is among its holds, so a waiter for one lease that stands behind a
- *	 waiter for three is stuck behind that node.
- * - A node may wait for its own holds as well as for those of others.  The
- *   backend that has the last lease may wait for a row of the backend that
- *   waits for that lease.  That is a circle of one node, and PostgreSQL sees
- *   only half of it.  A transaction that uses a detached claim may be such a
+ *	 The inner mutex is among its holds, so a waiter for one lease that stands
+ *	 behind a waiter for three is stuck behind the latter's node.
+ * - A node may wait for its own holds as well as for the holds of others.
+ * The backend that has the last lease may wait for a row of the backend that
+ * waits for that lease.  This is a circle of one node, of which PostgreSQL
+ * sees only half.  A transaction that uses a detached claim may be such a
  *   circle, too, because it has no advisory lock.
  *
  * src/deadlock/waitgraph.c
@@ -232,7 +232,7 @@ add_holding(ZklWaitGraph *graph, int node, const ZklWaitHold *hold)
 	if (lock < 0)
 		return false;
 
-	/* There are at most as many claims as holdings, so there is room. */
+	/* There are never more claims than holdings, so there is room. */
 	claim = find_claim(graph, graph->nodes[node].set->instance, hold, lock);
 	graph->holdings[graph->nholdings] = (ZklGraphHolding)
 	{
@@ -418,8 +418,7 @@ count_stuck(ZklWaitGraph *graph, const ZklGraphNode *node, int by)
 }
 
 /*
- * Which wait is the victim, what the circle is, and which backend is
- * cancelled.
+ * The victim's wait, the circle, and the backend to cancel
  */
 
 bool
@@ -434,8 +433,8 @@ zkl_wait_graph_is_victim(ZklWaitGraph *graph, int64_t instance, int64_t claim)
 		const ZklGraphNode *node = &graph->nodes[i];
 
 		/*
-		 * The arrow leads out of the circle, or another wait in it is rather
-		 * the victim.
+		 * The arrow leads out of the circle, or to a wait that is rather the
+		 * victim.
 		 */
 		if (node->led_to &&
 			(!node->leads_here || goes_first(node, &graph->nodes[start])))
@@ -466,9 +465,9 @@ zkl_wait_graph_searches(ZklWaitGraph *graph, int64_t instance, int64_t claim,
 }
 
 /*
- * From a stuck node, mark all stuck nodes that it leads to, and all that lead
- * to it.  It is in a circle if it leads to itself.  Returns false if there is
- * no such node or it is not stuck.
+ * Mark all stuck nodes to which this stuck node leads, and all that lead to
+ * it.  It is in a circle if it leads to itself.  Returns false if the node is
+ * missing or not stuck.
  */
 static bool
 explore(ZklWaitGraph *graph, int64_t instance, int64_t claim, int *start)
@@ -543,9 +542,9 @@ explore_backward(ZklWaitGraph *graph, int start)
 }
 
 /*
- * Is the first one rather the victim?  Tickets of one batch have one czxid,
- * and they are one server's.  So two waits have the same czxid only if they
- * wait for tickets of one server.
+ * Is the first wait rather the victim?  All tickets of a batch have one
+ * czxid, and belong to one server.  So two waits have the same czxid only if
+ * they wait for tickets of one server.
  */
 static bool
 goes_first(const ZklGraphNode *one, const ZklGraphNode *other)
@@ -611,7 +610,7 @@ make_circle(ZklWaitGraph *graph, int victim)
 	}
 }
 
-/* The claim because of which the circle leads to the victim's node. */
+/* The claim of the victim's node for which the last member waits. */
 static const ZklGraphHolding *
 find_entry(const ZklWaitGraph *graph, int victim)
 {
@@ -632,10 +631,11 @@ find_entry(const ZklWaitGraph *graph, int victim)
 }
 
 /*
- * If the backend that waits for the ticket holds such a lock itself, choose
- * its claim: its wait is the youngest.  Otherwise choose the youngest claim.
- * But a backend that waits for more leases does not wait for its own leases
- * if other backends hold the leases that it needs.
+ * If the backend that waits for the ticket holds a lock for which the last
+ * member waits, choose its claim, because its wait is the youngest.
+ * Otherwise choose the youngest claim.  But a backend that waits for more
+ * leases does not wait for its own leases if other backends hold the leases
+ * that it needs.
  */
 static bool
 is_better_entry(const ZklWaitHold *one, const ZklWaitHold *other,
@@ -683,9 +683,7 @@ find_hold(const ZklWaitGraph *graph, const ZklGraphNode *node, int lock)
 	return NULL;
 }
 
-/*
- * Evidence: what one look has seen, and whether a later look sees the same.
- */
+/* Evidence: what one search has seen, and whether a later search sees the same */
 
 /*
  * Note the whole strongly connected part, not only the circle.  With

@@ -19,12 +19,13 @@
  * Each claim of a server counts once, even if it is in several of its nodes.
  * The nodes that are left are deadlocked, or stuck behind a deadlock.  The
  * arrows between them lead to at least one innermost circle: nodes that all
- * lead to each other and nowhere else.  Of those, the youngest wait is the
- * VICTIM: the one with the greatest czxid, or with the greatest claim if two
- * wait for one ticket, or for two that were created in one transaction.  But a
- * backend that uses a detached claim is the victim only if all do: its
- * rollback does not end the claim, so if it tried again, the same circle would
- * come back.  All servers come to the same result.
+ * lead to each other and nowhere else.  The youngest wait of a circle is the
+ * VICTIM: the wait with the greatest czxid, or, if two have the same czxid,
+ * with the greatest claim.  Two have the same if they wait for one ticket, or
+ * for two tickets that were created in one transaction.  But a backend that
+ * uses a detached claim is the victim only if all members do: its rollback
+ * does not end the claim, so a retry would meet the same circle.  All servers
+ * come to the same result.
  *
  * What a server reads of other servers may be out of date.  So the victim's
  * server proves the deadlock before it acts, and leaves out all that has
@@ -32,7 +33,7 @@
  *
  *		1. It notes what it has seen, the EVIDENCE; makes a nonce; and only
  *		   then publishes its record with that nonce as "search".
- *		2. Each server that sees itself in one deadlock with that record
+ *		2. Each server that sees itself in the same deadlock as that record
  *		   computes its record again, and publishes it with the nonce among
  *		   its "confirms".
  *		3. The victim's server reads the records again, and confines the graph
@@ -68,7 +69,7 @@
 #define ZKL_WAITGRAPH_LOCKS		4096
 #define ZKL_WAITGRAPH_BUCKETS	1024	/* a power of 2 */
 
-/* A lock that nodes wait for or hold; leases are a lock of their own. */
+/* A lock that nodes wait for or hold; the leases of a semaphore are one lock. */
 typedef struct ZklGraphLock
 {
 	const char *path;
@@ -172,8 +173,8 @@ typedef struct ZklWaitGraph
 extern void zkl_wait_graph_begin(ZklWaitGraph *graph);
 
 /*
- * Begin a graph that is confined to what is in the evidence and in records
- * that have begun or confirm the search with this nonce; 0: in any records.
+ * Begin a graph that is confined to this evidence, and to records that have
+ * begun or confirm the search with this nonce; 0: to any records.
  */
 extern void zkl_wait_graph_begin_proof(ZklWaitGraph *graph, int64_t nonce,
 									   const ZklWaitEvidence *evidence);
@@ -211,15 +212,15 @@ extern int	zkl_wait_graph_solve(ZklWaitGraph *graph);
  * last member waits for a claim of the victim's server.  The backend of that
  * claim is to be cancelled.  It holds the lock for which the last member
  * waits, and need not be the backend that waits for the ticket.  But if that
- * claim is the use of a detached one, cancel the backend that waits for the
+ * claim is the use of a detached claim, cancel the backend that waits for the
  * ticket.
  */
 extern bool zkl_wait_graph_is_victim(ZklWaitGraph *graph, int64_t instance,
 									 int64_t claim);
 
 /*
- * After that returned true: note the evidence for it, or check whether the
- * graph has more than this evidence.
+ * After zkl_wait_graph_is_victim has returned true: note the evidence for
+ * that, or check whether the graph has more than this evidence.
  */
 extern void zkl_wait_graph_note_evidence(const ZklWaitGraph *graph,
 										 ZklWaitEvidence *evidence);

@@ -4,8 +4,8 @@
  *	  Publishes this server's waits, for the search for deadlocks.
  *
  * The znode has at most one request under way.  Later changes are sent when
- * the reply to that has come.  So ZooKeeper's speed bounds the number of
- * writes, however many waits come and go.
+ * its reply has come.  So ZooKeeper's speed bounds the number of writes,
+ * however many waits come and go.
  *
  * If the last reply about the znode was lost, the znode may or may not exist,
  * and may have the old or the new text.  Then it is written again, or deleted
@@ -14,17 +14,17 @@
  * The records are built anew whenever a wait has changed (waits.h).
  *
  * A build reads the partitions of the lock table one after another, so a
- * claim in the first one may have ended before the last one is read.  That
- * does no harm, because no conclusion relies on two holds of the same moment.
- * Servers read each other's records much later than that, and a proof
- * considers each hold by itself: the claim was held at some moment before the
- * nonce was published, and again at some moment after it, so it was held when
- * the nonce was published (src/README.md).  For this, it is enough that a
- * build reads each claim between its beginning and its end.  Nor is any hold
- * missing for long.  A backend that gets a claim in a partition that was read
- * already is not stuck just then.  If it gets stuck later, a wait changes,
- * and the next build finds the claim: a build notes the number of changes
- * before it reads anything.
+ * claim in the first partition may have ended before the last partition is
+ * read.  That does no harm, because no conclusion relies on two holds of the
+ * same moment.  Servers read each other's records much later than that, and a
+ * proof considers each hold by itself: the claim was held at some moment
+ * before the nonce was published, and again at some moment after it, so it
+ * was held when the nonce was published (src/README.md).  For this, it is
+ * enough that a build reads each claim between its beginning and its end.
+ * Nor is any hold missing for long.  A backend that gets a claim in a
+ * partition that was read already is not stuck just then.  If it gets stuck
+ * later, a wait changes, and the next build finds the claim: a build notes
+ * the number of changes before it reads anything.
  *
  * src/deadlock/waitpublisher.c
  *
@@ -46,7 +46,7 @@
 /* The pause after ZooKeeper has refused a request. */
 #define AGAIN_AFTER		ZKL_MS(5000)
 
-/* What a wait or a hold takes in the text, besides its path. */
+/* The bytes that a wait or a hold takes in the text, besides its path. */
 #define FRAME			100
 
 #define NODE_PATH_SIZE	(ZKL_ROOT_SIZE + sizeof(ZKL_PATH_WAITS) + ZKL_SESSION_TEXT_NAME_SIZE + 1)
@@ -72,15 +72,15 @@ static struct
 	int64		again_at;		/* after a refusal: when to try again; else 0 */
 }			node;
 
-/* What the search requests of a record. */
+/* What the search for deadlocks wants one record to say. */
 typedef struct Mark
 {
 	int64		claim;			/* the record's claim; 0: the mark is free */
 	int64		search;
 	int			nconfirms;
 	int64		confirms[ZKL_WAITRECORD_CONFIRMS];
-	uint32		asked[ZKL_WAITRECORD_CONFIRMS]; /* the number of the request
-												 * for each */
+	uint32		asked[ZKL_WAITRECORD_CONFIRMS]; /* for each: the number of the
+												 * request to confirm it */
 } Mark;
 
 /* A backend that cannot go on before the wait of a record has ended. */
@@ -212,8 +212,8 @@ is_of_session(void)
 }
 
 /*
- * In a new session, the znode has another name.  Delete the one with the old
- * name first, because the old session may not have ended in ZooKeeper.
+ * In a new session, the znode has another name.  Delete the znode with the
+ * old name first, because the old session may not have ended in ZooKeeper.
  */
 static void
 send_next(void)
@@ -294,7 +294,7 @@ on_written(ZklAsker *asker, int what, int64 number,
 	}
 }
 
-/* What was sent last is acknowledged; if that is NULL, there is no znode. */
+/* The text that was sent last is acknowledged; NULL: there is no znode. */
 static void
 note_written(void)
 {
@@ -403,7 +403,7 @@ add_holds(ZklEntry *entry, void *arg)
 					sizeof(Holder), compare_holders);
 		if (holder == NULL)
 			continue;
-		/* It is one of those with this pid; begin with the first. */
+		/* Several holders may have this pid; begin with the first. */
 		while (holder > building->holders && holder[-1].who.pid == claim->pid)
 			holder--;
 		for (; holder < building->holders + building->nholders &&
@@ -413,8 +413,8 @@ add_holds(ZklEntry *entry, void *arg)
 }
 
 /*
- * The claim may be in doubt.  If it is lost, the session has expired, so this
- * session does not write a record with it any more.
+ * The claim may be in doubt.  If it is lost, the session has expired, and no
+ * later write of this session can publish it.
  */
 static void
 add_hold(Building *building, int record, const ZklEntry *entry,
@@ -444,8 +444,8 @@ add_hold(Building *building, int record, const ZklEntry *entry,
 }
 
 /*
- * Put waits that take more than their share of the room last, so that one of
- * them does not keep all others out.
+ * Put waits that take more than their share of the room last, so that a
+ * single wait does not keep all others out.
  */
 static void
 add_records(Building *building, bool large)
@@ -457,7 +457,7 @@ add_records(Building *building, bool large)
 	}
 }
 
-/* Estimate with the unencoded texts; few have to be encoded. */
+/* Estimate with the lengths of the texts before encoding; few have to be encoded. */
 static bool
 is_large(const Building *building, int number)
 {
@@ -477,7 +477,7 @@ is_large(const Building *building, int number)
 
 /*
  * If the holders of a wait have released everything meanwhile, the wait holds
- * nothing up.  Its backend withdraws it when it looks next.
+ * nothing up.  Its backend withdraws the wait at its next look.
  */
 static void
 add_record(Building *building, int number)
@@ -532,7 +532,7 @@ add_record(Building *building, int number)
 }
 
 /*
- * What the search requests
+ * The marks that the search wants in records
  */
 
 static Mark *

@@ -30,9 +30,10 @@ extern int64 zkl_wait_publisher_wake_at(void);
 
 /*
  * The first function returns the directory of the znode.  The second returns
- * the records as ZooKeeper has acknowledged them; NULL if there are none, or
- * if that is not known.  The text stays until the next event is handled and
- * the next call of send.  "serial" grows with each acknowledgement.
+ * the records that ZooKeeper has acknowledged; NULL if there are none, or if
+ * the last outcome is unknown.  The text stays until the next event is
+ * handled and the next call of send.  "serial" grows with each
+ * acknowledgement.
  */
 extern const char *zkl_wait_publisher_directory(void);
 extern const char *zkl_wait_publisher_text(uint64 *serial);
@@ -41,9 +42,9 @@ extern const char *zkl_wait_publisher_text(uint64 *serial);
 extern int	zkl_wait_publisher_timeout_ms(void);
 
 /*
- * From now on, the record of this claim says that a search with this nonce
- * has begun; 0 if none has.  The second function makes it confirm these
- * nonces, as soon as its backend has computed the holders again.
+ * search: from now on, the record of this claim says that a search with this
+ * nonce has begun; 0: that none has.  confirm: it will confirm these nonces
+ * as soon as its backend has computed the holders again.
  */
 extern void zkl_wait_publisher_set_search(int64 claim, int64 nonce);
 extern void zkl_wait_publisher_set_confirms(int64 claim, const int64 *nonces,

@@ -47,7 +47,7 @@ static bool decode(const char **from, char *to);
 
 /*
  * Whether all records fit is known only at the end, so the first line is then
- * written again.  Both forms of it have the same length.
+ * written again.  Both forms of the first line have the same length.
  */
 size_t
 zkl_wait_record_format(const ZklWaitSet *set, char *str, size_t size)
@@ -79,8 +79,8 @@ zkl_wait_record_format(const ZklWaitSet *set, char *str, size_t size)
 
 /*
  * Write a record, and return its length.  If there is not enough room, the
- * record is "cut": its last holds are left out, or all of it, and then the
- * length is 0.
+ * record is "cut": its last holds are left out; or the whole record, and then
+ * the length is 0.
  */
 static size_t
 format_record(const ZklWaitSet *set, const ZklWaitRecord *record, char *str,
@@ -183,7 +183,7 @@ zkl_wait_record_parse(char *str, size_t length, ZklWaitSet *set)
 {
 	const char *at = str;
 
-	/* A null would hide from the parser what follows it. */
+	/* A null byte would hide the rest of the text from the parser. */
 	if (length >= ZKL_PATH_WAITS_SIZE ||
 		memchr(str, '\0', length) != NULL)
 		return false;
@@ -289,8 +289,8 @@ parse_hold(const char **at, ZklWaitHold *hold)
 }
 
 /*
- * A claim waits only once.  With two records of one wait, the order of waits
- * would not be total.
+ * A claim waits only once.  Two records of one wait would leave the order of
+ * waits undecided.
  */
 static bool
 is_new(const ZklWaitSet *set, const ZklWaitRecord *record)

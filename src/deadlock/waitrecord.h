@@ -3,11 +3,11 @@
  * waitrecord.h
  *	  The records of a server's waits that other servers must know about.
  *
- * A record says: a backend of this server waits for the server's ticket of one
- * lock; and meanwhile these claims of the server on other locks, the record's
- * HOLDS, cannot be released.  They are the claims of the backend itself, and
- * of all local backends that wait for it, directly or through others.  A wait
- * without holds needs no record.
+ * A record says: a backend of this server waits for the server's ticket of
+ * one lock; and before the wait ends, certain claims of the server on other
+ * locks, the record's HOLDS, cannot be released.  The holds are the claims of
+ * the backend itself, and of all local backends that wait for it, directly or
+ * through others.  A wait without holds needs no record.
  *
  * Each ZooKeeper session has at most one ephemeral znode with records,
  * <root>/.zklock/waits/<session>, and <session> is 16 hexadecimal digits.
@@ -56,16 +56,16 @@ typedef struct ZklWaitHold
 	 */
 	int64_t		claim;
 	int			pid;			/* of the backend that has it */
-	bool		is_use;			/* the backend uses a detached claim by it: if
-								 * the backend is cancelled, the lock stays */
+	bool		is_use;			/* the backend uses a detached claim: if the
+								 * backend is cancelled, the lock stays */
 	ZklMode		mode;			/* LOCK, WRITE, READ or LEASE */
 	int			leases;			/* 1 if the mode is not LEASE */
 	const char *path;
 
 	/*
 	 * Shows whether the claim has been stuck behind the record's wait ever
-	 * since an earlier look.  It can be any number that changes whenever a
-	 * local wait ends that makes the claim stuck.
+	 * since an earlier look.  Any number will do that changes whenever one of
+	 * the local waits that make the claim stuck ends.
 	 */
 	int64_t		stuck;
 } ZklWaitHold;
@@ -108,9 +108,9 @@ typedef struct ZklWaitRecord
  */
 typedef struct ZklWaitSet
 {
-	int64_t		instance;		/* of the server: a random number from 1 on,
-								 * new at each start, because names need not
-								 * be unique */
+	int64_t		instance;		/* identifies the server, whose name need not
+								 * be unique: a random number from 1 on, new
+								 * at each start */
 	const char *server;			/* its name */
 	bool		truncated;		/* some records did not fit */
 	int			nrecords;

@@ -32,7 +32,7 @@ typedef struct Slot
 	bool		sentenced;
 	ZklWaitSentence sentence;
 
-	/* for the backend as the holder of a lock */
+	/* the notice for the backend as the holder of a lock: */
 	ZklWaitSentence notice;
 	TimestampTz notice_at;		/* when the notice came; the backend reads
 								 * this field, and the three below, without
@@ -87,7 +87,7 @@ my_slot(void)
 	return &waits->slots[zkl_my_proc_number()];
 }
 
-/* The slot of a wait, or NULL.  The caller holds the lock. */
+/* The slot of a wait, or NULL.  The caller holds the lock of the slots. */
 static Slot *
 find(uint64 number)
 {
@@ -129,8 +129,8 @@ zkl_waits_put(const ZklWaitInfo *wait)
 	LWLockRelease(waits->lock);
 
 	/*
-	 * The holders' locks may have changed even if the holders are the same,
-	 * so the worker looks each time.
+	 * Count this as a change even if the holders are the same, because their
+	 * locks may have changed.
 	 */
 	note_change();
 }
@@ -210,7 +210,7 @@ zkl_waits_cancel(const ZklWaitSentence *sentence, int waiter,
 }
 
 /*
- * The claim that the sentence names; NULL also if the claim is in doubt,
+ * The claim that the sentence names.  NULL also if the claim is in doubt,
  * because then the deadlock is in doubt, too.
  */
 static ZklClaim *
@@ -246,8 +246,8 @@ zkl_waits_is_wanted(const ZklClaim *claim)
 }
 
 /*
- * While its backend waits like that, a claim with this path can only be that
- * on the inner mutex, not that on a user's lock.
+ * While its backend waits for leases, its claim with this path can only be on
+ * the inner mutex, not on a user's lock of that name.
  */
 bool
 zkl_waits_hold_up(ZklMode mode, const char *path, const ZklClaim *held)

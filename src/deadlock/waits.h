@@ -3,19 +3,19 @@
  * waits.h
  *	  The waits of this server that may be part of a deadlock across servers.
  *
- * Each backend has a SLOT in shared memory.  A backend that has waited for its
- * server's ticket for deadlock_timeout puts the wait into its slot, if
- * something cannot be released before the wait ends.  The slot names the
+ * Each backend has a SLOT in shared memory.  A backend that has waited for
+ * its server's ticket for deadlock_timeout puts the wait into its slot, if
+ * any lock cannot be released before the wait ends.  The slot names the
  * backends that hold such locks: the waiter itself, or local backends that
  * wait for it, directly or through others.  The lock table says which locks
- * they hold.  The worker publishes the contents of the slots, and searches for
- * deadlocks in what all servers have published (src/README.md).
+ * they hold.  The worker publishes the contents of the slots, and searches
+ * for deadlocks in what all servers have published (src/README.md).
  *
  *		from -> to				by			when
  *		EMPTY -> WAITING		backend		it has waited for deadlock_timeout,
  *											and something cannot be released
  *		WAITING -> WAITING		backend		it has computed the holders again;
- *											or the worker has asked for that
+ *											or the worker has requested that
  *		WAITING -> EMPTY		backend		the wait has ended, in whatever way;
  *											or nothing depends on it any more
  *		WAITING -> SENTENCED	worker		the wait is part of a deadlock, and
@@ -82,8 +82,8 @@ typedef struct ZklWaitInfo
 	uint64		number;			/* number of the wait; 0: the slot is EMPTY */
 	int			pid;
 	Oid			role;			/* the role that logged in */
-	int			turn;			/* in what zkl_waits_get returns: how many
-								 * older waits this role has */
+	int			turn;			/* set by zkl_waits_get: how many older waits
+								 * this role has */
 	char		path[ZKL_PATH_SIZE];	/* path of the lock; for leases, of
 										 * the semaphore */
 	ZklMode		mode;
@@ -93,8 +93,8 @@ typedef struct ZklWaitInfo
 								 * newest */
 	char		znode[ZKL_ZNODE_SIZE];
 	TimestampTz since;			/* when the wait began */
-	int			timeout_ms;		/* deadlock_timeout of the backend, but no
-								 * less than ZKL_LOOK_INTERVAL */
+	int			timeout_ms;		/* deadlock_timeout of the backend, at least
+								 * ZKL_LOOK_INTERVAL */
 	uint32		computed;		/* the worker's last request before the
 								 * holders were computed */
 	bool		truncated;		/* not all holders are listed */
@@ -126,10 +126,10 @@ extern void zkl_waits_attach(void *memory, LWLockPadded *locks, bool is_new);
 /*
  * For the backend that waits:
  *
- * new_number: the number of a new wait.  put: fill in this backend's slot, with
- * holders that were computed after "computed" had been read by look; wakes
- * the worker if something has changed or the worker has requested this.  end:
- * the slot becomes EMPTY, if it is not.
+ * new_number: the number of a new wait.  put: fill in this backend's slot.
+ * "computed" is the request that look returned before the holders were
+ * computed.  Wakes the worker if something has changed, or if the worker has
+ * requested this.  end: the slot becomes EMPTY, if it is not.
  *
  * look: the number of the worker's last request, and whether the wait is
  * sentenced.  If it is, *sentence is filled in, and the slot is WAITING
@@ -141,12 +141,11 @@ extern void zkl_waits_end(void);
 extern bool zkl_waits_look(uint32 *asked, ZklWaitSentence *sentence);
 
 /*
- * is_held: does the claim exist that the sentence names, and is it certainly
- * held?  "is_use": and does a transaction use a detached claim by it?  cancel:
- * if that is so, cancel its backend, another one of this server.  That
- * backend, or its parallel worker, is the process "waiter", and is in the
- * local wait with this wait_start.  These functions lock the claim's
- * partition, so the caller holds none.
+ * is_held: is the claim that the sentence names certainly held?  "is_use": is
+ * it a transaction's use of a detached claim?  cancel: if it is held, cancel
+ * its backend, which is not this one.  That backend, or its parallel worker,
+ * is the process "waiter", and is in the local wait with this wait_start.
+ * These functions lock the claim's partition, so the caller holds none.
  */
 extern bool zkl_waits_is_held(const ZklWaitSentence *sentence, bool *is_use);
 extern void zkl_waits_cancel(const ZklWaitSentence *sentence, int waiter,
@@ -167,10 +166,10 @@ extern bool zkl_waits_accept_notice(void);
 extern void zkl_waits_read_notice(ZklWaitSentence *sentence);
 
 /*
- * As far as the worker knows, may waits for a ticket depend on this claim?  If
- * there is no room for all claims, these go first.  The caller holds the
- * partition, unless the claim is its own: then what it reads may be a moment
- * old.
+ * As far as the worker knows, may waits for a ticket depend on this claim?
+ * If there is no room for all claims, such claims go first.  The caller holds
+ * the partition, unless the claim is its own: then what it reads may be a
+ * moment old.
  */
 extern bool zkl_waits_is_wanted(const ZklClaim *claim);
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * jobfuncs.c
- *	  The functions that run jobs, and those about the records of jobs.
+ *	  The functions that run jobs, and the functions about the records of jobs.
  *
  * src/jobs/jobfuncs.c
  *
@@ -132,7 +132,7 @@ put_job(ReturnSetInfo *set, const ZklListingNode *node)
 	zkl_row_put(set, &row);
 }
 
-/* The backend is shown as zk_locks shows the backend of a claim. */
+/* Show the backend as zk_locks shows the backend of a claim. */
 static void
 add_job(ZklRow *row, const ZklJobRecord *record)
 {
@@ -179,9 +179,10 @@ zklock_job_forget(PG_FUNCTION_ARGS)
 }
 
 /*
- * As in zk_lock_force_release: otherwise a member of pg_signal_backend could
- * make a superuser's job run again.  A superuser's run that begins at this
- * moment, in place of another role's run, may still lose its record.
+ * Check this as zk_lock_force_release does: otherwise a member of
+ * pg_signal_backend could make a superuser's job run again.  A superuser's
+ * run that begins at this moment, in place of another role's run, may still
+ * lose its record.
  */
 static void
 check_no_superuser(const char *path)

@@ -47,7 +47,7 @@ zkl_job_record_parse(const char *str, size_t length, ZklJobRecord *record)
 	const char *at = copy;
 	int64_t		attempt;
 
-	/* A null would hide from the parser what follows it. */
+	/* A null byte would hide the rest of the text from the parser. */
 	if (length >= sizeof(copy) || memchr(str, '\0', length) != NULL)
 		return false;
 	memcpy(copy, str, length);
@@ -105,8 +105,8 @@ zkl_job_record_state_name(ZklJobState state)
 /*
  * The caller holds the job's lock.  So if the record still says "started",
  * its runner has died.  If the wanted tick counts as the same as the last
- * one, the record keeps the last one's number.  Otherwise each retry would
- * move the span in which ticks count as used.
+ * tick, the record keeps the number of the last tick.  Otherwise each retry
+ * would move the span in which ticks count as used.
  */
 bool
 zkl_job_record_decide(const ZklJobRecord *last, const ZklJobTick *wanted,
@@ -138,8 +138,8 @@ distance(int64_t a, int64_t b)
 }
 
 /*
- * The caller knows ZooKeeper's time a little late.  Twice the time by which a
- * tick may be ahead certainly covers every tick.
+ * The caller knows ZooKeeper's time a little late, so allow twice the time by
+ * which a tick may be ahead.  That covers every tick.
  */
 void
 zkl_job_record_close(ZklJobRecord *record, int64_t zookeeper_time)

@@ -176,8 +176,8 @@ zkl_job_runs_ask_again(int slot, const ZklJobRecord *record,
 	LWLockAcquire(runs->lock, LW_EXCLUSIVE);
 
 	/*
-	 * The run may have ended with its claim meanwhile, and the slot may have
-	 * another run.
+	 * The run may have ended with its claim meanwhile, and its slot may have
+	 * another run now.
 	 */
 	if (run->state == ZKL_JOBRUN_ANSWERED &&
 		strcmp(run->record.run, record->run) == 0)
@@ -200,8 +200,7 @@ zkl_job_runs_answer(int slot, const char *id)
 	LWLockAcquire(runs->lock, LW_SHARED);
 
 	/*
-	 * The run may have ended with its claim, and the slot may have another
-	 * run.
+	 * As above: the slot may have another run now.
 	 */
 	if (strcmp(run->record.run, id) != 0 ||
 		run->state == ZKL_JOBRUN_FREE || run->state == ZKL_JOBRUN_ENDED)
@@ -229,7 +228,7 @@ end_run(int *slot, bool done, bool lost)
 	if (*slot == ZKL_RUN_NONE)
 		return;
 
-	/* Clear it first: what ends the claim later must not end the run again. */
+	/* Clear *run first: the end of the claim must not end the run again. */
 	*slot = ZKL_RUN_NONE;
 	LWLockAcquire(runs->lock, LW_EXCLUSIVE);
 	Assert(run->state == ZKL_JOBRUN_STARTING ||
@@ -263,8 +262,8 @@ end_run(int *slot, bool done, bool lost)
  */
 
 /*
- * This takes no lock.  A process that makes a slot pending wakes the worker
- * after that, so the worker misses no slot.
+ * This takes no lock.  A process first makes a slot pending and then wakes
+ * the worker, so the worker misses no slot.
  */
 bool
 zkl_job_runs_any(void)

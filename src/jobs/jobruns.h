@@ -66,10 +66,10 @@ typedef enum ZklJobAnswer
 {
 	ZKL_JOB_ANSWER_NONE,		/* there is none yet */
 	ZKL_JOB_ANSWER_WRITTEN,
-	ZKL_JOB_ANSWER_OVERTAKEN,	/* written, but over another record than the
-								 * one that was read */
-	ZKL_JOB_ANSWER_CHANGED,		/* not written: the record is not the one that
-								 * was read */
+	ZKL_JOB_ANSWER_OVERTAKEN,	/* written, but over a record that the backend
+								 * had not read */
+	ZKL_JOB_ANSWER_CHANGED,		/* not written: the record has changed since
+								 * it was read */
 	ZKL_JOB_ANSWER_AHEAD,		/* the tick is too far in the future */
 	ZKL_JOB_ANSWER_FULL,		/* there are zklock.max_jobs records already */
 	ZKL_JOB_ANSWER_DENIED,		/* ZooKeeper's access control forbids it */
@@ -110,8 +110,9 @@ typedef struct ZklJobRun
 	bool		unsure;
 	char		path[ZKL_PATH_SIZE];
 	ZklJobRecord record;		/* the record that the worker must write */
-	ZklJobZnode last;			/* the record that the write replaces; since
-								 * WRITTEN, version and czxid are the run's */
+	ZklJobZnode last;			/* the record that the write replaces; from
+								 * WRITTEN on, version and czxid of the run's
+								 * own record */
 
 	/* from ANSWERED on */
 	ZklJobAnswer answer;
@@ -126,9 +127,10 @@ extern void zkl_job_runs_attach(void *memory, LWLockPadded *locks, bool is_new);
 /*
  * For backends:
  *
- * mine: how many runs this backend has.  It may begin another one only if they
- * are fewer than ZKL_JOBRUNS_PER_BACKEND: when they all end together, the
- * worker writes so in one go, and other backends' requests wait for that.
+ * mine: how many runs this backend has.  It may begin another run only if it
+ * has fewer than ZKL_JOBRUNS_PER_BACKEND: if all of them end together, the
+ * worker writes all their ends at once, and other backends' requests wait for
+ * that.
  *
  * take: FREE -> STARTING.  Returns the slot, or ZKL_RUN_NONE if all are in
  * use, or if the role has its share (rolequota.h).  The caller puts the number

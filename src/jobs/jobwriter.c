@@ -49,7 +49,8 @@ typedef enum Step
 {
 	STEP_COUNT,					/* how many records there are */
 	STEP_TIME,					/* ZooKeeper's time */
-	STEP_DIRECTORY,				/* the same, where there is no directory yet */
+	STEP_DIRECTORY,				/* ZooKeeper's time, by creating the missing
+								 * directory */
 	STEP_WRITE,
 	STEP_READ
 } Step;
@@ -59,8 +60,8 @@ typedef struct Task
 	ZklJobRun	run;			/* a copy of the slot */
 	ZklAsker	asker;
 	bool		looked;			/* it has read the record again */
-	bool		counted;		/* it has had its step COUNT */
-	int			rounds;			/* how often a record was there and gone */
+	bool		counted;		/* its step COUNT is done */
+	int			rounds;			/* how often a record appeared and vanished */
 } Task;
 
 static Task *tasks = NULL;
@@ -74,7 +75,7 @@ static char directory[ZKL_ROOT_SIZE + sizeof(ZKL_PATH_JOBS)];
 static int64 time_then;
 static int64 time_noted_at = 0; /* 0 if never */
 static int	nrecords;
-static int	nuncounted;			/* records made since then */
+static int	nuncounted;			/* records made since the last count */
 static int64 nrecords_noted_at = 0;
 
 static void send_all(ZklJobRunState state);
@@ -126,9 +127,9 @@ zkl_job_writer_forget_time(void)
 
 /*
  * A backend that got the job's lock within this server must not overtake the
- * end of the previous run: otherwise it would take that run for one that
- * died.  So the ends of runs go first, and a run begins only when no other
- * run of the job is ending.
+ * end of the previous run: otherwise it would take the previous run for one
+ * that died.  So the ends of runs go first, and a run begins only when no
+ * other run of the job is ending.
  */
 void
 zkl_job_writer_send(void)
@@ -438,14 +439,12 @@ on_start_written(Task *task, const ZklSessionEvent *event)
 
 /*
  * The record may be another run's; or this run's own, if the first reply was
- * lost; or, after a look, the one that the backend has read.  In the last
- * case the write comes next.
- *
- * After a refused write, it cannot be the one that the backend has read.  A
- * refusal has a place in the order of ZooKeeper's writes, so the server that
- * passes it on has applied all writes before it, and the record's change is
- * among them.  But if there was no record and still is none, one may have
- * come and gone.
+ * lost; or, after a look, the record that the backend has read, and then the
+ * write comes next.  After a refused write, it cannot be the record that the
+ * backend has read: a refusal has a place in the order of ZooKeeper's writes,
+ * so the server that passes it on has applied all writes before it, and the
+ * record's change is among them.  But if there was no record and still is
+ * none, one may have come and gone.
  */
 static void
 on_start_read(Task *task, const ZklSessionEvent *event)
@@ -468,10 +467,7 @@ on_start_read(Task *task, const ZklSessionEvent *event)
 		answer_difference(task);
 }
 
-/*
- * If the record has changed or is gone, it does not belong to this run any
- * more.
- */
+/* If the record has changed or is gone, the run has no record any more. */
 static void
 on_end_written(Task *task, const ZklSessionEvent *event)
 {
@@ -479,8 +475,8 @@ on_end_written(Task *task, const ZklSessionEvent *event)
 		ZKL_FAULT_POINT("run-end-answered");
 
 	/*
-	 * A retry would not help.  The next run will find that this one has
-	 * started, and take it for one that died.
+	 * A retry would not help.  The next run will find this run still
+	 * "started", and take it for one that died.
 	 */
 	if (event->reply.outcome == ZKL_OUTCOME_REFUSED)
 		log_refused_end(task);
@@ -520,7 +516,7 @@ on_end_read(Task *task, const ZklSessionEvent *event)
 	}
 
 	/*
-	 * The backend has ended before it could hear that another run was faster.
+	 * The backend ended before it could learn that another run was faster.
 	 */
 	if (has_overtaken(task, &znode))
 		zkl_job_record_close(&task->run.record, ZKL_MS(event->mtime_ms));

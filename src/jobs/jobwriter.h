@@ -18,8 +18,8 @@
 extern void zkl_job_writer_start(const char *prefix);
 
 /*
- * The session's handle is gone.  Forget ZooKeeper's time: its last replies
- * may have been read late.
+ * The session's handle is gone.  Forget ZooKeeper's time, because the
+ * handle's last replies may have been read late.
  */
 extern void zkl_job_writer_forget_time(void);
 

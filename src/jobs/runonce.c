@@ -3,10 +3,11 @@
  * runonce.c
  *	  Run a job once a tick.
  *
- * The backend first reads the record: if the tick is used up, that is all.
- * Then it acquires the job's lock, and has the record written on condition
- * that it is still the one that was read.  If it is not, another run has
- * begun or ended since; so the backend decides again, now with the lock held.
+ * The backend first reads the record; if the tick is used up, it is done.
+ * Otherwise it acquires the job's lock, and has the record written on
+ * condition that it has not changed since the read.  If it has changed,
+ * another run has begun or ended; so the backend decides again, now with the
+ * lock held.
  *
  * src/jobs/runonce.c
  *
@@ -47,7 +48,7 @@ typedef struct Attempt
 	ZklJobRecord record;		/* the record that will replace it */
 } Attempt;
 
-/* What the answers mean that say why the record was not written. */
+/* The errors for the answers that say why the record was not written. */
 static const ZklCommandOutcome refusals[] = {
 	[ZKL_JOB_ANSWER_DENIED] = ZKL_COMMAND_DENIED,
 	[ZKL_JOB_ANSWER_QUOTA] = ZKL_COMMAND_QUOTA,
@@ -81,8 +82,8 @@ zkl_run_once_begin(const ZklLockRequest *request, const ZklJobTick *tick)
 		return zkl_local_claim_is_repeated(claim, request);
 
 	/*
-	 * Other transactions may use the same claim, and would find that the run
-	 * of this one has no runner.
+	 * Other transactions may use the same claim, and would find this
+	 * transaction's run without a runner.
 	 */
 	if (claim != NULL && claim->shared->is_use)
 		ereport(ERROR,
@@ -113,9 +114,9 @@ zkl_run_once_begin(const ZklLockRequest *request, const ZklJobTick *tick)
 }
 
 /*
- * The tick is free, and the run would use it up.  Where its transaction cannot
- * write, the job would then never be done.  A read-only transaction of a
- * primary is the user's own choice.
+ * The run would use the tick up.  If its transaction cannot write, the job
+ * would never be done.  A read-only transaction on a primary is the user's
+ * own choice.
  */
 static void
 check_may_write(const char *path)
@@ -131,9 +132,10 @@ check_may_write(const char *path)
 }
 
 /*
- * Read the record for a call.  If the time is over before the reply, that is an
- * error: the caller would take false for a job that another session has run.
- * ZooKeeper may be silent, or the time was merely too short.
+ * Read the record for a call.  If the time is over before the reply, that is
+ * an error: the caller would take false for a job that another session has
+ * run.  The error tells whether ZooKeeper is silent or the time was merely
+ * too short.
  */
 static void
 read_for(const ZklLockRequest *request, ZklJobZnode *znode)
@@ -247,7 +249,7 @@ run_with_claim(ZklLocalClaim *claim, Attempt *attempt)
 }
 
 /*
- * Have the record written.  The run now gets a slot, which the caller must
+ * Have the record written.  This gives the run a slot, which the caller must
  * end unless this returns true.
  */
 static bool
@@ -311,8 +313,8 @@ start(ZklLocalClaim *claim, Attempt *attempt)
 }
 
 /*
- * Fill in what may_run() has left open.  By its ID, the worker recognizes its
- * own write if the reply was lost.
+ * Fill in what may_run() has left open.  By the run's ID, the worker
+ * recognizes its own write if the reply was lost.
  */
 static void
 describe(const ZklLocalClaim *claim, ZklJobRecord *record)
@@ -364,7 +366,8 @@ ask(ZklLocalClaim *claim, const Attempt *attempt)
 
 /*
  * Wait until the worker has a reply from ZooKeeper.  The timeout of the call
- * does not end this wait: that is for the lock, which this backend has.
+ * does not end this wait: it limits the wait for the lock, which this backend
+ * has.
  */
 static ZklJobReply
 wait_for_answer(int slot, const Attempt *attempt)

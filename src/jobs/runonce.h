@@ -21,9 +21,9 @@
  * record in ZooKeeper says that the tick is used up, by this run; the lock is
  * held, and the run ends with this acquire of it.  False: the tick is already
  * used up, or another backend or client held the lock until the time was
- * over.  Raises the errors of zkl_acquire, and 22023 for a tick in the
- * future, 53400 if there are too many jobs, XX001 if the record cannot be
- * read.  After false or an error, the lock is as it was before.
+ * over.  Raises the errors of zkl_acquire; 22023 for a tick in the future;
+ * 53400 if there are too many jobs; XX001 if the record cannot be read.
+ * After false or an error, the lock is as it was before.
  */
 extern bool zkl_run_once_begin(const ZklLockRequest *request, const ZklJobTick *tick);
 
