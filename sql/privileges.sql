@@ -1,4 +1,6 @@
 -- Every role may lock and read the views; what belongs to other roles is hidden.
+\pset tuples_only
+\pset format unaligned
 SET client_min_messages = warning;
 CREATE ROLE regress_zklock_a;
 CREATE ROLE regress_zklock_b;
@@ -19,7 +21,9 @@ RESET ROLE;
 
 -- as an ordinary role
 SET ROLE regress_zklock_b;
+\pset tuples_only off
 SELECT * FROM pg_temp.seen;
+\pset tuples_only on
 SELECT state IN ('connected', 'idle') AS state, session_id IS NULL AS hidden, safe FROM zk_status;
 SELECT count(*) FROM zk_locks() WHERE path LIKE '/regress/%';
 RESET ROLE;

@@ -3,6 +3,8 @@ SELECT attrelid::regclass AS view, attname, atttypid::regtype
 FROM pg_attribute
 WHERE attrelid IN ('zk_stat'::regclass, 'zk_stat_locks'::regclass) AND attnum > 0
 ORDER BY attrelid::regclass::text, attnum;
+\pset tuples_only
+\pset format unaligned
 SELECT has_table_privilege('public', 'zk_stat', 'SELECT') AS zk_stat,
 	   has_table_privilege('public', 'zk_stat_locks', 'SELECT') AS zk_stat_locks,
 	   has_table_privilege('public', 'zk_stat', 'INSERT, UPDATE, DELETE') AS written,
@@ -19,7 +21,9 @@ SELECT path, acquired, acquired_locally, waited, wait_time > 0 AS wait_time, hol
 	   timeouts, lost, deadlocks, handed_over, stats_since BETWEEN now() - interval '1 minute' AND clock_timestamp() AS since
 FROM zk_stat_locks WHERE path LIKE '/regress/stat%' ORDER BY path COLLATE "C";
 SELECT zk_lock_acquire('/regress/stat');
+\pset tuples_only off
 SELECT * FROM counted;
+\pset tuples_only on
 SELECT zk_lock_acquire('/regress/stat'), zk_lock_release('/regress/stat');	-- is no grant
 SELECT zk_lock_release('/regress/stat');
 SELECT * FROM counted;
