@@ -11,17 +11,8 @@
  * cancelled (LOSSES); a server's session may expire (EXPIRIES); a server may crash
  * (CRASHES); a user may remove the record (FORGETS), unless a run is under way.
  *
- * Properties:
- *	ONCE	without RETRY: each tick is run at most once
- *	TWICE	with RETRY: a tick commits at most once, unless the server of the first
- *			crashes, or loses its session, before the record says "done"
- *	LEAST	with RETRY: a call is refused because of the same tick only if that was committed
- *	QUIET	when nothing moves any more, no server has the lock, and no record says "started",
- *			unless its server has crashed
- *
- * Defects, each of which spin must find: NO_CONDITION, NO_LOCK, TRUE_TOO_EARLY, NO_ID,
- * CHANGED_BELIEVED, DELETE_FIRST, NO_GUARD, FAILED_IS_DONE, NO_LOOK, NO_CLOSE, NO_READ,
- * FORGET_ANY_TIME.  They are where the #ifdefs are.
+ * README.md has the properties, and the defects that spin must find: they are where the
+ * #ifdefs are.
  *
  * QUICK is no defect: a caller that gets the lock at once does not look at the record again.
  */

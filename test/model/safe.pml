@@ -12,13 +12,7 @@
  * idle until it writes; the write may be the create of a ticket, which is granted when
  * the write is answered.  Several writes may be under way.
  *
- * Property:
- *	BASE	the leader has heard of the session at the base, or later
- *
- * Defects, each of which spin must find: FROM_SENT, NO_ECHO, ONE_ECHO, ECHO_TOO_SOON,
- * ECHO_BELIEVED, PROVABLE_LATE, NO_HALF_TICK, NO_JITTER, SENT_FOR_ANSWERED,
- * CONNECTED_BELIEVED.  And a ZooKeeper that is not as we assume: OVERTAKES (a reply may
- * overtake a ping).
+ * README.md has the property, and the defects that spin must find.
  */
 
 #ifndef HALF_TICK

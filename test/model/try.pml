@@ -4,17 +4,11 @@
  * Server 0 has the ticket when all begins, and its backends take the lock and
  * release it.  The other servers try once each, and the one that gets the lock then has
  * the ticket in the same way.  Failures are not here, but in zklock.pml and in
- * test/unit/test_ticket_walk.c; README.md says more.
+ * test/unit/test_ticket_walk.c.
  *
  * A request is executed in one step, and its reply is handled in a later one.
  *
- * Properties:
- *	HELD	a try that ends in vain saw a znode before its own that was there for
- *			a claim that was held, or had just been released
- *	ENDS	every try ends (there is no time in the model)
- *
- * Defects, each of which spin must find: NO_QUESTION, NO_ANSWER, ANSWERS_IDLE,
- * LINGERS_ON.
+ * README.md has the properties, and the defects that spin must find.
  */
 
 #define TRIES 2

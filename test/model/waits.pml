@@ -6,18 +6,12 @@
  * of its server, say for a row; this local wait may end and begin again.  The backends
  * may act at any moment: waits begin and time out, holders get stuck and
  * get free, release, and acquire again.  A worker may stand still between any two steps.
- * README.md says more.
  *
  * One number here stands for one in src/deadlock/waitrecord.h: the wait (its claim and
  * czxid), the claim that is held, and "stuck".
  *
- * Properties:
- *	EXISTED	there was a moment at which everything existed that the victim's server relies on
- *	ONE		a deadlock has one victim
- *	BROKEN	(LTL, weak fairness) no deadlock stays
- *
- * USES is another world, no defect.  Defects, each of which spin must find: NO_NONCE, OLD_RECORD, NONCE_KEPT, STUCK_UNSEEN,
- * NO_LAST_LOOK, EACH_A_VICTIM, NO_CONFIRM.
+ * README.md has the properties, and the defects that spin must find.  USES is another world, no
+ * defect.
  */
 
 #ifndef CHANGES

@@ -10,21 +10,8 @@
  * lock, or between two such moments in the worker.  Each step names the file and the
  * function in src/ for which it stands.
  *
- * Properties:
- *	EXCLUSION	no two transactions that pass the guard overlap, from the grant to
- *				the guard
- *	TOKEN		each grant has a greater token than all before it
- *	SAFE		before "safe until" ZooKeeper knows the session
- *	SLOTS		a server never has more than one znode
- *	NEXT		a ticket that will own the lock when its predecessor goes watches the
- *				directory then, or is about to learn that it has changed
- *	QUIET		when nothing moves any more, every backend is through (so none
- *				waits for ever), and no znode, ticket or entry is left
- *	served		(LTL) a backend that waits is granted the lock or stops waiting, in the end
- *
- * Defects, each of which spin must find: NO_EPOCH_CHECK, NO_DOUBT, SAFE_FROM_ANSWER,
- * NO_SEARCH, NO_BARRIER, DELETE_UNCONFIRMED, WATCH_BELIEVED, FOUND_BELIEVED,
- * NEXT_KEPT, NO_RELOOK, NO_WAKE_UP, UNDONE_BELIEVED.  They are where the #ifdefs are.
+ * README.md has the properties, and the defects that spin must find: they are where the
+ * #ifdefs are.
  */
 
 #ifndef SERVERS
