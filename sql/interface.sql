@@ -25,6 +25,8 @@ SELECT has_table_privilege('public', 'zk_locks', 'SELECT') AS zk_locks,
 	   has_table_privilege('public', 'zk_sessions', 'SELECT') AS zk_sessions,
 	   has_table_privilege('public', 'zk_locks', 'INSERT, UPDATE, DELETE') AS written;
 
+\pset tuples_only
+\pset format unaligned
 -- a comment on each of them
 SELECT pg_describe_object(classid, objid, 0) AS "has no comment"
 FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
