@@ -397,9 +397,7 @@ assign_acl(const char *newval, void *extra)
 	(void) zkl_access_parse_acl(newval, &zkl_settings_acl);
 }
 
-/*
- * A server that is told to use TLS must not go on without it.
- */
+/* A server whose setting says TLS must not go on without TLS. */
 static bool
 check_tls(char **newval, void **extra, GucSource source)
 {
@@ -449,7 +447,10 @@ zkl_settings_next_leader(const char **at, char path[ZKL_SETTINGS_LEADER_SIZE])
 	size_t		length;
 	const char *element = zkl_path_list_next(at, &length);
 
-	/* What is cut off here is too long with one byte more, too. */
+	/*
+	 * The copy has room for one byte more than a valid path, so a path that
+	 * is cut off is still too long.
+	 */
 	if (element != NULL)
 		strlcpy(path, element, Min(length + 1, ZKL_SETTINGS_LEADER_SIZE));
 	return element != NULL;
@@ -493,9 +494,8 @@ leaders_fault(const char *list)
 }
 
 /*
- * A superuser may write without the leadership, but not in silence.  A stored
- * value that is not valid allows no writes: no server leads what is no valid
- * path.
+ * A superuser may turn this off for a session, but the log says so.  A stored
+ * value that is not valid allows no writes: no server leads an invalid path.
  */
 static bool
 check_commit_requires(char **newval, void **extra, GucSource source)
@@ -619,7 +619,7 @@ check_node_name(char **newval, void **extra, GucSource source)
 	return false;
 }
 
-/* PostgreSQL can check one range only, and -1 is apart from it. */
+/* PostgreSQL checks one range only, and -1 is outside of the valid range. */
 static bool
 check_max_locks(int *newval, void **extra, GucSource source)
 {

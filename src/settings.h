@@ -64,8 +64,9 @@ extern bool zkl_allowed_paths_of_server;	/* not of a role, database,
 extern bool zkl_session_level;
 extern char *zkl_auth_file;
 extern char *zkl_acl;
-extern ZklAcl zkl_settings_acl; /* what zkl_acl says */
-extern char *zkl_ssl_ca_file;	/* empty, as the next two, if not in use */
+extern ZklAcl zkl_settings_acl; /* the list that zkl_acl names */
+extern char *zkl_ssl_ca_file;	/* this and the next two are empty if not in
+								 * use */
 extern char *zkl_ssl_cert_file;
 extern char *zkl_ssl_key_file;
 
@@ -74,7 +75,10 @@ extern char *zkl_ssl_key_file;
 #define ZKL_HAS_TLS
 #endif
 
-/* For _PG_init: define all settings, and read what the files say of them. */
+/*
+ * For _PG_init: define all settings, and read their values from the
+ * configuration files.
+ */
 extern void zkl_settings_define(void);
 
 /*
@@ -98,8 +102,8 @@ extern const char *zkl_settings_read_under(const char *value, int64 *token,
 										   char path[ZKL_PATH_SIZE]);
 
 /*
- * The name by which other servers know this one, in UTF-8.  And: the name of
- * its host and its port, as the operating system has them.
+ * node_name: the name by which other servers know this one, in UTF-8. host:
+ * the name of its host, and its port, as the operating system has them.
  */
 #define ZKL_NODE_NAME_SIZE	64	/* with the null */
 extern const char *zkl_settings_node_name(void);
@@ -107,7 +111,7 @@ extern const char *zkl_settings_host(void);
 
 /*
  * Microseconds on a clock that counts suspended time and cannot be set.  So a
- * machine that slept finds its session too old.
+ * server finds its session too old after its machine was suspended.
  */
 static inline int64
 zkl_now(void)
@@ -131,11 +135,11 @@ zkl_now(void)
 
 /*
  * No process looks more often than this at the same thing because of a timer.
- * A look that is repeated sooner at first soon becomes as rare.
+ * Looks may come sooner at first, but soon become as rare.
  */
 #define ZKL_LOOK_INTERVAL	ZKL_MS(100)
 
-/* Milliseconds from now to that moment, as a timeout: rounded up, a minute at most. */
+/* Milliseconds from now to this moment, as a timeout: rounded up, a minute at most. */
 static inline long
 zkl_ms_until(int64 moment)
 {

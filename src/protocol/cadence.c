@@ -31,8 +31,8 @@ zkl_cadence_period(int64_t timeout)
 
 /*
  * Safe until must be at least 0.4 session timeouts ahead.  A sign is due
- * within a period, and this leaves time to find another server before safe
- * until.
+ * within a period, which leaves time to find another server before that
+ * moment.
  */
 int64_t
 zkl_cadence_patience(int64_t timeout)
@@ -67,8 +67,7 @@ zkl_cadence_connected(ZklCadence *cadence, int64_t timeout)
 /*
  * A write that was just sent is a proof itself, and on a busy server other
  * writes follow it.  So a separate proof waits for one period.  But a write
- * that fails proves nothing, so failing writes do not put the proof off for
- * ever.
+ * that fails proves nothing, so it does not put the proof off.
  */
 static int64_t
 may_prove_at(const ZklCadence *cadence)
@@ -140,7 +139,7 @@ zkl_cadence_sent(ZklCadence *cadence, ZklSign sign, int64_t now)
 
 /*
  * If the reply came late, the next sign does not follow at once.  An echo
- * tells more if the reply to the one before came a little earlier; see
+ * tells more if some time passes after the reply to the previous echo; see
  * safeuntil.h.
  */
 void

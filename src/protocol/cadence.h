@@ -57,8 +57,8 @@ typedef struct ZklCadence
 	int			beat;			/* the sign's place in the round, from 0 on */
 	bool		barrier;		/* the connection has yet to begin with a
 								 * proof */
-	bool		prepared;		/* there is a new base, which the next proof
-								 * makes safe until */
+	bool		prepared;		/* there is a new base; the next proof moves
+								 * safe until by it */
 	bool		fails;			/* a write has failed since the last proof */
 } ZklCadence;
 
@@ -68,8 +68,9 @@ extern int64_t zkl_cadence_patience(int64_t timeout);
 
 /*
  * When to give up a connection on which a sign, sent at this moment, has no
- * reply.  The reply may be behind a long one.  So the sign has more time if
- * bytes arrive, the last ones at "received" (0: never), up to a bound.
+ * reply.  The reply may come behind a long reply, so the sign has more time,
+ * up to a bound, while bytes arrive.  "received": when the last bytes came;
+ * 0: never.
  */
 extern int64_t zkl_cadence_give_up_at(int64_t timeout, int64_t sent,
 									  int64_t received);

@@ -21,7 +21,7 @@ zkl_comeback_start(ZklComeback *comeback, const char *name)
 	comeback->number = zkl_recipe_number(name);
 }
 
-/* A smaller number tells nothing: the directory was made anew. */
+/* A smaller number only shows that the directory was made anew. */
 void
 zkl_comeback_owned(ZklComeback *comeback, const char *name)
 {

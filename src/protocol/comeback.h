@@ -6,13 +6,12 @@
  * A server that keeps a ticket saves a round trip if the path's next lock is
  * its own, and costs another server one more round trip if it is not.
  * ZooKeeper numbers the znodes of a queue.  So where the number of a server's
- * ticket follows the number of its last one, no other client was there in
- * between.
- *
- * The worth of keeping it grows with each such lock, and falls with each that
- * another client wanted.  Where servers share a path, one of them often gets it
- * two or three times in a row by chance.  So one such lock more or less does
- * not change the verdict, unless the path is at the border anyway.
+ * ticket follows the number of its last ticket, no other client was there in
+ * between.  The worth of keeping the ticket grows with each such lock, and
+ * falls with each lock that another client wanted.  Where servers share a
+ * path, one of them often gets it two or three times in a row by chance.  So
+ * one such lock more or less does not change the verdict, unless the path is
+ * at the border anyway.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *
@@ -34,7 +33,7 @@ typedef struct ZklComeback
 /* Begin with a ticket of the server's, which has this name. */
 extern void zkl_comeback_start(ZklComeback *comeback, const char *name);
 
-/* The server owns the lock by another ticket, with this name. */
+/* The server owns the lock by its next ticket, which has this name. */
 extern void zkl_comeback_owned(ZklComeback *comeback, const char *name);
 
 /* A ticket that was kept is used again; or another client wants the lock. */

@@ -21,8 +21,8 @@
 
 /*
  * Write a character as "%XX" and a null, and return the length, which is 3.
- * And back: the character that "%XX" at this place stands for; -1: no such
- * thing is there, or it stands for a null, which would end the value.
+ * escaped: the character for which the "%XX" at this place stands; -1 if
+ * there is no "%XX", or if it stands for a null, which would end the value.
  */
 extern int	zkl_field_text_escape(char *to, unsigned char c);
 extern int	zkl_field_text_escaped(const char *at);

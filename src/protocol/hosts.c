@@ -30,7 +30,7 @@ static bool split_server(const char *server, size_t length, char *name,
 
 /*
  * The loop runs at least once, and once more after a trailing comma.  So it
- * finds both an empty list and an empty server.
+ * finds an empty list as well as an empty server.
  */
 const char *
 zkl_hosts_fault(const char *hosts)

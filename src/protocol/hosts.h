@@ -58,14 +58,16 @@ extern int	zkl_hosts_pause_ms(int attempts, int nservers, int timeout_ms,
 							   uint32_t random);
 
 /*
- * How long a connect may take before the next server of the list is tried.  At
- * first, all servers together may take a third of the session timeout, so that
- * a session outlives a round through silent servers.  But all servers may be
- * slow.  So the limit grows with the number of connects that were given up
- * since the last one that was of use, up to what the client library allows.
+ * How long a connect may take before the next server of the list is tried.
+ * At first, all servers together may take a third of the session timeout, so
+ * that a session outlives a round through silent servers.  But all servers
+ * may be slow.  So the limit grows, up to what the client library allows,
+ * with the number of connects that were given up since the last useful
+ * connection ("late").
  *
- * A new session has nothing to lose, and ZooKeeper may keep the session of a
- * connect that was given up.  So from the start, each server may take a third.
+ * A new session has nothing to lose.  Giving a connect up may even leave a
+ * session behind in ZooKeeper.  So for a new session, each server may take a
+ * third from the start.
  */
 extern int	zkl_hosts_limit_ms(int late, int nservers, int timeout_ms,
 							   bool is_new);

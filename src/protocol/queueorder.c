@@ -203,7 +203,11 @@ zkl_queue_order_mode_name(const ZklPlace *place)
 {
 	if (place->where == ZKL_WHERE_LOCKS)
 		return "acquiring";
-	/* settle_kazoo() has already decided which of the two it is. */
+
+	/*
+	 * settle_kazoo() has already decided between a mutex and a read-write
+	 * lock.
+	 */
 	if (place->mode == ZKL_MODE_KAZOO_LOCK && place->kind == ZKL_KIND_READ_WRITE)
 		return zkl_recipe_mode_name(ZKL_MODE_WRITE);
 	return zkl_recipe_mode_name(place->mode);

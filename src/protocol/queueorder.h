@@ -57,17 +57,17 @@ typedef struct ZklPlace
  * the name of a lease or the limit is known.  Otherwise the path is no
  * semaphore, and "leases" is the directory of another lock.  "limit" is the
  * number of the semaphore's leases, 0 if it is not known.  The newest leases
- * above the limit wait.  So do the leases that the owner of the first znode in
- * "locks" has made since that znode, because a client gets its leases all at
- * once or not at all.
+ * above the limit wait.  The client of the first znode in "locks" is
+ * collecting leases, and gets all of them or none.  So the leases that it has
+ * made since that znode wait, too.
  */
 extern int	zkl_queue_order(ZklPlace *places, int nplaces, int limit);
 
 /*
  * Does a client that waits in this directory wait for this place?  The client
- * wants a lock of this mode; "key" is its znode's key, or NULL if it has no
- * znode yet and so will come last.  A waiter for a lease waits for all leases
- * that are held.  The result is also true for the client's own znode.
+ * wants a lock of this mode; "key" is its znode's key; NULL: it has no znode
+ * yet, and so comes last.  A waiter for a lease waits for all leases that are
+ * held.  The result is also true for the client's own znode.
  */
 extern bool zkl_queue_order_is_in_way(const ZklPlace *place, ZklWhere where,
 									  ZklMode mode, const char *key);

@@ -34,8 +34,8 @@ typedef struct Mark
 #define MARK(str)	{str, sizeof(str) - 1}
 
 /*
- * What a mode's znodes have before their number; the kind of lock; and the
- * name.  No mark is the end of another.
+ * For each mode: the mark before a znode's number; the kind of lock; and the
+ * name.  No mark is the end of another one.
  */
 typedef struct Mode
 {
@@ -57,10 +57,10 @@ static const Mark latch_mark = MARK("latch-");
 
 /*
  * The one rule of who waits for whom: what a znode of the first mode makes of
- * one of the second before it.  kazoo's Lock and WriteLock have the same mark,
- * so that is a rival of every mode, and tells no kind; and they wait for every
- * znode.  kazoo's ReadLock waits for all but readers.  Leases are in a
- * directory of their own.
+ * a znode of the second mode before it.  kazoo's Lock and WriteLock have the
+ * same mark.  So a znode with this mark is a rival of every mode, tells no
+ * kind, and waits for every znode.  kazoo's ReadLock waits for all but
+ * readers.  Leases are in a directory of their own.
  *
  * The columns are LOCK, WRITE, READ, LEASE, KAZOO_LOCK, KAZOO_READ.
  */
@@ -385,7 +385,7 @@ note_rival(Rivals *rivals, const ZklContender *rival, const char *child)
 	}
 }
 
-/* What the rivals before this znode mean for it.  The znode is in the list. */
+/* What its rivals mean for a znode that is in the list. */
 static void
 judge_place(ZklVerdict *verdict, ZklMode mode, const Rivals *rivals,
 			const char *first)
@@ -619,7 +619,7 @@ count_digits(const char *str)
 
 /*
  * The order of leases.  First come the leases of other clients than zklock,
- * which every lease counts.  Then come zklock's own leases without a number in
+ * which every lease counts.  Then come zklock's leases whose number is in no
  * safe order, and then zklock's other leases by number.
  */
 #define RANK_FOREIGN	(-2)
@@ -680,8 +680,8 @@ zkl_recipe_has_lease(const char *me, const ZklLease *leases, int nleases)
 
 /*
  * Every child of the directory counts as a lease, as it does for Curator.
- * zklock's leases with higher numbers do not count, but those without a
- * number in safe order do.
+ * zklock's leases with higher numbers do not count, but zklock's leases whose
+ * number is in no safe order do.
  */
 ZklVerdict
 zkl_recipe_judge_lease(int limit, const char *me, const ZklLease *leases,
@@ -698,8 +698,8 @@ zkl_recipe_judge_lease(int limit, const char *me, const ZklLease *leases,
 		return verdict;
 
 	/*
-	 * With a number of its own, the lease need not count zklock's leases with
-	 * higher numbers.  The binary search counts "me" as well.
+	 * If its own number is in safe order, the lease need not count zklock's
+	 * leases with higher numbers.  The binary search counts "me" as well.
 	 */
 	if (rank >= 0)
 		before = count_ranks_up_to(rank, leases, nleases) - 1;

@@ -89,8 +89,8 @@ typedef enum ZklKind
 } ZklKind;
 
 /*
- * How a claim wants its lock, and which mode the name of a znode in the
- * lock's directory has.
+ * How a claim wants its lock, and the mode that a znode's name in the lock's
+ * directory shows.
  */
 typedef enum ZklMode
 {
@@ -164,13 +164,16 @@ typedef struct ZklVerdict
 extern ZklKind zkl_recipe_kind(ZklMode mode);
 
 /*
- * The names by which users and records know them.  Those of kazoo's modes are
- * what kazoo's clients do: 'lock' and 'read'.
+ * The names by which users and records know the modes.  kazoo's modes are
+ * called by what kazoo's clients do: 'lock' and 'read'.
  */
 extern const char *zkl_recipe_kind_name(ZklKind kind);
 extern const char *zkl_recipe_mode_name(ZklMode mode);
 
-/* For each pair of modes, including kazoo's. */
+/*
+ * What a znode of mode "mine" makes of a znode of mode "other" before it,
+ * including kazoo's modes.
+ */
 extern ZklRelation zkl_recipe_relation(ZklMode mine, ZklMode other);
 
 /* Does a ticket of this mode serve a claim of that mode? */
@@ -269,8 +272,8 @@ extern bool zkl_recipe_names_owner(const char *str, int length, const char *owne
 extern bool zkl_recipe_is_revoked(const char *str, int length);
 
 /*
- * A limit as a znode holds it.  read: ZKL_LIMIT_NONE if the data are no limit,
- * for instance because the znode is a directory.
+ * A semaphore's limit in a znode's data.  read: ZKL_LIMIT_NONE if the data
+ * are no limit, for instance because the znode is a directory.
  */
 extern int	zkl_recipe_read_limit(const char *data, int length);
 extern void zkl_recipe_write_limit(int limit, char data[ZKL_LIMIT_SIZE]);

@@ -47,11 +47,10 @@ zkl_safe_until_begin(ZklSafeUntil *safe, int64_t timeout, int64_t until)
 }
 
 /*
- * The timeout may have been another before, if ZooKeeper's configuration has
- * changed.  The leader may use any timeout that the session has had: the one
- * of the session's creation, if the leader was just elected, or the one of an
- * earlier connection, if another follower reports it late.  So use the
- * shortest.
+ * If ZooKeeper's configuration has changed, the session may have had another
+ * timeout before.  The leader may use any of them: the first, if the leader
+ * was just elected, or an earlier connection's, if another follower reports
+ * that late.  So use the shortest.
  */
 void
 zkl_safe_until_connected(ZklSafeUntil *safe, int64_t sent, int64_t timeout)
@@ -61,10 +60,10 @@ zkl_safe_until_connected(ZklSafeUntil *safe, int64_t sent, int64_t timeout)
 		safe->timeout = timeout;
 
 	/*
-	 * When a connection begins, the server asks the leader about the session.
-	 * The first proof shows that this leader is not deposed.  Signs of
-	 * earlier connections do not count any more: their servers may not have
-	 * reported them to the leader.
+	 * When a connection begins, the server has the leader confirm the
+	 * session.  The first proof shows that this leader is not deposed.  Signs
+	 * of earlier connections do not count any more: their servers may not
+	 * have reported them to the leader.
 	 */
 	safe->provable = sent;
 	safe->echo.answered = 0;
@@ -99,9 +98,9 @@ zkl_safe_until_sign(ZklSafeUntil *safe, int64_t sent, int64_t answered)
 }
 
 /*
- * This echo may have been sent very soon after the reply to the one before.
- * Then a leader that had just been resumed may have replied to both before it
- * sent a ping.  So the earlier echo goes on to count.
+ * This echo may have been sent very soon after the reply to the previous
+ * echo.  Then a leader that had just been resumed may have replied to both
+ * before it sent a ping.  So the earlier echo goes on to count.
  */
 void
 zkl_safe_until_echo(ZklSafeUntil *safe, int64_t sent, int64_t answered)

@@ -23,12 +23,12 @@
  *
  * An echo alone does not show when the last ping was sent: the leader may
  * have been suspended, and may have replied before it sent the ping that was
- * due.  But it was running when it replied to the echo before, and a leader
+ * due.  But it was running when it replied to the previous echo, and a leader
  * that runs, or is resumed, pings in time.  So there was a ping at most half
- * a tick before that echo, or after it.  The answer to this ping has carried
- * each sign of life that was answered half a tick before the earlier echo was
- * sent.  The newest of these signs is provable, and a write that is sent then
- * proves it: the sign is the base when the write is answered.
+ * a tick before the previous echo, or after it.  The answer to this ping has
+ * carried each sign of life that was answered half a tick before the previous
+ * echo was sent.  The newest of these signs is provable, and a write that is
+ * sent then proves it: the sign is the base when the write is answered.
  *
  *	 safe until = when the base was sent + session timeout - jitter
  *
@@ -37,7 +37,7 @@
  *
  * Only the signs of the present connection count, because each server reports
  * to the leader only the signs that it has seen itself.  When a connection
- * begins, its server asks the leader whether the session lives, and the
+ * begins, its server has the leader confirm that the session lives, and the
  * leader's count begins anew.  But the others may have deposed that leader:
  * the first proof on the connection shows that they have not.
  *
@@ -100,8 +100,8 @@ extern void zkl_safe_until_connected(ZklSafeUntil *safe, int64_t sent,
 
 /*
  * A request was answered on the present connection.  The second function is
- * for an echo: the leader has answered that as well, and it is also a sign of
- * life.  Call these in the order of sending.
+ * for an echo, which the leader has answered as well; do not call the first
+ * one for it, too.  Call these in the order of sending.
  */
 extern void zkl_safe_until_sign(ZklSafeUntil *safe, int64_t sent,
 								int64_t answered);
@@ -109,9 +109,9 @@ extern void zkl_safe_until_echo(ZklSafeUntil *safe, int64_t sent,
 								int64_t answered);
 
 /*
- * The first function tells what a write proves that is sent now.  Call the
- * second one when a quorum has acknowledged a write of the present
- * connection, with what the first one told when the write was sent.
+ * The first function tells what a write that is sent now will prove.  When a
+ * quorum has acknowledged a write of the present connection, pass what the
+ * first function told at its sending to the second one.
  */
 extern int64_t zkl_safe_until_provable(const ZklSafeUntil *safe);
 extern void zkl_safe_until_proof(ZklSafeUntil *safe, int64_t provable);

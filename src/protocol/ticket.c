@@ -90,9 +90,9 @@ static const ZklTicketStep nothing = {
 };
 
 /*
- * The request that each state sends when it begins, and then waits for.  Those
- * that follow CREATING wait for the list that was sent with the create.  OWNED
- * asks for the watch on its own znode, but does not wait for it.
+ * The request that each state sends when it begins, and then waits for.
+ * Those that follow CREATING wait for the list that was sent with the create.
+ * OWNED requests the watch on its own znode, but does not wait for it.
  */
 static const ZklRequest requests[ZKL_TICKET_NSTATES] = {
 	[ZKL_TICKET_CREATING_BOTH] = ZKL_REQUEST_CREATE_BOTH,
@@ -391,8 +391,7 @@ zkl_ticket_step(ZklTicket *ticket, const ZklTicketEvent *event)
 
 /*
  * Facts about an earlier znode are not true of the next one.  The name in
- * in_use stays: it is another client's znode, which this attempt does not
- * change.
+ * in_use stays, because it is another client's znode.
  */
 void
 zkl_ticket_begin_attempt(ZklTicket *ticket, const uint8_t random[16],
@@ -458,9 +457,9 @@ on_unwant(ZklTicket *ticket, bool unsent)
 			return nothing;
 
 			/*
-			 * The znode has the writer's name or the reader's; again, the
-			 * reply will tell.  It tells nothing that the request was not
-			 * sent: that may repeat an earlier one whose reply was lost.
+			 * The znode has the writer's name or the reader's; the reply will
+			 * tell.  Even if this request was not sent, an earlier one may
+			 * have been, with its reply lost.
 			 */
 		case ZKL_TICKET_DOWNGRADING:
 			ticket->unwanted = true;
@@ -565,8 +564,8 @@ on_look(ZklTicket *ticket)
 }
 
 /*
- * A ticket that has once been contended does not list any more, unless it is
- * asked to.
+ * A ticket that has once been contended does not list any more, except after
+ * this event.
  */
 static ZklTicketStep
 on_recheck(ZklTicket *ticket)
@@ -716,9 +715,9 @@ on_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 			break;
 
 			/*
-			 * The list that was sent along with a create which failed, or
-			 * whose reply was lost.  The state says how the create ended, and
-			 * what to do next.
+			 * The reply to the list that was sent with a create.  The create
+			 * has failed, or its reply was lost: the state says which, and so
+			 * what comes next.
 			 */
 		case ZKL_TICKET_NO_DIRECTORY:
 		case ZKL_TICKET_UNSURE:
@@ -777,15 +776,14 @@ on_delete_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 static ZklTicketStep
 on_create_both_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
-	/* This round has said nothing about the directory. */
+	/* The directory is not known to be missing. */
 	if (event->outcome == ZKL_OUTCOME_UNDONE)
 		return ticket->unwanted ? gone(ticket) :
 			become(ticket, ZKL_TICKET_CREATING_BOTH);
 	on_create_reply(ticket, event);
 
 	/*
-	 * No list is under way that would have to come first, as it would after
-	 * CREATE.
+	 * Unlike after CREATE, no reply to a list has to come first.
 	 */
 	if (ticket->state != ZKL_TICKET_CREATED)
 		return look_again(ticket);
@@ -796,7 +794,7 @@ on_create_both_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	return with_report(nothing, ZKL_REPORT_OWNED);
 }
 
-/* Only take note: the reply to the list follows, and decides. */
+/* Only note the outcome: the reply to the list follows, and decides. */
 static void
 on_create_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 {
@@ -883,7 +881,10 @@ on_place_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 
 	assert(ticket->name[0] != '\0');
 
-	/* Withdrawn while the create was under way: now it has a name. */
+	/*
+	 * The ticket was withdrawn while the create was under way; now its name
+	 * is known.
+	 */
 	if (ticket->unwanted)
 		return become(ticket, ZKL_TICKET_DELETING);
 	if (event->outcome == ZKL_OUTCOME_REFUSED)
@@ -959,7 +960,7 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 	ticket->predecessor[0] = '\0';
 	ticket->front[0] = '\0';
 
-	/* The order of leases does not matter. */
+	/* A lease needs no number in safe order. */
 	if (ticket->mode != ZKL_MODE_LEASE &&
 		zkl_recipe_number(ticket->name) < 0)
 		return delete_and_fail(ticket, ZKL_FAILURE_SEQUENCE);
@@ -997,7 +998,7 @@ take_place(ZklTicket *ticket, const ZklVerdict *verdict)
 	if (ticket->mode == ZKL_MODE_LEASE)
 		return with_report(become(ticket, ZKL_TICKET_QUEUED), ZKL_REPORT_QUEUED);
 
-	/* A ticket that queries another znode watches that one. */
+	/* A ticket that queries another znode watches that znode. */
 	before = verdict->ask ? verdict->ask : verdict->predecessor;
 	if (strlen(before) >= sizeof(ticket->predecessor))
 		return delete_and_fail(ticket, ZKL_FAILURE_FOREIGN_NAME);
@@ -1034,10 +1035,10 @@ take_answer(ZklTicket *ticket)
  */
 
 /*
- * By this list an owner learns whether it still owns the lock, and which
+ * By this list an owner learns whether it still owns the lock, and whether
  * znodes queue behind it.  While there are none, the directory's watch tells
- * it when its own znode goes.  After that the directory changes too often, and
- * a watch on the znode itself takes over.
+ * it when its own znode goes.  After that the directory changes too often,
+ * and a watch on the znode itself takes over.
  */
 static ZklTicketStep
 on_check_reply(ZklTicket *ticket, const ZklTicketEvent *event)
@@ -1048,8 +1049,8 @@ on_check_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	/*
 	 * If ZooKeeper refuses the list, the ticket keeps the lock, because its
 	 * znode still exists.  Without the directory's watch, only the watch on
-	 * its own znode tells if another client deletes that.  No event tells
-	 * when other clients come, so assume that they are there.
+	 * its own znode tells if another client deletes the znode.  No event
+	 * tells when other clients come, so assume that they are there.
 	 */
 	ticket->state = ZKL_TICKET_OWNED;
 	ticket->listed = true;
@@ -1086,8 +1087,8 @@ on_check_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 
 /*
  * The ticket has read its own znode, and set a watch on it.  The text may
- * request the release, and it may not say what it has to say.  After a refused
- * write, a stale name alone is no reason for another write.
+ * request the release, or lack what it has to say.  After a refused write, a
+ * stale name alone is no reason for another write.
  */
 static ZklTicketStep
 on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
@@ -1116,10 +1117,10 @@ on_watch_self_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 }
 
 /*
- * The ticket reads the data again in any case.  That sets the watch, which the
- * ticket's own write may have used up.  It also shows the result of a write
- * whose reply was lost, and what another client has written instead: perhaps
- * __REVOKE__, to request the release.  The ticket notes that before it
+ * The ticket reads the data again in any case.  That sets the watch, which
+ * the ticket's own write may have used up.  The data also show the result of
+ * a write whose reply was lost, and whether another client has written
+ * __REVOKE__ to request the release.  The ticket notes that before it
  * overwrites the data.  If ZooKeeper refuses writes, other clients' tries are
  * not told that the lock is in use.
  */
@@ -1145,9 +1146,10 @@ on_answer_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 }
 
 /*
- * The reader's znode takes the writer's place in the queue in one moment.  So
- * no other znode can come between.  And if the writer's znode is gone, the
- * ticket does not take a place that may be another client's by now.
+ * The reader's znode takes the writer's place in the queue in one
+ * transaction.  So no other znode can come between.  And if the writer's
+ * znode is gone, the ticket does not take its place, in which another client
+ * may be by now.
  */
 static ZklTicketStep
 on_downgrade_reply(ZklTicket *ticket, const ZklTicketEvent *event)
@@ -1159,7 +1161,10 @@ on_downgrade_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 		return become_reader(ticket);
 	}
 
-	/* Deleted by another client, or by this ticket, if a reply was lost. */
+	/*
+	 * Another client has deleted the writer's znode; or this ticket has, and
+	 * the reply was lost.
+	 */
 	if (event->outcome == ZKL_OUTCOME_ABSENT)
 	{
 		take_readers_name(ticket);
@@ -1184,8 +1189,8 @@ on_downgrade_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 }
 
 /*
- * Now the ticket has heard a request that would have been deleted with the
- * writer's znode.
+ * The ticket has now read a request that the downgrade would have deleted
+ * with the writer's znode.
  */
 static ZklTicketStep
 on_reread_reply(ZklTicket *ticket, const ZklTicketEvent *event)
@@ -1194,7 +1199,7 @@ on_reread_reply(ZklTicket *ticket, const ZklTicketEvent *event)
 	if (event->outcome == ZKL_OUTCOME_ABSENT)
 		return lose(ticket);
 
-	/* As after a refusal of the downgrade. */
+	/* Go on as after a refusal of the downgrade. */
 	if (event->outcome == ZKL_OUTCOME_REFUSED)
 		return go_on(ticket, ZKL_TICKET_CHECKING);
 	if (still_expected(ticket, event))

@@ -53,16 +53,16 @@
  * WATCH and LOOK come once while the lock is owned (entrystate.c notes that they
  * were sent), in whatever state the owner is.  So no state may forget them.
  *
- * Where a client is in no queue behind the ticket, it queries the ticket by a
- * mark in the ticket's own znode: so does a server that wants a semaphore with
- * another number of leases.  The ticket's next write leaves the mark out.
+ * A client that is in no queue behind the ticket, such as a server that wants
+ * a semaphore with another number of leases, queries the ticket by a mark in
+ * the ticket's own znode.  The ticket's next write leaves the mark out.
  *
  * A create whose reply was lost with its connection may be done late, even
- * after requests of the next connection (src/worker/request/orphans.h says when).  The
- * ticket goes by what the list shows, and does not wait.  The step says that a
- * ORPHAN may come: a znode with the UUID that the ticket has at this moment,
- * and that no ticket will know.  The caller then takes the UUID from the
- * ticket.
+ * after requests of the next connection (src/worker/request/orphans.h says
+ * when).  The ticket goes by what the list shows, and does not wait.  The
+ * step says that an ORPHAN may come: a znode with the UUID that the ticket
+ * has at this moment, and that no ticket will know.  The caller then takes
+ * the UUID from the ticket.
  *
  * Pure: no PostgreSQL, no ZooKeeper, no allocation, no clock.
  *
@@ -81,8 +81,8 @@
 /*
  * The greatest czxid of which a token can be made: the token is the czxid
  * times 65536 plus a counter.  The upper 32 bits of a czxid count the
- * ensemble's elections, so the next one follows after 32,767 of them.  From
- * the lower of the two numbers on, a quarter of the elections is left.
+ * ensemble's elections, so ZKL_TICKET_CZXID_MAX is reached after 32,767
+ * elections.  At the lower of the two numbers, a quarter of them is left.
  */
 #define ZKL_TICKET_CZXID_MAX	(INT64_MAX >> 16)
 #define ZKL_TICKET_CZXID_HIGH	(ZKL_TICKET_CZXID_MAX / 4 * 3)
@@ -144,7 +144,7 @@ typedef enum ZklRequest
 	ZKL_REQUEST_LIST,			/* children of the directory, with a watch */
 	ZKL_REQUEST_LIMIT,			/* data of the semaphore's limit, with a
 								 * watch: goes before each LIST of a lease,
-								 * and no step asks for it */
+								 * and no step requests it */
 	ZKL_REQUEST_INSPECT,		/* Stat of the own znode */
 	ZKL_REQUEST_SURVEY,			/* children of the directory's "leases" */
 	ZKL_REQUEST_WATCH,			/* data of the predecessor, with a watch */
@@ -225,8 +225,7 @@ typedef enum ZklTicketEventKind
 	ZKL_EVENT_DESCRIBE,			/* another backend holds the lock: write which
 								 * one into the znode */
 	ZKL_EVENT_LOOK,				/* the ticket has never been listed */
-	ZKL_EVENT_RECHECK,			/* the ticket is perhaps not contended any
-								 * more */
+	ZKL_EVENT_RECHECK,			/* check whether the ticket is still contended */
 	ZKL_EVENT_REPLY,			/* to "request", with "outcome" */
 	ZKL_EVENT_CHILDREN_CHANGED, /* the directory's watch fired */
 	ZKL_EVENT_PREDECESSOR_CHANGED,	/* the predecessor's watch fired */
@@ -262,7 +261,7 @@ typedef struct ZklTicketEvent
 								 * live session owns the znode */
 	bool		revoked;		/* WATCH_SELF: the znode's text requests the
 								 * release */
-	bool		queried;		/* the text queries if the lock is in use */
+	bool		queried;		/* the text queries whether the lock is in use */
 	bool		answered;		/* WATCH, WATCH_SELF: the text says that the
 								 * lock is in use */
 	bool		stale;			/* WATCH_SELF: the text does not name the
@@ -294,7 +293,10 @@ typedef struct ZklTicket
 	ZklTicketState state;
 	uint32_t	attempt;		/* counts creates; tags requests and replies */
 
-	/* about the request, from WANT on; "mode" changes with a downgrade */
+	/*
+	 * about the ticket that is wanted, from WANT on; "mode" changes with a
+	 * downgrade
+	 */
 	ZklMode		mode;
 	bool		unwanted;		/* delete it as soon as its name is known */
 	bool		rechecks;		/* it lists again, to see whether it is still

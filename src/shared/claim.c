@@ -33,8 +33,8 @@ typedef struct TicketSearch
 /* The znode with which a claim waits. */
 typedef struct Ticket
 {
-	bool		blocked;		/* it certainly has to wait, and so do all
-								 * others */
+	bool		blocked;		/* all znodes of the claim certainly have to
+								 * wait */
 	int64		czxid;			/* 0 if there is none yet */
 	char	   *znode;
 } Ticket;
@@ -104,9 +104,9 @@ zkl_claim_begin(const char *path, ZklMode mode, int *limit, int quantity,
 }
 
 /*
- * A semaphore's leases on the path would have to be given up first, and other
- * claims may have to be served first.  In these cases the caller begins a
- * claim that waits.
+ * Leases of a semaphore on the path would have to be given up first, and
+ * other claims may go first.  In these cases the caller begins a claim that
+ * waits.
  */
 ZklClaim *
 zkl_claim_begin_held(const char *path, uint32 hash, ZklMode mode,
@@ -154,7 +154,8 @@ take_claim(const ZklClaimant *claimant)
 
 /*
  * The place for the uses of this process stays filled in, because a use must
- * cost next to nothing.  What else a use changes is set when it is attached.
+ * cost next to nothing.  Fields that a use changes are set again when it is
+ * attached.
  */
 static ZklClaim *
 take_use(const ZklClaimant *claimant)
@@ -182,7 +183,7 @@ fill_in(ZklClaim *claim, const ZklClaimant *claimant)
 	claim->superuser = claimant->superuser;
 	claim->run = ZKL_RUN_NONE;
 
-	/* Both buffers have room for any such text. */
+	/* Both buffers have room for any text of a claim. */
 	memcpy(claim->owner_text, claimant->owner_text, strlen(claimant->owner_text) + 1);
 }
 
@@ -275,8 +276,8 @@ make_way(ZklEntry *entry, ZklMode mode)
 
 /*
  * When the worker begins a new generation, it no longer counts the claims
- * that wait for the old advisory lock.  A claim that returns for the new
- * generation is counted again.
+ * that wait for the old advisory lock.  A claim whose backend returns for the
+ * new generation is counted again.
  */
 uint32
 zkl_claim_generation(ZklClaim *claim)
@@ -375,7 +376,7 @@ void
 zkl_claim_set_hold_limit(ZklClaim *claim, int64 hold_until)
 {
 	zkl_entry_lock(claim->entry);
-	/* The use of a detached claim must not last longer than that. */
+	/* The use of a detached claim must not outlast the detached claim. */
 	claim->hold_until = claim->is_use ?
 		Min(claim->hold_until, hold_until) : hold_until;
 
@@ -385,9 +386,9 @@ zkl_claim_set_hold_limit(ZklClaim *claim, int64 hold_until)
 }
 
 /*
- * The claims that use the detached one have its token, and a hold limit unless
- * only a commit uses it.  One that has just passed its hold limit counts as
- * lost, whether or not the worker has marked it.
+ * The claims that use the detached claim have its token, and a hold limit
+ * unless only a commit uses it.  One that has just passed its hold limit
+ * counts as lost, whether or not the worker has marked it.
  */
 bool
 zkl_claim_renew(ZklClaim *claim, int64 hold_until)
@@ -500,10 +501,10 @@ zkl_claim_look_at_hold(const ZklHoldSearch *search, ZklHold *hold)
  * The claim of the session that holds the lock, if that is good; else NULL.
  * The caller has locked the partition.
  *
- * Each claim has a token of its own.  Without a token, it is the claim with the
- * smallest token after the one that the search names.  The claims process is no
- * session, and neither does a transaction of another session that uses a claim
- * hold the lock itself.
+ * Each claim has a token of its own.  If the search names no token, find the
+ * claim with the smallest token above "after".  Skip claims of the claims
+ * process, which is no session, and uses, which belong to a transaction of
+ * another session.
  */
 static ZklClaim *
 find_hold(const ZklHoldSearch *search, ZklHold *hold)
@@ -603,7 +604,9 @@ zkl_claim_end(ZklClaim *claim)
 	}
 	zkl_entry_unlock(hash);
 
-	/* No process finds the claim any more, so it does not become due again. */
+	/*
+	 * Do this now that no process can find the claim and make it due again.
+	 */
 	if (claim->detached != 0)
 		zkl_lock_table_not_due(claim);
 	zkl_lock_table_free_claim(claim);
@@ -613,7 +616,8 @@ zkl_claim_end(ZklClaim *claim)
 
 /*
  * A use that ends before its holder releases nothing, so nothing is decided.
- * It has neither a run nor a row of statistics.  False: it is no such use.
+ * It has neither a run nor a row of statistics.  False: the claim is not a
+ * use with a holder.
  */
 static bool
 detach_use(ZklClaim *claim)
@@ -679,8 +683,8 @@ detach(ZklClaim *claim, int64 now)
 		zkl_leases_settle(entry);
 
 	/*
-	 * When the claim was lost, the ticket was dealt with.  By now it may
-	 * serve other claims.
+	 * The loss of the claim has settled its ticket, which may serve other
+	 * claims by now.
 	 */
 	else if (claim->state == ZKL_CLAIM_LOST)
 		zkl_entry_remove_if_unused(entry);
@@ -731,8 +735,8 @@ zkl_claim_status_until(ZklClaim *claim, int64 margin, int64 *until)
 }
 
 /*
- * The caller has read the clock while the partition was locked, so that no
- * wait can make the reading old.
+ * The caller has read the clock after it locked the partition, so that the
+ * wait for the lock cannot make the reading old.
  */
 static inline ZklClaimStatus
 status_until(const ZklClaim *claim, int64 now, int64 margin, int64 *until)

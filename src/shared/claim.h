@@ -29,7 +29,7 @@ typedef enum ZklBeginning
 
 	/* a detached claim */
 	ZKL_BEGIN_OWNERLESS,		/* the claims process does not run */
-	ZKL_BEGIN_BOUND				/* the role has as many as it may have */
+	ZKL_BEGIN_BOUND				/* the role has its share of detached claims */
 } ZklBeginning;
 
 /* The state of a claim that was held, as far as the server knows. */
@@ -55,8 +55,8 @@ typedef struct ZklClaimant
 } ZklClaimant;
 
 /*
- * Fill it in for this process.  This reads a catalog, and so may raise an
- * error or process an interrupt.
+ * Fill in a claimant for this process.  This reads a catalog, and so may
+ * raise an error or process an interrupt.
  */
 extern ZklClaimant zkl_claim_claimant(const char *owner_text,
 									  int loss_signal);
@@ -116,11 +116,12 @@ extern void zkl_claim_downgrade(ZklClaim *claim);
 extern void zkl_claim_set_hold_limit(ZklClaim *claim, int64 hold_until);
 
 /*
- * A detached claim.  renew also sets the hold limit of the claims that use it;
- * false if it was lost.  use begins a claim of this process that is HELD as
- * well, on the same ticket, with the same token and hold limit.  So the ticket
- * stays until both have ended, in whatever order.  NULL: the claim is not
- * held, or there is no room for another one.
+ * For a detached claim.  renew: set its hold limit, and the hold limit of the
+ * claims that use it; false if it was lost.  use: begin a claim of this
+ * process, which is HELD on the same ticket with the same token and hold
+ * limit.  So the ticket stays until both have ended, in whatever order.
+ * NULL: the detached claim is not held, or there is no room for another
+ * claim.
  */
 extern bool zkl_claim_renew(ZklClaim *claim, int64 hold_until);
 extern ZklClaim *zkl_claim_use(ZklClaim *detached, const ZklClaimant *claimant);
@@ -131,14 +132,15 @@ extern ZklClaim *zkl_claim_use(ZklClaim *detached, const ZklClaimant *claimant);
  * what there is to know.  use: the same; and if the hold is good, and its
  * ticket may serve this session, count the use, and begin a claim of this
  * process, in its own place, that is HELD on the same ticket with the same
- * token.  NULL: it was not.  Without a claimant, this only counts.  The claim
- * is ended as any other one.
+ * token.  NULL: the claim has not begun.  Without a claimant, this only
+ * counts.  The claim is ended like any other claim.
  */
 typedef struct ZklHoldSearch
 {
 	const char *path;
 	uint32		hash;
-	int64		token;			/* of the hold; 0: the first after "after" */
+	int64		token;			/* token of the hold; 0: the first hold after
+								 * "after" */
 	int64		after;			/* if "token" is 0, skip holds up to this
 								 * token */
 	int64		margin;			/* as for zkl_claim_status() */
@@ -147,13 +149,13 @@ typedef struct ZklHoldSearch
 
 typedef struct ZklHold
 {
-	bool		is_semaphore;	/* the path is in use as one */
+	bool		is_semaphore;	/* the path is in use as a semaphore */
 	int64		token;			/* 0: there is no such hold, and the fields
 								 * below have no meaning */
 	Oid			role;			/* of the session that has the hold */
 	bool		superuser;		/* a superuser's session holds it */
 	ZklClaimStatus status;
-	int64		looked_at;		/* this was its status at this moment */
+	int64		looked_at;		/* when "status" was read */
 	int64		until;			/* GOOD: up to this moment */
 	ZklLoss		loss;			/* LOST: why and when */
 	int64		lost_at;
@@ -226,8 +228,8 @@ extern bool zkl_claim_status_is_releasing(const char *path);
 
 /*
  * Note that the path is known not to be another kind of lock, if the claim is
- * still held.  A claim that gets leases must find that out, unless another
- * claim has done so since this server first had leases ("surveyed" of the
+ * still held.  A claim that gets leases must check that, unless another claim
+ * has done so since this server first had leases ("surveyed" of the
  * semaphore's entry).
  */
 extern void zkl_claim_mark_surveyed(ZklClaim *claim);

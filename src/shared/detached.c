@@ -26,7 +26,7 @@
 /* How soon to look again at a claim whose ticket is in doubt. */
 #define DOUBT_INTERVAL	ZKL_MS(1000)
 
-/* Protected by detached_lock, all of it. */
+/* All fields are protected by detached_lock. */
 typedef struct Detached
 {
 	LWLock	   *lock;			/* detached_lock; fixed */
@@ -56,7 +56,10 @@ static void look_by(int64 moment);
 static void look_at_due(ZklDetached *slot);
 static void look_at_waiting(int64 now);
 
-/* There are never more claims than entries, so that backends have claims left. */
+/*
+ * There is room for fewer detached claims than entries, so that backends have
+ * claims left.
+ */
 Size
 zkl_detached_size(void)
 {
@@ -96,7 +99,7 @@ lock_existing(uint64 number, LWLockMode mode)
 	return slot != NULL && slot->claim != NULL ? slot : NULL;
 }
 
-/* Without the lock: a request looks again. */
+/* This needs no lock, because a request checks the process again. */
 int
 zkl_detached_owner(void)
 {
@@ -152,7 +155,7 @@ zkl_detached_request(const char *path, int64 hold_limit, ZklClaimant *claimant,
 	return beginning;
 }
 
-/* For the next number.  There is one, or the role's bound would have been reached. */
+/* The slot for the next number.  One is free, because the role is below its bound. */
 static ZklDetached *
 free_slot(void)
 {
@@ -196,7 +199,7 @@ zkl_detached_next(int *place, ZklDetachedInfo *info)
 	return found;
 }
 
-/* NULL: a claim of which nothing is known but that it has ended. */
+/* slot = NULL: nothing is known of the claim but that it has ended. */
 static void
 copy(const ZklDetached *slot, ZklDetachedInfo *info)
 {
@@ -314,8 +317,8 @@ zkl_detached_use(uint64 number, const ZklClaimant *claimant)
  */
 
 /*
- * Ask for the lock, as a claim that waits.  Only the first in line asks the
- * worker, and is woken whenever there is news.
+ * Request the lock, as a claim that waits.  Only the first in line requests
+ * the ticket from the worker, and is woken whenever there is news.
  */
 static void
 ask(ZklDetached *slot)
@@ -341,8 +344,9 @@ ask(ZklDetached *slot)
 }
 
 /*
- * The slot says why, unless the claim was released or the claims process ends.
- * Transactions that use the claim keep the ticket, until they end.
+ * The slot says why the claim ended, unless it was released or the claims
+ * process ends.  Transactions that use the claim keep the ticket, until they
+ * end.
  */
 static void
 end(ZklDetached *slot)
@@ -375,8 +379,9 @@ note_asked(ZklDetached *slot, int64 hold_limit)
 
 /*
  * The claims process looks at all claims that wait when the first of them may
- * have to end, and not at every change of one.  So most changes do not wake
- * it.  It looks at most ten times a second, so a claim may end so much later.
+ * have to end, rather than at each change of one.  So most changes do not
+ * wake it.  It looks at most ten times a second, so a claim may end a tenth
+ * of a second late.
  */
 static void
 look_by(int64 moment)
@@ -469,7 +474,10 @@ look_at_waiting(int64 now)
 	}
 }
 
-/* The process exits.  No claim begins any more, until there is another one. */
+/*
+ * The claims process exits.  No claim begins until the next claims process
+ * has started.
+ */
 void
 zkl_detached_end_owner(void)
 {

@@ -4,17 +4,18 @@
  *	  Detached claims: those that belong to a number, and to no backend.
  *
  * A detached claim is a claim on a mutex (lockentry.h) that belongs to the
- * claims process.  Any backend that knows its number may ask about it, renew
- * it, release it, and use it in a transaction.  It has no advisory lock: grant.c
- * decides in which order detached claims and backends of this server get the
- * lock.
+ * claims process.  Any backend that knows its number may look at it, renew
+ * it, release it, and use it in a transaction.  It has no advisory lock:
+ * grant.c decides in which order detached claims and backends of this server
+ * get the lock.
  *
- * A transaction that uses a detached claim has a claim of its own, which holds
- * the same ticket.  So a release refuses further uses at once, and the znode
- * stays until the last transaction that uses the claim has ended: no release
- * overtakes a commit.  At the end of the lease time, such transactions lose
- * their claims as they lose any lock; but those that commit, and have a pass
- * (passes.h), keep theirs until they have committed.
+ * A transaction that uses a detached claim has a claim of its own, which
+ * holds the same ticket.  So a release refuses further uses at once, and the
+ * znode stays until the last transaction that uses the claim has ended: no
+ * release overtakes a commit.  At the end of the lease time, such
+ * transactions lose their claims as they lose any lock; but a transaction
+ * that is committing, and so has a pass (passes.h), keeps its claim until it
+ * has committed.
  *
  * Each number has a SLOT.  While the claim exists, the slot leads to it.
  * After that, the slot remembers how it ended, until the slot has another
@@ -51,19 +52,17 @@
 
 #include "shared/claim.h"
 
-/*
- * A slot, protected by detached_lock.  Of a number that is known no more, all
- * but the state is zero.
- */
+/* A slot, protected by detached_lock. */
 typedef struct ZklDetached
 {
-	uint64		number;			/* of the present claim or the last one */
+	uint64		number;			/* number of the present claim, or of the last
+								 * one */
 	ZklClaim   *claim;			/* NULL: it has ended */
 	char		path[ZKL_PATH_SIZE];
-	Oid			role;			/* that requested it */
+	Oid			role;			/* the role that requested it */
 	int64		hold_limit;
 	int64		asked_until;	/* WAITING: when it ends, unless a backend
-								 * asks for it or waits for it */
+								 * looks at it or waits for it */
 	PGPROC	   *waiter;			/* the backend that waits for it, or NULL */
 	ZklLoss		loss;			/* how it ended; NONE: released, or the claims
 								 * process ended */
@@ -71,12 +70,12 @@ typedef struct ZklDetached
 	ZklFailure	failure;		/* the lock could not be acquired */
 } ZklDetached;
 
-/* A copy of what there is to know about one. */
+/* A copy of the facts about a detached claim. */
 typedef struct ZklDetachedInfo
 {
 	ZklDetached slot;
-	ZklClaim	claim;			/* LOST: it has ended, or is about to, and of
-								 * it there may be nothing but the state */
+	ZklClaim	claim;			/* LOST: it has ended, or is about to; then
+								 * the other fields may be zero */
 	bool		in_doubt;		/* HELD */
 } ZklDetachedInfo;
 
@@ -94,9 +93,9 @@ extern int	zkl_detached_owner(void);
 extern void zkl_detached_wake_owner(void);
 
 /*
- * Begin a claim, and ask for the lock, without a wait.  "claimant" is this
+ * Begin a claim, and request the lock, without a wait.  "claimant" is this
  * process, but with the pid of the claims process and the text about it;
- * OWNERLESS if there is another one by now.
+ * OWNERLESS if another claims process runs by now.
  */
 extern ZklBeginning zkl_detached_request(const char *path, int64 hold_limit,
 										 ZklClaimant *claimant, uint64 *number);
@@ -108,9 +107,9 @@ extern bool zkl_detached_look(uint64 number, ZklDetachedInfo *info);
 extern bool zkl_detached_next(int *place, ZklDetachedInfo *info);
 
 /*
- * This backend's latch is to be set when the claim is granted or ends; until
- * end_wait, which the backend calls on every way out, and so has the arguments
- * of a callback for its exit.  False if another backend waits for the claim.
+ * begin_wait: from now on, this backend's latch is set when the claim is
+ * granted or ends; false if another backend waits for it.  The backend calls
+ * end_wait whatever happens; its arguments are those of an exit callback.
  */
 extern bool zkl_detached_begin_wait(uint64 number);
 extern void zkl_detached_end_wait(int code, Datum number);

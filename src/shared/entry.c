@@ -34,7 +34,7 @@ static void note_standby(ZklEntry *entry);
 
 /*
  * The latches to set when the partition is unlocked.  A process that wakes up
- * first locks the partition, so if it woke up earlier, it would only go to
+ * locks the partition first, so if it woke up earlier, it would only have to
  * sleep again.
  */
 static Latch *late[8];
@@ -342,8 +342,8 @@ zkl_entry_downgrade(ZklEntry *entry)
 		return;
 
 	/*
-	 * From here on, no writer is granted.  The worker finds that the entry's
-	 * mode differs from the ticket's, and changes the znode.
+	 * From here on, no writer is granted.  The worker finds that the mode of
+	 * the entry differs from the mode of the ticket, and changes the znode.
 	 */
 	entry->mode = ZKL_MODE_READ;
 	zkl_entry_ask_worker(entry);
@@ -539,7 +539,7 @@ zkl_entry_become_releasing(ZklEntry *entry)
 static void
 unlink_lease(ZklEntry *lease)
 {
-	/* A lease that was already given up or lost is in no list. */
+	/* A lease that was given up or lost before is in no list. */
 	if (lease->lease_link.next == NULL)
 		return;
 	dlist_delete(&lease->lease_link);
@@ -663,7 +663,7 @@ zkl_entry_pass_turn(ZklEntry *entry)
 		wake_later(zkl_lock_table_latch(next));
 }
 
-/* The worker shall look whether the ticket of a leadership stands by. */
+/* Have the worker check whether the ticket of a leadership stands by. */
 static void
 note_standby(ZklEntry *entry)
 {

@@ -29,10 +29,10 @@ extern void zkl_entry_unlock(uint32 hash);
 extern void zkl_entry_want(ZklEntry *entry, ZklMode mode);
 
 /*
- * The claim whose backend the ticket's znode must name.  If the backend that
- * it names now holds the lock, that backend's claim; else the first claim
- * that holds the lock; NULL if there is none.  A shared lock on the partition
- * is enough.
+ * The claim whose backend the ticket's znode must name.  If the znode names a
+ * backend that holds the lock, this is that backend's claim; else the first
+ * claim that holds the lock; NULL if there is none.  A shared lock on the
+ * partition is enough.
  */
 extern const ZklClaim *zkl_entry_holder(const ZklEntry *entry);
 
@@ -101,12 +101,12 @@ extern void zkl_entry_count_claim(ZklEntry *entry, int64 now);
 extern bool zkl_entry_comes_back(const ZklEntry *lock, int64 now);
 
 /*
- * Whether it pays that the entry's tickets linger.  NULL: not known, or the
- * entry is a lease.
+ * The record (comeback.h) whether it pays that the entry's tickets linger.
+ * NULL: there is none, or the entry is a lease.
  */
 extern ZklComeback *zkl_entry_comeback(const ZklEntry *entry);
 
-/* Like zkl_entry_comeback, but begin one if none is known.  Not of a lease. */
+/* Like zkl_entry_comeback, but begins a record if there is none.  Not for a lease. */
 extern ZklComeback *zkl_entry_begin_comeback(const ZklEntry *entry);
 extern int64 zkl_entry_token(const ZklEntry *entry);
 
@@ -119,8 +119,8 @@ extern void zkl_entry_wake_needing(ZklEntry *entry);
 
 /*
  * The claim of the claims process that is next to hold the lock, or NULL.
- * take_turn: one more such claim waits.  pass_turn: one does not wait any
- * more, so wake that one.
+ * take_turn: one more such claim waits.  pass_turn: one waits no longer, so
+ * wake the claim that is now next.
  */
 extern ZklClaim *zkl_entry_first_detached(const ZklEntry *entry);
 extern void zkl_entry_take_turn(ZklEntry *entry);

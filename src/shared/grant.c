@@ -59,7 +59,10 @@ zkl_grant_request(ZklClaim *claim, bool only_tries, bool requests)
 	else if (pg_atomic_read_u32(&zkl_lock_table->shutting_down))
 		answer = ZKL_ANSWER_SHUTDOWN;
 
-	/* Of the claims of the claims process, only the first one asks. */
+	/*
+	 * Of the claims of the claims process, only the first one requests the
+	 * ticket.
+	 */
 	else if (claim->detached != 0 && zkl_entry_first_detached(entry) != claim)
 		answer = ZKL_ANSWER_QUEUED;
 	else if (claim->mode == ZKL_MODE_LEASE)
@@ -199,7 +202,7 @@ answer_owned(ZklClaim *claim, int64 now)
 		return ZKL_ANSWER_DOUBT;
 
 	/*
-	 * The token of one more claim would be one of the next czxid.  A new
+	 * The token of one more claim would belong to the next czxid.  A new
 	 * ticket has a greater czxid, and its numbers start again.
 	 */
 	if (entry->claim_number >= ZKL_CLAIM_NUMBER_MAX)
@@ -299,8 +302,9 @@ ask_for_leases(ZklClaim *claim, bool requests)
 }
 
 /*
- * A claim that names no limit must not take leases that were acquired without a
- * stored one.  A claim that names another than the stored one is refused.
+ * A claim that names no limit must not take leases that were acquired without
+ * a stored one.  A claim that names another limit than the stored one is
+ * refused.
  */
 static bool
 suits_limit(const ZklClaim *claim, int usable)
@@ -387,10 +391,10 @@ zkl_grant_at_once(ZklClaim *claim)
 }
 
 /*
- * The claim needs no leases for now.  Otherwise its requests would keep a znode
- * in the queue before other clients, while the backend waits for the inner
- * mutex again.
- * The leases that are there may be of another limit.
+ * The claim needs no leases for now.  Otherwise its requests would keep a
+ * znode in the queue before other clients, while the backend waits for the
+ * inner mutex again.  The leases that this server has may belong to another
+ * limit.
  */
 void
 zkl_grant_begin_anew(ZklClaim *claim)

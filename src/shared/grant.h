@@ -25,8 +25,8 @@ typedef enum ZklAnswer
 								 * generation; leases: begin anew */
 	ZKL_ANSWER_QUEUED,			/* another claim or client holds the lock, or
 								 * goes first */
-	ZKL_ANSWER_ASKING,			/* the same, but the znode there may be that
-								 * of a lingering ticket */
+	ZKL_ANSWER_ASKING,			/* the same, but the znode in front may belong
+								 * to a lingering ticket */
 	ZKL_ANSWER_NONE,			/* ZooKeeper has not replied yet */
 	ZKL_ANSWER_DOUBT,			/* the server's ticket is in doubt */
 	ZKL_ANSWER_FAILED,			/* the lock cannot be acquired; see
@@ -40,10 +40,8 @@ typedef enum ZklAnswer
  * Hold the lock if the server owns it; otherwise, if "requests", request the
  * ticket from the worker.  The caller has the advisory lock of the claim's
  * generation.  Once it has requested, it calls again whenever its latch was
- * set.
- *
- * The first call of a wait does not request.  If the server owns the lock, the
- * claim is granted without a mark that the worker would have to look at.
+ * set.  The first call of a wait does not request: if the server owns the
+ * lock, the claim is then granted without work for the worker.
  */
 extern ZklAnswer zkl_grant_request(ZklClaim *claim, bool only_tries,
 								   bool requests);
@@ -62,8 +60,8 @@ extern bool zkl_grant_owned(ZklClaim *claim, int64 now);
 extern bool zkl_grant_at_once(ZklClaim *claim);
 
 /*
- * For leases: go on waiting, but with leases that are requested anew.  Called
- * by a backend that has lost the inner mutex, or has looked at the limit.
+ * For leases: keep waiting, but request the leases anew.  Called by a backend
+ * that has lost the inner mutex, or has looked at the limit.
  */
 extern void zkl_grant_begin_anew(ZklClaim *claim);
 

@@ -41,7 +41,7 @@ zkl_leadership_allow(ZklClaim *claim, bool may_commit)
 	if (could_commit && !may_commit)
 		pg_atomic_fetch_add_u64(&zkl_lock_table->losses, 1);
 
-	/* A resignation may just have set the pause that is to come. */
+	/* Keep the pause: a resignation may just have set it. */
 	if (!claim->resigned)
 		zkl_leadership_end_pause(claim->entry->path);
 	zkl_entry_unlock(claim->entry->hash);
@@ -139,7 +139,7 @@ find_pause(const char *path)
 	return first;
 }
 
-/* For a reason, the pause is no shorter than before. */
+/* A refusal, which has a reason, does not shorten the pause. */
 static void
 set_pause(const char *path, int64 until, const char *why)
 {

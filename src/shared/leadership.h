@@ -25,11 +25,11 @@ typedef enum ZklResignation
 } ZklResignation;
 
 /*
- * From now on this claim, which has no role and does not ask for its grant
- * yet, represents the leadership of its path.  The server leads as soon as the
- * claim is held.  But where zklock.commit_requires names the path, it leads
- * only after allow has said that its history may.  allow is called when the
- * server leads, and when that is known.
+ * From now on this claim, which has no role and has not requested its lock
+ * yet, represents the leadership of its path.  The server leads as soon as
+ * the claim is held.  But where zklock.commit_requires names the path, the
+ * server leads only after "allow" has said that its history may lead.  allow
+ * is called when the claim is held, and again when the history was judged.
  */
 extern void zkl_leadership_begin(ZklClaim *claim);
 extern void zkl_leadership_allow(ZklClaim *claim, bool may_commit);
@@ -56,11 +56,11 @@ extern bool zkl_leadership_is_held(const char *path, int64 token);
  * pause; the claims process reads it again from time to time.  stop: the
  * claims process is about to end the claim, for any reason.
  *
- * After either, no further transaction that relies on the leadership passes the
- * commit guard.  Those that have passed it rely on the leadership up to a
- * certain moment.  stop returns that moment, and resign writes it if there is
- * a claim.  Until that moment, the claim does not end before their passes
- * (passes.h).
+ * After either call, no further transaction that relies on the leadership
+ * passes the commit guard.  Transactions that have passed it rely on the
+ * leadership up to a certain moment.  stop returns that moment, and resign
+ * writes it if there is a claim.  Until that moment, the claim does not end
+ * before their passes (passes.h).
  */
 extern ZklResignation zkl_leadership_resign(const char *path, int64 until,
 											int64 *relied_until);
@@ -68,12 +68,12 @@ extern int64 zkl_leadership_stop(ZklClaim *claim);
 
 /*
  * Pauses.  refuse: do not stand before "until", nor before the end of the
- * pause that there is already, because someone may just have resigned for an
- * hour; "why" is the reason for which the history of this server must not lead
- * the path.  paused_until: when the last pause of this path ends; if that is
- * not later than now, the server may stand.  end_pause: the server may stand
- * at once when it wants this path again.  is_refused: is there a reason?  It
- * stays until the server leads the path, resigns, or no longer stands for it.
+ * present pause, because a user may just have resigned for an hour; "why" is
+ * the reason for which the history of this server must not lead the path.
+ * paused_until: when the last pause of this path ends; if that is not later
+ * than now, the server may stand.  end_pause: the server may stand at once
+ * when it wants this path again.  is_refused: is there a reason?  It stays
+ * until the server leads the path, resigns, or no longer stands for it.
  */
 extern void zkl_leadership_refuse(const char *path, int64 until, const char *why);
 extern int64 zkl_leadership_paused_until(const char *path);

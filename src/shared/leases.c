@@ -140,7 +140,7 @@ zkl_leases_move(ZklClaim *to, ZklClaim *from)
 	}
 	to->token = Max(to->token, from->token);
 
-	/* What one of the claims has lost, both have. */
+	/* A lease that one of the claims has lost is lost for both. */
 	to->epoch = Min(to->epoch, from->epoch);
 }
 
@@ -156,7 +156,11 @@ zkl_leases_ask(const ZklClaim *claim, uint64 epoch)
 	int			limit;
 
 	Assert(zkl_lock_table_is_mine(claim->entry));
-	/* These lower nleases, so they come before the limit is compared. */
+
+	/*
+	 * These calls lower nleases, so make them before the comparison with the
+	 * limit.
+	 */
 	give_up_used_up(semaphore);
 	if (claim->only_tries)
 		withdraw_others(semaphore);
@@ -166,8 +170,8 @@ zkl_leases_ask(const ZklClaim *claim, uint64 epoch)
 		missing = Min(missing, 1 - semaphore->nleases);
 
 	/*
-	 * One waits in ZooKeeper even if the limit is 0.  If none is known, one
-	 * more than are owned finds out.
+	 * Request one lease even if the limit is 0.  If no limit is known,
+	 * request one more than are owned, which finds the limit out.
 	 */
 	limit = zkl_leases_limit(semaphore);
 	limit = limit == ZKL_LIMIT_NONE ? semaphore->nowned + 1 : Max(1, limit);
@@ -277,7 +281,7 @@ zkl_leases_retire(ZklEntry *semaphore)
 	zkl_leases_settle(semaphore);
 }
 
-/* The tokens of the claims that it serves are in the claims. */
+/* The lease's tokens are in the claims that it serves. */
 static void
 retire_lease(ZklEntry *lease, void *arg)
 {
@@ -345,7 +349,7 @@ withdraw_surplus(ZklEntry *semaphore)
 			surplus -= claim->quantity;
 	}
 
-	/* To withdraw a lease takes it off this list, and may free its entry. */
+	/* Withdrawing a lease takes it off this list, and may free its entry. */
 	dlist_foreach_modify(pending, &semaphore->pending)
 	{
 		if (surplus-- <= 0)
@@ -433,7 +437,10 @@ zkl_leases_set_owned(ZklEntry *lease)
 	dlist_delete(&lease->lease_link);
 	dlist_push_tail(&semaphore->idle, &lease->lease_link);
 
-	/* If no claim needs it any more, it lingers only where others would. */
+	/*
+	 * If no claim needs the lease any more, it lingers only where other
+	 * leases would.
+	 */
 	if (semaphore->nneeding == 0 &&
 		(lease->contended || !lease->comes_back || !semaphore->surveyed))
 		zkl_entry_give_up(lease);

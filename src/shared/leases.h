@@ -4,9 +4,9 @@
  *	  The leases of a semaphore that this server has.
  *
  * Each lease is an entry with a ticket of its own; see lockentry.h.  An idle
- * lease goes to the next claim of this server that asks.  Only a claim that
- * holds the semaphore's inner mutex, and so is the first in the whole cluster,
- * or that only tries, gets more of them from ZooKeeper.
+ * lease goes to the next claim of this server that wants one.  Only a claim
+ * that holds the semaphore's inner mutex, and so is the first in the whole
+ * cluster, or that only tries, gets more of them from ZooKeeper.
  *
  * The caller of every function holds the semaphore's partition, exclusively,
  * unless the comment of a function says otherwise.  No function raises an
@@ -25,8 +25,8 @@
 extern int	zkl_leases_usable(ZklEntry *semaphore, uint64 epoch);
 
 /*
- * Let a claim take as many as it wants.  The caller has seen that enough are
- * usable.
+ * Let a claim take as many leases as it wants.  The caller has checked that
+ * enough are usable.
  */
 extern void zkl_leases_take(ZklClaim *claim, int64 now);
 
@@ -43,9 +43,9 @@ extern void zkl_leases_move(ZklClaim *to, ZklClaim *from);
 extern bool zkl_leases_ask(const ZklClaim *claim, uint64 epoch);
 
 /*
- * How many leases has the semaphore?  The stored limit counts, and without one
- * what the claims say; ZKL_LIMIT_NONE if they say nothing.  lockentry.h says
- * why the caller needs no lock.
+ * How many leases has the semaphore?  The stored limit counts; without one,
+ * the number that the claims name; ZKL_LIMIT_NONE if they name none.
+ * lockentry.h says why the caller needs no lock.
  */
 extern int	zkl_leases_limit(const ZklEntry *semaphore);
 

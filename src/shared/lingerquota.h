@@ -42,9 +42,9 @@ extern bool zkl_linger_quota_begin(ZklEntry *entry);
 extern void zkl_linger_quota_end(ZklEntry *entry);
 
 /*
- * Count a detached claim on this path for the role of this process, if
- * rolequota.h allows it, of "nfree" claims that are free.  And: it has ended;
- * the role is the one that logged in.
+ * begin_claim: count a detached claim on this path for the role of this
+ * process, if rolequota.h allows it with "nfree" free claims.  end_claim: the
+ * claim has ended; "role" is the role that had logged in.
  */
 extern bool zkl_linger_quota_begin_claim(const char *path, int nfree);
 extern void zkl_linger_quota_end_claim(const char *path, Oid role);

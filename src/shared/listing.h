@@ -27,15 +27,15 @@ typedef struct ZklListingNode
 	ZklWhere	where;
 	const char *name;			/* within that directory; in a walk: the path
 								 * below the root */
-	bool		is_directory;	/* in a walk: it was listed, or would have
-								 * been */
+	bool		is_directory;	/* in a walk: a directory, which was listed or
+								 * would have been */
 	bool		detailed;		/* the fields below are known */
 	const char *data;			/* NULL if it may not be read */
 	int			data_length;	/* a null follows it */
 	int64		czxid;
 	int32		version;		/* of the data */
 	int64		ctime_ms;		/* since 1970, on ZooKeeper's clock */
-	int64		owner;			/* session; 0: not ephemeral */
+	int64		owner;			/* session that owns it; 0: not ephemeral */
 } ZklListingNode;
 
 typedef struct ZklListing

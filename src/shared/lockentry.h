@@ -176,7 +176,7 @@ typedef struct ZklSending
 {
 	bool		counted;		/* the znode is counted in ephemeral_bytes */
 	bool		needs_no_proof; /* see sendqueue.h */
-	Oid			role;			/* whose create was sent */
+	Oid			role;			/* the role whose create was sent */
 	int64		create_at;		/* when the create was sent; 0: do not measure
 								 * the time */
 	bool		in_bulk;		/* a bulk request is on its way */
@@ -228,8 +228,8 @@ struct ZklEntry
 	bool		seen;			/* the worker has looked since the state
 								 * became WANTED */
 	bool		stuck;			/* RELEASING, and ZooKeeper refused the delete */
-	int			nstuck;			/* of all but leases: how many of its own and
-								 * its leases' tickets are stuck */
+	int			nstuck;			/* not for a lease: how many tickets, of this
+								 * entry and its leases, are stuck */
 	char		owner_text[ZKL_OWNER_TEXT_SIZE];	/* the backend that the
 													 * znode names: the one
 													 * that requested the
@@ -246,7 +246,7 @@ struct ZklEntry
 	int64		owned_at;		/* since OWNED */
 	int64		idle_at;		/* when the last claim ended */
 	int64		released_at;	/* when a claim was last released, or 0 */
-	bool		comes_back;		/* re-acquired within zklock.linger */
+	bool		comes_back;		/* the last acquire came within zklock.linger */
 	bool		lingers;		/* since the last claim ended */
 	int			kept_for;		/* which count of lingerquota.h the ticket is
 								 * in, from 1 on; 0 if none */
@@ -257,8 +257,8 @@ struct ZklEntry
 	 */
 	bool		contended;		/* another client queues behind the owned
 								 * ticket */
-	bool		recheck_asked;	/* the worker has been asked whether that is
-								 * still true */
+	bool		recheck_asked;	/* the worker shall check whether "contended"
+								 * is still true */
 	bool		answered;		/* the znode says, or is about to say, that it
 								 * is in use */
 	bool		blocked;		/* QUEUED, and as far as the worker knows, the
@@ -266,8 +266,8 @@ struct ZklEntry
 	bool		revoked;		/* its release has been requested */
 	bool		list_asked;		/* the worker has listed, or lists now, the
 								 * znodes behind the ticket */
-	bool		handed_on;		/* the worker is asked to list now, as the
-								 * lock changes hands */
+	bool		handed_on;		/* the worker shall list now, as the lock
+								 * changes hands */
 	bool		watch_asked;	/* the worker watches the ticket's znode */
 	char		before[ZKL_OWNER_TEXT_SIZE];	/* the text of the znode that
 												 * the ticket waits for;
@@ -293,11 +293,11 @@ struct ZklEntry
 	/*
 	 * Of a semaphore.  The worker, and a backend with a claim, read both
 	 * limits without the lock: while a lease waits for a list, only the
-	 * worker changes "stored", and no claim names another number than those
-	 * before.  Such a backend also reads "surveyed", right after it had the
-	 * lock.
+	 * worker changes "stored", and no claim names another number than the
+	 * claims before it.  Such a backend also reads "surveyed", right after it
+	 * had the lock.
 	 */
-	int			limit;			/* how many leases its callers have said; 0:
+	int			limit;			/* the limit that its callers have named; 0:
 								 * the stored limit counts */
 	int			stored;			/* the limit that is stored in ZooKeeper, as
 								 * last read; ZKL_LIMIT_NONE also if this
@@ -318,10 +318,9 @@ struct ZklEntry
 
 	/* What keeps the entry, and when the worker looks at it. */
 	dlist_node	partition_link; /* in the list of its partition */
-	bool		in_work;		/* the worker was asked to look at the entry,
-								 * and has not done so yet */
-	bool		timer_armed;	/* the worker will look at the entry without
-								 * being asked */
+	bool		in_work;		/* the worker shall look at the entry, and has
+								 * not done so yet */
+	bool		timer_armed;	/* the worker will look at the entry by itself */
 	int64		armed_for;		/* when the worker will look */
 
 	/*
@@ -338,8 +337,8 @@ struct ZklEntry
 	 */
 	ZklTicket	ticket;
 	ZklSending	sending;
-	int			bypass;			/* the greatest number of a znode that
-								 * bypass.c has counted; 0 if none */
+	int			bypass;			/* the greatest sequence number of a znode
+								 * that bypass.c has counted; 0: none */
 	bool		limit_read;		/* of a semaphore: "stored" has been read, and
 								 * has not changed since, as far as heard */
 	pairingheap_node timer;		/* in the heap while timer_armed */
@@ -375,10 +374,10 @@ struct ZklClaim
 	dlist_node	link;			/* in entry->claims; while free, in
 								 * free_claims, under claims_mutex */
 	ZklClaimState state;
-	int64		since;			/* of the present state */
+	int64		since;			/* when the present state began */
 	ZklMode		mode;
-	int			limit;			/* of a semaphore: how many leases it has, as
-								 * the caller says; 0: the stored limit says */
+	int			limit;			/* of a semaphore: the limit that the caller
+								 * names; 0: the stored limit */
 	int			quantity;		/* leases that it requests */
 	int			nleases;		/* leases that it holds: */
 	dlist_head	leases;
@@ -430,8 +429,8 @@ struct ZklClaim
 	int			xact_count;
 
 	/*
-	 * Only the claim's backend writes this, before it requests the ticket: it
-	 * requests others together with this one.
+	 * The backend requests other tickets together with this one.  Only the
+	 * claim's backend writes this, before it requests the ticket.
 	 */
 	bool		in_multilock;
 

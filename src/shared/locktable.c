@@ -51,7 +51,7 @@ static int	wished_entries(void);
 static ZklClaim *claims = NULL;
 static int	nclaims = 0;
 
-/* Does this process take what is set aside? */
+/* Does this process use the entries and claims that are set aside? */
 static bool uses_reserve = false;
 
 static int	max_claims(void);
@@ -131,7 +131,7 @@ wished_entries(void)
 	return zkl_max_locks < 0 ? MAX_LOCKS_DEFAULT : zkl_max_locks;
 }
 
-/* For the hint of the error about too many locks. */
+/* The setting for the hint of the error about too many locks. */
 const char *
 zkl_lock_table_limiting_setting(void)
 {
@@ -148,8 +148,8 @@ max_claims(void)
 
 /*
  * So many entries and claims are set aside for leaderships: where commits
- * require one, a full table would stop all writes.  What the claims process
- * itself begins are leaderships.  Other processes get 0.
+ * require one, a full table would stop all writes.  The claims that the
+ * claims process itself begins are leaderships.  Other processes get 0.
  */
 static int
 set_aside(void)
@@ -285,7 +285,7 @@ zkl_lock_table_session_id(void)
 	return id;
 }
 
-/* Without the id, no other process says it again. */
+/* Clear the ID, so that no other process logs this again. */
 void
 zkl_lock_table_leave_session(const char *why)
 {
@@ -421,8 +421,8 @@ clear_claim(ZklClaim *claim)
 }
 
 /*
- * Another backend may take the claim at once, so the caller must not use it
- * any more.
+ * Another backend may take the claim at once, so the caller must not touch it
+ * afterwards.
  */
 void
 zkl_lock_table_free_claim(ZklClaim *claim)
@@ -580,8 +580,8 @@ zkl_lock_table_wake_worker(void)
 }
 
 /*
- * The worker may have ended since this look, and its PGPROC may belong to
- * another process; then that one wakes up needlessly.
+ * The worker may have ended since, and its PGPROC may belong to another
+ * process, which then wakes up needlessly.
  */
 Latch *
 zkl_lock_table_worker_latch(void)

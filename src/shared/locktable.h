@@ -48,10 +48,10 @@ typedef struct ZklCounters
 	pg_atomic_uint64 lost;		/* tickets lost while owned */
 	pg_atomic_uint64 connects;
 	pg_atomic_uint64 expirations;
-	pg_atomic_uint64 bypasses;	/* znodes of clients that do not wait for
-								 * zklock, seen behind a ticket */
-	pg_atomic_uint64 ensembles; /* how often ZooKeeper's data were not those
-								 * of before, or older */
+	pg_atomic_uint64 bypasses;	/* znodes seen behind a ticket whose clients
+								 * do not wait for zklock */
+	pg_atomic_uint64 ensembles; /* how often ZooKeeper's data were replaced,
+								 * or set back */
 } ZklCounters;
 
 /*
@@ -118,8 +118,8 @@ typedef struct ZklLockTable
 	 * reads.
 	 */
 	pg_atomic_uint32 namesakes; /* read without a lock */
-	pg_atomic_uint32 clones;	/* the same of primaries with one database
-								 * system identifier */
+	pg_atomic_uint32 clones;	/* how many other primaries have this one's
+								 * database system identifier */
 	char		birth[ZKL_SERVERRECORD_BIRTH_SIZE];
 
 	/*
@@ -185,8 +185,8 @@ extern LWLock *zkl_lock_table_session_lock(void);
 extern int64 zkl_lock_table_session_id(void);
 
 /*
- * The server stops, and nothing closes its session.  Say so in the server log,
- * if there is one; and forget it.
+ * The server stops, and nothing closes its session.  If there is a session,
+ * say so in the server log, and forget it.
  */
 extern void zkl_lock_table_leave_session(const char *why);
 
@@ -218,8 +218,8 @@ extern void zkl_lock_table_free_claim(ZklClaim *claim);
 
 /*
  * This process's own place for the use of a lock (use.h), which is always
- * there.  The caller has none in it.  It is cleared once, and otherwise is as
- * the last use left it.  free_claim takes it back, too.
+ * there.  The caller has none in it.  It is cleared once; after that, it is
+ * as the last use left it.  free_claim takes it back, too.
  */
 extern ZklClaim *zkl_lock_table_take_use(void);
 

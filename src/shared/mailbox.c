@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * mailbox.c
- *	  Commands: what a backend has the worker do once, besides tickets.
+ *	  Commands: what a backend makes the worker do once, besides tickets.
  *
  * States, their changes and the lock are described in mailbox.h.
  *
@@ -40,7 +40,7 @@ typedef struct Slot
 	uint32		serial;			/* the worker also reads it without the lock */
 	int			proc_number;	/* of the backend */
 	Oid			role;			/* the role that logged in */
-	bool		again;			/* another worker may have done it before */
+	bool		again;			/* an earlier worker may have done it already */
 	ZklCommand	command;
 	pg_atomic_uint64 heard_at;	/* written by the worker, without the lock */
 
@@ -48,7 +48,7 @@ typedef struct Slot
 	ZklCommandOutcome outcome;
 	Size		size;			/* of the result; 0 if there is none */
 	dsm_handle	segment;		/* the segment with the result, if it is not
-								 * in here */
+								 * in the slot */
 	char		answer[INLINE_SIZE];
 } Slot;
 

@@ -46,7 +46,8 @@
 
 #define ZKL_COMMANDS			16
 #define ZKL_WALK_MAX			20000	/* znodes of a WALK */
-#define ZKL_COMMAND_CHILD_SIZE	ZKL_PATH_NAME_SIZE	/* or "leases/" and a name */
+#define ZKL_COMMAND_CHILD_SIZE	ZKL_PATH_NAME_SIZE	/* room for "leases/" and
+													 * a name */
 #define ZKL_COMMAND_DATA_SIZE	256
 
 typedef enum ZklCommandKind
@@ -65,8 +66,8 @@ typedef enum ZklCommandKind
 	ZKL_COMMAND_WAITS,			/* read the records of waits, of all servers */
 	ZKL_COMMAND_SERVERS,		/* read the records of all servers */
 	ZKL_COMMAND_WALK,			/* list the locks at "path" and below */
-	ZKL_COMMAND_READ_NEWEST,	/* READ, with all that any client has written
-								 * before */
+	ZKL_COMMAND_READ_NEWEST,	/* READ, but at least as new as the last write
+								 * of any client */
 	ZKL_COMMAND_REPLACE			/* WRITE over "version", or make the child.
 								 * REFUSED, unless this command has certainly
 								 * written it */
@@ -88,8 +89,8 @@ typedef enum ZklCommandOutcome
 } ZklCommandOutcome;
 
 /*
- * What to do if ZooKeeper cannot be reached.  A try gives up as early as one
- * for a lock does.
+ * What to do if ZooKeeper cannot be reached.  A try gives up as early as a
+ * try for a lock does.
  */
 typedef enum ZklPatience
 {
@@ -115,7 +116,7 @@ typedef struct ZklTakenCommand
 {
 	int			slot;
 	uint32		serial;
-	Oid			role;			/* that logged in to ask */
+	Oid			role;			/* the role of the backend, that logged in */
 	bool		again;			/* it may have been done already */
 	ZklCommand	command;
 } ZklTakenCommand;

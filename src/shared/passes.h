@@ -48,17 +48,18 @@ extern void zkl_passes_begin(uint64 bits);
 extern void zkl_passes_end(void);
 
 /*
- * Has any backend a pass for the path?  If so, look again after so many
- * microseconds, then after twice as many, up to ZKL_LOOK_INTERVAL: nothing
- * wakes the process that waits, and most commits are quick.
+ * Has any backend a pass for the path?  If so, look again after
+ * ZKL_PASSES_POLL microseconds, then after twice as many, up to
+ * ZKL_LOOK_INTERVAL: nothing wakes the process that waits, and most commits
+ * are quick.
  */
 #define ZKL_PASSES_POLL		1000
 extern bool zkl_passes_any(const char *path);
 
 /*
- * Has this process a pass for the path?  The caller holds the partition of the
- * path's lock, and the guard of that process looks at its claim, with the
- * partition locked, after it has begun its pass.
+ * Has this process a pass for the path?  The caller holds the partition of
+ * the path's lock, and a guard looks at its claim only after its pass has
+ * begun, with the partition locked.
  */
 extern bool zkl_passes_has(int proc_number, const char *path);
 

@@ -52,7 +52,7 @@ zkl_process_register(const char *name, const char *function)
 	 */
 	bgworker.bgw_flags = BGWORKER_SHMEM_ACCESS |
 		BGWORKER_BACKEND_DATABASE_CONNECTION;
-	/* A hot standby has its processes, too: its backends may need locks. */
+	/* Start on a hot standby, too, because its backends may need locks. */
 	bgworker.bgw_start_time = BgWorkerStart_ConsistentState;
 	bgworker.bgw_restart_time = RESTART_SECONDS;
 	strlcpy(bgworker.bgw_library_name, "zklock", BGW_MAXLEN);

@@ -19,7 +19,7 @@
  */
 extern void zkl_process_register(const char *name, const char *function);
 
-/* A request to terminate this process came: is it because the server shuts down? */
+/* This process was told to terminate: is the reason that the server shuts down? */
 extern bool zkl_process_server_is_stopping(void);
 
 /* Say in the server log that this process alone was terminated, and exit. */
@@ -36,7 +36,7 @@ extern bool zkl_process_look_at_signals(void);
  * Sleep until the latch is set, but not beyond this moment of zkl_now(), nor
  * beyond a minute unless that is ZKL_FOREVER.  Then reset the latch, so that
  * the caller looks after that.  "event" is the caller's own; see
- * zkl_wait_event().  This serves interrupts.
+ * zkl_wait_event().  This processes interrupts, and so may raise an error.
  */
 extern void zkl_process_sleep(int64 until, const char *name, uint32 *event);
 

@@ -12,9 +12,9 @@
 
 /*
  * May a role that has "mine" places take one more of the free ones?  It may
- * have as many places as remain free: half of all if it is the only role, and
- * a third if there are two such roles.  So however many sessions one role
- * has, there is room for another role.
+ * have as many places as then remain free: half of all places if it is the
+ * only role, a third if two roles take as many as they may.  So however many
+ * sessions one role has, there is room for another role.
  *
  * "Role" is the one that logged in, as PostgreSQL notes it for the process.
  */

@@ -63,7 +63,7 @@ zkl_server_stat_doubt(int64 now)
 	return Max(0, now - since);
 }
 
-/* If the worker counts at the same time, its count may be lost or not. */
+/* If the worker counts at the same time, this count may be lost. */
 void
 zkl_server_stat_reset(void)
 {

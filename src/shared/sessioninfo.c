@@ -58,9 +58,9 @@ zkl_session_info_is_safe(int64 now)
 
 	/*
 	 * The caller may read the epoch or the count of losses after this.  If
-	 * this moment belongs to a new session, those must not be older than that
-	 * session: on_expired() in sessionkeeper.c raises both before the next
-	 * session can be safe.
+	 * this moment belongs to a new session, both must be at least as new as
+	 * that session: on_expired() in sessionkeeper.c raises both before the
+	 * next session can be safe.
 	 */
 	pg_read_barrier();
 	return now < safe_until;
@@ -111,7 +111,7 @@ zkl_session_info_silent_from(int64 asked, int64 since)
 
 	if (refused_at != 0 && asked >= refused_at)
 		return since;
-	/* The next sign of life may not be due before that. */
+	/* The next sign of life may be due only after that. */
 	if (pg_atomic_read_u32(&info->connected) != 0)
 		patience_ms = Max(patience_ms, 2 * (int) pg_atomic_read_u32(&info->period_ms));
 	return Max(since, heard_at) + ZKL_MS(patience_ms);

@@ -22,7 +22,7 @@
 
 /*
  * Published instead of safe until: the session is idle.  It holds no lock, so
- * no proof is needed that it lives.
+ * it needs no proof of its life.
  */
 #define ZKL_SAFE_UNTIL_IDLE	1
 
@@ -49,8 +49,8 @@
  */
 typedef struct ZklSessionInfo
 {
-	int64		instance;		/* identifies this start of the server: a
-								 * random number from 1 on; fixed */
+	int64		instance;		/* a random number from 1 on that identifies
+								 * this start of the server; fixed */
 	pg_atomic_uint64 epoch;		/* grows when the session has expired */
 	pg_atomic_uint64 safe_until;	/* on the clock of zkl_now(); 0 if nothing
 									 * is known */
@@ -116,10 +116,10 @@ extern bool zkl_session_info_is_safe(int64 now);
 extern int64 zkl_session_info_safe_until(void);
 
 /*
- * Up to what moment is the session in touch, if no more replies come?  That is:
- * its worker is connected to ZooKeeper, and the session certainly lives; or, if
- * it is idle, ZooKeeper has replied recently.  A moment in the past means that
- * it is not.
+ * Up to what moment is the session in touch, if no more replies come?  In
+ * touch means that its worker is connected to ZooKeeper, and the session
+ * certainly lives; or, if it is idle, that ZooKeeper has replied recently.  A
+ * moment in the past: it is not in touch.
  */
 extern int64 zkl_session_info_in_touch_until(void);
 
